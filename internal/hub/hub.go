@@ -1,0 +1,191 @@
+// Package hub hands values from one publisher to many subscribers, without ever making the publisher wait. Each
+// subscriber has a bounded buffer; one that falls further behind is told so (ErrSlow, after what it still has) and is
+// cut off: it never misses a value in silence.
+package hub
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// What ends a subscription other than its context.
+var (
+	// ErrSlow tells that the subscriber's buffer was full when more values came.
+	ErrSlow = errors.New("hub: subscriber fell too far behind")
+	// ErrClosed tells that the hub or the subscription was closed.
+	ErrClosed = errors.New("hub: closed")
+)
+
+// Hub hands values of T to its subscribers. Values are shared between them: publish what nobody changes.
+type Hub[T any] struct {
+	metrics *metrics
+	mu      sync.Mutex // guards changes of subs and closed
+	closed  bool
+	subs    atomic.Pointer[[]*Subscription[T]] // copied on change, so that Publish takes no common lock
+}
+
+// New returns a hub; name becomes the label "stream" of its metrics. A nil registerer registers nothing.
+func New[T any](name string, reg prometheus.Registerer) *Hub[T] {
+	h := &Hub[T]{metrics: newMetrics(name, reg)}
+	h.subs.Store(new([]*Subscription[T]))
+	return h
+}
+
+// Busy reports whether anybody listens, so that a publisher may spare the work of making a value.
+func (h *Hub[T]) Busy() bool { return len(*h.subs.Load()) > 0 }
+
+// Publish hands values to every subscriber whose filter takes them. It never blocks; filters run in the caller's
+// goroutine. Values that are published together came at once, so whether a subscriber is behind is judged by what he had
+// not fetched before them: his buffer holds at most its room and one batch.
+func (h *Hub[T]) Publish(vs ...T) {
+	for _, s := range *h.subs.Load() {
+		s.offer(vs)
+	}
+}
+
+// Subscribe returns a subscription to the values that filter (nil: all) takes, with room for buffer values (at least 1)
+// that were not yet fetched. The caller closes it.
+func (h *Hub[T]) Subscribe(filter func(T) bool, buffer int) *Subscription[T] {
+	s := &Subscription[T]{hub: h, filter: filter, most: max(buffer, 1), wake: make(chan struct{}, 1)}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		s.end(ErrClosed)
+		return s
+	}
+	subs := append(slices.Clone(*h.subs.Load()), s)
+	h.subs.Store(&subs)
+	h.metrics.subscribers.Set(float64(len(subs)))
+	return s
+}
+
+// Close ends all subscriptions with ErrClosed, present and later ones.
+func (h *Hub[T]) Close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	for _, s := range *h.subs.Swap(new([]*Subscription[T])) {
+		s.end(ErrClosed)
+	}
+	h.metrics.subscribers.Set(0)
+}
+
+func (h *Hub[T]) remove(s *Subscription[T]) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	subs := slices.DeleteFunc(slices.Clone(*h.subs.Load()), func(x *Subscription[T]) bool { return x == s })
+	h.subs.Store(&subs)
+	h.metrics.subscribers.Set(float64(len(subs)))
+}
+
+// Subscription is one subscriber's place. One goroutine fetches; Close may be called from any.
+type Subscription[T any] struct {
+	hub    *Hub[T]
+	filter func(T) bool
+	most   int
+	wake   chan struct{}
+
+	mu    sync.Mutex
+	queue []T
+	err   error // why nothing more will be queued
+}
+
+func (s *Subscription[T]) offer(vs []T) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	behind, offered := len(s.queue) >= s.most, false
+	for _, v := range vs {
+		if s.err != nil || s.filter != nil && !s.filter(v) {
+			continue
+		}
+		if offered = true; behind {
+			s.err = ErrSlow
+			s.hub.metrics.slow.Inc()
+			break
+		}
+		s.queue = append(s.queue, v)
+	}
+	if offered {
+		s.signal()
+	}
+}
+
+func (s *Subscription[T]) end(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.err = err
+	}
+	s.signal()
+}
+
+func (s *Subscription[T]) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Next waits for the next value. When the subscription has ended it returns what was queued before, and then ErrSlow,
+// ErrClosed or the error of ctx.
+func (s *Subscription[T]) Next(ctx context.Context) (T, error) {
+	for {
+		if v, ok, err := s.take(); ok {
+			return v, err
+		}
+		select {
+		case <-s.wake:
+		case <-ctx.Done():
+			var none T
+			return none, ctx.Err()
+		}
+	}
+}
+
+func (s *Subscription[T]) take() (v T, ok bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.queue) == 0 {
+		return v, s.err != nil, s.err
+	}
+	v = s.queue[0]
+	var none T
+	s.queue[0] = none
+	if s.queue = s.queue[1:]; len(s.queue) == 0 {
+		s.queue = nil // give the buffer back while the stream is quiet
+	}
+	return v, true, nil
+}
+
+// Close ends the subscription and forgets what was queued.
+func (s *Subscription[T]) Close() {
+	s.hub.remove(s)
+	s.end(ErrClosed)
+	s.mu.Lock()
+	s.queue = nil
+	s.mu.Unlock()
+}
+
+type metrics struct {
+	subscribers prometheus.Gauge
+	slow        prometheus.Counter
+}
+
+func newMetrics(name string, reg prometheus.Registerer) *metrics {
+	labels := prometheus.Labels{"stream": name}
+	m := &metrics{
+		subscribers: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_stream_subscribers",
+			Help: "Open subscriptions.", ConstLabels: labels}),
+		slow: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_stream_slow_total",
+			Help: "Subscriptions ended because the subscriber was too slow.", ConstLabels: labels}),
+	}
+	if reg != nil {
+		reg.MustRegister(m.subscribers, m.slow)
+	}
+	return m
+}
