@@ -1,0 +1,110 @@
+package model
+
+// RecordKind tells what a record of the log holds. The numbers are frozen.
+type RecordKind uint8
+
+// The kinds of records. CommandResponses and DeviceReports are reserved: nothing writes them yet.
+const (
+	KindMessage         RecordKind = 1 // a decoded message
+	KindRaw             RecordKind = 2 // a message that did not decode; its bytes sealed with the root key
+	KindPresence        RecordKind = 3 // a device came or went
+	KindControl         RecordKind = 4 // a change of the registry takes its place in the log
+	KindClock           RecordKind = 5 // brings about nothing but that time has passed
+	KindTimeMap         RecordKind = 6 // maps a boot's monotonic time to the wall
+	KindEpochJump       RecordKind = 7 // the log was lost; offsets went on above the results
+	KindCommandResponse RecordKind = 8
+	KindDeviceReport    RecordKind = 9
+)
+
+// Stamp is when Weir received something. Wall never goes back from one record to the next.
+type Stamp struct {
+	Boot uint64 // random id of the process start that received it
+	Mono int64  // nanoseconds of monotonic time since that start
+	Wall Nanos
+}
+
+// Verdict is what the door found out about the credentials of a message. It is judged when the record is applied.
+type Verdict uint8
+
+// The verdicts. Only VerdictOK lets a message through.
+const (
+	VerdictOK           Verdict = 0 // verified, or none needed
+	VerdictMissing      Verdict = 1 // none presented though one is required
+	VerdictBad          Verdict = 2 // presented and wrong, disabled or expired
+	VerdictOtherDevice  Verdict = 3 // right, but of another device than the one named
+	VerdictNotSupported Verdict = 4 // a proof this door cannot have seen, such as a certificate id in a body
+)
+
+// Record is one entry of the log, decoded.
+type Record struct {
+	Kind     RecordKind
+	Door     string // transport, the ledger's key: mqtt, http, …
+	Source   string // event source id: mqtt1, http1, …
+	Tenant   string // as named by the sender
+	Account  string // tenant whose ledger counted it as received; "" for strangers and unknown tenants
+	Device   string // as named, or that of the credential
+	Received Stamp
+	// Credential is the row id of the credential that proved DeviceID, 0 when none was verified.
+	Credential int64
+	DeviceID   int64 // row id of the device that the credential belongs to
+	Verdict    Verdict
+	ClientID   string // MQTT
+	PacketID   uint16
+	Dup        bool     // the sender says that it may have sent it before
+	Hash       [16]byte // first half of SHA-256 of the payload; what a repeat is recognised by
+	Bytes      uint32   // size of the payload as sent
+
+	Message  *Message  // KindMessage
+	Raw      []byte    // KindRaw: sealed payload
+	Why      string    // KindRaw: why it did not decode
+	Presence *Presence // KindPresence
+	Control  *Control  // KindControl
+}
+
+// PresenceState is what a door says about a device.
+type PresenceState uint8
+
+// The presence states.
+const (
+	Connected    PresenceState = 1
+	Disconnected PresenceState = 2
+	Demoted      PresenceState = 3
+)
+
+func (s PresenceState) String() string {
+	switch s {
+	case Connected:
+		return "CONNECTED"
+	case Disconnected:
+		return "DISCONNECTED"
+	case Demoted:
+		return "DEMOTED"
+	}
+	return "PresenceState(?)"
+}
+
+// Presence is a transition that a door asserts.
+type Presence struct {
+	State    PresenceState
+	Reason   string
+	Session  uint64 // nanoseconds at connection start, at least the stored one + 1
+	Expected uint64 // see the claim order of the wire formats; 0 when not given
+	Occurred Nanos
+}
+
+// Control is (a part of) a change of meaning. A change larger than one record travels in several of one Sequence and
+// is in force from the last.
+type Control struct {
+	Sequence uint64
+	Part     uint16 // from 0
+	Parts    uint16
+	Body     []byte // part of the encoded []ViewChange
+}
+
+// Readings is the number of readings the record carries, 0 for all kinds but decoded messages.
+func (r *Record) Readings() int {
+	if r.Message == nil {
+		return 0
+	}
+	return r.Message.Readings()
+}

@@ -1,0 +1,254 @@
+package model
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"weir/internal/wire"
+)
+
+// recordVersion is the format version that a record begins with.
+const recordVersion = 1
+
+// ErrRecord says that a record cannot be what Weir wrote.
+var ErrRecord = errors.New("record is damaged")
+
+// ErrRecordVersion says that a newer Weir wrote the record.
+var ErrRecordVersion = errors.New("record has a newer format")
+
+const (
+	flagDup         = 1 << 0
+	flagCredential  = 1 << 1
+	flagTransport   = 1 << 2 // client id, packet id
+	flagHash        = 1 << 3
+	flagAccount     = 1 << 4 // Account is Tenant; else Account is written out
+	msgHasOccurred  = 1 << 0
+	msgHasAltID     = 1 << 1
+	entryHasOwnTime = 1 << 0
+)
+
+// AppendRecord appends r in its frozen form: version, kind, flags, what every record has, then the body of its kind.
+// Anchor set, fence-set version, profile version and group ids are no part of version 1: they are resolved when the
+// record is applied; a record that must carry them gets a flag of its own.
+func AppendRecord(b []byte, r *Record) []byte {
+	var flags uint64
+	if r.Dup {
+		flags |= flagDup
+	}
+	if r.Credential != 0 || r.DeviceID != 0 {
+		flags |= flagCredential
+	}
+	if r.ClientID != "" || r.PacketID != 0 {
+		flags |= flagTransport
+	}
+	if r.Hash != [16]byte{} {
+		flags |= flagHash
+	}
+	if r.Account == r.Tenant {
+		flags |= flagAccount
+	}
+	b = append(b, recordVersion, byte(r.Kind))
+	b = binary.AppendUvarint(b, flags)
+	b = binary.LittleEndian.AppendUint64(b, r.Received.Boot)
+	b = binary.AppendVarint(b, r.Received.Mono)
+	b = binary.AppendVarint(b, int64(r.Received.Wall))
+	b = wire.AppendString(b, r.Door)
+	b = wire.AppendString(b, r.Source)
+	b = wire.AppendString(b, r.Tenant)
+	if flags&flagAccount == 0 {
+		b = wire.AppendString(b, r.Account)
+	}
+	b = wire.AppendString(b, r.Device)
+	b = append(b, byte(r.Verdict))
+	b = binary.AppendUvarint(b, uint64(r.Bytes))
+	if flags&flagCredential != 0 {
+		b = binary.AppendVarint(b, r.Credential)
+		b = binary.AppendVarint(b, r.DeviceID)
+	}
+	if flags&flagTransport != 0 {
+		b = wire.AppendString(b, r.ClientID)
+		b = binary.LittleEndian.AppendUint16(b, r.PacketID)
+	}
+	if flags&flagHash != 0 {
+		b = append(b, r.Hash[:]...)
+	}
+	switch r.Kind {
+	case KindMessage:
+		b = appendMessage(b, r.Message)
+	case KindRaw:
+		b = wire.AppendString(b, r.Why)
+		b = wire.AppendBytes(b, r.Raw)
+	case KindPresence:
+		p := r.Presence
+		b = append(b, byte(p.State))
+		b = wire.AppendString(b, p.Reason)
+		b = binary.AppendUvarint(b, p.Session)
+		b = binary.AppendUvarint(b, p.Expected)
+		b = binary.AppendVarint(b, int64(p.Occurred))
+	case KindControl:
+		c := r.Control
+		b = binary.AppendUvarint(b, c.Sequence)
+		b = binary.AppendUvarint(b, uint64(c.Part))
+		b = binary.AppendUvarint(b, uint64(c.Parts))
+		b = wire.AppendBytes(b, c.Body)
+	}
+	return b
+}
+
+func appendMessage(b []byte, m *Message) []byte {
+	var flags byte
+	if m.HasOccurred {
+		flags |= msgHasOccurred
+	}
+	if m.AltID != "" {
+		flags |= msgHasAltID
+	}
+	b = append(b, byte(m.Type), flags)
+	if m.HasOccurred {
+		b = binary.AppendVarint(b, int64(m.Occurred))
+	}
+	if m.AltID != "" {
+		b = wire.AppendString(b, m.AltID)
+	}
+	b = binary.AppendUvarint(b, uint64(m.Readings()))
+	switch m.Type {
+	case MeasurementEvent:
+		for i := range m.Measurements {
+			v := &m.Measurements[i]
+			b = binary.AppendUvarint(b, uint64(v.Entry))
+			b = appendEntryTime(b, v.Time)
+			b = wire.AppendString(b, v.Metric)
+			b = wire.AppendFloat(b, v.Value)
+		}
+	case LocationEvent:
+		for i := range m.Locations {
+			l := &m.Locations[i]
+			b = appendEntryTime(b, l.Time)
+			for _, f := range [...]float64{l.Latitude, l.Longitude, l.Elevation, l.Accuracy, l.Speed, l.Heading} {
+				b = wire.AppendFloat(b, f)
+			}
+		}
+	case AlertEvent:
+		for i := range m.Alerts {
+			a := &m.Alerts[i]
+			b = appendEntryTime(b, a.Time)
+			b = wire.AppendString(b, a.Type)
+			b = binary.AppendVarint(b, int64(a.Level))
+			b = wire.AppendString(b, a.Message)
+			b = wire.AppendString(b, a.Source)
+		}
+	case NewRelationship:
+		b = wire.AppendString(b, m.Relationship.Type)
+		b = wire.AppendString(b, m.Relationship.TargetType)
+		b = wire.AppendString(b, m.Relationship.Target)
+	}
+	return b
+}
+
+func appendEntryTime(b []byte, t EntryTime) []byte {
+	if !t.Has {
+		return append(b, 0)
+	}
+	return binary.AppendVarint(append(b, entryHasOwnTime), int64(t.At))
+}
+
+// DecodeRecord reads a record. The error wraps ErrRecord or ErrRecordVersion.
+func DecodeRecord(b []byte) (*Record, error) {
+	r := wire.NewReader(b)
+	if v := r.Byte(); v != recordVersion {
+		if v > recordVersion {
+			return nil, fmt.Errorf("%w: version %d, this Weir knows %d", ErrRecordVersion, v, recordVersion)
+		}
+		return nil, fmt.Errorf("%w: version %d", ErrRecord, v)
+	}
+	rec := &Record{Kind: RecordKind(r.Byte())}
+	flags := r.Uvarint()
+	if flags&^(flagDup|flagCredential|flagTransport|flagHash|flagAccount) != 0 {
+		r.Fail(wire.ErrForm)
+	}
+	rec.Dup = flags&flagDup != 0
+	rec.Received = Stamp{Boot: r.Uint64(), Mono: r.Varint(), Wall: Nanos(r.Varint())}
+	rec.Door, rec.Source, rec.Tenant = r.String(), r.String(), r.String()
+	if rec.Account = rec.Tenant; flags&flagAccount == 0 {
+		rec.Account = r.String()
+	}
+	rec.Device = r.String()
+	rec.Verdict = Verdict(r.Byte())
+	rec.Bytes = uint32(r.Uvarint())
+	if flags&flagCredential != 0 {
+		rec.Credential, rec.DeviceID = r.Varint(), r.Varint()
+	}
+	if flags&flagTransport != 0 {
+		rec.ClientID = r.String()
+		if p := r.Take(2); p != nil {
+			rec.PacketID = binary.LittleEndian.Uint16(p)
+		}
+	}
+	if flags&flagHash != 0 {
+		copy(rec.Hash[:], r.Take(16))
+	}
+	switch rec.Kind {
+	case KindMessage:
+		rec.Message = readMessage(r)
+	case KindRaw:
+		rec.Why, rec.Raw = r.String(), r.Bytes()
+	case KindPresence:
+		rec.Presence = &Presence{State: PresenceState(r.Byte()), Reason: r.String(), Session: r.Uvarint(),
+			Expected: r.Uvarint(), Occurred: Nanos(r.Varint())}
+	case KindControl:
+		rec.Control = &Control{Sequence: r.Uvarint(), Part: uint16(r.Uvarint()), Parts: uint16(r.Uvarint()), Body: r.Bytes()}
+	case KindClock, KindTimeMap, KindEpochJump:
+	default:
+		r.Fail(fmt.Errorf("kind %d", rec.Kind))
+	}
+	if err := r.End(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRecord, err)
+	}
+	return rec, nil
+}
+
+func readMessage(r *wire.Reader) *Message {
+	m := &Message{Type: EventType(r.Byte())}
+	flags := r.Byte()
+	if m.HasOccurred = flags&msgHasOccurred != 0; m.HasOccurred {
+		m.Occurred = Nanos(r.Varint())
+	}
+	if flags&msgHasAltID != 0 {
+		m.AltID = r.String()
+	}
+	n := r.Count(2)
+	switch m.Type {
+	case MeasurementEvent:
+		m.Measurements = make([]Reading, n)
+		for i := range m.Measurements {
+			m.Measurements[i] = Reading{Entry: uint16(r.Uvarint()), Time: readEntryTime(r), Metric: r.String(), Value: r.Float()}
+		}
+	case LocationEvent:
+		m.Locations = make([]Location, n)
+		for i := range m.Locations {
+			l := &m.Locations[i]
+			l.Time = readEntryTime(r)
+			for _, f := range [...]*float64{&l.Latitude, &l.Longitude, &l.Elevation, &l.Accuracy, &l.Speed, &l.Heading} {
+				*f = r.Float()
+			}
+		}
+	case AlertEvent:
+		m.Alerts = make([]Alert, n)
+		for i := range m.Alerts {
+			m.Alerts[i] = Alert{Time: readEntryTime(r), Type: r.String(), Level: int32(r.Varint()), Message: r.String(), Source: r.String()}
+		}
+	case NewRelationship:
+		m.Relationship = &Relationship{Type: r.String(), TargetType: r.String(), Target: r.String()}
+	default:
+		r.Fail(fmt.Errorf("event type %d", m.Type))
+	}
+	return m
+}
+
+func readEntryTime(r *wire.Reader) EntryTime {
+	if r.Byte()&entryHasOwnTime == 0 {
+		return EntryTime{}
+	}
+	return EntryTime{At: Nanos(r.Varint()), Has: true}
+}

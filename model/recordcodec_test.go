@@ -1,0 +1,130 @@
+package model
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"reflect"
+	"testing"
+)
+
+// goldenRecords are records of every kind; the fuzz target starts from them.
+func goldenRecords() []*Record {
+	stamp := Stamp{Boot: 0xfeed, Mono: 12345, Wall: 1790000000123456789}
+	base := Record{Door: "mqtt", Source: "mqtt1", Tenant: "acme", Account: "acme", Device: "d1", Received: stamp, Credential: 7, DeviceID: 9,
+		ClientID: "weir:acme:d1", PacketID: 77, Dup: true, Hash: [16]byte{1, 2, 3}, Bytes: 120}
+	with := func(kind RecordKind, f func(*Record)) *Record {
+		r := base
+		r.Kind = kind
+		f(&r)
+		return &r
+	}
+	return []*Record{
+		with(KindMessage, func(r *Record) {
+			r.Message = &Message{Type: MeasurementEvent, AltID: "a-1", Occurred: 5, HasOccurred: true, Measurements: []Reading{
+				{Entry: 0, Metric: "temp", Value: 21.5}, {Entry: 1, Metric: "hum", Value: math.Copysign(0, -1), Time: EntryTime{At: -7, Has: true}}}}
+		}),
+		with(KindMessage, func(r *Record) {
+			r.Account, r.Dup, r.Hash, r.ClientID, r.PacketID, r.Credential, r.DeviceID = "", false, [16]byte{}, "", 0, 0, 0
+			r.Verdict = VerdictBad
+			r.Message = &Message{Type: LocationEvent, Locations: []Location{{Latitude: 1, Longitude: -2, Elevation: 3, Accuracy: 4, Speed: 5, Heading: 6}}}
+		}),
+		with(KindMessage, func(r *Record) {
+			r.Message = &Message{Type: AlertEvent, Alerts: []Alert{{Type: "door", Level: math.MaxInt32, Message: "open", Source: "s"}}}
+		}),
+		with(KindMessage, func(r *Record) {
+			r.Message = &Message{Type: NewRelationship, Relationship: &Relationship{Type: "in", TargetType: "area", Target: "a"}}
+		}),
+		with(KindRaw, func(r *Record) { r.Raw, r.Why = []byte{9, 9}, "no JSON" }),
+		with(KindPresence, func(r *Record) {
+			r.Presence = &Presence{State: Connected, Reason: "connect", Session: math.MaxUint64, Expected: 3, Occurred: 4}
+		}),
+		with(KindControl, func(r *Record) { r.Control = &Control{Sequence: 5, Part: 1, Parts: 2, Body: []byte("body")} }),
+		with(KindClock, func(*Record) {}),
+	}
+}
+
+func TestARecordReadsBackAsItWasWritten(t *testing.T) {
+	t.Parallel()
+	for _, r := range goldenRecords() {
+		got, err := DecodeRecord(AppendRecord(nil, r))
+		if err != nil || !reflect.DeepEqual(got, r) {
+			t.Errorf("kind %d: got %+v, %v; want %+v", r.Kind, got, err, r)
+		}
+	}
+}
+
+func TestTheRecordFormatIsFrozen(t *testing.T) {
+	t.Parallel()
+	want := "\x01\x01\x1f\xed\xfe\x00\x00\x00\x00\x00\x00\xf2\xc0\x01\xaa\xb4"
+	if got := AppendRecord(nil, goldenRecords()[0]); !bytes.HasPrefix(got, []byte(want)) {
+		t.Errorf("the first bytes are %q, want %q", got[:len(want)], want)
+	}
+}
+
+func TestANewerRecordIsRefusedAsSuch(t *testing.T) {
+	t.Parallel()
+	b := AppendRecord(nil, goldenRecords()[0])
+	b[0] = recordVersion + 1
+	if _, err := DecodeRecord(b); !errors.Is(err, ErrRecordVersion) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestATruncatedRecordIsAnError(t *testing.T) {
+	t.Parallel()
+	for _, r := range goldenRecords() {
+		b := AppendRecord(nil, r)
+		for n := range len(b) {
+			if _, err := DecodeRecord(b[:n]); err == nil {
+				t.Fatalf("kind %d: %d of %d bytes were taken", r.Kind, n, len(b))
+			}
+		}
+	}
+}
+
+func FuzzDecodeRecord(f *testing.F) {
+	for _, r := range goldenRecords() {
+		f.Add(AppendRecord(nil, r))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := DecodeRecord(b)
+		if err != nil {
+			return
+		}
+		again := AppendRecord(nil, r)
+		back, err := DecodeRecord(again)
+		if err != nil || !bytes.Equal(AppendRecord(nil, back), again) {
+			t.Errorf("%q reads as %+v, which does not read back: %v", b, r, err)
+		}
+	})
+}
+
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	long := string(bytes.Repeat([]byte("A"), MaxToken))
+	for s, want := range map[string]bool{"a": true, "9-_z": true, "Boiler7": true, long: true, long + "A": false,
+		"": false, "-a": false, "_a": false, "a.b": false, "a*": false, "a>": false, "a+": false, "a#": false, "a/b": false, "a:b": false, "a b": false, "é": false} {
+		if ValidToken(s) != want {
+			t.Errorf("%.20q: valid %v, want %v", s, !want, want)
+		}
+	}
+}
+
+func TestThePlaneOfATokenDecidesBeforeItsAuthorities(t *testing.T) {
+	t.Parallel()
+	all := map[Authority]bool{AllAuthorities: true}
+	access := &Principal{Kind: AccessCaller, System: all, Tenants: all}
+	identity := &Principal{Kind: IdentityCaller, System: all, Tenants: all}
+	for a, tier := range authorityTiers {
+		if got, want := access.Has(a), tier&TierTenant != 0 && a != StateDemote; got != want {
+			t.Errorf("an access token with * has %s: %v", a, got)
+		}
+		if got, want := identity.Has(a), tier&TierSystem != 0; got != want {
+			t.Errorf("an identity token with * has %s: %v", a, got)
+		}
+	}
+	if access.Has("no:such") || (&Principal{}).Has(DeviceRead) || (*Principal)(nil).Has(DeviceRead) {
+		t.Error("an unknown authority, an anonymous caller or nobody passed")
+	}
+}

@@ -1,0 +1,40 @@
+package model
+
+import "fmt"
+
+// MaxToken is the longest entity token or tenant id, in bytes.
+const MaxToken = 128
+
+// ValidToken reports whether s is an entity token or tenant id: ^[A-Za-z0-9][A-Za-z0-9_-]*$, at most MaxToken bytes.
+// Tokens become segments of topics and of URLs, so nothing that could shift or widen one is allowed.
+func ValidToken(s string) bool {
+	if len(s) == 0 || len(s) > MaxToken {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
+		case i > 0 && (c == '_' || c == '-'):
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// CheckToken returns an INVALID_INPUT error that names field when s is no token.
+func CheckToken(field, s string) error {
+	if ValidToken(s) {
+		return nil
+	}
+	return Invalid(field, "%s must match ^[A-Za-z0-9][A-Za-z0-9_-]*$ and be at most %d characters", quoteShort(s), MaxToken)
+}
+
+func quoteShort(s string) string {
+	const most = 40
+	if len(s) > most {
+		return fmt.Sprintf("%q…", s[:most])
+	}
+	return fmt.Sprintf("%q", s)
+}

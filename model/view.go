@@ -1,0 +1,72 @@
+package model
+
+// ViewKind is the kind of a view row: what resolution reads, kept with the offsets between which it holds.
+type ViewKind string
+
+// The kinds of view rows there are so far. Rows are generic over kinds: a new kind is a new body, no new table.
+const (
+	ViewTenant     ViewKind = "tenant"      // key: tenant token; body TenantView
+	ViewDevice     ViewKind = "device"      // key: tenant token + "/" + device token; body DeviceView
+	ViewDeviceType ViewKind = "device-type" // key: row id; body DeviceTypeView
+	ViewProfile    ViewKind = "profile"     // key: row id; body ProfileView
+)
+
+// ViewChange sets one view row from the control record on that carries it; a nil Body ends the row.
+type ViewChange struct {
+	Kind ViewKind `json:"k"`
+	Key  string   `json:"y"`
+	Body []byte   `json:"b,omitempty"`
+}
+
+// TenantView is the body of a ViewTenant row.
+type TenantView struct {
+	V       int   `json:"v"`
+	ID      int64 `json:"id"`
+	Enabled bool  `json:"enabled"`
+}
+
+// DeviceView is the body of a ViewDevice row.
+type DeviceView struct {
+	V    int   `json:"v"`
+	ID   int64 `json:"id"`
+	Type int64 `json:"type"` // row id of the device type
+}
+
+// DeviceTypeView is the body of a ViewDeviceType row.
+type DeviceTypeView struct {
+	V       int   `json:"v"`
+	Profile int64 `json:"profile,omitempty"` // row id of the device profile, 0 when the type has none
+}
+
+// ProfileView is the body of a ViewProfile row: the active published version of a profile. A profile that was never
+// published has no row.
+type ProfileView struct {
+	V                 int          `json:"v"`
+	Tenant            string       `json:"tenant"`
+	Token             string       `json:"token"`
+	Version           int          `json:"version"`
+	Metrics           []MetricView `json:"metrics,omitempty"`
+	Rules             []RuleView   `json:"rules,omitempty"` // enabled rules only
+	InactivityTimeout int          `json:"inactivityTimeoutSeconds,omitempty"`
+}
+
+// VersionToken is the token of the version: {profileToken}@{version}.
+func (p *ProfileView) VersionToken() string { return versionToken(p.Token, p.Version) }
+
+// MetricView is a declared metric of a published version.
+type MetricView struct {
+	Key      string   `json:"key"`
+	DataType string   `json:"dataType"`
+	Unit     string   `json:"unit,omitempty"`
+	Min      *float64 `json:"min,omitempty"`
+	Max      *float64 `json:"max,omitempty"`
+	Enum     []string `json:"enum,omitempty"`
+}
+
+// RuleView is an enabled detection rule of a published version.
+type RuleView struct {
+	Token        string `json:"token"`
+	Definition   string `json:"definition"`
+	Group        string `json:"group,omitempty"`
+	GroupVersion int    `json:"groupVersion,omitempty"`
+}
