@@ -1,0 +1,207 @@
+package bolt
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"weir/spool"
+)
+
+// Append implements spool.Log.
+func (l *Log) Append(ctx context.Context, entries ...spool.Entry) error {
+	g, err := groupOf(entries)
+	if err != nil {
+		l.metrics.refused.tooLarge.Inc()
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		l.metrics.refused.canceled.Inc()
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.admit(ctx, g.cost); err != nil {
+		return err
+	}
+	if err := l.refusal(g); err != nil {
+		l.unsynced -= g.cost
+		l.grant()
+		return err
+	}
+	l.pending += g.weight
+	l.enqueued += uint64(len(entries))
+	if l.queue.push(entries) {
+		signal(l.wake)
+	}
+	if l.queue.bytes >= batchBytes {
+		signal(l.hurry)
+	}
+	return nil
+}
+
+// group is what the entries of one Append come to.
+type group struct {
+	cost, weight int64
+	exempt       bool // all of them
+}
+
+func groupOf(entries []spool.Entry) (group, error) {
+	g, total := group{exempt: true}, 0
+	for i := range entries {
+		e := &entries[i]
+		if len(e.Data) > spool.MaxRecord {
+			return g, fmt.Errorf("%w: %d bytes", spool.ErrTooLarge, len(e.Data))
+		}
+		total += len(e.Data)
+		g.cost += entryCost(*e)
+		g.weight += recordWeight(*e)
+		g.exempt = g.exempt && e.Exempt
+	}
+	if total > spool.MaxGroup || len(entries) > spool.MaxGroupEntries {
+		return g, fmt.Errorf("%w: %d entries with %d bytes together", spool.ErrTooLarge, len(entries), total)
+	}
+	return g, nil
+}
+
+// entryCost is what an entry counts in the unsynced bound.
+func entryCost(e spool.Entry) int64 { return int64(len(e.Data)) + entryOverhead }
+
+// recordWeight is what an entry is taken to need of the budget until its batch is weighed.
+func recordWeight(e spool.Entry) int64 { return int64(len(e.Data)) + recordOverhead }
+
+// refusal says why a group cannot be taken now. The caller holds mu.
+func (l *Log) refusal(g group) error {
+	switch {
+	case l.closing:
+		return spool.ErrClosed
+	case l.failure != nil:
+		l.metrics.refused.unavailable.Inc()
+		return l.failure
+	}
+	budget := l.opt.MaxBytes
+	if g.exempt {
+		budget += ReserveBytes
+	}
+	if l.through-l.trimmed+l.pending+g.weight > budget {
+		l.metrics.refused.full.Inc()
+		return spool.ErrFull
+	}
+	return nil
+}
+
+// waiter is an Append that waits for room under the unsynced bound. They are served in order, so that a large record
+// is not passed by small ones for ever.
+type waiter struct {
+	cost    int64
+	ready   chan struct{} // closed when granted, or when the log closes
+	granted bool
+}
+
+// admit takes cost out of the unsynced bound, waiting for it. It is called and returns with mu held.
+func (l *Log) admit(ctx context.Context, cost int64) error {
+	if l.closing {
+		return spool.ErrClosed
+	}
+	if len(l.waiting) == 0 && l.unsynced+cost <= l.opt.UnsyncedBytes {
+		l.unsynced += cost
+		return nil
+	}
+	w := &waiter{cost: cost, ready: make(chan struct{})}
+	l.waiting = append(l.waiting, w)
+	l.metrics.blocked.Inc()
+	l.mu.Unlock()
+	select {
+	case <-w.ready:
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	switch {
+	case w.granted:
+		return nil
+	case l.closing:
+		return spool.ErrClosed
+	}
+	l.waiting = slices.DeleteFunc(l.waiting, func(other *waiter) bool { return other == w })
+	l.grant() // a smaller one behind it may fit
+	l.metrics.refused.canceled.Inc()
+	return ctx.Err()
+}
+
+// grant lets in those that wait and fit now. The caller holds mu.
+func (l *Log) grant() {
+	n := 0
+	for _, w := range l.waiting {
+		if l.unsynced+w.cost > l.opt.UnsyncedBytes {
+			break
+		}
+		l.unsynced += w.cost
+		w.granted = true
+		close(w.ready)
+		n++
+	}
+	if n > 0 {
+		l.waiting = slices.Delete(l.waiting, 0, n)
+	}
+}
+
+// queue is what waits for the committer, in order. Its bound is the unsynced bound. It is guarded by Log.mu.
+type queue struct {
+	entries []queued
+	head    int
+	bytes   int64 // data of the entries that wait
+}
+
+// queued is an entry that waits. One that follows belongs into the batch of the one before it.
+type queued struct {
+	spool.Entry
+	follows bool
+}
+
+// keptEntries is how much room the queue keeps for the next burst.
+const keptEntries = 16 << 10
+
+func (q *queue) len() int { return len(q.entries) - q.head }
+
+// push adds a group and says whether nothing waited before it.
+func (q *queue) push(entries []spool.Entry) bool {
+	first := q.len() == 0
+	for i, e := range entries {
+		q.entries = append(q.entries, queued{e, i > 0})
+		q.bytes += int64(len(e.Data))
+	}
+	return first
+}
+
+// take moves whole groups of up to limit bytes, one at least, into into.
+func (q *queue) take(into []spool.Entry, limit int64) []spool.Entry {
+	end, bytes := q.head, int64(0)
+	for end < len(q.entries) {
+		size, next := q.group(end)
+		if end > q.head && bytes+size > limit {
+			break
+		}
+		bytes += size
+		end = next
+	}
+	for i := q.head; i < end; i++ {
+		into = append(into, q.entries[i].Entry)
+	}
+	clear(q.entries[q.head:end])
+	q.head, q.bytes = end, q.bytes-bytes
+	if q.head == len(q.entries) {
+		q.entries, q.head = q.entries[:0], 0
+		if cap(q.entries) > keptEntries {
+			q.entries = nil // a burst of small records is over
+		}
+	}
+	return into
+}
+
+// group returns the bytes of the group that begins at i, and where the next one begins.
+func (q *queue) group(i int) (size int64, next int) {
+	for next = i; next < len(q.entries) && (next == i || q.entries[next].follows); next++ {
+		size += int64(len(q.entries[next].Data))
+	}
+	return size, next
+}

@@ -1,0 +1,204 @@
+// Package bolt is the embedded driver of the durable log: a bbolt file per span of the log, in it a sub-bucket per
+// committed batch, filled by one committer that makes durable together whatever arrived while it was making the last
+// batch durable. DESIGN.md in the folder above has the reasoning.
+//
+// The way of a record: Append puts it into the queue (append.go); the committer takes what is queued as one batch,
+// encodes it (batch.go), commits it into the present span (commit.go, span.go), hands it to the tail (tail.go) and
+// answers each sender; a reader takes it out of the tail, or out of the spans when it is behind (reader.go); Trim lets
+// go of it (trim.go). Opening finds first and last without reading what lies between (recover.go).
+package bolt
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"weir/model"
+	"weir/spool"
+)
+
+// Log is a durable log in one folder. Its methods are safe for concurrent use.
+type Log struct {
+	dir     string
+	opt     Options
+	id      identity
+	log     *slog.Logger
+	metrics *metrics
+
+	wake    chan struct{} // the queue is no longer empty, or the log is closing
+	hurry   chan struct{} // stop gathering, commit
+	stopped chan struct{} // the committer has ended
+
+	trimming sync.Mutex // one Trim or HoldTrim at a time; taken before mu
+
+	mu      sync.Mutex
+	queue   queue
+	waiting []*waiter
+	syncs   []syncWaiter
+	closing bool
+	closed  bool  // everything is answered, nothing more will come
+	failure error // why appends are refused
+
+	first, last model.Offset
+	spans       []*span // in order; the last is the one being written
+	disk        int64   // what their files take
+	doomed      []string
+	tail        tail
+	readers     map[*reader]struct{}
+	changed     chan struct{} // closed when last moves or the log closes; nil while nobody waits
+	unsynced    int64         // what queued and committing entries count in their bound
+	pending     int64         // what they will take of the budget, roughly
+	through     int64         // weight of the log up to and including last
+	trimmed     int64         // weight of what lies before first
+	enqueued    uint64        // entries accepted since the start
+	answered    uint64        // entries answered since the start
+	holds       int
+	heldTrim    model.Offset
+	stats       spool.Stats // the counters of it
+
+	// The rest is the committer's.
+	current *span // nil until the first span could be made
+	ahead   *ahead
+	buffer  []byte
+	flush   time.Duration // moving mean of one flush
+	retry   time.Duration
+}
+
+var _ spool.Log = (*Log)(nil)
+
+// ahead is the next span being made while the present one fills.
+type ahead struct {
+	done chan struct{}
+	db   *bbolt.DB
+	err  error
+}
+
+// Open opens the log in dir, creating it when it is not there. It fails with ErrDamaged when the newest batch or the
+// files that bound the log cannot be read, with ErrVersion for a newer format, with ErrForeign for another pair id.
+func Open(dir string, opt Options) (*Log, error) {
+	opt = opt.withDefaults()
+	l := &Log{
+		dir:     dir,
+		opt:     opt,
+		log:     opt.Logger,
+		wake:    make(chan struct{}, 1),
+		hurry:   make(chan struct{}, 1),
+		stopped: make(chan struct{}),
+		readers: map[*reader]struct{}{},
+		tail:    tail{max: opt.TailBytes},
+		retry:   firstRetry,
+	}
+	if err := l.recover(); err != nil {
+		return nil, errors.Join(err, l.closeCurrent())
+	}
+	var err error
+	if l.metrics, err = newMetrics(opt.Registerer, l); err != nil {
+		return nil, errors.Join(err, l.closeCurrent())
+	}
+	go l.run()
+	return l, nil
+}
+
+// Bounds implements spool.Log.
+func (l *Log) Bounds() (first, last model.Offset) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.first, l.last
+}
+
+// Epoch implements spool.Log.
+func (l *Log) Epoch() uint32 { return l.id.epoch }
+
+// PairID implements spool.Log.
+func (l *Log) PairID() [16]byte { return l.id.pair }
+
+// Stats implements spool.Log.
+func (l *Log) Stats() spool.Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.stats
+	s.First, s.Last = l.first, l.last
+	s.Bytes, s.MaxBytes = l.through-l.trimmed, l.opt.MaxBytes
+	s.UnsyncedBytes, s.DiskBytes = l.unsynced, l.disk
+	s.Err = l.failure
+	return s
+}
+
+// Close implements spool.Log. A second call waits for the first and returns nil.
+func (l *Log) Close() error {
+	l.mu.Lock()
+	again := l.closing
+	l.closing = true
+	for _, w := range l.waiting {
+		close(w.ready)
+	}
+	l.waiting = nil
+	l.mu.Unlock()
+	signal(l.wake)
+	signal(l.hurry)
+	<-l.stopped
+	if again {
+		return nil
+	}
+	l.metrics.unregister()
+	return l.closeCurrent()
+}
+
+// closeCurrent lets go of the span being written and of the one made ahead. The committer has ended or never began.
+func (l *Log) closeCurrent() error {
+	var err error
+	if l.ahead != nil {
+		err = l.ahead.discard(l.dir)
+		l.ahead = nil
+	}
+	if l.current != nil {
+		err = errors.Join(err, l.current.release())
+		l.current = nil
+	}
+	return err
+}
+
+// Sync implements spool.Log.
+func (l *Log) Sync(ctx context.Context) error {
+	l.mu.Lock()
+	if l.answered == l.enqueued {
+		l.mu.Unlock()
+		return nil
+	}
+	w := syncWaiter{upTo: l.enqueued, done: make(chan struct{})}
+	l.syncs = append(l.syncs, w)
+	l.mu.Unlock()
+	signal(l.hurry)
+	select {
+	case <-w.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// syncWaiter is a Sync that waits for the entries accepted before it.
+type syncWaiter struct {
+	upTo uint64
+	done chan struct{}
+}
+
+// signal sets a flag channel.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// announce wakes the readers that wait. The caller holds mu.
+func (l *Log) announce() {
+	if l.changed != nil {
+		close(l.changed)
+		l.changed = nil
+	}
+}

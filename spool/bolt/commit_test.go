@@ -1,0 +1,424 @@
+package bolt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"weir/model"
+	"weir/spool"
+)
+
+// block makes the next span impossible to make; the returned function makes it possible again.
+func block(t *testing.T, dir string) (unblock func()) {
+	t.Helper()
+	inTheWay := filepath.Join(dir, aheadName)
+	if err := os.MkdirAll(filepath.Join(inTheWay, "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := os.RemoveAll(inTheWay); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestDiskThatTakesNothingIsRefusedUntilItDoes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		dir, failing := t.TempDir(), errors.New("fsync: input/output error")
+		var fail error
+		l := open(t, dir, Options{Sync: func(sync func() error) error { return errors.Join(sync(), fail) }})
+		mustStore(t, l, "one")
+		unblock := block(t, dir)
+		fail = failing
+		if _, err := store(t, l, "lost"); !errors.Is(err, failing) || !errors.Is(err, spool.ErrUnavailable) {
+			t.Fatalf("answered %v", err)
+		}
+		fail = nil
+		time.Sleep(time.Minute) // it tries again and again
+		if err := l.Append(t.Context(), spool.Entry{}); !errors.Is(err, spool.ErrUnavailable) {
+			t.Fatalf("took an entry: %v", err)
+		}
+		if !errors.Is(l.Stats().Err, spool.ErrUnavailable) {
+			t.Fatalf("state is %v", l.Stats().Err)
+		}
+		unblock()
+		time.Sleep(2 * lastRetry)
+		if err := l.Stats().Err; err != nil {
+			t.Fatalf("still refuses: %v", err)
+		}
+		if o := mustStore(t, l, "two"); o != 2 {
+			t.Fatalf("offset %d", o)
+		}
+		shut(t, l)
+		l = open(t, dir, Options{})
+		if read, err := drain(t, l, 1); read != 2 || err != nil {
+			t.Fatalf("%d records, %v", read, err)
+		}
+	})
+}
+
+func TestEntriesQueuedBehindAFailureAreAnswered(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		dir, hold := t.TempDir(), make(chan struct{})
+		l := open(t, dir, Options{Sync: func(sync func() error) error {
+			<-hold
+			return errors.Join(sync(), errors.New("no"))
+		}})
+		block(t, dir)
+		var answers []error
+		done := func(_ model.Offset, err error) { answers = append(answers, err) }
+		for range 3 {
+			if err := l.Append(t.Context(), spool.Entry{Data: []byte("x"), Done: done}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait() // the first is being synced, the others queue
+		}
+		close(hold)
+		shut(t, l)
+		if len(answers) != 3 {
+			t.Fatalf("%d answers", len(answers))
+		}
+		for _, err := range answers {
+			if !errors.Is(err, spool.ErrUnavailable) {
+				t.Fatalf("answered %v", err)
+			}
+		}
+	})
+}
+
+func TestCommitThatFailsInsideTheFileMovesToANewOne(t *testing.T) {
+	t.Parallel()
+	for name, harm := range map[string]func(l *Log){
+		"no page can be had": func(l *Log) { l.current.db.MaxSize = 1 },
+		"the file is closed": func(l *Log) { _ = l.current.db.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			l := open(t, dir, Options{})
+			mustStore(t, l, "one")
+			harm(l)
+			if _, err := store(t, l, string(make([]byte, 100<<10))); !errors.Is(err, spool.ErrUnavailable) {
+				t.Fatalf("answered %v", err)
+			}
+			if o := mustStore(t, l, "two"); o != 2 {
+				t.Fatalf("offset %d", o)
+			}
+			shut(t, l)
+			if n := len(spanFiles(t, dir)); n != 2 {
+				t.Fatalf("%d files", n)
+			}
+			if read, err := drain(t, open(t, dir, Options{}), 1); read != 2 || err != nil {
+				t.Fatalf("%d records, %v", read, err)
+			}
+		})
+	}
+}
+
+func TestHookThatLeavesTheSyncOutStoresNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := open(t, dir, Options{Sync: func(func() error) error { return nil }})
+	if _, err := store(t, l, "x"); !errors.Is(err, errNotSynced) {
+		t.Fatalf("answered %v", err)
+	}
+	shut(t, l)
+	if read, err := drain(t, open(t, dir, Options{}), 1); read != 0 || err != nil {
+		t.Fatalf("%d records, %v", read, err)
+	}
+}
+
+func TestFailuresInARowLeaveNoFilesBehind(t *testing.T) {
+	t.Parallel()
+	dir, fail := t.TempDir(), errors.New("no")
+	l := open(t, dir, Options{Sync: func(sync func() error) error { return errors.Join(sync(), fail) }})
+	for range 5 {
+		if _, err := store(t, l, "x"); !errors.Is(err, fail) {
+			t.Fatalf("answered %v", err)
+		}
+	}
+	if n := len(spanFiles(t, dir)); n != 1 {
+		t.Fatalf("%d files", n)
+	}
+}
+
+// TestSlowDiskGathers runs on a made-up clock: each commit takes what the test says.
+func TestSlowDiskGathers(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		commit   time.Duration
+		interval time.Duration
+		batches  uint64 // that the two later entries, 2 ms apart, make
+	}{
+		"a slow one waits half a flush":       {20 * time.Millisecond, Auto, 1},
+		"a fast one does not wait":            {time.Millisecond, Auto, 2},
+		"told not to wait":                    {20 * time.Millisecond, 0, 2},
+		"told to wait longer than it would":   {time.Millisecond, 50 * time.Millisecond, 1},
+		"told to wait less than the two need": {time.Millisecond, time.Millisecond, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				l := open(t, t.TempDir(), Options{CommitInterval: c.interval, Sync: func(sync func() error) error {
+					time.Sleep(c.commit)
+					return sync()
+				}})
+				mustStore(t, l, "first")
+				before := l.Stats().Batches
+				for range 2 {
+					if err := l.Append(t.Context(), spool.Entry{Data: []byte("later")}); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(2 * time.Millisecond)
+				}
+				time.Sleep(time.Second)
+				if got := l.Stats().Batches - before; got != c.batches {
+					t.Fatalf("%d batches, want %d", got, c.batches)
+				}
+			})
+		})
+	}
+}
+
+func TestSyncAndCloseDoNotWaitForMore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := open(t, t.TempDir(), Options{CommitInterval: time.Hour})
+		started := time.Now()
+		for _, end := range []func(){
+			func() {
+				if err := l.Sync(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			},
+			func() { shut(t, l) },
+		} {
+			if err := l.Append(t.Context(), spool.Entry{Data: []byte("x")}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			end()
+		}
+		if time.Since(started) > 0 {
+			t.Fatalf("waited %v", time.Since(started))
+		}
+		if l.Stats().Records != 2 {
+			t.Fatalf("%d records stored", l.Stats().Records)
+		}
+	})
+}
+
+// TestCloseDoesNotWaitBetweenItsBatches: the second batch is not a full one.
+func TestCloseDoesNotWaitBetweenItsBatches(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		started := time.Now()
+		hold := make(chan struct{})
+		l := open(t, t.TempDir(), Options{CommitInterval: time.Hour, Sync: func(sync func() error) error { <-hold; return sync() }})
+		for range 3 {
+			if err := l.Append(t.Context(), spool.Entry{Data: make([]byte, batchBytes/2)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		go shut(t, l)
+		synctest.Wait()
+		close(hold)
+		shut(t, l)
+		if time.Since(started) > 0 || l.Stats().Batches != 2 {
+			t.Fatalf("%d batches in %v", l.Stats().Batches, time.Since(started))
+		}
+	})
+}
+
+// TestSyncIsHeardDuringACommit: what it waits for lies in the batch after the one being synced.
+func TestSyncIsHeardDuringACommit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hold := make(chan struct{})
+		l := open(t, t.TempDir(), Options{CommitInterval: time.Hour, Sync: func(sync func() error) error { <-hold; return sync() }})
+		synced := make(chan struct{})
+		for range 2 {
+			if err := l.Append(t.Context(), spool.Entry{Data: []byte("x")}); err != nil {
+				t.Fatal(err)
+			}
+			go func() {
+				if err := l.Sync(t.Context()); err != nil {
+					t.Error(err)
+				}
+				synced <- struct{}{}
+			}()
+			synctest.Wait()
+		}
+		<-l.hurry // told of the second Sync before it could matter
+		started := time.Now()
+		close(hold)
+		<-synced
+		<-synced
+		if time.Since(started) > 0 {
+			t.Fatalf("waited %v", time.Since(started))
+		}
+	})
+}
+
+func TestAppendsThatWaitAreServedInOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hold := make(chan struct{})
+		l := open(t, t.TempDir(), Options{UnsyncedBytes: 1, Sync: func(sync func() error) error { <-hold; return sync() }})
+		whole, half := make([]byte, spool.MaxRecord), make([]byte, spool.MaxRecord/2+1)
+		if err := l.Append(t.Context(), spool.Entry{Data: whole}, spool.Entry{Data: half}); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		results := make(chan string, 2)
+		appendLater := func(ctx context.Context, name string, size int) {
+			go func() { results <- fmt.Sprint(name, l.Append(ctx, spool.Entry{Data: make([]byte, size)})) }()
+			synctest.Wait()
+		}
+		appendLater(ctx, "large ", spool.MaxRecord)
+		appendLater(t.Context(), "small ", 10)
+		if len(results) != 0 {
+			t.Fatalf("the small one passed the large one: %v", <-results)
+		}
+		cancel()
+		synctest.Wait()
+		got := []string{<-results, <-results}
+		slices.Sort(got)
+		if got[0] != "large context canceled" || got[1] != "small <nil>" {
+			t.Fatalf("got %q", got)
+		}
+		appendLater(t.Context(), "last ", spool.MaxRecord)
+		go shut(t, l)
+		if got := <-results; got != "last "+spool.ErrClosed.Error() {
+			t.Fatalf("got %q", got)
+		}
+		close(hold)
+		shut(t, l)
+	})
+}
+
+func TestFullBatchDoesNotWaitForMore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := open(t, t.TempDir(), Options{CommitInterval: time.Hour})
+		for range 2 {
+			if err := l.Append(t.Context(), spool.Entry{Data: make([]byte, batchBytes/2)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if s := l.Stats(); s.Batches != 1 || s.Records != 2 {
+			t.Fatalf("%d records in %d batches", s.Records, s.Batches)
+		}
+	})
+}
+
+func TestBatchIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	hold := make(chan struct{})
+	l := open(t, t.TempDir(), Options{Sync: func(sync func() error) error { <-hold; return sync() }})
+	for range 40 {
+		if err := l.Append(t.Context(), spool.Entry{Data: make([]byte, 100<<10)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(hold)
+	if err := l.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r, err := l.Reader(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for {
+		b, err := r.TryNext()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b == nil {
+			return
+		}
+		if len(b.Records)*(100<<10) > batchBytes {
+			t.Fatalf("a batch of %d records of 100 KiB", len(b.Records))
+		}
+	}
+}
+
+func TestMemoryForReadersIsBoundedAndGivenBack(t *testing.T) {
+	t.Parallel()
+	const bound = 64 << 10
+	l := open(t, t.TempDir(), Options{TailBytes: bound})
+	for range 100 {
+		mustStore(t, l, record(0))
+	}
+	if held := l.tailBytes(); held > bound || held < bound/2 {
+		t.Fatalf("%v bytes held for readers, bound %d", held, bound)
+	}
+	if read, err := drain(t, l, 1); read != 100 || err != nil {
+		t.Fatalf("read %d, %v", read, err)
+	}
+	if held := l.tailBytes(); held != 0 {
+		t.Fatalf("%v bytes held after all were read", held)
+	}
+	last := mustStore(t, l, record(0))
+	if err := l.Trim(last); err != nil {
+		t.Fatal(err)
+	}
+	if held := l.tailBytes(); held != 0 {
+		t.Fatalf("%v bytes held after all were trimmed", held)
+	}
+}
+
+func TestMetricsFollowTheLogAndLeaveWithIt(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewRegistry()
+	dir := t.TempDir()
+	for range 2 { // the second opening finds no name taken
+		l := open(t, dir, Options{Registerer: reg})
+		mustStore(t, l, "x")
+		if got := testutil.ToFloat64(l.metrics.records); got != 1 {
+			t.Fatalf("%v records counted", got)
+		}
+		if n, err := testutil.GatherAndCount(reg, "weir_spool_bytes", "weir_spool_sync_seconds"); n != 2 || err != nil {
+			t.Fatalf("%d families, %v", n, err)
+		}
+		if _, err := Open(t.TempDir(), Options{Registerer: reg}); err == nil {
+			t.Fatal("a second log took the same names")
+		}
+		shut(t, l)
+	}
+	if all, err := reg.Gather(); len(all) != 0 || err != nil {
+		t.Fatalf("%d families after closing, %v", len(all), err)
+	}
+}
+
+// TestBudgetCountsWhatTheDiskTakes holds the weight of batches against the pages that bbolt really uses.
+func TestBudgetCountsWhatTheDiskTakes(t *testing.T) {
+	t.Parallel()
+	for name, size := range map[string]int{"tiny": 20, "a reading": 120, "just inline": 900, "a page": 1100, "pages": 20000} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := open(t, t.TempDir(), Options{unsafe: true})
+			for range 400 {
+				mustStore(t, l, string(make([]byte, size)))
+			}
+			s := l.Stats()
+			if ratio := float64(s.DiskBytes) / float64(s.Bytes); ratio < 0.6 || ratio > 1.3 {
+				t.Fatalf("counted %d, the file takes %d", s.Bytes, s.DiskBytes)
+			}
+		})
+	}
+}

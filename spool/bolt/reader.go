@@ -1,0 +1,228 @@
+package bolt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sort"
+
+	"weir/model"
+	"weir/spool"
+)
+
+// Reader implements spool.Log.
+func (l *Log) Reader(from model.Offset) (spool.Reader, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closing {
+		return nil, spool.ErrClosed
+	}
+	if from < l.first {
+		return nil, trimmed(from, l.first)
+	}
+	r := &reader{log: l, next: from}
+	l.readers[r] = struct{}{}
+	return r, nil
+}
+
+func trimmed(offset, first model.Offset) error {
+	return fmt.Errorf("%w: %d, the first is %d", spool.ErrTrimmed, offset, first)
+}
+
+// reader hands out batches from the tail while it keeps up, from the spans while it does not.
+type reader struct {
+	log  *Log
+	next model.Offset // guarded by Log.mu: the tail asks how far everybody is
+
+	// The rest is the reader's own.
+	epoch  uint32 // of the last batch handed out, 0 before the first
+	held   *span  // the span it last read from, kept open for the next batch
+	closed bool
+}
+
+var _ spool.Reader = (*reader)(nil)
+
+// Next implements spool.Reader.
+func (r *reader) Next(ctx context.Context) (*spool.Batch, error) {
+	for {
+		b, changed, err := r.step()
+		if b != nil || err != nil {
+			return b, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// TryNext implements spool.Reader.
+func (r *reader) TryNext() (*spool.Batch, error) {
+	b, _, err := r.step()
+	return b, err
+}
+
+// Close implements spool.Reader.
+func (r *reader) Close() {
+	if r.closed {
+		return
+	}
+	r.closed = true
+	r.hold(nil)
+	r.log.mu.Lock()
+	delete(r.log.readers, r)
+	r.log.mu.Unlock()
+}
+
+// view is what a step knows of the log.
+type view struct {
+	next, last model.Offset
+	closed     bool
+	changed    <-chan struct{}
+}
+
+// step returns the next batch, or else a channel that is closed when there may be one.
+func (r *reader) step() (*spool.Batch, <-chan struct{}, error) {
+	if r.closed {
+		return nil, nil, spool.ErrClosed
+	}
+	b, now, err := r.fromTail()
+	if b != nil {
+		r.hold(nil)
+	}
+	if b != nil || err != nil {
+		return b, nil, err
+	}
+	if now.next <= now.last {
+		if b, err = r.fromDisk(now); b != nil || err != nil {
+			return b, nil, err
+		}
+	}
+	if now.closed {
+		r.hold(nil)
+		return nil, nil, spool.ErrClosed
+	}
+	return nil, now.changed, nil
+}
+
+// fromTail takes the next batch out of memory, and says how things stand.
+func (r *reader) fromTail() (*spool.Batch, view, error) {
+	l := r.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r.next < l.first {
+		return nil, view{}, trimmed(r.next, l.first)
+	}
+	if t, ok := l.tail.find(r.next); ok {
+		l.metrics.reads.memory.Inc()
+		l.moved(r, t.Batch)
+		return t.Batch, view{}, nil
+	}
+	if l.changed == nil {
+		l.changed = make(chan struct{})
+	}
+	return nil, view{next: r.next, last: l.last, closed: l.closed, changed: l.changed}, nil
+}
+
+// moved sets r behind b and lets the tail go of what everybody has. The caller holds mu.
+func (l *Log) moved(r *reader, b *spool.Batch) {
+	r.next, r.epoch = b.Last()+1, b.Epoch
+	slowest := r.next
+	for other := range l.readers {
+		slowest = min(slowest, other.next)
+	}
+	l.tail.forget(slowest)
+}
+
+// fromDisk reads the next batch out of the spans. It returns nil when the log has none up to last: a jump to a new
+// epoch leaves offsets without a record. It begins at or before last, in the span of that offset, and batches stand
+// without a gap there, so it never meets one that is committed and not yet shown.
+func (r *reader) fromDisk(now view) (*spool.Batch, error) {
+	for at := now.next; ; {
+		s, limit := r.log.locate(at)
+		b, err := r.read(s, at, limit)
+		if err == nil && b != nil {
+			err = r.follows(s, b)
+		}
+		switch {
+		case err != nil:
+			return nil, r.explain(err)
+		case b != nil:
+			r.log.metrics.reads.disk.Inc()
+			r.log.mu.Lock()
+			r.log.moved(r, b)
+			r.log.mu.Unlock()
+			return b, nil
+		case limit > now.last:
+			return nil, nil
+		}
+		at = limit
+	}
+}
+
+func (r *reader) read(s *span, from, limit model.Offset) (*spool.Batch, error) {
+	if err := r.hold(s); err != nil {
+		return nil, err
+	}
+	st, err := s.find(from, limit)
+	if st == nil || err != nil {
+		return nil, err
+	}
+	return st.decode(s)
+}
+
+// follows refuses a hole: within an epoch, batches stand without a gap.
+func (r *reader) follows(s *span, b *spool.Batch) error {
+	if r.epoch == b.Epoch && b.First > r.next {
+		return &spool.DamageError{File: s.name(), Offset: r.next, Next: b.First, Reason: "records are missing"}
+	}
+	return nil
+}
+
+// explain says ErrTrimmed instead of whatever befell a reader whose span was taken away.
+func (r *reader) explain(err error) error {
+	r.log.mu.Lock()
+	defer r.log.mu.Unlock()
+	if r.next < r.log.first {
+		return trimmed(r.next, r.log.first)
+	}
+	return err
+}
+
+// hold keeps s open for reading and lets go of the one held before.
+func (r *reader) hold(s *span) error {
+	if r.held == s {
+		return nil
+	}
+	if r.held != nil {
+		old := r.held
+		r.held = nil
+		if err := old.release(); err != nil {
+			return fmt.Errorf("spool: %s: %w", old.name(), err)
+		}
+	}
+	if s == nil {
+		return nil
+	}
+	if err := s.acquire(); err != nil {
+		if errors.Is(err, spool.ErrDamaged) {
+			err = s.place(err, s.begin)
+		}
+		return err
+	}
+	r.held = s
+	return nil
+}
+
+// locate returns the span that may hold offset, and where the next one begins (beyond every offset for the last).
+func (l *Log) locate(offset model.Offset) (*span, model.Offset) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := max(sort.Search(len(l.spans), func(i int) bool { return l.spans[i].begin > offset })-1, 0)
+	if i+1 < len(l.spans) {
+		return l.spans[i], l.spans[i+1].begin
+	}
+	return l.spans[i], math.MaxUint64
+}

@@ -1,0 +1,218 @@
+package bolt
+
+import (
+	"cmp"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"weir/model"
+	"weir/spool"
+)
+
+// reopenBytes is how much a span may hold to be written on after a start. A larger one is left as it is: reopening it
+// for writing walks through all its pages. Without this every start would leave a file behind.
+const reopenBytes = 1 << 20
+
+// recover brings the log back from its files: it reads the names of all, the record of the newest, the newest batch
+// (whole, with its checksum) and the header of the oldest, whatever their number and size.
+func (l *Log) recover() error {
+	if err := makeDir(l.dir); err != nil {
+		return err
+	}
+	if err := l.listSpans(); err != nil {
+		return err
+	}
+	if len(l.spans) == 0 {
+		return l.create()
+	}
+	newest := l.spans[len(l.spans)-1]
+	if err := with(newest, func() (err error) {
+		l.id, err = newest.identity()
+		return err
+	}); err != nil {
+		return err
+	}
+	if l.opt.PairID != [16]byte{} && l.opt.PairID != l.id.pair {
+		return fmt.Errorf("%w: pair id %x, wanted %x", spool.ErrForeign, l.id.pair, l.opt.PairID)
+	}
+	l.last = newest.begin - 1
+	if err := l.findEnds(); err != nil {
+		return err
+	}
+	if l.last < l.opt.MinOffset {
+		return l.jump()
+	}
+	return l.writeOn(newest)
+}
+
+// listSpans reads the folder. A span that was being made ahead holds nothing and is removed.
+func (l *Log) listSpans() error {
+	files, err := os.ReadDir(l.dir)
+	if err != nil {
+		return fmt.Errorf("spool: %w", err)
+	}
+	for _, f := range files {
+		if f.Name() == aheadName {
+			if err := os.Remove(filepath.Join(l.dir, aheadName)); err != nil {
+				return fmt.Errorf("spool: %w", err)
+			}
+			continue
+		}
+		begin, ok := spanBegin(f.Name())
+		if !ok {
+			continue // not ours
+		}
+		info, err := f.Info()
+		if err != nil {
+			return fmt.Errorf("spool: %w", err)
+		}
+		s := &span{dir: l.dir, begin: begin, disk: diskBytes(info)}
+		l.spans = append(l.spans, s)
+		l.disk += s.disk
+	}
+	slices.SortFunc(l.spans, func(a, b *span) int { return cmp.Compare(a.begin, b.begin) })
+	return nil
+}
+
+// create begins a log in an empty folder.
+func (l *Log) create() error {
+	l.id = identity{epoch: max(1, l.opt.MinEpoch), pair: l.opt.PairID}
+	if l.id.pair == [16]byte{} {
+		if _, err := rand.Read(l.id.pair[:]); err != nil {
+			return fmt.Errorf("spool: %w", err)
+		}
+	}
+	l.first, l.last = l.opt.MinOffset+1, l.opt.MinOffset
+	return l.nextSpan()
+}
+
+// jump begins a new epoch above what the results know. What is kept from before stays readable.
+func (l *Log) jump() error {
+	l.log.Warn("spool: the log ends before what the results contain; going on above it in a new epoch",
+		"last", l.last, "results", l.opt.MinOffset)
+	l.id.epoch = max(l.id.epoch+1, l.opt.MinEpoch)
+	if l.first > l.last {
+		l.first = l.opt.MinOffset + 1
+	}
+	l.last = l.opt.MinOffset
+	return l.nextSpan()
+}
+
+// findEnds sets first and last and their weights.
+func (l *Log) findEnds() error {
+	newest, err := l.newestBatch()
+	if err != nil {
+		return err
+	}
+	if newest == nil {
+		l.first = l.last + 1
+		return nil
+	}
+	l.last = max(l.last, newest.last())
+	l.through = newest.through()
+	oldest, err := l.oldestBatch()
+	if err != nil {
+		return err
+	}
+	l.first, l.trimmed = oldest.first, int64(oldest.before)
+	return nil
+}
+
+// newestBatch finds and checks the batch at the end of the log: only a span at the very end, just begun, can be without.
+func (l *Log) newestBatch() (h *batchHeader, err error) {
+	limit := model.Offset(math.MaxUint64)
+	for _, s := range slices.Backward(l.spans) {
+		err = with(s, func() error {
+			st, err := s.before(limit)
+			if st == nil || err != nil {
+				return err
+			}
+			if _, err = st.decode(s); err != nil {
+				return err
+			}
+			got, err := peekBatch(st.value)
+			h = &got
+			return err
+		})
+		if h != nil || err != nil {
+			return h, err
+		}
+		limit = s.begin
+	}
+	return nil, nil
+}
+
+// oldestBatch reads the header of the log's first batch. There is one.
+func (l *Log) oldestBatch() (h batchHeader, err error) {
+	for i, s := range l.spans {
+		limit := model.Offset(math.MaxUint64)
+		if i+1 < len(l.spans) {
+			limit = l.spans[i+1].begin
+		}
+		var st *stored
+		err = with(s, func() error {
+			st, err = s.seek(s.begin, limit)
+			return err
+		})
+		if err != nil {
+			return h, err
+		}
+		if st == nil {
+			continue
+		}
+		if h, err = peekBatch(st.value); err != nil {
+			return h, s.damage(err, st.first, st.next)
+		}
+		return h, nil
+	}
+	return h, errors.New("spool: the log has no first batch")
+}
+
+// writeOn makes the newest span the one to write if it holds little and all of it can be read; otherwise a new one is
+// begun behind it.
+func (l *Log) writeOn(s *span) error {
+	if s.disk > min(reopenBytes, l.opt.SpanBytes/2) {
+		return l.nextSpan()
+	}
+	if err := s.verify(); err != nil {
+		l.log.Warn("spool: a damaged span is left for a new one", "error", err)
+		return l.nextSpan()
+	}
+	db, err := openFile(s.path(), true, l.mapBytes(), l.opt.unsafe)
+	if err != nil {
+		return err
+	}
+	s.db, s.refs = db, 1
+	l.current = s
+	return nil
+}
+
+// verify reads all batches of a small span.
+func (s *span) verify() error {
+	return with(s, func() error {
+		for at := s.begin; ; {
+			st, err := s.seek(at, math.MaxUint64)
+			if st == nil || err != nil {
+				return err
+			}
+			b, err := st.decode(s)
+			if err != nil {
+				return err
+			}
+			at = b.Last() + 1
+		}
+	})
+}
+
+// with runs fn with s open for reading.
+func with(s *span, fn func() error) error {
+	if err := s.acquire(); err != nil {
+		return err
+	}
+	return errors.Join(fn(), s.release())
+}

@@ -1,0 +1,147 @@
+package bolt
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"weir/model"
+	"weir/spool"
+)
+
+// Trim implements spool.Log. A span goes when all of it is trimmed; the one being written stays.
+func (l *Log) Trim(to model.Offset) error {
+	l.trimming.Lock()
+	defer l.trimming.Unlock()
+	return l.trim(to)
+}
+
+// trim is Trim with the lock held.
+func (l *Log) trim(to model.Offset) error {
+	l.mu.Lock()
+	closing, held, first := l.closing, l.holds > 0, l.first
+	to = min(to, l.last)
+	if held {
+		l.heldTrim = max(l.heldTrim, to)
+	}
+	l.mu.Unlock()
+	switch {
+	case closing:
+		return spool.ErrClosed
+	case held:
+		return nil
+	case to >= first:
+		l.forget(to, l.weightThrough(to))
+	}
+	return l.removeDoomed()
+}
+
+// forget moves first behind to and takes the spans that lie before it off the list.
+func (l *Log) forget(to model.Offset, weight int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.first = to + 1
+	l.trimmed = max(l.trimmed, weight)
+	l.tail.forget(l.first)
+	n := 0
+	for n+1 < len(l.spans) && l.spans[n+1].begin <= l.first {
+		l.doomed = append(l.doomed, l.spans[n].name())
+		l.disk -= l.spans[n].disk
+		n++
+	}
+	clear(l.spans[:n])
+	l.spans = l.spans[n:]
+}
+
+// weightThrough returns the weight of the log up to and including the record at offset, as whole batches. Where it cannot be read it
+// returns 0, and what is trimmed goes on counting until a later Trim: rather too much kept than too little.
+func (l *Log) weightThrough(offset model.Offset) int64 {
+	l.mu.Lock()
+	if offset == l.last {
+		defer l.mu.Unlock()
+		return l.through
+	}
+	t, ok := l.tail.find(offset)
+	l.mu.Unlock()
+	if ok {
+		if t.Last() == offset {
+			return t.through
+		}
+		return t.through - t.weight
+	}
+	w, err := l.weightOnDisk(offset)
+	if err != nil {
+		l.log.Warn("spool: trimming past a batch that cannot be read", "offset", offset, "error", err)
+	}
+	return w
+}
+
+func (l *Log) weightOnDisk(offset model.Offset) (int64, error) {
+	s, _ := l.locate(offset)
+	if err := s.acquire(); err != nil {
+		return 0, err
+	}
+	h, err := s.header(offset + 1)
+	err = errors.Join(err, s.release())
+	switch {
+	case err != nil || h == nil:
+		return 0, err
+	case h.last() <= offset:
+		return h.through(), nil
+	}
+	return int64(h.before), nil
+}
+
+// removeDoomed deletes the files of trimmed spans, oldest first and each for good before the next, so that a power cut
+// never leaves a hole. What cannot be deleted now is tried again with the next Trim.
+func (l *Log) removeDoomed() error {
+	for {
+		l.mu.Lock()
+		if len(l.doomed) == 0 {
+			l.mu.Unlock()
+			return nil
+		}
+		name := l.doomed[0]
+		l.mu.Unlock()
+		err := os.Remove(filepath.Join(l.dir, name))
+		if err == nil {
+			err = l.syncDir()
+		}
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("spool: removing a trimmed span: %w", err)
+		}
+		l.mu.Lock()
+		l.doomed = l.doomed[1:]
+		l.mu.Unlock()
+	}
+}
+
+// HoldTrim implements spool.Log.
+func (l *Log) HoldTrim() (release func()) {
+	l.trimming.Lock() // a trim that runs ends first
+	defer l.trimming.Unlock()
+	l.mu.Lock()
+	l.holds++
+	l.mu.Unlock()
+	return sync.OnceFunc(l.releaseTrim)
+}
+
+func (l *Log) releaseTrim() {
+	l.trimming.Lock()
+	defer l.trimming.Unlock()
+	l.mu.Lock()
+	l.holds--
+	to, last := l.heldTrim, l.holds == 0
+	l.mu.Unlock()
+	if !last || to == 0 {
+		return
+	}
+	l.mu.Lock()
+	l.heldTrim = 0
+	l.mu.Unlock()
+	if err := l.trim(to); err != nil && !errors.Is(err, spool.ErrClosed) {
+		l.log.Warn("spool: trimming after a hold", "error", err)
+	}
+}
