@@ -1,0 +1,96 @@
+package store
+
+import (
+	"database/sql"
+
+	"weir/model"
+)
+
+// DeadLetter is a message that was accepted and proved unfit, or the copy of one that was refused as unreadable.
+type DeadLetter struct {
+	ID       int64
+	Tenant   string // "" for strangers and unknown tenants
+	Occurred model.Micros
+	Kind     string // ingest, …
+	Reason   string
+	Source   string
+	Summary  string
+	Detail   string // first 2 KiB of what is known of the payload, credential members removed
+	Attempts int
+	Subject  string // device as named
+	Epoch    uint32
+	Offset   model.Offset // 0: it never entered the log
+	Stranger bool
+	Bytes    int64 // what it takes of the ring
+	Record   []byte
+}
+
+// DeadLetterIngest is the kind of a dead letter that a door brought in.
+const DeadLetterIngest = "ingest"
+
+// AddDeadLetter keeps d. Adding the dead letter of a record again, as a replay does, changes nothing.
+func AddDeadLetter(tx Tx, d *DeadLetter) error {
+	_, err := tx.Exec(`INSERT INTO dead_letters (tenant, occurred, kind, reason, source, summary, detail, attempts, subject, epoch,
+		log_offset, stranger, bytes, record) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		d.Tenant, int64(d.Occurred), d.Kind, d.Reason, d.Source, d.Summary, nullText(d.Detail), d.Attempts, nullText(d.Subject),
+		int64(d.Epoch), int64(d.Offset), d.Stranger, d.Bytes, d.Record)
+	return err
+}
+
+// TrimStrangers removes the oldest of the strangers' dead letters until what is left takes at most most bytes. It
+// returns how many went.
+func TrimStrangers(tx Tx, most int64) (int64, error) {
+	return tx.Exec(`DELETE FROM dead_letters WHERE id IN (SELECT id FROM (
+		SELECT id, SUM(bytes) OVER (ORDER BY id DESC) AS held FROM dead_letters WHERE stranger = ?) AS ring WHERE held > ?)`, true, most)
+}
+
+// DeadLetterFilter narrows a list of dead letters. Nil and empty restrict nothing.
+type DeadLetterFilter struct {
+	Tenant       *string
+	Kind, Reason string
+	Before       int64 // ids below; 0 = from the newest
+	Limit        int
+}
+
+// DeadLetters lists dead letters without their records, newest first.
+func DeadLetters(tx Tx, f DeadLetterFilter) ([]DeadLetter, error) {
+	q, args := `SELECT id, tenant, occurred, kind, reason, source, summary, detail, attempts, subject, epoch, log_offset, stranger, bytes
+		FROM dead_letters WHERE 1 = 1`, []any{}
+	if f.Tenant != nil {
+		q, args = q+` AND tenant = ?`, append(args, *f.Tenant)
+	}
+	if f.Kind != "" {
+		q, args = q+` AND kind = ?`, append(args, f.Kind)
+	}
+	if f.Reason != "" {
+		q, args = q+` AND reason = ?`, append(args, f.Reason)
+	}
+	if f.Before > 0 {
+		q, args = q+` AND id < ?`, append(args, f.Before)
+	}
+	rows, err := tx.Query(q+` ORDER BY id DESC LIMIT ?`, append(args, f.Limit)...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var out []DeadLetter
+	for rows.Next() {
+		var d DeadLetter
+		var detail, subject sql.NullString
+		var offset, epoch int64
+		if err := rows.Scan(&d.ID, &d.Tenant, (*int64)(&d.Occurred), &d.Kind, &d.Reason, &d.Source, &d.Summary, &detail, &d.Attempts,
+			&subject, &epoch, &offset, &d.Stranger, &d.Bytes); err != nil {
+			return nil, err
+		}
+		d.Detail, d.Subject, d.Epoch, d.Offset = detail.String, subject.String, uint32(epoch), model.Offset(offset)
+		out = append(out, d)
+	}
+	return out, rows.Err()
+}
+
+// DeleteDeadLettersBefore removes dead letters older than t.
+func DeleteDeadLettersBefore(tx Tx, t model.Micros) (int64, error) {
+	return tx.Exec(`DELETE FROM dead_letters WHERE occurred < ?`, int64(t))
+}
+
+func nullText(s string) sql.NullString { return sql.NullString{String: s, Valid: s != ""} }

@@ -1,0 +1,174 @@
+package store
+
+import (
+	"database/sql"
+	"math"
+	"strconv"
+
+	"weir/model"
+)
+
+// EventRow is an event that is a row of its own: where it stands in the log, whose it is, and what it says. The part
+// that belongs to Type is filled.
+type EventRow struct {
+	ID          int64
+	TenantID    int64
+	Device      int64
+	DeviceToken string
+	Type        model.EventType
+	Offset      model.Offset
+	Index       uint32
+	Source      string // event source id
+	AltID       string
+	Anchors     int64
+	Occurred    model.Micros
+	Received    model.Micros
+
+	Location model.Location // absent coordinates are NaN
+	Alert    model.Alert
+	State    StateChange
+}
+
+// StateChange is what a state change event says.
+type StateChange struct {
+	State   model.PresenceState
+	Reason  string
+	Session uint64
+}
+
+const eventColumns = `tenant_id, device_id, device_token, type, log_offset, idx, source, alt_id, anchors, occurred_at, received_at`
+
+func (e *EventRow) columns(t model.EventType) []any {
+	return []any{e.TenantID, e.Device, e.DeviceToken, int64(t), int64(e.Offset), int64(e.Index), e.Source, e.AltID, e.Anchors,
+		int64(e.Occurred), int64(e.Received)}
+}
+
+// InsertLocation writes a location event; one that is there stays as it is.
+func InsertLocation(tx Tx, e *EventRow) error {
+	l := &e.Location
+	_, err := tx.Exec(`INSERT INTO row_events (`+eventColumns+`, latitude, longitude, elevation, accuracy, speed, heading)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (log_offset, idx) DO NOTHING`,
+		append(e.columns(model.LocationEvent), degrees(l.Latitude), degrees(l.Longitude), metres(l.Elevation), metres(l.Accuracy),
+			metres(l.Speed), metres(l.Heading))...)
+	return err
+}
+
+// InsertAlert writes an alert event; one that is there stays as it is.
+func InsertAlert(tx Tx, e *EventRow) error {
+	a := &e.Alert
+	_, err := tx.Exec(`INSERT INTO row_events (`+eventColumns+`, kind, level, message, origin)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (log_offset, idx) DO NOTHING`,
+		append(e.columns(model.AlertEvent), a.Type, int64(a.Level), nullText(a.Message), nullText(a.Source))...)
+	return err
+}
+
+// InsertStateChange writes a state change event; one that is there stays as it is.
+func InsertStateChange(tx Tx, e *EventRow) error {
+	_, err := tx.Exec(`INSERT INTO row_events (`+eventColumns+`, state, reason, session)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (log_offset, idx) DO NOTHING`,
+		append(e.columns(model.StateChange), int64(e.State.State), nullText(e.State.Reason), strconv.FormatUint(e.State.Session, 10))...)
+	return err
+}
+
+// EventScope says which row events a look-up walks: those of a type, of a device or, with Device 0, of the tenant.
+type EventScope struct {
+	TenantID int64
+	Device   int64
+	Type     model.EventType
+	From, To model.Micros // event time, inclusive
+	Before   *EventPlace  // only what is strictly older in list order
+	// Anchors, unless nil, lists the anchor sets that count.
+	Anchors []int64
+}
+
+// EventPlace is a place in list order: newest event time first, then newest offset, then newest index.
+type EventPlace struct {
+	Occurred model.Micros
+	Offset   model.Offset
+	Index    uint32
+}
+
+// where is the condition for the rows of a scope behind after. The upper bound is a bound of the index, not a comparison
+// of rows, lest each batch of a walk begin at the newest row again.
+func (s *EventScope) where(after *EventPlace) (string, []any) {
+	q, args := `tenant_id = ? AND type = ?`, []any{s.TenantID, int64(s.Type)}
+	if s.Device != 0 {
+		q, args = `device_id = ? AND type = ? AND tenant_id = ?`, []any{s.Device, int64(s.Type), s.TenantID}
+	}
+	most := s.To
+	for _, p := range [...]*EventPlace{s.Before, after} {
+		if p != nil {
+			most = min(most, p.Occurred)
+			q += ` AND (occurred_at < ? OR log_offset < ? OR log_offset = ? AND idx < ?)`
+			args = append(args, int64(p.Occurred), int64(p.Offset), int64(p.Offset), int64(p.Index))
+		}
+	}
+	q, args = q+` AND occurred_at >= ? AND occurred_at <= ?`, append(args, int64(s.From), int64(most))
+	if s.Anchors != nil {
+		q += ` AND anchors <> 0 AND anchors IN (0`
+		for _, a := range s.Anchors {
+			q, args = q+`, ?`, append(args, a)
+		}
+		q += `)`
+	}
+	return q, args
+}
+
+// RowEvents returns at most limit events of a scope behind after, newest first, skipping skip of them.
+func RowEvents(tx Tx, s EventScope, after *EventPlace, skip, limit int) ([]EventRow, error) {
+	q, args := s.where(after)
+	rows, err := tx.Query(`SELECT id, `+eventColumns+`, latitude, longitude, elevation, accuracy, speed, heading, kind, level, message, origin,
+		state, reason, session FROM row_events WHERE `+q+` ORDER BY occurred_at DESC, log_offset DESC, idx DESC LIMIT ? OFFSET ?`,
+		append(args, limit, skip)...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var out []EventRow
+	for rows.Next() {
+		e, err := scanEvent(rows)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, *e)
+	}
+	return out, rows.Err()
+}
+
+func scanEvent(rows scanner) (*EventRow, error) {
+	var e EventRow
+	var typ, offset, index int64
+	var c coordinates
+	var level, state sql.NullInt64
+	var kind, message, origin, reason, session sql.NullString
+	if err := rows.Scan(&e.ID, &e.TenantID, &e.Device, &e.DeviceToken, &typ, &offset, &index, &e.Source, &e.AltID, &e.Anchors,
+		(*int64)(&e.Occurred), (*int64)(&e.Received), &c[0], &c[1], &c[2], &c[3], &c[4], &c[5], &kind, &level, &message, &origin,
+		&state, &reason, &session); err != nil {
+		return nil, err
+	}
+	e.Type, e.Offset, e.Index, e.Location = model.EventType(typ), model.Offset(offset), uint32(index), c.location()
+	e.Alert = model.Alert{Type: kind.String, Level: int32(level.Int64), Message: message.String, Source: origin.String}
+	e.State = StateChange{State: model.PresenceState(state.Int64), Reason: reason.String}
+	if session.Valid {
+		n, err := strconv.ParseUint(session.String, 10, 64)
+		if err != nil {
+			return nil, err
+		}
+		e.State.Session = n
+	}
+	return &e, nil
+}
+
+// CountRowEvents counts the events of a scope.
+func CountRowEvents(tx Tx, s EventScope) (int64, error) {
+	q, args := s.where(nil)
+	var n int64
+	err := tx.QueryRow(`SELECT COUNT(*) FROM row_events WHERE `+q, args...).Scan(&n)
+	return n, err
+}
+
+// The ends of the widest range of event times.
+const (
+	MinMicros model.Micros = math.MinInt64
+	MaxMicros model.Micros = math.MaxInt64
+)

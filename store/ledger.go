@@ -1,0 +1,115 @@
+package store
+
+import "weir/model"
+
+// Heading is where a message ends in the ledger.
+type Heading string
+
+// The headings. HeadingReceived is counted apart from the others, which sum up to it once an hour has settled; waiting
+// is never stored: it is what the log holds and Apply has not passed.
+const (
+	HeadingReceived   Heading = "received"
+	HeadingStored     Heading = "stored"
+	HeadingDuplicate  Heading = "duplicate"
+	HeadingDeadLetter Heading = "dead letter"
+	HeadingRefused    Heading = "refused"
+	HeadingDropped    Heading = "dropped"
+	HeadingWaiting    Heading = "waiting"
+)
+
+// LedgerKey is one line of the ledger. Hour counts from the epoch.
+type LedgerKey struct {
+	Tenant  string
+	Door    string
+	Hour    int64
+	Heading Heading
+	Reason  string
+}
+
+// LedgerCount is what a line holds.
+type LedgerCount struct {
+	Messages int64
+	Readings int64
+}
+
+// Add adds o to c.
+func (c *LedgerCount) Add(o LedgerCount) {
+	c.Messages += o.Messages
+	c.Readings += o.Readings
+}
+
+// AddLedger adds counts to a line.
+func AddLedger(tx Tx, k LedgerKey, c LedgerCount) error {
+	_, err := tx.Exec(`INSERT INTO ledger (tenant, door, hour, heading, reason, messages, readings) VALUES (?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (tenant, hour, door, heading, reason) DO UPDATE
+		SET messages = ledger.messages + excluded.messages, readings = ledger.readings + excluded.readings`,
+		k.Tenant, k.Door, k.Hour, string(k.Heading), k.Reason, c.Messages, c.Readings)
+	return err
+}
+
+// LedgerFilter narrows a look at the ledger. Nil and empty restrict nothing; hours are inclusive.
+type LedgerFilter struct {
+	Tenant   *string
+	Door     string
+	From, To *int64
+}
+
+// Ledger calls f for each stored line, newest hour first.
+func Ledger(tx Tx, flt LedgerFilter, f func(LedgerKey, LedgerCount) error) error {
+	q, args := `SELECT tenant, door, hour, heading, reason, messages, readings FROM ledger WHERE 1 = 1`, []any{}
+	if flt.Tenant != nil {
+		q, args = q+` AND tenant = ?`, append(args, *flt.Tenant)
+	}
+	if flt.Door != "" {
+		q, args = q+` AND door = ?`, append(args, flt.Door)
+	}
+	if flt.From != nil {
+		q, args = q+` AND hour >= ?`, append(args, *flt.From)
+	}
+	if flt.To != nil {
+		q, args = q+` AND hour <= ?`, append(args, *flt.To)
+	}
+	rows, err := tx.Query(q+` ORDER BY hour DESC, tenant, door, heading, reason`, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var k LedgerKey
+		var c LedgerCount
+		if err := rows.Scan(&k.Tenant, &k.Door, &k.Hour, (*string)(&k.Heading), &k.Reason, &c.Messages, &c.Readings); err != nil {
+			return err
+		}
+		if err := f(k, c); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// LedgerGap is a span for which the doors' refusals may not have been counted.
+type LedgerGap struct{ From, To model.Micros }
+
+// AddLedgerGap marks a span.
+func AddLedgerGap(tx Tx, g LedgerGap) error {
+	_, err := tx.Exec(`INSERT INTO ledger_gaps (from_time, to_time) VALUES (?, ?)`, int64(g.From), int64(g.To))
+	return err
+}
+
+// LedgerGaps returns the newest marked spans, newest first.
+func LedgerGaps(tx Tx, limit int) ([]LedgerGap, error) {
+	rows, err := tx.Query(`SELECT from_time, to_time FROM ledger_gaps ORDER BY id DESC LIMIT ?`, limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var gaps []LedgerGap
+	for rows.Next() {
+		var g LedgerGap
+		if err := rows.Scan((*int64)(&g.From), (*int64)(&g.To)); err != nil {
+			return nil, err
+		}
+		gaps = append(gaps, g)
+	}
+	return gaps, rows.Err()
+}

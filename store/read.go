@@ -1,0 +1,239 @@
+package store
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// Get returns the row with the token, nil when there is none.
+func (t *Table[T]) Get(tx Tx, tenantID int64, token string) (*T, error) {
+	if t.token == nil {
+		return nil, fmt.Errorf("store: %s has no token", t.desc.Name)
+	}
+	return t.First(tx, tenantID, Eq(t.token.Column, token))
+}
+
+// GetByID returns the row with the id, nil when there is none in this tenant.
+func (t *Table[T]) GetByID(tx Tx, tenantID, id int64) (*T, error) {
+	return t.First(tx, tenantID, Eq("id", id))
+}
+
+// ByID returns the rows with these ids that exist, in no promised order.
+func (t *Table[T]) ByID(tx Tx, tenantID int64, ids []int64) ([]*T, error) {
+	return t.in(tx, tenantID, "id", len(ids), func(i int) any { return ids[i] })
+}
+
+// ByToken returns the rows with these tokens that exist, in no promised order.
+func (t *Table[T]) ByToken(tx Tx, tenantID int64, tokens []string) ([]*T, error) {
+	if t.token == nil {
+		return nil, fmt.Errorf("store: %s has no token", t.desc.Name)
+	}
+	return t.in(tx, tenantID, t.token.Column, len(tokens), func(i int) any { return tokens[i] })
+}
+
+// By returns all rows whose column holds one of the values, ordered by id within a slice of values.
+func (t *Table[T]) By(tx Tx, tenantID int64, column string, values ...any) ([]*T, error) {
+	return t.in(tx, tenantID, column, len(values), func(i int) any { return values[i] })
+}
+
+// in reads by a column in slices: SQLite's and PostgreSQL's bounds on parameters are far, but each length is a
+// statement of its own, so lengths are rounded up to a power of two by repeating the last value.
+func (t *Table[T]) in(tx Tx, tenantID int64, column string, n int, value func(int) any) ([]*T, error) {
+	const most = 256
+	var rows []*T
+	for start := 0; start < n; start += most {
+		count := min(most, n-start)
+		slots := 1
+		for slots < count {
+			slots *= 2
+		}
+		args := make([]any, slots)
+		for i := range args {
+			args[i] = value(start + min(i, count-1))
+		}
+		some, err := t.Select(tx, tenantID, "id", In(column, args...))
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, some...)
+	}
+	return rows, nil
+}
+
+// First returns the first row by id that the filters let through, nil when there is none.
+func (t *Table[T]) First(tx Tx, tenantID int64, filters ...Filter) (*T, error) {
+	q, err := t.filtered(tenantID, filters)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := t.query(tx, q, " ORDER BY id LIMIT 1")
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	return rows[0], nil
+}
+
+// Select returns all rows that the filters let through in the given order of columns. It is for code that knows how
+// many there can be; what callers page through is List's.
+func (t *Table[T]) Select(tx Tx, tenantID int64, order string, filters ...Filter) ([]*T, error) {
+	q, err := t.filtered(tenantID, filters)
+	if err != nil {
+		return nil, err
+	}
+	return t.query(tx, q, " ORDER BY "+order)
+}
+
+// List returns a page of the rows that the filters let through, in the kind's order, and how many there are in all.
+func (t *Table[T]) List(tx Tx, tenantID int64, page Page, filters ...Filter) (rows []*T, total int64, err error) {
+	q, err := t.filtered(tenantID, filters)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := tx.QueryRow(`SELECT count(*) FROM `+t.desc.Name+q.text(), q.args...).Scan(&total); err != nil {
+		return nil, 0, err
+	}
+	limit, offset := page.bounds()
+	if offset >= total {
+		return nil, total, nil
+	}
+	q.args = append(q.args, limit, offset)
+	rows, err = t.query(tx, q, " ORDER BY "+t.order+" LIMIT ? OFFSET ?")
+	return rows, total, err
+}
+
+// Count returns how many rows the filters let through.
+func (t *Table[T]) Count(tx Tx, tenantID int64, filters ...Filter) (n int64, err error) {
+	q, err := t.filtered(tenantID, filters)
+	if err != nil {
+		return 0, err
+	}
+	err = tx.QueryRow(`SELECT count(*) FROM `+t.desc.Name+q.text(), q.args...).Scan(&n)
+	return n, err
+}
+
+func (t *Table[T]) filtered(tenantID int64, filters []Filter) (where, error) {
+	var q where
+	if !t.desc.Instance {
+		q.add(t.desc.Name+".tenant_id = ?", tenantID)
+	}
+	for _, f := range filters {
+		if f.column != "id" && f.column != "created_at" && f.column != "updated_at" && t.byCol[f.column] == nil {
+			return q, fmt.Errorf("store: %s has no column %q", t.desc.Name, f.column)
+		}
+		q.add(strings.ReplaceAll(f.condition, "%", t.desc.Name), f.args...)
+	}
+	return q, nil
+}
+
+func (t *Table[T]) query(tx Tx, q where, tail string) ([]*T, error) {
+	rows, err := tx.Query(`SELECT `+t.columns+` FROM `+t.desc.Name+q.text()+tail, q.args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []*T
+	for rows.Next() {
+		row, err := t.scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, row)
+	}
+	return all, rows.Err()
+}
+
+func (t *Table[T]) scan(rows *sql.Rows) (*T, error) {
+	row := new(T)
+	v := reflect.ValueOf(row).Elem()
+	h := t.head(row)
+	to := make([]any, 0, len(t.fields)+4)
+	to = append(to, &h.ID, &h.CreatedAt, &h.UpdatedAt)
+	if !t.desc.Instance {
+		to = append(to, &h.TenantID)
+	}
+	for _, f := range t.fields {
+		p := v.FieldByIndex(f.index).Addr().Interface()
+		if f.List {
+			p = (*listScanner)(p.(*[]string))
+		}
+		to = append(to, p)
+	}
+	if err := rows.Scan(to...); err != nil {
+		return nil, fmt.Errorf("%w: %s %d: %w", ErrDamaged, t.desc.Name, h.ID, err)
+	}
+	return row, nil
+}
+
+// Filter restricts a read. Filters are joined by AND.
+type Filter struct {
+	column    string
+	condition string // % stands for the table's name
+	args      []any
+}
+
+// Eq lets rows through whose column holds the value.
+func Eq(column string, value any) Filter { return Filter{column, column + " = ?", []any{value}} }
+
+// Ne lets rows through whose column holds another value.
+func Ne(column string, value any) Filter { return Filter{column, column + " <> ?", []any{value}} }
+
+// In lets rows through whose column holds one of the values; none without a value.
+func In(column string, values ...any) Filter {
+	if len(values) == 0 {
+		return Filter{column, "1 = 0", nil}
+	}
+	return Filter{column, column + " IN (?" + strings.Repeat(", ?", len(values)-1) + ")", values}
+}
+
+// Null lets rows through whose column is null.
+func Null(column string) Filter { return Filter{column, column + " IS NULL", nil} }
+
+// NotNull lets rows through whose column is not null.
+func NotNull(column string) Filter { return Filter{column, column + " IS NOT NULL", nil} }
+
+// AtLeast lets rows through whose column is not below the value.
+func AtLeast(column string, value any) Filter { return Filter{column, column + " >= ?", []any{value}} }
+
+// AtMost lets rows through whose column is not above the value.
+func AtMost(column string, value any) Filter { return Filter{column, column + " <= ?", []any{value}} }
+
+// RefersTo lets rows through whose column holds the row id of the token in the other table, of the same tenant. An
+// unknown token lets none through.
+func RefersTo(column, table, token string) Filter {
+	return Filter{column, column + " = (SELECT r.id FROM " + table + " r WHERE r.tenant_id = %.tenant_id AND r.token = ?)", []any{token}}
+}
+
+// listText is how a list stands in its column.
+func listText(list []string) string {
+	if len(list) == 0 {
+		return "[]"
+	}
+	b, err := json.Marshal(list)
+	if err != nil {
+		panic(err) // texts always have a JSON form
+	}
+	return string(b)
+}
+
+// listScanner reads the column of a list.
+type listScanner []string
+
+// Scan implements sql.Scanner.
+func (l *listScanner) Scan(src any) error {
+	*l = nil
+	var text []byte
+	switch s := src.(type) {
+	case nil:
+		return nil
+	case string:
+		text = []byte(s)
+	case []byte:
+		text = s
+	default:
+		return fmt.Errorf("a list was expected, not %T", src)
+	}
+	return json.Unmarshal(text, (*[]string)(l))
+}

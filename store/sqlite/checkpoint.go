@@ -1,0 +1,114 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+)
+
+// The write-ahead log is carried back by a connection of its own while writes go on behind it. When that does not keep
+// up, because the writes are faster than the disk or there is always a reader at an older place, the writer pauses: until
+// the disk has caught up, and restartWait longer for the readers.
+const (
+	walKeepBytes   = 2 << 20  // the file is cut back to this when the log starts anew
+	walSoftBytes   = 4 << 20  // from here on the checkpointer works
+	walStepBytes   = 1 << 20  // and again after each growth by so much
+	walHardBytes   = 32 << 20 // from here on the writer waits for a restart of the log
+	restartWait    = 200 * time.Millisecond
+	checkpointWait = 100 * time.Millisecond // of the checkpointer for a lock
+)
+
+// checkpointer carries the log back into the database file.
+type checkpointer struct {
+	db      *DB
+	conn    *sql.Conn
+	wake    chan struct{}
+	running sync.WaitGroup
+	one     sync.Mutex // one checkpoint at a time: SQLite would not wait for the other
+
+	// Of the writer's goroutine alone.
+	soft int64 // size of the log at which to wake the checkpointer next
+	hard int64 // size at which the writer pauses next
+}
+
+func newCheckpointer(db *DB, conn *sql.Conn) *checkpointer {
+	k := &checkpointer{db: db, conn: conn, wake: make(chan struct{}, 1), soft: walSoftBytes, hard: walHardBytes}
+	k.running.Go(k.loop)
+	return k
+}
+
+func (k *checkpointer) wait() { k.running.Wait() }
+
+func (k *checkpointer) loop() {
+	for {
+		select {
+		case <-k.wake:
+			k.run(k.conn, "PASSIVE", checkpointWait)
+		case <-k.db.closing:
+			return
+		}
+	}
+}
+
+// grown is called by the writer between two batches.
+func (k *checkpointer) grown(w *writer) {
+	size := fileBytes(k.db.path + "-wal")
+	if size < walSoftBytes {
+		k.soft, k.hard = walSoftBytes, walHardBytes
+		return
+	}
+	if size >= k.soft {
+		k.soft = size + walStepBytes
+		select {
+		case k.wake <- struct{}{}:
+		default:
+		}
+	}
+	if size >= k.hard {
+		k.hard = size + walHardBytes/2
+		k.db.metrics.pauses.Inc()
+		k.run(w.conn, "RESTART", restartWait)
+	}
+}
+
+func (k *checkpointer) run(c *sql.Conn, mode string, wait time.Duration) {
+	k.one.Lock()
+	defer k.one.Unlock()
+	took, busy, err := checkpoint(c, mode, wait)
+	k.db.metrics.checkpoint(took, busy, err)
+	if err != nil { // nothing is lost, the log only stays longer; the next one tries again
+		k.db.log.Warn("store checkpoint failed", "mode", mode, "error", err)
+	}
+}
+
+// checkpoint runs one checkpoint, waiting no longer than wait for locks and readers. busy says that it could not end.
+func checkpoint(c *sql.Conn, mode string, wait time.Duration) (took time.Duration, busy bool, err error) {
+	ctx := context.Background()
+	started := time.Now()
+	if err := setBusyTimeout(c, wait); err != nil {
+		return 0, false, err
+	}
+	var flag, frames, done int64
+	err = c.QueryRowContext(ctx, "PRAGMA wal_checkpoint("+mode+")").Scan(&flag, &frames, &done)
+	if e := setBusyTimeout(c, busyTimeout); err == nil {
+		err = e
+	}
+	return time.Since(started), flag != 0 || done < frames, err
+}
+
+func setBusyTimeout(c *sql.Conn, d time.Duration) error {
+	_, err := pragma(c, fmt.Sprintf("busy_timeout=%d", d.Milliseconds()))
+	return err
+}
+
+// fileBytes is the size of a file, 0 when there is none.
+func fileBytes(path string) int64 {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}

@@ -1,0 +1,98 @@
+package sqlite
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics of the store. They carry no labels.
+type metrics struct {
+	reg        prometheus.Registerer
+	registered []prometheus.Collector
+
+	commits     prometheus.Counter
+	failed      prometheus.Counter
+	batchSize   prometheus.Histogram
+	batchTime   prometheus.Histogram
+	checkpoints prometheus.Counter
+	starved     prometheus.Counter
+	ckptFailed  prometheus.Counter
+	ckptTime    prometheus.Histogram
+	pauses      prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_store_" + name, Help: help})
+	}
+	seconds := func(name, help string) prometheus.Histogram {
+		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: "weir_store_" + name, Help: help,
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 12)})
+	}
+	return &metrics{
+		reg:     reg,
+		commits: counter("commits_total", "Batches of writes that were run."),
+		failed:  counter("writes_failed_total", "Writes that ended in an error, refusals included."),
+		batchSize: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "weir_store_batch_writes",
+			Help: "Writes per batch.", Buckets: prometheus.ExponentialBuckets(1, 2, 9)}),
+		batchTime:   seconds("batch_seconds", "Time of a batch, commit included."),
+		checkpoints: counter("checkpoints_total", "Checkpoints of the write-ahead log."),
+		starved:     counter("checkpoints_incomplete_total", "Checkpoints that a reader or the writer kept from ending."),
+		ckptFailed:  counter("checkpoints_failed_total", "Checkpoints that failed."),
+		ckptTime:    seconds("checkpoint_seconds", "Time of a checkpoint."),
+		pauses:      counter("checkpoint_pauses_total", "Pauses of the writer for a write-ahead log that had grown too long."),
+	}
+}
+
+// register makes the figures public, with those that are read off db.
+func (m *metrics) register(db *DB) error {
+	if m.reg == nil {
+		return nil
+	}
+	gauge := func(name, help string, f func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_store_" + name, Help: help}, f)
+	}
+	var errs []error
+	for _, c := range []prometheus.Collector{
+		m.commits, m.failed, m.batchSize, m.batchTime, m.checkpoints, m.starved, m.ckptFailed, m.ckptTime, m.pauses,
+		gauge("queue_writes", "Writes that wait for the writer.", func() float64 { return float64(len(db.w.queue)) }),
+		gauge("readers_in_use", "Connections that read at this moment.", func() float64 { return float64(db.reading.Load()) }),
+		gauge("bytes", "Size of the database with its log.", func() float64 { return float64(db.Stats().Bytes) }),
+		gauge("free_bytes", "Free pages inside the database.", func() float64 { return float64(db.freeBytes.Load()) }),
+		gauge("wal_bytes", "Size of the write-ahead log.", func() float64 { return float64(fileBytes(db.path + "-wal")) }),
+	} {
+		if err := m.reg.Register(c); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		m.registered = append(m.registered, c)
+	}
+	return errors.Join(errs...)
+}
+
+func (m *metrics) unregister() {
+	for _, c := range m.registered {
+		m.reg.Unregister(c)
+	}
+	m.registered = nil
+}
+
+func (m *metrics) batch(n int, took time.Duration) {
+	m.commits.Inc()
+	m.batchSize.Observe(float64(n))
+	m.batchTime.Observe(took.Seconds())
+}
+
+func (m *metrics) checkpoint(took time.Duration, busy bool, err error) {
+	if err != nil {
+		m.ckptFailed.Inc()
+		return
+	}
+	m.checkpoints.Inc()
+	m.ckptTime.Observe(took.Seconds())
+	if busy {
+		m.starved.Inc()
+	}
+}

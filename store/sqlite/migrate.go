@@ -1,0 +1,176 @@
+package sqlite
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path"
+	"regexp"
+	"strconv"
+	"time"
+
+	"weir/store"
+)
+
+//go:embed migrations/*.sql
+var files embed.FS
+
+// embedded returns the migrations of this Weir.
+func embedded() fs.FS {
+	sub, err := fs.Sub(files, "migrations")
+	if err != nil {
+		panic(err) // the directory is part of the binary
+	}
+	return sub
+}
+
+// migration is one numbered file. It is never edited once a release has shipped it: the next one changes what it made.
+type migration struct {
+	number   int
+	name     string
+	sql      string
+	checksum string
+}
+
+var migrationName = regexp.MustCompile(`^(\d{4})_([a-z0-9_]+)\.sql$`)
+
+// loadMigrations reads the files in order. Their numbers begin at 1 and have no gap.
+func loadMigrations(dir fs.FS) ([]migration, error) {
+	entries, err := fs.ReadDir(dir, ".")
+	if err != nil {
+		return nil, err
+	}
+	var ms []migration
+	for _, e := range entries {
+		m, err := readMigration(dir, e.Name())
+		if err != nil {
+			return nil, err
+		}
+		if m.number != len(ms)+1 {
+			return nil, fmt.Errorf("migration %s: number %04d was expected", e.Name(), len(ms)+1)
+		}
+		ms = append(ms, m)
+	}
+	return ms, nil
+}
+
+func readMigration(dir fs.FS, file string) (migration, error) {
+	match := migrationName.FindStringSubmatch(path.Base(file))
+	if match == nil {
+		return migration{}, fmt.Errorf("migration %s: a name like 0001_core.sql was expected", file)
+	}
+	number, err := strconv.Atoi(match[1])
+	if err != nil {
+		return migration{}, err
+	}
+	text, err := fs.ReadFile(dir, file)
+	if err != nil {
+		return migration{}, err
+	}
+	sum := sha256.Sum256(text)
+	return migration{number: number, name: match[2], sql: string(text), checksum: hex.EncodeToString(sum[:])}, nil
+}
+
+// migrate brings the schema up to date, each migration in one transaction that also records it.
+func migrate(ctx context.Context, c *sql.Conn, dir fs.FS, now time.Time, log *slog.Logger) error {
+	ms, err := loadMigrations(dir)
+	if err != nil {
+		return err
+	}
+	done, err := applied(ctx, c)
+	if err != nil {
+		return err
+	}
+	if err := compare(ms, done); err != nil {
+		return err
+	}
+	for _, m := range ms[len(done):] {
+		if err := apply(ctx, c, m, now); err != nil {
+			return fmt.Errorf("migration %04d_%s: %w", m.number, m.name, err)
+		}
+		log.Info("store migrated", "number", m.number, "name", m.name)
+	}
+	return nil
+}
+
+// applied returns what the database records, in order. A file that has tables but no record is not ours.
+func applied(ctx context.Context, c *sql.Conn) ([]migration, error) {
+	var tables, record int
+	err := c.QueryRowContext(ctx, `SELECT count(*), coalesce(sum(name = 'schema_migrations'), 0) FROM sqlite_schema WHERE type = 'table'`).
+		Scan(&tables, &record)
+	switch {
+	case err != nil:
+		return nil, err
+	case tables == 0:
+		_, err := c.ExecContext(ctx, `CREATE TABLE schema_migrations (
+			number INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied_at INTEGER NOT NULL)`)
+		return nil, err
+	case record == 0:
+		return nil, fmt.Errorf("%w: the file holds tables that are not Weir's", store.ErrDamaged)
+	}
+	rows, err := c.QueryContext(ctx, `SELECT number, name, checksum FROM schema_migrations ORDER BY number`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var done []migration
+	for rows.Next() {
+		var m migration
+		if err := rows.Scan(&m.number, &m.name, &m.checksum); err != nil {
+			return nil, err
+		}
+		done = append(done, m)
+	}
+	return done, rows.Err()
+}
+
+// compare holds the record against the files.
+func compare(ms, done []migration) error {
+	if len(done) > len(ms) {
+		last := done[len(done)-1]
+		return fmt.Errorf("%w: the database is at migration %04d_%s, this Weir knows them up to %04d",
+			store.ErrVersion, last.number, last.name, len(ms))
+	}
+	for i, d := range done {
+		if d.number != i+1 {
+			return fmt.Errorf("%w: schema_migrations: migration %04d is missing", store.ErrDamaged, i+1)
+		}
+		if d.checksum != ms[i].checksum {
+			return fmt.Errorf("%w: schema_migrations: migration %04d_%s is not the one that this Weir has (checksum %.8s, not %.8s)",
+				store.ErrDamaged, d.number, d.name, d.checksum, ms[i].checksum)
+		}
+	}
+	return nil
+}
+
+// apply runs one migration. synchronous=FULL, so that a power cut cannot leave results of a schema that is gone.
+func apply(ctx context.Context, c *sql.Conn, m migration, now time.Time) (err error) {
+	for _, s := range []string{"PRAGMA synchronous=FULL", "BEGIN IMMEDIATE"} {
+		if _, err := c.ExecContext(ctx, s); err != nil {
+			return err
+		}
+	}
+	defer func() {
+		if err != nil {
+			_, e := c.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+			err = errors.Join(err, e)
+		}
+		_, e := c.ExecContext(context.WithoutCancel(ctx), "PRAGMA synchronous=NORMAL")
+		err = errors.Join(err, e)
+	}()
+	if _, err := c.ExecContext(ctx, m.sql); err != nil {
+		return err
+	}
+	if _, err := c.ExecContext(ctx, `INSERT INTO schema_migrations (number, name, checksum, applied_at) VALUES (?, ?, ?, ?)`,
+		m.number, m.name, m.checksum, now.UnixMicro()); err != nil {
+		return err
+	}
+	_, err = c.ExecContext(ctx, "COMMIT")
+	return err
+}

@@ -1,0 +1,342 @@
+// Package sqlite keeps the store in one SQLite database (WAL). One goroutine owns the write connection: it runs what is
+// ready, each function in a savepoint, and commits them together; a pool of connections reads snapshots beside it. A
+// third connection carries the write-ahead log back into the database file, so that no write waits for that.
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/store"
+)
+
+// Options of a database. The zero value is fit for a gateway.
+type Options struct {
+	Logger     *slog.Logger          // nil: silent
+	Registerer prometheus.Registerer // nil: metrics are not registered
+	Readers    int                   // connections that read, 4
+	CacheBytes int64                 // page caches of all connections together, 12 MiB
+	Clock      func() time.Time      // time.Now
+
+	// Of tests, called by the writer: after each commit; in place of one, where it returns an error.
+	committed   func(durable bool, writes int)
+	commitFault func() error
+}
+
+const (
+	defaultReaders    = 4
+	defaultCacheBytes = 12 << 20
+	busyTimeout       = 5 * time.Second // only strangers (a shell on the file) are ever waited for
+)
+
+// DB is a store.Store on one file.
+type DB struct {
+	path    string
+	log     *slog.Logger
+	clock   func() time.Time
+	metrics *metrics
+
+	conns   []connection // all, in the order in which they were opened
+	readers chan *sql.Conn
+	count   int // of readers
+	w       *writer
+	ckpt    *checkpointer
+
+	closing   chan struct{}
+	closeOnce sync.Once
+	closeErr  error
+	reading   atomic.Int64
+	freeBytes atomic.Int64
+}
+
+var _ store.Store = (*DB)(nil)
+
+// Open opens the database at path, makes it when there is none, and brings its schema up to date. Errors:
+// store.ErrVersion for a database of a newer Weir, store.ErrDamaged for a file that is no Weir database or was altered.
+// Only one process may open it; the caller holds the lock of the data directory.
+func Open(ctx context.Context, path string, o Options) (*DB, error) {
+	return open(ctx, path, o, embedded())
+}
+
+// makePrivate makes the file when it is not there, for its owner alone; SQLite gives the files beside it the same mode.
+func makePrivate(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+func open(ctx context.Context, path string, o Options, migrations fs.FS) (*DB, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("store/sqlite: %w", err)
+	}
+	db := &DB{
+		path:    abs,
+		log:     o.Logger,
+		clock:   o.Clock,
+		count:   cmp.Or(max(o.Readers, 0), defaultReaders),
+		closing: make(chan struct{}),
+		metrics: newMetrics(o.Registerer),
+	}
+	if db.log == nil {
+		db.log = slog.New(slog.DiscardHandler)
+	}
+	if db.clock == nil {
+		db.clock = time.Now
+	}
+	if err := makePrivate(abs); err != nil {
+		return nil, fmt.Errorf("store/sqlite: %w", err)
+	}
+	if err := db.connectAll(ctx, o, migrations); err != nil {
+		return nil, errors.Join(fmt.Errorf("store/sqlite: %s: %w", path, translate(err)), db.closeConns())
+	}
+	if err := db.metrics.register(db); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+// connectAll opens the write connection first: it makes the file and its tables, which readers may not.
+func (db *DB) connectAll(ctx context.Context, o Options, migrations fs.FS) error {
+	cacheBytes := cmp.Or(max(o.CacheBytes, 0), defaultCacheBytes)
+	wc, err := db.connect(ctx, db.dsn(cacheBytes/3, false))
+	if err != nil {
+		return err
+	}
+	if err := checkAutoVacuum(ctx, wc); err != nil {
+		return err
+	}
+	if err := migrate(ctx, wc, migrations, db.clock(), db.log); err != nil {
+		return err
+	}
+	db.readers = make(chan *sql.Conn, db.count)
+	for range db.count {
+		rc, err := db.connect(ctx, db.dsn(cacheBytes*2/3/int64(db.count), true))
+		if err != nil {
+			return err
+		}
+		db.readers <- rc
+	}
+	cc, err := db.connect(ctx, db.dsn(0, false))
+	if err != nil {
+		return err
+	}
+	db.ckpt = newCheckpointer(db, cc)
+	db.w = newWriter(db, wc, o)
+	db.w.refreshFree()
+	return nil
+}
+
+// connect opens one connection with a pool of its own, which holds nothing else.
+func (db *DB) connect(ctx context.Context, dsn string) (*sql.Conn, error) {
+	c, err := newConnector(dsn)
+	if err != nil {
+		return nil, err
+	}
+	pool := sql.OpenDB(c)
+	conn, err := pool.Conn(ctx)
+	if err != nil {
+		return nil, errors.Join(err, pool.Close())
+	}
+	db.conns = append(db.conns, connection{conn, pool})
+	return conn, nil
+}
+
+// connection is a connection and the pool that holds nothing else.
+type connection struct {
+	conn *sql.Conn
+	pool *sql.DB
+}
+
+// close closes the driver's connection itself: the pool would wait for result sets that somebody has left open.
+func (c connection) close() error { return errors.Join(raw(c.conn, (*conn).Close), c.pool.Close()) }
+
+// dsn describes a connection. auto_vacuum stands in it because it takes effect only before the first table is made;
+// checkpoints are the checkpointer's work and switched off here; mapping the file would let a failing disk kill the
+// process.
+func (db *DB) dsn(cacheBytes int64, readOnly bool) string {
+	q := url.Values{
+		"_auto_vacuum":  {"INCREMENTAL"},
+		"_busy_timeout": {fmt.Sprint(busyTimeout.Milliseconds())},
+		"_journal_mode": {"WAL"},
+		"_foreign_keys": {"1"},
+		"_synchronous":  {"NORMAL"},
+		"_dqs":          {"0"},
+		"_defensive":    {"1"},
+		"_error_rc":     {"1"},
+		"_pragma": {
+			fmt.Sprintf("cache_size(%d)", -max(cacheBytes/1024, 64)),
+			fmt.Sprintf("journal_size_limit(%d)", walKeepBytes),
+			"mmap_size(0)",
+			"temp_store(MEMORY)",
+			"wal_autocheckpoint(0)",
+		},
+	}
+	if readOnly {
+		q.Set("_query_only", "1")
+	}
+	u := url.URL{Scheme: "file", Path: filepath.ToSlash(db.path)}
+	return u.String() + "?" + q.Encode()
+}
+
+func checkAutoVacuum(ctx context.Context, c *sql.Conn) error {
+	var mode int
+	if err := c.QueryRowContext(ctx, "PRAGMA auto_vacuum").Scan(&mode); err != nil {
+		return err
+	}
+	const incremental = 2
+	if mode != incremental {
+		return fmt.Errorf("%w: auto_vacuum is %d, not incremental: the file was not made by Weir", store.ErrDamaged, mode)
+	}
+	return nil
+}
+
+// Read implements store.Store.
+func (db *DB) Read(ctx context.Context, fn func(store.Tx) error) error {
+	c, err := db.reader(ctx)
+	if err != nil {
+		return err
+	}
+	db.reading.Add(1)
+	defer func() {
+		db.reading.Add(-1)
+		db.readers <- c
+	}()
+	if err := beginRead(c); err != nil {
+		return err
+	}
+	t := &tx{ctx: ctx, conn: c}
+	var left int
+	var endErr error
+	func() {
+		defer func() { // also when fn panics, so that the connection can be used again
+			t.end()
+			left, endErr = endRead(c)
+		}()
+		err = fn(t)
+	}()
+	switch {
+	case err != nil:
+		return err
+	case endErr != nil:
+		return endErr
+	case left > 0 && ctx.Err() == nil:
+		return fmt.Errorf("store/sqlite: %d result sets were left open by a Read", left)
+	}
+	return nil
+}
+
+func (db *DB) reader(ctx context.Context) (*sql.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	select {
+	case <-db.closing:
+		return nil, store.ErrClosed
+	default:
+	}
+	select {
+	case c := <-db.readers:
+		return c, nil
+	case <-db.closing:
+		return nil, store.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// beginRead opens a transaction and reads once: only that pins the snapshot.
+func beginRead(c *sql.Conn) error {
+	return raw(c, func(c *conn) error {
+		if err := c.run("BEGIN"); err != nil {
+			return errors.Join(err, c.run("ROLLBACK")) // the next one begins afresh, whatever this one found
+		}
+		if err := c.run("SELECT 1 FROM sqlite_schema LIMIT 1"); err != nil {
+			return errors.Join(err, c.run("ROLLBACK"))
+		}
+		return nil
+	})
+}
+
+// endRead ends the transaction and returns how many cursors were still open.
+func endRead(c *sql.Conn) (left int, err error) {
+	err = raw(c, func(c *conn) error {
+		left = c.closeRows()
+		return c.run("ROLLBACK")
+	})
+	return left, err
+}
+
+// raw runs fn on the connection itself, past the pool's bookkeeping but under its lock.
+func raw(c *sql.Conn, fn func(*conn) error) error {
+	return c.Raw(func(dc any) error { return fn(dc.(*conn)) })
+}
+
+// Write implements store.Store.
+func (db *DB) Write(ctx context.Context, d store.Durability, fn func(store.Tx) error) error {
+	return db.w.submit(ctx, d, fn)
+}
+
+// Stats implements store.Store.
+func (db *DB) Stats() store.Stats {
+	return store.Stats{
+		Path:         db.path,
+		Bytes:        fileBytes(db.path) + fileBytes(db.path+"-wal") + fileBytes(db.path+"-shm"),
+		FreeBytes:    db.freeBytes.Load(),
+		Commits:      db.w.commits.Load(),
+		WriterQueue:  len(db.w.queue),
+		ReadersInUse: int(db.reading.Load()),
+	}
+}
+
+// Close refuses new work, lets what was queued finish, waits for the readers and closes the file, whose log is carried
+// back first. Calling it again does nothing.
+func (db *DB) Close() error {
+	db.closeOnce.Do(func() {
+		close(db.closing)
+		db.w.wait()
+		db.ckpt.wait()
+		for range db.count {
+			<-db.readers
+		}
+		db.closeErr = db.closeConns()
+		db.metrics.unregister()
+	})
+	return db.closeErr
+}
+
+// closeConns closes all connections; the write connection, opened first, goes last and clears the log away.
+func (db *DB) closeConns() error {
+	var errs []error
+	for _, c := range slices.Backward(db.conns) {
+		errs = append(errs, c.close())
+	}
+	db.conns = nil
+	return errors.Join(errs...)
+}
+
+// pragma reads a pragma's number.
+func pragma(c *sql.Conn, name string) (n int64, err error) {
+	if strings.ContainsAny(name, "; ") {
+		return 0, fmt.Errorf("store/sqlite: %q is no pragma", name)
+	}
+	err = c.QueryRowContext(context.Background(), "PRAGMA "+name).Scan(&n)
+	return n, err
+}

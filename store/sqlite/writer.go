@@ -1,0 +1,382 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"weir/store"
+)
+
+const (
+	queueLength  = 1024                  // Writes that may wait; the next one blocks its caller
+	batchLength  = 256                   // Writes of one commit
+	batchTime    = 20 * time.Millisecond // after which a batch takes no further Write
+	freeInterval = 10 * time.Second      // between two looks at the free pages
+)
+
+var (
+	errTxOver = errors.New("store/sqlite: transaction is over")
+	errNested = errors.New("store/sqlite: Write inside a Write would wait for itself")
+	errExited = errors.New("store/sqlite: the function of a Write ended its goroutine")
+	errUnsafe = errors.New("store/sqlite: a sync failed; what was written since the one before may be lost")
+)
+
+// The states of a request.
+const (
+	queued int32 = iota
+	begun
+	withdrawn
+)
+
+// request is one Write on its way.
+type request struct {
+	ctx     context.Context
+	durable bool
+	fn      func(store.Tx) error
+	state   atomic.Int32
+	tx      *tx
+	err     error
+	done    chan error
+}
+
+// writer owns the write connection.
+type writer struct {
+	db      *DB
+	conn    *sql.Conn
+	queue   chan *request
+	stopped chan struct{}
+	running sync.WaitGroup
+	commits atomic.Uint64
+
+	// Of the loop's goroutine alone.
+	ready    []*request // taken from the queue, not begun
+	full     bool       // synchronous=FULL is set
+	broken   error      // a sync has failed
+	lastFree time.Time
+
+	committed   func(durable bool, writes int)
+	commitFault func() error
+}
+
+func newWriter(db *DB, conn *sql.Conn, o Options) *writer {
+	w := &writer{db: db, conn: conn, queue: make(chan *request, queueLength), stopped: make(chan struct{}),
+		committed: o.committed, commitFault: o.commitFault}
+	w.running.Go(w.loop)
+	return w
+}
+
+// wait returns when the loop has ended; DB.closing must be closed.
+func (w *writer) wait() { w.running.Wait() }
+
+func (w *writer) submit(ctx context.Context, d store.Durability, fn func(store.Tx) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if ctx.Value(insideWrite{}) != nil {
+		return errNested
+	}
+	r := &request{ctx: ctx, durable: d == store.Durable, fn: fn, done: make(chan error, 1)}
+	select {
+	case <-w.db.closing:
+		return store.ErrClosed
+	default:
+	}
+	select {
+	case w.queue <- r:
+	case <-w.db.closing:
+		return store.ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return w.await(r)
+}
+
+// await waits for the outcome. A request that was not begun when ctx ends, or when the writer has stopped, is withdrawn.
+func (w *writer) await(r *request) error {
+	why := func() error { return r.ctx.Err() }
+	select {
+	case err := <-r.done:
+		return err
+	case <-r.ctx.Done():
+	case <-w.stopped:
+		why = func() error { return store.ErrClosed }
+	}
+	if r.state.CompareAndSwap(queued, withdrawn) {
+		return why()
+	}
+	return <-r.done
+}
+
+// loop runs batches until the database closes and the queue is empty.
+func (w *writer) loop() {
+	clean := false
+	defer func() {
+		if clean {
+			close(w.stopped)
+			return
+		}
+		w.running.Go(w.loop) // a function called runtime.Goexit; its batch was answered on the way out
+	}()
+	for w.fill() {
+		w.batch()
+	}
+	clean = true
+}
+
+// fill takes what is ready from the queue, waiting for the first. It reports false when nothing is left and the
+// database closes.
+func (w *writer) fill() bool {
+	if len(w.ready) == 0 {
+		select {
+		case r := <-w.queue:
+			w.ready = append(w.ready, r)
+		case <-w.db.closing:
+			select {
+			case r := <-w.queue:
+				w.ready = append(w.ready, r)
+			default:
+				return false
+			}
+		}
+	}
+	for len(w.ready) < batchLength {
+		select {
+		case r := <-w.queue:
+			w.ready = append(w.ready, r)
+		default:
+			return true
+		}
+	}
+	return true
+}
+
+// batch runs what is ready in one transaction and answers.
+func (w *writer) batch() {
+	started := w.db.clock()
+	var taken []*request
+	answered := false
+	defer func() {
+		if !answered {
+			w.fail(taken, errors.Join(errExited, w.control("ROLLBACK")))
+		}
+	}()
+	durable := w.anyDurable()
+	if err := w.begin(durable); err != nil {
+		taken, w.ready = w.ready, nil
+		w.fail(taken, err)
+		answered = true
+		return
+	}
+	single := len(w.ready) == 1
+	var lost error
+	for len(w.ready) > 0 && lost == nil && (len(taken) == 0 || w.db.clock().Sub(started) < batchTime) {
+		r := w.ready[0]
+		w.ready[0], w.ready = nil, w.ready[1:]
+		if !r.state.CompareAndSwap(queued, begun) {
+			continue
+		}
+		taken = append(taken, r)
+		lost = w.runOne(r, single)
+	}
+	w.answer(taken, w.end(taken, lost, durable))
+	answered = true
+	w.db.metrics.batch(len(taken), w.db.clock().Sub(started))
+	w.afterCommit()
+}
+
+func (w *writer) anyDurable() bool {
+	for _, r := range w.ready {
+		if r.durable {
+			return true
+		}
+	}
+	return false
+}
+
+// begin chooses the synchronous mode, which SQLite refuses to change inside a transaction, and opens one.
+func (w *writer) begin(durable bool) error {
+	if w.broken != nil {
+		return w.broken
+	}
+	if durable != w.full {
+		mode := "PRAGMA synchronous=NORMAL"
+		if durable {
+			mode = "PRAGMA synchronous=FULL"
+		}
+		if err := w.control(mode); err != nil {
+			return err
+		}
+		w.full = durable
+	}
+	return w.control("BEGIN IMMEDIATE")
+}
+
+// runOne runs one request, in a savepoint unless it is alone. Its own failure is kept in it; a failure to keep the
+// transaction itself in order is returned, and ends the batch.
+func (w *writer) runOne(r *request, single bool) error {
+	if !single {
+		if err := w.control("SAVEPOINT w"); err != nil {
+			r.err = err
+			return err
+		}
+	}
+	ctx := context.WithValue(context.WithoutCancel(r.ctx), insideWrite{}, true)
+	r.tx = &tx{ctx: ctx, conn: w.conn, write: true}
+	r.err = call(r.fn, r.tx)
+	r.tx.end()
+	if left := w.closeRows(); left > 0 && r.err == nil {
+		r.err = fmt.Errorf("store/sqlite: %d result sets were left open by a Write", left)
+	}
+	switch {
+	case single && r.err != nil:
+		return r.err
+	case single:
+		return nil
+	case r.err != nil:
+		return lostBy(w.control("ROLLBACK TO w", "RELEASE w"), r.err)
+	}
+	return lostBy(w.control("RELEASE w"), nil)
+}
+
+// lostBy explains a transaction that is lost: after some errors, such as a full disk, SQLite rolls all of it back.
+func lostBy(err, cause error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("store/sqlite: the batch is lost: %w", errors.Join(cause, err))
+}
+
+// call runs fn and makes an error of its panic.
+func call(fn func(store.Tx) error, t store.Tx) (err error) {
+	returned := false
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("store/sqlite: panic in a Write: %v\n%s", p, debug.Stack())
+		} else if !returned {
+			err = errExited
+		}
+	}()
+	err = fn(t)
+	returned = true
+	return err
+}
+
+// end commits, or rolls back when the transaction was lost or nothing of it is worth a commit.
+func (w *writer) end(taken []*request, lost error, durable bool) error {
+	if lost != nil {
+		// After some errors (disk full, I/O) SQLite has rolled back already, and says so here.
+		_ = w.control("ROLLBACK")
+		return lost
+	}
+	if !anyKept(taken) {
+		return w.control("ROLLBACK")
+	}
+	err := w.commit()
+	if err == nil {
+		w.commits.Add(1)
+		if w.committed != nil {
+			w.committed(durable, len(taken))
+		}
+		return nil
+	}
+	if syncFailed(err) {
+		w.broken = fmt.Errorf("%w: %w", errUnsafe, err)
+		err = w.broken
+	}
+	_ = w.control("ROLLBACK")
+	return err
+}
+
+func (w *writer) commit() error {
+	if w.commitFault != nil {
+		if err := w.commitFault(); err != nil {
+			return err
+		}
+	}
+	return w.control("COMMIT")
+}
+
+func anyKept(taken []*request) bool {
+	for _, r := range taken {
+		if r.err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// answer tells each request how it ended. Hooks run first, in order, for all of the batch.
+func (w *writer) answer(taken []*request, err error) {
+	for _, r := range taken {
+		if r.err == nil {
+			r.err = err
+		}
+		if r.err == nil {
+			for _, f := range r.tx.hooks {
+				f()
+			}
+		}
+	}
+	for _, r := range taken {
+		if r.err != nil {
+			w.db.metrics.failed.Inc()
+		}
+		r.done <- r.err
+	}
+}
+
+// fail answers all of them with err.
+func (w *writer) fail(rs []*request, err error) {
+	for _, r := range rs {
+		if r.err == nil {
+			r.err = err
+		}
+		select {
+		case r.done <- r.err:
+		default: // answered already
+		}
+	}
+}
+
+// control runs statements of our own on the write connection.
+func (w *writer) control(statements ...string) error {
+	return raw(w.conn, func(c *conn) error {
+		for _, s := range statements {
+			if err := c.run(s); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (w *writer) closeRows() (left int) {
+	_ = raw(w.conn, func(c *conn) error { left = c.closeRows(); return nil })
+	return left
+}
+
+// afterCommit is the writer's housekeeping between two batches.
+func (w *writer) afterCommit() {
+	w.db.ckpt.grown(w)
+	if now := w.db.clock(); now.Sub(w.lastFree) >= freeInterval {
+		w.refreshFree()
+	}
+}
+
+// refreshFree looks how many pages of the file are free. A failure leaves the figure as it was.
+func (w *writer) refreshFree() {
+	w.lastFree = w.db.clock()
+	pages, err := pragma(w.conn, "freelist_count")
+	if err != nil {
+		return
+	}
+	if size, err := pragma(w.conn, "page_size"); err == nil {
+		w.db.freeBytes.Store(pages * size)
+	}
+}
