@@ -1,0 +1,237 @@
+package rules
+
+import (
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/model"
+)
+
+// ActionType is what a rule does about a raised edge.
+type ActionType string
+
+// The action types.
+const (
+	ActionRaiseAlarm  ActionType = "raiseAlarm"
+	ActionSendCommand ActionType = "sendCommand"
+	ActionHTTPCall    ActionType = "httpCall"
+	ActionPublish     ActionType = "publish"
+)
+
+var actionTypes = [...]ActionType{ActionRaiseAlarm, ActionSendCommand, ActionHTTPCall, ActionPublish}
+
+// MaxActions is the most actions of one rule.
+const MaxActions = 8
+
+// maxTimeoutMs is the longest that a call to an outside system may be told to take.
+const maxTimeoutMs = 20000
+
+// Action is one reaction of a rule. Exactly the variant that Type names is set.
+type Action struct {
+	Type        ActionType
+	RaiseAlarm  *RaiseAlarm
+	SendCommand *SendCommand
+	HTTPCall    *HTTPCall
+	Publish     *Publish
+	Guard       string         // CEL, "" when the action always happens
+	MaxAge      *time.Duration // nil: the type's default; 0: none
+}
+
+// RaiseAlarm raises an alarm and clears it on resolve. Without key and template the key is the rule's stable id.
+type RaiseAlarm struct {
+	AlarmKey         string
+	AlarmKeyTemplate string // CEL over series
+}
+
+// SendCommand sends a command to the device. Payload is the text of a JSON object or "".
+type SendCommand struct {
+	Command string
+	Payload string
+}
+
+// HTTPCall posts to a URL. Headers are sorted and have canonical names.
+type HTTPCall struct {
+	URL          string
+	Headers      []Header
+	BodyTemplate string // CEL; "" sends the detection event
+	SecretRef    string // http/<token>
+	TimeoutMs    int32
+}
+
+// Header is one header field of a call.
+type Header struct{ Name, Value string }
+
+// Publish hands a payload to a connector.
+type Publish struct {
+	ConnectorRef    string
+	PayloadTemplate string // CEL; "" sends the detection event
+	TimeoutMs       int32
+}
+
+// has reports whether the variant of a type is set.
+func (a *Action) has(t ActionType) bool {
+	switch t {
+	case ActionRaiseAlarm:
+		return a.RaiseAlarm != nil
+	case ActionSendCommand:
+		return a.SendCommand != nil
+	case ActionHTTPCall:
+		return a.HTTPCall != nil
+	case ActionPublish:
+		return a.Publish != nil
+	}
+	return false
+}
+
+// checkForm checks what an action must be by itself, apart from its expressions.
+func (a *Action) checkForm(path string) *Error {
+	if a.Type == "" {
+		return refuse(join(path, "type"), "required")
+	}
+	for _, t := range actionTypes {
+		switch {
+		case t == a.Type && !a.has(t):
+			return refuse(join(path, string(t)), "required")
+		case t != a.Type && a.has(t):
+			return refuse(join(path, string(t)), "does not belong to an action of type %s", a.Type)
+		}
+	}
+	path = join(path, string(a.Type))
+	switch a.Type {
+	case ActionRaiseAlarm:
+		return a.RaiseAlarm.checkForm(path)
+	case ActionSendCommand:
+		return a.SendCommand.checkForm(path)
+	case ActionHTTPCall:
+		return a.HTTPCall.checkForm(path)
+	default:
+		return a.Publish.checkForm(path)
+	}
+}
+
+func (r *RaiseAlarm) checkForm(path string) *Error {
+	if r.AlarmKey != "" && r.AlarmKeyTemplate != "" {
+		return refuse(join(path, "alarmKeyTemplate"), "cannot stand together with alarmKey")
+	}
+	return nil
+}
+
+func (s *SendCommand) checkForm(path string) *Error {
+	if s.Command == "" {
+		return refuse(join(path, "command"), "required")
+	}
+	if s.Payload != "" && !isJSONObject(s.Payload) {
+		return refuse(join(path, "payload"), "must be a string that holds a JSON object")
+	}
+	return nil
+}
+
+func (h *HTTPCall) checkForm(path string) *Error {
+	if err := checkURL(join(path, "url"), h.URL); err != nil {
+		return err
+	}
+	for i, hd := range h.Headers {
+		if err := checkHeader(join(path, "headers"), hd); err != nil {
+			return err
+		}
+		if i > 0 && h.Headers[i-1].Name == hd.Name {
+			return refuse(join(path, "headers"), "%s is given twice", hd.Name)
+		}
+	}
+	if ref := h.SecretRef; ref != "" {
+		if token, ok := strings.CutPrefix(ref, "http/"); !ok || !model.ValidToken(token) {
+			return refuse(join(path, "secretRef"), "%s must have the form http/<token>", quote(ref))
+		}
+	}
+	return nil
+}
+
+func (p *Publish) checkForm(path string) *Error {
+	if p.ConnectorRef == "" {
+		return refuse(join(path, "connectorRef"), "required")
+	}
+	return nil
+}
+
+func checkURL(field, s string) *Error {
+	if s == "" {
+		return refuse(field, "required")
+	}
+	u, err := url.Parse(s)
+	switch {
+	case err != nil:
+		return refuse(field, "%s is no URL", quote(s))
+	case u.Scheme != "http" && u.Scheme != "https":
+		return refuse(field, "the scheme must be http or https")
+	case u.Hostname() == "":
+		return refuse(field, "a host is required")
+	case u.User != nil:
+		return refuse(field, "user information is not allowed, use secretRef")
+	case u.Fragment != "" || strings.HasSuffix(s, "#"):
+		return refuse(field, "a fragment is not allowed")
+	}
+	return nil
+}
+
+// reservedHeaders are set by the one who delivers, never by a rule.
+var reservedHeaders = [...]string{"Authorization", "Host", "Content-Length", "Transfer-Encoding", "Connection", "Te",
+	"Trailer", "Upgrade", "Expect", "Keep-Alive"}
+
+// reservedPrefixes likewise.
+var reservedPrefixes = [...]string{"X-Weir-", "Proxy-"}
+
+func checkHeader(field string, h Header) *Error {
+	if !validHeaderName(h.Name) {
+		return refuse(field, "%s is no header name", quote(h.Name))
+	}
+	if slices.Contains(reservedHeaders[:], h.Name) {
+		return refuse(field, "%s is reserved", h.Name)
+	}
+	for _, p := range reservedPrefixes {
+		if strings.HasPrefix(h.Name, p) {
+			return refuse(field, "%s is reserved", h.Name)
+		}
+	}
+	for i := range len(h.Value) {
+		if c := h.Value[i]; c < ' ' && c != '\t' || c == 0x7f {
+			return refuse(field, "the value of %s holds a control character", h.Name)
+		}
+	}
+	return nil
+}
+
+// validHeaderName reports whether s is a token of RFC 9110, section 5.6.2.
+func validHeaderName(s string) bool {
+	for i := range len(s) {
+		if !isTchar(s[i]) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+func isTchar(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
+		strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
+}
+
+// canonicalHeader writes a header name with a capital after each hyphen. Names that are none stay as they are.
+func canonicalHeader(s string) string {
+	if !validHeaderName(s) {
+		return s
+	}
+	b := []byte(strings.ToLower(s))
+	for i, c := range b {
+		if c >= 'a' && c <= 'z' && (i == 0 || b[i-1] == '-') {
+			b[i] = c - ('a' - 'A')
+		}
+	}
+	return string(b)
+}
+
+func isJSONObject(s string) bool {
+	return json.Valid([]byte(s)) && strings.HasPrefix(strings.TrimLeft(s, " \t\r\n"), "{")
+}

@@ -1,0 +1,177 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/cost"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/ext"
+)
+
+// The variables that expressions may read.
+const (
+	varDevice   = "device"
+	varAnchors  = "anchors"
+	varOccurred = "occurred"
+	varMetrics  = "m"
+	varAttr     = "attr"
+	varGeo      = "geo"
+	varValue    = "value"
+	varHasValue = "hasValue"
+	varSeries   = "series"
+
+	funcInFence = "inFence"
+)
+
+// Assumed sizes of what an expression reads, for the static worst case. Without them every read of a map would count
+// as unbounded.
+const (
+	assumedEntries = 64
+	assumedSeries  = 256
+	assumedToken   = maxIdentifier
+	assumedString  = 64 // result of string()
+)
+
+// maxExpression bounds the text of one expression, in characters.
+const maxExpression = 8 << 10
+
+// maxRegexProgram bounds the compiled form of a constant regular expression.
+const maxRegexProgram = 1000
+
+// environment is one of the four settings in which an expression of a rule stands.
+type environment struct {
+	env    *cel.Env
+	result *cel.Type
+	sizes  sizes
+}
+
+type environments struct {
+	leaf, guard, template, alarmKey environment
+}
+
+var geoType = cel.OpaqueType("geo")
+
+func newEnvironments() (*environments, error) {
+	doubles := cel.MapType(cel.StringType, cel.DoubleType)
+	leaf, err := newEnv(
+		cel.Variable(varDevice, cel.StringType),
+		cel.Variable(varAnchors, cel.MapType(cel.StringType, cel.StringType)),
+		cel.Variable(varOccurred, cel.TimestampType),
+		cel.Variable(varMetrics, doubles),
+		cel.Variable(varAttr, doubles),
+		cel.Variable(varGeo, geoType),
+		cel.Function(funcInFence, cel.MemberOverload("geo_in_fence_string",
+			[]*cel.Type{geoType, cel.StringType}, cel.BoolType, cel.BinaryBinding(noFences))),
+	)
+	if err != nil {
+		return nil, err
+	}
+	key, err := newEnv(cel.Variable(varSeries, cel.StringType))
+	if err != nil {
+		return nil, err
+	}
+	firing, err := key.Extend(cel.Variable(varValue, cel.DoubleType), cel.Variable(varHasValue, cel.BoolType))
+	if err != nil {
+		return nil, fmt.Errorf("rules: expression environment: %w", err)
+	}
+	return &environments{
+		leaf:     environment{leaf, cel.BoolType, leafSizes()},
+		guard:    environment{firing, cel.BoolType, firingSizes()},
+		template: environment{firing, cel.StringType, firingSizes()},
+		alarmKey: environment{key, cel.StringType, firingSizes()},
+	}, nil
+}
+
+func newEnv(vars ...cel.EnvOption) (*cel.Env, error) {
+	opts := append([]cel.EnvOption{
+		ext.Bindings(),
+		cel.DefaultUTCTimeZone(true), // no reading of the machine's zone: a replay elsewhere must agree
+		cel.ParserExpressionSizeLimit(maxExpression),
+		cel.RegexProgramSizeLimit(maxRegexProgram),
+	}, vars...)
+	env, err := cel.NewEnv(opts...)
+	if err != nil {
+		return nil, fmt.Errorf("rules: expression environment: %w", err)
+	}
+	return env, nil
+}
+
+// noFences stands where the fence test will: Program.Evaluable refuses a rule that calls it, so that none runs.
+func noFences(_, _ ref.Val) ref.Val { return types.NewErr("no fence set") }
+
+// check parses src, checks its types and its cost. The text of the error is for the rule's author.
+func (e *environment) check(src string, maxCost uint64) (*cel.Ast, uint64, error) {
+	ast, iss := e.env.Compile(src)
+	if iss.Err() != nil {
+		return nil, 0, issueText(iss)
+	}
+	if !ast.OutputType().IsExactType(e.result) {
+		return nil, 0, fmt.Errorf("the expression gives a %s, it must give a %s", cel.FormatCELType(ast.OutputType()), cel.FormatCELType(e.result))
+	}
+	est, err := e.env.EstimateCost(ast, e.sizes)
+	if err != nil {
+		return nil, 0, fmt.Errorf("the cost cannot be estimated: %v", err)
+	}
+	if est.Max > maxCost {
+		return nil, est.Max, costError(est.Max, maxCost)
+	}
+	return ast, est.Max, nil
+}
+
+func costError(cost, most uint64) error {
+	if cost > math.MaxInt32 {
+		return fmt.Errorf("the expression may cost without bound, at most %d is allowed", most)
+	}
+	return fmt.Errorf("the expression may cost %d, at most %d is allowed", cost, most)
+}
+
+// issueText is the first finding with its place, on one line.
+func issueText(iss *cel.Issues) error {
+	first := iss.Errors()[0]
+	msg := strings.Join(strings.Fields(first.Message), " ")
+	if first.Location == nil || first.Location.Line() < 1 {
+		return errors.New(msg)
+	}
+	return fmt.Errorf("line %d, column %d: %s", first.Location.Line(), first.Location.Column()+1, msg)
+}
+
+// sizes answers the cost estimator by the path of a variable: the first element is the variable, "@keys" and
+// "@values" follow for what a map holds.
+type sizes map[string]cost.SizeEstimate
+
+func leafSizes() sizes {
+	entries, token := upTo(assumedEntries), upTo(assumedToken)
+	return sizes{
+		varGeo:     upTo(1),
+		varDevice:  token,
+		varAnchors: entries, varAnchors + ".@keys": token, varAnchors + ".@values": token,
+		varMetrics: entries, varMetrics + ".@keys": token,
+		varAttr: entries, varAttr + ".@keys": token,
+	}
+}
+
+func firingSizes() sizes { return sizes{varSeries: upTo(assumedSeries)} }
+
+func upTo(n uint64) cost.SizeEstimate { return cost.SizeEstimate{Max: n} }
+
+// EstimateSize implements cost.Estimator.
+func (s sizes) EstimateSize(node cost.AstNode) *cost.SizeEstimate {
+	if est, ok := s[strings.Join(node.Path(), ".")]; ok {
+		return &est
+	}
+	return nil
+}
+
+// EstimateCallCost implements cost.Estimator: string() costs 1 and gives at most 64 characters.
+func (s sizes) EstimateCallCost(function, _ string, _ *cost.AstNode, _ []cost.AstNode) *cost.CallEstimate {
+	if function != "string" {
+		return nil
+	}
+	result := upTo(assumedString)
+	return &cost.CallEstimate{CostEstimate: cost.FixedCostEstimate(1), ResultSize: &result}
+}

@@ -1,0 +1,147 @@
+package rules
+
+import (
+	"slices"
+	"strconv"
+
+	"cel.dev/cel-go/cel"
+
+	"weir/model"
+)
+
+// Compiler turns definitions into programs. It is safe for concurrent use.
+type Compiler struct {
+	limits Limits
+	envs   *environments
+}
+
+// NewCompiler returns a compiler. It fails only when the expression library does.
+func NewCompiler(l Limits) (*Compiler, error) {
+	envs, err := newEnvironments()
+	if err != nil {
+		return nil, err
+	}
+	return &Compiler{limits: l.withDefaults(), envs: envs}, nil
+}
+
+// Limits returns the limits with their defaults filled in.
+func (c *Compiler) Limits() Limits { return c.limits }
+
+// Options is what a rule's definition does not say about it.
+type Options struct {
+	GroupScoped bool // the rule watches only the members of a device group
+}
+
+// scope tells which samples a rule looks at.
+type scope uint8
+
+const (
+	scopeAll      scope = iota // every sample
+	scopeMetrics               // samples that carry one of certain metrics
+	scopePosition              // samples that carry a position
+)
+
+// Program is a compiled rule. It is immutable and safe for concurrent use.
+type Program struct {
+	def      *Definition
+	cost     uint64
+	scope    scope
+	carries  []string // of a rule with scopeMetrics: a sample must carry one of them; sorted
+	wants    []string // every metric that the rule names, sorted
+	fences   bool
+	leaf     cel.Program // nil for a comparison or an empty condition
+	limited  cel.Program // leaf, stopped at its cost
+	compare  comparison  // the condition, when structured and without an attribute
+	notToday *Error
+}
+
+// Compile checks everything that is left after Decode and builds the program. The error is an *Error: the first
+// offence. Warnings are sorted by code and params and unique. A program that compiles may still be one that cannot be
+// run yet, see Program.Evaluable.
+func (c *Compiler) Compile(def *Definition, opt Options) (*Program, []Warning, error) {
+	p := &Program{def: def}
+	if err := def.checkTogether(c.limits); err != nil {
+		return nil, nil, err
+	}
+	warnings, err := c.compileWhen(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	more, err := c.compileActions(def)
+	if err != nil {
+		return nil, nil, err
+	}
+	if opt.GroupScoped && (def.Type == Absence || def.Type == Correlation) {
+		return nil, nil, refuse("", "a rule of type %s cannot be scoped to a device group", def.Type)
+	}
+	p.notToday = notAvailable(p, opt, c.limits.Actions)
+	return p, sortWarnings(append(warnings, more...)), nil
+}
+
+// Definition is what the program was compiled from. It must not be changed.
+func (p *Program) Definition() *Definition { return p.def }
+
+// Cost is the static worst case of the rule's predicate in cost units.
+func (p *Program) Cost() uint64 { return p.cost }
+
+// Wants are the metrics that the rule names, sorted. It must not be changed.
+func (p *Program) Wants() []string { return p.wants }
+
+// TestsFence reports whether the rule's verdict reveals when a device was inside a region.
+func (p *Program) TestsFence() bool { return p.fences }
+
+// Evaluable returns nil when the engine can run the program, else an *Error that names what is not available yet.
+func (p *Program) Evaluable() error {
+	if p.notToday != nil {
+		return p.notToday
+	}
+	return nil
+}
+
+// notAvailable names the first thing that the rule wants and the engine cannot do yet.
+func notAvailable(p *Program, opt Options, performed []ActionType) *Error {
+	d := p.def
+	switch {
+	case d.Type != Threshold:
+		return refuse("type", "%s is not available yet", d.Type)
+	case d.When.ThresholdAttr != "":
+		return refuse("when", "thresholdAttr is not available yet")
+	case p.fences:
+		return refuse("when", "geo.inFence is not available yet")
+	case p.notToday != nil:
+		return p.notToday
+	case opt.GroupScoped:
+		return refuse("", "the scope of a device group is not available yet")
+	}
+	for i := range d.Actions {
+		if t := d.Actions[i].Type; !slices.Contains(performed, t) {
+			return refuse(actionPath(i), "%s is not available yet", t)
+		}
+	}
+	return nil
+}
+
+func actionPath(i int) string { return "actions[" + strconv.Itoa(i) + "]" }
+
+// sortedUnique returns the names that are not empty, sorted, each once.
+func sortedUnique(names ...string) []string {
+	names = slices.DeleteFunc(names, func(s string) bool { return s == "" })
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// compileView decodes and compiles a rule as it stands in a published version.
+func (c *Compiler) compileView(v model.RuleView) (*Definition, *Program, error) {
+	def, err := Decode([]byte(v.Definition))
+	if err != nil {
+		return nil, nil, err
+	}
+	p, _, err := c.Compile(def, Options{GroupScoped: v.Group != ""})
+	if err == nil {
+		err = p.Evaluable()
+	}
+	if err != nil {
+		return def, nil, err
+	}
+	return def, p, nil
+}

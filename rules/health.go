@@ -1,0 +1,60 @@
+package rules
+
+import "weir/model"
+
+// Status is the state of a live rule.
+type Status string
+
+// The statuses.
+const (
+	Active       Status = "ACTIVE"
+	CompileError Status = "COMPILE_ERROR"
+)
+
+// Health is the engine's part of a rule's health. Fires are counted where edges are kept.
+type Health struct {
+	RuntimeID   string // {tenant}/{profileToken}@{version}/{ruleToken}
+	StableID    string // {profileToken}/{ruleToken}
+	Token       string
+	Name        string // display name of the definition, else the token
+	Status      Status
+	Message     string // why the rule does not run; "" when it does
+	EvalErrors  int64  // samples that the rule could not evaluate
+	LateSamples int64  // samples set aside, and edges not emitted for their age
+	RefusedKeys int64  // edges that found no room in the tenant's budget of keys
+	// LastInputAt is the receive time of the last sample in the rule's scope, 0 when there was none.
+	LastInputAt model.Nanos
+	// MissingMetrics are the metrics that the rule names and that never came from any device of the profile since
+	// this body has been live, sorted.
+	MissingMetrics []string
+}
+
+// Health returns a row for each rule of the profile's active version, by token; nil when none is active.
+func (e *Engine) Health(k ProfileKey) []Health {
+	p := e.profiles[k]
+	if p == nil {
+		return nil
+	}
+	rows := make([]Health, 0, len(p.rules))
+	for _, r := range p.rules {
+		rows = append(rows, p.health(r))
+	}
+	return rows
+}
+
+func (p *profile) health(r *rule) Health {
+	h := Health{
+		RuntimeID: model.RuleRuntimeID(p.tenantToken, p.token, p.version, r.token), StableID: r.stable,
+		Token: r.token, Name: r.name, Status: Active, Message: r.problem,
+		EvalErrors: r.EvalErrors, LateSamples: r.LateSamples, RefusedKeys: r.RefusedKeys, LastInputAt: r.LastInputAt,
+	}
+	if r.program == nil {
+		h.Status = CompileError
+	}
+	for i, name := range r.wants {
+		if !r.came[i] {
+			h.MissingMetrics = append(h.MissingMetrics, name)
+		}
+	}
+	return h
+}

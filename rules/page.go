@@ -1,0 +1,123 @@
+package rules
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// pageVersion is the first byte of every page.
+const pageVersion = 1
+
+// Errors of Load. They are wrapped with the page's id.
+var (
+	// ErrDamaged: a page fails its checksum or its form, or does not agree with its siblings.
+	ErrDamaged = errors.New("rules: damaged page")
+	// ErrVersion: a page was written by a newer Weir.
+	ErrVersion = errors.New("rules: newer page format")
+)
+
+// Page is a part of the engine's state as the store keeps it.
+type Page struct {
+	Tenant int64
+	ID     string // unique over all tenants
+	Data   []byte // nil: the page is gone
+}
+
+// The kinds of pages of a profile. Clocks move with every message and keys only with an edge, hence two pages.
+const (
+	pageRules   = 'r' // one: the rules whose state is kept, and their counters
+	pageDevices = 'd' // per bucket: devices and their clocks
+	pageKeys    = 'k' // per bucket: keys
+)
+
+type pageKey struct {
+	profile ProfileKey
+	kind    byte
+	bucket  int // 0 for pageRules
+}
+
+func (k pageKey) id() string {
+	return fmt.Sprintf("%d/%d/%c%02d", k.profile.Tenant, k.profile.Profile, k.kind, k.bucket)
+}
+
+func parsePageID(id string) (pageKey, bool) {
+	parts := strings.Split(id, "/")
+	if len(parts) != 3 || len(parts[2]) != 3 {
+		return pageKey{}, false
+	}
+	t, err1 := strconv.ParseInt(parts[0], 10, 64)
+	p, err2 := strconv.ParseInt(parts[1], 10, 64)
+	b, err3 := strconv.Atoi(parts[2][1:])
+	k := pageKey{ProfileKey{t, p}, parts[2][0], b}
+	ok := err1 == nil && err2 == nil && err3 == nil && b >= 0 && b < buckets && k.id() == id
+	return k, ok && (k.kind == pageDevices || k.kind == pageKeys || k.kind == pageRules && b == 0)
+}
+
+func (k pageKey) compare(o pageKey) int {
+	return cmp.Or(k.profile.compare(o.profile), cmp.Compare(k.kind, o.kind), cmp.Compare(k.bucket, o.bucket))
+}
+
+// Freeze returns the pages that changed since the last call, in a fixed order. It is called between two
+// records; the pages then hold exactly what the records before brought about. Whoever calls writes them all in the
+// transaction that moves the offset, or gives the engine up.
+func (e *Engine) Freeze() []Page {
+	var pages []Page
+	put := func(k pageKey, data []byte) {
+		delete(e.dropped, k)
+		if data == nil && !e.stored[k] {
+			return
+		}
+		pages = append(pages, Page{Tenant: k.profile.Tenant, ID: k.id(), Data: data})
+		if data == nil {
+			delete(e.stored, k)
+		} else {
+			e.stored[k] = true
+		}
+	}
+	for _, p := range e.sortedProfiles() {
+		p.freeze(put)
+	}
+	for _, k := range e.sortedDropped() {
+		put(k, nil)
+	}
+	return pages
+}
+
+func (p *profile) freeze(put func(pageKey, []byte)) {
+	for i := range p.parts {
+		b := &p.parts[i]
+		if b.devicesDirty {
+			put(pageKey{p.key, pageDevices, i}, encodeDevices(b.devices))
+		}
+		if b.keysDirty {
+			put(pageKey{p.key, pageKeys, i}, encodeKeys(b.devices, p.rules))
+		}
+		b.devicesDirty, b.keysDirty = false, false
+	}
+	if p.rulesDirty {
+		put(pageKey{p.key, pageRules, 0}, encodeRules(p))
+		p.rulesDirty = false
+	}
+}
+
+func (e *Engine) sortedProfiles() []*profile {
+	ps := make([]*profile, 0, len(e.profiles))
+	for _, p := range e.profiles {
+		ps = append(ps, p)
+	}
+	slices.SortFunc(ps, func(a, b *profile) int { return a.key.compare(b.key) })
+	return ps
+}
+
+func (e *Engine) sortedDropped() []pageKey {
+	ks := make([]pageKey, 0, len(e.dropped))
+	for k := range e.dropped {
+		ks = append(ks, k)
+	}
+	slices.SortFunc(ks, pageKey.compare)
+	return ks
+}
