@@ -1,0 +1,73 @@
+package series
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+
+	"weir/store"
+)
+
+// formatVersion is the first byte of every chunk and block.
+const formatVersion = 1
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// sealed appends the checksum of what dst holds from start on.
+func sealed(dst []byte, start int) []byte {
+	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
+}
+
+// unsealed checks the version and the checksum of a blob and returns what lies between them.
+func unsealed(blob []byte) ([]byte, error) {
+	if len(blob) < 1+4 {
+		return nil, errForm
+	}
+	body, sum := blob[:len(blob)-4], binary.LittleEndian.Uint32(blob[len(blob)-4:])
+	// The checksum is judged first: a flipped bit in the version must not look like a newer Weir.
+	if crc32.Checksum(body, castagnoli) != sum {
+		return nil, fmt.Errorf("checksum: %w", errForm)
+	}
+	if body[0] != formatVersion {
+		return nil, fmt.Errorf("%w: row format %d, this Weir knows %d", store.ErrVersion, body[0], formatVersion)
+	}
+	return body[1:], nil
+}
+
+// A chunk's blob is the version, the number of readings, base time and base offset, one run, and a CRC-32C over all of
+// it.
+
+// appendChunk appends the blob of readings that are in order of time.
+func (e *encoder) appendChunk(dst []byte, c *columns) []byte {
+	start := len(dst)
+	dst = binary.AppendUvarint(append(dst, formatVersion), uint64(c.len()))
+	dst = binary.AppendVarint(dst, c.Times[0])
+	dst = binary.AppendVarint(dst, c.Offsets[0])
+	dst = e.appendRun(dst, c, c.Times[0], c.Offsets[0])
+	return sealed(dst, start)
+}
+
+// decodeChunk reads a chunk's blob into c.
+func decodeChunk(blob []byte, c *columns, d depth) error {
+	src, err := unsealed(blob)
+	if err != nil {
+		return err
+	}
+	n, src, err := uvarint(src)
+	if err != nil || n > maxRun {
+		return errForm
+	}
+	baseTime, src, err := varint(src)
+	if err != nil {
+		return err
+	}
+	baseOffset, src, err := varint(src)
+	if err != nil {
+		return err
+	}
+	rest, err := decodeRun(src, int(n), baseTime, baseOffset, c, d)
+	if err == nil && d == everything && len(rest) != 0 {
+		return errForm
+	}
+	return err
+}

@@ -1,0 +1,220 @@
+package series
+
+import (
+	"context"
+	"math"
+
+	"weir/model"
+)
+
+// What the head's parts take besides readings, about, for the memory account. With one series to a device they sum up
+// to less than 512 bytes.
+const (
+	deviceBytes   = 104
+	seriesBytes   = 48
+	activityBytes = 112
+	runBytes      = 176
+	sealedBytes   = 112
+	locationBytes = 160
+)
+
+// head is the readings between two places of the log. One is active; at a freeze it becomes the frozen one, which does
+// not change any more, until its rows are committed.
+type head struct {
+	seq       uint32
+	last      model.Offset // newest record that it holds; the place of the freeze once it is frozen
+	readings  int64
+	bytes     int64
+	runs      int64
+	acts      []*activity
+	tenants   map[int64][]*activity
+	labels    map[labels]*labels
+	devices   []*device // heard in it
+	fresh     []freshSeries
+	locations map[int64]*location // by device
+	ended     []int64             // devices
+}
+
+type freshSeries struct {
+	*series
+	created model.Micros
+}
+
+func newHead(seq uint32, at model.Offset) *head {
+	return &head{seq: seq, last: at, tenants: map[int64][]*activity{}, labels: map[labels]*labels{}, locations: map[int64]*location{}}
+}
+
+// activity is a series in a head: its runs in the order in which they began, and the newest of its readings by event
+// time.
+type activity struct {
+	*series
+	head       *head
+	runs, last *run // list; last used
+	labels     *labels
+	occurred   model.Micros
+	received   model.Micros
+	created    model.Micros // receive time of its first reading in this head
+	value      float64
+	classifier int64 // coded
+}
+
+// run is the readings of a series in one UTC day that have their labels in common: full ones are sealed as chunks, the
+// rest is an open stream.
+type run struct {
+	stream
+	unsorted    bool // the stream is not in list order
+	day         int32
+	labels      *labels
+	first, last model.Micros // of the stream
+	firstOffset model.Offset // of the stream
+	sealed      []*sealedRun
+	next        *run
+}
+
+// sealedRun is a chunk that waits for its row.
+type sealedRun struct {
+	summary
+	blob []byte
+}
+
+const microsPerDay = 24 * 60 * 60 * 1_000_000
+
+func dayOf(m model.Micros) int32 {
+	d := int64(m) / microsPerDay
+	if int64(m)%microsPerDay < 0 {
+		d--
+	}
+	return int32(d)
+}
+
+// Put takes the readings of one record, whose place is behind those of all earlier ones; readings that the store's rows
+// hold already are passed over, so that a replay is harmless. The applier alone calls it. Readers see all of a record
+// or nothing.
+func (s *Series) Put(ctx context.Context, points []Point) error {
+	for i := range points {
+		if p := &points[i]; i == 0 || p.Device != points[i-1].Device {
+			if _, err := s.device(ctx, p.TenantID, p.Device); err != nil {
+				return err
+			}
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var dev *device
+	for i := range points {
+		p := &points[i]
+		if p.Offset <= s.base {
+			continue
+		}
+		if dev == nil || dev.id != p.Device {
+			dev = s.devices[p.Device]
+		}
+		s.put(dev, p)
+	}
+	return nil
+}
+
+func (s *Series) put(dev *device, p *Point) {
+	h := s.active
+	sr := s.seriesOf(dev, p)
+	a := sr.act
+	if a == nil || a.head != h {
+		a = s.begin(h, sr, p)
+	}
+	r := s.runOf(a, p)
+	before := r.room
+	r.put(p)
+	s.charge(h, int64(r.room-before))
+	if a.labels == nil || p.Occurred > a.occurred {
+		a.occurred, a.received, a.value, a.classifier, a.labels = p.Occurred, p.Received, p.Value, p.codedClassifier(), r.labels
+	}
+	h.last = max(h.last, p.Offset)
+	h.readings++
+	if int(r.n) >= s.cfg.ChunkReadings {
+		s.seal(h, r)
+	}
+}
+
+func (s *Series) begin(h *head, sr *series, p *Point) *activity {
+	if sr.act != nil && sr.act.head == s.frozen {
+		sr.frozen = sr.act
+	}
+	a := &activity{series: sr, head: h, created: p.Received}
+	sr.act = a
+	h.acts = append(h.acts, a)
+	h.tenants[p.TenantID] = append(h.tenants[p.TenantID], a)
+	s.charge(h, activityBytes)
+	return a
+}
+
+func (s *Series) runOf(a *activity, p *Point) *run {
+	day, l := dayOf(p.Occurred), p.labels()
+	if r := a.last; r != nil && r.day == day && *r.labels == l {
+		return r
+	}
+	tail := &a.runs
+	for *tail != nil {
+		if r := *tail; r.day == day && *r.labels == l {
+			a.last = r
+			return r
+		}
+		tail = &(*tail).next
+	}
+	r := &run{day: day, labels: s.intern(a.head, l)}
+	*tail, a.last = r, r
+	a.head.runs++
+	s.charge(a.head, runBytes)
+	return r
+}
+
+func (s *Series) intern(h *head, l labels) *labels {
+	if have := h.labels[l]; have != nil {
+		return have
+	}
+	h.labels[l] = &l
+	s.charge(h, 160)
+	return &l
+}
+
+func (r *run) put(p *Point) {
+	if r.n == 0 {
+		r.first, r.last, r.firstOffset = p.Occurred, p.Occurred, p.Offset
+	} else {
+		// Equal times need no look at offset and index: they only grow.
+		r.unsorted = r.unsorted || p.Occurred < model.Micros(r.time)
+		r.first, r.last = min(r.first, p.Occurred), max(r.last, p.Occurred)
+	}
+	r.append(p)
+}
+
+// seal packs a full stream into a chunk. Readers may hold the old stream, so that a new one begins.
+func (s *Series) seal(h *head, r *run) {
+	freed := int(r.room)
+	c := &s.scratch
+	r.decode(math.MaxUint64, c)
+	s.blob = s.enc.appendChunk(s.blob[:0], c)
+	// Its own size and no more: what append leaves to spare differs between machines, and freezes depend on Bytes.
+	sealed := &sealedRun{summary: c.summarize(), blob: make([]byte, len(s.blob))}
+	copy(sealed.blob, s.blob)
+	r.sealed = append(r.sealed, sealed)
+	r.stream, r.unsorted = stream{}, false
+	s.charge(h, int64(sealedBytes+len(sealed.blob)-freed))
+}
+
+// decode reads the open readings in list order.
+func (r *run) decode(upto model.Offset, c *columns) {
+	decodeStream(r.buf, int(r.n), upto, c)
+	if r.unsorted {
+		c.sort()
+	}
+}
+
+// charge moves the head's account by n bytes.
+func (s *Series) charge(h *head, n int64) {
+	h.bytes += n
+	if n >= 0 {
+		s.account.Grow(n)
+	} else {
+		s.account.Shrink(-n)
+	}
+}

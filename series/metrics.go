@@ -1,0 +1,41 @@
+package series
+
+import "github.com/prometheus/client_golang/prometheus"
+
+type metrics struct {
+	refused  prometheus.Counter
+	retries  prometheus.Counter
+	readings prometheus.Counter
+	chunks   prometheus.Counter
+	blocks   prometheus.Counter
+	bytes    prometheus.Counter
+	writes   prometheus.Histogram
+}
+
+// newMetrics makes the room's metrics and registers them with reg unless it is nil. stats is asked at each scrape.
+func newMetrics(reg prometheus.Registerer, stats func() Stats) *metrics {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_series_" + name, Help: help})
+	}
+	gauge := func(name, help string, f func(Stats) int64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_series_" + name, Help: help},
+			func() float64 { return float64(f(stats())) })
+	}
+	m := &metrics{
+		refused:  counter("refused_total", "Messages that would have brought more series than a device or tenant may have."),
+		retries:  counter("read_retries_total", "Reads begun again because a head write ended while they began."),
+		readings: counter("readings_written_total", "Readings written to chunks and blocks."),
+		chunks:   counter("chunks_written_total", "Chunks written."),
+		blocks:   counter("blocks_written_total", "Blocks written."),
+		bytes:    counter("written_bytes_total", "Bytes of packed readings written."),
+		writes: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "weir_series_head_write_seconds", Help: "Duration of a head write.",
+			Buckets: prometheus.ExponentialBuckets(0.01, 2, 12)}),
+	}
+	if reg != nil {
+		reg.MustRegister(m.refused, m.retries, m.readings, m.chunks, m.blocks, m.bytes, m.writes,
+			gauge("head_bytes", "Memory of the readings that wait for their rows.", func(s Stats) int64 { return s.Bytes }),
+			gauge("head_readings", "Readings that wait for their rows.", func(s Stats) int64 { return s.Readings }),
+			gauge("head_series", "Series with readings that wait for their rows.", func(s Stats) int64 { return s.Series }))
+	}
+	return m
+}

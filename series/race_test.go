@@ -1,0 +1,5 @@
+//go:build race
+
+package series
+
+const underRace = true

@@ -1,0 +1,293 @@
+package series
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"weir/model"
+	"weir/store"
+)
+
+// A read works on one snapshot of the store and on what the heads hold besides it. Which is which follows from the head
+// offset in the snapshot: a head whose place of freezing it has reached is in its rows. If meanwhile a head that the
+// snapshot lacks was released, the read begins again with a new snapshot; that happens once in a head write at most,
+// so that no lock is held while the store is waited for.
+
+// snapshot is what the store's snapshot says of the heads.
+type snapshot struct {
+	offset model.Offset
+	gen    uint64
+}
+
+var errAgain = errors.New("series: a head was released while a read began")
+
+// mostRetries is far above what can be met: each takes a whole head write between two neighbouring statements.
+const mostRetries = 50
+
+func (s *Series) read(ctx context.Context, fn func(store.Tx, snapshot) error) error {
+	for range mostRetries {
+		err := s.st.Read(ctx, func(tx store.Tx) error {
+			offset, gen, err := store.HeadState(tx)
+			if err != nil {
+				return err
+			}
+			return fn(tx, snapshot{offset, gen})
+		})
+		if !errors.Is(err, errAgain) {
+			return err
+		}
+		s.m.retries.Inc()
+	}
+	return model.Errorf(model.CodeUnavailable, "readings are being rewritten, try again")
+}
+
+// headsOf returns the heads that a snapshot's rows do not hold, oldest first. The lock is held for reading.
+func (s *Series) headsOf(snap snapshot) ([]*head, error) {
+	if s.base > snap.offset || s.gen > snap.gen {
+		return nil, errAgain
+	}
+	var hs []*head
+	if s.frozen != nil && s.frozen.last > snap.offset {
+		hs = append(hs, s.frozen)
+	}
+	return append(hs, s.active), nil
+}
+
+// selection says which series and which readings of them a query is about.
+type selection struct {
+	tenantID int64
+	device   int64  // row id, 0 for all
+	metric   string // "" for all
+	anchors  []int64
+	from, to model.Micros // inclusive
+	before   *place       // only what is strictly older
+}
+
+func (q *selection) overlaps(first, last model.Micros) bool { return last >= q.from && first <= q.to }
+
+// holds reports whether readings between first and last are selected, all of them.
+func (q *selection) holds(first, last model.Micros) bool {
+	return first >= q.from && last <= q.lastInside()
+}
+
+// lastInside is the last time at which a reading is selected whatever its offset.
+func (q *selection) lastInside() model.Micros {
+	if q.before != nil && q.before.at <= q.to {
+		return q.before.at - 1
+	}
+	return q.to
+}
+
+// unbounded reports whether no row can lie across an end.
+func (q *selection) unbounded() bool {
+	return q.from == store.MinMicros && q.lastInside() == store.MaxMicros
+}
+
+func (q *selection) hasAnchors(set int64) bool {
+	return q.anchors == nil || set != 0 && slices.Contains(q.anchors, set)
+}
+
+// piece is readings of one series that stand together: in a head, in a chunk, in a block.
+type piece struct {
+	series int64
+	live   *series // of a head's piece
+	labels *labels
+	first  model.Micros
+	last   model.Micros
+	n      int
+
+	chunk []byte
+	block *block
+	entry *entry
+	open  []byte // stream in the order of the log
+	upto  model.Offset
+	sort  bool     // the stream is not in list order
+	late  bool     // readings behind upto are in it: settle first
+	cols  *columns // decoded already
+	sums  *summary // nil when not known
+	row   string   // names the row in errors
+}
+
+// decode returns the piece's readings in list order, in c unless it holds them decoded.
+func (p *piece) decode(c *columns, d depth) (*columns, error) {
+	switch {
+	case p.cols != nil:
+		return p.cols, nil
+	case p.open != nil:
+		decodeStream(p.open, p.n, p.upto, c)
+		if p.sort {
+			c.sort()
+		}
+		return c, nil
+	case p.block != nil:
+		return c, p.damaged(p.block.decode(p.entry, c, d))
+	}
+	if err := decodeChunk(p.chunk, c, d); err != nil {
+		return c, p.damaged(err)
+	}
+	if n := c.len(); n != p.n || model.Micros(c.Times[0]) != p.first || model.Micros(c.Times[n-1]) != p.last {
+		return c, p.damaged(errForm)
+	}
+	return c, nil
+}
+
+// settle takes the readings behind upto out of a piece that grew while a capture was under way. It reports whether any
+// are left.
+func (p *piece) settle() (bool, error) {
+	if !p.late {
+		return true, nil
+	}
+	c, err := p.decode(&columns{}, everything)
+	if err != nil {
+		return false, err
+	}
+	var keep []int
+	for i, o := range c.Offsets {
+		if model.Offset(o) <= p.upto {
+			keep = append(keep, i)
+		}
+	}
+	c.pick(keep)
+	p.cols, p.sums, p.n, p.late = c, nil, len(keep), false
+	if p.n > 0 {
+		p.first, p.last = model.Micros(c.Times[0]), model.Micros(c.Times[p.n-1])
+	}
+	return p.n > 0, nil
+}
+
+func settle(pieces []piece) ([]piece, error) {
+	out := pieces[:0]
+	for _, p := range pieces {
+		ok, err := p.settle()
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+func (p *piece) damaged(err error) error { return damaged(p.row, err) }
+
+// damaged says which row cannot be read.
+func damaged(row string, err error) error {
+	if err == nil || errors.Is(err, store.ErrVersion) {
+		return err
+	}
+	return fmt.Errorf("%w: %s: %w", store.ErrDamaged, row, err)
+}
+
+func chunkPiece(c *store.Chunk) piece {
+	return piece{series: c.Series, first: c.First, last: c.Last, n: int(c.Count), chunk: c.Data, row: fmt.Sprintf("series_chunks %d", c.ID),
+		labels: &labels{source: c.Source, unit: c.Unit, dataType: c.DataType, anchors: c.Anchors, profile: c.Profile},
+		sums:   &summary{sum: c.Sum, min: c.Min, max: c.Max}}
+}
+
+// blockPieces returns the runs of a block that are selected, of the series in only or, if it is nil, of all.
+func blockPieces(b *store.Block, only map[int64]bool, q *selection) ([]piece, error) {
+	row := fmt.Sprintf("series_blocks %d", b.ID)
+	dir, err := decodeBlock(b.Data)
+	if err != nil {
+		return nil, damaged(row, err)
+	}
+	n := int64(0)
+	var out []piece
+	for i := range dir.entries {
+		e := &dir.entries[i]
+		n += int64(e.n)
+		if only != nil && !only[e.series] || !q.hasAnchors(e.labels.anchors) || !q.overlaps(e.first, e.last) {
+			continue
+		}
+		out = append(out, piece{series: e.series, labels: e.labels, first: e.first, last: e.last, n: e.n, block: dir, entry: e, row: row})
+	}
+	if n != b.Count || dir.entries[0].series != b.MinSeries {
+		return nil, damaged(row, errForm)
+	}
+	return out, nil
+}
+
+// capture returns what the heads hold of a selection besides a snapshot's rows, as of one place of the log: readings
+// that come while it goes over the heads are not seen.
+func (s *Series) capture(snap snapshot, q *selection) ([]piece, error) {
+	pieces, err := s.scan(snap, q)
+	if err != nil {
+		return nil, err
+	}
+	return settle(pieces)
+}
+
+func (s *Series) scan(snap snapshot, q *selection) ([]piece, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	hs, err := s.headsOf(snap)
+	if err != nil {
+		return nil, err
+	}
+	upto := s.active.last
+	var pieces []piece
+	if q.device != 0 {
+		for _, h := range hs {
+			for _, a := range s.activities(h, q) {
+				pieces = a.appendPieces(pieces, q, upto)
+			}
+		}
+		return pieces, nil
+	}
+	lists := make([][]*activity, 0, len(hs))
+	for _, h := range hs {
+		lists = append(lists, h.tenants[q.tenantID])
+	}
+	for _, list := range lists {
+		for part := range slices.Chunk(list, s.captureSlice) {
+			for _, a := range part {
+				if q.metric == "" || a.metric == q.metric {
+					pieces = a.appendPieces(pieces, q, upto)
+				}
+			}
+			s.mu.RUnlock()
+			s.mu.RLock()
+		}
+	}
+	return pieces, nil
+}
+
+// activities returns those of a device in a head.
+func (s *Series) activities(h *head, q *selection) []*activity {
+	dev := s.devices[q.device]
+	if dev == nil || dev.tenantID != q.tenantID {
+		return nil
+	}
+	var acts []*activity
+	for _, sr := range dev.series {
+		if a := sr.in(h); a != nil && (q.metric == "" || sr.metric == q.metric) {
+			acts = append(acts, a)
+		}
+	}
+	return acts
+}
+
+func (a *activity) appendPieces(pieces []piece, q *selection, upto model.Offset) []piece {
+	for r := a.runs; r != nil; r = r.next {
+		if !q.hasAnchors(r.labels.anchors) {
+			continue
+		}
+		for _, c := range r.sealed {
+			if c.firstOffset > upto || !q.overlaps(c.first, c.last) {
+				continue
+			}
+			p := piece{series: a.id, live: a.series, labels: r.labels, first: c.first, last: c.last, n: int(c.n), chunk: c.blob, sums: &c.summary,
+				row: "head", upto: upto, late: c.lastOffset > upto}
+			pieces = append(pieces, p)
+		}
+		if r.n == 0 || r.firstOffset > upto || !q.overlaps(r.first, r.last) {
+			continue
+		}
+		pieces = append(pieces, piece{series: a.id, live: a.series, labels: r.labels, first: r.first, last: r.last, n: int(r.n), open: r.buf,
+			upto: upto, sort: r.unsorted, late: model.Offset(r.offset) > upto})
+	}
+	return pieces
+}

@@ -1,0 +1,184 @@
+// Package series keeps readings packed per series. A series is a metric of a device. What the applier puts grows in the
+// head, compressed, in memory; at a freeze the head is written to the store between two records of the log: a series
+// with some hundreds of readings as a chunk of its own, the rest together as blocks; then one small transaction moves
+// the place up to which the log is no longer needed. Reads merge head, blocks and chunks.
+//
+//	Put ─► head ── Freeze ─► Frozen ── Write ─► rows of a new generation ── Flip ─► seen ── Release
+//	Measurements, Buckets, Events, Latest… ◄── head + frozen head + rows
+//
+// Rows are a function of the log and of the places at which it was frozen: not of how records were batched, nor of the
+// wall clock.
+package series
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/model"
+	"weir/store"
+)
+
+// Config bounds the room. A value of 0 or less means its default.
+type Config struct {
+	SeriesPerDevice int // 256
+	SeriesPerTenant int // 100,000
+	// ChunkReadings is how many readings a chunk has, 512; a series with at least FullReadings (300) open readings at
+	// a freeze gets a chunk, one with fewer goes into a block. Both decide what rows look like, not whether they can be
+	// read.
+	ChunkReadings, FullReadings int
+}
+
+func (c *Config) setDefaults() {
+	for _, f := range [...]struct {
+		v    *int
+		most int
+		def  int
+	}{{&c.SeriesPerDevice, 1 << 20, 256}, {&c.SeriesPerTenant, 1 << 30, 100_000}, {&c.ChunkReadings, maxRun, 512}, {&c.FullReadings, maxRun, 300}} {
+		if *f.v <= 0 {
+			*f.v = f.def
+		}
+		*f.v = min(*f.v, f.most)
+	}
+}
+
+// Account is where the head's memory is accounted for. Neither may block nor refuse: whoever hands out memory has the
+// head frozen in time.
+type Account interface {
+	Grow(bytes int64)
+	Shrink(bytes int64)
+}
+
+type noAccount struct{}
+
+func (noAccount) Grow(int64)   {}
+func (noAccount) Shrink(int64) {}
+
+// Options are a room's collaborators. All may be nil.
+type Options struct {
+	Account    Account
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Series is the readings of an instance. Put, PutLocation, Admit, Forget and Freeze belong to the applier; everything
+// else is safe for concurrent use.
+type Series struct {
+	cfg     Config
+	st      store.Store
+	account Account
+	m       *metrics
+
+	mu             sync.RWMutex
+	base           model.Offset // everything up to here is in rows
+	gen            uint64
+	active, frozen *head // frozen is nil unless one is being written
+	devices        map[int64]*device
+	tenants        map[int64]*tenant
+	lastGroup      int64     // of series ids
+	silent         []*device // heard in the head that was released last
+
+	captureSlice int // series that a reader looks at before the applier gets its turn
+
+	// The applier's scratch space.
+	enc     encoder
+	scratch columns
+	blob    []byte
+}
+
+// Open removes what an interrupted head write left and reads which series there are.
+func Open(ctx context.Context, cfg Config, st store.Store, o Options) (*Series, error) {
+	cfg.setDefaults()
+	s := &Series{cfg: cfg, st: st, account: o.Account, devices: map[int64]*device{}, tenants: map[int64]*tenant{}, captureSlice: 512}
+	if s.account == nil {
+		s.account = noAccount{}
+	}
+	removed, err := dropUnflipped(func(fn func(store.Tx) error) error { return st.Write(ctx, store.Results, fn) })
+	if err != nil {
+		return nil, fmt.Errorf("series: remove an interrupted head write: %w", err)
+	}
+	if removed > 0 && o.Logger != nil {
+		o.Logger.Info("removed rows of an interrupted head write", "rows", removed)
+	}
+	err = st.Read(ctx, func(tx store.Tx) (err error) {
+		if s.base, s.gen, err = store.HeadState(tx); err != nil {
+			return err
+		}
+		return s.loadTenants(tx)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("series: open: %w", err)
+	}
+	s.active = newHead(1, s.base)
+	s.m = newMetrics(o.Registerer, s.Stats)
+	return s, nil
+}
+
+// dropUnflipped removes the rows of generations that were never flipped to, a slice at a time.
+func dropUnflipped(run func(func(store.Tx) error) error) (removed int64, err error) {
+	const slice = 200
+	for {
+		var n int64
+		err := run(func(tx store.Tx) error {
+			_, gen, err := store.HeadState(tx)
+			if err != nil {
+				return err
+			}
+			n, err = store.DropUnflipped(tx, gen, slice)
+			return err
+		})
+		if err != nil || n == 0 {
+			return removed, err
+		}
+		removed += n
+	}
+}
+
+// HeadOffset is the place up to which readings are in rows: a replay starts behind it.
+func (s *Series) HeadOffset() model.Offset {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.base
+}
+
+// Generation is that of the newest rows that readers see. The next head write takes one more.
+func (s *Series) Generation() uint64 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.gen
+}
+
+// Bytes is about how much memory the active head takes; a frozen one is not in it. The same log since the last freeze
+// gives the same figure, so that a freeze may depend on it.
+func (s *Series) Bytes() int64 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.active.bytes
+}
+
+// Stats are the room's figures.
+type Stats struct {
+	HeadOffset  model.Offset
+	Generation  uint64
+	Bytes       int64 // of the head, with a frozen one
+	Readings    int64 // in the head, with a frozen one
+	Series      int64 // in the active head
+	Writing     bool  // a frozen head waits for its rows
+	FrozenBytes int64
+}
+
+// Stats returns figures for status and metrics.
+func (s *Series) Stats() Stats {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	st := Stats{HeadOffset: s.base, Generation: s.gen, Bytes: s.active.bytes, Readings: s.active.readings, Series: int64(len(s.active.acts))}
+	if f := s.frozen; f != nil {
+		st.Writing, st.FrozenBytes = true, f.bytes
+		st.Bytes += f.bytes
+		st.Readings += f.readings
+	}
+	return st
+}
