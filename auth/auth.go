@@ -1,0 +1,261 @@
+// Package auth answers who somebody is and what he may do: people (identities, memberships, roles, sign-in), programs
+// (service tokens) and devices (credentials).
+//
+// People sign in in three steps: Login proves an identity and gives an identity token; SelectTenant gives, for that and
+// a tenant, an access token and a refresh token; Refresh gives the next pair. Tokens are JWTs signed with RS256; what
+// they carry was read when they were minted, and a token is revoked by moving the not-before instant of what it was
+// minted from (identity, membership, role, tenant). All of that is in memory, so that Authenticate reads no store.
+//
+// Devices are judged by a Verifier, which doors call before they append. A password hash runs in a Hasher only, at most
+// two at a time.
+package auth
+
+import (
+	"context"
+	"crypto/rsa"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/model"
+	"weir/store"
+)
+
+// Config says how people sign in.
+type Config struct {
+	InstanceID string
+	// IssuerURL is the claim iss; "" makes it weir:{InstanceID}.
+	IssuerURL       string
+	AccessTokenTTL  time.Duration // 15 minutes
+	RefreshTokenTTL time.Duration // 7 days
+	// SigningKeyMaxAge replaces a signing key that is older; 0 never does.
+	SigningKeyMaxAge time.Duration
+	// ServiceSecret opens /auth/service-token; "" closes it, fewer than 32 bytes are refused.
+	ServiceSecret string
+	// SuperuserEmail and SuperuserPassword make the first identity, when there is none yet.
+	SuperuserEmail    string
+	SuperuserPassword string
+}
+
+const (
+	defaultAccessTTL  = 15 * time.Minute
+	defaultRefreshTTL = 7 * 24 * time.Hour
+	maxRefreshTTL     = 365 * 24 * time.Hour
+)
+
+func (c Config) issuer() string {
+	if c.IssuerURL != "" {
+		return c.IssuerURL
+	}
+	return "weir:" + c.InstanceID
+}
+
+func (c Config) withDefaults() Config {
+	if c.AccessTokenTTL == 0 {
+		c.AccessTokenTTL = defaultAccessTTL
+	}
+	if c.RefreshTokenTTL == 0 {
+		c.RefreshTokenTTL = defaultRefreshTTL
+	}
+	return c
+}
+
+// Validate returns every reason why the configuration cannot be used. It never shows a secret.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	var errs []error
+	if c.ServiceSecret != "" && len(c.ServiceSecret) < minServiceSecret {
+		errs = append(errs, model.Invalid("auth.service_secret", "must have at least %d bytes", minServiceSecret))
+	}
+	if c.AccessTokenTTL < time.Minute {
+		errs = append(errs, model.Invalid("auth.access_token_ttl", "must be at least a minute"))
+	}
+	if c.RefreshTokenTTL < c.AccessTokenTTL || c.RefreshTokenTTL > maxRefreshTTL {
+		errs = append(errs, model.Invalid("auth.refresh_token_ttl", "must lie between auth.access_token_ttl and %s", maxRefreshTTL))
+	}
+	if c.SigningKeyMaxAge < 0 || c.SigningKeyMaxAge > 0 && c.SigningKeyMaxAge < time.Hour {
+		errs = append(errs, model.Invalid("auth.signing_key_max_age", "must be 0 or at least an hour"))
+	}
+	if c.SuperuserEmail != "" {
+		if _, err := normEmail("auth.superuser_email", c.SuperuserEmail); err != nil {
+			errs = append(errs, err)
+		}
+		if c.SuperuserPassword != "" {
+			if err := CheckPassword(c.SuperuserPassword); err != nil {
+				errs = append(errs, fmt.Errorf("auth.superuser_password: %w", err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Tenants is what auth must know of tenants. It reads memory.
+type Tenants interface {
+	// Lookup returns the row id of a tenant, 0 and false for one that does not exist.
+	Lookup(token string) (id int64, enabled, known bool)
+	// TokenOf is the inverse, "" for none.
+	TokenOf(id int64) string
+	// NotBefore is the instant before which nothing issued in the tenant counts.
+	NotBefore(token string) model.Micros
+}
+
+// Sealer encrypts with the root key under a name that it binds the value to.
+type Sealer interface {
+	Seal(name string, plain []byte) ([]byte, error)
+	Open(name string, sealed []byte) ([]byte, error)
+}
+
+// Deps are auth's collaborators.
+type Deps struct {
+	Store   store.Store
+	Writer  store.Writer
+	Vault   Sealer
+	Tenants Tenants
+	Hasher  *Hasher
+	// Clock is time.Now when nil; Logger is silent, Registerer registers nothing.
+	Clock      func() time.Time
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+
+	generateKey func() (*rsa.PrivateKey, error) // tests
+}
+
+// Auth keeps identities and tokens. All methods are safe for concurrent use.
+type Auth struct {
+	cfg     Config
+	store   store.Store
+	writer  store.Writer
+	vault   Sealer
+	tenants Tenants
+	hasher  *Hasher
+	now     func() time.Time
+	log     *slog.Logger
+	m       authMetrics
+
+	keys        keyring
+	generateKey func() (*rsa.PrivateKey, error)
+	parser      *jwt.Parser
+	dir         directory
+	lastStamp   atomic.Int64
+
+	bySource *backoff // sign-in per (email, source)
+	byEmail  *backoff // sign-in per email
+	failures failureJournal
+
+	serviceMu    sync.Mutex
+	serviceTries *lru[string, secretTries]
+}
+
+// New loads keys and identities, makes what a first start must make (signing key, roles, the configured superuser), and
+// is then ready to judge tokens.
+func New(ctx context.Context, cfg Config, d Deps) (*Auth, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if d.Clock == nil {
+		d.Clock = time.Now
+	}
+	if d.Logger == nil {
+		d.Logger = slog.New(slog.DiscardHandler)
+	}
+	if d.generateKey == nil {
+		d.generateKey = generateKey
+	}
+	a := &Auth{cfg: cfg, store: d.Store, writer: d.Writer, vault: d.Vault, tenants: d.Tenants, hasher: d.Hasher,
+		now: d.Clock, log: d.Logger, generateKey: d.generateKey,
+		bySource:     newBackoff(signInRule, maxBackoffEntries, d.Clock),
+		byEmail:      newBackoff(emailRule, maxBackoffEntries, d.Clock),
+		serviceTries: newLRU[string, secretTries](maxSecretSources, nil)}
+	a.parser = a.newParser()
+	a.m = newAuthMetrics(d.Registerer, a)
+	if err := a.load(ctx); err != nil {
+		return nil, err
+	}
+	if err := a.rotateKeys(ctx); err != nil {
+		return nil, err
+	}
+	if err := a.seed(ctx); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// load fills keys and directory from the store.
+func (a *Auth) load(ctx context.Context) error {
+	err := a.store.Read(ctx, func(tx store.Tx) error {
+		keys, err := loadKeys(tx, a.vault)
+		if err != nil {
+			return err
+		}
+		grants, err := loadGrants(tx)
+		if err != nil {
+			return err
+		}
+		persons, err := loadPersons(tx, "")
+		if err != nil {
+			return err
+		}
+		a.keys.set(keys)
+		a.dir.grants, a.dir.persons = grants, make(map[string]*person, len(persons))
+		for _, p := range persons {
+			a.dir.persons[p.email] = p
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("auth: loading: %w", err)
+	}
+	a.lastStamp.Store(int64(a.dir.newest()))
+	return nil
+}
+
+// housekeeping is how often Run looks for keys to rotate and sessions that have ended.
+const housekeeping = 10 * time.Minute
+
+// Run rotates signing keys and removes sessions that have ended, until ctx ends. What fails is tried again the next time:
+// people go on signing in with the key there is.
+func (a *Auth) Run(ctx context.Context) error {
+	t := time.NewTicker(housekeeping)
+	defer t.Stop()
+	for {
+		if err := a.tidy(ctx); err != nil && ctx.Err() == nil {
+			a.m.housekeepingFailed.Inc()
+			a.log.Error("rotating keys and removing ended sessions failed, it is tried again", "in", housekeeping, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		}
+	}
+}
+
+func (a *Auth) tidy(ctx context.Context) error {
+	if err := a.rotateKeys(ctx); err != nil {
+		return err
+	}
+	return a.sweepSessions(ctx)
+}
+
+// normEmail trims and lower-cases an email and checks its form as far as a directory needs it.
+func normEmail(field, email string) (string, error) {
+	e := strings.ToLower(strings.TrimSpace(email))
+	local, domain, ok := strings.Cut(e, "@")
+	if !ok || local == "" || domain == "" || len(e) > maxEmailBytes || strings.ContainsFunc(e, badInEmail) {
+		return "", model.Invalid(field, "must be an email address of at most %d characters", maxEmailBytes)
+	}
+	return e, nil
+}
+
+// maxEmailBytes is the longest path of RFC 5321, section 4.5.3.1.3, without its brackets.
+const maxEmailBytes = 254
+
+func badInEmail(r rune) bool { return r <= ' ' || r == 0x7f || r == 0xfffd || r == '"' }

@@ -1,0 +1,425 @@
+package auth
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/model"
+)
+
+// The types of device credentials.
+const (
+	AccessToken     = "ACCESS_TOKEN"     // possession of the id is the proof
+	MQTTBasic       = "MQTT_BASIC"       // id is a user name, secret a password
+	X509Certificate = "X509_CERTIFICATE" // id is the lower-case hex SHA-256 of the certificate that TLS verified
+)
+
+// Refusals of a device credential. A door shows its device one text for all of them; the difference is for the ledger.
+var (
+	ErrCredentialMissing     = errors.New("auth: no credential presented")
+	ErrCredentialBad         = errors.New("auth: credential refused")
+	ErrCredentialUnsupported = errors.New("auth: this proof cannot be given here")
+)
+
+// Claim is a credential as a device presents it.
+type Claim struct {
+	Tenant string
+	Type   string
+	ID     string
+	Secret string
+	// Door says that a connection waits for the answer, so that a password hash takes the doors' place.
+	Door bool
+	// Presented says that the TLS connection itself presented the certificate whose hash ID is. Without it an
+	// X509_CERTIFICATE claim proves nothing.
+	Presented bool
+}
+
+// Proof is a verified credential. Expires is 0 when it does not.
+type Proof struct {
+	CredentialID, DeviceID int64
+	Device                 string
+	Tenant                 string
+	TenantID               int64
+	Expires                model.Micros
+
+	epoch uint64 // of the verifier when it was given
+}
+
+// CredentialRow is a stored credential. PasswordHash is a PHC string, "" for types without a password.
+type CredentialRow struct {
+	ID           int64
+	DeviceID     int64
+	Device       string
+	Enabled      bool
+	ExpiresAt    model.Micros // 0: never
+	PasswordHash string
+}
+
+// CredentialFinder reads the credentials of a tenant by the SHA-256 of their id.
+type CredentialFinder interface {
+	FindCredentials(ctx context.Context, tenantID int64, credentialType string, idHash [sha256.Size]byte) ([]CredentialRow, error)
+}
+
+// Forgotten says which credentials are no longer what they were: one, all of a device, or all of a tenant. The others
+// are zero.
+type Forgotten struct {
+	CredentialID, DeviceID int64
+	Tenant                 string
+}
+
+// Covers reports whether a proof rests on what was forgotten.
+func (f Forgotten) Covers(p Proof) bool {
+	return f.CredentialID != 0 && f.CredentialID == p.CredentialID || f.DeviceID != 0 && f.DeviceID == p.DeviceID ||
+		f.Tenant != "" && f.Tenant == p.Tenant
+}
+
+// A verified credential is remembered for rememberFor; maxRemembered of them take some ten megabytes.
+const (
+	rememberFor   = 10 * time.Minute
+	maxRemembered = 32768
+)
+
+// maxCredentialBytes bounds id and secret of a claim.
+const maxCredentialBytes = 1024
+
+type proofKey [sha256.Size]byte
+
+type remembered struct {
+	proof Proof
+	until time.Time
+}
+
+// VerifierConfig are a Verifier's collaborators and bounds.
+type VerifierConfig struct {
+	Credentials CredentialFinder
+	Tenants     Tenants
+	Hasher      *Hasher
+	Clock       func() time.Time // time.Now
+	Registerer  prometheus.Registerer
+	// MaxRemembered verified credentials are kept; 32,768.
+	MaxRemembered int
+}
+
+// Verifier judges device credentials. What it has verified it remembers, so that a device that authenticates with each
+// message costs neither a read nor a password hash; a change is forgotten at once.
+type Verifier struct {
+	cfg     VerifierConfig
+	now     func() time.Time
+	secret  []byte // of this process: memory holds no hash that could be tried elsewhere
+	backoff *backoff
+	m       verifierMetrics
+
+	mu    sync.Mutex
+	epoch uint64 // counts what was forgotten
+	known *lru[proofKey, remembered]
+	// The cache by what Forget names: a credential has one proof that is right, a device has few credentials. For a
+	// tenant all entries are walked through.
+	byCredential map[int64]proofKey
+	byDevice     map[int64][]int64
+	onForget     []func(Forgotten)
+}
+
+// NewVerifier makes a verifier.
+func NewVerifier(cfg VerifierConfig) *Verifier {
+	if cfg.Clock == nil {
+		cfg.Clock = time.Now
+	}
+	if cfg.MaxRemembered <= 0 {
+		cfg.MaxRemembered = maxRemembered
+	}
+	v := &Verifier{cfg: cfg, now: cfg.Clock, secret: make([]byte, 32), backoff: newBackoff(deviceRule, maxBackoffEntries, cfg.Clock),
+		byCredential: map[int64]proofKey{}, byDevice: map[int64][]int64{}}
+	_, _ = rand.Read(v.secret)
+	v.known = newLRU(cfg.MaxRemembered, v.unlink)
+	v.m = newVerifierMetrics(cfg.Registerer, v)
+	return v
+}
+
+// OnForget has f called after credentials were forgotten, so that a door can end what they admitted. f must be quick
+// and must not call the verifier's Forget. Register before the doors open.
+func (v *Verifier) OnForget(f func(Forgotten)) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.onForget = append(v.onForget, f)
+}
+
+// Forget is called after a change of credentials was committed.
+func (v *Verifier) Forget(f Forgotten) {
+	v.mu.Lock()
+	v.epoch++
+	for _, k := range v.keysOf(f) {
+		v.known.remove(k)
+	}
+	tell := v.onForget
+	v.mu.Unlock()
+	for _, g := range tell {
+		g(f)
+	}
+}
+
+func (v *Verifier) keysOf(f Forgotten) []proofKey {
+	var keys []proofKey
+	for _, id := range append([]int64{f.CredentialID}, v.byDevice[f.DeviceID]...) {
+		if k, ok := v.byCredential[id]; ok {
+			keys = append(keys, k)
+		}
+	}
+	if f.Tenant != "" {
+		for k, e := range v.known.entries {
+			if e.Value.(*lruEntry[proofKey, remembered]).value.proof.Tenant == f.Tenant {
+				keys = append(keys, k)
+			}
+		}
+	}
+	return keys
+}
+
+// Fresh reports whether nothing at all was forgotten since p was given. A door that admits a connection verifies, adds
+// the connection to what its OnForget function looks through, and then asks Fresh: if not, it verifies again (which the
+// cache makes cheap), for the change may have come between the two steps.
+func (v *Verifier) Fresh(p Proof) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.epoch == p.epoch
+}
+
+// Verify judges a claim: ErrCredentialMissing, ErrCredentialBad, ErrCredentialUnsupported and ErrBusy are refusals, any
+// other error means that it could not be judged. An unknown credential takes the time of a known one.
+func (v *Verifier) Verify(ctx context.Context, c Claim) (Proof, error) {
+	p, err := v.verify(ctx, c)
+	v.m.verified.WithLabelValues(outcomeOf(err)).Inc()
+	return p, err
+}
+
+func (v *Verifier) verify(ctx context.Context, c Claim) (Proof, error) {
+	if err := c.check(); err != nil {
+		return Proof{}, err
+	}
+	tenant, enabled, _ := v.cfg.Tenants.Lookup(c.Tenant)
+	if !enabled {
+		tenant = 0 // no row belongs to it, so that the search takes its time and finds nothing
+	}
+	key := v.keyOf(c)
+	if p, ok := v.recall(key, tenant); ok {
+		return p, nil
+	}
+	if c.Type == MQTTBasic {
+		return v.verifyPassword(ctx, c, key, tenant)
+	}
+	return v.verifyID(ctx, c, key, tenant)
+}
+
+func (c *Claim) check() error {
+	switch {
+	case c.Type == "" || c.ID == "":
+		return ErrCredentialMissing
+	case len(c.ID) > maxCredentialBytes || len(c.Secret) > maxCredentialBytes:
+		return ErrCredentialBad
+	}
+	switch c.Type {
+	case AccessToken:
+		c.Secret = "" // proves nothing and must not split the cache
+	case MQTTBasic:
+		if c.Secret == "" {
+			return ErrCredentialMissing
+		}
+	case X509Certificate:
+		if !c.Presented {
+			return ErrCredentialUnsupported
+		}
+		c.Secret = ""
+	default:
+		return ErrCredentialUnsupported
+	}
+	return nil
+}
+
+// verifyID judges a credential whose id is the proof.
+func (v *Verifier) verifyID(ctx context.Context, c Claim, key proofKey, tenant int64) (Proof, error) {
+	epoch := v.epochNow()
+	row, err := v.find(ctx, c, tenant)
+	if err != nil {
+		return Proof{}, err
+	}
+	if !v.usable(row) {
+		return Proof{}, ErrCredentialBad
+	}
+	return v.remember(key, c.Tenant, tenant, row, epoch), nil
+}
+
+// verifyPassword judges a user name and a password. A change that comes while the hash runs is seen: the row is read
+// again afterwards.
+func (v *Verifier) verifyPassword(ctx context.Context, c Claim, key proofKey, tenant int64) (Proof, error) {
+	name := backoffKeyOf(c.Tenant, c.ID)
+	if v.backoff.blocked(name) > 0 {
+		v.m.throttled.Inc()
+		return Proof{}, ErrCredentialBad
+	}
+	row, err := v.find(ctx, c, tenant)
+	if err != nil {
+		return Proof{}, err
+	}
+	if err := v.checkPassword(ctx, c, name, row.PasswordHash); err != nil {
+		return Proof{}, err
+	}
+	epoch := v.epochNow()
+	again, err := v.find(ctx, c, tenant)
+	if err != nil {
+		return Proof{}, err
+	}
+	if again.PasswordHash != row.PasswordHash || !v.usable(again) {
+		return Proof{}, ErrCredentialBad
+	}
+	v.backoff.succeeded(name)
+	return v.remember(key, c.Tenant, tenant, again, epoch), nil
+}
+
+// checkPassword runs the hash. The wait is looked at again once there is a place: many attempts may have queued before
+// the first of them failed.
+func (v *Verifier) checkPassword(ctx context.Context, c Claim, name backoffKey, encoded string) error {
+	lane := LaneAPI
+	if c.Door {
+		lane = LaneDoor
+	}
+	release, err := v.cfg.Hasher.hold(ctx, lane)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if v.backoff.blocked(name) > 0 {
+		v.m.throttled.Inc()
+		return ErrCredentialBad
+	}
+	ok, _, err := v.cfg.Hasher.check(encoded, c.Secret)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		v.backoff.failed(name)
+		return ErrCredentialBad
+	}
+	return nil
+}
+
+// find returns the one row that bears the id, a zero row when none does.
+func (v *Verifier) find(ctx context.Context, c Claim, tenant int64) (CredentialRow, error) {
+	rows, err := v.cfg.Credentials.FindCredentials(ctx, tenant, c.Type, HashSecret(c.ID))
+	switch {
+	case err != nil:
+		return CredentialRow{}, fmt.Errorf("auth: reading a device credential: %w", err)
+	case len(rows) == 0 || tenant == 0:
+		return CredentialRow{}, nil
+	}
+	return rows[0], nil
+}
+
+func (v *Verifier) usable(r CredentialRow) bool {
+	return r.ID != 0 && r.Enabled && (r.ExpiresAt == 0 || model.MicrosOf(v.now()) < r.ExpiresAt)
+}
+
+// epochNow is read before a row is, so that remember knows whether the row may have changed since.
+func (v *Verifier) epochNow() uint64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.epoch
+}
+
+// keyOf is the keyed hash by which a verified claim is remembered.
+func (v *Verifier) keyOf(c Claim) proofKey {
+	mac := hmac.New(sha256.New, v.secret)
+	for _, part := range []string{c.Tenant, c.Type, c.ID, c.Secret} {
+		var n [4]byte
+		binary.BigEndian.PutUint32(n[:], uint32(len(part)))
+		mac.Write(n[:])
+		mac.Write([]byte(part))
+	}
+	return proofKey(mac.Sum(nil))
+}
+
+func (v *Verifier) recall(key proofKey, tenant int64) (Proof, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	r, ok := v.known.get(key)
+	if !ok {
+		return Proof{}, false
+	}
+	now := v.now()
+	if !now.Before(r.until) || r.proof.TenantID != tenant || r.proof.Expires != 0 && model.MicrosOf(now) >= r.proof.Expires {
+		v.known.remove(key)
+		return Proof{}, false
+	}
+	v.m.recalled.Inc()
+	r.proof.epoch = v.epoch
+	return r.proof, true
+}
+
+// remember keeps the proof unless something was forgotten since the row was read: then it may be about this row.
+func (v *Verifier) remember(key proofKey, tenant string, tenantID int64, r CredentialRow, epoch uint64) Proof {
+	p := Proof{CredentialID: r.ID, DeviceID: r.DeviceID, Device: r.Device, Tenant: tenant, TenantID: tenantID,
+		Expires: r.ExpiresAt, epoch: epoch}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.epoch != epoch {
+		return p
+	}
+	if old, ok := v.byCredential[r.ID]; ok {
+		v.known.remove(old) // the password was changed, or this one is being remembered anew
+	}
+	v.known.put(key, remembered{p, v.now().Add(rememberFor)})
+	v.byCredential[r.ID] = key
+	v.byDevice[r.DeviceID] = append(v.byDevice[r.DeviceID], r.ID)
+	return p
+}
+
+// unlink takes an entry that leaves the cache out of the indexes.
+func (v *Verifier) unlink(_ proofKey, r remembered) {
+	delete(v.byCredential, r.proof.CredentialID)
+	left := slices.DeleteFunc(v.byDevice[r.proof.DeviceID], func(id int64) bool { return id == r.proof.CredentialID })
+	if len(left) == 0 {
+		delete(v.byDevice, r.proof.DeviceID)
+		return
+	}
+	v.byDevice[r.proof.DeviceID] = left
+}
+
+// VerdictOf says what a refusal of Verify is called in the log. ok is false when err is no refusal: the claim could not
+// be judged, and its message must not be accepted.
+func VerdictOf(err error) (v model.Verdict, ok bool) {
+	switch {
+	case err == nil:
+		return model.VerdictOK, true
+	case errors.Is(err, ErrCredentialMissing):
+		return model.VerdictMissing, true
+	case errors.Is(err, ErrCredentialBad):
+		return model.VerdictBad, true
+	case errors.Is(err, ErrCredentialUnsupported):
+		return model.VerdictNotSupported, true
+	}
+	return model.VerdictBad, false
+}
+
+func outcomeOf(err error) string {
+	switch {
+	case err == nil:
+		return "ok"
+	case errors.Is(err, ErrCredentialMissing):
+		return "missing"
+	case errors.Is(err, ErrCredentialBad):
+		return "refused"
+	case errors.Is(err, ErrCredentialUnsupported):
+		return "unsupported"
+	case errors.Is(err, ErrBusy):
+		return "busy"
+	}
+	return "error"
+}

@@ -1,0 +1,424 @@
+package auth
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"weir/model"
+	"weir/store"
+)
+
+// identityRow is a person's row. Its system roles stand in identity_roles.
+type identityRow struct {
+	store.Row
+	Email        string       `store:"email,unique,max=254" gql:"email"` // lower case
+	PasswordHash string       `store:"password_hash,secret"`
+	FirstName    *string      `store:"first_name,clear,emptyclears,max=128" gql:"firstName"`
+	LastName     *string      `store:"last_name,clear,emptyclears,max=128" gql:"lastName"`
+	Enabled      bool         `store:"enabled"`
+	NotBefore    model.Micros `store:"not_before"`
+}
+
+var identities = store.NewTable[identityRow](store.Desc[identityRow]{Kind: "identity", Name: "identities", Instance: true,
+	Order: "created_at DESC, email", Label: func(r *identityRow) string { return r.Email }})
+
+// Identity is a person as the directory shows it.
+type Identity struct {
+	ID          int64                `gql:"id"`
+	CreatedAt   model.Micros         `gql:"createdAt"`
+	UpdatedAt   model.Micros         `gql:"updatedAt"`
+	Email       string               `gql:"email"`
+	FirstName   *string              `gql:"firstName"`
+	LastName    *string              `gql:"lastName"`
+	Enabled     bool                 `gql:"enabled"`
+	SystemRoles []string             `gql:"systemRoles"`
+	Memberships []IdentityMembership `gql:"memberships"`
+}
+
+// IdentityMembership is a membership as the directory shows it.
+type IdentityMembership struct {
+	Tenant  string   `gql:"tenant"`
+	Enabled bool     `gql:"enabled"`
+	Roles   []string `gql:"roles"`
+}
+
+func (a *Auth) identity(r *identityRow, p *person, grants map[int64]grant) *Identity {
+	id := &Identity{ID: r.ID, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, Email: r.Email, FirstName: r.FirstName,
+		LastName: r.LastName, Enabled: r.Enabled, Memberships: []IdentityMembership{}}
+	id.SystemRoles, _ = union(grants, p.roles)
+	for tenant, m := range p.memberships {
+		tokens, _ := union(grants, m.roles)
+		id.Memberships = append(id.Memberships, IdentityMembership{a.tenants.TokenOf(tenant), m.enabled, tokens})
+	}
+	slices.SortFunc(id.Memberships, func(x, y IdentityMembership) int { return strings.Compare(x.Tenant, y.Tenant) })
+	return id
+}
+
+// Identities lists all identities, newest first.
+func (a *Auth) Identities(ctx context.Context, by *model.Principal) ([]*Identity, error) {
+	if err := demand(by, model.UserRead); err != nil {
+		return nil, err
+	}
+	var all []*Identity
+	err := a.store.Read(ctx, func(tx store.Tx) error {
+		rows, err := identities.Select(tx, 0, "created_at DESC, email")
+		if err != nil {
+			return err
+		}
+		grants, err := loadGrants(tx)
+		if err != nil {
+			return err
+		}
+		persons, err := loadPersons(tx, "")
+		if err != nil {
+			return err
+		}
+		byID := make(map[int64]*person, len(persons))
+		for _, p := range persons {
+			byID[p.id] = p
+		}
+		for _, r := range rows {
+			all = append(all, a.identity(r, byID[r.ID], grants))
+		}
+		return nil
+	})
+	return all, err
+}
+
+// HasSuperuser reports whether an enabled identity holds the role superuser.
+func (a *Auth) HasSuperuser() bool {
+	a.dir.mu.RLock()
+	defer a.dir.mu.RUnlock()
+	for _, p := range a.dir.persons {
+		if p.enabled && p.superuser(a.dir.grants) {
+			return true
+		}
+	}
+	return false
+}
+
+// NewIdentity is what CreateIdentity makes.
+type NewIdentity struct {
+	Email       string   `gql:"email"`
+	Password    string   `gql:"password"`
+	FirstName   *string  `gql:"firstName"`
+	LastName    *string  `gql:"lastName"`
+	Enabled     bool     `gql:"enabled"`
+	SystemRoles []string `gql:"systemRoles"`
+}
+
+// CreateIdentity makes a person with a password.
+func (a *Auth) CreateIdentity(ctx context.Context, by *model.Principal, n NewIdentity) (*Identity, error) {
+	if err := demand(by, model.UserWrite); err != nil {
+		return nil, err
+	}
+	email, err := normEmail("email", n.Email)
+	if err != nil {
+		return nil, err
+	}
+	if err := CheckPassword(n.Password); err != nil {
+		return nil, err
+	}
+	row := &identityRow{Email: email, Enabled: n.Enabled}
+	if err := row.setNames(store.Patch{"firstName": optional(n.FirstName), "lastName": optional(n.LastName)}); err != nil {
+		return nil, err
+	}
+	if row.PasswordHash, err = a.hasher.Hash(ctx, n.Password); err != nil {
+		return nil, unavailable(err)
+	}
+	var id *Identity
+	err = a.writer.Mutate(ctx, by, func(ch *store.Change) error {
+		id, err = a.insertIdentity(ch, by, row, n.SystemRoles)
+		return err
+	})
+	return id, err
+}
+
+func (a *Auth) insertIdentity(ch *store.Change, by *model.Principal, row *identityRow, systemRoles []string) (*Identity, error) {
+	held, err := resolveRoles(ch, ScopeSystem, systemRoles)
+	if err != nil {
+		return nil, err
+	}
+	grants, err := loadGrants(ch)
+	if err != nil {
+		return nil, err
+	}
+	if _, as := union(grants, held); by != nil {
+		if err := demandAll(by, as); err != nil {
+			return nil, err
+		}
+	}
+	row.NotBefore = a.stamp(0)
+	if err := identities.Insert(ch, row); err != nil {
+		return nil, err
+	}
+	if err := replaceRoles(ch, systemRolesOf, row.ID, held); err != nil {
+		return nil, err
+	}
+	return a.publishPerson(ch, row)
+}
+
+// optional turns a pointer into a patch's value.
+func optional(s *string) any {
+	if s == nil {
+		return nil
+	}
+	return *s
+}
+
+// setNames applies the fields of a patch that people change themselves.
+func (r *identityRow) setNames(p store.Patch) error {
+	for field, to := range map[string]**string{"firstName": &r.FirstName, "lastName": &r.LastName} {
+		v, named := p[field]
+		if !named {
+			continue
+		}
+		s, _ := v.(string)
+		switch {
+		case s == "":
+			*to = nil
+		case len([]rune(s)) > maxNameRunes:
+			return model.Invalid(field, "is longer than %d characters", maxNameRunes)
+		default:
+			*to = &s
+		}
+	}
+	return nil
+}
+
+const maxNameRunes = 128
+
+// edit is a change of one identity under way.
+type edit struct {
+	*store.Change
+	row    *identityRow
+	person *person // as it was
+	grants map[int64]grant
+}
+
+// editIdentity runs fn on an identity and publishes what became of it.
+func (a *Auth) editIdentity(ctx context.Context, by *model.Principal, email string, fn func(*edit) error) (id *Identity, err error) {
+	if err := demand(by, model.UserWrite); err != nil {
+		return nil, err
+	}
+	email = strings.ToLower(strings.TrimSpace(email))
+	err = a.writer.Mutate(ctx, by, func(ch *store.Change) error {
+		e := &edit{Change: ch}
+		if e.row, err = identities.First(ch, 0, store.Eq("email", email)); err != nil {
+			return err
+		}
+		if e.row == nil {
+			return model.NotFound("identity", email)
+		}
+		if e.person, e.grants, err = loadPerson(ch, email); err != nil {
+			return err
+		}
+		if err := fn(e); err != nil {
+			return err
+		}
+		id, err = a.publishPerson(ch, e.row)
+		return err
+	})
+	return id, err
+}
+
+// publishPerson reads what a change made of an identity and puts it into the directory with the commit.
+func (a *Auth) publishPerson(ch *store.Change, row *identityRow) (*Identity, error) {
+	p, grants, err := loadPerson(ch, row.Email)
+	if err != nil || p == nil {
+		return nil, err
+	}
+	ch.OnCommit(func() { a.dir.setPerson(p) })
+	return a.identity(row, p, grants), nil
+}
+
+// mayActOn refuses a caller who lacks a system authority of the identity.
+func (e *edit) mayActOn(by *model.Principal) error {
+	_, as := union(e.grants, e.person.roles)
+	return demandAll(by, as)
+}
+
+// keepsSuperuser refuses to take away the last enabled superuser.
+func (e *edit) keepsSuperuser() error {
+	if !e.person.enabled || !e.person.superuser(e.grants) {
+		return nil
+	}
+	var others bool
+	err := e.QueryRow(`SELECT EXISTS (SELECT 1 FROM identities i JOIN identity_roles h ON h.identity_id = i.id
+		JOIN roles r ON r.id = h.role_id WHERE r.token = ? AND i.enabled = 1 AND i.id <> ?)`, RoleSuperuser, e.row.ID).Scan(&others)
+	if err == nil && !others {
+		return model.Invalid("email", "%q is the last enabled superuser", e.row.Email)
+	}
+	return err
+}
+
+// SetPassword gives a person another password and ends all sessions.
+func (a *Auth) SetPassword(ctx context.Context, by *model.Principal, email, password string) (*Identity, error) {
+	if err := demand(by, model.UserWrite); err != nil {
+		return nil, err
+	}
+	if err := CheckPassword(password); err != nil {
+		return nil, err
+	}
+	hash, err := a.hasher.Hash(ctx, password)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	return a.editIdentity(ctx, by, email, func(e *edit) error {
+		if err := e.mayActOn(by); err != nil {
+			return err
+		}
+		e.row.PasswordHash = hash
+		e.row.NotBefore = a.stamp(0)
+		if err := endSessions(e, e.row.ID, 0); err != nil {
+			return err
+		}
+		return identities.Save(e.Change, e.row, "password_hash", "not_before")
+	})
+}
+
+// SetIdentityEnabled lets a person in or shuts him out; the latter ends all sessions.
+func (a *Auth) SetIdentityEnabled(ctx context.Context, by *model.Principal, email string, enabled bool) (*Identity, error) {
+	return a.editIdentity(ctx, by, email, func(e *edit) error {
+		if err := e.mayActOn(by); err != nil || e.row.Enabled == enabled {
+			return err
+		}
+		if !enabled {
+			if err := e.keepsSuperuser(); err != nil {
+				return err
+			}
+			if err := endSessions(e, e.row.ID, 0); err != nil {
+				return err
+			}
+		}
+		e.row.Enabled = enabled
+		e.row.NotBefore = a.stamp(0)
+		return identities.Save(e.Change, e.row, "enabled", "not_before")
+	})
+}
+
+// SetSystemRoles replaces the system roles of a person.
+func (a *Auth) SetSystemRoles(ctx context.Context, by *model.Principal, email string, roleTokens []string) (*Identity, error) {
+	return a.editIdentity(ctx, by, email, func(e *edit) error {
+		held, err := resolveRoles(e, ScopeSystem, roleTokens)
+		if err != nil {
+			return err
+		}
+		if err := e.mayActOn(by); err != nil {
+			return err
+		}
+		if _, as := union(e.grants, held); len(as) > 0 {
+			if err := demandAll(by, as); err != nil {
+				return err
+			}
+		}
+		if slices.Equal(held, e.person.roles) {
+			return nil
+		}
+		if !(&person{roles: held}).superuser(e.grants) {
+			if err := e.keepsSuperuser(); err != nil {
+				return err
+			}
+		}
+		if err := replaceRoles(e, systemRolesOf, e.row.ID, held); err != nil {
+			return err
+		}
+		e.row.NotBefore = a.stamp(0)
+		return identities.Save(e.Change, e.row, "not_before")
+	})
+}
+
+// DeleteIdentity removes a person with all memberships; false says that there is none.
+func (a *Auth) DeleteIdentity(ctx context.Context, by *model.Principal, email string) (bool, error) {
+	_, err := a.editIdentity(ctx, by, email, func(e *edit) error {
+		if err := e.mayActOn(by); err != nil {
+			return err
+		}
+		if err := e.keepsSuperuser(); err != nil {
+			return err
+		}
+		if err := a.removeIdentity(e); err != nil {
+			return err
+		}
+		e.OnCommit(func() { a.dir.removePerson(e.row.Email) })
+		return nil
+	})
+	if model.CodeOf(err) == model.CodeNotFound {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (a *Auth) removeIdentity(e *edit) error {
+	if err := endSessions(e, e.row.ID, 0); err != nil {
+		return err
+	}
+	for tenant := range e.person.memberships {
+		if err := a.dropMembership(e, tenant); err != nil {
+			return err
+		}
+	}
+	if err := replaceRoles(e, systemRolesOf, e.row.ID, nil); err != nil {
+		return err
+	}
+	return identities.Remove(e.Change, e.row)
+}
+
+// Profile is a person's own record.
+type Profile struct {
+	Email     string  `gql:"email"`
+	FirstName *string `gql:"firstName"`
+	LastName  *string `gql:"lastName"`
+}
+
+// Me returns the caller's own record. A caller who is no person has none: UNAUTHENTICATED.
+func (a *Auth) Me(ctx context.Context, by *model.Principal) (*Profile, error) {
+	var p *Profile
+	err := a.store.Read(ctx, func(tx store.Tx) error {
+		row, err := ownRow(tx, by)
+		if err == nil {
+			p = row.profile()
+		}
+		return err
+	})
+	return p, err
+}
+
+// UpdateProfile changes firstName and lastName of the caller; null and "" both clear.
+func (a *Auth) UpdateProfile(ctx context.Context, by *model.Principal, patch store.Patch) (*Profile, error) {
+	var p *Profile
+	err := a.writer.Mutate(ctx, by, func(ch *store.Change) error {
+		row, err := ownRow(ch, by)
+		if err != nil {
+			return err
+		}
+		if err := row.setNames(patch); err != nil {
+			return err
+		}
+		p = row.profile()
+		var columns []string
+		for field, column := range map[string]string{"firstName": "first_name", "lastName": "last_name"} {
+			if _, named := patch[field]; named {
+				columns = append(columns, column)
+			}
+		}
+		return identities.Save(ch, row, columns...)
+	})
+	return p, err
+}
+
+func ownRow(tx store.Tx, by *model.Principal) (*identityRow, error) {
+	if by == nil || by.Identity == 0 {
+		return nil, model.Unauthenticated("this caller is no person")
+	}
+	row, err := identities.GetByID(tx, 0, by.Identity)
+	if err == nil && row == nil {
+		return nil, model.Unauthenticated("the identity does not exist")
+	}
+	return row, err
+}
+
+func (r *identityRow) profile() *Profile {
+	return &Profile{Email: r.Email, FirstName: r.FirstName, LastName: r.LastName}
+}

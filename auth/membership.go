@@ -1,0 +1,170 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"weir/model"
+	"weir/store"
+)
+
+// membershipRow lets an identity into the tenant that the row belongs to. Its roles stand in membership_roles.
+type membershipRow struct {
+	store.Row
+	IdentityID int64        `store:"identity_id"`
+	Enabled    bool         `store:"enabled"`
+	NotBefore  model.Micros `store:"not_before"`
+}
+
+var memberships = store.NewTable[membershipRow](store.Desc[membershipRow]{Kind: "membership", Name: "memberships"})
+
+// holders are the two tables that say who holds a role.
+type holders struct{ table, column string }
+
+var (
+	systemRolesOf = holders{"identity_roles", "identity_id"}
+	tenantRolesOf = holders{"membership_roles", "membership_id"}
+)
+
+// replaceRoles sets the roles of an identity or of a membership.
+func replaceRoles(tx store.Tx, h holders, holder int64, held []int64) error {
+	if _, err := tx.Exec(`DELETE FROM `+h.table+` WHERE `+h.column+` = ?`, holder); err != nil {
+		return err
+	}
+	for _, role := range held {
+		if _, err := tx.Exec(`INSERT INTO `+h.table+` (`+h.column+`, role_id) VALUES (?, ?)`, holder, role); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// AddMembership lets a person into a tenant with roles of scope tenant. Roles of a tenant are the operator's to give,
+// whatever they carry.
+func (a *Auth) AddMembership(ctx context.Context, by *model.Principal, email, tenant string, roleTokens []string) (*Identity, error) {
+	return a.editIdentity(ctx, by, email, func(e *edit) error {
+		id, _, known := a.tenants.Lookup(tenant)
+		if !known {
+			return model.Invalid("tenant", "%q does not exist", tenant)
+		}
+		held, err := resolveRoles(e, ScopeTenant, roleTokens)
+		if err != nil {
+			return err
+		}
+		row := &membershipRow{Row: store.Row{TenantID: id}, IdentityID: e.row.ID, Enabled: true, NotBefore: a.stamp(0)}
+		if err := memberships.Insert(e.Change, row); err != nil {
+			if _, ok := errors.AsType[*store.UniqueError](err); ok || model.CodeOf(err) == model.CodeConflict {
+				return model.NotUnique("membership", "tenant", e.row.Email+" in "+tenant)
+			}
+			return err
+		}
+		return replaceRoles(e, tenantRolesOf, row.ID, held)
+	})
+}
+
+// editMembership runs fn on a membership of an identity.
+func (a *Auth) editMembership(ctx context.Context, by *model.Principal, email, tenant string, fn func(*edit, *membershipRow) error) (*Identity, error) {
+	return a.editIdentity(ctx, by, email, func(e *edit) error {
+		id, _, _ := a.tenants.Lookup(tenant)
+		m, ok := e.person.memberships[id]
+		if !ok {
+			return model.NotFound("membership", e.row.Email+" in "+tenant)
+		}
+		row, err := memberships.GetByID(e, id, m.id)
+		if err != nil {
+			return err
+		}
+		return fn(e, row)
+	})
+}
+
+// SetMembershipRoles replaces the roles of a membership.
+func (a *Auth) SetMembershipRoles(ctx context.Context, by *model.Principal, email, tenant string, roleTokens []string) (*Identity, error) {
+	return a.editMembership(ctx, by, email, tenant, func(e *edit, row *membershipRow) error {
+		held, err := resolveRoles(e, ScopeTenant, roleTokens)
+		if err != nil || slices.Equal(held, e.person.memberships[row.TenantID].roles) {
+			return err
+		}
+		if err := replaceRoles(e, tenantRolesOf, row.ID, held); err != nil {
+			return err
+		}
+		row.NotBefore = a.stamp(0)
+		return memberships.Save(e.Change, row, "not_before")
+	})
+}
+
+// SetMembershipEnabled lets a member in or shuts him out; the latter ends his sessions there.
+func (a *Auth) SetMembershipEnabled(ctx context.Context, by *model.Principal, email, tenant string, enabled bool) (*Identity, error) {
+	return a.editMembership(ctx, by, email, tenant, func(e *edit, row *membershipRow) error {
+		if row.Enabled == enabled {
+			return nil
+		}
+		if !enabled {
+			if err := endSessions(e, e.row.ID, row.TenantID); err != nil {
+				return err
+			}
+		}
+		row.Enabled, row.NotBefore = enabled, a.stamp(0)
+		return memberships.Save(e.Change, row, "enabled", "not_before")
+	})
+}
+
+// RemoveMembership ends a membership and the sessions that came of it.
+func (a *Auth) RemoveMembership(ctx context.Context, by *model.Principal, email, tenant string) (*Identity, error) {
+	return a.editMembership(ctx, by, email, tenant, func(e *edit, row *membershipRow) error {
+		if err := endSessions(e, e.row.ID, row.TenantID); err != nil {
+			return err
+		}
+		return a.dropMembership(e, row.TenantID)
+	})
+}
+
+func (a *Auth) dropMembership(e *edit, tenant int64) error {
+	m := e.person.memberships[tenant]
+	row, err := memberships.GetByID(e, tenant, m.id)
+	if err != nil {
+		return err
+	}
+	if err := replaceRoles(e, tenantRolesOf, m.id, nil); err != nil {
+		return err
+	}
+	return memberships.Remove(e.Change, row)
+}
+
+// seed makes what a first start must make. Roles that were deleted later do not come back: superuser always stays.
+func (a *Auth) seed(ctx context.Context) error {
+	err := a.writer.Mutate(ctx, nil, func(ch *store.Change) error {
+		super, err := roles.Get(ch, 0, RoleSuperuser)
+		if err != nil || super != nil {
+			return err
+		}
+		for _, r := range seededRoles() {
+			if err := roles.Insert(ch, &r); err != nil {
+				return err
+			}
+			a.publishRole(ch, &r)
+		}
+		return nil
+	})
+	if err != nil || a.cfg.SuperuserEmail == "" || a.cfg.SuperuserPassword == "" || a.dir.count() > 0 {
+		return err
+	}
+	return a.seedSuperuser(ctx)
+}
+
+// seedSuperuser makes the configured identity, of which there is none yet.
+func (a *Auth) seedSuperuser(ctx context.Context) error {
+	email, err := normEmail("auth.superuser_email", a.cfg.SuperuserEmail)
+	if err != nil {
+		return err
+	}
+	hash, err := a.hasher.Hash(ctx, a.cfg.SuperuserPassword)
+	if err != nil {
+		return err
+	}
+	return a.writer.Mutate(ctx, nil, func(ch *store.Change) error {
+		_, err := a.insertIdentity(ch, nil, &identityRow{Email: email, PasswordHash: hash, Enabled: true}, []string{RoleSuperuser})
+		return err
+	})
+}

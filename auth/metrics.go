@@ -1,0 +1,96 @@
+package auth
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// register adds the collectors when there is a registry to add them to.
+func register(reg prometheus.Registerer, cs ...prometheus.Collector) {
+	if reg != nil {
+		reg.MustRegister(cs...)
+	}
+}
+
+type hasherMetrics struct {
+	seconds *prometheus.HistogramVec
+	refused *prometheus.CounterVec
+}
+
+func newHasherMetrics(reg prometheus.Registerer, h *Hasher) hasherMetrics {
+	m := hasherMetrics{
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "weir_auth_password_hash_seconds",
+			Help:    "Time a password hash held its place, by lane (api, door).",
+			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5}}, []string{"lane"}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_auth_password_hash_refused_total",
+			Help: "Password checks refused because too many waited, by lane."}, []string{"lane"}),
+	}
+	waiting := func(l Lane) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_auth_password_hash_waiting",
+			Help: "Callers that wait for a place for a password hash, by lane.", ConstLabels: prometheus.Labels{"lane": l.String()}},
+			func() float64 { return float64(h.waiting[l].Load()) })
+	}
+	register(reg, m.seconds, m.refused, waiting(LaneAPI), waiting(LaneDoor))
+	return m
+}
+
+type authMetrics struct {
+	signIns            *prometheus.CounterVec
+	refreshes          *prometheus.CounterVec
+	service            *prometheus.CounterVec
+	refusedTokens      prometheus.Counter
+	sessionsCrowdedOut prometheus.Counter
+	housekeepingFailed prometheus.Counter
+}
+
+func newAuthMetrics(reg prometheus.Registerer, a *Auth) authMetrics {
+	m := authMetrics{
+		signIns: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_auth_sign_ins_total",
+			Help: "Sign-ins by outcome (ok, refused, throttled, busy, error)."}, []string{"outcome"}),
+		refreshes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_auth_refreshes_total",
+			Help: "Refreshes by outcome (ok, repeated, reused, refused, error)."}, []string{"outcome"}),
+		service: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_auth_service_tokens_total",
+			Help: "Requests for a service token by outcome: minted, or the text of the status."}, []string{"outcome"}),
+		refusedTokens: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_auth_tokens_refused_total",
+			Help: "Bearer tokens that did not verify, were of the wrong kind, had expired or were revoked."}),
+		sessionsCrowdedOut: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_auth_sessions_crowded_out_total",
+			Help: "Sessions ended because the identity began more in one tenant than may be at once."}),
+		housekeepingFailed: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_auth_housekeeping_failures_total",
+			Help: "Times that rotating keys or removing ended sessions failed."}),
+	}
+	entries := func(table string, b *backoff) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_auth_backoff_entries",
+			Help: "Keys with failed attempts that are remembered, by table.", ConstLabels: prometheus.Labels{"table": table}},
+			func() float64 { return float64(b.size()) })
+	}
+	people := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_auth_identities",
+		Help: "Identities in memory."}, func() float64 { return float64(a.dir.count()) })
+	register(reg, m.signIns, m.refreshes, m.service, m.refusedTokens, m.sessionsCrowdedOut, m.housekeepingFailed, people,
+		entries("sign_in_source", a.bySource), entries("sign_in_email", a.byEmail))
+	return m
+}
+
+type verifierMetrics struct {
+	verified  *prometheus.CounterVec
+	recalled  prometheus.Counter
+	throttled prometheus.Counter
+}
+
+func newVerifierMetrics(reg prometheus.Registerer, v *Verifier) verifierMetrics {
+	m := verifierMetrics{
+		verified: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_auth_device_credentials_total",
+			Help: "Device credentials judged, by outcome (ok, missing, refused, unsupported, busy, error)."}, []string{"outcome"}),
+		recalled: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_auth_device_credentials_remembered_total",
+			Help: "Device credentials that were judged from memory."}),
+		throttled: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_auth_device_passwords_throttled_total",
+			Help: "Device passwords refused unseen, inside the wait that failed ones brought about."}),
+	}
+	known := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_auth_device_credentials_known",
+		Help: "Verified device credentials in memory."}, func() float64 {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		return float64(v.known.len())
+	})
+	names := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_auth_backoff_entries",
+		Help: "Keys with failed attempts that are remembered, by table.", ConstLabels: prometheus.Labels{"table": "device"}},
+		func() float64 { return float64(v.backoff.size()) })
+	register(reg, m.verified, m.recalled, m.throttled, known, names)
+	return m
+}

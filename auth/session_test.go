@@ -1,0 +1,280 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"weir/model"
+	"weir/store"
+)
+
+func (h *house) refreshed(token string) *AuthToken {
+	h.t.Helper()
+	pair, err := h.Refresh(h.t.Context(), token)
+	if err != nil {
+		h.t.Fatalf("refresh: %v", err)
+	}
+	return pair
+}
+
+func (h *house) notRefreshed(token, want string) {
+	h.t.Helper()
+	if pair, err := h.Refresh(h.t.Context(), token); err == nil || err.Error() != want {
+		h.t.Errorf("refresh gave %v, %v, want %q", pair, err, want)
+	}
+}
+
+const badToken = "invalid or expired token"
+
+func TestRefreshRotatesAndReadsAuthoritiesAnew(t *testing.T) {
+	h := newHouse(t)
+	h.member("ada@example.org")
+	first := h.enter("ada@example.org", "acme")
+	h.ok(h.SetMembershipRoles(t.Context(), operator, "ada@example.org", "acme", []string{RoleTenantAdmin}))
+	if h.accepts(PlaneTenant, first.Access) {
+		t.Error("a change of roles left the access token good")
+	}
+	h.clock.step(time.Minute)
+	second := h.refreshed(first.Refresh)
+	p, err := h.Authenticate(PlaneTenant, second.Access, "")
+	if err != nil || !p.Has(model.DashboardWrite) {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if second.Refresh == first.Refresh || second.Expires <= first.Expires {
+		t.Error("nothing was rotated")
+	}
+	h.clock.step(time.Minute)
+	third := h.refreshed(second.Refresh)
+	if !h.accepts(PlaneTenant, third.Access) {
+		t.Error("the third access token is not good")
+	}
+	if n := strings.Count(strings.Join(h.audits(), "\n"), "refresh  ada@example.org by ada@example.org"); n != 2 {
+		t.Errorf("%d rows of the journal for 2 refreshes", n)
+	}
+}
+
+func TestALostAnswerMayBeAskedForAgainWithin10Seconds(t *testing.T) {
+	h := newHouse(t)
+	h.member("ada@example.org")
+	first := h.enter("ada@example.org", "acme")
+	h.clock.step(time.Minute)
+	second := h.refreshed(first.Refresh)
+	h.clock.step(10 * time.Second)
+	h.reopen(Config{InstanceID: "test"})
+	if again := h.refreshed(first.Refresh); *again != *second {
+		t.Errorf("another pair:\n%v\n%v", again, second)
+	}
+	h.refreshed(second.Refresh) // still unused until now
+	h.notRefreshed(first.Refresh, badToken)
+	h.notRefreshed(second.Refresh, badToken)
+}
+
+func TestAConsumedTokenEndsItsSessionAndNoOther(t *testing.T) {
+	for name, spoil := range map[string]func(h *house, first, second *AuthToken){
+		"after the grace":               func(h *house, _, _ *AuthToken) { h.clock.step(10*time.Second + time.Microsecond) },
+		"after its successor was used":  func(h *house, _, second *AuthToken) { h.refreshed(second.Refresh) },
+		"two turns back, in the grace":  func(h *house, _, second *AuthToken) { h.refreshed(h.refreshed(second.Refresh).Refresh) },
+		"after the grace and a restart": func(h *house, _, _ *AuthToken) { h.clock.step(time.Minute); h.reopen(Config{InstanceID: "test"}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			h.member("ada@example.org")
+			other := h.enter("ada@example.org", "acme")
+			first := h.enter("ada@example.org", "acme")
+			second := h.refreshed(first.Refresh)
+			spoil(h, first, second)
+			h.notRefreshed(first.Refresh, badToken)
+			h.notRefreshed(second.Refresh, badToken)
+			h.refreshed(other.Refresh)
+		})
+	}
+}
+
+func TestConcurrentRefreshesOfOneTokenGiveOnePair(t *testing.T) {
+	h := newHouse(t)
+	h.member("ada@example.org")
+	first := h.enter("ada@example.org", "acme")
+	var mu sync.Mutex
+	pairs := map[AuthToken]int{}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			pair, err := h.Refresh(t.Context(), first.Refresh)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			pairs[*pair]++
+		})
+	}
+	wg.Wait()
+	if len(pairs) != 1 {
+		t.Errorf("%d different pairs", len(pairs))
+	}
+}
+
+func TestWhatEndsASessionAndWhatDoesNot(t *testing.T) {
+	ctx := t.Context()
+	const ada = "ada@example.org"
+	for name, c := range map[string]struct {
+		do   func(h *house)
+		want string // "" = refresh goes on
+	}{
+		"nothing":             {func(*house) {}, ""},
+		"password change":     {func(h *house) { h.ok(h.SetPassword(ctx, operator, ada, "another one")) }, badToken},
+		"identity disabled":   {func(h *house) { h.ok(h.SetIdentityEnabled(ctx, operator, ada, false)) }, badToken},
+		"identity removed":    {func(h *house) { h.ok(h.DeleteIdentity(ctx, operator, ada)) }, badToken},
+		"membership disabled": {func(h *house) { h.ok(h.SetMembershipEnabled(ctx, operator, ada, "acme", false)) }, badToken},
+		"membership removed":  {func(h *house) { h.ok(h.RemoveMembership(ctx, operator, ada, "acme")) }, badToken},
+		"disabled and enabled": {func(h *house) {
+			h.ok(h.SetIdentityEnabled(ctx, operator, ada, false))
+			h.ok(h.SetIdentityEnabled(ctx, operator, ada, true))
+		}, badToken},
+		"removed and made again": {func(h *house) {
+			h.ok(h.RemoveMembership(ctx, operator, ada, "acme"))
+			h.ok(h.AddMembership(ctx, operator, ada, "acme", nil))
+		}, badToken},
+		"roles changed":                {func(h *house) { h.ok(h.SetMembershipRoles(ctx, operator, ada, "acme", []string{RoleTenantAdmin})) }, ""},
+		"system roles changed":         {func(h *house) { h.ok(h.SetSystemRoles(ctx, operator, ada, []string{RoleOperator})) }, ""},
+		"another membership removed":   {func(h *house) { h.ok(h.RemoveMembership(ctx, operator, ada, "globex")) }, ""},
+		"tenant disabled":              {func(h *house) { h.tenants.set("acme", false, 0) }, "invalid credentials"},
+		"tenant removed and made anew": {func(h *house) { h.tenants.rows["acme"] = h.tenants.rows["globex"] }, "invalid credentials"},
+		"time":                         {func(h *house) { h.clock.step(7*24*time.Hour + time.Minute) }, badToken},
+		"almost the time":              {func(h *house) { h.clock.step(7*24*time.Hour - time.Minute) }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			h.member(ada)
+			h.ok(h.AddMembership(ctx, operator, ada, "globex", nil))
+			pair := h.enter(ada, "acme")
+			c.do(h)
+			if c.want == "" {
+				h.refreshed(pair.Refresh)
+				return
+			}
+			h.notRefreshed(pair.Refresh, c.want)
+		})
+	}
+}
+
+func TestASuperuserWithoutTheRoleLosesTheTenantAtTheNextRefresh(t *testing.T) {
+	h := newHouse(t)
+	h.person("root@example.org", RoleSuperuser)
+	h.person("other@example.org", RoleSuperuser)
+	pair := h.enter("root@example.org", "acme")
+	h.ok(h.SetSystemRoles(t.Context(), operator, "root@example.org", nil))
+	if h.accepts(PlaneTenant, pair.Access) {
+		t.Error("the access token still counts")
+	}
+	h.notRefreshed(pair.Refresh, "invalid credentials")
+}
+
+func TestSessionsOfOnePersonAreBounded(t *testing.T) {
+	h := newHouse(t)
+	h.member("ada@example.org")
+	first := h.enter("ada@example.org", "acme")
+	token := h.signIn("ada@example.org")
+	var last *AuthToken
+	for range maxSessions {
+		h.clock.step(time.Microsecond)
+		var err error
+		if last, err = h.SelectTenant(t.Context(), token, "acme"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.notRefreshed(first.Refresh, badToken)
+	h.refreshed(last.Refresh)
+	if n := h.sessions(); n != maxSessions {
+		t.Errorf("%d sessions", n)
+	}
+}
+
+func (h *house) sessions() (n int) {
+	h.t.Helper()
+	err := h.db.Read(h.t.Context(), func(tx store.Tx) error {
+		return tx.QueryRow(`SELECT count(*) FROM refresh_sessions`).Scan(&n)
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return n
+}
+
+func TestTidyRemovesSessionsThatHaveEnded(t *testing.T) {
+	h := newHouse(t)
+	h.member("ada@example.org")
+	h.enter("ada@example.org", "acme")
+	h.clock.step(6 * 24 * time.Hour)
+	h.enter("ada@example.org", "acme")
+	h.clock.step(25 * time.Hour)
+	if err := h.tidy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := h.sessions(); n != 1 {
+		t.Errorf("%d sessions", n)
+	}
+}
+
+func TestRunGoesOnAfterAFailureUntilItIsStopped(t *testing.T) {
+	h := newHouse(t)
+	h.deps.Registerer = prometheus.NewRegistry()
+	h.deps.Store = failingStore{h.db}
+	h.reopen(Config{InstanceID: "test"})
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- h.Run(ctx) }()
+	for testutil.ToFloat64(h.m.housekeepingFailed) == 0 {
+		select {
+		case err := <-done:
+			t.Fatalf("Run ended: %v", err)
+		default:
+			runtime.Gosched()
+		}
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Errorf("%v", err)
+	}
+}
+
+// failingStore reads but does not write.
+type failingStore struct{ store.Store }
+
+func (failingStore) Write(context.Context, store.Durability, func(store.Tx) error) error {
+	return errors.New("disk full")
+}
+
+func TestNoSecretOfASessionIsStored(t *testing.T) {
+	h := newHouse(t)
+	h.member("ada@example.org")
+	pair := h.enter("ada@example.org", "acme")
+	pair = h.refreshed(pair.Refresh)
+	err := h.db.Read(t.Context(), func(tx store.Tx) error {
+		var stored string
+		if err := tx.QueryRow(`SELECT pair FROM refresh_sessions`).Scan(&stored); err != nil {
+			return err
+		}
+		for _, token := range []string{pair.Access, pair.Refresh} {
+			signature := token[strings.LastIndex(token, ".")+1:]
+			if strings.Contains(stored, signature) {
+				t.Error("a signature is stored")
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,310 @@
+package auth
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"weir/model"
+	"weir/store"
+)
+
+// The refusals of sign-in say no more than the interface allows.
+func errCredentials() error { return model.Errorf(model.CodeInvalidInput, "invalid credentials") }
+func errBadToken() error    { return model.Errorf(model.CodeInvalidInput, "invalid or expired token") }
+
+func errThrottled(wait time.Duration) error {
+	after := int(math.Ceil(wait.Seconds()))
+	return &model.Error{Code: model.CodeThrottled, Ext: map[string]any{"retryAfterSeconds": after},
+		Message: "too many failed attempts, try again later"}
+}
+
+// unavailable is what callers see of ErrBusy.
+func unavailable(err error) error {
+	if errors.Is(err, ErrBusy) {
+		return &model.Error{Code: model.CodeUnavailable, Message: "too many sign-ins are waiting, try again", Err: err}
+	}
+	return err
+}
+
+// SignIn is what Login gives.
+type SignIn struct {
+	Token       string       `gql:"identityToken"`
+	Expires     model.Micros `gql:"expiresAt"`
+	Superuser   bool         `gql:"superuser"`
+	Memberships []Membership `gql:"memberships"`
+}
+
+// Membership is an enabled membership in an enabled tenant.
+type Membership struct {
+	Tenant string   `gql:"tenant"`
+	Roles  []string `gql:"roles"` // sorted
+}
+
+// secretRow is what Login reads of an identity.
+type secretRow struct {
+	hash    string
+	enabled bool
+}
+
+// Login proves an identity by its password. source is the address that the request came from. Refusals: INVALID_INPUT
+// "invalid credentials" alike for an unknown email, a wrong password and a disabled identity; THROTTLED with
+// retryAfterSeconds inside the back-off; UNAVAILABLE when too many others wait.
+func (a *Auth) Login(ctx context.Context, email, password string, source netip.Addr) (*SignIn, error) {
+	in, err := a.login(ctx, newAttempt(email, source), password)
+	a.m.signIns.WithLabelValues(signInOutcome(err)).Inc()
+	return in, err
+}
+
+// attempt is one try to sign in.
+type attempt struct {
+	email             string // "" when what was given can be nobody's; the attempt takes its course all the same
+	label             string // for the journal
+	bySource, byEmail backoffKey
+}
+
+func newAttempt(given string, source netip.Addr) attempt {
+	email, err := normEmail("email", given)
+	t := attempt{email: email, label: email}
+	if err != nil {
+		t.label = strings.ToLower(strings.TrimSpace(given))
+		t.label = strings.ToValidUTF8(t.label[:min(len(t.label), maxEmailBytes)], "")
+		t.label = strings.Map(func(r rune) rune {
+			if badInEmail(r) {
+				return '?'
+			}
+			return r
+		}, t.label)
+	}
+	t.bySource, t.byEmail = backoffKeyOf(t.label, sourceOf(source)), backoffKeyOf(t.label)
+	return t
+}
+
+func (a *Auth) login(ctx context.Context, t attempt, password string) (*SignIn, error) {
+	if wait := a.blocked(t); wait > 0 {
+		return nil, errThrottled(wait)
+	}
+	row, err := a.readSecret(ctx, t.email)
+	if err != nil {
+		return nil, err
+	}
+	renewed, err := a.checkSecret(ctx, t, row, password)
+	if err != nil {
+		if model.CodeOf(err) != model.CodeInvalidInput {
+			return nil, err
+		}
+		return nil, cmp.Or(a.failures.write(ctx, a, t.label), err)
+	}
+	return a.admit(ctx, t, row, renewed)
+}
+
+func (a *Auth) blocked(t attempt) time.Duration {
+	return max(a.bySource.blocked(t.bySource), a.byEmail.blocked(t.byEmail))
+}
+
+func (a *Auth) readSecret(ctx context.Context, email string) (row secretRow, err error) {
+	err = a.store.Read(ctx, func(tx store.Tx) error {
+		err := tx.QueryRow(`SELECT password_hash, enabled FROM identities WHERE email = ?`, email).Scan(&row.hash, &row.enabled)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		return err
+	})
+	return row, err
+}
+
+// checkSecret runs the hash, in all cases. The wait is looked at again once there is a place: many attempts may have
+// queued before the first of them failed. It returns a new hash when the stored one has other parameters.
+func (a *Auth) checkSecret(ctx context.Context, t attempt, row secretRow, password string) (renewed string, err error) {
+	release, err := a.hasher.hold(ctx, LaneAPI)
+	if err != nil {
+		return "", unavailable(err)
+	}
+	defer release()
+	if wait := a.blocked(t); wait > 0 {
+		return "", errThrottled(wait)
+	}
+	ok, renew, err := a.hasher.check(row.hash, password)
+	switch {
+	case err != nil:
+		return "", err
+	case !ok || !row.enabled:
+		a.bySource.failed(t.bySource)
+		a.byEmail.failed(t.byEmail)
+		return "", errCredentials()
+	case renew:
+		renewed = a.hasher.params.hash(password)
+	}
+	a.bySource.succeeded(t.bySource)
+	a.byEmail.succeeded(t.byEmail)
+	return renewed, nil
+}
+
+// admit writes the journal and mints. What the token carries is read in the transaction, behind every change of it.
+func (a *Auth) admit(ctx context.Context, t attempt, row secretRow, renewed string) (*SignIn, error) {
+	var c *claims
+	in := &SignIn{}
+	err := a.writer.Mutate(ctx, person0(t.email), func(ch *store.Change) error {
+		p, grants, err := loadPerson(ch, t.email)
+		if err != nil {
+			return err
+		}
+		var hash string
+		if p != nil {
+			if err := ch.QueryRow(`SELECT password_hash FROM identities WHERE id = ?`, p.id).Scan(&hash); err != nil {
+				return err
+			}
+		}
+		if p == nil || !p.enabled || hash != row.hash {
+			return errCredentials() // changed while the hash ran
+		}
+		if renewed != "" {
+			if _, err := ch.Exec(`UPDATE identities SET password_hash = ? WHERE id = ?`, renewed, p.id); err != nil {
+				return err
+			}
+		}
+		c = a.identityClaims(p, grants)
+		in.Superuser, in.Memberships = c.Sudo, a.memberships(p, grants)
+		return ch.Audit(store.AuditEvent{Category: store.AuditAuth, Operation: store.AuditLogin, Label: p.email})
+	})
+	if err != nil {
+		return nil, err
+	}
+	in.Expires = model.Micros(c.Expires)
+	in.Token, err = a.sign(c, a.keys.active())
+	return in, err
+}
+
+// person0 is the principal of somebody who has just proved who he is.
+func person0(email string) *model.Principal {
+	return &model.Principal{Kind: model.IdentityCaller, Subject: email}
+}
+
+// loadPerson reads an identity and all roles in a transaction; p is nil when there is none.
+func loadPerson(tx store.Tx, email string) (p *person, grants map[int64]grant, err error) {
+	if email == "" {
+		return nil, nil, nil
+	}
+	persons, err := loadPersons(tx, email)
+	if err != nil || len(persons) == 0 {
+		return nil, nil, err
+	}
+	grants, err = loadGrants(tx)
+	return persons[0], grants, err
+}
+
+func (a *Auth) identityClaims(p *person, grants map[int64]grant) *claims {
+	c := a.base(KindIdentity, p.email, identityLife, 0)
+	c.Username, c.Email, c.Sudo = p.email, p.email, p.superuser(grants)
+	c.Roles, c.Authorities = union(grants, p.roles)
+	return c
+}
+
+func (a *Auth) memberships(p *person, grants map[int64]grant) []Membership {
+	ms := []Membership{}
+	for id, m := range p.memberships {
+		tenant := a.tenants.TokenOf(id)
+		if _, enabled, _ := a.tenants.Lookup(tenant); !m.enabled || !enabled {
+			continue
+		}
+		roles, _ := union(grants, m.roles)
+		ms = append(ms, Membership{tenant, roles})
+	}
+	slices.SortFunc(ms, func(x, y Membership) int { return strings.Compare(x.Tenant, y.Tenant) })
+	return ms
+}
+
+// IdentityMemberships returns the memberships of the identity that the token proves.
+func (a *Auth) IdentityMemberships(identityToken string) ([]Membership, error) {
+	p, _, err := a.proveIdentity(identityToken)
+	if err != nil {
+		return nil, err
+	}
+	id, ok := a.dir.identity(p.Subject)
+	if !ok {
+		return nil, errBadToken()
+	}
+	return a.memberships(id, a.dir.allGrants()), nil
+}
+
+// proveIdentity reads an identity token that came as an argument.
+func (a *Auth) proveIdentity(token string) (*model.Principal, *claims, error) {
+	c, err := a.parse(token, KindIdentity)
+	if err != nil {
+		return nil, nil, errBadToken()
+	}
+	p, err := a.principal(c, "")
+	if err != nil {
+		return nil, nil, errBadToken()
+	}
+	return p, c, nil
+}
+
+// failureJournal writes the journal's rows of failed sign-ins. They are bounded to one a second beyond a burst: strangers
+// decide how many there are, and the journal is kept. What it leaves out is in the count of the next row.
+type failureJournal struct {
+	mu     sync.Mutex
+	room   float64
+	at     time.Time
+	missed int64
+}
+
+const (
+	failureBurst  = 60
+	failureAMin   = 60
+	failurePerSec = failureAMin / 60.0
+)
+
+// claim returns how many failures the next row stands for, 0 when none may be written now.
+func (j *failureJournal) claim(now time.Time) int64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.at.IsZero() {
+		j.room = failureBurst
+	} else {
+		j.room = min(failureBurst, j.room+now.Sub(j.at).Seconds()*failurePerSec)
+	}
+	j.at = now
+	j.missed++
+	if j.room < 1 {
+		return 0
+	}
+	j.room--
+	n := j.missed
+	j.missed = 0
+	return n
+}
+
+// write does not wait for the disk: a failure is no promise to anybody.
+func (j *failureJournal) write(ctx context.Context, a *Auth, label string) error {
+	n := j.claim(a.now())
+	if n == 0 {
+		return nil
+	}
+	return a.store.Write(ctx, store.Results, func(tx store.Tx) error {
+		ch := &store.Change{Tx: tx, By: person0(label), At: model.MicrosOf(a.now())}
+		return ch.Audit(store.AuditEvent{Category: store.AuditAuth, Operation: store.AuditLoginFailed, Label: label, Rows: n - 1})
+	})
+}
+
+func signInOutcome(err error) string {
+	switch model.CodeOf(err) {
+	case model.CodeThrottled:
+		return "throttled"
+	case model.CodeUnavailable:
+		return "busy"
+	case model.CodeInvalidInput:
+		return "refused"
+	}
+	if err != nil {
+		return "error"
+	}
+	return "ok"
+}

@@ -1,0 +1,102 @@
+package govern
+
+import (
+	"sync"
+	"time"
+)
+
+// Bounds of what strangers may use.
+const (
+	unknownSlots         = 1024
+	strangerMessages     = 100     // a second
+	strangerBytes        = 1 << 20 // a second
+	unknownSlotsLifetime = time.Minute
+)
+
+// allowance hands buckets to names that no tenant has, so that an answer does not tell whether a tenant exists: such a
+// name meets the ceiling that a tenant without values of its own would. 1024 names have a bucket each, all others
+// share one. A slot whose bucket has long been full is free again.
+type allowance struct {
+	now         func() time.Time
+	rate, burst float64
+	common      *bucket
+
+	mu    sync.Mutex
+	slots map[string]*slot
+	swept time.Time
+}
+
+type slot struct {
+	bucket *bucket
+	used   time.Time
+}
+
+func newAllowance(cfg Config, now func() time.Time) *allowance {
+	rate, burst := ceiling(cfg.values(), cfg.ManualFloor)
+	return &allowance{now: now, rate: rate, burst: burst, common: newBucket(rate, burst, now()), slots: map[string]*slot{}}
+}
+
+func (a *allowance) bucket(name string) *bucket {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := a.now()
+	if s := a.slots[name]; s != nil {
+		s.used = now
+		return s.bucket
+	}
+	if len(a.slots) >= unknownSlots && now.Sub(a.swept) >= unknownSlotsLifetime {
+		a.sweep(now)
+	}
+	if len(a.slots) >= unknownSlots || len(name) > maxName {
+		return a.common
+	}
+	s := &slot{newBucket(a.rate, a.burst, now), now}
+	a.slots[name] = s
+	return s.bucket
+}
+
+// maxName bounds what a slot keeps of a stranger's words; no tenant's token is longer.
+const maxName = 128
+
+func (a *allowance) sweep(now time.Time) {
+	a.swept = now
+	for name, s := range a.slots {
+		if now.Sub(s.used) >= unknownSlotsLifetime {
+			delete(a.slots, name)
+		}
+	}
+}
+
+func (a *allowance) size() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.slots)
+}
+
+// strangers is the one allowance of all messages that verify as nobody.
+type strangers struct {
+	now      func() time.Time
+	mu       sync.Mutex
+	messages *bucket
+	bytes    *bucket
+}
+
+func newStrangers(now func() time.Time) *strangers {
+	return &strangers{now: now, messages: newBucket(strangerMessages, strangerMessages, now()),
+		bytes: newBucket(strangerBytes, strangerBytes, now())}
+}
+
+// take draws on both buckets or on neither.
+func (s *strangers) take(messages, bytes int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	if !s.bytes.take(bytes, now) {
+		return false
+	}
+	if !s.messages.take(max(messages, 1), now) {
+		s.bytes.giveBack(bytes)
+		return false
+	}
+	return true
+}

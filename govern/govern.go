@@ -1,0 +1,218 @@
+// Package govern says who shares the instance and how much of it each may use: tenants, their tiers, and the ceilings
+// that follow from them.
+//
+// A governance value cascades: the tenant's own, else its tier's, else the platform's. The ingest ceiling is a token
+// bucket per tenant, counted in readings and shared by every door; what verifies as nobody draws on allowances of its
+// own. All of it is in memory and follows the store as changes commit.
+package govern
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/model"
+	"weir/store"
+)
+
+// Deps are govern's collaborators.
+type Deps struct {
+	Store  store.Store
+	Writer store.Writer
+	// OnSwitch is told after a tenant was enabled or disabled, so that doors and sockets let go of it. May be nil.
+	OnSwitch func(tenant string, enabled bool)
+	// Clock is time.Now when nil. Its monotonic reading counts.
+	Clock      func() time.Time
+	Registerer prometheus.Registerer
+}
+
+// Govern keeps tenants and their ceilings. All methods are safe for concurrent use.
+type Govern struct {
+	cfg       Config
+	store     store.Store
+	writer    store.Writer
+	onSwitch  func(string, bool)
+	now       func() time.Time
+	index     *index
+	unknown   *allowance
+	strangers *strangers
+	m         metrics
+}
+
+// metaSeeded marks that the first start has made its tiers; those deleted later do not come back.
+const metaSeeded = "govern_seeded"
+
+// New loads tenants and tiers and makes the tiers of a first start.
+func New(ctx context.Context, cfg Config, d Deps) (*Govern, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if d.Clock == nil {
+		d.Clock = time.Now
+	}
+	g := &Govern{cfg: cfg, store: d.Store, writer: d.Writer, onSwitch: d.OnSwitch, now: d.Clock, index: newIndex(cfg, d.Clock),
+		unknown: newAllowance(cfg, d.Clock), strangers: newStrangers(d.Clock)}
+	g.m = newMetrics(d.Registerer, g)
+	if err := g.seed(ctx); err != nil {
+		return nil, fmt.Errorf("govern: first start: %w", err)
+	}
+	if err := g.load(ctx); err != nil {
+		return nil, fmt.Errorf("govern: loading: %w", err)
+	}
+	return g, nil
+}
+
+func (g *Govern) seed(ctx context.Context) error {
+	var done bool
+	err := g.store.Read(ctx, func(tx store.Tx) (err error) {
+		_, done, err = store.MetaInt(tx, metaSeeded)
+		return err
+	})
+	if err != nil || done {
+		return err
+	}
+	return g.writer.Mutate(ctx, nil, func(ch *store.Change) error {
+		for _, t := range seededTiers() {
+			if err := tiers.Insert(ch, &t); err != nil {
+				return err
+			}
+		}
+		return store.SetMetaInt(ch, metaSeeded, 1)
+	})
+}
+
+func (g *Govern) load(ctx context.Context) error {
+	return g.store.Read(ctx, func(tx store.Tx) error {
+		ts, err := tiers.Select(tx, 0, "id")
+		if err != nil {
+			return err
+		}
+		byID := make(map[int64]*Tier, len(ts))
+		for _, t := range ts {
+			byID[t.ID] = t
+		}
+		all, err := tenants.Select(tx, 0, "id")
+		if err != nil {
+			return err
+		}
+		for _, t := range all {
+			tier := byID[t.TierID]
+			if tier == nil {
+				return fmt.Errorf("%w: tenants %d: no tier %d", store.ErrDamaged, t.ID, t.TierID)
+			}
+			g.index.put(t.entry(), tier.Token, tier.values())
+		}
+		return nil
+	})
+}
+
+// Lookup finds a tenant in memory; id is 0 for one that does not exist.
+func (g *Govern) Lookup(tenant string) (id int64, enabled, known bool) {
+	e, ok := g.index.get(tenant)
+	return e.id, e.enabled, ok
+}
+
+// Known reports whether there is such a tenant.
+func (g *Govern) Known(tenant string) bool {
+	_, _, known := g.Lookup(tenant)
+	return known
+}
+
+// TokenOf is the inverse of Lookup, "" for an id of no tenant.
+func (g *Govern) TokenOf(id int64) string { return g.index.tokenOf(id) }
+
+// NotBefore is the instant before which nothing issued in the tenant counts.
+func (g *Govern) NotBefore(tenant string) model.Micros {
+	e, _ := g.index.get(tenant)
+	return e.notBefore
+}
+
+// Take admits n readings of a tenant, all or none. A message without readings is asked for as one.
+func (g *Govern) Take(tenant string, n int) (ok bool) {
+	ok = g.bucketOf(tenant).take(max(n, 1), g.now())
+	if !ok {
+		g.m.overCeiling.Inc()
+	}
+	return ok
+}
+
+// Empty reports whether the tenant's bucket would refuse even one reading: a door may answer before it reads the rest.
+func (g *Govern) Empty(tenant string) bool {
+	empty := g.bucketOf(tenant).empty(g.now())
+	if empty {
+		g.m.overCeiling.Inc()
+	}
+	return empty
+}
+
+// Wait admits n readings of a tenant as soon as there is room. It waits for at most patience and then reports false, as
+// it does when ctx ends.
+func (g *Govern) Wait(ctx context.Context, tenant string, n int, patience time.Duration) bool {
+	ok := g.bucketOf(tenant).wait(ctx, max(n, 1), patience, g.now)
+	if !ok {
+		g.m.overCeiling.Inc()
+	}
+	return ok
+}
+
+func (g *Govern) bucketOf(tenant string) *bucket {
+	if b := g.index.bucketOf(tenant); b != nil {
+		return b
+	}
+	return g.unknown.bucket(tenant)
+}
+
+// Stranger admits a message of that many bytes from somebody who verified as nobody.
+func (g *Govern) Stranger(bytes int) bool { return g.TakeStranger(1, bytes) }
+
+// TakeStranger admits messages of that many bytes together from somebody who verified as nobody, all or none. All
+// strangers of the instance share 100 messages and 1 MiB a second.
+func (g *Govern) TakeStranger(messages, bytes int) bool {
+	ok := g.strangers.take(messages, bytes)
+	if !ok {
+		g.m.strangersRefused.Inc()
+	}
+	return ok
+}
+
+// SetManualFloor sets the shedding level, 0 to 3; see the table beside shedFactors.
+func (g *Govern) SetManualFloor(level int) error {
+	if level < 0 || level >= len(shedFactors) {
+		return model.Invalid("manual_floor", "must be 0 to %d", len(shedFactors)-1)
+	}
+	g.index.setLevel(level)
+	return nil
+}
+
+// Governance are the values in effect for a tenant. A nil limit stands for the platform's default.
+type Governance struct {
+	Values
+	AIExternalEnabled bool   `gql:"aiExternalEnabled"`
+	Tier              string `gql:"tierToken"`
+}
+
+// Governance returns what the tenant's own values and its tier's make together; ok is false for an unknown tenant.
+func (g *Govern) Governance(tenant string) (v Governance, ok bool) {
+	x := g.index
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	e, ok := x.byToken[tenant]
+	if !ok {
+		return v, false
+	}
+	return Governance{Values: e.overrides.or(x.tiers[e.tier]), AIExternalEnabled: e.aiExternal, Tier: x.tierTokens[e.tier]}, true
+}
+
+// Limits returns the values in effect for a tenant with the platform's defaults filled in: none is nil. An unknown
+// tenant has the platform's.
+func (g *Govern) Limits(tenant string) Values {
+	x := g.index
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if e, ok := x.byToken[tenant]; ok {
+		return x.effective(e)
+	}
+	return x.platform
+}

@@ -1,0 +1,179 @@
+package govern
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"weir/model"
+	"weir/store"
+)
+
+// Tier is a named set of governance values that tenants share.
+type Tier struct {
+	store.Row
+	Token        string  `store:"token,token" gql:"token"`
+	Name         *string `store:"name,clear,max=128" gql:"name"`
+	Description  *string `store:"description,clear,max=1024" gql:"description"`
+	Config       *string `store:"config,clear,emptyclears,json,max=65536" gql:"config"` // see ParseTierConfig
+	DisplayOrder int64   `store:"display_order" gql:"displayOrder"`
+	Color        string  `store:"color,clear,oneof=|slate|gray|red|orange|amber|green|teal|sky|blue|violet|fuchsia|rose" gql:"color"`
+}
+
+var tiers = store.NewTable[Tier](store.Desc[Tier]{Kind: "tenant tier", Name: "tenant_tiers", Instance: true,
+	Order:     "display_order, token",
+	Check:     func(tx store.Tx, t *Tier, changed store.Changed) error { return t.check(tx, changed) },
+	Referrers: []store.Referrer{{Kind: "tenant", Table: "tenants", Column: "tier_id"}}})
+
+// Colors are the colors of tiers.
+func Colors() []string {
+	return strings.Fields("slate gray red orange amber green teal sky blue violet fuchsia rose")
+}
+
+func (t *Tier) check(tx store.Tx, changed store.Changed) error {
+	if changed.New && t.DisplayOrder == 0 { // a new tier goes last
+		err := tx.QueryRow(`SELECT coalesce(max(display_order), 0) + 1 FROM tenant_tiers`).Scan(&t.DisplayOrder)
+		if err != nil {
+			return err
+		}
+	}
+	if t.Config == nil {
+		return nil
+	}
+	if _, err := ParseTierConfig(*t.Config); err != nil {
+		return err
+	}
+	if strings.Join(strings.Fields(*t.Config), "") == "{}" {
+		t.Config = nil
+	}
+	return nil
+}
+
+// values are the tier's level of the cascade. What cannot be read is left to the next level.
+func (t *Tier) values() Values {
+	if t.Config == nil {
+		return Values{}
+	}
+	v, err := ParseTierConfig(*t.Config)
+	if err != nil {
+		return Values{}
+	}
+	return v.usable()
+}
+
+// seededTiers are made at first start.
+func seededTiers() []Tier {
+	return []Tier{
+		{Token: "gold", Name: new("Gold"), DisplayOrder: 1, Color: "amber", Config: new(`{"ingestMessagesPerSecond":2000,` +
+			`"ingestBurst":4000,"outboundMessagesPerSecond":200,"outboundBurst":400,"shedPriority":90}`)},
+		{Token: DefaultTier, Name: new("Silver"), DisplayOrder: 2, Color: "slate", Config: new(`{"shedPriority":60}`)},
+		{Token: "bronze", Name: new("Bronze"), DisplayOrder: 3, Color: "orange", Config: new(`{"ingestMessagesPerSecond":250,` +
+			`"ingestBurst":500,"outboundMessagesPerSecond":25,"outboundBurst":50,"shedPriority":30}`)},
+	}
+}
+
+// TierCount is a tier with the number of tenants that have it.
+type TierCount struct {
+	*Tier
+	Tenants int64
+}
+
+// Tiers lists the tiers in their order.
+func (g *Govern) Tiers(ctx context.Context, by *model.Principal) ([]TierCount, error) {
+	if err := demand(by, model.TenantRead); err != nil {
+		return nil, err
+	}
+	var all []TierCount
+	err := g.store.Read(ctx, func(tx store.Tx) (err error) {
+		all, err = listTiers(tx)
+		return err
+	})
+	return all, err
+}
+
+func listTiers(tx store.Tx) ([]TierCount, error) {
+	rows, err := tiers.Select(tx, 0, "display_order, token")
+	if err != nil {
+		return nil, err
+	}
+	all := make([]TierCount, len(rows))
+	for i, t := range rows {
+		n, err := tenants.Count(tx, 0, store.Eq("tier_id", t.ID))
+		if err != nil {
+			return nil, err
+		}
+		all[i] = TierCount{t, n}
+	}
+	return all, nil
+}
+
+// CreateTier makes a tier of a patch with token, name, description, config, color; it goes last.
+func (g *Govern) CreateTier(ctx context.Context, by *model.Principal, p store.Patch) (t *Tier, err error) {
+	if err := demand(by, model.TenantWrite); err != nil {
+		return nil, err
+	}
+	err = g.writer.Mutate(ctx, by, func(ch *store.Change) error {
+		t, err = tiers.Create(ch, 0, p)
+		return err
+	})
+	return t, err
+}
+
+// UpdateTier changes name, description, config (null, {} and "" clear), color. It is in force for the tier's tenants with
+// the commit.
+func (g *Govern) UpdateTier(ctx context.Context, by *model.Principal, token string, p store.Patch) (t *Tier, err error) {
+	if err := demand(by, model.TenantWrite); err != nil {
+		return nil, err
+	}
+	err = g.writer.Mutate(ctx, by, func(ch *store.Change) error {
+		if t, err = tiers.Update(ch, 0, token, p); err != nil {
+			return err
+		}
+		id, v := t.ID, t.values()
+		ch.OnCommit(func() { g.index.setTier(id, v) })
+		return nil
+	})
+	return t, err
+}
+
+// DeleteTier removes a tier that no tenant has; false says that there is none.
+func (g *Govern) DeleteTier(ctx context.Context, by *model.Principal, token string) (removed bool, err error) {
+	if err := demand(by, model.TenantWrite); err != nil {
+		return false, err
+	}
+	err = g.writer.Mutate(ctx, by, func(ch *store.Change) error {
+		removed, err = tiers.Delete(ch, 0, token)
+		return err
+	})
+	return removed, err
+}
+
+// ReorderTiers puts the tiers into the given order, which must name exactly those there are.
+func (g *Govern) ReorderTiers(ctx context.Context, by *model.Principal, tokens []string) (all []TierCount, err error) {
+	if err := demand(by, model.TenantWrite); err != nil {
+		return nil, err
+	}
+	err = g.writer.Mutate(ctx, by, func(ch *store.Change) error {
+		rows, err := tiers.Select(ch, 0, "token")
+		if err != nil {
+			return err
+		}
+		named := slices.Sorted(slices.Values(tokens))
+		if !slices.EqualFunc(rows, named, func(t *Tier, token string) bool { return t.Token == token }) {
+			return model.Invalid("orderedTokens", "must name each tier exactly once")
+		}
+		for _, t := range rows {
+			place := int64(slices.Index(tokens, t.Token) + 1)
+			if t.DisplayOrder == place {
+				continue
+			}
+			t.DisplayOrder = place
+			if err := tiers.Save(ch, t, "display_order"); err != nil {
+				return err
+			}
+		}
+		all, err = listTiers(ch)
+		return err
+	})
+	return all, err
+}
