@@ -1,0 +1,73 @@
+package registry
+
+import (
+	"context"
+
+	"weir/model"
+	"weir/store"
+)
+
+// LocationCapability is what the active version of a device's profile says about its location.
+type LocationCapability struct {
+	Declared    bool                 `gql:"declared"`
+	Declaration *LocationDeclaration `gql:"declaration"`
+}
+
+// LocationOf returns what a device's active profile version declares, nil for an unknown device. A device whose type has
+// no profile, or one that was never published, declares nothing.
+func (r *Registry) LocationOf(ctx context.Context, by *model.Principal, device string) (*LocationCapability, error) {
+	if err := needTenant(by); err != nil {
+		return nil, err
+	}
+	var found *LocationCapability
+	err := r.parts.Store.Read(ctx, func(tx store.Tx) error {
+		d, err := r.Devices.table.Get(tx, by.TenantID, device)
+		if err != nil || d == nil {
+			return err
+		}
+		s, err := r.activeOf(tx, d)
+		if err != nil {
+			return err
+		}
+		found = &LocationCapability{}
+		if s != nil && s.Location != nil {
+			found = &LocationCapability{Declared: true, Declaration: s.Location}
+		}
+		return nil
+	})
+	return found, err
+}
+
+// activeOf returns the active version that judges a device, nil when there is none.
+func (r *Registry) activeOf(tx store.Tx, d *Device) (*Snapshot, error) {
+	t, err := r.Types.table.GetByID(tx, d.TenantID, d.TypeID)
+	if err != nil || t == nil || t.ProfileID == nil {
+		return nil, err
+	}
+	p, err := r.Profiles.table.GetByID(tx, d.TenantID, *t.ProfileID)
+	if err != nil || p == nil || p.ActiveVersion == nil {
+		return nil, err
+	}
+	return snapshotOf(tx, p.ID, *p.ActiveVersion)
+}
+
+// Active returns the active version of a profile as resolution reads it, nil when the profile does not exist or was
+// never published.
+func (r *Registry) Active(ctx context.Context, by *model.Principal, profile string) (*model.ProfileView, error) {
+	if err := needTenant(by); err != nil {
+		return nil, err
+	}
+	var view *model.ProfileView
+	err := r.parts.Store.Read(ctx, func(tx store.Tx) error {
+		p, err := r.Profiles.table.Get(tx, by.TenantID, profile)
+		if err != nil || p == nil || p.ActiveVersion == nil {
+			return err
+		}
+		s, err := snapshotOf(tx, p.ID, *p.ActiveVersion)
+		if err == nil && s != nil {
+			view = new(s.view(by.Tenant, p.Token, int(*p.ActiveVersion)))
+		}
+		return err
+	})
+	return view, err
+}

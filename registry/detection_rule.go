@@ -1,0 +1,76 @@
+package registry
+
+import (
+	"weir/model"
+	"weir/store"
+)
+
+// DetectionRule is the draft of a rule of a profile. Its definition is opaque here: event-processing checks it at publish.
+type DetectionRule struct {
+	store.Row
+	Token          string  `store:"token,token" gql:"token"`
+	ProfileID      int64   `store:"profile_id,required,ref=device_profiles" gql:"deviceProfileToken"`
+	Name           *string `store:"name,clear,max=128" gql:"name"`
+	Description    *string `store:"description,clear,max=1024" gql:"description"`
+	Definition     string  `store:"definition,required,json,max=65536" gql:"definition"`
+	AuthoringGraph *string `store:"authoring_graph,clear,json,max=262144" gql:"authoringGraph"`
+	Enabled        bool    `store:"enabled,required" gql:"enabled"`
+	Metadata       *string `store:"metadata,clear,json,max=65536" gql:"metadata"`
+	GroupToken     *string `store:"entity_group_token,clear,max=128" gql:"entityGroupToken"`
+	GroupVersion   *int64  `store:"entity_group_version,clear,min=1" gql:"entityGroupVersion"`
+}
+
+func (r *Registry) detectionRules() *Kind[DetectionRule] {
+	table := store.NewTable(store.Desc[DetectionRule]{
+		Kind: "detection rule",
+		Name: "detection_rules",
+		Check: func(tx store.Tx, d *DetectionRule, changed store.Changed) error {
+			if err := d.check(); err != nil || !changed.Has("profile_id") {
+				return err
+			}
+			return checkRoom(tx, "detection_rules", "profile_id", d.ProfileID, d.ID, r.config.RulesPerProfile,
+				"detection rules of a device profile")
+		},
+	})
+	return &Kind[DetectionRule]{r: r, table: table}
+}
+
+// check holds the fields against each other, with the values that the record will hold.
+func (d *DetectionRule) check() error {
+	members, err := checkObject("definition", d.Definition)
+	if err != nil {
+		return err
+	}
+	if _, ok := members["id"]; ok {
+		return model.Invalid("definition", `must not have an "id": the rule's token names it`)
+	}
+	if d.AuthoringGraph != nil {
+		if _, err := checkObject("authoringGraph", *d.AuthoringGraph); err != nil {
+			return err
+		}
+	}
+	return d.checkGroup()
+}
+
+// checkGroup refuses half a group scope, and one that names no published version of a dynamic group. There are no entity
+// groups yet, so none does.
+func (d *DetectionRule) checkGroup() error {
+	switch {
+	case d.GroupToken == nil && d.GroupVersion == nil:
+		return nil
+	case d.GroupToken == nil:
+		return model.Invalid("entityGroupToken", "is required with entityGroupVersion")
+	case d.GroupVersion == nil:
+		return model.Invalid("entityGroupVersion", "is required with entityGroupToken")
+	}
+	return model.Invalid("entityGroupToken", "entity group %q has no published version %d", *d.GroupToken, *d.GroupVersion)
+}
+
+// frozen is the rule as a snapshot keeps it.
+func (d *DetectionRule) frozen() SnapshotRule {
+	view := model.RuleView{Token: d.Token, Definition: d.Definition, Group: text(d.GroupToken)}
+	if d.GroupVersion != nil {
+		view.GroupVersion = int(*d.GroupVersion)
+	}
+	return SnapshotRule{RuleView: view, Name: text(d.Name), Description: text(d.Description), Enabled: d.Enabled}
+}

@@ -1,0 +1,194 @@
+package registry
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"weir/model"
+	"weir/store"
+)
+
+// The credential types.
+const (
+	AccessToken     = "ACCESS_TOKEN"     // the id is the secret itself
+	MQTTBasic       = "MQTT_BASIC"       // the id is a user name, the value its password
+	X509Certificate = "X509_CERTIFICATE" // the id is the lower-case hex SHA-256 of the certificate
+)
+
+// maxCredentialBytes bounds the id and the value of a credential: doors read no longer ones.
+const maxCredentialBytes = 1024
+
+// sealedField is the name by which prepare hands the sealed id to the table. The API does not know it.
+const sealedField = "credentialIdSealed"
+
+// DeviceCredential is what a device proves itself by. The id is looked up by its SHA-256 and kept sealed, since that of
+// an access token is the secret itself; of a password only a hash is kept.
+type DeviceCredential struct {
+	store.Row
+	Token     string        `store:"token,token" gql:"token"`
+	DeviceID  int64         `store:"device_id,required,ref=devices" gql:"deviceToken"`
+	Type      string        `store:"credential_type,required,oneof=ACCESS_TOKEN|MQTT_BASIC|X509_CERTIFICATE" gql:"credentialType"`
+	IDHash    string        `store:"id_hash,required,secret,unique" gql:"credentialId"`
+	IDSealed  string        `store:"id_sealed,required,secret" gql:"credentialIdSealed"`
+	ValueHash *string       `store:"value_hash,clear,secret" gql:"credentialValue"`
+	Enabled   bool          `store:"enabled,required" gql:"enabled"`
+	ExpiresAt *model.Micros `store:"expires_at,clear,emptyclears" gql:"expiresAt"`
+	Metadata  *string       `store:"metadata,clear,json,max=65536" gql:"metadata"`
+}
+
+func (r *Registry) deviceCredentials() *Kind[DeviceCredential] {
+	table := store.NewTable(store.Desc[DeviceCredential]{
+		Kind:  "device credential",
+		Name:  "device_credentials",
+		Order: "coalesce(expires_at, 9223372036854775807) DESC, token",
+		Check: r.checkCredential,
+	})
+	return &Kind[DeviceCredential]{r: r, table: table, prepare: r.prepareCredential, changed: r.credentialChanged}
+}
+
+// prepareCredential seals the id and hashes the password of a patch, and clears the password of a credential that
+// becomes of a type without one.
+func (r *Registry) prepareCredential(ctx context.Context, by *model.Principal, token string, p store.Patch, create bool) error {
+	if id, ok := p["credentialId"].(string); ok {
+		if err := checkCredentialID(id); err != nil {
+			return err
+		}
+		sealed, err := r.parts.Sealer.Seal(sealName(by.TenantID, token), []byte(id))
+		if err != nil {
+			return fmt.Errorf("sealing a credential id: %w", err)
+		}
+		p["credentialId"] = hashCredentialID(id)
+		p[sealedField] = base64.StdEncoding.EncodeToString(sealed)
+	}
+	_, named := p["credentialValue"]
+	if t, ok := p["credentialType"].(string); ok && t != MQTTBasic && !named && !create {
+		p["credentialValue"] = nil
+	}
+	return r.hashValue(ctx, p)
+}
+
+// hashValue puts the hash of a password in its place. "" is no password.
+func (r *Registry) hashValue(ctx context.Context, p store.Patch) error {
+	value, ok := p["credentialValue"].(string)
+	switch {
+	case !ok:
+		return nil
+	case value == "":
+		p["credentialValue"] = nil
+		return nil
+	case len(value) > maxCredentialBytes:
+		return model.Invalid("credentialValue", "is longer than %d bytes", maxCredentialBytes)
+	}
+	hash, err := r.parts.Hasher.Hash(ctx, value)
+	if err != nil {
+		return &model.Error{Code: model.CodeUnavailable, Err: err, Message: "unavailable: the credentialValue could not be hashed, send it again"}
+	}
+	p["credentialValue"] = hash
+	return nil
+}
+
+// checkCredential holds the fields against each other, with the values that the record will hold.
+func (r *Registry) checkCredential(tx store.Tx, d *DeviceCredential, changed store.Changed) error {
+	if changed.Has("value_hash") && d.ValueHash != nil && d.Type != MQTTBasic {
+		return model.Invalid("credentialValue", "a credential of type %s has none", d.Type)
+	}
+	if changed.Has("credential_type") || changed.Has("id_hash") {
+		if err := r.checkCertificateID(d); err != nil {
+			return err
+		}
+	}
+	if !changed.Has("device_id") {
+		return nil
+	}
+	return checkRoom(tx, "device_credentials", "device_id", d.DeviceID, d.ID, r.config.CredentialsPerDevice, "credentials of a device")
+}
+
+func (r *Registry) checkCertificateID(d *DeviceCredential) error {
+	if d.Type != X509Certificate {
+		return nil
+	}
+	id, err := r.CredentialID(d)
+	if err != nil {
+		return err
+	}
+	if b, err := hex.DecodeString(id); err != nil || len(b) != sha256.Size || strings.ToLower(id) != id {
+		return model.Invalid("credentialId", "must be the SHA-256 of the certificate as 64 lower-case hexadecimal digits")
+	}
+	return nil
+}
+
+// credentialChanged has what was verified by an older state of the credential forgotten.
+func (r *Registry) credentialChanged(c *store.Change, old, _ *DeviceCredential) error {
+	if old != nil {
+		r.forgetCredential(c, old.ID)
+	}
+	return nil
+}
+
+// CredentialID opens the credential's id. Of an access token that is the secret itself.
+func (r *Registry) CredentialID(d *DeviceCredential) (string, error) {
+	sealed, err := base64.StdEncoding.DecodeString(d.IDSealed)
+	if err != nil {
+		return "", fmt.Errorf("%w: device_credentials %d: %w", store.ErrDamaged, d.ID, err)
+	}
+	id, err := r.parts.Sealer.Open(sealName(d.TenantID, d.Token), sealed)
+	if err != nil {
+		return "", fmt.Errorf("device_credentials %d: %w", d.ID, err)
+	}
+	return string(id), nil
+}
+
+// sealName binds a sealed id to its row: the token of a credential never changes.
+func sealName(tenantID int64, token string) string {
+	return fmt.Sprintf("%d/device-credential/%s", tenantID, token)
+}
+
+// hashCredentialID is what the id of a credential is looked up by.
+func hashCredentialID(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(sum[:])
+}
+
+// checkCredentialID refuses ids that no credential can have. No message shows the id.
+func checkCredentialID(id string) error {
+	switch {
+	case id == "":
+		return model.Invalid("credentialId", "must not be empty")
+	case len(id) > maxCredentialBytes:
+		return model.Invalid("credentialId", "is longer than %d bytes", maxCredentialBytes)
+	case !utf8.ValidString(id) || strings.ContainsRune(id, 0):
+		return model.Invalid("credentialId", "holds a character that cannot be stored")
+	}
+	return nil
+}
+
+// CredentialSearch restricts a list of credentials; what is nil does not.
+type CredentialSearch struct {
+	Device  *string // token
+	Type    *string
+	ID      *string // the credential id
+	Enabled *bool
+}
+
+// Filters returns the search as filters.
+func (s CredentialSearch) Filters() []store.Filter {
+	var fs []store.Filter
+	if s.Device != nil {
+		fs = append(fs, store.RefersTo("device_id", "devices", *s.Device))
+	}
+	if s.Type != nil {
+		fs = append(fs, store.Eq("credential_type", *s.Type))
+	}
+	if s.ID != nil {
+		fs = append(fs, store.Eq("id_hash", hashCredentialID(*s.ID)))
+	}
+	if s.Enabled != nil {
+		fs = append(fs, store.Eq("enabled", *s.Enabled))
+	}
+	return fs
+}

@@ -1,0 +1,349 @@
+package registry
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"weir/model"
+	"weir/store"
+)
+
+// draft fills profile "p" with two metrics and three rules, of which one is disabled.
+func (b *bench) fillDraft() {
+	b.Helper()
+	ctx := b.Context()
+	for _, p := range []store.Patch{
+		{"token": "m-temp", "metricKey": "temp", "dataType": "DOUBLE", "unit": "Cel", "minValue": -40.0, "maxValue": 125},
+		{"token": "m-mode", "metricKey": "mode", "dataType": "STRING", "enum": `["on","off"]`, "name": "Mode"},
+	} {
+		p["deviceProfileToken"] = "p"
+		must(b.Metrics.Create(ctx, acme, p))(b)
+	}
+	for _, p := range []store.Patch{
+		{"token": "r2", "definition": ruleText, "enabled": true},
+		{"token": "r1", "definition": ruleText, "enabled": true, "name": "Hot"},
+		{"token": "r0", "definition": `{"broken":true}`, "enabled": false},
+	} {
+		p["deviceProfileToken"] = "p"
+		must(b.Rules.Create(ctx, acme, p))(b)
+	}
+	must(b.Profiles.Update(ctx, acme, "p", store.Patch{"inactivityTimeoutSeconds": 90,
+		"location": map[string]any{"expectedAccuracyMeters": 2.5}}))(b)
+	b.view("a draft has no effect")
+}
+
+// filledView is what resolution reads of the published draft.
+func filledView(token string, version int) model.ProfileView {
+	return model.ProfileView{V: 1, Tenant: "acme", Token: token, Version: version, InactivityTimeout: 90,
+		Metrics: []model.MetricView{
+			{Key: "mode", DataType: "STRING", Enum: []string{"on", "off"}},
+			{Key: "temp", DataType: "DOUBLE", Unit: "Cel", Min: new(-40.0), Max: new(125.0)},
+		},
+		Rules: []model.RuleView{{Token: "r1", Definition: ruleText}, {Token: "r2", Definition: ruleText}},
+	}
+}
+
+func TestPublishFreezesTheDraftAndRollbackReturnsToIt(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Config{})
+	ctx := t.Context()
+	p, _, _ := b.seed()
+	b.fillDraft()
+	key := idKey(p.ID)
+
+	v := must(b.Publish(ctx, acme, "p", new("first"), nil))(t)
+	if v.Version != 1 || *v.Label != "first" || v.Description != nil || *v.PublishedBy != "ada" {
+		t.Errorf("version %+v", v)
+	}
+	b.view("publish", row(t, model.ViewProfile, key, filledView("p", 1)))
+
+	must(b.Rules.Update(ctx, acme, "r2", store.Patch{"enabled": false}))(t)
+	must(b.Metrics.Delete(ctx, acme, "m-mode"))(t)
+	must(b.Profiles.Update(ctx, acme, "p", store.Patch{"inactivityTimeoutSeconds": nil, "location": nil}))(t)
+	b.view("changes of the draft")
+	must(b.Publish(ctx, acme, "p", nil, nil))(t)
+	second := filledView("p", 2)
+	second.Rules, second.Metrics, second.InactivityTimeout = second.Rules[:1], second.Metrics[1:], 0
+	b.view("second publish", row(t, model.ViewProfile, key, second))
+	if got := must(b.LocationOf(ctx, acme, "d"))(t); got == nil || got.Declared {
+		t.Errorf("location of the second version: %+v", got)
+	}
+
+	back := must(b.Rollback(ctx, acme, "p", 1))(t)
+	if *back.ActiveVersion != 1 {
+		t.Errorf("active version %d", *back.ActiveVersion)
+	}
+	b.view("rollback", row(t, model.ViewProfile, key, filledView("p", 1)))
+	if got := must(b.LocationOf(ctx, acme, "d"))(t); got == nil || !got.Declared || *got.Declaration.ExpectedAccuracyMeters != 2.5 {
+		t.Errorf("location of the first version: %+v", got)
+	}
+	if got := must(b.Active(ctx, acme, "p"))(t); got == nil || got.VersionToken() != "p@1" || len(got.Rules) != 2 {
+		t.Errorf("active version: %+v", got)
+	}
+	b.unchanged("rollback to the active version", func() { must(b.Rollback(ctx, acme, "p", 1))(t) })
+	b.unchanged("rollback to no version", func() {
+		_, err := b.Rollback(ctx, acme, "p", 3)
+		b.refused("unknown version", err, model.CodeNotFound, `device profile version "p@3"`)
+		_, err = b.Rollback(ctx, acme, "q", 1)
+		b.refused("unknown profile", err, model.CodeNotFound, `device profile "q"`)
+		_, err = b.Rollback(ctx, other, "p", 1)
+		b.refused("another tenant's profile", err, model.CodeNotFound, `device profile "p"`)
+	})
+	third := must(b.Publish(ctx, acme, "p", nil, nil))(t)
+	var versions []int64
+	for _, v := range must(b.Versions(ctx, acme, "p"))(t) {
+		versions = append(versions, v.Version)
+	}
+	if third.Version != 3 || !slices.Equal(versions, []int64{3, 2, 1}) {
+		t.Errorf("published %d, versions %v", third.Version, versions)
+	}
+	if vs := must(b.Versions(ctx, other, "p"))(t); len(vs) != 0 {
+		t.Errorf("another tenant sees %d versions", len(vs))
+	}
+}
+
+func TestPublishSubmitsEnabledRulesAsAService(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Config{})
+	b.seed()
+	b.fillDraft()
+	must(b.Publish(t.Context(), acme, "p", nil, nil))(t)
+	want := []Candidate{{Token: "r1", Definition: ruleText}, {Token: "r2", Definition: ruleText}}
+	if len(b.validator.asked) != 1 || !slices.Equal(b.validator.asked[0], want) {
+		t.Errorf("submitted %v, want %v", b.validator.asked, want)
+	}
+	by := b.validator.by
+	if by.Kind != model.ServiceCaller || by.Tenant != "acme" || !by.Has(model.DeviceRead) || by.Has(model.DeviceWrite) {
+		t.Errorf("the rules were submitted by %+v", by)
+	}
+}
+
+func TestARefusedPublishWritesNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Config{})
+	ctx := t.Context()
+	b.seed()
+	b.fillDraft()
+	publish := func() error {
+		_, err := b.Publish(ctx, acme, "p", nil, nil)
+		return err
+	}
+	b.unchanged("refused rules", func() {
+		b.validator.refuse = map[string]string{"r1": "when: no", "r2": "severity: missing"}
+		b.refused("two rules", publish(), model.CodeInvalidInput, `"r1": when: no; "r2": severity: missing`)
+	})
+	b.validator.refuse = nil
+	b.unchanged("validator away", func() {
+		b.validator.err = errors.New("dial tcp 10.0.0.1: refused")
+		err := publish()
+		b.refused("validator away", err, model.CodeUnavailable, "unavailable")
+		if strings.Contains(err.Error(), "10.0.0.1") {
+			t.Errorf("the message shows the cause: %v", err)
+		}
+	})
+	b.validator.err = nil
+	b.unchanged("long label", func() {
+		_, err := b.Publish(ctx, acme, "p", new(strings.Repeat("l", 129)), nil)
+		b.refused("label", err, model.CodeInvalidInput, "label")
+		_, err = b.Publish(ctx, acme, "p", nil, new(strings.Repeat("l", 1025)))
+		b.refused("description", err, model.CodeInvalidInput, "description")
+		_, err = b.Publish(ctx, acme, "q", nil, nil)
+		b.refused("unknown", err, model.CodeNotFound, `device profile "q"`)
+		_, err = b.Publish(ctx, other, "p", nil, nil)
+		b.refused("another tenant's", err, model.CodeNotFound, `device profile "p"`)
+	})
+}
+
+func TestOnlyWhatWasValidatedIsPublished(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Config{})
+	ctx := t.Context()
+	b.seed()
+	b.fillDraft()
+	changes := 1
+	b.validator.during = func() {
+		if changes > 0 {
+			changes--
+			must(b.Rules.Update(ctx, acme, "r1", store.Patch{"definition": `{"name":"other"}`, "name": nil}))(t)
+		}
+	}
+	must(b.Publish(ctx, acme, "p", nil, nil))(t)
+	if n := len(b.validator.asked); n != 2 || b.validator.asked[1][0].Definition != `{"name":"other"}` {
+		t.Errorf("validated %d times: %v", n, b.validator.asked)
+	}
+	if got := must(b.Active(ctx, acme, "p"))(t); got.Rules[0].Definition != `{"name":"other"}` {
+		t.Errorf("published %+v", got.Rules)
+	}
+	changes = 1000
+	before := b.rows(`SELECT * FROM device_profile_versions`)
+	_, err := b.Publish(ctx, acme, "p", nil, nil)
+	b.refused("a draft that keeps changing", err, model.CodeConflict, "conflict:")
+	if after := b.rows(`SELECT * FROM device_profile_versions`); !slices.Equal(before, after) {
+		t.Errorf("a version was written: %v", after)
+	}
+}
+
+func TestADraftsRevisionMovesWithEachChangeOfIt(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Config{})
+	ctx := t.Context()
+	p, _, _ := b.seed()
+	b.fillDraft()
+	seen := map[string]string{}
+	look := func(what string) {
+		t.Helper()
+		err := b.db.Read(ctx, func(tx store.Tx) error {
+			rev, err := revision(tx, p.ID)
+			if other, ok := seen[rev]; ok {
+				t.Errorf("%s: same revision as %s", what, other)
+			}
+			seen[rev] = what
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	look("start")
+	must(b.Profiles.Update(ctx, acme, "p", store.Patch{"name": "P"}))(t)
+	look("profile")
+	must(b.Metrics.Update(ctx, acme, "m-temp", store.Patch{"unit": "K"}))(t)
+	look("metric")
+	must(b.Rules.Update(ctx, acme, "r0", store.Patch{"name": "N"}))(t)
+	look("rule")
+	must(b.Rules.Delete(ctx, acme, "r2"))(t)
+	look("rule deleted")
+	must(b.Rules.Create(ctx, acme, store.Patch{"token": "r2", "deviceProfileToken": "p", "definition": ruleText, "enabled": true}))(t)
+	look("rule made again")
+}
+
+func TestAProfileIsRenamedUntilItIsPublishedOrAdopted(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Config{})
+	ctx := t.Context()
+	create := func(token string) { must(b.Profiles.Create(ctx, acme, store.Patch{"token": token}))(t) }
+	rename := func(from, to string) error {
+		_, err := b.RenameProfile(ctx, acme, from, to)
+		return err
+	}
+	for _, token := range []string{"free", "held", "published", "adopted"} {
+		create(token)
+	}
+	must(b.Publish(ctx, acme, "published", nil, nil))(t)
+	must(b.Types.Create(ctx, acme, store.Patch{"token": "t", "profileToken": "adopted"}))(t)
+	b.views()
+	b.unchanged("refused renames", func() {
+		b.refused("empty", rename("free", ""), model.CodeInvalidInput, "newToken")
+		b.refused("blank", rename("free", "  "), model.CodeInvalidInput, "newToken")
+		b.refused("no token", rename("free", "a.b"), model.CodeInvalidInput, "newToken")
+		b.refused("held", rename("free", "held"), model.CodeConflict, `unique, "held"`)
+		b.refused("unknown", rename("nope", "x"), model.CodeNotFound, `device profile "nope"`)
+		b.refused("published", rename("published", "x"), model.CodeInUse, "published version")
+		b.refused("adopted", rename("adopted", "x"), model.CodeInUse, "device type")
+		_, err := b.RenameProfile(ctx, other, "free", "x")
+		b.refused("another tenant's", err, model.CodeNotFound, `device profile "free"`)
+		for _, same := range []string{"free", "published", "adopted"} {
+			if err := rename(same, same); err != nil {
+				t.Errorf("the present token: %v", err)
+			}
+		}
+	})
+	if err := rename("free", "freed"); err != nil {
+		t.Error(err)
+	}
+	b.view("rename")
+}
+
+func TestAProfileTakesItsPartsWithIt(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Config{})
+	ctx := t.Context()
+	p, _, _ := b.seed()
+	b.fillDraft()
+	must(b.Publish(ctx, acme, "p", nil, nil))(t)
+	must(b.Publish(ctx, acme, "p", nil, nil))(t)
+	b.views()
+	b.unchanged("delete of an adopted profile", func() {
+		_, err := b.Profiles.Delete(ctx, acme, "p")
+		b.refused("adopted", err, model.CodeInUse, "device type")
+	})
+	must(b.Types.Update(ctx, acme, "t", store.Patch{"profileToken": nil}))(t)
+	b.views()
+	must(b.Profiles.Delete(ctx, acme, "p"))(t)
+	b.view("delete", row(t, model.ViewProfile, idKey(p.ID), nil))
+	for _, table := range []string{"device_profiles", "device_profile_versions", "metric_definitions", "detection_rules"} {
+		if left := b.rows("SELECT * FROM " + table); len(left) > 0 {
+			t.Errorf("%s: %q left", table, left)
+		}
+	}
+	if n := b.rows(`SELECT count(*) FROM audit_events WHERE operation = 'delete'`); n[0] != "8" {
+		t.Errorf("%s rows in the journal, want one for each of 8 rows", n[0])
+	}
+}
+
+func TestAdoptingAProfileIsSeenByResolution(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Config{})
+	ctx := t.Context()
+	p := must(b.Profiles.Create(ctx, acme, store.Patch{"token": "p"}))(t)
+	b.view("a profile that was never published")
+	typ := must(b.Types.Create(ctx, acme, store.Patch{"token": "t", "profileToken": "p"}))(t)
+	key := idKey(typ.ID)
+	with, without := row(t, model.ViewDeviceType, key, model.DeviceTypeView{V: 1, Profile: p.ID}), row(t, model.ViewDeviceType, key, model.DeviceTypeView{V: 1})
+	b.view("create", with)
+	must(b.Types.Update(ctx, acme, "t", store.Patch{"name": "T", "profileToken": "p"}))(t)
+	b.view("no change")
+	must(b.Types.Update(ctx, acme, "t", store.Patch{"profileToken": ""}))(t)
+	b.view("detach", without)
+	must(b.Types.Update(ctx, acme, "t", store.Patch{"profileToken": "p"}))(t)
+	b.view("attach", with)
+	must(b.Devices.Create(ctx, acme, store.Patch{"token": "d", "deviceTypeToken": "t"}))(t)
+	b.views()
+	b.unchanged("delete while devices have it", func() {
+		_, err := b.Types.Delete(ctx, acme, "t")
+		b.refused("in use", err, model.CodeInUse, "device")
+	})
+	must(b.Devices.Delete(ctx, acme, "d"))(t)
+	b.views()
+	must(b.Types.Delete(ctx, acme, "t"))(t)
+	b.view("delete", row(t, model.ViewDeviceType, key, nil))
+	_, err := b.Types.Update(ctx, acme, "t", store.Patch{})
+	b.refused("update of what is gone", err, model.CodeNotFound, `device type "t"`)
+}
+
+func TestAProfileHasAtMostItsPartsAndUniqueKeys(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Config{MetricsPerProfile: 2, RulesPerProfile: 1})
+	ctx := t.Context()
+	for _, token := range []string{"p", "q"} {
+		must(b.Profiles.Create(ctx, acme, store.Patch{"token": token}))(t)
+	}
+	metric := func(token, profile, key string) error {
+		_, err := b.Metrics.Create(ctx, acme, store.Patch{"token": token, "deviceProfileToken": profile, "metricKey": key, "dataType": "INT"})
+		return err
+	}
+	rule := func(token, profile string) error {
+		_, err := b.Rules.Create(ctx, acme, store.Patch{"token": token, "deviceProfileToken": profile, "definition": ruleText, "enabled": true})
+		return err
+	}
+	for _, err := range []error{metric("m1", "p", "a"), metric("m2", "p", "b"), metric("m3", "q", "a"), rule("r1", "p"), rule("r2", "q")} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.unchanged("no room", func() {
+		b.refused("metric", metric("m4", "p", "c"), model.CodeLimitExceeded, "at most 2 metric definitions")
+		b.refused("rule", rule("r3", "p"), model.CodeLimitExceeded, "at most 1 detection rules")
+		_, err := b.Rules.Update(ctx, acme, "r2", store.Patch{"deviceProfileToken": "p"})
+		b.refused("rule moved", err, model.CodeLimitExceeded, "at most 1 detection rules")
+		b.refused("key twice", metric("m5", "q", "a"), model.CodeConflict, "metricKey of a metric definition must be unique")
+	})
+	must(b.Rules.Update(ctx, acme, "r2", store.Patch{"deviceProfileToken": "q"}))(t)
+	must(b.Metrics.Delete(ctx, acme, "m2"))(t)
+	b.unchanged("moved onto a key in use", func() {
+		_, err := b.Metrics.Update(ctx, acme, "m3", store.Patch{"deviceProfileToken": "p"})
+		b.refused("moved", err, model.CodeConflict, "unique")
+	})
+}

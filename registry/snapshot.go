@@ -1,0 +1,75 @@
+package registry
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"weir/model"
+)
+
+// snapshotFormat is the format version that this Weir writes.
+const snapshotFormat = 1
+
+// Snapshot is the body of a published version: what the draft held when it was published. It is never changed.
+type Snapshot struct {
+	V                 int                  `json:"v"`
+	Metrics           []SnapshotMetric     `json:"metrics,omitempty"` // by key
+	Rules             []SnapshotRule       `json:"rules,omitempty"`   // enabled and disabled, by token
+	InactivityTimeout int                  `json:"inactivityTimeoutSeconds,omitempty"`
+	Location          *LocationDeclaration `json:"location,omitempty"`
+}
+
+// SnapshotMetric is a frozen metric definition.
+type SnapshotMetric struct {
+	model.MetricView
+	Token       string `json:"token"`
+	Name        string `json:"name,omitempty"`
+	Description string `json:"description,omitempty"`
+	Descriptor  string `json:"descriptor,omitempty"`
+}
+
+// SnapshotRule is a frozen detection rule.
+type SnapshotRule struct {
+	model.RuleView
+	Name        string `json:"name,omitempty"`
+	Description string `json:"description,omitempty"`
+	Enabled     bool   `json:"enabled"`
+}
+
+// LocationDeclaration says what a profile's devices are expected to report of their position. It is information for
+// clients and never gates ingest. The zero value declares a location without expectations.
+type LocationDeclaration struct {
+	ExpectedAccuracyMeters        *float64 `json:"expectedAccuracyMeters,omitempty" gql:"expectedAccuracyMeters"`
+	ExpectedUpdateIntervalSeconds *int     `json:"expectedUpdateIntervalSeconds,omitempty" gql:"expectedUpdateIntervalSeconds"`
+}
+
+// decodeSnapshot reads a stored snapshot.
+func decodeSnapshot(body string) (*Snapshot, error) {
+	var s Snapshot
+	if err := json.Unmarshal([]byte(body), &s); err != nil {
+		return nil, fmt.Errorf("snapshot of a profile version: %w", err)
+	}
+	if s.V < 1 || s.V > snapshotFormat {
+		return nil, fmt.Errorf("snapshot of a profile version has format %d, this Weir reads up to %d", s.V, snapshotFormat)
+	}
+	return &s, nil
+}
+
+func (s *Snapshot) encode() (string, error) {
+	b, err := json.Marshal(s)
+	return string(b), err
+}
+
+// view is what resolution reads of the snapshot while it is the active version: enabled rules only.
+func (s *Snapshot) view(tenant, token string, version int) model.ProfileView {
+	v := model.ProfileView{V: 1, Tenant: tenant, Token: token, Version: version, InactivityTimeout: s.InactivityTimeout}
+	for _, m := range s.Metrics {
+		v.Metrics = append(v.Metrics, m.MetricView)
+	}
+	for _, r := range s.Rules {
+		if r.Enabled {
+			v.Rules = append(v.Rules, r.RuleView)
+		}
+	}
+	return v
+}
