@@ -1,0 +1,196 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"weir/model"
+	"weir/spool"
+	"weir/store"
+)
+
+// controlWait is how long a mutation waits for Apply to pass its record before it returns with the change stored.
+const controlWait = time.Second
+
+// Controller gives changes of meaning their place in the log: it appends the rows that a transaction left in the control
+// table, in sequence, and removes them once they are synced. A crash between the two appends a row twice; Apply ignores
+// a sequence that it has seen.
+type Controller struct {
+	store  store.Store
+	log    spool.Log
+	stamp  func() model.Stamp
+	logger *slog.Logger
+	nudge  chan struct{}
+
+	mu      sync.Mutex
+	passed  uint64
+	waiting map[uint64][]chan struct{}
+}
+
+// NewController returns a controller. passed is the highest sequence that the results already contain.
+func NewController(st store.Store, log spool.Log, stamp func() model.Stamp, logger *slog.Logger) *Controller {
+	return &Controller{store: st, log: log, stamp: stamp, logger: logger, nudge: make(chan struct{}, 1), waiting: map[uint64][]chan struct{}{}}
+}
+
+// Run appends control rows until ctx ends. A log that refuses is tried again: control rows wait in the store.
+func (c *Controller) Run(ctx context.Context) error {
+	const retry = time.Second
+	for {
+		if err := c.Drain(ctx); err != nil && ctx.Err() == nil {
+			c.logger.Error("a change of the registry cannot take its place in the log; it is tried again", "error", err, "retry", retry.String())
+			select {
+			case <-time.After(retry):
+			case <-ctx.Done():
+			}
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.nudge:
+		}
+	}
+}
+
+// Drain appends what stands in the control table now. The doors open after it, so that no reading overtakes a change
+// that was made while nothing ran.
+func (c *Controller) Drain(ctx context.Context) error {
+	for limit := 64; ; {
+		var rows []model.Control
+		err := c.store.Read(ctx, func(tx store.Tx) (err error) {
+			rows, err = store.PendingControl(tx, 0, limit)
+			return err
+		})
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		whole := wholeSequences(rows)
+		if len(whole) == 0 {
+			limit *= 2 // one change in more parts than that
+			continue
+		}
+		for i := range whole {
+			if err := c.append(ctx, &whole[i]); err != nil {
+				return err
+			}
+		}
+		if err := c.remove(ctx, whole); err != nil {
+			return err
+		}
+	}
+}
+
+// wholeSequences leaves out the parts at the end whose last part is not there.
+func wholeSequences(rows []model.Control) []model.Control {
+	for n := len(rows); n > 0; n-- {
+		if rows[n-1].Part == rows[n-1].Parts-1 {
+			return rows[:n]
+		}
+	}
+	return nil
+}
+
+func (c *Controller) append(ctx context.Context, row *model.Control) error {
+	r := &model.Record{Kind: model.KindControl, Received: c.stamp(), Control: row}
+	synced := make(chan error, 1)
+	err := c.log.Append(ctx, spool.Entry{Data: model.AppendRecord(nil, r), Value: r, Exempt: true,
+		Done: func(_ model.Offset, err error) { synced <- err }})
+	if err != nil {
+		return err
+	}
+	return <-synced
+}
+
+func (c *Controller) remove(ctx context.Context, rows []model.Control) error {
+	return c.store.Write(ctx, store.Durable, func(tx store.Tx) error {
+		for i := range rows {
+			if rows[i].Part == rows[i].Parts-1 {
+				if err := store.RemoveControl(tx, rows[i].Sequence); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// Passed tells the controller that Apply has passed a sequence.
+func (c *Controller) Passed(seq uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.passed = max(c.passed, seq)
+	for s, chans := range c.waiting {
+		if s <= seq {
+			for _, ch := range chans {
+				close(ch)
+			}
+			delete(c.waiting, s)
+		}
+	}
+}
+
+// Mutate implements store.Writer on a running instance: it runs fn in one durable transaction and returns when Apply has
+// passed the change's place in the log, or after a second with the change stored.
+func (c *Controller) Mutate(ctx context.Context, by *model.Principal, fn func(*store.Change) error) error {
+	seq, err := store.Mutate(ctx, c.store, by, func() time.Time { return c.stamp().Wall.Time() }, fn)
+	if err != nil || seq == 0 {
+		return err
+	}
+	select {
+	case c.nudge <- struct{}{}:
+	default:
+	}
+	select {
+	case <-c.reached(seq):
+	case <-time.After(controlWait):
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+var _ store.Writer = (*Controller)(nil)
+
+func (c *Controller) reached(seq uint64) <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ch := make(chan struct{})
+	if seq <= c.passed {
+		close(ch)
+		return ch
+	}
+	c.waiting[seq] = append(c.waiting[seq], ch)
+	return ch
+}
+
+// open reports whether parts of a sequence are still missing.
+func (p *parts) open() bool { return p.next > 0 }
+
+// parts gathers the parts of a control sequence until the last one is there.
+type parts struct {
+	seq  uint64
+	next uint16
+	body []byte
+}
+
+// add takes one part. complete is true with the last; a part that does not follow is an error, a first part begins anew.
+func (p *parts) add(c *model.Control) (changes []model.ViewChange, complete bool, err error) {
+	if c.Part == 0 {
+		*p = parts{seq: c.Sequence}
+	}
+	if c.Sequence != p.seq || c.Part != p.next {
+		return nil, false, fmt.Errorf("control record %d part %d does not follow part %d of %d", c.Sequence, c.Part, int(p.next)-1, p.seq)
+	}
+	p.next++
+	p.body = append(p.body, c.Body...)
+	if p.next < c.Parts {
+		return nil, false, nil
+	}
+	if changes, err = store.DecodeViewChanges(p.body); err != nil {
+		return nil, false, fmt.Errorf("control record %d: %w", c.Sequence, err)
+	}
+	*p = parts{}
+	return changes, true, nil
+}

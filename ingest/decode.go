@@ -1,0 +1,449 @@
+package ingest
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"weir/internal/jsonscan"
+	"weir/model"
+)
+
+// Limits of the ingest event.
+const (
+	maxAltID      = 128 // characters
+	maxMetricName = 128
+	maxCredential = 1024 // characters of a credential member
+)
+
+// Decoded is an ingest event with what only the door may see: the credential in the body.
+type Decoded struct {
+	Device     string
+	Message    model.Message
+	Credential Credential
+}
+
+// Credential is what a body presents. Secret never leaves the gate.
+type Credential struct {
+	Type, ID, Secret string
+}
+
+// Presented reports whether the body names a credential at all.
+func (c Credential) Presented() bool { return c.Type != "" || c.ID != "" || c.Secret != "" }
+
+// DecodeError is why a body is not an ingest event. Its text is one line, fit to be sent to the device.
+type DecodeError struct {
+	Reason Reason // ReasonUndecodable or ReasonTooManyReadings
+	Text   string
+}
+
+func (e *DecodeError) Error() string { return e.Text }
+
+// Decode reads an ingest event and checks its form: what can be said without knowing the device, the clock or the
+// registry. Members it does not know are ignored; a member it knows may stand there once.
+func Decode(body []byte) (*Decoded, error) {
+	d := decoder{Scanner: jsonscan.New(body)}
+	ev := &Decoded{}
+	d.event(ev)
+	if err := d.End(); err != nil {
+		return nil, &DecodeError{Reason: d.reason(), Text: err.Error()}
+	}
+	return ev, nil
+}
+
+type decoder struct {
+	jsonscan.Scanner
+	tooMany  bool
+	readings int
+}
+
+func (d *decoder) reason() Reason {
+	if d.tooMany {
+		return ReasonTooManyReadings
+	}
+	return ReasonUndecodable
+}
+
+// once notes that the member was seen and fails when it was seen before.
+func (d *decoder) once(seen *uint32, bit int, name string) {
+	if *seen&(1<<bit) != 0 {
+		d.Fail("member %q is given twice", name)
+	}
+	*seen |= 1 << bit
+}
+
+var eventMembers = [...]string{"device", "eventType", "payload", "occurredTime", "altId", "credentialType", "credentialId", "credentialSecret", "relationship"}
+
+func (d *decoder) event(ev *Decoded) {
+	var seen uint32
+	var eventType string
+	var payload []byte
+	var payloadAt int
+	d.Object(func(name []byte) {
+		bit := indexOf(eventMembers[:], name)
+		if bit < 0 {
+			d.Skip()
+			return
+		}
+		d.once(&seen, bit, eventMembers[bit])
+		if eventMembers[bit] == "payload" {
+			if d.Peek() != '{' {
+				d.Fail("payload must be an object")
+			}
+			payload = d.Raw()
+			payloadAt = d.Pos() - len(payload)
+			return
+		}
+		if d.Null() {
+			return // as if it were absent
+		}
+		switch eventMembers[bit] {
+		case "device":
+			if ev.Device = d.String("device"); d.Err() == nil && !model.ValidToken(ev.Device) {
+				d.Fail("device is not a device token")
+			}
+		case "eventType":
+			eventType = d.String("eventType")
+		case "occurredTime":
+			ev.Message.Occurred = d.time("occurredTime")
+			ev.Message.HasOccurred = true
+		case "altId":
+			ev.Message.AltID = d.bounded("altId", maxAltID)
+		case "credentialType":
+			ev.Credential.Type = d.bounded("credentialType", maxCredential)
+		case "credentialId":
+			ev.Credential.ID = d.bounded("credentialId", maxCredential)
+		case "credentialSecret":
+			ev.Credential.Secret = d.bounded("credentialSecret", maxCredential)
+		case "relationship":
+			d.Skip() // accepted, unused
+		}
+	})
+	switch {
+	case d.Err() != nil:
+	case eventType == "":
+		d.Fail("eventType is required")
+	case payload == nil:
+		d.Fail("payload is required")
+	default:
+		d.payload(&ev.Message, eventType, payload, payloadAt)
+	}
+}
+
+func (d *decoder) payload(m *model.Message, eventType string, payload []byte, at int) {
+	p := decoder{Scanner: jsonscan.New(payload)}
+	switch eventType {
+	case "Measurement":
+		m.Type = model.MeasurementEvent
+		p.entries(func(i int) { p.measurement(m, i) })
+	case "Location":
+		m.Type = model.LocationEvent
+		p.entries(func(int) { p.location(m) })
+	case "Alert":
+		m.Type = model.AlertEvent
+		p.entries(func(int) { p.alert(m) })
+	case "NewRelationship":
+		m.Type = model.NewRelationship
+		m.Relationship = p.relationship()
+	case "StateChange", "CommandInvocation", "CommandResponse":
+		d.Fail("eventType %s is the platform's own", eventType)
+		return
+	default:
+		d.Fail("eventType must be Measurement, Location, Alert or NewRelationship")
+		return
+	}
+	if p.End() != nil {
+		d.Adopt(&p.Scanner, at, "payload: ")
+		d.tooMany = p.tooMany
+	}
+}
+
+// entries walks {"entries": [...]}; there must be at least one.
+func (d *decoder) entries(entry func(i int)) {
+	var seen uint32
+	n := 0
+	d.Object(func(name []byte) {
+		if string(name) != "entries" {
+			d.Skip()
+			return
+		}
+		d.once(&seen, 0, "entries")
+		d.Array(func(i int) {
+			n++
+			entry(i)
+		})
+	})
+	if d.Err() == nil && n == 0 {
+		d.Fail("entries must hold at least one entry")
+	}
+}
+
+// count takes one reading from the message's allowance.
+func (d *decoder) count() {
+	if d.readings++; d.readings > model.MaxReadings && d.Err() == nil {
+		d.tooMany = true
+		d.Fail("a message may carry at most %d readings", model.MaxReadings)
+	}
+}
+
+func (d *decoder) measurement(m *model.Message, entry int) {
+	var seen uint32
+	first := len(m.Measurements)
+	var at model.EntryTime
+	d.Object(func(name []byte) {
+		switch string(name) {
+		case "measurements":
+			d.once(&seen, 0, "measurements")
+			d.Object(func(metric []byte) { d.metric(m, first, entry, string(metric)) })
+		case "occurredTime":
+			d.once(&seen, 1, "occurredTime")
+			at = d.entryTime()
+		default:
+			d.Skip()
+		}
+	})
+	if d.Err() == nil && len(m.Measurements) == first {
+		d.Fail("an entry must hold at least one measurement")
+	}
+	for i := first; i < len(m.Measurements); i++ {
+		m.Measurements[i].Time = at
+	}
+}
+
+func (d *decoder) metric(m *model.Message, first, entry int, name string) {
+	if name == "" || utf8.RuneCountInString(name) > maxMetricName {
+		d.Fail("a metric's name must have 1 to %d characters", maxMetricName)
+		return
+	}
+	for i := first; i < len(m.Measurements); i++ {
+		if m.Measurements[i].Metric == name {
+			d.Fail("metric %q is given twice", name)
+			return
+		}
+	}
+	d.count()
+	v := d.decimal("the value of a metric")
+	if d.Err() == nil {
+		m.Measurements = append(m.Measurements, model.Reading{Entry: uint16(entry), Metric: name, Value: v})
+	}
+}
+
+var locationMembers = [...]string{"latitude", "longitude", "elevation", "accuracy", "speed", "heading"}
+
+func (d *decoder) location(m *model.Message) {
+	var seen uint32
+	l := model.Location{}
+	fields := [...]*float64{&l.Latitude, &l.Longitude, &l.Elevation, &l.Accuracy, &l.Speed, &l.Heading}
+	for _, f := range fields {
+		*f = math.NaN()
+	}
+	d.count()
+	d.Object(func(name []byte) {
+		if string(name) == "occurredTime" {
+			d.once(&seen, len(fields), "occurredTime")
+			l.Time = d.entryTime()
+			return
+		}
+		bit := indexOf(locationMembers[:], name)
+		if bit < 0 {
+			d.Skip()
+			return
+		}
+		d.once(&seen, bit, locationMembers[bit])
+		if bit > 1 && d.Null() {
+			return
+		}
+		*fields[bit] = d.decimal(locationMembers[bit])
+	})
+	if d.Err() == nil {
+		if why := checkLocation(&l); why != "" {
+			d.Fail("%s", why)
+		}
+	}
+	m.Locations = append(m.Locations, l)
+}
+
+// checkLocation returns what is out of range. A heading is stored to 4 decimals, so what would round to 360 is refused.
+func checkLocation(l *model.Location) string {
+	switch {
+	case math.IsNaN(l.Latitude) || math.IsNaN(l.Longitude):
+		return "latitude and longitude are required"
+	case math.Abs(l.Latitude) > 90:
+		return "latitude must lie in -90..90"
+	case math.Abs(l.Longitude) > 180:
+		return "longitude must lie in -180..180"
+	case math.Abs(l.Elevation) > 99_999_999:
+		return "elevation must lie in -99999999..99999999"
+	case l.Accuracy < 0:
+		return "accuracy must not be negative"
+	case l.Speed < 0:
+		return "speed must not be negative"
+	case l.Heading < 0 || math.Round(l.Heading*1e4) >= 360e4:
+		return "heading must lie in 0..360, 360 excluded"
+	}
+	return ""
+}
+
+var alertMembers = [...]string{"type", "level", "message", "source", "occurredTime"}
+
+func (d *decoder) alert(m *model.Message) {
+	var seen uint32
+	a := model.Alert{}
+	d.count()
+	d.Object(func(name []byte) {
+		bit := indexOf(alertMembers[:], name)
+		if bit < 0 {
+			d.Skip()
+			return
+		}
+		d.once(&seen, bit, alertMembers[bit])
+		if bit > 0 && bit < 4 && d.Null() {
+			return
+		}
+		switch bit {
+		case 0:
+			a.Type = d.String("type")
+		case 1:
+			n, err := strconv.ParseInt(d.Number("level"), 10, 32)
+			if d.Err() == nil && (err != nil || n < 0) {
+				d.Fail("level must be a whole number in 0..%d", math.MaxInt32)
+			}
+			a.Level = int32(n)
+		case 2:
+			a.Message = d.String("message")
+		case 3:
+			a.Source = d.String("source")
+		case 4:
+			a.Time = d.entryTime()
+		}
+	})
+	if d.Err() == nil && a.Type == "" {
+		d.Fail("type is required and must not be empty")
+	}
+	m.Alerts = append(m.Alerts, a)
+}
+
+func (d *decoder) relationship() *model.Relationship {
+	var seen uint32
+	r := &model.Relationship{}
+	d.Object(func(name []byte) {
+		switch string(name) {
+		case "relationshipType":
+			d.once(&seen, 0, "relationshipType")
+			r.Type = d.String("relationshipType")
+		case "targetType":
+			d.once(&seen, 1, "targetType")
+			r.TargetType = d.String("targetType")
+		case "target":
+			d.once(&seen, 2, "target")
+			r.Target = d.String("target")
+		default:
+			d.Skip()
+		}
+	})
+	if d.Err() != nil {
+		return r
+	}
+	switch {
+	case r.Type == "" || r.TargetType == "" || r.Target == "":
+		d.Fail("relationshipType, targetType and target are required")
+	case indexOf([]string{"device", "asset", "area", "customer", "group"}, []byte(r.TargetType)) < 0:
+		d.Fail("targetType must be device, asset, area, customer or group")
+	}
+	return r
+}
+
+func (d *decoder) entryTime() model.EntryTime {
+	if d.Null() {
+		return model.EntryTime{}
+	}
+	return model.EntryTime{At: d.time("occurredTime"), Has: true}
+}
+
+// time takes an RFC 3339 instant. The zero instant is what forgetful clients send for "none" and is refused.
+func (d *decoder) time(what string) model.Nanos {
+	s := d.String(what)
+	if d.Err() != nil {
+		return 0
+	}
+	t, err := time.Parse(time.RFC3339Nano, s)
+	switch {
+	case err != nil:
+		d.Fail("%s must be an RFC 3339 time", what)
+	case t.IsZero():
+		d.Fail("%s must not be the zero instant", what)
+	}
+	return model.NanosOf(t)
+}
+
+// decimal takes a string that holds a finite decimal number. Only what JSON would call a number, and a leading plus, is
+// taken: no hexadecimal, no underscores, no words.
+func (d *decoder) decimal(what string) float64 {
+	b := d.Bytes(what)
+	if d.Err() != nil {
+		return 0
+	}
+	for _, c := range b {
+		if !(c >= '0' && c <= '9' || c == '.' || c == '-' || c == '+' || c == 'e' || c == 'E') {
+			d.Fail("%s must be a string that holds a number", what)
+			return 0
+		}
+	}
+	v, err := strconv.ParseFloat(string(b), 64)
+	if err != nil || math.IsInf(v, 0) || math.IsNaN(v) {
+		d.Fail("%s must be a string that holds a finite number", what)
+		return 0
+	}
+	return v
+}
+
+func (d *decoder) bounded(what string, most int) string {
+	s := d.String(what)
+	if d.Err() == nil && utf8.RuneCountInString(s) > most {
+		d.Fail("%s must have at most %d characters", what, most)
+	}
+	return s
+}
+
+func indexOf(names []string, b []byte) int {
+	for i, n := range names {
+		if n == string(b) {
+			return i
+		}
+	}
+	return -1
+}
+
+// SplitArray returns the events of an array body without looking into them more than to find their ends; nil when the body
+// is no array. At most most events are taken. A refusal names the event that is broken, by its index.
+func SplitArray(body []byte, most int) ([][]byte, error) {
+	s := jsonscan.New(body)
+	if s.Peek() != '[' {
+		return nil, nil
+	}
+	var events [][]byte
+	why := ""
+	s.Array(func(i int) {
+		if i >= most {
+			why = fmt.Sprintf("the array holds more than %d events", most)
+			s.Fail("%s", why)
+			return
+		}
+		events = append(events, s.Raw())
+		if s.Err() != nil {
+			why = fmt.Sprintf("event %d: %v", i, s.Err())
+		}
+	})
+	err := s.End()
+	switch {
+	case err == nil && len(events) > 0:
+		return events, nil
+	case err == nil:
+		why = "the array is empty"
+	case why == "":
+		why = fmt.Sprintf("the array: %v", err)
+	}
+	return nil, &DecodeError{Reason: ReasonUndecodable, Text: why}
+}

@@ -1,0 +1,321 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"weir/model"
+	"weir/series"
+	"weir/store"
+)
+
+func (w *world) measurements(device int64) []string {
+	w.t.Helper()
+	page, err := w.applier.Series.Measurements(context.Background(), series.Query{TenantID: 1, Device: &device, Page: series.Page{Number: 1, Size: 1000}})
+	w.must(err)
+	var out []string
+	for _, e := range page.Events {
+		out = append(out, fmt.Sprintf("%s=%v", e.Metric, e.Value))
+	}
+	return out
+}
+
+func TestAReadingIsKeptAndJudged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.furnish(1, thresholdRule("hot", "temp", "gt", 90))
+	for _, v := range []float64{20, 95.5, 96, 30} {
+		if an := w.send(w.arrival(1, temp(v))); an.Fate != Stored || an.Offset == 0 {
+			t.Fatalf("%v: %+v", v, an)
+		}
+		w.clock.advance(time.Second)
+	}
+	w.apply()
+	if got := strings.Join(w.measurements(1), " "); got != "temp=30 temp=96 temp=95.5 temp=20" {
+		t.Errorf("measurements: %s", got)
+	}
+	if len(w.edges) != 2 || w.edges[0].Signal != model.Raised || w.edges[0].Value != 95.5 || w.edges[1].Signal != model.Resolved {
+		t.Errorf("edges: %+v", w.edges)
+	}
+	h, err := w.applier.RuleHealth(context.Background(), "acme", "boiler")
+	if err != nil || len(h) != 1 || h[0].Fires != 2 || h[0].LastSignal != model.Resolved || h[0].RuntimeID != "acme/boiler@1/hot" {
+		t.Errorf("health: %+v, %v", h, err)
+	}
+	if l := w.ledger(); l[store.HeadingReceived] != 4 || l[store.HeadingStored] != 4 {
+		t.Errorf("ledger: %v", l)
+	}
+}
+
+func TestEveryUnfitMessageEndsAsADeadLetterThatNamesItsReason(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.furnish(2)
+	http := func(tenant, body string) *Arrival {
+		return &Arrival{Door: DoorHTTP, Source: "http1", Tenant: tenant, Body: []byte(body)}
+	}
+	token := `,"credentialType":"ACCESS_TOKEN","credentialId":"token-1"`
+	mute := func(a *Arrival) *Arrival { a.Mute = true; return a }
+	for _, c := range []struct {
+		a      *Arrival
+		reason Reason
+	}{
+		{http("nobody", measurement("temp", 1, `,"device":"d1"`)), ReasonUnknownTenant},
+		{http("acme", measurement("temp", 1, `,"device":"d1"`)), ReasonBadCredential},
+		{http("acme", measurement("temp", 1, `,"device":"d2"`+token)), ReasonBadCredential},
+		{http("acme", measurement("temp", 1, `,"credentialType":"ACCESS_TOKEN","credentialId":"wrong"`)), ReasonBadCredential},
+		{http("acme", measurement("temp", 1, `,"device":"d1","credentialType":"X509_CERTIFICATE","credentialId":"ab"`)), ReasonBadCredential},
+		{mute(w.arrival(9, temp(1))), ReasonUnknownDevice},
+		{mute(w.arrival(1, "garbage")), ReasonUndecodable},
+		{mute(w.arrival(1, measurement("temp", 1, `,"device":"d2"`))), ReasonBadCredential},
+		{w.arrival(1, measurement("temp", 501, "")), ReasonInvalidValue},
+		{w.arrival(1, measurement("n", 1.5, "")), ReasonInvalidValue},
+		{w.arrival(1, measurement("temp", 1, `,"occurredTime":"2025-02-01T00:00:00Z"`)), ReasonBadTime},
+		{w.arrival(1, `{"eventType":"NewRelationship","payload":{"relationshipType":"in","targetType":"area","target":"a"}}`), ReasonNoRelationship},
+	} {
+		if an := w.send(c.a); an.Fate != Stored {
+			t.Errorf("%s: the gate says %+v", c.reason, an)
+			continue
+		}
+		w.apply()
+		var dead []store.DeadLetter
+		w.must(w.db.Read(context.Background(), func(tx store.Tx) (err error) {
+			dead, err = store.DeadLetters(tx, store.DeadLetterFilter{Limit: 1})
+			return err
+		}))
+		if len(dead) != 1 || dead[0].Reason != string(c.reason) || dead[0].Summary == "" {
+			t.Errorf("%s: got %+v", c.reason, dead)
+		}
+	}
+	if l := w.ledger(); l[store.HeadingDeadLetter] != 12 || l[store.HeadingReceived] != 12 || len(w.measurements(1)) != 0 {
+		t.Errorf("ledger: %v", l)
+	}
+}
+
+func TestWhatADoorTurnsAwayIsCountedAndNotStored(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.furnish(1)
+	if an := w.send(w.arrival(1, "garbage")); an.Fate != Refused || an.Reason != ReasonUndecodable || an.Text == "" {
+		t.Errorf("undecodable: %+v", an)
+	}
+	if an := w.send(w.arrival(1, measurement("temp", 1, `,"device":"d2"`))); an.Fate != Refused || an.Reason != ReasonNotAuthorized {
+		t.Errorf("another device: %+v", an)
+	}
+	w.ceiling.left = 0
+	if an := w.send(w.arrival(1, temp(1))); an.Fate != Refused || an.Reason != ReasonCeiling || an.RetryAfter != 1 {
+		t.Errorf("ceiling: %+v", an)
+	}
+	mute := w.arrival(1, temp(1))
+	mute.Mute = true
+	if an := w.send(mute); an.Fate != Dropped || an.Reason != ReasonCeiling {
+		t.Errorf("ceiling, mute: %+v", an)
+	}
+	w.ceiling.left, w.ceiling.stranger = -1, 0
+	if an := w.send(&Arrival{Door: DoorHTTP, Source: "http1", Tenant: "nobody", Body: []byte(measurement("temp", 1, `,"device":"d"`))}); an.Reason != ReasonStrangers {
+		t.Errorf("stranger: %+v", an)
+	}
+	w.apply()
+	l := w.ledger()
+	if l[store.HeadingRefused] != 4 || l[store.HeadingDropped] != 1 || l[store.HeadingStored] != 0 || l[store.HeadingReceived] != 5 {
+		t.Errorf("ledger: %v", l)
+	}
+}
+
+func TestARetryWithAltIDIsKeptOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.furnish(2)
+	body := measurement("temp", 21, `,"altId":"a1","occurredTime":"2026-03-01T11:00:00Z"`)
+	send := func(device int) {
+		if an := w.send(w.arrival(device, body)); an.Fate != Stored {
+			t.Fatalf("%+v", an)
+		}
+	}
+	send(1)
+	send(1)
+	send(2) // another device's altId is another event
+	w.apply()
+	w.must(w.applier.cutHead(context.Background(), w.applier.Applied(), w.applier.lastReceived))
+	w.applier.startHead()
+	w.must(w.applier.awaitHead())
+	w.restart()
+	send(1)
+	w.apply()
+	if l := w.ledger(); l[store.HeadingStored] != 2 || l[store.HeadingDuplicate] != 2 {
+		t.Errorf("ledger: %v", l)
+	}
+	if got := w.measurements(1); len(got) != 1 {
+		t.Errorf("measurements: %v", got)
+	}
+}
+
+func TestARepeatOfTheTransportIsTheSameMessage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.furnish(1)
+	send := func(id uint16, dup bool, v float64) {
+		a := w.arrival(1, temp(v))
+		a.PacketID, a.Dup = id, dup
+		if an := w.send(a); an.Fate != Stored {
+			t.Fatalf("%+v", an)
+		}
+		w.clock.advance(time.Second)
+	}
+	send(5, false, 1)
+	send(5, true, 1)  // sent again
+	send(5, true, 2)  // the id again, with another payload: another message
+	send(6, true, 1)  // a DUP of what never came
+	send(5, false, 1) // not a repeat: the sender says so
+	w.apply()
+	if l := w.ledger(); l[store.HeadingStored] != 4 || l[store.HeadingDuplicate] != 1 {
+		t.Errorf("ledger: %v", l)
+	}
+}
+
+func TestNothingIsAnsweredBeforeTheSyncReturns(t *testing.T) {
+	t.Parallel()
+	hold, held := make(chan struct{}), make(chan struct{}, 100)
+	var armed atomic.Bool
+	w := newWorld(t, func(w *world) {
+		w.sync = func(sync func() error) error {
+			if armed.Load() {
+				held <- struct{}{}
+				<-hold
+			}
+			return sync()
+		}
+	})
+	w.furnish(1)
+	armed.Store(true)
+	done := make(chan Answer, 1)
+	w.gate.Accept(context.Background(), w.arrival(1, temp(1)), func(an Answer) { done <- an })
+	<-held
+	select {
+	case an := <-done:
+		t.Fatalf("answered before the sync: %+v", an)
+	default:
+	}
+	armed.Store(false)
+	close(hold)
+	if an := <-done; an.Fate != Stored {
+		t.Errorf("after the sync: %+v", an)
+	}
+}
+
+func TestAFailingSyncAcknowledgesNothing(t *testing.T) {
+	t.Parallel()
+	var failing atomic.Bool
+	w := newWorld(t, func(w *world) {
+		w.sync = func(sync func() error) error {
+			if failing.Load() {
+				return errors.New("the disk is gone")
+			}
+			return sync()
+		}
+	})
+	w.furnish(1)
+	w.apply()
+	failing.Store(true)
+	if an := w.send(w.arrival(1, temp(1))); an.Fate != Withheld {
+		t.Errorf("MQTT: %+v", an)
+	}
+	if an := w.send(&Arrival{Door: DoorHTTP, Source: "http1", Tenant: "acme",
+		Body: []byte(measurement("temp", 1, `,"credentialType":"ACCESS_TOKEN","credentialId":"token-1"`))}); an.Fate != Refused || an.Reason != ReasonUnavailable || an.RetryAfter != 0 {
+		t.Errorf("HTTP: %+v", an)
+	}
+	if l := w.ledger(); l[store.HeadingRefused] != 2 || l[store.HeadingReceived] != 2 || l[store.HeadingStored] != 0 {
+		t.Errorf("ledger: %v", l)
+	}
+}
+
+func TestAMessageLostInsideApplyIsNamedByTheBalance(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.furnish(1)
+	for range 5 {
+		w.send(w.arrival(1, temp(1)))
+	}
+	_, last := w.log.Bounds()
+	w.applier.drop = func(off model.Offset) bool { return off == last-2 }
+	w.apply()
+	lines, err := w.applier.Ledger().Lines(context.Background(), store.LedgerFilter{})
+	w.must(err)
+	if len(lines) != 1 || lines[0].Missing() != 1 || lines[0].Tenant != "acme" || lines[0].Door != DoorMQTT {
+		t.Errorf("the balance does not name the loss: %+v", lines)
+	}
+}
+
+func TestAnArrayIsAllOrNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.furnish(1)
+	send := func(bodies ...string) (Answer, int) {
+		var as []*Arrival
+		for _, b := range bodies {
+			as = append(as, &Arrival{Door: DoorHTTP, Source: "http1", Tenant: "acme", Body: []byte(b)})
+		}
+		type end struct {
+			an Answer
+			i  int
+		}
+		done := make(chan end, 1)
+		w.gate.AcceptAll(context.Background(), as, func(an Answer, i int) { done <- end{an, i} })
+		e := <-done
+		return e.an, e.i
+	}
+	good := measurement("temp", 1, `,"credentialType":"ACCESS_TOKEN","credentialId":"token-1"`)
+	if an, i := send(good, good, "x"); an.Fate != Refused || an.Reason != ReasonUndecodable || i != 2 {
+		t.Errorf("one bad: %+v at %d", an, i)
+	}
+	w.ceiling.left = 1
+	if an, i := send(good, good); an.Reason != ReasonCeiling || i != 0 {
+		t.Errorf("ceiling: %+v at %d", an, i)
+	}
+	w.ceiling.left = -1
+	if an, i := send(good, good); an.Fate != Stored || i != -1 {
+		t.Errorf("all good: %+v at %d", an, i)
+	}
+	w.apply()
+	if l := w.ledger(); l[store.HeadingReceived] != 7 || l[store.HeadingRefused] != 5 || l[store.HeadingStored] != 2 {
+		t.Errorf("ledger: %v", l)
+	}
+}
+
+func TestPresenceIsFoldedAndAReplayMeetsItsOwnWork(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.furnish(1)
+	claim := func(s model.PresenceState, session uint64) {
+		done := make(chan Answer, 1)
+		w.gate.Presence(context.Background(), DoorMQTT, "mqtt1", *w.arrival(1, "").Conn,
+			model.Presence{State: s, Reason: "test", Session: session, Occurred: w.clock.stamp().Wall}, func(an Answer) { done <- an })
+		if an := <-done; an.Fate != Stored {
+			t.Fatalf("%+v", an)
+		}
+		w.clock.advance(time.Second)
+	}
+	claim(model.Connected, 10)
+	claim(model.Disconnected, 10)
+	claim(model.Connected, 11)
+	claim(model.Disconnected, 10) // of a session that is over
+	for range 2 {
+		w.apply()
+		d, err := w.applier.DeviceState(context.Background(), 1, 1)
+		if err != nil || d == nil || d.State != model.Connected || d.Session != 11 || !d.Asserted {
+			t.Fatalf("state: %+v, %v", d, err)
+		}
+		var n int
+		w.must(w.db.Read(context.Background(), func(tx store.Tx) error {
+			return tx.QueryRow(`SELECT COUNT(*) FROM row_events WHERE type = 4`).Scan(&n)
+		}))
+		if n != 3 {
+			t.Errorf("%d state changes", n)
+		}
+		w.restart()
+	}
+}

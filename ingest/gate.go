@@ -1,0 +1,244 @@
+package ingest
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/model"
+	"weir/spool"
+	"weir/store"
+)
+
+// DeviceAuthMode says what the gate asks of the credential in a body.
+type DeviceAuthMode string
+
+// The modes: required refuses an event for which nobody vouches, optional checks what is presented, disabled checks none.
+const (
+	AuthRequired DeviceAuthMode = "required"
+	AuthOptional DeviceAuthMode = "optional"
+	AuthDisabled DeviceAuthMode = "disabled"
+)
+
+// Proof is what a verified credential proves.
+type Proof struct {
+	Credential int64 // row id
+	DeviceID   int64 // row id
+	Device     string
+}
+
+// VerifyFunc verifies a credential that a body presents. The proof counts with model.VerdictOK only; an error says that
+// the credential could not be looked at, and its message must not be accepted.
+type VerifyFunc func(ctx context.Context, tenant string, c Credential) (Proof, model.Verdict, error)
+
+// Ceiling hands out readings. Known reports whether a tenant of that name exists.
+type Ceiling interface {
+	Known(tenant string) bool
+	Take(tenant string, readings int) bool
+	Wait(ctx context.Context, tenant string, readings int, patience time.Duration) bool
+	Empty(tenant string) bool
+	TakeStranger(messages, bytes int) bool
+}
+
+// Pressure tells how full the log is.
+type Pressure interface {
+	// Refusing reports whether doors that can say so turn new messages away.
+	Refusing() bool
+	// Room waits until the log has room again or ctx ends.
+	Room(ctx context.Context) error
+}
+
+// SealFunc seals bytes with the root key; ad binds them to their place.
+type SealFunc func(ad string, plain []byte) ([]byte, error)
+
+// GateConfig is what the gate is told once.
+type GateConfig struct {
+	DeviceAuth    DeviceAuthMode
+	FailClosed    bool // MQTT publishes wait from the first refusal of the log on
+	StrangerQueue int  // copies of refused bodies on their way to the ring, 256 when 0
+}
+
+// GateDeps are the gate's collaborators.
+type GateDeps struct {
+	Log      spool.Log
+	Doors    *Doors
+	Stamp    func() model.Stamp
+	Verify   VerifyFunc
+	Ceiling  Ceiling
+	Pressure Pressure
+	Seal     SealFunc
+	// Ring keeps a copy of a body that was refused as unreadable.
+	Ring     func(ctx context.Context, d *store.DeadLetter) error
+	Logger   *slog.Logger
+	Registry prometheus.Registerer
+}
+
+// Gate is what stands behind every door.
+type Gate struct {
+	cfg GateConfig
+	GateDeps
+	metrics *gateMetrics
+	ring    chan *store.DeadLetter
+	shut    atomic.Bool
+}
+
+// NewGate returns a gate. Run keeps the strangers' ring until its context ends.
+func NewGate(cfg GateConfig, deps GateDeps) *Gate {
+	if cfg.StrangerQueue == 0 {
+		cfg.StrangerQueue = 256
+	}
+	return &Gate{cfg: cfg, GateDeps: deps, metrics: newGateMetrics(deps.Registry), ring: make(chan *store.DeadLetter, cfg.StrangerQueue)}
+}
+
+// Run writes the copies of refused bodies to the strangers' ring.
+func (g *Gate) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case d := <-g.ring:
+			if err := g.Ring(ctx, d); err != nil && ctx.Err() == nil {
+				g.metrics.ringLost.Inc()
+				g.Logger.Warn("a refused body could not be kept for the operator", "error", err)
+			}
+		}
+	}
+}
+
+// Shut makes the gate refuse what still comes and waits until what it has accepted is answered and its counts are kept.
+func (g *Gate) Shut(ctx context.Context) error {
+	g.shut.Store(true)
+	if err := g.keepCounts(ctx); err != nil {
+		return err
+	}
+	return g.Log.Sync(ctx)
+}
+
+// verdictOf is what the gate knows of a message before the log sees it.
+type arrival struct {
+	*Arrival
+	line  line
+	stamp model.Stamp
+	rec   *model.Record
+	// readings is what the message takes from a bucket; a message that carries none counts as one.
+	readings int
+	stranger bool
+	answer   Answer // set when it ended already
+	ended    bool
+}
+
+// Accept takes one message in and says through done, exactly once, how it ended. It may wait: for the ceiling as long as
+// the door is patient, for the log while its unsynced bound is reached, and for room in the log where the transport has
+// no word for "later". ctx is the life of the connection: when it ends first, the message is withheld.
+func (g *Gate) Accept(ctx context.Context, a *Arrival, done func(Answer)) {
+	m := g.receive(a)
+	g.judge(ctx, m)
+	if !m.ended {
+		g.admit(ctx, m)
+	}
+	if m.ended {
+		done(m.answer)
+		return
+	}
+	g.append(ctx, m, done)
+}
+
+// AcceptAll takes an array of messages in: all of them or, when one is unfit or there is no room for all, none. done is
+// called once, with the index of the message that decided, -1 when all are stored.
+func (g *Gate) AcceptAll(ctx context.Context, as []*Arrival, done func(Answer, int)) {
+	ms := make([]*arrival, len(as))
+	bad := -1
+	for i, a := range as {
+		if ms[i] = g.receive(a); bad < 0 {
+			if g.judge(ctx, ms[i]); ms[i].ended {
+				bad = i
+			}
+		}
+	}
+	if bad < 0 {
+		bad = g.admitAll(ctx, ms)
+	}
+	if bad >= 0 {
+		verdict := ms[bad].answer
+		for i, m := range ms {
+			if i != bad && !m.ended {
+				g.end(m, Refused, verdict.Reason, verdict.Text)
+			}
+		}
+		done(verdict, bad)
+		return
+	}
+	g.appendAll(ctx, ms, done)
+}
+
+// Refuse counts a packet that never becomes an arrival, with its refusal: a forbidden topic, a topic that nothing reads.
+func (g *Gate) Refuse(door, tenant string, reason Reason) {
+	m := g.receive(&Arrival{Door: door, Tenant: tenant})
+	g.end(m, Refused, reason, "")
+}
+
+// TenantFull reports whether the tenant's ceiling has no room at all, so that a door need not read the body.
+func (g *Gate) TenantFull(tenant string) bool {
+	return g.Ceiling.Known(tenant) && g.Ceiling.Empty(tenant)
+}
+
+// receive counts the message as received. Tenants that do not exist share one account, so that nobody fills the ledger.
+func (g *Gate) receive(a *Arrival) *arrival {
+	m := &arrival{Arrival: a, stamp: g.Stamp(), readings: 1}
+	m.line = line{door: a.Door, hour: m.stamp.Wall.Hour()}
+	if g.Ceiling.Known(a.Tenant) {
+		m.line.tenant = a.Tenant
+	}
+	g.Doors.received(m.line)
+	g.metrics.inbound.Inc()
+	if g.shut.Load() {
+		g.end(m, Refused, ReasonUnavailable, "the instance is stopping")
+	}
+	return m
+}
+
+// end gives the message its fate at the door.
+func (g *Gate) end(m *arrival, f Fate, r Reason, text string) {
+	heading := store.HeadingRefused
+	if f == Dropped {
+		heading = store.HeadingDropped
+	}
+	readings := 0
+	if m.rec != nil && m.rec.Message != nil {
+		readings = m.rec.Message.Readings()
+	}
+	g.Doors.turnedAway(m.line, heading, r, readings)
+	g.metrics.turnedAway(r)
+	m.answer, m.ended = Answer{Fate: f, Reason: r, Text: text}, true
+	switch {
+	case r == ReasonCeiling || r == ReasonStrangers:
+		m.answer.RetryAfter = 1
+	case r == ReasonBackpressure:
+		m.answer.RetryAfter = 10
+	}
+}
+
+// Presence hands a transition that a door asserts to the log. It takes one reading from the tenant's ceiling.
+func (g *Gate) Presence(ctx context.Context, door, source string, b Binding, p model.Presence, done func(Answer)) {
+	if !g.Ceiling.Take(b.Tenant, 1) {
+		g.metrics.presenceRefused.Inc()
+		done(Answer{Fate: Refused, Reason: ReasonCeiling, RetryAfter: 1})
+		return
+	}
+	r := &model.Record{Kind: model.KindPresence, Door: door, Source: source, Tenant: b.Tenant, Account: b.Tenant, Device: b.Device,
+		DeviceID: b.DeviceID, Credential: b.Credential, Received: g.Stamp(), Presence: &p}
+	err := g.Log.Append(ctx, spool.Entry{Data: model.AppendRecord(nil, r), Value: r, Done: func(off model.Offset, err error) {
+		if err != nil {
+			done(Answer{Fate: Refused, Reason: ReasonUnavailable})
+			return
+		}
+		done(Answer{Fate: Stored, Offset: off})
+	}})
+	if err != nil {
+		g.metrics.presenceRefused.Inc()
+		done(Answer{Fate: Refused, Reason: ReasonUnavailable})
+	}
+}

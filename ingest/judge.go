@@ -1,0 +1,113 @@
+package ingest
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+
+	"weir/model"
+	"weir/store"
+)
+
+// judge decodes the body and finds out what its credential proves.
+func (g *Gate) judge(ctx context.Context, m *arrival) {
+	if m.ended {
+		return
+	}
+	m.rec = &model.Record{Kind: model.KindMessage, Door: m.Door, Source: m.Source, Tenant: m.Tenant, Account: m.line.tenant, Device: m.Topic,
+		Received: m.stamp, ClientID: m.ClientID, PacketID: m.PacketID, Dup: m.Dup, Bytes: uint32(len(m.Body))}
+	if m.PacketID != 0 {
+		sum := sha256.Sum256(m.Body)
+		copy(m.rec.Hash[:], sum[:])
+	}
+	if m.Conn != nil {
+		m.rec.Credential, m.rec.DeviceID = m.Conn.Credential, m.Conn.DeviceID
+	}
+	ev, err := Decode(m.Body)
+	if err != nil {
+		de, _ := errors.AsType[*DecodeError](err)
+		g.unreadable(m, de.Reason, de.Text)
+		return
+	}
+	m.rec.Message = &ev.Message
+	m.readings = max(1, ev.Message.Readings())
+	g.metrics.decoded.Inc()
+	if err := g.vouch(ctx, m, ev); err != nil {
+		g.Logger.Error("a credential could not be looked at", "error", err)
+		g.end(m, Refused, ReasonUnavailable, "the credential cannot be checked now")
+		return
+	}
+	if m.ended {
+		return
+	}
+	switch {
+	case m.rec.Device == "" && m.rec.Verdict == model.VerdictOK:
+		g.unreadable(m, ReasonUndecodable, "device is required when no credential names it")
+	case m.rec.Verdict == model.VerdictOtherDevice && m.Conn != nil && !m.Mute:
+		g.end(m, Refused, ReasonNotAuthorized, "the event names another device than its topic")
+	}
+	m.stranger = m.line.tenant == "" || m.rec.Verdict != model.VerdictOK
+}
+
+// vouch sets the record's device, principal and verdict. A presented credential decides; without one the connection's
+// counts; without either the mode does.
+func (g *Gate) vouch(ctx context.Context, m *arrival, ev *Decoded) error {
+	r := m.rec
+	if r.Device == "" {
+		r.Device = ev.Device
+	}
+	if ev.Device != "" && ev.Device != r.Device {
+		r.Verdict = model.VerdictOtherDevice
+		return nil
+	}
+	if g.cfg.DeviceAuth == AuthDisabled {
+		return nil
+	}
+	if !ev.Credential.Presented() {
+		if m.Conn == nil && g.cfg.DeviceAuth == AuthRequired {
+			r.Verdict = model.VerdictMissing
+		}
+		return nil
+	}
+	proof, verdict, err := g.Verify(ctx, m.Tenant, ev.Credential)
+	if err != nil || verdict != model.VerdictOK {
+		r.Verdict = verdict
+		return err
+	}
+	if r.Device == "" {
+		r.Device = proof.Device
+	}
+	if r.Device != proof.Device || m.Conn != nil && m.Conn.DeviceID != proof.DeviceID {
+		r.Verdict = model.VerdictOtherDevice
+		return nil
+	}
+	r.Credential, r.DeviceID = proof.Credential, proof.DeviceID
+	return nil
+}
+
+// unreadable refuses a body that is no ingest event. Where the transport cannot say so it is acknowledged through the
+// log instead, sealed, and ends as a dead letter; where it can, a copy goes to the strangers' ring for the operator.
+func (g *Gate) unreadable(m *arrival, r Reason, why string) {
+	g.metrics.undecoded.Inc()
+	m.rec.Message = nil
+	sealed, err := g.Seal(rawAD(m.Tenant), m.Body)
+	if err != nil {
+		g.Logger.Error("a body cannot be sealed", "error", err)
+		g.end(m, Refused, ReasonUnavailable, "the event could not be stored")
+		return
+	}
+	if m.Mute {
+		m.rec.Kind, m.rec.Why, m.rec.Verdict, m.rec.Raw = model.KindRaw, why, model.VerdictOK, sealed
+		return
+	}
+	g.end(m, Refused, r, why)
+	d := &store.DeadLetter{Tenant: m.line.tenant, Occurred: m.stamp.Wall.Micros(), Kind: store.DeadLetterIngest, Reason: string(r), Source: m.Source,
+		Summary: why, Subject: m.Topic, Stranger: true, Bytes: int64(len(m.Body)) + 256, Record: sealed}
+	select {
+	case g.ring <- d:
+	default:
+		g.metrics.ringLost.Inc()
+	}
+}
+
+func rawAD(tenant string) string { return tenant + "/ingest/raw" }

@@ -1,0 +1,308 @@
+package ingest
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"time"
+
+	"weir/internal/wire"
+	"weir/model"
+	"weir/store"
+)
+
+// Kinds of seen pages.
+const (
+	seenAltIDs  = "altid"
+	seenRepeats = "repeat"
+)
+
+const (
+	seenVersion    = 1
+	altIDCost      = 40        // bytes of memory an altId takes, its share of the table included
+	repeatsMost    = 1024      // messages remembered per client
+	repeatsBytes   = 16 << 20  // memory of all clients together
+	repeatsPage    = 256 << 10 // bytes of a page on disk
+	clientOverhead = 200
+)
+
+// seen remembers what came in already: altIds for a span of receive time, bounded in bytes, and for each MQTT client the
+// last repeats it may send again. It is a result like any other: written with the head, rebuilt by replay.
+type seen struct {
+	window   time.Duration
+	maxBytes int64
+
+	altIDs map[[16]byte]struct{}
+	pages  []altPage // sealed, oldest first
+	open   altPage   // since the last head
+
+	clients     map[string]*repeats
+	oldest      *repeats // least recently active first
+	newest      *repeats
+	clientBytes int64
+	changed     map[*repeats]int // entries added since the last head
+	forgotten   int              // clients forgotten for want of memory since the last head
+	written     int64            // bytes of the repeat pages that are in the store
+}
+
+type altPage struct {
+	hashes [][16]byte
+	last   model.Nanos
+}
+
+// repeats is the ring of one client, in a list by activity.
+type repeats struct {
+	client     string
+	ring       []uint64
+	next       int
+	at         model.Nanos
+	prev, more *repeats
+}
+
+func newSeen(window time.Duration, maxBytes int64) *seen {
+	return &seen{window: window, maxBytes: maxBytes, altIDs: map[[16]byte]struct{}{}, clients: map[string]*repeats{}, changed: map[*repeats]int{}}
+}
+
+// altIDHash is the identity of an event that carries an altId: its tenant, device, altId and occurredTime as sent.
+func altIDHash(tenant, device int64, m *model.Message) [16]byte {
+	b := make([]byte, 0, 32+len(m.AltID))
+	b = binary.AppendVarint(b, tenant)
+	b = binary.AppendVarint(b, device)
+	b = wire.AppendString(b, m.AltID)
+	if m.HasOccurred {
+		b = binary.AppendVarint(b, int64(m.Occurred))
+	}
+	sum := sha256.Sum256(b)
+	return [16]byte(sum[:16])
+}
+
+func (s *seen) hasAltID(h [16]byte) bool {
+	_, ok := s.altIDs[h]
+	return ok
+}
+
+func (s *seen) addAltID(h [16]byte, at model.Nanos) {
+	s.altIDs[h] = struct{}{}
+	s.open.hashes = append(s.open.hashes, h)
+	s.open.last = max(s.open.last, at)
+}
+
+// repeatHash identifies a message among those of its client.
+func repeatHash(r *model.Record) uint64 {
+	return binary.LittleEndian.Uint64(r.Hash[:8]) ^ uint64(r.PacketID)<<48 ^ uint64(r.PacketID)
+}
+
+// isRepeat reports whether the record says it may be a repeat and equals one of its client's last messages.
+func (s *seen) isRepeat(r *model.Record) bool {
+	if !r.Dup || r.PacketID == 0 {
+		return false
+	}
+	c := s.clients[r.ClientID]
+	return c != nil && slices.Contains(c.ring, repeatHash(r))
+}
+
+// addRepeat remembers the record as one of its client's last messages.
+func (s *seen) addRepeat(r *model.Record) {
+	if r.PacketID == 0 || r.ClientID == "" {
+		return
+	}
+	c := s.client(r.ClientID)
+	c.at = max(c.at, r.Received.Wall)
+	s.push(c, repeatHash(r))
+	s.changed[c] = min(s.changed[c]+1, repeatsMost)
+	for s.clientBytes > repeatsBytes && s.oldest != c {
+		s.forget(s.oldest)
+		s.forgotten++
+	}
+}
+
+// tell shows what is remembered. now is the receive time of the record at which the head is cut.
+func (s *seen) tell(m *applyMetrics, now model.Nanos) {
+	m.altIDs.Set(float64(len(s.altIDs)))
+	m.clients.Set(float64(len(s.clients)))
+	m.forgotten.Add(float64(s.forgotten))
+	s.forgotten = 0
+	if len(s.pages) > 0 {
+		m.altIDSpan.Set(time.Duration(now - s.pages[0].last).Seconds())
+	}
+}
+
+func (s *seen) client(id string) *repeats {
+	c := s.clients[id]
+	if c == nil {
+		c = &repeats{client: id}
+		s.clients[id] = c
+		s.clientBytes += clientOverhead + int64(len(id))
+	} else {
+		s.unlink(c)
+	}
+	if c.prev = s.newest; c.prev != nil {
+		c.prev.more = c
+	} else {
+		s.oldest = c
+	}
+	s.newest = c
+	return c
+}
+
+func (s *seen) unlink(c *repeats) {
+	if c.prev != nil {
+		c.prev.more = c.more
+	} else {
+		s.oldest = c.more
+	}
+	if c.more != nil {
+		c.more.prev = c.prev
+	} else {
+		s.newest = c.prev
+	}
+	c.prev, c.more = nil, nil
+}
+
+func (s *seen) forget(c *repeats) {
+	s.unlink(c)
+	delete(s.clients, c.client)
+	delete(s.changed, c)
+	s.clientBytes -= clientOverhead + int64(len(c.client)) + 8*int64(cap(c.ring))
+}
+
+func (s *seen) push(c *repeats, h uint64) {
+	if len(c.ring) < repeatsMost {
+		before := cap(c.ring)
+		c.ring = append(c.ring, h)
+		s.clientBytes += 8 * int64(cap(c.ring)-before)
+		c.next = len(c.ring) % repeatsMost
+		return
+	}
+	c.ring[c.next] = h
+	c.next = (c.next + 1) % repeatsMost
+}
+
+// last returns the newest n entries of a ring, oldest first.
+func (c *repeats) last(n int) []uint64 {
+	out := make([]uint64, 0, n)
+	for i := range n {
+		at := c.next - n + i
+		if at < 0 {
+			at += len(c.ring)
+		}
+		out = append(out, c.ring[at%len(c.ring)])
+	}
+	return out
+}
+
+// openBytes is what waits in memory to be written with the head.
+func (s *seen) openBytes() int64 { return 16 * int64(len(s.open.hashes)) }
+
+// frozenSeen is what a head writes of what was seen.
+type frozenSeen struct {
+	add        []store.SeenPage
+	dropBefore model.Micros // pages of altIds whose newest is older go
+	renew      bool         // the repeat pages of this head replace all earlier ones
+}
+
+// freeze seals what came since the last head. now is the receive time of the record at which the head is cut; what lies
+// too far behind it is forgotten.
+func (s *seen) freeze(now model.Nanos) frozenSeen {
+	var f frozenSeen
+	if len(s.open.hashes) > 0 {
+		f.add = append(f.add, store.SeenPage{Kind: seenAltIDs, LastTime: s.open.last.Micros(), Body: encodeAltIDs(s.open)})
+		s.pages, s.open = append(s.pages, s.open), altPage{}
+	}
+	oldest := now - model.Nanos(s.window)
+	for len(s.pages) > 0 && (s.pages[0].last < oldest || int64(len(s.altIDs))*altIDCost > s.maxBytes) {
+		for _, h := range s.pages[0].hashes {
+			delete(s.altIDs, h)
+		}
+		oldest = max(oldest, s.pages[0].last+1)
+		s.pages = s.pages[1:]
+	}
+	f.dropBefore = oldest.Micros()
+	rings := s.freezeRepeats(now, func(c *repeats) int { return s.changed[c] })
+	if n := pageBytes(rings); s.written+n > 2*s.clientBytes+repeatsPage {
+		// Most of what is in the store was overtaken: all rings are written anew, and the old pages go.
+		rings, f.renew, s.written = s.freezeRepeats(now, func(c *repeats) int { return len(c.ring) }), true, 0
+	}
+	s.written += pageBytes(rings)
+	clear(s.changed)
+	f.add = append(f.add, rings...)
+	return f
+}
+
+func pageBytes(pages []store.SeenPage) (n int64) {
+	for _, p := range pages {
+		n += int64(len(p.Body))
+	}
+	return n
+}
+
+// freezeRepeats packs the newest entries of each client, as many as count says, least recently active client first.
+func (s *seen) freezeRepeats(now model.Nanos, count func(*repeats) int) (add []store.SeenPage) {
+	body := []byte{seenVersion}
+	flush := func() {
+		if len(body) > 1 {
+			add = append(add, store.SeenPage{Kind: seenRepeats, LastTime: now.Micros(), Body: body})
+			body = []byte{seenVersion}
+		}
+	}
+	for c := s.oldest; c != nil; c = c.more {
+		n := min(count(c), len(c.ring))
+		if n == 0 {
+			continue
+		}
+		body = wire.AppendString(body, c.client)
+		body = binary.AppendVarint(body, int64(c.at))
+		body = binary.AppendUvarint(body, uint64(n))
+		for _, h := range c.last(n) {
+			body = binary.LittleEndian.AppendUint64(body, h)
+		}
+		if len(body) > repeatsPage {
+			flush()
+		}
+	}
+	flush()
+	return add
+}
+
+func encodeAltIDs(p altPage) []byte {
+	b := binary.AppendUvarint([]byte{seenVersion}, uint64(len(p.hashes)))
+	for _, h := range p.hashes {
+		b = append(b, h[:]...)
+	}
+	return b
+}
+
+// load takes in a page that was written with an earlier head; pages come oldest first.
+func (s *seen) load(p store.SeenPage) error {
+	r := wire.NewReader(p.Body)
+	if v := r.Byte(); v != seenVersion {
+		return fmt.Errorf("seen page %d has format version %d, this Weir knows %d", p.ID, v, seenVersion)
+	}
+	switch p.Kind {
+	case seenAltIDs:
+		page := altPage{last: p.LastTime.Nanos() + 999}
+		for range r.Count(16) {
+			if b := r.Take(16); b != nil {
+				page.hashes = append(page.hashes, [16]byte(b))
+				s.altIDs[[16]byte(b)] = struct{}{}
+			}
+		}
+		s.pages = append(s.pages, page)
+	case seenRepeats:
+		s.written += int64(len(p.Body))
+		for r.Err() == nil && r.Len() > 0 {
+			c := s.client(r.String())
+			c.at = model.Nanos(r.Varint())
+			for range r.Count(8) {
+				s.push(c, r.Uint64())
+			}
+		}
+	default:
+		return fmt.Errorf("seen page %d is of unknown kind %q", p.ID, p.Kind)
+	}
+	if err := r.End(); err != nil {
+		return fmt.Errorf("seen page %d is damaged: %w", p.ID, err)
+	}
+	return nil
+}

@@ -1,0 +1,276 @@
+package ingest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"weir/model"
+	"weir/rules"
+	"weir/series"
+	"weir/spool"
+	"weir/spool/bolt"
+	"weir/store"
+	"weir/store/sqlite"
+)
+
+// world is an instance without doors: a log and a store in a directory, a gate before and an applier behind, and a clock
+// that stands until it is moved.
+type world struct {
+	t     testing.TB
+	dir   string
+	cfg   ApplyConfig
+	gcfg  GateConfig
+	sync  func(func() error) error
+	clock *testClock
+
+	log     *bolt.Log
+	db      *sqlite.DB
+	doors   *Doors
+	gate    *Gate
+	applier *Applier
+	control *Controller
+	ceiling *testCeiling
+	ring    chan *store.DeadLetter
+	edges   []model.Edge
+}
+
+type testClock struct {
+	mu   sync.Mutex
+	wall time.Time
+	mono time.Duration
+}
+
+func (c *testClock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wall, c.mono = c.wall.Add(d), c.mono+d
+}
+
+func (c *testClock) stamp() model.Stamp {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return model.Stamp{Boot: 1, Mono: int64(c.mono), Wall: model.NanosOf(c.wall)}
+}
+
+func (c *testClock) elapsed() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mono
+}
+
+type testCeiling struct {
+	mu       sync.Mutex
+	known    map[string]bool
+	left     int // -1: no end
+	stranger int
+}
+
+func (c *testCeiling) Known(tenant string) bool { return c.known[tenant] }
+func (c *testCeiling) Empty(string) bool        { c.mu.Lock(); defer c.mu.Unlock(); return c.left == 0 }
+func (c *testCeiling) Take(_ string, n int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.left < 0 {
+		return true
+	}
+	if c.left < n {
+		return false
+	}
+	c.left -= n
+	return true
+}
+func (c *testCeiling) Wait(_ context.Context, tenant string, n int, _ time.Duration) bool {
+	return c.Take(tenant, n)
+}
+func (c *testCeiling) TakeStranger(n, _ int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stranger < n {
+		return false
+	}
+	c.stranger -= n
+	return true
+}
+
+func testConfig() ApplyConfig {
+	return ApplyConfig{MaxAge: 366 * 24 * time.Hour, MaxFutureSkew: 5 * time.Minute, ReplayBytes: 1 << 20, HeadAge: time.Hour, HeadBytes: 64 << 20,
+		DedupeWindow: 14 * 24 * time.Hour, DedupeMaxBytes: 1 << 20, StrangersBytes: 16 << 20, CommitRetry: time.Millisecond}
+}
+
+func newWorld(t testing.TB, change ...func(*world)) *world {
+	t.Helper()
+	w := &world{t: t, dir: t.TempDir(), cfg: testConfig(), gcfg: GateConfig{DeviceAuth: AuthRequired},
+		clock:   &testClock{wall: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)},
+		ceiling: &testCeiling{known: map[string]bool{"acme": true, "other": true}, left: -1, stranger: 1000}, ring: make(chan *store.DeadLetter, 100)}
+	for _, f := range change {
+		f(w)
+	}
+	w.open()
+	t.Cleanup(w.close)
+	return w
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) open() {
+	w.t.Helper()
+	ctx := context.Background()
+	var err error
+	w.db, err = sqlite.Open(ctx, filepath.Join(w.dir, "weir.db"), sqlite.Options{Clock: func() time.Time { return w.clock.stamp().Wall.Time() }})
+	w.must(err)
+	w.doors = NewDoors(NewListening(w.clock.elapsed))
+	w.doors.listening.Open()
+	w.log, err = bolt.Open(filepath.Join(w.dir, "spool"), bolt.Options{MaxBytes: 64 << 20, Meta: w.doors, Sync: w.sync})
+	w.must(err)
+	w.applier = w.newApplier(w.log, w.db)
+	w.control = w.applier.Controller
+	w.gate = NewGate(w.gcfg, GateDeps{Log: w.log, Doors: w.doors, Stamp: w.clock.stamp, Ceiling: w.ceiling, Pressure: NewGauge(w.log, nil),
+		Seal: func(_ string, b []byte) ([]byte, error) { return b, nil }, Verify: w.verify, Logger: slog.New(slog.DiscardHandler),
+		Ring: func(_ context.Context, d *store.DeadLetter) error { w.ring <- d; return nil }})
+}
+
+func (w *world) newApplier(log spool.Log, st store.Store) *Applier {
+	w.t.Helper()
+	ctx := context.Background()
+	compiler, err := rules.NewCompiler(rules.Limits{})
+	w.must(err)
+	readings, err := series.Open(ctx, series.Config{}, st, series.Options{})
+	w.must(err)
+	logger := slog.New(slog.DiscardHandler)
+	a, err := NewApplier(ctx, w.cfg, ApplyDeps{Log: log, Store: st, Doors: w.doors, Listening: w.doors.listening, Series: readings,
+		Rules: rules.NewEngine(compiler, nil), Controller: NewController(st, log, w.clock.stamp, logger), Logger: logger,
+		Edges: func(es ...model.Edge) { w.edges = append(w.edges, es...) }})
+	w.must(err)
+	return a
+}
+
+func (w *world) close() {
+	w.applier.head.end()
+	_ = w.applier.awaitHead()
+	_ = w.log.Close()
+	_ = w.db.Close()
+}
+
+// restart closes everything without a last head, as a kill would, and opens it again.
+func (w *world) restart() {
+	w.t.Helper()
+	w.close()
+	w.open()
+}
+
+func (w *world) verify(_ context.Context, tenant string, c Credential) (Proof, model.Verdict, error) {
+	switch {
+	case c.Type == "X509_CERTIFICATE":
+		return Proof{}, model.VerdictNotSupported, nil
+	case tenant == "acme" && c.Type == "ACCESS_TOKEN" && c.ID == "token-1":
+		return Proof{Credential: 7, DeviceID: 1, Device: "d1"}, model.VerdictOK, nil
+	}
+	return Proof{}, model.VerdictBad, nil
+}
+
+// change stores view changes and appends their control records.
+func (w *world) change(vs ...model.ViewChange) {
+	w.t.Helper()
+	ctx := context.Background()
+	_, err := store.Mutate(ctx, w.db, nil, time.Now, func(c *store.Change) error { c.View(vs...); return nil })
+	w.must(err)
+	w.must(w.control.Drain(ctx))
+}
+
+func row(kind model.ViewKind, key string, body any) model.ViewChange {
+	b, err := json.Marshal(body)
+	if err != nil {
+		panic(err)
+	}
+	return model.ViewChange{Kind: kind, Key: key, Body: b}
+}
+
+func thresholdRule(token, metric, op string, threshold float64) model.RuleView {
+	return model.RuleView{Token: token, Definition: fmt.Sprintf(`{"name":%q,"type":"threshold","severity":"major","when":{"metric":%q,"op":%q,"threshold":%v}}`,
+		token, metric, op, threshold)}
+}
+
+// settle gives the instance a tenant, a type with a profile, and devices d1..dn.
+func (w *world) furnish(devices int, rs ...model.RuleView) {
+	w.t.Helper()
+	vs := []model.ViewChange{row(model.ViewTenant, "acme", model.TenantView{V: 1, ID: 1, Enabled: true}),
+		row(model.ViewDeviceType, "10", model.DeviceTypeView{V: 1, Profile: 20}), w.profile(1, rs...)}
+	for i := 1; i <= devices; i++ {
+		vs = append(vs, row(model.ViewDevice, fmt.Sprintf("acme/d%d", i), model.DeviceView{V: 1, ID: int64(i), Type: 10}))
+	}
+	w.change(vs...)
+}
+
+func (w *world) profile(version int, rs ...model.RuleView) model.ViewChange {
+	lo, hi := -50.0, 500.0
+	return row(model.ViewProfile, "20", model.ProfileView{V: 1, Tenant: "acme", Token: "boiler", Version: version, Rules: rs,
+		Metrics: []model.MetricView{{Key: "temp", DataType: "DOUBLE", Unit: "Cel", Min: &lo, Max: &hi}, {Key: "n", DataType: "INT"}}})
+}
+
+// arrival is a message of a connected device.
+func (w *world) arrival(device int, body string) *Arrival {
+	name := fmt.Sprintf("d%d", device)
+	return &Arrival{Door: DoorMQTT, Source: "mqtt1", Tenant: "acme", Topic: name, Body: []byte(body), ClientID: "weir:acme:" + name,
+		Conn: &Binding{Tenant: "acme", TenantID: 1, Device: name, DeviceID: int64(device), Credential: int64(100 + device)}}
+}
+
+// send takes an arrival in and waits for its answer.
+func (w *world) send(a *Arrival) Answer {
+	w.t.Helper()
+	done := make(chan Answer, 1)
+	w.gate.Accept(context.Background(), a, func(an Answer) { done <- an })
+	return <-done
+}
+
+func temp(v float64) string { return measurement("temp", v, "") }
+
+func measurement(metric string, v float64, more string) string {
+	return fmt.Sprintf(`{"eventType":"Measurement","payload":{"entries":[{"measurements":{%q:"%v"}}]}%s}`, metric, v, more)
+}
+
+// apply applies everything that is in the log.
+func (w *world) apply() { w.t.Helper(); w.applyTo(w.applier, w.log) }
+
+func (w *world) applyTo(a *Applier, log spool.Log) {
+	w.t.Helper()
+	r, err := log.Reader(a.Applied() + 1)
+	w.must(err)
+	defer r.Close()
+	for {
+		b, err := r.TryNext()
+		w.must(err)
+		if b == nil {
+			return
+		}
+		w.must(a.apply(context.Background(), b))
+	}
+}
+
+// ledger returns what the ledger says, and fails when a line does not balance.
+func (w *world) ledger() map[store.Heading]int64 {
+	w.t.Helper()
+	lines, err := w.applier.Ledger().Lines(context.Background(), store.LedgerFilter{})
+	w.must(err)
+	sum := map[store.Heading]int64{}
+	for _, l := range lines {
+		if l.Missing() != 0 {
+			w.t.Errorf("ledger line %s/%s hour %d misses %d: %+v", l.Tenant, l.Door, l.Hour, l.Missing(), l)
+		}
+		sum[store.HeadingReceived] += l.Received.Messages
+		for h, c := range l.Headings {
+			sum[h] += c.Messages
+		}
+	}
+	return sum
+}
