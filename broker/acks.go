@@ -1,0 +1,327 @@
+package broker
+
+import (
+	"sync"
+
+	"weir/ingest"
+)
+
+// verdict is how a publish ends: with an acknowledgement of a reason code, or with the end of the connection.
+type verdict struct {
+	code   byte
+	reason string
+	ends   *cause // set: no PUBACK; the connection ends once everything before is acknowledged
+}
+
+// slot is a publish that waits for its turn to be acknowledged.
+type slot struct {
+	id      uint16
+	kind    byte // of the acknowledgement: PUBACK, PUBREC or PUBCOMP
+	frees   bool // with its acknowledgement the exchange is over and the client may begin another
+	silent  bool // a repeat of a publish that is still in flight: the first one's PUBACK answers both
+	settled bool
+	verdict
+}
+
+// acks is the acknowledgement queue of a connection. PUBACKs leave in the order in which the publishes arrived
+// (MQTT-4.6.0-2) in whatever order the answers come, refused ones included. It is bounded by the receive window. Where QoS
+// 2 is allowed, its PUBREC stands in the place of the PUBACK, and the identifier stays taken until the PUBREL.
+//
+// The answers come from the committer of the log, which must not wait for a socket: settle only encodes, and a goroutine
+// that lives no longer than there is something to write puts all that has gathered into one write.
+type acks struct {
+	s *session
+
+	mu      sync.Mutex
+	slots   []slot // ring, its length a power of two
+	head    uint64 // number of the oldest open slot
+	tail    uint64 // number of the next one
+	ids     map[uint16]struct{}
+	second  map[uint16]struct{} // identifiers at QoS 2 that wait for their PUBREL
+	out     []byte              // encoded, not yet taken by the writer
+	spare   []byte
+	window  int // exchanges that the client has begun and cannot know to be over
+	unsent  int // of those, the ones whose last word is in out
+	last    *cause
+	writing bool
+	closed  bool
+	idle    chan struct{} // closed when nothing waits any more; nil while nobody asks
+	room    chan struct{} // a hint that the window has room again
+
+	writers sync.WaitGroup
+}
+
+func (a *acks) init(s *session) {
+	a.s = s
+	a.room = make(chan struct{}, 1)
+}
+
+// open takes the next place in the queue for a publish. A client that overruns the window it was told is refused with
+// 0x93; a 3.1.1 client was told none and waits. A packet identifier that is still in flight is refused unless the client
+// says that it repeats itself: two PUBACKs of one identifier could be taken for that of another message.
+//
+// again is set for a publish at QoS 2 that is stored and not yet released: it was answered once more and is no message.
+func (a *acks) open(id uint16, qos byte, dup bool) (number uint64, again bool, refused *cause) {
+	for {
+		a.mu.Lock()
+		if a.closed {
+			a.mu.Unlock()
+			return 0, false, causeLost
+		}
+		_, again = a.second[id]
+		if again || a.window < a.s.b.cfg.ReceiveMaximum {
+			break
+		}
+		waits := a.window > len(a.second) // else only a PUBREL makes room, and that must be read
+		a.mu.Unlock()
+		if a.s.version == mqtt5 || !waits {
+			return 0, false, causeReceiveMaximum
+		}
+		select {
+		case <-a.room:
+		case <-a.s.ctx.Done():
+			return 0, false, causeLost
+		}
+	}
+	defer a.mu.Unlock()
+	if again && qos == 2 {
+		return 0, true, a.reply(slot{id: id, kind: pktPubrec, settled: true})
+	}
+	_, inFlight := a.ids[id]
+	if again || inFlight && !dup {
+		return 0, false, causeProtocol
+	}
+	if a.ids == nil {
+		a.ids = map[uint16]struct{}{}
+	}
+	a.ids[id] = struct{}{}
+	kind := byte(pktPuback)
+	if qos == 2 {
+		kind = pktPubrec
+	}
+	a.window++
+	return a.push(slot{id: id, kind: kind, silent: inFlight, frees: true}), false, nil
+}
+
+// reply queues an answer that needs no gate. The window does not bound these, so their number is bounded here.
+func (a *acks) reply(s slot) *cause {
+	if a.closed {
+		return causeLost
+	}
+	if int(a.tail-a.head) >= 4*a.s.b.cfg.ReceiveMaximum || len(a.out) > largePacket {
+		return causeReceiveMaximum
+	}
+	a.push(s)
+	a.advance()
+	return nil
+}
+
+// release ends an exchange at QoS 2: PUBREL is answered with PUBCOMP (MQTT-4.3.3-11), in its turn.
+func (a *acks) release(id uint16) *cause {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, known := a.second[id]
+	delete(a.second, id)
+	end := slot{id: id, kind: pktPubcomp, settled: true, frees: known}
+	if !known {
+		end.code = codeIdentifierNotFound
+	}
+	return a.reply(end)
+}
+
+// close takes the last place in the queue: when its turn comes the connection ends with c.
+func (a *acks) close(c *cause) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return
+	}
+	a.push(slot{settled: true, silent: true, verdict: verdict{ends: c}})
+	a.advance()
+}
+
+func (a *acks) push(s slot) uint64 {
+	if n := uint64(len(a.slots)); a.tail-a.head == n {
+		grown := make([]slot, max(8, 2*n))
+		for i := a.head; i < a.tail; i++ {
+			grown[i&uint64(len(grown)-1)] = a.slots[i&(n-1)]
+		}
+		a.slots = grown
+	}
+	*a.at(a.tail) = s
+	a.tail++
+	a.s.b.metrics.pendingAcks.Inc()
+	return a.tail - 1
+}
+
+func (a *acks) at(number uint64) *slot { return &a.slots[number&uint64(len(a.slots)-1)] }
+
+// settle says how the publish with that number ended. It does not block.
+func (a *acks) settle(number uint64, v verdict) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed || number < a.head {
+		return
+	}
+	s := a.at(number)
+	s.settled, s.verdict = true, v
+	if number == a.head {
+		a.advance()
+	}
+}
+
+// advance encodes what is settled at the head of the queue.
+func (a *acks) advance() {
+	for a.head < a.tail && a.last == nil {
+		s := a.at(a.head)
+		if !s.settled {
+			break
+		}
+		switch {
+		case s.ends != nil:
+			a.last = s.ends
+		case s.silent:
+			a.window--
+		default:
+			a.encode(s)
+		}
+		*s = slot{}
+		a.head++
+		a.s.b.metrics.pendingAcks.Dec()
+	}
+	switch {
+	case a.writing:
+	case len(a.out) > 0:
+		a.writing = true
+		a.writers.Go(a.write)
+	case a.last != nil:
+		a.s.end(a.last)
+	}
+	a.tell()
+}
+
+func (a *acks) encode(s *slot) {
+	a.out = appendAck(a.out, a.s.version, s.kind, s.id, s.code, a.s.reason(s.reason), a.s.maxPacket)
+	if s.kind == pktPubcomp {
+		a.unsent += count(s.frees)
+		return
+	}
+	delete(a.ids, s.id)
+	if s.kind == pktPuback || s.code >= codeUnspecified { // a PUBREC that refuses ends the exchange as well
+		a.unsent += count(s.frees)
+		return
+	}
+	if a.second == nil {
+		a.second = map[uint16]struct{}{}
+	}
+	a.second[s.id] = struct{}{}
+}
+
+func count(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// write puts what has gathered on the wire until nothing is left.
+func (a *acks) write() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for len(a.out) > 0 && !a.closed {
+		out := a.out
+		a.out, a.spare = a.spare[:0], nil
+		a.window, a.unsent = a.window-a.unsent, 0 // from here on the client may have them, and send as many more
+		a.tell()
+		a.mu.Unlock()
+		err := a.s.write(out)
+		a.mu.Lock()
+		a.spare = out[:0]
+		if err != nil {
+			break
+		}
+	}
+	a.writing = false
+	if a.last != nil {
+		a.s.end(a.last)
+	}
+	a.tell()
+}
+
+// tell wakes whoever waits for room or for the end of the queue.
+func (a *acks) tell() {
+	select {
+	case a.room <- struct{}{}:
+	default:
+	}
+	if a.idle != nil && a.drained() {
+		close(a.idle)
+		a.idle = nil
+	}
+}
+
+func (a *acks) drained() bool {
+	return a.closed || a.last != nil && !a.writing || a.head == a.tail && len(a.out) == 0 && !a.writing
+}
+
+// drain returns a channel that is closed when every publish is answered and the answers are written.
+func (a *acks) drain() <-chan struct{} {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	ch := make(chan struct{})
+	if a.drained() {
+		close(ch)
+	} else {
+		a.idle = ch
+	}
+	return ch
+}
+
+// stop forgets what is still open; answers that come later are not told to anyone.
+func (a *acks) stop() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.s.b.metrics.pendingAcks.Sub(float64(a.tail - a.head))
+	a.closed, a.slots, a.ids, a.second, a.out, a.head = true, nil, nil, nil, nil, a.tail
+	a.tell()
+}
+
+// verdictOn translates the gate's answer. Dropped is acknowledged: the sender cannot be told. What a 3.1.1 client cannot
+// be told ends its connection; so does what was not stored, in either version, because MQTT lets a client resend only on
+// a new connection.
+func (s *session) verdictOn(a ingest.Answer) verdict {
+	switch a.Fate {
+	case ingest.Stored, ingest.Dropped:
+		return verdict{}
+	case ingest.Refused:
+		code := pubackCode(a.Reason)
+		switch {
+		case code == codeServerBusy:
+			return verdict{ends: causeWithheld}
+		case s.version == mqtt5:
+			return verdict{code: code, reason: a.Text}
+		case code == codeNotAuthorized:
+			return verdict{ends: causeForbidden}
+		}
+		return verdict{ends: causeRefused}
+	}
+	return verdict{ends: causeWithheld}
+}
+
+// pubackCode is the reason code of MQTT 5 for a refusal; 0x89, which no PUBACK can carry, for one that asks to resend: a
+// PUBACK with a reason would end the exchange.
+func pubackCode(r ingest.Reason) byte {
+	switch r {
+	case ingest.ReasonUndecodable, ingest.ReasonTooManyReadings, ingest.ReasonTooLarge:
+		return codePayloadInvalid
+	case ingest.ReasonNotAuthorized, ingest.ReasonDisabledTenant:
+		return codeNotAuthorized
+	case ingest.ReasonCeiling, ingest.ReasonStrangers:
+		return codeQuotaExceeded
+	case ingest.ReasonNoConsumer:
+		return codeImplementation
+	case ingest.ReasonBackpressure, ingest.ReasonUnavailable:
+		return codeServerBusy
+	}
+	return codeUnspecified
+}

@@ -1,0 +1,403 @@
+package broker
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weir/ingest"
+	"weir/internal/conformance"
+)
+
+var bothVersions = []byte{mqtt311, mqtt5}
+
+func forBoth(t *testing.T, cfg Config, test func(*testing.T, *bench, byte)) {
+	for _, v := range bothVersions {
+		t.Run(map[byte]string{mqtt311: "3.1.1", mqtt5: "5.0"}[v], func(t *testing.T) {
+			inBubble(t, cfg, func(t *testing.T, x *bench) { test(t, x, v) })
+		})
+	}
+}
+
+func TestPublishIsAcknowledgedOnlyWhenTheGateHasAnswered(t *testing.T) {
+	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
+		x.gate.hold = true
+		c := x.connect(v)
+		c.send(publishPacket(v, qos1, theEvents, 7, `{"a":1}`))
+		time.Sleep(30 * time.Second) // of the bubble's clock
+		c.expect("while the gate holds the answer")
+		x.gate.settle(0, ingest.Answer{Fate: ingest.Stored, Offset: 1})
+		c.expect("once it is stored", puback(7))
+	})
+}
+
+func TestAnswersOutOfOrderAreAcknowledgedInOrder(t *testing.T) {
+	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
+		x.gate.hold = true
+		c := x.connect(v)
+		for id := range byte(4) {
+			c.send(publishPacket(v, qos1, theEvents, uint16(id)+1, "{}"))
+		}
+		synctest.Wait()
+		x.gate.settle(3, ingest.Answer{})
+		x.gate.settle(1, ingest.Answer{})
+		c.expect("while the first is open")
+		x.gate.settle(0, ingest.Answer{})
+		c.expect("after the first", puback(1), puback(2))
+		x.gate.settle(2, ingest.Answer{})
+		c.expect("after the third", puback(3), puback(4))
+	})
+}
+
+func TestWhatIsNotStoredIsNotAcknowledgedAndTheClientIsSentToReconnect(t *testing.T) {
+	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
+		x.gate.hold = true
+		c := x.connect(v)
+		c.send(publishPacket(v, qos1, theEvents, 1, "{}"), publishPacket(v, qos1, theEvents, 2, "{}"), publishPacket(v, qos1, theEvents, 3, "{}"))
+		synctest.Wait()
+		x.gate.settle(1, ingest.Answer{Fate: ingest.Withheld})
+		x.gate.settle(2, ingest.Answer{})
+		x.gate.settle(0, ingest.Answer{})
+		want := [][]byte{puback(1)}
+		if v == mqtt5 {
+			want = append(want, disconnect(codeServerBusy))
+		}
+		c.expect("one stored, one failed, one stored", want...)
+		c.expectClosed("after a failed write")
+		if got := x.gate.transitions(); got != "CONNECTED connected" {
+			t.Errorf("Weir's own failure became presence: %s", got)
+		}
+	})
+}
+
+// The refusals of the gate as MQTT can say them: a reason to MQTT 5; to 3.1.1, which knows none, the end of the connection.
+func TestRefusalsAreToldAsTheVersionCan(t *testing.T) {
+	for _, tc := range []struct {
+		reason ingest.Reason
+		code   byte
+	}{
+		{ingest.ReasonUndecodable, codePayloadInvalid},
+		{ingest.ReasonTooManyReadings, codePayloadInvalid},
+		{ingest.ReasonNotAuthorized, codeNotAuthorized},
+		{ingest.ReasonCeiling, codeQuotaExceeded},
+		{ingest.ReasonStrangers, codeQuotaExceeded},
+		{"some-new-reason", codeUnspecified},
+	} {
+		t.Run(string(tc.reason), func(t *testing.T) {
+			forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
+				x.gate.answer = func(*ingest.Arrival) ingest.Answer {
+					return ingest.Answer{Fate: ingest.Refused, Reason: tc.reason, Text: "because"}
+				}
+				c := x.connect(v)
+				c.send(publishPacket(v, qos1, theEvents, 9, "{}"))
+				if v == mqtt5 {
+					c.expect("refused", pubackReason(9, tc.code, "because"))
+				} else {
+					c.expect("refused")
+					c.expectClosed("a refusal that cannot be told")
+				}
+			})
+		})
+	}
+}
+
+func TestDroppedByRuleIsAcknowledged(t *testing.T) {
+	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
+		x.gate.answer = func(*ingest.Arrival) ingest.Answer {
+			return ingest.Answer{Fate: ingest.Dropped, Reason: ingest.ReasonCeiling}
+		}
+		c := x.connect(v)
+		c.send(publishPacket(v, qos1, theEvents, 9, "{}"))
+		c.expect("dropped", puback(9))
+	})
+}
+
+func TestArrivalCarriesWhatTheGateNeeds(t *testing.T) {
+	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
+		c := x.connect(v, func(h *hello) { h.keepAlive = 40 })
+		c.send(publishPacket(v, qos1|dup, theEvents, 5, `{"x":1}`), publishPacket(v, 0, theEvents, 0, `{"y":2}`))
+		synctest.Wait()
+		if len(x.gate.seenArrivals()) != 2 {
+			t.Fatalf("%d arrivals", len(x.gate.seenArrivals()))
+		}
+		a, q0 := x.gate.seenArrivals()[0], x.gate.seenArrivals()[1]
+		if a.Door != ingest.DoorMQTT || a.Source != "mqtt1" || a.Tenant != "acme" || a.Topic != "dev1" || string(a.Body) != `{"x":1}` ||
+			a.ClientID != theClient || a.PacketID != 5 || !a.Dup || a.Conn.DeviceID != 1 || a.Conn.Credential != 101 {
+			t.Errorf("arrival %+v", a)
+		}
+		if a.Mute != (v == mqtt311) || !q0.Mute {
+			t.Errorf("mute: QoS 1 %v, QoS 0 %v", a.Mute, q0.Mute)
+		}
+		if want := 20 * time.Second; q0.Patience != want || (v == mqtt311) != (a.Patience == want) {
+			t.Errorf("patience: QoS 1 %v, QoS 0 %v, want half the keep-alive where nobody can be told", a.Patience, q0.Patience)
+		}
+		if v == mqtt5 && a.Patience != 0 {
+			t.Errorf("an MQTT 5 client waits %v although it can be told", a.Patience)
+		}
+	})
+}
+
+func TestQoS0IsNeverAnswered(t *testing.T) {
+	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
+		for _, fate := range []ingest.Fate{ingest.Stored, ingest.Refused, ingest.Dropped, ingest.Withheld} {
+			x.gate.answer = func(*ingest.Arrival) ingest.Answer { return ingest.Answer{Fate: fate, Reason: ingest.ReasonCeiling} }
+			c := x.connect(v)
+			c.send(publishPacket(v, 0, theEvents, 0, "{}"))
+			c.send([]byte{0xC0, 0})
+			c.expect("after a PINGREQ", []byte{0xD0, 0})
+		}
+	})
+}
+
+// Other devices' topics, foreign tenants, topics that nobody has: each answered in its turn and counted.
+func TestForbiddenPublishIsRefusedInItsTurn(t *testing.T) {
+	for _, topic := range []string{"weir/acme/devices/dev2/events", "weir/globex/devices/dev1/events", "other/acme/devices/dev1/events",
+		theEvents + "/", "$SYS/broker/version", "$share/g/x", theCommands, "x"} {
+		forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
+			x.gate.hold = true
+			c := x.connect(v)
+			c.send(publishPacket(v, qos1, theEvents, 1, "{}"), publishPacket(v, qos1, topic, 2, "{}"))
+			c.expect("while the one before is open")
+			x.gate.settle(0, ingest.Answer{})
+			if v == mqtt5 {
+				c.expect("forbidden", puback(1), pubackReason(2, codeNotAuthorized, "not the topic of this connection's device"))
+				c.send(publishPacket(v, 0, topic, 0, "{}"), []byte{0xC0, 0})
+				c.expect("forbidden at QoS 0 is silent", []byte{0xD0, 0})
+				if !slices.Equal(x.gate.reasons(), []ingest.Reason{ingest.ReasonNotAuthorized, ingest.ReasonNotAuthorized}) || x.gate.counted() != 2 {
+					t.Errorf("counted %v of %d received", x.gate.reasons(), x.gate.counted())
+				}
+			} else {
+				c.expect("forbidden", puback(1))
+				c.expectClosed("a forbidden publish")
+				if !slices.Equal(x.gate.reasons(), []ingest.Reason{ingest.ReasonNotAuthorized}) || x.gate.counted() != 1 {
+					t.Errorf("counted %v of %d received", x.gate.reasons(), x.gate.counted())
+				}
+			}
+			if n := len(x.gate.bodies()); n != 1 {
+				t.Errorf("%d messages reached the gate", n)
+			}
+			conformance.Shown(t, "S2-025")
+		})
+	}
+}
+
+func TestForbiddenQoS0PublishEndsA311Connection(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, x *bench) {
+		c := x.connect(mqtt311)
+		c.send(publishPacket(mqtt311, 0, "weir/acme/devices/dev2/events", 0, "{}"))
+		c.expectClosed("a forbidden publish")
+	})
+}
+
+// Command responses and device reports have no consumer yet: refused and counted, never acknowledged as kept.
+func TestTopicWithoutConsumerIsRefused(t *testing.T) {
+	for _, topic := range []string{theReports, "weir/acme/command-responses/dev1"} {
+		forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
+			c := x.connect(v)
+			c.send(publishPacket(v, 0, topic, 0, "{}"))
+			c.expect("at QoS 0")
+			c.send(publishPacket(v, qos1, topic, 3, "{}"))
+			if v == mqtt5 {
+				c.expect("at QoS 1", pubackReason(3, codeImplementation, "nothing reads this topic yet"))
+			} else {
+				c.expect("at QoS 1")
+				c.expectClosed("a publish that nobody reads")
+			}
+			if !slices.Equal(x.gate.reasons(), []ingest.Reason{ingest.ReasonNoConsumer, ingest.ReasonNoConsumer}) || x.gate.counted() != 2 {
+				t.Errorf("counted %v of %d received", x.gate.reasons(), x.gate.counted())
+			}
+		})
+	}
+}
+
+func TestSubscribeOnlyToTheOwnCommands(t *testing.T) {
+	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
+		c := x.connect(v)
+		c.send(subscribePacket(v, 4, theCommands, "weir/acme/device-commands/dev2", "#", "weir/+/device-commands/dev1",
+			"$share/g/"+theCommands, "$SYS/#", theEvents, "weir/acme/device-commands/#"))
+		want := []byte{0, 4, 1, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80}
+		if v == mqtt5 {
+			want = slices.Insert(want, 2, 0)
+		}
+		c.expect("SUBACK", packet(pktSuback<<4, want...))
+		conformance.Shown(t, "S2-025")
+	})
+}
+
+func TestWindowIsEnforced(t *testing.T) {
+	t.Run("5.0 is told 0x93", func(t *testing.T) {
+		inBubble(t, Config{ReceiveMaximum: 3}, func(t *testing.T, x *bench) {
+			x.gate.hold = true
+			c := x.connect(mqtt5)
+			for id := range uint16(4) {
+				c.send(publishPacket(mqtt5, qos1, theEvents, id+1, "{}"))
+			}
+			c.expect("while the first three are open")
+			for i := range 3 {
+				x.gate.settle(i, ingest.Answer{})
+			}
+			c.expect("after them", puback(1), puback(2), puback(3), disconnect(codeReceiveMaximum))
+			c.expectClosed("an overrun window")
+		})
+	})
+	t.Run("3.1.1 waits", func(t *testing.T) {
+		inBubble(t, Config{ReceiveMaximum: 3}, func(t *testing.T, x *bench) {
+			x.gate.hold = true
+			c := x.connect(mqtt311)
+			go func() {
+				for id := range uint16(5) {
+					c.send(publishPacket(mqtt311, qos1, theEvents, id+1, "{}"))
+				}
+			}()
+			synctest.Wait()
+			if n := len(x.gate.bodies()); n != 3 {
+				t.Fatalf("%d messages taken with a window of 3", n)
+			}
+			x.gate.settle(0, ingest.Answer{})
+			c.expect("one acknowledged", puback(1))
+			if n := len(x.gate.bodies()); n != 4 {
+				t.Fatalf("%d messages taken after one acknowledgement", n)
+			}
+			for i := 1; i < 4; i++ {
+				x.gate.settle(i, ingest.Answer{})
+			}
+			c.expect("the rest", puback(2), puback(3), puback(4))
+			x.gate.settle(4, ingest.Answer{})
+			c.expect("the last", puback(5))
+		})
+	})
+}
+
+// A client that repeats a publish while the first is still in flight gets one PUBACK: a second one could be taken for
+// that of the next message with the same identifier.
+func TestRepeatInFlightIsAcknowledgedOnce(t *testing.T) {
+	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
+		x.gate.hold = true
+		c := x.connect(v)
+		c.send(publishPacket(v, qos1, theEvents, 5, "M1"), publishPacket(v, qos1|dup, theEvents, 5, "M1"))
+		synctest.Wait()
+		x.gate.settle(0, ingest.Answer{})
+		c.expect("the first is stored", puback(5))
+		c.send(publishPacket(v, qos1, theEvents, 5, "M2"))
+		synctest.Wait()
+		x.gate.settle(1, ingest.Answer{})
+		c.expect("the repeat is stored, M2 is not")
+		x.gate.settle(2, ingest.Answer{})
+		c.expect("M2 is stored", puback(5))
+	})
+}
+
+func TestIdentifierInUseIsAProtocolError(t *testing.T) {
+	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
+		x.gate.hold = true
+		c := x.connect(v)
+		c.send(publishPacket(v, qos1, theEvents, 5, "M1"), publishPacket(v, qos1, theEvents, 5, "M2"))
+		synctest.Wait()
+		x.gate.settle(0, ingest.Answer{})
+		want := [][]byte{puback(5)}
+		if v == mqtt5 {
+			want = append(want, disconnect(codeProtocolError))
+		}
+		c.expect("two messages with one identifier", want...)
+		c.expectClosed("an identifier in use")
+	})
+}
+
+func TestLargePublishArrivesWhole(t *testing.T) {
+	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
+		c := x.connect(v)
+		body := make([]byte, 1<<20-64)
+		for i := range body {
+			body[i] = byte('a' + i%26)
+		}
+		c.send(publishPacket(v, qos1, theEvents, 1, string(body)), publishPacket(v, qos1, theEvents, 2, "next"))
+		c.expect("both", puback(1), puback(2))
+		if got := x.gate.bodies(); got[0] != string(body) || got[1] != "next" {
+			t.Error("the payload was changed on the way")
+		}
+	})
+}
+
+// Everything a client sends may be cut anywhere on its way.
+func TestPacketsSplitAtEveryByte(t *testing.T) {
+	for _, v := range bothVersions {
+		stream := slices.Concat(connectPacket(v), subscribePacket(v, 4, theCommands), publishPacket(v, qos1, theEvents, 1, "{}"),
+			[]byte{0xC0, 0}, publishPacket(v, qos1, theEvents, 2, "{}"), []byte{0xE0, 0})
+		for cut := 1; cut < len(stream); cut++ {
+			inBubble(t, Config{}, func(t *testing.T, x *bench) {
+				c := x.dial(v)
+				c.send(stream[:cut])
+				synctest.Wait()
+				c.send(stream[cut:])
+				synctest.Wait()
+				var kinds []byte
+				for _, p := range c.take() {
+					kinds = append(kinds, p[0]>>4)
+				}
+				slices.Sort(kinds)
+				// The PUBACKs may overtake what mochi answers, and a DISCONNECT may overtake a PUBACK.
+				if len(kinds) < 4 || !slices.Contains(kinds, pktConnack) || !slices.Contains(kinds, pktSuback) ||
+					!slices.Contains(kinds, pktPuback) || !slices.Contains(kinds, pktPingresp) {
+					t.Fatalf("cut at %d: answered %v", cut, kinds)
+				}
+				if got := x.gate.bodies(); len(got) != 2 {
+					t.Fatalf("cut at %d: %d messages", cut, len(got))
+				}
+				c.expectClosed("a DISCONNECT")
+			})
+		}
+	}
+}
+
+func TestCloseAnswersWhatIsPendingFirst(t *testing.T) {
+	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
+		x.gate.hold = true
+		c := x.connect(v)
+		c.send(publishPacket(v, qos1, theEvents, 1, "{}"))
+		synctest.Wait()
+		closed := make(chan error, 1)
+		go func() { closed <- x.broker.Close(context.Background()) }()
+		c.expect("while the answer is held")
+		select {
+		case err := <-closed:
+			t.Fatalf("Close returned %v with an answer pending", err)
+		default:
+		}
+		x.gate.settle(0, ingest.Answer{})
+		want := [][]byte{puback(1)}
+		if v == mqtt5 {
+			want = append(want, disconnect(codeShuttingDown))
+		}
+		c.expect("then", want...)
+		c.expectClosed("Close")
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+		if got := x.gate.transitions(); got != "CONNECTED connected" {
+			t.Errorf("Weir's own stop became presence: %s", got)
+		}
+	})
+}
+
+func TestCloseGivesUpWhenItsContextEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newBench(t, Config{}, nil)
+		x.gate.hold = true
+		c := x.connect(mqtt5)
+		c.send(publishPacket(mqtt5, qos1, theEvents, 1, "{}"))
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		synctest.Wait()
+		if err := x.broker.Close(ctx); err != context.DeadlineExceeded {
+			t.Errorf("Close = %v", err)
+		}
+		c.expectClosed("Close")
+		for _, p := range c.take() {
+			if p[0]>>4 == pktPuback {
+				t.Error("acknowledged without an answer")
+			}
+		}
+	})
+}

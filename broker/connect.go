@@ -1,0 +1,218 @@
+package broker
+
+import (
+	"math"
+	"strings"
+
+	"weir/model"
+)
+
+// connect is a CONNECT packet, decoded.
+type connect struct {
+	version     byte // mqtt311 or mqtt5; also set in a refused packet as far as it was read, else 0
+	clean       bool
+	keepAlive   uint16 // seconds, 0 for none
+	clientID    string
+	user        string
+	password    string
+	will        *will
+	expiry      uint32 // session expiry interval in seconds
+	maxPacket   uint32 // the largest packet that the client takes, 0 for no limit
+	problemInfo bool   // reason strings are welcome
+}
+
+// will is a will message.
+type will struct {
+	topic   string
+	payload []byte
+	qos     byte
+	retain  bool
+	delay   uint32 // seconds
+}
+
+// refusal is a CONNECT turned away. code is for MQTT 5, v3 for 3.1.1; 0 means that the connection is closed without an
+// answer, as 3.1.1 wants it for a malformed CONNECT (section 4.8).
+type refusal struct {
+	code, v3 byte
+	why      string // the label of the metric
+}
+
+var (
+	refuseMalformed  = &refusal{code: codeMalformed, why: "malformed"}
+	refuseProtocol   = &refusal{code: codeProtocolError, why: "malformed"}
+	refuseName       = &refusal{why: "protocol-name"}
+	refuseVersion    = &refusal{code: codeUnsupportedVersion, v3: connackUnsupported, why: "protocol-version"}
+	refuseAuthMethod = &refusal{code: codeBadAuthMethod, why: "authentication-method"}
+	refuseWillQoS    = &refusal{code: codeQoSNotSupported, v3: connackNotAuthorized, why: "will-qos"}
+	refuseWillRetain = &refusal{code: codeRetainNotSupported, why: "will-retain"}
+	refuseBusy       = &refusal{code: codeServerBusy, v3: connackUnavailable, why: "busy"}
+	refuseStopping   = &refusal{code: codeShuttingDown, v3: connackUnavailable, why: "stopping"}
+	// One answer for every cause that has to do with who the device is, so that a stranger learns nothing from it.
+	refuseIdentity = &refusal{code: codeNotAuthorized, v3: connackNotAuthorized, why: "not-authorized"}
+)
+
+// Flags of a CONNECT, section 3.1.2.3.
+const (
+	flagReserved   = 1 << 0
+	flagClean      = 1 << 1
+	flagWill       = 1 << 2
+	flagWillRetain = 1 << 5
+	flagPassword   = 1 << 6
+	flagUser       = 1 << 7
+)
+
+// decodeConnect decodes what follows the fixed header of a CONNECT (section 3.1 of both versions). It accepts MQTT 3.1.1
+// and 5.0 only.
+func decodeConnect(body []byte) (connect, *refusal) {
+	c := cursor{b: body}
+	name, level := string(c.text()), c.byte()
+	if c.bad || name != "MQTT" {
+		if name == "MQIsdp" && !c.bad {
+			return connect{version: mqtt311}, refuseVersion
+		}
+		return connect{}, refuseName
+	}
+	p := connect{version: level, problemInfo: true}
+	if level != mqtt311 && level != mqtt5 {
+		return connect{version: mqtt311}, refuseVersion // in the form that the oldest of them can read
+	}
+	flags := c.byte()
+	p.keepAlive = c.uint16()
+	p.clean = flags&flagClean != 0
+	if !soundFlags(flags, level) {
+		return p, refuseMalformed
+	}
+	if level == mqtt5 {
+		if r := p.properties(&c); r != nil {
+			return p, r
+		}
+	} else if !p.clean {
+		p.expiry = math.MaxUint32
+	}
+	p.clientID = string(c.text())
+	if flags&flagWill != 0 {
+		p.will = &will{qos: flags >> 3 & 3, retain: flags&flagWillRetain != 0}
+		if code := p.will.read(&c, level); code != codeSuccess {
+			return p, &refusal{code: code, why: refuseMalformed.why}
+		}
+	}
+	if flags&flagUser != 0 {
+		p.user = string(c.text())
+	}
+	if flags&flagPassword != 0 {
+		p.password = string(c.binary())
+	}
+	switch {
+	case c.bad || len(c.b) > 0:
+		return p, refuseMalformed
+	case p.will == nil:
+	case p.will.retain && level == mqtt5: // MQTT-3.2.2-13; in 3.1.1 there is no way to say so, the flag is ignored
+		return p, refuseWillRetain
+	}
+	return p, nil
+}
+
+func soundFlags(flags, level byte) bool {
+	switch {
+	case flags&flagReserved != 0: // MQTT-3.1.2-3
+	case flags&flagWill == 0 && flags&(flagWillRetain|3<<3) != 0: // MQTT-3.1.2-11, -13
+	case flags>>3&3 == 3: // MQTT-3.1.2-12
+	case level == mqtt311 && flags&flagPassword != 0 && flags&flagUser == 0: // MQTT-3.1.2-22 of 3.1.1
+	default:
+		return true
+	}
+	return false
+}
+
+func (p *connect) properties(c *cursor) *refusal {
+	method, data := false, false
+	code := properties(c, pktConnect, func(id, v uint32) byte {
+		switch id {
+		case propSessionExpiry:
+			p.expiry = v
+		case propAuthMethod:
+			method = true
+		case propAuthData:
+			data = true
+		case propRequestProblemInfo:
+			p.problemInfo = v == 1
+			if v > 1 {
+				return codeProtocolError
+			}
+		case propRequestResponseInfo:
+			if v > 1 {
+				return codeProtocolError
+			}
+		case propReceiveMaximum:
+			if v == 0 {
+				return codeProtocolError
+			}
+		case propMaximumPacketSize:
+			p.maxPacket = v
+			if v == 0 {
+				return codeProtocolError
+			}
+		}
+		return codeSuccess
+	})
+	switch {
+	case code == codeMalformed:
+		return refuseMalformed
+	case code != codeSuccess:
+		return refuseProtocol
+	case method: // no extended authentication is offered, section 4.12
+		return refuseAuthMethod
+	case data: // MQTT-3.1.2.11.10: data without a method
+		return refuseProtocol
+	}
+	return nil
+}
+
+func (w *will) read(c *cursor, level byte) byte {
+	if level == mqtt5 {
+		code := properties(c, pktWill, func(id, v uint32) byte {
+			if id == propWillDelay {
+				w.delay = v
+			}
+			return codeSuccess
+		})
+		if code != codeSuccess {
+			return code
+		}
+	}
+	w.topic = string(c.text())
+	w.payload = append([]byte(nil), c.binary()...)
+	return codeSuccess
+}
+
+// identity is who a CONNECT claims to be.
+type identity struct {
+	tenant, device string
+	suffixed       bool // the client id has a suffix of the device's choice
+	claim          Claim
+}
+
+// maxSuffix bounds the part of the client id that the device chooses, in bytes: it is kept with every record.
+const maxSuffix = 128
+
+// identify takes apart user name and client id: user name {tenant}:{credentialId}, client id
+// {instanceId}:{tenant}:{deviceToken}, optionally with : and a suffix.
+func (p *connect) identify(instance string) (identity, *refusal) {
+	tenant, credential, ok := strings.Cut(p.user, ":")
+	if !ok || credential == "" || !model.ValidToken(tenant) {
+		return identity{}, refuseIdentity
+	}
+	parts := strings.SplitN(p.clientID, ":", 4)
+	if len(parts) < 3 || parts[0] != instance || parts[1] != tenant || !model.ValidToken(parts[2]) {
+		return identity{}, refuseIdentity
+	}
+	if len(parts) == 4 && (parts[3] == "" || len(parts[3]) > maxSuffix) {
+		return identity{}, refuseIdentity
+	}
+	id := identity{tenant: tenant, device: parts[2], suffixed: len(parts) == 4,
+		claim: Claim{Tenant: tenant, Type: AccessToken, ID: credential}}
+	if p.password != "" {
+		id.claim.Type, id.claim.Secret = MQTTBasic, p.password
+	}
+	return id, nil
+}

@@ -1,0 +1,61 @@
+package broker
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are the door's figures. None carries a tenant or a device.
+type metrics struct {
+	connections, handshakes, pendingAcks, kept, grace                   prometheus.Gauge
+	connects, acceptErrors, panics, wills, keptEvicted, presenceUnknown prometheus.Counter
+	refused, disconnects, presence                                      *prometheus.CounterVec
+	packets                                                             [16]prometheus.Counter
+}
+
+// packetNames are the control packets, MQTT 5.0 section 2.1.2.
+var packetNames = [16]string{"reserved", "connect", "connack", "publish", "puback", "pubrec", "pubrel", "pubcomp",
+	"subscribe", "suback", "unsubscribe", "unsuback", "pingreq", "pingresp", "disconnect", "auth"}
+
+// newMetrics makes the metrics and registers them when reg is not nil.
+func newMetrics(reg prometheus.Registerer) *metrics {
+	var all []prometheus.Collector
+	gauge := func(name, help string) prometheus.Gauge {
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "weir", Subsystem: "broker", Name: name, Help: help})
+		all = append(all, g)
+		return g
+	}
+	vec := func(name, help string, labels ...string) *prometheus.CounterVec {
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "weir", Subsystem: "broker", Name: name, Help: help}, labels)
+		all = append(all, v)
+		return v
+	}
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "weir", Subsystem: "broker", Name: name, Help: help})
+		all = append(all, c)
+		return c
+	}
+	m := &metrics{
+		connections:     gauge("connections", "MQTT connections that are open."),
+		handshakes:      gauge("handshakes", "Connections that have not sent their CONNECT."),
+		pendingAcks:     gauge("pending_acks", "QoS 1 publishes that wait for their PUBACK."),
+		kept:            gauge("kept_sessions", "Sessions kept for clients that are away."),
+		grace:           gauge("grace_devices", "Devices that Weir cut off and that may still return."),
+		connects:        counter("connects_total", "Connections that were established."),
+		acceptErrors:    counter("accept_errors_total", "Failures of accept, such as no free file descriptor."),
+		panics:          counter("panics_total", "Panics that ended one connection."),
+		wills:           counter("wills_total", "Wills taken into the pipeline."),
+		keptEvicted:     counter("kept_sessions_evicted_total", "Kept sessions that went because there were too many."),
+		presenceUnknown: counter("presence_read_errors_total", "Failures to read stored presence."),
+		refused:         vec("refused_connects_total", "Connections that were not established.", "reason"),
+		disconnects:     vec("disconnects_total", "Connections that ended; slow-reader are those closed by the write timeout.", "cause"),
+		presence:        vec("presence_total", "Presence transitions handed to the gate.", "state", "fate"),
+	}
+	packets := vec("packets_received_total", "Control packets received after the CONNECT.", "type")
+	for i, name := range packetNames {
+		m.packets[i] = packets.WithLabelValues(name)
+	}
+	if reg != nil {
+		reg.MustRegister(all...)
+	}
+	return m
+}

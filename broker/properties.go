@@ -1,0 +1,118 @@
+package broker
+
+// The value types of properties, MQTT 5.0 section 2.2.2.2.
+const (
+	asByte = iota + 1
+	asUint16
+	asUint32
+	asVarint
+	asText
+	asBinary
+	asPair
+)
+
+// property says what a property holds and in which packets from a client it may stand.
+type property struct {
+	holds   byte
+	packets uint32 // bit per packet type
+	repeats bool
+}
+
+func in(types ...byte) (bits uint32) {
+	for _, t := range types {
+		bits |= 1 << t
+	}
+	return bits
+}
+
+// propertyOf is the table of section 2.2.2.2, reduced to what a client may send.
+func propertyOf(id uint32) (property, bool) {
+	switch id {
+	case 1: // payload format indicator
+		return property{holds: asByte, packets: in(pktPublish, pktWill)}, true
+	case 2: // message expiry interval
+		return property{holds: asUint32, packets: in(pktPublish, pktWill)}, true
+	case 3, 8: // content type, response topic
+		return property{holds: asText, packets: in(pktPublish, pktWill)}, true
+	case 9: // correlation data
+		return property{holds: asBinary, packets: in(pktPublish, pktWill)}, true
+	case propSubscriptionID:
+		return property{holds: asVarint, packets: in(pktPublish, pktSubscribe)}, true
+	case propSessionExpiry:
+		return property{holds: asUint32, packets: in(pktConnect, pktDisconnect)}, true
+	case propAuthMethod:
+		return property{holds: asText, packets: in(pktConnect, pktAuth)}, true
+	case propAuthData:
+		return property{holds: asBinary, packets: in(pktConnect, pktAuth)}, true
+	case propRequestProblemInfo, propRequestResponseInfo:
+		return property{holds: asByte, packets: in(pktConnect)}, true
+	case propWillDelay:
+		return property{holds: asUint32, packets: in(pktWill)}, true
+	case propReasonString:
+		return property{holds: asText, packets: in(pktPuback, pktPubrel, pktDisconnect, pktAuth)}, true
+	case propReceiveMaximum, 34: // and topic alias maximum
+		return property{holds: asUint16, packets: in(pktConnect)}, true
+	case propTopicAlias:
+		return property{holds: asUint16, packets: in(pktPublish)}, true
+	case propMaximumPacketSize:
+		return property{holds: asUint32, packets: in(pktConnect)}, true
+	case propUser:
+		return property{holds: asPair, repeats: true,
+			packets: in(pktConnect, pktPublish, pktWill, pktPuback, pktPubrel, pktSubscribe, pktUnsubscribe, pktDisconnect, pktAuth)}, true
+	}
+	return property{}, false
+}
+
+// properties reads the property section of a packet and hands every number to visit; what visit returns other than
+// success ends it. Texts and bytes are checked for form only: nothing here needs their content. Returned are 0x81 for
+// what is malformed, 0x82 for a property given twice.
+func properties(c *cursor, packet byte, visit func(id uint32, v uint32) byte) byte {
+	section := cursor{b: c.take(int(c.varint()))}
+	if c.bad {
+		return codeMalformed
+	}
+	var seen uint64
+	for len(section.b) > 0 {
+		id := section.varint()
+		p, known := propertyOf(id)
+		if section.bad || !known || p.packets&(1<<packet) == 0 {
+			return codeMalformed
+		}
+		v := section.value(p.holds)
+		if section.bad {
+			return codeMalformed
+		}
+		if seen&(1<<id) != 0 && !p.repeats {
+			return codeProtocolError
+		}
+		seen |= 1 << id
+		if visit == nil {
+			continue
+		}
+		if code := visit(id, v); code != codeSuccess {
+			return code
+		}
+	}
+	return codeSuccess
+}
+
+func (c *cursor) value(holds byte) uint32 {
+	switch holds {
+	case asByte:
+		return uint32(c.byte())
+	case asUint16:
+		return uint32(c.uint16())
+	case asUint32:
+		return c.uint32()
+	case asVarint:
+		return c.varint()
+	case asText:
+		c.text()
+	case asBinary:
+		c.binary()
+	case asPair:
+		c.text()
+		c.text()
+	}
+	return 0
+}

@@ -1,0 +1,58 @@
+package httpingest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+)
+
+var errTooLarge = errors.New("body too large")
+
+// largeBody is the size from which on a body needs one of a few places to be read.
+const largeBody = 64 << 10
+
+// readBody reads the whole body, at most MaxBody bytes. What was read is returned with an error too. The client is
+// believed only as far as it has sent: memory grows with what arrives.
+func (h *Handler) readBody(ctx context.Context, w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if r.ContentLength > int64(h.cfg.MaxBody) {
+		return nil, errTooLarge
+	}
+	src := http.MaxBytesReader(w, r.Body, int64(h.cfg.MaxBody))
+	first := int64(512)
+	if r.ContentLength >= 0 {
+		first = min(r.ContentLength, 8<<10)
+	}
+	body, err := readAll(src, make([]byte, 0, first+1), largeBody)
+	if err == nil && len(body) >= largeBody {
+		select {
+		case h.large <- struct{}{}:
+			defer func() { <-h.large }()
+		case <-ctx.Done():
+			return body, ctx.Err()
+		}
+		body, err = readAll(src, body, h.cfg.MaxBody+1)
+	}
+	if _, over := errors.AsType[*http.MaxBytesError](err); over {
+		return body, errTooLarge
+	}
+	return body, err
+}
+
+// readAll appends to body what src still has, up to limit bytes in all.
+func readAll(src io.Reader, body []byte, limit int) ([]byte, error) {
+	for len(body) < limit {
+		if len(body) == cap(body) {
+			body = append(body, 0)[:len(body)]
+		}
+		n, err := src.Read(body[len(body):min(cap(body), limit)])
+		body = body[:len(body)+n]
+		if err == io.EOF {
+			return body, nil
+		}
+		if err != nil {
+			return body, err
+		}
+	}
+	return body, nil
+}

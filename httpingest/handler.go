@@ -1,0 +1,201 @@
+package httpingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+
+	"weir/ingest"
+	"weir/model"
+)
+
+// Reasons of the ledger that only this door has.
+const (
+	// ReasonBadTenant is a tenant that breaks the token pattern.
+	ReasonBadTenant ingest.Reason = "bad-tenant"
+	// ReasonUnreadable is a body that could not be read to its end.
+	ReasonUnreadable ingest.Reason = "unreadable"
+)
+
+// response is how a request is answered. text is one line; 202 has none.
+type response struct {
+	status     int
+	text       string
+	retryAfter int // seconds, 0 for none
+}
+
+// ServeHTTP answers a request in this order: path, the tenant's bucket, body, and then what the gate says, which takes
+// the readings from the ceiling before it looks at backpressure, so that 429 always comes first.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	began(r)
+	ctx, cancel := context.WithTimeout(r.Context(), h.cfg.RequestTimeout)
+	defer cancel()
+	answer := h.serve(ctx, w, r)
+	h.metrics.requests.WithLabelValues(strconv.Itoa(answer.status)).Inc()
+	answer.write(w)
+}
+
+func (h *Handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Request) response {
+	tenant, ok := h.tenantOf(r.URL)
+	switch {
+	case !ok:
+		return response{status: http.StatusNotFound, text: "no such path"}
+	case r.Method != http.MethodPost:
+		w.Header().Set("Allow", http.MethodPost)
+		return response{status: http.StatusMethodNotAllowed, text: "only POST is allowed here"}
+	case !model.ValidToken(tenant):
+		return h.refuse("", int(max(r.ContentLength, 0)), ReasonBadTenant, response{http.StatusBadRequest, "the tenant is not a valid tenant id", 0})
+	case h.deps.Gate.TenantFull(tenant):
+		return h.refuse(tenant, int(max(r.ContentLength, 0)), ingest.ReasonCeiling, overCeiling)
+	}
+	body, err := h.readBody(ctx, w, r)
+	if err != nil {
+		return h.bodyFailed(tenant, len(body), err)
+	}
+	events, err := ingest.SplitArray(body, h.cfg.MaxEvents)
+	switch {
+	case err == nil && events == nil:
+		return h.one(ctx, tenant, body)
+	case err != nil:
+		return h.refuse(tenant, len(body), ingest.ReasonUndecodable, response{http.StatusBadRequest, err.Error(), 0})
+	}
+	return h.all(ctx, tenant, events)
+}
+
+// tenantOf takes the tenant out of /{instanceId}/{tenant}/events. The path is taken apart before it is unescaped: an
+// escaped slash is part of a name and never makes a segment.
+func (h *Handler) tenantOf(u *url.URL) (tenant string, ok bool) {
+	parts := strings.Split(u.EscapedPath(), "/")
+	if len(parts) != 4 || parts[0] != "" || parts[3] != "events" {
+		return "", false
+	}
+	instance, err := url.PathUnescape(parts[1])
+	if err != nil || instance != h.cfg.InstanceID {
+		return "", false
+	}
+	tenant, err = url.PathUnescape(parts[2])
+	return tenant, err == nil
+}
+
+// refuse counts a message that does not reach the gate.
+func (h *Handler) refuse(tenant string, bytes int, reason ingest.Reason, answer response) response {
+	h.deps.Gate.Received(ingest.DoorHTTP, tenant, bytes)
+	h.deps.Gate.Refuse(ingest.DoorHTTP, tenant, reason)
+	return answer
+}
+
+// bodyFailed answers a body that was not read. When the time for the request is over the connection is closed without an
+// answer, and counted.
+func (h *Handler) bodyFailed(tenant string, read int, err error) response {
+	switch {
+	case errors.Is(err, errTooLarge):
+		return h.refuse(tenant, read, ingest.ReasonTooLarge,
+			response{http.StatusBadRequest, fmt.Sprintf("the body is larger than %d bytes", h.cfg.MaxBody), 0})
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
+		h.metrics.closedBefore.Inc()
+		h.refuse(tenant, read, ReasonUnreadable, response{})
+		panic(http.ErrAbortHandler)
+	}
+	return h.refuse(tenant, read, ReasonUnreadable, response{http.StatusBadRequest, "the body could not be read", 0})
+}
+
+func (h *Handler) arrival(tenant string, body []byte) *ingest.Arrival {
+	return &ingest.Arrival{Door: ingest.DoorHTTP, Source: h.cfg.Source, Tenant: tenant, Body: body}
+}
+
+func (h *Handler) one(ctx context.Context, tenant string, body []byte) response {
+	answered := make(chan ingest.Answer, 1)
+	h.deps.Gate.Accept(ctx, h.arrival(tenant, body), func(a ingest.Answer) { answered <- a })
+	return responseTo(<-answered)
+}
+
+func (h *Handler) all(ctx context.Context, tenant string, events [][]byte) response {
+	arrivals := make([]*ingest.Arrival, len(events))
+	for i, e := range events {
+		arrivals[i] = h.arrival(tenant, e)
+	}
+	type about struct {
+		ingest.Answer
+		index int
+	}
+	answered := make(chan about, 1)
+	h.deps.Gate.AcceptAll(ctx, arrivals, func(a ingest.Answer, index int) { answered <- about{a, index} })
+	a := <-answered
+	answer := responseTo(a.Answer)
+	if answer.status != http.StatusAccepted && a.index >= 0 {
+		answer.text = fmt.Sprintf("event %d: %s", a.index, answer.text)
+	}
+	return answer
+}
+
+const (
+	ceilingRetry      = 1 // seconds
+	backpressureRetry = 10
+)
+
+var overCeiling = response{http.StatusTooManyRequests, "the tenant is over its ingest ceiling", ceilingRetry}
+
+// responseTo says what the gate said. Anything that is not stored and has no better word is a failed hand-over: 503
+// without Retry-After.
+func responseTo(a ingest.Answer) response {
+	if a.Fate == ingest.Stored {
+		return response{status: http.StatusAccepted}
+	}
+	answer := response{http.StatusServiceUnavailable, "the event could not be stored", 0}
+	if a.Fate == ingest.Refused {
+		switch a.Reason {
+		case ingest.ReasonUndecodable, ingest.ReasonTooManyReadings, ingest.ReasonTooLarge, ingest.ReasonNotAuthorized:
+			answer = response{http.StatusBadRequest, "the event was refused: " + string(a.Reason), 0}
+		case ingest.ReasonCeiling:
+			answer = overCeiling
+		case ingest.ReasonStrangers:
+			answer = response{http.StatusTooManyRequests, "too many requests", ceilingRetry}
+		case ingest.ReasonBackpressure:
+			answer = response{http.StatusServiceUnavailable, "the platform is behind, nothing was stored", backpressureRetry}
+		}
+	}
+	if a.Text != "" {
+		answer.text = a.Text
+	}
+	return answer
+}
+
+// write writes the answer: 202 with an empty body, everything else one line of plain text.
+func (a response) write(w http.ResponseWriter) {
+	head := w.Header()
+	if a.retryAfter > 0 {
+		head.Set("Retry-After", strconv.Itoa(a.retryAfter))
+	}
+	if a.status == http.StatusAccepted {
+		head.Set("Content-Length", "0")
+		w.WriteHeader(a.status)
+		return
+	}
+	line := oneLine(a.text) + "\n"
+	head.Set("Content-Type", "text/plain; charset=utf-8")
+	head.Set("X-Content-Type-Options", "nosniff")
+	head.Set("Content-Length", strconv.Itoa(len(line)))
+	w.WriteHeader(a.status)
+	_, _ = w.Write([]byte(line)) // a client that is gone is told nothing
+}
+
+const maxLine = 500
+
+// oneLine keeps an answer to one short line of printable text, whatever of the sender's words found their way into it.
+func oneLine(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r == 0xfffd {
+			return ' '
+		}
+		return r
+	}, s)
+	if len(s) > maxLine {
+		s = strings.ToValidUTF8(s[:maxLine], "")
+	}
+	return s
+}

@@ -1,0 +1,103 @@
+// Package httpingest is the HTTP door: POST {ingest_url}/{instanceId}/{tenant}/events with one ingest event or an array of
+// them. The listener speaks plain HTTP and authenticates nobody: the credential is in the body. Whatever is not kept is
+// told by status.
+//
+//	handler.go   the path, the order of the checks, the answers
+//	body.go      reading a bounded body, splitting an array
+//	server.go    the listener's limits of time and number
+package httpingest
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/ingest"
+	"weir/model"
+)
+
+// Config is what an operator or a test may set. Zero values mean the defaults named here.
+type Config struct {
+	InstanceID string // first segment of the path
+	Source     string // event source id; "http1"
+
+	MaxBody        int           // 1 MiB
+	MaxEvents      int           // 1,000 events in an array
+	MaxLargeBodies int           // 32 bodies over 64 KiB are read at a time, others wait
+	HeaderTimeout  time.Duration // 5 s for the headers
+	RequestTimeout time.Duration // 60 s for the whole request
+	MaxConnections int           // 4,096; beyond it nobody is accepted until one closes
+}
+
+// Deps are the neighbours. Gate is required.
+type Deps struct {
+	Gate       Gate
+	Logger     *slog.Logger          // nil: nothing is logged
+	Registerer prometheus.Registerer // nil: metrics are kept and not registered
+}
+
+// Gate is the part of ingest.Gate that the door needs.
+type Gate interface {
+	// Accept takes a message and calls done exactly once, before it returns or later.
+	Accept(ctx context.Context, a *ingest.Arrival, done func(ingest.Answer))
+	// AcceptAll takes several, all or nothing, and calls done exactly once; index is that of the arrival which the answer
+	// is about, -1 when it is about all.
+	AcceptAll(ctx context.Context, as []*ingest.Arrival, done func(answer ingest.Answer, index int))
+	// Received counts a message that never becomes an Arrival, Refuse how it ended.
+	Received(door, tenant string, bytes int)
+	Refuse(door, tenant string, reason ingest.Reason)
+	// TenantFull reports whether the tenant's bucket is empty: nothing of it needs to be read.
+	TenantFull(tenant string) bool
+}
+
+// Handler serves the ingest listener.
+type Handler struct {
+	cfg     Config
+	deps    Deps
+	metrics *metrics
+	large   chan struct{} // places for large bodies
+}
+
+// New returns the handler.
+func New(cfg Config, deps Deps) (*Handler, error) {
+	cfg = cfg.withDefaults()
+	if err := model.CheckToken("instance.id", cfg.InstanceID); err != nil {
+		return nil, err
+	}
+	if deps.Gate == nil {
+		return nil, errors.New("httpingest: a gate is required")
+	}
+	if deps.Logger == nil {
+		deps.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Handler{cfg: cfg, deps: deps, metrics: newMetrics(deps.Registerer), large: make(chan struct{}, cfg.MaxLargeBodies)}, nil
+}
+
+func (c Config) withDefaults() Config {
+	number := func(v *int, d int) {
+		if *v <= 0 {
+			*v = d
+		}
+	}
+	duration := func(v *time.Duration, d time.Duration) {
+		if *v <= 0 {
+			*v = d
+		}
+	}
+	number(&c.MaxBody, 1<<20)
+	number(&c.MaxEvents, 1000)
+	number(&c.MaxLargeBodies, 32)
+	number(&c.MaxConnections, 4096)
+	duration(&c.HeaderTimeout, 5*time.Second)
+	duration(&c.RequestTimeout, 60*time.Second)
+	if c.Source == "" {
+		c.Source = "http1"
+	}
+	return c
+}
+
+var _ http.Handler = (*Handler)(nil)
