@@ -1,0 +1,14 @@
+package gql
+
+import "testing"
+
+func TestEveryAreaOfTheBinaryBuilds(t *testing.T) {
+	t.Parallel()
+	s := New(Config{})
+	RegisterEvents(s.Area("event-management", TenantPlane), EventDeps{})
+	RegisterState(s.Area("device-state", TenantPlane), StateDeps{})
+	RegisterProcessing(s.Area("event-processing", TenantPlane), ProcessingDeps{})
+	if err := s.Build(); err != nil {
+		t.Fatal(err)
+	}
+}

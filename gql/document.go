@@ -1,0 +1,213 @@
+package gql
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	gast "github.com/graphql-go/graphql/language/ast"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+	"github.com/vektah/gqlparser/v2/parser"
+	"github.com/vektah/gqlparser/v2/validator/core"
+	"github.com/vektah/gqlparser/v2/validator/rules"
+
+	"weir/model"
+)
+
+// document is a query text that was parsed, is valid and within the limits that do not depend on variables. Documents
+// are cached and shared by requests: nothing in them changes.
+type document struct {
+	operations []*operation
+}
+
+// operation is one operation of a document, made ready for the executor.
+type operation struct {
+	def           *ast.OperationDefinition
+	sites         []site                        // fields with arguments
+	byField       map[*gast.Field]*ast.Field    // the executor's field → ours, of sites only
+	positions     map[*gast.Field]*ast.Position // the executor's field → its place in the text
+	steps         []step                        // what is executed, in order: one for a query, one per root field of a mutation
+	introspection []question                    // root fields of a query that ask about the schema
+	shape         *shape                        // order of the response
+	cost          []costNode                    // what it costs, before the page sizes are known
+	conditions    []*ast.Directive              // directives that depend on variables
+	booleans      map[string]bool               // variables that directives read
+	timeout       time.Duration                 // longest of the root fields' own, 0 = none has its own
+	subscription  *field                        // the field of a subscription
+	subField      *ast.Field                    // and where it stands
+}
+
+// question is a root field about the schema with its directives and those of the fragments around it.
+type question struct {
+	field  *ast.Field
+	around []ast.DirectiveList
+}
+
+// step is one run of the executor.
+type step struct {
+	key string // response key at the root, "" for all of a query
+	doc *gast.Document
+}
+
+// site is a field whose arguments have to be coerced. Arguments without variables are coerced once.
+type site struct {
+	field    *ast.Field
+	reg      *field
+	constant bool
+	args     Args // when constant
+}
+
+// validationRules are those of the specification, in a fixed order, without the values: these we judge ourselves, the
+// same way for literals and for variables.
+func validationRules() []core.Rule {
+	return []core.Rule{
+		rules.FieldsOnCorrectTypeRule, rules.FragmentsOnCompositeTypesRule, rules.KnownArgumentNamesRule,
+		rules.KnownDirectivesRule, rules.KnownFragmentNamesRule, rules.KnownRootTypeRule, rules.KnownTypeNamesRule,
+		rules.LoneAnonymousOperationRule, rules.MaxIntrospectionDepth, rules.NoFragmentCyclesRule,
+		rules.NoUndefinedVariablesRule, rules.NoUnusedFragmentsRule, rules.NoUnusedVariablesRule,
+		rules.OverlappingFieldsCanBeMergedRule, rules.PossibleFragmentSpreadsRule, rules.ProvidedRequiredArgumentsRule,
+		rules.ScalarLeafsRule, rules.SingleFieldSubscriptionsRule, rules.UniqueArgumentNamesRule,
+		rules.UniqueDirectivesPerLocationRule, rules.UniqueFragmentNamesRule, rules.UniqueInputFieldNamesRule,
+		rules.UniqueOperationNamesRule, rules.UniqueVariableNamesRule, rules.VariablesAreInputTypesRule,
+		rules.VariablesInAllowedPositionRule,
+	}
+}
+
+// document returns the document of a query text, from the cache if it is there. Refused texts are not cached.
+func (e *Engine) document(text string) (*document, []*Error) {
+	if len(text) > e.limits.QueryLength {
+		return nil, []*Error{limitError("query length", "the query is %d bytes long, at most %d are allowed",
+			len(text), e.limits.QueryLength)}
+	}
+	key := cacheKey{e, text}
+	if d := e.cache.get(key); d != nil {
+		return d, nil
+	}
+	d, errs := e.prepare(text)
+	if len(errs) > 0 {
+		return nil, errs
+	}
+	e.cache.put(key, d)
+	return d, nil
+}
+
+func (e *Engine) prepare(text string) (*document, []*Error) {
+	parsed, err := parser.ParseQuery(&ast.Source{Input: text})
+	if err != nil {
+		return nil, []*Error{syntaxError(err)}
+	}
+	if err := e.measure(parsed); err != nil { // before validation, which can cost more than linear time
+		return nil, []*Error{err}
+	}
+	if errs := e.validate(parsed); len(errs) > 0 {
+		return nil, errs
+	}
+	d := &document{}
+	for _, def := range parsed.Operations {
+		op, errs := e.convert(def)
+		if len(errs) > 0 {
+			return nil, errs
+		}
+		d.operations = append(d.operations, op)
+	}
+	return d, nil
+}
+
+func syntaxError(err error) *Error {
+	ge, ok := errors.AsType[*gqlerror.Error](err)
+	if !ok {
+		return errorf("", "Syntax Error")
+	}
+	e := fromParser(ge, "")
+	e.Message = "Syntax Error: " + strings.TrimSuffix(e.Message, ".") + "."
+	return e
+}
+
+func (e *Engine) validate(doc *ast.QueryDocument) []*Error {
+	if len(doc.Operations) == 0 {
+		return []*Error{errorf("", "The document holds no operation.")}
+	}
+	var errs []*Error
+	events := &core.Events{}
+	for _, rule := range e.rules {
+		rule.RuleFunc(events, func(options ...core.ErrorOption) {
+			if len(errs) >= maxShownErrors {
+				return
+			}
+			ge := &gqlerror.Error{Rule: rule.Name}
+			for _, o := range options {
+				o(ge)
+			}
+			errs = append(errs, fromParser(ge, ""))
+		})
+	}
+	core.Walk(e.schema, doc, events)
+	if len(errs) > 0 {
+		return errs
+	}
+	return e.checkLiterals(doc)
+}
+
+// checkLiterals judges every value in the document.
+func (e *Engine) checkLiterals(doc *ast.QueryDocument) []*Error {
+	c := literalCoercer{schema: e.schema}
+	for _, op := range doc.Operations {
+		for _, v := range op.VariableDefinitions {
+			if v.DefaultValue != nil {
+				c.value(v.Type, v.DefaultValue)
+			}
+		}
+		c.checkDirectives(op.Directives)
+		c.checkSelections(op.SelectionSet)
+	}
+	for _, f := range doc.Fragments {
+		c.checkSelections(f.SelectionSet)
+	}
+	return c.errs
+}
+
+func (c *literalCoercer) checkSelections(set ast.SelectionSet) {
+	for _, s := range set {
+		switch s := s.(type) {
+		case *ast.Field:
+			c.checkDirectives(s.Directives)
+			if s.Definition != nil {
+				c.arguments(s.Definition.Arguments, s.Arguments, s.Position)
+			}
+			c.checkSelections(s.SelectionSet)
+		case *ast.InlineFragment:
+			c.checkDirectives(s.Directives)
+			c.checkSelections(s.SelectionSet)
+		case *ast.FragmentSpread:
+			c.checkDirectives(s.Directives)
+		}
+	}
+}
+
+func (c *literalCoercer) checkDirectives(list ast.DirectiveList) {
+	for _, d := range list {
+		if d.Definition != nil {
+			c.arguments(d.Definition.Arguments, d.Arguments, d.Position)
+		}
+	}
+}
+
+// find returns the operation of that name; "" means the only one.
+func (d *document) find(name string) (*operation, *Error) {
+	if name == "" {
+		if len(d.operations) > 1 {
+			return nil, errorf("", "Must provide operation name if query contains multiple operations.")
+		}
+		return d.operations[0], nil
+	}
+	for _, op := range d.operations {
+		if op.def.Name == name {
+			return op, nil
+		}
+	}
+	return nil, errorf("", `Unknown operation named "%s".`, clip(name))
+}
+
+var errIntrospection = errorf(model.CodeIntrospectionDisabled,
+	"introspection is disabled; the schema is published under /schema/index.json")

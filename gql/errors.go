@@ -1,0 +1,215 @@
+package gql
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/graphql-go/graphql/gqlerrors"
+	gast "github.com/graphql-go/graphql/language/ast"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+
+	"weir/model"
+)
+
+// Error is one entry of a response's errors.
+type Error struct {
+	Message    string         `json:"message"`
+	Locations  []Location     `json:"locations,omitempty"`
+	Path       []any          `json:"path,omitempty"`
+	Extensions map[string]any `json:"extensions,omitempty"`
+}
+
+// Location is a place in the query text, both counted from 1.
+type Location struct {
+	Line   int `json:"line"`
+	Column int `json:"column"`
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// Code returns extensions.code.
+func (e *Error) Code() model.Code {
+	c, _ := e.Extensions["code"].(model.Code)
+	return c
+}
+
+func errorf(code model.Code, format string, args ...any) *Error {
+	e := &Error{Message: fmt.Sprintf(format, args...)}
+	if code != "" {
+		e.Extensions = map[string]any{"code": code}
+	}
+	return e
+}
+
+func (e *Error) at(pos *ast.Position) *Error {
+	if pos != nil && pos.Line > 0 {
+		e.Locations = append(e.Locations, Location{Line: pos.Line, Column: pos.Column})
+	}
+	return e
+}
+
+// limitError is LIMIT_EXCEEDED; name is the limit's as the configuration calls it.
+func limitError(name, format string, args ...any) *Error {
+	e := errorf(model.CodeLimitExceeded, format, args...)
+	e.Extensions["limit"] = name
+	return e
+}
+
+func timeError(limit time.Duration) *Error {
+	return limitError("time", "the request took longer than the time limit of %s", limit)
+}
+
+// fromParser takes over an error of gqlparser, whose texts speak of the document only.
+func fromParser(err *gqlerror.Error, code model.Code) *Error {
+	e := errorf(code, "%s", err.Message)
+	for _, l := range err.Locations {
+		e.Locations = append(e.Locations, Location{Line: l.Line, Column: l.Column})
+	}
+	return e
+}
+
+// fromModel shows a refusal of the domain. Err and Hint stay inside.
+func fromModel(err *model.Error) *Error {
+	e := &Error{Message: err.Message, Extensions: make(map[string]any, 2+len(err.Ext))}
+	maps.Copy(e.Extensions, err.Ext)
+	e.Extensions["code"] = err.Code
+	if err.Reason != "" {
+		e.Extensions["reason"] = err.Reason
+	}
+	return e
+}
+
+// internalError is all that the outside learns of an error that is no refusal.
+func internalError(requestID string) *Error {
+	e := &Error{Message: "internal error"}
+	if requestID != "" {
+		e.Extensions = map[string]any{"requestId": requestID}
+	}
+	return e
+}
+
+// maxLoggedErrors bounds the log lines that one request can cause; the rest is counted in the last of them.
+const maxLoggedErrors = 10
+
+// translate turns what a resolver returned into what the caller sees, and logs what the caller must not see.
+func (sc *scope) translate(where string, err error) *Error {
+	if e, ok := errors.AsType[*model.Error](err); ok {
+		if e.Err != nil {
+			sc.engine.log.Debug("graphql: refused", "request", sc.call.RequestID, "field", where, "error", e.Err)
+		}
+		return fromModel(e)
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
+	}
+	if sc.expired() && errors.Is(err, context.DeadlineExceeded) {
+		return timeError(sc.time)
+	}
+	if sc.ctx.Err() == nil || !errors.Is(err, context.Canceled) { // a caller who has left is no fault of ours
+		sc.logInternal(where, err, nil)
+	}
+	return internalError(sc.call.RequestID)
+}
+
+// masked is deferred around everything that is not ours to trust not to panic.
+func (sc *scope) masked(where string, out *any, err *error) {
+	if x := recover(); x != nil {
+		sc.logInternal(where, fmt.Errorf("panic: %v", x), debug.Stack())
+		*out, *err = nil, internalError(sc.call.RequestID)
+	}
+}
+
+func (sc *scope) logInternal(where string, err error, stack []byte) {
+	sc.engine.metrics.internal.WithLabelValues(sc.engine.area.name).Inc()
+	n := sc.internal.Add(1)
+	if n > maxLoggedErrors {
+		return
+	}
+	attrs := []any{"request", sc.call.RequestID, "area", sc.engine.area.name, "field", where, "error", err}
+	if stack != nil {
+		attrs = append(attrs, slog.String("stack", string(stack)))
+	}
+	if n == maxLoggedErrors {
+		attrs = append(attrs, "note", "further errors of this request are not logged")
+	}
+	sc.engine.log.Error("graphql: internal error", attrs...)
+}
+
+// maxShownErrors bounds the errors of one response.
+const maxShownErrors = 100
+
+// collect turns graphql-go's errors into ours, in document order.
+func (sc *scope) collect(op *operation, in []gqlerrors.FormattedError) []*Error {
+	var out []*Error
+	for _, fe := range in {
+		node, cause := original(fe)
+		shown, ok := errors.AsType[*Error](cause)
+		if !ok {
+			// Said by graphql-go itself: a null where the schema promises none, a value of the wrong kind.
+			sc.logInternal(fmt.Sprint(fe.Path), fe, nil)
+			shown = internalError(sc.call.RequestID)
+		}
+		c := *shown // the same error may stand at many paths
+		c.Path = fe.Path
+		if pos := op.positions[node]; pos != nil {
+			c.Locations = []Location{{Line: pos.Line, Column: pos.Column}}
+		}
+		out = append(out, &c)
+	}
+	slices.SortStableFunc(out, compareErrors)
+	if more := len(out) - maxShownErrors; more > 0 {
+		out = append(out[:maxShownErrors:maxShownErrors], errorf("", "%d more errors are not shown", more))
+	}
+	return out
+}
+
+func compareErrors(a, b *Error) int {
+	la, lb := firstLocation(a), firstLocation(b)
+	if c := cmp.Or(cmp.Compare(la.Line, lb.Line), cmp.Compare(la.Column, lb.Column)); c != 0 {
+		return c
+	}
+	return slices.CompareFunc(a.Path, b.Path, func(x, y any) int {
+		i, iok := x.(int)
+		j, jok := y.(int)
+		if iok && jok {
+			return cmp.Compare(i, j)
+		}
+		return cmp.Compare(fmt.Sprint(x), fmt.Sprint(y))
+	})
+}
+
+func firstLocation(e *Error) Location {
+	if len(e.Locations) == 0 {
+		return Location{}
+	}
+	return e.Locations[0]
+}
+
+// original digs out what a resolver returned: graphql-go wraps it once for a field and twice for a thunk, in types
+// that do not unwrap.
+func original(err error) (node *gast.Field, cause error) {
+	for {
+		var next error
+		switch e := err.(type) {
+		case gqlerrors.FormattedError:
+			next = e.OriginalError()
+		case *gqlerrors.Error:
+			if len(e.Nodes) > 0 && node == nil {
+				node, _ = e.Nodes[0].(*gast.Field)
+			}
+			next = e.OriginalError
+		}
+		if next == nil {
+			return node, err
+		}
+		err = next
+	}
+}

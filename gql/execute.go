@@ -1,0 +1,187 @@
+package gql
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"time"
+
+	"github.com/graphql-go/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/validator/core"
+)
+
+// Engine executes the requests of one area.
+type Engine struct {
+	area          *Area
+	schema        *ast.Schema
+	limits        Limits
+	devTools      bool
+	log           *slog.Logger
+	metrics       *metrics
+	cache         *cache
+	rules         []core.Rule
+	introspection *introspection
+	roots         map[ast.Operation]*graphql.Schema
+}
+
+// Request is what a client asks. Variables are as decoded from JSON with UseNumber.
+type Request struct {
+	Query         string
+	OperationName string
+	Variables     map[string]any
+}
+
+// Execute runs a query or mutation for the caller that ctx carries (WithCall). It returns when nothing of the request
+// runs any more.
+func (e *Engine) Execute(ctx context.Context, req Request) *Response {
+	start := time.Now()
+	op, resp := e.ready(req)
+	kind := "refused"
+	if resp == nil {
+		kind = string(op.def.Operation)
+		resp = e.execute(ctx, op, req.Variables)
+	}
+	e.observe(kind, start, resp)
+	return resp
+}
+
+func (e *Engine) observe(kind string, start time.Time, resp *Response) {
+	if resp.refused() {
+		kind = "refused"
+	}
+	e.metrics.requests.WithLabelValues(e.area.name, kind).Inc()
+	e.metrics.seconds.WithLabelValues(e.area.name).Observe(time.Since(start).Seconds())
+	for _, err := range resp.Errors {
+		if code := err.Code(); code != "" {
+			e.metrics.errors.WithLabelValues(string(code)).Inc()
+		}
+	}
+}
+
+func (e *Engine) ready(req Request) (*operation, *Response) {
+	doc, errs := e.document(req.Query)
+	if len(errs) > 0 {
+		return nil, refuse(errs...)
+	}
+	op, err := doc.find(req.OperationName)
+	if err != nil {
+		return nil, refuse(err)
+	}
+	return op, nil
+}
+
+func (e *Engine) execute(ctx context.Context, op *operation, in map[string]any) *Response {
+	if op.def.Operation == ast.Subscription {
+		return refuse(errorf("", "subscriptions are served over a WebSocket with the subprotocol %s", subprotocol))
+	}
+	inputs, errs := e.inputs(op, in)
+	if len(errs) > 0 {
+		return refuse(errs...)
+	}
+	sc, cancel := e.newScope(ctx, op, inputs)
+	defer cancel()
+	resp := &Response{limit: e.limits.ResponseBytes, shape: op.shape, data: map[string]any{}}
+	if len(op.introspection) > 0 {
+		e.introspection.answer(op, inputs.variables, resp.data)
+	}
+	for _, s := range op.steps {
+		if !e.runStep(sc, op, s, nil, inputs, resp) {
+			break
+		}
+	}
+	return sc.finish(resp)
+}
+
+// finish judges the whole: an answer over a limit is no answer, except for mutations, whose effects the caller must see.
+func (sc *scope) finish(resp *Response) *Response {
+	switch {
+	case sc.bytes.Load() > int64(sc.engine.limits.ResponseBytes):
+		resp.data, resp.Errors = nil, []*Error{responseLimit(sc.engine.limits.ResponseBytes)}
+	case sc.expired() && sc.op.def.Operation != ast.Mutation && len(resp.Errors) > 0:
+		resp.data, resp.Errors = nil, []*Error{timeError(sc.time)}
+	}
+	return resp
+}
+
+// inputs is what a request brings: its variables and the arguments of every field.
+type inputs struct {
+	variables map[string]any
+	args      map[*ast.Field]Args
+	booleans  map[string]any
+}
+
+func (e *Engine) inputs(op *operation, in map[string]any) (inputs, []*Error) {
+	vars, errs := e.variables(op.def, in)
+	if len(errs) > 0 {
+		return inputs{}, errs
+	}
+	out := inputs{variables: vars, args: make(map[*ast.Field]Args, len(op.sites))}
+	c := literalCoercer{schema: e.schema, vars: vars, run: true}
+	for _, s := range op.sites {
+		if s.constant {
+			out.args[s.field] = s.args
+			continue
+		}
+		args := c.arguments(s.field.Definition.Arguments, s.field.Arguments, s.field.Position)
+		if err := e.checkLists(s.reg, args); err != nil {
+			return inputs{}, []*Error{err.at(s.field.Position)}
+		}
+		out.args[s.field] = args
+	}
+	for _, d := range op.conditions {
+		c.arguments(d.Definition.Arguments, d.Arguments, d.Position)
+	}
+	if len(c.errs) > 0 {
+		return inputs{}, c.errs
+	}
+	if len(op.booleans) > 0 {
+		out.booleans = make(map[string]any, len(op.booleans))
+		for name := range op.booleans {
+			out.booleans[name] = vars[name]
+		}
+	}
+	return out, e.checkCost(op, out.args)
+}
+
+func (e *Engine) checkCost(op *operation, args map[*ast.Field]Args) []*Error {
+	cost := price(op.cost, 1, e.limits.Cost, func(i int) Args { return args[op.sites[i].field] })
+	if cost > e.limits.Cost {
+		return []*Error{limitError("cost", "the request costs more than %d: select less, or smaller pages", e.limits.Cost)}
+	}
+	return nil
+}
+
+func (e *Engine) newScope(ctx context.Context, op *operation, in inputs) (*scope, context.CancelFunc) {
+	sc := &scope{engine: e, call: CallFrom(ctx), time: max(e.limits.Time, op.timeout), args: in.args, op: op}
+	ctx, cancel := context.WithTimeout(ctx, sc.time)
+	sc.ctx = context.WithValue(ctx, scopeKey{}, sc)
+	return sc, cancel
+}
+
+// runStep executes one step and adds what it gives to resp. It returns false when nothing more may be executed: a null
+// has reached the root, or the time is over.
+func (e *Engine) runStep(sc *scope, op *operation, s step, root any, in inputs, resp *Response) bool {
+	sc.loaders.reset() // what an earlier mutation changed is read anew
+	res := graphql.Execute(graphql.ExecuteParams{
+		Schema:  *e.roots[op.def.Operation],
+		Root:    root,
+		AST:     s.doc,
+		Args:    in.booleans,
+		Context: context.WithoutCancel(sc.ctx),
+	})
+	resp.Errors = append(resp.Errors, sc.collect(op, res.Errors)...)
+	data, ok := res.Data.(map[string]any)
+	if !ok {
+		resp.data = nil
+		return false
+	}
+	maps.Copy(resp.data, data)
+	return sc.ctx.Err() == nil
+}
+
+// authorize judges the access of a field outside of an execution.
+func (e *Engine) authorize(ctx context.Context, f *field) error {
+	c := CallFrom(ctx)
+	return f.access.check(e.area.plane, c.Transport, c.Principal)
+}

@@ -1,0 +1,138 @@
+// Package gql serves the GraphQL areas. The schema files under schema are the source of truth: each is parsed into
+// types, every field must find a resolver or a Go field with its name, every resolver a field, or the start fails.
+//
+// A request goes: parse and validate (gqlparser, kept in a bounded cache) → limits → our own coercion, which knows
+// absent, null and value apart → authority → resolvers (executed by graphql-go, which gets a document without
+// arguments; the coerced ones travel beside it) → response in document order.
+//
+// An area is made of
+//
+//	area := server.Area("device-management", gql.TenantPlane)
+//	area.Type("Device", Device{})                        // Go fields with a tag gql:"name"
+//	area.Field("Device", "deviceType", gql.On(...))      // nested fields that need work
+//	area.Query("devices", gql.Requires(model.DeviceRead), gql.Do(...))
+//	area.Mutation("createDevice", gql.Requires(model.DeviceWrite), gql.Do(...))
+//	area.Subscription("deviceStream", gql.Requires(model.DeviceRead), ...)
+//
+// and after Build, Handler serves it over HTTP and, for subscriptions, over graphql-transport-ws.
+package gql
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+//go:embed schema/*.graphql
+var schemaFiles embed.FS
+
+// Config says how a Server behaves.
+type Config struct {
+	Limits   Limits // zero fields take their defaults
+	DevTools bool   // answers introspection
+	Log      *slog.Logger
+	// Registerer takes the metrics; nil registers none.
+	Registerer prometheus.Registerer
+}
+
+// Server holds the areas and what they share: limits, document cache, metrics, connections.
+type Server struct {
+	cfg       Config
+	log       *slog.Logger
+	cache     *cache
+	metrics   *metrics
+	admission *admission
+	sockets   *socketLimits
+	inflight  *inflight
+	areas     []*Area
+	built     bool
+}
+
+// New returns a server without areas.
+func New(cfg Config) *Server {
+	cfg.Limits = cfg.Limits.withDefaults()
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	m := newMetrics(cfg.Registerer)
+	return &Server{cfg: cfg, log: cfg.Log, metrics: m, cache: newCache(cfg.Limits.CacheBytes, m),
+		admission: newAdmission(cfg.Limits.PendingBytes), sockets: newSocketLimits(cfg.Limits, m), inflight: newInflight()}
+}
+
+// Area adds the area whose schema is schema/<name>.graphql. The other planes of an area bear their own names:
+// user-management-admin, user-management-settings, ai-inference-admin.
+func (s *Server) Area(name string, plane Plane) *Area {
+	sdl, err := SDL(name)
+	a := s.AreaOf(name, plane, sdl)
+	a.fail(err)
+	return a
+}
+
+// AreaOf adds an area with the given schema text.
+func (s *Server) AreaOf(name string, plane Plane, sdl string) *Area {
+	a := newArea(s, name, plane, sdl)
+	s.areas = append(s.areas, a)
+	return a
+}
+
+// SDL returns the text of schema/<name>.graphql, exactly as it is published.
+func SDL(name string) (string, error) {
+	b, err := schemaFiles.ReadFile("schema/" + name + ".graphql")
+	if err != nil {
+		return "", fmt.Errorf("gql: area %s has no schema file", name)
+	}
+	return string(b), nil
+}
+
+// Build makes the areas ready to run. Its error names everything that does not fit: fields without a resolver,
+// resolvers without a field, Go fields of a type that the schema's type cannot show.
+func (s *Server) Build() error {
+	var errs []error
+	for _, a := range s.areas {
+		if err := a.build(); err != nil {
+			errs = append(errs, fmt.Errorf("gql: area %s: %w", a.name, err))
+		}
+	}
+	s.built = len(errs) == 0
+	return errors.Join(errs...)
+}
+
+// Operations lists every root field of every area with what it asks of the caller, sorted by area, kind and name.
+func (s *Server) Operations() []Operation {
+	var ops []Operation
+	for _, a := range s.areas {
+		ops = append(ops, a.operations()...)
+	}
+	slices.SortFunc(ops, compareOperations)
+	return ops
+}
+
+// Engine returns the built area of that name for calls within the process, nil when there is none.
+func (s *Server) Engine(area string) *Engine {
+	for _, a := range s.areas {
+		if a.name == area {
+			return a.engine
+		}
+	}
+	return nil
+}
+
+// Handler serves the area over HTTP and WebSocket; auth proves who the caller is. An area may be served several times
+// with different proofs, as the unix socket does. It panics when the server is not built or the area unknown.
+func (s *Server) Handler(area string, auth Authenticate) http.Handler {
+	e := s.Engine(area)
+	if e == nil || !s.built {
+		panic("gql: Handler before Build, or of an unknown area: " + area)
+	}
+	return &handler{server: s, engine: e, auth: auth}
+}
+
+// Drain refuses new requests with 503, closes the WebSocket connections with 1001 and waits until running requests
+// have ended or ctx is over.
+func (s *Server) Drain(ctx context.Context) error { return s.inflight.drain(ctx) }

@@ -1,0 +1,241 @@
+package gql
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"weir/internal/requestid"
+	"weir/model"
+)
+
+// TenantHeader names the tenant of a service-token call.
+const TenantHeader = "X-Weir-Tenant"
+
+// handler serves one area: POST for queries and mutations, an upgrade for graphql-transport-ws.
+type handler struct {
+	server *Server
+	engine *Engine
+	auth   Authenticate
+}
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r = requestid.Ensure(w, r)
+	upgrade := r.Method == http.MethodGet && h.engine.area.plane == TenantPlane && isUpgrade(r)
+	if r.Method != http.MethodPost && !upgrade {
+		w.Header().Set("Allow", http.MethodPost)
+		reply(w, http.StatusMethodNotAllowed, refuse(errorf("", "GraphQL requests are sent by POST")))
+		return
+	}
+	if !h.server.inflight.begin() {
+		h.unavailable(w, "the server is stopping")
+		return
+	}
+	defer h.server.inflight.end()
+	if upgrade {
+		h.upgrade(w, r)
+		return
+	}
+	h.post(w, r)
+}
+
+func isUpgrade(r *http.Request) bool {
+	for v := range strings.SplitSeq(strings.Join(r.Header.Values("Upgrade"), ","), ",") {
+		if strings.EqualFold(strings.TrimSpace(v), "websocket") {
+			return true
+		}
+	}
+	return false
+}
+
+func (h *handler) post(w http.ResponseWriter, r *http.Request) {
+	if !isJSON(r.Header.Get("Content-Type")) {
+		reply(w, http.StatusUnsupportedMediaType, refuse(errorf("", "the body must be application/json")))
+		return
+	}
+	ctx := r.Context()
+	session, status, refusal := h.prove(ctx, r.Header.Get("Authorization"), r.Header.Get(TenantHeader), remote(r), HTTP)
+	if refusal != nil {
+		if status == http.StatusUnauthorized {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+		}
+		reply(w, status, refuse(refusal))
+		return
+	}
+	most := h.server.cfg.Limits.BodyBytes
+	room := r.ContentLength
+	if room < 0 || room > most {
+		room = most
+	}
+	leave, ok := h.server.admission.enter(ctx, room)
+	if !ok {
+		h.server.metrics.pendingRefused.Inc()
+		h.unavailable(w, "too many requests are waiting")
+		return
+	}
+	defer leave()
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	if err != nil {
+		reply(w, http.StatusBadRequest, refuse(bodyError(err, most)))
+		return
+	}
+	req, err := ParseRequest(body)
+	if err != nil {
+		reply(w, http.StatusBadRequest, refuse(errorf("", "%s", err)))
+		return
+	}
+	ctx = WithCall(ctx, Call{Principal: session.Principal, RequestID: requestid.From(ctx), Remote: remote(r), Transport: HTTP})
+	reply(w, http.StatusOK, h.engine.Execute(ctx, req))
+}
+
+func (h *handler) unavailable(w http.ResponseWriter, why string) {
+	w.Header().Set("Retry-After", "1")
+	reply(w, http.StatusServiceUnavailable, refuse(errorf(model.CodeUnavailable, "%s", why)))
+}
+
+func bodyError(err error, most int64) *Error {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return limitError("body", "the body is larger than the limit of %d bytes", most)
+	}
+	return errorf("", "the body could not be read")
+}
+
+func isJSON(contentType string) bool {
+	if contentType == "" {
+		return true
+	}
+	t, _, err := mime.ParseMediaType(contentType)
+	return err == nil && (t == "application/json" || strings.HasPrefix(t, "application/") && strings.HasSuffix(t, "+json"))
+}
+
+// prove finds out who the caller is. status is that of the refusal.
+func (h *handler) prove(ctx context.Context, authorization, tenant string, from netip.Addr, t Transport) (Session, int, *Error) {
+	bearer, ok := bearerOf(authorization)
+	if !ok {
+		return Session{}, http.StatusUnauthorized, fromModel(model.Unauthenticated("the Authorization header must be: Bearer <token>"))
+	}
+	plane := h.engine.area.plane
+	s, err := h.auth(ctx, Credentials{Plane: plane, Bearer: bearer, Tenant: tenant, Remote: from, Transport: t})
+	if err != nil {
+		return Session{}, authStatus(err), h.authError(ctx, err)
+	}
+	kind := model.Anonymous
+	if s.Principal != nil {
+		kind = s.Principal.Kind
+	}
+	switch {
+	case kind == model.Anonymous && bearer != "":
+		return Session{}, http.StatusUnauthorized, fromModel(model.Unauthenticated("the token is not valid"))
+	case kind == model.Anonymous && plane == IdentityPlane:
+		return Session{}, http.StatusUnauthorized, fromModel(model.Unauthenticated("an identity token is required"))
+	case !plane.takes(kind, t):
+		return Session{}, http.StatusUnauthorized, fromModel(model.Unauthenticated("this kind of token is not accepted here"))
+	}
+	return s, 0, nil
+}
+
+func authStatus(err error) int {
+	switch model.CodeOf(err) {
+	case "":
+		return http.StatusInternalServerError
+	case model.CodeUnavailable:
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusUnauthorized
+}
+
+func (h *handler) authError(ctx context.Context, err error) *Error {
+	if e, ok := errors.AsType[*model.Error](err); ok {
+		return fromModel(e)
+	}
+	id := requestid.From(ctx)
+	h.server.log.Error("graphql: authentication failed", "request", id, "area", h.engine.area.name, "error", err)
+	return internalError(id)
+}
+
+// bearerOf returns the token of an Authorization header, "" for none; ok is false for another scheme or an empty token.
+func bearerOf(header string) (token string, ok bool) {
+	header = strings.TrimSpace(header)
+	if header == "" {
+		return "", true
+	}
+	scheme, token, _ := strings.Cut(header, " ")
+	token = strings.TrimSpace(token)
+	return token, strings.EqualFold(scheme, "Bearer") && token != ""
+}
+
+func remote(r *http.Request) netip.Addr {
+	ap, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return ap.Addr().Unmap()
+}
+
+func reply(w http.ResponseWriter, status int, resp *Response) {
+	b, err := resp.MarshalJSON()
+	if err != nil {
+		status, b = http.StatusInternalServerError, []byte(`{"errors":[{"message":"internal error"}]}`)
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("Content-Length", strconv.Itoa(len(b)))
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(b) // a caller who has left is nobody to tell
+}
+
+// ParseRequest reads the envelope {"query", "variables", "operationName"}. Other keys are ignored; an array, a second
+// value or a member of the wrong kind is an error whose text may be shown.
+func ParseRequest(body []byte) (Request, error) {
+	if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '[' {
+		return Request{}, errors.New("batches of requests are not supported")
+	}
+	var envelope map[string]json.RawMessage // a map, because encoding/json matches the fields of a struct without case
+	if err := json.Unmarshal(body, &envelope); err != nil || envelope == nil {
+		return Request{}, errors.New("the body is no JSON object")
+	}
+	return requestOf(envelope)
+}
+
+func requestOf(envelope map[string]json.RawMessage) (Request, error) {
+	var req Request
+	var query, name *string
+	if err := member(envelope, "query", &query); err != nil {
+		return Request{}, err
+	}
+	if query == nil {
+		return Request{}, errors.New(`the member "query" is missing`)
+	}
+	if err := member(envelope, "operationName", &name); err != nil {
+		return Request{}, err
+	}
+	if err := member(envelope, "variables", &req.Variables); err != nil {
+		return Request{}, err
+	}
+	req.Query = *query
+	if name != nil {
+		req.OperationName = *name
+	}
+	return req, nil
+}
+
+func member(envelope map[string]json.RawMessage, name string, into any) error {
+	raw, ok := envelope[name]
+	if !ok {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	if d.Decode(into) != nil {
+		return fmt.Errorf("the member %q has the wrong type", name)
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+package gql
+
+import (
+	"strconv"
+	"time"
+)
+
+// Limits bounds what one request and all of them together may cost. A field that is zero or negative takes its default:
+// no setting removes a limit.
+type Limits struct {
+	BodyBytes          int64         // HTTP body and WebSocket message, 4 MiB
+	QueryLength        int           // bytes of query text, 100,000
+	Depth              int           // 15
+	QueryRootFields    int           // response keys at the root of a query, 20
+	MutationRootFields int           // of a mutation, 5
+	Selections         int           // selections with fragments spread, 2,000; all operations of a document ten times that
+	Cost               int           // 500,000
+	Time               time.Duration // of one request or one item of a subscription, 30 s
+	CredentialChecks   int           // 1
+	ListArgument       int           // elements of a list in an argument, 1,000
+	ResponseBytes      int           // 32 MiB
+
+	CacheBytes   int64 // document cache of all areas together, estimated, 16 MiB
+	PendingBytes int64 // bodies being read and run at one time, 64 MiB
+
+	Connections            int // WebSocket connections of the instance, 1,000
+	ConnectionsPerIdentity int // 16
+	Subscriptions          int // per connection, 32
+}
+
+func (l Limits) withDefaults() Limits {
+	orDefault(&l.BodyBytes, 4<<20)
+	orDefault(&l.QueryLength, 100_000)
+	orDefault(&l.Depth, 15)
+	orDefault(&l.QueryRootFields, 20)
+	orDefault(&l.MutationRootFields, 5)
+	orDefault(&l.Selections, 2_000)
+	orDefault(&l.Cost, 500_000)
+	orDefault(&l.Time, 30*time.Second)
+	orDefault(&l.CredentialChecks, 1)
+	orDefault(&l.ListArgument, 1_000)
+	orDefault(&l.ResponseBytes, 32<<20)
+	orDefault(&l.CacheBytes, 16<<20)
+	orDefault(&l.PendingBytes, 64<<20)
+	orDefault(&l.Connections, 1_000)
+	orDefault(&l.ConnectionsPerIdentity, 16)
+	orDefault(&l.Subscriptions, 32)
+	// A body that is larger than what may be pending at all could never be admitted.
+	l.PendingBytes = max(l.PendingBytes, l.BodyBytes)
+	return l
+}
+
+func orDefault[T int | int64 | time.Duration](field *T, def T) {
+	if *field <= 0 {
+		*field = def
+	}
+}
+
+// LimitsFromEnv reads the WEIR_GRAPHQL_MAX_* variables through getenv. What is unreadable, zero or negative leaves the
+// default in force.
+func LimitsFromEnv(getenv func(string) string) Limits {
+	number := func(name string) int {
+		n, err := strconv.ParseInt(getenv("WEIR_GRAPHQL_MAX_"+name), 10, 32)
+		if err != nil {
+			return 0
+		}
+		return int(n)
+	}
+	return Limits{
+		BodyBytes:          int64(number("BODY_BYTES")),
+		QueryLength:        number("QUERY_LENGTH"),
+		Depth:              number("DEPTH"),
+		QueryRootFields:    number("QUERY_ROOT_FIELDS"),
+		MutationRootFields: number("MUTATION_ROOT_FIELDS"),
+		Selections:         number("SELECTIONS"),
+		Cost:               number("COST"),
+		Time:               secondsOf(getenv("WEIR_GRAPHQL_MAX_TIME")),
+		CredentialChecks:   number("CREDENTIAL_CHECKS"),
+	}.withDefaults()
+}
+
+// secondsOf reads a Go duration ("45s") or a whole number of seconds.
+func secondsOf(s string) time.Duration {
+	if n, err := strconv.ParseInt(s, 10, 32); err == nil {
+		return time.Duration(n) * time.Second
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		return 0
+	}
+	return d
+}
+
+// DevTools reads WEIR_GRAPHQL_DEV_TOOLS as strconv.ParseBool does; whatever that cannot read is off.
+func DevTools(getenv func(string) string) bool {
+	on, err := strconv.ParseBool(getenv("WEIR_GRAPHQL_DEV_TOOLS"))
+	return err == nil && on
+}

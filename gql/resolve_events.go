@@ -1,0 +1,399 @@
+package gql
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"weir/ingest"
+	"weir/internal/hub"
+	"weir/model"
+	"weir/registry"
+	"weir/series"
+	"weir/store"
+)
+
+// EventReader is what the event-management area needs of series.
+type EventReader interface {
+	Events(ctx context.Context, q series.Query) (*series.Result, error)
+	Buckets(ctx context.Context, q series.BucketQuery) ([]series.Bucket, error)
+}
+
+// DeviceFinder finds devices of the caller's tenant by their tokens.
+type DeviceFinder interface {
+	ByToken(ctx context.Context, by *model.Principal, tokens []string) ([]*registry.Device, error)
+	ByID(ctx context.Context, by *model.Principal, ids []int64) ([]*registry.Device, error)
+}
+
+// LedgerReader reads the ledger.
+type LedgerReader interface {
+	Lines(ctx context.Context, f store.LedgerFilter) ([]ingest.LedgerLine, error)
+}
+
+// EventDeps are the collaborators of the event-management area.
+type EventDeps struct {
+	Events   EventReader
+	Devices  DeviceFinder
+	Ledger   LedgerReader
+	Readings *hub.Hub[series.Point]
+}
+
+// maxLedgerEntries is the most entries that ingestLedger returns.
+const maxLedgerEntries = 10_000
+
+// RegisterEvents gives the event-management area its operations.
+func RegisterEvents(a *Area, d EventDeps) {
+	e := &eventResolvers{d}
+	a.Type("SearchResultsPagination", searchPage{})
+	a.Type("EventAnchorRef", anchorRef{})
+	a.Type("Event", eventView{})
+	a.Type("LocationEvent", locationView{})
+	a.Type("MeasurementEvent", measurementView{})
+	a.Type("AlertEvent", alertView{})
+	a.Type("EventSearchResults", eventPage[eventView]{})
+	a.Type("LocationEventSearchResults", eventPage[locationView]{})
+	a.Type("MeasurementEventSearchResults", eventPage[measurementView]{})
+	a.Type("AlertEventSearchResults", eventPage[alertView]{})
+	a.Type("MeasurementBucket", bucketView{})
+	a.Type("IngestLedgerEntry", ledgerView{})
+	a.Type("IngestLedgerReason", ledgerReasonView{})
+
+	event, location := Requires(model.EventRead), Requires(model.LocationRead)
+	a.Query("events", event, eventsOf(e, nil, showEvent))
+	a.Query("locationEvents", location, eventsOf(e, []model.EventType{model.LocationEvent}, showLocation))
+	a.Query("measurementEvents", event, eventsOf(e, []model.EventType{model.MeasurementEvent}, showMeasurement))
+	a.Query("alertEvents", event, eventsOf(e, []model.EventType{model.AlertEvent}, showAlert))
+	a.Query("bucketedMeasurements", event, e.buckets)
+	a.Query("ingestLedger", event, e.ledger)
+	a.Mutation("_empty", Anonymous(), always(nil))
+	a.Subscription("measurementStream", event, e.stream)
+}
+
+type eventResolvers struct{ EventDeps }
+
+type anchorRef struct {
+	Type  string `gql:"type"`
+	Token string `gql:"token"`
+}
+
+type eventView struct {
+	ID        string       `gql:"id"`
+	Device    string       `gql:"deviceToken"`
+	Type      int          `gql:"eventType"`
+	Occurred  model.Micros `gql:"occurredTime"`
+	Processed model.Micros `gql:"processedTime"`
+	Source    string       `gql:"source"`
+	AltID     *string      `gql:"altId"`
+	Anchors   []anchorRef  `gql:"anchors"`
+}
+
+type locationView struct {
+	ID        string       `gql:"id"`
+	Device    string       `gql:"deviceToken"`
+	Type      int          `gql:"eventType"`
+	Occurred  model.Micros `gql:"occurredTime"`
+	Latitude  *float64     `gql:"latitude"`
+	Longitude *float64     `gql:"longitude"`
+	Elevation *float64     `gql:"elevation"`
+	Accuracy  *float64     `gql:"accuracy"`
+	Speed     *float64     `gql:"speed"`
+	Heading   *float64     `gql:"heading"`
+}
+
+type measurementView struct {
+	ID         string       `gql:"id"`
+	Device     string       `gql:"deviceToken"`
+	Type       int          `gql:"eventType"`
+	Occurred   model.Micros `gql:"occurredTime"`
+	Name       string       `gql:"name"`
+	Value      float64      `gql:"value"`
+	Classifier *string      `gql:"classifier"`
+	Unit       *string      `gql:"unit"`
+	DataType   *string      `gql:"dataType"`
+}
+
+type alertView struct {
+	ID       string       `gql:"id"`
+	Device   string       `gql:"deviceToken"`
+	Type     int          `gql:"eventType"`
+	Occurred model.Micros `gql:"occurredTime"`
+	Kind     string       `gql:"type"`
+	Level    int32        `gql:"level"`
+	Message  *string      `gql:"message"`
+	Source   *string      `gql:"source"`
+}
+
+type eventPage[T any] struct {
+	Results    []T        `gql:"results"`
+	Pagination searchPage `gql:"pagination"`
+}
+
+func showEvent(e *series.Event) eventView {
+	return eventView{ID: e.ID(), Device: e.DeviceToken, Type: int(e.Type), Occurred: e.Occurred, Processed: e.Received, Source: e.Source,
+		AltID: textOrNil(e.AltID), Anchors: []anchorRef{}}
+}
+
+func showLocation(e *series.Event) locationView {
+	l := &e.Location
+	return locationView{ID: e.ID(), Device: e.DeviceToken, Type: int(e.Type), Occurred: e.Occurred, Latitude: numberOrNil(l.Latitude),
+		Longitude: numberOrNil(l.Longitude), Elevation: numberOrNil(l.Elevation), Accuracy: numberOrNil(l.Accuracy), Speed: numberOrNil(l.Speed),
+		Heading: numberOrNil(l.Heading)}
+}
+
+func showMeasurement(e *series.Event) measurementView {
+	v := measurementView{ID: e.ID(), Device: e.DeviceToken, Type: int(e.Type), Occurred: e.Occurred, Name: e.Metric, Value: e.Value,
+		Unit: textOrNil(e.Unit), DataType: textOrNil(e.DataType)}
+	if e.HasClassifier {
+		v.Classifier = new(strconv.Itoa(int(e.Classifier)))
+	}
+	return v
+}
+
+func showAlert(e *series.Event) alertView {
+	return alertView{ID: e.ID(), Device: e.DeviceToken, Type: int(e.Type), Occurred: e.Occurred, Kind: e.Alert.Type, Level: e.Alert.Level,
+		Message: textOrNil(e.Alert.Message), Source: textOrNil(e.Alert.Source)}
+}
+
+func showPoint(p series.Point) any {
+	return showMeasurement(&series.Event{Type: model.MeasurementEvent, DeviceToken: p.DeviceToken, Occurred: p.Occurred, Offset: p.Offset,
+		Index: p.Index, Metric: p.Metric, Value: p.Value, Classifier: p.Classifier, HasClassifier: p.HasClassifier, Unit: p.Unit, DataType: p.DataType})
+}
+
+func textOrNil(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func numberOrNil(f float64) *float64 {
+	if math.IsNaN(f) {
+		return nil
+	}
+	return &f
+}
+
+func finiteOrNil(f float64) *float64 {
+	if math.IsInf(f, 0) {
+		return nil
+	}
+	return numberOrNil(f)
+}
+
+// eventsOf makes the resolver of an event query. fixed is the only type that its results can have, nil for all.
+func eventsOf[T any](e *eventResolvers, fixed []model.EventType, show func(*series.Event) T) Resolver {
+	return func(ctx context.Context, _ any, args Args) (any, error) {
+		c := args.Object("criteria")
+		scope, err := e.scope(ctx, c, fixed)
+		if err != nil {
+			return nil, err
+		}
+		page := series.Page{Number: c.Int("pageNumber"), Size: c.Int("pageSize")}
+		if scope == nil {
+			return eventPage[T]{Results: []T{}}, nil
+		}
+		r, err := e.Events.Events(ctx, series.Query{TenantID: PrincipalFrom(ctx).TenantID, Device: scope.device, Start: scope.start, End: scope.end,
+			Types: scope.types, Page: page, Before: c.String("before")})
+		if err != nil {
+			return nil, err
+		}
+		out := eventPage[T]{Results: make([]T, len(r.Events)), Pagination: pageOf(r.Page.Number, r.Page.Size, len(r.Events), r.Total)}
+		for i := range r.Events {
+			out.Results[i] = show(&r.Events[i])
+		}
+		return out, nil
+	}
+}
+
+// pageOf is the position of a page of n rows.
+func pageOf(number, size, n int, total int64) searchPage {
+	if n == 0 {
+		return searchPage{Total: total}
+	}
+	start := (number-1)*size + 1
+	return searchPage{Start: start, End: start + n - 1, Total: total}
+}
+
+// eventScope is what a criteria input selects.
+type eventScope struct {
+	device     *int64
+	start, end *model.Micros
+	types      []model.EventType
+}
+
+// scope reads a criteria input; nil when it can select nothing: an unknown device, an anchor (nothing is anchored yet), or
+// types that leave out the only one there could be.
+func (e *eventResolvers) scope(ctx context.Context, c Args, fixed []model.EventType) (*eventScope, error) {
+	s := &eventScope{types: fixed}
+	var err error
+	if s.start, err = instant(c, "startTime", false); err != nil {
+		return nil, err
+	}
+	if s.end, err = instant(c, "endTime", true); err != nil {
+		return nil, err
+	}
+	if c.Has("anchor") && !c.IsNull("anchor") {
+		return nil, nil
+	}
+	if possible, err := s.restrict(c); err != nil || !possible {
+		return nil, err
+	}
+	if c.Has("deviceToken") && !c.IsNull("deviceToken") {
+		ds, err := e.Devices.ByToken(ctx, PrincipalFrom(ctx), []string{c.String("deviceToken")})
+		if err != nil || len(ds) == 0 {
+			return nil, err
+		}
+		s.device = &ds[0].ID
+	}
+	return s, nil
+}
+
+// restrict lays the criteria's eventTypes over the fixed ones.
+func (s *eventScope) restrict(c Args) (possible bool, err error) {
+	var in struct {
+		Types []int `gql:"eventTypes"`
+	}
+	if err := c.Decode(&in); err != nil || len(in.Types) == 0 {
+		return true, err
+	}
+	var types []model.EventType
+	for _, n := range in.Types {
+		if n < 0 || n > int(model.CommandResponse) {
+			return false, model.Invalid("eventTypes", "%d is no event type; they are 0 to %d", n, model.CommandResponse)
+		}
+		types = append(types, model.EventType(n))
+	}
+	if len(s.types) == 0 {
+		s.types = types
+		return true, nil
+	}
+	if slices.Contains(types, s.types[0]) {
+		return true, nil
+	}
+	return false, nil
+}
+
+// instant reads an RFC 3339 time. A bound between two stored microseconds includes what it should: the end is rounded
+// down by nature, the start up.
+func instant(c Args, name string, end bool) (*model.Micros, error) {
+	if !c.Has(name) || c.IsNull(name) {
+		return nil, nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, c.String(name))
+	if err != nil {
+		return nil, model.Invalid(name, "%q is not an RFC 3339 time", c.String(name))
+	}
+	n := model.NanosOf(t)
+	m := n.Micros()
+	if !end && m.Nanos() < n {
+		m++
+	}
+	return &m, nil
+}
+
+type bucketView struct {
+	Start model.Micros `gql:"bucketStart"`
+	Name  string       `gql:"name"`
+	Avg   *float64     `gql:"avg"` // null when the sum is beyond what a float64 holds
+	Min   float64      `gql:"min"`
+	Max   float64      `gql:"max"`
+	Sum   *float64     `gql:"sum"`
+	Count int64        `gql:"count"`
+}
+
+func (e *eventResolvers) buckets(ctx context.Context, _ any, args Args) (any, error) {
+	c := args.Object("criteria")
+	if c.Int("intervalSeconds") < 1 {
+		return nil, model.Invalid("intervalSeconds", "must be at least 1")
+	}
+	scope, err := e.scope(ctx, c, []model.EventType{model.MeasurementEvent})
+	if err != nil || scope == nil {
+		return []bucketView{}, err
+	}
+	bs, err := e.Events.Buckets(ctx, series.BucketQuery{TenantID: PrincipalFrom(ctx).TenantID, Device: scope.device, Metric: c.String("name"),
+		Start: scope.start, End: scope.end, IntervalSeconds: int64(c.Int("intervalSeconds"))})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]bucketView, len(bs))
+	for i := range bs {
+		b := &bs[i]
+		out[i] = bucketView{b.Start, b.Metric, finiteOrNil(b.Avg()), b.Min, b.Max, finiteOrNil(b.Sum), clampInt(b.Count)}
+	}
+	return out, nil
+}
+
+// clampInt keeps a counter inside the API's 32-bit Int.
+func clampInt(n int64) int64 { return min(n, math.MaxInt32) }
+
+type ledgerView struct {
+	Hour       string             `gql:"hour"`
+	Transport  string             `gql:"transport"`
+	Received   int64              `gql:"received"`
+	Stored     int64              `gql:"stored"`
+	Duplicate  int64              `gql:"duplicate"`
+	DeadLetter int64              `gql:"deadLetter"`
+	Refused    int64              `gql:"refused"`
+	Dropped    int64              `gql:"dropped"`
+	Waiting    int64              `gql:"waiting"`
+	Readings   int64              `gql:"readings"`
+	Reasons    []ledgerReasonView `gql:"reasons"`
+}
+
+type ledgerReasonView struct {
+	Heading string `gql:"heading"`
+	Reason  string `gql:"reason"`
+	Count   int64  `gql:"count"`
+}
+
+func (e *eventResolvers) ledger(ctx context.Context, _ any, args Args) (any, error) {
+	c := args.Object("criteria")
+	start, err := instant(c, "startTime", false)
+	if err != nil {
+		return nil, err
+	}
+	end, err := instant(c, "endTime", true)
+	if err != nil {
+		return nil, err
+	}
+	f := store.LedgerFilter{Tenant: &PrincipalFrom(ctx).Tenant, Door: c.String("transport"), From: hourOf(start), To: hourOf(end)}
+	lines, err := e.Ledger.Lines(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	if len(lines) > maxLedgerEntries {
+		return nil, model.Errorf(model.CodeLimitExceeded, "ingestLedger would return more than %d entries; narrow the time", maxLedgerEntries)
+	}
+	out := make([]ledgerView, len(lines))
+	for i := range lines {
+		out[i] = showLedger(&lines[i])
+	}
+	return out, nil
+}
+
+func hourOf(m *model.Micros) *int64 {
+	if m == nil {
+		return nil
+	}
+	return new(m.Nanos().Hour())
+}
+
+func showLedger(l *ingest.LedgerLine) ledgerView {
+	n := func(h store.Heading) int64 { return clampInt(l.Headings[h].Messages) }
+	v := ledgerView{Hour: time.Unix(l.Hour*3600, 0).UTC().Format(time.RFC3339), Transport: l.Door, Received: clampInt(l.Received.Messages),
+		Stored: n(store.HeadingStored), Duplicate: n(store.HeadingDuplicate), DeadLetter: n(store.HeadingDeadLetter), Refused: n(store.HeadingRefused),
+		Dropped: n(store.HeadingDropped), Waiting: n(store.HeadingWaiting), Readings: clampInt(l.Readings()), Reasons: []ledgerReasonView{}}
+	for _, r := range l.Reasons {
+		v.Reasons = append(v.Reasons, ledgerReasonView{string(r.Heading), r.Reason, clampInt(r.Count.Messages)})
+	}
+	return v
+}
+
+func (e *eventResolvers) stream(ctx context.Context, args Args) (Stream, error) {
+	tenant, device, name := PrincipalFrom(ctx).TenantID, args.String("deviceToken"), args.String("name")
+	return StreamOf(e.Readings.Subscribe(func(p series.Point) bool {
+		return p.TenantID == tenant && (device == "" || p.DeviceToken == device) && (name == "" || p.Metric == name)
+	}, SubscriptionBuffer), showPoint), nil
+}

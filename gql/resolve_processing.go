@@ -1,0 +1,156 @@
+package gql
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"weir/ingest"
+	"weir/internal/hub"
+	"weir/model"
+	"weir/rules"
+)
+
+// RuleChecker compiles rules without keeping them.
+type RuleChecker interface {
+	Validate([]rules.Candidate) ([]rules.ValidationError, []rules.ValidationWarning)
+}
+
+// HealthReader tells how the live rules of a profile are.
+type HealthReader interface {
+	RuleHealth(ctx context.Context, tenant, profile string) ([]ingest.RuleHealth, error)
+}
+
+// ProcessingDeps are the collaborators of the event-processing area.
+type ProcessingDeps struct {
+	Rules  RuleChecker
+	Health HealthReader
+	Edges  *hub.Hub[model.Edge]
+}
+
+// RegisterProcessing gives the event-processing area its operations.
+func RegisterProcessing(a *Area, d ProcessingDeps) {
+	p := &processingResolvers{d}
+	a.Type("EventProcessingInfo", processingInfo{})
+	a.Type("DetectionRuleValidationResult", validationView{})
+	a.Type("DetectionRuleValidationError", validationErrorView{})
+	a.Type("DetectionRuleValidationWarning", validationWarningView{})
+	a.Type("RuleHealth", healthView{})
+	a.Type("DetectionEvent", detectionView{})
+
+	read := Requires(model.DeviceRead)
+	a.Query("eventProcessingInfo", Anonymous(), always(processingInfo{"event-processing"}))
+	a.Query("validateDetectionRules", read, Do(p.validate))
+	a.Query("ruleHealth", read, p.health)
+	a.Subscription("detectionStream", read, p.stream)
+}
+
+type processingResolvers struct{ ProcessingDeps }
+
+type processingInfo struct {
+	Area string `gql:"functionalArea"`
+}
+
+type validationView struct {
+	Valid    bool                    `gql:"valid"`
+	Errors   []validationErrorView   `gql:"errors"`
+	Warnings []validationWarningView `gql:"warnings"`
+}
+
+type validationErrorView struct {
+	Index   int    `gql:"index"`
+	Token   string `gql:"token"`
+	Message string `gql:"message"`
+}
+
+type validationWarningView struct {
+	Index   int      `gql:"index"`
+	Token   string   `gql:"token"`
+	Code    string   `gql:"code"`
+	Params  []string `gql:"params"`
+	Message string   `gql:"message"`
+}
+
+type validateInput struct {
+	Rules []struct {
+		Token       string `gql:"token"`
+		Definition  string `gql:"definition"`
+		GroupScoped *bool  `gql:"groupScoped"`
+	} `gql:"rules"`
+}
+
+func (p *processingResolvers) validate(_ context.Context, in validateInput) (any, error) {
+	candidates := make([]rules.Candidate, len(in.Rules))
+	for i, r := range in.Rules {
+		candidates[i] = rules.Candidate{Token: r.Token, Definition: r.Definition, GroupScoped: r.GroupScoped != nil && *r.GroupScoped}
+	}
+	errs, warns := p.Rules.Validate(candidates)
+	v := validationView{Valid: len(errs) == 0, Errors: []validationErrorView{}, Warnings: []validationWarningView{}}
+	for _, e := range errs {
+		v.Errors = append(v.Errors, validationErrorView(e))
+	}
+	for _, w := range warns {
+		v.Warnings = append(v.Warnings, validationWarningView{w.Index, w.Token, string(w.Code), append([]string{}, w.Params...), w.Message})
+	}
+	return v, nil
+}
+
+type healthView struct {
+	ID             string        `gql:"ruleId"`
+	Token          string        `gql:"ruleToken"`
+	Name           string        `gql:"name"`
+	Status         string        `gql:"status"`
+	LastFired      *model.Micros `gql:"lastFiredAt"`
+	Fires          int64         `gql:"fireCount"`
+	LastSignal     *string       `gql:"lastSignal"`
+	Message        *string       `gql:"message"`
+	EvalErrors     int64         `gql:"evalErrors"`
+	LateSamples    int64         `gql:"lateSamples"`
+	LastInput      *model.Micros `gql:"lastInputAt"`
+	MissingMetrics []string      `gql:"missingMetrics"`
+	StaleActions   int64         `gql:"staleActions"`
+	ClockHeld      bool          `gql:"clockHeld"`
+}
+
+func (p *processingResolvers) health(ctx context.Context, _ any, args Args) (any, error) {
+	rows, err := p.Health.RuleHealth(ctx, PrincipalFrom(ctx).Tenant, args.String("profileToken"))
+	out := make([]healthView, len(rows))
+	for i, r := range rows {
+		out[i] = healthView{ID: r.RuntimeID, Token: r.Token, Name: r.Name, Status: string(r.Status), Fires: clampInt(r.Fires), Message: textOrNil(r.Message),
+			EvalErrors: clampInt(r.EvalErrors), LateSamples: clampInt(r.LateSamples), LastInput: timeOrNil(r.LastInputAt.Micros(), r.LastInputAt != 0),
+			MissingMetrics: append([]string{}, r.MissingMetrics...), StaleActions: clampInt(r.StaleActions), ClockHeld: r.ClockHeld}
+		if r.Fires > 0 {
+			out[i].LastFired, out[i].LastSignal = &r.LastFired, new(r.LastSignal.String())
+		}
+	}
+	slices.SortFunc(out, func(a, b healthView) int { return strings.Compare(a.Token, b.Token) })
+	return out, err
+}
+
+type detectionView struct {
+	ID       string       `gql:"ruleId"`
+	Token    string       `gql:"ruleToken"`
+	Kind     string       `gql:"kind"`
+	Edge     string       `gql:"edge"`
+	Series   string       `gql:"series"`
+	Occurred model.Micros `gql:"occurredTime"`
+	Severity *string      `gql:"severity"`
+	Value    *float64     `gql:"value"`
+}
+
+func showEdge(e model.Edge) any {
+	v := detectionView{ID: e.RuntimeID(), Token: e.Rule, Kind: e.Kind, Edge: e.Signal.String(), Series: e.Series, Occurred: e.Occurred,
+		Severity: textOrNil(e.Severity)}
+	if e.HasValue && e.Signal == model.Raised {
+		v.Value = &e.Value
+	}
+	return v
+}
+
+func (p *processingResolvers) stream(ctx context.Context, args Args) (Stream, error) {
+	profile, tenant := args.String("profileToken"), PrincipalFrom(ctx).TenantID
+	if profile == "" {
+		return nil, model.Invalid("profileToken", "must not be empty")
+	}
+	return StreamOf(p.Edges.Subscribe(func(e model.Edge) bool { return e.TenantID == tenant && e.Profile == profile }, SubscriptionBuffer), showEdge), nil
+}

@@ -1,0 +1,125 @@
+package gql_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vektah/gqlparser/v2"
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"weir/gql"
+	"weir/internal/conformance"
+	"weir/model"
+	"weir/registry"
+	"weir/store"
+)
+
+func deviceManagementSchema(t testing.TB) *ast.Schema {
+	t.Helper()
+	sdl, err := gql.SDL("device-management")
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema, err := gqlparser.LoadSchema(&ast.Source{Name: "device-management.graphql", Input: sdl})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return schema
+}
+
+// The description of each kind and the schema say the same: names, what may be null, what an update may change.
+func TestDescriptionsAndSchemaAgree(t *testing.T) {
+	t.Parallel()
+	r := registry.New(registry.Config{}, registry.Parts{})
+	schema := deviceManagementSchema(t)
+	for typ, fields := range map[string][]store.Field{
+		"DeviceType": r.Types.Fields(), "DeviceProfile": r.Profiles.Fields(), "MetricDefinition": r.Metrics.Fields(),
+		"DetectionRule": r.Rules.Fields(), "Device": r.Devices.Fields(), "DeviceCredential": r.Credentials.Fields(),
+	} {
+		create, update := schema.Types[typ+"CreateRequest"], schema.Types[typ+"UpdateRequest"]
+		var inCreate, inUpdate []string
+		for _, f := range fields {
+			if f.Name == "" || f.Name == "credentialIdSealed" { // what only code sets
+				continue
+			}
+			inCreate = append(inCreate, f.Name)
+			if def := create.Fields.ForName(f.Name); def != nil && def.Type.NonNull != f.Required {
+				t.Errorf("%s.%s is %s, but required is %v", create.Name, f.Name, def.Type, f.Required)
+			}
+			if f.Immutable {
+				continue
+			}
+			inUpdate = append(inUpdate, f.Name)
+			if f.Clear == f.Required {
+				t.Errorf("%s.%s: null must either clear or be refused", typ, f.Name)
+			}
+			if def := schema.Types[typ].Fields.ForName(f.Name); f.Ref == "" && (def == nil || def.Type.NonNull != f.Required) {
+				t.Errorf("%s.%s: %v does not show a field with required %v", typ, f.Name, def, f.Required)
+			}
+		}
+		sameFields(t, create, inCreate)
+		sameFields(t, update, inUpdate)
+		for _, def := range update.Fields {
+			if def.Type.NonNull || def.DefaultValue != nil {
+				t.Errorf("%s.%s is %s with default %v: absent and null could not be told apart", update.Name, def.Name, def.Type, def.DefaultValue)
+			}
+		}
+		arguments := schema.Mutation.Fields.ForName("update" + typ).Arguments
+		if got := arguments.ForName("request").Type.String(); got != update.Name+"!" || arguments.ForName("token").Type.String() != "String!" {
+			t.Errorf("update%s takes %s", typ, got)
+		}
+		if got := schema.Mutation.Fields.ForName("update" + typ).Type.String(); got != typ+"!" {
+			t.Errorf("update%s returns %s", typ, got)
+		}
+	}
+	conformance.Shown(t, "S3-045")
+}
+
+func sameFields(t *testing.T, def *ast.Definition, want []string) {
+	t.Helper()
+	var got []string
+	for _, f := range def.Fields {
+		got = append(got, f.Name)
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("%s has the fields %v, the description %v", def.Name, got, want)
+	}
+}
+
+func TestOperationsAskForTheirAuthority(t *testing.T) {
+	t.Parallel()
+	w := newRegistryWorld(t)
+	schema := deviceManagementSchema(t)
+	ops := w.server.Operations()
+	for _, op := range ops {
+		want := model.DeviceRead
+		if op.Kind == "mutation" || strings.HasPrefix(op.Name, "deviceCredentials") {
+			want = model.DeviceWrite
+		}
+		if !slices.Equal(op.Access.Authorities(), []model.Authority{want}) || !op.Access.NeedsTenant() || op.Access.Anonymous() {
+			t.Errorf("%s %s asks for %v", op.Kind, op.Name, op.Access.Authorities())
+		}
+		root := schema.Query
+		if op.Kind == "mutation" {
+			root = schema.Mutation
+		}
+		if text := root.Fields.ForName(op.Name).Description; text != "" && !strings.HasPrefix(text, string(want)) {
+			t.Errorf("%s %s is described as %q and asks for %s", op.Kind, op.Name, text, want)
+		}
+	}
+	if len(ops) < 41 {
+		t.Errorf("only %d operations are registered", len(ops))
+	}
+	for _, q := range []string{`{ deviceCredentials(criteria: {pageNumber: 1, pageSize: 1}) { pagination { totalRecords } } }`,
+		`{ deviceCredentialsById(ids: ["1"]) { token } }`, `{ deviceCredentialsByToken(tokens: ["c"]) { token } }`} {
+		w.refusesFor(reader, q, nil, model.CodeForbidden, "forbidden: device:write")
+		w.ok(q, nil)
+	}
+	conformance.Shown(t, "S3-096")
+	w.refusesFor(reader, `mutation { createDeviceType(request: {token: "x"}) { id } }`, nil, model.CodeForbidden, "forbidden: device:write")
+	w.refusesFor(nil, `{ devicesByToken(tokens: ["d"]) { token } }`, nil, model.CodeUnauthenticated, "unauthenticated")
+	w.refusesFor(member("", 0, model.DeviceRead), `{ devicesByToken(tokens: ["d"]) { token } }`, nil, model.CodeUnauthenticated, "unauthenticated")
+}

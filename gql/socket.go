@@ -1,0 +1,467 @@
+package gql
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"weir/internal/requestid"
+	"weir/model"
+)
+
+// The subprotocol graphql-transport-ws: https://github.com/enisdenjo/graphql-ws/blob/master/PROTOCOL.md
+const subprotocol = "graphql-transport-ws"
+
+// Close codes, those of the subprotocol and of RFC 6455 §7.4.1.
+const (
+	closeMalformed     websocket.StatusCode = 4400
+	closeUnauthorized  websocket.StatusCode = 4401
+	closeInitTimeout   websocket.StatusCode = 4408
+	closeIDInUse       websocket.StatusCode = 4409
+	closeSecondInit    websocket.StatusCode = 4429
+	closeTryAgainLater                      = websocket.StatusTryAgainLater // more connections than one identity may have
+	closeGoingAway                          = websocket.StatusGoingAway
+)
+
+// Timers of a connection.
+const (
+	initWithin    = 10 * time.Second
+	pingEvery     = 25 * time.Second
+	silenceMost   = 60 * time.Second
+	writeWithin   = 10 * time.Second
+	superviseTick = 500 * time.Millisecond // expiry and revocation are noticed within a second
+)
+
+// socket is one WebSocket connection. One goroutine reads, one supervises the timers, each operation has its own;
+// writes take turns in the library.
+type socket struct {
+	h      *handler
+	conn   *websocket.Conn
+	ctx    context.Context
+	id     string // request id of the upgrade, for the log
+	remote netip.Addr
+
+	started  time.Time
+	lastSeen atomic.Int64 // unix nanoseconds of the last frame from the client
+	lastPing time.Time    // supervisor only
+	release  func()       // gives the identity's place back
+
+	mu      sync.Mutex
+	begun   bool // connection_init came
+	acked   bool
+	session Session
+	ops     map[string]*socketOp
+	wg      sync.WaitGroup
+}
+
+type socketOp struct{ cancel context.CancelFunc }
+
+// message is what travels in either direction.
+type message struct {
+	ID      string          `json:"id,omitempty"`
+	Type    string          `json:"type"`
+	Payload json.RawMessage `json:"payload,omitempty"`
+}
+
+func (h *handler) upgrade(w http.ResponseWriter, r *http.Request) {
+	limits := h.server.sockets
+	if !limits.open() {
+		h.unavailable(w, "too many WebSocket connections are open")
+		return
+	}
+	defer limits.close()
+	s := &socket{h: h, id: requestid.From(r.Context()), remote: remote(r), started: time.Now(), release: func() {},
+		ops: map[string]*socketOp{}}
+	s.touch()
+	s.lastPing = s.started
+	alive := func(context.Context, []byte) bool { s.touch(); return true }
+	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{
+		Subprotocols: []string{subprotocol}, InsecureSkipVerify: true, // the token is the boundary, not the origin
+		OnPingReceived: alive, OnPongReceived: func(ctx context.Context, b []byte) { alive(ctx, b) },
+	})
+	if err != nil {
+		return // Accept has answered
+	}
+	s.conn = conn
+	conn.SetReadLimit(h.server.cfg.Limits.BodyBytes)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+	defer func() {
+		cancel()
+		s.wg.Wait()
+		s.release()
+		_ = conn.CloseNow() // whatever was left open; the outcome changes nothing
+	}()
+	s.ctx = ctx
+	if conn.Subprotocol() != subprotocol {
+		s.close(closeMalformed, "the subprotocol must be "+subprotocol)
+		return
+	}
+	s.wg.Go(s.supervise)
+	s.read()
+}
+
+func (s *socket) touch() { s.lastSeen.Store(time.Now().UnixNano()) }
+
+// close ends the connection. The first reason wins: the library closes once.
+func (s *socket) close(code websocket.StatusCode, why string) {
+	s.h.server.metrics.socketsClosed.WithLabelValues(strconv.Itoa(int(code))).Inc()
+	s.h.server.log.Debug("graphql: closing WebSocket", "request", s.id, "code", int(code), "reason", why)
+	_ = s.conn.Close(code, why) // the peer may be gone already
+}
+
+// supervise closes the connection when a timer runs out, the token ends or the server stops.
+func (s *socket) supervise() {
+	tick := time.NewTicker(superviseTick)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-s.h.server.inflight.draining:
+			s.close(closeGoingAway, "the server is stopping")
+			return
+		case now := <-tick.C:
+			if code, why := s.judge(now); code != 0 {
+				s.close(code, why)
+				return
+			}
+			if now.Sub(s.lastPing) >= pingEvery {
+				s.lastPing = now
+				s.wg.Go(func() { s.send(message{Type: "ping"}) })
+			}
+		}
+	}
+}
+
+func (s *socket) judge(now time.Time) (websocket.StatusCode, string) {
+	s.mu.Lock()
+	begun, acked, session := s.begun, s.acked, s.session
+	s.mu.Unlock()
+	switch {
+	case !begun && now.Sub(s.started) >= initWithin:
+		return closeInitTimeout, "connection_init did not come in time"
+	case acked && session.over(now):
+		return closeUnauthorized, "the token has ended"
+	case now.UnixNano()-s.lastSeen.Load() >= int64(silenceMost):
+		return websocket.StatusPolicyViolation, "nothing was heard for too long"
+	}
+	return 0, ""
+}
+
+// read handles messages until the connection ends.
+func (s *socket) read() {
+	for {
+		typ, data, err := s.conn.Read(s.ctx)
+		if err != nil {
+			return
+		}
+		s.touch()
+		m, ok := parseMessage(typ, data)
+		if !ok {
+			s.close(closeMalformed, "the message is malformed")
+			return
+		}
+		if code, why := s.handle(m); code != 0 {
+			s.close(code, why)
+			return
+		}
+	}
+}
+
+func parseMessage(typ websocket.MessageType, data []byte) (m message, ok bool) {
+	if typ != websocket.MessageText {
+		return m, false
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(data, &members) != nil || members == nil {
+		return m, false
+	}
+	for name, into := range map[string]*string{"type": &m.Type, "id": &m.ID} {
+		if raw, sent := members[name]; sent && json.Unmarshal(raw, into) != nil {
+			return m, false
+		}
+	}
+	m.Payload = members["payload"]
+	return m, m.Type != ""
+}
+
+// handle acts on one message; a code other than 0 closes the connection.
+func (s *socket) handle(m message) (websocket.StatusCode, string) {
+	switch m.Type {
+	case "connection_init":
+		return s.init(m)
+	case "ping":
+		return s.ping(m)
+	case "pong":
+		return 0, ""
+	case "subscribe":
+		return s.subscribe(m)
+	case "complete":
+		if m.ID == "" {
+			return closeMalformed, "complete needs an id"
+		}
+		s.mu.Lock()
+		if op := s.ops[m.ID]; op != nil {
+			delete(s.ops, m.ID)
+			op.cancel()
+		}
+		s.mu.Unlock()
+		return 0, ""
+	}
+	return closeMalformed, "the type of the message is unknown"
+}
+
+func (s *socket) init(m message) (websocket.StatusCode, string) {
+	s.mu.Lock()
+	again := s.begun
+	s.begun = true
+	s.mu.Unlock()
+	if again {
+		return closeSecondInit, "connection_init came twice"
+	}
+	session, code, why := s.prove(m.Payload)
+	if code != 0 {
+		return code, why
+	}
+	release, ok := s.h.server.sockets.join(socketKey(session, s.remote))
+	if !ok {
+		return closeTryAgainLater, "this identity has too many connections"
+	}
+	s.release = release
+	s.mu.Lock()
+	s.session, s.acked = session, true
+	s.mu.Unlock()
+	s.send(message{Type: "connection_ack"})
+	return 0, ""
+}
+
+// prove verifies the token in the payload of connection_init or ping.
+func (s *socket) prove(payload json.RawMessage) (Session, websocket.StatusCode, string) {
+	authorization, ok := authorizationOf(payload)
+	if !ok {
+		return Session{}, closeMalformed, "the payload is malformed"
+	}
+	session, _, refusal := s.h.prove(requestid.With(s.ctx, s.id), authorization, "", s.remote, WebSocket)
+	switch {
+	case refusal == nil:
+		return session, 0, ""
+	case refusal.Code() == model.CodeUnavailable || refusal.Code() == "":
+		return Session{}, websocket.StatusInternalError, refusal.Message
+	}
+	return Session{}, closeUnauthorized, refusal.Message
+}
+
+func authorizationOf(payload json.RawMessage) (string, bool) {
+	if len(payload) == 0 {
+		return "", true
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(payload, &members) != nil {
+		return "", false
+	}
+	raw, sent := members["Authorization"]
+	var authorization string
+	if sent && json.Unmarshal(raw, &authorization) != nil {
+		return "", false
+	}
+	return authorization, true
+}
+
+// ping answers; with a token of the same identity and tenant in its payload it extends the connection.
+func (s *socket) ping(m message) (websocket.StatusCode, string) {
+	authorization, ok := authorizationOf(m.Payload)
+	if !ok {
+		return closeMalformed, "the payload is malformed"
+	}
+	s.mu.Lock()
+	acked, old := s.acked, s.session
+	s.mu.Unlock()
+	if authorization != "" && acked {
+		session, code, why := s.prove(m.Payload)
+		if code != 0 {
+			return code, why
+		}
+		if !sameCaller(old, session) {
+			return closeUnauthorized, "the token is of somebody else"
+		}
+		s.mu.Lock()
+		s.session = session
+		s.mu.Unlock()
+	}
+	s.send(message{Type: "pong"})
+	return 0, ""
+}
+
+func sameCaller(a, b Session) bool {
+	if a.anonymous() || b.anonymous() {
+		return a.anonymous() && b.anonymous()
+	}
+	p, q := a.Principal, b.Principal
+	return p.Kind == q.Kind && p.Identity == q.Identity && p.Subject == q.Subject && p.Tenant == q.Tenant
+}
+
+// subscribe starts an operation.
+func (s *socket) subscribe(m message) (websocket.StatusCode, string) {
+	var members map[string]json.RawMessage
+	if m.ID == "" || json.Unmarshal(m.Payload, &members) != nil || members == nil {
+		return closeMalformed, "subscribe needs an id and a payload"
+	}
+	req, err := requestOf(members)
+	if err != nil {
+		return closeMalformed, err.Error()
+	}
+	ctx, cancel := context.WithCancel(s.ctx)
+	op := &socketOp{cancel}
+	s.mu.Lock()
+	acked, taken, full := s.acked, s.ops[m.ID] != nil, len(s.ops) >= s.h.server.cfg.Limits.Subscriptions
+	call := Call{Principal: s.session.Principal, RequestID: s.id, Remote: s.remote, Transport: WebSocket}
+	if acked && !taken && !full {
+		s.ops[m.ID] = op
+	}
+	s.mu.Unlock()
+	switch {
+	case !acked:
+		cancel()
+		return closeUnauthorized, "connection_init comes first"
+	case taken:
+		cancel()
+		return closeIDInUse, "the id is in use"
+	case full:
+		cancel()
+		s.h.server.metrics.socketsRefused.WithLabelValues("subscriptions").Inc()
+		s.send(errorMessage(m.ID, limitError("subscriptions", "a connection may have %d subscriptions",
+			s.h.server.cfg.Limits.Subscriptions)))
+		return 0, ""
+	}
+	s.h.server.metrics.subscriptions.Inc()
+	s.wg.Go(func() {
+		defer s.h.server.metrics.subscriptions.Dec()
+		defer cancel()
+		s.run(WithCall(ctx, call), m.ID, op, req)
+	})
+	return 0, ""
+}
+
+// run executes an operation to its end.
+func (s *socket) run(ctx context.Context, id string, op *socketOp, req Request) {
+	e := s.h.engine
+	prepared, resp := e.ready(req)
+	if resp != nil {
+		e.observe("refused", time.Now(), resp)
+		s.finish(id, op, errorMessage(id, resp.Errors...))
+		return
+	}
+	leave, ok := s.h.server.admission.enter(ctx, int64(len(req.Query)))
+	if !ok {
+		s.h.server.metrics.pendingRefused.Inc()
+		s.finish(id, op, errorMessage(id, errorf(model.CodeUnavailable, "too many requests are waiting")))
+		return
+	}
+	if prepared.subscription == nil {
+		resp := e.Execute(ctx, req)
+		leave()
+		s.answer(id, op, resp)
+		return
+	}
+	start := time.Now()
+	sub, resp := e.subscribe(ctx, prepared, req.Variables)
+	leave() // an open subscription only waits
+	if resp != nil {
+		e.observe("refused", start, resp)
+		s.finish(id, op, errorMessage(id, resp.Errors...))
+		return
+	}
+	e.metrics.requests.WithLabelValues(e.area.name, "subscription").Inc()
+	s.follow(ctx, id, op, sub)
+}
+
+// answer sends the result of a query or mutation.
+func (s *socket) answer(id string, op *socketOp, resp *Response) {
+	if resp.refused() {
+		s.finish(id, op, errorMessage(id, resp.Errors...))
+		return
+	}
+	if s.next(id, op, resp) {
+		s.finish(id, op, message{ID: id, Type: "complete"})
+	}
+}
+
+// follow sends what a subscription gives until it ends.
+func (s *socket) follow(ctx context.Context, id string, op *socketOp, sub *subscription) {
+	defer sub.stream.Close()
+	for {
+		resp, errs := sub.next(ctx)
+		switch {
+		case resp != nil:
+			if !s.next(id, op, resp) {
+				return
+			}
+		case len(errs) > 0:
+			s.finish(id, op, errorMessage(id, errs...))
+			return
+		default:
+			s.finish(id, op, message{ID: id, Type: "complete"})
+			return
+		}
+	}
+}
+
+// next sends one result unless the client has completed the operation.
+func (s *socket) next(id string, op *socketOp, resp *Response) bool {
+	payload, err := resp.MarshalJSON()
+	if err != nil {
+		s.h.server.log.Error("graphql: response cannot be encoded", "request", s.id, "error", err)
+		s.finish(id, op, errorMessage(id, internalError(s.id)))
+		return false
+	}
+	s.mu.Lock()
+	live := s.ops[id] == op
+	s.mu.Unlock()
+	return live && s.send(message{ID: id, Type: "next", Payload: payload})
+}
+
+// finish frees the id and sends the operation's last message, unless the client has completed it before.
+func (s *socket) finish(id string, op *socketOp, last message) {
+	s.mu.Lock()
+	live := s.ops[id] == op
+	if live {
+		delete(s.ops, id)
+	}
+	s.mu.Unlock()
+	if live {
+		s.send(last)
+	}
+}
+
+func errorMessage(id string, errs ...*Error) message {
+	payload, err := json.Marshal(errs)
+	if err != nil {
+		payload = []byte(`[{"message":"internal error"}]`)
+	}
+	return message{ID: id, Type: "error", Payload: payload}
+}
+
+// send writes one message. A peer that does not take it in time loses the connection.
+func (s *socket) send(m message) bool {
+	b, err := json.Marshal(m)
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, writeWithin)
+	defer cancel()
+	if err := s.conn.Write(ctx, websocket.MessageText, b); err != nil {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			_ = s.conn.CloseNow()
+		}
+		return false
+	}
+	return true
+}

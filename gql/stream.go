@@ -1,0 +1,122 @@
+package gql
+
+import (
+	"context"
+	"errors"
+
+	"weir/internal/hub"
+)
+
+// Stream gives the values of a subscription one by one.
+type Stream interface {
+	// Next waits for a value. An error ends the subscription: hub.ErrSlow and *model.Error are told to the subscriber as
+	// they are, hub.ErrClosed ends it without an error, anything else is masked.
+	Next(ctx context.Context) (any, error)
+	// Close gives back what the stream holds. It is called once.
+	Close()
+}
+
+// SubscriptionBuffer is how many values a subscriber may be behind before it is told that it is too slow.
+const SubscriptionBuffer = 256
+
+// StreamOf makes a stream of the values of a hub's subscription (with SubscriptionBuffer values of room); show turns
+// each into what the schema's type is bound to.
+func StreamOf[T any](sub *hub.Subscription[T], show func(T) any) Stream {
+	return hubStream[T]{sub, show}
+}
+
+type hubStream[T any] struct {
+	sub  *hub.Subscription[T]
+	show func(T) any
+}
+
+func (s hubStream[T]) Next(ctx context.Context) (any, error) {
+	v, err := s.sub.Next(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.show(v), nil
+}
+
+func (s hubStream[T]) Close() { s.sub.Close() }
+
+// event is the root of one execution of a subscription's selection.
+type event struct{ value any }
+
+// subscription is an open one: Next executes the selection for the next value.
+type subscription struct {
+	engine *Engine
+	op     *operation
+	inputs inputs
+	stream Stream
+}
+
+// subscribe opens the subscription of an operation that is one.
+func (e *Engine) subscribe(ctx context.Context, op *operation, in map[string]any) (*subscription, *Response) {
+	inputs, errs := e.inputs(op, in)
+	if len(errs) > 0 {
+		return nil, refuse(errs...)
+	}
+	s := &subscription{engine: e, op: op, inputs: inputs}
+	sc, cancel := e.newScope(ctx, op, inputs)
+	defer cancel()
+	stream, err := s.open(ctx, sc)
+	if err != nil {
+		return nil, refuse(sc.translate(op.subscription.String(), err))
+	}
+	s.stream = stream
+	return s, nil
+}
+
+// open asks the resolver for its stream, which lives as long as ctx and not only as long as an execution.
+func (s *subscription) open(ctx context.Context, sc *scope) (stream Stream, err error) {
+	var opened any
+	func() {
+		defer sc.masked(s.op.subscription.String(), &opened, &err)
+		if err = s.engine.authorize(ctx, s.op.subscription); err != nil {
+			return
+		}
+		opened, err = s.op.subscription.subscribe(ctx, s.inputs.args[s.op.subField])
+	}()
+	if err != nil {
+		return nil, err
+	}
+	stream, ok := opened.(Stream)
+	if !ok || stream == nil {
+		return nil, errors.New("the subscriber returned no stream")
+	}
+	return stream, nil
+}
+
+// next waits for a value and returns the response for it. At the end it returns nil and, unless it was asked for, the
+// errors that say why.
+func (s *subscription) next(ctx context.Context) (*Response, []*Error) {
+	v, err := s.wait(ctx)
+	if err != nil {
+		return nil, s.ended(ctx, err)
+	}
+	sc, cancel := s.engine.newScope(ctx, s.op, s.inputs)
+	defer cancel()
+	resp := &Response{limit: s.engine.limits.ResponseBytes, shape: s.op.shape, data: map[string]any{}}
+	s.engine.runStep(sc, s.op, s.op.steps[0], event{v}, s.inputs, resp)
+	return sc.finish(resp), nil
+}
+
+func (s *subscription) wait(ctx context.Context) (v any, err error) {
+	sc := &scope{engine: s.engine, ctx: ctx, call: CallFrom(ctx), op: s.op}
+	defer sc.masked(s.op.subscription.String(), &v, &err)
+	return s.stream.Next(ctx)
+}
+
+func (s *subscription) ended(ctx context.Context, err error) []*Error {
+	switch {
+	case errors.Is(err, hub.ErrSlow):
+		s.engine.metrics.slow.Inc()
+		return []*Error{limitError("subscription buffer",
+			"the subscriber is too slow: more than %d items were waiting, the subscription has ended", SubscriptionBuffer)}
+	case ctx.Err() != nil, errors.Is(err, hub.ErrClosed):
+		return nil
+	}
+	sc := &scope{engine: s.engine, ctx: ctx, call: CallFrom(ctx), op: s.op}
+	return []*Error{sc.translate(s.op.subscription.String(), err)}
+}

@@ -1,0 +1,259 @@
+package gql_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/testweir"
+	"weir/model"
+)
+
+// walkOp is one operation as the interface describes it: what it asks of its caller, a call on acme's rows, and what
+// another tenant is answered.
+type walkOp struct {
+	kind, name string
+	needs      model.Authority // "" for any caller
+	anonymous  bool
+	noTenant   bool   // runs without a resolved tenant
+	args       string // <Type> stands for the id of acme's row of the type
+	// stranger is the answer to another tenant's administrator: the data as JSON, "!CODE text" for a refusal whose
+	// message holds the text, or "" for success with rows of his own.
+	stranger string
+	owner    string // what the message of the refusal holds that even the right caller gets, "" for success
+}
+
+const noPage = `{"results":[],"pagination":{"pageStart":0,"pageEnd":0,"totalRecords":0}}`
+
+// read, write: operations of the device registry.
+func read(name, args, stranger string) walkOp {
+	return walkOp{kind: "query", name: name, needs: model.DeviceRead, args: args, stranger: stranger}
+}
+
+func write(name, args, stranger string) walkOp {
+	return walkOp{kind: "mutation", name: name, needs: model.DeviceWrite, args: args, stranger: stranger}
+}
+
+// lists are the three reads that every kind of the registry has.
+func lists(plural, typ, token string, needs model.Authority) []walkOp {
+	return []walkOp{
+		{kind: "query", name: plural + "ById", needs: needs, args: `(ids: ["<` + typ + `>"])`, stranger: "[]"},
+		{kind: "query", name: plural + "ByToken", needs: needs, args: `(tokens: ["` + token + `"])`, stranger: "[]"},
+		{kind: "query", name: plural, needs: needs, args: `(criteria: {pageNumber: 1, pageSize: 10})`, stranger: noPage},
+	}
+}
+
+func together(all ...[]walkOp) (out []walkOp) {
+	for _, ops := range all {
+		out = append(out, ops...)
+	}
+	return out
+}
+
+func events(name string, needs model.Authority) walkOp {
+	return walkOp{kind: "query", name: name, needs: needs, args: `(criteria: {pageNumber: 1, pageSize: 10})`, stranger: noPage}
+}
+
+func state(name, args, stranger string) walkOp {
+	return walkOp{kind: "query", name: name, needs: model.StateRead, args: args, stranger: stranger}
+}
+
+// walkTable has a row for every operation, in the order in which the owner calls the mutations.
+var walkTable = map[string][]walkOp{
+	"event-sources": {
+		{kind: "query", name: "_empty", anonymous: true},
+		{kind: "mutation", name: "_empty", anonymous: true},
+	},
+	"user-management": {
+		{kind: "query", name: "ping", anonymous: true},
+		{kind: "query", name: "tenant", stranger: `{"token":"globex","name":null,"description":null}`},
+		{kind: "query", name: "tenantGovernance"},
+		{kind: "query", name: "tenantTokens", needs: model.TenantRead, noTenant: true, stranger: "!FORBIDDEN forbidden: tenant:read is required"},
+		{kind: "query", name: "me", stranger: `{"email":"eve@example.org","firstName":null,"lastName":null}`},
+		{kind: "query", name: "identityMemberships", anonymous: true, args: `(identityToken: "<identity>")`},
+		{kind: "query", name: "functionalAreas"},
+		{kind: "query", name: "tokenMasks"},
+		{kind: "mutation", name: "login", anonymous: true, args: `(email: "ada@example.org", password: "wrong")`, stranger: "!INVALID_INPUT invalid credentials",
+			owner: "invalid credentials"},
+		{kind: "mutation", name: "selectTenant", anonymous: true, args: `(identityToken: "<identity>", tenant: "globex")`,
+			stranger: "!INVALID_INPUT invalid credentials", owner: "invalid credentials"},
+		{kind: "mutation", name: "refresh", anonymous: true, args: `(refreshToken: "<identity>")`, stranger: "!INVALID_INPUT invalid or expired token",
+			owner: "invalid or expired token"},
+		{kind: "mutation", name: "updateProfile", args: `(request: {firstName: "New"})`, stranger: `{"email":"eve@example.org","firstName":"New","lastName":null}`},
+	},
+	"device-management": together(
+		lists("deviceTypes", "DeviceType", "t", model.DeviceRead),
+		lists("deviceProfiles", "DeviceProfile", "p", model.DeviceRead),
+		lists("metricDefinitions", "MetricDefinition", "m", model.DeviceRead),
+		lists("detectionRules", "DetectionRule", "r", model.DeviceRead),
+		lists("devices", "Device", "d", model.DeviceRead),
+		lists("deviceCredentials", "DeviceCredential", "k", model.DeviceWrite),
+		[]walkOp{
+			read("facetValues", `(facet: MANUFACTURER)`, "[]"),
+			read("deviceProfileVersions", `(token: "p")`, "[]"),
+			read("deviceLocationDeclaration", `(deviceToken: "d")`, "null"),
+			read("devicesByExternalId", `(externalIds: ["sn/1"])`, "[]"),
+
+			write("createDeviceType", `(request: {token: "t2", profileToken: "p"})`, `!INVALID_INPUT "p"`),
+			write("createDeviceProfile", `(request: {token: "p2"})`, ""),
+			write("createMetricDefinition", `(request: {token: "m2", deviceProfileToken: "p", metricKey: "k", dataType: "INT"})`, `!INVALID_INPUT "p"`),
+			write("createDetectionRule", fmt.Sprintf(`(request: {token: "r2", deviceProfileToken: "p", definition: %q, enabled: false})`, hotRule), `!INVALID_INPUT "p"`),
+			write("createDevice", `(request: {token: "d2", deviceTypeToken: "t"})`, `!INVALID_INPUT "t"`),
+			write("createDevices", `(request: {deviceTypeToken: "t", count: 2, tokenTemplate: "n{n}"})`, `!INVALID_INPUT "t"`),
+			write("createDeviceCredential", `(request: {token: "c2", deviceToken: "d", credentialType: "ACCESS_TOKEN", credentialId: "another", enabled: true})`,
+				`!INVALID_INPUT "d"`),
+			write("updateDeviceType", `(token: "t", request: {model: "new"})`, `!NOT_FOUND "t"`),
+			write("updateDeviceProfile", `(token: "p", request: {category: "new"})`, `!NOT_FOUND "p"`),
+			write("updateMetricDefinition", `(token: "m", request: {unit: "new"})`, `!NOT_FOUND "m"`),
+			write("updateDetectionRule", `(token: "r", request: {description: "new"})`, `!NOT_FOUND "r"`),
+			write("updateDevice", `(token: "d", request: {description: "new"})`, `!NOT_FOUND "d"`),
+			write("updateDeviceCredential", `(token: "k", request: {metadata: "1"})`, `!NOT_FOUND "k"`),
+			write("renameDeviceProfile", `(token: "q", newToken: "q2")`, `!NOT_FOUND "q"`),
+			write("publishDeviceProfile", `(token: "p")`, `!NOT_FOUND "p"`),
+			write("rollbackDeviceProfile", `(token: "p", version: 1)`, `!NOT_FOUND "p"`),
+			write("deleteDeviceCredential", `(token: "k")`, "false"),
+			write("deleteDetectionRule", `(token: "r")`, "false"),
+			write("deleteMetricDefinition", `(token: "m")`, "false"),
+			write("deleteDevice", `(token: "gone")`, "false"),
+			write("deleteDeviceType", `(token: "u")`, "false"),
+			write("deleteDeviceProfile", `(token: "q2")`, "false"),
+		}),
+	"event-management": {
+		events("events", model.EventRead),
+		events("locationEvents", model.LocationRead),
+		events("measurementEvents", model.EventRead),
+		events("alertEvents", model.EventRead),
+		{kind: "query", name: "bucketedMeasurements", needs: model.EventRead, args: `(criteria: {deviceToken: "d", intervalSeconds: 60})`, stranger: "[]"},
+		{kind: "query", name: "ingestLedger", needs: model.EventRead, args: `(criteria: {})`, stranger: "[]"},
+		{kind: "mutation", name: "_empty", anonymous: true},
+		{kind: "subscription", name: "measurementStream", needs: model.EventRead},
+	},
+	"device-state": {
+		state("deviceStates", `(criteria: {pageNumber: 1, pageSize: 10})`, noPage),
+		state("deviceStatesByDeviceToken", `(deviceTokens: ["d"])`, "[]"),
+		state("deviceStatesByExternalId", `(externalIds: ["sn/1"])`, "[]"),
+		state("assertedDeviceStates", `(source: "mqtt1", activeOnly: false, pageSize: 10)`, "[]"),
+		state("latestMeasurements", `(deviceToken: "d")`, "[]"),
+		{kind: "query", name: "latestLocation", needs: model.LocationRead, args: `(deviceToken: "d")`, stranger: "null"},
+		{kind: "query", name: "latestLocations", needs: model.LocationRead, args: `(deviceTokens: ["d"])`, stranger: "[]"},
+	},
+	"event-processing": {
+		{kind: "query", name: "eventProcessingInfo", anonymous: true},
+		{kind: "query", name: "validateDetectionRules", needs: model.DeviceRead, args: `(rules: [])`},
+		{kind: "query", name: "ruleHealth", needs: model.DeviceRead, args: `(profileToken: "p")`, stranger: "[]"},
+		{kind: "subscription", name: "detectionStream", needs: model.DeviceRead, args: `(profileToken: "p")`},
+	},
+}
+
+func makeDir(path string) error { return os.MkdirAll(path, 0o750) }
+
+// furnishAcme makes a row of every kind, with events and live state, each holding what no other tenant may ever read.
+func (w *walk) furnishAcme(t *testing.T) {
+	t.Helper()
+	do := func(query string, vars map[string]any) {
+		t.Helper()
+		if r := w.ask(t, "device-management", caller{token: w.own}, query, vars); len(r.Errors) > 0 {
+			t.Fatalf("%s: %s", query, r.raw)
+		}
+	}
+	do(fmt.Sprintf(`mutation { p: createDeviceProfile(request: {token: "p", name: %[1]q, location: {expectedAccuracyMeters: 3}}) { id }
+		q: createDeviceProfile(request: {token: "q", name: %[1]q}) { id }
+		t: createDeviceType(request: {token: "t", profileToken: "p", name: %[1]q, manufacturer: %[1]q}) { id }
+		u: createDeviceType(request: {token: "u", name: %[1]q}) { id }
+		m: createMetricDefinition(request: {token: "m", deviceProfileToken: "p", metricKey: "temp", dataType: "DOUBLE", name: %[1]q, unit: %[1]q}) { id } }`, onlyAcme), nil)
+	do(fmt.Sprintf(`mutation ($rule: String!) { r: createDetectionRule(request: {token: "r", deviceProfileToken: "p", definition: $rule, enabled: true, name: %[1]q}) { id }
+		d: createDevice(request: {token: "d", deviceTypeToken: "t", externalId: "sn/1", name: %[1]q}) { id }
+		g: createDevice(request: {token: "gone", deviceTypeToken: "t", name: %[1]q}) { id }
+		k: createDeviceCredential(request: {token: "k", deviceToken: "d", credentialType: "ACCESS_TOKEN", credentialId: "%[1]s-id", enabled: true, metadata: "\"%[1]s\""}) { id }
+		v: publishDeviceProfile(token: "p", label: %[1]q) { version } }`, onlyAcme), map[string]any{"rule": strings.Replace(hotRule, `"hot"`, `"`+onlyAcme+`"`, 1)})
+	c, err := testweir.DialMQTT(w.MQTT, "weir", walkTenant, "d", onlyAcme+"-id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, body := range []string{
+		`{"eventType":"Measurement","payload":{"entries":[{"measurements":{"temp":"31.5","` + onlyAcme + `":"1"}}]}}`,
+		`{"eventType":"Location","payload":{"entries":[{"latitude":"47.5","longitude":"8.25"}]}}`,
+		`{"eventType":"Alert","payload":{"entries":[{"type":"` + onlyAcme + `","message":"` + onlyAcme + `"}]}}`,
+	} {
+		if err := c.Publish("weir/acme/devices/d/events", 1, false, []byte(body)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Puback(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.ids = map[string]string{}
+	for typ, ops := range map[string]string{"DeviceType": `deviceTypesByToken(tokens: ["t"])`, "DeviceProfile": `deviceProfilesByToken(tokens: ["p"])`,
+		"MetricDefinition": `metricDefinitionsByToken(tokens: ["m"])`, "DetectionRule": `detectionRulesByToken(tokens: ["r"])`,
+		"Device": `devicesByToken(tokens: ["d"])`, "DeviceCredential": `deviceCredentialsByToken(tokens: ["k"])`} {
+		var out struct{ X []struct{ ID string } }
+		w.Query("device-management", w.own, `{ x: `+ops+` { id } }`, nil, &out)
+		if len(out.X) != 1 {
+			t.Fatalf("%s: %v", typ, out)
+		}
+		w.ids[typ] = out.X[0].ID
+	}
+	w.settled(t)
+}
+
+// settled waits until everything that was acknowledged is applied and the connection's presence stands.
+func (w *walk) settled(t testing.TB) {
+	t.Helper()
+	until(t, "the events and the presence of d", func() error {
+		var out struct {
+			DeviceStatesByDeviceToken []struct{ PresenceSource string }
+		}
+		w.Query("device-state", w.own, `{ deviceStatesByDeviceToken(deviceTokens: ["d"]) { presenceSource } }`, nil, &out)
+		if len(out.DeviceStatesByDeviceToken) != 1 || out.DeviceStatesByDeviceToken[0].PresenceSource != "ASSERTED" {
+			return fmt.Errorf("%v", out)
+		}
+		var ev struct {
+			AlertEvents struct{ Pagination struct{ TotalRecords int } }
+		}
+		w.Query("event-management", w.own, `{ alertEvents(criteria: {pageNumber: 1, pageSize: 1}) { pagination { totalRecords } } }`, nil, &ev)
+		if ev.AlertEvents.Pagination.TotalRecords != 1 {
+			return errors.New("the alert is not there")
+		}
+		return nil
+	})
+}
+
+// until asks again and again until ok says nil.
+func until(t testing.TB, what string, ok func() error) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		err := ok()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: %v", what, err)
+		}
+		time.Sleep(5 * time.Millisecond) // another process is asked; it cannot be waited for otherwise
+	}
+}
+
+// everythingOf is all that a tenant's administrator can read of the registry and of events.
+func (w *walk) everythingOf(t testing.TB, token string) string {
+	t.Helper()
+	var all strings.Builder
+	for _, area := range []string{"device-management", "event-management", "device-state", "event-processing"} {
+		for _, op := range walkTable[area] {
+			if op.kind != "query" || strings.HasSuffix(op.name, "ById") || op.anonymous || op.name == "ingestLedger" {
+				continue
+			}
+			r := w.ask(t, area, caller{token: token}, w.document(area, op), nil)
+			if r.status != http.StatusOK || len(r.Errors) > 0 {
+				t.Fatalf("%s: %s", op.name, r.raw)
+			}
+			fmt.Fprintln(&all, op.name, r.raw)
+		}
+	}
+	return all.String()
+}

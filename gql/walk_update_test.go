@@ -1,0 +1,313 @@
+package gql_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"weir/internal/conformance"
+	"weir/internal/testweir"
+	"weir/model"
+)
+
+// updateKind is one update mutation of the running program, on a tenant of its own.
+type updateKind struct {
+	area, typ string
+	token     string // of the record, "" where the mutation takes none
+	reads     string // query that shows the record
+	list      bool   // reads gives a list of one
+	fields    map[string]updateField
+}
+
+// updateKinds has a row for every update input that is served, by the name of its type.
+func updateKinds() map[string]updateKind {
+	kinds := map[string]updateKind{"Profile": {"user-management", "Profile", "", "me", false, map[string]updateField{
+		"firstName": {first: "Ada", second: "Grace", nulls: "clears", empty: true},
+		"lastName":  {first: "Lovelace", second: "Hopper", nulls: "clears", empty: true},
+	}}}
+	for typ, k := range updateInputs {
+		kinds[typ] = updateKind{"device-management", typ, k.token, fmt.Sprintf("%sByToken(tokens: [%q])", pluralOf(typ), k.token), true, k.fields}
+	}
+	return kinds
+}
+
+// updateTenants are the tenants that the walk over the updates needs.
+func updateTenants() []string {
+	var tenants []string
+	for typ := range updateKinds() {
+		tenants = append(tenants, "u-"+typ)
+	}
+	return tenants
+}
+
+// updates goes over every field of every update input.
+func (w *walk) updates(t *testing.T) {
+	kinds := updateKinds()
+	_, _, identity := w.signIn(t, walkSuper, "u-Profile")
+	served := 0
+	for _, area := range slices.Sorted(maps.Keys(w.schemas)) {
+		schema := w.schemas[area]
+		if schema.Mutation == nil {
+			continue
+		}
+		for _, m := range schema.Mutation.Fields {
+			request := m.Arguments.ForName("request")
+			if request == nil || !strings.HasSuffix(request.Type.Name(), "UpdateRequest") {
+				if strings.HasPrefix(m.Name, "update") {
+					t.Errorf("%s takes no update input of its own", m.Name)
+				}
+				continue
+			}
+			served++
+			typ := strings.TrimSuffix(request.Type.Name(), "UpdateRequest")
+			kind, ok := kinds[typ]
+			if !ok || kind.area != area || m.Name != "update"+typ {
+				t.Errorf("%s: %s with %s is not in updateKinds", area, m.Name, request.Type.Name())
+				continue
+			}
+			t.Run(typ, func(t *testing.T) {
+				t.Parallel()
+				access, _ := w.enter(identity, "u-"+typ)
+				u := &updateWalk{walk: w, updateKind: kind, t: t, by: caller{token: access}, tenant: "u-" + typ, schema: schema,
+					input: schema.Types[request.Type.Name()]}
+				u.run(m)
+			})
+		}
+	}
+	if served != len(kinds) {
+		t.Errorf("%d of %d update inputs are served", served, len(kinds))
+	}
+}
+
+// updateWalk walks over one update mutation.
+type updateWalk struct {
+	*walk
+	updateKind
+	t      *testing.T
+	by     caller
+	tenant string
+	schema *ast.Schema
+	input  *ast.Definition
+}
+
+func (u *updateWalk) run(m *ast.FieldDefinition) {
+	t := u.t
+	if (m.Arguments.ForName("token") != nil) != (u.token != "") || u.input.Fields.ForName("token") != nil {
+		t.Errorf("%s: the record is selected by the argument token alone, updateProfile takes none", m.Name)
+	}
+	if u.area == "device-management" {
+		for _, q := range seedRequests {
+			u.must(q, map[string]any{"rule": hotRule})
+		}
+	}
+	for _, def := range u.input.Fields {
+		f, ok := u.fields[def.Name]
+		if !ok {
+			t.Errorf("%s.%s is not in the table", u.input.Name, def.Name)
+			continue
+		}
+		u.threeStates(def.Name, def.Type.String(), f)
+	}
+	for field := range u.fields {
+		if u.input.Fields.ForName(field) == nil {
+			t.Errorf("%s has no field %s any more", u.input.Name, field)
+		}
+	}
+	u.unknownFields()
+	conformance.Shown(t, "S3-042", "S3-043", "S3-044", "S3-045", "S3-048", "S3-103", "S3-104", "S3-105", "S3-113")
+	if u.typ == "Profile" {
+		conformance.Shown(t, "S3-047", "S3-066")
+	}
+	if u.typ == "DeviceType" {
+		conformance.Shown(t, "S3-078")
+	}
+	if u.typ == "DeviceCredential" {
+		conformance.Shown(t, "S3-076")
+	}
+}
+
+// ask runs a request as the administrator of the tenant.
+func (u *updateWalk) do(query string, vars map[string]any) *reply {
+	u.t.Helper()
+	return u.ask(u.t, u.area, u.by, query, vars)
+}
+
+func (u *updateWalk) must(query string, vars map[string]any) *reply {
+	u.t.Helper()
+	r := u.do(query, vars)
+	if len(r.Errors) > 0 {
+		u.t.Fatalf("%s %v: %s", query, vars, r.raw)
+	}
+	return r
+}
+
+// call writes the mutation with a request.
+func (u *updateWalk) call(request string) string {
+	if u.token == "" {
+		return fmt.Sprintf(`update%s(request: %s) { __typename }`, u.typ, request)
+	}
+	return fmt.Sprintf(`update%s(token: %q, request: %s) { token }`, u.typ, u.token, request)
+}
+
+// record is the whole record as the API shows it.
+func (u *updateWalk) record() string {
+	u.t.Helper()
+	name, _, _ := strings.Cut(u.reads, "(")
+	typ := u.schema.Query.Fields.ForName(name).Type.Name()
+	return u.must("{ "+u.reads+selectAll(u.schema, typ, 2, nil)+" }", nil).raw
+}
+
+// shown reads one field back. A password cannot be read: which of the two signs the device in is asked at the broker.
+func (u *updateWalk) shown(field string, f updateField) any {
+	u.t.Helper()
+	if f.read == "hash" {
+		return u.password(f)
+	}
+	read := f.read
+	if read == "" {
+		read = field
+	}
+	selection, nested, isNested := strings.Cut(read, ".")
+	path := []string{strings.Fields(selection)[0]}
+	if isNested {
+		selection += " { " + nested + " }"
+		path = append(path, nested)
+	}
+	r := u.must("{ x: "+u.reads+" { "+selection+" } }", nil)
+	var v any
+	if err := json.Unmarshal(r.Data["x"], &v); err != nil {
+		u.t.Fatal(err)
+	}
+	if u.list {
+		v = v.([]any)[0]
+	}
+	for _, key := range path {
+		if m, ok := v.(map[string]any); ok {
+			v = m[key]
+		}
+	}
+	return v
+}
+
+// password returns that of the two values of a credential with which its device signs in, nil for neither.
+func (u *updateWalk) password(f updateField) any {
+	u.t.Helper()
+	id := u.shown("credentialId", updateField{}).(string)
+	device := u.shown("deviceToken", u.fields["deviceToken"]).(string)
+	if shown := u.shown("credentialValue", updateField{}); shown != nil {
+		u.t.Errorf("a password reads as %v", shown)
+	}
+	for _, v := range []any{f.first, f.second} {
+		c, code, err := testweir.ConnectMQTT(u.MQTT, "weir:"+u.tenant+":"+device, u.tenant+":"+id, v.(string))
+		if err != nil {
+			u.t.Fatal(err)
+		}
+		if code == 0 {
+			_ = c.Close()
+			return v
+		}
+	}
+	return nil
+}
+
+// refuses runs an update that must be refused and change nothing.
+func (u *updateWalk) refuses(query string, vars map[string]any, code model.Code, texts ...string) {
+	u.t.Helper()
+	before := u.record()
+	r := u.do(query, vars)
+	if r.status != http.StatusOK || r.code() != code || !r.empty() {
+		u.t.Errorf("%s %v: %d %s, want %s", query, vars, r.status, r.raw, code)
+	}
+	for _, text := range texts {
+		if !strings.Contains(r.message(), text) {
+			u.t.Errorf("%s %v: %q does not hold %q", query, vars, r.message(), text)
+		}
+	}
+	if after := u.record(); after != before {
+		u.t.Errorf("%s %v: refused, but from\n%s to\n%s", query, vars, before, after)
+	}
+}
+
+// threeStates tries a field absent, null and with values; as a literal, as a variable of its own, and inside a variable
+// of the whole request.
+func (u *updateWalk) threeStates(field, graphqlType string, f updateField) {
+	u.t.Helper()
+	literally := func(v string) string { return "mutation { u: " + u.call("{"+field+": "+v+"}") + " }" }
+	byField := fmt.Sprintf("mutation ($v: %s) { u: %s }", graphqlType, u.call("{"+field+": $v}"))
+	byRequest := fmt.Sprintf("mutation ($r: %s!) { u: %s }", u.input.Name, u.call("$r"))
+	expect := func(what string, want any) {
+		u.t.Helper()
+		if got := u.shown(field, f); !reflect.DeepEqual(got, want) {
+			u.t.Errorf("%s.%s, %s: reads as %v, want %v", u.typ, field, what, got, want)
+		}
+	}
+	if f.first != nil {
+		u.must(byRequest, map[string]any{"r": map[string]any{field: f.first}})
+		expect("value in the request", f.first)
+		u.must(byRequest, map[string]any{"r": u.besides(field)})
+		expect("absent in the request", f.first)
+		u.must(byField, nil)
+		expect("variable not given", f.first)
+		u.must(byField, map[string]any{"v": f.second})
+		expect("value in a variable", f.second)
+		u.must(literally(literal(f.first)), nil)
+		expect("literal value", f.first)
+	}
+	type null struct {
+		what, query string
+		vars        map[string]any
+	}
+	nulls := []null{{"literal null", literally("null"), nil}, {"null variable", byField, map[string]any{"v": nil}},
+		{"null in the request", byRequest, map[string]any{"r": map[string]any{field: nil}}}}
+	if f.empty {
+		nulls = append(nulls, null{"empty text", literally(`""`), nil}, null{"empty text in a variable", byField, map[string]any{"v": ""}})
+	}
+	for _, n := range nulls {
+		if f.nulls == "refused" {
+			u.refuses(n.query, n.vars, model.CodeInvalidInput, field)
+			continue
+		}
+		if f.first != nil {
+			u.must(literally(literal(f.first)), nil)
+		}
+		u.must(n.query, n.vars)
+		expect(n.what, nil)
+	}
+	if f.first != nil { // a state on which the other fields can be tried
+		u.must(literally(literal(f.second)), nil)
+	}
+}
+
+// besides is a request that names another field.
+func (u *updateWalk) besides(field string) map[string]any {
+	if u.typ == "Profile" {
+		other := map[string]string{"firstName": "lastName", "lastName": "firstName"}[field]
+		return map[string]any{other: "Else"}
+	}
+	return another(u.typ, field)
+}
+
+// unknownFields: a field that the input does not define fails the whole request, and so does a token.
+func (u *updateWalk) unknownFields() {
+	u.t.Helper()
+	known := u.input.Fields[0].Name
+	good := "{" + known + ": " + literal(u.fields[known].first) + "}"
+	byRequest := fmt.Sprintf("mutation ($r: %s!) { good: %s bad: %s }", u.input.Name, u.call(good), u.call("$r"))
+	for _, typo := range []string{known[:len(known)-1], "token"} {
+		undefined := fmt.Sprintf(`Field "%s" is not defined by type "%s".`, typo, u.input.Name)
+		bad := fmt.Sprintf("{%s: %q}", typo, "x")
+		texts := []string{undefined}
+		if typo != "token" {
+			texts = append(texts, "Did you mean", `"`+known+`"`)
+		}
+		u.refuses("mutation { good: "+u.call(good)+" bad: "+u.call(bad)+" }", nil, model.CodeInvalidInput, texts...)
+		u.refuses(byRequest, map[string]any{"r": map[string]any{typo: "x"}}, model.CodeInvalidInput, append(texts, `Variable "$r" got invalid value`)...)
+	}
+}

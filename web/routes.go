@@ -1,0 +1,78 @@
+package web
+
+import (
+	"fmt"
+	"net/http"
+	"runtime/debug"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// routes builds the table. A pattern that is there twice is an error and not a panic.
+func (s *Server) routes() (mux *http.ServeMux, err error) {
+	defer func() {
+		if x := recover(); x != nil { // net/http's way to refuse a pattern
+			mux, err = nil, fmt.Errorf("web: routes: %v", x)
+		}
+	}()
+	mux = http.NewServeMux()
+	for _, a := range s.cfg.Areas {
+		// The prefix is removed, so that an area's handler can be mounted alone at /graphql as well.
+		mux.Handle(a.prefix()+"/graphql", http.StripPrefix(a.prefix(), a.Handler))
+		if s.cfg.DevTools {
+			mux.Handle("GET "+a.prefix()+"/graphiql", explorer())
+		}
+		mux.Handle("GET /schema/"+a.file()+".graphql", schemaFile(a.SDL))
+	}
+	mux.Handle("GET /schema/index.json", s.schemaIndex())
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") })
+	mux.HandleFunc("GET /readyz", s.readyz)
+	for pattern, h := range s.cfg.Handlers {
+		mux.Handle(pattern, h)
+	}
+	return mux, nil
+}
+
+func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
+	if !s.cfg.Ready() {
+		plain(w, http.StatusServiceUnavailable, "not ready")
+		return
+	}
+	plain(w, http.StatusOK, "ready")
+}
+
+func plain(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = fmt.Fprintln(w, text) // a caller who has left is nobody to tell
+}
+
+// Metrics returns the handler of the private listener: /metrics in the text exposition format, nothing else.
+func Metrics(g prometheus.Gatherer) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(g, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
+	return mux
+}
+
+func stack() string { return string(debug.Stack()) }
+
+type metrics struct {
+	connections prometheus.Gauge
+	waits       prometheus.Counter
+	panics      prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	m := &metrics{
+		connections: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_http_connections", Help: "Open connections of the API listener."}),
+		waits: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_http_connection_waits_total",
+			Help: "Times that accepting had to wait because all connections were taken."}),
+		panics: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_http_panics_total", Help: "Requests that ended in a panic."}),
+	}
+	if reg != nil {
+		reg.MustRegister(m.connections, m.waits, m.panics)
+	}
+	return m
+}

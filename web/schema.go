@@ -1,0 +1,90 @@
+package web
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// index is /schema/index.json.
+type index struct {
+	Description     string           `json:"description"`
+	EndpointPattern string           `json:"endpointPattern"`
+	BaseURL         string           `json:"baseUrl"`
+	Planes          map[string]plane `json:"planes"`
+	Areas           []indexEntry     `json:"areas"`
+}
+
+type plane struct {
+	Token       string `json:"token"`
+	Description string `json:"description"`
+}
+
+type indexEntry struct {
+	Area     string `json:"area"`
+	API      *bool  `json:"api,omitempty"` // false where there is none
+	Plane    string `json:"plane,omitempty"`
+	Token    string `json:"token,omitempty"`
+	Endpoint string `json:"endpoint,omitempty"`
+	Schema   string `json:"schema,omitempty"`
+	Note     string `json:"note,omitempty"`
+}
+
+var planes = map[string]plane{
+	"tenant":   {"access", "Operations of one tenant. Authorization: Bearer <access token> from selectTenant or refresh."},
+	"identity": {"identity", "Operations of the instance. Authorization: Bearer <identity token> of an identity with a system role, from login."},
+	"service":  {"service", "Calls between services. Authorization: Bearer <service token>, the tenant in X-Weir-Tenant."},
+}
+
+func (s *Server) schemaIndex() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		base := cmp.Or(s.cfg.BaseURL, baseOf(r))
+		public(w, "application/json")
+		enc := json.NewEncoder(w)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "  ")
+		_ = enc.Encode(s.indexAt(base, cmp.Or(s.cfg.DocsURL, base))) // a caller who has left is nobody to tell
+	})
+}
+
+func (s *Server) indexAt(base, docs string) index {
+	ix := index{
+		Description:     "The GraphQL areas of this instance. Introspection is off: the schema files are the reference.",
+		EndpointPattern: "{base_url}/api/<area>/graphql",
+		BaseURL:         base, Planes: planes,
+	}
+	for _, a := range s.cfg.Areas {
+		ix.Areas = append(ix.Areas, indexEntry{Area: a.Name, Plane: a.Plane, Token: a.Token, Note: a.Note,
+			Endpoint: base + a.prefix() + "/graphql", Schema: docs + "/schema/" + a.file() + ".graphql"})
+	}
+	for _, a := range s.cfg.Absent {
+		// An area whose route exists but serves a placeholder is listed as having no API.
+		ix.Areas = slices.DeleteFunc(ix.Areas, func(e indexEntry) bool { return e.Area == a.Area })
+		ix.Areas = append(ix.Areas, indexEntry{Area: a.Area, API: new(false), Note: a.Note})
+	}
+	return ix
+}
+
+// baseOf is how the caller has reached us.
+func baseOf(r *http.Request) string {
+	if r.TLS != nil {
+		return "https://" + r.Host
+	}
+	return "http://" + r.Host
+}
+
+func schemaFile(sdl string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		public(w, "text/plain; charset=utf-8")
+		_, _ = strings.NewReader(sdl).WriteTo(w) // a caller who has left is nobody to tell
+	})
+}
+
+// public marks an answer that any page may read.
+func public(w http.ResponseWriter, contentType string) {
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Access-Control-Allow-Origin", "*")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+}

@@ -1,0 +1,158 @@
+// Package web is the HTTP front: it routes the GraphQL areas, publishes their schemas, answers health checks and stops
+// gracefully. It knows the areas only as handlers and texts that are handed in.
+//
+//	/api/<area>/graphql, /api/<area>/<plane>/graphql   the areas
+//	/api/<area>/graphiql, …                            the explorer, with developer tools on
+//	/schema/index.json, /schema/<file>.graphql         what there is
+//	/healthz, /readyz                                  for whoever watches
+//
+// Metrics are on a handler of their own, for the private listener.
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/requestid"
+)
+
+// Config says how the front behaves.
+type Config struct {
+	BaseURL  string // as clients reach it, without a slash at the end; "" takes it from each request
+	DocsURL  string // where the schema files are published, "" is BaseURL
+	DevTools bool   // serves the explorer
+	Areas    []Area
+	// Absent lists what the schema index names as having no GraphQL.
+	Absent []Absent
+	// Handlers are further routes, by pattern of net/http.ServeMux: JWKS, service tokens, device message schemas.
+	Handlers map[string]http.Handler
+	// Ready reports whether the stores and signing keys are loaded and the server is not stopping.
+	Ready func() bool
+
+	Log        *slog.Logger
+	Registerer prometheus.Registerer // nil registers nothing
+
+	// MaxConnections bounds open connections, 0 = 2048.
+	MaxConnections int
+}
+
+// Area is one GraphQL endpoint.
+type Area struct {
+	Name    string // device-management
+	Variant string // "", or admin or settings for the identity plane
+	Plane   string // tenant, identity or service: how the schema index lists it
+	Token   string // access, identity or service
+	Note    string
+	SDL     string
+	Handler http.Handler // serves at the route, the prefix removed
+}
+
+// Absent is an area without GraphQL, or one with a placeholder only.
+type Absent struct{ Area, Note string }
+
+// file is the name of the area's schema file, without its ending.
+func (a Area) file() string {
+	if a.Variant == "" {
+		return a.Name
+	}
+	return a.Name + "-" + a.Variant
+}
+
+// prefix is what stands before /graphql.
+func (a Area) prefix() string {
+	if a.Variant == "" {
+		return "/api/" + a.Name
+	}
+	return "/api/" + a.Name + "/" + a.Variant
+}
+
+// Server is the front.
+type Server struct {
+	cfg     Config
+	log     *slog.Logger
+	handler http.Handler
+	http    *http.Server
+	metrics *metrics
+}
+
+// New makes the front. It fails when two routes are the same.
+func New(cfg Config) (*Server, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Ready == nil {
+		cfg.Ready = func() bool { return true }
+	}
+	if cfg.MaxConnections <= 0 {
+		cfg.MaxConnections = 2048
+	}
+	s := &Server{cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer)}
+	mux, err := s.routes()
+	if err != nil {
+		return nil, err
+	}
+	s.handler = s.recovered(requestid.Handler(mux))
+	s.http = newHTTPServer(s.handler, s.log)
+	return s, nil
+}
+
+// Handler returns all routes, for tests and for listeners of other kinds.
+func (s *Server) Handler() http.Handler { return s.handler }
+
+// newHTTPServer sets the bounds that keep a slow or hostile peer from holding a connection.
+func newHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       60 * time.Second, // of a whole request: 4 MiB over a slow line
+		// WriteTimeout counts from the end of the header and so bounds handlers too: above the longest time limit of a
+		// GraphQL request (drafting and inference included) plus the time to send a large answer.
+		WriteTimeout:   5 * time.Minute,
+		IdleTimeout:    2 * time.Minute,
+		MaxHeaderBytes: 32 << 10,
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug), // malformed requests of strangers
+	}
+}
+
+// Serve answers on l until Shutdown. More than MaxConnections connections wait to be accepted.
+func (s *Server) Serve(l net.Listener) error {
+	err := s.http.Serve(limitListener(l, s.cfg.MaxConnections, s.metrics))
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("web: %w", err)
+}
+
+// Shutdown stops accepting, waits until running requests have been answered and closes what is left when ctx ends.
+func (s *Server) Shutdown(ctx context.Context) error {
+	if err := s.http.Shutdown(ctx); err != nil {
+		return errors.Join(fmt.Errorf("web: %w", err), s.http.Close())
+	}
+	return nil
+}
+
+// recovered answers a panic of a handler with 500, logs it and keeps the process.
+func (s *Server) recovered(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			x := recover()
+			if x == nil {
+				return
+			}
+			if x == http.ErrAbortHandler { //nolint:errorlint // the server compares it so
+				panic(x)
+			}
+			s.metrics.panics.Inc()
+			s.log.Error("web: panic", "path", r.URL.Path, "panic", fmt.Sprint(x), "request", w.Header().Get(requestid.Header), "stack", stack())
+			http.Error(w, "internal error", http.StatusInternalServerError)
+		}()
+		next.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,359 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"weir/internal/conformance"
+	"weir/internal/requestid"
+)
+
+func echoPath(name string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%s %s %s %s", name, r.Method, r.URL.Path, requestid.From(r.Context()))
+	})
+}
+
+func testConfig() Config {
+	area := func(name, variant, plane, token string) Area {
+		a := Area{Name: name, Variant: variant, Plane: plane, Token: token}
+		a.SDL, a.Handler = "# Weir "+a.file()+"\ntype Query { a: Int }\n", echoPath(a.file())
+		return a
+	}
+	sources := area("event-sources", "", "tenant", "access")
+	return Config{
+		Areas: []Area{area("device-management", "", "tenant", "access"), area("user-management", "", "tenant", "access"),
+			area("user-management", "admin", "identity", "identity"), area("user-management", "settings", "identity", "identity"), sources},
+		Absent:   []Absent{{"event-sources", "a placeholder"}, {"lwm2m-ingest", "devices only"}},
+		Handlers: map[string]http.Handler{"GET /api/user-management/auth/jwks": echoPath("jwks"), "/api/user-management/auth/service-token": echoPath("service-token")},
+	}
+}
+
+func newServer(t *testing.T, cfg Config) *Server {
+	t.Helper()
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func get(h http.Handler, method, path string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(method, path, nil)
+	r.Header.Set(requestid.Header, "rid")
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func TestRoutes(t *testing.T) {
+	cfg := testConfig()
+	cfg.DevTools = true
+	h := newServer(t, cfg).Handler()
+	for _, c := range []struct {
+		method, path string
+		status       int
+		body         string
+	}{
+		{"POST", "/api/device-management/graphql", 200, "device-management POST /graphql rid"},
+		{"GET", "/api/device-management/graphql", 200, "device-management GET /graphql rid"},
+		{"PUT", "/api/device-management/graphql", 200, "device-management PUT /graphql rid"},
+		{"POST", "/api/user-management/graphql", 200, "user-management POST /graphql rid"},
+		{"POST", "/api/user-management/admin/graphql", 200, "user-management-admin POST /graphql rid"},
+		{"POST", "/api/user-management/settings/graphql", 200, "user-management-settings POST /graphql rid"},
+		{"POST", "/api/event-sources/graphql", 200, "event-sources POST /graphql rid"},
+		{"POST", "/api/sparkplug-ingest/graphql", 404, ""},
+		{"POST", "/api/lwm2m-ingest/graphql", 404, ""},
+		{"POST", "/api/nothing/graphql", 404, ""},
+		{"POST", "/api/ai-inference/admin/graphql", 404, ""},
+		{"POST", "/api/device-management/graphql/more", 404, ""},
+		{"POST", "/graphql", 404, ""},
+		{"GET", "/", 404, ""},
+		{"GET", "/api/user-management/auth/jwks", 200, "jwks"},
+		{"POST", "/api/user-management/auth/jwks", 405, ""},
+		{"POST", "/api/user-management/auth/service-token", 200, "service-token"},
+		{"GET", "/healthz", 200, "ok\n"},
+		{"POST", "/healthz", 405, ""},
+		{"GET", "/readyz", 200, "ready\n"},
+		{"GET", "/metrics", 404, ""},
+		{"GET", "/api/device-management/graphiql", 200, "<!doctype html>"},
+		{"GET", "/api/user-management/admin/graphiql", 200, "<!doctype html>"},
+		{"POST", "/api/device-management/graphiql", 405, ""},
+	} {
+		w := get(h, c.method, c.path)
+		if w.Code != c.status || !strings.HasPrefix(w.Body.String(), c.body) || w.Header().Get(requestid.Header) != "rid" {
+			t.Errorf("%s %s: %d %.80s %v", c.method, c.path, w.Code, w.Body, w.Header())
+		}
+	}
+}
+
+func TestTheExplorerIsThereOnlyWithDevTools(t *testing.T) {
+	cfg := testConfig()
+	off := newServer(t, cfg).Handler()
+	cfg.DevTools = true
+	on := newServer(t, cfg).Handler()
+	for _, a := range cfg.Areas {
+		path := a.prefix() + "/graphiql"
+		if w := get(off, "GET", path); w.Code != 404 {
+			t.Errorf("off: %s: %d", path, w.Code)
+		}
+		w := get(on, "GET", path)
+		if w.Code != 200 || w.Header().Get("Content-Type") != "text/html; charset=utf-8" {
+			t.Errorf("on: %s: %d %v", path, w.Code, w.Header())
+		}
+	}
+	page := string(explorerPage)
+	if !strings.Contains(page, `const endpoint = "graphql";`) || strings.Contains(page, "http:") || strings.Contains(page, "https:") || strings.Contains(page, "src=") {
+		t.Error("the page does not keep to the endpoint beside it")
+	}
+	conformance.Shown(t, "S3-108")
+}
+
+func TestTheSchemaIndexNamesEveryArea(t *testing.T) {
+	for _, base := range []string{"", "https://iot.example/x"} {
+		cfg := testConfig()
+		cfg.BaseURL = base
+		cfg.DocsURL = strings.ReplaceAll(base, "iot.", "docs.")
+		h := newServer(t, cfg).Handler()
+		w := get(h, "GET", "/schema/index.json")
+		var got index
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Header().Get("Access-Control-Allow-Origin") != "*" ||
+			w.Header().Get("Content-Type") != "application/json" {
+			t.Fatalf("%v %s %v", err, w.Body, w.Header())
+		}
+		want := base
+		if want == "" {
+			want = "http://example.com"
+		}
+		if got.BaseURL != want || got.Description == "" || got.EndpointPattern != "{base_url}/api/<area>/graphql" || len(got.Planes) != 3 ||
+			got.Planes["identity"].Token != "identity" {
+			t.Errorf("%+v", got)
+		}
+		docs := strings.ReplaceAll(want, "iot.", "docs.")
+		var lines []string
+		for _, e := range got.Areas {
+			api := e.API == nil
+			lines = append(lines, fmt.Sprint(e.Area, " ", api, " ", e.Plane, " ", e.Token, " ", strings.TrimPrefix(e.Endpoint, want), " ", strings.TrimPrefix(e.Schema, docs), " ", e.Note))
+			if api {
+				path := strings.TrimPrefix(e.Schema, docs)
+				if file := get(h, "GET", path); file.Code != 200 || !strings.HasPrefix(file.Body.String(), "# Weir "+strings.TrimSuffix(strings.TrimPrefix(path, "/schema/"), ".graphql")) ||
+					file.Header().Get("Content-Type") != "text/plain; charset=utf-8" || file.Header().Get("Access-Control-Allow-Origin") != "*" {
+					t.Errorf("%s: %d %s %v", path, file.Code, file.Body, file.Header())
+				}
+			}
+		}
+		if all := strings.Join(lines, "\n"); all != `device-management true tenant access /api/device-management/graphql /schema/device-management.graphql 
+user-management true tenant access /api/user-management/graphql /schema/user-management.graphql 
+user-management true identity identity /api/user-management/admin/graphql /schema/user-management-admin.graphql 
+user-management true identity identity /api/user-management/settings/graphql /schema/user-management-settings.graphql 
+event-sources false     a placeholder
+lwm2m-ingest false     devices only` {
+			t.Errorf("got\n%s", all)
+		}
+	}
+}
+
+func TestReadyFollowsTheFunction(t *testing.T) {
+	var ready atomic.Bool
+	cfg := testConfig()
+	cfg.Ready = ready.Load
+	h := newServer(t, cfg).Handler()
+	for _, want := range []int{503, 200, 503} {
+		ready.Store(want == 200)
+		if w := get(h, "GET", "/readyz"); w.Code != want {
+			t.Errorf("%d, want %d", w.Code, want)
+		}
+		if w := get(h, "GET", "/healthz"); w.Code != 200 {
+			t.Errorf("healthz: %d", w.Code)
+		}
+	}
+}
+
+func TestRoutesThatClashAreAnError(t *testing.T) {
+	cfg := testConfig()
+	cfg.Areas = append(cfg.Areas, cfg.Areas[0])
+	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "/api/device-management/graphql") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAPanicIsA500AndIsLogged(t *testing.T) {
+	var log strings.Builder
+	cfg := testConfig()
+	cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
+	cfg.Handlers["GET /panics"] = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("dsn=secret") })
+	s := newServer(t, cfg)
+	w := get(s.Handler(), "GET", "/panics")
+	if w.Code != 500 || strings.Contains(w.Body.String(), "secret") || !strings.Contains(log.String(), "dsn=secret") || !strings.Contains(log.String(), "request=rid") {
+		t.Errorf("%d %s, logged %s", w.Code, w.Body, log.String())
+	}
+	if testutil.ToFloat64(s.metrics.panics) != 1 {
+		t.Error("not counted")
+	}
+}
+
+func TestMetricsAreOnTheirOwnHandler(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	cfg := testConfig()
+	cfg.Registerer = reg
+	newServer(t, cfg)
+	w := get(Metrics(reg), "GET", "/metrics")
+	if w.Code != 200 || !strings.Contains(w.Body.String(), "weir_http_connections 0") || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain") {
+		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+	}
+	if w := get(Metrics(reg), "GET", "/api/device-management/graphql"); w.Code != 404 {
+		t.Errorf("%d", w.Code)
+	}
+}
+
+// pipeListener hands out the server's ends of pipes.
+type pipeListener struct {
+	conns chan net.Conn
+	done  chan struct{}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error   { close(l.done); return nil }
+func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
+
+func TestShutdownWaitsForRunningRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := testConfig()
+		release := make(chan struct{})
+		cfg.Handlers["GET /waits"] = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			<-release
+			fmt.Fprint(w, "done")
+		})
+		s := newServer(t, cfg)
+		l := &pipeListener{make(chan net.Conn), make(chan struct{})}
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(l) }()
+		client, server := net.Pipe()
+		l.conns <- server
+		answer := make(chan string, 1)
+		go func() {
+			_, _ = io.WriteString(client, "GET /waits HTTP/1.1\r\nHost: x\r\n\r\n")
+			b, _ := io.ReadAll(client)
+			answer <- string(b)
+		}()
+		synctest.Wait()
+		stopped := make(chan error, 1)
+		go func() { stopped <- s.Shutdown(t.Context()) }()
+		synctest.Wait()
+		if err := <-served; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+		select {
+		case err := <-stopped:
+			t.Fatalf("did not wait: %v", err)
+		default:
+		}
+		close(release)
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
+		if got := <-answer; !strings.Contains(got, "200 OK") || !strings.HasSuffix(got, "done") {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+func TestShutdownCutsWhatDoesNotEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := testConfig()
+		cfg.Handlers["GET /waits"] = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		s := newServer(t, cfg)
+		l := &pipeListener{make(chan net.Conn), make(chan struct{})}
+		go func() { _ = s.Serve(l) }()
+		client, server := net.Pipe()
+		l.conns <- server
+		go func() {
+			_, _ = io.WriteString(client, "GET /waits HTTP/1.1\r\nHost: x\r\n\r\n")
+			_, _ = io.ReadAll(client)
+		}()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := s.Shutdown(ctx); err == nil {
+			t.Error("said nothing about what it cut")
+		}
+		synctest.Wait()
+	})
+}
+
+func TestOpenConnectionsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := testConfig()
+		cfg.MaxConnections = 2
+		s := newServer(t, cfg)
+		l := &pipeListener{make(chan net.Conn, 10), make(chan struct{})}
+		go func() { _ = s.Serve(l) }()
+		var clients []net.Conn
+		for range 3 {
+			client, server := net.Pipe()
+			l.conns <- server
+			clients = append(clients, client)
+		}
+		synctest.Wait()
+		if n := testutil.ToFloat64(s.metrics.connections); n != 2 || len(l.conns) != 1 {
+			t.Errorf("%v open, %d wait", n, len(l.conns))
+		}
+		_ = clients[0].Close()
+		synctest.Wait()
+		if n := testutil.ToFloat64(s.metrics.connections); n != 2 || len(l.conns) != 0 {
+			t.Errorf("%v open, %d wait", n, len(l.conns))
+		}
+		for _, c := range clients {
+			_ = c.Close()
+		}
+		if err := s.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if n := testutil.ToFloat64(s.metrics.connections); n != 0 {
+			t.Errorf("%v are left", n)
+		}
+	})
+}
+
+func TestAHeaderThatNeverEndsIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, testConfig())
+		l := &pipeListener{make(chan net.Conn), make(chan struct{})}
+		go func() { _ = s.Serve(l) }()
+		client, server := net.Pipe()
+		l.conns <- server
+		start := time.Now()
+		go func() { _, _ = io.WriteString(client, "GET /healthz HTTP/1.1\r\nHost:") }()
+		_, _ = io.ReadAll(client)
+		if took := time.Since(start); took != 10*time.Second {
+			t.Errorf("cut off after %v", took)
+		}
+		_ = client.Close()
+		if err := s.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
