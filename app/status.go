@@ -1,0 +1,72 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"weir/model"
+)
+
+// Status is how a running instance is.
+type Status struct {
+	Version     string    `json:"version"`
+	Instance    string    `json:"instanceId"`
+	DataDir     string    `json:"dataDir"`
+	StartedAt   time.Time `json:"startedAt"`
+	Ready       bool      `json:"ready"`
+	Listeners   Addresses `json:"listeners"`
+	Connections int       `json:"connections"`
+	Log         LogStatus `json:"log"`
+	// Waiting is why the applier stands still, "" when it does not.
+	Waiting    string      `json:"waiting,omitempty"`
+	StoreBytes int64       `json:"storeBytes"`
+	HeadBytes  int64       `json:"headBytes"`
+	Rules      RulesStatus `json:"rules"`
+	Unbalanced int         `json:"unbalancedHours"` // ledger lines that do not balance
+	LedgerGaps int         `json:"ledgerGaps"`
+}
+
+// RulesStatus is what the rules have to do.
+type RulesStatus struct {
+	Profiles int `json:"profiles"` // that have rules
+	Rules    int `json:"rules"`
+	Devices  int `json:"devices"` // with state
+	Keys     int `json:"keys"`    // pairs of rule and device with state
+}
+
+// LogStatus is how the durable log is.
+type LogStatus struct {
+	First     model.Offset `json:"first"`
+	Last      model.Offset `json:"last"`
+	Applied   model.Offset `json:"applied"`
+	Bytes     int64        `json:"bytes"`
+	MaxBytes  int64        `json:"maxBytes"`
+	DiskBytes int64        `json:"diskBytes"`
+	Refusing  bool         `json:"refusing"`
+	Error     string       `json:"error,omitempty"`
+}
+
+func (in *Instance) status(ctx context.Context) (*Status, error) {
+	log, db := in.spool.Stats(), in.store.Stats()
+	s := &Status{Version: in.opt.Version, Instance: in.cfg.Instance.ID, DataDir: in.cfg.DataDir, StartedAt: in.started.UTC(), Ready: in.ready.Load(),
+		Listeners: in.addrs, Waiting: in.applier.Failing(), StoreBytes: db.Bytes, HeadBytes: in.series.Bytes(), Rules: RulesStatus(in.applier.RuleStats()),
+		Log: LogStatus{First: log.First, Last: log.Last, Applied: in.applier.Applied(), Bytes: log.Bytes, MaxBytes: log.MaxBytes,
+			DiskBytes: log.DiskBytes, Refusing: in.gauge != nil && in.gauge.Refusing()}}
+	if log.Err != nil {
+		s.Log.Error = log.Err.Error()
+	}
+	if in.broker != nil {
+		s.Connections = in.broker.Connections()
+	}
+	l, err := in.ledger(ctx, LedgerQuery{})
+	if err != nil {
+		return nil, err
+	}
+	for i := range l.Lines {
+		if l.Lines[i].Missing != 0 {
+			s.Unbalanced++
+		}
+	}
+	s.LedgerGaps = len(l.Gaps)
+	return s, nil
+}

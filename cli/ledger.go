@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weir/app"
+)
+
+func (c *command) ledger() *cobra.Command {
+	var q app.LedgerQuery
+	var tenant string
+	var since time.Duration
+	cmd := &cobra.Command{
+		Use:   "ledger",
+		Short: "Where every message ended, per hour",
+		Long: "Every message that reached a door ends under exactly one heading. An hour balances when what was received, counted\n" +
+			"at the door, equals what ended; MISSING says by how much it does not.",
+		Args: func(cmd *cobra.Command, args []string) error { return exactly()(cmd, args) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("tenant") {
+				q.Tenant = &tenant
+			}
+			if since > 0 {
+				q.Since = new(time.Now().Add(-since))
+			}
+			client, err := c.client(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			r, err := client.Ledger(cmd.Context(), q)
+			if err != nil {
+				return err
+			}
+			c.show(r, func(w io.Writer) { printLedger(w, r) })
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&tenant, "tenant", "", "of one tenant; \"\" is strangers and unknown tenants")
+	cmd.Flags().StringVar(&q.Door, "transport", "", "of one transport: mqtt, http")
+	cmd.Flags().DurationVar(&since, "since", 0, "of the last hours, such as 24h")
+	cmd.AddCommand(c.deadLetters())
+	return cmd
+}
+
+// strangers stands for what belongs to no tenant.
+const strangers = "(strangers)"
+
+var ledgerHeadings = []string{"stored", "duplicate", "dead letter", "refused", "dropped", "waiting"}
+
+func printLedger(w io.Writer, r *app.LedgerReport) {
+	if len(r.Lines) == 0 {
+		fmt.Fprintln(w, "no message has reached a door yet")
+	} else {
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+		fmt.Fprintln(t, "HOUR\tTENANT\tVIA\tRECEIVED\tSTORED\tDUPLICATE\tDEAD\tREFUSED\tDROPPED\tWAITING\tREADINGS\tMISSING\t")
+		for _, l := range r.Lines {
+			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t", l.Hour.Format("2006-01-02 15:04"), cmp.Or(l.Tenant, strangers), l.Transport, l.Received)
+			for _, h := range ledgerHeadings {
+				fmt.Fprintf(t, "%d\t", l.Headings[h])
+			}
+			fmt.Fprintf(t, "%d\t%d\t\n", l.Readings, l.Missing)
+		}
+		_ = t.Flush() // whoever reads has gone
+		for _, l := range r.Lines {
+			for _, n := range l.Reasons {
+				fmt.Fprintf(w, "%s %s %s: %d %s (%s)\n", l.Hour.Format("2006-01-02 15:04"), cmp.Or(l.Tenant, strangers), l.Transport, n.Count, n.Heading, n.Reason)
+			}
+		}
+	}
+	for _, g := range r.Gaps {
+		fmt.Fprintf(w, "gap: refusals from %s to %s may not be counted (unclean stop)\n", g.From.Format(time.RFC3339), g.To.Format(time.RFC3339))
+	}
+}
+
+func (c *command) deadLetters() *cobra.Command {
+	q := app.DeadLetterQuery{}
+	var tenant string
+	cmd := &cobra.Command{
+		Use:   "dead-letters",
+		Short: "Messages that were accepted and proved unfit, newest first",
+		Args:  exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("tenant") {
+				q.Tenant = &tenant
+			}
+			client, err := c.client(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			ds, err := client.DeadLetters(cmd.Context(), q)
+			if err != nil {
+				return err
+			}
+			c.show(ds, func(w io.Writer) { printDeadLetters(w, ds) })
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&tenant, "tenant", "", "of one tenant; \"\" is strangers and unknown tenants")
+	cmd.Flags().StringVar(&q.Reason, "reason", "", "of one reason, such as unknown-device")
+	cmd.Flags().IntVar(&q.Limit, "limit", 50, "at most this many, up to 1000")
+	cmd.Flags().Int64Var(&q.Before, "before", 0, "older than the dead letter with this id")
+	return cmd
+}
+
+func printDeadLetters(w io.Writer, ds []app.DeadLetter) {
+	if len(ds) == 0 {
+		fmt.Fprintln(w, "no dead letters")
+		return
+	}
+	for _, d := range ds {
+		told := ""
+		if d.Refused {
+			told = " (the sender was told)"
+		}
+		from := cmp.Or(d.Tenant, strangers)
+		if d.Device != "" {
+			from += "/" + d.Device
+		}
+		fmt.Fprintf(w, "%d  %s  %s  %s  %s: %s%s\n", d.ID, d.Occurred.Format(time.RFC3339Nano), d.Source, from, d.Reason, d.Summary, told)
+		if d.Detail != "" {
+			fmt.Fprintf(w, "    %s\n", d.Detail)
+		}
+	}
+}

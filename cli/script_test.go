@@ -1,0 +1,273 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"weir/app"
+	"weir/config"
+	"weir/internal/conformance"
+	"weir/internal/testweir"
+	"weir/store"
+	"weir/store/sqlite"
+)
+
+var update = flag.Bool("update", false, "write what the program says into the scripts")
+
+// TestScripts runs the real program as its users do. Each script has a directory of its own; beside the commands of
+// testscript there are:
+//
+//	exits CODE PROGRAM ARG…   runs it and holds its exit code; stdout and stderr are for the next commands
+//	start-weir [ARG…]         weir run in the background until its listeners are open, which become $API, $INGEST, $MQTT,
+//	                          $METRICS; what it says goes to run.out and run.err
+//	stop-weir, kill-weir      SIGTERM or SIGKILL, and wait; stop-weir fails unless it ends with 0
+//	get CODE URL              GET, holding the status; the answer is in the files body and header
+//	post CODE URL FILE        POST likewise
+//	take-port NAME            listens on a free port, whose address becomes $NAME
+//	from-the-future FILE      makes a database one that a newer Weir has written
+//	settled                   wait until the instance has applied what it acknowledged
+//	metric NAME VALUE         hold a metric
+//	shown ID…                 the statements of the checklist that the lines above have shown
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	binary := testweir.Binary(t)
+	testscript.Run(t, testscript.Params{
+		Dir:                filepath.Join("testdata", "script"),
+		UpdateScripts:      *update,
+		RequireUniqueNames: true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("PATH", filepath.Dir(binary)+string(os.PathListSeparator)+env.Getenv("PATH"))
+			env.Setenv("TMPDIR", filepath.Join(env.WorkDir, ".tmp"))
+			env.Values[instance{}] = &instance{}
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": exits, "start-weir": startWeir, "stop-weir": stopWeir, "kill-weir": killWeir, "get": get, "post": post, "take-port": takePort,
+			"from-the-future": fromTheFuture, "settled": settled, "metric": metric,
+			"shown": func(ts *testscript.TestScript, _ bool, ids []string) { conformance.Shown(script{t, ts.Name()}, ids...) },
+		},
+	})
+}
+
+// script is a script as the log of shown statements names it.
+type script struct {
+	*testing.T
+	name string
+}
+
+func (s script) Name() string { return s.T.Name() + "/" + s.name }
+
+// instance is the weir run of a script.
+type instance struct {
+	cmd    *exec.Cmd
+	exited chan error
+}
+
+func theInstance(ts *testscript.TestScript) *instance { return ts.Value(instance{}).(*instance) }
+
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE PROGRAM ARG…")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		e, ok := errors.AsType[*exec.ExitError](err)
+		if !ok {
+			ts.Fatalf("%v", err)
+		}
+		got = e.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("%s ended with %d, not with %d", strings.Join(args[1:], " "), got, want)
+	}
+}
+
+func startWeir(ts *testscript.TestScript, neg bool, args []string) {
+	in := theInstance(ts)
+	if neg || in.cmd != nil {
+		ts.Fatalf("start-weir: one instance a script")
+	}
+	in.cmd = exec.Command("weir", append([]string{"run"}, args...)...)
+	path, err := exec.LookPath(filepath.Join(filepath.SplitList(ts.Getenv("PATH"))[0], "weir"))
+	ts.Check(err)
+	in.cmd.Path, in.cmd.Err = path, nil
+	in.cmd.Dir = ts.MkAbs(".")
+	ts.Setenv("API", "")
+	in.cmd.Env = []string{"HOME=" + ts.Getenv("HOME"), "WEIR_GRAPHQL_DEV_TOOLS=" + ts.Getenv("WEIR_GRAPHQL_DEV_TOOLS")}
+	in.cmd.Stdout, in.cmd.Stderr = create(ts, "run.out"), create(ts, "run.err")
+	ts.Check(in.cmd.Start())
+	in.exited = make(chan error, 1)
+	go func() { in.exited <- in.cmd.Wait() }()
+	ts.Defer(func() { killWeir(ts, false, nil) })
+	awaitReady(ts, in)
+}
+
+// create makes a file for the program to write to directly: what it has written before it was ready can be read then.
+func create(ts *testscript.TestScript, name string) *os.File {
+	f, err := os.Create(ts.MkAbs(name))
+	ts.Check(err)
+	ts.Defer(func() { _ = f.Close() })
+	return f
+}
+
+// awaitReady waits until the instance is ready and names its addresses.
+func awaitReady(ts *testscript.TestScript, in *instance) {
+	for tick := time.NewTicker(10 * time.Millisecond); ; <-tick.C {
+		select {
+		case err := <-in.exited:
+			in.cmd = nil
+			ts.Fatalf("weir run ended: %v\n%s", err, ts.ReadFile("run.err"))
+		default:
+		}
+		for line := range strings.Lines(ts.ReadFile("run.out")) {
+			if f := strings.Fields(line); len(f) > 1 && slices.Contains([]string{"api", "ingest", "mqtt", "metrics"}, f[0]) {
+				ts.Setenv(strings.ToUpper(f[0]), f[1])
+			}
+		}
+		if ready(ts.Getenv("API")) {
+			return
+		}
+	}
+}
+
+func ready(addr string) bool {
+	if addr == "" {
+		return false
+	}
+	resp, err := http.Get("http://" + addr + "/readyz")
+	if err != nil {
+		return false
+	}
+	return resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
+}
+
+func stopWeir(ts *testscript.TestScript, neg bool, _ []string) {
+	in := theInstance(ts)
+	if neg || in.cmd == nil {
+		ts.Fatalf("stop-weir: nothing runs")
+	}
+	ts.Check(in.cmd.Process.Signal(syscall.SIGTERM))
+	err := <-in.exited
+	in.cmd = nil
+	if err != nil {
+		ts.Fatalf("weir run ended with %v\n%s", err, ts.ReadFile("run.err"))
+	}
+}
+
+func killWeir(ts *testscript.TestScript, _ bool, _ []string) {
+	in := theInstance(ts)
+	if in.cmd == nil {
+		return
+	}
+	_ = in.cmd.Process.Kill() // it may have ended
+	<-in.exited
+	in.cmd = nil
+}
+
+func get(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: get CODE URL")
+	}
+	resp, err := http.Get(args[1])
+	ts.Check(err)
+	answered(ts, resp, args[0])
+}
+
+func post(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: post CODE URL FILE")
+	}
+	resp, err := http.Post(args[1], "application/json", strings.NewReader(ts.ReadFile(args[2])))
+	ts.Check(err)
+	answered(ts, resp, args[0])
+}
+
+// answered keeps the body in the file body, the header in the file header, and holds the status.
+func answered(ts *testscript.TestScript, resp *http.Response, code string) {
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs("body"), body, 0o600))
+	var header strings.Builder
+	ts.Check(resp.Header.Write(&header))
+	ts.Check(os.WriteFile(ts.MkAbs("header"), []byte(header.String()), 0o600))
+	if strconv.Itoa(resp.StatusCode) != code {
+		ts.Fatalf("%s %s: %s, not %s: %s", resp.Request.Method, resp.Request.URL, resp.Status, code, body)
+	}
+}
+
+func takePort(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: take-port NAME")
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	ts.Defer(func() { _ = l.Close() })
+	ts.Setenv(args[0], l.Addr().String())
+}
+
+func fromTheFuture(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: from-the-future FILE")
+	}
+	ctx := context.Background()
+	db, err := sqlite.Open(ctx, ts.MkAbs(args[0]), sqlite.Options{})
+	ts.Check(err)
+	defer func() { ts.Check(db.Close()) }()
+	ts.Check(db.Write(ctx, store.Durable, func(tx store.Tx) error {
+		_, err := tx.Exec(`INSERT INTO schema_migrations (number, name, checksum, applied_at) VALUES (9999, 'later', 'c0ffee', 0)`)
+		return err
+	}))
+}
+
+// settled waits until every record is applied.
+func settled(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: settled")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	cfg := config.Default()
+	cfg.DataDir = ts.MkAbs("data")
+	c, err := app.Dial(ctx, cfg)
+	ts.Check(err)
+	defer c.Close()
+	ts.Check(awaitApplied(ctx, c))
+}
+
+func metric(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: metric NAME VALUE")
+	}
+	resp, err := http.Get("http://" + ts.Getenv("METRICS") + "/metrics")
+	ts.Check(err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	ts.Check(err)
+	for line := range strings.Lines(string(body)) {
+		if v, ok := strings.CutPrefix(line, args[0]+" "); ok {
+			if v = strings.TrimSpace(v); v != args[1] {
+				ts.Fatalf("%s is %s, not %s", args[0], v, args[1])
+			}
+			return
+		}
+	}
+	ts.Fatalf("there is no metric %s", args[0])
+}

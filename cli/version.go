@@ -1,0 +1,30 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+func (c *command) version() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  exactly(),
+		RunE: func(*cobra.Command, []string) error {
+			v := map[string]string{"version": Version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH}
+			if info, ok := debug.ReadBuildInfo(); ok {
+				for _, s := range info.Settings {
+					if s.Key == "vcs.revision" {
+						v["revision"] = s.Value
+					}
+				}
+			}
+			c.show(v, func(w io.Writer) { fmt.Fprintf(w, "weir %s %s %s\n", v["version"], v["go"], v["platform"]) })
+			return nil
+		},
+	}
+}

@@ -1,0 +1,28 @@
+// Weir is a whole IoT platform in one binary. See README.md.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	_ "time/tzdata" // rules may name time zones, and a gateway may have no zone files
+
+	"weir/cli"
+)
+
+func main() {
+	ctx, stop := context.WithCancel(context.Background())
+	hurry := make(chan struct{})
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals // stop, and finish what was begun
+		stop()
+		<-signals // stop waiting
+		close(hurry)
+		signal.Stop(signals) // whoever asks a third time gets it at once
+	}()
+	os.Exit(cli.Run(ctx, os.Args[1:], cli.IO{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Hurry: hurry}))
+}
