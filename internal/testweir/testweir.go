@@ -1,0 +1,318 @@
+// Package testweir runs the real program in tests: it builds the binary once per test process, without the race detector
+// (SQLite is many times slower with it), starts it on a directory with ports of its own, and speaks to it as a user would.
+package testweir
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+var build struct {
+	once sync.Once
+	path string
+	err  error
+}
+
+// Binary returns the path of the program, built from the tree. GOARCH and the like hold for it as they do for the test.
+func Binary(t testing.TB) string {
+	t.Helper()
+	build.once.Do(func() {
+		if build.err = touchSources(); build.err != nil {
+			return
+		}
+		build.path, build.err = compile()
+	})
+	if build.err != nil {
+		t.Fatalf("building the program: %v", build.err)
+	}
+	return build.path
+}
+
+// touchSources looks at every file that the program is built from. The test cache keeps an eye on what a test has looked
+// at, and on nothing that another process reads: without this a test of the program would go on passing from the cache
+// after the program has changed.
+func touchSources() error {
+	return filepath.WalkDir(root(), func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "node_modules"):
+			return filepath.SkipDir
+		case d.IsDir() || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		_, err = os.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) { // somebody tidies up
+			return nil
+		}
+		return err
+	})
+}
+
+// compile builds the program. One file per user and architecture serves all test processes: it is put in place with a
+// rename, so that what runs goes on running.
+func compile() (path string, err error) {
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("weir-test-%d-%s", os.Getuid(), runtime.GOARCH))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	path = filepath.Join(dir, "weir")
+	fresh := fmt.Sprintf("%s.%d", path, os.Getpid())
+	cmd := exec.Command("go", "build", "-o", fresh, ".")
+	cmd.Dir = root()
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+runtime.GOARCH, "GOFLAGS=-buildvcs=false")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return path, os.Rename(fresh, path)
+}
+
+// root is the top of the module.
+func root() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
+}
+
+// Environ is the environment of the test without the variables of Weir: what they say is meant for the test.
+func Environ() []string {
+	return slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "WEIR_") })
+}
+
+// Proc is a running instance.
+type Proc struct {
+	t       testing.TB
+	cmd     *exec.Cmd
+	Dir     string
+	Config  string // path of its configuration file
+	API     string // http://host:port
+	Ingest  string
+	MQTT    string // host:port
+	Metrics string
+	exited  chan error
+	stderr  *bytes.Buffer
+	mu      sync.Mutex
+}
+
+// Options say how an instance is started.
+type Options struct {
+	Dir    string   // data directory; "" makes one
+	Config string   // more YAML, without data_dir and listeners
+	Env    []string // more environment
+}
+
+// Start runs an instance and returns when it is ready. It is killed at the end of the test if it still runs.
+func Start(t testing.TB, o Options) *Proc {
+	t.Helper()
+	p, err := TryStart(t, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// WriteConfig writes a configuration file for an instance on dir and returns its path.
+func WriteConfig(t testing.TB, dir, more string) string {
+	t.Helper()
+	path := filepath.Join(dir, "weir.yaml")
+	text := fmt.Sprintf("data_dir: %q\nlisteners: {api: \"127.0.0.1:0\", ingest: \"127.0.0.1:0\", mqtt: \"127.0.0.1:0\", metrics: \"127.0.0.1:0\"}\n%s\n",
+		filepath.Join(dir, "data"), more)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TryStart is Start for an instance that may not come up.
+func TryStart(t testing.TB, o Options) (*Proc, error) {
+	t.Helper()
+	if o.Dir == "" {
+		o.Dir = t.TempDir()
+	}
+	p := &Proc{t: t, Dir: o.Dir, Config: WriteConfig(t, o.Dir, o.Config), exited: make(chan error, 1), stderr: &bytes.Buffer{}}
+	p.cmd = exec.Command(Binary(t), "run", "--config", p.Config)
+	p.cmd.Env = append(Environ(), o.Env...)
+	p.cmd.Stderr = &lockedWriter{p: p}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	lines := make(chan string)
+	go func() {
+		for s := bufio.NewScanner(out); s.Scan(); {
+			lines <- s.Text()
+		}
+		close(lines)
+		p.exited <- p.cmd.Wait()
+	}()
+	t.Cleanup(p.Kill)
+	for line := range lines {
+		f := strings.Fields(line)
+		if len(f) < 2 {
+			continue
+		}
+		switch f[0] {
+		case "api":
+			p.API = "http://" + f[1]
+		case "ingest":
+			p.Ingest = "http://" + f[1]
+		case "mqtt":
+			p.MQTT = f[1]
+		case "metrics":
+			p.Metrics = "http://" + f[1]
+		case "socket": // the last of the list
+			go func() {
+				for range lines {
+				}
+			}()
+			return p, nil
+		}
+	}
+	err = <-p.exited
+	p.exited <- err
+	return nil, fmt.Errorf("the instance did not come up: %w\n%s", err, p.Stderr())
+}
+
+type lockedWriter struct{ p *Proc }
+
+func (w *lockedWriter) Write(b []byte) (int, error) {
+	w.p.mu.Lock()
+	defer w.p.mu.Unlock()
+	return w.p.stderr.Write(b)
+}
+
+// Stderr is what the instance has logged.
+func (p *Proc) Stderr() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stderr.String()
+}
+
+// Kill ends the process as a power cut would, and waits until it is gone.
+func (p *Proc) Kill() {
+	_ = p.cmd.Process.Kill() // it may be gone already
+	err := <-p.exited
+	p.exited <- err
+}
+
+// Stop asks the process to stop and returns how it ended.
+func (p *Proc) Stop() error {
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	err := <-p.exited
+	p.exited <- err
+	return err
+}
+
+// PID is the process id.
+func (p *Proc) PID() int { return p.cmd.Process.Pid }
+
+// Run runs another command of the program on the instance's configuration and returns its stdout.
+func (p *Proc) Run(stdin string, args ...string) string {
+	p.t.Helper()
+	cmd := exec.Command(Binary(p.t), append(args, "--config", p.Config)...)
+	cmd.Env = Environ()
+	cmd.Stdin = strings.NewReader(stdin)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		p.t.Fatalf("weir %s: %v\n%s", strings.Join(args, " "), err, errs.String())
+	}
+	return out.String()
+}
+
+// RunJSON is Run with --json, decoded.
+func (p *Proc) RunJSON(into any, args ...string) {
+	p.t.Helper()
+	if err := json.Unmarshal([]byte(p.Run("", append(args, "--json")...)), into); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// Password is the password of the administrators that tests make.
+const Password = "correct horse battery"
+
+// SignIn makes an administrator when there is none yet and returns an access token for the tenant.
+func (p *Proc) SignIn(tenant string) string {
+	p.t.Helper()
+	var login struct {
+		Login struct{ IdentityToken string }
+	}
+	const email = "admin@example.org"
+	query := fmt.Sprintf(`mutation{login(email:%q,password:%q){identityToken}}`, email, Password)
+	if err := p.TryQuery("user-management", "", query, nil, &login); err != nil {
+		p.Run(Password, "admin", "create", email, "--password-file", "-")
+		p.Query("user-management", "", query, nil, &login)
+	}
+	var sel struct {
+		SelectTenant struct{ AccessToken string }
+	}
+	p.Query("user-management", "", `mutation($t:String!,$i:String!){selectTenant(identityToken:$i,tenant:$t){accessToken}}`,
+		map[string]any{"i": login.Login.IdentityToken, "t": tenant}, &sel)
+	return sel.SelectTenant.AccessToken
+}
+
+// Query runs a GraphQL document and decodes its data; an error fails the test.
+func (p *Proc) Query(area, token, query string, vars map[string]any, into any) {
+	p.t.Helper()
+	if err := p.TryQuery(area, token, query, vars, into); err != nil {
+		p.t.Fatalf("%s: %v\n%s", area, err, query)
+	}
+}
+
+// TryQuery is Query for a document that may be refused.
+func (p *Proc) TryQuery(area, token, query string, vars map[string]any, into any) error {
+	body, err := json.Marshal(map[string]any{"query": query, "variables": vars})
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequest(http.MethodPost, p.API+"/api/"+area+"/graphql", bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	var out struct {
+		Data   json.RawMessage
+		Errors []struct{ Message string }
+	}
+	if err := json.Unmarshal(b, &out); err != nil {
+		return fmt.Errorf("%s: %s", resp.Status, b)
+	}
+	if len(out.Errors) > 0 {
+		return fmt.Errorf("%s: %s", resp.Status, b)
+	}
+	if into == nil {
+		return nil
+	}
+	return json.Unmarshal(out.Data, into)
+}
