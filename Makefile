@@ -1,0 +1,102 @@
+# Everything that is done with the sources. A machine with Go and make can run, test and build; what checks more says what
+# it needs. "make help" lists the targets.
+
+.DEFAULT_GOAL := build
+.PHONY: help run demo test check build bench fuzz interop generate conformance cover clean \
+	check-format check-tidy check-vet check-fix check-staticcheck check-test check-conformance check-race check-386 check-cross check-docs
+
+# No C compiler is needed: only the race detector wants one, and asks for it itself.
+export CGO_ENABLED = 0
+
+GO        ?= go
+VERSION   ?= $(shell git describe --tags --dirty 2>/dev/null)
+LDFLAGS   := -s -w $(if $(VERSION),-X weir/cli.Version=$(VERSION:v%=%))
+# No path of the machine goes into the binary. Without the flag the build shares what the tests have compiled.
+BUILDFLAGS ?= -trimpath
+GOBUILD    = $(GO) build $(BUILDFLAGS) -ldflags '$(LDFLAGS)'
+FUZZTIME  ?= 20s
+FUZZJOBS  ?= 2
+TESTFLAGS ?=
+PART      := ./tools/part
+# What a test run has shown, see docs/conformance.md.
+SHOWN      = $(CURDIR)/bin/conformance.log
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: build ## build, and run the demonstration until Ctrl-C: devices, readings, a rule that fires
+	@./weir demo
+
+test: ## run the tests; needs Go and nothing else
+	$(GO) test $(TESTFLAGS) ./...
+
+build: ## build the static binary ./weir
+	$(GOBUILD) -o weir .
+
+check: ## everything that must hold before a change goes in; needs a C compiler, curl, jq and mosquitto_pub
+	@for p in format tidy vet fix staticcheck; do $(PART) $$p $(MAKE) --no-print-directory check-$$p || exit 1; done
+	@mkdir -p bin; \
+	nice -n 19 $(PART) cross $(MAKE) --no-print-directory check-cross >bin/cross.log 2>&1 & cross=$$!; \
+	for p in test conformance race 386 docs; do \
+		$(PART) $$p $(MAKE) --no-print-directory check-$$p || { kill $$cross 2>/dev/null; exit 1; }; \
+	done; \
+	wait $$cross; code=$$?; cat bin/cross.log; exit $$code
+
+check-format: ## gofmt has nothing to say
+	@bad=$$(find . -name '*.go' -not -path '*/node_modules/*' -exec gofmt -l {} +); \
+	if [ -n "$$bad" ]; then echo "not as gofmt writes it:"; echo "$$bad"; exit 1; fi
+
+check-tidy: ## go.mod and go.sum hold what is needed, and no more
+	@$(GO) mod tidy -diff
+	@cd tools && $(GO) mod tidy -diff
+
+check-vet: ## go vet
+	@$(GO) vet ./...
+
+check-fix: ## go fix would change nothing
+	@bad=$$($(GO) fix -diff ./...) || { echo "$$bad"; exit 1; }; \
+	if [ -n "$$bad" ]; then echo "$$bad"; echo "go fix ./... does it"; exit 1; fi
+
+check-staticcheck: ## staticcheck
+	@$(GO) tool -modfile=tools/go.mod staticcheck ./...
+
+check-test: ## make test, remembering which statements were shown
+	@mkdir -p $(dir $(SHOWN)) && rm -f $(SHOWN)
+	@WEIR_CONFORMANCE_LOG=$(SHOWN) $(MAKE) --no-print-directory test TESTFLAGS='-count=1 -vet=off'
+
+check-conformance: ## docs/conformance.md says what the tests showed; after check-test
+	@$(GO) run ./internal/conformance/check -log $(SHOWN)
+
+check-race: ## the tests under the race detector, in random order; needs a C compiler
+	@CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=1 -vet=off ./...
+
+check-386: ## the tests as a 32-bit program; the instance that is killed has 200 MiB
+	@GOARCH=386 CGO_ENABLED=0 WEIR_TEST_MEMORY=200MiB $(GO) test -shuffle=on -count=1 -vet=off ./...
+
+check-cross: BUILDFLAGS = -trimpath
+check-cross: ## the binary builds for gateways: arm64 and armv7
+	@mkdir -p bin
+	GOOS=linux GOARCH=arm64 $(GOBUILD) -o bin/weir-linux-arm64 .
+	GOOS=linux GOARCH=arm GOARM=7 $(GOBUILD) -o bin/weir-linux-armv7 .
+
+check-docs: build ## every command of the documents works and prints what stands there
+	@DOCUMENTS=must $(GO) test -run '^TestDocuments' -count=1 -vet=off .
+
+bench: ## measure, for docs/performance.md
+	@./bench/run
+
+fuzz: ## let every fuzz target look for FUZZTIME (20s)
+	@./tools/fuzz $(FUZZTIME) $(FUZZJOBS)
+
+interop: build ## real clients against the binary: mosquitto, mqtt.js, curl, graphql-ws
+	@WEIR=$(CURDIR)/weir ./interop/run
+
+generate: ## write what is made from the sources: docs/configuration.md
+	$(GO) test -run '^TestTheReference' -count=1 ./config -update
+
+conformance: ## write docs/conformance.md from a whole test run
+	@$(MAKE) --no-print-directory check-test
+	@$(GO) run ./internal/conformance/check -log $(SHOWN) -write
+
+clean: ## remove what was built
+	rm -rf weir bin
