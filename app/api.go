@@ -81,7 +81,7 @@ func (in *Instance) startFront(_, life context.Context) error {
 	if in.api, err = web.New(cfg); err != nil || in.cfg.Listeners.API == "" {
 		return err
 	}
-	l, err := listenOn(in.cfg.Listeners.API, &in.addrs.API)
+	l, err := in.listenOn(in.cfg.Listeners.API, &in.addrs.API)
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (in *Instance) startMetrics(_, life context.Context) error {
 	if !in.cfg.Metrics.Enabled || in.cfg.Listeners.Metrics == "" {
 		return nil
 	}
-	l, err := listenOn(in.cfg.Listeners.Metrics, &in.addrs.Metrics)
+	l, err := in.listenOn(in.cfg.Listeners.Metrics, &in.addrs.Metrics)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -45,6 +46,8 @@ type Options struct {
 	Version string
 	// Out is where the instance says what it has opened and what to do first; nil: nowhere.
 	Out io.Writer
+	// AnyPort opens a listener on a free port where the one it was given is taken.
+	AnyPort bool
 	// Sync stands around each durable step of the log; tests hold it, delay it or make it fail.
 	Sync func(func() error) error
 }
@@ -193,8 +196,13 @@ func (w *wallClock) forward(now model.Nanos) model.Nanos {
 }
 
 // listenOn opens a listener and notes where it really is.
-func listenOn(addr string, at *string) (net.Listener, error) {
+func (in *Instance) listenOn(addr string, at *string) (net.Listener, error) {
 	l, err := net.Listen("tcp", addr)
+	if in.opt.AnyPort && errors.Is(err, syscall.EADDRINUSE) {
+		if host, _, split := net.SplitHostPort(addr); split == nil {
+			l, err = net.Listen("tcp", net.JoinHostPort(host, "0"))
+		}
+	}
 	if err != nil {
 		return nil, &model.Error{Message: err.Error(), Hint: "another process may use the port; choose another one under listeners", Err: err}
 	}

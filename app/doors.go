@@ -55,7 +55,7 @@ func (in *Instance) startBroker(life context.Context) error {
 	if err != nil {
 		return err
 	}
-	l, err := listenOn(in.cfg.Listeners.MQTT, &in.addrs.MQTT)
+	l, err := in.listenOn(in.cfg.Listeners.MQTT, &in.addrs.MQTT)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (in *Instance) startIngest(life context.Context) error {
 	if err != nil {
 		return err
 	}
-	l, err := listenOn(in.cfg.Listeners.Ingest, &in.addrs.Ingest)
+	l, err := in.listenOn(in.cfg.Listeners.Ingest, &in.addrs.Ingest)
 	if err != nil {
 		return err
 	}

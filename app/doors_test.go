@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -149,5 +150,33 @@ func TestAFailingSyncAcknowledgesNothingAtTheDoors(t *testing.T) {
 	failing.Store(false)
 	if status, _, err := in.post(); err != nil || status != http.StatusAccepted {
 		t.Errorf("after the disk came back: %d, %v", status, err)
+	}
+}
+
+func TestAPortThatIsTakenIsReplacedOnlyWhereAnyWillDo(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	cfg := config.Default()
+	cfg.Listeners = config.Listeners{API: taken.Addr().String()}
+	for _, any := range []bool{false, true} {
+		cfg.DataDir = t.TempDir() + "/d"
+		in := app.New(cfg, app.Options{AnyPort: any})
+		ctx, stop := context.WithCancel(t.Context())
+		came := false
+		err := in.Run(ctx, func() {
+			came = true
+			if at := in.Addresses().API; at == "" || at == taken.Addr().String() {
+				t.Errorf("the API is at %q", at)
+			}
+			stop()
+		}, nil)
+		stop()
+		if came != any || (err == nil) != any {
+			t.Errorf("any port %v: came up %v, %v", any, came, err)
+		}
 	}
 }

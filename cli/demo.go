@@ -68,7 +68,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 	// The instance outlives Ctrl-C: the devices leave first, the books are read, then it is asked to stop.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	in := app.New(*d.cfg, app.Options{Logger: d.c.logger(d.cfg.Logging), Getenv: demoEnv, Version: Version})
+	in := app.New(*d.cfg, app.Options{Logger: d.c.logger(d.cfg.Logging), Getenv: demoEnv, Version: Version, AnyPort: true})
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	go func() { ended <- in.Run(life, func() { close(ready) }, d.c.io.Hurry) }()
 	select {
@@ -104,7 +104,7 @@ func (d *demo) check() error {
 	return nil
 }
 
-// demoConfig is the embedded defaults on loopback. A port that is taken is replaced by a free one.
+// demoConfig is the embedded defaults on loopback.
 func demoConfig(dir string) (*config.Config, error) {
 	cfg, err := config.Load(config.Source{})
 	if err != nil {
@@ -128,18 +128,10 @@ func demoEnv(name string) string {
 	return ""
 }
 
-// loopback is the port of addr on 127.0.0.1, or any when somebody else has it.
+// loopback is the port of addr on 127.0.0.1.
 func loopback(addr string) (string, error) {
 	_, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return "", err
-	}
-	at := net.JoinHostPort("127.0.0.1", port)
-	l, err := net.Listen("tcp", at)
-	if err != nil {
-		return "127.0.0.1:0", nil
-	}
-	return at, l.Close()
+	return net.JoinHostPort("127.0.0.1", port), err
 }
 
 // play makes what the demo needs, lets the devices send until ctx or the time ends, and tells how it went.

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"slices"
@@ -131,21 +130,6 @@ func TestDemoColorsOnlyWhenToldTo(t *testing.T) {
 	// A writer that is no terminal is never colored.
 	if newDemoPrinter(&command{io: IO{Stdout: &bytes.Buffer{}}}).(*demoText).color {
 		t.Error("colors into a pipe")
-	}
-}
-
-func TestADemoPortThatIsTakenIsReplaced(t *testing.T) {
-	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	if at, err := loopback(l.Addr().String()); err != nil || at != "127.0.0.1:0" {
-		t.Errorf("taken: %q, %v", at, err)
-	}
-	if _, err := loopback("no address"); err == nil {
-		t.Error("something without a port is accepted")
 	}
 }
 
