@@ -162,9 +162,9 @@ func TestAPortThatIsTakenIsReplacedOnlyWhereAnyWillDo(t *testing.T) {
 	defer taken.Close()
 	cfg := config.Default()
 	cfg.Listeners = config.Listeners{API: taken.Addr().String()}
-	for _, any := range []bool{false, true} {
+	for _, anyPort := range []bool{false, true} {
 		cfg.DataDir = t.TempDir() + "/d"
-		in := app.New(cfg, app.Options{AnyPort: any})
+		in := app.New(cfg, app.Options{AnyPort: anyPort})
 		ctx, stop := context.WithCancel(t.Context())
 		came := false
 		err := in.Run(ctx, func() {
@@ -175,8 +175,8 @@ func TestAPortThatIsTakenIsReplacedOnlyWhereAnyWillDo(t *testing.T) {
 			stop()
 		}, nil)
 		stop()
-		if came != any || (err == nil) != any {
-			t.Errorf("any port %v: came up %v, %v", any, came, err)
+		if came != anyPort || (err == nil) != anyPort {
+			t.Errorf("any port %v: came up %v, %v", anyPort, came, err)
 		}
 	}
 }
