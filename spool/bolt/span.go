@@ -227,17 +227,22 @@ func (s *span) seek(from, limit model.Offset) (out *stored, err error) {
 	return out, s.place(err, from)
 }
 
+// keyBefore moves the cursor to the last batch that begins before from and returns its key, nil when there is none.
+func keyBefore(c *bbolt.Cursor, from model.Offset) []byte {
+	k, _ := c.Seek(batchName(from))
+	if k == nil {
+		k, _ = c.Last()
+	} else {
+		k, _ = c.Prev()
+	}
+	return k
+}
+
 // before copies the last batch that begins before from.
 func (s *span) before(from model.Offset) (out *stored, err error) {
 	err = s.view(func(tx *bbolt.Tx) error {
 		c := tx.Cursor()
-		k, _ := c.Seek(batchName(from))
-		if k == nil {
-			k, _ = c.Last()
-		} else {
-			k, _ = c.Prev()
-		}
-		out, err = copyBatch(tx, c, k, from)
+		out, err = copyBatch(tx, c, keyBefore(c, from), from)
 		return err
 	})
 	return out, s.place(err, from)
@@ -246,13 +251,7 @@ func (s *span) before(from model.Offset) (out *stored, err error) {
 // header returns the header of the last batch that begins before from, nil when there is none. It reads one page.
 func (s *span) header(from model.Offset) (h *batchHeader, err error) {
 	err = s.view(func(tx *bbolt.Tx) error {
-		c := tx.Cursor()
-		k, _ := c.Seek(batchName(from))
-		if k == nil {
-			k, _ = c.Last()
-		} else {
-			k, _ = c.Prev()
-		}
+		k := keyBefore(tx.Cursor(), from)
 		if len(k) != keySize {
 			return nil
 		}
