@@ -121,6 +121,7 @@ func entryOf(m *arrival, done func(model.Offset, error)) spool.Entry {
 func (g *Gate) failed(m *arrival, err error) {
 	switch {
 	case errors.Is(err, spool.ErrFull):
+		g.Pressure.Look() // smaller messages must not slip in before the next tick
 		g.end(m, Refused, ReasonBackpressure, "the instance has no room for new events")
 	case m.Conn != nil:
 		g.end(m, Withheld, ReasonUnavailable, "")

@@ -210,6 +210,7 @@ type testPressure struct {
 }
 
 func (p *testPressure) Refusing() bool { return p.refusing }
+func (p *testPressure) Look()          {}
 func (p *testPressure) Room(context.Context) error {
 	p.waited = true
 	return p.room

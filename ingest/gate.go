@@ -47,6 +47,8 @@ type Ceiling interface {
 type Pressure interface {
 	// Refusing reports whether doors that can say so turn new messages away.
 	Refusing() bool
+	// Look takes the figures anew: the log has just refused a record.
+	Look()
 	// Room waits until the log has room again or ctx ends.
 	Room(ctx context.Context) error
 }

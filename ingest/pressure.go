@@ -30,7 +30,7 @@ type Gauge struct {
 // NewGauge returns a gauge of the log. Run keeps it moving.
 func NewGauge(log spool.Log, reg prometheus.Registerer) *Gauge {
 	g := &Gauge{log: log, changed: make(chan struct{})}
-	g.look()
+	g.Look()
 	if reg != nil {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_ingest_backpressure",
 			Help: "1 while the log is so full that new messages are refused."}, func() float64 {
@@ -52,12 +52,13 @@ func (g *Gauge) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-t.C:
-			g.look()
+			g.Look()
 		}
 	}
 }
 
-func (g *Gauge) look() {
+// Look implements Pressure.
+func (g *Gauge) Look() {
 	s := g.log.Stats()
 	g.mu.Lock()
 	defer g.mu.Unlock()
