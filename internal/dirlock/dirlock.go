@@ -4,10 +4,13 @@ package dirlock
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"weir/internal/smallfile"
 )
 
 // Name is the name of the lock file in a data directory.
@@ -35,9 +38,9 @@ type Lock struct{ f *os.File }
 // Acquire takes the directory, which must exist. The error is a *LockedError when another process has it.
 func Acquire(dir string) (*Lock, error) {
 	path := filepath.Join(dir, Name)
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := open(dir, path)
 	if err != nil {
-		return nil, err
+		return nil, unwritable(dir, err)
 	}
 	if err := lock(f); err != nil {
 		defer f.Close()
@@ -47,9 +50,17 @@ func Acquire(dir string) (*Lock, error) {
 		return nil, fmt.Errorf("the lock of %s cannot be taken: %w", dir, err)
 	}
 	if err := errors.Join(f.Truncate(0), write(f)); err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, errors.Join(unwritable(dir, err), f.Close())
 	}
 	return &Lock{f}, nil
+}
+
+// unwritable names the directory, which whoever reads the error knows, and the file.
+func unwritable(dir string, err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return fmt.Errorf("the data directory %s cannot be used: %s: %w", dir, e.Path, e.Err)
+	}
+	return fmt.Errorf("the data directory %s cannot be used: %w", dir, err)
 }
 
 func write(f *os.File) error {
@@ -58,7 +69,7 @@ func write(f *os.File) error {
 }
 
 func owner(path string) int {
-	b, err := os.ReadFile(path)
+	b, err := smallfile.Read(path, 64)
 	if err != nil {
 		return 0
 	}
@@ -69,5 +80,16 @@ func owner(path string) int {
 	return pid
 }
 
+// Owner returns the process that owns a directory, 0 when none does or it cannot be told. It takes no lock, so that who
+// asks is in nobody's way.
+func Owner(dir string) int {
+	path := filepath.Join(dir, Name)
+	pid := owner(path)
+	if pid == 0 || !holds(pid, path) {
+		return 0
+	}
+	return pid
+}
+
 // Close gives the directory back. The file stays: removing it would let two processes lock two files of one name.
-func (l *Lock) Close() error { return l.f.Close() }
+func (l *Lock) Close() error { return errors.Join(unlock(l.f), l.f.Close()) }

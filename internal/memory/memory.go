@@ -96,16 +96,33 @@ func Detect(root string) int64 {
 	if total := meminfo(filepath.Join(root, "proc/meminfo")); total > 0 {
 		limit = min(limit, total/2)
 	}
+	if n := container(root); n > 0 {
+		limit = min(limit, n/10*9)
+	}
+	return max(limit, Least)
+}
+
+// Available returns the memory of the machine or of its container, whichever is less, 0 when neither can be read.
+func Available(root string) int64 {
+	available := meminfo(filepath.Join(root, "proc/meminfo"))
+	if n := container(root); n > 0 && (available == 0 || n < available) {
+		available = n
+	}
+	return available
+}
+
+// container returns the least limit of a container, 0 when there is none.
+func container(root string) (limit int64) {
 	for _, file := range []string{"sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes"} {
 		b, err := os.ReadFile(filepath.Join(root, file))
 		if err != nil {
 			continue
 		}
-		if n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil && n > 0 {
-			limit = min(limit, n/10*9)
+		if n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil && n > 0 && (limit == 0 || n < limit) {
+			limit = n
 		}
 	}
-	return max(limit, Least)
+	return limit
 }
 
 func meminfo(path string) int64 {

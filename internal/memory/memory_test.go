@@ -47,3 +47,18 @@ func TestAnAccountKnowsWhatItsPartHolds(t *testing.T) {
 		t.Errorf("held %d, budget %d", acc.Held(), acc.Budget())
 	}
 }
+
+func TestWhatIsAvailableIsTheLeastOfMachineAndContainer(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		meminfo, cgroup string
+		want            int64
+	}{{"MemTotal: 1024 kB", "max", 1 << 20}, {"MemTotal: 1024 kB", "524288", 1 << 19}, {"MemTotal: 1024 kB", "2097152", 1 << 20}, {"", "524288", 1 << 19}, {"", "", 0}} {
+		root := t.TempDir()
+		write(t, filepath.Join(root, "proc/meminfo"), c.meminfo)
+		write(t, filepath.Join(root, "sys/fs/cgroup/memory.max"), c.cgroup)
+		if got := Available(root); got != c.want {
+			t.Errorf("%q, %q: got %d, want %d", c.meminfo, c.cgroup, got, c.want)
+		}
+	}
+}

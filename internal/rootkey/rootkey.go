@@ -99,6 +99,14 @@ func Load(o Options) (Result, error) {
 	return res, nil
 }
 
+// Look is Load for who changes nothing: where Load would make a key it returns fs.ErrNotExist.
+func Look(o Options) (Result, error) {
+	if o.Env == "" && o.SealedUnder == "" {
+		return read(o.File)
+	}
+	return Load(o) // makes a key only while nothing is sealed
+}
+
 func find(o Options) (res Result, from string, err error) {
 	if o.Env != "" {
 		res.Key, err = parse([]byte(o.Env))

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -140,4 +141,24 @@ func FuzzParse(f *testing.F) {
 			t.Error(back, err)
 		}
 	})
+}
+
+func TestALookMakesNoKey(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "root.key")
+	if _, err := Look(Options{File: path}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("none, and nothing is sealed: %v", err)
+	}
+	if _, err := Look(Options{File: path, SealedUnder: someKey.ID()}); err == nil {
+		t.Error("none, and something is sealed")
+	}
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a look has made a key: %v", err)
+	}
+	if res, err := Look(Options{File: keyFile(t, someText, 0o600), SealedUnder: someKey.ID()}); err != nil || res.Key != someKey {
+		t.Error(res, err)
+	}
+	if res, err := Look(Options{File: path, Env: someText}); err != nil || res.Key != someKey {
+		t.Error(res, err)
+	}
 }

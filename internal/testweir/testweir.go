@@ -5,6 +5,7 @@ package testweir
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -64,10 +65,11 @@ func touchSources() error {
 	})
 }
 
-// compile builds the program. One file per user and architecture serves all test processes: it is put in place with a
-// rename, so that what runs goes on running.
+// compile builds the program. One file per user, architecture and checkout serves all test processes: it is put in place
+// with a rename, so that what runs goes on running.
 func compile() (path string, err error) {
-	dir := filepath.Join(os.TempDir(), fmt.Sprintf("weir-test-%d-%s", os.Getuid(), runtime.GOARCH))
+	checkout := sha256.Sum256([]byte(root()))
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("weir-test-%d-%s-%x", os.Getuid(), runtime.GOARCH, checkout[:4]))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
@@ -88,9 +90,11 @@ func root() string {
 	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
 }
 
-// Environ is the environment of the test without the variables of Weir: what they say is meant for the test.
+// Environ is the environment of the test without the variables of Weir: what they say is meant for the test. A
+// configuration that is installed on the machine does not count.
 func Environ() []string {
-	return slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "WEIR_") })
+	own := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "WEIR_") })
+	return append(own, "WEIR_CONFIG=")
 }
 
 // Proc is a running instance.

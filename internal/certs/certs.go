@@ -1,0 +1,155 @@
+// Package certs keeps the certificate that listeners serve and replaces it while they do: connections that are open keep
+// the one they began with, those that come are given the newest pair that was good. A pair that is not, half of one for
+// instance, changes nothing but what State says.
+package certs
+
+import (
+	"crypto/tls"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"weir/internal/smallfile"
+)
+
+// maxFile is far above a whole bundle of CAs.
+const maxFile = 1 << 20
+
+func readPlain(name string) ([]byte, error) { return smallfile.Read(name, maxFile) }
+
+// Keeper serves the certificate of some files. It is safe for concurrent use.
+type Keeper struct {
+	files Files
+	pair  atomic.Pointer[Pair]
+
+	mu      sync.Mutex
+	seen    stamps  // of the files at the last attempt
+	pending *stamps // seen once and different from seen
+	failed  error   // of the last attempt
+	since   time.Time
+}
+
+// State is how a keeper is.
+type State struct {
+	Pair *Pair
+	// Failed is why the files as they are now are not served, nil when they are. Since is when that was found.
+	Failed error
+	Since  time.Time
+}
+
+// New loads the files.
+func New(f Files) (*Keeper, error) {
+	k := &Keeper{files: f, seen: stampsOf(f)}
+	p, err := Load(f, readPlain)
+	if err != nil {
+		return nil, err
+	}
+	k.pair.Store(p)
+	return k, nil
+}
+
+// Files are what it serves.
+func (k *Keeper) Files() Files { return k.files }
+
+// State says what is served.
+func (k *Keeper) State() State {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return State{k.pair.Load(), k.failed, k.since}
+}
+
+// Reload reads the files now. It reports whether another certificate, key or CA is served from here on; with an error all
+// stays as it was.
+func (k *Keeper) Reload() (changed bool, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.reload(stampsOf(k.files))
+}
+
+// Look reads the files when they have changed since, and not while they change: what it sees must be the same twice.
+func (k *Keeper) Look() (changed bool, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := stampsOf(k.files)
+	switch {
+	case now.same(k.seen):
+		k.pending = nil
+	case k.pending != nil && now.same(*k.pending):
+		return k.reload(now)
+	default:
+		k.pending = &now
+	}
+	return false, nil
+}
+
+func (k *Keeper) reload(now stamps) (changed bool, err error) {
+	k.seen, k.pending = now, nil
+	p, err := Load(k.files, readPlain)
+	if err != nil {
+		if k.failed == nil {
+			k.since = time.Now()
+		}
+		k.failed = err
+		return false, err
+	}
+	k.failed = nil
+	old := k.pair.Load()
+	k.pair.Store(p)
+	return !p.same(old), nil
+}
+
+func (p *Pair) same(q *Pair) bool {
+	if (p.clients == nil) != (q.clients == nil) || p.clients != nil && !p.clients.Equal(q.clients) {
+		return false
+	}
+	return slices.EqualFunc(p.cert.Certificate, q.cert.Certificate, slices.Equal)
+}
+
+// Server is what a listener serves TLS with: 1.2 at least, with the ciphers and curves that Go holds sound. With clients
+// a client may show a certificate, which one of the CAs must have signed; no session is resumed then, so that each
+// connection is judged by the CAs of its own time.
+func (k *Keeper) Server(clients bool) *tls.Config {
+	base := func() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12} }
+	c := base()
+	c.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &k.pair.Load().cert, nil }
+	if !clients || k.files.ClientCA == "" {
+		return c
+	}
+	c.SessionTicketsDisabled = true
+	c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		p := k.pair.Load()
+		one := base()
+		one.Certificates = []tls.Certificate{p.cert}
+		one.ClientCAs, one.ClientAuth, one.SessionTicketsDisabled = p.clients, tls.VerifyClientCertIfGiven, true
+		return one, nil
+	}
+	return c
+}
+
+// stamps tell without reading them that files have changed, or were replaced by others; nil is a file that is not there.
+type stamps [3]fs.FileInfo
+
+func stampsOf(f Files) (s stamps) {
+	for i, name := range []string{f.Cert, f.Key, f.ClientCA} {
+		if name == "" {
+			continue
+		}
+		if fi, err := os.Stat(name); err == nil { // of what a link leads to
+			s[i] = fi
+		}
+	}
+	return s
+}
+
+func (s stamps) same(t stamps) bool {
+	for i, a := range s {
+		b := t[i]
+		if (a == nil) != (b == nil) || a != nil && (!os.SameFile(a, b) || !a.ModTime().Equal(b.ModTime()) || a.Size() != b.Size()) {
+			return false
+		}
+	}
+	return true
+}

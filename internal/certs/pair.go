@@ -1,0 +1,147 @@
+package certs
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Files are where a certificate, its key and the CA of client certificates are, all PEM. ClientCA may be "".
+type Files struct{ Cert, Key, ClientCA string }
+
+// File says which of the files something is about.
+type File int
+
+const (
+	CertFile File = iota
+	KeyFile
+	ClientCAFile
+)
+
+// Error is why files cannot be served.
+type Error struct {
+	File   File
+	Reason string // without the name of the file
+	Hint   string
+}
+
+func (e *Error) Error() string { return e.Reason }
+
+// Pair is a certificate with its key and whom it trusts as clients.
+type Pair struct {
+	cert    tls.Certificate
+	clients *x509.CertPool // nil: no client certificate is asked for
+	chain   []*x509.Certificate
+}
+
+// Load reads and checks the files. The error is of type *Error. A certificate that has expired loads: whoever serves it
+// says so.
+func Load(f Files, read func(string) ([]byte, error)) (*Pair, error) {
+	certPEM, err := read(f.Cert)
+	if err != nil {
+		return nil, unreadable(CertFile, err)
+	}
+	keyPEM, err := read(f.Key)
+	if err != nil {
+		return nil, unreadable(KeyFile, err)
+	}
+	p := &Pair{}
+	if p.chain = parseAll(certPEM); len(p.chain) == 0 {
+		return nil, &Error{CertFile, "holds no certificate", "PEM is wanted: the certificate first, then those between it and its CA"}
+	}
+	if p.cert, err = tls.X509KeyPair(certPEM, keyPEM); err != nil {
+		return nil, notAPair(err)
+	}
+	p.cert.Leaf = p.chain[0]
+	if f.ClientCA == "" {
+		return p, nil
+	}
+	caPEM, err := read(f.ClientCA)
+	if err != nil {
+		return nil, unreadable(ClientCAFile, err)
+	}
+	p.clients = x509.NewCertPool()
+	if !p.clients.AppendCertsFromPEM(caPEM) {
+		return nil, &Error{ClientCAFile, "holds no certificate", "PEM is wanted: the certificates of the CAs that sign those of devices"}
+	}
+	return p, nil
+}
+
+func unreadable(which File, err error) *Error {
+	hint := ""
+	if errors.Is(err, fs.ErrPermission) {
+		hint = "the user that runs the instance must be able to read it"
+	}
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
+		err = pe.Err
+	}
+	return &Error{which, fmt.Sprintf("the file cannot be read: %v", err), hint}
+}
+
+// notAPair words what crypto/tls says of a certificate that does parse. It never quotes what the file holds.
+func notAPair(err error) *Error {
+	if strings.Contains(err.Error(), "does not match") {
+		return &Error{KeyFile, "is not the key of the certificate", "one of the two was replaced without the other"}
+	}
+	return &Error{KeyFile, "holds no private key that can be used", "an unencrypted key in PEM is wanted: PKCS #8, PKCS #1 or SEC 1"}
+}
+
+func parseAll(text []byte) (all []*x509.Certificate) {
+	for {
+		var block *pem.Block
+		if block, text = pem.Decode(text); block == nil {
+			return all
+		}
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil
+		}
+		all = append(all, c)
+	}
+}
+
+// Expires is when the first certificate of the chain does: those between it and the CA count, too.
+func (p *Pair) Expires() time.Time {
+	return slices.MinFunc(p.chain, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }).NotAfter
+}
+
+// Begins is from when on the certificate is good.
+func (p *Pair) Begins() time.Time { return p.chain[0].NotBefore }
+
+// Names are the names and addresses that the certificate is for.
+func (p *Pair) Names() []string {
+	out := slices.Clone(p.chain[0].DNSNames)
+	for _, ip := range p.chain[0].IPAddresses {
+		out = append(out, ip.String())
+	}
+	return out
+}
+
+// Covers reports whether the certificate is for a host.
+func (p *Pair) Covers(host string) bool { return p.chain[0].VerifyHostname(host) == nil }
+
+// Rooted reports whether the file of the certificate ends with a CA that signs itself, so that a client may be given the
+// file itself as what to trust.
+func (p *Pair) Rooted() bool {
+	last := p.chain[len(p.chain)-1]
+	return last.CheckSignatureFrom(last) == nil
+}
+
+// Public reports whether this machine trusts the certificate without being told: others most likely do, too.
+func (p *Pair) Public() bool {
+	between := x509.NewCertPool()
+	for _, c := range p.chain[1:] {
+		between.AddCert(c)
+	}
+	_, err := p.chain[0].Verify(x509.VerifyOptions{Intermediates: between})
+	return err == nil
+}
