@@ -130,11 +130,13 @@ type Deps struct {
 // Auth keeps identities and tokens. All methods are safe for concurrent use.
 type Auth struct {
 	cfg     Config
+	live    atomic.Pointer[Config] // what counts in place of cfg where SetConfig changes it
 	store   store.Store
 	writer  store.Writer
 	vault   Sealer
 	tenants Tenants
 	hasher  *Hasher
+	hash    func(ctx context.Context, password string) (string, error) // of a password that is set
 	now     func() time.Time
 	log     *slog.Logger
 	m       authMetrics
@@ -142,8 +144,8 @@ type Auth struct {
 	keys        keyring
 	generateKey func() (*rsa.PrivateKey, error)
 	parser      *jwt.Parser
-	dir         directory
-	lastStamp   atomic.Int64
+	dir         *directory
+	lastStamp   *atomic.Int64
 
 	bySource *backoff // sign-in per (email, source)
 	byEmail  *backoff // sign-in per email
@@ -170,10 +172,11 @@ func New(ctx context.Context, cfg Config, d Deps) (*Auth, error) {
 		d.generateKey = generateKey
 	}
 	a := &Auth{cfg: cfg, store: d.Store, writer: d.Writer, vault: d.Vault, tenants: d.Tenants, hasher: d.Hasher,
-		now: d.Clock, log: d.Logger, generateKey: d.generateKey,
+		hash: d.Hasher.Hash, now: d.Clock, log: d.Logger, generateKey: d.generateKey, dir: &directory{}, lastStamp: new(atomic.Int64),
 		bySource:     newBackoff(signInRule, maxBackoffEntries, d.Clock),
 		byEmail:      newBackoff(emailRule, maxBackoffEntries, d.Clock),
 		serviceTries: newLRU[string, secretTries](maxSecretSources, nil)}
+	a.live.Store(&cfg)
 	a.parser = a.newParser()
 	a.m = newAuthMetrics(d.Registerer, a)
 	if err := a.load(ctx); err != nil {
@@ -186,6 +189,29 @@ func New(ctx context.Context, cfg Config, d Deps) (*Auth, error) {
 		return nil, err
 	}
 	return a, nil
+}
+
+// In returns the people and their roles as a part of a change under way: the verbs about identities, memberships and roles
+// read and write within it, and the directory in memory follows when it is committed. tenants knows those that the change
+// has made; hash gives the hashes of passwords, which whoever opens the change prepares, for one takes longer than the one
+// writer may be held. What it returns signs nobody in and judges no token.
+func (a *Auth) In(c *store.Change, tenants Tenants, hash func(ctx context.Context, password string) (string, error)) *Auth {
+	within := store.Within(c)
+	joined := &Auth{cfg: a.cfg, store: within, writer: within, vault: a.vault, tenants: tenants, hasher: a.hasher, hash: hash, now: a.now, log: a.log,
+		m: a.m, dir: a.dir, lastStamp: a.lastStamp}
+	joined.live.Store(a.live.Load())
+	return joined
+}
+
+// SetConfig changes how long tokens live, when a signing key is replaced, and the service secret; the rest stays. Tokens
+// that were minted keep their time.
+func (a *Auth) SetConfig(c Config) error {
+	c = c.withDefaults()
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	a.live.Store(&c)
+	return nil
 }
 
 // load fills keys and directory from the store.

@@ -98,6 +98,13 @@ func (a *Auth) HasSuperuser() bool {
 	return false
 }
 
+// AnySuperuser is HasSuperuser of a store that nothing runs on.
+func AnySuperuser(tx store.Tx) (found bool, err error) {
+	err = tx.QueryRow(`SELECT count(*) > 0 FROM identities i JOIN identity_roles m ON m.identity_id = i.id JOIN roles r ON r.id = m.role_id
+		WHERE i.enabled AND r.scope = ? AND r.token = ?`, ScopeSystem, RoleSuperuser).Scan(&found)
+	return found, err
+}
+
 // NewIdentity is what CreateIdentity makes.
 type NewIdentity struct {
 	Email       string   `gql:"email"`
@@ -124,7 +131,7 @@ func (a *Auth) CreateIdentity(ctx context.Context, by *model.Principal, n NewIde
 	if err := row.setNames(store.Patch{"firstName": optional(n.FirstName), "lastName": optional(n.LastName)}); err != nil {
 		return nil, err
 	}
-	if row.PasswordHash, err = a.hasher.Hash(ctx, n.Password); err != nil {
+	if row.PasswordHash, err = a.hash(ctx, n.Password); err != nil {
 		return nil, unavailable(err)
 	}
 	var id *Identity
@@ -188,6 +195,17 @@ func (r *identityRow) setNames(p store.Patch) error {
 }
 
 const maxNameRunes = 128
+
+// namedColumns are the columns of the names that a patch holds.
+func namedColumns(p store.Patch) []string {
+	var columns []string
+	for field, column := range map[string]string{"firstName": "first_name", "lastName": "last_name"} {
+		if _, named := p[field]; named {
+			columns = append(columns, column)
+		}
+	}
+	return columns
+}
 
 // edit is a change of one identity under way.
 type edit struct {
@@ -261,7 +279,7 @@ func (a *Auth) SetPassword(ctx context.Context, by *model.Principal, email, pass
 	if err := CheckPassword(password); err != nil {
 		return nil, err
 	}
-	hash, err := a.hasher.Hash(ctx, password)
+	hash, err := a.hash(ctx, password)
 	if err != nil {
 		return nil, unavailable(err)
 	}
@@ -276,6 +294,35 @@ func (a *Auth) SetPassword(ctx context.Context, by *model.Principal, email, pass
 		}
 		return identities.Save(e.Change, e.row, "password_hash", "not_before")
 	})
+}
+
+// SetIdentityNames changes firstName and lastName of a person; null and "" both clear.
+func (a *Auth) SetIdentityNames(ctx context.Context, by *model.Principal, email string, patch store.Patch) (*Identity, error) {
+	return a.editIdentity(ctx, by, email, func(e *edit) error {
+		if err := e.mayActOn(by); err != nil {
+			return err
+		}
+		if err := e.row.setNames(patch); err != nil {
+			return err
+		}
+		return identities.Save(e.Change, e.row, namedColumns(patch)...)
+	})
+}
+
+// PasswordHash returns the PHC string of a person's password, "" for nobody: so that what is declared can be compared with
+// it. It never leaves the process.
+func (a *Auth) PasswordHash(ctx context.Context, by *model.Principal, email string) (hash string, err error) {
+	if err := demand(by, model.UserWrite); err != nil {
+		return "", err
+	}
+	err = a.store.Read(ctx, func(tx store.Tx) error {
+		row, err := identities.First(tx, 0, store.Eq("email", strings.ToLower(strings.TrimSpace(email))))
+		if err == nil && row != nil {
+			hash = row.PasswordHash
+		}
+		return err
+	})
+	return hash, err
 }
 
 // SetIdentityEnabled lets a person in or shuts him out; the latter ends all sessions.
@@ -397,13 +444,7 @@ func (a *Auth) UpdateProfile(ctx context.Context, by *model.Principal, patch sto
 			return err
 		}
 		p = row.profile()
-		var columns []string
-		for field, column := range map[string]string{"firstName": "first_name", "lastName": "last_name"} {
-			if _, named := patch[field]; named {
-				columns = append(columns, column)
-			}
-		}
-		return identities.Save(ch, row, columns...)
+		return identities.Save(ch, row, namedColumns(patch)...)
 	})
 	return p, err
 }

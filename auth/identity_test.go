@@ -398,3 +398,29 @@ func TestConfigNamesEveryReasonAndNoSecret(t *testing.T) {
 		t.Errorf("defaults: %v", err)
 	}
 }
+
+func TestAStoreThatNothingRunsOnTellsWhetherAnybodyCanSignIn(t *testing.T) {
+	h := newHouse(t)
+	hold := func(when string, want bool) {
+		t.Helper()
+		var got bool
+		h.ok(nil, h.db.Read(t.Context(), func(tx store.Tx) (err error) {
+			got, err = AnySuperuser(tx)
+			return err
+		}))
+		if got != want || h.HasSuperuser() != want {
+			t.Errorf("%s: the store says %v, auth says %v", when, got, h.HasSuperuser())
+		}
+	}
+	hold("nobody", false)
+	h.person("ops@example.org", RoleOperator)
+	hold("an operator", false)
+	h.person("root@example.org", RoleSuperuser)
+	hold("a superuser", true)
+	h.ok(nil, h.db.Write(t.Context(), store.Durable, func(tx store.Tx) error {
+		_, err := tx.Exec(`UPDATE identities SET enabled = 0`)
+		return err
+	}))
+	h.reopen(Config{InstanceID: "test"})
+	hold("a superuser who is disabled", false)
+}

@@ -138,10 +138,10 @@ func openKey(v Sealer, kid string, sealed []byte) (*rsa.PrivateKey, error) {
 
 // rotateKeys makes the first key, replaces one that is too old and forgets those retired for long.
 func (a *Auth) rotateKeys(ctx context.Context) error {
-	now := model.MicrosOf(a.now())
+	now, cfg := model.MicrosOf(a.now()), a.live.Load()
 	active := a.keys.active()
-	old := active != nil && a.cfg.SigningKeyMaxAge > 0 && now > after(active.created, a.cfg.SigningKeyMaxAge)
-	gone := func(k *signingKey) bool { return k.retired != 0 && now > after(k.retired, a.cfg.retiredLife()) }
+	old := active != nil && cfg.SigningKeyMaxAge > 0 && now > after(active.created, cfg.SigningKeyMaxAge)
+	gone := func(k *signingKey) bool { return k.retired != 0 && now > after(k.retired, cfg.retiredLife()) }
 	if active != nil && !old && !slices.ContainsFunc(a.keys.keys(), gone) {
 		return nil
 	}

@@ -45,6 +45,12 @@ func (r *Role) check() error {
 	return nil
 }
 
+// RoleFields describes the fields of a role.
+func RoleFields() []store.Field { return roles.Fields() }
+
+// Values returns the role as the patch of its create would give it.
+func (r *Role) Values() store.Patch { return roles.Values(r) }
+
 func (r *Role) grant() grant {
 	g := grant{id: r.ID, token: r.Token, scope: r.Scope, notBefore: r.NotBefore}
 	for _, a := range r.Authorities {

@@ -57,7 +57,8 @@ func (a *Auth) serveService(w http.ResponseWriter, r *http.Request) (status int,
 		w.Header().Set("Allow", http.MethodPost)
 		return http.StatusMethodNotAllowed, "method not allowed"
 	}
-	if a.cfg.ServiceSecret == "" {
+	secret := a.live.Load().ServiceSecret
+	if secret == "" {
 		return http.StatusServiceUnavailable, "no service secret is configured"
 	}
 	source := remoteSource(r)
@@ -65,7 +66,7 @@ func (a *Auth) serveService(w http.ResponseWriter, r *http.Request) (status int,
 		setRetryAfter(w, wait)
 		return http.StatusTooManyRequests, "too many wrong secrets"
 	}
-	if !sameSecret(r.Header.Get(headerServiceProof), a.cfg.ServiceSecret) {
+	if !sameSecret(r.Header.Get(headerServiceProof), secret) {
 		a.serviceFailed(source)
 		return http.StatusUnauthorized, "wrong service secret"
 	}

@@ -169,7 +169,7 @@ func (a *Auth) nextTurn(ch *store.Change, c *claims, family string, turn int64) 
 
 // turn makes the claims of a turn and puts them on the session.
 func (a *Auth) turn(p *person, grants map[int64]grant, tenant string, s *session) (*pair, error) {
-	access := a.base(KindAccess, p.email, a.cfg.AccessTokenTTL, a.tenants.NotBefore(tenant))
+	access := a.base(KindAccess, p.email, a.live.Load().AccessTokenTTL, a.tenants.NotBefore(tenant))
 	access.Username, access.Email, access.Tenant = p.email, p.email, tenant
 	m := p.memberships[s.tenant]
 	switch {
@@ -180,7 +180,7 @@ func (a *Auth) turn(p *person, grants map[int64]grant, tenant string, s *session
 	default:
 		return nil, errCredentials()
 	}
-	refresh := a.base(KindRefresh, p.email, a.cfg.RefreshTokenTTL, 0)
+	refresh := a.base(KindRefresh, p.email, a.live.Load().RefreshTokenTTL, 0)
 	refresh.Username, refresh.Tenant, refresh.ID = p.email, tenant, sessionToken(s.family, s.turn)
 	pr := &pair{Key: a.keys.active().kid, Access: access, Refresh: refresh}
 	body, err := json.Marshal(pr)

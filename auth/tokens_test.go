@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -351,7 +352,9 @@ func TestKeysRotateAndRetiredOnesVerifyForEightDays(t *testing.T) {
 	if got := h.jwks(); !maps.Equal(got, map[string]bool{first: true, second: true}) {
 		t.Errorf("key set %v", got)
 	}
-	h.cfg.SigningKeyMaxAge, h.cfg.RefreshTokenTTL = 0, time.Hour
+	if err := h.SetConfig(Config{InstanceID: "test", RefreshTokenTTL: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
 	h.clock.step(8*24*time.Hour + time.Minute)
 	if err := h.tidy(t.Context()); err != nil {
 		t.Fatal(err)
@@ -473,7 +476,8 @@ func FuzzAuthenticate(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	a := &Auth{cfg: Config{InstanceID: "test"}.withDefaults(), now: newManual().now, tenants: &tenantsFake{}, bySource: &backoff{}, byEmail: &backoff{}}
+	a := &Auth{cfg: Config{InstanceID: "test"}.withDefaults(), now: newManual().now, tenants: &tenantsFake{}, bySource: &backoff{}, byEmail: &backoff{},
+		dir: &directory{}, lastStamp: new(atomic.Int64)}
 	a.m = newAuthMetrics(nil, a)
 	a.parser = a.newParser()
 	signing := &signingKey{kid: thumbprint(&key.PublicKey), private: key}
@@ -503,7 +507,8 @@ func BenchmarkAuthenticate(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	a := &Auth{cfg: Config{InstanceID: "test"}.withDefaults(), now: time.Now, tenants: &tenantsFake{}, bySource: &backoff{}, byEmail: &backoff{}}
+	a := &Auth{cfg: Config{InstanceID: "test"}.withDefaults(), now: time.Now, tenants: &tenantsFake{}, bySource: &backoff{}, byEmail: &backoff{},
+		dir: &directory{}, lastStamp: new(atomic.Int64)}
 	a.m = newAuthMetrics(nil, a)
 	a.parser = a.newParser()
 	signing := &signingKey{kid: thumbprint(&key.PublicKey), private: key}

@@ -36,6 +36,18 @@ func newAllowance(cfg Config, now func() time.Time) *allowance {
 	return &allowance{now: now, rate: rate, burst: burst, common: newBucket(rate, burst, now()), slots: map[string]*slot{}}
 }
 
+// set changes the ceiling of all of them.
+func (a *allowance) set(rate, burst float64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.rate, a.burst = rate, burst
+	now := a.now()
+	a.common.set(rate, burst, now)
+	for _, s := range a.slots {
+		s.bucket.set(rate, burst, now)
+	}
+}
+
 func (a *allowance) bucket(name string) *bucket {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -21,7 +21,8 @@ import (
 type Deps struct {
 	Store  store.Store
 	Writer store.Writer
-	// OnSwitch is told after a tenant was enabled or disabled, so that doors and sockets let go of it. May be nil.
+	// OnSwitch is told with the commit that a tenant was enabled or disabled, so that doors and sockets let go of it. It
+	// must be quick. May be nil.
 	OnSwitch func(tenant string, enabled bool)
 	// Clock is time.Now when nil. Its monotonic reading counts.
 	Clock      func() time.Time
@@ -62,6 +63,15 @@ func New(ctx context.Context, cfg Config, d Deps) (*Govern, error) {
 		return nil, fmt.Errorf("govern: loading: %w", err)
 	}
 	return g, nil
+}
+
+// In returns the tenants and tiers as a part of a change under way: its verbs read and write within it, and what is in
+// memory follows when it is committed. What only reads memory (Lookup, Limits, Take) does not see the change before.
+func (g *Govern) In(c *store.Change) *Govern {
+	joined := *g
+	within := store.Within(c)
+	joined.store, joined.writer = within, within
+	return &joined
 }
 
 func (g *Govern) seed(ctx context.Context) error {
@@ -183,6 +193,16 @@ func (g *Govern) SetManualFloor(level int) error {
 		return model.Invalid("manual_floor", "must be 0 to %d", len(shedFactors)-1)
 	}
 	g.index.setLevel(level)
+	return nil
+}
+
+// SetPlatform changes the platform's defaults and the shedding level. What tenants have used of their ceilings stays used.
+func (g *Govern) SetPlatform(cfg Config) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	g.index.setPlatform(cfg.values(), cfg.ManualFloor)
+	g.unknown.set(ceiling(cfg.values(), cfg.ManualFloor))
 	return nil
 }
 

@@ -87,6 +87,18 @@ func (x *index) setLevel(level int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.level = level
+	x.fitAll()
+}
+
+func (x *index) setPlatform(v Values, level int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.platform, x.level = v, level
+	x.fitAll()
+}
+
+// fitAll needs the lock.
+func (x *index) fitAll() {
 	for _, e := range x.byID {
 		x.fit(e)
 	}

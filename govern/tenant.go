@@ -47,6 +47,12 @@ func (t *Tenant) check(changed store.Changed) error {
 	return t.Overrides().check()
 }
 
+// TenantFields describes the fields of a tenant.
+func TenantFields() []store.Field { return tenants.Fields() }
+
+// Values returns the tenant as the patch of its create would give it; the tier is its row id.
+func (t *Tenant) Values() store.Patch { return tenants.Values(t) }
+
 // Overrides are the tenant's own governance values.
 func (t *Tenant) Overrides() Values {
 	return Values{t.IngestMessagesPerSecond, t.IngestBurst, t.OutboundMessagesPerSecond, t.OutboundBurst,
@@ -120,7 +126,6 @@ func (g *Govern) SetTenantEnabled(ctx context.Context, by *model.Principal, toke
 	if err := demand(by, model.TenantWrite); err != nil {
 		return nil, err
 	}
-	changed := false
 	err = g.writer.Mutate(ctx, by, func(ch *store.Change) error {
 		if t, err = tenants.Get(ch, 0, token); err != nil {
 			return err
@@ -131,7 +136,6 @@ func (g *Govern) SetTenantEnabled(ctx context.Context, by *model.Principal, toke
 		if t.Enabled == enabled {
 			return nil
 		}
-		changed = true
 		t.Enabled, t.NotBefore = enabled, max(ch.At, t.NotBefore)+1
 		if err := tenants.Save(ch, t, "enabled", "not_before"); err != nil {
 			return err
@@ -139,11 +143,14 @@ func (g *Govern) SetTenantEnabled(ctx context.Context, by *model.Principal, toke
 		if err := view(ch, t); err != nil {
 			return err
 		}
-		return g.publish(ch, t)
+		if err := g.publish(ch, t); err != nil {
+			return err
+		}
+		if g.onSwitch != nil {
+			ch.OnCommit(func() { g.onSwitch(token, enabled) }) // after publish: what is told is in force
+		}
+		return nil
 	})
-	if err == nil && changed && g.onSwitch != nil {
-		g.onSwitch(token, enabled)
-	}
 	return t, err
 }
 

@@ -25,6 +25,12 @@ var tiers = store.NewTable[Tier](store.Desc[Tier]{Kind: "tenant tier", Name: "te
 	Check:     func(tx store.Tx, t *Tier, changed store.Changed) error { return t.check(tx, changed) },
 	Referrers: []store.Referrer{{Kind: "tenant", Table: "tenants", Column: "tier_id"}}})
 
+// TierFields describes the fields of a tier.
+func TierFields() []store.Field { return tiers.Fields() }
+
+// Values returns the tier as the patch of its create would give it.
+func (t *Tier) Values() store.Patch { return tiers.Values(t) }
+
 // Colors are the colors of tiers.
 func Colors() []string {
 	return strings.Fields("slate gray red orange amber green teal sky blue violet fuchsia rose")

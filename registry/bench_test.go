@@ -34,6 +34,20 @@ func BenchmarkBulkOf1000(b *testing.B) {
 	}
 }
 
+func BenchmarkImportOf10000(b *testing.B) {
+	w := newBench(b, Config{DevicesPerTenant: 1 << 40})
+	w.seed()
+	for i := 0; b.Loop(); i++ {
+		entries := make([]Entry, 10_000)
+		for n := range entries {
+			entries[n] = entry(fmt.Sprintf("m%d-%d", i, n), "t", "externalId", fmt.Sprintf("SN %d/%d", i, n))
+		}
+		if _, problems, err := w.ImportDevices(b.Context(), acme, Import{Entries: entries}); err != nil || len(problems) > 0 {
+			b.Fatal(problems, err)
+		}
+	}
+}
+
 func BenchmarkFindCredential(b *testing.B) {
 	w := newBench(b, Config{DevicesPerTenant: 1 << 40})
 	w.fleet(10_000)

@@ -41,8 +41,8 @@ func (r *Registry) admitDevices(c *store.Change, n int64) error {
 		c.By.TenantID, n).Scan(&have); err != nil {
 		return err
 	}
-	if have > r.config.DevicesPerTenant {
-		return model.Errorf(model.CodeLimitExceeded, "limits.devices_per_tenant: a tenant has at most %d devices", r.config.DevicesPerTenant)
+	if most := r.devicesPerTenant.Load(); have > most {
+		return model.Errorf(model.CodeLimitExceeded, "limits.devices_per_tenant: a tenant has at most %d devices", most)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
@@ -141,6 +142,11 @@ func (r *Registry) CredentialID(d *DeviceCredential) (string, error) {
 		return "", fmt.Errorf("device_credentials %d: %w", d.ID, err)
 	}
 	return string(id), nil
+}
+
+// HasID reports whether id is the credential's id.
+func (d *DeviceCredential) HasID(id string) bool {
+	return subtle.ConstantTimeCompare([]byte(hashCredentialID(id)), []byte(d.IDHash)) == 1
 }
 
 // sealName binds a sealed id to its row: the token of a credential never changes.

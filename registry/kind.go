@@ -32,6 +32,12 @@ func (k *Kind[T]) Name() string { return k.table.Kind() }
 // Fields describes the kind's fields.
 func (k *Kind[T]) Fields() []store.Field { return k.table.Fields() }
 
+// Values returns a record as the patch of its create would give it: references are row ids, secrets are left out.
+func (k *Kind[T]) Values(row *T) store.Patch { return k.table.Values(row) }
+
+// RowID returns the row id of a record.
+func (k *Kind[T]) RowID(row *T) int64 { return k.table.RowID(row) }
+
 // Create makes a record of a patch, which names its token.
 func (k *Kind[T]) Create(ctx context.Context, by *model.Principal, p store.Patch) (*T, error) {
 	token, _ := p["token"].(string)

@@ -347,3 +347,31 @@ func TestAProfileHasAtMostItsPartsAndUniqueKeys(t *testing.T) {
 		b.refused("moved", err, model.CodeConflict, "unique")
 	})
 }
+
+func TestAPublishIsRefusedThatWouldHaveMoreRulesRunThanATenantMay(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Config{RulesPerTenant: 3})
+	ctx := t.Context()
+	b.seed()
+	b.fillDraft() // two enabled rules
+	must(b.Publish(ctx, acme, "p", nil, nil))(t)
+	must(b.Profiles.Create(ctx, acme, store.Patch{"token": "q"}))(t)
+	rule := func(token string) {
+		t.Helper()
+		must(b.Rules.Create(ctx, acme, store.Patch{"token": token, "deviceProfileToken": "q", "definition": ruleText, "enabled": true}))(t)
+	}
+	rule("q1")
+	must(b.Publish(ctx, acme, "q", nil, nil))(t)
+	rule("q2")
+	b.unchanged("one rule more", func() {
+		_, err := b.Publish(ctx, acme, "q", nil, nil)
+		b.refused("one rule more", err, model.CodeLimitExceeded, "detection.max_rules_per_tenant")
+	})
+	b.config.RulesPerTenant = 1 // it was lowered since
+	must(b.Rules.Update(ctx, acme, "r1", store.Patch{"enabled": false}))(t)
+	must(b.Publish(ctx, acme, "p", nil, nil))(t) // still above, and less than before
+	b.unchanged("back to more", func() {
+		_, err := b.Rollback(ctx, acme, "p", 1)
+		b.refused("back to more", err, model.CodeLimitExceeded, "detection.max_rules_per_tenant")
+	})
+}

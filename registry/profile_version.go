@@ -56,8 +56,7 @@ func insertVersion(c *store.Change, p *DeviceProfile, s *Snapshot, label, descri
 		return nil, err
 	}
 	v := &ProfileVersion{ProfileID: p.ID, Label: label, Description: description, PublishedAt: c.At, PublishedBy: new(c.Actor())}
-	if err := c.QueryRow(`SELECT coalesce(max(version), 0) + 1 FROM device_profile_versions WHERE profile_id = ?`, p.ID).
-		Scan(&v.Version); err != nil {
+	if v.Version, err = nextVersion(c, p.ID); err != nil {
 		return nil, err
 	}
 	v.ID, err = c.Insert(`INSERT INTO device_profile_versions
@@ -68,6 +67,12 @@ func insertVersion(c *store.Change, p *DeviceProfile, s *Snapshot, label, descri
 		return nil, err
 	}
 	return v, auditVersion(c, store.AuditCreate, p, v.ID, v.Version)
+}
+
+// nextVersion is the number that the next publish of a profile gets.
+func nextVersion(tx store.Tx, profile int64) (n int64, err error) {
+	err = tx.QueryRow(`SELECT coalesce(max(version), 0) + 1 FROM device_profile_versions WHERE profile_id = ?`, profile).Scan(&n)
+	return n, err
 }
 
 func auditVersion(c *store.Change, operation string, p *DeviceProfile, id, version int64) error {
@@ -90,6 +95,28 @@ func snapshotOf(tx store.Tx, profile, version int64) (*Snapshot, error) {
 		return nil, fmt.Errorf("%w: %s of profile %d, version %d: %w", store.ErrDamaged, versionTable, profile, version, err)
 	}
 	return s, nil
+}
+
+// activeSnapshots reads the active version of each profile of a tenant, by the profile's row id.
+func activeSnapshots(tx store.Tx, tenant int64) (map[int64]*Snapshot, error) {
+	rows, err := tx.Query(`SELECT p.id, v.version, v.snapshot FROM device_profiles p
+		JOIN device_profile_versions v ON v.profile_id = p.id AND v.version = p.active_version WHERE p.tenant_id = ?`, tenant)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	active := map[int64]*Snapshot{}
+	for rows.Next() {
+		var profile, version int64
+		var body string
+		if err := rows.Scan(&profile, &version, &body); err != nil {
+			return nil, err
+		}
+		if active[profile], err = decodeSnapshot(body); err != nil {
+			return nil, fmt.Errorf("%w: %s of profile %d, version %d: %w", store.ErrDamaged, versionTable, profile, version, err)
+		}
+	}
+	return active, rows.Err()
 }
 
 // removeVersions removes all versions of a profile that goes.

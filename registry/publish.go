@@ -40,7 +40,12 @@ func (r *Registry) Publish(ctx context.Context, by *model.Principal, token strin
 	case err != nil:
 		result = "failed"
 	}
-	r.m.publishes.WithLabelValues(result).Inc()
+	count := r.m.publishes.WithLabelValues(result).Inc
+	if r.within != nil && err == nil {
+		r.within.OnCommit(count)
+	} else {
+		count()
+	}
 	return v, err
 }
 
@@ -160,11 +165,33 @@ func (r *Registry) freeze(ctx context.Context, by *model.Principal, d *draft, la
 
 // activate makes a version the active one, from the change's place in the log on.
 func (r *Registry) activate(c *store.Change, p *DeviceProfile, s *Snapshot, version int64) error {
+	if err := r.roomForRules(c, p, s); err != nil {
+		return err
+	}
 	p.ActiveVersion = &version
 	if err := r.Profiles.table.Save(c, p, "active_version"); err != nil {
 		return err
 	}
 	return setView(c, model.ViewProfile, idKey(p.ID), s.view(c.By.Tenant, p.Token, int(version)))
+}
+
+// roomForRules refuses a version with which the tenant would have more rules run than it may. A version with fewer rules
+// than the active one is let through whatever the others have: it is a step towards the limit.
+func (r *Registry) roomForRules(c *store.Change, p *DeviceProfile, s *Snapshot) error {
+	active, err := activeSnapshots(c, p.TenantID)
+	if err != nil {
+		return err
+	}
+	before := active[p.ID].enabledRules()
+	active[p.ID] = s
+	var all int64
+	for _, a := range active {
+		all += a.enabledRules()
+	}
+	if all <= r.config.RulesPerTenant || s.enabledRules() < before {
+		return nil
+	}
+	return model.Errorf(model.CodeLimitExceeded, "detection.max_rules_per_tenant: the tenant would have %d enabled rules, at most %d may run", all, r.config.RulesPerTenant)
 }
 
 // Rollback makes an existing version of a profile the active one. The active one is no change.
@@ -187,6 +214,36 @@ func (r *Registry) Rollback(ctx context.Context, by *model.Principal, token stri
 		return r.activate(c, p, s, version)
 	})
 	return orNil(p, err)
+}
+
+// Unpublished reports whether the draft of a profile would freeze as something else than its active version, and what
+// version a publish would make.
+func (r *Registry) Unpublished(ctx context.Context, by *model.Principal, token string) (differs bool, next int64, err error) {
+	if err := needTenant(by); err != nil {
+		return false, 0, err
+	}
+	d, err := r.readDraft(ctx, by, token)
+	if err != nil {
+		return false, 0, err
+	}
+	frozen, err := d.snapshot()
+	if err != nil {
+		return false, 0, err
+	}
+	var active *Snapshot
+	err = r.parts.Store.Read(ctx, func(tx store.Tx) (err error) {
+		if v := d.profile.ActiveVersion; v != nil {
+			if active, err = snapshotOf(tx, d.profile.ID, *v); err != nil {
+				return err
+			}
+		}
+		next, err = nextVersion(tx, d.profile.ID)
+		return err
+	})
+	if err != nil {
+		return false, 0, err
+	}
+	return active == nil || !frozen.equal(active), next, nil
 }
 
 func (d *draft) snapshot() (*Snapshot, error) {

@@ -11,6 +11,7 @@ import (
 	"context"
 	"crypto/rand"
 	"io"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -24,11 +25,12 @@ type Config struct {
 	CredentialsPerDevice int64
 	MetricsPerProfile    int64
 	RulesPerProfile      int64
+	RulesPerTenant       int64 // detection.max_rules_per_tenant: of active versions
 }
 
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
-	return Config{DevicesPerTenant: 100_000, CredentialsPerDevice: 64, MetricsPerProfile: 1000, RulesPerProfile: 500}
+	return Config{DevicesPerTenant: 100_000, CredentialsPerDevice: 64, MetricsPerProfile: 1000, RulesPerProfile: 500, RulesPerTenant: 500}
 }
 
 func (c Config) withDefaults() Config {
@@ -42,6 +44,7 @@ func (c Config) withDefaults() Config {
 	set(&c.CredentialsPerDevice, d.CredentialsPerDevice)
 	set(&c.MetricsPerProfile, d.MetricsPerProfile)
 	set(&c.RulesPerProfile, d.RulesPerProfile)
+	set(&c.RulesPerTenant, d.RulesPerTenant)
 	return c
 }
 
@@ -107,9 +110,11 @@ type Registry struct {
 	Devices     *Kind[Device]
 	Credentials *Kind[DeviceCredential]
 
-	config Config
-	parts  Parts
-	m      *metrics
+	config           Config
+	devicesPerTenant *atomic.Int64 // what counts in place of config.DevicesPerTenant
+	parts            Parts
+	m                *metrics
+	within           *store.Change // nil but for what In returns
 }
 
 // New makes the registry.
@@ -120,7 +125,22 @@ func New(c Config, p Parts) *Registry {
 	if p.Forget == nil {
 		p.Forget = func(int64, int64) {}
 	}
-	r := &Registry{config: c.withDefaults(), parts: p, m: newMetrics(p.Registerer)}
+	r := &Registry{config: c.withDefaults(), devicesPerTenant: new(atomic.Int64), parts: p, m: newMetrics(p.Registerer)}
+	r.devicesPerTenant.Store(r.config.DevicesPerTenant)
+	return r.withKinds()
+}
+
+// In returns the registry as a part of a change under way: its verbs read and write within it, and what they have to tell
+// others is told when it is committed. Passwords are hashed by h, for a hash takes longer than the one writer may be held:
+// whoever opens the change prepares them.
+func (r *Registry) In(c *store.Change, h Hasher) *Registry {
+	p := r.parts
+	joined := store.Within(c)
+	p.Store, p.Writer, p.Hasher = joined, joined, h
+	return (&Registry{config: r.config, devicesPerTenant: r.devicesPerTenant, parts: p, m: r.m, within: c}).withKinds()
+}
+
+func (r *Registry) withKinds() *Registry {
 	r.Types = r.deviceTypes()
 	r.Profiles = r.deviceProfiles()
 	r.Metrics = r.metricDefinitions()
@@ -129,6 +149,9 @@ func New(c Config, p Parts) *Registry {
 	r.Credentials = r.deviceCredentials()
 	return r
 }
+
+// SetDevicesPerTenant changes how many devices a tenant may have. Those that are there stay.
+func (r *Registry) SetDevicesPerTenant(n int64) { r.devicesPerTenant.Store(n) }
 
 // mutate runs fn as one change of the caller's tenant.
 func (r *Registry) mutate(ctx context.Context, by *model.Principal, fn func(*store.Change) error) error {

@@ -47,6 +47,7 @@ func TrimStrangers(tx Tx, most int64) (int64, error) {
 // DeadLetterFilter narrows a list of dead letters. Nil and empty restrict nothing.
 type DeadLetterFilter struct {
 	Tenant       *string
+	Subject      *string // device as named
 	Kind, Reason string
 	Before       int64 // ids below; 0 = from the newest
 	Limit        int
@@ -58,6 +59,9 @@ func DeadLetters(tx Tx, f DeadLetterFilter) ([]DeadLetter, error) {
 		FROM dead_letters WHERE 1 = 1`, []any{}
 	if f.Tenant != nil {
 		q, args = q+` AND tenant = ?`, append(args, *f.Tenant)
+	}
+	if f.Subject != nil {
+		q, args = q+` AND subject = ?`, append(args, *f.Subject)
 	}
 	if f.Kind != "" {
 		q, args = q+` AND kind = ?`, append(args, f.Kind)
@@ -88,9 +92,28 @@ func DeadLetters(tx Tx, f DeadLetterFilter) ([]DeadLetter, error) {
 	return out, rows.Err()
 }
 
-// DeleteDeadLettersBefore removes dead letters older than t.
-func DeleteDeadLettersBefore(tx Tx, t model.Micros) (int64, error) {
-	return tx.Exec(`DELETE FROM dead_letters WHERE occurred < ?`, int64(t))
+// ReasonCount is how many dead letters have a reason.
+type ReasonCount struct {
+	Reason string `json:"reason"`
+	Count  int64  `json:"count"`
+}
+
+// DeadLetterReasons counts the dead letters since t by reason, the most frequent first.
+func DeadLetterReasons(tx Tx, t model.Micros) ([]ReasonCount, error) {
+	rows, err := tx.Query(`SELECT reason, count(*) FROM dead_letters WHERE occurred >= ? GROUP BY reason ORDER BY count(*) DESC, reason`, int64(t))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var out []ReasonCount
+	for rows.Next() {
+		var c ReasonCount
+		if err := rows.Scan(&c.Reason, &c.Count); err != nil {
+			return nil, err
+		}
+		out = append(out, c)
+	}
+	return out, rows.Err()
 }
 
 func nullText(s string) sql.NullString { return sql.NullString{String: s, Valid: s != ""} }

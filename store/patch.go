@@ -50,6 +50,28 @@ func (f *Field) put(row, value reflect.Value) {
 	to.Set(value)
 }
 
+// get is the inverse of put: the value as a patch holds it. The zero value of what can be cleared and is no pointer stands
+// for null.
+func (f *Field) get(v reflect.Value) any {
+	switch {
+	case f.null && v.IsNil(), f.Clear && !f.null && !f.List && v.IsZero():
+		return nil
+	case f.null:
+		v = v.Elem()
+	}
+	switch {
+	case f.List, f.typ == microsType:
+	case isInt(f.typ.Kind()):
+		return v.Int()
+	case f.typ.Kind() == reflect.String:
+		return v.String()
+	}
+	return v.Interface()
+}
+
+// Type is the Go type of the field's values, without a pointer.
+func (f *Field) Type() reflect.Type { return f.typ }
+
 // setRef resolves a token. An unknown one is the caller's mistake, not a missing record.
 func (f *Field) setRef(tx Tx, tenantID int64, row reflect.Value, v any) error {
 	token, ok := v.(string)

@@ -17,6 +17,8 @@ var (
 	ErrClosed = errors.New("store: closed")
 	// ErrVersion: the database was written by a newer Weir. The text names both versions.
 	ErrVersion = errors.New("store: newer format")
+	// ErrFull: the disk has no room for what was to be written; nothing of it is kept.
+	ErrFull = errors.New("store: the disk is full")
 	// ErrDamaged: a row cannot be what Weir wrote. The text names table and key.
 	ErrDamaged = errors.New("store: damaged")
 )

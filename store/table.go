@@ -116,6 +116,22 @@ func (t *Table[T]) Fields() []Field {
 	return fs
 }
 
+// RowID returns the id of a row.
+func (t *Table[T]) RowID(row *T) int64 { return t.head(row).ID }
+
+// Values returns a row as the patch of a create would give it, every field of the API by its name: nil for null, the row id
+// where the field is a reference, and secrets left out.
+func (t *Table[T]) Values(row *T) Patch {
+	v := reflect.ValueOf(row).Elem()
+	p := make(Patch, len(t.byName))
+	for name, f := range t.byName {
+		if !f.Secret {
+			p[name] = f.get(v.FieldByIndex(f.index))
+		}
+	}
+	return p
+}
+
 // Create makes a row of a patch. What the patch does not name is null or the Go zero value, and refused where the field
 // is required.
 func (t *Table[T]) Create(c *Change, tenantID int64, p Patch) (*T, error) {

@@ -17,7 +17,7 @@ const primaryMask = 0xff
 
 // translate gives a driver's error the meaning it has for the rooms above.
 func translate(err error) error {
-	if err == nil || err == io.EOF || errors.Is(err, store.ErrDamaged) {
+	if err == nil || err == io.EOF || errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrFull) {
 		return err
 	}
 	e, ok := errors.AsType[*modernc.Error](err)
@@ -29,6 +29,8 @@ func translate(err error) error {
 		return uniqueError(e)
 	case code&primaryMask == sqlite3.SQLITE_CORRUPT, code&primaryMask == sqlite3.SQLITE_NOTADB:
 		return fmt.Errorf("%w: %w", store.ErrDamaged, err)
+	case code&primaryMask == sqlite3.SQLITE_FULL, code == sqlite3.SQLITE_IOERR_SHMSIZE: // the latter: no room beside the file
+		return fmt.Errorf("%w (%w)", store.ErrFull, err)
 	}
 	return err
 }

@@ -158,8 +158,7 @@ func apply(ctx context.Context, c *sql.Conn, m migration, now time.Time) (err er
 	}
 	defer func() {
 		if err != nil {
-			_, e := c.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
-			err = errors.Join(err, e)
+			_, _ = c.ExecContext(context.WithoutCancel(ctx), "ROLLBACK") // SQLite may have done it by itself
 		}
 		_, e := c.ExecContext(context.WithoutCancel(ctx), "PRAGMA synchronous=NORMAL")
 		err = errors.Join(err, e)

@@ -123,6 +123,54 @@ func testChanges(t *testing.T, f *fixture) {
 		_, err := mutate(func(c *store.Change) error { c.View(huge); return nil })
 		refusal(t, err, model.CodeLimitExceeded, "log")
 	})
+	t.Run("rooms that take part in a change write and read within it", func(t *testing.T) {
+		bob := &model.Principal{Kind: model.LocalOperator, Subject: "bob"}
+		var told []string
+		tell := func(s string) func() { return func() { told = append(told, s) } }
+		part := func(c *store.Change, fail error) error {
+			w := store.Within(c)
+			c.View(view("before"))
+			err := w.Mutate(f.ctx, bob, func(inner *store.Change) error {
+				if inner.Actor() != "bob" || inner.At != c.At {
+					t.Error(inner.Actor(), inner.At, c.At)
+				}
+				inner.View(view("within"))
+				inner.OnCommit(tell("mutate"))
+				_, err := shelves.Create(inner, here, store.Patch{"token": "joined"})
+				return err
+			})
+			if err != nil || c.Actor() != "ann" {
+				t.Error(err, c.Actor())
+			}
+			if err := w.Read(f.ctx, func(tx store.Tx) error {
+				tx.OnCommit(tell("read"))
+				s, err := shelves.Get(tx, here, "joined")
+				if s == nil {
+					t.Error("what was written is not read")
+				}
+				return err
+			}); err != nil {
+				t.Error(err)
+			}
+			if err := w.Write(f.ctx, store.Results, func(tx store.Tx) error { tx.OnCommit(tell("write")); return nil }); err != nil {
+				t.Error(err)
+			}
+			c.View(view("after"))
+			return fail
+		}
+		taken := errors.New("taken back")
+		if _, err := mutate(func(c *store.Change) error { return part(c, taken) }); !errors.Is(err, taken) || len(told) != 0 {
+			t.Error(err, told)
+		}
+		seq, err := mutate(func(c *store.Change) error { return part(c, nil) }) // the token is free again
+		if err != nil || !slices.Equal(told, []string{"mutate", "write"}) {
+			t.Fatal(err, told)
+		}
+		vs, err := store.DecodeViewChanges(f.pending(t, seq-1, 1)[0].Body)
+		if err != nil || len(vs) != 3 || vs[0].Key != "before" || vs[1].Key != "within" || vs[2].Key != "after" {
+			t.Error(vs, err)
+		}
+	})
 	t.Run("the instant is one for all of the change, and the actor is named", func(t *testing.T) {
 		if _, err := mutate(func(c *store.Change) error {
 			a, err1 := shelves.Create(c, here, store.Patch{"token": "s5"})

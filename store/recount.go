@@ -1,0 +1,102 @@
+package store
+
+import "weir/model"
+
+// What a recount reads: the packed rows as they lie, whoever they belong to, and the row events and dead letters by the
+// hour in which they were received.
+
+// ChunksAfter returns at most limit chunks with an id above after that generation gen knows, by id.
+func ChunksAfter(tx Tx, gen uint64, after int64, limit int) ([]Chunk, error) {
+	return scanChunks(tx, `id > ? AND gen <= ? ORDER BY id LIMIT ?`, after, int64(gen), limit)
+}
+
+// BlocksAfter is ChunksAfter for blocks.
+func BlocksAfter(tx Tx, gen uint64, after int64, limit int) ([]Block, error) {
+	return scanBlocks(tx, `id > ? AND gen <= ? ORDER BY id LIMIT ?`, after, int64(gen), limit)
+}
+
+// PackedRows returns how many chunks and blocks there are, those of a head that is being written included.
+func PackedRows(tx Tx) (chunks, blocks int64, err error) {
+	err = tx.QueryRow(`SELECT (SELECT COUNT(*) FROM series_chunks), (SELECT COUNT(*) FROM series_blocks)`).Scan(&chunks, &blocks)
+	return chunks, blocks, err
+}
+
+// RowTally is how much of a tenant's came from an event source in one hour.
+type RowTally struct {
+	TenantID int64
+	Source   string
+	Hour     int64 // since the epoch
+	LedgerCount
+}
+
+const microsPerHour int64 = 60 * 60 * 1_000_000
+
+// TallyRowEvents calls f with what stands in rows of its own of the messages up to an offset: locations and alerts. State
+// changes are no messages of the ledger.
+func TallyRowEvents(tx Tx, upto model.Offset, f func(RowTally) error) error {
+	rows, err := tx.Query(`SELECT tenant_id, source, received_at / ?, SUM(CASE WHEN idx = 0 THEN 1 ELSE 0 END), COUNT(*) FROM row_events
+		WHERE type IN (?, ?) AND log_offset <= ? GROUP BY 1, 2, 3 ORDER BY 1, 2, 3`,
+		microsPerHour, int64(model.LocationEvent), int64(model.AlertEvent), int64(upto))
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var t RowTally
+		if err := rows.Scan(&t.TenantID, &t.Source, &t.Hour, &t.Messages, &t.Readings); err != nil {
+			return err
+		}
+		if err := f(t); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// DeadTally is how many dead letters a tenant has from an event source in one hour for one reason.
+type DeadTally struct {
+	Tenant, Source, Reason string
+	Hour                   int64
+	Count                  int64
+}
+
+// TallyDeadLetters calls f with what stands among the dead letters of the messages up to an offset. Copies of what a door
+// refused never entered the log and are left out.
+func TallyDeadLetters(tx Tx, upto model.Offset, f func(DeadTally) error) error {
+	rows, err := tx.Query(`SELECT tenant, source, reason, occurred / ?, COUNT(*) FROM dead_letters
+		WHERE kind = ? AND log_offset > 0 AND log_offset <= ? GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4`,
+		microsPerHour, DeadLetterIngest, int64(upto))
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var t DeadTally
+		if err := rows.Scan(&t.Tenant, &t.Source, &t.Reason, &t.Hour, &t.Count); err != nil {
+			return err
+		}
+		if err := f(t); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// TenantTokens returns the tokens of all tenants by row id.
+func TenantTokens(tx Tx) (map[int64]string, error) {
+	rows, err := tx.Query(`SELECT id, token FROM tenants`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	out := map[int64]string{}
+	for rows.Next() {
+		var id int64
+		var token string
+		if err := rows.Scan(&id, &token); err != nil {
+			return nil, err
+		}
+		out[id] = token
+	}
+	return out, rows.Err()
+}

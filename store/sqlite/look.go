@@ -1,0 +1,95 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"weir/store"
+)
+
+// Onlooker reads a database and changes nothing in it: no migration is made, no row can be written. It is for whoever
+// wants to know how things stand before anything runs.
+type Onlooker struct {
+	db *DB
+	// Pending is how many migrations the next start will make.
+	Pending int
+}
+
+// Look opens the database at path for reading; it must exist. Errors are those of Open. As with Open the caller holds
+// the lock of the data directory.
+func Look(ctx context.Context, path string) (*Onlooker, error) { return look(ctx, path, embedded()) }
+
+func look(ctx context.Context, path string, migrations fs.FS) (o *Onlooker, err error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("store/sqlite: %w", err)
+	}
+	if _, err := os.Stat(abs); err != nil {
+		return nil, fmt.Errorf("store/sqlite: %w", err)
+	}
+	o = &Onlooker{db: &DB{path: abs, log: slog.New(slog.DiscardHandler), count: 1, closing: make(chan struct{})}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("store/sqlite: %s: %w", path, translate(err)), o.db.closeConns())
+			o = nil
+		}
+	}()
+	conn, err := o.db.connect(ctx, o.db.dsn(defaultCacheBytes, true))
+	if err != nil {
+		return o, err
+	}
+	if o.Pending, err = pending(ctx, conn, migrations); err != nil {
+		return o, err
+	}
+	o.db.readers = make(chan *sql.Conn, 1)
+	o.db.readers <- conn
+	return o, nil
+}
+
+// pending holds the record of the database against the files and counts what is to come.
+func pending(ctx context.Context, c *sql.Conn, dir fs.FS) (int, error) {
+	ms, err := loadMigrations(dir)
+	if err != nil {
+		return 0, err
+	}
+	var tables int
+	if err := c.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema WHERE type = 'table'`).Scan(&tables); err != nil {
+		return 0, err
+	}
+	if tables == 0 { // a first start that was cut short
+		return len(ms), nil
+	}
+	done, err := applied(ctx, c)
+	if err != nil {
+		return 0, err
+	}
+	return len(ms) - len(done), compare(ms, done)
+}
+
+// Read runs fn in one consistent snapshot, as store.Store has it.
+func (o *Onlooker) Read(ctx context.Context, fn func(store.Tx) error) error {
+	return o.db.Read(ctx, fn)
+}
+
+// Check reads the whole file and returns ErrDamaged when its pages do not hang together. It ends with ctx.
+func (o *Onlooker) Check(ctx context.Context) error {
+	var said string
+	err := o.Read(ctx, func(tx store.Tx) error { return tx.QueryRow(`PRAGMA quick_check(1)`).Scan(&said) })
+	if err == nil && said != "ok" {
+		err = fmt.Errorf("%w: %s", store.ErrDamaged, said)
+	}
+	return err
+}
+
+// Close closes the database.
+func (o *Onlooker) Close() error {
+	close(o.db.closing)
+	<-o.db.readers
+	return o.db.closeConns()
+}
