@@ -55,7 +55,7 @@ func (g *Gate) roomy(ctx context.Context, m *arrival) bool {
 	if m.Conn == nil {
 		return false
 	}
-	return !g.cfg.FailClosed || g.Pressure.Room(ctx) == nil
+	return !g.cfg.Load().FailClosed || g.Pressure.Room(ctx) == nil
 }
 
 func (g *Gate) admitAll(ctx context.Context, ms []*arrival) (bad int) {

@@ -41,13 +41,17 @@ type ApplyDeps struct {
 	Series     *series.Series
 	Rules      *rules.Engine
 	Controller *Controller
-	Logger     *slog.Logger
-	Registry   prometheus.Registerer
+	// Clock is asked for the time map of this boot; nil: the clock was always set.
+	Clock    *Clock
+	Logger   *slog.Logger
+	Registry prometheus.Registerer
 	// Edges and Readings are told what was kept, after it is committed; nil tells nobody. They must not block.
 	Edges    func(...model.Edge)
 	Readings func(...series.Point)
 	// Watched reports whether anybody waits for Readings; nil: always.
 	Watched func() bool
+	// Tap shows messages as they end; nil shows nobody.
+	Tap *Tap
 }
 
 // Applier is everything right of the log: it reads the batches in order and is the only one who changes results. What
@@ -68,18 +72,29 @@ type Applier struct {
 	sequence  uint64          // highest control sequence in force
 	listening rules.Listening // newest of any record
 	span      Span            // of the batch
+	epoch     uint32          // of the batch before, 0 for the first
 	batch     *effects
 	points    []series.Point // room for those of one record
 	// transitions are the presence states that this process has folded since the head.
 	transitions  map[int64]*store.DeviceState
 	lastReceived model.Nanos
+	timeMap      *model.TimeMap // newest that is known: of the boot whose records are met
 	head         head
 	lastStart    model.Offset // newest record when this process started: what lies above came through its own doors
 
 	applied atomic.Uint64
+	newest  atomic.Int64 // receive time of the newest record that was applied
+	kept    atomic.Int64 // readings stored by this process
 	heard   atomic.Int64
 	failing atomic.Pointer[string]
-	drop    func(model.Offset) bool // a test loses a message on purpose
+	waiting atomic.Pointer[string] // for the clock
+
+	received atomic.Int64 // lastReceived, for who looks from outside
+
+	headSince atomic.Int64            // head.oldest, for who looks from outside
+	drop      func(model.Offset) bool // a test loses a message on purpose
+	// tamper lets a test lose or double readings on purpose.
+	tamper func([]series.Point) []series.Point
 }
 
 // NewApplier loads the results as of the head and returns an applier that goes on behind it.
@@ -102,6 +117,12 @@ func (a *Applier) Ledger() *Ledger { return &Ledger{store: a.Store, fates: a.fat
 // Applied is the newest record whose effects are committed or in memory.
 func (a *Applier) Applied() model.Offset { return model.Offset(a.applied.Load()) }
 
+// Newest is the receive time of the newest record that was applied by this process, 0 when there is none.
+func (a *Applier) Newest() model.Nanos { return model.Nanos(a.newest.Load()) }
+
+// Kept is how many readings this process has stored.
+func (a *Applier) Kept() int64 { return a.kept.Load() }
+
 // CaughtUp reports whether every record that was there when the process started is applied: from then on a query
 // returns every acknowledged reading.
 func (a *Applier) CaughtUp() bool { return a.Applied() >= a.lastStart }
@@ -109,6 +130,9 @@ func (a *Applier) CaughtUp() bool { return a.Applied() >= a.lastStart }
 // Failing says why the applier stands still, "" when it does not.
 func (a *Applier) Failing() string {
 	if s := a.failing.Load(); s != nil {
+		return *s
+	}
+	if s := a.waiting.Load(); s != nil {
 		return *s
 	}
 	return ""
@@ -144,10 +168,20 @@ func (a *Applier) apply(ctx context.Context, b *spool.Batch) error {
 	if err != nil {
 		return fmt.Errorf("batch at %d: %w", b.First, err)
 	}
+	if err := a.awaitTimes(ctx, b); err != nil {
+		return err
+	}
 	if b.First > a.head.started {
 		a.fates.addAll(meta.Counts)
 	}
-	a.span = meta.Span
+	if lost := int64(b.First) - int64(a.Applied()) - 1; lost > 0 && a.epoch == b.Epoch {
+		a.metrics.lost.Add(float64(lost))
+		a.Logger.Error("records of the log were gone before they were applied", "records", lost, "before", b.First)
+	}
+	if b.First > a.lastStart {
+		a.Doors.read(meta.Counts)
+	}
+	a.epoch, a.span = b.Epoch, meta.Span
 	a.batch = &effects{epoch: b.Epoch}
 	if err := a.records(ctx, b); err != nil {
 		return err
@@ -172,6 +206,7 @@ func (a *Applier) records(ctx context.Context, b *spool.Batch) error {
 			return fmt.Errorf("record at %d: %w", off, err)
 		}
 		a.lastReceived = max(a.lastReceived, r.Received.Wall)
+		a.received.Store(int64(a.lastReceived))
 		if err := a.cutWhenDue(ctx, off, len(b.Records[i].Data), r.Received.Wall); err != nil {
 			return err
 		}
@@ -188,6 +223,7 @@ func (a *Applier) record(ctx context.Context, e *spool.Record, off model.Offset)
 			return nil, err
 		}
 	}
+	r = a.settle(r)
 	if off > a.lastStart && counted(r.Kind) {
 		a.Doors.passed(lineOf(r), r.Readings())
 	}
@@ -203,7 +239,9 @@ func (a *Applier) record(ctx context.Context, e *spool.Record, off model.Offset)
 		return r, a.presence(ctx, at, r)
 	case model.KindControl:
 		return r, a.control(ctx, at, r.Control)
-	case model.KindClock, model.KindTimeMap, model.KindEpochJump:
+	case model.KindTimeMap:
+		a.learnTimeMap(r.TimeMap)
+	case model.KindClock, model.KindEpochJump:
 	default:
 		return r, fmt.Errorf("kind %d has no reader in this Weir", r.Kind)
 	}
@@ -220,6 +258,7 @@ func (a *Applier) commit(ctx context.Context, last model.Offset) error {
 		}
 	}
 	a.applied.Store(uint64(last))
+	a.newest.Store(int64(a.lastReceived))
 	a.heard.Store(int64(a.listening))
 	a.announce()
 	return nil
@@ -259,6 +298,9 @@ func (a *Applier) announce() {
 	if a.Readings != nil && len(a.batch.points) > 0 {
 		a.Readings(a.batch.points...)
 	}
+	for _, e := range a.batch.endings {
+		a.Tap.tell(e)
+	}
 }
 
 // effects is what one batch leaves in the store at once. It may be lost in a power cut: the log is kept until a head that
@@ -270,6 +312,7 @@ type effects struct {
 	edges    []model.Edge
 	fresh    []model.Edge // edges that were not there yet
 	points   []series.Point
+	endings  []ending // while somebody watches
 }
 
 func (e *effects) step(f func(store.Tx) error) { e.steps = append(e.steps, f) }
@@ -300,6 +343,7 @@ type applyMetrics struct {
 	retries   prometheus.Counter
 	heads     prometheus.Counter
 	late      prometheus.Counter
+	lost      prometheus.Counter
 	forgotten prometheus.Counter
 	altIDs    prometheus.Gauge
 	altIDSpan prometheus.Gauge
@@ -320,11 +364,13 @@ func newApplyMetrics(reg prometheus.Registerer) *applyMetrics {
 		heads:   prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_ingest_heads_written_total", Help: "Heads written to the store."}),
 		late: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_eventsources_total_msg_invalid_event_time",
 			Help: "Messages whose event time lies too far back."}),
+		lost: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_ingest_lost_unread_total",
+			Help: "Records of the log that were gone before they were applied."}),
 		fates: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_ingest_messages_total",
 			Help: "Messages by the heading they ended under."}, []string{"heading", "reason"}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.retries, m.heads, m.late, m.forgotten, m.altIDs, m.altIDSpan, m.clients, m.fates)
+		reg.MustRegister(m.retries, m.heads, m.late, m.lost, m.forgotten, m.altIDs, m.altIDSpan, m.clients, m.fates)
 	}
 	return m
 }

@@ -229,7 +229,7 @@ func TestBackpressureIsToldOverHTTPAndFeltOverMQTT(t *testing.T) {
 	if an := w.send(w.arrival(1, temp(1))); an.Fate != Stored || p.waited {
 		t.Errorf("MQTT, fail-closed off: %+v", an)
 	}
-	w.gate.cfg.FailClosed = true
+	w.gate.Set(GateConfig{DeviceAuth: AuthRequired, FailClosed: true})
 	if an := w.send(w.arrival(1, temp(2))); an.Fate != Stored || !p.waited {
 		t.Errorf("MQTT, fail-closed on: %+v, waited %v", an, p.waited)
 	}

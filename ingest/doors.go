@@ -21,7 +21,7 @@ func (l line) key(h store.Heading, r Reason) store.LedgerKey {
 }
 
 func lineOf(r *model.Record) line {
-	return line{tenant: r.Account, door: r.Door, hour: r.Received.Wall.Hour()}
+	return line{tenant: r.Account, door: r.Door, hour: r.Received.Hour()}
 }
 
 // Doors counts what reaches the doors and what they turn away. A message is counted as received where its packet is
@@ -36,12 +36,13 @@ type Doors struct {
 	pending map[store.LedgerKey]store.LedgerCount
 	forming map[store.LedgerKey]store.LedgerCount // of the batch that is being synced
 	taken   map[line]int64                        // received that rides in it for its own records
+	riding  map[store.LedgerKey]store.LedgerCount // synced, in batches that Apply has not read yet
 	waiting map[line]store.LedgerCount            // handed to the log, not yet passed by Apply
 }
 
 // NewDoors returns the doors' side of the ledger. It is the log's spool.MetaSource.
 func NewDoors(l *Listening) *Doors {
-	return &Doors{listening: l, parsed: map[line]int64{}, pending: map[store.LedgerKey]store.LedgerCount{},
+	return &Doors{listening: l, parsed: map[line]int64{}, pending: map[store.LedgerKey]store.LedgerCount{}, riding: map[store.LedgerKey]store.LedgerCount{},
 		waiting: map[line]store.LedgerCount{}}
 }
 
@@ -120,7 +121,14 @@ func (d *Doors) Take(entries []spool.Entry) []byte {
 func (d *Doors) Settle(ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !ok {
+	if ok {
+		for k, c := range d.forming {
+			d.ride(k, c)
+		}
+		for l, n := range d.taken {
+			d.ride(l.key(store.HeadingReceived, ReasonNone), store.LedgerCount{Messages: n})
+		}
+	} else {
 		for k, c := range d.forming {
 			d.count(k, c)
 		}
@@ -129,6 +137,25 @@ func (d *Doors) Settle(ok bool) {
 		}
 	}
 	d.forming, d.taken = nil, nil
+}
+
+func (d *Doors) ride(k store.LedgerKey, c store.LedgerCount) {
+	have := d.riding[k]
+	have.Add(c)
+	if have.Messages <= 0 {
+		delete(d.riding, k)
+		return
+	}
+	d.riding[k] = have
+}
+
+// read notes that Apply counts what rode in a batch.
+func (d *Doors) read(counts map[store.LedgerKey]store.LedgerCount) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for k, c := range counts {
+		d.ride(k, store.LedgerCount{Messages: -c.Messages, Readings: -c.Readings})
+	}
 }
 
 // Pending reports whether counts wait for a batch to ride in.
@@ -145,7 +172,7 @@ func counted(k model.RecordKind) bool { return k == model.KindMessage || k == mo
 func (d *Doors) live(add func(store.LedgerKey, store.LedgerCount)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, m := range []map[store.LedgerKey]store.LedgerCount{d.pending, d.forming} {
+	for _, m := range []map[store.LedgerKey]store.LedgerCount{d.pending, d.forming, d.riding} {
 		for k, c := range m {
 			add(k, c)
 		}

@@ -56,7 +56,7 @@ type Pressure interface {
 // SealFunc seals bytes with the root key; ad binds them to their place.
 type SealFunc func(ad string, plain []byte) ([]byte, error)
 
-// GateConfig is what the gate is told once.
+// GateConfig is what the gate is told.
 type GateConfig struct {
 	DeviceAuth    DeviceAuthMode
 	FailClosed    bool // MQTT publishes wait from the first refusal of the log on
@@ -73,14 +73,16 @@ type GateDeps struct {
 	Pressure Pressure
 	Seal     SealFunc
 	// Ring keeps a copy of a body that was refused as unreadable.
-	Ring     func(ctx context.Context, d *store.DeadLetter) error
+	Ring func(ctx context.Context, d *store.DeadLetter) error
+	// Tap shows messages as they end; nil shows nobody.
+	Tap      *Tap
 	Logger   *slog.Logger
 	Registry prometheus.Registerer
 }
 
 // Gate is what stands behind every door.
 type Gate struct {
-	cfg GateConfig
+	cfg atomic.Pointer[GateConfig]
 	GateDeps
 	metrics *gateMetrics
 	ring    chan *store.DeadLetter
@@ -92,8 +94,17 @@ func NewGate(cfg GateConfig, deps GateDeps) *Gate {
 	if cfg.StrangerQueue == 0 {
 		cfg.StrangerQueue = 256
 	}
-	return &Gate{cfg: cfg, GateDeps: deps, metrics: newGateMetrics(deps.Registry), ring: make(chan *store.DeadLetter, cfg.StrangerQueue)}
+	g := &Gate{GateDeps: deps, metrics: newGateMetrics(deps.Registry), ring: make(chan *store.DeadLetter, cfg.StrangerQueue)}
+	g.cfg.Store(&cfg)
+	return g
 }
+
+// Set changes what an event must prove and whether publishes wait, for what arrives from now on. The length of the queue
+// stays.
+func (g *Gate) Set(cfg GateConfig) { g.cfg.Store(&cfg) }
+
+// Config returns what counts now.
+func (g *Gate) Config() GateConfig { return *g.cfg.Load() }
 
 // Run writes the copies of refused bodies to the strangers' ring.
 func (g *Gate) Run(ctx context.Context) error {
@@ -190,7 +201,7 @@ func (g *Gate) TenantFull(tenant string) bool {
 // receive counts the message as received. Tenants that do not exist share one account, so that nobody fills the ledger.
 func (g *Gate) receive(a *Arrival) *arrival {
 	m := &arrival{Arrival: a, stamp: g.Stamp(), readings: 1}
-	m.line = line{door: a.Door, hour: m.stamp.Wall.Hour()}
+	m.line = line{door: a.Door, hour: m.stamp.Hour()}
 	if g.Ceiling.Known(a.Tenant) {
 		m.line.tenant = a.Tenant
 	}
@@ -215,12 +226,25 @@ func (g *Gate) end(m *arrival, f Fate, r Reason, text string) {
 	g.Doors.turnedAway(m.line, heading, r, readings)
 	g.metrics.turnedAway(r)
 	m.answer, m.ended = Answer{Fate: f, Reason: r, Text: text}, true
+	g.show(m, heading, text)
 	switch {
 	case r == ReasonCeiling || r == ReasonStrangers:
 		m.answer.RetryAfter = 1
 	case r == ReasonBackpressure:
 		m.answer.RetryAfter = 10
 	}
+}
+
+// show lets who watches see a message that ended at the door.
+func (g *Gate) show(m *arrival, h store.Heading, why string) {
+	if !g.Tap.Busy() {
+		return
+	}
+	rec := m.rec
+	if rec == nil {
+		rec = &model.Record{Door: m.Door, Source: m.Source, Tenant: m.Tenant, Account: m.line.tenant, Device: m.Topic, Received: m.stamp, Bytes: uint32(len(m.Body))}
+	}
+	g.Tap.tell(ending{rec: rec, heading: h, reason: m.answer.Reason, why: why})
 }
 
 // Presence hands a transition that a door asserts to the log. It takes one reading from the tenant's ceiling.

@@ -44,6 +44,8 @@ type frozenHead struct {
 	at        model.Offset
 	gen       uint64
 	listening rules.Listening
+	received  model.Nanos
+	timeMap   *model.TimeMap
 	series    *series.Frozen
 	rulePages []rules.Page
 	seen      frozenSeen
@@ -61,6 +63,9 @@ func (a *Applier) load(tx store.Tx) error {
 		return err
 	}
 	a.listening = rules.Listening(listening)
+	if err := a.loadTimes(tx); err != nil {
+		return err
+	}
 	err = store.ViewAsOf(tx, a.head.offset, func(r store.ViewRow) error {
 		if r.Kind == viewControlSequence {
 			a.sequence, err = strconv.ParseUint(string(r.Body), 10, 64)
@@ -84,6 +89,7 @@ func (a *Applier) cutWhenDue(ctx context.Context, off model.Offset, bytes int, r
 	h.since += int64(bytes)
 	if h.oldest == 0 {
 		h.oldest = received
+		a.headSince.Store(int64(received))
 	}
 	due := h.since >= a.cfg.ReplayBytes || received-h.oldest >= model.Nanos(a.cfg.HeadAge) || a.Series.Bytes()+a.seen.openBytes() >= a.cfg.HeadBytes
 	if !due || a.parts.open() {
@@ -103,13 +109,14 @@ func (a *Applier) cutHead(ctx context.Context, off model.Offset, now model.Nanos
 	if err := a.awaitHead(); err != nil {
 		return err
 	}
-	f := &frozenHead{at: off, gen: a.head.gen + 1, listening: a.listening, series: a.Series.Freeze(off), rulePages: a.Rules.Freeze()}
+	f := &frozenHead{at: off, gen: a.head.gen + 1, listening: a.listening, received: a.lastReceived, timeMap: a.timeMap, series: a.Series.Freeze(off), rulePages: a.Rules.Freeze()}
 	f.seen = a.seen.freeze(now)
 	a.seen.tell(a.metrics, now)
 	a.fates.freeze(off)
 	a.activity.freeze()
 	clear(a.transitions)
 	a.head.cut, a.head.since, a.head.oldest = f, 0, 0
+	a.headSince.Store(0)
 	return nil
 }
 
@@ -243,6 +250,9 @@ func (a *Applier) flip(tx store.Tx, f *frozenHead) error {
 		}
 	}
 	if err := store.SetMetaInt(tx, metaListening, int64(f.listening)); err != nil {
+		return err
+	}
+	if err := f.writeTimes(tx); err != nil {
 		return err
 	}
 	return store.SetHeadState(tx, f.at, f.gen)

@@ -60,11 +60,12 @@ func (g *Gate) vouch(ctx context.Context, m *arrival, ev *Decoded) error {
 		r.Verdict = model.VerdictOtherDevice
 		return nil
 	}
-	if g.cfg.DeviceAuth == AuthDisabled {
+	mode := g.cfg.Load().DeviceAuth
+	if mode == AuthDisabled {
 		return nil
 	}
 	if !ev.Credential.Presented() {
-		if m.Conn == nil && g.cfg.DeviceAuth == AuthRequired {
+		if m.Conn == nil && mode == AuthRequired {
 			r.Verdict = model.VerdictMissing
 		}
 		return nil

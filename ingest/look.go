@@ -71,6 +71,16 @@ func (a *Applier) RuleStats() rules.Stats {
 	return a.Rules.Stats()
 }
 
+// AilingRules are the rules that do not run or could not judge everything they were given.
+func (a *Applier) AilingRules() []rules.Health {
+	a.rulesMu.Lock()
+	defer a.rulesMu.Unlock()
+	return a.Rules.Ailing()
+}
+
+// HeadSince is the receive time of the oldest record whose results are in memory only, 0 when there is none.
+func (a *Applier) HeadSince() model.Nanos { return model.Nanos(a.headSince.Load()) }
+
 // Silence is how long a device may be silent before its inferred presence ends: what its profile says, else standard.
 func (a *Applier) Silence(tenant, device string, standard time.Duration) time.Duration {
 	a.viewMu.RLock()

@@ -16,7 +16,7 @@ import (
 // message decides the fate of a message: exactly one heading, whatever it is.
 func (a *Applier) message(ctx context.Context, at rules.Place, r *model.Record) error {
 	if a.seen.isRepeat(r) {
-		a.fate(r, store.HeadingDuplicate, ReasonNone)
+		a.fate(at, r, store.HeadingDuplicate, ReasonNone, "")
 		return nil
 	}
 	a.seen.addRepeat(r)
@@ -37,7 +37,7 @@ func (a *Applier) message(ctx context.Context, at rules.Place, r *model.Record) 
 	if r.Message.AltID != "" {
 		h := altIDHash(what.tenant.ID, what.device.ID, r.Message)
 		if a.seen.hasAltID(h) {
-			a.fate(r, store.HeadingDuplicate, ReasonNone)
+			a.fate(at, r, store.HeadingDuplicate, ReasonNone, "")
 			return nil
 		}
 		a.seen.addAltID(h, r.Received.Wall)
@@ -45,13 +45,20 @@ func (a *Applier) message(ctx context.Context, at rules.Place, r *model.Record) 
 	if err := a.keep(ctx, at, r, what); err != nil {
 		return err
 	}
-	a.fate(r, store.HeadingStored, ReasonNone)
+	a.fate(at, r, store.HeadingStored, ReasonNone, "")
 	return nil
 }
 
-func (a *Applier) fate(r *model.Record, h store.Heading, reason Reason) {
+// fate counts a message under its heading. Who watches sees it once that is committed.
+func (a *Applier) fate(at rules.Place, r *model.Record, h store.Heading, reason Reason, why string) {
 	a.fates.add(lineOf(r).key(h, reason), store.LedgerCount{Messages: 1, Readings: int64(r.Readings())})
 	a.metrics.fates.WithLabelValues(string(h), string(reason)).Inc()
+	if h == store.HeadingStored {
+		a.kept.Add(int64(r.Readings()))
+	}
+	if a.Tap.Busy() {
+		a.batch.endings = append(a.batch.endings, ending{rec: r, heading: h, reason: reason, why: why, offset: at.Offset})
+	}
 }
 
 // check finds out whether a message can be kept, in the order in which a stranger would learn least.
@@ -94,19 +101,29 @@ func verdictText(v model.Verdict) string {
 }
 
 // occurred is the time that an entry is kept under: its own, the event's or the receive time; never later than the
-// skew allows. ok is false when it lies too far back.
+// skew allows. ok is false when it lies too far back. Where the clock could not be believed at the receipt, a time that was
+// sent may be better than ours: it is not cut, and what lies too far back is judged by the earlier of the two clocks.
 func (a *Applier) occurred(r *model.Record, own model.EntryTime) (_ model.Micros, ok bool) {
-	t := r.Received.Wall
+	s := &r.Received
+	t, earliest := s.Wall, s.Wall
+	if s.Shown != 0 {
+		t, earliest = s.Shown, min(s.Shown, s.Wall)
+	}
 	switch {
 	case own.Has:
 		t = own.At
 	case r.Message.HasOccurred:
 		t = r.Message.Occurred
 	}
-	if t < r.Received.Wall-model.Nanos(a.cfg.MaxAge) {
+	switch {
+	case s.Clock == model.ClockGuessed:
+		return t.Micros(), true
+	case t < earliest-model.Nanos(a.cfg.MaxAge):
 		return 0, false
+	case s.Clock == model.ClockBehind:
+		return t.Micros(), true
 	}
-	return min(t, r.Received.Wall+model.Nanos(a.cfg.MaxFutureSkew)).Micros(), true
+	return min(t, s.Wall+model.Nanos(a.cfg.MaxFutureSkew)).Micros(), true
 }
 
 // fixTimes says what is wrong with the times of a message.
@@ -216,7 +233,11 @@ func (a *Applier) keepMeasurements(ctx context.Context, in *rules.Input, r *mode
 	for i := range ms {
 		a.points = append(a.points, a.point(in.Offset, r, what, i))
 	}
-	if err := a.Series.Put(ctx, a.points); err != nil {
+	kept := a.points
+	if a.tamper != nil {
+		kept = a.tamper(kept)
+	}
+	if err := a.Series.Put(ctx, kept); err != nil {
 		return err // the device was read by admit; nothing is left that could fail
 	}
 	if a.Readings != nil && (a.Watched == nil || a.Watched()) {
@@ -274,10 +295,10 @@ const detailBytes = 2 << 10
 
 // deadLetter keeps a message that was accepted and proved unfit.
 func (a *Applier) deadLetter(at rules.Place, r *model.Record, reason Reason, why string) {
-	a.fate(r, store.HeadingDeadLetter, reason)
+	a.fate(at, r, store.HeadingDeadLetter, reason, why)
 	d := &store.DeadLetter{Tenant: r.Account, Occurred: r.Received.Wall.Micros(), Kind: store.DeadLetterIngest, Reason: string(reason),
 		Source: r.Source, Summary: why, Attempts: 1, Subject: r.Device, Epoch: at.Epoch, Offset: at.Offset,
-		Stranger: r.Account == "" || reason == ReasonBadCredential || reason == ReasonUnknownDevice,
+		Stranger: ofStrangers(r.Account, reason),
 		Record:   model.AppendRecord(nil, r)}
 	if r.Message != nil {
 		d.Detail = describe(r.Message)
@@ -290,6 +311,11 @@ func (a *Applier) deadLetter(at rules.Place, r *model.Record, reason Reason, why
 		_, err := store.TrimStrangers(tx, a.cfg.StrangersBytes)
 		return err
 	})
+}
+
+// ofStrangers reports whether a dead letter stands in the strangers' ring, which forgets the oldest.
+func ofStrangers(account string, reason Reason) bool {
+	return account == "" || reason == ReasonBadCredential || reason == ReasonUnknownDevice
 }
 
 // describe shows a message in one line, bounded.

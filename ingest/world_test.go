@@ -25,6 +25,7 @@ type world struct {
 	t     testing.TB
 	dir   string
 	cfg   ApplyConfig
+	built time.Time
 	gcfg  GateConfig
 	sync  func(func() error) error
 	clock *testClock
@@ -37,6 +38,9 @@ type world struct {
 	control *Controller
 	ceiling *testCeiling
 	ring    chan *store.DeadLetter
+	tap     *Tap
+	time    *Clock
+	boots   uint64
 	edges   []model.Edge
 }
 
@@ -50,6 +54,19 @@ func (c *testClock) advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.wall, c.mono = c.wall.Add(d), c.mono+d
+}
+
+// step sets the wall, as a time server would: the monotonic time goes on.
+func (c *testClock) step(wall time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wall = wall
+}
+
+func (c *testClock) now() (time.Time, time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.wall, c.mono
 }
 
 func (c *testClock) stamp() model.Stamp {
@@ -133,11 +150,14 @@ func (w *world) open() {
 	w.doors.listening.Open()
 	w.log, err = bolt.Open(filepath.Join(w.dir, "spool"), bolt.Options{MaxBytes: 64 << 20, Meta: w.doors, Sync: w.sync})
 	w.must(err)
+	w.boots++
+	w.time = NewClock(ClockConfig{Boot: w.boots, Now: w.clock.now, Built: w.built, Log: w.log, Logger: slog.New(slog.DiscardHandler)})
+	w.tap = NewTap(func() model.Nanos { return w.clock.stamp().Wall }, nil)
 	w.applier = w.newApplier(w.log, w.db)
 	w.control = w.applier.Controller
-	w.gate = NewGate(w.gcfg, GateDeps{Log: w.log, Doors: w.doors, Stamp: w.clock.stamp, Ceiling: w.ceiling, Pressure: NewGauge(w.log, nil),
+	w.gate = NewGate(w.gcfg, GateDeps{Log: w.log, Doors: w.doors, Stamp: w.time.Stamp, Ceiling: w.ceiling, Pressure: NewGauge(w.log, nil),
 		Seal: func(_ string, b []byte) ([]byte, error) { return b, nil }, Verify: w.verify, Logger: slog.New(slog.DiscardHandler),
-		Ring: func(_ context.Context, d *store.DeadLetter) error { w.ring <- d; return nil }})
+		Tap: w.tap, Ring: func(_ context.Context, d *store.DeadLetter) error { w.ring <- d; return nil }})
 }
 
 func (w *world) newApplier(log spool.Log, st store.Store) *Applier {
@@ -149,8 +169,8 @@ func (w *world) newApplier(log spool.Log, st store.Store) *Applier {
 	w.must(err)
 	logger := slog.New(slog.DiscardHandler)
 	a, err := NewApplier(ctx, w.cfg, ApplyDeps{Log: log, Store: st, Doors: w.doors, Listening: w.doors.listening, Series: readings,
-		Rules: rules.NewEngine(compiler, nil), Controller: NewController(st, log, w.clock.stamp, logger), Logger: logger,
-		Edges: func(es ...model.Edge) { w.edges = append(w.edges, es...) }})
+		Rules: rules.NewEngine(compiler, nil), Controller: NewController(st, log, w.time.Stamp, logger), Clock: w.time, Logger: logger,
+		Edges: func(es ...model.Edge) { w.edges = append(w.edges, es...) }, Tap: w.tap})
 	w.must(err)
 	return a
 }

@@ -16,12 +16,49 @@ const (
 	KindDeviceReport    RecordKind = 9
 )
 
+// ClockState says how far the wall of a stamp can be believed.
+type ClockState uint8
+
+// The clock states. The first three are written; ClockGuessed is what a ClockUnset becomes when no wall time will ever be
+// known for its boot.
+const (
+	ClockSure    ClockState = 0
+	ClockUnset   ClockState = 1 // no time of day was known yet: the time map of the boot tells it
+	ClockBehind  ClockState = 2 // the wall went back by much: Shown is what it says, Wall goes on slowly
+	ClockGuessed ClockState = 3
+)
+
 // Stamp is when Weir received something. Wall never goes back from one record to the next.
 type Stamp struct {
-	Boot uint64 // random id of the process start that received it
-	Mono int64  // nanoseconds of monotonic time since that start
-	Wall Nanos
+	Boot  uint64 // random id of the process start that received it
+	Mono  int64  // nanoseconds of monotonic time since that start
+	Wall  Nanos  // ClockUnset: the newest stamp before the start, and what has passed since
+	Clock ClockState
+	Shown Nanos // ClockBehind: what the wall said; 0 when that was no time of day either
+	// Counted is the wall by which the ledger counted it when the time map has set another one since; 0: Wall. It is not
+	// part of a record.
+	Counted Nanos
 }
+
+// Hour is the hour of the ledger that the stamp counts in: that of the stamp as it was given out.
+func (s Stamp) Hour() int64 {
+	if s.Counted != 0 {
+		return s.Counted.Hour()
+	}
+	return s.Wall.Hour()
+}
+
+// TimeMap says what wall time a moment of a boot's monotonic time was.
+type TimeMap struct {
+	Boot uint64
+	Mono int64
+	Wall Nanos
+	// Guessed says that no wall time is known of the boot: its stamps hold as they were given out.
+	Guessed bool
+}
+
+// At is the wall time of something received at mono.
+func (m TimeMap) At(mono int64) Nanos { return m.Wall - Nanos(m.Mono-mono) }
 
 // Verdict is what the door found out about the credentials of a message. It is judged when the record is applied.
 type Verdict uint8
@@ -59,6 +96,7 @@ type Record struct {
 	Why      string    // KindRaw: why it did not decode
 	Presence *Presence // KindPresence
 	Control  *Control  // KindControl
+	TimeMap  *TimeMap  // KindTimeMap
 }
 
 // PresenceState is what a door says about a device.

@@ -23,6 +23,8 @@ const (
 	flagTransport   = 1 << 2 // client id, packet id
 	flagHash        = 1 << 3
 	flagAccount     = 1 << 4 // Account is Tenant; else Account is written out
+	flagUnset       = 1 << 5 // the clock was not set: Received.Wall is a guess until the time map of the boot is known
+	flagBehind      = 1 << 6 // the wall had gone back: Received.Shown is written out
 	msgHasOccurred  = 1 << 0
 	msgHasAltID     = 1 << 1
 	entryHasOwnTime = 1 << 0
@@ -48,11 +50,20 @@ func AppendRecord(b []byte, r *Record) []byte {
 	if r.Account == r.Tenant {
 		flags |= flagAccount
 	}
+	switch r.Received.Clock {
+	case ClockUnset, ClockGuessed:
+		flags |= flagUnset
+	case ClockBehind:
+		flags |= flagBehind
+	}
 	b = append(b, recordVersion, byte(r.Kind))
 	b = binary.AppendUvarint(b, flags)
 	b = binary.LittleEndian.AppendUint64(b, r.Received.Boot)
 	b = binary.AppendVarint(b, r.Received.Mono)
 	b = binary.AppendVarint(b, int64(r.Received.Wall))
+	if flags&flagBehind != 0 {
+		b = binary.AppendVarint(b, int64(r.Received.Shown))
+	}
 	b = wire.AppendString(b, r.Door)
 	b = wire.AppendString(b, r.Source)
 	b = wire.AppendString(b, r.Tenant)
@@ -92,6 +103,16 @@ func AppendRecord(b []byte, r *Record) []byte {
 		b = binary.AppendUvarint(b, uint64(c.Part))
 		b = binary.AppendUvarint(b, uint64(c.Parts))
 		b = wire.AppendBytes(b, c.Body)
+	case KindTimeMap:
+		m := r.TimeMap
+		b = binary.LittleEndian.AppendUint64(b, m.Boot)
+		b = binary.AppendVarint(b, m.Mono)
+		b = binary.AppendVarint(b, int64(m.Wall))
+		guessed := byte(0)
+		if m.Guessed {
+			guessed = 1
+		}
+		b = append(b, guessed)
 	}
 	return b
 }
@@ -164,11 +185,17 @@ func DecodeRecord(b []byte) (*Record, error) {
 	}
 	rec := &Record{Kind: RecordKind(r.Byte())}
 	flags := r.Uvarint()
-	if flags&^(flagDup|flagCredential|flagTransport|flagHash|flagAccount) != 0 {
+	if flags&^(flagDup|flagCredential|flagTransport|flagHash|flagAccount|flagUnset|flagBehind) != 0 || flags&flagUnset != 0 && flags&flagBehind != 0 {
 		r.Fail(wire.ErrForm)
 	}
 	rec.Dup = flags&flagDup != 0
 	rec.Received = Stamp{Boot: r.Uint64(), Mono: r.Varint(), Wall: Nanos(r.Varint())}
+	switch {
+	case flags&flagUnset != 0:
+		rec.Received.Clock = ClockUnset
+	case flags&flagBehind != 0:
+		rec.Received.Clock, rec.Received.Shown = ClockBehind, Nanos(r.Varint())
+	}
 	rec.Door, rec.Source, rec.Tenant = r.String(), r.String(), r.String()
 	if rec.Account = rec.Tenant; flags&flagAccount == 0 {
 		rec.Account = r.String()
@@ -198,7 +225,15 @@ func DecodeRecord(b []byte) (*Record, error) {
 			Expected: r.Uvarint(), Occurred: Nanos(r.Varint())}
 	case KindControl:
 		rec.Control = &Control{Sequence: r.Uvarint(), Part: uint16(r.Uvarint()), Parts: uint16(r.Uvarint()), Body: r.Bytes()}
-	case KindClock, KindTimeMap, KindEpochJump:
+	case KindTimeMap:
+		m := &TimeMap{Boot: r.Uint64(), Mono: r.Varint(), Wall: Nanos(r.Varint())}
+		guessed := r.Byte()
+		if guessed > 1 {
+			r.Fail(wire.ErrForm)
+		}
+		m.Guessed = guessed == 1
+		rec.TimeMap = m
+	case KindClock, KindEpochJump:
 	default:
 		r.Fail(fmt.Errorf("kind %d", rec.Kind))
 	}
@@ -206,6 +241,15 @@ func DecodeRecord(b []byte) (*Record, error) {
 		return nil, fmt.Errorf("%w: %w", ErrRecord, err)
 	}
 	return rec, nil
+}
+
+// PeekRecord returns the kind of an encoded record and the boot that stamped it, and whether that had no time of day. It
+// reads nothing else: a caller that must look far ahead does not decode what lies between.
+func PeekRecord(b []byte) (kind RecordKind, boot uint64, unset bool) {
+	if len(b) < 11 || b[0] != recordVersion {
+		return 0, 0, false
+	}
+	return RecordKind(b[1]), binary.LittleEndian.Uint64(b[3:11]), b[2]&flagUnset != 0 // all flags fit in one byte
 }
 
 func readMessage(r *wire.Reader) *Message {

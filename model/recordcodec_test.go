@@ -41,6 +41,10 @@ func goldenRecords() []*Record {
 		}),
 		with(KindControl, func(r *Record) { r.Control = &Control{Sequence: 5, Part: 1, Parts: 2, Body: []byte("body")} }),
 		with(KindClock, func(*Record) {}),
+		with(KindClock, func(r *Record) { r.Received.Clock = ClockUnset }),
+		with(KindClock, func(r *Record) { r.Received.Clock, r.Received.Shown = ClockBehind, -5 }),
+		with(KindTimeMap, func(r *Record) { r.TimeMap = &TimeMap{Boot: 0xfeed, Mono: 3, Wall: 1790000000123456789} }),
+		with(KindTimeMap, func(r *Record) { r.TimeMap = &TimeMap{Boot: 1, Guessed: true} }),
 	}
 }
 
@@ -51,6 +55,19 @@ func TestARecordReadsBackAsItWasWritten(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(got, r) {
 			t.Errorf("kind %d: got %+v, %v; want %+v", r.Kind, got, err, r)
 		}
+	}
+}
+
+func TestARecordIsPeekedAtWithoutBeingDecoded(t *testing.T) {
+	t.Parallel()
+	for _, r := range goldenRecords() {
+		kind, boot, unset := PeekRecord(AppendRecord(nil, r))
+		if kind != r.Kind || boot != r.Received.Boot || unset != (r.Received.Clock == ClockUnset) {
+			t.Errorf("kind %d: peeked %d, %x, %v", r.Kind, kind, boot, unset)
+		}
+	}
+	if kind, _, _ := PeekRecord([]byte{recordVersion, 1}); kind != 0 {
+		t.Errorf("peeked kind %d at a stump", kind)
 	}
 }
 

@@ -267,6 +267,9 @@ func TestRuleThatNoLongerCompilesIsKeptAndNotRun(t *testing.T) {
 	if h := b.e.Health(plant.ProfileKey)[0]; h.Status != CompileError || h.Name != "hot" {
 		t.Errorf("health %+v", h)
 	}
+	if ailing := b.e.Ailing(); len(ailing) != 1 || ailing[0].RuntimeID != "acme/pump@2/hot" {
+		t.Errorf("ailing %+v", ailing)
+	}
 }
 
 // lastPages is what a store holds after it was given the pages in turn.
@@ -302,6 +305,9 @@ func TestHealthCountsWhatARuleMissed(t *testing.T) {
 	}
 	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	if ailing := b.e.Ailing(); len(ailing) != 1 || ailing[0].Token != "failing" {
+		t.Errorf("ailing %+v", ailing)
 	}
 	if rows := b.e.Health(ProfileKey{7, 99}); rows != nil {
 		t.Errorf("an unknown profile has %v", rows)

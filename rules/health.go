@@ -1,6 +1,11 @@
 package rules
 
-import "weir/model"
+import (
+	"cmp"
+	"slices"
+
+	"weir/model"
+)
 
 // Status is the state of a live rule.
 type Status string
@@ -39,6 +44,20 @@ func (e *Engine) Health(k ProfileKey) []Health {
 	for _, r := range p.rules {
 		rows = append(rows, p.health(r))
 	}
+	return rows
+}
+
+// Ailing returns the health of every rule that does not run or could not judge everything it was given, by runtime id.
+func (e *Engine) Ailing() []Health {
+	var rows []Health
+	for _, p := range e.profiles {
+		for _, r := range p.rules {
+			if r.program == nil || r.EvalErrors > 0 || r.RefusedKeys > 0 {
+				rows = append(rows, p.health(r))
+			}
+		}
+	}
+	slices.SortFunc(rows, func(a, b Health) int { return cmp.Compare(a.RuntimeID, b.RuntimeID) })
 	return rows
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"weir/model"
 )
@@ -132,6 +133,14 @@ type Record struct {
 type MetaSource interface {
 	Take(entries []Entry) []byte
 	Settle(ok bool)
+}
+
+// File is a file of a copy of a log. Write writes it whole, Bytes long; it is called at most once, before the function
+// that was handed the file returns.
+type File struct {
+	Name  string
+	Bytes int64
+	Write func(io.Writer) error
 }
 
 // Stats are a log's figures.

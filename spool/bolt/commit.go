@@ -134,6 +134,7 @@ func (l *Log) write(b *spool.Batch) (int64, error) {
 		return 0, err
 	}
 	l.measured(time.Since(started))
+	l.metrics.written.Add(float64(size))
 	return int64(weight), nil
 }
 

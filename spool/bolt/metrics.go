@@ -14,6 +14,7 @@ type metrics struct {
 	registered []prometheus.Collector
 
 	records      prometheus.Counter
+	written      prometheus.Counter
 	batchRecords prometheus.Histogram
 	syncSeconds  prometheus.Histogram
 	failed       prometheus.Counter
@@ -31,6 +32,8 @@ func newMetrics(reg prometheus.Registerer, l *Log) (*metrics, error) {
 		registerer: reg,
 		records: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_spool_records_total",
 			Help: "Records made durable."}),
+		written: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_spool_written_bytes_total",
+			Help: "Bytes of batches made durable, without the pages around them."}),
 		batchRecords: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "weir_spool_batch_records",
 			Help: "Records per batch.", Buckets: prometheus.ExponentialBuckets(1, 4, 8)}),
 		syncSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "weir_spool_sync_seconds",
@@ -46,7 +49,7 @@ func newMetrics(reg prometheus.Registerer, l *Log) (*metrics, error) {
 	m.refused.canceled = refused.WithLabelValues("canceled")
 	m.reads.memory = reads.WithLabelValues("memory")
 	m.reads.disk = reads.WithLabelValues("disk")
-	return m, m.register(append(gauges(l), m.records, m.batchRecords, m.syncSeconds, m.failed, m.blocked, refused, reads))
+	return m, m.register(append(gauges(l), m.records, m.written, m.batchRecords, m.syncSeconds, m.failed, m.blocked, refused, reads))
 }
 
 func gauges(l *Log) []prometheus.Collector {
@@ -60,6 +63,8 @@ func gauges(l *Log) []prometheus.Collector {
 		gauge("disk_bytes", "What the log's files take on disk.", func(s spool.Stats) int64 { return s.DiskBytes }),
 		gauge("unsynced_bytes", "What waits for its sync.", func(s spool.Stats) int64 { return s.UnsyncedBytes }),
 		gauge("kept_records", "Offsets from the oldest kept to the newest.", func(s spool.Stats) int64 { return int64(s.Last + 1 - s.First) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_spool_epoch",
+			Help: "Number of this log's life: it grows when a lost log is replaced."}, func() float64 { return float64(l.Epoch()) }),
 		gauge("unavailable", "1 while appends are refused because the disk does not take them.", func(s spool.Stats) int64 {
 			if s.Err != nil {
 				return 1

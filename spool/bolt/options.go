@@ -54,6 +54,9 @@ type Options struct {
 	MinOffset model.Offset
 	// MinEpoch is the least number of an epoch that begins with this Open (a new log, or a jump); 0 means 1.
 	MinEpoch uint32
+	// NewEpoch begins a new epoch with this Open, wherever the log ends: it is a copy, and what followed in the original
+	// bears offsets that are given again now.
+	NewEpoch bool
 	// PairID is written into a new log; an existing one must carry it (ErrForeign). Zero: a new log draws one, an
 	// existing one keeps its own.
 	PairID     [16]byte

@@ -2,6 +2,7 @@ package bolt
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -45,6 +46,11 @@ func (l *Log) recover() error {
 		return err
 	}
 	if l.last < l.opt.MinOffset {
+		l.log.Warn("spool: the log ends before what the results contain; going on above it in a new epoch",
+			"last", l.last, "results", l.opt.MinOffset)
+		return l.jump()
+	}
+	if l.opt.NewEpoch {
 		return l.jump()
 	}
 	return l.writeOn(newest)
@@ -52,17 +58,19 @@ func (l *Log) recover() error {
 
 // listSpans reads the folder. A span that was being made ahead holds nothing and is removed.
 func (l *Log) listSpans() error {
+	if err := os.Remove(filepath.Join(l.dir, aheadName)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("spool: %w", err)
+	}
+	return l.readSpans()
+}
+
+// readSpans reads the names and sizes of the spans in the folder.
+func (l *Log) readSpans() error {
 	files, err := os.ReadDir(l.dir)
 	if err != nil {
 		return fmt.Errorf("spool: %w", err)
 	}
 	for _, f := range files {
-		if f.Name() == aheadName {
-			if err := os.Remove(filepath.Join(l.dir, aheadName)); err != nil {
-				return fmt.Errorf("spool: %w", err)
-			}
-			continue
-		}
 		begin, ok := spanBegin(f.Name())
 		if !ok {
 			continue // not ours
@@ -91,15 +99,14 @@ func (l *Log) create() error {
 	return l.nextSpan()
 }
 
-// jump begins a new epoch above what the results know. What is kept from before stays readable.
+// jump begins a new epoch above what the log and the results know. What is kept from before stays readable.
 func (l *Log) jump() error {
-	l.log.Warn("spool: the log ends before what the results contain; going on above it in a new epoch",
-		"last", l.last, "results", l.opt.MinOffset)
 	l.id.epoch = max(l.id.epoch+1, l.opt.MinEpoch)
+	end := max(l.last, l.opt.MinOffset)
 	if l.first > l.last {
-		l.first = l.opt.MinOffset + 1
+		l.first = end + 1
 	}
-	l.last = l.opt.MinOffset
+	l.last = end
 	return l.nextSpan()
 }
 
@@ -194,19 +201,8 @@ func (l *Log) writeOn(s *span) error {
 
 // verify reads all batches of a small span.
 func (s *span) verify() error {
-	return with(s, func() error {
-		for at := s.begin; ; {
-			st, err := s.seek(at, math.MaxUint64)
-			if st == nil || err != nil {
-				return err
-			}
-			b, err := st.decode(s)
-			if err != nil {
-				return err
-			}
-			at = b.Last() + 1
-		}
-	})
+	n := 0
+	return with(s, func() error { return s.readBatches(context.Background(), math.MaxUint64, &n) })
 }
 
 // with runs fn with s open for reading.

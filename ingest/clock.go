@@ -1,0 +1,252 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/model"
+	"weir/spool"
+)
+
+const (
+	// clockSlack is how far the wall may lie behind the newest stamp and still be believed: small steps back are what time
+	// servers do, and the stamps stand still until the wall has caught up.
+	clockSlack = model.Nanos(time.Minute)
+	clockTick  = time.Second
+	// guessAt is how full the log may be, in percent of its budget, before waiting for the clock ends.
+	guessAt = 80
+)
+
+// ClockConfig is what a clock is told.
+type ClockConfig struct {
+	Boot uint64
+	// Now returns what the wall says and the monotonic time since the start.
+	Now func() (wall time.Time, mono time.Duration)
+	// Built is when the program was made: no time before that is a time of day.
+	Built time.Time
+	// Synchronized reports whether the system says that somebody keeps its clock right: then it is believed even when it
+	// lies before the newest stamp. nil: it never does.
+	Synchronized func() bool
+	Log          spool.Log
+	Logger       *slog.Logger
+	Registry     prometheus.Registerer
+}
+
+// Clock gives out stamps and knows whether the wall can be believed. A wall clock is plausible when it lies neither before
+// the build nor before the newest stamp of the log. Until it does, what comes in is stamped with monotonic time, and the
+// applier waits; then a time map in the log says for all of it what the time of day was. A replay reads the map and asks
+// no clock.
+type Clock struct {
+	cfg ClockConfig
+
+	mu     sync.Mutex
+	begun  bool
+	unset  bool // no time of day is known
+	behind bool // the wall went back by more than the slack
+	floor  model.Nanos
+	since  int64 // monotonic time at which the floor held
+	newest model.Nanos
+	at     int64          // monotonic time of newest
+	known  *model.TimeMap // of this boot, once it is durable
+	mapped chan struct{}  // closed with known
+	now    model.Nanos    // what the wall said last
+	gap    prometheus.Gauge
+}
+
+// NewClock returns a clock that believes the wall, though never before the build, until Begin.
+func NewClock(cfg ClockConfig) *Clock {
+	c := &Clock{cfg: cfg, mapped: make(chan struct{}), gap: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_clock_behind_seconds",
+		Help: "How far the system's clock lies behind the newest stamp, 0 while it does not."})}
+	if !cfg.Built.IsZero() {
+		c.floor = model.NanosOf(cfg.Built)
+	}
+	if cfg.Registry != nil {
+		cfg.Registry.MustRegister(c.gap, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_clock_plausible",
+			Help: "1 while the system's clock can be believed: it lies neither before the build nor before the newest stamp."}, func() float64 {
+			if c.Doubt() != "" {
+				return 0
+			}
+			return 1
+		}))
+	}
+	return c
+}
+
+// Begin holds the wall against the newest stamp of the log. It is called once, when everything that the log held at the
+// start is applied and before anything is stamped that goes into it.
+func (c *Clock) Begin(newest model.Nanos) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	wall, mono := c.look()
+	c.floor, c.since, c.begun = max(c.floor, newest), mono, true
+	c.newest, c.at = max(c.newest, newest), mono
+	if c.unset = !c.plausible(wall); c.unset {
+		c.cfg.Logger.Warn("the clock cannot be believed; what comes in is kept and waits until it is set", "clock", stampText(wall), "not before", stampText(c.floor))
+	}
+}
+
+func (c *Clock) look() (wall model.Nanos, mono int64) {
+	t, d := c.cfg.Now()
+	c.now = model.NanosOf(t)
+	return c.now, int64(d)
+}
+
+func (c *Clock) plausible(wall model.Nanos) bool {
+	return wall >= c.floor-clockSlack ||
+		wall >= c.built() && c.cfg.Synchronized != nil && c.cfg.Synchronized()
+}
+
+func (c *Clock) built() model.Nanos {
+	if c.cfg.Built.IsZero() {
+		return 0
+	}
+	return model.NanosOf(c.cfg.Built)
+}
+
+// Stamp says when something is received. The wall of a stamp never lies before that of one that was given out earlier.
+func (c *Clock) Stamp() model.Stamp {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	wall, mono := c.look()
+	s := model.Stamp{Boot: c.cfg.Boot, Mono: mono}
+	switch {
+	case c.unset:
+		s.Clock, wall = model.ClockUnset, c.floor+model.Nanos(mono-c.since)
+	case !c.begun:
+		wall = max(wall, c.floor+model.Nanos(mono))
+	default:
+		c.step(wall)
+		if c.behind {
+			s.Clock = model.ClockBehind
+			if wall >= c.built() {
+				s.Shown = wall
+			}
+			// At half the speed of time: the wall catches up, and what is apart in time stays so.
+			wall = c.newest + model.Nanos(mono-c.at)/2
+		}
+	}
+	c.newest, c.at = max(c.newest, wall), mono
+	s.Wall = c.newest
+	return s
+}
+
+// step notices that the wall went back by more than the slack, and that it has caught up.
+func (c *Clock) step(wall model.Nanos) {
+	gap := c.newest - wall
+	c.gap.Set(max(0, time.Duration(gap).Seconds()))
+	switch {
+	case !c.behind && gap > clockSlack:
+		c.behind = true
+		c.cfg.Logger.Warn("the clock went back; stamps go on from the newest one, and event times are kept as sent", "clock", stampText(wall), "newest stamp", stampText(c.newest))
+	case c.behind && gap <= 0:
+		c.behind = false
+		c.cfg.Logger.Info("the clock has caught up with the newest stamp", "clock", stampText(wall))
+	}
+}
+
+// Doubt says why the wall cannot be believed, "" when it can.
+func (c *Clock) Doubt() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	wall, _ := c.look()
+	switch {
+	case c.unset && wall < c.built():
+		return fmt.Sprintf("the clock says %s, and this program was made %s", stampText(wall), stampText(c.built()))
+	case c.unset:
+		return fmt.Sprintf("the clock says %s, and the newest record was received %s", stampText(wall), stampText(c.floor))
+	case c.behind:
+		return fmt.Sprintf("the clock went back: it says %s, and the newest stamp is %s", stampText(wall), stampText(c.newest))
+	}
+	return ""
+}
+
+func stampText(n model.Nanos) string { return n.Time().Format(time.RFC3339) }
+
+// Run looks at the wall until ctx ends.
+func (c *Clock) Run(ctx context.Context) error {
+	t := time.NewTicker(clockTick)
+	defer t.Stop()
+	for {
+		if err := c.Look(ctx); err != nil && ctx.Err() == nil {
+			c.cfg.Logger.Warn("the time of day is known and cannot be written to the log; it is tried again", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		}
+	}
+}
+
+// Look notices that the wall has become plausible and puts the time map of this boot into the log. When the log is too
+// full to wait longer, the map says that the stamps hold as they were given out.
+func (c *Clock) Look(ctx context.Context) error {
+	c.mu.Lock()
+	wall, mono := c.look()
+	unset, known, plausible := c.unset, c.known, c.unset && c.plausible(wall)
+	c.mu.Unlock()
+	full := false
+	if s := c.cfg.Log.Stats(); unset {
+		full = s.Bytes*100 >= s.MaxBytes*guessAt
+	}
+	if !unset || !plausible && (known != nil || !full) {
+		return nil
+	}
+	if known == nil {
+		m := &model.TimeMap{Boot: c.cfg.Boot, Mono: mono, Wall: wall, Guessed: !plausible}
+		if err := appendTimeMap(ctx, c.cfg.Log, c.Stamp(), m); err != nil {
+			return err
+		}
+		c.tell(m)
+	}
+	if plausible {
+		c.mu.Lock()
+		c.unset = false
+		c.mu.Unlock()
+		c.cfg.Logger.Info("the clock can be believed now", "clock", stampText(wall), "after", time.Duration(mono).Round(time.Second).String())
+	}
+	return nil
+}
+
+func (c *Clock) tell(m *model.TimeMap) {
+	c.mu.Lock()
+	c.known = m
+	c.mu.Unlock()
+	close(c.mapped)
+	if m.Guessed {
+		c.cfg.Logger.Warn("the log is too full to wait for the clock: what came in counts from the newest stamp before the start; event times are kept as sent")
+	}
+}
+
+// mapOfBoot returns the time map of this boot, nil while there is none.
+func (c *Clock) mapOfBoot() *model.TimeMap {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.known
+}
+
+// timeMap waits for the time map of this boot.
+func (c *Clock) timeMap(ctx context.Context) (*model.TimeMap, error) {
+	select {
+	case <-c.mapped:
+		return c.mapOfBoot(), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// appendTimeMap writes a time map and waits until it is durable: nothing may count by one that a power cut takes back.
+func appendTimeMap(ctx context.Context, log spool.Log, at model.Stamp, m *model.TimeMap) error {
+	r := &model.Record{Kind: model.KindTimeMap, Received: at, TimeMap: m}
+	synced := make(chan error, 1)
+	if err := log.Append(ctx, spool.Entry{Data: model.AppendRecord(nil, r), Value: r, Exempt: true,
+		Done: func(_ model.Offset, err error) { synced <- err }}); err != nil {
+		return err
+	}
+	return <-synced
+}

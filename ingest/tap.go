@@ -1,0 +1,240 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/model"
+	"weir/store"
+)
+
+// Bounds of the tap.
+const (
+	maxWatchers = 16  // at a time
+	watchRoom   = 256 // messages that a watcher has not fetched; what comes beyond them is counted and left out
+	shownValues = 4   // of a message
+)
+
+// ErrWatchEnded tells that a watcher was closed.
+var ErrWatchEnded = errors.New("ingest: the watch has ended")
+
+// Sighting is what somebody who watches sees of a message: which one it was and where it ended. It holds no credential,
+// and of a message that proved to be nobody's neither values nor ids.
+type Sighting struct {
+	Received, Ended model.Nanos
+	// Connection says that this is no message but a connection that a door turned away.
+	Connection bool
+	Tenant     string // whose ledger counts it; "" for strangers and unknown tenants
+	Named      string // tenant as the sender named it
+	Door       string
+	Source     string
+	Device     string // as named, or that of the credential; "" when nothing names one
+	Heading    store.Heading
+	Reason     Reason
+	Why        string
+	Bytes      uint32
+	Offset     model.Offset // 0: it did not enter the log
+
+	Type     string // of the event, "" when it did not decode or proved to be nobody's
+	AltID    string
+	Occurred model.Nanos // as sent; 0 when the event gives no time of its own
+	Values   []string    // the first few, as text
+	Readings int         // how many there are in all
+}
+
+// Watch says what a watcher wants to see. Empty restricts nothing.
+type Watch struct {
+	Tenant  *string // "" is strangers and unknown tenants
+	Device  string
+	Unnamed bool // beside those of Device also what names no device: it may be its
+	Door    string
+	Heading store.Heading
+}
+
+// Tap lets the operator watch messages as they end. The flow never waits for it: who watches too slowly is told how many
+// he has missed. While nobody watches it costs one atomic load per message.
+type Tap struct {
+	now     func() model.Nanos
+	leftOut prometheus.Counter
+
+	mu       sync.Mutex                 // guards changes of watchers
+	watchers atomic.Pointer[[]*Watcher] // copied on change, so that tell takes no common lock
+}
+
+// NewTap returns a tap that nobody watches. now is the clock of the receive stamps.
+func NewTap(now func() model.Nanos, reg prometheus.Registerer) *Tap {
+	t := &Tap{now: now, leftOut: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_tail_left_out_total",
+		Help: "Messages that a watcher was not shown because they came too fast for it."})}
+	t.watchers.Store(new([]*Watcher))
+	if reg != nil {
+		reg.MustRegister(t.leftOut, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_tail_watchers", Help: "Who watches messages end."},
+			func() float64 { return float64(len(*t.watchers.Load())) }))
+	}
+	return t
+}
+
+// Busy reports whether anybody watches. A nil tap is watched by nobody.
+func (t *Tap) Busy() bool { return t != nil && len(*t.watchers.Load()) > 0 }
+
+// Watch lets somebody see what w describes, from now on. The caller closes the watcher.
+func (t *Tap) Watch(w Watch) (*Watcher, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	have := *t.watchers.Load()
+	if len(have) >= maxWatchers {
+		return nil, &model.Error{Code: model.CodeLimitExceeded, Message: fmt.Sprintf("%d others watch already, which is the most", len(have)),
+			Hint: "end one of them and try again"}
+	}
+	watcher := &Watcher{tap: t, wants: w, wake: make(chan struct{}, 1)}
+	all := append(slices.Clone(have), watcher)
+	t.watchers.Store(&all)
+	return watcher, nil
+}
+
+func (t *Tap) remove(w *Watcher) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	left := slices.DeleteFunc(slices.Clone(*t.watchers.Load()), func(x *Watcher) bool { return x == w })
+	t.watchers.Store(&left)
+}
+
+// ending is a message that has found its heading.
+type ending struct {
+	rec        *model.Record
+	heading    store.Heading
+	reason     Reason
+	why        string
+	offset     model.Offset
+	connection bool
+}
+
+// tell shows an ending to everyone who wants to see it. It never blocks.
+func (t *Tap) tell(e ending) {
+	for _, w := range *t.watchers.Load() {
+		if w.wants.takes(&e) {
+			w.offer(t, &e)
+		}
+	}
+}
+
+// ConnectionRefused shows a connection that a door turned away before it could bring a message. tenant and device are
+// what it claimed; known says that the tenant exists.
+func (t *Tap) ConnectionRefused(door, source, tenant, device, why string, known bool) {
+	if !t.Busy() {
+		return
+	}
+	r := &model.Record{Door: door, Source: source, Tenant: tenant, Device: device, Received: model.Stamp{Wall: t.now()}, Verdict: model.VerdictBad}
+	if known {
+		r.Account = tenant
+	}
+	t.tell(ending{rec: r, heading: store.HeadingRefused, reason: Reason(why), connection: true})
+}
+
+func (w *Watch) takes(e *ending) bool {
+	device := w.Device == "" || e.rec.Device == w.Device || w.Unnamed && e.rec.Device == ""
+	return device && (w.Tenant == nil || *w.Tenant == e.rec.Account) && (w.Door == "" || w.Door == e.rec.Door) &&
+		(w.Heading == "" || w.Heading == e.heading)
+}
+
+// sighting is what may be shown of an ending.
+func (t *Tap) sighting(e *ending) Sighting {
+	r := e.rec
+	s := Sighting{Received: r.Received.Wall, Ended: max(t.now(), r.Received.Wall), Connection: e.connection, Tenant: r.Account, Named: r.Tenant, Door: r.Door,
+		Source: r.Source, Device: r.Device, Heading: e.heading, Reason: e.reason, Why: e.why, Bytes: r.Bytes, Offset: e.offset}
+	m := r.Message
+	if m == nil || r.Account == "" || r.Verdict != model.VerdictOK {
+		return s
+	}
+	s.Type, s.AltID, s.Readings, s.Values = m.Type.String(), m.AltID, m.Readings(), firstValues(m)
+	if m.HasOccurred {
+		s.Occurred = m.Occurred
+	}
+	return s
+}
+
+// firstValues shows the first readings of a message, one text each.
+func firstValues(m *model.Message) []string {
+	var out []string
+	for _, v := range m.Measurements[:min(len(m.Measurements), shownValues)] {
+		out = append(out, fmt.Sprintf("%s=%v", v.Metric, v.Value))
+	}
+	for _, l := range m.Locations[:min(len(m.Locations), shownValues)] {
+		out = append(out, fmt.Sprintf("(%v, %v)", l.Latitude, l.Longitude))
+	}
+	for _, a := range m.Alerts[:min(len(m.Alerts), shownValues)] {
+		out = append(out, fmt.Sprintf("%q level %d", a.Type, a.Level))
+	}
+	return out
+}
+
+// Watcher is one who watches. One goroutine fetches; Close may be called from any.
+type Watcher struct {
+	tap   *Tap
+	wants Watch
+	wake  chan struct{}
+
+	mu    sync.Mutex
+	queue []Sighting
+	left  int64 // left out since the queue is full
+	ended bool
+}
+
+// offer queues a sighting. It is made only when there is room for it, so that a flood costs the flow next to nothing.
+func (w *Watcher) offer(t *Tap, e *ending) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.ended:
+		return
+	case len(w.queue) >= watchRoom:
+		w.left++
+		t.leftOut.Inc()
+		return
+	}
+	w.queue = append(w.queue, t.sighting(e))
+	w.signal()
+}
+
+func (w *Watcher) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Next waits for something to show and returns all there is: what was seen, and how many that came after it were left
+// out. The error is ErrWatchEnded after Close, or that of ctx.
+func (w *Watcher) Next(ctx context.Context) (seen []Sighting, leftOut int64, err error) {
+	for {
+		w.mu.Lock()
+		seen, leftOut, w.queue, w.left = w.queue, w.left, nil, 0
+		ended := w.ended
+		w.mu.Unlock()
+		switch {
+		case len(seen) > 0:
+			return seen, leftOut, nil
+		case ended:
+			return nil, 0, ErrWatchEnded
+		}
+		select {
+		case <-w.wake:
+		case <-ctx.Done():
+			return nil, 0, ctx.Err()
+		}
+	}
+}
+
+// Close ends the watching and forgets what was queued.
+func (w *Watcher) Close() {
+	w.tap.remove(w)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queue, w.ended = nil, true
+	w.signal()
+}

@@ -1,0 +1,310 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"weir/model"
+	"weir/store"
+)
+
+// watch opens a watcher that ends with the test.
+func (w *world) watch(wants Watch) *Watcher {
+	w.t.Helper()
+	watcher, err := w.tap.Watch(wants)
+	w.must(err)
+	w.t.Cleanup(watcher.Close)
+	return watcher
+}
+
+// seen returns what the watcher can fetch now.
+func (w *world) seen(watcher *Watcher) ([]Sighting, int64) {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	seen, left, err := watcher.Next(ctx)
+	if err != nil && !errors.Is(err, context.Canceled) {
+		w.t.Fatal(err)
+	}
+	return seen, left
+}
+
+func fateOf(s Sighting) string {
+	return strings.TrimSuffix(fmt.Sprintf("%s %s/%s %s %s %s %v", s.Door, s.Tenant, s.Device, s.Heading, s.Reason, s.Type, s.Values), " ")
+}
+
+func TestWhoWatchesSeesEachMessageEndOnceItsEndIsKept(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.furnish(1)
+	w.apply()
+	watcher := w.watch(Watch{})
+	for _, body := range []string{temp(21.5), measurement("temp", 22, `,"altId":"a"`), measurement("temp", 22, `,"altId":"a"`), temp(900)} {
+		w.send(w.arrival(1, body))
+	}
+	if seen, _ := w.seen(watcher); len(seen) > 0 {
+		t.Errorf("seen before anything was applied: %+v", seen)
+	}
+	w.clock.advance(3 * time.Millisecond)
+	w.apply()
+	seen, left := w.seen(watcher)
+	var got []string
+	for _, s := range seen {
+		got = append(got, fateOf(s))
+		if s.Ended-s.Received != model.Nanos(3*time.Millisecond) || s.Offset == 0 || s.Bytes == 0 {
+			t.Errorf("received %v, ended %v, offset %d, %d bytes", s.Received, s.Ended, s.Offset, s.Bytes)
+		}
+	}
+	want := []string{"mqtt acme/d1 stored  Measurement [temp=21.5]", "mqtt acme/d1 stored  Measurement [temp=22]", "mqtt acme/d1 duplicate  Measurement [temp=22]",
+		"mqtt acme/d1 dead letter invalid-value Measurement [temp=900]"}
+	if !slices.Equal(got, want) || left != 0 {
+		t.Errorf("saw\n%s\nand %d left out", strings.Join(got, "\n"), left)
+	}
+	if seen[1].AltID != "a" || !strings.Contains(seen[3].Why, "outside its declared range") {
+		t.Errorf("altId %q, why %q", seen[1].AltID, seen[3].Why)
+	}
+}
+
+func TestRefusalsAreSeenAtTheDoor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.furnish(1)
+	w.apply()
+	watcher := w.watch(Watch{})
+	http := func(tenant, body string) *Arrival {
+		return &Arrival{Door: DoorHTTP, Source: "http1", Tenant: tenant, Body: []byte(body)}
+	}
+	told := w.arrival(1, `{"eventType":`)
+	w.send(told)
+	w.send(http("ghost", `{`))
+	w.gate.Refuse(DoorMQTT, "acme", ReasonNoConsumer)
+	w.ceiling.left, w.ceiling.stranger = 0, 0
+	w.send(w.arrival(1, temp(1)))
+	mute := w.arrival(1, temp(2))
+	mute.Mute = true
+	w.send(mute)
+	w.send(http("acme", `{"device":"d1","credentialType":"ACCESS_TOKEN","credentialId":"wrong","altId":"s3cret",`+
+		`"eventType":"Measurement","payload":{"entries":[{"measurements":{"temp":"7"}}]}}`))
+	w.tap.ConnectionRefused(DoorMQTT, "mqtt1", "acme", "d1", "not-authorized", true)
+	var got []string
+	seen, _ := w.seen(watcher)
+	for _, s := range seen {
+		got = append(got, strings.TrimSpace(fateOf(s)))
+	}
+	want := []string{"mqtt acme/d1 refused undecodable  []", "http / refused undecodable  []", "mqtt acme/ refused no-consumer  []",
+		"mqtt acme/d1 refused ceiling Measurement [temp=1]", "mqtt acme/d1 dropped ceiling Measurement [temp=2]",
+		"http acme/d1 refused strangers  []", "mqtt acme/d1 refused not-authorized  []"}
+	if !slices.Equal(got, want) {
+		t.Errorf("saw\n%s", strings.Join(got, "\n"))
+	}
+	if seen[1].Named != "ghost" || !seen[6].Connection || seen[5].AltID != "" || seen[5].Readings != 0 {
+		t.Errorf("%+v", seen)
+	}
+}
+
+func TestNothingIsShownOfWhatProvesToBeNobodys(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.furnish(1)
+	w.apply()
+	watcher := w.watch(Watch{})
+	for _, tenant := range []string{"acme", "ghost"} {
+		w.send(&Arrival{Door: DoorHTTP, Source: "http1", Tenant: tenant, Body: []byte(`{"device":"d1","credentialType":"ACCESS_TOKEN","credentialId":"wrong-token",` +
+			`"altId":"s3cret","eventType":"Measurement","occurredTime":"2026-03-01T11:00:00Z","payload":{"entries":[{"measurements":{"s3cret":"7"}}]}}`)})
+	}
+	w.apply()
+	seen, _ := w.seen(watcher)
+	if len(seen) != 2 {
+		t.Fatalf("%d seen", len(seen))
+	}
+	for _, s := range seen {
+		if s.Heading != store.HeadingDeadLetter || s.Device != "d1" {
+			t.Errorf("%+v", s)
+		}
+		all := fmt.Sprintf("%+v", s)
+		if s.Values != nil || s.Readings != 0 || s.AltID != "" || s.Occurred != 0 || strings.Contains(all, "s3cret") || strings.Contains(all, "wrong-token") {
+			t.Errorf("too much is shown: %+v", s)
+		}
+	}
+}
+
+func TestAWatcherSeesWhatItAskedFor(t *testing.T) {
+	t.Parallel()
+	tap := NewTap(func() model.Nanos { return 1 }, nil)
+	for name, c := range map[string]struct {
+		wants Watch
+		sees  []string
+	}{
+		"all":                      {Watch{}, []string{"a", "b", "c", "d"}},
+		"a tenant":                 {Watch{Tenant: new("acme")}, []string{"a", "b", "d"}},
+		"strangers":                {Watch{Tenant: new("")}, []string{"c"}},
+		"a device":                 {Watch{Device: "d1"}, []string{"a"}},
+		"a device or none":         {Watch{Device: "d1", Unnamed: true}, []string{"a", "d"}},
+		"a transport":              {Watch{Door: DoorHTTP}, []string{"b", "c"}},
+		"a heading":                {Watch{Heading: store.HeadingStored}, []string{"a", "b"}},
+		"a heading of a transport": {Watch{Heading: store.HeadingStored, Door: DoorMQTT}, []string{"a"}},
+	} {
+		w, err := tap.Watch(c.wants)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tap.tell(ending{rec: &model.Record{Account: "acme", Device: "d1", Door: DoorMQTT, Source: "a"}, heading: store.HeadingStored})
+		tap.tell(ending{rec: &model.Record{Account: "acme", Device: "d2", Door: DoorHTTP, Source: "b"}, heading: store.HeadingStored})
+		tap.tell(ending{rec: &model.Record{Tenant: "ghost", Device: "d3", Door: DoorHTTP, Source: "c"}, heading: store.HeadingDeadLetter})
+		tap.tell(ending{rec: &model.Record{Account: "acme", Door: DoorMQTT, Source: "d"}, heading: store.HeadingRefused})
+		seen, _, err := w.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, s := range seen {
+			got = append(got, s.Source)
+		}
+		if !slices.Equal(got, c.sees) {
+			t.Errorf("%s: sees %v, not %v", name, got, c.sees)
+		}
+		w.Close()
+	}
+}
+
+// A watcher that fetches nothing holds a bounded number of messages, knows how many it has missed, and nobody waits.
+func TestAFloodIsBoundedAndWhatIsLeftOutIsCounted(t *testing.T) {
+	t.Parallel()
+	tap := NewTap(func() model.Nanos { return 1 }, nil)
+	w, err := tap.Watch(Watch{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	flood := func(from, to int) {
+		for i := from; i < to; i++ {
+			tap.tell(ending{rec: &model.Record{Bytes: uint32(i)}, heading: store.HeadingStored})
+		}
+	}
+	flood(0, 1000)
+	seen, left, err := w.Next(t.Context())
+	if err != nil || len(seen) != watchRoom || left != 1000-watchRoom || seen[watchRoom-1].Bytes != watchRoom-1 {
+		t.Errorf("%d seen, %d left out, %v", len(seen), left, err)
+	}
+	flood(1000, 1002)
+	seen, left, err = w.Next(t.Context())
+	if err != nil || len(seen) != 2 || left != 0 || seen[0].Bytes != 1000 {
+		t.Errorf("afterwards %d seen, %d left out, %v", len(seen), left, err)
+	}
+}
+
+func TestWatchersComeAndGoWhileMessagesEnd(t *testing.T) {
+	t.Parallel()
+	tap := NewTap(func() model.Nanos { return 1 }, nil)
+	stop := make(chan struct{})
+	var all, telling sync.WaitGroup
+	telling.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				tap.tell(ending{rec: &model.Record{}, heading: store.HeadingStored})
+			}
+		}
+	})
+	for range 8 {
+		all.Go(func() {
+			for range 50 {
+				w, err := tap.Watch(Watch{})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if _, _, err := w.Next(t.Context()); err != nil {
+					t.Error(err)
+				}
+				w.Close()
+			}
+		})
+	}
+	all.Wait()
+	close(stop)
+	telling.Wait()
+	if tap.Busy() {
+		t.Error("busy with nobody there")
+	}
+}
+
+func TestTheTapTakesSoManyWatchersUntilOneGoes(t *testing.T) {
+	t.Parallel()
+	tap := NewTap(func() model.Nanos { return 1 }, nil)
+	var last *Watcher
+	for range maxWatchers {
+		w, err := tap.Watch(Watch{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = w
+	}
+	if _, err := tap.Watch(Watch{}); model.CodeOf(err) != model.CodeLimitExceeded {
+		t.Errorf("one too many: %v", err)
+	}
+	ended := make(chan error)
+	go func() {
+		_, _, err := last.Next(context.Background())
+		ended <- err
+	}()
+	last.Close()
+	if err := <-ended; !errors.Is(err, ErrWatchEnded) {
+		t.Error(err)
+	}
+	if _, err := tap.Watch(Watch{}); err != nil {
+		t.Errorf("after one has gone: %v", err)
+	}
+}
+
+// What nobody watches costs no memory, at the gate and behind the log.
+func TestATapThatNobodyWatchesCostsNothing(t *testing.T) {
+	w := newWorld(t)
+	w.applier.batch = &effects{}
+	m := &arrival{Arrival: &Arrival{Door: DoorMQTT, Tenant: "acme", Topic: "d1"}}
+	if n := testing.AllocsPerRun(100, func() { w.gate.show(m, store.HeadingRefused, "why") }); n != 0 {
+		t.Errorf("%v allocations for a refusal", n)
+	}
+	w.furnish(1)
+	w.send(w.arrival(1, temp(1)))
+	w.apply()
+	if w.applier.batch.endings != nil {
+		t.Error("endings are gathered for nobody")
+	}
+	var none *Tap
+	if none.Busy() {
+		t.Error("a tap that is not there is busy")
+	}
+}
+
+func BenchmarkTapThatNobodyWatches(b *testing.B) {
+	tap := NewTap(func() model.Nanos { return 1 }, nil)
+	for b.Loop() {
+		if tap.Busy() {
+			b.Fatal("busy")
+		}
+	}
+}
+
+// A watcher that fetches nothing is the worst case while somebody watches.
+func BenchmarkTapWithAWatcherThatSleeps(b *testing.B) {
+	tap := NewTap(func() model.Nanos { return 1 }, nil)
+	w, err := tap.Watch(Watch{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer w.Close()
+	e := ending{rec: &model.Record{Account: "acme", Device: "d1"}, heading: store.HeadingStored}
+	b.ReportAllocs()
+	for b.Loop() {
+		tap.tell(e)
+	}
+}

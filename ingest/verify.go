@@ -1,0 +1,402 @@
+package ingest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"weir/model"
+	"weir/series"
+	"weir/spool"
+	"weir/store"
+)
+
+// Verifier recounts what is on disk and holds it against what the doors and the applier counted. It looks at one snapshot
+// of the store, which is exact up to the offset of the head, and at the log behind it: what a running instance holds in
+// memory beside that is made from the same log, so nothing needs to stand still.
+type Verifier struct {
+	Store store.Store
+	// Batches calls its function for the batches of the log from the one that holds an offset on.
+	Batches func(ctx context.Context, from model.Offset, f func(*spool.Batch) error) error
+	// Door is the ledger's name of the transport that an event source belongs to, "" when there is none of that name.
+	Door func(source string) string
+	// Tenants returns the tokens of the tenants by row id; nil: store.TenantTokens.
+	Tenants func(store.Tx) (map[int64]string, error)
+	// DeadSince is the first hour of which every dead letter must still be there.
+	DeadSince int64
+	// Progress is told how many rows of how many were read; nil tells nobody.
+	Progress func(done, all int64)
+}
+
+// Verdict is what a Verifier has found.
+type Verdict struct {
+	Head     model.Offset // what the store contains
+	Last     model.Offset // newest record of the log, 0 when it holds none behind the head
+	Rows     int64        // chunks and runs of blocks that were read
+	Messages int64        // that are stored, recounted
+	Readings int64
+	Waiting  int64 // messages in the log behind the head
+	Lines    int   // of the ledger
+	Wrongs   []Wrong
+	More     int // wrongs that are not listed
+	// Untold is how many dead letters were counted and have left: with their time, or out of the strangers' ring.
+	Untold int64
+	// Expired is how many readings are short and were removed because their time was over: as many at most as retention
+	// says it removed, which does not say whose they were.
+	Expired int64
+}
+
+// Wrong is one thing that does not balance, and by how much.
+type Wrong struct {
+	Kind     string // WrongMessages, …
+	Tenant   string
+	Door     string
+	Hour     int64 // since the epoch, 0 when it belongs to none
+	Row      string
+	Messages int64 // missing when positive, too many when negative
+	Readings int64
+	Text     string
+}
+
+// Kinds of what is wrong.
+const (
+	WrongMessages    = "messages"     // received and ended nowhere, or ended more often than received
+	WrongStored      = "stored"       // counted as stored and not there, or there and not counted
+	WrongDeadLetters = "dead-letters" // likewise
+	WrongRow         = "row"          // a row that cannot be read, or holds a reading twice
+	WrongGone        = "row-gone"     // no row has an id between two others, where readings are short
+	WrongLog         = "log"          // the log does not reach from the store's head on
+)
+
+// maxWrongs is how many wrongs a verdict lists.
+const maxWrongs = 1000
+
+// recounting is one verification under way.
+type recounting struct {
+	*Verifier
+	out     *Verdict
+	tokens  map[int64]string
+	counted map[store.LedgerKey]store.LedgerCount // the ledger as of the head, and of the log behind it
+	stored  map[line]store.LedgerCount            // recounted
+	dead    map[deadLine]int64                    // recounted
+	gaps    []series.Gap
+	names   map[int64]string // of the series around them
+	removed int64            // readings, locations and events that went because their time was over
+}
+
+type deadLine struct {
+	line
+	reason string
+}
+
+// Verify recounts. An error says that it could not; what it found is in the verdict.
+func (v *Verifier) Verify(ctx context.Context) (*Verdict, error) {
+	r := &recounting{Verifier: v, out: &Verdict{}, counted: map[store.LedgerKey]store.LedgerCount{}, stored: map[line]store.LedgerCount{}, dead: map[deadLine]int64{}}
+	if err := v.Store.Read(ctx, func(tx store.Tx) error { return r.read(ctx, tx) }); err != nil {
+		return nil, err
+	}
+	if err := r.readLog(ctx); err != nil {
+		return nil, err
+	}
+	r.balance()
+	return r.out, nil
+}
+
+// read recounts one snapshot of the store.
+func (r *recounting) read(ctx context.Context, tx store.Tx) (err error) {
+	tenants := r.Tenants
+	if tenants == nil {
+		tenants = store.TenantTokens
+	}
+	if r.tokens, err = tenants(tx); err != nil {
+		return err
+	}
+	removed, err := store.Removed(tx)
+	if err != nil {
+		return err
+	}
+	r.removed = removed[store.KeptReadings] + removed[store.KeptLocations] + removed[store.KeptEvents]
+	var gen uint64
+	if r.out.Head, gen, err = store.HeadState(tx); err != nil {
+		return err
+	}
+	if err := store.Ledger(tx, store.LedgerFilter{}, func(k store.LedgerKey, c store.LedgerCount) error { r.count(k, c); return nil }); err != nil {
+		return err
+	}
+	if err := store.TallyRowEvents(tx, r.out.Head, r.tally); err != nil {
+		return err
+	}
+	if err := store.TallyDeadLetters(tx, r.out.Head, func(t store.DeadTally) error {
+		r.dead[deadLine{line{t.Tenant, r.door(t.Source), t.Hour}, t.Reason}] += t.Count
+		return nil
+	}); err != nil {
+		return err
+	}
+	chunks, blocks, err := store.PackedRows(tx)
+	if err != nil {
+		return err
+	}
+	all := chunks + blocks
+	rc := series.Recount{Tally: r.tally, Fault: r.fault, Row: func() {
+		r.out.Rows++
+		if r.Progress != nil {
+			r.Progress(min(r.out.Rows, all), all)
+		}
+	}}
+	if r.gaps, err = rc.Run(ctx, tx, gen); err != nil {
+		return err
+	}
+	return r.nameSeries(tx, gen)
+}
+
+func (r *recounting) nameSeries(tx store.Tx, gen uint64) error {
+	var ids []int64
+	for _, g := range r.gaps {
+		ids = append(ids, g.Before, g.Next)
+	}
+	rows, err := store.SeriesByID(tx, gen, ids)
+	r.names = map[int64]string{0: "none"}
+	for i := range rows {
+		r.names[rows[i].ID] = rows[i].DeviceToken + " " + rows[i].Metric
+	}
+	return err
+}
+
+func (r *recounting) count(k store.LedgerKey, c store.LedgerCount) {
+	have := r.counted[k]
+	have.Add(c)
+	r.counted[k] = have
+}
+
+func (r *recounting) tally(t store.RowTally) error {
+	l := line{r.tenant(t.TenantID), r.door(t.Source), t.Hour}
+	have := r.stored[l]
+	have.Add(t.LedgerCount)
+	r.stored[l] = have
+	r.out.Messages += t.Messages
+	r.out.Readings += t.Readings
+	return nil
+}
+
+func (r *recounting) door(source string) string { return cmp.Or(r.Door(source), source) }
+
+func (r *recounting) tenant(id int64) string { return cmp.Or(r.tokens[id], fmt.Sprintf("#%d", id)) }
+
+func (r *recounting) fault(f series.Fault) {
+	r.wrong(Wrong{Kind: WrongRow, Tenant: r.tenant(f.TenantID), Row: f.Row, Readings: f.Readings, Text: f.Text})
+}
+
+func (r *recounting) wrong(w Wrong) {
+	if len(r.out.Wrongs) >= maxWrongs {
+		r.out.More++
+		return
+	}
+	r.out.Wrongs = append(r.out.Wrongs, w)
+}
+
+// readLog counts what the log holds behind the head: what its batches say of the doors, and each message as waiting.
+func (r *recounting) readLog(ctx context.Context) error {
+	next, epoch := r.out.Head+1, uint32(0)
+	err := r.Batches(ctx, next, func(b *spool.Batch) error {
+		if b.First > next && (epoch == 0 || b.Epoch == epoch) {
+			r.wrong(Wrong{Kind: WrongLog, Messages: int64(b.First - next),
+				Text: fmt.Sprintf("the records %d to %d are neither in the store nor in the log", next, b.First-1)})
+		}
+		next, epoch = max(next, b.Last()+1), b.Epoch
+		return r.batch(b)
+	})
+	damage, damaged := errors.AsType[*spool.DamageError](err)
+	if damaged {
+		r.wrong(Wrong{Kind: WrongLog, Text: damage.Error()})
+		return nil
+	}
+	return err
+}
+
+func (r *recounting) batch(b *spool.Batch) error {
+	if b.First > r.out.Head {
+		meta, err := decodeMeta(b.Meta)
+		if err != nil {
+			return fmt.Errorf("batch at %d: %w", b.First, err)
+		}
+		for k, c := range meta.Counts {
+			r.count(k, c)
+		}
+	}
+	for i := range b.Records {
+		off := b.First + model.Offset(i)
+		if off <= r.out.Head {
+			continue
+		}
+		rec, err := model.DecodeRecord(b.Records[i].Data)
+		if err != nil {
+			return fmt.Errorf("record at %d: %w", off, err)
+		}
+		r.out.Last = max(r.out.Last, off)
+		if counted(rec.Kind) {
+			r.out.Waiting++
+			r.count(lineOf(rec).key(store.HeadingWaiting, ReasonNone), store.LedgerCount{Messages: 1, Readings: int64(rec.Readings())})
+		}
+	}
+	return nil
+}
+
+// balance holds the counts against each other.
+func (r *recounting) balance() {
+	lines := map[line]*LedgerLine{}
+	for k, c := range r.counted {
+		addToLine(lines, k, c)
+	}
+	r.out.Lines = len(lines)
+	for l := range r.stored {
+		if lines[l] == nil {
+			lines[l] = &LedgerLine{Tenant: l.tenant, Door: l.door, Hour: l.hour}
+		}
+	}
+	order := make([]line, 0, len(lines))
+	for l := range lines {
+		order = append(order, l)
+	}
+	slices.SortFunc(order, func(a, b line) int {
+		return cmp.Or(cmp.Compare(a.hour, b.hour), cmp.Compare(a.tenant, b.tenant), cmp.Compare(a.door, b.door))
+	})
+	r.out.Expired = r.expired(lines)
+	net := map[line]store.LedgerCount{}
+	for l, ln := range lines {
+		all, want, have := line{tenant: l.tenant, door: l.door}, ln.Headings[store.HeadingStored], r.stored[l]
+		n := net[all]
+		n.Add(store.LedgerCount{Messages: want.Messages - have.Messages, Readings: want.Readings - have.Readings})
+		net[all] = n
+	}
+	short := map[string]bool{}
+	for _, l := range order {
+		r.balanceMessages(l, lines[l])
+		// The ledger keeps the hour of a clock that proved wrong, what is stored bears the one that was found out later: then
+		// only all hours together can be compared.
+		if net[line{tenant: l.tenant, door: l.door}] == (store.LedgerCount{}) {
+			continue
+		}
+		if r.balanceStored(l, lines[l]) {
+			short[l.tenant] = true
+		}
+	}
+	r.balanceDead()
+	r.nameGaps(short)
+}
+
+func (r *recounting) balanceMessages(l line, ln *LedgerLine) {
+	switch n := ln.Missing(); {
+	case n > 0:
+		r.wrong(Wrong{Kind: WrongMessages, Tenant: l.tenant, Door: l.door, Hour: l.hour, Messages: n,
+			Text: "received, and ended under no heading"})
+	case n < 0:
+		r.wrong(Wrong{Kind: WrongMessages, Tenant: l.tenant, Door: l.door, Hour: l.hour, Messages: n,
+			Text: "ended under a heading, and were not received"})
+	}
+}
+
+// expired is how many readings are short in all, when retention has removed as many; else 0, and each line is told.
+func (r *recounting) expired(lines map[line]*LedgerLine) (short int64) {
+	for l, ln := range lines {
+		short += max(ln.Headings[store.HeadingStored].Readings-r.stored[l].Readings, 0)
+	}
+	if short > r.removed {
+		return 0
+	}
+	return short
+}
+
+// balanceStored reports whether readings are short.
+func (r *recounting) balanceStored(l line, ln *LedgerLine) bool {
+	want, have := ln.Headings[store.HeadingStored], r.stored[l]
+	w := Wrong{Kind: WrongStored, Tenant: l.tenant, Door: l.door, Hour: l.hour, Messages: want.Messages - have.Messages, Readings: want.Readings - have.Readings}
+	if w.Messages == 0 && w.Readings == 0 || r.out.Expired > 0 && w.Messages >= 0 && w.Readings > 0 {
+		return false
+	}
+	w.Text = fmt.Sprintf("counted as stored: %d messages with %d readings; there are %d with %d", want.Messages, want.Readings, have.Messages, have.Readings)
+	r.wrong(w)
+	return w.Readings > 0
+}
+
+// balanceDead holds the dead letters against the ledger: more than were counted is always wrong, fewer only where none can
+// have left.
+func (r *recounting) balanceDead() {
+	want := map[deadLine]int64{}
+	for k, c := range r.counted {
+		if k.Heading == store.HeadingDeadLetter {
+			want[deadLine{line{k.Tenant, k.Door, k.Hour}, k.Reason}] += c.Messages
+		}
+	}
+	all := map[deadLine]bool{}
+	for d := range want {
+		all[d] = true
+	}
+	for d := range r.dead {
+		all[d] = true
+	}
+	var order []deadLine
+	for d := range all {
+		order = append(order, d)
+	}
+	slices.SortFunc(order, func(a, b deadLine) int {
+		return cmp.Or(cmp.Compare(a.hour, b.hour), cmp.Compare(a.tenant, b.tenant), cmp.Compare(a.door, b.door), cmp.Compare(a.reason, b.reason))
+	})
+	net := map[deadLine]int64{}
+	for d := range all {
+		net[deadLine{line{tenant: d.tenant, door: d.door}, d.reason}] += want[d] - r.dead[d]
+	}
+	for _, d := range order {
+		n := want[d] - r.dead[d]
+		if net[deadLine{line{tenant: d.tenant, door: d.door}, d.reason}] == 0 {
+			continue // as above
+		}
+		if n > 0 && (d.hour < r.DeadSince || ofStrangers(d.tenant, Reason(d.reason))) {
+			r.out.Untold += n
+			continue
+		}
+		if n != 0 {
+			r.wrong(Wrong{Kind: WrongDeadLetters, Tenant: d.tenant, Door: d.door, Hour: d.hour, Messages: n,
+				Text: fmt.Sprintf("counted as dead letters (%s): %d; there are %d", d.reason, want[d], r.dead[d])})
+		}
+	}
+}
+
+// nameGaps names the rows that are not there, of tenants whose readings are short.
+func (r *recounting) nameGaps(short map[string]bool) {
+	for _, g := range r.gaps {
+		tenant := r.tenant(g.TenantID)
+		if !short[tenant] {
+			continue
+		}
+		row := fmt.Sprintf("%s %d", g.Table, g.First)
+		if g.Last > g.First {
+			row += fmt.Sprintf(" to %d", g.Last)
+		}
+		r.wrong(Wrong{Kind: WrongGone, Tenant: tenant, Row: row, Text: fmt.Sprintf("is not there; it stood between a row of %s and one of %s", r.names[g.Before], r.names[g.Next])})
+	}
+}
+
+// LogBatches calls f for the batches of an open log that are there when it is called, from the one that holds from on. The
+// caller holds off trimming (spool.Log.HoldTrim) since before it learned of from.
+func LogBatches(ctx context.Context, log spool.Log, from model.Offset, f func(*spool.Batch) error) error {
+	first, last := log.Bounds()
+	r, err := log.Reader(max(from, first))
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for {
+		b, err := r.TryNext()
+		if err != nil || b == nil || b.First > last {
+			return err
+		}
+		if err := f(b); err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+}

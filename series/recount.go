@@ -1,0 +1,192 @@
+package series
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"weir/model"
+	"weir/store"
+)
+
+// Tally is what a stored row holds of one tenant, from one event source, received in one hour. A message counts where its
+// first reading stands, so it counts once.
+type Tally = store.RowTally
+
+// Recount is told what lies in chunks and blocks, by reading every row to its last reading.
+type Recount struct {
+	Tally func(Tally) error
+	// Fault is told of a row that cannot be what was written, or in which a reading stands twice. A row that does not read
+	// is not tallied.
+	Fault func(Fault)
+	// Row is called after each row; nil tells nobody.
+	Row func()
+}
+
+// Fault says what is wrong with a row.
+type Fault struct {
+	Row      string // table and id
+	TenantID int64
+	Text     string
+	Readings int64 // that the row says it holds, or that stand twice
+}
+
+// Gap is a row id that no row has, between two rows of one series or neighbours in one group. Rows that were merged or
+// have left with their time leave such gaps too: it is evidence where a count is short, and nothing else.
+type Gap struct {
+	Table        string
+	First, Last  int64
+	Before, Next int64 // series of the rows around it
+	TenantID     int64
+}
+
+// recountBatch is how many rows are in memory at once.
+const recountBatch = 16
+
+// maxGaps is how many gaps are remembered.
+const maxGaps = 200
+
+// Run reads the rows that generation gen knows. Memory is that of a few rows, whatever their number.
+func (r *Recount) Run(ctx context.Context, tx store.Tx, gen uint64) ([]Gap, error) {
+	var gaps []Gap
+	note := func(g Gap) {
+		if g.First <= g.Last && len(gaps) < maxGaps {
+			gaps = append(gaps, g)
+		}
+	}
+	if err := r.chunks(ctx, tx, gen, note); err != nil {
+		return nil, err
+	}
+	return gaps, r.blocks(ctx, tx, gen, note)
+}
+
+func (r *Recount) chunks(ctx context.Context, tx store.Tx, gen uint64, gap func(Gap)) error {
+	c, last := &columns{}, store.Chunk{}
+	for {
+		rows, err := store.ChunksAfter(tx, gen, last.ID, recountBatch)
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		for i := range rows {
+			row := &rows[i]
+			gap(Gap{Table: "series_chunks", First: last.ID + 1, Last: row.ID - 1, Before: last.Series, Next: row.Series, TenantID: row.TenantID})
+			if err := r.chunk(row, c); err != nil {
+				return err
+			}
+			last.ID, last.Series = row.ID, row.Series
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *Recount) chunk(row *store.Chunk, c *columns) error {
+	p := chunkPiece(row)
+	got, err := p.decode(c, everything)
+	if err == nil {
+		err = sameSummary(row, got)
+	}
+	if err != nil {
+		return r.fault(err, Fault{Row: p.row, TenantID: row.TenantID, Readings: row.Count})
+	}
+	return r.run(row.TenantID, &p, got)
+}
+
+// sameSummary holds what a row says of its readings against them. The sum is not: how it is rounded is no promise.
+func sameSummary(row *store.Chunk, c *columns) error {
+	s := c.summarize()
+	if s.firstOffset != row.FirstOffset || s.lastOffset != row.LastOffset || s.min != row.Min || s.max != row.Max {
+		return damaged(fmt.Sprintf("series_chunks %d", row.ID), errors.New("what it says of its readings is not what they are"))
+	}
+	return nil
+}
+
+func (r *Recount) blocks(ctx context.Context, tx store.Tx, gen uint64, gap func(Gap)) error {
+	c, last := &columns{}, store.Block{}
+	for {
+		rows, err := store.BlocksAfter(tx, gen, last.ID, recountBatch)
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		for i := range rows {
+			row := &rows[i]
+			gap(Gap{Table: "series_blocks", First: last.ID + 1, Last: row.ID - 1, Before: last.MaxSeries, Next: row.MinSeries, TenantID: row.TenantID})
+			if err := r.block(row, c); err != nil {
+				return err
+			}
+			last.ID, last.MaxSeries = row.ID, row.MaxSeries
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *Recount) block(row *store.Block, c *columns) error {
+	pieces, err := blockPieces(row, nil, &selection{from: store.MinMicros, to: store.MaxMicros})
+	if err != nil {
+		return r.fault(err, Fault{Row: fmt.Sprintf("series_blocks %d", row.ID), TenantID: row.TenantID, Readings: row.Count})
+	}
+	for i := range pieces {
+		p := &pieces[i]
+		got, err := p.decode(c, everything)
+		if err != nil {
+			err = r.fault(err, Fault{Row: p.row, TenantID: row.TenantID, Readings: int64(p.n)})
+		} else {
+			err = r.run(row.TenantID, p, got)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fault tells of a row that does not read. What a newer Weir wrote is no fault of the row.
+func (r *Recount) fault(err error, f Fault) error {
+	if errors.Is(err, store.ErrVersion) {
+		return err
+	}
+	f.Text = err.Error()
+	r.Fault(f)
+	r.done()
+	return nil
+}
+
+func (r *Recount) done() {
+	if r.Row != nil {
+		r.Row()
+	}
+}
+
+// run tallies the readings of one run.
+func (r *Recount) run(tenantID int64, p *piece, c *columns) error {
+	defer r.done()
+	hours := map[int64]store.LedgerCount{}
+	seen := make(map[place]struct{}, c.len())
+	twice := int64(0)
+	for i := range c.Times {
+		at := place{offset: model.Offset(c.Offsets[i]), index: uint32(c.Indexes[i])}
+		if _, double := seen[at]; double {
+			twice++
+		}
+		seen[at] = struct{}{}
+		hour := model.Micros(c.Received[i]).Nanos().Hour()
+		n := hours[hour]
+		n.Readings++
+		if at.index == 0 {
+			n.Messages++
+		}
+		hours[hour] = n
+	}
+	if twice > 0 {
+		r.Fault(Fault{Row: p.row, TenantID: tenantID, Readings: twice, Text: fmt.Sprintf("%s: %d of its %d readings stand there twice", p.row, twice, p.n)})
+	}
+	for hour, n := range hours {
+		if err := r.Tally(Tally{TenantID: tenantID, Source: p.labels.source, Hour: hour, LedgerCount: n}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
