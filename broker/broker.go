@@ -3,6 +3,7 @@
 // A connection goes through these hands:
 //
 //	door.go      accepts, bounds what strangers may cost, reads the CONNECT, has the credential verified
+//	listener.go  what is spoken before MQTT: TLS; websocket.go and frames.go: WebSocket
 //	session.go   one per connection: its binding, its clock, why it ended, what follows from that
 //	guard.go     the net.Conn that mochi is shown: it frames and judges every packet before the library sees one
 //	publish.go   takes the device's publishes to the gate of ingest; mochi is never shown a PUBLISH
@@ -62,9 +63,11 @@ type Config struct {
 // Deps are the neighbours. Gate and Verifier are required; Presence is, unless Config.SilentPresence is set and nothing
 // was ever asserted.
 type Deps struct {
-	Gate       Gate
-	Verifier   Verifier
-	Presence   PresenceStore
+	Gate     Gate
+	Verifier Verifier
+	Presence PresenceStore
+	// Refused is told of connections that named who they are and were turned away; nil tells nobody. It must not block.
+	Refused    func(tenant, device, why string)
 	Logger     *slog.Logger          // nil: nothing is logged
 	Registerer prometheus.Registerer // nil: metrics are kept and not registered
 	Now        func() time.Time      // wall clock; nil: time.Now
@@ -89,16 +92,17 @@ type Verifier interface {
 
 // Credential types that open a connection.
 const (
-	AccessToken = "ACCESS_TOKEN" // possession of the id is the proof
-	MQTTBasic   = "MQTT_BASIC"   // id and password
+	AccessToken     = "ACCESS_TOKEN"     // possession of the id is the proof
+	MQTTBasic       = "MQTT_BASIC"       // id and password
+	X509Certificate = "X509_CERTIFICATE" // id is the lower-case hex SHA-256 of what TLS verified
 )
 
 // Claim is what a CONNECT presents.
 type Claim struct {
 	Tenant string
-	Type   string // AccessToken or MQTTBasic
+	Type   string // AccessToken, MQTTBasic or X509Certificate
 	ID     string
-	Secret string // "" for AccessToken
+	Secret string // of MQTTBasic only
 }
 
 // Proof is a verified credential.
@@ -109,15 +113,16 @@ type Proof struct {
 
 // Broker is the MQTT door. It is safe for concurrent use.
 type Broker struct {
-	cfg     Config
-	deps    Deps
-	log     *slog.Logger
-	metrics *metrics
-	server  *mqtt.Server
-	lobby   lobby
-	kept    kept
-	keeper  *keeper
-	large   chan struct{} // places for packets over largePacket
+	cfg      Config
+	settings atomic.Pointer[Settings] // what counts in place of cfg
+	deps     Deps
+	log      *slog.Logger
+	metrics  *metrics
+	server   *mqtt.Server
+	lobby    lobby
+	kept     kept
+	keeper   *keeper
+	large    chan struct{} // places for packets over largePacket
 
 	work     sync.WaitGroup // connections being handled
 	open     atomic.Int64   // of them, in whatever state
@@ -151,6 +156,7 @@ func New(cfg Config, deps Deps) (*Broker, error) {
 	}
 	b := &Broker{cfg: cfg, deps: deps, log: deps.Logger, metrics: newMetrics(deps.Registerer),
 		large: make(chan struct{}, cfg.MaxLargePackets)}
+	b.settings.Store(cfg.settings())
 	b.closing, b.hurry = context.WithCancel(context.Background())
 	b.sessions.byClient = map[string]*session{}
 	b.sessions.perDevice = map[int64]int{}
@@ -231,9 +237,18 @@ func serverOptions(cfg Config) *mqtt.Options {
 	}
 }
 
-// Serve accepts connections on ln until ctx ends or Close is called; it then closes ln and returns nil. Several listeners
-// may be served at once. A TLS listener does its handshake within ConnectTimeout.
+// Serve serves a listener on which MQTT is spoken, without TLS.
 func (b *Broker) Serve(ctx context.Context, ln net.Listener) error {
+	return b.ServeDoor(ctx, ln, Door{})
+}
+
+// ServeDoor accepts connections on ln until ctx ends or Close is called; it then closes ln and returns nil. Several
+// listeners may be served at once; they share the limits. The handshakes of TLS and WebSocket are done within
+// ConnectTimeout, each by the goroutine of its connection.
+func (b *Broker) ServeDoor(ctx context.Context, ln net.Listener, d Door) error {
+	if d.Name == "" {
+		d.Name = "mqtt"
+	}
 	if !b.attach(ln) {
 		return errors.Join(net.ErrClosed, ln.Close())
 	}
@@ -244,7 +259,7 @@ func (b *Broker) Serve(ctx context.Context, ln net.Listener) error {
 		switch {
 		case err == nil:
 			pause = 0
-			b.take(conn)
+			b.take(conn, &d)
 		case ctx.Err() != nil || b.isClosing():
 			return nil
 		case errors.Is(err, net.ErrClosed):
@@ -261,8 +276,9 @@ func (b *Broker) Serve(ctx context.Context, ln net.Listener) error {
 }
 
 // take begins with a connection. Whatever its state, there are never more than the sessions and handshakes allowed.
-func (b *Broker) take(conn net.Conn) {
-	if b.open.Add(1) > int64(b.cfg.MaxConnections)+int64(b.cfg.MaxHandshakes) {
+func (b *Broker) take(conn net.Conn, d *Door) {
+	b.metrics.accepted.WithLabelValues(d.Name).Inc()
+	if b.open.Add(1) > int64(b.settings.Load().MaxConnections)+int64(b.cfg.MaxHandshakes) {
 		b.open.Add(-1)
 		b.metrics.refused.WithLabelValues("too-many").Inc()
 		conn.Close()
@@ -270,7 +286,7 @@ func (b *Broker) take(conn net.Conn) {
 	}
 	b.work.Go(func() {
 		defer b.open.Add(-1)
-		b.handle(conn)
+		b.handle(conn, d)
 	})
 }
 

@@ -19,6 +19,7 @@ type connect struct {
 	expiry      uint32 // session expiry interval in seconds
 	maxPacket   uint32 // the largest packet that the client takes, 0 for no limit
 	problemInfo bool   // reason strings are welcome
+	shown       certificate
 }
 
 // will is a will message.
@@ -195,11 +196,12 @@ type identity struct {
 // maxSuffix bounds the part of the client id that the device chooses, in bytes: it is kept with every record.
 const maxSuffix = 128
 
-// identify takes apart user name and client id: user name {tenant}:{credentialId}, client id
-// {instanceId}:{tenant}:{deviceToken}, optionally with : and a suffix.
+// identify takes apart user name and client id: user name {tenant}:{credentialId}, or {tenant}: where the certificate of
+// the connection is the credential, client id {instanceId}:{tenant}:{deviceToken}, optionally with : and a suffix.
 func (p *connect) identify(instance string) (identity, *refusal) {
 	tenant, credential, ok := strings.Cut(p.user, ":")
-	if !ok || credential == "" || !model.ValidToken(tenant) {
+	byCertificate := ok && credential == "" && p.password == "" && p.shown.hash != ""
+	if !ok || credential == "" && !byCertificate || !model.ValidToken(tenant) {
 		return identity{}, refuseIdentity
 	}
 	parts := strings.SplitN(p.clientID, ":", 4)
@@ -211,6 +213,9 @@ func (p *connect) identify(instance string) (identity, *refusal) {
 	}
 	id := identity{tenant: tenant, device: parts[2], suffixed: len(parts) == 4,
 		claim: Claim{Tenant: tenant, Type: AccessToken, ID: credential}}
+	if byCertificate {
+		id.claim.Type, id.claim.ID = X509Certificate, p.shown.hash
+	}
 	if p.password != "" {
 		id.claim.Type, id.claim.Secret = MQTTBasic, p.password
 	}

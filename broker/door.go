@@ -15,9 +15,9 @@ import (
 const readBuffer = 2048
 
 // handle takes a connection from accept to its end.
-func (b *Broker) handle(conn net.Conn) {
+func (b *Broker) handle(conn net.Conn, d *Door) {
 	defer conn.Close()
-	s := b.greet(conn)
+	s := b.greet(conn, d)
 	if s == nil {
 		return
 	}
@@ -26,7 +26,7 @@ func (b *Broker) handle(conn net.Conn) {
 }
 
 // greet reads and judges the CONNECT. It returns nil when the connection was refused, and the refusal is written.
-func (b *Broker) greet(conn net.Conn) (s *session) {
+func (b *Broker) greet(raw net.Conn, d *Door) (s *session) {
 	defer func() {
 		if p := recover(); p != nil {
 			b.metrics.panics.Inc()
@@ -34,24 +34,43 @@ func (b *Broker) greet(conn net.Conn) (s *session) {
 			s = nil
 		}
 	}()
-	_ = conn.SetDeadline(time.Now().Add(b.cfg.ConnectTimeout))
-	guest := b.lobby.enter(conn)
-	in := bufio.NewReaderSize(conn, readBuffer)
-	body, why := readConnect(in, b.cfg.MaxConnectPacket)
+	_ = raw.SetDeadline(time.Now().Add(b.cfg.ConnectTimeout))
+	guest := b.lobby.enter(raw)
+	defer b.lobby.leave(guest)
+	conn, in, shown, why := d.open(raw)
+	var body []byte
+	if why == "" {
+		body, why = readConnect(in, b.cfg.MaxConnectPacket)
+	}
 	b.lobby.leave(guest)
 	if why != "" {
 		b.metrics.refused.WithLabelValues(why).Inc()
+		if ws, ok := conn.(*wsConn); ok && ws.status != 0 { // of which it is told
+			linger(ws)
+		}
 		return nil
 	}
 	p, r := decodeConnect(body)
+	p.shown = shown
 	if r == nil {
-		s, r = b.admit(conn, in, &p)
+		s, r = b.admit(conn, in, &p, d)
 	}
 	if r == nil {
 		return s
 	}
+	b.tell(&p, r)
 	b.refuse(conn, p.version, r)
 	return nil
+}
+
+// tell says who was turned away, as far as the CONNECT can be read: what it claims, not what is so.
+func (b *Broker) tell(p *connect, r *refusal) {
+	if b.deps.Refused == nil {
+		return
+	}
+	if id, unread := p.identify(b.cfg.InstanceID); unread == nil {
+		b.deps.Refused(id.tenant, id.device, r.why)
+	}
 }
 
 func (b *Broker) refuse(conn net.Conn, version byte, r *refusal) {
@@ -99,12 +118,12 @@ func readConnect(in *bufio.Reader, limit int) (body []byte, why string) {
 }
 
 // admit has the credential verified and gives the client its session.
-func (b *Broker) admit(conn net.Conn, in *bufio.Reader, p *connect) (*session, *refusal) {
+func (b *Broker) admit(conn net.Conn, in *bufio.Reader, p *connect, d *Door) (*session, *refusal) {
 	id, r := p.identify(b.cfg.InstanceID)
 	if r != nil {
 		return nil, r
 	}
-	if p.will != nil && p.will.qos == 2 && !b.cfg.AllowQoS2 {
+	if p.will != nil && p.will.qos == 2 && !b.settings.Load().AllowQoS2 {
 		return nil, refuseWillQoS
 	}
 	own := topicsOf(b.cfg.InstanceID, id.tenant, id.device)
@@ -119,7 +138,11 @@ func (b *Broker) admit(conn net.Conn, in *bufio.Reader, p *connect) (*session, *
 		if err != nil || proof.Tenant != id.tenant || proof.Device != id.device {
 			return nil, refuseIdentity
 		}
+		if id.claim.Type == X509Certificate && (proof.Expires == 0 || p.shown.ends < proof.Expires) {
+			proof.Expires = p.shown.ends
+		}
 		s := newSession(b, conn, in, p, id, proof)
+		s.door = d.Name
 		old, r := b.enrol(s)
 		if r != nil {
 			s.abandon()
@@ -147,13 +170,14 @@ func (b *Broker) enrol(s *session) (old *session, r *refusal) {
 	case b.sessions.closing:
 		return nil, refuseStopping
 	case old != nil: // its place is taken over
-	case len(b.sessions.byClient) >= b.cfg.MaxConnections, b.sessions.perDevice[s.binding.DeviceID] >= b.cfg.MaxPerDevice:
+	case len(b.sessions.byClient) >= b.settings.Load().MaxConnections, b.sessions.perDevice[s.binding.DeviceID] >= b.cfg.MaxPerDevice:
 		return nil, refuseBusy
 	default:
 		b.sessions.perDevice[s.binding.DeviceID]++
 	}
 	b.sessions.byClient[s.clientID] = s
 	b.metrics.connections.Set(float64(len(b.sessions.byClient)))
+	b.metrics.byListener.WithLabelValues(s.door).Inc()
 	return old, nil
 }
 
@@ -188,6 +212,7 @@ func (b *Broker) forget(s *session) {
 		}
 	}
 	b.metrics.connections.Set(float64(len(b.sessions.byClient)))
+	b.metrics.byListener.WithLabelValues(s.door).Dec()
 }
 
 // lobby holds the connections that have not sent their CONNECT. When it is full the one that has waited longest goes: a

@@ -150,7 +150,7 @@ func (s *session) admit(header byte, size int) *cause {
 	case pktPuback, pktSubscribe, pktUnsubscribe, pktPingreq, pktDisconnect:
 		return nil
 	case pktPubrel:
-		if s.b.cfg.AllowQoS2 {
+		if s.allowQoS2 {
 			return nil
 		}
 	}
@@ -169,7 +169,7 @@ func (s *session) admitPublish(flags byte, size int) *cause {
 	switch qos := flags >> 1 & 3; {
 	case qos == 3: // MQTT-3.3.1-4
 		return causeMalformed
-	case qos == 2 && !s.b.cfg.AllowQoS2:
+	case qos == 2 && !s.allowQoS2:
 		s.countRefused(size, ReasonQoS2)
 		return causeQoS2
 	case packetSize(size) > s.b.cfg.MaxPacket:
@@ -221,9 +221,12 @@ func (s *session) body(size int) (body []byte, release func(), err error) {
 
 // readFailed says why reading failed and ends the session with it.
 func (s *session) readFailed(err error) error {
-	if errors.Is(err, os.ErrDeadlineExceeded) {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
 		s.end(causeKeepAlive)
-	} else {
+	case errors.Is(err, errFrame):
+		s.end(causeMalformed)
+	default:
 		s.end(causeLost)
 	}
 	return err

@@ -112,7 +112,7 @@ func (s *session) connackProperties(p *packets.Properties) {
 	*p = packets.Properties{
 		ReceiveMaximum: uint16(s.b.cfg.ReceiveMaximum), MaximumPacketSize: uint32(s.b.cfg.MaxPacket),
 		ServerKeepAlive: uint16(s.keepAlive / time.Second), ServerKeepAliveFlag: true,
-		MaximumQos: 1, MaximumQosFlag: !s.b.cfg.AllowQoS2, RetainAvailableFlag: true,
+		MaximumQos: 1, MaximumQosFlag: !s.allowQoS2, RetainAvailableFlag: true,
 		WildcardSubAvailableFlag: true, SharedSubAvailableFlag: true, SubIDAvailableFlag: true,
 	}
 	if s.expiry != s.asked {

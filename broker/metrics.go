@@ -8,7 +8,8 @@ import (
 type metrics struct {
 	connections, handshakes, pendingAcks, kept, grace                   prometheus.Gauge
 	connects, acceptErrors, panics, wills, keptEvicted, presenceUnknown prometheus.Counter
-	refused, disconnects, presence                                      *prometheus.CounterVec
+	refused, disconnects, presence, accepted                            *prometheus.CounterVec
+	byListener                                                          *prometheus.GaugeVec
 	packets                                                             [16]prometheus.Counter
 }
 
@@ -50,6 +51,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		disconnects:     vec("disconnects_total", "Connections that ended; slow-reader are those closed by the write timeout.", "cause"),
 		presence:        vec("presence_total", "Presence transitions handed to the gate.", "state", "fate"),
 	}
+	m.accepted = vec("listener_accepted_total", "Connections that were accepted, before anything is known of them.", "listener")
+	m.byListener = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "weir", Subsystem: "broker", Name: "listener_connections",
+		Help: "MQTT connections that are open, by listener."}, []string{"listener"})
+	all = append(all, m.byListener)
 	packets := vec("packets_received_total", "Control packets received after the CONNECT.", "type")
 	for i, name := range packetNames {
 		m.packets[i] = packets.WithLabelValues(name)

@@ -106,7 +106,7 @@ func (k *keeper) gone(s *session, c *cause) {
 	}
 	delete(k.live, id)
 	if c.ours || c.kind == takenOver { // a takeover that fails to arrive must not leave the device connected for ever
-		if len(k.left) < k.b.cfg.MaxConnections {
+		if len(k.left) < k.b.settings.Load().MaxConnections {
 			k.left[id] = presence{binding: s.binding, session: s.number, since: time.Now()}
 		}
 		k.countGrace()
@@ -158,9 +158,14 @@ func (k *keeper) run(ctx context.Context) error {
 	if !k.restart(ctx) {
 		return nil
 	}
-	check := time.NewTicker(k.b.cfg.ReconcileInterval)
+	every := k.b.settings.Load().ReconcileInterval
+	check := time.NewTicker(every)
 	defer check.Stop()
 	for {
+		if now := k.b.settings.Load().ReconcileInterval; now != every {
+			every = now
+			check.Reset(every)
+		}
 		grace := time.NewTimer(k.nextGrace())
 		select {
 		case <-ctx.Done():
@@ -179,7 +184,7 @@ func (k *keeper) run(ctx context.Context) error {
 // restart gives every device that was connected when Weir stopped its grace, longer while connections queue at the door
 // but not for ever, and then disconnects who has not returned. It returns false when ctx ended.
 func (k *keeper) restart(ctx context.Context) bool {
-	grace := k.b.cfg.RestartGrace
+	grace := k.b.settings.Load().RestartGrace
 	started := k.b.deps.Now()
 	if !sleep(ctx, k.b.closing, grace) {
 		return false
@@ -220,7 +225,7 @@ func (k *keeper) nextGrace() time.Duration {
 	defer k.mu.Unlock()
 	next := time.Hour
 	for _, p := range k.left {
-		next = min(next, time.Until(p.since.Add(k.b.cfg.RestartGrace)))
+		next = min(next, time.Until(p.since.Add(k.b.settings.Load().RestartGrace)))
 	}
 	return max(next, 0)
 }
@@ -239,7 +244,7 @@ func (k *keeper) overdue() (presence, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for id, p := range k.left {
-		if time.Since(p.since) >= k.b.cfg.RestartGrace {
+		if time.Since(p.since) >= k.b.settings.Load().RestartGrace {
 			delete(k.left, id)
 			k.countGrace()
 			return p, true

@@ -67,6 +67,7 @@ var (
 type session struct {
 	b       *Broker
 	conn    net.Conn
+	door    string // name of the listener that it came through
 	in      *bufio.Reader
 	binding ingest.Binding
 	topics  topics
@@ -94,6 +95,7 @@ type session struct {
 
 	deadline    time.Time // when the read deadline was last set
 	established bool
+	allowQoS2   bool      // as the client was told
 	since       time.Time // of being established
 	resumed     *keptSession
 	number      uint64       // of the presence session
@@ -105,6 +107,7 @@ func newSession(b *Broker, conn net.Conn, in *bufio.Reader, p *connect, id ident
 	s := &session{b: b, conn: conn, in: in, binding: proof.Binding, topics: topicsOf(b.cfg.InstanceID, id.tenant, id.device),
 		clientID: p.clientID, version: p.version, suffixed: id.suffixed, clean: p.clean, problemInfo: p.problemInfo,
 		maxPacket: p.maxPacket, will: p.will, proofEnds: proof.Expires, asked: p.expiry, done: make(chan struct{})}
+	s.allowQoS2 = b.settings.Load().AllowQoS2
 	s.keepAlive = b.cfg.MaxKeepAlive
 	if p.keepAlive > 0 {
 		s.keepAlive = min(s.keepAlive, time.Duration(p.keepAlive)*time.Second)

@@ -36,8 +36,8 @@ type StateDeps struct {
 	Latest    LatestReader
 	Devices   DeviceFinder
 	External  ExternalFinder
-	Listening func() int64  // listening time now, in nanoseconds
-	Silence   time.Duration // presence.inactivity_timeout
+	Listening func() int64         // listening time now, in nanoseconds
+	Silence   func() time.Duration // presence.inactivity_timeout
 }
 
 // RegisterState gives the device-state area its reads.
@@ -95,7 +95,7 @@ type stateView struct {
 }
 
 func (s *stateResolvers) show(tenant string, dev *registry.Device, d *store.DeviceState) stateView {
-	silence := s.States.Silence(tenant, dev.Token, s.Silence)
+	silence := s.States.Silence(tenant, dev.Token, s.Silence())
 	v := stateView{ID: strconv.FormatInt(d.DeviceID, 10), CreatedAt: d.CreatedAt, UpdatedAt: d.UpdatedAt, Device: dev.Token,
 		Active: ingest.Active(d, s.Listening(), silence), LastConnect: timeOrNil(d.LastConnect, d.LastConnect != 0),
 		LastDisconnect: timeOrNil(d.LastDisconnect, d.LastDisconnect != 0), LastActivity: timeOrNil(d.LastActivity, d.HasActivity),

@@ -187,6 +187,7 @@ func (w *walk) furnishAcme(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	c.Close() // and its end is waited for below: nothing of acme moves by itself afterwards
 	w.ids = map[string]string{}
 	for typ, ops := range map[string]string{"DeviceType": `deviceTypesByToken(tokens: ["t"])`, "DeviceProfile": `deviceProfilesByToken(tokens: ["p"])`,
 		"MetricDefinition": `metricDefinitionsByToken(tokens: ["m"])`, "DetectionRule": `detectionRulesByToken(tokens: ["r"])`,
@@ -201,15 +202,16 @@ func (w *walk) furnishAcme(t *testing.T) {
 	w.settled(t)
 }
 
-// settled waits until everything that was acknowledged is applied and the connection's presence stands.
+// settled waits until everything that was acknowledged is applied, and the end of the connection, too.
 func (w *walk) settled(t testing.TB) {
 	t.Helper()
 	until(t, "the events and the presence of d", func() error {
 		var out struct {
-			DeviceStatesByDeviceToken []struct{ PresenceSource string }
+			DeviceStatesByDeviceToken []struct{ PresenceSource, LastDisconnectTime string }
 		}
-		w.Query("device-state", w.own, `{ deviceStatesByDeviceToken(deviceTokens: ["d"]) { presenceSource } }`, nil, &out)
-		if len(out.DeviceStatesByDeviceToken) != 1 || out.DeviceStatesByDeviceToken[0].PresenceSource != "ASSERTED" {
+		w.Query("device-state", w.own, `{ deviceStatesByDeviceToken(deviceTokens: ["d"]) { presenceSource lastDisconnectTime } }`, nil, &out)
+		if len(out.DeviceStatesByDeviceToken) != 1 || out.DeviceStatesByDeviceToken[0].PresenceSource != "ASSERTED" ||
+			out.DeviceStatesByDeviceToken[0].LastDisconnectTime == "" {
 			return fmt.Errorf("%v", out)
 		}
 		var ev struct {

@@ -15,10 +15,11 @@ const largeBody = 64 << 10
 // readBody reads the whole body, at most MaxBody bytes. What was read is returned with an error too. The client is
 // believed only as far as it has sent: memory grows with what arrives.
 func (h *Handler) readBody(ctx context.Context, w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	if r.ContentLength > int64(h.cfg.MaxBody) {
+	most := h.maxBody.Load()
+	if r.ContentLength > most {
 		return nil, errTooLarge
 	}
-	src := http.MaxBytesReader(w, r.Body, int64(h.cfg.MaxBody))
+	src := http.MaxBytesReader(w, r.Body, most)
 	first := int64(512)
 	if r.ContentLength >= 0 {
 		first = min(r.ContentLength, 8<<10)
@@ -31,7 +32,7 @@ func (h *Handler) readBody(ctx context.Context, w http.ResponseWriter, r *http.R
 		case <-ctx.Done():
 			return body, ctx.Err()
 		}
-		body, err = readAll(src, body, h.cfg.MaxBody+1)
+		body, err = readAll(src, body, int(most)+1)
 	}
 	if _, over := errors.AsType[*http.MaxBytesError](err); over {
 		return body, errTooLarge

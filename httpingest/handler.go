@@ -95,7 +95,7 @@ func (h *Handler) bodyFailed(tenant string, read int, err error) response {
 	switch {
 	case errors.Is(err, errTooLarge):
 		return h.refuse(tenant, read, ingest.ReasonTooLarge,
-			response{http.StatusBadRequest, fmt.Sprintf("the body is larger than %d bytes", h.cfg.MaxBody), 0})
+			response{http.StatusBadRequest, fmt.Sprintf("the body is larger than %d bytes", h.maxBody.Load()), 0})
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
 		h.metrics.closedBefore.Inc()
 		h.refuse(tenant, read, ReasonUnreadable, response{})

@@ -1,5 +1,5 @@
 // Package httpingest is the HTTP door: POST {ingest_url}/{instanceId}/{tenant}/events with one ingest event or an array of
-// them. The listener speaks plain HTTP and authenticates nobody: the credential is in the body. Whatever is not kept is
+// them. The listener speaks HTTP, or HTTPS, and authenticates nobody: the credential is in the body. Whatever is not kept is
 // told by status.
 //
 //	handler.go   the path, the order of the checks, the answers
@@ -12,6 +12,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -57,6 +58,7 @@ type Gate interface {
 // Handler serves the ingest listener.
 type Handler struct {
 	cfg     Config
+	maxBody atomic.Int64 // what counts in place of cfg.MaxBody
 	deps    Deps
 	metrics *metrics
 	large   chan struct{} // places for large bodies
@@ -74,8 +76,13 @@ func New(cfg Config, deps Deps) (*Handler, error) {
 	if deps.Logger == nil {
 		deps.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Handler{cfg: cfg, deps: deps, metrics: newMetrics(deps.Registerer), large: make(chan struct{}, cfg.MaxLargeBodies)}, nil
+	h := &Handler{cfg: cfg, deps: deps, metrics: newMetrics(deps.Registerer), large: make(chan struct{}, cfg.MaxLargeBodies)}
+	h.SetMaxBody(cfg.MaxBody)
+	return h, nil
 }
+
+// SetMaxBody changes the largest body, for requests from now on.
+func (h *Handler) SetMaxBody(n int) { h.maxBody.Store(int64(n)) }
 
 func (c Config) withDefaults() Config {
 	number := func(v *int, d int) {

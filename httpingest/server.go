@@ -2,6 +2,7 @@ package httpingest
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -46,8 +47,20 @@ func NewServer(h *Handler, routes http.Handler) *Server {
 }
 
 // Serve accepts connections on ln until Shutdown is called; it then returns nil.
-func (s *Server) Serve(ln net.Listener) error {
-	err := s.http.Serve(&boundedListener{Listener: ln, places: s.places, closed: make(chan struct{})})
+func (s *Server) Serve(ln net.Listener) error { return s.serve(s.bounded(ln)) }
+
+// ServeTLS is Serve over TLS. A handshake takes at most as long as the headers of a request may. Both share the places for
+// connections.
+func (s *Server) ServeTLS(ln net.Listener, c *tls.Config) error {
+	return s.serve(tls.NewListener(s.bounded(ln), c))
+}
+
+func (s *Server) bounded(ln net.Listener) net.Listener {
+	return &boundedListener{Listener: ln, places: s.places, closed: make(chan struct{})}
+}
+
+func (s *Server) serve(ln net.Listener) error {
+	err := s.http.Serve(ln)
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// limitedListener holds at most as many open connections as its places; further ones wait in the kernel's queue.
+// limitedListener holds at most as many open connections as there are places, which it may share; further ones wait in the kernel's queue.
 type limitedListener struct {
 	net.Listener
 	places  chan struct{}
@@ -14,8 +14,8 @@ type limitedListener struct {
 	metrics *metrics
 }
 
-func limitListener(l net.Listener, most int, m *metrics) net.Listener {
-	ll := &limitedListener{Listener: l, places: make(chan struct{}, most), done: make(chan struct{}), metrics: m}
+func limitListener(l net.Listener, places chan struct{}, m *metrics) net.Listener {
+	ll := &limitedListener{Listener: l, places: places, done: make(chan struct{}), metrics: m}
 	ll.close = sync.OnceValue(func() error {
 		close(ll.done)
 		return l.Close()

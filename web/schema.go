@@ -40,14 +40,21 @@ var planes = map[string]plane{
 
 func (s *Server) schemaIndex() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		base := cmp.Or(s.cfg.BaseURL, baseOf(r))
+		urls := s.urls.Load()
+		base := cmp.Or(urls.base, baseOf(r))
 		public(w, "application/json")
 		enc := json.NewEncoder(w)
 		enc.SetEscapeHTML(false)
 		enc.SetIndent("", "  ")
-		_ = enc.Encode(s.indexAt(base, cmp.Or(s.cfg.DocsURL, base))) // a caller who has left is nobody to tell
+		_ = enc.Encode(s.indexAt(base, cmp.Or(urls.docs, base))) // a caller who has left is nobody to tell
 	})
 }
+
+// urls are where the world finds the API and the schema files.
+type urls struct{ base, docs string }
+
+// SetURLs changes what the index says, as Config has it.
+func (s *Server) SetURLs(base, docs string) { s.urls.Store(&urls{base, docs}) }
 
 func (s *Server) indexAt(base, docs string) index {
 	ix := index{

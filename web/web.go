@@ -11,11 +11,13 @@ package web
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -76,9 +78,11 @@ func (a Area) prefix() string {
 // Server is the front.
 type Server struct {
 	cfg     Config
+	urls    atomic.Pointer[urls] // what counts in place of cfg.BaseURL and cfg.DocsURL
 	log     *slog.Logger
 	handler http.Handler
 	http    *http.Server
+	places  chan struct{} // one per connection, of all listeners together
 	metrics *metrics
 }
 
@@ -93,7 +97,8 @@ func New(cfg Config) (*Server, error) {
 	if cfg.MaxConnections <= 0 {
 		cfg.MaxConnections = 2048
 	}
-	s := &Server{cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer)}
+	s := &Server{cfg: cfg, log: cfg.Log, places: make(chan struct{}, cfg.MaxConnections), metrics: newMetrics(cfg.Registerer)}
+	s.SetURLs(cfg.BaseURL, cfg.DocsURL)
 	mux, err := s.routes()
 	if err != nil {
 		return nil, err
@@ -122,8 +127,16 @@ func newHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 }
 
 // Serve answers on l until Shutdown. More than MaxConnections connections wait to be accepted.
-func (s *Server) Serve(l net.Listener) error {
-	err := s.http.Serve(limitListener(l, s.cfg.MaxConnections, s.metrics))
+func (s *Server) Serve(l net.Listener) error { return s.serve(limitListener(l, s.places, s.metrics)) }
+
+// ServeTLS is Serve over TLS. A handshake takes at most as long as the headers of a request may. HTTP/2 is not offered:
+// one connection could carry more requests at once than its place stands for.
+func (s *Server) ServeTLS(l net.Listener, c *tls.Config) error {
+	return s.serve(tls.NewListener(limitListener(l, s.places, s.metrics), c))
+}
+
+func (s *Server) serve(l net.Listener) error {
+	err := s.http.Serve(l)
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}

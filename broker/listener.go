@@ -1,0 +1,57 @@
+package broker
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"net"
+
+	"weir/model"
+)
+
+// Door is what is spoken on a listener.
+type Door struct {
+	Name string // in the metrics; "mqtt"
+	// TLS is spoken with this; nil: none. A client certificate that it has verified is a credential.
+	TLS *tls.Config
+	// WebSocket carries MQTT in binary frames, section 6 of both versions, at the path /mqtt.
+	WebSocket bool
+}
+
+// certificate is what a client has shown and TLS verified. The zero value is none.
+type certificate struct {
+	hash string // lower-case hex SHA-256
+	ends model.Micros
+}
+
+func certificateOf(c *x509.Certificate) certificate {
+	h := sha256.Sum256(c.Raw)
+	return certificate{hex.EncodeToString(h[:]), model.MicrosOf(c.NotAfter)}
+}
+
+// open does what comes before MQTT: TLS and WebSocket. The deadline of the CONNECT holds for both. It returns why it
+// failed, as the label of the metric.
+func (d *Door) open(raw net.Conn) (conn net.Conn, in *bufio.Reader, shown certificate, why string) {
+	conn = raw
+	if d.TLS != nil {
+		secure := tls.Server(raw, d.TLS)
+		if err := secure.HandshakeContext(context.Background()); err != nil {
+			return nil, nil, shown, "tls-handshake"
+		}
+		if s := secure.ConnectionState(); len(s.VerifiedChains) > 0 {
+			shown = certificateOf(s.PeerCertificates[0])
+		}
+		conn = secure
+	}
+	if d.WebSocket {
+		ws, err := upgrade(conn)
+		if err != nil {
+			return nil, nil, shown, "websocket"
+		}
+		conn = ws
+	}
+	return conn, bufio.NewReaderSize(conn, readBuffer), shown, ""
+}

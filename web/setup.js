@@ -1,0 +1,276 @@
+// The setup page. What proves the right to use it stands in the fragment of its address, which the browser sends to
+// nobody; it goes into the bodies of the calls below and nowhere else.
+'use strict'
+
+const $ = (id) => document.getElementById(id)
+const main = document.querySelector('main')
+const pollEvery = 2000 // ms
+const patience = 20000 // ms until the page says what to check
+
+let link = location.hash.slice(1)
+let page = '' // with what the page goes on once the link is used up
+let busy = false
+
+// Refusal is what a call was answered when it was not done.
+class Refusal extends Error {
+  constructor(status, told, after) {
+    super(told.error)
+    Object.assign(this, { status, field: told.field || '', code: told.code || '', after })
+  }
+}
+
+async function call(name, body) {
+  let answer, told
+  try {
+    answer = await fetch('setup/v1/' + name, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify(body),
+      credentials: 'omit',
+      cache: 'no-store',
+    })
+  } catch {
+    throw new Refusal(0, { error: 'No answer came. See that this machine still reaches Weir, and try again.' })
+  }
+  try {
+    told = await answer.json()
+  } catch {
+    told = { error: 'Weir cannot answer just now. Try again in a moment.' }
+  }
+  if (!answer.ok) throw new Refusal(answer.status, told, answer.headers.get('Retry-After'))
+  return told
+}
+
+// show leaves one section on the page and moves the focus to its heading.
+function show(id) {
+  for (const section of main.querySelectorAll('section')) section.hidden = section.id !== id
+  let current = false
+  for (const li of $('steps').children) {
+    const here = li.dataset.for.split(' ').includes(id)
+    if (here) li.setAttribute('aria-current', 'step')
+    else li.removeAttribute('aria-current')
+    current = current || here
+  }
+  $('steps').hidden = !current
+  const heading = $(id).querySelector('h1')
+  document.title = heading.textContent + ' – Weir'
+  window.scrollTo(0, 0)
+  heading.focus()
+}
+
+function say(text) {
+  if ($('status').textContent !== text) $('status').textContent = text
+}
+
+function fill(name, text) {
+  for (const e of document.querySelectorAll('.' + name)) e.textContent = text
+}
+
+const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1)
+
+// tell puts errors beside their inputs (by name; '' is the form itself) and moves the focus to the first.
+function tell(form, errors) {
+  for (const p of form.querySelectorAll('[data-error]')) {
+    const text = errors[p.dataset.error] || ''
+    p.textContent = text && sentence(text)
+    p.hidden = !text
+    const input = p.dataset.error && form.elements[p.dataset.error]
+    if (!input) continue
+    if (text) input.setAttribute('aria-invalid', 'true')
+    else input.removeAttribute('aria-invalid')
+  }
+  const bad = form.querySelector('[aria-invalid]')
+  if (bad) {
+    bad.focus()
+  } else if (errors['']) {
+    form.querySelector('[role=alert]').focus()
+  }
+  return Object.keys(errors).length === 0
+}
+
+// explain turns a refusal into what stands in the form, or leaves the form when it cannot go on.
+function explain(form, refusal) {
+  if (refusal.code === 'UNAUTHENTICATED') return show(page ? 'over' : 'refused')
+  if (refusal.status === 429) {
+    return tell(form, { '': `Too many wrong links were tried. Try again in ${refusal.after || 60} seconds.` })
+  }
+  const beside = refusal.field && form.querySelector(`[data-error="${CSS.escape(refusal.field)}"]`)
+  tell(form, { [beside ? refusal.field : '']: refusal.message })
+}
+
+// step has a form checked and then done, once at a time.
+function step(id, doing, check, act) {
+  const form = $(id).querySelector('form')
+  form.addEventListener('submit', async (event) => {
+    event.preventDefault()
+    if (busy || !tell(form, check(form.elements))) return
+    const button = form.querySelector('[type=submit]')
+    busy = true
+    button.setAttribute('aria-disabled', 'true')
+    say(doing)
+    try {
+      await act(form.elements)
+    } catch (refusal) {
+      if (!(refusal instanceof Refusal)) throw refusal
+      explain(form, refusal)
+    } finally {
+      busy = false
+      button.removeAttribute('aria-disabled')
+      say('')
+    }
+  })
+  for (const skip of form.querySelectorAll('[data-skip]')) skip.addEventListener('click', () => busy || show(skip.dataset.skip))
+}
+
+const isToken = (text) => /^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$/.test(text)
+const tokenRule = 'Letters, digits, - and _ only, beginning with a letter or a digit.'
+const checkToken = (f) => (isToken(f.token.value.trim()) ? {} : { token: tokenRule })
+
+// tokenOf suggests a token for a name.
+function tokenOf(name) {
+  const plain = name.normalize('NFKD').replace(/[\u0300-\u036f]/g, '').toLowerCase()
+  return plain.replace(/[^a-z0-9]+/g, '-').replace(/^-/, '').slice(0, 128).replace(/-$/, '')
+}
+
+// suggest has the token follow the name until somebody types one.
+function suggest(f) {
+  let own = false
+  f.token.addEventListener('input', () => { own = f.token.value !== '' })
+  f.name.addEventListener('input', () => { if (!own) f.token.value = tokenOf(f.name.value) })
+}
+
+function snippet(s) {
+  const made = $('snippet').content.cloneNode(true)
+  const [heading, button, pre] = ['h2', 'button', 'pre'].map((e) => made.querySelector(e))
+  heading.textContent = s.title
+  pre.textContent = s.text
+  pre.setAttribute('aria-label', 'Command for ' + s.title)
+  const name = (text) => {
+    button.textContent = text
+    button.setAttribute('aria-label', text + ' the command for ' + s.title)
+  }
+  name('Copy')
+  button.addEventListener('click', async () => {
+    const done = await copy(pre)
+    say(done ? 'Copied.' : 'The command is selected: copy it with the keys or the menu of your browser.')
+    name(done ? 'Copied' : 'Selected')
+    setTimeout(() => { name('Copy'); say('') }, patience / 4)
+  })
+  return made
+}
+
+// copy works without the clipboard of secure pages, too: plain http has none.
+async function copy(pre) {
+  try {
+    await navigator.clipboard.writeText(pre.textContent)
+    return true
+  } catch {
+    getSelection().selectAllChildren(pre)
+    return document.execCommand('copy')
+  }
+}
+
+// watch asks for the device's readings until there is one or the time is over.
+async function watch(device) {
+  const began = Date.now()
+  arrival('Waiting for the first reading…')
+  for (;;) {
+    try {
+      const told = await call('reading', { page, device })
+      if (told.readings.length > 0) {
+        arrival('The first reading is here: ' + told.readings.map((r) => `${r.metric} = ${r.value}`).join(', ') + '.', true)
+        $('checks').hidden = true
+        $('next').hidden = false
+        return
+      }
+      if (told.refused) {
+        arrival(`A message has come and was not stored: ${told.refused.reason} (${told.refused.summary}).`)
+        $('checks').hidden = false
+      } else if (Date.now() - began > patience) {
+        arrival('Nothing has come yet. What to check stands below; this page goes on waiting.')
+        $('checks').hidden = false
+      }
+    } catch (refusal) {
+      if (refusal.code === 'UNAUTHENTICATED') {
+        arrival('This page no longer looks: its 30 minutes are over, or Weir was started again. What arrives is seen with weir tail.')
+        $('checks').hidden = false
+        return
+      }
+      arrival('Weir does not answer just now; this page goes on trying.')
+    }
+    await new Promise((wake) => setTimeout(wake, pollEvery))
+  }
+}
+
+function arrival(text, good = false) {
+  if ($('arrival').textContent !== text) $('arrival').textContent = text
+  $('arrival').classList.toggle('good', good)
+}
+
+// begin looks at the link before anything is typed.
+async function begin() {
+  if (!link) return show('nolink')
+  say('Looking at the link…')
+  try {
+    await call('open', { link })
+    show('administrator')
+  } catch (refusal) {
+    if (refusal.code === 'UNAUTHENTICATED') return show('refused')
+    $('wait-error').textContent = refusal.status === 429
+      ? `Too many wrong links were tried. Try again in ${refusal.after || 60} seconds.` : sentence(refusal.message)
+    show('wait')
+  } finally {
+    say('')
+  }
+}
+
+// setUp makes the page live.
+function setUp() {
+  step('administrator', 'Making the administrator…', (f) => {
+    const errors = {}
+    if (!/^[^@\s]+@[^@\s]+$/.test(f.email.value.trim())) errors.email = 'Must be an email address, such as you@example.org.'
+    if ([...f.password.value].length < 8) errors.password = 'Must have at least 8 characters.'
+    else if (new TextEncoder().encode(f.password.value).length > 1024) errors.password = 'Must have at most 1024 bytes.'
+    else if (f.password.value !== f.again.value) errors.again = 'The two passwords differ.'
+    return errors
+  }, async (f) => {
+    let made
+    try {
+      made = await call('administrator', { link, email: f.email.value, password: f.password.value })
+    } catch (refusal) {
+      if (refusal.status === 0) {
+        refusal.message += ' If it then says that the link is no longer valid, the administrator was made: sign in as that one.'
+      }
+      throw refusal
+    }
+    page = made.page
+    link = ''
+    history.replaceState(null, '', location.pathname) // what is used up need not stay in the history
+    f.password.value = f.again.value = ''
+    fill('who', made.email)
+    show('tenant')
+  })
+
+  step('tenant', 'Making the tenant…', checkToken, async (f) => {
+    const made = await call('tenant', { page, token: f.token.value.trim(), name: f.name.value.trim() })
+    fill('tenant', made.token)
+    show('device')
+  })
+
+  step('device', 'Making the device…', checkToken, async (f) => {
+    const made = await call('device', { page, token: f.token.value.trim() })
+    fill('device', made.token)
+    $('snippets').replaceChildren(...(made.snippets || []).map(snippet))
+    $('nodoor').hidden = $('snippets').children.length > 0
+    show('reading')
+    watch(made.token)
+  })
+
+  suggest($('tenant').querySelector('form').elements)
+  $('retry').addEventListener('click', begin)
+  window.addEventListener('hashchange', () => location.reload()) // another link was pasted over this one
+  begin()
+}
+
+if (document.body.dataset.state === 'starting') setTimeout(() => location.reload(), pollEvery)
+else setUp()
