@@ -1,0 +1,301 @@
+package site
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/internal/yamldoc"
+	"weir/model"
+	"weir/store"
+)
+
+// list reads the list of a kind into lists. scope is where its names are unique.
+func (r *reader) list(k *kind, n *yamldoc.Node, path, scope string, lists map[string][]*Entity) {
+	switch n.Kind {
+	case yamldoc.List:
+	case yamldoc.Null: // all of it commented out: not declared
+		return
+	default:
+		r.problem(start(n), path, "begin each with a dash", "must be a list")
+		return
+	}
+	if lists[k.list] == nil {
+		lists[k.list] = []*Entity{} // an empty list is one, too: nothing of the kind is declared
+	}
+	for i, item := range n.Items {
+		r.entity(k, item, fmt.Sprintf("%s[%d]", path, i), scope, lists)
+	}
+}
+
+// start is where a value begins; a mapping itself has the place of a colon.
+func start(n *yamldoc.Node) yamldoc.Place {
+	if len(n.Entries) > 0 {
+		return n.Entries[0].Place
+	}
+	return n.Place
+}
+
+// suggest is the hint for a key that is not known: one that is nearly the same, or the only one that begins like it.
+func suggest(key string, known []string) string {
+	if hint := yamldoc.Suggest(key, known); hint != "" || len(key) < 4 {
+		return hint
+	}
+	begins := slices.DeleteFunc(slices.Clone(known), func(k string) bool { return !strings.HasPrefix(k, key) })
+	if len(begins) != 1 {
+		return ""
+	}
+	return "did you mean " + begins[0] + "?"
+}
+
+// entity reads one item of a list.
+func (r *reader) entity(k *kind, n *yamldoc.Node, path, scope string, lists map[string][]*Entity) {
+	if n.Kind != yamldoc.Map {
+		r.problem(start(n), path, "", "must be a mapping with %s", k.id)
+		return
+	}
+	place := start(n)
+	e := &Entity{At: Place{File: place.File.Name, Line: place.Line, Column: place.Column, Path: path}, Fields: store.Patch{}, Places: map[string][2]int{}}
+	into, inner := e, scope // metrics, rules and credentials have their token in the tenant
+	if r.name(k, n, e) {
+		into, _ = r.declare(k, scope, e, lists)
+	} else {
+		e.Name = path // it is no entity, and yet what is wrong inside it is told
+	}
+	switch k {
+	case r.kinds.tenant:
+		inner = k.list + "/" + e.Name
+	case r.kinds.identity:
+		inner = k.list + "/" + strings.ToLower(e.Name)
+	}
+	for _, literal := range []bool{false, true} { // whether a credentialId is a secret depends on the credentialType
+		for _, entry := range n.Entries {
+			f := k.field(entry.Key)
+			if entry.Key != k.id && literal == (f != nil && f.literal()) {
+				r.key(k, into, entry, yamldoc.Join(path, entry.Key), inner)
+			}
+		}
+	}
+}
+
+// name reads the field that names the entity.
+func (r *reader) name(k *kind, n *yamldoc.Node, e *Entity) bool {
+	v := n.Get(k.id)
+	switch {
+	case v == nil:
+		r.problem(r.place(e.At), yamldoc.Join(e.At.Path, k.id), "", "is missing: it names the %s", k.name)
+		return false
+	case v.Kind != yamldoc.Scalar:
+		r.problem(v.Place, yamldoc.Join(e.At.Path, k.id), "", "must be a text")
+		return false
+	}
+	e.Name = v.Text
+	if k == r.kinds.identity {
+		e.Name = strings.ToLower(strings.TrimSpace(v.Text))
+		return true
+	}
+	if !model.ValidToken(e.Name) {
+		r.problem(v.Place, yamldoc.Join(e.At.Path, k.id), "letters, digits, - and _, at most 128; the first is a letter or a digit", "%q is no token", shortened(e.Name))
+		return false
+	}
+	return true
+}
+
+// key reads one key of an entity: a field, where a secret is, or what is declared inside.
+func (r *reader) key(k *kind, e *Entity, entry yamldoc.Entry, path, scope string) {
+	secret, from := k.secretOf(entry.Key)
+	nested, f := k.nested(entry.Key), k.field(entry.Key)
+	switch {
+	case secret != nil:
+		r.secretKey(e, secret, from, entry, path)
+	case nested != nil:
+		if e.Lists == nil {
+			e.Lists = map[string][]*Entity{}
+		}
+		r.list(nested, entry.Value, path, scope, e.Lists)
+	case k == r.kinds.tenant && entry.Key == keyFrom:
+		r.fleets(e, entry.Value, path, scope)
+	case f == nil:
+		r.problem(entry.Place, path, suggest(entry.Key, k.keys()), "is not a field of a %s", k.name)
+	case r.given(e, f.name, entry, path):
+	case f.secret:
+		r.literal(e, f, entry, path)
+	default:
+		v, ok := r.fieldValue(f, entry.Value, path)
+		if ok {
+			e.Fields[f.name] = v
+		}
+	}
+}
+
+// given notes where a field stands, and says when another spelling or another file has given it.
+func (r *reader) given(e *Entity, name string, entry yamldoc.Entry, path string) bool {
+	for _, key := range []string{name, name + "_file", name + "_env"} {
+		if p, ok := e.Places[key]; ok {
+			r.problem(entry.Place, path, "", "is given at %s already", Place{File: e.At.File, Line: p[0], Column: p[1]})
+			return true
+		}
+	}
+	if entry.Place.File.Name == e.At.File { // the places of an entity are those of one file
+		e.Places[entry.Key] = [2]int{entry.Place.Line, entry.Place.Column}
+		return false
+	}
+	if _, ok := e.Fields[name]; ok {
+		r.problem(entry.Place, path, "", "is given in another file already")
+		return true
+	}
+	return false
+}
+
+// secretKey reads the file or the variable of a secret.
+func (r *reader) secretKey(e *Entity, f *field, from string, entry yamldoc.Entry, path string) {
+	if r.given(e, f.name, entry, path) {
+		return
+	}
+	if entry.Value.Kind != yamldoc.Scalar || entry.Value.Text == "" {
+		r.problem(entry.Value.Place, path, "", "must name a %s", map[string]string{"_file": "file", "_env": "variable"}[from])
+		return
+	}
+	value, why := r.secret(from, entry.Value.Text, entry.Value.Place.File.Name)
+	if why != "" {
+		r.problem(entry.Value.Place, path, "", "%s", why)
+		return
+	}
+	e.keep(f.name, value)
+}
+
+func (e *Entity) keep(name, secret string) {
+	if e.Secrets == nil {
+		e.Secrets = map[string]string{}
+	}
+	e.Secrets[name] = secret
+}
+
+// literal takes the secret of a field that is one in name only: a user name, or the hash of a certificate. A secret in
+// the file itself is refused, and never shown.
+func (r *reader) literal(e *Entity, f *field, entry yamldoc.Entry, path string) {
+	if entry.Value.Kind == yamldoc.Null && !f.literal() {
+		e.Fields[f.name] = nil
+		return
+	}
+	if f.literal() && e.Fields["credentialType"] != nil && e.Fields["credentialType"] != "ACCESS_TOKEN" {
+		v, ok := r.fieldValue(f, entry.Value, path)
+		if id, isText := v.(string); isText {
+			e.keep(f.name, id)
+		}
+		if !ok || v != nil {
+			return
+		}
+	}
+	hint := fmt.Sprintf("name a file with %s_file, or a variable with %s_env", f.name, f.name)
+	if f.literal() && e.Fields["credentialType"] == nil {
+		hint = "of an access token it is the secret: give credentialType, and for an access token " + hint
+	}
+	r.problems = append(r.problems, entry.Place.Problem(path, true, hint, "a secret does not stand in a site file"))
+}
+
+// fieldValue reads the value of a field as its type says. ok is false after a problem.
+func (r *reader) fieldValue(f *field, n *yamldoc.Node, path string) (v any, ok bool) {
+	if n.Kind == yamldoc.Null {
+		return nil, true
+	}
+	told := len(r.problems)
+	switch f.typ {
+	case documentField:
+		v = r.document(f, n, path)
+	case listField, setField:
+		v = r.texts(n, path)
+	default:
+		if n.Kind != yamldoc.Scalar {
+			r.problem(n.Place, path, "", "must be a single value")
+			return nil, false
+		}
+		var why string
+		if v, why = scalar(f.typ, n.Text, n.Quoted); why != "" {
+			r.problem(n.Place, path, "", "%s", why)
+		}
+	}
+	return v, len(r.problems) == told
+}
+
+// scalar reads one value. why says what is wrong with it.
+func scalar(t fieldType, text string, quoted bool) (v any, why string) {
+	switch t {
+	case boolField:
+		if quoted || text != "true" && text != "false" {
+			return nil, "must be true or false"
+		}
+		return text == "true", ""
+	case integerField:
+		n, err := strconv.ParseInt(text, 10, 32)
+		if quoted || err != nil || !numeral.MatchString(text) {
+			return nil, "must be a whole number"
+		}
+		return n, ""
+	case numberField:
+		x, err := strconv.ParseFloat(text, 64)
+		if quoted || err != nil || !numeral.MatchString(text) || math.IsInf(x, 0) {
+			return nil, "must be a number"
+		}
+		return x, ""
+	case instantField:
+		if text == "" { // the API clears with it
+			return nil, ""
+		}
+		if _, err := time.Parse(time.RFC3339Nano, text); err != nil {
+			return nil, "must be a time such as 2027-01-31T12:00:00Z"
+		}
+	}
+	return text, ""
+}
+
+// texts reads a list of texts.
+func (r *reader) texts(n *yamldoc.Node, path string) any {
+	if n.Kind != yamldoc.List {
+		r.problem(n.Place, path, "", "must be a list")
+		return nil
+	}
+	list := []any{}
+	for i, item := range n.Items {
+		if item.Kind != yamldoc.Scalar {
+			r.problem(item.Place, fmt.Sprintf("%s[%d]", path, i), "", "must be a text")
+			continue
+		}
+		list = append(list, item.Text)
+	}
+	return list
+}
+
+// document reads a JSON document, written in YAML or as a JSON text.
+func (r *reader) document(f *field, n *yamldoc.Node, path string) any {
+	if n.Kind == yamldoc.Scalar {
+		if n.Text == "" && f.emptyClears {
+			return nil
+		}
+		if !json.Valid([]byte(n.Text)) {
+			r.problem(n.Place, path, "", "must be a mapping, or the text of a JSON document")
+		}
+		return n.Text
+	}
+	if n.Kind == yamldoc.Map && f.keys != nil {
+		for _, e := range n.Entries {
+			if !slices.Contains(f.keys, e.Key) {
+				r.problem(e.Place, yamldoc.Join(path, e.Key), yamldoc.Suggest(e.Key, f.keys), "is not a key of %s", f.name)
+			}
+		}
+	}
+	return jsonOf(n, func(at yamldoc.Place, hint, format string, args ...any) { r.problem(at, path, hint, format, args...) })
+}
+
+// shortened is a value for a message.
+func shortened(s string) string {
+	const most = 60
+	if r := []rune(s); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return s
+}

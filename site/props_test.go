@@ -1,0 +1,315 @@
+package site
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"weir/auth"
+	"weir/model"
+	"weir/registry"
+	"weir/store"
+)
+
+// Whatever an instance holds, the plan of its export is empty, with and without deleting; an empty instance becomes the
+// same by the export and the secrets; and what was applied there has an empty plan, too.
+func TestPlanAfterExportIsEmptyWhateverIsThere(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newWorld(t)
+		defer w.db.Close()
+		g := &gardener{T: rt, w: w, secrets: map[string]string{}}
+		g.fill()
+		x, err := w.Export(t.Context(), operator, "")
+		if err != nil {
+			rt.Fatal(err)
+		}
+		text := x.YAML()
+		for _, secret := range g.secrets {
+			if strings.Contains(text, secret) {
+				rt.Fatalf("the export shows the secret %s", secret)
+			}
+		}
+		for _, o := range []Options{{}, {Prune: true}} {
+			if p := w.plan(w.read(text), o); len(p.Changes) > 0 {
+				rt.Fatalf("%+v: the plan of the export is\n%s\nof\n%s", o, lines(p), text)
+			}
+		}
+		other := newWorld(t)
+		defer other.db.Close()
+		d := other.read(text)
+		g.supply(d)
+		if p := other.apply(d, Options{}); len(p.Changes) == 0 {
+			rt.Fatal("nothing was made")
+		}
+		if p := other.plan(d, Options{Prune: true}); len(p.Changes) > 0 {
+			rt.Fatalf("the plan after the apply is\n%s", lines(p))
+		}
+		again, err := other.Export(t.Context(), operator, "")
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if got := again.YAML(); got != text {
+			rt.Fatalf("the copy exports\n%s\nthe original\n%s", got, text)
+		}
+	})
+}
+
+// gardener fills an instance through the verbs of the API.
+type gardener struct {
+	*rapid.T
+	w       *world
+	n       int
+	secrets map[string]string // by what holds them
+}
+
+func (g *gardener) token(what string) string { g.n++; return fmt.Sprintf("%s-%d", what, g.n) }
+
+func (g *gardener) few() int { return rapid.IntRange(0, 3).Draw(g.T, "how many") }
+
+func (g *gardener) yes() bool { return rapid.Bool().Draw(g.T, "yes") }
+
+func (g *gardener) seldom() bool { return rapid.IntRange(0, 3).Draw(g.T, "seldom") == 3 }
+
+func (g *gardener) text() string {
+	return rapid.OneOf(
+		rapid.SampledFrom([]string{"null", "true", "no", "~", "012", "1e3", "0x1F", ".5", "- a", "a: b", "# c", " lead", "trail ", "a\nb", "tab\there", "'q'", `"q"`, `\`, "é ü", "日本", "😀", "{x}", "[y]",
+			"*a", "&a", "!t", "%d", "@", "`", "a #b", "a:b", "2031-01-01", "…", "\u2028", "\u0085", "\u00a0", "\ufeff", "a\r\nb", "=", "<<", "---", "...", "?", "|", ">", "a  b", "x:", ",", "\x01\x1b\x7f"}),
+		rapid.StringN(1, 20, -1)).Filter(func(s string) bool { return !strings.ContainsRune(s, 0) && s != "" }).Draw(g.T, "text")
+}
+
+func (g *gardener) document(depth int) any {
+	switch kind := rapid.IntRange(0, 7).Draw(g.T, "json"); {
+	case kind == 0 && depth > 0:
+		m := map[string]any{}
+		for range g.few() {
+			m[g.text()] = g.document(depth - 1)
+		}
+		return m
+	case kind == 1 && depth > 0:
+		l := []any{}
+		for range g.few() {
+			l = append(l, g.document(depth-1))
+		}
+		return l
+	case kind == 2:
+		return rapid.SampledFrom([]json.Number{"0", "-0", "1.0", "1e3", "1E-7", "12345678901234567890", "0.1", "-5", "1e300"}).Draw(g.T, "number")
+	case kind == 3:
+		return g.yes()
+	case kind == 4:
+		return nil
+	}
+	return g.text()
+}
+
+// metadata is a JSON document as a text, often an object, sometimes one that no YAML mapping can say.
+func (g *gardener) metadata() string {
+	if g.seldom() {
+		return rapid.SampledFrom([]string{`{"a":1,"a":2}`, ` [ ] `, `{ "b" : { } }`, `"text"`, `5`, `{"\u0000":"\ud83d\ude00"}`, `{"":""}`, strings.Repeat("[", 40) + strings.Repeat("]", 40), `{"<<":{"a":1}}`, `[{"a":[1,[2]]},[]]`}).Draw(g.T, "raw")
+	}
+	b, err := json.MarshalIndent(map[string]any{"x": g.document(3), g.text(): g.document(2)}, "", rapid.SampledFrom([]string{"", " "}).Draw(g.T, "indent"))
+	if err != nil {
+		g.Fatal(err)
+	}
+	return string(b)
+}
+
+// maybe sets some of the fields that may be left out, by their description.
+func (g *gardener) maybe(p store.Patch, fields []field, without ...string) store.Patch {
+	skip := func(name string) bool {
+		return p[name] != nil || slices.ContainsFunc(without, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+	}
+	for _, f := range fields {
+		if f.secret || f.own || f.ref != "" || skip(f.name) || !g.yes() {
+			continue
+		}
+		switch f.typ {
+		case textField:
+			p[f.name] = g.text()
+		case documentField:
+			p[f.name] = g.metadata()
+		case integerField:
+			p[f.name] = int64(rapid.IntRange(256, 4000).Draw(g.T, f.name))
+		case numberField:
+			p[f.name] = rapid.SampledFrom([]float64{0.1, 1e21, 2.5e-9, 3, 1234567}).Draw(g.T, f.name)
+		case boolField:
+			p[f.name] = g.yes()
+		}
+	}
+	return p
+}
+
+func must[T any](g *gardener) func(T, error) T {
+	return func(v T, err error) T {
+		g.Helper()
+		if err != nil {
+			g.Fatal(err)
+		}
+		return v
+	}
+}
+
+func (g *gardener) fill() {
+	w, ctx, k := g.w, g.w.Context(), g.w.kinds
+	tiers := []string{"gold", "silver"}
+	for range g.few() {
+		token := g.token("tier")
+		p := g.maybe(store.Patch{"token": token}, k.tier.fields, "config", "color", "displayOrder")
+		if g.yes() {
+			p["config"], p["color"] = `{"shedPriority": 20, "ingestBurst":300}`, "teal"
+		}
+		if _, err := w.govern.CreateTier(ctx, operator, p); err != nil {
+			g.Fatal(err)
+		}
+		tiers = append(tiers, token)
+	}
+	systemRoles, tenantRoles := []string{"operator"}, []string{"tenant-admin"}
+	for i := range g.few() {
+		p := g.maybe(store.Patch{"token": g.token("role"), "scope": "system", "authorities": []any{"user:read"}}, k.role.fields, "scope", "authorities")
+		if i%2 == 0 {
+			p["scope"], p["authorities"] = "tenant", []any{"event:read", "device:read"}
+			tenantRoles = append(tenantRoles, p["token"].(string))
+		} else {
+			systemRoles = append(systemRoles, p["token"].(string))
+		}
+		if _, err := w.auth.CreateRole(ctx, operator, p); err != nil {
+			g.Fatal(err)
+		}
+	}
+	var tenants []string
+	for range rapid.IntRange(1, 2).Draw(g.T, "tenants") {
+		token := g.token("tenant")
+		p := g.maybe(store.Patch{"token": token, "tierToken": rapid.SampledFrom(tiers).Draw(g.T, "tier")}, k.tenant.fields, "enabled", "shedPriority", "geoFence")
+		if _, err := w.govern.CreateTenant(ctx, operator, p); err != nil {
+			g.Fatal(err)
+		}
+		tenants = append(tenants, token)
+		g.inside(token)
+		if g.seldom() {
+			if _, err := w.govern.SetTenantEnabled(ctx, operator, token, false); err != nil {
+				g.Fatal(err)
+			}
+		}
+	}
+	for range g.few() {
+		email := g.token("person") + "@example.org"
+		n := auth.NewIdentity{Email: email, Password: "a long password " + email, Enabled: g.yes(), SystemRoles: systemRoles[:rapid.IntRange(0, len(systemRoles)).Draw(g.T, "roles")]}
+		if g.yes() {
+			n.FirstName = new(g.text())
+		}
+		g.secrets["identity/"+email] = n.Password
+		must[*auth.Identity](g)(w.auth.CreateIdentity(ctx, operator, n))
+		if g.yes() {
+			must[*auth.Identity](g)(w.auth.AddMembership(ctx, operator, email, tenants[0], tenantRoles))
+			if g.yes() {
+				must[*auth.Identity](g)(w.auth.SetMembershipEnabled(ctx, operator, email, tenants[0], false))
+			}
+		}
+	}
+}
+
+func (g *gardener) inside(tenant string) {
+	r, ctx, by, k := g.w.registry, g.w.Context(), g.w.by(tenant), g.w.kinds
+	var profiles []string
+	for range g.few() {
+		profile := g.token("profile")
+		p := g.maybe(store.Patch{"token": profile}, k.profile.fields, "location")
+		if g.yes() {
+			p["location"] = rapid.SampledFrom([]string{`{}`, `{"expectedAccuracyMeters":1.5}`, `{"expectedUpdateIntervalSeconds":60}`}).Draw(g.T, "location")
+		}
+		must[*registry.DeviceProfile](g)(r.Profiles.Create(ctx, by, p))
+		profiles = append(profiles, profile)
+		g.parts(by, profile)
+		if g.yes() {
+			must[*registry.ProfileVersion](g)(r.Publish(ctx, by, profile, nil, nil))
+		}
+		if g.seldom() {
+			g.parts(by, profile) // the draft goes on
+		}
+	}
+	types := []string{}
+	for range g.few() {
+		p := g.maybe(store.Patch{"token": g.token("type")}, k.deviceType.fields)
+		if len(profiles) > 0 && g.yes() {
+			p["profileToken"] = profiles[0]
+		}
+		types = append(types, must[*registry.DeviceType](g)(r.Types.Create(ctx, by, p)).Token)
+	}
+	if len(types) == 0 {
+		return
+	}
+	for range g.few() {
+		p := g.maybe(store.Patch{"token": g.token("device"), "deviceTypeToken": rapid.SampledFrom(types).Draw(g.T, "type")}, k.device.fields, "externalId")
+		if g.yes() {
+			p["externalId"] = fmt.Sprintf("%04d", g.n)
+		}
+		device := must[*registry.Device](g)(r.Devices.Create(ctx, by, p)).Token
+		for range g.few() {
+			g.credential(by, device)
+		}
+	}
+}
+
+func (g *gardener) parts(by *model.Principal, profile string) {
+	r, ctx, k := g.w.registry, g.w.Context(), g.w.kinds
+	for range g.few() {
+		token := g.token("metric")
+		p := g.maybe(store.Patch{"token": token, "deviceProfileToken": profile, "metricKey": "key of " + token, "dataType": "STRING"}, k.metric.fields, "minValue", "maxValue", "enum")
+		if g.yes() {
+			p["minValue"], p["maxValue"], p["enum"] = -0.5, 1e9, `[ "a" , "true" ]`
+		}
+		must[*registry.MetricDefinition](g)(r.Metrics.Create(ctx, by, p))
+	}
+	for range g.few() {
+		p := g.maybe(store.Patch{"token": g.token("rule"), "deviceProfileToken": profile, "enabled": g.yes(),
+			"definition": rapid.SampledFrom([]string{`{"name":"n","type":"threshold","when":{"metric":"t","op":"gt","threshold":80.0}}`,
+				`{ "type":"threshold", "name":"n", "when":{"cel":"\"a\" in m && m[\"a\"] > 5.0"} }`}).Draw(g.T, "definition")}, k.rule.fields, "entityGroup", "authoringGraph")
+		if g.yes() {
+			p["authoringGraph"] = `{"nodes":[],"x":{"y":[1,2,{}]}}`
+		}
+		must[*registry.DetectionRule](g)(r.Rules.Create(ctx, by, p))
+	}
+}
+
+func (g *gardener) credential(by *model.Principal, device string) {
+	token := g.token("credential")
+	secret := "secret of " + token
+	p := g.maybe(store.Patch{"token": token, "deviceToken": device, "enabled": g.yes(), "credentialType": rapid.SampledFrom([]string{"ACCESS_TOKEN", "MQTT_BASIC", "X509_CERTIFICATE"}).Draw(g.T, "type")},
+		g.w.kinds.credential.fields, "expiresAt")
+	switch p["credentialType"] {
+	case "ACCESS_TOKEN":
+		p["credentialId"], g.secrets["id/"+token] = secret, secret
+	case "MQTT_BASIC":
+		p["credentialId"], p["credentialValue"], g.secrets["value/"+token] = "user "+token, secret, secret
+	default:
+		p["credentialId"] = fmt.Sprintf("%064x", g.n)
+	}
+	if g.yes() {
+		p["expiresAt"] = rapid.SampledFrom([]string{"2031-01-01T00:00:00Z", "2040-06-05T04:03:02.123456+02:00"}).Draw(g.T, "expires")
+	}
+	must[*registry.DeviceCredential](g)(g.w.registry.Credentials.Create(g.w.Context(), by, p))
+}
+
+// supply gives a document the secrets that its export left out.
+func (g *gardener) supply(d *Document) {
+	give := func(e *Entity, field, from string) {
+		if s, ok := g.secrets[from]; ok {
+			e.keep(field, s)
+		}
+	}
+	for _, p := range d.Lists["identities"] {
+		give(p, "password", "identity/"+p.Name)
+	}
+	for _, t := range d.Lists["tenants"] {
+		for _, device := range t.Lists["devices"] {
+			for _, c := range device.Lists["credentials"] {
+				give(c, "credentialId", "id/"+c.Name)
+				give(c, "credentialValue", "value/"+c.Name)
+			}
+		}
+	}
+}

@@ -1,0 +1,258 @@
+package site
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"weir/auth"
+	"weir/govern"
+	"weir/internal/yamldoc"
+)
+
+// maxProblems is the most mistakes that are told at once.
+const maxProblems = 200
+
+// maxFile is the most bytes of a file.
+const maxFile = 64 << 20
+
+// Read reads the files of a site into one document, with what their _file and _env name. The error is Problems, every
+// mistake at once. Warnings are for people.
+func Read(src Source, files ...string) (d *Document, warnings []string, err error) {
+	r := &reader{src: src.withDefaults(), kinds: declarable(), doc: &Document{Lists: map[string][]*Entity{}}, warned: map[string]bool{},
+		index: map[string]*Entity{}, sources: map[string]*yamldoc.File{}}
+	for _, f := range files {
+		r.file(f)
+	}
+	r.references()
+	if len(r.problems) > 0 {
+		r.sort(files)
+		r.conceal()
+		if more := len(r.problems) - maxProblems; more > 0 {
+			r.problems = append(r.problems[:maxProblems], yamldoc.Problem{Reason: fmt.Sprintf("and %d more", more)})
+		}
+		return nil, r.warnings, Problems(r.problems)
+	}
+	return r.doc, r.warnings, nil
+}
+
+// reader builds a document.
+type reader struct {
+	src      Source
+	kinds    *kinds
+	doc      *Document
+	problems yamldoc.Problems
+	warnings []string
+	warned   map[string]bool
+	index    map[string]*Entity       // by scope, list and name: each is declared once
+	sources  map[string]*yamldoc.File // with their lines, by name
+}
+
+// sort puts the problems into the order of the files that were named, what they include after them.
+func (r *reader) sort(files []string) {
+	r.problems.Sort()
+	place := func(p yamldoc.Problem) int {
+		if i := slices.Index(files, p.File); i >= 0 {
+			return i
+		}
+		return len(files)
+	}
+	slices.SortStableFunc(r.problems, func(a, b yamldoc.Problem) int { return place(a) - place(b) })
+}
+
+// inTheOpen is a key, right or mistyped, whose value may be a secret that does not belong there.
+var inTheOpen = regexp.MustCompile(`(?i)((?:pass|pasw|pwd|secr|credential_?id|credential_?val|access_?tok)\w*)["']?\s*:`)
+
+// conceal leaves out of the lines that are shown what may be a secret, whatever is wrong with them.
+func (r *reader) conceal() {
+	for i := range r.problems {
+		p := &r.problems[i]
+		for _, at := range inTheOpen.FindAllStringSubmatchIndex(p.Source, -1) {
+			if key := p.Source[at[2]:at[3]]; strings.HasSuffix(key, "_file") || strings.HasSuffix(key, "_env") {
+				continue
+			}
+			p.Source = p.Source[:at[1]] + " …"
+			break
+		}
+	}
+}
+
+func (r *reader) problem(at yamldoc.Place, path, hint, format string, args ...any) {
+	r.problems = append(r.problems, at.Problem(path, false, hint, format, args...))
+}
+
+// file reads one file.
+func (r *reader) file(name string) {
+	text, ok := r.text(name, yamldoc.Place{File: yamldoc.NewFile(name)}, "")
+	if !ok {
+		return
+	}
+	root, problems := yamldoc.Parse(name, text)
+	r.problems = append(r.problems, problems...)
+	if root.Kind != yamldoc.Map {
+		if len(problems) == 0 {
+			r.problem(root.Place, "", "", "must be a mapping of keys, with version: %d", Version)
+		}
+		return
+	}
+	r.sources[name] = root.Place.File
+	known := append(r.kinds.root.keys(), keyVersion)
+	for _, e := range root.Entries {
+		switch k := r.kinds.root.nested(e.Key); {
+		case e.Key == keyVersion:
+			if e.Value.Kind != yamldoc.Scalar || e.Value.Text != "1" {
+				r.problem(e.Value.Place, keyVersion, "", "must be %d: this Weir reads no other", Version)
+			}
+		case k == nil:
+			r.problem(e.Place, e.Key, suggest(e.Key, known), "is not a key of a site file")
+		default:
+			r.list(k, e.Value, e.Key, "", r.doc.Lists)
+		}
+	}
+	if root.Get(keyVersion) == nil {
+		r.problem(yamldoc.Place{File: root.Place.File}, keyVersion, "write version: 1 at the top", "is missing")
+	}
+}
+
+// text reads a file and notes it.
+func (r *reader) text(name string, at yamldoc.Place, path string) ([]byte, bool) {
+	text, err := r.src.ReadFile(name)
+	switch {
+	case err != nil:
+		r.problem(at, path, "", "cannot be read: %s", strings.TrimPrefix(reason(err), name+": "))
+		return nil, false
+	case len(text) > maxFile:
+		r.problem(at, path, "", "is larger than %d MiB", maxFile>>20)
+		return nil, false
+	}
+	sum := sha256.Sum256(text)
+	r.doc.Files = append(r.doc.Files, File{Name: name, SHA256: hex.EncodeToString(sum[:])})
+	return text, true
+}
+
+// declare adds an entity to a list, or says that it is there already. A tenant may be declared in several files: its
+// fields in one of them, its lists joined.
+func (r *reader) declare(k *kind, scope string, e *Entity, lists map[string][]*Entity) (into *Entity, fresh bool) {
+	key := scope + "/" + k.list + "/" + e.Name
+	if k == r.kinds.identity {
+		key = strings.ToLower(key)
+	}
+	have := r.index[key]
+	switch {
+	case have == nil:
+		r.index[key] = e
+		lists[k.list] = append(lists[k.list], e)
+		return e, true
+	case k == r.kinds.tenant && have.At.File != e.At.File:
+		return have, false
+	}
+	r.problem(r.place(e.At), yamldoc.Join(e.At.Path, k.id), "", "the %s %q is declared at %s already", k.name, e.Name, have.At)
+	return e, false
+}
+
+// place is a place as yamldoc knows it, with the line where the file is one of YAML.
+func (r *reader) place(p Place) yamldoc.Place {
+	f := r.sources[p.File]
+	if f == nil {
+		f = yamldoc.NewFile(p.File)
+	}
+	return yamldoc.Place{File: f, Line: p.Line, Column: p.Column}
+}
+
+// seeded are what a first start makes: they need no declaration to be referred to.
+var seeded = map[string][]string{
+	"tiers": {"gold", govern.DefaultTier, "bronze"},
+	"roles": {auth.RoleSuperuser, auth.RoleOperator, auth.RoleTenantAdmin},
+}
+
+// references holds what refers to a list that the files have against it. A list that they do not have may be in the
+// instance: then the API says.
+func (r *reader) references() {
+	root := scope{lists: map[string]map[string]bool{}}
+	root.add(r.doc.Lists)
+	for _, key := range []string{"tiers", "roles", "tenants"} {
+		for _, e := range r.doc.Lists[key] {
+			r.refer(r.kinds.root.nested(key), e, &root)
+		}
+	}
+	for _, t := range r.doc.Lists["tenants"] {
+		inside := scope{outer: &root, lists: map[string]map[string]bool{}}
+		inside.add(t.Lists)
+		for key, list := range t.Lists {
+			for _, e := range list {
+				r.refer(r.kinds.tenant.nested(key), e, &inside)
+			}
+		}
+	}
+	for _, p := range r.doc.Lists["identities"] {
+		r.refer(r.kinds.identity, p, &root)
+		for _, m := range p.Lists["memberships"] {
+			r.refer(r.kinds.membership, m, &root)
+			r.resolve("tenants", m.Name, m, "tenant", &root)
+		}
+	}
+}
+
+// scope knows the names that are declared.
+type scope struct {
+	outer *scope
+	lists map[string]map[string]bool
+}
+
+func (s *scope) add(lists map[string][]*Entity) {
+	for key, list := range lists {
+		s.lists[key] = map[string]bool{}
+		for _, e := range list {
+			s.lists[key][e.Name] = true
+		}
+	}
+}
+
+func (s *scope) list(key string) map[string]bool {
+	for ; s != nil; s = s.outer {
+		if l := s.lists[key]; l != nil {
+			return l
+		}
+	}
+	return nil
+}
+
+// refer looks at every field of an entity that names another one.
+func (r *reader) refer(k *kind, e *Entity, s *scope) {
+	for i := range k.fields {
+		f := &k.fields[i]
+		if f.ref == "" {
+			continue
+		}
+		switch v := e.Fields[f.name].(type) {
+		case string:
+			if v != "" {
+				r.resolve(f.ref, v, e, f.name, s)
+			}
+		case []any:
+			for _, name := range v {
+				r.resolve(f.ref, name.(string), e, f.name, s)
+			}
+		}
+	}
+}
+
+func (r *reader) resolve(list, name string, e *Entity, field string, s *scope) {
+	declared := s.list(list)
+	if declared == nil || declared[name] || slices.Contains(seeded[list], name) {
+		return
+	}
+	known := slices.Clone(seeded[list])
+	for n := range declared {
+		known = append(known, n)
+	}
+	hint := suggest(name, known)
+	if hint == "" {
+		hint = "declare it, if only by its name"
+	}
+	at := e.field(field)
+	r.problem(r.place(at), at.Path, hint, "%q is not declared under %s", name, list)
+}

@@ -1,0 +1,369 @@
+package site
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"weir/auth"
+	"weir/govern"
+	"weir/internal/rootkey"
+	"weir/model"
+	"weir/registry"
+	"weir/rules"
+	"weir/store"
+	"weir/store/sqlite"
+)
+
+var operator = &model.Principal{Kind: model.LocalOperator, Subject: "local"}
+
+// world is an instance without a log, with collaborators that tests can look at.
+type world struct {
+	testing.TB
+	*Site
+	db       *sqlite.DB
+	govern   *govern.Govern
+	auth     *auth.Auth
+	registry *registry.Registry
+	hasher   *countingHasher
+	dir      string
+
+	mu        sync.Mutex
+	forgotten int
+}
+
+// countingHasher counts how often a password was hashed or checked.
+type countingHasher struct {
+	*auth.Hasher
+	mu     sync.Mutex
+	hashes int
+}
+
+func (h *countingHasher) Hash(ctx context.Context, p string) (string, error) {
+	h.count()
+	return h.Hasher.Hash(ctx, p)
+}
+
+func (h *countingHasher) Verify(ctx context.Context, l auth.Lane, encoded, p string) (bool, bool, error) {
+	h.count()
+	return h.Hasher.Verify(ctx, l, encoded, p)
+}
+
+func (h *countingHasher) count() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.hashes++
+}
+
+// taken returns how many hashes there were since it was asked last.
+func (h *countingHasher) taken() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := h.hashes
+	h.hashes = 0
+	return n
+}
+
+type compiling struct{ *rules.Compiler }
+
+func (c compiling) Validate(_ context.Context, _ *model.Principal, candidates []registry.Candidate) ([]registry.Refusal, error) {
+	in := make([]rules.Candidate, len(candidates))
+	for i, c := range candidates {
+		in[i] = rules.Candidate(c)
+	}
+	var out []registry.Refusal
+	errs, _ := c.Compiler.Validate(in)
+	for _, e := range errs {
+		out = append(out, registry.Refusal{Token: e.Token, Message: e.Message})
+	}
+	return out, nil
+}
+
+// firstDay is the database of an instance that was started once: making its signing key takes longer than most tests.
+var firstDay struct {
+	once sync.Once
+	db   []byte
+}
+
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	firstDay.once.Do(func() {
+		dir := t.TempDir()
+		db := openStore(t, dir)
+		openWorld(t, db, dir)
+		if err := db.Close(); err != nil { // nothing is left in the log beside it
+			t.Fatal(err)
+		}
+		var err error
+		if firstDay.db, err = os.ReadFile(filepath.Join(dir, "weir.db")); err != nil {
+			t.Fatal(err)
+		}
+	})
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "weir.db"), firstDay.db, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return openWorld(t, openStore(t, dir), dir)
+}
+
+func openStore(t testing.TB, dir string) *sqlite.DB {
+	t.Helper()
+	db, err := sqlite.Open(t.Context(), filepath.Join(dir, "weir.db"), sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}
+
+func openWorld(t testing.TB, db *sqlite.DB, dir string) *world {
+	t.Helper()
+	w := &world{TB: t, db: db, dir: dir, hasher: &countingHasher{Hasher: auth.NewHasher(auth.Params{MemoryKiB: 8, Passes: 1, Lanes: 1}, nil)}}
+	writer, vault := store.Direct{Store: db}, store.NewVault(rootkey.Key{7})
+	compiler, err := rules.NewCompiler(rules.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.govern, err = govern.New(t.Context(), govern.DefaultConfig(), govern.Deps{Store: db, Writer: writer}); err != nil {
+		t.Fatal(err)
+	}
+	w.registry = registry.New(registry.Config{}, registry.Parts{Store: db, Writer: writer, Sealer: vault, Hasher: w.hasher, Validator: compiling{compiler},
+		Forget: func(int64, int64) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.forgotten++
+		}})
+	if w.auth, err = auth.New(t.Context(), auth.Config{InstanceID: "weir"}, auth.Deps{Store: db, Writer: writer, Vault: vault, Tenants: w.govern, Hasher: w.hasher.Hasher}); err != nil {
+		t.Fatal(err)
+	}
+	w.Site = New(Parts{Store: db, Writer: writer, Govern: w.govern, Auth: w.auth, Registry: w.registry, Hasher: w.hasher, Vault: vault})
+	return w
+}
+
+// by is the operator within a tenant.
+func (w *world) by(tenant string) *model.Principal {
+	by := *operator
+	id, _, _ := w.govern.Lookup(tenant)
+	by.Tenant, by.TenantID = tenant, id
+	return &by
+}
+
+// files writes files and returns the path of the first.
+func (w *world) files(named map[string]string) {
+	w.Helper()
+	for name, text := range named {
+		if err := os.WriteFile(filepath.Join(w.dir, name), []byte(text), 0o600); err != nil {
+			w.Fatal(err)
+		}
+	}
+}
+
+// read reads a site file of the given text; variables stand for secrets.
+func (w *world) read(text string, env ...string) *Document {
+	w.Helper()
+	w.files(map[string]string{"site.yaml": text})
+	d, _, err := Read(Source{LookupEnv: lookup(env)}, filepath.Join(w.dir, "site.yaml"))
+	if err != nil {
+		w.Fatal(err)
+	}
+	return d
+}
+
+func lookup(env []string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		for _, kv := range env {
+			if k, v, _ := strings.Cut(kv, "="); k == name {
+				return v, true
+			}
+		}
+		return "", false
+	}
+}
+
+func (w *world) plan(d *Document, o Options) *Plan {
+	w.Helper()
+	p, err := w.Plan(w.Context(), operator, d, o)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return p
+}
+
+func (w *world) apply(d *Document, o Options) *Plan {
+	w.Helper()
+	p, err := w.Apply(w.Context(), operator, d, o)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return p
+}
+
+func lines(p *Plan) string {
+	var b strings.Builder
+	for i := range p.Changes {
+		b.WriteString(p.Changes[i].String() + "\n")
+	}
+	return b.String()
+}
+
+func (w *world) wantPlan(d *Document, o Options, want string) {
+	w.Helper()
+	if got := lines(w.plan(d, o)); got != want {
+		w.Errorf("the plan is\n%s\nwant\n%s", got, want)
+	}
+}
+
+func (w *world) export() *Document {
+	w.Helper()
+	d, err := w.Export(w.Context(), operator, "")
+	if err != nil {
+		w.Fatal(err)
+	}
+	return w.read(d.YAML())
+}
+
+// dump is every row that an apply could change.
+func (w *world) dump() string {
+	w.Helper()
+	var b strings.Builder
+	err := w.db.Read(w.Context(), func(tx store.Tx) error {
+		for _, table := range []string{"meta", "control", "secrets", "audit_events", "tenant_tiers", "tenants", "roles", "identities", "identity_roles",
+			"memberships", "membership_roles", "device_profiles", "device_profile_versions", "metric_definitions", "detection_rules", "device_types",
+			"devices", "device_counts", "device_credentials"} {
+			rows, err := tx.Query("SELECT * FROM " + table + " ORDER BY 1, 2")
+			if err != nil {
+				return err
+			}
+			columns, err := rows.Columns()
+			if err != nil {
+				return err
+			}
+			for rows.Next() {
+				values := make([]any, len(columns))
+				to := make([]any, len(columns))
+				for i := range values {
+					to[i] = &values[i]
+				}
+				if err := rows.Scan(to...); err != nil {
+					return err
+				}
+				fmt.Fprintln(&b, table, values)
+			}
+			if err := rows.Err(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return b.String()
+}
+
+const plantFile = `
+version: 1
+tiers:
+  - token: night
+    name: Night shift
+    config: {shedPriority: 20}
+roles:
+  - token: viewer-plus
+    scope: tenant
+    name: Sees more
+    authorities: ["device:read", "location:read"]
+identities:
+  - email: Ada@Example.org
+    firstName: Ada
+    password_env: ADA
+    systemRoles: [operator]
+    memberships:
+      - {tenant: acme, roles: [viewer-plus, tenant-admin]}
+tenants:
+  - token: acme
+    name: Acme Inc.
+    tierToken: night
+    ingestBurst: 4000
+    config: {site: hall 7, lines: [1, 2]}
+    deviceProfiles:
+      - token: boiler
+        name: Boiler
+        location: {expectedAccuracyMeters: 2.5}
+        metricDefinitions:
+          - {token: boiler-temp, metricKey: temp, dataType: DOUBLE, unit: Cel, minValue: -40, maxValue: 400}
+          - {token: boiler-mode, metricKey: mode, dataType: STRING, enum: ["off", eco, full]}
+        detectionRules:
+          - token: too-hot
+            name: Too hot
+            definition:
+              name: Too hot
+              type: threshold
+              severity: major
+              when: {metric: temp, op: gt, threshold: 80}
+    deviceTypes:
+      - {token: boiler-type, name: Boiler, profileToken: boiler, manufacturer: Acme}
+    devices:
+      - token: boiler-1
+        deviceTypeToken: boiler-type
+        externalId: "0012"
+        credentials:
+          - {token: boiler-1-key, credentialType: ACCESS_TOKEN, credentialId_env: KEY}
+          - {token: boiler-1-user, credentialType: MQTT_BASIC, credentialId: boiler1, credentialValue_env: PASSWORD, expiresAt: "2031-01-01T00:00:00Z"}
+      - token: boiler-2
+        deviceTypeToken: boiler-type
+`
+
+var plantEnv = []string{"ADA=correct horse", "KEY=s3cret-token", "PASSWORD=tr0ub4dor"}
+
+func TestAFileMakesAnEmptyInstanceWhatItDeclares(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.read(plantFile, plantEnv...)
+	before := w.dump()
+	const want = `+ tenant tier night
++ role viewer-plus
++ tenant acme
++ device profile acme/boiler
++ metric definition acme/boiler-temp
++ metric definition acme/boiler-mode
++ detection rule acme/too-hot
++ device type acme/boiler-type
++ device acme/boiler-1
++ device acme/boiler-2
++ device credential acme/boiler-1-key
++ device credential acme/boiler-1-user
+^ publish acme/boiler v1
++ identity ada@example.org
++ membership ada@example.org in acme
+`
+	w.wantPlan(d, Options{}, want)
+	if after := w.dump(); after != before {
+		t.Error("the plan left something behind")
+	}
+	if w.govern.Known("acme") {
+		t.Error("the plan left a tenant in memory")
+	}
+	p := w.apply(d, Options{})
+	if got := lines(p); got != want || !p.Applied {
+		t.Errorf("applied\n%s", got)
+	}
+	if !w.govern.Known("acme") || w.govern.Limits("acme").IngestBurst == nil || *w.govern.Limits("acme").IngestBurst != 4000 {
+		t.Error("the tenant is not in force")
+	}
+	if _, err := w.auth.Login(t.Context(), "ada@example.org", "correct horse", netip.MustParseAddr("192.0.2.1")); err != nil {
+		t.Error(err)
+	}
+	w.wantPlan(d, Options{}, "")
+	w.wantPlan(d, Options{Prune: true}, "")
+	w.wantPlan(w.export(), Options{}, "")
+	w.wantPlan(w.export(), Options{Prune: true}, "")
+}
