@@ -1,0 +1,117 @@
+package health
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Listener is one way in.
+type Listener struct {
+	Key     string // of the configuration: listeners.mqtt
+	Address string // "" when it is not opened
+	TLS     bool   // what it carries cannot be read on the network
+}
+
+// Name is the last part of the key.
+func (l Listener) Name() string { return strings.TrimPrefix(l.Key, "listeners.") }
+
+// PortsFree checks, where nothing runs, that every listener could be opened.
+func PortsFree(ls []Listener) Check {
+	return Check{"ports", func(context.Context) Finding {
+		var told, bad []string
+		for _, l := range opened(ls) {
+			told = append(told, l.Address)
+			conn, err := net.Listen("tcp", l.Address)
+			if err == nil {
+				err = conn.Close()
+			}
+			if err != nil {
+				bad = append(bad, fmt.Sprintf("%s %s: %v", l.Key, l.Address, reason(err)))
+			}
+		}
+		switch {
+		case len(told) == 0:
+			return Warn("give an address under listeners", "no listener is configured")
+		case len(bad) > 0:
+			return Fail("stop what has the port (ss -ltnp shows it), or choose another one under listeners", "%s", strings.Join(bad, "; "))
+		}
+		return Good("%s are free", strings.Join(told, ", "))
+	}}
+}
+
+// reason is the end of a network error: what the system said.
+func reason(err error) error {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		return errno
+	}
+	return err
+}
+
+// PortsAnswer checks that every listener of a running instance takes connections.
+func PortsAnswer(ls []Listener) Check {
+	return Check{"ports", func(ctx context.Context) Finding {
+		var told, bad []string
+		for _, l := range opened(ls) {
+			told = append(told, l.Address)
+			d := net.Dialer{Timeout: time.Second}
+			conn, err := d.DialContext(ctx, "tcp", l.Address)
+			if err == nil {
+				err = conn.Close()
+			}
+			if err != nil {
+				bad = append(bad, fmt.Sprintf("%s %s: %v", l.Key, l.Address, reason(err)))
+			}
+		}
+		if len(bad) > 0 {
+			return Fail("the log says why; a restart opens it again", "%s", strings.Join(bad, "; "))
+		}
+		return Good("%s answer", strings.Join(told, ", "))
+	}}
+}
+
+// Exposure warns of listeners without TLS that everybody can reach whom the network lets through.
+func Exposure(ls []Listener) Check {
+	return Check{"exposure", func(context.Context) Finding {
+		var open []string
+		for _, l := range opened(ls) {
+			if host, _, err := net.SplitHostPort(l.Address); err == nil && everywhere(host) && !l.TLS {
+				open = append(open, l.Key)
+			}
+		}
+		if len(open) > 0 {
+			return Warn("what it carries can be read on the network: bind it to one address, or open those that speak TLS in its place (tls.cert_file)",
+				"on every interface without TLS: %s", strings.Join(open, ", "))
+		}
+		return Good("no listener without TLS is open on every interface")
+	}}
+}
+
+func everywhere(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "" || ip != nil && ip.IsUnspecified()
+}
+
+func opened(ls []Listener) []Listener {
+	var out []Listener
+	for _, l := range ls {
+		if l.Address != "" {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// DeviceAuth warns when anybody may send in a device's name.
+func DeviceAuth(mode string) Check {
+	return Check{"device-auth", func(context.Context) Finding {
+		if mode == "disabled" {
+			return Warn("set auth.device_auth_mode to required", "auth.device_auth_mode is disabled: whoever reaches a listener sends as any device")
+		}
+		return Good("auth.device_auth_mode is %s", mode)
+	}}
+}

@@ -1,0 +1,60 @@
+package health
+
+import (
+	"errors"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// kinds names file systems by the magic number that statfs gives.
+var kinds = map[uint32]string{
+	unix.EXT4_SUPER_MAGIC: "ext4", unix.XFS_SUPER_MAGIC: "xfs", unix.BTRFS_SUPER_MAGIC: "btrfs", unix.F2FS_SUPER_MAGIC: "f2fs",
+	unix.TMPFS_MAGIC: "tmpfs", 0x858458f6: "ramfs", unix.OVERLAYFS_SUPER_MAGIC: "overlay", unix.NFS_SUPER_MAGIC: "nfs",
+	unix.SMB_SUPER_MAGIC: "smb", 0xfe534d42: "smb", 0xff534d42: "smb", 0x65735546: "fuse", unix.V9FS_MAGIC: "9p", unix.CEPH_SUPER_MAGIC: "ceph",
+	unix.AFS_SUPER_MAGIC: "afs", unix.SQUASHFS_MAGIC: "squashfs", unix.MSDOS_SUPER_MAGIC: "vfat", 0x24051905: "ubifs", 0x72b6: "jffs2",
+	0x2fc12fc1: "zfs", 0xca451a4e: "bcachefs",
+}
+
+func fileSystem(path string) (FileSystem, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return FileSystem{}, err
+	}
+	block := uint64(st.Bsize)
+	return FileSystem{Kind: kinds[uint32(st.Type)], ReadOnly: uint64(st.Flags)&unix.ST_RDONLY != 0, Bytes: st.Blocks * block,
+		FreeBytes: st.Bavail * block, Inodes: st.Files, FreeInodes: st.Ffree}, nil
+}
+
+// clockState asks the kernel, which whoever disciplines the clock has told; systemd's own leaves a mark as well.
+func clockState() (synchronized bool, by string, err error) {
+	if _, err := os.Stat("/run/systemd/timesync/synchronized"); err == nil {
+		return true, "systemd-timesyncd", nil
+	}
+	state, err := unix.Adjtimex(&unix.Timex{})
+	if err != nil {
+		return false, "", err
+	}
+	const unsynchronized = 5 // TIME_ERROR
+	return state != unsynchronized, "the kernel", nil
+}
+
+func openFiles() (uint64, error) {
+	var l unix.Rlimit
+	err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l)
+	return l.Cur, err
+}
+
+func owner(info os.FileInfo) (uid int, ok bool) {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, false
+	}
+	return int(st.Uid), true
+}
+
+// lacksRoom reports whether an error says that the disk is full.
+func lacksRoom(err error) bool {
+	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
+}

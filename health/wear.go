@@ -1,0 +1,93 @@
+package health
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Writing is what a process writes to its disk: what a flash wears from.
+type Writing struct {
+	Bytes    int64 `json:"bytes"`    // since the start
+	Readings int64 `json:"readings"` // stored since the start
+	// PerReading is bytes written per reading, 0 as long as none was stored.
+	PerReading float64 `json:"bytesPerReading"`
+	// PerDay is what a day would come to if it went on as in the span that was measured, the last hour at most.
+	PerDay float64       `json:"bytesPerDay"`
+	Span   time.Duration `json:"-"`
+}
+
+// String says it in one line.
+func (w *Writing) String() string {
+	told := fmt.Sprintf("%s since the start", Bytes(w.Bytes))
+	if w.PerReading > 0 {
+		told += fmt.Sprintf(", %s a reading", Bytes(int64(w.PerReading)))
+	}
+	if w.Span >= leastSpan {
+		told += fmt.Sprintf("; %s a day, going by the last %s", Bytes(int64(w.PerDay)), w.Span.Round(time.Minute))
+	}
+	return told
+}
+
+const (
+	longestSpan = time.Hour
+	leastSpan   = 5 * time.Minute // below that a start or a head outweighs everything
+)
+
+// Meter remembers what was written within the last hour.
+type Meter struct {
+	mu   sync.Mutex
+	past []looked // oldest first
+	kept int64
+}
+
+type looked struct {
+	at    time.Time
+	bytes int64
+}
+
+// Look takes a look: so many bytes were written and so many readings stored since the start.
+func (m *Meter) Look(now time.Time, bytes, readings int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for len(m.past) > 1 && now.Sub(m.past[1].at) >= longestSpan {
+		m.past = m.past[1:]
+	}
+	m.past, m.kept = append(m.past, looked{now, bytes}), readings
+}
+
+// Writing is what is known, nil before the first look.
+func (m *Meter) Writing() *Writing {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.past) == 0 {
+		return nil
+	}
+	first, last := m.past[0], m.past[len(m.past)-1]
+	w := &Writing{Bytes: last.bytes, Readings: m.kept, Span: last.at.Sub(first.at)}
+	if w.Readings > 0 {
+		w.PerReading = float64(w.Bytes) / float64(w.Readings)
+	}
+	if w.Span > 0 {
+		w.PerDay = float64(last.bytes-first.bytes) * float64(24*time.Hour) / float64(w.Span)
+	}
+	return w
+}
+
+// wornPerDay is what wears a card of 32 GB and 30 TB written out within two years.
+const wornPerDay = 40 << 30
+
+// Wear checks how much a process writes to its disk. w is nil where the system does not say.
+func Wear(w *Writing) Check {
+	return Check{"disk-wear", func(context.Context) Finding {
+		switch {
+		case w == nil:
+			return Skip("the system does not say what this process writes")
+		case w.Span >= leastSpan && w.PerDay > wornPerDay:
+			return Warn("on flash, turn spool.commit_interval up (100ms gathers more into a flush; acknowledgements come later by that), "+
+				"let devices send several readings at once, or raise spool.head_age", "%s", w)
+		}
+		return Good("%s", w)
+	}}
+}
