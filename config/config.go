@@ -5,15 +5,31 @@
 // believes in a setting that does nothing.
 package config
 
-import "time"
+import (
+	"time"
 
-// Config is everything that can be set. The tags name the key, say what it is for, and mark secrets.
+	"weir/internal/certs"
+)
+
+// Config is everything that can be set. The tags of a field are all that is said of its key, once for the loader, the
+// reference, the schema and what weir init writes:
+//
+//	yaml    the key
+//	doc     what it is for
+//	enum    the words that it may be, apart by blanks
+//	least   the least number that it may be, most the largest
+//	reload  "yes": a running instance takes it from a reload; else it waits for a restart
+//
+// A field is a text, a truth, a whole number, a number, a duration, a list of texts, a type with UnmarshalText, or a
+// Secret, which may be given in more ways (fieldKind).
 type Config struct {
 	Instance   Instance   `yaml:"instance"`
 	DataDir    string     `yaml:"data_dir" doc:"Where everything is kept. Relative paths start where weir was started."`
-	BaseURL    string     `yaml:"base_url" doc:"Public URL of the API; empty: taken from the request."`
-	DocsURL    string     `yaml:"docs_url" doc:"Public URL of the schema files; empty: base_url."`
+	BaseURL    string     `yaml:"base_url" doc:"Public URL of the API; empty: taken from the request." reload:"yes"`
+	DocsURL    string     `yaml:"docs_url" doc:"Public URL of the schema files; empty: base_url." reload:"yes"`
+	Site       []string   `yaml:"site" doc:"Site files that are applied at every start, before the doors open; relative to this file."`
 	Listeners  Listeners  `yaml:"listeners"`
+	TLS        TLS        `yaml:"tls"`
 	Auth       Auth       `yaml:"auth"`
 	Ingest     Ingest     `yaml:"ingest"`
 	Spool      Spool      `yaml:"spool"`
@@ -26,12 +42,15 @@ type Config struct {
 	Secrets    Secrets    `yaml:"secrets"`
 	Metrics    Metrics    `yaml:"metrics"`
 	Logging    Logging    `yaml:"logging"`
+	Files      Files      `yaml:"config"`
+
+	from *provenance // where it was read; nil for one that was not
 }
 
 // Instance names this instance.
 type Instance struct {
 	ID   string `yaml:"id" doc:"First level of MQTT topics and first path segment of HTTP ingest; an entity token."`
-	Node string `yaml:"node" doc:"Name of this node in logs; empty: the host name."`
+	Node string `yaml:"node" doc:"Name of this node in each line of the log; empty: none is named."`
 }
 
 // Listeners are addresses; an empty one is not opened.
@@ -39,18 +58,44 @@ type Listeners struct {
 	API     string `yaml:"api" doc:"GraphQL, schema files, health."`
 	Ingest  string `yaml:"ingest" doc:"HTTP ingest; plain HTTP, TLS by what stands in front."`
 	MQTT    string `yaml:"mqtt" doc:"Broker for devices, without TLS."`
+	MQTTS   string `yaml:"mqtts" doc:"Broker for devices over TLS; opened when tls has a certificate."`
 	Metrics string `yaml:"metrics" doc:"/metrics in the text exposition format."`
+
+	APITLS    string `yaml:"api_tls" doc:"What listeners.api carries, over TLS; needs a certificate in tls."`
+	IngestTLS string `yaml:"ingest_tls" doc:"HTTP ingest over TLS; needs a certificate in tls."`
+	MQTTWS    string `yaml:"mqtt_ws" doc:"Broker for devices over WebSocket at /mqtt, without TLS."`
+	MQTTWSS   string `yaml:"mqtt_wss" doc:"Broker for devices over WebSocket with TLS at /mqtt; needs a certificate in tls."`
+}
+
+// Secure are the listeners that speak TLS, by their keys.
+func (l Listeners) Secure() map[string]string {
+	return map[string]string{"listeners.mqtts": l.MQTTS, "listeners.api_tls": l.APITLS, "listeners.ingest_tls": l.IngestTLS, "listeners.mqtt_wss": l.MQTTWSS}
+}
+
+// TLS is the certificate of the listeners that speak TLS.
+type TLS struct {
+	CertFile     string `yaml:"cert_file" doc:"Certificate in PEM, with those between it and its CA behind it; read again when the file changes."`
+	KeyFile      string `yaml:"key_file" doc:"Private key of cert_file in PEM, unencrypted; read again when the file changes."`
+	ClientCAFile string `yaml:"client_ca_file" doc:"CAs in PEM that sign the certificates of devices (X509_CERTIFICATE), for listeners.mqtts; empty: none is asked for."`
+}
+
+// Enabled reports whether there is a certificate, so that listeners can speak TLS.
+func (t TLS) Enabled() bool { return t.CertFile != "" }
+
+// Files are the files of the certificate.
+func (t TLS) Files() certs.Files {
+	return certs.Files{Cert: t.CertFile, Key: t.KeyFile, ClientCA: t.ClientCAFile}
 }
 
 // Auth is about people, programs and what a device must prove.
 type Auth struct {
 	SuperuserEmail    string        `yaml:"superuser_email" doc:"With a password: this superuser is made at the first start."`
 	SuperuserPassword Secret        `yaml:"superuser_password" doc:"No default exists; without one, make an administrator with: weir admin create."`
-	AccessTokenTTL    time.Duration `yaml:"access_token_ttl" doc:"Life of an access or identity token."`
-	RefreshTokenTTL   time.Duration `yaml:"refresh_token_ttl" doc:"Life of a refresh token."`
-	SigningKeyMaxAge  time.Duration `yaml:"signing_key_max_age" doc:"A signing key older than this is replaced; 0s: never."`
-	ServiceSecret     Secret        `yaml:"service_secret" doc:"At least 32 bytes; empty: no service tokens are minted."`
-	DeviceAuthMode    string        `yaml:"device_auth_mode" doc:"What an event must prove: required, optional or disabled."`
+	AccessTokenTTL    time.Duration `yaml:"access_token_ttl" doc:"Life of an access or identity token." reload:"yes"`
+	RefreshTokenTTL   time.Duration `yaml:"refresh_token_ttl" doc:"Life of a refresh token." reload:"yes"`
+	SigningKeyMaxAge  time.Duration `yaml:"signing_key_max_age" doc:"A signing key older than this is replaced; 0s: never." reload:"yes"`
+	ServiceSecret     Secret        `yaml:"service_secret" doc:"At least 32 bytes; empty: no service tokens are minted." reload:"yes"`
+	DeviceAuthMode    string        `yaml:"device_auth_mode" doc:"What an event must prove: required, optional or disabled." enum:"required optional disabled" reload:"yes"`
 }
 
 // Ingest is about what devices send.
@@ -59,7 +104,7 @@ type Ingest struct {
 	MaxAge             time.Duration `yaml:"max_age" doc:"An event older than this at its receipt is a dead letter."`
 	HTTPHeaderTimeout  time.Duration `yaml:"http_header_timeout" doc:"How long a client may take for its headers."`
 	HTTPRequestTimeout time.Duration `yaml:"http_request_timeout" doc:"How long a whole request may take."`
-	MaxBody            Size          `yaml:"max_body" doc:"Largest body of HTTP ingest."`
+	MaxBody            Size          `yaml:"max_body" doc:"Largest body of HTTP ingest." reload:"yes"`
 	SpoolMaxBytes      Size          `yaml:"spool_max_bytes" doc:"Most bytes that may wait in the durable log."`
 	DedupeWindow       time.Duration `yaml:"dedupe_window" doc:"How long an altId is remembered, by receive time."`
 	DedupeMaxBytes     Size          `yaml:"dedupe_max_bytes" doc:"Most memory for remembered altIds."`
@@ -74,18 +119,18 @@ type Spool struct {
 
 // Governance holds the platform defaults of what a tenant may use.
 type Governance struct {
-	IngestMessagesPerSecond float64 `yaml:"ingest_messages_per_second" doc:"Readings per second and tenant."`
-	IngestBurst             int     `yaml:"ingest_burst" doc:"Readings that may come at once; never below 256."`
-	ShedPriority            int     `yaml:"shed_priority" doc:"1..100; who is shed first under load."`
-	ManualFloor             int     `yaml:"manual_floor" doc:"0..3: the shedding level that the operator sets."`
+	IngestMessagesPerSecond float64 `yaml:"ingest_messages_per_second" doc:"Readings per second and tenant." reload:"yes"`
+	IngestBurst             int     `yaml:"ingest_burst" doc:"Readings that may come at once; never below 256." reload:"yes"`
+	ShedPriority            int     `yaml:"shed_priority" doc:"1..100; who is shed first under load." least:"1" most:"100" reload:"yes"`
+	ManualFloor             int     `yaml:"manual_floor" doc:"0..3: the shedding level that the operator sets." least:"0" most:"3" reload:"yes"`
 }
 
 // Broker is the MQTT broker for devices.
 type Broker struct {
 	Enabled        bool `yaml:"enabled" doc:"Whether the broker listens."`
-	FailClosed     bool `yaml:"fail_closed" doc:"Publishes wait unacknowledged as soon as the log refuses others. Alias: infrastructure.messaging.mqttFailClosed."`
-	AllowQoS2      bool `yaml:"allow_qos2" doc:"Complete the QoS 2 handshake and keep the message as for QoS 1; else QoS 2 is refused."`
-	MaxConnections int  `yaml:"max_connections" doc:"Most connections at once."`
+	FailClosed     bool `yaml:"fail_closed" doc:"Publishes wait unacknowledged as soon as the log refuses others. Alias: infrastructure.messaging.mqttFailClosed." reload:"yes"`
+	AllowQoS2      bool `yaml:"allow_qos2" doc:"Complete the QoS 2 handshake and keep the message as for QoS 1; else QoS 2 is refused." reload:"yes"`
+	MaxConnections int  `yaml:"max_connections" doc:"Most connections at once." reload:"yes"`
 }
 
 // Limits bound memory and cardinality.
@@ -93,15 +138,15 @@ type Limits struct {
 	Memory           Memory `yaml:"memory" doc:"auto: from the container or the machine; or a size. Caches and queues follow it."`
 	SeriesPerDevice  int    `yaml:"series_per_device" doc:"Most metrics of one device."`
 	SeriesPerTenant  int    `yaml:"series_per_tenant" doc:"Most metrics of all devices of a tenant."`
-	DevicesPerTenant int    `yaml:"devices_per_tenant" doc:"Most devices of a tenant."`
+	DevicesPerTenant int    `yaml:"devices_per_tenant" doc:"Most devices of a tenant." reload:"yes"`
 }
 
 // Presence is about who is here.
 type Presence struct {
 	Broker            bool          `yaml:"broker" doc:"Whether connects and disconnects at the broker assert presence."`
-	RestartGrace      time.Duration `yaml:"restart_grace" doc:"How long a device may take to come back after a start."`
-	ReconcileInterval time.Duration `yaml:"reconcile_interval" doc:"How often stored presence is compared with live connections and repaired."`
-	InactivityTimeout time.Duration `yaml:"inactivity_timeout" doc:"A device of inferred presence is inactive after this much silence."`
+	RestartGrace      time.Duration `yaml:"restart_grace" doc:"How long a device may take to come back after a start." reload:"yes"`
+	ReconcileInterval time.Duration `yaml:"reconcile_interval" doc:"How often stored presence is compared with live connections and repaired." reload:"yes"`
+	InactivityTimeout time.Duration `yaml:"inactivity_timeout" doc:"A device of inferred presence is inactive after this much silence." reload:"yes"`
 }
 
 // Detection bounds the rules.
@@ -113,7 +158,10 @@ type Detection struct {
 
 // History says how long things are kept.
 type History struct {
-	DeadLetterRetention time.Duration `yaml:"dead_letter_retention" doc:"How long a dead letter is kept; 0s: for ever."`
+	EventRetentionDays    int           `yaml:"event_retention_days" doc:"How many days readings, alerts, state changes and detections are kept; 0: for ever."`
+	LocationRetentionDays int           `yaml:"location_retention_days" doc:"How many days locations are kept; 0: as events."`
+	AuditRetention        time.Duration `yaml:"audit_retention" doc:"How long the audit journal is kept; 0s: for ever."`
+	DeadLetterRetention   time.Duration `yaml:"dead_letter_retention" doc:"How long a dead letter is kept; 0s: for ever." reload:"yes"`
 }
 
 // Secrets is about the root key.
@@ -128,8 +176,13 @@ type Metrics struct {
 
 // Logging is about the log on stderr.
 type Logging struct {
-	Level  string `yaml:"level" doc:"debug, info, warn or error."`
-	Format string `yaml:"format" doc:"auto: text on a terminal, else json; or text or json."`
+	Level  string `yaml:"level" doc:"debug, info, warn or error." enum:"debug info warn error" reload:"yes"`
+	Format string `yaml:"format" doc:"auto: text on a terminal, else json; or text or json." enum:"auto text json"`
+}
+
+// Files is about the files of the configuration themselves.
+type Files struct {
+	Watch bool `yaml:"watch" doc:"Whether a change of a file that the configuration was read from is taken as weir reload takes it." reload:"yes"`
 }
 
 // Default returns the defaults.
@@ -137,7 +190,7 @@ func Default() Config {
 	return Config{
 		Instance:  Instance{ID: "weir"},
 		DataDir:   "./weir-data",
-		Listeners: Listeners{API: ":8080", Ingest: ":8081", MQTT: ":1883", Metrics: "127.0.0.1:9090"},
+		Listeners: Listeners{API: ":8080", Ingest: ":8081", MQTT: ":1883", MQTTS: ":8883", Metrics: "127.0.0.1:9090"},
 		Auth:      Auth{AccessTokenTTL: 15 * time.Minute, RefreshTokenTTL: 168 * time.Hour, DeviceAuthMode: "required"},
 		Ingest: Ingest{MaxFutureSkew: 300 * time.Second, MaxAge: 366 * 24 * time.Hour, HTTPHeaderTimeout: 5 * time.Second,
 			HTTPRequestTimeout: time.Minute, MaxBody: 1 << 20, SpoolMaxBytes: 1 << 30, DedupeWindow: 336 * time.Hour, DedupeMaxBytes: 64 << 20},

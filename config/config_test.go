@@ -2,7 +2,6 @@ package config
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
 	"strings"
@@ -30,7 +29,7 @@ func TestAnEmptyFileIsTheDefaults(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "# nothing\n", "instance:\n  # id: x\n", "---\n"} {
 		c, err := load(text)
-		if err != nil || *c != Default() {
+		if err != nil || !isDefault(c) {
 			t.Errorf("%q: got %+v, %v", text, c, err)
 		}
 	}
@@ -122,6 +121,34 @@ weir.yaml:3:9: spool.replay_bytes: must be at most half of ingest.spool_max_byte
 	{"unknown under an alias", "infrastructure: {messaging: {x: 1}}\n", `weir.yaml:1:30: infrastructure.messaging.x: is not a key that this Weir knows
     infrastructure: {messaging: {x: 1}}
                                  ^`},
+	{"the same, the other way round", "infrastructure: {messaging: {mqttFailClosed: true}}\nbroker: {fail_closed: false}\n",
+		`weir.yaml:2:10: broker.fail_closed: and infrastructure.messaging.mqttFailClosed have different values (give one of them)
+    broker: {fail_closed: false}
+             ^`},
+	{"two forms of a secret", "auth:\n  service_secret_file: secret.txt\n  service_secret_env: THE_SECRET\n",
+		`weir.yaml:3:3: auth.service_secret_env: and auth.service_secret_file both give this secret (give one of them)
+      service_secret_env: …
+      ^`},
+	{"a reference to nothing", "auth:\n  service_secret_file:\n", `weir.yaml:2:24: auth.service_secret_file: names nothing: leave the key out, or say where the secret is
+      service_secret_file: …
+                           ^`},
+	{"credentials are not there", "auth:\n  service_secret_credential: svc\n",
+		`weir.yaml:2:30: auth.service_secret_credential: no credentials were handed over: $CREDENTIALS_DIRECTORY is not set; systemd sets it for a unit with LoadCredential=svc:FILE
+      service_secret_credential: …
+                                 ^`},
+	{"a credential is a name", "auth:\n  service_secret_credential: ../svc\n",
+		`weir.yaml:2:30: auth.service_secret_credential: the credential must be a name, not a path: "../svc"
+      service_secret_credential: …
+                                 ^`},
+	{"what is shown is not the secret", "auth: {service_secret: (set)}\n", `weir.yaml:1:24: auth.service_secret: is what weir config show writes in place of a secret, not the secret
+    auth: …
+                           ^`},
+	{"a password and nobody", "auth:\n  superuser_password: correct horse battery\n", `weir.yaml:2:3: auth.superuser_password: needs auth.superuser_email beside it
+      superuser_password: …
+      ^`},
+	{"a list where one is meant", "logging:\n  level: [info]\n", `weir.yaml:2:3: logging.level: must be a single value
+      level: [info]
+      ^`},
 	{"second document", "data_dir: a\n---\ndata_dir: b\n", `weir.yaml:3:9: a second document (put everything into the first one)
     data_dir: b
             ^`},
@@ -181,17 +208,38 @@ func TestASecretIsNeverShown(t *testing.T) {
 	}
 }
 
-func TestAMissingFileIsNoProblemOfTheConfiguration(t *testing.T) {
+func TestAMissingFileIsToldWithAWayOn(t *testing.T) {
 	t.Parallel()
 	_, err := Load(Source{File: "none.yaml", ReadFile: func(string) ([]byte, error) { return nil, fs.ErrNotExist }})
-	if !errors.Is(err, fs.ErrNotExist) {
+	if ps, ok := AsProblems(err); !ok || ps[0].File != "none.yaml" || ps[0].Hint == "" {
 		t.Errorf("got %v", err)
 	}
 }
 
 func FuzzLoad(f *testing.F) {
 	for _, c := range gallery {
-		f.Add(c.yaml)
+		f.Add(c.yaml, "", "")
+		f.Add("", c.yaml, "WEIR_BROKER_ENABLED=false")
+		f.Add(c.yaml, c.yaml, "x")
 	}
-	f.Fuzz(func(t *testing.T, yaml string) { _, _ = load(yaml) })
+	f.Fuzz(func(t *testing.T, yaml, overlay, set string) {
+		r := Read(disk{"weir.yaml": {text: yaml}, "conf.d/10.yaml": {text: overlay}}.source(set, set))
+		if (r.Config == nil) == (r.Problems == nil) {
+			t.Fatalf("got %+v", r)
+		}
+		if r.Config == nil {
+			return
+		}
+		if again, err := load(r.Config.YAML()); err != nil && !strings.Contains(err.Error(), shownSecret) && !strings.Contains(err.Error(), "config show") {
+			t.Errorf("what is shown cannot be read: %v\n%s", err, r.Config.YAML())
+		} else if err == nil && len(Diff(r.Config, again)) > 0 {
+			t.Errorf("what is shown is another one: %v", Diff(r.Config, again))
+		}
+	})
+}
+
+// isDefault reports whether every key has its default.
+func isDefault(c *Config) bool {
+	d := Default()
+	return c != nil && len(Diff(&d, c)) == 0
 }

@@ -4,37 +4,54 @@ import (
 	"encoding"
 	"fmt"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"weir/internal/yamldoc"
 )
 
+// fieldKind says what a key holds.
 type fieldKind uint8
 
 const (
 	fieldScalar fieldKind = iota
+	fieldList
 	fieldSection
-	fieldSecretFile // key_file beside a secret's key: the value stands in that file
-	fieldSecretEnv  // key_env: the value is that variable's
+	// A secret's key has others beside it, which say where its value stands.
+	fieldSecretFile       // key_file: in that file
+	fieldSecretEnv        // key_env: in that variable
+	fieldSecretCredential // key_credential: in that file of $CREDENTIALS_DIRECTORY, where systemd puts it
 )
+
+// references are the kinds that say where a secret stands, and how the keys of such end.
+var references = []struct {
+	kind   fieldKind
+	suffix string
+}{{fieldSecretFile, "_file"}, {fieldSecretEnv, "_env"}, {fieldSecretCredential, "_credential"}}
 
 // field is a key of the configuration and where its value goes.
 type field struct {
 	kind  fieldKind
 	value reflect.Value
-	doc   string
+	tag   reflect.StructTag
 }
 
 func (f field) secret() bool { return f.value.Type() == reflect.TypeFor[Secret]() }
 
+// reference reports whether the key says where a secret stands, not what it is.
+func (f field) reference() bool { return f.kind >= fieldSecretFile }
+
+func (f field) doc() string      { return f.tag.Get("doc") }
+func (f field) reloadable() bool { return f.tag.Get("reload") == "yes" }
+func (f field) enum() []string   { return strings.Fields(f.tag.Get("enum")) }
+
 // path is the key under which it is known where a value was given: a secret is one key, however it is spelled.
 func (f field) path(path string) string {
-	switch f.kind {
-	case fieldSecretFile:
-		return strings.TrimSuffix(path, "_file")
-	case fieldSecretEnv:
-		return strings.TrimSuffix(path, "_env")
+	for _, r := range references {
+		if f.kind == r.kind {
+			return strings.TrimSuffix(path, r.suffix)
+		}
 	}
 	return path
 }
@@ -43,30 +60,44 @@ func (f field) path(path string) string {
 func fieldOf(in reflect.Value, key string) (field, bool) {
 	for sf, v := range in.Fields() {
 		name := sf.Tag.Get("yaml")
-		f := field{value: v, doc: sf.Tag.Get("doc")}
-		switch {
-		case name == key && v.Kind() == reflect.Struct && !f.secret():
-			f.kind = fieldSection
+		if name == "" { // no key
+			continue
+		}
+		f := field{kind: kindOf(v), value: v, tag: sf.Tag}
+		if name == key {
 			return f, true
-		case name == key:
-			return f, true
-		case f.secret() && key == name+"_file":
-			f.kind = fieldSecretFile
-			return f, true
-		case f.secret() && key == name+"_env":
-			f.kind = fieldSecretEnv
-			return f, true
+		}
+		for _, r := range references {
+			if f.secret() && key == name+r.suffix {
+				f.kind = r.kind
+				return f, true
+			}
 		}
 	}
 	return field{}, false
 }
 
-// fieldAt follows a path of keys.
+func kindOf(v reflect.Value) fieldKind {
+	switch {
+	case v.Type() == reflect.TypeFor[Secret]():
+		return fieldScalar
+	case v.Kind() == reflect.Struct:
+		return fieldSection
+	case v.Type() == reflect.TypeFor[[]string]():
+		return fieldList
+	}
+	return fieldScalar
+}
+
+// fieldAt follows a path of keys. A path that goes on behind a value names nothing.
 func fieldAt(in reflect.Value, path string) (field, bool) {
 	head, rest, more := strings.Cut(path, ".")
 	f, ok := fieldOf(in, head)
 	if !ok || !more {
 		return f, ok
+	}
+	if f.kind != fieldSection {
+		return field{}, false
 	}
 	return fieldAt(f.value, rest)
 }
@@ -75,9 +106,14 @@ func names(in reflect.Value) []string {
 	var out []string
 	for sf, v := range in.Fields() {
 		name := sf.Tag.Get("yaml")
+		if name == "" {
+			continue
+		}
 		out = append(out, name)
 		if v.Type() == reflect.TypeFor[Secret]() {
-			out = append(out, name+"_file", name+"_env")
+			for _, r := range references {
+				out = append(out, name+r.suffix)
+			}
 		}
 	}
 	return out
@@ -88,20 +124,21 @@ func leaves(in reflect.Value, path string, f func(string, field)) {
 	for _, name := range names(in) {
 		fd, _ := fieldOf(in, name)
 		if fd.kind == fieldSection {
-			leaves(fd.value, join(path, name), f)
+			leaves(fd.value, yamldoc.Join(path, name), f)
 			continue
 		}
-		f(join(path, name), fd)
+		f(yamldoc.Join(path, name), fd)
 	}
 }
 
-// set parses text into the field and returns what is wrong with it. quoted tells a string from a number or a word.
-func (f field) set(text string, quoted bool, src Source) string {
-	switch f.kind {
-	case fieldSecretFile:
-		return f.fromFile(text, src)
-	case fieldSecretEnv:
-		return f.fromVariable(text, src)
+// shownSecret is what commands show in place of a secret.
+const shownSecret = "(set)"
+
+// set parses text into the field and returns what is wrong with it. A list stands in one text with commas between.
+func (f field) set(text string) string {
+	if f.kind == fieldList {
+		f.setList(splitList(text))
+		return ""
 	}
 	if u, ok := f.value.Addr().Interface().(encoding.TextUnmarshaler); ok {
 		if err := u.UnmarshalText([]byte(text)); err != nil {
@@ -112,6 +149,8 @@ func (f field) set(text string, quoted bool, src Source) string {
 	switch p := f.value.Addr().Interface().(type) {
 	case *string:
 		*p = text
+	case *[]string:
+		*p = strings.FieldsFunc(text, func(r rune) bool { return r == ',' })
 	case *bool:
 		if text != "true" && text != "false" {
 			return "must be true or false"
@@ -141,59 +180,23 @@ func (f field) set(text string, quoted bool, src Source) string {
 	return ""
 }
 
-func (f field) fromFile(path string, src Source) string {
-	b, err := src.ReadFile(path)
-	if err != nil {
-		return fmt.Sprintf("the file of the secret cannot be read: %v", err)
+// setList sets a list. An empty one is nil, so that two of them are alike.
+func (f field) setList(items []string) {
+	if len(items) == 0 {
+		items = nil
 	}
-	return f.reveal(strings.TrimRight(string(b), "\r\n"), "the file of the secret is empty")
+	f.value.Set(reflect.ValueOf(items))
 }
 
-func (f field) fromVariable(name string, src Source) string {
-	i := slices.IndexFunc(src.Environ, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
-	if i < 0 {
-		return fmt.Sprintf("the variable %s is not set", name)
-	}
-	return f.reveal(src.Environ[i][len(name)+1:], fmt.Sprintf("the variable %s is empty", name))
-}
-
-func (f field) reveal(value, empty string) string {
-	if value == "" {
-		return empty
-	}
-	f.value.Set(reflect.ValueOf(NewSecret(value)))
-	return ""
-}
-
-// nearest returns the name that differs least from s, "" when none is near.
-func nearest(s string, names []string) string {
-	best, least := "", len(s)/3+2
-	for _, n := range slices.Sorted(slices.Values(names)) {
-		if d := distance(s, n); d < least {
-			best, least = n, d
+// splitList takes a list out of a variable or a flag.
+func splitList(text string) []string {
+	var items []string
+	for item := range strings.SplitSeq(text, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			items = append(items, item)
 		}
 	}
-	return best
-}
-
-// distance is the number of letters to insert, remove or change.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
-		}
-	}
-	return row[len(b)]
+	return items
 }
 
 func ofConfig(c *Config) reflect.Value { return reflect.ValueOf(c).Elem() }

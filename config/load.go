@@ -1,303 +1,294 @@
 package config
 
 import (
-	"cmp"
+	"crypto/sha256"
 	"errors"
 	"fmt"
-	"os"
+	"hash"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
-	"github.com/goccy/go-yaml/token"
+	"weir/internal/yamldoc"
 )
 
 // Problem is one thing that is wrong with a configuration.
-type Problem struct {
-	File   string `json:"file,omitempty"`
-	Line   int    `json:"line,omitempty"` // 0 when it is not in the file
-	Column int    `json:"column,omitempty"`
-	Path   string `json:"path,omitempty"` // the key, its parents before it, joined by dots
-	Reason string `json:"reason"`
-	Hint   string `json:"hint,omitempty"`
-	Source string `json:"source,omitempty"` // the line itself, without the value of a secret
-}
-
-func (p Problem) String() string {
-	var b strings.Builder
-	switch {
-	case p.Line > 0:
-		fmt.Fprintf(&b, "%s:%d:%d: ", p.File, p.Line, p.Column)
-	case p.File != "":
-		fmt.Fprintf(&b, "%s: ", p.File)
-	}
-	if p.Path != "" {
-		fmt.Fprintf(&b, "%s: ", p.Path)
-	}
-	b.WriteString(p.Reason)
-	if p.Hint != "" {
-		fmt.Fprintf(&b, " (%s)", p.Hint)
-	}
-	if p.Source != "" {
-		fmt.Fprintf(&b, "\n    %s\n    %s^", p.Source, strings.Repeat(" ", max(p.Column-1, 0)))
-	}
-	return b.String()
-}
+type Problem = yamldoc.Problem
 
 // Problems is every mistake of a configuration, in the order of the file.
-type Problems []Problem
+type Problems yamldoc.Problems
 
 func (ps Problems) Error() string {
-	lines := make([]string, len(ps))
-	for i, p := range ps {
-		lines[i] = p.String()
-	}
-	return "the configuration is not valid:\n" + strings.Join(lines, "\n")
-}
-
-// Source is where a configuration comes from.
-type Source struct {
-	File     string   // "" for none
-	Environ  []string // as of os.Environ; WEIR_* counts
-	ReadFile func(string) ([]byte, error)
-}
-
-// Environment variables that are not keys of the file.
-var otherVariables = []string{"WEIR_CONFIG", "WEIR_ROOT_KEY", "WEIR_CONFORMANCE_LOG"}
-
-// otherPrefixes begin the names of variables that are read elsewhere.
-var otherPrefixes = []string{"WEIR_GRAPHQL_"}
-
-// Load reads defaults, file and environment, in this order, and checks the whole. The error is Problems, or why the file
-// cannot be read.
-func Load(src Source) (*Config, error) {
-	if src.ReadFile == nil {
-		src.ReadFile = os.ReadFile
-	}
-	c := Default()
-	l := &loader{src: src, config: &c, at: map[string]place{}}
-	if src.File != "" {
-		b, err := src.ReadFile(src.File)
-		if err != nil {
-			return nil, fmt.Errorf("the configuration cannot be read: %w", err)
-		}
-		l.file(string(b))
-	}
-	l.environment()
-	l.validate()
-	if len(l.problems) > 0 {
-		slices.SortStableFunc(l.problems, func(a, b Problem) int {
-			return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Path, b.Path))
-		})
-		return nil, l.problems
-	}
-	return &c, nil
-}
-
-type place struct{ line, column int }
-
-type loader struct {
-	src      Source
-	config   *Config
-	lines    []string
-	at       map[string]place // of each key that the file sets
-	problems Problems
-}
-
-func (l *loader) problem(path string, at place, secret bool, hint, format string, args ...any) {
-	p := Problem{File: l.src.File, Line: at.line, Column: at.column, Path: path, Reason: fmt.Sprintf(format, args...), Hint: hint}
-	if at.line > 0 && at.line <= len(l.lines) {
-		p.Source = strings.TrimRight(l.lines[at.line-1], " \r")
-		if name, _, ok := strings.Cut(p.Source, ":"); ok && secret {
-			p.Source = name + ": …"
-		}
-	}
-	l.problems = append(l.problems, p)
-}
-
-// aliases are keys of the client's documents and what they are called here.
-var aliases = map[string]string{"infrastructure.messaging.mqttFailClosed": "broker.fail_closed"}
-
-func (l *loader) file(text string) {
-	l.lines = strings.Split(text, "\n")
-	f, err := parser.ParseBytes([]byte(text), 0, parser.AllowDuplicateMapKey())
-	if err != nil {
-		l.syntax(err)
-		return
-	}
-	for _, doc := range f.Docs {
-		if doc.Body == nil {
-			continue
-		}
-		if doc != f.Docs[0] {
-			l.problem("", placeOf(doc.Body.GetToken()), false, "put everything into the first one", "a second document")
-			return
-		}
-		l.mapping("", doc.Body, ofConfig(l.config))
-	}
-}
-
-// syntax turns the parser's error into a problem; its text carries the place in brackets.
-func (l *loader) syntax(err error) {
-	var at place
-	text := err.Error()
-	if _, scanErr := fmt.Sscanf(text, "[%d:%d]", &at.line, &at.column); scanErr == nil {
-		_, text, _ = strings.Cut(text, "] ")
-	}
-	text, _, _ = strings.Cut(text, "\n")
-	l.problem("", at, false, "", "this is not YAML: %s", text)
-}
-
-func placeOf(t *token.Token) place {
-	if t == nil || t.Position == nil {
-		return place{}
-	}
-	return place{t.Position.Line, t.Position.Column}
-}
-
-// mapping sets the fields of a struct from a mapping node.
-func (l *loader) mapping(path string, node ast.Node, into reflect.Value) {
-	if n, ok := node.(*ast.NullNode); ok && n != nil {
-		return // a section whose keys are all commented out
-	}
-	values, ok := mappingValues(node)
-	if !ok {
-		l.problem(path, placeOf(node.GetToken()), false, "", "must be a mapping of keys")
-		return
-	}
-	seen := map[string]bool{}
-	for _, v := range values {
-		key, at := v.Key.GetToken().Value, placeOf(v.Key.GetToken())
-		full := join(path, key)
-		if seen[key] {
-			l.problem(full, at, false, "", "is given twice")
-			continue
-		}
-		seen[key] = true
-		if l.alias(full, v.Value, at) {
-			continue
-		}
-		field, found := fieldOf(into, key)
-		switch {
-		case !found:
-			l.unknown(full, key, at, into)
-		case field.kind == fieldSection:
-			l.mapping(full, v.Value, field.value)
-		default:
-			l.scalar(full, v.Value, at, field)
-		}
-	}
-}
-
-func mappingValues(node ast.Node) ([]*ast.MappingValueNode, bool) {
-	switch n := node.(type) {
-	case *ast.MappingNode:
-		return n.Values, true
-	case *ast.MappingValueNode:
-		return []*ast.MappingValueNode{n}, true
-	}
-	return nil, false
-}
-
-func join(path, key string) string {
-	if path == "" {
-		return key
-	}
-	return path + "." + key
-}
-
-func (l *loader) unknown(path, key string, at place, in reflect.Value) {
-	hint := ""
-	if s := nearest(key, names(in)); s != "" {
-		hint = "did you mean " + s + "?"
-	}
-	l.problem(path, at, false, hint, "is not a key that this Weir knows")
-}
-
-// alias sets what an aliased key stands for. A mapping on the way to one is walked; both spellings with different
-// values are a mistake.
-func (l *loader) alias(path string, node ast.Node, at place) bool {
-	for from, to := range aliases {
-		if from == path {
-			l.aliased(from, to, node, at)
-			return true
-		}
-		if strings.HasPrefix(from, path+".") {
-			values, _ := mappingValues(node)
-			for _, v := range values {
-				full, at := join(path, v.Key.GetToken().Value), placeOf(v.Key.GetToken())
-				if !l.alias(full, v.Value, at) {
-					l.problem(full, at, false, "", "is not a key that this Weir knows")
-				}
-			}
-			return true
-		}
-	}
-	return false
-}
-
-func (l *loader) aliased(from, to string, node ast.Node, at place) {
-	field, _ := fieldAt(ofConfig(l.config), to)
-	before := field.value.Interface()
-	_, both := l.at[to]
-	l.scalar(to, node, at, field)
-	if both && !reflect.DeepEqual(before, field.value.Interface()) {
-		l.problem(from, at, false, "give one of them", "and %s have different values", to)
-	}
-}
-
-// scalar sets one key.
-func (l *loader) scalar(path string, node ast.Node, at place, f field) {
-	t := node.GetToken()
-	if _, isNull := node.(*ast.NullNode); isNull {
-		return // a key without a value keeps its default
-	}
-	if _, ok := node.(ast.ScalarNode); !ok {
-		l.problem(path, at, f.secret(), "", "must be a single value")
-		return
-	}
-	l.at[f.path(path)] = at
-	if why := f.set(t.Value, quoted(t), l.src); why != "" {
-		l.problem(path, placeOf(t), f.secret(), "", "%s", why)
-	}
-}
-
-func quoted(t *token.Token) bool {
-	return t.Type == token.SingleQuoteType || t.Type == token.DoubleQuoteType
-}
-
-// environment lays WEIR_* variables over what the file said.
-func (l *loader) environment() {
-	vars := map[string]field{}
-	leaves(ofConfig(l.config), "", func(path string, f field) {
-		vars["WEIR_"+strings.ToUpper(strings.ReplaceAll(path, ".", "_"))] = f
-	})
-	for _, kv := range l.src.Environ {
-		name, value, _ := strings.Cut(kv, "=")
-		if !strings.HasPrefix(name, "WEIR_") || slices.Contains(otherVariables, name) ||
-			slices.ContainsFunc(otherPrefixes, func(p string) bool { return strings.HasPrefix(name, p) }) {
-			continue
-		}
-		f, ok := vars[name]
-		if !ok {
-			known := make([]string, 0, len(vars))
-			for n := range vars {
-				known = append(known, n)
-			}
-			hint := ""
-			if s := nearest(name, known); s != "" {
-				hint = "did you mean " + s + "?"
-			}
-			l.problems = append(l.problems, Problem{Path: name, Reason: "is not a variable that this Weir knows", Hint: hint})
-			continue
-		}
-		if why := f.set(value, true, l.src); why != "" {
-			l.problems = append(l.problems, Problem{Path: name, Reason: why})
-		}
-	}
+	return "the configuration is not valid:\n" + yamldoc.Problems(ps).Lines()
 }
 
 // AsProblems returns the mistakes that err holds.
 func AsProblems(err error) (Problems, bool) { return errors.AsType[Problems](err) }
+
+// Load reads defaults, files, environment and flags, in this order, and checks the whole. The error is Problems: all
+// there are.
+func Load(src Source) (*Config, error) {
+	r := Read(src)
+	if r.Problems != nil {
+		return nil, r.Problems
+	}
+	return r.Config, nil
+}
+
+// Reading is what one look at everything that makes a configuration has found.
+type Reading struct {
+	Config   *Config  // nil when there are problems
+	Problems Problems // nil when there are none
+	// DataDir is where the data would be, problems or not.
+	DataDir string
+	// Fingerprint changes when one of the files does, those of secrets among them, whether they can be read or not.
+	Fingerprint Fingerprint
+}
+
+// Fingerprint stands for the content of all files that were read.
+type Fingerprint [sha256.Size]byte
+
+// Read is Load for those who look again later.
+func Read(src Source) Reading {
+	src = src.withDefaults()
+	c := Default()
+	l := newLoader(src, ofConfig(&c))
+	l.config = &c
+	l.layers()
+	l.beside()
+	l.validate()
+	l.conceal()
+	r := Reading{DataDir: c.DataDir, Fingerprint: Fingerprint(l.seen.Sum(nil))}
+	if len(l.problems) > 0 {
+		l.problems.Sort()
+		r.Problems = Problems(l.problems)
+		return r
+	}
+	c.from = &provenance{given: l.given, warnings: l.warnings, fingerprint: r.Fingerprint}
+	r.Config = &c
+	return r
+}
+
+// Check looks at a configuration that was put together from others, as Load looks at what it has read.
+func (c *Config) Check() Problems {
+	l := newLoader(Source{}, ofConfig(c))
+	l.config = c
+	if l.validate(); len(l.problems) == 0 {
+		return nil
+	}
+	l.problems.Sort()
+	return Problems(l.problems)
+}
+
+func newLoader(src Source, root reflect.Value) *loader {
+	return &loader{src: src, root: root, given: map[string][]given{}, waiting: map[string]reference{}, bad: map[string]bool{},
+		retired: retired, seen: sha256.New()}
+}
+
+func (l *loader) layers() {
+	l.files()
+	l.environment()
+	l.flags()
+	l.secrets()
+}
+
+// loader lays one layer over the other: the defaults, each file, the environment, the flags.
+type loader struct {
+	src      Source
+	config   *Config              // what validate looks at
+	root     reflect.Value        // the struct that is set
+	given    map[string][]given   // where each key was given, the one that counts last
+	layer    map[string]spelling  // of each key that the present layer gives
+	waiting  map[string]reference // of each secret that stands elsewhere
+	bad      map[string]bool      // keys with a problem: nothing more is said of them
+	retired  map[string]string
+	seen     hash.Hash // of all that was read
+	size     int       // of all that was read
+	problems yamldoc.Problems
+	warnings []Warning
+}
+
+// given is a place at which a key was given: in a file, or by a variable or a flag.
+type given struct {
+	at   yamldoc.Place // of the key in the file
+	name string        // of the variable or the flag, "" in a file
+	file bool
+}
+
+// problem is what is wrong with a value that was given there.
+func (g given) problem(path string, secret bool, hint, reason string) Problem {
+	if g.name != "" {
+		path = g.name
+	}
+	return g.at.Problem(path, secret, hint, "%s", reason)
+}
+
+// spelling is how a layer gives a key, and with which value.
+type spelling struct {
+	path  string
+	value any
+}
+
+// reference is where a secret stands.
+type reference struct {
+	field field
+	path  string // of the key that names the place
+	text  string
+	by    given
+}
+
+func (l *loader) problem(path string, at yamldoc.Place, secret bool, hint, format string, args ...any) {
+	l.problems = append(l.problems, at.Problem(path, secret, hint, format, args...))
+}
+
+// begin begins a layer.
+func (l *loader) begin() { l.layer = map[string]spelling{} }
+
+// give notes that a key is given here and sets it. path is the key as it is spelled; place is where its value stands.
+func (l *loader) give(path string, f field, by given, place yamldoc.Place, set func() string) {
+	key := f.path(path)
+	l.given[key] = append(l.given[key], by)
+	why := set()
+	if why != "" {
+		l.bad[key] = true
+		l.problems = append(l.problems, given{at: place, name: by.name}.problem(path, f.secret(), "", why))
+	}
+	l.once(key, path, f, by)
+}
+
+// once holds that a layer gives a key in one way: a secret in one of its forms, and no two spellings with different values.
+func (l *loader) once(key, path string, f field, by given) {
+	before, again := l.layer[key]
+	l.layer[key] = spelling{path, f.value.Interface()}
+	switch {
+	case !again || before.path == path:
+	case f.secret():
+		l.bad[key] = true
+		l.problems = append(l.problems, by.problem(path, true, "give one of them", "and "+before.path+" both give this secret"))
+	case !reflect.DeepEqual(before.value, f.value.Interface()):
+		l.problems = append(l.problems, by.problem(path, false, "give one of them", "and "+before.path+" have different values"))
+	}
+}
+
+// text sets a key from a text. quoted tells a string from a number or a word.
+func (l *loader) text(path string, f field, by given, place yamldoc.Place, text string) {
+	l.give(path, f, by, place, func() string {
+		switch {
+		case f.reference():
+			return l.refer(path, f, given{at: place, name: by.name}, text)
+		case f.secret():
+			delete(l.waiting, f.path(path))
+			if text == shownSecret {
+				return "is what weir config show writes in place of a secret, not the secret"
+			}
+		}
+		return f.set(text)
+	})
+}
+
+// beside makes the site files that a file names relative to that file. Those of a variable or a flag are relative to where
+// weir was started.
+func (l *loader) beside() {
+	at := l.given["site"]
+	if len(at) == 0 || !at[len(at)-1].file {
+		return
+	}
+	for i, name := range l.config.Site {
+		if !filepath.IsAbs(name) {
+			l.config.Site[i] = filepath.Join(filepath.Dir(at[len(at)-1].at.File.Name), name)
+		}
+	}
+}
+
+// environment lays WEIR_* variables over what the files said.
+func (l *loader) environment() {
+	l.begin()
+	vars := map[string]string{}
+	leaves(l.root, "", func(path string, _ field) { vars[Variable(path)] = path })
+	for _, kv := range l.src.Environ {
+		name, value, _ := strings.Cut(kv, "=")
+		if !strings.HasPrefix(name, "WEIR_") || otherVariable(name) {
+			continue
+		}
+		path, ok := vars[name]
+		if !ok {
+			l.strangeVariable(name, vars)
+			continue
+		}
+		f, _ := fieldAt(l.root, path)
+		l.text(path, f, given{name: name}, yamldoc.Place{}, value)
+	}
+}
+
+func (l *loader) strangeVariable(name string, vars map[string]string) {
+	for old, instead := range l.retired {
+		if Variable(old) == name {
+			l.warnings = append(l.warnings, Warning{Path: name, Reason: "is retired and does nothing", Hint: instead})
+			return
+		}
+	}
+	known := make([]string, 0, len(vars))
+	for n := range vars {
+		known = append(known, n)
+	}
+	l.problems = append(l.problems, Problem{Path: name, Reason: "is not a variable that this Weir knows", Hint: yamldoc.Suggest(name, known)})
+}
+
+// Variable is the name of the variable that sets a key.
+func Variable(path string) string {
+	return "WEIR_" + strings.ToUpper(strings.ReplaceAll(path, ".", "_"))
+}
+
+// flags lays what the command line says over everything. A command line can be read by everybody on the machine, so no
+// secret stands there.
+func (l *loader) flags() {
+	l.begin()
+	for _, s := range l.src.Set {
+		path, text, _ := strings.Cut(s, "=")
+		by := given{name: "--set " + path}
+		f, found := fieldAt(l.root, path)
+		switch {
+		case !found:
+			l.strangeKey(path, path, by, paths(l.root))
+		case f.kind == fieldSection:
+			l.problems = append(l.problems, by.problem(path, false, "name one of its keys, such as "+path+"."+names(f.value)[0], "is a section"))
+		case f.secret() && !f.reference():
+			l.problems = append(l.problems, by.problem(path, true, fmt.Sprintf("set %s_file, %[1]s_env or %[1]s_credential", path),
+				"is a secret, and others on this machine can read a command line"))
+		default:
+			l.text(path, f, by, yamldoc.Place{}, text)
+		}
+	}
+	if l.src.DataDir != "" {
+		f, _ := fieldAt(l.root, "data_dir")
+		l.begin() // it is shorter for --set data_dir and comes later
+		l.text("data_dir", f, given{name: "--data"}, yamldoc.Place{}, l.src.DataDir)
+	}
+}
+
+// strangeKey says that a key is not known, or that it is not known any more. near are the keys that may be meant.
+func (l *loader) strangeKey(path, key string, by given, near []string) {
+	if instead, was := l.retired[path]; was {
+		l.warnings = append(l.warnings, by.problem(path, false, instead, "is retired and does nothing"))
+		return
+	}
+	l.problems = append(l.problems, by.problem(path, false, yamldoc.Suggest(key, near), "is not a key that this Weir knows"))
+}
+
+func paths(in reflect.Value) []string {
+	var out []string
+	leaves(in, "", func(path string, _ field) { out = append(out, path) })
+	return out
+}
+
+// retired are keys of the past and what to write instead: they warn and do nothing.
+var retired = map[string]string{}
+
+// Variables that are no keys.
+func otherVariable(name string) bool {
+	return slices.ContainsFunc(OtherVariables(), func(v EnvVar) bool { return v.Name == name }) || slices.Contains(silentVariables, name)
+}
+
+// silentVariables are read by what builds Weir, not by Weir.
+var silentVariables = []string{"WEIR_CONFORMANCE_LOG"}

@@ -4,10 +4,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"reflect"
 	"strings"
 	"testing"
-	"time"
 )
 
 var update = flag.Bool("update", false, "write docs/configuration.md")
@@ -30,7 +28,7 @@ func TestTheReferenceSaysWhatTheConfigurationIs(t *testing.T) {
 	if !ok || !closed {
 		t.Fatalf("%s has lost the lines between which it is made", referencePath)
 	}
-	made := reference()
+	made := referencePage()
 	if *update {
 		if err := os.WriteFile(referencePath, []byte(head+referenceBegin+made+referenceEnd+tail), 0o644); err != nil {
 			t.Fatal(err)
@@ -45,87 +43,43 @@ func TestTheReferenceSaysWhatTheConfigurationIs(t *testing.T) {
 func TestTheReferencesDefaultsAreTheDefaults(t *testing.T) {
 	t.Parallel()
 	c, err := load(defaultsAsYAML())
-	if err != nil || *c != Default() {
+	if err != nil || !isDefault(c) {
 		t.Errorf("the file of all defaults is read as %+v, %v", c, err)
 	}
 }
 
-// reference is the tables of all keys, and a file that sets each to its default.
-func reference() string {
+// referencePage is the tables of all keys, and a file that sets each to its default.
+func referencePage() string {
 	var b strings.Builder
 	c := Default()
 	b.WriteString("\n| key | default | meaning |\n|---|---|---|\n")
-	for _, l := range listed(&c) {
-		note := l.doc
-		if l.secret() {
-			note += " A secret; also `" + l.name + "_file` (a file that holds it) or `" + l.name + "_env` (a variable)."
+	for _, k := range c.keys() {
+		note := k.doc()
+		if k.kind == fieldList {
+			note += " A list."
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", l.path, code(text(l.value)), strings.ReplaceAll(note, "|", `\|`))
+		if k.secret() {
+			note += " A secret; also `" + k.name() + "_file` (a file that holds it), `" + k.name() + "_env` (a variable) or `" + k.name() + "_credential` (a systemd credential)."
+		}
+		if k.reloadable() {
+			note += " *Reload.*"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", k.path, code(text(k.value)), strings.ReplaceAll(note, "|", `\|`))
 	}
-	fmt.Fprintf(&b, "\nA file that sets every key to its default:\n\n```yaml\n%s```\n\n", defaultsAsYAML())
+	fmt.Fprintf(&b, "\n*Reload*: a running instance takes it from a reload; every other key waits for a restart.\n"+
+		"\nA file that sets every key to its default:\n\n```yaml\n%s```\n\n", defaultsAsYAML())
 	return b.String()
-}
-
-type listedKey struct {
-	field
-	path, name string
-}
-
-// listed is every key that holds a value, a secret once.
-func listed(c *Config) []listedKey {
-	var out []listedKey
-	leaves(ofConfig(c), "", func(path string, f field) {
-		if f.kind == fieldScalar {
-			out = append(out, listedKey{f, path, path[strings.LastIndexByte(path, '.')+1:]})
-		}
-	})
-	return out
 }
 
 func defaultsAsYAML() string {
-	var b strings.Builder
-	c, section := Default(), ""
-	for _, l := range listed(&c) {
-		at, indent := strings.TrimSuffix(strings.TrimSuffix(l.path, l.name), "."), ""
-		if at != "" {
-			indent = "  "
+	c := Default()
+	return document(c.keys(), func(b *strings.Builder, indent string, k key) {
+		if k.secret() {
+			fmt.Fprintf(b, "%s# %s_file: /run/secrets/%s\n", indent, k.name(), k.name())
+			return
 		}
-		if at != section {
-			if section = at; at != "" {
-				fmt.Fprintf(&b, "%s:\n", at)
-			}
-		}
-		value := text(l.value)
-		if l.secret() {
-			fmt.Fprintf(&b, "%s# %s_file: /run/secrets/%s\n", indent, l.name, l.name)
-			continue
-		}
-		if value == "" || l.value.Kind() == reflect.String {
-			value = fmt.Sprintf("%q", value)
-		}
-		fmt.Fprintf(&b, "%s%s: %s\n", indent, l.name, value)
-	}
-	return b.String()
-}
-
-// text writes a value as the file takes it.
-func text(v reflect.Value) string {
-	if d, ok := v.Interface().(time.Duration); ok {
-		return duration(d)
-	}
-	return fmt.Sprint(v.Interface())
-}
-
-// duration drops the zeros that time.Duration writes behind the unit that matters.
-func duration(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
+		fmt.Fprintf(b, "%s%s: %s\n", indent, k.name(), k.yaml())
+	})
 }
 
 func code(s string) string {

@@ -1,6 +1,9 @@
 package config
 
 import (
+	"errors"
+	"fmt"
+	"math"
 	"net"
 	"net/url"
 	"slices"
@@ -8,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"weir/auth"
+	"weir/internal/yamldoc"
 	"weir/model"
 )
 
@@ -20,33 +25,100 @@ func (l *loader) validate() {
 		l.check(path, u == "" || validURL(u), "must be an http or https URL without query and fragment")
 	}
 	for path, addr := range map[string]string{"listeners.api": c.Listeners.API, "listeners.ingest": c.Listeners.Ingest,
-		"listeners.mqtt": c.Listeners.MQTT, "listeners.metrics": c.Listeners.Metrics} {
+		"listeners.mqtt": c.Listeners.MQTT, "listeners.metrics": c.Listeners.Metrics, "listeners.mqtts": c.Listeners.MQTTS,
+		"listeners.api_tls": c.Listeners.APITLS, "listeners.ingest_tls": c.Listeners.IngestTLS,
+		"listeners.mqtt_ws": c.Listeners.MQTTWS, "listeners.mqtt_wss": c.Listeners.MQTTWSS} {
 		l.check(path, addr == "" || validAddress(addr), "must be host:port, or :port for every interface")
 	}
-	l.check("auth.service_secret", !c.Auth.ServiceSecret.Set() || len(c.Auth.ServiceSecret.Reveal()) >= 32, "must have at least 32 bytes")
-	l.check("auth.superuser_password", c.Auth.SuperuserEmail == "" || c.Auth.SuperuserPassword.Set(), "is needed when auth.superuser_email is set")
-	l.check("auth.superuser_email", !c.Auth.SuperuserPassword.Set() || c.Auth.SuperuserEmail != "", "is needed when auth.superuser_password is set")
-	l.oneOf("auth.device_auth_mode", c.Auth.DeviceAuthMode, "required", "optional", "disabled")
-	l.oneOf("logging.level", c.Logging.Level, "debug", "info", "warn", "error")
-	l.oneOf("logging.format", c.Logging.Format, "auto", "text", "json")
-	for path, d := range map[string]time.Duration{"auth.access_token_ttl": c.Auth.AccessTokenTTL, "auth.refresh_token_ttl": c.Auth.RefreshTokenTTL,
+	l.auth()
+	l.tls()
+	l.words()
+	for path, d := range map[string]time.Duration{
 		"ingest.max_age": c.Ingest.MaxAge, "ingest.http_header_timeout": c.Ingest.HTTPHeaderTimeout, "ingest.http_request_timeout": c.Ingest.HTTPRequestTimeout,
 		"ingest.dedupe_window": c.Ingest.DedupeWindow, "spool.head_age": c.Spool.HeadAge, "presence.inactivity_timeout": c.Presence.InactivityTimeout, "presence.reconcile_interval": c.Presence.ReconcileInterval,
+		"presence.restart_grace":      c.Presence.RestartGrace,
 		"detection.max_rule_duration": c.Detection.MaxRuleDuration} {
 		l.check(path, d > 0, "must be longer than nothing")
 	}
-	for path, d := range map[string]time.Duration{"auth.signing_key_max_age": c.Auth.SigningKeyMaxAge, "ingest.max_future_skew": c.Ingest.MaxFutureSkew,
-		"presence.restart_grace": c.Presence.RestartGrace, "history.dead_letter_retention": c.History.DeadLetterRetention} {
+	for path, d := range map[string]time.Duration{"ingest.max_future_skew": c.Ingest.MaxFutureSkew, "history.dead_letter_retention": c.History.DeadLetterRetention,
+		"history.audit_retention": c.History.AuditRetention} {
 		l.check(path, d >= 0, "must not be negative")
+	}
+	for path, days := range map[string]int{"history.event_retention_days": c.History.EventRetentionDays, "history.location_retention_days": c.History.LocationRetentionDays} {
+		l.check(path, days >= 0 && days <= 36500, "must lie in 0..36500")
 	}
 	l.check("ingest.max_body", c.Ingest.MaxBody >= 1<<10 && c.Ingest.MaxBody <= 1<<20, "must lie in 1KiB..1MiB")
 	l.check("ingest.spool_max_bytes", c.Ingest.SpoolMaxBytes >= 16<<20, "must be at least 16MiB")
 	l.check("spool.replay_bytes", c.Spool.ReplayBytes >= 64<<10, "must be at least 64KiB")
-	l.check("spool.replay_bytes", c.Spool.ReplayBytes <= c.Ingest.SpoolMaxBytes/2, "must be at most half of ingest.spool_max_bytes, or the log is full before the head is written")
+	l.room()
 	l.check("ingest.dedupe_max_bytes", c.Ingest.DedupeMaxBytes >= 1<<20, "must be at least 1MiB")
 	l.zeroMeansDefault()
-	l.check("governance.shed_priority", c.Governance.ShedPriority >= 1 && c.Governance.ShedPriority <= 100, "must lie in 1..100")
-	l.check("governance.manual_floor", c.Governance.ManualFloor >= 0 && c.Governance.ManualFloor <= 3, "must lie in 0..3")
+	l.bounds()
+	l.check("governance.ingest_messages_per_second", !math.IsInf(c.Governance.IngestMessagesPerSecond, 0), "must be a finite number")
+}
+
+// room holds that the head is written before the log is full. It is told where somebody has given one of the two.
+func (l *loader) room() {
+	ok := l.config.Spool.ReplayBytes <= l.config.Ingest.SpoolMaxBytes/2
+	switch {
+	case l.bad["spool.replay_bytes"] || l.bad["ingest.spool_max_bytes"]:
+	case l.given["spool.replay_bytes"] == nil:
+		l.check("ingest.spool_max_bytes", ok, "must be at least twice spool.replay_bytes, or the log is full before the head is written")
+	default:
+		l.check("spool.replay_bytes", ok, "must be at most half of ingest.spool_max_bytes, or the log is full before the head is written")
+	}
+}
+
+// auth checks what auth would refuse at the start.
+func (l *loader) auth() {
+	a := l.config.Auth
+	l.check("auth.service_secret", !a.ServiceSecret.Set() || len(a.ServiceSecret.Reveal()) >= 32, "must have at least 32 bytes")
+	if !l.bad["auth.superuser_password"] {
+		l.check("auth.superuser_email", a.SuperuserEmail == "" || a.SuperuserPassword.Set(), "needs auth.superuser_password beside it")
+	}
+	l.check("auth.superuser_password", !a.SuperuserPassword.Set() || a.SuperuserEmail != "", "needs auth.superuser_email beside it")
+	if a.SuperuserPassword.Set() {
+		if err := auth.CheckPassword(a.SuperuserPassword.Reveal()); err != nil {
+			l.check("auth.superuser_password", false, messageOf(err))
+		}
+	}
+	l.check("auth.access_token_ttl", a.AccessTokenTTL >= time.Minute, "must be at least 1m")
+	l.check("auth.refresh_token_ttl", a.RefreshTokenTTL >= a.AccessTokenTTL && a.RefreshTokenTTL <= 365*24*time.Hour, "must lie between auth.access_token_ttl and 8760h")
+	l.check("auth.signing_key_max_age", a.SigningKeyMaxAge == 0 || a.SigningKeyMaxAge >= time.Hour, "must be 0s or at least 1h")
+}
+
+// messageOf leaves out the field that an error names: the key is named already.
+func messageOf(err error) string {
+	if e, ok := errors.AsType[*model.Error](err); ok {
+		_, message, _ := strings.Cut(e.Message, ": ")
+		return message
+	}
+	return err.Error()
+}
+
+// words holds that a key which may be one of some words is.
+func (l *loader) words() {
+	for _, k := range keysOf(l.root) {
+		if words := k.enum(); len(words) > 0 && !slices.Contains(words, k.value.String()) {
+			l.complain(k.path, yamldoc.Suggest(k.value.String(), words), fmt.Sprintf("must be one of %v", words))
+		}
+	}
+}
+
+// bounds holds that numbers lie where their tags say.
+func (l *loader) bounds() {
+	for _, k := range keysOf(l.root) {
+		if least, most, ok := k.bounds(); ok {
+			l.check(k.path, k.value.Int() >= least && k.value.Int() <= most, fmt.Sprintf("must lie in %d..%d", least, most))
+		}
+	}
+}
+
+// bounds are the least and the largest value, when the tags of a whole number say them.
+func (f field) bounds() (least, most int64, ok bool) {
+	least, errLeast := strconv.ParseInt(f.tag.Get("least"), 10, 64)
+	most, errMost := strconv.ParseInt(f.tag.Get("most"), 10, 64)
+	return least, most, errLeast == nil && errMost == nil
 }
 
 // zeroMeansDefault gives back the default for limits that are 0 or less: no setting removes a limit.
@@ -65,30 +137,24 @@ func (l *loader) zeroMeansDefault() {
 	}
 }
 
-// told reports whether the key has a problem already: its value is still the default, and nothing more is said of it.
-func (l *loader) told(path string) bool {
-	return slices.ContainsFunc(l.problems, func(p Problem) bool { return p.Path == path || strings.HasPrefix(p.Path, path+"_") })
-}
-
+// check tells what is wrong with a key, unless that was told already: its value is then not what was given.
 func (l *loader) check(path string, ok bool, reason string) {
-	if !ok && !l.told(path) {
-		f, _ := fieldAt(ofConfig(l.config), path)
-		l.problem(path, l.at[path], f.secret(), "", "%s", reason)
+	if !ok {
+		l.complain(path, "", reason)
 	}
 }
 
-func (l *loader) oneOf(path, value string, allowed ...string) {
-	if slices.Contains(allowed, value) {
+func (l *loader) complain(path, hint, reason string) {
+	if l.bad[path] {
 		return
 	}
-	if l.told(path) {
-		return
+	l.bad[path] = true
+	by := given{}
+	if g := l.given[path]; len(g) > 0 {
+		by = g[len(g)-1]
 	}
-	hint := ""
-	if s := nearest(value, allowed); s != "" {
-		hint = "did you mean " + s + "?"
-	}
-	l.problem(path, l.at[path], false, hint, "must be one of %v", allowed)
+	f, _ := fieldAt(l.root, path)
+	l.problems = append(l.problems, by.problem(path, f.secret(), hint, reason))
 }
 
 func validURL(s string) bool {

@@ -1,0 +1,36 @@
+package config
+
+import (
+	"regexp"
+	"strings"
+)
+
+// secretive is a key, right or mistyped, whose value may be a secret. What looks like one and is not loses its value in a
+// message and no more.
+var secretive = regexp.MustCompile(`(?i)([\w.-]*(?:secr|sect|pass|pasw|pwd|tok|cred)[\w.-]*)["']?\s*:`)
+
+// conceal leaves out of the lines that are shown what may be a secret, whatever is wrong with them: a mistyped key is not
+// known to hold one, and what is wrong at a start or a reload is written to the log.
+func (l *loader) conceal() {
+	open := map[string]bool{}
+	leaves(l.root, "", func(path string, f field) {
+		if !f.secret() || f.reference() {
+			open[path[strings.LastIndexByte(path, '.')+1:]] = true
+		}
+	})
+	for _, told := range [][]Problem{l.problems, l.warnings} {
+		for i := range told {
+			told[i].Source = concealed(told[i].Source, open)
+		}
+	}
+}
+
+// concealed cuts a line off behind the first key that may hold a secret. Those in open are known to hold none.
+func concealed(line string, open map[string]bool) string {
+	for _, at := range secretive.FindAllStringSubmatchIndex(line, -1) {
+		if key := line[at[2]:at[3]]; !open[key] {
+			return line[:at[1]] + " …"
+		}
+	}
+	return line
+}

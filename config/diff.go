@@ -1,0 +1,77 @@
+package config
+
+import (
+	"reflect"
+)
+
+// Change is a key whose value differs between two configurations. A secret shows as set or not, or as another one.
+type Change struct {
+	Path   string `json:"key"`
+	From   string `json:"from"` // as a variable has it
+	To     string `json:"to"`
+	Origin Origin `json:"origin"` // of the new value
+	// Reload says that a running instance takes it from a reload; else it needs a restart.
+	Reload bool `json:"reload"`
+}
+
+// Keys is how many keys there are.
+func Keys() int {
+	c := Default()
+	return len(c.keys())
+}
+
+// Reloadable are the keys that a running instance takes from a reload.
+func Reloadable() []string {
+	var out []string
+	c := Default()
+	for _, k := range c.keys() {
+		if k.reloadable() {
+			out = append(out, k.path)
+		}
+	}
+	return out
+}
+
+// Diff returns the keys in which one configuration differs from another, in their order.
+func Diff(from, to *Config) []Change {
+	out := []Change{}
+	old := from.keys()
+	for i, k := range to.keys() {
+		if alike(old[i], k) {
+			continue
+		}
+		c := Change{Path: k.path, From: text(old[i].value), To: text(k.value), Origin: to.origin(k.path), Reload: k.reloadable()}
+		if c.From == c.To { // two secrets
+			c.To = "(another)"
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// alike compares two values; a list without items is one, however it came to be empty.
+func alike(a, b key) bool {
+	if a.kind == fieldList && a.value.Len() == 0 && b.value.Len() == 0 {
+		return true
+	}
+	return reflect.DeepEqual(a.value.Interface(), b.value.Interface())
+}
+
+// Take returns what an instance that obeys from obeys after a reload that has read to: the keys that can be reloaded
+// from to, the others as they were. The origins are those of to where its value is obeyed.
+func Take(from, to *Config) *Config {
+	taken := *from
+	taken.from = &provenance{given: map[string][]given{}}
+	fresh := to.keys()
+	for i, k := range taken.keys() {
+		source := from
+		if k.reloadable() || alike(k, fresh[i]) {
+			k.value.Set(fresh[i].value)
+			source = to
+		}
+		if source.from != nil {
+			taken.from.given[k.path] = source.from.given[k.path]
+		}
+	}
+	return &taken
+}

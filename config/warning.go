@@ -1,0 +1,73 @@
+package config
+
+import (
+	"net"
+	"net/netip"
+	"path/filepath"
+	"strings"
+
+	"weir/internal/yamldoc"
+)
+
+// Warning is something that works and that somebody may not want.
+type Warning = yamldoc.Problem
+
+// Warnings returns what whoever sets this up should think over once more. None of it stops a start.
+func (c *Config) Warnings() []Warning {
+	var out yamldoc.Problems
+	if c.from != nil {
+		out = append(out, c.from.warnings...)
+	}
+	warn := func(path, hint, reason string) {
+		out = append(out, c.place(path).problem(path, false, hint, reason))
+	}
+	if open(c.Listeners.Ingest) && c.Auth.DeviceAuthMode != "required" {
+		warn("listeners.ingest", "set auth.device_auth_mode to required, or name an address such as 127.0.0.1:8081",
+			"is open on every interface, without TLS, and auth.device_auth_mode is "+c.Auth.DeviceAuthMode+": whoever reaches it can send as any device")
+	}
+	if c.TLS.Enabled() && open(c.Listeners.IngestTLS) && c.Auth.DeviceAuthMode != "required" {
+		warn("listeners.ingest_tls", "set auth.device_auth_mode to required, or name one address",
+			"is open on every interface and auth.device_auth_mode is "+c.Auth.DeviceAuthMode+": whoever reaches it can send as any device")
+	}
+	if c.mqttsWithoutCertificate() {
+		warn("listeners.mqtts", "set tls.cert_file and tls.key_file, or leave the key out", "is not opened: there is no certificate")
+	}
+	if c.Metrics.Enabled && open(c.Listeners.Metrics) {
+		warn("listeners.metrics", "name an address such as 127.0.0.1:9090", "is open on every interface: whoever reaches it reads the metrics")
+	}
+	if dir, gone := fleeting(c.DataDir); gone {
+		warn("data_dir", "name a directory on a disk, such as /var/lib/weir", "lies in "+dir+", which may be emptied at a restart: what was acknowledged would be lost")
+	}
+	out.Sort()
+	return out
+}
+
+// place is where a key was given, nowhere for one that was not.
+func (c *Config) place(path string) given {
+	if c.from == nil || len(c.from.given[path]) == 0 {
+		return given{}
+	}
+	g := c.from.given[path]
+	return g[len(g)-1]
+}
+
+// open reports whether an address is on every interface.
+func open(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "" || err == nil && ip.IsUnspecified()
+}
+
+// fleeting reports whether a directory lies where a restart may empty it.
+func fleeting(dir string) (where string, gone bool) {
+	dir = filepath.Clean(dir)
+	for _, where := range []string{"/tmp", "/dev/shm", "/run", "/var/run"} {
+		if dir == where || strings.HasPrefix(dir, where+"/") {
+			return where, true
+		}
+	}
+	return "", false
+}
