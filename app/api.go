@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"sync/atomic"
@@ -30,7 +31,7 @@ func (in *Instance) areas() []area {
 		}},
 		{"device-state", func(a *gql.Area) {
 			gql.RegisterState(a, gql.StateDeps{States: in.applier, Latest: in.series, Devices: in.registry.Devices, External: in.registry,
-				Listening: in.listen.Now, Silence: in.cfg.Presence.InactivityTimeout})
+				Listening: in.listen.Now, Silence: func() time.Duration { return in.obeyed().Presence.InactivityTimeout }})
 		}},
 		{"event-processing", func(a *gql.Area) {
 			gql.RegisterProcessing(a, gql.ProcessingDeps{Rules: in.compiler, Health: in.applier, Edges: in.edges})
@@ -64,11 +65,12 @@ func (l *later) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // startFront opens the API port with everything behind it still closed: health is answered from the first moment on.
 func (in *Instance) startFront(_, life context.Context) error {
-	in.late = map[string]*later{jwksPath: {}, serviceTokenPath: {}}
+	in.late = map[string]*later{jwksPath: {}, serviceTokenPath: {}, setupCalls: {}}
 	cfg := web.Config{BaseURL: in.cfg.BaseURL, DocsURL: in.cfg.DocsURL, DevTools: gql.DevTools(in.opt.Getenv), Ready: in.ready.Load, Log: in.log,
-		Registerer: in.metrics, Handlers: map[string]http.Handler{jwksPath: in.late[jwksPath], serviceTokenPath: in.late[serviceTokenPath]},
+		Registerer: in.metrics, Handlers: map[string]http.Handler{jwksPath: in.late[jwksPath], serviceTokenPath: in.late[serviceTokenPath], setupCalls: in.late[setupCalls]},
 		Absent: []web.Absent{{Area: "event-sources", Note: "answers with a placeholder schema; devices send to the ingest listener and the broker"},
 			{Area: "sparkplug-ingest", Note: "serves no GraphQL"}, {Area: "lwm2m-ingest", Note: "serves no GraphQL"}}}
+	maps.Copy(cfg.Handlers, web.SetupPages(in.setupState))
 	for _, d := range in.areas() {
 		sdl, err := gql.SDL(d.name)
 		if err != nil {
@@ -78,14 +80,31 @@ func (in *Instance) startFront(_, life context.Context) error {
 		cfg.Areas = append(cfg.Areas, web.Area{Name: d.name, Plane: "tenant", Token: "access", SDL: sdl, Handler: in.late[d.name]})
 	}
 	var err error
-	if in.api, err = web.New(cfg); err != nil || in.cfg.Listeners.API == "" {
+	if in.api, err = web.New(cfg); err != nil {
 		return err
 	}
-	l, err := in.listenOn(in.cfg.Listeners.API, &in.addrs.API)
-	if err != nil {
+	if err := in.startCertificate(); err != nil {
 		return err
 	}
-	in.front.Go(in.part(life, "api", func(context.Context) error { return ignoreClosed(in.api.Serve(l)) }))
+	return in.openFront(life)
+}
+
+// openFront opens the listeners of the front.
+func (in *Instance) openFront(life context.Context) error {
+	if addr := in.cfg.Listeners.API; addr != "" {
+		l, err := in.listenOn("listeners.api", addr, &in.addrs.API)
+		if err != nil {
+			return err
+		}
+		in.front.Go(in.part(life, "api", func(context.Context) error { return ignoreClosed(in.api.Serve(l)) }))
+	}
+	if addr := in.cfg.Listeners.APITLS; addr != "" && in.certs != nil {
+		l, err := in.listenOn("listeners.api_tls", addr, &in.addrs.APITLS)
+		if err != nil {
+			return err
+		}
+		in.front.Go(in.part(life, "api over TLS", func(context.Context) error { return ignoreClosed(in.api.ServeTLS(l, in.certs.Server(false))) }))
+	}
 	return nil
 }
 
@@ -108,6 +127,9 @@ func (in *Instance) startAPI(context.Context, context.Context) error {
 	}
 	in.late[jwksPath].set(in.auth.JWKS())
 	in.late[serviceTokenPath].set(in.auth.ServiceToken())
+	var calls http.Handler
+	in.setup, calls = in.newSetup()
+	in.late[setupCalls].set(calls)
 	return nil
 }
 
@@ -129,7 +151,7 @@ func (in *Instance) startMetrics(_, life context.Context) error {
 	if !in.cfg.Metrics.Enabled || in.cfg.Listeners.Metrics == "" {
 		return nil
 	}
-	l, err := in.listenOn(in.cfg.Listeners.Metrics, &in.addrs.Metrics)
+	l, err := in.listenOn("listeners.metrics", in.cfg.Listeners.Metrics, &in.addrs.Metrics)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -27,6 +28,7 @@ import (
 	"weir/gql"
 	"weir/httpingest"
 	"weir/ingest"
+	"weir/internal/certs"
 	"weir/internal/dirlock"
 	"weir/internal/hub"
 	"weir/internal/memory"
@@ -48,8 +50,18 @@ type Options struct {
 	Out io.Writer
 	// AnyPort opens a listener on a free port where the one it was given is taken.
 	AnyPort bool
+	// Source is where the configuration was read, to be read again at a reload; nil: it stays as it is.
+	Source *config.Source
+	// Level is that of Logger, for a reload to change; nil: it stays.
+	Level *slog.LevelVar
+	// Hangup asks for a reload; nil: never.
+	Hangup <-chan os.Signal
+	// Ticks are when a watched configuration is looked at; nil: every two seconds.
+	Ticks <-chan time.Time
 	// Sync stands around each durable step of the log; tests hold it, delay it or make it fail.
 	Sync func(func() error) error
+	// Now is what the system's clock says and the monotonic time since the start; nil: the system's own. Tests set it.
+	Now func() (wall time.Time, mono time.Duration)
 }
 
 // Instance is a running Weir. Two fit in one process.
@@ -71,22 +83,39 @@ type Instance struct {
 	control  *ingest.Controller
 	doors    *ingest.Doors
 	listen   *ingest.Listening
+	clock    *ingest.Clock
 	gauge    *ingest.Gauge
 	gate     *ingest.Gate
 	applier  *ingest.Applier
 	edges    *hub.Hub[model.Edge]
 	readings *hub.Hub[series.Point]
+	tap      *ingest.Tap
 	gql      *gql.Server
 	api      *web.Server
 	late     map[string]*later // what stands behind the front, by area or path
+	setup    *setup
 	broker   *broker.Broker
 	http     *httpingest.Server
+	maxBody  func(int) // of http
 	socket   *http.Server
 	private  *http.Server
+	// streaming ends when the streams of the socket must.
+	streaming  context.Context
+	endStreams context.CancelFunc
+
+	reloads   reloads
+	backups   backups
+	retention chan struct{} // tells the sweep of history that a time has changed
+
+	vitals     *vitals
+	recounting sync.Mutex // one recount of the ledger at a time
 
 	addrs Addresses
+	certs *certs.Keeper              // nil: there is no certificate
+	sited atomic.Pointer[SiteStatus] // the last apply
 	ready atomic.Bool
-	wall  wallClock
+	// unclean: the process before this one ended without closing.
+	unclean bool
 
 	failOnce sync.Once
 	failed   chan error
@@ -101,6 +130,12 @@ type Addresses struct {
 	MQTT    string `json:"mqtt,omitempty"`
 	Metrics string `json:"metrics,omitempty"`
 	Socket  string `json:"socket,omitempty"`
+
+	MQTTS     string `json:"mqtts,omitempty"`
+	APITLS    string `json:"apiTls,omitempty"`
+	IngestTLS string `json:"ingestTls,omitempty"`
+	MQTTWS    string `json:"mqttWs,omitempty"`
+	MQTTWSS   string `json:"mqttWss,omitempty"`
 }
 
 // New returns an instance that is not yet started.
@@ -115,6 +150,9 @@ func New(cfg config.Config, opt Options) *Instance {
 		opt.Out = io.Discard
 	}
 	in := &Instance{cfg: cfg, opt: opt, log: opt.Logger, metrics: prometheus.NewRegistry(), started: time.Now(), failed: make(chan error, 1)}
+	in.retention = make(chan struct{}, 1)
+	in.reloads.init(cfg, in.metrics)
+	in.backups.init(in.metrics)
 	in.memory = memory.New(MemoryLimit(cfg), in.metrics)
 	in.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	var b [8]byte
@@ -172,31 +210,25 @@ func (in *Instance) part(life context.Context, name string, run func(context.Con
 
 func (in *Instance) fail(err error) { in.failOnce.Do(func() { in.failed <- err }) }
 
-// stamp is when something was received. The wall never goes back while the process runs.
-func (in *Instance) stamp() model.Stamp {
-	now := time.Now()
-	return model.Stamp{Boot: in.boot, Mono: int64(now.Sub(in.started)), Wall: in.wall.forward(model.NanosOf(now))}
-}
+// stamp is when something was received.
+func (in *Instance) stamp() model.Stamp { return in.clock.Stamp() }
 
-func (in *Instance) elapsed() time.Duration { return time.Since(in.started) }
-
-// wallClock is a wall clock that stands still while the system's goes back.
-type wallClock struct{ newest atomic.Int64 }
-
-func (w *wallClock) forward(now model.Nanos) model.Nanos {
-	for {
-		have := w.newest.Load()
-		if int64(now) <= have {
-			return model.Nanos(have)
-		}
-		if w.newest.CompareAndSwap(have, int64(now)) {
-			return now
-		}
+// look returns what the wall says and the monotonic time since the start.
+func (in *Instance) look() (time.Time, time.Duration) {
+	if in.opt.Now != nil {
+		return in.opt.Now()
 	}
+	now := time.Now()
+	return now, now.Sub(in.started)
 }
 
-// listenOn opens a listener and notes where it really is.
-func (in *Instance) listenOn(addr string, at *string) (net.Listener, error) {
+func (in *Instance) elapsed() time.Duration {
+	_, d := in.look()
+	return d
+}
+
+// listenOn opens the listener of a key of the configuration and notes where it really is.
+func (in *Instance) listenOn(key, addr string, at *string) (net.Listener, error) {
 	l, err := net.Listen("tcp", addr)
 	if in.opt.AnyPort && errors.Is(err, syscall.EADDRINUSE) {
 		if host, _, split := net.SplitHostPort(addr); split == nil {
@@ -204,10 +236,27 @@ func (in *Instance) listenOn(addr string, at *string) (net.Listener, error) {
 		}
 	}
 	if err != nil {
-		return nil, &model.Error{Message: err.Error(), Hint: "another process may use the port; choose another one under listeners", Err: err}
+		return nil, notListening(key, addr, err)
 	}
 	*at = l.Addr().String()
 	return l, nil
+}
+
+// notListening says which listener did not open, and what to do.
+func notListening(key, addr string, err error) error {
+	variable := "WEIR_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
+	e := &model.Error{Message: fmt.Sprintf("%s: %s cannot be opened: %v", key, addr, err), Err: err,
+		Hint: fmt.Sprintf("choose another address with %s or %s", key, variable)}
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		e.Message = fmt.Sprintf("%s: %s is in use by another process", key, addr)
+		e.Hint = fmt.Sprintf("stop what has the port (ss -ltnp shows it), or choose another one with %s or %s", key, variable)
+	case errors.Is(err, os.ErrPermission):
+		e.Hint = fmt.Sprintf("ports below 1024 need CAP_NET_BIND_SERVICE; choose a higher one with %s or %s", key, variable)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		e.Hint = fmt.Sprintf("no interface of this machine has the address; choose another one with %s or %s", key, variable)
+	}
+	return e
 }
 
 // paths of what stands in a data directory.
@@ -221,14 +270,6 @@ func (in *Instance) rootKeyPath() string {
 		return f
 	}
 	return filepath.Join(in.cfg.DataDir, "root.key")
-}
-
-// makeDataDir makes the data directory when it is not there, readable by its owner only.
-func makeDataDir(dir string) error {
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return fmt.Errorf("the data directory cannot be made: %w", err)
-	}
-	return nil
 }
 
 var _ spool.MetaSource = (*ingest.Doors)(nil)

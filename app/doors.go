@@ -9,6 +9,7 @@ import (
 
 	"weir/auth"
 	"weir/broker"
+	"weir/config"
 	"weir/httpingest"
 	"weir/ingest"
 	"weir/store"
@@ -23,13 +24,13 @@ const (
 // startDoors opens the ways in, last of all.
 func (in *Instance) startDoors(ctx, life context.Context) error {
 	in.gauge = ingest.NewGauge(in.spool, in.metrics)
-	in.gate = ingest.NewGate(ingest.GateConfig{DeviceAuth: ingest.DeviceAuthMode(in.cfg.Auth.DeviceAuthMode), FailClosed: in.cfg.Broker.FailClosed},
+	in.gate = ingest.NewGate(gateConfig(in.cfg),
 		ingest.GateDeps{Log: in.spool, Doors: in.doors, Stamp: in.stamp, Verify: in.verifyBody, Ceiling: in.govern, Pressure: in.gauge,
-			Seal: in.vault.Seal, Ring: in.keepRefused, Logger: in.log, Registry: in.metrics})
+			Seal: in.vault.Seal, Ring: in.keepRefused, Tap: in.tap, Logger: in.log, Registry: in.metrics})
 	in.goes(life, "pressure", in.gauge.Run)
 	in.goes(life, "gate", in.gate.Run)
 	in.goes(life, "door counts", func(ctx context.Context) error { return in.gate.RunCounts(ctx, countsInterval) })
-	in.goes(life, "dead letters", in.sweepDeadLetters)
+	in.goes(life, "retention", newRetention(in).run)
 	if err := in.startBroker(life); err != nil {
 		return err
 	}
@@ -41,23 +42,35 @@ func (in *Instance) startDoors(ctx, life context.Context) error {
 	return nil
 }
 
+func gateConfig(cfg config.Config) ingest.GateConfig {
+	return ingest.GateConfig{DeviceAuth: ingest.DeviceAuthMode(cfg.Auth.DeviceAuthMode), FailClosed: cfg.Broker.FailClosed}
+}
+
 // countsInterval is how long the doors' counts may wait for a batch to ride in before one is made for them.
 const countsInterval = 10 * time.Second
 
 func (in *Instance) startBroker(life context.Context) error {
-	if !in.cfg.Broker.Enabled || in.cfg.Listeners.MQTT == "" {
+	doors := in.brokerDoors()
+	if !in.cfg.Broker.Enabled || len(doors) == 0 {
 		return nil
 	}
 	b, err := broker.New(broker.Config{InstanceID: in.cfg.Instance.ID, Source: sourceMQTT, MaxConnections: in.cfg.Broker.MaxConnections,
 		SilentPresence: !in.cfg.Presence.Broker, RestartGrace: in.cfg.Presence.RestartGrace,
 		ReconcileInterval: in.cfg.Presence.ReconcileInterval, AllowQoS2: in.cfg.Broker.AllowQoS2},
-		broker.Deps{Gate: in.gate, Verifier: doorVerifier{in.verifier}, Presence: presences{in}, Logger: in.log, Registerer: in.metrics})
+		broker.Deps{Gate: in.gate, Verifier: doorVerifier{in.verifier}, Presence: presences{in}, Refused: in.connectionRefused, Logger: in.log, Registerer: in.metrics})
 	if err != nil {
 		return err
 	}
-	l, err := in.listenOn(in.cfg.Listeners.MQTT, &in.addrs.MQTT)
-	if err != nil {
-		return err
+	var open []net.Listener
+	for _, d := range doors {
+		l, err := in.listenOn("listeners."+d.Name, d.address, d.at)
+		if err != nil {
+			for _, o := range open {
+				_ = o.Close() // nobody has been let in
+			}
+			return err
+		}
+		open = append(open, l)
 	}
 	in.broker = b
 	in.verifier.OnForget(func(f auth.Forgotten) {
@@ -67,12 +80,42 @@ func (in *Instance) startBroker(life context.Context) error {
 		})
 	})
 	in.goes(life, "broker", b.Run)
-	in.goes(life, "mqtt", func(ctx context.Context) error { return ignoreClosed(b.Serve(ctx, l)) })
+	for i, d := range doors {
+		in.goes(life, d.Name, func(ctx context.Context) error { return ignoreClosed(b.ServeDoor(ctx, open[i], d.Door)) })
+	}
 	return nil
 }
 
+// brokerDoor is a listener of the broker.
+type brokerDoor struct {
+	broker.Door
+	address string  // as configured
+	at      *string // where it really is
+}
+
+// brokerDoors are those that are to be opened. Of what speaks TLS only mqtts asks for the certificate of a device.
+func (in *Instance) brokerDoors() (doors []brokerDoor) {
+	l := in.cfg.Listeners
+	add := func(name, address string, at *string, d broker.Door) {
+		if d.Name = name; address != "" {
+			doors = append(doors, brokerDoor{d, address, at})
+		}
+	}
+	add("mqtt", l.MQTT, &in.addrs.MQTT, broker.Door{})
+	add("mqtt_ws", l.MQTTWS, &in.addrs.MQTTWS, broker.Door{WebSocket: true})
+	if in.certs != nil {
+		add("mqtts", l.MQTTS, &in.addrs.MQTTS, broker.Door{TLS: in.certs.Server(true)})
+		add("mqtt_wss", l.MQTTWSS, &in.addrs.MQTTWSS, broker.Door{TLS: in.certs.Server(false), WebSocket: true})
+	}
+	return doors
+}
+
 func (in *Instance) startIngest(life context.Context) error {
-	if in.cfg.Listeners.Ingest == "" {
+	secure := in.cfg.Listeners.IngestTLS
+	if in.certs == nil {
+		secure = ""
+	}
+	if in.cfg.Listeners.Ingest == "" && secure == "" {
 		return nil
 	}
 	c := in.cfg.Ingest
@@ -81,13 +124,22 @@ func (in *Instance) startIngest(life context.Context) error {
 	if err != nil {
 		return err
 	}
-	l, err := in.listenOn(in.cfg.Listeners.Ingest, &in.addrs.Ingest)
-	if err != nil {
-		return err
-	}
 	s := httpingest.NewServer(h, nil)
-	in.http = s
-	in.goes(life, "http ingest", func(context.Context) error { return ignoreClosed(s.Serve(l)) })
+	in.http, in.maxBody = s, h.SetMaxBody
+	if addr := in.cfg.Listeners.Ingest; addr != "" {
+		l, err := in.listenOn("listeners.ingest", addr, &in.addrs.Ingest)
+		if err != nil {
+			return err
+		}
+		in.goes(life, "http ingest", func(context.Context) error { return ignoreClosed(s.Serve(l)) })
+	}
+	if secure != "" {
+		l, err := in.listenOn("listeners.ingest_tls", secure, &in.addrs.IngestTLS)
+		if err != nil {
+			return err
+		}
+		in.goes(life, "http ingest over TLS", func(context.Context) error { return ignoreClosed(s.ServeTLS(l, in.certs.Server(false))) })
+	}
 	return nil
 }
 
@@ -125,30 +177,6 @@ func (in *Instance) keepRefused(ctx context.Context, d *store.DeadLetter) error 
 // strangersBytes bounds the ring of dead letters of those who verify as nobody.
 const strangersBytes = 16 << 20
 
-// sweepDeadLetters removes dead letters that are past their time.
-func (in *Instance) sweepDeadLetters(ctx context.Context) error {
-	keep := in.cfg.History.DeadLetterRetention
-	if keep == 0 {
-		return nil
-	}
-	t := time.NewTicker(time.Hour)
-	defer t.Stop()
-	for {
-		before := (in.stamp().Wall.Micros()) - storeMicros(keep)
-		if err := in.store.Write(ctx, store.Results, func(tx store.Tx) error {
-			_, err := store.DeleteDeadLettersBefore(tx, before)
-			return err
-		}); err != nil && ctx.Err() == nil {
-			in.log.Warn("old dead letters could not be removed; it is tried again in an hour", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-t.C:
-		}
-	}
-}
-
 // tellListeners says what is open and whether it is protected, and what to do first.
 func (in *Instance) tellListeners() {
 	say := func(what, addr, how string) {
@@ -157,15 +185,30 @@ func (in *Instance) tellListeners() {
 		}
 	}
 	fmt.Fprintf(in.opt.Out, "Weir %s, instance %s, data in %s\n", in.opt.Version, in.cfg.Instance.ID, in.cfg.DataDir)
+	ingest := "HTTP ingest; " + protection(in.cfg.Auth.DeviceAuthMode)
 	say("api", in.addrs.API, "GraphQL; signed tokens; no TLS")
-	say("ingest", in.addrs.Ingest, "HTTP ingest; "+protection(in.cfg.Auth.DeviceAuthMode)+"; no TLS")
+	say("api_tls", in.addrs.APITLS, "GraphQL; signed tokens; TLS")
+	say("ingest", in.addrs.Ingest, ingest+"; no TLS")
+	say("ingest_tls", in.addrs.IngestTLS, ingest+"; TLS")
 	say("mqtt", in.addrs.MQTT, "devices; a credential per connection; no TLS")
+	say("mqtts", in.addrs.MQTTS, "devices; "+in.proofs()+" per connection; TLS")
+	say("mqtt_ws", in.addrs.MQTTWS, "devices over WebSocket, /mqtt; a credential per connection; no TLS")
+	say("mqtt_wss", in.addrs.MQTTWSS, "devices over WebSocket, /mqtt; a credential per connection; TLS")
 	say("metrics", in.addrs.Metrics, "anyone who can reach it")
 	say("socket", in.addrs.Socket, "the operator; file mode 0600")
 	if !in.auth.HasSuperuser() {
 		fmt.Fprintf(in.opt.Out, "\nNobody can sign in yet: no default password exists. Make the first administrator with\n"+
 			"  weir admin create you@example.org --data %s\n", in.cfg.DataDir)
+		in.tellSetup()
 	}
+}
+
+// proofs is what opens a connection at mqtts.
+func (in *Instance) proofs() string {
+	if in.cfg.TLS.ClientCAFile != "" {
+		return "a credential or a certificate"
+	}
+	return "a credential"
 }
 
 func protection(mode string) string {

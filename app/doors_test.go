@@ -27,10 +27,15 @@ type instance struct {
 
 func runInstance(t *testing.T, sync func(func() error) error) *instance {
 	t.Helper()
+	return runInstanceWith(t, app.Options{Sync: sync})
+}
+
+func runInstanceWith(t *testing.T, opt app.Options) *instance {
+	t.Helper()
 	cfg := config.Default()
 	cfg.DataDir = t.TempDir() + "/d"
-	cfg.Listeners = config.Listeners{API: "127.0.0.1:0", Ingest: "127.0.0.1:0", MQTT: "127.0.0.1:0"}
-	in := &instance{Instance: app.New(cfg, app.Options{Sync: sync}), cfg: cfg, device: "d1"}
+	cfg.Listeners = config.Listeners{API: "127.0.0.1:0", Ingest: "127.0.0.1:0", MQTT: "127.0.0.1:0", Metrics: "127.0.0.1:0"}
+	in := &instance{Instance: app.New(cfg, opt), cfg: cfg, device: "d1"}
 	ctx, stop := context.WithCancel(context.Background())
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	go func() { ended <- in.Run(ctx, func() { close(ready) }, nil) }()

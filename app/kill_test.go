@@ -7,11 +7,15 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"weir/app"
+	"weir/config"
 	"weir/internal/conformance"
 	"weir/internal/testweir"
 )
@@ -31,9 +35,10 @@ type sender struct {
 	device string
 	token  string
 	http   bool
-	at     string // time of all its events: with the altId it is what makes a retry the same event
-	acked  int    // everything up to here was acknowledged
-	sent   int    // everything up to here was sent at least once
+	at     string       // time of all its events: with the altId it is what makes a retry the same event
+	acked  int          // everything up to here was acknowledged
+	sent   int          // everything up to here was sent at least once
+	seen   atomic.Int64 // acked, for whoever asks while it runs
 }
 
 func (s *sender) value(n int) string { return fmt.Sprint(n) }
@@ -93,6 +98,7 @@ func (s *sender) runMQTT(p *testweir.Proc, stop <-chan struct{}) {
 			panic(fmt.Sprintf("%s: PUBACK %d out of order, expected %d", s.device, got, id(s.acked+1)))
 		}
 		s.acked++
+		s.seen.Store(int64(s.acked))
 	}
 }
 
@@ -116,6 +122,7 @@ func (s *sender) runHTTP(p *testweir.Proc, stop <-chan struct{}) {
 			return
 		}
 		s.acked++
+		s.seen.Store(int64(s.acked))
 	}
 }
 
@@ -142,6 +149,7 @@ func TestKilledAtRandomMomentsNothingIsMissingAndNothingIsTwice(t *testing.T) {
 		p.Kill()
 		close(stop)
 		wg.Wait()
+		recountAtRest(t, filepath.Join(p.Dir, "data"))
 		p = testweir.Start(t, opt)
 	}
 	// The last round ends in peace: what is still open is sent again and acknowledged.
@@ -160,6 +168,17 @@ func TestKilledAtRandomMomentsNothingIsMissingAndNothingIsTwice(t *testing.T) {
 	}
 	check(t, p, senders)
 	conformance.Shown(t, "S2-014", "S2-027", "S1-054")
+}
+
+// recountAtRest recounts what a kill has left, as it lies.
+func recountAtRest(t *testing.T, dir string) {
+	t.Helper()
+	cfg := config.Default()
+	cfg.DataDir = dir
+	v, err := app.VerifyLedger(t.Context(), cfg, func(int64, int64) {})
+	if err != nil || !v.Balanced {
+		t.Errorf("after a kill: %+v, %v", v, err)
+	}
 }
 
 // memoryLimit is what the process gets where the test plays a small gateway.
@@ -258,6 +277,11 @@ func check(t *testing.T, p *testweir.Proc, senders []*sender) {
 		}
 	}
 	p.RunJSON(&ledger, "ledger")
+	var recounted app.Verification
+	p.RunJSON(&recounted, "ledger", "verify")
+	if !recounted.Balanced {
+		t.Errorf("what is stored does not balance: %+v", recounted.Wrongs)
+	}
 	stored := 0
 	for _, h := range ledger.Hours {
 		if h.Missing != 0 {

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"weir/ingest"
@@ -121,11 +122,35 @@ func (in *Instance) deadLetters(ctx context.Context, q DeadLetterQuery) ([]DeadL
 	err := in.store.Read(ctx, func(tx store.Tx) error {
 		ds, err := store.DeadLetters(tx, store.DeadLetterFilter{Tenant: q.Tenant, Reason: q.Reason, Before: q.Before, Limit: q.Limit})
 		for i := range ds {
-			d := &ds[i]
-			out = append(out, DeadLetter{ID: d.ID, Occurred: d.Occurred.Time(), Tenant: d.Tenant, Kind: d.Kind, Reason: d.Reason, Source: d.Source,
-				Device: d.Subject, Summary: d.Summary, Detail: d.Detail, Offset: uint64(d.Offset), Refused: d.Offset == 0})
+			out = append(out, deadLetter(&ds[i]))
 		}
 		return err
 	})
 	return out, err
+}
+
+func deadLetter(d *store.DeadLetter) DeadLetter {
+	return DeadLetter{ID: d.ID, Occurred: d.Occurred.Time(), Tenant: d.Tenant, Kind: d.Kind, Reason: d.Reason, Source: d.Source,
+		Device: d.Subject, Summary: d.Summary, Detail: d.Detail, Offset: uint64(d.Offset), Refused: d.Offset == 0}
+}
+
+func (in *Instance) ledgerVerbs() map[string]http.Handler {
+	return map[string]http.Handler{
+		"ledger":       verb(in, in.ledger),
+		"dead-letters": verb(in, in.deadLetters),
+	}
+}
+
+// Ledger returns the ledger.
+func (c *Client) Ledger(ctx context.Context, q LedgerQuery) (*LedgerReport, error) {
+	return call[LedgerReport](ctx, c, "ledger", q)
+}
+
+// DeadLetters lists dead letters, newest first.
+func (c *Client) DeadLetters(ctx context.Context, q DeadLetterQuery) ([]DeadLetter, error) {
+	out, err := call[[]DeadLetter](ctx, c, "dead-letters", q)
+	if err != nil {
+		return nil, err
+	}
+	return *out, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 
 	"weir/config"
 	"weir/internal/dirlock"
@@ -13,10 +14,7 @@ import (
 
 // Offline opens a data directory in which nothing runs. Changes wait in the control table for the next start.
 func Offline(ctx context.Context, cfg config.Config, getenv func(string) string, logger *slog.Logger) (Operator, error) {
-	if err := makeDataDir(cfg.DataDir); err != nil {
-		return nil, err
-	}
-	lock, err := dirlock.Acquire(cfg.DataDir)
+	lock, err := takeOwnDataDir(cfg.DataDir)
 	if err != nil {
 		return nil, err
 	}
@@ -24,39 +22,29 @@ func Offline(ctx context.Context, cfg config.Config, getenv func(string) string,
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	o := &offline{cfg: cfg, lock: lock, store: st}
+	o := &offline{lock: lock, store: st}
 	in := &Instance{cfg: cfg}
 	vault, err := openVault(ctx, st, in.rootKeyPath(), getenv("WEIR_ROOT_KEY"), func(w string) { logger.Warn(w) })
 	if err == nil {
-		o.rooms, err = newRooms(ctx, cfg, roomDeps{store: st, writer: store.Direct{Store: st}, vault: vault, logger: logger, limits: in.ruleLimits()})
+		o.rooms, err = newRooms(ctx, cfg, roomDeps{store: st, writer: store.Direct{Store: st}, vault: vault, logger: logger, limits: in.ruleLimits(), addrs: &Addresses{}})
 	}
 	if err != nil {
 		return nil, errors.Join(err, o.Close())
 	}
+	o.life = storedLives{st}
 	return o, nil
+}
+
+// Exists reports whether a data directory holds anything, or may: what cannot be looked at is for Offline to tell.
+func Exists(cfg config.Config) bool {
+	_, err := os.Stat(dbPath(cfg.DataDir))
+	return !errors.Is(err, os.ErrNotExist)
 }
 
 type offline struct {
 	rooms
-	cfg   config.Config
 	lock  *dirlock.Lock
 	store *sqlite.DB
-}
-
-func (o *offline) CreateAdmin(ctx context.Context, a NewAdmin) (*AdminCreated, error) {
-	return o.createAdmin(ctx, a)
-}
-
-func (o *offline) CreateTenant(ctx context.Context, t NewTenant) (*TenantCreated, error) {
-	return o.createTenant(ctx, t)
-}
-
-func (o *offline) AddDevice(ctx context.Context, d NewDevice) (*DeviceAdded, error) {
-	out, err := o.addDevice(ctx, d)
-	if err == nil {
-		out.Instance = o.cfg.Instance.ID
-	}
-	return out, err
 }
 
 func (o *offline) Close() error { return errors.Join(o.store.Close(), o.lock.Close()) }

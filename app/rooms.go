@@ -14,20 +14,27 @@ import (
 	"weir/config"
 	"weir/govern"
 	"weir/ingest"
+	"weir/internal/certs"
 	"weir/model"
 	"weir/registry"
 	"weir/rules"
+	"weir/site"
 	"weir/store"
 )
 
 // rooms are the parts that need a store and no log; the command line uses them on a directory where nothing runs.
 type rooms struct {
+	cfg      config.Config
+	addrs    *Addresses    // what the instance listens on; empty when none runs
+	served   *certs.Keeper // the certificate of those that speak TLS; nil for none
 	hasher   *auth.Hasher
 	govern   *govern.Govern
 	auth     *auth.Auth
 	verifier *auth.Verifier
 	registry *registry.Registry
 	compiler *rules.Compiler
+	life     lives
+	site     *site.Site
 }
 
 type roomDeps struct {
@@ -37,11 +44,13 @@ type roomDeps struct {
 	logger     *slog.Logger
 	registerer prometheus.Registerer
 	limits     rules.Limits
+	addrs      *Addresses
+	certs      *certs.Keeper
 }
 
 // newRooms builds the parts that know who there is.
 func newRooms(ctx context.Context, cfg config.Config, d roomDeps) (rooms, error) {
-	r := rooms{hasher: auth.NewHasher(auth.Params{}, d.registerer)}
+	r := rooms{cfg: cfg, addrs: d.addrs, served: d.certs, hasher: auth.NewHasher(auth.Params{}, d.registerer)}
 	var err error
 	if r.compiler, err = rules.NewCompiler(d.limits); err != nil {
 		return r, err
@@ -50,7 +59,8 @@ func newRooms(ctx context.Context, cfg config.Config, d roomDeps) (rooms, error)
 		OnSwitch: func(tenant string, _ bool) { r.verifier.Forget(auth.Forgotten{Tenant: tenant}) }}); err != nil {
 		return r, err
 	}
-	r.registry = registry.New(registry.Config{DevicesPerTenant: int64(cfg.Limits.DevicesPerTenant)}, registry.Parts{Store: d.store, Writer: d.writer,
+	r.registry = registry.New(registry.Config{DevicesPerTenant: int64(cfg.Limits.DevicesPerTenant),
+		RulesPerTenant: int64(cfg.Detection.MaxRulesPerTenant)}, registry.Parts{Store: d.store, Writer: d.writer,
 		Sealer: d.vault, Hasher: r.hasher, Validator: validator{r.compiler}, Registerer: d.registerer,
 		Removals: []registry.Removal{func(tx store.Tx, _, device int64) error {
 			return errors.Join(store.DeleteDeviceState(tx, device), store.DeleteLatest(tx, device))
@@ -59,12 +69,29 @@ func newRooms(ctx context.Context, cfg config.Config, d roomDeps) (rooms, error)
 			r.verifier.Forget(auth.Forgotten{DeviceID: device, CredentialID: credential})
 		}})
 	r.verifier = auth.NewVerifier(auth.VerifierConfig{Credentials: finder{r.registry}, Tenants: r.govern, Hasher: r.hasher, Registerer: d.registerer})
-	a := cfg.Auth
-	r.auth, err = auth.New(ctx, auth.Config{InstanceID: cfg.Instance.ID, AccessTokenTTL: a.AccessTokenTTL, RefreshTokenTTL: a.RefreshTokenTTL,
-		SigningKeyMaxAge: a.SigningKeyMaxAge, ServiceSecret: a.ServiceSecret.Reveal(), SuperuserEmail: a.SuperuserEmail,
-		SuperuserPassword: a.SuperuserPassword.Reveal()}, auth.Deps{Store: d.store, Writer: d.writer, Vault: d.vault, Tenants: r.govern,
+	r.auth, err = auth.New(ctx, authConfig(cfg), auth.Deps{Store: d.store, Writer: d.writer, Vault: d.vault, Tenants: r.govern,
 		Hasher: r.hasher, Logger: d.logger, Registerer: d.registerer})
-	return r, err
+	if err != nil {
+		return r, err
+	}
+	r.site = site.New(site.Parts{Store: d.store, Writer: d.writer, Govern: r.govern, Auth: r.auth, Registry: r.registry, Hasher: r.hasher, Vault: d.vault,
+		Progress: func(done, all int) {
+			if all >= 2*passwordsTold && done%passwordsTold == 0 {
+				d.logger.Info("comparing the passwords of the site", "done", done, "of", all)
+			}
+		}})
+	return r, nil
+}
+
+// passwordsTold is after how many passwords of a site it is said how far they are: each takes a good part of a second on a
+// small machine.
+const passwordsTold = 20
+
+func authConfig(cfg config.Config) auth.Config {
+	a := cfg.Auth
+	return auth.Config{InstanceID: cfg.Instance.ID, AccessTokenTTL: a.AccessTokenTTL, RefreshTokenTTL: a.RefreshTokenTTL,
+		SigningKeyMaxAge: a.SigningKeyMaxAge, ServiceSecret: a.ServiceSecret.Reveal(), SuperuserEmail: a.SuperuserEmail,
+		SuperuserPassword: a.SuperuserPassword.Reveal()}
 }
 
 func governConfig(cfg config.Config) govern.Config {
@@ -106,7 +133,8 @@ func (v validator) Validate(_ context.Context, _ *model.Principal, candidates []
 type doorVerifier struct{ v *auth.Verifier }
 
 func (d doorVerifier) Verify(ctx context.Context, c broker.Claim) (broker.Proof, error) {
-	p, err := d.v.Verify(ctx, auth.Claim{Tenant: c.Tenant, Type: c.Type, ID: c.ID, Secret: c.Secret, Door: true})
+	p, err := d.v.Verify(ctx, auth.Claim{Tenant: c.Tenant, Type: c.Type, ID: c.ID, Secret: c.Secret, Door: true,
+		Presented: c.Type == broker.X509Certificate})
 	if err != nil {
 		return broker.Proof{}, err
 	}

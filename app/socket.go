@@ -7,18 +7,23 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
+	"runtime/debug"
+	"syscall"
 	"time"
 
-	"weir/auth"
 	"weir/config"
 	"weir/model"
 )
 
-// maxCommandBytes bounds a command's body and its answer.
-const maxCommandBytes = 16 << 20
+// maxCommandBytes bounds a command's body, maxAnswerBytes any answer.
+const (
+	maxCommandBytes = 16 << 20
+	maxAnswerBytes  = 64 << 20
+)
 
 // ErrNotRunning says that nothing answers on the socket of a data directory.
 var ErrNotRunning = errors.New("no instance runs on this data directory")
@@ -26,38 +31,49 @@ var ErrNotRunning = errors.New("no instance runs on this data directory")
 // verbs are what the socket serves: one POST path each, JSON in and out. Whoever can open the socket holds the data
 // directory; what he does is audited as local.
 func (in *Instance) verbs() map[string]http.Handler {
-	return map[string]http.Handler{
-		"admin-create":  verb(in, in.createAdmin),
-		"tenant-create": verb(in, in.createTenant),
-		"device-add":    verb(in, in.addHere),
-		"status":        verb(in, func(ctx context.Context, _ struct{}) (*Status, error) { return in.status(ctx) }),
-		"ledger":        verb(in, in.ledger),
-		"dead-letters":  verb(in, in.deadLetters),
+	all := map[string]http.Handler{}
+	for _, verbs := range []map[string]http.Handler{
+		in.adminVerbs(),
+		in.tenantVerbs(),
+		in.deviceVerbs(),
+		in.statusVerbs(),
+		in.ledgerVerbs(),
+		in.verifyVerbs(),
+		in.traceVerbs(),
+		in.tailVerbs(),
+		in.doctorVerbs(),
+		in.completeVerbs(),
+		in.siteVerbs(),
+		in.reloadVerbs(),
+		in.backupVerbs(),
+	} {
+		maps.Copy(all, verbs)
 	}
+	return all
 }
 
 func verb[In, Out any](in *Instance, do func(context.Context, In) (Out, error)) http.Handler {
+	return boundedVerb(in, bounds{maxCommandBytes, patience}, do)
+}
+
+// bounds are those of one command.
+type bounds struct {
+	bytes    int64         // of its body
+	patience time.Duration // that it may take
+}
+
+// boundedVerb is a verb with other bounds than most.
+func boundedVerb[In, Out any](in *Instance, b bounds, do func(context.Context, In) (Out, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodPost {
-			w.Header().Set("Allow", http.MethodPost)
-			http.Error(w, "POST only", http.StatusMethodNotAllowed)
-			return
-		}
 		var q In
-		d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxCommandBytes))
-		d.DisallowUnknownFields()
-		if err := d.Decode(&q); err != nil {
-			answer(w, http.StatusBadRequest, wireError{Code: model.CodeInvalidInput, Message: "the command does not read: " + err.Error()})
+		if !readCommand(w, r, b.bytes, &q) {
 			return
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), patience)
+		ctx, cancel := context.WithTimeout(r.Context(), b.patience)
 		defer cancel()
 		out, err := do(ctx, q)
 		if err != nil {
-			if model.CodeOf(err) == "" {
-				in.log.Error("a command failed", "command", r.URL.Path, "error", err)
-			}
-			answer(w, http.StatusUnprocessableEntity, wireErrorOf(err))
+			in.failedCommand(w, r, err)
 			return
 		}
 		answer(w, http.StatusOK, out)
@@ -79,31 +95,56 @@ func wireErrorOf(err error) wireError {
 	return wireError{Message: err.Error()}
 }
 
+// err is the refusal at the other end.
+func (e wireError) err() error {
+	if e.Code == "" {
+		return errors.New(e.Message)
+	}
+	return &model.Error{Code: e.Code, Reason: e.Reason, Message: e.Message, Hint: e.Hint}
+}
+
 func answer(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v) // a peer that is gone needs no answer
 }
 
-func (in *Instance) startSocket(_, life context.Context) error {
+// listenAlone opens a socket that nobody but its owner may connect to, from the first moment on: on Linux the file gets
+// the mode that the socket has before it is bound. Elsewhere that may be refused, and the mode is set right after.
+func listenAlone(ctx context.Context, path string) (net.Listener, error) {
+	l, err := alone().Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+func alone() *net.ListenConfig {
+	return &net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), 0o600) })
+	}}
+}
+
+func (in *Instance) startSocket(ctx, life context.Context) error {
 	path := socketPath(in.cfg.DataDir)
 	// The lock is ours, so a socket that lies here is one that a killed process left.
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	l, err := net.Listen("unix", path)
+	l, err := listenAlone(ctx, path)
 	if err != nil {
 		return fmt.Errorf("the operator's socket cannot be opened (paths of sockets have about 100 characters at most): %w", err)
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		return errors.Join(err, l.Close())
 	}
 	mux := http.NewServeMux()
 	for name, h := range in.verbs() {
 		mux.Handle("/v1/"+name, h)
 	}
-	in.socket = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, MaxHeaderBytes: 16 << 10}
+	in.socket = &http.Server{Handler: in.unharmed(mux), ReadHeaderTimeout: 5 * time.Second, MaxHeaderBytes: 16 << 10}
 	in.addrs.Socket = path
+	in.streaming, in.endStreams = context.WithCancel(life)
 	in.goes(life, "socket", func(context.Context) error {
 		if err := in.socket.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			return err
@@ -113,7 +154,23 @@ func (in *Instance) startSocket(_, life context.Context) error {
 	return nil
 }
 
-func (in *Instance) stopSocket(ctx context.Context) error { return in.socket.Shutdown(ctx) }
+// unharmed tells a panic of a command to the log and to whoever gave it; the instance goes on.
+func (in *Instance) unharmed(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if p := recover(); p != nil {
+				in.log.Error("a command panicked", "command", r.URL.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+				answer(w, http.StatusInternalServerError, wireError{Message: "the command failed inside; the log of the instance says where"})
+			}
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (in *Instance) stopSocket(ctx context.Context) error {
+	in.endStreams()
+	return in.socket.Shutdown(ctx)
+}
 
 // Client is an Operator that speaks to a running instance over its socket.
 type Client struct{ http *http.Client }
@@ -125,7 +182,8 @@ func Dial(ctx context.Context, cfg config.Config) (*Client, error) {
 	c, err := dial(ctx)
 	if err != nil {
 		if errors.Is(err, os.ErrPermission) {
-			return nil, fmt.Errorf("the socket of the instance may not be opened by this user: %w", err)
+			return nil, &model.Error{Message: fmt.Sprintf("the socket of the instance may not be opened by this user: %v", err), Err: err,
+				Hint: "run the command as the user that the instance runs as"}
 		}
 		return nil, ErrNotRunning
 	}
@@ -140,6 +198,17 @@ func (c *Client) Close() error {
 }
 
 func call[Out any](ctx context.Context, c *Client, verb string, in any) (*Out, error) {
+	resp, err := c.post(ctx, verb, in)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	out := new(Out)
+	return out, json.NewDecoder(io.LimitReader(resp.Body, maxAnswerBytes)).Decode(out)
+}
+
+// post sends a command. The caller closes the body of the answer, which is a good one: anything else is an error.
+func (c *Client) post(ctx context.Context, verb string, in any) (*http.Response, error) {
 	body, err := json.Marshal(in)
 	if err != nil {
 		return nil, err
@@ -149,64 +218,22 @@ func call[Out any](ctx context.Context, c *Client, verb string, in any) (*Out, e
 		return nil, err
 	}
 	resp, err := c.http.Do(req)
+	if ctx.Err() != nil {
+		return nil, &model.Error{Message: "the answer of the instance was not waited for: " + ctx.Err().Error(), Err: ctx.Err(),
+			Hint: "it may do all the same what it has begun: look before you do it again"}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("the instance did not answer: %w", err)
 	}
+	if resp.StatusCode == http.StatusOK {
+		return resp, nil
+	}
 	defer resp.Body.Close()
-	answer := io.LimitReader(resp.Body, maxCommandBytes)
-	if resp.StatusCode != http.StatusOK {
-		var e wireError
-		if err := json.NewDecoder(answer).Decode(&e); err != nil {
-			return nil, fmt.Errorf("the instance answered %s", resp.Status)
-		}
-		if e.Code == "" {
-			return nil, errors.New(e.Message)
-		}
-		return nil, &model.Error{Code: e.Code, Reason: e.Reason, Message: e.Message, Hint: e.Hint}
+	var e wireError
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswerBytes)).Decode(&e); err != nil {
+		return nil, fmt.Errorf("the instance answered %s", resp.Status)
 	}
-	out := new(Out)
-	return out, json.NewDecoder(answer).Decode(out)
-}
-
-// CreateAdmin implements Operator.
-func (c *Client) CreateAdmin(ctx context.Context, a NewAdmin) (*AdminCreated, error) {
-	return call[AdminCreated](ctx, c, "admin-create", a)
-}
-
-// CreateTenant implements Operator.
-func (c *Client) CreateTenant(ctx context.Context, t NewTenant) (*TenantCreated, error) {
-	return call[TenantCreated](ctx, c, "tenant-create", t)
-}
-
-// AddDevice implements Operator.
-func (c *Client) AddDevice(ctx context.Context, d NewDevice) (*DeviceAdded, error) {
-	return call[DeviceAdded](ctx, c, "device-add", d)
-}
-
-// Status returns how the instance is.
-func (c *Client) Status(ctx context.Context) (*Status, error) {
-	return call[Status](ctx, c, "status", struct{}{})
-}
-
-// Ledger returns the ledger.
-func (c *Client) Ledger(ctx context.Context, q LedgerQuery) (*LedgerReport, error) {
-	return call[LedgerReport](ctx, c, "ledger", q)
-}
-
-// DeadLetters lists dead letters, newest first.
-func (c *Client) DeadLetters(ctx context.Context, q DeadLetterQuery) ([]DeadLetter, error) {
-	out, err := call[[]DeadLetter](ctx, c, "dead-letters", q)
-	if err != nil {
-		return nil, err
-	}
-	return *out, nil
+	return nil, e.err()
 }
 
 var _ Operator = (*Client)(nil)
-
-func newIdentity(a NewAdmin) auth.NewIdentity {
-	if a.Role == "" {
-		a.Role = auth.RoleSuperuser
-	}
-	return auth.NewIdentity{Email: a.Email, Password: a.Password, Enabled: true, SystemRoles: []string{a.Role}}
-}

@@ -34,6 +34,12 @@ func (in *Instance) stations() []station {
 		{"registry", in.startRegistry, nil, 0},
 		// Everything acknowledged before is applied before anybody may query; at a stop, before the log closes.
 		{"applier", in.startApplier, in.stopApplier, 60 * time.Second},
+		// What the files of the configuration declare is in force before anybody is let in by what it says: people sign in
+		// after it, devices are known before their first message. It needs the applier, for its changes take their place
+		// in the log.
+		{"site", in.startSite, nil, 0},
+		// What everybody may ask for is looked at before anybody can ask.
+		{"vitals", in.startVitals, nil, 0},
 		// People and programs.
 		{"api", in.startAPI, in.stopAPI, 15 * time.Second},
 		{"metrics", in.startMetrics, in.stopMetrics, time.Second},
@@ -41,7 +47,18 @@ func (in *Instance) stations() []station {
 		{"socket", in.startSocket, in.stopSocket, 5 * time.Second},
 		// Devices last in and first out: what they are told is true from the first message on.
 		{"doors", in.startDoors, in.stopDoors, 15 * time.Second},
+		// The configuration is taken anew only once everybody stands who must obey it.
+		{"reload", in.startReload, nil, 0},
 	}
+}
+
+// StopPatience is how long a stop takes at most: whoever stops an instance waits longer before it kills.
+func StopPatience() time.Duration {
+	var all time.Duration
+	for _, s := range new(Instance).stations() {
+		all += s.patience
+	}
+	return all
 }
 
 // start goes down the list. On an error the stations that stand are returned for the stop.

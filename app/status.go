@@ -2,9 +2,12 @@ package app
 
 import (
 	"context"
+	"net/http"
 	"time"
 
+	"weir/health"
 	"weir/model"
+	"weir/store"
 )
 
 // Status is how a running instance is.
@@ -18,12 +21,25 @@ type Status struct {
 	Connections int       `json:"connections"`
 	Log         LogStatus `json:"log"`
 	// Waiting is why the applier stands still, "" when it does not.
-	Waiting    string      `json:"waiting,omitempty"`
-	StoreBytes int64       `json:"storeBytes"`
-	HeadBytes  int64       `json:"headBytes"`
-	Rules      RulesStatus `json:"rules"`
-	Unbalanced int         `json:"unbalancedHours"` // ledger lines that do not balance
-	LedgerGaps int         `json:"ledgerGaps"`
+	Waiting string `json:"waiting,omitempty"`
+	// Clock is why the system's clock cannot be believed, "" when it can.
+	Clock      string `json:"clock,omitempty"`
+	StoreBytes int64  `json:"storeBytes"`
+	HeadBytes  int64  `json:"headBytes"`
+	// Removed is how much history went because its time was over, by kind, ever.
+	Removed map[store.Kept]int64 `json:"removed,omitempty"`
+	Rules   RulesStatus          `json:"rules"`
+	// Alerts are the names of those that fire, of weir alerts.
+	Alerts []string `json:"alerts"`
+	// Written is what goes to the disk, nil where the system does not say.
+	Written    *health.Writing `json:"written,omitempty"`
+	Unbalanced int             `json:"unbalancedHours"` // ledger lines that do not balance
+	LedgerGaps int             `json:"ledgerGaps"`
+	Site       *SiteStatus     `json:"site,omitempty"` // nil: no site file was applied since the start
+	// Reload is how the last reload of the configuration ended, nil when there was none.
+	Reload *ReloadReport `json:"reload,omitempty"`
+	// Certificate is nil when there is none.
+	Certificate *CertificateStatus `json:"certificate,omitempty"`
 }
 
 // RulesStatus is what the rules have to do.
@@ -52,6 +68,8 @@ func (in *Instance) status(ctx context.Context) (*Status, error) {
 		Listeners: in.addrs, Waiting: in.applier.Failing(), StoreBytes: db.Bytes, HeadBytes: in.series.Bytes(), Rules: RulesStatus(in.applier.RuleStats()),
 		Log: LogStatus{First: log.First, Last: log.Last, Applied: in.applier.Applied(), Bytes: log.Bytes, MaxBytes: log.MaxBytes,
 			DiskBytes: log.DiskBytes, Refusing: in.gauge != nil && in.gauge.Refusing()}}
+	s.Clock = in.clock.Doubt()
+	s.Site = in.sited.Load()
 	if log.Err != nil {
 		s.Log.Error = log.Err.Error()
 	}
@@ -68,5 +86,25 @@ func (in *Instance) status(ctx context.Context) (*Status, error) {
 		}
 	}
 	s.LedgerGaps = len(l.Gaps)
+	s.Alerts, s.Written = in.vitals.shown()
+	if err := in.store.Read(ctx, func(tx store.Tx) (err error) {
+		s.Removed, err = store.Removed(tx)
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	s.Reload = in.reloads.last.Load()
+	s.Certificate = in.certificateStatus()
 	return s, nil
+}
+
+func (in *Instance) statusVerbs() map[string]http.Handler {
+	return map[string]http.Handler{
+		"status": verb(in, func(ctx context.Context, _ struct{}) (*Status, error) { return in.status(ctx) }),
+	}
+}
+
+// Status returns how the instance is.
+func (c *Client) Status(ctx context.Context) (*Status, error) {
+	return call[Status](ctx, c, "status", struct{}{})
 }

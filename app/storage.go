@@ -7,8 +7,10 @@ import (
 	"os"
 	"time"
 
+	"weir/backup"
+	"weir/health"
 	"weir/ingest"
-	"weir/internal/dirlock"
+	"weir/internal/build"
 	"weir/internal/hub"
 	"weir/internal/rootkey"
 	"weir/model"
@@ -20,11 +22,10 @@ import (
 )
 
 func (in *Instance) startLock(context.Context, context.Context) error {
-	if err := makeDataDir(in.cfg.DataDir); err != nil {
-		return err
-	}
 	var err error
-	in.lock, err = dirlock.Acquire(in.cfg.DataDir)
+	if in.lock, err = takeDataDir(in.cfg.DataDir); err == nil {
+		in.warn(in.cfg.Warnings())
+	}
 	return err
 }
 
@@ -83,15 +84,25 @@ func (in *Instance) startSpool(ctx, _ context.Context) error {
 	in.listen = ingest.NewListening(in.elapsed)
 	in.doors = ingest.NewDoors(in.listen)
 	unclean, written := in.wasUnclean(), lastWritten(spoolPath(in.cfg.DataDir))
-	var err error
-	unsynced := in.memory.Open("unsynced appends", in.memory.Share(30, 4<<20, 8<<20))
-	tail := in.memory.Open("log tail", in.memory.Share(30, 4<<20, 8<<20))
-	in.spool, err = bolt.Open(spoolPath(in.cfg.DataDir), bolt.Options{UnsyncedBytes: unsynced.Budget(), TailBytes: tail.Budget(),
-		MaxBytes: int64(in.cfg.Ingest.SpoolMaxBytes), CommitInterval: time.Duration(in.cfg.Spool.CommitInterval),
-		Sync: in.opt.Sync, Meta: in.doors, MinOffset: head, PairID: pair, Logger: in.log, Registerer: in.metrics})
+	in.backups.last.Store(readLastBackup(in.cfg.DataDir))
+	restored, err := backup.LookRestored(in.cfg.DataDir)
 	if err != nil {
 		return err
 	}
+	in.unclean = unclean && restored == nil
+	unsynced := in.memory.Open("unsynced appends", in.memory.Share(30, 4<<20, 8<<20))
+	tail := in.memory.Open("log tail", in.memory.Share(30, 4<<20, 8<<20))
+	log := bolt.Options{UnsyncedBytes: unsynced.Budget(), TailBytes: tail.Budget(),
+		MaxBytes: int64(in.cfg.Ingest.SpoolMaxBytes), CommitInterval: time.Duration(in.cfg.Spool.CommitInterval),
+		Sync: in.opt.Sync, Meta: in.doors, MinOffset: head, PairID: pair, Logger: in.log, Registerer: in.metrics}
+	if restored != nil {
+		log.NewEpoch, log.MinEpoch = true, restored.Epoch
+	}
+	if in.spool, err = bolt.Open(spoolPath(in.cfg.DataDir), log); err != nil {
+		return err
+	}
+	in.clock = ingest.NewClock(ingest.ClockConfig{Boot: in.boot, Now: in.look, Built: build.Time(), Synchronized: synchronized, Log: in.spool,
+		Logger: in.log, Registry: in.metrics})
 	if !paired {
 		id := in.spool.PairID()
 		if err := in.store.Write(ctx, store.Durable, func(tx store.Tx) error { return store.SetPairID(tx, id) }); err != nil {
@@ -102,13 +113,35 @@ func (in *Instance) startSpool(ctx, _ context.Context) error {
 	if err := in.spool.Trim(head); err != nil {
 		return errors.Join(err, in.spool.Close())
 	}
-	if unclean {
+	if restored != nil {
+		if err := in.takeUp(ctx, restored); err != nil {
+			return errors.Join(err, in.spool.Close())
+		}
+	}
+	if in.unclean {
 		in.log.Warn("the last stop was not a clean one; refusals of its last moments may not be counted")
 		if err := in.markGap(ctx, written); err != nil {
 			return errors.Join(err, in.spool.Close())
 		}
 	}
 	return nil
+}
+
+// takeUp begins a new life on a copy. What the original did after the copy was made is not known here, refusals among it:
+// that span is a gap of the ledger.
+func (in *Instance) takeUp(ctx context.Context, r *backup.Restored) error {
+	in.log.Info("this directory was restored from a backup; going on in a new epoch", "made", r.Created, "restored", r.At, "epoch", in.spool.Epoch())
+	gap := store.LedgerGap{From: model.MicrosOf(r.Created), To: max(model.MicrosOf(r.Created), model.MicrosOf(time.Now()))}
+	if err := in.store.Write(ctx, store.Durable, func(tx store.Tx) error { return store.AddLedgerGap(tx, gap) }); err != nil {
+		return err
+	}
+	return backup.TakenUp(in.cfg.DataDir)
+}
+
+// synchronized reports whether the system says that somebody keeps its clock right.
+func synchronized() bool {
+	ok, _, err := health.ThisMachine().ClockState()
+	return ok && err == nil
 }
 
 // wasUnclean reports whether the process before ended without closing, and forgets it.
@@ -157,8 +190,8 @@ func (in *Instance) stopSpool(context.Context) error {
 func (in *Instance) startRegistry(ctx, life context.Context) error {
 	in.control = ingest.NewController(in.store, in.spool, in.stamp, in.log)
 	var err error
-	in.rooms, err = newRooms(ctx, in.cfg, roomDeps{store: in.store, writer: in.control, vault: in.vault, logger: in.log, registerer: in.metrics,
-		limits: in.ruleLimits()})
+	in.rooms, err = newRooms(ctx, in.cfg, roomDeps{store: in.store, writer: in.control, vault: in.vault, logger: in.log, registerer: in.metrics, certs: in.certs,
+		limits: in.ruleLimits(), addrs: &in.addrs})
 	if err != nil {
 		return err
 	}
@@ -181,17 +214,22 @@ func (in *Instance) startApplier(ctx, life context.Context) error {
 		return err
 	}
 	in.edges, in.readings = hub.New[model.Edge]("detections", in.metrics), hub.New[series.Point]("measurements", in.metrics)
+	in.tap = ingest.NewTap(func() model.Nanos { return in.stamp().Wall }, in.metrics)
 	in.applier, err = ingest.NewApplier(ctx, in.applyConfig(head.Budget()), ingest.ApplyDeps{Log: in.spool, Store: in.store, Doors: in.doors, Listening: in.listen,
-		Series: in.series, Rules: rules.NewEngine(in.compiler, in.metrics), Controller: in.control, Logger: in.log, Registry: in.metrics,
-		Edges: in.edges.Publish, Readings: in.readings.Publish, Watched: in.readings.Busy})
+		Series: in.series, Rules: rules.NewEngine(in.compiler, in.metrics), Controller: in.control, Clock: in.clock, Logger: in.log, Registry: in.metrics,
+		Edges: in.edges.Publish, Readings: in.readings.Publish, Watched: in.readings.Busy, Tap: in.tap})
 	if err != nil {
 		return err
 	}
+	in.life = liveLives{in}
 	in.goes(life, "applier", in.applier.Run)
 	if err := in.caughtUp(ctx); err != nil {
 		return err
 	}
 	in.listen.Resume(in.applier.Heard())
+	// From here on something is stamped that goes into the log.
+	in.clock.Begin(in.applier.Received())
+	in.goes(life, "clock", in.clock.Run)
 	if err := in.control.Drain(ctx); err != nil {
 		return fmt.Errorf("changes that were made while nothing ran: %w", err)
 	}

@@ -1,0 +1,480 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"weir/config"
+	"weir/ingest"
+	"weir/internal/testweir"
+	"weir/model"
+)
+
+// reloaded is an instance whose configuration file the test writes.
+type reloaded struct {
+	*Instance
+	t      *testing.T
+	file   string
+	hangup chan os.Signal
+	ticks  chan time.Time
+	level  *slog.LevelVar
+	token  string // of the device acme/d1
+}
+
+const reloadPassword = "correct horse battery"
+
+func runReloaded(t *testing.T, set ...string) *reloaded {
+	t.Helper()
+	dir := t.TempDir()
+	r := &reloaded{t: t, file: filepath.Join(dir, "weir.yaml"), hangup: make(chan os.Signal, 1), ticks: make(chan time.Time), level: new(slog.LevelVar)}
+	r.write("")
+	src := config.Source{File: r.file, DataDir: filepath.Join(dir, "data"), Set: append(set, "listeners.api=127.0.0.1:0", "listeners.ingest=127.0.0.1:0",
+		"listeners.mqtt=127.0.0.1:0", "listeners.metrics=")}
+	cfg, err := config.Load(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Instance = New(*cfg, Options{Source: &src, Level: r.level, Hangup: r.hangup, Ticks: r.ticks})
+	ctx, stop := context.WithCancel(context.Background())
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- r.Run(ctx, func() { close(ready) }, nil) }()
+	select {
+	case <-ready:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("the stop: %v", err)
+		}
+	})
+	r.furnish()
+	return r
+}
+
+// furnish makes a tenant, an administrator and a device.
+func (r *reloaded) furnish() {
+	r.t.Helper()
+	if _, err := r.CreateTenant(r.t.Context(), NewTenant{Token: "acme"}); err != nil {
+		r.t.Fatal(err)
+	}
+	if _, err := r.CreateAdmin(r.t.Context(), NewAdmin{Email: "you@example.org", Password: reloadPassword}); err != nil {
+		r.t.Fatal(err)
+	}
+	d, err := r.AddDevice(r.t.Context(), NewDevice{Tenant: "acme", Token: "d1"})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.token = d.Secret
+}
+
+// write replaces the file whole, as an editor or a tool does.
+func (r *reloaded) write(text string) {
+	r.t.Helper()
+	if err := os.WriteFile(r.file+".new", []byte(text), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := os.Rename(r.file+".new", r.file); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// set writes a file with one key.
+func (r *reloaded) set(key, value string) {
+	text := value
+	for _, name := range slices.Backward(strings.Split(key, ".")) {
+		text = "{" + name + ": " + text + "}"
+	}
+	r.write(text + "\n")
+}
+
+// ask asks the instance and returns the body and the status.
+func (r *reloaded) ask(method, url string, header map[string]string, body string) (string, int) {
+	r.t.Helper()
+	req, err := http.NewRequestWithContext(r.t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for k, v := range header {
+		req.Header.Set(k, v)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return string(b), resp.StatusCode
+}
+
+func (r *reloaded) get(path string) string {
+	b, _ := r.ask(http.MethodGet, "http://"+r.Addresses().API+path, nil, "")
+	return b
+}
+
+// post sends a body to HTTP ingest.
+func (r *reloaded) post(body string) int {
+	_, status := r.ask(http.MethodPost, "http://"+r.Addresses().Ingest+"/weir/acme/events", map[string]string{"Content-Type": "application/json"}, body)
+	return status
+}
+
+// lives returns for how long the tokens are good that somebody is given now.
+func (r *reloaded) lives() (access, refresh time.Duration, token string) {
+	r.t.Helper()
+	in, err := r.auth.Login(r.t.Context(), "you@example.org", reloadPassword, netip.MustParseAddr("127.0.0.1"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	pair, err := r.auth.SelectTenant(r.t.Context(), in.Token, "acme")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return r.life(pair.Access), r.life(pair.Refresh), pair.Access
+}
+
+func (r *reloaded) life(token string) time.Duration {
+	r.t.Helper()
+	claims, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var c struct{ Nbf, Exp int64 }
+	if err := json.Unmarshal(claims, &c); err != nil {
+		r.t.Fatal(err)
+	}
+	return time.Duration(c.Exp-c.Nbf) * time.Second
+}
+
+// letters is how many dead letters acme has once everything is applied.
+func (r *reloaded) letters() int {
+	r.t.Helper()
+	for _, last := r.spool.Bounds(); r.applier.Applied() < last; {
+		time.Sleep(time.Millisecond)
+	}
+	ds, err := r.deadLetters(r.t.Context(), DeadLetterQuery{Limit: 100})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return len(ds)
+}
+
+const anonymousReading = `{"device":"d1","eventType":"Measurement","payload":{"entries":[{"measurements":{"t":"1"}}]}}`
+
+// obediences is for every key that can be reloaded a value, and how one sees from outside that it is obeyed.
+var obediences = map[string]struct {
+	value  string
+	obeyed func(*reloaded) bool
+}{
+	"config.watch":  {"true", func(r *reloaded) bool { return r.obeyed().Files.Watch }}, // seen in the test of the watch
+	"logging.level": {"debug", func(r *reloaded) bool { return r.level.Level() == slog.LevelDebug }},
+	"base_url": {"https://weir.example.org", func(r *reloaded) bool {
+		return strings.Contains(r.get("/schema/index.json"), "https://weir.example.org/api")
+	}},
+	"docs_url": {"https://docs.example.org", func(r *reloaded) bool {
+		return strings.Contains(r.get("/schema/index.json"), "https://docs.example.org/schema")
+	}},
+	"auth.access_token_ttl": {"3m", func(r *reloaded) bool {
+		access, _, _ := r.lives()
+		return access == 3*time.Minute
+	}},
+	"auth.refresh_token_ttl": {"2h", func(r *reloaded) bool {
+		_, refresh, _ := r.lives()
+		return refresh == 2*time.Hour
+	}},
+	"auth.signing_key_max_age": {"1h", func(r *reloaded) bool { // what follows from it is seen in auth, on a clock of its own
+		return authConfig(*r.obeyed()).SigningKeyMaxAge == time.Hour
+	}},
+	"auth.service_secret": {"a-service-secret-of-32-bytes-or-more", func(r *reloaded) bool {
+		_, status := r.ask(http.MethodPost, "http://"+r.Addresses().API+serviceTokenPath, map[string]string{"X-Weir-Service-Secret": "a-service-secret-of-32-bytes-or-more"},
+			`{"subject": "rules", "authorities": ["ai:infer"]}`)
+		return status == http.StatusOK
+	}},
+	"auth.device_auth_mode": {"optional", func(r *reloaded) bool {
+		before := r.letters()
+		return r.post(anonymousReading) == http.StatusAccepted && r.letters() == before
+	}},
+	"broker.fail_closed": {"true", func(r *reloaded) bool { return r.gate.Config().FailClosed }}, // what follows is seen in ingest
+	"broker.allow_qos2": {"true", func(r *reloaded) bool {
+		m, code, err := testweir.ConnectMQTT(r.Addresses().MQTT, "weir:acme:d1", "acme:"+r.token, "")
+		if err != nil || code != 0 {
+			return false
+		}
+		defer m.Close()
+		topic := "weir/acme/devices/d1/events"
+		body := append([]byte{0, byte(len(topic))}, topic...)
+		body = append(append(body, 0, 7), `{"eventType":"Measurement","payload":{"entries":[{"measurements":{"t":"1"}}]}}`...)
+		if _, err := m.Write(append([]byte{0x34, byte(len(body))}, body...)); err != nil {
+			return false
+		}
+		pubrec := make([]byte, 4)
+		_, err = io.ReadFull(m, pubrec)
+		return err == nil && bytes.Equal(pubrec, []byte{0x50, 2, 0, 7})
+	}},
+	"broker.max_connections": {"1", func(r *reloaded) bool {
+		first, code, err := testweir.ConnectMQTT(r.Addresses().MQTT, "weir:acme:d1:a", "acme:"+r.token, "")
+		for ; err == nil && code == 3; time.Sleep(time.Millisecond) { // the connection of the key before may still be closing
+			first, code, err = testweir.ConnectMQTT(r.Addresses().MQTT, "weir:acme:d1:a", "acme:"+r.token, "")
+		}
+		if err != nil || code != 0 {
+			return false
+		}
+		defer first.Close()
+		_, code, err = testweir.ConnectMQTT(r.Addresses().MQTT, "weir:acme:d1:b", "acme:"+r.token, "")
+		return err == nil && code == 3
+	}},
+	// What follows from these two takes its time, which is seen in broker, on a clock of its own.
+	"presence.restart_grace":      {"7s", func(r *reloaded) bool { return r.broker.Settings().RestartGrace == 7*time.Second }},
+	"presence.reconcile_interval": {"9s", func(r *reloaded) bool { return r.broker.Settings().ReconcileInterval == 9*time.Second }},
+	"presence.inactivity_timeout": {"77s", func(r *reloaded) bool {
+		_, _, token := r.lives()
+		b, _ := r.ask(http.MethodPost, "http://"+r.Addresses().API+"/api/device-state/graphql", map[string]string{"Authorization": "Bearer " + token, "Content-Type": "application/json"},
+			`{"query": "{deviceStatesByDeviceToken(deviceTokens: [\"d1\"]) {inactivityTimeout}}"}`)
+		return strings.Contains(b, `"inactivityTimeout":77`)
+	}},
+	"ingest.max_body": {"1KiB", func(r *reloaded) bool {
+		return r.post(anonymousReading+strings.Repeat(" ", 1024)) == http.StatusBadRequest
+	}},
+	"governance.ingest_messages_per_second": {"12.5", func(r *reloaded) bool { return *r.govern.Limits("nobody").IngestMessagesPerSecond == 12.5 }},
+	"governance.ingest_burst":               {"300", func(r *reloaded) bool { return *r.govern.Limits("nobody").IngestBurst == 300 }},
+	"governance.shed_priority":              {"77", func(r *reloaded) bool { return *r.govern.Limits("nobody").ShedPriority == 77 }},
+	"governance.manual_floor":               {"3", func(r *reloaded) bool { return !r.govern.Take("nobody-else", 1) }},
+	"limits.devices_per_tenant": {"1", func(r *reloaded) bool {
+		_, err := r.AddDevice(r.t.Context(), NewDevice{Tenant: "acme", Token: "d2"})
+		return model.CodeOf(err) == model.CodeLimitExceeded
+	}},
+	"history.dead_letter_retention": {"1ns", func(r *reloaded) bool {
+		for late := time.Now().Add(20 * time.Second); time.Now().Before(late); time.Sleep(5 * time.Millisecond) {
+			if r.letters() == 0 {
+				return true
+			}
+		}
+		return false
+	}},
+}
+
+func TestEachReloadableKeyIsObeyedAfterAReload(t *testing.T) {
+	t.Parallel()
+	if got, want := slices.Sorted(maps.Keys(obediences)), slices.Sorted(slices.Values(config.Reloadable())); !slices.Equal(got, want) {
+		t.Fatalf("shown are\n%v\nreloadable are\n%v", got, want)
+	}
+	r := runReloaded(t)
+	// The state that two of the keys are seen by: a device that has spoken, and a dead letter.
+	if r.post(strings.Replace(anonymousReading, `{`, `{"credentialType":"ACCESS_TOKEN","credentialId":"`+r.token+`",`, 1)) != http.StatusAccepted ||
+		r.post(anonymousReading) != http.StatusAccepted || r.letters() != 1 {
+		t.Fatal("the device or its dead letter is not there")
+	}
+	for _, key := range slices.Sorted(maps.Keys(obediences)) {
+		o := obediences[key]
+		if key != "history.dead_letter_retention" && key != "broker.allow_qos2" && o.obeyed(r) {
+			t.Errorf("%s: it seems to be obeyed before", key)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(obediences)) {
+		o := obediences[key]
+		r.set(key, o.value)
+		got := r.reload("test")
+		if got.Outcome != reloadTaken || !slices.ContainsFunc(got.Taken, func(c config.Change) bool { return c.Path == key }) || len(got.Waiting) != 0 {
+			t.Errorf("%s: the reload says %+v", key, got)
+			continue
+		}
+		if !o.obeyed(r) {
+			t.Errorf("%s: it is not obeyed", key)
+		}
+	}
+	r.write("")
+	if got := r.reload("test"); got.Outcome != reloadTaken || r.gate.Config() != (ingest.GateConfig{DeviceAuth: ingest.AuthRequired}) {
+		t.Errorf("back to the defaults: %+v, %+v", got, r.gate.Config())
+	}
+}
+
+func TestABadReloadKeepsTheWholeOfWhatWas(t *testing.T) {
+	t.Parallel()
+	r := runReloaded(t)
+	before := *r.obeyed()
+	r.write("logging: {level: debug}\ngovernance: {ingest_burst: 300}\nbroker: {enabled: maybe}\nauth: {service_secret_env: NO_SUCH}\n")
+	got := r.reload("test")
+	if got.Outcome != reloadFailed || len(got.Problems) != 2 || len(config.Diff(&before, r.obeyed())) > 0 || r.level.Level() != slog.LevelInfo {
+		t.Errorf("got %+v", got)
+	}
+	if s, err := r.status(t.Context()); err != nil || s.Reload == nil || s.Reload.Outcome != reloadFailed || len(s.Reload.Problems) != 2 {
+		t.Errorf("the status says %+v, %v", s.Reload, err)
+	}
+	if err := os.Remove(r.file); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.reload("test"); got.Outcome != reloadFailed || len(config.Diff(&before, r.obeyed())) > 0 {
+		t.Errorf("without its file: %+v", got)
+	}
+	r.write("logging: {level: debug}\n")
+	if got := r.reload("test"); got.Outcome != reloadTaken || r.level.Level() != slog.LevelDebug {
+		t.Errorf("mended: %+v", got)
+	}
+}
+
+func TestWhatNeedsARestartWaitsUntilThere(t *testing.T) {
+	t.Parallel()
+	r := runReloaded(t, "limits.series_per_device=300")
+	r.write("listeners: {api: ':1'}\nlimits: {series_per_device: 7}\nspool: {head_age: 2h}\nlogging: {level: warn}\n")
+	for range 2 {
+		got := r.reload("test")
+		var waiting []string
+		for _, c := range got.Waiting {
+			waiting = append(waiting, c.Path)
+		}
+		// The flags of the process stand above the file.
+		if !slices.Equal(waiting, []string{"spool.head_age"}) || r.obeyed().Spool.HeadAge != time.Hour || r.obeyed().Limits.SeriesPerDevice != 300 {
+			t.Errorf("%v waits; %+v", waiting, got)
+		}
+		if want := config.Keys() - len(got.Taken) - 1; got.Unchanged != want {
+			t.Errorf("%d unchanged, not %d", got.Unchanged, want)
+		}
+	}
+}
+
+func TestAPlanChangesNothing(t *testing.T) {
+	t.Parallel()
+	r := runReloaded(t)
+	r.write("logging: {level: debug}\n")
+	got, err := r.planReload(t.Context(), struct{}{})
+	if err != nil || got.Outcome != reloadTaken || r.level.Level() != slog.LevelInfo || r.reloads.last.Load() != nil {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+func TestAHangUpReloads(t *testing.T) {
+	t.Parallel()
+	r := runReloaded(t)
+	r.write("logging: {level: debug}\n")
+	r.hangup <- syscall.SIGHUP
+	r.await("SIGHUP")
+	if r.level.Level() != slog.LevelDebug {
+		t.Error("it is not obeyed")
+	}
+}
+
+// await waits for a reload by somebody.
+func (r *reloaded) await(by string) *ReloadReport {
+	r.t.Helper()
+	for late := time.Now().Add(20 * time.Second); time.Now().Before(late); time.Sleep(time.Millisecond) {
+		if last := r.reloads.last.Load(); last != nil && last.By == by {
+			return last
+		}
+	}
+	r.t.Fatalf("no reload by %s: %+v", by, r.reloads.last.Load())
+	return nil
+}
+
+// tick has the watch look, and returns when it has.
+func (r *reloaded) tick() {
+	r.ticks <- time.Time{}
+	r.ticks <- time.Time{}
+}
+
+func TestAWatchedFileIsTakenOnceItRests(t *testing.T) {
+	t.Parallel()
+	r := runReloaded(t)
+	look := watcher{in: r.Instance}
+	r.write("logging: {level: debug}\n")
+	for range 3 {
+		look.look()
+	}
+	if r.reloads.last.Load() != nil {
+		t.Fatal("a file is taken that nobody watches")
+	}
+	r.write("config: {watch: true}\n")
+	r.reload("test")
+	look.look()
+	const half = "config: {watch: true}\n"
+	for i := range 5 { // it is being written, and what is there is valid each time
+		r.write(half + strings.Repeat("# half\n", i+1))
+		look.look()
+		if last := r.reloads.last.Load(); last.By != "test" {
+			t.Fatalf("a file was taken while it was written: %+v", last)
+		}
+	}
+	r.write(half + "logging: {level: warn}\n")
+	look.look()
+	look.look()
+	if last := r.reloads.last.Load(); last.By != "watch" || r.level.Level() != slog.LevelWarn {
+		t.Errorf("it rests and is not taken: %+v", last)
+	}
+	first := r.reloads.last.Load()
+	r.write(half + "logging: {level: warn}\n") // touched
+	look.look()
+	look.look()
+	if r.reloads.last.Load() != first {
+		t.Error("a file that was only touched is taken")
+	}
+	r.write("logging: {level: loud}\n")
+	for range 4 {
+		look.look()
+	}
+	failed := r.reloads.last.Load()
+	if failed.Outcome != reloadFailed || failed.By != "watch" {
+		t.Errorf("a bad file: %+v", failed)
+	}
+	look.look()
+	look.look()
+	if r.reloads.last.Load() != failed {
+		t.Error("a bad file is tried again and again")
+	}
+}
+
+func TestTheWatchFollowsItsClock(t *testing.T) {
+	t.Parallel()
+	r := runReloaded(t)
+	r.write("config: {watch: true}\n")
+	r.reload("test")
+	r.write("config: {watch: true}\nlogging: {level: error}\n")
+	r.tick()
+	r.await("watch")
+}
+
+func TestReloadsAreOneAtATime(t *testing.T) {
+	t.Parallel()
+	r := runReloaded(t)
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			r.reload(fmt.Sprint(i))
+			_, _ = r.planReload(t.Context(), struct{}{}) // beside it
+			_, _ = r.status(t.Context())
+		})
+	}
+	all.Wait()
+	if got := r.reload("last"); got.Outcome != reloadUnchanged {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestAnInstanceWithoutASourceStaysAsItIs(t *testing.T) {
+	t.Parallel()
+	in := New(config.Default(), Options{})
+	if _, err := in.reloadNow(t.Context(), struct{}{}); model.CodeOf(err) != model.CodeUnsupported {
+		t.Errorf("got %v", err)
+	}
+	in = New(config.Default(), Options{Source: &config.Source{}})
+	if _, err := in.planReload(t.Context(), struct{}{}); model.CodeOf(err) != model.CodeUnavailable {
+		t.Errorf("before it is ready: %v", err)
+	}
+}

@@ -1,0 +1,121 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"weir/model"
+)
+
+// ErrStreamEnded says that the instance has ended a stream: it is stopping.
+var ErrStreamEnded = errors.New("the instance has ended the stream: it is stopping")
+
+// lastLine is how long a stop waits for a peer to take what was begun.
+const lastLine = time.Second
+
+// source is what a streaming verb shows, value by value. Next waits for the next one; its error ends the stream.
+type source[Out any] interface {
+	Next(context.Context) (Out, error)
+	Close()
+}
+
+// stream is the sibling of verb for answers without an end: open is asked once, and when the header of the answer is out
+// the stream stands, so that nothing which happens afterwards is missed. Then comes a line of JSON for each value. It ends
+// when the peer goes or the instance stops.
+func stream[In, Out any](in *Instance, open func(context.Context, In) (source[Out], error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var q In
+		if !readCommand(w, r, maxCommandBytes, &q) {
+			return
+		}
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		to := http.NewResponseController(w)
+		// A peer that reads nothing may stand still as long as it likes, but for a stop.
+		defer context.AfterFunc(in.streaming, func() {
+			cancel()
+			_ = to.SetWriteDeadline(time.Now().Add(lastLine))
+		})()
+		src, err := open(ctx, q)
+		if err != nil {
+			in.failedCommand(w, r, err)
+			return
+		}
+		defer src.Close()
+		w.Header().Set("Content-Type", "application/x-ndjson")
+		w.WriteHeader(http.StatusOK)
+		lines := json.NewEncoder(w)
+		for {
+			if to.Flush() != nil {
+				return
+			}
+			v, err := src.Next(ctx)
+			if err != nil || lines.Encode(v) != nil {
+				return
+			}
+		}
+	})
+}
+
+// Stream is the other end of a streaming verb.
+type Stream[Out any] struct {
+	body  io.ReadCloser
+	lines *json.Decoder
+}
+
+// Next waits for the next value. The error is that of the context the stream was opened with, ErrStreamEnded when the
+// instance has ended it, or what went wrong.
+func (s *Stream[Out]) Next(ctx context.Context) (*Out, error) {
+	out := new(Out)
+	err := s.lines.Decode(out)
+	switch {
+	case err == nil:
+		return out, nil
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case errors.Is(err, io.EOF):
+		return nil, ErrStreamEnded
+	}
+	return nil, fmt.Errorf("the stream of the instance broke off: %w", err)
+}
+
+// Close ends the stream.
+func (s *Stream[Out]) Close() error { return s.body.Close() }
+
+// follow opens a streaming verb; it returns when the stream stands.
+func follow[Out any](ctx context.Context, c *Client, verb string, in any) (*Stream[Out], error) {
+	resp, err := c.post(ctx, verb, in)
+	if err != nil {
+		return nil, err
+	}
+	return &Stream[Out]{resp.Body, json.NewDecoder(resp.Body)}, nil
+}
+
+// readCommand reads the body of a command; false says that it was answered already.
+func readCommand(w http.ResponseWriter, r *http.Request, most int64, into any) bool {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		http.Error(w, "POST only", http.StatusMethodNotAllowed)
+		return false
+	}
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, most))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		answer(w, http.StatusBadRequest, wireError{Code: model.CodeInvalidInput, Message: "the command does not read: " + err.Error()})
+		return false
+	}
+	return true
+}
+
+// failedCommand answers a command that was refused or failed.
+func (in *Instance) failedCommand(w http.ResponseWriter, r *http.Request, err error) {
+	if model.CodeOf(err) == "" {
+		in.log.Error("a command failed", "command", r.URL.Path, "error", err)
+	}
+	answer(w, http.StatusUnprocessableEntity, wireErrorOf(err))
+}
