@@ -1,0 +1,165 @@
+// Package service holds the texts with which a machine's init system runs a program: a systemd unit, an OpenWrt init
+// script for procd, an OpenRC script, the small configuration beside them and the making of the user. The packages are
+// made from these texts, and Installer puts the same ones in place by hand.
+package service
+
+import (
+	"embed"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"text/template"
+	"time"
+)
+
+// Init is an init system.
+type Init string
+
+// The init systems that are known.
+const (
+	Systemd Init = "systemd"
+	Procd   Init = "procd"  // OpenWrt
+	OpenRC  Init = "openrc" // Alpine
+)
+
+// inits are the init systems in the order in which help texts name them.
+var inits = []Init{Systemd, Procd, OpenRC}
+
+// ParseInit reads the name of an init system.
+func ParseInit(name string) (Init, error) {
+	var known []string
+	for _, i := range inits {
+		if name == string(i) {
+			return i, nil
+		}
+		known = append(known, string(i))
+	}
+	return "", fmt.Errorf("init system %q: it is one of %s", name, strings.Join(known, ", "))
+}
+
+// Options say what the texts name. All paths are absolute.
+type Options struct {
+	Init   Init
+	Binary string
+	Config string
+	Data   string // what the service may write to
+	// GiveData puts --data on the command line; otherwise the configuration says where the data is.
+	GiveData bool
+	User     string // and group of the same name
+	// LowPorts lets it listen on ports below 1024. systemd only.
+	LowPorts bool
+	// StopPatience is how long the program may take to stop by itself.
+	StopPatience time.Duration
+}
+
+// Defaults are the places of the packages for the init system.
+func Defaults(i Init) Options {
+	o := Options{Init: i, Binary: "/usr/bin/weir", Config: "/etc/weir/weir.yaml", Data: "/var/lib/weir", User: "weir"}
+	if i == Procd {
+		o.Data = "/srv/weir" // /var is a RAM disk there, and what is acknowledged would be lost with it
+	}
+	return o
+}
+
+// plainPath is a path that no init system and no shell reads as anything else.
+var plainPath = regexp.MustCompile(`^/[A-Za-z0-9._+/@:-]*$`)
+
+var plainUser = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,30}$`)
+
+// Check refuses what the texts cannot name.
+func (o Options) Check() error {
+	for _, p := range []struct{ name, path string }{{"the binary", o.Binary}, {"the configuration", o.Config}, {"the data directory", o.Data}} {
+		if !plainPath.MatchString(p.path) || path.Clean(p.path) != p.path {
+			return fmt.Errorf("%s is %q: a service needs an absolute path, without .. and of letters, digits and . _ + @ : - only", p.name, p.path)
+		}
+	}
+	switch {
+	case o.Data == "/":
+		return fmt.Errorf("the data directory cannot be /")
+	case o.volatile():
+		return fmt.Errorf("%s does not outlive a restart of the machine, and what is acknowledged would be lost with it", o.Data)
+	case !plainUser.MatchString(o.User):
+		return fmt.Errorf("%q is no name for a user of the system", o.User)
+	case o.User == "root":
+		return fmt.Errorf("the service does not run as root: it needs a user of its own")
+	case o.LowPorts && o.Init != Systemd:
+		return fmt.Errorf("ports below 1024 can be granted with systemd only; with %s let the firewall redirect them", o.Init)
+	}
+	return nil
+}
+
+// volatile reports whether the data directory lies in memory, or where things are swept away.
+func (o Options) volatile() bool {
+	gone := []string{"/tmp/", "/var/tmp/", "/run/", "/dev/"}
+	if o.Init == Procd {
+		gone = append(gone, "/var/")
+	}
+	return slices.ContainsFunc(gone, func(dir string) bool { return strings.HasPrefix(o.Data+"/", dir) })
+}
+
+//go:embed text
+var texts embed.FS
+
+// Unit is the unit or init script.
+func (o Options) Unit() string { return o.text(string(o.Init)) }
+
+// Starter is the configuration that a first installation begins with.
+func (o Options) Starter() string { return o.text("weir.yaml") }
+
+// MakeUser is a shell script that makes the user and the group where they are missing.
+func (o Options) MakeUser() string { return o.text("user.sh") }
+
+func (o Options) text(name string) string {
+	t := template.Must(template.ParseFS(texts, "text/"+name)) // embedded, and each is written by a test
+	var b strings.Builder
+	if err := t.Execute(&b, o); err != nil {
+		panic(err)
+	}
+	return b.String()
+}
+
+// UnitPath is where an administrator's unit or init script belongs; packages have a place of their own for systemd.
+func (o Options) UnitPath() string {
+	if o.Init == Systemd {
+		return "/etc/systemd/system/weir.service"
+	}
+	return "/etc/init.d/weir"
+}
+
+// Command is what the service runs.
+func (o Options) Command() string { return o.Binary + " " + o.Args() }
+
+// Args are the arguments of Command.
+func (o Options) Args() string {
+	if o.GiveData {
+		return "run --config " + o.Config + " --data " + o.Data
+	}
+	return "run --config " + o.Config
+}
+
+// StopSeconds is how long the init system waits before it kills: longer than the program's own patience.
+func (o Options) StopSeconds() int { return int(o.StopPatience.Seconds()) + 30 }
+
+// StateDirectory is the data directory as systemd makes it itself, "" when it lies elsewhere.
+func (o Options) StateDirectory() string {
+	dir, ok := strings.CutPrefix(o.Data, "/var/lib/")
+	if !ok {
+		return ""
+	}
+	return dir
+}
+
+// InHome reports whether something of the service lies where people live, which is hidden from services.
+func (o Options) InHome() bool {
+	for _, p := range []string{o.Binary, o.Config, o.Data} {
+		if strings.HasPrefix(p, "/home/") || strings.HasPrefix(p, "/root/") {
+			return true
+		}
+	}
+	return false
+}
+
+// ConfigDir is the directory of the configuration.
+func (o Options) ConfigDir() string { return path.Dir(o.Config) }
