@@ -24,5 +24,6 @@ func main() {
 		close(hurry)
 		signal.Stop(signals) // whoever asks a third time gets it at once
 	}()
-	os.Exit(cli.Run(ctx, os.Args[1:], cli.IO{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Hurry: hurry}))
+	os.Exit(cli.Run(ctx, os.Args[1:], cli.IO{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(),
+		SystemConfig: "/etc/weir/weir.yaml", Hurry: hurry}))
 }

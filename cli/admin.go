@@ -2,11 +2,13 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -16,7 +18,7 @@ import (
 )
 
 func (c *command) admin() *cobra.Command {
-	return group("admin", "Administrators of the instance", c.adminCreate())
+	return group("admin", "Administrators of the instance", c.adminCreate(), c.adminPasswd(), c.adminList(), c.adminLink())
 }
 
 func (c *command) adminCreate() *cobra.Command {
@@ -60,19 +62,140 @@ func (c *command) adminCreate() *cobra.Command {
 	return cmd
 }
 
+func (c *command) adminPasswd() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "passwd EMAIL",
+		Short: "Give somebody a new password",
+		Long: "Give somebody a new password, on a running instance or on a directory where none runs, and end all his sessions: he\n" +
+			"signs in again. The password is asked for twice; a program gives it on stdin or in a file.",
+		Example: "  weir admin passwd you@example.org\n  printf %s \"$PASSWORD\" | weir admin passwd you@example.org --password-file -",
+		Args:    exactly("the email address"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			password, err := c.password(file)
+			if err != nil {
+				return err
+			}
+			op, err := c.existing(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer op.Close()
+			set, err := op.SetPassword(cmd.Context(), app.NewPassword{Email: args[0], Password: password})
+			if err != nil {
+				return unknownAdmin(err)
+			}
+			c.show(set, func(w io.Writer) { fmt.Fprintf(w, "%s has a new password; all sessions are ended\n", set.Email) })
+			if !set.Enabled {
+				c.note("%s is disabled and cannot sign in", set.Email)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&file, "password-file", "", "read the password from a file; - is stdin")
+	return cmd
+}
+
+// unknownAdmin says where the addresses are found when one is not.
+func unknownAdmin(err error) error {
+	e, ok := errors.AsType[*model.Error](err)
+	if !ok || e.Code != model.CodeNotFound || e.Hint != "" {
+		return err
+	}
+	told := *e
+	told.Hint = "who there is: weir admin list"
+	return &told
+}
+
+func (c *command) adminList() *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Short:   "Who may sign in",
+		Long:    "List everybody by email, with his system roles and the tenants that he is let into. A superuser may enter every tenant.",
+		Example: "  weir admin list\n  weir admin list --json",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			op, err := c.existing(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer op.Close()
+			all, err := op.Admins(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if len(all) == 0 {
+				c.note("nobody can sign in yet; make the first administrator with weir admin create, or in a browser: weir admin link")
+			}
+			c.show(all, func(w io.Writer) { printAdmins(w, all) })
+			return nil
+		},
+	}
+}
+
+func printAdmins(w io.Writer, all []app.AdminLine) {
+	if len(all) == 0 {
+		return
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "EMAIL\tENABLED\tSYSTEM ROLES\tTENANTS")
+	for _, a := range all {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", printable(a.Email), yesNo(a.Enabled), listed(a.Roles), listed(a.Tenants))
+	}
+	_ = t.Flush() // whoever reads has gone
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+func listed(names []string) string { return cmp.Or(strings.Join(names, ", "), "-") }
+
+func (c *command) adminLink() *cobra.Command {
+	return &cobra.Command{
+		Use:   "link",
+		Short: "Print a new link to the setup page",
+		Long: "Print a new link to the setup page of the running instance, where the first administrator is made in a browser. The\n" +
+			"link is good once, for 30 minutes, and ends every link before it. Once there is an administrator none is made.",
+		Example: "  weir admin link",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := c.client(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			l, err := client.SetupLink(cmd.Context())
+			if err != nil {
+				return err
+			}
+			c.show(l, func(w io.Writer) {
+				for _, u := range l.URLs {
+					fmt.Fprintln(w, u)
+				}
+			})
+			if !c.json {
+				c.note("good once, until %s; links before it are over", l.Expires.Local().Format("15:04:05"))
+				if l.Hint != "" {
+					c.note("%s", l.Hint)
+				}
+			}
+			return nil
+		},
+	}
+}
+
 // password reads a password from a file, or asks for it twice on a terminal.
 func (c *command) password(file string) (string, error) {
-	switch file {
-	case "":
-	case "-":
-		return firstLine(c.io.Stdin)
-	default:
-		f, err := os.Open(file)
-		if err != nil {
-			return "", err
+	if file != "" {
+		password, err := c.secretLine(file)
+		if err == nil && password == "" {
+			err = errors.New("the password is empty")
 		}
-		defer f.Close()
-		return firstLine(f)
+		return password, err
 	}
 	in, ok := c.io.Stdin.(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) {
@@ -99,14 +222,20 @@ func (c *command) ask(in *os.File, prompt string) (string, error) {
 	return string(b), err
 }
 
-func firstLine(r io.Reader) (string, error) {
-	s, err := bufio.NewReader(io.LimitReader(r, 4096)).ReadString('\n')
+// secretLine reads the first line of a file; - is stdin.
+func (c *command) secretLine(file string) (string, error) {
+	in := c.io.Stdin
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return "", err
+		}
+		defer f.Close()
+		in = f
+	}
+	s, err := bufio.NewReader(io.LimitReader(in, 4096)).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return "", err
 	}
-	s = strings.TrimRight(s, "\r\n")
-	if s == "" {
-		return "", errors.New("the password is empty")
-	}
-	return s, nil
+	return strings.TrimRight(s, "\r\n"), nil
 }

@@ -3,13 +3,14 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"strings"
 
@@ -17,10 +18,12 @@ import (
 	"golang.org/x/term"
 
 	"weir/app"
+	"weir/backup"
 	"weir/config"
 	"weir/internal/dirlock"
 	"weir/internal/rootkey"
 	"weir/model"
+	"weir/site"
 	"weir/spool"
 	"weir/store"
 )
@@ -32,6 +35,7 @@ const (
 	ExitUsage      = 2
 	ExitConfig     = 3 // configuration invalid, or the root key is missing
 	ExitNotRunning = 4
+	ExitCheck      = 5 // a check did its work and found something
 	ExitRefused    = 6 // the instance said no
 	ExitConflict   = 7 // directory locked, or its data format is newer
 )
@@ -44,6 +48,9 @@ type IO struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Environ        []string
+	// SystemConfig is the configuration file that a package has installed; it counts where it is there and nothing else is
+	// named.
+	SystemConfig string
 	// Hurry is closed when the stop of an instance shall wait for nothing any more.
 	Hurry <-chan struct{}
 }
@@ -70,6 +77,7 @@ type command struct {
 	io         IO
 	configFile string
 	dataDir    string
+	set        []string // key=value
 	json       bool
 }
 
@@ -84,13 +92,50 @@ func (c *command) root() *cobra.Command {
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.PersistentPreRunE = namedPlaces
 	f := root.PersistentFlags()
-	f.StringVar(&c.configFile, "config", "", "configuration file (default: $WEIR_CONFIG, else none)")
+	f.StringVar(&c.configFile, "config", "", "configuration file, or its directory (default: $WEIR_CONFIG, else /etc/weir/weir.yaml if there)")
 	f.StringVar(&c.dataDir, "data", "", "data directory; overrides data_dir (default: ./weir-data)")
+	f.StringArrayVar(&c.set, "set", nil, "set a key of the configuration, `KEY=VALUE`; may be repeated")
 	f.BoolVar(&c.json, "json", false, "write the answer as JSON")
-	root.AddCommand(c.run(), c.demo(), c.admin(), c.tenant(), c.device(), c.status(), c.ledger(), c.config(), c.version())
+	root.AddCommand(
+		c.run(),
+		c.demo(),
+		c.admin(),
+		c.tenant(),
+		c.device(),
+		c.status(),
+		c.health(),
+		c.doctor(),
+		c.bundle(),
+		c.backup(),
+		c.ledger(),
+		c.alerts(),
+		c.tail(),
+		c.send(),
+		c.site(),
+		c.config(),
+		c.init(),
+		c.reload(),
+		c.service(),
+		c.version(),
+		c.completion(),
+		c.man(),
+	)
 	root.CompletionOptions.DisableDefaultCmd = true
+	c.completeTokens(root)
 	return root
+}
+
+// namedPlaces refuses a flag that names nothing, as "$DIR" of a script does where it was not set: the default would be
+// another directory than was meant.
+func namedPlaces(cmd *cobra.Command, _ []string) error {
+	for _, name := range []string{"data", "config"} {
+		if f := cmd.Flags().Lookup(name); f != nil && f.Changed && f.Value.String() == "" {
+			return usageError{fmt.Errorf("--%s is empty", name)}
+		}
+	}
+	return nil
 }
 
 // usageError is a command line that does not read.
@@ -98,14 +143,25 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
+// checkError is what a check has found; it did its work.
+type checkError struct {
+	error
+	hint string
+}
+
+func (e checkError) Unwrap() error { return e.error }
+
 // exactly is cobra.ExactArgs with our exit code and the names of what is missing.
 func exactly(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == len(names) {
 			return nil
 		}
+		if len(names) == 0 {
+			return usageError{fmt.Errorf("%s takes no argument, and here is %q", cmd.CommandPath(), args[0])}
+		}
 		if len(args) > len(names) {
-			return usageError{fmt.Errorf("%s takes %d arguments, not %d", cmd.CommandPath(), len(names), len(args))}
+			return usageError{fmt.Errorf("%s takes %s, not %d", cmd.CommandPath(), count(len(names), "argument"), len(args))}
 		}
 		return usageError{fmt.Errorf("%s: %s is missing", cmd.CommandPath(), names[len(args)])}
 	}
@@ -127,7 +183,13 @@ func exitCode(err error) int {
 	if _, ok := errors.AsType[usageError](err); ok || strings.HasPrefix(err.Error(), "unknown command") {
 		return ExitUsage
 	}
+	if _, ok := errors.AsType[checkError](err); ok {
+		return ExitCheck
+	}
 	if _, ok := config.AsProblems(err); ok {
+		return ExitConfig
+	}
+	if _, ok := errors.AsType[site.Problems](err); ok {
 		return ExitConfig
 	}
 	if _, ok := errors.AsType[*rootkey.MissingError](err); ok {
@@ -137,7 +199,7 @@ func exitCode(err error) int {
 		return ExitConflict
 	}
 	switch {
-	case errors.Is(err, store.ErrVersion), errors.Is(err, spool.ErrVersion):
+	case errors.Is(err, store.ErrVersion), errors.Is(err, spool.ErrVersion), errors.Is(err, backup.ErrVersion):
 		return ExitConflict
 	case errors.Is(err, app.ErrNotRunning):
 		return ExitNotRunning
@@ -155,6 +217,9 @@ func hintOf(err error, code int, at string) string {
 	if e, ok := errors.AsType[*model.Error](err); ok && e.Hint != "" {
 		return e.Hint
 	}
+	if e, ok := errors.AsType[checkError](err); ok {
+		return e.hint
+	}
 	if _, ok := errors.AsType[*dirlock.LockedError](err); ok {
 		return "one process owns a data directory at a time: stop that one, or name another directory with --data"
 	}
@@ -162,8 +227,12 @@ func hintOf(err error, code int, at string) string {
 		return "what is sealed cannot be read without it: put the key back, or give it in WEIR_ROOT_KEY"
 	}
 	switch {
+	case errors.Is(err, backup.ErrVersion):
+		return "a newer Weir has made this backup: use that one, or a newer one"
 	case errors.Is(err, store.ErrVersion), errors.Is(err, spool.ErrVersion):
 		return "a newer Weir has written this directory: run that one, or a newer one"
+	case diskHint(err) != "":
+		return diskHint(err)
 	case code == ExitUsage:
 		return at + " --help"
 	case code == ExitNotRunning:
@@ -186,9 +255,9 @@ func hinted(err error, reason, hint string) error {
 // tell writes an error for people, or as JSON for programs.
 func (c *command) tell(err error, code int, hint string) {
 	if !c.json {
-		fmt.Fprintf(c.io.Stderr, "weir: %v\n", err)
+		c.note("weir: %v", err)
 		if hint != "" {
-			fmt.Fprintf(c.io.Stderr, "hint: %s\n", hint)
+			c.note("hint: %s", hint)
 		}
 		return
 	}
@@ -198,25 +267,35 @@ func (c *command) tell(err error, code int, hint string) {
 	}
 	if e, ok := errors.AsType[*model.Error](err); ok {
 		m["code"] = e.Code
+		maps.Copy(m, e.Ext)
 	}
 	if ps, ok := config.AsProblems(err); ok {
 		m["error"], m["problems"] = "the configuration is not valid", ps
 	}
+	if ps, ok := errors.AsType[site.Problems](err); ok {
+		m["error"], m["problems"] = "the site file is not valid", ps
+	}
 	c.writeJSON(c.io.Stderr, m)
 }
 
-func (c *command) writeJSON(w io.Writer, v any) {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	_ = e.Encode(v) // whoever reads has gone
-}
+func (c *command) writeJSON(w io.Writer, v any) { writeIndented(w, v, "  ") }
 
 // writeLine is writeJSON on one line, for streams.
-func (c *command) writeLine(w io.Writer, v any) {
-	e := json.NewEncoder(w)
+func (c *command) writeLine(w io.Writer, v any) { writeIndented(w, v, "") }
+
+func writeIndented(w io.Writer, v any, indent string) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(v) // whoever reads has gone
+	e.SetIndent("", indent)
+	if e.Encode(v) == nil { // all that is shown can be
+		_, _ = io.WriteString(w, escaped(b.String())) // whoever reads has gone
+	}
+}
+
+// note writes a message for people beside the data.
+func (c *command) note(format string, args ...any) {
+	_, _ = io.WriteString(c.io.Stderr, harmless(fmt.Sprintf(format, args...))+"\n") // whoever reads has gone
 }
 
 // show writes v as JSON when that was asked for, else lets text write it.
@@ -225,7 +304,9 @@ func (c *command) show(v any, text func(w io.Writer)) {
 		c.writeJSON(c.io.Stdout, v)
 		return
 	}
-	text(c.io.Stdout)
+	var b bytes.Buffer
+	text(&b)
+	_, _ = io.WriteString(c.io.Stdout, harmless(b.String())) // whoever reads has gone
 }
 
 func (c *command) getenv(name string) string {
@@ -239,21 +320,12 @@ func (c *command) getenv(name string) string {
 
 // load reads the configuration that this command line names.
 func (c *command) load() (*config.Config, error) {
-	file := c.configFile
-	if file == "" {
-		file = c.getenv("WEIR_CONFIG")
-	}
-	cfg, err := config.Load(config.Source{File: file, Environ: c.io.Environ})
+	src, err := c.source()
 	if err != nil {
-		if pe, ok := errors.AsType[*fs.PathError](err); ok { // the file itself cannot be read
-			return nil, config.Problems{{File: file, Reason: pe.Err.Error(), Hint: "weir runs without a file, too: leave --config and WEIR_CONFIG out"}}
-		}
 		return nil, err
 	}
-	if c.dataDir != "" {
-		cfg.DataDir = c.dataDir
-	}
-	return cfg, nil
+	src.Asking = true
+	return config.Load(src)
 }
 
 // operator reaches the instance of the data directory: over its socket when it runs, else on the store itself.
@@ -272,23 +344,55 @@ func (c *command) operator(ctx context.Context) (app.Operator, error) {
 	return app.Offline(ctx, *cfg, c.getenv, c.logger(cfg.Logging))
 }
 
-// client reaches a running instance.
-func (c *command) client(ctx context.Context) (*app.Client, error) {
+// existing is operator for what makes nothing: a directory in which there is nothing stays as it is, ErrNotRunning.
+func (c *command) existing(ctx context.Context) (app.Operator, error) {
 	cfg, err := c.load()
 	if err != nil {
 		return nil, err
 	}
-	return app.Dial(ctx, *cfg)
+	if !app.Exists(*cfg) {
+		return nil, app.ErrNotRunning
+	}
+	return c.operator(ctx)
+}
+
+// reading reads the configuration. One that does not load still says where the directory is.
+func (c *command) reading() (config.Reading, error) {
+	src, err := c.source()
+	if err != nil {
+		return config.Reading{}, err
+	}
+	src.Asking = true
+	return config.Read(src), nil
+}
+
+// client reaches a running instance, also one whose configuration was broken since it has started.
+func (c *command) client(ctx context.Context) (*app.Client, error) {
+	r, err := c.reading()
+	if err != nil {
+		return nil, err
+	}
+	client, err := app.Dial(ctx, config.Config{DataDir: r.DataDir})
+	if err != nil && r.Problems != nil {
+		return nil, r.Problems
+	}
+	return client, err
 }
 
 func (c *command) logger(l config.Logging) *slog.Logger {
-	var level slog.Level
+	logger, _ := c.levelled(l)
+	return logger
+}
+
+// levelled is a logger whose level may be changed.
+func (c *command) levelled(l config.Logging) (*slog.Logger, *slog.LevelVar) {
+	level := new(slog.LevelVar)
 	_ = level.UnmarshalText([]byte(l.Level)) // checked when it was loaded
 	opt := &slog.HandlerOptions{Level: level, ReplaceAttr: readable}
 	if l.Format == "json" || l.Format == "auto" && !isTerminal(c.io.Stderr) {
-		return slog.New(slog.NewJSONHandler(c.io.Stderr, opt))
+		return slog.New(slog.NewJSONHandler(c.io.Stderr, opt)), level
 	}
-	return slog.New(slog.NewTextHandler(c.io.Stderr, opt))
+	return slog.New(slog.NewTextHandler(c.io.Stderr, opt)), level
 }
 
 // readable writes durations as people do, in JSON too, where they would be nanoseconds.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -85,13 +87,28 @@ func TestTheJSONLogWritesDurationsAsPeopleDo(t *testing.T) {
 	}
 }
 
-func TestReachableNamesAnAddressThatOneCanDial(t *testing.T) {
+func TestTheConfigurationOfThePackagesCountsWhereNothingElseIsNamed(t *testing.T) {
 	t.Parallel()
-	for addr, want := range map[string]string{":1883": "127.0.0.1 1883", "0.0.0.0:1": "127.0.0.1 1", "[::]:2": "127.0.0.1 2", "10.0.0.7:3": "10.0.0.7 3",
-		"gateway:4": "gateway 4"} {
-		host, port := reachable(addr)
-		if got := host + " " + port; got != want {
-			t.Errorf("%s: %s", addr, got)
+	installed := filepath.Join(t.TempDir(), "weir.yaml")
+	if err := os.WriteFile(installed, []byte("data_dir: installed\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		what, system string
+		environ      []string
+		flags        []string
+		want         string
+	}{
+		{"nothing else", installed, nil, nil, "installed"},
+		{"a directory", installed, nil, []string{"--data", "named"}, "named"},
+		{"no file, said explicitly", installed, []string{"WEIR_CONFIG="}, nil, "./weir-data"},
+		{"another file", "", []string{"WEIR_CONFIG=" + installed}, nil, "installed"},
+		{"not installed", installed + ".none", nil, nil, "./weir-data"},
+	} {
+		var out, errs bytes.Buffer
+		code := Run(t.Context(), append([]string{"config", "show"}, c.flags...), IO{Stdout: &out, Stderr: &errs, Environ: c.environ, SystemConfig: c.system})
+		if want := fmt.Sprintf("data_dir: %q\n", c.want); code != ExitOK || !strings.Contains(out.String(), want) {
+			t.Errorf("%s: exit %d, want %s in\n%s%s", c.what, code, want, &out, &errs)
 		}
 	}
 }

@@ -3,28 +3,80 @@ package cli
 import (
 	"fmt"
 	"io"
+	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
+
+	"weir/config"
 )
 
 func (c *command) config() *cobra.Command {
-	return group("config", "The configuration", c.configValidate())
+	return group("config", "The configuration", c.configValidate(), c.configShow(), c.configDiff(), c.configEnv(), c.configSchema())
 }
 
-func (c *command) configValidate() *cobra.Command {
-	return &cobra.Command{
-		Use:   "validate",
-		Short: "Check the configuration and change nothing",
-		Long:  "Read the configuration as weir run would, environment included, and tell every mistake with its line and column.",
-		Args:  exactly(),
+// source is everything that this command line and its environment say of the configuration.
+func (c *command) source() (config.Source, error) {
+	for _, s := range c.set {
+		if path, _, ok := strings.Cut(s, "="); !ok || path == "" {
+			return config.Source{}, usageError{fmt.Errorf("--set %s: must be KEY=VALUE, such as logging.level=debug", s)}
+		}
+	}
+	return config.Source{File: c.file(), Environ: c.io.Environ, Set: c.set, DataDir: c.dataDir}, nil
+}
+
+// file is the configuration file that counts, "" for none: the flag's, the variable's (which is none when it is set and
+// empty), or that of the packages where it is there and no data directory is named.
+func (c *command) file() string {
+	if c.configFile != "" {
+		return c.configFile
+	}
+	if file, set := c.lookupEnv("WEIR_CONFIG"); set {
+		return file
+	}
+	if c.dataDir == "" && c.io.SystemConfig != "" {
+		if _, err := os.Stat(c.io.SystemConfig); err == nil {
+			return c.io.SystemConfig
+		}
+	}
+	return ""
+}
+
+func (c *command) configShow() *cobra.Command {
+	var origin bool
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "Show what applies, and where it comes from",
+		Long: "Show every key with the value that applies: defaults, the files, the environment and the flags, in this order. Secrets\n" +
+			"are shown as (set).",
+		Example: "  weir config show --config weir.yaml\n  weir config show --config weir.yaml --origin",
+		Args:    exactly(),
 		RunE: func(*cobra.Command, []string) error {
 			cfg, err := c.load()
 			if err != nil {
 				return err
 			}
-			c.show(map[string]any{"valid": true}, func(w io.Writer) {
-				fmt.Fprintf(w, "the configuration is valid; data in %s\n", cfg.DataDir)
-			})
+			if origin {
+				c.show(cfg.Values(), func(w io.Writer) { fmt.Fprint(w, cfg.OriginYAML()) })
+				return nil
+			}
+			c.show(cfg.Tree(), func(w io.Writer) { fmt.Fprint(w, cfg.YAML()) })
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&origin, "origin", false, "say behind each value where it comes from")
+	return cmd
+}
+
+func (c *command) configSchema() *cobra.Command {
+	return &cobra.Command{
+		Use:     "schema",
+		Short:   "Print the JSON Schema of the configuration file",
+		Long:    "Print the JSON Schema (2020-12) of the configuration file: for editors that complete and check as one writes.",
+		Example: "  weir config schema > weir.schema.json",
+		Args:    exactly(),
+		RunE: func(*cobra.Command, []string) error {
+			c.writeJSON(c.io.Stdout, config.Schema())
 			return nil
 		},
 	}

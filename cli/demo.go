@@ -94,8 +94,8 @@ func (d *demo) run(ctx context.Context) (err error) {
 
 func (d *demo) check() error {
 	switch {
-	case d.c.configFile != "" || d.c.dataDir != "":
-		return usageError{errors.New("weir demo takes neither --config nor --data: its instance is thrown away; weir run keeps one")}
+	case d.c.configFile != "" || d.c.dataDir != "" || len(d.c.set) > 0:
+		return usageError{errors.New("weir demo takes neither --config nor --data nor --set: its instance is thrown away; weir run keeps one")}
 	case d.devices < 1 || d.devices > maxDemoDevices:
 		return usageError{fmt.Errorf("--devices must lie in 1..%d", maxDemoDevices)}
 	case d.lasts < 0:

@@ -21,7 +21,8 @@ func (c *command) ledger() *cobra.Command {
 		Short: "Where every message ended, per hour",
 		Long: "Every message that reached a door ends under exactly one heading. An hour balances when what was received, counted\n" +
 			"at the door, equals what ended; MISSING says by how much it does not.",
-		Args: func(cmd *cobra.Command, args []string) error { return exactly()(cmd, args) },
+		Example: "  weir ledger --since 24h\n  weir ledger --tenant acme --transport mqtt --json",
+		Args:    func(cmd *cobra.Command, args []string) error { return exactly()(cmd, args) },
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("tenant") {
 				q.Tenant = &tenant
@@ -45,7 +46,7 @@ func (c *command) ledger() *cobra.Command {
 	cmd.Flags().StringVar(&tenant, "tenant", "", "of one tenant; \"\" is strangers and unknown tenants")
 	cmd.Flags().StringVar(&q.Door, "transport", "", "of one transport: mqtt, http")
 	cmd.Flags().DurationVar(&since, "since", 0, "of the last hours, such as 24h")
-	cmd.AddCommand(c.deadLetters())
+	cmd.AddCommand(c.deadLetters(), c.ledgerVerify(), c.ledgerTrace())
 	return cmd
 }
 
@@ -74,7 +75,11 @@ func printLedger(w io.Writer, r *app.LedgerReport) {
 			}
 		}
 	}
-	for _, g := range r.Gaps {
+	printGaps(w, r.Gaps)
+}
+
+func printGaps(w io.Writer, gaps []app.Gap) {
+	for _, g := range gaps {
 		fmt.Fprintf(w, "gap: refusals from %s to %s may not be counted (unclean stop)\n", g.From.Format(time.RFC3339), g.To.Format(time.RFC3339))
 	}
 }
@@ -85,7 +90,11 @@ func (c *command) deadLetters() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dead-letters",
 		Short: "Messages that were accepted and proved unfit, newest first",
-		Args:  exactly(),
+		Long: "List messages that were accepted and proved unfit, newest first, each with the reason: a device or tenant that nobody\n" +
+			"knows, a credential that does not fit, a time that cannot be. Bodies that were refused as unreadable are among them;\n" +
+			"their senders were told.",
+		Example: "  weir ledger dead-letters\n  weir ledger dead-letters --tenant acme --reason unknown-device --limit 10",
+		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("tenant") {
 				q.Tenant = &tenant
@@ -124,9 +133,9 @@ func printDeadLetters(w io.Writer, ds []app.DeadLetter) {
 		if d.Device != "" {
 			from += "/" + d.Device
 		}
-		fmt.Fprintf(w, "%d  %s  %s  %s  %s: %s%s\n", d.ID, d.Occurred.Format(time.RFC3339Nano), d.Source, from, d.Reason, d.Summary, told)
+		fmt.Fprintf(w, "%d  %s  %s  %s  %s: %s%s\n", d.ID, d.Occurred.Format(time.RFC3339Nano), d.Source, printable(from), d.Reason, printable(d.Summary), told)
 		if d.Detail != "" {
-			fmt.Fprintf(w, "    %s\n", d.Detail)
+			fmt.Fprintf(w, "    %s\n", printable(d.Detail))
 		}
 	}
 }

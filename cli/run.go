@@ -1,11 +1,15 @@
 package cli
 
 import (
+	"os"
+	"os/signal"
 	"runtime/debug"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"weir/app"
+	"weir/config"
 )
 
 func (c *command) run() *cobra.Command {
@@ -13,18 +17,42 @@ func (c *command) run() *cobra.Command {
 		Use:   "run",
 		Short: "Run an instance until Ctrl-C",
 		Long: "Run an instance on the data directory. An empty directory will do: keys and database are made, the listeners are\n" +
-			"printed with what protects them, and how to make the first administrator. No default password exists.",
-		Args: exactly(),
+			"printed with what protects them, and how to make the first administrator: with a command, or in a browser with a link\n" +
+			"that is good once. No default password exists.\n" +
+			"SIGHUP, or weir reload, reads the configuration again; see weir reload --help.",
+		Example: "  weir run\n  weir run --config /etc/weir/weir.yaml",
+		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := c.load()
+			src, err := c.source()
+			if err != nil {
+				return err
+			}
+			cfg, err := config.Load(src)
 			if err != nil {
 				return err
 			}
 			if c.getenv("GOMEMLIMIT") == "" {
 				debug.SetMemoryLimit(app.MemoryLimit(*cfg))
 			}
-			in := app.New(*cfg, app.Options{Logger: c.logger(cfg.Logging), Getenv: c.getenv, Version: Version, Out: c.io.Stdout})
-			return in.Run(cmd.Context(), nil, c.io.Hurry)
+			hangup, deaf := hangups()
+			defer deaf()
+			logger, level := c.levelled(cfg.Logging)
+			if cfg.Instance.Node != "" {
+				logger = logger.With("node", cfg.Instance.Node)
+			}
+			in := app.New(*cfg, app.Options{Logger: logger, Level: level, Getenv: c.getenv, Version: Version, Out: c.io.Stdout,
+				Source: &src, Hangup: hangup})
+			return in.Run(cmd.Context(), c.serviceReady(cmd.Context(), logger), c.io.Hurry)
 		},
 	}
+}
+
+// hangups are SIGHUPs, and how to be deaf to them again. Under nohup they stay ignored.
+func hangups() (<-chan os.Signal, func()) {
+	if signal.Ignored(syscall.SIGHUP) {
+		return nil, func() {}
+	}
+	ch := make(chan os.Signal, 1)
+	signal.Notify(ch, syscall.SIGHUP)
+	return ch, func() { signal.Stop(ch) }
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +24,7 @@ import (
 	"weir/app"
 	"weir/config"
 	"weir/internal/conformance"
+	"weir/internal/testcerts"
 	"weir/internal/testweir"
 	"weir/store"
 	"weir/store/sqlite"
@@ -36,12 +39,16 @@ var update = flag.Bool("update", false, "write what the program says into the sc
 //	start-weir [ARG…]         weir run in the background until its listeners are open, which become $API, $INGEST, $MQTT,
 //	                          $METRICS; what it says goes to run.out and run.err
 //	stop-weir, kill-weir      SIGTERM or SIGKILL, and wait; stop-weir fails unless it ends with 0
+//	hang-up                   SIGHUP
+//	eventually TEXT PROGRAM ARG…  runs it until its stdout holds TEXT
 //	get CODE URL              GET, holding the status; the answer is in the files body and header
 //	post CODE URL FILE        POST likewise
 //	take-port NAME            listens on a free port, whose address becomes $NAME
 //	from-the-future FILE      makes a database one that a newer Weir has written
+//	sql FILE STATEMENT        changes a database behind the back of Weir
 //	settled                   wait until the instance has applied what it acknowledged
 //	metric NAME VALUE         hold a metric
+//	await FILE REGEXP         wait until a file that another program writes holds it
 //	shown ID…                 the statements of the checklist that the lines above have shown
 func TestScripts(t *testing.T) {
 	t.Parallel()
@@ -52,16 +59,32 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames: true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("PATH", filepath.Dir(binary)+string(os.PathListSeparator)+env.Getenv("PATH"))
+			env.Setenv("WEIR_CONFIG", "") // one that is installed on the machine does not count
 			env.Setenv("TMPDIR", filepath.Join(env.WorkDir, ".tmp"))
 			env.Values[instance{}] = &instance{}
 			return nil
 		},
+		Condition: condition,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "start-weir": startWeir, "stop-weir": stopWeir, "kill-weir": killWeir, "get": get, "post": post, "take-port": takePort,
-			"from-the-future": fromTheFuture, "settled": settled, "metric": metric,
+			"from-the-future": fromTheFuture, "settled": settled, "metric": metric, "await": await,
+			"hang-up": hangUp, "eventually": eventually, "certificates": certificates,
+			"sql":   changeStore,
 			"shown": func(ts *testscript.TestScript, _ bool, ids []string) { conformance.Shown(script{t, ts.Name()}, ids...) },
 		},
 	})
+}
+
+// condition knows [namespaces]: file systems may be mounted here, in a namespace of a test's own; and [superuser]: no file
+// is closed to this user.
+func condition(name string) (bool, error) {
+	switch name {
+	case "namespaces":
+		return exec.Command("unshare", "-rm", "mount", "-t", "tmpfs", "tmpfs", "/mnt").Run() == nil, nil
+	case "superuser":
+		return os.Geteuid() == 0, nil
+	}
+	return false, fmt.Errorf("there is no condition %s", name)
 }
 
 // script is a script as the log of shown statements names it.
@@ -181,6 +204,31 @@ func killWeir(ts *testscript.TestScript, _ bool, _ []string) {
 	in.cmd = nil
 }
 
+func hangUp(ts *testscript.TestScript, neg bool, args []string) {
+	in := theInstance(ts)
+	if neg || len(args) > 0 || in.cmd == nil {
+		ts.Fatalf("usage: hang-up, while an instance runs")
+	}
+	ts.Check(in.cmd.Process.Signal(syscall.SIGHUP))
+}
+
+func eventually(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: eventually TEXT PROGRAM ARG…")
+	}
+	late := time.After(30 * time.Second)
+	for tick := time.NewTicker(50 * time.Millisecond); ; <-tick.C {
+		if err := ts.Exec(args[1], args[2:]...); err == nil && strings.Contains(ts.ReadFile("stdout"), args[0]) {
+			return
+		}
+		select {
+		case <-late:
+			ts.Fatalf("%s never said %q:\n%s", strings.Join(args[1:], " "), args[0], ts.ReadFile("stdout"))
+		default:
+		}
+	}
+}
+
 func get(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: get CODE URL")
@@ -223,6 +271,13 @@ func takePort(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], l.Addr().String())
 }
 
+func certificates(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: certificates DIR")
+	}
+	ts.Check(testcerts.WriteSet(ts.MkAbs(args[0])))
+}
+
 func fromTheFuture(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: from-the-future FILE")
@@ -233,6 +288,23 @@ func fromTheFuture(ts *testscript.TestScript, neg bool, args []string) {
 	defer func() { ts.Check(db.Close()) }()
 	ts.Check(db.Write(ctx, store.Durable, func(tx store.Tx) error {
 		_, err := tx.Exec(`INSERT INTO schema_migrations (number, name, checksum, applied_at) VALUES (9999, 'later', 'c0ffee', 0)`)
+		return err
+	}))
+}
+
+func changeStore(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: sql FILE STATEMENT")
+	}
+	ctx := context.Background()
+	db, err := sqlite.Open(ctx, ts.MkAbs(args[0]), sqlite.Options{})
+	ts.Check(err)
+	defer func() { ts.Check(db.Close()) }()
+	ts.Check(db.Write(ctx, store.Durable, func(tx store.Tx) error {
+		n, err := tx.Exec(args[1])
+		if err == nil && n == 0 {
+			err = errors.New("no row was changed")
+		}
 		return err
 	}))
 }
@@ -270,4 +342,25 @@ func metric(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	ts.Fatalf("there is no metric %s", args[0])
+}
+
+// await waits until a file that is being written holds a regular expression.
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: await FILE REGEXP")
+	}
+	want, err := regexp.Compile(args[1])
+	ts.Check(err)
+	over := time.After(30 * time.Second)
+	for tick := time.NewTicker(10 * time.Millisecond); ; {
+		b, _ := os.ReadFile(ts.MkAbs(args[0])) // it may not be there yet
+		if want.Match(b) {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-over:
+			ts.Fatalf("%s does not hold %s:\n%s", args[0], args[1], b)
+		}
+	}
 }

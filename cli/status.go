@@ -3,19 +3,26 @@ package cli
 import (
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"weir/app"
+	"weir/health"
+	"weir/internal/yamldoc"
+	"weir/store"
 )
 
 func (c *command) status() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "How the running instance is",
-		Args:  exactly(),
+		Long: "Show how the running instance is: what listens, how much waits in the log, how large the store is, whether the ledger\n" +
+			"balances. weir doctor looks closer; weir health is for programs that only want to know whether it serves.",
+		Example: "  weir status\n  weir status --json",
+		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := c.client(cmd.Context())
 			if err != nil {
@@ -41,11 +48,18 @@ func printStatus(w io.Writer, s *app.Status) {
 	row := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
 	row("state", "%s, version %s, up %s", state, s.Version, time.Since(s.StartedAt).Round(time.Second))
 	row("instance", "%s, data in %s", s.Instance, s.DataDir)
-	row("listeners", "api %s, ingest %s, mqtt %s, metrics %s", orNone(s.Listeners.API), orNone(s.Listeners.Ingest), orNone(s.Listeners.MQTT), orNone(s.Listeners.Metrics))
+	row("listeners", "%s", listenersText(s.Listeners))
+	printCertificate(row, s.Certificate)
 	row("connections", "%d", s.Connections)
 	row("log", "%s of %s; %s", bytesText(s.Log.Bytes), bytesText(s.Log.MaxBytes), records(&s.Log))
 	row("store", "%s on disk, head %s in memory", bytesText(s.StoreBytes), bytesText(s.HeadBytes))
+	if s.Written != nil {
+		row("written", "%s", s.Written.String())
+	}
 	row("rules", "%d running in %s", s.Rules.Rules, count(s.Rules.Profiles, "profile"))
+	if s.Site != nil {
+		row("site", "%s", printable(siteText(s.Site)))
+	}
 	if s.Unbalanced > 0 {
 		row("ledger", "does NOT balance in %s: weir ledger", count(s.Unbalanced, "hour"))
 	} else {
@@ -54,16 +68,83 @@ func printStatus(w io.Writer, s *app.Status) {
 	if s.LedgerGaps > 0 {
 		row("", "%s after unclean stops", count(s.LedgerGaps, "gap"))
 	}
+	if len(s.Alerts) > 0 {
+		row("!", "alerts: %s (weir alerts says what each means)", strings.Join(s.Alerts, ", "))
+	}
+	printRemoved(row, s.Removed)
+	printLastReload(row, s.Reload)
 	if s.Log.Refusing {
 		row("!", "the log is filling up: new messages are refused")
 	}
 	if s.Log.Error != "" {
-		row("!", "the log refuses appends: %s", s.Log.Error)
+		row("!", "the log refuses appends: %s", printable(s.Log.Error))
+	}
+	if s.Clock != "" {
+		row("!", "%s", s.Clock)
 	}
 	if s.Waiting != "" {
-		row("!", "%s", s.Waiting)
+		row("!", "%s", printable(s.Waiting))
 	}
 	_ = t.Flush() // whoever reads has gone
+}
+
+// listenersText names the listeners that everybody has, and those of the others that are open.
+func listenersText(l app.Addresses) string {
+	open := []string{"api " + orNone(l.API), "ingest " + orNone(l.Ingest), "mqtt " + orNone(l.MQTT)}
+	for _, more := range []struct{ name, addr string }{{"api_tls", l.APITLS}, {"ingest_tls", l.IngestTLS}, {"mqtts", l.MQTTS}, {"mqtt_ws", l.MQTTWS}, {"mqtt_wss", l.MQTTWSS}} {
+		if more.addr != "" {
+			open = append(open, more.name+" "+more.addr)
+		}
+	}
+	return strings.Join(append(open, "metrics "+orNone(l.Metrics)), ", ")
+}
+
+// printCertificate says until when the certificate is good. One that could not be replaced, or is over, wants to be seen.
+func printCertificate(row func(name, format string, args ...any), s *app.CertificateStatus) {
+	if s == nil {
+		return
+	}
+	at := s.NotAfter.Local().Format(time.DateTime)
+	if left := time.Until(s.NotAfter); left > 0 {
+		row("certificate", "%s, expires %s, in %s", s.File, at, count(int(left.Hours()/24), "day"))
+	} else {
+		row("!", "the certificate %s has expired at %s", s.File, at)
+	}
+	if s.Problem != "" {
+		row("!", "the certificate was not replaced (%s): %s", s.Since.Local().Format(time.DateTime), s.Problem)
+	}
+}
+
+// printRemoved says how much history went because its time was over: it is not lost, it was asked for.
+func printRemoved(row func(name, format string, args ...any), removed map[store.Kept]int64) {
+	for _, k := range store.AllKept {
+		if n := removed[k]; n > 0 {
+			row("removed", "%d %s, their time was over", n, strings.ReplaceAll(string(k), "_", " "))
+		}
+	}
+}
+
+// printLastReload says how the last reload ended. One that failed, and keys that wait for a restart, want to be seen.
+func printLastReload(row func(name, format string, args ...any), r *app.ReloadReport) {
+	if r == nil {
+		return
+	}
+	by := fmt.Sprintf("by %s, %s", r.By, r.At.Local().Format(time.DateTime))
+	if len(r.Problems) > 0 {
+		row("!", "the last reload failed (%s): the configuration before it is obeyed", by)
+		for line := range strings.Lines(yamldoc.Problems(r.Problems).Lines()) {
+			row("", "%s", strings.TrimRight(line, "\n"))
+		}
+		return
+	}
+	row("reload", "%s taken (%s)", count(len(r.Taken), "key"), by)
+	if len(r.Waiting) > 0 {
+		var keys []string
+		for _, c := range r.Waiting {
+			keys = append(keys, c.Path)
+		}
+		row("!", "waiting for a restart: %s", strings.Join(keys, ", "))
+	}
 }
 
 func orNone(addr string) string {
@@ -83,25 +164,7 @@ func records(l *app.LogStatus) string {
 	return fmt.Sprintf("records %d to %d, all applied", l.First, l.Last)
 }
 
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
+func count(n int, what string) string { return health.Count(n, what) }
 
 // bytesText is a number of bytes for people.
-func bytesText(n int64) string {
-	if n < 1024 {
-		return fmt.Sprintf("%d B", n)
-	}
-	v, unit := float64(n), -1
-	for v >= 1024 && unit < 3 {
-		v /= 1024
-		unit++
-	}
-	if v < 10 {
-		return fmt.Sprintf("%.1f %ciB", v, "KMGT"[unit])
-	}
-	return fmt.Sprintf("%.0f %ciB", v, "KMGT"[unit])
-}
+func bytesText(n int64) string { return health.Bytes(n) }

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -11,14 +13,16 @@ import (
 )
 
 func (c *command) tenant() *cobra.Command {
-	return group("tenant", "Tenants of the instance", c.tenantCreate())
+	return group("tenant", "Tenants of the instance", c.tenantCreate(), c.tenantList())
 }
 
 func (c *command) tenantCreate() *cobra.Command {
 	var t app.NewTenant
 	cmd := &cobra.Command{
-		Use:     "create TOKEN",
-		Short:   "Make a tenant",
+		Use:   "create TOKEN",
+		Short: "Make a tenant",
+		Long: "Make a tenant, on a running instance or on a directory where none runs. The token names it in topics and URLs and\n" +
+			"cannot be changed; the tier says how much it may use.",
 		Example: "  weir tenant create acme --name 'Acme Inc.'",
 		Args:    exactly("the tenant's token"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -39,4 +43,42 @@ func (c *command) tenantCreate() *cobra.Command {
 	cmd.Flags().StringVar(&t.Name, "name", "", "display name")
 	cmd.Flags().StringVar(&t.Tier, "tier", "", "gold, silver or bronze (default: silver)")
 	return cmd
+}
+
+func (c *command) tenantList() *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Short:   "Which tenants there are",
+		Long:    "List all tenants by token, with their tier, whether they are enabled, and how many devices they have.",
+		Example: "  weir tenant list\n  weir tenant list --json",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			op, err := c.existing(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer op.Close()
+			all, err := op.Tenants(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if len(all) == 0 {
+				c.note("there is no tenant yet; make one with: weir tenant create TOKEN")
+			}
+			c.show(all, func(w io.Writer) { printTenants(w, all) })
+			return nil
+		},
+	}
+}
+
+func printTenants(w io.Writer, all []app.TenantLine) {
+	if len(all) == 0 {
+		return
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "TOKEN\tNAME\tTIER\tENABLED\tDEVICES")
+	for _, l := range all {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\n", l.Token, cmp.Or(printable(l.Name), "-"), l.Tier, yesNo(l.Enabled), l.Devices)
+	}
+	_ = t.Flush() // whoever reads has gone
 }

@@ -1,0 +1,147 @@
+package cli
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weir/app"
+	"weir/config"
+)
+
+func (c *command) bundle() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "bundle",
+		Short: "Gather diagnostics for somebody who helps",
+		Long: "Write what somebody far away needs to understand an instance into one file that only you can read: version,\n" +
+			"configuration, findings of weir doctor, status, ledger and dead letters by reason of the last days, metrics, what\n" +
+			"the process is doing, names and sizes of files, and facts of the machine. Secrets, and what devices have sent, are\n" +
+			"left out. Names are not: of tenants, rules, hosts, directories. Look into it before you send it.\n\n" +
+			"It works on a running instance and, with less in it, where none runs. An existing file is not overwritten.",
+		Example: "  weir bundle\n  weir bundle -o /tmp/weir-bundle.tar.gz",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			now := time.Now().UTC()
+			name := "weir-bundle-" + now.Format("20060102T150405Z")
+			if file == "" {
+				file = name + ".tar.gz"
+			}
+			files, err := c.gather(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if err := writeBundle(file, name, now, files); err != nil {
+				return bundleError(file, err)
+			}
+			c.showBundle(file, files)
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&file, "output", "o", "", "the `file` to write (default: weir-bundle-TIME.tar.gz in this directory)")
+	return cmd
+}
+
+// gather asks the running instance, or looks at what lies there. A configuration that does not load is told in its place.
+func (c *command) gather(ctx context.Context) ([]app.BundleFile, error) {
+	version, err := json.MarshalIndent(versions(), "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	files := []app.BundleFile{{Name: "version.json", What: "version of this binary", Body: append(version, '\n')}}
+	r, err := c.reading()
+	if err != nil {
+		return nil, err
+	}
+	if r.Config == nil {
+		files = append(files, app.BundleFile{Name: "config.txt", What: "why the configuration does not load", Body: []byte(withoutSource(r.Problems) + "\n")})
+	}
+	client, err := app.Dial(ctx, config.Config{DataDir: r.DataDir})
+	switch {
+	case errors.Is(err, app.ErrNotRunning) && r.Config == nil:
+		return files, nil
+	case errors.Is(err, app.ErrNotRunning):
+		return append(files, app.OfflineBundle(ctx, *r.Config, c.getenv)...), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	more, err := client.Bundle(ctx)
+	return append(files, more...), err
+}
+
+// writeBundle writes the archive; what is left of one that fails is removed.
+func writeBundle(file, dir string, now time.Time, files []app.BundleFile) (err error) {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, ownFile)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err = errors.Join(err, f.Close()); err != nil {
+			err = errors.Join(err, os.Remove(file))
+		}
+	}()
+	return archive(f, dir, now, files)
+}
+
+func archive(w io.Writer, dir string, now time.Time, files []app.BundleFile) error {
+	z := gzip.NewWriter(w)
+	t := tar.NewWriter(z)
+	for _, f := range append([]app.BundleFile{{Name: "CONTENTS.txt", Body: contents(files)}}, files...) {
+		if err := t.WriteHeader(&tar.Header{Name: dir + "/" + filepath.Base(f.Name), Mode: 0o600, Size: int64(len(f.Body)), ModTime: now, Format: tar.FormatPAX}); err != nil {
+			return err
+		}
+		if _, err := t.Write(f.Body); err != nil {
+			return err
+		}
+	}
+	return errors.Join(t.Close(), z.Close())
+}
+
+func contents(files []app.BundleFile) []byte {
+	var out bytes.Buffer
+	listBundle(&out, files)
+	return out.Bytes()
+}
+
+func listBundle(w io.Writer, files []app.BundleFile) {
+	for _, f := range files {
+		fmt.Fprintf(w, "  %-18s %8s  %s\n", f.Name, bytesText(int64(len(f.Body))), f.What)
+	}
+}
+
+func bundleError(file string, err error) error {
+	if errors.Is(err, fs.ErrExist) {
+		return inTheWay(file, "name another file with --output")
+	}
+	return err
+}
+
+func (c *command) showBundle(file string, files []app.BundleFile) {
+	if abs, err := filepath.Abs(file); err == nil {
+		file = abs
+	}
+	names := make([]string, len(files))
+	for i, f := range files {
+		names[i] = f.Name
+	}
+	c.show(map[string]any{"file": file, "contents": names}, func(w io.Writer) {
+		fmt.Fprintln(w, file)
+		listBundle(w, files)
+	})
+	if !c.json {
+		fmt.Fprintln(c.io.Stderr, "Secrets and what devices have sent are left out; names of tenants, rules and hosts are not. Look into it before you send it.")
+	}
+}

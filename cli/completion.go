@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weir/app"
+)
+
+var shells = []string{"bash", "zsh", "fish", "powershell"}
+
+func (c *command) completion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "completion SHELL",
+		Short: "Print the completion script of a shell",
+		Long: "Print the script with which bash, zsh, fish or powershell completes commands and options of weir. Tokens of tenants\n" +
+			"and devices are completed, too, while an instance runs on the data directory.",
+		Example: "  weir completion bash > /etc/bash_completion.d/weir\n  weir completion zsh > \"${fpath[1]}/_weir\"\n" +
+			"  weir completion fish > ~/.config/fish/completions/weir.fish\n  weir completion powershell | Out-String | Invoke-Expression",
+		ValidArgs: shells,
+		Args:      exactly("the shell (" + strings.Join(shells, ", ") + ")"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			root := cmd.Root()
+			switch args[0] {
+			case "bash":
+				return root.GenBashCompletionV2(c.io.Stdout, true)
+			case "zsh":
+				return root.GenZshCompletion(c.io.Stdout)
+			case "fish":
+				return root.GenFishCompletion(c.io.Stdout, true)
+			case "powershell":
+				return root.GenPowerShellCompletionWithDesc(c.io.Stdout)
+			}
+			return usageError{fmt.Errorf("there is no completion for %q: it is one of %s", args[0], strings.Join(shells, ", "))}
+		},
+	}
+}
+
+// completePatience is how long a shell waits for tokens: a user who types must not.
+const completePatience = 500 * time.Millisecond
+
+// completeTokens lets every command below root that names a TENANT or a DEVICE in its use line, or has the option
+// --tenant, offer the tokens that a running instance knows.
+func (c *command) completeTokens(root *cobra.Command) {
+	for _, cmd := range root.Commands() {
+		c.completeTokens(cmd)
+		words := strings.Fields(cmd.Use)[1:]
+		if cmd.ValidArgs == nil && cmd.ValidArgsFunction == nil && slices.Contains(words, "TENANT") {
+			cmd.ValidArgsFunction = c.offer(words)
+		}
+		if cmd.Flags().Lookup("tenant") != nil {
+			_ = cmd.RegisterFlagCompletionFunc("tenant", func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+				return c.tokens(cmd.Context(), app.TokenQuery{Prefix: typed})
+			}) // fails only when it is registered twice, and then the other one stands
+		}
+	}
+}
+
+// offer completes the words of a use line: the tenant, then devices of that tenant, but for a device that is to be made:
+// its token is nobody's to guess.
+func (c *command) offer(words []string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		at := min(len(args), len(words)-1)
+		switch {
+		case words[at] == "TENANT":
+			return c.tokens(cmd.Context(), app.TokenQuery{Prefix: typed})
+		case len(args) > 0 && (strings.HasPrefix(words[at], "DEVICE") || strings.HasPrefix(words[at], "TOKEN") && cmd.Name() != "add"):
+			return c.tokens(cmd.Context(), app.TokenQuery{Tenant: args[0], Devices: true, Prefix: typed})
+		}
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// tokens asks the running instance; where none answers in time nothing is offered.
+func (c *command) tokens(ctx context.Context, q app.TokenQuery) ([]string, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(ctx, completePatience)
+	defer cancel()
+	client, err := c.client(ctx)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	defer client.Close()
+	found, err := client.Tokens(ctx, q)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return found, cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"weir/app"
+	"weir/config"
+)
+
+func (c *command) configDiff() *cobra.Command {
+	var running, exitCode bool
+	cmd := &cobra.Command{
+		Use:   "diff",
+		Short: "Show what differs from the defaults, or from what runs",
+		Long: "Show the keys that differ from their defaults, and where their values come from. With --running: what the files of the\n" +
+			"running instance say now against what it obeys, and which of these a reload takes and which wait for a restart. The\n" +
+			"instance reads them itself, under its own flags and environment; nothing is changed.",
+		Example: "  weir config diff --config weir.yaml\n  weir config diff --running --exit-code",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			n, err := c.diff(cmd, running)
+			if err == nil && exitCode && n > 0 {
+				err = checkError{error: errors.New(count(n, "difference"))}
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&running, "running", false, "compare the files with what the running instance obeys")
+	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "end with 5 when there is a difference")
+	return cmd
+}
+
+// diff shows the differences and returns how many there are.
+func (c *command) diff(cmd *cobra.Command, running bool) (int, error) {
+	if running {
+		return c.diffRunning(cmd)
+	}
+	cfg, err := c.load()
+	if err != nil {
+		return 0, err
+	}
+	d := config.Default()
+	changes := config.Diff(&d, cfg)
+	c.show(changes, func(w io.Writer) {
+		if len(changes) == 0 {
+			fmt.Fprintln(w, "every key has its default")
+		}
+		printChanges(w, "", changes)
+	})
+	return len(changes), nil
+}
+
+func (c *command) diffRunning(cmd *cobra.Command) (int, error) {
+	client, err := c.client(cmd.Context())
+	if err != nil {
+		return 0, err
+	}
+	defer client.Close()
+	r, err := client.PlanReload(cmd.Context())
+	if err != nil {
+		return 0, err
+	}
+	if len(r.Problems) > 0 {
+		return 0, r.Problems
+	}
+	c.show(r, func(w io.Writer) { printReloadPlan(w, r) })
+	return len(r.Taken) + len(r.Waiting), nil
+}
+
+func printReloadPlan(w io.Writer, r *app.ReloadReport) {
+	if len(r.Taken) > 0 {
+		fmt.Fprintln(w, "a reload takes:")
+		printChanges(w, "  ", r.Taken)
+	}
+	if len(r.Waiting) > 0 {
+		fmt.Fprintln(w, "waiting for a restart:")
+		printChanges(w, "  ", r.Waiting)
+	}
+	fmt.Fprintf(w, "%s as they are obeyed\n", count(r.Unchanged, "key"))
+}
+
+// orQuotes is a value that can be seen.
+func orQuotes(value string) string {
+	if value == "" {
+		return `""`
+	}
+	return value
+}
+
+func printChanges(w io.Writer, indent string, changes []config.Change) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, ch := range changes {
+		fmt.Fprintf(t, "%s%s\t%s -> %s\t(%s)\n", indent, ch.Path, orQuotes(ch.From), orQuotes(ch.To), ch.Origin)
+	}
+	_ = t.Flush() // whoever reads has gone
+}

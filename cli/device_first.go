@@ -1,0 +1,211 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weir/app"
+	"weir/model"
+)
+
+// firstReading is what commands share that give a device a token: the commands for its first reading, and the wait for it.
+type firstReading struct {
+	c        *command
+	commands string // which commands to print and nothing else, "" for all that there is to say
+	host     string
+	wait     time.Duration // 0: do not
+}
+
+// giveToken gives a device its token; tokenText writes what there is to say of it, for a host in the commands.
+type (
+	giveToken func(app.Operator) (*app.DeviceAdded, error)
+	tokenText func(w io.Writer, d *app.DeviceAdded, host string)
+)
+
+func (f *firstReading) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.commands, "print-commands", "", "print only the commands of a first reading: all, mosquitto_pub, curl or go")
+	cmd.Flags().Lookup("print-commands").NoOptDefVal = "all"
+	cmd.Flags().StringVar(&f.host, "host", "", "name or address in the commands, where the instance listens on every interface (default: this machine)")
+	cmd.Flags().DurationVar(&f.wait, "wait", 0, "wait for the first reading, and show what is refused meanwhile")
+	cmd.Flags().Lookup("wait").NoOptDefVal = "60s"
+}
+
+func (f *firstReading) check() error {
+	switch f.commands {
+	case "", "all", "mosquitto_pub", "curl", "go":
+	default:
+		return usageError{fmt.Errorf("--print-commands: %q is none of all, mosquitto_pub, curl, go", f.commands)}
+	}
+	if f.wait < 0 {
+		return usageError{errors.New("--wait must not be negative")}
+	}
+	return nil
+}
+
+// run gives a device its token, prints what there is to say of it, and waits when that was asked for. The wait stands
+// before the token exists, so that no reading is missed.
+func (f *firstReading) run(cmd *cobra.Command, tenant, device string, give giveToken, text tokenText) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	if f.wait == 0 && f.commands == "" {
+		op, err := f.c.existing(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer op.Close()
+		return f.give(op, give, text)
+	}
+	client, err := f.c.client(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if f.wait == 0 {
+		return f.give(client, give, text)
+	}
+	seen, err := f.c.watch(cmd.Context(), client, app.TailQuery{Device: device, Unnamed: true})
+	if err != nil {
+		return err
+	}
+	defer seen.stop()
+	if err := f.give(client, give, text); err != nil {
+		return err
+	}
+	return f.await(cmd.Context(), seen, tenant, device)
+}
+
+func (f *firstReading) give(op app.Operator, give giveToken, text tokenText) error {
+	made, err := give(op)
+	if err != nil {
+		return err
+	}
+	if f.commands != "" {
+		return f.printCommands(made)
+	}
+	f.c.show(made, func(w io.Writer) { text(w, made, f.host) })
+	return nil
+}
+
+func (f *firstReading) printCommands(d *app.DeviceAdded) error {
+	var chosen []app.Snippet
+	for _, s := range app.FirstReading(d, f.host) {
+		if f.commands == "all" || strings.EqualFold(f.commands, s.Title) {
+			chosen = append(chosen, s)
+		}
+	}
+	if len(chosen) == 0 {
+		return &model.Error{Code: model.CodeUnsupported, Message: fmt.Sprintf("device %s has its access token, but no door is open for such a command", d.Token),
+			Hint: fmt.Sprintf("open listeners.ingest or listeners.mqtt, then: weir device rotate %s %s --print-commands", d.Tenant, d.Token)}
+	}
+	f.c.show(chosen, func(w io.Writer) { printCommands(w, chosen) })
+	return nil
+}
+
+// printCommands prints snippets so that a single one can be piped into what runs it.
+func printCommands(w io.Writer, all []app.Snippet) {
+	for i, s := range all {
+		if len(all) > 1 {
+			if i > 0 {
+				fmt.Fprintln(w)
+			}
+			how := "# " + s.Title
+			if s.Language == "go" {
+				how = "// " + s.Title + ": save it as first.go, then: go run first.go"
+			}
+			fmt.Fprintln(w, how)
+		}
+		fmt.Fprintln(w, strings.TrimRight(s.Text, "\n"))
+	}
+}
+
+// await shows what comes of a device until its first reading is kept. What names no device at all may be its: of a body
+// that does not read, or a credential that nobody has, nobody knows whose it was.
+func (f *firstReading) await(ctx context.Context, seen *watching, tenant, device string) error {
+	began, over := time.Now(), time.After(f.wait)
+	f.c.note("waiting %s for the first reading of %s; Ctrl-C ends", f.wait, device)
+	refused := 0
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-over:
+			return f.overdue(refused, tenant, device)
+		case t, open := <-seen.tails:
+			if !open {
+				return seen.ended(ctx)
+			}
+			for i := range t.Messages {
+				m := &t.Messages[i]
+				if m.Tenant != tenant && (m.Tenant != "" || m.Device != device) {
+					continue
+				}
+				f.tell(m, time.Since(began))
+				if m.Heading == "stored" {
+					return nil
+				}
+				refused++
+			}
+		}
+	}
+}
+
+func (f *firstReading) tell(m *app.Seen, after time.Duration) {
+	if f.c.json {
+		f.c.writeLine(f.c.io.Stdout, m)
+		return
+	}
+	if m.Heading == "stored" {
+		f.c.note("arrived after %s over %s: %s, stored", after.Round(100*time.Millisecond), m.Transport, valuesText(m))
+		return
+	}
+	whose := ""
+	if m.Device == "" {
+		whose = " (it names no device, and may be another's)"
+	}
+	f.c.note("%s%s", fateText(m), whose)
+	if hint := reasonHint(m.Reason, m.Connection); hint != "" {
+		f.c.note("  hint: %s", hint)
+	}
+}
+
+func (f *firstReading) overdue(refused int, tenant, device string) error {
+	e := checkError{fmt.Errorf("no reading of %s was kept within %s", device, f.wait),
+		"nothing reached a door in its name: is the address right, and the port open on the way?"}
+	if refused > 0 {
+		e.hint = fmt.Sprintf("what was refused is shown above; later: weir device show %s %s", tenant, device)
+	}
+	return e
+}
+
+// reasonHint is what somebody may do about a message that was not kept.
+func reasonHint(reason string, connection bool) string {
+	if connection && reason == "not-authorized" {
+		return "user name TENANT:ACCESSTOKEN, client id INSTANCE:TENANT:DEVICE; weir device rotate makes a new access token"
+	}
+	return map[string]string{
+		"bad-credential":    "the access token must be whole and of this very device; weir device rotate makes a new one",
+		"undecodable":       `a body is {"eventType":"Measurement","payload":{"entries":[{"measurements":{"temp":"21.5"}}]}}; values are strings`,
+		"not-authorized":    "a device sends to its own topic only: INSTANCE/TENANT/devices/DEVICE/events",
+		"no-consumer":       "events go to INSTANCE/TENANT/devices/DEVICE/events",
+		"unknown-device":    "see what there is with: weir device list TENANT",
+		"unknown-tenant":    "the tenant is named in the topic or the path",
+		"tenant-disabled":   "the tenant is disabled",
+		"invalid-value":     "the profile of the device's type says what its metrics may be",
+		"ceiling":           "the tenant's tier and the key governance say how much it may send",
+		"strangers":         "what verifies as nobody shares one small bucket: prove who sends",
+		"backpressure":      "the log is filling up: weir status",
+		"log-unavailable":   "the log does not take it: weir status",
+		"series_limit":      "limits.series_per_device and limits.series_per_tenant",
+		"bad-time":          "ingest.max_age says how old an event may be; without occurredTime it counts as of its receipt",
+		"too-many-readings": "at most 256 readings in one message",
+		"too-large":         "ingest.max_body says how large a body may be",
+	}[cmp.Or(reason, "none")]
+}

@@ -1,0 +1,299 @@
+package cli
+
+import (
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"weir/app"
+	"weir/model"
+)
+
+func (c *command) deviceImport() *cobra.Command {
+	im := deviceImport{c: c}
+	cmd := &cobra.Command{
+		Use:   "import TENANT FILE",
+		Short: "Make many devices from a CSV file",
+		Long: "Make the devices of a CSV file (- is stdin): all of them, or none. Its first line names the columns by the API's names:\n\n" +
+			"  " + strings.Join(deviceColumns, ", ") + "\n" +
+			"  " + strings.Join(credentialColumns, ", ") + "\n\n" +
+			"token must be there. An empty cell is a value that is absent. A device without a credential gets an access token; these\n" +
+			"are written to --out, or to stdout, as CSV. Whatever is wrong with the file is told at once, with line and column.",
+		Example: "  weir device import acme fleet.csv --dry-run\n  weir device import acme fleet.csv --type boiler --out tokens.csv",
+		Args:    exactly("the tenant's token", "the file"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			im.tenant, im.file = args[0], args[1]
+			return im.run(cmd.Context())
+		},
+	}
+	cmd.Flags().StringVar(&im.deviceType, "type", "", "device type of those that name none (default: \""+app.DefaultDeviceType+"\", made when there is none)")
+	cmd.Flags().StringVar(&im.out, "out", "", "write the access tokens to a new file that only its owner can read")
+	cmd.Flags().BoolVar(&im.dryRun, "dry-run", false, "say what is wrong and make nothing")
+	return cmd
+}
+
+// The columns of an import, by the names of the API.
+var (
+	deviceColumns     = []string{"token", "name", "description", "deviceTypeToken", "externalId", "metadata"}
+	credentialColumns = []string{"credentialType", "credentialId", "credentialValue", "expiresAt"}
+)
+
+// maxImportBytes bounds the file: it travels in one command.
+const maxImportBytes = 6 << 20
+
+// deviceImport is one run of weir device import.
+type deviceImport struct {
+	c                             *command
+	tenant, file, deviceType, out string
+	dryRun                        bool
+}
+
+// csvProblem is what is wrong with a file, at a line and, where it is about one, a column.
+type csvProblem struct {
+	Line   int    `json:"line"`
+	Column string `json:"column,omitempty"`
+	Reason string `json:"reason"`
+}
+
+func (p csvProblem) String() string {
+	if p.Column == "" {
+		return fmt.Sprintf("line %d: %s", p.Line, p.Reason)
+	}
+	return fmt.Sprintf("line %d, %s: %s", p.Line, p.Column, p.Reason)
+}
+
+func (im *deviceImport) run(ctx context.Context) error {
+	text, err := im.read()
+	if err != nil {
+		return err
+	}
+	rows, lines, problems := parseDevices(text, im.deviceType)
+	if len(rows) > app.MaxDeviceImport {
+		return model.Errorf(model.CodeLimitExceeded, "%s has %s devices; one import makes at most %s, so split it", im.file,
+			grouped(int64(len(rows))), grouped(app.MaxDeviceImport))
+	}
+	op, err := im.c.existing(ctx)
+	if err != nil {
+		return err
+	}
+	defer op.Close()
+	to, err := im.openOut(len(problems) > 0)
+	if err != nil {
+		return err
+	}
+	if isTerminal(im.c.io.Stderr) {
+		im.c.note("%s devices; passwords take a while", grouped(int64(len(rows))))
+	}
+	// What can be read is looked at even when something cannot, so that all is told at once.
+	made, err := op.ImportDevices(ctx, app.DeviceImport{Tenant: im.tenant, Rows: rows, DryRun: im.dryRun || len(problems) > 0})
+	if err == nil {
+		found := len(problems) + made.Found
+		for _, p := range made.Problems {
+			problems = append(problems, importProblem(p, lines))
+		}
+		err = im.refusal(problems, found)
+	}
+	if err != nil {
+		return errors.Join(err, to.discard())
+	}
+	return im.tell(made, to)
+}
+
+func (im *deviceImport) read() (string, error) {
+	in := im.c.io.Stdin
+	if im.file != "-" {
+		f, err := os.Open(im.file)
+		if err != nil {
+			return "", err
+		}
+		defer f.Close()
+		in = f
+	}
+	b, err := io.ReadAll(io.LimitReader(in, maxImportBytes+1))
+	if err == nil && len(b) > maxImportBytes {
+		err = model.Errorf(model.CodeLimitExceeded, "%s is larger than %s; split it", im.file, bytesText(maxImportBytes))
+	}
+	return strings.TrimPrefix(string(b), "\ufeff"), err // spreadsheets begin with a byte order mark
+}
+
+// parseDevices reads the rows of a file and, for each, its line. What does not read is a problem, and the rest goes on.
+func parseDevices(text, deviceType string) (rows []app.DeviceRow, lines []int, problems []csvProblem) {
+	r := csv.NewReader(strings.NewReader(text))
+	r.FieldsPerRecord = -1
+	header, err := r.Read()
+	if err != nil {
+		if errors.Is(err, io.EOF) {
+			return nil, nil, []csvProblem{{1, "", "the header line is missing"}}
+		}
+		return nil, nil, []csvProblem{csvError(err)}
+	}
+	problems = checkHeader(header)
+	for {
+		record, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			problems = append(problems, csvError(err))
+			continue
+		}
+		line, _ := r.FieldPos(0)
+		if len(record) != len(header) {
+			problems = append(problems, csvProblem{line, "", fmt.Sprintf("has %s, the header names %d", count(len(record), "value"), len(header))})
+			continue
+		}
+		rows, lines = append(rows, rowOf(header, record, deviceType)), append(lines, line)
+	}
+	if len(rows) == 0 && len(problems) == 0 {
+		problems = append(problems, csvProblem{1, "", "the file names no device"})
+	}
+	return rows, lines, problems
+}
+
+func csvError(err error) csvProblem {
+	if e, ok := errors.AsType[*csv.ParseError](err); ok {
+		return csvProblem{e.Line, "", e.Err.Error()}
+	}
+	return csvProblem{1, "", err.Error()}
+}
+
+func checkHeader(header []string) []csvProblem {
+	var problems []csvProblem
+	seen := map[string]bool{}
+	for _, name := range header {
+		switch {
+		case seen[name]:
+			problems = append(problems, csvProblem{1, printable(name), "the column is there twice"})
+		case !slices.Contains(deviceColumns, name) && !slices.Contains(credentialColumns, name):
+			problems = append(problems, csvProblem{1, printable(name), "is no column; the columns are " + strings.Join(slices.Concat(deviceColumns, credentialColumns), ", ")})
+		}
+		seen[name] = true
+	}
+	if !seen["token"] {
+		problems = append(problems, csvProblem{1, "token", "the column is missing"})
+	}
+	return problems
+}
+
+func rowOf(header, record []string, deviceType string) app.DeviceRow {
+	row := app.DeviceRow{Device: map[string]string{}, Credential: map[string]string{}}
+	if deviceType != "" {
+		row.Device["deviceTypeToken"] = deviceType
+	}
+	for i, name := range header {
+		switch {
+		case record[i] == "":
+		case slices.Contains(deviceColumns, name):
+			row.Device[name] = record[i]
+		case slices.Contains(credentialColumns, name):
+			row.Credential[name] = record[i]
+		}
+	}
+	return row
+}
+
+func importProblem(p app.ImportProblem, lines []int) csvProblem {
+	if p.Other >= 0 {
+		p.Reason += fmt.Sprintf(", line %d has the same", lines[p.Other])
+	}
+	return csvProblem{lines[p.Row], p.Field, p.Reason}
+}
+
+// shownProblems is how many problems are told to people; a program gets more.
+const shownProblems = 50
+
+// refusal tells what is wrong with a file; found is how many problems there are in all.
+func (im *deviceImport) refusal(problems []csvProblem, found int) error {
+	if len(problems) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(problems, func(a, b csvProblem) int { return a.Line - b.Line })
+	text := []string{fmt.Sprintf("%s: nothing was made; %s", im.file, count(found, "problem"))}
+	for _, p := range problems[:min(len(problems), shownProblems)] {
+		text = append(text, p.String())
+	}
+	if more := found - shownProblems; more > 0 {
+		text = append(text, fmt.Sprintf("… and %s more", grouped(int64(more))))
+	}
+	return &model.Error{Code: model.CodeInvalidInput, Message: strings.Join(text, "\n  "), Hint: "mend the file and import it again; --dry-run only looks",
+		Ext: map[string]any{"problems": problems}}
+}
+
+// tokenFile is where minted tokens go; nil: to stdout.
+type tokenFile struct{ *os.File }
+
+// openOut makes the file for the tokens before the devices are made: what cannot be written then would be lost.
+func (im *deviceImport) openOut(doomed bool) (*tokenFile, error) {
+	if im.out == "" || im.dryRun || doomed {
+		return nil, nil
+	}
+	f, err := os.OpenFile(im.out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, ownFile)
+	if errors.Is(err, os.ErrExist) {
+		return nil, inTheWay(im.out, "name a new file with --out")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &tokenFile{f}, nil
+}
+
+func (t *tokenFile) discard() error {
+	if t == nil {
+		return nil
+	}
+	return errors.Join(t.Close(), os.Remove(t.Name()))
+}
+
+// keep writes the tokens durably: they are nowhere else.
+func (t *tokenFile) keep(minted []app.MintedToken) error {
+	return errors.Join(writeTokens(t, minted), t.Sync(), t.Close())
+}
+
+// writeTokens writes tokens with the columns of an import.
+func writeTokens(w io.Writer, minted []app.MintedToken) error {
+	to := csv.NewWriter(w)
+	_ = to.Write([]string{"token", "credentialType", "credentialId"}) // Error has it
+	for _, m := range minted {
+		_ = to.Write([]string{m.Device, "ACCESS_TOKEN", m.Secret})
+	}
+	to.Flush()
+	return to.Error()
+}
+
+func (im *deviceImport) tell(made *app.DevicesImported, to *tokenFile) error {
+	said := fmt.Sprintf("%s made in tenant %s, %s minted", grouped(int64(made.Made))+" "+plural(made.Made, "device"), made.Tenant,
+		grouped(int64(len(made.Minted)))+" "+plural(len(made.Minted), "access token"))
+	if made.DryRun {
+		said = fmt.Sprintf("%s can be made in tenant %s; nothing was made", grouped(int64(made.Made))+" "+plural(made.Made, "device"), made.Tenant)
+	}
+	if to != nil {
+		if err := to.keep(made.Minted); err != nil {
+			return fmt.Errorf("the devices are made, but their access tokens could not be written: %w", err)
+		}
+		made.Minted, said = nil, said+" and written to "+im.out
+	}
+	switch {
+	case im.c.json:
+		im.c.writeJSON(im.c.io.Stdout, made)
+	case to != nil || made.DryRun || len(made.Minted) == 0:
+		fmt.Fprintln(im.c.io.Stdout, said)
+	default:
+		im.c.note("%s", said)
+		return writeTokens(im.c.io.Stdout, made.Minted)
+	}
+	return nil
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return what
+	}
+	return what + "s"
+}

@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"weir/app"
+	"weir/config"
+	"weir/health"
+)
+
+func (c *command) doctor() *cobra.Command {
+	var strict bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Look for what is wrong, and say what to do",
+		Long: "Look at the configuration, the data directory, the disk, the clock, the limits of the system, the listeners and what\n" +
+			"the instance knows of itself, one line for each check: ok, warn, fail, or skip where it could not look and why. A\n" +
+			"running instance is asked; where none runs, the directory is looked at as it lies, and nothing in it is changed.\n\n" +
+			"Ends with 0 when nothing fails and with 5 when something does; with --strict with 5 for warnings, too.",
+		Example: "  weir doctor\n  weir doctor --strict --json",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r, err := c.examine(cmd.Context())
+			if err != nil {
+				return err
+			}
+			c.show(r, func(w io.Writer) { printReport(w, r) })
+			return reportError(r, strict)
+		},
+	}
+	cmd.Flags().BoolVar(&strict, "strict", false, "end with 5 when there are warnings, too")
+	return cmd
+}
+
+// examine lets the running instance look at itself, or looks at a directory where none runs. A configuration that does
+// not load is a finding: the instance that runs obeys the one before it; where none runs nothing else can be looked at,
+// for it says where everything is.
+func (c *command) examine(ctx context.Context) (*health.Report, error) {
+	read, err := c.reading()
+	if err != nil {
+		return nil, err
+	}
+	r, err := c.lookAt(ctx, read)
+	if err != nil {
+		return nil, err
+	}
+	first := configFinding(read.Problems, nil, r.Running)
+	if read.Config != nil {
+		first = configFinding(nil, read.Config.Warnings(), r.Running)
+	}
+	whole := &health.Report{Running: r.Running}
+	for _, f := range append([]health.Finding{first}, r.Findings...) {
+		whole.Add(f)
+	}
+	return whole, nil
+}
+
+func (c *command) lookAt(ctx context.Context, read config.Reading) (*health.Report, error) {
+	client, err := app.Dial(ctx, config.Config{DataDir: read.DataDir})
+	switch {
+	case errors.Is(err, app.ErrNotRunning) && read.Config == nil:
+		return &health.Report{}, nil
+	case errors.Is(err, app.ErrNotRunning):
+		return app.Doctor(ctx, *read.Config, c.getenv, health.ThisMachine()), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	return client.Doctor(ctx, app.DoctorQuery{Version: Version})
+}
+
+// configFinding tells what is wrong with a configuration, or else what to think over, without the lines themselves: a
+// mistyped key may stand before a secret.
+func configFinding(problems, warnings config.Problems, running bool) health.Finding {
+	f := health.Good("it loads")
+	switch {
+	case len(problems) > 0 && running:
+		f = health.Fail("the instance obeys the configuration before it, and would not start again with this one; weir config validate shows the lines",
+			"%s", withoutSource(problems))
+	case len(problems) > 0:
+		f = health.Fail("correct it first: it says where everything is, so nothing else was looked at; weir config validate shows the lines",
+			"%s", withoutSource(problems))
+	case len(warnings) > 0:
+		f = health.Warn("weir config validate shows the lines", "%s", withoutSource(warnings))
+	}
+	f.ID = "config"
+	return f
+}
+
+func withoutSource(ps config.Problems) string {
+	told := make([]string, len(ps))
+	for i, p := range ps {
+		p.Source = ""
+		told[i] = p.String()
+	}
+	return strings.Join(told, "; ")
+}
+
+func printReport(w io.Writer, r *health.Report) {
+	width := 0
+	for _, f := range r.Findings {
+		width = max(width, len(f.ID))
+	}
+	for _, f := range r.Findings {
+		fmt.Fprintf(w, "%-4s  %-*s  %s\n", f.Result, width, f.ID, printable(strings.ReplaceAll(f.Text, "\n", "; ")))
+		if f.Hint != "" && f.Result != health.OK {
+			fmt.Fprintf(w, "%-4s  %-*s  hint: %s\n", "", width, "", printable(f.Hint))
+		}
+	}
+}
+
+// reportError is how weir doctor ends.
+func reportError(r *health.Report, strict bool) error {
+	counts := map[health.Result]int{}
+	for _, f := range r.Findings {
+		counts[f.Result]++
+	}
+	failed, warned := counts[health.Failure], counts[health.Warning]
+	switch {
+	case failed > 0:
+		return checkError{error: fmt.Errorf("%s, %s", count(failed, "failure"), count(warned, "warning"))}
+	case warned > 0 && strict:
+		return checkError{error: errors.New(count(warned, "warning"))}
+	}
+	return nil
+}

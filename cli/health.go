@@ -1,0 +1,103 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weir/app"
+	"weir/config"
+)
+
+// healthTick is how often a wait asks again.
+const healthTick = 250 * time.Millisecond
+
+func (c *command) health() *cobra.Command {
+	var base string
+	var wait time.Duration
+	cmd := &cobra.Command{
+		Use:   "health",
+		Short: "Whether the instance serves, for containers and load balancers",
+		Long: "Ask the running instance whether it serves. It is cheap and needs nothing but this binary: an image without a shell\n" +
+			"may use it as its health check. Ends with 0 when the instance is ready, with 5 when it is not, or when it serves\n" +
+			"and something is wrong (it says what), and with 4 when none runs.\n\n" +
+			"The instance is asked over its socket in the data directory; with --url over the network, at /readyz of its api\n" +
+			"listener, which tells less.",
+		Example: "  weir health\n  weir health --wait 30s && weir status\n  weir health --url http://127.0.0.1:8080",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ask, err := c.healthOf(base)
+			if err != nil {
+				return err
+			}
+			h, err := waitReady(cmd.Context(), wait, ask)
+			if err != nil {
+				return err
+			}
+			return c.showHealth(h)
+		},
+	}
+	cmd.Flags().StringVar(&base, "url", "", "ask this `address` instead, such as http://127.0.0.1:8080")
+	cmd.Flags().DurationVar(&wait, "wait", 0, "wait until it is ready, at most this long, such as 30s")
+	return cmd
+}
+
+// healthOf returns how the instance is asked.
+func (c *command) healthOf(base string) (func(context.Context) (*app.Health, error), error) {
+	if base != "" {
+		u, err := url.Parse(base)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return nil, usageError{errors.New("--url must be an http or https URL, such as http://127.0.0.1:8080")}
+		}
+		return func(ctx context.Context) (*app.Health, error) { return app.AskReadyz(ctx, base) }, nil
+	}
+	r, err := c.reading()
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (*app.Health, error) {
+		h, err := app.AskHealth(ctx, config.Config{DataDir: r.DataDir})
+		if errors.Is(err, app.ErrNotRunning) && r.Problems != nil {
+			return nil, r.Problems
+		}
+		return h, err
+	}, nil
+}
+
+// waitReady asks until the instance is ready or the time is over, once at least. It returns what it was told last.
+func waitReady(ctx context.Context, wait time.Duration, ask func(context.Context) (*app.Health, error)) (*app.Health, error) {
+	end := time.Now().Add(wait)
+	for {
+		h, err := ask(ctx)
+		if err == nil && h.State == app.HealthReady || err != nil && !errors.Is(err, app.ErrNotRunning) {
+			return h, err
+		}
+		if left := time.Until(end); left <= 0 {
+			return h, err
+		}
+		select {
+		case <-time.After(healthTick):
+		case <-ctx.Done():
+			return h, err
+		}
+	}
+}
+
+func (c *command) showHealth(h *app.Health) error {
+	if c.json {
+		c.writeJSON(c.io.Stdout, h)
+	}
+	if h.State != app.HealthReady {
+		return checkError{fmt.Errorf("%s: %s", h.State, strings.Join(h.Problems, "; ")), "weir doctor looks closer"}
+	}
+	if !c.json {
+		c.show(h, func(w io.Writer) { fmt.Fprintln(w, h.State) })
+	}
+	return nil
+}

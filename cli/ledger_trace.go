@@ -1,0 +1,103 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weir/app"
+)
+
+func (c *command) ledgerTrace() *cobra.Command {
+	since, until := "24h", ""
+	cmd := &cobra.Command{
+		Use:   "trace TENANT DEVICE",
+		Short: "What happened to each message of a device",
+		Long: "Tell of each message of a device that was received in a span of time where it ended, oldest first: stored and how many\n" +
+			"readings of it are there, dead letter and why, duplicate of which record, or waiting in the log.\n\n" +
+			"What is stored or a dead letter is told for as long as it is kept. A duplicate leaves nothing but its count, so it is\n" +
+			"told only while the log still holds its record. Of what a door turned away there is no record at all: the counts of\n" +
+			"the whole tenant in those hours are shown beside it.",
+		Example: "  weir ledger trace acme boiler-1\n  weir ledger trace acme boiler-1 --since 2h\n" +
+			"  weir ledger trace acme boiler-1 --since 2026-03-01T08:00:00Z --until 2026-03-01T09:00:00Z --json",
+		Args: exactly("TENANT", "DEVICE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q := app.TraceQuery{Tenant: args[0], Device: args[1], Until: time.Now()}
+			var err error
+			if q.Since, err = instant("--since", since, q.Until); err != nil {
+				return err
+			}
+			if until != "" {
+				if q.Until, err = instant("--until", until, q.Until); err != nil {
+					return err
+				}
+			}
+			client, err := c.client(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			r, err := client.TraceDevice(cmd.Context(), q)
+			if err != nil {
+				return err
+			}
+			c.show(r, func(w io.Writer) { printTrace(w, r) })
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&since, "since", since, "from then on: a time as 2026-03-01T08:00:00Z, or how long ago, such as 2h")
+	cmd.Flags().StringVar(&until, "until", "", "up to then, likewise (default: now)")
+	return cmd
+}
+
+// instant reads a time, or a span before now.
+func instant(flag, text string, now time.Time) (time.Time, error) {
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return now.Add(-d), nil
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return t, usageError{fmt.Errorf("%s: %q is neither a time as 2026-03-01T08:00:00Z nor a span such as 2h", flag, text)}
+	}
+	return t, nil
+}
+
+func printTrace(w io.Writer, r *app.TraceReport) {
+	if len(r.Messages) == 0 {
+		fmt.Fprintln(w, "nothing of that span is kept")
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for i := range r.Messages {
+		m := &r.Messages[i]
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\n", m.Received.Format("2006-01-02T15:04:05.000Z"), m.Offset, m.Transport, printable(tracedText(m)))
+	}
+	_ = t.Flush() // whoever reads has gone
+	if r.LogSince != nil {
+		fmt.Fprintf(w, "the log holds records since %s: duplicates before it left nothing but their count\n", r.LogSince.Format(time.RFC3339))
+	} else {
+		fmt.Fprintln(w, "the log holds no records any more: duplicates left nothing but their count")
+	}
+	for _, n := range r.TurnedAway {
+		fmt.Fprintf(w, "turned away in these hours, of the whole tenant: %s %s (%s)\n", countText(n.Count, "message"), n.Heading, n.Reason)
+	}
+}
+
+func tracedText(m *app.Traced) string {
+	text := m.Heading
+	if m.Heading == "stored" {
+		text += ", " + countText(int64(m.Readings), "reading")
+	}
+	if m.Reason != "" {
+		text += " (" + m.Reason + ")"
+	}
+	if m.AltID != "" {
+		text += fmt.Sprintf(", altId %s", m.AltID)
+	}
+	if m.Text != "" {
+		text += ": " + m.Text
+	}
+	return text
+}

@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weir/app"
+)
+
+func (c *command) ledgerVerify() *cobra.Command {
+	return &cobra.Command{
+		Use:   "verify",
+		Short: "Recount what is stored, and say what does not balance",
+		Long: "Recount what is stored from what is on disk: every packed row to its last reading, locations and alerts, dead letters,\n" +
+			"and the part of the log that the store does not contain yet. Hold it, per tenant, transport and hour, against what the\n" +
+			"doors counted as received and against what was counted as stored, and say what does not balance and by how much. Rows\n" +
+			"that do not read, or hold a reading twice, are named.\n\n" +
+			"A running instance recounts itself from one snapshot while it goes on; where none runs, the directory is read as it\n" +
+			"lies and nothing in it is changed. It reads the whole store, a few rows at a time. Dead letters that have left with\n" +
+			"their time, or out of the strangers' ring, are told as such: nothing can be said of them any more.\n\n" +
+			"Ends with 0 when everything balances, and with 5 when something does not.",
+		Example: "  weir ledger verify\n  weir ledger verify --json --data /var/lib/weir",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v, err := c.recount(cmd.Context())
+			if err != nil {
+				return err
+			}
+			c.show(v, func(w io.Writer) { printVerification(w, v) })
+			if v.Balanced {
+				return nil
+			}
+			return checkError{fmt.Errorf("the ledger does not balance: %s", count(len(v.Wrongs)+v.Unlisted, "finding")),
+				"keep the data directory as it is, and report this with weir bundle"}
+		},
+	}
+}
+
+// recount lets the running instance recount itself, or recounts a directory where none runs.
+func (c *command) recount(ctx context.Context) (*app.Verification, error) {
+	cfg, err := c.load()
+	if err != nil {
+		return nil, err
+	}
+	p := &progressLine{w: c.io.Stderr, on: isTerminal(c.io.Stderr)}
+	defer p.end()
+	client, err := app.Dial(ctx, *cfg)
+	if errors.Is(err, app.ErrNotRunning) {
+		return app.VerifyLedger(ctx, *cfg, p.tell)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	return client.VerifyLedger(ctx, p.tell)
+}
+
+// progressLine shows on a terminal how far a recount is, a few times a second.
+type progressLine struct {
+	w    io.Writer
+	on   bool
+	last time.Time
+}
+
+func (p *progressLine) tell(done, all int64) {
+	if !p.on || all == 0 || time.Since(p.last) < 200*time.Millisecond {
+		return
+	}
+	p.last = time.Now()
+	fmt.Fprintf(p.w, "\rrecounting: %s of %s rows ", grouped(done), grouped(all))
+}
+
+func (p *progressLine) end() {
+	if !p.last.IsZero() {
+		fmt.Fprint(p.w, "\r\033[K")
+	}
+}
+
+func printVerification(w io.Writer, v *app.Verification) {
+	if v.Balanced {
+		fmt.Fprintf(w, "balanced: %s stored with %s, in %s of tenants and transports", countText(v.Messages, "message"), countText(v.Readings, "reading"),
+			countText(int64(v.Hours), "hour"))
+	} else {
+		fmt.Fprintf(w, "recounted: %s stored with %s", countText(v.Messages, "message"), countText(v.Readings, "reading"))
+	}
+	fmt.Fprintf(w, "; the store contains the log up to record %d", v.Head)
+	if v.Waiting > 0 {
+		fmt.Fprintf(w, ", %s behind it", countText(v.Waiting, "message"))
+	}
+	fmt.Fprintln(w)
+	for _, i := range v.Wrongs {
+		fmt.Fprintln(w, printable(imbalanceText(&i)))
+	}
+	if v.Unlisted > 0 {
+		fmt.Fprintf(w, "and %s more\n", grouped(int64(v.Unlisted)))
+	}
+	if v.Untold > 0 {
+		fmt.Fprintf(w, "%s have left with their time or out of the strangers' ring: they are counted and cannot be recounted\n", countText(v.Untold, "dead letter"))
+	}
+	if v.Expired > 0 {
+		fmt.Fprintf(w, "%s went because their time was over: retention accounts for as many\n", countText(v.Expired, "reading"))
+	}
+	printGaps(w, v.Gaps)
+}
+
+func imbalanceText(i *app.Imbalance) string {
+	place := ""
+	if i.Hour != nil {
+		place = fmt.Sprintf("%s %s %s: ", i.Hour.Format("2006-01-02 15:04"), cmp.Or(i.Tenant, strangers), i.Transport)
+	} else if i.Tenant != "" {
+		place = i.Tenant + ": "
+	}
+	if i.Row != "" && i.Messages == 0 && i.Readings == 0 {
+		return place + i.Row + " " + i.Text
+	}
+	return place + amount(i) + i.Text
+}
+
+// amount is by how much something does not balance.
+func amount(i *app.Imbalance) string {
+	text := ""
+	for _, n := range []struct {
+		n    int64
+		what string
+	}{{i.Messages, "message"}, {i.Readings, "reading"}} {
+		switch {
+		case n.n == 0 || i.Row != "":
+		case n.n > 0:
+			text += countText(n.n, n.what) + " missing, "
+		default:
+			text += countText(-n.n, n.what) + " too many, "
+		}
+	}
+	if text != "" {
+		text = text[:len(text)-len(", ")] + ": "
+	}
+	return text
+}
+
+func countText(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return grouped(n) + " " + what + "s"
+}

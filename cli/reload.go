@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"weir/app"
+)
+
+func (c *command) reload() *cobra.Command {
+	return &cobra.Command{
+		Use:   "reload",
+		Short: "Make the running instance read its configuration again",
+		Long: "Make the running instance read its configuration again, under its own flags and environment, and obey what can be obeyed\n" +
+			"without a restart; the keys that wait for one are listed. When anything is wrong the old configuration stays whole,\n" +
+			"every mistake is told, and the exit code is 3. SIGHUP does the same, and config.watch does it when a file has changed.",
+		Example: "  weir reload --config weir.yaml\n  weir config diff --running    # what it would do",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := c.client(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			r, err := client.Reload(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if len(r.Problems) > 0 {
+				return r.Problems
+			}
+			c.warn(r.Warnings)
+			c.show(r, func(w io.Writer) { printReload(w, r) })
+			return nil
+		},
+	}
+}
+
+func printReload(w io.Writer, r *app.ReloadReport) {
+	if len(r.Taken) > 0 {
+		fmt.Fprintln(w, "taken:")
+		printChanges(w, "  ", r.Taken)
+	}
+	if len(r.Waiting) > 0 {
+		fmt.Fprintln(w, "waiting for a restart:")
+		printChanges(w, "  ", r.Waiting)
+	}
+	fmt.Fprintf(w, "%s unchanged\n", count(r.Unchanged, "key"))
+}

@@ -1,0 +1,306 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weir/app"
+	"weir/model"
+)
+
+func (c *command) send() *cobra.Command {
+	s := sending{c: c}
+	var at string
+	cmd := &cobra.Command{
+		Use:   "send TENANT DEVICE METRIC=VALUE...",
+		Short: "Send a test reading through a door and show what becomes of it",
+		Long: "Send a reading in the name of a device through a real door of the running instance, and tell how the door answered and\n" +
+			"where the reading ended. For the send the device gets an access token of its own that is removed afterwards, and is\n" +
+			"good for minutes should that fail; --token-file tries the device's own. Over MQTT it is a connection beside the\n" +
+			"device's, which does not count as its presence.",
+		Example: "  weir send acme boiler-1 temp=21.5\n  weir send acme boiler-1 temp=85 pressure=1.2 --door mqtt --count 5 --interval 1s\n" +
+			"  weir send acme boiler-1 temp=21.5 --at 2026-03-01T12:00:00Z --alt-id test-1",
+		Args: atLeast("the tenant's token", "the device's token", "a reading such as temp=21.5"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s.tenant, s.device = args[0], args[1]
+			var err error
+			if s.values, err = parseValues(args[2:]); err != nil {
+				return err
+			}
+			if s.at, err = parseAt(at, time.Now()); err != nil {
+				return err
+			}
+			if err := s.check(); err != nil {
+				return err
+			}
+			return s.run(cmd.Context())
+		},
+	}
+	cmd.Flags().StringVar(&s.door, "door", "http", "http or mqtt")
+	cmd.Flags().StringVar(&at, "at", "", "when it was measured: a time such as 2026-03-01T12:00:00Z, or -10m for ten minutes ago (default: now)")
+	cmd.Flags().StringVar(&s.altID, "alt-id", "", "id by which a repeat is recognised, of the same --at")
+	cmd.Flags().StringVar(&s.tokenFile, "token-file", "", "read the device's access token from a file; - is stdin")
+	cmd.Flags().IntVar(&s.count, "count", 1, fmt.Sprintf("how many readings to send, up to %d", maxSendCount))
+	cmd.Flags().DurationVar(&s.interval, "interval", time.Second, "from one to the next")
+	return cmd
+}
+
+const (
+	maxSendCount = 1000
+	fateWait     = 10 * time.Second // how long an acknowledged reading may take to end
+	sendWait     = 15 * time.Second // how long a door may take to answer
+)
+
+// sending is one run of weir send.
+type sending struct {
+	c              *command
+	tenant, device string
+	values         map[string]string
+	door           string
+	at             time.Time // zero: when it is sent
+	altID          string
+	tokenFile      string
+	count          int
+	interval       time.Duration
+
+	instance string
+	token    string
+}
+
+// sent is a reading and what became of it.
+type sent struct {
+	Reading int        `json:"reading"` // from 1
+	Door    string     `json:"door"`
+	Answer  doorAnswer `json:"answer"`
+	Fate    *app.Seen  `json:"fate,omitempty"` // absent when the door refused it and nothing more is known
+}
+
+// doorAnswer is what a door said.
+type doorAnswer struct {
+	OK   bool   `json:"ok"` // it promises to keep the reading
+	Code int    `json:"code"`
+	Text string `json:"text"`
+}
+
+func (s *sending) check() error {
+	switch {
+	case s.door != "http" && s.door != "mqtt":
+		return usageError{fmt.Errorf("--door: %q is neither http nor mqtt", s.door)}
+	case s.count < 1 || s.count > maxSendCount:
+		return usageError{fmt.Errorf("--count must lie in 1..%d", maxSendCount)}
+	case s.interval < 0:
+		return usageError{errors.New("--interval must not be negative")}
+	}
+	return nil
+}
+
+// parseValues reads the arguments metric=value. Values are kept as they are written: that is how they travel.
+func parseValues(args []string) (map[string]string, error) {
+	values := map[string]string{}
+	for _, arg := range args {
+		metric, value, ok := strings.Cut(arg, "=")
+		f, err := strconv.ParseFloat(value, 64)
+		switch {
+		case !ok || metric == "":
+			return nil, usageError{fmt.Errorf("%q is no reading: write METRIC=VALUE, such as temp=21.5", arg)}
+		case err != nil || math.IsInf(f, 0) || math.IsNaN(f):
+			return nil, usageError{fmt.Errorf("%q: the value must be a number", arg)}
+		case values[metric] != "":
+			return nil, usageError{fmt.Errorf("metric %s is given twice", metric)}
+		}
+		values[metric] = value
+	}
+	return values, nil
+}
+
+// parseAt reads a time, or how long ago it was; "" is the zero time.
+func parseAt(s string, now time.Time) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	if d, err := time.ParseDuration(s); err == nil {
+		return now.Add(d), nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return t, usageError{fmt.Errorf("--at: %q is neither a time such as 2026-03-01T12:00:00Z nor a duration such as -10m", s)}
+	}
+	return t, nil
+}
+
+func (s *sending) run(ctx context.Context) (err error) {
+	client, err := s.c.client(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	status, err := client.Status(ctx)
+	if err != nil {
+		return err
+	}
+	s.instance = status.Instance
+	giveBack, err := s.credential(ctx, client)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, giveBack()) }()
+	seen, err := s.c.watch(ctx, client, app.TailQuery{Device: s.device, Door: s.door})
+	if err != nil {
+		return err
+	}
+	defer seen.stop()
+	to, err := s.open(ctx, status.Listeners)
+	if err != nil {
+		return err
+	}
+	defer to.close()
+	return s.series(ctx, to, seen)
+}
+
+// credential sets the access token to send with: the device's own, or one that is lent for the send.
+func (s *sending) credential(ctx context.Context, client *app.Client) (giveBack func() error, err error) {
+	if s.tokenFile != "" {
+		s.token, err = s.readToken()
+		return func() error { return nil }, err
+	}
+	lent, err := client.LendToken(ctx, app.DeviceName{Tenant: s.tenant, Token: s.device})
+	if err != nil {
+		return nil, err
+	}
+	s.token = lent.Secret
+	return func() error { // after Ctrl-C, too
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sendWait)
+		defer cancel()
+		_, err := client.TakeBackToken(ctx, *lent)
+		return err
+	}, nil
+}
+
+func (s *sending) readToken() (string, error) {
+	token, err := s.c.secretLine(s.tokenFile)
+	if err == nil && token == "" {
+		err = fmt.Errorf("--token-file %s: no access token in its first line", s.tokenFile)
+	}
+	return token, err
+}
+
+// series sends the readings one after the other; the first that is not kept decides how the command ends.
+func (s *sending) series(ctx context.Context, to sender, seen *watching) error {
+	var failed error
+	for i := range s.count {
+		if i > 0 && !wait(ctx, s.interval) {
+			return failed
+		}
+		r, err := s.one(ctx, to, seen, i)
+		if err != nil {
+			return errors.Join(failed, err)
+		}
+		s.tell(r)
+		if failed == nil {
+			failed = s.verdict(r)
+		}
+	}
+	return failed
+}
+
+// one sends a reading and waits for its end.
+func (s *sending) one(ctx context.Context, to sender, seen *watching, i int) (*sent, error) {
+	at := time.Now()
+	if !s.at.IsZero() {
+		at = s.at.Add(time.Duration(i) * s.interval)
+	}
+	body, err := s.event(at)
+	if err != nil {
+		return nil, err
+	}
+	sending, cancel := context.WithTimeout(ctx, sendWait)
+	defer cancel()
+	answer, err := to.send(sending, body)
+	if err != nil {
+		return nil, fmt.Errorf("the reading could not be sent over %s: %w", s.door, err)
+	}
+	r := &sent{Reading: i + 1, Door: s.door, Answer: answer}
+	if !answer.OK {
+		return r, nil
+	}
+	r.Fate, err = s.fate(ctx, seen, at, len(body))
+	return r, err
+}
+
+// event is the body of a reading. Its own time makes it known again among other messages of the device.
+func (s *sending) event(at time.Time) ([]byte, error) {
+	m := map[string]any{"device": s.device, "eventType": "Measurement", "occurredTime": at.UTC().Format(time.RFC3339Nano),
+		"payload": map[string]any{"entries": []any{map[string]any{"measurements": s.values}}}}
+	if s.altID != "" {
+		m["altId"] = s.altID
+	}
+	if s.door == "http" {
+		m["credentialType"], m["credentialId"] = "ACCESS_TOKEN", s.token
+	}
+	return json.Marshal(m)
+}
+
+// fate waits for the end of the reading of this time and size.
+func (s *sending) fate(ctx context.Context, seen *watching, at time.Time, size int) (*app.Seen, error) {
+	over := time.After(fateWait)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, errors.New("the reading was acknowledged; its end was not waited for")
+		case <-over:
+			return nil, fmt.Errorf("the reading was acknowledged, but did not end within %s: weir status says whether the instance waits for something", fateWait)
+		case t, open := <-seen.tails:
+			if !open {
+				return nil, seen.err
+			}
+			for i := range t.Messages {
+				m := &t.Messages[i]
+				if m.Bytes == size && !m.Connection && (m.Occurred == nil || m.Occurred.Equal(at)) {
+					return m, nil
+				}
+			}
+		}
+	}
+}
+
+func (s *sending) tell(r *sent) {
+	if s.c.json {
+		s.c.writeLine(s.c.io.Stdout, r)
+		return
+	}
+	text := fmt.Sprintf("%s answered %s", r.Door, printable(r.Answer.Text))
+	if r.Fate != nil {
+		text += "; " + fateText(r.Fate)
+		if v := valuesText(r.Fate); v != "" {
+			text += "; " + v
+		}
+		text += "; took " + delayText(r.Fate.DelayMS)
+	}
+	fmt.Fprintln(s.c.io.Stdout, text)
+}
+
+// verdict is an error for a reading that was not kept. A duplicate is: it was kept before.
+func (s *sending) verdict(r *sent) error {
+	switch {
+	case !r.Answer.OK:
+		return &model.Error{Code: model.CodeInvalidInput, Message: fmt.Sprintf("the door refused reading %d: %s", r.Reading, r.Answer.Text), Hint: s.hint("")}
+	case r.Fate.Heading == "stored" || r.Fate.Heading == "duplicate":
+		return nil
+	}
+	return &model.Error{Code: model.CodeInvalidInput, Message: fmt.Sprintf("reading %d was not stored: %s", r.Reading, fateText(r.Fate)), Hint: s.hint(r.Fate.Reason)}
+}
+
+func (s *sending) hint(reason string) string {
+	if s.tokenFile != "" && (reason == "" || reason == "bad-credential") {
+		return "the access token of --token-file may not be the device's; weir device rotate makes a new one"
+	}
+	return reasonHint(reason, false)
+}

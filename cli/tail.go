@@ -1,0 +1,208 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weir/app"
+)
+
+func (c *command) tail() *cobra.Command {
+	var q app.TailQuery
+	var tenant string
+	var limit int64
+	cmd := &cobra.Command{
+		Use:   "tail",
+		Short: "Show messages as they end, and where",
+		Long: "Show each message as it ends: when it was received, whose it is, over which transport, of which device, under which\n" +
+			"heading it ended and why, its first values, and how long it took from the receipt to the end. Connections that the\n" +
+			"MQTT listener turns away are shown too. What comes too fast to show is counted. Of a message that proves to be\n" +
+			"nobody's no values are shown, and never a credential: its tenant is (strangers), or (NAME?) for one that does not exist.\n" +
+			"It ends with Ctrl-C.",
+		Example: "  weir tail\n  weir tail --tenant acme --heading dead-letter\n  weir tail --device boiler-1 --limit 1 --json",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("tenant") {
+				q.Tenant = &tenant
+			}
+			if limit < 0 {
+				return usageError{errors.New("--limit must not be negative")}
+			}
+			if err := checkTail(q); err != nil {
+				return err
+			}
+			client, err := c.client(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			seen, err := c.watch(cmd.Context(), client, q)
+			if err != nil {
+				return err
+			}
+			defer seen.stop()
+			if !c.json {
+				c.note("watching; Ctrl-C ends")
+			}
+			return c.showTail(cmd.Context(), seen, limit)
+		},
+	}
+	cmd.Flags().StringVar(&tenant, "tenant", "", "of one tenant; \"\" is strangers and unknown tenants")
+	cmd.Flags().StringVar(&q.Device, "device", "", "of one device, as the message names it")
+	cmd.Flags().StringVar(&q.Door, "transport", "", "of one transport: mqtt, http")
+	cmd.Flags().StringVar(&q.Heading, "heading", "", "that ended so: stored, duplicate, dead-letter, refused, dropped")
+	cmd.Flags().Int64Var(&limit, "limit", 0, "end after so many (default: at Ctrl-C)")
+	return cmd
+}
+
+// checkTail refuses what no message can be: it would be waited for in vain.
+func checkTail(q app.TailQuery) error {
+	if !slices.Contains([]string{"", "stored", "duplicate", "dead-letter", "dead letter", "refused", "dropped"}, q.Heading) {
+		return usageError{fmt.Errorf("--heading: %q is none of stored, duplicate, dead-letter, refused, dropped", q.Heading)}
+	}
+	if !slices.Contains([]string{"", "mqtt", "http"}, q.Door) {
+		return usageError{fmt.Errorf("--transport: %q is neither mqtt nor http", q.Door)}
+	}
+	return nil
+}
+
+// showTail writes what is seen until ctx or the instance ends, or limit messages were shown (0: no limit).
+func (c *command) showTail(ctx context.Context, seen *watching, limit int64) error {
+	for n := int64(0); ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case t, open := <-seen.tails:
+			if !open {
+				return seen.ended(ctx)
+			}
+			for i := range t.Messages {
+				c.showSeen(&t.Messages[i])
+				if n++; n == limit {
+					return nil
+				}
+			}
+			c.showLeftOut(t.LeftOut)
+		}
+	}
+}
+
+func (c *command) showSeen(m *app.Seen) {
+	if c.json {
+		c.writeLine(c.io.Stdout, m)
+		return
+	}
+	printSeen(c.io.Stdout, m)
+}
+
+func (c *command) showLeftOut(n int64) {
+	switch {
+	case n == 0:
+	case c.json:
+		c.writeLine(c.io.Stdout, map[string]int64{"leftOut": n})
+	default:
+		fmt.Fprintf(c.io.Stdout, "… %s more, too fast to show\n", grouped(n))
+	}
+}
+
+// printSeen writes a message as one line.
+func printSeen(w io.Writer, m *app.Seen) {
+	tenant := m.Tenant
+	if tenant == "" {
+		if tenant = strangers; m.Named != "" {
+			tenant = "(" + m.Named + "?)"
+		}
+	}
+	device := m.Device
+	if device == "" {
+		device = "-"
+	}
+	line := fmt.Sprintf("%s  %s  %s  %s  %s", m.Time.UTC().Format("15:04:05.000Z"), tenant, m.Transport, device, fateText(m))
+	if v := valuesText(m); v != "" {
+		line += "  " + v
+	}
+	fmt.Fprintf(w, "%s  %s\n", printable(line), delayText(m.DelayMS))
+}
+
+// fateText says where a message ended, and why.
+func fateText(m *app.Seen) string {
+	text := m.Heading
+	if m.Connection {
+		text = "connection " + m.Heading
+	}
+	if m.Reason != "" {
+		text += " (" + m.Reason + ")"
+	}
+	if m.Why != "" {
+		text += ": " + m.Why
+	}
+	return printable(text)
+}
+
+// valuesText shows the first values of a message.
+func valuesText(m *app.Seen) string {
+	text := strings.Join(m.Values, " ")
+	if more := m.Readings - len(m.Values); more > 0 && len(m.Values) > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return printable(text)
+}
+
+func delayText(ms float64) string {
+	d := time.Duration(ms * float64(time.Millisecond))
+	if d < 10*time.Millisecond {
+		return d.Round(100 * time.Microsecond).String()
+	}
+	return d.Round(time.Millisecond).String()
+}
+
+// watching is a tail whose values can be waited for beside something else. err is why it ended, once tails is closed.
+type watching struct {
+	tails <-chan *app.Tail
+	stop  context.CancelFunc
+	err   error
+}
+
+// ended is how a command ends whose tail has: well, when that was asked for.
+func (w *watching) ended(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return w.err
+}
+
+// watch opens a tail; what happens after it has returned is seen.
+func (c *command) watch(ctx context.Context, client *app.Client, q app.TailQuery) (*watching, error) {
+	ctx, stop := context.WithCancel(ctx)
+	stream, err := client.Tail(ctx, q)
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	tails := make(chan *app.Tail)
+	w := &watching{tails: tails, stop: stop}
+	go func() {
+		defer close(tails)
+		defer stream.Close()
+		for {
+			t, err := stream.Next(ctx)
+			if w.err = err; err != nil {
+				return
+			}
+			select {
+			case tails <- t:
+			case <-ctx.Done():
+				w.err = ctx.Err()
+				return
+			}
+		}
+	}()
+	return w, nil
+}
