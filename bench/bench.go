@@ -58,9 +58,11 @@ var parts = []part{
 	{"http", (*bench).http},
 	{"queries", (*bench).queries},
 	{"disk", (*bench).diskBytes},
+	{"wear", (*bench).wear},
 	{"memory", (*bench).memory},
 	{"start", (*bench).starts},
 	{"size", (*bench).sizes},
+	{"site", (*bench).sites},
 }
 
 func main() {

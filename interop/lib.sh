@@ -18,6 +18,7 @@ prepare() {
   install mosquitto_sub mosquitto-clients
   install curl curl
   install jq jq
+  install chromium chromium
   if [ ${#missing[@]} -gt 0 ]; then
     local sudo=''
     [ "$(id -u)" = 0 ] || sudo=sudo
@@ -36,11 +37,17 @@ prepare() {
     binary=$work/weir
     (cd "$here/.." && CGO_ENABLED=0 go build -o "$binary" .)
   fi
+  (cd "$here/.." && go run ./interop/certs "$work/tls")
   cat >"$work/weir.yaml" <<YAML
 data_dir: $work/data
 listeners: {api: "127.0.0.1:0", ingest: "127.0.0.1:0", mqtt: "127.0.0.1:0", metrics: "127.0.0.1:0"}
 governance: {ingest_messages_per_second: 20, ingest_burst: 256}
 logging: {level: info, format: text}
+YAML
+  mkdir "$work/conf.d"
+  cat >"$work/conf.d/tls.yaml" <<YAML
+listeners: {api_tls: "127.0.0.1:0", ingest_tls: "127.0.0.1:0", mqtts: "127.0.0.1:0", mqtt_ws: "127.0.0.1:0", mqtt_wss: "127.0.0.1:0"}
+tls: {cert_file: $work/tls/gw.pem, key_file: $work/tls/gw.key, client_ca_file: $work/tls/ca.pem}
 YAML
   began=$SECONDS
 }
@@ -62,6 +69,7 @@ tidy() {
 weir() { "$binary" "$@" --config "$work/weir.yaml"; }
 
 start_weir() {
+  : >"$work/out" # of the instance before, whose ports are others'
   "$binary" run --config "$work/weir.yaml" >"$work/out" 2>>"$work/log" &
   weir_pid=$!
   await "the instance is ready" grep -q '^  socket ' "$work/out"
@@ -69,8 +77,11 @@ start_weir() {
   ingest=$(awk '$1 == "ingest" {print $2}' "$work/out")
   metrics=$(awk '$1 == "metrics" {print $2}' "$work/out")
   mqtt_host=127.0.0.1
-  mqtt_port=$(awk '$1 == "mqtt" {sub(/.*:/, "", $2); print $2}' "$work/out")
+  mqtt_port=$(port_of mqtt)
 }
+
+# port_of LISTENER prints the port that it is on.
+port_of() { awk -v l="$1" '$1 == l {sub(/.*:/, "", $2); print $2}' "$work/out"; }
 
 kill_weir() {
   kill -KILL "$weir_pid"
@@ -167,11 +178,12 @@ http() {
 }
 
 # jsmqtt VERSION TENANT DEVICE SECRET STEPS BODY [USER]: a session of mqtt.js. STEPS is a jq expression over $body. With a
-# USER the secret is a password, else it is the access token. The lines are in $work/session, merged in $work/answer.
+# USER the secret is a password, else it is the access token. $via is another way than plain MQTT, as a URL. The lines are
+# in $work/session, merged in $work/answer.
 jsmqtt() {
   local user=$4 pass=''
   [ $# -lt 7 ] || { user=$7 pass=$4; }
-  node "$here/mqtt.mjs" "$(jq -nc --arg url "mqtt://$mqtt_host:$mqtt_port" --argjson version "$1" --arg id "weir:$2:$3" \
+  NODE_EXTRA_CA_CERTS=$work/tls/ca.pem node "$here/mqtt.mjs" "$(jq -nc --arg url "${via:-mqtt://$mqtt_host:$mqtt_port}" --argjson version "$1" --arg id "weir:$2:$3" \
     --arg user "$2:$user" --arg pass "$pass" --arg body "$6" \
     '{url: $url, version: $version, clientId: $id, username: $user, steps: '"$5"'} + if $pass == "" then {} else {password: $pass} end')" \
     >"$work/session"
@@ -183,6 +195,18 @@ stream() {
   : >"$work/$1.jsonl"
   node "$here/stream.mjs" "ws://$api/api/$3/graphql" "$4" "$5" >"$work/$1.jsonl" &
   pids+=($!)
+}
+
+# browse SCRIPT ARG…: a script of ours in a real browser. Each line it writes is a check that holds, one that begins with
+# FAIL is the last.
+browse() {
+  local line ended=0
+  node "$here/$1" "$(command -v chromium)" "${@:2}" >"$work/browsed" 2>"$work/complained" || ended=$?
+  while IFS= read -r line; do
+    case $line in "FAIL "*) fail "${line#FAIL }" "$(sed '1,/^FAIL /d' "$work/browsed")" ;; esac
+    passed "$line"
+  done <"$work/browsed"
+  [ "$ended" = 0 ] || fail "$1 ended with $ended" "$(cat "$work/complained")"
 }
 
 # reading METRIC VALUE TIME is an event; with_token TOKEN EVENT puts a credential into its body.
