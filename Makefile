@@ -3,17 +3,21 @@
 
 .DEFAULT_GOAL := build
 .PHONY: help run demo test check build bench fuzz interop generate conformance cover clean \
-	check-format check-tidy check-vet check-fix check-staticcheck check-test check-conformance check-race check-386 check-cross check-docs
+	dist image packages check-packages check-reproducible \
+	check-format check-tidy check-vet check-fix check-staticcheck check-test check-conformance check-race check-386 check-cross check-docs check-paths
 
 # No C compiler is needed: only the race detector wants one, and asks for it itself.
 export CGO_ENABLED = 0
 
 GO        ?= go
 VERSION   ?= $(shell git describe --tags --dirty 2>/dev/null)
-LDFLAGS   := -s -w $(if $(VERSION),-X weir/cli.Version=$(VERSION:v%=%))
+# Of the commit, not of the build: the same sources make the same bytes.
+STAMP     := $(shell TZ=UTC git log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ 2>/dev/null)
+LDFLAGS   := -s -w $(if $(VERSION),-X weir/cli.Version=$(VERSION:v%=%)) $(if $(STAMP),-X weir/internal/build.stamp=$(STAMP))
 # No path of the machine goes into the binary. Without the flag the build shares what the tests have compiled.
 BUILDFLAGS ?= -trimpath
 GOBUILD    = $(GO) build $(BUILDFLAGS) -ldflags '$(LDFLAGS)'
+HOSTARCH  ?= $(patsubst arm,armv7,$(shell $(GO) env GOHOSTARCH))
 FUZZTIME  ?= 20s
 FUZZJOBS  ?= 2
 TESTFLAGS ?=
@@ -80,7 +84,26 @@ check-cross: ## the binary builds for gateways: arm64 and armv7
 	GOOS=linux GOARCH=arm GOARM=7 $(GOBUILD) -o bin/weir-linux-armv7 .
 
 check-docs: build ## every command of the documents works and prints what stands there
-	@DOCUMENTS=must $(GO) test -run '^TestDocuments' -count=1 -vet=off .
+	@DOCUMENTS=must $(GO) test -run '^TestDocuments|^TestPathLaptop$$' -count=1 -vet=off .
+
+check-paths: ## the newcomers' paths of docs/paths on a VM and a gateway; needs root and the network
+	@./tools/paths
+
+dist: ## build what is released into dist/, for each machine: archives, packages, SHA256SUMS; needs GNU tar
+	@rm -rf dist
+	@VERSION='$(VERSION)' ./packaging/dist
+
+packages: ## the packages for this machine only, into dist/
+	@VERSION='$(VERSION)' ARCHES='$(HOSTARCH)' ./packaging/dist
+
+image: packages ## build the container image for this machine into dist/; needs root, buildah, jq and ca-certificates
+	@VERSION='$(VERSION)' ARCHES='$(HOSTARCH)' ./packaging/image
+
+check-packages: ## install, run, upgrade and remove the packages, run the image; installs debootstrap, buildah and others; needs root
+	@./packaging/test
+
+check-reproducible: ## build everything that is released twice, elsewhere and otherwise, and compare
+	@VERSION='$(VERSION)' ./packaging/reproducible
 
 bench: ## measure, for docs/performance.md
 	@./bench/run
@@ -88,15 +111,16 @@ bench: ## measure, for docs/performance.md
 fuzz: ## let every fuzz target look for FUZZTIME (20s)
 	@./tools/fuzz $(FUZZTIME) $(FUZZJOBS)
 
-interop: build ## real clients against the binary: mosquitto, mqtt.js, curl, graphql-ws
+interop: build ## real clients against the binary: mosquitto, mqtt.js, curl, graphql-ws, chromium
 	@WEIR=$(CURDIR)/weir ./interop/run
 
-generate: ## write what is made from the sources: docs/configuration.md
+generate: ## write what is made from the sources: docs/configuration.md, docs/cli.md
 	$(GO) test -run '^TestTheReference' -count=1 ./config -update
+	$(GO) test -run '^TestTheCLIReference' -count=1 ./cli -update
 
 conformance: ## write docs/conformance.md from a whole test run
 	@$(MAKE) --no-print-directory check-test
 	@$(GO) run ./internal/conformance/check -log $(SHOWN) -write
 
 clean: ## remove what was built
-	rm -rf weir bin
+	rm -rf weir bin dist

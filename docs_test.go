@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -11,11 +10,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"weir/internal/follow"
 	"weir/internal/testweir"
 )
 
@@ -27,15 +26,26 @@ const documentTimeout = time.Minute
 func TestDocumentsGettingStarted(t *testing.T) {
 	t.Parallel()
 	needs(t, "sh", "curl", "jq", "mosquitto_pub")
-	follow(t, "docs/getting-started.md")
+	followHere(t, "docs/getting-started.md")
+}
+
+// TestDocumentsTransports sends with every client that the transports' pages show and that is at hand.
+func TestDocumentsTransports(t *testing.T) {
+	for _, page := range []string{"docs/transports/README.md", "docs/transports/mqtt.md", "docs/transports/http.md"} {
+		t.Run(filepath.Base(page), func(t *testing.T) {
+			t.Parallel()
+			needs(t, "sh", "curl", "jq", "mosquitto_pub")
+			followHere(t, page)
+		})
+	}
 }
 
 // TestDocumentsReadme does what the first screen says, and ends with a firing seen.
 func TestDocumentsReadme(t *testing.T) {
 	t.Parallel()
 	needs(t, "make")
-	steps := read(t, "README.md")
-	if len(steps) == 0 || !strings.HasPrefix(steps[0].commands, "make run ") || !strings.Contains(steps[0].commands, "\nmake test ") {
+	steps := follow.Read(t, "README.md")
+	if len(steps) == 0 || !strings.HasPrefix(steps[0].Body, "make run ") || !strings.Contains(steps[0].Body, "\nmake test ") {
 		t.Fatalf("the first commands of README.md are not make run and make test: %+v", steps)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), documentTimeout)
@@ -71,11 +81,7 @@ var reference = regexp.MustCompile("\\]\\(([^)#:]+)(?:#[^)]*)?\\)|`((?:\\.ci|[a-
 
 func TestDocumentsNameOnlyFilesThatExist(t *testing.T) {
 	t.Parallel()
-	pages, err := filepath.Glob("docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, page := range append(pages, "README.md", "CONTRIBUTING.md", "CHANGELOG.md") {
+	for _, page := range pages(t) {
 		b, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
@@ -84,7 +90,7 @@ func TestDocumentsNameOnlyFilesThatExist(t *testing.T) {
 			name := m[2]
 			if name == "" {
 				name = filepath.Join(filepath.Dir(page), m[1])
-			} else if _, err := os.Stat(strings.Split(name, "/")[0]); err != nil {
+			} else if top, err := os.Stat(strings.Split(name, "/")[0]); err != nil || !top.IsDir() {
 				continue // no path of the tree
 			} else if strings.Contains(name, ".Test") {
 				continue // a test
@@ -109,59 +115,136 @@ func needs(t *testing.T, programs ...string) {
 	}
 }
 
-// step is a block of commands of a page and what they must print.
-type step struct {
-	line     int
-	server   bool // it runs until the page ends
-	commands string
-	prints   []string
-}
-
-// read takes the steps out of a page: ```sh blocks, and the ```text block that may follow each.
-func read(t *testing.T, page string) []step {
+// followHere runs a page's steps in a directory of their own.
+func followHere(t *testing.T, page string) {
 	t.Helper()
-	b, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var steps []step
-	block, body := "", ""
-	for i, line := range strings.Split(string(b), "\n") {
-		info, fence := strings.CutPrefix(line, "```")
-		switch {
-		case !fence:
-			body += line + "\n"
-		case block == "":
-			block, body = "open "+info, ""
-			if strings.HasPrefix(info, "sh") {
-				steps = append(steps, step{line: i + 1, server: info == "sh server"})
-			}
-		default:
-			if strings.HasPrefix(block, "open sh") {
-				steps[len(steps)-1].commands = body
-			} else if block == "open text" && len(steps) > 0 && steps[len(steps)-1].prints == nil {
-				steps[len(steps)-1].prints = strings.Split(strings.TrimSpace(body), "\n")
-			}
-			block = ""
-		}
-	}
-	return steps
+	_, o := here(t)
+	follow.Page(t, page, o)
 }
 
-// follow runs a page's steps in a directory of their own. The ports of the page stand for free ones.
-func follow(t *testing.T, page string) {
-	dir := t.TempDir()
+// here is a directory with weir in it and on the path. The ports of a page stand for free ones.
+func here(t *testing.T) (dir string, o follow.Options) {
+	t.Helper()
+	dir = t.TempDir()
 	if err := os.Symlink(testweir.Binary(t), filepath.Join(dir, "weir")); err != nil {
 		t.Fatal(err)
 	}
+	have := clients(t, dir)
 	ports, env := freePorts(t)
-	sh := newShell(t, dir, env)
-	for _, s := range read(t, page) {
-		where := fmt.Sprintf("%s:%d", page, s.line)
-		sh.do(t, where, s.server, ports.Replace(s.commands), func(got string) error {
-			return printed(got, strings.Split(ports.Replace(strings.Join(s.prints, "\n")), "\n"))
-		})
+	env = append(env, "PATH="+dir+":"+os.Getenv("PATH"))
+	return dir, follow.Options{Dir: dir, Env: env, Replace: ports, Have: have}
+}
+
+// clients brings the libraries that the pages' programs use into dir and says which are at hand. Go's is our own
+// dependency; those of the others are used where they are installed.
+func clients(t *testing.T, dir string) map[string]bool {
+	t.Helper()
+	for _, name := range []string{"go.mod", "go.sum"} {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
+	have := map[string]bool{}
+	for _, program := range []string{"python3", "node"} {
+		_, err := exec.LookPath(program)
+		have[program] = err == nil
+	}
+	have["paho-mqtt"] = exec.Command("python3", "-c", "from paho.mqtt.client import CallbackAPIVersion").Run() == nil
+	if modules, err := filepath.Abs("interop/node_modules"); err == nil && have["node"] {
+		if _, err := os.Stat(filepath.Join(modules, "mqtt")); err == nil {
+			have["mqtt.js"] = os.Symlink(modules, filepath.Join(dir, "node_modules")) == nil
+		}
+	}
+	for what, there := range have {
+		if !there && os.Getenv("CLIENTS") == "must" {
+			t.Errorf("%s is not at hand", what)
+		}
+	}
+	return have
+}
+
+// TestDocumentsProgramsRead checks the programs that the pages show for people to save, where they may not be run.
+func TestDocumentsProgramsRead(t *testing.T) {
+	t.Parallel()
+	needs(t)
+	checks := map[string][]string{"python": {"python3", "-m", "py_compile"}, "js": {"node", "--check"}, "go": {"gofmt", "-l", "-e"}}
+	for _, page := range pages(t) {
+		for _, s := range follow.Read(t, page) {
+			check := checks[s.Language]
+			if check == nil || s.File == "" {
+				continue
+			}
+			if _, err := exec.LookPath(check[0]); err != nil {
+				t.Logf("%s:%d: %s is not at hand", page, s.Line, check[0])
+				continue
+			}
+			file := filepath.Join(t.TempDir(), s.File)
+			if err := os.WriteFile(file, []byte(s.Body), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := exec.Command(check[0], append(check[1:], file)...).CombinedOutput(); err != nil || len(out) > 0 {
+				t.Errorf("%s:%d: %v\n%s", page, s.Line, err, out)
+			}
+		}
+	}
+}
+
+// TestDocumentsTroubleshooting runs the checks of the page on an instance that has nothing the matter.
+func TestDocumentsTroubleshooting(t *testing.T) {
+	t.Parallel()
+	needs(t, "sh", "curl", "jq")
+	beside(t, "docs/troubleshooting.md", "run")
+}
+
+// TestDocumentsGateway runs the commands of the page.
+func TestDocumentsGateway(t *testing.T) {
+	t.Parallel()
+	needs(t, "sh")
+	followHere(t, "docs/gateway.md")
+}
+
+// TestDocumentsBackup makes a copy, proves it and brings it back.
+func TestDocumentsBackup(t *testing.T) {
+	t.Parallel()
+	needs(t, "sh")
+	followHere(t, "docs/backup.md")
+}
+
+// TestDocumentsSiteFiles follows the page on a directory where nothing runs.
+func TestDocumentsSiteFiles(t *testing.T) {
+	t.Parallel()
+	needs(t, "sh")
+	followHere(t, "docs/site-files.md")
+}
+
+// beside follows a page that speaks of an instance that runs already.
+func beside(t *testing.T, page string, args ...string) {
+	t.Helper()
+	dir, o := here(t)
+	cmd := exec.Command("./weir", args...)
+	cmd.Dir, cmd.Env = dir, o.Env
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it was killed
+	})
+	for deadline := time.Now().Add(documentTimeout); ; time.Sleep(20 * time.Millisecond) {
+		status := exec.Command("./weir", "status")
+		status.Dir, status.Env = dir, o.Env
+		if status.Run() == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the instance does not start")
+		}
+	}
+	follow.Page(t, page, o)
 }
 
 // freePorts maps the default ports to free ones, in texts and in the environment of weir.
@@ -180,120 +263,4 @@ func freePorts(t *testing.T) (*strings.Replacer, []string) {
 		env = append(env, fmt.Sprintf("WEIR_LISTENERS_%s=127.0.0.1:%s", l.name, port))
 	}
 	return strings.NewReplacer(pairs...), env
-}
-
-// printed looks for the wanted lines in what was printed, in their order; … stands for anything.
-func printed(got string, want []string) error {
-	lines := strings.Split(got, "\n")
-	for _, w := range want {
-		parts := strings.Split(strings.TrimSpace(w), "…")
-		for i := range parts {
-			parts[i] = regexp.QuoteMeta(parts[i])
-		}
-		pattern := regexp.MustCompile("^" + strings.Join(parts, ".*") + "$")
-		for len(lines) > 0 && !pattern.MatchString(strings.TrimSpace(lines[0])) {
-			lines = lines[1:]
-		}
-		if len(lines) == 0 {
-			return fmt.Errorf("does not print %q", w)
-		}
-		lines = lines[1:]
-	}
-	return nil
-}
-
-// shell is one shell that keeps its variables from step to step.
-type shell struct {
-	cmd *exec.Cmd
-	in  *bufio.Writer
-	out output
-}
-
-// output gathers what the shell prints and tells who waits for it.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-	more chan struct{}
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	defer func() {
-		select {
-		case o.more <- struct{}{}:
-		default:
-		}
-	}()
-	return o.text.Write(b)
-}
-
-func (o *output) take(done func(string) bool, deadline <-chan time.Time) (string, bool) {
-	for {
-		o.mu.Lock()
-		got := o.text.String()
-		if done(got) {
-			o.text.Reset()
-			o.mu.Unlock()
-			return got, true
-		}
-		o.mu.Unlock()
-		select {
-		case <-o.more:
-		case <-deadline:
-			return got, false
-		}
-	}
-}
-
-func newShell(t *testing.T, dir string, env []string) *shell {
-	t.Helper()
-	s := &shell{cmd: exec.Command("sh"), out: output{more: make(chan struct{}, 1)}}
-	s.cmd.Dir, s.cmd.Env = dir, env
-	s.cmd.Stdout, s.cmd.Stderr = &s.out, &s.out
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	in, err := s.cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.in = bufio.NewWriter(in)
-	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) // the shell and the instance
-		_ = s.cmd.Wait()                                      // it was killed
-	})
-	return s
-}
-
-const mark = "-- the step has ended with "
-
-// do runs a step and holds check against what it printed; a server's step is over when check is content.
-func (s *shell) do(t *testing.T, where string, server bool, commands string, check func(string) error) {
-	t.Helper()
-	if server {
-		commands = strings.TrimSpace(commands) + " &\n"
-	} else {
-		commands += fmt.Sprintf("echo '%s'$?\n", mark)
-	}
-	if _, err := s.in.WriteString(commands); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.in.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	over := func(got string) bool {
-		if server {
-			return check(got) == nil
-		}
-		return strings.Contains(got, mark)
-	}
-	got, ok := s.out.take(over, time.After(documentTimeout))
-	if err := check(got); err != nil || !ok {
-		t.Fatalf("%s: %v; it printed:\n%s", where, err, got)
-	}
-	if !server && !strings.Contains(got, mark+"0\n") {
-		t.Fatalf("%s: its last command failed:\n%s", where, got)
-	}
 }
