@@ -45,6 +45,8 @@ func Alerts() []Alert {
 			Summary: "Rules failed on readings and skipped them.", Runbook: "a-rule-does-not-fire"},
 		{Name: "ReloadFailed", Severity: Minor, When: Condition{Metric: "weir_config_reloads_total", Labels: [][2]string{{"outcome", "failed"}}, Within: time.Hour},
 			Summary: "A changed configuration was refused; the one before is obeyed.", Runbook: "a-reload-did-not-take"},
+		{Name: "ClockWrong", Severity: Critical, When: Condition{Metric: "weir_clock_plausible", Above: 1, Below: true}, For: time.Minute,
+			Summary: "The system's clock cannot be believed: it lies before the build or before the newest record.", Runbook: "the-clock-is-wrong"},
 		{Name: "OpenFilesNearLimit", Severity: Minor, When: Condition{Metric: "process_open_fds", Over: "process_max_fds", Above: 0.8}, For: 5 * time.Minute,
 			Summary: "Four fifths of the files that the process may have open are open: soon nobody can connect.", Runbook: "connack-0x89-or-3-busy"},
 	}
