@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"weir/internal/follow"
+	"weir/internal/need"
 	"weir/internal/testweir"
 )
 
@@ -179,7 +180,9 @@ func TestDocumentsProgramsRead(t *testing.T) {
 				continue
 			}
 			if _, err := exec.LookPath(check[0]); err != nil {
-				t.Logf("%s:%d: %s is not at hand", page, s.Line, check[0])
+				if need.Must() {
+					t.Errorf("%s:%d: %s is not at hand", page, s.Line, check[0])
+				}
 				continue
 			}
 			file := filepath.Join(t.TempDir(), s.File)

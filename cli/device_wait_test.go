@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"weir/app"
+	"weir/internal/need"
 	"weir/internal/testweir"
 )
 
@@ -140,9 +141,7 @@ func TestTheWaitSpeaksJSONAndSeesAReadingOverMQTT(t *testing.T) {
 // The commands of a first reading are what the doors take: one is run as it is printed.
 func TestThePrintedCurlCommandSendsTheFirstReading(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("curl"); err != nil {
-		t.Skip("curl is not there")
-	}
+	need.Program(t, "curl")
 	p := testweir.Start(t, testweir.Options{})
 	p.Run("", "tenant", "create", "acme")
 	w := startWaiter(t, p, "device", "add", "acme", "boiler-1", "--print-commands=curl")

@@ -24,6 +24,7 @@ import (
 	"weir/app"
 	"weir/config"
 	"weir/internal/conformance"
+	"weir/internal/need"
 	"weir/internal/testcerts"
 	"weir/internal/testweir"
 	"weir/store"
@@ -77,14 +78,19 @@ func TestScripts(t *testing.T) {
 
 // condition knows [namespaces]: file systems may be mounted here, in a namespace of a test's own; and [superuser]: no file
 // is closed to this user.
-func condition(name string) (bool, error) {
+func condition(name string) (so bool, err error) {
 	switch name {
 	case "namespaces":
-		return exec.Command("unshare", "-rm", "mount", "-t", "tmpfs", "tmpfs", "/mnt").Run() == nil, nil
+		so = exec.Command("unshare", "-rm", "mount", "-t", "tmpfs", "tmpfs", "/mnt").Run() == nil
 	case "superuser":
-		return os.Geteuid() == 0, nil
+		so = os.Geteuid() == 0
+	default:
+		return false, fmt.Errorf("there is no condition %s", name)
 	}
-	return false, fmt.Errorf("there is no condition %s", name)
+	if !so && need.Must() {
+		return false, fmt.Errorf("[%s] does not hold here, and no script may be left out", name)
+	}
+	return so, nil
 }
 
 // script is a script as the log of shown statements names it.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/need"
 )
 
 // watchWorld is a watch over a gauge, a counter and a histogram, with a clock that is moved.
@@ -119,10 +121,7 @@ func TestAHistogramIsSeenByItsMeanWithinASpan(t *testing.T) {
 
 func TestTheRulesFileReadsAsPrometheusReadsIt(t *testing.T) {
 	t.Parallel()
-	promtool, err := exec.LookPath("promtool")
-	if err != nil {
-		t.Skip("promtool is not installed")
-	}
+	promtool := need.Program(t, "promtool")
 	file := filepath.Join(t.TempDir(), "weir.rules.yml")
 	if err := os.WriteFile(file, []byte(Rules(Alerts(), "docs")), 0o600); err != nil {
 		t.Fatal(err)

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"weir/internal/need"
 )
 
 // named are the files of secrets that a site file names.
@@ -71,9 +73,7 @@ func (w *world) copyExample(from string) (dir string) {
 // A list gets its access tokens by the script that stands beside it, and each device has one then.
 func TestTheFleetGetsItsTokensByTheScript(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("sh"); err != nil {
-		t.Skip("there is no shell")
-	}
+	need.Program(t, "sh")
 	w := newWorld(t)
 	dir := w.copyExample(filepath.Join("..", "examples", "fleet"))
 	list := filepath.Join(dir, "fleet.csv")

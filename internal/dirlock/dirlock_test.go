@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"weir/internal/need"
 )
 
 func TestOneOwnerAtATime(t *testing.T) {
@@ -87,9 +89,7 @@ func TestALockThatLeadsElsewhereIsLeftAlone(t *testing.T) {
 
 func TestALockThatRootMakesBelongsToTheOwnerOfTheDirectory(t *testing.T) {
 	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Skip("only root can try it")
-	}
+	need.That(t, os.Geteuid() == 0, "only root can try it")
 	dir := t.TempDir()
 	if err := os.Chown(dir, 12345, 12346); err != nil {
 		t.Fatal(err)

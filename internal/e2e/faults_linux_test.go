@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/internal/conformance"
+	"weir/internal/need"
 	"weir/internal/testweir"
 )
 
@@ -130,9 +131,8 @@ func TestAFailedHandOver(t *testing.T) {
 	tn.arrived(1)
 	// The disk is full: no file of the process may grow any more.
 	var old unix.Rlimit
-	if err := unix.Prlimit(w.PID(), unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 4096, Max: unix.RLIM_INFINITY}, &old); err != nil {
-		t.Skip("the limits of another process cannot be set here:", err)
-	}
+	err := unix.Prlimit(w.PID(), unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 4096, Max: unix.RLIM_INFINITY}, &old)
+	need.That(t, err == nil, "the limits of another process cannot be set here: %v", err)
 	event := measured("temp", "2", tn.as("d"), `"altId":"again"`, at(time.Now().Truncate(time.Second)))
 	resp := tn.post(event)
 	if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") != "" {
