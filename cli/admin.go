@@ -115,12 +115,7 @@ func (c *command) adminList() *cobra.Command {
 		Example: "  weir admin list\n  weir admin list --json",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			op, err := c.existing(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer op.Close()
-			all, err := op.Admins(cmd.Context())
+			all, err := ask(cmd.Context(), c.existing, app.Operator.Admins)
 			if err != nil {
 				return err
 			}
@@ -163,12 +158,7 @@ func (c *command) adminLink() *cobra.Command {
 		Example: "  weir admin link",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := c.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			l, err := client.SetupLink(cmd.Context())
+			l, err := ask(cmd.Context(), c.client, (*app.Client).SetupLink)
 			if err != nil {
 				return err
 			}

@@ -366,6 +366,17 @@ func (c *command) reading() (config.Reading, error) {
 	return config.Read(src), nil
 }
 
+// ask opens a way to an instance, asks one question over it, and closes it again. A question is a method expression, such
+// as (*app.Client).Status, which is why the context stands second.
+func ask[In io.Closer, Out any](ctx context.Context, open func(context.Context) (In, error), question func(In, context.Context) (Out, error)) (out Out, err error) {
+	in, err := open(ctx)
+	if err != nil {
+		return out, err
+	}
+	defer in.Close()
+	return question(in, ctx)
+}
+
 // client reaches a running instance, also one whose configuration was broken since it has started.
 func (c *command) client(ctx context.Context) (*app.Client, error) {
 	r, err := c.reading()

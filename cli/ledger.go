@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -30,12 +31,9 @@ func (c *command) ledger() *cobra.Command {
 			if since > 0 {
 				q.Since = new(time.Now().Add(-since))
 			}
-			client, err := c.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			r, err := client.Ledger(cmd.Context(), q)
+			r, err := ask(cmd.Context(), c.client, func(in *app.Client, ctx context.Context) (*app.LedgerReport, error) {
+				return in.Ledger(ctx, q)
+			})
 			if err != nil {
 				return err
 			}

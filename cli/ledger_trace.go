@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -35,12 +36,9 @@ func (c *command) ledgerTrace() *cobra.Command {
 					return err
 				}
 			}
-			client, err := c.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			r, err := client.TraceDevice(cmd.Context(), q)
+			r, err := ask(cmd.Context(), c.client, func(in *app.Client, ctx context.Context) (*app.TraceReport, error) {
+				return in.TraceDevice(ctx, q)
+			})
 			if err != nil {
 				return err
 			}

@@ -19,12 +19,7 @@ func (c *command) reload() *cobra.Command {
 		Example: "  weir reload --config weir.yaml\n  weir config diff --running    # what it would do",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := c.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			r, err := client.Reload(cmd.Context())
+			r, err := ask(cmd.Context(), c.client, (*app.Client).Reload)
 			if err != nil {
 				return err
 			}

@@ -24,12 +24,7 @@ func (c *command) status() *cobra.Command {
 		Example: "  weir status\n  weir status --json",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := c.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			s, err := client.Status(cmd.Context())
+			s, err := ask(cmd.Context(), c.client, (*app.Client).Status)
 			if err != nil {
 				return err
 			}

@@ -53,12 +53,7 @@ func (c *command) tenantList() *cobra.Command {
 		Example: "  weir tenant list\n  weir tenant list --json",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			op, err := c.existing(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer op.Close()
-			all, err := op.Tenants(cmd.Context())
+			all, err := ask(cmd.Context(), c.existing, app.Operator.Tenants)
 			if err != nil {
 				return err
 			}
