@@ -3,8 +3,10 @@
 package memory
 
 import (
+	"math/bits"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Limits that Detect stays within: less is no room for the program itself, more helps nobody.
+// Least is the smallest limit that leaves room for the program itself, Most the largest that Detect returns: more helps nobody.
 const (
 	Least = 64 << 20
 	Most  = 4 << 30
@@ -40,18 +42,61 @@ func New(limit int64, reg prometheus.Registerer) *Accountant {
 // Limit is the memory of the whole instance.
 func (a *Accountant) Limit() int64 { return a.limit }
 
-// Share is parts per thousand of the limit, within least and most.
-func (a *Accountant) Share(perMille, least, most int64) int64 {
-	return min(max(a.limit/1000*perMille, least), most)
+// Share is what a part gets of a limit: its least in any case, and of what is left when all parts have that, its parts per
+// thousand, up to its most.
+type Share struct {
+	Name                  string
+	PerMille, Least, Most int64
+}
+
+// Divide gives each share its bytes. Together they are no more than bytes, unless the leasts alone are.
+func Divide(bytes int64, shares []Share) map[string]int64 {
+	for _, s := range shares {
+		bytes -= s.Least
+	}
+	out := map[string]int64{}
+	for _, s := range shares {
+		out[s.Name] = min(s.Least+max(bytes, 0)/1000*s.PerMille, s.Most)
+	}
+	return out
 }
 
 // Open returns an account under a name, with what its part may plan with.
 func (a *Accountant) Open(name string, budget int64) *Account {
-	acc := &Account{name: name, budget: budget}
+	return a.add(&Account{name: name, budget: budget})
+}
+
+// OpenFunc opens an account of a part that is asked what it holds; nil: it is not known.
+func (a *Accountant) OpenFunc(name string, budget int64, held func() int64) {
+	a.add(&Account{name: name, budget: budget, ask: held, unknown: held == nil})
+}
+
+func (a *Accountant) add(acc *Account) *Account {
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.accounts = append(a.accounts, acc)
-	a.mu.Unlock()
 	return acc
+}
+
+// Held is what a part may plan with and what it holds.
+type Held struct {
+	Part   string `json:"part"`
+	Budget int64  `json:"budgetBytes"`
+	Held   *int64 `json:"heldBytes,omitempty"` // nil: it is not known
+}
+
+// Parts are all accounts, in the order in which they were opened.
+func (a *Accountant) Parts() []Held {
+	a.mu.Lock()
+	accounts := slices.Clone(a.accounts)
+	a.mu.Unlock()
+	out := make([]Held, len(accounts))
+	for i, acc := range accounts {
+		if out[i] = (Held{Part: acc.name, Budget: acc.budget}); !acc.unknown {
+			out[i].Held = new(acc.Held())
+		}
+	}
+	return out
 }
 
 var heldDesc = prometheus.NewDesc("weir_memory_held_bytes", "Memory that a part holds, by its own estimate.", []string{"part"}, nil)
@@ -62,26 +107,33 @@ func (a *Accountant) Describe(ch chan<- *prometheus.Desc) { ch <- heldDesc; ch <
 
 // Collect implements prometheus.Collector.
 func (a *Accountant) Collect(ch chan<- prometheus.Metric) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, acc := range a.accounts {
-		ch <- prometheus.MustNewConstMetric(heldDesc, prometheus.GaugeValue, float64(acc.Held()), acc.name)
-		ch <- prometheus.MustNewConstMetric(budgetDesc, prometheus.GaugeValue, float64(acc.budget), acc.name)
+	for _, p := range a.Parts() {
+		ch <- prometheus.MustNewConstMetric(budgetDesc, prometheus.GaugeValue, float64(p.Budget), p.Part)
+		if p.Held != nil {
+			ch <- prometheus.MustNewConstMetric(heldDesc, prometheus.GaugeValue, float64(*p.Held), p.Part)
+		}
 	}
 }
 
 // Account is what one part holds.
 type Account struct {
-	name   string
-	budget int64
-	held   atomic.Int64
+	name    string
+	budget  int64
+	held    atomic.Int64
+	ask     func() int64 // in place of held
+	unknown bool
 }
 
 // Budget is what the part may plan with.
 func (a *Account) Budget() int64 { return a.budget }
 
 // Held is what the part has said that it holds.
-func (a *Account) Held() int64 { return a.held.Load() }
+func (a *Account) Held() int64 {
+	if a.ask != nil {
+		return a.ask()
+	}
+	return a.held.Load()
+}
 
 // Grow says that the part holds more.
 func (a *Account) Grow(bytes int64) { a.held.Add(bytes) }
@@ -89,17 +141,26 @@ func (a *Account) Grow(bytes int64) { a.held.Add(bytes) }
 // Shrink says that it holds less.
 func (a *Account) Shrink(bytes int64) { a.held.Add(-bytes) }
 
-// Detect returns the memory that this process may use: half of the machine's or nine tenths of its container's, whichever is
-// less. root is where the file systems of the kernel are ("/").
+// Detect returns the memory that this process may use: half of the machine's (on a small one Least, as long as that is no
+// more than three quarters of it) or nine tenths of its container's, whichever is less. It may be below Least, which is for
+// the caller to refuse. root is where the file systems of the kernel are ("/").
 func Detect(root string) int64 {
-	limit := int64(Most)
+	limit := most()
 	if total := meminfo(filepath.Join(root, "proc/meminfo")); total > 0 {
-		limit = min(limit, total/2)
+		limit = min(limit, max(total/2, min(total/4*3, Least)))
 	}
 	if n := container(root); n > 0 {
 		limit = min(limit, n/10*9)
 	}
-	return max(limit, Least)
+	return limit
+}
+
+// most is Most, or what a 32-bit process can have beside the files that it maps.
+func most() int64 {
+	if bits.UintSize == 32 {
+		return Most / 4
+	}
+	return Most
 }
 
 // Available returns the memory of the machine or of its container, whichever is less, 0 when neither can be read.
@@ -111,18 +172,48 @@ func Available(root string) int64 {
 	return available
 }
 
-// container returns the least limit of a container, 0 when there is none.
+// container returns the least limit of a container, 0 when there is none: that of the control group of this process and of
+// those above it, in version 2 (memory.max, and memory.high, past which the kernel slows the process down) and 1. A process
+// in a container sees its own group as the root.
 func container(root string) (limit int64) {
-	for _, file := range []string{"sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes"} {
-		b, err := os.ReadFile(filepath.Join(root, file))
-		if err != nil {
-			continue
-		}
-		if n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil && n > 0 && (limit == 0 || n < limit) {
-			limit = n
+	for _, dir := range groups(root) {
+		for _, file := range []string{"memory.max", "memory.high", "memory.limit_in_bytes"} {
+			b, err := os.ReadFile(filepath.Join(dir, file))
+			if err != nil {
+				continue
+			}
+			if n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil && n > 0 && (limit == 0 || n < limit) {
+				limit = n
+			}
 		}
 	}
 	return limit
+}
+
+// groups are the directories of the control groups that this process is in, the roots included.
+func groups(root string) []string {
+	v2, v1 := filepath.Join(root, "sys/fs/cgroup"), filepath.Join(root, "sys/fs/cgroup/memory")
+	dirs := []string{v2, v1}
+	b, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
+	if err != nil {
+		return dirs
+	}
+	for line := range strings.Lines(string(b)) { // hierarchy:controllers:path
+		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		base := v2
+		switch {
+		case len(f) < 3:
+			continue
+		case slices.Contains(strings.Split(f[1], ","), "memory"):
+			base = v1
+		case f[1] != "":
+			continue
+		}
+		for p := filepath.Clean("/" + f[2]); p != "/"; p = filepath.Dir(p) {
+			dirs = append(dirs, filepath.Join(base, p))
+		}
+	}
+	return dirs
 }
 
 func meminfo(path string) int64 {
