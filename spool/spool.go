@@ -16,7 +16,7 @@ import (
 var (
 	// ErrClosed: the log is closed or closing; nothing was stored.
 	ErrClosed = errors.New("spool: closed")
-	// ErrFull: the record does not fit into the log's budget of bytes; nothing was stored.
+	// ErrFull: the record does not fit into the log's budget of bytes or of records; nothing was stored.
 	ErrFull = errors.New("spool: full")
 	// ErrTooLarge: the record is larger than MaxRecord; nothing was stored.
 	ErrTooLarge = errors.New("spool: record too large")
@@ -116,6 +116,7 @@ type Batch struct {
 	First   model.Offset
 	Meta    []byte // what Options.Meta gave when the batch was formed: listening time and door counts
 	Records []Record
+	Weight  int64 // what the batch takes of the log's budget, its share of pages included
 }
 
 // Last is the offset of the batch's last record; First-1 for a batch without records.
@@ -148,8 +149,11 @@ type Stats struct {
 	First, Last   model.Offset
 	Bytes         int64 // what the batches that are not trimmed take, their share of pages included: held against MaxBytes
 	MaxBytes      int64 // budget, the reserve for exempt entries not included
+	MaxRecords    int64 // budget of records that are not trimmed, Last+1-First of them now
+	Through       int64 // what all batches since the log began took of the budget: it only grows
 	DiskBytes     int64 // bytes the files take on disk, what is trimmed inside the oldest span included
 	UnsyncedBytes int64
+	TailBytes     int64  // memory held for readers that keep up, by estimate
 	Batches       uint64 // since start
 	Records       uint64
 	Syncs         uint64

@@ -34,7 +34,7 @@ func (l *Log) Append(ctx context.Context, entries ...spool.Entry) error {
 	if l.queue.push(entries) {
 		signal(l.wake)
 	}
-	if l.queue.bytes >= batchBytes {
+	if l.enough() {
 		signal(l.hurry)
 	}
 	return nil
@@ -43,11 +43,12 @@ func (l *Log) Append(ctx context.Context, entries ...spool.Entry) error {
 // group is what the entries of one Append come to.
 type group struct {
 	cost, weight int64
+	records      int64
 	exempt       bool // all of them
 }
 
 func groupOf(entries []spool.Entry) (group, error) {
-	g, total := group{exempt: true}, 0
+	g, total := group{exempt: true, records: int64(len(entries))}, 0
 	for i := range entries {
 		e := &entries[i]
 		if len(e.Data) > spool.MaxRecord {
@@ -83,7 +84,8 @@ func (l *Log) refusal(g group) error {
 	if g.exempt {
 		budget += ReserveBytes
 	}
-	if l.through-l.trimmed+l.pending+g.weight > budget {
+	kept := int64(l.last+1-l.first) + int64(l.enqueued-l.answered)
+	if l.through-l.trimmed+l.pending+g.weight > budget || !g.exempt && kept+g.records > l.opt.MaxRecords {
 		l.metrics.refused.full.Inc()
 		return spool.ErrFull
 	}

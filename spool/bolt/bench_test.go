@@ -95,3 +95,21 @@ func report(b *testing.B, l *Log) {
 	b.ReportMetric(float64(s.DiskBytes)/float64(s.Records), "disk-B/record")
 	b.ReportMetric(float64(b.Elapsed())/float64(time.Microsecond)/float64(max(s.Batches, 1)), "us/batch")
 }
+
+// BenchmarkAppendPaced has senders that wait for nobody: 15 entries every half a millisecond. What a commit costs is
+// shared by those that it holds.
+func BenchmarkAppendPaced(b *testing.B) {
+	l := benchLog(b)
+	data := bytes.Repeat([]byte("x"), 120)
+	next := time.Now()
+	for i := range b.N {
+		if err := l.Append(b.Context(), spool.Entry{Data: data}); err != nil {
+			b.Fatal(err)
+		}
+		if i%15 == 14 {
+			next = next.Add(500 * time.Microsecond)
+			time.Sleep(time.Until(next))
+		}
+	}
+	report(b, l)
+}

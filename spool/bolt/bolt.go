@@ -44,6 +44,7 @@ type Log struct {
 	failure error // why appends are refused
 
 	first, last model.Offset
+	began       *Began  // nil: this Open has begun no new life
 	spans       []*span // in order; the last is the one being written
 	disk        int64   // what their files take
 	doomed      []string
@@ -54,6 +55,8 @@ type Log struct {
 	pending     int64         // what they will take of the budget, roughly
 	through     int64         // weight of the log up to and including last
 	trimmed     int64         // weight of what lies before first
+	senders     int           // of the last batch: those that it answered and those that were queued then
+	goal        int           // how many queued entries end the gathering
 	enqueued    uint64        // entries accepted since the start
 	answered    uint64        // entries answered since the start
 	holds       int
@@ -110,6 +113,29 @@ func (l *Log) Bounds() (first, last model.Offset) {
 	return l.first, l.last
 }
 
+// Began says why Open began a new life of the log, and what lies between the two.
+type Began struct {
+	Why Reason
+	// Last is the newest record of the life before, as far as it can be read; Next is the first offset of the new one.
+	Last, Next model.Offset
+	// Err is the damage, of Damaged.
+	Err error
+}
+
+// Reason is why a new life began.
+type Reason string
+
+// The reasons. Copied is no loss: the log is a copy, and the original went on with its offsets.
+const (
+	Fresh   Reason = "there was no log"
+	Short   Reason = "the log ended before what is known of it"
+	Damaged Reason = "the newest part of the log could not be read"
+	Copied  Reason = "the log is a copy"
+)
+
+// Began returns why a new life was begun when the log was opened, nil when it goes on in the one it had.
+func (l *Log) Began() *Began { return l.began }
+
 // Epoch implements spool.Log.
 func (l *Log) Epoch() uint32 { return l.id.epoch }
 
@@ -122,8 +148,8 @@ func (l *Log) Stats() spool.Stats {
 	defer l.mu.Unlock()
 	s := l.stats
 	s.First, s.Last = l.first, l.last
-	s.Bytes, s.MaxBytes = l.through-l.trimmed, l.opt.MaxBytes
-	s.UnsyncedBytes, s.DiskBytes = l.unsynced, l.disk
+	s.Bytes, s.MaxBytes, s.MaxRecords, s.Through = l.through-l.trimmed, l.opt.MaxBytes, l.opt.MaxRecords, l.through
+	s.UnsyncedBytes, s.DiskBytes, s.TailBytes = l.unsynced, l.disk, l.tail.bytes
 	s.Err = l.failure
 	return s
 }

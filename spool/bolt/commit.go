@@ -3,11 +3,13 @@ package bolt
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
 	"time"
 
+	"weir/internal/faults"
 	"weir/model"
 	"weir/spool"
 )
@@ -59,8 +61,8 @@ func (l *Log) awaitWork() bool {
 	}
 }
 
-// linger gathers more entries where a flush is slow: the senders that the last batch has answered get a chance to be in
-// this one, instead of half of them waiting a whole flush for the next.
+// linger gathers more entries for the next batch: a commit costs the same for one as for many. Where the interval is not
+// set, it ends as soon as most of those who can be there are.
 func (l *Log) linger(closing bool) {
 	wait := l.pause()
 	if wait <= 0 || closing {
@@ -71,7 +73,8 @@ func (l *Log) linger(closing bool) {
 	default:
 	}
 	l.mu.Lock()
-	enough := l.queue.bytes >= batchBytes || len(l.syncs) > 0
+	l.goal = l.gathers()
+	enough := l.enough()
 	l.mu.Unlock()
 	if enough {
 		return
@@ -91,7 +94,27 @@ func (l *Log) pause() time.Duration {
 	case l.flush > slowFlush:
 		return min(l.flush/2, maxLinger)
 	}
-	return 0
+	return fastLinger
+}
+
+// gathers is how many entries end the gathering early. Those whom the last batch has answered, and those who were waiting
+// then, can be there again at once. A slow disk waits for all of them, else a part of them would always wait for the
+// other's flush. A fast one leaves a fifth to come while it flushes, and of many all but what makes a commit cheap enough,
+// so that the processors have work meanwhile; and where the senders wait for nobody, batches grow until they take a few
+// flushes to gather. The caller holds mu.
+func (l *Log) gathers() int {
+	switch {
+	case l.opt.CommitInterval >= 0:
+		return math.MaxInt
+	case l.flush > slowFlush:
+		return l.senders
+	}
+	return min(l.senders-l.senders/5, fastGoal)
+}
+
+// enough reports whether what is queued is worth a commit. The caller holds mu.
+func (l *Log) enough() bool {
+	return l.queue.bytes >= batchBytes || l.queue.len() >= l.goal || len(l.syncs) > 0
 }
 
 // store makes one batch of entries durable, or fails it, and answers all of them.
@@ -100,7 +123,9 @@ func (l *Log) store(entries []spool.Entry) {
 	for i, e := range entries {
 		b.Records[i] = spool.Record{Data: e.Data, Value: e.Value}
 	}
+	faults.Point("spool.taken")
 	weight, err := l.write(b)
+	faults.Point("spool.synced")
 	l.opt.Meta.Settle(err == nil)
 	if err != nil {
 		err = l.mend(err)
@@ -115,6 +140,7 @@ func (l *Log) store(entries []spool.Entry) {
 			e.Done(b.First+model.Offset(i), nil)
 		}
 	}
+	faults.Point("spool.answered")
 	l.acknowledged(len(entries))
 }
 
@@ -159,6 +185,7 @@ func (l *Log) settle(b *spool.Batch, entries []spool.Entry, weight int64, err er
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.senders = len(entries) + l.queue.len()
 	for _, e := range entries {
 		l.unsynced -= entryCost(e)
 		l.pending -= recordWeight(e)
@@ -172,7 +199,7 @@ func (l *Log) settle(b *spool.Batch, entries []spool.Entry, weight int64, err er
 	l.stats.Batches++
 	l.stats.Records += uint64(len(entries))
 	l.metrics.stored(len(entries))
-	l.last = b.Last()
+	l.last, b.Weight = b.Last(), weight
 	l.through += weight
 	l.disk += max(disk-l.current.disk, 0)
 	l.current.disk = max(disk, l.current.disk)
@@ -253,7 +280,7 @@ func (l *Log) makeRoom() error {
 }
 
 func (l *Log) usable() bool {
-	return l.current != nil && !l.current.doubtful && l.current.disk < l.opt.SpanBytes
+	return l.current != nil && !l.current.doubtful && !l.current.abandoned.Load() && l.current.disk < l.opt.SpanBytes
 }
 
 func (l *Log) startAhead() *ahead {
@@ -291,6 +318,7 @@ func (l *Log) nextSpan() error {
 	}
 	s := &span{dir: l.dir, begin: l.last + 1, db: a.db, refs: 1, disk: 4 * pageSize}
 	err := os.Rename(filepath.Join(l.dir, aheadName), s.path())
+	faults.Point("spool.span")
 	if err == nil {
 		err = l.syncDir()
 	}

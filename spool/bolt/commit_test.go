@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -154,41 +155,91 @@ func TestFailuresInARowLeaveNoFilesBehind(t *testing.T) {
 	}
 }
 
-// TestSlowDiskGathers runs on a made-up clock: each commit takes what the test says.
-func TestSlowDiskGathers(t *testing.T) {
+// TestGathering runs on a made-up clock: each commit takes what the test says. Several entries are answered with one batch;
+// then as many of them as there are in again come, 2 ms apart.
+func TestGathering(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		commit   time.Duration
-		interval time.Duration
-		batches  uint64 // that the two later entries, 2 ms apart, make
+		commit       time.Duration
+		interval     time.Duration
+		first, again int
+		batches      uint64
+		waited       time.Duration // from the first that comes again until all are answered
 	}{
-		"a slow one waits half a flush":       {20 * time.Millisecond, Auto, 1},
-		"a fast one does not wait":            {time.Millisecond, Auto, 2},
-		"told not to wait":                    {20 * time.Millisecond, 0, 2},
-		"told to wait longer than it would":   {time.Millisecond, 50 * time.Millisecond, 1},
-		"told to wait less than the two need": {time.Millisecond, time.Millisecond, 2},
+		"a slow disk waits for all that it answered":    {20 * time.Millisecond, Auto, 3, 3, 1, 24 * time.Millisecond},
+		"a slow disk waits half a flush for one of two": {20 * time.Millisecond, Auto, 2, 1, 1, 25 * time.Millisecond},
+		"a slow disk does not wait for who sends alone": {20 * time.Millisecond, Auto, 1, 1, 1, 20 * time.Millisecond},
+		"a fast disk waits for four of five":            {time.Millisecond, Auto, 2, 2, 1, 3 * time.Millisecond},
+		"a fast disk waits 3 ms for who does not come":  {time.Millisecond, Auto, 5, 1, 1, 4 * time.Millisecond},
+		"a fast disk does not wait for who sends alone": {time.Millisecond, Auto, 1, 2, 2, 3 * time.Millisecond},
+		"told not to wait":                              {20 * time.Millisecond, 0, 2, 2, 2, 40 * time.Millisecond},
+		"told to wait longer than it would":             {time.Millisecond, 50 * time.Millisecond, 2, 2, 1, 51 * time.Millisecond},
+		"told to wait less than the two need":           {time.Millisecond, time.Millisecond, 2, 2, 2, 4 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				l := open(t, t.TempDir(), Options{CommitInterval: c.interval, Sync: func(sync func() error) error {
+				l := open(t, t.TempDir(), Options{CommitInterval: c.interval, unsafe: true, Sync: func(sync func() error) error {
 					time.Sleep(c.commit)
 					return sync()
 				}})
-				mustStore(t, l, "first")
-				before := l.Stats().Batches
-				for range 2 {
-					if err := l.Append(t.Context(), spool.Entry{Data: []byte("later")}); err != nil {
-						t.Fatal(err)
-					}
-					time.Sleep(2 * time.Millisecond)
-				}
+				appendThem(t, l, c.first, 0)
+				synctest.Wait()
 				time.Sleep(time.Second)
+				before, began := l.Stats().Batches, time.Now()
+				answered := appendThem(t, l, c.again, 2*time.Millisecond)
+				if took := answered().Sub(began); took != c.waited {
+					t.Errorf("waited %v, want %v", took, c.waited)
+				}
 				if got := l.Stats().Batches - before; got != c.batches {
-					t.Fatalf("%d batches, want %d", got, c.batches)
+					t.Errorf("%d batches, want %d", got, c.batches)
 				}
 			})
 		})
+	}
+}
+
+func TestHowManyAreGathered(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		flush         time.Duration
+		interval      time.Duration
+		senders, goal int
+	}{
+		{time.Millisecond, Auto, 1, 1}, {time.Millisecond, Auto, 64, 52}, {time.Millisecond, Auto, 1000, 256},
+		{20 * time.Millisecond, Auto, 1, 1}, {20 * time.Millisecond, Auto, 1000, 1000},
+		{time.Millisecond, time.Second, 1000, math.MaxInt},
+	} {
+		l := &Log{flush: c.flush, senders: c.senders, opt: Options{CommitInterval: c.interval}}
+		if got := l.gathers(); got != c.goal {
+			t.Errorf("%d senders, a flush of %v, interval %v: %d, want %d", c.senders, c.flush, c.interval, got, c.goal)
+		}
+	}
+}
+
+// appendThem appends n entries, with a pause between two; what it returns says when the last was answered.
+func appendThem(t *testing.T, l *Log, n int, pause time.Duration) (answered func() time.Time) {
+	t.Helper()
+	if pause == 0 { // in one group, so in one batch
+		if err := l.Append(t.Context(), make([]spool.Entry, n)...); err != nil {
+			t.Fatal(err)
+		}
+		return nil
+	}
+	at := make(chan time.Time, n)
+	for i := range n {
+		if i > 0 {
+			time.Sleep(pause)
+		}
+		if err := l.Append(t.Context(), spool.Entry{Data: []byte("x"), Done: func(model.Offset, error) { at <- time.Now() }}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func() (last time.Time) {
+		for range n {
+			last = <-at
+		}
+		return last
 	}
 }
 
@@ -420,5 +471,43 @@ func TestBudgetCountsWhatTheDiskTakes(t *testing.T) {
 				t.Fatalf("counted %d, the file takes %d", s.Bytes, s.DiskBytes)
 			}
 		})
+	}
+}
+
+func TestTheLogTakesNoMoreRecordsThanItsBudgetAndControlRecordsAlways(t *testing.T) {
+	t.Parallel()
+	l, err := Open(t.TempDir(), Options{MaxRecords: 3, unsafe: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	put := func(n int, exempt bool) error {
+		es := make([]spool.Entry, n)
+		for i := range es {
+			es[i] = spool.Entry{Data: []byte("x"), Exempt: exempt}
+		}
+		err := l.Append(t.Context(), es...)
+		return errors.Join(err, l.Sync(t.Context()))
+	}
+	if err := errors.Join(put(2, false), put(1, false)); err != nil {
+		t.Fatal(err)
+	}
+	if err := put(1, false); !errors.Is(err, spool.ErrFull) {
+		t.Errorf("the fourth: %v", err)
+	}
+	if err := put(1, true); err != nil {
+		t.Errorf("control: %v", err)
+	}
+	if err := l.Trim(2); err != nil {
+		t.Fatal(err)
+	}
+	if err := put(2, false); !errors.Is(err, spool.ErrFull) {
+		t.Errorf("two with room for one: %v", err)
+	}
+	if err := put(1, false); err != nil {
+		t.Errorf("one with room for one: %v", err)
+	}
+	if s := l.Stats(); s.MaxRecords != 3 || s.Last+1-s.First != 3 {
+		t.Errorf("%+v", s)
 	}
 }

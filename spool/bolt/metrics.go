@@ -60,6 +60,8 @@ func gauges(l *Log) []prometheus.Collector {
 	return []prometheus.Collector{
 		gauge("bytes", "What the batches that are not trimmed take.", func(s spool.Stats) int64 { return s.Bytes }),
 		gauge("max_bytes", "Budget of the log.", func(s spool.Stats) int64 { return s.MaxBytes }),
+		gauge("max_records", "Most records that the log may keep.", func(s spool.Stats) int64 { return s.MaxRecords }),
+		gauge("max_unsynced_bytes", "Most bytes that may wait for their sync; then the doors stop reading.", func(spool.Stats) int64 { return l.opt.UnsyncedBytes }),
 		gauge("disk_bytes", "What the log's files take on disk.", func(s spool.Stats) int64 { return s.DiskBytes }),
 		gauge("unsynced_bytes", "What waits for its sync.", func(s spool.Stats) int64 { return s.UnsyncedBytes }),
 		gauge("kept_records", "Offsets from the oldest kept to the newest.", func(s spool.Stats) int64 { return int64(s.Last + 1 - s.First) }),

@@ -11,12 +11,14 @@ import (
 	"weir/spool"
 )
 
-// Auto as CommitInterval waits about half a flush before the next batch where a flush takes over 5 ms, else not at all.
+// Auto as CommitInterval waits for more before the next batch only as long as it pays: until most of those who can be there
+// are, at most half a flush where a flush takes over 5 ms, else 3 ms. Who sends alone never waits.
 const Auto time.Duration = -1
 
 // Defaults of Options and the sizes that are not for choosing.
 const (
 	DefaultMaxBytes      = 1 << 30
+	DefaultMaxRecords    = 10_000_000
 	DefaultSpanBytes     = 64 << 20
 	DefaultSpanBytes32   = 16 << 20 // 32 bit: little address space to map files into
 	DefaultUnsyncedBytes = 8 << 20
@@ -30,8 +32,10 @@ const (
 	recordOverhead = 8       // what a record is taken to add to its data on disk until its batch is weighed
 	slowFlush      = 5 * time.Millisecond
 	maxLinger      = 100 * time.Millisecond
+	fastLinger     = 3 * time.Millisecond // where a flush is not slow
 	firstRetry     = 100 * time.Millisecond
 	lastRetry      = 5 * time.Second
+	fastGoal       = 256 // entries that it gathers at most
 	largestSpan    = 256 << 20
 )
 
@@ -39,6 +43,7 @@ const (
 // never to wait (Auto is the product's default).
 type Options struct {
 	MaxBytes      int64 // budget for what is not trimmed
+	MaxRecords    int64 // and how many records that may be
 	SpanBytes     int64 // a file is left for the next one at this size; at most an eighth of MaxBytes
 	UnsyncedBytes int64 // bound of what waits for its sync; at least one largest group
 	TailBytes     int64 // memory for batches that readers have yet to take, values included by estimate
@@ -52,6 +57,8 @@ type Options struct {
 	// MinOffset is the highest offset that some result knows: the next offset lies above it. A log that ends below
 	// starts a new epoch there.
 	MinOffset model.Offset
+	// Mend begins a new life behind what can be read, where Open would fail for damage. Began says what is lost.
+	Mend bool
 	// MinEpoch is the least number of an epoch that begins with this Open (a new log, or a jump); 0 means 1.
 	MinEpoch uint32
 	// NewEpoch begins a new epoch with this Open, wherever the log ends: it is a copy, and what followed in the original
@@ -69,6 +76,9 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	if o.MaxBytes <= 0 {
 		o.MaxBytes = DefaultMaxBytes
+	}
+	if o.MaxRecords <= 0 {
+		o.MaxRecords = DefaultMaxRecords
 	}
 	if o.SpanBytes <= 0 {
 		o.SpanBytes = DefaultSpanBytes

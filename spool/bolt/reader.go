@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"sort"
 
 	"weir/model"
@@ -143,6 +144,18 @@ func (r *reader) fromDisk(now view) (*spool.Batch, error) {
 	for at := now.next; ; {
 		s, limit := r.log.locate(at)
 		b, err := r.read(s, at, limit)
+		switch {
+		case err == nil && at >= s.begin && (b == nil || b.First > at):
+			// The page that names the newest batches may be gone, and those themselves still be there.
+			if found, lost := s.rescued(at, limit, now.last, errMissing); lost == nil {
+				b = found
+			}
+		case errors.Is(err, os.ErrNotExist):
+			err = s.damage(errors.New("the file is gone"), at, min(limit, now.last+1))
+		case errors.Is(err, spool.ErrDamaged):
+			s.abandoned.Store(true)
+			b, err = s.rescued(at, limit, now.last, err)
+		}
 		if err == nil && b != nil {
 			err = r.follows(s, b)
 		}
@@ -173,10 +186,15 @@ func (r *reader) read(s *span, from, limit model.Offset) (*spool.Batch, error) {
 	return st.decode(s)
 }
 
-// follows refuses a hole: within an epoch, batches stand without a gap.
+var errMissing = errors.New("records are missing")
+
+// missing reports a hole: within an epoch, batches stand without a gap.
+func (r *reader) missing(b *spool.Batch) bool { return r.epoch == b.Epoch && b.First > r.next }
+
+// follows refuses a hole.
 func (r *reader) follows(s *span, b *spool.Batch) error {
-	if r.epoch == b.Epoch && b.First > r.next {
-		return &spool.DamageError{File: s.name(), Offset: r.next, Next: b.First, Reason: "records are missing"}
+	if r.missing(b) {
+		return &spool.DamageError{File: s.name(), Offset: r.next, Next: b.First, Reason: errMissing.Error()}
 	}
 	return nil
 }

@@ -32,28 +32,114 @@ func (l *Log) recover() error {
 		return l.create()
 	}
 	newest := l.spans[len(l.spans)-1]
-	if err := with(newest, func() (err error) {
+	damage := with(newest, func() (err error) {
 		l.id, err = newest.identity()
 		return err
-	}); err != nil {
-		return err
+	})
+	if damage != nil {
+		if err := l.mendable(damage); err != nil {
+			return err
+		}
+		l.id = l.knownIdentity()
 	}
 	if l.opt.PairID != [16]byte{} && l.opt.PairID != l.id.pair {
 		return fmt.Errorf("%w: pair id %x, wanted %x", spool.ErrForeign, l.id.pair, l.opt.PairID)
 	}
 	l.last = newest.begin - 1
-	if err := l.findEnds(); err != nil {
+	if damage == nil {
+		damage = l.findEnds()
+	}
+	switch {
+	case damage != nil:
+		if err := l.mendable(damage); err != nil {
+			return err
+		}
+		if err := l.salvageEnds(); err != nil {
+			return err
+		}
+		return l.jump(Damaged, damage)
+	case l.last < l.opt.MinOffset:
+		return l.jump(Short, nil)
+	case l.opt.NewEpoch:
+		return l.jump(Copied, nil)
+	}
+	return l.goOn(newest)
+}
+
+// mendable returns nil for damage behind which a new life may begin.
+func (l *Log) mendable(err error) error {
+	if l.opt.Mend && errors.Is(err, spool.ErrDamaged) {
+		return nil
+	}
+	return err
+}
+
+// knownIdentity is that of the newest span that still says what it is. Where none does, a log in the place of the one
+// that is wanted is taken for it.
+func (l *Log) knownIdentity() identity {
+	for _, s := range slices.Backward(l.spans) {
+		var id identity
+		if err := with(s, func() (err error) {
+			id, err = s.identity()
+			return err
+		}); err == nil {
+			return id
+		}
+	}
+	return identity{pair: l.opt.PairID}
+}
+
+// salvageEnds sets first and last and their weights from what can be salvaged.
+func (l *Log) salvageEnds() error {
+	limit, found := model.Offset(math.MaxUint64), false
+	for _, s := range slices.Backward(l.spans) {
+		v, err := openSalvage(s, limit)
+		if err != nil {
+			return err
+		}
+		if n := len(v.batches); n > 0 && !found {
+			found, l.through = true, v.batches[n-1].header.through()
+			l.last = max(l.last, v.batches[n-1].last)
+		}
+		if err := v.close(); err != nil {
+			return err
+		}
+		limit = s.begin
+	}
+	// What the oldest batches weigh is of no use here: that they are all kept is near enough.
+	l.first, l.trimmed = l.spans[0].begin, max(l.through-l.disk, 0)
+	return nil
+}
+
+// goOn writes on in the newest span. Where one of the two pages that name the newest batch is gone, that batch may be there
+// without a name: the log goes on behind it.
+func (l *Log) goOn(newest *span) error {
+	whole, err := wholeHeads(newest.path())
+	if err != nil || whole {
+		return firstOf(err, func() error { return l.writeOn(newest) })
+	}
+	v, err := openSalvage(newest, math.MaxUint64)
+	if err != nil {
 		return err
 	}
-	if l.last < l.opt.MinOffset {
-		l.log.Warn("spool: the log ends before what the results contain; going on above it in a new epoch",
-			"last", l.last, "results", l.opt.MinOffset)
-		return l.jump()
+	defer v.close() // it was read
+	n := len(v.batches)
+	if n == 0 || v.batches[n-1].last <= l.last {
+		return l.writeOn(newest)
 	}
-	if l.opt.NewEpoch {
-		return l.jump()
+	l.log.Warn("spool: the page that names the newest batch is damaged; what it named is there", "file", newest.name(), "from", l.last+1, "to", v.batches[n-1].last)
+	if l.first > l.last {
+		l.first = v.batches[0].first
 	}
-	return l.writeOn(newest)
+	l.last, l.through = v.batches[n-1].last, v.batches[n-1].header.through()
+	return l.nextSpan()
+}
+
+func firstOf(err error, then func() error) error {
+	if err != nil {
+		return err
+	}
+	return then()
 }
 
 // listSpans reads the folder. A span that was being made ahead holds nothing and is removed.
@@ -87,7 +173,7 @@ func (l *Log) readSpans() error {
 	return nil
 }
 
-// create begins a log in an empty folder.
+// create begins a log in an empty folder, above what the results know.
 func (l *Log) create() error {
 	l.id = identity{epoch: max(1, l.opt.MinEpoch), pair: l.opt.PairID}
 	if l.id.pair == [16]byte{} {
@@ -96,13 +182,18 @@ func (l *Log) create() error {
 		}
 	}
 	l.first, l.last = l.opt.MinOffset+1, l.opt.MinOffset
+	l.began = &Began{Why: Fresh, Next: l.first}
 	return l.nextSpan()
 }
 
 // jump begins a new epoch above what the log and the results know. What is kept from before stays readable.
-func (l *Log) jump() error {
+func (l *Log) jump(why Reason, damage error) error {
 	l.id.epoch = max(l.id.epoch+1, l.opt.MinEpoch)
 	end := max(l.last, l.opt.MinOffset)
+	l.began = &Began{Why: why, Last: l.last, Next: end + 1, Err: damage}
+	if why != Copied {
+		l.log.Error("spool: a part of the log is lost; going on above it in a new epoch", "why", string(why), "last", l.last, "next", end+1, "epoch", l.id.epoch, "error", damage)
+	}
 	if l.first > l.last {
 		l.first = end + 1
 	}
@@ -186,7 +277,7 @@ func (l *Log) writeOn(s *span) error {
 	if s.disk > min(reopenBytes, l.opt.SpanBytes/2) {
 		return l.nextSpan()
 	}
-	if err := s.verify(); err != nil {
+	if err := errors.Join(examine(s.path(), pageFile.checkAll), s.verify()); err != nil {
 		l.log.Warn("spool: a damaged span is left for a new one", "error", err)
 		return l.nextSpan()
 	}

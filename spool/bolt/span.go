@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -49,6 +50,11 @@ type span struct {
 	// broken is set when bbolt panicked over the file's pages. It may hold its locks then: the handle is left alone for
 	// good, not even closed.
 	broken error
+	raw    *os.File // of leafAt
+	rescue *salvage // what can be read of a damaged file, nil until it is asked for
+
+	// abandoned is set by a reader that has met damage: nothing more is written into the file.
+	abandoned atomic.Bool
 }
 
 func spanName(begin model.Offset) string { return fmt.Sprintf("%016x", uint64(begin)) + spanSuffix }
@@ -77,11 +83,13 @@ func (s *span) acquire() error {
 		return s.broken
 	}
 	if s.db == nil {
-		db, err := openFile(s.path(), false, 0, false)
+		err := examine(s.path(), pageFile.checkBranches)
 		if err != nil {
 			return err
 		}
-		s.db = db
+		if s.db, err = openFile(s.path(), false, 0, false); err != nil {
+			return err
+		}
 	}
 	s.refs++
 	return nil
@@ -92,15 +100,24 @@ func (s *span) release() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refs--
-	if s.refs > 0 || s.db == nil {
+	if s.refs > 0 {
 		return nil
+	}
+	var err error
+	if s.rescue != nil {
+		err = s.rescue.close()
+		s.rescue = nil
+	}
+	if s.raw != nil {
+		err = errors.Join(err, s.raw.Close())
+		s.raw = nil
 	}
 	db := s.db
 	s.db = nil
-	if s.broken != nil {
-		return nil
+	if db == nil || s.broken != nil {
+		return err
 	}
-	return db.Close()
+	return errors.Join(err, db.Close())
 }
 
 // view runs fn in a read transaction. What fn keeps it must copy. The caller has acquired the span.
@@ -221,7 +238,7 @@ func (s *span) seek(from, limit model.Offset) (out *stored, err error) {
 	err = s.view(func(tx *bbolt.Tx) error {
 		c := tx.Cursor()
 		k, _ := c.Seek(batchName(from))
-		out, err = copyBatch(tx, c, k, limit)
+		out, err = s.copyBatch(tx, c, k, limit)
 		return err
 	})
 	return out, s.place(err, from)
@@ -242,7 +259,7 @@ func keyBefore(c *bbolt.Cursor, from model.Offset) []byte {
 func (s *span) before(from model.Offset) (out *stored, err error) {
 	err = s.view(func(tx *bbolt.Tx) error {
 		c := tx.Cursor()
-		out, err = copyBatch(tx, c, keyBefore(c, from), from)
+		out, err = s.copyBatch(tx, c, keyBefore(c, from), from)
 		return err
 	})
 	return out, s.place(err, from)
@@ -255,7 +272,11 @@ func (s *span) header(from model.Offset) (h *batchHeader, err error) {
 		if len(k) != keySize {
 			return nil
 		}
-		got, err := peekBatch(tx.Bucket(k).Get([]byte(batchKey)))
+		value, err := s.valueOf(tx, k)
+		if err != nil {
+			return err
+		}
+		got, err := peekBatch(value)
 		if err == nil {
 			h = &got
 		}
@@ -264,7 +285,7 @@ func (s *span) header(from model.Offset) (h *batchHeader, err error) {
 	return h, s.place(err, from)
 }
 
-func copyBatch(tx *bbolt.Tx, c *bbolt.Cursor, k []byte, limit model.Offset) (*stored, error) {
+func (s *span) copyBatch(tx *bbolt.Tx, c *bbolt.Cursor, k []byte, limit model.Offset) (*stored, error) {
 	if len(k) != keySize {
 		return nil, nil
 	}
@@ -272,13 +293,52 @@ func copyBatch(tx *bbolt.Tx, c *bbolt.Cursor, k []byte, limit model.Offset) (*st
 	if out.first >= limit {
 		return nil, nil
 	}
-	if b := tx.Bucket(k); b != nil {
-		out.value = append(out.value, b.Get([]byte(batchKey))...)
+	value, err := s.valueOf(tx, k)
+	if err != nil {
+		return nil, err
 	}
+	out.value = append(out.value, value...)
 	if k, _ := c.Next(); len(k) == keySize {
 		out.next = model.Offset(binary.BigEndian.Uint64(k))
 	}
 	return out, nil
+}
+
+// valueOf returns the stored form of the batch named k, nil when there is none. A sub-bucket is one leaf: bbolt would follow
+// anything else wherever it leads.
+func (s *span) valueOf(tx *bbolt.Tx, k []byte) ([]byte, error) {
+	b := tx.Bucket(k)
+	if b == nil {
+		return nil, nil
+	}
+	if root := b.Root(); root != 0 {
+		if err := s.leafAt(uint64(root), tx.Size()); err != nil {
+			return nil, err
+		}
+	}
+	value := b.Get([]byte(batchKey))
+	if len(value) > maxBatch {
+		return nil, errForm
+	}
+	return value, nil
+}
+
+// leafAt makes sure that a page of the file is a leaf.
+func (s *span) leafAt(id uint64, size int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.raw == nil {
+		f, err := os.Open(s.path())
+		if err != nil {
+			return err
+		}
+		s.raw = f
+	}
+	p, err := newPageFile(s.raw, size).head(id)
+	if err == nil && p.flags != leafFlag {
+		err = fmt.Errorf("%w: page %d is no leaf", errPage, id)
+	}
+	return err
 }
 
 // decode checks and decodes the batch; damage is reported with its place.
@@ -293,6 +353,7 @@ func (st *stored) decode(s *span) (*spool.Batch, error) {
 	if err != nil {
 		return nil, s.damage(err, st.first, st.next)
 	}
+	b.Weight = int64(h.weight)
 	return b, nil
 }
 
@@ -353,6 +414,25 @@ func openFile(path string, write bool, mapBytes int64, unsafe bool) (db *bbolt.D
 		return nil, &spool.DamageError{File: name, Reason: err.Error()}
 	}
 	return nil, fmt.Errorf("spool: %s: %w", name, err)
+}
+
+// examine looks at the pages of a file before bbolt does.
+func examine(path string, check func(pageFile) error) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("spool: %w", err)
+	}
+	info, err := f.Stat()
+	if err == nil && info.Size() < 4*pageSize {
+		err = errors.New("shorter than its first pages")
+	}
+	if err == nil {
+		err = check(newPageFile(f, info.Size()))
+	}
+	if err != nil {
+		err = &spool.DamageError{File: filepath.Base(path), Reason: err.Error()}
+	}
+	return errors.Join(err, f.Close())
 }
 
 // identity is a span's own record.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"weir/internal/faults"
 	"weir/model"
 	"weir/spool"
 )
@@ -106,6 +107,7 @@ func (l *Log) removeDoomed() error {
 		name := l.doomed[0]
 		l.mu.Unlock()
 		err := os.Remove(filepath.Join(l.dir, name))
+		faults.Point("spool.removed")
 		if err == nil {
 			err = l.syncDir()
 		}
