@@ -1,9 +1,12 @@
 package series
 
 import (
+	"cmp"
 	"encoding/binary"
 
+	"weir/internal/pack"
 	"weir/model"
+	"weir/store"
 )
 
 // labels are what the readings of a run have in common besides their series.
@@ -11,6 +14,11 @@ type labels struct {
 	source, unit, dataType string
 	anchors                int64
 	profile                int64 // reserved: row id of the profile version
+}
+
+func (l *labels) compare(m *labels) int {
+	return cmp.Or(cmp.Compare(l.source, m.source), cmp.Compare(l.unit, m.unit), cmp.Compare(l.dataType, m.dataType),
+		cmp.Compare(l.anchors, m.anchors), cmp.Compare(l.profile, m.profile))
 }
 
 // entry is the directory's word about one run of a block.
@@ -70,6 +78,30 @@ func (b *blockBuilder) add(series int64, l *labels, c *columns) {
 	}
 }
 
+// Limits of a block.
+const (
+	blockBytes = 24 << 10
+	blockRuns  = 1 << store.SeriesGroupBits
+)
+
+// full reports whether a run of a series has no place in the block: it has enough, or is of another part of a group.
+func (b *blockBuilder) full(series int64) bool {
+	return len(b.body) >= blockBytes || len(b.entries) >= blockRuns ||
+		len(b.entries) > 0 && store.BlockPart(b.entries[0].series) != store.BlockPart(series)
+}
+
+// row returns the block's row.
+func (b *blockBuilder) row(gen uint64, tenantID int64) *store.Block {
+	first, last := b.entries[0].series, b.entries[len(b.entries)-1].series
+	row := &store.Block{Gen: gen, TenantID: tenantID, Group: store.SeriesGroup(first), MinSeries: first, MaxSeries: last,
+		First: b.sum.first, Last: b.sum.last, Count: b.sum.n, Runs: int64(len(b.entries)),
+		FirstOffset: b.sum.firstOffset, LastOffset: b.sum.lastOffset, Data: b.blob()}
+	for _, l := range b.labels {
+		row.Anchored = row.Anchored || l.anchors != 0
+	}
+	return row
+}
+
 func (b *blockBuilder) labelIndex(l *labels) uint64 {
 	for i, have := range b.labels {
 		if *have == *l {
@@ -97,7 +129,7 @@ func (b *blockBuilder) blob() []byte {
 	dst := make([]byte, 0, 64+len(directory)+len(b.body))
 	dst = binary.AppendUvarint(append(dst, formatVersion), uint64(len(b.labels)))
 	for _, l := range b.labels {
-		dst = appendText(appendText(appendText(dst, l.source), l.unit), l.dataType)
+		dst = pack.AppendText(pack.AppendText(pack.AppendText(dst, l.source), l.unit), l.dataType)
 		dst = binary.AppendVarint(binary.AppendVarint(dst, l.anchors), l.profile)
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(b.entries)))
@@ -117,19 +149,19 @@ func decodeBlock(blob []byte) (*block, error) {
 	if err != nil {
 		return nil, err
 	}
-	n, src, err := uvarint(src)
+	n, src, err := pack.Uvarint(src)
 	if err != nil || n > uint64(len(src)) {
-		return nil, errForm
+		return nil, pack.ErrForm
 	}
 	b := &block{entries: make([]entry, n)}
-	series, src, err := varint(src)
+	series, src, err := pack.Varint(src)
 	if err != nil {
 		return nil, err
 	}
-	if b.baseTime, src, err = varint(src); err != nil {
+	if b.baseTime, src, err = pack.Varint(src); err != nil {
 		return nil, err
 	}
-	if b.baseOffset, src, err = varint(src); err != nil {
+	if b.baseOffset, src, err = pack.Varint(src); err != nil {
 		return nil, err
 	}
 	lengths := make([]uint64, n)
@@ -140,31 +172,31 @@ func decodeBlock(blob []byte) (*block, error) {
 	}
 	for i, l := range lengths {
 		if l > uint64(len(src)) {
-			return nil, errForm
+			return nil, pack.ErrForm
 		}
 		b.entries[i].run, src = src[:l], src[l:]
 	}
 	if len(src) != 0 {
-		return nil, errForm
+		return nil, pack.ErrForm
 	}
 	return b, nil
 }
 
 func decodeLabels(src []byte) ([]labels, []byte, error) {
-	n, src, err := uvarint(src)
+	n, src, err := pack.Uvarint(src)
 	if err != nil || n > uint64(len(src)) {
-		return nil, nil, errForm
+		return nil, nil, pack.ErrForm
 	}
 	sets := make([]labels, n)
 	for i := range sets {
 		l := &sets[i]
 		for _, field := range [...]*string{&l.source, &l.unit, &l.dataType} {
-			if *field, src, err = text(src); err != nil {
+			if *field, src, err = pack.Text(src); err != nil {
 				return nil, nil, err
 			}
 		}
 		for _, field := range [...]*int64{&l.anchors, &l.profile} {
-			if *field, src, err = varint(src); err != nil {
+			if *field, src, err = pack.Varint(src); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -175,23 +207,23 @@ func decodeLabels(src []byte) ([]labels, []byte, error) {
 func (b *block) decodeEntry(e *entry, src []byte, sets []labels, series *int64) (length uint64, rest []byte, err error) {
 	var numbers [3]uint64
 	for i := range numbers {
-		if numbers[i], src, err = uvarint(src); err != nil {
+		if numbers[i], src, err = pack.Uvarint(src); err != nil {
 			return 0, nil, err
 		}
 	}
-	first, src, err := varint(src)
+	first, src, err := pack.Varint(src)
 	if err != nil {
 		return 0, nil, err
 	}
-	span, src, err := uvarint(src)
+	span, src, err := pack.Uvarint(src)
 	if err != nil {
 		return 0, nil, err
 	}
-	if length, src, err = uvarint(src); err != nil {
+	if length, src, err = pack.Uvarint(src); err != nil {
 		return 0, nil, err
 	}
 	if numbers[1] >= uint64(len(sets)) || numbers[2] == 0 || numbers[2] > maxRun {
-		return 0, nil, errForm
+		return 0, nil, pack.ErrForm
 	}
 	*series += int64(numbers[0])
 	e.series, e.labels, e.n = *series, &sets[numbers[1]], int(numbers[2])
@@ -207,7 +239,7 @@ func (b *block) decode(e *entry, c *columns, d depth) error {
 		return err
 	}
 	if d == everything && len(rest) != 0 || model.Micros(c.Times[0]) != e.first || model.Micros(c.Times[e.n-1]) != e.last {
-		return errForm
+		return pack.ErrForm
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"weir/internal/pack"
 	"weir/model"
 	"weir/store"
 )
@@ -215,7 +216,7 @@ func (b *bucketing) piece(p *piece) error {
 func (b *bucketing) add(series, at, n int64, sum, low, high float64) error {
 	metric, ok := b.metrics[series]
 	if !ok {
-		return damaged("series", errForm)
+		return damaged("series", pack.ErrForm)
 	}
 	key := bucketKey{b.start(at), metric}
 	have := b.sums[key]

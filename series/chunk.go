@@ -5,11 +5,16 @@ import (
 	"fmt"
 	"hash/crc32"
 
+	"weir/internal/pack"
 	"weir/store"
 )
 
-// formatVersion is the first byte of every chunk and block.
-const formatVersion = 1
+// formatVersion is the first byte of every chunk and block that is written. Version 1 is read as well: it has altIds and
+// values in fewer forms, and each form says itself what it is.
+const (
+	formatVersion = 2
+	oldestVersion = 1
+)
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -21,14 +26,14 @@ func sealed(dst []byte, start int) []byte {
 // unsealed checks the version and the checksum of a blob and returns what lies between them.
 func unsealed(blob []byte) ([]byte, error) {
 	if len(blob) < 1+4 {
-		return nil, errForm
+		return nil, pack.ErrForm
 	}
 	body, sum := blob[:len(blob)-4], binary.LittleEndian.Uint32(blob[len(blob)-4:])
 	// The checksum is judged first: a flipped bit in the version must not look like a newer Weir.
 	if crc32.Checksum(body, castagnoli) != sum {
-		return nil, fmt.Errorf("checksum: %w", errForm)
+		return nil, fmt.Errorf("checksum: %w", pack.ErrForm)
 	}
-	if body[0] != formatVersion {
+	if body[0] < oldestVersion || body[0] > formatVersion {
 		return nil, fmt.Errorf("%w: row format %d, this Weir knows %d", store.ErrVersion, body[0], formatVersion)
 	}
 	return body[1:], nil
@@ -53,21 +58,21 @@ func decodeChunk(blob []byte, c *columns, d depth) error {
 	if err != nil {
 		return err
 	}
-	n, src, err := uvarint(src)
+	n, src, err := pack.Uvarint(src)
 	if err != nil || n > maxRun {
-		return errForm
+		return pack.ErrForm
 	}
-	baseTime, src, err := varint(src)
+	baseTime, src, err := pack.Varint(src)
 	if err != nil {
 		return err
 	}
-	baseOffset, src, err := varint(src)
+	baseOffset, src, err := pack.Varint(src)
 	if err != nil {
 		return err
 	}
 	rest, err := decodeRun(src, int(n), baseTime, baseOffset, c, d)
 	if err == nil && d == everything && len(rest) != 0 {
-		return errForm
+		return pack.ErrForm
 	}
 	return err
 }

@@ -7,10 +7,12 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 
 	"pgregory.net/rapid"
 
+	"weir/internal/pack"
 	"weir/store"
 )
 
@@ -56,9 +58,21 @@ func anyColumns(t *rapid.T) *columns {
 		c.Classifiers = rapid.SliceOfN(rapid.Int64Range(0, 1<<33), n, n).Draw(t, "classifiers")
 	}
 	if rapid.Bool().Draw(t, "altIds") {
-		c.AltIDs = rapid.SliceOfN(rapid.StringN(0, 20, 128), n, n).Draw(t, "alts")
+		c.AltIDs = rapid.SliceOfN(anyAltID(t), n, n).Draw(t, "alts")
 	}
 	return c
+}
+
+// anyAltID draws what the altIds of a series are like: counters with and without zeros, digits of one length, anything.
+func anyAltID(t *rapid.T) *rapid.Generator[string] {
+	kinds := []*rapid.Generator[string]{rapid.StringN(0, 20, 128), rapid.StringMatching(`m[0-9]{1,20}`), rapid.StringMatching(`m[0-9]{4}`),
+		rapid.StringMatching(`[0-9a-f]{8}-[0-9a-f]{4}`), rapid.StringMatching(`[0-9A-F]{6}`), rapid.StringMatching(`01J[0-9A-HJKMNP-TV-Z]{8}`),
+		rapid.StringMatching(`[A-Za-z0-9_-]{6}`), rapid.Just("again"), rapid.Map(rapid.Int64(), func(n int64) string { return strconv.FormatInt(n, 10) })}
+	g := rapid.SampledFrom(kinds).Draw(t, "altId kind")
+	if rapid.Bool().Draw(t, "gaps") {
+		g = rapid.OneOf(g, rapid.Just(""))
+	}
+	return g
 }
 
 func TestAChunkDecodesToWhatWasEncoded(t *testing.T) {
@@ -139,11 +153,11 @@ func TestADamagedOrNewerBlobIsAnErrorAndNeverANumber(t *testing.T) {
 				for bit := range 8 {
 					bad := slices.Clone(tc.blob)
 					bad[i] ^= 1 << bit
-					if err := tc.decode(bad); !errors.Is(err, errForm) {
+					if err := tc.decode(bad); !errors.Is(err, pack.ErrForm) {
 						t.Fatalf("bit %d of byte %d flipped: %v", bit, i, err)
 					}
 				}
-				if err := tc.decode(tc.blob[:i]); !errors.Is(err, errForm) {
+				if err := tc.decode(tc.blob[:i]); !errors.Is(err, pack.ErrForm) {
 					t.Fatalf("cut at %d: %v", i, err)
 				}
 			}

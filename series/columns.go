@@ -53,6 +53,47 @@ func (c *columns) sort() {
 	c.pick(order)
 }
 
+// sortIfNeeded orders the readings by place unless they are.
+func (c *columns) sortIfNeeded() {
+	for i := 1; i < c.len(); i++ {
+		if c.place(i).less(c.place(i - 1)) {
+			c.sort()
+			return
+		}
+	}
+}
+
+// appendAll appends the readings of d.
+func (c *columns) appendAll(d *columns) {
+	n := c.len()
+	c.Classifiers, c.AltIDs = joined(c.Classifiers, n, d.Classifiers, d.len()), joined(c.AltIDs, n, d.AltIDs, d.len())
+	c.Times, c.Values, c.Received = append(c.Times, d.Times...), append(c.Values, d.Values...), append(c.Received, d.Received...)
+	c.Offsets, c.Indexes = append(c.Offsets, d.Offsets...), append(c.Indexes, d.Indexes...)
+}
+
+// joined is a of n values and b of m; one that is nil has none, both are none of both.
+func joined[T any](a []T, n int, b []T, m int) []T {
+	if a == nil && b == nil {
+		return nil
+	}
+	out := make([]T, n+m)
+	copy(out, a)
+	copy(out[n:], b)
+	return out
+}
+
+// part is the readings from from to to, not copied.
+func (c *columns) part(from, to int) *columns {
+	p := &columns{Times: c.Times[from:to], Values: c.Values[from:to], Received: c.Received[from:to], Offsets: c.Offsets[from:to], Indexes: c.Indexes[from:to]}
+	if c.Classifiers != nil {
+		p.Classifiers = c.Classifiers[from:to]
+	}
+	if c.AltIDs != nil {
+		p.AltIDs = c.AltIDs[from:to]
+	}
+	return p
+}
+
 // pick makes c the readings at the given places, in that order.
 func (c *columns) pick(order []int) {
 	c.Times, c.Values, c.Received = picked(c.Times, order), picked(c.Values, order), picked(c.Received, order)

@@ -13,12 +13,9 @@ import (
 	"weir/store"
 )
 
-// Limits of a block, and what a slice of a head write holds: about three milliseconds of the store's writer. They only
-// count rows, so that the same head gives the same rows everywhere.
+// What a slice of a head write holds: about three milliseconds of the store's writer. It only counts rows, so that the same
+// head gives the same rows everywhere.
 const (
-	blockBytes = 24 << 10
-	blockRuns  = 1 << store.SeriesGroupBits
-
 	sliceCost    = 3000 // microseconds, about
 	chunkCost    = 50
 	blockCost    = 80
@@ -218,26 +215,29 @@ func (w *headWriter) packed(h *head, full int) error {
 }
 
 func (w *headWriter) chunk(a *activity, l *labels, sum summary, blob []byte) error {
-	row := &store.Chunk{Gen: w.gen, TenantID: a.dev.tenantID, Series: a.id, Anchors: l.anchors, Profile: l.profile,
-		First: sum.first, Last: sum.last, Count: sum.n, Sum: sum.sum, Min: sum.min, Max: sum.max,
-		FirstOffset: sum.firstOffset, LastOffset: sum.lastOffset, Source: l.source, Unit: l.unit, DataType: l.dataType, Data: blob}
+	row := chunkRow(w.gen, a.dev.tenantID, a.id, l, sum, blob)
 	w.chunked++
 	w.readings += sum.n
 	w.bytes += int64(len(blob))
 	return w.add(chunkCost, func(tx store.Tx) error { return store.InsertChunk(tx, row) })
 }
 
-// blocks packs short runs: those of one group of series and one day together.
+func chunkRow(gen uint64, tenantID, series int64, l *labels, sum summary, blob []byte) *store.Chunk {
+	return &store.Chunk{Gen: gen, TenantID: tenantID, Series: series, Anchors: l.anchors, Profile: l.profile,
+		First: sum.first, Last: sum.last, Count: sum.n, Sum: sum.sum, Min: sum.min, Max: sum.max,
+		FirstOffset: sum.firstOffset, LastOffset: sum.lastOffset, Source: l.source, Unit: l.unit, DataType: l.dataType, Data: blob}
+}
+
+// blocks packs short runs: those of one part of a group and one day together.
 func (w *headWriter) blocks(shorts []short) error {
 	slices.SortStableFunc(shorts, func(a, b short) int {
-		return cmp.Or(cmp.Compare(store.SeriesGroup(a.series), store.SeriesGroup(b.series)), cmp.Compare(a.day, b.day), cmp.Compare(a.series, b.series))
+		return cmp.Or(cmp.Compare(store.BlockPart(a.series), store.BlockPart(b.series)), cmp.Compare(a.day, b.day), cmp.Compare(a.series, b.series))
 	})
 	b := &blockBuilder{enc: &w.enc}
 	var c columns
 	for i, r := range shorts {
 		if i > 0 {
-			if p := shorts[i-1]; store.SeriesGroup(p.series) != store.SeriesGroup(r.series) || p.day != r.day ||
-				len(b.body) >= blockBytes || len(b.entries) >= blockRuns {
+			if p := shorts[i-1]; b.full(r.series) || p.day != r.day {
 				if err := w.block(b, p.tenant); err != nil {
 					return err
 				}
@@ -253,13 +253,7 @@ func (w *headWriter) blocks(shorts []short) error {
 }
 
 func (w *headWriter) block(b *blockBuilder, tenantID int64) error {
-	first, last := b.entries[0].series, b.entries[len(b.entries)-1].series
-	row := &store.Block{Gen: w.gen, TenantID: tenantID, Group: store.SeriesGroup(first), MinSeries: first, MaxSeries: last,
-		First: b.sum.first, Last: b.sum.last, Count: b.sum.n, Runs: int64(len(b.entries)),
-		FirstOffset: b.sum.firstOffset, LastOffset: b.sum.lastOffset, Data: b.blob()}
-	for _, l := range b.labels {
-		row.Anchored = row.Anchored || l.anchors != 0
-	}
+	row := b.row(w.gen, tenantID)
 	b.reset()
 	w.blocked++
 	w.readings += row.Count

@@ -3,7 +3,10 @@ package series
 import (
 	"encoding/hex"
 	"flag"
+	"fmt"
+	"maps"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +23,21 @@ func goldenColumns() map[string]*columns {
 		Offsets:  []int64{100, 100, 1_103, 2_099, 2_100}, Indexes: []int64{0, 1, 0, 0, 255},
 		Classifiers: []int64{0, 1, 6, 0, 0}, AltIDs: []string{"", "a-1", "a-2", "", "é"}}
 	return map[string]*columns{"sensor": sensor(40, 9), "mixed": mixed, "one": sensor(1, 4)}
+}
+
+// newColumns are readings that use what version 1 has not.
+func newColumns() map[string]*columns {
+	noise, counted, random := sensor(40, 9), sensor(40, 9), sensor(40, 9)
+	r := rand.New(rand.NewPCG(1, 2))
+	counted.AltIDs, random.AltIDs = make([]string, 40), make([]string, 40)
+	for i := range 40 {
+		noise.Values[i] = math.Float64frombits(r.Uint64() &^ (1 << 62))
+		if i%3 == 0 {
+			counted.AltIDs[i] = fmt.Sprintf("m-%03d", i)
+		}
+		random.AltIDs[i] = fmt.Sprintf("0191b2c3-%04x-7%03x-a%03x-%012x", r.Uint32()>>16, r.Uint32()>>20, r.Uint32()>>20, r.Uint64()>>16)
+	}
+	return map[string]*columns{"noise": noise, "counted": counted, "random": random}
 }
 
 // golden compares a blob with its file, or writes it. The files are the format: bytes that a released Weir has written
@@ -46,28 +64,71 @@ func golden(t *testing.T, name string, blob []byte) []byte {
 	return want
 }
 
+// written reads a golden file that nothing writes any more.
+func written(t *testing.T, name string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name+".hex"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blob, err := hex.DecodeString(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return blob
+}
+
 func TestRowsOfVersion1AreReadForEver(t *testing.T) {
-	var e encoder
 	for name, c := range goldenColumns() {
-		var got columns
-		if err := decodeChunk(golden(t, "chunk-v1-"+name, e.appendChunk(nil, c)), &got, everything); err != nil || !sameColumns(c, &got) {
-			t.Errorf("%s: %v, got %+v", name, err, got)
-		}
+		sameChunk(t, name, written(t, "chunk-v1-"+name), c)
+	}
+	sameBlock(t, written(t, "block-v1"))
+}
+
+func TestRowsOfVersion2AreReadForEver(t *testing.T) {
+	var e encoder
+	all := goldenColumns()
+	maps.Copy(all, newColumns())
+	for name, c := range all {
+		sameChunk(t, name, golden(t, "chunk-v2-"+name, e.appendChunk(nil, c)), c)
 	}
 	b := blockBuilder{enc: &e}
-	runs := []*columns{sensor(5, 1), sensor(1, 2), sensor(7, 3)}
-	sets := []*labels{{source: "mqtt1", unit: "°C", dataType: "double"}, {source: "http1"}, {source: "mqtt1", unit: "°C", dataType: "double", anchors: 3, profile: 8}}
-	for i, c := range runs {
-		b.add(int64(512+i*i), sets[i], c)
+	for i, r := range goldenRuns() {
+		b.add(int64(512+i*i), r.labels, r.columns)
 	}
-	got, err := decodeBlock(golden(t, "block-v1", b.blob()))
+	sameBlock(t, golden(t, "block-v2", b.blob()))
+}
+
+func sameChunk(t *testing.T, name string, blob []byte, want *columns) {
+	t.Helper()
+	var got columns
+	if err := decodeChunk(blob, &got, everything); err != nil || !sameColumns(want, &got) {
+		t.Errorf("%s: %v, got %+v", name, err, got)
+	}
+}
+
+type goldenRun struct {
+	*columns
+	labels *labels
+}
+
+func goldenRuns() []goldenRun {
+	return []goldenRun{{sensor(5, 1), &labels{source: "mqtt1", unit: "°C", dataType: "double"}}, {sensor(1, 2), &labels{source: "http1"}},
+		{sensor(7, 3), &labels{source: "mqtt1", unit: "°C", dataType: "double", anchors: 3, profile: 8}}}
+}
+
+func sameBlock(t *testing.T, blob []byte) {
+	t.Helper()
+	runs := goldenRuns()
+	got, err := decodeBlock(blob)
 	if err != nil || len(got.entries) != len(runs) {
 		t.Fatal(err)
 	}
 	for i := range got.entries {
 		var c columns
 		en := &got.entries[i]
-		if err := got.decode(en, &c, everything); err != nil || !sameColumns(runs[i], &c) || *en.labels != *sets[i] || en.series != int64(512+i*i) {
+		if err := got.decode(en, &c, everything); err != nil || !sameColumns(runs[i].columns, &c) || *en.labels != *runs[i].labels ||
+			en.series != int64(512+i*i) {
 			t.Errorf("run %d: %v, %+v", i, err, en)
 		}
 	}

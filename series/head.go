@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 
+	"weir/internal/faults"
 	"weir/model"
 )
 
@@ -67,6 +68,7 @@ type run struct {
 	labels      *labels
 	first, last model.Micros // of the stream
 	firstOffset model.Offset // of the stream
+	full        int32        // readings at which the stream is looked at
 	sealed      []*sealedRun
 	next        *run
 }
@@ -130,7 +132,7 @@ func (s *Series) put(dev *device, p *Point) {
 	}
 	h.last = max(h.last, p.Offset)
 	h.readings++
-	if int(r.n) >= s.cfg.ChunkReadings {
+	if r.n >= r.full {
 		s.seal(h, r)
 	}
 }
@@ -160,7 +162,10 @@ func (s *Series) runOf(a *activity, p *Point) *run {
 		}
 		tail = &(*tail).next
 	}
-	r := &run{day: day, labels: s.intern(a.head, l)}
+	if a.runs != nil { // another source, or another day
+		faults.Point("series.turn")
+	}
+	r := &run{day: day, labels: s.intern(a.head, l), full: int32(s.cfg.ChunkReadings)}
 	*tail, a.last = r, r
 	a.head.runs++
 	s.charge(a.head, runBytes)
@@ -187,12 +192,29 @@ func (r *run) put(p *Point) {
 	r.append(p)
 }
 
-// seal packs a full stream into a chunk. Readers may hold the old stream, so that a new one begins.
+// fills returns how many readings fill a chunk when n take so many bytes: a chunk is to fill a page of the database and not
+// more, for half a page left empty would cost as much as the readings.
+func (s *Series) fills(n int32, bytes int) int32 {
+	usual := s.cfg.ChunkReadings
+	return int32(min(max(int(n)*s.cfg.ChunkBytes/bytes, min(usual, fewestReadings)), usual*mostChunks, maxRun))
+}
+
+// What a chunk has at least and, times ChunkReadings, at most, whatever its bytes.
+const (
+	fewestReadings = 128
+	mostChunks     = 4
+)
+
+// seal packs a full stream into a chunk, unless it may grow a good deal before it fills a page. Readers may hold the old
+// stream, so that a new one begins.
 func (s *Series) seal(h *head, r *run) {
 	freed := int(r.room)
 	c := &s.scratch
 	r.decode(math.MaxUint64, c)
 	s.blob = s.enc.appendChunk(s.blob[:0], c)
+	if r.full = s.fills(r.n, len(s.blob)); r.n < r.full-r.full/16 {
+		return
+	}
 	// Its own size and no more: what append leaves to spare differs between machines, and freezes depend on Bytes.
 	sealed := &sealedRun{summary: c.summarize(), blob: make([]byte, len(s.blob))}
 	copy(sealed.blob, s.blob)

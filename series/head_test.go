@@ -39,7 +39,7 @@ func (c *count) Shrink(n int64) { c.Add(-n) }
 func TestNoReadingIsMissingOrDoubledWhileHeadsAreWritten(t *testing.T) {
 	t.Parallel()
 	st := openStore(t)
-	s := open(t, st, Config{ChunkReadings: 16, FullReadings: 8})
+	s := open(t, st, Config{ChunkBytes: 1, ChunkReadings: 16, FullReadings: 8})
 	s.captureSlice = 1
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -172,7 +172,7 @@ func TestTheSameLogGivesTheSameRowsThroughFailuresAndRestarts(t *testing.T) {
 		q.TenantID, q.Source = p.TenantID, []string{"mqtt1", "http1"}[i%2]
 		log = append(log, []Point{p, q})
 	}
-	cfg := Config{ChunkReadings: 4, FullReadings: 3}
+	cfg := Config{ChunkBytes: 1, ChunkReadings: 4, FullReadings: 3}
 	// run applies the log with heads at fixed places; fail says whether a slice of a head write fails.
 	run := func(fail func(slice int) bool, restart bool) string {
 		st := openStore(t)
@@ -249,7 +249,7 @@ func TestAReleasedHeadGivesItsMemoryBackAndSilentDevicesAreForgotten(t *testing.
 	t.Parallel()
 	st := openStore(t)
 	var account count
-	s, err := Open(t.Context(), Config{ChunkReadings: 8}, st, Options{Account: &account})
+	s, err := Open(t.Context(), Config{ChunkBytes: 1, ChunkReadings: 8}, st, Options{Account: &account})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -340,7 +340,7 @@ func TestADeviceHeardInEveryHeadStaysKnownWhileItsNewSeriesWaitForTheirRows(t *t
 func TestTheSameLogMakesAHeadOfTheSameSize(t *testing.T) {
 	t.Parallel()
 	size := func(freezes bool) int64 {
-		s := open(t, openStore(t), Config{ChunkReadings: 64})
+		s := open(t, openStore(t), Config{ChunkBytes: 1, ChunkReadings: 64})
 		f := newFleet(3, 10_000_000)
 		for range 50 {
 			f.round(t, s)
@@ -425,6 +425,49 @@ func TestSeriesBeyondTheLimitsAreNotAdmitted(t *testing.T) {
 	if res, err := s.Measurements(t.Context(), Query{TenantID: 1}); err != nil || res.Total != 5 {
 		t.Fatalf("history after a delete: %+v %v", res, err)
 	}
+}
+
+func TestASeriesCountsUntilItsDeviceIsDeletedHoweverOldItsReadings(t *testing.T) {
+	t.Parallel()
+	st := openStore(t)
+	s := open(t, st, Config{SeriesPerDevice: 2, SeriesPerTenant: 3})
+	put(t, s, reading(1, 1, "a", day0, 1), reading(1, 1, "b", day0, 1), reading(1, 2, "a", day0, 1))
+	if err := writeHead(s, 1); err != nil {
+		t.Fatal(err)
+	}
+	admits := func(want bool, device int64, metric string) {
+		t.Helper()
+		ok, err := s.Admit(t.Context(), 1, device, []model.Reading{{Metric: metric}})
+		if err != nil || ok != want {
+			t.Errorf("device %d, %s: %v, %v", device, metric, ok, err)
+		}
+	}
+	for _, again := range []bool{false, true} {
+		if again { // the same after a start
+			s = open(t, st, s.cfg)
+		}
+		if err := st.Write(t.Context(), store.Results, func(tx store.Tx) error {
+			_, err := store.RemoveBefore(tx, store.KeptReadings, day0+2*microsPerDay, 100)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if got := countRows(t, st); got.readings != 0 {
+			t.Fatalf("%+v are left", got)
+		}
+		admits(true, 1, "a")
+		admits(false, 1, "c")
+		admits(false, 3, "a")
+	}
+	if err := s.Forget(t.Context(), 1, 1); err != nil {
+		t.Fatal(err)
+	}
+	admits(true, 3, "a")
+	if err := writeHead(s, 2); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, st, s.cfg)
+	admits(true, 3, "a")
 }
 
 func TestAnInterruptedForgetIsUndoneUntilItsReplay(t *testing.T) {
@@ -532,7 +575,7 @@ func TestMetricsCountWhatIsWritten(t *testing.T) {
 	t.Parallel()
 	st := openStore(t)
 	reg := prometheus.NewRegistry()
-	s, err := Open(t.Context(), Config{ChunkReadings: 4, FullReadings: 3}, st, Options{Registerer: reg})
+	s, err := Open(t.Context(), Config{ChunkBytes: 1, ChunkReadings: 4, FullReadings: 3}, st, Options{Registerer: reg})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -547,7 +590,7 @@ func TestMetricsCountWhatIsWritten(t *testing.T) {
 			t.Errorf("%v: %v, want %v", c.Desc(), got, want)
 		}
 	}
-	if n, err := testutil.GatherAndCount(reg); err != nil || n != 10 {
+	if n, err := testutil.GatherAndCount(reg); err != nil || n != 15 {
 		t.Errorf("%d metrics, %v", n, err)
 	}
 	err = st.Read(t.Context(), func(tx store.Tx) error {

@@ -10,6 +10,8 @@ type metrics struct {
 	blocks   prometheus.Counter
 	bytes    prometheus.Counter
 	writes   prometheus.Histogram
+
+	merged, mergedBlocks, mergedBytes prometheus.Counter
 }
 
 // newMetrics makes the room's metrics and registers them with reg unless it is nil. stats is asked at each scrape.
@@ -22,20 +24,36 @@ func newMetrics(reg prometheus.Registerer, stats func() Stats) *metrics {
 			func() float64 { return float64(f(stats())) })
 	}
 	m := &metrics{
-		refused:  counter("refused_total", "Messages that would have brought more series than a device or tenant may have."),
-		retries:  counter("read_retries_total", "Reads begun again because a head write ended while they began."),
-		readings: counter("readings_written_total", "Readings written to chunks and blocks."),
-		chunks:   counter("chunks_written_total", "Chunks written."),
-		blocks:   counter("blocks_written_total", "Blocks written."),
-		bytes:    counter("written_bytes_total", "Bytes of packed readings written."),
+		refused:      counter("refused_total", "Messages that would have brought more series than a device or tenant may have."),
+		retries:      counter("read_retries_total", "Reads begun again because a head write ended while they began."),
+		readings:     counter("readings_written_total", "Readings written to chunks and blocks."),
+		chunks:       counter("chunks_written_total", "Chunks written."),
+		blocks:       counter("blocks_written_total", "Blocks written."),
+		bytes:        counter("written_bytes_total", "Bytes of packed readings written."),
+		merged:       counter("merged_total", "Readings written anew by merging blocks."),
+		mergedBlocks: counter("merged_blocks_total", "Blocks merged into chunks and fewer blocks."),
+		mergedBytes:  counter("merged_bytes_total", "Bytes of packed readings written by merging blocks."),
 		writes: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "weir_series_head_write_seconds", Help: "Duration of a head write.",
 			Buckets: prometheus.ExponentialBuckets(0.01, 2, 12)}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.refused, m.retries, m.readings, m.chunks, m.blocks, m.bytes, m.writes,
+		reg.MustRegister(m.refused, m.retries, m.readings, m.chunks, m.blocks, m.bytes, m.writes, m.merged, m.mergedBlocks, m.mergedBytes,
 			gauge("head_bytes", "Memory of the readings that wait for their rows.", func(s Stats) int64 { return s.Bytes }),
 			gauge("head_readings", "Readings that wait for their rows.", func(s Stats) int64 { return s.Readings }),
-			gauge("head_series", "Series with readings that wait for their rows.", func(s Stats) int64 { return s.Series }))
+			gauge("head_series", "Series with readings that wait for their rows.", func(s Stats) int64 { return s.Series }),
+			gauge("merge_backlog_blocks", "Blocks that may yet be merged, as of the last look.", func(s Stats) int64 { return s.Backlog.Blocks }),
+			gauge("merge_backlog_readings", "Readings in blocks that may yet be merged, as of the last look.", func(s Stats) int64 { return s.Backlog.Readings }))
 	}
 	return m
+}
+
+func (m *metrics) tellMerged(r *merging) {
+	m.merged.Add(float64(r.readings))
+	m.mergedBlocks.Add(float64(len(r.gone)))
+	for _, c := range r.chunks {
+		m.mergedBytes.Add(float64(len(c.Data)))
+	}
+	for _, b := range r.blocks {
+		m.mergedBytes.Add(float64(len(b.Data)))
+	}
 }

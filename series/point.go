@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"weir/internal/pack"
 	"weir/model"
 )
 
@@ -34,14 +35,14 @@ func (p *Point) codedClassifier() int64 {
 	if !p.HasClassifier {
 		return 0
 	}
-	return int64(zigzag(int64(p.Classifier))) + 1
+	return int64(pack.Zigzag(int64(p.Classifier))) + 1
 }
 
 func classifierOf(code int64) (int32, bool) {
 	if code == 0 {
 		return 0, false
 	}
-	return int32(unzigzag(uint64(code - 1))), true
+	return int32(pack.Unzigzag(uint64(code - 1))), true
 }
 
 func (p *Point) labels() labels {

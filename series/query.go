@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"weir/internal/pack"
 	"weir/model"
 	"weir/store"
 )
@@ -116,12 +117,20 @@ func (s *Series) Events(ctx context.Context, q Query) (*Result, error) {
 		// fn may run again: nothing of the last time may stay.
 		res.Events, res.Total = nil, 0
 		w := &walk{ctx: ctx, tx: tx, gen: snap.gen, q: sel}
+		skip := res.Page.skip()
 		if q.wants(model.MeasurementEvent) {
-			n, err := s.measurements(w, snap)
+			pieces, err := s.capture(snap, sel)
 			if err != nil {
 				return err
 			}
-			res.Total = n
+			if res.Total, err = w.measurements(pieces); err != nil {
+				return err
+			}
+			if len(q.Types) == 1 && skip < res.Total {
+				if w, skip, err = w.leap(pieces, skip); err != nil {
+					return err
+				}
+			}
 		}
 		for _, t := range rowTypes {
 			if q.wants(t) {
@@ -137,7 +146,7 @@ func (s *Series) Events(ctx context.Context, q Query) (*Result, error) {
 		if res.Page.skip() >= res.Total {
 			return nil
 		}
-		if res.Events, err = w.page(res.Page.skip(), res.Page.Size); err != nil {
+		if res.Events, err = w.page(skip, res.Page.Size); err != nil {
 			return err
 		}
 		return identify(tx, snap.gen, res.Events)
@@ -192,12 +201,9 @@ func (q *selection) scope(gen uint64, series int64) store.PackedScope {
 	return store.PackedScope{TenantID: q.tenantID, Series: series, Gen: gen, From: q.from, To: q.to}
 }
 
-// measurements puts cursors for the selected measurements into the walk and returns how many there are.
-func (s *Series) measurements(w *walk, snap snapshot) (int64, error) {
-	pieces, err := s.capture(snap, w.q)
-	if err != nil {
-		return 0, err
-	}
+// measurements puts cursors for the selected measurements into the walk, those of the heads' pieces included, and returns
+// how many there are.
+func (w *walk) measurements(pieces []piece) (int64, error) {
 	total, err := countPieces(pieces, w.q)
 	if err != nil {
 		return 0, err
@@ -261,16 +267,21 @@ func (w *walk) scopesOf(rows []store.SeriesRow) (scopes, map[int64]bool) {
 		return scopes{all, all}, nil
 	}
 	var out scopes
-	only, groups := make(map[int64]bool, len(rows)), map[int64]bool{}
+	only, groups := make(map[int64]bool, len(rows)), map[int64]int{}
 	for i := range rows {
 		id := rows[i].ID
 		sc := w.q.scope(w.gen, id)
 		only[id] = true
 		out.chunks = append(out.chunks, sc)
-		if g := store.SeriesGroup(id); !groups[g] {
-			groups[g] = true
-			out.blocks = append(out.blocks, sc)
+		g := store.SeriesGroup(id)
+		if at, ok := groups[g]; ok {
+			b := &out.blocks[at]
+			b.Series, b.LastSeries = min(b.Series, id), max(b.LastSeries, id)
+			continue
 		}
+		groups[g] = len(out.blocks)
+		sc.LastSeries = id
+		out.blocks = append(out.blocks, sc)
 	}
 	return out, only
 }
@@ -310,7 +321,7 @@ func identify(tx store.Tx, gen uint64, events []Event) error {
 		}
 		r := byID[e.series]
 		if r == nil {
-			return damaged("series", errForm)
+			return damaged("series", pack.ErrForm)
 		}
 		e.Device, e.DeviceToken, e.Metric = r.Device, r.DeviceToken, r.Metric
 	}

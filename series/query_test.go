@@ -59,7 +59,7 @@ func ids(events []Event) []string {
 func TestEventsOfAllTypesAreMergedInOneOrder(t *testing.T) {
 	t.Parallel()
 	st := openStore(t)
-	s := open(t, st, Config{ChunkReadings: 2, FullReadings: 2})
+	s := open(t, st, Config{ChunkBytes: 1, ChunkReadings: 2, FullReadings: 2})
 	location, alert, change := row(model.LocationEvent, 3, 0, day0), row(model.AlertEvent, 2, 1, day0+10), row(model.StateChange, 5, 0, day0+10)
 	location.Location = model.Location{Latitude: 47.123456789, Longitude: -8.000000004, Elevation: 400.00005, Accuracy: math.NaN(), Speed: math.NaN(), Heading: 359.99994}
 	alert.Alert = model.Alert{Type: "overheat", Level: 3, Message: "too hot", Source: "probe"}
@@ -166,7 +166,7 @@ func TestManyRowEventsAreWalkedInBatches(t *testing.T) {
 func TestBothEndsOfARangeAreInclusiveAndAMicrosecondCounts(t *testing.T) {
 	t.Parallel()
 	st := openStore(t)
-	s := open(t, st, Config{ChunkReadings: 4, FullReadings: 2})
+	s := open(t, st, Config{ChunkBytes: 1, ChunkReadings: 4, FullReadings: 2})
 	for i := range 6 {
 		put(t, s, reading(model.Offset(i+1), 1, "temp", day0+model.Micros(i), float64(i)))
 	}
@@ -215,7 +215,7 @@ func TestBucketsRefuseWhatTheyMust(t *testing.T) {
 func TestBucketsOfDaysAreAnsweredFromSummariesAndEqualTheRawOnes(t *testing.T) {
 	t.Parallel()
 	st := openStore(t)
-	s := open(t, st, Config{ChunkReadings: 50, FullReadings: 50})
+	s := open(t, st, Config{ChunkBytes: 1, ChunkReadings: 50, FullReadings: 50})
 	f := newFleet(3, 600_000_000)
 	for range 400 {
 		f.round(t, s)
@@ -242,7 +242,7 @@ func TestBucketsOfDaysAreAnsweredFromSummariesAndEqualTheRawOnes(t *testing.T) {
 func TestADamagedRowIsAnErrorThatNamesIt(t *testing.T) {
 	t.Parallel()
 	st := openStore(t)
-	s := open(t, st, Config{ChunkReadings: 10, FullReadings: 8})
+	s := open(t, st, Config{ChunkBytes: 1, ChunkReadings: 10, FullReadings: 8})
 	for i := range 25 {
 		put(t, s, reading(model.Offset(i+1), 1, "temp", day0+model.Micros(i)*7_000_000, float64(i)))
 	}
@@ -290,7 +290,7 @@ func TestADamagedRowIsAnErrorThatNamesIt(t *testing.T) {
 func TestANewerRowFormatIsSaidToBeNewer(t *testing.T) {
 	t.Parallel()
 	st := openStore(t)
-	s := open(t, st, Config{ChunkReadings: 4})
+	s := open(t, st, Config{ChunkBytes: 1, ChunkReadings: 4})
 	for i := range 4 {
 		put(t, s, reading(model.Offset(i+1), 1, "temp", day0+model.Micros(i), 1))
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"weir/internal/pack"
 	"weir/model"
 	"weir/store"
 )
@@ -128,7 +129,7 @@ func (p *piece) decode(c *columns, d depth) (*columns, error) {
 		return c, p.damaged(err)
 	}
 	if n := c.len(); n != p.n || model.Micros(c.Times[0]) != p.first || model.Micros(c.Times[n-1]) != p.last {
-		return c, p.damaged(errForm)
+		return c, p.damaged(pack.ErrForm)
 	}
 	return c, nil
 }
@@ -205,7 +206,7 @@ func blockPieces(b *store.Block, only map[int64]bool, q *selection) ([]piece, er
 		out = append(out, piece{series: e.series, labels: e.labels, first: e.first, last: e.last, n: e.n, block: dir, entry: e, row: row})
 	}
 	if n != b.Count || dir.entries[0].series != b.MinSeries {
-		return nil, damaged(row, errForm)
+		return nil, damaged(row, pack.ErrForm)
 	}
 	return out, nil
 }

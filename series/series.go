@@ -7,7 +7,7 @@
 //	Measurements, Buckets, Events, Latest… ◄── head + frozen head + rows
 //
 // Rows are a function of the log and of the places at which it was frozen: not of how records were batched, nor of the
-// wall clock.
+// wall clock. Merge puts other rows in the place of blocks later on, with the same readings in them.
 package series
 
 import (
@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -26,10 +27,13 @@ import (
 type Config struct {
 	SeriesPerDevice int // 256
 	SeriesPerTenant int // 100,000
-	// ChunkReadings is how many readings a chunk has, 512; a series with at least FullReadings (300) open readings at
+	// ChunkReadings is about how many readings a chunk has, 512: so many at first, then as many as fill a page; a series with at least FullReadings (300) open readings at
 	// a freeze gets a chunk, one with fewer goes into a block. Both decide what rows look like, not whether they can be
 	// read.
 	ChunkReadings, FullReadings int
+	// ChunkBytes is how many bytes the blob of a chunk takes at best, 3800: with the row's other columns and what varies
+	// between two chunks of a series, that is a page of the database.
+	ChunkBytes int
 }
 
 func (c *Config) setDefaults() {
@@ -37,7 +41,8 @@ func (c *Config) setDefaults() {
 		v    *int
 		most int
 		def  int
-	}{{&c.SeriesPerDevice, 1 << 20, 256}, {&c.SeriesPerTenant, 1 << 30, 100_000}, {&c.ChunkReadings, maxRun, 512}, {&c.FullReadings, maxRun, 300}} {
+	}{{&c.SeriesPerDevice, 1 << 20, 256}, {&c.SeriesPerTenant, 1 << 30, 100_000}, {&c.ChunkReadings, maxRun, 512}, {&c.FullReadings, maxRun, 300},
+		{&c.ChunkBytes, 1 << 20, 3800}} {
 		if *f.v <= 0 {
 			*f.v = f.def
 		}
@@ -80,6 +85,8 @@ type Series struct {
 	tenants        map[int64]*tenant
 	lastGroup      int64     // of series ids
 	silent         []*device // heard in the head that was released last
+
+	backlog atomic.Pointer[Backlog] // as of the last Merge
 
 	captureSlice int // series that a reader looks at before the applier gets its turn
 
@@ -168,6 +175,7 @@ type Stats struct {
 	Series      int64 // in the active head
 	Writing     bool  // a frozen head waits for its rows
 	FrozenBytes int64
+	Backlog     Backlog
 }
 
 // Stats returns figures for status and metrics.
@@ -175,6 +183,9 @@ func (s *Series) Stats() Stats {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	st := Stats{HeadOffset: s.base, Generation: s.gen, Bytes: s.active.bytes, Readings: s.active.readings, Series: int64(len(s.active.acts))}
+	if b := s.backlog.Load(); b != nil {
+		st.Backlog = *b
+	}
 	if f := s.frozen; f != nil {
 		st.Writing, st.FrozenBytes = true, f.bytes
 		st.Bytes += f.bytes

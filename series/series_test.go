@@ -249,6 +249,17 @@ func (x *machine) crash(t *rapid.T) {
 	}
 }
 
+// merge merges what is due, as of the day or of a far later one, when every day is over.
+func (x *machine) merge(t *rapid.T) {
+	now := x.now
+	if rapid.Bool().Draw(t, "every day is over") {
+		now += 1000 * microsPerDay
+	}
+	if _, err := x.s.Merge(context.Background(), now, func() error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (x *machine) drawQuery(t *rapid.T) Query {
 	q := Query{TenantID: x.tenant + rapid.Int64Range(0, 1).Draw(t, "tenant"), Page: Page{rapid.IntRange(0, 4).Draw(t, "page"), rapid.IntRange(1, 40).Draw(t, "size")}}
 	at := func(name string) *model.Micros {
@@ -331,7 +342,7 @@ func (x *machine) latest(t *rapid.T) {
 	}
 }
 
-func TestReadsEqualThePlainModelThroughFreezesCrashesAndReplays(t *testing.T) {
+func TestReadsEqualThePlainModelThroughFreezesMergesCrashesAndReplays(t *testing.T) {
 	st := openStore(t)
 	var tenant int64
 	offset := model.Offset(0)
@@ -341,7 +352,7 @@ func TestReadsEqualThePlainModelThroughFreezesCrashesAndReplays(t *testing.T) {
 		x.s = open(t, st, x.cfg)
 		offset = max(offset, x.s.HeadOffset())
 		t.Repeat(map[string]func(*rapid.T){"put": x.put, "put more": x.put, "freeze": x.freeze, "write": x.write, "flip": x.flip,
-			"crash": x.crash, "query": x.query})
+			"crash": x.crash, "query": x.query, "merge": x.merge})
 		x.query(t)
 	})
 }

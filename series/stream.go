@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
+	"weir/internal/pack"
 	"weir/model"
 )
 
@@ -52,11 +53,11 @@ func (s *stream) append(p *Point) {
 	b := s.buf
 	at, received := int64(p.Occurred), int64(p.Received)
 	step := at - s.time
-	b = binary.AppendUvarint(b, zigzag(step-s.step))
+	b = binary.AppendUvarint(b, pack.Zigzag(step-s.step))
 	s.time, s.step = at, step
 	b = s.appendValue(b, p.Value)
 	lag := received - at
-	b = binary.AppendUvarint(b, zigzag(lag-s.lag))
+	b = binary.AppendUvarint(b, pack.Zigzag(lag-s.lag))
 	s.lag = lag
 	b = binary.AppendUvarint(b, uint64(p.Offset)-uint64(s.offset))
 	s.offset = int64(p.Offset)
@@ -66,22 +67,22 @@ func (s *stream) append(p *Point) {
 	} else {
 		b = binary.AppendUvarint(b, uint64(p.Index)<<1|1)
 		b = binary.AppendUvarint(b, uint64(classifier))
-		b = appendText(b, p.AltID)
+		b = pack.AppendText(b, p.AltID)
 	}
 	s.buf = b
 	s.n++
 }
 
 func (s *stream) appendValue(b []byte, v float64) []byte {
-	i, ok := scaled(v, int(s.decimals))
-	for d := int(s.decimals) + 1; !ok && d <= maxDecimals; d++ {
-		if i, ok = scaled(v, d); ok {
+	i, ok := pack.Scaled(v, int(s.decimals))
+	for d := int(s.decimals) + 1; !ok && d <= pack.MaxDecimals; d++ {
+		if i, ok = pack.Scaled(v, d); ok {
 			s.decimals, s.value = uint8(d), 0
 			b = append(b, byte(d<<2|moreDecimals))
 		}
 	}
 	// 61 bits are what a scaled difference may take beside its mark.
-	if u := zigzag(i - s.value); ok && u < 1<<62 {
+	if u := pack.Zigzag(i - s.value); ok && u < 1<<62 {
 		s.value = i
 		return binary.AppendUvarint(b, u<<1)
 	}
@@ -95,11 +96,11 @@ func decodeStream(buf []byte, n int, upto model.Offset, c *columns) {
 	for i := range n {
 		var v uint64
 		v, buf = take(buf)
-		s.step += unzigzag(v)
+		s.step += pack.Unzigzag(v)
 		s.time += s.step
 		buf = s.decodeValue(buf, &c.Values[i])
 		v, buf = take(buf)
-		s.lag += unzigzag(v)
+		s.lag += pack.Unzigzag(v)
 		v, buf = take(buf)
 		s.offset += int64(v)
 		if model.Offset(s.offset) > upto {
@@ -136,8 +137,8 @@ func (s *streamState) decodeValue(buf []byte, v *float64) []byte {
 		*v = math.Float64frombits(binary.LittleEndian.Uint64(buf))
 		return buf[8:]
 	}
-	s.value += unzigzag(u >> 1)
-	*v = float64(s.value) / powersOfTen[s.decimals]
+	s.value += pack.Unzigzag(u >> 1)
+	*v = pack.Unscaled(s.value, s.decimals)
 	return buf
 }
 

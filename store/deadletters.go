@@ -2,6 +2,7 @@ package store
 
 import (
 	"database/sql"
+	"strings"
 
 	"weir/model"
 )
@@ -42,6 +43,63 @@ func AddDeadLetter(tx Tx, d *DeadLetter) error {
 func TrimStrangers(tx Tx, most int64) (int64, error) {
 	return tx.Exec(`DELETE FROM dead_letters WHERE id IN (SELECT id FROM (
 		SELECT id, SUM(bytes) OVER (ORDER BY id DESC) AS held FROM dead_letters WHERE stranger = ?) AS ring WHERE held > ?)`, true, most)
+}
+
+// DeadLetterBound is how many dead letters a tenant has at most, and how many bytes of them. The strangers' ring is apart.
+type DeadLetterBound struct{ Rows, Bytes int64 }
+
+// trimStep is how many rows a trim removes at most, so that the writer is not held for long.
+const trimStep = 5000
+
+// TrimDeadLetters removes the oldest dead letters of a tenant that are over the bound, some thousand at most, notes up to
+// when they were, and returns how many went.
+func TrimDeadLetters(tx Tx, tenant string, most DeadLetterBound) (int64, error) {
+	var id, occurred sql.NullInt64
+	if err := tx.QueryRow(`SELECT MAX(id), MAX(occurred) FROM (SELECT id, occurred, ROW_NUMBER() OVER (ORDER BY id DESC) AS place,
+		SUM(bytes) OVER (ORDER BY id DESC) AS held FROM dead_letters WHERE tenant = ? AND stranger = ?) AS own WHERE place > ? OR held > ?`,
+		tenant, false, most.Rows, most.Bytes).Scan(&id, &occurred); err != nil || !id.Valid {
+		return 0, err
+	}
+	n, err := tx.Exec(`DELETE FROM dead_letters WHERE id IN (SELECT id FROM dead_letters WHERE tenant = ? AND stranger = ? AND id <= ? ORDER BY id LIMIT ?)`,
+		tenant, false, id.Int64, trimStep)
+	if err != nil {
+		return 0, err
+	}
+	key := metaTrimmed + tenant
+	have, _, err := MetaInt(tx, key)
+	if err == nil {
+		err = SetMetaInt(tx, key, max(have, occurred.Int64))
+	}
+	return n, err
+}
+
+// metaTrimmed is before the tenant's name in the key that says up to when its dead letters were trimmed.
+const metaTrimmed = "dead_letters_trimmed:"
+
+// DeadLettersTrimmed returns up to when dead letters of each tenant went because there were too many, for those of whom
+// some did.
+func DeadLettersTrimmed(tx Tx) (map[string]model.Micros, error) {
+	rows, err := tx.Query(`SELECT key, number FROM meta WHERE key >= ? AND key < ?`, metaTrimmed, strings.TrimSuffix(metaTrimmed, ":")+";")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	out := map[string]model.Micros{}
+	for rows.Next() {
+		var key string
+		var at int64
+		if err := rows.Scan(&key, &at); err != nil {
+			return nil, err
+		}
+		out[strings.TrimPrefix(key, metaTrimmed)] = model.Micros(at)
+	}
+	return out, rows.Err()
+}
+
+// CountDeadLetters returns how many dead letters there are of all tenants and strangers.
+func CountDeadLetters(tx Tx) (n int64, err error) {
+	err = tx.QueryRow(`SELECT COUNT(*) FROM dead_letters`).Scan(&n)
+	return n, err
 }
 
 // DeadLetterFilter narrows a list of dead letters. Nil and empty restrict nothing.

@@ -74,3 +74,9 @@ func RootKeyID(tx Tx) (string, error) {
 
 // SetRootKeyID records under which root key this store seals from now on.
 func SetRootKeyID(tx Tx, id string) error { return SetMeta(tx, metaRootKeyID, []byte(id)) }
+
+// ControlSequence is the last sequence that a change of the registry was given.
+func ControlSequence(tx Tx) (uint64, error) {
+	n, _, err := MetaInt(tx, metaControlSequence)
+	return uint64(n), err
+}

@@ -153,7 +153,7 @@ func DropUnflipped(tx Tx, gen uint64, limit int) (int64, error) {
 	var all int64
 	for _, q := range [...]string{
 		`DELETE FROM series_chunks WHERE id IN (SELECT id FROM series_chunks WHERE gen > ? ORDER BY gen LIMIT ?)`,
-		`DELETE FROM series_blocks WHERE id IN (SELECT id FROM series_blocks WHERE gen > ? ORDER BY gen LIMIT ?)`,
+		`DELETE FROM series_blocks WHERE id IN (SELECT id FROM series_blocks WHERE open <> 0 AND gen > ? ORDER BY gen LIMIT ?)`,
 		// Before the series themselves: another log may give their ids to others.
 		`DELETE FROM latest_measurements WHERE series IN (SELECT id FROM series WHERE gen > ? ORDER BY gen LIMIT ?)`,
 		`DELETE FROM series WHERE id IN (SELECT id FROM series WHERE gen > ? ORDER BY gen LIMIT ?)`,
@@ -212,29 +212,34 @@ type Block struct {
 	FirstOffset          model.Offset
 	LastOffset           model.Offset
 	Anchored             bool
+	Merged               bool // is left alone from now on
 	Data                 []byte
 }
 
-const blockColumns = `gen, tenant_id, grp, min_series, max_series, first_at, last_at, n, runs, first_offset, last_offset, anchored, data`
+const blockColumns = `gen, tenant_id, grp, min_series, max_series, first_at, last_at, n, runs, first_offset, last_offset, anchored, data, open`
 
 // InsertBlock writes a block.
 func InsertBlock(tx Tx, b *Block) error {
-	anchored := int64(0)
-	if b.Anchored {
-		anchored = 1
-	}
-	_, err := tx.Exec(`INSERT INTO series_blocks (`+blockColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+	_, err := tx.Exec(`INSERT INTO series_blocks (`+blockColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		int64(b.Gen), b.TenantID, b.Group, b.MinSeries, b.MaxSeries, int64(b.First), int64(b.Last), b.Count, b.Runs,
-		int64(b.FirstOffset), int64(b.LastOffset), anchored, b.Data)
+		int64(b.FirstOffset), int64(b.LastOffset), flag(b.Anchored), b.Data, flag(!b.Merged))
 	return err
 }
 
-// PackedScope says which chunks and blocks a look-up walks: those of one series (blocks: of its group) or, with Series
-// 0, those of the tenant.
+func flag(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// PackedScope says which chunks and blocks a look-up walks: those of one series or, with Series 0, those of the tenant.
+// LastSeries, of the same group, is the last of several series whose blocks are walked together, 0 for none.
 type PackedScope struct {
-	TenantID int64
-	Series   int64
-	Gen      uint64
+	TenantID   int64
+	Series     int64
+	LastSeries int64
+	Gen        uint64
 	// From and To bound the event times, both inclusive. A row is met when one of its readings may lie between them.
 	From, To model.Micros
 }
@@ -276,7 +281,11 @@ func (s PackedScope) where(column string, key int64, after *After) (string, []an
 func (s PackedScope) chunks(after *After) (string, []any) { return s.where(`series`, s.Series, after) }
 
 func (s PackedScope) blocks(after *After) (string, []any) {
-	return s.where(`grp`, SeriesGroup(s.Series), after)
+	q, args := s.where(`grp`, SeriesGroup(s.Series), after)
+	if s.Series == 0 {
+		return q, args
+	}
+	return q + ` AND min_series <= ? AND max_series >= ?`, append(args, max(s.Series, s.LastSeries), s.Series)
 }
 
 // After is a place in a walk from the newest row to the oldest: behind the row with this last time and id.
@@ -377,15 +386,48 @@ func scanBlocks(tx Tx, where string, args ...any) ([]Block, error) {
 	var out []Block
 	for rows.Next() {
 		var b Block
-		var gen, firstOffset, lastOffset, anchored int64
+		var gen, firstOffset, lastOffset, anchored, open int64
 		if err := rows.Scan(&b.ID, &gen, &b.TenantID, &b.Group, &b.MinSeries, &b.MaxSeries, (*int64)(&b.First), (*int64)(&b.Last),
-			&b.Count, &b.Runs, &firstOffset, &lastOffset, &anchored, &b.Data); err != nil {
+			&b.Count, &b.Runs, &firstOffset, &lastOffset, &anchored, &b.Data, &open); err != nil {
 			return nil, err
 		}
-		b.Gen, b.FirstOffset, b.LastOffset, b.Anchored = uint64(gen), model.Offset(firstOffset), model.Offset(lastOffset), anchored != 0
+		b.Gen, b.FirstOffset, b.LastOffset = uint64(gen), model.Offset(firstOffset), model.Offset(lastOffset)
+		b.Anchored, b.Merged = anchored != 0, open == 0
 		out = append(out, b)
 	}
 	return out, rows.Err()
+}
+
+// ChunkSpans calls f with where the chunks of a scope lie in time and how many readings they have, newest last time first,
+// until it returns false.
+func ChunkSpans(tx Tx, s PackedScope, f func(first, last model.Micros, n int64) bool) error {
+	q, args := s.chunks(nil)
+	return spans(tx, `series_chunks`, q, args, f)
+}
+
+// BlockSpans is ChunkSpans for blocks, with the readings of all their series.
+func BlockSpans(tx Tx, s PackedScope, f func(first, last model.Micros, n int64) bool) error {
+	q, args := s.blocks(nil)
+	return spans(tx, `series_blocks`, q, args, f)
+}
+
+func spans(tx Tx, table, where string, args []any, f func(first, last model.Micros, n int64) bool) error {
+	rows, err := tx.Query(`SELECT first_at, last_at, n FROM `+table+` WHERE `+where+` ORDER BY last_at DESC`, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var first, last model.Micros
+		var n int64
+		if err := rows.Scan((*int64)(&first), (*int64)(&last), &n); err != nil {
+			return err
+		}
+		if !f(first, last, n) {
+			return nil
+		}
+	}
+	return rows.Err()
 }
 
 // CountChunks sums the readings of the chunks of a scope that begin at From or later and end at lastInside or earlier.

@@ -84,6 +84,9 @@ type Stats struct {
 	Commits      uint64
 	WriterQueue  int
 	ReadersInUse int
+	// Err is why the database cannot be trusted any more, nil as long as nothing is known against it: ErrDamaged, or a sync
+	// that failed.
+	Err error
 }
 
 // Writer is how the rooms above change entities: Mutate runs fn in one durable transaction on behalf of a principal and

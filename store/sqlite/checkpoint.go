@@ -7,6 +7,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"weir/internal/faults"
 )
 
 // The write-ahead log is carried back by a connection of its own while writes go on behind it. When that does not keep
@@ -77,7 +79,9 @@ func (k *checkpointer) grown(w *writer) {
 func (k *checkpointer) run(c *sql.Conn, mode string, wait time.Duration) {
 	k.one.Lock()
 	defer k.one.Unlock()
+	faults.Point("store.checkpoint")
 	took, busy, err := checkpoint(c, mode, wait)
+	faults.Point("store.checkpointed")
 	k.db.metrics.checkpoint(took, busy, err)
 	if err != nil { // nothing is lost, the log only stays longer; the next one tries again
 		k.db.log.Warn("store checkpoint failed", "mode", mode, "error", err)

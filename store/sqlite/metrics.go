@@ -61,6 +61,12 @@ func (m *metrics) register(db *DB) error {
 		gauge("readers_in_use", "Connections that read at this moment.", func() float64 { return float64(db.reading.Load()) }),
 		gauge("bytes", "Size of the database with its log.", func() float64 { return float64(db.Stats().Bytes) }),
 		gauge("free_bytes", "Free pages inside the database.", func() float64 { return float64(db.freeBytes.Load()) }),
+		gauge("damaged", "1 when the database cannot be trusted any more: a page is not what was written, or a sync has failed.", func() float64 {
+			if db.doubts() != nil {
+				return 1
+			}
+			return 0
+		}),
 		gauge("wal_bytes", "Size of the write-ahead log.", func() float64 { return float64(fileBytes(db.path + "-wal")) }),
 	} {
 		if err := m.reg.Register(c); err != nil {

@@ -62,6 +62,7 @@ type DB struct {
 	closeErr  error
 	reading   atomic.Int64
 	freeBytes atomic.Int64
+	doubt     atomic.Pointer[error] // of suspect
 }
 
 var _ store.Store = (*DB)(nil)
@@ -209,7 +210,8 @@ func checkAutoVacuum(ctx context.Context, c *sql.Conn) error {
 }
 
 // Read implements store.Store.
-func (db *DB) Read(ctx context.Context, fn func(store.Tx) error) error {
+func (db *DB) Read(ctx context.Context, fn func(store.Tx) error) (err error) {
+	defer func() { db.suspect(err) }()
 	c, err := db.reader(ctx)
 	if err != nil {
 		return err
@@ -291,7 +293,9 @@ func raw(c *sql.Conn, fn func(*conn) error) error {
 
 // Write implements store.Store.
 func (db *DB) Write(ctx context.Context, d store.Durability, fn func(store.Tx) error) error {
-	return db.w.submit(ctx, d, fn)
+	err := db.w.submit(ctx, d, fn)
+	db.suspect(err)
+	return err
 }
 
 // Stats implements store.Store.
@@ -303,6 +307,7 @@ func (db *DB) Stats() store.Stats {
 		Commits:      db.w.commits.Load(),
 		WriterQueue:  len(db.w.queue),
 		ReadersInUse: int(db.reading.Load()),
+		Err:          db.doubts(),
 	}
 }
 

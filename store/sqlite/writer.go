@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"weir/internal/faults"
 	"weir/store"
 )
 
@@ -299,7 +300,10 @@ func (w *writer) commit() error {
 			return err
 		}
 	}
-	return w.control("COMMIT")
+	faults.Point("store.commit")
+	err := w.control("COMMIT")
+	faults.Point("store.committed")
+	return err
 }
 
 func anyKept(taken []*request) bool {

@@ -56,6 +56,7 @@ func Run(t *testing.T, d Driver) {
 		{"Secrets", testSecrets},
 		{"Meta", testMeta},
 		{"Audit", testAudit},
+		{"Known", testKnown},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

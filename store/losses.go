@@ -1,0 +1,88 @@
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"weir/model"
+)
+
+// LogLoss is a part of the log that was acknowledged, perhaps, and cannot be read any more.
+type LogLoss struct {
+	At model.Micros `json:"at"` // when it was found
+	// First to Last are the offsets that no record can be read of. Last is First-1 when only this is known: whatever
+	// followed before First is gone.
+	First model.Offset `json:"first"`
+	Last  model.Offset `json:"last"`
+	Why   string       `json:"why"`
+}
+
+// Records is how many offsets are lost.
+func (l LogLoss) Records() int64 { return int64(l.Last) - int64(l.First) + 1 }
+
+const (
+	metaLogLosses = "log_losses"
+	metaLogEpoch  = "log_epoch"
+	keptLosses    = 50
+)
+
+// LogLosses returns the parts of the log that were lost, oldest first, the newest fifty of them.
+func LogLosses(tx Tx) (ls []LogLoss, err error) {
+	body, err := Meta(tx, metaLogLosses)
+	if err != nil || body == nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(body, &ls); err != nil {
+		return nil, fmt.Errorf("%w: meta %s: %w", ErrDamaged, metaLogLosses, err)
+	}
+	return ls, nil
+}
+
+// AddLogLoss notes a part of the log that is lost. It is met again by every replay until a head lies behind it: fresh is
+// false when it is known.
+func AddLogLoss(tx Tx, l LogLoss) (fresh bool, err error) {
+	ls, err := LogLosses(tx)
+	if err != nil {
+		return false, err
+	}
+	if slices.ContainsFunc(ls, func(k LogLoss) bool { return k.First <= l.First && l.Last <= k.Last }) {
+		return false, nil
+	}
+	ls = append(ls, l)
+	body, err := json.Marshal(ls[max(len(ls)-keptLosses, 0):])
+	if err != nil {
+		return false, err
+	}
+	return true, SetMeta(tx, metaLogLosses, body)
+}
+
+// LogEpoch is the newest epoch of the log that this store was paired with, 0 when there was none.
+func LogEpoch(tx Tx) (uint32, error) {
+	n, _, err := MetaInt(tx, metaLogEpoch)
+	return uint32(n), err
+}
+
+// SetLogEpoch notes it.
+func SetLogEpoch(tx Tx, epoch uint32) error { return SetMetaInt(tx, metaLogEpoch, int64(epoch)) }
+
+// HighestOffset is the highest offset that any result knows: what is committed at once runs ahead of the head.
+func HighestOffset(tx Tx) (highest model.Offset, err error) {
+	if highest, _, err = HeadState(tx); err != nil {
+		return 0, err
+	}
+	for _, query := range []string{
+		`SELECT coalesce(max(log_offset), 0) FROM edges`,
+		`SELECT coalesce(max(log_offset), 0) FROM row_events`,
+		`SELECT coalesce(max(log_offset), 0) FROM dead_letters WHERE log_offset > 0`,
+		// Every change of the view moves this row with it.
+		`SELECT coalesce(max(from_offset), 0) FROM view_rows WHERE kind = 'control-sequence' AND key = ''`,
+	} {
+		var o int64
+		if err := tx.QueryRow(query).Scan(&o); err != nil {
+			return 0, err
+		}
+		highest = max(highest, model.Offset(o))
+	}
+	return highest, nil
+}
