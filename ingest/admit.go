@@ -47,15 +47,31 @@ func (g *Gate) over(m *arrival, r Reason) {
 	g.end(m, Refused, r, "over the ingest ceiling")
 }
 
-// roomy reports whether the log takes new messages. A door that cannot say "later" waits here, so that its peer feels it.
+// roomy reports whether the log takes new messages. A door that cannot say "later" waits here, so that its peer feels it:
+// while nobody is taken, and with fail-closed as soon as others are refused. Who sends at QoS 0 waits for no answer, and
+// fail-closed is nothing to him.
 func (g *Gate) roomy(ctx context.Context, m *arrival) bool {
-	if !g.Pressure.Refusing() {
-		return true
+	for g.Pressure.Refusing() {
+		cfg := g.cfg.Load()
+		switch {
+		case m.Conn == nil:
+			return false
+		case !g.Pressure.Full() && (m.PacketID == 0 || !cfg.FailClosed):
+			return true
+		case !g.awaitRoom(ctx, cfg):
+			return false
+		}
 	}
-	if m.Conn == nil {
-		return false
-	}
-	return !g.cfg.Load().FailClosed || g.Pressure.Room(ctx) == nil
+	return true
+}
+
+// awaitRoom waits until there may be room, or the configuration is another one. It reports false when ctx has ended.
+func (g *Gate) awaitRoom(ctx context.Context, cfg *inForce) bool {
+	wait, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(cfg.over, cancel)()
+	err := g.Pressure.Room(wait)
+	return err == nil || cfg.over.Err() != nil && ctx.Err() == nil
 }
 
 func (g *Gate) admitAll(ctx context.Context, ms []*arrival) (bad int) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"weir/internal/faults"
 	"weir/model"
 	"weir/rules"
 	"weir/series"
@@ -24,11 +25,15 @@ type ApplyConfig struct {
 	MaxAge         time.Duration // an event older than this at its receipt is a dead letter
 	MaxFutureSkew  time.Duration // a later one is stored at receipt + this
 	ReplayBytes    int64         // the head is written when the log behind it passes this
+	LogBytes       int64         // … or takes more than this of the log's budget, pages included; 0: it is not looked at
+	LogRecords     int64         // … or holds more records than this; 0: it is not looked at
 	HeadAge        time.Duration // … or its oldest reading is older than this, by receive time
 	HeadBytes      int64         // … or it takes more memory than this
 	DedupeWindow   time.Duration
 	DedupeMaxBytes int64
-	StrangersBytes int64 // ring of dead letters of those who verify as nobody
+	RepeatsBytes   int64                 // memory for the repeats of all MQTT clients together, 16 MiB when 0
+	DeadLetters    store.DeadLetterBound // of each tenant; zero: there is none
+	StrangersBytes int64                 // ring of dead letters of those who verify as nobody
 	CommitRetry    time.Duration
 }
 
@@ -41,6 +46,11 @@ type ApplyDeps struct {
 	Series     *series.Series
 	Rules      *rules.Engine
 	Controller *Controller
+	// Hole is a part of the log that is known to be lost before anything is read; nil: none is.
+	Hole *Hole
+	// Changes is the last change of the registry that the store has numbered: a log that knows later ones belongs to a newer
+	// store. nil: it is not held against the log.
+	Changes *uint64
 	// Clock is asked for the time map of this boot; nil: the clock was always set.
 	Clock    *Clock
 	Logger   *slog.Logger
@@ -77,6 +87,7 @@ type Applier struct {
 	points    []series.Point // room for those of one record
 	// transitions are the presence states that this process has folded since the head.
 	transitions  map[int64]*store.DeviceState
+	deadSince    map[string]store.DeadLetterBound // dead letters of each tenant since they were last trimmed
 	lastReceived model.Nanos
 	timeMap      *model.TimeMap // newest that is known: of the boot whose records are met
 	head         head
@@ -89,6 +100,9 @@ type Applier struct {
 	failing atomic.Pointer[string]
 	waiting atomic.Pointer[string] // for the clock
 
+	// seenHeld and repeatsHeld are the memory of what was seen, as of the newest head.
+	seenHeld, repeatsHeld atomic.Int64
+
 	received atomic.Int64 // lastReceived, for who looks from outside
 
 	headSince atomic.Int64            // head.oldest, for who looks from outside
@@ -100,7 +114,7 @@ type Applier struct {
 // NewApplier loads the results as of the head and returns an applier that goes on behind it.
 func NewApplier(ctx context.Context, cfg ApplyConfig, deps ApplyDeps) (*Applier, error) {
 	a := &Applier{cfg: cfg, ApplyDeps: deps, metrics: newApplyMetrics(deps.Registry), view: NewView(), fates: newFates(),
-		seen: newSeen(cfg.DedupeWindow, cfg.DedupeMaxBytes), activity: newActivities(), transitions: map[int64]*store.DeviceState{}}
+		seen: newSeen(cfg.DedupeWindow, cfg.DedupeMaxBytes, cfg.RepeatsBytes), activity: newActivities(), deadSince: map[string]store.DeadLetterBound{}, transitions: map[int64]*store.DeviceState{}}
 	a.head.life, a.head.end = context.WithCancel(context.WithoutCancel(ctx))
 	_, a.lastStart = deps.Log.Bounds()
 	if err := deps.Store.Read(ctx, a.load); err != nil {
@@ -123,6 +137,10 @@ func (a *Applier) Newest() model.Nanos { return model.Nanos(a.newest.Load()) }
 // Kept is how many readings this process has stored.
 func (a *Applier) Kept() int64 { return a.kept.Load() }
 
+// SeenBytes is the memory of remembered altIds, as of the newest head; RepeatBytes that of clients' repeats.
+func (a *Applier) SeenBytes() int64   { return a.seenHeld.Load() }
+func (a *Applier) RepeatBytes() int64 { return a.repeatsHeld.Load() }
+
 // CaughtUp reports whether every record that was there when the process started is applied: from then on a query
 // returns every acknowledged reading.
 func (a *Applier) CaughtUp() bool { return a.Applied() >= a.lastStart }
@@ -143,13 +161,13 @@ func (a *Applier) Heard() int64 { return a.heard.Load() }
 
 // Run applies batches until ctx ends or the log is closed.
 func (a *Applier) Run(ctx context.Context) error {
-	r, err := a.Log.Reader(a.head.offset + 1)
+	r, err := a.reader()
 	if err != nil {
-		return fmt.Errorf("ingest: the log behind the results cannot be read: %w", err)
+		return err
 	}
-	defer r.Close()
+	defer func() { r.Close() }()
 	for {
-		b, err := r.Next(ctx)
+		b, err := a.next(ctx, &r)
 		if errors.Is(err, spool.ErrClosed) || ctx.Err() != nil {
 			return a.stop()
 		}
@@ -171,12 +189,9 @@ func (a *Applier) apply(ctx context.Context, b *spool.Batch) error {
 	if err := a.awaitTimes(ctx, b); err != nil {
 		return err
 	}
+	faults.Point("apply.begin")
 	if b.First > a.head.started {
 		a.fates.addAll(meta.Counts)
-	}
-	if lost := int64(b.First) - int64(a.Applied()) - 1; lost > 0 && a.epoch == b.Epoch {
-		a.metrics.lost.Add(float64(lost))
-		a.Logger.Error("records of the log were gone before they were applied", "records", lost, "before", b.First)
 	}
 	if b.First > a.lastStart {
 		a.Doors.read(meta.Counts)
@@ -207,6 +222,9 @@ func (a *Applier) records(ctx context.Context, b *spool.Batch) error {
 		}
 		a.lastReceived = max(a.lastReceived, r.Received.Wall)
 		a.received.Store(int64(a.lastReceived))
+		if i == len(b.Records)-1 {
+			a.head.weight += b.Weight // it is let go of as a whole
+		}
 		if err := a.cutWhenDue(ctx, off, len(b.Records[i].Data), r.Received.Wall); err != nil {
 			return err
 		}
@@ -251,12 +269,14 @@ func (a *Applier) record(ctx context.Context, e *spool.Record, off model.Offset)
 // commit writes what others must see of the batch. A store that refuses is asked again until it takes it or the
 // process stops: nothing behind may overtake it.
 func (a *Applier) commit(ctx context.Context, last model.Offset) error {
+	faults.Point("apply.commit")
 	if !a.batch.empty() {
 		err := a.insist(ctx, "results cannot be stored", func() error { return a.Store.Write(ctx, store.Results, a.batch.write) })
 		if err != nil {
 			return err
 		}
 	}
+	faults.Point("apply.committed")
 	a.applied.Store(uint64(last))
 	a.newest.Store(int64(a.lastReceived))
 	a.heard.Store(int64(a.listening))
@@ -349,6 +369,9 @@ type applyMetrics struct {
 	altIDSpan prometheus.Gauge
 	clients   prometheus.Gauge
 	fates     *prometheus.CounterVec
+	stored    prometheus.Counter // of fates
+
+	deadLettersTrimmed prometheus.Counter
 }
 
 func newApplyMetrics(reg prometheus.Registerer) *applyMetrics {
@@ -369,8 +392,11 @@ func newApplyMetrics(reg prometheus.Registerer) *applyMetrics {
 		fates: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_ingest_messages_total",
 			Help: "Messages by the heading they ended under."}, []string{"heading", "reason"}),
 	}
+	m.deadLettersTrimmed = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_dead_letters_trimmed_total",
+		Help: "Dead letters that went because there were too many: the oldest of a tenant, or of the strangers' ring."})
+	m.stored = m.fates.WithLabelValues(string(store.HeadingStored), string(ReasonNone))
 	if reg != nil {
-		reg.MustRegister(m.retries, m.heads, m.late, m.lost, m.forgotten, m.altIDs, m.altIDSpan, m.clients, m.fates)
+		reg.MustRegister(m.deadLettersTrimmed, m.retries, m.heads, m.late, m.lost, m.forgotten, m.altIDs, m.altIDSpan, m.clients, m.fates)
 	}
 	return m
 }

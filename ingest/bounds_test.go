@@ -126,28 +126,29 @@ func TestListeningTimeOfARecordFollowsFromItsStamp(t *testing.T) {
 func TestAnAltIDIsForgottenAfterItsWindowOrForWantOfRoom(t *testing.T) {
 	t.Parallel()
 	hour := model.Nanos(time.Hour)
-	s := newSeen(10*time.Hour, 1<<20)
-	hash := func(n byte) [16]byte { return [16]byte{n} }
-	s.addAltID(hash(1), 1*hour)
+	s := newSeen(10*time.Hour, 1<<20, 0)
+	key := func(n int64) []byte { return appendAltIDKey(nil, 1, n, &model.Message{AltID: "a"}) }
+	has := func(s *seen, n int64) bool { _, ok := s.altIDs[altIDHash(key(n))]; return ok }
+	s.addAltID(key(1), 1*hour)
 	s.freeze(2 * hour)
-	s.addAltID(hash(2), 8*hour)
+	s.addAltID(key(2), 8*hour)
 	s.freeze(9 * hour)
-	if before := s.freeze(12 * hour).dropBefore; !s.hasAltID(hash(2)) || s.hasAltID(hash(1)) || before < (2*hour).Micros() {
-		t.Errorf("at 12 h: %v %v, pages before %v go", s.hasAltID(hash(1)), s.hasAltID(hash(2)), before)
+	if before := s.freeze(12 * hour).dropBefore; !has(s, 2) || has(s, 1) || before < (2*hour).Micros() {
+		t.Errorf("at 12 h: %v %v, pages before %v go", has(s, 2), has(s, 1), before)
 	}
-	small := newSeen(1000*time.Hour, 2*altIDCost)
-	for n := byte(1); n <= 4; n++ {
-		small.addAltID(hash(n), model.Nanos(n)*hour)
+	small := newSeen(1000*time.Hour, 2*altIDCost, 0)
+	for n := int64(1); n <= 4; n++ {
+		small.addAltID(key(n), model.Nanos(n)*hour)
 		small.freeze(model.Nanos(n) * hour)
 	}
-	if small.hasAltID(hash(1)) || small.hasAltID(hash(2)) || !small.hasAltID(hash(3)) || !small.hasAltID(hash(4)) {
+	if has(small, 1) || has(small, 2) || !has(small, 3) || !has(small, 4) {
 		t.Error("the bound of bytes does not forget the oldest")
 	}
 }
 
 func TestRepeatsOfAllClientsTogetherAreBounded(t *testing.T) {
 	t.Parallel()
-	s := newSeen(time.Hour, 1<<20)
+	s := newSeen(time.Hour, 1<<20, 0)
 	r := func(client string, id uint16) *model.Record {
 		return &model.Record{ClientID: client, PacketID: id, Dup: true, Hash: [16]byte{1}}
 	}
@@ -170,7 +171,7 @@ func TestRepeatsOfAllClientsTogetherAreBounded(t *testing.T) {
 
 func TestPagesOfRepeatsDoNotPileUp(t *testing.T) {
 	t.Parallel()
-	s := newSeen(time.Hour, 1<<20)
+	s := newSeen(time.Hour, 1<<20, 0)
 	var kept []store.SeenPage
 	var id uint16
 	for head := range 300 {
@@ -182,12 +183,12 @@ func TestPagesOfRepeatsDoNotPileUp(t *testing.T) {
 		if f.renew {
 			kept = nil
 		}
-		kept = append(kept, f.add...)
+		kept = append(kept, f.pages()...)
 		if n := pageBytes(kept); n > 2*s.clientBytes+2*repeatsPage || n != s.written {
 			t.Fatalf("after %d heads %d bytes are in the store, %d are counted, %d in memory", head+1, n, s.written, s.clientBytes)
 		}
 	}
-	again := newSeen(time.Hour, 1<<20)
+	again := newSeen(time.Hour, 1<<20, 0)
 	for _, p := range kept {
 		if err := again.load(p); err != nil {
 			t.Fatal(err)
@@ -203,42 +204,24 @@ func TestPagesOfRepeatsDoNotPileUp(t *testing.T) {
 	}
 }
 
-type testPressure struct {
-	refusing bool
-	room     error
-	waited   bool
-}
-
-func (p *testPressure) Refusing() bool { return p.refusing }
-func (p *testPressure) Look()          {}
-func (p *testPressure) Room(context.Context) error {
-	p.waited = true
-	return p.room
-}
-
-func TestBackpressureIsToldOverHTTPAndFeltOverMQTT(t *testing.T) {
+func TestTheHeadIsWrittenBeforeLoneRecordsHaveTakenTheLog(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.furnish(1)
-	p := &testPressure{refusing: true}
-	w.gate.Pressure = p
-	if an := w.send(&Arrival{Door: DoorHTTP, Source: "http1", Tenant: "acme",
-		Body: []byte(measurement("temp", 1, `,"credentialType":"ACCESS_TOKEN","credentialId":"token-1"`))}); an.Reason != ReasonBackpressure || an.RetryAfter != 10 {
-		t.Errorf("HTTP: %+v", an)
-	}
-	if an := w.send(w.arrival(1, temp(1))); an.Fate != Stored || p.waited {
-		t.Errorf("MQTT, fail-closed off: %+v", an)
-	}
-	w.gate.Set(GateConfig{DeviceAuth: AuthRequired, FailClosed: true})
-	if an := w.send(w.arrival(1, temp(2))); an.Fate != Stored || !p.waited {
-		t.Errorf("MQTT, fail-closed on: %+v, waited %v", an, p.waited)
-	}
-	p.room = context.Canceled // the connection ended first
-	if an := w.send(w.arrival(1, temp(3))); an.Fate != Withheld {
-		t.Errorf("MQTT, gone while it waited: %+v", an)
-	}
-	w.apply()
-	if l := w.ledger(); l[store.HeadingStored] != 2 || l[store.HeadingRefused] != 2 {
-		t.Errorf("ledger: %v", l)
+	for name, bound := range map[string]func(*ApplyConfig){
+		"bytes, pages included": func(c *ApplyConfig) { c.LogBytes = 8 << 10 },
+		"records":               func(c *ApplyConfig) { c.LogRecords = 20 },
+	} {
+		w := newWorld(t, func(w *world) { w.cfg.ReplayBytes = 64 << 20; bound(&w.cfg) })
+		w.furnish(1)
+		var most, records int64
+		for i := range 200 {
+			w.send(w.arrival(1, temp(float64(i)))) // a batch each
+			w.apply()
+			w.must(w.applier.awaitHead())
+			s := w.log.Stats()
+			most, records = max(most, s.Bytes), max(records, int64(s.Last+1-s.First))
+		}
+		if w.cfg.LogBytes > 0 && most > 16<<10 || w.cfg.LogRecords > 0 && records > 30 {
+			t.Errorf("%s: the log has held %d bytes and %d records", name, most, records)
+		}
 	}
 }

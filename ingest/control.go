@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/internal/faults"
 	"weir/model"
 	"weir/spool"
 	"weir/store"
@@ -77,9 +78,11 @@ func (c *Controller) Drain(ctx context.Context) error {
 				return err
 			}
 		}
+		faults.Point("control.appended")
 		if err := c.remove(ctx, whole); err != nil {
 			return err
 		}
+		faults.Point("control.removed")
 	}
 }
 
@@ -139,6 +142,7 @@ func (c *Controller) Mutate(ctx context.Context, by *model.Principal, fn func(*s
 	if err != nil || seq == 0 {
 		return err
 	}
+	faults.Point("control.stored")
 	select {
 	case c.nudge <- struct{}{}:
 	default:
@@ -173,10 +177,14 @@ type parts struct {
 	seq  uint64
 	next uint16
 	body []byte
+	lost bool // the log has a hole here: parts whose first one is missing are no error
 }
 
 // add takes one part. complete is true with the last; a part that does not follow is an error, a first part begins anew.
 func (p *parts) add(c *model.Control) (changes []model.ViewChange, complete bool, err error) {
+	if p.lost && c.Part != 0 {
+		return nil, false, nil
+	}
 	if c.Part == 0 {
 		*p = parts{seq: c.Sequence}
 	}

@@ -43,12 +43,11 @@ func (e *DecodeError) Error() string { return e.Text }
 
 // Decode reads an ingest event and checks its form: what can be said without knowing the device, the clock or the
 // registry. Members it does not know are ignored; a member it knows may stand there once.
-func Decode(body []byte) (*Decoded, error) {
+func Decode(body []byte) (ev Decoded, err error) {
 	d := decoder{Scanner: jsonscan.New(body)}
-	ev := &Decoded{}
-	d.event(ev)
+	d.event(&ev)
 	if err := d.End(); err != nil {
-		return nil, &DecodeError{Reason: d.reason(), Text: err.Error()}
+		return Decoded{}, &DecodeError{Reason: d.reason(), Text: err.Error()}
 	}
 	return ev, nil
 }
@@ -78,8 +77,7 @@ var eventMembers = [...]string{"device", "eventType", "payload", "occurredTime",
 
 func (d *decoder) event(ev *Decoded) {
 	var seen uint32
-	var eventType string
-	var payload []byte
+	var eventType, payload []byte
 	var payloadAt int
 	d.Object(func(name []byte) {
 		bit := indexOf(eventMembers[:], name)
@@ -105,7 +103,7 @@ func (d *decoder) event(ev *Decoded) {
 				d.Fail("device is not a device token")
 			}
 		case "eventType":
-			eventType = d.String("eventType")
+			eventType = d.Bytes("eventType")
 		case "occurredTime":
 			ev.Message.Occurred = d.time("occurredTime")
 			ev.Message.HasOccurred = true
@@ -123,7 +121,7 @@ func (d *decoder) event(ev *Decoded) {
 	})
 	switch {
 	case d.Err() != nil:
-	case eventType == "":
+	case len(eventType) == 0:
 		d.Fail("eventType is required")
 	case payload == nil:
 		d.Fail("payload is required")
@@ -132,9 +130,9 @@ func (d *decoder) event(ev *Decoded) {
 	}
 }
 
-func (d *decoder) payload(m *model.Message, eventType string, payload []byte, at int) {
+func (d *decoder) payload(m *model.Message, eventType, payload []byte, at int) {
 	p := decoder{Scanner: jsonscan.New(payload)}
-	switch eventType {
+	switch string(eventType) {
 	case "Measurement":
 		m.Type = model.MeasurementEvent
 		p.entries(func(i int) { p.measurement(m, i) })

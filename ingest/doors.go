@@ -32,25 +32,61 @@ type Doors struct {
 	listening *Listening
 
 	mu      sync.Mutex
-	parsed  map[line]int64
+	lines   tallies
 	pending map[store.LedgerKey]store.LedgerCount
 	forming map[store.LedgerKey]store.LedgerCount // of the batch that is being synced
 	taken   map[line]int64                        // received that rides in it for its own records
 	riding  map[store.LedgerKey]store.LedgerCount // synced, in batches that Apply has not read yet
-	waiting map[line]store.LedgerCount            // handed to the log, not yet passed by Apply
+}
+
+// tally is what moves through a line at this instant.
+type tally struct {
+	parsed  int64             // received, the door does not know the fate yet
+	waiting store.LedgerCount // handed to the log, not yet passed by Apply
+}
+
+// tallies has a tally per line on which something moves. The messages of one line come in a row more often than not, so
+// the last one is found without a look into the map.
+type tallies struct {
+	all   map[line]*tally
+	last  line
+	found *tally // of last
+	swept int    // how many were left by the last sweep
+}
+
+func (t *tallies) of(l line) *tally {
+	if t.found != nil && t.last == l {
+		return t.found
+	}
+	n := t.all[l]
+	if n == nil {
+		n = &tally{}
+		t.all[l] = n
+	}
+	t.last, t.found = l, n
+	return n
+}
+
+// sweep forgets the lines on which nothing moves, once there may be as many of them as of others.
+func (t *tallies) sweep() {
+	if len(t.all) <= 2*t.swept+16 {
+		return
+	}
+	maps.DeleteFunc(t.all, func(_ line, n *tally) bool { return *n == tally{} })
+	t.swept, t.found = len(t.all), nil
 }
 
 // NewDoors returns the doors' side of the ledger. It is the log's spool.MetaSource.
 func NewDoors(l *Listening) *Doors {
-	return &Doors{listening: l, parsed: map[line]int64{}, pending: map[store.LedgerKey]store.LedgerCount{}, riding: map[store.LedgerKey]store.LedgerCount{},
-		waiting: map[line]store.LedgerCount{}}
+	return &Doors{listening: l, lines: tallies{all: map[line]*tally{}}, pending: map[store.LedgerKey]store.LedgerCount{},
+		riding: map[store.LedgerKey]store.LedgerCount{}}
 }
 
 var _ spool.MetaSource = (*Doors)(nil)
 
 func (d *Doors) received(l line) {
 	d.mu.Lock()
-	d.parsed[l]++
+	d.lines.of(l).parsed++
 	d.mu.Unlock()
 }
 
@@ -58,7 +94,7 @@ func (d *Doors) received(l line) {
 func (d *Doors) turnedAway(l line, h store.Heading, r Reason, readings int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.unparse(l, 1)
+	d.lines.of(l).parsed--
 	d.count(l.key(store.HeadingReceived, ReasonNone), store.LedgerCount{Messages: 1})
 	d.count(l.key(h, r), store.LedgerCount{Messages: 1, Readings: int64(readings)})
 }
@@ -67,12 +103,6 @@ func (d *Doors) count(k store.LedgerKey, c store.LedgerCount) {
 	have := d.pending[k]
 	have.Add(c)
 	d.pending[k] = have
-}
-
-func (d *Doors) unparse(l line, n int64) {
-	if d.parsed[l] -= n; d.parsed[l] == 0 {
-		delete(d.parsed, l)
-	}
 }
 
 // handed notes that a record is on its way to the log; passed, that Apply has decided on it or the log refused it.
@@ -87,11 +117,7 @@ func (d *Doors) passed(l line, readings int) {
 func (d *Doors) move(l line, c store.LedgerCount) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	have := d.waiting[l]
-	have.Add(c)
-	if d.waiting[l] = have; have == (store.LedgerCount{}) {
-		delete(d.waiting, l)
-	}
+	d.lines.of(l).waiting.Add(c)
 }
 
 // Take implements spool.MetaSource.
@@ -99,10 +125,12 @@ func (d *Doors) Take(entries []spool.Entry) []byte {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.taken = map[line]int64{}
-	for _, e := range entries {
-		if r, ok := e.Value.(*model.Record); ok && counted(r.Kind) {
-			d.taken[lineOf(r)]++
+	for i := 0; i < len(entries); {
+		l, next := run(entries, i)
+		if n := int64(next - i); l.door != "" {
+			d.taken[l] += n
 		}
+		i = next
 	}
 	d.forming, d.pending = d.pending, map[store.LedgerKey]store.LedgerCount{}
 	m := batchMeta{Span: d.listening.Span(), Counts: make(map[store.LedgerKey]store.LedgerCount, len(d.forming)+len(d.taken))}
@@ -112,9 +140,27 @@ func (d *Doors) Take(entries []spool.Entry) []byte {
 		c := m.Counts[k]
 		c.Messages += n
 		m.Counts[k] = c
-		d.unparse(l, n)
+		d.lines.of(l).parsed -= n
 	}
+	d.lines.sweep()
 	return appendMeta(nil, m)
+}
+
+// run returns the line that the entry at i counts in, the zero one for none, and where the next one begins.
+func run(entries []spool.Entry, i int) (l line, next int) {
+	for next = i; next < len(entries); next++ {
+		var of line
+		if r, ok := entries[next].Value.(*model.Record); ok && counted(r.Kind) {
+			of = lineOf(r)
+		}
+		if next == i {
+			l = of
+		}
+		if of != l {
+			break
+		}
+	}
+	return l, next
 }
 
 // Settle implements spool.MetaSource: the counts of a batch that failed wait for the next one.
@@ -133,7 +179,7 @@ func (d *Doors) Settle(ok bool) {
 			d.count(k, c)
 		}
 		for l, n := range d.taken {
-			d.parsed[l] += n
+			d.lines.of(l).parsed += n
 		}
 	}
 	d.forming, d.taken = nil, nil
@@ -177,10 +223,12 @@ func (d *Doors) live(add func(store.LedgerKey, store.LedgerCount)) {
 			add(k, c)
 		}
 	}
-	for l, n := range d.parsed {
-		add(l.key(store.HeadingReceived, ReasonNone), store.LedgerCount{Messages: n})
-	}
-	for l, c := range d.waiting {
-		add(l.key(store.HeadingWaiting, ReasonNone), c)
+	for l, n := range d.lines.all {
+		if n.parsed != 0 {
+			add(l.key(store.HeadingReceived, ReasonNone), store.LedgerCount{Messages: n.parsed})
+		}
+		if n.waiting != (store.LedgerCount{}) {
+			add(l.key(store.HeadingWaiting, ReasonNone), n.waiting)
+		}
 	}
 }

@@ -14,19 +14,27 @@ import (
 // how the applier decided. It is written with the head.
 type fates struct {
 	mu     sync.RWMutex
-	open   map[store.LedgerKey]store.LedgerCount
-	frozen map[store.LedgerKey]store.LedgerCount
+	open   map[store.LedgerKey]*store.LedgerCount
+	last   store.LedgerKey // of open, most often the next one, too
+	found  *store.LedgerCount
+	frozen map[store.LedgerKey]*store.LedgerCount
 	at     model.Offset // of the frozen ones
 }
 
-func newFates() *fates { return &fates{open: map[store.LedgerKey]store.LedgerCount{}} }
+func newFates() *fates { return &fates{open: map[store.LedgerKey]*store.LedgerCount{}} }
 
 func (f *fates) add(k store.LedgerKey, c store.LedgerCount) {
 	f.mu.Lock()
-	have := f.open[k]
-	have.Add(c)
-	f.open[k] = have
-	f.mu.Unlock()
+	defer f.mu.Unlock()
+	if f.found == nil || f.last != k {
+		n := f.open[k]
+		if n == nil {
+			n = &store.LedgerCount{}
+			f.open[k] = n
+		}
+		f.last, f.found = k, n
+	}
+	f.found.Add(c)
 }
 
 func (f *fates) addAll(m map[store.LedgerKey]store.LedgerCount) {
@@ -38,7 +46,7 @@ func (f *fates) addAll(m map[store.LedgerKey]store.LedgerCount) {
 // freeze sets the counts up to at aside for the head.
 func (f *fates) freeze(at model.Offset) {
 	f.mu.Lock()
-	f.frozen, f.at, f.open = f.open, at, map[store.LedgerKey]store.LedgerCount{}
+	f.frozen, f.at, f.open, f.found = f.open, at, map[store.LedgerKey]*store.LedgerCount{}, nil
 	f.mu.Unlock()
 }
 
@@ -50,7 +58,7 @@ func (f *fates) write(tx store.Tx) error {
 	}
 	slices.SortFunc(keys, compareLedgerKeys)
 	for _, k := range keys {
-		if err := store.AddLedger(tx, k, f.frozen[k]); err != nil {
+		if err := store.AddLedger(tx, k, *f.frozen[k]); err != nil {
 			return err
 		}
 	}
@@ -141,7 +149,7 @@ func (l *Ledger) read(ctx context.Context, flt store.LedgerFilter, add func(stor
 	defer l.fates.mu.RUnlock()
 	l.doors.live(add)
 	for k, c := range l.fates.open {
-		add(k, c)
+		add(k, *c)
 	}
 	return l.store.Read(ctx, func(tx store.Tx) error {
 		head, _, err := store.HeadState(tx)
@@ -150,7 +158,7 @@ func (l *Ledger) read(ctx context.Context, flt store.LedgerFilter, add func(stor
 		}
 		if l.fates.frozen != nil && l.fates.at > head {
 			for k, c := range l.fates.frozen {
-				add(k, c)
+				add(k, *c)
 			}
 		}
 		return l.stored(tx, flt, add)

@@ -47,9 +47,11 @@ type Ceiling interface {
 type Pressure interface {
 	// Refusing reports whether doors that can say so turn new messages away.
 	Refusing() bool
+	// Full reports whether nobody's messages are taken, whatever the door.
+	Full() bool
 	// Look takes the figures anew: the log has just refused a record.
 	Look()
-	// Room waits until the log has room again or ctx ends.
+	// Room waits until there may be more room than there was, or ctx ends.
 	Room(ctx context.Context) error
 }
 
@@ -82,7 +84,7 @@ type GateDeps struct {
 
 // Gate is what stands behind every door.
 type Gate struct {
-	cfg atomic.Pointer[GateConfig]
+	cfg atomic.Pointer[inForce]
 	GateDeps
 	metrics *gateMetrics
 	ring    chan *store.DeadLetter
@@ -95,16 +97,29 @@ func NewGate(cfg GateConfig, deps GateDeps) *Gate {
 		cfg.StrangerQueue = 256
 	}
 	g := &Gate{GateDeps: deps, metrics: newGateMetrics(deps.Registry), ring: make(chan *store.DeadLetter, cfg.StrangerQueue)}
-	g.cfg.Store(&cfg)
+	g.Set(cfg)
 	return g
 }
 
-// Set changes what an event must prove and whether publishes wait, for what arrives from now on. The length of the queue
-// stays.
-func (g *Gate) Set(cfg GateConfig) { g.cfg.Store(&cfg) }
+// inForce is a configuration while it is obeyed.
+type inForce struct {
+	GateConfig
+	over context.Context // ends when another one takes its place
+	end  func()
+}
+
+// Set changes what an event must prove and whether publishes wait, for what arrives from now on and for what waits already.
+// The length of the queue stays.
+func (g *Gate) Set(cfg GateConfig) {
+	f := &inForce{GateConfig: cfg}
+	f.over, f.end = context.WithCancel(context.Background())
+	if old := g.cfg.Swap(f); old != nil {
+		old.end()
+	}
+}
 
 // Config returns what counts now.
-func (g *Gate) Config() GateConfig { return *g.cfg.Load() }
+func (g *Gate) Config() GateConfig { return g.cfg.Load().GateConfig }
 
 // Run writes the copies of refused bodies to the strangers' ring.
 func (g *Gate) Run(ctx context.Context) error {

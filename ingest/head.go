@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"weir/internal/faults"
 	"weir/model"
 	"weir/rules"
 	"weir/series"
@@ -28,6 +29,8 @@ type head struct {
 	gen     uint64
 
 	since  int64       // bytes of records behind the newest cut
+	weight int64       // what their batches take of the log's budget
+	count  int64       // of them
 	oldest model.Nanos // receive time of the first record behind it
 
 	cut     *frozenHead   // cut in this batch, to be written when the batch is committed
@@ -87,14 +90,19 @@ func (a *Applier) load(tx store.Tx) error {
 func (a *Applier) cutWhenDue(ctx context.Context, off model.Offset, bytes int, received model.Nanos) error {
 	h := &a.head
 	h.since += int64(bytes)
+	h.count++
 	if h.oldest == 0 {
 		h.oldest = received
 		a.headSince.Store(int64(received))
 	}
 	due := h.since >= a.cfg.ReplayBytes || received-h.oldest >= model.Nanos(a.cfg.HeadAge) || a.Series.Bytes()+a.seen.openBytes() >= a.cfg.HeadBytes
-	if !due || a.parts.open() {
+	crowded := a.cfg.LogBytes > 0 && h.weight >= a.cfg.LogBytes || a.cfg.LogRecords > 0 && h.count >= a.cfg.LogRecords
+	if !due && !crowded || a.parts.open() {
 		return nil
 	}
+	// Nobody who looks at the rules waits for the disk meanwhile.
+	a.rulesMu.Unlock()
+	defer a.rulesMu.Lock()
 	return a.cutHead(ctx, off, received)
 }
 
@@ -109,13 +117,19 @@ func (a *Applier) cutHead(ctx context.Context, off model.Offset, now model.Nanos
 	if err := a.awaitHead(); err != nil {
 		return err
 	}
-	f := &frozenHead{at: off, gen: a.head.gen + 1, listening: a.listening, received: a.lastReceived, timeMap: a.timeMap, series: a.Series.Freeze(off), rulePages: a.Rules.Freeze()}
+	a.rulesMu.Lock()
+	pages := a.Rules.Freeze()
+	a.rulesMu.Unlock()
+	f := &frozenHead{at: off, gen: a.head.gen + 1, listening: a.listening, received: a.lastReceived, timeMap: a.timeMap, series: a.Series.Freeze(off), rulePages: pages}
+	faults.Point("head.cut")
 	f.seen = a.seen.freeze(now)
 	a.seen.tell(a.metrics, now)
+	a.seenHeld.Store(a.seen.altIDBytes())
+	a.repeatsHeld.Store(a.seen.clientBytes)
 	a.fates.freeze(off)
 	a.activity.freeze()
 	clear(a.transitions)
-	a.head.cut, a.head.since, a.head.oldest = f, 0, 0
+	a.head.cut, a.head.since, a.head.weight, a.head.count, a.head.oldest = f, 0, 0, 0, 0
 	a.headSince.Store(0)
 	return nil
 }
@@ -151,6 +165,7 @@ func (a *Applier) writeHead(ctx context.Context, f *frozenHead) error {
 	if err := a.insist(ctx, "the head cannot be written", func() error { return a.tryHead(ctx, f) }); err != nil {
 		return err
 	}
+	faults.Point("head.flipped")
 	f.series.Release()
 	a.fates.release()
 	a.activity.release()
@@ -162,6 +177,7 @@ func (a *Applier) writeHead(ctx context.Context, f *frozenHead) error {
 	if err := a.Log.Trim(f.at); err != nil {
 		return fmt.Errorf("trimming the log: %w", err)
 	}
+	faults.Point("head.trimmed")
 	return nil
 }
 
@@ -174,17 +190,20 @@ func (a *Applier) tryHead(ctx context.Context, f *frozenHead) error {
 	if err := f.series.Write(ctx, f.gen, write); err != nil {
 		return err
 	}
+	faults.Point("head.series")
 	if err := inSlices(write, f.rulePages, func(tx store.Tx, p rules.Page) error {
 		return store.PutRulePage(tx, f.gen, store.RulePage{Page: p.ID, TenantID: p.Tenant, Body: p.Data})
 	}); err != nil {
 		return err
 	}
+	faults.Point("head.rules")
 	if err := inSlices(write, a.activity.rows(), store.PutActivity); err != nil {
 		return err
 	}
-	if err := inSlices(write, f.seen.add, func(tx store.Tx, p store.SeenPage) error { return store.AddSeenPage(tx, f.gen, p) }); err != nil {
+	if err := inSlices(write, f.seen.pages(), func(tx store.Tx, p store.SeenPage) error { return store.AddSeenPage(tx, f.gen, p) }); err != nil {
 		return err
 	}
+	faults.Point("head.flip")
 	return a.Store.Write(ctx, store.Durable, func(tx store.Tx) error { return a.flip(tx, f) })
 }
 

@@ -23,7 +23,8 @@ type Arrival struct {
 	Tenant string // named by topic or path; of the token pattern
 	// Topic is the device that the transport names (MQTT), "" where only the body can (HTTP).
 	Topic string
-	Body  []byte
+	// Body is looked at until Accept returns, not after.
+	Body []byte
 	// Conn is the verified connection, nil where the transport authenticates nobody (HTTP).
 	Conn *Binding
 	// ClientID, PacketID and Dup recognise a repeat of the transport; empty for HTTP.

@@ -14,7 +14,12 @@ func (g *Gate) judge(ctx context.Context, m *arrival) {
 	if m.ended {
 		return
 	}
-	m.rec = &model.Record{Kind: model.KindMessage, Door: m.Door, Source: m.Source, Tenant: m.Tenant, Account: m.line.tenant, Device: m.Topic,
+	kept := &struct { // what waits for the applier, in one piece
+		model.Record
+		message model.Message
+	}{}
+	m.rec = &kept.Record
+	*m.rec = model.Record{Kind: model.KindMessage, Door: m.Door, Source: m.Source, Tenant: m.Tenant, Account: m.line.tenant, Device: m.Topic,
 		Received: m.stamp, ClientID: m.ClientID, PacketID: m.PacketID, Dup: m.Dup, Bytes: uint32(len(m.Body))}
 	if m.PacketID != 0 {
 		sum := sha256.Sum256(m.Body)
@@ -29,10 +34,11 @@ func (g *Gate) judge(ctx context.Context, m *arrival) {
 		g.unreadable(m, de.Reason, de.Text)
 		return
 	}
-	m.rec.Message = &ev.Message
+	kept.message = ev.Message
+	m.rec.Message = &kept.message
 	m.readings = max(1, ev.Message.Readings())
 	g.metrics.decoded.Inc()
-	if err := g.vouch(ctx, m, ev); err != nil {
+	if err := g.vouch(ctx, m, &ev); err != nil {
 		g.Logger.Error("a credential could not be looked at", "error", err)
 		g.end(m, Refused, ReasonUnavailable, "the credential cannot be checked now")
 		return

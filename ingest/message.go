@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"weir/internal/faults"
 	"weir/model"
 	"weir/rules"
 	"weir/series"
@@ -27,7 +28,7 @@ func (a *Applier) message(ctx context.Context, at rules.Place, r *model.Record) 
 			return err
 		}
 		if !fits {
-			reason, why = ReasonSeriesLimit, "the device or the tenant has as many series as it may have"
+			reason, why = ReasonSeriesLimit, "the device or the tenant has as many series as it may have (limits.series_per_device, limits.series_per_tenant)"
 		}
 	}
 	if reason != ReasonNone {
@@ -35,12 +36,11 @@ func (a *Applier) message(ctx context.Context, at rules.Place, r *model.Record) 
 		return nil
 	}
 	if r.Message.AltID != "" {
-		h := altIDHash(what.tenant.ID, what.device.ID, r.Message)
-		if a.seen.hasAltID(h) {
+		a.seen.key = appendAltIDKey(a.seen.key[:0], what.tenant.ID, what.device.ID, r.Message)
+		if !a.seen.addAltID(a.seen.key, r.Received.Wall) {
 			a.fate(at, r, store.HeadingDuplicate, ReasonNone, "")
 			return nil
 		}
-		a.seen.addAltID(h, r.Received.Wall)
 	}
 	if err := a.keep(ctx, at, r, what); err != nil {
 		return err
@@ -52,8 +52,10 @@ func (a *Applier) message(ctx context.Context, at rules.Place, r *model.Record) 
 // fate counts a message under its heading. Who watches sees it once that is committed.
 func (a *Applier) fate(at rules.Place, r *model.Record, h store.Heading, reason Reason, why string) {
 	a.fates.add(lineOf(r).key(h, reason), store.LedgerCount{Messages: 1, Readings: int64(r.Readings())})
-	a.metrics.fates.WithLabelValues(string(h), string(reason)).Inc()
-	if h == store.HeadingStored {
+	if h != store.HeadingStored {
+		a.metrics.fates.WithLabelValues(string(h), string(reason)).Inc()
+	} else {
+		a.metrics.stored.Inc()
 		a.kept.Add(int64(r.Readings()))
 	}
 	if a.Tap.Busy() {
@@ -250,6 +252,7 @@ func (a *Applier) keepMeasurements(ctx context.Context, in *rules.Input, r *mode
 		}
 		in.Kind, in.Index, in.Readings, in.Occurred = rules.Measurement, uint32(from), ms[from:to], a.points[from].Occurred
 		a.judge(in)
+		faults.Point("apply.entry")
 		from = to
 	}
 	return nil
@@ -304,13 +307,39 @@ func (a *Applier) deadLetter(at rules.Place, r *model.Record, reason Reason, why
 		d.Detail = describe(r.Message)
 	}
 	d.Bytes = int64(len(d.Record)+len(d.Detail)+len(d.Summary)) + 128
+	trim := !d.Stranger && a.crowded(d)
 	a.batch.step(func(tx store.Tx) error {
-		if err := store.AddDeadLetter(tx, d); err != nil || !d.Stranger {
+		if err := store.AddDeadLetter(tx, d); err != nil {
 			return err
 		}
-		_, err := store.TrimStrangers(tx, a.cfg.StrangersBytes)
+		var gone int64
+		var err error
+		switch {
+		case d.Stranger:
+			gone, err = store.TrimStrangers(tx, a.cfg.StrangersBytes)
+		case trim:
+			gone, err = store.TrimDeadLetters(tx, d.Tenant, a.cfg.DeadLetters)
+		}
+		tx.OnCommit(func() { a.metrics.deadLettersTrimmed.Add(float64(gone)) })
 		return err
 	})
+}
+
+// crowded reports whether it is time to look at how many dead letters a tenant has: when the first comes since the start, and
+// after each hundredth of what there may be, so that counting costs little and the bound is passed by little.
+func (a *Applier) crowded(d *store.DeadLetter) bool {
+	most := a.cfg.DeadLetters
+	if most.Rows <= 0 || most.Bytes <= 0 {
+		return false
+	}
+	have, known := a.deadSince[d.Tenant]
+	have.Rows, have.Bytes = have.Rows+1, have.Bytes+d.Bytes
+	if known && have.Rows < max(most.Rows/100, 1) && have.Bytes < max(most.Bytes/16, 1) {
+		a.deadSince[d.Tenant] = have
+		return false
+	}
+	a.deadSince[d.Tenant] = store.DeadLetterBound{}
+	return true
 }
 
 // ofStrangers reports whether a dead letter stands in the strangers' ring, which forgets the oldest.

@@ -2,45 +2,130 @@ package ingest
 
 import (
 	"context"
+	"log/slog"
+	"math"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"weir/model"
 	"weir/spool"
 )
 
-// How full the log may be, in percent of its budget, before doors that can say so turn messages away, and how empty it
-// must be before they take them again.
+// When doors that can say so turn messages away, and when they take them again. Of bytes and records of the log, in parts
+// of its budget: nine tenths and eight tenths. Of its disk, in parts of the reserve: below it, and from five quarters on.
 const (
-	refuseAt     = 90
-	resumeAt     = 80
+	runwayRefuse = 30 * time.Second // the log would be full in less, as things go
+	runwayResume = 60 * time.Second
+	runwayOver   = 10 * time.Second // how things go: over this time
+	runwayLeast  = 5 * time.Second  // … and nothing is concluded from less
 	pressureTick = 200 * time.Millisecond
 )
 
-// Gauge watches how full the log is and tells the doors. It implements Pressure.
-type Gauge struct {
-	log spool.Log
+// Cause is why new messages are turned away, as the label of the metric.
+type Cause string
 
-	mu       sync.Mutex
-	refusing bool
-	changed  chan struct{} // closed when refusing ends
+// The causes. The first three are of the log: its bytes, its records, and that it will soon be full.
+const (
+	CauseBytes   Cause = "bytes"
+	CauseRecords Cause = "records"
+	CauseRunway  Cause = "runway"
+	CauseDisk    Cause = "disk"
+)
+
+// causes are all of them, each with the key of the configuration that bounds it.
+var causes = []struct {
+	Cause
+	key string
+}{{CauseBytes, "ingest.spool_max_bytes"}, {CauseRecords, "ingest.spool_max_messages"}, {CauseRunway, "ingest.spool_max_bytes"}, {CauseDisk, "spool.disk_reserve"}}
+
+// GaugeConfig is what a gauge watches.
+type GaugeConfig struct {
+	Log spool.Log
+	// Applied is the newest record that is applied: from it follows whether the log fills; nil: it is not looked at.
+	Applied func() model.Offset
+	// Disk is what is free on the disk of the log, and how large it is; nil: it is not looked at.
+	Disk func() (free, size int64, err error)
+	// DiskReserve is what must stay free of it. On a small disk it is a twentieth.
+	DiskReserve int64
+	Logger      *slog.Logger // nil: silent
+	Registry    prometheus.Registerer
 }
 
-// NewGauge returns a gauge of the log. Run keeps it moving.
-func NewGauge(log spool.Log, reg prometheus.Registerer) *Gauge {
-	g := &Gauge{log: log, changed: make(chan struct{})}
+// Gauge watches how full the log and its disk are and tells the doors. It implements Pressure.
+type Gauge struct {
+	GaugeConfig
+
+	refusing, full atomic.Bool // looked at for every message
+
+	mu      sync.Mutex
+	on      map[Cause]bool
+	changed chan struct{} // closed when there is more room than there was
+	samples []sample      // of the last runwayOver, oldest first
+	runway  time.Duration
+	reserve int64
+}
+
+// sample is how far the log and the applier were.
+type sample struct {
+	at            time.Time
+	through       int64 // bytes ever appended
+	last, applied model.Offset
+}
+
+// endless is the runway of a log that does not fill.
+const endless = time.Duration(math.MaxInt64)
+
+// NewGauge returns a gauge. Run keeps it moving.
+func NewGauge(c GaugeConfig) *Gauge {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	g := &Gauge{GaugeConfig: c, on: map[Cause]bool{}, changed: make(chan struct{}), runway: endless, reserve: c.DiskReserve}
 	g.Look()
-	if reg != nil {
-		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_ingest_backpressure",
-			Help: "1 while the log is so full that new messages are refused."}, func() float64 {
-			if g.Refusing() {
-				return 1
-			}
-			return 0
-		}))
+	if c.Registry != nil {
+		c.Registry.MustRegister(g.collectors()...)
 	}
 	return g
+}
+
+func (g *Gauge) collectors() []prometheus.Collector {
+	gauge := func(name, help string, labels prometheus.Labels, value func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value)
+	}
+	all := []prometheus.Collector{
+		gauge("weir_ingest_backpressure", "1 while new messages are refused for want of room.", nil, func() float64 { return truth(g.Refusing()) }),
+		gauge("weir_ingest_backpressure_full", "1 while nobody's messages are taken: the disk of the log is nearly full.", nil, func() float64 { return truth(g.Full()) }),
+		gauge("weir_ingest_runway_seconds", "When the log would be full if everything went on as in the last ten seconds.", nil, func() float64 {
+			if d := g.Runway(); d < endless {
+				return d.Seconds()
+			}
+			return math.Inf(1)
+		}),
+		gauge("weir_ingest_disk_reserve_bytes", "Free disk below which new messages are refused.", nil, func() float64 {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			return float64(g.reserve)
+		}),
+	}
+	for _, c := range causes {
+		all = append(all, gauge("weir_ingest_backpressure_cause", "1 while new messages are refused for this cause.", prometheus.Labels{"cause": string(c.Cause)}, func() float64 {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			return truth(g.on[c.Cause])
+		}))
+	}
+	return all
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // Run looks at the log until ctx ends.
@@ -59,47 +144,151 @@ func (g *Gauge) Run(ctx context.Context) error {
 
 // Look implements Pressure.
 func (g *Gauge) Look() {
-	s := g.log.Stats()
+	s := g.Log.Stats()
+	var applied model.Offset
+	if g.Applied != nil {
+		applied = g.Applied()
+	}
+	var free, size int64
+	looked := false
+	if g.Disk != nil {
+		var err error
+		free, size, err = g.Disk()
+		looked = err == nil // what cannot be looked at is told by the log, when it cannot write
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	switch {
-	case !g.refusing && s.Bytes*100 >= s.MaxBytes*refuseAt:
-		g.refusing = true
-	case g.refusing && s.Bytes*100 <= s.MaxBytes*resumeAt:
-		g.refusing = false
+	before, full := g.causes(), g.full.Load()
+	records := int64(s.Last + 1 - s.First)
+	g.on[CauseBytes] = between(g.on[CauseBytes], s.Bytes >= nineTenths(s.MaxBytes), s.Bytes <= eightTenths(s.MaxBytes))
+	g.on[CauseRecords] = between(g.on[CauseRecords], records >= nineTenths(s.MaxRecords), records <= eightTenths(s.MaxRecords))
+	if g.Applied != nil {
+		g.runway = g.forecast(s, applied, time.Now())
+		g.on[CauseRunway] = between(g.on[CauseRunway], g.runway < runwayRefuse, g.runway >= runwayResume)
+	}
+	if looked {
+		g.reserve = min(g.DiskReserve, size/20)
+		g.on[CauseDisk] = between(g.on[CauseDisk], free < g.reserve, free >= g.reserve+g.reserve/4)
+		g.full.Store(between(full, free < g.reserve/2, free >= g.reserve*3/4))
+	}
+	g.tell(before, full)
+}
+
+// between is a state that begins and ends at different places.
+func between(on, begins, ends bool) bool {
+	if on {
+		return !ends
+	}
+	return begins
+}
+
+// nineTenths is the least whole number that is nine tenths of n, eightTenths the largest that is no more than eight.
+func nineTenths(n int64) int64  { return n - n/10 }
+func eightTenths(n int64) int64 { return n - n/5 - min(n%5, 1) }
+
+// forecast is when the log will be full if it goes on filling as it did in the last seconds: what is appended and not applied
+// stays. It needs the lock.
+func (g *Gauge) forecast(s spool.Stats, applied model.Offset, now time.Time) time.Duration {
+	g.samples = append(g.samples, sample{now, s.Through, s.Last, applied})
+	for len(g.samples) > 2 && now.Sub(g.samples[1].at) >= runwayOver {
+		g.samples = g.samples[1:]
+	}
+	from := g.samples[0]
+	over := now.Sub(from.at)
+	in := float64(s.Last) - float64(from.last)
+	left := in - (float64(applied) - float64(from.applied)) // that were appended and not applied
+	if over < runwayLeast || applied >= s.Last || in <= 0 || left <= 0 {
+		return endless
+	}
+	perSecond := left / over.Seconds()
+	bytesPerSecond := float64(s.Through-from.through) * min(left/in, 1) / over.Seconds()
+	runway := math.Inf(1)
+	for _, c := range [][2]float64{{float64(s.MaxBytes - s.Bytes), bytesPerSecond}, {float64(s.MaxRecords - int64(s.Last+1-s.First)), perSecond}} {
+		if c[1] > 0 {
+			runway = min(runway, max(c[0], 0)/c[1])
+		}
+	}
+	if runway >= endless.Seconds()/2 {
+		return endless
+	}
+	return time.Duration(runway * float64(time.Second))
+}
+
+// tell wakes who waits when there is more room than before, and says what has changed. It needs the lock.
+func (g *Gauge) tell(before []string, full bool) {
+	now := g.causes()
+	g.refusing.Store(len(now) > 0)
+	if len(before) > 0 && len(now) == 0 || full && !g.full.Load() {
 		close(g.changed)
 		g.changed = make(chan struct{})
 	}
+	switch {
+	case len(before) == 0 && len(now) > 0:
+		g.Logger.Warn("new messages are refused: there is no room for them", "cause", strings.Join(now, ", "), "keys", strings.Join(g.keys(), ", "))
+	case len(before) > 0 && len(now) == 0:
+		g.Logger.Info("new messages are taken again", "was", strings.Join(before, ", "))
+	}
+}
+
+// causes are those that hold. It needs the lock.
+func (g *Gauge) causes() (all []string) {
+	for _, c := range causes {
+		if g.on[c.Cause] {
+			all = append(all, string(c.Cause))
+		}
+	}
+	return all
+}
+
+// keys are what bounds them. It needs the lock.
+func (g *Gauge) keys() (all []string) {
+	for _, c := range causes {
+		if g.on[c.Cause] {
+			all = append(all, c.key)
+		}
+	}
+	return all
 }
 
 // Refusing implements Pressure.
-func (g *Gauge) Refusing() bool {
+func (g *Gauge) Refusing() bool { return g.refusing.Load() }
+
+// Full implements Pressure.
+func (g *Gauge) Full() bool { return g.full.Load() }
+
+// Why names the causes for which new messages are refused, none when they are not.
+func (g *Gauge) Why() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.refusing
+	return g.causes()
 }
 
-// Room implements Pressure: it waits until the log is emptier, or one tick when it is not refusing and yet was full.
+// Runway is when the log will be full if everything goes on as in the last seconds; more than a century when it does not fill.
+func (g *Gauge) Runway() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.runway
+}
+
+// Room implements Pressure: it waits until there is more room, or one tick when nobody is refused and yet the log was full.
 func (g *Gauge) Room(ctx context.Context) error {
 	g.mu.Lock()
-	changed, refusing := g.changed, g.refusing
+	changed, refusing := g.changed, g.refusing.Load()
 	g.mu.Unlock()
-	if !refusing {
-		changed = nil
-	}
-	t := time.NewTimer(pressureTick)
-	defer t.Stop()
-	for {
+	if refusing {
 		select {
 		case <-changed:
 			return nil
-		case <-t.C:
-			if !refusing {
-				return nil
-			}
-			t.Reset(time.Hour)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+	}
+	t := time.NewTimer(pressureTick)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }

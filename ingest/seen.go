@@ -1,7 +1,7 @@
 package ingest
 
 import (
-	"crypto/sha256"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -20,9 +20,10 @@ const (
 
 const (
 	seenVersion    = 1
+	altIDVersion   = 2         // of pages of altIds; version 1 is read as well
 	altIDCost      = 40        // bytes of memory an altId takes, its share of the table included
 	repeatsMost    = 1024      // messages remembered per client
-	repeatsBytes   = 16 << 20  // memory of all clients together
+	repeatsBytes   = 16 << 20  // memory of all clients together, unless the configuration says otherwise
 	repeatsPage    = 256 << 10 // bytes of a page on disk
 	clientOverhead = 200
 )
@@ -30,12 +31,14 @@ const (
 // seen remembers what came in already: altIds for a span of receive time, bounded in bytes, and for each MQTT client the
 // last repeats it may send again. It is a result like any other: written with the head, rebuilt by replay.
 type seen struct {
-	window   time.Duration
-	maxBytes int64
+	window     time.Duration
+	maxBytes   int64
+	maxRepeats int64
 
 	altIDs map[[16]byte]struct{}
-	pages  []altPage // sealed, oldest first
-	open   altPage   // since the last head
+	pages  []altIDPage // sealed, oldest first
+	open   altIDPage   // since the last head
+	key    []byte      // scratch
 
 	clients     map[string]*repeats
 	oldest      *repeats // least recently active first
@@ -44,11 +47,6 @@ type seen struct {
 	changed     map[*repeats]int // entries added since the last head
 	forgotten   int              // clients forgotten for want of memory since the last head
 	written     int64            // bytes of the repeat pages that are in the store
-}
-
-type altPage struct {
-	hashes [][16]byte
-	last   model.Nanos
 }
 
 // repeats is the ring of one client, in a list by activity.
@@ -60,32 +58,8 @@ type repeats struct {
 	prev, more *repeats
 }
 
-func newSeen(window time.Duration, maxBytes int64) *seen {
-	return &seen{window: window, maxBytes: maxBytes, altIDs: map[[16]byte]struct{}{}, clients: map[string]*repeats{}, changed: map[*repeats]int{}}
-}
-
-// altIDHash is the identity of an event that carries an altId: its tenant, device, altId and occurredTime as sent.
-func altIDHash(tenant, device int64, m *model.Message) [16]byte {
-	b := make([]byte, 0, 32+len(m.AltID))
-	b = binary.AppendVarint(b, tenant)
-	b = binary.AppendVarint(b, device)
-	b = wire.AppendString(b, m.AltID)
-	if m.HasOccurred {
-		b = binary.AppendVarint(b, int64(m.Occurred))
-	}
-	sum := sha256.Sum256(b)
-	return [16]byte(sum[:16])
-}
-
-func (s *seen) hasAltID(h [16]byte) bool {
-	_, ok := s.altIDs[h]
-	return ok
-}
-
-func (s *seen) addAltID(h [16]byte, at model.Nanos) {
-	s.altIDs[h] = struct{}{}
-	s.open.hashes = append(s.open.hashes, h)
-	s.open.last = max(s.open.last, at)
+func newSeen(window time.Duration, maxBytes, maxRepeats int64) *seen {
+	return &seen{window: window, maxBytes: maxBytes, maxRepeats: cmp.Or(maxRepeats, repeatsBytes), altIDs: map[[16]byte]struct{}{}, clients: map[string]*repeats{}, changed: map[*repeats]int{}}
 }
 
 // repeatHash identifies a message among those of its client.
@@ -111,7 +85,7 @@ func (s *seen) addRepeat(r *model.Record) {
 	c.at = max(c.at, r.Received.Wall)
 	s.push(c, repeatHash(r))
 	s.changed[c] = min(s.changed[c]+1, repeatsMost)
-	for s.clientBytes > repeatsBytes && s.oldest != c {
+	for s.clientBytes > s.maxRepeats && s.oldest != c {
 		s.forget(s.oldest)
 		s.forgotten++
 	}
@@ -192,12 +166,16 @@ func (c *repeats) last(n int) []uint64 {
 	return out
 }
 
+// altIDBytes is the memory of the altIds.
+func (s *seen) altIDBytes() int64 { return altIDCost * int64(len(s.altIDs)) }
+
 // openBytes is what waits in memory to be written with the head.
-func (s *seen) openBytes() int64 { return 16 * int64(len(s.open.hashes)) }
+func (s *seen) openBytes() int64 { return 16*int64(len(s.open.hashes)) + int64(len(s.open.keys)) }
 
 // frozenSeen is what a head writes of what was seen.
 type frozenSeen struct {
-	add        []store.SeenPage
+	altIDs     altIDPage
+	repeats    []store.SeenPage
 	dropBefore model.Micros // pages of altIds whose newest is older go
 	renew      bool         // the repeat pages of this head replace all earlier ones
 }
@@ -207,8 +185,8 @@ type frozenSeen struct {
 func (s *seen) freeze(now model.Nanos) frozenSeen {
 	var f frozenSeen
 	if len(s.open.hashes) > 0 {
-		f.add = append(f.add, store.SeenPage{Kind: seenAltIDs, LastTime: s.open.last.Micros(), Body: encodeAltIDs(s.open)})
-		s.pages, s.open = append(s.pages, s.open), altPage{}
+		f.altIDs, s.open = s.open, altIDPage{}
+		s.pages = append(s.pages, altIDPage{hashes: f.altIDs.hashes, last: f.altIDs.last})
 	}
 	oldest := now - model.Nanos(s.window)
 	for len(s.pages) > 0 && (s.pages[0].last < oldest || int64(len(s.altIDs))*altIDCost > s.maxBytes) {
@@ -220,14 +198,23 @@ func (s *seen) freeze(now model.Nanos) frozenSeen {
 	}
 	f.dropBefore = oldest.Micros()
 	rings := s.freezeRepeats(now, func(c *repeats) int { return s.changed[c] })
-	if n := pageBytes(rings); s.written+n > 2*s.clientBytes+repeatsPage {
-		// Most of what is in the store was overtaken: all rings are written anew, and the old pages go.
+	if n := pageBytes(rings); s.written+n > 2*s.clientBytes+repeatsPage || s.written > repeatsPage && 2*n > s.clientBytes {
+		// Most of what is in the store was overtaken, or nearly all is to be written anyhow: all rings are written anew, and the
+		// old pages go.
 		rings, f.renew, s.written = s.freezeRepeats(now, func(c *repeats) int { return len(c.ring) }), true, 0
 	}
 	s.written += pageBytes(rings)
 	clear(s.changed)
-	f.add = append(f.add, rings...)
+	f.repeats = rings
 	return f
+}
+
+// pages packs what is to be written. It may take a while, and is the writing goroutine's work.
+func (f *frozenSeen) pages() []store.SeenPage {
+	if len(f.altIDs.hashes) == 0 {
+		return f.repeats
+	}
+	return append([]store.SeenPage{{Kind: seenAltIDs, LastTime: f.altIDs.last.Micros(), Body: f.altIDs.encode()}}, f.repeats...)
 }
 
 func pageBytes(pages []store.SeenPage) (n int64) {
@@ -265,44 +252,35 @@ func (s *seen) freezeRepeats(now model.Nanos, count func(*repeats) int) (add []s
 	return add
 }
 
-func encodeAltIDs(p altPage) []byte {
-	b := binary.AppendUvarint([]byte{seenVersion}, uint64(len(p.hashes)))
-	for _, h := range p.hashes {
-		b = append(b, h[:]...)
-	}
-	return b
-}
-
 // load takes in a page that was written with an earlier head; pages come oldest first.
 func (s *seen) load(p store.SeenPage) error {
 	r := wire.NewReader(p.Body)
-	if v := r.Byte(); v != seenVersion {
-		return fmt.Errorf("seen page %d has format version %d, this Weir knows %d", p.ID, v, seenVersion)
-	}
+	version, known, load := r.Byte(), byte(seenVersion), s.loadRepeats
 	switch p.Kind {
 	case seenAltIDs:
-		page := altPage{last: p.LastTime.Nanos() + 999}
-		for range r.Count(16) {
-			if b := r.Take(16); b != nil {
-				page.hashes = append(page.hashes, [16]byte(b))
-				s.altIDs[[16]byte(b)] = struct{}{}
-			}
-		}
-		s.pages = append(s.pages, page)
+		known, load = altIDVersion, s.loadAltIDs
 	case seenRepeats:
-		s.written += int64(len(p.Body))
-		for r.Err() == nil && r.Len() > 0 {
-			c := s.client(r.String())
-			c.at = model.Nanos(r.Varint())
-			for range r.Count(8) {
-				s.push(c, r.Uint64())
-			}
-		}
 	default:
 		return fmt.Errorf("seen page %d is of unknown kind %q", p.ID, p.Kind)
 	}
-	if err := r.End(); err != nil {
+	if version < seenVersion || version > known {
+		return fmt.Errorf("seen page %d has format version %d, this Weir knows %d", p.ID, version, known)
+	}
+	if err := load(p); err != nil {
 		return fmt.Errorf("seen page %d is damaged: %w", p.ID, err)
 	}
 	return nil
+}
+
+func (s *seen) loadRepeats(p store.SeenPage) error {
+	s.written += int64(len(p.Body))
+	r := wire.NewReader(p.Body[1:])
+	for r.Err() == nil && r.Len() > 0 {
+		c := s.client(r.String())
+		c.at = model.Nanos(r.Varint())
+		for range r.Count(8) {
+			s.push(c, r.Uint64())
+		}
+	}
+	return r.End()
 }

@@ -121,12 +121,12 @@ func (a *Applier) learnTimeMap(m *model.TimeMap) {
 }
 
 func (a *Applier) loadTimes(tx store.Tx) error {
-	n, _, err := store.MetaInt(tx, metaReceived)
+	n, err := ReceivedAsOfHead(tx)
 	if err != nil {
 		return err
 	}
-	a.lastReceived = model.Nanos(n)
-	a.received.Store(n)
+	a.lastReceived = n
+	a.received.Store(int64(n))
 	b, err := store.Meta(tx, metaTimeMap)
 	if err != nil || b == nil {
 		return err
@@ -136,6 +136,12 @@ func (a *Applier) loadTimes(tx store.Tx) error {
 		return fmt.Errorf("%w: meta %s", store.ErrDamaged, metaTimeMap)
 	}
 	return nil
+}
+
+// ReceivedAsOfHead is the receive time of the newest record that the head contains.
+func ReceivedAsOfHead(tx store.Tx) (model.Nanos, error) {
+	n, _, err := store.MetaInt(tx, metaReceived)
+	return model.Nanos(n), err
 }
 
 func (f *frozenHead) writeTimes(tx store.Tx) error {

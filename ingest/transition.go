@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"weir/model"
@@ -79,6 +80,9 @@ func (a *Applier) control(ctx context.Context, at rules.Place, c *model.Control)
 	if c.Sequence <= a.sequence {
 		a.batch.sequence = max(a.batch.sequence, c.Sequence)
 		return nil
+	}
+	if a.Changes != nil && c.Sequence > *a.Changes && at.Offset <= a.lastStart {
+		return fmt.Errorf("%w: the log holds change %d of the registry, the database knows them up to %d", ErrStoreOlder, c.Sequence, *a.Changes)
 	}
 	changes, complete, err := a.parts.add(c)
 	if err != nil || !complete {

@@ -41,7 +41,7 @@ type Verdict struct {
 	Lines    int   // of the ledger
 	Wrongs   []Wrong
 	More     int // wrongs that are not listed
-	// Untold is how many dead letters were counted and have left: with their time, or out of the strangers' ring.
+	// Untold is how many dead letters were counted and have left: with their time, for want of room, or out of the strangers' ring.
 	Untold int64
 	// Expired is how many readings are short and were removed because their time was over: as many at most as retention
 	// says it removed, which does not say whose they were.
@@ -81,6 +81,7 @@ type recounting struct {
 	counted map[store.LedgerKey]store.LedgerCount // the ledger as of the head, and of the log behind it
 	stored  map[line]store.LedgerCount            // recounted
 	dead    map[deadLine]int64                    // recounted
+	trimmed map[string]model.Micros               // up to when dead letters of a tenant went because there were too many
 	gaps    []series.Gap
 	names   map[int64]string // of the series around them
 	removed int64            // readings, locations and events that went because their time was over
@@ -132,6 +133,9 @@ func (r *recounting) read(ctx context.Context, tx store.Tx) (err error) {
 		r.dead[deadLine{line{t.Tenant, r.door(t.Source), t.Hour}, t.Reason}] += t.Count
 		return nil
 	}); err != nil {
+		return err
+	}
+	if r.trimmed, err = store.DeadLettersTrimmed(tx); err != nil {
 		return err
 	}
 	chunks, blocks, err := store.PackedRows(tx)
@@ -352,7 +356,8 @@ func (r *recounting) balanceDead() {
 		if net[deadLine{line{tenant: d.tenant, door: d.door}, d.reason}] == 0 {
 			continue // as above
 		}
-		if n > 0 && (d.hour < r.DeadSince || ofStrangers(d.tenant, Reason(d.reason))) {
+		trimmed, some := r.trimmed[d.tenant]
+		if n > 0 && (d.hour < r.DeadSince || some && d.hour <= trimmed.Nanos().Hour() || ofStrangers(d.tenant, Reason(d.reason))) {
 			r.out.Untold += n
 			continue
 		}

@@ -155,7 +155,7 @@ func (w *world) open() {
 	w.tap = NewTap(func() model.Nanos { return w.clock.stamp().Wall }, nil)
 	w.applier = w.newApplier(w.log, w.db)
 	w.control = w.applier.Controller
-	w.gate = NewGate(w.gcfg, GateDeps{Log: w.log, Doors: w.doors, Stamp: w.time.Stamp, Ceiling: w.ceiling, Pressure: NewGauge(w.log, nil),
+	w.gate = NewGate(w.gcfg, GateDeps{Log: w.log, Doors: w.doors, Stamp: w.time.Stamp, Ceiling: w.ceiling, Pressure: NewGauge(GaugeConfig{Log: w.log}),
 		Seal: func(_ string, b []byte) ([]byte, error) { return b, nil }, Verify: w.verify, Logger: slog.New(slog.DiscardHandler),
 		Tap: w.tap, Ring: func(_ context.Context, d *store.DeadLetter) error { w.ring <- d; return nil }})
 }

@@ -24,6 +24,7 @@ type Engine struct {
 	profiles map[ProfileKey]*profile
 	devices  map[int64]*device
 	tenants  map[int64]*tenant
+	held     int              // keys and devices of all tenants
 	stored   map[pageKey]bool // pages that the store has
 	dropped  map[pageKey]bool // pages of profiles that are gone
 
@@ -145,7 +146,7 @@ func (e *Engine) arrive(p *profile, in *Input, emit Emit) *device {
 	}
 	if d == nil {
 		t := e.tenant(p.key.Tenant)
-		if t.devices >= e.limits.MaxKeys {
+		if t.devices >= e.limits.MaxKeys || e.held >= e.limits.MaxKeysInAll {
 			e.metrics.refused.Inc()
 			return nil
 		}
@@ -153,6 +154,7 @@ func (e *Engine) arrive(p *profile, in *Input, emit Emit) *device {
 		e.devices[d.id] = d
 		p.bucket(d.id).insert(d)
 		t.devices++
+		e.held++
 	}
 	d.kind = in.Device.Type
 	if d.token != in.Device.Token {
@@ -201,12 +203,13 @@ func (e *Engine) judge(p *profile, d *device, i int32, r *model.Reading) {
 // room takes a place in the tenant's budget of keys, or counts that there is none.
 func (e *Engine) room(p *profile, r *rule) bool {
 	t := e.tenant(p.key.Tenant)
-	if t.keys >= e.limits.MaxKeys {
+	if t.keys >= e.limits.MaxKeys || e.held >= e.limits.MaxKeysInAll {
 		r.RefusedKeys++
 		e.metrics.refused.Inc()
 		return false
 	}
 	t.keys++
+	e.held++
 	e.metrics.keys.Inc()
 	return true
 }
@@ -279,6 +282,7 @@ func (e *Engine) Forget(at Place, deviceID int64, emit Emit) {
 	b.keysDirty = b.keysDirty || len(d.keys) > 0
 	e.release(p, len(d.keys))
 	e.tenant(p.key.Tenant).devices--
+	e.held--
 	delete(e.devices, d.id)
 }
 
@@ -295,6 +299,7 @@ func (e *Engine) end(p *profile, d *device, k *key, at Place, emit Emit) {
 
 func (e *Engine) release(p *profile, keys int) {
 	e.tenant(p.key.Tenant).keys -= keys
+	e.held -= keys
 	e.metrics.keys.Sub(float64(keys))
 }
 

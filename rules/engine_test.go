@@ -337,6 +337,22 @@ weir_eventprocessing_detect_rules_active 2
 	}
 }
 
+func TestKeysAndDevicesOfAllTenantsTogetherAreBounded(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Limits{MaxKeysInAll: 4})
+	b.install(1, view("hot", hot(80)))
+	b.apply(1, 10, readings("temp", 90.0)) // a device and a key
+	b.apply(2, 10, readings("temp", 90.0))
+	b.apply(3, 10, readings("temp", 90.0))
+	b.want("two devices with a key each", "dev-1/acme/pump@1/hot:raised@10=90 dev-2/acme/pump@1/hot:raised@10=90")
+	if s := b.e.Stats(); s.Devices != 2 || s.Keys != 2 {
+		t.Errorf("%+v", s)
+	}
+	b.e.Forget(Place{}, 1, func(model.Edge) {})
+	b.apply(3, 11, readings("temp", 90.0))
+	b.want("the place of one that is gone is free", "dev-3/acme/pump@1/hot:raised@11=90")
+}
+
 func TestKeysBeyondTheBudgetAreRefusedAndCounted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Limits{MaxKeys: 3})

@@ -1,6 +1,9 @@
 package rules
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Limits are what the instance allows and does. A zero number stands for its default.
 type Limits struct {
@@ -8,6 +11,9 @@ type Limits struct {
 	MaxCost     uint64        // static worst case of one expression; default 100
 	MaxRules    int           // rules of a tenant that run; default 500
 	MaxKeys     int           // keys of a tenant, and as many devices with a clock; default 1,000,000
+	// MaxKeysInAll is how many keys and devices with a clock there are of all tenants together; default: as many as MaxKeys
+	// allows each of them.
+	MaxKeysInAll int
 	// Actions are the action types that the instance performs. A rule that wants another one is refused as not
 	// available: it would be accepted and do nothing.
 	Actions []ActionType
@@ -35,5 +41,6 @@ func (l Limits) withDefaults() Limits {
 	}
 	set(&l.MaxRules, DefaultMaxRules)
 	set(&l.MaxKeys, DefaultMaxKeys)
+	set(&l.MaxKeysInAll, math.MaxInt)
 	return l
 }

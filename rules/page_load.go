@@ -29,6 +29,7 @@ func (e *Engine) Load(pages []Page) error {
 	}
 	for _, t := range e.tenants {
 		e.metrics.keys.Add(float64(t.keys))
+		e.held += t.keys + t.devices
 	}
 	return nil
 }
