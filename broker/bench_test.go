@@ -54,8 +54,11 @@ func (c *committer) run(ctx context.Context) {
 // BenchmarkDurablePubacks: QoS 1 publishes of 120 bytes over loopback, each acknowledged by a committer whose sync takes
 // 2 ms. The clients run on the same cores.
 func BenchmarkDurablePubacks(b *testing.B) {
-	for _, shape := range []struct{ clients, window int }{{1, 256}, {50, 20}, {500, 20}} {
-		b.Run(fmt.Sprintf("%dx%d", shape.clients, shape.window), func(b *testing.B) {
+	for _, shape := range []struct {
+		clients, window int
+		split           bool // one PUBLISH per write
+	}{{1, 256, false}, {50, 20, false}, {500, 20, false}, {50, 20, true}} {
+		b.Run(fmt.Sprintf("%dx%d,split=%v", shape.clients, shape.window, shape.split), func(b *testing.B) {
 			gate := &committer{ready: make(chan struct{}, 1), sync: 2 * time.Millisecond}
 			go gate.run(b.Context())
 			broker, addr := overTCP(b, gate)
@@ -87,7 +90,7 @@ func BenchmarkDurablePubacks(b *testing.B) {
 					share++
 				}
 				topic := fmt.Sprintf("weir/acme/devices/d%d/events", i)
-				all.Go(func() { publishAll(b, conn, topic, share, shape.window) })
+				all.Go(func() { publishAll(b, conn, topic, share, shape.window, shape.split) })
 			}
 			all.Wait()
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msg/s")
@@ -95,7 +98,7 @@ func BenchmarkDurablePubacks(b *testing.B) {
 	}
 }
 
-func publishAll(b *testing.B, conn net.Conn, topic string, n, window int) {
+func publishAll(b *testing.B, conn net.Conn, topic string, n, window int, split bool) {
 	r, w := bufio.NewReader(conn), bufio.NewWriterSize(conn, 8192)
 	payload := string(make([]byte, 120))
 	open, sent := 0, 0
@@ -104,6 +107,9 @@ func publishAll(b *testing.B, conn net.Conn, topic string, n, window int) {
 		for open < window && sent < n {
 			_, _ = w.Write(publishPacket(mqtt311, qos1, topic, uint16(sent%60000+1), payload))
 			open, sent = open+1, sent+1
+			if split {
+				_ = w.Flush()
+			}
 		}
 		_ = w.Flush()
 		for first := true; open > 0 && (first || r.Buffered() >= 4); first = false {

@@ -6,10 +6,11 @@
 //	listener.go  what is spoken before MQTT: TLS; websocket.go and frames.go: WebSocket
 //	session.go   one per connection: its binding, its clock, why it ended, what follows from that
 //	guard.go     the net.Conn that mochi is shown: it frames and judges every packet before the library sees one
-//	publish.go   takes the device's publishes to the gate of ingest; mochi is never shown a PUBLISH
+//	publish.go   takes the device's publishes to the gate of ingest: at the guard, or on the hook path out of mochi's hands
 //	acks.go      PUBACKs in the order of arrival, each only after the gate has answered, joined into few writes
 //	hook.go      what mochi asks of us; it keeps SUBSCRIBE, UNSUBSCRIBE, PINGREQ and the way down to the device
 //	kept.go      what outlives a connection: the subscription, a delayed will
+//	open.go      the open topics, a listener for what is no device: general publish and subscribe, nothing of it stored
 //	presence.go  connects and disconnects as presence, the grace after what Weir itself ended
 //
 // A QoS 1 publish is acknowledged when the gate says that it is on disk, never before, and the goroutine that reads the
@@ -47,6 +48,10 @@ type Config struct {
 	ReceiveMaximum   int // 256 publishes of a connection may wait for their PUBACK
 	MaxKeptSessions  int // 10,000 subscriptions are remembered for devices that are away; the oldest go first
 
+	// Open are the open topics, served by a Door that says so; nil: there are none.
+	Open *OpenConfig
+	// HookPath takes publishes through mochi's decoder and its OnPublish hook; else the guard takes them out before.
+	HookPath bool
 	// AllowQoS2 completes the handshake of QoS 2; the message is stored as for QoS 1. Else QoS 2 is refused.
 	AllowQoS2 bool
 
@@ -122,6 +127,7 @@ type Broker struct {
 	lobby    lobby
 	kept     kept
 	keeper   *keeper
+	general  *openTopics   // nil: there are none
 	large    chan struct{} // places for packets over largePacket
 
 	work     sync.WaitGroup // connections being handled
@@ -157,6 +163,9 @@ func New(cfg Config, deps Deps) (*Broker, error) {
 	b := &Broker{cfg: cfg, deps: deps, log: deps.Logger, metrics: newMetrics(deps.Registerer),
 		large: make(chan struct{}, cfg.MaxLargePackets)}
 	b.settings.Store(cfg.settings())
+	if deps.Registerer != nil {
+		b.registerBounds(deps.Registerer)
+	}
 	b.closing, b.hurry = context.WithCancel(context.Background())
 	b.sessions.byClient = map[string]*session{}
 	b.sessions.perDevice = map[int64]int{}
@@ -164,6 +173,10 @@ func New(cfg Config, deps Deps) (*Broker, error) {
 	b.lobby.init(cfg.MaxHandshakes, b.metrics)
 	b.kept.init(b)
 	b.keeper = newKeeper(b)
+	if cfg.Open != nil {
+		b.general = newOpenTopics(b, *cfg.Open)
+		b.metrics.open.Set(1)
+	}
 	b.server = mqtt.New(serverOptions(cfg))
 	if err := b.server.AddHook(&hook{broker: b}, nil); err != nil {
 		return nil, err
@@ -216,6 +229,7 @@ func serverOptions(cfg Config) *mqtt.Options {
 	caps.MaximumClients = math.MaxInt64 // counted by the door, before mochi allocates anything
 	caps.MaximumClientWritesPending = 64
 	caps.MaximumSessionExpiryInterval = 0
+	caps.MaximumMessageExpiryInterval = 0 // it would put an expiry of its own on every message
 	caps.MaximumPacketSize = uint32(cfg.MaxPacket)
 	caps.ReceiveMaximum = uint16(cfg.ReceiveMaximum)
 	caps.TopicAliasMaximum = 0
@@ -248,6 +262,9 @@ func (b *Broker) Serve(ctx context.Context, ln net.Listener) error {
 func (b *Broker) ServeDoor(ctx context.Context, ln net.Listener, d Door) error {
 	if d.Name == "" {
 		d.Name = "mqtt"
+	}
+	if d.Open && b.general == nil {
+		return errors.Join(errors.New("broker: there are no open topics"), ln.Close())
 	}
 	if !b.attach(ln) {
 		return errors.Join(net.ErrClosed, ln.Close())
@@ -303,6 +320,12 @@ func (b *Broker) Close(ctx context.Context) error {
 	for _, s := range sessions {
 		s.end(causeShutdown)
 	}
+	if b.general != nil {
+		for _, c := range b.general.shut() {
+			sessions = append(sessions, c.session)
+		}
+		defer b.general.clear()
+	}
 	done := make(chan struct{})
 	go func() {
 		b.work.Wait()
@@ -332,6 +355,9 @@ func (b *Broker) Drop(match func(ingest.Binding) bool) int {
 		if match(s.binding) && s.end(causeDropped) {
 			n++
 		}
+	}
+	if b.general != nil {
+		n += b.general.drop(match)
 	}
 	return n
 }

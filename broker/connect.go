@@ -9,17 +9,21 @@ import (
 
 // connect is a CONNECT packet, decoded.
 type connect struct {
-	version     byte // mqtt311 or mqtt5; also set in a refused packet as far as it was read, else 0
-	clean       bool
-	keepAlive   uint16 // seconds, 0 for none
-	clientID    string
-	user        string
-	password    string
-	will        *will
-	expiry      uint32 // session expiry interval in seconds
-	maxPacket   uint32 // the largest packet that the client takes, 0 for no limit
-	problemInfo bool   // reason strings are welcome
-	shown       certificate
+	version   byte // mqtt311 or mqtt5; also set in a refused packet as far as it was read, else 0
+	clean     bool
+	keepAlive uint16 // seconds, 0 for none
+	clientID  string
+	user      string
+	password  string
+	will      *will
+	expiry    uint32 // session expiry interval in seconds
+	maxPacket uint32 // the largest packet that the client takes, 0 for no limit
+	// What the open topics alone need: how many messages may be under way to the client, 0 for what it did not say, and how
+	// many topic aliases it takes.
+	receiveMaximum, aliasMaximum uint16
+	bridge                       bool // it says so by the highest bit of the version: mosquitto does
+	problemInfo                  bool // reason strings are welcome
+	shown                        certificate
 }
 
 // will is a will message.
@@ -29,6 +33,9 @@ type will struct {
 	qos     byte
 	retain  bool
 	delay   uint32 // seconds
+	props   []byte // what is handed on with it, as it came
+	expiry  uint32 // seconds that it may wait for a reader, when expires is set
+	expires bool
 }
 
 // refusal is a CONNECT turned away. code is for MQTT 5, v3 for 3.1.1; 0 means that the connection is closed without an
@@ -46,6 +53,10 @@ var (
 	refuseAuthMethod = &refusal{code: codeBadAuthMethod, why: "authentication-method"}
 	refuseWillQoS    = &refusal{code: codeQoSNotSupported, v3: connackNotAuthorized, why: "will-qos"}
 	refuseWillRetain = &refusal{code: codeRetainNotSupported, why: "will-retain"}
+	refuseClientID   = &refusal{code: codeClientIDNotValid, v3: connackIdentifier, why: "client-id"}
+	refuseNameless   = &refusal{v3: connackIdentifier, why: "client-id"}
+	refusePacketSize = &refusal{code: codePacketTooLarge, why: "packet-size"}
+	refuseSmallest   = &refusal{why: "packet-size"} // who takes not even that
 	refuseBusy       = &refusal{code: codeServerBusy, v3: connackUnavailable, why: "busy"}
 	refuseStopping   = &refusal{code: codeShuttingDown, v3: connackUnavailable, why: "stopping"}
 	// One answer for every cause that has to do with who the device is, so that a stranger learns nothing from it.
@@ -73,7 +84,11 @@ func decodeConnect(body []byte) (connect, *refusal) {
 		}
 		return connect{}, refuseName
 	}
-	p := connect{version: level, problemInfo: true}
+	bridge := level == mqtt311|bridgeBit
+	if bridge {
+		level = mqtt311
+	}
+	p := connect{version: level, problemInfo: true, bridge: bridge}
 	if level != mqtt311 && level != mqtt5 {
 		return connect{version: mqtt311}, refuseVersion // in the form that the oldest of them can read
 	}
@@ -103,14 +118,25 @@ func decodeConnect(body []byte) (connect, *refusal) {
 	if flags&flagPassword != 0 {
 		p.password = string(c.binary())
 	}
-	switch {
-	case c.bad || len(c.b) > 0:
+	if c.bad || len(c.b) > 0 {
 		return p, refuseMalformed
-	case p.will == nil:
-	case p.will.retain && level == mqtt5: // MQTT-3.2.2-13; in 3.1.1 there is no way to say so, the flag is ignored
-		return p, refuseWillRetain
 	}
 	return p, nil
+}
+
+// bridgeBit is set in the protocol level by bridges that want to be known as such.
+const bridgeBit = 0x80
+
+// forDevice refuses what no device may ask for: to be a bridge, and a will that is retained (MQTT-3.2.2-13). In 3.1.1 there
+// is no way to say so, and that flag is ignored.
+func (p *connect) forDevice() *refusal {
+	if p.bridge {
+		return refuseVersion
+	}
+	if p.will != nil && p.will.retain && p.version == mqtt5 {
+		return refuseWillRetain
+	}
+	return nil
 }
 
 func soundFlags(flags, level byte) bool {
@@ -145,9 +171,12 @@ func (p *connect) properties(c *cursor) *refusal {
 				return codeProtocolError
 			}
 		case propReceiveMaximum:
+			p.receiveMaximum = uint16(v)
 			if v == 0 {
 				return codeProtocolError
 			}
+		case propTopicAliasMaximum:
+			p.aliasMaximum = uint16(v)
 		case propMaximumPacketSize:
 			p.maxPacket = v
 			if v == 0 {
@@ -171,19 +200,45 @@ func (p *connect) properties(c *cursor) *refusal {
 
 func (w *will) read(c *cursor, level byte) byte {
 	if level == mqtt5 {
+		whole := *c
 		code := properties(c, pktWill, func(id, v uint32) byte {
-			if id == propWillDelay {
+			switch id {
+			case propWillDelay:
 				w.delay = v
+			case propMessageExpiry:
+				w.expiry, w.expires = v, true
 			}
 			return codeSuccess
 		})
 		if code != codeSuccess {
 			return code
 		}
+		w.props = passOn(&whole)
 	}
 	w.topic = string(c.text())
 	w.payload = append([]byte(nil), c.binary()...)
 	return codeSuccess
+}
+
+// leastPacket is the size of the largest CONNACK of MQTT 5, leastRefusal of one that refuses.
+const (
+	leastPacket  = 31
+	leastRefusal = 5
+)
+
+// serves refuses whom no session can serve, whoever it is: a client of 3.1.1 that wants to be remembered without a name
+// (MQTT-3.1.3-8 of 3.1.1), and one that takes no packet of the size of a CONNACK. It could not be told what is offered, and
+// nothing larger than it takes may be sent (MQTT-3.1.2-24).
+func (p *connect) serves() *refusal {
+	switch {
+	case p.version == mqtt311 && p.clientID == "" && !p.clean:
+		return refuseNameless
+	case p.maxPacket == 0 || p.maxPacket >= leastPacket:
+		return nil
+	case p.maxPacket < leastRefusal:
+		return refuseSmallest
+	}
+	return refusePacketSize
 }
 
 // identity is who a CONNECT claims to be.

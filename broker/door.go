@@ -17,32 +17,38 @@ const readBuffer = 2048
 // handle takes a connection from accept to its end.
 func (b *Broker) handle(conn net.Conn, d *Door) {
 	defer conn.Close()
-	s := b.greet(conn, d)
-	if s == nil {
+	g := b.greet(conn, d)
+	if g == nil {
 		return
 	}
-	defer s.finish()
-	s.run()
+	defer g.finish()
+	g.run()
+}
+
+// guest is a connection that was let in: a session of a device, or one with the open topics.
+type guest interface {
+	run()    // until it ends
+	finish() // and closes the connection
 }
 
 // greet reads and judges the CONNECT. It returns nil when the connection was refused, and the refusal is written.
-func (b *Broker) greet(raw net.Conn, d *Door) (s *session) {
+func (b *Broker) greet(raw net.Conn, d *Door) (in guest) {
 	defer func() {
 		if p := recover(); p != nil {
 			b.metrics.panics.Inc()
 			b.log.Error("a CONNECT panicked", "panic", p, "stack", string(debug.Stack()))
-			s = nil
+			in = nil
 		}
 	}()
 	_ = raw.SetDeadline(time.Now().Add(b.cfg.ConnectTimeout))
-	guest := b.lobby.enter(raw)
-	defer b.lobby.leave(guest)
-	conn, in, shown, why := d.open(raw)
+	place := b.lobby.enter(raw)
+	defer b.lobby.leave(place)
+	conn, buffer, shown, why := d.open(raw)
 	var body []byte
 	if why == "" {
-		body, why = readConnect(in, b.cfg.MaxConnectPacket)
+		body, why = readConnect(buffer, b.cfg.MaxConnectPacket)
 	}
-	b.lobby.leave(guest)
+	b.lobby.leave(place)
 	if why != "" {
 		b.metrics.refused.WithLabelValues(why).Inc()
 		if ws, ok := conn.(*wsConn); ok && ws.status != 0 { // of which it is told
@@ -53,14 +59,26 @@ func (b *Broker) greet(raw net.Conn, d *Door) (s *session) {
 	p, r := decodeConnect(body)
 	p.shown = shown
 	if r == nil {
-		s, r = b.admit(conn, in, &p, d)
+		if in, r = b.letIn(conn, buffer, &p, d); r == nil {
+			return in
+		}
 	}
-	if r == nil {
-		return s
+	if !d.Open {
+		b.tell(&p, r)
 	}
-	b.tell(&p, r)
 	b.refuse(conn, p.version, r)
 	return nil
+}
+
+// letIn gives a connection to whom the listener is for.
+func (b *Broker) letIn(conn net.Conn, buffer *bufio.Reader, p *connect, d *Door) (guest, *refusal) {
+	if d.Open {
+		return b.general.admit(conn, buffer, p, d)
+	}
+	if r := p.forDevice(); r != nil {
+		return nil, r
+	}
+	return b.admit(conn, buffer, p, d)
 }
 
 // tell says who was turned away, as far as the CONNECT can be read: what it claims, not what is so.
@@ -76,7 +94,7 @@ func (b *Broker) tell(p *connect, r *refusal) {
 func (b *Broker) refuse(conn net.Conn, version byte, r *refusal) {
 	b.metrics.refused.WithLabelValues(r.why).Inc()
 	b.log.Debug("an MQTT connection was refused", "reason", r.why, "remote", conn.RemoteAddr().String())
-	if version < mqtt5 && r.v3 == 0 || version == 0 {
+	if version < mqtt5 && r.v3 == 0 || version == mqtt5 && r.code == 0 || version == 0 {
 		return
 	}
 	_ = conn.SetDeadline(time.Now().Add(lastWordTimeout))
@@ -119,6 +137,9 @@ func readConnect(in *bufio.Reader, limit int) (body []byte, why string) {
 
 // admit has the credential verified and gives the client its session.
 func (b *Broker) admit(conn net.Conn, in *bufio.Reader, p *connect, d *Door) (*session, *refusal) {
+	if r := p.serves(); r != nil {
+		return nil, r
+	}
 	id, r := p.identify(b.cfg.InstanceID)
 	if r != nil {
 		return nil, r
@@ -197,7 +218,7 @@ func (b *Broker) takeOver(s, old *session) {
 // abandon lets go of a session that never was.
 func (s *session) abandon() {
 	s.cancel()
-	s.stall.Stop()
+	s.stall.stop()
 	close(s.done)
 }
 

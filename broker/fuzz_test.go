@@ -48,7 +48,7 @@ func FuzzPublish(f *testing.F) {
 	}
 	f.Add(byte(0x32), byte(5), publishPacket(5, qos1, theEvents, 1, "{}")[2:])
 	f.Fuzz(func(t *testing.T, header, version byte, body []byte) {
-		p, ends := decodePublish(version, header&15|pktPublish<<4, body)
+		p, ends := decodePublish(version, header&15|pktPublish<<4, body, theEvents)
 		if ends != nil {
 			return
 		}
@@ -103,7 +103,7 @@ func FuzzStream(f *testing.F) {
 		}
 		cut = max(0, min(cut, len(stream)))
 		synctest.Test(t, func(t *testing.T) {
-			x := newBench(t, Config{AllowQoS2: cut%2 == 1}, nil)
+			x := newBench(t, Config{AllowQoS2: cut%2 == 1, HookPath: cut%4 > 1}, nil)
 			defer x.stop()
 			c := x.connect(version)
 			c.send(stream[:cut])

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -12,8 +13,9 @@ import (
 )
 
 // guard is the connection that mochi is shown. Its Read frames what the client sends and judges every packet: publishes
-// go to the gate, DISCONNECT and whatever is out of order end the session, and only SUBSCRIBE, UNSUBSCRIBE, PUBACK and
-// PINGREQ that are sound in form reach the library. Deadlines and closing are the session's business.
+// go to the gate, DISCONNECT and whatever is out of order end the session, a PINGREQ is answered, and only SUBSCRIBE,
+// UNSUBSCRIBE and PUBACK that are sound in form reach the library. On the hook path publishes that are sound do so as well.
+// Deadlines and closing are the session's business.
 type guard struct {
 	s    *session
 	pass []byte // bytes for mochi
@@ -34,13 +36,19 @@ func (g *guard) Read(p []byte) (int, error) {
 	}
 	n := copy(p, g.pass)
 	g.pass = g.pass[n:]
+	if len(g.pass) == 0 {
+		g.pass = nil
+		if cap(g.buf) > readBuffer { // a large one is not held for a connection that may be idle from now on
+			g.buf = nil
+		}
+	}
 	return n, nil
 }
 
-// Write takes one packet from mochi. A DISCONNECT is left out: the session says its last word itself, once, and never to
-// a 3.1.1 client, which knows none from a server.
+// Write takes one packet from mochi. The CONNACK is left out, for the session has written it, and a DISCONNECT: the session
+// says its last word itself, once, and never to a 3.1.1 client, which knows none from a server.
 func (g *guard) Write(p []byte) (int, error) {
-	if len(p) > 0 && p[0]>>4 == pktDisconnect {
+	if len(p) > 0 && (p[0]>>4 == pktConnack || p[0]>>4 == pktDisconnect) {
 		return len(p), nil
 	}
 	if err := g.s.write(p); err != nil {
@@ -63,8 +71,7 @@ func (g *guard) next() error {
 	if s.ctx.Err() != nil {
 		return errEnded
 	}
-	s.refreshDeadline()
-	header, size, err := fixedHeader(s.in)
+	header, size, err := s.header()
 	if err != nil {
 		return s.readFailed(err)
 	}
@@ -77,20 +84,26 @@ func (g *guard) next() error {
 		return s.readFailed(err)
 	}
 	defer release()
+	if header>>4 == pktSubscribe && identified(s.version, body) {
+		return s.finalPacket(causeSubscriptionID)
+	}
 	var ends *cause
 	switch header >> 4 {
 	case pktPublish:
-		ends = s.publish(header, body)
+		ends = g.publish(header, body)
 	case pktDisconnect:
 		ends = s.goodbye(body)
 	case pktPubrel:
 		if ends = checkForm(s.version, pktPubrel, body); ends == nil {
 			ends = s.acks.release(uint16(body[0])<<8 | uint16(body[1]))
 		}
+	case pktPingreq:
+		if ends = checkForm(s.version, pktPingreq, body); ends == nil && s.write([]byte{pktPingresp << 4, 0}) != nil {
+			return errEnded
+		}
 	default:
 		if ends = checkForm(s.version, header>>4, body); ends == nil {
-			g.buf = append(appendVarint(append(g.buf[:0], header), len(body)), body...)
-			g.pass = g.buf
+			g.hand(header, body)
 		}
 	}
 	if ends != nil {
@@ -99,15 +112,47 @@ func (g *guard) next() error {
 	return nil
 }
 
+// publish takes a PUBLISH to the gate, or lets mochi do it. Its form is checked on either path: mochi would take the
+// packet for something else, or drop it without a word.
+func (g *guard) publish(header byte, body []byte) *cause {
+	p, ends := decodePublish(g.s.version, header, body, g.s.topics.events)
+	switch {
+	case ends != nil:
+		return ends
+	case g.s.b.cfg.HookPath:
+		g.hand(header, body)
+		return nil
+	}
+	return g.s.publish(p)
+}
+
+// hand gives mochi a packet.
+func (g *guard) hand(header byte, body []byte) {
+	g.buf = append(appendVarint(append(g.buf[:0], header), len(body)), body...)
+	g.pass = g.buf
+}
+
 // finalPacket queues the end of the session and waits for it, at most as long as the client may be silent.
 func (s *session) finalPacket(ends *cause) error {
 	if ends != causeQueued {
 		s.acks.close(ends)
 	}
-	s.stall.Reset(s.silence())
+	s.stall.begin(time.Now())
 	<-s.ctx.Done()
 	return errEnded
 }
+
+// header waits for the next packet and reads its fixed header.
+func (s *session) header() (header byte, size int, err error) {
+	if err := s.await(); err != nil {
+		return 0, 0, err
+	}
+	s.buffered(maxFixedHeader)
+	return fixedHeader(s.in)
+}
+
+// maxFixedHeader is the length of the longest fixed header.
+const maxFixedHeader = 5
 
 // fixedHeader reads the first byte and the remaining length, section 2.1; size is -1 when that is malformed. No memory is
 // taken for the packet yet.
@@ -190,6 +235,7 @@ func packetSize(size int) int {
 
 // body returns the rest of the packet; it is valid until release is called. What fits into the read buffer is not copied.
 func (s *session) body(size int) (body []byte, release func(), err error) {
+	s.buffered(size)
 	if size <= s.in.Size() {
 		if body, err = s.in.Peek(size); err != nil {
 			return nil, nil, err
@@ -199,13 +245,21 @@ func (s *session) body(size int) (body []byte, release func(), err error) {
 	if size > largePacket {
 		select {
 		case s.b.large <- struct{}{}:
-			defer func() { <-s.b.large }()
-		case <-s.ctx.Done():
-			return nil, nil, errEnded
+		default:
+			s.b.metrics.largeWaits.Inc()
+			select {
+			case s.b.large <- struct{}{}:
+			case <-s.ctx.Done():
+				return nil, nil, errEnded
+			}
 		}
+		defer func() { <-s.b.large }()
 	}
 	// The client is believed only as far as it has sent: memory grows with what arrives.
 	body = make([]byte, 0, min(size, 8<<10))
+	if size > largePacket {
+		s.hasten(size)
+	}
 	for len(body) < size {
 		if len(body) == cap(body) {
 			body = append(make([]byte, 0, min(size, 2*cap(body))), body...)
@@ -217,6 +271,22 @@ func (s *session) body(size int) (body []byte, release func(), err error) {
 		}
 	}
 	return body, func() {}, nil
+}
+
+// A packet that holds one of the places of large ones has to come within largeGrace and at largeRate bytes a second, or
+// within the silence that its client is allowed where that is less: who drips it keeps the place from others.
+const (
+	largeGrace = 30 * time.Second
+	largeRate  = 8 << 10
+)
+
+// hasten allows a large packet its time from now on, however long it has waited for its place.
+func (s *session) hasten(size int) {
+	_ = s.conn.SetReadDeadline(time.Now().Add(min(s.silence(), largeGrace+time.Duration(size)*time.Second/largeRate)))
+	s.deadline = time.Time{} // the next packet has its own
+	if s.cause.Load() != nil {
+		s.hurryUp()
+	}
 }
 
 // readFailed says why reading failed and ends the session with it.
@@ -265,7 +335,7 @@ func (s *session) goodbye(body []byte) *cause {
 	return causeGoodbye
 }
 
-// checkForm checks a packet that goes on to mochi, or a PUBREL. Its decoder reads past the end of some SUBSCRIBEs, so none of doubtful
+// checkForm checks a packet that goes on to mochi, or one of QoS 2. Its decoder reads past the end of some SUBSCRIBEs, so none of doubtful
 // form reaches it.
 func checkForm(version, kind byte, body []byte) *cause {
 	c := cursor{b: body}
@@ -278,7 +348,7 @@ func checkForm(version, kind byte, body []byte) *cause {
 	if id := c.uint16(); id == 0 && !c.bad {
 		return causeProtocol // MQTT-2.2.1-3
 	}
-	if kind == pktPuback || kind == pktPubrel {
+	if kind >= pktPuback && kind <= pktPubcomp {
 		return checkAck(version, kind, &c)
 	}
 	if version == mqtt5 && !c.bad {
@@ -294,11 +364,18 @@ func checkForm(version, kind byte, body []byte) *cause {
 		return causeProtocol // MQTT-3.8.3-2, -3.10.3-2
 	}
 	for len(c.b) > 0 && !c.bad {
-		if filter := c.text(); len(filter) == 0 {
+		filter := c.text()
+		if len(filter) == 0 {
 			return causeMalformed // MQTT-4.7.3-1
 		}
-		if kind == pktSubscribe && !soundOptions(version, c.byte()) {
+		if kind == pktUnsubscribe {
+			continue
+		}
+		switch o := c.byte(); {
+		case !soundOptions(version, o):
 			return causeMalformed
+		case o&noLocal != 0 && bytes.HasPrefix(filter, []byte(sharePrefix)): // MQTT-3.8.3-4
+			return causeProtocol
 		}
 	}
 	if c.bad {
@@ -313,6 +390,19 @@ func nonZeroSubscriptionID(id, v uint32) byte {
 	}
 	return codeSuccess
 }
+
+// identified reports whether a SUBSCRIBE has a subscription identifier, which the CONNACK said are not available (section
+// 3.2.2.3.12).
+func identified(version byte, body []byte) bool {
+	c, found := cursor{b: body}, false
+	c.uint16()
+	return version == mqtt5 && properties(&c, pktSubscribe, func(id, v uint32) byte {
+		found = found || id == propSubscriptionID && v > 0
+		return codeSuccess
+	}) == codeSuccess && found
+}
+
+const noLocal = 1 << 2 // of the subscription options
 
 // soundOptions checks the subscription options, section 3.8.3.1; 3.1.1 has only the QoS.
 func soundOptions(version, o byte) bool {

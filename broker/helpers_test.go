@@ -2,6 +2,7 @@ package broker
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -52,7 +53,9 @@ func (g *fakeGate) Accept(ctx context.Context, a *ingest.Arrival, done func(inge
 		return
 	}
 	g.mu.Lock()
-	g.arrivals = append(g.arrivals, *a)
+	kept := *a
+	kept.Body = bytes.Clone(a.Body) // it is the gate's until Accept returns
+	g.arrivals = append(g.arrivals, kept)
 	hold := g.hold
 	if hold {
 		g.dones = append(g.dones, done)
@@ -200,7 +203,7 @@ func inBubble(t *testing.T, cfg Config, test func(*testing.T, *bench)) {
 
 func newBench(t testing.TB, cfg Config, store PresenceStore) *bench {
 	x := &bench{t: t, gate: &fakeGate{}, verifier: knownDevices(), ln: newPipeListener()}
-	cfg.InstanceID = "weir"
+	cfg.InstanceID, cfg.HookPath = "weir", cfg.HookPath || onHookPath
 	var err error
 	if x.broker, err = New(cfg, Deps{Gate: x.gate, Verifier: x.verifier, Presence: store}); err != nil {
 		t.Fatal(err)

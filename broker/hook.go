@@ -2,6 +2,7 @@ package broker
 
 import (
 	"bytes"
+	"strings"
 	"time"
 
 	mqtt "github.com/mochi-mqtt/server/v2"
@@ -24,6 +25,8 @@ func (h *hook) Provides(b byte) bool {
 	case mqtt.OnConnectAuthenticate, mqtt.OnACLCheck, mqtt.OnSessionEstablished, mqtt.OnPacketRead, mqtt.OnPacketEncode,
 		mqtt.OnSubscribed, mqtt.OnUnsubscribed:
 		return true
+	case mqtt.OnPublish:
+		return h.broker.cfg.HookPath
 	}
 	return false
 }
@@ -41,52 +44,70 @@ func (h *hook) OnConnectAuthenticate(cl *mqtt.Client, _ packets.Packet) bool {
 	return sessionOf(cl) != nil
 }
 
-// OnACLCheck allows a device to read its own commands. No publish of a client ever reaches mochi, so none is allowed.
+// OnACLCheck allows a device to read its own commands. Of writing it allows the one topic that every publish is shown under
+// on the hook path; what the device may write is judged behind it, for an answer of mochi's would overtake others.
 func (h *hook) OnACLCheck(cl *mqtt.Client, topic string, write bool) bool {
 	s := sessionOf(cl)
-	return s != nil && !write && topic == s.topics.commands
+	if s == nil {
+		return false
+	}
+	if write {
+		return h.broker.cfg.HookPath && topic == s.topics.events
+	}
+	return topic == s.topics.commands
 }
 
-// OnSessionEstablished is called when the CONNACK is written and before the first packet is read.
+// OnSessionEstablished is called before mochi reads its first packet.
 func (h *hook) OnSessionEstablished(cl *mqtt.Client, _ packets.Packet) {
 	s := sessionOf(cl)
 	if s == nil {
 		return
 	}
 	cl.State.Inflight.ResetSendQuota(0) // its quota leaks; commands go one by one instead
-	s.established, s.since = true, time.Now()
-	s.expire = time.AfterFunc(s.lifetime(), func() { s.end(causeExpired) })
 	if k := s.resumed; k != nil && k.subscribed > 0 {
 		sub := packets.Subscription{Filter: s.topics.commands, Qos: byte(k.subscribed - 1)}
 		h.broker.server.Topics.Subscribe(cl.ID, sub)
 		cl.State.Subscriptions.Add(sub.Filter, sub)
 		s.subscribed.Store(k.subscribed)
 	}
-	h.broker.metrics.connects.Inc()
-	h.broker.log.Debug("an MQTT session began", "client", s.clientID, "version", s.version, "resumed", s.resumed != nil)
-	s.resumed = nil
-	s.stall.Reset(s.silence())
-	defer s.stall.Stop()
-	h.broker.keeper.arrived(s)
-}
-
-// lifetime is how long the session may last: at most the longest session, and not longer than its credential.
-func (s *session) lifetime() time.Duration {
-	d := s.b.cfg.MaxSession
-	if s.proofEnds != 0 {
-		d = min(d, s.proofEnds.Time().Sub(s.b.deps.Now()))
+	if !s.established {
+		s.begin()
 	}
-	return max(d, 0)
 }
 
-// OnPacketRead hides the packet identifier of a SUBSCRIBE or UNSUBSCRIBE. mochi holds the identifiers of both directions
-// in one table and would call it in use when a command of ours happens to be under way with the same number.
+// OnPacketRead hides what mochi would act upon. It holds the packet identifiers of both directions in one table: a
+// SUBSCRIBE would be refused, and a publish would delete a command, when a command of ours happens to be under way with the
+// same number. It would answer QoS 1 itself, and drop publishes on some topics without a word. So it is shown a publish at
+// QoS 0 on the device's own topic, whatever came.
 func (h *hook) OnPacketRead(cl *mqtt.Client, pk packets.Packet) (packets.Packet, error) {
 	s := sessionOf(cl)
-	if s != nil && (pk.FixedHeader.Type == packets.Subscribe || pk.FixedHeader.Type == packets.Unsubscribe) {
+	if s == nil {
+		return pk, nil
+	}
+	switch pk.FixedHeader.Type {
+	case packets.Subscribe, packets.Unsubscribe:
 		s.packetID, pk.PacketID, pk.FixedHeader.Qos = pk.PacketID, 0, 0
+	case packets.Publish:
+		s.handled = publish{topic: pk.TopicName, id: pk.PacketID, qos: pk.FixedHeader.Qos, dup: pk.FixedHeader.Dup}
+		pk.PacketID, pk.FixedHeader.Qos, pk.FixedHeader.Dup, pk.FixedHeader.Retain = 0, 0, false, false
+		pk.TopicName = s.topics.events
 	}
 	return pk, nil
+}
+
+// OnPublish takes a publish where the fast path takes it. That of a device is always refused to mochi, which then neither
+// answers nor delivers it: the gate's answer comes later, through the same queue. What is no device's goes down to one.
+func (h *hook) OnPublish(cl *mqtt.Client, pk packets.Packet) (packets.Packet, error) {
+	s := sessionOf(cl)
+	if s == nil {
+		return pk, nil
+	}
+	p := s.handled
+	p.payload, s.handled = pk.Payload, publish{}
+	if ends := s.publish(p); ends != nil {
+		_ = s.finalPacket(ends) // the session is over when it returns, and the guard reads no further
+	}
+	return pk, packets.ErrRejectPacket
 }
 
 // OnPacketEncode completes the packets that mochi leaves incomplete. It is called for the acknowledgements by the
@@ -96,15 +117,22 @@ func (h *hook) OnPacketEncode(cl *mqtt.Client, pk packets.Packet) packets.Packet
 	if s == nil {
 		return pk
 	}
-	switch pk.FixedHeader.Type {
-	case packets.Connack:
-		pk.SessionPresent = s.resumed != nil
-		s.connackProperties(&pk.Properties)
-	case packets.Suback, packets.Unsuback:
+	if pk.FixedHeader.Type == packets.Suback || pk.FixedHeader.Type == packets.Unsuback {
 		pk.PacketID = s.packetID
 		pk.Properties = packets.Properties{} // it would echo the client's own
 	}
 	return pk
+}
+
+// welcome writes the CONNACK.
+func (s *session) welcome() error {
+	pk := packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Connack}, ProtocolVersion: s.version, SessionPresent: s.resumed != nil}
+	s.connackProperties(&pk.Properties)
+	var b bytes.Buffer
+	if err := pk.ConnackEncode(&b); err != nil {
+		return err
+	}
+	return s.write(b.Bytes())
 }
 
 // connackProperties says what the server offers, MQTT 5.0 section 3.2.2.3.
@@ -120,17 +148,38 @@ func (s *session) connackProperties(p *packets.Properties) {
 	}
 }
 
-// OnSubscribed notes the subscription to the device's commands: it outlives the connection, and commands ask for it.
+// OnSubscribed notes the subscription to the device's commands: it outlives the connection, and commands ask for it. The
+// SUBACK is made of codes: what is refused there says why. A wildcard or a shared subscription could also end the connection
+// (sections 3.2.2.3.11 and 13); only what is asked for is refused.
 func (h *hook) OnSubscribed(cl *mqtt.Client, pk packets.Packet, codes []byte) {
 	s := sessionOf(cl)
 	if s == nil {
 		return
 	}
-	for i, f := range pk.Filters {
-		if f.Filter == s.topics.commands && i < len(codes) && codes[i] < codeUnspecified {
-			s.subscribed.Store(int32(codes[i]) + 1)
+	for i, f := range pk.Filters[:min(len(pk.Filters), len(codes))] {
+		switch {
+		case codes[i] < codeUnspecified:
+			if f.Filter == s.topics.commands {
+				s.subscribed.Store(int32(codes[i]) + 1)
+			}
+		case s.version == mqtt5:
+			codes[i] = filterCode(f.Filter)
 		}
 	}
+}
+
+// filterCode is why a topic filter is refused, section 3.9.3.
+func filterCode(filter string) byte {
+	group, filter, ok := splitShare(filter)
+	switch {
+	case !ok || !soundFilter(filter):
+		return codeTopicFilterInvalid
+	case group != "":
+		return codeSharedNotSupported
+	case strings.ContainsAny(filter, "+#"):
+		return codeWildNotSupported
+	}
+	return codeNotAuthorized
 }
 
 // OnUnsubscribed notes that the device does not want its commands any more.

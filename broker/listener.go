@@ -19,6 +19,8 @@ type Door struct {
 	TLS *tls.Config
 	// WebSocket carries MQTT in binary frames, section 6 of both versions, at the path /mqtt.
 	WebSocket bool
+	// Open serves the open topics of Config.Open, and no device.
+	Open bool
 }
 
 // certificate is what a client has shown and TLS verified. The zero value is none.

@@ -6,11 +6,12 @@ import (
 
 // metrics are the door's figures. None carries a tenant or a device.
 type metrics struct {
-	connections, handshakes, pendingAcks, kept, grace                   prometheus.Gauge
+	connections, handshakes, pendingAcks, kept, grace, open             prometheus.Gauge
 	connects, acceptErrors, panics, wills, keptEvicted, presenceUnknown prometheus.Counter
 	refused, disconnects, presence, accepted                            *prometheus.CounterVec
 	byListener                                                          *prometheus.GaugeVec
 	packets                                                             [16]prometheus.Counter
+	largeWaits                                                          prometheus.Counter
 }
 
 // packetNames are the control packets, MQTT 5.0 section 2.1.2.
@@ -41,6 +42,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		pendingAcks:     gauge("pending_acks", "QoS 1 publishes that wait for their PUBACK."),
 		kept:            gauge("kept_sessions", "Sessions kept for clients that are away."),
 		grace:           gauge("grace_devices", "Devices that Weir cut off and that may still return."),
+		open:            gauge("open_topics", "1 when a listener serves open topics (broker.open_topics), else 0."),
 		connects:        counter("connects_total", "Connections that were established."),
 		acceptErrors:    counter("accept_errors_total", "Failures of accept, such as no free file descriptor."),
 		panics:          counter("panics_total", "Panics that ended one connection."),
@@ -51,6 +53,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		disconnects:     vec("disconnects_total", "Connections that ended; slow-reader are those closed by the write timeout.", "cause"),
 		presence:        vec("presence_total", "Presence transitions handed to the gate.", "state", "fate"),
 	}
+	m.largeWaits = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_broker_large_packet_waits_total",
+		Help: "Packets over 64 KiB that waited to be read because as many as may be were being read."})
 	m.accepted = vec("listener_accepted_total", "Connections that were accepted, before anything is known of them.", "listener")
 	m.byListener = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "weir", Subsystem: "broker", Name: "listener_connections",
 		Help: "MQTT connections that are open, by listener."}, []string{"listener"})
@@ -59,8 +63,26 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	for i, name := range packetNames {
 		m.packets[i] = packets.WithLabelValues(name)
 	}
+	all = append(all, m.largeWaits)
+	for _, limit := range []string{"too-many", "handshakes", refuseBusy.why} { // what turns away at a bound is shown from the start
+		m.refused.WithLabelValues(limit)
+	}
+	for _, c := range []*cause{causeReceiveMaximum, causeTooLarge, causeSlowReader, causeStalled} {
+		m.disconnects.WithLabelValues(c.word)
+	}
 	if reg != nil {
 		reg.MustRegister(all...)
 	}
 	return m
+}
+
+// registerBounds shows how much of what is bounded may be used, and is.
+func (b *Broker) registerBounds(reg prometheus.Registerer) {
+	gauge := func(name, help string, value func() int) {
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "weir", Subsystem: "broker", Name: name, Help: help},
+			func() float64 { return float64(value()) }))
+	}
+	gauge("max_connections", "Most MQTT connections at once: as configured, as far as memory allows.", func() int { return b.Settings().MaxConnections })
+	gauge("large_packets", "Packets over 64 KiB that are being read.", func() int { return len(b.large) })
+	gauge("max_large_packets", "How many of them may be at a time.", func() int { return cap(b.large) })
 }

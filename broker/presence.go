@@ -77,7 +77,7 @@ func (k *keeper) arrived(s *session) {
 		var err error
 		stored, err = k.store.PresenceSession(ctx, s.binding.DeviceID)
 		cancel()
-		if err != nil { // the clock alone is right unless it was set back; the check repairs the rest
+		if err != nil && s.ctx.Err() == nil { // the clock alone is right unless it was set back; the check repairs the rest
 			k.b.metrics.presenceUnknown.Inc()
 			k.b.log.Warn("reading a presence session failed", "error", err)
 		}

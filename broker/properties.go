@@ -1,5 +1,7 @@
 package broker
 
+import "bytes"
+
 // The value types of properties, MQTT 5.0 section 2.2.2.2.
 const (
 	asByte = iota + 1
@@ -9,6 +11,7 @@ const (
 	asText
 	asBinary
 	asPair
+	asTopic
 )
 
 // property says what a property holds and in which packets from a client it may stand.
@@ -28,13 +31,15 @@ func in(types ...byte) (bits uint32) {
 // propertyOf is the table of section 2.2.2.2, reduced to what a client may send.
 func propertyOf(id uint32) (property, bool) {
 	switch id {
-	case 1: // payload format indicator
+	case propPayloadFormat:
 		return property{holds: asByte, packets: in(pktPublish, pktWill)}, true
-	case 2: // message expiry interval
+	case propMessageExpiry:
 		return property{holds: asUint32, packets: in(pktPublish, pktWill)}, true
-	case 3, 8: // content type, response topic
+	case propContentType:
 		return property{holds: asText, packets: in(pktPublish, pktWill)}, true
-	case 9: // correlation data
+	case propResponseTopic:
+		return property{holds: asTopic, packets: in(pktPublish, pktWill)}, true
+	case propCorrelation:
 		return property{holds: asBinary, packets: in(pktPublish, pktWill)}, true
 	case propSubscriptionID:
 		return property{holds: asVarint, packets: in(pktPublish, pktSubscribe)}, true
@@ -49,8 +54,8 @@ func propertyOf(id uint32) (property, bool) {
 	case propWillDelay:
 		return property{holds: asUint32, packets: in(pktWill)}, true
 	case propReasonString:
-		return property{holds: asText, packets: in(pktPuback, pktPubrel, pktDisconnect, pktAuth)}, true
-	case propReceiveMaximum, 34: // and topic alias maximum
+		return property{holds: asText, packets: in(pktPuback, pktPubrec, pktPubrel, pktPubcomp, pktDisconnect, pktAuth)}, true
+	case propReceiveMaximum, propTopicAliasMaximum:
 		return property{holds: asUint16, packets: in(pktConnect)}, true
 	case propTopicAlias:
 		return property{holds: asUint16, packets: in(pktPublish)}, true
@@ -58,14 +63,14 @@ func propertyOf(id uint32) (property, bool) {
 		return property{holds: asUint32, packets: in(pktConnect)}, true
 	case propUser:
 		return property{holds: asPair, repeats: true,
-			packets: in(pktConnect, pktPublish, pktWill, pktPuback, pktPubrel, pktSubscribe, pktUnsubscribe, pktDisconnect, pktAuth)}, true
+			packets: in(pktConnect, pktPublish, pktWill, pktPuback, pktPubrec, pktPubrel, pktPubcomp, pktSubscribe, pktUnsubscribe, pktDisconnect, pktAuth)}, true
 	}
 	return property{}, false
 }
 
 // properties reads the property section of a packet and hands every number to visit; what visit returns other than
 // success ends it. Texts and bytes are checked for form only: nothing here needs their content. Returned are 0x81 for
-// what is malformed, 0x82 for a property given twice.
+// what is malformed, 0x82 for a property given twice and for a response topic with a wildcard.
 func properties(c *cursor, packet byte, visit func(id uint32, v uint32) byte) byte {
 	section := cursor{b: c.take(int(c.varint()))}
 	if c.bad {
@@ -86,6 +91,9 @@ func properties(c *cursor, packet byte, visit func(id uint32, v uint32) byte) by
 			return codeProtocolError
 		}
 		seen |= 1 << id
+		if p.holds == asTopic && v == wildTopic { // MQTT-3.3.2-14
+			return codeProtocolError
+		}
 		if visit == nil {
 			continue
 		}
@@ -95,6 +103,9 @@ func properties(c *cursor, packet byte, visit func(id uint32, v uint32) byte) by
 	}
 	return codeSuccess
 }
+
+// wildTopic is the value of a topic that has a wildcard.
+const wildTopic = 1
 
 func (c *cursor) value(holds byte) uint32 {
 	switch holds {
@@ -113,6 +124,10 @@ func (c *cursor) value(holds byte) uint32 {
 	case asPair:
 		c.text()
 		c.text()
+	case asTopic:
+		if bytes.ContainsAny(c.text(), "+#") {
+			return wildTopic
+		}
 	}
 	return 0
 }

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"strings"
+	"time"
 
 	"weir/ingest"
 )
@@ -24,10 +25,11 @@ type publish struct {
 }
 
 // decodePublish decodes what follows the fixed header whose first byte is header. QoS 2 is not its business.
-func decodePublish(version, header byte, body []byte) (publish, *cause) {
+// The topic is held against own first, which is known to be sound.
+func decodePublish(version, header byte, body []byte, own string) (publish, *cause) {
 	p := publish{qos: header >> 1 & 3, dup: header&8 != 0}
 	c := cursor{b: body}
-	p.topic = string(c.text())
+	p.topic = c.known(own)
 	if p.qos > 0 {
 		p.id = c.uint16()
 	}
@@ -42,7 +44,7 @@ func decodePublish(version, header byte, body []byte) (publish, *cause) {
 		return p, causeMalformed
 	case p.topic == "", p.qos > 0 && p.id == 0, p.qos == 0 && p.dup: // MQTT-3.3.2-8, -2.2.1-3, -3.3.1-2
 		return p, causeProtocol
-	case strings.ContainsAny(p.topic, "+#"): // MQTT-3.3.2-2
+	case p.topic != own && strings.ContainsAny(p.topic, "+#"): // MQTT-3.3.2-2
 		return p, causeTopicName
 	}
 	return p, nil
@@ -74,16 +76,13 @@ func publishProperties(c *cursor) *cause {
 
 // publish takes a message of the device to the gate. It is called by the goroutine that reads the connection and blocks
 // as long as the gate does. A cause that it returns ends the connection, in its turn.
-func (s *session) publish(header byte, body []byte) *cause {
-	p, ends := decodePublish(s.version, header, body)
-	if ends != nil {
-		return ends
-	}
-	s.stall.Reset(s.silence())
-	defer s.stall.Stop()
+func (s *session) publish(p publish) *cause {
+	s.stall.begin(time.Now())
+	defer s.stall.over()
 	var number uint64
 	if p.qos > 0 {
 		var again bool
+		var ends *cause
 		number, again, ends = s.acks.open(p.id, p.qos, p.dup)
 		switch {
 		case ends == causeLost:
@@ -151,7 +150,7 @@ func reasonText(r ingest.Reason) string {
 func (s *session) accept(p *publish, number uint64) {
 	a := &ingest.Arrival{
 		Door: ingest.DoorMQTT, Source: s.b.cfg.Source, Tenant: s.binding.Tenant, Topic: s.binding.Device,
-		Body: append(make([]byte, 0, len(p.payload)), p.payload...),
+		Body: p.payload,
 		Conn: &s.binding, ClientID: s.clientID, PacketID: p.id, Dup: p.dup,
 		Mute: s.version < mqtt5 || p.qos == 0,
 	}

@@ -23,6 +23,7 @@ type cause struct {
 	code byte   // reason code of the DISCONNECT that an MQTT 5 client is sent; 0 for none
 	ours bool   // Weir itself ended it: no transition of the device, no will; it has the grace to return
 	kind endKind
+	text string // what an MQTT 5 client is told beside the code, if anything
 }
 
 type endKind uint8
@@ -41,6 +42,7 @@ var (
 	causeKeepAlive      = &cause{word: "keep-alive-timeout", code: codeKeepAliveTimeout}
 	causeMalformed      = &cause{word: "malformed-packet", code: codeMalformed}
 	causeProtocol       = &cause{word: "protocol-error", code: codeProtocolError}
+	causeSubscriptionID = &cause{word: "protocol-error", code: codeSubIDNotSupported}
 	causeTopicName      = &cause{word: "protocol-error", code: codeTopicNameInvalid}
 	causeTopicAlias     = &cause{word: "protocol-error", code: codeTopicAliasInvalid}
 	causeReceiveMaximum = &cause{word: "receive-maximum-exceeded", code: codeReceiveMaximum}
@@ -90,10 +92,11 @@ type session struct {
 	done   chan struct{} // closed when nothing of it is left in the broker
 	acks   acks
 	wmu    sync.Mutex // the writer
-	stall  *time.Timer
+	stall  stall
 	expire *time.Timer
 
-	deadline    time.Time // when the read deadline was last set
+	heard       time.Time // when the last packet was done with
+	deadline    time.Time // what heard was when the read deadline was last set
 	established bool
 	allowQoS2   bool      // as the client was told
 	since       time.Time // of being established
@@ -101,6 +104,7 @@ type session struct {
 	number      uint64       // of the presence session
 	subscribed  atomic.Int32 // QoS of the subscription to its commands + 1; 0 for none
 	packetID    uint16       // of the SUBSCRIBE or UNSUBSCRIBE that mochi is handling
+	handled     publish      // by mochi, on the hook path
 }
 
 func newSession(b *Broker, conn net.Conn, in *bufio.Reader, p *connect, id identity, proof Proof) *session {
@@ -114,8 +118,7 @@ func newSession(b *Broker, conn net.Conn, in *bufio.Reader, p *connect, id ident
 	}
 	s.expiry = s.grant(p.expiry)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.stall = time.AfterFunc(time.Hour, func() { s.end(causeStalled) })
-	s.stall.Stop()
+	s.stall.init(s.silence(), func() { s.end(causeStalled) })
 	s.acks.init(s)
 	return s
 }
@@ -132,8 +135,9 @@ func (s *session) grant(asked uint32) uint32 {
 // silence is how long nothing may be heard of the client: one and a half of its keep-alive (MQTT-3.1.2-22).
 func (s *session) silence() time.Duration { return s.keepAlive + s.keepAlive/2 }
 
-// run serves the session with mochi until it ends. The CONNECT that mochi sees is our own wording of it: no will, no
-// receive maximum, no state to keep, which is how the faults around those are avoided.
+// run serves the session until it ends. A device that only publishes and pings is served without mochi, whose share of a
+// connection is three quarters of its memory; it is called in for the first packet that needs it, or for a subscription that
+// has outlived the connection before.
 func (s *session) run() {
 	defer func() {
 		if p := recover(); p != nil {
@@ -142,17 +146,59 @@ func (s *session) run() {
 			s.end(causePanic)
 		}
 	}()
+	if err := s.welcome(); err != nil {
+		s.end(causeProtocol)
+		return
+	}
+	g := &guard{s: s}
+	if s.resumed == nil || s.resumed.subscribed == 0 {
+		s.begin()
+		for len(g.pass) == 0 {
+			if err := g.next(); err != nil {
+				s.end(causeLost)
+				return
+			}
+		}
+	}
+	s.callIn(g)
+}
+
+// callIn lets mochi serve the session on. The CONNECT that it sees is our own wording of it: no will, no receive maximum, no
+// state to keep, which is how the faults around those are avoided. Its CONNACK goes nowhere.
+func (s *session) callIn(g *guard) {
 	hello, err := s.connectForMochi()
 	if err != nil {
 		s.end(causePanic)
 		return
 	}
-	err = s.b.server.EstablishConnection("mqtt", &guard{s: s, pass: hello})
+	g.pass = append(hello, g.pass...)
+	err = s.b.server.EstablishConnection("mqtt", g)
 	if code, ok := errors.AsType[packets.Code](err); ok && code.Code >= codeUnspecified {
 		s.end(&cause{word: causeProtocol.word, code: code.Code})
 		return
 	}
 	s.end(causeLost)
+}
+
+// begin is called when the CONNACK is written and before the first packet is read.
+func (s *session) begin() {
+	s.established, s.since = true, time.Now()
+	s.expire = time.AfterFunc(s.lifetime(), func() { s.end(causeExpired) })
+	s.b.metrics.connects.Inc()
+	s.b.log.Debug("an MQTT session began", "client", s.clientID, "version", s.version, "resumed", s.resumed != nil)
+	s.resumed = nil
+	s.stall.begin(s.since)
+	defer s.stall.over()
+	s.b.keeper.arrived(s)
+}
+
+// lifetime is how long the session may last: at most the longest session, and not longer than its credential.
+func (s *session) lifetime() time.Duration {
+	d := s.b.cfg.MaxSession
+	if s.proofEnds != 0 {
+		d = min(d, s.proofEnds.Time().Sub(s.b.deps.Now()))
+	}
+	return max(d, 0)
 }
 
 // end ends the session; only the first cause counts. It does not block: the goroutine that runs the session says the last
@@ -174,15 +220,36 @@ func (s *session) hurryUp() {
 
 const lastWordTimeout = time.Second
 
-// refreshDeadline allows the client its silence from now on. Setting a deadline is not free, so that while packets
-// follow closely it is done only now and then.
-func (s *session) refreshDeadline() {
-	now := time.Now()
-	if s.in.Buffered() > 0 && now.Sub(s.deadline) < s.keepAlive/4 {
-		return
+// await waits for the first byte of the next packet, as long as the client may be silent. Setting a deadline is not free, so
+// it is moved on only when it has passed: who keeps sending costs none. In a WebSocket it is always exact, for what was read
+// of a frame's head when it passes is lost.
+func (s *session) await() error {
+	s.heard = time.Now()
+	if s.in.Buffered() > 0 {
+		return nil
 	}
-	s.deadline = now
-	_ = s.conn.SetReadDeadline(now.Add(s.silence()))
+	if _, framed := s.conn.(*wsConn); framed || s.deadline.IsZero() {
+		s.allowSilence()
+	}
+	for {
+		_, err := s.in.Peek(1)
+		if err == nil || !isTimeout(err) || s.deadline.Equal(s.heard) || s.cause.Load() != nil {
+			return err
+		}
+		s.allowSilence()
+	}
+}
+
+// buffered sees to it that what is missing of a packet may take no longer than silence.
+func (s *session) buffered(size int) {
+	if s.in.Buffered() < size && !s.deadline.Equal(s.heard) {
+		s.allowSilence()
+	}
+}
+
+func (s *session) allowSilence() {
+	s.deadline = s.heard
+	_ = s.conn.SetReadDeadline(s.heard.Add(s.silence()))
 	if s.cause.Load() != nil {
 		s.hurryUp()
 	}
@@ -228,7 +295,7 @@ func (s *session) reason(text string) string {
 // finish says the last word, closes the connection and does what follows from the cause.
 func (s *session) finish() {
 	c := s.cause.Load()
-	s.stall.Stop()
+	s.stall.stop()
 	if s.expire != nil {
 		s.expire.Stop()
 	}

@@ -255,13 +255,56 @@ func TestTakeoverWaitsForTheOldConnection(t *testing.T) {
 	})
 }
 
+// TestLibraryIsCalledInWhenNeeded: a connection costs what mochi takes of memory only once it asks for what mochi does.
+func TestLibraryIsCalledInWhenNeeded(t *testing.T) {
+	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
+		clients := func(when string, want int) {
+			t.Helper()
+			synctest.Wait()
+			if n := x.broker.server.Clients.Len(); n != want {
+				t.Fatalf("%s: the library has %d clients, want %d", when, n, want)
+			}
+		}
+		stays := func(h *hello) {
+			if h.flags &^= flagClean; v == mqtt5 {
+				h.props = []byte{propSessionExpiry, 0, 0, 0, 60}
+			}
+		}
+		c := x.connect(v, stays)
+		c.send(publishPacket(v, qos1, theEvents, 1, "{}"))
+		c.expect("a publish", puback(1))
+		c.send([]byte{0xC0, 0})
+		c.expect("a ping", []byte{0xD0, 0})
+		if !onHookPath {
+			clients("a device that publishes and pings", 0)
+		}
+		c.send(subscribePacket(v, 2, theCommands))
+		synctest.Wait()
+		if got := c.take(); len(got) != 1 || got[0][0] != pktSuback<<4 {
+			t.Fatalf("received % x, want a SUBACK", got)
+		}
+		clients("a device that subscribes", 1)
+		c.send(publishPacket(v, qos1, theEvents, 3, "{}"))
+		c.expect("a publish with the library", puback(3))
+		c.conn.Close()
+		clients("a device that left", 0)
+		c = x.dial(v)
+		c.send(connectPacket(v, stays))
+		synctest.Wait()
+		if got := c.take(); len(got) != 1 || got[0][0] != pktConnack<<4 || got[0][2] != 1 {
+			t.Fatalf("received % x, want a CONNACK with the session", got)
+		}
+		clients("a device whose subscription was kept", 1)
+	})
+}
+
 func TestManyTakeoversAtOnce(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, x *bench) {
 		var all []*client
 		for range 20 {
 			c := x.dial(mqtt5)
 			all = append(all, c)
-			go c.send(connectPacket(mqtt5))
+			go c.send(connectPacket(mqtt5), subscribePacket(mqtt5, 1, theCommands))
 		}
 		time.Sleep(time.Minute / 2)
 		synctest.Wait()
@@ -759,7 +802,7 @@ func TestLastWordArrivesOverTCP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := New(Config{InstanceID: "weir"}, Deps{Gate: &fakeGate{}, Verifier: knownDevices()})
+	b, err := New(Config{InstanceID: "weir", HookPath: onHookPath}, Deps{Gate: &fakeGate{}, Verifier: knownDevices()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -783,7 +826,7 @@ func TestLastWordArrivesOverTCP(t *testing.T) {
 }
 
 func TestOneHookDecides(t *testing.T) {
-	b, err := New(Config{InstanceID: "weir"}, Deps{Gate: &fakeGate{}, Verifier: knownDevices()})
+	b, err := New(Config{InstanceID: "weir", HookPath: onHookPath}, Deps{Gate: &fakeGate{}, Verifier: knownDevices()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -792,8 +835,8 @@ func TestOneHookDecides(t *testing.T) {
 	if h.OnConnectAuthenticate(stranger, packets.Packet{}) || h.OnACLCheck(stranger, theCommands, false) || h.OnACLCheck(stranger, theEvents, true) {
 		t.Error("a client that did not come through the door may do something")
 	}
-	if h.Provides(mqtt.OnPublish) {
-		t.Error("a publish is meant to reach mochi")
+	if h.Provides(mqtt.OnPublish) != onHookPath {
+		t.Error("a publish is meant to reach mochi on the other path")
 	}
 }
 
@@ -802,7 +845,7 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 	if _, err := New(Config{InstanceID: "we ir"}, deps); err == nil {
 		t.Error("an instance id that is no token")
 	}
-	if _, err := New(Config{InstanceID: "weir"}, Deps{Gate: deps.Gate}); err == nil {
+	if _, err := New(Config{InstanceID: "weir", HookPath: onHookPath}, Deps{Gate: deps.Gate}); err == nil {
 		t.Error("no verifier")
 	}
 }

@@ -240,3 +240,44 @@ func TestOfTooManyHandshakesTheOldestGoes(t *testing.T) {
 		}
 	})
 }
+
+// halves writes in two pieces with a moment between them, once it is told to.
+type halves struct {
+	net.Conn
+	pause time.Duration
+}
+
+func (h *halves) Write(p []byte) (int, error) {
+	if h.pause == 0 {
+		return h.Conn.Write(p)
+	}
+	n, err := h.Conn.Write(p[:3])
+	if err != nil {
+		return n, err
+	}
+	time.Sleep(h.pause)
+	m, err := h.Conn.Write(p[3:])
+	return n + m, err
+}
+
+// TestARecordOfTLSMayComeInPiecesAtAnyMoment: a deadline that was set for an earlier packet ends between two of them.
+func TestARecordOfTLSMayComeInPiecesAtAnyMoment(t *testing.T) {
+	t.Parallel()
+	inSecureBubble(t, Config{}, false, func(t *testing.T, s *secured) {
+		raw := &halves{Conn: s.ln.dial()}
+		conn := tls.Client(raw, &tls.Config{RootCAs: s.ca.Pool(), ServerName: "localhost"})
+		c := attach(t, conn, mqtt5)
+		c.send(connectPacket(mqtt5, func(h *hello) { h.keepAlive = 60 }))
+		time.Sleep(10 * time.Second)
+		c.send([]byte{pktPingreq << 4, 0})
+		time.Sleep(80*time.Second - time.Millisecond)
+		raw.pause = 2 * time.Millisecond
+		c.send([]byte{pktPingreq << 4, 0})
+		synctest.Wait()
+		if got := c.take(); len(got) != 3 || !slices.Equal(got[2], []byte{pktPingresp << 4, 0}) || c.isClosed() {
+			t.Errorf("received % x", got)
+		}
+		raw.Close()
+		<-c.read
+	})
+}

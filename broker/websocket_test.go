@@ -185,6 +185,30 @@ func TestBytesOfAWebSocketMayComeOneByOne(t *testing.T) {
 	})
 }
 
+// TestAFrameMayComeInPiecesAtAnyMoment: the head of a frame is read by pieces, and a deadline that was set for an earlier packet and
+// ends between two of them must not lose one.
+func TestAFrameMayComeInPiecesAtAnyMoment(t *testing.T) {
+	t.Parallel()
+	inBubble(t, Config{}, func(t *testing.T, x *bench) {
+		w := openWS(t, x.serve(Door{WebSocket: true}).dial())
+		c := attach(t, w, mqtt5)
+		c.send(clientFrame(wholeBinary, connectPacket(mqtt5, func(h *hello) { h.keepAlive = 60 })...))
+		ping := clientFrame(wholeBinary, pktPingreq<<4, 0)
+		time.Sleep(10 * time.Second)
+		c.send(ping)
+		time.Sleep(80*time.Second - time.Millisecond)
+		c.send(ping[:1])
+		time.Sleep(2 * time.Millisecond)
+		c.send(ping[1:])
+		synctest.Wait()
+		if got := c.take(); len(got) != 3 || !slices.Equal(got[2], []byte{pktPingresp << 4, 0}) || c.isClosed() {
+			t.Errorf("received % x", got)
+		}
+		w.Close()
+		<-c.read
+	})
+}
+
 func TestALargePacketInOneFrameAndInMany(t *testing.T) {
 	t.Parallel()
 	big := publishPacket(mqtt311, qos1, theEvents, 9, strings.Repeat("z", 900<<10))

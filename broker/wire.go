@@ -35,11 +35,13 @@ const (
 // Reason codes of MQTT 5.0, section 2.4.
 const (
 	codeSuccess             = 0x00
+	codeNoSubscription      = 0x11
 	codeUnspecified         = 0x80
 	codeMalformed           = 0x81
 	codeProtocolError       = 0x82
 	codeImplementation      = 0x83
 	codeUnsupportedVersion  = 0x84
+	codeClientIDNotValid    = 0x85
 	codeNotAuthorized       = 0x87
 	codeServerUnavailable   = 0x88
 	codeServerBusy          = 0x89
@@ -47,6 +49,7 @@ const (
 	codeBadAuthMethod       = 0x8C
 	codeKeepAliveTimeout    = 0x8D
 	codeSessionTakenOver    = 0x8E
+	codeTopicFilterInvalid  = 0x8F
 	codeTopicNameInvalid    = 0x90
 	codeIdentifierNotFound  = 0x92
 	codeReceiveMaximum      = 0x93
@@ -56,11 +59,22 @@ const (
 	codePayloadInvalid      = 0x99
 	codeRetainNotSupported  = 0x9A
 	codeQoSNotSupported     = 0x9B
+	codeSharedNotSupported  = 0x9E
 	codeMaximumConnectTime  = 0xA0
+	codeSubIDNotSupported   = 0xA1
+	codeWildNotSupported    = 0xA2
 	connackUnsupported      = 1 // 3.1.1 return codes, section 3.2.2.3
+	connackIdentifier       = 2
 	connackUnavailable      = 3
 	connackNotAuthorized    = 5
+	propPayloadFormat       = 1
+	propMessageExpiry       = 2
+	propContentType         = 3
+	propResponseTopic       = 8
+	propCorrelation         = 9
 	propSessionExpiry       = 17
+	propAssignedClientID    = 18
+	propServerKeepAlive     = 19
 	propAuthMethod          = 21
 	propAuthData            = 22
 	propRequestProblemInfo  = 23
@@ -68,6 +82,7 @@ const (
 	propRequestResponseInfo = 25
 	propReasonString        = 31
 	propReceiveMaximum      = 33
+	propTopicAliasMaximum   = 34
 	propTopicAlias          = 35
 	propUser                = 38
 	propMaximumPacketSize   = 39
@@ -141,6 +156,16 @@ func (c *cursor) text() []byte {
 	return v
 }
 
+// known is text, which need not be looked at nor copied when it is own.
+func (c *cursor) known(own string) string {
+	t := *c
+	if string(t.binary()) == own && !t.bad {
+		*c = t
+		return own
+	}
+	return string(c.text())
+}
+
 func appendVarint(b []byte, v int) []byte {
 	for ; v >= 0x80; v >>= 7 {
 		b = append(b, byte(v)|0x80)
@@ -151,11 +176,11 @@ func appendVarint(b []byte, v int) []byte {
 // maxReason bounds a reason string, so that every acknowledgement has a small fixed bound.
 const maxReason = 200
 
-// appendAck encodes a PUBACK, PUBREC or PUBCOMP. Without a reason to tell it is the two-byte form that both versions know;
+// appendAck encodes a PUBACK, PUBREC, PUBREL or PUBCOMP. Without a reason to tell it is the two-byte form that both versions know;
 // reason is left out when it would make the packet larger than the client takes (limit, 0 for none).
 func appendAck(b []byte, version, kind byte, id uint16, code byte, reason string, limit uint32) []byte {
 	if version < mqtt5 || code == codeSuccess {
-		return append(b, kind<<4, 2, byte(id>>8), byte(id))
+		return append(b, kind<<4|reservedFlags(kind), 2, byte(id>>8), byte(id))
 	}
 	if len(reason) > maxReason {
 		reason = reason[:maxReason]
@@ -177,7 +202,7 @@ func appendAck(b []byte, version, kind byte, id uint16, code byte, reason string
 	if size := 2 + rest; reason != "" && limit > 0 && uint32(size)+1 > limit {
 		return appendAck(b, version, kind, id, code, "", limit)
 	}
-	b = append(b, kind<<4)
+	b = append(b, kind<<4|reservedFlags(kind))
 	b = appendVarint(b, rest)
 	b = append(b, byte(id>>8), byte(id), code)
 	if props > 0 {
@@ -194,6 +219,15 @@ func connackRefusal(version byte, r *refusal) []byte {
 		return []byte{pktConnack << 4, 2, 0, r.v3}
 	}
 	return []byte{pktConnack << 4, 3, 0, r.code, 0}
+}
+
+// disconnectText is disconnect with a reason string, which is left out when the client takes no packet so large.
+func disconnectText(code byte, text string, limit uint32) []byte {
+	if size := 6 + len(text); text == "" || len(text) > maxReason || size+1 > 0x7f+2 || limit > 0 && size+1 > int(limit) {
+		return disconnect(code)
+	}
+	b := []byte{pktDisconnect << 4, byte(5 + len(text)), code, byte(3 + len(text)), propReasonString, 0, byte(len(text))}
+	return append(b, text...)
 }
 
 // disconnect encodes a DISCONNECT of MQTT 5; a 3.1.1 server has none.

@@ -1,0 +1,166 @@
+package broker
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weir/ingest"
+)
+
+func TestWillConforms(t *testing.T) { conforms(t, willCases) }
+
+func everybody(ingest.Binding) bool { return true }
+
+// leaves has a will at QoS 1, which MQTT 5 has delayed and its session kept for so many seconds.
+func leaves(v byte, delay, expiry uint32) func(*hello) {
+	return func(h *hello) {
+		h.will, h.flags = []string{theEvents, "will"}, h.flags|8
+		if v == mqtt5 && delay > 0 {
+			h.willProps = prop32(propWillDelay, delay)
+		}
+		if expiry > 0 {
+			h.flags &^= flagClean
+			h.props = prop32(propSessionExpiry, expiry)
+		}
+	}
+}
+
+var willCases = []conformCase{
+	{"3.1.2-7 3.1.2-8 3.1.2-14", "a will is published when the connection ends without a DISCONNECT", 0, Config{}, func(x *bench, v byte) {
+		for _, end := range []func(*client){
+			func(c *client) { c.conn.Close() },
+			func(*client) { time.Sleep(91 * time.Second) },
+			func(c *client) { c.send([]byte{0xC1, 0}) },
+			func(c *client) { c.send(connectPacket(v)) },
+			func(c *client) { c.send([]byte{0x30, 0xff, 0xff, 0xff, 0xff, 0xff}) },
+			func(c *client) { x.connect(v).send(goodbye) },
+		} {
+			before := len(x.gate.bodies())
+			c := x.connect(v, leaves(v, 0, 0))
+			end(c)
+			synctest.Wait()
+			c.expectClosed("the end")
+			if got := x.gate.bodies()[before:]; !slices.Equal(got, []string{"will"}) {
+				x.t.Errorf("the gate got %q", got)
+			}
+		}
+	}},
+	{"3.14.4-3 3.1.2-10 v3:3.1.2-12", "a DISCONNECT takes the will with it", 0, Config{}, func(x *bench, v byte) {
+		x.connect(v, leaves(v, 0, 0)).send(goodbye)
+		x.connect(v).conn.Close() // and one that has none leaves none
+		time.Sleep(time.Hour)
+		x.expectStored()
+	}},
+	{"3.14.2-1 3.1.2-8", "a DISCONNECT with another reason does not", mqtt5, Config{}, func(x *bench, v byte) {
+		for n, code := range []byte{0x04, 0x80, 0x81, 0x82, 0x83, 0x90, 0x93, 0x94, 0x95, 0x96, 0x97, 0x98, 0x99} {
+			c := x.connect(v, leaves(v, 0, 0))
+			c.send([]byte{0xE0, 1, code})
+			c.expect("nothing is said")
+			c.expectClosed("a DISCONNECT")
+			if got := x.gate.bodies(); len(got) != n+1 {
+				x.t.Errorf("code %#x: %d wills", code, len(got))
+			}
+		}
+	}},
+	{"3.1.3-9", "a delayed will", mqtt5, Config{}, func(x *bench, v byte) {
+		x.connect(v, leaves(v, 30, 60)).conn.Close()
+		time.Sleep(29 * time.Second)
+		x.expectStored()
+		time.Sleep(2 * time.Second)
+		x.expectStored("will")
+		time.Sleep(time.Hour)
+		x.expectStored("will")
+	}},
+	{"3.1.3-9 4.1.0-2", "a session that ends before its will's delay takes it along", mqtt5, Config{}, func(x *bench, v byte) {
+		x.connect(v, leaves(v, 60, 30)).conn.Close()
+		time.Sleep(29 * time.Second)
+		x.expectStored()
+		time.Sleep(2 * time.Second)
+		x.expectStored("will")
+		x.connect(v, leaves(v, math.MaxUint32, 0)).conn.Close() // at once when it ends with the connection
+		x.expectStored("will", "will")
+	}},
+	{"3.1.3-9", "a client that returns in time calls its will off, and starting clean does not", mqtt5, Config{}, func(x *bench, v byte) {
+		x.connect(v, leaves(v, 30, 60)).conn.Close()
+		time.Sleep(29 * time.Second)
+		c := x.connect(v, stays(v))
+		time.Sleep(time.Minute)
+		x.expectStored()
+		c.send(goodbye)
+		synctest.Wait()
+		x.connect(v, leaves(v, 30, 60)).conn.Close()
+		synctest.Wait()
+		x.connect(v)
+		x.expectStored("will")
+	}},
+	{"3.1.3-9", "a DISCONNECT that asks for the will leaves it its delay", mqtt5, Config{}, func(x *bench, v byte) {
+		c := x.connect(v, leaves(v, 30, 60))
+		c.send([]byte{0xE0, 1, 4})
+		c.expectClosed("a DISCONNECT")
+		time.Sleep(29 * time.Second)
+		x.expectStored()
+		time.Sleep(2 * time.Second)
+		x.expectStored("will")
+		c = x.connect(v, leaves(v, 30, 60)) // and one that ends the session none
+		c.send([]byte{0xE0, 7, 4, 5, propSessionExpiry, 0, 0, 0, 0})
+		x.expectStored("will", "will")
+	}},
+	{"3.1.3-9 3.1.4-3", "a will at a takeover", mqtt5, Config{}, func(x *bench, v byte) {
+		for _, tc := range []struct {
+			what          string
+			delay, expiry uint32
+			next          func(*hello)
+			wills         int
+		}{
+			{"the session goes on and the will has a delay", 30, 60, stays(v), 0},
+			{"the will has no delay", 0, 60, stays(v), 1},
+			{"the next starts clean", 30, 60, func(*hello) {}, 1},
+			{"the session ends with its connection", 30, 0, stays(v), 1},
+		} {
+			before := len(x.gate.bodies())
+			x.connect(v, leaves(v, tc.delay, tc.expiry))
+			next := x.connect(v, tc.next)
+			for range 40 {
+				time.Sleep(time.Second)
+				next.send(pingreq)
+			}
+			synctest.Wait()
+			if n := len(x.gate.bodies()) - before; n != tc.wills {
+				x.t.Errorf("%s: %d wills", tc.what, n)
+			}
+			next.send(packet(0xE0, slices.Concat([]byte{0}, props(prop32(propSessionExpiry, 0)))...))
+			synctest.Wait()
+		}
+	}},
+	{"3.1.2-8", "no will when Weir stops or a credential is taken away", 0, Config{}, func(x *bench, v byte) {
+		x.connect(v, leaves(v, 0, 0))
+		x.broker.Drop(everybody)
+		x.connect(v, leaves(v, 0, 0))
+		x.stop()
+		time.Sleep(time.Hour)
+		x.expectStored()
+	}},
+	{"3.1.2-14 3.1.2-15 3.1.3-10", "a will goes the way of every message, muted, with the binding of its device", 0, Config{}, func(x *bench, v byte) {
+		x.connect(v, leaves(v, 0, 0), func(h *hello) {
+			if v == mqtt5 {
+				h.willProps = slices.Concat(prop8(1, 1), prop32(2, 60), propText(3, "application/json"), propText(8, "a"), propText(9, "c"), propText(propUser, "k", "v"))
+			}
+		}).conn.Close()
+		x.expectStored("will")
+		if a := x.gate.seenArrivals()[0]; !a.Mute || a.Tenant != "acme" || a.Topic != "dev1" || a.Conn.DeviceID != 1 || a.ClientID != theClient {
+			x.t.Errorf("%+v", a)
+		}
+	}},
+	{"3.1.2-8", "a will on a topic that is not the device's", 0, Config{}, func(x *bench, v byte) {
+		answer := []byte{0x20, 2, 0, 5}
+		if v == mqtt5 {
+			answer = refusedConnack(codeNotAuthorized)
+		}
+		for _, topic := range []string{"weir/acme/devices/dev2/events", "weir/globex/devices/dev1/events", theCommands, "#", ""} {
+			x.expectRefused(v, connectPacket(v, func(h *hello) { h.will = []string{topic, "x"} }), answer...)
+		}
+	}},
+}
