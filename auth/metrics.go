@@ -22,6 +22,9 @@ func newHasherMetrics(reg prometheus.Registerer, h *Hasher) hasherMetrics {
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_auth_password_hash_refused_total",
 			Help: "Password checks refused because too many waited, by lane."}, []string{"lane"}),
 	}
+	for _, l := range []Lane{LaneAPI, LaneDoor} {
+		m.refused.WithLabelValues(l.String())
+	}
 	waiting := func(l Lane) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_auth_password_hash_waiting",
 			Help: "Callers that wait for a place for a password hash, by lane.", ConstLabels: prometheus.Labels{"lane": l.String()}},

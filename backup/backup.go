@@ -17,6 +17,7 @@ import (
 	"io"
 	"time"
 
+	"weir/internal/faults"
 	"weir/internal/rootkey"
 	"weir/model"
 	"weir/spool"
@@ -155,6 +156,7 @@ func Write(ctx context.Context, w io.Writer, src Source, rate int64) (*Manifest,
 	}); err != nil {
 		return nil, err
 	}
+	faults.Point("backup.store")
 	if src.Log != nil {
 		m.Log.Epoch = src.Log.Epoch()
 		m.Log.First, m.Log.Last = src.Log.Bounds()
@@ -167,6 +169,7 @@ func Write(ctx context.Context, w io.Writer, src Source, rate int64) (*Manifest,
 			return nil, err
 		}
 	}
+	faults.Point("backup.log")
 	m.Files = a.files
 	return m, errors.Join(a.json(manifestName, m), a.tar.Close())
 }

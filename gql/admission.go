@@ -3,8 +3,10 @@ package gql
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 )
 
@@ -12,6 +14,7 @@ import (
 type admission struct {
 	bytes *semaphore.Weighted
 	most  int64
+	held  atomic.Int64
 }
 
 const (
@@ -19,7 +22,9 @@ const (
 	admitPatient = 10 * time.Second
 )
 
-func newAdmission(most int64) *admission { return &admission{semaphore.NewWeighted(most), most} }
+func newAdmission(most int64) *admission {
+	return &admission{bytes: semaphore.NewWeighted(most), most: most}
+}
 
 // enter waits for room for a body of n bytes and returns what gives the room back; ok is false when there was none.
 func (a *admission) enter(ctx context.Context, n int64) (leave func(), ok bool) {
@@ -29,8 +34,22 @@ func (a *admission) enter(ctx context.Context, n int64) (leave func(), ok bool) 
 	if a.bytes.Acquire(ctx, n) != nil {
 		return nil, false
 	}
-	return func() { a.bytes.Release(n) }, true
+	a.held.Add(n)
+	return func() { a.held.Add(-n); a.bytes.Release(n) }, true
 }
+
+// results bounds the bytes of all answers that are put together, or written to who takes his time. What does not fit is
+// refused at once: whoever holds a part of his answer must not wait for others to let go of theirs.
+type results struct {
+	most    int64
+	used    atomic.Int64
+	refused prometheus.Counter
+}
+
+// add reports false when there is no room for n more bytes; they count all the same, until give.
+func (r *results) add(n int64) bool { return r.used.Add(n) <= r.most }
+
+func (r *results) give(n int64) { r.used.Add(-n) }
 
 // inflight knows what runs, so that a stop can wait for it.
 type inflight struct {

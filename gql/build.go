@@ -42,7 +42,7 @@ func newEngine(a *Area) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{area: a, schema: schema, limits: a.server.cfg.Limits, devTools: a.server.cfg.DevTools, log: a.server.log,
-		metrics: a.server.metrics, cache: a.server.cache, rules: validationRules(), introspection: newIntrospection(schema)}
+		metrics: a.server.metrics, results: a.server.results, cache: a.server.cache, rules: validationRules(), introspection: newIntrospection(schema)}
 	b := &builder{engine: e, area: a, schema: schema, types: map[string]graphql.Type{}, used: map[string]bool{}}
 	b.checkRegistered()
 	e.roots = map[ast.Operation]*graphql.Schema{}

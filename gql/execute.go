@@ -20,6 +20,7 @@ type Engine struct {
 	log           *slog.Logger
 	metrics       *metrics
 	cache         *cache
+	results       *results
 	rules         []core.Rule
 	introspection *introspection
 	roots         map[ast.Operation]*graphql.Schema
@@ -95,7 +96,11 @@ func (e *Engine) execute(ctx context.Context, op *operation, in map[string]any) 
 
 // finish judges the whole: an answer over a limit is no answer, except for mutations, whose effects the caller must see.
 func (sc *scope) finish(resp *Response) *Response {
+	resp.held, resp.results = sc.bytes.Load(), sc.engine.results
 	switch {
+	case sc.crowded.Load() && sc.op.def.Operation != ast.Mutation:
+		sc.engine.results.refused.Inc()
+		resp.data, resp.Errors = nil, []*Error{errCrowded}
 	case sc.bytes.Load() > int64(sc.engine.limits.ResponseBytes):
 		resp.data, resp.Errors = nil, []*Error{responseLimit(sc.engine.limits.ResponseBytes)}
 	case sc.expired() && sc.op.def.Operation != ast.Mutation && len(resp.Errors) > 0:

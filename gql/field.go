@@ -8,6 +8,8 @@ import (
 
 	"github.com/graphql-go/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
+
+	"weir/model"
 )
 
 // scope is one execution: what its resolvers share. graphql-go gets a context that is never over and finds the scope in
@@ -21,6 +23,7 @@ type scope struct {
 	args     map[*ast.Field]Args
 	op       *operation
 	bytes    atomic.Int64
+	crowded  atomic.Bool // there was no room among the results of all
 	internal atomic.Int64
 	loaders  loaderSet
 }
@@ -51,11 +54,19 @@ func (sc *scope) count(where string, v any) (any, error) {
 	if s, ok := v.(string); ok {
 		n += len(s)
 	}
-	if sc.bytes.Add(int64(n)) > int64(sc.engine.limits.ResponseBytes) {
+	room, size := sc.engine.results.add(int64(n)), sc.bytes.Add(int64(n))
+	switch {
+	case size > int64(sc.engine.limits.ResponseBytes):
 		return nil, responseLimit(sc.engine.limits.ResponseBytes)
+	case !room:
+		sc.crowded.Store(true)
+		return nil, errCrowded
 	}
 	return v, nil
 }
+
+// errCrowded says that all answers together leave no room for this one.
+var errCrowded = errorf(model.CodeUnavailable, "too much is being answered at this moment; try again, or ask for less")
 
 func responseLimit(most int) *Error {
 	return limitError("response", "the response is larger than the limit of %d bytes", most)

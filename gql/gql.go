@@ -48,6 +48,7 @@ type Server struct {
 	cache     *cache
 	metrics   *metrics
 	admission *admission
+	results   *results
 	sockets   *socketLimits
 	inflight  *inflight
 	areas     []*Area
@@ -61,8 +62,12 @@ func New(cfg Config) *Server {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	m := newMetrics(cfg.Registerer)
-	return &Server{cfg: cfg, log: cfg.Log, metrics: m, cache: newCache(cfg.Limits.CacheBytes, m),
-		admission: newAdmission(cfg.Limits.PendingBytes), sockets: newSocketLimits(cfg.Limits, m), inflight: newInflight()}
+	s := &Server{cfg: cfg, log: cfg.Log, metrics: m, cache: newCache(cfg.Limits.CacheBytes, m),
+		admission: newAdmission(cfg.Limits.PendingBytes), results: &results{most: cfg.Limits.ResultBytes, refused: m.resultsRefused}, sockets: newSocketLimits(cfg.Limits, m), inflight: newInflight()}
+	if cfg.Registerer != nil {
+		s.registerBounds(cfg.Registerer)
+	}
+	return s
 }
 
 // Area adds the area whose schema is schema/<name>.graphql. The other planes of an area bear their own names:

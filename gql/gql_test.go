@@ -349,7 +349,9 @@ func testVars(t testing.TB, s string) map[string]any {
 func (w *world) do(p *model.Principal, query, variables string) string {
 	w.t.Helper()
 	ctx := WithCall(context.Background(), Call{Principal: p, RequestID: "req-1", Transport: HTTP})
-	return w.json(w.engine.Execute(ctx, Request{Query: query, Variables: testVars(w.t, variables)}))
+	resp := w.engine.Execute(ctx, Request{Query: query, Variables: testVars(w.t, variables)})
+	defer resp.done()
+	return w.json(resp)
 }
 
 func (w *world) json(r *Response) string {

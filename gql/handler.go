@@ -93,7 +93,9 @@ func (h *handler) post(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ctx = WithCall(ctx, Call{Principal: session.Principal, RequestID: requestid.From(ctx), Remote: remote(r), Transport: HTTP})
-	reply(w, http.StatusOK, h.engine.Execute(ctx, req))
+	resp := h.engine.Execute(ctx, req)
+	defer resp.done()
+	reply(w, http.StatusOK, resp)
 }
 
 func (h *handler) unavailable(w http.ResponseWriter, why string) {

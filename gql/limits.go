@@ -22,6 +22,7 @@ type Limits struct {
 
 	CacheBytes   int64 // document cache of all areas together, estimated, 16 MiB
 	PendingBytes int64 // bodies being read and run at one time, 64 MiB
+	ResultBytes  int64 // of all answers that are put together or written at one time, 64 MiB
 
 	Connections            int // WebSocket connections of the instance, 1,000
 	ConnectionsPerIdentity int // 16
@@ -42,6 +43,7 @@ func (l Limits) withDefaults() Limits {
 	orDefault(&l.ResponseBytes, 32<<20)
 	orDefault(&l.CacheBytes, 16<<20)
 	orDefault(&l.PendingBytes, 64<<20)
+	orDefault(&l.ResultBytes, 64<<20)
 	orDefault(&l.Connections, 1_000)
 	orDefault(&l.ConnectionsPerIdentity, 16)
 	orDefault(&l.Subscriptions, 32)

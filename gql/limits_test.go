@@ -141,6 +141,27 @@ func TestAnAnswerOverTheLimitIsNotSent(t *testing.T) {
 	}
 }
 
+func TestAllAnswersTogetherAreBounded(t *testing.T) {
+	w := newWorld(t, Config{Limits: Limits{ResponseBytes: 10_000, ResultBytes: 10_000}})
+	r := w.server.results
+	if got := w.do(nil, `{ large(n: 9000) }`, ``); len(got) < 9000 || r.used.Load() != 0 {
+		t.Errorf("%.100s; %d bytes are held when it is written", got, r.used.Load())
+	}
+	if !r.add(5000) { // somebody takes his time to read his answer
+		t.Fatal("no room for the first")
+	}
+	if got := w.do(nil, `{ large(n: 9000) }`, ``); !strings.Contains(got, "UNAVAILABLE") || len(got) > 300 {
+		t.Errorf("%.200s", got)
+	}
+	if n := testutil.ToFloat64(r.refused); n != 1 || r.used.Load() != 5000 {
+		t.Errorf("%v are counted, %d bytes are held", n, r.used.Load())
+	}
+	r.give(5000)
+	if got := w.do(nil, `{ large(n: 9000) }`, ``); len(got) < 9000 {
+		t.Errorf("with room again: %.200s", got)
+	}
+}
+
 func TestErrorsOfOneAnswerAreBounded(t *testing.T) {
 	w := newWorld(t, Config{})
 	got := w.do(w.admin(), `{ devicesByToken(tokens: `+testTokens(1000)+`) { broken } }`, ``)

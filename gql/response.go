@@ -15,12 +15,23 @@ type Response struct {
 	shape *shape
 	limit int
 	early bool // refused before anything ran
+
+	results *results // of which it holds bytes until it is done
+	held    int64
 }
 
 // refuse answers a request of which nothing was executed.
 func refuse(errs ...*Error) *Response { return &Response{Errors: errs, early: true} }
 
 func (r *Response) refused() bool { return r.early }
+
+// done gives back the place among the results once the answer is written.
+func (r *Response) done() {
+	if r.results != nil {
+		r.results.give(r.held)
+		r.results = nil
+	}
+}
 
 // Data returns the result as maps, lists, strings, numbers and booleans, nil when there is none.
 func (r *Response) Data() map[string]any { return r.data }

@@ -369,6 +369,7 @@ func (s *socket) run(ctx context.Context, id string, op *socketOp, req Request) 
 		resp := e.Execute(ctx, req)
 		leave()
 		s.answer(id, op, resp)
+		resp.done()
 		return
 	}
 	start := time.Now()
@@ -401,7 +402,8 @@ func (s *socket) follow(ctx context.Context, id string, op *socketOp, sub *subsc
 		resp, errs := sub.next(ctx)
 		switch {
 		case resp != nil:
-			if !s.next(id, op, resp) {
+			sent := s.next(id, op, resp)
+			if resp.done(); !sent {
 				return
 			}
 		case len(errs) > 0:

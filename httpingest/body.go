@@ -28,10 +28,15 @@ func (h *Handler) readBody(ctx context.Context, w http.ResponseWriter, r *http.R
 	if err == nil && len(body) >= largeBody {
 		select {
 		case h.large <- struct{}{}:
-			defer func() { <-h.large }()
-		case <-ctx.Done():
-			return body, ctx.Err()
+		default:
+			h.metrics.largeWaits.Inc()
+			select {
+			case h.large <- struct{}{}:
+			case <-ctx.Done():
+				return body, ctx.Err()
+			}
 		}
+		defer func() { <-h.large }()
 		body, err = readAll(src, body, int(most)+1)
 	}
 	if _, over := errors.AsType[*http.MaxBytesError](err); over {

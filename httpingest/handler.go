@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"weir/ingest"
 	"weir/model"
@@ -33,10 +34,14 @@ type response struct {
 // the readings from the ceiling before it looks at backpressure, so that 429 always comes first.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began(r)
-	ctx, cancel := context.WithTimeout(r.Context(), h.cfg.RequestTimeout)
-	defer cancel()
+	ctx := &timeout{Context: r.Context(), ends: time.Now().Add(h.cfg.RequestTimeout)}
+	defer ctx.stop()
 	answer := h.serve(ctx, w, r)
-	h.metrics.requests.WithLabelValues(strconv.Itoa(answer.status)).Inc()
+	if answer.status == http.StatusAccepted {
+		h.metrics.accepted.Inc()
+	} else {
+		h.metrics.requests.WithLabelValues(strconv.Itoa(answer.status)).Inc()
+	}
 	answer.write(w)
 }
 
@@ -67,9 +72,18 @@ func (h *Handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	return h.all(ctx, tenant, events)
 }
 
+const eventsPath = "/events"
+
 // tenantOf takes the tenant out of /{instanceId}/{tenant}/events. The path is taken apart before it is unescaped: an
 // escaped slash is part of a name and never makes a segment.
 func (h *Handler) tenantOf(u *url.URL) (tenant string, ok bool) {
+	if u.RawPath == "" { // nothing is escaped that would be a slash
+		if rest, ok := strings.CutPrefix(u.Path, h.prefix); ok {
+			tenant, ok = strings.CutSuffix(rest, eventsPath)
+			return tenant, ok && !strings.Contains(tenant, "/")
+		}
+		return "", false
+	}
 	parts := strings.Split(u.EscapedPath(), "/")
 	if len(parts) != 4 || parts[0] != "" || parts[3] != "events" {
 		return "", false

@@ -4,6 +4,7 @@
 //
 //	handler.go   the path, the order of the checks, the answers
 //	body.go      reading a bounded body, splitting an array
+//	timeout.go   the time that a request may take
 //	server.go    the listener's limits of time and number
 package httpingest
 
@@ -59,6 +60,7 @@ type Gate interface {
 type Handler struct {
 	cfg     Config
 	maxBody atomic.Int64 // what counts in place of cfg.MaxBody
+	prefix  string       // of every path
 	deps    Deps
 	metrics *metrics
 	large   chan struct{} // places for large bodies
@@ -76,8 +78,11 @@ func New(cfg Config, deps Deps) (*Handler, error) {
 	if deps.Logger == nil {
 		deps.Logger = slog.New(slog.DiscardHandler)
 	}
-	h := &Handler{cfg: cfg, deps: deps, metrics: newMetrics(deps.Registerer), large: make(chan struct{}, cfg.MaxLargeBodies)}
+	h := &Handler{cfg: cfg, prefix: "/" + cfg.InstanceID + "/", deps: deps, metrics: newMetrics(deps.Registerer), large: make(chan struct{}, cfg.MaxLargeBodies)}
 	h.SetMaxBody(cfg.MaxBody)
+	if deps.Registerer != nil {
+		h.registerBounds(deps.Registerer)
+	}
 	return h, nil
 }
 

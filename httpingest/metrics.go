@@ -1,12 +1,20 @@
 package httpingest
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // metrics are the door's figures. None carries a tenant.
 type metrics struct {
 	requests     *prometheus.CounterVec
+	accepted     prometheus.Counter // of requests
 	connections  prometheus.Gauge
 	closedBefore prometheus.Counter
+	waits        prometheus.Counter
+	largeWaits   prometheus.Counter
 }
 
 // newMetrics makes the metrics and registers them when reg is not nil.
@@ -20,8 +28,23 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "weir_eventsources_total_http_connections_closed_before_request",
 			Help: "Connections that were closed before a request was complete: it did not come, or not in time."}),
 	}
+	m.waits = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_httpingest_connection_waits_total",
+		Help: "Times that accepting had to wait because all connections of the ingest listener were taken."})
+	m.largeWaits = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_httpingest_large_body_waits_total",
+		Help: "Bodies over 64 KiB that waited to be read because as many as may be were being read."})
+	m.accepted = m.requests.WithLabelValues(strconv.Itoa(http.StatusAccepted))
 	if reg != nil {
-		reg.MustRegister(m.requests, m.connections, m.closedBefore)
+		reg.MustRegister(m.requests, m.connections, m.closedBefore, m.waits, m.largeWaits)
 	}
 	return m
+}
+
+// registerBounds shows how much of what is bounded may be used, and is.
+func (h *Handler) registerBounds(reg prometheus.Registerer) {
+	gauge := func(name, help string, value func() int) {
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_httpingest_" + name, Help: help}, func() float64 { return float64(value()) }))
+	}
+	gauge("max_connections", "Most connections of the ingest listener at once.", func() int { return h.cfg.MaxConnections })
+	gauge("large_bodies", "Bodies over 64 KiB that are being read.", func() int { return len(h.large) })
+	gauge("max_large_bodies", "How many of them may be at a time.", func() int { return cap(h.large) })
 }

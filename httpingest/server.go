@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Server serves the ingest listener with its limits: time for the headers, time for the whole request, number of
@@ -56,7 +58,7 @@ func (s *Server) ServeTLS(ln net.Listener, c *tls.Config) error {
 }
 
 func (s *Server) bounded(ln net.Listener) net.Listener {
-	return &boundedListener{Listener: ln, places: s.places, closed: make(chan struct{})}
+	return &boundedListener{Listener: ln, places: s.places, waits: s.handler.metrics.waits, closed: make(chan struct{})}
 }
 
 func (s *Server) serve(ln net.Listener) error {
@@ -119,6 +121,7 @@ func (s *Server) track(c net.Conn, state http.ConnState) {
 type boundedListener struct {
 	net.Listener
 	places chan struct{}
+	waits  prometheus.Counter
 	once   sync.Once
 	closed chan struct{}
 }
@@ -126,8 +129,13 @@ type boundedListener struct {
 func (l *boundedListener) Accept() (net.Conn, error) {
 	select {
 	case l.places <- struct{}{}:
-	case <-l.closed:
-		return nil, net.ErrClosed
+	default:
+		l.waits.Inc()
+		select {
+		case l.places <- struct{}{}:
+		case <-l.closed:
+			return nil, net.ErrClosed
+		}
 	}
 	c, err := l.Listener.Accept()
 	if err != nil {

@@ -3,6 +3,8 @@ package web
 import (
 	"net"
 	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // limitedListener holds at most as many open connections as there are places, which it may share; further ones wait in the kernel's queue.
@@ -11,10 +13,35 @@ type limitedListener struct {
 	places  chan struct{}
 	done    chan struct{}
 	close   func() error
-	metrics *metrics
+	metrics *listenerMetrics
 }
 
-func limitListener(l net.Listener, places chan struct{}, m *metrics) net.Listener {
+// Bounded returns a listener that holds at most as many open connections as most, and shows how many as
+// weir_<name>_connections. A nil registerer registers no metrics.
+func Bounded(l net.Listener, most int, name string, reg prometheus.Registerer) net.Listener {
+	return limitListener(l, make(chan struct{}, most), newListenerMetrics(name, most, reg))
+}
+
+// listenerMetrics are the figures of a listener.
+type listenerMetrics struct {
+	connections prometheus.Gauge
+	waits       prometheus.Counter
+}
+
+func newListenerMetrics(name string, most int, reg prometheus.Registerer) *listenerMetrics {
+	m := &listenerMetrics{
+		connections: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_" + name + "_connections", Help: "Open connections of this listener."}),
+		waits: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_" + name + "_connection_waits_total",
+			Help: "Times that accepting had to wait because all connections were taken."}),
+	}
+	if reg != nil {
+		reg.MustRegister(m.connections, m.waits, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_" + name + "_max_connections",
+			Help: "Most connections of this listener at once."}, func() float64 { return float64(most) }))
+	}
+	return m
+}
+
+func limitListener(l net.Listener, places chan struct{}, m *listenerMetrics) net.Listener {
 	ll := &limitedListener{Listener: l, places: places, done: make(chan struct{}), metrics: m}
 	ll.close = sync.OnceValue(func() error {
 		close(ll.done)

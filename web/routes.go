@@ -58,21 +58,12 @@ func Metrics(g prometheus.Gatherer) http.Handler {
 
 func stack() string { return string(debug.Stack()) }
 
-type metrics struct {
-	connections prometheus.Gauge
-	waits       prometheus.Counter
-	panics      prometheus.Counter
-}
+type metrics struct{ panics prometheus.Counter }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
-	m := &metrics{
-		connections: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_http_connections", Help: "Open connections of the API listener."}),
-		waits: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_http_connection_waits_total",
-			Help: "Times that accepting had to wait because all connections were taken."}),
-		panics: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_http_panics_total", Help: "Requests that ended in a panic."}),
-	}
+	m := &metrics{panics: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_http_panics_total", Help: "Requests that ended in a panic."})}
 	if reg != nil {
-		reg.MustRegister(m.connections, m.waits, m.panics)
+		reg.MustRegister(m.panics)
 	}
 	return m
 }

@@ -84,6 +84,7 @@ type Server struct {
 	http    *http.Server
 	places  chan struct{} // one per connection, of all listeners together
 	metrics *metrics
+	listen  *listenerMetrics
 }
 
 // New makes the front. It fails when two routes are the same.
@@ -97,7 +98,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.MaxConnections <= 0 {
 		cfg.MaxConnections = 2048
 	}
-	s := &Server{cfg: cfg, log: cfg.Log, places: make(chan struct{}, cfg.MaxConnections), metrics: newMetrics(cfg.Registerer)}
+	s := &Server{cfg: cfg, log: cfg.Log, places: make(chan struct{}, cfg.MaxConnections), metrics: newMetrics(cfg.Registerer), listen: newListenerMetrics("http", cfg.MaxConnections, cfg.Registerer)}
 	s.SetURLs(cfg.BaseURL, cfg.DocsURL)
 	mux, err := s.routes()
 	if err != nil {
@@ -127,12 +128,12 @@ func newHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 }
 
 // Serve answers on l until Shutdown. More than MaxConnections connections wait to be accepted.
-func (s *Server) Serve(l net.Listener) error { return s.serve(limitListener(l, s.places, s.metrics)) }
+func (s *Server) Serve(l net.Listener) error { return s.serve(limitListener(l, s.places, s.listen)) }
 
 // ServeTLS is Serve over TLS. A handshake takes at most as long as the headers of a request may. HTTP/2 is not offered:
 // one connection could carry more requests at once than its place stands for.
 func (s *Server) ServeTLS(l net.Listener, c *tls.Config) error {
-	return s.serve(tls.NewListener(limitListener(l, s.places, s.metrics), c))
+	return s.serve(tls.NewListener(limitListener(l, s.places, s.listen), c))
 }
 
 func (s *Server) serve(l net.Listener) error {

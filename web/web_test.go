@@ -317,12 +317,12 @@ func TestOpenConnectionsAreBounded(t *testing.T) {
 			clients = append(clients, client)
 		}
 		synctest.Wait()
-		if n := testutil.ToFloat64(s.metrics.connections); n != 2 || len(l.conns) != 1 {
+		if n := testutil.ToFloat64(s.listen.connections); n != 2 || len(l.conns) != 1 {
 			t.Errorf("%v open, %d wait", n, len(l.conns))
 		}
 		_ = clients[0].Close()
 		synctest.Wait()
-		if n := testutil.ToFloat64(s.metrics.connections); n != 2 || len(l.conns) != 0 {
+		if n := testutil.ToFloat64(s.listen.connections); n != 2 || len(l.conns) != 0 {
 			t.Errorf("%v open, %d wait", n, len(l.conns))
 		}
 		for _, c := range clients {
@@ -332,7 +332,7 @@ func TestOpenConnectionsAreBounded(t *testing.T) {
 			t.Error(err)
 		}
 		synctest.Wait()
-		if n := testutil.ToFloat64(s.metrics.connections); n != 0 {
+		if n := testutil.ToFloat64(s.listen.connections); n != 0 {
 			t.Errorf("%v are left", n)
 		}
 	})
