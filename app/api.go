@@ -66,7 +66,7 @@ func (l *later) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // startFront opens the API port with everything behind it still closed: health is answered from the first moment on.
 func (in *Instance) startFront(_, life context.Context) error {
 	in.late = map[string]*later{jwksPath: {}, serviceTokenPath: {}, setupCalls: {}}
-	cfg := web.Config{BaseURL: in.cfg.BaseURL, DocsURL: in.cfg.DocsURL, DevTools: gql.DevTools(in.opt.Getenv), Ready: in.ready.Load, Log: in.log,
+	cfg := web.Config{MaxConnections: in.apiConnections(), BaseURL: in.cfg.BaseURL, DocsURL: in.cfg.DocsURL, DevTools: gql.DevTools(in.opt.Getenv), Ready: in.ready.Load, Log: in.log,
 		Registerer: in.metrics, Handlers: map[string]http.Handler{jwksPath: in.late[jwksPath], serviceTokenPath: in.late[serviceTokenPath], setupCalls: in.late[setupCalls]},
 		Absent: []web.Absent{{Area: "event-sources", Note: "answers with a placeholder schema; devices send to the ingest listener and the broker"},
 			{Area: "sparkplug-ingest", Note: "serves no GraphQL"}, {Area: "lwm2m-ingest", Note: "serves no GraphQL"}}}
@@ -115,7 +115,7 @@ const (
 
 // startAPI puts the areas behind the front.
 func (in *Instance) startAPI(context.Context, context.Context) error {
-	in.gql = gql.New(gql.Config{Limits: gql.LimitsFromEnv(in.opt.Getenv), DevTools: gql.DevTools(in.opt.Getenv), Log: in.log, Registerer: in.metrics})
+	in.gql = gql.New(gql.Config{Limits: in.budget.graphQL(gql.LimitsFromEnv(in.opt.Getenv)), DevTools: gql.DevTools(in.opt.Getenv), Log: in.log, Registerer: in.metrics})
 	for _, d := range in.areas() {
 		d.register(in.gql.Area(d.name, gql.TenantPlane))
 	}
@@ -147,6 +147,9 @@ func (in *Instance) stopAPI(ctx context.Context) error {
 	return err
 }
 
+// mostScrapers is how many connections the metrics listener has at most.
+const mostScrapers = 64
+
 func (in *Instance) startMetrics(_, life context.Context) error {
 	if !in.cfg.Metrics.Enabled || in.cfg.Listeners.Metrics == "" {
 		return nil
@@ -160,7 +163,7 @@ func (in *Instance) startMetrics(_, life context.Context) error {
 	in.private = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
 		MaxHeaderBytes: 16 << 10}
 	in.goes(life, "metrics", func(context.Context) error {
-		if err := in.private.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := in.private.Serve(web.Bounded(l, mostScrapers, "metrics", in.metrics)); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil

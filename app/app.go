@@ -72,6 +72,8 @@ type Instance struct {
 	log     *slog.Logger
 	metrics *prometheus.Registry
 	memory  *memory.Accountant
+	budget  Budget
+	head    *memory.Account
 	boot    uint64
 	started time.Time
 
@@ -98,6 +100,7 @@ type Instance struct {
 	http     *httpingest.Server
 	maxBody  func(int) // of http
 	socket   *http.Server
+	commands *commands
 	private  *http.Server
 	// streaming ends when the streams of the socket must.
 	streaming  context.Context
@@ -114,8 +117,13 @@ type Instance struct {
 	certs *certs.Keeper              // nil: there is no certificate
 	sited atomic.Pointer[SiteStatus] // the last apply
 	ready atomic.Bool
-	// unclean: the process before this one ended without closing.
-	unclean bool
+	// last is how the process before this one ended.
+	last LastStop
+	// foreign is where a log of another store was set aside at the start, "" when there was none.
+	foreign string
+	files   int          // that may be open, 0 for any number
+	hole    *ingest.Hole // what of the log is known to be lost since the start
+	changes uint64       // of the registry, as of the start
 
 	failOnce sync.Once
 	failed   chan error
@@ -136,6 +144,8 @@ type Addresses struct {
 	IngestTLS string `json:"ingestTls,omitempty"`
 	MQTTWS    string `json:"mqttWs,omitempty"`
 	MQTTWSS   string `json:"mqttWss,omitempty"`
+
+	OpenTopics string `json:"openTopics,omitempty"`
 }
 
 // New returns an instance that is not yet started.
@@ -153,20 +163,15 @@ func New(cfg config.Config, opt Options) *Instance {
 	in.retention = make(chan struct{}, 1)
 	in.reloads.init(cfg, in.metrics)
 	in.backups.init(in.metrics)
-	in.memory = memory.New(MemoryLimit(cfg), in.metrics)
+	in.budget = NewBudget(MemoryLimit(cfg))
+	in.memory = memory.New(in.budget.Limit, in.metrics)
+	in.openAccounts()
+	in.commands = newCommands(in.budget.commandBytes(), in.metrics)
 	in.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
 	in.boot = binary.LittleEndian.Uint64(b[:])
 	return in
-}
-
-// MemoryLimit is what limits.memory means on this machine, in bytes.
-func MemoryLimit(cfg config.Config) int64 {
-	if cfg.Limits.Memory > 0 {
-		return int64(cfg.Limits.Memory)
-	}
-	return memory.Detect("/")
 }
 
 // Addresses returns what the instance listens on; it is complete once Run has called ready.

@@ -9,8 +9,10 @@ import (
 	"syscall"
 
 	"weir/backup"
+	"weir/health"
 	"weir/internal/dirlock"
 	"weir/model"
+	"weir/store"
 )
 
 // takeDataDir makes the data directory when it is not there, readable by its owner only, and takes its lock. One into which
@@ -31,8 +33,37 @@ func lockDataDir(dir string) (*dirlock.Lock, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, unusable(fmt.Errorf("the data directory cannot be made: %w", err))
 	}
+	if fs, err := health.ThisMachine().FileSystem(dir); err == nil {
+		if err := refuseRemote(dir, fs.Kind); err != nil {
+			return nil, err
+		}
+	}
 	lock, err := dirlock.Acquire(dir)
 	return lock, unusable(err)
+}
+
+// refuseRemote refuses a directory on a file system whose locks and syncs do not hold: two instances would write the same
+// files, and what is acknowledged would not be there after a power cut.
+func refuseRemote(dir, kind string) error {
+	if !health.Unreliable(kind) {
+		return nil
+	}
+	return &model.Error{Message: fmt.Sprintf("the data directory %s is on %s: locks and syncs of this network file system do not hold", dir, kind),
+		Hint: "name a directory on a local disk with data_dir or --data; a block device over the network (iSCSI, a cloud volume) is a local disk"}
+}
+
+// unreadable adds what to do about a database that cannot be read.
+func unreadable(dir string, err error) error {
+	if !errors.Is(err, store.ErrDamaged) {
+		return err
+	}
+	return &model.Error{Message: err.Error(), Err: err, Hint: storeHint(dir)}
+}
+
+// storeHint is what to do about a damaged database.
+func storeHint(dir string) string {
+	return "stop weir, move the directory away and keep it, and bring back the last backup: weir backup restore FILE --data " + dir +
+		"; then look at the disk (dmesg, smartctl): it has changed what was written"
 }
 
 // takeOwnDataDir is takeDataDir for commands.

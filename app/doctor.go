@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -48,7 +49,9 @@ func (in *Instance) checks(m health.Machine, q DoctorQuery) []health.Check {
 	return slices.Concat([]health.Check{
 		{ID: "instance", Look: func(context.Context) health.Finding { return in.isUp(q.Version) }},
 		m.Directory(dir),
+		m.FileModes(dir),
 		m.FileSystemKind(dir),
+		m.DiskKind(dir),
 		m.Space(dir, log.MaxBytes-log.DiskBytes),
 		m.Sync(dir),
 		health.Wear(in.vitals.writing()),
@@ -57,17 +60,19 @@ func (in *Instance) checks(m health.Machine, q DoctorQuery) []health.Check {
 		}},
 		{ID: "store", Look: in.storeAnswers},
 		{ID: "log", Look: func(context.Context) health.Finding { return in.logTakes() }},
+		{ID: "log-losses", Look: func(ctx context.Context) health.Finding { return lossFindingOf(ctx, in.store, dir, m.Now()) }},
 		{ID: "reload", Look: func(context.Context) health.Finding { return reloadFinding(in.reloads.last.Load()) }},
-		{ID: "last-stop", Look: func(context.Context) health.Finding { return lastStop(!in.unclean) }},
+		{ID: "last-stop", Look: func(context.Context) health.Finding { return in.last.finding() }},
 		backupCheck(dir, m.Now),
 		{ID: "clock", Look: func(ctx context.Context) health.Finding {
 			return in.clockHolds(ctx, m.Clock(build.Time(), dir, spoolPath(dir)))
 		}},
-		m.OpenFileLimit(cfg.Broker.MaxConnections),
+		m.OpenFileLimit(NewBudget(MemoryLimit(cfg)).mqttConnections(cfg.Broker.MaxConnections)),
 		health.MemoryLimit(memoryOf(cfg, debug.SetMemoryLimit(-1))),
 		health.PortsAnswer(in.addrs.listeners()),
+		names(cfg),
 		health.Exposure(configured(cfg)),
-	}, in.certificateChecks(m.Now), []health.Check{
+	}, openTopicsChecks(cfg), in.certificateChecks(m.Now), []health.Check{
 		health.DeviceAuth(cfg.Auth.DeviceAuthMode),
 		{ID: "sign-in", Look: func(context.Context) health.Finding { return signIn(in.auth.HasSuperuser(), dir) }},
 		{ID: "ledger", Look: func(ctx context.Context) health.Finding { return ledgerFinding(ctx, in.applier.Ledger()) }},
@@ -98,6 +103,9 @@ func (in *Instance) storeAnswers(ctx context.Context) health.Finding {
 		return err
 	}); err != nil {
 		return health.Fail("the log of the instance says more", "the database cannot be read: %v", err)
+	}
+	if f, sound := in.storeFinding(); !sound {
+		return f
 	}
 	s := in.store.Stats()
 	return health.Good("%s on disk", health.Bytes(s.Bytes))
@@ -161,14 +169,6 @@ func rootKeyFinding(o rootkey.Options) health.Finding {
 		return health.Good("key %s, from WEIR_ROOT_KEY", k.Key.ID())
 	}
 	return health.Good("key %s; keep a copy of %s in another place", k.Key.ID(), o.File)
-}
-
-func lastStop(clean bool) health.Finding {
-	if clean {
-		return health.Good("clean")
-	}
-	return health.Warn("nothing acknowledged is lost, refusals of the last moments may not be counted; was it a power cut, or did the system kill it (dmesg)?",
-		"not a clean one")
 }
 
 // reloadFinding is how the last reload of the configuration ended, nil for none.
@@ -291,15 +291,38 @@ func ceilings(ctx context.Context, l *ingest.Ledger, now time.Time) health.Findi
 		"turned away in the last hours for the ceiling: %s", strings.Join(told, ", "))
 }
 
+// openTopicsChecks say that there are open topics; where there are none nothing is to be said.
+func openTopicsChecks(cfg config.Config) []health.Check {
+	if cfg.Broker.OpenTopics == "" || !cfg.Broker.Enabled {
+		return nil
+	}
+	return []health.Check{{ID: "open-topics", Look: func(context.Context) health.Finding {
+		return health.Warn("leave broker.open_topics out unless a bridge, local nodes or a conformance suite need it",
+			"%s serves general publish and subscribe: nothing published there is stored", cfg.Broker.OpenTopics)
+	}}}
+}
+
 func memoryOf(cfg config.Config, runtime int64) health.Memory {
+	if runtime == RuntimeLimit(cfg) { // as it should be
+		runtime = MemoryLimit(cfg)
+	}
 	return health.Memory{Limit: MemoryLimit(cfg), Configured: cfg.Limits.Memory > 0, Runtime: runtime, Available: memory.Available("/")}
+}
+
+// names are those that the configuration holds.
+func names(cfg config.Config) health.Check {
+	values := []string{cfg.BaseURL}
+	for _, l := range configured(cfg) {
+		values = append(values, l.Address)
+	}
+	return health.Names(values, net.DefaultResolver.LookupHost)
 }
 
 // configured are the listeners as the configuration has them.
 func configured(cfg config.Config) []health.Listener {
 	l := cfg.Listeners
 	if !cfg.Broker.Enabled {
-		l.MQTT, l.MQTTS, l.MQTTWS, l.MQTTWSS = "", "", "", ""
+		l.MQTT, l.MQTTS, l.MQTTWS, l.MQTTWSS, cfg.Broker.OpenTopics = "", "", "", "", ""
 	}
 	if !cfg.Metrics.Enabled {
 		l.Metrics = ""
@@ -308,7 +331,7 @@ func configured(cfg config.Config) []health.Listener {
 		l.MQTTS, l.APITLS, l.IngestTLS, l.MQTTWSS = "", "", "", ""
 	}
 	return Addresses{API: l.API, Ingest: l.Ingest, MQTT: l.MQTT, Metrics: l.Metrics, MQTTS: l.MQTTS, APITLS: l.APITLS, IngestTLS: l.IngestTLS,
-		MQTTWS: l.MQTTWS, MQTTWSS: l.MQTTWSS}.listeners()
+		MQTTWS: l.MQTTWS, MQTTWSS: l.MQTTWSS, OpenTopics: cfg.Broker.OpenTopics}.listeners()
 }
 
 func (a Addresses) listeners() []health.Listener {
@@ -316,7 +339,7 @@ func (a Addresses) listeners() []health.Listener {
 		{Key: "listeners.ingest", Address: a.Ingest}, {Key: "listeners.ingest_tls", Address: a.IngestTLS, TLS: true},
 		{Key: "listeners.mqtt", Address: a.MQTT}, {Key: "listeners.mqtts", Address: a.MQTTS, TLS: true},
 		{Key: "listeners.mqtt_ws", Address: a.MQTTWS}, {Key: "listeners.mqtt_wss", Address: a.MQTTWSS, TLS: true},
-		{Key: "listeners.metrics", Address: a.Metrics}}
+		{Key: "listeners.metrics", Address: a.Metrics}, {Key: "broker.open_topics", Address: a.OpenTopics}}
 }
 
 func (in *Instance) doctorVerbs() map[string]http.Handler {

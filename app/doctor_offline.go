@@ -108,20 +108,24 @@ func (s *atRest) checks(m health.Machine) []health.Check {
 	return slices.Concat([]health.Check{
 		{ID: "instance", Look: func(context.Context) health.Finding { return s.nobodyRuns() }},
 		m.Directory(dir),
+		m.FileModes(dir),
 		m.FileSystemKind(dir),
+		m.DiskKind(dir),
 		m.Space(dir, int64(s.cfg.Ingest.SpoolMaxBytes)-sizeOf(spoolPath(dir))),
 		m.Sync(dir),
 		{ID: "root-key", Look: func(context.Context) health.Finding { return s.rootKey() }},
 		{ID: "store", Look: s.storeFits},
 		{ID: "log", Look: s.logReads},
-		{ID: "last-stop", Look: func(context.Context) health.Finding { return s.lastStop() }},
+		stored("log-losses", func(ctx context.Context) health.Finding { return lossFindingOf(ctx, s.store, dir, m.Now()) }),
+		{ID: "last-stop", Look: func(context.Context) health.Finding { return s.lastStop(m) }},
 		backupCheck(dir, m.Now),
 		m.Clock(build.Time(), dir, spoolPath(dir)),
-		m.OpenFileLimit(s.cfg.Broker.MaxConnections),
+		m.OpenFileLimit(NewBudget(MemoryLimit(s.cfg)).mqttConnections(s.cfg.Broker.MaxConnections)),
 		health.MemoryLimit(memoryOf(s.cfg, s.runtimeLimit())),
 		health.PortsFree(configured(s.cfg)),
+		names(s.cfg),
 		health.Exposure(configured(s.cfg)),
-	}, restingCertificate(s.cfg, m.Now), []health.Check{
+	}, openTopicsChecks(s.cfg), restingCertificate(s.cfg, m.Now), []health.Check{
 		health.DeviceAuth(s.cfg.Auth.DeviceAuthMode),
 		stored("sign-in", s.signIn),
 		stored("ledger", s.ledger),
@@ -145,7 +149,7 @@ func (s *atRest) runtimeLimit() int64 {
 	if s.getenv("GOMEMLIMIT") != "" {
 		return debug.SetMemoryLimit(-1) // the runtime has read it
 	}
-	return MemoryLimit(s.cfg)
+	return RuntimeLimit(s.cfg)
 }
 
 func (s *atRest) rootKey() health.Finding {
@@ -171,7 +175,7 @@ func (s *atRest) storeFits(ctx context.Context) health.Finding {
 	case errors.Is(s.opened, store.ErrVersion):
 		return health.Fail("a newer Weir has written this directory: run that one, or a newer one", "%v", s.opened)
 	case s.opened != nil:
-		return health.Fail("bring the directory back from a copy", "%v", s.opened)
+		return health.Fail(storeHint(s.cfg.DataDir), "%v", s.opened)
 	case size > smallStore:
 		return health.Good("%s on disk, format known%s; too large to be read through", health.Bytes(size), s.pending())
 	}
@@ -180,7 +184,7 @@ func (s *atRest) storeFits(ctx context.Context) health.Finding {
 	case ctx.Err() != nil:
 		return health.Good("%s on disk, format known%s; there was no time to read all of it", health.Bytes(size), s.pending())
 	case err != nil:
-		return health.Fail("bring the directory back from a copy", "%v", err)
+		return health.Fail(storeHint(s.cfg.DataDir), "%v", err)
 	}
 	return health.Good("%s on disk, format known%s, whole", health.Bytes(size), s.pending())
 }
@@ -200,6 +204,8 @@ func (s *atRest) logReads(ctx context.Context) health.Finding {
 	defer cancel()
 	inv, err := bolt.Look(ctx, spoolPath(s.cfg.DataDir))
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && s.paired:
+		return health.Fail("put it back if it was only moved; without it the next start goes on, and what the log alone held is gone", "the log is missing")
 	case errors.Is(err, fs.ErrNotExist):
 		return health.Good("none yet; the first start makes it")
 	case err != nil:
@@ -218,11 +224,15 @@ func (s *atRest) logReads(ctx context.Context) health.Finding {
 	return health.Good("%s", told)
 }
 
-func (s *atRest) lastStop() health.Finding {
+func (s *atRest) lastStop(m health.Machine) health.Finding {
 	if absent(spoolPath(s.cfg.DataDir)) {
 		return health.Good("nothing has run here yet")
 	}
-	return lastStop(!absent(cleanPath(s.cfg.DataDir)))
+	last := LastStop{Clean: !absent(cleanPath(s.cfg.DataDir))}
+	if !last.Clean {
+		last.Evidence = evidence(readRunning(s.cfg.DataDir), m.Traces())
+	}
+	return last.finding()
 }
 
 func (s *atRest) signIn(ctx context.Context) health.Finding {

@@ -10,6 +10,7 @@ import (
 	"weir/auth"
 	"weir/broker"
 	"weir/config"
+	"weir/health"
 	"weir/httpingest"
 	"weir/ingest"
 	"weir/store"
@@ -23,7 +24,8 @@ const (
 
 // startDoors opens the ways in, last of all.
 func (in *Instance) startDoors(ctx, life context.Context) error {
-	in.gauge = ingest.NewGauge(in.spool, in.metrics)
+	in.gauge = ingest.NewGauge(ingest.GaugeConfig{Log: in.spool, Applied: in.applier.Applied, Disk: in.disk, DiskReserve: int64(in.cfg.Spool.DiskReserve),
+		Logger: in.log, Registry: in.metrics})
 	in.gate = ingest.NewGate(gateConfig(in.cfg),
 		ingest.GateDeps{Log: in.spool, Doors: in.doors, Stamp: in.stamp, Verify: in.verifyBody, Ceiling: in.govern, Pressure: in.gauge,
 			Seal: in.vault.Seal, Ring: in.keepRefused, Tap: in.tap, Logger: in.log, Registry: in.metrics})
@@ -31,6 +33,7 @@ func (in *Instance) startDoors(ctx, life context.Context) error {
 	in.goes(life, "gate", in.gate.Run)
 	in.goes(life, "door counts", func(ctx context.Context) error { return in.gate.RunCounts(ctx, countsInterval) })
 	in.goes(life, "retention", newRetention(in).run)
+	in.goes(life, "merge", in.merge)
 	if err := in.startBroker(life); err != nil {
 		return err
 	}
@@ -54,16 +57,18 @@ func (in *Instance) startBroker(life context.Context) error {
 	if !in.cfg.Broker.Enabled || len(doors) == 0 {
 		return nil
 	}
-	b, err := broker.New(broker.Config{InstanceID: in.cfg.Instance.ID, Source: sourceMQTT, MaxConnections: in.cfg.Broker.MaxConnections,
+	b, err := broker.New(broker.Config{InstanceID: in.cfg.Instance.ID, Source: sourceMQTT, MaxConnections: in.mostConnections(in.cfg.Broker.MaxConnections),
+		MaxHandshakes: in.mostHandshakes(), MaxLargePackets: in.budget.largeBodies(),
 		SilentPresence: !in.cfg.Presence.Broker, RestartGrace: in.cfg.Presence.RestartGrace,
-		ReconcileInterval: in.cfg.Presence.ReconcileInterval, AllowQoS2: in.cfg.Broker.AllowQoS2},
+		ReconcileInterval: in.cfg.Presence.ReconcileInterval, AllowQoS2: in.cfg.Broker.AllowQoS2,
+		HookPath: !in.cfg.Broker.FastPath, Open: openTopics(in.cfg.Broker)},
 		broker.Deps{Gate: in.gate, Verifier: doorVerifier{in.verifier}, Presence: presences{in}, Refused: in.connectionRefused, Logger: in.log, Registerer: in.metrics})
 	if err != nil {
 		return err
 	}
 	var open []net.Listener
 	for _, d := range doors {
-		l, err := in.listenOn("listeners."+d.Name, d.address, d.at)
+		l, err := in.listenOn(d.key, d.address, d.at)
 		if err != nil {
 			for _, o := range open {
 				_ = o.Close() // nobody has been let in
@@ -89,6 +94,7 @@ func (in *Instance) startBroker(life context.Context) error {
 // brokerDoor is a listener of the broker.
 type brokerDoor struct {
 	broker.Door
+	key     string
 	address string  // as configured
 	at      *string // where it really is
 }
@@ -98,7 +104,7 @@ func (in *Instance) brokerDoors() (doors []brokerDoor) {
 	l := in.cfg.Listeners
 	add := func(name, address string, at *string, d broker.Door) {
 		if d.Name = name; address != "" {
-			doors = append(doors, brokerDoor{d, address, at})
+			doors = append(doors, brokerDoor{d, "listeners." + name, address, at})
 		}
 	}
 	add("mqtt", l.MQTT, &in.addrs.MQTT, broker.Door{})
@@ -107,7 +113,18 @@ func (in *Instance) brokerDoors() (doors []brokerDoor) {
 		add("mqtts", l.MQTTS, &in.addrs.MQTTS, broker.Door{TLS: in.certs.Server(true)})
 		add("mqtt_wss", l.MQTTWSS, &in.addrs.MQTTWSS, broker.Door{TLS: in.certs.Server(false), WebSocket: true})
 	}
+	if open := in.cfg.Broker.OpenTopics; open != "" {
+		doors = append(doors, brokerDoor{broker.Door{Name: "open_topics", Open: true}, "broker.open_topics", open, &in.addrs.OpenTopics})
+	}
 	return doors
+}
+
+// openTopics are those of the configuration, nil for none.
+func openTopics(c config.Broker) *broker.OpenConfig {
+	if c.OpenTopics == "" {
+		return nil
+	}
+	return &broker.OpenConfig{Tenant: c.OpenTopicsTenant, Anonymous: c.OpenTopicsAnonymous}
 }
 
 func (in *Instance) startIngest(life context.Context) error {
@@ -120,7 +137,7 @@ func (in *Instance) startIngest(life context.Context) error {
 	}
 	c := in.cfg.Ingest
 	h, err := httpingest.New(httpingest.Config{InstanceID: in.cfg.Instance.ID, Source: sourceHTTP, MaxBody: int(c.MaxBody), HeaderTimeout: c.HTTPHeaderTimeout,
-		RequestTimeout: c.HTTPRequestTimeout}, httpingest.Deps{Gate: in.gate, Logger: in.log, Registerer: in.metrics})
+		RequestTimeout: c.HTTPRequestTimeout, MaxConnections: in.ingestConnections(), MaxLargeBodies: in.budget.largeBodies()}, httpingest.Deps{Gate: in.gate, Logger: in.log, Registerer: in.metrics})
 	if err != nil {
 		return err
 	}
@@ -141,6 +158,12 @@ func (in *Instance) startIngest(life context.Context) error {
 		in.goes(life, "http ingest over TLS", func(context.Context) error { return ignoreClosed(s.ServeTLS(l, in.certs.Server(false))) })
 	}
 	return nil
+}
+
+// disk is what is free on the disk of the data directory, and how large it is.
+func (in *Instance) disk() (free, size int64, err error) {
+	fs, err := health.ThisMachine().FileSystem(in.cfg.DataDir)
+	return int64(fs.FreeBytes), int64(fs.Bytes), err
 }
 
 func ignoreClosed(err error) error {
@@ -194,6 +217,7 @@ func (in *Instance) tellListeners() {
 	say("mqtts", in.addrs.MQTTS, "devices; "+in.proofs()+" per connection; TLS")
 	say("mqtt_ws", in.addrs.MQTTWS, "devices over WebSocket, /mqtt; a credential per connection; no TLS")
 	say("mqtt_wss", in.addrs.MQTTWSS, "devices over WebSocket, /mqtt; a credential per connection; TLS")
+	say("open_topics", in.addrs.OpenTopics, "general publish and subscribe, NOT stored; "+in.openTo()+"; no TLS")
 	say("metrics", in.addrs.Metrics, "anyone who can reach it")
 	say("socket", in.addrs.Socket, "the operator; file mode 0600")
 	if !in.auth.HasSuperuser() {
@@ -201,6 +225,17 @@ func (in *Instance) tellListeners() {
 			"  weir admin create you@example.org --data %s\n", in.cfg.DataDir)
 		in.tellSetup()
 	}
+}
+
+// openTo says who is let in at the open topics.
+func (in *Instance) openTo() string {
+	switch b := in.cfg.Broker; {
+	case b.OpenTopicsAnonymous:
+		return "NO credential is asked for"
+	case b.OpenTopicsTenant != "":
+		return "a device credential of " + b.OpenTopicsTenant
+	}
+	return "nobody is let in"
 }
 
 // proofs is what opens a connection at mqtts.

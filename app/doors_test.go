@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ type instance struct {
 	cfg    config.Config
 	device string
 	token  string
+	stop   func()
 }
 
 func runInstance(t *testing.T, sync func(func() error) error) *instance {
@@ -36,20 +38,8 @@ func runInstanceWith(t *testing.T, opt app.Options) *instance {
 	cfg.DataDir = t.TempDir() + "/d"
 	cfg.Listeners = config.Listeners{API: "127.0.0.1:0", Ingest: "127.0.0.1:0", MQTT: "127.0.0.1:0", Metrics: "127.0.0.1:0"}
 	in := &instance{Instance: app.New(cfg, opt), cfg: cfg, device: "d1"}
-	ctx, stop := context.WithCancel(context.Background())
-	ready, ended := make(chan struct{}), make(chan error, 1)
-	go func() { ended <- in.Run(ctx, func() { close(ready) }, nil) }()
-	select {
-	case <-ready:
-	case err := <-ended:
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Errorf("the stop: %v", err)
-		}
-	})
+	ctx := context.Background()
+	in.run(t, ctx)
 	client, err := app.Dial(ctx, cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -64,6 +54,27 @@ func runInstanceWith(t *testing.T, opt app.Options) *instance {
 	}
 	in.token = d.Secret
 	return in
+}
+
+// run starts the instance; it stops with stop, at the latest with the test.
+func (in *instance) run(t *testing.T, ctx context.Context) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- in.Run(ctx, func() { close(ready) }, nil) }()
+	select {
+	case <-ready:
+	case err := <-ended:
+		cancel()
+		t.Fatal(err)
+	}
+	in.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the stop: %v", err)
+		}
+	})
+	t.Cleanup(in.stop)
 }
 
 func (in *instance) post() (int, http.Header, error) {

@@ -36,6 +36,9 @@ func (in *Instance) health() *Health {
 	if err := in.spool.Stats().Err; err != nil {
 		h.Problems = append(h.Problems, "the log refuses appends: "+err.Error())
 	}
+	if err := in.store.Stats().Err; err != nil {
+		h.Problems = append(h.Problems, "the database is damaged: "+err.Error())
+	}
 	if in.gauge != nil && in.gauge.Refusing() {
 		h.Problems = append(h.Problems, "the log is filling up: new messages are refused")
 	}

@@ -18,12 +18,17 @@ func Offline(ctx context.Context, cfg config.Config, getenv func(string) string,
 	if err != nil {
 		return nil, err
 	}
+	if noDatabase(cfg.DataDir) {
+		if err := orphaned(cfg.DataDir); err != nil {
+			return nil, errors.Join(err, lock.Close())
+		}
+	}
 	st, err := sqlite.Open(ctx, dbPath(cfg.DataDir), sqlite.Options{Logger: logger})
 	if err != nil {
-		return nil, errors.Join(err, lock.Close())
+		return nil, errors.Join(unreadable(cfg.DataDir, err), lock.Close())
 	}
 	o := &offline{lock: lock, store: st}
-	in := &Instance{cfg: cfg}
+	in := &Instance{cfg: cfg, budget: NewBudget(MemoryLimit(cfg))}
 	vault, err := openVault(ctx, st, in.rootKeyPath(), getenv("WEIR_ROOT_KEY"), func(w string) { logger.Warn(w) })
 	if err == nil {
 		o.rooms, err = newRooms(ctx, cfg, roomDeps{store: st, writer: store.Direct{Store: st}, vault: vault, logger: logger, limits: in.ruleLimits(), addrs: &Addresses{}})

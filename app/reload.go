@@ -159,7 +159,7 @@ func (in *Instance) obey(c *config.Config) error {
 	}
 	in.gate.Set(gateConfig(*c))
 	if in.broker != nil {
-		in.broker.Set(broker.Settings{MaxConnections: c.Broker.MaxConnections, AllowQoS2: c.Broker.AllowQoS2,
+		in.broker.Set(broker.Settings{MaxConnections: in.mostConnections(c.Broker.MaxConnections), AllowQoS2: c.Broker.AllowQoS2,
 			RestartGrace: c.Presence.RestartGrace, ReconcileInterval: c.Presence.ReconcileInterval})
 	}
 	if in.maxBody != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/config"
+	"weir/internal/faults"
 	"weir/model"
 	"weir/store"
 )
@@ -105,6 +106,7 @@ func (r *retention) remove(ctx context.Context, k store.Kept, before model.Micro
 		if err != nil {
 			return err
 		}
+		faults.Point("retention.step")
 		r.removed.WithLabelValues(string(k)).Add(float64(step.Entries))
 		if all += step.Entries; step.Rows == 0 {
 			break

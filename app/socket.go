@@ -17,12 +17,14 @@ import (
 
 	"weir/config"
 	"weir/model"
+	"weir/web"
 )
 
 // maxCommandBytes bounds a command's body, maxAnswerBytes any answer.
 const (
 	maxCommandBytes = 16 << 20
 	maxAnswerBytes  = 64 << 20
+	mostOperators   = 64 // connections of the socket
 )
 
 // ErrNotRunning says that nothing answers on the socket of a data directory.
@@ -66,11 +68,18 @@ type bounds struct {
 func boundedVerb[In, Out any](in *Instance, b bounds, do func(context.Context, In) (Out, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var q In
-		if !readCommand(w, r, b.bytes, &q) {
-			return
-		}
 		ctx, cancel := context.WithTimeout(r.Context(), b.patience)
 		defer cancel()
+		most := min(b.bytes, in.budget.commandBytes())
+		leave, ok := in.commands.enter(ctx, r.ContentLength, most)
+		if !ok {
+			in.failedCommand(w, r, errCommandsBusy)
+			return
+		}
+		defer leave()
+		if !readCommand(w, r, most, &q) {
+			return
+		}
 		out, err := do(ctx, q)
 		if err != nil {
 			in.failedCommand(w, r, err)
@@ -146,7 +155,7 @@ func (in *Instance) startSocket(ctx, life context.Context) error {
 	in.addrs.Socket = path
 	in.streaming, in.endStreams = context.WithCancel(life)
 	in.goes(life, "socket", func(context.Context) error {
-		if err := in.socket.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := in.socket.Serve(web.Bounded(l, mostOperators, "socket", in.metrics)); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil

@@ -33,7 +33,7 @@ func TestAnInterruptedCommandSaysThatItMayBeDone(t *testing.T) {
 func TestAPanicInACommandIsToldAndTheInstanceGoesOn(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	in := &Instance{log: slog.New(slog.NewTextHandler(&log, nil))}
+	in := &Instance{budget: NewBudget(LeastMemory), log: slog.New(slog.NewTextHandler(&log, nil))}
 	server := httptest.NewServer(in.unharmed(verb(in, func(context.Context, struct{}) (*struct{}, error) { panic("a hole") })))
 	t.Cleanup(server.Close)
 	c := &Client{&http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

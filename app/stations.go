@@ -66,7 +66,7 @@ func (in *Instance) start(ctx, life context.Context) ([]station, error) {
 	var up []station
 	for _, s := range in.stations() {
 		if err := s.start(ctx, life); err != nil {
-			return up, fmt.Errorf("%s: %w", s.name, err)
+			return up, unreadable(in.cfg.DataDir, fmt.Errorf("%s: %w", s.name, err))
 		}
 		up = append(up, s)
 		if ctx.Err() != nil {

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -19,13 +20,22 @@ type Status struct {
 	Ready       bool      `json:"ready"`
 	Listeners   Addresses `json:"listeners"`
 	Connections int       `json:"connections"`
-	Log         LogStatus `json:"log"`
+	// MaxConnections is how many there may be: broker.max_connections, or fewer where memory or the open files that the
+	// system allows (MaxOpenFiles, 0: no limit) do not suffice; 0: the broker does not listen.
+	MaxConnections int       `json:"maxConnections"`
+	MaxOpenFiles   int       `json:"maxOpenFiles"`
+	Log            LogStatus `json:"log"`
 	// Waiting is why the applier stands still, "" when it does not.
-	Waiting string `json:"waiting,omitempty"`
+	Waiting  string   `json:"waiting,omitempty"`
+	LastStop LastStop `json:"lastStop"`
 	// Clock is why the system's clock cannot be believed, "" when it can.
 	Clock      string `json:"clock,omitempty"`
 	StoreBytes int64  `json:"storeBytes"`
 	HeadBytes  int64  `json:"headBytes"`
+	// Damaged is why the database cannot be trusted any more, "" as long as nothing is known against it.
+	Damaged string `json:"damaged,omitempty"`
+	// Memory is how the limit is divided and used.
+	Memory MemoryStatus `json:"memory"`
 	// Removed is how much history went because its time was over, by kind, ever.
 	Removed map[store.Kept]int64 `json:"removed,omitempty"`
 	Rules   RulesStatus          `json:"rules"`
@@ -59,7 +69,12 @@ type LogStatus struct {
 	MaxBytes  int64        `json:"maxBytes"`
 	DiskBytes int64        `json:"diskBytes"`
 	Refusing  bool         `json:"refusing"`
-	Error     string       `json:"error,omitempty"`
+	// RefusingFor are the causes: bytes, records, runway, disk.
+	RefusingFor []string `json:"refusingFor,omitempty"`
+	MaxRecords  int64    `json:"maxRecords"`
+	// Losses are the parts of the log that were lost, in the last week.
+	Losses []Loss `json:"losses,omitempty"`
+	Error  string `json:"error,omitempty"`
 }
 
 func (in *Instance) status(ctx context.Context) (*Status, error) {
@@ -68,17 +83,39 @@ func (in *Instance) status(ctx context.Context) (*Status, error) {
 		Listeners: in.addrs, Waiting: in.applier.Failing(), StoreBytes: db.Bytes, HeadBytes: in.series.Bytes(), Rules: RulesStatus(in.applier.RuleStats()),
 		Log: LogStatus{First: log.First, Last: log.Last, Applied: in.applier.Applied(), Bytes: log.Bytes, MaxBytes: log.MaxBytes,
 			DiskBytes: log.DiskBytes, Refusing: in.gauge != nil && in.gauge.Refusing()}}
-	s.Clock = in.clock.Doubt()
+	s.MaxOpenFiles = in.files
+	s.LastStop = in.last
+	if db.Err != nil {
+		s.Damaged = db.Err.Error()
+	}
+	s.Clock, s.Memory = in.clock.Doubt(), in.memoryStatus()
 	s.Site = in.sited.Load()
+	if s.Log.MaxRecords = log.MaxRecords; s.Log.Refusing {
+		s.Log.RefusingFor = in.gauge.Why()
+	}
 	if log.Err != nil {
 		s.Log.Error = log.Err.Error()
 	}
 	if in.broker != nil {
-		s.Connections = in.broker.Connections()
+		s.Connections, s.MaxConnections = in.broker.Connections(), in.broker.Settings().MaxConnections
 	}
+	s.Alerts, s.Written = in.vitals.shown()
+	s.Reload = in.reloads.last.Load()
+	s.Certificate = in.certificateStatus()
+	switch err := in.stored(ctx, s); {
+	case errors.Is(err, store.ErrDamaged): // what can be said of the instance is said
+		s.Damaged = err.Error()
+	case err != nil:
+		return nil, err
+	}
+	return s, nil
+}
+
+// stored adds what stands in the database.
+func (in *Instance) stored(ctx context.Context, s *Status) error {
 	l, err := in.ledger(ctx, LedgerQuery{})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for i := range l.Lines {
 		if l.Lines[i].Missing != 0 {
@@ -86,16 +123,15 @@ func (in *Instance) status(ctx context.Context) (*Status, error) {
 		}
 	}
 	s.LedgerGaps = len(l.Gaps)
-	s.Alerts, s.Written = in.vitals.shown()
 	if err := in.store.Read(ctx, func(tx store.Tx) (err error) {
 		s.Removed, err = store.Removed(tx)
 		return err
 	}); err != nil {
-		return nil, err
+		return err
 	}
-	s.Reload = in.reloads.last.Load()
-	s.Certificate = in.certificateStatus()
-	return s, nil
+	lost, err := losses(ctx, in.store)
+	s.Log.Losses = since(lost, time.Now().Add(-lossFinding))
+	return err
 }
 
 func (in *Instance) statusVerbs() map[string]http.Handler {

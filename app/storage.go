@@ -7,6 +7,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"weir/backup"
 	"weir/health"
 	"weir/ingest"
@@ -25,6 +27,9 @@ func (in *Instance) startLock(context.Context, context.Context) error {
 	var err error
 	if in.lock, err = takeDataDir(in.cfg.DataDir); err == nil {
 		in.warn(in.cfg.Warnings())
+		if err = in.startFiles(); err != nil {
+			err = errors.Join(err, in.lock.Close())
+		}
 	}
 	return err
 }
@@ -33,7 +38,12 @@ func (in *Instance) stopLock(context.Context) error { return in.lock.Close() }
 
 func (in *Instance) startStore(ctx, _ context.Context) error {
 	var err error
-	if in.store, err = sqlite.Open(ctx, dbPath(in.cfg.DataDir), sqlite.Options{CacheBytes: in.memory.Open("store cache", in.memory.Share(40, 4<<20, 32<<20)).Budget(),
+	if noDatabase(in.cfg.DataDir) {
+		if err := orphaned(in.cfg.DataDir); err != nil {
+			return err
+		}
+	}
+	if in.store, err = sqlite.Open(ctx, dbPath(in.cfg.DataDir), sqlite.Options{CacheBytes: in.budget.Parts[partStoreCache],
 		Logger: in.log, Registerer: in.metrics}); err != nil {
 		return err
 	}
@@ -69,17 +79,14 @@ func (in *Instance) stopStore(context.Context) error { return in.store.Close() }
 // startSpool opens the log and holds it against the store: both carry one pair id, and the log must reach as far as the
 // results do.
 func (in *Instance) startSpool(ctx, _ context.Context) error {
-	var pair [16]byte
-	var paired bool
-	var head model.Offset
-	if err := in.store.Read(ctx, func(tx store.Tx) (err error) {
-		if pair, paired, err = store.PairID(tx); err != nil {
+	p, err := in.readPairing(ctx)
+	if err != nil {
+		return err
+	}
+	if !p.known {
+		if err := orphaned(in.cfg.DataDir); err != nil {
 			return err
 		}
-		head, _, err = store.HeadState(tx)
-		return err
-	}); err != nil {
-		return err
 	}
 	in.listen = ingest.NewListening(in.elapsed)
 	in.doors = ingest.NewDoors(in.listen)
@@ -89,28 +96,28 @@ func (in *Instance) startSpool(ctx, _ context.Context) error {
 	if err != nil {
 		return err
 	}
-	in.unclean = unclean && restored == nil
-	unsynced := in.memory.Open("unsynced appends", in.memory.Share(30, 4<<20, 8<<20))
-	tail := in.memory.Open("log tail", in.memory.Share(30, 4<<20, 8<<20))
-	log := bolt.Options{UnsyncedBytes: unsynced.Budget(), TailBytes: tail.Budget(),
-		MaxBytes: int64(in.cfg.Ingest.SpoolMaxBytes), CommitInterval: time.Duration(in.cfg.Spool.CommitInterval),
-		Sync: in.opt.Sync, Meta: in.doors, MinOffset: head, PairID: pair, Logger: in.log, Registerer: in.metrics}
+	in.last = LastStop{Clean: !unclean || restored != nil}
+	machine := health.ThisMachine()
+	if !in.last.Clean {
+		in.last.Evidence = evidence(readRunning(in.cfg.DataDir), machine.Traces())
+	}
+	in.noteRunning(machine)
+	log := bolt.Options{UnsyncedBytes: in.budget.Parts[partUnsynced], TailBytes: in.budget.Parts[partTail],
+		MaxBytes: int64(in.cfg.Ingest.SpoolMaxBytes), MaxRecords: int64(in.cfg.Ingest.SpoolMaxMessages), CommitInterval: time.Duration(in.cfg.Spool.CommitInterval),
+		Sync: in.opt.Sync, Meta: in.doors, Logger: in.log, Registerer: in.metrics}
 	if restored != nil {
 		log.NewEpoch, log.MinEpoch = true, restored.Epoch
 	}
-	if in.spool, err = bolt.Open(spoolPath(in.cfg.DataDir), log); err != nil {
+	if err = in.openLog(&p, log); err != nil {
 		return err
 	}
 	in.clock = ingest.NewClock(ingest.ClockConfig{Boot: in.boot, Now: in.look, Built: build.Time(), Synchronized: synchronized, Log: in.spool,
 		Logger: in.log, Registry: in.metrics})
-	if !paired {
-		id := in.spool.PairID()
-		if err := in.store.Write(ctx, store.Durable, func(tx store.Tx) error { return store.SetPairID(tx, id) }); err != nil {
-			return errors.Join(err, in.spool.Close())
-		}
+	if err := in.pair(ctx, &p); err != nil {
+		return errors.Join(err, in.spool.Close())
 	}
 	// What was trimmed inside the oldest span is back after a restart.
-	if err := in.spool.Trim(head); err != nil {
+	if err := in.spool.Trim(p.head); err != nil {
 		return errors.Join(err, in.spool.Close())
 	}
 	if restored != nil {
@@ -118,11 +125,8 @@ func (in *Instance) startSpool(ctx, _ context.Context) error {
 			return errors.Join(err, in.spool.Close())
 		}
 	}
-	if in.unclean {
-		in.log.Warn("the last stop was not a clean one; refusals of its last moments may not be counted")
-		if err := in.markGap(ctx, written); err != nil {
-			return errors.Join(err, in.spool.Close())
-		}
+	if err := in.takeStock(ctx, written); err != nil {
+		return errors.Join(err, in.spool.Close())
 	}
 	return nil
 }
@@ -157,11 +161,32 @@ func (in *Instance) wasUnclean() bool {
 	return first
 }
 
-// markGap notes from when on the doors' refusals may be missing in the ledger: since the log was last written.
-func (in *Instance) markGap(ctx context.Context, from model.Micros) error {
-	return in.store.Write(ctx, store.Results, func(tx store.Tx) error {
-		return store.AddLedgerGap(tx, store.LedgerGap{From: from, To: model.MicrosOf(time.Now())})
-	})
+// takeStock tells how the last stop was. After one that was not clean it notes from when on the doors' refusals may be
+// missing in the ledger: since the log was last written.
+func (in *Instance) takeStock(ctx context.Context, from model.Micros) (err error) {
+	read := func(tx store.Tx) (err error) {
+		in.last.Unclean, _, err = store.MetaInt(tx, metaUncleanStops)
+		return err
+	}
+	if in.last.Clean {
+		err = in.store.Read(ctx, read)
+	} else {
+		err = in.store.Write(ctx, store.Results, func(tx store.Tx) (err error) {
+			if in.last.Unclean, err = countUnclean(tx); err != nil {
+				return err
+			}
+			return store.AddLedgerGap(tx, store.LedgerGap{From: from, To: model.MicrosOf(time.Now())})
+		})
+		in.log.Warn("the last stop was not a clean one; refusals of its last moments may not be counted", "evidence", in.last.Evidence, "unclean_stops", in.last.Unclean)
+	}
+	unclean, now := in.last.Unclean, 0.0
+	if !in.last.Clean {
+		now = 1
+	}
+	return errors.Join(err, in.metrics.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "weir_unclean_stops_total",
+		Help: "Stops that were not clean ones, since the database was made."}, func() float64 { return float64(unclean) })),
+		in.metrics.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_last_stop_unclean",
+			Help: "1 when the process before this one ended without closing."}, func() float64 { return now })))
 }
 
 // lastWritten is when a file in a directory was last written, now when none is there.
@@ -183,7 +208,13 @@ func (in *Instance) stopSpool(context.Context) error {
 	if err := in.spool.Close(); err != nil {
 		return err
 	}
-	return os.WriteFile(cleanPath(in.cfg.DataDir), nil, 0o600)
+	if err := os.WriteFile(cleanPath(in.cfg.DataDir), nil, 0o600); err != nil {
+		return err
+	}
+	if err := os.Remove(runningPath(in.cfg.DataDir)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // startRegistry reads who there is: tenants, identities, devices.
@@ -199,24 +230,18 @@ func (in *Instance) startRegistry(ctx, life context.Context) error {
 	return nil
 }
 
-func (in *Instance) ruleLimits() rules.Limits {
-	d := in.cfg.Detection
-	return rules.Limits{MaxDuration: d.MaxRuleDuration, MaxRules: d.MaxRulesPerTenant, MaxKeys: d.MaxKeysPerTenant}
-}
-
 // startApplier loads the results, applies what the log holds behind them, and gives changes that were made while nothing
 // ran their place.
 func (in *Instance) startApplier(ctx, life context.Context) error {
-	head := in.memory.Open("head", in.memory.Share(100, 4<<20, 64<<20))
 	var err error
 	if in.series, err = series.Open(ctx, series.Config{SeriesPerDevice: in.cfg.Limits.SeriesPerDevice, SeriesPerTenant: in.cfg.Limits.SeriesPerTenant},
-		in.store, series.Options{Account: head, Logger: in.log, Registerer: in.metrics}); err != nil {
+		in.store, series.Options{Account: in.head, Logger: in.log, Registerer: in.metrics}); err != nil {
 		return err
 	}
 	in.edges, in.readings = hub.New[model.Edge]("detections", in.metrics), hub.New[series.Point]("measurements", in.metrics)
 	in.tap = ingest.NewTap(func() model.Nanos { return in.stamp().Wall }, in.metrics)
-	in.applier, err = ingest.NewApplier(ctx, in.applyConfig(head.Budget()), ingest.ApplyDeps{Log: in.spool, Store: in.store, Doors: in.doors, Listening: in.listen,
-		Series: in.series, Rules: rules.NewEngine(in.compiler, in.metrics), Controller: in.control, Clock: in.clock, Logger: in.log, Registry: in.metrics,
+	in.applier, err = ingest.NewApplier(ctx, in.applyConfig(in.head.Budget()), ingest.ApplyDeps{Log: in.spool, Store: in.store, Doors: in.doors, Listening: in.listen,
+		Series: in.series, Rules: rules.NewEngine(in.compiler, in.metrics), Controller: in.control, Clock: in.clock, Hole: in.hole, Changes: &in.changes, Logger: in.log, Registry: in.metrics,
 		Edges: in.edges.Publish, Readings: in.readings.Publish, Watched: in.readings.Busy, Tap: in.tap})
 	if err != nil {
 		return err
@@ -240,7 +265,8 @@ func (in *Instance) startApplier(ctx, life context.Context) error {
 func (in *Instance) applyConfig(headBytes int64) ingest.ApplyConfig {
 	c := in.cfg
 	return ingest.ApplyConfig{MaxAge: c.Ingest.MaxAge, MaxFutureSkew: c.Ingest.MaxFutureSkew, ReplayBytes: int64(c.Spool.ReplayBytes), HeadAge: c.Spool.HeadAge,
-		HeadBytes: headBytes, DedupeWindow: c.Ingest.DedupeWindow, DedupeMaxBytes: int64(c.Ingest.DedupeMaxBytes),
+		LogBytes: int64(c.Ingest.SpoolMaxBytes) / 4, LogRecords: int64(c.Ingest.SpoolMaxMessages) / 4, HeadBytes: headBytes, DedupeWindow: c.Ingest.DedupeWindow, DedupeMaxBytes: in.altIDs(), RepeatsBytes: in.budget.Parts[partRepeats],
+		DeadLetters:    store.DeadLetterBound{Rows: int64(c.Limits.DeadLetters), Bytes: int64(c.Limits.DeadLetterBytes)},
 		StrangersBytes: strangersBytes, CommitRetry: time.Second}
 }
 
@@ -250,7 +276,7 @@ func (in *Instance) caughtUp(ctx context.Context) error {
 	for !in.applier.CaughtUp() {
 		select {
 		case err := <-in.failed:
-			return err
+			return in.older(err)
 		case <-ctx.Done():
 			return nil
 		case <-time.After(2 * time.Millisecond):

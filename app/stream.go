@@ -106,6 +106,11 @@ func readCommand(w http.ResponseWriter, r *http.Request, most int64, into any) b
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, most))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
+		if _, over := errors.AsType[*http.MaxBytesError](err); over {
+			answer(w, http.StatusRequestEntityTooLarge, wireErrorOf(&model.Error{Code: model.CodeLimitExceeded,
+				Message: fmt.Sprintf("the command is larger than %d bytes, the most that the memory of this instance allows", most), Hint: "split it, or raise limits.memory"}))
+			return false
+		}
 		answer(w, http.StatusBadRequest, wireError{Code: model.CodeInvalidInput, Message: "the command does not read: " + err.Error()})
 		return false
 	}

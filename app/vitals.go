@@ -8,6 +8,7 @@ import (
 
 	"weir/health"
 	"weir/model"
+	"weir/store"
 )
 
 // How often the vitals are looked at, and the ledger among them; how far back the ledger is looked at then.
@@ -26,7 +27,7 @@ type vitals struct {
 	watch   *health.Watch
 	meter   health.Meter
 
-	pending, lag, stalled, unbalanced, free, size prometheus.Gauge
+	pending, lag, stalled, unbalanced, free, size, dead, losses prometheus.Gauge
 
 	pulse    pulse
 	standing standing
@@ -42,9 +43,11 @@ func newVitals(in *Instance, m health.Machine) *vitals {
 		lag:        gauge("weir_eventprocessing_detect_lag_seconds", "How far what is judged lies behind what is received, 0 when nothing waits."),
 		stalled:    gauge("weir_ingest_applier_stalled", "1 while records wait and none is applied."),
 		unbalanced: gauge("weir_ledger_unbalanced_hours", "Lines of the ledger, of the last two days, that do not balance."),
+		losses:     gauge("weir_log_losses_recent", "Parts of the log that were found to be lost within the last day; it outlasts restarts."),
 		free:       gauge("weir_disk_free_bytes", "Free on the file system of the data directory."),
 		size:       gauge("weir_disk_size_bytes", "Size of the file system of the data directory.")}
-	in.metrics.MustRegister(v.pending, v.lag, v.stalled, v.unbalanced, v.free, v.size,
+	v.dead = gauge("weir_dead_letters", "Dead letters of all tenants and strangers that are kept, as of the last minute.")
+	in.metrics.MustRegister(v.pending, v.lag, v.stalled, v.unbalanced, v.free, v.size, v.dead, v.losses,
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "weir_ingest_readings_stored_total", Help: "Readings stored since the start."},
 			func() float64 { return float64(in.applier.Kept()) }))
 	if _, err := m.Written(); err == nil {
@@ -68,6 +71,7 @@ func (in *Instance) startVitals(ctx, life context.Context) error {
 	v := newVitals(in, health.ThisMachine())
 	v.look(ctx, time.Now())
 	in.vitals = v
+	in.goes(life, "store check", in.checkStore)
 	in.goes(life, "vitals", func(ctx context.Context) error {
 		t := time.NewTicker(vitalsTick)
 		defer t.Stop()
@@ -111,11 +115,18 @@ func (v *vitals) lookAtApplier(pending int64, lag time.Duration, stalled bool) {
 
 // lookAtLedger counts the lines that miss the same as a minute ago.
 func (v *vitals) lookAtLedger(ctx context.Context, now time.Time) {
+	if lost, err := losses(ctx, v.in.store); err == nil {
+		v.losses.Set(float64(len(since(lost, now.Add(-lossAlert)))))
+	}
 	r, err := v.in.ledger(ctx, LedgerQuery{Since: new(now.Add(-ledgerReach))})
 	if err != nil {
 		return // what keeps the store from being read is told by others
 	}
 	v.unbalanced.Set(float64(v.standing.look(r.Lines)))
+	var dead int64
+	if v.in.store.Read(ctx, func(tx store.Tx) (err error) { dead, err = store.CountDeadLetters(tx); return err }) == nil {
+		v.dead.Set(float64(dead))
+	}
 }
 
 // shown is what the status shows; nothing while the instance starts.

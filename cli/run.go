@@ -31,8 +31,11 @@ func (c *command) run() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := app.CheckMemory(*cfg); err != nil {
+				return err
+			}
 			if c.getenv("GOMEMLIMIT") == "" {
-				debug.SetMemoryLimit(app.MemoryLimit(*cfg))
+				debug.SetMemoryLimit(app.RuntimeLimit(*cfg))
 			}
 			hangup, deaf := hangups()
 			defer deaf()

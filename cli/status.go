@@ -45,7 +45,8 @@ func printStatus(w io.Writer, s *app.Status) {
 	row("instance", "%s, data in %s", s.Instance, s.DataDir)
 	row("listeners", "%s", listenersText(s.Listeners))
 	printCertificate(row, s.Certificate)
-	row("connections", "%d", s.Connections)
+	row("connections", "%d over MQTT, at most %d", s.Connections, s.MaxConnections)
+	row("memory", "%s of %s in use by the runtime; its parts: weir status --json", bytesText(s.Memory.Heap), bytesText(s.Memory.Limit))
 	row("log", "%s of %s; %s", bytesText(s.Log.Bytes), bytesText(s.Log.MaxBytes), records(&s.Log))
 	row("store", "%s on disk, head %s in memory", bytesText(s.StoreBytes), bytesText(s.HeadBytes))
 	if s.Written != nil {
@@ -68,11 +69,23 @@ func printStatus(w io.Writer, s *app.Status) {
 	}
 	printRemoved(row, s.Removed)
 	printLastReload(row, s.Reload)
+	if s.Listeners.OpenTopics != "" {
+		row("!", "open topics are served at %s (broker.open_topics): nothing published there is stored", s.Listeners.OpenTopics)
+	}
+	if !s.LastStop.Clean {
+		row("!", "the last stop was not a clean one (%s): %s", count(int(s.LastStop.Unclean), "such stop"), or(s.LastStop.Evidence, "nothing says why"))
+	}
+	if s.Damaged != "" {
+		row("!", "the database is damaged: %s (weir doctor says what to do)", printable(s.Damaged))
+	}
 	if s.Log.Refusing {
-		row("!", "the log is filling up: new messages are refused")
+		row("!", "new messages are refused: %s", strings.Join(refusals(s.Log.RefusingFor), "; "))
 	}
 	if s.Log.Error != "" {
 		row("!", "the log refuses appends: %s", printable(s.Log.Error))
+	}
+	for _, l := range s.Log.Losses {
+		row("!", "lost of the log: %s", printable(l.String()))
 	}
 	if s.Clock != "" {
 		row("!", "%s", s.Clock)
@@ -86,7 +99,7 @@ func printStatus(w io.Writer, s *app.Status) {
 // listenersText names the listeners that everybody has, and those of the others that are open.
 func listenersText(l app.Addresses) string {
 	open := []string{"api " + orNone(l.API), "ingest " + orNone(l.Ingest), "mqtt " + orNone(l.MQTT)}
-	for _, more := range []struct{ name, addr string }{{"api_tls", l.APITLS}, {"ingest_tls", l.IngestTLS}, {"mqtts", l.MQTTS}, {"mqtt_ws", l.MQTTWS}, {"mqtt_wss", l.MQTTWSS}} {
+	for _, more := range []struct{ name, addr string }{{"api_tls", l.APITLS}, {"ingest_tls", l.IngestTLS}, {"mqtts", l.MQTTS}, {"mqtt_ws", l.MQTTWS}, {"mqtt_wss", l.MQTTWSS}, {"open_topics", l.OpenTopics}} {
 		if more.addr != "" {
 			open = append(open, more.name+" "+more.addr)
 		}
@@ -142,6 +155,13 @@ func printLastReload(row func(name, format string, args ...any), r *app.ReloadRe
 	}
 }
 
+func or(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
 func orNone(addr string) string {
 	if addr == "" {
 		return "closed"
@@ -163,3 +183,18 @@ func count(n int, what string) string { return health.Count(n, what) }
 
 // bytesText is a number of bytes for people.
 func bytesText(n int64) string { return health.Bytes(n) }
+
+// refusals say why there is no room for new messages, and which key of the configuration gives more.
+func refusals(causes []string) []string {
+	said := map[string]string{
+		"bytes":   "the log is nearly full (ingest.spool_max_bytes)",
+		"records": "the log holds nearly as many messages as it may (ingest.spool_max_messages)",
+		"runway":  "the log would be full within half a minute (ingest.spool_max_bytes)",
+		"disk":    "the disk has little room left (spool.disk_reserve)",
+	}
+	out := make([]string, len(causes))
+	for i, c := range causes {
+		out[i] = said[c]
+	}
+	return out
+}

@@ -106,15 +106,17 @@ type Ingest struct {
 	HTTPRequestTimeout time.Duration `yaml:"http_request_timeout" doc:"How long a whole request may take."`
 	MaxBody            Size          `yaml:"max_body" doc:"Largest body of HTTP ingest." reload:"yes"`
 	SpoolMaxBytes      Size          `yaml:"spool_max_bytes" doc:"Most bytes that may wait in the durable log."`
+	SpoolMaxMessages   int           `yaml:"spool_max_messages" doc:"Most messages that may wait in the durable log."`
 	DedupeWindow       time.Duration `yaml:"dedupe_window" doc:"How long an altId is remembered, by receive time."`
 	DedupeMaxBytes     Size          `yaml:"dedupe_max_bytes" doc:"Most memory for remembered altIds."`
 }
 
 // Spool is about the durable log.
 type Spool struct {
-	CommitInterval Interval      `yaml:"commit_interval" doc:"auto: half a flush where a flush takes over 5 ms, else none; or a duration that trades latency for wear."`
+	CommitInterval Interval      `yaml:"commit_interval" doc:"auto: only while more is about to come, at most half a flush where a flush takes over 5 ms, else 3 ms; or a duration that trades latency for wear."`
 	ReplayBytes    Size          `yaml:"replay_bytes" doc:"The head is written when the log behind it passes this."`
 	HeadAge        time.Duration `yaml:"head_age" doc:"The head is written when its oldest reading is older than this."`
+	DiskReserve    Size          `yaml:"disk_reserve" doc:"Free disk below which new messages are refused; on a disk smaller than 20 times this, a twentieth of it."`
 }
 
 // Governance holds the platform defaults of what a tenant may use.
@@ -131,6 +133,11 @@ type Broker struct {
 	FailClosed     bool `yaml:"fail_closed" doc:"Publishes wait unacknowledged as soon as the log refuses others. Alias: infrastructure.messaging.mqttFailClosed." reload:"yes"`
 	AllowQoS2      bool `yaml:"allow_qos2" doc:"Complete the QoS 2 handshake and keep the message as for QoS 1; else QoS 2 is refused." reload:"yes"`
 	MaxConnections int  `yaml:"max_connections" doc:"Most connections at once." reload:"yes"`
+	FastPath       bool `yaml:"fast_path" doc:"Publishes go to the log before the MQTT library sees them; false: through the library, for more CPU and memory per message and the same answers."`
+
+	OpenTopics          string `yaml:"open_topics" doc:"Address of a listener for general publish and subscribe, apart from the devices; nothing published there is stored. Empty: there is none."`
+	OpenTopicsTenant    string `yaml:"open_topics_tenant" doc:"The tenant whose device credentials open a connection there; empty: nobody's do."`
+	OpenTopicsAnonymous bool   `yaml:"open_topics_anonymous" doc:"Whoever reaches that listener is let in; on a loopback address only."`
 }
 
 // Limits bound memory and cardinality.
@@ -139,6 +146,8 @@ type Limits struct {
 	SeriesPerDevice  int    `yaml:"series_per_device" doc:"Most metrics of one device."`
 	SeriesPerTenant  int    `yaml:"series_per_tenant" doc:"Most metrics of all devices of a tenant."`
 	DevicesPerTenant int    `yaml:"devices_per_tenant" doc:"Most devices of a tenant." reload:"yes"`
+	DeadLetters      int    `yaml:"dead_letters_per_tenant" doc:"Most dead letters that are kept of a tenant; the oldest go."`
+	DeadLetterBytes  Size   `yaml:"dead_letter_bytes_per_tenant" doc:"Most bytes of them."`
 }
 
 // Presence is about who is here.
@@ -193,11 +202,11 @@ func Default() Config {
 		Listeners: Listeners{API: ":8080", Ingest: ":8081", MQTT: ":1883", MQTTS: ":8883", Metrics: "127.0.0.1:9090"},
 		Auth:      Auth{AccessTokenTTL: 15 * time.Minute, RefreshTokenTTL: 168 * time.Hour, DeviceAuthMode: "required"},
 		Ingest: Ingest{MaxFutureSkew: 300 * time.Second, MaxAge: 366 * 24 * time.Hour, HTTPHeaderTimeout: 5 * time.Second,
-			HTTPRequestTimeout: time.Minute, MaxBody: 1 << 20, SpoolMaxBytes: 1 << 30, DedupeWindow: 336 * time.Hour, DedupeMaxBytes: 64 << 20},
-		Spool:      Spool{CommitInterval: Auto, ReplayBytes: 64 << 20, HeadAge: time.Hour},
+			HTTPRequestTimeout: time.Minute, MaxBody: 1 << 20, SpoolMaxBytes: 1 << 30, SpoolMaxMessages: 10_000_000, DedupeWindow: 336 * time.Hour, DedupeMaxBytes: 64 << 20},
+		Spool:      Spool{CommitInterval: Auto, ReplayBytes: 64 << 20, HeadAge: time.Hour, DiskReserve: 64 << 20},
 		Governance: Governance{IngestMessagesPerSecond: 1000, IngestBurst: 2000, ShedPriority: 30},
-		Broker:     Broker{Enabled: true, MaxConnections: 100_000},
-		Limits:     Limits{SeriesPerDevice: 256, SeriesPerTenant: 100_000, DevicesPerTenant: 100_000},
+		Broker:     Broker{Enabled: true, MaxConnections: 100_000, FastPath: true},
+		Limits:     Limits{SeriesPerDevice: 256, SeriesPerTenant: 100_000, DevicesPerTenant: 100_000, DeadLetters: 100_000, DeadLetterBytes: 64 << 20},
 		Presence:   Presence{Broker: true, RestartGrace: 150 * time.Second, ReconcileInterval: 300 * time.Second, InactivityTimeout: 600 * time.Second},
 		Detection:  Detection{MaxRuleDuration: 24 * time.Hour, MaxRulesPerTenant: 500, MaxKeysPerTenant: 1_000_000},
 		History:    History{DeadLetterRetention: 720 * time.Hour},

@@ -27,10 +27,11 @@ func (l *loader) validate() {
 	for path, addr := range map[string]string{"listeners.api": c.Listeners.API, "listeners.ingest": c.Listeners.Ingest,
 		"listeners.mqtt": c.Listeners.MQTT, "listeners.metrics": c.Listeners.Metrics, "listeners.mqtts": c.Listeners.MQTTS,
 		"listeners.api_tls": c.Listeners.APITLS, "listeners.ingest_tls": c.Listeners.IngestTLS,
-		"listeners.mqtt_ws": c.Listeners.MQTTWS, "listeners.mqtt_wss": c.Listeners.MQTTWSS} {
+		"listeners.mqtt_ws": c.Listeners.MQTTWS, "listeners.mqtt_wss": c.Listeners.MQTTWSS, "broker.open_topics": c.Broker.OpenTopics} {
 		l.check(path, addr == "" || validAddress(addr), "must be host:port, or :port for every interface")
 	}
 	l.auth()
+	l.openTopics()
 	l.tls()
 	l.words()
 	for path, d := range map[string]time.Duration{
@@ -49,6 +50,7 @@ func (l *loader) validate() {
 	}
 	l.check("ingest.max_body", c.Ingest.MaxBody >= 1<<10 && c.Ingest.MaxBody <= 1<<20, "must lie in 1KiB..1MiB")
 	l.check("ingest.spool_max_bytes", c.Ingest.SpoolMaxBytes >= 16<<20, "must be at least 16MiB")
+	l.check("ingest.spool_max_messages", c.Ingest.SpoolMaxMessages >= 10_000 || c.Ingest.SpoolMaxMessages <= 0, "must be at least 10000")
 	l.check("spool.replay_bytes", c.Spool.ReplayBytes >= 64<<10, "must be at least 64KiB")
 	l.room()
 	l.check("ingest.dedupe_max_bytes", c.Ingest.DedupeMaxBytes >= 1<<20, "must be at least 1MiB")
@@ -85,6 +87,15 @@ func (l *loader) auth() {
 	l.check("auth.access_token_ttl", a.AccessTokenTTL >= time.Minute, "must be at least 1m")
 	l.check("auth.refresh_token_ttl", a.RefreshTokenTTL >= a.AccessTokenTTL && a.RefreshTokenTTL <= 365*24*time.Hour, "must lie between auth.access_token_ttl and 8760h")
 	l.check("auth.signing_key_max_age", a.SigningKeyMaxAge == 0 || a.SigningKeyMaxAge >= time.Hour, "must be 0s or at least 1h")
+}
+
+// openTopics holds that nobody but the machine itself is let in without a credential.
+func (l *loader) openTopics() {
+	b := l.config.Broker
+	l.check("broker.open_topics_tenant", b.OpenTopicsTenant == "" || model.ValidToken(b.OpenTopicsTenant), "must be the token of a tenant")
+	l.check("broker.open_topics_anonymous", !b.OpenTopicsAnonymous || b.OpenTopics == "" || loopback(b.OpenTopics),
+		"needs a loopback address in broker.open_topics, such as 127.0.0.1:1884: whoever reaches the listener is let in")
+	l.check("broker.open_topics_anonymous", !b.OpenTopicsAnonymous || b.OpenTopicsTenant == "", "cannot stand beside broker.open_topics_tenant: leave one of them out")
 }
 
 // messageOf leaves out the field that an error names: the key is named already.
@@ -127,10 +138,17 @@ func (l *loader) zeroMeansDefault() {
 	for p, def := range map[*int]int{&c.Governance.IngestBurst: d.Governance.IngestBurst, &c.Broker.MaxConnections: d.Broker.MaxConnections,
 		&c.Limits.SeriesPerDevice: d.Limits.SeriesPerDevice, &c.Limits.SeriesPerTenant: d.Limits.SeriesPerTenant,
 		&c.Limits.DevicesPerTenant: d.Limits.DevicesPerTenant, &c.Detection.MaxRulesPerTenant: d.Detection.MaxRulesPerTenant,
+		&c.Limits.DeadLetters: d.Limits.DeadLetters, &c.Ingest.SpoolMaxMessages: d.Ingest.SpoolMaxMessages,
 		&c.Detection.MaxKeysPerTenant: d.Detection.MaxKeysPerTenant, &c.Governance.ShedPriority: d.Governance.ShedPriority} {
 		if *p <= 0 {
 			*p = def
 		}
+	}
+	if c.Limits.DeadLetterBytes == 0 {
+		c.Limits.DeadLetterBytes = d.Limits.DeadLetterBytes
+	}
+	if c.Spool.DiskReserve == 0 {
+		c.Spool.DiskReserve = d.Spool.DiskReserve
 	}
 	if !(c.Governance.IngestMessagesPerSecond > 0) {
 		c.Governance.IngestMessagesPerSecond = d.Governance.IngestMessagesPerSecond

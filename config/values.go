@@ -53,8 +53,8 @@ func (m *Memory) UnmarshalText(b []byte) error {
 		return nil
 	}
 	var s Size
-	if err := s.UnmarshalText(b); err != nil || s < 32<<20 {
-		return fmt.Errorf("must be auto or a size of at least 32MiB")
+	if err := s.UnmarshalText(b); err != nil || s < 64<<20 {
+		return fmt.Errorf("must be auto or a size of at least 64MiB")
 	}
 	*m = Memory(s)
 	return nil

@@ -35,6 +35,9 @@ func (c *Config) Warnings() []Warning {
 	if c.Metrics.Enabled && open(c.Listeners.Metrics) {
 		warn("listeners.metrics", "name an address such as 127.0.0.1:9090", "is open on every interface: whoever reaches it reads the metrics")
 	}
+	if reason := c.Broker.openTopics(); reason != "" {
+		warn("broker.open_topics", "leave the key out unless a bridge, local nodes or a conformance suite need it", reason)
+	}
 	if dir, gone := fleeting(c.DataDir); gone {
 		warn("data_dir", "name a directory on a disk, such as /var/lib/weir", "lies in "+dir+", which may be emptied at a restart: what was acknowledged would be lost")
 	}
@@ -59,6 +62,36 @@ func open(addr string) bool {
 	}
 	ip, err := netip.ParseAddr(host)
 	return host == "" || err == nil && ip.IsUnspecified()
+}
+
+// openTopics says what is to be thought over about the open topics, "" when there are none. They are never quiet.
+func (b Broker) openTopics() string {
+	switch {
+	case b.OpenTopics == "":
+		return ""
+	case !b.Enabled:
+		return "is not opened: broker.enabled is false"
+	case b.OpenTopicsTenant == "" && !b.OpenTopicsAnonymous:
+		return "lets nobody in: broker.open_topics_tenant names no tenant"
+	}
+	told := "serves general publish and subscribe; nothing published there is stored"
+	if !loopback(b.OpenTopics) {
+		told += ", and it can be reached from other machines, without TLS"
+	}
+	if b.OpenTopicsAnonymous {
+		told += "; no credential is asked for"
+	}
+	return told
+}
+
+// loopback reports whether only the machine itself reaches an address.
+func loopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // fleeting reports whether a directory lies where a restart may empty it.

@@ -59,8 +59,11 @@ func (m Machine) parent(dir string) Finding {
 
 func (m Machine) unwritable(dir string, err error) Finding {
 	hint := "give the directory to the user that weir runs as, or name another one with data_dir or --data"
-	if lacksRoom(err) {
+	switch {
+	case lacksRoom(err):
 		hint = "make room on the disk"
+	case errors.Is(err, syscall.EROFS):
+		hint = readOnlyHint
 	}
 	return Fail(hint, "%s cannot be written by user %d: %v", dir, m.User, plain(err))
 }
@@ -83,11 +86,17 @@ func (m Machine) try(dir string) error {
 	return errors.Join(err, f.Close(), os.Remove(f.Name()))
 }
 
+const readOnlyHint = "mount it for writing; a disk with errors is mounted read-only by the kernel: dmesg tells"
+
 // Kinds of file systems that need a word.
 var (
 	volatile = []string{"tmpfs", "ramfs"}
-	remote   = []string{"nfs", "smb", "9p", "ceph", "afs"}
+	remote   = []string{"9p", "ceph", "afs"}
+	refused  = []string{"nfs", "smb"}
 )
+
+// Unreliable reports whether a file system of this kind cannot hold a data directory: its locks and syncs do not hold.
+func Unreliable(kind string) bool { return slices.Contains(refused, kind) }
 
 // FileSystemKind checks that what lies under the data directory can keep the promise that Weir makes.
 func (m Machine) FileSystemKind(dir string) Check {
@@ -97,7 +106,9 @@ func (m Machine) FileSystemKind(dir string) Check {
 		case err != nil:
 			return Skip("the file system cannot be asked: %v", err)
 		case fs.ReadOnly:
-			return Fail("mount it for writing; a disk with errors is mounted read-only by the kernel: dmesg tells", "%s is mounted read-only", or(fs.Kind, "the file system"))
+			return Fail(readOnlyHint, "%s is mounted read-only", or(fs.Kind, "the file system"))
+		case Unreliable(fs.Kind):
+			return Fail("move the data directory to a local disk and name it with data_dir: weir does not start here", "%s: its locks and syncs do not hold", fs.Kind)
 		case slices.Contains(volatile, fs.Kind):
 			return Warn("keep the data directory on a disk", "%s: everything is lost at a reboot", fs.Kind)
 		case slices.Contains(remote, fs.Kind):

@@ -114,7 +114,7 @@ func TestADataDirectory(t *testing.T) {
 				return nil, &fs.PathError{Op: "open", Path: dir + "/.doctor-1", Err: syscall.EROFS}
 			}
 			return private(t)
-		}, Failure, "cannot be written by user", "give the directory"},
+		}, Failure, "cannot be written by user", "mount it for writing"},
 		"full": {func(t *testing.T, m *Machine) string {
 			m.Create = func(string) (File, error) { return nil, syscall.ENOSPC }
 			return private(t)
@@ -152,7 +152,9 @@ func TestFileSystemsThatDoNotKeepWhatTheyTake(t *testing.T) {
 		"unknown":   {FileSystem{}, OK, "not known", ""},
 		"read-only": {FileSystem{Kind: "ext4", ReadOnly: true}, Failure, "mounted read-only", "dmesg"},
 		"tmpfs":     {FileSystem{Kind: "tmpfs"}, Warning, "lost at a reboot", "on a disk"},
-		"nfs":       {FileSystem{Kind: "nfs"}, Warning, "network file system", "local disk"},
+		"nfs":       {FileSystem{Kind: "nfs"}, Failure, "syncs do not hold", "local disk"},
+		"smb":       {FileSystem{Kind: "smb"}, Failure, "syncs do not hold", "local disk"},
+		"9p":        {FileSystem{Kind: "9p"}, Warning, "network file system", "local disk"},
 		"overlay":   {FileSystem{Kind: "overlay"}, Warning, "when the container is", "volume"},
 	} {
 		m := sound()

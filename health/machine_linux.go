@@ -2,7 +2,11 @@ package health
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -57,4 +61,50 @@ func owner(info os.FileInfo) (uid int, ok bool) {
 // lacksRoom reports whether an error says that the disk is full.
 func lacksRoom(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
+}
+
+// traces reads the id of this boot, and how many processes the kernel has ended for want of memory: it counts them for the
+// machine and for each control group.
+func traces() Traces {
+	t := Traces{OOMKills: max(counted("/proc/vmstat", "oom_kill"), counted("/sys/fs/cgroup/memory.events", "oom_kill"))}
+	if b, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
+		t.Boot = strings.TrimSpace(string(b))
+	}
+	return t
+}
+
+// counted reads the number behind a name, 0 when it is not there.
+func counted(path, name string) int64 {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Fields(line); len(f) == 2 && f[0] == name {
+			n, _ := strconv.ParseInt(f[1], 10, 64) // 0 where it is no number
+			return n
+		}
+	}
+	return 0
+}
+
+// disk asks the kernel which device has the number that a path lies on. A partition stands inside its disk.
+func disk(path string) (Disk, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return Disk{}, err
+	}
+	dev := uint64(st.Dev)
+	if unix.Major(dev) == 0 { // of no device: tmpfs, overlay, a network
+		return Disk{}, nil
+	}
+	at, err := filepath.EvalSymlinks(fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(dev), unix.Minor(dev)))
+	if err != nil {
+		return Disk{}, err
+	}
+	if _, err := os.Stat(filepath.Join(at, "partition")); err == nil {
+		at = filepath.Dir(at)
+	}
+	rotating, err := os.ReadFile(filepath.Join(at, "queue/rotational"))
+	return Disk{Name: filepath.Base(at), Rotating: strings.TrimSpace(string(rotating)) == "1"}, err
 }

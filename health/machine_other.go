@@ -17,3 +17,7 @@ func openFiles() (uint64, error) { return 0, errors.ErrUnsupported }
 func owner(os.FileInfo) (uid int, ok bool) { return 0, false }
 
 func lacksRoom(err error) bool { return errors.Is(err, syscall.ENOSPC) }
+
+func traces() Traces { return Traces{} }
+
+func disk(string) (Disk, error) { return Disk{}, errors.ErrUnsupported }

@@ -9,7 +9,8 @@ import (
 // ownFiles is how many files an instance has open beside the connections of devices.
 const ownFiles = 200
 
-// OpenFileLimit checks that the system lets the process have as many connections as the configuration does.
+// OpenFileLimit checks that the system lets the process have as many connections as the configuration does: it takes fewer
+// else.
 func (m Machine) OpenFileLimit(connections int) Check {
 	return Check{"open-files", func(context.Context) Finding {
 		limit, err := m.OpenFiles()

@@ -1,0 +1,193 @@
+package app_test
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write docs/limits.md")
+
+const (
+	limitsPath  = "../docs/limits.md"
+	limitsBegin = "<!-- begin: made from the table of app/limits_test.go by make generate -->\n"
+	limitsEnd   = "<!-- end -->\n"
+)
+
+// bounded is something that grows with what comes from outside, and where it ends.
+type bounded struct {
+	what, bound string
+	keys        []string // of the configuration
+	level, away []string // metrics: how much there is, and how often the bound was met
+	then        string   // what happens at the bound
+	cost        string
+}
+
+// chapters are all of them.
+var chapters = []struct {
+	title string
+	rows  []bounded
+}{
+	{"What devices send", []bounded{
+		{"readings of a tenant", "1,000 a second, 2,000 at once, never fewer than 256 at once; its tier and itself may say otherwise", keys("governance.ingest_messages_per_second", "governance.ingest_burst", "governance.shed_priority", "governance.manual_floor"),
+			metrics("weir_eventsources_total_inbound_messages"), metrics("weir_govern_over_ceiling_total", `weir_eventsources_total_msg_turned_away{reason="ceiling"}`),
+			"HTTP 429, `Retry-After: 1`; MQTT 5 PUBACK 0x97; MQTT 3.1.1 and QoS 0: not read for up to half of the keep-alive, then acknowledged, dropped and counted", "a bucket for each tenant"},
+		{"readings of a message", "256", nil, nil, metrics(`weir_eventsources_total_msg_turned_away{reason="too-many-readings"}`),
+			"the whole message is refused: HTTP 400; MQTT 5 0x99; MQTT 3.1.1 acknowledged, a dead letter", ""},
+		{"an MQTT packet", "1 MiB; a CONNECT 64 KiB", nil, nil, metrics(`weir_broker_disconnects_total{cause="packet-too-large"}`), "the connection ends, MQTT 5 is told 0x95", "grows with what has arrived"},
+		{"an HTTP body", "1 MiB, 1,000 events", keys("ingest.max_body"), nil, metrics(`weir_eventsources_total_msg_turned_away{reason="too-large"}`), "400", "grows with what has arrived"},
+		{"packets, and bodies, over 64 KiB being read", "32 of each; fewer where memory is small", keys("limits.memory"), metrics("weir_broker_large_packets", "weir_broker_max_large_packets", "weir_httpingest_large_bodies", "weir_httpingest_max_large_bodies"),
+			metrics("weir_broker_large_packet_waits_total", "weir_httpingest_large_body_waits_total"), "others wait to be read", "1 MiB each, of `large bodies`"},
+		{"strangers' messages", "100 a second, 1 MiB a second, all strangers together", nil, metrics("weir_govern_unknown_names"), metrics("weir_govern_strangers_refused_total", `weir_eventsources_total_msg_turned_away{reason="strangers"}`),
+			"HTTP 429, `Retry-After: 1`; MQTT 5 0x97", "1,024 names have a bucket of their own, all others share one"},
+		{"copies of refused bodies on their way to the ring", "256", nil, nil, metrics("weir_eventsources_total_refused_copies_lost"), "the copy is left out; its sender was told", "256 × 1 MiB at worst, of strangers' 1 MiB a second"},
+	}},
+	{"The durable log", []bounded{
+		{"bytes that wait", "1 GiB, pages included", keys("ingest.spool_max_bytes"), metrics("weir_spool_bytes", "weir_spool_max_bytes", `weir_ingest_backpressure_cause{cause="bytes"}`), metrics("weir_eventsources_total_msg_backpressured", `weir_eventsources_total_msg_turned_away{reason="backpressure"}`, `weir_spool_refused_total{reason="full"}`),
+			"from 90 % to 80 %: HTTP 503, `Retry-After: 10`; with `broker.fail_closed` QoS 1 publishes wait unacknowledged. At 100 % everybody waits or is refused; nothing acknowledged is discarded", "disk"},
+		{"messages that wait", "10,000,000", keys("ingest.spool_max_messages"), metrics("weir_spool_kept_records", "weir_spool_max_records", `weir_ingest_backpressure_cause{cause="records"}`), metrics(`weir_spool_refused_total{reason="full"}`), "as bytes, whichever is tighter", "disk"},
+		{"runway", "30 s until the log is full, as the last ten seconds went", nil, metrics("weir_ingest_runway_seconds", `weir_ingest_backpressure_cause{cause="runway"}`), metrics("weir_eventsources_total_msg_backpressured"), "as bytes at 90 %, until it is 60 s or the applier has caught up", ""},
+		{"free disk", "64 MiB stay free, on a small disk a twentieth", keys("spool.disk_reserve"), metrics("weir_disk_free_bytes", "weir_ingest_disk_reserve_bytes", `weir_ingest_backpressure_cause{cause="disk"}`, "weir_ingest_backpressure_full"), metrics("weir_eventsources_total_msg_backpressured"),
+			"below: as bytes at 90 %, until five quarters are free; below half of it: as 100 %, until three quarters are", "disk"},
+		{"bytes that wait for their sync", "8 MiB; less where memory is small", keys("limits.memory"), metrics("weir_spool_unsynced_bytes", "weir_spool_max_unsynced_bytes"), metrics("weir_spool_blocked_appends_total"), "a door stops reading its connection, so that the sender feels it", "of `unsynced appends`"},
+		{"batches for the applier in memory", "8 MiB; less where memory is small", keys("limits.memory"), metrics("weir_spool_tail_bytes"), metrics(`weir_spool_batches_read_total{from="disk"}`), "what is older is read from the disk", "of `log tail`"},
+		{"one record; one append", "1 MiB + 64 KiB; twice that and 1,000 records", nil, nil, metrics(`weir_spool_refused_total{reason="too_large"}`), "refused; doors refuse earlier", ""},
+		{"control records", "16 MiB of the log are theirs alone; one is at most 1 MiB, a change 16 of them", nil, nil, nil, "the change is refused with LIMIT_EXCEEDED", "disk"},
+		{"log behind the head", "64 MiB of records, a quarter of the log's bytes or messages, an hour, or the head's memory, whichever comes first", keys("spool.replay_bytes", "spool.head_age"), metrics("weir_series_head_bytes", "weir_series_head_readings"), metrics("weir_ingest_heads_written_total"), "the head is written; two at most are in memory, and the applier waits for the older one", "of `head`"},
+	}},
+	{"Connections", []bounded{
+		{"MQTT connections", "100,000; fewer where memory is small", keys("broker.max_connections", "limits.memory"), metrics("weir_broker_connections", "weir_broker_max_connections"), metrics(`weir_broker_refused_connects_total{reason="busy"}`, `weir_broker_refused_connects_total{reason="too-many"}`), "CONNACK 0x89, for 3.1.1 return code 3", "40 KiB each, of `MQTT connections`"},
+		{"of one device, by suffixes", "1,000", nil, nil, metrics(`weir_broker_refused_connects_total{reason="busy"}`), "likewise", ""},
+		{"connections without a CONNECT", "1,024, 10 s each", nil, metrics("weir_broker_handshakes"), metrics(`weir_broker_refused_connects_total{reason="handshakes"}`), "the oldest is closed", "64 KiB each at worst"},
+		{"publishes in flight", "256 of a connection", nil, metrics("weir_broker_pending_acks"), metrics(`weir_broker_disconnects_total{cause="receive-maximum-exceeded"}`), "MQTT 5: the connection ends with 0x93; MQTT 3.1.1: not read until there is room", "the messages themselves count as unsynced"},
+		{"what a client does not read", "64 packets or 10 s", nil, nil, metrics(`weir_broker_disconnects_total{cause="slow-reader"}`), "the connection ends", "2 KiB and 64 packets"},
+		{"sessions of clients that are away", "10,000, 12 h", nil, metrics("weir_broker_kept_sessions"), metrics("weir_broker_kept_sessions_evicted_total"), "the one that left first goes", "about 300 bytes and its will each"},
+		{"connections of HTTP ingest", "4,096; fewer where memory is small", keys("limits.memory"), metrics("weir_httpingest_connections", "weir_httpingest_max_connections"), metrics("weir_httpingest_connection_waits_total"), "further ones wait in the system's queue", "20 KiB each, of `HTTP connections`"},
+		{"HTTP headers", "16 KiB within 5 s, the request within 60 s", keys("ingest.http_header_timeout", "ingest.http_request_timeout"), nil, metrics("weir_eventsources_total_http_connections_closed_before_request"), "431, or the connection is closed", "of the connection"},
+		{"connections of the API", "2,048; fewer where memory is small; headers 32 KiB within 10 s", keys("limits.memory"), metrics("weir_http_connections", "weir_http_max_connections"), metrics("weir_http_connection_waits_total"), "further ones wait in the system's queue", "20 KiB each, of `API connections`"},
+		{"connections of the metrics listener", "64, of which 4 are answered at a time", nil, metrics("weir_metrics_connections", "weir_metrics_max_connections"), metrics("weir_metrics_connection_waits_total"), "likewise; 503 beyond the 4", ""},
+		{"connections of the operator's socket", "64", nil, metrics("weir_socket_connections", "weir_socket_max_connections"), metrics("weir_socket_connection_waits_total"), "likewise", ""},
+		{"open files", "that of the system", nil, metrics("process_open_fds", "process_max_fds"), metrics("weir_broker_accept_errors_total"), "accepting pauses", ""},
+	}},
+	{"The API and the operator", []bounded{
+		{"WebSocket connections", "1,000, 16 of an identity, 32 subscriptions each", keys("limits.memory"), metrics("weir_graphql_websocket_connections", "weir_graphql_max_websocket_connections", "weir_graphql_websocket_operations"),
+			metrics(`weir_graphql_websocket_refused_total{limit="instance"}`, `weir_graphql_websocket_refused_total{limit="identity"}`, `weir_graphql_websocket_refused_total{limit="subscriptions"}`), "refused: 503, close code, or LIMIT_EXCEEDED", "of `API connections`"},
+		{"values that a subscriber has not fetched", "256 and one batch", nil, metrics(`weir_stream_subscribers{stream="detections"}`, `weir_stream_subscribers{stream="measurements"}`), metrics(`weir_stream_slow_total{stream="detections"}`, `weir_stream_slow_total{stream="measurements"}`, "weir_graphql_websocket_slow_total"), "the subscription ends and says why", "values are shared"},
+		{"bodies of GraphQL that are read and run", "64 MiB, one 4 MiB; less where memory is small", keys("limits.memory"), metrics("weir_graphql_pending_bytes", "weir_graphql_max_pending_bytes"), metrics("weir_graphql_pending_refused_total"), "others wait 10 s, then 503, `Retry-After: 1`", "of `GraphQL requests`"},
+		{"answers of GraphQL", "one 32 MiB, all together an eighth of `GraphQL results`", keys("limits.memory"), metrics("weir_graphql_result_bytes", "weir_graphql_max_result_bytes"), metrics("weir_graphql_results_refused_total"), "LIMIT_EXCEEDED for the one, UNAVAILABLE for all together", "of `GraphQL results`"},
+		{"prepared documents", "16 MiB; less where memory is small", keys("limits.memory"), metrics("weir_graphql_document_cache_bytes", "weir_graphql_max_document_cache_bytes"), metrics("weir_graphql_document_cache_evictions_total"), "the least recently used go", "of `GraphQL documents`"},
+		{"bodies of commands over 64 KiB", "64 MiB (a site file), else 16 MiB; less where memory is small", keys("limits.memory"), metrics("weir_socket_command_bytes", "weir_socket_max_command_bytes"), metrics("weir_socket_command_waits_total"), "others wait; larger ones are refused with LIMIT_EXCEEDED", "of `commands`"},
+		{"who watches messages end", "16, 256 messages each", nil, metrics("weir_tail_watchers"), metrics("weir_tail_left_out_total"), "LIMIT_EXCEEDED; messages are left out, and their number is told", "some KiB each"},
+		{"password hashes", "2 at a time; 32 and 256 wait", nil, metrics(`weir_auth_password_hash_waiting{lane="api"}`, `weir_auth_password_hash_waiting{lane="door"}`), metrics(`weir_auth_password_hash_refused_total{lane="api"}`, `weir_auth_password_hash_refused_total{lane="door"}`), "refused as busy", "19 MiB each"},
+		{"names with failed passwords", "32,768, 10 min", nil, metrics("weir_auth_backoff_entries"), nil, "the least recent goes", "about 100 bytes each"},
+		{"verified credentials that are remembered", "32,768, 10 min", nil, metrics("weir_auth_device_credentials_known"), nil, "the least recent goes", "about 200 bytes each"},
+		{"sessions of an identity in a tenant", "64", nil, nil, metrics("weir_auth_sessions_crowded_out_total"), "the oldest ends", "disk"},
+		{"writes that wait for the database", "1,024", nil, metrics("weir_store_queue_writes"), nil, "the next caller waits", ""},
+		{"readers of the database", "4 at a time", nil, metrics("weir_store_readers_in_use"), nil, "others wait", "of `store cache`"},
+	}},
+	{"What is kept", []bounded{
+		{"series", "256 of a device, 100,000 of a tenant", keys("limits.series_per_device", "limits.series_per_tenant"), metrics("weir_series_head_series"), metrics("weir_series_refused_total"), "a dead letter `series_limit`", "at most 512 bytes each while it is active"},
+		{"devices of a tenant", "100,000", keys("limits.devices_per_tenant"), nil, nil, "LIMIT_EXCEEDED, with the key", "some hundred bytes each"},
+		{"rules of a tenant that run", "500", keys("detection.max_rules_per_tenant"), metrics("weir_eventprocessing_detect_rules_active"), nil, "publish is refused with LIMIT_EXCEEDED, with the key", ""},
+		{"keys of rules", "1,000,000 of a tenant; all together as memory allows", keys("detection.max_keys_per_tenant", "limits.memory"), metrics("weir_eventprocessing_detect_live_keys"), metrics("weir_eventprocessing_detect_keys_refused_total"), "the rule does not judge that device; its health says so", "256 bytes each, of `rule state`"},
+		{"altIds that are remembered", "14 days, 64 MiB; less where memory is small", keys("ingest.dedupe_window", "ingest.dedupe_max_bytes", "limits.memory"), metrics("weir_ingest_dedupe_entries", "weir_ingest_dedupe_span_seconds"), nil, "the oldest are forgotten; the span really covered is a metric", "40 bytes each, of `altIds`"},
+		{"repeats of MQTT clients", "the last 1,024 of each, 16 MiB; less where memory is small", keys("limits.memory"), metrics("weir_ingest_repeat_clients"), metrics("weir_ingest_repeat_clients_forgotten_total"), "the least recently active client is forgotten", "8 bytes each, of `repeats`"},
+		{"dead letters of a tenant", "100,000, 64 MiB, 30 days", keys("limits.dead_letters_per_tenant", "limits.dead_letter_bytes_per_tenant", "history.dead_letter_retention"), metrics("weir_dead_letters"), metrics("weir_dead_letters_trimmed_total", `weir_history_removed_total{kind="dead_letters"}`), "the oldest go; the ledger goes on counting them", "disk"},
+		{"strangers' dead letters", "16 MiB", nil, metrics("weir_dead_letters"), metrics("weir_dead_letters_trimmed_total"), "the oldest go", "disk"},
+		{"history", "for ever, unless told otherwise", keys("history.event_retention_days", "history.location_retention_days", "history.audit_retention"), metrics("weir_store_bytes"), metrics(`weir_history_removed_total{kind="readings"}`, `weir_history_removed_total{kind="audit"}`), "what is older goes; the disk's reserve refuses before it is full", "disk"},
+		{"memory of the instance", "nine tenths of the container's or half of the machine's, at most 4 GiB, at least 64 MiB", keys("limits.memory"), metrics("weir_memory_limit_bytes", `weir_memory_budget_bytes{part="head"}`, `weir_memory_held_bytes{part="head"}`), nil, "caches and queues are divided from it; the Go runtime collects harder; with less than 64 MiB the start is refused (exit 3)", ""},
+	}},
+}
+
+func keys(names ...string) []string    { return names }
+func metrics(names ...string) []string { return names }
+
+// TestEveryLimitIsShown holds docs/limits.md against the table above, and the table against a running instance and the
+// configuration.
+func TestEveryLimitIsShown(t *testing.T) {
+	t.Parallel()
+	in := runInstance(t, nil)
+	resp, err := http.Get("http://" + in.Addresses().Metrics + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	scraped, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := map[string]bool{}
+	for line := range strings.Lines(string(scraped)) {
+		name, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if i := strings.LastIndex(line, "} "); i > 0 {
+			name = line[:i+1]
+		}
+		bare, _, _ := strings.Cut(name, "{")
+		shown[name], shown[bare] = true, true
+	}
+	reference, err := os.ReadFile("../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range chapters {
+		for _, r := range c.rows {
+			for _, m := range append(append([]string{}, r.level...), r.away...) {
+				if !shown[m] {
+					t.Errorf("%s: no metric %s is scraped", r.what, m)
+				}
+			}
+			for _, k := range r.keys {
+				if !strings.Contains(string(reference), "| `"+k+"` |") {
+					t.Errorf("%s: the configuration has no key %s", r.what, k)
+				}
+			}
+			if r.then == "" || r.bound == "" || len(r.level)+len(r.away)+len(r.keys) == 0 && !strings.Contains(r.then, "refused") {
+				t.Errorf("%s is not told whole", r.what)
+			}
+		}
+	}
+	page, err := os.ReadFile(limitsPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, ok := strings.Cut(string(page), limitsBegin)
+	old, tail, closed := strings.Cut(rest, limitsEnd)
+	if !ok || !closed {
+		t.Fatalf("%s has lost the lines between which it is made", limitsPath)
+	}
+	made := limitsTables()
+	if *update {
+		if err := os.WriteFile(limitsPath, []byte(head+limitsBegin+made+limitsEnd+tail), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if old != made {
+		t.Errorf("%s is not what the table says; make generate writes it", limitsPath)
+	}
+}
+
+func limitsTables() string {
+	var b strings.Builder
+	code := func(names []string) string {
+		if len(names) == 0 {
+			return "–"
+		}
+		return "`" + strings.Join(names, "`, `") + "`"
+	}
+	for _, c := range chapters {
+		fmt.Fprintf(&b, "\n## %s\n\n| what | bound | key | how much there is | how often it was met | at the bound | it costs |\n|---|---|---|---|---|---|---|\n", c.title)
+		for _, r := range c.rows {
+			cost := r.cost
+			if cost == "" {
+				cost = "–"
+			}
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", r.what, r.bound, code(r.keys), code(r.level), code(r.away), r.then, cost)
+		}
+	}
+	return b.String() + "\n"
+}

@@ -1,0 +1,167 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"weir/ingest"
+	"weir/model"
+	"weir/spool"
+	"weir/spool/bolt"
+	"weir/store"
+)
+
+// paired is what the store says about the log that belongs to it.
+type paired struct {
+	id      [16]byte
+	known   bool // an id was ever given
+	head    model.Offset
+	highest model.Offset // that any result knows
+	epoch   uint32
+	changes uint64 // of the registry
+}
+
+func (in *Instance) readPairing(ctx context.Context) (p paired, err error) {
+	err = in.store.Read(ctx, func(tx store.Tx) (err error) {
+		if p.id, p.known, err = store.PairID(tx); err != nil {
+			return err
+		}
+		if p.head, _, err = store.HeadState(tx); err != nil {
+			return err
+		}
+		if p.highest, err = store.HighestOffset(tx); err != nil {
+			return err
+		}
+		if p.epoch, err = store.LogEpoch(tx); err != nil {
+			return err
+		}
+		p.changes, err = store.ControlSequence(tx)
+		return err
+	})
+	return p, err
+}
+
+// orphaned refuses a log whose database is gone: a new one would know none of the devices that the records name, and would
+// take every acknowledged message for a stranger's.
+func orphaned(dir string) error {
+	log, err := bolt.AtRest(spoolPath(dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		if first, last := log.Bounds(); last < first {
+			return nil // a first start that was cut short
+		}
+	}
+	return &model.Error{Message: fmt.Sprintf("%s is gone, and the log beside it holds records of it", dbPath(dir)),
+		Hint: "put weir.db (with weir.db-wal, if there was one) back as it was; or move the directory away and bring back a backup: " +
+			"weir backup restore FILE --data " + dir + "; or, to begin with nothing, move the directory away"}
+}
+
+// noDatabase reports whether there is no database, or an empty file in its place.
+func noDatabase(dir string) bool {
+	info, err := os.Stat(dbPath(dir))
+	return errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0
+}
+
+// openLog opens the log that belongs to the store. One of another store is set aside, so that nothing of it is lost; what
+// is missing or cannot be read is gone past, noted and told.
+func (in *Instance) openLog(p *paired, o bolt.Options) (err error) {
+	path := spoolPath(in.cfg.DataDir)
+	o.MinOffset, o.MinEpoch, o.PairID, o.Mend = p.highest, max(o.MinEpoch, p.epoch+1), p.id, true
+	in.spool, err = bolt.Open(path, o)
+	if errors.Is(err, spool.ErrForeign) {
+		aside := fmt.Sprintf("%s.foreign-%s", path, time.Now().UTC().Format("20060102T150405Z"))
+		if err := os.Rename(path, aside); err != nil {
+			return err
+		}
+		in.foreign = aside
+		in.log.Error("the log belonged to another store; it is set aside, nothing of it is applied", "as", aside)
+		in.spool, err = bolt.Open(path, o)
+	}
+	return err
+}
+
+// lost is what a new life of the log leaves behind, nil when nothing was.
+func (in *Instance) lost(p *paired) *ingest.Hole {
+	b := in.spool.Began()
+	if b == nil || b.Why == bolt.Copied || !p.known {
+		return nil
+	}
+	h := &ingest.Hole{First: max(p.head, b.Last) + 1, Last: b.Next - 1, Why: string(b.Why)}
+	switch {
+	case in.foreign != "":
+		h.Why = "the log belonged to another store; it is kept as " + filepath.Base(in.foreign)
+	case b.Err != nil:
+		h.Why += ": " + b.Err.Error()
+	}
+	return h
+}
+
+// pair ties store and log together. What is lost is noted with the new epoch: a start that is cut short afterwards finds it
+// there, and the applier, which meets only what it reads behind, need not.
+func (in *Instance) pair(ctx context.Context, p *paired) error {
+	id, epoch := in.spool.PairID(), in.spool.Epoch()
+	in.hole, in.changes = in.lost(p), p.changes
+	if in.hole == nil {
+		return errors.Join(in.tie(ctx, p, id, epoch), in.knownHole(ctx, p))
+	}
+	return in.store.Write(ctx, store.Durable, func(tx store.Tx) error {
+		received, err := ingest.ReceivedAsOfHead(tx)
+		if err != nil {
+			return err
+		}
+		loss := store.LogLoss{At: model.MicrosOf(time.Now()), First: in.hole.First, Last: in.hole.Last, Why: in.hole.Why}
+		if in.hole.Fresh, err = store.AddLogLoss(tx, loss); err != nil {
+			return err
+		}
+		if in.hole.Fresh {
+			if err := store.AddLedgerGap(tx, store.LedgerGap{From: min(received.Micros(), loss.At), To: loss.At}); err != nil {
+				return err
+			}
+		}
+		return errors.Join(store.SetLogEpoch(tx, epoch), store.SetPairID(tx, id))
+	})
+}
+
+// tie notes which log the results follow from.
+func (in *Instance) tie(ctx context.Context, p *paired, id [16]byte, epoch uint32) error {
+	if p.known && epoch == p.epoch {
+		return nil
+	}
+	return in.store.Write(ctx, store.Durable, func(tx store.Tx) error {
+		return errors.Join(store.SetLogEpoch(tx, epoch), store.SetPairID(tx, id))
+	})
+}
+
+// knownHole looks for a loss that was noted before and behind which no head has been written since: the log begins behind it.
+func (in *Instance) knownHole(ctx context.Context, p *paired) error {
+	first, _ := in.spool.Bounds()
+	if first <= p.head+1 {
+		return nil
+	}
+	return in.store.Read(ctx, func(tx store.Tx) error {
+		ls, err := store.LogLosses(tx)
+		for _, l := range ls {
+			if l.First <= p.head+1 && l.Last+1 >= first {
+				in.hole = &ingest.Hole{First: l.First, Last: l.Last, Why: l.Why}
+			}
+		}
+		return err
+	})
+}
+
+// older adds what to do about a database that is older than its log.
+func (in *Instance) older(err error) error {
+	if !errors.Is(err, ingest.ErrStoreOlder) {
+		return err
+	}
+	dir := in.cfg.DataDir
+	return &model.Error{Message: err.Error(), Err: err, Hint: "put the newer weir.db back; or bring back a whole backup, log and all, into an empty directory: " +
+		"weir backup restore FILE --data DIR; to go on with this database, move " + spoolPath(dir) + " away: what came after it is in that log alone then"}
+}
