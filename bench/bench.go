@@ -1,16 +1,22 @@
 // Bench measures the real program from outside: it builds it, runs it on loopback in a directory of its own, sends to it as
-// devices do, and prints a table. It says nothing about good or bad and has no gates, but for one: what was acknowledged
-// and cannot be read back afterwards is a failure.
+// devices do, and prints a table with what is asked of each figure. It has no gates, but for one: what was acknowledged and
+// cannot be read back afterwards is a failure.
 //
 //	bench.go      what is measured, in which order
 //	instance.go   building, starting, stopping, killing the program
-//	provision.go  a tenant, its rules, its devices, over the API
+//	provision.go  a tenant, its rules, its devices
+//	peers.go      the programs that are measured beside it
 //	mqtt.go       the client's side of MQTT, as few bytes and calls as it takes
 //	body.go       what a device sends
-//	load.go       closed loop and paced, over many connections
+//	load.go       how a device sends: closed loop, paced
+//	drive.go      many at once, and what is measured meanwhile
+//	replay.go     a fleet in its own time, on a clock that the bench turns
 //	verify.go     what was acknowledged is there
 //	part_*.go     one subject each
-//	report.go     the table
+//	goal.go       what a figure must reach and what it aims at
+//	report.go     the table, and the blocks of docs/performance.md
+//	lab.go        the program with that clock, or on a slow disk
+//	board.go      what the bench and the lab have in common
 package main
 
 import (
@@ -21,10 +27,12 @@ import (
 	"io"
 	"log"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -41,33 +49,42 @@ type bench struct {
 	warmup   time.Duration
 	readings int // in the store that is queried
 	disk     int // whose bytes are counted
-	paced    int // readings per second
+	series   int // of the fleet with one reading each ten seconds
 	all      bool
 	patience time.Duration // for a quiet machine, before each load
 }
 
 // part is one subject of the table.
 type part struct {
-	name string
-	run  func(*bench, context.Context) error
+	name, title string
+	run         func(*bench, context.Context) error
 }
 
-var parts = []part{
-	{"pubacks", (*bench).pubacks},
-	{"endtoend", (*bench).endToEnd},
-	{"http", (*bench).http},
-	{"queries", (*bench).queries},
-	{"disk", (*bench).diskBytes},
-	{"wear", (*bench).wear},
-	{"memory", (*bench).memory},
-	{"start", (*bench).starts},
-	{"size", (*bench).sizes},
-	{"site", (*bench).sites},
+// parts in the order in which they are measured and shown.
+func parts() []part {
+	return []part{
+		{"pubacks", "Durable PUBACKs", (*bench).pubacks},
+		{"paced", "Paced loads", (*bench).pacedLoads},
+		{"endtoend", "End to end", (*bench).endToEnd},
+		{"slowdisk", "A slow disk", (*bench).slowDisk},
+		{"http", "HTTP ingest", (*bench).http},
+		{"queries", "Queries", (*bench).queries},
+		{"disk", "Disk per reading", (*bench).diskBytes},
+		{"fleet", "A large fleet", (*bench).fleet},
+		{"device", "What the device takes", (*bench).device},
+		{"wear", "Commit interval and wear", (*bench).wear},
+		{"memory", "Memory", (*bench).memory},
+		{"stall", "A stalled applier", (*bench).stall},
+		{"start", "Start to ready", (*bench).starts},
+		{"size", "Size", (*bench).sizes},
+		{"site", "Site files", (*bench).sites},
+	}
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	signal.Ignore(syscall.SIGPIPE) // whoever reads may go away, the servers are to be stopped all the same
 	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
 		if !errors.Is(err, flag.ErrHelp) {
 			fmt.Fprintln(os.Stderr, "bench:", err)
@@ -78,15 +95,18 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
+	if len(args) > 0 && args[0] == labCommand {
+		return lab(ctx, args[1:])
+	}
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	quick := f.Bool("quick", false, "about a minute: short loads, small stores, one platform")
-	only := f.String("only", "", "of "+names()+": these, with commas between")
-	write := f.Bool("write", false, "put the table into docs/performance.md")
-	seconds := f.Duration("seconds", 0, "length of each load (20s, quick 4s)")
-	readings := f.Int("readings", 0, "readings in the store that is queried (1000000, quick 100000)")
+	quick := f.Bool("quick", false, "a few minutes: short loads, small stores, one platform")
+	only := f.String("only", "", "these parts, with commas between: "+names())
+	write := f.Bool("write", false, "put the figures into docs/performance.md, in place of those of the same parts")
+	seconds := f.Duration("seconds", 0, "length of a load, from which that of each part follows (20s, quick 4s)")
+	readings := f.Int("readings", 0, "readings in the store that is queried (10000000, quick 100000)")
 	disk := f.Int("disk", 0, "readings whose bytes are counted (1000000, quick 100000)")
-	paced := f.Int("paced", 30_000, "readings per second of the paced end to end load")
+	series := f.Int("series", 0, "devices of the large fleet (100000, quick 10000)")
 	profile := f.String("profile", "", "record the loads with perf into this directory")
 	patience := f.Duration("patience", 0, "before each load, wait so long at most until other programs are quiet")
 	keep := f.Bool("keep", false, "leave the working directory")
@@ -94,14 +114,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		return err
 	}
 	b := &bench{say: log.New(stderr, "", log.Ltime), profile: *profile, seconds: *seconds, warmup: 2 * time.Second, readings: *readings,
-		disk: *disk, paced: *paced, all: !*quick, patience: *patience,
-		report: &report{command: strings.TrimSpace("go run ./bench " + strings.Join(withoutWrite(args), " ")), when: time.Now()}}
+		disk: *disk, series: *series, all: !*quick, patience: *patience, report: &report{args: shaping(f), when: time.Now()}}
 	if *quick {
 		b.warmup = 500 * time.Millisecond
 	}
 	b.seconds = orElse(b.seconds, *quick, 4*time.Second, 20*time.Second)
-	b.readings = orElse(b.readings, *quick, 100_000, 1_000_000)
+	b.readings = orElse(b.readings, *quick, 100_000, 10_000_000)
 	b.disk = orElse(b.disk, *quick, 100_000, 1_000_000)
+	b.series = orElse(b.series, *quick, 10_000, 100_000)
 	chosen, err := choose(*only)
 	if err != nil {
 		return err
@@ -118,18 +138,58 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err := b.build(ctx); err != nil {
 		return err
 	}
-	b.report.machine = machine(b.work)
+	b.report.machine, b.report.commit = machine(b.work), b.commit(ctx)
+	into := ""
+	if *write {
+		into = filepath.Join(b.root, "docs", "performance.md")
+	}
+	err = b.measure(ctx, chosen, into)
+	_, e := fmt.Fprint(stdout, b.report)
+	return errors.Join(err, e)
+}
+
+// measure runs the parts one after the other. One that fails has no block, and the others go on; what is measured is
+// written at once.
+func (b *bench) measure(ctx context.Context, chosen []part, into string) (failed error) {
 	for _, p := range chosen {
 		b.say.Printf("%s", p.name)
-		if err := p.run(b, ctx); err != nil {
-			return fmt.Errorf("%s: %w", p.name, err)
+		began := time.Now()
+		b.report.begin(p)
+		err := p.run(b, ctx)
+		b.say.Printf("  took %s", time.Since(began).Round(time.Second))
+		switch {
+		case err != nil:
+			b.report.spoil()
+			b.say.Printf("  FAILED: %v", err)
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", p.name, err))
+		case into != "":
+			if err := b.report.into(into); err != nil {
+				return errors.Join(failed, err)
+			}
+		}
+		if ctx.Err() != nil {
+			return errors.Join(failed, ctx.Err())
 		}
 	}
-	fmt.Fprint(stdout, b.report.markdown())
-	if *write {
-		return b.report.into(filepath.Join(b.root, "docs", "performance.md"))
+	return failed
+}
+
+// commit names what is measured, "" where nobody knows.
+func (b *bench) commit(ctx context.Context) string {
+	git := func(args ...string) (string, error) {
+		cmd := exec.CommandContext(ctx, "git", args...)
+		cmd.Dir = b.root
+		out, err := cmd.Output()
+		return strings.TrimSpace(string(out)), err
 	}
-	return nil
+	name, err := git("rev-parse", "--short=9", "HEAD")
+	if err != nil {
+		return ""
+	}
+	if changed, err := git("status", "--porcelain", "--", ".", ":!docs"); err != nil || changed != "" {
+		name += " with changes"
+	}
+	return name
 }
 
 // orElse is v unless it is zero.
@@ -145,30 +205,40 @@ func orElse[T int | time.Duration](v T, quick bool, small, large T) T {
 
 func names() string {
 	var ns []string
-	for _, p := range parts {
+	for _, p := range parts() {
 		ns = append(ns, p.name)
 	}
 	return strings.Join(ns, " ")
 }
 
 func choose(only string) ([]part, error) {
+	all := parts()
 	if only == "" {
-		return parts, nil
+		return all, nil
 	}
 	var out []part
 	for name := range strings.SplitSeq(only, ",") {
-		i := slices.IndexFunc(parts, func(p part) bool { return p.name == name })
+		i := slices.IndexFunc(all, func(p part) bool { return p.name == name })
 		if i < 0 {
 			return nil, fmt.Errorf("there is no part %q; there are: %s", name, names())
 		}
-		out = append(out, parts[i])
+		out = append(out, all[i])
 	}
 	return out, nil
 }
 
-// withoutWrite are the arguments that shape the figures.
-func withoutWrite(args []string) []string {
-	return slices.DeleteFunc(slices.Clone(args), func(a string) bool { return strings.TrimLeft(a, "-") == "write" || strings.TrimLeft(a, "-") == "keep" })
+// shaping are the flags that were given and shape the figures; the parts are left out, since each block names its own.
+func shaping(f *flag.FlagSet) (out []string) {
+	f.Visit(func(g *flag.Flag) {
+		switch g.Name {
+		case "only", "write", "keep", "profile":
+		case "quick":
+			out = append(out, "-quick")
+		default:
+			out = append(out, "-"+g.Name, g.Value.String())
+		}
+	})
+	return out
 }
 
 // moduleRoot is where go.mod is, here or above.

@@ -12,6 +12,7 @@ type body struct {
 	kind      bodyKind
 	r         *rand.Rand
 	level     int64     // of the walk, in hundredths
+	at        time.Time // event time of the next reading; zero: as base says
 	base      time.Time // event time of the first reading; zero: now
 	step      time.Duration
 	perMsg    int
@@ -32,6 +33,7 @@ const (
 	live   bodyKind = iota // 20.00 to 23.99, each 10,000th reading 30.00: one rule of ten raises and resolves on it
 	sensor                 // a walk in hundredths
 	noise                  // float64 without any pattern
+	frost                  // the same below zero: no rule is met
 )
 
 // ruleThreshold is what one of the ten rules compares with; the others are never reached.
@@ -71,10 +73,13 @@ func (b *body) append(out []byte) []byte {
 // appendTime appends the reading's event time, in microseconds: no two readings of a device have the same.
 func (b *body) appendTime(out []byte) []byte {
 	var t time.Time
-	if b.base.IsZero() {
+	switch {
+	case !b.at.IsZero():
+		t = b.at
+	case b.base.IsZero():
 		t = time.UnixMicro(max(time.Now().UnixMicro(), b.lastMicro+1))
 		b.lastMicro = t.UnixMicro()
-	} else {
+	default:
 		t = b.base.Add(time.Duration(b.number)*b.step + time.Duration(b.r.Int64N(100_000))*time.Microsecond)
 	}
 	out = append(out, `"occurredTime":"`...)
@@ -99,8 +104,11 @@ func (b *body) appendValue(out []byte) []byte {
 	case sensor:
 		b.level = min(max(b.level+b.r.Int64N(21)-10, -2000), 6000)
 		v = float64(b.level) / 100
-	case noise:
+	case noise, frost:
 		v = math.Float64frombits(b.r.Uint64()&^(0x7ff<<52) | uint64(1020+b.r.Uint64N(8))<<52)
+		if b.kind == frost {
+			v = -math.Abs(v)
+		}
 	}
 	b.number++
 	b.sum += v
@@ -108,7 +116,7 @@ func (b *body) appendValue(out []byte) []byte {
 		b.over = over
 		b.edges++
 	}
-	if b.kind == noise {
+	if b.kind >= noise {
 		return strconv.AppendFloat(out, v, 'g', -1, 64)
 	}
 	return strconv.AppendFloat(out, v, 'f', 2, 64)

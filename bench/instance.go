@@ -42,11 +42,19 @@ func (b *bench) goBuild(ctx context.Context, out, ldflags string, env ...string)
 	return nil
 }
 
+// setup is how an instance differs from a plain one.
+type setup struct {
+	config  string   // more of it
+	lab     []string // arguments of the lab, which then runs in the program's place
+	devices int
+	rules   int // that judge each reading
+}
+
 // instance is a data directory and the process that runs on it.
 type instance struct {
-	b      *bench
-	dir    string
-	extra  string // more configuration
+	b   *bench
+	dir string
+	setup
 	cmd    *exec.Cmd
 	exited chan error
 	stderr bytes.Buffer  // read once the process has ended
@@ -64,23 +72,27 @@ func (in *instance) data() string { return filepath.Join(in.dir, "data") }
 func (in *instance) configFile() string { return filepath.Join(in.dir, "weir.yaml") }
 
 // fresh makes a directory and starts on it.
-func (b *bench) fresh(ctx context.Context, extra string) (*instance, error) {
+func (b *bench) fresh(ctx context.Context, s setup) (*instance, error) {
 	dir, err := os.MkdirTemp(b.work, "i")
 	if err != nil {
 		return nil, err
 	}
-	in := &instance{b: b, dir: dir, extra: extra}
+	in := &instance{b: b, dir: dir, setup: s}
 	return in, in.start(ctx)
 }
 
 // start runs the program and returns when it has said what it listens on, which is the last thing that it does at a start.
 func (in *instance) start(ctx context.Context) error {
 	text := fmt.Sprintf("data_dir: %q\nlisteners: {api: \"127.0.0.1:0\", ingest: \"127.0.0.1:0\", mqtt: \"127.0.0.1:0\", metrics: \"127.0.0.1:0\"}\n%s%s",
-		in.data(), raised, in.extra)
+		in.data(), raised, in.config)
 	if err := os.WriteFile(in.configFile(), []byte(text), 0o600); err != nil {
 		return err
 	}
-	in.cmd = exec.CommandContext(ctx, in.b.binary, "run", "--config", in.configFile())
+	program, args, err := in.program()
+	if err != nil {
+		return err
+	}
+	in.cmd = exec.CommandContext(ctx, program, args...)
 	in.stderr.Reset()
 	in.cmd.Stderr = &in.stderr
 	out, err := in.cmd.StdoutPipe()
@@ -105,6 +117,15 @@ func (in *instance) start(ctx context.Context) error {
 	}
 	in.client, err = app.Dial(ctx, config.Config{DataDir: in.data()})
 	return err
+}
+
+// program is what is run, and its arguments.
+func (in *instance) program() (string, []string, error) {
+	if in.lab == nil {
+		return in.b.binary, []string{"run", "--config", in.configFile()}, nil
+	}
+	self, err := os.Executable()
+	return self, append([]string{labCommand, "-config", in.configFile()}, in.lab...), err
 }
 
 func (in *instance) listeners(lines *bufio.Scanner) bool {

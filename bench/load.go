@@ -1,11 +1,8 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -20,6 +17,8 @@ type sender struct {
 	acked atomic.Int64 // messages; the ledger of what was acknowledged
 	lat   hist         // of the goroutine that reads
 	timed atomic.Bool  // whether lat is kept: not while the load warms up
+	out   []byte       // of the goroutine that writes
+	held  atomic.Bool  // the server is held up on purpose: nobody gives it up
 }
 
 // pattern is how a sender sends until stop: it returns when everything that it has sent is acknowledged.
@@ -63,10 +62,10 @@ func upTo(most int64, window int) pattern {
 
 type loop struct {
 	*sender
-	window       int64
-	split        bool
-	stamps       []time.Time // of the messages in flight
-	out, payload []byte
+	window  int64
+	split   bool
+	stamps  []time.Time // of the messages in flight
+	payload []byte
 }
 
 // fill sends until limit messages are sent in all.
@@ -87,11 +86,19 @@ func (l *loop) fill(limit int64) error {
 	if len(l.out) == 0 {
 		return nil
 	}
-	if err := l.SetDeadline(now.Add(grace)); err != nil {
+	if err := l.patient(now); err != nil {
 		return err
 	}
 	_, err := l.Write(l.out)
 	return err
+}
+
+// patient sets until when an acknowledgement is waited for.
+func (s *sender) patient(now time.Time) error {
+	if s.held.Load() {
+		return s.SetDeadline(time.Time{})
+	}
+	return s.SetDeadline(now.Add(grace))
 }
 
 // drain takes the acknowledgements that have come, at least one.
@@ -139,20 +146,20 @@ func paced(rate float64) pattern {
 
 func (s *sender) writePaced(every time.Duration, due chan<- time.Time, stop *atomic.Bool) error {
 	next := time.Now().Add(every * time.Duration(s.index) / time.Duration(s.of))
-	var out, payload []byte
+	var payload []byte
 	for !stop.Load() {
 		time.Sleep(time.Until(next))
-		out = out[:0]
+		s.out = s.out[:0]
 		for now := time.Now(); !next.After(now); next = next.Add(every) {
 			payload = s.body.append(payload[:0])
-			out = appendPublish(out, s.topic, s.sent, payload)
+			s.out = appendPublish(s.out, s.topic, s.sent, payload)
 			s.sent++
 			due <- next
 		}
-		if err := s.SetDeadline(time.Now().Add(grace)); err != nil {
+		if err := s.patient(time.Now()); err != nil {
 			return err
 		}
-		if _, err := s.Write(out); err != nil {
+		if _, err := s.Write(s.out); err != nil {
 			return err
 		}
 	}
@@ -183,157 +190,4 @@ func (s *sender) readPaced(due <-chan time.Time) error {
 		s.acked.Store(acked + int64(n))
 	}
 	return nil
-}
-
-// outcome is what a load was.
-type outcome struct {
-	rate  float64 // messages acknowledged per second, the warm-up left out
-	cpu   float64 // cores of the server
-	micro float64 // microseconds of the server's processors per message
-	lat   hist
-	other float64 // cores that neither the server nor the generator had
-	acked int64   // messages, the warm-up included
-	sum   float64
-	edges int64
-}
-
-// drive lets the senders work for the time of the bench. watch, unless nil, is told when the measured time begins and ends.
-func (b *bench) drive(ctx context.Context, pid int, senders []*sender, p pattern, watch func(begins bool) error) (*outcome, error) {
-	var stop atomic.Bool
-	errs := make(chan error, len(senders))
-	var wg sync.WaitGroup
-	for _, s := range senders {
-		wg.Go(func() {
-			if err := p(s, &stop); err != nil {
-				errs <- fmt.Errorf("sender %d, %d sent, %d acknowledged: %w", s.index, s.sent, s.acked.Load(), err)
-			}
-		})
-	}
-	done := make(chan struct{})
-	go func() { wg.Wait(); close(done) }()
-	wait := func(d time.Duration) error {
-		select {
-		case err := <-errs:
-			return err
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-done:
-			return nil
-		case <-time.After(d):
-			return nil
-		}
-	}
-	o := &outcome{}
-	err := b.measured(o, pid, senders, wait, watch)
-	stop.Store(true)
-	<-done
-	close(errs)
-	for e := range errs {
-		err = errors.Join(err, e)
-	}
-	for _, s := range senders {
-		o.acked += s.acked.Load()
-		o.sum += s.body.sum
-		o.edges += s.body.edges
-		o.lat.merge(&s.lat)
-	}
-	return o, err
-}
-
-// measured fills in what happens between the warm-up and the end.
-func (b *bench) measured(o *outcome, pid int, senders []*sender, wait func(time.Duration) error, watch func(bool) error) error {
-	if err := wait(b.warmup); err != nil {
-		return err
-	}
-	if watch == nil {
-		watch = func(bool) error { return nil }
-	}
-	if err := watch(true); err != nil {
-		return err
-	}
-	for _, s := range senders {
-		s.timed.Store(true)
-	}
-	before, err := readMeter(pid, senders)
-	if err != nil {
-		return err
-	}
-	if err := wait(b.seconds); err != nil {
-		return err
-	}
-	after, err := readMeter(pid, senders)
-	if err != nil {
-		return err
-	}
-	o.between(before, after)
-	return watch(false)
-}
-
-// quiet waits until other programs leave the machine alone for two seconds, or the patience of the bench ends.
-func (b *bench) quiet(ctx context.Context) error {
-	for end := time.Now().Add(b.patience); time.Now().Before(end); {
-		before, err := readMeter(os.Getpid(), nil)
-		if err != nil {
-			return err
-		}
-		if err := pause(ctx, 2*time.Second); err != nil {
-			return err
-		}
-		after, err := readMeter(os.Getpid(), nil)
-		if err != nil {
-			return err
-		}
-		if after.all-before.all-(after.self-before.self) < 2*time.Second/5 {
-			return nil
-		}
-	}
-	return nil
-}
-
-// meter is what is read off at a moment.
-type meter struct {
-	at                time.Time
-	acked             int64
-	server, self, all time.Duration // of the processors
-}
-
-func readMeter(pid int, senders []*sender) (m meter, err error) {
-	m.at, m.acked = time.Now(), total(senders)
-	if m.server, err = cpuTime(pid); err != nil {
-		return m, err
-	}
-	if m.self, err = cpuTime(os.Getpid()); err != nil {
-		return m, err
-	}
-	m.all, err = busy()
-	return m, err
-}
-
-func (o *outcome) between(a, b meter) {
-	seconds, n, cpu := b.at.Sub(a.at).Seconds(), b.acked-a.acked, b.server-a.server
-	o.rate = float64(n) / seconds
-	o.cpu = cpu.Seconds() / seconds
-	o.micro = float64(cpu.Microseconds()) / float64(max(n, 1))
-	o.other = max(0, ((b.all-a.all)-cpu-(b.self-a.self)).Seconds()/seconds)
-}
-
-// others says how much of the machine other programs had, when it was worth a word.
-func (o *outcome) others() string {
-	if o.other < 0.1 {
-		return ""
-	}
-	return fmt.Sprintf("; other programs had %.1f cores meanwhile", o.other)
-}
-
-func total(senders []*sender) (n int64) {
-	for _, s := range senders {
-		n += s.acked.Load()
-	}
-	return n
-}
-
-func closeAll(senders []*sender) {
-	for _, s := range senders {
-		_ = s.Close() // everything was acknowledged, or the error is told already
-	}
 }

@@ -36,7 +36,7 @@ func (c *client) connect(clientID, user string) error {
 	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
 		return err
 	}
-	if _, err := c.Write(connectPacket(clientID, user)); err != nil {
+	if _, err := c.Write(connectPacket(clientID, user, true)); err != nil {
 		return err
 	}
 	var ack [4]byte
@@ -49,9 +49,12 @@ func (c *client) connect(clientID, user string) error {
 	return c.SetDeadline(time.Time{})
 }
 
-// connectPacket is a CONNECT with a clean session and a keep-alive of ten minutes (3.1).
-func connectPacket(clientID, user string) []byte {
-	flags := byte(0x02)
+// connectPacket is a CONNECT with a keep-alive of ten minutes (3.1), clean or with a session that is kept.
+func connectPacket(clientID, user string, clean bool) []byte {
+	flags := byte(0)
+	if clean {
+		flags = 0x02
+	}
 	if user != "" {
 		flags |= 0x80
 	}
@@ -65,6 +68,12 @@ func connectPacket(clientID, user string) []byte {
 
 func appendText(b []byte, s string) []byte {
 	return append(binary.BigEndian.AppendUint16(b, uint16(len(s))), s...)
+}
+
+// subscribePacket is a SUBSCRIBE to one filter with QoS 1 (3.8).
+func subscribePacket(filter string) []byte {
+	body := append(appendText([]byte{0, 1}, filter), 1)
+	return append(binary.AppendUvarint([]byte{0x82}, uint64(len(body))), body...)
 }
 
 func packetID(n int64) uint16 { return uint16(n%65535) + 1 }

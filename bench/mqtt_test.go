@@ -12,8 +12,10 @@ func TestPacketsAreWhatTheSpecificationSays(t *testing.T) {
 		got  []byte
 		want string
 	}{
-		{"CONNECT with a user", connectPacket("id", "u"), "\x10\x11\x00\x04MQTT\x04\x82\x02\x58\x00\x02id\x00\x01u"},
-		{"CONNECT without one", connectPacket("id", ""), "\x10\x0e\x00\x04MQTT\x04\x02\x02\x58\x00\x02id"},
+		{"CONNECT with a user", connectPacket("id", "u", true), "\x10\x11\x00\x04MQTT\x04\x82\x02\x58\x00\x02id\x00\x01u"},
+		{"CONNECT without one", connectPacket("id", "", true), "\x10\x0e\x00\x04MQTT\x04\x02\x02\x58\x00\x02id"},
+		{"CONNECT to a session that is kept", connectPacket("id", "", false), "\x10\x0e\x00\x04MQTT\x04\x00\x02\x58\x00\x02id"},
+		{"SUBSCRIBE", subscribePacket("a/#"), "\x82\x08\x00\x01\x00\x03a/#\x01"},
 		{"the first PUBLISH", appendPublish(nil, "a/b", 0, []byte("x")), "\x32\x08\x00\x03a/b\x00\x01x"},
 		{"the last packet id", appendPublish(nil, "a", 65534, nil), "\x32\x05\x00\x01a\xff\xff"},
 		{"the first one again", appendPublish(nil, "a", 65535, nil), "\x32\x05\x00\x01a\x00\x01"},

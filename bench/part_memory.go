@@ -2,26 +2,30 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
 // memory measures what an idle instance holds: its own memory, not the pages of files that the kernel can drop.
 func (b *bench) memory(ctx context.Context) error {
-	conns := []int{0, 1000}
-	if b.all {
-		conns = append(conns, 5000)
+	cases := []struct {
+		conns int
+		goal  goal
+	}{
+		{0, atMost(40, 30, mebibytes)}, {1000, atMost(80, 50, mebibytes)}, {5000, atMost(220, 120, mebibytes)},
 	}
-	for _, n := range conns {
-		if err := b.idle(ctx, n); err != nil {
+	if !b.all {
+		cases = cases[:2]
+	}
+	for _, c := range cases {
+		if err := b.idle(ctx, c.conns, c.goal); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (b *bench) idle(ctx context.Context, conns int) error {
-	in, err := b.ready(ctx, "", max(conns, 1), 1)
+func (b *bench) idle(ctx context.Context, conns int, g goal) error {
+	in, err := b.ready(ctx, setup{devices: max(conns, 1), rules: 1})
 	if err != nil {
 		return err
 	}
@@ -41,10 +45,10 @@ func (b *bench) idle(ctx context.Context, conns int) error {
 	if err != nil {
 		return err
 	}
-	beside := "nobody connected"
+	who := "nobody connected"
 	if conns > 0 {
-		beside = fmt.Sprintf("%d devices connected and silent", conns)
+		who = count(float64(conns)) + " devices connected and silent"
 	}
-	b.row("memory, idle", mebi(n), "RSS without file pages, %s, %s after the start", beside, (b.seconds / 2).Round(time.Second))
+	b.judged(g, "memory, idle, "+who, float64(n)/(1<<20), "RSS without file pages, %s after the start", (b.seconds / 2).Round(time.Second))
 	return nil
 }

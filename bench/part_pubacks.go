@@ -3,10 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"time"
+	"strings"
 )
 
 // shape is a load of QoS 1 in a closed loop.
@@ -23,133 +20,144 @@ func (s shape) String() string {
 	return text
 }
 
-// pubacks measures how fast readings are acknowledged, Weir after they are on the disk, mosquitto at once.
+// pubacks measures how fast readings are acknowledged: Weir after they are on the disk, mosquitto at once, NATS on the disk
+// as well. The lower ratio of both ways to write counts.
 func (b *bench) pubacks(ctx context.Context) error {
-	shapes := []shape{{conns: 50, window: 20}, {conns: 500, window: 20}}
-	if b.all {
-		shapes = append(shapes, shape{conns: 50, window: 20, split: true})
-	}
-	for _, s := range shapes {
-		if err := b.puback(ctx, s); err != nil {
-			return fmt.Errorf("%v: %w", s, err)
-		}
-	}
-	return nil
-}
-
-func (b *bench) puback(ctx context.Context, s shape) error {
-	in, err := b.ready(ctx, "", s.conns, 0)
-	if err != nil {
-		return err
-	}
-	defer in.drop()
-	ours, err := b.load(ctx, in, fmt.Sprintf("pubacks-%d", s.conns), s.conns, closedLoop(s.window, s.split), kept{}, nil)
-	if err != nil {
-		return err
-	}
-	in.drop()
-	theirs, err := b.mosquitto(ctx, s)
-	if err != nil {
-		return err
-	}
-	ratio := "mosquitto is not installed, no ratio"
-	if theirs != nil {
-		ratio = fmt.Sprintf("%.2f × mosquitto, which keeps nothing (%s, %.1f µs%s)", ours.rate/theirs.rate, perSecond(theirs.rate), theirs.micro, theirs.others())
-	}
-	b.row("durable QoS 1 PUBACKs, "+s.String(), perSecond(ours.rate), "%s; server %.1f µs CPU per message, %.2f cores; PUBACK p50 %s, p99 %s%s", ratio,
-		ours.micro, ours.cpu, short(ours.lat.quantile(0.5)), short(ours.lat.quantile(0.99)), ours.others())
-	return nil
-}
-
-// load runs a pattern against an instance and verifies what it has acknowledged.
-func (b *bench) load(ctx context.Context, in *instance, name string, conns int, p pattern, want kept, watch func(bool) error) (*outcome, error) {
-	if err := b.quiet(ctx); err != nil {
-		return nil, err
-	}
-	senders, err := in.connect(ctx, conns, live)
-	if err != nil {
-		return nil, err
-	}
-	defer closeAll(senders)
-	defer b.perf(ctx, name, in.pid())()
-	o, err := b.drive(ctx, in.pid(), senders, p, watch)
-	if err != nil {
-		return nil, err
-	}
-	want.readings += o.acked
-	want.sum += o.sum
-	want.edges += o.edges
-	return o, in.verify(ctx, want)
-}
-
-// perf records a profile of the process over the length of a load when one is wanted.
-func (b *bench) perf(ctx context.Context, name string, pid int) (stop func()) {
-	if b.profile == "" {
-		return func() {}
-	}
-	cmd := exec.CommandContext(ctx, "perf", "record", "-q", "-F", "499", "-g", "-p", fmt.Sprint(pid), "-o", filepath.Join(b.profile, name+".perf"),
-		"--", "sleep", fmt.Sprint(int(b.seconds.Seconds())))
-	if err := cmd.Start(); err != nil {
-		b.say.Printf("no profile: %v", err)
-		return func() {}
-	}
-	return func() {
-		if err := cmd.Wait(); err != nil {
-			b.say.Printf("profile %s: %v", name, err)
-		}
-	}
-}
-
-// mosquitto drives the same load into mosquitto, nil when it is not installed.
-func (b *bench) mosquitto(ctx context.Context, s shape) (*outcome, error) {
-	program, err := exec.LookPath("mosquitto")
-	if err != nil {
-		if program = "/usr/sbin/mosquitto"; !exists(program) {
-			return nil, nil
-		}
-	}
-	addr, err := freeAddress(ctx)
-	if err != nil {
-		return nil, err
-	}
-	file := filepath.Join(b.work, "mosquitto.conf")
-	if err := os.WriteFile(file, fmt.Appendf(nil, "listener %s 127.0.0.1\nallow_anonymous true\npersistence false\n", addr.port), 0o600); err != nil {
-		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, program, "-c", file)
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	defer func() {
-		_ = cmd.Process.Kill() // it keeps nothing
-		_ = cmd.Wait()
-	}()
-	if err := b.quiet(ctx); err != nil {
-		return nil, err
-	}
-	senders, err := connectPlain(ctx, addr.String(), s.conns)
-	if err != nil {
-		return nil, err
-	}
-	defer closeAll(senders)
-	return b.drive(ctx, cmd.Process.Pid, senders, closedLoop(s.window, s.split), nil)
-}
-
-func connectPlain(ctx context.Context, addr string, n int) ([]*sender, error) {
-	var senders []*sender
-	for i := range n {
-		d := deviceToken(i)
-		c, err := dialMQTT(ctx, addr, "weir:"+tenant+":"+d, "", "weir/"+tenant+"/devices/"+d+"/events")
-		for tries := 0; err != nil && i == 0 && tries < 100; tries++ { // it is still starting
-			if err := pause(ctx, 50*time.Millisecond); err != nil {
-				return nil, err
+	for _, c := range []struct {
+		conns           int
+		mosquitto, nats goal
+	}{
+		{50, atLeast(1.2, 3, times), atLeast(20, 60, times)},
+		{500, atLeast(1.5, 4, times), atLeast(20, 60, times)},
+	} {
+		least := map[string]float64{}
+		for _, split := range []bool{false, true} {
+			s := shape{c.conns, 20, split}
+			ratios, err := b.puback(ctx, s)
+			if err != nil {
+				return fmt.Errorf("%v: %w", s, err)
 			}
-			c, err = dialMQTT(ctx, addr, "weir:"+tenant+":"+d, "", "weir/"+tenant+"/devices/"+d+"/events")
+			for name, r := range ratios {
+				if before, ok := least[name]; !ok || r < before {
+					least[name] = r
+				}
+			}
 		}
-		if err != nil {
-			return senders, err
-		}
-		senders = append(senders, &sender{client: c, body: newBody(live, uint64(i)), index: i, of: n})
+		b.ratio(c.mosquitto, least, "mosquitto", "which keeps nothing", c.conns)
+		b.ratio(c.nats, least, "NATS", "with JetStream and a sync for each acknowledgement", c.conns)
 	}
-	return senders, nil
+	return nil
+}
+
+func (b *bench) ratio(g goal, least map[string]float64, name, about string, conns int) {
+	what := fmt.Sprintf("PUBACKs over those of %s, %d clients × 20", name, conns)
+	if r, ok := least[name]; ok {
+		b.judged(g, what, r, "%s; the lower ratio of the two ways to write", about)
+		return
+	}
+	b.row(what, "not measured", "%s cannot be had or broke off", name)
+}
+
+// puback drives one shape into all servers in turn, and again, and returns the ratios to the others by their names.
+func (b *bench) puback(ctx context.Context, s shape) (map[string]float64, error) {
+	servers, err := b.servers(ctx, s.conns)
+	defer func() {
+		for _, srv := range servers {
+			srv.stop()
+		}
+	}()
+	if err != nil {
+		return nil, err
+	}
+	rounds := 3
+	if !b.all {
+		rounds = 1
+	}
+	turn := *b
+	turn.seconds, turn.warmup = b.seconds/4, b.warmup/2
+	loads := make([][]*outcome, len(servers))
+	for range rounds {
+		for i, srv := range servers {
+			if srv.broken != nil {
+				continue
+			}
+			o, err := turn.one(ctx, srv, s)
+			switch {
+			case err == nil:
+				loads[i] = append(loads[i], o)
+			case i == 0 || ctx.Err() != nil:
+				return nil, err
+			default:
+				srv.broken = err
+				b.say.Printf("  %s: %v", srv.name, err)
+			}
+		}
+	}
+	return b.compare(s, servers, loads), nil
+}
+
+// servers starts Weir and the others that can be had, Weir first.
+func (b *bench) servers(ctx context.Context, conns int) (out []*server, err error) {
+	in, err := b.ready(ctx, setup{devices: conns})
+	if err != nil {
+		return nil, err
+	}
+	var k kept
+	out = append(out, &server{name: "Weir", pid: in.pid(), stop: in.drop,
+		connect: func(ctx context.Context, n int) ([]*sender, error) { return in.connect(ctx, n, live) },
+		check: func(ctx context.Context, o *outcome) error {
+			k.readings, k.sum = k.readings+o.acked, k.sum+o.sum
+			return in.verify(ctx, k)
+		}})
+	for _, start := range []func(context.Context) (*server, error){b.mosquitto, b.nats} {
+		s, err := start(ctx)
+		if err != nil {
+			return out, err
+		}
+		if s != nil {
+			out = append(out, s)
+		}
+	}
+	return out, nil
+}
+
+// one is a turn of one server.
+func (b *bench) one(ctx context.Context, srv *server, s shape) (*outcome, error) {
+	if err := b.quiet(ctx); err != nil {
+		return nil, err
+	}
+	senders, err := srv.connect(ctx, s.conns)
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll(senders)
+	defer b.perf(ctx, fmt.Sprintf("pubacks-%d-%t-%s", s.conns, s.split, srv.name), srv.pid)()
+	o, err := b.drive(ctx, srv.pid, senders, closedLoop(s.window, s.split), nil)
+	if err != nil || srv.check == nil {
+		return o, err
+	}
+	return o, srv.check(ctx, o)
+}
+
+// compare adds the row of a shape; the first of the servers is Weir.
+func (b *bench) compare(s shape, servers []*server, loads [][]*outcome) map[string]float64 {
+	ours, ratios := middle(loads[0]), map[string]float64{}
+	var beside []string
+	for i, srv := range servers[1:] {
+		if srv.broken != nil {
+			beside = append(beside, srv.name+" broke off, no ratio")
+			continue
+		}
+		theirs := middle(loads[i+1])
+		if theirs.rate == 0 {
+			beside = append(beside, srv.name+" acknowledged nothing, no ratio")
+			continue
+		}
+		ratios[srv.name] = ours.rate / theirs.rate
+		beside = append(beside, fmt.Sprintf("%.2f × %s (%s, %.1f µs%s)", ratios[srv.name], srv.name, perSecond(theirs.rate), theirs.micro, theirs.others()))
+	}
+	beside = append(beside, fmt.Sprintf("server %.1f µs CPU per message, %.2f cores; PUBACK p50 %s, p99 %s%s; the middle of %d turns",
+		ours.micro, ours.cpu, short(ours.lat.quantile(0.5)), short(ours.lat.quantile(0.99)), ours.others(), len(loads[0])))
+	b.row("durable QoS 1 PUBACKs, "+s.String(), perSecond(ours.rate), "%s", strings.Join(beside, "; "))
+	return ratios
 }

@@ -17,7 +17,7 @@ const siteDevices = 10_000
 
 // sites measures the declared state on a running instance, through the command line as people use it.
 func (b *bench) sites(ctx context.Context) error {
-	in, err := b.fresh(ctx, "")
+	in, err := b.fresh(ctx, setup{})
 	if err != nil {
 		return err
 	}

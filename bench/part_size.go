@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 )
@@ -29,7 +28,7 @@ func (b *bench) sizes(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		b.row("stripped binary, "+p.name, fmt.Sprintf("%.1f MB", float64(fi.Size())/1e6), "static, no C")
+		b.judged(atMost(40, 28, megabytes), "stripped binary, "+p.name, float64(fi.Size())/1e6, "static, no C")
 	}
 	return nil
 }

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"time"
 )
@@ -10,13 +12,20 @@ import (
 // starts measures how long it takes until every acknowledged reading can be queried.
 func (b *bench) starts(ctx context.Context) error {
 	if err := b.startEmpty(ctx); err != nil {
-		return err
+		return fmt.Errorf("empty: %w", err)
 	}
-	return b.startBacklog(ctx)
+	data, small, large := int64(1e9), int64(64<<20), int64(1e9)
+	if !b.all {
+		data, small, large = data/20, small/20, large/20
+	}
+	if err := b.startBacklog(ctx, atMost(2000, 500, millis), data, small, false); err != nil {
+		return fmt.Errorf("with data: %w", err)
+	}
+	return b.startBacklog(ctx, atMost(30_000, 10_000, millis), 0, large, true)
 }
 
 func (b *bench) startEmpty(ctx context.Context) error {
-	in, err := b.ready(ctx, "", 1, 1)
+	in, err := b.ready(ctx, setup{devices: 1, rules: 1})
 	if err != nil {
 		return err
 	}
@@ -32,47 +41,49 @@ func (b *bench) startEmpty(ctx context.Context) error {
 		}
 	}
 	slices.Sort(took)
-	b.row("start to ready, initialised and empty", short(took[len(took)/2]), "median of %d, %s to %s, from exec until the last door is open", len(took), short(took[0]), short(took[len(took)-1]))
+	b.judged(atMost(300, 100, millis), "start to ready, initialised and empty", inMillis(took[len(took)/2]), "median of %d, %s to %s, from exec until the last door is open",
+		len(took), short(took[0]), short(took[len(took)-1]))
 	return nil
 }
 
-// startBacklog kills the process with a log that no head covers, so that all of it is applied again at the start.
-func (b *bench) startBacklog(ctx context.Context) error {
+// roomy is an ordinary instance but for the size that its log may have.
+const roomy = "ingest: {spool_max_bytes: 8GiB}\n"
+
+// startBacklog kills the process with so many bytes of data in the store and of records in the log that no head covers,
+// so that all of these are applied again, ten rules included, before it is ready.
+func (b *bench) startBacklog(ctx context.Context, g goal, data, backlog int64, cold bool) error {
 	const devices = 50
-	wanted := float64(56 << 20)
-	if !b.all {
-		wanted /= 8
-	}
-	in, err := b.ready(ctx, "", devices, rulesPerReading)
+	in, err := b.ready(ctx, setup{config: roomy, devices: devices, rules: rulesPerReading})
 	if err != nil {
 		return err
 	}
 	defer in.drop()
-	senders, err := in.connect(ctx, devices, live)
-	if err != nil {
-		return err
-	}
-	defer closeAll(senders)
-	var k kept
-	var bytes float64
-	chunk := *b
-	chunk.warmup, chunk.seconds = 0, time.Hour
-	for sent := int64(500); bytes < wanted; sent += 500 {
-		o, err := chunk.drive(ctx, in.pid(), senders, upTo(sent, 20), nil)
-		if err != nil {
-			return err
-		}
-		k = kept{readings: o.acked, sum: o.sum, edges: o.edges, rules: true}
-		if bytes, err = in.metric(ctx, "weir_spool_bytes"); err != nil {
+	k := kept{rules: true}
+	if data > 0 {
+		if err := b.store(ctx, in, data, &k); err != nil {
 			return err
 		}
 	}
-	heads, err := in.metric(ctx, "weir_ingest_heads_written_total")
+	if err := in.stop(); err != nil {
+		return err
+	}
+	use, err := in.bytes()
 	if err != nil {
 		return err
 	}
-	if err := in.kill(); err != nil {
+	if err := in.start(ctx); err != nil {
 		return err
+	}
+	behind, err := b.pile(ctx, in, backlog, &k)
+	if err != nil {
+		return err
+	}
+	pages := "files in the page cache"
+	if cold {
+		if err := dropped(in.data()); err != nil {
+			return err
+		}
+		pages = "no file in the page cache"
 	}
 	if err := in.start(ctx); err != nil {
 		return err
@@ -81,10 +92,61 @@ func (b *bench) startBacklog(ctx context.Context) error {
 	if err := in.verify(ctx, k); err != nil {
 		return err
 	}
-	note := ""
-	if heads > 0 {
-		note = fmt.Sprintf("; %.0f heads had been written before, so less was applied", heads)
+	what := fmt.Sprintf("start to ready after SIGKILL, %.0f MB unapplied", float64(behind.bytes)/1e6)
+	if data > 0 {
+		what += fmt.Sprintf(", %.0f MB of data", float64(use.store)/1e6)
 	}
-	b.row("start to ready after SIGKILL with a backlog", short(took), "%.0f MiB of log, %s readings with ten rules applied again, files in the page cache%s", bytes/(1<<20), count(float64(k.readings)), note)
+	if cold {
+		what += ", cold"
+	}
+	b.judged(g, what, inMillis(took), "%s messages of one reading each, ten rules, applied again from %s of records; %s", count(float64(behind.messages)), mebi(behind.bytes), pages)
 	return nil
+}
+
+// store fills the store with readings that cannot be packed well, up to so many bytes.
+func (b *bench) store(ctx context.Context, in *instance, bytes int64, k *kept) error {
+	const each, perMsg = 16, 250 // bytes of a random float64 on the disk, about
+	messages := max(bytes/each/perMsg/int64(in.setup.devices), 1)
+	base := time.Now().Add(-time.Duration(messages) * perMsg * time.Second).Truncate(time.Second)
+	filled, took, err := b.fill(ctx, in, in.setup.devices, func(d *body) { d.kind, d.base, d.step, d.perMsg = frost, base, time.Second, perMsg }, messages)
+	b.say.Printf("  %s readings stored in %s", count(float64(filled.readings)), short(took))
+	k.readings, k.sum, k.edges = k.readings+filled.readings, k.sum+filled.sum, k.edges+filled.edges
+	return err
+}
+
+// behind is what waits in the log.
+type behind struct{ bytes, messages int64 }
+
+// pile sends messages of one reading each until the records in the log have so many bytes, and kills the process. All the
+// while nobody can write to the store, so that no head is written and all of them are to be applied.
+func (b *bench) pile(ctx context.Context, in *instance, bytes int64, k *kept) (w behind, err error) {
+	senders, err := in.connect(ctx, in.setup.devices, live)
+	if err != nil {
+		return w, err
+	}
+	defer closeAll(senders)
+	start, err := in.metric(ctx, "weir_spool_bytes")
+	if err != nil {
+		return w, err
+	}
+	lock, err := holdDatabase(filepath.Join(in.data(), "weir.db-shm"))
+	if err != nil {
+		return w, err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	more := *b
+	more.warmup, more.seconds = 0, time.Hour
+	var o *outcome
+	for sent := int64(500); w.bytes < bytes; sent += min(sent, 1000) {
+		if o, err = more.drive(ctx, in.pid(), senders, upTo(sent, 20), nil); err != nil {
+			return w, err
+		}
+		now, err := in.metric(ctx, "weir_spool_bytes")
+		if err != nil {
+			return w, err
+		}
+		w = behind{int64(now - start), o.acked}
+	}
+	k.readings, k.sum, k.edges = k.readings+o.acked, k.sum+o.sum, k.edges+o.edges
+	return w, in.kill()
 }

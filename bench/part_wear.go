@@ -8,13 +8,15 @@ import (
 // wear measures what a flash takes for each reading at three settings of the log, when readings come one by one: bytes that
 // the kernel counts as written by the process, and what the acknowledgement costs in time.
 func (b *bench) wear(ctx context.Context) error {
+	short := *b
+	short.seconds = b.seconds / 2
 	rates := []float64{100}
 	if b.all {
 		rates = append(rates, 1000)
 	}
 	for _, rate := range rates {
 		for _, interval := range []string{"0s", "10ms", "100ms"} {
-			if err := b.wearAt(ctx, rate, interval); err != nil {
+			if err := short.wearAt(ctx, rate, interval); err != nil {
 				return fmt.Errorf("spool.commit_interval %s: %w", interval, err)
 			}
 		}
@@ -24,7 +26,7 @@ func (b *bench) wear(ctx context.Context) error {
 
 func (b *bench) wearAt(ctx context.Context, rate float64, interval string) error {
 	const devices = 50
-	in, err := b.ready(ctx, fmt.Sprintf("spool: {commit_interval: %s}\n", interval), devices, 0)
+	in, err := b.ready(ctx, setup{config: fmt.Sprintf("spool: {commit_interval: %s}\n", interval), devices: devices})
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // ticks is USER_HZ, which is 100 on every Linux that Go runs on.
@@ -90,6 +92,33 @@ func anonymous(pid int) (int64, error) {
 // written is what the process has caused to be written to the disk, in bytes.
 func written(pid int) (int64, error) {
 	return procField(fmt.Sprintf("/proc/%d/io", pid), "write_bytes")
+}
+
+// sectors is how much was written to the block device that holds dir since the machine started, in sectors of 512 bytes;
+// what is still to be written is written before. ok is false where the kernel has no such device.
+func sectors(dir string) (n int64, ok bool, err error) {
+	var st syscall.Stat_t
+	if err := syscall.Stat(dir, &st); err != nil {
+		return 0, false, err
+	}
+	syscall.Sync()
+	b, err := os.ReadFile("/proc/diskstats")
+	if err != nil {
+		return 0, false, err
+	}
+	return parseSectors(string(b), unix.Major(uint64(st.Dev)), unix.Minor(uint64(st.Dev)))
+}
+
+// parseSectors finds the line of a device: its numbers, its name, four figures of reads, two of writes, sectors written.
+func parseSectors(stats string, major, minor uint32) (n int64, ok bool, err error) {
+	for line := range strings.Lines(stats) {
+		f := strings.Fields(line)
+		if len(f) >= 10 && f[0] == fmt.Sprint(major) && f[1] == fmt.Sprint(minor) {
+			n, err = strconv.ParseInt(f[9], 10, 64)
+			return n, err == nil, err
+		}
+	}
+	return 0, false, nil
 }
 
 // onDisk is what the files under dir take of the disk, in bytes; only those whose path fits when match is not nil.

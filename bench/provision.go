@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -110,37 +113,19 @@ func deviceToken(i int) string { return fmt.Sprintf("d%05d", i+1) }
 // accessToken is the secret of a device: as long as those that Weir mints.
 func accessToken(i int) string { return fmt.Sprintf("%043d", i) }
 
-// bulk is how many devices createDevices makes at once, and credentialsPer how many mutations a document may hold.
-const (
-	bulk           = 1000
-	credentialsPer = 5
-)
-
-// devices makes so many devices with an access token each.
-func (in *instance) devices(ctx context.Context, n int) error {
-	for first := 0; first < n; first += bulk {
-		if err := in.query(ctx, "device-management", `mutation($n:Int!,$s:Int!){createDevices(request:{deviceTypeToken:"t",count:$n,startIndex:$s,tokenTemplate:"d{n:05d}"}){token}}`,
-			map[string]any{"n": min(bulk, n-first), "s": first + 1}, nil); err != nil {
-			return err
-		}
+// makeDevices makes so many devices with an access token each, in one site file.
+func (in *instance) makeDevices(ctx context.Context, n int) error {
+	var fleet strings.Builder
+	fleet.WriteString("token,accessToken\n")
+	for i := range n {
+		fmt.Fprintf(&fleet, "%s,%s\n", deviceToken(i), accessToken(i))
 	}
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(8)
-	for first := 0; first < n; first += credentialsPer {
-		g.Go(func() error { return in.credentials(ctx, first, min(credentialsPer, n-first)) })
+	site := filepath.Join(in.dir, "devices.yaml")
+	if err := errors.Join(os.WriteFile(filepath.Join(in.dir, "devices.csv"), []byte(fleet.String()), 0o600),
+		os.WriteFile(site, []byte("version: 1\ntenants: [{token: "+tenant+", devicesFrom: [{file: devices.csv, deviceTypeToken: t}]}]\n"), 0o600)); err != nil {
+		return err
 	}
-	return g.Wait()
-}
-
-func (in *instance) credentials(ctx context.Context, first, n int) error {
-	var doc strings.Builder
-	doc.WriteString("mutation{")
-	for i := first; i < first+n; i++ {
-		fmt.Fprintf(&doc, `c%d:createDeviceCredential(request:{token:"c%d",deviceToken:%q,credentialType:"ACCESS_TOKEN",credentialId:%q,enabled:true}){token}`,
-			i, i, deviceToken(i), accessToken(i))
-	}
-	doc.WriteString("}")
-	return in.query(ctx, "device-management", doc.String(), nil, nil)
+	return in.run(ctx, "", "site", "apply", site)
 }
 
 // connect opens the connections of the first n devices.
@@ -162,17 +147,17 @@ func (in *instance) connect(ctx context.Context, n int, kind bodyKind) ([]*sende
 	return senders, g.Wait()
 }
 
-// ready starts an instance with n devices that are judged by so many rules.
-func (b *bench) ready(ctx context.Context, extra string, n, rules int) (*instance, error) {
-	in, err := b.fresh(ctx, extra)
+// ready starts an instance that is furnished for its devices.
+func (b *bench) ready(ctx context.Context, s setup) (*instance, error) {
+	in, err := b.fresh(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	if err := in.furnish(ctx, rules); err != nil {
+	if err := in.furnish(ctx, s.rules); err != nil {
 		in.drop()
 		return nil, err
 	}
-	if err := in.devices(ctx, n); err != nil {
+	if err := in.makeDevices(ctx, s.devices); err != nil {
 		in.drop()
 		return nil, err
 	}

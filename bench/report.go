@@ -4,61 +4,153 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
 
-// report is the table.
+// report is the table, in a block for each part.
 type report struct {
-	command, machine string
-	when             time.Time
-	rows             []row
+	args            []string // those that shape the figures, but for the choice of parts
+	machine, commit string
+	when            time.Time
+	blocks          []block
 }
 
-type row struct{ what, figure, beside string }
+// block is what one part has measured.
+type block struct {
+	part part
+	rows []row
+}
 
+type row struct {
+	what, figure, must, aim, verdict, beside string
+}
+
+func (r *report) begin(p part) { r.blocks = append(r.blocks, block{part: p}) }
+
+// spoil drops the block that was begun last: its part has failed.
+func (r *report) spoil() { r.blocks = r.blocks[:len(r.blocks)-1] }
+
+// row adds a figure that nothing is asked of.
 func (b *bench) row(what, figure, format string, args ...any) {
-	r := row{what, figure, fmt.Sprintf(format, args...)}
-	b.say.Printf("  %s: %s  %s", r.what, r.figure, r.beside)
-	b.report.rows = append(b.report.rows, r)
+	b.add(row{what: what, figure: figure, beside: fmt.Sprintf(format, args...)})
 }
 
-func (r *report) markdown() string {
+// judged adds a figure and what it is held against.
+func (b *bench) judged(g goal, what string, v float64, format string, args ...any) {
+	must, aim := g.bounds()
+	b.add(row{what, g.write(v), must, aim, g.judge(v), fmt.Sprintf(format, args...)})
+}
+
+func (b *bench) add(r row) {
+	b.say.Printf("  %s: %s %s  %s", r.what, r.figure, r.verdict, r.beside)
+	last := &b.report.blocks[len(b.report.blocks)-1]
+	last.rows = append(last.rows, r)
+}
+
+// command is what measures one block again.
+func (r *report) command(p part) string {
+	return strings.Join(append([]string{"go run ./bench -only", p.name}, r.args...), " ")
+}
+
+func (r *report) markdown(b block) string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "`%s`, %s, on %s; generator and server on the same machine.\n\n", r.command, r.when.UTC().Format("2006-01-02"), r.machine)
-	s.WriteString("| what | measured | beside it |\n|---|---|---|\n")
-	for _, w := range r.rows {
-		fmt.Fprintf(&s, "| %s | %s | %s |\n", w.what, w.figure, w.beside)
+	at := ""
+	if r.commit != "" {
+		at = ", commit " + r.commit
+	}
+	fmt.Fprintf(&s, "### %s\n\n`%s`, %s%s, on %s.\n\n", b.part.title, r.command(b.part), r.when.UTC().Format("2006-01-02"), at, r.machine)
+	s.WriteString("| what | measured | must | aim | | beside it |\n|---|---|---|---|---|---|\n")
+	for _, w := range b.rows {
+		fmt.Fprintf(&s, "| %s | %s | %s | %s | %s | %s |\n", w.what, w.figure, w.must, w.aim, w.verdict, w.beside)
 	}
 	return s.String()
 }
 
-// The table stands between these lines of the document.
+func (r *report) String() string {
+	var s strings.Builder
+	for _, b := range r.blocks {
+		s.WriteString(r.markdown(b) + "\n")
+	}
+	return s.String()
+}
+
+// The blocks stand between these lines of the document, each behind a line that names its part.
 const (
-	begins = "<!-- bench begins -->"
-	ends   = "<!-- bench ends -->"
+	begins = "<!-- bench begins -->\n"
+	ends   = "<!-- bench ends -->\n"
 )
 
-// into puts the table into the document.
+var partLine = regexp.MustCompile(`(?m)^<!-- part ([a-z]+) -->\n`)
+
+// into puts the blocks in the place of those of the same parts in the document; the others stay as they are.
 func (r *report) into(file string) error {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	text, err := between(string(b), r.markdown())
+	text, err := r.merge(string(b))
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	return os.WriteFile(file, []byte(text), 0o644)
 }
 
-func between(doc, table string) (string, error) {
-	before, rest, ok := strings.Cut(doc, begins+"\n")
-	_, after, ok2 := strings.Cut(rest, ends+"\n")
+func (r *report) merge(doc string) (string, error) {
+	before, rest, ok := strings.Cut(doc, begins)
+	old, after, ok2 := strings.Cut(rest, ends)
 	if !ok || !ok2 {
 		return "", errors.New("the lines between which the table stands are missing")
 	}
-	return before + begins + "\n" + table + ends + "\n" + after, nil
+	blocks := blocksOf(old)
+	for _, b := range r.blocks {
+		blocks[b.part.name] = r.markdown(b)
+	}
+	var all strings.Builder
+	for _, p := range parts() {
+		if text, ok := blocks[p.name]; ok {
+			fmt.Fprintf(&all, "<!-- part %s -->\n%s\n", p.name, text)
+		}
+	}
+	return before + begins + summary(all.String()) + "\n" + all.String() + ends + after, nil
+}
+
+// blocksOf are the blocks of a document, by the names of their parts.
+func blocksOf(text string) map[string]string {
+	out := map[string]string{}
+	at := partLine.FindAllStringSubmatchIndex(text, -1)
+	for i, m := range at {
+		end := len(text)
+		if i+1 < len(at) {
+			end = at[i+1][0]
+		}
+		out[text[m[2]:m[3]]] = strings.TrimSpace(text[m[1]:end]) + "\n"
+	}
+	return out
+}
+
+// summary counts the verdicts of all blocks and names what is missed.
+func summary(blocks string) string {
+	n := map[string]int{}
+	var names []string
+	for line := range strings.Lines(blocks) {
+		cells := strings.Split(line, " | ")
+		if len(cells) < 6 {
+			continue
+		}
+		if v := cells[4]; slices.Contains([]string{aimMet, mustMet, missed}, v) {
+			if n[v]++; v == missed {
+				names = append(names, strings.TrimPrefix(cells[0], "| ")+" ("+cells[1]+", must "+cells[2]+")")
+			}
+		}
+	}
+	text := fmt.Sprintf("Figures with a bound: %d. The aim is met by %d, the must by %d more; missed: %d", n[aimMet]+n[mustMet]+n[missed], n[aimMet], n[mustMet], n[missed])
+	if len(names) > 0 {
+		text += ", " + strings.Join(names, "; ")
+	}
+	return text + ".\n"
 }
 
 // count writes a number with commas, to three digits that count.
@@ -94,4 +186,7 @@ func short(d time.Duration) string {
 	return fmt.Sprintf("%.1f s", d.Seconds())
 }
 
-func mebi(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
+func mebi(n int64) string { return mebibytes(float64(n) / (1 << 20)) }
+
+// inMillis is a duration as the figures of goals have it.
+func inMillis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

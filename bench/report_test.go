@@ -1,8 +1,12 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"flag"
 	"io"
 	"log"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,34 +16,152 @@ import (
 
 var selfPID = os.Getpid()
 
-func TestTheTableReplacesTheOneBefore(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "performance.md")
-	b := &bench{say: log.New(io.Discard, "", 0), report: &report{command: "go run ./bench", machine: "a machine", when: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}}
-	b.row("things", "3/s", "%d of them", 7)
-	text := "# Title\n" + begins + "\nold\n" + ends + "\nafter\n"
-	for range 2 {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+// measuring is a bench that has measured rows of some parts.
+func measuring(t *testing.T, command string, names ...string) *bench {
+	t.Helper()
+	b := &bench{say: log.New(io.Discard, "", 0), report: &report{args: strings.Fields(command), machine: "a machine", commit: "abc", when: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}}
+	for _, n := range names {
+		ps, err := choose(n)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if err := b.report.into(file); err != nil {
+		b.report.begin(ps[0])
+		b.judged(atLeast(3, 5, times), n+" judged", 4, "%d of them", 7)
+		b.judged(atMost(3, 1, millis), n+" slow", 4, "")
+		b.row(n+" row", "3/s", "")
+	}
+	return b
+}
+
+func TestABlockReplacesTheOneOfItsPartAndNoOther(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "performance.md")
+	if err := os.WriteFile(file, []byte("# Title\n"+begins+"\nold\n"+ends+"\nafter\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	put := func(command string, names ...string) string {
+		if err := measuring(t, command, names...).report.into(file); err != nil {
 			t.Fatal(err)
 		}
 		got, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		text = string(got)
-		want := "# Title\n" + begins + "\n`go run ./bench`, 2026-01-02, on a machine; generator and server on the same machine.\n\n" +
-			"| what | measured | beside it |\n|---|---|---|\n| things | 3/s | 7 of them |\n" + ends + "\nafter\n"
-		if text != want {
-			t.Fatalf("got\n%s\nwant\n%s", text, want)
-		}
+		return string(got)
 	}
-	for _, bad := range []string{"", begins + "\n", ends + "\n" + begins + "\n"} {
-		if _, err := between(bad, "x"); err == nil {
+	first := put("-seconds 5s", "disk", "pubacks")
+	if got := put("-seconds 5s", "disk", "pubacks"); got != first {
+		t.Errorf("the same again is\n%s\nbefore it was\n%s", got, first)
+	}
+	block := func(name, title, command string) string {
+		return "<!-- part " + name + " -->\n### " + title + "\n\n`go run ./bench -only " + name + command + "`, 2026-01-02, commit abc, on a machine.\n\n" +
+			"| what | measured | must | aim | | beside it |\n|---|---|---|---|---|---|\n" +
+			"| " + name + " judged | 4.00 × | ≥ 3.00 × | ≥ 5.00 × | must met | 7 of them |\n" +
+			"| " + name + " slow | 4.0 ms | ≤ 3.0 ms | ≤ 1.0 ms | **missed** |  |\n" +
+			"| " + name + " row | 3/s |  |  |  |  |\n\n"
+	}
+	want := "# Title\n" + begins + "Figures with a bound: 6. The aim is met by 0, the must by 3 more; missed: 3, pubacks slow (4.0 ms, must ≤ 3.0 ms); " +
+		"http slow (4.0 ms, must ≤ 3.0 ms); disk slow (4.0 ms, must ≤ 3.0 ms).\n\n" +
+		block("pubacks", "Durable PUBACKs", " -seconds 5s") + block("http", "HTTP ingest", " -quick") + block("disk", "Disk per reading", " -quick") + ends + "\nafter\n"
+	if got := put("-quick", "http", "disk"); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	for _, bad := range []string{"", begins, ends + begins} {
+		if _, err := new(report).merge(bad); err == nil {
 			t.Errorf("%q has a place for the table", bad)
 		}
+	}
+}
+
+func TestAPartThatFailsLeavesItsBlockAndTheOthersGoOn(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "performance.md")
+	if err := os.WriteFile(file, []byte(begins+"<!-- part http -->\nas it was\n\n"+ends), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := measuring(t, "")
+	ok := func(b *bench, _ context.Context) error { b.row("a", "1", ""); return nil }
+	bad := func(b *bench, _ context.Context) error { b.row("half", "1", ""); return errors.New("no luck") }
+	err := b.measure(t.Context(), []part{{"http", "HTTP", bad}, {"disk", "Disk", ok}}, file)
+	if err == nil || err.Error() != "http: no luck" {
+		t.Errorf("got %v", err)
+	}
+	got, err := os.ReadFile(file)
+	if err != nil || !strings.Contains(string(got), "as it was") || strings.Contains(string(got), "half") || !strings.Contains(string(got), "| a | 1 |") {
+		t.Errorf("got %s, %v", got, err)
+	}
+}
+
+func TestAFigureIsHeldAgainstItsBounds(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		g    goal
+		v    float64
+		want string
+	}{
+		{atLeast(1.2, 3, times), 3, aimMet},
+		{atLeast(1.2, 3, times), 2.99, mustMet},
+		{atLeast(1.2, 3, times), 1.2, mustMet},
+		{atLeast(1.2, 3, times), 1.19, missed},
+		{atMost(25, 8, millis), 8, aimMet},
+		{atMost(25, 8, millis), 25, mustMet},
+		{atMost(25, 8, millis), 25.1, missed},
+		{atMost(25, 8, millis), math.NaN(), missed},
+		{atLeast(1, 2, times), math.NaN(), missed},
+		{within(5, percent), -1, mustMet},
+		{within(5, percent), 5.1, missed},
+	} {
+		if got := c.g.judge(c.v); got != c.want {
+			t.Errorf("%v against %v and %v: %s, want %s", c.v, c.g.must, c.g.aim, got, c.want)
+		}
+	}
+	if must, aim := within(5, percent).bounds(); must != "≤ 5.0 %" || aim != "" {
+		t.Errorf("bounds %q and %q", must, aim)
+	}
+}
+
+func TestTheLoadInTheMiddleCounts(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		rates []float64
+		want  float64
+	}{{[]float64{5}, 5}, {[]float64{9, 1}, 1}, {[]float64{9, 1, 4}, 4}, {[]float64{4, 3, 2, 1}, 2}} {
+		var os []*outcome
+		for _, r := range c.rates {
+			os = append(os, &outcome{rate: r})
+		}
+		if got := middle(os).rate; got != c.want {
+			t.Errorf("%v: %v, want %v", c.rates, got, c.want)
+		}
+	}
+}
+
+func TestOtherProgramsAreToldWhatIsMeasured(t *testing.T) {
+	t.Parallel()
+	got := natsConf(address{"127.0.0.1", "1"}, address{"127.0.0.1", "2"}, "/d")
+	want := "server_name: bench\nlisten: \"127.0.0.1:1\"\njetstream { store_dir: \"/d\", sync_interval: always }\nmqtt { listen: \"127.0.0.1:2\", js_api_timeout: \"60s\" }\n"
+	if got != want {
+		t.Errorf("NATS is told %s", got)
+	}
+	if got := mosquittoConf(address{"127.0.0.1", "3"}); got != "listener 3 127.0.0.1\nallow_anonymous true\npersistence false\n" {
+		t.Errorf("mosquitto is told %s", got)
+	}
+}
+
+func TestSectorsOfADeviceAreRead(t *testing.T) {
+	t.Parallel()
+	const stats = "   7       0 loop0 1 2 3 4 5 6 7 8 0 0 0\n 254       0 vda 11 12 13 14 15 16 1700 18 0 0 0\n 254      10 vdk 11 12 13 14 15 16 99 18 0 0 0\n"
+	for _, c := range []struct {
+		major, minor uint32
+		n            int64
+		ok           bool
+	}{{254, 0, 1700, true}, {254, 10, 99, true}, {7, 0, 7, true}, {254, 1, 0, false}} {
+		if n, ok, err := parseSectors(stats, c.major, c.minor); n != c.n || ok != c.ok || err != nil {
+			t.Errorf("%d:%d: %d, %t, %v", c.major, c.minor, n, ok, err)
+		}
+	}
+	if _, ok, err := parseSectors("254 0 vda 1 2 3 4 5 6 many 8\n", 254, 0); ok || err == nil {
+		t.Error("that is no number of sectors")
 	}
 }
 
@@ -49,7 +171,7 @@ func TestTheDocumentHasAPlaceForTheTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := between(string(doc), "x"); err != nil {
+	if _, err := new(report).merge(string(doc)); err != nil {
 		t.Error(err)
 	}
 }
@@ -100,8 +222,17 @@ func TestPartsAreChosenByName(t *testing.T) {
 	if _, err := choose("disc"); err == nil || !strings.Contains(err.Error(), "pubacks") {
 		t.Errorf("an unknown part: %v", err)
 	}
-	if got := withoutWrite([]string{"-quick", "-write", "--keep", "-only", "disk"}); strings.Join(got, " ") != "-quick -only disk" {
-		t.Errorf("got %v", got)
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	for _, name := range []string{"quick", "write", "keep"} {
+		f.Bool(name, false, "")
+	}
+	f.String("only", "", "")
+	f.Duration("seconds", 0, "")
+	if err := f.Parse([]string{"-write", "--keep", "-only", "disk", "-seconds=5s", "-quick"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(shaping(f), " "); got != "-quick -seconds 5s" {
+		t.Errorf("got %s", got)
 	}
 }
 
