@@ -65,3 +65,46 @@ func (m *MQTT) Subscribe(filter string, id uint16) (byte, error) {
 	}
 	return ack[2], nil
 }
+
+// ConnectMQTT5 connects with MQTT 5.0. What it publishes needs an empty property length before its payload.
+func ConnectMQTT5(addr, clientID, user string) (*MQTT, error) {
+	c, err := net.DialTimeout("tcp", addr, 10*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	m := &MQTT{Conn: c, r: bufio.NewReaderSize(c, 16<<10)}
+	body := []byte("\x00\x04MQTT\x05\x82\x00\x3c\x00") // level 5, user name, clean start, keep-alive 60 s, no properties
+	err = m.send(0x10, appendText(appendText(body, clientID), user))
+	if err == nil {
+		var kind byte
+		var ack []byte
+		if kind, ack, err = m.read(); err == nil && (kind != 2 || len(ack) < 2 || ack[1] != 0) {
+			err = fmt.Errorf("CONNACK: kind %d, %v", kind, ack)
+		}
+	}
+	if err != nil {
+		_ = c.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// PublishQoS0 sends a PUBLISH that nobody acknowledges.
+func (m *MQTT) PublishQoS0(topic string, payload []byte) error {
+	return m.send(0x30, append(appendText(nil, topic), payload...))
+}
+
+// Puback5 waits for the next PUBACK of MQTT 5.0 and returns its packet id and reason code.
+func (m *MQTT) Puback5() (id uint16, code byte, err error) {
+	kind, body, err := m.read()
+	if err != nil {
+		return 0, 0, err
+	}
+	if kind != 4 || len(body) < 2 {
+		return 0, 0, fmt.Errorf("expected a PUBACK, got packet %d", kind)
+	}
+	if len(body) > 2 {
+		code = body[2]
+	}
+	return uint16(body[0])<<8 | uint16(body[1]), code, nil
+}

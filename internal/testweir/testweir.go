@@ -36,7 +36,7 @@ func Binary(t testing.TB) string {
 		if build.err = touchSources(); build.err != nil {
 			return
 		}
-		build.path, build.err = compile()
+		build.path, build.err = compile("weir")
 	})
 	if build.err != nil {
 		t.Fatalf("building the program: %v", build.err)
@@ -65,17 +65,28 @@ func touchSources() error {
 	})
 }
 
+// Tagged returns the path of the program built with a tag.
+func Tagged(t testing.TB, tag string) string {
+	t.Helper()
+	Binary(t) // looks at the sources
+	path, err := compile("weir-"+tag, "-tags", tag)
+	if err != nil {
+		t.Fatalf("building the program with the tag %s: %v", tag, err)
+	}
+	return path
+}
+
 // compile builds the program. One file per user, architecture and checkout serves all test processes: it is put in place
 // with a rename, so that what runs goes on running.
-func compile() (path string, err error) {
+func compile(name string, flags ...string) (path string, err error) {
 	checkout := sha256.Sum256([]byte(root()))
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("weir-test-%d-%s-%x", os.Getuid(), runtime.GOARCH, checkout[:4]))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
-	path = filepath.Join(dir, "weir")
+	path = filepath.Join(dir, name)
 	fresh := fmt.Sprintf("%s.%d", path, os.Getpid())
-	cmd := exec.Command("go", "build", "-o", fresh, ".")
+	cmd := exec.Command("go", append(append([]string{"build", "-o", fresh}, flags...), ".")...)
 	cmd.Dir = root()
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+runtime.GOARCH, "GOFLAGS=-buildvcs=false")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -108,6 +119,7 @@ type Proc struct {
 	MQTT    string // host:port
 	Metrics string
 	exited  chan error
+	ended   chan struct{}
 	stderr  *bytes.Buffer
 	mu      sync.Mutex
 }
@@ -117,6 +129,10 @@ type Options struct {
 	Dir    string   // data directory; "" makes one
 	Config string   // more YAML, without data_dir and listeners
 	Env    []string // more environment
+	Under  []string // a command that runs the instance: prlimit and what it takes
+	Binary string   // of another build than the shipped one; "" is that
+	// Wrap may change how the process is started; nil leaves it.
+	Wrap func(*exec.Cmd) error
 }
 
 // Start runs an instance and returns when it is ready. It is killed at the end of the test if it still runs.
@@ -147,9 +163,18 @@ func TryStart(t testing.TB, o Options) (*Proc, error) {
 	if o.Dir == "" {
 		o.Dir = t.TempDir()
 	}
-	p := &Proc{t: t, Dir: o.Dir, Config: WriteConfig(t, o.Dir, o.Config), exited: make(chan error, 1), stderr: &bytes.Buffer{}}
-	p.cmd = exec.Command(Binary(t), "run", "--config", p.Config)
+	p := &Proc{t: t, Dir: o.Dir, Config: WriteConfig(t, o.Dir, o.Config), exited: make(chan error, 1), ended: make(chan struct{}), stderr: &bytes.Buffer{}}
+	if o.Binary == "" {
+		o.Binary = Binary(t)
+	}
+	args := append(slices.Clone(o.Under), o.Binary, "run", "--config", p.Config)
+	p.cmd = exec.Command(args[0], args[1:]...)
 	p.cmd.Env = append(Environ(), o.Env...)
+	if o.Wrap != nil {
+		if err := o.Wrap(p.cmd); err != nil {
+			return nil, err
+		}
+	}
 	p.cmd.Stderr = &lockedWriter{p: p}
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
@@ -165,6 +190,7 @@ func TryStart(t testing.TB, o Options) (*Proc, error) {
 		}
 		close(lines)
 		p.exited <- p.cmd.Wait()
+		close(p.ended)
 	}()
 	t.Cleanup(p.Kill)
 	for line := range lines {
@@ -224,6 +250,19 @@ func (p *Proc) Stop() error {
 	err := <-p.exited
 	p.exited <- err
 	return err
+}
+
+// Ended is closed when the process is gone.
+func (p *Proc) Ended() <-chan struct{} { return p.ended }
+
+// Over reports whether the process is gone.
+func (p *Proc) Over() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
 }
 
 // PID is the process id.
