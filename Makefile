@@ -2,7 +2,7 @@
 # it needs. "make help" lists the targets.
 
 .DEFAULT_GOAL := build
-.PHONY: help run demo test check build bench fuzz interop generate conformance cover clean \
+.PHONY: help run demo test check build bench bench-compare crash soak fuzz interop generate conformance cover clean \
 	dist image packages check-packages check-reproducible \
 	check-format check-tidy check-vet check-fix check-staticcheck check-test check-conformance check-race check-386 check-cross check-docs check-paths
 
@@ -20,7 +20,10 @@ GOBUILD    = $(GO) build $(BUILDFLAGS) -ldflags '$(LDFLAGS)'
 HOSTARCH  ?= $(patsubst arm,armv7,$(shell $(GO) env GOHOSTARCH))
 FUZZTIME  ?= 20s
 FUZZJOBS  ?= 2
+DURATION  ?= 1h
 TESTFLAGS ?=
+KILLS     ?= 200
+SEED      ?= 0
 PART      := ./tools/part
 # What a test run has shown, see docs/conformance.md.
 SHOWN      = $(CURDIR)/bin/conformance.log
@@ -105,18 +108,30 @@ check-packages: ## install, run, upgrade and remove the packages, run the image;
 check-reproducible: ## build everything that is released twice, elsewhere and otherwise, and compare
 	@VERSION='$(VERSION)' ./packaging/reproducible
 
-bench: ## measure, for docs/performance.md
-	@./bench/run
+bench: ## measure all of docs/performance.md, about 35 minutes on a quiet machine; BENCH='-quick', '-only queries,disk', '-write', '-help'
+	@./bench/run $(BENCH)
+
+bench-compare: ## Go's benchmarks against those of a commit, in turns: BASE=HEAD~1 PACKAGES='./series ./rules' MATCH=Eval
+	@./bench/compare '$(or $(BASE),HEAD)' $(PACKAGES)
+
+crash: ## kill the program KILLS (200) times and cut its power as often, and look at what is left; SEED repeats a plan
+	@$(GO) test ./internal/crash -count=1 -vet=off -timeout 20m -v -kills $(KILLS) -seed $(SEED)
+
+soak: ## good and bad clients for DURATION (1h); fails when anything is lost or grows; SOAK_OUT=FILE takes the samples as JSON
+	SOAK=$(DURATION) $(GO) test ./internal/soak -run '^TestSoak$$' -count=1 -vet=off -v -timeout 0
 
 fuzz: ## let every fuzz target look for FUZZTIME (20s)
 	@./tools/fuzz $(FUZZTIME) $(FUZZJOBS)
 
-interop: build ## real clients against the binary: mosquitto, mqtt.js, curl, graphql-ws, chromium
+interop: build ## real clients against the binary: mosquitto, also as a bridge, mqtt.js, curl, graphql-ws, chromium
 	@WEIR=$(CURDIR)/weir ./interop/run
+	@WEIR=$(CURDIR)/weir ./interop/open-topics
 
-generate: ## write what is made from the sources: docs/configuration.md, docs/cli.md
+generate: ## write what is made from the sources: docs/configuration.md, cli.md, mqtt-conformance.md, limits.md
 	$(GO) test -run '^TestTheReference' -count=1 ./config -update
 	$(GO) test -run '^TestTheCLIReference' -count=1 ./cli -update
+	$(GO) test -run '^TestTheConformancePage' -count=1 ./broker -update
+	$(GO) test -run '^TestEveryLimitIsShown' -count=1 ./app -update
 
 conformance: ## write docs/conformance.md from a whole test run
 	@$(MAKE) --no-print-directory check-test
