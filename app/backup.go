@@ -73,13 +73,8 @@ func (in *Instance) backup() http.Handler {
 			in.failedCommand(w, r, err)
 			return
 		}
-		ctx, cancel := context.WithCancel(r.Context())
-		defer cancel()
-		to := http.NewResponseController(w)
-		defer context.AfterFunc(in.streaming, func() {
-			cancel()
-			_ = to.SetWriteDeadline(time.Now().Add(lastLine))
-		})()
+		ctx, _, done := in.untilStop(w, r)
+		defer done()
 		w.Header().Set("Content-Type", "application/x-tar")
 		w.Header().Set("Trailer", endTrailer)
 		w.Header().Set(aboutHeader, strconv.FormatInt(in.store.Stats().Bytes+in.spool.Stats().DiskBytes, 10))

@@ -117,13 +117,8 @@ func (in *Instance) pair(ctx context.Context, p *paired) error {
 			return err
 		}
 		loss := store.LogLoss{At: model.MicrosOf(time.Now()), First: in.hole.First, Last: in.hole.Last, Why: in.hole.Why}
-		if in.hole.Fresh, err = store.AddLogLoss(tx, loss); err != nil {
+		if in.hole.Fresh, err = ingest.NoteLoss(tx, loss, received); err != nil {
 			return err
-		}
-		if in.hole.Fresh {
-			if err := store.AddLedgerGap(tx, store.LedgerGap{From: min(received.Micros(), loss.At), To: loss.At}); err != nil {
-				return err
-			}
 		}
 		return errors.Join(store.SetLogEpoch(tx, epoch), store.SetPairID(tx, id))
 	})

@@ -33,14 +33,8 @@ func stream[In, Out any](in *Instance, open func(context.Context, In) (source[Ou
 		if !readCommand(w, r, maxCommandBytes, &q) {
 			return
 		}
-		ctx, cancel := context.WithCancel(r.Context())
-		defer cancel()
-		to := http.NewResponseController(w)
-		// A peer that reads nothing may stand still as long as it likes, but for a stop.
-		defer context.AfterFunc(in.streaming, func() {
-			cancel()
-			_ = to.SetWriteDeadline(time.Now().Add(lastLine))
-		})()
+		ctx, to, done := in.untilStop(w, r)
+		defer done()
 		src, err := open(ctx, q)
 		if err != nil {
 			in.failedCommand(w, r, err)
@@ -123,4 +117,19 @@ func (in *Instance) failedCommand(w http.ResponseWriter, r *http.Request, err er
 		in.log.Error("a command failed", "command", r.URL.Path, "error", err)
 	}
 	answer(w, http.StatusUnprocessableEntity, wireErrorOf(err))
+}
+
+// untilStop is the life of an answer that goes on for long: that of the request, and no longer than the instance runs. A peer
+// that reads nothing may stand still as long as it likes, but for a stop.
+func (in *Instance) untilStop(w http.ResponseWriter, r *http.Request) (ctx context.Context, to *http.ResponseController, done func()) {
+	ctx, cancel := context.WithCancel(r.Context())
+	to = http.NewResponseController(w)
+	forget := context.AfterFunc(in.streaming, func() {
+		cancel()
+		_ = to.SetWriteDeadline(time.Now().Add(lastLine))
+	})
+	return ctx, to, func() {
+		forget()
+		cancel()
+	}
 }

@@ -352,12 +352,8 @@ func checkForm(version, kind byte, body []byte) *cause {
 		return checkAck(version, kind, &c)
 	}
 	if version == mqtt5 && !c.bad {
-		switch properties(&c, kind, nonZeroSubscriptionID) {
-		case codeSuccess:
-		case codeMalformed:
-			return causeMalformed
-		default:
-			return causeProtocol
+		if ends := causeOf(properties(&c, kind, nonZeroSubscriptionID)); ends != nil {
+			return ends
 		}
 	}
 	if len(c.b) == 0 && !c.bad {

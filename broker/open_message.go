@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"encoding/binary"
 	"math"
 	"strings"
@@ -102,13 +103,8 @@ func (p *openPublish) properties(c *cursor, now time.Time) *cause {
 		}
 		return codeSuccess
 	})
-	switch {
-	case ends != nil:
+	if ends = cmp.Or(ends, causeOf(code)); ends != nil {
 		return ends
-	case code == codeMalformed:
-		return causeMalformed
-	case code != codeSuccess:
-		return causeProtocol
 	}
 	p.props = passOn(&whole)
 	return nil

@@ -131,3 +131,14 @@ func (c *cursor) value(holds byte) uint32 {
 	}
 	return 0
 }
+
+// causeOf is why a connection ends whose packet has properties of that code, nil when they are sound.
+func causeOf(code byte) *cause {
+	switch code {
+	case codeSuccess:
+		return nil
+	case codeMalformed:
+		return causeMalformed
+	}
+	return causeProtocol
+}

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -63,15 +64,7 @@ func publishProperties(c *cursor) *cause {
 		}
 		return codeProtocolError
 	})
-	switch {
-	case ends != nil:
-		return ends
-	case code == codeMalformed:
-		return causeMalformed
-	case code != codeSuccess:
-		return causeProtocol
-	}
-	return nil
+	return cmp.Or(ends, causeOf(code))
 }
 
 // publish takes a message of the device to the gate. It is called by the goroutine that reads the connection and blocks

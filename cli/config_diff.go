@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"weir/app"
 	"weir/config"
 )
 
@@ -68,20 +67,8 @@ func (c *command) diffRunning(cmd *cobra.Command) (int, error) {
 	if len(r.Problems) > 0 {
 		return 0, r.Problems
 	}
-	c.show(r, func(w io.Writer) { printReloadPlan(w, r) })
+	c.show(r, func(w io.Writer) { printReload(w, r, "a reload takes", "as they are obeyed") })
 	return len(r.Taken) + len(r.Waiting), nil
-}
-
-func printReloadPlan(w io.Writer, r *app.ReloadReport) {
-	if len(r.Taken) > 0 {
-		fmt.Fprintln(w, "a reload takes:")
-		printChanges(w, "  ", r.Taken)
-	}
-	if len(r.Waiting) > 0 {
-		fmt.Fprintln(w, "waiting for a restart:")
-		printChanges(w, "  ", r.Waiting)
-	}
-	fmt.Fprintf(w, "%s as they are obeyed\n", count(r.Unchanged, "key"))
 }
 
 // orQuotes is a value that can be seen.

@@ -27,20 +27,21 @@ func (c *command) reload() *cobra.Command {
 				return r.Problems
 			}
 			c.warn(r.Warnings)
-			c.show(r, func(w io.Writer) { printReload(w, r) })
+			c.show(r, func(w io.Writer) { printReload(w, r, "taken", "unchanged") })
 			return nil
 		},
 	}
 }
 
-func printReload(w io.Writer, r *app.ReloadReport) {
+// printReload prints what a reload takes or would take; taken and unchanged are the words for it.
+func printReload(w io.Writer, r *app.ReloadReport, taken, unchanged string) {
 	if len(r.Taken) > 0 {
-		fmt.Fprintln(w, "taken:")
+		fmt.Fprintln(w, taken+":")
 		printChanges(w, "  ", r.Taken)
 	}
 	if len(r.Waiting) > 0 {
 		fmt.Fprintln(w, "waiting for a restart:")
 		printChanges(w, "  ", r.Waiting)
 	}
-	fmt.Fprintf(w, "%s unchanged\n", count(r.Unchanged, "key"))
+	fmt.Fprintf(w, "%s %s\n", count(r.Unchanged, "key"), unchanged)
 }

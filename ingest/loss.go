@@ -79,10 +79,8 @@ func (a *Applier) passOver(ctx context.Context, r *spool.Reader, h Hole) error {
 	loss := store.LogLoss{At: a.found().Micros(), First: h.First, Last: h.Last, Why: h.Why}
 	err := a.insist(ctx, "what was lost of the log cannot be noted", func() error {
 		return a.Store.Write(ctx, store.Durable, func(tx store.Tx) (err error) {
-			if fresh, err = store.AddLogLoss(tx, loss); err != nil || !fresh {
-				return err
-			}
-			return store.AddLedgerGap(tx, store.LedgerGap{From: min(now.Micros(), loss.At), To: loss.At})
+			fresh, err = NoteLoss(tx, loss, now)
+			return err
 		})
 	})
 	if err != nil {
@@ -100,6 +98,15 @@ func (a *Applier) passOver(ctx context.Context, r *spool.Reader, h Hole) error {
 	(*r).Close()
 	*r, err = a.Log.Reader(h.Last + 1)
 	return err
+}
+
+// NoteLoss notes a loss, and the gap that it leaves in the ledger since the last that was received before. fresh is false
+// when it is known.
+func NoteLoss(tx store.Tx, l store.LogLoss, received model.Nanos) (fresh bool, err error) {
+	if fresh, err = store.AddLogLoss(tx, l); err != nil || !fresh {
+		return false, err
+	}
+	return true, store.AddLedgerGap(tx, store.LedgerGap{From: min(received.Micros(), l.At), To: l.At})
 }
 
 // found is when a loss is found.
