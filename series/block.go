@@ -27,20 +27,18 @@ type entry struct {
 	labels      *labels
 	n           int
 	first, last model.Micros
-	// run is its packed form, to be read with the block's bases.
+	// at is the run's number in the block, start how many readings the runs before it have.
+	at, start int
+	// run is its packed form.
 	run []byte
 }
 
 // block is the decoded directory of a block's blob. Runs are in order of series, those of one series in the order in
-// which they began.
-//
-// The blob is the version; the label sets; the number of runs; base series, time and offset; for each run the series
-// (difference), its label set, its number of readings, its first event time from the base, its span, the length of its
-// packed form; then those forms; and a CRC-32C over all of it. Sum, minimum and maximum of so few readings are not kept:
-// they would take more room than the readings.
+// which they began. Sum, minimum and maximum of so few readings are not kept: they would take more room than the readings.
 type block struct {
 	baseTime, baseOffset int64
 	entries              []entry
+	table                *table // nil in versions 1 and 2
 }
 
 // blockBuilder packs runs into blobs.
@@ -48,14 +46,18 @@ type blockBuilder struct {
 	enc     *encoder
 	labels  []*labels
 	entries []entry
-	body    []byte
+	sets    []int64 // label set of each run
+	all     columns // of all runs, one after the other
+	ends    []int   // of the runs in all
+	size    int     // about how many bytes the blob has
 	base    struct{ series, time, offset int64 }
 	sum     summary // of all runs; sum, min and max are not used
 }
 
 func (b *blockBuilder) reset() {
 	clear(b.entries)
-	b.entries, b.labels, b.body = b.entries[:0], b.labels[:0], b.body[:0]
+	b.entries, b.labels, b.sets, b.ends, b.size = b.entries[:0], b.labels[:0], b.sets[:0], b.ends[:0], 0
+	b.all.resize(0)
 }
 
 // add appends a run of readings that are in order of time. Series must not go down.
@@ -65,12 +67,16 @@ func (b *blockBuilder) add(series int64, l *labels, c *columns) {
 		b.sum = summary{first: model.Micros(c.Times[0]), last: model.Micros(c.Times[0]),
 			firstOffset: model.Offset(c.Offsets[0]), lastOffset: model.Offset(c.Offsets[0])}
 	}
-	start := len(b.body)
-	b.body = b.enc.appendRun(b.body, c, b.base.time, b.base.offset)
 	last := c.len() - 1
 	e := entry{series: series, labels: l, n: c.len(), first: model.Micros(c.Times[0]), last: model.Micros(c.Times[last]),
-		run: b.body[start:]} // only its length is used: body may move
-	b.entries = append(b.entries, e)
+		at: len(b.entries), start: b.all.len()}
+	b.entries, b.sets = append(b.entries, e), append(b.sets, b.labelIndex(l))
+	b.all.appendAll(c)
+	b.ends = append(b.ends, b.all.len())
+	b.size += e.n * readingBytes
+	for _, id := range c.AltIDs {
+		b.size += len(id)
+	}
 	b.sum.n += int64(e.n)
 	b.sum.first, b.sum.last = min(b.sum.first, e.first), max(b.sum.last, e.last)
 	for _, o := range c.Offsets {
@@ -80,13 +86,14 @@ func (b *blockBuilder) add(series int64, l *labels, c *columns) {
 
 // Limits of a block.
 const (
-	blockBytes = 24 << 10
-	blockRuns  = 1 << store.SeriesGroupBits
+	blockBytes   = 24 << 10
+	blockRuns    = 1 << store.SeriesGroupBits
+	readingBytes = 8 // about, without an altId
 )
 
 // full reports whether a run of a series has no place in the block: it has enough, or is of another part of a group.
 func (b *blockBuilder) full(series int64) bool {
-	return len(b.body) >= blockBytes || len(b.entries) >= blockRuns ||
+	return b.size >= blockBytes || len(b.entries) >= blockRuns ||
 		len(b.entries) > 0 && store.BlockPart(b.entries[0].series) != store.BlockPart(series)
 }
 
@@ -102,32 +109,19 @@ func (b *blockBuilder) row(gen uint64, tenantID int64) *store.Block {
 	return row
 }
 
-func (b *blockBuilder) labelIndex(l *labels) uint64 {
+func (b *blockBuilder) labelIndex(l *labels) int64 {
 	for i, have := range b.labels {
 		if *have == *l {
-			return uint64(i)
+			return int64(i)
 		}
 	}
 	b.labels = append(b.labels, l)
-	return uint64(len(b.labels) - 1)
+	return int64(len(b.labels) - 1)
 }
 
 // blob returns the packed block.
 func (b *blockBuilder) blob() []byte {
-	var directory []byte
-	series := b.base.series
-	for i := range b.entries {
-		e := &b.entries[i]
-		directory = binary.AppendUvarint(directory, uint64(e.series-series))
-		directory = binary.AppendUvarint(directory, b.labelIndex(e.labels))
-		directory = binary.AppendUvarint(directory, uint64(e.n))
-		directory = binary.AppendVarint(directory, int64(e.first)-b.base.time)
-		directory = binary.AppendUvarint(directory, uint64(e.last-e.first))
-		directory = binary.AppendUvarint(directory, uint64(len(e.run)))
-		series = e.series
-	}
-	dst := make([]byte, 0, 64+len(directory)+len(b.body))
-	dst = binary.AppendUvarint(append(dst, formatVersion), uint64(len(b.labels)))
+	dst := binary.AppendUvarint([]byte{blockVersion}, uint64(len(b.labels)))
 	for _, l := range b.labels {
 		dst = pack.AppendText(pack.AppendText(pack.AppendText(dst, l.source), l.unit), l.dataType)
 		dst = binary.AppendVarint(binary.AppendVarint(dst, l.anchors), l.profile)
@@ -136,12 +130,12 @@ func (b *blockBuilder) blob() []byte {
 	dst = binary.AppendVarint(dst, b.base.series)
 	dst = binary.AppendVarint(dst, b.base.time)
 	dst = binary.AppendVarint(dst, b.base.offset)
-	return sealed(append(append(dst, directory...), b.body...), 0)
+	return sealed(b.appendTable(dst), 0)
 }
 
 // decodeBlock reads the directory of a block's blob.
 func decodeBlock(blob []byte) (*block, error) {
-	src, err := unsealed(blob)
+	version, src, err := unsealed(blob, blockVersion)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +144,7 @@ func decodeBlock(blob []byte) (*block, error) {
 		return nil, err
 	}
 	n, src, err := pack.Uvarint(src)
-	if err != nil || n > uint64(len(src)) {
+	if err != nil || n == 0 || n > maxTable {
 		return nil, pack.ErrForm
 	}
 	b := &block{entries: make([]entry, n)}
@@ -164,22 +158,10 @@ func decodeBlock(blob []byte) (*block, error) {
 	if b.baseOffset, src, err = pack.Varint(src); err != nil {
 		return nil, err
 	}
-	lengths := make([]uint64, n)
-	for i := range b.entries {
-		if lengths[i], src, err = b.decodeEntry(&b.entries[i], src, sets, &series); err != nil {
-			return nil, err
-		}
+	if version < blockVersion {
+		return b, b.decodeRuns(src, sets, series)
 	}
-	for i, l := range lengths {
-		if l > uint64(len(src)) {
-			return nil, pack.ErrForm
-		}
-		b.entries[i].run, src = src[:l], src[l:]
-	}
-	if len(src) != 0 {
-		return nil, pack.ErrForm
-	}
-	return b, nil
+	return b, b.decodeTable(src, sets, series)
 }
 
 func decodeLabels(src []byte) ([]labels, []byte, error) {
@@ -204,42 +186,10 @@ func decodeLabels(src []byte) ([]labels, []byte, error) {
 	return sets, src, nil
 }
 
-func (b *block) decodeEntry(e *entry, src []byte, sets []labels, series *int64) (length uint64, rest []byte, err error) {
-	var numbers [3]uint64
-	for i := range numbers {
-		if numbers[i], src, err = pack.Uvarint(src); err != nil {
-			return 0, nil, err
-		}
-	}
-	first, src, err := pack.Varint(src)
-	if err != nil {
-		return 0, nil, err
-	}
-	span, src, err := pack.Uvarint(src)
-	if err != nil {
-		return 0, nil, err
-	}
-	if length, src, err = pack.Uvarint(src); err != nil {
-		return 0, nil, err
-	}
-	if numbers[1] >= uint64(len(sets)) || numbers[2] == 0 || numbers[2] > maxRun {
-		return 0, nil, pack.ErrForm
-	}
-	*series += int64(numbers[0])
-	e.series, e.labels, e.n = *series, &sets[numbers[1]], int(numbers[2])
-	e.first = model.Micros(b.baseTime + first)
-	e.last = e.first + model.Micros(span)
-	return length, src, nil
-}
-
 // decode reads one run of the block into c.
 func (b *block) decode(e *entry, c *columns, d depth) error {
-	rest, err := decodeRun(e.run, e.n, b.baseTime, b.baseOffset, c, d)
-	if err != nil {
-		return err
+	if b.table != nil {
+		return b.table.decode(e, c, d)
 	}
-	if d == everything && len(rest) != 0 || model.Micros(c.Times[0]) != e.first || model.Micros(c.Times[e.n-1]) != e.last {
-		return pack.ErrForm
-	}
-	return nil
+	return b.decodeRun(e, c, d)
 }

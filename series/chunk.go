@@ -9,10 +9,11 @@ import (
 	"weir/store"
 )
 
-// formatVersion is the first byte of every chunk and block that is written. Version 1 is read as well: it has altIds and
-// values in fewer forms, and each form says itself what it is.
+// What the first byte of a chunk or a block that is written says. Older ones are read as well: version 1 has altIds and
+// values in fewer forms, and each form says itself what it is; what else changed with version 3 of a block, see its table.
 const (
-	formatVersion = 2
+	chunkVersion  = 2
+	blockVersion  = 3
 	oldestVersion = 1
 )
 
@@ -23,20 +24,20 @@ func sealed(dst []byte, start int) []byte {
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
 }
 
-// unsealed checks the version and the checksum of a blob and returns what lies between them.
-func unsealed(blob []byte) ([]byte, error) {
+// unsealed checks the version and the checksum of a blob and returns the one and what lies between them.
+func unsealed(blob []byte, newest byte) (version byte, body []byte, err error) {
 	if len(blob) < 1+4 {
-		return nil, pack.ErrForm
+		return 0, nil, pack.ErrForm
 	}
 	body, sum := blob[:len(blob)-4], binary.LittleEndian.Uint32(blob[len(blob)-4:])
 	// The checksum is judged first: a flipped bit in the version must not look like a newer Weir.
 	if crc32.Checksum(body, castagnoli) != sum {
-		return nil, fmt.Errorf("checksum: %w", pack.ErrForm)
+		return 0, nil, fmt.Errorf("checksum: %w", pack.ErrForm)
 	}
-	if body[0] < oldestVersion || body[0] > formatVersion {
-		return nil, fmt.Errorf("%w: row format %d, this Weir knows %d", store.ErrVersion, body[0], formatVersion)
+	if body[0] < oldestVersion || body[0] > newest {
+		return 0, nil, fmt.Errorf("%w: row format %d, this Weir knows %d", store.ErrVersion, body[0], newest)
 	}
-	return body[1:], nil
+	return body[0], body[1:], nil
 }
 
 // A chunk's blob is the version, the number of readings, base time and base offset, one run, and a CRC-32C over all of
@@ -45,7 +46,7 @@ func unsealed(blob []byte) ([]byte, error) {
 // appendChunk appends the blob of readings that are in order of time.
 func (e *encoder) appendChunk(dst []byte, c *columns) []byte {
 	start := len(dst)
-	dst = binary.AppendUvarint(append(dst, formatVersion), uint64(c.len()))
+	dst = binary.AppendUvarint(append(dst, chunkVersion), uint64(c.len()))
 	dst = binary.AppendVarint(dst, c.Times[0])
 	dst = binary.AppendVarint(dst, c.Offsets[0])
 	dst = e.appendRun(dst, c, c.Times[0], c.Offsets[0])
@@ -54,7 +55,7 @@ func (e *encoder) appendChunk(dst []byte, c *columns) []byte {
 
 // decodeChunk reads a chunk's blob into c.
 func decodeChunk(blob []byte, c *columns, d depth) error {
-	src, err := unsealed(blob)
+	_, src, err := unsealed(blob, chunkVersion)
 	if err != nil {
 		return err
 	}

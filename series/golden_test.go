@@ -82,7 +82,7 @@ func TestRowsOfVersion1AreReadForEver(t *testing.T) {
 	for name, c := range goldenColumns() {
 		sameChunk(t, name, written(t, "chunk-v1-"+name), c)
 	}
-	sameBlock(t, written(t, "block-v1"))
+	sameBlock(t, written(t, "block-v1"), goldenRuns())
 }
 
 func TestRowsOfVersion2AreReadForEver(t *testing.T) {
@@ -92,11 +92,17 @@ func TestRowsOfVersion2AreReadForEver(t *testing.T) {
 	for name, c := range all {
 		sameChunk(t, name, golden(t, "chunk-v2-"+name, e.appendChunk(nil, c)), c)
 	}
-	b := blockBuilder{enc: &e}
-	for i, r := range goldenRuns() {
-		b.add(int64(512+i*i), r.labels, r.columns)
+	sameBlock(t, written(t, "block-v2"), goldenRuns())
+}
+
+func TestBlocksOfVersion3AreReadForEver(t *testing.T) {
+	for name, runs := range map[string][]goldenRun{"runs": goldenRuns(), "alike": alikeRuns(), "mixed": mixedRuns()} {
+		b := blockBuilder{enc: &encoder{}}
+		for i, r := range runs {
+			b.add(int64(512+i*i), r.labels, r.columns)
+		}
+		sameBlock(t, golden(t, "block-v3-"+name, b.blob()), runs)
 	}
-	sameBlock(t, golden(t, "block-v2", b.blob()))
 }
 
 func sameChunk(t *testing.T, name string, blob []byte, want *columns) {
@@ -117,9 +123,55 @@ func goldenRuns() []goldenRun {
 		{sensor(7, 3), &labels{source: "mqtt1", unit: "°C", dataType: "double", anchors: 3, profile: 8}}}
 }
 
-func sameBlock(t *testing.T, blob []byte) {
+// alikeRuns share what runs can share, their altIds too.
+func alikeRuns() []goldenRun {
+	l := &labels{source: "mqtt1", unit: "°C", dataType: "double"}
+	var runs []goldenRun
+	for i := range uint64(12) {
+		c := sensor(9, i)
+		c.AltIDs = make([]string, c.len())
+		for j := 0; j < c.len(); j += 3 {
+			c.AltIDs[j] = fmt.Sprintf("m%d", j)
+		}
+		runs = append(runs, goldenRun{c, l})
+	}
+	return runs
+}
+
+// mixedRuns have nothing in common: each kind of value, a device that is rarely heard, one with a clock that is wrong,
+// classifiers, and altIds that each device makes in its own way.
+func mixedRuns() []goldenRun {
+	l := &labels{source: "http1"}
+	noise, rare, whole, wrong, constant := sensor(9, 1), sensor(2, 2), sensor(9, 3), sensor(7, 4), sensor(12, 5)
+	r := rand.New(rand.NewPCG(3, 4))
+	for i := range noise.Values {
+		noise.Values[i] = math.Float64frombits(r.Uint64() &^ (1 << 62))
+	}
+	rare.Times[1] += 3_000_000_000
+	rare.Received[1] += 3_000_000_000
+	whole.Classifiers = make([]int64, whole.len())
+	for i := range whole.Values {
+		whole.Values[i], whole.Classifiers[i] = float64(1_000_000*i), int64(i%3)
+	}
+	for i := range wrong.Received {
+		wrong.Received[i] += 3_600_000_000
+	}
+	for i := range constant.Values {
+		constant.Values[i], constant.Times[i] = 1, constant.Times[0]+int64(i)*60_000_000
+		constant.Received[i] = constant.Times[i]
+	}
+	runs := []goldenRun{{noise, l}, {rare, l}, {whole, l}, {wrong, l}, {constant, l}}
+	for i, run := range runs {
+		run.AltIDs = make([]string, run.len())
+		for j := range run.AltIDs {
+			run.AltIDs[j] = fmt.Sprintf("device-%c%c-%06d", 'a'+i, 'z'-i, 1000*i+j)
+		}
+	}
+	return runs
+}
+
+func sameBlock(t *testing.T, blob []byte, runs []goldenRun) {
 	t.Helper()
-	runs := goldenRuns()
 	got, err := decodeBlock(blob)
 	if err != nil || len(got.entries) != len(runs) {
 		t.Fatal(err)

@@ -9,15 +9,15 @@ import (
 // zeros is written whole behind so many of them, so that an outlier costs 11 bytes and not a thousand.
 const riceEscape = 24
 
-// bitWriter appends bits, least significant first.
-type bitWriter struct {
+// BitWriter appends bits, least significant first, so that several columns share their bytes.
+type BitWriter struct {
 	dst []byte
 	acc uint64
 	n   uint // bits in acc, under 32 between calls
 }
 
 // write appends the low b bits of v; b is at most 32 and v has no others.
-func (w *bitWriter) write(v uint64, b uint) {
+func (w *BitWriter) write(v uint64, b uint) {
 	w.acc |= v << w.n
 	w.n += b
 	if w.n >= 32 {
@@ -27,7 +27,7 @@ func (w *bitWriter) write(v uint64, b uint) {
 	}
 }
 
-func (w *bitWriter) write64(v uint64, b uint) {
+func (w *BitWriter) write64(v uint64, b uint) {
 	if b > 32 {
 		w.write(v&(1<<32-1), 32)
 		v, b = v>>32, b-32
@@ -35,7 +35,7 @@ func (w *bitWriter) write64(v uint64, b uint) {
 	w.write(v, b)
 }
 
-func (w *bitWriter) rice(u uint64, k uint) {
+func (w *BitWriter) rice(u uint64, k uint) {
 	q := u >> k
 	if q >= riceEscape {
 		w.write(0, riceEscape)
@@ -46,8 +46,8 @@ func (w *bitWriter) rice(u uint64, k uint) {
 	w.write64(u&(1<<k-1), k)
 }
 
-// finish fills the last byte with zeros and returns what was written.
-func (w *bitWriter) finish() []byte {
+// Finish fills the last byte with zeros and returns what was written.
+func (w *BitWriter) Finish() []byte {
 	for w.n > 0 {
 		w.dst = append(w.dst, byte(w.acc))
 		w.acc >>= 8
@@ -56,16 +56,22 @@ func (w *bitWriter) finish() []byte {
 	return w.dst
 }
 
-// bitReader reads what a bitWriter wrote. Reading past the end gives zeros and sets over.
-type bitReader struct {
+// BitReader reads what a BitWriter wrote. Reading past the end gives zeros and sets over.
+type BitReader struct {
 	src  []byte
 	acc  uint64
 	n    uint // bits in acc that count
 	over bool
 }
 
+// NewBitWriter returns one that appends to dst.
+func NewBitWriter(dst []byte) *BitWriter { return &BitWriter{dst: dst} }
+
+// NewBitReader returns one that reads src.
+func NewBitReader(src []byte) *BitReader { return &BitReader{src: src} }
+
 // fill brings n to at least 56 while there are bytes.
-func (r *bitReader) fill() {
+func (r *BitReader) fill() {
 	if len(r.src) >= 8 {
 		// Bits above n are read again by the next fill, with the same values.
 		r.acc |= binary.LittleEndian.Uint64(r.src) << r.n
@@ -81,13 +87,13 @@ func (r *bitReader) fill() {
 	}
 }
 
-func (r *bitReader) drop(b uint) {
+func (r *BitReader) drop(b uint) {
 	r.acc >>= b
 	r.n -= b
 }
 
 // read returns the next b bits, at most 32.
-func (r *bitReader) read(b uint) uint64 {
+func (r *BitReader) read(b uint) uint64 {
 	if r.n < b {
 		r.fill()
 		if r.n < b {
@@ -100,7 +106,7 @@ func (r *bitReader) read(b uint) uint64 {
 	return v
 }
 
-func (r *bitReader) read64(b uint) uint64 {
+func (r *BitReader) read64(b uint) uint64 {
 	if b <= 32 {
 		return r.read(b)
 	}
@@ -108,7 +114,7 @@ func (r *bitReader) read64(b uint) uint64 {
 	return low | r.read(b-32)<<32
 }
 
-func (r *bitReader) rice(k uint) uint64 {
+func (r *BitReader) rice(k uint) uint64 {
 	if r.n <= riceEscape {
 		r.fill()
 	}
@@ -129,9 +135,12 @@ func (r *bitReader) rice(k uint) uint64 {
 	return uint64(q)<<k | r.read64(k)
 }
 
-// rest returns the whole bytes that were not touched.
-func (r *bitReader) rest(whole []byte) []byte {
-	return whole[len(whole)-len(r.src)-int(r.n/8):]
+// End returns the bytes of whole, from its first on, that were not touched; or ErrForm when there were too few.
+func (r *BitReader) End(whole []byte) (rest []byte, err error) {
+	if r.over {
+		return nil, ErrForm
+	}
+	return whole[len(whole)-len(r.src)-int(r.n/8):], nil
 }
 
 // Zigzag folds the sign into the lowest bit, so that small numbers of both signs stay small.

@@ -34,7 +34,7 @@ func Scaled(v float64, decimals int) (int64, bool) {
 
 // AppendFloats appends a column of at least one value.
 func (e *Encoder) AppendFloats(dst []byte, v []float64) []byte {
-	if d, ok := e.decimals(v); ok {
+	if d, ok := e.Decimals(v); ok {
 		return e.AppendInts(append(dst, byte(d)), e.ints, Plain, Delta)
 	}
 	start := len(dst)
@@ -55,18 +55,18 @@ func (e *Encoder) appendRaw(dst []byte, v []float64) []byte {
 		s = append(s, int64(b>>mantissaBits&(1<<11-1)<<1|b>>63))
 	}
 	e.ints = s
-	w := bitWriter{dst: e.AppendInts(append(dst, rawValues), s, Plain)}
+	w := BitWriter{dst: e.AppendInts(append(dst, rawValues), s, Plain)}
 	for _, x := range v {
 		w.write64(math.Float64bits(x)&(1<<mantissaBits-1), mantissaBits)
 	}
-	return w.finish()
+	return w.Finish()
 }
 
 func decodeRaw(src []byte, v []float64, ints []int64) (rest []byte, err error) {
 	if src, err = DecodeInts(src, ints); err != nil {
 		return nil, err
 	}
-	r := bitReader{src: src}
+	r := BitReader{src: src}
 	for i, x := range ints {
 		if x < 0 || x >= 1<<12 {
 			return nil, ErrForm
@@ -74,14 +74,11 @@ func decodeRaw(src []byte, v []float64, ints []int64) (rest []byte, err error) {
 		b := uint64(x)
 		v[i] = math.Float64frombits(b&1<<63 | b>>1<<mantissaBits | r.read64(mantissaBits))
 	}
-	if r.over {
-		return nil, ErrForm
-	}
-	return r.rest(src), nil
+	return r.End(src)
 }
 
-// decimals finds the fewest decimals that all values have, and leaves the whole numbers in e.ints.
-func (e *Encoder) decimals(v []float64) (int, bool) {
+// Decimals finds the fewest decimals that all values have, and leaves the whole numbers in e.ints.
+func (e *Encoder) Decimals(v []float64) (int, bool) {
 	d := 0
 	for _, x := range v {
 		for {
@@ -109,7 +106,13 @@ func (e *Encoder) decimals(v []float64) (int, bool) {
 // a zero bit for none; else 1 and 0 and the bits inside the last window, or 1 and 1 and a new window (five bits of
 // leading zeros, six of length less one) and its bits.
 func appendXor(dst []byte, v []float64) []byte {
-	w := bitWriter{dst: dst}
+	w := BitWriter{dst: dst}
+	w.Floats(v)
+	return w.Finish()
+}
+
+// Floats writes at least one value as the bits in which it differs from the one before.
+func (w *BitWriter) Floats(v []float64) {
 	prev := math.Float64bits(v[0])
 	w.write64(prev, 64)
 	lead, length := uint(64), uint(0)
@@ -132,7 +135,6 @@ func appendXor(dst []byte, v []float64) []byte {
 		}
 		w.write64(diff>>(64-lead-length), length)
 	}
-	return w.finish()
 }
 
 // DecodeFloats reads a column of len(v) values into v. ints is scratch space of the same length.
@@ -161,7 +163,13 @@ func DecodeFloats(src []byte, v []float64, ints []int64) (rest []byte, err error
 }
 
 func decodeXor(src []byte, v []float64) (rest []byte, err error) {
-	r := bitReader{src: src}
+	r := BitReader{src: src}
+	r.Floats(v)
+	return r.End(src)
+}
+
+// Floats reads what BitWriter.Floats wrote.
+func (r *BitReader) Floats(v []float64) {
 	prev := r.read64(64)
 	v[0] = math.Float64frombits(prev)
 	lead, length := uint(0), uint(0)
@@ -172,14 +180,11 @@ func decodeXor(src []byte, v []float64) (rest []byte, err error) {
 				length = uint(r.read(6)) + 1
 			}
 			if length == 0 || lead+length > 64 {
-				return nil, ErrForm
+				r.over = true
+				return
 			}
 			prev ^= r.read64(length) << (64 - lead - length)
 		}
 		v[i+1] = math.Float64frombits(prev)
 	}
-	if r.over {
-		return nil, ErrForm
-	}
-	return r.rest(src), nil
 }

@@ -114,29 +114,14 @@ func (p *plan) choose() {
 	for _, r := range p.residuals {
 		lengths[bits.Len64(Zigzag(r/int64(p.gcd)))]++
 	}
-	middle, seen := uint(0), 0
-	for l, n := range lengths {
-		if seen += n; 2*seen >= len(p.residuals) {
-			middle = uint(l)
-			break
-		}
-	}
-	p.bits = math.MaxInt
-	for k := max(middle, 3) - 3; k <= min(middle+2, maxRice); k++ {
-		if c := cost(&lengths, k); c < p.bits {
-			p.k, p.bits = k, c
-		}
-	}
-	if p.bits == math.MaxInt {
-		p.k, p.bits = maxRice, cost(&lengths, maxRice)
-	}
+	p.k, p.bits = rice(&lengths, len(p.residuals))
 	if p.gcd > 1 {
 		p.bits += 32
 	}
 }
 
-// cost is about how many bits the residuals take with parameter k: exact for those shorter than k bits.
-func cost(lengths *[65]int, k uint) int {
+// riceCost is about how many bits the residuals take with parameter k: exact for those shorter than k bits.
+func riceCost(lengths []int, k uint) int {
 	all := 0
 	for l, n := range lengths {
 		switch over := l - int(k); {
@@ -189,11 +174,11 @@ func (p *plan) append(dst []byte) []byte {
 	if p.k == riceNone {
 		return dst
 	}
-	w := bitWriter{dst: dst}
+	w := BitWriter{dst: dst}
 	for _, r := range p.residuals {
 		w.rice(Zigzag(r/int64(p.gcd)), p.k)
 	}
-	return w.finish()
+	return w.Finish()
 }
 
 // DecodeInts reads a column of len(v) values, at least one, into v.
@@ -265,12 +250,9 @@ func residuals(src []byte, v []int64, k uint, scale int64) (rest []byte, err err
 		clear(v)
 		return src, nil
 	}
-	r := bitReader{src: src}
+	r := BitReader{src: src}
 	for i := range v {
 		v[i] = Unzigzag(r.rice(k)) * scale
 	}
-	if r.over {
-		return nil, ErrForm
-	}
-	return r.rest(src), nil
+	return r.End(src)
 }

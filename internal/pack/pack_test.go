@@ -93,3 +93,61 @@ func FuzzDecodeTexts(f *testing.F) {
 		}
 	})
 }
+
+// Groups that are alike have base and parameter in common, others their own; and each comes back, empty ones and extreme
+// numbers too.
+func TestGroupsHaveInCommonWhatTheyCan(t *testing.T) {
+	t.Parallel()
+	const each, groups = 9, 100
+	numbers := func(f func(group, i int) int64) (v []int64, ends []int) {
+		for g := range groups {
+			for i := range each {
+				v = append(v, f(g, i))
+			}
+			ends = append(ends, len(v))
+		}
+		return v, ends
+	}
+	noise := func(i, n int) int64 { return int64((uint64(i) + 1) * 0x9e3779b97f4a7c15 >> 33 % uint64(n)) }
+	for name, c := range map[string]struct {
+		f    func(group, i int) int64
+		most float64 // bits for each
+	}{
+		"one for all":         {func(int, int) int64 { return 10_000_000 }, 0.1},
+		"noise alike":         {func(g, i int) int64 { return 10_000_000 + noise(100*g+i, 64) }, 7.3},
+		"in thousands":        {func(g, i int) int64 { return 1000 * noise(100*g+i, 64) }, 7.3},
+		"a base each":         {func(g, i int) int64 { return noise(g, 1<<30) + noise(100*g+i, 64) }, 11.5},
+		"a width each":        {func(g, i int) int64 { return noise(100*g+i, 1<<(2+g%16)) }, 13.5},
+		"constant, each":      {func(g, i int) int64 { return noise(g, 1<<30) }, 4},
+		"the ends of numbers": {func(g, i int) int64 { return [...]int64{math.MinInt64, math.MaxInt64, 0}[(g+i)%3] }, 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var e Encoder
+			v, ends := numbers(c.f)
+			ends = append([]int{0}, append(ends, len(v))...) // an empty one at each end
+			g, _ := e.FitGroups(v, ends)
+			b := e.AppendGroups(nil, &g)
+			size := len(b)
+			back, rest, err := DecodeGroups(append(b, 7), len(ends))
+			if err != nil || len(rest) != 1 {
+				t.Fatal(err, len(rest))
+			}
+			start := 0
+			for i, end := range ends {
+				w := NewBitWriter(nil)
+				g.Write(w, i, v[start:end])
+				stream, got := w.Finish(), make([]int64, end-start)
+				r := NewBitReader(stream)
+				back.Read(r, i, got)
+				if rest, err := r.End(stream); err != nil || len(rest) > 0 || !slices.Equal(got, v[start:end]) {
+					t.Fatalf("group %d: %v, %d bytes left: %v", i, err, len(rest), got)
+				}
+				size += len(stream)
+				start = end
+			}
+			if bits := float64(8*size) / float64(len(v)); bits > c.most {
+				t.Errorf("%.2f bits each", bits)
+			}
+		})
+	}
+}

@@ -112,7 +112,7 @@ func appendMolded(dst []byte, texts []string) []byte {
 	}
 	a := alphabetOf(texts, mask)
 	dst = append(AppendText(append(dst, byte(a)), first), mask...)
-	w := bitWriter{dst: dst}
+	w := BitWriter{dst: dst}
 	for _, s := range texts[1:] {
 		for i := range len(s) {
 			if mask[i/8]>>(i%8)&1 != 0 {
@@ -120,7 +120,7 @@ func appendMolded(dst []byte, texts []string) []byte {
 			}
 		}
 	}
-	return w.finish()
+	return w.Finish()
 }
 
 // alphabetOf is the first alphabet that has all characters at the masked places.
@@ -257,7 +257,7 @@ func decodeMolded(src []byte, texts []string) (rest []byte, err error) {
 	if uint64(len(texts)-1)*uint64(len(differ))*uint64(a.bits) > 8*uint64(len(src)) {
 		return nil, ErrForm
 	}
-	r := bitReader{src: src}
+	r := BitReader{src: src}
 	texts[0] = first
 	b := []byte(first)
 	for i := range texts[1:] {
@@ -270,10 +270,7 @@ func decodeMolded(src []byte, texts []string) (rest []byte, err error) {
 			texts[i+1] = string(b)
 		}
 	}
-	if r.over {
-		return nil, ErrForm
-	}
-	return r.rest(src), nil
+	return r.End(src)
 }
 
 // DecodeSharing reads len(texts) texts that share their beginnings.
