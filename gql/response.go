@@ -33,9 +33,6 @@ func (r *Response) done() {
 	}
 }
 
-// Data returns the result as maps, lists, strings, numbers and booleans, nil when there is none.
-func (r *Response) Data() map[string]any { return r.data }
-
 // MarshalJSON writes {"data": …, "errors": […]}: keys in the order of the request, without data when nothing was
 // executed, without errors when there are none.
 func (r *Response) MarshalJSON() ([]byte, error) {
@@ -117,6 +114,9 @@ func (w *jsonWriter) value(v any, s *shape) {
 		w.buf = strconv.AppendBool(w.buf, v)
 	case map[string]any:
 		w.object(v, s)
+	case encoded:
+		w.buf = append(w.buf, v...)
+		w.over = len(w.buf) > w.limit
 	case []any:
 		w.buf = append(w.buf, '[')
 		for i, x := range v {
