@@ -108,7 +108,8 @@ type piece struct {
 	late  bool     // readings behind upto are in it: settle first
 	cols  *columns // decoded already
 	sums  *summary // nil when not known
-	row   string   // names the row in errors
+	row   string   // where it stands
+	rowID int64    // of a chunk
 }
 
 // decode returns the piece's readings in list order, in c unless it holds them decoded.
@@ -172,7 +173,20 @@ func settle(pieces []piece) ([]piece, error) {
 	return out, nil
 }
 
-func (p *piece) damaged(err error) error { return damaged(p.row, err) }
+func (p *piece) damaged(err error) error {
+	if err == nil {
+		return nil
+	}
+	return damaged(p.name(), err)
+}
+
+// name is the piece's row, for errors and findings.
+func (p *piece) name() string {
+	if p.rowID == 0 {
+		return p.row
+	}
+	return fmt.Sprintf("%s %d", p.row, p.rowID)
+}
 
 // damaged says which row cannot be read.
 func damaged(row string, err error) error {
@@ -183,7 +197,7 @@ func damaged(row string, err error) error {
 }
 
 func chunkPiece(c *store.Chunk) piece {
-	return piece{series: c.Series, first: c.First, last: c.Last, n: int(c.Count), chunk: c.Data, row: fmt.Sprintf("series_chunks %d", c.ID),
+	return piece{series: c.Series, first: c.First, last: c.Last, n: int(c.Count), chunk: c.Data, row: "series_chunks", rowID: c.ID,
 		labels: &labels{source: c.Source, unit: c.Unit, dataType: c.DataType, anchors: c.Anchors, profile: c.Profile},
 		sums:   &summary{sum: c.Sum, min: c.Min, max: c.Max}}
 }

@@ -300,6 +300,28 @@ func Chunks(tx Tx, s PackedScope, after *After, limit int) ([]Chunk, error) {
 	return scanChunks(tx, q+` ORDER BY last_at DESC, id DESC LIMIT ?`, append(args, limit)...)
 }
 
+// ChunkValues calls f for the chunks of a scope, newest last time first, with what is needed to add up their values: without
+// generation, tenant, profile, offsets, source, unit and data type. The blob is good until f returns.
+func ChunkValues(tx Tx, s PackedScope, f func(*Chunk) error) error {
+	q, args := s.chunks(nil)
+	rows, err := tx.Query(`SELECT id, series, anchors, first_at, last_at, n, total, low, high, data FROM series_chunks WHERE `+q+
+		` ORDER BY last_at DESC, id DESC`, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var c Chunk
+		if err := rows.Scan(&c.ID, &c.Series, &c.Anchors, (*int64)(&c.First), (*int64)(&c.Last), &c.Count, &c.Sum, &c.Min, &c.Max, (*sql.RawBytes)(&c.Data)); err != nil {
+			return err
+		}
+		if err := f(&c); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
 // ChunksOverEnds returns the chunks of a scope that CountChunks leaves out: they begin before From or end after lastInside.
 func ChunksOverEnds(tx Tx, s PackedScope, lastInside model.Micros, after *After, limit int) ([]Chunk, error) {
 	q, args := s.chunks(after)
