@@ -229,7 +229,7 @@ type chunkCursor struct {
 }
 
 const (
-	firstBatch = 2 // of chunks of one series; a tenant's walk begins with a full one
+	firstBatch = 2 // of chunks: the newest readings are often in blocks and heads; each further one is twice as large
 	fullBatch  = 64
 	blockBatch = 8
 )
