@@ -3,6 +3,7 @@ package gql
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"unicode/utf8"
 )
@@ -133,8 +134,11 @@ func (w *jsonWriter) value(v any, s *shape) {
 	}
 }
 
-// appendFloat writes finite floats as encoding/json does.
+// appendFloat writes finite floats as encoding/json does, which is asked for those that take an exponent.
 func appendFloat(b []byte, f float64) []byte {
+	if abs := math.Abs(f); abs == 0 || abs >= 1e-6 && abs < 1e21 {
+		return strconv.AppendFloat(b, f, 'f', -1, 64)
+	}
 	enc, err := json.Marshal(f)
 	if err != nil {
 		return append(b, "null"...)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/graphql-go/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
+
+	"weir/model"
 )
 
 // leafShower returns the way out of a scalar or enum.
@@ -49,6 +51,8 @@ func showString(v any) (any, error) {
 		return v, nil
 	case *string:
 		return pointee(v)
+	case model.Micros:
+		return v.String(), nil
 	case time.Time:
 		return v.UTC().Format(time.RFC3339Nano), nil
 	case *time.Time:
