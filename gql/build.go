@@ -45,7 +45,7 @@ func newEngine(a *Area) (*Engine, error) {
 		metrics: a.server.metrics, results: a.server.results, cache: a.server.cache, rules: validationRules(), introspection: newIntrospection(schema)}
 	b := &builder{engine: e, area: a, schema: schema, types: map[string]graphql.Type{}, used: map[string]bool{}}
 	b.checkRegistered()
-	e.roots = map[ast.Operation]*graphql.Schema{}
+	e.roots, e.shown, e.leaves = map[ast.Operation]*graphql.Schema{}, map[string]shownField{}, map[string]func(any) (any, error){}
 	for op, def := range map[ast.Operation]*ast.Definition{
 		ast.Query: schema.Query, ast.Mutation: schema.Mutation, ast.Subscription: schema.Subscription,
 	} {
@@ -147,12 +147,13 @@ func (b *builder) named(name string) graphql.Output {
 	case ast.Union:
 		return b.union(def)
 	}
-	t, err := leafType(def)
+	show, err := leafShower(def)
 	if err != nil {
 		b.failf("%w", err)
-		t = graphql.String
+		return graphql.String
 	}
-	b.types[name] = t
+	t := leafType(def, show)
+	b.types[name], b.engine.leaves[name] = t, show
 	return t
 }
 
@@ -283,6 +284,7 @@ func (b *builder) read(def *ast.Definition, f *ast.FieldDefinition) graphql.Fiel
 		accessors[bt.goType] = acc
 	}
 	where := def.Name + "." + f.Name
+	b.engine.shown[where] = shownField{read: accessors, leaf: b.engine.leaves[f.Type.Name()]}
 	return func(p graphql.ResolveParams) (any, error) {
 		sc := scopeFrom(p.Context)
 		v := reflect.ValueOf(p.Source)

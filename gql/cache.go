@@ -68,12 +68,12 @@ func (c *cache) put(key cacheKey, d *document) {
 	c.metrics.cacheBytes.Set(float64(c.bytes))
 }
 
-// documentBytes estimates what a document holds on to. Measured: about 20 bytes for each byte of text and 600 for each
-// selection, fragments spread, in our tree, the executor's, the shape and the cost.
+// documentBytes estimates what a document holds on to. Measured: about 20 bytes for each byte of text and 750 for each
+// selection, fragments spread, in our tree, the executor's, what is plain, the shape and the cost.
 func documentBytes(text string, d *document) int64 {
 	n := int64(1024) + 20*int64(len(text))
 	for _, op := range d.operations {
-		n += 600 * int64(countCost(op.cost))
+		n += 750 * int64(countCost(op.cost))
 	}
 	return n
 }

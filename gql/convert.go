@@ -41,6 +41,9 @@ func (c *converter) query(set ast.SelectionSet) {
 	})
 	if sel := c.selections(set); sel != nil {
 		c.op.steps = []step{{doc: c.document(sel)}}
+		if c.op.def.Operation == ast.Query {
+			c.op.steps[0].plain = c.plainRoots(set)
+		}
 	}
 	if c.op.def.Operation == ast.Subscription {
 		c.eachRoot(set, nil, func(f *ast.Field, _ []ast.DirectiveList) { c.op.subField = f })

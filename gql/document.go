@@ -46,8 +46,9 @@ type question struct {
 
 // step is one run of the executor.
 type step struct {
-	key string // response key at the root, "" for all of a query
-	doc *gast.Document
+	key   string // response key at the root, "" for all of a query
+	doc   *gast.Document
+	plain []plainRoot // what is asked instead of the executor at first, nil for nothing
 }
 
 // site is a field whose arguments have to be coerced. Arguments without variables are coerced once.

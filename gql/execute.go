@@ -24,6 +24,8 @@ type Engine struct {
 	rules         []core.Rule
 	introspection *introspection
 	roots         map[ast.Operation]*graphql.Schema
+	shown         map[string]shownField             // by type.field, of fields without a resolver
+	leaves        map[string]func(any) (any, error) // how scalars and enums are shown
 }
 
 // Request is what a client asks. Variables are as decoded from JSON with UseNumber.
@@ -168,6 +170,9 @@ func (e *Engine) newScope(ctx context.Context, op *operation, in inputs) (*scope
 // has reached the root, or the time is over.
 func (e *Engine) runStep(sc *scope, op *operation, s step, root any, in inputs, resp *Response) bool {
 	sc.loaders.reset() // what an earlier mutation changed is read anew
+	if s.plain != nil && sc.runPlain(s.plain, resp) {
+		return true
+	}
 	res := graphql.Execute(graphql.ExecuteParams{
 		Schema:  *e.roots[op.def.Operation],
 		Root:    root,

@@ -26,6 +26,7 @@ type scope struct {
 	crowded  atomic.Bool // there was no room among the results of all
 	internal atomic.Int64
 	loaders  loaderSet
+	ahead    map[string]outcome // of root fields that were resolved before the executor began, by response key
 }
 
 type scopeKey struct{}
@@ -75,31 +76,39 @@ func responseLimit(most int) *Error {
 // run makes graphql-go's function of a registered resolver.
 func (e *Engine) run(f *field) graphql.FieldResolveFn {
 	where := f.String()
-	return func(p graphql.ResolveParams) (out any, err error) {
+	return func(p graphql.ResolveParams) (any, error) {
 		sc := scopeFrom(p.Context)
-		defer sc.masked(where, &out, &err)
+		src := p.Source
 		if f.root {
-			if err := f.access.check(e.area.plane, sc.call.Transport, sc.call.Principal); err != nil {
-				return nil, sc.translate(where, err)
+			if done, ok := sc.ahead[p.Info.Path.Key.(string)]; ok {
+				return done.value, done.err
 			}
-		}
-		if err := sc.over(where); err != nil {
-			return nil, err
+			src = nil
 		}
 		var args Args
 		if len(sc.args) > 0 {
 			args = sc.args[sc.op.byField[p.Info.FieldASTs[0]]]
 		}
-		src := p.Source
-		if f.root {
-			src = nil
-		}
-		v, err := f.resolve(sc.ctx, src, args)
-		if err != nil {
+		return sc.resolve(f, where, src, args)
+	}
+}
+
+// resolve calls a registered resolver, for those who may.
+func (sc *scope) resolve(f *field, where string, src any, args Args) (out any, err error) {
+	defer sc.masked(where, &out, &err)
+	if f.root {
+		if err := f.access.check(sc.engine.area.plane, sc.call.Transport, sc.call.Principal); err != nil {
 			return nil, sc.translate(where, err)
 		}
-		return sc.count(where, v)
 	}
+	if err := sc.over(where); err != nil {
+		return nil, err
+	}
+	v, err := f.resolve(sc.ctx, src, args)
+	if err != nil {
+		return nil, sc.translate(where, err)
+	}
+	return sc.count(where, v)
 }
 
 // thunk guards a value that is computed later, which may again be one.

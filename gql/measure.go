@@ -2,7 +2,6 @@ package gql
 
 import (
 	"math"
-	"strings"
 
 	"github.com/vektah/gqlparser/v2/ast"
 
@@ -359,10 +358,6 @@ func (s *shape) child(name string) *shape {
 	}
 	c := &shape{}
 	s.byName[name] = c
-	var b strings.Builder
-	b.WriteByte('"')
-	b.WriteString(name) // a GraphQL name needs no escape
-	b.WriteString(`":`)
-	s.keys = append(s.keys, shapeKey{name: name, start: []byte(b.String()), below: c})
+	s.keys = append(s.keys, shapeKey{name: name, start: jsonKey(name), below: c})
 	return c
 }

@@ -3,6 +3,7 @@ package gql
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"unicode/utf8"
 )
@@ -32,9 +33,6 @@ func (r *Response) done() {
 		r.results = nil
 	}
 }
-
-// Data returns the result as maps, lists, strings, numbers and booleans, nil when there is none.
-func (r *Response) Data() map[string]any { return r.data }
 
 // MarshalJSON writes {"data": …, "errors": […]}: keys in the order of the request, without data when nothing was
 // executed, without errors when there are none.
@@ -117,6 +115,9 @@ func (w *jsonWriter) value(v any, s *shape) {
 		w.buf = strconv.AppendBool(w.buf, v)
 	case map[string]any:
 		w.object(v, s)
+	case encoded:
+		w.buf = append(w.buf, v...)
+		w.over = len(w.buf) > w.limit
 	case []any:
 		w.buf = append(w.buf, '[')
 		for i, x := range v {
@@ -133,8 +134,11 @@ func (w *jsonWriter) value(v any, s *shape) {
 	}
 }
 
-// appendFloat writes finite floats as encoding/json does.
+// appendFloat writes finite floats as encoding/json does, which is asked for those that take an exponent.
 func appendFloat(b []byte, f float64) []byte {
+	if abs := math.Abs(f); abs == 0 || abs >= 1e-6 && abs < 1e21 {
+		return strconv.AppendFloat(b, f, 'f', -1, 64)
+	}
 	enc, err := json.Marshal(f)
 	if err != nil {
 		return append(b, "null"...)

@@ -9,35 +9,39 @@ import (
 
 	"github.com/graphql-go/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
+
+	"weir/model"
 )
+
+// leafShower returns the way out of a scalar or enum.
+func leafShower(def *ast.Definition) (func(any) (any, error), error) {
+	switch {
+	case def.Kind == ast.Enum:
+		return showEnum(def), nil
+	case def.Name == "String":
+		return showString, nil
+	case def.Name == "ID":
+		return showID, nil
+	case def.Name == "Int":
+		return showInt, nil
+	case def.Name == "Float":
+		return showFloat, nil
+	case def.Name == "Boolean":
+		return showBoolean, nil
+	}
+	return nil, fmt.Errorf("scalar %s is not supported", def.Name)
+}
 
 // leafType makes the executor's type of a scalar or enum. Only the way out matters: inputs never reach graphql-go. The
 // names differ from the schema's because graphql-go insists on its own String and Boolean.
-func leafType(def *ast.Definition) (graphql.Output, error) {
-	var out func(any) (any, error)
-	switch {
-	case def.Kind == ast.Enum:
-		out = showEnum(def)
-	case def.Name == "String":
-		out = showString
-	case def.Name == "ID":
-		out = showID
-	case def.Name == "Int":
-		out = showInt
-	case def.Name == "Float":
-		out = showFloat
-	case def.Name == "Boolean":
-		out = showBoolean
-	default:
-		return nil, fmt.Errorf("scalar %s is not supported", def.Name)
-	}
+func leafType(def *ast.Definition, show func(any) (any, error)) graphql.Output {
 	return graphql.NewScalar(graphql.ScalarConfig{Name: "Leaf" + def.Name, Serialize: func(v any) any {
-		shown, err := out(v)
+		shown, err := show(v)
 		if err != nil {
 			panic(err) // graphql-go turns it into an error of the field
 		}
 		return shown
-	}}), nil
+	}})
 }
 
 // showString takes strings, times (RFC 3339 in UTC) and whatever has a String method.
@@ -47,6 +51,8 @@ func showString(v any) (any, error) {
 		return v, nil
 	case *string:
 		return pointee(v)
+	case model.Micros:
+		return v.String(), nil
 	case time.Time:
 		return v.UTC().Format(time.RFC3339Nano), nil
 	case *time.Time:

@@ -55,7 +55,8 @@ func (s *Series) Buckets(ctx context.Context, q BucketQuery) ([]Bucket, error) {
 	var out []Bucket
 	err = s.read(ctx, func(tx store.Tx, snap snapshot) error {
 		b := &bucketing{walk: walk{ctx: ctx, tx: tx, gen: snap.gen, q: sel}, interval: min(q.IntervalSeconds, math.MaxInt32) * 1_000_000,
-			sums: map[bucketKey]*bucketSum{}, numbers: map[string]int32{}, metrics: map[int64]int32{}}
+			sums: map[bucketKey]*bucketSum{}, numbers: map[string]int32{}, metrics: map[int64]int32{}, sharing: sharing{slots: make(chan struct{}, s.helpers)}}
+		defer b.wait()
 		if err := b.fill(s, snap); err != nil {
 			return err
 		}
@@ -68,6 +69,7 @@ func (s *Series) Buckets(ctx context.Context, q BucketQuery) ([]Bucket, error) {
 // bucketing is a query for buckets under way.
 type bucketing struct {
 	walk
+	sharing
 	interval int64 // microseconds
 	sums     map[bucketKey]*bucketSum
 	names    []string         // metrics by number
@@ -86,13 +88,13 @@ type bucketSum struct {
 	min, max float64
 }
 
-func (b *bucketSum) add(n int64, sum, low, high float64) {
+func (b *bucketSum) add(p *part) {
 	if b.n == 0 {
-		b.min, b.max = low, high
+		b.min, b.max = p.min, p.max
 	}
-	b.n += n
-	b.sum.add(sum)
-	b.min, b.max = min(b.min, low), max(b.max, high)
+	b.n += p.n
+	b.sum.add(p.sum)
+	b.min, b.max = min(b.min, p.min), max(b.max, p.max)
 }
 
 // summaryInterval is the interval from which on most chunks lie inside one bucket, so that their rows are read without
@@ -125,7 +127,7 @@ func (b *bucketing) fill(s *Series, snap snapshot) error {
 			return err
 		}
 	}
-	return nil
+	return b.finish()
 }
 
 // known reads which series there are, with their metrics, and returns the walks over their rows.
@@ -157,15 +159,23 @@ func (b *bucketing) number(metric string) int32 {
 
 func (b *bucketing) chunks(sc store.PackedScope) error {
 	if b.interval < summaryInterval {
-		return b.pieces(&chunkCursor{scope: sc, limit: fullBatch}, b.piece)
+		return store.ChunkValues(b.tx, sc, func(c *store.Chunk) error {
+			if !b.q.hasAnchors(c.Anchors) {
+				return nil
+			}
+			p := chunkPiece(c)
+			p.chunk = b.kept(c.Data)
+			return b.piece(&p)
+		})
 	}
 	var across []int64
 	err := store.ChunkSummaries(b.tx, sc, func(c *store.Chunk) error {
 		if !b.q.hasAnchors(c.Anchors) {
 			return nil
 		}
-		if b.q.holds(c.First, c.Last) && b.start(int64(c.First)) == b.start(int64(c.Last)) {
-			return b.add(c.Series, int64(c.First), c.Count, c.Sum, c.Min, c.Max)
+		if b.q.holds(c.First, c.Last) && bucketStart(int64(c.First), b.interval) == bucketStart(int64(c.Last), b.interval) {
+			p := chunkPiece(c)
+			return b.piece(&p)
 		}
 		across = append(across, c.ID)
 		return nil
@@ -179,46 +189,12 @@ func (b *bucketing) chunks(sc store.PackedScope) error {
 	})
 }
 
-func (b *bucketing) start(at int64) int64 {
-	r := at % b.interval
-	if r < 0 {
-		r += b.interval
-	}
-	return at - r
-}
-
-// piece adds a piece as a whole where it lies inside one bucket, else reading by reading.
-func (b *bucketing) piece(p *piece) error {
-	if p.sums != nil && b.q.holds(p.first, p.last) && b.start(int64(p.first)) == b.start(int64(p.last)) {
-		return b.add(p.series, int64(p.first), int64(p.n), p.sums.sum, p.sums.min, p.sums.max)
-	}
-	c, err := p.decode(b.scratch(), timesAndValues)
-	if err != nil {
-		return err
-	}
-	from, to := c.selected(b.q)
-	for from < to {
-		start := b.start(c.Times[from])
-		low, high, sum, n := c.Values[from], c.Values[from], exactSum{}, int64(0)
-		for ; from < to && c.Times[from]-start < b.interval; from++ {
-			v := c.Values[from]
-			sum.add(v)
-			low, high = min(low, v), max(high, v)
-			n++
-		}
-		if err := b.add(p.series, start, n, sum.value(), low, high); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (b *bucketing) add(series, at, n int64, sum, low, high float64) error {
-	metric, ok := b.metrics[series]
+func (b *bucketing) add(p *part) error {
+	metric, ok := b.metrics[p.series]
 	if !ok {
 		return damaged("series", pack.ErrForm)
 	}
-	key := bucketKey{b.start(at), metric}
+	key := bucketKey{p.start, metric}
 	have := b.sums[key]
 	if have == nil {
 		if len(b.sums) >= MaxBuckets {
@@ -227,7 +203,7 @@ func (b *bucketing) add(series, at, n int64, sum, low, high float64) error {
 		have = &bucketSum{}
 		b.sums[key] = have
 	}
-	have.add(n, sum, low, high)
+	have.add(p)
 	return nil
 }
 

@@ -53,8 +53,14 @@ func (w *walk) leap(pieces []piece, skip int64) (*walk, int64, error) {
 		q := *w.q
 		q.to = at
 		near := &walk{ctx: w.ctx, tx: w.tx, gen: w.gen, q: &q}
-		_, err = near.measurements(overlapping(pieces, &q))
-		return near, skip - newer, err
+		// How many events it has is known by now: nothing is counted again.
+		for _, p := range overlapping(pieces, &q) {
+			near.push(&pieceCursor{piece: p})
+		}
+		scope := q.scope(w.gen, 0)
+		near.push(&chunkCursor{scope: scope, limit: firstBatch})
+		near.push(&blockCursor{scope: scope})
+		return near, skip - newer, nil
 	}
 	return w, skip, nil
 }

@@ -1,7 +1,6 @@
 package series
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -51,7 +50,11 @@ func (p *Point) labels() labels {
 
 // EventID composes the id of an event. Clients take it as opaque.
 func EventID(device string, t model.EventType, at model.Micros, offset model.Offset, index uint32) string {
-	return fmt.Sprintf("%s:%d:%d:%d.%d", device, t, int64(at.Nanos()), uint64(offset), index)
+	b := make([]byte, 0, len(device)+48)
+	b = strconv.AppendInt(append(append(b, device...), ':'), int64(t), 10)
+	b = strconv.AppendInt(append(b, ':'), int64(at.Nanos()), 10)
+	b = strconv.AppendUint(append(b, ':'), uint64(offset), 10)
+	return string(strconv.AppendUint(append(b, '.'), uint64(index), 10))
 }
 
 // parseEventID returns the place that an id names.

@@ -222,7 +222,7 @@ func (w *walk) measurements(pieces []piece) (int64, error) {
 		}
 		total += n
 		if n > 0 {
-			w.push(&chunkCursor{scope: sc, limit: batchFor(sc)})
+			w.push(&chunkCursor{scope: sc, limit: firstBatch})
 		}
 	}
 	for _, sc := range scopes.blocks {
@@ -236,13 +236,6 @@ func (w *walk) measurements(pieces []piece) (int64, error) {
 		}
 	}
 	return total, nil
-}
-
-func batchFor(sc store.PackedScope) int {
-	if sc.Series != 0 {
-		return firstBatch
-	}
-	return fullBatch
 }
 
 // scopes are the walks over rows that together meet a selection.

@@ -98,6 +98,9 @@ type piece struct {
 	first  model.Micros
 	last   model.Micros
 	n      int
+	// lastOffset is one that none of the readings lies above: where a whole fleet reports at the same instant, it says whose
+	// reading is the newest before all are decoded.
+	lastOffset model.Offset
 
 	chunk []byte
 	block *block
@@ -108,7 +111,8 @@ type piece struct {
 	late  bool     // readings behind upto are in it: settle first
 	cols  *columns // decoded already
 	sums  *summary // nil when not known
-	row   string   // names the row in errors
+	row   string   // where it stands
+	rowID int64    // of a chunk
 }
 
 // decode returns the piece's readings in list order, in c unless it holds them decoded.
@@ -172,7 +176,20 @@ func settle(pieces []piece) ([]piece, error) {
 	return out, nil
 }
 
-func (p *piece) damaged(err error) error { return damaged(p.row, err) }
+func (p *piece) damaged(err error) error {
+	if err == nil {
+		return nil
+	}
+	return damaged(p.name(), err)
+}
+
+// name is the piece's row, for errors and findings.
+func (p *piece) name() string {
+	if p.rowID == 0 {
+		return p.row
+	}
+	return fmt.Sprintf("%s %d", p.row, p.rowID)
+}
 
 // damaged says which row cannot be read.
 func damaged(row string, err error) error {
@@ -183,7 +200,7 @@ func damaged(row string, err error) error {
 }
 
 func chunkPiece(c *store.Chunk) piece {
-	return piece{series: c.Series, first: c.First, last: c.Last, n: int(c.Count), chunk: c.Data, row: fmt.Sprintf("series_chunks %d", c.ID),
+	return piece{series: c.Series, first: c.First, last: c.Last, n: int(c.Count), lastOffset: c.LastOffset, chunk: c.Data, row: "series_chunks", rowID: c.ID,
 		labels: &labels{source: c.Source, unit: c.Unit, dataType: c.DataType, anchors: c.Anchors, profile: c.Profile},
 		sums:   &summary{sum: c.Sum, min: c.Min, max: c.Max}}
 }
@@ -203,7 +220,8 @@ func blockPieces(b *store.Block, only map[int64]bool, q *selection) ([]piece, er
 		if only != nil && !only[e.series] || !q.hasAnchors(e.labels.anchors) || !q.overlaps(e.first, e.last) {
 			continue
 		}
-		out = append(out, piece{series: e.series, labels: e.labels, first: e.first, last: e.last, n: e.n, block: dir, entry: e, row: row})
+		out = append(out, piece{series: e.series, labels: e.labels, first: e.first, last: e.last, n: e.n, lastOffset: b.LastOffset, block: dir, entry: e,
+			row: row})
 	}
 	if n != b.Count || dir.entries[0].series != b.MinSeries {
 		return nil, damaged(row, pack.ErrForm)
@@ -280,14 +298,14 @@ func (a *activity) appendPieces(pieces []piece, q *selection, upto model.Offset)
 			if c.firstOffset > upto || !q.overlaps(c.first, c.last) {
 				continue
 			}
-			p := piece{series: a.id, live: a.series, labels: r.labels, first: c.first, last: c.last, n: int(c.n), chunk: c.blob, sums: &c.summary,
+			p := piece{series: a.id, live: a.series, labels: r.labels, first: c.first, last: c.last, n: int(c.n), lastOffset: c.lastOffset, chunk: c.blob, sums: &c.summary,
 				row: "head", upto: upto, late: c.lastOffset > upto}
 			pieces = append(pieces, p)
 		}
 		if r.n == 0 || r.firstOffset > upto || !q.overlaps(r.first, r.last) {
 			continue
 		}
-		pieces = append(pieces, piece{series: a.id, live: a.series, labels: r.labels, first: r.first, last: r.last, n: int(r.n), open: r.buf,
+		pieces = append(pieces, piece{series: a.id, live: a.series, labels: r.labels, first: r.first, last: r.last, n: int(r.n), lastOffset: model.Offset(r.offset), open: r.buf,
 			upto: upto, sort: r.unsorted, late: model.Offset(r.offset) > upto})
 	}
 	return pieces

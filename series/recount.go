@@ -88,7 +88,7 @@ func (r *Recount) chunk(row *store.Chunk, c *columns) error {
 		err = sameSummary(row, got)
 	}
 	if err != nil {
-		return r.fault(err, Fault{Row: p.row, TenantID: row.TenantID, Readings: row.Count})
+		return r.fault(err, Fault{Row: p.name(), TenantID: row.TenantID, Readings: row.Count})
 	}
 	return r.run(row.TenantID, &p, got)
 }
@@ -132,7 +132,7 @@ func (r *Recount) block(row *store.Block, c *columns) error {
 		p := &pieces[i]
 		got, err := p.decode(c, everything)
 		if err != nil {
-			err = r.fault(err, Fault{Row: p.row, TenantID: row.TenantID, Readings: int64(p.n)})
+			err = r.fault(err, Fault{Row: p.name(), TenantID: row.TenantID, Readings: int64(p.n)})
 		} else {
 			err = r.run(row.TenantID, p, got)
 		}
@@ -181,7 +181,7 @@ func (r *Recount) run(tenantID int64, p *piece, c *columns) error {
 		hours[hour] = n
 	}
 	if twice > 0 {
-		r.Fault(Fault{Row: p.row, TenantID: tenantID, Readings: twice, Text: fmt.Sprintf("%s: %d of its %d readings stand there twice", p.row, twice, p.n)})
+		r.Fault(Fault{Row: p.name(), TenantID: tenantID, Readings: twice, Text: fmt.Sprintf("%s: %d of its %d readings stand there twice", p.name(), twice, p.n)})
 	}
 	for hour, n := range hours {
 		if err := r.Tally(Tally{TenantID: tenantID, Source: p.labels.source, Hour: hour, LedgerCount: n}); err != nil {

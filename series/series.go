@@ -14,6 +14,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -89,6 +90,7 @@ type Series struct {
 	backlog atomic.Pointer[Backlog] // as of the last Merge
 
 	captureSlice int // series that a reader looks at before the applier gets its turn
+	helpers      int // that sum beside the reader of a query for buckets
 
 	// The applier's scratch space.
 	enc     encoder
@@ -99,7 +101,8 @@ type Series struct {
 // Open removes what an interrupted head write left and reads which series there are.
 func Open(ctx context.Context, cfg Config, st store.Store, o Options) (*Series, error) {
 	cfg.setDefaults()
-	s := &Series{cfg: cfg, st: st, account: o.Account, devices: map[int64]*device{}, tenants: map[int64]*tenant{}, captureSlice: 512}
+	s := &Series{cfg: cfg, st: st, account: o.Account, devices: map[int64]*device{}, tenants: map[int64]*tenant{}, captureSlice: 512,
+		helpers: runtime.GOMAXPROCS(0) - 1}
 	if s.account == nil {
 		s.account = noAccount{}
 	}

@@ -2,7 +2,9 @@ package series
 
 import (
 	"context"
+	"math"
 
+	"weir/internal/pack"
 	"weir/model"
 	"weir/store"
 )
@@ -163,7 +165,7 @@ func (p *pieceCursor) bound() place {
 	if p.c != nil {
 		return p.c.place(p.i)
 	}
-	return topOf(p.last)
+	return place{p.last, p.lastOffset, math.MaxUint32}
 }
 
 // topOf is the newest place of a time.
@@ -175,6 +177,9 @@ func (p *pieceCursor) prepare(w *walk) ([]cursor, bool, error) {
 		return nil, false, err
 	}
 	low, end := c.selected(w.q)
+	if end > low && p.bound().less(c.place(end-1)) {
+		return nil, false, p.damaged(pack.ErrForm)
+	}
 	p.c, p.low, p.i = c, low, end-1
 	return nil, p.i >= low, nil
 }
@@ -229,7 +234,7 @@ type chunkCursor struct {
 }
 
 const (
-	firstBatch = 2 // of chunks of one series; a tenant's walk begins with a full one
+	firstBatch = 2 // of chunks: the newest readings are often in blocks and heads; each further one is twice as large
 	fullBatch  = 64
 	blockBatch = 8
 )

@@ -1,0 +1,291 @@
+package gql
+
+import (
+	"reflect"
+
+	"github.com/vektah/gqlparser/v2/ast"
+)
+
+// Most of what is asked is plain: root fields whose selections are Go fields of objects, of lists of objects, and of
+// leaves, all the way down. That is written as JSON at once, while the values are read: the executor would make a path, a
+// map entry and two deferred functions of each value first, which costs ten times as much. Whatever is not plain after
+// all (a null where none may be, an error, a value that comes later, a limit) goes to the executor, with the values that
+// the root fields already have, so that there is one place that knows what an error does to an answer.
+
+// plain is a field of a plain selection.
+type plain struct {
+	start []byte // "key":
+	typ   *ast.Type
+	read  map[reflect.Type]accessor
+	leaf  func(any) (any, error) // nil for an object
+	fixed []byte                 // of __typename
+	below []plain                // of an object
+}
+
+// plainRoot is a root field of a plain selection.
+type plainRoot struct {
+	plain
+	key   string
+	field *ast.Field
+	reg   *field
+}
+
+// shownField is how a field that no resolver is registered for is read, and how its leaves are shown.
+type shownField struct {
+	read map[reflect.Type]accessor
+	leaf func(any) (any, error)
+}
+
+// plainRoots returns the root fields of a query if all of them are plain, else nil.
+func (c *converter) plainRoots(set ast.SelectionSet) []plainRoot {
+	fields, ok := flat(set, c.engine.schema.Query.Name, nil)
+	if !ok {
+		return nil
+	}
+	var roots []plainRoot
+	for _, f := range fields {
+		if asksSchema(f) {
+			continue
+		}
+		reg := c.engine.registered(f)
+		if reg == nil {
+			return nil
+		}
+		p := plain{start: jsonKey(f.Alias), typ: f.Definition.Type}
+		if !c.complete(&p, f) {
+			return nil
+		}
+		roots = append(roots, plainRoot{plain: p, key: f.Alias, field: f, reg: reg})
+	}
+	return roots
+}
+
+// flat returns the fields of a selection on an object type, fragments spread; ok is false when what is selected depends
+// on more than the text, or a response key has several fields.
+func flat(set ast.SelectionSet, object string, into []*ast.Field) (out []*ast.Field, ok bool) {
+	for _, s := range set {
+		switch s := s.(type) {
+		case *ast.Field:
+			if len(s.Directives) > 0 || has(into, s.Alias) {
+				return nil, false
+			}
+			into = append(into, s)
+		case *ast.InlineFragment:
+			if len(s.Directives) > 0 || s.TypeCondition != "" && s.TypeCondition != object {
+				return nil, false
+			}
+			if into, ok = flat(s.SelectionSet, object, into); !ok {
+				return nil, false
+			}
+		case *ast.FragmentSpread:
+			if len(s.Directives) > 0 || len(s.Definition.Directives) > 0 || s.Definition.TypeCondition != object {
+				return nil, false
+			}
+			if into, ok = flat(s.Definition.SelectionSet, object, into); !ok {
+				return nil, false
+			}
+		}
+	}
+	return into, true
+}
+
+func has(fields []*ast.Field, key string) bool {
+	for _, f := range fields {
+		if f.Alias == key {
+			return true
+		}
+	}
+	return false
+}
+
+// complete fills in what lies below a field; false when that is not plain.
+func (c *converter) complete(p *plain, f *ast.Field) bool {
+	def := c.engine.schema.Types[f.Definition.Type.Name()]
+	if def.IsLeafType() {
+		if p.leaf == nil { // of a root field
+			p.leaf = c.engine.leaves[def.Name]
+		}
+		return p.leaf != nil
+	}
+	if def.Kind != ast.Object {
+		return false
+	}
+	fields, ok := flat(f.SelectionSet, def.Name, nil)
+	if !ok {
+		return false
+	}
+	for _, below := range fields {
+		q := plain{start: jsonKey(below.Alias), typ: below.Definition.Type}
+		if below.Name == "__typename" {
+			q.fixed = appendString(nil, def.Name)
+		} else {
+			shown, ok := c.engine.shown[def.Name+"."+below.Name]
+			q.read, q.leaf = shown.read, shown.leaf
+			if !ok || !c.complete(&q, below) {
+				return false
+			}
+		}
+		p.below = append(p.below, q)
+	}
+	return true
+}
+
+// jsonKey is the key of an object's member. A GraphQL name needs no escape.
+func jsonKey(name string) []byte { return []byte(`"` + name + `":`) }
+
+// encoded is a part of a response that is JSON already.
+type encoded []byte
+
+// outcome is what a root field has come to, for the executor to go on with.
+type outcome struct {
+	value any
+	err   error
+}
+
+// runPlain answers a step whose fields are plain. False means that the executor has to.
+func (sc *scope) runPlain(roots []plainRoot, resp *Response) bool {
+	sc.ahead = make(map[string]outcome, len(roots))
+	w := &plainWriter{sc: sc, jsonWriter: jsonWriter{limit: sc.engine.limits.ResponseBytes}}
+	done := make([]int, 0, len(roots)) // where each root field ends
+	for i := range roots {
+		r := &roots[i]
+		v, err := sc.resolve(r.reg, r.reg.String(), nil, sc.args[r.field])
+		sc.ahead[r.key] = outcome{v, err}
+		if err != nil || !w.root(r, v) {
+			w.giveBack()
+			return false
+		}
+		done = append(done, len(w.buf))
+	}
+	if !w.report() {
+		w.giveBack()
+		return false
+	}
+	start := 0
+	for i, end := range done {
+		resp.data[roots[i].key] = encoded(w.buf[start:end:end])
+		start = end
+	}
+	return true
+}
+
+// plainWriter writes plain values and counts them as the executor's fields are.
+type plainWriter struct {
+	jsonWriter
+	sc                *scope
+	counted, reported int64
+}
+
+// reportBytes is what may be counted before all answers together are asked for room.
+const reportBytes = 4096
+
+func (w *plainWriter) count(v any) bool {
+	w.counted += 8
+	if s, ok := v.(string); ok {
+		w.counted += int64(len(s))
+	}
+	return w.counted < reportBytes || w.report()
+}
+
+// report takes room for what was counted; false when there is none.
+func (w *plainWriter) report() bool {
+	room, size := w.sc.engine.results.add(w.counted), w.sc.bytes.Add(w.counted)
+	w.reported, w.counted = w.reported+w.counted, 0
+	return room && size <= int64(w.limit)
+}
+
+// giveBack makes as if nothing had been counted: the executor counts anew.
+func (w *plainWriter) giveBack() {
+	w.sc.engine.results.give(w.reported)
+	w.sc.bytes.Add(-w.reported)
+}
+
+// root writes the value of a root field. What panics here does so in the executor too, which makes an error of it.
+func (w *plainWriter) root(r *plainRoot, v any) (ok bool) {
+	defer func() {
+		if recover() != nil {
+			ok = false
+		}
+	}()
+	return w.show(&r.plain, v) && !w.over && len(w.buf) <= w.limit
+}
+
+// show writes a value of a field's type.
+func (w *plainWriter) show(p *plain, v any) bool {
+	if p.leaf != nil && p.typ.Elem == nil {
+		return w.showLeaf(p, p.typ, v)
+	}
+	return w.showAs(p, p.typ, reflect.ValueOf(v))
+}
+
+func (w *plainWriter) showLeaf(p *plain, t *ast.Type, v any) bool {
+	shown, err := p.leaf(v)
+	if err != nil || shown == nil && t.NonNull {
+		return false
+	}
+	w.value(shown, nil)
+	return !w.over
+}
+
+// showAs writes a value of type t, which is that of a field or of what its list holds.
+func (w *plainWriter) showAs(p *plain, t *ast.Type, v reflect.Value) bool {
+	if v.Kind() == reflect.Interface {
+		v = v.Elem()
+	}
+	if v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	switch {
+	case !v.IsValid():
+		w.value(nil, nil)
+		return !t.NonNull && !w.over
+	case t.Elem != nil:
+		return w.list(p, t.Elem, v)
+	case p.leaf != nil:
+		return w.showLeaf(p, t, v.Interface())
+	}
+	return w.fields(p, v)
+}
+
+func (w *plainWriter) list(p *plain, elem *ast.Type, v reflect.Value) bool {
+	if v.Kind() != reflect.Slice && v.Kind() != reflect.Array {
+		return false
+	}
+	w.buf = append(w.buf, '[')
+	for i := range v.Len() {
+		if i > 0 {
+			w.buf = append(w.buf, ',')
+		}
+		if !w.showAs(p, elem, v.Index(i)) {
+			return false
+		}
+	}
+	w.buf = append(w.buf, ']')
+	return true
+}
+
+func (w *plainWriter) fields(p *plain, v reflect.Value) bool {
+	t := v.Type()
+	w.buf = append(w.buf, '{')
+	for i := range p.below {
+		f := &p.below[i]
+		if i > 0 {
+			w.buf = append(w.buf, ',')
+		}
+		w.buf = append(w.buf, f.start...)
+		if f.fixed != nil {
+			w.buf = append(w.buf, f.fixed...)
+			continue
+		}
+		read := f.read[t]
+		if read == nil {
+			return false
+		}
+		x := read(v)
+		if !w.count(x) || !w.show(f, x) {
+			return false
+		}
+	}
+	w.buf = append(w.buf, '}')
+	return true
+}
