@@ -171,5 +171,5 @@ func (a *Applier) reader() (spool.Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ingest: the log behind the results cannot be read: %w", err)
 	}
-	return r, nil
+	return readAhead(r, a.lastStart), nil
 }
