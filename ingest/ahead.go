@@ -7,8 +7,12 @@ import (
 	"weir/spool"
 )
 
-// batchesAhead is how many batches may be decoded at a time, the one that is being applied among them.
-const batchesAhead = 4
+// batchesAhead is how many batches may be decoded at a time, the one that is being applied among them, and recordsAhead how
+// many records of each: what a large batch has beyond them the applier decodes itself. Together they take some 6 MiB.
+const (
+	batchesAhead = 3
+	recordsAhead = 4096
+)
 
 // ahead reads and decodes what is in the log at a start while the applier applies what comes before it: who judges and in
 // which order stays the same. Behind that, and from the first batch on that cannot be read, it is the reader beneath.
@@ -54,14 +58,15 @@ func (a *ahead) run(upTo model.Offset) {
 	}
 }
 
-// decode becomes b with its records decoded, all but those that cannot be. b itself may be shared.
+// decode becomes b with its records decoded, all but those that cannot be or are too many. b itself may be shared.
 func (d *decodedBatch) decode(b *spool.Batch) {
 	records := append(d.Records[:0], b.Records...)
 	d.Batch = *b
 	d.Records = records
-	d.decoder.Expect(len(records))
-	for i := range records {
-		if e := &records[i]; e.Value == nil {
+	some := records[:min(len(records), recordsAhead)]
+	d.decoder.Expect(len(some))
+	for i := range some {
+		if e := &some[i]; e.Value == nil {
 			if r, err := d.decoder.Decode(e.Data); err == nil {
 				e.Value = r
 			}

@@ -120,3 +120,23 @@ func TestReadingAheadEndsInTheMiddle(t *testing.T) {
 		}
 	}
 }
+
+func TestOfALargeBatchOnlySoMuchIsDecodedAhead(t *testing.T) {
+	t.Parallel()
+	one := batchesOf(1)[0]
+	large := &spool.Batch{Epoch: 1, First: 1}
+	for range recordsAhead + 3 {
+		large.Records = append(large.Records, one.Records[0])
+	}
+	a := readAhead(&listLog{batches: []*spool.Batch{large}}, 1000)
+	defer a.Close()
+	b, err := a.Next(t.Context())
+	if err != nil || len(b.Records) != recordsAhead+3 {
+		t.Fatal(err)
+	}
+	for i, e := range b.Records {
+		if (e.Value != nil) != (i < recordsAhead) {
+			t.Fatalf("record %d: %v", i, e.Value)
+		}
+	}
+}
