@@ -11,7 +11,7 @@ import (
 
 // activities is when each device was last heard, as far as the store does not know it yet. It is written with the head.
 type activities struct {
-	mu     sync.RWMutex
+	mu     sync.Mutex                   // whoever looks is rare
 	open   map[int64]*store.DeviceState // by device row id; only the columns of activity count
 	frozen map[int64]*store.DeviceState
 }
@@ -46,8 +46,8 @@ func (a *activities) freeze() {
 
 // rows returns the frozen rows in one order.
 func (a *activities) rows() []*store.DeviceState {
-	a.mu.RLock()
-	defer a.mu.RUnlock()
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	rows := make([]*store.DeviceState, 0, len(a.frozen))
 	for _, d := range a.frozen {
 		rows = append(rows, d)
@@ -64,8 +64,8 @@ func (a *activities) release() {
 
 // overlay lays what is not yet written over a row; nil rows are made when there is something to say.
 func (a *activities) overlay(tenant, device int64, row *store.DeviceState) *store.DeviceState {
-	a.mu.RLock()
-	defer a.mu.RUnlock()
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	for _, m := range []map[int64]*store.DeviceState{a.frozen, a.open} {
 		d := m[device]
 		if d == nil || d.TenantID != tenant {
@@ -83,8 +83,8 @@ func (a *activities) overlay(tenant, device int64, row *store.DeviceState) *stor
 
 // devices returns the devices of a tenant of which only memory knows that they were heard.
 func (a *activities) devices(tenant int64) map[int64]bool {
-	a.mu.RLock()
-	defer a.mu.RUnlock()
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	out := map[int64]bool{}
 	for _, m := range []map[int64]*store.DeviceState{a.frozen, a.open} {
 		for id, d := range m {

@@ -221,7 +221,6 @@ func (a *Applier) records(ctx context.Context, b *spool.Batch) error {
 			return fmt.Errorf("record at %d: %w", off, err)
 		}
 		a.lastReceived = max(a.lastReceived, r.Received.Wall)
-		a.received.Store(int64(a.lastReceived))
 		if i == len(b.Records)-1 {
 			a.head.weight += b.Weight // it is let go of as a whole
 		}
@@ -279,6 +278,7 @@ func (a *Applier) commit(ctx context.Context, last model.Offset) error {
 	faults.Point("apply.committed")
 	a.applied.Store(uint64(last))
 	a.newest.Store(int64(a.lastReceived))
+	a.received.Store(int64(a.lastReceived))
 	a.heard.Store(int64(a.listening))
 	a.announce()
 	return nil

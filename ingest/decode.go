@@ -43,8 +43,11 @@ func (e *DecodeError) Error() string { return e.Text }
 
 // Decode reads an ingest event and checks its form: what can be said without knowing the device, the clock or the
 // registry. Members it does not know are ignored; a member it knows may stand there once.
-func Decode(body []byte) (ev Decoded, err error) {
-	d := decoder{Scanner: jsonscan.New(body)}
+func Decode(body []byte) (ev Decoded, err error) { return decodeInto(nil, body) }
+
+// decodeInto is Decode with room for readings, which is used as far as it goes.
+func decodeInto(room []model.Reading, body []byte) (ev Decoded, err error) {
+	d := decoder{Scanner: jsonscan.New(body), room: room}
 	d.event(&ev)
 	if err := d.End(); err != nil {
 		return Decoded{}, &DecodeError{Reason: d.reason(), Text: err.Error()}
@@ -56,6 +59,7 @@ type decoder struct {
 	jsonscan.Scanner
 	tooMany  bool
 	readings int
+	room     []model.Reading
 }
 
 func (d *decoder) reason() Reason {
@@ -134,7 +138,7 @@ func (d *decoder) payload(m *model.Message, eventType, payload []byte, at int) {
 	p := decoder{Scanner: jsonscan.New(payload)}
 	switch string(eventType) {
 	case "Measurement":
-		m.Type = model.MeasurementEvent
+		m.Type, m.Measurements = model.MeasurementEvent, d.room
 		p.entries(func(i int) { p.measurement(m, i) })
 	case "Location":
 		m.Type = model.LocationEvent

@@ -13,7 +13,7 @@ import (
 // fates is the part of the ledger that follows from the log and is not yet written: what the doors' batches carried and
 // how the applier decided. It is written with the head.
 type fates struct {
-	mu     sync.RWMutex
+	mu     sync.Mutex // whoever looks is rare
 	open   map[store.LedgerKey]*store.LedgerCount
 	last   store.LedgerKey // of open, most often the next one, too
 	found  *store.LedgerCount
@@ -145,8 +145,8 @@ func (l *Ledger) read(ctx context.Context, flt store.LedgerFilter, add func(stor
 		return l.store.Read(ctx, func(tx store.Tx) error { return l.stored(tx, flt, add) })
 	}
 	// The lock is held over the snapshot, so that frozen counts are seen once: in memory, or on disk with the head.
-	l.fates.mu.RLock()
-	defer l.fates.mu.RUnlock()
+	l.fates.mu.Lock()
+	defer l.fates.mu.Unlock()
 	l.doors.live(add)
 	for k, c := range l.fates.open {
 		add(k, *c)

@@ -16,7 +16,8 @@ func (g *Gate) judge(ctx context.Context, m *arrival) {
 	}
 	kept := &struct { // what waits for the applier, in one piece
 		model.Record
-		message model.Message
+		message  model.Message
+		readings [1]model.Reading
 	}{}
 	m.rec = &kept.Record
 	*m.rec = model.Record{Kind: model.KindMessage, Door: m.Door, Source: m.Source, Tenant: m.Tenant, Account: m.line.tenant, Device: m.Topic,
@@ -28,7 +29,7 @@ func (g *Gate) judge(ctx context.Context, m *arrival) {
 	if m.Conn != nil {
 		m.rec.Credential, m.rec.DeviceID = m.Conn.Credential, m.Conn.DeviceID
 	}
-	ev, err := Decode(m.Body)
+	ev, err := decodeInto(kept.readings[:0], m.Body)
 	if err != nil {
 		de, _ := errors.AsType[*DecodeError](err)
 		g.unreadable(m, de.Reason, de.Text)

@@ -95,9 +95,13 @@ func (a *Applier) passOver(ctx context.Context, r *spool.Reader, h Hole) error {
 	if err := a.catchUpView(ctx, h.Last); err != nil || r == nil {
 		return err
 	}
+	next, err := a.Log.Reader(h.Last + 1)
+	if err != nil {
+		return err
+	}
 	(*r).Close()
-	*r, err = a.Log.Reader(h.Last + 1)
-	return err
+	*r = readAhead(next, a.lastStart)
+	return nil
 }
 
 // NoteLoss notes a loss, and the gap that it leaves in the ledger since the last that was received before. fresh is false
@@ -171,5 +175,5 @@ func (a *Applier) reader() (spool.Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ingest: the log behind the results cannot be read: %w", err)
 	}
-	return r, nil
+	return readAhead(r, a.lastStart), nil
 }

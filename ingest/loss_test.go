@@ -27,8 +27,12 @@ type holedReader struct {
 }
 
 func (r *holedReader) Next(ctx context.Context) (*spool.Batch, error) {
-	b, err := r.Reader.Next(ctx)
-	if err == nil && b.First <= r.of.last && b.Last() >= r.of.first {
+	return r.look(r.Reader.Next(ctx))
+}
+func (r *holedReader) TryNext() (*spool.Batch, error) { return r.look(r.Reader.TryNext()) }
+
+func (r *holedReader) look(b *spool.Batch, err error) (*spool.Batch, error) {
+	if b != nil && b.First <= r.of.last && b.Last() >= r.of.first {
 		return nil, &spool.DamageError{File: "a.span", Offset: b.First, Next: r.of.last + 1, Reason: "a test"}
 	}
 	return b, err

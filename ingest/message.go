@@ -192,6 +192,9 @@ func (a *Applier) admit(ctx context.Context, what resolved, m *model.Message) (f
 	if len(m.Measurements) == 0 {
 		return true, nil
 	}
+	if fits, err = a.Series.Admit(ctx, what.tenant.ID, what.device.ID, m.Measurements); err == nil {
+		return fits, nil
+	}
 	err = a.insist(ctx, "the series of a device cannot be read", func() (err error) {
 		fits, err = a.Series.Admit(ctx, what.tenant.ID, what.device.ID, m.Measurements)
 		return err

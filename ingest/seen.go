@@ -44,9 +44,8 @@ type seen struct {
 	oldest      *repeats // least recently active first
 	newest      *repeats
 	clientBytes int64
-	changed     map[*repeats]int // entries added since the last head
-	forgotten   int              // clients forgotten for want of memory since the last head
-	written     int64            // bytes of the repeat pages that are in the store
+	forgotten   int   // clients forgotten for want of memory since the last head
+	written     int64 // bytes of the repeat pages that are in the store
 }
 
 // repeats is the ring of one client, in a list by activity.
@@ -54,12 +53,13 @@ type repeats struct {
 	client     string
 	ring       []uint64
 	next       int
+	added      int // since the last head
 	at         model.Nanos
 	prev, more *repeats
 }
 
 func newSeen(window time.Duration, maxBytes, maxRepeats int64) *seen {
-	return &seen{window: window, maxBytes: maxBytes, maxRepeats: cmp.Or(maxRepeats, repeatsBytes), altIDs: map[[16]byte]struct{}{}, clients: map[string]*repeats{}, changed: map[*repeats]int{}}
+	return &seen{window: window, maxBytes: maxBytes, maxRepeats: cmp.Or(maxRepeats, repeatsBytes), altIDs: map[[16]byte]struct{}{}, clients: map[string]*repeats{}}
 }
 
 // repeatHash identifies a message among those of its client.
@@ -84,7 +84,7 @@ func (s *seen) addRepeat(r *model.Record) {
 	c := s.client(r.ClientID)
 	c.at = max(c.at, r.Received.Wall)
 	s.push(c, repeatHash(r))
-	s.changed[c] = min(s.changed[c]+1, repeatsMost)
+	c.added = min(c.added+1, repeatsMost)
 	for s.clientBytes > s.maxRepeats && s.oldest != c {
 		s.forget(s.oldest)
 		s.forgotten++
@@ -137,7 +137,6 @@ func (s *seen) unlink(c *repeats) {
 func (s *seen) forget(c *repeats) {
 	s.unlink(c)
 	delete(s.clients, c.client)
-	delete(s.changed, c)
 	s.clientBytes -= clientOverhead + int64(len(c.client)) + 8*int64(cap(c.ring))
 }
 
@@ -197,14 +196,16 @@ func (s *seen) freeze(now model.Nanos) frozenSeen {
 		s.pages = s.pages[1:]
 	}
 	f.dropBefore = oldest.Micros()
-	rings := s.freezeRepeats(now, func(c *repeats) int { return s.changed[c] })
+	rings := s.freezeRepeats(now, func(c *repeats) int { return c.added })
 	if n := pageBytes(rings); s.written+n > 2*s.clientBytes+repeatsPage || s.written > repeatsPage && 2*n > s.clientBytes {
 		// Most of what is in the store was overtaken, or nearly all is to be written anyhow: all rings are written anew, and the
 		// old pages go.
 		rings, f.renew, s.written = s.freezeRepeats(now, func(c *repeats) int { return len(c.ring) }), true, 0
 	}
 	s.written += pageBytes(rings)
-	clear(s.changed)
+	for c := s.oldest; c != nil; c = c.more {
+		c.added = 0
+	}
 	f.repeats = rings
 	return f
 }

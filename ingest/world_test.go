@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -28,7 +29,9 @@ type world struct {
 	built time.Time
 	gcfg  GateConfig
 	sync  func(func() error) error
-	clock *testClock
+	// logBytes is the log's budget, 64 MiB when 0.
+	logBytes int64
+	clock    *testClock
 
 	log     *bolt.Log
 	db      *sqlite.DB
@@ -148,7 +151,7 @@ func (w *world) open() {
 	w.must(err)
 	w.doors = NewDoors(NewListening(w.clock.elapsed))
 	w.doors.listening.Open()
-	w.log, err = bolt.Open(filepath.Join(w.dir, "spool"), bolt.Options{MaxBytes: 64 << 20, Meta: w.doors, Sync: w.sync})
+	w.log, err = bolt.Open(filepath.Join(w.dir, "spool"), bolt.Options{MaxBytes: cmp.Or(w.logBytes, 64<<20), Meta: w.doors, Sync: w.sync})
 	w.must(err)
 	w.boots++
 	w.time = NewClock(ClockConfig{Boot: w.boots, Now: w.clock.now, Built: w.built, Log: w.log, Logger: slog.New(slog.DiscardHandler)})

@@ -190,15 +190,57 @@ func appendEntryTime(b []byte, t EntryTime) []byte {
 }
 
 // DecodeRecord reads a record. The error wraps ErrRecord or ErrRecordVersion.
-func DecodeRecord(b []byte) (*Record, error) {
-	r := wire.NewReader(b)
+func DecodeRecord(b []byte) (*Record, error) { return new(RecordDecoder).Decode(b) }
+
+// RecordDecoder reads records one after the other, at less cost than each for itself: names that come again are kept once,
+// and room is made for many records at a time. It is used by one goroutine.
+type RecordDecoder struct {
+	names *wire.Texts
+	room  []messageRecord
+	free  []messageRecord // of room
+}
+
+// messageRecord is a record of one reading, in one piece.
+type messageRecord struct {
+	Record
+	message  Message
+	readings [1]Reading
+}
+
+// Expect makes room for n records, where that of those it was told to expect before is. They must not be used any more; what
+// names and texts they had may be.
+func (d *RecordDecoder) Expect(n int) {
+	if d.names == nil {
+		d.names = new(wire.Texts)
+	}
+	if cap(d.room) < n {
+		d.room = make([]messageRecord, n)
+	}
+	d.free = d.room[:n]
+}
+
+func (d *RecordDecoder) take() *messageRecord {
+	if len(d.free) == 0 {
+		return new(messageRecord)
+	}
+	m := &d.free[0]
+	d.free = d.free[1:]
+	*m = messageRecord{}
+	return m
+}
+
+// Decode is DecodeRecord.
+func (d *RecordDecoder) Decode(b []byte) (*Record, error) {
+	r := wire.NewReaderWith(b, d.names)
 	if v := r.Byte(); v != recordVersion {
 		if v > recordVersion {
 			return nil, fmt.Errorf("%w: version %d, this Weir knows %d", ErrRecordVersion, v, recordVersion)
 		}
 		return nil, fmt.Errorf("%w: version %d", ErrRecord, v)
 	}
-	rec := &Record{Kind: RecordKind(r.Byte())}
+	kept := d.take()
+	rec := &kept.Record
+	rec.Kind = RecordKind(r.Byte())
 	flags := r.Uvarint()
 	if flags&^(flagDup|flagCredential|flagTransport|flagHash|flagAccount|flagUnset|flagBehind) != 0 || flags&flagUnset != 0 && flags&flagBehind != 0 {
 		r.Fail(wire.ErrForm)
@@ -211,18 +253,18 @@ func DecodeRecord(b []byte) (*Record, error) {
 	case flags&flagBehind != 0:
 		rec.Received.Clock, rec.Received.Shown = ClockBehind, Nanos(r.Varint())
 	}
-	rec.Door, rec.Source, rec.Tenant = r.String(), r.String(), r.String()
+	rec.Door, rec.Source, rec.Tenant = r.Name(), r.Name(), r.Name()
 	if rec.Account = rec.Tenant; flags&flagAccount == 0 {
-		rec.Account = r.String()
+		rec.Account = r.Name()
 	}
-	rec.Device = r.String()
+	rec.Device = r.Name()
 	rec.Verdict = Verdict(r.Byte())
 	rec.Bytes = uint32(r.Uvarint())
 	if flags&flagCredential != 0 {
 		rec.Credential, rec.DeviceID = r.Varint(), r.Varint()
 	}
 	if flags&flagTransport != 0 {
-		rec.ClientID = r.String()
+		rec.ClientID = r.Name()
 		if p := r.Take(2); p != nil {
 			rec.PacketID = binary.LittleEndian.Uint16(p)
 		}
@@ -232,7 +274,7 @@ func DecodeRecord(b []byte) (*Record, error) {
 	}
 	switch rec.Kind {
 	case KindMessage:
-		rec.Message = readMessage(r)
+		rec.Message = kept.readMessage(r)
 	case KindRaw:
 		rec.Why, rec.Raw = r.String(), r.Bytes()
 	case KindPresence:
@@ -267,8 +309,9 @@ func PeekRecord(b []byte) (kind RecordKind, boot uint64, unset bool) {
 	return RecordKind(b[1]), binary.LittleEndian.Uint64(b[3:11]), b[2]&flagUnset != 0 // all flags fit in one byte
 }
 
-func readMessage(r *wire.Reader) *Message {
-	m := &Message{Type: EventType(r.Byte())}
+func (kept *messageRecord) readMessage(r *wire.Reader) *Message {
+	m := &kept.message
+	m.Type = EventType(r.Byte())
 	flags := r.Byte()
 	if m.HasOccurred = flags&msgHasOccurred != 0; m.HasOccurred {
 		m.Occurred = Nanos(r.Varint())
@@ -279,9 +322,11 @@ func readMessage(r *wire.Reader) *Message {
 	n := r.Count(2)
 	switch m.Type {
 	case MeasurementEvent:
-		m.Measurements = make([]Reading, n)
+		if m.Measurements = kept.readings[:]; n != 1 {
+			m.Measurements = make([]Reading, n)
+		}
 		for i := range m.Measurements {
-			m.Measurements[i] = Reading{Entry: uint16(r.Uvarint()), Time: readEntryTime(r), Metric: r.String(), Value: r.Float()}
+			m.Measurements[i] = Reading{Entry: uint16(r.Uvarint()), Time: readEntryTime(r), Metric: r.Name(), Value: r.Float()}
 		}
 	case LocationEvent:
 		m.Locations = make([]Location, n)

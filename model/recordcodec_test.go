@@ -58,6 +58,23 @@ func TestARecordReadsBackAsItWasWritten(t *testing.T) {
 	}
 }
 
+// TestADecoderUsedAgainLeavesNothingBehind: room that a record of another kind was in before gives the same record.
+func TestADecoderUsedAgainLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	golden := goldenRecords()
+	var d RecordDecoder
+	for round := range len(golden) {
+		d.Expect(len(golden) - 1) // the last finds none
+		for i := range golden {
+			want := golden[(i+round)%len(golden)]
+			got, err := d.Decode(AppendRecord(nil, want))
+			if err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("round %d, kind %d: got %+v, %v; want %+v", round, want.Kind, got, err, want)
+			}
+		}
+	}
+}
+
 func TestARecordIsPeekedAtWithoutBeingDecoded(t *testing.T) {
 	t.Parallel()
 	for _, r := range goldenRecords() {

@@ -239,6 +239,9 @@ func (e *Engine) came(p *profile, w want) {
 
 // emitBatch emits what the bound sample brought about, by rule.
 func (e *Engine) emitBatch(p *profile, d *device, in *Input, emit Emit) {
+	if len(e.batch) == 0 {
+		return
+	}
 	slices.SortStableFunc(e.batch, func(a, b firedRule) int { return cmp.Compare(a.rule, b.rule) })
 	for i := range e.batch {
 		f := &e.batch[i]

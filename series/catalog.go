@@ -55,12 +55,18 @@ func (d *device) find(metric string) (int, bool) {
 // Admit says whether a message's readings may become series: whether they are all there already or the limits per
 // device and tenant leave room for those that are not. It counts nothing: Put does.
 func (s *Series) Admit(ctx context.Context, tenantID, deviceID int64, readings []model.Reading) (bool, error) {
-	dev, err := s.device(ctx, tenantID, deviceID)
-	if err != nil {
-		return false, err
-	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+	dev := s.heard(deviceID)
+	if dev == nil {
+		s.mu.RUnlock()
+		var err error
+		dev, err = s.device(ctx, tenantID, deviceID)
+		s.mu.RLock()
+		if err != nil {
+			return false, err
+		}
+	}
 	var fresh []string
 	for i := range readings {
 		if _, ok := dev.find(readings[i].Metric); !ok && !slices.Contains(fresh, readings[i].Metric) {
@@ -81,14 +87,22 @@ func (s *Series) Admit(ctx context.Context, tenantID, deviceID int64, readings [
 	return ok, nil
 }
 
+// heard returns the catalog's device when it was heard in the active head, nil otherwise. The lock is held.
+func (s *Series) heard(id int64) *device {
+	if dev := s.devices[id]; dev != nil && dev.heard == s.active.seq {
+		return dev
+	}
+	return nil
+}
+
 // device returns the catalog's device, read from the store when it was not heard for a while. It is called by the
 // applier only and keeps the device from being forgotten with the frozen head.
 func (s *Series) device(ctx context.Context, tenantID, id int64) (*device, error) {
 	s.mu.RLock()
-	dev, heard := s.devices[id], s.active.seq
+	dev, heard := s.devices[id], s.heard(id)
 	s.mu.RUnlock()
-	if dev != nil && dev.heard == heard {
-		return dev, nil
+	if heard != nil {
+		return heard, nil
 	}
 	if dev == nil {
 		var err error

@@ -43,6 +43,7 @@ func (s *Series) Freeze(at model.Offset) *Frozen {
 	h := s.active
 	h.last = max(h.last, at)
 	s.frozen, s.active = h, newHead(h.seq+1, h.last)
+	s.bytes.Store(0)
 	return &Frozen{s: s, head: h}
 }
 

@@ -93,15 +93,20 @@ func dayOf(m model.Micros) int32 {
 // hold already are passed over, so that a replay is harmless. The applier alone calls it. Readers see all of a record
 // or nothing.
 func (s *Series) Put(ctx context.Context, points []Point) error {
-	for i := range points {
-		if p := &points[i]; i == 0 || p.Device != points[i-1].Device {
-			if _, err := s.device(ctx, p.TenantID, p.Device); err != nil {
-				return err
-			}
-		}
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for i := range points {
+		p := &points[i]
+		if s.heard(p.Device) != nil {
+			continue
+		}
+		s.mu.Unlock()
+		_, err := s.device(ctx, p.TenantID, p.Device)
+		s.mu.Lock()
+		if err != nil {
+			return err
+		}
+	}
 	var dev *device
 	for i := range points {
 		p := &points[i]
@@ -231,10 +236,14 @@ func (r *run) decode(upto model.Offset, c *columns) {
 	}
 }
 
-// charge moves the head's account by n bytes.
+// charge moves the active head's account by n bytes.
 func (s *Series) charge(h *head, n int64) {
+	if n == 0 {
+		return
+	}
 	h.bytes += n
-	if n >= 0 {
+	s.bytes.Store(h.bytes)
+	if n > 0 {
 		s.account.Grow(n)
 	} else {
 		s.account.Shrink(-n)

@@ -81,7 +81,8 @@ type Series struct {
 	mu             sync.RWMutex
 	base           model.Offset // everything up to here is in rows
 	gen            uint64
-	active, frozen *head // frozen is nil unless one is being written
+	active, frozen *head        // frozen is nil unless one is being written
+	bytes          atomic.Int64 // of the active one
 	devices        map[int64]*device
 	tenants        map[int64]*tenant
 	lastGroup      int64     // of series ids
@@ -163,11 +164,7 @@ func (s *Series) Generation() uint64 {
 
 // Bytes is about how much memory the active head takes; a frozen one is not in it. The same log since the last freeze
 // gives the same figure, so that a freeze may depend on it.
-func (s *Series) Bytes() int64 {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.active.bytes
-}
+func (s *Series) Bytes() int64 { return s.bytes.Load() }
 
 // Stats are the room's figures.
 type Stats struct {

@@ -33,12 +33,16 @@ func AppendFloat(b []byte, f float64) []byte {
 
 // Reader reads what the Append functions wrote.
 type Reader struct {
-	b   []byte
-	err error
+	b     []byte
+	err   error
+	texts *Texts
 }
 
 // NewReader returns a Reader of b. Strings and byte slices are copied out of it unless said otherwise.
 func NewReader(b []byte) *Reader { return &Reader{b: b} }
+
+// NewReaderWith is NewReader with a place for the names in it, which may be nil.
+func NewReaderWith(b []byte, names *Texts) *Reader { return &Reader{b: b, texts: names} }
 
 // Err is the first error, nil when everything read so far was there.
 func (r *Reader) Err() error { return r.err }
@@ -137,6 +141,15 @@ func (r *Reader) Take(n int) []byte {
 
 // String reads a string.
 func (r *Reader) String() string { return string(r.Take(r.Count(1))) }
+
+// Name reads a string that is likely to be met again: where the reader has a place for names, it is made only once.
+func (r *Reader) Name() string {
+	p := r.Take(r.Count(1))
+	if r.texts == nil {
+		return string(p)
+	}
+	return r.texts.of(p)
+}
 
 // Bytes reads a byte slice into memory of its own; nil when it is empty.
 func (r *Reader) Bytes() []byte {
