@@ -4,10 +4,12 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -276,7 +278,26 @@ func TestAnExpiredCertificateIsServedAndToldUntilItIsRenewed(t *testing.T) {
 	if told != 4 {
 		t.Errorf("the metric is told of %d listeners", told)
 	}
+	watch := health.NewWatch(health.Alerts(), g.metrics, slog.New(slog.DiscardHandler))
+	firing := func(at time.Time) (names []string) {
+		for range 2 {
+			watch.Look(at)
+			at = at.Add(time.Hour)
+		}
+		return slices.DeleteFunc(watch.Firing(), func(name string) bool { return !strings.HasPrefix(name, "Certificate") })
+	}
+	if got := firing(time.Now()); !slices.Equal(got, []string{"CertificateExpiresSoon", "CertificateExpired"}) {
+		t.Errorf("expired, and %v fire", got)
+	}
 	g.put(t, time.Now().Add(90*24*time.Hour))
 	g.look()
 	g.exchange(g.dial(g.Addresses().MQTTS), helloOf("weir:acme:d1", "acme:"+g.token), welcome)
+	if got := firing(time.Now().Add(3 * time.Hour)); len(got) > 0 {
+		t.Errorf("renewed, and %v fire", got)
+	}
+	g.put(t, time.Now().Add(20*24*time.Hour))
+	g.look()
+	if got := firing(time.Now().Add(6 * time.Hour)); !slices.Equal(got, []string{"CertificateExpiresSoon"}) {
+		t.Errorf("20 days before its end %v fire", got)
+	}
 }

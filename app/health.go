@@ -37,7 +37,7 @@ func (in *Instance) health() *Health {
 		h.Problems = append(h.Problems, "the log refuses appends: "+err.Error())
 	}
 	if err := in.store.Stats().Err; err != nil {
-		h.Problems = append(h.Problems, "the database is damaged: "+err.Error())
+		h.Problems = append(h.Problems, doubtText(err))
 	}
 	if in.gauge != nil && in.gauge.Refusing() {
 		h.Problems = append(h.Problems, "the log is filling up: new messages are refused")

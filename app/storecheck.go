@@ -2,9 +2,11 @@ package app
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"weir/health"
+	"weir/store"
 )
 
 // checkLimit bounds a check of the database beside what runs: it holds a snapshot meanwhile.
@@ -24,10 +26,27 @@ func (in *Instance) checkStore(ctx context.Context) error {
 	return nil
 }
 
+// doubtHint is what to do about a database that cannot be trusted while it is open. After a failed sync there is nothing to
+// bring back: the log still holds what the database may have lost, for it is trimmed only behind a sync that succeeded.
+func doubtHint(dir string, err error) string {
+	if errors.Is(err, store.ErrUnsynced) {
+		return "restart weir: the database is opened anew and the log makes up for what it lacks; then look at the disk (dmesg, smartctl): it has refused a sync"
+	}
+	return storeHint(dir)
+}
+
+// doubtText says in a line what is wrong with the database.
+func doubtText(err error) string {
+	if errors.Is(err, store.ErrUnsynced) {
+		return "the database takes nothing until weir is restarted: " + err.Error()
+	}
+	return "the database is damaged: " + err.Error()
+}
+
 // storeFinding is what is wrong with the database, as far as it is known.
 func (in *Instance) storeFinding() (health.Finding, bool) {
 	if err := in.store.Stats().Err; err != nil {
-		return health.Fail(storeHint(in.cfg.DataDir)+"; what is acknowledged meanwhile waits in the log as long as that has room: weir backup create keeps it, where it still can", "%v", err), false
+		return health.Fail(doubtHint(in.cfg.DataDir, err)+"; what is acknowledged meanwhile waits in the log as long as that has room: weir backup create keeps it, where it still can", "%v", err), false
 	}
 	return health.Finding{}, true
 }

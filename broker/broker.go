@@ -10,6 +10,7 @@
 //	acks.go      PUBACKs in the order of arrival, each only after the gate has answered, joined into few writes
 //	hook.go      what mochi asks of us; it keeps SUBSCRIBE, UNSUBSCRIBE, PINGREQ and the way down to the device
 //	kept.go      what outlives a connection: the subscription, a delayed will
+//	will.go      a will on its way to the gate
 //	open.go      the open topics, a listener for what is no device: general publish and subscribe, nothing of it stored
 //	presence.go  connects and disconnects as presence, the grace after what Weir itself ended
 //
@@ -312,8 +313,9 @@ func (b *Broker) take(conn net.Conn, d *Door) {
 func (b *Broker) Run(ctx context.Context) error { return b.keeper.run(ctx) }
 
 // Close stops accepting, tells MQTT 5 clients 0x8B (server shutting down), waits until what was handed to the gate is
-// answered and the answers are written, and closes every connection. When ctx ends first the rest is cut off and ctx's
-// error returned. Devices keep their presence: Weir's own stop is no transition of theirs.
+// answered and the answers are written, closes every connection and hands the wills to the gate, those that wait for their
+// delay as well. When ctx ends first the rest is cut off and ctx's error returned; wills are then refused where they would
+// have to wait. Devices keep their presence: Weir's own stop is no transition of theirs.
 func (b *Broker) Close(ctx context.Context) error {
 	sessions := b.shut()
 	b.lobby.closeAll()
@@ -331,10 +333,11 @@ func (b *Broker) Close(ctx context.Context) error {
 		b.work.Wait()
 		close(done)
 	}()
-	defer b.kept.clear()
+	defer b.hurry()
+	defer context.AfterFunc(ctx, b.hurry)()
+	defer b.kept.close()
 	select {
 	case <-done:
-		b.hurry()
 		return nil
 	case <-ctx.Done():
 		b.hurry()
@@ -356,6 +359,7 @@ func (b *Broker) Drop(match func(ingest.Binding) bool) int {
 			n++
 		}
 	}
+	b.kept.drop(match)
 	if b.general != nil {
 		n += b.general.drop(match)
 	}

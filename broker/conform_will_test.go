@@ -135,13 +135,54 @@ var willCases = []conformCase{
 			synctest.Wait()
 		}
 	}},
-	{"3.1.2-8", "no will when Weir stops or a credential is taken away", 0, Config{}, func(x *bench, v byte) {
+	{"3.1.2-8", "a will is published when Weir ends the connection", 0, Config{MaxSession: time.Minute}, func(x *bench, v byte) {
+		for _, end := range []*cause{causeWithheld, causeStalled, causeSlowReader, causeExpired, causePanic, causeRefused} {
+			before := len(x.gate.bodies())
+			c := x.connect(v, leaves(v, 0, 0))
+			if end == causeExpired {
+				time.Sleep(time.Minute)
+			} else {
+				x.broker.live()[0].end(end)
+			}
+			synctest.Wait()
+			c.expectClosed(end.word)
+			if got := x.gate.bodies()[before:]; !slices.Equal(got, []string{"will"}) {
+				x.t.Errorf("%s: the gate got %q", end.word, got)
+			}
+		}
+	}},
+	{"3.1.2-8 3.1.3-9", "when Weir stops its sessions end, and wills are due, those with a delay as well", 0, Config{}, func(x *bench, v byte) {
+		x.connect(v, leaves(v, 30, 60)).conn.Close()
+		synctest.Wait()
+		x.connect(v, leaves(v, 30, 60), func(h *hello) {
+			h.clientID, h.user, h.will = "weir:acme:dev2", "acme:tok2", []string{"weir/acme/devices/dev2/events", "another"}
+		})
+		before := len(x.gate.bodies())
+		x.stop()
+		got := x.gate.bodies()
+		if v == mqtt5 && before != 0 || len(got) != 2 {
+			x.t.Errorf("the gate got %q, %d of them before the stop", got, before)
+		}
+		time.Sleep(time.Hour)
+		if n := len(x.gate.bodies()); n != 2 {
+			x.t.Errorf("%d wills in the end", n)
+		}
+	}},
+	{"3.1.2-8", "the will of a credential that was taken away is refused and counted, a delayed one too", 0, Config{}, func(x *bench, v byte) {
 		x.connect(v, leaves(v, 0, 0))
 		x.broker.Drop(everybody)
-		x.connect(v, leaves(v, 0, 0))
-		x.stop()
+		want := []ingest.Reason{ingest.ReasonNotAuthorized}
+		if v == mqtt5 {
+			x.connect(v, leaves(v, 30, 60)).conn.Close()
+			synctest.Wait()
+			x.broker.Drop(everybody)
+			want = append(want, ingest.ReasonNotAuthorized)
+		}
 		time.Sleep(time.Hour)
 		x.expectStored()
+		if got := x.gate.reasons(); !slices.Equal(got, want) || x.gate.counted() != len(want) {
+			x.t.Errorf("refused %v, received %d", got, x.gate.counted())
+		}
 	}},
 	{"3.1.2-14 3.1.2-15 3.1.3-10", "a will goes the way of every message, muted, with the binding of its device", 0, Config{}, func(x *bench, v byte) {
 		x.connect(v, leaves(v, 0, 0), func(h *hello) {

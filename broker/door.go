@@ -171,6 +171,7 @@ func (b *Broker) admit(conn net.Conn, in *bufio.Reader, p *connect, d *Door) (*s
 		}
 		b.takeOver(s, old)
 		if b.drops.Load() == drops {
+			s.resumed = b.kept.enter(s)
 			return s, nil
 		}
 		b.forget(s) // something was dropped meanwhile: perhaps this
@@ -208,7 +209,6 @@ func (b *Broker) takeOver(s, old *session) {
 		old.end(causeTakenOver)
 		<-old.done
 	}
-	s.resumed = b.kept.enter(s)
 	_ = s.conn.SetDeadline(time.Time{})
 	if s.cause.Load() != nil { // taken over itself, or dropped, while it waited
 		s.hurryUp()

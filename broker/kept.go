@@ -2,7 +2,6 @@ package broker
 
 import (
 	"container/list"
-	"context"
 	"sync"
 	"time"
 
@@ -26,6 +25,8 @@ type kept struct {
 	mu       sync.Mutex
 	byClient map[string]*list.Element
 	order    list.List // of *keptSession, the one that left first in front
+	closed   bool      // nothing is kept any more
+	speaking sync.WaitGroup
 }
 
 func (k *kept) init(b *Broker) {
@@ -43,29 +44,49 @@ func (k *kept) enter(s *session) *keptSession {
 		return nil
 	}
 	old := k.remove(e)
-	pending := old.will != nil && old.timer.Stop()
 	if s.clean || !time.Now().Before(old.until) {
-		if pending {
-			k.b.work.Go(func() { k.b.publishWill(old.will) })
-		}
+		k.say(old)
 		return nil
 	}
+	old.takeWill()
 	return old
 }
 
-// leave keeps what the session leaves behind and returns the will when it is due now.
-func (k *kept) leave(s *session, c *cause) (due *lastWill) {
-	if c.kind == revoked {
-		return nil
+// takeWill takes the will out of a kept session, so that nobody else publishes it. The lock of kept guards it.
+func (s *keptSession) takeWill() *lastWill {
+	will := s.will
+	if s.will = nil; will != nil {
+		s.timer.Stop()
 	}
-	if s.will != nil && c.kind != clean && !c.ours {
+	return will
+}
+
+// say publishes the will of a kept session, if one still waits there, for whom has the lock.
+func (k *kept) say(s *keptSession) {
+	if will := s.takeWill(); will != nil {
+		k.speaking.Go(func() { k.b.publishWill(will) })
+	}
+}
+
+// leave keeps what the session leaves behind and returns the will when it is due now, however the connection ended: only the
+// client itself takes its will back, with a DISCONNECT of reason 0 (MQTT-3.1.2-8).
+func (k *kept) leave(s *session, c *cause) (due *lastWill) {
+	if s.will != nil && c.kind != clean {
 		due = s.lastWill()
 	}
-	if s.expiry == 0 {
+	if s.expiry == 0 || c.kind == revoked {
 		return due
 	}
 	life := time.Duration(s.expiry) * time.Second
 	e := &keptSession{clientID: s.clientID, subscribed: s.subscribed.Load(), until: time.Now().Add(life)}
+	if s.resumed != nil { // it ended before it began
+		e.subscribed = s.resumed.subscribed
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		return due
+	}
 	if due != nil && s.will.delay > 0 {
 		e.will, due = due, nil
 		e.timer = time.AfterFunc(min(life, time.Duration(s.will.delay)*time.Second), func() { k.delayed(e) })
@@ -74,14 +95,10 @@ func (k *kept) leave(s *session, c *cause) (due *lastWill) {
 	return due
 }
 
+// add is called with the lock.
 func (k *kept) add(e *keptSession) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	for k.order.Len() >= k.b.cfg.MaxKeptSessions {
-		oldest := k.remove(k.order.Front())
-		if oldest.will != nil && oldest.timer.Stop() {
-			k.b.work.Go(func() { k.b.publishWill(oldest.will) })
-		}
+		k.say(k.remove(k.order.Front()))
 		k.b.metrics.keptEvicted.Inc()
 	}
 	k.byClient[e.clientID] = k.order.PushBack(e)
@@ -98,51 +115,32 @@ func (k *kept) remove(e *list.Element) *keptSession {
 // delayed publishes a will whose delay has passed.
 func (k *kept) delayed(e *keptSession) {
 	k.mu.Lock()
-	will := e.will
-	e.will = nil
-	k.mu.Unlock()
-	if will != nil {
-		k.b.publishWill(will)
-	}
+	defer k.mu.Unlock()
+	k.say(e)
 }
 
-// clear forgets every session. Wills that wait for their delay go with the memory that held them: Weir's own stop says
-// nothing about a device.
-func (k *kept) clear() {
+// drop ends the kept sessions whose will waits and whose binding matches: the right to publish it is gone.
+func (k *kept) drop(match func(ingest.Binding) bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for e := k.order.Front(); e != nil; e = e.Next() {
-		if s := e.Value.(*keptSession); s.timer != nil {
-			s.timer.Stop()
+	for e := k.order.Front(); e != nil; {
+		next := e.Next()
+		if s := e.Value.(*keptSession); s.will != nil && match(*s.will.arrival.Conn) {
+			s.will.revoked = true
+			k.say(k.remove(e))
 		}
+		e = next
 	}
-	k.order.Init()
-	clear(k.byClient)
 }
 
-// lastWill is a will on its way to the gate.
-type lastWill struct {
-	arrival *ingest.Arrival
-	purpose purpose
-}
-
-func (s *session) lastWill() *lastWill {
-	return &lastWill{purpose: s.topics.purpose(s.will.topic), arrival: &ingest.Arrival{
-		Door: ingest.DoorMQTT, Source: s.b.cfg.Source, Tenant: s.binding.Tenant, Topic: s.binding.Device, Body: s.will.payload,
-		Conn: &s.binding, ClientID: s.clientID, Mute: true, // nobody is left to be told how it ends
-	}}
-}
-
-// publishWill takes a will into the pipeline like any message of the device.
-func (b *Broker) publishWill(w *lastWill) {
-	b.metrics.wills.Inc()
-	a := w.arrival
-	if w.purpose != forEvents {
-		b.deps.Gate.Received(a.Door, a.Tenant, len(a.Body))
-		b.deps.Gate.Refuse(a.Door, a.Tenant, ingest.ReasonNoConsumer)
-		return
+// close ends every session, for they live in memory, and with them the delay of their wills (MQTT-3.1.3-9). It returns when
+// the gate has them.
+func (k *kept) close() {
+	k.mu.Lock()
+	k.closed = true
+	for e := k.order.Front(); e != nil; e = k.order.Front() {
+		k.say(k.remove(e))
 	}
-	ctx, cancel := context.WithTimeout(b.closing, b.cfg.ConnectTimeout)
-	defer cancel()
-	b.deps.Gate.Accept(ctx, a, func(ingest.Answer) {})
+	k.mu.Unlock()
+	k.speaking.Wait()
 }

@@ -6,12 +6,12 @@ import (
 
 // metrics are the door's figures. None carries a tenant or a device.
 type metrics struct {
-	connections, handshakes, pendingAcks, kept, grace, open             prometheus.Gauge
-	connects, acceptErrors, panics, wills, keptEvicted, presenceUnknown prometheus.Counter
-	refused, disconnects, presence, accepted                            *prometheus.CounterVec
-	byListener                                                          *prometheus.GaugeVec
-	packets                                                             [16]prometheus.Counter
-	largeWaits                                                          prometheus.Counter
+	connections, handshakes, pendingAcks, kept, grace, open      prometheus.Gauge
+	connects, acceptErrors, panics, keptEvicted, presenceUnknown prometheus.Counter
+	refused, disconnects, presence, accepted, wills              *prometheus.CounterVec
+	byListener                                                   *prometheus.GaugeVec
+	packets                                                      [16]prometheus.Counter
+	largeWaits                                                   prometheus.Counter
 }
 
 // packetNames are the control packets, MQTT 5.0 section 2.1.2.
@@ -46,11 +46,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		connects:        counter("connects_total", "Connections that were established."),
 		acceptErrors:    counter("accept_errors_total", "Failures of accept, such as no free file descriptor."),
 		panics:          counter("panics_total", "Panics that ended one connection."),
-		wills:           counter("wills_total", "Wills taken into the pipeline."),
 		keptEvicted:     counter("kept_sessions_evicted_total", "Kept sessions that went because there were too many."),
 		presenceUnknown: counter("presence_read_errors_total", "Failures to read stored presence."),
 		refused:         vec("refused_connects_total", "Connections that were not established.", "reason"),
 		disconnects:     vec("disconnects_total", "Connections that ended; slow-reader are those closed by the write timeout.", "cause"),
+		wills:           vec("wills_total", "Wills of connections that ended, by how the will ended.", "fate"),
 		presence:        vec("presence_total", "Presence transitions handed to the gate.", "state", "fate"),
 	}
 	m.largeWaits = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_broker_large_packet_waits_total",

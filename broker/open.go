@@ -65,6 +65,8 @@ const (
 	openSubsFull     = "subscriptions-full"
 	openQueueFull    = "queue-full"
 	openExpired      = "expired"
+	openRevoked      = "will-revoked"
+	openStopping     = "will-at-the-stop"
 	openTooLarge     = "too-large-for-the-client"
 )
 
@@ -270,6 +272,9 @@ func (h *openTopics) clear() {
 	defer h.mu.Unlock()
 	for _, s := range h.clients {
 		s.stopTimers()
+		if s.will != nil {
+			h.withhold(causeShutdown)
+		}
 	}
 	h.clients, h.tree = map[string]*openSession{}, topicTree{}
 	h.away.Init()

@@ -58,7 +58,11 @@ func (h *openTopics) part(c *openConn, why *cause) {
 	s := c.client
 	s.conn = nil
 	will := c.will
-	if why.kind == clean || why.kind == revoked || why == causeShutdown {
+	if why.kind == clean {
+		will = nil
+	}
+	if will != nil && (why.kind == revoked || h.closing) {
+		h.withhold(why)
 		will = nil
 	}
 	if will != nil && (will.delay == 0 || c.expiry == 0) {
@@ -140,6 +144,16 @@ func (h *openTopics) sayLate(s *openSession) {
 		s.will = nil
 		h.say(s, will)
 	}
+}
+
+// withhold counts a will that is not published: who lost the right to publish has no last word either, and when Weir stops
+// nobody is left to hear it.
+func (h *openTopics) withhold(why *cause) {
+	reason := openStopping
+	if why.kind == revoked {
+		reason = openRevoked
+	}
+	h.metrics.refused.WithLabelValues(reason).Inc()
 }
 
 // say publishes a will. Nobody is left to be told when there is no room for it; that is counted.

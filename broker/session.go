@@ -21,7 +21,7 @@ import (
 type cause struct {
 	word string // the label of the metric, and the reason of the presence transition
 	code byte   // reason code of the DISCONNECT that an MQTT 5 client is sent; 0 for none
-	ours bool   // Weir itself ended it: no transition of the device, no will; it has the grace to return
+	ours bool   // Weir itself ended it: no transition of the device, which has the grace to return
 	kind endKind
 	text string // what an MQTT 5 client is told beside the code, if anything
 }
@@ -29,10 +29,10 @@ type cause struct {
 type endKind uint8
 
 const (
-	abnormal  endKind = iota // the will is published
-	clean                    // the client said goodbye
-	takenOver                // by a connection with the same client id
-	revoked                  // by a change of credential, device or tenant: nothing of it lives on
+	abnormal  endKind = iota
+	clean             // the client said goodbye and takes its will back
+	takenOver         // by a connection with the same client id
+	revoked           // by a change of credential, device or tenant: nothing of it lives on
 )
 
 var (
@@ -310,10 +310,7 @@ func (s *session) finish() {
 	s.acks.writers.Wait()
 	s.b.metrics.disconnects.WithLabelValues(c.word).Inc()
 	s.b.log.Debug("an MQTT session ended", "client", s.clientID, "cause", c.word)
-	var will *lastWill
-	if s.established {
-		will = s.b.kept.leave(s, c) // before the place is free: the next connection asks for what is kept
-	}
+	will := s.b.kept.leave(s, c) // before the place is free: the next connection asks for what is kept
 	s.b.forget(s)
 	close(s.done)
 	if will != nil {

@@ -420,8 +420,8 @@ func TestWill(t *testing.T) {
 		{"silence", func(*bench, *client) { time.Sleep(91 * time.Second) }, true},
 		{"DISCONNECT", func(_ *bench, c *client) { c.send([]byte{0xE0, 0}) }, false},
 		{"takeover", func(x *bench, c *client) { x.connect(c.version) }, true},
-		{"credential gone", func(x *bench, _ *client) { x.broker.Drop(func(ingest.Binding) bool { return true }) }, false},
-		{"Weir stops", func(x *bench, _ *client) { x.stop() }, false},
+		{"credential gone", func(x *bench, _ *client) { x.broker.Drop(everybody) }, false},
+		{"Weir stops", func(x *bench, _ *client) { x.stop() }, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {

@@ -129,7 +129,7 @@ var statements = []chapter{
 	}},
 	{"Wills", []statement{
 		{"3.1.2-7", "", "a will is kept with its session", obeyed, "", ""},
-		{"3.1.2-8", "3.1.2-8", "a will is published when the connection ends and no DISCONNECT took it away", departs, "published when it is lost, silent, in error, or taken over; not when Weir itself ends the connection (its stop, the longest session, a full log, a reader too slow): the device has the grace to return; not when its credential was taken away", "TestWill"},
+		{"3.1.2-8", "3.1.2-8", "a will is published when the connection ends and no DISCONNECT took it away", obeyed, "however the connection ends, Weir's own stop included; it goes where a publish of its device would, and is counted with its reason where it is not stored: so that of a credential that was taken away is refused. After a kill or a power cut none is published", "TestWill TestAWillThatCannotBeStoredIsCounted TestAWillWhoseConnectionNeverBegan TestAReaderThatIsTooSlowLeavesItsWill TestWhatIsNotStoredLeavesItsWill"},
 		{"3.1.2-10 3.14.4-3", "3.1.2-10 3.14.4-3 3.1.2-12", "a DISCONNECT with 0x00 takes it away; without a will none is published", obeyed, "", "TestWill"},
 		{"3.1.2-14", "3.1.2-16", "a will that is not to be retained is not", obeyed, "", ""},
 		{"3.1.2-15", "3.1.2-17", "a will that is to be retained is", off, "5.0: 0x9A at CONNECT; 3.1.1 cannot be told and it is an ordinary one", "TestCredentialsThatOpenASession"},

@@ -28,8 +28,8 @@ type Alert struct {
 	Runbook string `json:"runbook"`
 }
 
-// Condition is a comparison of what a metric says. The zero form compares the metric itself; at most one of Over, Within
-// and Mean is set. A metric that is not there holds nothing.
+// Condition is a comparison of what a metric says. The zero form compares the metric itself; at most one of Over, Within,
+// Mean, Least and Changes is set. A metric that is not there holds nothing.
 type Condition struct {
 	Metric string
 	Labels [][2]string
@@ -41,6 +41,8 @@ type Condition struct {
 	Within time.Duration
 	// Mean takes a histogram's mean over this span; Metric is its name without suffix.
 	Mean time.Duration
+	// Least is a label: of a gauge that stands once for each of its values, the lowest counts.
+	Least string
 	// Changes takes how often a gauge changed in this span. Only somebody outside sees what changes over restarts.
 	Changes time.Duration
 }
@@ -57,6 +59,8 @@ func (c *Condition) Expr() string {
 func (c *Condition) value() string {
 	name := c.Metric + c.labels()
 	switch {
+	case c.Least != "":
+		return "min without (" + c.Least + ") (" + name + ")"
 	case c.Over != "":
 		return name + " / " + c.Over
 	case c.Within > 0:

@@ -2,6 +2,9 @@ package health
 
 import "time"
 
+// metricExpiry has a series for each listener with TLS, and none where there is no such listener: then nothing fires.
+const metricExpiry = "weir_tls_certificate_expiry_seconds"
+
 // Alerts are what a careful operator wants to be told of. Names of the first eight are those of the platform's contract;
 // the alerts on sources outside come with the transport that reads them.
 func Alerts() []Alert {
@@ -49,6 +52,10 @@ func Alerts() []Alert {
 			Summary: "A changed configuration was refused; the one before is obeyed.", Runbook: "a-reload-did-not-take"},
 		{Name: "ClockWrong", Severity: Critical, When: Condition{Metric: "weir_clock_plausible", Above: 1, Below: true}, For: time.Minute,
 			Summary: "The system's clock cannot be believed: it lies before the build or before the newest record.", Runbook: "the-clock-is-wrong"},
+		{Name: "CertificateExpiresSoon", Severity: Minor, When: Condition{Metric: metricExpiry, Least: "listener", Above: expiryWarning.Seconds(), Below: true}, For: time.Hour,
+			Summary: "The certificate that the listeners serve expires within 30 days.", Runbook: "what-the-doctor-looks-at"},
+		{Name: "CertificateExpired", Severity: Critical, When: Condition{Metric: metricExpiry, Least: "listener", Below: true}, For: time.Minute,
+			Summary: "The certificate that the listeners serve has expired: clients turn away.", Runbook: "what-the-doctor-looks-at"},
 		{Name: "OpenFilesNearLimit", Severity: Minor, When: Condition{Metric: "process_open_fds", Over: "process_max_fds", Above: 0.8}, For: 5 * time.Minute,
 			Summary: "Four fifths of the files that the process may have open are open: soon nobody can connect.", Runbook: "connack-0x89-or-3-busy"},
 	}

@@ -106,6 +106,9 @@ func (a *watched) value(now time.Time, values values) (v float64, known bool) {
 		first, last, ok := a.remember(now, values.sum(c.Metric, nil), c.Mean)
 		return (last.value - first.value) / (last.num - first.num), ok && last.num > first.num
 	}
+	if c.Least != "" {
+		return values.least(c.Metric, c.Labels)
+	}
 	s := values.sum(c.Metric, c.Labels)
 	return s.value, s.there
 }
@@ -143,6 +146,19 @@ func (v values) sum(metric string, labels [][2]string) (t total) {
 		t.value, t.num, t.there = t.value+s.value, t.num+s.num, true
 	}
 	return t
+}
+
+// least is the lowest of the series of a metric that bear the labels.
+func (v values) least(metric string, labels [][2]string) (low float64, there bool) {
+	for _, s := range v[metric] {
+		if slices.ContainsFunc(labels, func(l [2]string) bool { return s.labels[l[0]] != l[1] }) {
+			continue
+		}
+		if !there || s.value < low {
+			low, there = s.value, true
+		}
+	}
+	return low, there
 }
 
 func (w *Watch) gather() values {

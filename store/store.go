@@ -21,6 +21,9 @@ var (
 	ErrFull = errors.New("store: the disk is full")
 	// ErrDamaged: a row cannot be what Weir wrote. The text names table and key.
 	ErrDamaged = errors.New("store: damaged")
+	// ErrUnsynced: a sync failed. What was written since the one before may be lost without a further word, so nothing is
+	// written through this open file again; opened anew, the database is sound and the log makes up for what it lacks.
+	ErrUnsynced = errors.New("store: a sync failed; what was written since the one before may be lost")
 )
 
 // UniqueError is what Exec and Insert return when a unique index refuses a row.

@@ -11,7 +11,11 @@ import (
 // suspect notes the first error that says the file cannot be trusted any more: a page that is not what was written, or a
 // sync that failed. It stays until the database is opened anew; reads and writes that do not meet it go on.
 func (db *DB) suspect(err error) {
-	if err == nil || !errors.Is(err, store.ErrDamaged) && !errors.Is(err, errUnsafe) || !db.doubt.CompareAndSwap(nil, &err) {
+	if err == nil || !errors.Is(err, store.ErrDamaged) && !errors.Is(err, store.ErrUnsynced) || !db.doubt.CompareAndSwap(nil, &err) {
+		return
+	}
+	if errors.Is(err, store.ErrUnsynced) {
+		db.log.Error("a sync of the database failed: nothing is written to it until a restart", "error", err)
 		return
 	}
 	db.log.Error("the database is damaged", "error", err)

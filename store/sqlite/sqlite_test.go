@@ -198,7 +198,7 @@ func TestACommitThatFailsAnswersNobodyWithYes(t *testing.T) {
 		after error // of the next Write
 	}{
 		{"an I/O error passes", codeError(sqlite3.SQLITE_IOERR_WRITE), nil},
-		{"after a failed sync nothing is promised again", codeError(sqlite3.SQLITE_IOERR_FSYNC), errUnsafe},
+		{"after a failed sync nothing is promised again", codeError(sqlite3.SQLITE_IOERR_FSYNC), store.ErrUnsynced},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "weir.db")

@@ -25,7 +25,6 @@ var (
 	errTxOver = errors.New("store/sqlite: transaction is over")
 	errNested = errors.New("store/sqlite: Write inside a Write would wait for itself")
 	errExited = errors.New("store/sqlite: the function of a Write ended its goroutine")
-	errUnsafe = errors.New("store/sqlite: a sync failed; what was written since the one before may be lost")
 )
 
 // The states of a request.
@@ -287,7 +286,7 @@ func (w *writer) end(taken []*request, lost error, durable bool) error {
 		return nil
 	}
 	if syncFailed(err) {
-		w.broken = fmt.Errorf("%w: %w", errUnsafe, err)
+		w.broken = fmt.Errorf("%w: %w", store.ErrUnsynced, err)
 		err = w.broken
 	}
 	_ = w.control("ROLLBACK")
