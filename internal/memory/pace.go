@@ -53,7 +53,7 @@ func (p *Pacer) Run(ctx context.Context) {
 // step looks at the last second.
 func (p *Pacer) step() {
 	cycles, live := p.look()
-	made := int64(cycles-p.cycles) * int64(p.percent) // as many collections there would have been at one percent
+	made := int64(cycles-p.cycles) * int64(p.percent) // collections there would have been at one percent
 	p.cycles = cycles
 	next := usualPercent
 	if made >= busyCycles*usualPercent {

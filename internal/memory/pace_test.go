@@ -41,10 +41,10 @@ func TestTheRuntimeTellsWhatThePacerAsks(t *testing.T) {
 	if spare := NewPacer(8 << 30).spare; spare != mostSpare {
 		t.Errorf("%d to spare", spare)
 	}
-	sink := make([]byte, 64<<20) // brings a collection about
+	sink := make([]byte, 8<<20) // brings a collection about
 	before, _ := lookAtHeap()
 	for range 20 {
-		sink = make([]byte, 64<<20)
+		sink = make([]byte, 8<<20)
 	}
 	_ = sink
 	if after, live := lookAtHeap(); after <= before || live <= 0 {
