@@ -35,6 +35,7 @@ var variables = []struct{ name, what string }{
 	{"WEIR_ROOT_KEY", "The root key itself, in base64, in place of its file."},
 	{"WEIR_GRAPHQL_*", "Bounds and developer tools of the API."},
 	{"GOMEMLIMIT", "The memory limit, in place of what is worked out from limits.memory."},
+	{"GOGC", "How much garbage may gather, in percent of what is in use, in place of what follows from the load."},
 	{"NO_COLOR", "Set: no colours. Only weir demo has any, and only on a terminal."},
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -10,6 +11,7 @@ import (
 
 	"weir/app"
 	"weir/config"
+	"weir/internal/memory"
 )
 
 func (c *command) run() *cobra.Command {
@@ -36,6 +38,11 @@ func (c *command) run() *cobra.Command {
 			}
 			if c.getenv("GOMEMLIMIT") == "" {
 				debug.SetMemoryLimit(app.RuntimeLimit(*cfg))
+			}
+			if c.getenv("GOGC") == "" {
+				paced, stop := context.WithCancel(cmd.Context())
+				defer stop()
+				go memory.NewPacer(app.RuntimeLimit(*cfg)).Run(paced)
 			}
 			hangup, deaf := hangups()
 			defer deaf()
