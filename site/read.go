@@ -16,8 +16,11 @@ import (
 // maxProblems is the most mistakes that are told at once.
 const maxProblems = 200
 
-// maxFile is the most bytes of a file.
-const maxFile = 64 << 20
+// The most bytes of a file, and of all that are read for one document: it is held in memory whole.
+const (
+	maxFile  = 64 << 20
+	maxFiles = 64 << 20
+)
 
 // Read reads the files of a site into one document, with what their _file and _env name. The error is Problems, every
 // mistake at once. Warnings are for people.
@@ -47,6 +50,7 @@ type reader struct {
 	problems yamldoc.Problems
 	warnings []string
 	warned   map[string]bool
+	bytes    int                      // of the files so far
 	index    map[string]*Entity       // by scope, list and name: each is declared once
 	sources  map[string]*yamldoc.File // with their lines, by name
 }
@@ -117,6 +121,8 @@ func (r *reader) file(name string) {
 	}
 }
 
+const divide = "divide it into sites that are applied one after the other"
+
 // text reads a file and notes it.
 func (r *reader) text(name string, at yamldoc.Place, path string) ([]byte, bool) {
 	text, err := r.src.ReadFile(name)
@@ -125,9 +131,13 @@ func (r *reader) text(name string, at yamldoc.Place, path string) ([]byte, bool)
 		r.problem(at, path, "", "cannot be read: %s", strings.TrimPrefix(reason(err), name+": "))
 		return nil, false
 	case len(text) > maxFile:
-		r.problem(at, path, "", "is larger than %d MiB", maxFile>>20)
+		r.problem(at, path, divide, "is larger than %d MiB", maxFile>>20)
+		return nil, false
+	case len(text) > maxFiles-r.bytes:
+		r.problem(at, path, divide, "has %d KiB, and the files before it %d KiB: a site has at most %d MiB", len(text)>>10, r.bytes>>10, maxFiles>>20)
 		return nil, false
 	}
+	r.bytes += len(text)
 	sum := sha256.Sum256(text)
 	r.doc.Files = append(r.doc.Files, File{Name: name, SHA256: hex.EncodeToString(sum[:])})
 	return text, true
