@@ -76,7 +76,7 @@ func withoutLines(r *ReloadReport) *ReloadReport {
 func OfflineBundle(ctx context.Context, cfg config.Config, getenv func(string) string) []BundleFile {
 	b := &bundler{now: time.Now()}
 	b.json("config.json", "the configuration, without secrets", cfg.Values())
-	b.json("doctor.json", "what weir doctor finds", Doctor(ctx, cfg, getenv, health.ThisMachine()))
+	b.json("doctor.json", "what weir doctor finds", Doctor(ctx, cfg, getenv, health.ThisMachine(), CheckPatience))
 	rest := lookAtRest(ctx, cfg, getenv)
 	defer rest.close()
 	if rest.opened == nil {

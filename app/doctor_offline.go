@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"time"
 
 	"weir/auth"
 	"weir/config"
@@ -24,23 +25,27 @@ import (
 )
 
 // Doctor looks at a data directory in which nothing runs, and at the machine. It makes nothing that stays: no directory,
-// no key, no migration; only the lock is held meanwhile, so that nobody starts under its eyes.
-func Doctor(ctx context.Context, cfg config.Config, getenv func(string) string, m health.Machine) *health.Report {
-	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
+// no key, no migration; only the lock is held meanwhile, so that nobody starts under its eyes. Each check has patience: what
+// it could not look at by then is told.
+func Doctor(ctx context.Context, cfg config.Config, getenv func(string) string, m health.Machine, patience time.Duration) *health.Report {
+	ctx, cancel := context.WithTimeout(ctx, allChecks*patience)
 	defer cancel()
 	s := lookAtRest(ctx, cfg, getenv)
+	s.patience = patience
 	defer s.close()
-	return health.Look(ctx, checkPatience, s.checks(m))
+	return health.Look(ctx, patience, s.checks(m))
 }
 
 // atRest is a data directory in which nothing runs.
 type atRest struct {
 	cfg    config.Config
 	getenv func(string) string
-	lock   *dirlock.Lock
-	locked error // why the lock could not be had
-	store  *sqlite.Onlooker
-	opened error // why the store could not be opened
+
+	patience time.Duration // of a check
+	lock     *dirlock.Lock
+	locked   error // why the lock could not be had
+	store    *sqlite.Onlooker
+	opened   error // why the store could not be opened
 
 	sealedUnder string
 	pair        [16]byte
@@ -162,9 +167,6 @@ func (s *atRest) rootKey() health.Finding {
 	return rootKeyFinding(o)
 }
 
-// smallStore is how large a database may be to be read through.
-const smallStore = 256 << 20
-
 func (s *atRest) storeFits(ctx context.Context) health.Finding {
 	size := sizeOf(dbPath(s.cfg.DataDir))
 	switch {
@@ -176,13 +178,12 @@ func (s *atRest) storeFits(ctx context.Context) health.Finding {
 		return health.Fail("a newer Weir has written this directory: run that one, or a newer one", "%v", s.opened)
 	case s.opened != nil:
 		return health.Fail(storeHint(s.cfg.DataDir), "%v", s.opened)
-	case size > smallStore:
-		return health.Good("%s on disk, format known%s; too large to be read through", health.Bytes(size), s.pending())
 	}
 	err := s.store.Check(ctx)
 	switch {
 	case ctx.Err() != nil:
-		return health.Good("%s on disk, format known%s; there was no time to read all of it", health.Bytes(size), s.pending())
+		return health.Skip("%s on disk, format known%s, but not read to its end within %s: weir doctor --patience 30m gives it longer",
+			health.Bytes(size), s.pending(), s.patience)
 	case err != nil:
 		return health.Fail(storeHint(s.cfg.DataDir), "%v", err)
 	}
@@ -200,7 +201,7 @@ func (s *atRest) logReads(ctx context.Context) health.Finding {
 	if s.locked != nil && !errors.Is(s.locked, fs.ErrNotExist) {
 		return health.Skip("not looked at: %v", s.locked)
 	}
-	ctx, cancel := context.WithTimeout(ctx, checkPatience*3/4) // so that what was read by then can be told
+	ctx, cancel := context.WithTimeout(ctx, s.patience*3/4) // so that what was read by then can be told
 	defer cancel()
 	inv, err := bolt.Look(ctx, spoolPath(s.cfg.DataDir))
 	switch {

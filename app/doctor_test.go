@@ -153,7 +153,7 @@ func TestTheDoctorOfAMachineThatIsNotWell(t *testing.T) {
 		return health.FileSystem{Kind: "tmpfs", Bytes: 1 << 30, FreeBytes: 1 << 20}, nil
 	}
 	m.OpenFiles = func() (uint64, error) { return 1024, nil }
-	r := Doctor(t.Context(), cfg, func(string) string { return "" }, m)
+	r := Doctor(t.Context(), cfg, func(string) string { return "" }, m, CheckPatience)
 	got := map[string]health.Result{}
 	for _, f := range r.Findings {
 		got[f.ID] = f.Result
@@ -188,7 +188,7 @@ func TestADirectoryThatIsTakenAndSilentIsNotReady(t *testing.T) {
 	if err != nil || h.State != HealthNotReady || !strings.Contains(h.Problems[0], "starting or stopping") {
 		t.Errorf("%+v, %v", h, err)
 	}
-	r := Doctor(t.Context(), cfg, func(string) string { return "" }, health.ThisMachine())
+	r := Doctor(t.Context(), cfg, func(string) string { return "" }, health.ThisMachine(), CheckPatience)
 	found(t, r.Findings[0], health.Failure, "does not answer on its socket")
 }
 
@@ -250,4 +250,24 @@ func TestABundleHasBounds(t *testing.T) {
 	if f := b.files[2]; f.Name != "ledger.json" || !strings.Contains(f.What, "the newest 1500 lines of 1505") || len(f.Body) > maxBundleFile || strings.Count(string(f.Body), `"tenant"`) != maxBundleLines {
 		t.Errorf("%s: %s, %d bytes", f.Name, f.What, len(f.Body))
 	}
+}
+
+// A database that was not read to its end is not said to be whole.
+func TestALargeDatabaseIsReadAsLongAsThereIsPatience(t *testing.T) {
+	t.Parallel()
+	cfg := config.Default()
+	cfg.DataDir = t.TempDir()
+	db, err := sqlite.Open(t.Context(), dbPath(cfg.DataDir), sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s := lookAtRest(t.Context(), cfg, func(string) string { return "" })
+	defer s.close()
+	found(t, s.storeFits(t.Context()), health.OK, "whole")
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	found(t, s.storeFits(over), health.Skipped, "not read to its end")
 }

@@ -9,6 +9,9 @@ import (
 	"weir/store"
 )
 
+// smallStore is how large a database may be to be read through at a start after an unclean stop.
+const smallStore = 256 << 20
+
 // checkLimit bounds a check of the database beside what runs: it holds a snapshot meanwhile.
 const checkLimit = time.Minute
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,17 +17,22 @@ import (
 
 func (c *command) doctor() *cobra.Command {
 	var strict bool
+	var patience time.Duration
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Look for what is wrong, and say what to do",
 		Long: "Look at the configuration, the data directory, the disk, the clock, the limits of the system, the listeners and what\n" +
 			"the instance knows of itself, one line for each check: ok, warn, fail, or skip where it could not look and why. A\n" +
-			"running instance is asked; where none runs, the directory is looked at as it lies, and nothing in it is changed.\n\n" +
+			"running instance is asked; where none runs, the directory is looked at as it lies, and nothing in it is changed: the\n" +
+			"database is read to its end where --patience is long enough, about a minute for a gigabyte on a card.\n\n" +
 			"Ends with 0 when nothing fails and with 5 when something does; with --strict with 5 for warnings, too.",
-		Example: "  weir doctor\n  weir doctor --strict --json",
+		Example: "  weir doctor\n  weir doctor --strict --json\n  weir doctor --patience 30m",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, err := c.examine(cmd.Context())
+			if patience <= 0 {
+				return usageError{errors.New("--patience takes a time such as 4s or 30m")}
+			}
+			r, err := c.examine(cmd.Context(), patience)
 			if err != nil {
 				return err
 			}
@@ -35,18 +41,19 @@ func (c *command) doctor() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "end with 5 when there are warnings, too")
+	cmd.Flags().DurationVar(&patience, "patience", app.CheckPatience, "how long each check may look where no instance runs")
 	return cmd
 }
 
 // examine lets the running instance look at itself, or looks at a directory where none runs. A configuration that does
 // not load is a finding: the instance that runs obeys the one before it; where none runs nothing else can be looked at,
 // for it says where everything is.
-func (c *command) examine(ctx context.Context) (*health.Report, error) {
+func (c *command) examine(ctx context.Context, patience time.Duration) (*health.Report, error) {
 	read, err := c.reading()
 	if err != nil {
 		return nil, err
 	}
-	r, err := c.lookAt(ctx, read)
+	r, err := c.lookAt(ctx, read, patience)
 	if err != nil {
 		return nil, err
 	}
@@ -61,13 +68,13 @@ func (c *command) examine(ctx context.Context) (*health.Report, error) {
 	return whole, nil
 }
 
-func (c *command) lookAt(ctx context.Context, read config.Reading) (*health.Report, error) {
+func (c *command) lookAt(ctx context.Context, read config.Reading, patience time.Duration) (*health.Report, error) {
 	client, err := app.Dial(ctx, config.Config{DataDir: read.DataDir})
 	switch {
 	case errors.Is(err, app.ErrNotRunning) && read.Config == nil:
 		return &health.Report{}, nil
 	case errors.Is(err, app.ErrNotRunning):
-		return app.Doctor(ctx, *read.Config, c.getenv, health.ThisMachine()), nil
+		return app.Doctor(ctx, *read.Config, c.getenv, health.ThisMachine(), patience), nil
 	}
 	if err != nil {
 		return nil, err
