@@ -24,7 +24,7 @@ func (c *command) doctor() *cobra.Command {
 		Long: "Look at the configuration, the data directory, the disk, the clock, the limits of the system, the listeners and what\n" +
 			"the instance knows of itself, one line for each check: ok, warn, fail, or skip where it could not look and why. A\n" +
 			"running instance is asked; where none runs, the directory is looked at as it lies, and nothing in it is changed: the\n" +
-			"database is read to its end where --patience is long enough, about a minute for a gigabyte on a card.\n\n" +
+			"database is read to its end where --patience is long enough for that.\n\n" +
 			"Ends with 0 when nothing fails and with 5 when something does; with --strict with 5 for warnings, too.",
 		Example: "  weir doctor\n  weir doctor --strict --json\n  weir doctor --patience 30m",
 		Args:    exactly(),
