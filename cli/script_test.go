@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -52,6 +53,9 @@ var update = flag.Bool("update", false, "write what the program says into the sc
 //	await FILE REGEXP         wait until a file that another program writes holds it
 //	shown ID…                 the statements of the checklist that the lines above have shown
 func TestScripts(t *testing.T) {
+	if signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // under nohup what is started here would be deaf to it
+	}
 	t.Parallel()
 	binary := testweir.Binary(t)
 	testscript.Run(t, testscript.Params{

@@ -98,7 +98,7 @@ type merger struct {
 
 // merging is what takes the place of some blocks.
 type merging struct {
-	gone     []int64
+	gone     []store.Block // without their data
 	readings int64
 	chunks   []*store.Chunk
 	blocks   []*store.Block
@@ -112,7 +112,9 @@ func (m *merger) prepare(ctx context.Context, o store.OpenBlocks, over bool) (mo
 	}
 	m.merging = &merging{}
 	for i := range rows {
-		m.gone = append(m.gone, rows[i].ID)
+		gone := rows[i]
+		gone.Data = nil
+		m.gone = append(m.gone, gone)
 		m.readings += rows[i].Count
 	}
 	if err := m.repack(rows, over); err != nil {

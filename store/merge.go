@@ -52,10 +52,13 @@ func BlocksToMerge(tx Tx, o OpenBlocks, gen uint64, limit int) ([]Block, error) 
 		ORDER BY last_at, id LIMIT ?`, SeriesGroup(series), day, day+microsPerDay, series, series+1<<BlockSeriesBits, int64(gen), limit)
 }
 
-// ReplaceBlocks writes chunks and blocks in the place of other blocks, which hold the same readings. Readers see either.
-func ReplaceBlocks(tx Tx, gone []int64, chunks []*Chunk, blocks []*Block) error {
-	for _, id := range gone {
-		n, err := tx.Exec(`DELETE FROM series_blocks WHERE id = ?`, id)
+// ReplaceBlocks writes chunks and blocks in the place of other blocks, which hold the same readings. Readers see either. An
+// id alone does not say which row it was: once retention has removed the highest, the next head gives its id to another.
+func ReplaceBlocks(tx Tx, gone []Block, chunks []*Chunk, blocks []*Block) error {
+	for i := range gone {
+		b := &gone[i]
+		n, err := tx.Exec(`DELETE FROM series_blocks WHERE id = ? AND gen = ? AND min_series = ? AND n = ? AND first_offset = ? AND last_offset = ?`,
+			b.ID, int64(b.Gen), b.MinSeries, b.Count, int64(b.FirstOffset), int64(b.LastOffset))
 		if err != nil {
 			return err
 		}
