@@ -69,12 +69,16 @@ func touchSources() error {
 func Tagged(t testing.TB, tag string) string {
 	t.Helper()
 	Binary(t) // looks at the sources
-	path, err := compile("weir-"+tag, "-tags", tag)
+	build, _ := tagged.LoadOrStore(tag, sync.OnceValues(func() (string, error) { return compile("weir-"+tag, "-tags", tag) }))
+	path, err := build.(func() (string, error))()
 	if err != nil {
 		t.Fatalf("building the program with the tag %s: %v", tag, err)
 	}
 	return path
 }
+
+// tagged has what builds each tag, once for all tests of the process.
+var tagged sync.Map
 
 // compile builds the program. One file per user, architecture and checkout serves all test processes: it is put in place
 // with a rename, so that what runs goes on running.
