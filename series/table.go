@@ -34,9 +34,8 @@ type table struct {
 	logged              []byte
 	n                   int // readings of all runs
 
-	once  sync.Once
-	order columns // offsets, indexes, classifiers and altIds of all runs
-	err   error
+	readLogged func() error // fills order, once
+	order      columns      // offsets, indexes, classifiers and altIds of all runs
 }
 
 const (
@@ -82,7 +81,7 @@ func (b *block) decodeTable(src []byte, sets []labels, series int64) (err error)
 		}
 		b.entries[i].run, src = src[:l], src[l:]
 	}
-	t.logged, b.table = src, t
+	t.logged, b.table, t.readLogged = src, t, sync.OnceValue(t.decodeLogged)
 	return nil
 }
 
@@ -110,8 +109,8 @@ func (t *table) decode(e *entry, c *columns, d depth) error {
 	if err != nil || d != everything {
 		return err
 	}
-	if t.once.Do(t.decodeLogged); t.err != nil {
-		return t.err
+	if err := t.readLogged(); err != nil {
+		return err
 	}
 	from, to := e.start, e.start+e.n
 	copy(c.Offsets, t.order.Offsets[from:to])
@@ -188,11 +187,7 @@ func (t *table) runValues(e *entry, r *pack.BitReader, c *columns) {
 }
 
 // decodeLogged reads what is in the order of the log, for all runs.
-func (t *table) decodeLogged() {
-	t.err = t.tryLogged()
-}
-
-func (t *table) tryLogged() error {
+func (t *table) decodeLogged() error {
 	received := make([]int64, 0, t.n)
 	var c columns
 	for i := range t.b.entries {
