@@ -23,25 +23,28 @@ import (
 	"testing"
 )
 
-var build struct {
-	once sync.Once
-	path string
-	err  error
-}
+// built has what builds the program with each tag, "" for none, once for all tests of the process.
+var built sync.Map
 
 // Binary returns the path of the program, built from the tree. GOARCH and the like hold for it as they do for the test.
 func Binary(t testing.TB) string {
 	t.Helper()
-	build.once.Do(func() {
-		if build.err = touchSources(); build.err != nil {
-			return
+	return program(t, "", func() (string, error) {
+		if err := touchSources(); err != nil {
+			return "", err
 		}
-		build.path, build.err = compile("weir")
+		return compile("weir")
 	})
-	if build.err != nil {
-		t.Fatalf("building the program: %v", build.err)
+}
+
+func program(t testing.TB, tag string, build func() (string, error)) string {
+	t.Helper()
+	once, _ := built.LoadOrStore(tag, sync.OnceValues(build))
+	path, err := once.(func() (string, error))()
+	if err != nil {
+		t.Fatalf("building the program, tag %q: %v", tag, err)
 	}
-	return build.path
+	return path
 }
 
 // touchSources looks at every file that the program is built from. The test cache keeps an eye on what a test has looked
@@ -69,16 +72,8 @@ func touchSources() error {
 func Tagged(t testing.TB, tag string) string {
 	t.Helper()
 	Binary(t) // looks at the sources
-	build, _ := tagged.LoadOrStore(tag, sync.OnceValues(func() (string, error) { return compile("weir-"+tag, "-tags", tag) }))
-	path, err := build.(func() (string, error))()
-	if err != nil {
-		t.Fatalf("building the program with the tag %s: %v", tag, err)
-	}
-	return path
+	return program(t, tag, func() (string, error) { return compile("weir-"+tag, "-tags", tag) })
 }
-
-// tagged has what builds each tag, once for all tests of the process.
-var tagged sync.Map
 
 // compile builds the program. One file per user, architecture and checkout serves all test processes: it is put in place
 // with a rename, so that what runs goes on running.
