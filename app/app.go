@@ -83,11 +83,11 @@ type Instance struct {
 	spool    *bolt.Log
 	series   *series.Series
 	control  *ingest.Controller
-	doors    *ingest.Doors
+	doors    *ingest.TransportCounts
 	listen   *ingest.Listening
 	clock    *ingest.Clock
 	gauge    *ingest.Gauge
-	gate     *ingest.Gate
+	gate     *ingest.Intake
 	applier  *ingest.Applier
 	edges    *hub.Hub[model.Edge]
 	readings *hub.Hub[series.Point]
@@ -114,16 +114,16 @@ type Instance struct {
 	recounting sync.Mutex // one recount of the ledger at a time
 
 	addrs Addresses
-	certs *certs.Keeper              // nil: there is no certificate
+	certs *certs.Reloader            // nil: there is no certificate
 	sited atomic.Pointer[SiteStatus] // the last apply
 	ready atomic.Bool
 	// last is how the process before this one ended.
 	last LastStop
 	// foreign is where a log of another store was set aside at the start, "" when there was none.
 	foreign string
-	files   int          // that may be open, 0 for any number
-	hole    *ingest.Hole // what of the log is known to be lost since the start
-	changes uint64       // of the registry, as of the start
+	files   int            // that may be open, 0 for any number
+	hole    *ingest.LogGap // what of the log is known to be lost since the start
+	changes uint64         // of the registry, as of the start
 
 	failOnce sync.Once
 	failed   chan error
@@ -277,7 +277,7 @@ func (in *Instance) rootKeyPath() string {
 	return filepath.Join(in.cfg.DataDir, "root.key")
 }
 
-var _ spool.MetaSource = (*ingest.Doors)(nil)
+var _ spool.MetaSource = (*ingest.TransportCounts)(nil)
 
 // storeMicros is d in the unit of stored times.
 func storeMicros(d time.Duration) model.Micros { return model.Micros(d.Microseconds()) }

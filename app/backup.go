@@ -31,7 +31,7 @@ type BackupQuery struct {
 
 // BackupMade is what a copy holds.
 type BackupMade struct {
-	backup.Head
+	backup.Header
 	StoreOffset model.Offset `json:"storeOffset"`
 	Log         backup.Log   `json:"log"`
 	Files       int          `json:"files"`
@@ -39,7 +39,7 @@ type BackupMade struct {
 }
 
 func made(m *backup.Manifest) *BackupMade {
-	return &BackupMade{Head: m.Head, StoreOffset: m.StoreOffset, Log: m.Log, Files: len(m.Files), Bytes: m.Bytes()}
+	return &BackupMade{Header: m.Header, StoreOffset: m.StoreOffset, Log: m.Log, Files: len(m.Files), Bytes: m.Bytes()}
 }
 
 // backupEnd follows a copy on its way over the socket: without it the copy is not whole.
@@ -191,7 +191,7 @@ func OfflineBackup(ctx context.Context, cfg config.Config, getenv func(string) s
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	st, err := sqlite.Look(ctx, dbPath(cfg.DataDir))
+	st, err := sqlite.Inspect(ctx, dbPath(cfg.DataDir))
 	if err != nil {
 		return nil, err
 	}
@@ -243,7 +243,7 @@ func Restore(ctx context.Context, cfg config.Config, getenv func(string) string,
 	if err := backup.Empty(dir); err != nil { // somebody may have been quicker
 		return nil, notEmpty(dir, err)
 	}
-	return backup.Restore(ctx, r, dir, func(h backup.Head) (*rootkey.Key, error) {
+	return backup.Restore(ctx, r, dir, func(h backup.Header) (*rootkey.Key, error) {
 		return keyOf(h, cfg, getenv("WEIR_ROOT_KEY"), q.RootKeyFile)
 	})
 }
@@ -258,7 +258,7 @@ func notEmpty(dir string, err error) error {
 
 // keyOf finds the root key that a copy needs and does not hold. It is put into the directory only when it was given as a
 // file for this once: where a variable or secrets.root_key_file says where it is, the start finds it there, too.
-func keyOf(h backup.Head, cfg config.Config, env, file string) (*rootkey.Key, error) {
+func keyOf(h backup.Header, cfg config.Config, env, file string) (*rootkey.Key, error) {
 	o := rootkey.Options{File: file, Env: env, SealedUnder: h.RootKey.ID}
 	switch {
 	case file != "":

@@ -112,7 +112,7 @@ func TestABackupTakenAtFullSpeedIsRestoredWithEverythingThatWasAcknowledgedBefor
 	if err := p.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	inv, err := bolt.Look(t.Context(), filepath.Join(q.Dir, "data", "spool"))
+	inv, err := bolt.Inspect(t.Context(), filepath.Join(q.Dir, "data", "spool"))
 	if err != nil || inv.Epoch <= made.Log.Epoch {
 		t.Errorf("the restored one goes on in epoch %d, the original was in %d: %v", inv.Epoch, made.Log.Epoch, err)
 	}

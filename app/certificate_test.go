@@ -281,7 +281,7 @@ func TestAnExpiredCertificateIsServedAndToldUntilItIsRenewed(t *testing.T) {
 	watch := health.NewWatch(health.Alerts(), g.metrics, slog.New(slog.DiscardHandler))
 	firing := func(at time.Time) (names []string) {
 		for range 2 {
-			watch.Look(at)
+			watch.Sample(at)
 			at = at.Add(time.Hour)
 		}
 		return slices.DeleteFunc(watch.Firing(), func(name string) bool { return !strings.HasPrefix(name, "Certificate") })

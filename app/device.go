@@ -56,11 +56,11 @@ type DeviceAdded struct {
 	MQTT     string `json:"mqtt,omitempty"`   // where the broker listens, "" when nothing runs
 	Ingest   string `json:"ingest,omitempty"` // where HTTP ingest listens
 	// Secure are the same doors over TLS, nil when none is open.
-	Secure *SecureDoors `json:"secure,omitempty"`
+	Secure *SecureListeners `json:"secure,omitempty"`
 }
 
 // SecureDoors are the doors that speak TLS, and what a client must know of their certificate.
-type SecureDoors struct {
+type SecureListeners struct {
 	MQTT   string   `json:"mqtt,omitempty"`
 	Ingest string   `json:"ingest,omitempty"`
 	Names  []string `json:"names"` // hosts that the certificate is for
@@ -69,12 +69,12 @@ type SecureDoors struct {
 }
 
 // secureDoors are those that are open.
-func (r rooms) secureDoors() *SecureDoors {
+func (r rooms) secureDoors() *SecureListeners {
 	if r.served == nil || r.addrs.MQTTS == "" && r.addrs.IngestTLS == "" {
 		return nil
 	}
 	p := r.served.State().Pair
-	d := &SecureDoors{MQTT: r.addrs.MQTTS, Ingest: r.addrs.IngestTLS, Names: p.Names()}
+	d := &SecureListeners{MQTT: r.addrs.MQTTS, Ingest: r.addrs.IngestTLS, Names: p.Names()}
 	switch {
 	case p.Public():
 	case p.Rooted():

@@ -54,17 +54,17 @@ const (
 // DeviceDetails is all that is known of a device but its secrets.
 type DeviceDetails struct {
 	DeviceSummary
-	Description    *string      `json:"description"`
-	Metadata       *string      `json:"metadata"`
-	CreatedAt      time.Time    `json:"createdAt"`
-	UpdatedAt      time.Time    `json:"updatedAt"`
-	LastConnect    *time.Time   `json:"lastConnectTime,omitempty"`
-	LastDisconnect *time.Time   `json:"lastDisconnectTime,omitempty"`
-	Source         string       `json:"source,omitempty"` // event source that was heard last
-	Credentials    []Credential `json:"credentials"`
-	Latest         []Latest     `json:"latest"`
-	Location       *Place       `json:"location,omitempty"`
-	DeadLetters    []DeadLetter `json:"deadLetters"` // the newest few that name the device
+	Description    *string         `json:"description"`
+	Metadata       *string         `json:"metadata"`
+	CreatedAt      time.Time       `json:"createdAt"`
+	UpdatedAt      time.Time       `json:"updatedAt"`
+	LastConnect    *time.Time      `json:"lastConnectTime,omitempty"`
+	LastDisconnect *time.Time      `json:"lastDisconnectTime,omitempty"`
+	Source         string          `json:"source,omitempty"` // event source that was heard last
+	Credentials    []Credential    `json:"credentials"`
+	Latest         []Latest        `json:"latest"`
+	Location       *DevicePosition `json:"location,omitempty"`
+	DeadLetters    []DeadLetter    `json:"deadLetters"` // the newest few that name the device
 }
 
 // Credential is a credential without its secrets.
@@ -88,7 +88,7 @@ type Latest struct {
 }
 
 // Place is the newest position.
-type Place struct {
+type DevicePosition struct {
 	Latitude  *float64  `json:"latitude"` // null where the device gave none
 	Longitude *float64  `json:"longitude"`
 	Occurred  time.Time `json:"occurredTime"`
@@ -330,7 +330,7 @@ func (r rooms) heard(ctx context.Context, by *model.Principal, d *registry.Devic
 	}
 	if len(places) > 0 {
 		l := &places[0]
-		out.Location = &Place{Latitude: degrees(l.Location.Latitude), Longitude: degrees(l.Location.Longitude), Occurred: l.Occurred.Time()}
+		out.Location = &DevicePosition{Latitude: degrees(l.Location.Latitude), Longitude: degrees(l.Location.Longitude), Occurred: l.Occurred.Time()}
 	}
 	letters, err := r.life.DeadLetters(ctx, store.DeadLetterFilter{Tenant: &by.Tenant, Subject: &d.Token, Limit: shownDeadLetters})
 	for i := range letters {

@@ -36,7 +36,7 @@ type DoctorQuery struct {
 func (in *Instance) doctor(ctx context.Context, q DoctorQuery) (*health.Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, allChecks*CheckPatience)
 	defer cancel()
-	r := health.Look(ctx, CheckPatience, in.checks(health.ThisMachine(), q))
+	r := health.Examine(ctx, CheckPatience, in.checks(health.ThisMachine(), q))
 	r.Running = true
 	return r, nil
 }
@@ -80,7 +80,7 @@ func (in *Instance) checks(m health.Machine, q DoctorQuery) []health.Check {
 		{ID: "dead-letters", Look: func(ctx context.Context) health.Finding { return deadLetterFinding(ctx, in.store, m.Now()) }},
 		{ID: "applier", Look: func(context.Context) health.Finding { return in.applies() }},
 		{ID: "rules", Look: func(context.Context) health.Finding {
-			return rulesFinding(in.applier.RuleStats(), in.applier.AilingRules())
+			return rulesFinding(in.applier.RuleStats(), in.applier.UnhealthyRules())
 		}},
 		{ID: "ceilings", Look: func(ctx context.Context) health.Finding { return ceilings(ctx, in.applier.Ledger(), m.Now()) }},
 	})
@@ -99,7 +99,7 @@ func (in *Instance) isUp(asker string) health.Finding {
 
 func (in *Instance) storeAnswers(ctx context.Context) health.Finding {
 	if err := in.store.Read(ctx, func(tx store.Tx) error {
-		_, _, err := store.HeadState(tx)
+		_, _, err := store.CheckpointState(tx)
 		return err
 	}); err != nil {
 		return health.Fail("the log of the instance says more", "the database cannot be read: %v", err)
@@ -132,7 +132,7 @@ func (in *Instance) clockHolds(ctx context.Context, outside health.Check) health
 }
 
 func (in *Instance) applies() health.Finding {
-	if why := in.applier.Failing(); why != "" {
+	if why := in.applier.Stalled(); why != "" {
 		return health.Fail("nothing acknowledged is lost: it waits in the log and is applied once this is mended", "what was accepted is not applied: %s", why)
 	}
 	return health.Good("applied up to record %d", in.applier.Applied())

@@ -33,7 +33,7 @@ func Doctor(ctx context.Context, cfg config.Config, getenv func(string) string, 
 	s := lookAtRest(ctx, cfg, getenv)
 	s.patience = patience
 	defer s.close()
-	return health.Look(ctx, patience, s.checks(m))
+	return health.Examine(ctx, patience, s.checks(m))
 }
 
 // atRest is a data directory in which nothing runs.
@@ -44,7 +44,7 @@ type atRest struct {
 	patience time.Duration // of a check
 	lock     *dirlock.Lock
 	locked   error // why the lock could not be had
-	store    *sqlite.Onlooker
+	store    *sqlite.Inspector
 	opened   error // why the store could not be opened
 
 	sealedUnder string
@@ -66,7 +66,7 @@ func lookAtRest(ctx context.Context, cfg config.Config, getenv func(string) stri
 		s.opened = s.locked
 		return s
 	}
-	if s.store, s.opened = sqlite.Look(ctx, dbPath(cfg.DataDir)); s.opened != nil {
+	if s.store, s.opened = sqlite.Inspect(ctx, dbPath(cfg.DataDir)); s.opened != nil {
 		return s
 	}
 	s.opened = s.store.Read(ctx, func(tx store.Tx) (err error) {
@@ -76,7 +76,7 @@ func lookAtRest(ctx context.Context, cfg config.Config, getenv func(string) stri
 		if s.pair, s.paired, err = store.PairID(tx); err != nil {
 			return err
 		}
-		s.head, _, err = store.HeadState(tx)
+		s.head, _, err = store.CheckpointState(tx)
 		return err
 	})
 	return s
@@ -203,7 +203,7 @@ func (s *atRest) logReads(ctx context.Context) health.Finding {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.patience*3/4) // so that what was read by then can be told
 	defer cancel()
-	inv, err := bolt.Look(ctx, spoolPath(s.cfg.DataDir))
+	inv, err := bolt.Inspect(ctx, spoolPath(s.cfg.DataDir))
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && s.paired:
 		return health.Fail("put it back if it was only moved; without it the next start goes on, and what the log alone held is gone", "the log is missing")
@@ -270,7 +270,7 @@ func (s *atRest) backlog() health.Finding {
 }
 
 // storeReader lets what only reads take an onlooker for a store.
-type storeReader struct{ *sqlite.Onlooker }
+type storeReader struct{ *sqlite.Inspector }
 
 func (storeReader) Write(context.Context, store.Durability, func(store.Tx) error) error {
 	return errors.ErrUnsupported

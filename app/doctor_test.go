@@ -50,20 +50,20 @@ func booked(t *testing.T, fill func(store.Tx) error) store.Store {
 
 var noon = time.Date(2026, 6, 1, 12, 30, 0, 0, time.UTC)
 
-func line(tenant string, at time.Time, h store.Heading, reason ingest.Reason) store.LedgerKey {
-	return store.LedgerKey{Tenant: tenant, Door: "mqtt", Hour: model.NanosOf(at).Hour(), Heading: h, Reason: string(reason)}
+func line(tenant string, at time.Time, h store.Outcome, reason ingest.Reason) store.LedgerKey {
+	return store.LedgerKey{Tenant: tenant, Transport: "mqtt", Hour: model.NanosOf(at).Hour(), Outcome: h, Reason: string(reason)}
 }
 
 func TestALedgerThatDoesNotBalanceIsAFailure(t *testing.T) {
 	t.Parallel()
 	sound := booked(t, func(tx store.Tx) error {
-		return errors.Join(store.AddLedger(tx, line("acme", noon, store.HeadingReceived, ""), store.LedgerCount{Messages: 5}),
-			store.AddLedger(tx, line("acme", noon, store.HeadingStored, ""), store.LedgerCount{Messages: 5}))
+		return errors.Join(store.AddLedger(tx, line("acme", noon, store.OutcomeReceived, ""), store.LedgerCount{Messages: 5}),
+			store.AddLedger(tx, line("acme", noon, store.OutcomeStored, ""), store.LedgerCount{Messages: 5}))
 	})
 	found(t, ledgerFinding(t.Context(), ingest.NewStoredLedger(sound)), health.OK, "balanced, 1 line")
 	lost := booked(t, func(tx store.Tx) error {
-		return errors.Join(store.AddLedger(tx, line("acme", noon, store.HeadingReceived, ""), store.LedgerCount{Messages: 5}),
-			store.AddLedger(tx, line("acme", noon, store.HeadingStored, ""), store.LedgerCount{Messages: 3}))
+		return errors.Join(store.AddLedger(tx, line("acme", noon, store.OutcomeReceived, ""), store.LedgerCount{Messages: 5}),
+			store.AddLedger(tx, line("acme", noon, store.OutcomeStored, ""), store.LedgerCount{Messages: 3}))
 	})
 	found(t, ledgerFinding(t.Context(), ingest.NewStoredLedger(lost)), health.Failure, "1 hour out of balance, by 2 messages")
 }
@@ -71,10 +71,10 @@ func TestALedgerThatDoesNotBalanceIsAFailure(t *testing.T) {
 func TestTenantsOverTheirCeilingAreNamed(t *testing.T) {
 	t.Parallel()
 	st := booked(t, func(tx store.Tx) error {
-		return errors.Join(store.AddLedger(tx, line("loud", noon, store.HeadingRefused, ingest.ReasonCeiling), store.LedgerCount{Messages: 7}),
-			store.AddLedger(tx, line("loud", noon.Add(-time.Hour), store.HeadingDropped, ingest.ReasonCeiling), store.LedgerCount{Messages: 2}),
-			store.AddLedger(tx, line("was-loud", noon.Add(-3*time.Hour), store.HeadingRefused, ingest.ReasonCeiling), store.LedgerCount{Messages: 9}),
-			store.AddLedger(tx, line("wrong", noon, store.HeadingRefused, ingest.ReasonNotAuthorized), store.LedgerCount{Messages: 9}))
+		return errors.Join(store.AddLedger(tx, line("loud", noon, store.OutcomeRefused, ingest.ReasonCeiling), store.LedgerCount{Messages: 7}),
+			store.AddLedger(tx, line("loud", noon.Add(-time.Hour), store.OutcomeDropped, ingest.ReasonCeiling), store.LedgerCount{Messages: 2}),
+			store.AddLedger(tx, line("was-loud", noon.Add(-3*time.Hour), store.OutcomeRefused, ingest.ReasonCeiling), store.LedgerCount{Messages: 9}),
+			store.AddLedger(tx, line("wrong", noon, store.OutcomeRefused, ingest.ReasonNotAuthorized), store.LedgerCount{Messages: 9}))
 	})
 	f := ceilings(t.Context(), ingest.NewStoredLedger(st), noon)
 	found(t, f, health.Warning, "loud 9 messages")
@@ -242,7 +242,7 @@ func TestABundleHasBounds(t *testing.T) {
 	st := booked(t, func(tx store.Tx) error {
 		var errs []error
 		for i := range maxBundleLines + 5 {
-			errs = append(errs, store.AddLedger(tx, line("t"+strconv.Itoa(i), noon, store.HeadingReceived, ""), store.LedgerCount{Messages: 1}))
+			errs = append(errs, store.AddLedger(tx, line("t"+strconv.Itoa(i), noon, store.OutcomeReceived, ""), store.LedgerCount{Messages: 1}))
 		}
 		return errors.Join(errs...)
 	})

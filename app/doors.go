@@ -26,8 +26,8 @@ const (
 func (in *Instance) startDoors(ctx, life context.Context) error {
 	in.gauge = ingest.NewGauge(ingest.GaugeConfig{Log: in.spool, Applied: in.applier.Applied, Disk: in.disk, DiskReserve: int64(in.cfg.Spool.DiskReserve),
 		Logger: in.log, Registry: in.metrics})
-	in.gate = ingest.NewGate(gateConfig(in.cfg),
-		ingest.GateDeps{Log: in.spool, Doors: in.doors, Stamp: in.stamp, Verify: in.verifyBody, Ceiling: in.govern, Pressure: in.gauge,
+	in.gate = ingest.NewIntake(gateConfig(in.cfg),
+		ingest.IntakeDeps{Log: in.spool, Doors: in.doors, Stamp: in.stamp, Verify: in.verifyBody, Ceiling: in.govern, Pressure: in.gauge,
 			Seal: in.vault.Seal, Ring: in.keepRefused, Tap: in.tap, Logger: in.log, Registry: in.metrics})
 	in.goes(life, "pressure", in.gauge.Run)
 	in.goes(life, "gate", in.gate.Run)
@@ -45,8 +45,8 @@ func (in *Instance) startDoors(ctx, life context.Context) error {
 	return nil
 }
 
-func gateConfig(cfg config.Config) ingest.GateConfig {
-	return ingest.GateConfig{DeviceAuth: ingest.DeviceAuthMode(cfg.Auth.DeviceAuthMode), FailClosed: cfg.Broker.FailClosed}
+func gateConfig(cfg config.Config) ingest.IntakeConfig {
+	return ingest.IntakeConfig{DeviceAuth: ingest.DeviceAuthMode(cfg.Auth.DeviceAuthMode), FailClosed: cfg.Broker.FailClosed}
 }
 
 // countsInterval is how long the doors' counts may wait for a batch to ride in before one is made for them.
@@ -78,7 +78,7 @@ func (in *Instance) startBroker(life context.Context) error {
 		open = append(open, l)
 	}
 	in.broker = b
-	in.verifier.OnForget(func(f auth.Forgotten) {
+	in.verifier.OnInvalidate(func(f auth.Invalidation) {
 		b.Drop(func(bound ingest.Binding) bool {
 			return f.CredentialID != 0 && bound.Credential == f.CredentialID || f.DeviceID != 0 && bound.DeviceID == f.DeviceID ||
 				f.Tenant != "" && bound.Tenant == f.Tenant
@@ -86,14 +86,14 @@ func (in *Instance) startBroker(life context.Context) error {
 	})
 	in.goes(life, "broker", b.Run)
 	for i, d := range doors {
-		in.goes(life, d.Name, func(ctx context.Context) error { return ignoreClosed(b.ServeDoor(ctx, open[i], d.Door)) })
+		in.goes(life, d.Name, func(ctx context.Context) error { return ignoreClosed(b.ServeListener(ctx, open[i], d.Listener)) })
 	}
 	return nil
 }
 
 // brokerDoor is a listener of the broker.
 type brokerDoor struct {
-	broker.Door
+	broker.Listener
 	key     string
 	address string  // as configured
 	at      *string // where it really is
@@ -102,19 +102,19 @@ type brokerDoor struct {
 // brokerDoors are those that are to be opened. Of what speaks TLS only mqtts asks for the certificate of a device.
 func (in *Instance) brokerDoors() (doors []brokerDoor) {
 	l := in.cfg.Listeners
-	add := func(name, address string, at *string, d broker.Door) {
+	add := func(name, address string, at *string, d broker.Listener) {
 		if d.Name = name; address != "" {
 			doors = append(doors, brokerDoor{d, "listeners." + name, address, at})
 		}
 	}
-	add("mqtt", l.MQTT, &in.addrs.MQTT, broker.Door{})
-	add("mqtt_ws", l.MQTTWS, &in.addrs.MQTTWS, broker.Door{WebSocket: true})
+	add("mqtt", l.MQTT, &in.addrs.MQTT, broker.Listener{})
+	add("mqtt_ws", l.MQTTWS, &in.addrs.MQTTWS, broker.Listener{WebSocket: true})
 	if in.certs != nil {
-		add("mqtts", l.MQTTS, &in.addrs.MQTTS, broker.Door{TLS: in.certs.Server(true)})
-		add("mqtt_wss", l.MQTTWSS, &in.addrs.MQTTWSS, broker.Door{TLS: in.certs.Server(false), WebSocket: true})
+		add("mqtts", l.MQTTS, &in.addrs.MQTTS, broker.Listener{TLS: in.certs.Server(true)})
+		add("mqtt_wss", l.MQTTWSS, &in.addrs.MQTTWSS, broker.Listener{TLS: in.certs.Server(false), WebSocket: true})
 	}
 	if open := in.cfg.Broker.OpenTopics; open != "" {
-		doors = append(doors, brokerDoor{broker.Door{Name: "open_topics", Open: true}, "broker.open_topics", open, &in.addrs.OpenTopics})
+		doors = append(doors, brokerDoor{broker.Listener{Name: "open_topics", Open: true}, "broker.open_topics", open, &in.addrs.OpenTopics})
 	}
 	return doors
 }
@@ -192,7 +192,7 @@ func (in *Instance) keepRefused(ctx context.Context, d *store.DeadLetter) error 
 		if err := store.AddDeadLetter(tx, d); err != nil {
 			return err
 		}
-		_, err := store.TrimStrangers(tx, strangersBytes)
+		_, err := store.TrimRejected(tx, strangersBytes)
 		return err
 	})
 }

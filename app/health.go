@@ -42,7 +42,7 @@ func (in *Instance) health() *Health {
 	if in.gauge != nil && in.gauge.Refusing() {
 		h.Problems = append(h.Problems, "the log is filling up: new messages are refused")
 	}
-	if why := in.applier.Failing(); why != "" {
+	if why := in.applier.Stalled(); why != "" {
 		h.Problems = append(h.Problems, "what was accepted is not applied: "+why)
 	}
 	if len(h.Problems) > 0 {

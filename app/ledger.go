@@ -12,9 +12,9 @@ import (
 
 // LedgerQuery narrows a look at the ledger.
 type LedgerQuery struct {
-	Tenant *string    `json:"tenant,omitempty"`
-	Door   string     `json:"transport,omitempty"`
-	Since  *time.Time `json:"since,omitempty"`
+	Tenant    *string    `json:"tenant,omitempty"`
+	Transport string     `json:"transport,omitempty"`
+	Since     *time.Time `json:"since,omitempty"`
 }
 
 // LedgerReport is the ledger as the command line shows it.
@@ -53,7 +53,7 @@ type Gap struct {
 const shownGaps = 100
 
 func (in *Instance) ledger(ctx context.Context, q LedgerQuery) (*LedgerReport, error) {
-	f := store.LedgerFilter{Tenant: q.Tenant, Door: q.Door}
+	f := store.LedgerFilter{Tenant: q.Tenant, Transport: q.Transport}
 	if q.Since != nil {
 		f.From = new(model.NanosOf(*q.Since).Hour())
 	}

@@ -31,7 +31,7 @@ func (in *Instance) readPairing(ctx context.Context) (p paired, err error) {
 		if p.id, p.known, err = store.PairID(tx); err != nil {
 			return err
 		}
-		if p.head, _, err = store.HeadState(tx); err != nil {
+		if p.head, _, err = store.CheckpointState(tx); err != nil {
 			return err
 		}
 		if p.highest, err = store.HighestOffset(tx); err != nil {
@@ -88,12 +88,12 @@ func (in *Instance) openLog(p *paired, o bolt.Options) (err error) {
 }
 
 // lost is what a new life of the log leaves behind, nil when nothing was.
-func (in *Instance) lost(p *paired) *ingest.Hole {
+func (in *Instance) lost(p *paired) *ingest.LogGap {
 	b := in.spool.Began()
 	if b == nil || b.Why == bolt.Copied || !p.known {
 		return nil
 	}
-	h := &ingest.Hole{First: max(p.head, b.Last) + 1, Last: b.Next - 1, Why: string(b.Why)}
+	h := &ingest.LogGap{First: max(p.head, b.Last) + 1, Last: b.Next - 1, Why: string(b.Why)}
 	switch {
 	case in.foreign != "":
 		h.Why = "the log belonged to another store; it is kept as " + filepath.Base(in.foreign)
@@ -144,7 +144,7 @@ func (in *Instance) knownHole(ctx context.Context, p *paired) error {
 		ls, err := store.LogLosses(tx)
 		for _, l := range ls {
 			if l.First <= p.head+1 && l.Last+1 >= first {
-				in.hole = &ingest.Hole{First: l.First, Last: l.Last, Why: l.Why}
+				in.hole = &ingest.LogGap{First: l.First, Last: l.Last, Why: l.Why}
 			}
 		}
 		return err

@@ -302,7 +302,7 @@ func TestEachReloadableKeyIsObeyedAfterAReload(t *testing.T) {
 		}
 	}
 	r.write("")
-	if got := r.reload("test"); got.Outcome != reloadTaken || r.gate.Config() != (ingest.GateConfig{DeviceAuth: ingest.AuthRequired}) {
+	if got := r.reload("test"); got.Outcome != reloadTaken || r.gate.Config() != (ingest.IntakeConfig{DeviceAuth: ingest.AuthRequired}) {
 		t.Errorf("back to the defaults: %+v, %+v", got, r.gate.Config())
 	}
 }

@@ -33,13 +33,13 @@ type retention struct {
 }
 
 // keeping is how long each kind of history is kept; 0: for ever.
-func keeping(h config.History) map[store.Kept]time.Duration {
+func keeping(h config.History) map[store.Retained]time.Duration {
 	days := func(n int) time.Duration { return time.Duration(n) * 24 * time.Hour }
 	locations := h.LocationRetentionDays
 	if locations == 0 {
 		locations = h.EventRetentionDays
 	}
-	return map[store.Kept]time.Duration{store.KeptReadings: days(h.EventRetentionDays), store.KeptEvents: days(h.EventRetentionDays),
+	return map[store.Retained]time.Duration{store.KeptReadings: days(h.EventRetentionDays), store.KeptEvents: days(h.EventRetentionDays),
 		store.KeptDetections: days(h.EventRetentionDays), store.KeptLocations: days(locations), store.KeptAudit: h.AuditRetention,
 		store.KeptDeadLetters: h.DeadLetterRetention}
 }
@@ -95,7 +95,7 @@ func (r *retention) sweep(ctx context.Context, now model.Nanos, cfg config.Confi
 }
 
 // remove removes a kind in small steps.
-func (r *retention) remove(ctx context.Context, k store.Kept, before model.Micros) error {
+func (r *retention) remove(ctx context.Context, k store.Retained, before model.Micros) error {
 	var all int64
 	for {
 		var step store.Removal

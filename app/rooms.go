@@ -25,8 +25,8 @@ import (
 // rooms are the parts that need a store and no log; the command line uses them on a directory where nothing runs.
 type rooms struct {
 	cfg      config.Config
-	addrs    *Addresses    // what the instance listens on; empty when none runs
-	served   *certs.Keeper // the certificate of those that speak TLS; nil for none
+	addrs    *Addresses      // what the instance listens on; empty when none runs
+	served   *certs.Reloader // the certificate of those that speak TLS; nil for none
 	hasher   *auth.Hasher
 	govern   *govern.Govern
 	auth     *auth.Auth
@@ -45,7 +45,7 @@ type roomDeps struct {
 	registerer prometheus.Registerer
 	limits     rules.Limits
 	addrs      *Addresses
-	certs      *certs.Keeper
+	certs      *certs.Reloader
 }
 
 // newRooms builds the parts that know who there is.
@@ -56,17 +56,17 @@ func newRooms(ctx context.Context, cfg config.Config, d roomDeps) (rooms, error)
 		return r, err
 	}
 	if r.govern, err = govern.New(ctx, governConfig(cfg), govern.Deps{Store: d.store, Writer: d.writer, Registerer: d.registerer,
-		OnSwitch: func(tenant string, _ bool) { r.verifier.Forget(auth.Forgotten{Tenant: tenant}) }}); err != nil {
+		OnSwitch: func(tenant string, _ bool) { r.verifier.Invalidate(auth.Invalidation{Tenant: tenant}) }}); err != nil {
 		return r, err
 	}
 	r.registry = registry.New(registry.Config{DevicesPerTenant: int64(cfg.Limits.DevicesPerTenant),
-		RulesPerTenant: int64(cfg.Detection.MaxRulesPerTenant)}, registry.Parts{Store: d.store, Writer: d.writer,
+		RulesPerTenant: int64(cfg.Detection.MaxRulesPerTenant)}, registry.Deps{Store: d.store, Writer: d.writer,
 		Sealer: d.vault, Hasher: r.hasher, Validator: validator{r.compiler}, Registerer: d.registerer,
 		Removals: []registry.Removal{func(tx store.Tx, _, device int64) error {
 			return errors.Join(store.DeleteDeviceState(tx, device), store.DeleteLatest(tx, device))
 		}},
-		Forget: func(device, credential int64) {
-			r.verifier.Forget(auth.Forgotten{DeviceID: device, CredentialID: credential})
+		Invalidate: func(device, credential int64) {
+			r.verifier.Invalidate(auth.Invalidation{DeviceID: device, CredentialID: credential})
 		}})
 	r.verifier = auth.NewVerifier(auth.VerifierConfig{Credentials: finder{r.registry}, Tenants: r.govern, Hasher: r.hasher, Registerer: d.registerer})
 	r.auth, err = auth.New(ctx, authConfig(cfg), auth.Deps{Store: d.store, Writer: d.writer, Vault: d.vault, Tenants: r.govern,

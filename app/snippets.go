@@ -21,7 +21,7 @@ func FirstReading(d *DeviceAdded, host string) []Snippet {
 	var all []Snippet
 	secure := d.Secure
 	if secure == nil {
-		secure = &SecureDoors{}
+		secure = &SecureListeners{}
 	}
 	if h, port, tls := secure.choose(d.MQTT, secure.MQTT, host); port != "" {
 		trust := ""
@@ -55,7 +55,7 @@ func FirstReading(d *DeviceAdded, host string) []Snippet {
 
 // choose returns the door that a client at host should take: over TLS when the certificate is for that host or nothing
 // else is open, and the name under which it is reached. Without a door the port is "".
-func (s *SecureDoors) choose(plain, secure, host string) (h, port string, tls bool) {
+func (s *SecureListeners) choose(plain, secure, host string) (h, port string, tls bool) {
 	if secure != "" {
 		h, port = reachable(secure, host)
 		for _, name := range []string{h, "localhost"} {
@@ -75,7 +75,7 @@ func (s *SecureDoors) choose(plain, secure, host string) (h, port string, tls bo
 }
 
 // covers reports whether the certificate is for a host.
-func (s *SecureDoors) covers(host string) bool {
+func (s *SecureListeners) covers(host string) bool {
 	c := x509.Certificate{}
 	for _, name := range s.Names {
 		if ip := net.ParseIP(name); ip != nil {

@@ -53,17 +53,17 @@ func TestAFirstReadingTakesTheDoorThatItsHostCanTrust(t *testing.T) {
 	for _, c := range []struct {
 		name       string
 		plain      bool
-		secure     *SecureDoors
+		secure     *SecureListeners
 		host       string
 		mqtt, http string
 	}{
 		{"no TLS", true, nil, "gw.lan", "-h gw.lan -p 1883 -q", "curl -i http://gw.lan:8081/"},
-		{"for the host, of a CA of their own", true, &SecureDoors{Names: []string{"gw.lan"}, CAFile: "/etc/weir/my ca.pem"}, "gw.lan",
+		{"for the host, of a CA of their own", true, &SecureListeners{Names: []string{"gw.lan"}, CAFile: "/etc/weir/my ca.pem"}, "gw.lan",
 			"-h gw.lan -p 8883 --cafile '/etc/weir/my ca.pem' -q", "curl -i --cacert '/etc/weir/my ca.pem' https://gw.lan:8444/"},
-		{"for the host, of a CA that all know", true, &SecureDoors{Names: []string{"*.lan"}}, "gw.lan", "-h gw.lan -p 8883 --tls-use-os-certs -q", "curl -i https://gw.lan:8444/"},
-		{"for another host", true, &SecureDoors{Names: []string{"weir.example.org"}}, "gw.lan", "-h gw.lan -p 1883 -q", "curl -i http://gw.lan:8081/"},
-		{"for another host, and nothing else open", false, &SecureDoors{Names: []string{"weir.example.org"}}, "", "-h weir.example.org -p 8883 --tls", "curl -i https://weir.example.org:8444/"},
-		{"for localhost", true, &SecureDoors{Names: []string{"localhost"}, CAFile: "ca.pem"}, "", "-h localhost -p 8883 --cafile ca.pem -q", "curl -i --cacert ca.pem https://localhost:8444/"},
+		{"for the host, of a CA that all know", true, &SecureListeners{Names: []string{"*.lan"}}, "gw.lan", "-h gw.lan -p 8883 --tls-use-os-certs -q", "curl -i https://gw.lan:8444/"},
+		{"for another host", true, &SecureListeners{Names: []string{"weir.example.org"}}, "gw.lan", "-h gw.lan -p 1883 -q", "curl -i http://gw.lan:8081/"},
+		{"for another host, and nothing else open", false, &SecureListeners{Names: []string{"weir.example.org"}}, "", "-h weir.example.org -p 8883 --tls", "curl -i https://weir.example.org:8444/"},
+		{"for localhost", true, &SecureListeners{Names: []string{"localhost"}, CAFile: "ca.pem"}, "", "-h localhost -p 8883 --cafile ca.pem -q", "curl -i --cacert ca.pem https://localhost:8444/"},
 	} {
 		d := &DeviceAdded{Tenant: "acme", Token: "boiler-1", Secret: "s3cret", Instance: "weir", Secure: c.secure}
 		if c.plain {

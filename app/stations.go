@@ -52,8 +52,8 @@ func (in *Instance) stations() []station {
 	}
 }
 
-// StopPatience is how long a stop takes at most: whoever stops an instance waits longer before it kills.
-func StopPatience() time.Duration {
+// StopTimeout is how long a stop takes at most: whoever stops an instance waits longer before it kills.
+func StopTimeout() time.Duration {
 	var all time.Duration
 	for _, s := range new(Instance).stations() {
 		all += s.patience

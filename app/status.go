@@ -37,8 +37,8 @@ type Status struct {
 	// Memory is how the limit is divided and used.
 	Memory MemoryStatus `json:"memory"`
 	// Removed is how much history went because its time was over, by kind, ever.
-	Removed map[store.Kept]int64 `json:"removed,omitempty"`
-	Rules   RulesStatus          `json:"rules"`
+	Removed map[store.Retained]int64 `json:"removed,omitempty"`
+	Rules   RulesStatus              `json:"rules"`
 	// Alerts are the names of those that fire, of weir alerts.
 	Alerts []string `json:"alerts"`
 	// Written is what goes to the disk, nil where the system does not say.
@@ -80,7 +80,7 @@ type LogStatus struct {
 func (in *Instance) status(ctx context.Context) (*Status, error) {
 	log, db := in.spool.Stats(), in.store.Stats()
 	s := &Status{Version: in.opt.Version, Instance: in.cfg.Instance.ID, DataDir: in.cfg.DataDir, StartedAt: in.started.UTC(), Ready: in.ready.Load(),
-		Listeners: in.addrs, Waiting: in.applier.Failing(), StoreBytes: db.Bytes, HeadBytes: in.series.Bytes(), Rules: RulesStatus(in.applier.RuleStats()),
+		Listeners: in.addrs, Waiting: in.applier.Stalled(), StoreBytes: db.Bytes, HeadBytes: in.series.Bytes(), Rules: RulesStatus(in.applier.RuleStats()),
 		Log: LogStatus{First: log.First, Last: log.Last, Applied: in.applier.Applied(), Bytes: log.Bytes, MaxBytes: log.MaxBytes,
 			DiskBytes: log.DiskBytes, Refusing: in.gauge != nil && in.gauge.Refusing()}}
 	s.MaxOpenFiles = in.files

@@ -89,10 +89,10 @@ func (in *Instance) startSpool(ctx, _ context.Context) error {
 		}
 	}
 	in.listen = ingest.NewListening(in.elapsed)
-	in.doors = ingest.NewDoors(in.listen)
+	in.doors = ingest.NewTransportCounts(in.listen)
 	unclean, written := in.wasUnclean(), lastWritten(spoolPath(in.cfg.DataDir))
 	in.backups.last.Store(readLastBackup(in.cfg.DataDir))
-	restored, err := backup.LookRestored(in.cfg.DataDir)
+	restored, err := backup.ReadRestored(in.cfg.DataDir)
 	if err != nil {
 		return err
 	}
@@ -240,8 +240,8 @@ func (in *Instance) startApplier(ctx, life context.Context) error {
 	}
 	in.edges, in.readings = hub.New[model.Edge]("detections", in.metrics), hub.New[series.Point]("measurements", in.metrics)
 	in.tap = ingest.NewTap(func() model.Nanos { return in.stamp().Wall }, in.metrics)
-	in.applier, err = ingest.NewApplier(ctx, in.applyConfig(in.head.Budget()), ingest.ApplyDeps{Log: in.spool, Store: in.store, Doors: in.doors, Listening: in.listen,
-		Series: in.series, Rules: rules.NewEngine(in.compiler, in.metrics), Controller: in.control, Clock: in.clock, Hole: in.hole, Changes: &in.changes, Logger: in.log, Registry: in.metrics,
+	in.applier, err = ingest.NewApplier(ctx, in.applyConfig(in.head.Budget()), ingest.ApplyDeps{Log: in.spool, Store: in.store, Counts: in.doors, Listening: in.listen,
+		Series: in.series, Rules: rules.NewEngine(in.compiler, in.metrics), Controller: in.control, Clock: in.clock, Gap: in.hole, Changes: &in.changes, Logger: in.log, Registry: in.metrics,
 		Edges: in.edges.Publish, Readings: in.readings.Publish, Watched: in.readings.Busy, Tap: in.tap})
 	if err != nil {
 		return err
@@ -251,7 +251,7 @@ func (in *Instance) startApplier(ctx, life context.Context) error {
 	if err := in.caughtUp(ctx); err != nil {
 		return err
 	}
-	in.listen.Resume(in.applier.Heard())
+	in.listen.Resume(in.applier.ListeningTime())
 	// From here on something is stamped that goes into the log.
 	in.clock.Begin(in.applier.Received())
 	in.goes(life, "clock", in.clock.Run)
@@ -293,7 +293,7 @@ func (in *Instance) caughtUp(ctx context.Context) error {
 // stopApplier waits until the end of the log is applied; what the patience does not cover is applied at the next start.
 func (in *Instance) stopApplier(ctx context.Context) error {
 	_, last := in.spool.Bounds()
-	for in.applier.Applied() < last && in.applier.Failing() == "" {
+	for in.applier.Applied() < last && in.applier.Stalled() == "" {
 		select {
 		case <-ctx.Done():
 			return nil

@@ -15,9 +15,9 @@ type TailQuery struct {
 	Tenant *string `json:"tenant,omitempty"` // "" is strangers and unknown tenants
 	Device string  `json:"device,omitempty"`
 	// Unnamed asks, beside for Device, for what names no device: it may be its.
-	Unnamed bool   `json:"unnamed,omitempty"`
-	Door    string `json:"transport,omitempty"`
-	Heading string `json:"heading,omitempty"`
+	Unnamed   bool   `json:"unnamed,omitempty"`
+	Transport string `json:"transport,omitempty"`
+	Heading   string `json:"heading,omitempty"`
 }
 
 // Tail is what a tail shows at once.
@@ -53,8 +53,8 @@ type Seen struct {
 // tailPace is how often a tail shows what has gathered: with the room of a watcher it bounds what a tail may cost.
 const tailPace = 50 * time.Millisecond
 
-var headings = map[string]store.Heading{"stored": store.HeadingStored, "duplicate": store.HeadingDuplicate, "dead letter": store.HeadingDeadLetter,
-	"dead-letter": store.HeadingDeadLetter, "refused": store.HeadingRefused, "dropped": store.HeadingDropped}
+var headings = map[string]store.Outcome{"stored": store.OutcomeStored, "duplicate": store.OutcomeDuplicate, "dead letter": store.OutcomeDeadLetter,
+	"dead-letter": store.OutcomeDeadLetter, "refused": store.OutcomeRefused, "dropped": store.OutcomeDropped}
 
 // tail opens a look at messages as they end.
 func (in *Instance) tail(_ context.Context, q TailQuery) (source[*Tail], error) {
@@ -65,7 +65,7 @@ func (in *Instance) tail(_ context.Context, q TailQuery) (source[*Tail], error) 
 	if q.Tenant != nil && *q.Tenant != "" && !in.govern.Known(*q.Tenant) {
 		return nil, errNoTenant(*q.Tenant)
 	}
-	w, err := in.tap.Watch(ingest.Watch{Tenant: q.Tenant, Device: q.Device, Unnamed: q.Unnamed, Door: q.Door, Heading: heading})
+	w, err := in.tap.Watch(ingest.Watch{Tenant: q.Tenant, Device: q.Device, Unnamed: q.Unnamed, Door: q.Transport, Heading: heading})
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func seenOf(s *ingest.Sighting) Seen {
 
 // connectionRefused shows a connection that the broker turned away.
 func (in *Instance) connectionRefused(tenant, device, why string) {
-	in.tap.ConnectionRefused(ingest.DoorMQTT, sourceMQTT, tenant, device, why, in.govern.Known(tenant))
+	in.tap.ConnectionRefused(ingest.TransportMQTT, sourceMQTT, tenant, device, why, in.govern.Known(tenant))
 }
 
 func (in *Instance) tailVerbs() map[string]http.Handler {

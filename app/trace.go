@@ -131,7 +131,7 @@ func (t *tracing) stored(at model.Offset, s *series.Trace) error {
 		m.Readings += s.Readings
 		return nil
 	}
-	return t.add(at, Traced{Received: s.Received.Time(), Transport: cmp.Or(doorOf(s.Source), s.Source), Heading: string(store.HeadingStored), Readings: s.Readings, AltID: s.AltID})
+	return t.add(at, Traced{Received: s.Received.Time(), Transport: cmp.Or(doorOf(s.Source), s.Source), Heading: string(store.OutcomeStored), Readings: s.Readings, AltID: s.AltID})
 }
 
 // rows finds locations and alerts, which are rows of their own.
@@ -141,7 +141,7 @@ func (t *tracing) rows(ctx context.Context) error {
 	return t.in.store.Read(ctx, func(tx store.Tx) error {
 		for _, typ := range []model.EventType{model.LocationEvent, model.AlertEvent} {
 			scope := store.EventScope{TenantID: t.tenantID, Device: t.device, Type: typ, From: since - storeMicros(limits.MaxAge), To: until + storeMicros(limits.MaxFutureSkew)}
-			var after *store.EventPlace
+			var after *store.EventPosition
 			for {
 				events, err := store.RowEvents(tx, scope, after, 0, store.MaxPageSize)
 				if err != nil {
@@ -149,7 +149,7 @@ func (t *tracing) rows(ctx context.Context) error {
 				}
 				for i := range events {
 					e := &events[i]
-					after = &store.EventPlace{Occurred: e.Occurred, Offset: e.Offset, Index: e.Index}
+					after = &store.EventPosition{Occurred: e.Occurred, Offset: e.Offset, Index: e.Index}
 					if e.Received < since || e.Received > until {
 						continue
 					}
@@ -182,7 +182,7 @@ func (t *tracing) deadLetters(ctx context.Context) error {
 					continue
 				}
 				if err := t.add(d.Offset, Traced{Received: d.Occurred.Time(), Transport: cmp.Or(doorOf(d.Source), d.Source),
-					Heading: string(store.HeadingDeadLetter), Reason: d.Reason, Text: d.Summary}); err != nil {
+					Heading: string(store.OutcomeDeadLetter), Reason: d.Reason, Text: d.Summary}); err != nil {
 					return err
 				}
 			}
@@ -219,7 +219,7 @@ func (t *tracing) log(ctx context.Context) error {
 				continue
 			}
 			m := t.fate(r, at, again)
-			m.Received, m.Transport, m.InLog = r.Received.Wall.Time(), r.Door, true
+			m.Received, m.Transport, m.InLog = r.Received.Wall.Time(), r.Transport, true
 			if err := t.add(at, m); err != nil {
 				return err
 			}
@@ -254,11 +254,11 @@ func (t *tracing) fate(r *model.Record, at, again model.Offset) Traced {
 	same := t.altIDs[m.AltID]
 	switch {
 	case at > t.applied:
-		m.Heading, m.Text = string(store.HeadingWaiting), "not yet applied"
+		m.Heading, m.Text = string(store.OutcomeWaiting), "not yet applied"
 	case again != 0:
-		m.Heading, m.Text = string(store.HeadingDuplicate), fmt.Sprintf("the same publish as record %d", again)
+		m.Heading, m.Text = string(store.OutcomeDuplicate), fmt.Sprintf("the same publish as record %d", again)
 	case m.AltID != "" && same != 0:
-		m.Heading, m.Text = string(store.HeadingDuplicate), fmt.Sprintf("the altId of record %d", same)
+		m.Heading, m.Text = string(store.OutcomeDuplicate), fmt.Sprintf("the altId of record %d", same)
 	default:
 		m.Text = "applied, and nothing of it is there: a duplicate of something older, or a dead letter that has left; weir ledger verify tells whether anything is missing"
 	}
@@ -273,7 +273,7 @@ func (t *tracing) turnedAway(ctx context.Context) error {
 	}
 	for i := range lines {
 		for _, r := range lines[i].Reasons {
-			if r.Heading != store.HeadingRefused && r.Heading != store.HeadingDropped {
+			if r.Heading != store.OutcomeRefused && r.Heading != store.OutcomeDropped {
 				continue
 			}
 			n := slices.IndexFunc(t.report.TurnedAway, func(c ReasonCount) bool { return c.Heading == string(r.Heading) && c.Reason == r.Reason })

@@ -62,9 +62,9 @@ type VerifyStep struct {
 func doorOf(source string) string {
 	switch source {
 	case sourceMQTT:
-		return ingest.DoorMQTT
+		return ingest.TransportMQTT
 	case sourceHTTP:
-		return ingest.DoorHTTP
+		return ingest.TransportHTTP
 	}
 	return ""
 }
@@ -268,7 +268,7 @@ func VerifyLedger(ctx context.Context, cfg config.Config, progress func(done, al
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	st, err := sqlite.Look(ctx, dbPath(cfg.DataDir))
+	st, err := sqlite.Inspect(ctx, dbPath(cfg.DataDir))
 	if err != nil {
 		return nil, err
 	}
@@ -294,7 +294,7 @@ func VerifyLedger(ctx context.Context, cfg config.Config, progress func(done, al
 }
 
 // sameLog refuses a log that belongs to another store: nothing of the two could be compared.
-func sameLog(ctx context.Context, st *sqlite.Onlooker, cfg config.Config) error {
+func sameLog(ctx context.Context, st *sqlite.Inspector, cfg config.Config) error {
 	var pair [16]byte
 	var paired bool
 	if err := st.Read(ctx, func(tx store.Tx) (err error) {
@@ -305,7 +305,7 @@ func sameLog(ctx context.Context, st *sqlite.Onlooker, cfg config.Config) error 
 	}
 	ended, cancel := context.WithCancel(ctx)
 	cancel() // no batch needs to be read for the id
-	inv, err := bolt.Look(ended, spoolPath(cfg.DataDir))
+	inv, err := bolt.Inspect(ended, spoolPath(cfg.DataDir))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil

@@ -49,7 +49,7 @@ func newVitals(in *Instance, m health.Machine) *vitals {
 	v.dead = gauge("weir_dead_letters", "Dead letters of all tenants and strangers that are kept, as of the last minute.")
 	in.metrics.MustRegister(v.pending, v.lag, v.stalled, v.unbalanced, v.free, v.size, v.dead, v.losses,
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "weir_ingest_readings_stored_total", Help: "Readings stored since the start."},
-			func() float64 { return float64(in.applier.Kept()) }))
+			func() float64 { return float64(in.applier.ReadingsStored()) }))
 	if _, err := m.Written(); err == nil {
 		in.metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "weir_disk_written_bytes_total",
 			Help: "Bytes that this process has had written to disks, as the kernel counts them."}, v.written))
@@ -89,19 +89,19 @@ func (in *Instance) startVitals(ctx, life context.Context) error {
 
 func (v *vitals) look(ctx context.Context, now time.Time) {
 	_, last := v.in.spool.Bounds()
-	v.lookAtApplier(v.pulse.beat(now, v.in.applier.Applied(), last, v.in.applier.Newest(), v.in.applier.Failing() != ""))
+	v.lookAtApplier(v.pulse.beat(now, v.in.applier.Applied(), last, v.in.applier.Newest(), v.in.applier.Stalled() != ""))
 	if fs, err := v.machine.FileSystem(v.in.cfg.DataDir); err == nil {
 		v.free.Set(float64(fs.FreeBytes))
 		v.size.Set(float64(fs.Bytes))
 	}
 	if n, err := v.machine.Written(); err == nil {
-		v.meter.Look(now, n, v.in.applier.Kept())
+		v.meter.Sample(now, n, v.in.applier.ReadingsStored())
 	}
 	if now.Sub(v.ledgered) >= ledgerTick {
 		v.ledgered = now
 		v.lookAtLedger(ctx, now)
 	}
-	v.watch.Look(now)
+	v.watch.Sample(now)
 }
 
 func (v *vitals) lookAtApplier(pending int64, lag time.Duration, stalled bool) {

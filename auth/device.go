@@ -72,13 +72,13 @@ type CredentialFinder interface {
 
 // Forgotten says which credentials are no longer what they were: one, all of a device, or all of a tenant. The others
 // are zero.
-type Forgotten struct {
+type Invalidation struct {
 	CredentialID, DeviceID int64
 	Tenant                 string
 }
 
 // Covers reports whether a proof rests on what was forgotten.
-func (f Forgotten) Covers(p Proof) bool {
+func (f Invalidation) Covers(p Proof) bool {
 	return f.CredentialID != 0 && f.CredentialID == p.CredentialID || f.DeviceID != 0 && f.DeviceID == p.DeviceID ||
 		f.Tenant != "" && f.Tenant == p.Tenant
 }
@@ -126,7 +126,7 @@ type Verifier struct {
 	// tenant all entries are walked through.
 	byCredential map[int64]proofKey
 	byDevice     map[int64][]int64
-	onForget     []func(Forgotten)
+	onForget     []func(Invalidation)
 }
 
 // NewVerifier makes a verifier.
@@ -147,14 +147,14 @@ func NewVerifier(cfg VerifierConfig) *Verifier {
 
 // OnForget has f called after credentials were forgotten, so that a door can end what they admitted. f must be quick
 // and must not call the verifier's Forget. Register before the doors open.
-func (v *Verifier) OnForget(f func(Forgotten)) {
+func (v *Verifier) OnInvalidate(f func(Invalidation)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.onForget = append(v.onForget, f)
 }
 
 // Forget is called after a change of credentials was committed.
-func (v *Verifier) Forget(f Forgotten) {
+func (v *Verifier) Invalidate(f Invalidation) {
 	v.mu.Lock()
 	v.epoch++
 	for _, k := range v.keysOf(f) {
@@ -167,7 +167,7 @@ func (v *Verifier) Forget(f Forgotten) {
 	}
 }
 
-func (v *Verifier) keysOf(f Forgotten) []proofKey {
+func (v *Verifier) keysOf(f Invalidation) []proofKey {
 	var keys []proofKey
 	for _, id := range append([]int64{f.CredentialID}, v.byDevice[f.DeviceID]...) {
 		if k, ok := v.byCredential[id]; ok {

@@ -176,20 +176,20 @@ func TestAVerifiedCredentialIsRememberedForTenMinutes(t *testing.T) {
 }
 
 func TestAChangeForgetsAtOnceAndTellsTheDoors(t *testing.T) {
-	for name, f := range map[string]Forgotten{"credential": {CredentialID: 11}, "device": {DeviceID: 101}, "tenant": {Tenant: "acme"}} {
+	for name, f := range map[string]Invalidation{"credential": {CredentialID: 11}, "device": {DeviceID: 101}, "tenant": {Tenant: "acme"}} {
 		t.Run(name, func(t *testing.T) {
 			g := newGate(t)
-			var told []Forgotten
-			g.OnForget(func(f Forgotten) { told = append(told, f) })
+			var told []Invalidation
+			g.OnInvalidate(func(f Invalidation) { told = append(told, f) })
 			p := g.want(tokenClaim, nil)
-			if !f.Covers(p) || (Forgotten{CredentialID: 99, DeviceID: 98, Tenant: "x"}).Covers(p) || (Forgotten{}).Covers(Proof{}) {
+			if !f.Covers(p) || (Invalidation{CredentialID: 99, DeviceID: 98, Tenant: "x"}).Covers(p) || (Invalidation{}).Covers(Proof{}) {
 				t.Error("Covers")
 			}
 			g.rows.set(1, AccessToken, "token-1", CredentialRow{ID: 11, DeviceID: 101})
 			g.want(tokenClaim, nil)
-			g.Forget(Forgotten{CredentialID: 99})
+			g.Invalidate(Invalidation{CredentialID: 99})
 			g.want(tokenClaim, nil)
-			g.Forget(f)
+			g.Invalidate(f)
 			g.want(tokenClaim, ErrCredentialBad)
 			if len(told) != 2 || told[1] != f {
 				t.Errorf("told %+v", told)
@@ -205,7 +205,7 @@ func TestAChangeWhileTheHashRunsIsSeen(t *testing.T) {
 		if first { // between the first read and the hash
 			first = false
 			g.rows.set(1, MQTTBasic, "user-1", CredentialRow{ID: 12, DeviceID: 101, PasswordHash: weak.hash("secret-1")})
-			g.Forget(Forgotten{CredentialID: 12})
+			g.Invalidate(Invalidation{CredentialID: 12})
 		}
 	}
 	g.want(basicClaim, ErrCredentialBad)
@@ -213,7 +213,7 @@ func TestAChangeWhileTheHashRunsIsSeen(t *testing.T) {
 
 func TestAChangeAfterTheReadIsNotRemembered(t *testing.T) {
 	g := newGate(t)
-	g.rows.found = func() { g.Forget(Forgotten{CredentialID: 11}) }
+	g.rows.found = func() { g.Invalidate(Invalidation{CredentialID: 11}) }
 	p := g.want(tokenClaim, nil) // it was good when it was read
 	if g.Fresh(p) {
 		t.Error("a door is not told to ask again")
@@ -236,7 +236,7 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 	if g.known.len() != 3 || len(g.byCredential) != 3 || len(g.byDevice[101]) != 3 {
 		t.Errorf("%d entries, %d by credential, %d by device", g.known.len(), len(g.byCredential), len(g.byDevice[101]))
 	}
-	g.Forget(Forgotten{DeviceID: 101})
+	g.Invalidate(Invalidation{DeviceID: 101})
 	if g.known.len() != 0 || len(g.byCredential) != 0 || len(g.byDevice) != 0 {
 		t.Error("the indexes keep what the cache forgot")
 	}
@@ -257,7 +257,7 @@ func TestFailedPasswordsOfAUserName(t *testing.T) {
 	for range 10 {
 		g.want(wrong, ErrCredentialBad)
 	}
-	g.Forget(Forgotten{CredentialID: 12})
+	g.Invalidate(Invalidation{CredentialID: 12})
 	g.want(basicClaim, nil) // the success had cleared the count: ten are free again
 	unknown := change(tokenClaim, func(c *Claim) { c.ID = "nothing" })
 	for range 100 {
@@ -306,7 +306,7 @@ func TestVerifyingAndForgettingAtOnce(t *testing.T) {
 		wg.Go(func() {
 			for n := range 200 {
 				if i == 0 {
-					g.Forget([]Forgotten{{CredentialID: 11}, {DeviceID: 102}, {Tenant: "acme"}}[n%3])
+					g.Invalidate([]Invalidation{{CredentialID: 11}, {DeviceID: 102}, {Tenant: "acme"}}[n%3])
 					continue
 				}
 				p, err := g.Verify(t.Context(), []Claim{tokenClaim, certClaim}[n%2])

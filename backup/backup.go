@@ -63,7 +63,7 @@ func (e *DamageError) Error() string {
 func (e *DamageError) Unwrap() error { return ErrDamaged }
 
 // Head is the first file of an archive.
-type Head struct {
+type Header struct {
 	Format   int       `json:"format"`
 	Instance string    `json:"instance"`
 	Version  string    `json:"version"` // of the Weir that wrote it
@@ -81,7 +81,7 @@ type Key struct {
 
 // Manifest is the last file of an archive: what the others must be.
 type Manifest struct {
-	Head
+	Header
 	// StoreOffset is up to where the database holds the readings of the log.
 	StoreOffset model.Offset `json:"storeOffset"`
 	Log         Log          `json:"log"`
@@ -149,7 +149,7 @@ func Write(ctx context.Context, w io.Writer, src Source, rate int64) (*Manifest,
 		if err := m.describe(tx, src, a.at); err != nil {
 			return err
 		}
-		if err := a.json(headName, m.Head); err != nil {
+		if err := a.json(headName, m.Header); err != nil {
 			return err
 		}
 		return a.add(storeName, bytes, write)
@@ -176,7 +176,7 @@ func Write(ctx context.Context, w io.Writer, src Source, rate int64) (*Manifest,
 
 // describe fills in what the database says of itself.
 func (m *Manifest) describe(tx store.Tx, src Source, at time.Time) error {
-	m.Head = Head{Format: Format, Instance: src.Instance, Version: src.Version, Created: at}
+	m.Header = Header{Format: Format, Instance: src.Instance, Version: src.Version, Created: at}
 	pair, paired, err := store.PairID(tx)
 	if err != nil {
 		return err
@@ -189,7 +189,7 @@ func (m *Manifest) describe(tx store.Tx, src Source, at time.Time) error {
 	case paired:
 		m.PairID = hex.EncodeToString(pair[:])
 	}
-	if m.StoreOffset, _, err = store.HeadState(tx); err != nil {
+	if m.StoreOffset, _, err = store.CheckpointState(tx); err != nil {
 		return err
 	}
 	if m.RootKey.ID, err = store.RootKeyID(tx); err != nil {

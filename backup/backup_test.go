@@ -54,7 +54,7 @@ func source(t *testing.T) Source {
 		}
 	})
 	if err := db.Write(t.Context(), store.Durable, func(tx store.Tx) error {
-		return errors.Join(store.SetPairID(tx, log.PairID()), store.SetRootKeyID(tx, someKey.ID()), store.SetHeadState(tx, 3, 1))
+		return errors.Join(store.SetPairID(tx, log.PairID()), store.SetRootKeyID(tx, someKey.ID()), store.SetCheckpointState(tx, 3, 1))
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func written(t *testing.T, src Source) []byte {
 	return out.Bytes()
 }
 
-func giveKey(Head) (*rootkey.Key, error) { return &someKey, nil }
+func giveKey(Header) (*rootkey.Key, error) { return &someKey, nil }
 
 func TestACopyIsProvedAndRestored(t *testing.T) {
 	t.Parallel()
@@ -86,7 +86,7 @@ func TestACopyIsProvedAndRestored(t *testing.T) {
 	if key, err := rootkey.Load(rootkey.Options{File: filepath.Join(dir, keyName), SealedUnder: someKey.ID()}); err != nil || key.Key != someKey {
 		t.Error(err)
 	}
-	note, err := LookRestored(dir)
+	note, err := ReadRestored(dir)
 	if err != nil || note == nil || note.Epoch < 2 || !note.Created.Equal(r.Created) {
 		t.Errorf("%+v, %v", note, err)
 	}
@@ -131,7 +131,7 @@ func compressed(t *testing.T, b []byte) []byte {
 // ignored takes an archive and keeps nothing but the files' bytes.
 type ignored struct{ got bytes.Buffer }
 
-func (g *ignored) Head(Head) error { return nil }
+func (g *ignored) Head(Header) error { return nil }
 
 func (g *ignored) File(name string, _ int64, r io.Reader) error {
 	g.got.WriteString(name)
@@ -266,7 +266,7 @@ func TestLogAndDatabaseThatDoNotBelongTogetherAreFound(t *testing.T) {
 	other := source(t)
 	for name, spoil := range map[string]func(*Source){
 		"the log ends before the database": func(s *Source) {
-			if err := s.Store.(store.Store).Write(t.Context(), store.Durable, func(tx store.Tx) error { return store.SetHeadState(tx, 9, 2) }); err != nil {
+			if err := s.Store.(store.Store).Write(t.Context(), store.Durable, func(tx store.Tx) error { return store.SetCheckpointState(tx, 9, 2) }); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -335,7 +335,7 @@ func TestTheRootKeyIsInACopyOnlyWhenItWasAskedFor(t *testing.T) {
 func TestARestoreWithoutTheKeyPutsNothingInPlace(t *testing.T) {
 	t.Parallel()
 	dir, missing := t.TempDir(), errors.New("no key")
-	if _, err := Restore(t.Context(), bytes.NewReader(written(t, source(t))), dir, func(Head) (*rootkey.Key, error) { return nil, missing }); !errors.Is(err, missing) {
+	if _, err := Restore(t.Context(), bytes.NewReader(written(t, source(t))), dir, func(Header) (*rootkey.Key, error) { return nil, missing }); !errors.Is(err, missing) {
 		t.Errorf("got %v", err)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
@@ -366,7 +366,7 @@ func TestARestoreThatWasCutShortIsDoneAgain(t *testing.T) {
 	if _, err := Restore(t.Context(), bytes.NewReader(b), dir, giveKey); err != nil || Unfinished(dir) != nil {
 		t.Fatal(err, Unfinished(dir))
 	}
-	if inv, err := bolt.Look(t.Context(), filepath.Join(dir, "spool")); err != nil || inv.Last != model.Offset(5) {
+	if inv, err := bolt.Inspect(t.Context(), filepath.Join(dir, "spool")); err != nil || inv.Last != model.Offset(5) {
 		t.Errorf("%+v, %v", inv, err)
 	}
 }

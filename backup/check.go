@@ -75,12 +75,12 @@ func (e *ending) Read(b []byte) (int, error) {
 // unpacker writes the files of an archive into a folder.
 type unpacker struct {
 	dir    string
-	accept func(Head) error // nil: any
+	accept func(Header) error // nil: any
 	sync   bool
 }
 
 // Head implements Receiver.
-func (u *unpacker) Head(h Head) error {
+func (u *unpacker) Head(h Header) error {
 	if u.accept != nil {
 		if err := u.accept(h); err != nil {
 			return err
@@ -111,7 +111,7 @@ func check(ctx context.Context, dir string, m *Manifest) *Report {
 }
 
 func (r *Report) checkStore(ctx context.Context, path string) {
-	o, err := sqlite.Look(ctx, path)
+	o, err := sqlite.Inspect(ctx, path)
 	if err != nil {
 		r.find("the database does not open: %v", err)
 		return
@@ -135,7 +135,7 @@ func (r *Report) compareStore(tx store.Tx) error {
 	if paired != (r.PairID != "") || paired && hex.EncodeToString(pair[:]) != r.PairID {
 		r.find("the database is of another instance than the backup says")
 	}
-	offset, _, err := store.HeadState(tx)
+	offset, _, err := store.CheckpointState(tx)
 	if err != nil {
 		return err
 	}
@@ -157,11 +157,11 @@ func (c *Counts) read(tx store.Tx) error {
 	return errors.Join(
 		tx.QueryRow(`SELECT count(*) FROM tenants`).Scan(&c.Tenants),
 		tx.QueryRow(`SELECT count(*) FROM devices`).Scan(&c.Devices),
-		tx.QueryRow(`SELECT coalesce(sum(messages), 0), coalesce(sum(readings), 0) FROM ledger WHERE heading = ?`, string(store.HeadingStored)).Scan(&c.Messages, &c.Readings))
+		tx.QueryRow(`SELECT coalesce(sum(messages), 0), coalesce(sum(readings), 0) FROM ledger WHERE heading = ?`, string(store.OutcomeStored)).Scan(&c.Messages, &c.Readings))
 }
 
 func (r *Report) checkLog(ctx context.Context, dir string) {
-	inv, err := bolt.Look(ctx, dir)
+	inv, err := bolt.Inspect(ctx, dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if r.PairID != "" {

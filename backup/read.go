@@ -25,7 +25,7 @@ const (
 // Receiver takes an archive as it is read. What it was handed is only known to be whole once Read has returned.
 type Receiver interface {
 	// Head is called first.
-	Head(Head) error
+	Head(Header) error
 	// File is called for each file but head and manifest; name is one that Read knows.
 	File(name string, bytes int64, r io.Reader) error
 }
@@ -101,7 +101,7 @@ type reading struct {
 	in    *input
 	tar   *tar.Reader
 	to    Receiver
-	head  Head
+	head  Header
 	files []File
 	have  map[string]bool
 }
@@ -224,7 +224,7 @@ func (a *reading) manifest(h *tar.Header) (*Manifest, error) {
 			return nil, &DamageError{f.Name, "it is not what was written: size or sum differ"}
 		}
 	}
-	if m.Head != a.head {
+	if m.Header != a.head {
 		return nil, &DamageError{manifestName, "it belongs to another backup"}
 	}
 	return m, nil
@@ -253,19 +253,19 @@ func (a *reading) ends(plain io.Reader) error {
 }
 
 // parseHead reads the head. A newer format is told before anything else of it is looked at.
-func parseHead(text []byte) (Head, error) {
+func parseHead(text []byte) (Header, error) {
 	var v struct {
 		Format int `json:"format"`
 	}
 	if err := json.Unmarshal(text, &v); err != nil || v.Format < 1 {
-		return Head{}, ErrForeign
+		return Header{}, ErrForeign
 	}
 	if v.Format > Format {
-		return Head{}, fmt.Errorf("%w: the backup has format %d, this Weir reads %d", ErrVersion, v.Format, Format)
+		return Header{}, fmt.Errorf("%w: the backup has format %d, this Weir reads %d", ErrVersion, v.Format, Format)
 	}
-	var h Head
+	var h Header
 	if err := strict(headName, text, &h); err != nil {
-		return Head{}, err
+		return Header{}, err
 	}
 	return h, h.check(headName)
 }
@@ -287,7 +287,7 @@ func parseManifest(text []byte) (*Manifest, error) {
 }
 
 // check refuses what Write never writes.
-func (h Head) check(file string) error {
+func (h Header) check(file string) error {
 	pair, err := hex.DecodeString(h.PairID)
 	switch {
 	case h.Format != Format:

@@ -75,7 +75,7 @@ func Empty(dir string) error {
 // Restore brings an archive back into dir, which is Empty and whose lock the caller holds. Nothing is in place before all
 // of it was read and proved. key is asked for the root key where the archive holds none: it returns the key to be put into
 // the directory, or nil when the instance finds it elsewhere, and refuses another one than the head names.
-func Restore(ctx context.Context, r io.Reader, dir string, key func(Head) (*rootkey.Key, error)) (_ *Report, err error) {
+func Restore(ctx context.Context, r io.Reader, dir string, key func(Header) (*rootkey.Key, error)) (_ *Report, err error) {
 	if err := clean(dir); err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func Restore(ctx context.Context, r io.Reader, dir string, key func(Head) (*root
 		}
 	}()
 	var given *rootkey.Key
-	m, err := Read(&ending{ctx, r}, &unpacker{dir: at, sync: true, accept: func(h Head) (err error) {
+	m, err := Read(&ending{ctx, r}, &unpacker{dir: at, sync: true, accept: func(h Header) (err error) {
 		if h.RootKey.ID != "" && !h.RootKey.Included {
 			given, err = key(h)
 		}
@@ -174,7 +174,7 @@ func clean(dir string) error {
 }
 
 // LookRestored returns the note of a restore that no start has taken up yet, nil when there is none.
-func LookRestored(dir string) (*Restored, error) {
+func ReadRestored(dir string) (*Restored, error) {
 	b, err := os.ReadFile(filepath.Join(dir, restoredName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

@@ -290,7 +290,7 @@ func (a *acks) stop() {
 // be told ends its connection; so does what was not stored, in either version, because MQTT lets a client resend only on
 // a new connection.
 func (s *session) verdictOn(a ingest.Answer) verdict {
-	switch a.Fate {
+	switch a.Outcome {
 	case ingest.Stored, ingest.Dropped:
 		return verdict{}
 	case ingest.Refused:
@@ -316,7 +316,7 @@ func pubackCode(r ingest.Reason) byte {
 		return codePayloadInvalid
 	case ingest.ReasonNotAuthorized, ingest.ReasonDisabledTenant:
 		return codeNotAuthorized
-	case ingest.ReasonCeiling, ingest.ReasonStrangers:
+	case ingest.ReasonCeiling, ingest.ReasonUnauthenticated:
 		return codeQuotaExceeded
 	case ingest.ReasonNoConsumer:
 		return codeImplementation

@@ -66,10 +66,10 @@ type Config struct {
 	ReconcileInterval time.Duration // 300 s
 }
 
-// Deps are the neighbours. Gate and Verifier are required; Presence is, unless Config.SilentPresence is set and nothing
+// Deps are the neighbours. Intake and Verifier are required; Presence is, unless Config.SilentPresence is set and nothing
 // was ever asserted.
 type Deps struct {
-	Gate     Gate
+	Gate     Intake
 	Verifier Verifier
 	Presence PresenceStore
 	// Refused is told of connections that named who they are and were turned away; nil tells nobody. It must not block.
@@ -79,8 +79,8 @@ type Deps struct {
 	Now        func() time.Time      // wall clock; nil: time.Now
 }
 
-// Gate is the part of ingest.Gate that the door needs.
-type Gate interface {
+// Gate is the part of ingest.Intake that the door needs.
+type Intake interface {
 	// Accept takes a message and calls done exactly once, before it returns or later. It may block; ctx is the life of
 	// the connection.
 	Accept(ctx context.Context, a *ingest.Arrival, done func(ingest.Answer))
@@ -254,13 +254,13 @@ func serverOptions(cfg Config) *mqtt.Options {
 
 // Serve serves a listener on which MQTT is spoken, without TLS.
 func (b *Broker) Serve(ctx context.Context, ln net.Listener) error {
-	return b.ServeDoor(ctx, ln, Door{})
+	return b.ServeListener(ctx, ln, Listener{})
 }
 
-// ServeDoor accepts connections on ln until ctx ends or Close is called; it then closes ln and returns nil. Several
+// ServeListener accepts connections on ln until ctx ends or Close is called; it then closes ln and returns nil. Several
 // listeners may be served at once; they share the limits. The handshakes of TLS and WebSocket are done within
 // ConnectTimeout, each by the goroutine of its connection.
-func (b *Broker) ServeDoor(ctx context.Context, ln net.Listener, d Door) error {
+func (b *Broker) ServeListener(ctx context.Context, ln net.Listener, d Listener) error {
 	if d.Name == "" {
 		d.Name = "mqtt"
 	}
@@ -294,7 +294,7 @@ func (b *Broker) ServeDoor(ctx context.Context, ln net.Listener, d Door) error {
 }
 
 // take begins with a connection. Whatever its state, there are never more than the sessions and handshakes allowed.
-func (b *Broker) take(conn net.Conn, d *Door) {
+func (b *Broker) take(conn net.Conn, d *Listener) {
 	b.metrics.accepted.WithLabelValues(d.Name).Inc()
 	if b.open.Add(1) > int64(b.settings.Load().MaxConnections)+int64(b.cfg.MaxHandshakes) {
 		b.open.Add(-1)

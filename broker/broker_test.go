@@ -28,7 +28,7 @@ func TestPublishIsAcknowledgedOnlyWhenTheGateHasAnswered(t *testing.T) {
 		c.send(publishPacket(v, qos1, theEvents, 7, `{"a":1}`))
 		time.Sleep(30 * time.Second) // of the bubble's clock
 		c.expect("while the gate holds the answer")
-		x.gate.settle(0, ingest.Answer{Fate: ingest.Stored, Offset: 1})
+		x.gate.settle(0, ingest.Answer{Outcome: ingest.Stored, Offset: 1})
 		c.expect("once it is stored", puback(7))
 	})
 }
@@ -57,7 +57,7 @@ func TestWhatIsNotStoredIsNotAcknowledgedAndTheClientIsSentToReconnect(t *testin
 		c := x.connect(v)
 		c.send(publishPacket(v, qos1, theEvents, 1, "{}"), publishPacket(v, qos1, theEvents, 2, "{}"), publishPacket(v, qos1, theEvents, 3, "{}"))
 		synctest.Wait()
-		x.gate.settle(1, ingest.Answer{Fate: ingest.Withheld})
+		x.gate.settle(1, ingest.Answer{Outcome: ingest.Withheld})
 		x.gate.settle(2, ingest.Answer{})
 		x.gate.settle(0, ingest.Answer{})
 		want := [][]byte{puback(1)}
@@ -82,13 +82,13 @@ func TestRefusalsAreToldAsTheVersionCan(t *testing.T) {
 		{ingest.ReasonTooManyReadings, codePayloadInvalid},
 		{ingest.ReasonNotAuthorized, codeNotAuthorized},
 		{ingest.ReasonCeiling, codeQuotaExceeded},
-		{ingest.ReasonStrangers, codeQuotaExceeded},
+		{ingest.ReasonUnauthenticated, codeQuotaExceeded},
 		{"some-new-reason", codeUnspecified},
 	} {
 		t.Run(string(tc.reason), func(t *testing.T) {
 			forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
 				x.gate.answer = func(*ingest.Arrival) ingest.Answer {
-					return ingest.Answer{Fate: ingest.Refused, Reason: tc.reason, Text: "because"}
+					return ingest.Answer{Outcome: ingest.Refused, Reason: tc.reason, Text: "because"}
 				}
 				c := x.connect(v)
 				c.send(publishPacket(v, qos1, theEvents, 9, "{}"))
@@ -106,7 +106,7 @@ func TestRefusalsAreToldAsTheVersionCan(t *testing.T) {
 func TestDroppedByRuleIsAcknowledged(t *testing.T) {
 	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
 		x.gate.answer = func(*ingest.Arrival) ingest.Answer {
-			return ingest.Answer{Fate: ingest.Dropped, Reason: ingest.ReasonCeiling}
+			return ingest.Answer{Outcome: ingest.Dropped, Reason: ingest.ReasonCeiling}
 		}
 		c := x.connect(v)
 		c.send(publishPacket(v, qos1, theEvents, 9, "{}"))
@@ -123,26 +123,26 @@ func TestArrivalCarriesWhatTheGateNeeds(t *testing.T) {
 			t.Fatalf("%d arrivals", len(x.gate.seenArrivals()))
 		}
 		a, q0 := x.gate.seenArrivals()[0], x.gate.seenArrivals()[1]
-		if a.Door != ingest.DoorMQTT || a.Source != "mqtt1" || a.Tenant != "acme" || a.Topic != "dev1" || string(a.Body) != `{"x":1}` ||
+		if a.Transport != ingest.TransportMQTT || a.Source != "mqtt1" || a.Tenant != "acme" || a.Topic != "dev1" || string(a.Body) != `{"x":1}` ||
 			a.ClientID != theClient || a.PacketID != 5 || !a.Dup || a.Conn.DeviceID != 1 || a.Conn.Credential != 101 {
 			t.Errorf("arrival %+v", a)
 		}
-		if a.Mute != (v == mqtt311) || !q0.Mute {
-			t.Errorf("mute: QoS 1 %v, QoS 0 %v", a.Mute, q0.Mute)
+		if a.CannotRefuse != (v == mqtt311) || !q0.CannotRefuse {
+			t.Errorf("mute: QoS 1 %v, QoS 0 %v", a.CannotRefuse, q0.CannotRefuse)
 		}
-		if want := 20 * time.Second; q0.Patience != want || (v == mqtt311) != (a.Patience == want) {
-			t.Errorf("patience: QoS 1 %v, QoS 0 %v, want half the keep-alive where nobody can be told", a.Patience, q0.Patience)
+		if want := 20 * time.Second; q0.CeilingWait != want || (v == mqtt311) != (a.CeilingWait == want) {
+			t.Errorf("patience: QoS 1 %v, QoS 0 %v, want half the keep-alive where nobody can be told", a.CeilingWait, q0.CeilingWait)
 		}
-		if v == mqtt5 && a.Patience != 0 {
-			t.Errorf("an MQTT 5 client waits %v although it can be told", a.Patience)
+		if v == mqtt5 && a.CeilingWait != 0 {
+			t.Errorf("an MQTT 5 client waits %v although it can be told", a.CeilingWait)
 		}
 	})
 }
 
 func TestQoS0IsNeverAnswered(t *testing.T) {
 	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
-		for _, fate := range []ingest.Fate{ingest.Stored, ingest.Refused, ingest.Dropped, ingest.Withheld} {
-			x.gate.answer = func(*ingest.Arrival) ingest.Answer { return ingest.Answer{Fate: fate, Reason: ingest.ReasonCeiling} }
+		for _, fate := range []ingest.Outcome{ingest.Stored, ingest.Refused, ingest.Dropped, ingest.Withheld} {
+			x.gate.answer = func(*ingest.Arrival) ingest.Answer { return ingest.Answer{Outcome: fate, Reason: ingest.ReasonCeiling} }
 			c := x.connect(v)
 			c.send(publishPacket(v, 0, theEvents, 0, "{}"))
 			c.send([]byte{0xC0, 0})

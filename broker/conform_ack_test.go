@@ -42,11 +42,11 @@ var ackCases = []conformCase{
 		c := x.connect(v)
 		for reason, code := range map[ingest.Reason]byte{
 			ingest.ReasonUndecodable: codePayloadInvalid, ingest.ReasonTooManyReadings: codePayloadInvalid, ingest.ReasonNotAuthorized: codeNotAuthorized,
-			ingest.ReasonDisabledTenant: codeNotAuthorized, ingest.ReasonCeiling: codeQuotaExceeded, ingest.ReasonStrangers: codeQuotaExceeded,
+			ingest.ReasonDisabledTenant: codeNotAuthorized, ingest.ReasonCeiling: codeQuotaExceeded, ingest.ReasonUnauthenticated: codeQuotaExceeded,
 			ingest.ReasonNoConsumer: codeImplementation, "anything else": codeUnspecified,
 		} {
 			x.gate.answer = func(*ingest.Arrival) ingest.Answer {
-				return ingest.Answer{Fate: ingest.Refused, Reason: reason, Text: "because"}
+				return ingest.Answer{Outcome: ingest.Refused, Reason: reason, Text: "because"}
 			}
 			c.send(publishPacket(v, qos1, theEvents, 1, "{}"))
 			c.expect(string(reason), pubackReason(1, code, "because"))
@@ -55,7 +55,7 @@ var ackCases = []conformCase{
 	{"3.4.2-2 3.1.2-24 3.1.2-29", "a reason string only where it fits and is wanted", mqtt5, Config{}, func(x *bench, v byte) {
 		text := strings.Repeat("r", 25) // 10 bytes stand before it
 		x.gate.answer = func(*ingest.Arrival) ingest.Answer {
-			return ingest.Answer{Fate: ingest.Refused, Reason: ingest.ReasonUndecodable, Text: text}
+			return ingest.Answer{Outcome: ingest.Refused, Reason: ingest.ReasonUndecodable, Text: text}
 		}
 		for _, tc := range []struct {
 			props []byte
@@ -121,7 +121,7 @@ var ackCases = []conformCase{
 	}},
 	{"4.3.3-9 3.5.2-1", "a PUBREC that refuses ends the exchange", mqtt5, Config{AllowQoS2: true}, func(x *bench, v byte) {
 		x.gate.answer = func(*ingest.Arrival) ingest.Answer {
-			return ingest.Answer{Fate: ingest.Refused, Reason: ingest.ReasonCeiling}
+			return ingest.Answer{Outcome: ingest.Refused, Reason: ingest.ReasonCeiling}
 		}
 		c := x.connect(v)
 		for range 2 {
@@ -156,7 +156,7 @@ var ackCases = []conformCase{
 		}
 		synctest.Wait()
 		x.gate.settle(2, ingest.Answer{})
-		x.gate.settle(1, ingest.Answer{Fate: ingest.Withheld})
+		x.gate.settle(1, ingest.Answer{Outcome: ingest.Withheld})
 		x.gate.settle(0, ingest.Answer{})
 		want := [][]byte{puback(1)}
 		if v == mqtt5 {

@@ -75,7 +75,7 @@ var formCases = []conformCase{
 // overWS is a client over WebSocket whose every write is what frames makes of it.
 func (x *bench) overWS(v byte) (*client, func()) {
 	synctest.Wait() // everything is being served before something may end
-	w := openWS(x.t, x.serve(Door{WebSocket: true}).dial())
+	w := openWS(x.t, x.serve(Listener{WebSocket: true}).dial())
 	c := attach(x.t, w, v)
 	return c, func() { w.Close(); <-c.read }
 }

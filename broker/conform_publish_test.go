@@ -162,7 +162,7 @@ var publishCases = []conformCase{
 		c.send(publishPacket(v, 0, theEvents, 0, "a"))
 		c.expect("stored")
 		x.gate.answer = func(*ingest.Arrival) ingest.Answer {
-			return ingest.Answer{Fate: ingest.Refused, Reason: ingest.ReasonUndecodable}
+			return ingest.Answer{Outcome: ingest.Refused, Reason: ingest.ReasonUndecodable}
 		}
 		c.send(publishPacket(v, 0, theEvents, 0, "b"))
 		c.expect("refused")

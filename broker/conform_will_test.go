@@ -191,7 +191,7 @@ var willCases = []conformCase{
 			}
 		}).conn.Close()
 		x.expectStored("will")
-		if a := x.gate.seenArrivals()[0]; !a.Mute || a.Tenant != "acme" || a.Topic != "dev1" || a.Conn.DeviceID != 1 || a.ClientID != theClient {
+		if a := x.gate.seenArrivals()[0]; !a.CannotRefuse || a.Tenant != "acme" || a.Topic != "dev1" || a.Conn.DeviceID != 1 || a.ClientID != theClient {
 			x.t.Errorf("%+v", a)
 		}
 	}},

@@ -15,7 +15,7 @@ import (
 const readBuffer = 2048
 
 // handle takes a connection from accept to its end.
-func (b *Broker) handle(conn net.Conn, d *Door) {
+func (b *Broker) handle(conn net.Conn, d *Listener) {
 	defer conn.Close()
 	g := b.greet(conn, d)
 	if g == nil {
@@ -32,7 +32,7 @@ type guest interface {
 }
 
 // greet reads and judges the CONNECT. It returns nil when the connection was refused, and the refusal is written.
-func (b *Broker) greet(raw net.Conn, d *Door) (in guest) {
+func (b *Broker) greet(raw net.Conn, d *Listener) (in guest) {
 	defer func() {
 		if p := recover(); p != nil {
 			b.metrics.panics.Inc()
@@ -71,7 +71,7 @@ func (b *Broker) greet(raw net.Conn, d *Door) (in guest) {
 }
 
 // letIn gives a connection to whom the listener is for.
-func (b *Broker) letIn(conn net.Conn, buffer *bufio.Reader, p *connect, d *Door) (guest, *refusal) {
+func (b *Broker) letIn(conn net.Conn, buffer *bufio.Reader, p *connect, d *Listener) (guest, *refusal) {
 	if d.Open {
 		return b.general.admit(conn, buffer, p, d)
 	}
@@ -136,7 +136,7 @@ func readConnect(in *bufio.Reader, limit int) (body []byte, why string) {
 }
 
 // admit has the credential verified and gives the client its session.
-func (b *Broker) admit(conn net.Conn, in *bufio.Reader, p *connect, d *Door) (*session, *refusal) {
+func (b *Broker) admit(conn net.Conn, in *bufio.Reader, p *connect, d *Listener) (*session, *refusal) {
 	if r := p.serves(); r != nil {
 		return nil, r
 	}

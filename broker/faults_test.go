@@ -134,7 +134,7 @@ func TestMochiFault_AnErrorOfOnPublishIsAcknowledged(t *testing.T) {
 		})
 	}
 	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
-		x.gate.answer = func(*ingest.Arrival) ingest.Answer { return ingest.Answer{Fate: ingest.Withheld} }
+		x.gate.answer = func(*ingest.Arrival) ingest.Answer { return ingest.Answer{Outcome: ingest.Withheld} }
 		c := x.connect(v)
 		c.send(publishPacket(v, qos1, theEvents, 1, "{}"))
 		c.expectEnd(codeServerBusy)
@@ -155,7 +155,7 @@ func TestMochiFault_QoS2IsRefusedWithAPuback(t *testing.T) {
 	})
 	inBubble(t, Config{AllowQoS2: true}, func(t *testing.T, x *bench) {
 		x.gate.answer = func(*ingest.Arrival) ingest.Answer {
-			return ingest.Answer{Fate: ingest.Refused, Reason: ingest.ReasonCeiling}
+			return ingest.Answer{Outcome: ingest.Refused, Reason: ingest.ReasonCeiling}
 		}
 		c := x.connect(mqtt5)
 		c.send(publishPacket(mqtt5, qos2, theEvents, 1, "{}"))
@@ -274,7 +274,7 @@ func TestMochiFault_AStrangersWordForALengthIsBelieved(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, packet := range [][]byte{huge, {0x10, 0xff, 0xff, 0x3f}} { // over the limit and just below it
-		if n := allocated(func() { x.handle(&halfConn{Reader: strings.NewReader(string(packet))}, &Door{}) }); n > 64<<10 {
+		if n := allocated(func() { x.handle(&halfConn{Reader: strings.NewReader(string(packet))}, &Listener{}) }); n > 64<<10 {
 			t.Errorf("%d bytes for the word of a stranger", n)
 		}
 	}

@@ -271,7 +271,7 @@ func TestASlowCONNECTHasItsTimeInAll(t *testing.T) {
 			if took := drip(x.ln.dial(), connectPacket(v)); took < 10*time.Second || took > 11*time.Second {
 				t.Errorf("a CONNECT byte by byte was heard for %v", took)
 			}
-			w := openWS(t, x.serve(Door{WebSocket: true}).dial())
+			w := openWS(t, x.serve(Listener{WebSocket: true}).dial())
 			var frames []byte
 			for _, b := range connectPacket(v) {
 				frames = append(frames, clientFrame(wholeBinary, b)...)

@@ -49,7 +49,7 @@ func (g *fakeGate) Accept(ctx context.Context, a *ingest.Arrival, done func(inge
 		g.block(ctx)
 	}
 	if ctx.Err() != nil {
-		done(ingest.Answer{Fate: ingest.Withheld})
+		done(ingest.Answer{Outcome: ingest.Withheld})
 		return
 	}
 	g.mu.Lock()

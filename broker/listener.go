@@ -13,7 +13,7 @@ import (
 )
 
 // Door is what is spoken on a listener.
-type Door struct {
+type Listener struct {
 	Name string // in the metrics; "mqtt"
 	// TLS is spoken with this; nil: none. A client certificate that it has verified is a credential.
 	TLS *tls.Config
@@ -36,7 +36,7 @@ func certificateOf(c *x509.Certificate) certificate {
 
 // open does what comes before MQTT: TLS and WebSocket. The deadline of the CONNECT holds for both. It returns why it
 // failed, as the label of the metric.
-func (d *Door) open(raw net.Conn) (conn net.Conn, in *bufio.Reader, shown certificate, why string) {
+func (d *Listener) open(raw net.Conn) (conn net.Conn, in *bufio.Reader, shown certificate, why string) {
 	conn = raw
 	if d.TLS != nil {
 		secure := tls.Server(raw, d.TLS)

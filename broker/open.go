@@ -112,7 +112,7 @@ var (
 )
 
 // admit has the credential verified and gives the client its session.
-func (h *openTopics) admit(conn net.Conn, in *bufio.Reader, p *connect, d *Door) (*openConn, *refusal) {
+func (h *openTopics) admit(conn net.Conn, in *bufio.Reader, p *connect, d *Listener) (*openConn, *refusal) {
 	if r := p.serves(); r != nil {
 		return nil, r
 	}

@@ -24,7 +24,7 @@ func TestPahoAgreesWithTheOpenTopics(t *testing.T) {
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
-	go func() { served <- b.ServeDoor(context.Background(), ln, Door{Name: "open_topics", Open: true}) }()
+	go func() { served <- b.ServeListener(context.Background(), ln, Listener{Name: "open_topics", Open: true}) }()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()

@@ -29,7 +29,7 @@ func inOpenOf(t *testing.T, cfg Config, test func(*testing.T, *bench)) {
 		synctest.Wait() // the listener for devices is served
 		x.ln = newPipeListener()
 		go func() {
-			if err := x.broker.ServeDoor(context.Background(), x.ln, Door{Name: "open_topics", Open: true}); err != nil {
+			if err := x.broker.ServeListener(context.Background(), x.ln, Listener{Name: "open_topics", Open: true}); err != nil {
 				t.Errorf("ServeDoor: %v", err)
 			}
 		}()
@@ -674,7 +674,7 @@ func TestOpenTopicsOfATenantAskForItsCredential(t *testing.T) {
 		defer x.stop()
 		synctest.Wait() // the listener for devices is served
 		x.ln = newPipeListener()
-		go func() { _ = x.broker.ServeDoor(context.Background(), x.ln, Door{Open: true}) }()
+		go func() { _ = x.broker.ServeListener(context.Background(), x.ln, Listener{Open: true}) }()
 		for _, user := range []string{"acme:tok1", ":tok1", ""} {
 			d := x.dial(mqtt5)
 			d.send(connectPacket(mqtt5, func(h *hello) { h.user = user }))
@@ -692,7 +692,7 @@ func TestOpenTopicsAndDevicesNeverMeet(t *testing.T) {
 		device.expect("SUBACK", subackPacket(mqtt5, 1, 1))
 		synctest.Wait() // the listener for devices is served
 		x.ln = newPipeListener()
-		go func() { _ = x.broker.ServeDoor(context.Background(), x.ln, Door{Open: true}) }()
+		go func() { _ = x.broker.ServeListener(context.Background(), x.ln, Listener{Open: true}) }()
 		same, _ := x.open(mqtt5, theClient) // with the device's client id
 		same.subscribed("#", 1)
 		device.send(publishPacket(mqtt5, qos1, theEvents, 1, "{}"))
@@ -1031,7 +1031,7 @@ func TestOpenTopicsAreShownInTheMetrics(t *testing.T) {
 		if counted(t, x.broker.metrics.open) != 0 {
 			t.Error("the gauge says that there are some")
 		}
-		if err := x.broker.ServeDoor(t.Context(), newPipeListener(), Door{Open: true}); err == nil {
+		if err := x.broker.ServeListener(t.Context(), newPipeListener(), Listener{Open: true}); err == nil {
 			t.Error("served what there is not")
 		}
 	})

@@ -17,7 +17,7 @@ import (
 )
 
 // overTCP serves a broker on a real socket.
-func overTCP(t testing.TB, gate Gate) (*Broker, string) {
+func overTCP(t testing.TB, gate Intake) (*Broker, string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -61,7 +61,7 @@ func TestPahoAgrees(t *testing.T) {
 	gate := &fakeGate{}
 	gate.answer = func(a *ingest.Arrival) ingest.Answer {
 		if strings.Contains(string(a.Body), "bad") {
-			return ingest.Answer{Fate: ingest.Refused, Reason: ingest.ReasonUndecodable, Text: "no payload"}
+			return ingest.Answer{Outcome: ingest.Refused, Reason: ingest.ReasonUndecodable, Text: "no payload"}
 		}
 		return ingest.Answer{}
 	}

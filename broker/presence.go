@@ -131,12 +131,12 @@ func (k *keeper) nudge() {
 func (k *keeper) countGrace() { k.b.metrics.grace.Set(float64(len(k.left))) }
 
 func (k *keeper) emit(ctx context.Context, b ingest.Binding, p model.Presence) {
-	k.b.deps.Gate.Presence(ctx, ingest.DoorMQTT, k.b.cfg.Source, b, p, func(a ingest.Answer) {
-		k.b.metrics.presence.WithLabelValues(p.State.String(), fateWord(a.Fate)).Inc()
+	k.b.deps.Gate.Presence(ctx, ingest.TransportMQTT, k.b.cfg.Source, b, p, func(a ingest.Answer) {
+		k.b.metrics.presence.WithLabelValues(p.State.String(), fateWord(a.Outcome)).Inc()
 	})
 }
 
-func fateWord(f ingest.Fate) string {
+func fateWord(f ingest.Outcome) string {
 	switch f {
 	case ingest.Stored:
 		return "stored"

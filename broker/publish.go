@@ -101,8 +101,8 @@ func (s *session) publish(p publish) *cause {
 
 // countRefused counts a message that does not become an arrival.
 func (s *session) countRefused(bytes int, reason ingest.Reason) {
-	s.b.deps.Gate.Received(ingest.DoorMQTT, s.binding.Tenant, bytes)
-	s.b.deps.Gate.Refuse(ingest.DoorMQTT, s.binding.Tenant, reason)
+	s.b.deps.Gate.Received(ingest.TransportMQTT, s.binding.Tenant, bytes)
+	s.b.deps.Gate.Refuse(ingest.TransportMQTT, s.binding.Tenant, reason)
 }
 
 // refuse answers a publish that does not become an arrival. MQTT 5 is told at QoS 1; at QoS 0 nobody can be. A 3.1.1
@@ -142,14 +142,14 @@ func reasonText(r ingest.Reason) string {
 // accept hands an event to the gate.
 func (s *session) accept(p *publish, number uint64) {
 	a := &ingest.Arrival{
-		Door: ingest.DoorMQTT, Source: s.b.cfg.Source, Tenant: s.binding.Tenant, Topic: s.binding.Device,
+		Transport: ingest.TransportMQTT, Source: s.b.cfg.Source, Tenant: s.binding.Tenant, Topic: s.binding.Device,
 		Body: p.payload,
 		Conn: &s.binding, ClientID: s.clientID, PacketID: p.id, Dup: p.dup,
-		Mute: s.version < mqtt5 || p.qos == 0,
+		CannotRefuse: s.version < mqtt5 || p.qos == 0,
 	}
-	if a.Mute {
+	if a.CannotRefuse {
 		// Who cannot be told is slowed down instead, for no longer than its keep-alive allows.
-		a.Patience = s.keepAlive / 2
+		a.CeilingWait = s.keepAlive / 2
 	}
 	if p.qos == 0 {
 		s.b.deps.Gate.Accept(s.ctx, a, func(ingest.Answer) {})

@@ -443,7 +443,7 @@ func TestWill(t *testing.T) {
 			c := x.connect(mqtt5, withWill)
 			c.send([]byte{0xE0, 1, 4})
 			synctest.Wait()
-			if a := x.gate.seenArrivals(); len(a) != 1 || !a[0].Mute || a[0].PacketID != 0 || a[0].Topic != "dev1" || a[0].Conn.DeviceID != 1 {
+			if a := x.gate.seenArrivals(); len(a) != 1 || !a[0].CannotRefuse || a[0].PacketID != 0 || a[0].Topic != "dev1" || a[0].Conn.DeviceID != 1 {
 				t.Errorf("the gate got %+v", a)
 			}
 		})
@@ -712,7 +712,7 @@ func TestRepliesDoNotEchoUserProperties(t *testing.T) {
 
 func TestReasonsRespectTheClientsWishes(t *testing.T) {
 	refuse := func(*ingest.Arrival) ingest.Answer {
-		return ingest.Answer{Fate: ingest.Refused, Reason: ingest.ReasonUndecodable, Text: "because of what it says"}
+		return ingest.Answer{Outcome: ingest.Refused, Reason: ingest.ReasonUndecodable, Text: "because of what it says"}
 	}
 	for name, props := range map[string][]byte{"no problem information": {propRequestProblemInfo, 0}, "small packets": {propMaximumPacketSize, 0, 0, 0, 12}} {
 		t.Run(name, func(t *testing.T) {

@@ -32,7 +32,7 @@ func inSecureBubble(t *testing.T, cfg Config, ws bool, test func(*testing.T, *se
 		if s.server, err = s.ca.Server(time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
-		s.ln = x.serve(Door{Name: "mqtts", WebSocket: ws, TLS: &tls.Config{Certificates: []tls.Certificate{s.server.TLS()},
+		s.ln = x.serve(Listener{Name: "mqtts", WebSocket: ws, TLS: &tls.Config{Certificates: []tls.Certificate{s.server.TLS()},
 			ClientCAs: s.ca.Pool(), ClientAuth: tls.VerifyClientCertIfGiven, SessionTicketsDisabled: true}})
 		test(t, s)
 	})

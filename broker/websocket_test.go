@@ -20,10 +20,10 @@ import (
 )
 
 // serve has the broker serve one more listener.
-func (x *bench) serve(d Door) *pipeListener {
+func (x *bench) serve(d Listener) *pipeListener {
 	ln := newPipeListener()
 	go func() {
-		if err := x.broker.ServeDoor(context.Background(), ln, d); err != nil {
+		if err := x.broker.ServeListener(context.Background(), ln, d); err != nil {
 			x.t.Errorf("ServeDoor: %v", err)
 		}
 	}()
@@ -143,7 +143,7 @@ func TestPacketsMayLieInFramesInAnyWay(t *testing.T) {
 	stream := slices.Concat(connectPacket(mqtt311), publishPacket(mqtt311, qos1, theEvents, 7, "x"), []byte{pktPingreq << 4, 0})
 	for name, frames := range cuts(stream) {
 		inBubble(t, Config{}, func(t *testing.T, x *bench) {
-			w := openWS(t, x.serve(Door{Name: "mqtt_ws", WebSocket: true}).dial())
+			w := openWS(t, x.serve(Listener{Name: "mqtt_ws", WebSocket: true}).dial())
 			c := attach(t, w, mqtt311)
 			c.send(frames)
 			synctest.Wait()
@@ -164,7 +164,7 @@ func TestPacketsMayLieInFramesInAnyWay(t *testing.T) {
 func TestBytesOfAWebSocketMayComeOneByOne(t *testing.T) {
 	t.Parallel()
 	inBubble(t, Config{}, func(t *testing.T, x *bench) {
-		conn := x.serve(Door{WebSocket: true}).dial()
+		conn := x.serve(Listener{WebSocket: true}).dial()
 		w := &wsPeer{Conn: conn, in: bufio.NewReader(conn)}
 		go func() {
 			for _, b := range slices.Concat([]byte(upgradeRequest), clientFrame(wholeBinary, connectPacket(mqtt5)...),
@@ -190,7 +190,7 @@ func TestBytesOfAWebSocketMayComeOneByOne(t *testing.T) {
 func TestAFrameMayComeInPiecesAtAnyMoment(t *testing.T) {
 	t.Parallel()
 	inBubble(t, Config{}, func(t *testing.T, x *bench) {
-		w := openWS(t, x.serve(Door{WebSocket: true}).dial())
+		w := openWS(t, x.serve(Listener{WebSocket: true}).dial())
 		c := attach(t, w, mqtt5)
 		c.send(clientFrame(wholeBinary, connectPacket(mqtt5, func(h *hello) { h.keepAlive = 60 })...))
 		ping := clientFrame(wholeBinary, pktPingreq<<4, 0)
@@ -219,7 +219,7 @@ func TestALargePacketInOneFrameAndInMany(t *testing.T) {
 		return all
 	}()} {
 		inBubble(t, Config{}, func(t *testing.T, x *bench) {
-			w := openWS(t, x.serve(Door{WebSocket: true}).dial())
+			w := openWS(t, x.serve(Listener{WebSocket: true}).dial())
 			c := attach(t, w, mqtt311)
 			c.send(clientFrame(wholeBinary, connectPacket(mqtt311)...), frames)
 			c.expect(name, []byte{0x20, 2, 0, 0}, puback(9))
@@ -252,7 +252,7 @@ func TestAFrameOfBadFormEndsTheConnectionAndSaysWhy(t *testing.T) {
 	for name, bad := range badFrames {
 		for _, established := range []bool{false, true} {
 			inBubble(t, Config{}, func(t *testing.T, x *bench) {
-				w := openWS(t, x.serve(Door{WebSocket: true}).dial())
+				w := openWS(t, x.serve(Listener{WebSocket: true}).dial())
 				c := attach(t, w, mqtt5)
 				if established {
 					c.send(clientFrame(wholeBinary, connectPacket(mqtt5)...))
@@ -277,7 +277,7 @@ func TestAFrameOfBadFormEndsTheConnectionAndSaysWhy(t *testing.T) {
 func TestAPingIsAnsweredAndTheLastWordIsHeard(t *testing.T) {
 	t.Parallel()
 	inBubble(t, Config{}, func(t *testing.T, x *bench) {
-		w := openWS(t, x.serve(Door{WebSocket: true}).dial())
+		w := openWS(t, x.serve(Listener{WebSocket: true}).dial())
 		c := attach(t, w, mqtt5)
 		c.send(clientFrame(wholeBinary, connectPacket(mqtt5)...))
 		synctest.Wait()
@@ -314,7 +314,7 @@ func TestWhatOpensNoWebSocketIsToldWhy(t *testing.T) {
 		{"a body", "Host: weir", "Host: weir\r\nContent-Length: 3", "400"},
 	} {
 		inBubble(t, Config{}, func(t *testing.T, x *bench) {
-			conn := x.serve(Door{WebSocket: true}).dial()
+			conn := x.serve(Listener{WebSocket: true}).dial()
 			request := strings.Replace(upgradeRequest, c.old, c.new, 1)
 			if request == upgradeRequest {
 				t.Fatalf("%s: nothing is different", c.name)
@@ -336,7 +336,7 @@ func TestWhatOpensNoWebSocketIsToldWhy(t *testing.T) {
 func TestAStrangersRequestIsBoundedInSizeAndTime(t *testing.T) {
 	t.Parallel()
 	inBubble(t, Config{}, func(t *testing.T, x *bench) {
-		ln := x.serve(Door{WebSocket: true})
+		ln := x.serve(Listener{WebSocket: true})
 		long := ln.dial()
 		sent := make(chan int)
 		go func() {
@@ -365,7 +365,7 @@ func TestAnotherImplementationIsUnderstood(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go x.broker.ServeDoor(context.Background(), ln, Door{WebSocket: true})
+	go x.broker.ServeListener(context.Background(), ln, Listener{WebSocket: true})
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	ws, _, err := websocket.Dial(ctx, "ws://"+ln.Addr().String()+"/mqtt", &websocket.DialOptions{Subprotocols: []string{"mqtt"}})

@@ -15,8 +15,8 @@ type lastWill struct {
 
 func (s *session) lastWill() *lastWill {
 	return &lastWill{purpose: s.topics.purpose(s.will.topic), revoked: s.cause.Load().kind == revoked, arrival: &ingest.Arrival{
-		Door: ingest.DoorMQTT, Source: s.b.cfg.Source, Tenant: s.binding.Tenant, Topic: s.binding.Device, Body: s.will.payload,
-		Conn: &s.binding, ClientID: s.clientID, Mute: true, // nobody is left to be told how it ends
+		Transport: ingest.TransportMQTT, Source: s.b.cfg.Source, Tenant: s.binding.Tenant, Topic: s.binding.Device, Body: s.will.payload,
+		Conn: &s.binding, ClientID: s.clientID, CannotRefuse: true, // nobody is left to be told how it ends
 	}}
 }
 
@@ -39,15 +39,15 @@ func (b *Broker) publishWill(w *lastWill) {
 
 // refuseWill counts a will that does not become an arrival.
 func (b *Broker) refuseWill(w *lastWill, reason ingest.Reason) {
-	b.deps.Gate.Received(w.arrival.Door, w.arrival.Tenant, len(w.arrival.Body))
-	b.deps.Gate.Refuse(w.arrival.Door, w.arrival.Tenant, reason)
-	b.willEnded(w.arrival, ingest.Answer{Fate: ingest.Refused, Reason: reason})
+	b.deps.Gate.Received(w.arrival.Transport, w.arrival.Tenant, len(w.arrival.Body))
+	b.deps.Gate.Refuse(w.arrival.Transport, w.arrival.Tenant, reason)
+	b.willEnded(w.arrival, ingest.Answer{Outcome: ingest.Refused, Reason: reason})
 }
 
 // willEnded counts the end of a will, and tells the log of one that is not stored: nobody else is told.
 func (b *Broker) willEnded(a *ingest.Arrival, answer ingest.Answer) {
-	b.metrics.wills.WithLabelValues(fateWord(answer.Fate)).Inc()
-	if answer.Fate != ingest.Stored {
-		b.log.Debug("a will was not stored", "client", a.ClientID, "fate", fateWord(answer.Fate), "reason", string(answer.Reason))
+	b.metrics.wills.WithLabelValues(fateWord(answer.Outcome)).Inc()
+	if answer.Outcome != ingest.Stored {
+		b.log.Debug("a will was not stored", "client", a.ClientID, "fate", fateWord(answer.Outcome), "reason", string(answer.Reason))
 	}
 }

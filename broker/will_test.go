@@ -12,11 +12,11 @@ import (
 
 func TestAWillThatCannotBeStoredIsCounted(t *testing.T) {
 	for _, tc := range []struct {
-		fate   ingest.Fate
+		fate   ingest.Outcome
 		reason ingest.Reason
 	}{{ingest.Withheld, ingest.ReasonBackpressure}, {ingest.Refused, ingest.ReasonUnavailable}, {ingest.Dropped, ingest.ReasonCeiling}, {ingest.Stored, ""}} {
 		forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
-			x.gate.answer = func(*ingest.Arrival) ingest.Answer { return ingest.Answer{Fate: tc.fate, Reason: tc.reason} }
+			x.gate.answer = func(*ingest.Arrival) ingest.Answer { return ingest.Answer{Outcome: tc.fate, Reason: tc.reason} }
 			x.connect(v, leaves(v, 0, 0)).conn.Close()
 			x.expectStored("will")
 			if n := counted(t, x.broker.metrics.wills.WithLabelValues(fateWord(tc.fate))); n != 1 {
@@ -86,7 +86,7 @@ func TestWhatIsNotStoredLeavesItsWill(t *testing.T) {
 	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
 		x.gate.answer = func(a *ingest.Arrival) ingest.Answer {
 			if a.PacketID > 0 {
-				return ingest.Answer{Fate: ingest.Withheld, Reason: ingest.ReasonUnavailable}
+				return ingest.Answer{Outcome: ingest.Withheld, Reason: ingest.ReasonUnavailable}
 			}
 			return ingest.Answer{}
 		}

@@ -42,7 +42,7 @@ func (c *command) ledger() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&tenant, "tenant", "", "of one tenant; \"\" is strangers and unknown tenants")
-	cmd.Flags().StringVar(&q.Door, "transport", "", "of one transport: mqtt, http")
+	cmd.Flags().StringVar(&q.Transport, "transport", "", "of one transport: mqtt, http")
 	cmd.Flags().DurationVar(&since, "since", 0, "of the last hours, such as 24h")
 	cmd.AddCommand(c.deadLetters(), c.ledgerVerify(), c.ledgerTrace())
 	return cmd

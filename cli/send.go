@@ -152,7 +152,7 @@ func (s *sending) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, giveBack()) }()
-	seen, err := s.c.watch(ctx, client, app.TailQuery{Device: s.device, Door: s.door})
+	seen, err := s.c.watch(ctx, client, app.TailQuery{Device: s.device, Transport: s.door})
 	if err != nil {
 		return err
 	}

@@ -124,7 +124,7 @@ func printCertificate(row func(name, format string, args ...any), s *app.Certifi
 }
 
 // printRemoved says how much history went because its time was over: it is not lost, it was asked for.
-func printRemoved(row func(name, format string, args ...any), removed map[store.Kept]int64) {
+func printRemoved(row func(name, format string, args ...any), removed map[store.Retained]int64) {
 	for _, k := range store.AllKept {
 		if n := removed[k]; n > 0 {
 			row("removed", "%d %s, their time was over", n, strings.ReplaceAll(string(k), "_", " "))

@@ -56,7 +56,7 @@ func (c *command) tail() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&tenant, "tenant", "", "of one tenant; \"\" is strangers and unknown tenants")
 	cmd.Flags().StringVar(&q.Device, "device", "", "of one device, as the message names it")
-	cmd.Flags().StringVar(&q.Door, "transport", "", "of one transport: mqtt, http")
+	cmd.Flags().StringVar(&q.Transport, "transport", "", "of one transport: mqtt, http")
 	cmd.Flags().StringVar(&q.Heading, "heading", "", "that ended so: stored, duplicate, dead-letter, refused, dropped")
 	cmd.Flags().Int64Var(&limit, "limit", 0, "end after so many (default: at Ctrl-C)")
 	return cmd
@@ -67,8 +67,8 @@ func checkTail(q app.TailQuery) error {
 	if !slices.Contains([]string{"", "stored", "duplicate", "dead-letter", "dead letter", "refused", "dropped"}, q.Heading) {
 		return usageError{fmt.Errorf("--heading: %q is none of stored, duplicate, dead-letter, refused, dropped", q.Heading)}
 	}
-	if !slices.Contains([]string{"", "mqtt", "http"}, q.Door) {
-		return usageError{fmt.Errorf("--transport: %q is neither mqtt nor http", q.Door)}
+	if !slices.Contains([]string{"", "mqtt", "http"}, q.Transport) {
+		return usageError{fmt.Errorf("--transport: %q is neither mqtt nor http", q.Transport)}
 	}
 	return nil
 }

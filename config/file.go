@@ -53,7 +53,7 @@ func (l *loader) mapping(path string, node *yamldoc.Node, into reflect.Value) {
 }
 
 // alias sets what an aliased key stands for. A mapping on the way to one is walked.
-func (l *loader) alias(path string, node *yamldoc.Node, at yamldoc.Place) bool {
+func (l *loader) alias(path string, node *yamldoc.Node, at yamldoc.Position) bool {
 	for from, to := range aliases {
 		if from == path {
 			field, _ := fieldAt(l.root, to)
@@ -75,7 +75,7 @@ func (l *loader) alias(path string, node *yamldoc.Node, at yamldoc.Place) bool {
 
 // aliased sets the key to from its other spelling. The layer knows it under the spelling, so that two with different
 // values are a mistake.
-func (l *loader) aliased(from, to string, node *yamldoc.Node, at yamldoc.Place, f field) {
+func (l *loader) aliased(from, to string, node *yamldoc.Node, at yamldoc.Position, f field) {
 	if node.Kind != yamldoc.Scalar {
 		l.value(from, node, at, f) // told, or nothing
 		return
@@ -90,7 +90,7 @@ func (l *loader) aliased(from, to string, node *yamldoc.Node, at yamldoc.Place, 
 }
 
 // value sets one key.
-func (l *loader) value(path string, node *yamldoc.Node, at yamldoc.Place, f field) {
+func (l *loader) value(path string, node *yamldoc.Node, at yamldoc.Position, f field) {
 	by := given{at: at, file: true}
 	switch {
 	case node.Kind == yamldoc.Null && !f.reference(): // a key without a value keeps what it has

@@ -111,8 +111,8 @@ type loader struct {
 
 // given is a place at which a key was given: in a file, or by a variable or a flag.
 type given struct {
-	at   yamldoc.Place // of the key in the file
-	name string        // of the variable or the flag, "" in a file
+	at   yamldoc.Position // of the key in the file
+	name string           // of the variable or the flag, "" in a file
 	file bool
 }
 
@@ -138,7 +138,7 @@ type reference struct {
 	by    given
 }
 
-func (l *loader) problem(path string, at yamldoc.Place, secret bool, hint, format string, args ...any) {
+func (l *loader) problem(path string, at yamldoc.Position, secret bool, hint, format string, args ...any) {
 	l.problems = append(l.problems, at.Problem(path, secret, hint, format, args...))
 }
 
@@ -146,7 +146,7 @@ func (l *loader) problem(path string, at yamldoc.Place, secret bool, hint, forma
 func (l *loader) begin() { l.layer = map[string]spelling{} }
 
 // give notes that a key is given here and sets it. path is the key as it is spelled; place is where its value stands.
-func (l *loader) give(path string, f field, by given, place yamldoc.Place, set func() string) {
+func (l *loader) give(path string, f field, by given, place yamldoc.Position, set func() string) {
 	key := f.path(path)
 	l.given[key] = append(l.given[key], by)
 	why := set()
@@ -172,7 +172,7 @@ func (l *loader) once(key, path string, f field, by given) {
 }
 
 // text sets a key from a text. quoted tells a string from a number or a word.
-func (l *loader) text(path string, f field, by given, place yamldoc.Place, text string) {
+func (l *loader) text(path string, f field, by given, place yamldoc.Position, text string) {
 	l.give(path, f, by, place, func() string {
 		switch {
 		case f.reference():
@@ -217,7 +217,7 @@ func (l *loader) environment() {
 			continue
 		}
 		f, _ := fieldAt(l.root, path)
-		l.text(path, f, given{name: name}, yamldoc.Place{}, value)
+		l.text(path, f, given{name: name}, yamldoc.Position{}, value)
 	}
 }
 
@@ -257,13 +257,13 @@ func (l *loader) flags() {
 			l.problems = append(l.problems, by.problem(path, true, fmt.Sprintf("set %s_file, %[1]s_env or %[1]s_credential", path),
 				"is a secret, and others on this machine can read a command line"))
 		default:
-			l.text(path, f, by, yamldoc.Place{}, text)
+			l.text(path, f, by, yamldoc.Position{}, text)
 		}
 	}
 	if l.src.DataDir != "" {
 		f, _ := fieldAt(l.root, "data_dir")
 		l.begin() // it is shorter for --set data_dir and comes later
-		l.text("data_dir", f, given{name: "--data"}, yamldoc.Place{}, l.src.DataDir)
+		l.text("data_dir", f, given{name: "--data"}, yamldoc.Position{}, l.src.DataDir)
 	}
 }
 

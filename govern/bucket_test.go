@@ -149,19 +149,19 @@ func TestUnknownNamesHaveSlotsAndThenOneCommonBucket(t *testing.T) {
 func TestStrangersShareOneAllowanceOfMessagesAndBytes(t *testing.T) {
 	g := open(t, openStore(t), DefaultConfig(), newManual().now)
 	for i := range 100 {
-		if !g.Stranger(10) {
+		if !g.AdmitUnauthenticated(10) {
 			t.Fatalf("message %d refused", i)
 		}
 	}
-	if g.Stranger(10) {
+	if g.AdmitUnauthenticated(10) {
 		t.Error("the 101st message of a second was admitted")
 	}
 	g = open(t, openStore(t), DefaultConfig(), newManual().now)
-	if !g.Stranger(1<<20-10) || g.Stranger(11) || !g.Stranger(10) {
+	if !g.AdmitUnauthenticated(1<<20-10) || g.AdmitUnauthenticated(11) || !g.AdmitUnauthenticated(10) {
 		t.Error("bytes are not bounded to 1 MiB a second")
 	}
 	g = open(t, openStore(t), DefaultConfig(), newManual().now)
-	if !g.TakeStranger(90, 1000) || g.TakeStranger(11, 1<<19) || !g.TakeStranger(10, 1<<20-1000) {
+	if !g.TakeUnauthenticated(90, 1000) || g.TakeUnauthenticated(11, 1<<19) || !g.TakeUnauthenticated(10, 1<<20-1000) {
 		t.Error("a refusal by one bucket drew on the other")
 	}
 }

@@ -175,11 +175,11 @@ func (g *Govern) bucketOf(tenant string) *bucket {
 }
 
 // Stranger admits a message of that many bytes from somebody who verified as nobody.
-func (g *Govern) Stranger(bytes int) bool { return g.TakeStranger(1, bytes) }
+func (g *Govern) AdmitUnauthenticated(bytes int) bool { return g.TakeUnauthenticated(1, bytes) }
 
-// TakeStranger admits messages of that many bytes together from somebody who verified as nobody, all or none. All
+// TakeUnauthenticated admits messages of that many bytes together from somebody who verified as nobody, all or none. All
 // strangers of the instance share 100 messages and 1 MiB a second.
-func (g *Govern) TakeStranger(messages, bytes int) bool {
+func (g *Govern) TakeUnauthenticated(messages, bytes int) bool {
 	ok := g.strangers.take(messages, bytes)
 	if !ok {
 		g.m.strangersRefused.Inc()

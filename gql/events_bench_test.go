@@ -83,7 +83,7 @@ func benchSeries(b *testing.B) *series.Series {
 	if err := f.Write(ctx, s.Generation()+1, func(fn func(store.Tx) error) error { return st.Write(ctx, store.Results, fn) }); err != nil {
 		b.Fatal(err)
 	}
-	if err := st.Write(ctx, store.Durable, f.Flip); err != nil {
+	if err := st.Write(ctx, store.Durable, f.Publish); err != nil {
 		b.Fatal(err)
 	}
 	f.Release()

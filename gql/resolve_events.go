@@ -358,7 +358,7 @@ func (e *eventResolvers) ledger(ctx context.Context, _ any, args Args) (any, err
 	if err != nil {
 		return nil, err
 	}
-	f := store.LedgerFilter{Tenant: &PrincipalFrom(ctx).Tenant, Door: c.String("transport"), From: hourOf(start), To: hourOf(end)}
+	f := store.LedgerFilter{Tenant: &PrincipalFrom(ctx).Tenant, Transport: c.String("transport"), From: hourOf(start), To: hourOf(end)}
 	lines, err := e.Ledger.Lines(ctx, f)
 	if err != nil {
 		return nil, err
@@ -381,10 +381,10 @@ func hourOf(m *model.Micros) *int64 {
 }
 
 func showLedger(l *ingest.LedgerLine) ledgerView {
-	n := func(h store.Heading) int64 { return clampInt(l.Headings[h].Messages) }
+	n := func(h store.Outcome) int64 { return clampInt(l.Headings[h].Messages) }
 	v := ledgerView{Hour: time.Unix(l.Hour*3600, 0).UTC().Format(time.RFC3339), Transport: l.Door, Received: clampInt(l.Received.Messages),
-		Stored: n(store.HeadingStored), Duplicate: n(store.HeadingDuplicate), DeadLetter: n(store.HeadingDeadLetter), Refused: n(store.HeadingRefused),
-		Dropped: n(store.HeadingDropped), Waiting: n(store.HeadingWaiting), Readings: clampInt(l.Readings()), Reasons: []ledgerReasonView{}}
+		Stored: n(store.OutcomeStored), Duplicate: n(store.OutcomeDuplicate), DeadLetter: n(store.OutcomeDeadLetter), Refused: n(store.OutcomeRefused),
+		Dropped: n(store.OutcomeDropped), Waiting: n(store.OutcomeWaiting), Readings: clampInt(l.Readings()), Reasons: []ledgerReasonView{}}
 	for _, r := range l.Reasons {
 		v.Reasons = append(v.Reasons, ledgerReasonView{string(r.Heading), r.Reason, clampInt(r.Count.Messages)})
 	}

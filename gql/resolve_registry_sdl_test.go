@@ -31,7 +31,7 @@ func deviceManagementSchema(t testing.TB) *ast.Schema {
 // The description of each kind and the schema say the same: names, what may be null, what an update may change.
 func TestDescriptionsAndSchemaAgree(t *testing.T) {
 	t.Parallel()
-	r := registry.New(registry.Config{}, registry.Parts{})
+	r := registry.New(registry.Config{}, registry.Deps{})
 	schema := deviceManagementSchema(t)
 	for typ, fields := range map[string][]store.Field{
 		"DeviceType": r.Types.Fields(), "DeviceProfile": r.Profiles.Fields(), "MetricDefinition": r.Metrics.Fields(),

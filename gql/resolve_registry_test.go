@@ -83,7 +83,7 @@ func newRegistryWorld(t testing.TB) *registryWorld {
 	}
 	w := &registryWorld{TB: t, db: db, server: gql.New(gql.Config{})}
 	w.clock.Store(1_700_000_000_000_000)
-	w.r = registry.New(registry.Config{}, registry.Parts{
+	w.r = registry.New(registry.Config{}, registry.Deps{
 		Store:     countingStore{db, &w.reads},
 		Writer:    store.Direct{Store: db, Now: func() time.Time { return time.UnixMicro(w.clock.Add(1000)) }},
 		Sealer:    store.NewVault([32]byte{7}),

@@ -87,7 +87,7 @@ func (r *Report) Add(f Finding) {
 
 // Look runs the checks in their order. One that is not done after patience is left behind and told as such; when ctx
 // ends, the rest is skipped.
-func Look(ctx context.Context, patience time.Duration, checks []Check) *Report {
+func Examine(ctx context.Context, patience time.Duration, checks []Check) *Report {
 	r := &Report{Result: OK}
 	for _, c := range checks {
 		f := look(ctx, patience, c)

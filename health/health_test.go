@@ -61,7 +61,7 @@ func TestACheckThatHangsIsLeftBehindAndTheRestIsLookedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := make(chan struct{})
 		defer close(stuck)
-		r := Look(t.Context(), time.Second, []Check{
+		r := Examine(t.Context(), time.Second, []Check{
 			{"stuck", func(context.Context) Finding { <-stuck; return Good("") }},
 			{"slow", func(ctx context.Context) Finding { <-ctx.Done(); return Skip("%v", ctx.Err()) }},
 			{"fine", func(context.Context) Finding { return Good("well") }},
@@ -79,7 +79,7 @@ func TestWhenTheTimeIsOverTheRestIsSkipped(t *testing.T) {
 	t.Parallel()
 	ctx, end := context.WithCancel(t.Context())
 	end()
-	r := Look(ctx, time.Second, []Check{{"late", func(context.Context) Finding { return Fail("", "looked") }}})
+	r := Examine(ctx, time.Second, []Check{{"late", func(context.Context) Finding { return Fail("", "looked") }}})
 	holds(t, r.Findings[0], Skipped, "no time was left", "")
 }
 

@@ -53,7 +53,7 @@ func (w *Watch) Firing() []string {
 }
 
 // Look looks once, as of now. It is called every some seconds by one goroutine.
-func (w *Watch) Look(now time.Time) {
+func (w *Watch) Sample(now time.Time) {
 	values := w.gather()
 	firing := []string{}
 	for _, a := range w.alerts {

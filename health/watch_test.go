@@ -44,7 +44,7 @@ func newWatchWorld(t *testing.T) *watchWorld {
 func (w *watchWorld) look(d time.Duration) string {
 	w.log.Reset()
 	for end := w.now.Add(d); w.now.Before(end); w.now = w.now.Add(10 * time.Second) {
-		w.watch.Look(w.now)
+		w.watch.Sample(w.now)
 	}
 	return w.log.String()
 }
@@ -176,7 +176,7 @@ func TestWhatIsWrittenIsToldPerReadingAndPerDay(t *testing.T) {
 		if i < 360 {
 			n = int64(i) * 1e5
 		}
-		m.Look(now, n, int64(i)*1000)
+		m.Sample(now, n, int64(i)*1000)
 		now = now.Add(10 * time.Second)
 	}
 	w := m.Writing()

@@ -48,7 +48,7 @@ type looked struct {
 }
 
 // Look takes a look: so many bytes were written and so many readings stored since the start.
-func (m *Meter) Look(now time.Time, bytes, readings int64) {
+func (m *Meter) Sample(now time.Time, bytes, readings int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for len(m.past) > 1 && now.Sub(m.past[1].at) >= longestSpan {

@@ -98,8 +98,8 @@ func (h *Handler) tenantOf(u *url.URL) (tenant string, ok bool) {
 
 // refuse counts a message that does not reach the gate.
 func (h *Handler) refuse(tenant string, bytes int, reason ingest.Reason, answer response) response {
-	h.deps.Gate.Received(ingest.DoorHTTP, tenant, bytes)
-	h.deps.Gate.Refuse(ingest.DoorHTTP, tenant, reason)
+	h.deps.Gate.Received(ingest.TransportHTTP, tenant, bytes)
+	h.deps.Gate.Refuse(ingest.TransportHTTP, tenant, reason)
 	return answer
 }
 
@@ -119,7 +119,7 @@ func (h *Handler) bodyFailed(tenant string, read int, err error) response {
 }
 
 func (h *Handler) arrival(tenant string, body []byte) *ingest.Arrival {
-	return &ingest.Arrival{Door: ingest.DoorHTTP, Source: h.cfg.Source, Tenant: tenant, Body: body}
+	return &ingest.Arrival{Transport: ingest.TransportHTTP, Source: h.cfg.Source, Tenant: tenant, Body: body}
 }
 
 func (h *Handler) one(ctx context.Context, tenant string, body []byte) response {
@@ -157,17 +157,17 @@ var overCeiling = response{http.StatusTooManyRequests, "the tenant is over its i
 // responseTo says what the gate said. Anything that is not stored and has no better word is a failed hand-over: 503
 // without Retry-After.
 func responseTo(a ingest.Answer) response {
-	if a.Fate == ingest.Stored {
+	if a.Outcome == ingest.Stored {
 		return response{status: http.StatusAccepted}
 	}
 	answer := response{http.StatusServiceUnavailable, "the event could not be stored", 0}
-	if a.Fate == ingest.Refused {
+	if a.Outcome == ingest.Refused {
 		switch a.Reason {
 		case ingest.ReasonUndecodable, ingest.ReasonTooManyReadings, ingest.ReasonTooLarge, ingest.ReasonNotAuthorized:
 			answer = response{http.StatusBadRequest, "the event was refused: " + string(a.Reason), 0}
 		case ingest.ReasonCeiling:
 			answer = overCeiling
-		case ingest.ReasonStrangers:
+		case ingest.ReasonUnauthenticated:
 			answer = response{http.StatusTooManyRequests, "too many requests", ceilingRetry}
 		case ingest.ReasonBackpressure:
 			answer = response{http.StatusServiceUnavailable, "the platform is behind, nothing was stored", backpressureRetry}

@@ -35,15 +35,15 @@ type Config struct {
 	MaxConnections int           // 4,096; beyond it nobody is accepted until one closes
 }
 
-// Deps are the neighbours. Gate is required.
+// Deps are the neighbours. Intake is required.
 type Deps struct {
-	Gate       Gate
+	Gate       Intake
 	Logger     *slog.Logger          // nil: nothing is logged
 	Registerer prometheus.Registerer // nil: metrics are kept and not registered
 }
 
-// Gate is the part of ingest.Gate that the door needs.
-type Gate interface {
+// Gate is the part of ingest.Intake that the door needs.
+type Intake interface {
 	// Accept takes a message and calls done exactly once, before it returns or later.
 	Accept(ctx context.Context, a *ingest.Arrival, done func(ingest.Answer))
 	// AcceptAll takes several, all or nothing, and calls done exactly once; index is that of the arrival which the answer

@@ -57,7 +57,7 @@ func (g *fakeGate) AcceptAll(ctx context.Context, as []*ingest.Arrival, done fun
 		case <-hold:
 			done(answer, index)
 		case <-ctx.Done():
-			done(ingest.Answer{Fate: ingest.Withheld}, -1)
+			done(ingest.Answer{Outcome: ingest.Withheld}, -1)
 		}
 	}()
 }
@@ -149,7 +149,7 @@ func (d *door) do(t testing.TB, method, path, body string) (*http.Response, stri
 
 // The table of statuses: what the request is, what the gate says, and the exact answer.
 func TestStatuses(t *testing.T) {
-	refused := func(r ingest.Reason) ingest.Answer { return ingest.Answer{Fate: ingest.Refused, Reason: r} }
+	refused := func(r ingest.Reason) ingest.Answer { return ingest.Answer{Outcome: ingest.Refused, Reason: r} }
 	for _, tc := range []struct {
 		name, method, path, body string
 		gate                     ingest.Answer
@@ -167,7 +167,7 @@ func TestStatuses(t *testing.T) {
 		{name: "empty body goes to the decoder", body: " ", status: 202, reached: true},
 
 		{name: "undecodable", gate: refused(ingest.ReasonUndecodable), status: 400, text: "the event was refused: undecodable", reached: true, shows: []string{"S2-015"}},
-		{name: "the decoder's own words", gate: ingest.Answer{Fate: ingest.Refused, Reason: ingest.ReasonUndecodable, Text: "payload:\nis missing"}, status: 400, text: "payload: is missing", reached: true},
+		{name: "the decoder's own words", gate: ingest.Answer{Outcome: ingest.Refused, Reason: ingest.ReasonUndecodable, Text: "payload:\nis missing"}, status: 400, text: "payload: is missing", reached: true},
 		{name: "over 256 readings", gate: refused(ingest.ReasonTooManyReadings), status: 400, text: "the event was refused: too-many-readings", reached: true},
 		{name: "another device's credential", gate: refused(ingest.ReasonNotAuthorized), status: 400, text: "the event was refused: not-authorized", reached: true},
 		{name: "tenant with a dot", path: "/weir/a.b/events", status: 400, text: "the tenant is not a valid tenant id", counted: ReasonBadTenant, shows: []string{"S2-015"}},
@@ -193,11 +193,11 @@ func TestStatuses(t *testing.T) {
 		{name: "bucket empty before the body", full: true, status: 429, text: "the tenant is over its ingest ceiling", retryAfter: "1", counted: ingest.ReasonCeiling},
 		{name: "bucket empty and the body too large", full: true, body: strings.Repeat("x", 1<<20+1), status: 429, text: "the tenant is over its ingest ceiling", retryAfter: "1", counted: ingest.ReasonCeiling},
 		{name: "over the ceiling", gate: refused(ingest.ReasonCeiling), status: 429, text: "the tenant is over its ingest ceiling", retryAfter: "1", reached: true},
-		{name: "strangers", gate: refused(ingest.ReasonStrangers), status: 429, text: "too many requests", retryAfter: "1", reached: true},
+		{name: "strangers", gate: refused(ingest.ReasonUnauthenticated), status: 429, text: "too many requests", retryAfter: "1", reached: true},
 		{name: "backpressure", gate: refused(ingest.ReasonBackpressure), status: 503, text: "the platform is behind, nothing was stored", retryAfter: "10", reached: true},
 		{name: "failed hand-over", gate: refused(ingest.ReasonUnavailable), status: 503, text: "the event could not be stored", reached: true},
-		{name: "withheld", gate: ingest.Answer{Fate: ingest.Withheld}, status: 503, text: "the event could not be stored", reached: true},
-		{name: "dropped is told here", gate: ingest.Answer{Fate: ingest.Dropped, Reason: ingest.ReasonCeiling}, status: 503, text: "the event could not be stored", reached: true},
+		{name: "withheld", gate: ingest.Answer{Outcome: ingest.Withheld}, status: 503, text: "the event could not be stored", reached: true},
+		{name: "dropped is told here", gate: ingest.Answer{Outcome: ingest.Dropped, Reason: ingest.ReasonCeiling}, status: 503, text: "the event could not be stored", reached: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			d := open(t, Config{})
@@ -256,7 +256,7 @@ func TestArrivalCarriesWhatTheGateNeeds(t *testing.T) {
 	d := open(t, Config{})
 	d.do(t, "POST", "/weir/acme/events", event)
 	a := d.gate.arrivals[0]
-	if a.Door != ingest.DoorHTTP || a.Source != "http1" || a.Tenant != "acme" || a.Topic != "" || a.Conn != nil || a.Mute || a.Patience != 0 {
+	if a.Transport != ingest.TransportHTTP || a.Source != "http1" || a.Tenant != "acme" || a.Topic != "" || a.Conn != nil || a.CannotRefuse || a.CeilingWait != 0 {
 		t.Errorf("%+v", a)
 	}
 }
@@ -319,9 +319,9 @@ func TestArrays(t *testing.T) {
 		{"something behind", `[{}] {}`, ingest.Answer{}, -1, 400, "the array: unexpected text after the document at byte 5", 0},
 		{"garbage behind", `[{}] x`, ingest.Answer{}, -1, 400, "the array: unexpected text after the document at byte 5", 0},
 		{"elements that are no events go to the decoder", `[1, "x", [null]]`, ingest.Answer{}, -1, 202, "", 3},
-		{"one of them refused", many(3), ingest.Answer{Fate: ingest.Refused, Reason: ingest.ReasonUndecodable, Text: "no payload"}, 2, 400, "event 2: no payload", 3},
-		{"over the ceiling", many(3), ingest.Answer{Fate: ingest.Refused, Reason: ingest.ReasonCeiling}, -1, 429, "the tenant is over its ingest ceiling", 3},
-		{"backpressure", many(3), ingest.Answer{Fate: ingest.Refused, Reason: ingest.ReasonBackpressure}, -1, 503, "the platform is behind, nothing was stored", 3},
+		{"one of them refused", many(3), ingest.Answer{Outcome: ingest.Refused, Reason: ingest.ReasonUndecodable, Text: "no payload"}, 2, 400, "event 2: no payload", 3},
+		{"over the ceiling", many(3), ingest.Answer{Outcome: ingest.Refused, Reason: ingest.ReasonCeiling}, -1, 429, "the tenant is over its ingest ceiling", 3},
+		{"backpressure", many(3), ingest.Answer{Outcome: ingest.Refused, Reason: ingest.ReasonBackpressure}, -1, 503, "the platform is behind, nothing was stored", 3},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			d := open(t, Config{})

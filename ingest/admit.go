@@ -9,7 +9,7 @@ import (
 )
 
 // admit takes the readings and looks at the log. The ceiling comes before the backpressure, always.
-func (g *Gate) admit(ctx context.Context, m *arrival) {
+func (g *Intake) admit(ctx context.Context, m *arrival) {
 	if !g.take(ctx, m) {
 		return
 	}
@@ -23,24 +23,24 @@ func (g *Gate) admit(ctx context.Context, m *arrival) {
 	}
 }
 
-func (g *Gate) take(ctx context.Context, m *arrival) bool {
+func (g *Intake) take(ctx context.Context, m *arrival) bool {
 	if m.stranger {
-		if g.Ceiling.TakeStranger(1, len(m.Body)) {
+		if g.Ceiling.TakeUnauthenticated(1, len(m.Body)) {
 			return true
 		}
-		g.over(m, ReasonStrangers)
+		g.over(m, ReasonUnauthenticated)
 		return false
 	}
-	if g.Ceiling.Take(m.Tenant, m.readings) || m.Patience > 0 && g.Ceiling.Wait(ctx, m.Tenant, m.readings, m.Patience) {
+	if g.Ceiling.Take(m.Tenant, m.readings) || m.CeilingWait > 0 && g.Ceiling.Wait(ctx, m.Tenant, m.readings, m.CeilingWait) {
 		return true
 	}
 	g.over(m, ReasonCeiling)
 	return false
 }
 
-func (g *Gate) over(m *arrival, r Reason) {
+func (g *Intake) over(m *arrival, r Reason) {
 	g.metrics.limited.Inc()
-	if m.Mute {
+	if m.CannotRefuse {
 		g.end(m, Dropped, r, "")
 		return
 	}
@@ -50,7 +50,7 @@ func (g *Gate) over(m *arrival, r Reason) {
 // roomy reports whether the log takes new messages. A door that cannot say "later" waits here, so that its peer feels it:
 // while nobody is taken, and with fail-closed as soon as others are refused. Who sends at QoS 0 waits for no answer, and
 // fail-closed is nothing to him.
-func (g *Gate) roomy(ctx context.Context, m *arrival) bool {
+func (g *Intake) roomy(ctx context.Context, m *arrival) bool {
 	for g.Pressure.Refusing() {
 		cfg := g.cfg.Load()
 		switch {
@@ -66,7 +66,7 @@ func (g *Gate) roomy(ctx context.Context, m *arrival) bool {
 }
 
 // awaitRoom waits until there may be room, or the configuration is another one. It reports false when ctx has ended.
-func (g *Gate) awaitRoom(ctx context.Context, cfg *inForce) bool {
+func (g *Intake) awaitRoom(ctx context.Context, cfg *inForce) bool {
 	wait, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(cfg.over, cancel)()
@@ -74,7 +74,7 @@ func (g *Gate) awaitRoom(ctx context.Context, cfg *inForce) bool {
 	return err == nil || cfg.over.Err() != nil && ctx.Err() == nil
 }
 
-func (g *Gate) admitAll(ctx context.Context, ms []*arrival) (bad int) {
+func (g *Intake) admitAll(ctx context.Context, ms []*arrival) (bad int) {
 	byTenant, strangers, bytes := 0, 0, 0
 	for _, m := range ms {
 		if m.stranger {
@@ -88,8 +88,8 @@ func (g *Gate) admitAll(ctx context.Context, ms []*arrival) (bad int) {
 		g.over(ms[0], ReasonCeiling)
 		return 0
 	}
-	if strangers > 0 && !g.Ceiling.TakeStranger(strangers, bytes) {
-		g.over(ms[0], ReasonStrangers)
+	if strangers > 0 && !g.Ceiling.TakeUnauthenticated(strangers, bytes) {
+		g.over(ms[0], ReasonUnauthenticated)
 		return 0
 	}
 	if !g.roomy(ctx, ms[0]) {
@@ -101,7 +101,7 @@ func (g *Gate) admitAll(ctx context.Context, ms []*arrival) (bad int) {
 }
 
 // append hands the record to the log. A full log is waited for where the transport cannot say so.
-func (g *Gate) append(ctx context.Context, m *arrival, done func(Answer)) {
+func (g *Intake) append(ctx context.Context, m *arrival, done func(Answer)) {
 	for {
 		err := g.hand(ctx, m, func(off model.Offset, err error) {
 			if err != nil {
@@ -109,7 +109,7 @@ func (g *Gate) append(ctx context.Context, m *arrival, done func(Answer)) {
 				done(m.answer)
 				return
 			}
-			done(Answer{Fate: Stored, Offset: off})
+			done(Answer{Outcome: Stored, Offset: off})
 		})
 		if err == nil {
 			return
@@ -124,7 +124,7 @@ func (g *Gate) append(ctx context.Context, m *arrival, done func(Answer)) {
 	}
 }
 
-func (g *Gate) hand(ctx context.Context, m *arrival, done func(model.Offset, error)) error {
+func (g *Intake) hand(ctx context.Context, m *arrival, done func(model.Offset, error)) error {
 	g.Doors.handed(m.line, m.rec.Readings())
 	return g.Log.Append(ctx, entryOf(m, done))
 }
@@ -134,10 +134,10 @@ func entryOf(m *arrival, done func(model.Offset, error)) spool.Entry {
 }
 
 // failed ends a message that the log did not take.
-func (g *Gate) failed(m *arrival, err error) {
+func (g *Intake) failed(m *arrival, err error) {
 	switch {
 	case errors.Is(err, spool.ErrFull):
-		g.Pressure.Look() // smaller messages must not slip in before the next tick
+		g.Pressure.Sample() // smaller messages must not slip in before the next tick
 		g.end(m, Refused, ReasonBackpressure, "the instance has no room for new events")
 	case m.Conn != nil:
 		g.end(m, Withheld, ReasonUnavailable, "")
@@ -145,7 +145,7 @@ func (g *Gate) failed(m *arrival, err error) {
 		g.end(m, Refused, ReasonUnavailable, "the event could not be stored")
 	}
 	if m.Conn != nil {
-		m.answer.Fate = Withheld
+		m.answer.Outcome = Withheld
 	}
 	if !errors.Is(err, context.Canceled) {
 		g.metrics.failedAppends.Inc()
@@ -153,7 +153,7 @@ func (g *Gate) failed(m *arrival, err error) {
 }
 
 // appendAll hands the records of an array to the log in one piece: it keeps all of them or none.
-func (g *Gate) appendAll(ctx context.Context, ms []*arrival, done func(Answer, int)) {
+func (g *Intake) appendAll(ctx context.Context, ms []*arrival, done func(Answer, int)) {
 	entries, left := make([]spool.Entry, len(ms)), len(ms)
 	for i, m := range ms {
 		g.Doors.handed(m.line, m.rec.Readings())
@@ -169,7 +169,7 @@ func (g *Gate) appendAll(ctx context.Context, ms []*arrival, done func(Answer, i
 				done(m.answer, 0)
 				return
 			}
-			done(Answer{Fate: Stored}, -1)
+			done(Answer{Outcome: Stored}, -1)
 		})
 	}
 	if err := g.Log.Append(ctx, entries...); err != nil {
@@ -181,7 +181,7 @@ func (g *Gate) appendAll(ctx context.Context, ms []*arrival, done func(Answer, i
 }
 
 // lost ends a message that was handed over in vain.
-func (g *Gate) lost(m *arrival, err error) {
+func (g *Intake) lost(m *arrival, err error) {
 	g.Doors.passed(m.line, m.rec.Readings())
 	g.failed(m, err)
 }

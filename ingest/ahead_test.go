@@ -31,7 +31,7 @@ func (l *listLog) Close()                                     { l.closed = true 
 
 // batchesOf are n batches of records, every third of which cannot be decoded and every fifth of which is decoded already.
 func batchesOf(n int) (out []*spool.Batch) {
-	r := &model.Record{Kind: model.KindMessage, Door: DoorMQTT, Source: "mqtt1", Tenant: "acme", Account: "acme", Device: "d1", Message: &model.Message{
+	r := &model.Record{Kind: model.KindMessage, Transport: TransportMQTT, Source: "mqtt1", Tenant: "acme", Account: "acme", Device: "d1", Message: &model.Message{
 		Type: model.MeasurementEvent, Measurements: []model.Reading{{Metric: "temp", Value: 1}}}}
 	off := model.Offset(1)
 	for i := range n {

@@ -41,13 +41,13 @@ type ApplyConfig struct {
 type ApplyDeps struct {
 	Log        spool.Log
 	Store      store.Store
-	Doors      *Doors
+	Counts     *TransportCounts
 	Listening  *Listening
 	Series     *series.Series
 	Rules      *rules.Engine
 	Controller *Controller
 	// Hole is a part of the log that is known to be lost before anything is read; nil: none is.
-	Hole *Hole
+	Gap *LogGap
 	// Changes is the last change of the registry that the store has numbered: a log that knows later ones belongs to a newer
 	// store. nil: it is not held against the log.
 	Changes *uint64
@@ -126,7 +126,7 @@ func NewApplier(ctx context.Context, cfg ApplyConfig, deps ApplyDeps) (*Applier,
 }
 
 // Ledger returns the ledger of this instance.
-func (a *Applier) Ledger() *Ledger { return &Ledger{store: a.Store, fates: a.fates, doors: a.Doors} }
+func (a *Applier) Ledger() *Ledger { return &Ledger{store: a.Store, fates: a.fates, doors: a.Counts} }
 
 // Applied is the newest record whose effects are committed or in memory.
 func (a *Applier) Applied() model.Offset { return model.Offset(a.applied.Load()) }
@@ -135,7 +135,7 @@ func (a *Applier) Applied() model.Offset { return model.Offset(a.applied.Load())
 func (a *Applier) Newest() model.Nanos { return model.Nanos(a.newest.Load()) }
 
 // Kept is how many readings this process has stored.
-func (a *Applier) Kept() int64 { return a.kept.Load() }
+func (a *Applier) ReadingsStored() int64 { return a.kept.Load() }
 
 // SeenBytes is the memory of remembered altIds, as of the newest head; RepeatBytes that of clients' repeats.
 func (a *Applier) SeenBytes() int64   { return a.seenHeld.Load() }
@@ -146,7 +146,7 @@ func (a *Applier) RepeatBytes() int64 { return a.repeatsHeld.Load() }
 func (a *Applier) CaughtUp() bool { return a.Applied() >= a.lastStart }
 
 // Failing says why the applier stands still, "" when it does not.
-func (a *Applier) Failing() string {
+func (a *Applier) Stalled() string {
 	if s := a.failing.Load(); s != nil {
 		return *s
 	}
@@ -157,7 +157,7 @@ func (a *Applier) Failing() string {
 }
 
 // Heard is the listening time of the newest record that was applied: a process goes on from there.
-func (a *Applier) Heard() int64 { return a.heard.Load() }
+func (a *Applier) ListeningTime() int64 { return a.heard.Load() }
 
 // Run applies batches until ctx ends or the log is closed.
 func (a *Applier) Run(ctx context.Context) error {
@@ -194,7 +194,7 @@ func (a *Applier) apply(ctx context.Context, b *spool.Batch) error {
 		a.fates.addAll(meta.Counts)
 	}
 	if b.First > a.lastStart {
-		a.Doors.read(meta.Counts)
+		a.Counts.read(meta.Counts)
 	}
 	a.epoch, a.span = b.Epoch, meta.Span
 	a.batch = &effects{epoch: b.Epoch}
@@ -242,13 +242,13 @@ func (a *Applier) record(ctx context.Context, e *spool.Record, off model.Offset)
 	}
 	r = a.settle(r)
 	if off > a.lastStart && counted(r.Kind) {
-		a.Doors.passed(lineOf(r), r.Readings())
+		a.Counts.passed(lineOf(r), r.Readings())
 	}
 	if a.drop != nil && a.drop(off) {
 		return r, nil
 	}
 	a.listening = max(a.listening, rules.Listening(a.span.At(r.Received.Mono)))
-	at := rules.Place{Epoch: a.batch.epoch, Offset: off, Received: r.Received.Wall, Listening: a.listening}
+	at := rules.Position{Epoch: a.batch.epoch, Offset: off, Received: r.Received.Wall, Listening: a.listening}
 	switch r.Kind {
 	case model.KindMessage, model.KindRaw:
 		return r, a.message(ctx, at, r)
@@ -394,7 +394,7 @@ func newApplyMetrics(reg prometheus.Registerer) *applyMetrics {
 	}
 	m.deadLettersTrimmed = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_dead_letters_trimmed_total",
 		Help: "Dead letters that went because there were too many: the oldest of a tenant, or of the strangers' ring."})
-	m.stored = m.fates.WithLabelValues(string(store.HeadingStored), string(ReasonNone))
+	m.stored = m.fates.WithLabelValues(string(store.OutcomeStored), string(ReasonNone))
 	if reg != nil {
 		reg.MustRegister(m.deadLettersTrimmed, m.retries, m.heads, m.late, m.lost, m.forgotten, m.altIDs, m.altIDSpan, m.clients, m.fates)
 	}

@@ -13,7 +13,7 @@ import (
 // quickLog stores nothing and answers a batch at a time.
 type quickLog struct {
 	spool.Log
-	doors   *Doors
+	doors   *TransportCounts
 	entries []spool.Entry
 }
 
@@ -38,19 +38,19 @@ func (l *quickLog) Stats() spool.Stats { return spool.Stats{MaxBytes: 1} }
 func BenchmarkAccept(b *testing.B) {
 	started := time.Now()
 	elapsed := func() time.Duration { return time.Since(started) }
-	doors := NewDoors(NewListening(elapsed))
+	doors := NewTransportCounts(NewListening(elapsed))
 	log := &quickLog{doors: doors}
 	clock := NewClock(ClockConfig{Boot: 1, Log: log, Logger: slog.New(slog.DiscardHandler),
 		Now: func() (time.Time, time.Duration) { now := time.Now(); return now, now.Sub(started) }})
 	clock.Begin(0)
-	gate := NewGate(GateConfig{DeviceAuth: AuthRequired}, GateDeps{Log: log, Doors: doors, Stamp: clock.Stamp,
+	gate := NewIntake(IntakeConfig{DeviceAuth: AuthRequired}, IntakeDeps{Log: log, Doors: doors, Stamp: clock.Stamp,
 		Ceiling: &testCeiling{known: map[string]bool{"acme": true}, left: -1}, Pressure: NewGauge(GaugeConfig{Log: log}), Logger: slog.New(slog.DiscardHandler),
 		Tap: NewTap(func() model.Nanos { return 0 }, nil)})
 	conn := &Binding{Tenant: "acme", TenantID: 1, Device: "d1", DeviceID: 1, Credential: 100}
 	body := []byte(`{"eventType":"Measurement","altId":"a-1234567","payload":{"entries":[{"measurements":{"temperature":"21.25"}}]}}`)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		gate.Accept(b.Context(), &Arrival{Door: DoorMQTT, Source: "mqtt1", Tenant: "acme", Topic: "d1", Body: body, ClientID: "weir:acme:d1",
+		gate.Accept(b.Context(), &Arrival{Transport: TransportMQTT, Source: "mqtt1", Tenant: "acme", Topic: "d1", Body: body, ClientID: "weir:acme:d1",
 			PacketID: uint16(i%60000 + 1), Conn: conn}, func(Answer) {})
 	}
 }

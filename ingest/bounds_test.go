@@ -76,7 +76,7 @@ func TestACredentialOfADeviceThatIsGoneProvesNothing(t *testing.T) {
 	a.Conn.DeviceID = 99 // the d1 of before: deleted, and made again
 	w.send(a)
 	w.apply()
-	if l := w.ledger(); l[store.HeadingDeadLetter] != 1 || l[store.HeadingStored] != 0 {
+	if l := w.ledger(); l[store.OutcomeDeadLetter] != 1 || l[store.OutcomeStored] != 0 {
 		t.Errorf("ledger: %v", l)
 	}
 }

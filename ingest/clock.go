@@ -172,7 +172,7 @@ func (c *Clock) Run(ctx context.Context) error {
 	t := time.NewTicker(clockTick)
 	defer t.Stop()
 	for {
-		if err := c.Look(ctx); err != nil && ctx.Err() == nil {
+		if err := c.Sample(ctx); err != nil && ctx.Err() == nil {
 			c.cfg.Logger.Warn("the time of day is known and cannot be written to the log; it is tried again", "error", err)
 		}
 		select {
@@ -185,7 +185,7 @@ func (c *Clock) Run(ctx context.Context) error {
 
 // Look notices that the wall has become plausible and puts the time map of this boot into the log. When the log is too
 // full to wait longer, the map says that the stamps hold as they were given out.
-func (c *Clock) Look(ctx context.Context) error {
+func (c *Clock) Sample(ctx context.Context) error {
 	c.mu.Lock()
 	wall, mono := c.look()
 	unset, known, plausible := c.unset, c.known, c.unset && c.plausible(wall)

@@ -37,7 +37,7 @@ func (w *world) begin() {
 	w.time.Begin(w.applier.Received())
 }
 
-func (w *world) look() { w.t.Helper(); w.must(w.time.Look(context.Background())) }
+func (w *world) look() { w.t.Helper(); w.must(w.time.Sample(context.Background())) }
 
 // waits reports whether the applier stands still for want of a time of day.
 func (w *world) waits() bool {
@@ -102,7 +102,7 @@ func TestABoxWithoutATimeOfDayKeepsWhatComesInUntilItKnowsOne(t *testing.T) {
 	w.apply() // a change of the registry needs no time of day
 	w.clock.advance(10 * time.Second)
 	for _, body := range []string{temp(1), sentAt(2, "2026-03-01T11:59:12Z"), sentAt(3, "2024-01-01T00:00:00Z")} {
-		if an := w.send(w.arrival(1, body)); an.Fate != Stored {
+		if an := w.send(w.arrival(1, body)); an.Outcome != Stored {
 			t.Fatalf("%+v", an)
 		}
 	}
@@ -111,7 +111,7 @@ func TestABoxWithoutATimeOfDayKeepsWhatComesInUntilItKnowsOne(t *testing.T) {
 	if !w.waits() || w.time.Doubt() == "" {
 		t.Fatal("what came in without a time of day was applied")
 	}
-	if l := w.ledger(); l[store.HeadingWaiting] != 3 {
+	if l := w.ledger(); l[store.OutcomeWaiting] != 3 {
 		t.Errorf("the ledger says %v", l)
 	}
 	w.clock.step(noon) // the time server answers: fifty years forward
@@ -125,13 +125,13 @@ func TestABoxWithoutATimeOfDayKeepsWhatComesInUntilItKnowsOne(t *testing.T) {
 		"1 2026-03-01T11:59:20Z 2026-03-01T11:59:20Z",
 		"2 2026-03-01T11:59:12Z 2026-03-01T11:59:20Z",
 		"4 2026-03-01T12:00:00Z 2026-03-01T12:00:00Z")
-	if l := w.ledger(); l[store.HeadingStored] != 3 || l[store.HeadingDeadLetter] != 1 || l[store.HeadingWaiting] != 0 {
+	if l := w.ledger(); l[store.OutcomeStored] != 3 || l[store.OutcomeDeadLetter] != 1 || l[store.OutcomeWaiting] != 0 {
 		t.Errorf("the ledger says %v", l)
 	}
 	lines, err := w.applier.Ledger().Lines(t.Context(), store.LedgerFilter{})
 	w.must(err)
 	for _, l := range lines { // whatever hour it proved to be, a message ends in the one that it was counted in
-		if l.Headings[store.HeadingWaiting].Messages != 0 || l.Received.Messages == 0 {
+		if l.Headings[store.OutcomeWaiting].Messages != 0 || l.Received.Messages == 0 {
 			t.Errorf("hour %d: %+v", l.Hour, l)
 		}
 	}
@@ -217,14 +217,14 @@ func TestAStepForwardThatIsUndoneCostsNoReading(t *testing.T) {
 	w.send(w.arrival(1, temp(1)))
 	w.clock.step(noon)
 	for i, body := range []string{temp(2), sentAt(3, "2026-03-01T11:59:00Z"), sentAt(4, "2024-03-01T11:59:00Z")} {
-		if an := w.send(w.arrival(1, body)); an.Fate != Stored {
+		if an := w.send(w.arrival(1, body)); an.Outcome != Stored {
 			t.Fatalf("%d: %+v", i, an)
 		}
 	}
 	w.apply()
 	w.holds(w.times(1), "1 2076-03-01T12:00:00Z 2076-03-01T12:00:00Z", "2 2026-03-01T12:00:00Z 2076-03-01T12:00:00Z",
 		"3 2026-03-01T11:59:00Z 2076-03-01T12:00:00Z")
-	if l := w.ledger(); l[store.HeadingDeadLetter] != 1 {
+	if l := w.ledger(); l[store.OutcomeDeadLetter] != 1 {
 		t.Errorf("the ledger says %v", l)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 // RunCounts makes a batch for the doors' counts when none came along for an interval: a clock record, which brings
 // nothing else about. An instance that nobody knocks at writes none.
-func (g *Gate) RunCounts(ctx context.Context, interval time.Duration) error {
+func (g *Intake) RunCounts(ctx context.Context, interval time.Duration) error {
 	t := time.NewTicker(interval)
 	defer t.Stop()
 	for {
@@ -26,7 +26,7 @@ func (g *Gate) RunCounts(ctx context.Context, interval time.Duration) error {
 	}
 }
 
-func (g *Gate) keepCounts(ctx context.Context) error {
+func (g *Intake) keepCounts(ctx context.Context) error {
 	if !g.Doors.Pending() {
 		return nil
 	}
@@ -35,4 +35,4 @@ func (g *Gate) keepCounts(ctx context.Context) error {
 }
 
 // Received counts the bytes of a packet that never becomes an arrival; Refuse counts the message.
-func (g *Gate) Received(_, _ string, bytes int) { g.metrics.strayBytes.Add(float64(bytes)) }
+func (g *Intake) Received(_, _ string, bytes int) { g.metrics.strayBytes.Add(float64(bytes)) }

@@ -16,19 +16,19 @@ type line struct {
 	hour   int64
 }
 
-func (l line) key(h store.Heading, r Reason) store.LedgerKey {
-	return store.LedgerKey{Tenant: l.tenant, Door: l.door, Hour: l.hour, Heading: h, Reason: string(r)}
+func (l line) key(h store.Outcome, r Reason) store.LedgerKey {
+	return store.LedgerKey{Tenant: l.tenant, Transport: l.door, Hour: l.hour, Outcome: h, Reason: string(r)}
 }
 
 func lineOf(r *model.Record) line {
-	return line{tenant: r.Account, door: r.Door, hour: r.Received.Hour()}
+	return line{tenant: r.Account, door: r.Transport, hour: r.Received.Hour()}
 }
 
 // Doors counts what reaches the doors and what they turn away. A message is counted as received where its packet is
 // parsed and stays in parsed until the door knows its fate: then received and refusal go together into the next batch,
 // or received goes into the very batch that holds the record. So whatever a crash leaves on disk is balanced, and the
 // applier, which counts the fates of records, can still be caught losing one.
-type Doors struct {
+type TransportCounts struct {
 	listening *Listening
 
 	mu      sync.Mutex
@@ -77,51 +77,51 @@ func (t *tallies) sweep() {
 }
 
 // NewDoors returns the doors' side of the ledger. It is the log's spool.MetaSource.
-func NewDoors(l *Listening) *Doors {
-	return &Doors{listening: l, lines: tallies{all: map[line]*tally{}}, pending: map[store.LedgerKey]store.LedgerCount{},
+func NewTransportCounts(l *Listening) *TransportCounts {
+	return &TransportCounts{listening: l, lines: tallies{all: map[line]*tally{}}, pending: map[store.LedgerKey]store.LedgerCount{},
 		riding: map[store.LedgerKey]store.LedgerCount{}}
 }
 
-var _ spool.MetaSource = (*Doors)(nil)
+var _ spool.MetaSource = (*TransportCounts)(nil)
 
-func (d *Doors) received(l line) {
+func (d *TransportCounts) received(l line) {
 	d.mu.Lock()
 	d.lines.of(l).parsed++
 	d.mu.Unlock()
 }
 
 // turnedAway gives a received message its fate at the door.
-func (d *Doors) turnedAway(l line, h store.Heading, r Reason, readings int) {
+func (d *TransportCounts) turnedAway(l line, h store.Outcome, r Reason, readings int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lines.of(l).parsed--
-	d.count(l.key(store.HeadingReceived, ReasonNone), store.LedgerCount{Messages: 1})
+	d.count(l.key(store.OutcomeReceived, ReasonNone), store.LedgerCount{Messages: 1})
 	d.count(l.key(h, r), store.LedgerCount{Messages: 1, Readings: int64(readings)})
 }
 
-func (d *Doors) count(k store.LedgerKey, c store.LedgerCount) {
+func (d *TransportCounts) count(k store.LedgerKey, c store.LedgerCount) {
 	have := d.pending[k]
 	have.Add(c)
 	d.pending[k] = have
 }
 
 // handed notes that a record is on its way to the log; passed, that Apply has decided on it or the log refused it.
-func (d *Doors) handed(l line, readings int) {
+func (d *TransportCounts) handed(l line, readings int) {
 	d.move(l, store.LedgerCount{Messages: 1, Readings: int64(readings)})
 }
 
-func (d *Doors) passed(l line, readings int) {
+func (d *TransportCounts) passed(l line, readings int) {
 	d.move(l, store.LedgerCount{Messages: -1, Readings: -int64(readings)})
 }
 
-func (d *Doors) move(l line, c store.LedgerCount) {
+func (d *TransportCounts) move(l line, c store.LedgerCount) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lines.of(l).waiting.Add(c)
 }
 
 // Take implements spool.MetaSource.
-func (d *Doors) Take(entries []spool.Entry) []byte {
+func (d *TransportCounts) Take(entries []spool.Entry) []byte {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.taken = map[line]int64{}
@@ -136,7 +136,7 @@ func (d *Doors) Take(entries []spool.Entry) []byte {
 	m := batchMeta{Span: d.listening.Span(), Counts: make(map[store.LedgerKey]store.LedgerCount, len(d.forming)+len(d.taken))}
 	maps.Copy(m.Counts, d.forming)
 	for l, n := range d.taken {
-		k := l.key(store.HeadingReceived, ReasonNone)
+		k := l.key(store.OutcomeReceived, ReasonNone)
 		c := m.Counts[k]
 		c.Messages += n
 		m.Counts[k] = c
@@ -164,7 +164,7 @@ func run(entries []spool.Entry, i int) (l line, next int) {
 }
 
 // Settle implements spool.MetaSource: the counts of a batch that failed wait for the next one.
-func (d *Doors) Settle(ok bool) {
+func (d *TransportCounts) Settle(ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if ok {
@@ -172,7 +172,7 @@ func (d *Doors) Settle(ok bool) {
 			d.ride(k, c)
 		}
 		for l, n := range d.taken {
-			d.ride(l.key(store.HeadingReceived, ReasonNone), store.LedgerCount{Messages: n})
+			d.ride(l.key(store.OutcomeReceived, ReasonNone), store.LedgerCount{Messages: n})
 		}
 	} else {
 		for k, c := range d.forming {
@@ -185,7 +185,7 @@ func (d *Doors) Settle(ok bool) {
 	d.forming, d.taken = nil, nil
 }
 
-func (d *Doors) ride(k store.LedgerKey, c store.LedgerCount) {
+func (d *TransportCounts) ride(k store.LedgerKey, c store.LedgerCount) {
 	have := d.riding[k]
 	have.Add(c)
 	if have.Messages <= 0 {
@@ -196,7 +196,7 @@ func (d *Doors) ride(k store.LedgerKey, c store.LedgerCount) {
 }
 
 // read notes that Apply counts what rode in a batch.
-func (d *Doors) read(counts map[store.LedgerKey]store.LedgerCount) {
+func (d *TransportCounts) read(counts map[store.LedgerKey]store.LedgerCount) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for k, c := range counts {
@@ -205,7 +205,7 @@ func (d *Doors) read(counts map[store.LedgerKey]store.LedgerCount) {
 }
 
 // Pending reports whether counts wait for a batch to ride in.
-func (d *Doors) Pending() bool {
+func (d *TransportCounts) Pending() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.pending) > 0
@@ -215,7 +215,7 @@ func (d *Doors) Pending() bool {
 func counted(k model.RecordKind) bool { return k == model.KindMessage || k == model.KindRaw }
 
 // live adds what is not yet on disk to a look at the ledger: parsed and pending counts, and what waits for Apply.
-func (d *Doors) live(add func(store.LedgerKey, store.LedgerCount)) {
+func (d *TransportCounts) live(add func(store.LedgerKey, store.LedgerCount)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, m := range []map[store.LedgerKey]store.LedgerCount{d.pending, d.forming, d.riding} {
@@ -225,10 +225,10 @@ func (d *Doors) live(add func(store.LedgerKey, store.LedgerCount)) {
 	}
 	for l, n := range d.lines.all {
 		if n.parsed != 0 {
-			add(l.key(store.HeadingReceived, ReasonNone), store.LedgerCount{Messages: n.parsed})
+			add(l.key(store.OutcomeReceived, ReasonNone), store.LedgerCount{Messages: n.parsed})
 		}
 		if n.waiting != (store.LedgerCount{}) {
-			add(l.key(store.HeadingWaiting, ReasonNone), n.waiting)
+			add(l.key(store.OutcomeWaiting, ReasonNone), n.waiting)
 		}
 	}
 }

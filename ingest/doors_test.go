@@ -13,12 +13,12 @@ import (
 // TestLinesOnWhichNothingMovesAreForgotten: hours and tenants go by, and the doors hold only what is under way.
 func TestLinesOnWhichNothingMovesAreForgotten(t *testing.T) {
 	t.Parallel()
-	d := NewDoors(NewListening(func() time.Duration { return 0 }))
-	stays := line{tenant: "acme", door: DoorHTTP, hour: 1}
+	d := NewTransportCounts(NewListening(func() time.Duration { return 0 }))
+	stays := line{tenant: "acme", door: TransportHTTP, hour: 1}
 	d.received(stays)
 	d.handed(stays, 3)
 	for i := range 1000 {
-		r := &model.Record{Kind: model.KindMessage, Door: DoorMQTT, Account: fmt.Sprintf("t%d", i)}
+		r := &model.Record{Kind: model.KindMessage, Transport: TransportMQTT, Account: fmt.Sprintf("t%d", i)}
 		d.received(lineOf(r))
 		d.handed(lineOf(r), 1)
 		d.Take([]spool.Entry{{Value: r}})
@@ -30,13 +30,13 @@ func TestLinesOnWhichNothingMovesAreForgotten(t *testing.T) {
 	}
 	d.Take(nil)
 	d.Settle(true)
-	got := map[store.Heading]store.LedgerCount{}
+	got := map[store.Outcome]store.LedgerCount{}
 	d.live(func(k store.LedgerKey, c store.LedgerCount) {
 		if k.Tenant == "acme" {
-			got[k.Heading] = c
+			got[k.Outcome] = c
 		}
 	})
-	if got[store.HeadingReceived] != (store.LedgerCount{Messages: 1}) || got[store.HeadingWaiting] != (store.LedgerCount{Messages: 1, Readings: 3}) {
+	if got[store.OutcomeReceived] != (store.LedgerCount{Messages: 1}) || got[store.OutcomeWaiting] != (store.LedgerCount{Messages: 1, Readings: 3}) {
 		t.Errorf("the line in use says %v", got)
 	}
 }
@@ -44,10 +44,10 @@ func TestLinesOnWhichNothingMovesAreForgotten(t *testing.T) {
 // TestBatchOfManyLines: what rides in a batch is counted per line, whatever order its records are in.
 func TestBatchOfManyLines(t *testing.T) {
 	t.Parallel()
-	d := NewDoors(NewListening(func() time.Duration { return 0 }))
+	d := NewTransportCounts(NewListening(func() time.Duration { return 0 }))
 	var entries []spool.Entry
 	for _, tenant := range []string{"a", "a", "b", "a", "", "b", "b"} {
-		r := &model.Record{Kind: model.KindMessage, Door: DoorMQTT, Account: tenant}
+		r := &model.Record{Kind: model.KindMessage, Transport: TransportMQTT, Account: tenant}
 		d.received(lineOf(r))
 		entries = append(entries, spool.Entry{Value: r}, spool.Entry{Value: &model.Record{Kind: model.KindControl}}, spool.Entry{})
 	}
@@ -56,7 +56,7 @@ func TestBatchOfManyLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	for tenant, want := range map[string]int64{"a": 3, "b": 3, "": 1} {
-		if got := m.Counts[(line{tenant: tenant, door: DoorMQTT}).key(store.HeadingReceived, ReasonNone)].Messages; got != want {
+		if got := m.Counts[(line{tenant: tenant, door: TransportMQTT}).key(store.OutcomeReceived, ReasonNone)].Messages; got != want {
 			t.Errorf("tenant %q: %d received, want %d", tenant, got, want)
 		}
 	}

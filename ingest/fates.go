@@ -72,8 +72,8 @@ func (f *fates) release() {
 }
 
 func compareLedgerKeys(a, b store.LedgerKey) int {
-	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Hour, b.Hour), cmp.Compare(a.Door, b.Door),
-		cmp.Compare(a.Heading, b.Heading), cmp.Compare(a.Reason, b.Reason))
+	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Hour, b.Hour), cmp.Compare(a.Transport, b.Transport),
+		cmp.Compare(a.Outcome, b.Outcome), cmp.Compare(a.Reason, b.Reason))
 }
 
 // LedgerLine is one tenant's hour at one door: what came in, and where it ended.
@@ -82,13 +82,13 @@ type LedgerLine struct {
 	Door     string
 	Hour     int64 // since the epoch
 	Received store.LedgerCount
-	Headings map[store.Heading]store.LedgerCount
+	Headings map[store.Outcome]store.LedgerCount
 	Reasons  []LedgerReason
 }
 
 // LedgerReason is the share of a heading that one reason has.
 type LedgerReason struct {
-	Heading store.Heading
+	Heading store.Outcome
 	Reason  string
 	Count   store.LedgerCount
 }
@@ -103,14 +103,14 @@ func (l *LedgerLine) Missing() int64 {
 }
 
 // Readings is how many readings were stored.
-func (l *LedgerLine) Readings() int64 { return l.Headings[store.HeadingStored].Readings }
+func (l *LedgerLine) Readings() int64 { return l.Headings[store.OutcomeStored].Readings }
 
 // Ledger reads the ledger of a running instance: what is on disk, what waits in memory to be written with the head, and
 // what the doors hold. It is consistent up to the messages that are moving at this instant.
 type Ledger struct {
 	store store.Store
 	fates *fates
-	doors *Doors
+	doors *TransportCounts
 }
 
 // NewStoredLedger reads what is on disk only: the ledger of an instance that does not run.
@@ -152,7 +152,7 @@ func (l *Ledger) read(ctx context.Context, flt store.LedgerFilter, add func(stor
 		add(k, *c)
 	}
 	return l.store.Read(ctx, func(tx store.Tx) error {
-		head, _, err := store.HeadState(tx)
+		head, _, err := store.CheckpointState(tx)
 		if err != nil {
 			return err
 		}
@@ -173,30 +173,30 @@ func (l *Ledger) stored(tx store.Tx, flt store.LedgerFilter, add func(store.Ledg
 }
 
 func matches(flt store.LedgerFilter, k store.LedgerKey) bool {
-	return (flt.Tenant == nil || k.Tenant == *flt.Tenant) && (flt.Door == "" || k.Door == flt.Door) &&
+	return (flt.Tenant == nil || k.Tenant == *flt.Tenant) && (flt.Transport == "" || k.Transport == flt.Transport) &&
 		(flt.From == nil || k.Hour >= *flt.From) && (flt.To == nil || k.Hour <= *flt.To)
 }
 
 func addToLine(lines map[line]*LedgerLine, k store.LedgerKey, c store.LedgerCount) {
-	at := line{tenant: k.Tenant, door: k.Door, hour: k.Hour}
+	at := line{tenant: k.Tenant, door: k.Transport, hour: k.Hour}
 	ln := lines[at]
 	if ln == nil {
-		ln = &LedgerLine{Tenant: k.Tenant, Door: k.Door, Hour: k.Hour, Headings: map[store.Heading]store.LedgerCount{}}
+		ln = &LedgerLine{Tenant: k.Tenant, Door: k.Transport, Hour: k.Hour, Headings: map[store.Outcome]store.LedgerCount{}}
 		lines[at] = ln
 	}
-	if k.Heading == store.HeadingReceived {
+	if k.Outcome == store.OutcomeReceived {
 		ln.Received.Add(c)
 		return
 	}
-	have := ln.Headings[k.Heading]
+	have := ln.Headings[k.Outcome]
 	have.Add(c)
-	ln.Headings[k.Heading] = have
+	ln.Headings[k.Outcome] = have
 	if k.Reason == "" {
 		return
 	}
-	i := slices.IndexFunc(ln.Reasons, func(r LedgerReason) bool { return r.Heading == k.Heading && r.Reason == k.Reason })
+	i := slices.IndexFunc(ln.Reasons, func(r LedgerReason) bool { return r.Heading == k.Outcome && r.Reason == k.Reason })
 	if i < 0 {
-		ln.Reasons = append(ln.Reasons, LedgerReason{Heading: k.Heading, Reason: k.Reason, Count: c})
+		ln.Reasons = append(ln.Reasons, LedgerReason{Heading: k.Outcome, Reason: k.Reason, Count: c})
 		return
 	}
 	ln.Reasons[i].Count.Add(c)

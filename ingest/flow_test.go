@@ -30,7 +30,7 @@ func TestAReadingIsKeptAndJudged(t *testing.T) {
 	w := newWorld(t)
 	w.furnish(1, thresholdRule("hot", "temp", "gt", 90))
 	for _, v := range []float64{20, 95.5, 96, 30} {
-		if an := w.send(w.arrival(1, temp(v))); an.Fate != Stored || an.Offset == 0 {
+		if an := w.send(w.arrival(1, temp(v))); an.Outcome != Stored || an.Offset == 0 {
 			t.Fatalf("%v: %+v", v, an)
 		}
 		w.clock.advance(time.Second)
@@ -46,7 +46,7 @@ func TestAReadingIsKeptAndJudged(t *testing.T) {
 	if err != nil || len(h) != 1 || h[0].Fires != 2 || h[0].LastSignal != model.Resolved || h[0].RuntimeID != "acme/boiler@1/hot" {
 		t.Errorf("health: %+v, %v", h, err)
 	}
-	if l := w.ledger(); l[store.HeadingReceived] != 4 || l[store.HeadingStored] != 4 {
+	if l := w.ledger(); l[store.OutcomeReceived] != 4 || l[store.OutcomeStored] != 4 {
 		t.Errorf("ledger: %v", l)
 	}
 }
@@ -56,10 +56,10 @@ func TestEveryUnfitMessageEndsAsADeadLetterThatNamesItsReason(t *testing.T) {
 	w := newWorld(t)
 	w.furnish(2)
 	http := func(tenant, body string) *Arrival {
-		return &Arrival{Door: DoorHTTP, Source: "http1", Tenant: tenant, Body: []byte(body)}
+		return &Arrival{Transport: TransportHTTP, Source: "http1", Tenant: tenant, Body: []byte(body)}
 	}
 	token := `,"credentialType":"ACCESS_TOKEN","credentialId":"token-1"`
-	mute := func(a *Arrival) *Arrival { a.Mute = true; return a }
+	mute := func(a *Arrival) *Arrival { a.CannotRefuse = true; return a }
 	for _, c := range []struct {
 		a      *Arrival
 		reason Reason
@@ -77,7 +77,7 @@ func TestEveryUnfitMessageEndsAsADeadLetterThatNamesItsReason(t *testing.T) {
 		{w.arrival(1, measurement("temp", 1, `,"occurredTime":"2025-02-01T00:00:00Z"`)), ReasonBadTime},
 		{w.arrival(1, `{"eventType":"NewRelationship","payload":{"relationshipType":"in","targetType":"area","target":"a"}}`), ReasonNoRelationship},
 	} {
-		if an := w.send(c.a); an.Fate != Stored {
+		if an := w.send(c.a); an.Outcome != Stored {
 			t.Errorf("%s: the gate says %+v", c.reason, an)
 			continue
 		}
@@ -91,7 +91,7 @@ func TestEveryUnfitMessageEndsAsADeadLetterThatNamesItsReason(t *testing.T) {
 			t.Errorf("%s: got %+v", c.reason, dead)
 		}
 	}
-	if l := w.ledger(); l[store.HeadingDeadLetter] != 12 || l[store.HeadingReceived] != 12 || len(w.measurements(1)) != 0 {
+	if l := w.ledger(); l[store.OutcomeDeadLetter] != 12 || l[store.OutcomeReceived] != 12 || len(w.measurements(1)) != 0 {
 		t.Errorf("ledger: %v", l)
 	}
 }
@@ -100,28 +100,28 @@ func TestWhatADoorTurnsAwayIsCountedAndNotStored(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.furnish(1)
-	if an := w.send(w.arrival(1, "garbage")); an.Fate != Refused || an.Reason != ReasonUndecodable || an.Text == "" {
+	if an := w.send(w.arrival(1, "garbage")); an.Outcome != Refused || an.Reason != ReasonUndecodable || an.Text == "" {
 		t.Errorf("undecodable: %+v", an)
 	}
-	if an := w.send(w.arrival(1, measurement("temp", 1, `,"device":"d2"`))); an.Fate != Refused || an.Reason != ReasonNotAuthorized {
+	if an := w.send(w.arrival(1, measurement("temp", 1, `,"device":"d2"`))); an.Outcome != Refused || an.Reason != ReasonNotAuthorized {
 		t.Errorf("another device: %+v", an)
 	}
 	w.ceiling.left = 0
-	if an := w.send(w.arrival(1, temp(1))); an.Fate != Refused || an.Reason != ReasonCeiling || an.RetryAfter != 1 {
+	if an := w.send(w.arrival(1, temp(1))); an.Outcome != Refused || an.Reason != ReasonCeiling || an.RetryAfter != 1 {
 		t.Errorf("ceiling: %+v", an)
 	}
 	mute := w.arrival(1, temp(1))
-	mute.Mute = true
-	if an := w.send(mute); an.Fate != Dropped || an.Reason != ReasonCeiling {
+	mute.CannotRefuse = true
+	if an := w.send(mute); an.Outcome != Dropped || an.Reason != ReasonCeiling {
 		t.Errorf("ceiling, mute: %+v", an)
 	}
 	w.ceiling.left, w.ceiling.stranger = -1, 0
-	if an := w.send(&Arrival{Door: DoorHTTP, Source: "http1", Tenant: "nobody", Body: []byte(measurement("temp", 1, `,"device":"d"`))}); an.Reason != ReasonStrangers {
+	if an := w.send(&Arrival{Transport: TransportHTTP, Source: "http1", Tenant: "nobody", Body: []byte(measurement("temp", 1, `,"device":"d"`))}); an.Reason != ReasonUnauthenticated {
 		t.Errorf("stranger: %+v", an)
 	}
 	w.apply()
 	l := w.ledger()
-	if l[store.HeadingRefused] != 4 || l[store.HeadingDropped] != 1 || l[store.HeadingStored] != 0 || l[store.HeadingReceived] != 5 {
+	if l[store.OutcomeRefused] != 4 || l[store.OutcomeDropped] != 1 || l[store.OutcomeStored] != 0 || l[store.OutcomeReceived] != 5 {
 		t.Errorf("ledger: %v", l)
 	}
 }
@@ -132,7 +132,7 @@ func TestARetryWithAltIDIsKeptOnce(t *testing.T) {
 	w.furnish(2)
 	body := measurement("temp", 21, `,"altId":"a1","occurredTime":"2026-03-01T11:00:00Z"`)
 	send := func(device int) {
-		if an := w.send(w.arrival(device, body)); an.Fate != Stored {
+		if an := w.send(w.arrival(device, body)); an.Outcome != Stored {
 			t.Fatalf("%+v", an)
 		}
 	}
@@ -146,7 +146,7 @@ func TestARetryWithAltIDIsKeptOnce(t *testing.T) {
 	w.restart()
 	send(1)
 	w.apply()
-	if l := w.ledger(); l[store.HeadingStored] != 2 || l[store.HeadingDuplicate] != 2 {
+	if l := w.ledger(); l[store.OutcomeStored] != 2 || l[store.OutcomeDuplicate] != 2 {
 		t.Errorf("ledger: %v", l)
 	}
 	if got := w.measurements(1); len(got) != 1 {
@@ -161,7 +161,7 @@ func TestARepeatOfTheTransportIsTheSameMessage(t *testing.T) {
 	send := func(id uint16, dup bool, v float64) {
 		a := w.arrival(1, temp(v))
 		a.PacketID, a.Dup = id, dup
-		if an := w.send(a); an.Fate != Stored {
+		if an := w.send(a); an.Outcome != Stored {
 			t.Fatalf("%+v", an)
 		}
 		w.clock.advance(time.Second)
@@ -172,7 +172,7 @@ func TestARepeatOfTheTransportIsTheSameMessage(t *testing.T) {
 	send(6, true, 1)  // a DUP of what never came
 	send(5, false, 1) // not a repeat: the sender says so
 	w.apply()
-	if l := w.ledger(); l[store.HeadingStored] != 4 || l[store.HeadingDuplicate] != 1 {
+	if l := w.ledger(); l[store.OutcomeStored] != 4 || l[store.OutcomeDuplicate] != 1 {
 		t.Errorf("ledger: %v", l)
 	}
 }
@@ -202,7 +202,7 @@ func TestNothingIsAnsweredBeforeTheSyncReturns(t *testing.T) {
 	}
 	armed.Store(false)
 	close(hold)
-	if an := <-done; an.Fate != Stored {
+	if an := <-done; an.Outcome != Stored {
 		t.Errorf("after the sync: %+v", an)
 	}
 }
@@ -221,14 +221,14 @@ func TestAFailingSyncAcknowledgesNothing(t *testing.T) {
 	w.furnish(1)
 	w.apply()
 	failing.Store(true)
-	if an := w.send(w.arrival(1, temp(1))); an.Fate != Withheld {
+	if an := w.send(w.arrival(1, temp(1))); an.Outcome != Withheld {
 		t.Errorf("MQTT: %+v", an)
 	}
-	if an := w.send(&Arrival{Door: DoorHTTP, Source: "http1", Tenant: "acme",
-		Body: []byte(measurement("temp", 1, `,"credentialType":"ACCESS_TOKEN","credentialId":"token-1"`))}); an.Fate != Refused || an.Reason != ReasonUnavailable || an.RetryAfter != 0 {
+	if an := w.send(&Arrival{Transport: TransportHTTP, Source: "http1", Tenant: "acme",
+		Body: []byte(measurement("temp", 1, `,"credentialType":"ACCESS_TOKEN","credentialId":"token-1"`))}); an.Outcome != Refused || an.Reason != ReasonUnavailable || an.RetryAfter != 0 {
 		t.Errorf("HTTP: %+v", an)
 	}
-	if l := w.ledger(); l[store.HeadingRefused] != 2 || l[store.HeadingReceived] != 2 || l[store.HeadingStored] != 0 {
+	if l := w.ledger(); l[store.OutcomeRefused] != 2 || l[store.OutcomeReceived] != 2 || l[store.OutcomeStored] != 0 {
 		t.Errorf("ledger: %v", l)
 	}
 }
@@ -245,7 +245,7 @@ func TestAMessageLostInsideApplyIsNamedByTheBalance(t *testing.T) {
 	w.apply()
 	lines, err := w.applier.Ledger().Lines(context.Background(), store.LedgerFilter{})
 	w.must(err)
-	if len(lines) != 1 || lines[0].Missing() != 1 || lines[0].Tenant != "acme" || lines[0].Door != DoorMQTT {
+	if len(lines) != 1 || lines[0].Missing() != 1 || lines[0].Tenant != "acme" || lines[0].Door != TransportMQTT {
 		t.Errorf("the balance does not name the loss: %+v", lines)
 	}
 }
@@ -257,7 +257,7 @@ func TestAnArrayIsAllOrNothing(t *testing.T) {
 	send := func(bodies ...string) (Answer, int) {
 		var as []*Arrival
 		for _, b := range bodies {
-			as = append(as, &Arrival{Door: DoorHTTP, Source: "http1", Tenant: "acme", Body: []byte(b)})
+			as = append(as, &Arrival{Transport: TransportHTTP, Source: "http1", Tenant: "acme", Body: []byte(b)})
 		}
 		type end struct {
 			an Answer
@@ -269,7 +269,7 @@ func TestAnArrayIsAllOrNothing(t *testing.T) {
 		return e.an, e.i
 	}
 	good := measurement("temp", 1, `,"credentialType":"ACCESS_TOKEN","credentialId":"token-1"`)
-	if an, i := send(good, good, "x"); an.Fate != Refused || an.Reason != ReasonUndecodable || i != 2 {
+	if an, i := send(good, good, "x"); an.Outcome != Refused || an.Reason != ReasonUndecodable || i != 2 {
 		t.Errorf("one bad: %+v at %d", an, i)
 	}
 	w.ceiling.left = 1
@@ -277,11 +277,11 @@ func TestAnArrayIsAllOrNothing(t *testing.T) {
 		t.Errorf("ceiling: %+v at %d", an, i)
 	}
 	w.ceiling.left = -1
-	if an, i := send(good, good); an.Fate != Stored || i != -1 {
+	if an, i := send(good, good); an.Outcome != Stored || i != -1 {
 		t.Errorf("all good: %+v at %d", an, i)
 	}
 	w.apply()
-	if l := w.ledger(); l[store.HeadingReceived] != 7 || l[store.HeadingRefused] != 5 || l[store.HeadingStored] != 2 {
+	if l := w.ledger(); l[store.OutcomeReceived] != 7 || l[store.OutcomeRefused] != 5 || l[store.OutcomeStored] != 2 {
 		t.Errorf("ledger: %v", l)
 	}
 }
@@ -292,9 +292,9 @@ func TestPresenceIsFoldedAndAReplayMeetsItsOwnWork(t *testing.T) {
 	w.furnish(1)
 	claim := func(s model.PresenceState, session uint64) {
 		done := make(chan Answer, 1)
-		w.gate.Presence(context.Background(), DoorMQTT, "mqtt1", *w.arrival(1, "").Conn,
+		w.gate.Presence(context.Background(), TransportMQTT, "mqtt1", *w.arrival(1, "").Conn,
 			model.Presence{State: s, Reason: "test", Session: session, Occurred: w.clock.stamp().Wall}, func(an Answer) { done <- an })
-		if an := <-done; an.Fate != Stored {
+		if an := <-done; an.Outcome != Stored {
 			t.Fatalf("%+v", an)
 		}
 		w.clock.advance(time.Second)

@@ -40,7 +40,7 @@ type Ceiling interface {
 	Take(tenant string, readings int) bool
 	Wait(ctx context.Context, tenant string, readings int, patience time.Duration) bool
 	Empty(tenant string) bool
-	TakeStranger(messages, bytes int) bool
+	TakeUnauthenticated(messages, bytes int) bool
 }
 
 // Pressure tells how full the log is.
@@ -50,7 +50,7 @@ type Pressure interface {
 	// Full reports whether nobody's messages are taken, whatever the door.
 	Full() bool
 	// Look takes the figures anew: the log has just refused a record.
-	Look()
+	Sample()
 	// Room waits until there may be more room than there was, or ctx ends.
 	Room(ctx context.Context) error
 }
@@ -59,16 +59,16 @@ type Pressure interface {
 type SealFunc func(ad string, plain []byte) ([]byte, error)
 
 // GateConfig is what the gate is told.
-type GateConfig struct {
+type IntakeConfig struct {
 	DeviceAuth    DeviceAuthMode
 	FailClosed    bool // MQTT publishes wait from the first refusal of the log on
 	StrangerQueue int  // copies of refused bodies on their way to the ring, 256 when 0
 }
 
 // GateDeps are the gate's collaborators.
-type GateDeps struct {
+type IntakeDeps struct {
 	Log      spool.Log
-	Doors    *Doors
+	Doors    *TransportCounts
 	Stamp    func() model.Stamp
 	Verify   VerifyFunc
 	Ceiling  Ceiling
@@ -82,36 +82,36 @@ type GateDeps struct {
 	Registry prometheus.Registerer
 }
 
-// Gate is what stands behind every door.
-type Gate struct {
+// Intake is what stands behind every door.
+type Intake struct {
 	cfg atomic.Pointer[inForce]
-	GateDeps
+	IntakeDeps
 	metrics *gateMetrics
 	ring    chan *store.DeadLetter
 	shut    atomic.Bool
 }
 
 // NewGate returns a gate. Run keeps the strangers' ring until its context ends.
-func NewGate(cfg GateConfig, deps GateDeps) *Gate {
+func NewIntake(cfg IntakeConfig, deps IntakeDeps) *Intake {
 	if cfg.StrangerQueue == 0 {
 		cfg.StrangerQueue = 256
 	}
-	g := &Gate{GateDeps: deps, metrics: newGateMetrics(deps.Registry), ring: make(chan *store.DeadLetter, cfg.StrangerQueue)}
+	g := &Intake{IntakeDeps: deps, metrics: newGateMetrics(deps.Registry), ring: make(chan *store.DeadLetter, cfg.StrangerQueue)}
 	g.Set(cfg)
 	return g
 }
 
 // inForce is a configuration while it is obeyed.
 type inForce struct {
-	GateConfig
+	IntakeConfig
 	over context.Context // ends when another one takes its place
 	end  func()
 }
 
 // Set changes what an event must prove and whether publishes wait, for what arrives from now on and for what waits already.
 // The length of the queue stays.
-func (g *Gate) Set(cfg GateConfig) {
-	f := &inForce{GateConfig: cfg}
+func (g *Intake) Set(cfg IntakeConfig) {
+	f := &inForce{IntakeConfig: cfg}
 	f.over, f.end = context.WithCancel(context.Background())
 	if old := g.cfg.Swap(f); old != nil {
 		old.end()
@@ -119,10 +119,10 @@ func (g *Gate) Set(cfg GateConfig) {
 }
 
 // Config returns what counts now.
-func (g *Gate) Config() GateConfig { return g.cfg.Load().GateConfig }
+func (g *Intake) Config() IntakeConfig { return g.cfg.Load().IntakeConfig }
 
 // Run writes the copies of refused bodies to the strangers' ring.
-func (g *Gate) Run(ctx context.Context) error {
+func (g *Intake) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -137,7 +137,7 @@ func (g *Gate) Run(ctx context.Context) error {
 }
 
 // Shut makes the gate refuse what still comes and waits until what it has accepted is answered and its counts are kept.
-func (g *Gate) Shut(ctx context.Context) error {
+func (g *Intake) Shut(ctx context.Context) error {
 	g.shut.Store(true)
 	if err := g.keepCounts(ctx); err != nil {
 		return err
@@ -161,7 +161,7 @@ type arrival struct {
 // Accept takes one message in and says through done, exactly once, how it ended. It may wait: for the ceiling as long as
 // the door is patient, for the log while its unsynced bound is reached, and for room in the log where the transport has
 // no word for "later". ctx is the life of the connection: when it ends first, the message is withheld.
-func (g *Gate) Accept(ctx context.Context, a *Arrival, done func(Answer)) {
+func (g *Intake) Accept(ctx context.Context, a *Arrival, done func(Answer)) {
 	m := g.receive(a)
 	g.judge(ctx, m)
 	if !m.ended {
@@ -176,7 +176,7 @@ func (g *Gate) Accept(ctx context.Context, a *Arrival, done func(Answer)) {
 
 // AcceptAll takes an array of messages in: all of them or, when one is unfit or there is no room for all, none. done is
 // called once, with the index of the message that decided, -1 when all are stored.
-func (g *Gate) AcceptAll(ctx context.Context, as []*Arrival, done func(Answer, int)) {
+func (g *Intake) AcceptAll(ctx context.Context, as []*Arrival, done func(Answer, int)) {
 	ms := make([]*arrival, len(as))
 	bad := -1
 	for i, a := range as {
@@ -203,20 +203,20 @@ func (g *Gate) AcceptAll(ctx context.Context, as []*Arrival, done func(Answer, i
 }
 
 // Refuse counts a packet that never becomes an arrival, with its refusal: a forbidden topic, a topic that nothing reads.
-func (g *Gate) Refuse(door, tenant string, reason Reason) {
-	m := g.receive(&Arrival{Door: door, Tenant: tenant})
+func (g *Intake) Refuse(door, tenant string, reason Reason) {
+	m := g.receive(&Arrival{Transport: door, Tenant: tenant})
 	g.end(m, Refused, reason, "")
 }
 
 // TenantFull reports whether the tenant's ceiling has no room at all, so that a door need not read the body.
-func (g *Gate) TenantFull(tenant string) bool {
+func (g *Intake) TenantFull(tenant string) bool {
 	return g.Ceiling.Known(tenant) && g.Ceiling.Empty(tenant)
 }
 
 // receive counts the message as received. Tenants that do not exist share one account, so that nobody fills the ledger.
-func (g *Gate) receive(a *Arrival) *arrival {
+func (g *Intake) receive(a *Arrival) *arrival {
 	m := &arrival{Arrival: a, stamp: g.Stamp(), readings: 1}
-	m.line = line{door: a.Door, hour: m.stamp.Hour()}
+	m.line = line{door: a.Transport, hour: m.stamp.Hour()}
 	if g.Ceiling.Known(a.Tenant) {
 		m.line.tenant = a.Tenant
 	}
@@ -229,10 +229,10 @@ func (g *Gate) receive(a *Arrival) *arrival {
 }
 
 // end gives the message its fate at the door.
-func (g *Gate) end(m *arrival, f Fate, r Reason, text string) {
-	heading := store.HeadingRefused
+func (g *Intake) end(m *arrival, f Outcome, r Reason, text string) {
+	heading := store.OutcomeRefused
 	if f == Dropped {
-		heading = store.HeadingDropped
+		heading = store.OutcomeDropped
 	}
 	readings := 0
 	if m.rec != nil && m.rec.Message != nil {
@@ -240,10 +240,10 @@ func (g *Gate) end(m *arrival, f Fate, r Reason, text string) {
 	}
 	g.Doors.turnedAway(m.line, heading, r, readings)
 	g.metrics.turnedAway(r)
-	m.answer, m.ended = Answer{Fate: f, Reason: r, Text: text}, true
+	m.answer, m.ended = Answer{Outcome: f, Reason: r, Text: text}, true
 	g.show(m, heading, text)
 	switch {
-	case r == ReasonCeiling || r == ReasonStrangers:
+	case r == ReasonCeiling || r == ReasonUnauthenticated:
 		m.answer.RetryAfter = 1
 	case r == ReasonBackpressure:
 		m.answer.RetryAfter = 10
@@ -251,35 +251,35 @@ func (g *Gate) end(m *arrival, f Fate, r Reason, text string) {
 }
 
 // show lets who watches see a message that ended at the door.
-func (g *Gate) show(m *arrival, h store.Heading, why string) {
+func (g *Intake) show(m *arrival, h store.Outcome, why string) {
 	if !g.Tap.Busy() {
 		return
 	}
 	rec := m.rec
 	if rec == nil {
-		rec = &model.Record{Door: m.Door, Source: m.Source, Tenant: m.Tenant, Account: m.line.tenant, Device: m.Topic, Received: m.stamp, Bytes: uint32(len(m.Body))}
+		rec = &model.Record{Transport: m.Transport, Source: m.Source, Tenant: m.Tenant, Account: m.line.tenant, Device: m.Topic, Received: m.stamp, Bytes: uint32(len(m.Body))}
 	}
 	g.Tap.tell(ending{rec: rec, heading: h, reason: m.answer.Reason, why: why})
 }
 
 // Presence hands a transition that a door asserts to the log. It takes one reading from the tenant's ceiling.
-func (g *Gate) Presence(ctx context.Context, door, source string, b Binding, p model.Presence, done func(Answer)) {
+func (g *Intake) Presence(ctx context.Context, door, source string, b Binding, p model.Presence, done func(Answer)) {
 	if !g.Ceiling.Take(b.Tenant, 1) {
 		g.metrics.presenceRefused.Inc()
-		done(Answer{Fate: Refused, Reason: ReasonCeiling, RetryAfter: 1})
+		done(Answer{Outcome: Refused, Reason: ReasonCeiling, RetryAfter: 1})
 		return
 	}
-	r := &model.Record{Kind: model.KindPresence, Door: door, Source: source, Tenant: b.Tenant, Account: b.Tenant, Device: b.Device,
+	r := &model.Record{Kind: model.KindPresence, Transport: door, Source: source, Tenant: b.Tenant, Account: b.Tenant, Device: b.Device,
 		DeviceID: b.DeviceID, Credential: b.Credential, Received: g.Stamp(), Presence: &p}
 	err := g.Log.Append(ctx, spool.Entry{Data: model.AppendRecord(nil, r), Value: r, Done: func(off model.Offset, err error) {
 		if err != nil {
-			done(Answer{Fate: Refused, Reason: ReasonUnavailable})
+			done(Answer{Outcome: Refused, Reason: ReasonUnavailable})
 			return
 		}
-		done(Answer{Fate: Stored, Offset: off})
+		done(Answer{Outcome: Stored, Offset: off})
 	}})
 	if err != nil {
 		g.metrics.presenceRefused.Inc()
-		done(Answer{Fate: Refused, Reason: ReasonUnavailable})
+		done(Answer{Outcome: Refused, Reason: ReasonUnavailable})
 	}
 }

@@ -57,7 +57,7 @@ type frozenHead struct {
 // load reads the results as of the head.
 func (a *Applier) load(tx store.Tx) error {
 	var err error
-	if a.head.offset, a.head.gen, err = store.HeadState(tx); err != nil {
+	if a.head.offset, a.head.gen, err = store.CheckpointState(tx); err != nil {
 		return err
 	}
 	a.head.started = a.head.offset
@@ -184,7 +184,7 @@ func (a *Applier) writeHead(ctx context.Context, f *frozenHead) error {
 func (a *Applier) tryHead(ctx context.Context, f *frozenHead) error {
 	write := func(fn func(store.Tx) error) error { return a.Store.Write(ctx, store.Results, fn) }
 	// What an earlier try left under this generation goes first: a page may have been cut differently.
-	if err := write(func(tx store.Tx) error { return store.SweepUnflipped(tx, f.gen-1) }); err != nil {
+	if err := write(func(tx store.Tx) error { return store.SweepUnpublished(tx, f.gen-1) }); err != nil {
 		return err
 	}
 	if err := f.series.Write(ctx, f.gen, write); err != nil {
@@ -220,7 +220,7 @@ func (a *Applier) loadRules(tx store.Tx) error {
 	if err := a.Rules.Load(pages); err != nil {
 		return err
 	}
-	at := rules.Place{Offset: a.head.offset, Listening: a.listening}
+	at := rules.Position{Offset: a.head.offset, Listening: a.listening}
 	for _, id := range slices.Sorted(maps.Keys(a.view.profiles)) {
 		p := a.view.profiles[id]
 		t := a.view.tenants[p.Tenant]
@@ -254,7 +254,7 @@ func inSlices[T any](write func(func(store.Tx) error) error, rows []T, put func(
 }
 
 func (a *Applier) flip(tx store.Tx, f *frozenHead) error {
-	if err := f.series.Flip(tx); err != nil {
+	if err := f.series.Publish(tx); err != nil {
 		return err
 	}
 	if err := a.fates.write(tx); err != nil {
@@ -274,7 +274,7 @@ func (a *Applier) flip(tx store.Tx, f *frozenHead) error {
 	if err := f.writeTimes(tx); err != nil {
 		return err
 	}
-	return store.SetHeadState(tx, f.at, f.gen)
+	return store.SetCheckpointState(tx, f.at, f.gen)
 }
 
 // stopPatience is how long the last head may take at a stop.
@@ -287,7 +287,7 @@ func (a *Applier) stop() error {
 	if err := a.awaitHead(); err != nil {
 		return err
 	}
-	if a.head.since == 0 || a.parts.open() || a.batch == nil || a.Failing() != "" {
+	if a.head.since == 0 || a.parts.open() || a.batch == nil || a.Stalled() != "" {
 		return nil
 	}
 	if err := a.cutHead(a.head.life, a.Applied(), a.lastReceived); err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // judge decodes the body and finds out what its credential proves.
-func (g *Gate) judge(ctx context.Context, m *arrival) {
+func (g *Intake) judge(ctx context.Context, m *arrival) {
 	if m.ended {
 		return
 	}
@@ -20,7 +20,7 @@ func (g *Gate) judge(ctx context.Context, m *arrival) {
 		readings [1]model.Reading
 	}{}
 	m.rec = &kept.Record
-	*m.rec = model.Record{Kind: model.KindMessage, Door: m.Door, Source: m.Source, Tenant: m.Tenant, Account: m.line.tenant, Device: m.Topic,
+	*m.rec = model.Record{Kind: model.KindMessage, Transport: m.Transport, Source: m.Source, Tenant: m.Tenant, Account: m.line.tenant, Device: m.Topic,
 		Received: m.stamp, ClientID: m.ClientID, PacketID: m.PacketID, Dup: m.Dup, Bytes: uint32(len(m.Body))}
 	if m.PacketID != 0 {
 		sum := sha256.Sum256(m.Body)
@@ -50,7 +50,7 @@ func (g *Gate) judge(ctx context.Context, m *arrival) {
 	switch {
 	case m.rec.Device == "" && m.rec.Verdict == model.VerdictOK:
 		g.unreadable(m, ReasonUndecodable, "device is required when no credential names it")
-	case m.rec.Verdict == model.VerdictOtherDevice && m.Conn != nil && !m.Mute:
+	case m.rec.Verdict == model.VerdictOtherDevice && m.Conn != nil && !m.CannotRefuse:
 		g.end(m, Refused, ReasonNotAuthorized, "the event names another device than its topic")
 	}
 	m.stranger = m.line.tenant == "" || m.rec.Verdict != model.VerdictOK
@@ -58,7 +58,7 @@ func (g *Gate) judge(ctx context.Context, m *arrival) {
 
 // vouch sets the record's device, principal and verdict. A presented credential decides; without one the connection's
 // counts; without either the mode does.
-func (g *Gate) vouch(ctx context.Context, m *arrival, ev *Decoded) error {
+func (g *Intake) vouch(ctx context.Context, m *arrival, ev *Decoded) error {
 	r := m.rec
 	if r.Device == "" {
 		r.Device = ev.Device
@@ -95,7 +95,7 @@ func (g *Gate) vouch(ctx context.Context, m *arrival, ev *Decoded) error {
 
 // unreadable refuses a body that is no ingest event. Where the transport cannot say so it is acknowledged through the
 // log instead, sealed, and ends as a dead letter; where it can, a copy goes to the strangers' ring for the operator.
-func (g *Gate) unreadable(m *arrival, r Reason, why string) {
+func (g *Intake) unreadable(m *arrival, r Reason, why string) {
 	g.metrics.undecoded.Inc()
 	m.rec.Message = nil
 	sealed, err := g.Seal(rawAD(m.Tenant), m.Body)
@@ -104,7 +104,7 @@ func (g *Gate) unreadable(m *arrival, r Reason, why string) {
 		g.end(m, Refused, ReasonUnavailable, "the event could not be stored")
 		return
 	}
-	if m.Mute {
+	if m.CannotRefuse {
 		m.rec.Kind, m.rec.Why, m.rec.Verdict, m.rec.Raw = model.KindRaw, why, model.VerdictOK, sealed
 		return
 	}

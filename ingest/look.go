@@ -72,10 +72,10 @@ func (a *Applier) RuleStats() rules.Stats {
 }
 
 // AilingRules are the rules that do not run or could not judge everything they were given.
-func (a *Applier) AilingRules() []rules.Health {
+func (a *Applier) UnhealthyRules() []rules.Health {
 	a.rulesMu.Lock()
 	defer a.rulesMu.Unlock()
-	return a.Rules.Ailing()
+	return a.Rules.Unhealthy()
 }
 
 // HeadSince is the receive time of the oldest record whose results are in memory only, 0 when there is none.

@@ -15,7 +15,7 @@ import (
 )
 
 // Hole is a part of the log that cannot be read: First to Last. Fresh says that it was found, and noted in the store, just now.
-type Hole struct {
+type LogGap struct {
 	First, Last model.Offset
 	Why         string
 	Fresh       bool
@@ -28,8 +28,8 @@ var ErrStoreOlder = errors.New("ingest: the database is older than the log")
 // knows of the registry behind it holds. A disk that cannot be read at the moment is asked again.
 func (a *Applier) next(ctx context.Context, r *spool.Reader) (b *spool.Batch, err error) {
 	for {
-		if h := a.Hole; h != nil && a.Applied()+1 >= h.First {
-			a.Hole = nil
+		if h := a.Gap; h != nil && a.Applied()+1 >= h.First {
+			a.Gap = nil
 			if h.Last > a.Applied() {
 				if err := a.passOver(ctx, r, *h); err != nil {
 					return nil, err
@@ -40,9 +40,9 @@ func (a *Applier) next(ctx context.Context, r *spool.Reader) (b *spool.Batch, er
 		damage, damaged := errors.AsType[*spool.DamageError](err)
 		switch {
 		case damaged && damage.Next > a.Applied()+1:
-			err = a.passOver(ctx, r, Hole{First: a.Applied() + 1, Last: damage.Next - 1, Why: damage.File + ": " + damage.Reason})
+			err = a.passOver(ctx, r, LogGap{First: a.Applied() + 1, Last: damage.Next - 1, Why: damage.File + ": " + damage.Reason})
 		case err == nil && b.First > a.Applied()+1:
-			return b, a.passOver(ctx, nil, Hole{First: a.Applied() + 1, Last: b.First - 1, Why: "records are missing"})
+			return b, a.passOver(ctx, nil, LogGap{First: a.Applied() + 1, Last: b.First - 1, Why: "records are missing"})
 		case err == nil:
 			return b, nil
 		}
@@ -73,7 +73,7 @@ func final(ctx context.Context, err error) bool {
 }
 
 // passOver goes on behind a hole. r, where it is not nil, is set behind it.
-func (a *Applier) passOver(ctx context.Context, r *spool.Reader, h Hole) error {
+func (a *Applier) passOver(ctx context.Context, r *spool.Reader, h LogGap) error {
 	fresh := false
 	now := a.Received()
 	loss := store.LogLoss{At: a.found().Micros(), First: h.First, Last: h.Last, Why: h.Why}
@@ -146,7 +146,7 @@ func (a *Applier) catchUpView(ctx context.Context, at model.Offset) error {
 	a.rulesMu.Lock()
 	defer a.rulesMu.Unlock()
 	a.batch = &effects{epoch: a.epoch}
-	place := rules.Place{Epoch: a.epoch, Offset: at, Received: a.lastReceived, Listening: a.listening}
+	place := rules.Position{Epoch: a.epoch, Offset: at, Received: a.lastReceived, Listening: a.listening}
 	for _, id := range slices.Sorted(maps.Keys(before.profiles)) {
 		if view.profiles[id] == nil {
 			a.installProfile(place, "", viewBefore{id: id, profile: before.profiles[id]})
@@ -165,7 +165,7 @@ func (a *Applier) catchUpView(ctx context.Context, at model.Offset) error {
 func (a *Applier) reader() (spool.Reader, error) {
 	from := a.head.offset + 1
 	first, _ := a.Log.Bounds()
-	if h := a.Hole; from < first && h != nil && h.First <= from && h.Last+1 >= first {
+	if h := a.Gap; from < first && h != nil && h.First <= from && h.Last+1 >= first {
 		from = first
 	}
 	r, err := a.Log.Reader(from)

@@ -47,7 +47,7 @@ func TestAHoleIsGonePastAndTheRegistryInsideItHolds(t *testing.T) {
 	_, control := w.log.Bounds()
 	w.send(w.arrival(1, temp(20)))
 	w.apply()
-	before := w.ledger()[store.HeadingStored]
+	before := w.ledger()[store.OutcomeStored]
 	for range 2 {
 		w.restart() // nothing is in a head: everything is read again
 		a := w.newApplier(&holed{w.log, 1, control}, w.db)
@@ -64,7 +64,7 @@ func TestAHoleIsGonePastAndTheRegistryInsideItHolds(t *testing.T) {
 		}
 		end()
 		w.must(<-done)
-		if got := w.ledger(); got[store.HeadingStored] != before || got[store.HeadingDeadLetter] != 0 {
+		if got := w.ledger(); got[store.OutcomeStored] != before || got[store.OutcomeDeadLetter] != 0 {
 			t.Errorf("behind the hole: %v", got)
 		}
 		var losses []store.LogLoss

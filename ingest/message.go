@@ -15,9 +15,9 @@ import (
 )
 
 // message decides the fate of a message: exactly one heading, whatever it is.
-func (a *Applier) message(ctx context.Context, at rules.Place, r *model.Record) error {
+func (a *Applier) message(ctx context.Context, at rules.Position, r *model.Record) error {
 	if a.seen.isRepeat(r) {
-		a.fate(at, r, store.HeadingDuplicate, ReasonNone, "")
+		a.fate(at, r, store.OutcomeDuplicate, ReasonNone, "")
 		return nil
 	}
 	a.seen.addRepeat(r)
@@ -38,21 +38,21 @@ func (a *Applier) message(ctx context.Context, at rules.Place, r *model.Record) 
 	if r.Message.AltID != "" {
 		a.seen.key = appendAltIDKey(a.seen.key[:0], what.tenant.ID, what.device.ID, r.Message)
 		if !a.seen.addAltID(a.seen.key, r.Received.Wall) {
-			a.fate(at, r, store.HeadingDuplicate, ReasonNone, "")
+			a.fate(at, r, store.OutcomeDuplicate, ReasonNone, "")
 			return nil
 		}
 	}
 	if err := a.keep(ctx, at, r, what); err != nil {
 		return err
 	}
-	a.fate(at, r, store.HeadingStored, ReasonNone, "")
+	a.fate(at, r, store.OutcomeStored, ReasonNone, "")
 	return nil
 }
 
 // fate counts a message under its heading. Who watches sees it once that is committed.
-func (a *Applier) fate(at rules.Place, r *model.Record, h store.Heading, reason Reason, why string) {
+func (a *Applier) fate(at rules.Position, r *model.Record, h store.Outcome, reason Reason, why string) {
 	a.fates.add(lineOf(r).key(h, reason), store.LedgerCount{Messages: 1, Readings: int64(r.Readings())})
-	if h != store.HeadingStored {
+	if h != store.OutcomeStored {
 		a.metrics.fates.WithLabelValues(string(h), string(reason)).Inc()
 	} else {
 		a.metrics.stored.Inc()
@@ -203,10 +203,10 @@ func (a *Applier) admit(ctx context.Context, what resolved, m *model.Message) (f
 }
 
 // keep stores the readings and lets the rules judge them.
-func (a *Applier) keep(ctx context.Context, at rules.Place, r *model.Record, what resolved) error {
+func (a *Applier) keep(ctx context.Context, at rules.Position, r *model.Record, what resolved) error {
 	m := r.Message
 	a.activity.touch(what.tenant.ID, what.device.ID, r.Source, r.Received.Wall.Micros(), int64(at.Listening))
-	in := rules.Input{Place: at, Device: rules.Device{ID: what.device.ID, Type: what.device.Type, Token: r.Device},
+	in := rules.Input{Position: at, Device: rules.Device{ID: what.device.ID, Type: what.device.Type, Token: r.Device},
 		Profile: rules.ProfileKey{Tenant: what.tenant.ID, Profile: what.profileID}}
 	switch m.Type {
 	case model.MeasurementEvent:
@@ -275,14 +275,14 @@ func (a *Applier) point(at model.Offset, r *model.Record, what resolved, i int) 
 }
 
 func (a *Applier) keepLocation(in *rules.Input, r *model.Record, what resolved, l *model.Location) {
-	row := a.row(r, what, model.LocationEvent, in.Place, in.Index, l.Time)
+	row := a.row(r, what, model.LocationEvent, in.Position, in.Index, l.Time)
 	row.Location = *l
 	a.batch.step(func(tx store.Tx) error { return store.InsertLocation(tx, row) })
 	a.Series.PutLocation(&store.LatestLocation{Device: row.Device, TenantID: row.TenantID, DeviceToken: row.DeviceToken, Location: *l,
 		Occurred: row.Occurred, Updated: row.Received}, in.Offset)
 }
 
-func (a *Applier) row(r *model.Record, what resolved, t model.EventType, at rules.Place, index uint32, own model.EntryTime) *store.EventRow {
+func (a *Applier) row(r *model.Record, what resolved, t model.EventType, at rules.Position, index uint32, own model.EntryTime) *store.EventRow {
 	occurred, _ := a.occurred(r, own)
 	return &store.EventRow{TenantID: what.tenant.ID, Device: what.device.ID, DeviceToken: r.Device, Type: t, Offset: at.Offset, Index: index,
 		Source: r.Source, AltID: r.Message.AltID, Occurred: occurred, Received: r.Received.Wall.Micros()}
@@ -300,8 +300,8 @@ func (a *Applier) emit(e model.Edge) { a.batch.edges = append(a.batch.edges, e) 
 const detailBytes = 2 << 10
 
 // deadLetter keeps a message that was accepted and proved unfit.
-func (a *Applier) deadLetter(at rules.Place, r *model.Record, reason Reason, why string) {
-	a.fate(at, r, store.HeadingDeadLetter, reason, why)
+func (a *Applier) deadLetter(at rules.Position, r *model.Record, reason Reason, why string) {
+	a.fate(at, r, store.OutcomeDeadLetter, reason, why)
 	d := &store.DeadLetter{Tenant: r.Account, Occurred: r.Received.Wall.Micros(), Kind: store.DeadLetterIngest, Reason: string(reason),
 		Source: r.Source, Summary: why, Attempts: 1, Subject: r.Device, Epoch: at.Epoch, Offset: at.Offset,
 		Stranger: ofStrangers(r.Account, reason),
@@ -319,7 +319,7 @@ func (a *Applier) deadLetter(at rules.Place, r *model.Record, reason Reason, why
 		var err error
 		switch {
 		case d.Stranger:
-			gone, err = store.TrimStrangers(tx, a.cfg.StrangersBytes)
+			gone, err = store.TrimRejected(tx, a.cfg.StrangersBytes)
 		case trim:
 			gone, err = store.TrimDeadLetters(tx, d.Tenant, a.cfg.DeadLetters)
 		}

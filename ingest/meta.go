@@ -31,9 +31,9 @@ func appendMeta(b []byte, m batchMeta) []byte {
 	b = binary.AppendUvarint(b, uint64(len(m.Counts)))
 	for k, c := range m.Counts {
 		b = wire.AppendString(b, k.Tenant)
-		b = wire.AppendString(b, k.Door)
+		b = wire.AppendString(b, k.Transport)
 		b = binary.AppendVarint(b, k.Hour)
-		b = wire.AppendString(b, string(k.Heading))
+		b = wire.AppendString(b, string(k.Outcome))
 		b = wire.AppendString(b, k.Reason)
 		b = binary.AppendVarint(b, c.Messages)
 		b = binary.AppendVarint(b, c.Readings)
@@ -53,7 +53,7 @@ func decodeMeta(b []byte) (batchMeta, error) {
 	n := r.Count(7)
 	m.Counts = make(map[store.LedgerKey]store.LedgerCount, n)
 	for range n {
-		k := store.LedgerKey{Tenant: r.String(), Door: r.String(), Hour: r.Varint(), Heading: store.Heading(r.String()), Reason: r.String()}
+		k := store.LedgerKey{Tenant: r.String(), Transport: r.String(), Hour: r.Varint(), Outcome: store.Outcome(r.String()), Reason: r.String()}
 		m.Counts[k] = store.LedgerCount{Messages: r.Varint(), Readings: r.Varint()}
 	}
 	if err := r.End(); err != nil {

@@ -25,7 +25,7 @@ func newGateMetrics(reg prometheus.Registerer) *gateMetrics {
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_eventsources_total_msg_turned_away",
 			Help: "Messages refused or dropped at a door, by reason."}, []string{"reason"}),
 	}
-	for _, r := range []Reason{ReasonCeiling, ReasonBackpressure, ReasonStrangers, ReasonTooManyReadings, ReasonTooLarge, ReasonUnavailable} {
+	for _, r := range []Reason{ReasonCeiling, ReasonBackpressure, ReasonUnauthenticated, ReasonTooManyReadings, ReasonTooLarge, ReasonUnavailable} {
 		m.refused.WithLabelValues(string(r)) // what turns away at a bound is shown from the start
 	}
 	if reg != nil {

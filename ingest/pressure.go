@@ -85,7 +85,7 @@ func NewGauge(c GaugeConfig) *Gauge {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	g := &Gauge{GaugeConfig: c, on: map[Cause]bool{}, changed: make(chan struct{}), runway: endless, reserve: c.DiskReserve}
-	g.Look()
+	g.Sample()
 	if c.Registry != nil {
 		c.Registry.MustRegister(g.collectors()...)
 	}
@@ -137,13 +137,13 @@ func (g *Gauge) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-t.C:
-			g.Look()
+			g.Sample()
 		}
 	}
 }
 
 // Look implements Pressure.
-func (g *Gauge) Look() {
+func (g *Gauge) Sample() {
 	s := g.Log.Stats()
 	var applied model.Offset
 	if g.Applied != nil {

@@ -75,7 +75,7 @@ func TestDoorsRefuseFromNineTenthsAndTakeFromEightTenthsOfBytesOrRecordsOnWhiche
 			} else {
 				log.holding(min(other, step.held), step.held)
 			}
-			g.Look()
+			g.Sample()
 			if g.Refusing() != step.refusing {
 				t.Errorf("%s, step %d: at %d of 1000 refusing is %v", kind, i, step.held, g.Refusing())
 			}
@@ -107,7 +107,7 @@ func TestBothCausesMustPassBeforeMessagesAreTakenAgain(t *testing.T) {
 	log.holding(950, 950)
 	g := NewGauge(GaugeConfig{Log: log})
 	log.holding(100, 850)
-	g.Look()
+	g.Sample()
 	if why := g.Why(); !slices.Equal(why, []string{"records"}) || !g.Refusing() {
 		t.Errorf("refusing %v because of %v", g.Refusing(), why)
 	}
@@ -134,7 +134,7 @@ func TestDoorsRefuseWhenTheLogWillBeFullInHalfAMinute(t *testing.T) {
 				}
 			})
 			applied += model.Offset(out)
-			g.Look()
+			g.Sample()
 		}
 		room := func() time.Duration {
 			s := log.Stats()
@@ -176,7 +176,7 @@ func TestDoorsRefuseWhenTheLogWillBeFullInHalfAMinute(t *testing.T) {
 		}
 		log.set(func(s *spool.Stats) { s.Bytes = s.MaxBytes * 7 / 10 })
 		applied = log.Stats().Last
-		g.Look()
+		g.Sample()
 		if g.Refusing() {
 			t.Errorf("caught up, and yet refused because of %v", g.Why())
 		}
@@ -190,7 +190,7 @@ func TestABurstIsNoForecast(t *testing.T) {
 		g := NewGauge(GaugeConfig{Log: log, Applied: func() model.Offset { return 0 }})
 		time.Sleep(runwayLeast - pressureTick)
 		log.set(func(s *spool.Stats) { s.Last, s.Bytes, s.Through = 500, 500, 500 })
-		if g.Look(); g.Refusing() {
+		if g.Sample(); g.Refusing() {
 			t.Errorf("%v of fast messages are held for a trend", runwayLeast-pressureTick)
 		}
 	})
@@ -204,7 +204,7 @@ func TestRecordsHaveARunwayToo(t *testing.T) {
 		for range 50 {
 			time.Sleep(pressureTick)
 			log.set(func(s *spool.Stats) { s.Last, s.Bytes, s.Through = s.Last+1000, s.Bytes+1000, s.Through+1000 })
-			g.Look()
+			g.Sample()
 		}
 		if !g.Refusing() {
 			t.Errorf("half of the records are gone in ten seconds, %v are left, and nobody is refused", g.Runway())
@@ -226,13 +226,13 @@ func TestTheReserveOfTheDiskRefusesAndHalfOfItStopsEverybody(t *testing.T) {
 	}{{1000, false, false}, {999, true, false}, {1249, true, false}, {1250, false, false}, {500, true, false}, {499, true, true}, {749, true, true},
 		{750, true, false}, {1249, true, false}, {1250, false, false}} {
 		free = step.free
-		g.Look()
+		g.Sample()
 		if g.Refusing() != step.refusing || g.Full() != step.full {
 			t.Errorf("step %d, %d free: refusing %v, full %v", i, free, g.Refusing(), g.Full())
 		}
 	}
 	free, failing = 0, errors.New("no such disk")
-	if g.Look(); g.Refusing() {
+	if g.Sample(); g.Refusing() {
 		t.Error("a disk that cannot be looked at is taken for a full one")
 	}
 	small := NewGauge(GaugeConfig{Log: log, DiskReserve: reserve, Disk: func() (int64, int64, error) { return 600, 10_000, nil }})
@@ -250,7 +250,7 @@ type dial struct {
 
 func (d *dial) Refusing() bool { d.mu.Lock(); defer d.mu.Unlock(); return d.refusing }
 func (d *dial) Full() bool     { d.mu.Lock(); defer d.mu.Unlock(); return d.full }
-func (d *dial) Look()          {}
+func (d *dial) Sample()        {}
 func (d *dial) Room(ctx context.Context) error {
 	d.mu.Lock()
 	changed := d.changed
@@ -274,10 +274,10 @@ func (d *dial) turn(refusing, full bool) {
 }
 
 // paperGate is a gate before a paper log.
-func paperGate(failClosed bool) (*Gate, *paperLog, *dial, *testCeiling) {
+func paperGate(failClosed bool) (*Intake, *paperLog, *dial, *testCeiling) {
 	log, d, c := &paperLog{}, &dial{}, &testCeiling{known: map[string]bool{"acme": true}, left: -1, stranger: 100}
 	d.turn(false, false)
-	return NewGate(GateConfig{DeviceAuth: AuthRequired, FailClosed: failClosed}, GateDeps{Log: log, Doors: NewDoors(NewListening(func() time.Duration { return 0 })),
+	return NewIntake(IntakeConfig{DeviceAuth: AuthRequired, FailClosed: failClosed}, IntakeDeps{Log: log, Doors: NewTransportCounts(NewListening(func() time.Duration { return 0 })),
 		Stamp: func() model.Stamp { return model.Stamp{Wall: 1} }, Ceiling: c, Pressure: d, Tap: NewTap(func() model.Nanos { return 1 }, nil), Logger: slog.New(slog.DiscardHandler),
 		Verify: func(context.Context, string, Credential) (Proof, model.Verdict, error) {
 			return Proof{Credential: 7, DeviceID: 1, Device: "d1"}, model.VerdictOK, nil
@@ -296,9 +296,9 @@ var senders = []sender{{"MQTT 3.1.1 QoS 0", false, true, 0}, {"MQTT 3.1.1 QoS 1"
 
 func (s sender) arrival() *Arrival {
 	if s.http {
-		return &Arrival{Door: DoorHTTP, Source: "http1", Tenant: "acme", Body: []byte(measurement("temp", 1, `,"credentialType":"ACCESS_TOKEN","credentialId":"token-1"`))}
+		return &Arrival{Transport: TransportHTTP, Source: "http1", Tenant: "acme", Body: []byte(measurement("temp", 1, `,"credentialType":"ACCESS_TOKEN","credentialId":"token-1"`))}
 	}
-	return &Arrival{Door: DoorMQTT, Source: "mqtt1", Tenant: "acme", Topic: "d1", Body: []byte(temp(1)), ClientID: "weir:acme:d1", PacketID: s.packet, Mute: s.mute,
+	return &Arrival{Transport: TransportMQTT, Source: "mqtt1", Tenant: "acme", Topic: "d1", Body: []byte(temp(1)), ClientID: "weir:acme:d1", PacketID: s.packet, CannotRefuse: s.mute,
 		Conn: &Binding{Tenant: "acme", TenantID: 1, Device: "d1", DeviceID: 1, Credential: 7}}
 }
 
@@ -365,7 +365,7 @@ func ended(a *Answer) string {
 	if a == nil {
 		return "waits"
 	}
-	switch a.Fate {
+	switch a.Outcome {
 	case Stored:
 		return "stored"
 	case Refused:
@@ -387,11 +387,11 @@ func TestWhoWaitsForRoomIsLetInWhenFailClosedIsSwitchedOff(t *testing.T) {
 		if got != nil {
 			t.Fatalf("not waiting: %s", ended(got))
 		}
-		g.Set(GateConfig{DeviceAuth: AuthRequired})
+		g.Set(IntakeConfig{DeviceAuth: AuthRequired})
 		if synctest.Wait(); ended(got) != "stored" {
 			t.Errorf("switched off: %s", ended(got))
 		}
-		g.Set(GateConfig{DeviceAuth: AuthRequired, FailClosed: true})
+		g.Set(IntakeConfig{DeviceAuth: AuthRequired, FailClosed: true})
 		got = nil
 		ctx, gone := context.WithCancel(t.Context())
 		go g.Accept(ctx, senders[3].arrival(), func(a Answer) { got = &a })

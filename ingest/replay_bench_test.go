@@ -31,7 +31,7 @@ func BenchmarkReplay(b *testing.B) {
 		time.Sleep(time.Millisecond)
 	}
 	b.StopTimer()
-	if got := w.applier.Kept(); got != int64(b.N) {
+	if got := w.applier.ReadingsStored(); got != int64(b.N) {
 		b.Errorf("%d readings were kept of %d", got, b.N)
 	}
 	stop()
@@ -51,7 +51,7 @@ func (w *world) pile(n int) {
 		if i%10_000 == 0 {
 			value = 30
 		}
-		r := &model.Record{Kind: model.KindMessage, Door: DoorMQTT, Source: "mqtt1", Tenant: "acme", Account: "acme", Device: name, Received: at,
+		r := &model.Record{Kind: model.KindMessage, Transport: TransportMQTT, Source: "mqtt1", Tenant: "acme", Account: "acme", Device: name, Received: at,
 			Credential: int64(100 + i%50), DeviceID: int64(i%50 + 1), ClientID: "weir:acme:" + name, PacketID: uint16(i/50%60000 + 1), Hash: body, Bytes: 120,
 			Message: &model.Message{Type: model.MeasurementEvent, Occurred: at.Wall - 900_000, HasOccurred: true,
 				Measurements: []model.Reading{{Metric: "temp", Value: value}}}}

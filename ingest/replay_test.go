@@ -44,7 +44,7 @@ func (w *world) traffic(seed uint64, n int) {
 			a = w.arrival(device, `{"eventType":"Alert","payload":{"entries":[{"type":"door","level":2}]}}`)
 		case 2:
 			a = w.arrival(device, "garbage")
-			a.Mute = r.IntN(2) == 0
+			a.CannotRefuse = r.IntN(2) == 0
 		case 3:
 			a.PacketID, a.Dup = uint16(1+r.IntN(3)), r.IntN(2) == 0
 		case 4:
@@ -55,7 +55,7 @@ func (w *world) traffic(seed uint64, n int) {
 			version = 3 - version
 			w.change(w.profile(version, w.rulesOf(version)...))
 		case 1:
-			w.gate.Presence(context.Background(), DoorMQTT, "mqtt1", *a.Conn, model.Presence{State: model.PresenceState(1 + r.IntN(2)),
+			w.gate.Presence(context.Background(), TransportMQTT, "mqtt1", *a.Conn, model.Presence{State: model.PresenceState(1 + r.IntN(2)),
 				Session: uint64(1 + r.IntN(50)), Occurred: w.clock.stamp().Wall}, func(an Answer) { answers <- an })
 			sent++
 		}
@@ -319,7 +319,7 @@ func TestEachReadingIsJudgedByTheVersionAtItsPlace(t *testing.T) {
 		}
 		v := float64(r.IntN(100))
 		w.clock.advance(time.Second)
-		if an := w.send(w.arrival(1, temp(v))); an.Fate != Stored {
+		if an := w.send(w.arrival(1, temp(v))); an.Outcome != Stored {
 			t.Fatalf("%d: %+v", i, an)
 		}
 		switch {

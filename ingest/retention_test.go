@@ -12,7 +12,7 @@ import (
 )
 
 // removeBefore removes a kind in steps of so many rows and returns how many steps found something.
-func (w *world) removeBefore(k store.Kept, t time.Time, limit int) (steps int) {
+func (w *world) removeBefore(k store.Retained, t time.Time, limit int) (steps int) {
 	w.t.Helper()
 	for {
 		var step store.Removal
@@ -30,7 +30,7 @@ func (w *world) removeBefore(k store.Kept, t time.Time, limit int) (steps int) {
 	}
 }
 
-func (w *world) removed() (out map[store.Kept]int64) {
+func (w *world) removed() (out map[store.Retained]int64) {
 	w.t.Helper()
 	w.must(w.db.Read(context.Background(), func(tx store.Tx) (err error) { out, err = store.Removed(tx); return err }))
 	return out
@@ -63,7 +63,7 @@ func TestHistoryGoesInStepsWhenItsTimeIsOver(t *testing.T) {
 			t.Errorf("%s went in %d steps", k, steps)
 		}
 	}
-	if got, want := w.removed(), (map[store.Kept]int64{store.KeptReadings: 60, store.KeptEvents: 30, store.KeptLocations: 30, store.KeptDetections: 29,
+	if got, want := w.removed(), (map[store.Retained]int64{store.KeptReadings: 60, store.KeptEvents: 30, store.KeptLocations: 30, store.KeptDetections: 29,
 		store.KeptDeadLetters: 30}); !maps.Equal(got, want) {
 		// Thirty days are over; the rule fired on the second and changed on each one after it.
 		t.Errorf("removed %v, want %v", got, want)
@@ -83,7 +83,7 @@ func TestWhatAReplayMayMeetAgainIsNotRemoved(t *testing.T) {
 	t.Parallel()
 	w := aged(t)
 	now := w.clock.stamp().Wall.Time()
-	for _, k := range []store.Kept{store.KeptReadings, store.KeptEvents, store.KeptLocations, store.KeptDetections} {
+	for _, k := range []store.Retained{store.KeptReadings, store.KeptEvents, store.KeptLocations, store.KeptDetections} {
 		w.removeBefore(k, now, 1000)
 	}
 	// What heads have passed is gone, the rest is there: a replay changes nothing.

@@ -123,7 +123,7 @@ func (p *plant) cut() {
 	f, s := p.series.Freeze(p.offset), p.seen.freeze(p.now)
 	check(f.Write(ctx, p.gen, write))
 	check(inSlices(write, s.pages(), func(tx store.Tx, page store.SeenPage) error { return store.AddSeenPage(tx, p.gen, page) }))
-	check(p.db.Write(ctx, store.Durable, f.Flip))
+	check(p.db.Write(ctx, store.Durable, f.Publish))
 	f.Release()
 }
 

@@ -35,7 +35,7 @@ type Sighting struct {
 	Door       string
 	Source     string
 	Device     string // as named, or that of the credential; "" when nothing names one
-	Heading    store.Heading
+	Heading    store.Outcome
 	Reason     Reason
 	Why        string
 	Bytes      uint32
@@ -54,7 +54,7 @@ type Watch struct {
 	Device  string
 	Unnamed bool // beside those of Device also what names no device: it may be its
 	Door    string
-	Heading store.Heading
+	Heading store.Outcome
 }
 
 // Tap lets the operator watch messages as they end. The flow never waits for it: who watches too slowly is told how many
@@ -107,7 +107,7 @@ func (t *Tap) remove(w *Watcher) {
 // ending is a message that has found its heading.
 type ending struct {
 	rec        *model.Record
-	heading    store.Heading
+	heading    store.Outcome
 	reason     Reason
 	why        string
 	offset     model.Offset
@@ -129,23 +129,23 @@ func (t *Tap) ConnectionRefused(door, source, tenant, device, why string, known 
 	if !t.Busy() {
 		return
 	}
-	r := &model.Record{Door: door, Source: source, Tenant: tenant, Device: device, Received: model.Stamp{Wall: t.now()}, Verdict: model.VerdictBad}
+	r := &model.Record{Transport: door, Source: source, Tenant: tenant, Device: device, Received: model.Stamp{Wall: t.now()}, Verdict: model.VerdictBad}
 	if known {
 		r.Account = tenant
 	}
-	t.tell(ending{rec: r, heading: store.HeadingRefused, reason: Reason(why), connection: true})
+	t.tell(ending{rec: r, heading: store.OutcomeRefused, reason: Reason(why), connection: true})
 }
 
 func (w *Watch) takes(e *ending) bool {
 	device := w.Device == "" || e.rec.Device == w.Device || w.Unnamed && e.rec.Device == ""
-	return device && (w.Tenant == nil || *w.Tenant == e.rec.Account) && (w.Door == "" || w.Door == e.rec.Door) &&
+	return device && (w.Tenant == nil || *w.Tenant == e.rec.Account) && (w.Door == "" || w.Door == e.rec.Transport) &&
 		(w.Heading == "" || w.Heading == e.heading)
 }
 
 // sighting is what may be shown of an ending.
 func (t *Tap) sighting(e *ending) Sighting {
 	r := e.rec
-	s := Sighting{Received: r.Received.Wall, Ended: max(t.now(), r.Received.Wall), Connection: e.connection, Tenant: r.Account, Named: r.Tenant, Door: r.Door,
+	s := Sighting{Received: r.Received.Wall, Ended: max(t.now(), r.Received.Wall), Connection: e.connection, Tenant: r.Account, Named: r.Tenant, Door: r.Transport,
 		Source: r.Source, Device: r.Device, Heading: e.heading, Reason: e.reason, Why: e.why, Bytes: r.Bytes, Offset: e.offset}
 	m := r.Message
 	if m == nil || r.Account == "" || r.Verdict != model.VerdictOK {

@@ -78,20 +78,20 @@ func TestRefusalsAreSeenAtTheDoor(t *testing.T) {
 	w.apply()
 	watcher := w.watch(Watch{})
 	http := func(tenant, body string) *Arrival {
-		return &Arrival{Door: DoorHTTP, Source: "http1", Tenant: tenant, Body: []byte(body)}
+		return &Arrival{Transport: TransportHTTP, Source: "http1", Tenant: tenant, Body: []byte(body)}
 	}
 	told := w.arrival(1, `{"eventType":`)
 	w.send(told)
 	w.send(http("ghost", `{`))
-	w.gate.Refuse(DoorMQTT, "acme", ReasonNoConsumer)
+	w.gate.Refuse(TransportMQTT, "acme", ReasonNoConsumer)
 	w.ceiling.left, w.ceiling.stranger = 0, 0
 	w.send(w.arrival(1, temp(1)))
 	mute := w.arrival(1, temp(2))
-	mute.Mute = true
+	mute.CannotRefuse = true
 	w.send(mute)
 	w.send(http("acme", `{"device":"d1","credentialType":"ACCESS_TOKEN","credentialId":"wrong","altId":"s3cret",`+
 		`"eventType":"Measurement","payload":{"entries":[{"measurements":{"temp":"7"}}]}}`))
-	w.tap.ConnectionRefused(DoorMQTT, "mqtt1", "acme", "d1", "not-authorized", true)
+	w.tap.ConnectionRefused(TransportMQTT, "mqtt1", "acme", "d1", "not-authorized", true)
 	var got []string
 	seen, _ := w.seen(watcher)
 	for _, s := range seen {
@@ -115,7 +115,7 @@ func TestNothingIsShownOfWhatProvesToBeNobodys(t *testing.T) {
 	w.apply()
 	watcher := w.watch(Watch{})
 	for _, tenant := range []string{"acme", "ghost"} {
-		w.send(&Arrival{Door: DoorHTTP, Source: "http1", Tenant: tenant, Body: []byte(`{"device":"d1","credentialType":"ACCESS_TOKEN","credentialId":"wrong-token",` +
+		w.send(&Arrival{Transport: TransportHTTP, Source: "http1", Tenant: tenant, Body: []byte(`{"device":"d1","credentialType":"ACCESS_TOKEN","credentialId":"wrong-token",` +
 			`"altId":"s3cret","eventType":"Measurement","occurredTime":"2026-03-01T11:00:00Z","payload":{"entries":[{"measurements":{"s3cret":"7"}}]}}`)})
 	}
 	w.apply()
@@ -124,7 +124,7 @@ func TestNothingIsShownOfWhatProvesToBeNobodys(t *testing.T) {
 		t.Fatalf("%d seen", len(seen))
 	}
 	for _, s := range seen {
-		if s.Heading != store.HeadingDeadLetter || s.Device != "d1" {
+		if s.Heading != store.OutcomeDeadLetter || s.Device != "d1" {
 			t.Errorf("%+v", s)
 		}
 		all := fmt.Sprintf("%+v", s)
@@ -146,18 +146,18 @@ func TestAWatcherSeesWhatItAskedFor(t *testing.T) {
 		"strangers":                {Watch{Tenant: new("")}, []string{"c"}},
 		"a device":                 {Watch{Device: "d1"}, []string{"a"}},
 		"a device or none":         {Watch{Device: "d1", Unnamed: true}, []string{"a", "d"}},
-		"a transport":              {Watch{Door: DoorHTTP}, []string{"b", "c"}},
-		"a heading":                {Watch{Heading: store.HeadingStored}, []string{"a", "b"}},
-		"a heading of a transport": {Watch{Heading: store.HeadingStored, Door: DoorMQTT}, []string{"a"}},
+		"a transport":              {Watch{Door: TransportHTTP}, []string{"b", "c"}},
+		"a heading":                {Watch{Heading: store.OutcomeStored}, []string{"a", "b"}},
+		"a heading of a transport": {Watch{Heading: store.OutcomeStored, Door: TransportMQTT}, []string{"a"}},
 	} {
 		w, err := tap.Watch(c.wants)
 		if err != nil {
 			t.Fatal(err)
 		}
-		tap.tell(ending{rec: &model.Record{Account: "acme", Device: "d1", Door: DoorMQTT, Source: "a"}, heading: store.HeadingStored})
-		tap.tell(ending{rec: &model.Record{Account: "acme", Device: "d2", Door: DoorHTTP, Source: "b"}, heading: store.HeadingStored})
-		tap.tell(ending{rec: &model.Record{Tenant: "ghost", Device: "d3", Door: DoorHTTP, Source: "c"}, heading: store.HeadingDeadLetter})
-		tap.tell(ending{rec: &model.Record{Account: "acme", Door: DoorMQTT, Source: "d"}, heading: store.HeadingRefused})
+		tap.tell(ending{rec: &model.Record{Account: "acme", Device: "d1", Transport: TransportMQTT, Source: "a"}, heading: store.OutcomeStored})
+		tap.tell(ending{rec: &model.Record{Account: "acme", Device: "d2", Transport: TransportHTTP, Source: "b"}, heading: store.OutcomeStored})
+		tap.tell(ending{rec: &model.Record{Tenant: "ghost", Device: "d3", Transport: TransportHTTP, Source: "c"}, heading: store.OutcomeDeadLetter})
+		tap.tell(ending{rec: &model.Record{Account: "acme", Transport: TransportMQTT, Source: "d"}, heading: store.OutcomeRefused})
 		seen, _, err := w.Next(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -184,7 +184,7 @@ func TestAFloodIsBoundedAndWhatIsLeftOutIsCounted(t *testing.T) {
 	defer w.Close()
 	flood := func(from, to int) {
 		for i := from; i < to; i++ {
-			tap.tell(ending{rec: &model.Record{Bytes: uint32(i)}, heading: store.HeadingStored})
+			tap.tell(ending{rec: &model.Record{Bytes: uint32(i)}, heading: store.OutcomeStored})
 		}
 	}
 	flood(0, 1000)
@@ -210,7 +210,7 @@ func TestWatchersComeAndGoWhileMessagesEnd(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				tap.tell(ending{rec: &model.Record{}, heading: store.HeadingStored})
+				tap.tell(ending{rec: &model.Record{}, heading: store.OutcomeStored})
 			}
 		}
 	})
@@ -269,8 +269,8 @@ func TestTheTapTakesSoManyWatchersUntilOneGoes(t *testing.T) {
 func TestATapThatNobodyWatchesCostsNothing(t *testing.T) {
 	w := newWorld(t)
 	w.applier.batch = &effects{}
-	m := &arrival{Arrival: &Arrival{Door: DoorMQTT, Tenant: "acme", Topic: "d1"}}
-	if n := testing.AllocsPerRun(100, func() { w.gate.show(m, store.HeadingRefused, "why") }); n != 0 {
+	m := &arrival{Arrival: &Arrival{Transport: TransportMQTT, Tenant: "acme", Topic: "d1"}}
+	if n := testing.AllocsPerRun(100, func() { w.gate.show(m, store.OutcomeRefused, "why") }); n != 0 {
 		t.Errorf("%v allocations for a refusal", n)
 	}
 	w.furnish(1)
@@ -302,7 +302,7 @@ func BenchmarkTapWithAWatcherThatSleeps(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer w.Close()
-	e := ending{rec: &model.Record{Account: "acme", Device: "d1"}, heading: store.HeadingStored}
+	e := ending{rec: &model.Record{Account: "acme", Device: "d1"}, heading: store.OutcomeStored}
 	b.ReportAllocs()
 	for b.Loop() {
 		tap.tell(e)

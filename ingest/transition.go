@@ -13,7 +13,7 @@ import (
 
 // presence folds a transition that a door asserts. Whether it counts is decided against the stored state; a replay meets
 // its own work there, so the state change event it wrote the first time tells it that it counted.
-func (a *Applier) presence(ctx context.Context, at rules.Place, r *model.Record) error {
+func (a *Applier) presence(ctx context.Context, at rules.Position, r *model.Record) error {
 	what, reason := a.view.resolve(r.Tenant, r.Device)
 	if reason != ReasonNone || r.DeviceID != 0 && r.DeviceID != what.device.ID {
 		return nil // the device went in the meantime; its state went with it
@@ -30,7 +30,7 @@ func (a *Applier) presence(ctx context.Context, at rules.Place, r *model.Record)
 		a.batch.step(func(tx store.Tx) error { return store.PutPresence(tx, next) })
 		a.batch.step(func(tx store.Tx) error { return store.InsertStateChange(tx, row) })
 	}
-	a.judge(&rules.Input{Place: at, Kind: rules.Transition, Occurred: row.Occurred,
+	a.judge(&rules.Input{Position: at, Kind: rules.Transition, Occurred: row.Occurred,
 		Device:  rules.Device{ID: what.device.ID, Type: what.device.Type, Token: r.Device},
 		Profile: rules.ProfileKey{Tenant: what.tenant.ID, Profile: what.profileID}})
 	return nil
@@ -76,7 +76,7 @@ func presenceOf(d *store.DeviceState) presence.State {
 }
 
 // control puts a change of the registry in force.
-func (a *Applier) control(ctx context.Context, at rules.Place, c *model.Control) error {
+func (a *Applier) control(ctx context.Context, at rules.Position, c *model.Control) error {
 	if c.Sequence <= a.sequence {
 		a.batch.sequence = max(a.batch.sequence, c.Sequence)
 		return nil
@@ -103,7 +103,7 @@ func (a *Applier) setView(kind model.ViewKind, key string, body []byte, from mod
 }
 
 // change applies one view change: first what the rules must know of the world before it, then the view.
-func (a *Applier) change(ctx context.Context, at rules.Place, c *model.ViewChange) error {
+func (a *Applier) change(ctx context.Context, at rules.Position, c *model.ViewChange) error {
 	before := a.view.snapshot(c)
 	a.viewMu.Lock()
 	err := a.view.Set(c.Kind, c.Key, c.Body)
@@ -116,7 +116,7 @@ func (a *Applier) change(ctx context.Context, at rules.Place, c *model.ViewChang
 }
 
 // follow tells the engine and the live results what a change means for them.
-func (a *Applier) follow(ctx context.Context, at rules.Place, c *model.ViewChange, before viewBefore) error {
+func (a *Applier) follow(ctx context.Context, at rules.Position, c *model.ViewChange, before viewBefore) error {
 	switch c.Kind {
 	case model.ViewProfile:
 		a.installProfile(at, c.Key, before)
@@ -135,7 +135,7 @@ func (a *Applier) follow(ctx context.Context, at rules.Place, c *model.ViewChang
 	return nil
 }
 
-func (a *Applier) installProfile(at rules.Place, key string, before viewBefore) {
+func (a *Applier) installProfile(at rules.Position, key string, before viewBefore) {
 	id := before.id
 	p := a.view.profiles[id]
 	if p == nil {
@@ -152,23 +152,23 @@ func (a *Applier) installProfile(at rules.Place, key string, before viewBefore) 
 	}
 }
 
-func (a *Applier) followDevice(ctx context.Context, at rules.Place, c *model.ViewChange, before viewBefore) error {
+func (a *Applier) followDevice(ctx context.Context, at rules.Position, c *model.ViewChange, before viewBefore) error {
 	if before.device.ID == 0 {
 		return nil
 	}
 	if c.Body == nil {
 		id := before.device.ID
-		a.Rules.Forget(at, id, a.emit)
+		a.Rules.RemoveDevice(at, id, a.emit)
 		a.activity.forget(id)
 		delete(a.transitions, id)
 		a.batch.step(func(tx store.Tx) error { return store.DeleteDeviceState(tx, id) })
 		tenant, _, _ := strings.Cut(c.Key, "/")
 		return a.insist(ctx, "the series of a device cannot be read", func() error {
-			return a.Series.Forget(ctx, a.view.tenant(tenant).ID, id)
+			return a.Series.RemoveDevice(ctx, a.view.tenant(tenant).ID, id)
 		})
 	}
 	if now := a.view.device(c.Key); now.Type != before.device.Type {
-		a.Rules.Forget(at, now.ID, a.emit)
+		a.Rules.RemoveDevice(at, now.ID, a.emit)
 	}
 	return nil
 }

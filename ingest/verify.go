@@ -120,7 +120,7 @@ func (r *recounting) read(ctx context.Context, tx store.Tx) (err error) {
 	}
 	r.removed = removed[store.KeptReadings] + removed[store.KeptLocations] + removed[store.KeptEvents]
 	var gen uint64
-	if r.out.Head, gen, err = store.HeadState(tx); err != nil {
+	if r.out.Head, gen, err = store.CheckpointState(tx); err != nil {
 		return err
 	}
 	if err := store.Ledger(tx, store.LedgerFilter{}, func(k store.LedgerKey, c store.LedgerCount) error { r.count(k, c); return nil }); err != nil {
@@ -241,7 +241,7 @@ func (r *recounting) batch(b *spool.Batch) error {
 		r.out.Last = max(r.out.Last, off)
 		if counted(rec.Kind) {
 			r.out.Waiting++
-			r.count(lineOf(rec).key(store.HeadingWaiting, ReasonNone), store.LedgerCount{Messages: 1, Readings: int64(rec.Readings())})
+			r.count(lineOf(rec).key(store.OutcomeWaiting, ReasonNone), store.LedgerCount{Messages: 1, Readings: int64(rec.Readings())})
 		}
 	}
 	return nil
@@ -269,7 +269,7 @@ func (r *recounting) balance() {
 	r.out.Expired = r.expired(lines)
 	net := map[line]store.LedgerCount{}
 	for l, ln := range lines {
-		all, want, have := line{tenant: l.tenant, door: l.door}, ln.Headings[store.HeadingStored], r.stored[l]
+		all, want, have := line{tenant: l.tenant, door: l.door}, ln.Headings[store.OutcomeStored], r.stored[l]
 		n := net[all]
 		n.Add(store.LedgerCount{Messages: want.Messages - have.Messages, Readings: want.Readings - have.Readings})
 		net[all] = n
@@ -304,7 +304,7 @@ func (r *recounting) balanceMessages(l line, ln *LedgerLine) {
 // expired is how many readings are short in all, when retention has removed as many; else 0, and each line is told.
 func (r *recounting) expired(lines map[line]*LedgerLine) (short int64) {
 	for l, ln := range lines {
-		short += max(ln.Headings[store.HeadingStored].Readings-r.stored[l].Readings, 0)
+		short += max(ln.Headings[store.OutcomeStored].Readings-r.stored[l].Readings, 0)
 	}
 	if short > r.removed {
 		return 0
@@ -314,7 +314,7 @@ func (r *recounting) expired(lines map[line]*LedgerLine) (short int64) {
 
 // balanceStored reports whether readings are short.
 func (r *recounting) balanceStored(l line, ln *LedgerLine) bool {
-	want, have := ln.Headings[store.HeadingStored], r.stored[l]
+	want, have := ln.Headings[store.OutcomeStored], r.stored[l]
 	w := Wrong{Kind: WrongStored, Tenant: l.tenant, Door: l.door, Hour: l.hour, Messages: want.Messages - have.Messages, Readings: want.Readings - have.Readings}
 	if w.Messages == 0 && w.Readings == 0 || r.out.Expired > 0 && w.Messages >= 0 && w.Readings > 0 {
 		return false
@@ -329,8 +329,8 @@ func (r *recounting) balanceStored(l line, ln *LedgerLine) bool {
 func (r *recounting) balanceDead() {
 	want := map[deadLine]int64{}
 	for k, c := range r.counted {
-		if k.Heading == store.HeadingDeadLetter {
-			want[deadLine{line{k.Tenant, k.Door, k.Hour}, k.Reason}] += c.Messages
+		if k.Outcome == store.OutcomeDeadLetter {
+			want[deadLine{line{k.Tenant, k.Transport, k.Hour}, k.Reason}] += c.Messages
 		}
 	}
 	all := map[deadLine]bool{}

@@ -22,7 +22,9 @@ func (w *world) verifyDisk() *Verdict {
 	defer release()
 	v := &Verifier{Store: w.db, Batches: func(ctx context.Context, from model.Offset, f func(*spool.Batch) error) error {
 		return LogBatches(ctx, w.log, from, f)
-	}, Door: func(source string) string { return map[string]string{"mqtt1": DoorMQTT, "http1": DoorHTTP}[source] },
+	}, Door: func(source string) string {
+		return map[string]string{"mqtt1": TransportMQTT, "http1": TransportHTTP}[source]
+	},
 		Tenants: func(store.Tx) (map[int64]string, error) { return map[int64]string{1: "acme"}, nil }}
 	out, err := v.Verify(context.Background())
 	w.must(err)
@@ -38,7 +40,7 @@ func (w *world) writeHead() {
 func (w *world) sendAll(n int) {
 	w.t.Helper()
 	for i := range n {
-		if an := w.send(w.arrival(1+i%2, measurement("temp", float64(i), fmt.Sprintf(`,"altId":"a%d"`, i)))); an.Fate != Stored {
+		if an := w.send(w.arrival(1+i%2, measurement("temp", float64(i), fmt.Sprintf(`,"altId":"a%d"`, i)))); an.Outcome != Stored {
 			w.t.Fatalf("message %d: %+v", i, an)
 		}
 		w.clock.advance(10 * time.Second)
@@ -65,7 +67,7 @@ func (w *world) mixed() {
 	w.send(w.arrival(1, `{"eventType":"Location","payload":{"entries":[{"latitude":"1","longitude":"2"},{"latitude":"1.5","longitude":"2"}]}}`))
 	w.send(w.arrival(2, `{"eventType":"Alert","payload":{"entries":[{"type":"door","level":1}]}}`))
 	w.send(w.arrival(2, `{"eventType":"Measurement","payload":{"entries":[{"measurements":{"temp":"1","n":"2"}},{"measurements":{"temp":"3"}}]}}`))
-	w.send(&Arrival{Door: DoorHTTP, Source: "http1", Tenant: "acme",
+	w.send(&Arrival{Transport: TransportHTTP, Source: "http1", Tenant: "acme",
 		Body: []byte(measurement("temp", 5, `,"credentialType":"ACCESS_TOKEN","credentialId":"token-1"`))})
 }
 
@@ -116,7 +118,7 @@ func TestAHeadThatWasCutInsideABatchBalances(t *testing.T) {
 	}
 	close(hold)
 	for range n {
-		if an := <-done; an.Fate != Stored {
+		if an := <-done; an.Outcome != Stored {
 			t.Fatalf("%+v", an)
 		}
 	}
@@ -270,7 +272,7 @@ func TestARecordThatIsInNeitherLogNorStoreIsNamed(t *testing.T) {
 	w := newWorld(t)
 	w.furnish(2)
 	w.sendAll(10)
-	v := &Verifier{Store: w.db, Door: func(string) string { return DoorMQTT }, Batches: func(ctx context.Context, from model.Offset, f func(*spool.Batch) error) error {
+	v := &Verifier{Store: w.db, Door: func(string) string { return TransportMQTT }, Batches: func(ctx context.Context, from model.Offset, f func(*spool.Batch) error) error {
 		return LogBatches(ctx, w.log, from+4, f)
 	}}
 	out, err := v.Verify(context.Background())

@@ -27,7 +27,7 @@ type world struct {
 	dir   string
 	cfg   ApplyConfig
 	built time.Time
-	gcfg  GateConfig
+	gcfg  IntakeConfig
 	sync  func(func() error) error
 	// logBytes is the log's budget, 64 MiB when 0.
 	logBytes int64
@@ -35,8 +35,8 @@ type world struct {
 
 	log     *bolt.Log
 	db      *sqlite.DB
-	doors   *Doors
-	gate    *Gate
+	doors   *TransportCounts
+	gate    *Intake
 	applier *Applier
 	control *Controller
 	ceiling *testCeiling
@@ -108,7 +108,7 @@ func (c *testCeiling) Take(_ string, n int) bool {
 func (c *testCeiling) Wait(_ context.Context, tenant string, n int, _ time.Duration) bool {
 	return c.Take(tenant, n)
 }
-func (c *testCeiling) TakeStranger(n, _ int) bool {
+func (c *testCeiling) TakeUnauthenticated(n, _ int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.stranger < n {
@@ -125,7 +125,7 @@ func testConfig() ApplyConfig {
 
 func newWorld(t testing.TB, change ...func(*world)) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), cfg: testConfig(), gcfg: GateConfig{DeviceAuth: AuthRequired},
+	w := &world{t: t, dir: t.TempDir(), cfg: testConfig(), gcfg: IntakeConfig{DeviceAuth: AuthRequired},
 		clock:   &testClock{wall: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)},
 		ceiling: &testCeiling{known: map[string]bool{"acme": true, "other": true}, left: -1, stranger: 1000}, ring: make(chan *store.DeadLetter, 100)}
 	for _, f := range change {
@@ -149,7 +149,7 @@ func (w *world) open() {
 	var err error
 	w.db, err = sqlite.Open(ctx, filepath.Join(w.dir, "weir.db"), sqlite.Options{Clock: func() time.Time { return w.clock.stamp().Wall.Time() }})
 	w.must(err)
-	w.doors = NewDoors(NewListening(w.clock.elapsed))
+	w.doors = NewTransportCounts(NewListening(w.clock.elapsed))
 	w.doors.listening.Open()
 	w.log, err = bolt.Open(filepath.Join(w.dir, "spool"), bolt.Options{MaxBytes: cmp.Or(w.logBytes, 64<<20), Meta: w.doors, Sync: w.sync})
 	w.must(err)
@@ -158,7 +158,7 @@ func (w *world) open() {
 	w.tap = NewTap(func() model.Nanos { return w.clock.stamp().Wall }, nil)
 	w.applier = w.newApplier(w.log, w.db)
 	w.control = w.applier.Controller
-	w.gate = NewGate(w.gcfg, GateDeps{Log: w.log, Doors: w.doors, Stamp: w.time.Stamp, Ceiling: w.ceiling, Pressure: NewGauge(GaugeConfig{Log: w.log}),
+	w.gate = NewIntake(w.gcfg, IntakeDeps{Log: w.log, Doors: w.doors, Stamp: w.time.Stamp, Ceiling: w.ceiling, Pressure: NewGauge(GaugeConfig{Log: w.log}),
 		Seal: func(_ string, b []byte) ([]byte, error) { return b, nil }, Verify: w.verify, Logger: slog.New(slog.DiscardHandler),
 		Tap: w.tap, Ring: func(_ context.Context, d *store.DeadLetter) error { w.ring <- d; return nil }})
 }
@@ -171,7 +171,7 @@ func (w *world) newApplier(log spool.Log, st store.Store) *Applier {
 	readings, err := series.Open(ctx, series.Config{}, st, series.Options{})
 	w.must(err)
 	logger := slog.New(slog.DiscardHandler)
-	a, err := NewApplier(ctx, w.cfg, ApplyDeps{Log: log, Store: st, Doors: w.doors, Listening: w.doors.listening, Series: readings,
+	a, err := NewApplier(ctx, w.cfg, ApplyDeps{Log: log, Store: st, Counts: w.doors, Listening: w.doors.listening, Series: readings,
 		Rules: rules.NewEngine(compiler, nil), Controller: NewController(st, log, w.time.Stamp, logger), Clock: w.time, Logger: logger,
 		Edges: func(es ...model.Edge) { w.edges = append(w.edges, es...) }, Tap: w.tap})
 	w.must(err)
@@ -244,7 +244,7 @@ func (w *world) profile(version int, rs ...model.RuleView) model.ViewChange {
 // arrival is a message of a connected device.
 func (w *world) arrival(device int, body string) *Arrival {
 	name := fmt.Sprintf("d%d", device)
-	return &Arrival{Door: DoorMQTT, Source: "mqtt1", Tenant: "acme", Topic: name, Body: []byte(body), ClientID: "weir:acme:" + name,
+	return &Arrival{Transport: TransportMQTT, Source: "mqtt1", Tenant: "acme", Topic: name, Body: []byte(body), ClientID: "weir:acme:" + name,
 		Conn: &Binding{Tenant: "acme", TenantID: 1, Device: name, DeviceID: int64(device), Credential: int64(100 + device)}}
 }
 
@@ -281,16 +281,16 @@ func (w *world) applyTo(a *Applier, log spool.Log) {
 }
 
 // ledger returns what the ledger says, and fails when a line does not balance.
-func (w *world) ledger() map[store.Heading]int64 {
+func (w *world) ledger() map[store.Outcome]int64 {
 	w.t.Helper()
 	lines, err := w.applier.Ledger().Lines(context.Background(), store.LedgerFilter{})
 	w.must(err)
-	sum := map[store.Heading]int64{}
+	sum := map[store.Outcome]int64{}
 	for _, l := range lines {
 		if l.Missing() != 0 {
 			w.t.Errorf("ledger line %s/%s hour %d misses %d: %+v", l.Tenant, l.Door, l.Hour, l.Missing(), l)
 		}
-		sum[store.HeadingReceived] += l.Received.Messages
+		sum[store.OutcomeReceived] += l.Received.Messages
 		for h, c := range l.Headings {
 			sum[h] += c.Messages
 		}

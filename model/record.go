@@ -74,13 +74,13 @@ const (
 
 // Record is one entry of the log, decoded.
 type Record struct {
-	Kind     RecordKind
-	Door     string // transport, the ledger's key: mqtt, http, …
-	Source   string // event source id: mqtt1, http1, …
-	Tenant   string // as named by the sender
-	Account  string // tenant whose ledger counted it as received; "" for strangers and unknown tenants
-	Device   string // as named, or that of the credential
-	Received Stamp
+	Kind      RecordKind
+	Transport string // transport, the ledger's key: mqtt, http, …
+	Source    string // event source id: mqtt1, http1, …
+	Tenant    string // as named by the sender
+	Account   string // tenant whose ledger counted it as received; "" for strangers and unknown tenants
+	Device    string // as named, or that of the credential
+	Received  Stamp
 	// Credential is the row id of the credential that proved DeviceID, 0 when none was verified.
 	Credential int64
 	DeviceID   int64 // row id of the device that the credential belongs to

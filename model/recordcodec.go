@@ -34,7 +34,7 @@ const (
 // size is about what a record takes, so that room for it is made once: of a message with measurements a little more than
 // it takes, of others perhaps less.
 func (r *Record) size() int {
-	n := 96 + len(r.Door) + len(r.Source) + len(r.Tenant) + len(r.Device) + len(r.ClientID) + len(r.Raw)
+	n := 96 + len(r.Transport) + len(r.Source) + len(r.Tenant) + len(r.Device) + len(r.ClientID) + len(r.Raw)
 	if r.Message == nil {
 		return n
 	}
@@ -79,7 +79,7 @@ func AppendRecord(b []byte, r *Record) []byte {
 	if flags&flagBehind != 0 {
 		b = binary.AppendVarint(b, int64(r.Received.Shown))
 	}
-	b = wire.AppendString(b, r.Door)
+	b = wire.AppendString(b, r.Transport)
 	b = wire.AppendString(b, r.Source)
 	b = wire.AppendString(b, r.Tenant)
 	if flags&flagAccount == 0 {
@@ -253,7 +253,7 @@ func (d *RecordDecoder) Decode(b []byte) (*Record, error) {
 	case flags&flagBehind != 0:
 		rec.Received.Clock, rec.Received.Shown = ClockBehind, Nanos(r.Varint())
 	}
-	rec.Door, rec.Source, rec.Tenant = r.Name(), r.Name(), r.Name()
+	rec.Transport, rec.Source, rec.Tenant = r.Name(), r.Name(), r.Name()
 	if rec.Account = rec.Tenant; flags&flagAccount == 0 {
 		rec.Account = r.Name()
 	}

@@ -11,7 +11,7 @@ import (
 // goldenRecords are records of every kind; the fuzz target starts from them.
 func goldenRecords() []*Record {
 	stamp := Stamp{Boot: 0xfeed, Mono: 12345, Wall: 1790000000123456789}
-	base := Record{Door: "mqtt", Source: "mqtt1", Tenant: "acme", Account: "acme", Device: "d1", Received: stamp, Credential: 7, DeviceID: 9,
+	base := Record{Transport: "mqtt", Source: "mqtt1", Tenant: "acme", Account: "acme", Device: "d1", Received: stamp, Credential: 7, DeviceID: 9,
 		ClientID: "weir:acme:d1", PacketID: 77, Dup: true, Hash: [16]byte{1, 2, 3}, Bytes: 120}
 	with := func(kind RecordKind, f func(*Record)) *Record {
 		r := base

@@ -86,17 +86,17 @@ type Removal func(tx store.Tx, tenantID, deviceID int64) error
 
 // Forget tells whoever remembers verified credentials that those of a device (credential 0) or one credential (device 0)
 // are no longer what they were. It is called after the commit, with one of the two.
-type Forget func(deviceID, credentialID int64)
+type Invalidate func(deviceID, credentialID int64)
 
 // Parts are the registry's collaborators. Removals, Forget, Registerer and Random may be left out.
-type Parts struct {
+type Deps struct {
 	Store      store.Store
 	Writer     store.Writer
 	Sealer     Sealer
 	Hasher     Hasher
 	Validator  Validator
 	Removals   []Removal
-	Forget     Forget
+	Invalidate Invalidate
 	Registerer prometheus.Registerer // nil: metrics are not registered
 	Random     io.Reader             // nil: crypto/rand
 }
@@ -112,18 +112,18 @@ type Registry struct {
 
 	config           Config
 	devicesPerTenant *atomic.Int64 // what counts in place of config.DevicesPerTenant
-	parts            Parts
+	parts            Deps
 	m                *metrics
 	within           *store.Change // nil but for what In returns
 }
 
 // New makes the registry.
-func New(c Config, p Parts) *Registry {
+func New(c Config, p Deps) *Registry {
 	if p.Random == nil {
 		p.Random = rand.Reader
 	}
-	if p.Forget == nil {
-		p.Forget = func(int64, int64) {}
+	if p.Invalidate == nil {
+		p.Invalidate = func(int64, int64) {}
 	}
 	r := &Registry{config: c.withDefaults(), devicesPerTenant: new(atomic.Int64), parts: p, m: newMetrics(p.Registerer)}
 	r.devicesPerTenant.Store(r.config.DevicesPerTenant)
@@ -178,6 +178,6 @@ func (r *Registry) forgetCredential(c *store.Change, id int64) { r.forget(c, 0, 
 func (r *Registry) forget(c *store.Change, device, credential int64) {
 	c.OnCommit(func() {
 		r.m.forgotten.Inc()
-		r.parts.Forget(device, credential)
+		r.parts.Invalidate(device, credential)
 	})
 }

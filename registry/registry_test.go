@@ -74,7 +74,7 @@ func newBench(t testing.TB, c Config) *bench {
 	b := &bench{TB: t, db: db, validator: &fakeValidator{refuse: map[string]string{}}}
 	b.now.Store(1_700_000_000_000_000)
 	clock := func() time.Time { return time.UnixMicro(b.now.Add(1000)) }
-	b.Registry = New(c, Parts{
+	b.Registry = New(c, Deps{
 		Store:     db,
 		Writer:    store.Direct{Store: db, Now: clock},
 		Sealer:    store.NewVault([32]byte{1, 2, 3}),
@@ -84,7 +84,7 @@ func newBench(t testing.TB, c Config) *bench {
 			tx.OnCommit(func() { b.note(&b.removed, tenantID, deviceID) })
 			return nil
 		}},
-		Forget: func(device, credential int64) { b.note(&b.forgotten, device, credential) },
+		Invalidate: func(device, credential int64) { b.note(&b.forgotten, device, credential) },
 	})
 	return b
 }

@@ -48,7 +48,7 @@ func BenchmarkApply(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			w := newBench(b, Limits{})
 			w.install(1, tenRules(asCEL)...)
-			in := &Input{Place: w.place(0), Profile: plant.ProfileKey, Readings: readings("temp", 20.0)}
+			in := &Input{Position: w.place(0), Profile: plant.ProfileKey, Readings: readings("temp", 20.0)}
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				in.Offset++
@@ -62,7 +62,7 @@ func BenchmarkApply(b *testing.B) {
 func TestApplyIsFreeOfAllocationsWhileNothingFires(t *testing.T) {
 	w := newBench(t, Limits{})
 	w.install(1, tenRules(false)...)
-	in := &Input{Place: w.place(0), Profile: plant.ProfileKey, Device: testDevice(1), Readings: readings("temp", 20.0, "hum", 1.0)}
+	in := &Input{Position: w.place(0), Profile: plant.ProfileKey, Device: testDevice(1), Readings: readings("temp", 20.0, "hum", 1.0)}
 	w.e.Apply(in, w.emit)
 	if n := testing.AllocsPerRun(100, func() { w.e.Apply(in, w.emit) }); n > 0 {
 		t.Errorf("%v allocations a sample", n)
@@ -100,7 +100,7 @@ func BenchmarkMemory(b *testing.B) {
 				w.install(1, tenRules(false)...)
 				before := heap()
 				for id := range int64(devices) {
-					in := &Input{Place: w.place(0), Profile: plant.ProfileKey, Device: Device{ID: id, Token: fmt.Sprintf("device-%06d", id)}, Readings: readings("temp", value)}
+					in := &Input{Position: w.place(0), Profile: plant.ProfileKey, Device: Device{ID: id, Token: fmt.Sprintf("device-%06d", id)}, Readings: readings("temp", value)}
 					w.e.Apply(in, func(model.Edge) {})
 				}
 				b.ReportMetric(float64(heap()-before)/devices, "bytes/device")

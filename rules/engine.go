@@ -141,7 +141,7 @@ func (e *Engine) Apply(in *Input, emit Emit) {
 func (e *Engine) arrive(p *profile, in *Input, emit Emit) *device {
 	d := e.devices[in.Device.ID]
 	if d != nil && d.profile != p {
-		e.Forget(in.Place, d.id, emit)
+		e.RemoveDevice(in.Position, d.id, emit)
 		d = nil
 	}
 	if d == nil {
@@ -246,13 +246,13 @@ func (e *Engine) emitBatch(p *profile, d *device, in *Input, emit Emit) {
 	for i := range e.batch {
 		f := &e.batch[i]
 		at, _ := d.find(f.rule)
-		n := d.keys[at].last.next(in.Place)
-		emit(p.edge(p.rules[f.rule], d, in.Place, n, f.Firing))
+		n := d.keys[at].last.next(in.Position)
+		emit(p.edge(p.rules[f.rule], d, in.Position, n, f.Firing))
 	}
 }
 
 // next returns the number of one more edge at the place.
-func (l *edgePlace) next(at Place) uint16 {
+func (l *edgePlace) next(at Position) uint16 {
 	if l.offset == at.Offset && l.index == at.Index {
 		l.n++
 	} else {
@@ -270,7 +270,7 @@ func (e *Engine) Rename(deviceID int64, token string) {
 }
 
 // Forget drops a device that was deleted or changed its type. Its raised keys resolve at the place.
-func (e *Engine) Forget(at Place, deviceID int64, emit Emit) {
+func (e *Engine) RemoveDevice(at Position, deviceID int64, emit Emit) {
 	d := e.devices[deviceID]
 	if d == nil {
 		return
@@ -291,7 +291,7 @@ func (e *Engine) Forget(at Place, deviceID int64, emit Emit) {
 
 // end resolves a raised key by Weir's own doing: the stamp is the device's own time, carried on by the time in which
 // it could have been heard, never the wall.
-func (e *Engine) end(p *profile, d *device, k *key, at Place, emit Emit) {
+func (e *Engine) end(p *profile, d *device, k *key, at Position, emit Emit) {
 	if !k.state.Raised {
 		return
 	}
@@ -320,7 +320,7 @@ func (d *device) find(rule int32) (at int, ok bool) {
 	return slices.BinarySearchFunc(d.keys, rule, func(k key, r int32) int { return cmp.Compare(k.rule, r) })
 }
 
-func (p *profile) edge(r *rule, d *device, at Place, n uint16, f Firing) model.Edge {
+func (p *profile) edge(r *rule, d *device, at Position, n uint16, f Firing) model.Edge {
 	return model.Edge{
 		ID: model.EdgeID{Epoch: at.Epoch, Offset: at.Offset, Index: at.Index,
 			Rule: r.stable, Key: strconv.FormatInt(d.id, 10), N: n},

@@ -28,9 +28,9 @@ func newBench(t testing.TB, l Limits) *bench {
 }
 
 // place is the next place in the log; listening time is that many seconds.
-func (b *bench) place(listening int64) Place {
+func (b *bench) place(listening int64) Position {
 	b.offset++
-	return Place{Epoch: 3, Offset: b.offset, Received: model.Nanos(b.offset) * 1000, Listening: Listening(listening) * 1e9}
+	return Position{Epoch: 3, Offset: b.offset, Received: model.Nanos(b.offset) * 1000, Listening: Listening(listening) * 1e9}
 }
 
 func (b *bench) emit(e model.Edge) { b.edges = append(b.edges, e) }
@@ -42,7 +42,7 @@ func (b *bench) install(version int, rules ...model.RuleView) {
 }
 
 func (b *bench) apply(device int64, at model.Micros, rs []model.Reading) {
-	b.e.Apply(&Input{Place: b.place(0), Profile: plant.ProfileKey, Device: testDevice(device), Occurred: at, Readings: rs}, b.emit)
+	b.e.Apply(&Input{Position: b.place(0), Profile: plant.ProfileKey, Device: testDevice(device), Occurred: at, Readings: rs}, b.emit)
 }
 
 func testDevice(id int64) Device {
@@ -84,7 +84,7 @@ func TestEdgeSaysWhereItComesFrom(t *testing.T) {
 	b.install(4, view("hot", `{"name":"n","type":"threshold","severity":"major","when":{"metric":"temp","op":"gt","threshold":80}}`))
 	place := b.place(5)
 	place.Index = 2
-	b.e.Apply(&Input{Place: place, Profile: plant.ProfileKey, Device: Device{ID: 9, Token: "dev-9"}, Occurred: 1000, Readings: readings("temp", 81.0)}, b.emit)
+	b.e.Apply(&Input{Position: place, Profile: plant.ProfileKey, Device: Device{ID: 9, Token: "dev-9"}, Occurred: 1000, Readings: readings("temp", 81.0)}, b.emit)
 	want := model.Edge{
 		ID:     model.EdgeID{Epoch: 3, Offset: 2, Index: 2, Rule: "pump/hot", Key: "9", N: 0},
 		Tenant: "acme", TenantID: 7, Profile: "pump", Version: 4, Rule: "hot", Kind: "threshold", Signal: model.Raised,
@@ -150,12 +150,12 @@ func TestWhatWeirCausesIsStampedByTheDevicesOwnTime(t *testing.T) {
 	b := newBench(t, Limits{})
 	b.install(1, view("hot", hot(80)))
 	apply := func(at model.Micros, listening int64, v float64) {
-		b.e.Apply(&Input{Place: b.place(listening), Profile: plant.ProfileKey, Device: testDevice(1), Occurred: at, Readings: readings("temp", v)}, b.emit)
+		b.e.Apply(&Input{Position: b.place(listening), Profile: plant.ProfileKey, Device: testDevice(1), Occurred: at, Readings: readings("temp", v)}, b.emit)
 	}
 	apply(100*second, 1000, 81)
 	apply(90*second, 1001, 81) // late: newest stays, the clock starts anew
 	b.took()
-	b.e.Forget(b.place(1005), 1, b.emit)
+	b.e.RemoveDevice(b.place(1005), 1, b.emit)
 	b.want("deleted", "dev-1/acme/pump@1/hot:resolved@104000000")
 	apply(100*second, 2000, 81)
 	apply(120*second, 2000, 81)
@@ -173,8 +173,8 @@ func TestEdgesOfAKeyAtOnePlaceAreNumbered(t *testing.T) {
 	b := newBench(t, Limits{})
 	b.install(1, view("hot", hot(80)))
 	place := b.place(0)
-	b.e.Apply(&Input{Place: place, Profile: plant.ProfileKey, Device: testDevice(1), Readings: readings("temp", 81.0)}, b.emit)
-	b.e.Forget(place, 1, b.emit)
+	b.e.Apply(&Input{Position: place, Profile: plant.ProfileKey, Device: testDevice(1), Readings: readings("temp", 81.0)}, b.emit)
+	b.e.RemoveDevice(place, 1, b.emit)
 	if len(b.edges) != 2 || b.edges[0].ID.N != 0 || b.edges[1].ID.N != 1 {
 		t.Errorf("edges %+v", b.edges)
 	}
@@ -197,7 +197,7 @@ func TestDeviceOfAnotherProfileIsForgottenFirst(t *testing.T) {
 	b.install(1, view("hot", hot(80)))
 	b.e.Install(b.place(0), other, []model.RuleView{view("hot", hot(80))}, b.emit)
 	b.apply(1, 10, readings("temp", 81.0))
-	b.e.Apply(&Input{Place: b.place(0), Profile: other.ProfileKey, Device: testDevice(1), Occurred: 9, Readings: readings("temp", 81.0)}, b.emit)
+	b.e.Apply(&Input{Position: b.place(0), Profile: other.ProfileKey, Device: testDevice(1), Occurred: 9, Readings: readings("temp", 81.0)}, b.emit)
 	b.want("edges", "dev-1/acme/pump@1/hot:raised@10=81 dev-1/acme/pump@1/hot:resolved@10 dev-1/acme/valve@1/hot:raised@9=81")
 }
 
@@ -267,7 +267,7 @@ func TestRuleThatNoLongerCompilesIsKeptAndNotRun(t *testing.T) {
 	if h := b.e.Health(plant.ProfileKey)[0]; h.Status != CompileError || h.Name != "hot" {
 		t.Errorf("health %+v", h)
 	}
-	if ailing := b.e.Ailing(); len(ailing) != 1 || ailing[0].RuntimeID != "acme/pump@2/hot" {
+	if ailing := b.e.Unhealthy(); len(ailing) != 1 || ailing[0].RuntimeID != "acme/pump@2/hot" {
 		t.Errorf("ailing %+v", ailing)
 	}
 }
@@ -306,7 +306,7 @@ func TestHealthCountsWhatARuleMissed(t *testing.T) {
 	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
-	if ailing := b.e.Ailing(); len(ailing) != 1 || ailing[0].Token != "failing" {
+	if ailing := b.e.Unhealthy(); len(ailing) != 1 || ailing[0].Token != "failing" {
 		t.Errorf("ailing %+v", ailing)
 	}
 	if rows := b.e.Health(ProfileKey{7, 99}); rows != nil {
@@ -348,7 +348,7 @@ func TestKeysAndDevicesOfAllTenantsTogetherAreBounded(t *testing.T) {
 	if s := b.e.Stats(); s.Devices != 2 || s.Keys != 2 {
 		t.Errorf("%+v", s)
 	}
-	b.e.Forget(Place{}, 1, func(model.Edge) {})
+	b.e.RemoveDevice(Position{}, 1, func(model.Edge) {})
 	b.apply(3, 11, readings("temp", 90.0))
 	b.want("the place of one that is gone is free", "dev-3/acme/pump@1/hot:raised@11=90")
 }
@@ -370,7 +370,7 @@ func TestKeysBeyondTheBudgetAreRefusedAndCounted(t *testing.T) {
 	if s := b.e.Stats(); s.Devices != 3 || s.Keys != 3 {
 		t.Errorf("holds %+v", s)
 	}
-	b.e.Forget(b.place(0), 1, b.emit)
+	b.e.RemoveDevice(b.place(0), 1, b.emit)
 	b.took()
 	b.apply(4, 10, readings("temp", 90.0))
 	b.want("room again", "dev-4/acme/pump@1/hot:raised@10=90 dev-4/acme/pump@1/warm:raised@10=90")
@@ -405,7 +405,7 @@ func TestNothingIsKeptOfDevicesWithoutRules(t *testing.T) {
 	b.install(1)
 	b.apply(1, 1, readings("temp", 90.0)) // no rules
 	b.install(2, view("hot", hot(80)))
-	b.e.Apply(&Input{Place: b.place(0), Profile: plant.ProfileKey, Device: testDevice(1), Kind: Transition}, b.emit)
+	b.e.Apply(&Input{Position: b.place(0), Profile: plant.ProfileKey, Device: testDevice(1), Kind: Transition}, b.emit)
 	if s := b.e.Stats(); s.Devices != 0 || len(b.edges) > 0 {
 		t.Errorf("kept %+v, emitted %v", s, b.edges)
 	}

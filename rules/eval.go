@@ -13,7 +13,7 @@ import (
 type Listening int64
 
 // Place is a place in the log.
-type Place struct {
+type Position struct {
 	Epoch     uint32
 	Offset    model.Offset
 	Index     uint32      // of the sample's first reading in the record
@@ -42,7 +42,7 @@ type Device struct {
 
 // Input is one sample: the readings of one entry, resolved as of its record.
 type Input struct {
-	Place
+	Position
 	Profile  ProfileKey
 	Device   Device
 	Kind     InputKind

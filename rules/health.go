@@ -48,7 +48,7 @@ func (e *Engine) Health(k ProfileKey) []Health {
 }
 
 // Ailing returns the health of every rule that does not run or could not judge everything it was given, by runtime id.
-func (e *Engine) Ailing() []Health {
+func (e *Engine) Unhealthy() []Health {
 	var rows []Health
 	for _, p := range e.profiles {
 		for _, r := range p.rules {

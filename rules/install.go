@@ -92,7 +92,7 @@ func (b *bucket) remove(d *device) {
 // the place, in the order of rule tokens and device ids, under the version that raised them. A rule that does not
 // compile under the present limits, or is beyond the tenant's bound, is kept and not run, and its state with it;
 // so is one that no longer decodes, which only a newer Weir can bring about, since publish refuses it.
-func (e *Engine) Install(at Place, ref ProfileRef, views []model.RuleView, emit Emit) {
+func (e *Engine) Install(at Position, ref ProfileRef, views []model.RuleView, emit Emit) {
 	p := e.profiles[ref.ProfileKey]
 	if p == nil {
 		p = &profile{key: ref.ProfileKey}
@@ -113,7 +113,7 @@ func (e *Engine) Install(at Place, ref ProfileRef, views []model.RuleView, emit 
 }
 
 // Remove ends a profile that was deleted or has no active version any more. Raised keys resolve at the place.
-func (e *Engine) Remove(at Place, k ProfileKey, emit Emit) {
+func (e *Engine) Remove(at Position, k ProfileKey, emit Emit) {
 	p := e.profiles[k]
 	if p == nil {
 		return
@@ -128,20 +128,20 @@ func (e *Engine) Remove(at Place, k ProfileKey, emit Emit) {
 }
 
 // Detach ends the rules of a profile for the devices of one type: the type was given another profile or none.
-func (e *Engine) Detach(at Place, k ProfileKey, deviceType int64, emit Emit) {
+func (e *Engine) Detach(at Position, k ProfileKey, deviceType int64, emit Emit) {
 	if p := e.profiles[k]; p != nil {
 		for _, d := range p.sorted() {
 			if d.kind == deviceType {
-				e.Forget(at, d.id, emit)
+				e.RemoveDevice(at, d.id, emit)
 			}
 		}
 	}
 }
 
 // forgetAll lets go of every device of a profile without rules: nothing asks for their clocks.
-func (e *Engine) forgetAll(p *profile, at Place, emit Emit) {
+func (e *Engine) forgetAll(p *profile, at Position, emit Emit) {
 	for _, d := range p.sorted() {
-		e.Forget(at, d.id, emit)
+		e.RemoveDevice(at, d.id, emit)
 	}
 }
 
@@ -244,7 +244,7 @@ func (r *rule) inherit(o *rule) {
 }
 
 // endKeys resolves and drops the keys of rules whose state goes, and gives the others their new index.
-func (e *Engine) endKeys(p *profile, moved []int32, at Place, emit Emit) {
+func (e *Engine) endKeys(p *profile, moved []int32, at Position, emit Emit) {
 	for _, x := range p.raised(moved) {
 		k, _ := x.device.find(x.rule)
 		e.end(p, x.device, &x.device.keys[k], at, emit)

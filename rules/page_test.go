@@ -39,12 +39,12 @@ func TestOnlyPagesThatChangedAreFrozen(t *testing.T) {
 	if ids := pageIDs(b.e.Freeze()); ids != "7/70/d54+ 7/70/k54+ 7/70/r00+" {
 		t.Errorf("an edge: %s", ids)
 	}
-	b.e.Forget(b.place(0), 3, b.emit)
+	b.e.RemoveDevice(b.place(0), 3, b.emit)
 	if ids := pageIDs(b.e.Freeze()); ids != "7/70/d54- 7/70/k54-" {
 		t.Errorf("a device is gone: %s", ids)
 	}
 	b.apply(9, 1, readings("temp", 99.0))
-	b.e.Forget(b.place(0), 9, b.emit)
+	b.e.RemoveDevice(b.place(0), 9, b.emit)
 	if ids := pageIDs(b.e.Freeze()); ids != "7/70/r00+" {
 		t.Errorf("a device that came and went: %s", ids)
 	}
@@ -200,8 +200,8 @@ func FuzzLoad(f *testing.F) {
 		if second := again.everything(); !slices.EqualFunc(first, second, func(a, b Page) bool { return a.ID == b.ID && string(a.Data) == string(b.Data) }) {
 			t.Fatalf("pages change:\n%v\n%v", first, second)
 		}
-		again.Install(Place{Offset: 1}, plant, []model.RuleView{view("hot", hot(80))}, func(model.Edge) {})
-		again.Remove(Place{Offset: 2}, plant.ProfileKey, func(model.Edge) {})
+		again.Install(Position{Offset: 1}, plant, []model.RuleView{view("hot", hot(80))}, func(model.Edge) {})
+		again.Remove(Position{Offset: 2}, plant.ProfileKey, func(model.Edge) {})
 		if s := again.Stats(); s != (Stats{}) {
 			t.Fatalf("after the end: %+v", s)
 		}

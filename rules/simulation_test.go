@@ -15,7 +15,7 @@ import (
 
 // An op is one record of a made-up log.
 type op struct {
-	place   Place
+	place   Position
 	kind    string // apply, install, remove, forget, detach, rename
 	profile ProfileRef
 	rules   []model.RuleView
@@ -28,13 +28,13 @@ type op struct {
 func (o op) run(e *Engine, emit Emit) {
 	switch o.kind {
 	case "apply":
-		e.Apply(&Input{Place: o.place, Profile: o.profile.ProfileKey, Device: o.device, Occurred: o.at, Kind: o.input, Readings: o.samples}, emit)
+		e.Apply(&Input{Position: o.place, Profile: o.profile.ProfileKey, Device: o.device, Occurred: o.at, Kind: o.input, Readings: o.samples}, emit)
 	case "install":
 		e.Install(o.place, o.profile, o.rules, emit)
 	case "remove":
 		e.Remove(o.place, o.profile.ProfileKey, emit)
 	case "forget":
-		e.Forget(o.place, o.device.ID, emit)
+		e.RemoveDevice(o.place, o.device.ID, emit)
 	case "detach":
 		e.Detach(o.place, o.profile.ProfileKey, o.device.Type, emit)
 	case "rename":
@@ -64,7 +64,7 @@ func drawLog(t *rapid.T) []op {
 	versions := map[ProfileKey]int{}
 	for i := range ops {
 		listening += Listening(rapid.Int64Range(0, 3e9).Draw(t, "listening"))
-		o := op{place: Place{Epoch: 1, Offset: model.Offset(i/2 + 1), Index: uint32(i % 2), Received: model.Nanos(i), Listening: listening}}
+		o := op{place: Position{Epoch: 1, Offset: model.Offset(i/2 + 1), Index: uint32(i % 2), Received: model.Nanos(i), Listening: listening}}
 		o.kind = rapid.SampledFrom([]string{"apply", "apply", "apply", "apply", "apply", "install", "install", "remove", "forget", "detach", "rename"}).Draw(t, "kind")
 		n := rapid.Int64Range(1, 3).Draw(t, "profile")
 		o.profile = ProfileRef{ProfileKey: ProfileKey{1 + n/3, n}, TenantToken: fmt.Sprintf("t%d", 1+n/3), Token: fmt.Sprintf("p%d", n)}
@@ -204,7 +204,7 @@ type plainDevice struct {
 	arrived Listening
 	states  map[string]State
 	numbers map[string]uint16 // edges at the place of the last op
-	last    Place
+	last    Position
 }
 
 func newPlain(c *Compiler, compiled map[model.RuleView]*Program) *plain {
@@ -321,7 +321,7 @@ func (m *plain) dropAll(o op, which func(*plainDevice) bool, emit Emit) {
 	}
 }
 
-func (m *plain) drop(at Place, d *plainDevice, emit Emit) {
+func (m *plain) drop(at Position, d *plainDevice, emit Emit) {
 	if d == nil {
 		return
 	}
@@ -332,7 +332,7 @@ func (m *plain) drop(at Place, d *plainDevice, emit Emit) {
 	delete(m.devices, d.ID)
 }
 
-func (m *plain) end(at Place, p *plainProfile, d *plainDevice, token string, emit Emit) {
+func (m *plain) end(at Position, p *plainProfile, d *plainDevice, token string, emit Emit) {
 	st := d.states[token]
 	if st.Raised {
 		own := d.newest + model.Micros((at.Listening-d.arrived)/1000)
@@ -340,7 +340,7 @@ func (m *plain) end(at Place, p *plainProfile, d *plainDevice, token string, emi
 	}
 }
 
-func (m *plain) emit(at Place, p *plainProfile, d *plainDevice, token string, f Firing, emit Emit) {
+func (m *plain) emit(at Position, p *plainProfile, d *plainDevice, token string, f Firing, emit Emit) {
 	if d.last != at {
 		d.last, d.numbers = at, map[string]uint16{}
 	}

@@ -123,7 +123,7 @@ func (s *Series) device(ctx context.Context, tenantID, id int64) (*device, error
 func (s *Series) loadDevice(ctx context.Context, tenantID, id int64) (*device, error) {
 	dev := &device{id: id, tenantID: tenantID}
 	err := s.st.Read(ctx, func(tx store.Tx) error {
-		_, gen, err := store.HeadState(tx)
+		_, gen, err := store.CheckpointState(tx)
 		if err != nil {
 			return err
 		}
@@ -189,7 +189,7 @@ func (s *Series) loadTenants(tx store.Tx) error {
 
 // Forget ends a device: its series stop counting and what was last known of it goes. Its history stays. The applier
 // calls it at the control record that ends the device.
-func (s *Series) Forget(ctx context.Context, tenantID, deviceID int64) error {
+func (s *Series) RemoveDevice(ctx context.Context, tenantID, deviceID int64) error {
 	dev, err := s.device(ctx, tenantID, deviceID)
 	if err != nil {
 		return err

@@ -82,15 +82,15 @@ func (f *Frozen) Write(ctx context.Context, gen uint64, run func(func(store.Tx) 
 
 // Flip makes the rows seen and moves the head offset. It belongs to the transaction that does the same for whatever
 // else was written with the head.
-func (f *Frozen) Flip(tx store.Tx) error {
-	_, gen, err := store.HeadState(tx)
+func (f *Frozen) Publish(tx store.Tx) error {
+	_, gen, err := store.CheckpointState(tx)
 	if err != nil {
 		return err
 	}
 	if f.gen <= gen {
 		return errors.New("series: flip of a head that was not written under a newer generation")
 	}
-	return store.SetHeadState(tx, f.head.last, f.gen)
+	return store.SetCheckpointState(tx, f.head.last, f.gen)
 }
 
 // releaseSlice is how many entries Release cleans up in one go, so that the applier waits for microseconds only.

@@ -200,7 +200,7 @@ func TestTheSameLogGivesTheSameRowsThroughFailuresAndRestarts(t *testing.T) {
 				err = f.Write(t.Context(), s.Generation()+1, runner(st))
 			}
 			if err == nil {
-				err = st.Write(t.Context(), store.Durable, f.Flip)
+				err = st.Write(t.Context(), store.Durable, f.Publish)
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -232,7 +232,7 @@ func TestAFailedOrUnwrittenHeadCannotBeFlippedAndIsStillRead(t *testing.T) {
 	if s.Freeze(1) != nil {
 		t.Fatal("a second freeze while the first is outstanding")
 	}
-	if err := st.Write(t.Context(), store.Durable, f.Flip); err == nil {
+	if err := st.Write(t.Context(), store.Durable, f.Publish); err == nil {
 		t.Fatal("flipped a head that was never written")
 	}
 	if err := f.Write(t.Context(), 1, func(func(store.Tx) error) error { return errDisk }); !errors.Is(err, errDisk) {
@@ -324,7 +324,7 @@ func TestADeviceHeardInEveryHeadStaysKnownWhileItsNewSeriesWaitForTheirRows(t *t
 	f := s.Freeze(2)
 	put(t, s, reading(3, 1, "b", day0, 1)) // new, and only in the active head
 	put(t, s, reading(3, 2, "b", day0, 1)) // of a device that the frozen head lacks
-	if err := errors.Join(f.Write(t.Context(), 2, runner(st)), st.Write(t.Context(), store.Durable, f.Flip)); err != nil {
+	if err := errors.Join(f.Write(t.Context(), 2, runner(st)), st.Write(t.Context(), store.Durable, f.Publish)); err != nil {
 		t.Fatal(err)
 	}
 	f.Release()
@@ -347,7 +347,7 @@ func TestTheSameLogMakesAHeadOfTheSameSize(t *testing.T) {
 		}
 		frozen := s.Freeze(f.offset)
 		if freezes { // an earlier head may be written by now or not
-			if err := errors.Join(frozen.Write(t.Context(), 1, runner(s.st)), s.st.Write(t.Context(), store.Durable, frozen.Flip)); err != nil {
+			if err := errors.Join(frozen.Write(t.Context(), 1, runner(s.st)), s.st.Write(t.Context(), store.Durable, frozen.Publish)); err != nil {
 				t.Fatal(err)
 			}
 			frozen.Release()
@@ -403,7 +403,7 @@ func TestSeriesBeyondTheLimitsAreNotAdmitted(t *testing.T) {
 	s = open(t, st, s.cfg)
 	check()
 	// A deleted device's series stop counting, whether the head was written since or not.
-	if err := s.Forget(t.Context(), 1, 1); err != nil {
+	if err := s.RemoveDevice(t.Context(), 1, 1); err != nil {
 		t.Fatal(err)
 	}
 	roomAgain := func() {
@@ -459,7 +459,7 @@ func TestASeriesCountsUntilItsDeviceIsDeletedHoweverOldItsReadings(t *testing.T)
 		admits(false, 1, "c")
 		admits(false, 3, "a")
 	}
-	if err := s.Forget(t.Context(), 1, 1); err != nil {
+	if err := s.RemoveDevice(t.Context(), 1, 1); err != nil {
 		t.Fatal(err)
 	}
 	admits(true, 3, "a")
@@ -478,7 +478,7 @@ func TestAnInterruptedForgetIsUndoneUntilItsReplay(t *testing.T) {
 	if err := writeHead(s, 1); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Forget(t.Context(), 1, 1); err != nil {
+	if err := s.RemoveDevice(t.Context(), 1, 1); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Freeze(2).Write(t.Context(), 2, runner(st)); err != nil {
@@ -493,7 +493,7 @@ func TestAnInterruptedForgetIsUndoneUntilItsReplay(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Forget(t.Context(), 1, 1); err != nil || s.tenants[1].count != 0 {
+	if err := s.RemoveDevice(t.Context(), 1, 1); err != nil || s.tenants[1].count != 0 {
 		t.Fatalf("%d series after it, %v", s.tenants[1].count, err)
 	}
 }
@@ -560,7 +560,7 @@ func TestLatestMeasurementIsReplacedByAStrictlyNewerOneOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(24, day0+1000, day0+1001)
-	if err := st.Write(t.Context(), store.Durable, f.Flip); err != nil {
+	if err := st.Write(t.Context(), store.Durable, f.Publish); err != nil {
 		t.Fatal(err)
 	}
 	f.Release()

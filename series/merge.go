@@ -37,7 +37,7 @@ func (s *Series) Merge(ctx context.Context, now model.Micros, pause func() error
 	var open []store.OpenBlocks
 	m := merger{s: s}
 	err = s.st.Read(ctx, func(tx store.Tx) (err error) {
-		if _, m.gen, err = store.HeadState(tx); err != nil {
+		if _, m.gen, err = store.CheckpointState(tx); err != nil {
 			return err
 		}
 		open, err = store.OpenBlocksByDay(tx, m.gen)

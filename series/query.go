@@ -191,7 +191,7 @@ func (q *Query) selection() (*selection, error) {
 func (q *selection) rows(t model.EventType) store.EventScope {
 	scope := store.EventScope{TenantID: q.tenantID, Device: q.device, Type: t, From: q.from, To: q.to, Anchors: q.anchors}
 	if q.before != nil {
-		scope.Before = &store.EventPlace{Occurred: q.before.at, Offset: q.before.offset, Index: q.before.index}
+		scope.Before = &store.EventPosition{Occurred: q.before.at, Offset: q.before.offset, Index: q.before.index}
 	}
 	return scope
 }

@@ -338,7 +338,7 @@ func TestLatestLocationIsMergedFromHeadsAndRows(t *testing.T) {
 	at(3, 1, day0+1, 3)
 	at(4, 3, day0, 4)
 	check(3, 4)
-	if err := errors.Join(f.Write(t.Context(), 1, runner(st)), st.Write(t.Context(), store.Durable, f.Flip)); err != nil {
+	if err := errors.Join(f.Write(t.Context(), 1, runner(st)), st.Write(t.Context(), store.Durable, f.Publish)); err != nil {
 		t.Fatal(err)
 	}
 	check(3, 4)
@@ -350,7 +350,7 @@ func TestLatestLocationIsMergedFromHeadsAndRows(t *testing.T) {
 	at(4, 1, day0+50, 9) // a replay of what rows hold
 	at(5, 1, day0, 9)    // late
 	check(3, 4)
-	if err := s.Forget(t.Context(), 1, 1); err != nil {
+	if err := s.RemoveDevice(t.Context(), 1, 1); err != nil {
 		t.Fatal(err)
 	}
 	if err := writeHead(s, 6); err != nil {

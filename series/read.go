@@ -30,7 +30,7 @@ const mostRetries = 50
 func (s *Series) read(ctx context.Context, fn func(store.Tx, snapshot) error) error {
 	for range mostRetries {
 		err := s.st.Read(ctx, func(tx store.Tx) error {
-			offset, gen, err := store.HeadState(tx)
+			offset, gen, err := store.CheckpointState(tx)
 			if err != nil {
 				return err
 			}

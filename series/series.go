@@ -115,7 +115,7 @@ func Open(ctx context.Context, cfg Config, st store.Store, o Options) (*Series, 
 		o.Logger.Info("removed rows of an interrupted head write", "rows", removed)
 	}
 	err = st.Read(ctx, func(tx store.Tx) (err error) {
-		if s.base, s.gen, err = store.HeadState(tx); err != nil {
+		if s.base, s.gen, err = store.CheckpointState(tx); err != nil {
 			return err
 		}
 		return s.loadTenants(tx)
@@ -134,11 +134,11 @@ func dropUnflipped(run func(func(store.Tx) error) error) (removed int64, err err
 	for {
 		var n int64
 		err := run(func(tx store.Tx) error {
-			_, gen, err := store.HeadState(tx)
+			_, gen, err := store.CheckpointState(tx)
 			if err != nil {
 				return err
 			}
-			n, err = store.DropUnflipped(tx, gen, slice)
+			n, err = store.DropUnpublished(tx, gen, slice)
 			return err
 		})
 		if err != nil || n == 0 {

@@ -65,7 +65,7 @@ func writeHead(s *Series, at model.Offset) error {
 	if err := f.Write(context.Background(), s.Generation()+1, runner(s.st)); err != nil {
 		return err
 	}
-	if err := s.st.Write(context.Background(), store.Durable, f.Flip); err != nil {
+	if err := s.st.Write(context.Background(), store.Durable, f.Publish); err != nil {
 		return err
 	}
 	f.Release()
@@ -226,7 +226,7 @@ func (x *machine) flip(t *rapid.T) {
 	if x.frozen == nil || x.frozen.gen == 0 {
 		t.Skip()
 	}
-	if err := x.st.Write(context.Background(), store.Durable, x.frozen.Flip); err != nil {
+	if err := x.st.Write(context.Background(), store.Durable, x.frozen.Publish); err != nil {
 		t.Fatal(err)
 	}
 	if rapid.Bool().Draw(t, "a query before the release") {

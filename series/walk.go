@@ -320,7 +320,7 @@ func (k *blockCursor) event(*Event)    {}
 // rowCursor gives the events of one type that are rows of their own.
 type rowCursor struct {
 	scope store.EventScope
-	after *store.EventPlace
+	after *store.EventPosition
 	batch []store.EventRow
 	ended bool
 }
@@ -342,7 +342,7 @@ func (k *rowCursor) prepare(w *walk) (added []cursor, more bool, err error) {
 		return nil, false, err
 	}
 	last := &k.batch[len(k.batch)-1]
-	k.after, k.ended = &store.EventPlace{Occurred: last.Occurred, Offset: last.Offset, Index: last.Index}, len(k.batch) < fullBatch
+	k.after, k.ended = &store.EventPosition{Occurred: last.Occurred, Offset: last.Offset, Index: last.Index}, len(k.batch) < fullBatch
 	return nil, true, nil
 }
 

@@ -18,7 +18,7 @@ func TestTheFilesOfASiteAreBoundedTogether(t *testing.T) {
 		{"huge.yaml", "huge.yaml: is larger than 64 MiB"},
 	} {
 		r.problems = nil
-		_, ok := r.text(tc.name, yamldoc.Place{File: yamldoc.NewFile(tc.name)}, "")
+		_, ok := r.text(tc.name, yamldoc.Position{File: yamldoc.NewFile(tc.name)}, "")
 		if said := Problems(r.problems).Error(); ok != (tc.why == "") || !strings.Contains(said, tc.why) {
 			t.Errorf("%s: %v, %q", tc.name, ok, said)
 		}

@@ -33,7 +33,7 @@ func (r *reader) list(k *kind, n *yamldoc.Node, path, scope string, lists map[st
 }
 
 // start is where a value begins; a mapping itself has the place of a colon.
-func start(n *yamldoc.Node) yamldoc.Place {
+func start(n *yamldoc.Node) yamldoc.Position {
 	if len(n.Entries) > 0 {
 		return n.Entries[0].Place
 	}
@@ -59,7 +59,7 @@ func (r *reader) entity(k *kind, n *yamldoc.Node, path, scope string, lists map[
 		return
 	}
 	place := start(n)
-	e := &Entity{At: Place{File: place.File.Name, Line: place.Line, Column: place.Column, Path: path}, Fields: store.Patch{}, Places: map[string][2]int{}}
+	e := &Entity{At: Position{File: place.File.Name, Line: place.Line, Column: place.Column, Path: path}, Fields: store.Patch{}, Places: map[string][2]int{}}
 	into, inner := e, scope // metrics, rules and credentials have their token in the tenant
 	if r.name(k, n, e) {
 		into, _ = r.declare(k, scope, e, lists)
@@ -136,7 +136,7 @@ func (r *reader) key(k *kind, e *Entity, entry yamldoc.Entry, path, scope string
 func (r *reader) given(e *Entity, name string, entry yamldoc.Entry, path string) bool {
 	for _, key := range []string{name, name + "_file", name + "_env"} {
 		if p, ok := e.Places[key]; ok {
-			r.problem(entry.Place, path, "", "is given at %s already", Place{File: e.At.File, Line: p[0], Column: p[1]})
+			r.problem(entry.Place, path, "", "is given at %s already", Position{File: e.At.File, Line: p[0], Column: p[1]})
 			return true
 		}
 	}
@@ -288,7 +288,9 @@ func (r *reader) document(f *field, n *yamldoc.Node, path string) any {
 			}
 		}
 	}
-	return jsonOf(n, func(at yamldoc.Place, hint, format string, args ...any) { r.problem(at, path, hint, format, args...) })
+	return jsonOf(n, func(at yamldoc.Position, hint, format string, args ...any) {
+		r.problem(at, path, hint, format, args...)
+	})
 }
 
 // shortened is a value for a message.

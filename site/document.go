@@ -24,8 +24,8 @@ type File struct {
 
 // Entity is one thing that is declared.
 type Entity struct {
-	Name string `json:"name"` // its token; the email of an identity, the tenant of a membership
-	At   Place  `json:"at"`
+	Name string   `json:"name"` // its token; the email of an identity, the tenant of a membership
+	At   Position `json:"at"`
 	// Fields are those that the file names: null clears. Values are string, bool, int64, float64 and []any of string; a
 	// document is its JSON text.
 	Fields store.Patch `json:"fields,omitempty"`
@@ -37,14 +37,14 @@ type Entity struct {
 }
 
 // Place is where something is declared.
-type Place struct {
+type Position struct {
 	File   string `json:"file,omitempty"`
 	Line   int    `json:"line,omitempty"`
 	Column int    `json:"column,omitempty"`
 	Path   string `json:"path,omitempty"`
 }
 
-func (p Place) String() string {
+func (p Position) String() string {
 	if p.Column == 0 {
 		return fmt.Sprintf("%s:%d", p.File, p.Line)
 	}
@@ -52,7 +52,7 @@ func (p Place) String() string {
 }
 
 // field is the place of one of the entity's fields, its own where the field has none.
-func (e *Entity) field(name string) Place {
+func (e *Entity) field(name string) Position {
 	at := e.At
 	for _, key := range []string{name, name + "_file", name + "_env"} {
 		if p, ok := e.Places[key]; ok {

@@ -90,16 +90,16 @@ func (r *reader) rows(tenant *Entity, c *csvFile, text []byte) {
 		row, err := rd.Read()
 		if errors.Is(err, io.EOF) {
 			if first {
-				r.problem(yamldoc.Place{File: file, Line: 1, Column: 1}, "", "the first line names the columns", "the file is empty")
+				r.problem(yamldoc.Position{File: file, Line: 1, Column: 1}, "", "the first line names the columns", "the file is empty")
 			}
 			return
 		}
 		if pe, ok := errors.AsType[*csv.ParseError](err); ok {
-			r.problem(yamldoc.Place{File: file, Line: pe.Line, Column: pe.Column}, "", "", "this is not CSV: %v", pe.Err)
+			r.problem(yamldoc.Position{File: file, Line: pe.Line, Column: pe.Column}, "", "", "this is not CSV: %v", pe.Err)
 			return
 		}
 		line, _ := rd.FieldPos(0)
-		at := yamldoc.Place{File: file, Line: line, Column: 1}
+		at := yamldoc.Position{File: file, Line: line, Column: 1}
 		if first {
 			c.columns = slices.Clone(row)
 			if !r.header(c, at) {
@@ -112,7 +112,7 @@ func (r *reader) rows(tenant *Entity, c *csvFile, text []byte) {
 }
 
 // header checks the names of the columns.
-func (r *reader) header(c *csvFile, at yamldoc.Place) bool {
+func (r *reader) header(c *csvFile, at yamldoc.Position) bool {
 	told := len(r.problems)
 	known := r.columns()
 	if !slices.Contains(c.columns, "token") { // perhaps the first line is a device: then it is not shown
@@ -134,8 +134,8 @@ func (r *reader) header(c *csvFile, at yamldoc.Place) bool {
 }
 
 // row reads one device. An empty cell says nothing: the field is kept, or is what all rows share.
-func (r *reader) row(tenant *Entity, c *csvFile, row []string, at yamldoc.Place) {
-	e := &Entity{At: Place{File: c.name, Line: at.Line, Column: at.Column}, Fields: maps.Clone(c.shared)}
+func (r *reader) row(tenant *Entity, c *csvFile, row []string, at yamldoc.Position) {
+	e := &Entity{At: Position{File: c.name, Line: at.Line, Column: at.Column}, Fields: maps.Clone(c.shared)}
 	access := ""
 	for i, text := range row {
 		switch f := r.kinds.device.field(c.columns[i]); {

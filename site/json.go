@@ -19,7 +19,7 @@ var numeral = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)
 var doubtful = regexp.MustCompile(`^[-+]?(\.[0-9]+|[0-9][0-9_]*\.?[0-9_]*)([eE][-+]?[0-9]+)?$|^[-+]?0[xob][0-9a-fA-F_]+$|^[-+]?\.(inf|Inf|INF)$|^\.(nan|NaN|NAN)$`)
 
 // jsonOf writes a value of a YAML document as JSON. problem is told of what cannot be one.
-func jsonOf(n *yamldoc.Node, problem func(at yamldoc.Place, hint, format string, args ...any)) string {
+func jsonOf(n *yamldoc.Node, problem func(at yamldoc.Position, hint, format string, args ...any)) string {
 	var b strings.Builder
 	writeJSON(&b, n, problem)
 	if b.Len() > maxDocument {
@@ -31,7 +31,7 @@ func jsonOf(n *yamldoc.Node, problem func(at yamldoc.Place, hint, format string,
 // maxDocument is more than any document of the API may have. Aliases could make more of a small file than memory holds.
 const maxDocument = 1 << 20
 
-func writeJSON(b *strings.Builder, n *yamldoc.Node, problem func(at yamldoc.Place, hint, format string, args ...any)) {
+func writeJSON(b *strings.Builder, n *yamldoc.Node, problem func(at yamldoc.Position, hint, format string, args ...any)) {
 	if b.Len() > maxDocument {
 		return
 	}
@@ -63,7 +63,7 @@ func writeJSON(b *strings.Builder, n *yamldoc.Node, problem func(at yamldoc.Plac
 	}
 }
 
-func scalarJSON(n *yamldoc.Node, problem func(at yamldoc.Place, hint, format string, args ...any)) string {
+func scalarJSON(n *yamldoc.Node, problem func(at yamldoc.Position, hint, format string, args ...any)) string {
 	switch {
 	case n.Quoted:
 	case n.Text == "true" || n.Text == "false", numeral.MatchString(n.Text):

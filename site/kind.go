@@ -64,7 +64,7 @@ const (
 
 // declarable describes the format. The registry is asked for its fields only.
 func declarable() *kinds {
-	r := registry.New(registry.Config{}, registry.Parts{})
+	r := registry.New(registry.Config{}, registry.Deps{})
 	k := &kinds{
 		tier: &kind{name: "tenant tier", list: "tiers", id: "token", fields: fieldsOf(govern.TierFields())},
 		role: &kind{name: "role", list: "roles", id: "token", fields: fieldsOf(auth.RoleFields())},

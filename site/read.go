@@ -84,13 +84,13 @@ func (r *reader) conceal() {
 	}
 }
 
-func (r *reader) problem(at yamldoc.Place, path, hint, format string, args ...any) {
+func (r *reader) problem(at yamldoc.Position, path, hint, format string, args ...any) {
 	r.problems = append(r.problems, at.Problem(path, false, hint, format, args...))
 }
 
 // file reads one file.
 func (r *reader) file(name string) {
-	text, ok := r.text(name, yamldoc.Place{File: yamldoc.NewFile(name)}, "")
+	text, ok := r.text(name, yamldoc.Position{File: yamldoc.NewFile(name)}, "")
 	if !ok {
 		return
 	}
@@ -117,14 +117,14 @@ func (r *reader) file(name string) {
 		}
 	}
 	if root.Get(keyVersion) == nil {
-		r.problem(yamldoc.Place{File: root.Place.File}, keyVersion, "write version: 1 at the top", "is missing")
+		r.problem(yamldoc.Position{File: root.Place.File}, keyVersion, "write version: 1 at the top", "is missing")
 	}
 }
 
 const divide = "divide it into sites that are applied one after the other"
 
 // text reads a file and notes it.
-func (r *reader) text(name string, at yamldoc.Place, path string) ([]byte, bool) {
+func (r *reader) text(name string, at yamldoc.Position, path string) ([]byte, bool) {
 	text, err := r.src.ReadFile(name)
 	switch {
 	case err != nil:
@@ -164,12 +164,12 @@ func (r *reader) declare(k *kind, scope string, e *Entity, lists map[string][]*E
 }
 
 // place is a place as yamldoc knows it, with the line where the file is one of YAML.
-func (r *reader) place(p Place) yamldoc.Place {
+func (r *reader) place(p Position) yamldoc.Position {
 	f := r.sources[p.File]
 	if f == nil {
 		f = yamldoc.NewFile(p.File)
 	}
-	return yamldoc.Place{File: f, Line: p.Line, Column: p.Column}
+	return yamldoc.Position{File: f, Line: p.Line, Column: p.Column}
 }
 
 // seeded are what a first start makes: they need no declaration to be referred to.

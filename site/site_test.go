@@ -136,8 +136,8 @@ func openWorld(t testing.TB, db *sqlite.DB, dir string) *world {
 	if w.govern, err = govern.New(t.Context(), govern.DefaultConfig(), govern.Deps{Store: db, Writer: writer}); err != nil {
 		t.Fatal(err)
 	}
-	w.registry = registry.New(registry.Config{}, registry.Parts{Store: db, Writer: writer, Sealer: vault, Hasher: w.hasher, Validator: compiling{compiler},
-		Forget: func(int64, int64) {
+	w.registry = registry.New(registry.Config{}, registry.Deps{Store: db, Writer: writer, Sealer: vault, Hasher: w.hasher, Validator: compiling{compiler},
+		Invalidate: func(int64, int64) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.forgotten++

@@ -108,7 +108,7 @@ func reads(written, name, text string) bool {
 		return false
 	}
 	ok := true
-	got := jsonOf(v, func(yamldoc.Place, string, string, ...any) { ok = false })
+	got := jsonOf(v, func(yamldoc.Position, string, string, ...any) { ok = false })
 	return ok && sameJSON(got, text)
 }
 

@@ -38,9 +38,9 @@ func AddDeadLetter(tx Tx, d *DeadLetter) error {
 	return err
 }
 
-// TrimStrangers removes the oldest of the strangers' dead letters until what is left takes at most most bytes. It
+// TrimRejected removes the oldest of the strangers' dead letters until what is left takes at most most bytes. It
 // returns how many went.
-func TrimStrangers(tx Tx, most int64) (int64, error) {
+func TrimRejected(tx Tx, most int64) (int64, error) {
 	return tx.Exec(`DELETE FROM dead_letters WHERE id IN (SELECT id FROM (
 		SELECT id, SUM(bytes) OVER (ORDER BY id DESC) AS held FROM dead_letters WHERE stranger = ?) AS ring WHERE held > ?)`, true, most)
 }

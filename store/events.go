@@ -75,14 +75,14 @@ type EventScope struct {
 	TenantID int64
 	Device   int64
 	Type     model.EventType
-	From, To model.Micros // event time, inclusive
-	Before   *EventPlace  // only what is strictly older in list order
+	From, To model.Micros   // event time, inclusive
+	Before   *EventPosition // only what is strictly older in list order
 	// Anchors, unless nil, lists the anchor sets that count.
 	Anchors []int64
 }
 
-// EventPlace is a place in list order: newest event time first, then newest offset, then newest index.
-type EventPlace struct {
+// EventPosition is a place in list order: newest event time first, then newest offset, then newest index.
+type EventPosition struct {
 	Occurred model.Micros
 	Offset   model.Offset
 	Index    uint32
@@ -90,13 +90,13 @@ type EventPlace struct {
 
 // where is the condition for the rows of a scope behind after. The upper bound is a bound of the index, not a comparison
 // of rows, lest each batch of a walk begin at the newest row again.
-func (s *EventScope) where(after *EventPlace) (string, []any) {
+func (s *EventScope) where(after *EventPosition) (string, []any) {
 	q, args := `tenant_id = ? AND type = ?`, []any{s.TenantID, int64(s.Type)}
 	if s.Device != 0 {
 		q, args = `device_id = ? AND type = ? AND tenant_id = ?`, []any{s.Device, int64(s.Type), s.TenantID}
 	}
 	most := s.To
-	for _, p := range [...]*EventPlace{s.Before, after} {
+	for _, p := range [...]*EventPosition{s.Before, after} {
 		if p != nil {
 			most = min(most, p.Occurred)
 			q += ` AND (occurred_at < ? OR log_offset < ? OR log_offset = ? AND idx < ?)`
@@ -115,7 +115,7 @@ func (s *EventScope) where(after *EventPlace) (string, []any) {
 }
 
 // RowEvents returns at most limit events of a scope behind after, newest first, skipping skip of them.
-func RowEvents(tx Tx, s EventScope, after *EventPlace, skip, limit int) ([]EventRow, error) {
+func RowEvents(tx Tx, s EventScope, after *EventPosition, skip, limit int) ([]EventRow, error) {
 	q, args := s.where(after)
 	rows, err := tx.Query(`SELECT id, `+eventColumns+`, latitude, longitude, elevation, accuracy, speed, heading, kind, level, message, origin,
 		state, reason, session FROM row_events WHERE `+q+` ORDER BY occurred_at DESC, log_offset DESC, idx DESC LIMIT ? OFFSET ?`,

@@ -2,28 +2,28 @@ package store
 
 import "weir/model"
 
-// Heading is where a message ends in the ledger.
-type Heading string
+// Outcome is where a message ends in the ledger.
+type Outcome string
 
-// The headings. HeadingReceived is counted apart from the others, which sum up to it once an hour has settled; waiting
+// The headings. OutcomeReceived is counted apart from the others, which sum up to it once an hour has settled; waiting
 // is never stored: it is what the log holds and Apply has not passed.
 const (
-	HeadingReceived   Heading = "received"
-	HeadingStored     Heading = "stored"
-	HeadingDuplicate  Heading = "duplicate"
-	HeadingDeadLetter Heading = "dead letter"
-	HeadingRefused    Heading = "refused"
-	HeadingDropped    Heading = "dropped"
-	HeadingWaiting    Heading = "waiting"
+	OutcomeReceived   Outcome = "received"
+	OutcomeStored     Outcome = "stored"
+	OutcomeDuplicate  Outcome = "duplicate"
+	OutcomeDeadLetter Outcome = "dead letter"
+	OutcomeRefused    Outcome = "refused"
+	OutcomeDropped    Outcome = "dropped"
+	OutcomeWaiting    Outcome = "waiting"
 )
 
 // LedgerKey is one line of the ledger. Hour counts from the epoch.
 type LedgerKey struct {
-	Tenant  string
-	Door    string
-	Hour    int64
-	Heading Heading
-	Reason  string
+	Tenant    string
+	Transport string
+	Hour      int64
+	Outcome   Outcome
+	Reason    string
 }
 
 // LedgerCount is what a line holds.
@@ -43,15 +43,15 @@ func AddLedger(tx Tx, k LedgerKey, c LedgerCount) error {
 	_, err := tx.Exec(`INSERT INTO ledger (tenant, door, hour, heading, reason, messages, readings) VALUES (?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (tenant, hour, door, heading, reason) DO UPDATE
 		SET messages = ledger.messages + excluded.messages, readings = ledger.readings + excluded.readings`,
-		k.Tenant, k.Door, k.Hour, string(k.Heading), k.Reason, c.Messages, c.Readings)
+		k.Tenant, k.Transport, k.Hour, string(k.Outcome), k.Reason, c.Messages, c.Readings)
 	return err
 }
 
 // LedgerFilter narrows a look at the ledger. Nil and empty restrict nothing; hours are inclusive.
 type LedgerFilter struct {
-	Tenant   *string
-	Door     string
-	From, To *int64
+	Tenant    *string
+	Transport string
+	From, To  *int64
 }
 
 // Ledger calls f for each stored line, newest hour first.
@@ -60,8 +60,8 @@ func Ledger(tx Tx, flt LedgerFilter, f func(LedgerKey, LedgerCount) error) error
 	if flt.Tenant != nil {
 		q, args = q+` AND tenant = ?`, append(args, *flt.Tenant)
 	}
-	if flt.Door != "" {
-		q, args = q+` AND door = ?`, append(args, flt.Door)
+	if flt.Transport != "" {
+		q, args = q+` AND door = ?`, append(args, flt.Transport)
 	}
 	if flt.From != nil {
 		q, args = q+` AND hour >= ?`, append(args, *flt.From)
@@ -77,7 +77,7 @@ func Ledger(tx Tx, flt LedgerFilter, f func(LedgerKey, LedgerCount) error) error
 	for rows.Next() {
 		var k LedgerKey
 		var c LedgerCount
-		if err := rows.Scan(&k.Tenant, &k.Door, &k.Hour, (*string)(&k.Heading), &k.Reason, &c.Messages, &c.Readings); err != nil {
+		if err := rows.Scan(&k.Tenant, &k.Transport, &k.Hour, (*string)(&k.Outcome), &k.Reason, &c.Messages, &c.Readings); err != nil {
 			return err
 		}
 		if err := f(k, c); err != nil {

@@ -68,7 +68,7 @@ func SetLogEpoch(tx Tx, epoch uint32) error { return SetMetaInt(tx, metaLogEpoch
 
 // HighestOffset is the highest offset that any result knows: what is committed at once runs ahead of the head.
 func HighestOffset(tx Tx) (highest model.Offset, err error) {
-	if highest, _, err = HeadState(tx); err != nil {
+	if highest, _, err = CheckpointState(tx); err != nil {
 		return 0, err
 	}
 	for _, query := range []string{

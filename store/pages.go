@@ -39,7 +39,7 @@ func RulePages(tx Tx, gen uint64, f func(RulePage) error) error {
 }
 
 // SweepUnflipped removes the pages that an unfinished head write left: those of generations above gen.
-func SweepUnflipped(tx Tx, gen uint64) error {
+func SweepUnpublished(tx Tx, gen uint64) error {
 	for _, table := range [...]string{`rule_pages`, `seen_pages`} {
 		if _, err := tx.Exec(`DELETE FROM `+table+` WHERE gen > ?`, int64(gen)); err != nil {
 			return err

@@ -3,20 +3,20 @@ package store
 import "weir/model"
 
 // Kept is a kind of history that has a time of its own.
-type Kept string
+type Retained string
 
 // The kinds of history, as metrics and status name them.
 const (
-	KeptReadings    Kept = "readings"
-	KeptEvents      Kept = "events" // alerts and state changes
-	KeptLocations   Kept = "locations"
-	KeptDetections  Kept = "detections"
-	KeptDeadLetters Kept = "dead_letters"
-	KeptAudit       Kept = "audit"
+	KeptReadings    Retained = "readings"
+	KeptEvents      Retained = "events" // alerts and state changes
+	KeptLocations   Retained = "locations"
+	KeptDetections  Retained = "detections"
+	KeptDeadLetters Retained = "dead_letters"
+	KeptAudit       Retained = "audit"
 )
 
 // AllKept are the kinds of history.
-var AllKept = [...]Kept{KeptReadings, KeptEvents, KeptLocations, KeptDetections, KeptDeadLetters, KeptAudit}
+var AllKept = [...]Retained{KeptReadings, KeptEvents, KeptLocations, KeptDetections, KeptDeadLetters, KeptAudit}
 
 // Removal is what one step of a sweep removed.
 type Removal struct {
@@ -27,8 +27,8 @@ type Removal struct {
 // RemoveBefore removes at most limit rows of a kind that lie whole before t, and adds them to what Removed tells, in the
 // same transaction: what is gone can still be accounted for. No rows say that none are left. Results that a replay may meet
 // again stay until the head has passed them, however old they are.
-func RemoveBefore(tx Tx, k Kept, t model.Micros, limit int) (Removal, error) {
-	head, gen, err := HeadState(tx)
+func RemoveBefore(tx Tx, k Retained, t model.Micros, limit int) (Removal, error) {
+	head, gen, err := CheckpointState(tx)
 	if err != nil {
 		return Removal{}, err
 	}
@@ -58,8 +58,8 @@ func RemoveBefore(tx Tx, k Kept, t model.Micros, limit int) (Removal, error) {
 }
 
 // Removed returns how many of each kind were ever removed because their time was over, readings each by itself.
-func Removed(tx Tx) (map[Kept]int64, error) {
-	out := map[Kept]int64{}
+func Removed(tx Tx) (map[Retained]int64, error) {
+	out := map[Retained]int64{}
 	for _, k := range AllKept {
 		n, ok, err := MetaInt(tx, metaRemoved(k))
 		if err != nil {
@@ -72,7 +72,7 @@ func Removed(tx Tx) (map[Kept]int64, error) {
 	return out, nil
 }
 
-func metaRemoved(k Kept) string { return "removed:" + string(k) }
+func metaRemoved(k Retained) string { return "removed:" + string(k) }
 
 // sweep is one step.
 type sweep struct {

@@ -17,7 +17,7 @@ func SeriesGroup(series int64) int64 { return series >> SeriesGroupBits }
 
 // HeadState returns the offset up to which readings are in chunks and blocks, and the generation of the newest rows
 // that readers may see. Both are 0 in a new store.
-func HeadState(tx Tx) (offset model.Offset, gen uint64, err error) {
+func CheckpointState(tx Tx) (offset model.Offset, gen uint64, err error) {
 	var o, g int64
 	err = tx.QueryRow(`SELECT head_offset, generation FROM series_head WHERE id = 1`).Scan(&o, &g)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -28,7 +28,7 @@ func HeadState(tx Tx) (offset model.Offset, gen uint64, err error) {
 
 // SetHeadState moves offset and generation: from its commit on, rows up to gen are seen and the log before offset is
 // no longer needed for readings.
-func SetHeadState(tx Tx, offset model.Offset, gen uint64) error {
+func SetCheckpointState(tx Tx, offset model.Offset, gen uint64) error {
 	_, err := tx.Exec(`INSERT INTO series_head (id, head_offset, generation) VALUES (1, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET head_offset = excluded.head_offset, generation = excluded.generation`, int64(offset), int64(gen))
 	return err
@@ -149,7 +149,7 @@ func SeriesCounts(tx Tx, gen uint64) ([]SeriesCount, error) {
 
 // DropUnflipped removes at most limit rows of each kind that a head write left behind: those of a generation above gen.
 // It returns how many it removed; 0 means that none are left.
-func DropUnflipped(tx Tx, gen uint64, limit int) (int64, error) {
+func DropUnpublished(tx Tx, gen uint64, limit int) (int64, error) {
 	var all int64
 	for _, q := range [...]string{
 		`DELETE FROM series_chunks WHERE id IN (SELECT id FROM series_chunks WHERE gen > ? ORDER BY gen LIMIT ?)`,

@@ -21,7 +21,7 @@ const maxFile = 1 << 20
 func readPlain(name string) ([]byte, error) { return smallfile.Read(name, maxFile) }
 
 // Keeper serves the certificate of some files. It is safe for concurrent use.
-type Keeper struct {
+type Reloader struct {
 	files Files
 	pair  atomic.Pointer[Pair]
 
@@ -41,8 +41,8 @@ type State struct {
 }
 
 // New loads the files.
-func New(f Files) (*Keeper, error) {
-	k := &Keeper{files: f, seen: stampsOf(f)}
+func New(f Files) (*Reloader, error) {
+	k := &Reloader{files: f, seen: stampsOf(f)}
 	p, err := Load(f, readPlain)
 	if err != nil {
 		return nil, err
@@ -52,10 +52,10 @@ func New(f Files) (*Keeper, error) {
 }
 
 // Files are what it serves.
-func (k *Keeper) Files() Files { return k.files }
+func (k *Reloader) Files() Files { return k.files }
 
 // State says what is served.
-func (k *Keeper) State() State {
+func (k *Reloader) State() State {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return State{k.pair.Load(), k.failed, k.since}
@@ -63,14 +63,14 @@ func (k *Keeper) State() State {
 
 // Reload reads the files now. It reports whether another certificate, key or CA is served from here on; with an error all
 // stays as it was.
-func (k *Keeper) Reload() (changed bool, err error) {
+func (k *Reloader) Reload() (changed bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.reload(stampsOf(k.files))
 }
 
 // Look reads the files when they have changed since, and not while they change: what it sees must be the same twice.
-func (k *Keeper) Look() (changed bool, err error) {
+func (k *Reloader) Look() (changed bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := stampsOf(k.files)
@@ -85,7 +85,7 @@ func (k *Keeper) Look() (changed bool, err error) {
 	return false, nil
 }
 
-func (k *Keeper) reload(now stamps) (changed bool, err error) {
+func (k *Reloader) reload(now stamps) (changed bool, err error) {
 	k.seen, k.pending = now, nil
 	p, err := Load(k.files, readPlain)
 	if err != nil {
@@ -111,7 +111,7 @@ func (p *Pair) same(q *Pair) bool {
 // Server is what a listener serves TLS with: 1.2 at least, with the ciphers and curves that Go holds sound. With clients
 // a client may show a certificate, which one of the CAs must have signed; no session is resumed then, so that each
 // connection is judged by the CAs of its own time.
-func (k *Keeper) Server(clients bool) *tls.Config {
+func (k *Reloader) Server(clients bool) *tls.Config {
 	base := func() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12} }
 	c := base()
 	c.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &k.pair.Load().cert, nil }

@@ -15,7 +15,7 @@ import (
 
 // kept is a keeper on files of a test.
 type kept struct {
-	*Keeper
+	*Reloader
 	ca  *testcerts.CA
 	dir string
 	t   *testing.T
@@ -36,7 +36,7 @@ func keep(t *testing.T, clients bool) *kept {
 		}
 	}
 	k.write(time.Now().Add(time.Hour))
-	if k.Keeper, err = New(f); err != nil {
+	if k.Reloader, err = New(f); err != nil {
 		t.Fatal(err)
 	}
 	return k

@@ -50,7 +50,7 @@ type Options struct {
 	User     string // and group of the same name
 	// LowPorts lets it listen on ports below 1024. systemd only.
 	LowPorts bool
-	// StopPatience is how long the program may take to stop by itself.
+	// StopTimeout is how long the program may take to stop by itself.
 	StopPatience time.Duration
 }
 

@@ -23,7 +23,7 @@ type File struct {
 func NewFile(name string) *File { return &File{Name: name} }
 
 // Place is where something stands. The zero Place is nowhere.
-type Place struct {
+type Position struct {
 	File   *File
 	Line   int // 1 is the first; 0: no line
 	Column int // in characters, 1 is the first
@@ -31,7 +31,7 @@ type Place struct {
 
 // Problem is what is wrong at this place. path is the key, its parents before it, joined by dots; secret leaves the value
 // out of the line that is shown.
-func (p Place) Problem(path string, secret bool, hint, format string, args ...any) Problem {
+func (p Position) Problem(path string, secret bool, hint, format string, args ...any) Problem {
 	r := Problem{Line: p.Line, Column: p.Column, Path: path, Reason: fmt.Sprintf(format, args...), Hint: hint}
 	if p.File == nil {
 		return r
@@ -72,7 +72,7 @@ const (
 // Node is one value of the document.
 type Node struct {
 	Kind    Kind
-	Place   Place
+	Place   Position
 	Text    string  // of a Scalar, without its quotes
 	Quoted  bool    // the Scalar is a text, whatever it looks like: in quotes or a block
 	Items   []*Node // of a List
@@ -82,7 +82,7 @@ type Node struct {
 // Entry is a key of a Map with its value.
 type Entry struct {
 	Key   string
-	Place Place // of the key
+	Place Position // of the key
 	Value *Node
 }
 
@@ -107,7 +107,7 @@ const (
 func Parse(name string, text []byte) (*Node, Problems) {
 	text = bytes.TrimPrefix(text, []byte("\ufeff")) // some editors begin with a byte order mark
 	b := &builder{file: &File{Name: name, lines: strings.Split(string(text), "\n")}, anchors: map[string]*Node{}}
-	root := &Node{Place: Place{File: b.file}}
+	root := &Node{Place: Position{File: b.file}}
 	tokens := lexer.Tokenize(string(text))
 	if at := tooDeep(tokens); at != nil {
 		b.problem("", b.place(at), "", "the document is too deep: at most %d", maxDepth)
@@ -166,13 +166,13 @@ type builder struct {
 	problems Problems
 }
 
-func (b *builder) problem(path string, at Place, hint, format string, args ...any) {
+func (b *builder) problem(path string, at Position, hint, format string, args ...any) {
 	b.problems = append(b.problems, at.Problem(path, false, hint, format, args...))
 }
 
 // syntax turns the parser's error into a problem; its text carries the place in brackets.
 func (b *builder) syntax(err error) {
-	at := Place{File: b.file}
+	at := Position{File: b.file}
 	text := err.Error()
 	if _, scanErr := fmt.Sscanf(text, "[%d:%d]", &at.Line, &at.Column); scanErr == nil {
 		_, text, _ = strings.Cut(text, "] ")
@@ -181,8 +181,8 @@ func (b *builder) syntax(err error) {
 	b.problem("", at, "", "this is not YAML: %s", text)
 }
 
-func (b *builder) place(t *token.Token) Place {
-	p := Place{File: b.file}
+func (b *builder) place(t *token.Token) Position {
+	p := Position{File: b.file}
 	if t != nil && t.Position != nil {
 		p.Line, p.Column = t.Position.Line, t.Position.Column
 	}
@@ -235,7 +235,7 @@ func (b *builder) node(path string, n ast.Node, depth int) *Node {
 	return &Node{Place: at}
 }
 
-func (b *builder) mapping(path string, at Place, values []*ast.MappingValueNode, depth int) *Node {
+func (b *builder) mapping(path string, at Position, values []*ast.MappingValueNode, depth int) *Node {
 	m := &Node{Kind: Map, Place: at}
 	have := map[string]bool{}
 	var merged []*Node

@@ -55,7 +55,7 @@ func TestACopyHoldsWhatWasStoredWhenItBeganAndHasNoHole(t *testing.T) {
 	defer release()
 	began := n
 	dir := copied(t, l, more)
-	inv, err := Look(t.Context(), dir)
+	inv, err := Inspect(t.Context(), dir)
 	if err != nil || !inv.Complete || int(inv.Last) < began || inv.First != 1 || inv.PairID != l.PairID() || inv.Batches != int(inv.Last) {
 		t.Fatalf("%+v, %v; %d were stored before", inv, err, began)
 	}
@@ -71,7 +71,7 @@ func TestALogAtRestIsCopied(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inv, err := Look(t.Context(), copied(t, r, func() {}))
+	inv, err := Inspect(t.Context(), copied(t, r, func() {}))
 	if err != nil || inv.Last != 40 || inv.Batches != 40 || inv.PairID != r.PairID() {
 		t.Errorf("%+v, %v", inv, err)
 	}
@@ -97,7 +97,7 @@ func TestACopyGoesOnInANewEpoch(t *testing.T) {
 			t.Errorf("after %d comes %d", n, at)
 		}
 		shut(t, l)
-		inv, err := Look(t.Context(), dir)
+		inv, err := Inspect(t.Context(), dir)
 		if err != nil || inv.Epoch != 2 || inv.First != 1 || int(inv.Last) != n+1 || inv.Batches != n+1 {
 			t.Errorf("%+v, %v", inv, err)
 		}

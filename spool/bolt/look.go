@@ -22,7 +22,7 @@ type Inventory struct {
 
 // Look reads the log in dir and changes nothing. Newest first it reads as many batches as it can until ctx ends, and
 // returns what Open would, or where the damage is. An error is os.ErrNotExist when there is no log.
-func Look(ctx context.Context, dir string) (*Inventory, error) {
+func Inspect(ctx context.Context, dir string) (*Inventory, error) {
 	r, err := AtRest(dir)
 	if err != nil {
 		return nil, err

@@ -36,7 +36,7 @@ func TestALogAtRestIsReadAndLeftAsItIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := state(t, dir)
-	inv, err := Look(t.Context(), dir)
+	inv, err := Inspect(t.Context(), dir)
 	if err != nil || inv.First != 1 || inv.Last != 40 || inv.Batches != 40 || !inv.Complete || inv.Epoch != 1 || inv.PairID == [16]byte{} || inv.DiskBytes == 0 {
 		t.Fatalf("%+v, %v", inv, err)
 	}
@@ -53,7 +53,7 @@ func TestALookAtALogEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, end := context.WithCancel(t.Context())
 	end()
-	inv, err := Look(ctx, filled(t, 40))
+	inv, err := Inspect(ctx, filled(t, 40))
 	if err != nil || inv.Complete || inv.Batches != 0 || inv.Last != 40 {
 		t.Errorf("%+v, %v", inv, err)
 	}
@@ -64,12 +64,12 @@ func TestALookFindsDamageWhereverItIs(t *testing.T) {
 	for _, offset := range []string{"3", "10", "40"} {
 		dir := filled(t, 40)
 		spoil(t, dir, "<"+offset+">", "<x")
-		if _, err := Look(t.Context(), dir); !errors.Is(err, spool.ErrDamaged) {
+		if _, err := Inspect(t.Context(), dir); !errors.Is(err, spool.ErrDamaged) {
 			t.Errorf("record %s: %v", offset, err)
 		}
 	}
 	for _, dir := range []string{filepath.Join(t.TempDir(), "none"), t.TempDir()} {
-		if _, err := Look(t.Context(), dir); !errors.Is(err, os.ErrNotExist) {
+		if _, err := Inspect(t.Context(), dir); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s: %v", dir, err)
 		}
 	}

@@ -16,7 +16,7 @@ func (db *DB) Copy(ctx context.Context, fn func(tx store.Tx, bytes int64, write 
 }
 
 // Copy is DB.Copy of a database that nobody has open.
-func (o *Onlooker) Copy(ctx context.Context, fn func(tx store.Tx, bytes int64, write func(io.Writer) error) error) error {
+func (o *Inspector) Copy(ctx context.Context, fn func(tx store.Tx, bytes int64, write func(io.Writer) error) error) error {
 	return o.db.Copy(ctx, fn)
 }
 

@@ -13,9 +13,9 @@ import (
 	"weir/store"
 )
 
-// Onlooker reads a database and changes nothing in it: no migration is made, no row can be written. It is for whoever
+// Inspector reads a database and changes nothing in it: no migration is made, no row can be written. It is for whoever
 // wants to know how things stand before anything runs.
-type Onlooker struct {
+type Inspector struct {
 	db *DB
 	// Pending is how many migrations the next start will make.
 	Pending int
@@ -23,9 +23,11 @@ type Onlooker struct {
 
 // Look opens the database at path for reading; it must exist. Errors are those of Open. As with Open the caller holds
 // the lock of the data directory.
-func Look(ctx context.Context, path string) (*Onlooker, error) { return look(ctx, path, embedded()) }
+func Inspect(ctx context.Context, path string) (*Inspector, error) {
+	return look(ctx, path, embedded())
+}
 
-func look(ctx context.Context, path string, migrations fs.FS) (o *Onlooker, err error) {
+func look(ctx context.Context, path string, migrations fs.FS) (o *Inspector, err error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("store/sqlite: %w", err)
@@ -33,7 +35,7 @@ func look(ctx context.Context, path string, migrations fs.FS) (o *Onlooker, err 
 	if _, err := os.Stat(abs); err != nil {
 		return nil, fmt.Errorf("store/sqlite: %w", err)
 	}
-	o = &Onlooker{db: &DB{path: abs, log: slog.New(slog.DiscardHandler), count: 1, closing: make(chan struct{})}}
+	o = &Inspector{db: &DB{path: abs, log: slog.New(slog.DiscardHandler), count: 1, closing: make(chan struct{})}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("store/sqlite: %s: %w", path, translate(err)), o.db.closeConns())
@@ -73,17 +75,17 @@ func pending(ctx context.Context, c *sql.Conn, dir fs.FS) (int, error) {
 }
 
 // Read runs fn in one consistent snapshot, as store.Store has it.
-func (o *Onlooker) Read(ctx context.Context, fn func(store.Tx) error) error {
+func (o *Inspector) Read(ctx context.Context, fn func(store.Tx) error) error {
 	return o.db.Read(ctx, fn)
 }
 
 // Check reads the whole file and returns ErrDamaged when its pages do not hang together. It ends with ctx.
-func (o *Onlooker) Check(ctx context.Context) error {
+func (o *Inspector) Check(ctx context.Context) error {
 	return o.db.Check(ctx)
 }
 
 // Close closes the database.
-func (o *Onlooker) Close() error {
+func (o *Inspector) Close() error {
 	close(o.db.closing)
 	<-o.db.readers
 	return o.db.closeConns()

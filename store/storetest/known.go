@@ -25,7 +25,7 @@ func testKnown(t *testing.T, f *fixture) {
 		want model.Offset
 		do   func(store.Tx) error
 	}{
-		{10, func(tx store.Tx) error { return store.SetHeadState(tx, 10, 1) }},
+		{10, func(tx store.Tx) error { return store.SetCheckpointState(tx, 10, 1) }},
 		{20, func(tx store.Tx) error { return store.SetView(tx, kind, "", []byte("1"), 20) }},
 		{20, func(tx store.Tx) error { return store.SetView(tx, "other", "a", []byte("1"), 21) }},
 		{30, func(tx store.Tx) error {
