@@ -6,7 +6,6 @@ import (
 	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
-	"database/sql"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -98,26 +97,18 @@ func sealName(kid string) string { return "instance/signing-key/" + kid }
 
 // loadKeys reads the key set.
 func loadKeys(tx store.Tx, v Sealer) ([]*signingKey, error) {
-	rows, err := tx.Query(`SELECT kid, private_key, created_at, retired_at FROM signing_keys ORDER BY created_at, id`)
+	rows, err := store.SigningKeys(tx)
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
-	var keys []*signingKey
-	for rows.Next() {
-		k := &signingKey{}
-		var sealed []byte
-		var retired sql.NullInt64
-		if err := rows.Scan(&k.kid, &sealed, &k.created, &retired); err != nil {
+	keys := make([]*signingKey, len(rows))
+	for i, r := range rows {
+		keys[i] = &signingKey{kid: r.ID, created: r.Created, retired: r.Retired}
+		if keys[i].private, err = openKey(v, r.ID, r.Sealed); err != nil {
 			return nil, err
 		}
-		k.retired = model.Micros(retired.Int64)
-		if k.private, err = openKey(v, k.kid, sealed); err != nil {
-			return nil, err
-		}
-		keys = append(keys, k)
 	}
-	return keys, rows.Err()
+	return keys, nil
 }
 
 func openKey(v Sealer, kid string, sealed []byte) (*rsa.PrivateKey, error) {
@@ -161,7 +152,7 @@ func (a *Auth) replaceKeys(tx store.Tx, fresh *signingKey, now model.Micros, gon
 	for _, k := range a.keys.keys() {
 		switch {
 		case gone(k):
-			if _, err := tx.Exec(`DELETE FROM signing_keys WHERE kid = ?`, k.kid); err != nil {
+			if err := store.RemoveSigningKey(tx, k.kid); err != nil {
 				return err
 			}
 			continue
@@ -169,7 +160,7 @@ func (a *Auth) replaceKeys(tx store.Tx, fresh *signingKey, now model.Micros, gon
 			retired := *k
 			retired.retired = now
 			k = &retired
-			if _, err := tx.Exec(`UPDATE signing_keys SET retired_at = ? WHERE kid = ?`, now, k.kid); err != nil {
+			if err := store.RetireSigningKey(tx, k.kid, now); err != nil {
 				return err
 			}
 		}
@@ -194,8 +185,7 @@ func (a *Auth) insertKey(tx store.Tx, k *signingKey) error {
 	if err != nil {
 		return err
 	}
-	_, err = tx.Exec(`INSERT INTO signing_keys (kid, private_key, created_at) VALUES (?, ?, ?)`, k.kid, sealed, k.created)
-	return err
+	return store.AddSigningKey(tx, store.SigningKey{ID: k.kid, Sealed: sealed, Created: k.created})
 }
 
 // jwk is a public key of the key set (RFC 7517, RFC 7518 section 6.3.1).

@@ -3,7 +3,6 @@ package auth
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"math"
 	"net/netip"
@@ -110,11 +109,8 @@ func (a *Auth) blocked(t attempt) time.Duration {
 }
 
 func (a *Auth) readSecret(ctx context.Context, email string) (row secretRow, err error) {
-	err = a.store.Read(ctx, func(tx store.Tx) error {
-		err := tx.QueryRow(`SELECT password_hash, enabled FROM identities WHERE email = ?`, email).Scan(&row.hash, &row.enabled)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
-		}
+	err = a.store.Read(ctx, func(tx store.Tx) (err error) {
+		row.hash, row.enabled, err = store.PasswordOf(tx, email)
 		return err
 	})
 	return row, err
@@ -158,7 +154,7 @@ func (a *Auth) admit(ctx context.Context, t attempt, row secretRow, renewed stri
 		}
 		var hash string
 		if p != nil {
-			if err := ch.QueryRow(`SELECT password_hash FROM identities WHERE id = ?`, p.id).Scan(&hash); err != nil {
+			if hash, _, err = store.PasswordOf(ch, p.email); err != nil {
 				return err
 			}
 		}
@@ -166,7 +162,7 @@ func (a *Auth) admit(ctx context.Context, t attempt, row secretRow, renewed stri
 			return errCredentials() // changed while the hash ran
 		}
 		if renewed != "" {
-			if _, err := ch.Exec(`UPDATE identities SET password_hash = ? WHERE id = ?`, renewed, p.id); err != nil {
+			if err := store.RenewPasswordHash(ch, p.id, renewed); err != nil {
 				return err
 			}
 		}
