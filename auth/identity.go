@@ -305,7 +305,7 @@ func (a *Auth) SetIdentityNames(ctx context.Context, by *model.Principal, email 
 	})
 }
 
-// PasswordHash returns the PHC string of a person's password, "" for nobody: so that what is declared can be compared with
+// PasswordHash returns the PHC string of a person's password, "" for an unknown email: a declared password is compared with
 // it. It never leaves the process.
 func (a *Auth) PasswordHash(ctx context.Context, by *model.Principal, email string) (hash string, err error) {
 	if err := demand(by, model.UserWrite); err != nil {
@@ -321,7 +321,7 @@ func (a *Auth) PasswordHash(ctx context.Context, by *model.Principal, email stri
 	return hash, err
 }
 
-// SetIdentityEnabled lets a person in or shuts him out; the latter ends all sessions.
+// SetIdentityEnabled enables or disables a person; the latter ends all sessions.
 func (a *Auth) SetIdentityEnabled(ctx context.Context, by *model.Principal, email string, enabled bool) (*Identity, error) {
 	return a.editIdentity(ctx, by, email, func(e *edit) error {
 		if err := e.mayActOn(by); err != nil || e.row.Enabled == enabled {
@@ -415,7 +415,7 @@ type Profile struct {
 	LastName  *string `gql:"lastName"`
 }
 
-// Me returns the caller's own record. A caller who is no person has none: UNAUTHENTICATED.
+// Me returns the caller's own record. A caller that is not a person has none: UNAUTHENTICATED.
 func (a *Auth) Me(ctx context.Context, by *model.Principal) (*Profile, error) {
 	var p *Profile
 	err := a.store.Read(ctx, func(tx store.Tx) error {

@@ -25,7 +25,7 @@ const (
 	retiredKeyLife = 8 * 24 * time.Hour
 )
 
-// retiredLife is how long a replaced key stays: longer than a refresh token lives.
+// retiredLife is how long a replaced key is kept: longer than a refresh token lives.
 func (c Config) retiredLife() time.Duration {
 	return max(retiredKeyLife, c.RefreshTokenTTL+24*time.Hour)
 }
@@ -127,7 +127,7 @@ func openKey(v Sealer, kid string, sealed []byte) (*rsa.PrivateKey, error) {
 	return private, nil
 }
 
-// rotateKeys makes the first key, replaces one that is too old and forgets those retired for long.
+// rotateKeys makes the first key, replaces one that is too old and removes those that retired long ago.
 func (a *Auth) rotateKeys(ctx context.Context) error {
 	now, cfg := model.MicrosOf(a.now()), a.live.Load()
 	active := a.keys.active()
@@ -198,7 +198,7 @@ type jwk struct {
 	E         string `json:"e"`
 }
 
-// JWKS serves the public signing keys as a JSON Web Key Set, retired ones included while tokens of theirs may live.
+// JWKS serves the public signing keys as a JSON Web Key Set, including retired keys while tokens signed by them may be valid.
 func (a *Auth) JWKS() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -215,6 +215,6 @@ func (a *Auth) JWKS() http.Handler {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "public, max-age=300")
-		_ = json.NewEncoder(w).Encode(set) // the client is gone; there is nobody to tell
+		_ = json.NewEncoder(w).Encode(set) // the client is gone: the error has no recipient
 	})
 }

@@ -22,7 +22,7 @@ func newHasherMetrics(reg prometheus.Registerer, h *Hasher) hasherMetrics {
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_auth_password_hash_refused_total",
 			Help: "Password checks refused because too many waited, by lane."}, []string{"lane"}),
 	}
-	for _, l := range []Lane{LaneAPI, LaneDoor} {
+	for _, l := range []Lane{LaneAPI, LaneTransport} {
 		m.refused.WithLabelValues(l.String())
 	}
 	waiting := func(l Lane) prometheus.Collector {
@@ -30,7 +30,7 @@ func newHasherMetrics(reg prometheus.Registerer, h *Hasher) hasherMetrics {
 			Help: "Callers that wait for a place for a password hash, by lane.", ConstLabels: prometheus.Labels{"lane": l.String()}},
 			func() float64 { return float64(h.waiting[l].Load()) })
 	}
-	register(reg, m.seconds, m.refused, waiting(LaneAPI), waiting(LaneDoor))
+	register(reg, m.seconds, m.refused, waiting(LaneAPI), waiting(LaneTransport))
 	return m
 }
 

@@ -39,7 +39,7 @@ func (a *Auth) ServiceToken() http.Handler {
 		if status == http.StatusOK {
 			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("Cache-Control", "no-store")
-			_ = json.NewEncoder(w).Encode(body) // the client is gone; there is nobody to tell
+			_ = json.NewEncoder(w).Encode(body) // the client is gone: the error has no recipient
 			return
 		}
 		a.m.service.WithLabelValues(http.StatusText(status)).Inc()

@@ -97,7 +97,7 @@ func (a *Auth) refresh(ctx context.Context, refreshToken string) (outcome string
 		return "refused", nil, errBadToken()
 	}
 	var pr *pair
-	err = a.writer.Mutate(ctx, person0(c.Subject), func(ch *store.Change) error {
+	err = a.writer.Mutate(ctx, proven(c.Subject), func(ch *store.Change) error {
 		outcome, pr, err = a.nextTurn(ch, c, family, turn)
 		return err
 	})

@@ -72,12 +72,12 @@ func (s *Setup) Mint() (secret string, until time.Time, err error) {
 	return secret, until, nil
 }
 
-// errNoLink says the same of a link that is wrong, over and used up: whoever guesses learns nothing.
+// errNoLink is the one answer for a link that is wrong, expired or used: a guess reveals nothing.
 func errNoLink() error {
 	return &model.Error{Code: model.CodeUnauthenticated, Message: "this link is no longer valid; print a new one with: weir admin link"}
 }
 
-// Open reports whether the link is good, and until when. The right one is let in whatever strangers have tried: nobody
+// Open reports whether the link is valid, and until when. The right link is accepted whatever other clients have tried: nobody
 // guesses 256 bits, so the throttle would only let them lock out whom the link was printed for. Beyond 10 wrong ones a
 // minute, whoever sent them, the others are told to wait.
 func (s *Setup) Open(link string) (until time.Time, err error) {

@@ -116,8 +116,8 @@ func (a *Auth) readSecret(ctx context.Context, email string) (row secretRow, err
 	return row, err
 }
 
-// checkSecret runs the hash, in all cases. The wait is looked at again once there is a place: many attempts may have
-// queued before the first of them failed. It returns a new hash when the stored one has other parameters.
+// checkSecret runs the hash, in all cases. The wait is checked again once the lane is free: many attempts may
+// have queued before the first of them failed. It returns a new hash when the stored one has other parameters.
 func (a *Auth) checkSecret(ctx context.Context, t attempt, row secretRow, password string) (renewed string, err error) {
 	release, err := a.hasher.hold(ctx, LaneAPI)
 	if err != nil {
@@ -143,11 +143,11 @@ func (a *Auth) checkSecret(ctx context.Context, t attempt, row secretRow, passwo
 	return renewed, nil
 }
 
-// admit writes the journal and mints. What the token carries is read in the transaction, behind every change of it.
+// admit writes the journal and mints. The authorities in the token are read in the transaction, after every change of them.
 func (a *Auth) admit(ctx context.Context, t attempt, row secretRow, renewed string) (*SignIn, error) {
 	var c *claims
 	in := &SignIn{}
-	err := a.writer.Mutate(ctx, person0(t.email), func(ch *store.Change) error {
+	err := a.writer.Mutate(ctx, proven(t.email), func(ch *store.Change) error {
 		p, grants, err := loadPerson(ch, t.email)
 		if err != nil {
 			return err
@@ -179,7 +179,7 @@ func (a *Auth) admit(ctx context.Context, t attempt, row secretRow, renewed stri
 }
 
 // person0 is the principal of somebody who has just proved who he is.
-func person0(email string) *model.Principal {
+func proven(email string) *model.Principal {
 	return &model.Principal{Kind: model.IdentityCaller, Subject: email}
 }
 
@@ -243,8 +243,8 @@ func (a *Auth) proveIdentity(token string) (*model.Principal, *claims, error) {
 	return p, c, nil
 }
 
-// failureJournal writes the journal's rows of failed sign-ins. They are bounded to one a second beyond a burst: strangers
-// decide how many there are, and the journal is kept. What it leaves out is in the count of the next row.
+// failureJournal writes the journal's rows of failed sign-ins. They are limited to one a second beyond a burst:
+// unauthenticated clients decide how many there are, and the journal is kept. The next row counts those that were left out.
 type failureJournal struct {
 	mu     sync.Mutex
 	room   float64
@@ -285,7 +285,7 @@ func (j *failureJournal) write(ctx context.Context, a *Auth, label string) error
 		return nil
 	}
 	return a.store.Write(ctx, store.Results, func(tx store.Tx) error {
-		ch := &store.Change{Tx: tx, By: person0(label), At: model.MicrosOf(a.now())}
+		ch := &store.Change{Tx: tx, By: proven(label), At: model.MicrosOf(a.now())}
 		return ch.Audit(store.AuditEvent{Category: store.AuditAuth, Operation: store.AuditLoginFailed, Label: label, Rows: n - 1})
 	})
 }
