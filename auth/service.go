@@ -122,7 +122,7 @@ func readServiceRequest(body io.Reader) (req serviceRequest, why string) {
 // remoteSource is the source of a request by the address of its connection.
 func remoteSource(r *http.Request) string { return sourceOf(RemoteAddr(r.RemoteAddr)) }
 
-// RemoteAddr reads the address of an "address:port"; what is none gives the zero address, which is one source too.
+// RemoteAddr reads the address of an "address:port"; other text gives the zero address, which counts as one source.
 func RemoteAddr(hostPort string) netip.Addr {
 	host, _, err := net.SplitHostPort(hostPort)
 	if err != nil {

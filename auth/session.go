@@ -19,17 +19,17 @@ type AuthToken struct {
 	Expires model.Micros `gql:"expiresAt"`
 }
 
-// A session is the line of refresh tokens that SelectTenant begins. It is one row however often it is refreshed: the
-// jti of its refresh token is {family}.{turn}, and only the present turn is good.
+// A session is the chain of refresh tokens that SelectTenant begins. It is one row however often it is refreshed: the
+// jti of its refresh token is {family}.{turn}, and only the current turn is valid.
 const (
 	// repeatGrace: an answer that was lost on the way may be asked for again.
 	repeatGrace = 10 * time.Second
-	// maxSessions of one identity in one tenant; the one that was refreshed longest ago makes room.
+	// maxSessions of one identity in one tenant; the session that was refreshed longest ago is removed for a new one.
 	maxSessions = 64
 )
 
-// pair is what a turn gave, unsigned: signing is deterministic, so a repeated call gets the same tokens without their
-// being kept anywhere.
+// pair holds the claims of a turn, unsigned: signing is deterministic, so a repeated call gets the same tokens although
+// no token is stored.
 type pair struct {
 	Key     string  `json:"kid"`
 	Access  *claims `json:"access"`
@@ -78,9 +78,9 @@ func (a *Auth) SelectTenant(ctx context.Context, identityToken, tenant string) (
 	return a.signPair(pr)
 }
 
-// Refresh takes the next turn of a session: the token is consumed, identity, membership and tenant are judged anew, and
-// a new pair carries the authorities of now. The token of the turn before, presented again within 10 seconds while its
-// successor is unused, gives the same pair; any other consumed token ends the session, for somebody has copied it.
+// Refresh advances a session by one turn: the token is consumed, identity, membership and tenant are checked again, and
+// a new pair carries the current authorities. The token of the previous turn, presented again within 10 seconds while
+// its successor is unused, returns the same pair; any other consumed token ends the session, because it was copied.
 func (a *Auth) Refresh(ctx context.Context, refreshToken string) (*AuthToken, error) {
 	outcome, t, err := a.refresh(ctx, refreshToken)
 	a.m.refreshes.WithLabelValues(outcome).Inc()
@@ -200,7 +200,7 @@ func (a *Auth) insertSession(tx store.Tx, s *store.RefreshSession) error {
 	return err
 }
 
-// sweepSessions removes what has expired, a bounded number at a time.
+// sweepSessions removes expired sessions, a bounded number at a time.
 func (a *Auth) sweepSessions(ctx context.Context) error {
 	const slice = 500
 	for {

@@ -64,7 +64,7 @@ func (a *Auth) Login(ctx context.Context, email, password string, source netip.A
 
 // attempt is one try to sign in.
 type attempt struct {
-	email             string // "" when what was given can be nobody's; the attempt takes its course all the same
+	email             string // "" when the input cannot be an email; the attempt runs all the same
 	label             string // for the journal
 	bySource, byEmail backoffKey
 }
@@ -178,7 +178,7 @@ func (a *Auth) admit(ctx context.Context, t attempt, row secretRow, renewed stri
 	return in, err
 }
 
-// person0 is the principal of somebody who has just proved who he is.
+// proven is the principal of a person whose credential has just been verified.
 func proven(email string) *model.Principal {
 	return &model.Principal{Kind: model.IdentityCaller, Subject: email}
 }

@@ -13,7 +13,7 @@ const (
 	unknownSlotsLifetime    = time.Minute
 )
 
-// allowance hands buckets to names that no tenant has, so that an answer does not tell whether a tenant exists: such a
+// allowance hands buckets to names that no tenant has, so that an answer does not reveal whether a tenant exists: such a
 // name meets the ceiling that a tenant without values of its own would. 1024 names have a bucket each, all others
 // share one. A slot whose bucket has long been full is free again.
 type allowance struct {

@@ -93,7 +93,7 @@ func seconds(s float64) time.Duration {
 
 // wait takes n as soon as there is room, waiting for at most timeout; it reports false after that time or when ctx
 // ends. Callers are served one after the other. Others may take what became free while a caller slept; once that has
-// happened to him he reserves his share, so that a steady stream of small messages cannot starve a large one.
+// happened it reserves its share, so that a steady stream of small messages cannot starve a large one.
 func (b *bucket) wait(ctx context.Context, n int, timeout time.Duration, now func() time.Time) bool {
 	if b.take(n, now()) {
 		return true
@@ -118,14 +118,14 @@ func (b *bucket) wait(ctx context.Context, n int, timeout time.Duration, now fun
 
 // serve is wait for the first caller in line. It returns at once when there will be no room before the deadline.
 func (b *bucket) serve(ctx context.Context, n int, deadline time.Time, now func() time.Time) bool {
-	for robbed := false; ; robbed = true {
+	for overtaken := false; ; overtaken = true {
 		need := b.try(n, now(), false)
 		switch {
 		case need == 0:
 			return true
 		case need > deadline.Sub(now()):
 			return false
-		case robbed:
+		case overtaken:
 			return b.sleepReserved(ctx, n, now)
 		case !sleep(ctx, need):
 			return false

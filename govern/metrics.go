@@ -12,7 +12,7 @@ func newMetrics(reg prometheus.Registerer, g *Govern) metrics {
 		overCeiling: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_govern_over_ceiling_total",
 			Help: "Messages turned away because a tenant's ingest bucket was empty."}),
 		unauthenticatedRefused: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_govern_strangers_refused_total",
-			Help: "Messages of nobody's that found the strangers' allowance used up."}),
+			Help: "Messages without a valid credential that exceeded the common allowance."}),
 	}
 	if reg == nil {
 		return m
