@@ -23,7 +23,7 @@ const (
 
 func (l Lane) String() string {
 	if l == LaneDoor {
-		return "door"
+		return "transport"
 	}
 	return "api"
 }
