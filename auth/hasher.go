@@ -23,7 +23,7 @@ const (
 
 func (l Lane) String() string {
 	if l == LaneTransport {
-		return "door"
+		return "transport"
 	}
 	return "api"
 }

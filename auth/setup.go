@@ -151,7 +151,8 @@ type setupMetrics struct{ links *prometheus.CounterVec }
 
 func newSetupMetrics(reg prometheus.Registerer) setupMetrics {
 	m := setupMetrics{prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_auth_setup_links_total",
-		Help: "Setup links by what became of them (made, used, refused, throttled)."}, []string{"outcome"})}
+		Help: "Setup links by outcome (made, used, refused, throttled)."}, []string{"outcome"})}
+	create(m.links, "made")
 	register(reg, m.links)
 	return m
 }
