@@ -17,20 +17,20 @@ type hasherMetrics struct {
 func newHasherMetrics(reg prometheus.Registerer, h *Hasher) hasherMetrics {
 	m := hasherMetrics{
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "weir_auth_password_hash_seconds",
-			Help:    "Time a password hash held its place, by lane (api, door).",
+			Help:    "Time a password hash held its slot, by lane (api, door).",
 			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5}}, []string{"lane"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_auth_password_hash_refused_total",
 			Help: "Password checks refused because too many waited, by lane."}, []string{"lane"}),
 	}
-	for _, l := range []Lane{LaneAPI, LaneDoor} {
+	for _, l := range []Lane{LaneAPI, LaneTransport} {
 		m.refused.WithLabelValues(l.String())
 	}
 	waiting := func(l Lane) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_auth_password_hash_waiting",
-			Help: "Callers that wait for a place for a password hash, by lane.", ConstLabels: prometheus.Labels{"lane": l.String()}},
+			Help: "Callers that wait for a slot for a password hash, by lane.", ConstLabels: prometheus.Labels{"lane": l.String()}},
 			func() float64 { return float64(h.waiting[l].Load()) })
 	}
-	register(reg, m.seconds, m.refused, waiting(LaneAPI), waiting(LaneDoor))
+	register(reg, m.seconds, m.refused, waiting(LaneAPI), waiting(LaneTransport))
 	return m
 }
 

@@ -3,21 +3,21 @@ package govern
 import "github.com/prometheus/client_golang/prometheus"
 
 type metrics struct {
-	overCeiling      prometheus.Counter
-	strangersRefused prometheus.Counter
+	overCeiling            prometheus.Counter
+	unauthenticatedRefused prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer, g *Govern) metrics {
 	m := metrics{
 		overCeiling: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_govern_over_ceiling_total",
 			Help: "Messages turned away because a tenant's ingest bucket was empty."}),
-		strangersRefused: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_govern_strangers_refused_total",
-			Help: "Messages of nobody's that found the strangers' allowance used up."}),
+		unauthenticatedRefused: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_govern_strangers_refused_total",
+			Help: "Messages without a valid credential that exceeded the common allowance."}),
 	}
 	if reg == nil {
 		return m
 	}
-	reg.MustRegister(m.overCeiling, m.strangersRefused,
+	reg.MustRegister(m.overCeiling, m.unauthenticatedRefused,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_govern_unknown_names",
 			Help: "Names of no tenant that have a bucket of their own."}, func() float64 { return float64(g.unknown.size()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_govern_tenants",
