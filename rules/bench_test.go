@@ -31,13 +31,14 @@ func BenchmarkEval(b *testing.B) {
 			}
 			var s Sample
 			in := &Input{Readings: readings("temp", 20.0)}
-			fired := make([]Firing, 0, 1)
+			var st State
+			var out Verdict
 			b.ReportAllocs()
 			for b.Loop() {
 				s.bind(in)
 				s.at = &in.Readings[0]
 				for _, p := range programs {
-					p.eval(State{}, &s, fired)
+					p.eval(&st, &s, &out)
 				}
 			}
 		})

@@ -28,11 +28,12 @@ type Engine struct {
 	stored   map[pageKey]bool // pages that the store has
 	dropped  map[pageKey]bool // pages of profiles that were removed
 
-	sample Sample
-	timer  Input  // the sample of a timer
-	seq    uint64 // number of the sample, so that a rule that names several metrics judges it once
-	fired  []Firing
-	batch  []firedKey
+	seq     uint64 // number of the sample, so that a rule that names several metrics judges it once
+	sample  Sample
+	timer   Input // the sample of a timer
+	state   State // of the key that is judged
+	verdict Verdict
+	batch   []firedKey // edges of the sample
 }
 
 // ProfileKey names a profile by row ids.
@@ -110,6 +111,7 @@ func (e *Engine) fire(x *extra, at Position, emit Emit) {
 	e.timer = Input{Position: at, Profile: p.key, Device: Device{d.id, d.kind, d.token}, Kind: Timer, Occurred: clock.Time()}
 	e.timer.Listening = due
 	e.begin(&e.timer, clock)
+	e.sample.Anchor = x.anchor
 	e.judgeKey(p, d, int32(i), x.anchor)
 	if x.armed() && x.due <= due {
 		e.timers.set(x, at.Listening+1)
@@ -214,9 +216,11 @@ func (e *Engine) judge(p *profile, d *device, i int32, r *model.Reading) {
 func (e *Engine) judgeAnchors(p *profile, d *device, i int32) {
 	for _, a := range e.sample.Anchors {
 		if a.Type == p.rules[i].program.def.AnchorType {
+			e.sample.Anchor = a.Token
 			e.judgeKey(p, d, i, a.Token)
 		}
 	}
+	e.sample.Anchor = ""
 }
 
 // judgeShared evaluates a rule whose keys belong to no device, and then moves the clock of these keys.
@@ -238,36 +242,40 @@ func (e *Engine) judgeShared(p *profile, i int32) {
 	p.sharedDirty = true
 }
 
-// judgeKey evaluates a rule for one key and stores its state. A key without anything to remember takes no room.
+// judgeKey evaluates a rule for one key. e.state is empty before and after it.
 func (e *Engine) judgeKey(p *profile, d *device, i int32, anchor string) {
-	rule := p.rules[i]
-	var st State
+	rule, st, out := p.rules[i], &e.state, &e.verdict
 	at, known := d.find(i, anchor)
 	if known {
-		st = d.keys[at].state()
+		*st = d.keys[at].state()
 	}
-	e.sample.Anchor = anchor
-	due, own := st.Due, st.Own
-	next, fired, note := rule.program.eval(st, &e.sample, e.fired[:0])
-	e.fired = fired
-	e.count(p, rule, note)
-	if len(fired) == 0 && next.Due == due && next.Own == nil && own == nil {
-		return // the latch changes with edges only
+	due, own := st.Due, st.Own != nil
+	out.Fired, out.Note = out.Fired[:0], Note{}
+	rule.program.eval(st, &e.sample, out)
+	e.count(p, rule, out.Note)
+	if len(out.Fired) > 0 || st.Due != due || own || st.Own != nil { // the latch changes with edges only
+		e.keep(p, d, i, anchor)
+		*st = State{}
+	} else if known {
+		*st = State{}
 	}
+}
+
+// keep stores the state and the edges of an evaluation. A key without anything to remember takes no room.
+func (e *Engine) keep(p *profile, d *device, i int32, anchor string) {
+	at, known := d.find(i, anchor)
 	switch {
-	case next.empty() && known:
+	case e.state.empty() && known:
 		e.dropKey(p, d, at)
 		return
-	case next.empty():
-		return
-	case !known && !e.room(p, rule):
+	case e.state.empty() || !known && !e.room(p, p.rules[i]):
 		return
 	case !known:
 		d.keys = slices.Insert(d.keys, at, key{rule: i})
 	}
-	e.remember(&d.keys[at], next, d, rule.token, anchor)
+	e.remember(&d.keys[at], e.state, d, p.rules[i].token, anchor)
 	p.keysChanged(d)
-	for _, f := range fired {
+	for _, f := range e.verdict.Fired {
 		e.batch = append(e.batch, firedKey{i, d, anchor, f})
 	}
 }
@@ -288,13 +296,14 @@ func (e *Engine) room(p *profile, r *rule) bool {
 }
 
 func (e *Engine) count(p *profile, r *rule, note Note) {
-	if note == (Note{}) {
+	if note.InScope {
+		r.LastInputAt = max(r.LastInputAt, e.sample.Received)
+		p.rulesDirty = true
+	}
+	if !note.Failed && !note.Late {
 		return
 	}
 	p.rulesDirty = true
-	if note.InScope {
-		r.LastInputAt = max(r.LastInputAt, e.sample.Received)
-	}
 	if note.Failed {
 		r.EvalErrors++
 		e.metrics.evalErrors.Inc()

@@ -83,22 +83,29 @@ type State struct {
 // empty reports whether there is nothing to remember.
 func (st *State) empty() bool { return !st.Edged && st.Due == 0 && st.Own == nil }
 
-// Latch turns the key to raised or to resolved and appends the edge. It does nothing when the key stands so already. An
+// Latch turns the key to raised or to resolved and adds the edge. It does nothing when the key stands so already. An
 // edge older than the key's last edge is not emitted and leaves the latch as it is: a latch that turned without an edge
 // would make the next edge wrong.
-func (st State) Latch(raise bool, f Firing, fired []Firing) (State, []Firing, Note) {
+func (st *State) Latch(raise bool, f Firing, out *Verdict) {
 	switch {
 	case raise == st.Raised:
-		return st, fired, Note{}
+		return
 	case st.Edged && f.At < st.LastEdge:
-		return st, fired, Note{Late: true}
+		out.Late = true
+		return
 	case raise:
 		f.Signal = model.Raised
 	default:
 		f = Firing{Signal: model.Resolved, At: f.At}
 	}
 	st.Raised, st.Edged, st.LastEdge = raise, true, f.At
-	return st, append(fired, f), Note{}
+	out.Fired = append(out.Fired, f)
+}
+
+// Verdict is the result of one evaluation, besides the state.
+type Verdict struct {
+	Fired []Firing // the edges, in their order
+	Note
 }
 
 // Firing is an edge before it has a position.
@@ -117,27 +124,28 @@ type Note struct {
 }
 
 // Eval judges one sample. It is a function of its arguments only: the same state, sample and clock give the same
-// state, edges and note, whenever and wherever it is called. Edges are appended to fired. The caller gives st up.
+// state, edges and note, whenever and wherever it is called. Edges are appended to fired. The memory of st may be
+// changed in place, so the caller must not use st again.
 func (p *Program) Eval(st State, in *Input, clock Clock, fired []Firing) (State, []Firing, Note) {
-	s := Sample{Clock: clock}
+	s, out := Sample{Clock: clock}, Verdict{Fired: fired}
 	s.bind(in)
-	return p.eval(st, &s, fired)
+	p.eval(&st, &s, &out)
+	return st, out.Fired, out.Note
 }
 
 // eval is Eval over a bound sample.
-func (p *Program) eval(st State, s *Sample, fired []Firing) (State, []Firing, Note) {
-	if !p.looksAt(s) {
-		return st, fired, Note{}
+func (p *Program) eval(st *State, s *Sample, out *Verdict) {
+	if s.at == nil && !p.looksAt(s) {
+		return
 	}
-	st, fired, note := p.judge.Judge(st, s, fired)
-	note.InScope = s.Kind != Timer
-	return st, fired, note
+	out.InScope = s.Kind != Timer
+	p.judge.Judge(st, s, out)
 }
 
 // looksAt reports whether the sample is in the rule's scope.
 func (p *Program) looksAt(s *Sample) bool {
 	switch {
-	case s.at != nil, s.Kind == Timer:
+	case s.Kind == Timer:
 		return true
 	case s.Kind == Transition || p.scope == scopePresence:
 		return s.Kind == Transition && p.scope == scopePresence
@@ -159,6 +167,7 @@ type Predicate struct {
 	leaf    cel.Program // nil for a comparison and for an empty condition
 	limited cel.Program // leaf, stopped at its cost
 	compare comparison
+	direct  bool // the metric that is compared is the one that brings the rule up
 }
 
 // Match is what a predicate says of a sample.
@@ -175,11 +184,10 @@ func (p *Predicate) Test(s *Sample) Match {
 		return p.testLeaf(s)
 	}
 	r := s.at
-	if r == nil || r.Metric != p.compare.metric {
-		r = s.metrics.reading(p.compare.metric)
-	}
-	if r == nil {
-		return Match{Holds: p.compare.metric == ""}
+	if r == nil || !p.direct {
+		if r = s.metrics.reading(p.compare.metric); r == nil {
+			return Match{Holds: p.compare.metric == ""}
+		}
 	}
 	return Match{Holds: p.compare.holds(r.Value), Value: r.Value, HasValue: true}
 }

@@ -59,6 +59,9 @@ func (l *edgePosition) next(at Position) uint16 {
 
 // find returns the index of a key, or the index at which it would be inserted.
 func (d *device) find(rule int32, anchor string) (at int, ok bool) {
+	if len(d.keys) == 0 { // the common case, in which no rule fired
+		return 0, false
+	}
 	return slices.BinarySearchFunc(d.keys, rule, func(k key, r int32) int {
 		if k.rule != r {
 			return cmp.Compare(k.rule, r)

@@ -42,14 +42,15 @@ const (
 	ByAnchor
 )
 
-// Judge is the behaviour of one compiled rule. Judge is a function of its arguments: the same state and sample give
-// the same state and edges, whenever and wherever it is called. It reads no clock; Sample.Clock has the times.
-//
-// The engine calls it for each sample in the rule's scope, and with a sample of kind Timer before the first record whose
-// listening time reaches State.Due. Edges are appended to fired. The caller gives st up: State.Own may be changed in
-// place.
+// Judge is the behaviour of one compiled rule.
 type Judge interface {
-	Judge(st State, s *Sample, fired []Firing) (State, []Firing, Note)
+	// Judge judges a sample: it changes the state of the key and writes the edges into out. It is a function of state and
+	// sample: equal arguments give equal results, whenever and wherever it is called. Sample.Clock has the times; Judge
+	// keeps neither argument.
+	//
+	// The engine calls it for each sample in the rule's scope, and with a sample of kind Timer before the first record
+	// whose listening time reaches State.Due.
+	Judge(st *State, s *Sample, out *Verdict)
 }
 
 // Memory is what a kind stores per key besides the latch. A nil Memory stands for none.

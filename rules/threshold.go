@@ -19,13 +19,12 @@ func (thresholdKind) Compile(_ *Definition, when *Predicate) (Judge, *Error) {
 type thresholdJudge struct{ when *Predicate }
 
 // Judge implements Judge.
-func (t *thresholdJudge) Judge(st State, s *Sample, fired []Firing) (State, []Firing, Note) {
+func (t *thresholdJudge) Judge(st *State, s *Sample, out *Verdict) {
 	m := t.when.Test(s)
 	switch {
 	case m.Failed:
-		return st, fired, Note{Failed: true}
-	case m.Holds == st.Raised:
-		return st, fired, Note{}
+		out.Failed = true
+	case m.Holds != st.Raised:
+		st.Latch(m.Holds, Firing{At: s.Occurred, Value: m.Value, HasValue: m.HasValue}, out)
 	}
-	return st.Latch(m.Holds, Firing{At: s.Occurred, Value: m.Value, HasValue: m.HasValue}, fired)
 }

@@ -23,7 +23,7 @@ func (c *Compiler) compileWhen(p *Program) ([]Warning, error) {
 		p.scope = scopeMetrics
 		p.carries = []string{cmp.Or(d.Metric, d.When.Metric)}
 	}
-	p.when.compare = newComparison(&d.When)
+	p.when.compare, p.when.direct = newComparison(&d.When), d.Metric == "" || d.Metric == d.When.Metric
 	return nil, c.setCost(p)
 }
 
