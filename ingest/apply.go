@@ -249,6 +249,7 @@ func (a *Applier) record(ctx context.Context, e *spool.Record, off model.Offset)
 	}
 	a.listening = max(a.listening, rules.Listening(a.span.At(r.Received.Mono)))
 	at := rules.Position{Epoch: a.batch.epoch, Offset: off, Received: r.Received.Wall, Listening: a.listening}
+	a.Rules.Advance(at, a.emit)
 	switch r.Kind {
 	case model.KindMessage, model.KindRaw:
 		return r, a.message(ctx, at, r)
