@@ -152,10 +152,10 @@ func at(s []string, i int) string {
 
 func (w *world) finishHead(a *Applier) {
 	w.t.Helper()
-	a.batch = &effects{epoch: 1}
-	w.must(a.cutHead(context.Background(), a.Applied(), a.lastReceived))
-	a.startHead()
-	w.must(a.awaitHead())
+	a.begin()
+	w.must(a.checkpoint(context.Background(), a.Applied()))
+	a.checkpoints.start()
+	w.must(a.checkpoints.await())
 }
 
 func smallHeads(w *world) {
@@ -184,8 +184,8 @@ func TestTheSameLogGivesTheSameResultsHoweverItWasCut(t *testing.T) {
 	w.traffic(1, 600)
 	w.apply()
 	w.finishHead(w.applier)
-	if w.applier.head.gen < 5 {
-		t.Fatalf("only %d heads were written", w.applier.head.gen)
+	if w.applier.checkpoints.newest.Generation < 5 {
+		t.Fatalf("only %d heads were written", w.applier.checkpoints.newest.Generation)
 	}
 	want := dump(t, w.db)
 	for _, table := range []string{"edges", "series_blocks", "dead_letters", "row_events", "device_states", "seen_pages", "rule_pages"} {
@@ -231,7 +231,7 @@ func TestTheSameLogGivesTheSameResultsHoweverItWasCut(t *testing.T) {
 	defer db.Close()
 	w.edges = nil
 	a := w.newApplier(log, db)
-	defer a.head.end()
+	defer a.checkpoints.end()
 	w.applyTo(a, log)
 	w.finishHead(a)
 	compareDumps(t, dump(t, db), want)
@@ -257,15 +257,15 @@ func TestAKillAnywhereLeavesTheSameResults(t *testing.T) {
 		for kills := 0; ; kills++ {
 			a = w.newApplier(w.log, db)
 			if w.killedWhileApplying(a, r) {
-				a.head.end()
-				_ = a.awaitHead()
+				a.checkpoints.end()
+				_ = a.checkpoints.await()
 				continue
 			}
 			break
 		}
 		w.finishHead(a)
 		compareDumps(t, dump(t, db), want)
-		a.head.end()
+		a.checkpoints.end()
 		w.must(db.Close())
 		release()
 	}
@@ -285,7 +285,7 @@ func (w *world) killedWhileApplying(a *Applier, r *rand.Rand) bool {
 			return dying
 		}
 		if r.IntN(25) == 0 {
-			a.head.end() // whatever head is being written stops where it is
+			a.checkpoints.end() // whatever head is being written stops where it is
 			dying = true
 		}
 		if err := a.apply(context.Background(), b); err != nil {

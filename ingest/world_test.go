@@ -157,7 +157,7 @@ func (w *world) open() {
 	w.time = NewClock(ClockConfig{Boot: w.boots, Now: w.clock.now, Built: w.built, Log: w.log, Logger: slog.New(slog.DiscardHandler)})
 	w.tap = NewTap(func() model.Nanos { return w.clock.stamp().Wall }, nil)
 	w.applier = w.newApplier(w.log, w.db)
-	w.control = w.applier.Controller
+	w.control = w.applier.deps.Controller
 	w.gate = NewIntake(w.gcfg, IntakeDeps{Log: w.log, Doors: w.doors, Stamp: w.time.Stamp, Ceiling: w.ceiling, Pressure: NewGauge(GaugeConfig{Log: w.log}),
 		Seal: func(_ string, b []byte) ([]byte, error) { return b, nil }, Verify: w.verify, Logger: slog.New(slog.DiscardHandler),
 		Tap: w.tap, Ring: func(_ context.Context, d *store.DeadLetter) error { w.ring <- d; return nil }})
@@ -179,8 +179,8 @@ func (w *world) newApplier(log spool.Log, st store.Store) *Applier {
 }
 
 func (w *world) close() {
-	w.applier.head.end()
-	_ = w.applier.awaitHead()
+	w.applier.checkpoints.end()
+	_ = w.applier.checkpoints.await()
 	_ = w.log.Close()
 	_ = w.db.Close()
 }
