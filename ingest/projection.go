@@ -150,6 +150,7 @@ type Event struct {
 	Why     string
 	// Occurred is the event time of each entry of a stored message: of its measurements, locations or alerts.
 	Occurred []model.Micros
+	stored   bool     // the outcome is store.OutcomeStored
 	repeat   bool     // a repeat of the transport, which is not remembered again
 	altID    [16]byte // hash of the key, of a message with an altId that may be stored
 
@@ -160,7 +161,7 @@ type Event struct {
 }
 
 // Stored reports whether the event is a message that is kept.
-func (e *Event) Stored() bool { return e.Outcome == store.OutcomeStored }
+func (e *Event) Stored() bool { return e.stored }
 
 // Effects is what one batch leaves in the store at once. It may be lost in a power cut: the log is kept until a checkpoint
 // that was synced holds what follows from it.

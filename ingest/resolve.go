@@ -40,7 +40,7 @@ func (s *resolver) message(ctx context.Context, e *Event) error {
 	case e.Record.Message.AltID != "" && s.results.seen.knows(e):
 		e.Outcome = store.OutcomeDuplicate
 	default:
-		e.Outcome = store.OutcomeStored
+		e.Outcome, e.stored = store.OutcomeStored, true
 	}
 	return nil
 }
