@@ -45,6 +45,8 @@ type world struct {
 	time    *Clock
 	boots   uint64
 	edges   []model.Edge
+	// projections makes further projections for each start.
+	projections func() []Projection
 }
 
 type testClock struct {
@@ -171,7 +173,11 @@ func (w *world) newApplier(log spool.Log, st store.Store) *Applier {
 	readings, err := series.Open(ctx, series.Config{}, st, series.Options{})
 	w.must(err)
 	logger := slog.New(slog.DiscardHandler)
-	a, err := NewApplier(ctx, w.cfg, ApplyDeps{Log: log, Store: st, Counts: w.doors, Listening: w.doors.listening, Series: readings,
+	var more []Projection
+	if w.projections != nil {
+		more = w.projections()
+	}
+	a, err := NewApplier(ctx, w.cfg, ApplyDeps{Projections: more, Log: log, Store: st, Counts: w.doors, Listening: w.doors.listening, Series: readings,
 		Rules: rules.NewEngine(compiler, nil), Controller: NewController(st, log, w.time.Stamp, logger), Clock: w.time, Logger: logger,
 		Edges: func(es ...model.Edge) { w.edges = append(w.edges, es...) }, Tap: w.tap})
 	w.must(err)
