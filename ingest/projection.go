@@ -106,6 +106,15 @@ func newResults(cfg *ApplyConfig, deps *ApplyDeps, m *applyMetrics, retry *retri
 	return r
 }
 
+// RemoveDeviceRows removes what is alive of a device among the results' rows. The transaction that deletes the device runs it,
+// also where no applier does; the projections remove it again when its change is applied (Projection.RemoveDevice).
+func RemoveDeviceRows(tx store.Tx, _, device int64) error {
+	if err := store.DeleteDeviceState(tx, device); err != nil {
+		return err
+	}
+	return store.DeleteLatest(tx, device)
+}
+
 // record lets every projection take in an event.
 func (r *results) record(ctx context.Context, e *Event, out *Effects) error {
 	for _, p := range r.all {
