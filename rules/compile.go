@@ -1,8 +1,10 @@
 package rules
 
 import (
+	"math"
 	"slices"
 	"strconv"
+	"time"
 
 	"weir/model"
 )
@@ -26,12 +28,54 @@ func NewCompiler(l Limits) (*Compiler, error) {
 // Limits returns the limits with their defaults filled in.
 func (c *Compiler) Limits() Limits { return c.limits }
 
+// Limits are what the instance allows and performs. A zero number stands for its default.
+type Limits struct {
+	MaxDuration time.Duration // longest duration of a rule; default 24 h
+	MaxCost     uint64        // static worst case of one expression; default 100
+	MaxRules    int           // rules of a tenant that run; default 500
+	MaxKeys     int           // keys of a tenant, and as many devices with a clock; default 1,000,000
+	// MaxKeysInAll is the maximum of keys and devices with a clock of all tenants together; default: what MaxKeys allows
+	// each of them.
+	MaxKeysInAll int
+	// Actions are the action types that the instance performs. A rule with another one is refused as not
+	// available, because the action would not happen.
+	Actions []ActionType
+	// Kinds are kinds of rules besides those of Weir.
+	Kinds []Kind
+}
+
+// Defaults of Limits.
+const (
+	DefaultMaxDuration = 24 * time.Hour
+	DefaultMaxCost     = 100
+	DefaultMaxRules    = 500
+	DefaultMaxKeys     = 1_000_000
+)
+
+func (l Limits) withDefaults() Limits {
+	set := func(p *int, d int) {
+		if *p == 0 {
+			*p = d
+		}
+	}
+	if l.MaxDuration == 0 {
+		l.MaxDuration = DefaultMaxDuration
+	}
+	if l.MaxCost == 0 {
+		l.MaxCost = DefaultMaxCost
+	}
+	set(&l.MaxRules, DefaultMaxRules)
+	set(&l.MaxKeys, DefaultMaxKeys)
+	set(&l.MaxKeysInAll, math.MaxInt)
+	return l
+}
+
 // Options is what a rule's definition does not say about it.
 type Options struct {
 	GroupScoped bool // the rule watches only the members of a device group
 }
 
-// scope tells which samples a rule looks at.
+// scope is the set of samples that a rule looks at.
 type scope uint8
 
 const (
@@ -52,7 +96,7 @@ type Program struct {
 	carries  []string // of a rule with scopeMetrics: a sample must carry one of them; sorted
 	wants    []string // every metric that the rule names, sorted
 	fences   bool
-	notToday *Error // what the rule wants and the engine cannot do yet
+	notToday *Error // what the rule needs and the engine cannot do yet
 }
 
 // Decode is the package's Decode with the kinds of the limits.
@@ -109,7 +153,7 @@ func (p *Program) Evaluable() error {
 	return nil
 }
 
-// notAvailable names the first thing that the rule wants and the engine cannot do yet.
+// notAvailable returns an error for the first part of the rule that the engine cannot run yet.
 func notAvailable(p *Program, opt Options, performed []ActionType) *Error {
 	d := p.def
 	switch {

@@ -12,7 +12,7 @@ import (
 // bodyVersion is the version of what BodyHash covers. A change of it drops the state of every rule.
 const bodyVersion = 1
 
-// BodyHash is what a rule's state belongs to: the same stable id with another hash starts anew.
+// BodyHash identifies what a rule's state belongs to: the same stable id with another hash starts without state.
 type BodyHash [16]byte
 
 // wireDefinition is a definition as it is written: the fields in the order of the documentation, absent ones left out,

@@ -22,7 +22,7 @@ type Position struct {
 	Listening Listening   // at the record, for the device (or the tenant) concerned
 }
 
-// InputKind tells what a sample is.
+// InputKind is what a sample carries.
 type InputKind uint8
 
 // The kinds of samples. A message is one input per entry; an alert or an empty event is one Bare input: a sign of life
@@ -167,7 +167,7 @@ type Predicate struct {
 	leaf    cel.Program // nil for a comparison and for an empty condition
 	limited cel.Program // leaf, stopped at its cost
 	compare comparison
-	direct  bool // the metric that is compared is the one that brings the rule up
+	direct  bool // the metric that is compared is the one by which the index finds the rule
 }
 
 // Match is what a predicate says of a sample.

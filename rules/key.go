@@ -126,3 +126,104 @@ func (p *profile) edge(d *device, k *key, at Position, f Firing) model.Edge {
 		Severity: r.severity, Value: f.Value, HasValue: f.HasValue,
 	}
 }
+
+// judge evaluates one rule over the bound sample, for each key that the sample concerns. r is the reading for which
+// the index found the rule, nil for a rule that looks at every sample.
+func (e *Engine) judge(p *profile, d *device, i int32, r *model.Reading) {
+	rule := p.rules[i]
+	if rule.seen == e.seq {
+		return
+	}
+	rule.seen = e.seq
+	e.sample.at = r
+	switch rule.program.uses.Keys {
+	case ByDevice:
+		e.judgeKey(p, d, i, "")
+	case ByDevice | ByAnchor:
+		e.judgeAnchors(p, d, i)
+	default:
+		e.judgeShared(p, i)
+	}
+}
+
+func (e *Engine) judgeAnchors(p *profile, d *device, i int32) {
+	for _, a := range e.sample.Anchors {
+		if a.Type == p.rules[i].program.def.AnchorType {
+			e.sample.Anchor = a.Token
+			e.judgeKey(p, d, i, a.Token)
+		}
+	}
+	e.sample.Anchor = ""
+}
+
+// judgeShared evaluates a rule whose keys belong to no device, and then moves the clock of these keys.
+func (e *Engine) judgeShared(p *profile, i int32) {
+	first := len(p.shared.keys) == 0
+	if p.rules[i].program.uses.Keys == ByAnchor {
+		e.judgeAnchors(p, p.shared, i)
+	} else {
+		e.judgeKey(p, p.shared, i, "")
+	}
+	if len(p.shared.keys) == 0 {
+		return
+	}
+	if first {
+		p.shared.newest = e.sample.Occurred
+	}
+	p.shared.newest = max(p.shared.newest, e.sample.Occurred)
+	p.shared.arrived = e.sample.Listening
+	p.sharedDirty = true
+}
+
+// judgeKey evaluates a rule for one key. e.state is empty before and after it.
+func (e *Engine) judgeKey(p *profile, d *device, i int32, anchor string) {
+	rule, st, out := p.rules[i], &e.state, &e.verdict
+	at, known := d.find(i, anchor)
+	if known {
+		*st = d.keys[at].state()
+	}
+	due, own := st.Due, st.Own != nil
+	out.Fired, out.Note = out.Fired[:0], Note{}
+	rule.program.eval(st, &e.sample, out)
+	e.count(p, rule, out.Note)
+	if len(out.Fired) > 0 || st.Due != due || own || st.Own != nil { // the latch changes with edges only
+		e.keep(p, d, i, anchor)
+		*st = State{}
+	} else if known {
+		*st = State{}
+	}
+}
+
+// keep stores the state and the edges of an evaluation. A key without anything to remember takes no room.
+func (e *Engine) keep(p *profile, d *device, i int32, anchor string) {
+	at, known := d.find(i, anchor)
+	switch {
+	case e.state.empty() && known:
+		e.dropKey(p, d, at)
+		return
+	case e.state.empty() || !known && !e.room(p, p.rules[i]):
+		return
+	case !known:
+		d.keys = slices.Insert(d.keys, at, key{rule: i})
+	}
+	e.remember(&d.keys[at], e.state, d, p.rules[i].token, anchor)
+	p.keysChanged(d)
+	for _, f := range e.verdict.Fired {
+		e.batch = append(e.batch, firedKey{i, d, anchor, f})
+	}
+}
+
+// room reserves a key in the tenant's budget, or counts the refusal.
+func (e *Engine) room(p *profile, r *rule) bool {
+	t := e.tenant(p.key.Tenant)
+	if t.keys >= e.limits.MaxKeys || e.held >= e.limits.MaxKeysInAll {
+		r.RefusedKeys++
+		p.rulesDirty = true
+		e.metrics.refused.Inc()
+		return false
+	}
+	t.keys++
+	e.held++
+	e.metrics.keys.Inc()
+	return true
+}

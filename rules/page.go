@@ -2,8 +2,10 @@ package rules
 
 import (
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"slices"
 	"strconv"
 	"strings"
@@ -129,4 +131,92 @@ func (e *Engine) sortedDropped() []pageKey {
 	}
 	slices.SortFunc(ks, pageKey.compare)
 	return ks
+}
+
+// pageReader reads a page. After the first violation it returns zeros, and end reports the damage.
+type pageReader struct {
+	b       []byte
+	version byte
+	bad     bool
+}
+
+func openPage(data []byte, kind byte) (*pageReader, error) {
+	if len(data) > 0 && data[0] > pageVersion {
+		return nil, ErrVersion
+	}
+	if len(data) < 6 || data[0] < pageVersion1 || data[1] != kind {
+		return nil, ErrDamaged
+	}
+	body, sum := data[:len(data)-4], data[len(data)-4:]
+	if crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(sum) {
+		return nil, ErrDamaged
+	}
+	return &pageReader{b: body[2:], version: data[0]}, nil
+}
+
+func (r *pageReader) must(ok bool) {
+	if !ok {
+		r.bad, r.b = true, nil
+	}
+}
+
+func (r *pageReader) end() error {
+	if r.bad || len(r.b) > 0 {
+		return ErrDamaged
+	}
+	return nil
+}
+
+func (r *pageReader) unsigned() uint64 {
+	v, n := binary.Uvarint(r.b)
+	if r.must(n > 0); n <= 0 {
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *pageReader) signed() int64 {
+	v, n := binary.Varint(r.b)
+	if r.must(n > 0); n <= 0 {
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+// count reads the number of things that follow; each takes at least a byte, so the number cannot exceed what is left.
+func (r *pageReader) count() int {
+	n := r.unsigned()
+	if n > uint64(len(r.b)) {
+		r.must(false)
+		return 0
+	}
+	return int(n)
+}
+
+// take returns the next n bytes, or nil.
+func (r *pageReader) take(n int) []byte {
+	if n > len(r.b) {
+		r.must(false)
+		return nil
+	}
+	b := r.b[:n]
+	r.b = r.b[n:]
+	return b
+}
+
+func (r *pageReader) text() string { return string(r.take(r.count())) }
+
+func (r *pageReader) byte() byte {
+	if b := r.take(1); len(b) == 1 {
+		return b[0]
+	}
+	return 0
+}
+
+func (r *pageReader) flag() bool {
+	b := r.byte()
+	r.must(b <= 1)
+	return b == 1
 }

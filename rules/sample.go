@@ -19,7 +19,7 @@ type Sample struct {
 	Anchor string // token of the key's anchor, "" for a key without one
 
 	metrics  metricMap
-	at       *model.Reading // reading of the metric that brought the rule up, nil when none did
+	at       *model.Reading // reading for which the index found the rule, nil for none
 	device   ref.Val
 	occurred ref.Val
 }

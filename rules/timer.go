@@ -3,6 +3,7 @@ package rules
 import (
 	"cmp"
 	"container/heap"
+	"slices"
 	"strings"
 )
 
@@ -71,4 +72,35 @@ func (h *timers) Pop() any {
 	(*h)[last] = nil
 	*h, x.slot = (*h)[:last], 0
 	return x
+}
+
+// Advance fires the timers whose due time the listening time of a record reaches. The applier calls it before each
+// record; the edges bear the position of that record. Timers fire by due time, then by tenant, profile, rule, device and
+// anchor, however much listening time lies between two records.
+func (e *Engine) Advance(at Position, emit Emit) {
+	for len(e.timers) > 0 && e.timers[0].due <= at.Listening {
+		e.fire(e.timers[0], at, emit)
+	}
+}
+
+// fire judges the key of a timer at its due time. A key that asks for a time that is not later is judged again at the
+// next record whose listening time is.
+func (e *Engine) fire(x *extra, at Position, emit Emit) {
+	d, due := x.device, x.due
+	p := d.profile
+	i, ok := slices.BinarySearchFunc(p.rules, x.rule, (*rule).compareToken)
+	if !ok {
+		e.timers.set(x, 0)
+		return
+	}
+	clock := Clock{Newest: d.newest, Arrived: d.arrived, Now: due}
+	e.timer = Input{Position: at, Profile: p.key, Device: Device{d.id, d.kind, d.token}, Kind: Timer, Occurred: clock.Time()}
+	e.timer.Listening = due
+	e.begin(&e.timer, clock)
+	e.sample.Anchor = x.anchor
+	e.judgeKey(p, d, int32(i), x.anchor)
+	if x.armed() && x.due <= due {
+		e.timers.set(x, at.Listening+1)
+	}
+	e.emitBatch(p, emit)
 }
