@@ -13,6 +13,7 @@ import (
 	"weir/health"
 	"weir/httpingest"
 	"weir/ingest"
+	"weir/model"
 	"weir/store"
 )
 
@@ -79,7 +80,7 @@ func (in *Instance) startBroker(life context.Context) error {
 	}
 	in.broker = b
 	in.verifier.OnInvalidate(func(f auth.Invalidation) {
-		b.Drop(func(bound ingest.Binding) bool {
+		b.Drop(func(bound model.Binding) bool {
 			return f.CredentialID != 0 && bound.Credential == f.CredentialID || f.DeviceID != 0 && bound.DeviceID == f.DeviceID ||
 				f.Tenant != "" && bound.Tenant == f.Tenant
 		})

@@ -46,7 +46,7 @@ func BenchmarkAccept(b *testing.B) {
 	gate := NewIntake(IntakeConfig{DeviceAuth: AuthRequired}, IntakeDeps{Log: log, Doors: doors, Stamp: clock.Stamp,
 		Ceiling: &testCeiling{known: map[string]bool{"acme": true}, left: -1}, Pressure: NewGauge(GaugeConfig{Log: log}), Logger: slog.New(slog.DiscardHandler),
 		Tap: NewTap(func() model.Nanos { return 0 }, nil)})
-	conn := &Binding{Tenant: "acme", TenantID: 1, Device: "d1", DeviceID: 1, Credential: 100}
+	conn := &model.Binding{Tenant: "acme", TenantID: 1, Device: "d1", DeviceID: 1, Credential: 100}
 	body := []byte(`{"eventType":"Measurement","altId":"a-1234567","payload":{"entries":[{"measurements":{"temperature":"21.25"}}]}}`)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {

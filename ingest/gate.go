@@ -263,7 +263,7 @@ func (g *Intake) show(m *arrival, h store.Outcome, why string) {
 }
 
 // Presence hands a transition that a door asserts to the log. It takes one reading from the tenant's ceiling.
-func (g *Intake) Presence(ctx context.Context, door, source string, b Binding, p model.Presence, done func(Answer)) {
+func (g *Intake) Presence(ctx context.Context, door, source string, b model.Binding, p model.Presence, done func(Answer)) {
 	if !g.Ceiling.Take(b.Tenant, 1) {
 		g.metrics.presenceRefused.Inc()
 		done(Answer{Outcome: Refused, Reason: ReasonCeiling, RetryAfter: 1})

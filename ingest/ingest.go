@@ -10,12 +10,6 @@ import (
 	"weir/model"
 )
 
-// Doors, as the ledger names them.
-const (
-	TransportMQTT = "mqtt"
-	TransportHTTP = "http"
-)
-
 // Arrival is a message as a door took it from the wire.
 type Arrival struct {
 	Transport string // transport, the ledger's key
@@ -26,7 +20,7 @@ type Arrival struct {
 	// Body is looked at until Accept returns, not after.
 	Body []byte
 	// Conn is the verified connection, nil where the transport authenticates nobody (HTTP).
-	Conn *Binding
+	Conn *model.Binding
 	// ClientID, PacketID and Dup recognise a repeat of the transport; empty for HTTP.
 	ClientID string
 	PacketID uint16
@@ -36,15 +30,6 @@ type Arrival struct {
 	CannotRefuse bool
 	// Patience is how long Accept may wait for room under the tenant's ceiling before it drops or refuses.
 	CeilingWait time.Duration
-}
-
-// Binding is what a verified connection is allowed to be: one device of one tenant.
-type Binding struct {
-	Tenant     string
-	TenantID   int64
-	Device     string
-	DeviceID   int64
-	Credential int64
 }
 
 // Outcome is how a message ended at the gate.

@@ -299,7 +299,7 @@ func (s sender) arrival() *Arrival {
 		return &Arrival{Transport: TransportHTTP, Source: "http1", Tenant: "acme", Body: []byte(measurement("temp", 1, `,"credentialType":"ACCESS_TOKEN","credentialId":"token-1"`))}
 	}
 	return &Arrival{Transport: TransportMQTT, Source: "mqtt1", Tenant: "acme", Topic: "d1", Body: []byte(temp(1)), ClientID: "weir:acme:d1", PacketID: s.packet, CannotRefuse: s.mute,
-		Conn: &Binding{Tenant: "acme", TenantID: 1, Device: "d1", DeviceID: 1, Credential: 7}}
+		Conn: &model.Binding{Tenant: "acme", TenantID: 1, Device: "d1", DeviceID: 1, Credential: 7}}
 }
 
 // TestFailClosedByVersionQoSAndPressure holds every way to send against every state of the log, with room in the tenant's

@@ -245,7 +245,7 @@ func (w *world) profile(version int, rs ...model.RuleView) model.ViewChange {
 func (w *world) arrival(device int, body string) *Arrival {
 	name := fmt.Sprintf("d%d", device)
 	return &Arrival{Transport: TransportMQTT, Source: "mqtt1", Tenant: "acme", Topic: name, Body: []byte(body), ClientID: "weir:acme:" + name,
-		Conn: &Binding{Tenant: "acme", TenantID: 1, Device: name, DeviceID: int64(device), Credential: int64(100 + device)}}
+		Conn: &model.Binding{Tenant: "acme", TenantID: 1, Device: name, DeviceID: int64(device), Credential: int64(100 + device)}}
 }
 
 // send takes an arrival in and waits for its answer.
