@@ -28,8 +28,8 @@ func (in *Instance) startDoors(ctx, life context.Context) error {
 	in.gauge = ingest.NewGauge(ingest.GaugeConfig{Log: in.spool, Applied: in.applier.Applied, Disk: in.disk, DiskReserve: int64(in.cfg.Spool.DiskReserve),
 		Logger: in.log, Registry: in.metrics})
 	in.gate = ingest.NewIntake(gateConfig(in.cfg),
-		ingest.IntakeDeps{Log: in.spool, Doors: in.doors, Stamp: in.stamp, Verify: in.verifyBody, Ceiling: in.govern, Pressure: in.gauge,
-			Seal: in.vault.Seal, Ring: in.keepRefused, Tap: in.tap, Logger: in.log, Registry: in.metrics})
+		ingest.IntakeDeps{Log: in.spool, Counts: in.doors, Stamp: in.stamp, Verify: in.verifyBody, Ceiling: in.govern, Pressure: in.gauge,
+			Seal: in.vault.Seal, KeepRejected: in.keepRefused, Tap: in.tap, Logger: in.log, Registry: in.metrics})
 	in.goes(life, "pressure", in.gauge.Run)
 	in.goes(life, "gate", in.gate.Run)
 	in.goes(life, "door counts", func(ctx context.Context) error { return in.gate.RunCounts(ctx, countsInterval) })

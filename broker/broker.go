@@ -86,9 +86,9 @@ type Intake interface {
 	Accept(ctx context.Context, a *ingest.Arrival, done func(ingest.Answer))
 	// Presence takes a transition of the bound device, as Accept takes a message.
 	Presence(ctx context.Context, door, source string, b model.Binding, p model.Presence, done func(ingest.Answer))
-	// Received counts a parsed message that never becomes an Arrival, Refuse how it ended.
-	Received(door, tenant string, bytes int)
-	Refuse(door, tenant string, reason ingest.Reason)
+	// Received counts a parsed packet that never becomes an Arrival, Refuse how it ended.
+	Received(transport, source, tenant string, bytes int) ingest.Packet
+	Refuse(p ingest.Packet, reason ingest.Reason)
 }
 
 // Verifier verifies device credentials. Any error is a refusal; the device is never told which.

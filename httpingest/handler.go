@@ -98,8 +98,7 @@ func (h *Handler) tenantOf(u *url.URL) (tenant string, ok bool) {
 
 // refuse counts a message that does not reach the gate.
 func (h *Handler) refuse(tenant string, bytes int, reason ingest.Reason, answer response) response {
-	h.deps.Gate.Received(ingest.TransportHTTP, tenant, bytes)
-	h.deps.Gate.Refuse(ingest.TransportHTTP, tenant, reason)
+	h.deps.Gate.Refuse(h.deps.Gate.Received(ingest.TransportHTTP, h.cfg.Source, tenant, bytes), reason)
 	return answer
 }
 

@@ -49,9 +49,9 @@ type Intake interface {
 	// AcceptAll takes several, all or nothing, and calls done exactly once; index is that of the arrival which the answer
 	// is about, -1 when it is about all.
 	AcceptAll(ctx context.Context, as []*ingest.Arrival, done func(answer ingest.Answer, index int))
-	// Received counts a message that never becomes an Arrival, Refuse how it ended.
-	Received(door, tenant string, bytes int)
-	Refuse(door, tenant string, reason ingest.Reason)
+	// Received counts a parsed packet that never becomes an Arrival, Refuse how it ended.
+	Received(transport, source, tenant string, bytes int) ingest.Packet
+	Refuse(p ingest.Packet, reason ingest.Reason)
 	// TenantFull reports whether the tenant's bucket is empty: nothing of it needs to be read.
 	TenantFull(tenant string) bool
 }

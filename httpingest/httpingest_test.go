@@ -62,13 +62,14 @@ func (g *fakeGate) AcceptAll(ctx context.Context, as []*ingest.Arrival, done fun
 	}()
 }
 
-func (g *fakeGate) Received(_, tenant string, _ int) {
+func (g *fakeGate) Received(_, _, tenant string, _ int) ingest.Packet {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.received = append(g.received, tenant)
+	return ingest.Packet{}
 }
 
-func (g *fakeGate) Refuse(_, _ string, r ingest.Reason) {
+func (g *fakeGate) Refuse(_ ingest.Packet, r ingest.Reason) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.refused = append(g.refused, r)

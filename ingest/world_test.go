@@ -158,9 +158,9 @@ func (w *world) open() {
 	w.tap = NewTap(func() model.Nanos { return w.clock.stamp().Wall }, nil)
 	w.applier = w.newApplier(w.log, w.db)
 	w.control = w.applier.Controller
-	w.gate = NewIntake(w.gcfg, IntakeDeps{Log: w.log, Doors: w.doors, Stamp: w.time.Stamp, Ceiling: w.ceiling, Pressure: NewGauge(GaugeConfig{Log: w.log}),
+	w.gate = NewIntake(w.gcfg, IntakeDeps{Log: w.log, Counts: w.doors, Stamp: w.time.Stamp, Ceiling: w.ceiling, Pressure: NewGauge(GaugeConfig{Log: w.log}),
 		Seal: func(_ string, b []byte) ([]byte, error) { return b, nil }, Verify: w.verify, Logger: slog.New(slog.DiscardHandler),
-		Tap: w.tap, Ring: func(_ context.Context, d *store.DeadLetter) error { w.ring <- d; return nil }})
+		Tap: w.tap, KeepRejected: func(_ context.Context, d *store.DeadLetter) error { w.ring <- d; return nil }})
 }
 
 func (w *world) newApplier(log spool.Log, st store.Store) *Applier {
@@ -244,7 +244,7 @@ func (w *world) profile(version int, rs ...model.RuleView) model.ViewChange {
 // arrival is a message of a connected device.
 func (w *world) arrival(device int, body string) *Arrival {
 	name := fmt.Sprintf("d%d", device)
-	return &Arrival{Transport: TransportMQTT, Source: "mqtt1", Tenant: "acme", Topic: name, Body: []byte(body), ClientID: "weir:acme:" + name,
+	return &Arrival{Transport: TransportMQTT, Source: "mqtt1", Tenant: "acme", Topic: name, Body: []byte(body), ClientID: "weir:acme:" + name, HoldFor: -1,
 		Conn: &model.Binding{Tenant: "acme", TenantID: 1, Device: name, DeviceID: int64(device), Credential: int64(100 + device)}}
 }
 
