@@ -26,6 +26,7 @@ type world struct {
 	t     testing.TB
 	dir   string
 	cfg   ApplyConfig
+	kept  series.Config
 	built time.Time
 	gcfg  IntakeConfig
 	sync  func(func() error) error
@@ -168,7 +169,7 @@ func (w *world) newApplier(log spool.Log, st store.Store) *Applier {
 	ctx := context.Background()
 	compiler, err := rules.NewCompiler(rules.Limits{})
 	w.must(err)
-	readings, err := series.Open(ctx, series.Config{}, st, series.Options{})
+	readings, err := series.Open(ctx, w.kept, st, series.Options{})
 	w.must(err)
 	logger := slog.New(slog.DiscardHandler)
 	a, err := NewApplier(ctx, w.cfg, ApplyDeps{Log: log, Store: st, Counts: w.doors, Listening: w.doors.listening, Series: readings,
