@@ -137,28 +137,38 @@ func (in *Instance) startIngest(life context.Context) error {
 		return nil
 	}
 	c := in.cfg.Ingest
-	h, err := httpingest.New(httpingest.Config{InstanceID: in.cfg.Instance.ID, Source: sourceHTTP, MaxBody: int(c.MaxBody), HeaderTimeout: c.HTTPHeaderTimeout,
-		RequestTimeout: c.HTTPRequestTimeout, MaxConnections: in.ingestConnections(), MaxLargeBodies: in.budget.largeBodies()}, httpingest.Deps{Gate: in.gate, Logger: in.log, Registerer: in.metrics})
-	if err != nil {
-		return err
-	}
-	s := httpingest.NewServer(h, nil)
-	in.http, in.maxBody = s, h.SetMaxBody
+	var open []httpingest.Listener
 	if addr := in.cfg.Listeners.Ingest; addr != "" {
 		l, err := in.listenOn("listeners.ingest", addr, &in.addrs.Ingest)
 		if err != nil {
 			return err
 		}
-		in.goes(life, "http ingest", func(context.Context) error { return ignoreClosed(s.Serve(l)) })
+		open = append(open, httpingest.Listener{Listener: l})
 	}
 	if secure != "" {
 		l, err := in.listenOn("listeners.ingest_tls", secure, &in.addrs.IngestTLS)
 		if err != nil {
-			return err
+			return errors.Join(err, closeAll(open))
 		}
-		in.goes(life, "http ingest over TLS", func(context.Context) error { return ignoreClosed(s.ServeTLS(l, in.certs.Server(false))) })
+		open = append(open, httpingest.Listener{Listener: l, TLS: in.certs.Server(false)})
 	}
+	t, err := httpingest.New(httpingest.Config{InstanceID: in.cfg.Instance.ID, Source: sourceHTTP, MaxBody: int(c.MaxBody), HeaderTimeout: c.HTTPHeaderTimeout,
+		RequestTimeout: c.HTTPRequestTimeout, MaxConnections: in.ingestConnections(), MaxLargeBodies: in.budget.largeBodies()},
+		httpingest.Deps{Intake: in.gate, Listeners: open, Logger: in.log, Registerer: in.metrics})
+	if err != nil {
+		return errors.Join(err, closeAll(open))
+	}
+	in.http, in.maxBody = t, t.SetMaxBody
+	in.goes(life, "http ingest", t.Run)
 	return nil
+}
+
+// closeAll closes sockets at which no client was accepted.
+func closeAll(open []httpingest.Listener) (err error) {
+	for _, l := range open {
+		err = errors.Join(err, l.Close())
+	}
+	return err
 }
 
 // disk is what is free on the disk of the data directory, and how large it is.
@@ -179,7 +189,7 @@ func (in *Instance) stopDoors(ctx context.Context) error {
 	in.listen.Shut()
 	var errs []error
 	if in.http != nil {
-		errs = append(errs, in.http.Shutdown(ctx))
+		errs = append(errs, in.http.Close(ctx))
 	}
 	if in.broker != nil {
 		errs = append(errs, in.broker.Close(ctx))
