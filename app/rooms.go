@@ -135,7 +135,7 @@ func (d doorVerifier) Verify(ctx context.Context, c broker.Claim) (broker.Proof,
 	if err != nil {
 		return broker.Proof{}, err
 	}
-	return broker.Proof{Binding: ingest.Binding{Tenant: p.Tenant, TenantID: p.TenantID, Device: p.Device, DeviceID: p.DeviceID, Credential: p.CredentialID},
+	return broker.Proof{Binding: model.Binding{Tenant: p.Tenant, TenantID: p.TenantID, Device: p.Device, DeviceID: p.DeviceID, Credential: p.CredentialID},
 		Expires: p.Expires}, nil
 }
 
@@ -174,7 +174,7 @@ func (p presences) AssertedPresence(ctx context.Context, source string, after in
 			return err
 		}
 		for _, r := range rows {
-			out = append(out, broker.Asserted{Binding: ingest.Binding{Tenant: p.in.govern.TokenOf(r.TenantID), TenantID: r.TenantID, Device: r.Token,
+			out = append(out, broker.Asserted{Binding: model.Binding{Tenant: p.in.govern.TokenOf(r.TenantID), TenantID: r.TenantID, Device: r.Token,
 				DeviceID: r.DeviceID}, Session: r.Session, Connected: r.State == model.Connected})
 		}
 		return nil

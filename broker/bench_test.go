@@ -68,7 +68,7 @@ func BenchmarkDurablePubacks(b *testing.B) {
 				dev := fmt.Sprintf("d%d", i)
 				verifier.mu.Lock()
 				verifier.proofs[Claim{Tenant: "acme", Type: AccessToken, ID: dev}] = Proof{Expires: model.MicrosOf(time.Now().Add(time.Hour)),
-					Binding: ingest.Binding{Tenant: "acme", Device: dev, DeviceID: int64(i + 1)}}
+					Binding: model.Binding{Tenant: "acme", Device: dev, DeviceID: int64(i + 1)}}
 				verifier.mu.Unlock()
 				conn, err := net.Dial("tcp", addr)
 				if err != nil {

@@ -85,10 +85,10 @@ type Intake interface {
 	// the connection.
 	Accept(ctx context.Context, a *ingest.Arrival, done func(ingest.Answer))
 	// Presence takes a transition of the bound device, as Accept takes a message.
-	Presence(ctx context.Context, door, source string, b ingest.Binding, p model.Presence, done func(ingest.Answer))
-	// Received counts a parsed message that never becomes an Arrival, Refuse how it ended.
-	Received(door, tenant string, bytes int)
-	Refuse(door, tenant string, reason ingest.Reason)
+	Presence(ctx context.Context, door, source string, b model.Binding, p model.Presence, done func(ingest.Answer))
+	// Received counts a parsed packet that never becomes an Arrival, Refuse how it ended.
+	Received(transport, source, tenant string, bytes int) ingest.Packet
+	Refuse(p ingest.Packet, reason ingest.Reason)
 }
 
 // Verifier verifies device credentials. Any error is a refusal; the device is never told which.
@@ -113,7 +113,7 @@ type Claim struct {
 
 // Proof is a verified credential.
 type Proof struct {
-	ingest.Binding
+	model.Binding
 	Expires model.Micros // 0 when it does not
 }
 
@@ -353,7 +353,7 @@ func (b *Broker) Close(ctx context.Context) error {
 // Drop ends the connections whose binding matches, at once and with 0x87 (not authorized) to MQTT 5 clients: a
 // credential, a device or a tenant is gone. A connection that is just being verified is verified again. It returns how
 // many it ended.
-func (b *Broker) Drop(match func(ingest.Binding) bool) int {
+func (b *Broker) Drop(match func(model.Binding) bool) int {
 	b.drops.Add(1)
 	n := 0
 	for _, s := range b.live() {

@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"weir/ingest"
+	"weir/model"
 )
 
 func TestWillConforms(t *testing.T) { conforms(t, willCases) }
 
-func everybody(ingest.Binding) bool { return true }
+func everybody(model.Binding) bool { return true }
 
 // leaves has a will at QoS 1, which MQTT 5 has delayed and its session kept for so many seconds.
 func leaves(v byte, delay, expiry uint32) func(*hello) {

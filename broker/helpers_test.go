@@ -71,16 +71,21 @@ func (g *fakeGate) Accept(ctx context.Context, a *ingest.Arrival, done func(inge
 	done(answer)
 }
 
-func (g *fakeGate) Presence(_ context.Context, _, _ string, _ ingest.Binding, p model.Presence, done func(ingest.Answer)) {
+func (g *fakeGate) Presence(_ context.Context, _, _ string, _ model.Binding, p model.Presence, done func(ingest.Answer)) {
 	g.mu.Lock()
 	g.presence = append(g.presence, p)
 	g.mu.Unlock()
 	done(ingest.Answer{})
 }
 
-func (g *fakeGate) Received(string, string, int) { g.mu.Lock(); defer g.mu.Unlock(); g.received++ }
+func (g *fakeGate) Received(string, string, string, int) ingest.Packet {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.received++
+	return ingest.Packet{}
+}
 
-func (g *fakeGate) Refuse(_, _ string, r ingest.Reason) {
+func (g *fakeGate) Refuse(_ ingest.Packet, r ingest.Reason) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.refused = append(g.refused, r)
@@ -137,7 +142,7 @@ func (v *fakeVerifier) Verify(_ context.Context, c Claim) (Proof, error) {
 
 func knownDevices() *fakeVerifier {
 	dev := func(tenant, device string, id int64) Proof {
-		return Proof{Binding: ingest.Binding{Tenant: tenant, TenantID: 1, Device: device, DeviceID: id, Credential: 100 + id}}
+		return Proof{Binding: model.Binding{Tenant: tenant, TenantID: 1, Device: device, DeviceID: id, Credential: 100 + id}}
 	}
 	return &fakeVerifier{proofs: map[Claim]Proof{
 		{Tenant: "acme", Type: AccessToken, ID: "tok1"}:                    dev("acme", "dev1", 1),

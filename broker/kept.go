@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"weir/ingest"
+	"weir/model"
 )
 
 // keptSession is what outlives a connection: whether the device was subscribed to its commands, and a will that waits for
@@ -120,7 +120,7 @@ func (k *kept) delayed(e *keptSession) {
 }
 
 // drop ends the kept sessions whose will waits and whose binding matches: the right to publish it is gone.
-func (k *kept) drop(match func(ingest.Binding) bool) {
+func (k *kept) drop(match func(model.Binding) bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for e := k.order.Front(); e != nil; {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/ingest"
+	"weir/model"
 )
 
 // BenchmarkIdleConnection: heap and stacks that one connection takes in the broker, its own socket and the client's
@@ -27,7 +27,7 @@ func BenchmarkIdleConnection(b *testing.B) {
 	for i := range b.N {
 		dev := fmt.Sprintf("d%d", i)
 		verifier.mu.Lock()
-		verifier.proofs[Claim{Tenant: "acme", Type: AccessToken, ID: dev}] = Proof{Binding: ingest.Binding{Tenant: "acme", Device: dev, DeviceID: int64(i + 1)}}
+		verifier.proofs[Claim{Tenant: "acme", Type: AccessToken, ID: dev}] = Proof{Binding: model.Binding{Tenant: "acme", Device: dev, DeviceID: int64(i + 1)}}
 		verifier.mu.Unlock()
 		conn, err := net.DialTimeout("tcp", addr, 10*time.Second)
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"weir/ingest"
+	"weir/model"
 )
 
 // OpenConfig is about the open topics: general publish and subscribe on a listener of its own (Door.Open), for bridges,
@@ -236,7 +236,7 @@ func (h *openTopics) leave(c *openConn, why *cause) {
 }
 
 // drop ends the connections whose credential matches, as Broker.Drop.
-func (h *openTopics) drop(match func(ingest.Binding) bool) (n int) {
+func (h *openTopics) drop(match func(model.Binding) bool) (n int) {
 	for _, c := range h.live() {
 		if c.binding.Tenant != "" && match(c.binding) && c.end(causeDropped) {
 			n++

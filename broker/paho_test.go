@@ -14,6 +14,7 @@ import (
 
 	"weir/ingest"
 	"weir/internal/conformance"
+	"weir/model"
 )
 
 // overTCP serves a broker on a real socket.
@@ -127,7 +128,7 @@ func TestPahoAgrees(t *testing.T) {
 	case <-ctx.Done():
 		t.Error("no command")
 	}
-	b.Drop(func(ingest.Binding) bool { return true })
+	b.Drop(func(model.Binding) bool { return true })
 	select {
 	case code := <-ended:
 		if code != codeNotAuthorized {

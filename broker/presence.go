@@ -20,7 +20,7 @@ type PresenceStore interface {
 
 // Asserted is a device whose presence is asserted.
 type Asserted struct {
-	Binding   ingest.Binding // Credential is not needed
+	Binding   model.Binding // Credential is not needed
 	Session   uint64
 	Connected bool
 }
@@ -53,7 +53,7 @@ type keeper struct {
 
 // presence is a device's connection, or when the last one ended.
 type presence struct {
-	binding ingest.Binding
+	binding model.Binding
 	session uint64
 	since   time.Time
 }
@@ -130,7 +130,7 @@ func (k *keeper) nudge() {
 
 func (k *keeper) countGrace() { k.b.metrics.grace.Set(float64(len(k.left))) }
 
-func (k *keeper) emit(ctx context.Context, b ingest.Binding, p model.Presence) {
+func (k *keeper) emit(ctx context.Context, b model.Binding, p model.Presence) {
 	k.b.deps.Gate.Presence(ctx, ingest.TransportMQTT, k.b.cfg.Source, b, p, func(a ingest.Answer) {
 		k.b.metrics.presence.WithLabelValues(p.State.String(), fateWord(a.Outcome)).Inc()
 	})
@@ -206,7 +206,7 @@ func (k *keeper) restart(ctx context.Context) bool {
 }
 
 // disconnect ends the grace of one device.
-func (k *keeper) disconnect(ctx context.Context, b ingest.Binding, session uint64) bool {
+func (k *keeper) disconnect(ctx context.Context, b model.Binding, session uint64) bool {
 	k.emit(ctx, b, model.Presence{State: model.Disconnected, Reason: reasonRestart, Session: session,
 		Occurred: model.NanosOf(k.b.deps.Now())})
 	return sleep(ctx, k.b.closing, presencePace)

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"weir/ingest"
 	"weir/model"
 )
 
@@ -60,7 +59,7 @@ func (f *fakeStore) set(rows ...Asserted) {
 }
 
 func stored(device int64, session uint64, connected bool) Asserted {
-	return Asserted{Binding: ingest.Binding{Tenant: "acme", Device: "x", DeviceID: device}, Session: session, Connected: connected}
+	return Asserted{Binding: model.Binding{Tenant: "acme", Device: "x", DeviceID: device}, Session: session, Connected: connected}
 }
 
 func withStore(t *testing.T, cfg Config, store *fakeStore, test func(*testing.T, *bench)) {
@@ -196,7 +195,7 @@ func TestGraceAfterWeirCutsADeviceOff(t *testing.T) {
 		withStore(t, Config{ReconcileInterval: time.Hour}, &fakeStore{}, func(t *testing.T, x *bench) {
 			time.Sleep(200 * time.Second) // the grace of the start is over
 			x.connect(mqtt5)
-			x.broker.Drop(func(ingest.Binding) bool { return true })
+			x.broker.Drop(func(model.Binding) bool { return true })
 			time.Sleep(140 * time.Second)
 			want := "CONNECTED connected, DISCONNECTED restart-timeout"
 			if returns {

@@ -101,8 +101,8 @@ func (s *session) publish(p publish) *cause {
 
 // countRefused counts a message that does not become an arrival.
 func (s *session) countRefused(bytes int, reason ingest.Reason) {
-	s.b.deps.Gate.Received(ingest.TransportMQTT, s.binding.Tenant, bytes)
-	s.b.deps.Gate.Refuse(ingest.TransportMQTT, s.binding.Tenant, reason)
+	packet := s.b.deps.Gate.Received(ingest.TransportMQTT, s.b.cfg.Source, s.binding.Tenant, bytes)
+	s.b.deps.Gate.Refuse(packet, reason)
 }
 
 // refuse answers a publish that does not become an arrival. MQTT 5 is told at QoS 1; at QoS 0 nobody can be. A 3.1.1
@@ -144,7 +144,7 @@ func (s *session) accept(p *publish, number uint64) {
 	a := &ingest.Arrival{
 		Transport: ingest.TransportMQTT, Source: s.b.cfg.Source, Tenant: s.binding.Tenant, Topic: s.binding.Device,
 		Body: p.payload,
-		Conn: &s.binding, ClientID: s.clientID, PacketID: p.id, Dup: p.dup,
+		Conn: &s.binding, ClientID: s.clientID, PacketID: p.id, Dup: p.dup, HoldFor: -1,
 		CannotRefuse: s.version < mqtt5 || p.qos == 0,
 	}
 	if a.CannotRefuse {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/mochi-mqtt/server/v2/packets"
 
-	"weir/ingest"
 	"weir/model"
 )
 
@@ -71,7 +70,7 @@ type session struct {
 	conn    net.Conn
 	door    string // name of the listener that it came through
 	in      *bufio.Reader
-	binding ingest.Binding
+	binding model.Binding
 	topics  topics
 
 	clientID    string

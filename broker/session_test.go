@@ -362,7 +362,7 @@ func TestDrop(t *testing.T) {
 		other := x.connect(v, func(h *hello) { h.clientID, h.user = "weir:acme:dev2", "acme:tok2" })
 		c.send(publishPacket(v, qos1, theEvents, 1, "{}"))
 		synctest.Wait()
-		if n := x.broker.Drop(func(b ingest.Binding) bool { return b.Credential == 101 }); n != 1 {
+		if n := x.broker.Drop(func(b model.Binding) bool { return b.Credential == 101 }); n != 1 {
 			t.Errorf("dropped %d", n)
 		}
 		c.send(publishPacket(v, 0, theEvents, 0, "after"))
@@ -390,7 +390,7 @@ func TestDropWhileConnecting(t *testing.T) {
 		x.verifier.hook = func() {
 			if x.verifier.calls == 1 { // removed after it was looked up
 				go func() {
-					x.broker.Drop(func(ingest.Binding) bool { return true })
+					x.broker.Drop(func(model.Binding) bool { return true })
 				}()
 				time.Sleep(time.Second)
 				return
@@ -631,7 +631,7 @@ func TestKeptSessionsAreBounded(t *testing.T) {
 		stay := func(h *hello) { h.flags = 0 }
 		for i := range 5 {
 			dev := fmt.Sprintf("d%d", i)
-			x.verifier.proofs[Claim{Tenant: "acme", Type: AccessToken, ID: dev}] = Proof{Binding: ingest.Binding{Tenant: "acme", Device: dev, DeviceID: int64(50 + i)}}
+			x.verifier.proofs[Claim{Tenant: "acme", Type: AccessToken, ID: dev}] = Proof{Binding: model.Binding{Tenant: "acme", Device: dev, DeviceID: int64(50 + i)}}
 			c := x.connect(mqtt311, stay, func(h *hello) { h.clientID, h.user = "weir:acme:"+dev, "acme:"+dev })
 			c.send([]byte{0xE0, 0})
 			synctest.Wait()

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"weir/ingest"
+	"weir/model"
 )
 
 func TestASmallerRoomKeepsThoseInsideAndARoomierOneLetsOthersIn(t *testing.T) {
@@ -50,7 +50,7 @@ func TestAGraceThatIsChangedCountsAtOnce(t *testing.T) {
 	withStore(t, Config{ReconcileInterval: time.Hour}, &fakeStore{}, func(t *testing.T, x *bench) {
 		time.Sleep(200 * time.Second) // the grace of the start is over
 		x.connect(mqtt5)
-		x.broker.Drop(func(ingest.Binding) bool { return true })
+		x.broker.Drop(func(model.Binding) bool { return true })
 		time.Sleep(30 * time.Second)
 		x.broker.Set(Settings{RestartGrace: 40 * time.Second, ReconcileInterval: time.Hour})
 		time.Sleep(5 * time.Second)

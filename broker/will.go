@@ -16,7 +16,7 @@ type lastWill struct {
 func (s *session) lastWill() *lastWill {
 	return &lastWill{purpose: s.topics.purpose(s.will.topic), revoked: s.cause.Load().kind == revoked, arrival: &ingest.Arrival{
 		Transport: ingest.TransportMQTT, Source: s.b.cfg.Source, Tenant: s.binding.Tenant, Topic: s.binding.Device, Body: s.will.payload,
-		Conn: &s.binding, ClientID: s.clientID, CannotRefuse: true, // nobody is left to be told how it ends
+		Conn: &s.binding, ClientID: s.clientID, HoldFor: -1, CannotRefuse: true, // no connection is left that could be told how it ends
 	}}
 }
 
@@ -39,8 +39,8 @@ func (b *Broker) publishWill(w *lastWill) {
 
 // refuseWill counts a will that does not become an arrival.
 func (b *Broker) refuseWill(w *lastWill, reason ingest.Reason) {
-	b.deps.Gate.Received(w.arrival.Transport, w.arrival.Tenant, len(w.arrival.Body))
-	b.deps.Gate.Refuse(w.arrival.Transport, w.arrival.Tenant, reason)
+	a := w.arrival
+	b.deps.Gate.Refuse(b.deps.Gate.Received(a.Transport, a.Source, a.Tenant, len(a.Body)), reason)
 	b.willEnded(w.arrival, ingest.Answer{Outcome: ingest.Refused, Reason: reason})
 }
 

@@ -20,18 +20,28 @@ type deadLetterProjection struct {
 	bound         store.DeadLetterBound // of each tenant; zero: there is none
 	rejectedBytes int64                 // of the rejected-payload buffer
 	trimmed       prometheus.Counter
+	setAside      prometheus.Counter
 	since         map[string]store.DeadLetterBound // of each tenant since its last trim
 }
 
 func newDeadLetterProjection(cfg *ApplyConfig, m *applyMetrics) *deadLetterProjection {
-	return &deadLetterProjection{bound: cfg.DeadLetters, rejectedBytes: cfg.StrangersBytes, trimmed: m.deadLettersTrimmed, since: map[string]store.DeadLetterBound{}}
+	return &deadLetterProjection{bound: cfg.DeadLetters, rejectedBytes: cfg.StrangersBytes, trimmed: m.deadLettersTrimmed, setAside: m.setAside, since: map[string]store.DeadLetterBound{}}
 }
 
 // Record implements Projection.
 func (p *deadLetterProjection) Record(_ context.Context, e *Event, out *Effects) error {
-	if e.Outcome != store.OutcomeDeadLetter {
-		return nil
+	switch {
+	case e.Outcome == store.OutcomeDeadLetter:
+		p.keep(ofMessage(e), out)
+	case e.Stored() && e.aside != nil:
+		p.setAside.Add(float64(e.aside.readings))
+		p.keep(ofSetAside(e), out)
 	}
+	return nil
+}
+
+// ofMessage is the dead letter of a message.
+func ofMessage(e *Event) *store.DeadLetter {
 	r := e.Record
 	d := &store.DeadLetter{Tenant: r.Account, Occurred: r.Received.Wall.Micros(), Kind: store.DeadLetterIngest, Reason: string(e.Reason),
 		Source: r.Source, Summary: e.Why, Attempts: 1, Subject: r.Device, Epoch: e.At.Epoch, Offset: e.At.Offset,
@@ -40,10 +50,14 @@ func (p *deadLetterProjection) Record(_ context.Context, e *Event, out *Effects)
 	if r.Message != nil {
 		d.Detail = describe(r.Message)
 	}
+	return d
+}
+
+// keep stores a dead letter within its bounds.
+func (p *deadLetterProjection) keep(d *store.DeadLetter, out *Effects) {
 	d.Bytes = int64(len(d.Record)+len(d.Detail)+len(d.Summary)) + 128
 	trim := !d.Stranger && p.crowded(d)
 	out.Step(func(tx store.Tx) error { return p.add(tx, d, trim) })
-	return nil
 }
 
 func (p *deadLetterProjection) add(tx store.Tx, d *store.DeadLetter, trim bool) error {
@@ -103,8 +117,12 @@ func describe(m *model.Message) string {
 	if m.Relationship != nil {
 		fmt.Fprintf(&b, " %s %s %q", m.Relationship.Type, m.Relationship.TargetType, m.Relationship.Target)
 	}
-	if b.Len() > detailBytes {
-		return strings.ToValidUTF8(b.String()[:detailBytes], "") + "…"
+	return shorten(b.String())
+}
+
+func shorten(detail string) string {
+	if len(detail) > detailBytes {
+		return strings.ToValidUTF8(detail[:detailBytes], "") + "…"
 	}
-	return b.String()
+	return detail
 }

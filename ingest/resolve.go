@@ -31,6 +31,9 @@ func (s *resolver) message(ctx context.Context, e *Event) error {
 		return nil
 	}
 	fits, err := s.results.readings.admits(ctx, e.TenantID, e.DeviceID, e.Record.Message)
+	if err == nil && !fits && e.Record.Partial {
+		fits, err = s.part(ctx, e)
+	}
 	switch {
 	case err != nil:
 		return err
