@@ -33,6 +33,7 @@ import (
 	"weir/internal/hub"
 	"weir/internal/memory"
 	"weir/model"
+	"weir/rules"
 	"weir/series"
 	"weir/spool"
 	"weir/spool/bolt"
@@ -64,6 +65,8 @@ type Options struct {
 	Sync func(func() error) error
 	// Now is what the system's clock says and the monotonic time since the start; nil: the system's own. Tests set it.
 	Now func() (wall time.Time, mono time.Duration)
+	// RuleKinds are kinds of rules besides those of Weir.
+	RuleKinds []rules.Kind
 }
 
 // Instance is a running Weir. Two fit in one process.

@@ -271,6 +271,8 @@ func (b *Broker) ServeListener(ctx context.Context, ln net.Listener, d Listener)
 		return errors.Join(net.ErrClosed, ln.Close())
 	}
 	defer b.detach(ln)
+	b.metrics.accepted.WithLabelValues(d.Name)
+	b.metrics.byListener.WithLabelValues(d.Name)
 	defer context.AfterFunc(ctx, func() { ln.Close() })()
 	for pause := time.Duration(0); ; {
 		conn, err := ln.Accept()

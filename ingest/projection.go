@@ -51,6 +51,12 @@ type Pending interface {
 	PendingBytes() int64
 }
 
+// Timed is implemented by a projection in which time brings something about.
+type Timed interface {
+	// Advance is called before each record of any kind, with its position: its listening time is how late it is.
+	Advance(at rules.Position, out *Effects)
+}
+
 // WriteFunc runs a function in one transaction of the store that takes a few milliseconds.
 type WriteFunc func(func(store.Tx) error) error
 
@@ -79,6 +85,7 @@ type results struct {
 
 	all     []Projection // in the order in which they record, write and publish
 	pending []Pending    // of them
+	timed   []Timed
 }
 
 // newResults makes the list of projections: what is added to it is a result of the log.
@@ -101,6 +108,9 @@ func newResults(cfg *ApplyConfig, deps *ApplyDeps, m *applyMetrics, retry *retri
 	for _, p := range r.all {
 		if p, ok := p.(Pending); ok {
 			r.pending = append(r.pending, p)
+		}
+		if p, ok := p.(Timed); ok {
+			r.timed = append(r.timed, p)
 		}
 	}
 	return r

@@ -57,6 +57,14 @@ func (p *ruleProjection) Load(tx store.Tx, at Checkpoint) error {
 	return err
 }
 
+// Advance implements Timed: it fires the timers that are due.
+func (p *ruleProjection) Advance(at rules.Position, out *Effects) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.out = out
+	p.engine.Advance(at, p.emit)
+}
+
 // Record implements Projection.
 func (p *ruleProjection) Record(_ context.Context, e *Event, out *Effects) error {
 	switch {

@@ -8,9 +8,8 @@ import (
 	"weir/model"
 )
 
-// buckets is the number of parts that the devices of a profile are hashed into; each has a page for its clocks and one
-// for its keys. A profile of 100,000 devices then has pages of some 50 KB, and one of a few devices as many rows as it
-// has devices.
+// buckets is the number of parts into which the devices of a profile are hashed. Each part has a page of clocks and a
+// page of keys. A profile of 100,000 devices has pages of about 50 KB; one of a few devices has as many pages as devices.
 const buckets = 64
 
 // profile is the active version of a profile and the state of its devices.
@@ -22,8 +21,26 @@ type profile struct {
 	rules       []*rule           // sorted by token
 	wanting     map[string][]want // by metric, of the rules that run; in the order of rules
 	always      []int32           // rules that run and look at every sample
+	presence    []int32           // rules that run and judge transitions of presence
 	parts       [buckets]bucket
+	shared      *device // holds the keys without a device
 	rulesDirty  bool
+	sharedDirty bool
+}
+
+func newProfile(k ProfileKey) *profile {
+	p := &profile{key: k}
+	p.shared = &device{profile: p}
+	return p
+}
+
+// keysChanged marks the page of the device's keys as changed.
+func (p *profile) keysChanged(d *device) {
+	if d == p.shared {
+		p.sharedDirty = true
+		return
+	}
+	p.bucket(d.id).keysDirty = true
 }
 
 // want says that a rule names a metric, the metric-th of its wants, and whether a sample that carries it is judged.
@@ -38,7 +55,7 @@ type rule struct {
 	token    string
 	stable   string
 	name     string
-	kind     Kind
+	kind     Type
 	severity string
 	body     BodyHash
 	view     model.RuleView
@@ -50,7 +67,7 @@ type rule struct {
 	seen uint64 // last sample that it judged
 }
 
-// counters are results: they belong to the rule's stable id and are kept with the state.
+// counters are results: they belong to the rule's stable id and are stored with the state.
 type counters struct {
 	EvalErrors  int64
 	LateSamples int64
@@ -67,7 +84,7 @@ type bucket struct {
 
 func (p *profile) bucket(deviceID int64) *bucket { return &p.parts[bucketOf(deviceID)] }
 
-// bucketOf spreads row ids, which are dense, evenly. It is part of the page format.
+// bucketOf distributes row ids, which are dense, evenly. It is part of the page format.
 func bucketOf(deviceID int64) int {
 	return int(uint64(deviceID) * 0x9E3779B97F4A7C15 >> (64 - 6))
 }
@@ -87,15 +104,15 @@ func (b *bucket) remove(d *device) {
 	}
 }
 
-// Install makes a version the active one from the place on. A rule of the same token with an equal body keeps its
-// state and counters; the state of another body, and of a rule that is gone, is dropped and its raised keys resolve at
-// the place, in the order of rule tokens and device ids, under the version that raised them. A rule that does not
-// compile under the present limits, or is beyond the tenant's bound, is kept and not run, and its state with it;
-// so is one that no longer decodes, which only a newer Weir can bring about, since publish refuses it.
+// Install makes a version the active one from the position on. A rule of the same token with an equal body keeps its
+// state and counters. The state of another body, and of a rule that the version lacks, is dropped; its raised keys
+// resolve at the position, in the order of rule tokens and device ids, under the version that raised them. A rule that
+// does not compile under the present limits, or exceeds the tenant's limit, is kept with its state and does not run; the
+// same holds for a rule that no longer decodes, which happens only after an upgrade, since publish refuses it.
 func (e *Engine) Install(at Position, ref ProfileRef, views []model.RuleView, emit Emit) {
 	p := e.profiles[ref.ProfileKey]
 	if p == nil {
-		p = &profile{key: ref.ProfileKey}
+		p = newProfile(ref.ProfileKey)
 		e.profiles[ref.ProfileKey] = p
 	}
 	e.activate(p, -1)
@@ -106,13 +123,14 @@ func (e *Engine) Install(at Position, ref ProfileRef, views []model.RuleView, em
 	p.rules = next
 	p.rulesDirty = true
 	p.index()
+	e.armTimers(p)
 	e.activate(p, 1)
 	if len(next) == 0 {
-		e.forgetAll(p, at, emit)
+		e.removeAll(p, at, emit)
 	}
 }
 
-// Remove ends a profile that was deleted or has no active version any more. Raised keys resolve at the place.
+// Remove removes a profile that was deleted or has no active version any more. Raised keys resolve at the position.
 func (e *Engine) Remove(at Position, k ProfileKey, emit Emit) {
 	p := e.profiles[k]
 	if p == nil {
@@ -127,7 +145,7 @@ func (e *Engine) Remove(at Position, k ProfileKey, emit Emit) {
 	delete(e.profiles, k)
 }
 
-// Detach ends the rules of a profile for the devices of one type: the type was given another profile or none.
+// Detach removes the devices of one type from a profile: the type was given another profile or none.
 func (e *Engine) Detach(at Position, k ProfileKey, deviceType int64, emit Emit) {
 	if p := e.profiles[k]; p != nil {
 		for _, d := range p.sorted() {
@@ -138,14 +156,14 @@ func (e *Engine) Detach(at Position, k ProfileKey, deviceType int64, emit Emit) 
 	}
 }
 
-// forgetAll lets go of every device of a profile without rules: nothing asks for their clocks.
-func (e *Engine) forgetAll(p *profile, at Position, emit Emit) {
+// removeAll lets go of every device of a profile without rules: nothing asks for their clocks.
+func (e *Engine) removeAll(p *profile, at Position, emit Emit) {
 	for _, d := range p.sorted() {
 		e.RemoveDevice(at, d.id, emit)
 	}
 }
 
-// activate adds (1) or takes away (-1) the profile's running rules from the figures.
+// activate adds (1) or subtracts (-1) the profile's running rules in the figures.
 func (e *Engine) activate(p *profile, sign int) {
 	n := 0
 	for _, r := range p.rules {
@@ -157,7 +175,7 @@ func (e *Engine) activate(p *profile, sign int) {
 	e.metrics.rules.Add(float64(sign * n))
 }
 
-// compileAll compiles the rules of a version, sorted by token. What did not change is not compiled again.
+// compileAll compiles the rules of a version, sorted by token. Unchanged rules are not compiled again.
 func (e *Engine) compileAll(p *profile, ref ProfileRef, views []model.RuleView) []*rule {
 	views = slices.Clone(views)
 	slices.SortStableFunc(views, func(a, b model.RuleView) int { return strings.Compare(a.Token, b.Token) })
@@ -187,7 +205,7 @@ func (e *Engine) compileRule(old *rule, ref ProfileRef, v model.RuleView) *rule 
 		case def != nil:
 			r.describe(def)
 		case old != nil:
-			r.body = old.body // a newer Weir reads more strictly; the state waits for an author
+			r.body = old.body // a newer Weir decodes more strictly; the state is kept until the rule is corrected
 		default:
 			r.body = hashBody(v.Definition)
 		}
@@ -207,8 +225,8 @@ func (r *rule) describe(d *Definition) {
 	r.body = d.BodyHash(r.view.Group, r.view.GroupVersion)
 }
 
-// matchRules carries over what outlives a version and returns, for each old rule, its index among the new ones, or -1
-// when its state goes.
+// matchRules copies what outlives a version and returns, for each old rule, its index among the new ones, or -1 when
+// its state is dropped.
 func matchRules(old, next []*rule) []int32 {
 	moved := make([]int32, len(old))
 	for i, o := range old {
@@ -227,7 +245,7 @@ func matchRules(old, next []*rule) []int32 {
 	return moved
 }
 
-// inherit takes over which metrics came. A rule that does not run keeps what its body has seen for the day it does.
+// inherit copies which metrics came. A rule that does not run keeps the list for the time when it runs again.
 func (r *rule) inherit(o *rule) {
 	if r.program == nil {
 		r.wants, r.came = o.wants, o.came
@@ -243,28 +261,30 @@ func (r *rule) inherit(o *rule) {
 	}
 }
 
-// endKeys resolves and drops the keys of rules whose state goes, and gives the others their new index.
+// endKeys resolves and drops the keys of rules whose state is dropped, and renumbers the others.
 func (e *Engine) endKeys(p *profile, moved []int32, at Position, emit Emit) {
 	for _, x := range p.raised(moved) {
-		k, _ := x.device.find(x.rule)
-		e.end(p, x.device, &x.device.keys[k], at, emit)
+		e.end(p, x.device, &x.device.keys[x.key], at, emit)
 	}
-	for i := range p.parts {
-		b := &p.parts[i]
-		for _, d := range b.devices {
-			before := len(d.keys)
-			d.move(moved)
-			if gone := before - len(d.keys); gone > 0 {
-				b.keysDirty = true
-				e.release(p, gone)
-			}
+	for d := range p.holders {
+		before := len(d.keys)
+		e.moveKeys(d, moved)
+		if gone := before - len(d.keys); gone > 0 {
+			p.keysChanged(d)
+			e.release(p, gone)
 		}
 	}
 }
 
-// move renumbers the keys of a device and drops those whose rule goes. Rules keep their order, so keys do.
-func (d *device) move(moved []int32) {
-	d.keys = slices.DeleteFunc(d.keys, func(k key) bool { return moved[k.rule] < 0 })
+// moveKeys renumbers the keys of a device and drops those of dropped rules. Rules keep their order, so keys do.
+func (e *Engine) moveKeys(d *device, moved []int32) {
+	d.keys = slices.DeleteFunc(d.keys, func(k key) bool {
+		if moved[k.rule] < 0 {
+			e.timers.set(k.extra, 0)
+			return true
+		}
+		return false
+	})
 	for i := range d.keys {
 		d.keys[i].rule = moved[d.keys[i].rule]
 	}
@@ -273,32 +293,54 @@ func (d *device) move(moved []int32) {
 	}
 }
 
+// armTimers starts the timers of the rules that run and stops those of the others, whose keys keep their due times.
+func (e *Engine) armTimers(p *profile) {
+	for d := range p.holders {
+		for i := range d.keys {
+			e.timers.arm(d.keys[i].extra, p.rules[d.keys[i].rule].program != nil)
+		}
+	}
+}
+
+// holders yields everything that holds keys: the shared keys and the devices, in no order that means anything.
+func (p *profile) holders(yield func(*device) bool) {
+	if !yield(p.shared) {
+		return
+	}
+	for i := range p.parts {
+		for _, d := range p.parts[i].devices {
+			if !yield(d) {
+				return
+			}
+		}
+	}
+}
+
 type raisedKey struct {
 	rule   int32
 	device *device
+	key    int
 }
 
-// raised lists the raised keys of the rules whose state goes, by rule and device id.
+// raised lists the raised keys of the rules whose state is dropped, by rule, device id and anchor.
 func (p *profile) raised(moved []int32) []raisedKey {
 	var found []raisedKey
-	for i := range p.parts {
-		for _, d := range p.parts[i].devices {
-			for _, k := range d.keys {
-				if moved[k.rule] < 0 && k.state.Raised {
-					found = append(found, raisedKey{k.rule, d})
-				}
+	for d := range p.holders {
+		for i, k := range d.keys {
+			if moved[k.rule] < 0 && k.raised {
+				found = append(found, raisedKey{k.rule, d, i})
 			}
 		}
 	}
 	slices.SortFunc(found, func(a, b raisedKey) int {
-		return cmp.Or(cmp.Compare(a.rule, b.rule), cmp.Compare(a.device.id, b.device.id))
+		return cmp.Or(cmp.Compare(a.rule, b.rule), cmp.Compare(a.device.id, b.device.id), cmp.Compare(a.key, b.key))
 	})
 	return found
 }
 
-// index prepares what Apply looks up.
+// index builds the lists that Apply looks up.
 func (p *profile) index() {
-	p.wanting, p.always = map[string][]want{}, nil
+	p.wanting, p.always, p.presence = map[string][]want{}, nil, nil
 	for i, r := range p.rules {
 		if r.program == nil {
 			continue
@@ -307,7 +349,11 @@ func (p *profile) index() {
 			judges := slices.Contains(r.program.carries, name)
 			p.wanting[name] = append(p.wanting[name], want{int32(i), int32(j), judges})
 		}
-		if r.program.scope != scopeMetrics {
+		switch r.program.scope {
+		case scopeMetrics:
+		case scopePresence:
+			p.presence = append(p.presence, int32(i))
+		default:
 			p.always = append(p.always, int32(i))
 		}
 	}
@@ -331,5 +377,7 @@ func (p *profile) rule(token string) *rule {
 }
 
 func findRule(rs []*rule, token string) (int, bool) {
-	return slices.BinarySearchFunc(rs, token, func(r *rule, t string) int { return strings.Compare(r.token, t) })
+	return slices.BinarySearchFunc(rs, token, (*rule).compareToken)
 }
+
+func (r *rule) compareToken(token string) int { return strings.Compare(r.token, token) }

@@ -9,8 +9,12 @@ import (
 	"strings"
 )
 
-// pageVersion is the first byte of every page.
-const pageVersion = 1
+// The first byte of a page is its version. Pages of latches have version 1; a page with a key that stores more has
+// version 2.
+const (
+	pageVersion1 = 1
+	pageVersion  = 2 // the newest
+)
 
 // Errors of Load. They are wrapped with the page's id.
 var (
@@ -24,20 +28,21 @@ var (
 type Page struct {
 	Tenant int64
 	ID     string // unique over all tenants
-	Data   []byte // nil: the page is gone
+	Data   []byte // nil: the page is removed
 }
 
 // The kinds of pages of a profile. Clocks move with every message and keys only with an edge, hence two pages.
 const (
-	pageRules   = 'r' // one: the rules whose state is kept, and their counters
+	pageRules   = 'r' // one: the rules whose state is stored, and their counters
 	pageDevices = 'd' // per bucket: devices and their clocks
 	pageKeys    = 'k' // per bucket: keys
+	pageShared  = 's' // one: the keys without a device, and their clock
 )
 
 type pageKey struct {
 	profile ProfileKey
 	kind    byte
-	bucket  int // 0 for pageRules
+	bucket  int // 0 for pageRules and pageShared
 }
 
 func (k pageKey) id() string {
@@ -54,16 +59,16 @@ func parsePageID(id string) (pageKey, bool) {
 	b, err3 := strconv.Atoi(parts[2][1:])
 	k := pageKey{ProfileKey{t, p}, parts[2][0], b}
 	ok := err1 == nil && err2 == nil && err3 == nil && b >= 0 && b < buckets && k.id() == id
-	return k, ok && (k.kind == pageDevices || k.kind == pageKeys || k.kind == pageRules && b == 0)
+	return k, ok && (k.kind == pageDevices || k.kind == pageKeys || (k.kind == pageRules || k.kind == pageShared) && b == 0)
 }
 
 func (k pageKey) compare(o pageKey) int {
 	return cmp.Or(k.profile.compare(o.profile), cmp.Compare(k.kind, o.kind), cmp.Compare(k.bucket, o.bucket))
 }
 
-// Freeze returns the pages that changed since the last call, in a fixed order. It is called between two
-// records; the pages then hold exactly what the records before brought about. Whoever calls writes them all in the
-// transaction that moves the offset, or gives the engine up.
+// Freeze returns the pages that changed since the last call, in a fixed order. It is called between two records; the
+// pages then hold exactly the results of the records before. The caller writes all of them in the transaction that
+// moves the offset, or discards the engine.
 func (e *Engine) Freeze() []Page {
 	var pages []Page
 	put := func(k pageKey, data []byte) {
@@ -97,6 +102,10 @@ func (p *profile) freeze(put func(pageKey, []byte)) {
 			put(pageKey{p.key, pageKeys, i}, encodeKeys(b.devices, p.rules))
 		}
 		b.devicesDirty, b.keysDirty = false, false
+	}
+	if p.sharedDirty {
+		put(pageKey{p.key, pageShared, 0}, encodeShared(p))
+		p.sharedDirty = false
 	}
 	if p.rulesDirty {
 		put(pageKey{p.key, pageRules, 0}, encodeRules(p))

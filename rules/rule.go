@@ -1,12 +1,14 @@
-// Package rules decides. A rule definition, written as JSON, is decoded strictly, compiled against its environment and
+// Package rules evaluates detection rules. A rule definition, written as JSON, is decoded strictly, compiled against its environment and
 // evaluated over the readings of each device:
 //
 //	definition ─Decode─► Definition ─Compile─► Program ─Eval─► edges
 //
-// Evaluation is a pure function of (state, input) → (state, edges): no clock, no I/O, no randomness. The Engine keeps
-// the programs of every active profile version and the state of every key, feeds the function in the order of the log
-// and hands over what changed as pages. Live detection, replay preview, rule tests and the canvas all stand on the
-// same function, so they cannot disagree. What is done about an edge is not decided here.
+// Evaluation is a pure function of (state, input) → (state, edges): no clock, no I/O, no randomness. The Engine holds
+// the programs of every active profile version, the state of every key and its timers, calls the function in the order
+// of the log and returns what changed as pages. Live detection, replay preview, rule tests and the canvas all use the
+// same function, so they cannot disagree. Other packages act on the edges.
+//
+// A kind of rule is a file that implements Kind (threshold.go is the shortest that runs) and a line in builtin.
 //
 // DESIGN.md has the reasoning.
 package rules
@@ -16,20 +18,8 @@ import (
 	"time"
 )
 
-// Kind is the type of a rule.
-type Kind string
-
-// The eight kinds.
-const (
-	Threshold    Kind = "threshold"
-	DeltaRate    Kind = "deltaRate"
-	Repeating    Kind = "repeating"
-	Duration     Kind = "duration"
-	Absence      Kind = "absence"
-	Aggregate    Kind = "aggregate"
-	Correlation  Kind = "correlation"
-	Connectivity Kind = "connectivity"
-)
+// Type is the name of a kind of rule in a definition. Each kind's file defines its own.
+type Type string
 
 // Op compares a value with a threshold.
 type Op string
@@ -44,20 +34,6 @@ const (
 	NotEqual       Op = "ne"
 )
 
-// Window modes and aggregates of an aggregate rule.
-const (
-	Tumbling    = "tumbling"
-	Sliding     = "sliding"
-	Session     = "session"
-	CountWindow = "count"
-
-	AggCount = "count"
-	AggSum   = "sum"
-	AggAvg   = "avg"
-	AggMin   = "min"
-	AggMax   = "max"
-)
-
 // Severities, as they stand in a definition.
 const (
 	Critical      = "critical"
@@ -67,24 +43,18 @@ const (
 	Indeterminate = "indeterminate"
 )
 
-// DefaultMemberCap is the most members that a correlation counts when its definition does not say.
-const DefaultMemberCap = 1024
-
 // The values that an enumerated field may have, in the order in which an error lists them.
 var (
-	kinds       = [...]Kind{Threshold, DeltaRate, Repeating, Duration, Absence, Aggregate, Correlation, Connectivity}
-	ops         = [...]Op{Greater, GreaterOrEqual, Less, LessOrEqual, Equal, NotEqual}
-	severities  = [...]string{Critical, Major, Minor, WarningLevel, Indeterminate}
-	windowModes = [...]string{Tumbling, Sliding, Session, CountWindow}
-	aggregates  = [...]string{AggCount, AggSum, AggAvg, AggMin, AggMax}
+	ops        = [...]Op{Greater, GreaterOrEqual, Less, LessOrEqual, Equal, NotEqual}
+	severities = [...]string{Critical, Major, Minor, WarningLevel, Indeterminate}
 )
 
 // Definition is a decoded rule definition. A zero value or nil means that the field is absent; thresholds and
-// lateness are pointers because there 0 says something.
+// lateness are pointers because 0 differs from absent there.
 type Definition struct {
 	Name        string
 	Description string
-	Type        Kind
+	Type        Type
 	Severity    string
 	Actions     []Action
 	When        Condition
@@ -104,7 +74,7 @@ type Definition struct {
 	Lateness    *time.Duration
 }
 
-// Condition is what a sample must meet: a structured comparison, an expression, or nothing (every event meets it).
+// Condition is what a sample must satisfy: a structured comparison, an expression, or nothing (every event satisfies it).
 type Condition struct {
 	Metric        string
 	Op            Op
@@ -113,14 +83,14 @@ type Condition struct {
 	CEL           string
 }
 
-// Empty reports whether every event meets the condition.
+// Empty reports whether every event satisfies the condition.
 func (c *Condition) Empty() bool { return !c.structured() && c.CEL == "" }
 
 func (c *Condition) structured() bool {
 	return c.Metric != "" || c.Op != "" || c.Threshold != nil || c.ThresholdAttr != ""
 }
 
-// Error says why a definition is refused. It is written for the rule's author: the field first, then the reason.
+// Error is the reason for which a definition is refused, written for the rule's author: the field first, then the reason.
 type Error struct {
 	// Field is the path of the field, such as when, hold or actions[0].httpCall.url; "" for the rule as a whole.
 	Field  string
