@@ -19,7 +19,7 @@ import (
 type altIDPage struct {
 	hashes [][16]byte
 	last   model.Nanos // newest receive time
-	keys   []byte      // each behind its length, in the order of the log; of the open page only
+	keys   []byte      // each after its length, in the order of the log; of the open page only
 }
 
 // appendAltIDKey appends the key of an event.

@@ -16,8 +16,8 @@ import (
 // controlWait is how long a mutation waits for Apply to pass its record before it returns with the change stored.
 const controlWait = time.Second
 
-// Controller gives changes of meaning their place in the log: it appends the rows that a transaction left in the control
-// table, in sequence, and removes them once they are synced. A crash between the two appends a row twice; Apply ignores
+// Controller appends metadata changes to the log: the rows that a transaction left in the control table, in sequence. It
+// removes them once they are synced. A crash between the two appends a row twice; Apply ignores
 // a sequence that it has seen.
 type Controller struct {
 	store  store.Store
@@ -41,7 +41,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	const retry = time.Second
 	for {
 		if err := c.Drain(ctx); err != nil && ctx.Err() == nil {
-			c.logger.Error("a change of the registry cannot take its place in the log; it is tried again", "error", err, "retry", retry.String())
+			c.logger.Error("a change of the registry cannot be appended to the log; it is tried again", "error", err, "retry", retry.String())
 			select {
 			case <-time.After(retry):
 			case <-ctx.Done():
@@ -56,7 +56,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 }
 
-// Drain appends what stands in the control table now. The doors open after it, so that no reading overtakes a change
+// Drain appends what is in the control table now. The listeners open after it, so that no reading overtakes a change
 // that was made while nothing ran.
 func (c *Controller) Drain(ctx context.Context) error {
 	for limit := 64; ; {
@@ -120,7 +120,7 @@ func (c *Controller) remove(ctx context.Context, rows []model.Control) error {
 	})
 }
 
-// Passed tells the controller that Apply has passed a sequence.
+// Passed notes that Apply has passed a sequence.
 func (c *Controller) Passed(seq uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,7 +136,7 @@ func (c *Controller) Passed(seq uint64) {
 }
 
 // Mutate implements store.Writer on a running instance: it runs fn in one durable transaction and returns when Apply has
-// passed the change's place in the log, or after a second with the change stored.
+// passed the change's record, or after a second with the change stored.
 func (c *Controller) Mutate(ctx context.Context, by *model.Principal, fn func(*store.Change) error) error {
 	seq, err := store.Mutate(ctx, c.store, by, func() time.Time { return c.stamp().Wall.Time() }, fn)
 	if err != nil || seq == 0 {
@@ -177,10 +177,10 @@ type parts struct {
 	seq  uint64
 	next uint16
 	body []byte
-	lost bool // the log has a hole here: parts whose first one is missing are no error
+	lost bool // the log has a gap here: parts whose first one is missing are no error
 }
 
-// add takes one part. complete is true with the last; a part that does not follow is an error, a first part begins anew.
+// add takes one part. complete is true with the last; a part that does not follow is an error, a first part begins again.
 func (p *parts) add(c *model.Control) (changes []model.ViewChange, complete bool, err error) {
 	if p.lost && c.Part != 0 {
 		return nil, false, nil

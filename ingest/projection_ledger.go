@@ -102,7 +102,7 @@ func compareLedgerKeys(a, b store.LedgerKey) int {
 		cmp.Compare(a.Transport, b.Transport), cmp.Compare(a.Outcome, b.Outcome), cmp.Compare(a.Reason, b.Reason))
 }
 
-// LedgerLine is one tenant's hour at one source: what came in, and where it ended.
+// LedgerLine is one tenant's hour at one source: what came in, and its outcomes.
 type LedgerLine struct {
 	Tenant   string
 	Door     string // transport of the source
@@ -113,7 +113,7 @@ type LedgerLine struct {
 	Reasons  []LedgerReason
 }
 
-// LedgerReason is the share of a heading that one reason has.
+// LedgerReason is the share of an outcome that one reason has.
 type LedgerReason struct {
 	Heading store.Outcome
 	Reason  string
@@ -143,7 +143,7 @@ type Ledger struct {
 // NewStoredLedger reads what is on disk only: the ledger of an instance that does not run.
 func NewStoredLedger(st store.Store) *Ledger { return &Ledger{store: st} }
 
-// Lines returns the ledger, newest hour first, then by tenant and door.
+// Lines returns the ledger, newest hour first, then by tenant and transport.
 func (l *Ledger) Lines(ctx context.Context, flt store.LedgerFilter) ([]LedgerLine, error) {
 	lines := map[line]*LedgerLine{}
 	add := func(k store.LedgerKey, c store.LedgerCount) {

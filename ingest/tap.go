@@ -21,16 +21,16 @@ const (
 	shownValues = 4   // of a message
 )
 
-// ErrWatchEnded tells that a watcher was closed.
+// ErrWatchEnded: the watcher was closed.
 var ErrWatchEnded = errors.New("ingest: the watch has ended")
 
-// Sighting is what somebody who watches sees of a message: which one it was and where it ended. It holds no credential,
-// and of a message that proved to be nobody's neither values nor ids.
+// Sighting is what a watcher sees of a message: which one it was and its outcome. It holds no credential, and of a message
+// of an unauthenticated sender neither values nor ids.
 type Sighting struct {
 	Received, Ended model.Nanos
-	// Connection says that this is no message but a connection that a door turned away.
+	// Connection says that this is no message but a connection that a transport refused.
 	Connection bool
-	Tenant     string // whose ledger counts it; "" for strangers and unknown tenants
+	Tenant     string // whose ledger counts it; "" for unauthenticated senders and unknown tenants
 	Named      string // tenant as the sender named it
 	Door       string
 	Source     string
@@ -41,24 +41,24 @@ type Sighting struct {
 	Bytes      uint32
 	Offset     model.Offset // 0: it did not enter the log
 
-	Type     string // of the event, "" when it did not decode or proved to be nobody's
+	Type     string // of the event, "" when it did not decode or its sender is unauthenticated
 	AltID    string
-	Occurred model.Nanos // as sent; 0 when the event gives no time of its own
+	Occurred model.Nanos // as sent; 0 when the event gives none
 	Values   []string    // the first few, as text
 	Readings int         // how many there are in all
 }
 
-// Watch says what a watcher wants to see. Empty restricts nothing.
+// Watch selects what a watcher sees. An empty field restricts nothing.
 type Watch struct {
-	Tenant  *string // "" is strangers and unknown tenants
+	Tenant  *string // "" is unauthenticated senders and unknown tenants
 	Device  string
-	Unnamed bool // beside those of Device also what names no device: it may be its
+	Unnamed bool // besides those of Device also messages that name no device: they may be of this one
 	Door    string
 	Heading store.Outcome
 }
 
-// Tap lets the operator watch messages as they end. The flow never waits for it: who watches too slowly is told how many
-// he has missed. While nobody watches it costs one atomic load per message.
+// Tap lets the operator watch messages as they end. The flow never waits for it: a watcher that is too slow gets the number
+// of those that it missed. Without a watcher it costs one atomic load per message.
 type Tap struct {
 	now     func() model.Nanos
 	leftOut prometheus.Counter
@@ -67,7 +67,7 @@ type Tap struct {
 	watchers atomic.Pointer[[]*Watcher] // copied on change, so that tell takes no common lock
 }
 
-// NewTap returns a tap that nobody watches. now is the clock of the receive stamps.
+// NewTap returns a tap without watchers. now is the clock of the receive stamps.
 func NewTap(now func() model.Nanos, reg prometheus.Registerer) *Tap {
 	t := &Tap{now: now, leftOut: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_tail_dropped_messages_total",
 		Help: "Messages not sent to a watcher because its queue was full."})}
@@ -79,16 +79,16 @@ func NewTap(now func() model.Nanos, reg prometheus.Registerer) *Tap {
 	return t
 }
 
-// Busy reports whether anybody watches. A nil tap is watched by nobody.
+// Busy reports whether there is a watcher. A nil tap has none.
 func (t *Tap) Busy() bool { return t != nil && len(*t.watchers.Load()) > 0 }
 
-// Watch lets somebody see what w describes, from now on. The caller closes the watcher.
+// Watch returns a watcher of what w selects, from now on. The caller closes it.
 func (t *Tap) Watch(w Watch) (*Watcher, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	have := *t.watchers.Load()
 	if len(have) >= maxWatchers {
-		return nil, &model.Error{Code: model.CodeLimitExceeded, Message: fmt.Sprintf("%d others watch already, which is the most", len(have)),
+		return nil, &model.Error{Code: model.CodeLimitExceeded, Message: fmt.Sprintf("%d others watch already, which is the maximum", len(have)),
 			Hint: "end one of them and try again"}
 	}
 	watcher := &Watcher{tap: t, wants: w, wake: make(chan struct{}, 1)}
@@ -104,7 +104,7 @@ func (t *Tap) remove(w *Watcher) {
 	t.watchers.Store(&left)
 }
 
-// ending is a message that has found its heading.
+// ending is a message with its outcome.
 type ending struct {
 	rec        *model.Record
 	heading    store.Outcome
@@ -114,7 +114,7 @@ type ending struct {
 	connection bool
 }
 
-// tell shows an ending to everyone who wants to see it. It never blocks.
+// tell shows an ending to the watchers that select it. It never blocks.
 func (t *Tap) tell(e ending) {
 	for _, w := range *t.watchers.Load() {
 		if w.wants.takes(&e) {
@@ -123,7 +123,7 @@ func (t *Tap) tell(e ending) {
 	}
 }
 
-// ConnectionRefused shows a connection that a door turned away before it could bring a message. tenant and device are
+// ConnectionRefused shows a connection that a transport refused before it could bring a message. tenant and device are
 // what it claimed; known says that the tenant exists.
 func (t *Tap) ConnectionRefused(door, source, tenant, device, why string, known bool) {
 	if !t.Busy() {
@@ -230,7 +230,7 @@ func (w *Watcher) Next(ctx context.Context) (seen []Sighting, leftOut int64, err
 	}
 }
 
-// Close ends the watching and forgets what was queued.
+// Close ends the watcher and drops what was queued.
 func (w *Watcher) Close() {
 	w.tap.remove(w)
 	w.mu.Lock()

@@ -13,9 +13,9 @@ import (
 	"weir/store"
 )
 
-// Verifier recounts what is on disk and holds it against what the doors and the applier counted. It looks at one snapshot
-// of the store, which is exact up to the offset of the head, and at the log behind it: what a running instance holds in
-// memory beside that is made from the same log, so nothing needs to stand still.
+// Verifier recounts what is on disk and compares it with what the transports and the applier counted. It reads one snapshot
+// of the store, which is exact up to the offset of the checkpoint, and the log after it: what a running instance holds in
+// memory besides that is made from the same log, so nothing needs to pause.
 type Verifier struct {
 	Store store.Store
 	// Batches calls its function for the batches of the log from the one that holds an offset on.
@@ -24,24 +24,24 @@ type Verifier struct {
 	Tenants func(store.Tx) (map[int64]string, error)
 	// DeadSince is the first hour of which every dead letter must still be there.
 	DeadSince int64
-	// Progress is told how many rows of how many were read; nil tells nobody.
+	// Progress, unless nil, gets how many rows of how many were read.
 	Progress func(done, all int64)
 }
 
 // Verdict is what a Verifier has found.
 type Verdict struct {
 	Head     model.Offset // what the store contains
-	Last     model.Offset // newest record of the log, 0 when it holds none behind the head
+	Last     model.Offset // newest record of the log, 0 when it holds none after the checkpoint
 	Rows     int64        // chunks and runs of blocks that were read
 	Messages int64        // that are stored, recounted
 	Readings int64
-	Waiting  int64 // messages in the log behind the head
+	Waiting  int64 // messages in the log after the checkpoint
 	Lines    int   // of the ledger
 	Wrongs   []Wrong
 	More     int // wrongs that are not listed
-	// Untold is how many dead letters were counted and have left: with their time, for want of room, or out of the strangers' ring.
+	// Untold is how many dead letters were counted and have left: for their age, for want of room, or out of the rejected-payload buffer.
 	Untold int64
-	// Expired is how many readings are short and were removed because their time was over: as many at most as retention
+	// Expired is how many readings are short and were removed for their age: at most as many as retention
 	// says it removed, which does not say whose they were.
 	Expired int64
 }
@@ -65,7 +65,7 @@ const (
 	WrongDeadLetters = "dead-letters" // likewise
 	WrongRow         = "row"          // a row that cannot be read, or holds a reading twice
 	WrongGone        = "row-gone"     // no row has an id between two others, where readings are short
-	WrongLog         = "log"          // the log does not reach from the store's head on
+	WrongLog         = "log"          // the log does not begin after the store's checkpoint
 )
 
 // maxWrongs is how many wrongs a verdict lists.
@@ -76,7 +76,7 @@ type recounting struct {
 	*Verifier
 	out     *Verdict
 	tokens  map[int64]string
-	counted map[store.LedgerKey]store.LedgerCount // the ledger as of the head, and of the log behind it
+	counted map[store.LedgerKey]store.LedgerCount // the ledger as of the checkpoint, and of the log after it
 	stored  map[line]store.LedgerCount            // recounted
 	dead    map[deadLine]int64                    // recounted
 	door    map[string]string                     // transport of each source, as the ledger has it
@@ -201,7 +201,8 @@ func (r *recounting) wrong(w Wrong) {
 	r.out.Wrongs = append(r.out.Wrongs, w)
 }
 
-// readLog counts what the log holds behind the head: what its batches say of the doors, and each message as waiting.
+// readLog counts what the log holds after the checkpoint: what its batches carry from the transports, and each message as
+// waiting.
 func (r *recounting) readLog(ctx context.Context) error {
 	next, epoch := r.out.Head+1, uint32(0)
 	err := r.Batches(ctx, next, func(b *spool.Batch) error {
@@ -302,7 +303,7 @@ func (r *recounting) balanceMessages(l line, ln *LedgerLine) {
 	}
 }
 
-// expired is how many readings are short in all, when retention has removed as many; else 0, and each line is told.
+// expired is how many readings are short in all, when retention has removed as many; else 0, and each line is reported.
 func (r *recounting) expired(lines map[line]*LedgerLine) (short int64) {
 	for l, ln := range lines {
 		short += max(ln.Headings[store.OutcomeStored].Readings-r.stored[l].Readings, 0)
