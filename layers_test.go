@@ -34,7 +34,7 @@ var planned = []string{
 	"internal/test", "ingest/transporttest", "store/entity/entitytest",
 	"github.com/jackc/pgx", "github.com/nats-io", "github.com/eclipse/paho.mqtt.golang", "github.com/plgd-dev/go-coap", "github.com/pion/dtls",
 	"github.com/twmb/franz-go", "github.com/aws/aws-sdk-go-v2", "github.com/wneessen/go-mail", "github.com/fxamacker/cbor", "google.golang.org/protobuf",
-	"github.com/golang/geo", "github.com/spf13/viper",
+	"github.com/golang/geo",
 }
 
 // library is a module, or a part of one, and the packages that may import it. The longest path decides. A module that is
