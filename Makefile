@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := build
 .PHONY: help run demo test check build bench bench-compare crash soak fuzz interop generate conformance cover clean \
-	dist image packages check-packages check-reproducible \
+	dist image image-root packages check-packages check-reproducible \
 	check-format check-tidy check-vet check-fix check-staticcheck check-test check-conformance check-race check-386 check-cross check-docs check-paths
 
 # No C compiler is needed: only the race detector wants one, and asks for it itself.
@@ -99,7 +99,10 @@ dist: ## build what is released into dist/, for each machine: archives, packages
 packages: ## the packages for this machine only, into dist/
 	@VERSION='$(VERSION)' ARCHES='$(HOSTARCH)' ./packaging/dist
 
-image: packages ## build the container image for this machine into dist/; needs root, buildah, jq and ca-certificates
+image-root: packages ## lay what the Dockerfile copies into dist/image/, for any OCI builder; needs ca-certificates
+	@VERSION='$(VERSION)' ARCHES='$(HOSTARCH)' ./packaging/root
+
+image: packages ## build the container image for this machine into dist/ from the Dockerfile; needs root, buildah, jq and ca-certificates
 	@VERSION='$(VERSION)' ARCHES='$(HOSTARCH)' ./packaging/image
 
 check-packages: ## install, run, upgrade and remove the packages, run the image; installs debootstrap, buildah and others; needs root

@@ -19,7 +19,8 @@ func (l *loader) file(name string, text []byte) {
 	before := len(l.problems)
 	root, problems := yamldoc.Parse(name, text)
 	l.problems = append(l.problems, problems...)
-	l.mapping("", root, l.root)
+	l.mapping("", root, l.parsed)
+	l.end(l.merge)
 	if len(l.problems) == before {
 		l.secretsInside(name)
 	}
@@ -56,7 +57,7 @@ func (l *loader) mapping(path string, node *yamldoc.Node, into reflect.Value) {
 func (l *loader) alias(path string, node *yamldoc.Node, at yamldoc.Position) bool {
 	for from, to := range aliases {
 		if from == path {
-			field, _ := fieldAt(l.root, to)
+			field, _ := fieldAt(l.parsed, to)
 			l.aliased(from, to, node, at, field)
 			return true
 		}
@@ -82,11 +83,12 @@ func (l *loader) aliased(from, to string, node *yamldoc.Node, at yamldoc.Positio
 	}
 	by := given{at: at, file: true}
 	l.given[to] = append(l.given[to], by)
-	if why := f.set(node.Text); why != "" {
+	why := f.set(node.Text)
+	if why != "" {
 		l.bad[to] = true
 		l.problem(from, node.Place, false, "", "%s", why)
 	}
-	l.once(to, from, f, by)
+	l.once(to, from, f, by, why == "")
 }
 
 // value sets one key.

@@ -82,7 +82,7 @@ func (c *Config) Check() Problems {
 }
 
 func newLoader(src Source, root reflect.Value) *loader {
-	return &loader{src: src, root: root, given: map[string][]given{}, waiting: map[string]reference{}, bad: map[string]bool{},
+	return &loader{src: src, root: root, parsed: reflect.New(root.Type()).Elem(), precedence: newPrecedence(root), given: map[string][]given{}, waiting: map[string]reference{}, bad: map[string]bool{},
 		retired: retired, seen: sha256.New()}
 }
 
@@ -91,13 +91,17 @@ func (l *loader) layers() {
 	l.environment()
 	l.flags()
 	l.secrets()
+	l.fill(l.root)
 }
 
-// loader lays one layer over the other: the defaults, each file, the environment, the flags.
+// loader reads one layer after the other: each file, the environment, the flags. It knows where each key was given and what
+// is wrong with it; the effective values are those of precedence.
 type loader struct {
-	src      Source
-	config   *Config              // what validate looks at
-	root     reflect.Value        // the struct that is set
+	src    Source
+	config *Config       // for validate
+	root   reflect.Value // the struct that is filled, with the defaults before
+	parsed reflect.Value // a struct of the same type, into which values are parsed
+	precedence
 	given    map[string][]given   // where each key was given, the one that counts last
 	layer    map[string]spelling  // of each key that the present layer gives
 	waiting  map[string]reference // of each secret that stands elsewhere
@@ -128,6 +132,7 @@ func (g given) problem(path string, secret bool, hint, reason string) Problem {
 type spelling struct {
 	path  string
 	value any
+	set   bool // whether the value could be parsed
 }
 
 // reference is where a secret stands.
@@ -145,6 +150,17 @@ func (l *loader) problem(path string, at yamldoc.Position, secret bool, hint, fo
 // begin begins a layer.
 func (l *loader) begin() { l.layer = map[string]spelling{} }
 
+// end hands the values of the layer over.
+func (l *loader) end(to func(map[string]any)) {
+	values := map[string]any{}
+	for key, s := range l.layer {
+		if s.set {
+			values[key] = s.value
+		}
+	}
+	to(values)
+}
+
 // give notes that a key is given here and sets it. path is the key as it is spelled; place is where its value stands.
 func (l *loader) give(path string, f field, by given, place yamldoc.Position, set func() string) {
 	key := f.path(path)
@@ -154,13 +170,13 @@ func (l *loader) give(path string, f field, by given, place yamldoc.Position, se
 		l.bad[key] = true
 		l.problems = append(l.problems, given{at: place, name: by.name}.problem(path, f.secret(), "", why))
 	}
-	l.once(key, path, f, by)
+	l.once(key, path, f, by, why == "")
 }
 
 // once holds that a layer gives a key in one way: a secret in one of its forms, and no two spellings with different values.
-func (l *loader) once(key, path string, f field, by given) {
+func (l *loader) once(key, path string, f field, by given, set bool) {
 	before, again := l.layer[key]
-	l.layer[key] = spelling{path, f.value.Interface()}
+	l.layer[key] = spelling{path, f.value.Interface(), set}
 	switch {
 	case !again || before.path == path:
 	case f.secret():
@@ -204,8 +220,9 @@ func (l *loader) beside() {
 // environment lays WEIR_* variables over what the files said.
 func (l *loader) environment() {
 	l.begin()
+	defer l.end(l.merge)
 	vars := map[string]string{}
-	leaves(l.root, "", func(path string, _ field) { vars[Variable(path)] = path })
+	leaves(l.parsed, "", func(path string, _ field) { vars[Variable(path)] = path })
 	for _, kv := range l.src.Environ {
 		name, value, _ := strings.Cut(kv, "=")
 		if !strings.HasPrefix(name, "WEIR_") || otherVariable(name) {
@@ -216,7 +233,7 @@ func (l *loader) environment() {
 			l.strangeVariable(name, vars)
 			continue
 		}
-		f, _ := fieldAt(l.root, path)
+		f, _ := fieldAt(l.parsed, path)
 		l.text(path, f, given{name: name}, yamldoc.Position{}, value)
 	}
 }
@@ -247,7 +264,7 @@ func (l *loader) flags() {
 	for _, s := range l.src.Set {
 		path, text, _ := strings.Cut(s, "=")
 		by := given{name: "--set " + path}
-		f, found := fieldAt(l.root, path)
+		f, found := fieldAt(l.parsed, path)
 		switch {
 		case !found:
 			l.strangeKey(path, path, by, paths(l.root))
@@ -260,9 +277,11 @@ func (l *loader) flags() {
 			l.text(path, f, by, yamldoc.Position{}, text)
 		}
 	}
+	l.end(l.override)
 	if l.src.DataDir != "" {
-		f, _ := fieldAt(l.root, "data_dir")
+		f, _ := fieldAt(l.parsed, "data_dir")
 		l.begin() // it is shorter for --set data_dir and comes later
+		defer l.end(l.override)
 		l.text("data_dir", f, given{name: "--data"}, yamldoc.Position{}, l.src.DataDir)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 )
@@ -37,7 +36,7 @@ func (l *loader) secrets() {
 			l.problems = append(l.problems, r.by.problem(r.path, true, "", why))
 			continue
 		}
-		r.field.value.Set(reflect.ValueOf(NewSecret(value)))
+		l.override(map[string]any{key: NewSecret(value)})
 	}
 }
 
