@@ -33,6 +33,7 @@ import (
 	"weir/internal/hub"
 	"weir/internal/memory"
 	"weir/model"
+	"weir/rules"
 	"weir/series"
 	"weir/spool"
 	"weir/spool/bolt"
@@ -58,10 +59,14 @@ type Options struct {
 	Hangup <-chan os.Signal
 	// Ticks are when a watched configuration is looked at; nil: every two seconds.
 	Ticks <-chan time.Time
+	// Projections are results of the log besides Weir's own.
+	Projections []ingest.Projection
 	// Sync stands around each durable step of the log; tests hold it, delay it or make it fail.
 	Sync func(func() error) error
 	// Now is what the system's clock says and the monotonic time since the start; nil: the system's own. Tests set it.
 	Now func() (wall time.Time, mono time.Duration)
+	// RuleKinds are kinds of rules besides those of Weir.
+	RuleKinds []rules.Kind
 }
 
 // Instance is a running Weir. Two fit in one process.

@@ -185,5 +185,6 @@ func (in *Instance) memoryStatus() MemoryStatus {
 // ruleLimits are the limits of the rules, those of the memory among them.
 func (in *Instance) ruleLimits() rules.Limits {
 	d := in.cfg.Detection
-	return rules.Limits{MaxDuration: d.MaxRuleDuration, MaxRules: d.MaxRulesPerTenant, MaxKeys: d.MaxKeysPerTenant, MaxKeysInAll: in.budget.keysInAll()}
+	return rules.Limits{MaxDuration: d.MaxRuleDuration, MaxRules: d.MaxRulesPerTenant, MaxKeys: d.MaxKeysPerTenant, MaxKeysInAll: in.budget.keysInAll(),
+		Kinds: in.opt.RuleKinds}
 }

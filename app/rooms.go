@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -62,9 +61,7 @@ func newRooms(ctx context.Context, cfg config.Config, d roomDeps) (rooms, error)
 	r.registry = registry.New(registry.Config{DevicesPerTenant: int64(cfg.Limits.DevicesPerTenant),
 		RulesPerTenant: int64(cfg.Detection.MaxRulesPerTenant)}, registry.Deps{Store: d.store, Writer: d.writer,
 		Sealer: d.vault, Hasher: r.hasher, Validator: validator{r.compiler}, Registerer: d.registerer,
-		Removals: []registry.Removal{func(tx store.Tx, _, device int64) error {
-			return errors.Join(store.DeleteDeviceState(tx, device), store.DeleteLatest(tx, device))
-		}},
+		Removals: []registry.Removal{ingest.RemoveDeviceRows},
 		Invalidate: func(device, credential int64) {
 			r.verifier.Invalidate(auth.Invalidation{DeviceID: device, CredentialID: credential})
 		}})

@@ -242,7 +242,8 @@ func (in *Instance) startApplier(ctx, life context.Context) error {
 	in.tap = ingest.NewTap(func() model.Nanos { return in.stamp().Wall }, in.metrics)
 	in.applier, err = ingest.NewApplier(ctx, in.applyConfig(in.head.Budget()), ingest.ApplyDeps{Log: in.spool, Store: in.store, Counts: in.doors, Listening: in.listen,
 		Series: in.series, Rules: rules.NewEngine(in.compiler, in.metrics), Controller: in.control, Clock: in.clock, Gap: in.hole, Changes: &in.changes, Logger: in.log, Registry: in.metrics,
-		Edges: in.edges.Publish, Readings: in.readings.Publish, Watched: in.readings.Busy, Tap: in.tap})
+		Projections: in.opt.Projections,
+		Edges:       in.edges.Publish, Readings: in.readings.Publish, Watched: in.readings.Busy, Tap: in.tap})
 	if err != nil {
 		return err
 	}

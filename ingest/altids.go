@@ -12,10 +12,10 @@ import (
 	"weir/store"
 )
 
-// An event that carries an altId is known by its key: tenant, device, altId and occurredTime as sent. In memory stands a
-// hash of the key, and on disk the key itself wherever that is shorter: those of one device have much in common.
+// An event that carries an altId is known by its key: tenant, device, altId and occurredTime as sent. Memory holds a
+// hash of the key, the disk the key itself wherever that is shorter: those of one device have much in common.
 
-// altIDPage is the altIds of one head.
+// altIDPage is the altIds of one checkpoint.
 type altIDPage struct {
 	hashes [][16]byte
 	last   model.Nanos // newest receive time
@@ -63,17 +63,12 @@ func altIDHash(key []byte) [16]byte {
 	return [16]byte(sum[:16])
 }
 
-// addAltID remembers an event by its key, and reports false for one that was remembered already.
-func (s *seen) addAltID(key []byte, at model.Nanos) bool {
-	h := altIDHash(key)
-	if _, known := s.altIDs[h]; known {
-		return false
-	}
-	s.altIDs[h] = struct{}{}
-	s.open.hashes = append(s.open.hashes, h)
+// remember adds an event by its key and the hash of it.
+func (s *seen) remember(hash [16]byte, key []byte, at model.Nanos) {
+	s.altIDs[hash] = struct{}{}
+	s.open.hashes = append(s.open.hashes, hash)
 	s.open.keys = wire.AppendBytes(s.open.keys, key)
 	s.open.last = max(s.open.last, at)
-	return true
 }
 
 // encode packs a page: keys of devices with several of them in columns, everything else as the hashes that they are.
@@ -190,7 +185,7 @@ func decodeAltIDGroup(src []byte, prev *altIDKey, add func([16]byte)) (rest []by
 	return src, nil
 }
 
-// loadAltIDs takes in a page of an earlier head. Version 1 has hashes only.
+// loadAltIDs takes in a page of an earlier checkpoint. Version 1 has hashes only.
 func (s *seen) loadAltIDs(p store.SeenPage) error {
 	page := altIDPage{last: p.LastTime.Nanos() + 999}
 	add := func(h [16]byte) {

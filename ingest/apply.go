@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,21 +18,21 @@ import (
 	"weir/store"
 )
 
-// ApplyConfig is what the applier is told once. All of it decides over results, so a replay under another config is
-// another replay.
+// ApplyConfig is the applier's configuration. All of it decides over results, so a replay under another one is another
+// replay.
 type ApplyConfig struct {
 	MaxAge         time.Duration // an event older than this at its receipt is a dead letter
 	MaxFutureSkew  time.Duration // a later one is stored at receipt + this
-	ReplayBytes    int64         // the head is written when the log behind it passes this
-	LogBytes       int64         // … or takes more than this of the log's budget, pages included; 0: it is not looked at
-	LogRecords     int64         // … or holds more records than this; 0: it is not looked at
-	HeadAge        time.Duration // … or its oldest reading is older than this, by receive time
-	HeadBytes      int64         // … or it takes more memory than this
+	ReplayBytes    int64         // a checkpoint is due when the log after the last one passes this
+	LogBytes       int64         // … or takes more than this of the log's budget, pages included; 0: no limit
+	LogRecords     int64         // … or holds more records than this; 0: no limit
+	HeadAge        time.Duration // … or the oldest reading in memory is older than this, by receive time
+	HeadBytes      int64         // … or what waits takes more memory than this
 	DedupeWindow   time.Duration
 	DedupeMaxBytes int64
 	RepeatsBytes   int64                 // memory for the repeats of all MQTT clients together, 16 MiB when 0
 	DeadLetters    store.DeadLetterBound // of each tenant; zero: there is none
-	StrangersBytes int64                 // ring of dead letters of those who verify as nobody
+	StrangersBytes int64                 // of the rejected-payload buffer, in dead letters of unauthenticated senders
 	CommitRetry    time.Duration
 }
 
@@ -46,87 +45,92 @@ type ApplyDeps struct {
 	Series     *series.Series
 	Rules      *rules.Engine
 	Controller *Controller
-	// Hole is a part of the log that is known to be lost before anything is read; nil: none is.
+	// Projections are results besides Weir's own. They record, write and publish after those.
+	Projections []Projection
+	// Gap is a part of the log that is known to be lost before anything is read; nil: none is.
 	Gap *LogGap
-	// Changes is the last change of the registry that the store has numbered: a log that knows later ones belongs to a newer
-	// store. nil: it is not held against the log.
+	// Changes is the last change of the registry that the store has numbered: a log with later ones belongs to a newer
+	// store. nil: the log is not checked.
 	Changes *uint64
 	// Clock is asked for the time map of this boot; nil: the clock was always set.
 	Clock    *Clock
 	Logger   *slog.Logger
 	Registry prometheus.Registerer
-	// Edges and Readings are told what was kept, after it is committed; nil tells nobody. They must not block.
+	// Edges and Readings get what was kept, after it is committed; nil: nothing does. They must not block.
 	Edges    func(...model.Edge)
 	Readings func(...series.Point)
-	// Watched reports whether anybody waits for Readings; nil: always.
+	// Watched reports whether a client waits for Readings; nil: always.
 	Watched func() bool
-	// Tap shows messages as they end; nil shows nobody.
+	// Tap shows messages as they end; nil: none are shown.
 	Tap *Tap
 }
 
-// Applier is everything right of the log: it reads the batches in order and is the only one who changes results. What
-// others must see is committed with each batch; what is cheap to rebuild waits in memory until the head is written.
+// Applier is everything right of the log: it reads the batches in order, resolves each record once, lets the projections
+// take it in, commits what others must see at once, and writes what waits in memory with a checkpoint.
 type Applier struct {
-	cfg ApplyConfig
-	ApplyDeps
+	cfg     ApplyConfig
+	deps    ApplyDeps
 	metrics *applyMetrics
+	retry   *retrier
 
-	rulesMu sync.Mutex   // of the engine: held over a batch, and by who looks at a rule's health
-	viewMu  sync.RWMutex // of the view: the applier alone changes it, and reads it without
+	results     *results
+	resolver    resolver
+	times       recordTimes
+	checkpoints *checkpointer
 
-	view      *View
-	seen      *seen
-	fates     *fates
-	activity  *activities
-	parts     parts
-	sequence  uint64          // highest control sequence in force
 	listening rules.Listening // newest of any record
 	span      Span            // of the batch
-	epoch     uint32          // of the batch before, 0 for the first
-	batch     *effects
-	points    []series.Point // room for those of one record
-	// transitions are the presence states that this process has folded since the head.
-	transitions  map[int64]*store.DeviceState
-	deadSince    map[string]store.DeadLetterBound // dead letters of each tenant since they were last trimmed
-	lastReceived model.Nanos
-	timeMap      *model.TimeMap // newest that is known: of the boot whose records are met
-	head         head
-	lastStart    model.Offset // newest record when this process started: what lies above came through its own doors
+	epoch     uint32          // of the batch, 0 before the first
+	out       *Effects        // of the batch, nil before the first
+	event     Event           // of the record
+	lastStart model.Offset    // newest record when this process started: later ones came through its own transports
 
 	applied atomic.Uint64
 	newest  atomic.Int64 // receive time of the newest record that was applied
-	kept    atomic.Int64 // readings stored by this process
 	heard   atomic.Int64
-	failing atomic.Pointer[string]
-	waiting atomic.Pointer[string] // for the clock
-
-	// seenHeld and repeatsHeld are the memory of what was seen, as of the newest head.
-	seenHeld, repeatsHeld atomic.Int64
-
-	received atomic.Int64 // lastReceived, for who looks from outside
-
-	headSince atomic.Int64            // head.oldest, for who looks from outside
-	drop      func(model.Offset) bool // a test loses a message on purpose
-	// tamper lets a test lose or double readings on purpose.
-	tamper func([]series.Point) []series.Point
 }
 
-// NewApplier loads the results as of the head and returns an applier that goes on behind it.
+// NewApplier loads the results as of the checkpoint and returns an applier that goes on after it.
 func NewApplier(ctx context.Context, cfg ApplyConfig, deps ApplyDeps) (*Applier, error) {
-	a := &Applier{cfg: cfg, ApplyDeps: deps, metrics: newApplyMetrics(deps.Registry), view: NewView(), fates: newFates(),
-		seen: newSeen(cfg.DedupeWindow, cfg.DedupeMaxBytes, cfg.RepeatsBytes), activity: newActivities(), deadSince: map[string]store.DeadLetterBound{}, transitions: map[int64]*store.DeviceState{}}
-	a.head.life, a.head.end = context.WithCancel(context.WithoutCancel(ctx))
+	a := &Applier{cfg: cfg, deps: deps, metrics: newApplyMetrics(deps.Registry)}
+	a.retry = &retrier{wait: cfg.CommitRetry, retries: a.metrics.retries, logger: deps.Logger}
+	a.results = newResults(&a.cfg, &a.deps, a.metrics, a.retry)
+	a.resolver = resolver{maxAge: cfg.MaxAge, maxFutureSkew: cfg.MaxFutureSkew, results: a.results, metrics: a.metrics}
+	a.times.log, a.times.clock, a.times.logger = deps.Log, deps.Clock, deps.Logger
+	a.checkpoints = &checkpointer{cfg: &a.cfg, store: deps.Store, log: deps.Log, logger: deps.Logger, retry: a.retry, written: a.metrics.heads, results: a.results}
+	a.checkpoints.life, a.checkpoints.end = context.WithCancel(context.WithoutCancel(ctx))
 	_, a.lastStart = deps.Log.Bounds()
 	if err := deps.Store.Read(ctx, a.load); err != nil {
 		return nil, fmt.Errorf("ingest: loading the results: %w", err)
 	}
-	a.applied.Store(uint64(a.head.offset))
+	a.applied.Store(uint64(a.checkpoints.newest.Offset))
 	a.heard.Store(int64(a.listening))
 	return a, nil
 }
 
+// load reads the results as of the checkpoint.
+func (a *Applier) load(tx store.Tx) error {
+	if err := a.checkpoints.load(tx); err != nil {
+		return err
+	}
+	if err := a.times.load(tx); err != nil {
+		return err
+	}
+	at := &a.checkpoints.newest
+	at.Received, at.timeMap = a.times.newest, a.times.timeMap
+	a.listening = at.Listening
+	for _, p := range a.results.all {
+		if err := p.Load(tx, *at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Ledger returns the ledger of this instance.
-func (a *Applier) Ledger() *Ledger { return &Ledger{store: a.Store, fates: a.fates, doors: a.Counts} }
+func (a *Applier) Ledger() *Ledger {
+	return &Ledger{store: a.deps.Store, memory: a.results.ledger, doors: a.deps.Counts}
+}
 
 // Applied is the newest record whose effects are committed or in memory.
 func (a *Applier) Applied() model.Offset { return model.Offset(a.applied.Load()) }
@@ -134,44 +138,77 @@ func (a *Applier) Applied() model.Offset { return model.Offset(a.applied.Load())
 // Newest is the receive time of the newest record that was applied by this process, 0 when there is none.
 func (a *Applier) Newest() model.Nanos { return model.Nanos(a.newest.Load()) }
 
-// Kept is how many readings this process has stored.
-func (a *Applier) ReadingsStored() int64 { return a.kept.Load() }
+// Received is the newest receive stamp that was applied.
+func (a *Applier) Received() model.Nanos { return model.Nanos(a.times.received.Load()) }
 
-// SeenBytes is the memory of remembered altIds, as of the newest head; RepeatBytes that of clients' repeats.
-func (a *Applier) SeenBytes() int64   { return a.seenHeld.Load() }
-func (a *Applier) RepeatBytes() int64 { return a.repeatsHeld.Load() }
+// HeadSince is the receive time of the oldest record whose results are in memory only, 0 when there is none.
+func (a *Applier) HeadSince() model.Nanos { return model.Nanos(a.checkpoints.since.Load()) }
+
+// ReadingsStored is how many readings this process has stored.
+func (a *Applier) ReadingsStored() int64 { return a.results.ledger.stored.Load() }
+
+// SeenBytes is the memory of remembered altIds, as of the newest checkpoint; RepeatBytes that of clients' repeats.
+func (a *Applier) SeenBytes() int64   { return a.results.seen.altIDsHeld.Load() }
+func (a *Applier) RepeatBytes() int64 { return a.results.seen.repeatsHeld.Load() }
 
 // CaughtUp reports whether every record that was there when the process started is applied: from then on a query
 // returns every acknowledged reading.
 func (a *Applier) CaughtUp() bool { return a.Applied() >= a.lastStart }
 
-// Failing says why the applier stands still, "" when it does not.
+// Stalled says why the applier waits, "" when it does not.
 func (a *Applier) Stalled() string {
-	if s := a.failing.Load(); s != nil {
+	if s := a.retry.failing.Load(); s != nil {
 		return *s
 	}
-	if s := a.waiting.Load(); s != nil {
+	if s := a.times.waiting.Load(); s != nil {
 		return *s
 	}
 	return ""
 }
 
-// Heard is the listening time of the newest record that was applied: a process goes on from there.
+// ListeningTime is the listening time of the newest record that was applied: a process goes on from there.
 func (a *Applier) ListeningTime() int64 { return a.heard.Load() }
+
+// RuleHealth returns a row for each rule of the active version of a tenant's profile, by rule token; none when the
+// profile has no published version.
+func (a *Applier) RuleHealth(ctx context.Context, tenant, profile string) ([]RuleHealth, error) {
+	return a.results.rules.health(ctx, a.deps.Store, tenant, profile)
+}
+
+// RuleStats are the figures of the engine.
+func (a *Applier) RuleStats() rules.Stats { return a.results.rules.stats() }
+
+// UnhealthyRules are the rules that do not run or could not judge everything they were given.
+func (a *Applier) UnhealthyRules() []rules.Health { return a.results.rules.unhealthy() }
+
+// Silence is how long a device may be silent before its inferred presence ends: what its profile says, else standard.
+func (a *Applier) Silence(tenant, device string, standard time.Duration) time.Duration {
+	return a.results.metadata.silence(tenant, device, standard)
+}
+
+// DeviceState returns what is known of the activity and presence of a device, nil when nothing is.
+func (a *Applier) DeviceState(ctx context.Context, tenantID, deviceID int64) (*store.DeviceState, error) {
+	return a.results.activity.state(ctx, a.deps.Store, tenantID, deviceID)
+}
+
+// DeviceStates returns the states of a tenant's devices in order of device row ids.
+func (a *Applier) DeviceStates(ctx context.Context, tenantID int64) ([]*store.DeviceState, error) {
+	return a.results.activity.states(ctx, a.deps.Store, tenantID)
+}
 
 // Run applies batches until ctx ends or the log is closed.
 func (a *Applier) Run(ctx context.Context) error {
-	r, err := a.reader()
+	r, err := openReader(a.deps.Log, a.retry, a.checkpoints.newest.Offset, a.lastStart, a.deps.Gap)
 	if err != nil {
 		return err
 	}
-	defer func() { r.Close() }()
+	defer func() { r.close() }()
 	for {
-		b, err := a.next(ctx, &r)
+		b, err := a.next(ctx, r)
 		if errors.Is(err, spool.ErrClosed) || ctx.Err() != nil {
 			return a.stop()
 		}
-		if err == nil {
+		if err == nil && b != nil {
 			err = a.apply(ctx, b)
 		}
 		if err != nil {
@@ -180,183 +217,277 @@ func (a *Applier) Run(ctx context.Context) error {
 	}
 }
 
-// apply takes one batch in. The doors' counts of a batch that begins at or before the head are in it already.
+// next returns the next batch, nil for none yet. A gap before it is noted and skipped.
+func (a *Applier) next(ctx context.Context, r *logReader) (*spool.Batch, error) {
+	b, gap, err := r.next(ctx, a.Applied())
+	if err != nil || gap == nil {
+		return b, err
+	}
+	return b, a.skip(ctx, gap)
+}
+
+// skip goes on after a gap: it is noted in the store, once however often it is replayed, and the metadata is taken as the
+// store knows it there, for the changes in the gap are effective already.
+func (a *Applier) skip(ctx context.Context, g *LogGap) error {
+	fresh := false
+	now := a.Received()
+	loss := store.LogLoss{At: a.noticed().Micros(), First: g.First, Last: g.Last, Why: g.Why}
+	err := a.retry.until(ctx, "what was lost of the log cannot be noted", func() error {
+		return a.deps.Store.Write(ctx, store.Durable, func(tx store.Tx) (err error) {
+			fresh, err = NoteLoss(tx, loss, now)
+			return err
+		})
+	})
+	if err != nil {
+		return err
+	}
+	if fresh || g.Fresh {
+		a.metrics.lost.Add(float64(loss.Records()))
+	}
+	a.deps.Logger.Error("a part of the log is lost: its records cannot be read", "first", g.First, "last", g.Last, "why", g.Why)
+	a.applied.Store(uint64(g.Last))
+	return a.reloadMetadata(ctx, g.Last)
+}
+
+// noticed is when a gap is found.
+func (a *Applier) noticed() model.Nanos {
+	if a.deps.Clock != nil {
+		return a.deps.Clock.Stamp().Wall
+	}
+	return a.times.newest
+}
+
+// reloadMetadata takes the metadata as the store knows it at an offset, and lets the projections follow.
+func (a *Applier) reloadMetadata(ctx context.Context, at model.Offset) error {
+	m := a.results.metadata
+	m.parts = parts{lost: true}
+	var changes []*MetadataChange
+	if err := a.retry.until(ctx, "the registry cannot be read", func() error {
+		return a.deps.Store.Read(ctx, func(tx store.Tx) (err error) {
+			changes, err = m.reload(tx, at)
+			return err
+		})
+	}); err != nil {
+		return err
+	}
+	a.begin()
+	for _, c := range changes {
+		e := &Event{At: rules.Position{Epoch: a.epoch, Offset: at, Received: a.times.newest, Listening: a.listening}, Change: c}
+		if err := a.results.record(ctx, e, a.out); err != nil {
+			return err
+		}
+	}
+	return a.commit(ctx, at)
+}
+
+// apply applies one batch. The transports' counts of a batch that begins at or before the checkpoint are in it already.
 func (a *Applier) apply(ctx context.Context, b *spool.Batch) error {
 	meta, err := decodeMeta(b.Meta)
 	if err != nil {
 		return fmt.Errorf("batch at %d: %w", b.First, err)
 	}
-	if err := a.awaitTimes(ctx, b); err != nil {
+	if err := a.times.await(ctx, b, a.Applied()); err != nil {
 		return err
 	}
 	faults.Point("apply.begin")
-	if b.First > a.head.started {
-		a.fates.addAll(meta.Counts)
+	if b.First > a.checkpoints.started {
+		a.results.ledger.addAll(meta.Counts)
 	}
 	if b.First > a.lastStart {
-		a.Counts.read(meta.Counts)
+		a.deps.Counts.read(meta.Counts)
 	}
 	a.epoch, a.span = b.Epoch, meta.Span
-	a.batch = &effects{epoch: b.Epoch}
-	if err := a.records(ctx, b); err != nil {
-		return err
-	}
-	if err := a.commit(ctx, b.Last()); err != nil {
-		return err
-	}
-	a.startHead()
-	return nil
-}
-
-func (a *Applier) records(ctx context.Context, b *spool.Batch) error {
-	a.rulesMu.Lock()
-	defer a.rulesMu.Unlock()
+	a.begin()
 	for i := range b.Records {
 		off := b.First + model.Offset(i)
 		if off <= a.Applied() {
 			continue
 		}
-		r, err := a.record(ctx, &b.Records[i], off)
-		if err != nil {
+		weight := int64(0)
+		if i == len(b.Records)-1 {
+			weight = b.Weight // a batch is trimmed as a whole
+		}
+		if err := a.record(ctx, &b.Records[i], off, weight); err != nil {
 			return fmt.Errorf("record at %d: %w", off, err)
 		}
-		a.lastReceived = max(a.lastReceived, r.Received.Wall)
-		if i == len(b.Records)-1 {
-			a.head.weight += b.Weight // it is let go of as a whole
-		}
-		if err := a.cutWhenDue(ctx, off, len(b.Records[i].Data), r.Received.Wall); err != nil {
+	}
+	if err := a.commit(ctx, b.Last()); err != nil {
+		return err
+	}
+	a.checkpoints.start()
+	return nil
+}
+
+// begin makes room for the effects of a batch, or of the rest of one.
+func (a *Applier) begin() { a.out = &Effects{watched: a.watched()} }
+
+// watched is how to find out whether a client waits for readings, nil when none can.
+func (a *Applier) watched() func() bool {
+	switch {
+	case a.deps.Readings == nil:
+		return nil
+	case a.deps.Watched == nil:
+		return func() bool { return true }
+	}
+	return a.deps.Watched
+}
+
+// record applies one record, and freezes a checkpoint after it when one is due.
+func (a *Applier) record(ctx context.Context, stored *spool.Record, off model.Offset, weight int64) error {
+	r, ok := stored.Value.(*model.Record)
+	if !ok {
+		var err error
+		if r, err = model.DecodeRecord(stored.Data); err != nil {
 			return err
 		}
+	}
+	r = a.times.resolve(r)
+	if off > a.lastStart && counted(r.Kind) {
+		a.deps.Counts.passed(lineOf(r), r.Readings())
+	}
+	a.listening = max(a.listening, rules.Listening(a.span.At(r.Received.Mono)))
+	a.event = Event{Record: r, At: rules.Position{Epoch: a.epoch, Offset: off, Received: r.Received.Wall, Listening: a.listening}}
+	a.results.advance(a.event.At, a.out)
+	if err := a.resolve(ctx, &a.event); err != nil {
+		return err
+	}
+	a.times.newest = max(a.times.newest, r.Received.Wall)
+	a.checkpoints.weight += weight
+	a.checkpoints.add(len(stored.Data), r.Received.Wall)
+	if a.checkpoints.due(r.Received.Wall) && !a.results.metadata.parts.open() {
+		return a.checkpoint(ctx, off)
 	}
 	return nil
 }
 
-// record decodes and applies one record.
-func (a *Applier) record(ctx context.Context, e *spool.Record, off model.Offset) (*model.Record, error) {
-	r, ok := e.Value.(*model.Record)
-	if !ok {
-		var err error
-		if r, err = model.DecodeRecord(e.Data); err != nil {
-			return nil, err
-		}
-	}
-	r = a.settle(r)
-	if off > a.lastStart && counted(r.Kind) {
-		a.Counts.passed(lineOf(r), r.Readings())
-	}
-	if a.drop != nil && a.drop(off) {
-		return r, nil
-	}
-	a.listening = max(a.listening, rules.Listening(a.span.At(r.Received.Mono)))
-	at := rules.Position{Epoch: a.batch.epoch, Offset: off, Received: r.Received.Wall, Listening: a.listening}
-	switch r.Kind {
+// resolve finds out what a record means, and lets the projections take it in.
+func (a *Applier) resolve(ctx context.Context, e *Event) error {
+	switch r := e.Record; r.Kind {
 	case model.KindMessage, model.KindRaw:
-		return r, a.message(ctx, at, r)
+		if err := a.resolver.message(ctx, e); err != nil {
+			return err
+		}
+		if a.deps.Tap.Busy() {
+			a.out.endings = append(a.out.endings, ending{rec: r, heading: e.Outcome, reason: e.Reason, why: e.Why, offset: e.At.Offset})
+		}
+		return a.results.record(ctx, e, a.out)
 	case model.KindPresence:
-		return r, a.presence(ctx, at, r)
+		if err := a.resolver.presence(ctx, e); err != nil || e.Transition == nil {
+			return err
+		}
+		return a.results.record(ctx, e, a.out)
 	case model.KindControl:
-		return r, a.control(ctx, at, r.Control)
+		return a.change(ctx, e)
 	case model.KindTimeMap:
-		a.learnTimeMap(r.TimeMap)
+		a.times.learn(r.TimeMap)
 	case model.KindClock, model.KindEpochJump:
 	default:
-		return r, fmt.Errorf("kind %d has no reader in this Weir", r.Kind)
+		return fmt.Errorf("kind %d has no reader in this Weir", r.Kind)
 	}
-	return r, nil
+	return nil
+}
+
+// change makes a change of the metadata effective. One that is effective already was appended twice.
+func (a *Applier) change(ctx context.Context, e *Event) error {
+	m, c := a.results.metadata, e.Record.Control
+	if c.Sequence <= m.sequence {
+		a.out.sequence = max(a.out.sequence, c.Sequence)
+		return nil
+	}
+	if known := a.deps.Changes; known != nil && c.Sequence > *known && e.At.Offset <= a.lastStart {
+		return fmt.Errorf("%w: the log holds change %d of the registry, the database knows them up to %d", ErrStoreOlder, c.Sequence, *known)
+	}
+	changes, complete, err := m.parts.add(c)
+	if err != nil || !complete {
+		return err
+	}
+	for i := range changes {
+		if err := a.changeRow(ctx, e, &changes[i]); err != nil {
+			return err
+		}
+	}
+	m.passed(c.Sequence, e.At.Offset, a.out)
+	return nil
+}
+
+// changeRow changes one row of the metadata, and lets the projections follow.
+func (a *Applier) changeRow(ctx context.Context, e *Event, row *model.ViewChange) (err error) {
+	if e.Change, err = a.results.metadata.set(row); err != nil {
+		return err
+	}
+	e.TenantID, e.DeviceID = e.Change.deviceID()
+	if err := a.results.record(ctx, e, a.out); err != nil || !e.Change.endsDevice() {
+		return err
+	}
+	return a.results.removeDevice(ctx, e, a.out)
+}
+
+// checkpoint freezes what waits in memory, as of the record at off. A freeze in this batch may follow another one, and a
+// write that is under way is waited for: two at most are in memory.
+func (a *Applier) checkpoint(ctx context.Context, off model.Offset) error {
+	if err := a.commit(ctx, off); err != nil {
+		return err
+	}
+	a.begin()
+	a.checkpoints.start()
+	if err := a.checkpoints.await(); err != nil {
+		return err
+	}
+	a.checkpoints.freeze(Checkpoint{Offset: off, Received: a.times.newest, Listening: a.listening, timeMap: a.times.timeMap})
+	return nil
 }
 
 // commit writes what others must see of the batch. A store that refuses is asked again until it takes it or the
-// process stops: nothing behind may overtake it.
+// process stops: nothing after it may overtake it.
 func (a *Applier) commit(ctx context.Context, last model.Offset) error {
 	faults.Point("apply.commit")
-	if !a.batch.empty() {
-		err := a.insist(ctx, "results cannot be stored", func() error { return a.Store.Write(ctx, store.Results, a.batch.write) })
+	if !a.out.empty() {
+		err := a.retry.until(ctx, "results cannot be stored", func() error { return a.deps.Store.Write(ctx, store.Results, a.out.write) })
 		if err != nil {
 			return err
 		}
 	}
 	faults.Point("apply.committed")
 	a.applied.Store(uint64(last))
-	a.newest.Store(int64(a.lastReceived))
-	a.received.Store(int64(a.lastReceived))
+	a.newest.Store(int64(a.times.newest))
+	a.times.received.Store(int64(a.times.newest))
 	a.heard.Store(int64(a.listening))
 	a.announce()
 	return nil
 }
 
-// insist does what must not be left out until it succeeds or the process stops; meanwhile nothing behind it overtakes it.
-func (a *Applier) insist(ctx context.Context, what string, do func() error) error {
-	for {
-		err := do()
-		if err == nil {
-			a.failing.Store(nil)
-			return nil
-		}
-		if ctx.Err() != nil || errors.Is(err, store.ErrClosed) {
-			return err
-		}
-		why := what + ": " + err.Error()
-		a.failing.Store(&why)
-		a.metrics.retries.Inc()
-		a.Logger.Error("the applier waits: "+what, "error", err, "retry", a.cfg.CommitRetry.String())
-		select {
-		case <-time.After(a.cfg.CommitRetry):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// announce tells what is now committed.
+// announce hands out what is now committed.
 func (a *Applier) announce() {
-	if a.batch.sequence > 0 {
-		a.Controller.Passed(a.batch.sequence)
+	if a.out.sequence > 0 {
+		a.deps.Controller.Passed(a.out.sequence)
 	}
-	if a.Edges != nil && len(a.batch.fresh) > 0 {
-		a.Edges(a.batch.fresh...)
+	if a.deps.Edges != nil && len(a.out.fresh) > 0 {
+		a.deps.Edges(a.out.fresh...)
 	}
-	if a.Readings != nil && len(a.batch.points) > 0 {
-		a.Readings(a.batch.points...)
+	if a.deps.Readings != nil && len(a.out.points) > 0 {
+		a.deps.Readings(a.out.points...)
 	}
-	for _, e := range a.batch.endings {
-		a.Tap.tell(e)
+	for _, e := range a.out.endings {
+		a.deps.Tap.tell(e)
 	}
 }
 
-// effects is what one batch leaves in the store at once. It may be lost in a power cut: the log is kept until a head that
-// was synced holds what follows from it.
-type effects struct {
-	epoch    uint32
-	sequence uint64 // newest control sequence that this batch put in force
-	steps    []func(store.Tx) error
-	edges    []model.Edge
-	fresh    []model.Edge // edges that were not there yet
-	points   []series.Point
-	endings  []ending // while somebody watches
-}
-
-func (e *effects) step(f func(store.Tx) error) { e.steps = append(e.steps, f) }
-
-func (e *effects) empty() bool { return len(e.steps) == 0 && len(e.edges) == 0 }
-
-// write runs inside the transaction, again when an earlier try failed.
-func (e *effects) write(tx store.Tx) error {
-	e.fresh = e.fresh[:0]
-	for _, f := range e.steps {
-		if err := f(tx); err != nil {
-			return err
-		}
+// stop writes a last checkpoint, so that the next start has nothing to replay. What is not written in time is replayed.
+func (a *Applier) stop() error {
+	c := a.checkpoints
+	defer time.AfterFunc(stopTimeout, c.end).Stop()
+	defer c.end()
+	if err := c.await(); err != nil {
+		return err
 	}
-	for i := range e.edges {
-		fresh, err := store.AddEdge(tx, &e.edges[i])
-		if err != nil {
-			return err
-		}
-		if fresh {
-			e.fresh = append(e.fresh, e.edges[i])
-		}
+	if c.bytes == 0 || a.results.metadata.parts.open() || a.out == nil || a.Stalled() != "" {
+		return nil
 	}
-	return nil
+	if err := a.checkpoint(c.life, a.Applied()); err != nil {
+		return err
+	}
+	c.start()
+	return c.await()
 }
 
 type applyMetrics struct {

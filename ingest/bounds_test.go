@@ -59,7 +59,7 @@ func TestAChangeInPartsIsInForceFromTheLastAndNoHeadIsCutInBetween(t *testing.T)
 		w.must(w.applier.apply(context.Background(), b))
 	}
 	r.Close()
-	w.must(w.applier.awaitHead())
+	w.must(w.applier.checkpoints.await())
 	w.restart()
 	w.send(w.arrival(1, temp(70)))
 	w.apply()
@@ -88,7 +88,7 @@ func TestTheFutureIsStoredAtReceiptPlusTheSkew(t *testing.T) {
 	received := w.clock.stamp().Wall
 	w.send(w.arrival(1, measurement("temp", 1, `,"occurredTime":"9999-01-01T00:00:00Z"`)))
 	w.apply()
-	ms, err := w.applier.Series.LatestMeasurements(context.Background(), 1)
+	ms, err := w.applier.deps.Series.LatestMeasurements(context.Background(), 1)
 	if want := (received + model.Nanos(5*time.Minute)).Micros(); err != nil || len(ms) != 1 || ms[0].Occurred != want {
 		t.Errorf("got %+v, %v; want %v", ms, err, want)
 	}
@@ -155,8 +155,8 @@ func TestRepeatsOfAllClientsTogetherAreBounded(t *testing.T) {
 	for i := range 200_000 {
 		s.addRepeat(r(fmt.Sprintf("c%d", i), 1))
 	}
-	if s.clientBytes > repeatsBytes || s.forgotten == 0 {
-		t.Errorf("%d bytes are held, %d clients forgotten", s.clientBytes, s.forgotten)
+	if s.clientBytes > repeatsBytes || s.evicted == 0 {
+		t.Errorf("%d bytes are held, %d clients forgotten", s.clientBytes, s.evicted)
 	}
 	if !s.isRepeat(r("c199999", 1)) || s.isRepeat(r("c0", 1)) {
 		t.Error("not the least recently active client was forgotten")
@@ -216,7 +216,7 @@ func TestTheHeadIsWrittenBeforeLoneRecordsHaveTakenTheLog(t *testing.T) {
 		for i := range 200 {
 			w.send(w.arrival(1, temp(float64(i)))) // a batch each
 			w.apply()
-			w.must(w.applier.awaitHead())
+			w.must(w.applier.checkpoints.await())
 			s := w.log.Stats()
 			most, records = max(most, s.Bytes), max(records, int64(s.Last+1-s.First))
 		}

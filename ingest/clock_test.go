@@ -55,10 +55,10 @@ func (w *world) waits() bool {
 		}
 		ended := make(chan error, 1)
 		go func() { ended <- w.applier.apply(ctx, b) }()
-		for w.applier.waiting.Load() == nil && len(ended) == 0 {
+		for w.applier.times.waiting.Load() == nil && len(ended) == 0 {
 			runtime.Gosched()
 		}
-		cancelled := w.applier.waiting.Load() != nil
+		cancelled := w.applier.times.waiting.Load() != nil
 		if cancelled {
 			cancel()
 		}
@@ -73,7 +73,7 @@ func (w *world) waits() bool {
 // times are the event and receive times of a device's readings, oldest value first.
 func (w *world) times(device int64) []string {
 	w.t.Helper()
-	page, err := w.applier.Series.Measurements(context.Background(), series.Query{TenantID: 1, Device: &device, Page: series.Page{Number: 1, Size: 1000}})
+	page, err := w.applier.deps.Series.Measurements(context.Background(), series.Query{TenantID: 1, Device: &device, Page: series.Page{Number: 1, Size: 1000}})
 	w.must(err)
 	var out []string
 	for _, e := range page.Events {
@@ -319,10 +319,10 @@ func TestAKillWhileTheTimeIsUnknownLeavesTheSameResults(t *testing.T) {
 			var a *Applier
 			for {
 				a = w.newApplier(w.log, db)
-				a.Clock = NewClock(ClockConfig{Boot: 99, Now: w.clock.now, Log: w.log, Logger: slog.New(slog.DiscardHandler)}) // a later start
+				a.times.clock = NewClock(ClockConfig{Boot: 99, Now: w.clock.now, Log: w.log, Logger: slog.New(slog.DiscardHandler)}) // a later start
 				if deadly && w.killedWhileApplying(a, r) {
-					a.head.end()
-					_ = a.awaitHead()
+					a.checkpoints.end()
+					_ = a.checkpoints.await()
 					continue
 				}
 				w.applyTo(a, w.log)
@@ -334,7 +334,7 @@ func TestAKillWhileTheTimeIsUnknownLeavesTheSameResults(t *testing.T) {
 			} else if want = got; len(want["series_blocks"]) == 0 || len(want["edges"]) == 0 {
 				t.Error("the traffic left nothing")
 			}
-			a.head.end()
+			a.checkpoints.end()
 			w.must(db.Close())
 		}
 		release()

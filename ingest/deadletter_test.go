@@ -45,9 +45,9 @@ func TestATenantKeepsItsNewestDeadLettersUpToTheirBoundAndTheLedgerKnowsWhichWen
 			if n := testutil.ToFloat64(w.applier.metrics.deadLettersTrimmed); int(n) != sent-len(left) {
 				t.Errorf("%v are counted as gone, %d went", n, sent-len(left))
 			}
-			w.must(w.applier.cutHead(context.Background(), w.applier.Applied(), w.applier.lastReceived))
-			w.applier.startHead()
-			w.must(w.applier.awaitHead())
+			w.must(w.applier.checkpoint(context.Background(), w.applier.Applied()))
+			w.applier.checkpoints.start()
+			w.must(w.applier.checkpoints.await())
 			verdict := w.verifyDisk()
 			if len(verdict.Wrongs) > 0 || verdict.Untold != int64(sent-len(left)) {
 				t.Errorf("the ledger: %d untold, wrong %+v", verdict.Untold, verdict.Wrongs)

@@ -16,7 +16,7 @@ import (
 
 func (w *world) measurements(device int64) []string {
 	w.t.Helper()
-	page, err := w.applier.Series.Measurements(context.Background(), series.Query{TenantID: 1, Device: &device, Page: series.Page{Number: 1, Size: 1000}})
+	page, err := w.applier.deps.Series.Measurements(context.Background(), series.Query{TenantID: 1, Device: &device, Page: series.Page{Number: 1, Size: 1000}})
 	w.must(err)
 	var out []string
 	for _, e := range page.Events {
@@ -140,9 +140,9 @@ func TestARetryWithAltIDIsKeptOnce(t *testing.T) {
 	send(1)
 	send(2) // another device's altId is another event
 	w.apply()
-	w.must(w.applier.cutHead(context.Background(), w.applier.Applied(), w.applier.lastReceived))
-	w.applier.startHead()
-	w.must(w.applier.awaitHead())
+	w.must(w.applier.checkpoint(context.Background(), w.applier.Applied()))
+	w.applier.checkpoints.start()
+	w.must(w.applier.checkpoints.await())
 	w.restart()
 	send(1)
 	w.apply()
@@ -241,7 +241,7 @@ func TestAMessageLostInsideApplyIsNamedByTheBalance(t *testing.T) {
 		w.send(w.arrival(1, temp(1)))
 	}
 	_, last := w.log.Bounds()
-	w.applier.drop = func(off model.Offset) bool { return off == last-2 }
+	w.applier.wrap(losing(last - 2))
 	w.apply()
 	lines, err := w.applier.Ledger().Lines(context.Background(), store.LedgerFilter{})
 	w.must(err)

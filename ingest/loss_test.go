@@ -51,7 +51,7 @@ func TestAHoleIsGonePastAndTheRegistryInsideItHolds(t *testing.T) {
 	for range 2 {
 		w.restart() // nothing is in a head: everything is read again
 		a := w.newApplier(&holed{w.log, 1, control}, w.db)
-		w.applier, w.control = a, a.Controller
+		w.applier, w.control = a, a.deps.Controller
 		ctx, end := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- a.Run(ctx) }()
@@ -84,7 +84,7 @@ func TestALogWithChangesThatTheStoreNeverNumberedIsRefused(t *testing.T) {
 	w := newWorld(t)
 	w.furnish(1)
 	w.restart()
-	w.applier.Changes = new(uint64(0))
+	w.applier.deps.Changes = new(uint64(0))
 	r, err := w.log.Reader(1)
 	w.must(err)
 	defer r.Close()

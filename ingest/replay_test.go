@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -79,46 +80,51 @@ func (w *world) rulesOf(version int) []model.RuleView {
 	return []model.RuleView{thresholdRule("hot", "temp", "gt", 80), thresholdRule("cold", "temp", "lt", 10)}
 }
 
-// resultTables are all tables that follow from the log. Row ids of bookkeeping tables are left out, everything else counts.
-var resultTables = []string{"view_rows", "ledger", "dead_letters", "edges", "rule_fires", "device_states", "row_events", "latest_measurements",
-	"latest_locations", "series", "series_chunks", "series_blocks", "rule_pages", "seen_pages"}
+// notResults are the tables that do not follow from the log, each with the reason. Every other table of the schema does: the
+// tests below compare it, and traffic must leave something in it.
+var notResults = func() map[string]string {
+	out := map[string]string{
+		"meta":         "figures of this database, among them its pair id; what the checkpoint keeps there is compared by metaResults",
+		"control":      "metadata changes on their way into the log",
+		"secrets":      "written by the vault",
+		"audit_events": "written by the API",
 
-func dump(t testing.TB, db store.Store) map[string][]string {
+		"schema_migrations": "says when each migration ran, by the wall clock",
+		"ledger_gaps":       "says what was lost, by the wall clock at which it was found",
+	}
+	for _, table := range []string{"detection_rules", "device_counts", "device_credentials", "device_profile_versions", "device_profiles", "device_types", "devices",
+		"metric_definitions", "tenants", "tenant_tiers", "identities", "identity_roles", "roles", "memberships", "membership_roles", "refresh_sessions", "signing_keys"} {
+		out[table] = "an entity: the API writes it"
+	}
+	return out
+}()
+
+// maybeEmpty are result tables that the traffic need not fill, each with the reason.
+var maybeEmpty = map[string]string{"series_chunks": "a chunk has more readings of a series than the traffic sends between two checkpoints"}
+
+// bookkeeping are tables whose row ids are given out at the commit, so that they say nothing.
+var bookkeeping = []string{"edges", "dead_letters", "seen_pages", "row_events"}
+
+// metaResults are the keys of meta that the checkpoint writes.
+var metaResults = []string{metaListening, metaReceived, metaTimeMap}
+
+// tables returns the tables of the schema.
+func tables(t testing.TB, db store.Store) (out []string) {
 	t.Helper()
-	out := map[string][]string{}
 	err := db.Read(context.Background(), func(tx store.Tx) error {
-		for _, table := range resultTables {
-			rows, err := tx.Query(`SELECT * FROM ` + table)
-			if err != nil {
-				return err
-			}
-			cols, err := rows.Columns()
-			if err != nil {
-				return err
-			}
-			for rows.Next() {
-				vals, ptrs := make([]any, len(cols)), make([]any, len(cols))
-				for i := range vals {
-					ptrs[i] = &vals[i]
-				}
-				if err := rows.Scan(ptrs...); err != nil {
-					return err
-				}
-				var b strings.Builder
-				for i, c := range cols {
-					if c == "id" && (table == "edges" || table == "dead_letters" || table == "seen_pages" || table == "row_events") {
-						continue
-					}
-					fmt.Fprintf(&b, "%s=%v ", c, vals[i])
-				}
-				out[table] = append(out[table], b.String())
-			}
-			if err := rows.Close(); err != nil {
-				return err
-			}
-			slices.Sort(out[table])
+		rows, err := tx.Query(`SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name`)
+		if err != nil {
+			return err
 		}
-		return nil
+		defer rows.Close()
+		for rows.Next() {
+			var name string
+			if err := rows.Scan(&name); err != nil {
+				return err
+			}
+			out = append(out, name)
+		}
+		return rows.Err()
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -126,21 +132,92 @@ func dump(t testing.TB, db store.Store) map[string][]string {
 	return out
 }
 
+// dump returns the rows of every result table, as text in one order, and what the checkpoint keeps in meta.
+func dump(t testing.TB, db store.Store) map[string][]string {
+	t.Helper()
+	out := map[string][]string{}
+	for _, table := range tables(t, db) {
+		if notResults[table] == "" {
+			out[table] = tableRows(t, db, table, `SELECT * FROM `+table)
+		}
+	}
+	for _, key := range metaResults {
+		out["meta "+key] = tableRows(t, db, "meta", `SELECT value, number FROM meta WHERE key = ?`, key)
+	}
+	return out
+}
+
+func tableRows(t testing.TB, db store.Store, table, query string, args ...any) (out []string) {
+	t.Helper()
+	err := db.Read(context.Background(), func(tx store.Tx) error {
+		rows, err := tx.Query(query, args...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		cols, err := rows.Columns()
+		if err != nil {
+			return err
+		}
+		for rows.Next() {
+			vals, ptrs := make([]any, len(cols)), make([]any, len(cols))
+			for i := range vals {
+				ptrs[i] = &vals[i]
+			}
+			if err := rows.Scan(ptrs...); err != nil {
+				return err
+			}
+			var b strings.Builder
+			for i, c := range cols {
+				if c != "id" || !slices.Contains(bookkeeping, table) {
+					fmt.Fprintf(&b, "%s=%v ", c, vals[i])
+				}
+			}
+			out = append(out, b.String())
+		}
+		return rows.Err()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// unfilled returns the result tables in which the traffic left nothing: results that it does not bring about, or tables that
+// were added and of which nobody has said that they are none.
+func unfilled(d map[string][]string) (out []string) {
+	for _, table := range slices.Sorted(maps.Keys(d)) {
+		if len(d[table]) == 0 && maybeEmpty[table] == "" && !strings.HasPrefix(table, "meta ") {
+			out = append(out, table)
+		}
+	}
+	return out
+}
+
 func compareDumps(t testing.TB, got, want map[string][]string) {
 	t.Helper()
-	for _, table := range resultTables {
+	for _, d := range differences(got, want) {
+		t.Error(d)
+	}
+}
+
+// differences names the tables that differ, each with the first row that does.
+func differences(got, want map[string][]string) (out []string) {
+	all := maps.Clone(got)
+	maps.Copy(all, want)
+	for _, table := range slices.Sorted(maps.Keys(all)) {
 		if slices.Equal(got[table], want[table]) {
 			continue
 		}
-		t.Errorf("table %s differs: %d rows, want %d", table, len(got[table]), len(want[table]))
 		for i := range max(len(got[table]), len(want[table])) {
-			g, x := at(got[table], i), at(want[table], i)
-			if g != x {
-				t.Errorf("  got  %.600s\n  want %.600s", g, x)
+			if g, x := at(got[table], i), at(want[table], i); g != x {
+				out = append(out, fmt.Sprintf("table %s differs: %d rows, want %d\n  got  %.600s\n  want %.600s", table, len(got[table]), len(want[table]), g, x))
 				break
 			}
 		}
 	}
+	return out
 }
 
 func at(s []string, i int) string {
@@ -152,10 +229,10 @@ func at(s []string, i int) string {
 
 func (w *world) finishHead(a *Applier) {
 	w.t.Helper()
-	a.batch = &effects{epoch: 1}
-	w.must(a.cutHead(context.Background(), a.Applied(), a.lastReceived))
-	a.startHead()
-	w.must(a.awaitHead())
+	a.begin()
+	w.must(a.checkpoint(context.Background(), a.Applied()))
+	a.checkpoints.start()
+	w.must(a.checkpoints.await())
 }
 
 func smallHeads(w *world) {
@@ -175,6 +252,36 @@ func (r *recut) Take([]spool.Entry) []byte {
 }
 func (r *recut) Settle(bool) {}
 
+// TestATableThatIsNotListedIsNoticed adds a table to the schema, as a migration would, and says nowhere what it is.
+func TestATableThatIsNotListedIsNoticed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	exec := func(q string) {
+		w.must(w.db.Write(context.Background(), store.Durable, func(tx store.Tx) error { _, err := tx.Exec(q); return err }))
+	}
+	before := dump(t, w.db)
+	exec(`CREATE TABLE scratch (id INTEGER PRIMARY KEY, n INTEGER NOT NULL)`)
+	if got := dump(t, w.db); slices.Contains(unfilled(before), "scratch") || !slices.Contains(unfilled(got), "scratch") {
+		t.Errorf("without rows it is not noticed: %v", unfilled(got))
+	}
+	exec(`INSERT INTO scratch (n) VALUES (1)`)
+	if got := differences(dump(t, w.db), before); len(got) != 1 || !strings.Contains(got[0], "scratch") {
+		t.Errorf("with a row that a replay does not write again it is not noticed: %q", got)
+	}
+}
+
+func TestTheTablesThatAreNoResultsExist(t *testing.T) {
+	t.Parallel()
+	have := tables(t, newWorld(t).db)
+	for _, names := range []map[string]string{notResults, maybeEmpty} {
+		for table := range names {
+			if !slices.Contains(have, table) {
+				t.Errorf("the schema has no table %s", table)
+			}
+		}
+	}
+}
+
 func TestTheSameLogGivesTheSameResultsHoweverItWasCut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, smallHeads)
@@ -184,14 +291,12 @@ func TestTheSameLogGivesTheSameResultsHoweverItWasCut(t *testing.T) {
 	w.traffic(1, 600)
 	w.apply()
 	w.finishHead(w.applier)
-	if w.applier.head.gen < 5 {
-		t.Fatalf("only %d heads were written", w.applier.head.gen)
+	if w.applier.checkpoints.newest.Generation < 5 {
+		t.Fatalf("only %d heads were written", w.applier.checkpoints.newest.Generation)
 	}
 	want := dump(t, w.db)
-	for _, table := range []string{"edges", "series_blocks", "dead_letters", "row_events", "device_states", "seen_pages", "rule_pages"} {
-		if len(want[table]) == 0 {
-			t.Errorf("the traffic left nothing in %s", table)
-		}
+	for _, table := range unfilled(want) {
+		t.Errorf("the traffic left nothing in %s: it must fill the table, or the table is named in notResults with the reason", table)
 	}
 
 	var records []spool.Record
@@ -231,7 +336,7 @@ func TestTheSameLogGivesTheSameResultsHoweverItWasCut(t *testing.T) {
 	defer db.Close()
 	w.edges = nil
 	a := w.newApplier(log, db)
-	defer a.head.end()
+	defer a.checkpoints.end()
 	w.applyTo(a, log)
 	w.finishHead(a)
 	compareDumps(t, dump(t, db), want)
@@ -257,15 +362,15 @@ func TestAKillAnywhereLeavesTheSameResults(t *testing.T) {
 		for kills := 0; ; kills++ {
 			a = w.newApplier(w.log, db)
 			if w.killedWhileApplying(a, r) {
-				a.head.end()
-				_ = a.awaitHead()
+				a.checkpoints.end()
+				_ = a.checkpoints.await()
 				continue
 			}
 			break
 		}
 		w.finishHead(a)
 		compareDumps(t, dump(t, db), want)
-		a.head.end()
+		a.checkpoints.end()
 		w.must(db.Close())
 		release()
 	}
@@ -285,7 +390,7 @@ func (w *world) killedWhileApplying(a *Applier, r *rand.Rand) bool {
 			return dying
 		}
 		if r.IntN(25) == 0 {
-			a.head.end() // whatever head is being written stops where it is
+			a.checkpoints.end() // whatever head is being written stops where it is
 			dying = true
 		}
 		if err := a.apply(context.Background(), b); err != nil {

@@ -268,7 +268,7 @@ func TestTheTapTakesSoManyWatchersUntilOneGoes(t *testing.T) {
 // What nobody watches costs no memory, at the gate and behind the log.
 func TestATapThatNobodyWatchesCostsNothing(t *testing.T) {
 	w := newWorld(t)
-	w.applier.batch = &effects{}
+	w.applier.out = &Effects{}
 	m := &arrival{Arrival: &Arrival{Transport: TransportMQTT, Tenant: "acme", Topic: "d1"}}
 	if n := testing.AllocsPerRun(100, func() { w.gate.show(m, store.OutcomeRefused, "why") }); n != 0 {
 		t.Errorf("%v allocations for a refusal", n)
@@ -276,7 +276,7 @@ func TestATapThatNobodyWatchesCostsNothing(t *testing.T) {
 	w.furnish(1)
 	w.send(w.arrival(1, temp(1)))
 	w.apply()
-	if w.applier.batch.endings != nil {
+	if w.applier.out.endings != nil {
 		t.Error("endings are gathered for nobody")
 	}
 	var none *Tap

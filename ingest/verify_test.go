@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"weir/model"
-	"weir/series"
 	"weir/spool"
 	"weir/spool/bolt"
 	"weir/store"
@@ -120,10 +119,10 @@ func TestAHeadThatWasCutInsideABatchBalances(t *testing.T) {
 		}
 	}
 	w.apply()
-	w.must(w.applier.awaitHead())
+	w.must(w.applier.checkpoints.await())
 	inside := false
-	w.must(LogBatches(context.Background(), w.log, w.applier.head.offset, func(b *spool.Batch) error {
-		inside = inside || b.First <= w.applier.head.offset && w.applier.head.offset < b.Last()
+	w.must(LogBatches(context.Background(), w.log, w.applier.checkpoints.newest.Offset, func(b *spool.Batch) error {
+		inside = inside || b.First <= w.applier.checkpoints.newest.Offset && w.applier.checkpoints.newest.Offset < b.Last()
 		return nil
 	}))
 	v := w.verifyDisk()
@@ -150,23 +149,13 @@ func TestEachThingThatDoesNotBalanceIsNamed(t *testing.T) {
 		want          []string
 	}{
 		"a message is lost inside Apply": {before: func(w *world) {
-			w.applier.drop = func(o model.Offset) bool { return o == 20 }
+			w.applier.wrap(losing(20))
 		}, want: []string{"messages acme mqtt : 1 messages, 0 readings: received, and ended under no heading"}},
 		"a reading is lost inside Apply": {before: func(w *world) {
-			w.applier.tamper = func(ps []series.Point) []series.Point {
-				if ps[0].Offset == 20 {
-					return nil
-				}
-				return ps
-			}
+			w.applier.wrapReadings(losing(20))
 		}, want: []string{"stored acme mqtt : 1 messages, 1 readings: "}},
 		"a reading is doubled inside Apply": {before: func(w *world) {
-			w.applier.tamper = func(ps []series.Point) []series.Point {
-				if ps[0].Offset == 20 {
-					return append(ps[:1:1], ps...)
-				}
-				return ps
-			}
+			w.applier.wrapReadings(doubling(20))
 		}, want: []string{"row acme  series_blocks 1: 0 messages, 1 readings: series_blocks 1: 1 of its 21 readings stand there twice",
 			"stored acme mqtt : -1 messages, -1 readings: "}},
 		"a block is deleted": {after: exec(`DELETE FROM series_blocks WHERE id = 2`), want: []string{
@@ -183,7 +172,7 @@ func TestEachThingThatDoesNotBalanceIsNamed(t *testing.T) {
 		"a count of the ledger is altered": {after: exec(`UPDATE ledger SET readings = readings + 3 WHERE heading = 'stored'`), want: []string{
 			"stored acme mqtt : 0 messages, 3 readings: "}},
 		"nothing, where blocks are merged": {after: func(w *world) {
-			n, err := w.applier.Series.Merge(context.Background(), store.MaxMicros/2, func() error { return nil })
+			n, err := w.applier.deps.Series.Merge(context.Background(), store.MaxMicros/2, func() error { return nil })
 			if err != nil || n != 30 {
 				w.t.Fatalf("merged %d readings, %v", n, err)
 			}

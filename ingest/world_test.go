@@ -46,6 +46,8 @@ type world struct {
 	time    *Clock
 	boots   uint64
 	edges   []model.Edge
+	// projections makes further projections for each start.
+	projections func() []Projection
 }
 
 type testClock struct {
@@ -158,7 +160,7 @@ func (w *world) open() {
 	w.time = NewClock(ClockConfig{Boot: w.boots, Now: w.clock.now, Built: w.built, Log: w.log, Logger: slog.New(slog.DiscardHandler)})
 	w.tap = NewTap(func() model.Nanos { return w.clock.stamp().Wall }, nil)
 	w.applier = w.newApplier(w.log, w.db)
-	w.control = w.applier.Controller
+	w.control = w.applier.deps.Controller
 	w.gate = NewIntake(w.gcfg, IntakeDeps{Log: w.log, Counts: w.doors, Stamp: w.time.Stamp, Ceiling: w.ceiling, Pressure: NewGauge(GaugeConfig{Log: w.log}),
 		Seal: func(_ string, b []byte) ([]byte, error) { return b, nil }, Verify: w.verify, Logger: slog.New(slog.DiscardHandler),
 		Tap: w.tap, KeepRejected: func(_ context.Context, d *store.DeadLetter) error { w.ring <- d; return nil }})
@@ -172,7 +174,11 @@ func (w *world) newApplier(log spool.Log, st store.Store) *Applier {
 	readings, err := series.Open(ctx, w.kept, st, series.Options{})
 	w.must(err)
 	logger := slog.New(slog.DiscardHandler)
-	a, err := NewApplier(ctx, w.cfg, ApplyDeps{Log: log, Store: st, Counts: w.doors, Listening: w.doors.listening, Series: readings,
+	var more []Projection
+	if w.projections != nil {
+		more = w.projections()
+	}
+	a, err := NewApplier(ctx, w.cfg, ApplyDeps{Projections: more, Log: log, Store: st, Counts: w.doors, Listening: w.doors.listening, Series: readings,
 		Rules: rules.NewEngine(compiler, nil), Controller: NewController(st, log, w.time.Stamp, logger), Clock: w.time, Logger: logger,
 		Edges: func(es ...model.Edge) { w.edges = append(w.edges, es...) }, Tap: w.tap})
 	w.must(err)
@@ -180,8 +186,8 @@ func (w *world) newApplier(log spool.Log, st store.Store) *Applier {
 }
 
 func (w *world) close() {
-	w.applier.head.end()
-	_ = w.applier.awaitHead()
+	w.applier.checkpoints.end()
+	_ = w.applier.checkpoints.await()
 	_ = w.log.Close()
 	_ = w.db.Close()
 }

@@ -4,13 +4,14 @@ import (
 	"encoding/json"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"weir/model"
 )
 
-// ActionType is what a rule does about a raised edge.
+// ActionType is what a rule does on a raised edge.
 type ActionType string
 
 // The action types.
@@ -23,13 +24,13 @@ const (
 
 var actionTypes = [...]ActionType{ActionRaiseAlarm, ActionSendCommand, ActionHTTPCall, ActionPublish}
 
-// MaxActions is the most actions of one rule.
+// MaxActions is the maximum number of actions of a rule.
 const MaxActions = 8
 
-// maxTimeoutMs is the longest that a call to an outside system may be told to take.
+// maxTimeoutMs is the longest timeout of a call to another system.
 const maxTimeoutMs = 20000
 
-// Action is one reaction of a rule. Exactly the variant that Type names is set.
+// Action is one action of a rule. Exactly the variant that Type names is set.
 type Action struct {
 	Type        ActionType
 	RaiseAlarm  *RaiseAlarm
@@ -64,7 +65,7 @@ type HTTPCall struct {
 // Header is one header field of a call.
 type Header struct{ Name, Value string }
 
-// Publish hands a payload to a connector.
+// Publish sends a payload to a connector.
 type Publish struct {
 	ConnectorRef    string
 	PayloadTemplate string // CEL; "" sends the detection event
@@ -86,7 +87,7 @@ func (a *Action) has(t ActionType) bool {
 	return false
 }
 
-// checkForm checks what an action must be by itself, apart from its expressions.
+// checkForm checks the action by itself, apart from its expressions.
 func (a *Action) checkForm(path string) *Error {
 	if a.Type == "" {
 		return refuse(join(path, "type"), "required")
@@ -176,11 +177,11 @@ func checkURL(field, s string) *Error {
 	return nil
 }
 
-// reservedHeaders are set by the one who delivers, never by a rule.
+// reservedHeaders are set by the delivery, never by a rule.
 var reservedHeaders = [...]string{"Authorization", "Host", "Content-Length", "Transfer-Encoding", "Connection", "Te",
 	"Trailer", "Upgrade", "Expect", "Keep-Alive"}
 
-// reservedPrefixes likewise.
+// reservedPrefixes are those of headers that only the delivery sets.
 var reservedPrefixes = [...]string{"X-Weir-", "Proxy-"}
 
 func checkHeader(field string, h Header) *Error {
@@ -218,7 +219,7 @@ func isTchar(c byte) bool {
 		strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
 }
 
-// canonicalHeader writes a header name with a capital after each hyphen. Names that are none stay as they are.
+// canonicalHeader writes a header name with a capital after each hyphen. Text that is no header name stays as it is.
 func canonicalHeader(s string) string {
 	if !validHeaderName(s) {
 		return s
@@ -234,4 +235,49 @@ func canonicalHeader(s string) string {
 
 func isJSONObject(s string) bool {
 	return json.Valid([]byte(s)) && strings.HasPrefix(strings.TrimLeft(s, " \t\r\n"), "{")
+}
+
+// compileActions checks the expressions of the actions.
+func (c *Compiler) compileActions(p *Program) ([]Warning, error) {
+	var warnings []Warning
+	for i := range p.def.Actions {
+		a := &p.def.Actions[i]
+		readsValue := false
+		for _, x := range a.expressions(c.envs, actionPath(i)) {
+			if x.text == "" {
+				continue
+			}
+			checked, _, err := x.env.check(x.text, c.limits.MaxCost)
+			if err != nil {
+				return nil, refuse(x.field, "%v", err)
+			}
+			r := readsOf(checked.NativeRep().Expr())
+			readsValue = readsValue || r.vars[varValue] && !r.vars[varHasValue]
+		}
+		if readsValue && !p.uses.Value {
+			warnings = append(warnings, Warning{WarnValueNeverSet, []string{strconv.Itoa(i)},
+				"action " + strconv.Itoa(i) + " reads value, but no detection of this rule has one: it is always 0"})
+		}
+	}
+	return warnings, nil
+}
+
+type expression struct {
+	field, text string
+	env         *environment
+}
+
+// expressions lists the expressions of an action in the order in which they are checked.
+func (a *Action) expressions(envs *environments, path string) []expression {
+	var xs []expression
+	at := join(path, string(a.Type))
+	switch {
+	case a.RaiseAlarm != nil:
+		xs = append(xs, expression{join(at, "alarmKeyTemplate"), a.RaiseAlarm.AlarmKeyTemplate, &envs.alarmKey})
+	case a.HTTPCall != nil:
+		xs = append(xs, expression{join(at, "bodyTemplate"), a.HTTPCall.BodyTemplate, &envs.template})
+	case a.Publish != nil:
+		xs = append(xs, expression{join(at, "payloadTemplate"), a.Publish.PayloadTemplate, &envs.template})
+	}
+	return append(xs, expression{join(path, "guard"), a.Guard, &envs.guard})
 }

@@ -156,7 +156,7 @@ func literal(e ast.Expr) (string, bool) {
 	return string(s), ok
 }
 
-// proof is what can be said of an expression while most of its variables are unknown.
+// proof is the known result of an expression while most of its variables are unknown.
 type proof uint8
 
 const (

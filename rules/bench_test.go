@@ -29,14 +29,16 @@ func BenchmarkEval(b *testing.B) {
 			for _, v := range tenRules(asCEL) {
 				programs = append(programs, mustCompile(b, c, v.Definition))
 			}
-			var s sample
+			var s Sample
 			in := &Input{Readings: readings("temp", 20.0)}
-			fired := make([]Firing, 0, 1)
+			var st State
+			var out Verdict
 			b.ReportAllocs()
 			for b.Loop() {
 				s.bind(in)
+				s.at = &in.Readings[0]
 				for _, p := range programs {
-					p.eval(State{}, &s, &in.Readings[0], Clock{}, fired)
+					p.eval(&st, &s, &out)
 				}
 			}
 		})
@@ -98,19 +100,19 @@ func BenchmarkMemory(b *testing.B) {
 			for b.Loop() {
 				w := newBench(b, Limits{})
 				w.install(1, tenRules(false)...)
-				before := heap()
+				before := heapBytes()
 				for id := range int64(devices) {
 					in := &Input{Position: w.place(0), Profile: plant.ProfileKey, Device: Device{ID: id, Token: fmt.Sprintf("device-%06d", id)}, Readings: readings("temp", value)}
 					w.e.Apply(in, func(model.Edge) {})
 				}
-				b.ReportMetric(float64(heap()-before)/devices, "bytes/device")
+				b.ReportMetric(float64(heapBytes()-before)/devices, "bytes/device")
 				runtime.KeepAlive(w)
 			}
 		})
 	}
 }
 
-func heap() uint64 {
+func heapBytes() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -123,14 +123,14 @@ func (e *environment) check(src string, maxCost uint64) (*cel.Ast, uint64, error
 	return ast, est.Max, nil
 }
 
-func costError(cost, most uint64) error {
+func costError(cost, limit uint64) error {
 	if cost > math.MaxInt32 {
-		return fmt.Errorf("the expression may cost without bound, at most %d is allowed", most)
+		return fmt.Errorf("the expression may cost without bound, at most %d is allowed", limit)
 	}
-	return fmt.Errorf("the expression may cost %d, at most %d is allowed", cost, most)
+	return fmt.Errorf("the expression may cost %d, at most %d is allowed", cost, limit)
 }
 
-// issueText is the first finding with its place, on one line.
+// issueText is the first finding with its line and column, on one line.
 func issueText(iss *cel.Issues) error {
 	first := iss.Errors()[0]
 	msg := strings.Join(strings.Fields(first.Message), " ")

@@ -1,10 +1,10 @@
 package rules
 
 import (
+	"math"
 	"slices"
 	"strconv"
-
-	"cel.dev/cel-go/cel"
+	"time"
 
 	"weir/model"
 )
@@ -12,79 +12,134 @@ import (
 // Compiler turns definitions into programs. It is safe for concurrent use.
 type Compiler struct {
 	limits Limits
+	kinds  []Kind
 	envs   *environments
 }
 
-// NewCompiler returns a compiler. It fails only when the expression library does.
+// NewCompiler returns a compiler. It fails only when the expression library fails.
 func NewCompiler(l Limits) (*Compiler, error) {
 	envs, err := newEnvironments()
 	if err != nil {
 		return nil, err
 	}
-	return &Compiler{limits: l.withDefaults(), envs: envs}, nil
+	return &Compiler{limits: l.withDefaults(), kinds: append(builtin(), l.Kinds...), envs: envs}, nil
 }
 
 // Limits returns the limits with their defaults filled in.
 func (c *Compiler) Limits() Limits { return c.limits }
+
+// Limits are what the instance allows and performs. A zero number stands for its default.
+type Limits struct {
+	MaxDuration time.Duration // longest duration of a rule; default 24 h
+	MaxCost     uint64        // static worst case of one expression; default 100
+	MaxRules    int           // rules of a tenant that run; default 500
+	MaxKeys     int           // keys of a tenant, and as many devices with a clock; default 1,000,000
+	// MaxKeysInAll is the maximum of keys and devices with a clock of all tenants together; default: what MaxKeys allows
+	// each of them.
+	MaxKeysInAll int
+	// Actions are the action types that the instance performs. A rule with another one is refused as not
+	// available, because the action would not happen.
+	Actions []ActionType
+	// Kinds are kinds of rules besides those of Weir.
+	Kinds []Kind
+}
+
+// Defaults of Limits.
+const (
+	DefaultMaxDuration = 24 * time.Hour
+	DefaultMaxCost     = 100
+	DefaultMaxRules    = 500
+	DefaultMaxKeys     = 1_000_000
+)
+
+func (l Limits) withDefaults() Limits {
+	set := func(p *int, d int) {
+		if *p == 0 {
+			*p = d
+		}
+	}
+	if l.MaxDuration == 0 {
+		l.MaxDuration = DefaultMaxDuration
+	}
+	if l.MaxCost == 0 {
+		l.MaxCost = DefaultMaxCost
+	}
+	set(&l.MaxRules, DefaultMaxRules)
+	set(&l.MaxKeys, DefaultMaxKeys)
+	set(&l.MaxKeysInAll, math.MaxInt)
+	return l
+}
 
 // Options is what a rule's definition does not say about it.
 type Options struct {
 	GroupScoped bool // the rule watches only the members of a device group
 }
 
-// scope tells which samples a rule looks at.
+// scope is the set of samples that a rule looks at.
 type scope uint8
 
 const (
 	scopeAll      scope = iota // every sample
 	scopeMetrics               // samples that carry one of certain metrics
 	scopePosition              // samples that carry a position
+	scopePresence              // transitions of presence
 )
 
 // Program is a compiled rule. It is immutable and safe for concurrent use.
 type Program struct {
 	def      *Definition
+	uses     Uses
+	judge    Judge // nil when Weir cannot run the kind yet
+	when     Predicate
 	cost     uint64
 	scope    scope
 	carries  []string // of a rule with scopeMetrics: a sample must carry one of them; sorted
 	wants    []string // every metric that the rule names, sorted
 	fences   bool
-	leaf     cel.Program // nil for a comparison or an empty condition
-	limited  cel.Program // leaf, stopped at its cost
-	compare  comparison  // the condition, when structured and without an attribute
-	notToday *Error
+	notToday *Error // what the rule needs and the engine cannot do yet
 }
 
-// Compile checks everything that is left after Decode and builds the program. The error is an *Error: the first
+// Decode is the package's Decode with the kinds of the limits.
+func (c *Compiler) Decode(src []byte) (*Definition, error) { return Decode(src, c.limits.Kinds...) }
+
+// Compile checks everything that Decode cannot check and builds the program. The error is an *Error: the first
 // offence. Warnings are sorted by code and params and unique. A program that compiles may still be one that cannot be
 // run yet, see Program.Evaluable.
 func (c *Compiler) Compile(def *Definition, opt Options) (*Program, []Warning, error) {
+	kind, ok := findKind(c.kinds, def.Type)
+	if !ok {
+		return nil, nil, refuse("type", "%s is not a kind of this instance", quote(string(def.Type)))
+	}
 	p := &Program{def: def}
-	if err := def.checkTogether(c.limits); err != nil {
-		return nil, nil, err
+	var bad *Error
+	if p.uses, bad = def.check(kind, c.limits); bad != nil {
+		return nil, nil, bad
 	}
 	warnings, err := c.compileWhen(p)
 	if err != nil {
 		return nil, nil, err
 	}
-	more, err := c.compileActions(def)
+	more, err := c.compileActions(p)
 	if err != nil {
 		return nil, nil, err
 	}
-	if opt.GroupScoped && (def.Type == Absence || def.Type == Correlation) {
-		return nil, nil, refuse("", "a rule of type %s cannot be scoped to a device group", def.Type)
+	if opt.GroupScoped && p.uses.NoGroup {
+		return nil, nil, refuse("", "a rule of %s cannot be scoped to a device group", p.uses.As)
+	}
+	if p.judge, bad = kind.Compile(def, &p.when); bad != nil {
+		return nil, nil, bad
 	}
 	p.notToday = notAvailable(p, opt, c.limits.Actions)
 	return p, sortWarnings(append(warnings, more...)), nil
 }
 
-// Definition is what the program was compiled from. It must not be changed.
+// Definition returns what the program was compiled from. It must not be changed.
 func (p *Program) Definition() *Definition { return p.def }
 
-// Cost is the static worst case of the rule's predicate in cost units.
+// Cost returns the static worst case of the rule's predicate in cost units.
 func (p *Program) Cost() uint64 { return p.cost }
 
-// Wants are the metrics that the rule names, sorted. It must not be changed.
+// Wants returns the metrics that the rule names, sorted. They must not be changed.
 func (p *Program) Wants() []string { return p.wants }
 
 // TestsFence reports whether the rule's verdict reveals when a device was inside a region.
@@ -98,11 +153,11 @@ func (p *Program) Evaluable() error {
 	return nil
 }
 
-// notAvailable names the first thing that the rule wants and the engine cannot do yet.
+// notAvailable returns an error for the first part of the rule that the engine cannot run yet.
 func notAvailable(p *Program, opt Options, performed []ActionType) *Error {
 	d := p.def
 	switch {
-	case d.Type != Threshold:
+	case p.judge == nil:
 		return refuse("type", "%s is not available yet", d.Type)
 	case d.When.ThresholdAttr != "":
 		return refuse("when", "thresholdAttr is not available yet")
@@ -132,7 +187,7 @@ func sortedUnique(names ...string) []string {
 
 // compileView decodes and compiles a rule as it stands in a published version.
 func (c *Compiler) compileView(v model.RuleView) (*Definition, *Program, error) {
-	def, err := Decode([]byte(v.Definition))
+	def, err := c.Decode([]byte(v.Definition))
 	if err != nil {
 		return nil, nil, err
 	}

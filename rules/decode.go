@@ -19,14 +19,15 @@ const MaxDefinition = 64 << 10
 const maxIdentifier = model.MaxToken
 
 // Decode reads a definition strictly: unknown fields, fields given twice, names in another case, values of another
-// type, null, and text behind the object are refused, and so is every value that cannot stand in its field whatever
-// the others say. What the fields mean together is for Compile. The error is an *Error and names the first offence in
-// the order of the text. An empty string, false and an empty list count as absent.
-func Decode(src []byte) (*Definition, error) {
+// type, null, and text after the object are refused, and so is every value that cannot stand in its field whatever
+// the others are. Compile checks what the fields mean together. The error is an *Error and names the first offence in
+// the order of the text. An empty string, false and an empty list count as absent. The type is one of Weir's kinds or
+// of more.
+func Decode(src []byte, more ...Kind) (*Definition, error) {
 	if err := checkText(src); err != nil {
 		return nil, err
 	}
-	d := &decoder{json.NewDecoder(bytes.NewReader(src))}
+	d := &decoder{json.NewDecoder(bytes.NewReader(src)), typesOf(append(builtin(), more...))}
 	d.UseNumber()
 	def := new(Definition)
 	if err := d.definition(def); err != nil {
@@ -35,7 +36,7 @@ func Decode(src []byte) (*Definition, error) {
 	return def, nil
 }
 
-// checkText makes sure that the token walk meets one well-formed value, so that it need not look after syntax.
+// checkText makes sure that the token walk meets one well-formed value, so that it need not handle broken syntax.
 func checkText(src []byte) *Error {
 	if len(src) > MaxDefinition {
 		return refuse("", "the definition is %d bytes long, at most %d are allowed", len(src), MaxDefinition)
@@ -58,11 +59,11 @@ func checkText(src []byte) *Error {
 }
 
 func (d *decoder) definition(def *Definition) error {
-	const mostCount = math.MaxInt32
+	const maxCount = math.MaxInt32
 	err := d.object("", map[string]setter{
 		"name":        d.text(&def.Name),
 		"description": d.text(&def.Description),
-		"type":        oneOf(d, &def.Type, kinds[:]),
+		"type":        oneOf(d, &def.Type, d.types),
 		"severity":    oneOf(d, &def.Severity, severities[:]),
 		"actions":     d.actions(&def.Actions),
 		"when":        d.condition(&def.When),
@@ -71,14 +72,14 @@ func (d *decoder) definition(def *Definition) error {
 		"hold":        d.period(&def.Hold),
 		"timeout":     d.period(&def.Timeout),
 		"gap":         d.period(&def.Gap),
-		"count":       d.integer(&def.Count, 1, mostCount),
+		"count":       d.integer(&def.Count, 1, maxCount),
 		"rate":        d.flag(&def.Rate),
 		"windowMode":  oneOf(d, &def.WindowMode, windowModes[:]),
 		"agg":         oneOf(d, &def.Agg, aggregates[:]),
 		"op":          oneOf(d, &def.Op, ops[:]),
 		"threshold":   d.float(&def.Threshold),
 		"anchorType":  d.identifier(&def.AnchorType),
-		"memberCap":   d.integer(&def.MemberCap, 1, mostCount),
+		"memberCap":   d.integer(&def.MemberCap, 1, maxCount),
 		"lateness":    d.span(&def.Lateness),
 	})
 	switch {

@@ -68,7 +68,7 @@ func drawDefinition(t *rapid.T) *Definition {
 	}
 	def := &Definition{
 		Name: "x" + text.Draw(t, "name"), Description: some(text),
-		Type: rapid.SampledFrom(kinds[:]).Draw(t, "type"), Severity: some(rapid.SampledFrom(severities[:])),
+		Type: rapid.SampledFrom(typesOf(builtin())).Draw(t, "type"), Severity: some(rapid.SampledFrom(severities[:])),
 		When:   Condition{some(name), Op(some(rapid.SampledFrom([]string{"gt", "eq"}))), number(), some(name), some(text)},
 		Metric: some(name), Window: span(), Hold: span(), Timeout: span(), Gap: span(),
 		Count: rapid.Int32Min(0).Draw(t, "count"), Rate: rapid.Bool().Draw(t, "rate"),

@@ -1,19 +1,12 @@
 package rules
 
-import (
-	"strings"
-	"time"
-)
+// Duration raises when the condition was satisfied without a break for hold.
+const Duration Type = "duration"
 
-// FormatDuration writes d as a Go duration string without the zero parts at its end: 10m, not 10m0s. It is the
-// canonical form of durations in a definition.
-func FormatDuration(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = s[:len(s)-len("0s")]
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = s[:len(s)-len("0m")]
-	}
-	return s
+type durationKind struct{ notRun }
+
+func (durationKind) Type() Type { return Duration }
+
+func (durationKind) Uses(*Definition) (Uses, *Error) {
+	return Uses{Needs: []string{"when", "hold"}, Decides: true, Keys: ByDevice}, nil
 }

@@ -5,13 +5,14 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"strconv"
+	"strings"
 	"time"
 )
 
 // bodyVersion is the version of what BodyHash covers. A change of it drops the state of every rule.
 const bodyVersion = 1
 
-// BodyHash is what a rule's state belongs to: the same stable id with another hash starts anew.
+// BodyHash identifies what a rule's state belongs to: the same stable id with another hash starts without state.
 type BodyHash [16]byte
 
 // wireDefinition is a definition as it is written: the fields in the order of the documentation, absent ones left out,
@@ -19,7 +20,7 @@ type BodyHash [16]byte
 type wireDefinition struct {
 	Name        string       `json:"name,omitempty"`
 	Description string       `json:"description,omitempty"`
-	Type        Kind         `json:"type"`
+	Type        Type         `json:"type"`
 	Severity    string       `json:"severity,omitempty"`
 	Actions     []wireAction `json:"actions,omitempty"`
 	wireBody
@@ -100,11 +101,9 @@ func (d *Definition) Canonical() []byte {
 // version of the group, "" and 0 without one). Name, description, severity and actions are no part of it.
 func (d *Definition) BodyHash(group string, groupVersion int) BodyHash {
 	body := d.body()
-	if d.Type == Correlation && body.MemberCap == 0 {
-		body.MemberCap = DefaultMemberCap
-	}
+	body.MemberCap = d.effectiveMemberCap()
 	return hashBody(string(encode(struct {
-		Type Kind `json:"type"`
+		Type Type `json:"type"`
 		wireBody
 		Group        string `json:"group,omitempty"`
 		GroupVersion int    `json:"groupVersion,omitempty"`
@@ -194,4 +193,17 @@ func formatPointer(d *time.Duration) string {
 		return ""
 	}
 	return FormatDuration(*d)
+}
+
+// FormatDuration writes d as a Go duration string without the zero parts at its end: 10m, not 10m0s. It is the
+// canonical form of durations in a definition.
+func FormatDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = s[:len(s)-len("0s")]
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = s[:len(s)-len("0m")]
+	}
+	return s
 }

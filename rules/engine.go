@@ -4,19 +4,18 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/model"
 )
 
-// Emit takes an edge. It must not call back into the engine.
+// Emit receives an edge. It must not call the engine.
 type Emit func(model.Edge)
 
 // Engine runs the rules of every active profile version over the log. One goroutine owns it: no method may be called
-// while another runs. Its state is a function of the records it was fed, so the same log gives the same edges and the
-// same pages, however it was cut into batches and wherever it was stopped and loaded again.
+// while another runs. Its state is a function of the records that it was given, so the same log gives the same edges and
+// the same pages, wherever the log was cut into batches and wherever the engine was stopped and loaded again.
 type Engine struct {
 	compiler *Compiler
 	limits   Limits
@@ -24,14 +23,17 @@ type Engine struct {
 	profiles map[ProfileKey]*profile
 	devices  map[int64]*device
 	tenants  map[int64]*tenant
+	timers   timers
 	held     int              // keys and devices of all tenants
 	stored   map[pageKey]bool // pages that the store has
-	dropped  map[pageKey]bool // pages of profiles that are gone
+	dropped  map[pageKey]bool // pages of profiles that were removed
 
-	sample sample
-	seq    uint64 // number of the sample, so that a rule which wants several metrics judges it once
-	fired  []Firing
-	batch  []firedRule
+	seq     uint64 // number of the sample, so that a rule that names several metrics judges it once
+	sample  Sample
+	timer   Input // the sample of a timer
+	state   State // of the key that is judged
+	verdict Verdict
+	batch   []firedKey // edges of the sample
 }
 
 // ProfileKey names a profile by row ids.
@@ -49,32 +51,11 @@ type tenant struct {
 	rules, keys, devices int
 }
 
-// device is what is known of a device that has a profile with rules: its clock and the keys that ever fired.
-type device struct {
-	id, kind int64
-	token    string
-	profile  *profile
-	newest   model.Micros
-	arrived  Listening
-	keys     []key // sorted by rule; only keys that ever fired
-}
-
-// key is the state of one rule for one device.
-type key struct {
-	rule  int32 // index into the profile's rules
-	last  edgePlace
-	state State
-}
-
-// edgePlace numbers the edges of a key at one place. It is not kept: no place is met twice.
-type edgePlace struct {
-	n      uint16
-	index  uint32
-	offset model.Offset
-}
-
-type firedRule struct {
-	rule int32
+// firedKey is an edge of a sample before it is emitted.
+type firedKey struct {
+	rule   int32
+	device *device
+	anchor string
 	Firing
 }
 
@@ -97,7 +78,7 @@ type Stats struct {
 	Profiles, Rules, Devices, Keys int
 }
 
-// Stats returns the figures of all tenants together. Rules are those that run.
+// Stats returns the figures of all tenants together. Only rules that run are counted.
 func (e *Engine) Stats() Stats {
 	s := Stats{Profiles: len(e.profiles), Devices: len(e.devices)}
 	for _, t := range e.tenants {
@@ -108,22 +89,22 @@ func (e *Engine) Stats() Stats {
 }
 
 // Apply judges one sample by the rules of its profile and emits its edges in the order of their rules' tokens. A
-// device that the engine knows under another profile is forgotten there first.
+// device that the engine knows under another profile is removed there first.
 func (e *Engine) Apply(in *Input, emit Emit) {
 	p := e.profiles[in.Profile]
-	if p == nil || len(p.rules) == 0 || in.Kind == Transition {
-		return // a transition is no sign of life and no kind that watches for it runs yet
+	if p == nil || len(p.rules) == 0 || in.Kind == Transition && len(p.presence) == 0 {
+		return
 	}
 	d := e.arrive(p, in, emit)
 	if d == nil {
 		return
 	}
 	e.metrics.applied.Inc()
-	e.sample.bind(in)
-	e.seq++
-	e.batch = e.batch[:0]
-	for _, i := range p.always {
-		e.judge(p, d, i, nil)
+	e.begin(in, Clock{Newest: d.newest, Arrived: d.arrived, Now: in.Listening})
+	if in.Kind == Transition {
+		e.judgeAll(p, d, p.presence)
+	} else {
+		e.judgeAll(p, d, p.always)
 	}
 	for i := range e.sample.metrics.readings {
 		r := &e.sample.metrics.readings[i]
@@ -134,10 +115,18 @@ func (e *Engine) Apply(in *Input, emit Emit) {
 			}
 		}
 	}
-	e.emitBatch(p, d, in, emit)
+	e.emitBatch(p, emit)
 }
 
-// arrive finds the device of a sample and sets its clock. It returns nil when the tenant's budget has no room for it.
+func (e *Engine) begin(in *Input, clock Clock) {
+	e.sample.bind(in)
+	e.sample.Clock = clock
+	e.seq++
+	e.batch = e.batch[:0]
+}
+
+// arrive finds the device of a sample and sets its clock, which a transition of presence does not move. It returns nil
+// when the tenant's budget is exhausted.
 func (e *Engine) arrive(p *profile, in *Input, emit Emit) *device {
 	d := e.devices[in.Device.ID]
 	if d != nil && d.profile != p {
@@ -150,7 +139,7 @@ func (e *Engine) arrive(p *profile, in *Input, emit Emit) *device {
 			e.metrics.refused.Inc()
 			return nil
 		}
-		d = &device{id: in.Device.ID, profile: p, newest: in.Occurred}
+		d = &device{id: in.Device.ID, profile: p, newest: in.Occurred, arrived: in.Listening}
 		e.devices[d.id] = d
 		p.bucket(d.id).insert(d)
 		t.devices++
@@ -160,65 +149,28 @@ func (e *Engine) arrive(p *profile, in *Input, emit Emit) *device {
 	if d.token != in.Device.Token {
 		d.token = in.Device.Token
 	}
-	d.newest = max(d.newest, in.Occurred)
-	d.arrived = in.Listening
+	if in.Kind != Transition {
+		d.newest = max(d.newest, in.Occurred)
+		d.arrived = in.Listening
+	}
 	p.bucket(d.id).devicesDirty = true
 	return d
 }
 
-// judge evaluates one rule over the bound sample. r is the reading that brought the rule up, nil for a rule that looks
-// at every sample.
-func (e *Engine) judge(p *profile, d *device, i int32, r *model.Reading) {
-	rule := p.rules[i]
-	if rule.seen == e.seq {
-		return
-	}
-	rule.seen = e.seq
-	var st State
-	at, known := d.find(i)
-	if known {
-		st = d.keys[at].state
-	}
-	in := e.sample.in
-	clock := Clock{Newest: d.newest, Arrived: d.arrived, Now: in.Listening}
-	next, fired, note := rule.program.eval(st, &e.sample, r, clock, e.fired[:0])
-	e.fired = fired
-	e.count(p, rule, note, in)
-	if len(fired) == 0 {
-		return
-	}
-	if !known && !e.room(p, rule) {
-		return
-	}
-	if !known {
-		d.keys = slices.Insert(d.keys, at, key{rule: i})
-	}
-	d.keys[at].state = next
-	p.bucket(d.id).keysDirty = true
-	for _, f := range fired {
-		e.batch = append(e.batch, firedRule{i, f})
+func (e *Engine) judgeAll(p *profile, d *device, rules []int32) {
+	for _, i := range rules {
+		e.judge(p, d, i, nil)
 	}
 }
 
-// room takes a place in the tenant's budget of keys, or counts that there is none.
-func (e *Engine) room(p *profile, r *rule) bool {
-	t := e.tenant(p.key.Tenant)
-	if t.keys >= e.limits.MaxKeys || e.held >= e.limits.MaxKeysInAll {
-		r.RefusedKeys++
-		e.metrics.refused.Inc()
-		return false
+func (e *Engine) count(p *profile, r *rule, note Note) {
+	if note.InScope {
+		r.LastInputAt = max(r.LastInputAt, e.sample.Received)
+		p.rulesDirty = true
 	}
-	t.keys++
-	e.held++
-	e.metrics.keys.Inc()
-	return true
-}
-
-func (e *Engine) count(p *profile, r *rule, note Note, in *Input) {
-	if !note.InScope {
+	if !note.Failed && !note.Late {
 		return
 	}
-	r.LastInputAt = max(r.LastInputAt, in.Received)
 	p.rulesDirty = true
 	if note.Failed {
 		r.EvalErrors++
@@ -237,31 +189,20 @@ func (e *Engine) came(p *profile, w want) {
 	}
 }
 
-// emitBatch emits what the bound sample brought about, by rule.
-func (e *Engine) emitBatch(p *profile, d *device, in *Input, emit Emit) {
+// emitBatch emits the edges of the bound sample, by rule.
+func (e *Engine) emitBatch(p *profile, emit Emit) {
 	if len(e.batch) == 0 {
 		return
 	}
-	slices.SortStableFunc(e.batch, func(a, b firedRule) int { return cmp.Compare(a.rule, b.rule) })
+	slices.SortStableFunc(e.batch, func(a, b firedKey) int { return cmp.Compare(a.rule, b.rule) })
 	for i := range e.batch {
 		f := &e.batch[i]
-		at, _ := d.find(f.rule)
-		n := d.keys[at].last.next(in.Position)
-		emit(p.edge(p.rules[f.rule], d, in.Position, n, f.Firing))
+		at, _ := f.device.find(f.rule, f.anchor)
+		emit(p.edge(f.device, &f.device.keys[at], e.sample.Position, f.Firing))
 	}
 }
 
-// next returns the number of one more edge at the place.
-func (l *edgePlace) next(at Position) uint16 {
-	if l.offset == at.Offset && l.index == at.Index {
-		l.n++
-	} else {
-		*l = edgePlace{offset: at.Offset, index: at.Index}
-	}
-	return l.n
-}
-
-// Rename tells the engine another token of a device, so that an edge that no sample brings about bears it.
+// Rename sets the token of a device, so that an edge that no sample causes bears it.
 func (e *Engine) Rename(deviceID int64, token string) {
 	if d := e.devices[deviceID]; d != nil && d.token != token {
 		d.token = token
@@ -269,7 +210,7 @@ func (e *Engine) Rename(deviceID int64, token string) {
 	}
 }
 
-// Forget drops a device that was deleted or changed its type. Its raised keys resolve at the place.
+// RemoveDevice removes a device that was deleted or changed its type. Its raised keys resolve at the position.
 func (e *Engine) RemoveDevice(at Position, deviceID int64, emit Emit) {
 	d := e.devices[deviceID]
 	if d == nil {
@@ -278,6 +219,7 @@ func (e *Engine) RemoveDevice(at Position, deviceID int64, emit Emit) {
 	p := d.profile
 	for i := range d.keys {
 		e.end(p, d, &d.keys[i], at, emit)
+		e.timers.set(d.keys[i].extra, 0)
 	}
 	b := p.bucket(d.id)
 	b.remove(d)
@@ -289,15 +231,13 @@ func (e *Engine) RemoveDevice(at Position, deviceID int64, emit Emit) {
 	delete(e.devices, d.id)
 }
 
-// end resolves a raised key by Weir's own doing: the stamp is the device's own time, carried on by the time in which
-// it could have been heard, never the wall.
+// end resolves a raised key that no sample resolves. The stamp is the device's own time, never the wall clock.
 func (e *Engine) end(p *profile, d *device, k *key, at Position, emit Emit) {
-	if !k.state.Raised {
+	if !k.raised {
 		return
 	}
-	since := max(0, at.Listening-d.arrived)
-	stamp := max(k.state.LastEdge, d.newest+model.Micros(since/1000))
-	emit(p.edge(p.rules[k.rule], d, at, k.last.next(at), Firing{Signal: model.Resolved, At: stamp}))
+	own := Clock{Newest: d.newest, Arrived: d.arrived, Now: at.Listening}.Time()
+	emit(p.edge(d, k, at, Firing{Signal: model.Resolved, At: max(k.lastEdge, own)}))
 }
 
 func (e *Engine) release(p *profile, keys int) {
@@ -313,23 +253,6 @@ func (e *Engine) tenant(id int64) *tenant {
 		e.tenants[id] = t
 	}
 	return t
-}
-
-// find returns where the key of a rule is, or would be.
-func (d *device) find(rule int32) (at int, ok bool) {
-	return slices.BinarySearchFunc(d.keys, rule, func(k key, r int32) int { return cmp.Compare(k.rule, r) })
-}
-
-func (p *profile) edge(r *rule, d *device, at Position, n uint16, f Firing) model.Edge {
-	return model.Edge{
-		ID: model.EdgeID{Epoch: at.Epoch, Offset: at.Offset, Index: at.Index,
-			Rule: r.stable, Key: strconv.FormatInt(d.id, 10), N: n},
-		Tenant: p.tenantToken, TenantID: p.key.Tenant, Profile: p.token, Version: p.version,
-		Rule: r.token, Kind: string(r.kind), Signal: f.Signal,
-		Series: d.token, Device: d.id,
-		Occurred: f.At, Received: at.Received,
-		Severity: r.severity, Value: f.Value, HasValue: f.HasValue,
-	}
 }
 
 func (k ProfileKey) String() string { return fmt.Sprintf("%d/%d", k.Tenant, k.Profile) }

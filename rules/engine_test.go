@@ -153,7 +153,7 @@ func TestWhatWeirCausesIsStampedByTheDevicesOwnTime(t *testing.T) {
 		b.e.Apply(&Input{Position: b.place(listening), Profile: plant.ProfileKey, Device: testDevice(1), Occurred: at, Readings: readings("temp", v)}, b.emit)
 	}
 	apply(100*second, 1000, 81)
-	apply(90*second, 1001, 81) // late: newest stays, the clock starts anew
+	apply(90*second, 1001, 81) // late: newest stays, the clock starts again
 	b.took()
 	b.e.RemoveDevice(b.place(1005), 1, b.emit)
 	b.want("deleted", "dev-1/acme/pump@1/hot:resolved@104000000")
@@ -161,7 +161,7 @@ func TestWhatWeirCausesIsStampedByTheDevicesOwnTime(t *testing.T) {
 	apply(120*second, 2000, 81)
 	b.took()
 	ref := plant
-	b.e.Install(b.place(1990), ref, nil, b.emit) // listening time of another link may lie behind
+	b.e.Install(b.place(1990), ref, nil, b.emit) // listening time of another link may be lower
 	b.want("unpublished", "dev-1/acme/pump@1/hot:resolved@120000000")
 	if s := b.e.Stats(); s.Devices != 0 || s.Keys != 0 || s.Rules != 0 {
 		t.Errorf("a profile without rules keeps %+v", s)

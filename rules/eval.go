@@ -3,16 +3,17 @@ package rules
 import (
 	"math"
 
+	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
 
 	"weir/model"
 )
 
 // Listening is listening time: nanoseconds in which a device could be heard. It stands still while Weir is off, a link
-// is down or the tenant is refused, and only ever grows.
+// is down or the tenant is refused, and it never decreases.
 type Listening int64
 
-// Place is a place in the log.
+// Position is a position in the log.
 type Position struct {
 	Epoch     uint32
 	Offset    model.Offset
@@ -21,16 +22,18 @@ type Position struct {
 	Listening Listening   // at the record, for the device (or the tenant) concerned
 }
 
-// InputKind tells what a sample is.
+// InputKind is what a sample carries.
 type InputKind uint8
 
 // The kinds of samples. A message is one input per entry; an alert or an empty event is one Bare input: a sign of life
-// that carries nothing. A Transition of presence reaches connectivity rules only and is no sign of life.
+// that carries nothing. A Transition of presence reaches rules with Uses.Presence only and is no sign of life. A Timer
+// comes from the engine: the key's due time has come.
 const (
 	Measurement InputKind = iota
 	Location
 	Bare
 	Transition
+	Timer
 )
 
 // Device is the device of a sample, resolved as of the record.
@@ -39,6 +42,9 @@ type Device struct {
 	Type  int64 // row id of its device type
 	Token string
 }
+
+// Anchor is an anchor of a device, by token.
+type Anchor struct{ Type, Token string }
 
 // Input is one sample: the readings of one entry, resolved as of its record.
 type Input struct {
@@ -49,6 +55,8 @@ type Input struct {
 	Occurred model.Micros
 	// Readings of a Measurement, each metric once. Values that are not finite count as absent.
 	Readings []model.Reading
+	Anchors  []Anchor            // of the device, each once
+	Presence model.PresenceState // of a Transition
 }
 
 // Clock is what is known of a device's own time when a sample is judged.
@@ -58,14 +66,49 @@ type Clock struct {
 	Now     Listening
 }
 
-// State is what a program remembers of a key. The zero value is the state of a key that never fired.
+// Time is the device's own time: its newest event time plus the listening time since its last arrival.
+func (c Clock) Time() model.Micros { return c.Newest + model.Micros(max(0, c.Now-c.Arrived)/1000) }
+
+// State is what a rule remembers of a key. The zero value is the state of a key that was never judged.
 type State struct {
 	Raised   bool
 	Edged    bool         // there was an edge
 	LastEdge model.Micros // stamp of the last edge; while Raised, of the raise
+	// Due is the listening time at which the key is to be judged again, 0 when it waits for nothing. A later arrival
+	// of the device may move the time for which the key waits; the judge of a Timer compares with the clock again.
+	Due Listening
+	Own Memory // what the kind remembers besides, nil for nothing
 }
 
-// Firing is an edge before it has a place.
+// empty reports whether there is nothing to remember.
+func (st *State) empty() bool { return !st.Edged && st.Due == 0 && st.Own == nil }
+
+// Latch turns the key to raised or to resolved and adds the edge. It does nothing when the key stands so already. An
+// edge older than the key's last edge is not emitted and leaves the latch as it is: a latch that turned without an edge
+// would make the next edge wrong.
+func (st *State) Latch(raise bool, f Firing, out *Verdict) {
+	switch {
+	case raise == st.Raised:
+		return
+	case st.Edged && f.At < st.LastEdge:
+		out.Late = true
+		return
+	case raise:
+		f.Signal = model.Raised
+	default:
+		f = Firing{Signal: model.Resolved, At: f.At}
+	}
+	st.Raised, st.Edged, st.LastEdge = raise, true, f.At
+	out.Fired = append(out.Fired, f)
+}
+
+// Verdict is the result of one evaluation, besides the state.
+type Verdict struct {
+	Fired []Firing // the edges, in their order
+	Note
+}
+
+// Firing is an edge before it has a position.
 type Firing struct {
 	Signal   model.EdgeSignal
 	At       model.Micros
@@ -73,60 +116,43 @@ type Firing struct {
 	HasValue bool
 }
 
-// Note is what an evaluation has to say beside its edges.
+// Note is what an evaluation reports besides its edges.
 type Note struct {
-	InScope bool // the rule looked at the sample
+	InScope bool // the rule looked at the sample; set by the program
 	Failed  bool // the expression failed; the sample counts for nothing
-	Late    bool // an edge was not emitted because it is older than the key's last one
-	// Due is the listening time at which the state wants to be asked again, 0 when it waits for nothing. Kinds that
-	// judge on arrival never wait.
-	Due Listening
+	Late    bool // the sample was set aside, or an edge was not emitted, for its age
 }
 
 // Eval judges one sample. It is a function of its arguments only: the same state, sample and clock give the same
-// state, edges and note, whenever and wherever it is called. Edges are appended to fired.
+// state, edges and note, whenever and wherever it is called. Edges are appended to fired. The memory of st may be
+// changed in place, so the caller must not use st again.
 func (p *Program) Eval(st State, in *Input, clock Clock, fired []Firing) (State, []Firing, Note) {
-	var s sample
+	s, out := Sample{Clock: clock}, Verdict{Fired: fired}
 	s.bind(in)
-	return p.eval(st, &s, nil, clock, fired)
+	p.eval(&st, &s, &out)
+	return st, out.Fired, out.Note
 }
 
-// eval is Eval over a bound sample. at, when the caller knows it already, is the reading of the rule's metric. Threshold
-// judges on arrival, so the clock tells it nothing.
-func (p *Program) eval(st State, s *sample, at *model.Reading, _ Clock, fired []Firing) (State, []Firing, Note) {
-	in := s.in
-	note := Note{InScope: p.looksAt(s, at)}
-	if !note.InScope {
-		return st, fired, note
+// eval is Eval over a bound sample.
+func (p *Program) eval(st *State, s *Sample, out *Verdict) {
+	if s.at == nil && !p.looksAt(s) {
+		return
 	}
-	match, f, ok := p.judge(s, at)
-	switch {
-	case !ok:
-		note.Failed = true
-		return st, fired, note
-	case match == st.Raised:
-		return st, fired, note
-	case st.Edged && in.Occurred < st.LastEdge:
-		note.Late = true
-		return st, fired, note
-	case match:
-		f.Signal = model.Raised
-	default:
-		f = Firing{Signal: model.Resolved}
-	}
-	f.At = in.Occurred
-	return State{Raised: match, Edged: true, LastEdge: in.Occurred}, append(fired, f), note
+	out.InScope = s.Kind != Timer
+	p.judge.Judge(st, s, out)
 }
 
 // looksAt reports whether the sample is in the rule's scope.
-func (p *Program) looksAt(s *sample, at *model.Reading) bool {
+func (p *Program) looksAt(s *Sample) bool {
 	switch {
-	case s.in.Kind == Transition:
-		return false
-	case p.scope == scopeAll, at != nil:
+	case s.Kind == Timer:
+		return true
+	case s.Kind == Transition || p.scope == scopePresence:
+		return s.Kind == Transition && p.scope == scopePresence
+	case p.scope == scopeAll:
 		return true
 	case p.scope == scopePosition:
-		return s.in.Kind == Location
+		return s.Kind == Location
 	}
 	for _, name := range p.carries {
 		if s.metrics.reading(name) != nil {
@@ -136,21 +162,44 @@ func (p *Program) looksAt(s *sample, at *model.Reading) bool {
 	return false
 }
 
-// judge evaluates the condition. ok is false when the expression failed.
-func (p *Program) judge(s *sample, at *model.Reading) (match bool, f Firing, ok bool) {
+// Predicate is the compiled condition of a rule.
+type Predicate struct {
+	leaf    cel.Program // nil for a comparison and for an empty condition
+	limited cel.Program // leaf, stopped at its cost
+	compare comparison
+	direct  bool // the metric that is compared is the one by which the index finds the rule
+}
+
+// Match is what a predicate says of a sample.
+type Match struct {
+	Holds    bool
+	Failed   bool    // the expression failed: the sample counts for nothing
+	Value    float64 // of the metric that is compared
+	HasValue bool
+}
+
+// Test tests a sample in the rule's scope. Every sample satisfies an empty condition.
+func (p *Predicate) Test(s *Sample) Match {
 	if p.leaf != nil {
-		prg := p.leaf
-		if !s.assumed() {
-			prg = p.limited
+		return p.testLeaf(s)
+	}
+	r := s.at
+	if r == nil || !p.direct {
+		if r = s.metrics.reading(p.compare.metric); r == nil {
+			return Match{Holds: p.compare.metric == ""}
 		}
-		out, _, err := prg.Eval(s)
-		b, isBool := out.(types.Bool)
-		return bool(b), f, err == nil && isBool
 	}
-	if at == nil {
-		at = s.metrics.reading(p.compare.metric)
+	return Match{Holds: p.compare.holds(r.Value), Value: r.Value, HasValue: true}
+}
+
+func (p *Predicate) testLeaf(s *Sample) Match {
+	prg := p.leaf
+	if !s.assumed() {
+		prg = p.limited
 	}
-	return p.compare.holds(at.Value), Firing{Value: at.Value, HasValue: true}, true
+	out, _, err := prg.Eval(s)
+	holds, isBool := out.(types.Bool)
+	return Match{Holds: bool(holds), Failed: err != nil || !isBool}
 }
 
 // comparison is a structured condition, evaluated natively.

@@ -250,7 +250,7 @@ func TestStaticCostHoldsAtRunTime(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var s sample
+		var s Sample
 		s.bind(in)
 		_, details, err := prg.Eval(&s)
 		if err != nil {

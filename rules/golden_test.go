@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 // performed are the action types that the test's instance performs: all but publish.
 var performed = []ActionType{ActionRaiseAlarm, ActionSendCommand, ActionHTTPCall}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"weir/model"
 )
 
@@ -16,7 +18,7 @@ const (
 	CompileError Status = "COMPILE_ERROR"
 )
 
-// Health is the engine's part of a rule's health. Fires are counted where edges are kept.
+// Health is the engine's part of a rule's health. Fires are counted where edges are stored.
 type Health struct {
 	RuntimeID   string // {tenant}/{profileToken}@{version}/{ruleToken}
 	StableID    string // {profileToken}/{ruleToken}
@@ -29,12 +31,12 @@ type Health struct {
 	RefusedKeys int64  // edges that found no room in the tenant's budget of keys
 	// LastInputAt is the receive time of the last sample in the rule's scope, 0 when there was none.
 	LastInputAt model.Nanos
-	// MissingMetrics are the metrics that the rule names and that never came from any device of the profile since
+	// MissingMetrics are the metrics that the rule names and that no device of the profile has sent since
 	// this body has been live, sorted.
 	MissingMetrics []string
 }
 
-// Health returns a row for each rule of the profile's active version, by token; nil when none is active.
+// Health returns a row for each rule of the profile's active version, by token; nil when no version is active.
 func (e *Engine) Health(k ProfileKey) []Health {
 	p := e.profiles[k]
 	if p == nil {
@@ -47,7 +49,7 @@ func (e *Engine) Health(k ProfileKey) []Health {
 	return rows
 }
 
-// Ailing returns the health of every rule that does not run or could not judge everything it was given, by runtime id.
+// Unhealthy returns the health of every rule that does not run or could not judge every sample, by runtime id.
 func (e *Engine) Unhealthy() []Health {
 	var rows []Health
 	for _, p := range e.profiles {
@@ -76,4 +78,36 @@ func (p *profile) health(r *rule) Health {
 		}
 	}
 	return h
+}
+
+// metrics count for the operator, over all tenants. The figures for a rule's author are stored with the rule.
+type metrics struct {
+	applied    prometheus.Counter
+	late       prometheus.Counter
+	evalErrors prometheus.Counter
+	refused    prometheus.Counter
+	rules      prometheus.Gauge
+	keys       prometheus.Gauge
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	const prefix = "weir_eventprocessing_detect_"
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + name, Help: help})
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + name, Help: help})
+	}
+	m := &metrics{
+		applied:    counter("events_applied_total", "Samples of devices whose profile has rules."),
+		late:       counter("late_samples_total", "Samples and edges discarded because they were too old."),
+		evalErrors: counter("eval_errors_total", "Samples for which the evaluation of a rule failed."),
+		refused:    counter("keys_refused_total", "Samples refused because the tenant or the instance had its maximum of keys."),
+		rules:      gauge("rules_active", "Active rules."),
+		keys:       gauge("live_keys", "Keys with state."),
+	}
+	if reg != nil {
+		reg.MustRegister(m.applied, m.late, m.evalErrors, m.refused, m.rules, m.keys)
+	}
+	return m
 }

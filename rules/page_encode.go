@@ -3,9 +3,10 @@ package rules
 import (
 	"encoding/binary"
 	"hash/crc32"
+	"slices"
 )
 
-// encodeRules writes what the state of a profile's rules belongs to, and their counters; nil without rules.
+// encodeRules writes to what the state of a profile's rules belongs, and their counters; nil without rules.
 func encodeRules(p *profile) []byte {
 	if len(p.rules) == 0 {
 		return nil
@@ -33,7 +34,7 @@ func encodeRules(p *profile) []byte {
 	return seal(b)
 }
 
-// encodeDevices writes the devices of a bucket and their clocks; nil for none. Each ends in a blob of later words.
+// encodeDevices writes the devices of a bucket and their clocks; nil for none. Each ends in an empty blob, reserved for later versions.
 func encodeDevices(devices []*device) []byte {
 	if len(devices) == 0 {
 		return nil
@@ -53,14 +54,10 @@ func encodeDevices(devices []*device) []byte {
 	return seal(b)
 }
 
-// encodeKeys writes the keys of a bucket; nil for none. Rules are named once per page; the state of each key is a blob
-// that says what layout it has.
+// encodeKeys writes the keys of a bucket; nil for none.
 func encodeKeys(devices []*device, rules []*rule) []byte {
-	used, holders := make([]bool, len(rules)), 0
+	holders := 0
 	for _, d := range devices {
-		for _, k := range d.keys {
-			used[k.rule] = true
-		}
 		if len(d.keys) > 0 {
 			holders++
 		}
@@ -68,31 +65,54 @@ func encodeKeys(devices []*device, rules []*rule) []byte {
 	if holders == 0 {
 		return nil
 	}
-	b := header(pageKeys)
-	b, place := putRuleNames(b, rules, used)
+	b, numbers := putRuleNames(keyHeader(pageKeys, devices...), rules, devices...)
 	b = binary.AppendUvarint(b, uint64(holders))
 	var last int64
 	for _, d := range devices {
-		if len(d.keys) == 0 {
-			continue
-		}
-		b = binary.AppendVarint(b, d.id-last)
-		last = d.id
-		b = binary.AppendUvarint(b, uint64(len(d.keys)))
-		for _, k := range d.keys {
-			b = binary.AppendUvarint(b, place[k.rule])
-			b = putState(b, k.state)
+		if len(d.keys) > 0 {
+			b = binary.AppendVarint(b, d.id-last)
+			last = d.id
+			b = putKeys(b, d, numbers)
 		}
 	}
 	return seal(b)
 }
 
-// putRuleNames writes the tokens of the used rules and returns the place of each among them.
-func putRuleNames(b []byte, rules []*rule, used []bool) ([]byte, []uint64) {
-	place, n := make([]uint64, len(rules)), uint64(0)
+// encodeShared writes the keys without a device and their clock; nil for none.
+func encodeShared(p *profile) []byte {
+	d := p.shared
+	if len(d.keys) == 0 {
+		return nil
+	}
+	b, numbers := putRuleNames(keyHeader(pageShared, d), p.rules, d)
+	b = binary.AppendVarint(b, int64(d.newest))
+	b = binary.AppendVarint(b, int64(d.arrived))
+	return seal(putKeys(b, d, numbers))
+}
+
+// keyHeader begins a page of keys with the lowest version that can hold them.
+func keyHeader(kind byte, devices ...*device) []byte {
+	b := header(kind)
+	for _, d := range devices {
+		if slices.ContainsFunc(d.keys, func(k key) bool { return k.extra != nil }) {
+			b[0] = pageVersion
+		}
+	}
+	return b
+}
+
+// putRuleNames writes the tokens of the rules that have keys, once per page, and returns the number of each rule.
+func putRuleNames(b []byte, rules []*rule, devices ...*device) ([]byte, []uint64) {
+	used := make([]bool, len(rules))
+	for _, d := range devices {
+		for _, k := range d.keys {
+			used[k.rule] = true
+		}
+	}
+	numbers, n := make([]uint64, len(rules)), uint64(0)
 	for i, u := range used {
 		if u {
-			place[i] = n
+			numbers[i] = n
 			n++
 		}
 	}
@@ -102,21 +122,57 @@ func putRuleNames(b []byte, rules []*rule, used []bool) ([]byte, []uint64) {
 			b = putString(b, rules[i].token)
 		}
 	}
-	return b, place
+	return b, numbers
+}
+
+func putKeys(b []byte, d *device, numbers []uint64) []byte {
+	b = binary.AppendUvarint(b, uint64(len(d.keys)))
+	for i := range d.keys {
+		b = binary.AppendUvarint(b, numbers[d.keys[i].rule])
+		b = putState(b, &d.keys[i])
+	}
+	return b
 }
 
 // The layouts of a key's state.
-const layoutLatch = 1 // raised, stamp of the last edge
+const (
+	layoutLatch  = 1 // raised, stamp of the last edge
+	layoutMemory = 2 // flags, stamp of the last edge, due time, anchor, the memory of the kind; from version 2 on
+)
 
-func putState(b []byte, s State) []byte {
+// The flags of layoutMemory.
+const (
+	flagRaised = 1 << iota
+	flagEdged
+	flagOwn
+	flagsKnown = 1<<iota - 1
+)
+
+func putState(b []byte, k *key) []byte {
+	if k.extra != nil {
+		return putMemory(b, k)
+	}
 	var blob [2 + binary.MaxVarintLen64]byte
-	blob[0], blob[1] = layoutLatch, byteOf(s.Raised)
-	n := 2 + binary.PutVarint(blob[2:], int64(s.LastEdge))
+	blob[0], blob[1] = layoutLatch, byteOf(k.raised)
+	n := 2 + binary.PutVarint(blob[2:], int64(k.lastEdge))
 	b = binary.AppendUvarint(b, uint64(n))
 	return append(b, blob[:n]...)
 }
 
-func header(kind byte) []byte { return []byte{pageVersion, kind} }
+func putMemory(b []byte, k *key) []byte {
+	x := k.extra
+	flags := byteOf(k.raised)*flagRaised | byteOf(k.edged)*flagEdged | byteOf(x.own != nil)*flagOwn
+	blob := []byte{layoutMemory, flags}
+	blob = binary.AppendVarint(blob, int64(k.lastEdge))
+	blob = binary.AppendVarint(blob, int64(x.due))
+	blob = putString(blob, x.anchor)
+	if x.own != nil {
+		blob = x.own.Append(blob)
+	}
+	return putString(b, string(blob))
+}
+
+func header(kind byte) []byte { return []byte{pageVersion1, kind} }
 
 func putString(b []byte, s string) []byte {
 	b = binary.AppendUvarint(b, uint64(len(s)))

@@ -1,22 +1,21 @@
 package rules
 
 import (
-	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"slices"
 
 	"weir/model"
 )
 
-// Load fills a new engine with the pages of the store. Install then makes the versions active that were so at the
-// pages' offset; equal bodies find their state, so that nothing is emitted. After an error the engine is of no use.
+// Load fills a new engine with the pages of the store. Install then makes the versions active that were active at the
+// pages' offset; equal bodies find their state, so that no edge is emitted, and their timers run. After an error the
+// engine must not be used.
 func (e *Engine) Load(pages []Page) error {
 	keyed, err := keyPages(pages)
 	if err != nil {
 		return err
 	}
-	for _, kind := range []byte{pageRules, pageDevices, pageKeys} { // each refers to what the one before holds
+	for _, kind := range []byte{pageRules, pageDevices, pageKeys, pageShared} { // each refers to the one before
 		for _, k := range keyed {
 			if k.kind != kind {
 				continue
@@ -63,17 +62,19 @@ func (e *Engine) loadPage(k pageKey, data []byte) error {
 		e.loadRules(k, r)
 	case pageDevices:
 		e.loadDevices(k, r)
-	default:
+	case pageKeys:
 		e.loadKeys(k, r)
+	default:
+		e.loadShared(k, r)
 	}
 	return r.end()
 }
 
 func (e *Engine) loadRules(k pageKey, r *pageReader) {
-	p := &profile{key: k.profile}
+	p := newProfile(k.profile)
 	p.tenantToken, p.token, p.version = r.text(), r.text(), int(r.signed())
 	for range r.count() {
-		x := &rule{token: r.text(), kind: Kind(r.text()), severity: r.text()}
+		x := &rule{token: r.text(), kind: Type(r.text()), severity: r.text()}
 		x.stable, x.name = model.RuleStableID(p.token, x.token), x.token
 		copy(x.body[:], r.take(len(x.body)))
 		x.EvalErrors, x.LateSamples, x.RefusedKeys = r.signed(), r.signed(), r.signed()
@@ -115,12 +116,7 @@ func (e *Engine) loadKeys(k pageKey, r *pageReader) {
 	if r.must(p != nil); p == nil {
 		return
 	}
-	var names []int32
-	for range r.count() {
-		at, ok := findRule(p.rules, r.text())
-		r.must(ok)
-		names = append(names, int32(at))
-	}
+	load, read := keyLoader{e, p, r, ruleNames(p, r)}, 0
 	var id int64
 	for i := range r.count() {
 		step := r.signed()
@@ -131,109 +127,94 @@ func (e *Engine) loadKeys(k pageKey, r *pageReader) {
 			return
 		}
 		d := p.parts[k.bucket].devices[at]
-		for range r.count() {
-			d.load(r, names)
-		}
-		r.must(len(d.keys) > 0)
-		e.tenant(k.profile.Tenant).keys += len(d.keys)
+		load.keys(d)
+		read += len(d.keys)
 	}
+	e.tenant(k.profile.Tenant).keys += read
+	r.must(r.version == keyHeader(pageKeys, p.parts[k.bucket].devices...)[0])
 }
 
-func (d *device) load(r *pageReader, names []int32) {
-	n := r.unsigned()
-	if n >= uint64(len(names)) {
-		r.must(false)
+func (e *Engine) loadShared(k pageKey, r *pageReader) {
+	p := e.profiles[k.profile]
+	if r.must(p != nil); p == nil {
 		return
 	}
-	k := key{rule: names[n], state: r.state()}
-	r.must(len(d.keys) == 0 || d.keys[len(d.keys)-1].rule < k.rule)
-	d.keys = append(d.keys, k)
+	load := keyLoader{e, p, r, ruleNames(p, r)}
+	p.shared.newest, p.shared.arrived = model.Micros(r.signed()), Listening(r.signed())
+	load.keys(p.shared)
+	e.tenant(k.profile.Tenant).keys += len(p.shared.keys)
+	r.must(r.version == keyHeader(pageShared, p.shared)[0])
 }
 
-// pageReader reads a page. After the first offence it yields zeros, and end reports the offence.
-type pageReader struct {
-	b   []byte
-	bad bool
+// ruleNames reads the rules of a page of keys and returns their indexes.
+func ruleNames(p *profile, r *pageReader) []int32 {
+	var rules []int32
+	for range r.count() {
+		at, ok := findRule(p.rules, r.text())
+		r.must(ok)
+		rules = append(rules, int32(at))
+	}
+	return rules
 }
 
-func openPage(data []byte, kind byte) (*pageReader, error) {
-	if len(data) > 0 && data[0] > pageVersion {
-		return nil, ErrVersion
-	}
-	if len(data) < 6 || data[0] != pageVersion || data[1] != kind {
-		return nil, ErrDamaged
-	}
-	body, sum := data[:len(data)-4], data[len(data)-4:]
-	if crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(sum) {
-		return nil, ErrDamaged
-	}
-	return &pageReader{b: body[2:]}, nil
+// keyLoader reads the keys of a page.
+type keyLoader struct {
+	e     *Engine
+	p     *profile
+	r     *pageReader
+	rules []int32
 }
 
-func (r *pageReader) must(ok bool) {
+func (l *keyLoader) keys(d *device) {
+	for range l.r.count() {
+		n := l.r.unsigned()
+		if n >= uint64(len(l.rules)) {
+			l.r.must(false)
+			return
+		}
+		k := key{rule: l.rules[n]}
+		l.state(d, &k)
+		if at, known := d.find(k.rule, k.anchor()); known || at < len(d.keys) {
+			l.r.must(false)
+			return
+		}
+		d.keys = append(d.keys, k)
+	}
+	l.r.must(len(d.keys) > 0)
+}
+
+// state reads the state of a key. Its timer runs from Install on, which knows whether the rule does.
+func (l *keyLoader) state(d *device, k *key) {
+	blob := pageReader{b: l.r.take(l.r.count())}
+	switch layout := blob.byte(); {
+	case layout == layoutLatch:
+		k.edged, k.raised, k.lastEdge = true, blob.flag(), model.Micros(blob.signed())
+	case layout == layoutMemory && l.r.version >= pageVersion:
+		l.memory(d, k, &blob)
+	default:
+		blob.must(false)
+	}
+	l.r.must(blob.end() == nil)
+}
+
+func (l *keyLoader) memory(d *device, k *key, blob *pageReader) {
+	flags := blob.byte()
+	k.raised, k.edged, k.lastEdge = flags&flagRaised != 0, flags&flagEdged != 0, model.Micros(blob.signed())
+	rule := l.p.rules[k.rule]
+	x := &extra{due: Listening(blob.signed()), anchor: blob.text(), device: d, rule: rule.token}
+	k.extra = x
+	blob.must(flags <= flagsKnown && x.due >= 0 && (k.edged || !k.raised && k.lastEdge == 0))
+	if flags&flagOwn == 0 {
+		blob.must(x.due != 0 || k.edged && x.anchor != "") // else the key would latch only, or be empty
+		return
+	}
+	encoded := blob.take(len(blob.b))
+	kind, ok := findKind(l.e.compiler.kinds, rule.kind)
 	if !ok {
-		r.bad, r.b = true, nil
+		x.own = unread(encoded)
+		return
 	}
-}
-
-func (r *pageReader) end() error {
-	if r.bad || len(r.b) > 0 {
-		return ErrDamaged
-	}
-	return nil
-}
-
-func (r *pageReader) unsigned() uint64 {
-	v, n := binary.Uvarint(r.b)
-	if r.must(n > 0); n <= 0 {
-		return 0
-	}
-	r.b = r.b[n:]
-	return v
-}
-
-func (r *pageReader) signed() int64 {
-	v, n := binary.Varint(r.b)
-	if r.must(n > 0); n <= 0 {
-		return 0
-	}
-	r.b = r.b[n:]
-	return v
-}
-
-// count reads the number of things that follow; each takes at least a byte, so no damage makes it huge.
-func (r *pageReader) count() int {
-	n := r.unsigned()
-	if n > uint64(len(r.b)) {
-		r.must(false)
-		return 0
-	}
-	return int(n)
-}
-
-// take returns the next n bytes, or nil.
-func (r *pageReader) take(n int) []byte {
-	if n > len(r.b) {
-		r.must(false)
-		return nil
-	}
-	b := r.b[:n]
-	r.b = r.b[n:]
-	return b
-}
-
-func (r *pageReader) text() string { return string(r.take(r.count())) }
-
-func (r *pageReader) flag() bool {
-	b := r.take(1)
-	r.must(len(b) == 1 && b[0] <= 1)
-	return len(b) == 1 && b[0] == 1
-}
-
-func (r *pageReader) state() State {
-	blob := pageReader{b: r.take(r.count())}
-	layout := blob.take(1)
-	s := State{Edged: true, Raised: blob.flag(), LastEdge: model.Micros(blob.signed())}
-	r.must(len(layout) == 1 && layout[0] == layoutLatch && blob.end() == nil)
-	return s
+	var err error
+	x.own, err = kind.Decode(encoded)
+	blob.must(err == nil && x.own != nil)
 }

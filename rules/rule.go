@@ -1,35 +1,26 @@
-// Package rules decides. A rule definition, written as JSON, is decoded strictly, compiled against its environment and
+// Package rules evaluates detection rules. A rule definition, written as JSON, is decoded strictly, compiled against its environment and
 // evaluated over the readings of each device:
 //
 //	definition ─Decode─► Definition ─Compile─► Program ─Eval─► edges
 //
-// Evaluation is a pure function of (state, input) → (state, edges): no clock, no I/O, no randomness. The Engine keeps
-// the programs of every active profile version and the state of every key, feeds the function in the order of the log
-// and hands over what changed as pages. Live detection, replay preview, rule tests and the canvas all stand on the
-// same function, so they cannot disagree. What is done about an edge is not decided here.
+// Evaluation is a pure function of (state, input) → (state, edges): no clock, no I/O, no randomness. The Engine holds
+// the programs of every active profile version, the state of every key and its timers, calls the function in the order
+// of the log and returns what changed as pages. Live detection, replay preview, rule tests and the canvas all use the
+// same function, so they cannot disagree. Other packages act on the edges.
+//
+// A kind of rule is a file that implements Kind (threshold.go is the shortest that runs) and a line in builtin.
 //
 // DESIGN.md has the reasoning.
 package rules
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
-// Kind is the type of a rule.
-type Kind string
-
-// The eight kinds.
-const (
-	Threshold    Kind = "threshold"
-	DeltaRate    Kind = "deltaRate"
-	Repeating    Kind = "repeating"
-	Duration     Kind = "duration"
-	Absence      Kind = "absence"
-	Aggregate    Kind = "aggregate"
-	Correlation  Kind = "correlation"
-	Connectivity Kind = "connectivity"
-)
+// Type is the name of a kind of rule in a definition. Each kind's file defines its own.
+type Type string
 
 // Op compares a value with a threshold.
 type Op string
@@ -44,20 +35,6 @@ const (
 	NotEqual       Op = "ne"
 )
 
-// Window modes and aggregates of an aggregate rule.
-const (
-	Tumbling    = "tumbling"
-	Sliding     = "sliding"
-	Session     = "session"
-	CountWindow = "count"
-
-	AggCount = "count"
-	AggSum   = "sum"
-	AggAvg   = "avg"
-	AggMin   = "min"
-	AggMax   = "max"
-)
-
 // Severities, as they stand in a definition.
 const (
 	Critical      = "critical"
@@ -67,24 +44,18 @@ const (
 	Indeterminate = "indeterminate"
 )
 
-// DefaultMemberCap is the most members that a correlation counts when its definition does not say.
-const DefaultMemberCap = 1024
-
 // The values that an enumerated field may have, in the order in which an error lists them.
 var (
-	kinds       = [...]Kind{Threshold, DeltaRate, Repeating, Duration, Absence, Aggregate, Correlation, Connectivity}
-	ops         = [...]Op{Greater, GreaterOrEqual, Less, LessOrEqual, Equal, NotEqual}
-	severities  = [...]string{Critical, Major, Minor, WarningLevel, Indeterminate}
-	windowModes = [...]string{Tumbling, Sliding, Session, CountWindow}
-	aggregates  = [...]string{AggCount, AggSum, AggAvg, AggMin, AggMax}
+	ops        = [...]Op{Greater, GreaterOrEqual, Less, LessOrEqual, Equal, NotEqual}
+	severities = [...]string{Critical, Major, Minor, WarningLevel, Indeterminate}
 )
 
 // Definition is a decoded rule definition. A zero value or nil means that the field is absent; thresholds and
-// lateness are pointers because there 0 says something.
+// lateness are pointers because 0 differs from absent there.
 type Definition struct {
 	Name        string
 	Description string
-	Type        Kind
+	Type        Type
 	Severity    string
 	Actions     []Action
 	When        Condition
@@ -104,7 +75,7 @@ type Definition struct {
 	Lateness    *time.Duration
 }
 
-// Condition is what a sample must meet: a structured comparison, an expression, or nothing (every event meets it).
+// Condition is what a sample must satisfy: a structured comparison, an expression, or nothing (every event satisfies it).
 type Condition struct {
 	Metric        string
 	Op            Op
@@ -113,14 +84,14 @@ type Condition struct {
 	CEL           string
 }
 
-// Empty reports whether every event meets the condition.
+// Empty reports whether every event satisfies the condition.
 func (c *Condition) Empty() bool { return !c.structured() && c.CEL == "" }
 
 func (c *Condition) structured() bool {
 	return c.Metric != "" || c.Op != "" || c.Threshold != nil || c.ThresholdAttr != ""
 }
 
-// Error says why a definition is refused. It is written for the rule's author: the field first, then the reason.
+// Error is the reason for which a definition is refused, written for the rule's author: the field first, then the reason.
 type Error struct {
 	// Field is the path of the field, such as when, hold or actions[0].httpCall.url; "" for the rule as a whole.
 	Field  string
@@ -146,4 +117,138 @@ func (e *Error) Top() string {
 
 func refuse(field, format string, args ...any) *Error {
 	return &Error{Field: field, Reason: fmt.Sprintf(format, args...)}
+}
+
+// field is one optional field of a definition, in the order of the documentation.
+type field struct {
+	name string
+	set  func(*Definition) bool
+}
+
+var bodyFields = [...]field{
+	{"when", func(d *Definition) bool { return !d.When.Empty() }},
+	{"metric", func(d *Definition) bool { return d.Metric != "" }},
+	{"window", func(d *Definition) bool { return d.Window != 0 }},
+	{"hold", func(d *Definition) bool { return d.Hold != 0 }},
+	{"timeout", func(d *Definition) bool { return d.Timeout != 0 }},
+	{"gap", func(d *Definition) bool { return d.Gap != 0 }},
+	{"count", func(d *Definition) bool { return d.Count != 0 }},
+	{"rate", func(d *Definition) bool { return d.Rate }},
+	{"windowMode", func(d *Definition) bool { return d.WindowMode != "" }},
+	{"agg", func(d *Definition) bool { return d.Agg != "" }},
+	{"op", func(d *Definition) bool { return d.Op != "" }},
+	{"threshold", func(d *Definition) bool { return d.Threshold != nil }},
+	{"anchorType", func(d *Definition) bool { return d.AnchorType != "" }},
+	{"memberCap", func(d *Definition) bool { return d.MemberCap != 0 }},
+}
+
+// check checks what the fields mean together, apart from expressions, and returns what the rule uses. The error is the
+// first in the order of the documentation.
+func (d *Definition) check(k Kind, l Limits) (Uses, *Error) {
+	u, err := k.Uses(d)
+	if u.As == "" {
+		u.As = "type " + string(d.Type)
+	}
+	switch {
+	case u.NoActions && len(d.Actions) > 0:
+		return u, refuse("actions", "%s has no actions", u.As)
+	case err != nil:
+		return u, err
+	}
+	if err := d.checkFields(u); err != nil {
+		return u, err
+	}
+	if err := d.When.checkForm(); err != nil {
+		return u, err
+	}
+	if d.Op == Equal || d.Op == NotEqual {
+		return u, refuse("op", "%s is allowed only in a condition", d.Op)
+	}
+	if err := k.Check(d); err != nil {
+		return u, err
+	}
+	if err := d.checkDurations(l.MaxDuration); err != nil {
+		return u, err
+	}
+	return u, d.checkActions(l.MaxDuration)
+}
+
+// checkFields compares the fields that are set with those that the kind uses.
+func (d *Definition) checkFields(u Uses) *Error {
+	for _, f := range bodyFields {
+		if f.set(d) && !slices.Contains(u.Needs, f.name) && !slices.Contains(u.May, f.name) {
+			return refuse(f.name, "not used by %s", u.As)
+		}
+	}
+	for _, f := range bodyFields {
+		if !f.set(d) && slices.Contains(u.Needs, f.name) {
+			return refuse(f.name, "required by %s", u.As)
+		}
+	}
+	return nil
+}
+
+func (c *Condition) checkForm() *Error {
+	switch {
+	case !c.structured():
+		return nil
+	case c.CEL != "":
+		return refuse("when", "a comparison and cel cannot stand together")
+	case c.Threshold != nil && c.ThresholdAttr != "":
+		return refuse("when", "threshold and thresholdAttr cannot stand together")
+	case c.Metric == "":
+		return refuse("when", "the comparison lacks its metric")
+	case c.Op == "":
+		return refuse("when", "the comparison lacks its op")
+	case c.Threshold == nil && c.ThresholdAttr == "":
+		return refuse("when", "the comparison lacks its threshold or thresholdAttr")
+	}
+	return nil
+}
+
+func (d *Definition) checkDurations(limit time.Duration) *Error {
+	for _, f := range []struct {
+		name string
+		d    time.Duration
+	}{{"window", d.Window}, {"hold", d.Hold}, {"timeout", d.Timeout}, {"gap", d.Gap}} {
+		if err := checkPeriod(f.name, f.d, limit); err != nil {
+			return err
+		}
+	}
+	if d.Lateness != nil {
+		return checkPeriod("lateness", *d.Lateness, limit)
+	}
+	return nil
+}
+
+func checkPeriod(field string, d, limit time.Duration) *Error {
+	if d > limit {
+		return refuse(field, "%s is longer than the maximum rule duration of %s", FormatDuration(d), FormatDuration(limit))
+	}
+	return nil
+}
+
+// checkActions checks the actions apart from their expressions.
+func (d *Definition) checkActions(limit time.Duration) *Error {
+	seen := map[string]int{}
+	for i := range d.Actions {
+		a, path := &d.Actions[i], actionPath(i)
+		if a.Type == ActionRaiseAlarm && d.Severity == "" {
+			return refuse(path, "raiseAlarm needs a severity on the rule")
+		}
+		if a.MaxAge != nil {
+			if a.Type == ActionRaiseAlarm {
+				return refuse(join(path, "maxAge"), "not used by raiseAlarm")
+			}
+			if err := checkPeriod(join(path, "maxAge"), *a.MaxAge, limit); err != nil {
+				return err
+			}
+		}
+		content := a.content()
+		if first, ok := seen[content]; ok {
+			return refuse(path, "the same as %s", actionPath(first))
+		}
+		seen[content] = i
+	}
+	return nil
 }

@@ -11,39 +11,51 @@ import (
 	"weir/model"
 )
 
-// sample is an input as expressions see it. It is bound to one input at a time and used again for the next, so that
-// structured rules cost no memory; what an expression asks for is boxed once per input.
-type sample struct {
-	in       *Input
+// Sample is an input as judges and expressions see it. The engine binds it to one input at a time and uses it again for
+// the next, so that structured rules allocate nothing; what an expression reads is boxed once per input.
+type Sample struct {
+	*Input
+	Clock  Clock  // of the device; for a Timer of a key without a device, of the key's rule
+	Anchor string // token of the key's anchor, "" for a key without one
+
 	metrics  metricMap
+	at       *model.Reading // reading for which the index found the rule, nil for none
 	device   ref.Val
 	occurred ref.Val
 }
 
-var _ cel.Activation = (*sample)(nil)
+var _ cel.Activation = (*Sample)(nil)
 
-func (s *sample) bind(in *Input) {
-	s.in, s.device, s.occurred = in, nil, nil
+func (s *Sample) bind(in *Input) {
+	s.Input, s.Anchor, s.at, s.device, s.occurred = in, "", nil, nil, nil
 	s.metrics.bind(in)
 }
 
+// Metric returns the finite value of a metric, false when the sample does not carry one.
+func (s *Sample) Metric(name string) (float64, bool) {
+	if r := s.metrics.reading(name); r != nil {
+		return r.Value, true
+	}
+	return 0, false
+}
+
 // assumed reports whether the sample is within the sizes that the static cost of an expression assumes. Names of
-// metrics and tokens of devices cannot be longer: whoever takes them in sees to that.
-func (s *sample) assumed() bool { return len(s.metrics.readings) <= assumedEntries }
+// metrics and tokens of devices cannot be longer: ingest refuses longer ones.
+func (s *Sample) assumed() bool { return len(s.metrics.readings) <= assumedEntries }
 
 // ResolveName implements cel.Activation.
-func (s *sample) ResolveName(name string) (any, bool) {
+func (s *Sample) ResolveName(name string) (any, bool) {
 	switch name {
 	case varMetrics:
 		return &s.metrics, true
 	case varDevice:
 		if s.device == nil {
-			s.device = types.String(s.in.Device.Token)
+			s.device = types.String(s.Input.Device.Token)
 		}
 		return s.device, true
 	case varOccurred:
 		if s.occurred == nil {
-			s.occurred = types.Timestamp{Time: s.in.Occurred.Time()}
+			s.occurred = types.Timestamp{Time: s.Occurred.Time()}
 		}
 		return s.occurred, true
 	}
@@ -51,10 +63,10 @@ func (s *sample) ResolveName(name string) (any, bool) {
 }
 
 // Parent implements cel.Activation.
-func (s *sample) Parent() cel.Activation { return nil }
+func (s *Sample) Parent() cel.Activation { return nil }
 
-// metricMap is m: the readings of a sample as a map of double, in the order of the message, without building one.
-// What few expressions want (equality, conversion) goes through a real map.
+// metricMap is m: the readings of a sample as a map of double, in the order of the message, without building a map.
+// Equality and conversion, which few expressions use, go through a real map.
 type metricMap struct {
 	readings []model.Reading
 	kept     []model.Reading // room for the finite ones when others are among them

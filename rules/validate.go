@@ -1,5 +1,13 @@
 package rules
 
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"cel.dev/cel-go/cel"
+)
+
 // Candidate is a rule to be checked.
 type Candidate struct {
 	Token       string
@@ -22,7 +30,7 @@ type ValidationWarning struct {
 }
 
 // Validate decodes and compiles each candidate in the order of the list, without keeping anything. A candidate has one
-// error, the first found, or any number of warnings. What the engine cannot run yet is an error: nothing is accepted
+// error, the first found, or any number of warnings. What the engine cannot run yet is an error: no rule is accepted
 // that would then do nothing.
 func (c *Compiler) Validate(candidates []Candidate) ([]ValidationError, []ValidationWarning) {
 	var errs []ValidationError
@@ -41,7 +49,7 @@ func (c *Compiler) Validate(candidates []Candidate) ([]ValidationError, []Valida
 }
 
 func (c *Compiler) validate(cand Candidate) ([]Warning, error) {
-	def, err := Decode([]byte(cand.Definition))
+	def, err := c.Decode([]byte(cand.Definition))
 	if err != nil {
 		return nil, err
 	}
@@ -50,4 +58,44 @@ func (c *Compiler) validate(cand Candidate) ([]Warning, error) {
 		return nil, err
 	}
 	return warnings, p.Evaluable()
+}
+
+// Warning is an advisory finding on a rule that compiled.
+type Warning struct {
+	Code    string
+	Params  []string // what the text interpolates, in a fixed order per code
+	Message string   // English
+}
+
+// Warning codes.
+const (
+	WarnNegatedAttributeGuard         = "negatedAttributeGuard"
+	WarnNegatedAttributeGuardDisjunct = "negatedAttributeGuardDisjunct"
+	WarnValueNeverSet                 = "valueNeverSet"
+)
+
+func guardWarnings(leaf *cel.Ast) []Warning {
+	guards, disjuncts := map[string]bool{}, map[string]bool{}
+	missingTests(leaf.NativeRep().Expr(), false, guards, disjuncts)
+	var ws []Warning
+	for attr := range maps.Keys(guards) {
+		ws = append(ws, Warning{WarnNegatedAttributeGuard, []string{attr},
+			"the condition asks that attribute " + attr + " is missing: it holds for every device that was not given it"})
+		delete(disjuncts, attr)
+	}
+	for attr := range maps.Keys(disjuncts) {
+		ws = append(ws, Warning{WarnNegatedAttributeGuardDisjunct, []string{attr},
+			"a missing attribute " + attr + " is enough for one side of an || in the condition"})
+	}
+	return ws
+}
+
+func sortWarnings(ws []Warning) []Warning {
+	slices.SortFunc(ws, func(a, b Warning) int {
+		if c := strings.Compare(a.Code, b.Code); c != 0 {
+			return c
+		}
+		return slices.Compare(a.Params, b.Params)
+	})
+	return ws
 }

@@ -13,7 +13,10 @@ import (
 )
 
 // decoder walks the tokens of text that is known to be well-formed.
-type decoder struct{ *json.Decoder }
+type decoder struct {
+	*json.Decoder
+	types []Type // that a rule may have
+}
 
 // setter reads the value of one field. path is the field's, for errors.
 type setter func(path string) *Error
@@ -29,7 +32,7 @@ func (d *decoder) object(path string, fields map[string]setter) *Error {
 	})
 }
 
-// members reads an object and hands each member to set, refusing a name that comes twice.
+// members reads an object and passes each member to set. It refuses a name that is given twice.
 func (d *decoder) members(path string, set func(name, at string) *Error) *Error {
 	if err := d.open(path, '{', "an object"); err != nil {
 		return err
@@ -57,7 +60,7 @@ func (d *decoder) open(path string, delim json.Delim, want string) *Error {
 	return nil
 }
 
-// token returns the next token; checkText has seen that there is one.
+// token returns the next token; checkText made sure that there is one.
 func (d *decoder) token() json.Token {
 	tok, _ := d.Token()
 	return tok
@@ -136,8 +139,8 @@ func (d *decoder) float(to **float64) setter {
 	}
 }
 
-// integer reads a whole number from least to most.
-func (d *decoder) integer(to *int32, least, most int32) setter {
+// integer reads a whole number from lowest to highest.
+func (d *decoder) integer(to *int32, lowest, highest int32) setter {
 	return func(path string) *Error {
 		tok := d.token()
 		n, ok := tok.(json.Number)
@@ -145,8 +148,8 @@ func (d *decoder) integer(to *int32, least, most int32) setter {
 			return wrongType(path, "a whole number", tok)
 		}
 		v, err := strconv.ParseInt(string(n), 10, 32)
-		if err != nil || int32(v) < least || int32(v) > most {
-			return refuse(path, "%s is not a whole number from %d to %d", short(string(n)), least, most)
+		if err != nil || int32(v) < lowest || int32(v) > highest {
+			return refuse(path, "%s is not a whole number from %d to %d", short(string(n)), lowest, highest)
 		}
 		*to = int32(v)
 		return nil
@@ -222,7 +225,7 @@ func kindOfJSON(c byte) string {
 	return "a number"
 }
 
-// join composes the path of a field. A name that a stranger made up is shown short.
+// join composes the path of a field. A name that no field has is shown short.
 func join(path, name string) string {
 	if !model.ValidToken(name) {
 		name = quote(name)
@@ -244,9 +247,9 @@ func list[S ~string](names []S) string {
 func quote(s string) string { return strconv.Quote(short(s)) }
 
 func short(s string) string {
-	const most = 40
-	if utf8.RuneCountInString(s) <= most {
+	const limit = 40
+	if utf8.RuneCountInString(s) <= limit {
 		return s
 	}
-	return string([]rune(s)[:most]) + "…"
+	return string([]rune(s)[:limit]) + "…"
 }

@@ -9,18 +9,21 @@ import (
 	"cel.dev/cel-go/cel"
 )
 
-// compileWhen compiles the condition and finds what the rule reads.
+// compileWhen compiles the condition and determines what the rule reads and which samples it looks at.
 func (c *Compiler) compileWhen(p *Program) ([]Warning, error) {
 	d := p.def
 	if d.When.CEL != "" {
 		return c.compileLeaf(p)
+	}
+	if p.uses.Presence {
+		p.scope = scopePresence
 	}
 	p.wants = sortedUnique(d.Metric, d.When.Metric)
 	if len(p.wants) > 0 {
 		p.scope = scopeMetrics
 		p.carries = []string{cmp.Or(d.Metric, d.When.Metric)}
 	}
-	p.compare = newComparison(&d.When)
+	p.when.compare, p.when.direct = newComparison(&d.When), d.Metric == "" || d.Metric == d.When.Metric
 	return nil, c.setCost(p)
 }
 
@@ -50,7 +53,7 @@ func (c *Compiler) compileLeaf(p *Program) ([]Warning, error) {
 	if err := r.checkFences(d); err != nil {
 		return nil, err
 	}
-	if err := c.checkTruth(d, leaf); err != nil {
+	if err := c.checkTruth(p.uses, leaf); err != nil {
 		return nil, err
 	}
 	if err := c.setCost(p); err != nil {
@@ -66,20 +69,20 @@ func (c *Compiler) compileLeaf(p *Program) ([]Warning, error) {
 	return guardWarnings(leaf), nil
 }
 
-// plan makes the expression ready to run, twice: a sample within the sizes that the static worst case assumes cannot
-// pass the limit, so it need not be counted; counting costs three times the evaluation.
+// plan prepares the expression twice: a sample within the sizes that the static worst case assumes cannot exceed the
+// limit, so its cost need not be counted; counting triples the time of an evaluation.
 func (c *Compiler) plan(p *Program, leaf *cel.Ast) (err error) {
 	env, optimize := c.envs.leaf.env, cel.EvalOptions(cel.OptOptimize)
-	if p.leaf, err = env.Program(leaf, optimize); err != nil {
+	if p.when.leaf, err = env.Program(leaf, optimize); err != nil {
 		return refuse("when", "%v", err)
 	}
-	if p.limited, err = env.Program(leaf, optimize, cel.CostLimit(c.limits.MaxCost)); err != nil {
+	if p.when.limited, err = env.Program(leaf, optimize, cel.CostLimit(c.limits.MaxCost)); err != nil {
 		return refuse("when", "%v", err)
 	}
 	return nil
 }
 
-// sourceless names a variable that nothing fills yet.
+// sourceless returns the error for a variable that has no source yet.
 func sourceless(r reads) *Error {
 	for _, name := range []string{varAttr, varAnchors} {
 		if r.vars[name] {
@@ -89,9 +92,9 @@ func sourceless(r reads) *Error {
 	return nil
 }
 
-// checkTruth refuses a latch that could never be released, or never be set, whatever a sample carries.
-func (c *Compiler) checkTruth(d *Definition, leaf *cel.Ast) *Error {
-	if d.Type != Threshold && d.Type != Duration {
+// checkTruth refuses a latch that could never be released, or never be set, whatever the samples carry.
+func (c *Compiler) checkTruth(u Uses, leaf *cel.Ast) *Error {
+	if !u.Decides {
 		return nil
 	}
 	if c.envs.leaf.prove(leaf, varAttr) == provedTrue {
@@ -107,6 +110,8 @@ func (c *Compiler) checkTruth(d *Definition, leaf *cel.Ast) *Error {
 // a sample without any of them from an empty one; when it is false for that one, it need not look at such samples.
 func (c *Compiler) scopeOf(p *Program, leaf *cel.Ast, r reads) (scope, []string) {
 	switch {
+	case p.uses.Presence:
+		return scopePresence, nil
 	case p.def.Metric != "":
 		return scopeMetrics, []string{p.def.Metric}
 	case p.fences:

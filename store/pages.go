@@ -38,14 +38,11 @@ func RulePages(tx Tx, gen uint64, f func(RulePage) error) error {
 	return rows.Err()
 }
 
-// SweepUnflipped removes the pages that an unfinished head write left: those of generations above gen.
-func SweepUnpublished(tx Tx, gen uint64) error {
-	for _, table := range [...]string{`rule_pages`, `seen_pages`} {
-		if _, err := tx.Exec(`DELETE FROM `+table+` WHERE gen > ?`, int64(gen)); err != nil {
-			return err
-		}
-	}
-	return nil
+// SweepUnpublishedRulePages removes the pages of rule state that an unfinished checkpoint left: those of generations above
+// gen.
+func SweepUnpublishedRulePages(tx Tx, gen uint64) error {
+	_, err := tx.Exec(`DELETE FROM rule_pages WHERE gen > ?`, int64(gen))
+	return err
 }
 
 // SweepRulePages removes what newer pages replaced.
@@ -87,6 +84,13 @@ func SeenPages(tx Tx, gen uint64, f func(SeenPage) error) error {
 		}
 	}
 	return rows.Err()
+}
+
+// SweepUnpublishedSeenPages removes the pages of what has been seen that an unfinished checkpoint left: those of generations
+// above gen.
+func SweepUnpublishedSeenPages(tx Tx, gen uint64) error {
+	_, err := tx.Exec(`DELETE FROM seen_pages WHERE gen > ?`, int64(gen))
+	return err
 }
 
 // DropSeenPages removes pages of a kind whose newest entry is older than before.

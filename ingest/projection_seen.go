@@ -2,9 +2,11 @@ package ingest
 
 import (
 	"cmp"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"weir/internal/wire"
@@ -19,17 +21,94 @@ const (
 )
 
 const (
-	seenVersion    = 1
-	altIDVersion   = 2         // of pages of altIds; version 1 is read as well
-	altIDCost      = 40        // bytes of memory an altId takes, its share of the table included
-	repeatsMost    = 1024      // messages remembered per client
-	repeatsBytes   = 16 << 20  // memory of all clients together, unless the configuration says otherwise
-	repeatsPage    = 256 << 10 // bytes of a page on disk
-	clientOverhead = 200
+	seenVersion      = 1
+	altIDVersion     = 2         // of pages of altIds; version 1 is read as well
+	altIDCost        = 40        // bytes of memory an altId takes, its share of the table included
+	repeatsPerClient = 1024      // messages remembered per client
+	repeatsBytes     = 16 << 20  // memory of all clients together, unless the configuration says otherwise
+	repeatsPage      = 256 << 10 // bytes of a page on disk
+	clientOverhead   = 200
 )
 
+// seenProjection keeps what was seen before: repeats and altIds as pages, the altIds of a checkpoint on one of them.
+type seenProjection struct {
+	ProjectionBase
+	*seen
+	metrics *applyMetrics
+	frozen  frozenSeen
+	gen     uint64
+
+	altIDsHeld, repeatsHeld atomic.Int64 // memory, as of the newest checkpoint
+}
+
+func newSeenProjection(cfg *ApplyConfig, m *applyMetrics) *seenProjection {
+	return &seenProjection{seen: newSeen(cfg.DedupeWindow, cfg.DedupeMaxBytes, cfg.RepeatsBytes), metrics: m}
+}
+
+// Load implements Projection.
+func (p *seenProjection) Load(tx store.Tx, at Checkpoint) error {
+	return store.SeenPages(tx, at.Generation, p.seen.load)
+}
+
+// Record implements Projection. A message with an altId is remembered when it is stored, so that a retry of what proved
+// unfit is judged again.
+func (p *seenProjection) Record(_ context.Context, e *Event, _ *Effects) error {
+	if e.Outcome == "" {
+		return nil
+	}
+	r := e.Record
+	if !e.repeat {
+		p.addRepeat(r)
+	}
+	if e.Stored() && r.Message.AltID != "" {
+		p.remember(e.altID, p.key, r.Received.Wall)
+	}
+	return nil
+}
+
+// knows reports whether a message with an altId is known. It leaves hash and key for Record.
+func (p *seenProjection) knows(e *Event) bool {
+	p.key = appendAltIDKey(p.key[:0], e.TenantID, e.DeviceID, e.Record.Message)
+	e.altID = altIDHash(p.key)
+	_, known := p.altIDs[e.altID]
+	return known
+}
+
+// PendingBytes implements Pending.
+func (p *seenProjection) PendingBytes() int64 { return p.openBytes() }
+
+// Freeze implements Projection.
+func (p *seenProjection) Freeze(at Checkpoint) {
+	p.frozen, p.gen = p.seen.freeze(at.Received), at.Generation
+	p.report(p.metrics, at.Received)
+	p.altIDsHeld.Store(p.altIDBytes())
+	p.repeatsHeld.Store(p.clientBytes)
+}
+
+// Write implements Projection.
+func (p *seenProjection) Write(_ context.Context, write WriteFunc) error {
+	if err := write(func(tx store.Tx) error { return store.SweepUnpublishedSeenPages(tx, p.gen-1) }); err != nil {
+		return err
+	}
+	return inSlices(write, p.frozen.pages(), func(tx store.Tx, page store.SeenPage) error { return store.AddSeenPage(tx, p.gen, page) })
+}
+
+// Publish implements Projection: what the frozen pages replace goes with it.
+func (p *seenProjection) Publish(tx store.Tx) error {
+	if err := store.DropSeenPages(tx, seenAltIDs, p.frozen.dropBefore); err != nil || !p.frozen.renew {
+		return err
+	}
+	return store.ReplaceSeenPages(tx, p.gen, seenRepeats)
+}
+
+// Release implements Projection.
+func (p *seenProjection) Release(context.Context, WriteFunc) error {
+	p.frozen = frozenSeen{}
+	return nil
+}
+
 // seen remembers what came in already: altIds for a span of receive time, bounded in bytes, and for each MQTT client the
-// last repeats it may send again. It is a result like any other: written with the head, rebuilt by replay.
+// last messages, which it may send again.
 type seen struct {
 	window     time.Duration
 	maxBytes   int64
@@ -37,14 +116,14 @@ type seen struct {
 
 	altIDs map[[16]byte]struct{}
 	pages  []altIDPage // sealed, oldest first
-	open   altIDPage   // since the last head
+	open   altIDPage   // since the last checkpoint
 	key    []byte      // scratch
 
 	clients     map[string]*repeats
 	oldest      *repeats // least recently active first
 	newest      *repeats
 	clientBytes int64
-	forgotten   int   // clients forgotten for want of memory since the last head
+	evicted     int   // clients evicted for want of memory since the last checkpoint
 	written     int64 // bytes of the repeat pages that are in the store
 }
 
@@ -53,7 +132,7 @@ type repeats struct {
 	client     string
 	ring       []uint64
 	next       int
-	added      int // since the last head
+	added      int // since the last checkpoint
 	at         model.Nanos
 	prev, more *repeats
 }
@@ -84,19 +163,19 @@ func (s *seen) addRepeat(r *model.Record) {
 	c := s.client(r.ClientID)
 	c.at = max(c.at, r.Received.Wall)
 	s.push(c, repeatHash(r))
-	c.added = min(c.added+1, repeatsMost)
+	c.added = min(c.added+1, repeatsPerClient)
 	for s.clientBytes > s.maxRepeats && s.oldest != c {
-		s.forget(s.oldest)
-		s.forgotten++
+		s.evict(s.oldest)
+		s.evicted++
 	}
 }
 
-// tell shows what is remembered. now is the receive time of the record at which the head is cut.
-func (s *seen) tell(m *applyMetrics, now model.Nanos) {
+// report sets the metrics. now is the newest receive time.
+func (s *seen) report(m *applyMetrics, now model.Nanos) {
 	m.altIDs.Set(float64(len(s.altIDs)))
 	m.clients.Set(float64(len(s.clients)))
-	m.forgotten.Add(float64(s.forgotten))
-	s.forgotten = 0
+	m.forgotten.Add(float64(s.evicted))
+	s.evicted = 0
 	if len(s.pages) > 0 {
 		m.altIDSpan.Set(time.Duration(now - s.pages[0].last).Seconds())
 	}
@@ -134,22 +213,22 @@ func (s *seen) unlink(c *repeats) {
 	c.prev, c.more = nil, nil
 }
 
-func (s *seen) forget(c *repeats) {
+func (s *seen) evict(c *repeats) {
 	s.unlink(c)
 	delete(s.clients, c.client)
 	s.clientBytes -= clientOverhead + int64(len(c.client)) + 8*int64(cap(c.ring))
 }
 
 func (s *seen) push(c *repeats, h uint64) {
-	if len(c.ring) < repeatsMost {
+	if len(c.ring) < repeatsPerClient {
 		before := cap(c.ring)
 		c.ring = append(c.ring, h)
 		s.clientBytes += 8 * int64(cap(c.ring)-before)
-		c.next = len(c.ring) % repeatsMost
+		c.next = len(c.ring) % repeatsPerClient
 		return
 	}
 	c.ring[c.next] = h
-	c.next = (c.next + 1) % repeatsMost
+	c.next = (c.next + 1) % repeatsPerClient
 }
 
 // last returns the newest n entries of a ring, oldest first.
@@ -168,19 +247,19 @@ func (c *repeats) last(n int) []uint64 {
 // altIDBytes is the memory of the altIds.
 func (s *seen) altIDBytes() int64 { return altIDCost * int64(len(s.altIDs)) }
 
-// openBytes is what waits in memory to be written with the head.
+// openBytes is what waits in memory for a checkpoint.
 func (s *seen) openBytes() int64 { return 16*int64(len(s.open.hashes)) + int64(len(s.open.keys)) }
 
-// frozenSeen is what a head writes of what was seen.
+// frozenSeen is what a checkpoint writes of what was seen.
 type frozenSeen struct {
 	altIDs     altIDPage
 	repeats    []store.SeenPage
-	dropBefore model.Micros // pages of altIds whose newest is older go
-	renew      bool         // the repeat pages of this head replace all earlier ones
+	dropBefore model.Micros // pages of altIds whose newest is older are removed
+	renew      bool         // the repeat pages replace all earlier ones
 }
 
-// freeze seals what came since the last head. now is the receive time of the record at which the head is cut; what lies
-// too far behind it is forgotten.
+// freeze seals what came since the last checkpoint. now is the newest receive time; what lies too far before it is
+// removed.
 func (s *seen) freeze(now model.Nanos) frozenSeen {
 	var f frozenSeen
 	if len(s.open.hashes) > 0 {
@@ -198,8 +277,8 @@ func (s *seen) freeze(now model.Nanos) frozenSeen {
 	f.dropBefore = oldest.Micros()
 	rings := s.freezeRepeats(now, func(c *repeats) int { return c.added })
 	if n := pageBytes(rings); s.written+n > 2*s.clientBytes+repeatsPage || s.written > repeatsPage && 2*n > s.clientBytes {
-		// Most of what is in the store was overtaken, or nearly all is to be written anyhow: all rings are written anew, and the
-		// old pages go.
+		// Most of what is in the store was overtaken, or nearly all is to be written anyhow: all rings are written again, and
+		// the old pages are removed.
 		rings, f.renew, s.written = s.freezeRepeats(now, func(c *repeats) int { return len(c.ring) }), true, 0
 	}
 	s.written += pageBytes(rings)
@@ -210,7 +289,7 @@ func (s *seen) freeze(now model.Nanos) frozenSeen {
 	return f
 }
 
-// pages packs what is to be written. It may take a while, and is the writing goroutine's work.
+// pages packs what is to be written. It may take a while, and is done by the writing goroutine.
 func (f *frozenSeen) pages() []store.SeenPage {
 	if len(f.altIDs.hashes) == 0 {
 		return f.repeats
@@ -253,7 +332,7 @@ func (s *seen) freezeRepeats(now model.Nanos, count func(*repeats) int) (add []s
 	return add
 }
 
-// load takes in a page that was written with an earlier head; pages come oldest first.
+// load takes in a page of an earlier checkpoint; pages come oldest first.
 func (s *seen) load(p store.SeenPage) error {
 	r := wire.NewReader(p.Body)
 	version, known, load := r.Byte(), byte(seenVersion), s.loadRepeats

@@ -5,15 +5,20 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"weir/model"
 	"weir/store"
 )
 
-// fates is the part of the ledger that follows from the log and is not yet written: what the doors' batches carried and
-// how the applier decided. It is written with the head.
-type fates struct {
-	mu     sync.Mutex // whoever looks is rare
+// ledgerProjection keeps the counts of the ledger that follow from the log: what batches carry from the transports, and the
+// outcome of each message. What the store does not hold yet waits in memory.
+type ledgerProjection struct {
+	ProjectionBase
+	metrics *applyMetrics
+	stored  atomic.Int64 // readings stored by this process
+
+	mu     sync.Mutex // queries are rare
 	open   map[store.LedgerKey]*store.LedgerCount
 	last   store.LedgerKey // of open, most often the next one, too
 	found  *store.LedgerCount
@@ -21,54 +26,75 @@ type fates struct {
 	at     model.Offset // of the frozen ones
 }
 
-func newFates() *fates { return &fates{open: map[store.LedgerKey]*store.LedgerCount{}} }
+func newLedgerProjection(m *applyMetrics) *ledgerProjection {
+	return &ledgerProjection{metrics: m, open: map[store.LedgerKey]*store.LedgerCount{}}
+}
 
-func (f *fates) add(k store.LedgerKey, c store.LedgerCount) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.found == nil || f.last != k {
-		n := f.open[k]
+func (l *ledgerProjection) add(k store.LedgerKey, c store.LedgerCount) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.found == nil || l.last != k {
+		n := l.open[k]
 		if n == nil {
 			n = &store.LedgerCount{}
-			f.open[k] = n
+			l.open[k] = n
 		}
-		f.last, f.found = k, n
+		l.last, l.found = k, n
 	}
-	f.found.Add(c)
+	l.found.Add(c)
 }
 
-func (f *fates) addAll(m map[store.LedgerKey]store.LedgerCount) {
+// addAll adds the counts that a batch carries.
+func (l *ledgerProjection) addAll(m map[store.LedgerKey]store.LedgerCount) {
 	for k, c := range m {
-		f.add(k, c)
+		l.add(k, c)
 	}
 }
 
-// freeze sets the counts up to at aside for the head.
-func (f *fates) freeze(at model.Offset) {
-	f.mu.Lock()
-	f.frozen, f.at, f.open, f.found = f.open, at, map[store.LedgerKey]*store.LedgerCount{}, nil
-	f.mu.Unlock()
+// Record implements Projection: it counts a message under its outcome.
+func (l *ledgerProjection) Record(_ context.Context, e *Event, _ *Effects) error {
+	if e.Outcome == "" {
+		return nil
+	}
+	readings := int64(e.Record.Readings())
+	l.add(lineOf(e.Record).key(e.Outcome, e.Reason), store.LedgerCount{Messages: 1, Readings: readings})
+	if e.Stored() {
+		l.metrics.stored.Inc()
+		l.stored.Add(readings)
+	} else {
+		l.metrics.fates.WithLabelValues(string(e.Outcome), string(e.Reason)).Inc()
+	}
+	return nil
 }
 
-// write adds the frozen counts to the stored ones, in one order.
-func (f *fates) write(tx store.Tx) error {
-	keys := make([]store.LedgerKey, 0, len(f.frozen))
-	for k := range f.frozen {
+// Freeze implements Projection.
+func (l *ledgerProjection) Freeze(at Checkpoint) {
+	l.mu.Lock()
+	l.frozen, l.at, l.open, l.found = l.open, at.Offset, map[store.LedgerKey]*store.LedgerCount{}, nil
+	l.mu.Unlock()
+}
+
+// Publish implements Projection: the frozen counts are added to the stored ones, in one order.
+func (l *ledgerProjection) Publish(tx store.Tx) error {
+	keys := make([]store.LedgerKey, 0, len(l.frozen))
+	for k := range l.frozen {
 		keys = append(keys, k)
 	}
 	slices.SortFunc(keys, compareLedgerKeys)
 	for _, k := range keys {
-		if err := store.AddLedger(tx, k, *f.frozen[k]); err != nil {
+		if err := store.AddLedger(tx, k, *l.frozen[k]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (f *fates) release() {
-	f.mu.Lock()
-	f.frozen = nil
-	f.mu.Unlock()
+// Release implements Projection.
+func (l *ledgerProjection) Release(context.Context, WriteFunc) error {
+	l.mu.Lock()
+	l.frozen = nil
+	l.mu.Unlock()
+	return nil
 }
 
 func compareLedgerKeys(a, b store.LedgerKey) int {
@@ -106,12 +132,12 @@ func (l *LedgerLine) Missing() int64 {
 // Readings is how many readings were stored.
 func (l *LedgerLine) Readings() int64 { return l.Headings[store.OutcomeStored].Readings }
 
-// Ledger reads the ledger of a running instance: what is on disk, what waits in memory to be written with the head, and
-// what the doors hold. It is consistent up to the messages that are moving at this instant.
+// Ledger reads the ledger of a running instance: what is on disk, what waits in memory for a checkpoint, and what the
+// transports hold. It is consistent up to the messages that are moving at this instant.
 type Ledger struct {
-	store store.Store
-	fates *fates
-	doors *TransportCounts
+	store  store.Store
+	memory *ledgerProjection // nil: nothing runs
+	doors  *TransportCounts
 }
 
 // NewStoredLedger reads what is on disk only: the ledger of an instance that does not run.
@@ -142,14 +168,15 @@ func (l *Ledger) Lines(ctx context.Context, flt store.LedgerFilter) ([]LedgerLin
 }
 
 func (l *Ledger) read(ctx context.Context, flt store.LedgerFilter, add func(store.LedgerKey, store.LedgerCount)) error {
-	if l.fates == nil {
+	if l.memory == nil {
 		return l.store.Read(ctx, func(tx store.Tx) error { return l.stored(tx, flt, add) })
 	}
-	// The lock is held over the snapshot, so that frozen counts are seen once: in memory, or on disk with the head.
-	l.fates.mu.Lock()
-	defer l.fates.mu.Unlock()
+	// The lock is held over the snapshot, so that frozen counts are seen once: in memory, or on disk with the
+	// checkpoint.
+	l.memory.mu.Lock()
+	defer l.memory.mu.Unlock()
 	l.doors.live(add)
-	for k, c := range l.fates.open {
+	for k, c := range l.memory.open {
 		add(k, *c)
 	}
 	return l.store.Read(ctx, func(tx store.Tx) error {
@@ -157,8 +184,8 @@ func (l *Ledger) read(ctx context.Context, flt store.LedgerFilter, add func(stor
 		if err != nil {
 			return err
 		}
-		if l.fates.frozen != nil && l.fates.at > head {
-			for k, c := range l.fates.frozen {
+		if l.memory.frozen != nil && l.memory.at > head {
+			for k, c := range l.memory.frozen {
 				add(k, *c)
 			}
 		}

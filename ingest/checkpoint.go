@@ -1,0 +1,232 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/faults"
+	"weir/model"
+	"weir/rules"
+	"weir/spool"
+	"weir/store"
+)
+
+// metaListening is the key of the listening time as of the checkpoint.
+const metaListening = "listening"
+
+// stopTimeout is how long the last checkpoint may take at a stop.
+const stopTimeout = 30 * time.Second
+
+// Checkpoint is an offset up to which the store holds every result, and what resolution goes on from there.
+type Checkpoint struct {
+	Offset     model.Offset
+	Generation uint64          // of the rows that it publishes
+	Received   model.Nanos     // newest receive time
+	Listening  rules.Listening // newest
+
+	timeMap *model.TimeMap // newest that was known
+}
+
+// publish moves the checkpoint. It comes last in the transaction of the projections.
+func (c *Checkpoint) publish(tx store.Tx) error {
+	if err := store.SetMetaInt(tx, metaListening, int64(c.Listening)); err != nil {
+		return err
+	}
+	if err := writeTimes(tx, c.Received, c.timeMap); err != nil {
+		return err
+	}
+	return store.SetCheckpointState(tx, c.Offset, c.Generation)
+}
+
+// checkpointer writes what the projections hold in memory, between two records. When it does so follows from the records
+// alone (their bytes, their receive times, the memory that they fill), so that the same log has the same checkpoints.
+type checkpointer struct {
+	cfg     *ApplyConfig
+	store   store.Store
+	log     spool.Log
+	logger  *slog.Logger
+	retry   *retrier
+	written prometheus.Counter
+	results *results
+
+	newest  Checkpoint   // that is published
+	started model.Offset // of the one that this process found: batches after it are not counted yet
+
+	bytes   int64        // of records since the newest freeze
+	weight  int64        // that their batches take of the log's budget
+	records int64        // how many
+	oldest  model.Nanos  // receive time of the first one, 0 when there is none
+	since   atomic.Int64 // oldest, for other goroutines
+
+	frozen  *Checkpoint   // to be written when its batch is committed
+	writing chan struct{} // closed when the write that is under way has ended
+	err     error         // of that write
+
+	// life is the context of a write: it outlasts the applier's own, so that a stop finishes it.
+	life context.Context
+	end  context.CancelFunc
+}
+
+// load reads the checkpoint, without the times.
+func (c *checkpointer) load(tx store.Tx) (err error) {
+	if c.newest.Offset, c.newest.Generation, err = store.CheckpointState(tx); err != nil {
+		return err
+	}
+	c.started = c.newest.Offset
+	listening, _, err := store.MetaInt(tx, metaListening)
+	c.newest.Listening = rules.Listening(listening)
+	return err
+}
+
+// add notes that a record was applied.
+func (c *checkpointer) add(bytes int, received model.Nanos) {
+	c.bytes += int64(bytes)
+	c.records++
+	if c.oldest == 0 {
+		c.oldest = received
+		c.since.Store(int64(received))
+	}
+}
+
+// due reports whether it is time for a checkpoint after a record.
+func (c *checkpointer) due(received model.Nanos) bool {
+	return c.bytes >= c.cfg.ReplayBytes || received-c.oldest >= model.Nanos(c.cfg.HeadAge) || c.results.pendingBytes() >= c.cfg.HeadBytes ||
+		c.cfg.LogBytes > 0 && c.weight >= c.cfg.LogBytes || c.cfg.LogRecords > 0 && c.records >= c.cfg.LogRecords
+}
+
+// freeze sets aside everything that waits, as of a record. The write before has ended: at most two are in memory.
+func (c *checkpointer) freeze(at Checkpoint) {
+	at.Generation = c.newest.Generation + 1
+	for _, p := range c.results.all {
+		p.Freeze(at)
+	}
+	faults.Point("head.cut")
+	c.frozen = &at
+	c.bytes, c.weight, c.records, c.oldest = 0, 0, 0, 0
+	c.since.Store(0)
+}
+
+// start begins to write what is frozen, now that the batch of its record is committed.
+func (c *checkpointer) start() {
+	at := c.frozen
+	if at == nil {
+		return
+	}
+	c.frozen = nil
+	done := make(chan struct{})
+	c.writing = done
+	go func() {
+		defer close(done)
+		c.err = c.write(c.life, *at)
+	}()
+}
+
+// await waits for the write that is under way, if there is one.
+func (c *checkpointer) await() error {
+	if c.writing == nil {
+		return nil
+	}
+	<-c.writing
+	c.writing = nil
+	return c.err
+}
+
+// write writes a checkpoint in slices under a new generation that no reader sees, publishes generation and offset in one
+// small durable transaction, and trims the log before it. A store that refuses is asked again.
+func (c *checkpointer) write(ctx context.Context, at Checkpoint) error {
+	if err := c.retry.until(ctx, "the checkpoint cannot be written", func() error { return c.try(ctx, at) }); err != nil {
+		return err
+	}
+	faults.Point("head.flipped")
+	c.newest = at
+	c.written.Inc()
+	for _, p := range c.results.all {
+		if err := p.Release(ctx, c.slice(ctx)); err != nil && ctx.Err() == nil {
+			c.logger.Warn("rows that the checkpoint replaced could not be removed; the next one removes them", "error", err)
+		}
+	}
+	if err := c.log.Trim(at.Offset); err != nil {
+		return fmt.Errorf("trimming the log: %w", err)
+	}
+	faults.Point("head.trimmed")
+	return nil
+}
+
+func (c *checkpointer) try(ctx context.Context, at Checkpoint) error {
+	for _, p := range c.results.all {
+		if err := p.Write(ctx, c.slice(ctx)); err != nil {
+			return err
+		}
+	}
+	faults.Point("head.flip")
+	return c.store.Write(ctx, store.Durable, func(tx store.Tx) error {
+		for _, p := range c.results.all {
+			if err := p.Publish(tx); err != nil {
+				return err
+			}
+		}
+		return at.publish(tx)
+	})
+}
+
+// slice returns what runs one transaction of results.
+func (c *checkpointer) slice(ctx context.Context) WriteFunc {
+	return func(fn func(store.Tx) error) error { return c.store.Write(ctx, store.Results, fn) }
+}
+
+// sliceRows is how many small rows one transaction of a checkpoint holds, so that the writer is never held for long.
+const sliceRows = 200
+
+// inSlices writes rows a slice at a time.
+func inSlices[T any](write WriteFunc, rows []T, put func(store.Tx, T) error) error {
+	for from := 0; from < len(rows); from += sliceRows {
+		part := rows[from:min(from+sliceRows, len(rows))]
+		if err := write(func(tx store.Tx) error {
+			for _, r := range part {
+				if err := put(tx, r); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// retrier repeats what must not be left out until it succeeds or the process stops; meanwhile nothing after it overtakes it.
+type retrier struct {
+	wait    time.Duration
+	retries prometheus.Counter
+	logger  *slog.Logger
+	failing atomic.Pointer[string] // why the applier waits
+}
+
+func (r *retrier) until(ctx context.Context, what string, do func() error) error {
+	for {
+		err := do()
+		if err == nil {
+			r.failing.Store(nil)
+			return nil
+		}
+		if ctx.Err() != nil || errors.Is(err, store.ErrClosed) {
+			return err
+		}
+		why := what + ": " + err.Error()
+		r.failing.Store(&why)
+		r.retries.Inc()
+		r.logger.Error("the applier waits: "+what, "error", err, "retry", r.wait.String())
+		select {
+		case <-time.After(r.wait):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

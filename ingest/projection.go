@@ -1,0 +1,239 @@
+package ingest
+
+import (
+	"context"
+
+	"weir/model"
+	"weir/rules"
+	"weir/series"
+	"weir/store"
+)
+
+// Projection is one result of the log: what it means that a record was applied, how that is kept, and how it is found
+// again. A projection is a function of the records up to an offset and of what its own rows held at the checkpoint before;
+// it asks no wall clock, no randomness and no network, so that a replay of the same records gives the same rows.
+//
+// What others must see at once goes into the transaction of the batch (Effects.Step). It is written again by a replay, so it
+// must be harmless then: unique by offset, or compared with what is there. What is cheap to rebuild waits in memory and is
+// written with a checkpoint:
+//
+//	Record … Record ─ Freeze ─► Write ─► Publish ─► Release
+//	                  (applier) (another goroutine, while Record goes on)
+//
+// A process may end between any two of these steps. Before Publish is committed, nothing that Write left may be seen by a
+// reader, and Write removes what an attempt before it left. After that commit the log before the checkpoint may go.
+//
+// Embed ProjectionBase and define the steps that the result needs.
+type Projection interface {
+	// Load takes in what the store holds as of the checkpoint, before the first record.
+	Load(tx store.Tx, at Checkpoint) error
+	// Record takes in a resolved record: a message whatever its outcome, a presence transition that counts, or a change of
+	// the metadata. e is valid until Record returns.
+	Record(ctx context.Context, e *Event, out *Effects) error
+	// RemoveDevice removes what is alive of the device e.DeviceID, which the change e.Change has ended. History stays.
+	RemoveDevice(ctx context.Context, e *Event, out *Effects) error
+	// Freeze sets aside what waits in memory, as of the checkpoint to be written.
+	Freeze(at Checkpoint)
+	// Write writes what was set aside under the generation of that checkpoint, which no reader sees yet. It is called again
+	// when it or Publish has failed.
+	Write(ctx context.Context, write WriteFunc) error
+	// Publish is the projection's part of the small durable transaction that moves the checkpoint. It may be called again.
+	Publish(tx store.Tx) error
+	// Release drops what was set aside and removes the rows that the published ones replace. After an error the next
+	// checkpoint removes them.
+	Release(ctx context.Context, write WriteFunc) error
+}
+
+// Pending is implemented by a projection that may hold much in memory: a checkpoint is due when all of them together pass a
+// bound.
+type Pending interface {
+	// PendingBytes is the memory of what waits to be frozen. It must follow from the records since the last Freeze.
+	PendingBytes() int64
+}
+
+// Timed is implemented by a projection that acts as listening time passes.
+type Timed interface {
+	// Advance is called before each record, of any kind, with its position.
+	Advance(at rules.Position, out *Effects)
+}
+
+// WriteFunc runs a function in one transaction of the store that takes a few milliseconds.
+type WriteFunc func(func(store.Tx) error) error
+
+// ProjectionBase is a projection that does nothing in any step.
+type ProjectionBase struct{}
+
+func (ProjectionBase) Load(store.Tx, Checkpoint) error                      { return nil }
+func (ProjectionBase) Record(context.Context, *Event, *Effects) error       { return nil }
+func (ProjectionBase) RemoveDevice(context.Context, *Event, *Effects) error { return nil }
+func (ProjectionBase) Freeze(Checkpoint)                                    {}
+func (ProjectionBase) Write(context.Context, WriteFunc) error               { return nil }
+func (ProjectionBase) Publish(store.Tx) error                               { return nil }
+func (ProjectionBase) Release(context.Context, WriteFunc) error             { return nil }
+
+var _ Projection = ProjectionBase{}
+
+// results are the projections of Weir. Those with a field are asked by resolution or from outside.
+type results struct {
+	metadata *metadataProjection
+	readings *seriesProjection
+	presence *presenceProjection
+	rules    *ruleProjection
+	activity *activityProjection
+	seen     *seenProjection
+	ledger   *ledgerProjection
+
+	all     []Projection // in the order in which they record, write and publish
+	pending []Pending    // of them
+	timed   []Timed      // of them
+}
+
+// newResults makes the list of projections: what is added to it is a result of the log.
+func newResults(cfg *ApplyConfig, deps *ApplyDeps, m *applyMetrics, retry *retrier) *results {
+	r := &results{metadata: newMetadataProjection(), activity: newActivityProjection(), ledger: newLedgerProjection(m),
+		seen: newSeenProjection(cfg, m), readings: &seriesProjection{series: deps.Series, retry: retry},
+		presence: newPresenceProjection(deps.Store, retry)}
+	r.rules = newRuleProjection(deps.Rules, r.metadata)
+	r.all = append([]Projection{
+		r.metadata, // before rules, whose state refers to it
+		r.readings,
+		eventProjection{},
+		r.presence,
+		r.rules,
+		r.activity,
+		r.seen,
+		newDeadLetterProjection(cfg, m),
+		r.ledger,
+	}, deps.Projections...)
+	for _, p := range r.all {
+		if p, ok := p.(Pending); ok {
+			r.pending = append(r.pending, p)
+		}
+		if p, ok := p.(Timed); ok {
+			r.timed = append(r.timed, p)
+		}
+	}
+	return r
+}
+
+// RemoveDeviceRows removes what is alive of a device among the results' rows. The transaction that deletes the device runs it,
+// also where no applier does; the projections remove it again when its change is applied (Projection.RemoveDevice).
+func RemoveDeviceRows(tx store.Tx, _, device int64) error {
+	if err := store.DeleteDeviceState(tx, device); err != nil {
+		return err
+	}
+	return store.DeleteLatest(tx, device)
+}
+
+// advance lets listening time pass up to the position of a record.
+func (r *results) advance(at rules.Position, out *Effects) {
+	for _, p := range r.timed {
+		p.Advance(at, out)
+	}
+}
+
+// record lets every projection take in an event.
+func (r *results) record(ctx context.Context, e *Event, out *Effects) error {
+	for _, p := range r.all {
+		if err := p.Record(ctx, e, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeDevice lets every projection remove a device.
+func (r *results) removeDevice(ctx context.Context, e *Event, out *Effects) error {
+	for _, p := range r.all {
+		if err := p.RemoveDevice(ctx, e, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pendingBytes is the memory of what waits to be written.
+func (r *results) pendingBytes() (n int64) {
+	for _, p := range r.pending {
+		n += p.PendingBytes()
+	}
+	return n
+}
+
+// Event is a record as the projections see it, resolved once: its names against the metadata as of its offset, its times
+// against the limits, its outcome against what was seen before. It belongs to the applier, which uses it again for the next.
+type Event struct {
+	At     rules.Position
+	Record *model.Record // nil for a change that lay in a gap of the log; its receive time is resolved
+
+	// Row ids of what the record's names mean, 0 where they mean nothing.
+	TenantID, DeviceID, DeviceType, ProfileID int64
+	profile                                   *profileView // active version of the device's profile, nil for none
+
+	// Outcome of a message, "" for everything else, and why it is not store.OutcomeStored.
+	Outcome store.Outcome
+	Reason  Reason
+	Why     string
+	// Occurred is the event time of each entry of a stored message: of its measurements, locations or alerts.
+	Occurred []model.Micros
+	// SetAside are the readings of a stored message that a series limit kept out: its Record lacks them.
+	SetAside []model.Reading
+	stored   bool     // the outcome is store.OutcomeStored
+	repeat   bool     // a repeat of the transport, which is not remembered again
+	altID    [16]byte // hash of the key, of a message with an altId that may be stored
+
+	// Transition is what a presence record changes.
+	Transition *Transition
+	// Change is one change of the metadata; a record with several is an event for each.
+	Change *MetadataChange
+}
+
+// Stored reports whether the event is a message that is kept.
+func (e *Event) Stored() bool { return e.stored }
+
+// Effects is what one batch leaves in the store at once. It may be lost in a power cut: the log is kept until a checkpoint
+// that was synced holds what follows from it.
+type Effects struct {
+	sequence uint64 // newest metadata change that the batch made effective
+	steps    []func(store.Tx) error
+	edges    []model.Edge
+	fresh    []model.Edge // edges that were not there yet
+	watched  func() bool  // whether a client waits for points; nil: none does
+	points   []series.Point
+	endings  []ending // while a client watches
+}
+
+// Step adds a part to the transaction of the batch. It runs again when the transaction is tried again.
+func (e *Effects) Step(f func(store.Tx) error) { e.steps = append(e.steps, f) }
+
+// Edge adds an edge: it is kept in the transaction of the batch, once, and subscribers get it after the commit.
+func (e *Effects) Edge(edge model.Edge) { e.edges = append(e.edges, edge) }
+
+// Readings adds readings that subscribers get after the commit. They are copied.
+func (e *Effects) Readings(points []series.Point) {
+	if e.watched != nil && e.watched() {
+		e.points = append(e.points, points...)
+	}
+}
+
+func (e *Effects) empty() bool { return len(e.steps) == 0 && len(e.edges) == 0 }
+
+// write runs inside the transaction, again when an attempt before it failed.
+func (e *Effects) write(tx store.Tx) error {
+	e.fresh = e.fresh[:0]
+	for _, f := range e.steps {
+		if err := f(tx); err != nil {
+			return err
+		}
+	}
+	for i := range e.edges {
+		fresh, err := store.AddEdge(tx, &e.edges[i])
+		if err != nil {
+			return err
+		}
+		if fresh {
+			e.fresh = append(e.fresh, e.edges[i])
+		}
+	}
+	return nil
+}

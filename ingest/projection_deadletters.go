@@ -1,0 +1,121 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/model"
+	"weir/store"
+)
+
+// detailBytes is how much of a dead letter is shown.
+const detailBytes = 2 << 10
+
+// deadLetterProjection keeps messages that were accepted and proved unfit, unique by offset, the newest up to a bound.
+type deadLetterProjection struct {
+	ProjectionBase
+	bound          store.DeadLetterBound // of each tenant; zero: there is none
+	rejectedBytes  int64                 // of the rejected-payload buffer
+	trimmed, aside prometheus.Counter
+	since          map[string]store.DeadLetterBound // of each tenant since its last trim
+}
+
+func newDeadLetterProjection(cfg *ApplyConfig, m *applyMetrics) *deadLetterProjection {
+	return &deadLetterProjection{bound: cfg.DeadLetters, rejectedBytes: cfg.StrangersBytes, trimmed: m.deadLettersTrimmed, aside: m.setAside, since: map[string]store.DeadLetterBound{}}
+}
+
+// Record implements Projection.
+func (p *deadLetterProjection) Record(_ context.Context, e *Event, out *Effects) error {
+	if e.Stored() && len(e.SetAside) > 0 {
+		p.setAside(e, out)
+	}
+	if e.Outcome != store.OutcomeDeadLetter {
+		return nil
+	}
+	r := e.Record
+	d := &store.DeadLetter{Tenant: r.Account, Occurred: r.Received.Wall.Micros(), Kind: store.DeadLetterIngest, Reason: string(e.Reason),
+		Source: r.Source, Summary: e.Why, Attempts: 1, Subject: r.Device, Epoch: e.At.Epoch, Offset: e.At.Offset,
+		Stranger: ofStrangers(r.Account, e.Reason),
+		Record:   model.AppendRecord(nil, r)}
+	if r.Message != nil {
+		d.Detail = describe(r.Message)
+	}
+	p.keep(d, out)
+	return nil
+}
+
+func (p *deadLetterProjection) keep(d *store.DeadLetter, out *Effects) {
+	d.Bytes = int64(len(d.Record)+len(d.Detail)+len(d.Summary)) + 128
+	trim := !d.Stranger && p.crowded(d)
+	out.Step(func(tx store.Tx) error { return p.add(tx, d, trim) })
+}
+
+func (p *deadLetterProjection) add(tx store.Tx, d *store.DeadLetter, trim bool) error {
+	if err := store.AddDeadLetter(tx, d); err != nil {
+		return err
+	}
+	var gone int64
+	var err error
+	switch {
+	case d.Stranger:
+		gone, err = store.TrimRejected(tx, p.rejectedBytes)
+	case trim:
+		gone, err = store.TrimDeadLetters(tx, d.Tenant, p.bound)
+	}
+	tx.OnCommit(func() { p.trimmed.Add(float64(gone)) })
+	return err
+}
+
+// crowded reports whether it is time to look at how many dead letters a tenant has: at the first one since the start, and
+// after each hundredth of the bound, so that counting costs little and the bound is exceeded by little.
+func (p *deadLetterProjection) crowded(d *store.DeadLetter) bool {
+	bound := p.bound
+	if bound.Rows <= 0 || bound.Bytes <= 0 {
+		return false
+	}
+	have, known := p.since[d.Tenant]
+	have.Rows, have.Bytes = have.Rows+1, have.Bytes+d.Bytes
+	if known && have.Rows < max(bound.Rows/100, 1) && have.Bytes < max(bound.Bytes/16, 1) {
+		p.since[d.Tenant] = have
+		return false
+	}
+	p.since[d.Tenant] = store.DeadLetterBound{}
+	return true
+}
+
+// ofStrangers reports whether a dead letter lies in the rejected-payload buffer, which drops the oldest.
+func ofStrangers(account string, reason Reason) bool {
+	return account == "" || reason == ReasonBadCredential || reason == ReasonUnknownDevice
+}
+
+// describe shows a message in one line, bounded.
+func describe(m *model.Message) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s", m.Type)
+	if m.AltID != "" {
+		fmt.Fprintf(&b, " altId=%q", m.AltID)
+	}
+	for i := range m.Measurements {
+		fmt.Fprintf(&b, " %s=%v", m.Measurements[i].Metric, m.Measurements[i].Value)
+	}
+	for i := range m.Locations {
+		fmt.Fprintf(&b, " (%v, %v)", m.Locations[i].Latitude, m.Locations[i].Longitude)
+	}
+	for i := range m.Alerts {
+		fmt.Fprintf(&b, " %q level %d", m.Alerts[i].Type, m.Alerts[i].Level)
+	}
+	if m.Relationship != nil {
+		fmt.Fprintf(&b, " %s %s %q", m.Relationship.Type, m.Relationship.TargetType, m.Relationship.Target)
+	}
+	return shorten(b.String())
+}
+
+func shorten(detail string) string {
+	if len(detail) > detailBytes {
+		return strings.ToValidUTF8(detail[:detailBytes], "") + "…"
+	}
+	return detail
+}

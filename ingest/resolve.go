@@ -1,0 +1,195 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"weir/model"
+	"weir/store"
+)
+
+// resolver finds out what a record means at its offset, before any projection takes it in: it only asks them. Whatever a
+// message is, it gets exactly one outcome.
+type resolver struct {
+	maxAge, maxFutureSkew time.Duration
+	results               *results
+	metrics               *applyMetrics
+	occurred              []model.Micros // room for those of one message
+}
+
+// message decides the outcome of a message.
+func (s *resolver) message(ctx context.Context, e *Event) error {
+	if s.results.seen.isRepeat(e.Record) {
+		e.Outcome, e.repeat = store.OutcomeDuplicate, true
+		return nil
+	}
+	e.Outcome = store.OutcomeDeadLetter
+	if e.Reason, e.Why = s.check(e); e.Reason != ReasonNone {
+		return nil
+	}
+	fits, err := s.results.readings.admits(ctx, e.TenantID, e.DeviceID, e.Record.Message)
+	if err == nil && !fits && e.Record.Partial {
+		fits, err = s.part(ctx, e)
+	}
+	switch {
+	case err != nil:
+		return err
+	case !fits:
+		e.Reason = ReasonSeriesLimit
+		e.Why = "the device or the tenant has as many series as it may have (limits.series_per_device, limits.series_per_tenant)"
+	case e.Record.Message.AltID != "" && s.results.seen.knows(e):
+		e.Outcome = store.OutcomeDuplicate
+	default:
+		e.Outcome, e.stored = store.OutcomeStored, true
+	}
+	return nil
+}
+
+// presence finds out what a presence record changes. Where the device is gone, its state is gone with it.
+func (s *resolver) presence(ctx context.Context, e *Event) (err error) {
+	what, reason := s.results.metadata.view.resolve(e.Record.Tenant, e.Record.Device)
+	if reason != ReasonNone || e.Record.DeviceID != 0 && e.Record.DeviceID != what.device.ID {
+		return nil
+	}
+	e.refer(what)
+	e.Transition, err = s.results.presence.transition(ctx, e)
+	return err
+}
+
+// refer notes what the record's names mean.
+func (e *Event) refer(what resolved) {
+	e.TenantID, e.DeviceID, e.DeviceType = what.tenant.ID, what.device.ID, what.device.Type
+	e.ProfileID, e.profile = what.profileID, what.profile
+}
+
+// check finds out whether a message can be kept, in the order in which an unauthenticated sender would learn least.
+func (s *resolver) check(e *Event) (Reason, string) {
+	r := e.Record
+	what, reason := s.results.metadata.view.resolve(r.Tenant, r.Device)
+	switch {
+	case reason == ReasonUnknownTenant:
+		return reason, fmt.Sprintf("the tenant %s does not exist or is disabled", r.Tenant)
+	case r.Verdict != model.VerdictOK:
+		return ReasonBadCredential, verdictText(r.Verdict)
+	case r.Kind == model.KindRaw:
+		return ReasonUndecodable, r.Why
+	case reason == ReasonUnknownDevice:
+		return reason, "the device does not exist"
+	case r.DeviceID != 0 && r.DeviceID != what.device.ID:
+		return ReasonBadCredential, "the credential belongs to a device of that name that is gone"
+	case r.Message.Type == model.NewRelationship:
+		return ReasonNoRelationship, "relationships are not kept yet"
+	}
+	e.refer(what)
+	if !s.times(e) {
+		s.metrics.late.Inc()
+		return ReasonBadTime, fmt.Sprintf("an event time lies more than %d days before the receipt", int(s.maxAge.Hours()/24))
+	}
+	if why := unfit(what.profile, r.Message); why != "" {
+		return ReasonInvalidValue, why
+	}
+	return ReasonNone, ""
+}
+
+func verdictText(v model.Verdict) string {
+	switch v {
+	case model.VerdictMissing:
+		return "no credential was presented"
+	case model.VerdictOtherDevice:
+		return "the event names another device than its credential or topic"
+	case model.VerdictNotSupported:
+		return "the credential cannot be proven in a body"
+	}
+	return "the credential is wrong, disabled or expired"
+}
+
+// times finds the event times of a message and of its entries, once; ok is false when one lies too far back.
+func (s *resolver) times(e *Event) bool {
+	r, m := e.Record, e.Record.Message
+	s.occurred = s.occurred[:0]
+	_, ok := s.at(r, model.EntryTime{})
+	for i := range m.Measurements {
+		ok = s.time(r, m.Measurements[i].Time) && ok
+	}
+	for i := range m.Locations {
+		ok = s.time(r, m.Locations[i].Time) && ok
+	}
+	for i := range m.Alerts {
+		ok = s.time(r, m.Alerts[i].Time) && ok
+	}
+	e.Occurred = s.occurred
+	return ok
+}
+
+// time adds the event time of an entry.
+func (s *resolver) time(r *model.Record, own model.EntryTime) bool {
+	at, ok := s.at(r, own)
+	s.occurred = append(s.occurred, at)
+	return ok
+}
+
+// at is the time that an entry is kept under: its own, the event's or the receive time; never later than the skew allows.
+// ok is false when it lies too far back. Where the clock was implausible at the receipt, a time that was sent may be better
+// than ours: it is not limited, and what lies too far back is judged by the earlier of the two clocks.
+func (s *resolver) at(r *model.Record, own model.EntryTime) (_ model.Micros, ok bool) {
+	stamp := &r.Received
+	t, earliest := stamp.Wall, stamp.Wall
+	if stamp.Shown != 0 {
+		t, earliest = stamp.Shown, min(stamp.Shown, stamp.Wall)
+	}
+	switch {
+	case own.Has:
+		t = own.At
+	case r.Message.HasOccurred:
+		t = r.Message.Occurred
+	}
+	switch {
+	case stamp.Clock == model.ClockGuessed:
+		return t.Micros(), true
+	case t < earliest-model.Nanos(s.maxAge):
+		return 0, false
+	case stamp.Clock == model.ClockBehind:
+		return t.Micros(), true
+	}
+	return min(t, stamp.Wall+model.Nanos(s.maxFutureSkew)).Micros(), true
+}
+
+// unfit checks the values of declared metrics against the active profile version; one that is refused refuses the event.
+func unfit(p *profileView, m *model.Message) string {
+	if p == nil {
+		return ""
+	}
+	for i := range m.Measurements {
+		v := &m.Measurements[i]
+		d := p.metrics[v.Metric]
+		if d == nil {
+			continue
+		}
+		switch {
+		case d.DataType == "STRING":
+			return fmt.Sprintf("metric %s is declared as text and cannot hold a measurement", v.Metric)
+		case d.DataType == "INT" && v.Value != math.Trunc(v.Value):
+			return fmt.Sprintf("metric %s must be a whole number", v.Metric)
+		case d.DataType == "BOOLEAN" && v.Value != 0 && v.Value != 1:
+			return fmt.Sprintf("metric %s must be 0 or 1", v.Metric)
+		case d.Min != nil && v.Value < *d.Min, d.Max != nil && v.Value > *d.Max:
+			return fmt.Sprintf("metric %s is outside its declared range", v.Metric)
+		case len(d.Enum) > 0 && !inEnum(d.Enum, v.Value):
+			return fmt.Sprintf("metric %s is none of its declared values", v.Metric)
+		}
+	}
+	return ""
+}
+
+// inEnum compares as numbers: an enum is written as text, a measurement holds a number.
+func inEnum(enum []string, v float64) bool {
+	for _, s := range enum {
+		if f, err := strconv.ParseFloat(s, 64); err == nil && f == v {
+			return true
+		}
+	}
+	return false
+}
