@@ -51,7 +51,7 @@ func BenchmarkAccept(b *testing.B) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		gate.Accept(b.Context(), &Arrival{Transport: TransportMQTT, Source: "mqtt1", Tenant: "acme", Topic: "d1", Body: body, ClientID: "weir:acme:d1",
-			PacketID: uint16(i%60000 + 1), Conn: conn}, func(Answer) {})
+			PacketID: uint16(i%60000 + 1), Conn: conn, HoldFor: -1}, func(Answer) {})
 	}
 }
 

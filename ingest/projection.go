@@ -176,10 +176,11 @@ type Event struct {
 	Why     string
 	// Occurred is the event time of each entry of a stored message: of its measurements, locations or alerts.
 	Occurred []model.Micros
-	stored   bool      // the outcome is store.OutcomeStored
-	aside    *setAside // readings that a series limit kept out of a stored message
-	repeat   bool      // a repeat of the transport, which is not remembered again
-	altID    [16]byte  // hash of the key, of a message with an altId that may be stored
+	// SetAside are the readings of a stored message that a series limit kept out: its Record lacks them.
+	SetAside []model.Reading
+	stored   bool     // the outcome is store.OutcomeStored
+	repeat   bool     // a repeat of the transport, which is not remembered again
+	altID    [16]byte // hash of the key, of a message with an altId that may be stored
 
 	// Transition is what a presence record changes.
 	Transition *Transition

@@ -17,31 +17,24 @@ const detailBytes = 2 << 10
 // deadLetterProjection keeps messages that were accepted and proved unfit, unique by offset, the newest up to a bound.
 type deadLetterProjection struct {
 	ProjectionBase
-	bound         store.DeadLetterBound // of each tenant; zero: there is none
-	rejectedBytes int64                 // of the rejected-payload buffer
-	trimmed       prometheus.Counter
-	setAside      prometheus.Counter
-	since         map[string]store.DeadLetterBound // of each tenant since its last trim
+	bound          store.DeadLetterBound // of each tenant; zero: there is none
+	rejectedBytes  int64                 // of the rejected-payload buffer
+	trimmed, aside prometheus.Counter
+	since          map[string]store.DeadLetterBound // of each tenant since its last trim
 }
 
 func newDeadLetterProjection(cfg *ApplyConfig, m *applyMetrics) *deadLetterProjection {
-	return &deadLetterProjection{bound: cfg.DeadLetters, rejectedBytes: cfg.StrangersBytes, trimmed: m.deadLettersTrimmed, setAside: m.setAside, since: map[string]store.DeadLetterBound{}}
+	return &deadLetterProjection{bound: cfg.DeadLetters, rejectedBytes: cfg.StrangersBytes, trimmed: m.deadLettersTrimmed, aside: m.setAside, since: map[string]store.DeadLetterBound{}}
 }
 
 // Record implements Projection.
 func (p *deadLetterProjection) Record(_ context.Context, e *Event, out *Effects) error {
-	switch {
-	case e.Outcome == store.OutcomeDeadLetter:
-		p.keep(ofMessage(e), out)
-	case e.Stored() && e.aside != nil:
-		p.setAside.Add(float64(e.aside.readings))
-		p.keep(ofSetAside(e), out)
+	if e.Stored() && len(e.SetAside) > 0 {
+		p.setAside(e, out)
 	}
-	return nil
-}
-
-// ofMessage is the dead letter of a message.
-func ofMessage(e *Event) *store.DeadLetter {
+	if e.Outcome != store.OutcomeDeadLetter {
+		return nil
+	}
 	r := e.Record
 	d := &store.DeadLetter{Tenant: r.Account, Occurred: r.Received.Wall.Micros(), Kind: store.DeadLetterIngest, Reason: string(e.Reason),
 		Source: r.Source, Summary: e.Why, Attempts: 1, Subject: r.Device, Epoch: e.At.Epoch, Offset: e.At.Offset,
@@ -50,10 +43,10 @@ func ofMessage(e *Event) *store.DeadLetter {
 	if r.Message != nil {
 		d.Detail = describe(r.Message)
 	}
-	return d
+	p.keep(d, out)
+	return nil
 }
 
-// keep stores a dead letter within its bounds.
 func (p *deadLetterProjection) keep(d *store.DeadLetter, out *Effects) {
 	d.Bytes = int64(len(d.Record)+len(d.Detail)+len(d.Summary)) + 128
 	trim := !d.Stranger && p.crowded(d)

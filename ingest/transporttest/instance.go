@@ -44,7 +44,7 @@ type Instance struct {
 	db       *sqlite.DB
 	counts   *ingest.TransportCounts
 	applier  *ingest.Applier
-	changes  *ingest.Controller
+	control  *ingest.Controller
 	ceiling  *ceiling
 	pressure *pressure
 	sync     *syncGate
@@ -89,11 +89,11 @@ func (in *Instance) open() {
 	in.must(err)
 	readings, err := series.Open(ctx, series.Config{}, in.db, series.Options{})
 	in.must(err)
-	in.changes = ingest.NewController(in.db, in.log, clock.Stamp, logger)
+	in.control = ingest.NewController(in.db, in.log, clock.Stamp, logger)
 	in.applier, err = ingest.NewApplier(ctx, ingest.ApplyConfig{MaxAge: 366 * 24 * time.Hour, MaxFutureSkew: time.Minute, ReplayBytes: 1 << 30, HeadAge: time.Hour,
 		HeadBytes: 64 << 20, DedupeWindow: time.Hour, DedupeMaxBytes: 1 << 20, StrangersBytes: 1 << 20, CommitRetry: time.Millisecond},
 		ingest.ApplyDeps{Log: in.log, Store: in.db, Counts: in.counts, Listening: listening, Series: readings, Rules: rules.NewEngine(compiler, nil),
-			Controller: in.changes, Clock: clock, Logger: logger})
+			Controller: in.control, Clock: clock, Logger: logger})
 	in.must(err)
 	clock.Begin(in.applier.Received())
 	listening.Open()
@@ -117,7 +117,7 @@ func (in *Instance) furnish() {
 	}
 	_, err := store.Mutate(context.Background(), in.db, nil, time.Now, func(c *store.Change) error { c.View(all...); return nil })
 	in.must(err)
-	in.must(in.changes.Drain(context.Background()))
+	in.must(in.control.Drain(context.Background()))
 }
 
 // apply runs the applier until it has read the whole log, and ends it: with a last checkpoint, or as a kill would.
