@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vektah/gqlparser/v2/ast"
+
 	"weir/model"
 )
 
@@ -110,6 +112,8 @@ type Area struct {
 	types  map[string][]*binding
 	errs   []error
 	engine *Engine
+	// lacking register what is not registered yet, once the schema is known.
+	lacking []func(*ast.Schema)
 }
 
 func newArea(s *Server, name string, plane Plane, sdl string) *Area {
@@ -184,8 +188,17 @@ func (a *Area) build() error {
 	if len(a.errs) > 0 {
 		return errors.Join(a.errs...)
 	}
-	var err error
-	a.engine, err = newEngine(a)
+	schema, err := loadSchema(a.name, a.sdl)
+	if err != nil {
+		return err
+	}
+	for _, register := range a.lacking {
+		register(schema)
+	}
+	if len(a.errs) > 0 {
+		return errors.Join(a.errs...)
+	}
+	a.engine, err = newEngine(a, schema)
 	return err
 }
 

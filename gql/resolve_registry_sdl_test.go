@@ -12,7 +12,6 @@ import (
 	"weir/internal/conformance"
 	"weir/model"
 	"weir/registry"
-	"weir/store"
 )
 
 func deviceManagementSchema(t testing.TB) *ast.Schema {
@@ -33,10 +32,12 @@ func TestDescriptionsAndSchemaAgree(t *testing.T) {
 	t.Parallel()
 	r := registry.New(registry.Config{}, registry.Deps{})
 	schema := deviceManagementSchema(t)
-	for typ, fields := range map[string][]store.Field{
-		"DeviceType": r.Types.Fields(), "DeviceProfile": r.Profiles.Fields(), "MetricDefinition": r.Metrics.Fields(),
-		"DetectionRule": r.Rules.Fields(), "Device": r.Devices.Fields(), "DeviceCredential": r.Credentials.Fields(),
-	} {
+	kinds := r.Kinds.Area("device-management")
+	if len(kinds) < 6 {
+		t.Fatalf("only %d kinds are described", len(kinds))
+	}
+	for _, kind := range kinds {
+		typ, fields := kind.Info().Type, kind.Info().Fields
 		create, update := schema.Types[typ+"CreateRequest"], schema.Types[typ+"UpdateRequest"]
 		var inCreate, inUpdate []string
 		for _, f := range fields {
