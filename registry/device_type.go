@@ -11,18 +11,14 @@ import (
 // DeviceType is what a kind of device is. Its devices have the capabilities of its profile, if it has one.
 type DeviceType struct {
 	store.Row
-	Token           string  `store:"token,token" gql:"token"`
-	Name            *string `store:"name,clear,max=128" gql:"name"`
-	Description     *string `store:"description,clear,max=1024" gql:"description"`
-	ImageURL        *string `store:"image_url,clear,max=2048" gql:"imageUrl"`
-	Icon            *string `store:"icon,clear,max=128" gql:"icon"`
-	BackgroundColor *string `store:"background_color,clear,max=64" gql:"backgroundColor"`
-	ForegroundColor *string `store:"foreground_color,clear,max=64" gql:"foregroundColor"`
-	BorderColor     *string `store:"border_color,clear,max=64" gql:"borderColor"`
-	ProfileID       *int64  `store:"profile_id,clear,emptyclears,ref=device_profiles" gql:"profileToken"`
-	Manufacturer    *string `store:"manufacturer,clear,max=128" gql:"manufacturer"`
-	Model           *string `store:"model,clear,max=128" gql:"model"`
-	Metadata        *string `store:"metadata,clear,json,max=65536" gql:"metadata"`
+	Token       string  `store:"token,token" gql:"token"`
+	Name        *string `store:"name,clear,max=128" gql:"name"`
+	Description *string `store:"description,clear,max=1024" gql:"description"`
+	Brand
+	ProfileID    *int64  `store:"profile_id,clear,emptyclears,ref=device_profiles" gql:"profileToken"`
+	Manufacturer *string `store:"manufacturer,clear,max=128" gql:"manufacturer"`
+	Model        *string `store:"model,clear,max=128" gql:"model"`
+	Metadata     *string `store:"metadata,clear,json,max=65536" gql:"metadata"`
 }
 
 func (r *Registry) deviceTypes() *entity.Kind[DeviceType] {

@@ -148,6 +148,7 @@ func New(c Config, p Deps) *Registry {
 func (r *Registry) kinds() []entity.Entry {
 	return []entity.Entry{
 		r.Profiles, r.Metrics, r.Rules, r.Types, r.Devices, r.Credentials,
+		r.assetTypes(), r.assets(),
 	}
 }
 
