@@ -11,7 +11,6 @@ import (
 	"weir/gql"
 	"weir/internal/conformance"
 	"weir/model"
-	"weir/registry"
 )
 
 func deviceManagementSchema(t testing.TB) *ast.Schema {
@@ -30,9 +29,8 @@ func deviceManagementSchema(t testing.TB) *ast.Schema {
 // The description of each kind and the schema say the same: names, what may be null, what an update may change.
 func TestDescriptionsAndSchemaAgree(t *testing.T) {
 	t.Parallel()
-	r := registry.New(registry.Config{}, registry.Deps{})
 	schema := deviceManagementSchema(t)
-	kinds := r.Kinds.Area("device-management")
+	kinds := described()
 	if len(kinds) < 6 {
 		t.Fatalf("only %d kinds are described", len(kinds))
 	}
