@@ -87,6 +87,9 @@ func ListLimit(path string, most int) Option {
 // list of keys, 10 for a plain list) does not fit.
 func Cost(fn func(Args) int) Option { return func(f *field) { f.multiplier = fn } }
 
+// refers marks a field that only reads what an object refers to, through a Loader, so that the plain path may do so, too.
+func refers() Option { return func(f *field) { f.refers = true } }
+
 // field is what is registered for one field of the schema.
 type field struct {
 	typ, name       string
@@ -98,6 +101,7 @@ type field struct {
 	timeout         time.Duration
 	listLimits      map[string]int
 	multiplier      func(Args) int
+	refers          bool
 }
 
 func (f *field) String() string { return f.typ + "." + f.name }

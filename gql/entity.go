@@ -72,11 +72,11 @@ func (e *entities) shown(kind entity.Any) {
 	}
 	for _, ref := range info.Refs() {
 		if to := e.catalog.Of(ref.Ref); to != nil {
-			e.field(info.Type, entity.Object(ref), e.leadsTo(kind, ref.Column, to))
+			e.refer(info.Type, entity.Object(ref), e.leadsTo(kind, ref.Column, to))
 		}
 	}
 	for _, part := range kind.Parts() {
-		e.field(info.Type, part.Info().Plural, e.partsOf(kind, part))
+		e.refer(info.Type, part.Info().Plural, e.partsOf(kind, part))
 	}
 }
 
@@ -214,7 +214,7 @@ func (e *entities) versions(kind entity.Any) {
 	})
 }
 
-// query, mutation and field register what the schema has and nothing else resolves.
+// query, mutation and refer register what the schema has and nothing else resolves.
 func (e *entities) query(name string, access Access, fn Resolver) {
 	if e.lacks(e.schema.Query, "Query", name) {
 		e.area.Query(name, access, fn)
@@ -227,9 +227,9 @@ func (e *entities) mutation(name string, access Access, fn Resolver) {
 	}
 }
 
-func (e *entities) field(typ, name string, fn Resolver) {
+func (e *entities) refer(typ, name string, fn Resolver) {
 	if e.lacks(e.schema.Types[typ], typ, name) {
-		e.area.Field(typ, name, fn)
+		e.area.Field(typ, name, fn, refers())
 	}
 }
 
