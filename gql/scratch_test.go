@@ -613,3 +613,37 @@ func TestASchemaThatDiffersFromTheDescriptionIsNamed(t *testing.T) {
 		}
 	}
 }
+
+// What rows refer to and what is part of them is read at once, by the plain path as by the executor, and shown alike.
+func TestRowsThatReferAreReadAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newRegistryWorld(t)
+	w.seed()
+	for _, c := range []struct {
+		fields string
+		reads  int64
+	}{
+		{`devices(criteria: {pageNumber: 1, pageSize: 10}) { results { token deviceType { token name } __typename } pagination { totalRecords } }`, 2},
+		{`deviceTypes(criteria: {pageNumber: 1, pageSize: 10}) { results { token profile { token name } deletedAt } }`, 2},
+		{`deviceProfiles(criteria: {pageNumber: 1, pageSize: 10}) { results { token metricDefinitions { token unit } detectionRules { token } } }`, 3},
+		{`devices(criteria: {pageNumber: 1, pageSize: 10}) { results { token deviceType { token profile { token } } } }`, 3},
+		{`devicesByToken(tokens: ["d", "e"]) { id deviceType { id } }`, 2},
+		{`assets(criteria: {pageNumber: 1, pageSize: 10, assetTypeToken: "AssetType-1"}) { results { token assetType { token } } }`, 2},
+	} {
+		show := func(query string) string {
+			b, err := json.Marshal(w.as(writer, query, map[string]any{"yes": true}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(b)
+		}
+		before := w.reads.Load()
+		plain := show(`{ ` + c.fields + ` }`)
+		if got := w.reads.Load() - before; got != c.reads {
+			t.Errorf("%s: %d reads, want %d", c.fields, got, c.reads)
+		}
+		if executed := show(`query ($yes: Boolean!) { ... @include(if: $yes) { ` + c.fields + ` } }`); executed != plain || strings.Contains(plain, "errors") {
+			t.Errorf("%s\nplain    %s\nexecuted %s", c.fields, plain, executed)
+		}
+	}
+}

@@ -281,6 +281,11 @@ func RefersTo(column, table, token string) Filter {
 	return Filter{column, column + " = (SELECT r.id FROM " + table + " r WHERE r.tenant_id = %.tenant_id AND r.token = ?)", []any{token}}
 }
 
+// RefersToShared is RefersTo for a table of the instance.
+func RefersToShared(column, table, token string) Filter {
+	return Filter{column, column + " = (SELECT r.id FROM " + table + " r WHERE r.token = ?)", []any{token}}
+}
+
 // listText is how a list stands in its column.
 func listText(list []string) string {
 	if len(list) == 0 {

@@ -129,6 +129,9 @@ func filterOf(f store.Field) func(any) store.Filter {
 	}
 	return func(value any) store.Filter {
 		token, _ := value.(string)
+		if f.Shared {
+			return store.RefersToShared(f.Column, f.Ref, token)
+		}
 		return store.RefersTo(f.Column, f.Ref, token)
 	}
 }
