@@ -476,6 +476,9 @@ func TestADescribedKindDemandsItsAuthority(t *testing.T) {
 		}
 	}
 	s.refuses(member("acme", 1, model.DashboardWrite), `mutation { deleteLabel(token: "l") }`, model.CodeForbidden, string(model.DeviceWrite))
+	if _, err := s.catalog.Of("labels").Delete(t.Context(), member("acme", 1, model.DashboardWrite), "l"); model.CodeOf(err) != model.CodeForbidden {
+		t.Errorf("a delete without its own authority: %v", err)
+	}
 	for _, kind := range s.catalog.All() {
 		s.verbsRefuse(kind)
 	}
