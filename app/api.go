@@ -27,10 +27,10 @@ func (in *Instance) areas() []area {
 		}},
 		{"device-management", func(a *gql.Area) { gql.RegisterRegistry(a, in.registry) }},
 		{"event-management", func(a *gql.Area) {
-			gql.RegisterEvents(a, gql.EventDeps{Events: in.series, Devices: in.registry.Devices, Ledger: in.applier.Ledger(), Readings: in.readings})
+			gql.RegisterEvents(a, gql.EventDeps{Events: in.series, Devices: in.registry.Devices.Rows, Ledger: in.applier.Ledger(), Readings: in.readings})
 		}},
 		{"device-state", func(a *gql.Area) {
-			gql.RegisterState(a, gql.StateDeps{States: in.applier, Latest: in.series, Devices: in.registry.Devices, External: in.registry,
+			gql.RegisterState(a, gql.StateDeps{States: in.applier, Latest: in.series, Devices: in.registry.Devices.Rows, External: in.registry,
 				Listening: in.listen.Now, Silence: func() time.Duration { return in.obeyed().Presence.InactivityTimeout }})
 		}},
 		{"event-processing", func(a *gql.Area) {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vektah/gqlparser/v2/ast"
+
 	"weir/model"
 )
 
@@ -85,6 +87,9 @@ func ListLimit(path string, most int) Option {
 // list of keys, 10 for a plain list) does not fit.
 func Cost(fn func(Args) int) Option { return func(f *field) { f.multiplier = fn } }
 
+// refers marks a field that only reads what an object refers to, through a Loader, so that the plain path may do so, too.
+func refers() Option { return func(f *field) { f.refers = true } }
+
 // field is what is registered for one field of the schema.
 type field struct {
 	typ, name       string
@@ -96,6 +101,7 @@ type field struct {
 	timeout         time.Duration
 	listLimits      map[string]int
 	multiplier      func(Args) int
+	refers          bool
 }
 
 func (f *field) String() string { return f.typ + "." + f.name }
@@ -110,6 +116,8 @@ type Area struct {
 	types  map[string][]*binding
 	errs   []error
 	engine *Engine
+	// lacking register what is not registered yet, once the schema is known.
+	lacking []func(*ast.Schema)
 }
 
 func newArea(s *Server, name string, plane Plane, sdl string) *Area {
@@ -185,8 +193,17 @@ func (a *Area) build() error {
 	if len(a.errs) > 0 {
 		return errors.Join(a.errs...)
 	}
-	var err error
-	a.engine, err = newEngine(a)
+	schema, err := loadSchema(a.name, a.sdl)
+	if err != nil {
+		return err
+	}
+	for _, register := range a.lacking {
+		register(schema)
+	}
+	if len(a.errs) > 0 {
+		return errors.Join(a.errs...)
+	}
+	a.engine, err = newEngine(a, schema)
 	return err
 }
 

@@ -24,6 +24,14 @@ func (a Args) IsNull(name string) bool { v, ok := a.m[name]; return ok && v == n
 // String returns the argument, "" when absent or null.
 func (a Args) String(name string) string { v, _ := a.m[name].(string); return v }
 
+// text returns an optional text, nil when absent or null.
+func (a Args) text(name string) *string {
+	if s, ok := a.m[name].(string); ok {
+		return &s
+	}
+	return nil
+}
+
 // Int returns the argument, 0 when absent or null.
 func (a Args) Int(name string) int { v, _ := a.m[name].(int); return v }
 
@@ -176,6 +184,7 @@ type taggedField struct {
 	index    []int
 	typ      reflect.Type
 	omitZero bool // tag gql:"name,omitzero": the zero value is shown as null
+	never    bool // always shown as null
 }
 
 // structFields remembers the tagged fields per struct type. What it holds follows from the type alone and there are as

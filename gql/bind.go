@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/vektah/gqlparser/v2/ast"
+
+	"weir/store/entity"
 )
 
 func cutTag(tag string) (name string, omitZero bool) {
@@ -46,6 +48,29 @@ func newBinding(sample any) (*binding, error) {
 	return b, nil
 }
 
+// rowBinding is how the rows of a kind show: the fields of the row, and those whose tag names a field of the API.
+// References have a tag too, but it is the name under which requests set them. Secrets show as null.
+func rowBinding(kind entity.Any) *binding {
+	t := reflect.TypeOf(kind.New()).Elem()
+	b := &binding{goType: t, fields: map[string]taggedField{"deletedAt": {name: "deletedAt", never: true}}} // rows are deleted for good
+	for name, goName := range map[string]string{"id": "ID", "createdAt": "CreatedAt", "updatedAt": "UpdatedAt"} {
+		f, _ := t.FieldByName(goName)
+		b.fields[name] = taggedField{name: name, index: f.Index, typ: f.Type}
+	}
+	for _, f := range taggedFields(t) {
+		b.fields[f.name] = f
+	}
+	for _, f := range kind.Info().Fields {
+		switch {
+		case f.Ref != "", f.Hidden:
+			delete(b.fields, f.Name)
+		case f.Secret:
+			b.fields[f.Name] = taggedField{name: f.Name, never: true}
+		}
+	}
+	return b
+}
+
 // accessor reads one schema field from values of one Go type.
 type accessor func(src reflect.Value) any
 
@@ -58,6 +83,12 @@ func (b *binding) accessorFor(schema *ast.Schema, f *ast.FieldDefinition) (acces
 	tf, ok := b.fields[f.Name]
 	if !ok {
 		return nil, fmt.Errorf("%s has no field tagged gql:%q", b.goType, f.Name)
+	}
+	if tf.never {
+		if f.Type.NonNull {
+			return nil, fmt.Errorf("%s.%s is always null", b.goType, f.Name)
+		}
+		return func(reflect.Value) any { return nil }, nil
 	}
 	if err := checkShown(schema, f.Type, tf.typ); err != nil {
 		return nil, fmt.Errorf("%s: %w", b.goType, err)

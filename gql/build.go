@@ -36,11 +36,7 @@ func loadSchema(name, sdl string) (*ast.Schema, error) {
 	return schema, nil
 }
 
-func newEngine(a *Area) (*Engine, error) {
-	schema, err := loadSchema(a.name, a.sdl)
-	if err != nil {
-		return nil, err
-	}
+func newEngine(a *Area, schema *ast.Schema) (*Engine, error) {
 	e := &Engine{area: a, schema: schema, limits: a.server.cfg.Limits, devTools: a.server.cfg.DevTools, log: a.server.log,
 		metrics: a.server.metrics, results: a.server.results, cache: a.server.cache, rules: validationRules(), introspection: newIntrospection(schema)}
 	b := &builder{engine: e, area: a, schema: schema, types: map[string]graphql.Type{}, used: map[string]bool{}}
@@ -75,7 +71,7 @@ func (b *builder) checkRegistered() {
 		}
 		for _, bound := range b.area.types[name] {
 			for _, field := range slices.Sorted(maps.Keys(bound.fields)) {
-				if def.Fields.ForName(field) == nil {
+				if def.Fields.ForName(field) == nil && !bound.fields[field].never {
 					b.failf("%s has a field tagged gql:%q, but type %s has none", bound.goType, field, name)
 				}
 			}

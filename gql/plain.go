@@ -7,10 +7,11 @@ import (
 )
 
 // Most of what is asked is plain: root fields whose selections are Go fields of objects, of lists of objects, and of
-// leaves, all the way down. That is written as JSON at once, while the values are read: the executor would make a path, a
-// map entry and two deferred functions of each value first, which costs ten times as much. Whatever is not plain after
-// all (a null where none may be, an error, a value that comes later, a limit) goes to the executor, with the values that
-// the root fields already have, so that there is one place that knows what an error does to an answer.
+// leaves, all the way down, with the rows that rows of a list refer to. That is written as JSON at once, while the values
+// are read: the executor would make a path, a map entry and two deferred functions of each value first, which costs ten
+// times as much. Whatever is not plain after all (a null where none may be, an error, another value that comes later, a
+// limit) goes to the executor, with the values that the root fields already have, so that there is one place that knows
+// what an error does to an answer.
 
 // plain is a field of a plain selection.
 type plain struct {
@@ -19,6 +20,7 @@ type plain struct {
 	read  map[reflect.Type]accessor
 	leaf  func(any) (any, error) // nil for an object
 	fixed []byte                 // of __typename
+	refer *field                 // reads rows that the object refers to, see refers
 	below []plain                // of an object
 }
 
@@ -52,7 +54,7 @@ func (c *converter) plainRoots(set ast.SelectionSet) []plainRoot {
 			return nil
 		}
 		p := plain{start: jsonKey(f.Alias), typ: f.Definition.Type}
-		if !c.complete(&p, f) {
+		if !c.complete(&p, f, true) {
 			return nil
 		}
 		roots = append(roots, plainRoot{plain: p, key: f.Alias, field: f, reg: reg})
@@ -98,8 +100,9 @@ func has(fields []*ast.Field, key string) bool {
 	return false
 }
 
-// complete fills in what lies below a field; false when that is not plain.
-func (c *converter) complete(p *plain, f *ast.Field) bool {
+// complete fills in what lies below a field; false when that is not plain. Below what rows refer to nothing may refer
+// further: it would be read row by row, where the executor reads it at once.
+func (c *converter) complete(p *plain, f *ast.Field, mayRefer bool) bool {
 	def := c.engine.schema.Types[f.Definition.Type.Name()]
 	if def.IsLeafType() {
 		if p.leaf == nil { // of a root field
@@ -116,18 +119,26 @@ func (c *converter) complete(p *plain, f *ast.Field) bool {
 	}
 	for _, below := range fields {
 		q := plain{start: jsonKey(below.Alias), typ: below.Definition.Type}
-		if below.Name == "__typename" {
-			q.fixed = appendString(nil, def.Name)
-		} else {
-			shown, ok := c.engine.shown[def.Name+"."+below.Name]
-			q.read, q.leaf = shown.read, shown.leaf
-			if !ok || !c.complete(&q, below) {
-				return false
-			}
+		if !c.inside(&q, def.Name, below, mayRefer) {
+			return false
 		}
 		p.below = append(p.below, q)
 	}
 	return true
+}
+
+// inside fills in one field of an object.
+func (c *converter) inside(q *plain, object string, f *ast.Field, mayRefer bool) bool {
+	if f.Name == "__typename" {
+		q.fixed = appendString(nil, object)
+		return true
+	}
+	if shown, ok := c.engine.shown[object+"."+f.Name]; ok {
+		q.read, q.leaf = shown.read, shown.leaf
+		return c.complete(q, f, mayRefer)
+	}
+	q.refer = c.engine.registered(f)
+	return mayRefer && q.refer != nil && q.refer.refers && c.complete(q, f, false)
 }
 
 // jsonKey is the key of an object's member. A GraphQL name needs no escape.
@@ -229,12 +240,7 @@ func (w *plainWriter) showLeaf(p *plain, t *ast.Type, v any) bool {
 
 // showAs writes a value of type t, which is that of a field or of what its list holds.
 func (w *plainWriter) showAs(p *plain, t *ast.Type, v reflect.Value) bool {
-	if v.Kind() == reflect.Interface {
-		v = v.Elem()
-	}
-	if v.Kind() == reflect.Pointer {
-		v = v.Elem()
-	}
+	v = pointed(v)
 	switch {
 	case !v.IsValid():
 		w.value(nil, nil)
@@ -252,6 +258,7 @@ func (w *plainWriter) list(p *plain, elem *ast.Type, v reflect.Value) bool {
 		return false
 	}
 	w.buf = append(w.buf, '[')
+	w.want(p, v)
 	for i := range v.Len() {
 		if i > 0 {
 			w.buf = append(w.buf, ',')
@@ -262,6 +269,43 @@ func (w *plainWriter) list(p *plain, elem *ast.Type, v reflect.Value) bool {
 	}
 	w.buf = append(w.buf, ']')
 	return true
+}
+
+// want asks for what the rows of a list refer to, so that it is read at once when the first row is written.
+func (w *plainWriter) want(p *plain, list reflect.Value) {
+	for i := range p.below {
+		if p.below[i].refer == nil {
+			continue
+		}
+		for n := range list.Len() {
+			if row := pointed(list.Index(n)); row.CanAddr() {
+				_, _ = p.below[i].refer.resolve(w.sc.ctx, row.Addr().Interface(), Args{}) // an error comes again
+			}
+		}
+	}
+}
+
+// referred reads what a row refers to.
+func (w *plainWriter) referred(f *field, row reflect.Value) (any, bool) {
+	if !row.CanAddr() {
+		return nil, false
+	}
+	v, err := f.resolve(w.sc.ctx, row.Addr().Interface(), Args{})
+	if later, ok := v.(Thunk); ok && err == nil {
+		v, err = later()
+	}
+	return v, err == nil
+}
+
+// pointed is the value behind interfaces and a pointer, not valid for nil.
+func pointed(v reflect.Value) reflect.Value {
+	if v.Kind() == reflect.Interface {
+		v = v.Elem()
+	}
+	if v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	return v
 }
 
 func (w *plainWriter) fields(p *plain, v reflect.Value) bool {
@@ -277,15 +321,26 @@ func (w *plainWriter) fields(p *plain, v reflect.Value) bool {
 			w.buf = append(w.buf, f.fixed...)
 			continue
 		}
-		read := f.read[t]
-		if read == nil {
+		x, ok := w.read(f, t, v)
+		if !ok {
 			return false
 		}
-		x := read(v)
 		if !w.count(x) || !w.show(f, x) {
 			return false
 		}
 	}
 	w.buf = append(w.buf, '}')
 	return true
+}
+
+// read reads a field of an object.
+func (w *plainWriter) read(f *plain, t reflect.Type, object reflect.Value) (any, bool) {
+	if f.refer != nil {
+		return w.referred(f.refer, object)
+	}
+	read := f.read[t]
+	if read == nil {
+		return nil, false
+	}
+	return read(object), true
 }

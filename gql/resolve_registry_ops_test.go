@@ -69,7 +69,7 @@ func TestPublishAndRollbackOverTheAPI(t *testing.T) {
 func TestACreateNeedsItsRequest(t *testing.T) {
 	t.Parallel()
 	w := newRegistryWorld(t)
-	for typ := range createWith {
+	for typ := range createWith() {
 		if typ == "DetectionRule" { // its request is not nullable
 			continue
 		}
@@ -125,7 +125,7 @@ func TestReadsByIDAndTokenLeaveOutTheUnknown(t *testing.T) {
 	t.Parallel()
 	w := newRegistryWorld(t)
 	w.seed()
-	for typ, kind := range updateInputs {
+	for typ, kind := range updateInputs() {
 		plural := pluralOf(typ)
 		id := w.ok(fmt.Sprintf(`{ %sByToken(tokens: [%q, %q, "nope", "", "a.b"]) { id } }`, plural, kind.token, kind.token), nil, plural+"ByToken", "id")
 		byID := fmt.Sprintf(`query ($i: [ID!]!) { %sById(ids: $i) { token } }`, plural)
@@ -260,7 +260,7 @@ func TestDeletesAnswerWhetherThereWasARow(t *testing.T) {
 		t.Helper()
 		return w.ok(fmt.Sprintf(`mutation { delete%s(token: %q) }`, typ, token), nil, "delete"+typ)
 	}
-	for typ := range updateInputs {
+	for typ := range updateInputs() {
 		if del(typ, "nobody") != false || del(typ, "a.b") != false {
 			t.Errorf("%s: a row was removed", typ)
 		}

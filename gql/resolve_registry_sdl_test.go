@@ -11,8 +11,6 @@ import (
 	"weir/gql"
 	"weir/internal/conformance"
 	"weir/model"
-	"weir/registry"
-	"weir/store"
 )
 
 func deviceManagementSchema(t testing.TB) *ast.Schema {
@@ -31,12 +29,13 @@ func deviceManagementSchema(t testing.TB) *ast.Schema {
 // The description of each kind and the schema say the same: names, what may be null, what an update may change.
 func TestDescriptionsAndSchemaAgree(t *testing.T) {
 	t.Parallel()
-	r := registry.New(registry.Config{}, registry.Deps{})
 	schema := deviceManagementSchema(t)
-	for typ, fields := range map[string][]store.Field{
-		"DeviceType": r.Types.Fields(), "DeviceProfile": r.Profiles.Fields(), "MetricDefinition": r.Metrics.Fields(),
-		"DetectionRule": r.Rules.Fields(), "Device": r.Devices.Fields(), "DeviceCredential": r.Credentials.Fields(),
-	} {
+	kinds := described()
+	if len(kinds) < 6 {
+		t.Fatalf("only %d kinds are described", len(kinds))
+	}
+	for _, kind := range kinds {
+		typ, fields := kind.Info().Type, kind.Info().Fields
 		create, update := schema.Types[typ+"CreateRequest"], schema.Types[typ+"UpdateRequest"]
 		var inCreate, inUpdate []string
 		for _, f := range fields {

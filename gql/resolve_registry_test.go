@@ -195,8 +195,7 @@ func (w *registryWorld) dump() string {
 	var all strings.Builder
 	err := w.db.Read(w.Context(), func(tx store.Tx) error {
 		all.Reset()
-		for _, table := range []string{"device_profiles", "device_profile_versions", "metric_definitions", "detection_rules",
-			"device_types", "devices", "device_counts", "device_credentials", "audit_events", "control"} {
+		for _, table := range append(tables(), "device_profile_versions", "device_counts", "audit_events", "control") {
 			rows, err := tx.Query("SELECT * FROM " + table + " ORDER BY 1")
 			if err != nil {
 				return err
@@ -241,25 +240,16 @@ var seedRequests = []string{
 		e: createDeviceCredential(request: {token: "k", deviceToken: "d", credentialType: "ACCESS_TOKEN", credentialId: "a-secret", enabled: true}) { token } }`,
 }
 
-// seed makes what seedRequests say.
+// seed makes two rows of each kind.
 func (w *registryWorld) seed() {
 	w.Helper()
 	for _, q := range seedRequests {
 		w.ok(q, map[string]any{"rule": hotRule})
 	}
+	for _, q := range seedDescribed("") {
+		w.ok(q, nil)
+	}
 }
-
-// createWith are the requests that make one more record of each kind, without the token.
-var createWith = map[string]map[string]any{
-	"DeviceType":       {},
-	"DeviceProfile":    {},
-	"MetricDefinition": {"deviceProfileToken": "p", "metricKey": "fresh", "dataType": "INT"},
-	"DetectionRule":    {"deviceProfileToken": "p", "definition": hotRule, "enabled": true},
-	"Device":           {"deviceTypeToken": "t"},
-	"DeviceCredential": {"deviceToken": "d", "credentialType": "ACCESS_TOKEN", "credentialId": "fresh", "enabled": true},
-}
-
-func pluralOf(typ string) string { return strings.ToLower(typ[:1]) + typ[1:] + "s" }
 
 func with(m map[string]any, name string, v any) map[string]any {
 	m = maps.Clone(m)
@@ -276,7 +266,7 @@ func TestTokensFollowThePattern(t *testing.T) {
 	w := newRegistryWorld(t)
 	w.seed()
 	longest := "A" + strings.Repeat("z-_9", 31) + "abc"
-	for typ, request := range createWith {
+	for typ, request := range createWith() {
 		for _, bad := range []string{longest + "x", "", "-a", "_a", "a.b", "a*", "a>", "a+", "a#", "a/b", "a:b", "a b", "é", "a\nb"} {
 			q, vars := w.create(typ, with(request, "token", bad))
 			w.refuses(q, vars, model.CodeInvalidInput, "token")
@@ -332,55 +322,33 @@ type updateField struct {
 	empty         bool   // "" clears too
 }
 
-// updateInputs is the contract of every field of every update input of the registry, by input and field.
-var updateInputs = map[string]struct {
-	token  string
-	fields map[string]updateField
-}{
-	"DeviceType": {"t", map[string]updateField{
-		"name": text3, "description": text3, "imageUrl": text3, "icon": text3, "backgroundColor": text3, "foregroundColor": text3,
-		"borderColor": text3, "manufacturer": text3, "model": text3, "metadata": json3,
-		"profileToken": {first: "p", second: "q", nulls: "clears", read: "profile.token", empty: true},
-	}},
-	"DeviceProfile": {"p", map[string]updateField{
-		"name": text3, "description": text3, "category": text3, "metadata": json3,
-		"inactivityTimeoutSeconds": {first: 60.0, second: 600.0, nulls: "clears"},
+// updatesByHand are the fields of update inputs of which the description does not say it all.
+var updatesByHand = map[string]map[string]updateField{
+	"DeviceProfile": {
 		"location": {first: map[string]any{"expectedAccuracyMeters": 1.5, "expectedUpdateIntervalSeconds": 30.0},
 			second: map[string]any{"expectedAccuracyMeters": 2.0, "expectedUpdateIntervalSeconds": nil}, nulls: "clears",
 			read: "location {expectedAccuracyMeters expectedUpdateIntervalSeconds}"},
-	}},
-	"MetricDefinition": {"m", map[string]updateField{
-		"name": text3, "description": text3, "unit": text3, "descriptor": text3, "metadata": json3,
+	},
+	"DeviceType": {
+		"profileToken": {first: "p", second: "q", nulls: "clears", read: "profile.token", empty: true},
+	},
+	"MetricDefinition": {
 		"minValue": {first: -1.5, second: 0.0, nulls: "clears"}, "maxValue": {first: 7.0, second: 7.25, nulls: "clears"},
-		"enum":               {first: `["a"]`, second: `["a", "b"]`, nulls: "clears"},
-		"deviceProfileToken": {first: "q", second: "p", nulls: "refused", read: "deviceProfile.token"},
-		"metricKey":          {first: "k1", second: "k2", nulls: "refused"},
-		"dataType":           {first: "INT", second: "STRING", nulls: "refused"},
-	}},
-	"DetectionRule": {"r", map[string]updateField{
-		"name": text3, "description": text3, "metadata": json3, "authoringGraph": {first: `{"n":1}`, second: `{}`, nulls: "clears"},
-		"deviceProfileToken": {first: "q", second: "p", nulls: "refused", read: "deviceProfile.token"},
-		"definition":         {first: brokenRule, second: hotRule, nulls: "refused"},
-		"enabled":            {first: false, second: true, nulls: "refused"},
+		"enum":      {first: `["a"]`, second: `["a", "b"]`, nulls: "clears"},
+		"metricKey": {first: "k1", second: "k2", nulls: "refused"},
+		"dataType":  {first: "INT", second: "STRING", nulls: "refused"},
+	},
+	"DetectionRule": {
+		"authoringGraph": {first: `{"n":1}`, second: `{}`, nulls: "clears"},
+		"definition":     {first: brokenRule, second: hotRule, nulls: "refused"},
 		// There are no groups yet, so no value is accepted; TestARulesGroupScopeIsAPair shows the rest.
 		"entityGroupToken": {nulls: "clears"}, "entityGroupVersion": {nulls: "clears"},
-	}},
-	"Device": {"d", map[string]updateField{
-		"externalId":      {first: "x:1", second: "x:2", nulls: "clears", empty: true},
-		"name":            text3,
-		"description":     text3,
-		"metadata":        json3,
-		"deviceTypeToken": {first: "u", second: "t", nulls: "refused", read: "deviceType.token"},
-	}},
-	"DeviceCredential": {"c", map[string]updateField{
-		"metadata":        json3,
-		"deviceToken":     {first: "e", second: "d", nulls: "refused", read: "device.token"},
+	},
+	"DeviceCredential": {
 		"credentialType":  {first: "ACCESS_TOKEN", second: "MQTT_BASIC", nulls: "refused"},
 		"credentialId":    {first: "id-1", second: "id-2", nulls: "refused"},
 		"credentialValue": {first: "password", second: "longer password", nulls: "clears", read: "hash", empty: true},
-		"enabled":         {first: false, second: true, nulls: "refused"},
-		"expiresAt":       {first: "2031-05-06T07:08:09.123456Z", second: "2032-01-01T00:00:00Z", nulls: "clears", empty: true},
-	}},
+	},
 }
 
 var (
@@ -451,7 +419,7 @@ func TestEveryUpdateFieldHasThreeStates(t *testing.T) {
 	w := newRegistryWorld(t)
 	w.seed()
 	schema := deviceManagementSchema(t)
-	for typ, kind := range updateInputs {
+	for typ, kind := range updateInputs() {
 		input := schema.Types[typ+"UpdateRequest"]
 		for _, def := range input.Fields {
 			if _, ok := kind.fields[def.Name]; !ok {
@@ -543,7 +511,7 @@ func TestAnUpdateThatNamesNothingWritesNothing(t *testing.T) {
 	t.Parallel()
 	w := newRegistryWorld(t)
 	w.seed()
-	for typ, kind := range updateInputs {
+	for typ, kind := range updateInputs() {
 		before := w.dump()
 		q := fmt.Sprintf(`mutation { u: update%s(token: %q, request: {}) { token updatedAt } }`, typ, kind.token)
 		if got := w.ok(q, nil, "u", "token"); got != kind.token {
@@ -562,7 +530,7 @@ func TestATokenIsNoFieldOfAnUpdate(t *testing.T) {
 	w := newRegistryWorld(t)
 	w.seed()
 	schema := deviceManagementSchema(t)
-	for typ, kind := range updateInputs {
+	for typ, kind := range updateInputs() {
 		if schema.Types[typ+"UpdateRequest"].Fields.ForName("token") != nil {
 			t.Errorf("%sUpdateRequest has a token", typ)
 		}
@@ -577,7 +545,7 @@ func TestMetadataAndUpdatedAt(t *testing.T) {
 	t.Parallel()
 	w := newRegistryWorld(t)
 	w.seed()
-	for typ, kind := range updateInputs {
+	for typ, kind := range updateInputs() {
 		read := func() (metadata, updated any) {
 			q := fmt.Sprintf(`{ %sByToken(tokens: %q) { metadata createdAt updatedAt deletedAt } }`, pluralOf(typ), kind.token)
 			at := []string{pluralOf(typ) + "ByToken"}
@@ -624,14 +592,14 @@ func TestReferencesOfUpdates(t *testing.T) {
 	t.Parallel()
 	w := newRegistryWorld(t)
 	w.seed()
-	for _, c := range []struct{ typ, token, field string }{
-		{"DeviceType", "t", "profileToken"}, {"MetricDefinition", "m", "deviceProfileToken"}, {"DetectionRule", "r", "deviceProfileToken"},
-		{"Device", "d", "deviceTypeToken"}, {"DeviceCredential", "c", "deviceToken"},
-	} {
-		q := fmt.Sprintf(`mutation { update%s(token: %q, request: {metadata: "{}", %s: "nowhere"}) { token } }`, c.typ, c.token, c.field)
-		w.refuses(q, nil, model.CodeInvalidInput, c.field)
-		create, vars := w.create(c.typ, with(with(createWith[c.typ], "token", "fresh"), c.field, "nowhere"))
-		w.refuses(create, vars, model.CodeInvalidInput, c.field)
+	for _, kind := range described() {
+		typ, token := kind.Info().Type, seededRows(kind.Info().Type)[0]
+		for _, ref := range kind.Info().Refs() {
+			q := fmt.Sprintf(`mutation { update%s(token: %q, request: {metadata: "{}", %s: "nowhere"}) { token } }`, typ, token, ref.Name)
+			w.refuses(q, nil, model.CodeInvalidInput, ref.Name)
+			create, vars := w.create(typ, with(with(createWith()[typ], "token", "fresh"), ref.Name, "nowhere"))
+			w.refuses(create, vars, model.CodeInvalidInput, ref.Name)
+		}
 	}
 	conformance.Shown(t, "S3-080")
 	profile := func() any {

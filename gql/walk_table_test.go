@@ -62,6 +62,24 @@ func state(name, args, stranger string) walkOp {
 	return walkOp{kind: "query", name: name, needs: model.StateRead, args: args, stranger: stranger}
 }
 
+// walkRegistry has the rows of the device registry: those of the kinds, and what is special.
+func walkRegistry() []walkOp {
+	reads, creates, updates, deletes := walkKinds()
+	return together(reads, []walkOp{
+		read("facetValues", `(facet: MANUFACTURER)`, "[]"),
+		read("deviceProfileVersions", `(token: "p")`, "[]"),
+		read("deviceLocationDeclaration", `(deviceToken: "d")`, "null"),
+		read("devicesByExternalId", `(externalIds: ["sn/1"])`, "[]"),
+	}, creates, []walkOp{
+		write("createDevices", `(request: {deviceTypeToken: "t", count: 2, tokenTemplate: "n{n}"})`, `!INVALID_INPUT "t"`),
+	}, updates, []walkOp{
+		write("updateDeviceCredential", `(token: "k", request: {metadata: "1"})`, `!NOT_FOUND "k"`),
+		write("renameDeviceProfile", `(token: "q", newToken: "q2")`, `!NOT_FOUND "q"`),
+		write("publishDeviceProfile", `(token: "p")`, `!NOT_FOUND "p"`),
+		write("rollbackDeviceProfile", `(token: "p", version: 1)`, `!NOT_FOUND "p"`),
+	}, deletes)
+}
+
 // walkTable has a row for every operation, in the order in which the owner calls the mutations.
 var walkTable = map[string][]walkOp{
 	"event-sources": {
@@ -85,43 +103,7 @@ var walkTable = map[string][]walkOp{
 			owner: "invalid or expired token"},
 		{kind: "mutation", name: "updateProfile", args: `(request: {firstName: "New"})`, stranger: `{"email":"eve@example.org","firstName":"New","lastName":null}`},
 	},
-	"device-management": together(
-		lists("deviceTypes", "DeviceType", "t", model.DeviceRead),
-		lists("deviceProfiles", "DeviceProfile", "p", model.DeviceRead),
-		lists("metricDefinitions", "MetricDefinition", "m", model.DeviceRead),
-		lists("detectionRules", "DetectionRule", "r", model.DeviceRead),
-		lists("devices", "Device", "d", model.DeviceRead),
-		lists("deviceCredentials", "DeviceCredential", "k", model.DeviceWrite),
-		[]walkOp{
-			read("facetValues", `(facet: MANUFACTURER)`, "[]"),
-			read("deviceProfileVersions", `(token: "p")`, "[]"),
-			read("deviceLocationDeclaration", `(deviceToken: "d")`, "null"),
-			read("devicesByExternalId", `(externalIds: ["sn/1"])`, "[]"),
-
-			write("createDeviceType", `(request: {token: "t2", profileToken: "p"})`, `!INVALID_INPUT "p"`),
-			write("createDeviceProfile", `(request: {token: "p2"})`, ""),
-			write("createMetricDefinition", `(request: {token: "m2", deviceProfileToken: "p", metricKey: "k", dataType: "INT"})`, `!INVALID_INPUT "p"`),
-			write("createDetectionRule", fmt.Sprintf(`(request: {token: "r2", deviceProfileToken: "p", definition: %q, enabled: false})`, hotRule), `!INVALID_INPUT "p"`),
-			write("createDevice", `(request: {token: "d2", deviceTypeToken: "t"})`, `!INVALID_INPUT "t"`),
-			write("createDevices", `(request: {deviceTypeToken: "t", count: 2, tokenTemplate: "n{n}"})`, `!INVALID_INPUT "t"`),
-			write("createDeviceCredential", `(request: {token: "c2", deviceToken: "d", credentialType: "ACCESS_TOKEN", credentialId: "another", enabled: true})`,
-				`!INVALID_INPUT "d"`),
-			write("updateDeviceType", `(token: "t", request: {model: "new"})`, `!NOT_FOUND "t"`),
-			write("updateDeviceProfile", `(token: "p", request: {category: "new"})`, `!NOT_FOUND "p"`),
-			write("updateMetricDefinition", `(token: "m", request: {unit: "new"})`, `!NOT_FOUND "m"`),
-			write("updateDetectionRule", `(token: "r", request: {description: "new"})`, `!NOT_FOUND "r"`),
-			write("updateDevice", `(token: "d", request: {description: "new"})`, `!NOT_FOUND "d"`),
-			write("updateDeviceCredential", `(token: "k", request: {metadata: "1"})`, `!NOT_FOUND "k"`),
-			write("renameDeviceProfile", `(token: "q", newToken: "q2")`, `!NOT_FOUND "q"`),
-			write("publishDeviceProfile", `(token: "p")`, `!NOT_FOUND "p"`),
-			write("rollbackDeviceProfile", `(token: "p", version: 1)`, `!NOT_FOUND "p"`),
-			write("deleteDeviceCredential", `(token: "k")`, "false"),
-			write("deleteDetectionRule", `(token: "r")`, "false"),
-			write("deleteMetricDefinition", `(token: "m")`, "false"),
-			write("deleteDevice", `(token: "gone")`, "false"),
-			write("deleteDeviceType", `(token: "u")`, "false"),
-			write("deleteDeviceProfile", `(token: "q2")`, "false"),
-		}),
+	"device-management": walkRegistry(),
 	"event-management": {
 		events("events", model.EventRead),
 		events("locationEvents", model.LocationRead),
@@ -189,9 +171,12 @@ func (w *walk) furnishAcme(t *testing.T) {
 	}
 	c.Close() // and its end is waited for below: nothing of acme moves by itself afterwards
 	w.ids = map[string]string{}
-	for typ, ops := range map[string]string{"DeviceType": `deviceTypesByToken(tokens: ["t"])`, "DeviceProfile": `deviceProfilesByToken(tokens: ["p"])`,
-		"MetricDefinition": `metricDefinitionsByToken(tokens: ["m"])`, "DetectionRule": `detectionRulesByToken(tokens: ["r"])`,
-		"Device": `devicesByToken(tokens: ["d"])`, "DeviceCredential": `deviceCredentialsByToken(tokens: ["k"])`} {
+	for _, q := range seedDescribed(onlyAcme) {
+		do(q, nil)
+	}
+	for _, kind := range described() {
+		typ := kind.Info().Type
+		ops := fmt.Sprintf("%sByToken(tokens: [%q])", kind.Info().Plural, walkRow(typ))
 		var out struct{ X []struct{ ID string } }
 		w.Query("device-management", w.own, `{ x: `+ops+` { id } }`, nil, &out)
 		if len(out.X) != 1 {

@@ -27,7 +27,7 @@ import (
 )
 
 // The walk goes over every operation that the running program serves, as its published schema files name them. An
-// operation or an update field that its tables (walk_table_test.go, updateInputs) do not know fails it.
+// operation or an update field that its tables (walk_table_test.go, described_test.go) do not know fails it.
 func TestTheWalkOverTheServedSchemas(t *testing.T) {
 	t.Parallel()
 	w := startWalk(t)

@@ -32,7 +32,7 @@ func updateKinds() map[string]updateKind {
 		"firstName": {first: "Ada", second: "Grace", nulls: "clears", empty: true},
 		"lastName":  {first: "Lovelace", second: "Hopper", nulls: "clears", empty: true},
 	}}}
-	for typ, k := range updateInputs {
+	for typ, k := range updateInputs() {
 		kinds[typ] = updateKind{"device-management", typ, k.token, fmt.Sprintf("%sByToken(tokens: [%q])", pluralOf(typ), k.token), true, k.fields}
 	}
 	return kinds
@@ -105,6 +105,9 @@ func (u *updateWalk) run(m *ast.FieldDefinition) {
 	if u.area == "device-management" {
 		for _, q := range seedRequests {
 			u.must(q, map[string]any{"rule": hotRule})
+		}
+		for _, q := range seedDescribed("") {
+			u.must(q, nil)
 		}
 	}
 	for _, def := range u.input.Fields {

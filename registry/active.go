@@ -15,13 +15,12 @@ type LocationCapability struct {
 
 // LocationOf returns what a device's active profile version declares, nil for an unknown device. A device whose type has
 // no profile, or one that was never published, declares nothing.
-func (r *Registry) LocationOf(ctx context.Context, by *model.Principal, device string) (*LocationCapability, error) {
-	if err := needTenant(by); err != nil {
+func (r *Registry) LocationOf(ctx context.Context, by *model.Principal, device string) (found *LocationCapability, err error) {
+	if err := r.Devices.MayRead(by); err != nil {
 		return nil, err
 	}
-	var found *LocationCapability
-	err := r.parts.Store.Read(ctx, func(tx store.Tx) error {
-		d, err := r.Devices.table.Get(tx, by.TenantID, device)
+	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) error {
+		d, err := r.Devices.Table.Get(tx, by.TenantID, device)
 		if err != nil || d == nil {
 			return err
 		}
@@ -40,30 +39,29 @@ func (r *Registry) LocationOf(ctx context.Context, by *model.Principal, device s
 
 // activeOf returns the active version that judges a device, nil when there is none.
 func (r *Registry) activeOf(tx store.Tx, d *Device) (*Snapshot, error) {
-	t, err := r.Types.table.GetByID(tx, d.TenantID, d.TypeID)
+	t, err := r.Types.Table.GetByID(tx, d.TenantID, d.TypeID)
 	if err != nil || t == nil || t.ProfileID == nil {
 		return nil, err
 	}
-	p, err := r.Profiles.table.GetByID(tx, d.TenantID, *t.ProfileID)
+	p, err := r.Profiles.Table.GetByID(tx, d.TenantID, *t.ProfileID)
 	if err != nil || p == nil || p.ActiveVersion == nil {
 		return nil, err
 	}
-	return snapshotOf(tx, p.ID, *p.ActiveVersion)
+	return r.versions.Body(tx, p.ID, *p.ActiveVersion)
 }
 
 // Active returns the active version of a profile as resolution reads it, nil when the profile does not exist or was
 // never published.
-func (r *Registry) Active(ctx context.Context, by *model.Principal, profile string) (*model.ProfileView, error) {
-	if err := needTenant(by); err != nil {
+func (r *Registry) Active(ctx context.Context, by *model.Principal, profile string) (view *model.ProfileView, err error) {
+	if err := r.Profiles.MayRead(by); err != nil {
 		return nil, err
 	}
-	var view *model.ProfileView
-	err := r.parts.Store.Read(ctx, func(tx store.Tx) error {
-		p, err := r.Profiles.table.Get(tx, by.TenantID, profile)
+	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) error {
+		p, err := r.Profiles.Table.Get(tx, by.TenantID, profile)
 		if err != nil || p == nil || p.ActiveVersion == nil {
 			return err
 		}
-		s, err := snapshotOf(tx, p.ID, *p.ActiveVersion)
+		s, err := r.versions.Body(tx, p.ID, *p.ActiveVersion)
 		if err == nil && s != nil {
 			view = new(s.view(by.Tenant, p.Token, int(*p.ActiveVersion)))
 		}

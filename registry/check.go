@@ -2,19 +2,11 @@ package registry
 
 import (
 	"encoding/json"
-	"unicode/utf8"
 
 	"weir/model"
 	"weir/store"
+	"weir/store/entity"
 )
-
-// checkMax refuses a text longer than most characters.
-func checkMax(field string, s *string, most int) error {
-	if s != nil && utf8.RuneCountInString(*s) > most {
-		return model.Invalid(field, "is longer than %d characters", most)
-	}
-	return nil
-}
 
 // checkObject refuses JSON that is not an object. It returns the object's members.
 func checkObject(field, s string) (map[string]json.RawMessage, error) {
@@ -41,17 +33,27 @@ func checkStrings(field, s string) ([]string, error) {
 	return values, nil
 }
 
-// checkRoom refuses one more row of table under an owner that has as many as it may. self is the row that is written, 0
+// checkCount refuses one more row of a kind under an owner that has as many as it may. self is the row that is written, 0
 // for a new one.
-func checkRoom(tx store.Tx, table, column string, owner, self, most int64, what string) error {
-	var n int64
-	if err := tx.QueryRow(`SELECT count(*) FROM `+table+` WHERE `+column+` = ? AND id <> ?`, owner, self).Scan(&n); err != nil {
-		return err
+func checkCount[T any](tx store.Tx, k *entity.Kind[T], tenant int64, column string, owner, self, limit int64, what string) error {
+	n, err := k.Table.Count(tx, tenant, store.Eq(column, owner), store.Ne("id", self))
+	if err == nil && n >= limit {
+		err = model.Errorf(model.CodeLimitExceeded, "at most %d %s", limit, what)
 	}
-	if n >= most {
-		return model.Errorf(model.CodeLimitExceeded, "at most %d %s", most, what)
+	return err
+}
+
+// unique drops repeated keys.
+func unique(keys []string) []string {
+	seen := make(map[string]bool, len(keys))
+	var out []string
+	for _, key := range keys {
+		if !seen[key] {
+			seen[key] = true
+			out = append(out, key)
+		}
 	}
-	return nil
+	return out
 }
 
 // text is an optional text, "" for none.

@@ -3,13 +3,14 @@ package registry
 import (
 	"weir/model"
 	"weir/store"
+	"weir/store/entity"
 )
 
 // DetectionRule is the draft of a rule of a profile. Its definition is opaque here: event-processing checks it at publish.
 type DetectionRule struct {
 	store.Row
 	Token          string  `store:"token,token" gql:"token"`
-	ProfileID      int64   `store:"profile_id,required,ref=device_profiles" gql:"deviceProfileToken"`
+	ProfileID      int64   `store:"profile_id,required,ref=device_profiles,parent,filter=deviceProfile" gql:"deviceProfileToken"`
 	Name           *string `store:"name,clear,max=128" gql:"name"`
 	Description    *string `store:"description,clear,max=1024" gql:"description"`
 	Definition     string  `store:"definition,required,json,max=65536" gql:"definition"`
@@ -20,19 +21,17 @@ type DetectionRule struct {
 	GroupVersion   *int64  `store:"entity_group_version,clear,min=1" gql:"entityGroupVersion"`
 }
 
-func (r *Registry) detectionRules() *Kind[DetectionRule] {
-	table := store.NewTable(store.Desc[DetectionRule]{
-		Kind: "detection rule",
-		Name: "detection_rules",
+func (r *Registry) detectionRules() *entity.Kind[DetectionRule] {
+	return entity.New(r.base(), entity.Desc[DetectionRule]{
+		Kind: "detection rule", Type: "DetectionRule", Plural: "detectionRules", Area: area, Table: "detection_rules",
+		Read: mayRead, Write: mayWrite,
 		Check: func(tx store.Tx, d *DetectionRule, changed store.Changed) error {
 			if err := d.check(); err != nil || !changed.Has("profile_id") {
 				return err
 			}
-			return checkRoom(tx, "detection_rules", "profile_id", d.ProfileID, d.ID, r.config.RulesPerProfile,
-				"detection rules of a device profile")
+			return checkCount(tx, r.Rules, d.TenantID, "profile_id", d.ProfileID, d.ID, r.config.RulesPerProfile, "detection rules of a device profile")
 		},
 	})
-	return &Kind[DetectionRule]{r: r, table: table}
 }
 
 // check holds the fields against each other, with the values that the record will hold.

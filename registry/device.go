@@ -5,6 +5,7 @@ import (
 
 	"weir/model"
 	"weir/store"
+	"weir/store/entity"
 )
 
 // Device is one device. Readings name it by its token; what is kept of it belongs to its row id, so that a token made
@@ -15,30 +16,30 @@ type Device struct {
 	ExternalID  *string `store:"external_id,clear,emptyclears,unique,max=256" gql:"externalId"`
 	Name        *string `store:"name,clear,max=128" gql:"name"`
 	Description *string `store:"description,clear,max=1024" gql:"description"`
-	TypeID      int64   `store:"type_id,required,ref=device_types" gql:"deviceTypeToken"`
+	TypeID      int64   `store:"type_id,required,ref=device_types,filter=deviceType" gql:"deviceTypeToken"`
 	Metadata    *string `store:"metadata,clear,json,max=65536" gql:"metadata"`
 }
 
-func (r *Registry) devices() *Kind[Device] {
-	table := store.NewTable(store.Desc[Device]{Kind: "device", Name: "devices"})
-	return &Kind[Device]{r: r, table: table, admit: r.admitDevices, removing: r.removingDevice, changed: r.deviceChanged}
+func (r *Registry) devices() *entity.Kind[Device] {
+	return entity.New(r.base(), entity.Desc[Device]{
+		Kind: "device", Type: "Device", Plural: "devices", Area: area, Table: "devices", Read: mayRead, Write: mayWrite,
+		Admit: r.admitDevices, Removing: r.removingDevice, Changed: r.deviceChanged, Views: deviceViews,
+	})
 }
 
-// DevicesByExternalID returns the devices with these external ids that exist.
+// DevicesByExternalID returns the devices with these external ids that exist. It demands no authority: several areas ask.
 func (r *Registry) DevicesByExternalID(ctx context.Context, by *model.Principal, externalIDs []string) ([]*Device, error) {
 	values := make([]any, 0, len(externalIDs))
 	for _, id := range unique(externalIDs) {
 		values = append(values, id)
 	}
-	return r.Devices.By(ctx, by, "external_id", values...)
+	return r.Devices.Rows.By(ctx, by, "external_id", values...)
 }
 
 // admitDevices counts n more devices of the tenant, and refuses them above its ceiling.
 func (r *Registry) admitDevices(c *store.Change, n int64) error {
-	var have int64
-	if err := c.QueryRow(`INSERT INTO device_counts (tenant_id, devices) VALUES (?, ?)
-		ON CONFLICT (tenant_id) DO UPDATE SET devices = device_counts.devices + excluded.devices RETURNING devices`,
-		c.By.TenantID, n).Scan(&have); err != nil {
+	have, err := store.CountDevices(c, c.By.TenantID, n)
+	if err != nil {
 		return err
 	}
 	if most := r.devicesPerTenant.Load(); have > most {
@@ -49,36 +50,30 @@ func (r *Registry) admitDevices(c *store.Change, n int64) error {
 
 // removingDevice removes what is alive of the device. History stays with its row id.
 func (r *Registry) removingDevice(c *store.Change, d *Device) error {
-	credentials, err := r.Credentials.table.By(c, d.TenantID, "device_id", d.ID)
-	if err != nil {
-		return err
-	}
-	for _, credential := range credentials {
-		if err := r.Credentials.table.Remove(c, credential); err != nil {
-			return err
-		}
-	}
 	for _, remove := range r.parts.Removals {
 		if err := remove(c, d.TenantID, d.ID); err != nil {
 			return err
 		}
 	}
-	_, err = c.Exec(`UPDATE device_counts SET devices = devices - 1 WHERE tenant_id = ?`, d.TenantID)
+	_, err := store.CountDevices(c, d.TenantID, -1)
 	return err
 }
 
-// deviceChanged puts the device's view row on the change when it is new, gets another type, or goes.
+// deviceChanged has the verified credentials of a device forgotten that gets another type, or goes.
 func (r *Registry) deviceChanged(c *store.Change, old, d *Device) error {
-	if d == nil {
+	if old != nil && (d == nil || d.TypeID != old.TypeID) {
 		r.forgetDevice(c, old.ID)
-		endView(c, model.ViewDevice, deviceKey(c.By.Tenant, old.Token))
+	}
+	return nil
+}
+
+// deviceViews: readings name their device by tokens.
+func deviceViews(c *store.Change, old, d *Device) []entity.View {
+	switch {
+	case d == nil:
+		return []entity.View{{Kind: model.ViewDevice, Key: c.By.Tenant + "/" + old.Token}}
+	case old != nil && old.TypeID == d.TypeID:
 		return nil
 	}
-	if old != nil {
-		if old.TypeID == d.TypeID {
-			return nil
-		}
-		r.forgetDevice(c, d.ID)
-	}
-	return setView(c, model.ViewDevice, deviceKey(c.By.Tenant, d.Token), model.DeviceView{V: 1, ID: d.ID, Type: d.TypeID})
+	return []entity.View{{Kind: model.ViewDevice, Key: c.By.Tenant + "/" + d.Token, Body: model.DeviceView{V: 1, ID: d.ID, Type: d.TypeID}}}
 }

@@ -35,10 +35,10 @@ func (r *Registry) AddDeviceOfType(ctx context.Context, by *model.Principal, p, 
 		if err := r.admitDevices(c, 1); err != nil {
 			return err
 		}
-		if d, err = r.Devices.create(c, p); err != nil {
+		if d, err = r.Devices.Make(c, p); err != nil {
 			return err
 		}
-		_, err = r.Credentials.create(c, credential)
+		_, err = r.Credentials.Make(c, credential)
 		return err
 	})
 	if err != nil {
@@ -82,14 +82,14 @@ func (r *Registry) addToken(ctx context.Context, by *model.Principal, device str
 		return nil, "", err
 	}
 	err = r.mutate(ctx, by, func(c *store.Change) error {
-		d, err := r.Devices.must(c, c.By.TenantID, device)
+		d, err := r.Devices.Must(c, c.By.TenantID, device)
 		if err != nil {
 			return err
 		}
 		if err := before(c, d); err != nil {
 			return err
 		}
-		credential, err = r.Credentials.create(c, p)
+		credential, err = r.Credentials.Make(c, p)
 		return err
 	})
 	if err != nil {
@@ -100,7 +100,7 @@ func (r *Registry) addToken(ctx context.Context, by *model.Principal, device str
 
 // dropTokens removes the access tokens of a device that which names.
 func (r *Registry) dropTokens(c *store.Change, d *Device, which func(*DeviceCredential) bool) (n int, err error) {
-	have, err := r.Credentials.table.By(c, c.By.TenantID, "device_id", d.ID)
+	have, err := r.Credentials.Table.By(c, c.By.TenantID, "device_id", d.ID)
 	if err != nil {
 		return 0, err
 	}
@@ -108,7 +108,7 @@ func (r *Registry) dropTokens(c *store.Change, d *Device, which func(*DeviceCred
 		if credential.Type != AccessToken || !which(credential) {
 			continue
 		}
-		if _, err := r.Credentials.remove(c, credential.Token); err != nil {
+		if _, err := r.Credentials.Remove(c, credential.Token); err != nil {
 			return n, err
 		}
 		n++
@@ -130,7 +130,7 @@ func (r *Registry) mint(ctx context.Context, by *model.Principal, device string,
 	}
 	p = store.Patch{"token": token, "deviceToken": device, "credentialType": AccessToken, "credentialId": secret, "enabled": true}
 	maps.Copy(p, more)
-	p, err = r.Credentials.prepared(ctx, by, token, p, true)
+	p, err = r.Credentials.Prepared(ctx, by, p)
 	return secret, p, err
 }
 

@@ -36,7 +36,7 @@ func (r *Registry) CreateDevices(ctx context.Context, by *model.Principal, b Bul
 			return err
 		}
 		for _, p := range patches {
-			d, err := r.Devices.create(c, p)
+			d, err := r.Devices.Make(c, p)
 			if err != nil {
 				return err
 			}

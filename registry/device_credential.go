@@ -6,12 +6,14 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
 
 	"weir/model"
 	"weir/store"
+	"weir/store/entity"
 )
 
 // The credential types.
@@ -32,24 +34,25 @@ const sealedField = "credentialIdSealed"
 type DeviceCredential struct {
 	store.Row
 	Token     string        `store:"token,token" gql:"token"`
-	DeviceID  int64         `store:"device_id,required,ref=devices" gql:"deviceToken"`
-	Type      string        `store:"credential_type,required,oneof=ACCESS_TOKEN|MQTT_BASIC|X509_CERTIFICATE" gql:"credentialType"`
+	DeviceID  int64         `store:"device_id,required,ref=devices,parent,filter=device" gql:"deviceToken"`
+	Type      string        `store:"credential_type,required,oneof=ACCESS_TOKEN|MQTT_BASIC|X509_CERTIFICATE,filter" gql:"credentialType"`
 	IDHash    string        `store:"id_hash,required,secret,unique" gql:"credentialId"`
-	IDSealed  string        `store:"id_sealed,required,secret" gql:"credentialIdSealed"`
+	IDSealed  string        `store:"id_sealed,required,secret,hidden" gql:"credentialIdSealed"`
 	ValueHash *string       `store:"value_hash,clear,secret" gql:"credentialValue"`
-	Enabled   bool          `store:"enabled,required" gql:"enabled"`
+	Enabled   bool          `store:"enabled,required,filter" gql:"enabled"`
 	ExpiresAt *model.Micros `store:"expires_at,clear,emptyclears" gql:"expiresAt"`
 	Metadata  *string       `store:"metadata,clear,json,max=65536" gql:"metadata"`
 }
 
-func (r *Registry) deviceCredentials() *Kind[DeviceCredential] {
-	table := store.NewTable(store.Desc[DeviceCredential]{
-		Kind:  "device credential",
-		Name:  "device_credentials",
-		Order: "coalesce(expires_at, 9223372036854775807) DESC, token",
-		Check: r.checkCredential,
+// deviceCredentials describes the credentials. Reading them needs device:write, since the id of an access token is a secret.
+func (r *Registry) deviceCredentials() *entity.Kind[DeviceCredential] {
+	return entity.New(r.base(), entity.Desc[DeviceCredential]{
+		Kind: "device credential", Type: "DeviceCredential", Plural: "deviceCredentials", Site: "credentials", Area: area,
+		Table: "device_credentials", Order: "coalesce(expires_at, 9223372036854775807) DESC, token",
+		Read: mayWrite, Write: mayWrite,
+		Filters: []entity.Filter{{Name: "credentialId", Of: func(v any) store.Filter { return store.Eq("id_hash", hashCredentialID(v.(string))) }}},
+		Prepare: r.prepareCredential, Check: r.checkCredential, Changed: r.credentialChanged,
 	})
-	return &Kind[DeviceCredential]{r: r, table: table, prepare: r.prepareCredential, changed: r.credentialChanged}
 }
 
 // prepareCredential seals the id and hashes the password of a patch, and clears the password of a credential that
@@ -73,8 +76,16 @@ func (r *Registry) prepareCredential(ctx context.Context, by *model.Principal, t
 	return r.hashValue(ctx, p)
 }
 
+// Hashed is a credentialValue that was hashed before, a PHC string. No request can hold one. Changes of others take
+// nothing else: a hash takes longer than the one writer may be held.
+type Hashed string
+
 // hashValue puts the hash of a password in its place. "" is no password.
 func (r *Registry) hashValue(ctx context.Context, p store.Patch) error {
+	if hash, ok := p["credentialValue"].(Hashed); ok {
+		p["credentialValue"] = string(hash)
+		return nil
+	}
 	value, ok := p["credentialValue"].(string)
 	switch {
 	case !ok:
@@ -84,6 +95,9 @@ func (r *Registry) hashValue(ctx context.Context, p store.Patch) error {
 		return nil
 	case len(value) > maxCredentialBytes:
 		return model.Invalid("credentialValue", "is longer than %d bytes", maxCredentialBytes)
+	}
+	if store.InChange(ctx) {
+		return errors.New("registry: a password is hashed before the change that it is part of")
 	}
 	hash, err := r.parts.Hasher.Hash(ctx, value)
 	if err != nil {
@@ -106,7 +120,7 @@ func (r *Registry) checkCredential(tx store.Tx, d *DeviceCredential, changed sto
 	if !changed.Has("device_id") {
 		return nil
 	}
-	return checkRoom(tx, "device_credentials", "device_id", d.DeviceID, d.ID, r.config.CredentialsPerDevice, "credentials of a device")
+	return checkCount(tx, r.Credentials, d.TenantID, "device_id", d.DeviceID, d.ID, r.config.CredentialsPerDevice, "credentials of a device")
 }
 
 func (r *Registry) checkCertificateID(d *DeviceCredential) error {
@@ -171,30 +185,4 @@ func checkCredentialID(id string) error {
 		return model.Invalid("credentialId", "holds a character that cannot be stored")
 	}
 	return nil
-}
-
-// CredentialSearch restricts a list of credentials; what is nil does not.
-type CredentialSearch struct {
-	Device  *string // token
-	Type    *string
-	ID      *string // the credential id
-	Enabled *bool
-}
-
-// Filters returns the search as filters.
-func (s CredentialSearch) Filters() []store.Filter {
-	var fs []store.Filter
-	if s.Device != nil {
-		fs = append(fs, store.RefersTo("device_id", "devices", *s.Device))
-	}
-	if s.Type != nil {
-		fs = append(fs, store.Eq("credential_type", *s.Type))
-	}
-	if s.ID != nil {
-		fs = append(fs, store.Eq("id_hash", hashCredentialID(*s.ID)))
-	}
-	if s.Enabled != nil {
-		fs = append(fs, store.Eq("enabled", *s.Enabled))
-	}
-	return fs
 }

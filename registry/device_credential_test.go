@@ -13,7 +13,7 @@ import (
 	"weir/store"
 )
 
-func (b *bench) find(p *model.Principal, credentialType, id string) []CredentialRow {
+func (b *bench) find(p *model.Principal, credentialType, id string) []store.CredentialRow {
 	b.Helper()
 	return must(b.FindCredentials(b.Context(), p.TenantID, credentialType, sha256.Sum256([]byte(id))))(b)
 }
@@ -26,11 +26,11 @@ func TestCredentialsAreFoundByTheHashOfTheirID(t *testing.T) {
 	const secret = "bearer-secret-4711"
 	c := must(b.Credentials.Create(ctx, acme, store.Patch{"token": "c", "deviceToken": "d", "credentialType": AccessToken,
 		"credentialId": secret, "enabled": true, "expiresAt": "2030-01-02T03:04:05.123456Z"}))(t)
-	want := CredentialRow{ID: c.ID, DeviceID: d.ID, Device: "d", Enabled: true, ExpiresAt: *c.ExpiresAt}
-	if got := b.find(acme, AccessToken, secret); !slices.Equal(got, []CredentialRow{want}) {
+	want := store.CredentialRow{ID: c.ID, DeviceID: d.ID, Device: "d", Enabled: true, ExpiresAt: *c.ExpiresAt}
+	if got := b.find(acme, AccessToken, secret); !slices.Equal(got, []store.CredentialRow{want}) {
 		t.Errorf("found %+v, want %+v", got, want)
 	}
-	for what, got := range map[string][]CredentialRow{
+	for what, got := range map[string][]store.CredentialRow{
 		"another tenant": b.find(other, AccessToken, secret), "another type": b.find(acme, MQTTBasic, secret),
 		"another id": b.find(acme, AccessToken, secret+"x"),
 	} {
@@ -223,9 +223,10 @@ func TestCredentialsAreListedByRemainingLife(t *testing.T) {
 		must(b.Credentials.Create(ctx, acme, store.Patch{"token": token, "deviceToken": "d", "credentialType": AccessToken,
 			"credentialId": "id-" + token, "enabled": token != "soon", "expiresAt": expires}))(t)
 	}
-	tokens := func(s CredentialSearch, page store.Page) (got []string) {
+	type criteria = map[string]any
+	tokens := func(s criteria, page store.Page) (got []string) {
 		t.Helper()
-		rows, _, err := b.Credentials.List(ctx, acme, page, s.Filters()...)
+		rows, _, err := b.Credentials.List(ctx, acme, page, b.Credentials.Info().Criteria(s)...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -235,17 +236,17 @@ func TestCredentialsAreListedByRemainingLife(t *testing.T) {
 		return got
 	}
 	for what, c := range map[string]struct {
-		s    CredentialSearch
+		s    criteria
 		page store.Page
 		want []string
 	}{
-		"all":            {CredentialSearch{}, store.Page{}, []string{"a-never", "b-never", "late", "soon", "over"}},
-		"second page":    {CredentialSearch{}, store.Page{Number: 2, Size: 2}, []string{"late", "soon"}},
-		"disabled":       {CredentialSearch{Enabled: new(false)}, store.Page{}, []string{"soon"}},
-		"by id":          {CredentialSearch{ID: new("id-late")}, store.Page{}, []string{"late"}},
-		"by type":        {CredentialSearch{Type: new(MQTTBasic)}, store.Page{}, nil},
-		"by device":      {CredentialSearch{Device: new("d"), Enabled: new(true)}, store.Page{Size: 1}, []string{"a-never"}},
-		"unknown device": {CredentialSearch{Device: new("no such.device")}, store.Page{}, nil},
+		"all":            {criteria{}, store.Page{}, []string{"a-never", "b-never", "late", "soon", "over"}},
+		"second page":    {criteria{"device": nil}, store.Page{Number: 2, Size: 2}, []string{"late", "soon"}},
+		"disabled":       {criteria{"enabled": false}, store.Page{}, []string{"soon"}},
+		"by id":          {criteria{"credentialId": "id-late"}, store.Page{}, []string{"late"}},
+		"by type":        {criteria{"credentialType": MQTTBasic}, store.Page{}, nil},
+		"by device":      {criteria{"device": "d", "enabled": true}, store.Page{Size: 1}, []string{"a-never"}},
+		"unknown device": {criteria{"device": "no such.device"}, store.Page{}, nil},
 	} {
 		if got := tokens(c.s, c.page); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", what, got, c.want)

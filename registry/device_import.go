@@ -109,7 +109,7 @@ func (r *Registry) prepareGiven(ctx context.Context, by *model.Principal, device
 	}
 	p := store.Patch{"token": token, "deviceToken": device, "enabled": true}
 	maps.Copy(p, given)
-	return r.Credentials.prepared(ctx, by, token, p, true)
+	return r.Credentials.Prepared(ctx, by, p)
 }
 
 // make makes the entries, as far as nothing stands against them.
@@ -142,11 +142,11 @@ func (r *Registry) ensureType(c *store.Change, p store.Patch) (made bool, err er
 	if !ok {
 		return false, nil
 	}
-	have, err := r.Types.table.Get(c, c.By.TenantID, token)
+	have, err := r.Types.Table.Get(c, c.By.TenantID, token)
 	if err != nil || have != nil {
 		return false, err
 	}
-	_, err = r.Types.create(c, p)
+	_, err = r.Types.Make(c, p)
 	return err == nil, err
 }
 
@@ -171,7 +171,7 @@ func (im *importing) one(c *store.Change, i int, taken []string, bad bool) error
 func (im *importing) credential(c *store.Change, i int) error {
 	p := maps.Clone(im.credentials[i])
 	for range len(p) {
-		_, err := im.r.Credentials.create(c, p)
+		_, err := im.r.Credentials.Make(c, p)
 		if err == nil || !im.noted(&im.problems, i, err) {
 			return err
 		}
@@ -197,7 +197,7 @@ func (im *importing) device(c *store.Change, i int, p store.Patch) (*Device, err
 				return nil, err
 			}
 		}
-		d, err := im.r.Devices.create(c, p)
+		d, err := im.r.Devices.Make(c, p)
 		if err == nil {
 			return d, nil
 		}
@@ -210,7 +210,7 @@ func (im *importing) device(c *store.Change, i int, p store.Patch) (*Device, err
 		}
 		delete(p, refused)
 		if refused == "deviceTypeToken" {
-			other, err := im.r.Types.table.First(c, c.By.TenantID)
+			other, err := im.r.Types.Table.First(c, c.By.TenantID)
 			if err != nil || other == nil {
 				return nil, err
 			}
@@ -267,17 +267,17 @@ func (im *importing) collisions(c *store.Change) ([][]string, error) {
 func (im *importing) have(c *store.Change, field string, values []string) (map[string]bool, error) {
 	switch field {
 	case "token":
-		ds, err := im.r.Devices.table.ByToken(c, c.By.TenantID, values)
+		ds, err := im.r.Devices.Table.ByToken(c, c.By.TenantID, values)
 		return setOf(ds, func(d *Device) string { return d.Token }), err
 	case "externalId":
-		ds, err := im.r.Devices.table.By(c, c.By.TenantID, "external_id", anys(values)...)
+		ds, err := im.r.Devices.Table.By(c, c.By.TenantID, "external_id", anys(values)...)
 		return setOf(ds, func(d *Device) string { return text(d.ExternalID) }), err
 	}
 	hashes := make([]string, len(values))
 	for i, v := range values {
 		_, hashes[i], _ = strings.Cut(v, " ")
 	}
-	cs, err := im.r.Credentials.table.By(c, c.By.TenantID, "id_hash", anys(hashes)...)
+	cs, err := im.r.Credentials.Table.By(c, c.By.TenantID, "id_hash", anys(hashes)...)
 	return setOf(cs, func(d *DeviceCredential) string { return d.Type + " " + d.IDHash }), err
 }
 
@@ -329,7 +329,7 @@ func anys(values []string) []any {
 func (r *Registry) DeleteDevices(ctx context.Context, by *model.Principal, tokens []string) error {
 	return r.mutate(ctx, by, func(c *store.Change) error {
 		for _, token := range unique(tokens) {
-			deleted, err := r.Devices.remove(c, token)
+			deleted, err := r.Devices.Remove(c, token)
 			if err != nil {
 				return err
 			}

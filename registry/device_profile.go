@@ -6,6 +6,7 @@ import (
 
 	"weir/model"
 	"weir/store"
+	"weir/store/entity"
 )
 
 // DeviceProfile is the draft of what devices of a type report and are judged by. Only what a publish froze of it counts.
@@ -21,14 +22,14 @@ type DeviceProfile struct {
 	ActiveVersion     *int64  `store:"active_version" gql:"activeVersion"` // moves by publish and rollback only
 }
 
-func (r *Registry) deviceProfiles() *Kind[DeviceProfile] {
-	table := store.NewTable(store.Desc[DeviceProfile]{
-		Kind:      "device profile",
-		Name:      "device_profiles",
-		Check:     func(_ store.Tx, p *DeviceProfile, _ store.Changed) error { return p.check() },
-		Referrers: []store.Referrer{{Kind: "device type", Table: "device_types", Column: "profile_id"}},
+func (r *Registry) deviceProfiles() *entity.Kind[DeviceProfile] {
+	r.versions = r.profileVersions()
+	return entity.New(r.base(), entity.Desc[DeviceProfile]{
+		Kind: "device profile", Type: "DeviceProfile", Plural: "deviceProfiles", Area: area, Table: "device_profiles",
+		Read: mayRead, Write: mayWrite, Rename: r.checkRenamable, Versions: r.versions,
+		Check: func(_ store.Tx, p *DeviceProfile, _ store.Changed) error { return p.check() },
+		Views: profileViews,
 	})
-	return &Kind[DeviceProfile]{r: r, table: table, removing: r.removingProfile, changed: profileChanged}
 }
 
 func (p *DeviceProfile) check() error {
@@ -56,54 +57,12 @@ func (p *DeviceProfile) Declaration() (*LocationDeclaration, error) {
 	return &d, nil
 }
 
-// removingProfile removes what is part of the profile; whether it may go at all is judged before.
-func (r *Registry) removingProfile(c *store.Change, p *DeviceProfile) error {
-	metrics, err := r.Metrics.table.By(c, p.TenantID, "profile_id", p.ID)
-	if err != nil {
-		return err
-	}
-	for _, m := range metrics {
-		if err := r.Metrics.table.Remove(c, m); err != nil {
-			return err
-		}
-	}
-	rules, err := r.Rules.table.By(c, p.TenantID, "profile_id", p.ID)
-	if err != nil {
-		return err
-	}
-	for _, rule := range rules {
-		if err := r.Rules.table.Remove(c, rule); err != nil {
-			return err
-		}
-	}
-	return removeVersions(c, p)
-}
-
-// profileChanged ends the view row of a profile that goes; publish and rollback set it.
-func profileChanged(c *store.Change, old, p *DeviceProfile) error {
+// profileViews ends the view row of a profile that goes; publish and rollback set it.
+func profileViews(_ *store.Change, old, p *DeviceProfile) []entity.View {
 	if p == nil && old.ActiveVersion != nil {
-		endView(c, model.ViewProfile, idKey(old.ID))
+		return []entity.View{{Kind: model.ViewProfile, Key: idKey(old.ID)}}
 	}
 	return nil
-}
-
-// RenameProfile gives a profile that was never published nor adopted another token. The present one is no change.
-func (r *Registry) RenameProfile(ctx context.Context, by *model.Principal, token, newToken string) (*DeviceProfile, error) {
-	var p *DeviceProfile
-	err := r.mutate(ctx, by, func(c *store.Change) (err error) {
-		if p, err = r.Profiles.must(c, c.By.TenantID, token); err != nil || token == newToken {
-			return err
-		}
-		if err := model.CheckToken("newToken", newToken); err != nil {
-			return err
-		}
-		if err := r.checkRenamable(c, p); err != nil {
-			return err
-		}
-		p, err = r.Profiles.table.Rename(c, c.By.TenantID, token, newToken)
-		return err
-	})
-	return orNil(p, err)
 }
 
 // checkRenamable: the token of a published profile is part of the ids of its rules, that of an adopted one may be known
@@ -112,26 +71,22 @@ func (r *Registry) checkRenamable(tx store.Tx, p *DeviceProfile) error {
 	if p.ActiveVersion != nil {
 		return model.InUse(r.Profiles.Name(), p.Token, "published version")
 	}
-	n, err := r.Types.table.Count(tx, p.TenantID, store.Eq("profile_id", p.ID))
+	n, err := r.Types.Table.Count(tx, p.TenantID, store.Eq("profile_id", p.ID))
 	if err == nil && n > 0 {
 		err = model.InUse(r.Profiles.Name(), p.Token, r.Types.Name())
 	}
 	return err
 }
 
-// TypeCounts returns how many device types have adopted each of the profiles.
-func (r *Registry) TypeCounts(ctx context.Context, by *model.Principal, profiles []int64) (map[int64]int64, error) {
-	if err := needTenant(by); err != nil {
+// TypeCounts returns how many device types have adopted each of the profiles; those that none has are left out.
+func (r *Registry) TypeCounts(ctx context.Context, by *model.Principal, profiles []int64) (counts map[int64]int64, err error) {
+	tenant, err := entity.TenantOf(by)
+	if err != nil {
 		return nil, err
 	}
-	counts := make(map[int64]int64, len(profiles))
-	err := r.parts.Store.Read(ctx, func(tx store.Tx) (err error) {
-		for _, id := range profiles {
-			if counts[id], err = r.Types.table.Count(tx, by.TenantID, store.Eq("profile_id", id)); err != nil {
-				return err
-			}
-		}
-		return nil
+	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) (err error) {
+		counts, err = r.Types.Table.CountBy(tx, tenant, "profile_id", profiles...)
+		return err
 	})
 	return counts, err
 }

@@ -3,6 +3,7 @@ package registry
 import (
 	"weir/model"
 	"weir/store"
+	"weir/store/entity"
 )
 
 // MetricDefinition declares a metric of a profile: readings of its key get unit and data type stamped, and values outside
@@ -10,8 +11,8 @@ import (
 type MetricDefinition struct {
 	store.Row
 	Token       string   `store:"token,token" gql:"token"`
-	ProfileID   int64    `store:"profile_id,required,ref=device_profiles" gql:"deviceProfileToken"`
-	MetricKey   string   `store:"metric_key,required,nonempty,max=128" gql:"metricKey"`
+	ProfileID   int64    `store:"profile_id,required,ref=device_profiles,parent,filter=deviceProfile" gql:"deviceProfileToken"`
+	MetricKey   string   `store:"metric_key,required,nonempty,max=128,filter" gql:"metricKey"`
 	Name        *string  `store:"name,clear,max=128" gql:"name"`
 	Description *string  `store:"description,clear,max=1024" gql:"description"`
 	DataType    string   `store:"data_type,required,oneof=DOUBLE|INT|BOOLEAN|STRING" gql:"dataType"`
@@ -23,19 +24,17 @@ type MetricDefinition struct {
 	Metadata    *string  `store:"metadata,clear,json,max=65536" gql:"metadata"`
 }
 
-func (r *Registry) metricDefinitions() *Kind[MetricDefinition] {
-	table := store.NewTable(store.Desc[MetricDefinition]{
-		Kind: "metric definition",
-		Name: "metric_definitions",
+func (r *Registry) metricDefinitions() *entity.Kind[MetricDefinition] {
+	return entity.New(r.base(), entity.Desc[MetricDefinition]{
+		Kind: "metric definition", Type: "MetricDefinition", Plural: "metricDefinitions", Area: area, Table: "metric_definitions",
+		Read: mayRead, Write: mayWrite,
 		Check: func(tx store.Tx, m *MetricDefinition, changed store.Changed) error {
 			if err := m.check(); err != nil || !changed.Has("profile_id") {
 				return err
 			}
-			return checkRoom(tx, "metric_definitions", "profile_id", m.ProfileID, m.ID, r.config.MetricsPerProfile,
-				"metric definitions of a device profile")
+			return checkCount(tx, r.Metrics, m.TenantID, "profile_id", m.ProfileID, m.ID, r.config.MetricsPerProfile, "metric definitions of a device profile")
 		},
 	})
-	return &Kind[MetricDefinition]{r: r, table: table}
 }
 
 // check holds the fields against each other.

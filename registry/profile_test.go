@@ -53,7 +53,7 @@ func TestPublishFreezesTheDraftAndRollbackReturnsToIt(t *testing.T) {
 	b.fillDraft()
 	key := idKey(p.ID)
 
-	v := must(b.Publish(ctx, acme, "p", new("first"), nil))(t)
+	v := must(b.Profiles.Publish(ctx, acme, "p", new("first"), nil))(t)
 	if v.Version != 1 || *v.Label != "first" || v.Description != nil || *v.PublishedBy != "ada" {
 		t.Errorf("version %+v", v)
 	}
@@ -63,7 +63,7 @@ func TestPublishFreezesTheDraftAndRollbackReturnsToIt(t *testing.T) {
 	must(b.Metrics.Delete(ctx, acme, "m-mode"))(t)
 	must(b.Profiles.Update(ctx, acme, "p", store.Patch{"inactivityTimeoutSeconds": nil, "location": nil}))(t)
 	b.view("changes of the draft")
-	must(b.Publish(ctx, acme, "p", nil, nil))(t)
+	must(b.Profiles.Publish(ctx, acme, "p", nil, nil))(t)
 	second := filledView("p", 2)
 	second.Rules, second.Metrics, second.InactivityTimeout = second.Rules[:1], second.Metrics[1:], 0
 	b.view("second publish", row(t, model.ViewProfile, key, second))
@@ -71,7 +71,7 @@ func TestPublishFreezesTheDraftAndRollbackReturnsToIt(t *testing.T) {
 		t.Errorf("location of the second version: %+v", got)
 	}
 
-	back := must(b.Rollback(ctx, acme, "p", 1))(t)
+	back := must(b.Profiles.Rollback(ctx, acme, "p", 1))(t)
 	if *back.ActiveVersion != 1 {
 		t.Errorf("active version %d", *back.ActiveVersion)
 	}
@@ -82,24 +82,24 @@ func TestPublishFreezesTheDraftAndRollbackReturnsToIt(t *testing.T) {
 	if got := must(b.Active(ctx, acme, "p"))(t); got == nil || got.VersionToken() != "p@1" || len(got.Rules) != 2 {
 		t.Errorf("active version: %+v", got)
 	}
-	b.unchanged("rollback to the active version", func() { must(b.Rollback(ctx, acme, "p", 1))(t) })
+	b.unchanged("rollback to the active version", func() { must(b.Profiles.Rollback(ctx, acme, "p", 1))(t) })
 	b.unchanged("rollback to no version", func() {
-		_, err := b.Rollback(ctx, acme, "p", 3)
+		_, err := b.Profiles.Rollback(ctx, acme, "p", 3)
 		b.refused("unknown version", err, model.CodeNotFound, `device profile version "p@3"`)
-		_, err = b.Rollback(ctx, acme, "q", 1)
+		_, err = b.Profiles.Rollback(ctx, acme, "q", 1)
 		b.refused("unknown profile", err, model.CodeNotFound, `device profile "q"`)
-		_, err = b.Rollback(ctx, other, "p", 1)
+		_, err = b.Profiles.Rollback(ctx, other, "p", 1)
 		b.refused("another tenant's profile", err, model.CodeNotFound, `device profile "p"`)
 	})
-	third := must(b.Publish(ctx, acme, "p", nil, nil))(t)
+	third := must(b.Profiles.Publish(ctx, acme, "p", nil, nil))(t)
 	var versions []int64
-	for _, v := range must(b.Versions(ctx, acme, "p"))(t) {
+	for _, v := range must(b.Profiles.History(ctx, acme, "p"))(t) {
 		versions = append(versions, v.Version)
 	}
 	if third.Version != 3 || !slices.Equal(versions, []int64{3, 2, 1}) {
 		t.Errorf("published %d, versions %v", third.Version, versions)
 	}
-	if vs := must(b.Versions(ctx, other, "p"))(t); len(vs) != 0 {
+	if vs := must(b.Profiles.History(ctx, other, "p"))(t); len(vs) != 0 {
 		t.Errorf("another tenant sees %d versions", len(vs))
 	}
 }
@@ -109,7 +109,7 @@ func TestPublishSubmitsEnabledRulesAsAService(t *testing.T) {
 	b := newBench(t, Config{})
 	b.seed()
 	b.fillDraft()
-	must(b.Publish(t.Context(), acme, "p", nil, nil))(t)
+	must(b.Profiles.Publish(t.Context(), acme, "p", nil, nil))(t)
 	want := []Candidate{{Token: "r1", Definition: ruleText}, {Token: "r2", Definition: ruleText}}
 	if len(b.validator.asked) != 1 || !slices.Equal(b.validator.asked[0], want) {
 		t.Errorf("submitted %v, want %v", b.validator.asked, want)
@@ -127,7 +127,7 @@ func TestARefusedPublishWritesNothing(t *testing.T) {
 	b.seed()
 	b.fillDraft()
 	publish := func() error {
-		_, err := b.Publish(ctx, acme, "p", nil, nil)
+		_, err := b.Profiles.Publish(ctx, acme, "p", nil, nil)
 		return err
 	}
 	b.unchanged("refused rules", func() {
@@ -145,13 +145,13 @@ func TestARefusedPublishWritesNothing(t *testing.T) {
 	})
 	b.validator.err = nil
 	b.unchanged("long label", func() {
-		_, err := b.Publish(ctx, acme, "p", new(strings.Repeat("l", 129)), nil)
+		_, err := b.Profiles.Publish(ctx, acme, "p", new(strings.Repeat("l", 129)), nil)
 		b.refused("label", err, model.CodeInvalidInput, "label")
-		_, err = b.Publish(ctx, acme, "p", nil, new(strings.Repeat("l", 1025)))
+		_, err = b.Profiles.Publish(ctx, acme, "p", nil, new(strings.Repeat("l", 1025)))
 		b.refused("description", err, model.CodeInvalidInput, "description")
-		_, err = b.Publish(ctx, acme, "q", nil, nil)
+		_, err = b.Profiles.Publish(ctx, acme, "q", nil, nil)
 		b.refused("unknown", err, model.CodeNotFound, `device profile "q"`)
-		_, err = b.Publish(ctx, other, "p", nil, nil)
+		_, err = b.Profiles.Publish(ctx, other, "p", nil, nil)
 		b.refused("another tenant's", err, model.CodeNotFound, `device profile "p"`)
 	})
 }
@@ -169,7 +169,7 @@ func TestOnlyWhatWasValidatedIsPublished(t *testing.T) {
 			must(b.Rules.Update(ctx, acme, "r1", store.Patch{"definition": `{"name":"other"}`, "name": nil}))(t)
 		}
 	}
-	must(b.Publish(ctx, acme, "p", nil, nil))(t)
+	must(b.Profiles.Publish(ctx, acme, "p", nil, nil))(t)
 	if n := len(b.validator.asked); n != 2 || b.validator.asked[1][0].Definition != `{"name":"other"}` {
 		t.Errorf("validated %d times: %v", n, b.validator.asked)
 	}
@@ -178,7 +178,7 @@ func TestOnlyWhatWasValidatedIsPublished(t *testing.T) {
 	}
 	changes = 1000
 	before := b.rows(`SELECT * FROM device_profile_versions`)
-	_, err := b.Publish(ctx, acme, "p", nil, nil)
+	_, err := b.Profiles.Publish(ctx, acme, "p", nil, nil)
 	b.refused("a draft that keeps changing", err, model.CodeConflict, "conflict:")
 	if after := b.rows(`SELECT * FROM device_profile_versions`); !slices.Equal(before, after) {
 		t.Errorf("a version was written: %v", after)
@@ -195,7 +195,7 @@ func TestADraftsRevisionMovesWithEachChangeOfIt(t *testing.T) {
 	look := func(what string) {
 		t.Helper()
 		err := b.db.Read(ctx, func(tx store.Tx) error {
-			rev, err := revision(tx, p.ID)
+			rev, err := b.versions.Revision(tx, p)
 			if other, ok := seen[rev]; ok {
 				t.Errorf("%s: same revision as %s", what, other)
 			}
@@ -225,13 +225,13 @@ func TestAProfileIsRenamedUntilItIsPublishedOrAdopted(t *testing.T) {
 	ctx := t.Context()
 	create := func(token string) { must(b.Profiles.Create(ctx, acme, store.Patch{"token": token}))(t) }
 	rename := func(from, to string) error {
-		_, err := b.RenameProfile(ctx, acme, from, to)
+		_, err := b.Profiles.Rename(ctx, acme, from, to)
 		return err
 	}
 	for _, token := range []string{"free", "held", "published", "adopted"} {
 		create(token)
 	}
-	must(b.Publish(ctx, acme, "published", nil, nil))(t)
+	must(b.Profiles.Publish(ctx, acme, "published", nil, nil))(t)
 	must(b.Types.Create(ctx, acme, store.Patch{"token": "t", "profileToken": "adopted"}))(t)
 	b.views()
 	b.unchanged("refused renames", func() {
@@ -242,7 +242,7 @@ func TestAProfileIsRenamedUntilItIsPublishedOrAdopted(t *testing.T) {
 		b.refused("unknown", rename("nope", "x"), model.CodeNotFound, `device profile "nope"`)
 		b.refused("published", rename("published", "x"), model.CodeInUse, "published version")
 		b.refused("adopted", rename("adopted", "x"), model.CodeInUse, "device type")
-		_, err := b.RenameProfile(ctx, other, "free", "x")
+		_, err := b.Profiles.Rename(ctx, other, "free", "x")
 		b.refused("another tenant's", err, model.CodeNotFound, `device profile "free"`)
 		for _, same := range []string{"free", "published", "adopted"} {
 			if err := rename(same, same); err != nil {
@@ -262,8 +262,8 @@ func TestAProfileTakesItsPartsWithIt(t *testing.T) {
 	ctx := t.Context()
 	p, _, _ := b.seed()
 	b.fillDraft()
-	must(b.Publish(ctx, acme, "p", nil, nil))(t)
-	must(b.Publish(ctx, acme, "p", nil, nil))(t)
+	must(b.Profiles.Publish(ctx, acme, "p", nil, nil))(t)
+	must(b.Profiles.Publish(ctx, acme, "p", nil, nil))(t)
 	b.views()
 	b.unchanged("delete of an adopted profile", func() {
 		_, err := b.Profiles.Delete(ctx, acme, "p")
@@ -354,24 +354,24 @@ func TestAPublishIsRefusedThatWouldHaveMoreRulesRunThanATenantMay(t *testing.T) 
 	ctx := t.Context()
 	b.seed()
 	b.fillDraft() // two enabled rules
-	must(b.Publish(ctx, acme, "p", nil, nil))(t)
+	must(b.Profiles.Publish(ctx, acme, "p", nil, nil))(t)
 	must(b.Profiles.Create(ctx, acme, store.Patch{"token": "q"}))(t)
 	rule := func(token string) {
 		t.Helper()
 		must(b.Rules.Create(ctx, acme, store.Patch{"token": token, "deviceProfileToken": "q", "definition": ruleText, "enabled": true}))(t)
 	}
 	rule("q1")
-	must(b.Publish(ctx, acme, "q", nil, nil))(t)
+	must(b.Profiles.Publish(ctx, acme, "q", nil, nil))(t)
 	rule("q2")
 	b.unchanged("one rule more", func() {
-		_, err := b.Publish(ctx, acme, "q", nil, nil)
+		_, err := b.Profiles.Publish(ctx, acme, "q", nil, nil)
 		b.refused("one rule more", err, model.CodeLimitExceeded, "detection.max_rules_per_tenant")
 	})
 	b.config.RulesPerTenant = 1 // it was lowered since
 	must(b.Rules.Update(ctx, acme, "r1", store.Patch{"enabled": false}))(t)
-	must(b.Publish(ctx, acme, "p", nil, nil))(t) // still above, and less than before
+	must(b.Profiles.Publish(ctx, acme, "p", nil, nil))(t) // still above, and less than before
 	b.unchanged("back to more", func() {
-		_, err := b.Rollback(ctx, acme, "p", 1)
+		_, err := b.Profiles.Rollback(ctx, acme, "p", 1)
 		b.refused("back to more", err, model.CodeLimitExceeded, "detection.max_rules_per_tenant")
 	})
 }

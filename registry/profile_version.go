@@ -2,146 +2,119 @@ package registry
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 
 	"weir/model"
 	"weir/store"
+	"weir/store/entity"
 )
 
-const versionTable = "device_profile_versions"
+// idKey is the key of the view row of a kind that is named by row ids.
+func idKey(id int64) string { return strconv.FormatInt(id, 10) }
 
-// ProfileVersion is what is shown of a published version.
-type ProfileVersion struct {
-	ID          int64
-	ProfileID   int64
-	Version     int64        `gql:"version"`
-	Label       *string      `gql:"label"`
-	Description *string      `gql:"description"`
-	PublishedAt model.Micros `gql:"publishedAt"`
-	PublishedBy *string      `gql:"publishedBy"`
+// profileVersions describes what a publish of a profile freezes and what follows from it.
+func (r *Registry) profileVersions() *entity.Versions[DeviceProfile, Snapshot] {
+	return &entity.Versions[DeviceProfile, Snapshot]{
+		Kind: "device profile version", Table: "device_profile_versions", Owner: "profile_id",
+		Freeze: r.freezeProfile, Validate: r.validateRules, Encode: (*Snapshot).encode, Decode: decodeSnapshot,
+		Active: func(p *DeviceProfile) **int64 { return &p.ActiveVersion }, ActiveColumn: "active_version",
+		Activate: r.checkTenantRules,
+		Views: func(c *store.Change, p *DeviceProfile, s *Snapshot, version int64) []entity.View {
+			return []entity.View{{Kind: model.ViewProfile, Key: idKey(p.ID), Body: s.view(c.By.Tenant, p.Token, int(version))}}
+		},
+		Done: r.countPublish,
+	}
 }
 
-// Versions returns the published versions of a profile, newest first. A profile that does not exist has none.
-func (r *Registry) Versions(ctx context.Context, by *model.Principal, token string) ([]*ProfileVersion, error) {
-	if err := needTenant(by); err != nil {
+// freezeProfile is what a publish of the draft would freeze.
+func (r *Registry) freezeProfile(tx store.Tx, p *DeviceProfile) (*Snapshot, error) {
+	metrics, err := r.Metrics.Table.By(tx, p.TenantID, "profile_id", p.ID)
+	if err != nil {
 		return nil, err
 	}
-	versions := []*ProfileVersion{}
-	err := r.parts.Store.Read(ctx, func(tx store.Tx) error {
-		rows, err := tx.Query(`SELECT v.id, v.profile_id, v.version, v.label, v.description, v.published_at, v.published_by
-			FROM device_profile_versions v JOIN device_profiles p ON p.id = v.profile_id
-			WHERE p.tenant_id = ? AND p.token = ? ORDER BY v.version DESC`, by.TenantID, token)
+	rules, err := r.Rules.Table.By(tx, p.TenantID, "profile_id", p.ID)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(metrics, func(a, b *MetricDefinition) int { return strings.Compare(a.MetricKey, b.MetricKey) })
+	slices.SortFunc(rules, func(a, b *DetectionRule) int { return strings.Compare(a.Token, b.Token) })
+	s := &Snapshot{V: snapshotFormat}
+	for _, m := range metrics {
+		frozen, err := m.frozen()
 		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			v := new(ProfileVersion)
-			if err := rows.Scan(&v.ID, &v.ProfileID, &v.Version, &v.Label, &v.Description, &v.PublishedAt, &v.PublishedBy); err != nil {
-				return err
-			}
-			versions = append(versions, v)
-		}
-		return rows.Err()
-	})
-	return versions, err
-}
-
-// insertVersion freezes s as the next version of p. Its number, its instant and who published are set here.
-func insertVersion(c *store.Change, p *DeviceProfile, s *Snapshot, label, description *string) (*ProfileVersion, error) {
-	body, err := s.encode()
-	if err != nil {
-		return nil, err
-	}
-	v := &ProfileVersion{ProfileID: p.ID, Label: label, Description: description, PublishedAt: c.At, PublishedBy: new(c.Actor())}
-	if v.Version, err = nextVersion(c, p.ID); err != nil {
-		return nil, err
-	}
-	v.ID, err = c.Insert(`INSERT INTO device_profile_versions
-		(tenant_id, profile_id, version, label, description, published_at, published_by, snapshot)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-		p.TenantID, p.ID, v.Version, v.Label, v.Description, int64(v.PublishedAt), v.PublishedBy, body)
-	if err != nil {
-		return nil, err
-	}
-	return v, auditVersion(c, store.AuditCreate, p, v.ID, v.Version)
-}
-
-// nextVersion is the number that the next publish of a profile gets.
-func nextVersion(tx store.Tx, profile int64) (n int64, err error) {
-	err = tx.QueryRow(`SELECT coalesce(max(version), 0) + 1 FROM device_profile_versions WHERE profile_id = ?`, profile).Scan(&n)
-	return n, err
-}
-
-func auditVersion(c *store.Change, operation string, p *DeviceProfile, id, version int64) error {
-	return c.Audit(store.AuditEvent{TenantID: p.TenantID, Category: store.AuditMutation, Operation: operation,
-		Table: versionTable, Key: idKey(id), Label: fmt.Sprintf("%s@%d", p.Token, version), Rows: 1})
-}
-
-// snapshotOf reads a version of a profile, nil when there is none.
-func snapshotOf(tx store.Tx, profile, version int64) (*Snapshot, error) {
-	var body string
-	err := tx.QueryRow(`SELECT snapshot FROM device_profile_versions WHERE profile_id = ? AND version = ?`, profile, version).Scan(&body)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	}
-	s, err := decodeSnapshot(body)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s of profile %d, version %d: %w", store.ErrDamaged, versionTable, profile, version, err)
-	}
-	return s, nil
-}
-
-// activeSnapshots reads the active version of each profile of a tenant, by the profile's row id.
-func activeSnapshots(tx store.Tx, tenant int64) (map[int64]*Snapshot, error) {
-	rows, err := tx.Query(`SELECT p.id, v.version, v.snapshot FROM device_profiles p
-		JOIN device_profile_versions v ON v.profile_id = p.id AND v.version = p.active_version WHERE p.tenant_id = ?`, tenant)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	active := map[int64]*Snapshot{}
-	for rows.Next() {
-		var profile, version int64
-		var body string
-		if err := rows.Scan(&profile, &version, &body); err != nil {
 			return nil, err
 		}
-		if active[profile], err = decodeSnapshot(body); err != nil {
-			return nil, fmt.Errorf("%w: %s of profile %d, version %d: %w", store.ErrDamaged, versionTable, profile, version, err)
-		}
+		s.Metrics = append(s.Metrics, frozen)
 	}
-	return active, rows.Err()
+	for _, rule := range rules {
+		s.Rules = append(s.Rules, rule.frozen())
+	}
+	if t := p.InactivityTimeout; t != nil {
+		s.InactivityTimeout = int(*t)
+	}
+	s.Location, err = p.Declaration()
+	return s, err
 }
 
-// removeVersions removes all versions of a profile that goes.
-func removeVersions(c *store.Change, p *DeviceProfile) error {
-	rows, err := c.Query(`DELETE FROM device_profile_versions WHERE profile_id = ? RETURNING id, version`, p.ID)
+// validateRules submits the enabled rules as a service of the tenant, and makes one refusal of what the validator says.
+func (r *Registry) validateRules(ctx context.Context, by *model.Principal, p *DeviceProfile, s *Snapshot) error {
+	var candidates []Candidate
+	for _, rule := range s.Rules {
+		if rule.Enabled {
+			candidates = append(candidates, Candidate{Token: rule.Token, Definition: rule.Definition, GroupScoped: rule.Group != ""})
+		}
+	}
+	if len(candidates) == 0 {
+		return nil
+	}
+	service := model.Service("device-management", by.Tenant, by.TenantID, model.DeviceRead)
+	refused, err := r.parts.Validator.Validate(ctx, service, candidates)
+	switch {
+	case err != nil:
+		return &model.Error{Code: model.CodeUnavailable, Err: err,
+			Message: fmt.Sprintf("unavailable: the rules of device profile %q could not be validated, nothing was published", p.Token)}
+	case len(refused) == 0:
+		return nil
+	}
+	reasons, all := make([]string, len(refused)), make([]*model.Error, len(refused))
+	for i, f := range refused {
+		reasons[i] = strconv.Quote(f.Token) + ": " + f.Message
+		all[i] = &model.Error{Code: model.CodeInvalidInput, Kind: r.Rules.Name(), Token: f.Token, Message: f.Message}
+	}
+	e := model.Invalid("detectionRules", "%s", strings.Join(reasons, "; "))
+	e.All = all
+	return e
+}
+
+// checkTenantRules refuses a version with which the tenant would have more rules run than it may. A version with fewer
+// rules than the active one is let through whatever the others have: it is a step towards the limit.
+func (r *Registry) checkTenantRules(c *store.Change, p *DeviceProfile, s *Snapshot) error {
+	active, err := r.versions.Effective(c, p.TenantID)
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
-	type gone struct{ id, version int64 }
-	var all []gone
-	for rows.Next() {
-		var g gone
-		if err := rows.Scan(&g.id, &g.version); err != nil {
-			return err
-		}
-		all = append(all, g)
+	before := active[p.ID].enabledRules()
+	active[p.ID] = s
+	var all int64
+	for _, a := range active {
+		all += a.enabledRules()
 	}
-	if err := rows.Err(); err != nil {
-		return err
+	if all <= r.config.RulesPerTenant || s.enabledRules() < before {
+		return nil
 	}
-	for _, g := range all {
-		if err := auditVersion(c, store.AuditDelete, p, g.id, g.version); err != nil {
-			return err
-		}
+	return model.OverLimit("detection.max_rules_per_tenant", "the tenant would have %d enabled rules, at most %d may run", all, r.config.RulesPerTenant)
+}
+
+func (r *Registry) countPublish(err error) {
+	result := "published"
+	switch {
+	case model.CodeOf(err) == model.CodeInvalidInput:
+		result = "refused"
+	case err != nil:
+		result = "failed"
 	}
-	return nil
+	r.m.publishes.WithLabelValues(result).Inc()
 }

@@ -1,10 +1,10 @@
 // Package registry holds what a tenant declares about its devices: device types, device profiles with their metric
 // definitions and detection rules, devices, and what devices prove themselves by. It keeps their rules; the life that all
-// kinds share (create, three-state update, delete, reads, audit) is written once in kind.go over store.Table, and each
-// kind is described in a file of its own.
+// kinds share (create, three-state update, delete, reads, versions, audit) is written once in store/entity, and each kind is
+// described in a file of its own and named in Registry.kinds.
 //
-// What decides how a reading is judged changes at a place in the log: the verbs here put the view rows of such a change on
-// the transaction (view.go), and they hold from the record on that carries them.
+// What decides how a reading is judged changes at an offset of the log: descriptions name the view rows of such a change,
+// which hold from the record on that carries them.
 package registry
 
 import (
@@ -17,6 +17,7 @@ import (
 
 	"weir/model"
 	"weir/store"
+	"weir/store/entity"
 )
 
 // Config holds the registry's limits. Zero values mean the defaults.
@@ -103,19 +104,29 @@ type Deps struct {
 
 // Registry is the registry of one instance. It is safe for concurrent use.
 type Registry struct {
-	Types       *Kind[DeviceType]
-	Profiles    *Kind[DeviceProfile]
-	Metrics     *Kind[MetricDefinition]
-	Rules       *Kind[DetectionRule]
-	Devices     *Kind[Device]
-	Credentials *Kind[DeviceCredential]
+	Types       *entity.Kind[DeviceType]
+	Profiles    *entity.Kind[DeviceProfile]
+	Metrics     *entity.Kind[MetricDefinition]
+	Rules       *entity.Kind[DetectionRule]
+	Devices     *entity.Kind[Device]
+	Credentials *entity.Kind[DeviceCredential]
+	// Kinds are these and those that nothing here needs by name.
+	Kinds *entity.Catalog
 
 	config           Config
-	devicesPerTenant *atomic.Int64 // what counts in place of config.DevicesPerTenant
+	devicesPerTenant atomic.Int64 // what counts in place of config.DevicesPerTenant
 	parts            Deps
 	m                *metrics
-	within           *store.Change // nil but for what In returns
+	versions         *entity.Versions[DeviceProfile, Snapshot]
 }
+
+// What the kinds have in common.
+const area = "device-management"
+
+var (
+	mayRead  = entity.Needs(model.DeviceRead)
+	mayWrite = entity.Needs(model.DeviceWrite)
+)
 
 // New makes the registry.
 func New(c Config, p Deps) *Registry {
@@ -125,48 +136,35 @@ func New(c Config, p Deps) *Registry {
 	if p.Invalidate == nil {
 		p.Invalidate = func(int64, int64) {}
 	}
-	r := &Registry{config: c.withDefaults(), devicesPerTenant: new(atomic.Int64), parts: p, m: newMetrics(p.Registerer)}
+	r := &Registry{config: c.withDefaults(), parts: p, m: newMetrics(p.Registerer)}
 	r.devicesPerTenant.Store(r.config.DevicesPerTenant)
-	return r.withKinds()
-}
-
-// In returns the registry as a part of a change under way: its verbs read and write within it, and what they have to tell
-// others is told when it is committed. Passwords are hashed by h, for a hash takes longer than the one writer may be held:
-// whoever opens the change prepares them.
-func (r *Registry) In(c *store.Change, h Hasher) *Registry {
-	p := r.parts
-	joined := store.Within(c)
-	p.Store, p.Writer, p.Hasher = joined, joined, h
-	return (&Registry{config: r.config, devicesPerTenant: r.devicesPerTenant, parts: p, m: r.m, within: c}).withKinds()
-}
-
-func (r *Registry) withKinds() *Registry {
-	r.Types = r.deviceTypes()
-	r.Profiles = r.deviceProfiles()
-	r.Metrics = r.metricDefinitions()
-	r.Rules = r.detectionRules()
-	r.Devices = r.devices()
-	r.Credentials = r.deviceCredentials()
+	r.Profiles, r.Metrics, r.Rules = r.deviceProfiles(), r.metricDefinitions(), r.detectionRules()
+	r.Types, r.Devices, r.Credentials = r.deviceTypes(), r.devices(), r.deviceCredentials()
+	r.Kinds = entity.NewCatalog(r.kinds()...)
 	return r
+}
+
+// kinds lists the kinds; what is referred to comes first.
+func (r *Registry) kinds() []entity.Entry {
+	return []entity.Entry{
+		r.Profiles, r.Metrics, r.Rules, r.Types, r.Devices, r.Credentials,
+		r.assetTypes(), r.assets(),
+	}
+}
+
+func (r *Registry) base() entity.Base {
+	return entity.Base{Store: r.parts.Store, Writer: r.parts.Writer}
 }
 
 // SetDevicesPerTenant changes how many devices a tenant may have. Those that are there stay.
 func (r *Registry) SetDevicesPerTenant(n int64) { r.devicesPerTenant.Store(n) }
 
-// mutate runs fn as one change of the caller's tenant.
+// mutate runs fn as one change, for who may write devices.
 func (r *Registry) mutate(ctx context.Context, by *model.Principal, fn func(*store.Change) error) error {
-	if err := needTenant(by); err != nil {
+	if err := r.Devices.MayWrite(by); err != nil {
 		return err
 	}
 	return r.parts.Writer.Mutate(ctx, by, fn)
-}
-
-// needTenant refuses callers for whom no tenant is resolved.
-func needTenant(by *model.Principal) error {
-	if by == nil || by.TenantID == 0 || by.Tenant == "" {
-		return model.Unauthenticated("no tenant is resolved")
-	}
-	return nil
 }
 
 // forgetDevice has the verified credentials of a device forgotten once the change is committed.

@@ -11,6 +11,7 @@ import (
 
 	"weir/model"
 	"weir/store"
+	"weir/store/entity"
 )
 
 // What resolution would read after any changes is what the tables say, and the counts of devices are right.
@@ -174,7 +175,7 @@ func TestRecordsOfAnotherTenantAreNotThere(t *testing.T) {
 		foreign(b, b.Devices, "d", d.ID, store.Patch{"name": "x"}, store.Patch{"token": "n", "deviceTypeToken": "t"})
 		foreign(b, b.Credentials, "c", c.ID, store.Patch{"enabled": false}, store.Patch{"token": "n", "deviceToken": "d", "credentialType": AccessToken, "credentialId": "y", "enabled": true})
 	})
-	nobody := &model.Principal{Kind: model.AccessCaller, Subject: "eve"}
+	nobody := member("eve", "", 0, model.DeviceRead, model.DeviceWrite)
 	if _, err := b.Devices.ByToken(ctx, nobody, []string{"d"}); model.CodeOf(err) != model.CodeUnauthenticated {
 		t.Errorf("a caller without a tenant reads: %v", err)
 	}
@@ -184,7 +185,7 @@ func TestRecordsOfAnotherTenantAreNotThere(t *testing.T) {
 }
 
 // foreign tries a record of acme's as the other tenant; create refers to one of acme's records.
-func foreign[T any](b *bench, k *Kind[T], token string, id int64, update, create store.Patch) {
+func foreign[T any](b *bench, k *entity.Kind[T], token string, id int64, update, create store.Patch) {
 	b.Helper()
 	ctx := b.Context()
 	if rows := must(k.ByID(ctx, other, []int64{id}))(b); len(rows) != 0 {

@@ -95,10 +95,18 @@ func (b *bench) note(to *[][2]int64, x, y int64) {
 	*to = append(*to, [2]int64{x, y})
 }
 
+func member(subject, tenant string, id int64, as ...model.Authority) *model.Principal {
+	p := &model.Principal{Kind: model.AccessCaller, Subject: subject, Tenant: tenant, TenantID: id, Tenants: map[model.Authority]bool{}}
+	for _, a := range as {
+		p.Tenants[a] = true
+	}
+	return p
+}
+
 // acme and other are the principals of two tenants.
 var (
-	acme  = &model.Principal{Kind: model.AccessCaller, Subject: "ada", Tenant: "acme", TenantID: 1}
-	other = &model.Principal{Kind: model.AccessCaller, Subject: "bob", Tenant: "other", TenantID: 2}
+	acme  = member("ada", "acme", 1, model.DeviceRead, model.DeviceWrite)
+	other = member("bob", "other", 2, model.DeviceRead, model.DeviceWrite)
 )
 
 // dump returns every row of every table that a change of the registry may touch, in the order of row ids.

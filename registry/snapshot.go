@@ -73,14 +73,6 @@ func (s *Snapshot) enabledRules() (n int64) {
 	return n
 }
 
-// equal reports whether both judge and say the same. A definition that is written differently is another one: it is what
-// people get to read.
-func (s *Snapshot) equal(o *Snapshot) bool {
-	a, errA := s.encode()
-	b, errB := o.encode()
-	return errA == nil && errB == nil && a == b
-}
-
 // view is what resolution reads of the snapshot while it is the active version: enabled rules only.
 func (s *Snapshot) view(tenant, token string, version int) model.ProfileView {
 	v := model.ProfileView{V: 1, Tenant: tenant, Token: token, Version: version, InactivityTimeout: s.InactivityTimeout}

@@ -10,7 +10,7 @@ import (
 // transaction began.
 func (t *inTenant) putCredentials(list []declared) error {
 	live := t.registry.Credentials
-	s := shelf[registry.DeviceCredential]{t: t, kind: t.kinds.credential, live: live, create: newCredential, update: t.updateCredential}
+	s := shelf[registry.DeviceCredential]{t: t, kind: t.kinds.credential, live: live, create: t.newCredential, update: t.updateCredential}
 	var failed error
 	s.values = func(c *registry.DeviceCredential) store.Patch {
 		v := live.Values(c)
@@ -39,7 +39,7 @@ func (t *inTenant) nameDevice(id int64) error {
 }
 
 // newCredential: a credential that does not exist yet has its secrets in the file.
-func newCredential(d *declared, patch store.Patch) error {
+func (t *inTenant) newCredential(d *declared, patch store.Patch) error {
 	id, ok := d.Secrets["credentialId"]
 	if !ok {
 		return model.Invalid("credentialId", "is required")
@@ -47,7 +47,7 @@ func newCredential(d *declared, patch store.Patch) error {
 	patch["credentialId"] = id
 	switch value, ok := d.Secrets["credentialValue"]; {
 	case ok:
-		patch["credentialValue"] = value
+		return t.setPassword(patch, value)
 	case patch["credentialType"] == registry.MQTTBasic:
 		return model.Invalid("credentialValue", "is required")
 	}
@@ -76,8 +76,16 @@ func (t *inTenant) updateCredential(d *declared, row *registry.DeviceCredential,
 			return nil, err
 		}
 		if !same {
-			set("credentialValue", value)
+			fields = append(fields, FieldChange{Name: "credentialValue", Secret: true})
+			return fields, t.setPassword(patch, value)
 		}
 	}
 	return fields, nil
+}
+
+// setPassword puts the hash of a password, which was prepared before the transaction, into a patch.
+func (t *inTenant) setPassword(patch store.Patch, password string) error {
+	hash, err := t.pw.Hash(t.ctx, password)
+	patch["credentialValue"] = registry.Hashed(hash)
+	return err
 }

@@ -131,7 +131,7 @@ func (t *inTenant) export() error {
 		return err
 	}
 	for _, e := range lists["deviceProfiles"] {
-		differs, _, err := r.Unpublished(t.ctx, t.by, e.Name)
+		differs, _, err := r.Profiles.Unpublished(t.ctx, t.by, e.Name)
 		if err != nil {
 			return err
 		}

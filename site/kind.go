@@ -74,12 +74,12 @@ func declarable() *kinds {
 		membership: &kind{name: "membership", list: "memberships", id: "tenant", fields: []field{
 			{name: "enabled", typ: boolField}, {name: "roles", typ: setField, ref: "roles"}}},
 		tenant:     &kind{name: "tenant", list: "tenants", id: "token", fields: append(fieldsOf(govern.TenantFields()), field{name: "enabled", typ: boolField})},
-		profile:    &kind{name: "device profile", list: "deviceProfiles", id: "token", fields: append(fieldsOf(r.Profiles.Fields()), field{name: keyPublish, typ: boolField, own: true})},
-		metric:     &kind{name: "metric definition", list: "metricDefinitions", id: "token", fields: fieldsOf(r.Metrics.Fields(), "deviceProfileToken")},
-		rule:       &kind{name: "detection rule", list: "detectionRules", id: "token", fields: fieldsOf(r.Rules.Fields(), "deviceProfileToken")},
-		deviceType: &kind{name: "device type", list: "deviceTypes", id: "token", fields: fieldsOf(r.Types.Fields())},
-		device:     &kind{name: "device", list: "devices", id: "token", fields: fieldsOf(r.Devices.Fields())},
-		credential: &kind{name: "device credential", list: "credentials", id: "token", fields: fieldsOf(r.Credentials.Fields(), "deviceToken", "credentialIdSealed")},
+		profile:    &kind{name: "device profile", list: "deviceProfiles", id: "token", fields: append(fieldsOf(r.Profiles.Info().Fields), field{name: keyPublish, typ: boolField, own: true})},
+		metric:     &kind{name: "metric definition", list: "metricDefinitions", id: "token", fields: fieldsOf(r.Metrics.Info().Fields, "deviceProfileToken")},
+		rule:       &kind{name: "detection rule", list: "detectionRules", id: "token", fields: fieldsOf(r.Rules.Info().Fields, "deviceProfileToken")},
+		deviceType: &kind{name: "device type", list: "deviceTypes", id: "token", fields: fieldsOf(r.Types.Info().Fields)},
+		device:     &kind{name: "device", list: "devices", id: "token", fields: fieldsOf(r.Devices.Info().Fields)},
+		credential: &kind{name: "device credential", list: "credentials", id: "token", fields: fieldsOf(r.Credentials.Info().Fields, "deviceToken", "credentialIdSealed")},
 	}
 	k.identity.lists = []*kind{k.membership}
 	k.profile.lists = []*kind{k.metric, k.rule}

@@ -155,7 +155,7 @@ func (p *passwords) compare(ctx context.Context, held *password) (err error) {
 	return err
 }
 
-// Hash implements registry.Hasher with what was prepared.
+// Hash returns a hash that was prepared.
 func (p *passwords) Hash(_ context.Context, password string) (string, error) {
 	hashes := p.ready[password]
 	if len(hashes) == 0 {

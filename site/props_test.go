@@ -13,6 +13,7 @@ import (
 	"weir/model"
 	"weir/registry"
 	"weir/store"
+	"weir/store/entity"
 )
 
 // Whatever an instance holds, the plan of its export is empty, with and without deleting; an empty instance becomes the
@@ -225,7 +226,7 @@ func (g *gardener) inside(tenant string) {
 		profiles = append(profiles, profile)
 		g.parts(by, profile)
 		if g.yes() {
-			must[*registry.ProfileVersion](g)(r.Publish(ctx, by, profile, nil, nil))
+			must[*entity.Version](g)(r.Profiles.Publish(ctx, by, profile, nil, nil))
 		}
 		if g.seldom() {
 			g.parts(by, profile) // the draft goes on

@@ -8,7 +8,7 @@ import (
 
 	"weir/auth"
 	"weir/model"
-	"weir/registry"
+	"weir/store/entity"
 )
 
 // pruneLeaves deletes rules, metrics, credentials and devices that are not declared.
@@ -42,7 +42,7 @@ func (t *inTenant) pruneRest() error {
 }
 
 // prune deletes the rows of a kind that are not declared.
-func prune[T any](t *inTenant, k *kind, live *registry.Kind[T], list []*Entity) error {
+func prune[T any](t *inTenant, k *kind, live *entity.Kind[T], list []*Entity) error {
 	keep := names(list)
 	var gone []string
 	if err := each(t, live, func(row *T) {
@@ -56,7 +56,7 @@ func prune[T any](t *inTenant, k *kind, live *registry.Kind[T], list []*Entity) 
 	return remove(t, k, live, gone)
 }
 
-func remove[T any](t *inTenant, k *kind, live *registry.Kind[T], gone []string) error {
+func remove[T any](t *inTenant, k *kind, live *entity.Kind[T], gone []string) error {
 	for _, name := range gone {
 		if _, err := live.Delete(t.ctx, t.by, name); err != nil {
 			return unpruned(err)
@@ -68,7 +68,7 @@ func remove[T any](t *inTenant, k *kind, live *registry.Kind[T], gone []string) 
 
 // pruneBelow deletes what stands inside of declared entities and is not declared, of those that have the list. What is
 // declared inside of another one moves there instead.
-func pruneBelow[T, O any](t *inTenant, k *kind, live *registry.Kind[T], outer []*Entity, list string, owners *registry.Kind[O], column string) error {
+func pruneBelow[T, O any](t *inTenant, k *kind, live *entity.Kind[T], outer []*Entity, list string, owners *entity.Kind[O], column string) error {
 	keep, with := map[string]bool{}, []string{}
 	for _, o := range outer {
 		inner, ok := o.Lists[list]
@@ -88,7 +88,7 @@ func pruneBelow[T, O any](t *inTenant, k *kind, live *registry.Kind[T], outer []
 	}
 	ids := make([]any, len(rows))
 	for i, row := range rows {
-		ids[i] = owners.RowID(row)
+		ids[i] = owners.Table.Head(row).ID
 	}
 	inner, err := live.By(t.ctx, t.by, column, ids...)
 	if err != nil {

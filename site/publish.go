@@ -12,14 +12,14 @@ func (t *inTenant) publish() error {
 		if e.Fields[keyPublish] == false {
 			continue
 		}
-		differs, next, err := t.registry.Unpublished(t.ctx, t.by, e.Name)
+		differs, next, err := t.registry.Profiles.Unpublished(t.ctx, t.by, e.Name)
 		if err != nil {
 			return at(e, err)
 		}
 		if !differs {
 			continue
 		}
-		if _, err := t.registry.Publish(t.ctx, t.by, e.Name, nil, nil); err != nil {
+		if _, err := t.registry.Profiles.Publish(t.ctx, t.by, e.Name, nil, nil); err != nil {
 			return at(refused(e, err), err)
 		}
 		t.plan.add(Change{Op: Publish, Kind: t.kinds.profile.name, Tenant: t.e.Name, Name: e.Name, Version: next})

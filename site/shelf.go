@@ -3,8 +3,8 @@ package site
 import (
 	"maps"
 
-	"weir/registry"
 	"weir/store"
+	"weir/store/entity"
 )
 
 // declared is an entity to be made or changed, with the fields that follow from where it stands.
@@ -36,7 +36,7 @@ func below(outer []*Entity, list, field string) []declared {
 type shelf[T any] struct {
 	t      *inTenant
 	kind   *kind
-	live   *registry.Kind[T]
+	live   *entity.Kind[T]
 	values func(*T) store.Patch // with tokens for row ids
 	// create and update complete a patch; update also says what it changes of the secrets.
 	create func(d *declared, patch store.Patch) error
@@ -134,7 +134,7 @@ func (s *shelf[T]) noted(row *T) {
 }
 
 // each calls f for every row of a kind.
-func each[T any](t *inTenant, k *registry.Kind[T], f func(*T)) error {
+func each[T any](t *inTenant, k *entity.Kind[T], f func(*T)) error {
 	for page, seen := 1, int64(0); ; page++ {
 		rows, total, err := k.List(t.ctx, t.by, store.Page{Number: page, Size: store.MaxPageSize})
 		if err != nil {

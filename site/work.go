@@ -31,12 +31,11 @@ type work struct {
 	tenants  tenants
 }
 
-// work joins the rooms to a change. Their verbs are called with the context of the transaction: one that would forget that
-// it is inside of it is refused by the store instead of waiting for itself.
+// work is what one apply does in a change. The verbs are called with the context of the change, and so are a part of it.
 func (s *Site) work(c *store.Change, by *model.Principal, d *Document, o Options, pw *passwords) *work {
 	p := s.parts
 	w := &work{ctx: c.Context(), by: by, kinds: s.kinds, doc: d, opt: o, plan: &Plan{}, pw: pw, tenants: tenants{}}
-	w.govern, w.registry = p.Govern.In(c), p.Registry.In(c, pw)
+	w.govern, w.registry = p.Govern.In(c), p.Registry
 	w.auth = p.Auth.In(c, w.tenants, pw.Hash)
 	return w
 }

@@ -18,8 +18,12 @@ type Change struct {
 }
 
 // Mutate runs fn in one durable transaction. When fn has put view changes on the Change, they become control rows in
-// the same transaction and seq is their sequence; else seq is 0. now is asked when the transaction begins.
+// the same transaction and seq is their sequence; else seq is 0. now is asked when the transaction begins. In the context
+// of a change under way fn is a part of that change, see Change.Context.
 func Mutate(ctx context.Context, st Store, by *model.Principal, now func() time.Time, fn func(*Change) error) (seq uint64, err error) {
+	if c := changeOf(ctx); c != nil {
+		return 0, Within(c).Mutate(ctx, by, fn)
+	}
 	err = st.Write(ctx, Durable, func(tx Tx) error {
 		c := &Change{Tx: tx, By: by, At: model.MicrosOf(now())}
 		if err := fn(c); err != nil {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -33,6 +34,7 @@ type Field struct {
 	Immutable   bool // immutable: named in creates only
 	EmptyClears bool // emptyclears: "" is null
 	Secret      bool // secret: never read through the API
+	Hidden      bool // hidden: no request names it and no answer shows it; code does, by its name
 	JSON        bool // json: a well-formed JSON document, not null; objects and lists of a patch are written as one
 	List        bool // a list of strings
 	NonEmpty    bool // nonempty: neither "" nor an empty list
@@ -42,6 +44,8 @@ type Field struct {
 	OneOf  []string // oneof=a|b
 	Ref    string   // ref=table: a patch names a token of that table in the same tenant, the column holds the row id
 	Shared bool     // shared: Ref is a table of the instance
+	Parent bool     // parent: the row is a part of the one that Ref names, and goes with it
+	Filter string   // filter or filter=name: lists may be restricted to a value of the field; name is that of the criterion
 
 	index []int
 	typ   reflect.Type // without the pointer
@@ -100,12 +104,15 @@ func newField(sf reflect.StructField, tag string) (*Field, error) {
 	if f.Token || f.Clear || f.Required || f.Immutable {
 		f.Name = apiName(sf)
 	}
-	f.Label = f.Name
-	if f.Label == "" {
-		f.Label = f.Column
+	f.Label = cmp.Or(f.Name, f.Column)
+	if f.Filter == filterByName {
+		f.Filter = apiName(sf)
 	}
 	return f, f.check()
 }
+
+// filterByName is the Filter of a field until its name is known.
+const filterByName = "="
 
 func apiName(sf reflect.StructField) string {
 	if name := sf.Tag.Get("gql"); name != "" {
@@ -131,6 +138,8 @@ func (f *Field) option(option string) error {
 		f.EmptyClears = true
 	case "secret":
 		f.Secret = true
+	case "hidden":
+		f.Hidden = true
 	case "json":
 		f.JSON = true
 	case "list":
@@ -139,6 +148,10 @@ func (f *Field) option(option string) error {
 		f.NonEmpty = true
 	case "shared":
 		f.Shared = true
+	case "parent":
+		f.Parent = true
+	case "filter":
+		f.Filter = cmp.Or(value, filterByName)
 	case "ref":
 		f.Ref = value
 	case "oneof":
@@ -179,6 +192,8 @@ func (f *Field) check() error {
 		return fmt.Errorf("a reference is an int64")
 	case f.Ref != "" && f.Clear && !f.null:
 		return fmt.Errorf("a reference that can be cleared is a pointer")
+	case f.Parent && (f.Ref == "" || !f.Required):
+		return fmt.Errorf("a parent is a required reference")
 	case f.JSON && !text:
 		return fmt.Errorf("a document is a string")
 	case f.List != (f.typ == listType):

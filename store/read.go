@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -39,21 +40,11 @@ func (t *Table[T]) By(tx Tx, tenantID int64, column string, values ...any) ([]*T
 	return t.in(tx, tenantID, column, len(values), func(i int) any { return values[i] })
 }
 
-// in reads by a column in slices: SQLite's and PostgreSQL's bounds on parameters are far, but each length is a
-// statement of its own, so lengths are rounded up to a power of two by repeating the last value.
+// in reads by a column in slices of values.
 func (t *Table[T]) in(tx Tx, tenantID int64, column string, n int, value func(int) any) ([]*T, error) {
-	const most = 256
 	var rows []*T
-	for start := 0; start < n; start += most {
-		count := min(most, n-start)
-		slots := 1
-		for slots < count {
-			slots *= 2
-		}
-		args := make([]any, slots)
-		for i := range args {
-			args[i] = value(start + min(i, count-1))
-		}
+	for start := 0; start < n; start += maxIn {
+		args := padded(min(maxIn, n-start), func(i int) any { return value(start + i) })
 		some, err := t.Select(tx, tenantID, "id", In(column, args...))
 		if err != nil {
 			return nil, err
@@ -61,6 +52,23 @@ func (t *Table[T]) in(tx Tx, tenantID int64, column string, n int, value func(in
 		rows = append(rows, some...)
 	}
 	return rows, nil
+}
+
+// maxIn is how many values a statement is given at once.
+const maxIn = 256
+
+// padded returns n values, the last repeated up to a power of two: each length is a statement of its own, and so there
+// are few.
+func padded(n int, value func(int) any) []any {
+	slots := 1
+	for slots < n {
+		slots *= 2
+	}
+	args := make([]any, slots)
+	for i := range args {
+		args[i] = value(min(i, n-1))
+	}
+	return args
 }
 
 // First returns the first row by id that the filters let through, nil when there is none.
@@ -112,6 +120,73 @@ func (t *Table[T]) Count(tx Tx, tenantID int64, filters ...Filter) (n int64, err
 	}
 	err = tx.QueryRow(`SELECT count(*) FROM `+t.desc.Name+q.text(), q.args...).Scan(&n)
 	return n, err
+}
+
+// CountBy returns how many rows hold each of the values in a column; values that none holds are left out.
+func (t *Table[T]) CountBy(tx Tx, tenantID int64, column string, values ...int64) (map[int64]int64, error) {
+	counts := map[int64]int64{}
+	for some := range slices.Chunk(values, maxIn) {
+		q, err := t.filtered(tenantID, []Filter{In(column, padded(len(some), func(i int) any { return some[i] })...)})
+		if err != nil {
+			return nil, err
+		}
+		if err := scanPairs(tx, counts, `SELECT `+column+`, count(*) FROM `+t.desc.Name+q.text()+` GROUP BY `+column, q.args...); err != nil {
+			return nil, err
+		}
+	}
+	return counts, nil
+}
+
+// Distinct returns the texts that stand in a column, sorted, each once.
+func (t *Table[T]) Distinct(tx Tx, tenantID int64, column string) ([]string, error) {
+	q, err := t.filtered(tenantID, []Filter{NotNull(column)})
+	if err != nil {
+		return nil, err
+	}
+	rows, err := tx.Query(`SELECT DISTINCT `+column+` FROM `+t.desc.Name+q.text()+` ORDER BY `+column, q.args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	values := []string{}
+	for rows.Next() {
+		var v string
+		if err := rows.Scan(&v); err != nil {
+			return nil, err
+		}
+		values = append(values, v)
+	}
+	return values, rows.Err()
+}
+
+// Tokens returns the tokens of rows of a table by their ids; ids without a row are left out.
+func Tokens(tx Tx, table string, ids []int64) (map[int64]string, error) {
+	tokens := make(map[int64]string, len(ids))
+	for some := range slices.Chunk(ids, maxIn) {
+		args := padded(len(some), func(i int) any { return some[i] })
+		if err := scanPairs(tx, tokens, `SELECT id, token FROM `+table+` WHERE id IN (?`+strings.Repeat(", ?", len(args)-1)+`)`, args...); err != nil {
+			return nil, err
+		}
+	}
+	return tokens, nil
+}
+
+// scanPairs reads a query of two columns.
+func scanPairs[V any](tx Tx, into map[int64]V, query string, args ...any) error {
+	rows, err := tx.Query(query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var key int64
+		var value V
+		if err := rows.Scan(&key, &value); err != nil {
+			return err
+		}
+		into[key] = value
+	}
+	return rows.Err()
 }
 
 func (t *Table[T]) filtered(tenantID int64, filters []Filter) (where, error) {
@@ -204,6 +279,11 @@ func AtMost(column string, value any) Filter { return Filter{column, column + " 
 // unknown token lets none through.
 func RefersTo(column, table, token string) Filter {
 	return Filter{column, column + " = (SELECT r.id FROM " + table + " r WHERE r.tenant_id = %.tenant_id AND r.token = ?)", []any{token}}
+}
+
+// RefersToShared is RefersTo for a table of the instance.
+func RefersToShared(column, table, token string) Filter {
+	return Filter{column, column + " = (SELECT r.id FROM " + table + " r WHERE r.token = ?)", []any{token}}
 }
 
 // listText is how a list stands in its column.

@@ -93,7 +93,8 @@ type Stats struct {
 }
 
 // Writer is how the rooms above change entities: Mutate runs fn in one durable transaction on behalf of a principal and
-// returns when the change is stored and, where it has a place in the log, Apply has passed it (or a second is over).
+// returns when the change is stored and, where it has a place in the log, Apply has passed it (or a second is over). In the
+// context of a change under way fn is a part of that change.
 type Writer interface {
 	Mutate(ctx context.Context, by *model.Principal, fn func(*Change) error) error
 }

@@ -116,8 +116,29 @@ func (t *Table[T]) Fields() []Field {
 	return fs
 }
 
-// RowID returns the id of a row.
-func (t *Table[T]) RowID(row *T) int64 { return t.head(row).ID }
+// Head returns what every entity has of a row.
+func (t *Table[T]) Head(row *T) *Row { return t.head(row) }
+
+// Token returns the token of a row, "" for kinds without one.
+func (t *Table[T]) Token(row *T) string {
+	if t.token == nil {
+		return ""
+	}
+	return t.tokenOf(row)
+}
+
+// Value returns what a column of a row holds, nil for null. It panics for a column that the kind does not have.
+func (t *Table[T]) Value(row *T, column string) any {
+	f := t.byCol[column]
+	v := reflect.ValueOf(row).Elem().FieldByIndex(f.index)
+	if f.null {
+		if v.IsNil() {
+			return nil
+		}
+		v = v.Elem()
+	}
+	return v.Interface()
+}
 
 // Values returns a row as the patch of a create would give it, every field of the API by its name: nil for null, the row id
 // where the field is a reference, and secrets left out.
@@ -252,17 +273,24 @@ func (t *Table[T]) Delete(c *Change, tenantID int64, token string) (bool, error)
 	if err != nil || row == nil {
 		return false, err
 	}
-	id := t.head(row).ID
-	for _, r := range t.desc.Referrers {
-		var held bool
-		if err := c.QueryRow(`SELECT EXISTS (SELECT 1 FROM `+r.Table+` WHERE `+r.Column+` = ?)`, id).Scan(&held); err != nil {
-			return false, err
-		}
-		if held {
-			return false, model.InUse(t.desc.Kind, token, r.Kind)
-		}
+	if err := t.Free(c, row, t.desc.Referrers...); err != nil {
+		return false, err
 	}
 	return true, t.Remove(c, row)
+}
+
+// Free refuses with IN_USE when one of the referrers holds the row.
+func (t *Table[T]) Free(tx Tx, row *T, referrers ...Referrer) error {
+	for _, r := range referrers {
+		var held bool
+		if err := tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM `+r.Table+` WHERE `+r.Column+` = ?)`, t.head(row).ID).Scan(&held); err != nil {
+			return err
+		}
+		if held {
+			return model.InUse(t.desc.Kind, t.label(row), r.Kind)
+		}
+	}
+	return nil
 }
 
 // Remove removes a row that was read in this transaction, whoever refers to it.

@@ -1,0 +1,268 @@
+package gql
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"weir/model"
+	"weir/store"
+	"weir/store/entity"
+)
+
+// Entities gives the area the kinds of a catalog that it serves: their types, reads and mutations, as far as the schema has
+// them, with what their fields refer to and what is part of them. Whatever is registered by hand takes precedence.
+func (a *Area) Entities(c *entity.Catalog) {
+	e := &entities{area: a, catalog: c, byID: map[string]*Loader[int64, any]{}}
+	a.lacking = append(a.lacking, e.register)
+}
+
+// searchPage is the position of a page in a list.
+type searchPage struct {
+	Start int   `gql:"pageStart"`
+	End   int   `gql:"pageEnd"`
+	Total int64 `gql:"totalRecords"`
+}
+
+// searchResults is a page of rows.
+type searchResults struct {
+	Results    []any      `gql:"results"`
+	Pagination searchPage `gql:"pagination"`
+}
+
+// entities registers the kinds of an area once its schema is known.
+type entities struct {
+	area    *Area
+	catalog *entity.Catalog
+	schema  *ast.Schema
+	byID    map[string]*Loader[int64, any] // of rows, by table
+}
+
+func (e *entities) register(schema *ast.Schema) {
+	e.schema = schema
+	if e.schema.Types["SearchResultsPagination"] != nil && e.area.types["SearchResultsPagination"] == nil {
+		e.area.Type("SearchResultsPagination", searchPage{})
+	}
+	for _, kind := range e.catalog.Area(e.area.name) {
+		info := kind.Info()
+		if schema.Types[info.Type] == nil {
+			e.area.fail(fmt.Errorf("the schema has no type %s, which %s is shown as", info.Type, info.Kind))
+			continue
+		}
+		e.shown(kind)
+		e.reads(kind)
+		e.writes(kind)
+		e.versions(kind)
+		for _, problem := range checkEntity(schema, info) {
+			e.area.fail(problem)
+		}
+	}
+}
+
+// shown registers the fields of a kind's type: those of the row, and the entities that it leads to.
+func (e *entities) shown(kind entity.Any) {
+	info := kind.Info()
+	e.area.types[info.Type] = append(e.area.types[info.Type], rowBinding(kind))
+	if results := info.Type + "SearchResults"; e.schema.Types[results] != nil {
+		e.area.Type(results, searchResults{})
+	}
+	for _, ref := range info.Refs() {
+		if to := e.catalog.Of(ref.Ref); to != nil {
+			e.refer(info.Type, entity.Object(ref), e.leadsTo(kind, ref.Column, to))
+		}
+	}
+	for _, part := range kind.Parts() {
+		e.refer(info.Type, part.Info().Plural, e.partsOf(kind, part))
+	}
+}
+
+// leadsTo resolves a reference; of many rows all that they refer to is read at once.
+func (e *entities) leadsTo(kind entity.Any, column string, to entity.Any) Resolver {
+	rows := e.byID[to.Info().Table]
+	if rows == nil {
+		rows = NewLoader(func(ctx context.Context, ids []int64) (map[int64]any, error) {
+			some, err := to.Follow(ctx, PrincipalFrom(ctx), "id", anys(ids)...)
+			found := make(map[int64]any, len(some))
+			for _, row := range some {
+				found[to.Head(row).ID] = row
+			}
+			return found, err
+		})
+		e.byID[to.Info().Table] = rows
+	}
+	return func(ctx context.Context, src any, _ Args) (any, error) {
+		id, ok := kind.Value(src, column).(int64)
+		if !ok {
+			return nil, nil
+		}
+		return rows.Load(ctx, id), nil
+	}
+}
+
+// partsOf resolves the parts of a row, in the order of lists.
+func (e *entities) partsOf(kind, part entity.Any) Resolver {
+	column := part.Info().Parent.Column
+	rows := NewLoader(func(ctx context.Context, owners []int64) (map[int64][]any, error) {
+		some, err := part.Follow(ctx, PrincipalFrom(ctx), column, anys(owners)...)
+		found := make(map[int64][]any, len(owners))
+		for _, row := range some {
+			owner := part.Value(row, column).(int64)
+			found[owner] = append(found[owner], row)
+		}
+		for _, rows := range found {
+			part.Sort(rows)
+		}
+		return found, err
+	})
+	return func(ctx context.Context, src any, _ Args) (any, error) {
+		return rows.Then(ctx, kind.Head(src).ID, func(rows []any, _ bool) (any, error) {
+			if rows == nil {
+				rows = []any{} // none are an empty list, not null
+			}
+			return rows, nil
+		}), nil
+	}
+}
+
+func anys(ids []int64) []any {
+	out := make([]any, len(ids))
+	for i, id := range ids {
+		out[i] = id
+	}
+	return out
+}
+
+func (e *entities) reads(kind entity.Any) {
+	info := kind.Info()
+	access := Requires(info.Read...)
+	e.query(info.Plural+"ById", access, func(ctx context.Context, _ any, args Args) (any, error) {
+		ids, err := rowIDs("ids", args.Strings("ids"))
+		if err != nil {
+			return nil, err
+		}
+		return kind.ByID(ctx, PrincipalFrom(ctx), ids)
+	})
+	e.query(info.Plural+"ByToken", access, func(ctx context.Context, _ any, args Args) (any, error) {
+		return kind.ByToken(ctx, PrincipalFrom(ctx), args.Strings("tokens"))
+	})
+	e.query(small(info.Type), access, func(ctx context.Context, _ any, args Args) (any, error) {
+		rows, err := kind.ByToken(ctx, PrincipalFrom(ctx), []string{args.String("token")})
+		if err != nil || len(rows) == 0 {
+			return nil, err
+		}
+		return rows[0], nil
+	})
+	e.query(info.Plural, access, func(ctx context.Context, _ any, args Args) (any, error) {
+		criteria := args.Object("criteria")
+		page := store.Page{Number: criteria.Int("pageNumber"), Size: criteria.Int("pageSize")}
+		rows, total, err := kind.List(ctx, PrincipalFrom(ctx), page, info.Criteria(criteria.m)...)
+		if err != nil {
+			return nil, err
+		}
+		start, end := page.Span(len(rows))
+		return searchResults{Results: rows, Pagination: searchPage{Start: start, End: end, Total: total}}, nil
+	})
+}
+
+func (e *entities) writes(kind entity.Any) {
+	info := kind.Info()
+	access := Requires(info.Write...)
+	e.mutation("create"+info.Type, access, func(ctx context.Context, _ any, args Args) (any, error) {
+		if !args.Has("request") || args.IsNull("request") { // which the schema lets clients leave out
+			return nil, model.Invalid("request", "is required")
+		}
+		return kind.Create(ctx, PrincipalFrom(ctx), args.Patch("request"))
+	})
+	e.mutation("update"+info.Type, access, func(ctx context.Context, _ any, args Args) (any, error) {
+		expect, err := expected(args)
+		if err != nil {
+			return nil, err
+		}
+		return kind.Update(ctx, PrincipalFrom(ctx), args.String("token"), args.Patch("request"), expect)
+	})
+	e.mutation("delete"+info.Type, Requires(info.Delete...), func(ctx context.Context, _ any, args Args) (any, error) {
+		return kind.Delete(ctx, PrincipalFrom(ctx), args.String("token"))
+	})
+	e.mutation("rename"+info.Type, access, func(ctx context.Context, _ any, args Args) (any, error) {
+		return kind.Rename(ctx, PrincipalFrom(ctx), args.String("token"), args.String("newToken"))
+	})
+}
+
+func (e *entities) versions(kind entity.Any) {
+	info, versions := kind.Info(), kind.Versions()
+	if versions == nil {
+		return
+	}
+	e.area.Type(info.Type+"Version", entity.Version{})
+	write := Requires(info.Write...)
+	e.mutation("publish"+info.Type, write, func(ctx context.Context, _ any, args Args) (any, error) {
+		expect, err := expected(args)
+		if err != nil {
+			return nil, err
+		}
+		return versions.Publish(ctx, PrincipalFrom(ctx), args.String("token"), args.text("label"), args.text("description"), expect)
+	})
+	e.mutation("rollback"+info.Type, write, func(ctx context.Context, _ any, args Args) (any, error) {
+		return versions.Rollback(ctx, PrincipalFrom(ctx), args.String("token"), int64(args.Int("version")))
+	})
+	e.query(small(info.Type)+"Versions", Requires(info.Read...), func(ctx context.Context, _ any, args Args) (any, error) {
+		return versions.History(ctx, PrincipalFrom(ctx), args.String("token"))
+	})
+}
+
+// query, mutation and refer register what the schema has and nothing else resolves.
+func (e *entities) query(name string, access Access, fn Resolver) {
+	if e.lacks(e.schema.Query, "Query", name) {
+		e.area.Query(name, access, fn)
+	}
+}
+
+func (e *entities) mutation(name string, access Access, fn Resolver) {
+	if e.lacks(e.schema.Mutation, "Mutation", name) {
+		e.area.Mutation(name, access, fn)
+	}
+}
+
+func (e *entities) refer(typ, name string, fn Resolver) {
+	if e.lacks(e.schema.Types[typ], typ, name) {
+		e.area.Field(typ, name, fn, refers())
+	}
+}
+
+func (e *entities) lacks(def *ast.Definition, typ, name string) bool {
+	return def != nil && def.Fields.ForName(name) != nil && e.area.fields[typ+"."+name] == nil
+}
+
+// small is a name with a small first letter.
+func small(name string) string { return strings.ToLower(name[:1]) + name[1:] }
+
+// expected reads the precondition of a write.
+func expected(args Args) (entity.Expect, error) {
+	text := args.text("expectedUpdatedAt")
+	if text == nil {
+		return 0, nil
+	}
+	at, err := time.Parse(time.RFC3339Nano, *text)
+	if err != nil {
+		return 0, model.Invalid("expectedUpdatedAt", "%.40q is no RFC 3339 time", *text)
+	}
+	return entity.Expect(model.MicrosOf(at)), nil
+}
+
+// rowIDs reads row ids. Decimal ones that no row can have are left out, as unknown ones are.
+func rowIDs(argument string, texts []string) ([]int64, error) {
+	ids := make([]int64, 0, len(texts))
+	for _, s := range texts {
+		if s == "" || strings.Trim(s, "0123456789") != "" {
+			return nil, model.Invalid(argument, "%.40q is no decimal id", s)
+		}
+		if id, err := strconv.ParseInt(s, 10, 64); err == nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}

@@ -1,0 +1,33 @@
+package store
+
+import "weir/model"
+
+// CredentialRow is a stored device credential as its verifier needs it.
+type CredentialRow struct {
+	ID           int64
+	DeviceID     int64
+	Device       string // token
+	Enabled      bool
+	ExpiresAt    model.Micros // 0: never
+	PasswordHash string       // PHC string, "" for types without a password
+}
+
+// FindCredentials returns the device credentials of a tenant with this type and SHA-256 of their id, in hex: none or one.
+func FindCredentials(tx Tx, tenantID int64, credentialType, idHash string) ([]CredentialRow, error) {
+	rows, err := tx.Query(`SELECT c.id, c.device_id, d.token, c.enabled, coalesce(c.expires_at, 0), coalesce(c.value_hash, '')
+		FROM device_credentials c JOIN devices d ON d.id = c.device_id
+		WHERE c.tenant_id = ? AND c.credential_type = ? AND c.id_hash = ?`, tenantID, credentialType, idHash)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var found []CredentialRow
+	for rows.Next() {
+		var row CredentialRow
+		if err := rows.Scan(&row.ID, &row.DeviceID, &row.Device, &row.Enabled, &row.ExpiresAt, &row.PasswordHash); err != nil {
+			return nil, err
+		}
+		found = append(found, row)
+	}
+	return found, rows.Err()
+}

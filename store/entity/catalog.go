@@ -1,0 +1,249 @@
+package entity
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"weir/model"
+	"weir/store"
+)
+
+// Any is a kind without its Go type. Rows are *T. It is what the API, site files and the tests over all kinds see.
+type Any interface {
+	Info() *Info
+	// New returns an empty *T.
+	New() any
+	Create(ctx context.Context, by *model.Principal, p store.Patch) (any, error)
+	Update(ctx context.Context, by *model.Principal, token string, p store.Patch, expect ...Expect) (any, error)
+	Rename(ctx context.Context, by *model.Principal, token, newToken string) (any, error)
+	Delete(ctx context.Context, by *model.Principal, token string) (bool, error)
+	ByID(ctx context.Context, by *model.Principal, ids []int64) ([]any, error)
+	ByToken(ctx context.Context, by *model.Principal, tokens []string) ([]any, error)
+	By(ctx context.Context, by *model.Principal, column string, values ...any) ([]any, error)
+	List(ctx context.Context, by *model.Principal, page store.Page, filters ...store.Filter) ([]any, int64, error)
+	// Follow returns the rows whose column (id, or a reference) holds one of the values, without demanding an authority:
+	// the row that leads there was demanded.
+	Follow(ctx context.Context, by *model.Principal, column string, values ...any) ([]any, error)
+	// Values returns rows as the patches of their creates would give them, references as tokens and secrets left out.
+	Values(ctx context.Context, by *model.Principal, rows ...any) ([]store.Patch, error)
+	// Head, Token and Value read a row.
+	Head(row any) *store.Row
+	Token(row any) string
+	Value(row any, column string) any
+	// Sort puts rows into the order of lists, for kinds whose description names no other: newest first, then by token.
+	Sort(rows []any)
+	// Parts are the kinds whose rows are parts of rows of this one.
+	Parts() []Any
+	// Versions is nil where rows have none.
+	Versions() AnyVersions
+
+	link(o *Info, kind Any)
+	removeBelow(c *store.Change, tenant int64, column string, whole int64) error
+	stampsBelow(tx store.Tx, tenant int64, column string, whole int64) (string, error)
+}
+
+// Entry is a *Kind of any type.
+type Entry interface{ Any() Any }
+
+// Catalog is the list of kinds that know each other: what refers to what, and what is a part of what.
+type Catalog struct{ kinds []Any }
+
+// NewCatalog links the kinds. Those that fields refer to come before those that have the fields. A mistake in the
+// descriptions is one of the program: it panics.
+func NewCatalog(kinds ...Entry) *Catalog {
+	c := &Catalog{}
+	for _, entry := range kinds {
+		kind := entry.Any()
+		info := kind.Info()
+		if slices.ContainsFunc(c.kinds, func(o Any) bool {
+			return o.Info().Table == info.Table || o.Info().Type == info.Type || o.Info().Plural == info.Plural
+		}) {
+			panic(fmt.Sprintf("entity: %s is described twice", info.Kind))
+		}
+		c.kinds = append(c.kinds, kind)
+		for _, o := range c.kinds {
+			o.link(info, kind)
+		}
+	}
+	c.checkOrder()
+	return c
+}
+
+// checkOrder makes sure that what is referred to comes first. Tables of other catalogs are not known here.
+func (c *Catalog) checkOrder() {
+	for i, kind := range c.kinds {
+		for _, f := range kind.Info().Refs() {
+			if j := slices.Index(c.kinds, c.Of(f.Ref)); j > i {
+				panic(fmt.Sprintf("entity: %s comes before %s, which it refers to", kind.Info().Kind, c.kinds[j].Info().Kind))
+			}
+		}
+	}
+}
+
+// All returns the kinds; those that are referred to come first.
+func (c *Catalog) All() []Any { return slices.Clone(c.kinds) }
+
+// Area returns the kinds that an API serves.
+func (c *Catalog) Area(name string) []Any {
+	return slices.DeleteFunc(c.All(), func(k Any) bool { return k.Info().Area != name })
+}
+
+// Of returns the kind whose rows a table holds, nil for none.
+func (c *Catalog) Of(table string) Any {
+	i := slices.IndexFunc(c.kinds, func(k Any) bool { return k.Info().Table == table })
+	if i < 0 {
+		return nil
+	}
+	return c.kinds[i]
+}
+
+// link notes how another kind refers to this one.
+func (l *links) link(self *Info, o *Info, kind Any) {
+	for _, f := range o.Refs() {
+		r := store.Referrer{Kind: o.Kind, Table: o.Table, Column: f.Column}
+		known := slices.Contains(l.referrers, r) || slices.ContainsFunc(l.parts, func(p part) bool { return p.Info() == o && p.column == f.Column })
+		switch {
+		case f.Ref != self.Table || known:
+		case f.Parent:
+			l.parts = append(l.parts, part{kind, f.Column})
+		default:
+			l.referrers = append(l.referrers, r)
+		}
+	}
+}
+
+// Any implements Entry.
+func (k *Kind[T]) Any() Any { return erased[T]{k} }
+
+// erased is a kind as Any.
+type erased[T any] struct{ k *Kind[T] }
+
+func (e erased[T]) Info() *Info { return e.k.info }
+
+func (e erased[T]) New() any { return new(T) }
+
+func (e erased[T]) Create(ctx context.Context, by *model.Principal, p store.Patch) (any, error) {
+	return one(e.k.Create(ctx, by, p))
+}
+
+func (e erased[T]) Update(ctx context.Context, by *model.Principal, token string, p store.Patch, expect ...Expect) (any, error) {
+	return one(e.k.Update(ctx, by, token, p, expect...))
+}
+
+func (e erased[T]) Rename(ctx context.Context, by *model.Principal, token, newToken string) (any, error) {
+	return one(e.k.Rename(ctx, by, token, newToken))
+}
+
+func (e erased[T]) Delete(ctx context.Context, by *model.Principal, token string) (bool, error) {
+	return e.k.Delete(ctx, by, token)
+}
+
+func (e erased[T]) ByID(ctx context.Context, by *model.Principal, ids []int64) ([]any, error) {
+	return all(e.k.ByID(ctx, by, ids))
+}
+
+func (e erased[T]) ByToken(ctx context.Context, by *model.Principal, tokens []string) ([]any, error) {
+	return all(e.k.ByToken(ctx, by, tokens))
+}
+
+func (e erased[T]) By(ctx context.Context, by *model.Principal, column string, values ...any) ([]any, error) {
+	return all(e.k.By(ctx, by, column, values...))
+}
+
+func (e erased[T]) List(ctx context.Context, by *model.Principal, page store.Page, filters ...store.Filter) ([]any, int64, error) {
+	rows, total, err := e.k.List(ctx, by, page, filters...)
+	some, err := all(rows, err)
+	return some, total, err
+}
+
+func (e erased[T]) Follow(ctx context.Context, by *model.Principal, column string, values ...any) ([]any, error) {
+	return all(e.k.Rows.By(ctx, by, column, values...))
+}
+
+func (e erased[T]) Values(ctx context.Context, by *model.Principal, rows ...any) ([]store.Patch, error) {
+	patches := make([]store.Patch, len(rows))
+	for i, row := range rows {
+		patches[i] = e.k.Values(row.(*T))
+	}
+	err := store.Read(ctx, e.k.Rows.store, func(tx store.Tx) error { return e.k.nameRefs(tx, patches) })
+	return patches, err
+}
+
+func (e erased[T]) Head(row any) *store.Row { return e.k.Table.Head(row.(*T)) }
+
+func (e erased[T]) Token(row any) string { return e.k.Table.Token(row.(*T)) }
+
+func (e erased[T]) Value(row any, column string) any { return e.k.Table.Value(row.(*T), column) }
+
+func (e erased[T]) Sort(rows []any) {
+	slices.SortFunc(rows, func(a, b any) int {
+		return cmp.Or(cmp.Compare(e.Head(b).CreatedAt, e.Head(a).CreatedAt), cmp.Compare(e.Token(a), e.Token(b)))
+	})
+}
+
+func (e erased[T]) Parts() []Any {
+	parts := make([]Any, len(e.k.parts))
+	for i, p := range e.k.parts {
+		parts[i] = p.Any
+	}
+	return parts
+}
+
+func (e erased[T]) Versions() AnyVersions {
+	if e.k.desc.Versions == nil {
+		return nil
+	}
+	return erasedVersions[T]{e.k}
+}
+
+// erasedVersions are the verbs of a kind with versions.
+type erasedVersions[T any] struct{ *Kind[T] }
+
+func (e erasedVersions[T]) Rollback(ctx context.Context, by *model.Principal, token string, version int64) (any, error) {
+	return one(e.Kind.Rollback(ctx, by, token, version))
+}
+
+func (e erased[T]) link(o *Info, kind Any) { e.k.links.link(e.k.info, o, kind) }
+
+// nameRefs puts tokens in the place of row ids.
+func (k *Kind[T]) nameRefs(tx store.Tx, patches []store.Patch) error {
+	for _, f := range k.info.Refs() {
+		var ids []int64
+		for _, p := range patches {
+			if id, ok := p[f.Name].(int64); ok {
+				ids = append(ids, id)
+			}
+		}
+		tokens, err := store.Tokens(tx, f.Ref, unique(ids))
+		if err != nil {
+			return err
+		}
+		for _, p := range patches {
+			if id, ok := p[f.Name].(int64); ok {
+				p[f.Name] = tokens[id]
+			}
+		}
+	}
+	return nil
+}
+
+// one keeps a nil row from becoming a value that is not nil.
+func one[T any](row *T, err error) (any, error) {
+	if row == nil {
+		return nil, err
+	}
+	return row, err
+}
+
+func all[T any](rows []*T, err error) ([]any, error) {
+	if err != nil {
+		return nil, err
+	}
+	some := make([]any, len(rows))
+	for i, row := range rows {
+		some[i] = row
+	}
+	return some, nil
+}

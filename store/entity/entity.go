@@ -1,0 +1,148 @@
+package entity
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"weir/model"
+	"weir/store"
+)
+
+// Base is what the kinds of an instance stand on.
+type Base struct {
+	Store  store.Store
+	Writer store.Writer
+}
+
+// Needs names the authorities that a principal must hold, all of them.
+func Needs(as ...model.Authority) []model.Authority { return as }
+
+// Desc describes one kind of entity. What concerns a single field stands in the tags of T, see store.Field.
+type Desc[T any] struct {
+	Kind   string // in messages: "device type"
+	Type   string // in the API: "DeviceType"
+	Plural string // in the API, the names of its reads: "deviceTypes"
+	Site   string // the key of its list in a site file; default: Plural
+	Area   string // the API that serves it: "device-management"
+	Table  string // in the database
+
+	Instance bool   // belongs to the instance and not to a tenant: an area of the identity plane, no tenant_id
+	Order    string // of lists; default: created_at DESC, token
+	Label    func(row *T) string
+
+	Read   []model.Authority
+	Write  []model.Authority
+	Delete []model.Authority // default: those of Write
+
+	// Rename decides whether a row may have another token; nil: no row ever may. See Always.
+	Rename func(tx store.Tx, row *T) error
+	// Referrers hold rows of this kind without being kinds themselves: while one exists, a delete is refused. Kinds that
+	// refer to this one are known by their fields.
+	Referrers []store.Referrer
+	// Filters are criteria of lists beside those that fields give by their tag.
+	Filters []Filter
+	// Versions makes the rows drafts that are published, see Versions.
+	Versions Versioning[T]
+
+	// Prepare works on a copy of the patch before the transaction: what takes long (a password hash) or is not a value of
+	// a column as it was sent. token is the row's, in a create as the patch names it.
+	Prepare func(ctx context.Context, by *model.Principal, token string, p store.Patch, create bool) error
+	// Admit runs in the transaction before n rows are made.
+	Admit func(c *store.Change, n int64) error
+	// Check refuses a row as it is about to be written, by what only the whole row can tell.
+	Check func(tx store.Tx, row *T, changed store.Changed) error
+	// Removing runs in the transaction before a row is removed: what goes with it and is no kind.
+	Removing func(c *store.Change, row *T) error
+	// Changed runs in the transaction after a row was made (old is nil), changed, or removed (row is nil). It is not called
+	// for the parts of a row that is removed.
+	Changed func(c *store.Change, old, row *T) error
+	// Views names the metadata changes of such a step: what resolution reads from the change's place in the log on.
+	Views func(c *store.Change, old, row *T) []View
+}
+
+// Always lets every row be renamed.
+func Always[T any](store.Tx, *T) error { return nil }
+
+// View is a row of what resolution reads. A nil Body ends it.
+type View struct {
+	Kind model.ViewKind
+	Key  string
+	Body any // has a JSON form
+}
+
+// Filter is a criterion of lists that is more than a column's value.
+type Filter struct {
+	Name string
+	Of   func(value any) store.Filter
+}
+
+// Info is what there is to know of a kind without its Go type.
+type Info struct {
+	Kind, Type, Plural, Site, Area, Table string
+
+	Instance            bool
+	Rename              bool
+	Read, Write, Delete []model.Authority
+	Fields              []store.Field
+	Parent              *store.Field // the reference to the entity that one of this kind is a part of, nil for none
+	Filters             []Filter     // those of the fields' tags, too
+}
+
+// Refs returns the fields that name another entity.
+func (i *Info) Refs() []store.Field {
+	var refs []store.Field
+	for _, f := range i.Fields {
+		if f.Ref != "" {
+			refs = append(refs, f)
+		}
+	}
+	return refs
+}
+
+// Object is the name under which the API shows the entity that a reference names: deviceTypeToken is shown as deviceType.
+func Object(ref store.Field) string { return strings.TrimSuffix(ref.Name, "Token") }
+
+func (d *Desc[T]) info(fields []store.Field) *Info {
+	i := &Info{Kind: d.Kind, Type: d.Type, Plural: d.Plural, Site: d.Site, Area: d.Area, Table: d.Table, Instance: d.Instance,
+		Rename: d.Rename != nil, Read: d.Read, Write: d.Write, Delete: d.Delete, Fields: fields, Filters: slices.Clone(d.Filters)}
+	if i.Site == "" {
+		i.Site = d.Plural
+	}
+	if i.Delete == nil {
+		i.Delete = d.Write
+	}
+	for _, f := range fields {
+		if f.Parent {
+			i.Parent = &f
+		}
+		if f.Filter != "" {
+			i.Filters = append(i.Filters, Filter{Name: f.Filter, Of: filterOf(f)})
+		}
+	}
+	return i
+}
+
+func filterOf(f store.Field) func(any) store.Filter {
+	if f.Ref == "" {
+		return func(value any) store.Filter { return store.Eq(f.Column, value) }
+	}
+	return func(value any) store.Filter {
+		token, _ := value.(string)
+		if f.Shared {
+			return store.RefersToShared(f.Column, f.Ref, token)
+		}
+		return store.RefersTo(f.Column, f.Ref, token)
+	}
+}
+
+// Criteria turns the criteria of a list into filters. Null and what is no filter of the kind do not restrict.
+func (i *Info) Criteria(criteria map[string]any) []store.Filter {
+	var fs []store.Filter
+	for _, f := range i.Filters {
+		if v := criteria[f.Name]; v != nil {
+			fs = append(fs, f.Of(v))
+		}
+	}
+	return fs
+}

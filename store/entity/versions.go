@@ -1,0 +1,470 @@
+package entity
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"weir/model"
+	"weir/store"
+)
+
+// Versions makes the rows of a kind drafts: a publish freezes what a draft and its parts say as the next version, a body of
+// type S that never changes. Versions live in a table of their own, with the columns id, tenant_id, the row's id (Owner),
+// version, label, description, published_at, published_by and snapshot.
+type Versions[T, S any] struct {
+	Kind  string // in messages: "device profile version"
+	Table string
+	Owner string // column that holds the id of the draft's row
+
+	// Freeze says what a publish of the draft would freeze.
+	Freeze func(tx store.Tx, row *T) (*S, error)
+	// Validate refuses a body. It runs outside of the transaction, since it may take longer than the one writer may be held.
+	Validate func(ctx context.Context, by *model.Principal, row *T, body *S) error
+	Encode   func(*S) (string, error)
+	Decode   func(string) (*S, error)
+
+	// Active is the field, and ActiveColumn its column, that holds which version is the effective one: a publish and a
+	// rollback move it. Without it the newest version is, and a rollback makes the draft what a version says, see Restore.
+	Active       func(row *T) **int64
+	ActiveColumn string
+	// Restore sets the fields of the draft to what a version says and returns their columns.
+	Restore func(row *T, body *S) (columns []string)
+	// Activate runs in the transaction that makes a version the effective one, before the row says so: it may refuse.
+	Activate func(c *store.Change, row *T, body *S) error
+	// Views names the metadata changes of that.
+	Views func(c *store.Change, row *T, body *S, version int64) []View
+	// Done is called after each publish, in a change of others once that is committed.
+	Done func(err error)
+
+	k *Kind[T]
+}
+
+// Versioning is a *Versions[T, S] of any S.
+type Versioning[T any] interface {
+	of(k *Kind[T])
+	publish(ctx context.Context, by *model.Principal, token string, label, description *string, expect []Expect) (*Version, error)
+	rollback(c *store.Change, row *T, version int64) (*T, error)
+	unpublished(tx store.Tx, row *T) (differs bool, next int64, err error)
+	list(tx store.Tx, tenant int64, token string) ([]*Version, error)
+	removeAll(c *store.Change, row *T) error
+}
+
+// Version is what is shown of a published version.
+type Version struct {
+	ID          int64
+	Owner       int64
+	Version     int64        `gql:"version"`
+	Label       *string      `gql:"label"`
+	Description *string      `gql:"description"`
+	PublishedAt model.Micros `gql:"publishedAt"`
+	PublishedBy *string      `gql:"publishedBy"`
+}
+
+// AnyVersions are the verbs of a kind with versions.
+type AnyVersions interface {
+	// Publish freezes the draft as its next version and makes that the effective one. The validator is asked first, outside
+	// of the transaction, which then makes sure that the draft is still the one that was validated. A refusal writes nothing.
+	Publish(ctx context.Context, by *model.Principal, token string, label, description *string, expect ...Expect) (*Version, error)
+	// Rollback makes an existing version the effective one, or the draft what it says. It returns the row.
+	Rollback(ctx context.Context, by *model.Principal, token string, version int64) (any, error)
+	// History returns the published versions, newest first. A row that does not exist has none.
+	History(ctx context.Context, by *model.Principal, token string) ([]*Version, error)
+	// Unpublished reports whether a publish would freeze something else than the effective version, and the number of the
+	// version that it would make.
+	Unpublished(ctx context.Context, by *model.Principal, token string) (differs bool, next int64, err error)
+}
+
+// Publish freezes the draft of a row, see AnyVersions.
+func (k *Kind[T]) Publish(ctx context.Context, by *model.Principal, token string, label, description *string, expect ...Expect) (*Version, error) {
+	if err := k.MayWrite(by); err != nil {
+		return nil, err
+	}
+	return k.desc.Versions.publish(ctx, by, token, label, description, expect)
+}
+
+// Rollback goes back to a version, see AnyVersions.
+func (k *Kind[T]) Rollback(ctx context.Context, by *model.Principal, token string, version int64) (*T, error) {
+	if err := k.MayWrite(by); err != nil {
+		return nil, err
+	}
+	return k.change(ctx, by, func(c *store.Change) (*T, error) {
+		row, err := k.Must(c, k.tenantIn(c), token)
+		if err != nil {
+			return nil, err
+		}
+		return k.desc.Versions.rollback(c, row, version)
+	})
+}
+
+// History lists the versions of a row, see AnyVersions.
+func (k *Kind[T]) History(ctx context.Context, by *model.Principal, token string) (vs []*Version, err error) {
+	if err := k.MayRead(by); err != nil {
+		return nil, err
+	}
+	tenant, _ := k.Rows.tenant(by)
+	err = store.Read(ctx, k.Rows.store, func(tx store.Tx) (err error) {
+		vs, err = k.desc.Versions.list(tx, tenant, token)
+		return err
+	})
+	return vs, err
+}
+
+// Unpublished compares the draft with the effective version, see AnyVersions.
+func (k *Kind[T]) Unpublished(ctx context.Context, by *model.Principal, token string) (differs bool, next int64, err error) {
+	if err := k.MayRead(by); err != nil {
+		return false, 0, err
+	}
+	tenant, _ := k.Rows.tenant(by)
+	err = store.Read(ctx, k.Rows.store, func(tx store.Tx) error {
+		row, err := k.Must(tx, tenant, token)
+		if err != nil {
+			return err
+		}
+		differs, next, err = k.desc.Versions.unpublished(tx, row)
+		return err
+	})
+	return differs, next, err
+}
+
+func (v *Versions[T, S]) of(k *Kind[T]) { v.k = k }
+
+// publishTries is how often a publish starts again because the draft was changed while it was validated.
+const publishTries = 3
+
+// errDraftMoved: the draft is not the one that was validated.
+var errDraftMoved = errors.New("entity: the draft changed during the publish")
+
+// Lengths of the texts of a version, in characters.
+const (
+	maxLabel       = 128
+	maxDescription = 1024
+)
+
+func checkText(field string, s *string, limit int) error {
+	if s != nil && utf8.RuneCountInString(*s) > limit {
+		return model.Invalid(field, "is longer than %d characters", limit)
+	}
+	return nil
+}
+
+// draft is what a publish would freeze, as one snapshot of the store showed it.
+type draft[T, S any] struct {
+	row      *T
+	body     *S
+	revision string
+}
+
+func (v *Versions[T, S]) publish(ctx context.Context, by *model.Principal, token string, label, description *string, expect []Expect) (*Version, error) {
+	made, err := v.tryPublish(ctx, by, token, label, description, expect)
+	switch {
+	case v.Done == nil:
+	case err != nil:
+		v.Done(err)
+	default:
+		store.AfterCommit(ctx, func() { v.Done(nil) })
+	}
+	return made, err
+}
+
+func (v *Versions[T, S]) tryPublish(ctx context.Context, by *model.Principal, token string, label, description *string, expect []Expect) (*Version, error) {
+	if err := cmp.Or(checkText("label", label, maxLabel), checkText("description", description, maxDescription)); err != nil {
+		return nil, err
+	}
+	for range publishTries {
+		d, err := v.readDraft(ctx, by, token)
+		if err != nil {
+			return nil, err
+		}
+		if err := v.k.expected(d.row, expect); err != nil {
+			return nil, err
+		}
+		if v.Validate != nil {
+			if err := v.Validate(ctx, by, d.row, d.body); err != nil {
+				return nil, err
+			}
+		}
+		made, err := v.freeze(ctx, by, d, label, description)
+		if !errors.Is(err, errDraftMoved) {
+			return made, err
+		}
+	}
+	return nil, &model.Error{Code: model.CodeConflict, Reason: model.ReasonStaleWrite,
+		Message: fmt.Sprintf("conflict: the draft of %s %q keeps changing, publish it again", v.k.info.Kind, token)}
+}
+
+func (v *Versions[T, S]) readDraft(ctx context.Context, by *model.Principal, token string) (*draft[T, S], error) {
+	var d draft[T, S]
+	tenant, _ := v.k.Rows.tenant(by)
+	err := store.Read(ctx, v.k.Rows.store, func(tx store.Tx) (err error) {
+		if d.row, err = v.k.Must(tx, tenant, token); err != nil {
+			return err
+		}
+		if d.revision, err = v.Revision(tx, d.row); err != nil {
+			return err
+		}
+		d.body, err = v.Freeze(tx, d.row)
+		return err
+	})
+	return &d, err
+}
+
+// Revision names the state of a draft: row ids are never used twice and updated_at strictly increases, so that equal
+// revisions are equal drafts.
+func (v *Versions[T, S]) Revision(tx store.Tx, row *T) (string, error) {
+	head := v.k.Table.Head(row)
+	now, err := v.k.Table.GetByID(tx, head.TenantID, head.ID)
+	if err != nil || now == nil {
+		return "", err
+	}
+	revision := stamp(v.k.Table.Head(now))
+	for _, p := range v.k.parts {
+		below, err := p.stampsBelow(tx, head.TenantID, p.column, head.ID)
+		if err != nil {
+			return "", err
+		}
+		revision += "/ " + below
+	}
+	return revision, nil
+}
+
+func stamp(head *store.Row) string { return fmt.Sprintf("%d.%d ", head.ID, head.UpdatedAt) }
+
+// stampsBelow names the state of the rows that are parts of a row.
+func (e erased[T]) stampsBelow(tx store.Tx, tenant int64, column string, whole int64) (string, error) {
+	rows, err := e.k.Table.By(tx, tenant, column, whole)
+	var b strings.Builder
+	for _, row := range rows {
+		b.WriteString(stamp(e.k.Table.Head(row)))
+	}
+	return b.String(), err
+}
+
+// freeze writes the validated draft as a version and makes it the effective one.
+func (v *Versions[T, S]) freeze(ctx context.Context, by *model.Principal, d *draft[T, S], label, description *string) (made *Version, err error) {
+	err = v.k.writer.Mutate(ctx, by, func(c *store.Change) error {
+		now, err := v.Revision(c, d.row)
+		if err != nil {
+			return err
+		}
+		if now != d.revision {
+			return errDraftMoved
+		}
+		row := *d.row
+		if made, err = v.insert(c, &row, d.body, label, description); err != nil {
+			return err
+		}
+		return v.activate(c, &row, d.body, made.Version)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return made, nil
+}
+
+// activate makes a version the effective one, from the change's place in the log on.
+func (v *Versions[T, S]) activate(c *store.Change, row *T, body *S, version int64) error {
+	if v.Activate != nil {
+		if err := v.Activate(c, row, body); err != nil {
+			return err
+		}
+	}
+	if v.Active != nil {
+		*v.Active(row) = &version
+		if err := v.k.Table.Save(c, row, v.ActiveColumn); err != nil {
+			return err
+		}
+	}
+	if v.Views == nil {
+		return nil
+	}
+	return SetViews(c, v.Views(c, row, body, version)...)
+}
+
+func (v *Versions[T, S]) rollback(c *store.Change, row *T, version int64) (*T, error) {
+	body, err := v.Body(c, v.k.Table.Head(row).ID, version)
+	switch {
+	case err != nil:
+		return nil, err
+	case body == nil:
+		return nil, model.NotFound(v.Kind, v.name(row, version))
+	case v.Active == nil:
+		old := *row
+		if err := v.k.Table.Save(c, row, v.Restore(row, body)...); err != nil {
+			return nil, err
+		}
+		return row, v.k.after(c, &old, row)
+	case v.active(row) == version:
+		return row, nil
+	}
+	return row, v.activate(c, row, body, version)
+}
+
+// active is the effective version of a row, 0 for none.
+func (v *Versions[T, S]) active(row *T) int64 {
+	if n := *v.Active(row); n != nil {
+		return *n
+	}
+	return 0
+}
+
+func (v *Versions[T, S]) unpublished(tx store.Tx, row *T) (differs bool, next int64, err error) {
+	frozen, err := v.Freeze(tx, row)
+	if err != nil {
+		return false, 0, err
+	}
+	id := v.k.Table.Head(row).ID
+	if next, err = v.next(tx, id); err != nil {
+		return false, 0, err
+	}
+	effective := next - 1
+	if v.Active != nil {
+		effective = v.active(row)
+	}
+	body, err := v.Body(tx, id, effective)
+	if err != nil || body == nil {
+		return true, next, err
+	}
+	now, err := v.Encode(frozen)
+	if err != nil {
+		return false, 0, err
+	}
+	was, err := v.Encode(body)
+	return now != was, next, err
+}
+
+func (v *Versions[T, S]) name(row *T, version int64) string {
+	return fmt.Sprintf("%s@%d", v.k.Table.Token(row), version)
+}
+
+// next is the number that the next publish gets.
+func (v *Versions[T, S]) next(tx store.Tx, owner int64) (n int64, err error) {
+	err = tx.QueryRow(`SELECT coalesce(max(version), 0) + 1 FROM `+v.Table+` WHERE `+v.Owner+` = ?`, owner).Scan(&n)
+	return n, err
+}
+
+// insert freezes body as the next version of row.
+func (v *Versions[T, S]) insert(c *store.Change, row *T, body *S, label, description *string) (*Version, error) {
+	text, err := v.Encode(body)
+	if err != nil {
+		return nil, err
+	}
+	head := v.k.Table.Head(row)
+	made := &Version{Owner: head.ID, Label: label, Description: description, PublishedAt: c.At, PublishedBy: new(c.Actor())}
+	if made.Version, err = v.next(c, head.ID); err != nil {
+		return nil, err
+	}
+	made.ID, err = c.Insert(`INSERT INTO `+v.Table+` (tenant_id, `+v.Owner+`, version, label, description, published_at, published_by, snapshot)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+		head.TenantID, head.ID, made.Version, made.Label, made.Description, int64(made.PublishedAt), made.PublishedBy, text)
+	if err != nil {
+		return nil, err
+	}
+	return made, v.audit(c, store.AuditCreate, row, made.ID, made.Version)
+}
+
+func (v *Versions[T, S]) audit(c *store.Change, operation string, row *T, id, version int64) error {
+	return c.Audit(store.AuditEvent{TenantID: v.k.Table.Head(row).TenantID, Category: store.AuditMutation, Operation: operation,
+		Table: v.Table, Key: strconv.FormatInt(id, 10), Label: v.name(row, version), Rows: 1})
+}
+
+func (v *Versions[T, S]) list(tx store.Tx, tenant int64, token string) ([]*Version, error) {
+	versions := []*Version{}
+	row, err := v.k.Table.Get(tx, tenant, token)
+	if err != nil || row == nil {
+		return versions, err
+	}
+	rows, err := tx.Query(`SELECT id, `+v.Owner+`, version, label, description, published_at, published_by FROM `+v.Table+`
+		WHERE `+v.Owner+` = ? ORDER BY version DESC`, v.k.Table.Head(row).ID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		n := new(Version)
+		if err := rows.Scan(&n.ID, &n.Owner, &n.Version, &n.Label, &n.Description, &n.PublishedAt, &n.PublishedBy); err != nil {
+			return nil, err
+		}
+		versions = append(versions, n)
+	}
+	return versions, rows.Err()
+}
+
+// Body returns what a version of a row froze, nil when there is no such version.
+func (v *Versions[T, S]) Body(tx store.Tx, owner, version int64) (*S, error) {
+	var text string
+	err := tx.QueryRow(`SELECT snapshot FROM `+v.Table+` WHERE `+v.Owner+` = ? AND version = ?`, owner, version).Scan(&text)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return v.decode(text, owner, version)
+}
+
+func (v *Versions[T, S]) decode(text string, owner, version int64) (*S, error) {
+	body, err := v.Decode(text)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s of row %d, version %d: %w", store.ErrDamaged, v.Table, owner, version, err)
+	}
+	return body, nil
+}
+
+// Effective returns the effective version of each row of a tenant that has one, by the row's id.
+func (v *Versions[T, S]) Effective(tx store.Tx, tenant int64) (map[int64]*S, error) {
+	newest := `(SELECT max(n.version) FROM ` + v.Table + ` n WHERE n.` + v.Owner + ` = o.id)`
+	if v.Active != nil {
+		newest = "o." + v.ActiveColumn
+	}
+	rows, err := tx.Query(`SELECT o.id, v.version, v.snapshot FROM `+v.k.info.Table+` o
+		JOIN `+v.Table+` v ON v.`+v.Owner+` = o.id AND v.version = `+newest+` WHERE o.tenant_id = ?`, tenant)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	effective := map[int64]*S{}
+	for rows.Next() {
+		var owner, version int64
+		var text string
+		if err := rows.Scan(&owner, &version, &text); err != nil {
+			return nil, err
+		}
+		if effective[owner], err = v.decode(text, owner, version); err != nil {
+			return nil, err
+		}
+	}
+	return effective, rows.Err()
+}
+
+// removeAll removes all versions of a row that goes.
+func (v *Versions[T, S]) removeAll(c *store.Change, row *T) error {
+	rows, err := c.Query(`DELETE FROM `+v.Table+` WHERE `+v.Owner+` = ? RETURNING id, version`, v.k.Table.Head(row).ID)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	type gone struct{ id, version int64 }
+	var all []gone
+	for rows.Next() {
+		var g gone
+		if err := rows.Scan(&g.id, &g.version); err != nil {
+			return err
+		}
+		all = append(all, g)
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	for _, g := range all {
+		if err := v.audit(c, store.AuditDelete, row, g.id, g.version); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,1 +1,0 @@
--- This number belongs to another change; its file takes the place of this one.
