@@ -39,7 +39,7 @@ var publishCases = []conformCase{
 		c.send(publishPacket(v, 1, theEvents, 0, "zero"), publishPacket(v, qos1|1, theEvents, 1, "one"))
 		c.expect("accepted", puback(1))
 		x.expectStored("zero", "one")
-		if n := x.broker.server.Topics.Retained.Len(); n != 0 {
+		if n := x.broker.devices.pubsub.retained; n != 0 {
 			x.t.Errorf("%d messages retained", n)
 		}
 	}},

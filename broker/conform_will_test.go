@@ -143,7 +143,7 @@ var willCases = []conformCase{
 			if end == causeExpired {
 				time.Sleep(time.Minute)
 			} else {
-				x.broker.live()[0].end(end)
+				x.broker.devices.pubsub.live()[0].end(end)
 			}
 			synctest.Wait()
 			c.expectClosed(end.word)

@@ -21,6 +21,7 @@ import (
 
 	"weir/ingest"
 	"weir/model"
+	"weir/presence"
 )
 
 const (
@@ -201,15 +202,15 @@ func inBubble(t *testing.T, cfg Config, test func(*testing.T, *bench)) {
 	})
 }
 
-func newBench(t testing.TB, cfg Config, store PresenceStore) *bench {
+func newBench(t testing.TB, cfg Config, store presence.Store) *bench {
 	x := &bench{t: t, gate: &fakeGate{}, verifier: knownDevices(), ln: newPipeListener()}
-	cfg.InstanceID, cfg.HookPath = "weir", cfg.HookPath || onHookPath
+	cfg.InstanceID = "weir"
 	var err error
 	if x.broker, err = New(cfg, Deps{Gate: x.gate, Verifier: x.verifier, Presence: store}); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
-		if err := x.broker.Serve(context.Background(), x.ln); err != nil {
+		if err := x.broker.Serve(context.Background(), x.ln); err != nil && !errors.Is(err, net.ErrClosed) { // the test may be over first
 			t.Errorf("Serve: %v", err)
 		}
 	}()

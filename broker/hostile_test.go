@@ -299,7 +299,7 @@ func TestConnectionsOfOneDeviceAreBounded(t *testing.T) {
 		synctest.Wait()
 		x.connect(mqtt5, suffix("c"))
 		x.connect(mqtt5, func(h *hello) { h.clientID, h.user = "weir:acme:dev2", "acme:tok2" })
-		if n := len(x.broker.sessions.perDevice); n != 2 {
+		if n := len(x.broker.devices.pubsub.perDevice); n != 2 {
 			t.Errorf("%d devices counted", n)
 		}
 	})

@@ -663,7 +663,7 @@ func TestOpenTopicsOfATenantAskForItsCredential(t *testing.T) {
 			d.send(connectPacket(mqtt5, as(who[0], who[1])))
 			d.expect("as "+who[0], []byte{0x20, 3, 0, codeNotAuthorized, 0})
 		}
-		if n := x.broker.Drop(func(b model.Binding) bool { return b.Credential == 101 && b.Device == "dev1" }); n != 2 {
+		if n := x.broker.drop(func(b model.Binding) bool { return b.Credential == 101 && b.Device == "dev1" }); n != 2 {
 			t.Errorf("%d dropped", n)
 		}
 		c.expect("the credential is gone", disconnect(codeNotAuthorized))

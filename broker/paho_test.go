@@ -24,7 +24,7 @@ func overTCP(t testing.TB, gate Intake) (*Broker, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := New(Config{InstanceID: "weir", HookPath: onHookPath}, Deps{Gate: gate, Verifier: knownDevices()})
+	b, err := New(Config{InstanceID: "weir"}, Deps{Gate: gate, Verifier: knownDevices()})
 	if err != nil {
 		t.Fatal(err)
 	}

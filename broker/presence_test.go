@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"weir/model"
+	"weir/presence"
 )
 
 // fakeStore is stored presence.
 type fakeStore struct {
 	mu     sync.Mutex
-	rows   []Asserted
+	rows   []presence.Asserted
 	fail   int // so many reads fail
 	source string
 }
@@ -35,7 +36,7 @@ func (f *fakeStore) PresenceSession(_ context.Context, device int64) (uint64, er
 	return 0, nil
 }
 
-func (f *fakeStore) AssertedPresence(_ context.Context, source string, after int64, limit int) ([]Asserted, error) {
+func (f *fakeStore) AssertedPresence(_ context.Context, source string, after int64, limit int) ([]presence.Asserted, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.source = source
@@ -43,7 +44,7 @@ func (f *fakeStore) AssertedPresence(_ context.Context, source string, after int
 		f.fail--
 		return nil, errors.New("disk")
 	}
-	var page []Asserted
+	var page []presence.Asserted
 	for _, r := range f.rows {
 		if r.Binding.DeviceID > after && len(page) < limit {
 			page = append(page, r)
@@ -52,14 +53,14 @@ func (f *fakeStore) AssertedPresence(_ context.Context, source string, after int
 	return page, nil
 }
 
-func (f *fakeStore) set(rows ...Asserted) {
+func (f *fakeStore) set(rows ...presence.Asserted) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.rows = rows
 }
 
-func stored(device int64, session uint64, connected bool) Asserted {
-	return Asserted{Binding: model.Binding{Tenant: "acme", Device: "x", DeviceID: device}, Session: session, Connected: connected}
+func stored(device int64, session uint64, connected bool) presence.Asserted {
+	return presence.Asserted{Binding: model.Binding{Tenant: "acme", Device: "x", DeviceID: device}, Session: session, Connected: connected}
 }
 
 func withStore(t *testing.T, cfg Config, store *fakeStore, test func(*testing.T, *bench)) {
@@ -128,7 +129,7 @@ func TestSuffixedConnectionsAssertNothing(t *testing.T) {
 
 func TestSessionNumbersNeverFall(t *testing.T) {
 	future := uint64(model.NanosOf(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)))
-	store := &fakeStore{rows: []Asserted{stored(1, future, false)}} // stored before the clock was set back
+	store := &fakeStore{rows: []presence.Asserted{stored(1, future, false)}} // stored before the clock was set back
 	withStore(t, Config{}, store, func(t *testing.T, x *bench) {
 		for range 3 {
 			c := x.connect(mqtt5)
@@ -150,7 +151,7 @@ func TestSessionNumbersNeverFall(t *testing.T) {
 
 // After a start the devices that were connected have 150 s to return; then they are disconnected, 25 a second.
 func TestRestartGrace(t *testing.T) {
-	store := &fakeStore{rows: []Asserted{stored(1, 10, true), stored(2, 11, false)}, fail: 1}
+	store := &fakeStore{rows: []presence.Asserted{stored(1, 10, true), stored(2, 11, false)}, fail: 1}
 	for id := range int64(1200) {
 		store.rows = append(store.rows, stored(100+id, 20+uint64(id), true))
 	}
@@ -249,7 +250,7 @@ func TestReconcile(t *testing.T) {
 }
 
 func TestSwitchedOffDemotes(t *testing.T) {
-	store := &fakeStore{rows: []Asserted{stored(1, 10, true), stored(2, 11, false)}}
+	store := &fakeStore{rows: []presence.Asserted{stored(1, 10, true), stored(2, 11, false)}}
 	withStore(t, Config{SilentPresence: true}, store, func(t *testing.T, x *bench) {
 		c := x.connect(mqtt5)
 		c.conn.Close()

@@ -6,12 +6,12 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net"
+	"runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	mqtt "github.com/mochi-mqtt/server/v2"
 	"github.com/mochi-mqtt/server/v2/packets"
 
 	"weir/ingest"
@@ -255,46 +255,22 @@ func TestTakeoverWaitsForTheOldConnection(t *testing.T) {
 	})
 }
 
-// TestLibraryIsCalledInWhenNeeded: a connection costs what mochi takes of memory only once it asks for what mochi does.
-func TestLibraryIsCalledInWhenNeeded(t *testing.T) {
+// A connection is served by its reader alone: a subscription costs no goroutine until a command is to be written.
+func TestASubscriptionCostsNoGoroutine(t *testing.T) {
 	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
-		clients := func(when string, want int) {
-			t.Helper()
-			synctest.Wait()
-			if n := x.broker.server.Clients.Len(); n != want {
-				t.Fatalf("%s: the library has %d clients, want %d", when, n, want)
-			}
-		}
-		stays := func(h *hello) {
-			if h.flags &^= flagClean; v == mqtt5 {
-				h.props = []byte{propSessionExpiry, 0, 0, 0, 60}
-			}
-		}
-		c := x.connect(v, stays)
-		c.send(publishPacket(v, qos1, theEvents, 1, "{}"))
-		c.expect("a publish", puback(1))
-		c.send([]byte{0xC0, 0})
-		c.expect("a ping", []byte{0xD0, 0})
-		if !onHookPath {
-			clients("a device that publishes and pings", 0)
-		}
+		c := x.connect(v)
+		synctest.Wait()
+		before := runtime.NumGoroutine()
 		c.send(subscribePacket(v, 2, theCommands))
-		synctest.Wait()
-		if got := c.take(); len(got) != 1 || got[0][0] != pktSuback<<4 {
-			t.Fatalf("received % x, want a SUBACK", got)
+		c.expect("subscribed", subackPacket(v, 2, 1))
+		x.command("cmd")
+		if got := c.received(qos1); !slices.Equal(got, []string{"cmd"}) {
+			t.Errorf("received %q", got)
 		}
-		clients("a device that subscribes", 1)
-		c.send(publishPacket(v, qos1, theEvents, 3, "{}"))
-		c.expect("a publish with the library", puback(3))
-		c.conn.Close()
-		clients("a device that left", 0)
-		c = x.dial(v)
-		c.send(connectPacket(v, stays))
 		synctest.Wait()
-		if got := c.take(); len(got) != 1 || got[0][0] != pktConnack<<4 || got[0][2] != 1 {
-			t.Fatalf("received % x, want a CONNACK with the session", got)
+		if n := runtime.NumGoroutine(); n > before {
+			t.Errorf("%d goroutines, %d before the subscription", n, before)
 		}
-		clients("a device whose subscription was kept", 1)
 	})
 }
 
@@ -314,8 +290,8 @@ func TestManyTakeoversAtOnce(t *testing.T) {
 				open++
 			}
 		}
-		if open != 1 || x.broker.Connections() != 1 || x.broker.server.Clients.Len() != 1 {
-			t.Errorf("%d open, %d known, %d in the library", open, x.broker.Connections(), x.broker.server.Clients.Len())
+		if n := len(x.broker.devices.pubsub.sessions); open != 1 || x.broker.Connections() != 1 || n != 1 {
+			t.Errorf("%d open, %d known, %d sessions", open, x.broker.Connections(), n)
 		}
 	})
 }
@@ -362,7 +338,7 @@ func TestDrop(t *testing.T) {
 		other := x.connect(v, func(h *hello) { h.clientID, h.user = "weir:acme:dev2", "acme:tok2" })
 		c.send(publishPacket(v, qos1, theEvents, 1, "{}"))
 		synctest.Wait()
-		if n := x.broker.Drop(func(b model.Binding) bool { return b.Credential == 101 }); n != 1 {
+		if n := x.broker.drop(func(b model.Binding) bool { return b.Credential == 101 }); n != 1 {
 			t.Errorf("dropped %d", n)
 		}
 		c.send(publishPacket(v, 0, theEvents, 0, "after"))
@@ -378,7 +354,7 @@ func TestDrop(t *testing.T) {
 		if other.isClosed() {
 			t.Error("another device was dropped too")
 		}
-		if n := x.broker.kept.order.Len(); n != 0 {
+		if n := x.broker.devices.pubsub.away.Len(); n != 0 {
 			t.Errorf("%d sessions of a credential that is gone are kept", n)
 		}
 	})
@@ -530,13 +506,10 @@ func TestDelayedWill(t *testing.T) {
 	})
 }
 
-// command publishes to the device as the platform will, through the library.
+// command publishes to the device as the platform will.
 func (x *bench) command(payload string) {
-	pub := x.broker.server.NewClient(nil, "local", "platform", true)
-	err := x.broker.server.InjectPacket(pub, packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Publish, Qos: 1},
-		TopicName: theCommands, Payload: []byte(payload), PacketID: 1})
-	if err != nil {
-		x.t.Error(err)
+	if why := x.broker.devices.pubsub.publish(&message{topic: theCommands, payload: []byte(payload), qos: 1}); why != "" {
+		x.t.Error(why)
 	}
 }
 
@@ -577,7 +550,7 @@ func TestSubscriptionOutlivesTheConnection(t *testing.T) {
 		c.expect("not subscribed")
 		c.send([]byte{0xE0, 0})
 		synctest.Wait()
-		if n := x.broker.kept.order.Len(); n != 0 {
+		if n := x.broker.devices.pubsub.away.Len(); n != 0 {
 			t.Errorf("%d sessions kept after a clean one", n)
 		}
 
@@ -615,7 +588,7 @@ func TestDisconnectMayChangeTheSessionsLife(t *testing.T) {
 				c := x.connect(mqtt5, func(h *hello) { h.props = []byte{propSessionExpiry, 0, 0, 0, 10} })
 				c.send(tc.end)
 				c.expect("a goodbye")
-				if n := x.broker.kept.order.Len(); n != tc.kept {
+				if n := x.broker.devices.pubsub.away.Len(); n != tc.kept {
 					t.Errorf("%d sessions kept", n)
 				}
 				if got := x.gate.transitions(); got != "CONNECTED connected, DISCONNECTED disconnected" {
@@ -641,14 +614,13 @@ func TestKeptSessionsAreBounded(t *testing.T) {
 			c.send([]byte{0xE0, 0})
 			synctest.Wait()
 		}
-		if n := x.broker.kept.order.Len(); n != 2 || counted(t, x.broker.metrics.keptEvicted) != 3 {
+		if n := x.broker.devices.pubsub.away.Len(); n != 2 || counted(t, x.broker.metrics.keptEvicted) != 3 {
 			t.Errorf("%d sessions kept, %v evicted", n, counted(t, x.broker.metrics.keptEvicted))
 		}
 	})
 }
 
-// mochi holds the identifiers of both directions in one table and its quota leaks. With a receive maximum of 1 and
-// commands under way, publishes and subscriptions of the same numbers must not notice.
+// With a receive maximum of 1 and commands under way, publishes and subscriptions of the same identifiers must not notice.
 func TestBothDirectionsHaveTheirOwnIdentifiers(t *testing.T) {
 	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
 		c := x.connect(v, func(h *hello) {
@@ -664,13 +636,12 @@ func TestBothDirectionsHaveTheirOwnIdentifiers(t *testing.T) {
 		if got := c.take(); len(got) != 1 || !bytes.HasSuffix(got[0], []byte("one")) {
 			t.Fatalf("received % x", got)
 		}
-		cl, _ := x.broker.server.Clients.Get(theClient)
-		if _, ok := cl.State.Inflight.Get(1); !ok {
+		if !slices.Equal(x.inflight(theClient), []uint16{1}) {
 			t.Fatal("the command has another number than this test expects")
 		}
 		c.send(publishPacket(v, qos1, theEvents, 1, "{}"))
 		c.expect("a publish with the number of the command", puback(1))
-		if _, ok := cl.State.Inflight.Get(1); !ok {
+		if !slices.Equal(x.inflight(theClient), []uint16{1}) {
 			t.Error("the publish took the command with it")
 		}
 		c.send(subscribePacket(v, 1, theCommands))
@@ -681,10 +652,10 @@ func TestBothDirectionsHaveTheirOwnIdentifiers(t *testing.T) {
 		c.expect("a SUBSCRIBE with the number of the command", packet(0x90, want...))
 		c.send(puback(1))
 		synctest.Wait()
-		if _, ok := cl.State.Inflight.Get(1); ok {
+		if len(x.inflight(theClient)) != 0 {
 			t.Error("the device's PUBACK did not end the command")
 		}
-		for i := range 20 { // more than the receive maximum that mochi would count down and never up
+		for i := range 20 { // more than the receive maximum
 			x.command("next")
 			synctest.Wait()
 			if got := c.take(); len(got) != 1 {
@@ -721,7 +692,7 @@ func TestReasonsRespectTheClientsWishes(t *testing.T) {
 				var c *client
 				if name == "small packets" { // smaller than a CONNACK: the session is set up as if it had been larger
 					c = x.connect(mqtt5, func(h *hello) { h.props = []byte{propMaximumPacketSize, 0, 0, 0, 60} })
-					x.broker.live()[0].maxPacket = 12
+					x.broker.devices.pubsub.live()[0].maxPacket = 12
 				} else {
 					c = x.connect(mqtt5, func(h *hello) { h.props = props })
 				}
@@ -732,7 +703,7 @@ func TestReasonsRespectTheClientsWishes(t *testing.T) {
 	}
 }
 
-// Nothing of a connection may stay behind: sessions, goroutines (the bubble would not end), clients of the library.
+// Nothing of a connection may stay behind: sessions, subscriptions, goroutines (the bubble would not end).
 func TestNothingIsLeftOfAConnection(t *testing.T) {
 	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
 		for range 10 {
@@ -742,14 +713,14 @@ func TestNothingIsLeftOfAConnection(t *testing.T) {
 			c.conn.Close()
 			synctest.Wait()
 		}
-		if n, m := x.broker.Connections(), x.broker.server.Clients.Len(); n != 0 || m != 0 {
-			t.Errorf("%d sessions, %d clients of the library", n, m)
+		if n, m := x.broker.Connections(), len(x.broker.devices.pubsub.sessions); n != 0 || m != 0 {
+			t.Errorf("%d connections, %d sessions", n, m)
 		}
 		if p := counted(t, x.broker.metrics.pendingAcks); p != 0 {
 			t.Errorf("%v acknowledgements pending", p)
 		}
-		if subs := x.broker.server.Topics.Subscribers(theCommands).Subscriptions; len(subs) != 0 {
-			t.Errorf("%d subscriptions", len(subs))
+		if p := x.broker.devices.pubsub; p.subscriptions != 0 || p.tree.nodes != 0 {
+			t.Errorf("%d subscriptions, %d nodes", p.subscriptions, p.tree.nodes)
 		}
 	})
 }
@@ -802,7 +773,7 @@ func TestLastWordArrivesOverTCP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := New(Config{InstanceID: "weir", HookPath: onHookPath}, Deps{Gate: &fakeGate{}, Verifier: knownDevices()})
+	b, err := New(Config{InstanceID: "weir"}, Deps{Gate: &fakeGate{}, Verifier: knownDevices()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -825,27 +796,12 @@ func TestLastWordArrivesOverTCP(t *testing.T) {
 	conformance.Shown(t, "S2-024")
 }
 
-func TestOneHookDecides(t *testing.T) {
-	b, err := New(Config{InstanceID: "weir", HookPath: onHookPath}, Deps{Gate: &fakeGate{}, Verifier: knownDevices()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	stranger := b.server.NewClient(nil, "", "stranger", false)
-	h := &hook{broker: b}
-	if h.OnConnectAuthenticate(stranger, packets.Packet{}) || h.OnACLCheck(stranger, theCommands, false) || h.OnACLCheck(stranger, theEvents, true) {
-		t.Error("a client that did not come through the door may do something")
-	}
-	if h.Provides(mqtt.OnPublish) != onHookPath {
-		t.Error("a publish is meant to reach mochi on the other path")
-	}
-}
-
 func TestNewRefusesWhatCannotWork(t *testing.T) {
 	deps := Deps{Gate: &fakeGate{}, Verifier: knownDevices()}
 	if _, err := New(Config{InstanceID: "we ir"}, deps); err == nil {
 		t.Error("an instance id that is no token")
 	}
-	if _, err := New(Config{InstanceID: "weir", HookPath: onHookPath}, Deps{Gate: deps.Gate}); err == nil {
+	if _, err := New(Config{InstanceID: "weir"}, Deps{Gate: deps.Gate}); err == nil {
 		t.Error("no verifier")
 	}
 }

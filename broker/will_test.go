@@ -19,8 +19,8 @@ func TestAWillThatCannotBeStoredIsCounted(t *testing.T) {
 			x.gate.answer = func(*ingest.Arrival) ingest.Answer { return ingest.Answer{Outcome: tc.fate, Reason: tc.reason} }
 			x.connect(v, leaves(v, 0, 0)).conn.Close()
 			x.expectStored("will")
-			if n := counted(t, x.broker.metrics.wills.WithLabelValues(fateWord(tc.fate))); n != 1 {
-				t.Errorf("%v wills are counted as %s", n, fateWord(tc.fate))
+			if n := counted(t, x.broker.metrics.wills.WithLabelValues(outcomeWord(tc.fate))); n != 1 {
+				t.Errorf("%v wills are counted as %s", n, outcomeWord(tc.fate))
 			}
 		})
 	}
