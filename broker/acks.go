@@ -46,7 +46,7 @@ type acks struct {
 	writing bool
 	closed  bool
 	idle    chan struct{} // closed when nothing waits any more; nil while no goroutine asks
-	room    chan struct{} // a hint that the window has room again
+	room    chan struct{} // a hint to the reader of the connection that the window, or its outbox, has room again
 }
 
 func (a *acks) init(c *conn) {

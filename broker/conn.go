@@ -70,8 +70,8 @@ type service interface {
 	claims(p *connect) (identity, *refusal)
 	// verify verifies the credential.
 	verify(ctx context.Context, p *connect, id identity) (Proof, *refusal)
-	// offers are the properties of the CONNACK, less those that every service has.
-	offers(c *conn) packets.Properties
+	// offers sets the properties of the CONNACK, except for those that every service has.
+	offers(c *conn, p *packets.Properties)
 	// begin is called after the CONNACK and before the first packet is read, ended once the connection is gone.
 	begin(c *conn)
 	ended(c *conn, why *cause)
@@ -196,7 +196,7 @@ func (c *conn) recovered(what string) {
 func (c *conn) connack() []byte {
 	pk := packets.Packet{ProtocolVersion: c.version, SessionPresent: c.present}
 	if c.version == mqtt5 {
-		pk.Properties = c.service.offers(c)
+		c.service.offers(c, &pk.Properties)
 		pk.Properties.ReceiveMaximum, pk.Properties.MaximumPacketSize = uint16(c.b.cfg.ReceiveMaximum), uint32(c.b.cfg.MaxPacket)
 		pk.Properties.ServerKeepAlive, pk.Properties.ServerKeepAliveFlag = uint16(c.keepAlive/time.Second), true
 		if c.expiry != c.asked {

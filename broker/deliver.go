@@ -15,12 +15,11 @@ type outbox struct {
 	quota      int // publishes at QoS 1 and 2 that may still be sent
 	sentAlias  map[string]uint16
 	maxAliases uint16         // topic aliases that the client takes
-	room       chan struct{}  // a hint that out was written
 	writers    sync.WaitGroup // of deliveries and of acknowledgements
 }
 
 func (o *outbox) init(p *pubsub, hello *connect) {
-	o.room, o.maxAliases, o.quota = make(chan struct{}, 1), min(hello.aliasMaximum, p.limits.MaxAliases), p.limits.MaxInflight
+	o.maxAliases, o.quota = min(hello.aliasMaximum, p.limits.MaxAliases), p.limits.MaxInflight
 	o.writing = true // of the CONNACK
 	if hello.receiveMaximum > 0 {
 		o.quota = min(o.quota, int(hello.receiveMaximum))
@@ -58,7 +57,7 @@ func (c *conn) answer(packets []byte) {
 		}
 		c.pubsub.mu.Unlock()
 		select {
-		case <-c.room:
+		case <-c.acks.room:
 		case <-c.ctx.Done():
 			return
 		}
@@ -121,7 +120,7 @@ func (p *pubsub) fill(c *conn, b []byte) []byte {
 	}
 	b, c.out = append(b, c.out...), nil
 	select {
-	case c.room <- struct{}{}:
+	case c.acks.room <- struct{}{}:
 	default:
 	}
 	now := time.Now()

@@ -99,9 +99,9 @@ func (d *devices) verify(ctx context.Context, p *connect, id identity) (Proof, *
 }
 
 // offers says what a device may not use: nearly all that is optional.
-func (d *devices) offers(c *conn) packets.Properties {
-	return packets.Properties{MaximumQos: 1, MaximumQosFlag: !c.allowQoS2, RetainAvailableFlag: true,
-		WildcardSubAvailableFlag: true, SharedSubAvailableFlag: true, SubIDAvailableFlag: true}
+func (d *devices) offers(c *conn, p *packets.Properties) {
+	p.MaximumQos, p.MaximumQosFlag = 1, !c.allowQoS2
+	p.RetainAvailableFlag, p.WildcardSubAvailableFlag, p.SharedSubAvailableFlag, p.SubIDAvailableFlag = true, true, true, true
 }
 
 func (d *devices) begin(c *conn) {

@@ -134,12 +134,11 @@ func (o *openTopics) verify(ctx context.Context, p *connect, _ identity) (Proof,
 }
 
 // offers is all of MQTT, within bounds.
-func (o *openTopics) offers(c *conn) packets.Properties {
-	p := packets.Properties{TopicAliasMaximum: openAliases}
+func (o *openTopics) offers(c *conn, p *packets.Properties) {
+	p.TopicAliasMaximum = openAliases
 	if c.assigned {
 		p.AssignedClientID = c.clientID
 	}
-	return p
 }
 
 func (o *openTopics) begin(c *conn) {
