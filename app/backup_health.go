@@ -32,9 +32,9 @@ func (b *backups) init(reg prometheus.Registerer) {
 	b.metrics.WithLabelValues(backupFailed)
 	b.busy = prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_backup_running", Help: "1 while a backup is being made."})
 	reg.MustRegister(b.metrics, b.busy,
-		b.gauge("weir_backup_last_timestamp_seconds", "When the last backup was made, 0 for never.", func(l *LastBackup) float64 { return float64(l.At.Unix()) }),
-		b.gauge("weir_backup_last_size_bytes", "Size of the last backup as it was kept.", func(l *LastBackup) float64 { return float64(l.Bytes) }),
-		b.gauge("weir_backup_last_duration_seconds", "How long the last backup took.", func(l *LastBackup) float64 { return l.Seconds }))
+		b.gauge("weir_backup_last_timestamp_seconds", "Time of the last backup, 0 for never.", func(l *LastBackup) float64 { return float64(l.At.Unix()) }),
+		b.gauge("weir_backup_last_size_bytes", "Size of the last backup file.", func(l *LastBackup) float64 { return float64(l.Bytes) }),
+		b.gauge("weir_backup_last_duration_seconds", "Duration of the last backup.", func(l *LastBackup) float64 { return l.Seconds }))
 }
 
 func (b *backups) gauge(name, help string, of func(*LastBackup) float64) prometheus.Collector {

@@ -25,11 +25,11 @@ var errCommandsBusy = &model.Error{Code: model.CodeUnavailable, Message: "anothe
 
 func newCommands(most int64, reg prometheus.Registerer) *commands {
 	c := &commands{most: most, bytes: semaphore.NewWeighted(most), waits: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_socket_command_waits_total",
-		Help: "Large commands that waited for others to end."})}
+		Help: "Commands over 64 KiB that waited for others to complete."})}
 	reg.MustRegister(c.waits,
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_socket_command_bytes", Help: "Bodies over 64 KiB of commands that are read or carried out."},
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_socket_command_bytes", Help: "Size of the command bodies over 64 KiB being read or executed."},
 			func() float64 { return float64(c.held.Load()) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_socket_max_command_bytes", Help: "Most bytes of such bodies at a time; others wait."},
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_socket_max_command_bytes", Help: "Maximum size of the command bodies over 64 KiB; further commands wait."},
 			func() float64 { return float64(c.most) }))
 	return c
 }

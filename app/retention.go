@@ -46,7 +46,7 @@ func keeping(h config.History) map[store.Retained]time.Duration {
 
 func newRetention(in *Instance) *retention {
 	r := &retention{in: in, removed: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_history_removed_total",
-		Help: "What was removed because its time was over; of readings each by itself."}, []string{"kind"})}
+		Help: "Rows and readings removed because their retention ended, by kind."}, []string{"kind"})}
 	for _, k := range store.AllKept {
 		r.removed.WithLabelValues(string(k))
 	}

@@ -95,11 +95,14 @@ type wireError struct {
 	Reason  string     `json:"reason,omitempty"`
 	Message string     `json:"message"`
 	Hint    string     `json:"hint,omitempty"`
+	Field   string     `json:"field,omitempty"`
+	Kind    string     `json:"kind,omitempty"`
+	Token   string     `json:"token,omitempty"`
 }
 
 func wireErrorOf(err error) wireError {
 	if e, ok := errors.AsType[*model.Error](err); ok {
-		return wireError{e.Code, e.Reason, e.Message, e.Hint}
+		return wireError{e.Code, e.Reason, e.Message, e.Hint, e.Field, e.Kind, e.Token}
 	}
 	return wireError{Message: err.Error()}
 }
@@ -109,7 +112,7 @@ func (e wireError) err() error {
 	if e.Code == "" {
 		return errors.New(e.Message)
 	}
-	return &model.Error{Code: e.Code, Reason: e.Reason, Message: e.Message, Hint: e.Hint}
+	return &model.Error{Code: e.Code, Reason: e.Reason, Message: e.Message, Hint: e.Hint, Field: e.Field, Kind: e.Kind, Token: e.Token}
 }
 
 func answer(w http.ResponseWriter, status int, v any) {

@@ -184,9 +184,9 @@ func (in *Instance) takeStock(ctx context.Context, from model.Micros) (err error
 		now = 1
 	}
 	return errors.Join(err, in.metrics.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "weir_unclean_stops_total",
-		Help: "Stops that were not clean ones, since the database was made."}, func() float64 { return float64(unclean) })),
+		Help: "Stops that were not clean, since the database was created."}, func() float64 { return float64(unclean) })),
 		in.metrics.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_last_stop_unclean",
-			Help: "1 when the process before this one ended without closing."}, func() float64 { return now })))
+			Help: "1 when the previous process ended without a clean stop."}, func() float64 { return now })))
 }
 
 // lastWritten is when a file in a directory was last written, now when none is there.

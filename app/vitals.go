@@ -39,20 +39,20 @@ func newVitals(in *Instance, m health.Machine) *vitals {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 	}
 	v := &vitals{in: in, machine: m,
-		pending:    gauge("weir_eventprocessing_detect_consumer_pending", "Records of the log that wait to be applied."),
-		lag:        gauge("weir_eventprocessing_detect_lag_seconds", "How far what is judged lies behind what is received, 0 when nothing waits."),
+		pending:    gauge("weir_eventprocessing_detect_consumer_pending", "Records of the log not yet applied."),
+		lag:        gauge("weir_eventprocessing_detect_lag_seconds", "Time by which applying lags behind receiving, 0 when no record waits."),
 		stalled:    gauge("weir_ingest_applier_stalled", "1 while records wait and none is applied."),
-		unbalanced: gauge("weir_ledger_unbalanced_hours", "Lines of the ledger, of the last two days, that do not balance."),
-		losses:     gauge("weir_log_losses_recent", "Parts of the log that were found to be lost within the last day; it outlasts restarts."),
-		free:       gauge("weir_disk_free_bytes", "Free on the file system of the data directory."),
+		unbalanced: gauge("weir_ledger_unbalanced_lines", "Lines of the ledger of the last two days that do not balance."),
+		losses:     gauge("weir_log_recent_gaps", "Gaps found in the log within the last day; the value survives restarts."),
+		free:       gauge("weir_disk_free_bytes", "Free space of the file system of the data directory."),
 		size:       gauge("weir_disk_size_bytes", "Size of the file system of the data directory.")}
-	v.dead = gauge("weir_dead_letters", "Dead letters of all tenants and strangers that are kept, as of the last minute.")
+	v.dead = gauge("weir_dead_letters", "Dead letters kept, of all tenants and of unauthenticated senders, as of the last minute.")
 	in.metrics.MustRegister(v.pending, v.lag, v.stalled, v.unbalanced, v.free, v.size, v.dead, v.losses,
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "weir_ingest_readings_stored_total", Help: "Readings stored since the start."},
 			func() float64 { return float64(in.applier.ReadingsStored()) }))
 	if _, err := m.Written(); err == nil {
 		in.metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "weir_disk_written_bytes_total",
-			Help: "Bytes that this process has had written to disks, as the kernel counts them."}, v.written))
+			Help: "Bytes that this process wrote to disks, as counted by the kernel."}, v.written))
 	}
 	v.watch = health.NewWatch(health.Alerts(), in.metrics, in.log)
 	return v

@@ -1,4 +1,4 @@
-// Package auth answers who somebody is and what he may do: people (identities, memberships, roles, sign-in), programs
+// Package auth authenticates and authorizes: people (identities, memberships, roles, sign-in), programs
 // (service tokens) and devices (credentials).
 //
 // People sign in in three steps: Login proves an identity and gives an identity token; SelectTenant gives, for that and
@@ -130,7 +130,7 @@ type Deps struct {
 // Auth keeps identities and tokens. All methods are safe for concurrent use.
 type Auth struct {
 	cfg     Config
-	live    atomic.Pointer[Config] // what counts in place of cfg where SetConfig changes it
+	live    atomic.Pointer[Config] // cfg with what SetConfig changed
 	store   store.Store
 	writer  store.Writer
 	vault   Sealer
@@ -203,7 +203,7 @@ func (a *Auth) In(c *store.Change, tenants Tenants, hash func(ctx context.Contex
 	return joined
 }
 
-// SetConfig changes how long tokens live, when a signing key is replaced, and the service secret; the rest stays. Tokens
+// SetConfig applies the token lifetimes, the key rotation interval and the service secret of a new configuration; the rest stays. Tokens
 // that were minted keep their time.
 func (a *Auth) SetConfig(c Config) error {
 	c = c.withDefaults()

@@ -12,7 +12,7 @@ type backoffRule struct {
 	free     int           // failures that cost nothing
 	first    time.Duration // wait after the first failure beyond them; doubles with each later one
 	longest  time.Duration
-	lifetime time.Duration // without an attempt, after which all is forgotten
+	lifetime time.Duration // time without an attempt after which an entry is removed
 }
 
 // The rules of the interface: sign-in per (email, source), sign-in per email alone, device passwords per user name.
@@ -37,13 +37,13 @@ func (r backoffRule) wait(n int) time.Duration {
 	return min(w, r.longest)
 }
 
-// maxBackoffEntries bounds a table. A failure costs the attacker a place of the hasher, which serves some tens a
-// second: within the lifetime of an entry he cannot make enough others to push it out.
+// maxBackoffEntries bounds a table. A failure costs the attacker one password hash, and the hasher runs some tens a
+// second: within the lifetime of an entry an attacker cannot create enough others to evict it.
 const maxBackoffEntries = 32768
 
 type backoffKey [16]byte
 
-// backoffKeyOf makes a key of fixed size: what a stranger sends must not decide how much memory an entry takes.
+// backoffKeyOf makes a key of fixed size: an unauthenticated client must not decide how much memory an entry takes.
 func backoffKeyOf(parts ...string) backoffKey {
 	h := sha256.New()
 	for _, p := range parts {
@@ -71,7 +71,7 @@ func newBackoff(rule backoffRule, most int, now func() time.Time) *backoff {
 	return &backoff{rule: rule, now: now, keys: newLRU[backoffKey, *failures](most, nil)}
 }
 
-// blocked returns how long the key must still wait, 0 when an attempt is allowed. An attempt inside the wait keeps the
+// blocked returns how long the key must still wait, 0 when an attempt is allowed. An attempt during the wait keeps the
 // entry alive and is not counted as a failure.
 func (b *backoff) blocked(k backoffKey) time.Duration {
 	b.mu.Lock()
@@ -99,7 +99,7 @@ func (b *backoff) failed(k backoffKey) {
 	f.last, f.until = now, now.Add(b.rule.wait(f.n))
 }
 
-// succeeded forgets the key.
+// succeeded removes the key.
 func (b *backoff) succeeded(k backoffKey) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -125,8 +125,8 @@ func (b *backoff) size() int {
 	return b.keys.len()
 }
 
-// sourceOf returns what of an address counts as one source: the whole of an IPv4 address, the /64 of an IPv6 one,
-// for whoever holds one address of a /64 holds all of them.
+// sourceOf returns the part of an address that identifies a source: all of an IPv4 address, the /64 prefix of an IPv6
+// address, because one host usually controls its whole /64.
 func sourceOf(a netip.Addr) string {
 	a = a.Unmap().WithZone("")
 	if a.Is6() {

@@ -24,7 +24,7 @@ const (
 	X509Certificate = "X509_CERTIFICATE" // id is the lower-case hex SHA-256 of the certificate that TLS verified
 )
 
-// Refusals of a device credential. A door shows its device one text for all of them; the difference is for the ledger.
+// Refusals of a device credential. A transport shows its device one text for all of them; the difference is for the ledger.
 var (
 	ErrCredentialMissing     = errors.New("auth: no credential presented")
 	ErrCredentialBad         = errors.New("auth: credential refused")
@@ -37,7 +37,7 @@ type Claim struct {
 	Type   string
 	ID     string
 	Secret string
-	// Door says that a connection waits for the answer, so that a password hash takes the doors' place.
+	// Door says that a connection waits for the answer, so that a password hash runs in the transports' lane.
 	Door bool
 	// Presented says that the TLS connection itself presented the certificate whose hash ID is. Without it an
 	// X509_CERTIFICATE claim proves nothing.
@@ -70,14 +70,14 @@ type CredentialFinder interface {
 	FindCredentials(ctx context.Context, tenantID int64, credentialType string, idHash [sha256.Size]byte) ([]CredentialRow, error)
 }
 
-// Forgotten says which credentials are no longer what they were: one, all of a device, or all of a tenant. The others
+// Forgotten names the credentials that changed: one, all of a device, or all of a tenant. The others
 // are zero.
 type Invalidation struct {
 	CredentialID, DeviceID int64
 	Tenant                 string
 }
 
-// Covers reports whether a proof rests on what was forgotten.
+// Covers reports whether a proof depends on a credential that was invalidated.
 func (f Invalidation) Covers(p Proof) bool {
 	return f.CredentialID != 0 && f.CredentialID == p.CredentialID || f.DeviceID != 0 && f.DeviceID == p.DeviceID ||
 		f.Tenant != "" && f.Tenant == p.Tenant
@@ -110,19 +110,19 @@ type VerifierConfig struct {
 	MaxRemembered int
 }
 
-// Verifier judges device credentials. What it has verified it remembers, so that a device that authenticates with each
-// message costs neither a read nor a password hash; a change is forgotten at once.
+// Verifier verifies device credentials. It caches proofs, so that a device that authenticates with each message costs
+// neither a read nor a password hash; a change of the credential invalidates them at once.
 type Verifier struct {
 	cfg     VerifierConfig
 	now     func() time.Time
-	secret  []byte // of this process: memory holds no hash that could be tried elsewhere
+	secret  []byte // of this process: no hash in memory can be attacked offline
 	backoff *backoff
 	m       verifierMetrics
 
 	mu    sync.Mutex
-	epoch uint64 // counts what was forgotten
+	epoch uint64 // counts invalidations
 	known *lru[proofKey, remembered]
-	// The cache by what Forget names: a credential has one proof that is right, a device has few credentials. For a
+	// The cache by what Invalidate names: a credential has one valid proof, a device has few credentials. For a
 	// tenant all entries are walked through.
 	byCredential map[int64]proofKey
 	byDevice     map[int64][]int64
@@ -145,15 +145,15 @@ func NewVerifier(cfg VerifierConfig) *Verifier {
 	return v
 }
 
-// OnForget has f called after credentials were forgotten, so that a door can end what they admitted. f must be quick
-// and must not call the verifier's Forget. Register before the doors open.
+// OnInvalidate registers f, which is called after credentials were invalidated, so that a transport can close what they
+// admitted. f must be quick and must not call Invalidate. Register before the transports start.
 func (v *Verifier) OnInvalidate(f func(Invalidation)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.onForget = append(v.onForget, f)
 }
 
-// Forget is called after a change of credentials was committed.
+// Invalidate removes cached proofs. It is called after a change of credentials was committed.
 func (v *Verifier) Invalidate(f Invalidation) {
 	v.mu.Lock()
 	v.epoch++
@@ -184,8 +184,8 @@ func (v *Verifier) keysOf(f Invalidation) []proofKey {
 	return keys
 }
 
-// Fresh reports whether nothing at all was forgotten since p was given. A door that admits a connection verifies, adds
-// the connection to what its OnForget function looks through, and then asks Fresh: if not, it verifies again (which the
+// Fresh reports whether nothing at all was invalidated since p was given. A transport that admits a connection verifies,
+// adds the connection to those that its OnInvalidate function walks, and then asks Fresh: if not, it verifies again (which the
 // cache makes cheap), for the change may have come between the two steps.
 func (v *Verifier) Fresh(p Proof) bool {
 	v.mu.Lock()
@@ -284,12 +284,12 @@ func (v *Verifier) verifyPassword(ctx context.Context, c Claim, key proofKey, te
 	return v.remember(key, c.Tenant, tenant, again, epoch), nil
 }
 
-// checkPassword runs the hash. The wait is looked at again once there is a place: many attempts may have queued before
+// checkPassword runs the hash. The wait is checked again once the lane is free: many attempts may have queued before
 // the first of them failed.
 func (v *Verifier) checkPassword(ctx context.Context, c Claim, name backoffKey, encoded string) error {
 	lane := LaneAPI
 	if c.Door {
-		lane = LaneDoor
+		lane = LaneTransport
 	}
 	release, err := v.cfg.Hasher.hold(ctx, lane)
 	if err != nil {
@@ -311,7 +311,7 @@ func (v *Verifier) checkPassword(ctx context.Context, c Claim, name backoffKey, 
 	return nil
 }
 
-// find returns the one row that bears the id, a zero row when none does.
+// find returns the only row with the id, a zero row when there is none.
 func (v *Verifier) find(ctx context.Context, c Claim, tenant int64) (CredentialRow, error) {
 	rows, err := v.cfg.Credentials.FindCredentials(ctx, tenant, c.Type, HashSecret(c.ID))
 	switch {
@@ -363,7 +363,7 @@ func (v *Verifier) recall(key proofKey, tenant int64) (Proof, bool) {
 	return r.proof, true
 }
 
-// remember keeps the proof unless something was forgotten since the row was read: then it may be about this row.
+// remember caches the proof unless something was invalidated since the row was read: it may have been this row.
 func (v *Verifier) remember(key proofKey, tenant string, tenantID int64, r CredentialRow, epoch uint64) Proof {
 	p := Proof{CredentialID: r.ID, DeviceID: r.DeviceID, Device: r.Device, Tenant: tenant, TenantID: tenantID,
 		Expires: r.ExpiresAt, epoch: epoch}
@@ -373,7 +373,7 @@ func (v *Verifier) remember(key proofKey, tenant string, tenantID int64, r Crede
 		return p
 	}
 	if old, ok := v.byCredential[r.ID]; ok {
-		v.known.remove(old) // the password was changed, or this one is being remembered anew
+		v.known.remove(old) // the password was changed, or this proof is cached again
 	}
 	v.known.put(key, remembered{p, v.now().Add(rememberFor)})
 	v.byCredential[r.ID] = key

@@ -268,7 +268,7 @@ func TestFailedPasswordsOfAUserName(t *testing.T) {
 
 func TestAnUnknownUserCostsAHash(t *testing.T) {
 	g := newGate(t)
-	release, err := g.hasher.hold(t.Context(), LaneDoor)
+	release, err := g.hasher.hold(t.Context(), LaneTransport)
 	if err != nil {
 		t.Fatal(err)
 	}

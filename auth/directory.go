@@ -1,8 +1,6 @@
 package auth
 
 import (
-	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -173,101 +171,30 @@ func sortedAuthorities(set map[model.Authority]bool) []model.Authority {
 
 // loadGrants reads every role.
 func loadGrants(tx store.Tx) (map[int64]grant, error) {
-	rows, err := tx.Query(`SELECT id, token, scope, not_before, authorities FROM roles`)
+	rows, err := store.RoleGrants(tx)
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
-	grants := map[int64]grant{}
-	for rows.Next() {
-		var g grant
-		var authorities string
-		if err := rows.Scan(&g.id, &g.token, &g.scope, &g.notBefore, &authorities); err != nil {
-			return nil, err
-		}
-		if err := json.Unmarshal([]byte(authorities), &g.authorities); err != nil {
-			return nil, fmt.Errorf("%w: roles %d: %w", store.ErrDamaged, g.id, err)
-		}
-		grants[g.id] = g
+	grants := make(map[int64]grant, len(rows))
+	for _, r := range rows {
+		grants[r.ID] = grant{id: r.ID, token: r.Token, scope: r.Scope, notBefore: r.NotBefore, authorities: r.Authorities}
 	}
-	return grants, rows.Err()
+	return grants, nil
 }
 
 // loadPersons reads the identity with that email, or all of them for "", with memberships and roles.
 func loadPersons(tx store.Tx, email string) ([]*person, error) {
-	only, args := "", []any(nil)
-	if email != "" {
-		only, args = ` WHERE i.email = ?`, []any{email}
-	}
-	byID := map[int64]*person{}
-	var persons []*person
-	err := each(tx, `SELECT i.id, i.email, i.enabled, i.not_before FROM identities i`+only+` ORDER BY i.id`, args, func(scan scanFunc) error {
-		p := &person{memberships: map[int64]member{}}
-		if err := scan(&p.id, &p.email, &p.enabled, &p.notBefore); err != nil {
-			return err
-		}
-		byID[p.id] = p
-		persons = append(persons, p)
-		return nil
-	})
+	rows, err := store.Persons(tx, email)
 	if err != nil {
 		return nil, err
 	}
-	err = each(tx, `SELECT r.identity_id, r.role_id FROM identity_roles r JOIN identities i ON i.id = r.identity_id`+only+
-		` ORDER BY r.role_id`, args, func(scan scanFunc) error {
-		var identity, role int64
-		if err := scan(&identity, &role); err != nil {
-			return err
+	persons := make([]*person, len(rows))
+	for i, r := range rows {
+		p := &person{id: r.ID, email: r.Email, enabled: r.Enabled, notBefore: r.NotBefore, roles: r.Roles, memberships: map[int64]member{}}
+		for _, m := range r.Memberships {
+			p.memberships[m.Tenant] = member{id: m.ID, tenant: m.Tenant, enabled: m.Enabled, notBefore: m.NotBefore, roles: m.Roles}
 		}
-		byID[identity].roles = append(byID[identity].roles, role)
-		return nil
-	})
-	if err != nil {
-		return nil, err
+		persons[i] = p
 	}
-	return persons, loadMemberships(tx, only, args, byID)
-}
-
-func loadMemberships(tx store.Tx, only string, args []any, byID map[int64]*person) error {
-	const from = ` FROM memberships m JOIN identities i ON i.id = m.identity_id`
-	roles := map[int64][]int64{}
-	err := each(tx, `SELECT r.membership_id, r.role_id`+from+` JOIN membership_roles r ON r.membership_id = m.id`+only+
-		` ORDER BY r.role_id`, args, func(scan scanFunc) error {
-		var membership, role int64
-		if err := scan(&membership, &role); err != nil {
-			return err
-		}
-		roles[membership] = append(roles[membership], role)
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return each(tx, `SELECT m.identity_id, m.id, m.tenant_id, m.enabled, m.not_before`+from+only, args, func(scan scanFunc) error {
-		var identity int64
-		var m member
-		if err := scan(&identity, &m.id, &m.tenant, &m.enabled, &m.notBefore); err != nil {
-			return err
-		}
-		m.roles = roles[m.id]
-		byID[identity].memberships[m.tenant] = m
-		return nil
-	})
-}
-
-type scanFunc = func(dst ...any) error
-
-// each calls f for every row of a query.
-func each(tx store.Tx, query string, args []any, f func(scanFunc) error) error {
-	rows, err := tx.Query(query, args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := f(rows.Scan); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
+	return persons, nil
 }

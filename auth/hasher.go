@@ -12,36 +12,36 @@ import (
 // ErrBusy: so many callers wait for a password hash that another one would wait too long.
 var ErrBusy = errors.New("auth: too many password checks are waiting")
 
-// Lane tells who asks for a hash.
+// Lane is the kind of caller that needs a hash.
 type Lane uint8
 
-// The lanes. Each has one place of its own; a door may also use the API's while nobody there needs it.
+// The lanes. Each has one slot; a transport may also use the API's slot while it is idle.
 const (
-	LaneAPI  Lane = iota // sign-in, setting passwords
-	LaneDoor             // device credentials
+	LaneAPI       Lane = iota // sign-in, setting passwords
+	LaneTransport             // device credentials
 )
 
 func (l Lane) String() string {
-	if l == LaneDoor {
-		return "door"
+	if l == LaneTransport {
+		return "transport"
 	}
 	return "api"
 }
 
-// Callers that may wait for a place, by lane. A place serves some ten to thirty hashes a second, so the last in line
-// waits a few seconds.
+// Maximum number of waiting callers per lane. A slot serves some ten to thirty hashes a second, so the last caller in
+// line waits a few seconds.
 const (
 	maxWaitingAPI  = 32
 	maxWaitingDoor = 256
 )
 
-// Hasher runs password hashes, at most two at a time: a hash takes 19 MiB and a whole core, and strangers can ask for
-// one. One of the two places is the doors', so that neither a storm of reconnecting devices keeps the operator out nor a
-// storm of sign-ins the devices.
+// Hasher runs password hashes, at most two at a time: a hash takes 19 MiB and a whole core, and
+// unauthenticated clients can ask for one. One of the two slots belongs to the transports, so that neither a storm of
+// reconnecting devices keeps the operator out nor a storm of sign-ins the devices.
 type Hasher struct {
 	params  Params
-	dummy   phc // what a password is compared with where there is no hash, so that nobody learns that from the time
-	places  [2]chan struct{}
+	dummy   phc // compared with where there is no hash, so that the response time does not reveal it
+	slots   [2]chan struct{}
 	waiting [2]atomic.Int64
 	m       hasherMetrics
 }
@@ -52,14 +52,14 @@ func NewHasher(p Params, reg prometheus.Registerer) *Hasher {
 		p = defaultParams
 	}
 	h := &Hasher{params: p, dummy: phc{Params: p, salt: make([]byte, saltBytes), key: make([]byte, keyBytes)}}
-	for i := range h.places {
-		h.places[i] = make(chan struct{}, 1)
+	for i := range h.slots {
+		h.slots[i] = make(chan struct{}, 1)
 	}
 	h.m = newHasherMetrics(reg, h)
 	return h
 }
 
-// Hash hashes a password that a person chose, on the API's place.
+// Hash hashes a password that a person chose, in the API's lane.
 func (h *Hasher) Hash(ctx context.Context, password string) (string, error) {
 	release, err := h.hold(ctx, LaneAPI)
 	if err != nil {
@@ -69,7 +69,7 @@ func (h *Hasher) Hash(ctx context.Context, password string) (string, error) {
 	return h.params.hash(password), nil
 }
 
-// Verify reports whether password belongs to the encoded hash, and whether the hash is to be renewed because the
+// Verify reports whether password belongs to the encoded hash, and whether the hash must be renewed because the
 // parameters have changed. An empty encoded hash costs the same time and matches nothing.
 func (h *Hasher) Verify(ctx context.Context, l Lane, encoded, password string) (ok, renew bool, err error) {
 	release, err := h.hold(ctx, l)
@@ -80,7 +80,7 @@ func (h *Hasher) Verify(ctx context.Context, l Lane, encoded, password string) (
 	return h.check(encoded, password)
 }
 
-// check is Verify for whoever holds a place.
+// check is Verify for a caller that holds a slot.
 func (h *Hasher) check(encoded, password string) (ok, renew bool, err error) {
 	if len(password) > MaxPasswordBytes {
 		password, encoded = password[:MaxPasswordBytes], ""
@@ -95,7 +95,7 @@ func (h *Hasher) check(encoded, password string) (ok, renew bool, err error) {
 	return ok, stored.Params != h.params, nil
 }
 
-// hold waits for a place. release must be called once.
+// hold waits for a slot. release must be called once.
 func (h *Hasher) hold(ctx context.Context, l Lane) (release func(), err error) {
 	if h.waiting[l].Add(1) > h.maxWaiting(l) {
 		h.waiting[l].Add(-1)
@@ -103,37 +103,37 @@ func (h *Hasher) hold(ctx context.Context, l Lane) (release func(), err error) {
 		return nil, ErrBusy
 	}
 	defer h.waiting[l].Add(-1)
-	place, err := h.place(ctx, l)
+	slot, err := h.slot(ctx, l)
 	if err != nil {
 		return nil, err
 	}
 	begun := time.Now()
 	return func() {
-		<-place
+		<-slot
 		h.m.seconds.WithLabelValues(l.String()).Observe(time.Since(begun).Seconds())
 	}, nil
 }
 
 func (h *Hasher) maxWaiting(l Lane) int64 {
-	if l == LaneDoor {
+	if l == LaneTransport {
 		return maxWaitingDoor
 	}
 	return maxWaitingAPI
 }
 
-// place takes the lane's own place, or for a door the API's when it is idle. A door never queues for the API's place:
-// it would stand before sign-ins there.
-func (h *Hasher) place(ctx context.Context, l Lane) (chan struct{}, error) {
-	own := h.places[l]
+// slot takes the lane's own slot, or for a transport the API's when it is idle. A transport never queues for the API's
+// slot, where it would delay sign-ins.
+func (h *Hasher) slot(ctx context.Context, l Lane) (chan struct{}, error) {
+	own := h.slots[l]
 	select {
 	case own <- struct{}{}:
 		return own, nil
 	default:
 	}
-	if l == LaneDoor {
+	if l == LaneTransport {
 		select {
-		case h.places[LaneAPI] <- struct{}{}: // never while somebody waits for it: he has it before it is free
-			return h.places[LaneAPI], nil
+		case h.slots[LaneAPI] <- struct{}{}: // never while a sign-in waits: the slot passes to it before it becomes free
+			return h.slots[LaneAPI], nil
 		default:
 		}
 	}

@@ -98,11 +98,9 @@ func (a *Auth) HasSuperuser() bool {
 	return false
 }
 
-// AnySuperuser is HasSuperuser of a store that nothing runs on.
-func AnySuperuser(tx store.Tx) (found bool, err error) {
-	err = tx.QueryRow(`SELECT count(*) > 0 FROM identities i JOIN identity_roles m ON m.identity_id = i.id JOIN roles r ON r.id = m.role_id
-		WHERE i.enabled AND r.scope = ? AND r.token = ?`, ScopeSystem, RoleSuperuser).Scan(&found)
-	return found, err
+// AnySuperuser is HasSuperuser for a store on which no instance runs.
+func AnySuperuser(tx store.Tx) (bool, error) {
+	return store.OthersHold(tx, ScopeSystem, RoleSuperuser, 0)
 }
 
 // NewIdentity is what CreateIdentity makes.
@@ -160,7 +158,7 @@ func (a *Auth) insertIdentity(ch *store.Change, by *model.Principal, row *identi
 	if err := identities.Insert(ch, row); err != nil {
 		return nil, err
 	}
-	if err := replaceRoles(ch, systemRolesOf, row.ID, held); err != nil {
+	if err := store.SetIdentityRoles(ch, row.ID, held); err != nil {
 		return nil, err
 	}
 	return a.publishPerson(ch, row)
@@ -262,9 +260,7 @@ func (e *edit) keepsSuperuser() error {
 	if !e.person.enabled || !e.person.superuser(e.grants) {
 		return nil
 	}
-	var others bool
-	err := e.QueryRow(`SELECT EXISTS (SELECT 1 FROM identities i JOIN identity_roles h ON h.identity_id = i.id
-		JOIN roles r ON r.id = h.role_id WHERE r.token = ? AND i.enabled = 1 AND i.id <> ?)`, RoleSuperuser, e.row.ID).Scan(&others)
+	others, err := store.OthersHold(e, ScopeSystem, RoleSuperuser, e.row.ID)
 	if err == nil && !others {
 		return model.Invalid("email", "%q is the last enabled superuser", e.row.Email)
 	}
@@ -289,7 +285,7 @@ func (a *Auth) SetPassword(ctx context.Context, by *model.Principal, email, pass
 		}
 		e.row.PasswordHash = hash
 		e.row.NotBefore = a.stamp(0)
-		if err := endSessions(e, e.row.ID, 0); err != nil {
+		if err := store.EndRefreshSessions(e, e.row.ID, 0); err != nil {
 			return err
 		}
 		return identities.Save(e.Change, e.row, "password_hash", "not_before")
@@ -309,7 +305,7 @@ func (a *Auth) SetIdentityNames(ctx context.Context, by *model.Principal, email 
 	})
 }
 
-// PasswordHash returns the PHC string of a person's password, "" for nobody: so that what is declared can be compared with
+// PasswordHash returns the PHC string of a person's password, "" for an unknown email: a declared password is compared with
 // it. It never leaves the process.
 func (a *Auth) PasswordHash(ctx context.Context, by *model.Principal, email string) (hash string, err error) {
 	if err := demand(by, model.UserWrite); err != nil {
@@ -325,7 +321,7 @@ func (a *Auth) PasswordHash(ctx context.Context, by *model.Principal, email stri
 	return hash, err
 }
 
-// SetIdentityEnabled lets a person in or shuts him out; the latter ends all sessions.
+// SetIdentityEnabled enables or disables a person; the latter ends all sessions.
 func (a *Auth) SetIdentityEnabled(ctx context.Context, by *model.Principal, email string, enabled bool) (*Identity, error) {
 	return a.editIdentity(ctx, by, email, func(e *edit) error {
 		if err := e.mayActOn(by); err != nil || e.row.Enabled == enabled {
@@ -335,7 +331,7 @@ func (a *Auth) SetIdentityEnabled(ctx context.Context, by *model.Principal, emai
 			if err := e.keepsSuperuser(); err != nil {
 				return err
 			}
-			if err := endSessions(e, e.row.ID, 0); err != nil {
+			if err := store.EndRefreshSessions(e, e.row.ID, 0); err != nil {
 				return err
 			}
 		}
@@ -368,7 +364,7 @@ func (a *Auth) SetSystemRoles(ctx context.Context, by *model.Principal, email st
 				return err
 			}
 		}
-		if err := replaceRoles(e, systemRolesOf, e.row.ID, held); err != nil {
+		if err := store.SetIdentityRoles(e, e.row.ID, held); err != nil {
 			return err
 		}
 		e.row.NotBefore = a.stamp(0)
@@ -398,7 +394,7 @@ func (a *Auth) DeleteIdentity(ctx context.Context, by *model.Principal, email st
 }
 
 func (a *Auth) removeIdentity(e *edit) error {
-	if err := endSessions(e, e.row.ID, 0); err != nil {
+	if err := store.EndRefreshSessions(e, e.row.ID, 0); err != nil {
 		return err
 	}
 	for tenant := range e.person.memberships {
@@ -406,7 +402,7 @@ func (a *Auth) removeIdentity(e *edit) error {
 			return err
 		}
 	}
-	if err := replaceRoles(e, systemRolesOf, e.row.ID, nil); err != nil {
+	if err := store.SetIdentityRoles(e, e.row.ID, nil); err != nil {
 		return err
 	}
 	return identities.Remove(e.Change, e.row)
@@ -419,7 +415,7 @@ type Profile struct {
 	LastName  *string `gql:"lastName"`
 }
 
-// Me returns the caller's own record. A caller who is no person has none: UNAUTHENTICATED.
+// Me returns the caller's own record. A caller that is not a person has none: UNAUTHENTICATED.
 func (a *Auth) Me(ctx context.Context, by *model.Principal) (*Profile, error) {
 	var p *Profile
 	err := a.store.Read(ctx, func(tx store.Tx) error {

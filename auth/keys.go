@@ -6,7 +6,6 @@ import (
 	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
-	"database/sql"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -26,7 +25,7 @@ const (
 	retiredKeyLife = 8 * 24 * time.Hour
 )
 
-// retiredLife is how long a replaced key stays: longer than a refresh token lives.
+// retiredLife is how long a replaced key is kept: longer than a refresh token lives.
 func (c Config) retiredLife() time.Duration {
 	return max(retiredKeyLife, c.RefreshTokenTTL+24*time.Hour)
 }
@@ -98,26 +97,18 @@ func sealName(kid string) string { return "instance/signing-key/" + kid }
 
 // loadKeys reads the key set.
 func loadKeys(tx store.Tx, v Sealer) ([]*signingKey, error) {
-	rows, err := tx.Query(`SELECT kid, private_key, created_at, retired_at FROM signing_keys ORDER BY created_at, id`)
+	rows, err := store.SigningKeys(tx)
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
-	var keys []*signingKey
-	for rows.Next() {
-		k := &signingKey{}
-		var sealed []byte
-		var retired sql.NullInt64
-		if err := rows.Scan(&k.kid, &sealed, &k.created, &retired); err != nil {
+	keys := make([]*signingKey, len(rows))
+	for i, r := range rows {
+		keys[i] = &signingKey{kid: r.ID, created: r.Created, retired: r.Retired}
+		if keys[i].private, err = openKey(v, r.ID, r.Sealed); err != nil {
 			return nil, err
 		}
-		k.retired = model.Micros(retired.Int64)
-		if k.private, err = openKey(v, k.kid, sealed); err != nil {
-			return nil, err
-		}
-		keys = append(keys, k)
 	}
-	return keys, rows.Err()
+	return keys, nil
 }
 
 func openKey(v Sealer, kid string, sealed []byte) (*rsa.PrivateKey, error) {
@@ -136,7 +127,7 @@ func openKey(v Sealer, kid string, sealed []byte) (*rsa.PrivateKey, error) {
 	return private, nil
 }
 
-// rotateKeys makes the first key, replaces one that is too old and forgets those retired for long.
+// rotateKeys makes the first key, replaces one that is too old and removes those that retired long ago.
 func (a *Auth) rotateKeys(ctx context.Context) error {
 	now, cfg := model.MicrosOf(a.now()), a.live.Load()
 	active := a.keys.active()
@@ -161,7 +152,7 @@ func (a *Auth) replaceKeys(tx store.Tx, fresh *signingKey, now model.Micros, gon
 	for _, k := range a.keys.keys() {
 		switch {
 		case gone(k):
-			if _, err := tx.Exec(`DELETE FROM signing_keys WHERE kid = ?`, k.kid); err != nil {
+			if err := store.RemoveSigningKey(tx, k.kid); err != nil {
 				return err
 			}
 			continue
@@ -169,7 +160,7 @@ func (a *Auth) replaceKeys(tx store.Tx, fresh *signingKey, now model.Micros, gon
 			retired := *k
 			retired.retired = now
 			k = &retired
-			if _, err := tx.Exec(`UPDATE signing_keys SET retired_at = ? WHERE kid = ?`, now, k.kid); err != nil {
+			if err := store.RetireSigningKey(tx, k.kid, now); err != nil {
 				return err
 			}
 		}
@@ -194,8 +185,7 @@ func (a *Auth) insertKey(tx store.Tx, k *signingKey) error {
 	if err != nil {
 		return err
 	}
-	_, err = tx.Exec(`INSERT INTO signing_keys (kid, private_key, created_at) VALUES (?, ?, ?)`, k.kid, sealed, k.created)
-	return err
+	return store.AddSigningKey(tx, store.SigningKey{ID: k.kid, Sealed: sealed, Created: k.created})
 }
 
 // jwk is a public key of the key set (RFC 7517, RFC 7518 section 6.3.1).
@@ -208,7 +198,7 @@ type jwk struct {
 	E         string `json:"e"`
 }
 
-// JWKS serves the public signing keys as a JSON Web Key Set, retired ones included while tokens of theirs may live.
+// JWKS serves the public signing keys as a JSON Web Key Set, including retired keys while tokens signed by them may be valid.
 func (a *Auth) JWKS() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -225,6 +215,6 @@ func (a *Auth) JWKS() http.Handler {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "public, max-age=300")
-		_ = json.NewEncoder(w).Encode(set) // the client is gone; there is nobody to tell
+		_ = json.NewEncoder(w).Encode(set) // the client is gone: the error has no recipient
 	})
 }

@@ -2,7 +2,7 @@ package auth
 
 import "container/list"
 
-// lru is a bounded map that forgets the least recently used entry when it is full. Not safe for concurrent use.
+// lru is a bounded map that evicts the least recently used entry when it is full. Not safe for concurrent use.
 type lru[K comparable, V any] struct {
 	max     int
 	entries map[K]*list.Element

@@ -19,27 +19,6 @@ type membershipRow struct {
 
 var memberships = store.NewTable[membershipRow](store.Desc[membershipRow]{Kind: "membership", Name: "memberships"})
 
-// holders are the two tables that say who holds a role.
-type holders struct{ table, column string }
-
-var (
-	systemRolesOf = holders{"identity_roles", "identity_id"}
-	tenantRolesOf = holders{"membership_roles", "membership_id"}
-)
-
-// replaceRoles sets the roles of an identity or of a membership.
-func replaceRoles(tx store.Tx, h holders, holder int64, held []int64) error {
-	if _, err := tx.Exec(`DELETE FROM `+h.table+` WHERE `+h.column+` = ?`, holder); err != nil {
-		return err
-	}
-	for _, role := range held {
-		if _, err := tx.Exec(`INSERT INTO `+h.table+` (`+h.column+`, role_id) VALUES (?, ?)`, holder, role); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // AddMembership lets a person into a tenant with roles of scope tenant. Roles of a tenant are the operator's to give,
 // whatever they carry.
 func (a *Auth) AddMembership(ctx context.Context, by *model.Principal, email, tenant string, roleTokens []string) (*Identity, error) {
@@ -59,7 +38,7 @@ func (a *Auth) AddMembership(ctx context.Context, by *model.Principal, email, te
 			}
 			return err
 		}
-		return replaceRoles(e, tenantRolesOf, row.ID, held)
+		return store.SetMembershipRoles(e, row.ID, held)
 	})
 }
 
@@ -86,7 +65,7 @@ func (a *Auth) SetMembershipRoles(ctx context.Context, by *model.Principal, emai
 		if err != nil || slices.Equal(held, e.person.memberships[row.TenantID].roles) {
 			return err
 		}
-		if err := replaceRoles(e, tenantRolesOf, row.ID, held); err != nil {
+		if err := store.SetMembershipRoles(e, row.ID, held); err != nil {
 			return err
 		}
 		row.NotBefore = a.stamp(0)
@@ -101,7 +80,7 @@ func (a *Auth) SetMembershipEnabled(ctx context.Context, by *model.Principal, em
 			return nil
 		}
 		if !enabled {
-			if err := endSessions(e, e.row.ID, row.TenantID); err != nil {
+			if err := store.EndRefreshSessions(e, e.row.ID, row.TenantID); err != nil {
 				return err
 			}
 		}
@@ -113,7 +92,7 @@ func (a *Auth) SetMembershipEnabled(ctx context.Context, by *model.Principal, em
 // RemoveMembership ends a membership and the sessions that came of it.
 func (a *Auth) RemoveMembership(ctx context.Context, by *model.Principal, email, tenant string) (*Identity, error) {
 	return a.editMembership(ctx, by, email, tenant, func(e *edit, row *membershipRow) error {
-		if err := endSessions(e, e.row.ID, row.TenantID); err != nil {
+		if err := store.EndRefreshSessions(e, e.row.ID, row.TenantID); err != nil {
 			return err
 		}
 		return a.dropMembership(e, row.TenantID)
@@ -126,7 +105,7 @@ func (a *Auth) dropMembership(e *edit, tenant int64) error {
 	if err != nil {
 		return err
 	}
-	if err := replaceRoles(e, tenantRolesOf, m.id, nil); err != nil {
+	if err := store.SetMembershipRoles(e, m.id, nil); err != nil {
 		return err
 	}
 	return memberships.Remove(e.Change, row)

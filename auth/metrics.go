@@ -9,6 +9,13 @@ func register(reg prometheus.Registerer, cs ...prometheus.Collector) {
 	}
 }
 
+// create makes the series of the label values, so that a scrape shows them at 0 before they first count.
+func create(c *prometheus.CounterVec, values ...string) {
+	for _, v := range values {
+		c.WithLabelValues(v)
+	}
+}
+
 type hasherMetrics struct {
 	seconds *prometheus.HistogramVec
 	refused *prometheus.CounterVec
@@ -17,20 +24,21 @@ type hasherMetrics struct {
 func newHasherMetrics(reg prometheus.Registerer, h *Hasher) hasherMetrics {
 	m := hasherMetrics{
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "weir_auth_password_hash_seconds",
-			Help:    "Time a password hash held its place, by lane (api, door).",
+			Help:    "Duration of a password hash, by lane (api, transport).",
 			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5}}, []string{"lane"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_auth_password_hash_refused_total",
-			Help: "Password checks refused because too many waited, by lane."}, []string{"lane"}),
+			Help: "Password checks refused because the maximum was waiting, by lane."}, []string{"lane"}),
 	}
-	for _, l := range []Lane{LaneAPI, LaneDoor} {
+	for _, l := range []Lane{LaneAPI, LaneTransport} {
+		m.seconds.WithLabelValues(l.String())
 		m.refused.WithLabelValues(l.String())
 	}
 	waiting := func(l Lane) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_auth_password_hash_waiting",
-			Help: "Callers that wait for a place for a password hash, by lane.", ConstLabels: prometheus.Labels{"lane": l.String()}},
+			Help: "Callers waiting to compute a password hash, by lane.", ConstLabels: prometheus.Labels{"lane": l.String()}},
 			func() float64 { return float64(h.waiting[l].Load()) })
 	}
-	register(reg, m.seconds, m.refused, waiting(LaneAPI), waiting(LaneDoor))
+	register(reg, m.seconds, m.refused, waiting(LaneAPI), waiting(LaneTransport))
 	return m
 }
 
@@ -50,17 +58,20 @@ func newAuthMetrics(reg prometheus.Registerer, a *Auth) authMetrics {
 		refreshes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_auth_refreshes_total",
 			Help: "Refreshes by outcome (ok, repeated, reused, refused, error)."}, []string{"outcome"}),
 		service: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_auth_service_tokens_total",
-			Help: "Requests for a service token by outcome: minted, or the text of the status."}, []string{"outcome"}),
+			Help: "Requests for a service token by outcome: minted, or the text of the HTTP status."}, []string{"outcome"}),
 		refusedTokens: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_auth_tokens_refused_total",
-			Help: "Bearer tokens that did not verify, were of the wrong kind, had expired or were revoked."}),
-		sessionsCrowdedOut: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_auth_sessions_crowded_out_total",
-			Help: "Sessions ended because the identity began more in one tenant than may be at once."}),
+			Help: "Bearer tokens refused: invalid, of the wrong kind, expired or revoked."}),
+		sessionsCrowdedOut: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_auth_sessions_evicted_total",
+			Help: "Oldest sessions ended because the identity exceeded its maximum of sessions in a tenant."}),
 		housekeepingFailed: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_auth_housekeeping_failures_total",
-			Help: "Times that rotating keys or removing ended sessions failed."}),
+			Help: "Failures of rotating keys or removing ended sessions."}),
 	}
+	create(m.signIns, "ok", "refused", "throttled", "busy", "error")
+	create(m.refreshes, "ok", "repeated", "reused", "refused", "error")
+	create(m.service, "minted")
 	entries := func(table string, b *backoff) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_auth_backoff_entries",
-			Help: "Keys with failed attempts that are remembered, by table.", ConstLabels: prometheus.Labels{"table": table}},
+			Help: "Entries with recent failed attempts, by table.", ConstLabels: prometheus.Labels{"table": table}},
 			func() float64 { return float64(b.size()) })
 	}
 	people := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_auth_identities",
@@ -79,20 +90,21 @@ type verifierMetrics struct {
 func newVerifierMetrics(reg prometheus.Registerer, v *Verifier) verifierMetrics {
 	m := verifierMetrics{
 		verified: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_auth_device_credentials_total",
-			Help: "Device credentials judged, by outcome (ok, missing, refused, unsupported, busy, error)."}, []string{"outcome"}),
-		recalled: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_auth_device_credentials_remembered_total",
-			Help: "Device credentials that were judged from memory."}),
+			Help: "Device credentials verified, by outcome (ok, missing, refused, unsupported, busy, error)."}, []string{"outcome"}),
+		recalled: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_auth_device_credentials_cache_hits_total",
+			Help: "Device credentials verified from the cache."}),
 		throttled: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_auth_device_passwords_throttled_total",
-			Help: "Device passwords refused unseen, inside the wait that failed ones brought about."}),
+			Help: "Device passwords refused without a check, during the backoff after failed ones."}),
 	}
-	known := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_auth_device_credentials_known",
-		Help: "Verified device credentials in memory."}, func() float64 {
+	create(m.verified, "ok", "missing", "refused", "unsupported", "busy", "error")
+	known := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_auth_device_credentials_cached",
+		Help: "Verified device credentials in the cache."}, func() float64 {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		return float64(v.known.len())
 	})
 	names := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_auth_backoff_entries",
-		Help: "Keys with failed attempts that are remembered, by table.", ConstLabels: prometheus.Labels{"table": "device"}},
+		Help: "Entries with recent failed attempts, by table.", ConstLabels: prometheus.Labels{"table": "device"}},
 		func() float64 { return float64(v.backoff.size()) })
 	register(reg, m.verified, m.recalled, m.throttled, known, names)
 	return m

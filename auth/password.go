@@ -15,7 +15,7 @@ import (
 	"weir/model"
 )
 
-// Bounds of a password. The upper one keeps a stranger from having megabytes hashed.
+// Bounds of a password. The upper one bounds what an unauthenticated client can have hashed.
 const (
 	MinPasswordRunes = 8
 	MaxPasswordBytes = 1024

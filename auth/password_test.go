@@ -26,7 +26,7 @@ func TestAHashVerifiesItsPasswordOnly(t *testing.T) {
 		ok                bool
 	}{{encoded, password, true}, {encoded, password + " ", false}, {encoded, "", false}, {"", password, false}, {"", "", false},
 		{encoded, strings.Repeat("x", MaxPasswordBytes+1), false}} {
-		ok, _, err := h.Verify(t.Context(), LaneDoor, c.encoded, c.password)
+		ok, _, err := h.Verify(t.Context(), LaneTransport, c.encoded, c.password)
 		if ok != c.ok || err != nil {
 			t.Errorf("Verify(%q, %q) = %v, %v", c.encoded, c.password, ok, err)
 		}
@@ -120,10 +120,10 @@ func TestTwoPlacesForHashesOneIsTheDoors(t *testing.T) {
 		}
 		api := hold(LaneAPI)
 		refused(LaneAPI) // the doors' place is not the API's
-		door := hold(LaneDoor)
-		refused(LaneDoor) // and there are two in all
+		door := hold(LaneTransport)
+		refused(LaneTransport) // and there are two in all
 		api()
-		second := hold(LaneDoor) // idle, so a door may use it
+		second := hold(LaneTransport) // idle, so a door may use it
 		refused(LaneAPI)
 		door()
 		refused(LaneAPI)

@@ -191,7 +191,7 @@ func (a *Auth) UpdateRole(ctx context.Context, by *model.Principal, scope, token
 			return nil
 		}
 		r.NotBefore = a.stamp(0)
-		if _, err := ch.Exec(`UPDATE roles SET not_before = ? WHERE id = ?`, int64(r.NotBefore), r.ID); err != nil {
+		if err := store.SetRoleNotBefore(ch, r.ID, r.NotBefore); err != nil {
 			return err
 		}
 		a.publishRole(ch, r)

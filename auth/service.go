@@ -39,7 +39,7 @@ func (a *Auth) ServiceToken() http.Handler {
 		if status == http.StatusOK {
 			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("Cache-Control", "no-store")
-			_ = json.NewEncoder(w).Encode(body) // the client is gone; there is nobody to tell
+			_ = json.NewEncoder(w).Encode(body) // the client is gone: the error has no recipient
 			return
 		}
 		a.m.service.WithLabelValues(http.StatusText(status)).Inc()
@@ -122,7 +122,7 @@ func readServiceRequest(body io.Reader) (req serviceRequest, why string) {
 // remoteSource is the source of a request by the address of its connection.
 func remoteSource(r *http.Request) string { return sourceOf(RemoteAddr(r.RemoteAddr)) }
 
-// RemoteAddr reads the address of an "address:port"; what is none gives the zero address, which is one source too.
+// RemoteAddr reads the address of an "address:port"; other text gives the zero address, which counts as one source.
 func RemoteAddr(hostPort string) netip.Addr {
 	host, _, err := net.SplitHostPort(hostPort)
 	if err != nil {

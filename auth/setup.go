@@ -13,15 +13,15 @@ import (
 
 // Limits of the first run.
 const (
-	// SetupLife is how long a link of the first run is good.
+	// SetupLife is how long a link of the first run is valid.
 	SetupLife      = 30 * time.Minute
 	wrongLinksAMin = 10
 )
 
-// Setup keeps the one-time link of the first run: a secret of 256 random bits with which somebody who was shown it makes
+// Setup keeps the one-time link of the first run: a secret of 256 random bits with which its holder makes
 // the first administrator in a browser. There is one link at a time, known by its SHA-256 and in memory only: a restart
-// forgets it. It is used up when the administrator exists; the page that has made him goes on with a secret of its own
-// until the link's time is over. All methods are safe for concurrent use.
+// drops it. It is consumed when the administrator exists; the page that made the administrator continues with a secret of
+// its own until the link expires. All methods are safe for concurrent use.
 type Setup struct {
 	done func() bool
 	now  func() time.Time
@@ -72,14 +72,14 @@ func (s *Setup) Mint() (secret string, until time.Time, err error) {
 	return secret, until, nil
 }
 
-// errNoLink says the same of a link that is wrong, over and used up: whoever guesses learns nothing.
+// errNoLink is the one answer for a link that is wrong, expired or used: a guess reveals nothing.
 func errNoLink() error {
 	return &model.Error{Code: model.CodeUnauthenticated, Message: "this link is no longer valid; print a new one with: weir admin link"}
 }
 
-// Open reports whether the link is good, and until when. The right one is let in whatever strangers have tried: nobody
-// guesses 256 bits, so the throttle would only let them lock out whom the link was printed for. Beyond 10 wrong ones a
-// minute, whoever sent them, the others are told to wait.
+// Open reports whether the link is valid, and until when. The right link is accepted whatever other clients have tried: no one
+// guesses 256 bits, so a throttle on it would only let them lock out the operator. After 10 wrong links a minute, from
+// any client, further wrong links are answered with a delay.
 func (s *Setup) Open(link string) (until time.Time, err error) {
 	over := s.done()
 	s.mu.Lock()
@@ -93,15 +93,15 @@ func (s *Setup) Open(link string) (until time.Time, err error) {
 	return until, s.failed()
 }
 
-// Redeem has create make the first administrator and uses the link up, unless create fails: then the link stays good. page
-// is the secret with which the same browser goes on.
+// Redeem has create make the first administrator and consumes the link, unless create fails: then the link stays valid. page
+// is the secret with which the same browser continues.
 func (s *Setup) Redeem(link string, create func() error) (page string, err error) {
 	if _, err := s.Open(link); err != nil {
 		return "", err
 	}
 	s.using.Lock()
 	defer s.using.Unlock()
-	if _, err := s.Open(link); err != nil { // somebody else was faster
+	if _, err := s.Open(link); err != nil { // another request was faster
 		return "", err
 	}
 	if err := create(); err != nil {
@@ -115,8 +115,8 @@ func (s *Setup) Redeem(link string, create func() error) (page string, err error
 	return page, nil
 }
 
-// Continue reports whether this is the secret of the page that has used the link. The right one is let in whatever
-// strangers have tried: they cannot stop somebody halfway.
+// Continue reports whether this is the secret of the page that consumed the link. The right secret is accepted whatever
+// other clients have tried: they cannot interrupt a setup.
 func (s *Setup) Continue(page string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +151,8 @@ type setupMetrics struct{ links *prometheus.CounterVec }
 
 func newSetupMetrics(reg prometheus.Registerer) setupMetrics {
 	m := setupMetrics{prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_auth_setup_links_total",
-		Help: "Setup links by what became of them (made, used, refused, throttled)."}, []string{"outcome"})}
+		Help: "Setup links by outcome (made, used, refused, throttled)."}, []string{"outcome"})}
+	create(m.links, "made")
 	register(reg, m.links)
 	return m
 }

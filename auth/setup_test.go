@@ -184,7 +184,7 @@ func TestSetupAfterTenWrongLinksAMinuteLetsInTheRightOneOnly(t *testing.T) {
 	_, err = f.Open("guess 12")
 	refusedLink(t, "a minute after the first", err)
 	const want = `
-# HELP weir_auth_setup_links_total Setup links by what became of them (made, used, refused, throttled).
+# HELP weir_auth_setup_links_total Setup links by outcome (made, used, refused, throttled).
 # TYPE weir_auth_setup_links_total counter
 weir_auth_setup_links_total{outcome="made"} 1
 weir_auth_setup_links_total{outcome="refused"} 11

@@ -3,7 +3,6 @@ package auth
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"math"
 	"net/netip"
@@ -65,7 +64,7 @@ func (a *Auth) Login(ctx context.Context, email, password string, source netip.A
 
 // attempt is one try to sign in.
 type attempt struct {
-	email             string // "" when what was given can be nobody's; the attempt takes its course all the same
+	email             string // "" when the input cannot be an email; the attempt runs all the same
 	label             string // for the journal
 	bySource, byEmail backoffKey
 }
@@ -110,18 +109,15 @@ func (a *Auth) blocked(t attempt) time.Duration {
 }
 
 func (a *Auth) readSecret(ctx context.Context, email string) (row secretRow, err error) {
-	err = a.store.Read(ctx, func(tx store.Tx) error {
-		err := tx.QueryRow(`SELECT password_hash, enabled FROM identities WHERE email = ?`, email).Scan(&row.hash, &row.enabled)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
-		}
+	err = a.store.Read(ctx, func(tx store.Tx) (err error) {
+		row.hash, row.enabled, err = store.PasswordOf(tx, email)
 		return err
 	})
 	return row, err
 }
 
-// checkSecret runs the hash, in all cases. The wait is looked at again once there is a place: many attempts may have
-// queued before the first of them failed. It returns a new hash when the stored one has other parameters.
+// checkSecret runs the hash, in all cases. The wait is checked again once the lane is free: many attempts may
+// have queued before the first of them failed. It returns a new hash when the stored one has other parameters.
 func (a *Auth) checkSecret(ctx context.Context, t attempt, row secretRow, password string) (renewed string, err error) {
 	release, err := a.hasher.hold(ctx, LaneAPI)
 	if err != nil {
@@ -147,18 +143,18 @@ func (a *Auth) checkSecret(ctx context.Context, t attempt, row secretRow, passwo
 	return renewed, nil
 }
 
-// admit writes the journal and mints. What the token carries is read in the transaction, behind every change of it.
+// admit writes the journal and mints. The authorities in the token are read in the transaction, after every change of them.
 func (a *Auth) admit(ctx context.Context, t attempt, row secretRow, renewed string) (*SignIn, error) {
 	var c *claims
 	in := &SignIn{}
-	err := a.writer.Mutate(ctx, person0(t.email), func(ch *store.Change) error {
+	err := a.writer.Mutate(ctx, proven(t.email), func(ch *store.Change) error {
 		p, grants, err := loadPerson(ch, t.email)
 		if err != nil {
 			return err
 		}
 		var hash string
 		if p != nil {
-			if err := ch.QueryRow(`SELECT password_hash FROM identities WHERE id = ?`, p.id).Scan(&hash); err != nil {
+			if hash, _, err = store.PasswordOf(ch, p.email); err != nil {
 				return err
 			}
 		}
@@ -166,7 +162,7 @@ func (a *Auth) admit(ctx context.Context, t attempt, row secretRow, renewed stri
 			return errCredentials() // changed while the hash ran
 		}
 		if renewed != "" {
-			if _, err := ch.Exec(`UPDATE identities SET password_hash = ? WHERE id = ?`, renewed, p.id); err != nil {
+			if err := store.RenewPasswordHash(ch, p.id, renewed); err != nil {
 				return err
 			}
 		}
@@ -182,8 +178,8 @@ func (a *Auth) admit(ctx context.Context, t attempt, row secretRow, renewed stri
 	return in, err
 }
 
-// person0 is the principal of somebody who has just proved who he is.
-func person0(email string) *model.Principal {
+// proven is the principal of a person whose credential has just been verified.
+func proven(email string) *model.Principal {
 	return &model.Principal{Kind: model.IdentityCaller, Subject: email}
 }
 
@@ -247,8 +243,8 @@ func (a *Auth) proveIdentity(token string) (*model.Principal, *claims, error) {
 	return p, c, nil
 }
 
-// failureJournal writes the journal's rows of failed sign-ins. They are bounded to one a second beyond a burst: strangers
-// decide how many there are, and the journal is kept. What it leaves out is in the count of the next row.
+// failureJournal writes the journal's rows of failed sign-ins. They are limited to one a second beyond a burst:
+// unauthenticated clients decide how many there are, and the journal is kept. The next row counts those that were left out.
 type failureJournal struct {
 	mu     sync.Mutex
 	room   float64
@@ -289,7 +285,7 @@ func (j *failureJournal) write(ctx context.Context, a *Auth, label string) error
 		return nil
 	}
 	return a.store.Write(ctx, store.Results, func(tx store.Tx) error {
-		ch := &store.Change{Tx: tx, By: person0(label), At: model.MicrosOf(a.now())}
+		ch := &store.Change{Tx: tx, By: proven(label), At: model.MicrosOf(a.now())}
 		return ch.Audit(store.AuditEvent{Category: store.AuditAuth, Operation: store.AuditLoginFailed, Label: label, Rows: n - 1})
 	})
 }

@@ -40,7 +40,7 @@ func (a *Auth) sign(c *claims, key *signingKey) (string, error) {
 }
 
 // base returns the claims that every token has. iat is later than every revocation that went before it in this process
-// and not before since, even when the wall clock stands wrong.
+// and not before since, even when the wall clock is wrong.
 func (a *Auth) base(k Kind, subject string, life time.Duration, since model.Micros) *claims {
 	now, issued := model.MicrosOf(a.now()), a.stamp(since)
 	return &claims{
@@ -57,7 +57,7 @@ func newID() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// stamp returns the present instant, not before since and later than every stamp before it: what was issued before a revocation is older
+// stamp returns the current instant, not before since and later than every earlier stamp: what was issued before a revocation is older
 // than it even in one microsecond or when the wall clock goes back.
 func (a *Auth) stamp(since model.Micros) model.Micros {
 	for {
@@ -99,7 +99,7 @@ func (a *Auth) newParser() *jwt.Parser {
 		jwt.WithStrictDecoding())
 }
 
-// notInToken holds for what is neither base64url nor the dot. The decoder of the standard library passes over newlines;
+// notInToken reports characters that are neither base64url nor the dot. The decoder of the standard library passes over newlines;
 // one token must have one spelling.
 func notInToken(r rune) bool {
 	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.')
@@ -207,7 +207,7 @@ func (a *Auth) Valid(p *model.Principal) (until time.Time, ok bool) {
 	return until, a.revoked(p) == ""
 }
 
-// revoked tells why a token that was issued to p at p.Issued no longer counts, "" when it does. It reads memory only.
+// revoked returns why a token that was issued to p at p.Issued no longer counts, "" when it does. It reads memory only.
 func (a *Auth) revoked(p *model.Principal) string {
 	id, ok := a.dir.identity(p.Subject)
 	switch {
@@ -227,7 +227,7 @@ func (a *Auth) revoked(p *model.Principal) string {
 	case p.Issued < a.tenants.NotBefore(p.Tenant):
 		return "tenant changed"
 	case p.Sudo:
-		return "" // whoever loses the role has a later not-before
+		return "" // a person who loses the role has a later not-before
 	}
 	m, ok := id.memberships[tenant]
 	switch {

@@ -4,6 +4,9 @@ import (
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/ingest"
+	"weir/model"
 )
 
 // metrics are the figures of the broker. None carries a tenant or a device.
@@ -39,27 +42,27 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		return c
 	}
 	m := &metrics{
-		connections:     gauge("connections", "MQTT connections that are open."),
-		handshakes:      gauge("handshakes", "Connections that have not sent their CONNECT."),
-		pendingAcks:     gauge("pending_acks", "QoS 1 publishes that wait for their PUBACK."),
-		kept:            gauge("kept_sessions", "Sessions kept for clients that are away."),
-		grace:           gauge("grace_devices", "Devices that Weir cut off and that may still return."),
+		connections:     gauge("connections", "Open MQTT connections."),
+		handshakes:      gauge("handshakes", "Connections that have not sent their CONNECT yet."),
+		pendingAcks:     gauge("pending_acks", "QoS 1 publishes not yet acknowledged."),
+		kept:            gauge("kept_sessions", "Sessions kept for disconnected clients."),
+		grace:           gauge("grace_devices", "Devices in the grace period after Weir closed their connections."),
 		open:            gauge("open_topics", "1 when a listener serves open topics (broker.open_topics), else 0."),
-		connects:        counter("connects_total", "Connections that were established."),
+		connects:        counter("connects_total", "MQTT connections established."),
 		acceptErrors:    counter("accept_errors_total", "Failures of accept, such as no free file descriptor."),
-		panics:          counter("panics_total", "Panics that ended one connection."),
-		keptEvicted:     counter("kept_sessions_evicted_total", "Kept sessions that went because there were too many."),
+		panics:          counter("panics_total", "Panics, each of which ended one connection."),
+		keptEvicted:     counter("kept_sessions_evicted_total", "Kept sessions evicted because there were too many."),
 		presenceUnknown: counter("presence_read_errors_total", "Failures to read stored presence."),
-		refused:         vec("refused_connects_total", "Connections that were not established.", "reason"),
-		disconnects:     vec("disconnects_total", "Connections that ended; slow-reader are those closed by the write timeout.", "cause"),
-		wills:           vec("wills_total", "Wills of connections that ended, by how the will ended.", "fate"),
-		presence:        vec("presence_total", "Presence transitions handed to the gate.", "state", "fate"),
+		refused:         vec("refused_connects_total", "Connections refused, by reason.", "reason"),
+		disconnects:     vec("disconnects_total", "Connections ended, by cause; slow-reader means the write timeout.", "cause"),
+		wills:           vec("wills_total", "Wills of ended connections, by outcome.", "outcome"),
+		presence:        vec("presence_transitions_total", "Presence transitions submitted to the intake, by state and outcome.", "state", "outcome"),
 	}
 	m.largeWaits = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_broker_large_packet_waits_total",
-		Help: "Packets over 64 KiB that waited to be read because as many as may be were being read."})
-	m.accepted = vec("listener_accepted_total", "Connections that were accepted, before anything is known of them.", "listener")
+		Help: "Packets over 64 KiB that waited because the maximum was being read."})
+	m.accepted = vec("listener_accepted_total", "Connections accepted, before their first packet.", "listener")
 	m.byListener = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "weir", Subsystem: "broker", Name: "listener_connections",
-		Help: "MQTT connections that are open, by listener."}, []string{"listener"})
+		Help: "Open MQTT connections, by listener."}, []string{"listener"})
 	all = append(all, m.byListener)
 	for i, name := range packetNames {
 		all = append(all, prometheus.NewCounterFunc(prometheus.CounterOpts{Namespace: "weir", Subsystem: "broker", Name: "packets_received_total",
@@ -73,6 +76,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	for _, c := range []*cause{causeReceiveMaximum, causeTooLarge, causeSlowReader, causeStalled} {
 		m.disconnects.WithLabelValues(c.word)
 	}
+	for _, outcome := range []ingest.Outcome{ingest.Stored, ingest.Refused, ingest.Dropped} {
+		m.wills.WithLabelValues(outcomeWord(outcome))
+		m.presence.WithLabelValues(model.Connected.String(), outcomeWord(outcome))
+	}
 	if reg != nil {
 		reg.MustRegister(all...)
 	}
@@ -85,7 +92,7 @@ func (b *Broker) registerBounds(reg prometheus.Registerer) {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "weir", Subsystem: "broker", Name: name, Help: help},
 			func() float64 { return float64(value()) }))
 	}
-	gauge("max_connections", "Most MQTT connections at once: as configured, as far as memory allows.", func() int { return b.Settings().MaxConnections })
-	gauge("large_packets", "Packets over 64 KiB that are being read.", func() int { return len(b.large) })
-	gauge("max_large_packets", "How many of them may be at a time.", func() int { return cap(b.large) })
+	gauge("max_connections", "Maximum number of MQTT connections: as configured, or less where memory is small.", func() int { return b.Settings().MaxConnections })
+	gauge("large_packets", "Packets over 64 KiB being read.", func() int { return len(b.large) })
+	gauge("max_large_packets", "Maximum number of packets over 64 KiB being read.", func() int { return cap(b.large) })
 }

@@ -31,19 +31,25 @@ func newPubsubMetrics(reg prometheus.Registerer) *pubsubMetrics {
 	}
 	m := &pubsubMetrics{
 		connections:   gauge("connections", "Connections to the open topics."),
-		kept:          gauge("kept_sessions", "Sessions kept for clients of the open topics that are away."),
-		retained:      gauge("retained", "Retained messages."),
+		kept:          gauge("kept_sessions", "Sessions kept for disconnected clients of the open topics."),
+		retained:      gauge("retained_messages", "Retained messages."),
 		retainedBytes: gauge("retained_bytes", "Bytes of the retained messages."),
-		queued:        gauge("queued", "Messages that wait for a client or for its acknowledgement."),
-		queuedBytes:   gauge("queued_bytes", "Bytes of those messages, each counted for each client."),
-		subscriptions: gauge("subscriptions", "Subscriptions."),
-		nodes:         gauge("topic_nodes", "Levels of filters and retained names that are held."),
-		received:      counter("received_total", "Publishes taken, wills included; none of them is stored."),
-		delivered:     counter("delivered_total", "Publishes written to clients, repeats included."),
+		queued:        gauge("queued_messages", "Messages queued for a client or not yet acknowledged by it."),
+		queuedBytes:   gauge("queued_bytes", "Bytes of the queued messages, counted once per client."),
+		subscriptions: gauge("subscriptions", "Subscriptions to open topics."),
+		nodes:         gauge("topic_nodes", "Nodes of the topic tree: levels of filters and retained topic names."),
+		received:      counter("received_messages_total", "Publishes accepted, wills included; they are not stored."),
+		delivered:     counter("delivered_messages_total", "Publishes written to clients, repeats included."),
 		wills:         counter("wills_total", "Wills published."),
-		evicted:       counter("kept_sessions_evicted_total", "Kept sessions that went because there were too many."),
-		refused:       vec("refused_total", "Publishes and subscriptions that were refused."),
-		dropped:       vec("dropped_total", "Messages that one client was not sent, by why."),
+		evicted:       counter("kept_sessions_evicted_total", "Kept sessions evicted because there were too many."),
+		refused:       vec("refused_total", "Publishes and subscriptions refused, by reason."),
+		dropped:       vec("dropped_messages_total", "Messages dropped for one client, by reason."),
+	}
+	for _, reason := range []string{openRetainedFull, openSubsFull, openQueueFull} { // exported from the start
+		m.refused.WithLabelValues(reason)
+	}
+	for _, reason := range []string{openTooLarge, openExpired, openQueueFull} {
+		m.dropped.WithLabelValues(reason)
 	}
 	if reg != nil {
 		reg.MustRegister(all...)

@@ -92,6 +92,8 @@ func (b *Broker) ServeListener(ctx context.Context, ln net.Listener, on Listener
 		return errors.Join(net.ErrClosed, ln.Close())
 	}
 	defer b.detach(ln)
+	b.metrics.accepted.WithLabelValues(on.Name) // shown from the start
+	b.metrics.byListener.WithLabelValues(on.Name)
 	defer context.AfterFunc(ctx, func() { ln.Close() })()
 	for pause := time.Duration(0); ; {
 		nc, err := ln.Accept()

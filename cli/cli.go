@@ -92,6 +92,8 @@ func (c *command) root() *cobra.Command {
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.Args = unknownCommand
+	root.SuggestionsMinimumDistance = 2
 	root.PersistentPreRunE = namedPlaces
 	f := root.PersistentFlags()
 	f.StringVar(&c.configFile, "config", "", "configuration file, or its directory (default: $WEIR_CONFIG, else /etc/weir/weir.yaml if there)")
@@ -138,6 +140,18 @@ func namedPlaces(cmd *cobra.Command, _ []string) error {
 	return nil
 }
 
+// unknownCommand refuses what is no command of the root.
+func unknownCommand(root *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("unknown command %q for %q", args[0], root.CommandPath())
+	if similar := root.SuggestionsFor(args[0]); len(similar) > 0 {
+		text += "\n\nDid you mean this?\n\t" + strings.Join(similar, "\n\t") + "\n"
+	}
+	return usageError{errors.New(text)}
+}
+
 // usageError is a command line that does not read.
 type usageError struct{ error }
 
@@ -180,7 +194,7 @@ func group(use, short string, subs ...*cobra.Command) *cobra.Command {
 }
 
 func exitCode(err error) int {
-	if _, ok := errors.AsType[usageError](err); ok || strings.HasPrefix(err.Error(), "unknown command") {
+	if _, ok := errors.AsType[usageError](err); ok {
 		return ExitUsage
 	}
 	if _, ok := errors.AsType[checkError](err); ok {

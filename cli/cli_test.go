@@ -29,7 +29,7 @@ func TestEveryKindOfErrorHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 	}{
 		"anything":           {errors.New("disk on fire"), ExitFailed, ""},
 		"usage":              {usageError{errors.New("two, please")}, ExitUsage, "weir x --help"},
-		"unknown command":    {errors.New(`unknown command "x" for "weir"`), ExitUsage, "--help"},
+		"unknown command":    {unknownCommand((&command{}).root(), []string{"x"}), ExitUsage, "--help"},
 		"config":             {config.Problems{{Reason: "bad"}}, ExitConfig, ""},
 		"root key missing":   {fmt.Errorf("store: %w", &rootkey.MissingError{ID: "1", From: "f"}), ExitConfig, "put the key back"},
 		"root key exposed":   {fmt.Errorf("store: %w", rootkey.ErrExposed), ExitConfig, ""},

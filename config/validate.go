@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"weir/auth"
@@ -101,8 +100,7 @@ func (l *loader) openTopics() {
 // messageOf leaves out the field that an error names: the key is named already.
 func messageOf(err error) string {
 	if e, ok := errors.AsType[*model.Error](err); ok {
-		_, message, _ := strings.Cut(e.Message, ": ")
-		return message
+		return e.Text()
 	}
 	return err.Error()
 }

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// Bounds of what strangers may use.
+// Allowances of unauthenticated senders.
 const (
-	unknownSlots         = 1024
-	strangerMessages     = 100     // a second
-	strangerBytes        = 1 << 20 // a second
-	unknownSlotsLifetime = time.Minute
+	unknownSlots            = 1024
+	unauthenticatedMessages = 100     // a second
+	unauthenticatedBytes    = 1 << 20 // a second
+	unknownSlotsLifetime    = time.Minute
 )
 
-// allowance hands buckets to names that no tenant has, so that an answer does not tell whether a tenant exists: such a
+// allowance hands buckets to names that no tenant has, so that an answer does not reveal whether a tenant exists: such a
 // name meets the ceiling that a tenant without values of its own would. 1024 names have a bucket each, all others
 // share one. A slot whose bucket has long been full is free again.
 type allowance struct {
@@ -67,7 +67,7 @@ func (a *allowance) bucket(name string) *bucket {
 	return s.bucket
 }
 
-// maxName bounds what a slot keeps of a stranger's words; no tenant's token is longer.
+// maxName bounds the name that a slot keeps; no tenant's token is longer.
 const maxName = 128
 
 func (a *allowance) sweep(now time.Time) {
@@ -85,21 +85,21 @@ func (a *allowance) size() int {
 	return len(a.slots)
 }
 
-// strangers is the one allowance of all messages that verify as nobody.
-type strangers struct {
+// unauthenticated is the one allowance of all messages without a valid credential.
+type unauthenticated struct {
 	now      func() time.Time
 	mu       sync.Mutex
 	messages *bucket
 	bytes    *bucket
 }
 
-func newStrangers(now func() time.Time) *strangers {
-	return &strangers{now: now, messages: newBucket(strangerMessages, strangerMessages, now()),
-		bytes: newBucket(strangerBytes, strangerBytes, now())}
+func newUnauthenticated(now func() time.Time) *unauthenticated {
+	return &unauthenticated{now: now, messages: newBucket(unauthenticatedMessages, unauthenticatedMessages, now()),
+		bytes: newBucket(unauthenticatedBytes, unauthenticatedBytes, now())}
 }
 
 // take draws on both buckets or on neither.
-func (s *strangers) take(messages, bytes int) bool {
+func (s *unauthenticated) take(messages, bytes int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()

@@ -16,14 +16,14 @@ type bucket struct {
 	tokens float64   // below 0: debt
 	at     time.Time // of tokens; its monotonic reading is what counts
 
-	turn chan struct{} // held by the one caller of wait who is next
+	turn chan struct{} // held by the caller of wait that is next
 }
 
 func newBucket(rate, burst float64, now time.Time) *bucket {
 	return &bucket{rate: rate, burst: burst, tokens: burst, at: now, turn: make(chan struct{}, 1)}
 }
 
-// set changes the ceiling; what has been used stays used.
+// set changes the ceiling; used tokens stay used.
 func (b *bucket) set(rate, burst float64, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -52,7 +52,7 @@ func (b *bucket) empty(now time.Time) bool {
 	return b.rate <= 0 || b.tokens < min(1, b.burst)
 }
 
-// forever is what try returns when no waiting helps.
+// forever is returned by try when waiting cannot help.
 const forever = time.Duration(math.MaxInt64)
 
 // try takes n and returns 0, or returns how long the caller would have to wait for it. With reserve it takes n in
@@ -76,7 +76,7 @@ func (b *bucket) try(n int, now time.Time, reserve bool) time.Duration {
 	return wait
 }
 
-// giveBack returns what was reserved and not used.
+// giveBack returns reserved tokens that were not used.
 func (b *bucket) giveBack(n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -91,15 +91,15 @@ func seconds(s float64) time.Duration {
 	return time.Duration(math.Ceil(s*1e9)) + 1
 }
 
-// wait takes n as soon as there is room, waiting for at most patience; it reports false after that time or when ctx
+// wait takes n as soon as there is room, waiting for at most timeout; it reports false after that time or when ctx
 // ends. Callers are served one after the other. Others may take what became free while a caller slept; once that has
-// happened to him he reserves his share, so that a steady stream of small messages cannot starve a large one.
-func (b *bucket) wait(ctx context.Context, n int, patience time.Duration, now func() time.Time) bool {
+// happened it reserves its share, so that a steady stream of small messages cannot starve a large one.
+func (b *bucket) wait(ctx context.Context, n int, timeout time.Duration, now func() time.Time) bool {
 	if b.take(n, now()) {
 		return true
 	}
-	deadline := now().Add(patience)
-	out := time.NewTimer(patience)
+	deadline := now().Add(timeout)
+	out := time.NewTimer(timeout)
 	defer out.Stop()
 	select {
 	case b.turn <- struct{}{}:
@@ -111,21 +111,21 @@ func (b *bucket) wait(ctx context.Context, n int, patience time.Duration, now fu
 	took := b.serve(ctx, n, deadline, now)
 	<-b.turn
 	if !took {
-		sleep(ctx, deadline.Sub(now())) // the sender is held back although it is in vain
+		sleep(ctx, deadline.Sub(now())) // the sender is slowed down even though there will be no room
 	}
 	return took
 }
 
-// serve is wait for the caller whose turn it is. It returns at once when there is no room before the deadline.
+// serve is wait for the first caller in line. It returns at once when there will be no room before the deadline.
 func (b *bucket) serve(ctx context.Context, n int, deadline time.Time, now func() time.Time) bool {
-	for robbed := false; ; robbed = true {
+	for overtaken := false; ; overtaken = true {
 		need := b.try(n, now(), false)
 		switch {
 		case need == 0:
 			return true
 		case need > deadline.Sub(now()):
 			return false
-		case robbed:
+		case overtaken:
 			return b.sleepReserved(ctx, n, now)
 		case !sleep(ctx, need):
 			return false

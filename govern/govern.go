@@ -1,8 +1,8 @@
-// Package govern says who shares the instance and how much of it each may use: tenants, their tiers, and the ceilings
+// Package govern holds the tenants of the instance and how much of it each may use: tenants, their tiers, and the ceilings
 // that follow from them.
 //
 // A governance value cascades: the tenant's own, else its tier's, else the platform's. The ingest ceiling is a token
-// bucket per tenant, counted in readings and shared by every door; what verifies as nobody draws on allowances of its
+// bucket per tenant, counted in readings and shared by every door; messages without a valid credential draw on allowances of their
 // own. All of it is in memory and follows the store as changes commit.
 package govern
 
@@ -21,7 +21,7 @@ import (
 type Deps struct {
 	Store  store.Store
 	Writer store.Writer
-	// OnSwitch is told with the commit that a tenant was enabled or disabled, so that doors and sockets let go of it. It
+	// OnSwitch is called after the commit that enabled or disabled a tenant, so that transports and sockets close its connections. It
 	// must be quick. May be nil.
 	OnSwitch func(tenant string, enabled bool)
 	// Clock is time.Now when nil. Its monotonic reading counts.
@@ -31,15 +31,15 @@ type Deps struct {
 
 // Govern keeps tenants and their ceilings. All methods are safe for concurrent use.
 type Govern struct {
-	cfg       Config
-	store     store.Store
-	writer    store.Writer
-	onSwitch  func(string, bool)
-	now       func() time.Time
-	index     *index
-	unknown   *allowance
-	strangers *strangers
-	m         metrics
+	cfg             Config
+	store           store.Store
+	writer          store.Writer
+	onSwitch        func(string, bool)
+	now             func() time.Time
+	index           *index
+	unknown         *allowance
+	unauthenticated *unauthenticated
+	m               metrics
 }
 
 // metaSeeded marks that the first start has made its tiers; those deleted later do not come back.
@@ -54,7 +54,7 @@ func New(ctx context.Context, cfg Config, d Deps) (*Govern, error) {
 		d.Clock = time.Now
 	}
 	g := &Govern{cfg: cfg, store: d.Store, writer: d.Writer, onSwitch: d.OnSwitch, now: d.Clock, index: newIndex(cfg, d.Clock),
-		unknown: newAllowance(cfg, d.Clock), strangers: newStrangers(d.Clock)}
+		unknown: newAllowance(cfg, d.Clock), unauthenticated: newUnauthenticated(d.Clock)}
 	g.m = newMetrics(d.Registerer, g)
 	if err := g.seed(ctx); err != nil {
 		return nil, fmt.Errorf("govern: first start: %w", err)
@@ -124,7 +124,7 @@ func (g *Govern) Lookup(tenant string) (id int64, enabled, known bool) {
 	return e.id, e.enabled, ok
 }
 
-// Known reports whether there is such a tenant.
+// Known reports whether the tenant exists.
 func (g *Govern) Known(tenant string) bool {
 	_, _, known := g.Lookup(tenant)
 	return known
@@ -148,7 +148,7 @@ func (g *Govern) Take(tenant string, n int) (ok bool) {
 	return ok
 }
 
-// Empty reports whether the tenant's bucket would refuse even one reading: a door may answer before it reads the rest.
+// Empty reports whether the tenant's bucket would refuse even one reading: a transport may answer before it reads the rest.
 func (g *Govern) Empty(tenant string) bool {
 	empty := g.bucketOf(tenant).empty(g.now())
 	if empty {
@@ -157,10 +157,10 @@ func (g *Govern) Empty(tenant string) bool {
 	return empty
 }
 
-// Wait admits n readings of a tenant as soon as there is room. It waits for at most patience and then reports false, as
+// Wait admits n readings of a tenant as soon as there is room. It waits for at most timeout and then reports false, as
 // it does when ctx ends.
-func (g *Govern) Wait(ctx context.Context, tenant string, n int, patience time.Duration) bool {
-	ok := g.bucketOf(tenant).wait(ctx, max(n, 1), patience, g.now)
+func (g *Govern) Wait(ctx context.Context, tenant string, n int, timeout time.Duration) bool {
+	ok := g.bucketOf(tenant).wait(ctx, max(n, 1), timeout, g.now)
 	if !ok {
 		g.m.overCeiling.Inc()
 	}
@@ -174,15 +174,15 @@ func (g *Govern) bucketOf(tenant string) *bucket {
 	return g.unknown.bucket(tenant)
 }
 
-// Stranger admits a message of that many bytes from somebody who verified as nobody.
+// AdmitUnauthenticated admits a message of that many bytes without a valid credential.
 func (g *Govern) AdmitUnauthenticated(bytes int) bool { return g.TakeUnauthenticated(1, bytes) }
 
-// TakeUnauthenticated admits messages of that many bytes together from somebody who verified as nobody, all or none. All
-// strangers of the instance share 100 messages and 1 MiB a second.
+// TakeUnauthenticated admits messages of that many bytes together without a valid credential, all or none. All
+// unauthenticated senders of the instance share 100 messages and 1 MiB a second.
 func (g *Govern) TakeUnauthenticated(messages, bytes int) bool {
-	ok := g.strangers.take(messages, bytes)
+	ok := g.unauthenticated.take(messages, bytes)
 	if !ok {
-		g.m.strangersRefused.Inc()
+		g.m.unauthenticatedRefused.Inc()
 	}
 	return ok
 }
@@ -196,7 +196,7 @@ func (g *Govern) SetManualFloor(level int) error {
 	return nil
 }
 
-// SetPlatform changes the platform's defaults and the shedding level. What tenants have used of their ceilings stays used.
+// SetPlatform changes the platform's defaults and the shedding level. Used tokens of the tenants' ceilings stay used.
 func (g *Govern) SetPlatform(cfg Config) error {
 	if err := cfg.Validate(); err != nil {
 		return err

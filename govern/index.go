@@ -22,7 +22,7 @@ type entry struct {
 }
 
 // index holds every tenant in memory, some hundred bytes each. It is loaded at the start and changed as transactions
-// commit, so that what an operator changes is in force when his call returns.
+// commit, so that a change applies when the operator's call returns.
 type index struct {
 	now      func() time.Time
 	platform Values

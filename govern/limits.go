@@ -11,7 +11,7 @@ import (
 	"weir/model"
 )
 
-// minBurst is the least size of a tenant's ingest bucket: the readings of one legal message.
+// minBurst is the minimum size of a tenant's ingest bucket: the readings of one legal message.
 const minBurst = model.MaxReadings
 
 // Values are the governance values that one level of the cascade sets. nil means that the next level decides: a

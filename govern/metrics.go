@@ -3,23 +3,23 @@ package govern
 import "github.com/prometheus/client_golang/prometheus"
 
 type metrics struct {
-	overCeiling      prometheus.Counter
-	strangersRefused prometheus.Counter
+	overCeiling            prometheus.Counter
+	unauthenticatedRefused prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer, g *Govern) metrics {
 	m := metrics{
-		overCeiling: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_govern_over_ceiling_total",
-			Help: "Messages turned away because a tenant's ingest bucket was empty."}),
-		strangersRefused: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_govern_strangers_refused_total",
-			Help: "Messages of nobody's that found the strangers' allowance used up."}),
+		overCeiling: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_govern_ceiling_refused_total",
+			Help: "Messages refused because the tenant's ingest bucket was empty."}),
+		unauthenticatedRefused: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_govern_unauthenticated_refused_total",
+			Help: "Messages of unauthenticated senders refused because their common bucket was empty."}),
 	}
 	if reg == nil {
 		return m
 	}
-	reg.MustRegister(m.overCeiling, m.strangersRefused,
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_govern_unknown_names",
-			Help: "Names of no tenant that have a bucket of their own."}, func() float64 { return float64(g.unknown.size()) }),
+	reg.MustRegister(m.overCeiling, m.unauthenticatedRefused,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_govern_unknown_tenant_buckets",
+			Help: "Unknown tenant names that have a bucket of their own."}, func() float64 { return float64(g.unknown.size()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_govern_tenants",
 			Help: "Tenants in memory."}, func() float64 { return float64(len(g.index.tokens())) }))
 	return m

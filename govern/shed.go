@@ -1,6 +1,6 @@
 package govern
 
-// shedFactors are what is left of a tenant's ingest ceiling at each shedding level, by class: gold, silver, bronze,
+// shedFactors are the remaining fractions of a tenant's ingest ceiling at each shedding level, by class: gold, silver, bronze,
 // best effort.
 var shedFactors = [4][4]float64{
 	{1, 1, 1, 1},

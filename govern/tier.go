@@ -38,10 +38,11 @@ func Colors() []string {
 
 func (t *Tier) check(tx store.Tx, changed store.Changed) error {
 	if changed.New && t.DisplayOrder == 0 { // a new tier goes last
-		err := tx.QueryRow(`SELECT coalesce(max(display_order), 0) + 1 FROM tenant_tiers`).Scan(&t.DisplayOrder)
+		last, err := store.LastTierOrder(tx)
 		if err != nil {
 			return err
 		}
+		t.DisplayOrder = last + 1
 	}
 	if t.Config == nil {
 		return nil

@@ -113,6 +113,7 @@ type Area struct {
 }
 
 func newArea(s *Server, name string, plane Plane, sdl string) *Area {
+	s.metrics.create(name)
 	return &Area{server: s, name: name, plane: plane, sdl: sdl, fields: map[string]*field{}, types: map[string][]*binding{}}
 }
 

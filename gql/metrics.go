@@ -1,6 +1,12 @@
 package gql
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/model"
+)
 
 type metrics struct {
 	requests       *prometheus.CounterVec   // area, kind
@@ -33,29 +39,40 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		requests: counters("weir_graphql_requests_total", "GraphQL requests by kind: query, mutation, subscription, refused.", "area", "kind"),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "weir_graphql_request_seconds",
-			Help: "Time that queries and mutations took.", Buckets: []float64{.001, .005, .02, .1, .5, 2, 10, 30}}, []string{"area"}),
-		errors:         counters("weir_graphql_errors_total", "Errors that callers were shown, by code.", "code"),
-		internal:       counters("weir_graphql_internal_errors_total", "Errors that callers were not shown.", "area"),
-		cacheHits:      counter("weir_graphql_document_cache_hits_total", "Requests whose document was ready."),
-		cacheMisses:    counter("weir_graphql_document_cache_misses_total", "Requests whose document had to be prepared."),
-		cacheEvictions: counter("weir_graphql_document_cache_evictions_total", "Documents that made room."),
-		cacheBytes:     gauge("weir_graphql_document_cache_bytes", "Estimated size of the documents kept."),
-		pendingRefused: counter("weir_graphql_pending_refused_total", "Requests refused because too much was pending."),
-		resultsRefused: counter("weir_graphql_results_refused_total", "Answers given up because all answers together were too large."),
+			Help: "Duration of queries and mutations.", Buckets: []float64{.001, .005, .02, .1, .5, 2, 10, 30}}, []string{"area"}),
+		errors:         counters("weir_graphql_errors_total", "Errors returned to callers, by code.", "code"),
+		internal:       counters("weir_graphql_internal_errors_total", "Internal errors, whose details are not returned to callers.", "area"),
+		cacheHits:      counter("weir_graphql_document_cache_hits_total", "Requests whose prepared document was in the cache."),
+		cacheMisses:    counter("weir_graphql_document_cache_misses_total", "Requests whose document was not in the cache."),
+		cacheEvictions: counter("weir_graphql_document_cache_evictions_total", "Documents evicted from the cache."),
+		cacheBytes:     gauge("weir_graphql_document_cache_bytes", "Estimated size of the cached documents."),
+		pendingRefused: counter("weir_graphql_pending_refused_total", "Requests refused because the maximum of pending bytes was reached."),
+		resultsRefused: counter("weir_graphql_results_refused_total", "Results abandoned because the maximum of result bytes was reached."),
 		sockets:        gauge("weir_graphql_websocket_connections", "Open WebSocket connections."),
 		subscriptions:  gauge("weir_graphql_websocket_operations", "Operations running on WebSocket connections."),
 		socketsClosed:  counters("weir_graphql_websocket_closed_total", "WebSocket connections closed by the server, by close code.", "code"),
-		socketsRefused: counters("weir_graphql_websocket_refused_total", "What was refused at a limit: instance, identity, subscriptions.", "limit"),
-		slow:           counter("weir_graphql_websocket_slow_total", "Subscriptions ended because the subscriber was too slow."),
+		socketsRefused: counters("weir_graphql_websocket_refused_total", "WebSocket connections and subscriptions refused, by limit (instance, identity, subscriptions).", "limit"),
+		slow:           counter("weir_graphql_websocket_slow_subscribers_total", "Subscriptions ended because the subscriber was too slow."),
 	}
-	for _, limit := range []string{"instance", "identity", "subscriptions"} { // shown from the start
+	for _, limit := range []string{"instance", "identity", "subscriptions"} { // exported from the start
 		m.socketsRefused.WithLabelValues(limit)
 	}
+	m.errors.WithLabelValues(string(model.CodeUnavailable))
+	m.socketsClosed.WithLabelValues(strconv.Itoa(int(closeMalformed)))
 	if reg != nil {
 		reg.MustRegister(m.requests, m.seconds, m.errors, m.internal, m.cacheHits, m.cacheMisses, m.cacheEvictions, m.cacheBytes,
 			m.pendingRefused, m.resultsRefused, m.sockets, m.subscriptions, m.socketsClosed, m.socketsRefused, m.slow)
 	}
 	return m
+}
+
+// create makes the series of an area, so that a scrape shows them at 0 before they first count.
+func (m *metrics) create(area string) {
+	for _, kind := range []string{"query", "mutation", "subscription", "refused"} {
+		m.requests.WithLabelValues(area, kind)
+	}
+	m.seconds.WithLabelValues(area)
+	m.internal.WithLabelValues(area)
 }
 
 // registerBounds shows how much of what is bounded may be used, and is.
@@ -64,10 +81,10 @@ func (s *Server) registerBounds(reg prometheus.Registerer) {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_graphql_" + name, Help: help}, func() float64 { return float64(value()) }))
 	}
 	l := s.cfg.Limits
-	gauge("pending_bytes", "Bodies that are being read and run.", s.admission.held.Load)
-	gauge("max_pending_bytes", "Most bytes of bodies that may be at a time; others wait.", func() int64 { return l.PendingBytes })
-	gauge("result_bytes", "Answers that are being put together or written.", s.results.used.Load)
-	gauge("max_result_bytes", "Most bytes of answers at a time.", func() int64 { return l.ResultBytes })
-	gauge("max_document_cache_bytes", "Most bytes of documents that are kept.", func() int64 { return l.CacheBytes })
-	gauge("max_websocket_connections", "Most WebSocket connections at once.", func() int64 { return int64(l.Connections) })
+	gauge("pending_bytes", "Size of the request bodies being read and executed.", s.admission.held.Load)
+	gauge("max_pending_bytes", "Maximum of pending bytes; further requests wait.", func() int64 { return l.PendingBytes })
+	gauge("result_bytes", "Size of the results being built or written.", s.results.used.Load)
+	gauge("max_result_bytes", "Maximum of result bytes.", func() int64 { return l.ResultBytes })
+	gauge("max_document_cache_bytes", "Maximum size of the document cache.", func() int64 { return l.CacheBytes })
+	gauge("max_websocket_connections", "Maximum number of WebSocket connections.", func() int64 { return int64(l.Connections) })
 }

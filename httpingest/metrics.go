@@ -21,17 +21,17 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_httpingest_requests_total",
-			Help: "Requests of the ingest listener, by the status that they were answered with."}, []string{"status"}),
+			Help: "Requests of the ingest listener, by status code."}, []string{"code"}),
 		connections: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_httpingest_connections",
-			Help: "Connections of the ingest listener that are open."}),
+			Help: "Open connections of the ingest listener."}),
 		closedBefore: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_eventsources_total_http_connections_closed_before_request",
-			Help: "Connections that were closed before a request was complete: it did not come, or not in time."}),
+			Help: "Connections closed before a request was complete."}),
 	}
 	m.waits = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_httpingest_connection_waits_total",
-		Help: "Times that accepting had to wait because all connections of the ingest listener were taken."})
+		Help: "Times that accept waited because the ingest listener had its maximum of connections."})
 	m.largeWaits = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_httpingest_large_body_waits_total",
-		Help: "Bodies over 64 KiB that waited to be read because as many as may be were being read."})
+		Help: "Bodies over 64 KiB that waited because the maximum was being read."})
 	m.accepted = m.requests.WithLabelValues(strconv.Itoa(http.StatusAccepted))
 	if reg != nil {
 		reg.MustRegister(m.requests, m.connections, m.closedBefore, m.waits, m.largeWaits)
@@ -44,7 +44,7 @@ func (h *Handler) registerBounds(reg prometheus.Registerer) {
 	gauge := func(name, help string, value func() int) {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_httpingest_" + name, Help: help}, func() float64 { return float64(value()) }))
 	}
-	gauge("max_connections", "Most connections of the ingest listener at once.", func() int { return h.cfg.MaxConnections })
-	gauge("large_bodies", "Bodies over 64 KiB that are being read.", func() int { return len(h.large) })
-	gauge("max_large_bodies", "How many of them may be at a time.", func() int { return cap(h.large) })
+	gauge("max_connections", "Maximum number of connections of the ingest listener.", func() int { return h.cfg.MaxConnections })
+	gauge("large_bodies", "Bodies over 64 KiB being read.", func() int { return len(h.large) })
+	gauge("max_large_bodies", "Maximum number of bodies over 64 KiB being read.", func() int { return cap(h.large) })
 }

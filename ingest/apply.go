@@ -377,23 +377,23 @@ type applyMetrics struct {
 func newApplyMetrics(reg prometheus.Registerer) *applyMetrics {
 	m := &applyMetrics{
 		retries: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_ingest_store_retries_total",
-			Help: "Times that the store refused what the applier must read or write."}),
-		forgotten: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_ingest_repeat_clients_forgotten_total",
-			Help: "MQTT clients whose last messages were forgotten, for all clients together took too much memory."}),
-		altIDs: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_ingest_dedupe_entries", Help: "altIds remembered, as of the last head."}),
+			Help: "Reads and writes of the applier that the store failed and that were retried."}),
+		forgotten: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_ingest_repeat_clients_evicted_total",
+			Help: "MQTT clients whose last messages were evicted because the memory of all clients exceeded its maximum."}),
+		altIDs: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_ingest_dedupe_entries", Help: "altIds kept for deduplication, as of the last checkpoint."}),
 		altIDSpan: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_ingest_dedupe_span_seconds",
-			Help: "Receive time that the remembered altIds really cover, as of the last head."}),
-		clients: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_ingest_repeat_clients", Help: "MQTT clients whose last messages are remembered, as of the last head."}),
-		heads:   prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_ingest_heads_written_total", Help: "Heads written to the store."}),
+			Help: "Receive time covered by the altIds kept for deduplication, as of the last checkpoint."}),
+		clients: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_ingest_repeat_clients", Help: "MQTT clients whose last messages are kept for deduplication, as of the last checkpoint."}),
+		heads:   prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_ingest_checkpoints_total", Help: "Checkpoints of the applier written to the store."}),
 		late: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_eventsources_total_msg_invalid_event_time",
-			Help: "Messages whose event time lies too far back."}),
-		lost: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_ingest_lost_unread_total",
-			Help: "Records of the log that were gone before they were applied."}),
+			Help: "Messages whose event time is too far in the past."}),
+		lost: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_ingest_lost_records_total",
+			Help: "Records of the log lost before they were applied."}),
 		fates: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_ingest_messages_total",
-			Help: "Messages by the heading they ended under."}, []string{"heading", "reason"}),
+			Help: "Messages by outcome and reason."}, []string{"outcome", "reason"}),
 	}
 	m.deadLettersTrimmed = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_dead_letters_trimmed_total",
-		Help: "Dead letters that went because there were too many: the oldest of a tenant, or of the strangers' ring."})
+		Help: "Oldest dead letters removed because a tenant or the rejected-payload buffer had its maximum."})
 	m.stored = m.fates.WithLabelValues(string(store.OutcomeStored), string(ReasonNone))
 	if reg != nil {
 		reg.MustRegister(m.deadLettersTrimmed, m.retries, m.heads, m.late, m.lost, m.forgotten, m.altIDs, m.altIDSpan, m.clients, m.fates)

@@ -61,13 +61,13 @@ type Clock struct {
 // NewClock returns a clock that believes the wall, though never before the build, until Begin.
 func NewClock(cfg ClockConfig) *Clock {
 	c := &Clock{cfg: cfg, mapped: make(chan struct{}), gap: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_clock_behind_seconds",
-		Help: "How far the system's clock lies behind the newest stamp, 0 while it does not."})}
+		Help: "Time by which the system clock lags behind the newest receive stamp, otherwise 0."})}
 	if !cfg.Built.IsZero() {
 		c.floor = model.NanosOf(cfg.Built)
 	}
 	if cfg.Registry != nil {
 		cfg.Registry.MustRegister(c.gap, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_clock_plausible",
-			Help: "1 while the system's clock can be believed: it lies neither before the build nor before the newest stamp."}, func() float64 {
+			Help: "1 while the system clock is plausible: neither before the build time nor before the newest receive stamp."}, func() float64 {
 			if c.Doubt() != "" {
 				return 0
 			}

@@ -10,20 +10,20 @@ type gateMetrics struct {
 
 func newGateMetrics(reg prometheus.Registerer) *gateMetrics {
 	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_eventsources_" + name, Help: help})
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
 	m := &gateMetrics{
-		inbound:         counter("total_inbound_messages", "Messages that reached a door."),
-		decoded:         counter("total_msg_decode_successful", "Messages that decoded."),
-		undecoded:       counter("total_msg_failed_decode", "Messages that did not decode."),
-		limited:         counter("total_msg_rate_limited", "Messages over an ingest ceiling."),
-		backpressured:   counter("total_msg_backpressured", "Messages refused because the log is filling up."),
-		failedAppends:   counter("total_log_appends_failed", "Messages that the log did not take."),
-		ringLost:        counter("total_refused_copies_lost", "Copies of refused bodies that found no room on their way to the strangers' ring."),
-		presenceRefused: counter("total_presence_refused", "Presence transitions that were refused; a later check repairs them."),
-		strayBytes:      counter("total_stray_bytes", "Bytes of packets that were refused before they became messages."),
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_eventsources_total_msg_turned_away",
-			Help: "Messages refused or dropped at a door, by reason."}, []string{"reason"}),
+		inbound:         counter("weir_eventsources_total_inbound_messages", "Messages received by a transport."),
+		decoded:         counter("weir_eventsources_total_msg_decode_successful", "Messages decoded."),
+		undecoded:       counter("weir_eventsources_total_msg_failed_decode", "Messages that could not be decoded."),
+		limited:         counter("weir_eventsources_total_msg_rate_limited", "Messages refused because of an ingest ceiling."),
+		backpressured:   counter("weir_eventsources_total_msg_backpressured", "Messages refused because the log is filling up."),
+		failedAppends:   counter("weir_ingest_failed_appends_total", "Messages that could not be appended to the log."),
+		ringLost:        counter("weir_ingest_refused_copies_dropped_total", "Copies of refused bodies dropped because the queue of the rejected-payload buffer was full."),
+		presenceRefused: counter("weir_ingest_presence_refused_total", "Presence transitions refused; a later check repairs them."),
+		strayBytes:      counter("weir_ingest_refused_packet_bytes_total", "Bytes of packets refused before they were decoded into messages."),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_ingest_refused_messages_total",
+			Help: "Messages refused or dropped by a transport, by reason."}, []string{"reason"}),
 	}
 	for _, r := range []Reason{ReasonCeiling, ReasonBackpressure, ReasonUnauthenticated, ReasonTooManyReadings, ReasonTooLarge, ReasonUnavailable} {
 		m.refused.WithLabelValues(string(r)) // what turns away at a bound is shown from the start

@@ -97,15 +97,15 @@ func (g *Gauge) collectors() []prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value)
 	}
 	all := []prometheus.Collector{
-		gauge("weir_ingest_backpressure", "1 while new messages are refused for want of room.", nil, func() float64 { return truth(g.Refusing()) }),
-		gauge("weir_ingest_backpressure_full", "1 while nobody's messages are taken: the disk of the log is nearly full.", nil, func() float64 { return truth(g.Full()) }),
-		gauge("weir_ingest_runway_seconds", "When the log would be full if everything went on as in the last ten seconds.", nil, func() float64 {
+		gauge("weir_ingest_backpressure", "1 while new messages are refused because the log is nearly full.", nil, func() float64 { return truth(g.Refusing()) }),
+		gauge("weir_ingest_backpressure_full", "1 while all messages are refused because the disk of the log is nearly full.", nil, func() float64 { return truth(g.Full()) }),
+		gauge("weir_ingest_runway_seconds", "Time until the log is full at the rate of the last ten seconds.", nil, func() float64 {
 			if d := g.Runway(); d < endless {
 				return d.Seconds()
 			}
 			return math.Inf(1)
 		}),
-		gauge("weir_ingest_disk_reserve_bytes", "Free disk below which new messages are refused.", nil, func() float64 {
+		gauge("weir_ingest_disk_reserve_bytes", "Free disk space below which new messages are refused.", nil, func() float64 {
 			g.mu.Lock()
 			defer g.mu.Unlock()
 			return float64(g.reserve)

@@ -69,11 +69,11 @@ type Tap struct {
 
 // NewTap returns a tap that nobody watches. now is the clock of the receive stamps.
 func NewTap(now func() model.Nanos, reg prometheus.Registerer) *Tap {
-	t := &Tap{now: now, leftOut: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_tail_left_out_total",
-		Help: "Messages that a watcher was not shown because they came too fast for it."})}
+	t := &Tap{now: now, leftOut: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_tail_dropped_messages_total",
+		Help: "Messages not sent to a watcher because its queue was full."})}
 	t.watchers.Store(new([]*Watcher))
 	if reg != nil {
-		reg.MustRegister(t.leftOut, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_tail_watchers", Help: "Who watches messages end."},
+		reg.MustRegister(t.leftOut, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_tail_watchers", Help: "Open watchers of message outcomes (weir tail)."},
 			func() float64 { return float64(len(*t.watchers.Load())) }))
 	}
 	return t

@@ -42,7 +42,7 @@ func (r *Registry) admitDevices(c *store.Change, n int64) error {
 		return err
 	}
 	if most := r.devicesPerTenant.Load(); have > most {
-		return model.Errorf(model.CodeLimitExceeded, "limits.devices_per_tenant: a tenant has at most %d devices", most)
+		return model.OverLimit("limits.devices_per_tenant", "a tenant has at most %d devices", most)
 	}
 	return nil
 }

@@ -87,7 +87,7 @@ func (r *Registry) hashValue(ctx context.Context, p store.Patch) error {
 	}
 	hash, err := r.parts.Hasher.Hash(ctx, value)
 	if err != nil {
-		return &model.Error{Code: model.CodeUnavailable, Err: err, Message: "unavailable: the credentialValue could not be hashed, send it again"}
+		return &model.Error{Code: model.CodeUnavailable, Err: err, Field: "credentialValue", Message: "unavailable: the credentialValue could not be hashed, send it again"}
 	}
 	p["credentialValue"] = hash
 	return nil

@@ -226,11 +226,7 @@ func (im *importing) noted(to *[]EntryProblem, i int, err error) bool {
 	if !ok {
 		return false
 	}
-	field, reason, ok := strings.Cut(e.Message, ": ")
-	if !ok || strings.Contains(field, " ") {
-		field, reason = "token", e.Message
-	}
-	*to = append(*to, EntryProblem{Entry: i, Field: field, Reason: reason, Other: -1})
+	*to = append(*to, EntryProblem{Entry: i, Field: cmp.Or(e.Field, "token"), Reason: e.Text(), Other: -1})
 	return true
 }
 

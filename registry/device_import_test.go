@@ -169,3 +169,28 @@ func TestAccessTokensAreReplacedAndLentOnesGoWhenTheirTimeIsOver(t *testing.T) {
 		t.Error("the user name went along")
 	}
 }
+
+// TestAProblemOfAnEntryNamesTheFieldOfItsError: not what the message looks like.
+func TestAProblemOfAnEntryNamesTheFieldOfItsError(t *testing.T) {
+	t.Parallel()
+	reworded := model.Invalid("name", "is long")
+	reworded.Message = "sorry: too long"
+	for name, c := range map[string]struct {
+		err  *model.Error
+		want EntryProblem
+	}{
+		"a field":              {model.Invalid("name", "a: b"), EntryProblem{Field: "name", Reason: "a: b"}},
+		"reworded":             {reworded, EntryProblem{Field: "name", Reason: "is long"}},
+		"what must be unique":  {model.NotUnique("device", "externalId", "7"), EntryProblem{Field: "externalId", Reason: `externalId of a device must be unique, "7" is in use`}},
+		"no field but a colon": {model.Errorf(model.CodeUnavailable, "unavailable: later"), EntryProblem{Field: "token", Reason: "unavailable: later"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var noted []EntryProblem
+			c.want.Entry, c.want.Other = 3, -1
+			if ok := new(importing).noted(&noted, 3, fmt.Errorf("entry: %w", c.err)); !ok || len(noted) != 1 || noted[0] != c.want {
+				t.Errorf("got %+v, want %+v", noted, c.want)
+			}
+		})
+	}
+}

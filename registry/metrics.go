@@ -4,8 +4,8 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // metrics are the registry's counters.
 type metrics struct {
-	publishes *prometheus.CounterVec // by result
-	lookups   *prometheus.CounterVec // by result
+	publishes *prometheus.CounterVec // by outcome
+	lookups   *prometheus.CounterVec // by outcome
 	forgotten prometheus.Counter
 }
 
@@ -13,11 +13,17 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		publishes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_registry_publishes_total",
-			Help: "Publishes of device profiles by result: published, refused, failed."}, []string{"result"}),
+			Help: "Publishes of device profiles by outcome (published, refused, failed)."}, []string{"outcome"}),
 		lookups: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_registry_credential_lookups_total",
-			Help: "Look-ups of device credentials in the store by result: found, none, failed."}, []string{"result"}),
-		forgotten: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_registry_credentials_forgotten_total",
-			Help: "Changes of devices and credentials that verified credentials were forgotten for."}),
+			Help: "Lookups of device credentials in the store by outcome (found, none, failed)."}, []string{"outcome"}),
+		forgotten: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_registry_credential_invalidations_total",
+			Help: "Changes of devices and credentials that invalidated cached credentials."}),
+	}
+	for _, outcome := range []string{"published", "refused", "failed"} { // exported from the start
+		m.publishes.WithLabelValues(outcome)
+	}
+	for _, outcome := range []string{"found", "none", "failed"} {
+		m.lookups.WithLabelValues(outcome)
 	}
 	if reg != nil {
 		reg.MustRegister(m.publishes, m.lookups, m.forgotten)

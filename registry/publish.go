@@ -132,11 +132,14 @@ func (r *Registry) validate(ctx context.Context, by *model.Principal, d *draft) 
 	case len(refused) == 0:
 		return nil
 	}
-	reasons := make([]string, len(refused))
+	reasons, all := make([]string, len(refused)), make([]*model.Error, len(refused))
 	for i, f := range refused {
 		reasons[i] = strconv.Quote(f.Token) + ": " + f.Message
+		all[i] = &model.Error{Code: model.CodeInvalidInput, Kind: r.Rules.Name(), Token: f.Token, Message: f.Message}
 	}
-	return model.Invalid("detectionRules", "%s", strings.Join(reasons, "; "))
+	e := model.Invalid("detectionRules", "%s", strings.Join(reasons, "; "))
+	e.All = all
+	return e
 }
 
 // freeze writes the validated draft as a version and makes it the active one.
@@ -191,7 +194,7 @@ func (r *Registry) roomForRules(c *store.Change, p *DeviceProfile, s *Snapshot) 
 	if all <= r.config.RulesPerTenant || s.enabledRules() < before {
 		return nil
 	}
-	return model.Errorf(model.CodeLimitExceeded, "detection.max_rules_per_tenant: the tenant would have %d enabled rules, at most %d may run", all, r.config.RulesPerTenant)
+	return model.OverLimit("detection.max_rules_per_tenant", "the tenant would have %d enabled rules, at most %d may run", all, r.config.RulesPerTenant)
 }
 
 // Rollback makes an existing version of a profile the active one. The active one is no change.

@@ -313,22 +313,22 @@ func TestHealthCountsWhatARuleMissed(t *testing.T) {
 		t.Errorf("an unknown profile has %v", rows)
 	}
 	const metrics = `
-# HELP weir_eventprocessing_detect_eval_errors_total Samples that a rule could not evaluate.
+# HELP weir_eventprocessing_detect_eval_errors_total Samples for which the evaluation of a rule failed.
 # TYPE weir_eventprocessing_detect_eval_errors_total counter
 weir_eventprocessing_detect_eval_errors_total 3
-# HELP weir_eventprocessing_detect_events_applied_total Samples of devices that have a profile with rules.
+# HELP weir_eventprocessing_detect_events_applied_total Samples of devices whose profile has rules.
 # TYPE weir_eventprocessing_detect_events_applied_total counter
 weir_eventprocessing_detect_events_applied_total 3
-# HELP weir_eventprocessing_detect_keys_refused_total Samples that found no room in their tenant's budget of keys.
+# HELP weir_eventprocessing_detect_keys_refused_total Samples refused because the tenant or the instance had its maximum of keys.
 # TYPE weir_eventprocessing_detect_keys_refused_total counter
 weir_eventprocessing_detect_keys_refused_total 0
-# HELP weir_eventprocessing_detect_late_samples_total Samples set aside, and edges not emitted for their age.
+# HELP weir_eventprocessing_detect_late_samples_total Samples and edges discarded because they were too old.
 # TYPE weir_eventprocessing_detect_late_samples_total counter
 weir_eventprocessing_detect_late_samples_total 1
-# HELP weir_eventprocessing_detect_live_keys Keys that hold state.
+# HELP weir_eventprocessing_detect_live_keys Keys with state.
 # TYPE weir_eventprocessing_detect_live_keys gauge
 weir_eventprocessing_detect_live_keys 1
-# HELP weir_eventprocessing_detect_rules_active Rules that run.
+# HELP weir_eventprocessing_detect_rules_active Active rules.
 # TYPE weir_eventprocessing_detect_rules_active gauge
 weir_eventprocessing_detect_rules_active 2
 `

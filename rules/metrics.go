@@ -21,12 +21,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + name, Help: help})
 	}
 	m := &metrics{
-		applied:    counter("events_applied_total", "Samples of devices that have a profile with rules."),
-		late:       counter("late_samples_total", "Samples set aside, and edges not emitted for their age."),
-		evalErrors: counter("eval_errors_total", "Samples that a rule could not evaluate."),
-		refused:    counter("keys_refused_total", "Samples that found no room in their tenant's budget of keys."),
-		rules:      gauge("rules_active", "Rules that run."),
-		keys:       gauge("live_keys", "Keys that hold state."),
+		applied:    counter("events_applied_total", "Samples of devices whose profile has rules."),
+		late:       counter("late_samples_total", "Samples and edges discarded because they were too old."),
+		evalErrors: counter("eval_errors_total", "Samples for which the evaluation of a rule failed."),
+		refused:    counter("keys_refused_total", "Samples refused because the tenant or the instance had its maximum of keys."),
+		rules:      gauge("rules_active", "Active rules."),
+		keys:       gauge("live_keys", "Keys with state."),
 	}
 	if reg != nil {
 		reg.MustRegister(m.applied, m.late, m.evalErrors, m.refused, m.rules, m.keys)

@@ -144,7 +144,7 @@ func (m *merger) write(ctx context.Context, pause func() error) error {
 		switch {
 		case errs[i] == nil:
 			m.merged += r.readings
-			m.s.m.tellMerged(r)
+			m.s.m.countMerged(r)
 		case errors.Is(errs[i], store.ErrMerged):
 			errs[i] = nil
 		}

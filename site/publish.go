@@ -2,8 +2,6 @@ package site
 
 import (
 	"errors"
-	"strconv"
-	"strings"
 
 	"weir/model"
 )
@@ -29,25 +27,21 @@ func (t *inTenant) publish() error {
 	return nil
 }
 
-// refused is the entity that a refused publish is about: the rule that its message names first, where it is declared.
+// refused is the entity that a refused publish is about: the definition of the first refused rule that is declared, or else
+// the profile.
 func refused(profile *Entity, err error) *Entity {
 	e, ok := errors.AsType[*model.Error](err)
 	if !ok {
 		return profile
 	}
-	first, place := profile, len(e.Message)
-	for _, rule := range profile.Lists["detectionRules"] {
-		if i := indexQuoted(e.Message, rule.Name); i >= 0 && i < place {
-			first, place = rule, i
+	for _, one := range e.All {
+		for _, rule := range profile.Lists["detectionRules"] {
+			if rule.Name == one.Token {
+				definition := *rule
+				definition.At = rule.field("definition")
+				return &definition
+			}
 		}
 	}
-	if first != profile {
-		definition := *first
-		definition.At = first.field("definition")
-		return &definition
-	}
-	return first
+	return profile
 }
-
-// indexQuoted is where a message names something, -1 where it does not.
-func indexQuoted(message, name string) int { return strings.Index(message, strconv.Quote(name)) }

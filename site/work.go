@@ -1,6 +1,7 @@
 package site
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,42 +72,42 @@ func (w *work) all() error {
 	return w.pruneInstance()
 }
 
-// at gives a refusal the place of what it refuses: of the field that its message begins with, where that is declared.
+// at gives a refusal the position of what it refuses: of the field that it names, where that is declared, or else of the
+// entity.
 func at(e *Entity, err error) error {
 	refusal, ok := errors.AsType[*model.Error](err)
 	if !ok {
 		return err
 	}
-	name, _, _ := strings.Cut(refusal.Message, ":")
-	name, _, _ = strings.Cut(name, " ")
-	if refusal.Reason == model.ReasonNotUnique { // "conflict: externalId of a device must be unique, …"
-		rest := strings.TrimPrefix(refusal.Message, "conflict: ")
-		name, _, _ = strings.Cut(rest, " ")
-	}
-	place := e.field(name)
-	if name == "roleTokens" { // what the verbs call the roles
-		place = e.field("roles")
+	name := cmp.Or(refusal.Field, refusal.Kind)
+	position := e.field(name)
+	if name == "roleTokens" { // the verbs' name of the roles
+		position = e.field("roles")
 		if _, ok := e.Fields["systemRoles"]; ok {
-			place = e.field("systemRoles")
+			position = e.field("systemRoles")
 		}
 	}
-	told := *refusal
-	path, message := place.Path, refusal.Message
-	if strings.HasSuffix(path, "."+name) { // it says the field already
-		message = strings.TrimPrefix(message, name+": ")
+	placed := *refusal
+	path, message := position.Path, refusal.Message
+	if refusal.Reason != model.ReasonNotUnique && strings.HasSuffix(path, "."+name) { // the path names the field already
+		message = refusal.Text()
 	}
 	if path != "" {
 		path += ": "
 	}
-	told.Message = fmt.Sprintf("%s: %s%s", place, path, message)
-	if told.Hint == "" {
-		told.Hint = hintOf(name, refusal)
+	placed.Message = fmt.Sprintf("%s: %s%s", position, path, message)
+	if placed.Hint == "" {
+		placed.Hint = hintOf(e, refusal)
 	}
-	return &told
+	return &placed
 }
 
-func hintOf(field string, refusal *model.Error) string {
-	if strings.HasSuffix(refusal.Message, "is required") && (field == "credentialId" || field == "credentialValue" || field == "password") {
+// hintOf says how to give a secret that the file leaves out.
+func hintOf(e *Entity, refusal *model.Error) string {
+	field := refusal.Field
+	_, given := e.Secrets[field]
+	_, named := e.Fields[field]
+	if !given && !named && (field == "credentialId" || field == "credentialValue" || field == "password") {
 		return fmt.Sprintf("it is new: give its secret with %s_file or %s_env", field, field)
 	}
 	return "nothing was changed"

@@ -163,7 +163,7 @@ func (f *Field) document(v any) (reflect.Value, error) {
 	}
 	switch {
 	case f.Max > 0 && int64(len(s)) > f.Max:
-		return reflect.Value{}, model.Errorf(model.CodeLimitExceeded, "%s: is larger than %d bytes", f.Label, f.Max)
+		return reflect.Value{}, model.OverLimit(f.Label, "is larger than %d bytes", f.Max)
 	case !json.Valid([]byte(s)), !utf8.ValidString(s):
 		return reflect.Value{}, model.Invalid(f.Label, "is no well-formed JSON document")
 	case strings.TrimSpace(s) == "null":

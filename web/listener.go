@@ -30,13 +30,13 @@ type listenerMetrics struct {
 
 func newListenerMetrics(name string, most int, reg prometheus.Registerer) *listenerMetrics {
 	m := &listenerMetrics{
-		connections: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_" + name + "_connections", Help: "Open connections of this listener."}),
+		connections: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_" + name + "_connections", Help: "Open connections of the listener."}),
 		waits: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_" + name + "_connection_waits_total",
-			Help: "Times that accepting had to wait because all connections were taken."}),
+			Help: "Times that accept waited because the listener had its maximum of connections."}),
 	}
 	if reg != nil {
 		reg.MustRegister(m.connections, m.waits, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_" + name + "_max_connections",
-			Help: "Most connections of this listener at once."}, func() float64 { return float64(most) }))
+			Help: "Maximum number of connections of the listener."}, func() float64 { return float64(most) }))
 	}
 	return m
 }

@@ -61,7 +61,7 @@ func stack() string { return string(debug.Stack()) }
 type metrics struct{ panics prometheus.Counter }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
-	m := &metrics{panics: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_http_panics_total", Help: "Requests that ended in a panic."})}
+	m := &metrics{panics: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_http_panics_total", Help: "HTTP requests that ended in a panic."})}
 	if reg != nil {
 		reg.MustRegister(m.panics)
 	}

@@ -228,13 +228,12 @@ func (g SetupGuard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	setupSend(w, status, setupErrorOf(e))
 }
 
-// setupErrorOf takes the field out of the message of an INVALID_INPUT, which begins with it.
+// setupErrorOf shows the field of an INVALID_INPUT apart from what is wrong with it.
 func setupErrorOf(e *model.Error) setupError {
-	out := setupError{Error: e.Message, Code: string(e.Code)}
-	if field, text, ok := strings.Cut(e.Message, ": "); ok && e.Code == model.CodeInvalidInput {
-		out.Field, out.Error = field, text
+	if e.Code == model.CodeInvalidInput {
+		return setupError{Error: e.Text(), Field: e.Field, Code: string(e.Code)}
 	}
-	return out
+	return setupError{Error: e.Message, Code: string(e.Code)}
 }
 
 func setupSend(w http.ResponseWriter, status int, v any) {

@@ -145,11 +145,14 @@ func TestFilesThatCannotBeServedSayWhichAndWhy(t *testing.T) {
 		{"another's key", Files{Cert: good.ClientCA, Key: good.Key}, KeyFile, "not the key of the certificate"},
 		{"no CA in it", Files{Cert: good.Cert, Key: good.Key, ClientCA: junk}, ClientCAFile, "holds no certificate"},
 	} {
-		_, err := New(c.files)
-		e, ok := errors.AsType[*Error](err)
-		if !ok || e.File != c.file || !strings.Contains(e.Reason, c.want) || strings.Contains(e.Reason, "secret") {
-			t.Errorf("%s: got %+v", c.name, err)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := New(c.files)
+			e, ok := errors.AsType[*Error](err)
+			if !ok || e.File != c.file || !strings.Contains(e.Reason, c.want) || strings.Contains(e.Reason, "secret") {
+				t.Errorf("got %+v", err)
+			}
+		})
 	}
 }
 

@@ -1,6 +1,9 @@
 package certs
 
 import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -33,15 +36,14 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Reason }
 
-// Pair is a certificate with its key and whom it trusts as clients.
+// Pair is a certificate with its key and the CAs of the clients that it trusts.
 type Pair struct {
 	cert    tls.Certificate
 	clients *x509.CertPool // nil: no client certificate is asked for
 	chain   []*x509.Certificate
 }
 
-// Load reads and checks the files. The error is of type *Error. A certificate that has expired loads: whoever serves it
-// says so.
+// Load reads and checks the files. The error is of type *Error. A certificate that has expired loads; its server warns.
 func Load(f Files, read func(string) ([]byte, error)) (*Pair, error) {
 	certPEM, err := read(f.Cert)
 	if err != nil {
@@ -56,7 +58,7 @@ func Load(f Files, read func(string) ([]byte, error)) (*Pair, error) {
 		return nil, &Error{CertFile, "holds no certificate", "PEM is wanted: the certificate first, then those between it and its CA"}
 	}
 	if p.cert, err = tls.X509KeyPair(certPEM, keyPEM); err != nil {
-		return nil, notAPair(err)
+		return nil, notAPair(p.chain[0], keyPEM)
 	}
 	p.cert.Leaf = p.chain[0]
 	if f.ClientCA == "" {
@@ -84,12 +86,38 @@ func unreadable(which File, err error) *Error {
 	return &Error{which, fmt.Sprintf("the file cannot be read: %v", err), hint}
 }
 
-// notAPair words what crypto/tls says of a certificate that does parse. It never quotes what the file holds.
-func notAPair(err error) *Error {
-	if strings.Contains(err.Error(), "does not match") {
+// notAPair returns why a certificate that parses and what its key file holds are no pair. It never quotes the file.
+func notAPair(leaf *x509.Certificate, keyPEM []byte) *Error {
+	if leaf.PublicKeyAlgorithm != x509.UnknownPublicKeyAlgorithm && holdsKey(keyPEM) {
 		return &Error{KeyFile, "is not the key of the certificate", "one of the two was replaced without the other"}
 	}
 	return &Error{KeyFile, "holds no private key that can be used", "an unencrypted key in PEM is wanted: PKCS #8, PKCS #1 or SEC 1"}
+}
+
+// holdsKey reports whether the first private key of a file is one that TLS can use.
+func holdsKey(text []byte) bool {
+	for {
+		var block *pem.Block
+		if block, text = pem.Decode(text); block == nil {
+			return false
+		}
+		if block.Type == "PRIVATE KEY" || strings.HasSuffix(block.Type, " PRIVATE KEY") {
+			return usableKey(block.Bytes)
+		}
+	}
+}
+
+func usableKey(der []byte) bool {
+	if key, err := x509.ParsePKCS8PrivateKey(der); err == nil {
+		switch key.(type) {
+		case *rsa.PrivateKey, *ecdsa.PrivateKey, ed25519.PrivateKey:
+			return true
+		}
+		return false
+	}
+	_, rsaErr := x509.ParsePKCS1PrivateKey(der)
+	_, ecErr := x509.ParseECPrivateKey(der)
+	return rsaErr == nil || ecErr == nil
 }
 
 func parseAll(text []byte) (all []*x509.Certificate) {

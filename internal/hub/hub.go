@@ -181,7 +181,7 @@ func newMetrics(name string, reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		subscribers: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_stream_subscribers",
 			Help: "Open subscriptions.", ConstLabels: labels}),
-		slow: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_stream_slow_total",
+		slow: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_stream_slow_subscribers_total",
 			Help: "Subscriptions ended because the subscriber was too slow.", ConstLabels: labels}),
 	}
 	if reg != nil {

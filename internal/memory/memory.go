@@ -34,7 +34,7 @@ func New(limit int64, reg prometheus.Registerer) *Accountant {
 	a := &Accountant{limit: limit}
 	if reg != nil {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_memory_limit_bytes",
-			Help: "Memory that the instance keeps within."}, func() float64 { return float64(limit) }), a)
+			Help: "Memory limit of the instance."}, func() float64 { return float64(limit) }), a)
 	}
 	return a
 }
@@ -99,8 +99,8 @@ func (a *Accountant) Parts() []Held {
 	return out
 }
 
-var heldDesc = prometheus.NewDesc("weir_memory_held_bytes", "Memory that a part holds, by its own estimate.", []string{"part"}, nil)
-var budgetDesc = prometheus.NewDesc("weir_memory_budget_bytes", "Memory that a part may plan with.", []string{"part"}, nil)
+var heldDesc = prometheus.NewDesc("weir_memory_held_bytes", "Memory held by a part, by its own estimate.", []string{"part"}, nil)
+var budgetDesc = prometheus.NewDesc("weir_memory_budget_bytes", "Memory budget of a part.", []string{"part"}, nil)
 
 // Describe implements prometheus.Collector.
 func (a *Accountant) Describe(ch chan<- *prometheus.Desc) { ch <- heldDesc; ch <- budgetDesc }

@@ -118,7 +118,7 @@ func TestAPartIsAskedWhatItHolds(t *testing.T) {
 	if len(ps) != 2 || *ps[0].Held != 7 || ps[0].Budget != 10 || ps[1].Held != nil {
 		t.Errorf("%+v", ps)
 	}
-	want := "# HELP weir_memory_held_bytes Memory that a part holds, by its own estimate.\n# TYPE weir_memory_held_bytes gauge\nweir_memory_held_bytes{part=\"tail\"} 7\n"
+	want := "# HELP weir_memory_held_bytes Memory held by a part, by its own estimate.\n# TYPE weir_memory_held_bytes gauge\nweir_memory_held_bytes{part=\"tail\"} 7\n"
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "weir_memory_held_bytes"); err != nil {
 		t.Error(err)
 	}

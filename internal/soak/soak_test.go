@@ -195,7 +195,7 @@ func (all *samples) endings(t *testing.T) {
 		`weir_broker_disconnects_total{cause="slow-reader"}`, `weir_broker_disconnects_total{cause="taken-over"}`,
 		`weir_broker_disconnects_total{cause="connection-lost"}`, `weir_broker_refused_connects_total{reason="not-authorized"}`,
 		`weir_broker_disconnects_total{cause="receive-maximum-exceeded"}`, `weir_broker_refused_connects_total{reason="no-connect"}`,
-		`weir_broker_refused_connects_total{reason="tls-handshake"}`, `weir_httpingest_requests_total{status="400"}`,
+		`weir_broker_refused_connects_total{reason="tls-handshake"}`, `weir_httpingest_requests_total{code="400"}`,
 	} {
 		if all.metrics[name] == 0 {
 			t.Errorf("%s: none", name)

@@ -8,7 +8,7 @@ import (
 	"weir/spool"
 )
 
-// metrics are the log's figures for Prometheus. With a nil registerer they are counted and shown to nobody.
+// metrics are the log's Prometheus metrics. With a nil registerer they are counted but not exported.
 type metrics struct {
 	registerer prometheus.Registerer
 	registered []prometheus.Collector
@@ -24,10 +24,10 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer, l *Log) (*metrics, error) {
-	refused := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_spool_refused_total",
-		Help: "Appends that the log did not take, by reason."}, []string{"reason"})
+	refused := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_spool_refused_appends_total",
+		Help: "Appends refused by the log, by reason."}, []string{"reason"})
 	reads := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_spool_batches_read_total",
-		Help: "Batches handed to readers, by where they were taken from."}, []string{"from"})
+		Help: "Batches returned to readers, by source."}, []string{"from"})
 	m := &metrics{
 		registerer: reg,
 		records: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_spool_records_total",
@@ -39,9 +39,9 @@ func newMetrics(reg prometheus.Registerer, l *Log) (*metrics, error) {
 		syncSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "weir_spool_sync_seconds",
 			Help: "Time to make a batch durable (two flushes).", Buckets: prometheus.ExponentialBuckets(0.0002, 2, 14)}),
 		failed: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_spool_failed_batches_total",
-			Help: "Batches that could not be made durable; their senders were told."}),
+			Help: "Batches that could not be made durable; their appends returned the error."}),
 		blocked: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_spool_blocked_appends_total",
-			Help: "Appends that waited because too much was not yet synced."}),
+			Help: "Appends that waited because the maximum of unsynced bytes was reached."}),
 	}
 	m.refused.full = refused.WithLabelValues("full")
 	m.refused.tooLarge = refused.WithLabelValues("too_large")
@@ -58,23 +58,23 @@ func gauges(l *Log) []prometheus.Collector {
 			func() float64 { return float64(value(l.Stats())) })
 	}
 	return []prometheus.Collector{
-		gauge("bytes", "What the batches that are not trimmed take.", func(s spool.Stats) int64 { return s.Bytes }),
-		gauge("max_bytes", "Budget of the log.", func(s spool.Stats) int64 { return s.MaxBytes }),
-		gauge("max_records", "Most records that the log may keep.", func(s spool.Stats) int64 { return s.MaxRecords }),
-		gauge("max_unsynced_bytes", "Most bytes that may wait for their sync; then the doors stop reading.", func(spool.Stats) int64 { return l.opt.UnsyncedBytes }),
-		gauge("disk_bytes", "What the log's files take on disk.", func(s spool.Stats) int64 { return s.DiskBytes }),
-		gauge("unsynced_bytes", "What waits for its sync.", func(s spool.Stats) int64 { return s.UnsyncedBytes }),
-		gauge("kept_records", "Offsets from the oldest kept to the newest.", func(s spool.Stats) int64 { return int64(s.Last + 1 - s.First) }),
+		gauge("bytes", "Size of the batches in the log.", func(s spool.Stats) int64 { return s.Bytes }),
+		gauge("max_bytes", "Maximum size of the log.", func(s spool.Stats) int64 { return s.MaxBytes }),
+		gauge("max_records", "Maximum number of records in the log.", func(s spool.Stats) int64 { return s.MaxRecords }),
+		gauge("max_unsynced_bytes", "Maximum of bytes not yet synced; at the maximum the transports stop reading.", func(spool.Stats) int64 { return l.opt.UnsyncedBytes }),
+		gauge("disk_bytes", "Size of the log's files on disk.", func(s spool.Stats) int64 { return s.DiskBytes }),
+		gauge("unsynced_bytes", "Bytes appended and not yet synced.", func(s spool.Stats) int64 { return s.UnsyncedBytes }),
+		gauge("kept_records", "Records in the log: the span from its first to its last offset.", func(s spool.Stats) int64 { return int64(s.Last + 1 - s.First) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_spool_epoch",
-			Help: "Number of this log's life: it grows when a lost log is replaced."}, func() float64 { return float64(l.Epoch()) }),
-		gauge("unavailable", "1 while appends are refused because the disk does not take them.", func(s spool.Stats) int64 {
+			Help: "Epoch of the log; it is incremented when a lost log is replaced."}, func() float64 { return float64(l.Epoch()) }),
+		gauge("unavailable", "1 while appends are refused because the disk cannot be written.", func(s spool.Stats) int64 {
 			if s.Err != nil {
 				return 1
 			}
 			return 0
 		}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_spool_tail_bytes",
-			Help: "Memory held for readers that keep up, by estimate."}, l.tailBytes),
+			Help: "Estimated memory of the batches kept for readers at the end of the log."}, l.tailBytes),
 	}
 }
 
@@ -98,7 +98,7 @@ func (m *metrics) register(all []prometheus.Collector) error {
 	return nil
 }
 
-// unregister makes room for the log's next opening in the same process.
+// unregister removes the collectors, so that the same process can open the log again.
 func (m *metrics) unregister() {
 	for _, c := range m.registered {
 		m.registerer.Unregister(c)

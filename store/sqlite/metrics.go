@@ -33,20 +33,20 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	return &metrics{
 		reg:     reg,
-		commits: counter("commits_total", "Batches of writes that were run."),
-		failed:  counter("writes_failed_total", "Writes that ended in an error, refusals included."),
+		commits: counter("commits_total", "Committed batches of writes."),
+		failed:  counter("failed_writes_total", "Writes that returned an error, refusals included."),
 		batchSize: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "weir_store_batch_writes",
 			Help: "Writes per batch.", Buckets: prometheus.ExponentialBuckets(1, 2, 9)}),
-		batchTime:   seconds("batch_seconds", "Time of a batch, commit included."),
+		batchTime:   seconds("batch_seconds", "Duration of a batch, commit included."),
 		checkpoints: counter("checkpoints_total", "Checkpoints of the write-ahead log."),
-		starved:     counter("checkpoints_incomplete_total", "Checkpoints that a reader or the writer kept from ending."),
-		ckptFailed:  counter("checkpoints_failed_total", "Checkpoints that failed."),
-		ckptTime:    seconds("checkpoint_seconds", "Time of a checkpoint."),
-		pauses:      counter("checkpoint_pauses_total", "Pauses of the writer for a write-ahead log that had grown too long."),
+		starved:     counter("checkpoints_incomplete_total", "Checkpoints of the write-ahead log that a reader or the writer prevented from completing."),
+		ckptFailed:  counter("checkpoints_failed_total", "Checkpoints of the write-ahead log that failed."),
+		ckptTime:    seconds("checkpoint_seconds", "Duration of a checkpoint of the write-ahead log."),
+		pauses:      counter("checkpoint_pauses_total", "Pauses of the writer because the write-ahead log exceeded its maximum size."),
 	}
 }
 
-// register makes the figures public, with those that are read off db.
+// register registers the metrics, with those that are read from db at each scrape.
 func (m *metrics) register(db *DB) error {
 	if m.reg == nil {
 		return nil
@@ -57,11 +57,11 @@ func (m *metrics) register(db *DB) error {
 	var errs []error
 	for _, c := range []prometheus.Collector{
 		m.commits, m.failed, m.batchSize, m.batchTime, m.checkpoints, m.starved, m.ckptFailed, m.ckptTime, m.pauses,
-		gauge("queue_writes", "Writes that wait for the writer.", func() float64 { return float64(len(db.w.queue)) }),
-		gauge("readers_in_use", "Connections that read at this moment.", func() float64 { return float64(db.reading.Load()) }),
-		gauge("bytes", "Size of the database with its log.", func() float64 { return float64(db.Stats().Bytes) }),
-		gauge("free_bytes", "Free pages inside the database.", func() float64 { return float64(db.freeBytes.Load()) }),
-		gauge("damaged", "1 when the database cannot be trusted any more: a page is not what was written, or a sync has failed.", func() float64 {
+		gauge("queued_writes", "Writes queued for the writer.", func() float64 { return float64(len(db.w.queue)) }),
+		gauge("readers_in_use", "Reader connections in use.", func() float64 { return float64(db.reading.Load()) }),
+		gauge("bytes", "Size of the database and its write-ahead log.", func() float64 { return float64(db.Stats().Bytes) }),
+		gauge("free_bytes", "Size of the free pages inside the database.", func() float64 { return float64(db.freeBytes.Load()) }),
+		gauge("damaged", "1 when the database is damaged: a page differs from what was written, or a sync failed.", func() float64 {
 			if db.doubts() != nil {
 				return 1
 			}

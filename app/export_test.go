@@ -1,0 +1,6 @@
+package app
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Registry returns the registry that the metrics listener exports.
+func (in *Instance) Registry() *prometheus.Registry { return in.metrics }
