@@ -97,7 +97,7 @@ type Instance struct {
 	late     map[string]*later // what stands behind the front, by area or path
 	setup    *setup
 	broker   *broker.Broker
-	http     *httpingest.Server
+	http     *httpingest.Transport
 	maxBody  func(int) // of http
 	socket   *http.Server
 	commands *commands

@@ -28,8 +28,8 @@ func (in *Instance) startDoors(ctx, life context.Context) error {
 	in.gauge = ingest.NewGauge(ingest.GaugeConfig{Log: in.spool, Applied: in.applier.Applied, Disk: in.disk, DiskReserve: int64(in.cfg.Spool.DiskReserve),
 		Logger: in.log, Registry: in.metrics})
 	in.gate = ingest.NewIntake(gateConfig(in.cfg),
-		ingest.IntakeDeps{Log: in.spool, Doors: in.doors, Stamp: in.stamp, Verify: in.verifyBody, Ceiling: in.govern, Pressure: in.gauge,
-			Seal: in.vault.Seal, Ring: in.keepRefused, Tap: in.tap, Logger: in.log, Registry: in.metrics})
+		ingest.IntakeDeps{Log: in.spool, Counts: in.doors, Stamp: in.stamp, Verify: in.verifyBody, Ceiling: in.govern, Pressure: in.gauge,
+			Seal: in.vault.Seal, KeepRejected: in.keepRefused, Tap: in.tap, Logger: in.log, Registry: in.metrics})
 	in.goes(life, "pressure", in.gauge.Run)
 	in.goes(life, "gate", in.gate.Run)
 	in.goes(life, "door counts", func(ctx context.Context) error { return in.gate.RunCounts(ctx, countsInterval) })
@@ -130,28 +130,38 @@ func (in *Instance) startIngest(life context.Context) error {
 		return nil
 	}
 	c := in.cfg.Ingest
-	h, err := httpingest.New(httpingest.Config{InstanceID: in.cfg.Instance.ID, Source: sourceHTTP, MaxBody: int(c.MaxBody), HeaderTimeout: c.HTTPHeaderTimeout,
-		RequestTimeout: c.HTTPRequestTimeout, MaxConnections: in.ingestConnections(), MaxLargeBodies: in.budget.largeBodies()}, httpingest.Deps{Gate: in.gate, Logger: in.log, Registerer: in.metrics})
-	if err != nil {
-		return err
-	}
-	s := httpingest.NewServer(h, nil)
-	in.http, in.maxBody = s, h.SetMaxBody
+	var open []httpingest.Listener
 	if addr := in.cfg.Listeners.Ingest; addr != "" {
 		l, err := in.listenOn("listeners.ingest", addr, &in.addrs.Ingest)
 		if err != nil {
 			return err
 		}
-		in.goes(life, "http ingest", func(context.Context) error { return ignoreClosed(s.Serve(l)) })
+		open = append(open, httpingest.Listener{Listener: l})
 	}
 	if secure != "" {
 		l, err := in.listenOn("listeners.ingest_tls", secure, &in.addrs.IngestTLS)
 		if err != nil {
-			return err
+			return errors.Join(err, closeAll(open))
 		}
-		in.goes(life, "http ingest over TLS", func(context.Context) error { return ignoreClosed(s.ServeTLS(l, in.certs.Server(false))) })
+		open = append(open, httpingest.Listener{Listener: l, TLS: in.certs.Server(false)})
 	}
+	t, err := httpingest.New(httpingest.Config{InstanceID: in.cfg.Instance.ID, Source: sourceHTTP, MaxBody: int(c.MaxBody), HeaderTimeout: c.HTTPHeaderTimeout,
+		RequestTimeout: c.HTTPRequestTimeout, MaxConnections: in.ingestConnections(), MaxLargeBodies: in.budget.largeBodies()},
+		httpingest.Deps{Intake: in.gate, Listeners: open, Logger: in.log, Registerer: in.metrics})
+	if err != nil {
+		return errors.Join(err, closeAll(open))
+	}
+	in.http, in.maxBody = t, t.SetMaxBody
+	in.goes(life, "http ingest", t.Run)
 	return nil
+}
+
+// closeAll closes sockets at which no client was accepted.
+func closeAll(open []httpingest.Listener) (err error) {
+	for _, l := range open {
+		err = errors.Join(err, l.Close())
+	}
+	return err
 }
 
 // disk is what is free on the disk of the data directory, and how large it is.
@@ -172,7 +182,7 @@ func (in *Instance) stopDoors(ctx context.Context) error {
 	in.listen.Shut()
 	var errs []error
 	if in.http != nil {
-		errs = append(errs, in.http.Shutdown(ctx))
+		errs = append(errs, in.http.Close(ctx))
 	}
 	if in.broker != nil {
 		errs = append(errs, in.broker.Close(ctx))

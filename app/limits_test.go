@@ -42,7 +42,7 @@ var chapters = []struct {
 		{"an HTTP body", "1 MiB, 1,000 events", keys("ingest.max_body"), nil, metrics(`weir_ingest_refused_messages_total{reason="too-large"}`), "400", "grows with what has arrived"},
 		{"packets, and bodies, over 64 KiB being read", "32 of each; fewer where memory is small", keys("limits.memory"), metrics("weir_broker_large_packets", "weir_broker_max_large_packets", "weir_httpingest_large_bodies", "weir_httpingest_max_large_bodies"),
 			metrics("weir_broker_large_packet_waits_total", "weir_httpingest_large_body_waits_total"), "others wait to be read", "1 MiB each, of `large bodies`"},
-		{"strangers' messages", "100 a second, 1 MiB a second, all strangers together", nil, metrics("weir_govern_unknown_tenant_buckets"), metrics("weir_govern_unauthenticated_refused_total", `weir_ingest_refused_messages_total{reason="strangers"}`),
+		{"strangers' messages", "100 a second, 1 MiB a second, all strangers together", nil, metrics("weir_govern_unknown_tenant_buckets"), metrics("weir_govern_unauthenticated_refused_total", `weir_ingest_refused_messages_total{reason="unauthenticated"}`),
 			"HTTP 429, `Retry-After: 1`; MQTT 5 0x97", "1,024 names have a bucket of their own, all others share one"},
 		{"copies of refused bodies on their way to the ring", "256", nil, nil, metrics("weir_ingest_refused_copies_dropped_total"), "the copy is left out; its sender was told", "256 × 1 MiB at worst, of strangers' 1 MiB a second"},
 	}},

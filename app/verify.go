@@ -99,7 +99,7 @@ func imbalance(w ingest.Wrong) Imbalance {
 func (in *Instance) verifyLedger(ctx context.Context, progress func(done, all int64)) (*Verification, error) {
 	release := in.spool.HoldTrim() // before the head is read: the log behind it must still be there
 	defer release()
-	v := &ingest.Verifier{Store: in.store, Door: doorOf, DeadSince: deadSince(in.obeyed().History.DeadLetterRetention, time.Now()), Progress: progress,
+	v := &ingest.Verifier{Store: in.store, DeadSince: deadSince(in.obeyed().History.DeadLetterRetention, time.Now()), Progress: progress,
 		Batches: func(ctx context.Context, from model.Offset, f func(*spool.Batch) error) error {
 			return ingest.LogBatches(ctx, in.spool, from, f)
 		}}
@@ -280,7 +280,7 @@ func VerifyLedger(ctx context.Context, cfg config.Config, progress func(done, al
 	if err := sameLog(ctx, st, cfg); err != nil {
 		return nil, err
 	}
-	v := &ingest.Verifier{Store: storeReader{st}, Door: doorOf, DeadSince: deadSince(cfg.History.DeadLetterRetention, time.Now()), Progress: progress,
+	v := &ingest.Verifier{Store: storeReader{st}, DeadSince: deadSince(cfg.History.DeadLetterRetention, time.Now()), Progress: progress,
 		Batches: func(ctx context.Context, from model.Offset, f func(*spool.Batch) error) error {
 			return bolt.Walk(ctx, spoolPath(cfg.DataDir), from, f)
 		}}

@@ -84,9 +84,9 @@ type Intake interface {
 	Accept(ctx context.Context, a *ingest.Arrival, done func(ingest.Answer))
 	// Presence takes a transition of the bound device, as Accept takes a message.
 	Presence(ctx context.Context, transport, source string, b model.Binding, p model.Presence, done func(ingest.Answer))
-	// Received counts a message that never becomes an Arrival, Refuse why it was refused.
-	Received(transport, tenant string, bytes int)
-	Refuse(transport, tenant string, reason ingest.Reason)
+	// Received counts a parsed packet that never becomes an Arrival, Refuse why it was refused.
+	Received(transport, source, tenant string, bytes int) ingest.Packet
+	Refuse(p ingest.Packet, reason ingest.Reason)
 }
 
 // Verifier verifies device credentials. Any error is a refusal; the answer to the device never says which.

@@ -162,7 +162,7 @@ func (d *devices) release(c *conn, id uint16) *cause { return c.acks.release(id)
 // ledger with its reason. A full log is waited for, no longer than ConnectTimeout.
 func (d *devices) publishWill(w *lastWill) {
 	a := &ingest.Arrival{Transport: ingest.TransportMQTT, Source: d.b.cfg.Source, Tenant: w.binding.Tenant, Topic: w.binding.Device, Body: w.payload,
-		Conn: w.binding, ClientID: w.clientID, CannotRefuse: true} // the client is gone
+		Conn: w.binding, ClientID: w.clientID, HoldFor: -1, CannotRefuse: true} // the client is gone
 	own := topicsOf(d.b.cfg.InstanceID, w.binding.Tenant, w.binding.Device)
 	switch {
 	case w.revoked:
@@ -182,8 +182,8 @@ func (d *devices) sayWill(w *lastWill) { d.wills.Go(func() { d.publishWill(w) })
 
 // refuseWill counts a will that does not become an arrival.
 func (d *devices) refuseWill(a *ingest.Arrival, reason ingest.Reason) {
-	d.b.deps.Gate.Received(a.Transport, a.Tenant, len(a.Body))
-	d.b.deps.Gate.Refuse(a.Transport, a.Tenant, reason)
+	in := d.b.deps.Gate
+	in.Refuse(in.Received(a.Transport, a.Source, a.Tenant, len(a.Body)), reason)
 	d.willEnded(a, ingest.Answer{Outcome: ingest.Refused, Reason: reason})
 }
 

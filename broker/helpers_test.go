@@ -79,9 +79,14 @@ func (g *fakeGate) Presence(_ context.Context, _, _ string, _ model.Binding, p m
 	done(ingest.Answer{})
 }
 
-func (g *fakeGate) Received(string, string, int) { g.mu.Lock(); defer g.mu.Unlock(); g.received++ }
+func (g *fakeGate) Received(string, string, string, int) ingest.Packet {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.received++
+	return ingest.Packet{}
+}
 
-func (g *fakeGate) Refuse(_, _ string, r ingest.Reason) {
+func (g *fakeGate) Refuse(_ ingest.Packet, r ingest.Reason) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.refused = append(g.refused, r)

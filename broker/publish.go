@@ -105,8 +105,8 @@ func (d *devices) publish(c *conn, header byte, body []byte) *cause {
 // countRefused counts a message that does not become an arrival.
 func (c *conn) countRefused(bytes int, reason ingest.Reason) {
 	c.b.refusals.Add(1)
-	c.b.deps.Gate.Received(ingest.TransportMQTT, c.binding.Tenant, bytes)
-	c.b.deps.Gate.Refuse(ingest.TransportMQTT, c.binding.Tenant, reason)
+	in := c.b.deps.Gate
+	in.Refuse(in.Received(ingest.TransportMQTT, c.b.cfg.Source, c.binding.Tenant, bytes), reason)
 }
 
 // refuse answers a publish that does not become an arrival. An MQTT 5 client gets the reason at QoS 1; at QoS 0 there is no
@@ -148,7 +148,7 @@ func (c *conn) accept(p *publish, number uint64) {
 	a := &ingest.Arrival{
 		Transport: ingest.TransportMQTT, Source: c.b.cfg.Source, Tenant: c.binding.Tenant, Topic: c.binding.Device,
 		Body: p.payload,
-		Conn: &c.binding, ClientID: c.clientID, PacketID: p.id, Dup: p.dup,
+		Conn: &c.binding, ClientID: c.clientID, PacketID: p.id, Dup: p.dup, HoldFor: -1,
 		CannotRefuse: c.version < mqtt5 || p.qos == 0,
 	}
 	if a.CannotRefuse {

@@ -200,7 +200,7 @@ func reasonHint(reason string, connection bool) string {
 		"tenant-disabled":   "the tenant is disabled",
 		"invalid-value":     "the profile of the device's type says what its metrics may be",
 		"ceiling":           "the tenant's tier and the key governance say how much it may send",
-		"strangers":         "what verifies as nobody shares one small bucket: prove who sends",
+		"unauthenticated":   "what verifies as nobody shares one small bucket: prove who sends",
 		"backpressure":      "the log is filling up: weir status",
 		"log-unavailable":   "the log does not take it: weir status",
 		"series_limit":      "limits.series_per_device and limits.series_per_tenant",

@@ -9,17 +9,17 @@ import (
 
 var errTooLarge = errors.New("body too large")
 
-// largeBody is the size from which on a body needs one of a few places to be read.
+// largeBody is the size from which on a body needs one of a few slots to be read.
 const largeBody = 64 << 10
 
-// readBody reads the whole body, at most MaxBody bytes. What was read is returned with an error too. The client is
-// believed only as far as it has sent: memory grows with what arrives.
-func (h *Handler) readBody(ctx context.Context, w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	most := h.maxBody.Load()
-	if r.ContentLength > most {
+// readBody reads the whole body, at most MaxBody bytes. What was read is returned with an error too. Memory grows with what
+// arrives, not with the length that the client announces.
+func (h *handler) readBody(ctx context.Context, w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	limit := h.maxBody.Load()
+	if r.ContentLength > limit {
 		return nil, errTooLarge
 	}
-	src := http.MaxBytesReader(w, r.Body, most)
+	src := http.MaxBytesReader(w, r.Body, limit)
 	first := int64(512)
 	if r.ContentLength >= 0 {
 		first = min(r.ContentLength, 8<<10)
@@ -37,7 +37,7 @@ func (h *Handler) readBody(ctx context.Context, w http.ResponseWriter, r *http.R
 			}
 		}
 		defer func() { <-h.large }()
-		body, err = readAll(src, body, int(most)+1)
+		body, err = readAll(src, body, int(limit)+1)
 	}
 	if _, over := errors.AsType[*http.MaxBytesError](err); over {
 		return body, errTooLarge

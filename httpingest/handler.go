@@ -15,7 +15,7 @@ import (
 	"weir/model"
 )
 
-// Reasons of the ledger that only this door has.
+// Reasons of the ledger that only this transport has.
 const (
 	// ReasonBadTenant is a tenant that breaks the token pattern.
 	ReasonBadTenant ingest.Reason = "bad-tenant"
@@ -30,22 +30,26 @@ type response struct {
 	retryAfter int // seconds, 0 for none
 }
 
-// ServeHTTP answers a request in this order: path, the tenant's bucket, body, and then what the gate says, which takes
+// ServeHTTP answers a request in this order: path, the tenant's bucket, body, and then the answer of the intake, which takes
 // the readings from the ceiling before it looks at backpressure, so that 429 always comes first.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began(r)
-	ctx := &timeout{Context: r.Context(), ends: time.Now().Add(h.cfg.RequestTimeout)}
+	now := time.Now()
+	ctx := &timeout{Context: r.Context(), ends: now.Add(h.cfg.RequestTimeout)}
 	defer ctx.stop()
+	h.received.Add(1)
 	answer := h.serve(ctx, w, r)
 	if answer.status == http.StatusAccepted {
 		h.metrics.accepted.Inc()
+		h.last.Store(now.UnixNano())
 	} else {
+		h.refused.Add(1)
 		h.metrics.requests.WithLabelValues(strconv.Itoa(answer.status)).Inc()
 	}
 	answer.write(w)
 }
 
-func (h *Handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Request) response {
+func (h *handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Request) response {
 	tenant, ok := h.tenantOf(r.URL)
 	switch {
 	case !ok:
@@ -55,7 +59,7 @@ func (h *Handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		return response{status: http.StatusMethodNotAllowed, text: "only POST is allowed here"}
 	case !model.ValidToken(tenant):
 		return h.refuse("", int(max(r.ContentLength, 0)), ReasonBadTenant, response{http.StatusBadRequest, "the tenant is not a valid tenant id", 0})
-	case h.deps.Gate.TenantFull(tenant):
+	case h.deps.Intake.TenantFull(tenant):
 		return h.refuse(tenant, int(max(r.ContentLength, 0)), ingest.ReasonCeiling, overCeiling)
 	}
 	body, err := h.readBody(ctx, w, r)
@@ -76,7 +80,7 @@ const eventsPath = "/events"
 
 // tenantOf takes the tenant out of /{instanceId}/{tenant}/events. The path is taken apart before it is unescaped: an
 // escaped slash is part of a name and never makes a segment.
-func (h *Handler) tenantOf(u *url.URL) (tenant string, ok bool) {
+func (h *handler) tenantOf(u *url.URL) (tenant string, ok bool) {
 	if u.RawPath == "" { // nothing is escaped that would be a slash
 		if rest, ok := strings.CutPrefix(u.Path, h.prefix); ok {
 			tenant, ok = strings.CutSuffix(rest, eventsPath)
@@ -96,16 +100,15 @@ func (h *Handler) tenantOf(u *url.URL) (tenant string, ok bool) {
 	return tenant, err == nil
 }
 
-// refuse counts a message that does not reach the gate.
-func (h *Handler) refuse(tenant string, bytes int, reason ingest.Reason, answer response) response {
-	h.deps.Gate.Received(ingest.TransportHTTP, tenant, bytes)
-	h.deps.Gate.Refuse(ingest.TransportHTTP, tenant, reason)
+// refuse counts a message that does not become an arrival.
+func (h *handler) refuse(tenant string, bytes int, reason ingest.Reason, answer response) response {
+	h.deps.Intake.Refuse(h.deps.Intake.Received(ingest.TransportHTTP, h.cfg.Source, tenant, bytes), reason)
 	return answer
 }
 
-// bodyFailed answers a body that was not read. When the time for the request is over the connection is closed without an
+// bodyFailed answers a body that was not read to its end. When the time for the request is over the connection is closed without an
 // answer, and counted.
-func (h *Handler) bodyFailed(tenant string, read int, err error) response {
+func (h *handler) bodyFailed(tenant string, read int, err error) response {
 	switch {
 	case errors.Is(err, errTooLarge):
 		return h.refuse(tenant, read, ingest.ReasonTooLarge,
@@ -118,17 +121,17 @@ func (h *Handler) bodyFailed(tenant string, read int, err error) response {
 	return h.refuse(tenant, read, ReasonUnreadable, response{http.StatusBadRequest, "the body could not be read", 0})
 }
 
-func (h *Handler) arrival(tenant string, body []byte) *ingest.Arrival {
+func (h *handler) arrival(tenant string, body []byte) *ingest.Arrival {
 	return &ingest.Arrival{Transport: ingest.TransportHTTP, Source: h.cfg.Source, Tenant: tenant, Body: body}
 }
 
-func (h *Handler) one(ctx context.Context, tenant string, body []byte) response {
+func (h *handler) one(ctx context.Context, tenant string, body []byte) response {
 	answered := make(chan ingest.Answer, 1)
-	h.deps.Gate.Accept(ctx, h.arrival(tenant, body), func(a ingest.Answer) { answered <- a })
+	h.deps.Intake.Accept(ctx, h.arrival(tenant, body), func(a ingest.Answer) { answered <- a })
 	return responseTo(<-answered)
 }
 
-func (h *Handler) all(ctx context.Context, tenant string, events [][]byte) response {
+func (h *handler) all(ctx context.Context, tenant string, events [][]byte) response {
 	arrivals := make([]*ingest.Arrival, len(events))
 	for i, e := range events {
 		arrivals[i] = h.arrival(tenant, e)
@@ -138,7 +141,7 @@ func (h *Handler) all(ctx context.Context, tenant string, events [][]byte) respo
 		index int
 	}
 	answered := make(chan about, 1)
-	h.deps.Gate.AcceptAll(ctx, arrivals, func(a ingest.Answer, index int) { answered <- about{a, index} })
+	h.deps.Intake.AcceptAll(ctx, arrivals, func(a ingest.Answer, index int) { answered <- about{a, index} })
 	a := <-answered
 	answer := responseTo(a.Answer)
 	if answer.status != http.StatusAccepted && a.index >= 0 {
@@ -154,8 +157,8 @@ const (
 
 var overCeiling = response{http.StatusTooManyRequests, "the tenant is over its ingest ceiling", ceilingRetry}
 
-// responseTo says what the gate said. Anything that is not stored and has no better word is a failed hand-over: 503
-// without Retry-After.
+// responseTo expresses an answer of the intake. Anything that is not stored and has no better status is a failed hand-over:
+// 503 without Retry-After.
 func responseTo(a ingest.Answer) response {
 	if a.Outcome == ingest.Stored {
 		return response{status: http.StatusAccepted}
@@ -195,12 +198,12 @@ func (a response) write(w http.ResponseWriter) {
 	head.Set("X-Content-Type-Options", "nosniff")
 	head.Set("Content-Length", strconv.Itoa(len(line)))
 	w.WriteHeader(a.status)
-	_, _ = w.Write([]byte(line)) // a client that is gone is told nothing
+	_, _ = w.Write([]byte(line)) // the client may be gone
 }
 
 const maxLine = 500
 
-// oneLine keeps an answer to one short line of printable text, whatever of the sender's words found their way into it.
+// oneLine limits an answer to one short line of printable text, whatever words of the sender are in it.
 func oneLine(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r == 0xfffd {

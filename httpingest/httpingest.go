@@ -1,11 +1,11 @@
-// Package httpingest is the HTTP door: POST {ingest_url}/{instanceId}/{tenant}/events with one ingest event or an array of
-// them. The listener speaks HTTP, or HTTPS, and authenticates nobody: the credential is in the body. Whatever is not kept is
-// told by status.
+// Package httpingest is the HTTP transport: POST {ingest_url}/{instanceId}/{tenant}/events with one ingest event or an array
+// of them. The listener speaks HTTP or HTTPS and authenticates no connection: the credential is in the body. The status says
+// whether an event is stored, and why not.
 //
-//	handler.go   the path, the order of the checks, the answers
-//	body.go      reading a bounded body, splitting an array
-//	timeout.go   the time that a request may take
-//	server.go    the listener's limits of time and number
+//	handler.go     the path, the order of the checks, the answers
+//	body.go        reading a bounded body, splitting an array
+//	timeout.go     the time that a request may take
+//	transport.go   the listeners with their limits of time and number
 package httpingest
 
 import (
@@ -32,62 +32,61 @@ type Config struct {
 	MaxLargeBodies int           // 32 bodies over 64 KiB are read at a time, others wait
 	HeaderTimeout  time.Duration // 5 s for the headers
 	RequestTimeout time.Duration // 60 s for the whole request
-	MaxConnections int           // 4,096; beyond it nobody is accepted until one closes
+	MaxConnections int           // 4,096; beyond it none is accepted until one closes
 }
 
-// Deps are the neighbours. Intake is required.
+// Deps are the collaborators. Intake is required.
 type Deps struct {
-	Gate       Intake
+	Intake     Intake
+	Listeners  []Listener            // open sockets, which are the transport's from here on
 	Logger     *slog.Logger          // nil: nothing is logged
 	Registerer prometheus.Registerer // nil: metrics are kept and not registered
 }
 
-// Gate is the part of ingest.Intake that the door needs.
+// Intake is the part of ingest.Intake that the transport needs.
 type Intake interface {
 	// Accept takes a message and calls done exactly once, before it returns or later.
 	Accept(ctx context.Context, a *ingest.Arrival, done func(ingest.Answer))
 	// AcceptAll takes several, all or nothing, and calls done exactly once; index is that of the arrival which the answer
 	// is about, -1 when it is about all.
 	AcceptAll(ctx context.Context, as []*ingest.Arrival, done func(answer ingest.Answer, index int))
-	// Received counts a message that never becomes an Arrival, Refuse how it ended.
-	Received(door, tenant string, bytes int)
-	Refuse(door, tenant string, reason ingest.Reason)
-	// TenantFull reports whether the tenant's bucket is empty: nothing of it needs to be read.
+	// Received counts a parsed packet that never becomes an Arrival, Refuse how it ended.
+	Received(transport, source, tenant string, bytes int) ingest.Packet
+	Refuse(p ingest.Packet, reason ingest.Reason)
+	// TenantFull reports whether the tenant's bucket is empty: the body need not be read.
 	TenantFull(tenant string) bool
 }
 
-// Handler serves the ingest listener.
-type Handler struct {
+// handler answers the requests of the ingest listener.
+type handler struct {
 	cfg     Config
-	maxBody atomic.Int64 // what counts in place of cfg.MaxBody
+	maxBody atomic.Int64 // effective in place of cfg.MaxBody
 	prefix  string       // of every path
 	deps    Deps
 	metrics *metrics
-	large   chan struct{} // places for large bodies
+	large   chan struct{} // slots for large bodies
+
+	received, refused, last atomic.Int64 // requests, those not answered with 202, and the time of the last one that was
 }
 
-// New returns the handler.
-func New(cfg Config, deps Deps) (*Handler, error) {
+func newHandler(cfg Config, deps Deps) (*handler, error) {
 	cfg = cfg.withDefaults()
 	if err := model.CheckToken("instance.id", cfg.InstanceID); err != nil {
 		return nil, err
 	}
-	if deps.Gate == nil {
-		return nil, errors.New("httpingest: a gate is required")
+	if deps.Intake == nil {
+		return nil, errors.New("httpingest: an intake is required")
 	}
 	if deps.Logger == nil {
 		deps.Logger = slog.New(slog.DiscardHandler)
 	}
-	h := &Handler{cfg: cfg, prefix: "/" + cfg.InstanceID + "/", deps: deps, metrics: newMetrics(deps.Registerer), large: make(chan struct{}, cfg.MaxLargeBodies)}
-	h.SetMaxBody(cfg.MaxBody)
+	h := &handler{cfg: cfg, prefix: "/" + cfg.InstanceID + "/", deps: deps, metrics: newMetrics(deps.Registerer), large: make(chan struct{}, cfg.MaxLargeBodies)}
+	h.maxBody.Store(int64(cfg.MaxBody))
 	if deps.Registerer != nil {
 		h.registerBounds(deps.Registerer)
 	}
 	return h, nil
 }
-
-// SetMaxBody changes the largest body, for requests from now on.
-func (h *Handler) SetMaxBody(n int) { h.maxBody.Store(int64(n)) }
 
 func (c Config) withDefaults() Config {
 	number := func(v *int, d int) {
@@ -112,4 +111,4 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-var _ http.Handler = (*Handler)(nil)
+var _ http.Handler = (*handler)(nil)

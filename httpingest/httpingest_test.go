@@ -62,13 +62,14 @@ func (g *fakeGate) AcceptAll(ctx context.Context, as []*ingest.Arrival, done fun
 	}()
 }
 
-func (g *fakeGate) Received(_, tenant string, _ int) {
+func (g *fakeGate) Received(_, _, tenant string, _ int) ingest.Packet {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.received = append(g.received, tenant)
+	return ingest.Packet{}
 }
 
-func (g *fakeGate) Refuse(_, _ string, r ingest.Reason) {
+func (g *fakeGate) Refuse(_ ingest.Packet, r ingest.Reason) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.refused = append(g.refused, r)
@@ -88,8 +89,8 @@ func (g *fakeGate) bodies() (all []string) {
 // door is a handler behind its real server.
 type door struct {
 	gate    *fakeGate
-	handler *Handler
-	server  *Server
+	handler *handler
+	server  *Transport
 	reg     *prometheus.Registry
 	url     string
 }
@@ -103,12 +104,12 @@ func open(t testing.TB, cfg Config) *door {
 	d := newDoor(t, cfg)
 	d.url = "http://" + ln.Addr().String()
 	served := make(chan error, 1)
-	go func() { served <- d.server.Serve(ln) }()
+	go func() { served <- d.server.serve(Listener{Listener: ln}) }()
 	t.Cleanup(func() {
 		http.DefaultClient.CloseIdleConnections()
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		if err := errors.Join(d.server.Shutdown(ctx), <-served); err != nil {
+		if err := errors.Join(d.server.Close(ctx), <-served); err != nil {
 			t.Error(err)
 		}
 	})
@@ -120,10 +121,10 @@ func newDoor(t testing.TB, cfg Config) *door {
 	cfg.InstanceID = "weir"
 	d := &door{gate: &fakeGate{index: -1}, reg: prometheus.NewRegistry()}
 	var err error
-	if d.handler, err = New(cfg, Deps{Gate: d.gate, Registerer: d.reg}); err != nil {
+	if d.handler, err = newHandler(cfg, Deps{Intake: d.gate, Registerer: d.reg}); err != nil {
 		t.Fatal(err)
 	}
-	d.server = NewServer(d.handler, nil)
+	d.server = newTransport(d.handler, d.handler)
 	return d
 }
 
@@ -439,9 +440,9 @@ func inMemory(t *testing.T, cfg Config) (*door, *pipes) {
 func (d *door) serve(t *testing.T) *pipes {
 	p := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
 	served := make(chan error, 1)
-	go func() { served <- d.server.Serve(p) }()
+	go func() { served <- d.server.serve(Listener{Listener: p}) }()
 	t.Cleanup(func() {
-		if err := errors.Join(d.server.Shutdown(context.Background()), <-served); err != nil {
+		if err := errors.Join(d.server.Close(context.Background()), <-served); err != nil {
 			t.Error(err)
 		}
 	})
@@ -569,7 +570,7 @@ func TestShutdownWaitsForRequests(t *testing.T) {
 		c.send(request(event))
 		synctest.Wait()
 		go func() { time.Sleep(2 * time.Second); close(d.gate.hold) }()
-		if err := d.server.Shutdown(context.Background()); err != nil {
+		if err := d.server.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()
@@ -583,7 +584,7 @@ func TestShutdownWaitsForRequests(t *testing.T) {
 func TestOtherRoutesOfTheListener(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDoor(t, Config{})
-		d.server = NewServer(d.handler, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d.server = newTransport(d.handler, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path != "/weir/provision" {
 				d.handler.ServeHTTP(w, r)
 			}
@@ -615,7 +616,7 @@ func TestMetricName(t *testing.T) {
 }
 
 func TestNewRefusesWhatCannotWork(t *testing.T) {
-	if _, err := New(Config{InstanceID: "a b"}, Deps{Gate: &fakeGate{}}); err == nil {
+	if _, err := New(Config{InstanceID: "a b"}, Deps{Intake: &fakeGate{}}); err == nil {
 		t.Error("an instance id that is no token")
 	}
 	if _, err := New(Config{InstanceID: "weir"}, Deps{}); err == nil {
@@ -628,7 +629,7 @@ func FuzzPath(f *testing.F) {
 	for _, s := range []string{"/weir/acme/events", "/weir/a%2Fb/events", "//", "/weir/%zz/events", "/weir/acme/events/"} {
 		f.Add(s)
 	}
-	h, err := New(Config{InstanceID: "weir"}, Deps{Gate: &fakeGate{}})
+	h, err := newHandler(Config{InstanceID: "weir"}, Deps{Intake: &fakeGate{}})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// timeout is the context of a request: the connection's, for so long at most. It is context.WithDeadline for those who
-// seldom wait: a timer is made when somebody does.
+// timeout is the context of a request: the connection's, with a deadline. Unlike context.WithDeadline it makes a timer only
+// when something waits for it, which is seldom.
 type timeout struct {
 	context.Context
 	ends time.Time
 
 	mu      sync.Mutex
-	timed   context.Context // once somebody waits
+	timed   context.Context // once something waits
 	cancel  context.CancelFunc
 	stopped bool
 }

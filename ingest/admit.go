@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"errors"
+	"time"
 
 	"weir/model"
 	"weir/spool"
@@ -15,27 +16,30 @@ func (g *Intake) admit(ctx context.Context, m *arrival) {
 	}
 	if !g.roomy(ctx, m) {
 		g.metrics.backpressured.Inc()
-		fate := Refused
-		if m.Conn != nil {
-			fate = Withheld
-		}
-		g.end(m, fate, ReasonBackpressure, "the instance has no room for new events")
+		g.end(m, m.turnedAway(ctx), ReasonBackpressure, noRoom)
 	}
 }
 
+const noRoom = "the instance has no room for new events"
+
 func (g *Intake) take(ctx context.Context, m *arrival) bool {
-	if m.stranger {
+	if m.unauthenticated {
 		if g.Ceiling.TakeUnauthenticated(1, len(m.Body)) {
 			return true
 		}
 		g.over(m, ReasonUnauthenticated)
 		return false
 	}
-	if g.Ceiling.Take(m.Tenant, m.readings) || m.CeilingWait > 0 && g.Ceiling.Wait(ctx, m.Tenant, m.readings, m.CeilingWait) {
+	if g.takeReadings(ctx, m, m.readings) {
 		return true
 	}
 	g.over(m, ReasonCeiling)
 	return false
+}
+
+// takeReadings takes n readings from the ceiling of the message's tenant.
+func (g *Intake) takeReadings(ctx context.Context, m *arrival, n int) bool {
+	return g.Ceiling.Take(m.Tenant, n) || m.CeilingWait > 0 && g.Ceiling.Wait(ctx, m.Tenant, n, m.CeilingWait)
 }
 
 func (g *Intake) over(m *arrival, r Reason) {
@@ -47,65 +51,96 @@ func (g *Intake) over(m *arrival, r Reason) {
 	g.end(m, Refused, r, "over the ingest ceiling")
 }
 
-// roomy reports whether the log takes new messages. A door that cannot say "later" waits here, so that its peer feels it:
-// while nobody is taken, and with fail-closed as soon as others are refused. Who sends at QoS 0 waits for no answer, and
-// fail-closed is nothing to him.
+// roomy reports whether the log takes the message. One with HoldFor waits here, so that its sender feels it: while no
+// message is taken, and with fail-closed as soon as others are refused. The sender of QoS 0 waits for no answer, so
+// fail-closed does not apply to it.
 func (g *Intake) roomy(ctx context.Context, m *arrival) bool {
 	for g.Pressure.Refusing() {
 		cfg := g.cfg.Load()
 		switch {
-		case m.Conn == nil:
+		case m.HoldFor == 0:
 			return false
 		case !g.Pressure.Full() && (m.PacketID == 0 || !cfg.FailClosed):
 			return true
-		case !g.awaitRoom(ctx, cfg):
+		case !g.awaitRoom(ctx, m, cfg):
 			return false
 		}
 	}
 	return true
 }
 
-// awaitRoom waits until there may be room, or the configuration is another one. It reports false when ctx has ended.
-func (g *Intake) awaitRoom(ctx context.Context, cfg *inForce) bool {
-	wait, cancel := context.WithCancel(ctx)
+// awaitRoom waits until there may be room, or another configuration applies. It reports false when the message may be held
+// no longer, or ctx has ended.
+func (g *Intake) awaitRoom(ctx context.Context, m *arrival, cfg *effectiveConfig) bool {
+	wait, cancel := m.hold(ctx)
 	defer cancel()
 	defer context.AfterFunc(cfg.over, cancel)()
 	err := g.Pressure.Room(wait)
-	return err == nil || cfg.over.Err() != nil && ctx.Err() == nil
+	return err == nil || cfg.over.Err() != nil && ctx.Err() == nil && !m.heldOut()
 }
 
+// hold returns the context that ends with the time for which the message may be held. The first call starts it.
+func (m *arrival) hold(ctx context.Context) (context.Context, context.CancelFunc) {
+	if m.HoldFor < 0 {
+		return context.WithCancel(ctx)
+	}
+	if m.holdUntil.IsZero() {
+		m.holdUntil = time.Now().Add(m.HoldFor)
+	}
+	return context.WithDeadline(ctx, m.holdUntil)
+}
+
+// heldOut reports whether the message was held as long as it may be.
+func (m *arrival) heldOut() bool {
+	return m.HoldFor == 0 || !m.holdUntil.IsZero() && !time.Now().Before(m.holdUntil)
+}
+
+// turnedAway is the outcome of a message that the log does not take. One that may be held, and was not to the end, is left
+// unanswered: its sender resends it.
+func (m *arrival) turnedAway(ctx context.Context) Outcome {
+	switch {
+	case !m.heldOut() || m.HoldFor > 0 && ctx.Err() != nil:
+		return Withheld
+	case m.CannotRefuse:
+		return Dropped
+	}
+	return Refused
+}
+
+// admitAll is admit for an array: for all of them or none.
 func (g *Intake) admitAll(ctx context.Context, ms []*arrival) (bad int) {
-	byTenant, strangers, bytes := 0, 0, 0
+	byTenant, unauthenticated, bytes := 0, 0, 0
 	for _, m := range ms {
-		if m.stranger {
-			strangers++
+		if m.unauthenticated {
+			unauthenticated++
 			bytes += len(m.Body)
 		} else {
 			byTenant += m.readings
 		}
 	}
-	if byTenant > 0 && !g.Ceiling.Take(ms[0].Tenant, byTenant) {
-		g.over(ms[0], ReasonCeiling)
+	first := ms[0]
+	if byTenant > 0 && !g.takeReadings(ctx, first, byTenant) {
+		g.over(first, ReasonCeiling)
 		return 0
 	}
-	if strangers > 0 && !g.Ceiling.TakeUnauthenticated(strangers, bytes) {
-		g.over(ms[0], ReasonUnauthenticated)
+	if unauthenticated > 0 && !g.Ceiling.TakeUnauthenticated(unauthenticated, bytes) {
+		g.over(first, ReasonUnauthenticated)
 		return 0
 	}
-	if !g.roomy(ctx, ms[0]) {
+	if !g.roomy(ctx, first) {
 		g.metrics.backpressured.Inc()
-		g.end(ms[0], Refused, ReasonBackpressure, "the instance has no room for new events")
+		g.end(first, first.turnedAway(ctx), ReasonBackpressure, noRoom)
 		return 0
 	}
 	return -1
 }
 
-// append hands the record to the log. A full log is waited for where the transport cannot say so.
+// append hands the record to the log. A full log is waited for as long as the message may be held.
 func (g *Intake) append(ctx context.Context, m *arrival, done func(Answer)) {
 	for {
 		err := g.hand(ctx, m, func(off model.Offset, err error) {
 			if err != nil {
-				g.lost(m, err)
+				g.lost(ctx, m, err)
 				done(m.answer)
 				return
 			}
@@ -114,18 +149,28 @@ func (g *Intake) append(ctx context.Context, m *arrival, done func(Answer)) {
 		if err == nil {
 			return
 		}
-		g.Doors.passed(m.line, m.rec.Readings())
-		if errors.Is(err, spool.ErrFull) && m.Conn != nil && g.Pressure.Room(ctx) == nil {
+		g.Counts.passed(m.line, m.rec.Readings())
+		if g.again(ctx, m, err) {
 			continue
 		}
-		g.failed(m, err)
+		g.failed(ctx, m, err)
 		done(m.answer)
 		return
 	}
 }
 
+// again waits for room after the log was full, and reports whether the message may be handed over once more.
+func (g *Intake) again(ctx context.Context, m *arrival, err error) bool {
+	if m.HoldFor == 0 || !errors.Is(err, spool.ErrFull) {
+		return false
+	}
+	wait, cancel := m.hold(ctx)
+	defer cancel()
+	return g.Pressure.Room(wait) == nil
+}
+
 func (g *Intake) hand(ctx context.Context, m *arrival, done func(model.Offset, error)) error {
-	g.Doors.handed(m.line, m.rec.Readings())
+	g.Counts.handed(m.line, m.rec.Readings())
 	return g.Log.Append(ctx, entryOf(m, done))
 }
 
@@ -134,33 +179,29 @@ func entryOf(m *arrival, done func(model.Offset, error)) spool.Entry {
 }
 
 // failed ends a message that the log did not take.
-func (g *Intake) failed(m *arrival, err error) {
-	switch {
+func (g *Intake) failed(ctx context.Context, m *arrival, err error) {
+	switch outcome := m.turnedAway(ctx); {
 	case errors.Is(err, spool.ErrFull):
 		g.Pressure.Sample() // smaller messages must not slip in before the next tick
-		g.end(m, Refused, ReasonBackpressure, "the instance has no room for new events")
-	case m.Conn != nil:
-		g.end(m, Withheld, ReasonUnavailable, "")
+		g.end(m, outcome, ReasonBackpressure, noRoom)
+	case outcome == Withheld:
+		g.end(m, outcome, ReasonUnavailable, "")
 	default:
-		g.end(m, Refused, ReasonUnavailable, "the event could not be stored")
-	}
-	if m.Conn != nil {
-		m.answer.Outcome = Withheld
+		g.end(m, outcome, ReasonUnavailable, "the event could not be stored")
 	}
 	if !errors.Is(err, context.Canceled) {
 		g.metrics.failedAppends.Inc()
 	}
 }
 
-// appendAll hands the records of an array to the log in one piece: it keeps all of them or none.
+// appendAll hands the records of an array to the log in one piece: it stores all of them or none.
 func (g *Intake) appendAll(ctx context.Context, ms []*arrival, done func(Answer, int)) {
 	entries, left := make([]spool.Entry, len(ms)), len(ms)
 	for i, m := range ms {
-		g.Doors.handed(m.line, m.rec.Readings())
 		// The committer answers the entries of a group one after the other.
 		entries[i] = entryOf(m, func(_ model.Offset, err error) {
 			if err != nil {
-				g.lost(m, err)
+				g.lost(ctx, m, err)
 			}
 			if left--; left > 0 {
 				return
@@ -172,16 +213,30 @@ func (g *Intake) appendAll(ctx context.Context, ms []*arrival, done func(Answer,
 			done(Answer{Outcome: Stored}, -1)
 		})
 	}
-	if err := g.Log.Append(ctx, entries...); err != nil {
+	for {
 		for _, m := range ms {
-			g.lost(m, err)
+			g.Counts.handed(m.line, m.rec.Readings())
+		}
+		err := g.Log.Append(ctx, entries...)
+		if err == nil {
+			return
+		}
+		for _, m := range ms {
+			g.Counts.passed(m.line, m.rec.Readings())
+		}
+		if g.again(ctx, ms[0], err) {
+			continue
+		}
+		for _, m := range ms {
+			g.failed(ctx, m, err)
 		}
 		done(ms[0].answer, 0)
+		return
 	}
 }
 
 // lost ends a message that was handed over in vain.
-func (g *Intake) lost(m *arrival, err error) {
-	g.Doors.passed(m.line, m.rec.Readings())
-	g.failed(m, err)
+func (g *Intake) lost(ctx context.Context, m *arrival, err error) {
+	g.Counts.passed(m.line, m.rec.Readings())
+	g.failed(ctx, m, err)
 }

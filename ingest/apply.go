@@ -372,6 +372,7 @@ type applyMetrics struct {
 	stored    prometheus.Counter // of fates
 
 	deadLettersTrimmed prometheus.Counter
+	setAside           prometheus.Counter
 }
 
 func newApplyMetrics(reg prometheus.Registerer) *applyMetrics {
@@ -392,11 +393,13 @@ func newApplyMetrics(reg prometheus.Registerer) *applyMetrics {
 		fates: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_ingest_messages_total",
 			Help: "Messages by outcome and reason."}, []string{"outcome", "reason"}),
 	}
+	m.setAside = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_ingest_readings_set_aside_total",
+		Help: "Readings that a series limit kept out of a message whose others are stored."})
 	m.deadLettersTrimmed = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_dead_letters_trimmed_total",
 		Help: "Oldest dead letters removed because a tenant or the rejected-payload buffer had its maximum."})
 	m.stored = m.fates.WithLabelValues(string(store.OutcomeStored), string(ReasonNone))
 	if reg != nil {
-		reg.MustRegister(m.deadLettersTrimmed, m.retries, m.heads, m.late, m.lost, m.forgotten, m.altIDs, m.altIDSpan, m.clients, m.fates)
+		reg.MustRegister(m.deadLettersTrimmed, m.setAside, m.retries, m.heads, m.late, m.lost, m.forgotten, m.altIDs, m.altIDSpan, m.clients, m.fates)
 	}
 	return m
 }

@@ -5,27 +5,19 @@ import (
 	"math"
 	"strconv"
 	"time"
-	"unicode/utf8"
 
 	"weir/internal/jsonscan"
 	"weir/model"
 )
 
-// Limits of the ingest event.
-const (
-	maxAltID      = 128 // characters
-	maxMetricName = 128
-	maxCredential = 1024 // characters of a credential member
-)
-
-// Decoded is an ingest event with what only the door may see: the credential in the body.
+// Decoded is an ingest event with what only the intake may see: the credential in the body.
 type Decoded struct {
 	Device     string
 	Message    model.Message
 	Credential Credential
 }
 
-// Credential is what a body presents. Secret never leaves the gate.
+// Credential is what a body presents. Secret never leaves the intake.
 type Credential struct {
 	Type, ID, Secret string
 }
@@ -41,11 +33,11 @@ type DecodeError struct {
 
 func (e *DecodeError) Error() string { return e.Text }
 
-// Decode reads an ingest event and checks its form: what can be said without knowing the device, the clock or the
-// registry. Members it does not know are ignored; a member it knows may stand there once.
+// Decode reads an ingest event in JSON and checks its form: what can be checked without the device, the clock or the
+// registry. Unknown members are ignored; a known member may be given once.
 func Decode(body []byte) (ev Decoded, err error) { return decodeInto(nil, body) }
 
-// decodeInto is Decode with room for readings, which is used as far as it goes.
+// decodeInto is Decode with memory for readings, which is used as far as it goes.
 func decodeInto(room []model.Reading, body []byte) (ev Decoded, err error) {
 	d := decoder{Scanner: jsonscan.New(body), room: room}
 	d.event(&ev)
@@ -67,6 +59,13 @@ func (d *decoder) reason() Reason {
 		return ReasonTooManyReadings
 	}
 	return ReasonUndecodable
+}
+
+// check fails with what a check of the form has found, at the present byte.
+func (d *decoder) check(why string) {
+	if why != "" {
+		d.Fail("%s", why)
+	}
 }
 
 // once notes that the member was seen and fails when it was seen before.
@@ -149,11 +148,8 @@ func (d *decoder) payload(m *model.Message, eventType, payload []byte, at int) {
 	case "NewRelationship":
 		m.Type = model.NewRelationship
 		m.Relationship = p.relationship()
-	case "StateChange", "CommandInvocation", "CommandResponse":
-		d.Fail("eventType %s is the platform's own", eventType)
-		return
 	default:
-		d.Fail("eventType must be Measurement, Location, Alert or NewRelationship")
+		d.check(checkType(string(eventType)))
 		return
 	}
 	if p.End() != nil {
@@ -177,16 +173,15 @@ func (d *decoder) entries(entry func(i int)) {
 			entry(i)
 		})
 	})
-	if d.Err() == nil && n == 0 {
-		d.Fail("entries must hold at least one entry")
-	}
+	d.check(checkEntries(n))
 }
 
 // count takes one reading from the message's allowance.
 func (d *decoder) count() {
-	if d.readings++; d.readings > model.MaxReadings && d.Err() == nil {
+	d.readings++
+	if why := checkCount(d.readings); why != "" && d.Err() == nil {
 		d.tooMany = true
-		d.Fail("a message may carry at most %d readings", model.MaxReadings)
+		d.check(why)
 	}
 }
 
@@ -215,15 +210,9 @@ func (d *decoder) measurement(m *model.Message, entry int) {
 }
 
 func (d *decoder) metric(m *model.Message, first, entry int, name string) {
-	if name == "" || utf8.RuneCountInString(name) > maxMetricName {
-		d.Fail("a metric's name must have 1 to %d characters", maxMetricName)
+	if why := checkMetric(m.Measurements[first:], name); why != "" {
+		d.check(why)
 		return
-	}
-	for i := first; i < len(m.Measurements); i++ {
-		if m.Measurements[i].Metric == name {
-			d.Fail("metric %q is given twice", name)
-			return
-		}
 	}
 	d.count()
 	v := d.decimal("the value of a metric")
@@ -260,32 +249,9 @@ func (d *decoder) location(m *model.Message) {
 		*fields[bit] = d.decimal(locationMembers[bit])
 	})
 	if d.Err() == nil {
-		if why := checkLocation(&l); why != "" {
-			d.Fail("%s", why)
-		}
+		d.check(checkLocation(&l))
 	}
 	m.Locations = append(m.Locations, l)
-}
-
-// checkLocation returns what is out of range. A heading is stored to 4 decimals, so what would round to 360 is refused.
-func checkLocation(l *model.Location) string {
-	switch {
-	case math.IsNaN(l.Latitude) || math.IsNaN(l.Longitude):
-		return "latitude and longitude are required"
-	case math.Abs(l.Latitude) > 90:
-		return "latitude must lie in -90..90"
-	case math.Abs(l.Longitude) > 180:
-		return "longitude must lie in -180..180"
-	case math.Abs(l.Elevation) > 99_999_999:
-		return "elevation must lie in -99999999..99999999"
-	case l.Accuracy < 0:
-		return "accuracy must not be negative"
-	case l.Speed < 0:
-		return "speed must not be negative"
-	case l.Heading < 0 || math.Round(l.Heading*1e4) >= 360e4:
-		return "heading must lie in 0..360, 360 excluded"
-	}
-	return ""
 }
 
 var alertMembers = [...]string{"type", "level", "message", "source", "occurredTime"}
@@ -309,8 +275,8 @@ func (d *decoder) alert(m *model.Message) {
 			a.Type = d.String("type")
 		case 1:
 			n, err := strconv.ParseInt(d.Number("level"), 10, 32)
-			if d.Err() == nil && (err != nil || n < 0) {
-				d.Fail("level must be a whole number in 0..%d", math.MaxInt32)
+			if err != nil || n < 0 {
+				d.check(levelRange)
 			}
 			a.Level = int32(n)
 		case 2:
@@ -321,9 +287,7 @@ func (d *decoder) alert(m *model.Message) {
 			a.Time = d.entryTime()
 		}
 	})
-	if d.Err() == nil && a.Type == "" {
-		d.Fail("type is required and must not be empty")
-	}
+	d.check(checkAlert(&a))
 	m.Alerts = append(m.Alerts, a)
 }
 
@@ -345,15 +309,7 @@ func (d *decoder) relationship() *model.Relationship {
 			d.Skip()
 		}
 	})
-	if d.Err() != nil {
-		return r
-	}
-	switch {
-	case r.Type == "" || r.TargetType == "" || r.Target == "":
-		d.Fail("relationshipType, targetType and target are required")
-	case indexOf([]string{"device", "asset", "area", "customer", "group"}, []byte(r.TargetType)) < 0:
-		d.Fail("targetType must be device, asset, area, customer or group")
-	}
+	d.check(checkRelationship(r))
 	return r
 }
 
@@ -394,18 +350,16 @@ func (d *decoder) decimal(what string) float64 {
 		}
 	}
 	v, err := strconv.ParseFloat(string(b), 64)
-	if err != nil || math.IsInf(v, 0) || math.IsNaN(v) {
-		d.Fail("%s must be a string that holds a finite number", what)
-		return 0
+	if err != nil {
+		v = math.NaN() // beyond float64, or no number
 	}
+	d.check(checkFinite(what, v))
 	return v
 }
 
 func (d *decoder) bounded(what string, most int) string {
 	s := d.String(what)
-	if d.Err() == nil && utf8.RuneCountInString(s) > most {
-		d.Fail("%s must have at most %d characters", what, most)
-	}
+	d.check(checkBound(what, s, most))
 	return s
 }
 
@@ -419,7 +373,7 @@ func indexOf(names []string, b []byte) int {
 }
 
 // SplitArray returns the events of an array body without looking into them more than to find their ends; nil when the body
-// is no array. At most most events are taken. A refusal names the event that is broken, by its index.
+// is no array. At most max events are taken. A refusal names the broken event by its index.
 func SplitArray(body []byte, most int) ([][]byte, error) {
 	s := jsonscan.New(body)
 	if s.Peek() != '[' {

@@ -72,14 +72,15 @@ func (f *fates) release() {
 }
 
 func compareLedgerKeys(a, b store.LedgerKey) int {
-	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Hour, b.Hour), cmp.Compare(a.Transport, b.Transport),
-		cmp.Compare(a.Outcome, b.Outcome), cmp.Compare(a.Reason, b.Reason))
+	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Hour, b.Hour), cmp.Compare(a.Source, b.Source),
+		cmp.Compare(a.Transport, b.Transport), cmp.Compare(a.Outcome, b.Outcome), cmp.Compare(a.Reason, b.Reason))
 }
 
-// LedgerLine is one tenant's hour at one door: what came in, and where it ended.
+// LedgerLine is one tenant's hour at one source: what came in, and where it ended.
 type LedgerLine struct {
 	Tenant   string
-	Door     string
+	Door     string // transport of the source
+	Source   string
 	Hour     int64 // since the epoch
 	Received store.LedgerCount
 	Headings map[store.Outcome]store.LedgerCount
@@ -135,7 +136,7 @@ func (l *Ledger) Lines(ctx context.Context, flt store.LedgerFilter) ([]LedgerLin
 		out = append(out, *ln)
 	}
 	slices.SortFunc(out, func(a, b LedgerLine) int {
-		return cmp.Or(cmp.Compare(b.Hour, a.Hour), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Door, b.Door))
+		return cmp.Or(cmp.Compare(b.Hour, a.Hour), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Door, b.Door), cmp.Compare(a.Source, b.Source))
 	})
 	return out, nil
 }
@@ -178,10 +179,10 @@ func matches(flt store.LedgerFilter, k store.LedgerKey) bool {
 }
 
 func addToLine(lines map[line]*LedgerLine, k store.LedgerKey, c store.LedgerCount) {
-	at := line{tenant: k.Tenant, door: k.Transport, hour: k.Hour}
+	at := line{tenant: k.Tenant, source: k.Source, hour: k.Hour}
 	ln := lines[at]
 	if ln == nil {
-		ln = &LedgerLine{Tenant: k.Tenant, Door: k.Transport, Hour: k.Hour, Headings: map[store.Outcome]store.LedgerCount{}}
+		ln = &LedgerLine{Tenant: k.Tenant, Door: k.Transport, Source: k.Source, Hour: k.Hour, Headings: map[store.Outcome]store.LedgerCount{}}
 		lines[at] = ln
 	}
 	if k.Outcome == store.OutcomeReceived {

@@ -1,7 +1,7 @@
-// Package ingest is the one way in. A Intake stands behind every door: it decodes what a device sent, verifies the
+// Package ingest is the one way in. An Intake stands after every transport: it decodes what a device sent, verifies the
 // credential in the body, takes the readings from the tenant's ceiling, hands the record to the log and, once that is on
-// disk, says how it ended. An Applier stands on the other side of the log: it resolves each record against the registry as
-// of its place, judges it and keeps the results. DESIGN.md tells how the two fit together.
+// disk, answers how it ended. An Applier stands on the other side of the log: it resolves each record against the registry
+// as of its offset, judges it and stores the results. DESIGN.md describes how the two fit together.
 package ingest
 
 import (
@@ -10,43 +10,55 @@ import (
 	"weir/model"
 )
 
-// Arrival is a message as a door took it from the wire.
+// Arrival is a message as a transport took it from the wire.
 type Arrival struct {
-	Transport string // transport, the ledger's key
-	Source    string // event source id
-	Tenant    string // named by topic or path; of the token pattern
-	// Topic is the device that the transport names (MQTT), "" where only the body can (HTTP).
+	Transport string // Transport.Name, by which the ledger can be narrowed
+	Source    string // event source id, by which the ledger balances
+	Tenant    string // named by topic, path or configuration; of the token pattern
+	// Topic is the device that the transport names, "" where only the body can (HTTP).
 	Topic string
-	// Body is looked at until Accept returns, not after.
+	// Body holds the bytes as they came: they are measured, hashed, and sealed where they do not decode. It is read until
+	// Accept returns, not after.
 	Body []byte
-	// Conn is the verified connection, nil where the transport authenticates nobody (HTTP).
+	// Message is what a transport with a format of its own decoded from Body; nil: Body is an ingest event in JSON. Its
+	// bounds and form are checked as those of a JSON event. It belongs to the intake from here on.
+	Message *model.Message
+	// Conn is the device that something outside the body vouches for: a connection, a handshake, the topic of a trusted
+	// source. nil: the credential in the body has to.
 	Conn *model.Binding
-	// ClientID, PacketID and Dup recognise a repeat of the transport; empty for HTTP.
+	// ClientID, PacketID and Dup recognise a repeat of the transport; empty for HTTP. PacketID 0 says that the sender waits
+	// for no answer.
 	ClientID string
 	PacketID uint16
 	Dup      bool
-	// Mute says that the transport cannot express a refusal (MQTT 3.1.1, QoS 0): what does not decode is acknowledged
+	// CannotRefuse says that the transport cannot express a refusal (MQTT 3.1.1, QoS 0): what does not decode is acknowledged
 	// through the log as a dead letter, and what is over the ceiling is dropped and counted.
 	CannotRefuse bool
-	// Patience is how long Accept may wait for room under the tenant's ceiling before it drops or refuses.
+	// CeilingWait is how long Accept may wait for room under the tenant's ceiling before it drops or refuses.
 	CeilingWait time.Duration
+	// HoldFor is how long the message is held unanswered while the log has no room, so that the sender feels it; negative:
+	// as long as ctx lives. When that time is over, and at 0, it is dropped where CannotRefuse is set, else refused.
+	HoldFor time.Duration
+	// Partial says that a series limit sets aside the readings that it keeps out, and stores the rest: the transport put the
+	// message together from several readings, and one of them too many must not lose the others.
+	Partial bool
 }
 
-// Outcome is how a message ended at the gate.
+// Outcome is how a message ended at the intake.
 type Outcome uint8
 
-// The fates. A door acknowledges Stored and Dropped, refuses Refused and leaves Withheld without an answer.
+// The outcomes. A transport acknowledges Stored and Dropped, refuses Refused and leaves Withheld without an answer.
 const (
 	Stored   Outcome = iota // synced in the log
-	Refused                 // turned away; tell the sender why
-	Dropped                 // lost by rule and counted; the sender cannot be told
+	Refused                 // turned away; report why to the sender
+	Dropped                 // lost by rule and counted; the transport has no words for the sender
 	Withheld                // not stored and not answered: the sender resends
 )
 
 // Reason is why a message was refused, dropped or became a dead letter. The words are the ledger's; the list is open.
 type Reason string
 
-// Reasons of the gate and of the applier.
+// Reasons of the intake and of the applier.
 const (
 	ReasonNone            Reason = ""
 	ReasonUndecodable     Reason = "undecodable"
@@ -57,7 +69,7 @@ const (
 	ReasonTooLarge        Reason = "too-large"
 	ReasonUnavailable     Reason = "log-unavailable" // the hand-over to the log failed
 	ReasonNoConsumer      Reason = "no-consumer"     // a topic that nothing reads yet
-	ReasonUnauthenticated Reason = "strangers"       // the bucket of those who verify as nobody
+	ReasonUnauthenticated Reason = "unauthenticated" // over the ceiling that all unauthenticated senders share
 	ReasonDisabledTenant  Reason = "tenant-disabled"
 
 	ReasonBadTime        Reason = "bad-time"
@@ -69,7 +81,7 @@ const (
 	ReasonNoRelationship Reason = "no-relationships" // relationships do not exist yet
 )
 
-// Answer is what the gate says of an arrival.
+// Answer is how the intake answers an arrival.
 type Answer struct {
 	Outcome Outcome
 	Reason  Reason

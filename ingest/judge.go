@@ -9,9 +9,10 @@ import (
 	"weir/store"
 )
 
-// judge decodes the body and finds out what its credential proves.
+// judge decodes the message, unless its transport has, and finds out what its credential proves.
 func (g *Intake) judge(ctx context.Context, m *arrival) {
-	if m.ended {
+	if g.shut.Load() {
+		g.end(m, Refused, ReasonUnavailable, "the instance is stopping")
 		return
 	}
 	kept := &struct { // what waits for the applier, in one piece
@@ -21,7 +22,7 @@ func (g *Intake) judge(ctx context.Context, m *arrival) {
 	}{}
 	m.rec = &kept.Record
 	*m.rec = model.Record{Kind: model.KindMessage, Transport: m.Transport, Source: m.Source, Tenant: m.Tenant, Account: m.line.tenant, Device: m.Topic,
-		Received: m.stamp, ClientID: m.ClientID, PacketID: m.PacketID, Dup: m.Dup, Bytes: uint32(len(m.Body))}
+		Received: m.stamp, ClientID: m.ClientID, PacketID: m.PacketID, Dup: m.Dup, Partial: m.Partial, Bytes: uint32(len(m.Body))}
 	if m.PacketID != 0 {
 		sum := sha256.Sum256(m.Body)
 		copy(m.rec.Hash[:], sum[:])
@@ -29,10 +30,9 @@ func (g *Intake) judge(ctx context.Context, m *arrival) {
 	if m.Conn != nil {
 		m.rec.Credential, m.rec.DeviceID = m.Conn.Credential, m.Conn.DeviceID
 	}
-	ev, err := decodeInto(kept.readings[:0], m.Body)
+	ev, err := m.event(kept.readings[:0])
 	if err != nil {
-		de, _ := errors.AsType[*DecodeError](err)
-		g.unreadable(m, de.Reason, de.Text)
+		g.unreadable(m, err.Reason, err.Text)
 		return
 	}
 	kept.message = ev.Message
@@ -40,7 +40,7 @@ func (g *Intake) judge(ctx context.Context, m *arrival) {
 	m.readings = max(1, ev.Message.Readings())
 	g.metrics.decoded.Inc()
 	if err := g.vouch(ctx, m, &ev); err != nil {
-		g.Logger.Error("a credential could not be looked at", "error", err)
+		g.Logger.Error("a credential could not be looked up", "error", err)
 		g.end(m, Refused, ReasonUnavailable, "the credential cannot be checked now")
 		return
 	}
@@ -53,11 +53,21 @@ func (g *Intake) judge(ctx context.Context, m *arrival) {
 	case m.rec.Verdict == model.VerdictOtherDevice && m.Conn != nil && !m.CannotRefuse:
 		g.end(m, Refused, ReasonNotAuthorized, "the event names another device than its topic")
 	}
-	m.stranger = m.line.tenant == "" || m.rec.Verdict != model.VerdictOK
+	m.unauthenticated = m.line.tenant == "" || m.rec.Verdict != model.VerdictOK
 }
 
-// vouch sets the record's device, principal and verdict. A presented credential decides; without one the connection's
-// counts; without either the mode does.
+// event returns the message that the transport decoded, or else decodes the body. Both have passed the same checks.
+func (m *arrival) event(readings []model.Reading) (Decoded, *DecodeError) {
+	if m.Message != nil {
+		return Decoded{Message: *m.Message}, checkMessage(m.Message)
+	}
+	ev, err := decodeInto(readings, m.Body)
+	de, _ := errors.AsType[*DecodeError](err)
+	return ev, de
+}
+
+// vouch sets the record's device, credential and verdict. A presented credential decides; without one that of the
+// connection; without either the mode.
 func (g *Intake) vouch(ctx context.Context, m *arrival, ev *Decoded) error {
 	r := m.rec
 	if r.Device == "" {
@@ -93,8 +103,8 @@ func (g *Intake) vouch(ctx context.Context, m *arrival, ev *Decoded) error {
 	return nil
 }
 
-// unreadable refuses a body that is no ingest event. Where the transport cannot say so it is acknowledged through the
-// log instead, sealed, and ends as a dead letter; where it can, a copy goes to the strangers' ring for the operator.
+// unreadable refuses a body that is no ingest event. Where the transport cannot express that it is acknowledged through the
+// log instead, sealed, and ends as a dead letter; where it can, a copy goes to the rejected-payload buffer for the operator.
 func (g *Intake) unreadable(m *arrival, r Reason, why string) {
 	g.metrics.undecoded.Inc()
 	m.rec.Message = nil
@@ -112,9 +122,9 @@ func (g *Intake) unreadable(m *arrival, r Reason, why string) {
 	d := &store.DeadLetter{Tenant: m.line.tenant, Occurred: m.stamp.Wall.Micros(), Kind: store.DeadLetterIngest, Reason: string(r), Source: m.Source,
 		Summary: why, Subject: m.Topic, Stranger: true, Bytes: int64(len(m.Body)) + 256, Record: sealed}
 	select {
-	case g.ring <- d:
+	case g.rejected <- d:
 	default:
-		g.metrics.ringLost.Inc()
+		g.metrics.rejectedLost.Inc()
 	}
 }
 

@@ -22,8 +22,13 @@ func (a *Applier) message(ctx context.Context, at rules.Position, r *model.Recor
 	}
 	a.seen.addRepeat(r)
 	what, reason, why := a.check(r)
+	var kept *model.Record // of a message of which a series limit sets a part aside
 	if reason == ReasonNone {
 		fits, err := a.admit(ctx, what, r.Message)
+		if err == nil && !fits && r.Partial {
+			kept, err = a.part(ctx, r, what)
+			fits = kept != nil
+		}
 		if err != nil {
 			return err
 		}
@@ -41,6 +46,10 @@ func (a *Applier) message(ctx context.Context, at rules.Position, r *model.Recor
 			a.fate(at, r, store.OutcomeDuplicate, ReasonNone, "")
 			return nil
 		}
+	}
+	if kept != nil {
+		a.setAside(at, r, kept)
+		r = kept
 	}
 	if err := a.keep(ctx, at, r, what); err != nil {
 		return err
@@ -309,6 +318,11 @@ func (a *Applier) deadLetter(at rules.Position, r *model.Record, reason Reason, 
 	if r.Message != nil {
 		d.Detail = describe(r.Message)
 	}
+	a.keepDeadLetter(d)
+}
+
+// keepDeadLetter stores a dead letter within its bounds.
+func (a *Applier) keepDeadLetter(d *store.DeadLetter) {
 	d.Bytes = int64(len(d.Record)+len(d.Detail)+len(d.Summary)) + 128
 	trim := !d.Stranger && a.crowded(d)
 	a.batch.step(func(tx store.Tx) error {
@@ -369,8 +383,12 @@ func describe(m *model.Message) string {
 	if m.Relationship != nil {
 		fmt.Fprintf(&b, " %s %s %q", m.Relationship.Type, m.Relationship.TargetType, m.Relationship.Target)
 	}
-	if b.Len() > detailBytes {
-		return strings.ToValidUTF8(b.String()[:detailBytes], "") + "…"
+	return shorten(b.String())
+}
+
+func shorten(detail string) string {
+	if len(detail) > detailBytes {
+		return strings.ToValidUTF8(detail[:detailBytes], "") + "…"
 	}
-	return b.String()
+	return detail
 }

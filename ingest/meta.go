@@ -3,16 +3,25 @@ package ingest
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"weir/internal/wire"
 	"weir/store"
 )
 
-// metaVersion is the format version that a batch's meta begins with.
-const metaVersion = 1
+// Format versions that a batch's meta begins with. Version 1 names no sources and writes outcomes as words; it is read.
+const (
+	metaVersion1 = 1
+	metaVersion  = 2
+)
 
-// batchMeta is what rides in every batch beside its records: the span of listening time that they were received in, and
-// what the doors counted since the batch before. A record's listening time follows from its own stamp and the span, so
+// metaOutcomes numbers the outcomes in a meta. The numbers are frozen.
+func metaOutcomes() []store.Outcome {
+	return []store.Outcome{store.OutcomeReceived, store.OutcomeRefused, store.OutcomeDropped, store.OutcomeStored, store.OutcomeDuplicate, store.OutcomeDeadLetter}
+}
+
+// batchMeta is what rides in every batch besides its records: the span of listening time that they were received in, and
+// what the transports counted since the batch before. A record's listening time follows from its own stamp and the span, so
 // that it does not depend on how records were gathered into batches.
 type batchMeta struct {
 	Span   Span
@@ -29,11 +38,13 @@ func appendMeta(b []byte, m batchMeta) []byte {
 	}
 	b = append(b, open)
 	b = binary.AppendUvarint(b, uint64(len(m.Counts)))
+	outcomes := metaOutcomes()
 	for k, c := range m.Counts {
 		b = wire.AppendString(b, k.Tenant)
 		b = wire.AppendString(b, k.Transport)
+		b = wire.AppendString(b, k.Source)
 		b = binary.AppendVarint(b, k.Hour)
-		b = wire.AppendString(b, string(k.Outcome))
+		b = append(b, byte(slices.Index(outcomes, k.Outcome)))
 		b = wire.AppendString(b, k.Reason)
 		b = binary.AppendVarint(b, c.Messages)
 		b = binary.AppendVarint(b, c.Readings)
@@ -46,18 +57,48 @@ func decodeMeta(b []byte) (batchMeta, error) {
 		return batchMeta{}, nil
 	}
 	r := wire.NewReader(b)
-	if v := r.Byte(); v != metaVersion {
-		return batchMeta{}, fmt.Errorf("batch meta has format version %d, this Weir knows %d", v, metaVersion)
+	version := r.Byte()
+	if version < metaVersion1 || version > metaVersion {
+		return batchMeta{}, fmt.Errorf("batch meta has format version %d, this Weir knows %d", version, metaVersion)
 	}
 	m := batchMeta{Span: Span{Listening: r.Varint(), Mono: r.Varint(), Open: r.Byte() != 0}}
 	n := r.Count(7)
 	m.Counts = make(map[store.LedgerKey]store.LedgerCount, n)
 	for range n {
-		k := store.LedgerKey{Tenant: r.String(), Transport: r.String(), Hour: r.Varint(), Outcome: store.Outcome(r.String()), Reason: r.String()}
+		k := readMetaKey(r, version)
 		m.Counts[k] = store.LedgerCount{Messages: r.Varint(), Readings: r.Varint()}
 	}
 	if err := r.End(); err != nil {
 		return batchMeta{}, fmt.Errorf("batch meta is damaged: %w", err)
 	}
 	return m, nil
+}
+
+func readMetaKey(r *wire.Reader, version byte) store.LedgerKey {
+	k := store.LedgerKey{Tenant: r.String(), Transport: r.String()}
+	if version == metaVersion1 {
+		k.Source, k.Hour, k.Outcome, k.Reason = onlySource(k.Transport), r.Varint(), store.Outcome(r.String()), r.String()
+		if k.Reason == "strangers" {
+			k.Reason = string(ReasonUnauthenticated)
+		}
+		return k
+	}
+	k.Source, k.Hour = r.String(), r.Varint()
+	outcomes := metaOutcomes()
+	if o := int(r.Byte()); o < len(outcomes) {
+		k.Outcome = outcomes[o]
+	} else {
+		r.Fail(wire.ErrForm)
+	}
+	k.Reason = r.String()
+	return k
+}
+
+// onlySource is the one source that a transport had when the ledger named no sources.
+func onlySource(transport string) string {
+	switch transport {
+	case TransportMQTT, TransportHTTP:
+		return transport + "1"
+	}
+	return transport
 }

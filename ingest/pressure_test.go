@@ -277,7 +277,7 @@ func (d *dial) turn(refusing, full bool) {
 func paperGate(failClosed bool) (*Intake, *paperLog, *dial, *testCeiling) {
 	log, d, c := &paperLog{}, &dial{}, &testCeiling{known: map[string]bool{"acme": true}, left: -1, stranger: 100}
 	d.turn(false, false)
-	return NewIntake(IntakeConfig{DeviceAuth: AuthRequired, FailClosed: failClosed}, IntakeDeps{Log: log, Doors: NewTransportCounts(NewListening(func() time.Duration { return 0 })),
+	return NewIntake(IntakeConfig{DeviceAuth: AuthRequired, FailClosed: failClosed}, IntakeDeps{Log: log, Counts: NewTransportCounts(NewListening(func() time.Duration { return 0 })),
 		Stamp: func() model.Stamp { return model.Stamp{Wall: 1} }, Ceiling: c, Pressure: d, Tap: NewTap(func() model.Nanos { return 1 }, nil), Logger: slog.New(slog.DiscardHandler),
 		Verify: func(context.Context, string, Credential) (Proof, model.Verdict, error) {
 			return Proof{Credential: 7, DeviceID: 1, Device: "d1"}, model.VerdictOK, nil
@@ -298,7 +298,7 @@ func (s sender) arrival() *Arrival {
 	if s.http {
 		return &Arrival{Transport: TransportHTTP, Source: "http1", Tenant: "acme", Body: []byte(measurement("temp", 1, `,"credentialType":"ACCESS_TOKEN","credentialId":"token-1"`))}
 	}
-	return &Arrival{Transport: TransportMQTT, Source: "mqtt1", Tenant: "acme", Topic: "d1", Body: []byte(temp(1)), ClientID: "weir:acme:d1", PacketID: s.packet, CannotRefuse: s.mute,
+	return &Arrival{Transport: TransportMQTT, Source: "mqtt1", Tenant: "acme", Topic: "d1", Body: []byte(temp(1)), ClientID: "weir:acme:d1", PacketID: s.packet, CannotRefuse: s.mute, HoldFor: -1,
 		Conn: &model.Binding{Tenant: "acme", TenantID: 1, Device: "d1", DeviceID: 1, Credential: 7}}
 }
 

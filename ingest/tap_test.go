@@ -83,7 +83,7 @@ func TestRefusalsAreSeenAtTheDoor(t *testing.T) {
 	told := w.arrival(1, `{"eventType":`)
 	w.send(told)
 	w.send(http("ghost", `{`))
-	w.gate.Refuse(TransportMQTT, "acme", ReasonNoConsumer)
+	w.gate.Refuse(w.gate.Received(TransportMQTT, "mqtt1", "acme", 0), ReasonNoConsumer)
 	w.ceiling.left, w.ceiling.stranger = 0, 0
 	w.send(w.arrival(1, temp(1)))
 	mute := w.arrival(1, temp(2))
@@ -99,7 +99,7 @@ func TestRefusalsAreSeenAtTheDoor(t *testing.T) {
 	}
 	want := []string{"mqtt acme/d1 refused undecodable  []", "http / refused undecodable  []", "mqtt acme/ refused no-consumer  []",
 		"mqtt acme/d1 refused ceiling Measurement [temp=1]", "mqtt acme/d1 dropped ceiling Measurement [temp=2]",
-		"http acme/d1 refused strangers  []", "mqtt acme/d1 refused not-authorized  []"}
+		"http acme/d1 refused unauthenticated  []", "mqtt acme/d1 refused not-authorized  []"}
 	if !slices.Equal(got, want) {
 		t.Errorf("saw\n%s", strings.Join(got, "\n"))
 	}

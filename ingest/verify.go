@@ -20,8 +20,6 @@ type Verifier struct {
 	Store store.Store
 	// Batches calls its function for the batches of the log from the one that holds an offset on.
 	Batches func(ctx context.Context, from model.Offset, f func(*spool.Batch) error) error
-	// Door is the ledger's name of the transport that an event source belongs to, "" when there is none of that name.
-	Door func(source string) string
 	// Tenants returns the tokens of the tenants by row id; nil: store.TenantTokens.
 	Tenants func(store.Tx) (map[int64]string, error)
 	// DeadSince is the first hour of which every dead letter must still be there.
@@ -81,6 +79,7 @@ type recounting struct {
 	counted map[store.LedgerKey]store.LedgerCount // the ledger as of the head, and of the log behind it
 	stored  map[line]store.LedgerCount            // recounted
 	dead    map[deadLine]int64                    // recounted
+	door    map[string]string                     // transport of each source, as the ledger has it
 	trimmed map[string]model.Micros               // up to when dead letters of a tenant went because there were too many
 	gaps    []series.Gap
 	names   map[int64]string // of the series around them
@@ -94,7 +93,7 @@ type deadLine struct {
 
 // Verify recounts. An error says that it could not; what it found is in the verdict.
 func (v *Verifier) Verify(ctx context.Context) (*Verdict, error) {
-	r := &recounting{Verifier: v, out: &Verdict{}, counted: map[store.LedgerKey]store.LedgerCount{}, stored: map[line]store.LedgerCount{}, dead: map[deadLine]int64{}}
+	r := &recounting{Verifier: v, out: &Verdict{}, counted: map[store.LedgerKey]store.LedgerCount{}, stored: map[line]store.LedgerCount{}, dead: map[deadLine]int64{}, door: map[string]string{}}
 	if err := v.Store.Read(ctx, func(tx store.Tx) error { return r.read(ctx, tx) }); err != nil {
 		return nil, err
 	}
@@ -130,7 +129,7 @@ func (r *recounting) read(ctx context.Context, tx store.Tx) (err error) {
 		return err
 	}
 	if err := store.TallyDeadLetters(tx, r.out.Head, func(t store.DeadTally) error {
-		r.dead[deadLine{line{t.Tenant, r.door(t.Source), t.Hour}, t.Reason}] += t.Count
+		r.dead[deadLine{line{tenant: t.Tenant, source: t.Source, hour: t.Hour}, t.Reason}] += t.Count
 		return nil
 	}); err != nil {
 		return err
@@ -172,10 +171,11 @@ func (r *recounting) count(k store.LedgerKey, c store.LedgerCount) {
 	have := r.counted[k]
 	have.Add(c)
 	r.counted[k] = have
+	r.door[k.Source] = k.Transport
 }
 
 func (r *recounting) tally(t store.RowTally) error {
-	l := line{r.tenant(t.TenantID), r.door(t.Source), t.Hour}
+	l := line{tenant: r.tenant(t.TenantID), source: t.Source, hour: t.Hour}
 	have := r.stored[l]
 	have.Add(t.LedgerCount)
 	r.stored[l] = have
@@ -184,7 +184,8 @@ func (r *recounting) tally(t store.RowTally) error {
 	return nil
 }
 
-func (r *recounting) door(source string) string { return cmp.Or(r.Door(source), source) }
+// doorOf is the transport of a source, the source itself where the ledger does not have it.
+func (r *recounting) doorOf(source string) string { return cmp.Or(r.door[source], source) }
 
 func (r *recounting) tenant(id int64) string { return cmp.Or(r.tokens[id], fmt.Sprintf("#%d", id)) }
 
@@ -256,7 +257,7 @@ func (r *recounting) balance() {
 	r.out.Lines = len(lines)
 	for l := range r.stored {
 		if lines[l] == nil {
-			lines[l] = &LedgerLine{Tenant: l.tenant, Door: l.door, Hour: l.hour}
+			lines[l] = &LedgerLine{Tenant: l.tenant, Source: l.source, Hour: l.hour}
 		}
 	}
 	order := make([]line, 0, len(lines))
@@ -264,12 +265,12 @@ func (r *recounting) balance() {
 		order = append(order, l)
 	}
 	slices.SortFunc(order, func(a, b line) int {
-		return cmp.Or(cmp.Compare(a.hour, b.hour), cmp.Compare(a.tenant, b.tenant), cmp.Compare(a.door, b.door))
+		return cmp.Or(cmp.Compare(a.hour, b.hour), cmp.Compare(a.tenant, b.tenant), cmp.Compare(a.source, b.source))
 	})
 	r.out.Expired = r.expired(lines)
 	net := map[line]store.LedgerCount{}
 	for l, ln := range lines {
-		all, want, have := line{tenant: l.tenant, door: l.door}, ln.Headings[store.OutcomeStored], r.stored[l]
+		all, want, have := line{tenant: l.tenant, source: l.source}, ln.Headings[store.OutcomeStored], r.stored[l]
 		n := net[all]
 		n.Add(store.LedgerCount{Messages: want.Messages - have.Messages, Readings: want.Readings - have.Readings})
 		net[all] = n
@@ -279,7 +280,7 @@ func (r *recounting) balance() {
 		r.balanceMessages(l, lines[l])
 		// The ledger keeps the hour of a clock that proved wrong, what is stored bears the one that was found out later: then
 		// only all hours together can be compared.
-		if net[line{tenant: l.tenant, door: l.door}] == (store.LedgerCount{}) {
+		if net[line{tenant: l.tenant, source: l.source}] == (store.LedgerCount{}) {
 			continue
 		}
 		if r.balanceStored(l, lines[l]) {
@@ -293,10 +294,10 @@ func (r *recounting) balance() {
 func (r *recounting) balanceMessages(l line, ln *LedgerLine) {
 	switch n := ln.Missing(); {
 	case n > 0:
-		r.wrong(Wrong{Kind: WrongMessages, Tenant: l.tenant, Door: l.door, Hour: l.hour, Messages: n,
+		r.wrong(Wrong{Kind: WrongMessages, Tenant: l.tenant, Door: r.doorOf(l.source), Hour: l.hour, Messages: n,
 			Text: "received, and ended under no heading"})
 	case n < 0:
-		r.wrong(Wrong{Kind: WrongMessages, Tenant: l.tenant, Door: l.door, Hour: l.hour, Messages: n,
+		r.wrong(Wrong{Kind: WrongMessages, Tenant: l.tenant, Door: r.doorOf(l.source), Hour: l.hour, Messages: n,
 			Text: "ended under a heading, and were not received"})
 	}
 }
@@ -315,7 +316,7 @@ func (r *recounting) expired(lines map[line]*LedgerLine) (short int64) {
 // balanceStored reports whether readings are short.
 func (r *recounting) balanceStored(l line, ln *LedgerLine) bool {
 	want, have := ln.Headings[store.OutcomeStored], r.stored[l]
-	w := Wrong{Kind: WrongStored, Tenant: l.tenant, Door: l.door, Hour: l.hour, Messages: want.Messages - have.Messages, Readings: want.Readings - have.Readings}
+	w := Wrong{Kind: WrongStored, Tenant: l.tenant, Door: r.doorOf(l.source), Hour: l.hour, Messages: want.Messages - have.Messages, Readings: want.Readings - have.Readings}
 	if w.Messages == 0 && w.Readings == 0 || r.out.Expired > 0 && w.Messages >= 0 && w.Readings > 0 {
 		return false
 	}
@@ -330,7 +331,7 @@ func (r *recounting) balanceDead() {
 	want := map[deadLine]int64{}
 	for k, c := range r.counted {
 		if k.Outcome == store.OutcomeDeadLetter {
-			want[deadLine{line{k.Tenant, k.Transport, k.Hour}, k.Reason}] += c.Messages
+			want[deadLine{line{tenant: k.Tenant, source: k.Source, hour: k.Hour}, k.Reason}] += c.Messages
 		}
 	}
 	all := map[deadLine]bool{}
@@ -345,15 +346,15 @@ func (r *recounting) balanceDead() {
 		order = append(order, d)
 	}
 	slices.SortFunc(order, func(a, b deadLine) int {
-		return cmp.Or(cmp.Compare(a.hour, b.hour), cmp.Compare(a.tenant, b.tenant), cmp.Compare(a.door, b.door), cmp.Compare(a.reason, b.reason))
+		return cmp.Or(cmp.Compare(a.hour, b.hour), cmp.Compare(a.tenant, b.tenant), cmp.Compare(a.source, b.source), cmp.Compare(a.reason, b.reason))
 	})
 	net := map[deadLine]int64{}
 	for d := range all {
-		net[deadLine{line{tenant: d.tenant, door: d.door}, d.reason}] += want[d] - r.dead[d]
+		net[deadLine{line{tenant: d.tenant, source: d.source}, d.reason}] += want[d] - r.dead[d]
 	}
 	for _, d := range order {
 		n := want[d] - r.dead[d]
-		if net[deadLine{line{tenant: d.tenant, door: d.door}, d.reason}] == 0 {
+		if net[deadLine{line{tenant: d.tenant, source: d.source}, d.reason}] == 0 {
 			continue // as above
 		}
 		trimmed, some := r.trimmed[d.tenant]
@@ -362,7 +363,7 @@ func (r *recounting) balanceDead() {
 			continue
 		}
 		if n != 0 {
-			r.wrong(Wrong{Kind: WrongDeadLetters, Tenant: d.tenant, Door: d.door, Hour: d.hour, Messages: n,
+			r.wrong(Wrong{Kind: WrongDeadLetters, Tenant: d.tenant, Door: r.doorOf(d.source), Hour: d.hour, Messages: n,
 				Text: fmt.Sprintf("counted as dead letters (%s): %d; there are %d", d.reason, want[d], r.dead[d])})
 		}
 	}

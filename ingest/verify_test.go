@@ -22,10 +22,7 @@ func (w *world) verifyDisk() *Verdict {
 	defer release()
 	v := &Verifier{Store: w.db, Batches: func(ctx context.Context, from model.Offset, f func(*spool.Batch) error) error {
 		return LogBatches(ctx, w.log, from, f)
-	}, Door: func(source string) string {
-		return map[string]string{"mqtt1": TransportMQTT, "http1": TransportHTTP}[source]
-	},
-		Tenants: func(store.Tx) (map[int64]string, error) { return map[int64]string{1: "acme"}, nil }}
+	}, Tenants: func(store.Tx) (map[int64]string, error) { return map[int64]string{1: "acme"}, nil }}
 	out, err := v.Verify(context.Background())
 	w.must(err)
 	return out
@@ -272,7 +269,7 @@ func TestARecordThatIsInNeitherLogNorStoreIsNamed(t *testing.T) {
 	w := newWorld(t)
 	w.furnish(2)
 	w.sendAll(10)
-	v := &Verifier{Store: w.db, Door: func(string) string { return TransportMQTT }, Batches: func(ctx context.Context, from model.Offset, f func(*spool.Batch) error) error {
+	v := &Verifier{Store: w.db, Batches: func(ctx context.Context, from model.Offset, f func(*spool.Batch) error) error {
 		return LogBatches(ctx, w.log, from+4, f)
 	}}
 	out, err := v.Verify(context.Background())

@@ -26,6 +26,7 @@ type world struct {
 	t     testing.TB
 	dir   string
 	cfg   ApplyConfig
+	kept  series.Config
 	built time.Time
 	gcfg  IntakeConfig
 	sync  func(func() error) error
@@ -158,9 +159,9 @@ func (w *world) open() {
 	w.tap = NewTap(func() model.Nanos { return w.clock.stamp().Wall }, nil)
 	w.applier = w.newApplier(w.log, w.db)
 	w.control = w.applier.Controller
-	w.gate = NewIntake(w.gcfg, IntakeDeps{Log: w.log, Doors: w.doors, Stamp: w.time.Stamp, Ceiling: w.ceiling, Pressure: NewGauge(GaugeConfig{Log: w.log}),
+	w.gate = NewIntake(w.gcfg, IntakeDeps{Log: w.log, Counts: w.doors, Stamp: w.time.Stamp, Ceiling: w.ceiling, Pressure: NewGauge(GaugeConfig{Log: w.log}),
 		Seal: func(_ string, b []byte) ([]byte, error) { return b, nil }, Verify: w.verify, Logger: slog.New(slog.DiscardHandler),
-		Tap: w.tap, Ring: func(_ context.Context, d *store.DeadLetter) error { w.ring <- d; return nil }})
+		Tap: w.tap, KeepRejected: func(_ context.Context, d *store.DeadLetter) error { w.ring <- d; return nil }})
 }
 
 func (w *world) newApplier(log spool.Log, st store.Store) *Applier {
@@ -168,7 +169,7 @@ func (w *world) newApplier(log spool.Log, st store.Store) *Applier {
 	ctx := context.Background()
 	compiler, err := rules.NewCompiler(rules.Limits{})
 	w.must(err)
-	readings, err := series.Open(ctx, series.Config{}, st, series.Options{})
+	readings, err := series.Open(ctx, w.kept, st, series.Options{})
 	w.must(err)
 	logger := slog.New(slog.DiscardHandler)
 	a, err := NewApplier(ctx, w.cfg, ApplyDeps{Log: log, Store: st, Counts: w.doors, Listening: w.doors.listening, Series: readings,
@@ -244,7 +245,7 @@ func (w *world) profile(version int, rs ...model.RuleView) model.ViewChange {
 // arrival is a message of a connected device.
 func (w *world) arrival(device int, body string) *Arrival {
 	name := fmt.Sprintf("d%d", device)
-	return &Arrival{Transport: TransportMQTT, Source: "mqtt1", Tenant: "acme", Topic: name, Body: []byte(body), ClientID: "weir:acme:" + name,
+	return &Arrival{Transport: TransportMQTT, Source: "mqtt1", Tenant: "acme", Topic: name, Body: []byte(body), ClientID: "weir:acme:" + name, HoldFor: -1,
 		Conn: &model.Binding{Tenant: "acme", TenantID: 1, Device: name, DeviceID: int64(device), Credential: int64(100 + device)}}
 }
 

@@ -7,8 +7,8 @@ type RecordKind uint8
 const (
 	KindMessage         RecordKind = 1 // a decoded message
 	KindRaw             RecordKind = 2 // a message that did not decode; its bytes sealed with the root key
-	KindPresence        RecordKind = 3 // a device came or went
-	KindControl         RecordKind = 4 // a change of the registry takes its place in the log
+	KindPresence        RecordKind = 3 // a device connected or disconnected
+	KindControl         RecordKind = 4 // a change of the registry at its position in the log
 	KindClock           RecordKind = 5 // brings about nothing but that time has passed
 	KindTimeMap         RecordKind = 6 // maps a boot's monotonic time to the wall
 	KindEpochJump       RecordKind = 7 // the log was lost; offsets went on above the results
@@ -23,7 +23,7 @@ type ClockState uint8
 // known for its boot.
 const (
 	ClockSure    ClockState = 0
-	ClockUnset   ClockState = 1 // no time of day was known yet: the time map of the boot tells it
+	ClockUnset   ClockState = 1 // no time of day was known yet: the time map of the boot gives it
 	ClockBehind  ClockState = 2 // the wall went back by much: Shown is what it says, Wall goes on slowly
 	ClockGuessed ClockState = 3
 )
@@ -60,7 +60,7 @@ type TimeMap struct {
 // At is the wall time of something received at mono.
 func (m TimeMap) At(mono int64) Nanos { return m.Wall - Nanos(m.Mono-mono) }
 
-// Verdict is what the door found out about the credentials of a message. It is judged when the record is applied.
+// Verdict is what the intake found out about the credentials of a message. It is judged when the record is applied.
 type Verdict uint8
 
 // The verdicts. Only VerdictOK lets a message through.
@@ -69,7 +69,7 @@ const (
 	VerdictMissing      Verdict = 1 // none presented though one is required
 	VerdictBad          Verdict = 2 // presented and wrong, disabled or expired
 	VerdictOtherDevice  Verdict = 3 // right, but of another device than the one named
-	VerdictNotSupported Verdict = 4 // a proof this door cannot have seen, such as a certificate id in a body
+	VerdictNotSupported Verdict = 4 // a proof this transport cannot have seen, such as a certificate id in a body
 )
 
 // Record is one entry of the log, decoded.
@@ -78,18 +78,21 @@ type Record struct {
 	Transport string // transport, the ledger's key: mqtt, http, …
 	Source    string // event source id: mqtt1, http1, …
 	Tenant    string // as named by the sender
-	Account   string // tenant whose ledger counted it as received; "" for strangers and unknown tenants
+	Account   string // tenant whose ledger counted it as received; "" for unknown tenants
 	Device    string // as named, or that of the credential
 	Received  Stamp
 	// Credential is the row id of the credential that proved DeviceID, 0 when none was verified.
 	Credential int64
 	DeviceID   int64 // row id of the device that the credential belongs to
 	Verdict    Verdict
-	ClientID   string // MQTT
+	Partial    bool   // what a series limit keeps out is set aside reading by reading, the rest is stored
+	PacketZero bool   // PacketID is 0 and yet an id (CoAP); else 0 is "none"
+	ClientID   string // client of the transport, whose packet ids count
 	PacketID   uint16
 	Dup        bool     // the sender says that it may have sent it before
 	Hash       [16]byte // first half of SHA-256 of the payload; what a repeat is recognised by
 	Bytes      uint32   // size of the payload as sent
+	Relay      *Relay   // nil when the sender reached this instance itself
 
 	Message  *Message  // KindMessage
 	Raw      []byte    // KindRaw: sealed payload
@@ -99,7 +102,13 @@ type Record struct {
 	TimeMap  *TimeMap  // KindTimeMap
 }
 
-// PresenceState is what a door says about a device.
+// Relay is the link that a record came over, and its number there. Nothing writes it yet.
+type Relay struct {
+	Link   string
+	Number uint64
+}
+
+// PresenceState is what a transport reports about a device.
 type PresenceState uint8
 
 // The presence states.
@@ -121,7 +130,7 @@ func (s PresenceState) String() string {
 	return "PresenceState(?)"
 }
 
-// Presence is a transition that a door asserts.
+// Presence is a transition that a transport asserts.
 type Presence struct {
 	State    PresenceState
 	Reason   string
@@ -131,7 +140,7 @@ type Presence struct {
 }
 
 // Control is (a part of) a change of meaning. A change larger than one record travels in several of one Sequence and
-// is in force from the last.
+// is effective from the last.
 type Control struct {
 	Sequence uint64
 	Part     uint16 // from 0

@@ -9,8 +9,12 @@ import (
 	"weir/internal/wire"
 )
 
-// recordVersion is the format version that a record begins with.
-const recordVersion = 1
+// Format versions that a record begins with. Format 2 has 16 bits of flags where format 1 has 8, and the fields that the
+// upper ones announce. It is written only for a record that needs one of them: all others stay as small as they were.
+const (
+	recordVersion1 = 1
+	recordVersion  = 2
+)
 
 // ErrRecord says that a record cannot be what Weir wrote.
 var ErrRecord = errors.New("record is damaged")
@@ -26,9 +30,15 @@ const (
 	flagAccount     = 1 << 4 // Account is Tenant; else Account is written out
 	flagUnset       = 1 << 5 // the clock was not set: Received.Wall is a guess until the time map of the boot is known
 	flagBehind      = 1 << 6 // the wall had gone back: Received.Shown is written out
+	flagWide        = 1 << 7 // the first that does not fit in format 1, which read its flags as a uvarint; never set
+	flagPartial     = 1 << 8
+	flagPacketZero  = 1 << 9
+	flagRelay       = 1 << 10 // link, number
 	msgHasOccurred  = 1 << 0
 	msgHasAltID     = 1 << 1
 	entryHasOwnTime = 1 << 0
+
+	knownFlags = flagDup | flagCredential | flagTransport | flagHash | flagAccount | flagUnset | flagBehind | flagPartial | flagPacketZero | flagRelay
 )
 
 // size is about what a record takes, so that room for it is made once: of a message with measurements a little more than
@@ -46,33 +56,16 @@ func (r *Record) size() int {
 }
 
 // AppendRecord appends r in its frozen form: version, kind, flags, what every record has, then the body of its kind.
-// Anchor set, fence-set version, profile version and group ids are no part of version 1: they are resolved when the
-// record is applied; a record that must carry them gets a flag of its own.
+// Anchor set, fence-set version, profile version and group ids are no part of it: they are resolved when the record is
+// applied; a record that must carry them gets a flag of its own.
 func AppendRecord(b []byte, r *Record) []byte {
-	var flags uint64
-	if r.Dup {
-		flags |= flagDup
+	flags := r.flags()
+	b = slices.Grow(b, r.size())
+	if flags < flagWide {
+		b = append(b, recordVersion1, byte(r.Kind), byte(flags))
+	} else {
+		b = binary.LittleEndian.AppendUint16(append(b, recordVersion, byte(r.Kind)), flags)
 	}
-	if r.Credential != 0 || r.DeviceID != 0 {
-		flags |= flagCredential
-	}
-	if r.ClientID != "" || r.PacketID != 0 {
-		flags |= flagTransport
-	}
-	if r.Hash != [16]byte{} {
-		flags |= flagHash
-	}
-	if r.Account == r.Tenant {
-		flags |= flagAccount
-	}
-	switch r.Received.Clock {
-	case ClockUnset, ClockGuessed:
-		flags |= flagUnset
-	case ClockBehind:
-		flags |= flagBehind
-	}
-	b = append(slices.Grow(b, r.size()), recordVersion, byte(r.Kind))
-	b = binary.AppendUvarint(b, flags)
 	b = binary.LittleEndian.AppendUint64(b, r.Received.Boot)
 	b = binary.AppendVarint(b, r.Received.Mono)
 	b = binary.AppendVarint(b, int64(r.Received.Wall))
@@ -98,6 +91,10 @@ func AppendRecord(b []byte, r *Record) []byte {
 	}
 	if flags&flagHash != 0 {
 		b = append(b, r.Hash[:]...)
+	}
+	if flags&flagRelay != 0 {
+		b = wire.AppendString(b, r.Relay.Link)
+		b = binary.AppendUvarint(b, r.Relay.Number)
 	}
 	switch r.Kind {
 	case KindMessage:
@@ -130,6 +127,41 @@ func AppendRecord(b []byte, r *Record) []byte {
 		b = append(b, guessed)
 	}
 	return b
+}
+
+// flags says which of its fields the record has.
+func (r *Record) flags() (flags uint16) {
+	if r.Dup {
+		flags |= flagDup
+	}
+	if r.Credential != 0 || r.DeviceID != 0 {
+		flags |= flagCredential
+	}
+	if r.ClientID != "" || r.PacketID != 0 {
+		flags |= flagTransport
+	}
+	if r.Hash != [16]byte{} {
+		flags |= flagHash
+	}
+	if r.Account == r.Tenant {
+		flags |= flagAccount
+	}
+	switch r.Received.Clock {
+	case ClockUnset, ClockGuessed:
+		flags |= flagUnset
+	case ClockBehind:
+		flags |= flagBehind
+	}
+	if r.Partial {
+		flags |= flagPartial
+	}
+	if r.PacketZero {
+		flags |= flagPacketZero
+	}
+	if r.Relay != nil {
+		flags |= flagRelay
+	}
+	return flags
 }
 
 func appendMessage(b []byte, m *Message) []byte {
@@ -207,8 +239,8 @@ type messageRecord struct {
 	readings [1]Reading
 }
 
-// Expect makes room for n records, where that of those it was told to expect before is. They must not be used any more; what
-// names and texts they had may be.
+// Expect makes room for n records, in the memory of those expected before. Those must not be used any more; their names and
+// texts may be.
 func (d *RecordDecoder) Expect(n int) {
 	if d.names == nil {
 		d.names = new(wire.Texts)
@@ -232,20 +264,24 @@ func (d *RecordDecoder) take() *messageRecord {
 // Decode is DecodeRecord.
 func (d *RecordDecoder) Decode(b []byte) (*Record, error) {
 	r := wire.NewReaderWith(b, d.names)
-	if v := r.Byte(); v != recordVersion {
-		if v > recordVersion {
-			return nil, fmt.Errorf("%w: version %d, this Weir knows %d", ErrRecordVersion, v, recordVersion)
-		}
-		return nil, fmt.Errorf("%w: version %d", ErrRecord, v)
+	version := r.Byte()
+	switch {
+	case version > recordVersion:
+		return nil, fmt.Errorf("%w: version %d, this Weir knows %d", ErrRecordVersion, version, recordVersion)
+	case version < recordVersion1:
+		return nil, fmt.Errorf("%w: version %d", ErrRecord, version)
 	}
 	kept := d.take()
 	rec := &kept.Record
 	rec.Kind = RecordKind(r.Byte())
-	flags := r.Uvarint()
-	if flags&^(flagDup|flagCredential|flagTransport|flagHash|flagAccount|flagUnset|flagBehind) != 0 || flags&flagUnset != 0 && flags&flagBehind != 0 {
+	flags := uint16(r.Byte())
+	if version == recordVersion {
+		flags |= uint16(r.Byte()) << 8
+	}
+	if flags&^knownFlags != 0 || flags&flagUnset != 0 && flags&flagBehind != 0 {
 		r.Fail(wire.ErrForm)
 	}
-	rec.Dup = flags&flagDup != 0
+	rec.Dup, rec.Partial, rec.PacketZero = flags&flagDup != 0, flags&flagPartial != 0, flags&flagPacketZero != 0
 	rec.Received = Stamp{Boot: r.Uint64(), Mono: r.Varint(), Wall: Nanos(r.Varint())}
 	switch {
 	case flags&flagUnset != 0:
@@ -271,6 +307,9 @@ func (d *RecordDecoder) Decode(b []byte) (*Record, error) {
 	}
 	if flags&flagHash != 0 {
 		copy(rec.Hash[:], r.Take(16))
+	}
+	if flags&flagRelay != 0 {
+		rec.Relay = &Relay{Link: r.Name(), Number: r.Uvarint()}
 	}
 	switch rec.Kind {
 	case KindMessage:
@@ -303,10 +342,14 @@ func (d *RecordDecoder) Decode(b []byte) (*Record, error) {
 // PeekRecord returns the kind of an encoded record and the boot that stamped it, and whether that had no time of day. It
 // reads nothing else: a caller that must look far ahead does not decode what lies between.
 func PeekRecord(b []byte) (kind RecordKind, boot uint64, unset bool) {
-	if len(b) < 11 || b[0] != recordVersion {
+	if len(b) == 0 || b[0] < recordVersion1 || b[0] > recordVersion {
 		return 0, 0, false
 	}
-	return RecordKind(b[1]), binary.LittleEndian.Uint64(b[3:11]), b[2]&flagUnset != 0 // all flags fit in one byte
+	at := 2 + int(b[0]) // behind version, kind, and one byte of flags or two
+	if len(b) < at+8 {
+		return 0, 0, false
+	}
+	return RecordKind(b[1]), binary.LittleEndian.Uint64(b[at : at+8]), b[2]&flagUnset != 0
 }
 
 func (kept *messageRecord) readMessage(r *wire.Reader) *Message {

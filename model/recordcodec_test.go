@@ -45,7 +45,19 @@ func goldenRecords() []*Record {
 		with(KindClock, func(r *Record) { r.Received.Clock, r.Received.Shown = ClockBehind, -5 }),
 		with(KindTimeMap, func(r *Record) { r.TimeMap = &TimeMap{Boot: 0xfeed, Mono: 3, Wall: 1790000000123456789} }),
 		with(KindTimeMap, func(r *Record) { r.TimeMap = &TimeMap{Boot: 1, Guessed: true} }),
+		with(KindMessage, func(r *Record) { r.Partial, r.Message = true, oneReading() }),
+		with(KindMessage, func(r *Record) { r.PacketID, r.PacketZero, r.Message = 0, true, oneReading() }),
+		with(KindMessage, func(r *Record) {
+			r.Relay, r.Message, r.Received.Clock = &Relay{Link: "edge1", Number: math.MaxUint64}, oneReading(), ClockUnset
+		}),
+		with(KindPresence, func(r *Record) {
+			r.Relay, r.Partial, r.Presence = &Relay{}, true, &Presence{State: Disconnected}
+		}),
 	}
+}
+
+func oneReading() *Message {
+	return &Message{Type: MeasurementEvent, Measurements: []Reading{{Metric: "temp", Value: 21.5}}}
 }
 
 func TestARecordReadsBackAsItWasWritten(t *testing.T) {
@@ -93,6 +105,45 @@ func TestTheRecordFormatIsFrozen(t *testing.T) {
 	want := "\x01\x01\x1f\xed\xfe\x00\x00\x00\x00\x00\x00\xf2\xc0\x01\xaa\xb4"
 	if got := AppendRecord(nil, goldenRecords()[0]); !bytes.HasPrefix(got, []byte(want)) {
 		t.Errorf("the first bytes are %q, want %q", got[:len(want)], want)
+	}
+}
+
+// TestBothRecordFormatsAreFrozen holds whole records of both formats: a reader of either finds every field where it is today.
+func TestBothRecordFormatsAreFrozen(t *testing.T) {
+	t.Parallel()
+	narrow := Record{Kind: KindMessage, Transport: "mqtt", Source: "mqtt1", Tenant: "acme", Account: "acme", Device: "d1",
+		Received: Stamp{Boot: 1, Mono: 2, Wall: 3}, ClientID: "c", PacketID: 7, Bytes: 9, Message: oneReading()}
+	wide := narrow
+	wide.PacketID, wide.PacketZero, wide.Partial, wide.Relay = 0, true, true, &Relay{Link: "e", Number: 300}
+	head := "\x01\x00\x00\x00\x00\x00\x00\x00\x04\x06\x04mqtt\x05mqtt1\x04acme\x02d1\x00\x09\x01c"
+	body := "\x02\x00\x01\x00\x00\x04temp\x00\x00\x00\x00\x00\x805@"
+	for _, c := range []struct {
+		name string
+		rec  *Record
+		want string
+	}{
+		{"format 1", &narrow, "\x01\x01\x14" + head + "\x07\x00" + body},
+		{"format 2", &wide, "\x02\x01\x14\x07" + head + "\x00\x00" + "\x01e\xac\x02" + body},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := AppendRecord(nil, c.rec); string(got) != c.want {
+				t.Errorf("written as\n%q, want\n%q", got, c.want)
+			}
+			if got, err := DecodeRecord([]byte(c.want)); err != nil || !reflect.DeepEqual(got, c.rec) {
+				t.Errorf("read as %+v, %v; want %+v", got, err, c.rec)
+			}
+		})
+	}
+}
+
+// TestFormat1HasNoFlagsOfFormat2: a byte of flags with its top bit set was never written, and a flag that no Weir knows is damage.
+func TestFormat1HasNoFlagsOfFormat2(t *testing.T) {
+	t.Parallel()
+	for _, b := range [][]byte{AppendRecord(nil, goldenRecords()[0]), AppendRecord(nil, goldenRecords()[len(goldenRecords())-1])} {
+		b[1+int(b[0])] |= 0x80
+		if _, err := DecodeRecord(b); !errors.Is(err, ErrRecord) {
+			t.Errorf("format %d: got %v", b[0], err)
+		}
 	}
 }
 

@@ -57,15 +57,9 @@ func (d *device) find(metric string) (int, bool) {
 func (s *Series) Admit(ctx context.Context, tenantID, deviceID int64, readings []model.Reading) (bool, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	dev := s.heard(deviceID)
-	if dev == nil {
-		s.mu.RUnlock()
-		var err error
-		dev, err = s.device(ctx, tenantID, deviceID)
-		s.mu.RLock()
-		if err != nil {
-			return false, err
-		}
+	dev, err := s.hearing(ctx, tenantID, deviceID)
+	if err != nil {
+		return false, err
 	}
 	var fresh []string
 	for i := range readings {
@@ -76,15 +70,54 @@ func (s *Series) Admit(ctx context.Context, tenantID, deviceID int64, readings [
 	if len(fresh) == 0 {
 		return true, nil
 	}
-	count := int64(0)
-	if t := s.tenants[tenantID]; t != nil {
-		count = t.count
-	}
-	ok := len(dev.series)+len(fresh) <= s.cfg.SeriesPerDevice && count+int64(len(fresh)) <= int64(s.cfg.SeriesPerTenant)
+	ok := len(fresh) <= s.room(tenantID, dev)
 	if !ok {
 		s.m.refused.Inc()
 	}
 	return ok, nil
+}
+
+// AdmitPart is Admit reading by reading, for a message of which a part is better than nothing: it returns those that fit.
+func (s *Series) AdmitPart(ctx context.Context, tenantID, deviceID int64, readings []model.Reading) ([]model.Reading, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	dev, err := s.hearing(ctx, tenantID, deviceID)
+	if err != nil {
+		return nil, err
+	}
+	var fresh []string
+	var fit []model.Reading
+	room := s.room(tenantID, dev)
+	for _, r := range readings {
+		if _, ok := dev.find(r.Metric); !ok && !slices.Contains(fresh, r.Metric) {
+			if len(fresh) >= room {
+				continue
+			}
+			fresh = append(fresh, r.Metric)
+		}
+		fit = append(fit, r)
+	}
+	return fit, nil
+}
+
+// room is how many series the device may still open. The lock is held.
+func (s *Series) room(tenantID int64, dev *device) int {
+	count := int64(0)
+	if t := s.tenants[tenantID]; t != nil {
+		count = t.count
+	}
+	return int(min(int64(s.cfg.SeriesPerDevice-len(dev.series)), int64(s.cfg.SeriesPerTenant)-count))
+}
+
+// hearing returns the catalog's device, read from the store when it was not heard for a while. The read lock is held, and
+// given up meanwhile.
+func (s *Series) hearing(ctx context.Context, tenantID, deviceID int64) (*device, error) {
+	if dev := s.heard(deviceID); dev != nil {
+		return dev, nil
+	}
+	s.mu.RUnlock()
+	defer s.mu.RLock()
+	return s.device(ctx, tenantID, deviceID)
 }
 
 // heard returns the catalog's device when it was heard in the active head, nil otherwise. The lock is held.

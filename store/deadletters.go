@@ -26,8 +26,11 @@ type DeadLetter struct {
 	Record   []byte
 }
 
-// DeadLetterIngest is the kind of a dead letter that a door brought in.
-const DeadLetterIngest = "ingest"
+// Kinds of dead letters.
+const (
+	DeadLetterIngest   = "ingest"   // a message that came in
+	DeadLetterReadings = "readings" // readings of a message whose others are stored: the ledger counts it as stored
+)
 
 // AddDeadLetter keeps d. Adding the dead letter of a record again, as a replay does, changes nothing.
 func AddDeadLetter(tx Tx, d *DeadLetter) error {

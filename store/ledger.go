@@ -2,11 +2,11 @@ package store
 
 import "weir/model"
 
-// Outcome is where a message ends in the ledger.
+// Outcome is how a message ends in the ledger.
 type Outcome string
 
-// The headings. OutcomeReceived is counted apart from the others, which sum up to it once an hour has settled; waiting
-// is never stored: it is what the log holds and Apply has not passed.
+// The outcomes. OutcomeReceived is counted apart from the others, which add up to it; waiting is never stored: it is what the
+// log holds and Apply has not passed.
 const (
 	OutcomeReceived   Outcome = "received"
 	OutcomeStored     Outcome = "stored"
@@ -17,10 +17,11 @@ const (
 	OutcomeWaiting    Outcome = "waiting"
 )
 
-// LedgerKey is one line of the ledger. Hour counts from the epoch.
+// LedgerKey is one line of the ledger, which balances per tenant, source and hour. Hour counts from the epoch.
 type LedgerKey struct {
 	Tenant    string
-	Transport string
+	Transport string // of the source
+	Source    string // event source id
 	Hour      int64
 	Outcome   Outcome
 	Reason    string
@@ -38,16 +39,17 @@ func (c *LedgerCount) Add(o LedgerCount) {
 	c.Readings += o.Readings
 }
 
-// AddLedger adds counts to a line.
+// AddLedger adds counts to a line. In the table a transport is a door and an outcome a heading: a check of a backup reads
+// tables of every age.
 func AddLedger(tx Tx, k LedgerKey, c LedgerCount) error {
-	_, err := tx.Exec(`INSERT INTO ledger (tenant, door, hour, heading, reason, messages, readings) VALUES (?, ?, ?, ?, ?, ?, ?)
-		ON CONFLICT (tenant, hour, door, heading, reason) DO UPDATE
+	_, err := tx.Exec(`INSERT INTO ledger (tenant, hour, source, door, heading, reason, messages, readings) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (tenant, hour, source, door, heading, reason) DO UPDATE
 		SET messages = ledger.messages + excluded.messages, readings = ledger.readings + excluded.readings`,
-		k.Tenant, k.Transport, k.Hour, string(k.Outcome), k.Reason, c.Messages, c.Readings)
+		k.Tenant, k.Hour, k.Source, k.Transport, string(k.Outcome), k.Reason, c.Messages, c.Readings)
 	return err
 }
 
-// LedgerFilter narrows a look at the ledger. Nil and empty restrict nothing; hours are inclusive.
+// LedgerFilter narrows what is read of the ledger. Nil and empty restrict nothing; hours are inclusive.
 type LedgerFilter struct {
 	Tenant    *string
 	Transport string
@@ -56,7 +58,7 @@ type LedgerFilter struct {
 
 // Ledger calls f for each stored line, newest hour first.
 func Ledger(tx Tx, flt LedgerFilter, f func(LedgerKey, LedgerCount) error) error {
-	q, args := `SELECT tenant, door, hour, heading, reason, messages, readings FROM ledger WHERE 1 = 1`, []any{}
+	q, args := `SELECT tenant, door, source, hour, heading, reason, messages, readings FROM ledger WHERE 1 = 1`, []any{}
 	if flt.Tenant != nil {
 		q, args = q+` AND tenant = ?`, append(args, *flt.Tenant)
 	}
@@ -69,7 +71,7 @@ func Ledger(tx Tx, flt LedgerFilter, f func(LedgerKey, LedgerCount) error) error
 	if flt.To != nil {
 		q, args = q+` AND hour <= ?`, append(args, *flt.To)
 	}
-	rows, err := tx.Query(q+` ORDER BY hour DESC, tenant, door, heading, reason`, args...)
+	rows, err := tx.Query(q+` ORDER BY hour DESC, tenant, door, source, heading, reason`, args...)
 	if err != nil {
 		return err
 	}
@@ -77,7 +79,7 @@ func Ledger(tx Tx, flt LedgerFilter, f func(LedgerKey, LedgerCount) error) error
 	for rows.Next() {
 		var k LedgerKey
 		var c LedgerCount
-		if err := rows.Scan(&k.Tenant, &k.Transport, &k.Hour, (*string)(&k.Outcome), &k.Reason, &c.Messages, &c.Readings); err != nil {
+		if err := rows.Scan(&k.Tenant, &k.Transport, &k.Source, &k.Hour, (*string)(&k.Outcome), &k.Reason, &c.Messages, &c.Readings); err != nil {
 			return err
 		}
 		if err := f(k, c); err != nil {
@@ -87,7 +89,7 @@ func Ledger(tx Tx, flt LedgerFilter, f func(LedgerKey, LedgerCount) error) error
 	return rows.Err()
 }
 
-// LedgerGap is a span for which the doors' refusals may not have been counted.
+// LedgerGap is a span for which the refusals of the transports may not have been counted.
 type LedgerGap struct{ From, To model.Micros }
 
 // AddLedgerGap marks a span.

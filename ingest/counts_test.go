@@ -14,7 +14,7 @@ import (
 func TestLinesOnWhichNothingMovesAreForgotten(t *testing.T) {
 	t.Parallel()
 	d := NewTransportCounts(NewListening(func() time.Duration { return 0 }))
-	stays := line{tenant: "acme", door: TransportHTTP, hour: 1}
+	stays := line{tenant: "acme", transport: TransportHTTP, hour: 1}
 	d.received(stays)
 	d.handed(stays, 3)
 	for i := range 1000 {
@@ -56,7 +56,7 @@ func TestBatchOfManyLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	for tenant, want := range map[string]int64{"a": 3, "b": 3, "": 1} {
-		if got := m.Counts[(line{tenant: tenant, door: TransportMQTT}).key(store.OutcomeReceived, ReasonNone)].Messages; got != want {
+		if got := m.Counts[(line{tenant: tenant, transport: TransportMQTT}).key(store.OutcomeReceived, ReasonNone)].Messages; got != want {
 			t.Errorf("tenant %q: %d received, want %d", tenant, got, want)
 		}
 	}

@@ -13,10 +13,10 @@ import (
 	"weir/store"
 )
 
-// DeviceAuthMode says what the gate asks of the credential in a body.
+// DeviceAuthMode says what the intake asks of the credential in a body.
 type DeviceAuthMode string
 
-// The modes: required refuses an event for which nobody vouches, optional checks what is presented, disabled checks none.
+// The modes: required refuses an event for which nothing vouches, optional checks what is presented, disabled checks none.
 const (
 	AuthRequired DeviceAuthMode = "required"
 	AuthOptional DeviceAuthMode = "optional"
@@ -31,78 +31,78 @@ type Proof struct {
 }
 
 // VerifyFunc verifies a credential that a body presents. The proof counts with model.VerdictOK only; an error says that
-// the credential could not be looked at, and its message must not be accepted.
+// the credential could not be looked up, and its message must not be accepted.
 type VerifyFunc func(ctx context.Context, tenant string, c Credential) (Proof, model.Verdict, error)
 
 // Ceiling hands out readings. Known reports whether a tenant of that name exists.
 type Ceiling interface {
 	Known(tenant string) bool
 	Take(tenant string, readings int) bool
-	Wait(ctx context.Context, tenant string, readings int, patience time.Duration) bool
+	Wait(ctx context.Context, tenant string, readings int, timeout time.Duration) bool
 	Empty(tenant string) bool
 	TakeUnauthenticated(messages, bytes int) bool
 }
 
-// Pressure tells how full the log is.
+// Pressure reports how full the log is.
 type Pressure interface {
-	// Refusing reports whether doors that can say so turn new messages away.
+	// Refusing reports whether transports that can express it refuse new messages.
 	Refusing() bool
-	// Full reports whether nobody's messages are taken, whatever the door.
+	// Full reports whether no message is taken, whatever the transport.
 	Full() bool
-	// Look takes the figures anew: the log has just refused a record.
+	// Sample reads the figures again: the log has just refused a record.
 	Sample()
 	// Room waits until there may be more room than there was, or ctx ends.
 	Room(ctx context.Context) error
 }
 
-// SealFunc seals bytes with the root key; ad binds them to their place.
+// SealFunc seals bytes with the root key; ad binds them to the place where they are kept.
 type SealFunc func(ad string, plain []byte) ([]byte, error)
 
-// GateConfig is what the gate is told.
+// IntakeConfig is the configuration of an intake.
 type IntakeConfig struct {
 	DeviceAuth    DeviceAuthMode
-	FailClosed    bool // MQTT publishes wait from the first refusal of the log on
-	StrangerQueue int  // copies of refused bodies on their way to the ring, 256 when 0
+	FailClosed    bool // arrivals with HoldFor are held from the first refusal of the log on
+	RejectedQueue int  // copies of refused bodies on their way to the rejected-payload buffer, 256 when 0
 }
 
-// GateDeps are the gate's collaborators.
+// IntakeDeps are the intake's collaborators.
 type IntakeDeps struct {
 	Log      spool.Log
-	Doors    *TransportCounts
+	Counts   *TransportCounts
 	Stamp    func() model.Stamp
 	Verify   VerifyFunc
 	Ceiling  Ceiling
 	Pressure Pressure
 	Seal     SealFunc
-	// Ring keeps a copy of a body that was refused as unreadable.
-	Ring func(ctx context.Context, d *store.DeadLetter) error
-	// Tap shows messages as they end; nil shows nobody.
+	// KeepRejected stores a copy of a body that was refused as unreadable.
+	KeepRejected func(ctx context.Context, d *store.DeadLetter) error
+	// Tap shows messages as they end; nil shows them nowhere.
 	Tap      *Tap
 	Logger   *slog.Logger
 	Registry prometheus.Registerer
 }
 
-// Intake is what stands behind every door.
+// Intake stands after every transport.
 type Intake struct {
-	cfg atomic.Pointer[inForce]
+	cfg atomic.Pointer[effectiveConfig]
 	IntakeDeps
-	metrics *gateMetrics
-	ring    chan *store.DeadLetter
-	shut    atomic.Bool
+	metrics  *intakeMetrics
+	rejected chan *store.DeadLetter
+	shut     atomic.Bool
 }
 
-// NewGate returns a gate. Run keeps the strangers' ring until its context ends.
+// NewIntake returns an intake. Run stores the copies of refused bodies until its context ends.
 func NewIntake(cfg IntakeConfig, deps IntakeDeps) *Intake {
-	if cfg.StrangerQueue == 0 {
-		cfg.StrangerQueue = 256
+	if cfg.RejectedQueue == 0 {
+		cfg.RejectedQueue = 256
 	}
-	g := &Intake{IntakeDeps: deps, metrics: newGateMetrics(deps.Registry), ring: make(chan *store.DeadLetter, cfg.StrangerQueue)}
+	g := &Intake{IntakeDeps: deps, metrics: newIntakeMetrics(deps.Registry), rejected: make(chan *store.DeadLetter, cfg.RejectedQueue)}
 	g.Set(cfg)
 	return g
 }
 
-// inForce is a configuration while it is obeyed.
-type inForce struct {
+// effectiveConfig is a configuration while it applies.
+type effectiveConfig struct {
 	IntakeConfig
 	over context.Context // ends when another one takes its place
 	end  func()
@@ -111,32 +111,32 @@ type inForce struct {
 // Set changes what an event must prove and whether publishes wait, for what arrives from now on and for what waits already.
 // The length of the queue stays.
 func (g *Intake) Set(cfg IntakeConfig) {
-	f := &inForce{IntakeConfig: cfg}
+	f := &effectiveConfig{IntakeConfig: cfg}
 	f.over, f.end = context.WithCancel(context.Background())
 	if old := g.cfg.Swap(f); old != nil {
 		old.end()
 	}
 }
 
-// Config returns what counts now.
+// Config returns the effective configuration.
 func (g *Intake) Config() IntakeConfig { return g.cfg.Load().IntakeConfig }
 
-// Run writes the copies of refused bodies to the strangers' ring.
+// Run writes the copies of refused bodies to the rejected-payload buffer.
 func (g *Intake) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case d := <-g.ring:
-			if err := g.Ring(ctx, d); err != nil && ctx.Err() == nil {
-				g.metrics.ringLost.Inc()
-				g.Logger.Warn("a refused body could not be kept for the operator", "error", err)
+		case d := <-g.rejected:
+			if err := g.KeepRejected(ctx, d); err != nil && ctx.Err() == nil {
+				g.metrics.rejectedLost.Inc()
+				g.Logger.Warn("the copy of a refused body could not be stored", "error", err)
 			}
 		}
 	}
 }
 
-// Shut makes the gate refuse what still comes and waits until what it has accepted is answered and its counts are kept.
+// Shut makes the intake refuse what still comes and waits until what it has accepted is answered and its counts are stored.
 func (g *Intake) Shut(ctx context.Context) error {
 	g.shut.Store(true)
 	if err := g.keepCounts(ctx); err != nil {
@@ -145,22 +145,23 @@ func (g *Intake) Shut(ctx context.Context) error {
 	return g.Log.Sync(ctx)
 }
 
-// verdictOf is what the gate knows of a message before the log sees it.
+// arrival is an Arrival on its way through the intake.
 type arrival struct {
 	*Arrival
 	line  line
 	stamp model.Stamp
 	rec   *model.Record
 	// readings is what the message takes from a bucket; a message that carries none counts as one.
-	readings int
-	stranger bool
-	answer   Answer // set when it ended already
-	ended    bool
+	readings        int
+	unauthenticated bool
+	holdUntil       time.Time // of a positive HoldFor, once it is held
+	answer          Answer    // set when it ended already
+	ended           bool
 }
 
-// Accept takes one message in and says through done, exactly once, how it ended. It may wait: for the ceiling as long as
-// the door is patient, for the log while its unsynced bound is reached, and for room in the log where the transport has
-// no word for "later". ctx is the life of the connection: when it ends first, the message is withheld.
+// Accept takes one message in and reports through done, exactly once, how it ended. It may wait: for the ceiling up to
+// CeilingWait, for the log while its unsynced bound is reached, and for room in the log up to HoldFor. ctx is the life of
+// the connection: when it ends first, the message is withheld.
 func (g *Intake) Accept(ctx context.Context, a *Arrival, done func(Answer)) {
 	m := g.receive(a)
 	g.judge(ctx, m)
@@ -193,7 +194,7 @@ func (g *Intake) AcceptAll(ctx context.Context, as []*Arrival, done func(Answer,
 		verdict := ms[bad].answer
 		for i, m := range ms {
 			if i != bad && !m.ended {
-				g.end(m, Refused, verdict.Reason, verdict.Text)
+				g.end(m, verdict.Outcome, verdict.Reason, verdict.Text)
 			}
 		}
 		done(verdict, bad)
@@ -202,46 +203,50 @@ func (g *Intake) AcceptAll(ctx context.Context, as []*Arrival, done func(Answer,
 	g.appendAll(ctx, ms, done)
 }
 
-// Refuse counts a packet that never becomes an arrival, with its refusal: a forbidden topic, a topic that nothing reads.
-func (g *Intake) Refuse(door, tenant string, reason Reason) {
-	m := g.receive(&Arrival{Transport: door, Tenant: tenant})
-	g.end(m, Refused, reason, "")
+// Packet is a packet that was received and becomes no Arrival.
+type Packet struct{ m *arrival }
+
+// Received counts a packet where it is parsed, and its bytes. The transport calls Refuse with what it returns as soon as
+// it knows why the packet becomes no Arrival: a forbidden topic, a topic that nothing reads.
+func (g *Intake) Received(transport, source, tenant string, bytes int) Packet {
+	g.metrics.strayBytes.Add(float64(bytes))
+	return Packet{g.receive(&Arrival{Transport: transport, Source: source, Tenant: tenant})}
 }
 
-// TenantFull reports whether the tenant's ceiling has no room at all, so that a door need not read the body.
+// Refuse counts how a received packet ended.
+func (g *Intake) Refuse(p Packet, reason Reason) { g.end(p.m, Refused, reason, "") }
+
+// TenantFull reports whether the tenant's ceiling has no room at all, so that a transport need not read the body.
 func (g *Intake) TenantFull(tenant string) bool {
 	return g.Ceiling.Known(tenant) && g.Ceiling.Empty(tenant)
 }
 
-// receive counts the message as received. Tenants that do not exist share one account, so that nobody fills the ledger.
+// receive counts the message as received. Tenants that do not exist share one account, so that no sender fills the ledger.
 func (g *Intake) receive(a *Arrival) *arrival {
 	m := &arrival{Arrival: a, stamp: g.Stamp(), readings: 1}
-	m.line = line{door: a.Transport, hour: m.stamp.Hour()}
+	m.line = line{transport: a.Transport, source: a.Source, hour: m.stamp.Hour()}
 	if g.Ceiling.Known(a.Tenant) {
 		m.line.tenant = a.Tenant
 	}
-	g.Doors.received(m.line)
+	g.Counts.received(m.line)
 	g.metrics.inbound.Inc()
-	if g.shut.Load() {
-		g.end(m, Refused, ReasonUnavailable, "the instance is stopping")
-	}
 	return m
 }
 
-// end gives the message its fate at the door.
-func (g *Intake) end(m *arrival, f Outcome, r Reason, text string) {
-	heading := store.OutcomeRefused
-	if f == Dropped {
-		heading = store.OutcomeDropped
+// end gives the message its outcome at the intake.
+func (g *Intake) end(m *arrival, o Outcome, r Reason, text string) {
+	counted := store.OutcomeRefused
+	if o == Dropped {
+		counted = store.OutcomeDropped
 	}
 	readings := 0
 	if m.rec != nil && m.rec.Message != nil {
 		readings = m.rec.Message.Readings()
 	}
-	g.Doors.turnedAway(m.line, heading, r, readings)
+	g.Counts.turnedAway(m.line, counted, r, readings)
 	g.metrics.turnedAway(r)
-	m.answer, m.ended = Answer{Outcome: f, Reason: r, Text: text}, true
-	g.show(m, heading, text)
+	m.answer, m.ended = Answer{Outcome: o, Reason: r, Text: text}, true
+	g.show(m, counted, text)
 	switch {
 	case r == ReasonCeiling || r == ReasonUnauthenticated:
 		m.answer.RetryAfter = 1
@@ -250,8 +255,8 @@ func (g *Intake) end(m *arrival, f Outcome, r Reason, text string) {
 	}
 }
 
-// show lets who watches see a message that ended at the door.
-func (g *Intake) show(m *arrival, h store.Outcome, why string) {
+// show lets watchers see a message that ended at the intake.
+func (g *Intake) show(m *arrival, o store.Outcome, why string) {
 	if !g.Tap.Busy() {
 		return
 	}
@@ -259,17 +264,17 @@ func (g *Intake) show(m *arrival, h store.Outcome, why string) {
 	if rec == nil {
 		rec = &model.Record{Transport: m.Transport, Source: m.Source, Tenant: m.Tenant, Account: m.line.tenant, Device: m.Topic, Received: m.stamp, Bytes: uint32(len(m.Body))}
 	}
-	g.Tap.tell(ending{rec: rec, heading: h, reason: m.answer.Reason, why: why})
+	g.Tap.tell(ending{rec: rec, heading: o, reason: m.answer.Reason, why: why})
 }
 
-// Presence hands a transition that a door asserts to the log. It takes one reading from the tenant's ceiling.
-func (g *Intake) Presence(ctx context.Context, door, source string, b model.Binding, p model.Presence, done func(Answer)) {
+// Presence hands a transition that a transport asserts to the log. It takes one reading from the tenant's ceiling.
+func (g *Intake) Presence(ctx context.Context, transport, source string, b model.Binding, p model.Presence, done func(Answer)) {
 	if !g.Ceiling.Take(b.Tenant, 1) {
 		g.metrics.presenceRefused.Inc()
 		done(Answer{Outcome: Refused, Reason: ReasonCeiling, RetryAfter: 1})
 		return
 	}
-	r := &model.Record{Kind: model.KindPresence, Transport: door, Source: source, Tenant: b.Tenant, Account: b.Tenant, Device: b.Device,
+	r := &model.Record{Kind: model.KindPresence, Transport: transport, Source: source, Tenant: b.Tenant, Account: b.Tenant, Device: b.Device,
 		DeviceID: b.DeviceID, Credential: b.Credential, Received: g.Stamp(), Presence: &p}
 	err := g.Log.Append(ctx, spool.Entry{Data: model.AppendRecord(nil, r), Value: r, Done: func(off model.Offset, err error) {
 		if err != nil {

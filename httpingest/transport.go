@@ -1,0 +1,235 @@
+package httpingest
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/ingest"
+	"weir/model"
+)
+
+// Listener is an open socket of the ingest listener; TLS, when not nil, is spoken on it.
+type Listener struct {
+	net.Listener
+	TLS *tls.Config
+}
+
+// Transport serves the ingest listener with its limits: time for the headers, time for the whole request, number of
+// connections.
+type Transport struct {
+	http    http.Server
+	handler *handler
+	opened  []Listener
+	slots   chan struct{} // one per connection
+	conns   sync.Map      // net.Conn → *visit
+
+	mu     sync.Mutex
+	state  ingest.SourceState
+	since  time.Time
+	failed string // the error that ended Run
+}
+
+var _ ingest.Transport = (*Transport)(nil)
+
+// visit is a connection's progress in its requests.
+type visit struct {
+	waiting atomic.Bool // for a request that has not reached the handler
+}
+
+// New returns the transport of the listeners. Run serves them.
+func New(cfg Config, deps Deps) (*Transport, error) {
+	h, err := newHandler(cfg, deps)
+	if err != nil {
+		return nil, err
+	}
+	return newTransport(h, h), nil
+}
+
+// newTransport returns a transport that serves routes: h itself or, in tests, what comes before it.
+func newTransport(h *handler, routes http.Handler) *Transport {
+	t := &Transport{handler: h, opened: h.deps.Listeners, slots: make(chan struct{}, h.cfg.MaxConnections)}
+	t.enter(ingest.SourceDown, nil)
+	t.http = http.Server{
+		Handler:           routes,
+		ReadHeaderTimeout: h.cfg.HeaderTimeout,
+		ReadTimeout:       h.cfg.RequestTimeout,
+		WriteTimeout:      h.cfg.RequestTimeout + h.cfg.HeaderTimeout, // counted from the end of the headers
+		IdleTimeout:       h.cfg.RequestTimeout,
+		MaxHeaderBytes:    16 << 10,
+		ConnContext:       t.connected,
+		ConnState:         t.track,
+		ErrorLog:          slog.NewLogLogger(h.deps.Logger.Handler(), slog.LevelDebug),
+	}
+	return t
+}
+
+// Name implements ingest.Transport.
+func (t *Transport) Name() string { return ingest.TransportHTTP }
+
+// SetMaxBody changes the largest body, for requests from now on.
+func (t *Transport) SetMaxBody(n int) { t.handler.maxBody.Store(int64(n)) }
+
+// Run implements ingest.Transport: it serves the listeners until Close is called or ctx ends, which cuts off what is under way.
+func (t *Transport) Run(ctx context.Context) error {
+	t.enter(ingest.SourceUp, nil)
+	defer context.AfterFunc(ctx, func() { _ = t.http.Close() })() // the listeners are gone either way
+	ended := make(chan error, len(t.opened))
+	for _, l := range t.opened {
+		go func() { ended <- t.serve(l) }()
+	}
+	var err error
+	for range t.opened {
+		if e := <-ended; e != nil && err == nil {
+			err = e
+			_ = t.http.Close() // one listener that fails ends the others
+		}
+	}
+	if len(t.opened) == 0 {
+		<-ctx.Done()
+	}
+	t.enter(ingest.SourceShut, err)
+	return err
+}
+
+// serve accepts connections on l until the transport is closed; it then returns nil. A handshake takes at most as long as the
+// headers of a request may. All listeners share the slots for connections.
+func (t *Transport) serve(l Listener) error {
+	var ln net.Listener = &boundedListener{Listener: l.Listener, slots: t.slots, waits: t.handler.metrics.waits, closed: make(chan struct{})}
+	if l.TLS != nil {
+		ln = tls.NewListener(ln, l.TLS)
+	}
+	err := t.http.Serve(ln)
+	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// Close implements ingest.Transport: it stops accepting and waits until the requests that have begun are answered.
+func (t *Transport) Close(ctx context.Context) error {
+	t.enter(ingest.SourceShut, nil)
+	err := t.http.Shutdown(ctx)
+	if err != nil {
+		return errors.Join(err, t.http.Close())
+	}
+	return nil
+}
+
+// Drop implements ingest.Transport. There is nothing to end: no connection speaks for a device, each body proves itself.
+func (t *Transport) Drop(func(model.Binding) bool) {}
+
+// Sources implements ingest.Transport.
+func (t *Transport) Sources() []ingest.SourceStatus {
+	h := t.handler
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := ingest.SourceStatus{ID: h.cfg.Source, Kind: t.Name(), State: t.state, Since: t.since, LastError: t.failed,
+		Counts: ingest.SourceCounts{Connected: int64(len(t.slots)), Received: h.received.Load(), Refused: h.refused.Load()}}
+	if at := h.last.Load(); at != 0 {
+		s.LastMessage = time.Unix(0, at)
+	}
+	return []ingest.SourceStatus{s}
+}
+
+// enter notes a change of state.
+func (t *Transport) enter(state ingest.SourceState, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err != nil {
+		t.failed = err.Error()
+	}
+	if t.state != state {
+		t.state, t.since = state, time.Now()
+	}
+}
+
+type visitKey struct{}
+
+func (t *Transport) connected(ctx context.Context, c net.Conn) context.Context {
+	v := new(visit)
+	v.waiting.Store(true)
+	t.conns.Store(c, v)
+	return context.WithValue(ctx, visitKey{}, v)
+}
+
+// began notes that a request has reached the handler.
+func began(r *http.Request) {
+	if v, ok := r.Context().Value(visitKey{}).(*visit); ok {
+		v.waiting.Store(false)
+	}
+}
+
+// track counts the connections that close before a request of theirs has reached the handler: nothing was sent, or the
+// headers took too long. One that closes between two requests is not counted.
+func (t *Transport) track(c net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		t.handler.metrics.connections.Inc()
+	case http.StateActive:
+		if v, ok := t.conns.Load(c); ok {
+			v.(*visit).waiting.Store(true)
+		}
+	case http.StateIdle:
+		if v, ok := t.conns.Load(c); ok {
+			v.(*visit).waiting.Store(false)
+		}
+	case http.StateClosed, http.StateHijacked:
+		t.handler.metrics.connections.Dec()
+		if v, ok := t.conns.LoadAndDelete(c); ok && v.(*visit).waiting.Load() {
+			t.handler.metrics.closedBefore.Inc()
+		}
+	}
+}
+
+// boundedListener accepts a connection only when a slot is free; until then it waits in the system's queue.
+type boundedListener struct {
+	net.Listener
+	slots  chan struct{}
+	waits  prometheus.Counter
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (l *boundedListener) Accept() (net.Conn, error) {
+	select {
+	case l.slots <- struct{}{}:
+	default:
+		l.waits.Inc()
+		select {
+		case l.slots <- struct{}{}:
+		case <-l.closed:
+			return nil, net.ErrClosed
+		}
+	}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.slots
+		return nil, err
+	}
+	return &boundedConn{Conn: c, slots: l.slots}, nil
+}
+
+func (l *boundedListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+type boundedConn struct {
+	net.Conn
+	once  sync.Once
+	slots chan struct{}
+}
+
+func (c *boundedConn) Close() error {
+	defer c.once.Do(func() { <-c.slots })
+	return c.Conn.Close()
+}
