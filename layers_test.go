@@ -62,7 +62,7 @@ var impure = []string{"os", "io/fs", "io/ioutil", "net", "database", "syscall", 
 var harmless = []string{"net/url", "net/netip", "net/mail", "net/textproto"}
 
 // testOnly are packages for tests: nothing of the program may import them.
-var testOnly = []string{"internal/testweir", "internal/testcerts", "internal/follow", "internal/need", "internal/powercut", "internal/conformance", "spool/spooltest", "store/storetest", "bench", "interop"}
+var testOnly = []string{"internal/testweir", "internal/testcerts", "internal/follow", "internal/need", "internal/powercut", "internal/conformance", "spool/spooltest", "ingest/transporttest", "store/storetest", "bench", "interop"}
 
 // TestImportsRunDownwards reads the sources itself instead of asking go list, because the test cache would not notice a
 // new import.

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Listening is the listening time of the doors together: monotonic time in which Weir could hear a device. It goes on
-// over restarts from where the log left it and stands still while the doors are shut.
+// Listening is the listening time of all transports together: monotonic time in which Weir could hear a device. It goes on
+// over restarts from where the log left it and stands still while the transports are closed.
 type Listening struct {
 	mu    sync.Mutex
 	mono  func() time.Duration
@@ -33,7 +33,7 @@ func (l *Listening) now() time.Duration {
 	return l.base + l.mono() - l.since
 }
 
-// Resume sets the listening time to what the log knew last. It never sets it back.
+// Resume sets the listening time to the last one in the log. It never sets it back.
 func (l *Listening) Resume(nanos int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -42,7 +42,7 @@ func (l *Listening) Resume(nanos int64) {
 	}
 }
 
-// Span is a stretch in which the doors were open, or shut: what the listening time was at its start, and that instant in
+// Span is a stretch in which the transports were open, or closed: what the listening time was at its start, and that instant in
 // the monotonic time of the process.
 type Span struct {
 	Listening int64 // nanoseconds
@@ -58,7 +58,7 @@ func (s Span) At(mono int64) int64 {
 	return s.Listening + max(0, mono-s.Mono)
 }
 
-// Span returns the present span.
+// Span returns the current span.
 func (l *Listening) Span() Span {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,13 +15,13 @@ import (
 	"weir/spool"
 )
 
-// When doors that can say so turn messages away, and when they take them again. Of bytes and records of the log, in parts
-// of its budget: nine tenths and eight tenths. Of its disk, in parts of the reserve: below it, and from five quarters on.
+// When new messages are refused, and when they are taken again. Of bytes and records of the log, in parts of its budget: nine
+// tenths and eight tenths. Of its disk, in parts of the reserve: below it, and from five quarters on.
 const (
-	runwayRefuse = 30 * time.Second // the log would be full in less, as things go
+	runwayRefuse = 30 * time.Second // the log would be full in less, at the current rates
 	runwayResume = 60 * time.Second
-	runwayOver   = 10 * time.Second // how things go: over this time
-	runwayLeast  = 5 * time.Second  // … and nothing is concluded from less
+	runwayOver   = 10 * time.Second // the rates are measured over this time
+	runwayMin    = 5 * time.Second  // … and from no less than this
 	pressureTick = 200 * time.Millisecond
 )
 
@@ -45,9 +45,9 @@ var causes = []struct {
 // GaugeConfig is what a gauge watches.
 type GaugeConfig struct {
 	Log spool.Log
-	// Applied is the newest record that is applied: from it follows whether the log fills; nil: it is not looked at.
+	// Applied is the newest record that is applied: whether the log fills follows from it; nil: the runway is not watched.
 	Applied func() model.Offset
-	// Disk is what is free on the disk of the log, and how large it is; nil: it is not looked at.
+	// Disk is what is free on the disk of the log, and how large it is; nil: the disk is not watched.
 	Disk func() (free, size int64, err error)
 	// DiskReserve is what must stay free of it. On a small disk it is a twentieth.
 	DiskReserve int64
@@ -55,11 +55,11 @@ type GaugeConfig struct {
 	Registry    prometheus.Registerer
 }
 
-// Gauge watches how full the log and its disk are and tells the doors. It implements Pressure.
+// Gauge watches how full the log and its disk are. It implements Pressure.
 type Gauge struct {
 	GaugeConfig
 
-	refusing, full atomic.Bool // looked at for every message
+	refusing, full atomic.Bool // read for every message
 
 	mu      sync.Mutex
 	on      map[Cause]bool
@@ -128,7 +128,7 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// Run looks at the log until ctx ends.
+// Run samples the log until ctx ends.
 func (g *Gauge) Run(ctx context.Context) error {
 	t := time.NewTicker(pressureTick)
 	defer t.Stop()
@@ -142,7 +142,7 @@ func (g *Gauge) Run(ctx context.Context) error {
 	}
 }
 
-// Look implements Pressure.
+// Sample implements Pressure.
 func (g *Gauge) Sample() {
 	s := g.Log.Stats()
 	var applied model.Offset
@@ -150,11 +150,11 @@ func (g *Gauge) Sample() {
 		applied = g.Applied()
 	}
 	var free, size int64
-	looked := false
+	known := false
 	if g.Disk != nil {
 		var err error
 		free, size, err = g.Disk()
-		looked = err == nil // what cannot be looked at is told by the log, when it cannot write
+		known = err == nil // a disk that fails is reported by the log, when it cannot write
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -166,15 +166,15 @@ func (g *Gauge) Sample() {
 		g.runway = g.forecast(s, applied, time.Now())
 		g.on[CauseRunway] = between(g.on[CauseRunway], g.runway < runwayRefuse, g.runway >= runwayResume)
 	}
-	if looked {
+	if known {
 		g.reserve = min(g.DiskReserve, size/20)
 		g.on[CauseDisk] = between(g.on[CauseDisk], free < g.reserve, free >= g.reserve+g.reserve/4)
 		g.full.Store(between(full, free < g.reserve/2, free >= g.reserve*3/4))
 	}
-	g.tell(before, full)
+	g.report(before, full)
 }
 
-// between is a state that begins and ends at different places.
+// between is a state that begins and ends at different values.
 func between(on, begins, ends bool) bool {
 	if on {
 		return !ends
@@ -182,7 +182,7 @@ func between(on, begins, ends bool) bool {
 	return begins
 }
 
-// nineTenths is the least whole number that is nine tenths of n, eightTenths the largest that is no more than eight.
+// nineTenths is the smallest whole number that is nine tenths of n, eightTenths the largest that is no more than eight.
 func nineTenths(n int64) int64  { return n - n/10 }
 func eightTenths(n int64) int64 { return n - n/5 - min(n%5, 1) }
 
@@ -197,7 +197,7 @@ func (g *Gauge) forecast(s spool.Stats, applied model.Offset, now time.Time) tim
 	over := now.Sub(from.at)
 	in := float64(s.Last) - float64(from.last)
 	left := in - (float64(applied) - float64(from.applied)) // that were appended and not applied
-	if over < runwayLeast || applied >= s.Last || in <= 0 || left <= 0 {
+	if over < runwayMin || applied >= s.Last || in <= 0 || left <= 0 {
 		return endless
 	}
 	perSecond := left / over.Seconds()
@@ -214,8 +214,8 @@ func (g *Gauge) forecast(s spool.Stats, applied model.Offset, now time.Time) tim
 	return time.Duration(runway * float64(time.Second))
 }
 
-// tell wakes who waits when there is more room than before, and says what has changed. It needs the lock.
-func (g *Gauge) tell(before []string, full bool) {
+// report wakes what waits when there is more room than before, and logs what has changed. It needs the lock.
+func (g *Gauge) report(before []string, full bool) {
 	now := g.causes()
 	g.refusing.Store(len(now) > 0)
 	if len(before) > 0 && len(now) == 0 || full && !g.full.Load() {
@@ -270,7 +270,7 @@ func (g *Gauge) Runway() time.Duration {
 	return g.runway
 }
 
-// Room implements Pressure: it waits until there is more room, or one tick when nobody is refused and yet the log was full.
+// Room implements Pressure: it waits until there is more room, or one tick when nothing is refused and yet the log was full.
 func (g *Gauge) Room(ctx context.Context) error {
 	g.mu.Lock()
 	changed, refusing := g.changed, g.refusing.Load()

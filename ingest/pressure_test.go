@@ -188,10 +188,10 @@ func TestABurstIsNoForecast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &paperLog{stats: spool.Stats{First: 1, MaxBytes: 1000, MaxRecords: 1000}}
 		g := NewGauge(GaugeConfig{Log: log, Applied: func() model.Offset { return 0 }})
-		time.Sleep(runwayLeast - pressureTick)
+		time.Sleep(runwayMin - pressureTick)
 		log.set(func(s *spool.Stats) { s.Last, s.Bytes, s.Through = 500, 500, 500 })
 		if g.Sample(); g.Refusing() {
-			t.Errorf("%v of fast messages are held for a trend", runwayLeast-pressureTick)
+			t.Errorf("%v of fast messages are held for a trend", runwayMin-pressureTick)
 		}
 	})
 }
