@@ -54,8 +54,8 @@ func (a *acks) init(c *conn) {
 	a.room = make(chan struct{}, 1)
 }
 
-// open takes the next place in the queue for a publish. A client that overruns the window it was told is refused with
-// 0x93; a 3.1.1 client was told none and waits. A packet identifier that is still in flight is refused unless the publish is
+// open takes the next place in the queue for a publish. A client that overruns the window of its CONNACK is refused with
+// 0x93; a 3.1.1 client has not been given one and waits. A packet identifier that is still in flight is refused unless the publish is
 // marked as a repeat: the second of two PUBACKs of one identifier could be taken for that of another message.
 //
 // again is set for a publish at QoS 2 that is stored and not yet released: it has been answered once more and is no message.

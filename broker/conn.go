@@ -121,7 +121,7 @@ type conn struct {
 	heard       time.Time // when the last packet was handled
 	deadline    time.Time // what heard was when the read deadline was last set
 	established bool
-	allowQoS2   bool // as the client was told
+	allowQoS2   bool // as the CONNACK said
 	since       time.Time
 	session     *session
 	present     bool // there was a session before

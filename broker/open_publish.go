@@ -108,7 +108,7 @@ func (o *openTopics) publish(c *conn, header byte, body []byte) *cause {
 	return nil
 }
 
-// maxSecond is how many publishes at QoS 2 may wait for their PUBREL. A 3.1.1 client was told no bound.
+// maxSecond is how many publishes at QoS 2 may wait for their PUBREL. A 3.1.1 client was given no bound.
 func (c *conn) maxSecond() int {
 	if c.version == mqtt5 {
 		return c.b.cfg.ReceiveMaximum

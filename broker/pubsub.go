@@ -13,7 +13,7 @@ import (
 // meet the other.
 //
 // One lock guards all of it. A goroutine that holds it writes to no connection: what a client is to get goes into its queue,
-// and is written from there without the lock, so that a slow client holds up nobody.
+// and is written from there without the lock, so that a slow client holds up no other.
 type pubsub struct {
 	service service
 	limits  limits

@@ -176,7 +176,7 @@ func appendVarint(b []byte, v int) []byte {
 // maxReason bounds a reason string, so that every acknowledgement has a small fixed bound.
 const maxReason = 200
 
-// appendAck encodes a PUBACK, PUBREC, PUBREL or PUBCOMP. Without a reason to tell it is the two-byte form that both versions know;
+// appendAck encodes a PUBACK, PUBREC, PUBREL or PUBCOMP. Without a reason code it is the short form that both versions know;
 // reason is left out when it would make the packet larger than the client takes (limit, 0 for none).
 func appendAck(b []byte, version, kind byte, id uint16, code byte, reason string, limit uint32) []byte {
 	if version < mqtt5 || code == codeSuccess {
