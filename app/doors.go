@@ -63,7 +63,7 @@ func (in *Instance) startBroker(life context.Context) error {
 		SilentPresence: !in.cfg.Presence.Broker, RestartGrace: in.cfg.Presence.RestartGrace,
 		ReconcileInterval: in.cfg.Presence.ReconcileInterval, AllowQoS2: in.cfg.Broker.AllowQoS2,
 		Open: openTopics(in.cfg.Broker)},
-		broker.Deps{Gate: in.gate, Verifier: doorVerifier{in.verifier}, Presence: presences{in}, Refused: in.connectionRefused, Logger: in.log, Registerer: in.metrics})
+		broker.Deps{Intake: in.gate, Verifier: doorVerifier{in.verifier}, Presence: presences{in}, Refused: in.connectionRefused, Logger: in.log, Registerer: in.metrics})
 	if err != nil {
 		return err
 	}

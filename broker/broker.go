@@ -64,10 +64,10 @@ type Config struct {
 	ReconcileInterval time.Duration // 300 s
 }
 
-// Deps are the collaborators. Gate and Verifier are required; Presence is, unless Config.SilentPresence is set and nothing was
+// Deps are the collaborators. Intake and Verifier are required; Presence is, unless Config.SilentPresence is set and nothing was
 // ever asserted.
 type Deps struct {
-	Gate     Intake
+	Intake   Intake
 	Verifier Verifier
 	Presence presence.Store
 	// Refused is called for connections that named a device and were refused; nil: it is not called. It must not block.
@@ -146,7 +146,7 @@ func New(cfg Config, deps Deps) (*Broker, error) {
 	if !model.ValidToken(cfg.InstanceID) {
 		return nil, model.CheckToken("instance.id", cfg.InstanceID)
 	}
-	if deps.Gate == nil || deps.Verifier == nil {
+	if deps.Intake == nil || deps.Verifier == nil {
 		return nil, errors.New("broker: an intake and a verifier are required")
 	}
 	if deps.Now == nil {
@@ -181,7 +181,7 @@ func (b *Broker) newTracker() *presence.Tracker {
 		presence.TrackerDeps{Store: b.deps.Presence, Crowded: b.pending.crowded, Now: b.deps.Now, Logger: b.log,
 			InGrace: func(n int) { b.metrics.grace.Set(float64(n)) }, ReadFailed: b.metrics.presenceUnknown.Inc,
 			Emit: func(ctx context.Context, bound model.Binding, p model.Presence) {
-				b.deps.Gate.Presence(ctx, ingest.TransportMQTT, b.cfg.Source, bound, p, func(a ingest.Answer) {
+				b.deps.Intake.Presence(ctx, ingest.TransportMQTT, b.cfg.Source, bound, p, func(a ingest.Answer) {
 					b.metrics.presence.WithLabelValues(p.State.String(), outcomeWord(a.Outcome)).Inc()
 				})
 			}})

@@ -174,7 +174,7 @@ func (d *devices) publishWill(w *lastWill) {
 	}
 	ctx, cancel := context.WithTimeout(d.b.closing, d.b.cfg.ConnectTimeout)
 	defer cancel()
-	d.b.deps.Gate.Accept(ctx, a, func(answer ingest.Answer) { d.willEnded(a, answer) })
+	d.b.deps.Intake.Accept(ctx, a, func(answer ingest.Answer) { d.willEnded(a, answer) })
 }
 
 // sayWill publishes the will of a kept session. The intake may block, so a goroutine of its own calls it.
@@ -182,7 +182,7 @@ func (d *devices) sayWill(w *lastWill) { d.wills.Go(func() { d.publishWill(w) })
 
 // refuseWill counts a will that does not become an arrival.
 func (d *devices) refuseWill(a *ingest.Arrival, reason ingest.Reason) {
-	in := d.b.deps.Gate
+	in := d.b.deps.Intake
 	in.Refuse(in.Received(a.Transport, a.Source, a.Tenant, len(a.Body)), reason)
 	d.willEnded(a, ingest.Answer{Outcome: ingest.Refused, Reason: reason})
 }

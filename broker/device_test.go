@@ -38,7 +38,7 @@ func allocated(f func()) int64 {
 func TestAPublishThatIsNotStoredIsNotAcknowledged(t *testing.T) {
 	t.Parallel()
 	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
-		x.gate.answer = func(*ingest.Arrival) ingest.Answer { return ingest.Answer{Outcome: ingest.Withheld} }
+		x.intake.answer = func(*ingest.Arrival) ingest.Answer { return ingest.Answer{Outcome: ingest.Withheld} }
 		c := x.connect(v)
 		c.send(publishPacket(v, qos1, theEvents, 1, "{}"))
 		c.expectEnd(codeServerBusy)
@@ -48,7 +48,7 @@ func TestAPublishThatIsNotStoredIsNotAcknowledged(t *testing.T) {
 func TestQoS2IsRefusedWithAPubrec(t *testing.T) {
 	t.Parallel()
 	inBubble(t, Config{AllowQoS2: true}, func(t *testing.T, x *bench) {
-		x.gate.answer = func(*ingest.Arrival) ingest.Answer {
+		x.intake.answer = func(*ingest.Arrival) ingest.Answer {
 			return ingest.Answer{Outcome: ingest.Refused, Reason: ingest.ReasonCeiling}
 		}
 		c := x.connect(mqtt5)
@@ -73,7 +73,7 @@ func TestTheIntakeGetsThePacketIdentifier(t *testing.T) {
 		c := x.connect(v)
 		c.send(publishPacket(v, qos1, theEvents, 7, "{}"))
 		c.expect("its own", puback(7))
-		if id := x.gate.seenArrivals()[0].PacketID; id != 7 {
+		if id := x.intake.seenArrivals()[0].PacketID; id != 7 {
 			t.Errorf("the intake gets %d", id)
 		}
 	})
@@ -95,7 +95,7 @@ func TestAConnectionWithoutACONNECTIsClosed(t *testing.T) {
 
 func TestAnAnnouncedLengthCostsNoMemory(t *testing.T) {
 	huge := []byte{0x10, 0xff, 0xff, 0x7f} // a CONNECT of 2 MiB of which nothing follows
-	x, err := New(Config{InstanceID: "weir", MaxConnectPacket: 1 << 20, MaxPacket: 1 << 22}, Deps{Gate: &fakeGate{}, Verifier: knownDevices()})
+	x, err := New(Config{InstanceID: "weir", MaxConnectPacket: 1 << 20, MaxPacket: 1 << 22}, Deps{Intake: &fakeIntake{}, Verifier: knownDevices()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,11 +268,11 @@ func TestARefusalDoesNotOvertakePubacksThatAreDue(t *testing.T) {
 	t.Parallel()
 	mine, foreign := publishPacket(mqtt5, qos1, theEvents, 1, "{}"), publishPacket(mqtt5, qos1, "foreign", 2, "{}")
 	inBubble(t, Config{}, func(t *testing.T, x *bench) {
-		x.gate.hold = true
+		x.intake.hold = true
 		c := x.connect(mqtt5)
 		c.send(mine, foreign)
 		c.expect("while the first is open")
-		x.gate.settle(0, ingest.Answer{})
+		x.intake.settle(0, ingest.Answer{})
 		c.expect("in order", puback(1), pubackReason(2, codeNotAuthorized, reasonText(ingest.ReasonNotAuthorized)))
 	})
 }

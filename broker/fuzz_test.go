@@ -89,7 +89,7 @@ func FuzzForm(f *testing.F) {
 }
 
 // FuzzStream feeds whatever comes after a good CONNECT through the whole broker: nothing panics, nothing
-// but publishes on the device's own topic reaches the gate, and the connection ends cleanly.
+// but publishes on the device's own topic reaches the intake, and the connection ends cleanly.
 func FuzzStream(f *testing.F) {
 	for _, tc := range hostilePackets {
 		f.Add(tc.version == mqtt5, tc.packet, 1)
@@ -113,9 +113,9 @@ func FuzzStream(f *testing.F) {
 			if counted(t, x.broker.metrics.panics) != 0 {
 				t.Error("panicked")
 			}
-			for _, a := range x.gate.seenArrivals() {
+			for _, a := range x.intake.seenArrivals() {
 				if a.Topic != "dev1" || a.Tenant != "acme" || !bytes.Contains(stream, []byte(theEvents)) {
-					t.Errorf("reached the gate: %+v", a)
+					t.Errorf("reached the intake: %+v", a)
 				}
 			}
 			c.conn.Close()

@@ -19,7 +19,7 @@ func BenchmarkIdleConnection(b *testing.B) { benchmarkConnection(b, false) }
 func BenchmarkSubscribedConnection(b *testing.B) { benchmarkConnection(b, true) }
 
 func benchmarkConnection(b *testing.B, subscribes bool) {
-	broker, addr := overTCP(b, &fakeGate{})
+	broker, addr := overTCP(b, &fakeIntake{})
 	verifier := broker.deps.Verifier.(*fakeVerifier)
 	used := func() uint64 {
 		var m runtime.MemStats

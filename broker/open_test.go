@@ -130,8 +130,8 @@ func TestOpenTopicsServeEveryQoS(t *testing.T) {
 			if m := x.broker.general.metrics; counted(t, m.queued) != 0 || counted(t, m.queuedBytes) != 0 {
 				t.Errorf("%v messages of %v bytes are left", counted(t, m.queued), counted(t, m.queuedBytes))
 			}
-			if len(x.gate.seenArrivals()) > 0 || x.gate.counted() > 0 || len(x.gate.seenPresence()) > 0 {
-				t.Error("something went to the gate")
+			if len(x.intake.seenArrivals()) > 0 || x.intake.counted() > 0 || len(x.intake.seenPresence()) > 0 {
+				t.Error("something went to the intake")
 			}
 		})
 	}

@@ -105,7 +105,7 @@ func (d *devices) publish(c *conn, header byte, body []byte) *cause {
 // countRefused counts a message that does not become an arrival.
 func (c *conn) countRefused(bytes int, reason ingest.Reason) {
 	c.b.refusals.Add(1)
-	in := c.b.deps.Gate
+	in := c.b.deps.Intake
 	in.Refuse(in.Received(ingest.TransportMQTT, c.b.cfg.Source, c.binding.Tenant, bytes), reason)
 }
 
@@ -156,8 +156,8 @@ func (c *conn) accept(p *publish, number uint64) {
 		a.CeilingWait = c.keepAlive / 2
 	}
 	if p.qos == 0 {
-		c.b.deps.Gate.Accept(c.ctx, a, func(ingest.Answer) {})
+		c.b.deps.Intake.Accept(c.ctx, a, func(ingest.Answer) {})
 		return
 	}
-	c.b.deps.Gate.Accept(c.ctx, a, func(answer ingest.Answer) { c.acks.complete(number, c.verdictOn(answer)) })
+	c.b.deps.Intake.Accept(c.ctx, a, func(answer ingest.Answer) { c.acks.complete(number, c.verdictOn(answer)) })
 }

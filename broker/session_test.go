@@ -89,7 +89,7 @@ func TestKeepAlive(t *testing.T) {
 				c.expect("silence", disconnect(codeKeepAliveTimeout))
 			}
 			c.expectClosed("silence")
-			if got := x.gate.transitions(); got != "CONNECTED connected, DISCONNECTED keep-alive-timeout" {
+			if got := x.intake.transitions(); got != "CONNECTED connected, DISCONNECTED keep-alive-timeout" {
 				t.Error(got)
 			}
 		})
@@ -148,7 +148,7 @@ func TestSlowReaderIsClosed(t *testing.T) {
 			if n := counted(t, x.broker.metrics.disconnects.WithLabelValues("slow-reader")); n != 1 || x.broker.Connections() != 0 {
 				t.Errorf("%v slow readers, %d connections", n, x.broker.Connections())
 			}
-			if got := x.gate.transitions(); got != "CONNECTED connected" {
+			if got := x.intake.transitions(); got != "CONNECTED connected" {
 				t.Errorf("a reader that Weir cut off became presence: %s", got)
 			}
 			x.stop()
@@ -160,7 +160,7 @@ func TestSlowReaderIsClosed(t *testing.T) {
 func TestBlockedGate(t *testing.T) {
 	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
 		free := make(chan struct{})
-		x.gate.block = func(ctx context.Context) {
+		x.intake.block = func(ctx context.Context) {
 			select {
 			case <-free:
 			case <-ctx.Done():
@@ -169,7 +169,7 @@ func TestBlockedGate(t *testing.T) {
 		c := x.connect(v, func(h *hello) { h.keepAlive = 20 })
 		c.send(publishPacket(v, qos1, theEvents, 1, "{}"))
 		time.Sleep(29 * time.Second)
-		c.expect("while the gate blocks")
+		c.expect("while the intake blocks")
 		close(free)
 		c.expect("after it", puback(1))
 		free = make(chan struct{})
@@ -179,7 +179,7 @@ func TestBlockedGate(t *testing.T) {
 			c.expect("longer than that", disconnect(codeServerBusy))
 		}
 		c.expectClosed("longer than that")
-		if got := x.gate.transitions(); got != "CONNECTED connected" {
+		if got := x.intake.transitions(); got != "CONNECTED connected" {
 			t.Errorf("Weir's own trouble became presence: %s", got)
 		}
 	})
@@ -187,7 +187,7 @@ func TestBlockedGate(t *testing.T) {
 
 func TestTakeover(t *testing.T) {
 	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
-		x.gate.hold = true
+		x.intake.hold = true
 		first := x.connect(v)
 		first.send(publishPacket(v, qos1, theEvents, 1, "{}"))
 		synctest.Wait()
@@ -196,15 +196,15 @@ func TestTakeover(t *testing.T) {
 			first.expect("taken over", disconnect(codeSessionTakenOver))
 		}
 		first.expectClosed("taken over")
-		x.gate.settle(0, ingest.Answer{}) // an answer for the old connection
+		x.intake.settle(0, ingest.Answer{}) // an answer for the old connection
 		second.send(publishPacket(v, qos1, theEvents, 1, "{}"))
 		second.expect("the new one hears nothing of the old one's publish")
-		x.gate.settle(1, ingest.Answer{})
+		x.intake.settle(1, ingest.Answer{})
 		second.expect("its own", puback(1))
-		if got := x.gate.transitions(); got != "CONNECTED connected, CONNECTED connected" {
+		if got := x.intake.transitions(); got != "CONNECTED connected, CONNECTED connected" {
 			t.Error(got)
 		}
-		if x.gate.seenPresence()[1].Session <= x.gate.seenPresence()[0].Session {
+		if x.intake.seenPresence()[1].Session <= x.intake.seenPresence()[0].Session {
 			t.Error("the session number did not rise")
 		}
 		if x.broker.Connections() != 1 {
@@ -212,7 +212,7 @@ func TestTakeover(t *testing.T) {
 		}
 		time.Sleep(10 * time.Minute)
 		second.expectClosed("silence") // and no grace of the old one is left over
-		if got := x.gate.transitions(); got != "CONNECTED connected, CONNECTED connected, DISCONNECTED keep-alive-timeout" {
+		if got := x.intake.transitions(); got != "CONNECTED connected, CONNECTED connected, DISCONNECTED keep-alive-timeout" {
 			t.Error(got)
 		}
 	})
@@ -222,7 +222,7 @@ func TestTakeover(t *testing.T) {
 // that is taken over while it waits goes without a word, for it has had no CONNACK.
 func TestTakeoverWaitsForTheOldConnection(t *testing.T) {
 	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
-		x.gate.block = func(context.Context) { time.Sleep(5 * time.Second) } // deaf to its context
+		x.intake.block = func(context.Context) { time.Sleep(5 * time.Second) } // deaf to its context
 		first := x.connect(v)
 		first.send(publishPacket(v, qos1, theEvents, 1, "{}"))
 		synctest.Wait()
@@ -249,7 +249,7 @@ func TestTakeoverWaitsForTheOldConnection(t *testing.T) {
 		if got := fourth.take(); len(got) != 1 || got[0][0] != pktConnack<<4 {
 			t.Fatalf("received % x, want a CONNACK", got)
 		}
-		if got := x.gate.transitions(); got != "CONNECTED connected, CONNECTED connected, CONNECTED connected" {
+		if got := x.intake.transitions(); got != "CONNECTED connected, CONNECTED connected, CONNECTED connected" {
 			t.Error(got)
 		}
 	})
@@ -320,7 +320,7 @@ func TestSessionEnds(t *testing.T) {
 		proof.Expires = model.MicrosOf(time.Now().Add(time.Hour))
 		x.verifier.proofs[claim] = proof
 		until(x.connect(v), time.Hour)
-		if got := x.gate.transitions(); got != "CONNECTED connected, CONNECTED connected" {
+		if got := x.intake.transitions(); got != "CONNECTED connected, CONNECTED connected" {
 			t.Errorf("a session's end became presence: %s", got)
 		}
 	})
@@ -328,7 +328,7 @@ func TestSessionEnds(t *testing.T) {
 
 func TestDrop(t *testing.T) {
 	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
-		x.gate.hold = true
+		x.intake.hold = true
 		c := x.connect(v, func(h *hello) {
 			h.will, h.flags = []string{theEvents, "will"}, 0
 			if v == mqtt5 {
@@ -347,10 +347,10 @@ func TestDrop(t *testing.T) {
 		}
 		c.expectClosed("dropped")
 		synctest.Wait()
-		if got := x.gate.bodies(); !slices.Equal(got, []string{"{}"}) {
+		if got := x.intake.bodies(); !slices.Equal(got, []string{"{}"}) {
 			t.Errorf("after the credential was gone %q got in", got)
 		}
-		x.gate.settle(0, ingest.Answer{})
+		x.intake.settle(0, ingest.Answer{})
 		if other.isClosed() {
 			t.Error("another device was dropped too")
 		}
@@ -408,8 +408,8 @@ func TestWill(t *testing.T) {
 				if tc.sent {
 					want = []string{"will"}
 				}
-				if got := x.gate.bodies(); !slices.Equal(got, want) {
-					t.Errorf("the gate got %q", got)
+				if got := x.intake.bodies(); !slices.Equal(got, want) {
+					t.Errorf("the intake got %q", got)
 				}
 			})
 		})
@@ -419,8 +419,8 @@ func TestWill(t *testing.T) {
 			c := x.connect(mqtt5, withWill)
 			c.send([]byte{0xE0, 1, 4})
 			synctest.Wait()
-			if a := x.gate.seenArrivals(); len(a) != 1 || !a[0].CannotRefuse || a[0].PacketID != 0 || a[0].Topic != "dev1" || a[0].Conn.DeviceID != 1 {
-				t.Errorf("the gate got %+v", a)
+			if a := x.intake.seenArrivals(); len(a) != 1 || !a[0].CannotRefuse || a[0].PacketID != 0 || a[0].Topic != "dev1" || a[0].Conn.DeviceID != 1 {
+				t.Errorf("the intake got %+v", a)
 			}
 		})
 	})
@@ -429,8 +429,8 @@ func TestWill(t *testing.T) {
 			c := x.connect(mqtt5, func(h *hello) { h.will = []string{theReports, "will"} })
 			c.conn.Close()
 			synctest.Wait()
-			if len(x.gate.seenArrivals()) != 0 || x.gate.counted() != 1 || !slices.Equal(x.gate.reasons(), []ingest.Reason{ingest.ReasonNoConsumer}) {
-				t.Errorf("counted %d, refused %v", x.gate.counted(), x.gate.reasons())
+			if len(x.intake.seenArrivals()) != 0 || x.intake.counted() != 1 || !slices.Equal(x.intake.reasons(), []ingest.Reason{ingest.ReasonNoConsumer}) {
+				t.Errorf("counted %d, refused %v", x.intake.counted(), x.intake.reasons())
 			}
 		})
 	})
@@ -448,7 +448,7 @@ func TestDelayedWill(t *testing.T) {
 		c.conn.Close()
 		time.Sleep(59 * time.Second)
 		synctest.Wait()
-		if len(x.gate.bodies()) != 0 {
+		if len(x.intake.bodies()) != 0 {
 			t.Fatal("before its delay has passed")
 		}
 	}
@@ -457,8 +457,8 @@ func TestDelayedWill(t *testing.T) {
 			lose(t, x)
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
-			if got := x.gate.bodies(); !slices.Equal(got, []string{"will"}) {
-				t.Errorf("the gate got %q", got)
+			if got := x.intake.bodies(); !slices.Equal(got, []string{"will"}) {
+				t.Errorf("the intake got %q", got)
 			}
 		})
 	})
@@ -469,8 +469,8 @@ func TestDelayedWill(t *testing.T) {
 			c.send([]byte{0xE0, 0})
 			time.Sleep(10 * time.Minute)
 			synctest.Wait()
-			if got := x.gate.bodies(); len(got) != 0 {
-				t.Errorf("the gate got %q", got)
+			if got := x.intake.bodies(); len(got) != 0 {
+				t.Errorf("the intake got %q", got)
 			}
 		})
 	})
@@ -478,8 +478,8 @@ func TestDelayedWill(t *testing.T) {
 		inBubble(t, Config{}, func(t *testing.T, x *bench) {
 			lose(t, x)
 			x.connect(mqtt5)
-			if got := x.gate.bodies(); !slices.Equal(got, []string{"will"}) {
-				t.Errorf("the gate got %q", got)
+			if got := x.intake.bodies(); !slices.Equal(got, []string{"will"}) {
+				t.Errorf("the intake got %q", got)
 			}
 		})
 	})
@@ -488,8 +488,8 @@ func TestDelayedWill(t *testing.T) {
 			c := x.connect(mqtt5, delayed, func(h *hello) { h.props = nil })
 			c.conn.Close()
 			synctest.Wait()
-			if got := x.gate.bodies(); !slices.Equal(got, []string{"will"}) {
-				t.Errorf("the gate got %q", got)
+			if got := x.intake.bodies(); !slices.Equal(got, []string{"will"}) {
+				t.Errorf("the intake got %q", got)
 			}
 		})
 	})
@@ -499,8 +499,8 @@ func TestDelayedWill(t *testing.T) {
 			c := x.connect(mqtt5, delayed, func(h *hello) { h.clientID, h.user, h.will = "weir:acme:dev2", "acme:tok2", nil })
 			c.conn.Close()
 			synctest.Wait()
-			if got := x.gate.bodies(); !slices.Equal(got, []string{"will"}) {
-				t.Errorf("the gate got %q", got)
+			if got := x.intake.bodies(); !slices.Equal(got, []string{"will"}) {
+				t.Errorf("the intake got %q", got)
 			}
 		})
 	})
@@ -591,7 +591,7 @@ func TestDisconnectMayChangeTheSessionsLife(t *testing.T) {
 				if n := x.broker.devices.pubsub.away.Len(); n != tc.kept {
 					t.Errorf("%d sessions kept", n)
 				}
-				if got := x.gate.transitions(); got != "CONNECTED connected, DISCONNECTED disconnected" {
+				if got := x.intake.transitions(); got != "CONNECTED connected, DISCONNECTED disconnected" {
 					t.Error(got)
 				}
 			})
@@ -688,7 +688,7 @@ func TestReasonsRespectTheClientsWishes(t *testing.T) {
 	for name, props := range map[string][]byte{"no problem information": {propRequestProblemInfo, 0}, "small packets": {propMaximumPacketSize, 0, 0, 0, 12}} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, x *bench) {
-				x.gate.answer = refuse
+				x.intake.answer = refuse
 				var c *client
 				if name == "small packets" { // smaller than a CONNACK: the session is set up as if it had been larger
 					c = x.connect(mqtt5, func(h *hello) { h.props = []byte{propMaximumPacketSize, 0, 0, 0, 60} })
@@ -773,7 +773,7 @@ func TestLastWordArrivesOverTCP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := New(Config{InstanceID: "weir"}, Deps{Gate: &fakeGate{}, Verifier: knownDevices()})
+	b, err := New(Config{InstanceID: "weir"}, Deps{Intake: &fakeIntake{}, Verifier: knownDevices()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -797,11 +797,11 @@ func TestLastWordArrivesOverTCP(t *testing.T) {
 }
 
 func TestNewRefusesWhatCannotWork(t *testing.T) {
-	deps := Deps{Gate: &fakeGate{}, Verifier: knownDevices()}
+	deps := Deps{Intake: &fakeIntake{}, Verifier: knownDevices()}
 	if _, err := New(Config{InstanceID: "we ir"}, deps); err == nil {
 		t.Error("an instance id that is no token")
 	}
-	if _, err := New(Config{InstanceID: "weir"}, Deps{Gate: deps.Gate}); err == nil {
+	if _, err := New(Config{InstanceID: "weir"}, Deps{Intake: deps.Intake}); err == nil {
 		t.Error("no verifier")
 	}
 }

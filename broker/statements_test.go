@@ -4,7 +4,7 @@ package broker
 type stand string
 
 const (
-	obeyed    stand = "obeyed"
+	obeyed    stand = "conforms"
 	refused   stand = "refused by policy" // with the code that the row names
 	off       stand = "not offered"       // and told so in the CONNACK where there is a way
 	ofClients stand = "of clients"        // what binds the other side alone; the row says what follows when it is broken
@@ -137,7 +137,7 @@ var statements = []chapter{
 		{"3.1.3-10", "", "user properties of a will keep their order", off, "a will becomes an event of its device, as every message does; properties are not kept", ""},
 	}},
 	{"PUBLISH from a device", []statement{
-		{"3.3.1-1 3.3.1-3", "3.3.1-1 3.3.1-3", "DUP is set on a repeat and goes no further", obeyed, "the gate is told, to know a repeat", ""},
+		{"3.3.1-1 3.3.1-3", "3.3.1-1 3.3.1-3", "DUP is set on a repeat and goes no further", obeyed, "the intake gets it, to recognise a repeat", ""},
 		{"3.3.1-2", "3.3.1-2", "no DUP at QoS 0", obeyed, "0x82, closed", ""},
 		{"3.3.1-4", "3.3.1-4", "not both bits of the QoS", obeyed, "0x81, closed", ""},
 		{"3.3.1-5 3.3.1-6 3.3.1-7 3.3.1-8", "3.3.1-5 3.3.1-7 3.3.1-10 3.3.1-11 3.3.1-12", "retained messages", off, "Retain Available 0", ""},

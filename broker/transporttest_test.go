@@ -22,7 +22,7 @@ func TestTransport(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b, err := New(Config{InstanceID: transporttest.InstanceID, Source: transporttest.Source}, Deps{Gate: in.Intake, Verifier: suiteVerifier{in}})
+			b, err := New(Config{InstanceID: transporttest.InstanceID, Source: transporttest.Source}, Deps{Intake: in.Intake, Verifier: suiteVerifier{in}})
 			if err != nil {
 				t.Fatal(err)
 			}
