@@ -62,21 +62,17 @@ func (in *Instance) startBroker(life context.Context) error {
 		MaxHandshakes: in.mostHandshakes(), MaxLargePackets: in.budget.largeBodies(),
 		SilentPresence: !in.cfg.Presence.Broker, RestartGrace: in.cfg.Presence.RestartGrace,
 		ReconcileInterval: in.cfg.Presence.ReconcileInterval, AllowQoS2: in.cfg.Broker.AllowQoS2,
-		HookPath: !in.cfg.Broker.FastPath, Open: openTopics(in.cfg.Broker)},
-		broker.Deps{Gate: in.gate, Verifier: doorVerifier{in.verifier}, Presence: presences{in}, Refused: in.connectionRefused, Logger: in.log, Registerer: in.metrics})
+		Open: openTopics(in.cfg.Broker)},
+		broker.Deps{Intake: in.gate, Verifier: doorVerifier{in.verifier}, Presence: presences{in}, Refused: in.connectionRefused, Logger: in.log, Registerer: in.metrics})
 	if err != nil {
 		return err
 	}
-	var open []net.Listener
 	for _, d := range doors {
 		l, err := in.listenOn(d.key, d.address, d.at)
 		if err != nil {
-			for _, o := range open {
-				_ = o.Close() // nobody has been let in
-			}
-			return err
+			return errors.Join(err, b.Close(life))
 		}
-		open = append(open, l)
+		b.Listen(l, d.Listener)
 	}
 	in.broker = b
 	in.verifier.OnInvalidate(func(f auth.Invalidation) {
@@ -85,10 +81,7 @@ func (in *Instance) startBroker(life context.Context) error {
 				f.Tenant != "" && bound.Tenant == f.Tenant
 		})
 	})
-	in.goes(life, "broker", b.Run)
-	for i, d := range doors {
-		in.goes(life, d.Name, func(ctx context.Context) error { return ignoreClosed(b.ServeListener(ctx, open[i], d.Listener)) })
-	}
+	in.goes(life, b.Name(), b.Run)
 	return nil
 }
 

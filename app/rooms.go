@@ -15,6 +15,7 @@ import (
 	"weir/ingest"
 	"weir/internal/certs"
 	"weir/model"
+	"weir/presence"
 	"weir/registry"
 	"weir/rules"
 	"weir/site"
@@ -166,15 +167,15 @@ func (p presences) PresenceSession(ctx context.Context, device int64) (session u
 	return session, err
 }
 
-func (p presences) AssertedPresence(ctx context.Context, source string, after int64, limit int) ([]broker.Asserted, error) {
-	var out []broker.Asserted
+func (p presences) AssertedPresence(ctx context.Context, source string, after int64, limit int) ([]presence.Asserted, error) {
+	var out []presence.Asserted
 	err := p.in.store.Read(ctx, func(tx store.Tx) error {
 		rows, err := store.AssertedStates(tx, source, after, limit)
 		if err != nil {
 			return err
 		}
 		for _, r := range rows {
-			out = append(out, broker.Asserted{Binding: model.Binding{Tenant: p.in.govern.TokenOf(r.TenantID), TenantID: r.TenantID, Device: r.Token,
+			out = append(out, presence.Asserted{Binding: model.Binding{Tenant: p.in.govern.TokenOf(r.TenantID), TenantID: r.TenantID, Device: r.Token,
 				DeviceID: r.DeviceID}, Session: r.Session, Connected: r.State == model.Connected})
 		}
 		return nil

@@ -15,11 +15,11 @@ type verdict struct {
 
 // slot is a publish that waits for its turn to be acknowledged.
 type slot struct {
-	id      uint16
-	kind    byte // of the acknowledgement: PUBACK, PUBREC or PUBCOMP
-	frees   bool // with its acknowledgement the exchange is over and the client may begin another
-	silent  bool // a repeat of a publish that is still in flight: the first one's PUBACK answers both
-	settled bool
+	id        uint16
+	kind      byte // of the acknowledgement: PUBACK, PUBREC or PUBCOMP
+	frees     bool // with its acknowledgement the exchange is over and the client may begin another
+	silent    bool // a repeat of a publish that is still in flight: the first one's PUBACK answers both
+	completed bool
 	verdict
 }
 
@@ -27,10 +27,10 @@ type slot struct {
 // (MQTT-4.6.0-2) in whatever order the answers come, refused ones included. It is bounded by the receive window. Where QoS
 // 2 is allowed, its PUBREC stands in the place of the PUBACK, and the identifier stays taken until the PUBREL.
 //
-// The answers come from the committer of the log, which must not wait for a socket: settle only encodes, and a goroutine
+// The answers come from the committer of the log, which must not wait for a socket: complete only encodes, and a goroutine
 // that lives no longer than there is something to write puts all that has gathered into one write.
 type acks struct {
-	s *session
+	c *conn
 
 	mu      sync.Mutex
 	slots   []slot // ring, its length a power of two
@@ -41,26 +41,24 @@ type acks struct {
 	out     []byte              // encoded, not yet taken by the writer
 	spare   []byte
 	window  int // exchanges that the client has begun and cannot know to be over
-	unsent  int // of those, the ones whose last word is in out
+	unsent  int // of those, the ones whose last acknowledgement is in out
 	last    *cause
 	writing bool
 	closed  bool
-	idle    chan struct{} // closed when nothing waits any more; nil while nobody asks
-	room    chan struct{} // a hint that the window has room again
-
-	writers sync.WaitGroup
+	idle    chan struct{} // closed when nothing waits any more; nil while no goroutine asks
+	room    chan struct{} // a hint to the reader of the connection that the window, or its outbox, has room again
 }
 
-func (a *acks) init(s *session) {
-	a.s = s
+func (a *acks) init(c *conn) {
+	a.c = c
 	a.room = make(chan struct{}, 1)
 }
 
-// open takes the next place in the queue for a publish. A client that overruns the window it was told is refused with
-// 0x93; a 3.1.1 client was told none and waits. A packet identifier that is still in flight is refused unless the client
-// says that it repeats itself: two PUBACKs of one identifier could be taken for that of another message.
+// open takes the next place in the queue for a publish. A client that overruns the window of its CONNACK is refused with
+// 0x93; a 3.1.1 client has not been given one and waits. A packet identifier that is still in flight is refused unless the publish is
+// marked as a repeat: the second of two PUBACKs of one identifier could be taken for that of another message.
 //
-// again is set for a publish at QoS 2 that is stored and not yet released: it was answered once more and is no message.
+// again is set for a publish at QoS 2 that is stored and not yet released: it has been answered once more and is no message.
 func (a *acks) open(id uint16, qos byte, dup bool) (number uint64, again bool, refused *cause) {
 	for {
 		a.mu.Lock()
@@ -69,23 +67,23 @@ func (a *acks) open(id uint16, qos byte, dup bool) (number uint64, again bool, r
 			return 0, false, causeLost
 		}
 		_, again = a.second[id]
-		if again || a.window < a.s.b.cfg.ReceiveMaximum {
+		if again || a.window < a.c.b.cfg.ReceiveMaximum {
 			break
 		}
 		waits := a.window > len(a.second) // else only a PUBREL makes room, and that must be read
 		a.mu.Unlock()
-		if a.s.version == mqtt5 || !waits {
+		if a.c.version == mqtt5 || !waits {
 			return 0, false, causeReceiveMaximum
 		}
 		select {
 		case <-a.room:
-		case <-a.s.ctx.Done():
+		case <-a.c.ctx.Done():
 			return 0, false, causeLost
 		}
 	}
 	defer a.mu.Unlock()
 	if again && qos == 2 {
-		return 0, true, a.reply(slot{id: id, kind: pktPubrec, settled: true})
+		return 0, true, a.reply(slot{id: id, kind: pktPubrec, completed: true})
 	}
 	_, inFlight := a.ids[id]
 	if again || inFlight && !dup {
@@ -103,12 +101,12 @@ func (a *acks) open(id uint16, qos byte, dup bool) (number uint64, again bool, r
 	return a.push(slot{id: id, kind: kind, silent: inFlight, frees: true}), false, nil
 }
 
-// reply queues an answer that needs no gate. The window does not bound these, so their number is bounded here.
+// reply queues an answer that needs no intake. The window does not bound these, so their number is bounded here.
 func (a *acks) reply(s slot) *cause {
 	if a.closed {
 		return causeLost
 	}
-	if int(a.tail-a.head) >= 4*a.s.b.cfg.ReceiveMaximum || len(a.out) > largePacket {
+	if int(a.tail-a.head) >= 4*a.c.b.cfg.ReceiveMaximum || len(a.out) > largePacket {
 		return causeReceiveMaximum
 	}
 	a.push(s)
@@ -122,21 +120,21 @@ func (a *acks) release(id uint16) *cause {
 	defer a.mu.Unlock()
 	_, known := a.second[id]
 	delete(a.second, id)
-	end := slot{id: id, kind: pktPubcomp, settled: true, frees: known}
+	end := slot{id: id, kind: pktPubcomp, completed: true, frees: known}
 	if !known {
 		end.code = codeIdentifierNotFound
 	}
 	return a.reply(end)
 }
 
-// close takes the last place in the queue: when its turn comes the connection ends with c.
-func (a *acks) close(c *cause) {
+// close takes the last place in the queue: when its turn comes the connection ends with why.
+func (a *acks) close(why *cause) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {
 		return
 	}
-	a.push(slot{settled: true, silent: true, verdict: verdict{ends: c}})
+	a.push(slot{completed: true, silent: true, verdict: verdict{ends: why}})
 	a.advance()
 }
 
@@ -150,31 +148,31 @@ func (a *acks) push(s slot) uint64 {
 	}
 	*a.at(a.tail) = s
 	a.tail++
-	a.s.b.metrics.pendingAcks.Inc()
+	a.c.b.metrics.pendingAcks.Inc()
 	return a.tail - 1
 }
 
 func (a *acks) at(number uint64) *slot { return &a.slots[number&uint64(len(a.slots)-1)] }
 
-// settle says how the publish with that number ended. It does not block.
-func (a *acks) settle(number uint64, v verdict) {
+// complete sets how the publish with that number ended. It does not block.
+func (a *acks) complete(number uint64, v verdict) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed || number < a.head {
 		return
 	}
 	s := a.at(number)
-	s.settled, s.verdict = true, v
+	s.completed, s.verdict = true, v
 	if number == a.head {
 		a.advance()
 	}
 }
 
-// advance encodes what is settled at the head of the queue.
+// advance encodes the completed publishes at the head of the queue.
 func (a *acks) advance() {
 	for a.head < a.tail && a.last == nil {
 		s := a.at(a.head)
-		if !s.settled {
+		if !s.completed {
 			break
 		}
 		switch {
@@ -187,21 +185,21 @@ func (a *acks) advance() {
 		}
 		*s = slot{}
 		a.head++
-		a.s.b.metrics.pendingAcks.Dec()
+		a.c.b.metrics.pendingAcks.Dec()
 	}
 	switch {
 	case a.writing:
 	case len(a.out) > 0:
 		a.writing = true
-		a.writers.Go(a.write)
+		a.c.writers.Go(a.write)
 	case a.last != nil:
-		a.s.end(a.last)
+		a.c.end(a.last)
 	}
-	a.tell()
+	a.notify()
 }
 
 func (a *acks) encode(s *slot) {
-	a.out = appendAck(a.out, a.s.version, s.kind, s.id, s.code, a.s.reason(s.reason), a.s.maxPacket)
+	a.out = appendAck(a.out, a.c.version, s.kind, s.id, s.code, a.c.reason(s.reason), a.c.maxPacket)
 	if s.kind == pktPubcomp {
 		a.unsent += count(s.frees)
 		return
@@ -232,9 +230,9 @@ func (a *acks) write() {
 		out := a.out
 		a.out, a.spare = a.spare[:0], nil
 		a.window, a.unsent = a.window-a.unsent, 0 // from here on the client may have them, and send as many more
-		a.tell()
+		a.notify()
 		a.mu.Unlock()
-		err := a.s.write(out)
+		err := a.c.write(out)
 		a.mu.Lock()
 		a.spare = out[:0]
 		if err != nil {
@@ -243,13 +241,13 @@ func (a *acks) write() {
 	}
 	a.writing = false
 	if a.last != nil {
-		a.s.end(a.last)
+		a.c.end(a.last)
 	}
-	a.tell()
+	a.notify()
 }
 
-// tell wakes whoever waits for room or for the end of the queue.
-func (a *acks) tell() {
+// notify wakes the goroutines that wait for room or for the end of the queue.
+func (a *acks) notify() {
 	select {
 	case a.room <- struct{}{}:
 	default:
@@ -277,19 +275,19 @@ func (a *acks) drain() <-chan struct{} {
 	return ch
 }
 
-// stop forgets what is still open; answers that come later are not told to anyone.
+// stop drops what is still open; answers that come later are ignored.
 func (a *acks) stop() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.s.b.metrics.pendingAcks.Sub(float64(a.tail - a.head))
+	a.c.b.metrics.pendingAcks.Sub(float64(a.tail - a.head))
 	a.closed, a.slots, a.ids, a.second, a.out, a.head = true, nil, nil, nil, nil, a.tail
-	a.tell()
+	a.notify()
 }
 
-// verdictOn translates the gate's answer. Dropped is acknowledged: the sender cannot be told. What a 3.1.1 client cannot
-// be told ends its connection; so does what was not stored, in either version, because MQTT lets a client resend only on
-// a new connection.
-func (s *session) verdictOn(a ingest.Answer) verdict {
+// verdictOn translates the answer of the intake. Dropped is acknowledged: there is no way to report it to the sender. A
+// refusal ends the connection of a 3.1.1 client, which has no reason codes; so does what was not stored, in either version,
+// because MQTT lets a client resend only on a new connection.
+func (c *conn) verdictOn(a ingest.Answer) verdict {
 	switch a.Outcome {
 	case ingest.Stored, ingest.Dropped:
 		return verdict{}
@@ -298,7 +296,7 @@ func (s *session) verdictOn(a ingest.Answer) verdict {
 		switch {
 		case code == codeServerBusy:
 			return verdict{ends: causeWithheld}
-		case s.version == mqtt5:
+		case c.version == mqtt5:
 			return verdict{code: code, reason: a.Text}
 		case code == codeNotAuthorized:
 			return verdict{ends: causeForbidden}
@@ -308,7 +306,7 @@ func (s *session) verdictOn(a ingest.Answer) verdict {
 	return verdict{ends: causeWithheld}
 }
 
-// pubackCode is the reason code of MQTT 5 for a refusal; 0x89, which no PUBACK can carry, for one that asks to resend: a
+// pubackCode is the reason code of MQTT 5 for a refusal; 0x89, which no PUBACK can carry, for one that asks the client to send again: a
 // PUBACK with a reason would end the exchange.
 func pubackCode(r ingest.Reason) byte {
 	switch r {

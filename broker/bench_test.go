@@ -16,7 +16,7 @@ import (
 
 // committer answers as the log does: everything that came during the last sync with the next one.
 type committer struct {
-	fakeGate
+	fakeIntake
 	mu    sync.Mutex
 	queue []func(ingest.Answer)
 	ready chan struct{}

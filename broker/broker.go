@@ -1,20 +1,20 @@
-// Package broker is the MQTT door: MQTT 3.1.1 and 5.0 for devices, with the mochi library behind a guard of our own.
+// Package broker is the MQTT transport: MQTT 3.1.1 and 5.0, for devices and for open topics.
 //
-// A connection goes through these hands:
+// A connection passes through these files:
 //
-//	door.go      accepts, bounds what strangers may cost, reads the CONNECT, has the credential verified
-//	listener.go  what is spoken before MQTT: TLS; websocket.go and frames.go: WebSocket
-//	session.go   one per connection: its binding, its clock, why it ended, what follows from that
-//	guard.go     the net.Conn that mochi is shown: it frames and judges every packet before the library sees one
-//	publish.go   takes the device's publishes to the gate of ingest: at the guard, or on the hook path out of mochi's hands
-//	acks.go      PUBACKs in the order of arrival, each only after the gate has answered, joined into few writes
-//	hook.go      what mochi asks of us; it keeps SUBSCRIBE, UNSUBSCRIBE, PINGREQ and the way down to the device
-//	kept.go      what outlives a connection: the subscription, a delayed will
-//	will.go      a will on its way to the gate
-//	open.go      the open topics, a listener for what is no device: general publish and subscribe, nothing of it stored
-//	presence.go  connects and disconnects as presence, the grace after what Weir itself ended
+//	transport.go  listeners, start and stop
+//	handshake.go  accepts, bounds what unauthenticated clients may cost, reads the CONNECT, has the credential verified
+//	listener.go   what is spoken before MQTT: TLS; websocket.go and frames.go: WebSocket
+//	conn.go       one per connection: its identity, its timeouts, why it ended and what follows from that
+//	reader.go     reads packets and dispatches every one of them: one loop for all
+//	device.go     the service for devices: publishes go to the intake, a device may subscribe to its own commands
+//	open.go       the service for open topics: general publish and subscribe, nothing of it stored
+//	pubsub.go     sessions, subscriptions and retained messages of a service; session.go what outlives a connection
+//	deliver.go    writes answers and deliveries to a client
+//	acks.go       PUBACKs in the order of arrival, each only after the intake has answered, joined into few writes
+//	codec.go      what the mochi library encodes and decodes
 //
-// A QoS 1 publish is acknowledged when the gate says that it is on disk, never before, and the goroutine that reads the
+// A QoS 1 publish is acknowledged when the intake reports that it is on disk, never before, and the goroutine that reads the
 // connection never waits for the disk: it hands the message over and reads on, up to the receive window.
 package broker
 
@@ -28,11 +28,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	mqtt "github.com/mochi-mqtt/server/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/ingest"
 	"weir/model"
+	"weir/presence"
 )
 
 // Config is what an operator or a test may set. Zero values mean the defaults named here.
@@ -49,49 +49,47 @@ type Config struct {
 	ReceiveMaximum   int // 256 publishes of a connection may wait for their PUBACK
 	MaxKeptSessions  int // 10,000 subscriptions are remembered for devices that are away; the oldest go first
 
-	// Open are the open topics, served by a Door that says so; nil: there are none.
+	// Open are the open topics, served by a Listener with Open; nil: there are none.
 	Open *OpenConfig
-	// HookPath takes publishes through mochi's decoder and its OnPublish hook; else the guard takes them out before.
-	HookPath bool
 	// AllowQoS2 completes the handshake of QoS 2; the message is stored as for QoS 1. Else QoS 2 is refused.
 	AllowQoS2 bool
 
 	ConnectTimeout time.Duration // 10 s from accept to CONNACK
 	WriteTimeout   time.Duration // 10 s for one write, then the reader is too slow
 	MaxKeepAlive   time.Duration // 600 s
-	MaxSession     time.Duration // 12 h, then the client has to connect anew
+	MaxSession     time.Duration // 12 h, then the client has to connect again
 
 	SilentPresence    bool          // do not assert presence; what was asserted before is demoted
 	RestartGrace      time.Duration // 150 s in which a device that Weir cut off may return
 	ReconcileInterval time.Duration // 300 s
 }
 
-// Deps are the neighbours. Intake and Verifier are required; Presence is, unless Config.SilentPresence is set and nothing
-// was ever asserted.
+// Deps are the collaborators. Intake and Verifier are required; Presence is, unless Config.SilentPresence is set and nothing was
+// ever asserted.
 type Deps struct {
-	Gate     Intake
+	Intake   Intake
 	Verifier Verifier
-	Presence PresenceStore
-	// Refused is told of connections that named who they are and were turned away; nil tells nobody. It must not block.
+	Presence presence.Store
+	// Refused is called for connections that named a device and were refused; nil: it is not called. It must not block.
 	Refused    func(tenant, device, why string)
 	Logger     *slog.Logger          // nil: nothing is logged
 	Registerer prometheus.Registerer // nil: metrics are kept and not registered
 	Now        func() time.Time      // wall clock; nil: time.Now
 }
 
-// Gate is the part of ingest.Intake that the door needs.
+// Intake is the part of ingest.Intake that the broker needs.
 type Intake interface {
-	// Accept takes a message and calls done exactly once, before it returns or later. It may block; ctx is the life of
+	// Accept takes a message and calls done exactly once, before it returns or later. It may block; ctx ends with
 	// the connection.
 	Accept(ctx context.Context, a *ingest.Arrival, done func(ingest.Answer))
 	// Presence takes a transition of the bound device, as Accept takes a message.
-	Presence(ctx context.Context, door, source string, b model.Binding, p model.Presence, done func(ingest.Answer))
-	// Received counts a parsed packet that never becomes an Arrival, Refuse how it ended.
+	Presence(ctx context.Context, transport, source string, b model.Binding, p model.Presence, done func(ingest.Answer))
+	// Received counts a parsed packet that never becomes an Arrival, Refuse why it was refused.
 	Received(transport, source, tenant string, bytes int) ingest.Packet
 	Refuse(p ingest.Packet, reason ingest.Reason)
 }
 
-// Verifier verifies device credentials. Any error is a refusal; the device is never told which.
+// Verifier verifies device credentials. Any error is a refusal; the answer to the device never says which.
 type Verifier interface {
 	Verify(ctx context.Context, c Claim) (Proof, error)
 }
@@ -117,43 +115,39 @@ type Proof struct {
 	Expires model.Micros // 0 when it does not
 }
 
-// Broker is the MQTT door. It is safe for concurrent use.
+// Broker is the MQTT transport. It is safe for concurrent use.
 type Broker struct {
-	cfg      Config
-	settings atomic.Pointer[Settings] // what counts in place of cfg
-	deps     Deps
-	log      *slog.Logger
-	metrics  *metrics
-	server   *mqtt.Server
-	lobby    lobby
-	kept     kept
-	keeper   *keeper
-	general  *openTopics   // nil: there are none
-	large    chan struct{} // places for packets over largePacket
+	cfg       Config
+	settings  atomic.Pointer[Settings] // what applies in place of cfg
+	deps      Deps
+	log       *slog.Logger
+	metrics   *metrics
+	pending   pending
+	tracker   *presence.Tracker
+	devices   *devices
+	general   *openTopics   // nil: there are none
+	large     chan struct{} // places for packets over largePacket
+	listeners listeners
+	state     sourceState
 
-	work     sync.WaitGroup // connections being handled
-	open     atomic.Int64   // of them, in whatever state
-	drops    atomic.Uint64  // calls of Drop, so that a credential verified before one is verified again
-	sessions struct {
-		sync.Mutex
-		byClient  map[string]*session
-		perDevice map[int64]int
-		listeners map[net.Listener]struct{}
-		closing   bool
-	}
+	work      sync.WaitGroup // connections being handled
+	open      atomic.Int64   // of them, in whatever state
+	drops     atomic.Uint64  // calls of Drop, so that a credential verified before one is verified again
+	refusals  atomic.Int64   // of connections and publishes
+	lastHeard atomic.Int64   // when the last publish came, in seconds
 	// closing ends when Close may no longer wait for answers.
 	closing context.Context
-	hurry   context.CancelFunc
+	abort   context.CancelFunc
 }
 
-// New returns a broker that serves nobody yet.
+// New returns a broker that serves no listener yet.
 func New(cfg Config, deps Deps) (*Broker, error) {
 	cfg = cfg.withDefaults()
 	if !model.ValidToken(cfg.InstanceID) {
 		return nil, model.CheckToken("instance.id", cfg.InstanceID)
 	}
-	if deps.Gate == nil || deps.Verifier == nil {
-		return nil, errors.New("broker: a gate and a verifier are required")
+	if deps.Intake == nil || deps.Verifier == nil {
+		return nil, errors.New("broker: an intake and a verifier are required")
 	}
 	if deps.Now == nil {
 		deps.Now = time.Now
@@ -167,22 +161,30 @@ func New(cfg Config, deps Deps) (*Broker, error) {
 	if deps.Registerer != nil {
 		b.registerBounds(deps.Registerer)
 	}
-	b.closing, b.hurry = context.WithCancel(context.Background())
-	b.sessions.byClient = map[string]*session{}
-	b.sessions.perDevice = map[int64]int{}
-	b.sessions.listeners = map[net.Listener]struct{}{}
-	b.lobby.init(cfg.MaxHandshakes, b.metrics)
-	b.kept.init(b)
-	b.keeper = newKeeper(b)
+	b.closing, b.abort = context.WithCancel(context.Background())
+	b.listeners.open = map[net.Listener]struct{}{}
+	b.pending.init(cfg.MaxHandshakes, b.metrics, func() { b.countRefused("handshakes") })
+	b.tracker = b.newTracker()
+	b.devices = newDevices(b)
 	if cfg.Open != nil {
 		b.general = newOpenTopics(b, *cfg.Open)
 		b.metrics.open.Set(1)
 	}
-	b.server = mqtt.New(serverOptions(cfg))
-	if err := b.server.AddHook(&hook{broker: b}, nil); err != nil {
-		return nil, err
-	}
+	b.state.set(ingest.SourceDown, deps.Now())
 	return b, nil
+}
+
+// newTracker returns the tracker of the devices' presence.
+func (b *Broker) newTracker() *presence.Tracker {
+	return presence.NewTracker(presence.TrackerConfig{Source: b.cfg.Source, Silent: b.cfg.SilentPresence, Timing: b.cfg.settings().timing(),
+		MaxGraces: func() int { return b.settings.Load().MaxConnections }},
+		presence.TrackerDeps{Store: b.deps.Presence, Crowded: b.pending.crowded, Now: b.deps.Now, Logger: b.log,
+			InGrace: func(n int) { b.metrics.grace.Set(float64(n)) }, ReadFailed: b.metrics.presenceUnknown.Inc,
+			Emit: func(ctx context.Context, bound model.Binding, p model.Presence) {
+				b.deps.Intake.Presence(ctx, ingest.TransportMQTT, b.cfg.Source, bound, p, func(a ingest.Answer) {
+					b.metrics.presence.WithLabelValues(p.State.String(), outcomeWord(a.Outcome)).Inc()
+				})
+			}})
 }
 
 func (c Config) withDefaults() Config {
@@ -219,215 +221,5 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// maxKeepAlive is the longest keep-alive that mochi can hold: it computes one and a half of it in 16 bits.
+// maxKeepAlive is the longest keep-alive: one and a half of it fits into 16 bits.
 const maxKeepAlive = math.MaxUint16 / 3 * 2
-
-// serverOptions sets mochi up. Its listeners and its event loop are never started: connections are handed to it one by
-// one, sessions that outlive a connection are ours, and it would otherwise copy its client table every second. Its logger
-// is silenced because it logs whole packets.
-func serverOptions(cfg Config) *mqtt.Options {
-	caps := mqtt.NewDefaultServerCapabilities()
-	caps.MaximumClients = math.MaxInt64 // counted by the door, before mochi allocates anything
-	caps.MaximumClientWritesPending = 64
-	caps.MaximumSessionExpiryInterval = 0
-	caps.MaximumMessageExpiryInterval = 0 // it would put an expiry of its own on every message
-	caps.MaximumPacketSize = uint32(cfg.MaxPacket)
-	caps.ReceiveMaximum = uint16(cfg.ReceiveMaximum)
-	caps.TopicAliasMaximum = 0
-	caps.SharedSubAvailable = 0
-	caps.WildcardSubAvailable = 0
-	caps.SubIDAvailable = 0
-	caps.RetainAvailable = 0
-	caps.MaximumQos = 1
-	caps.MinimumProtocolVersion = 4
-	caps.Compatibilities.NoInheritedPropertiesOnAck = true
-	caps.Compatibilities.ObscureNotAuthorized = true
-	caps.Compatibilities.PassiveClientDisconnect = true
-	return &mqtt.Options{
-		Capabilities:             caps,
-		ClientNetReadBufferSize:  16, // the guard buffers; this is the smallest that bufio takes
-		ClientNetWriteBufferSize: 2048,
-		SysTopicResendInterval:   365 * 24 * 3600,
-		Logger:                   slog.New(slog.DiscardHandler),
-	}
-}
-
-// Serve serves a listener on which MQTT is spoken, without TLS.
-func (b *Broker) Serve(ctx context.Context, ln net.Listener) error {
-	return b.ServeListener(ctx, ln, Listener{})
-}
-
-// ServeListener accepts connections on ln until ctx ends or Close is called; it then closes ln and returns nil. Several
-// listeners may be served at once; they share the limits. The handshakes of TLS and WebSocket are done within
-// ConnectTimeout, each by the goroutine of its connection.
-func (b *Broker) ServeListener(ctx context.Context, ln net.Listener, d Listener) error {
-	if d.Name == "" {
-		d.Name = "mqtt"
-	}
-	if d.Open && b.general == nil {
-		return errors.Join(errors.New("broker: there are no open topics"), ln.Close())
-	}
-	if !b.attach(ln) {
-		return errors.Join(net.ErrClosed, ln.Close())
-	}
-	defer b.detach(ln)
-	b.metrics.accepted.WithLabelValues(d.Name)
-	b.metrics.byListener.WithLabelValues(d.Name)
-	defer context.AfterFunc(ctx, func() { ln.Close() })()
-	for pause := time.Duration(0); ; {
-		conn, err := ln.Accept()
-		switch {
-		case err == nil:
-			pause = 0
-			b.take(conn, &d)
-		case ctx.Err() != nil || b.isClosing():
-			return nil
-		case errors.Is(err, net.ErrClosed):
-			return err
-		default: // out of file descriptors, most likely: wait for some to come back
-			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-			b.metrics.acceptErrors.Inc()
-			b.log.Warn("accepting an MQTT connection failed", "error", err, "retry_in", pause)
-			if !sleep(ctx, b.closing, pause) {
-				return nil
-			}
-		}
-	}
-}
-
-// take begins with a connection. Whatever its state, there are never more than the sessions and handshakes allowed.
-func (b *Broker) take(conn net.Conn, d *Listener) {
-	b.metrics.accepted.WithLabelValues(d.Name).Inc()
-	if b.open.Add(1) > int64(b.settings.Load().MaxConnections)+int64(b.cfg.MaxHandshakes) {
-		b.open.Add(-1)
-		b.metrics.refused.WithLabelValues("too-many").Inc()
-		conn.Close()
-		return
-	}
-	b.work.Go(func() {
-		defer b.open.Add(-1)
-		b.handle(conn, d)
-	})
-}
-
-// Run keeps presence true: it ends the grace of devices that did not return and repairs what was lost. It returns nil when
-// ctx ends.
-func (b *Broker) Run(ctx context.Context) error { return b.keeper.run(ctx) }
-
-// Close stops accepting, tells MQTT 5 clients 0x8B (server shutting down), waits until what was handed to the gate is
-// answered and the answers are written, closes every connection and hands the wills to the gate, those that wait for their
-// delay as well. When ctx ends first the rest is cut off and ctx's error returned; wills are then refused where they would
-// have to wait. Devices keep their presence: Weir's own stop is no transition of theirs.
-func (b *Broker) Close(ctx context.Context) error {
-	sessions := b.shut()
-	b.lobby.closeAll()
-	for _, s := range sessions {
-		s.end(causeShutdown)
-	}
-	if b.general != nil {
-		for _, c := range b.general.shut() {
-			sessions = append(sessions, c.session)
-		}
-		defer b.general.clear()
-	}
-	done := make(chan struct{})
-	go func() {
-		b.work.Wait()
-		close(done)
-	}()
-	defer b.hurry()
-	defer context.AfterFunc(ctx, b.hurry)()
-	defer b.kept.close()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		b.hurry()
-		for _, s := range sessions {
-			s.conn.Close()
-		}
-		return ctx.Err()
-	}
-}
-
-// Drop ends the connections whose binding matches, at once and with 0x87 (not authorized) to MQTT 5 clients: a
-// credential, a device or a tenant is gone. A connection that is just being verified is verified again. It returns how
-// many it ended.
-func (b *Broker) Drop(match func(model.Binding) bool) int {
-	b.drops.Add(1)
-	n := 0
-	for _, s := range b.live() {
-		if match(s.binding) && s.end(causeDropped) {
-			n++
-		}
-	}
-	b.kept.drop(match)
-	if b.general != nil {
-		n += b.general.drop(match)
-	}
-	return n
-}
-
-// Connections is the number of connections that are open.
-func (b *Broker) Connections() int {
-	b.sessions.Lock()
-	defer b.sessions.Unlock()
-	return len(b.sessions.byClient)
-}
-
-func (b *Broker) live() []*session {
-	b.sessions.Lock()
-	defer b.sessions.Unlock()
-	all := make([]*session, 0, len(b.sessions.byClient))
-	for _, s := range b.sessions.byClient {
-		all = append(all, s)
-	}
-	return all
-}
-
-func (b *Broker) attach(ln net.Listener) bool {
-	b.sessions.Lock()
-	defer b.sessions.Unlock()
-	if b.sessions.closing {
-		return false
-	}
-	b.sessions.listeners[ln] = struct{}{}
-	return true
-}
-
-func (b *Broker) detach(ln net.Listener) {
-	b.sessions.Lock()
-	defer b.sessions.Unlock()
-	delete(b.sessions.listeners, ln)
-	ln.Close()
-}
-
-func (b *Broker) isClosing() bool {
-	b.sessions.Lock()
-	defer b.sessions.Unlock()
-	return b.sessions.closing
-}
-
-// shut refuses what comes from here on and returns the sessions there are.
-func (b *Broker) shut() []*session {
-	b.sessions.Lock()
-	b.sessions.closing = true
-	for ln := range b.sessions.listeners {
-		ln.Close()
-	}
-	b.sessions.Unlock()
-	return b.live()
-}
-
-// sleep waits for d and reports whether neither context ended before.
-func sleep(ctx, other context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-	case <-other.Done():
-	}
-	return false
-}

@@ -23,56 +23,56 @@ func forBoth(t *testing.T, cfg Config, test func(*testing.T, *bench, byte)) {
 
 func TestPublishIsAcknowledgedOnlyWhenTheGateHasAnswered(t *testing.T) {
 	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
-		x.gate.hold = true
+		x.intake.hold = true
 		c := x.connect(v)
 		c.send(publishPacket(v, qos1, theEvents, 7, `{"a":1}`))
 		time.Sleep(30 * time.Second) // of the bubble's clock
-		c.expect("while the gate holds the answer")
-		x.gate.settle(0, ingest.Answer{Outcome: ingest.Stored, Offset: 1})
+		c.expect("while the intake holds the answer")
+		x.intake.settle(0, ingest.Answer{Outcome: ingest.Stored, Offset: 1})
 		c.expect("once it is stored", puback(7))
 	})
 }
 
 func TestAnswersOutOfOrderAreAcknowledgedInOrder(t *testing.T) {
 	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
-		x.gate.hold = true
+		x.intake.hold = true
 		c := x.connect(v)
 		for id := range byte(4) {
 			c.send(publishPacket(v, qos1, theEvents, uint16(id)+1, "{}"))
 		}
 		synctest.Wait()
-		x.gate.settle(3, ingest.Answer{})
-		x.gate.settle(1, ingest.Answer{})
+		x.intake.settle(3, ingest.Answer{})
+		x.intake.settle(1, ingest.Answer{})
 		c.expect("while the first is open")
-		x.gate.settle(0, ingest.Answer{})
+		x.intake.settle(0, ingest.Answer{})
 		c.expect("after the first", puback(1), puback(2))
-		x.gate.settle(2, ingest.Answer{})
+		x.intake.settle(2, ingest.Answer{})
 		c.expect("after the third", puback(3), puback(4))
 	})
 }
 
 func TestWhatIsNotStoredIsNotAcknowledgedAndTheClientIsSentToReconnect(t *testing.T) {
 	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
-		x.gate.hold = true
+		x.intake.hold = true
 		c := x.connect(v)
 		c.send(publishPacket(v, qos1, theEvents, 1, "{}"), publishPacket(v, qos1, theEvents, 2, "{}"), publishPacket(v, qos1, theEvents, 3, "{}"))
 		synctest.Wait()
-		x.gate.settle(1, ingest.Answer{Outcome: ingest.Withheld})
-		x.gate.settle(2, ingest.Answer{})
-		x.gate.settle(0, ingest.Answer{})
+		x.intake.settle(1, ingest.Answer{Outcome: ingest.Withheld})
+		x.intake.settle(2, ingest.Answer{})
+		x.intake.settle(0, ingest.Answer{})
 		want := [][]byte{puback(1)}
 		if v == mqtt5 {
 			want = append(want, disconnect(codeServerBusy))
 		}
 		c.expect("one stored, one failed, one stored", want...)
 		c.expectClosed("after a failed write")
-		if got := x.gate.transitions(); got != "CONNECTED connected" {
+		if got := x.intake.transitions(); got != "CONNECTED connected" {
 			t.Errorf("Weir's own failure became presence: %s", got)
 		}
 	})
 }
 
-// The refusals of the gate as MQTT can say them: a reason to MQTT 5; to 3.1.1, which knows none, the end of the connection.
+// The refusals of the intake as MQTT can say them: a reason to MQTT 5; to 3.1.1, which knows none, the end of the connection.
 func TestRefusalsAreToldAsTheVersionCan(t *testing.T) {
 	for _, tc := range []struct {
 		reason ingest.Reason
@@ -87,7 +87,7 @@ func TestRefusalsAreToldAsTheVersionCan(t *testing.T) {
 	} {
 		t.Run(string(tc.reason), func(t *testing.T) {
 			forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
-				x.gate.answer = func(*ingest.Arrival) ingest.Answer {
+				x.intake.answer = func(*ingest.Arrival) ingest.Answer {
 					return ingest.Answer{Outcome: ingest.Refused, Reason: tc.reason, Text: "because"}
 				}
 				c := x.connect(v)
@@ -105,7 +105,7 @@ func TestRefusalsAreToldAsTheVersionCan(t *testing.T) {
 
 func TestDroppedByRuleIsAcknowledged(t *testing.T) {
 	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
-		x.gate.answer = func(*ingest.Arrival) ingest.Answer {
+		x.intake.answer = func(*ingest.Arrival) ingest.Answer {
 			return ingest.Answer{Outcome: ingest.Dropped, Reason: ingest.ReasonCeiling}
 		}
 		c := x.connect(v)
@@ -119,10 +119,10 @@ func TestArrivalCarriesWhatTheGateNeeds(t *testing.T) {
 		c := x.connect(v, func(h *hello) { h.keepAlive = 40 })
 		c.send(publishPacket(v, qos1|dup, theEvents, 5, `{"x":1}`), publishPacket(v, 0, theEvents, 0, `{"y":2}`))
 		synctest.Wait()
-		if len(x.gate.seenArrivals()) != 2 {
-			t.Fatalf("%d arrivals", len(x.gate.seenArrivals()))
+		if len(x.intake.seenArrivals()) != 2 {
+			t.Fatalf("%d arrivals", len(x.intake.seenArrivals()))
 		}
-		a, q0 := x.gate.seenArrivals()[0], x.gate.seenArrivals()[1]
+		a, q0 := x.intake.seenArrivals()[0], x.intake.seenArrivals()[1]
 		if a.Transport != ingest.TransportMQTT || a.Source != "mqtt1" || a.Tenant != "acme" || a.Topic != "dev1" || string(a.Body) != `{"x":1}` ||
 			a.ClientID != theClient || a.PacketID != 5 || !a.Dup || a.Conn.DeviceID != 1 || a.Conn.Credential != 101 {
 			t.Errorf("arrival %+v", a)
@@ -142,7 +142,7 @@ func TestArrivalCarriesWhatTheGateNeeds(t *testing.T) {
 func TestQoS0IsNeverAnswered(t *testing.T) {
 	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
 		for _, fate := range []ingest.Outcome{ingest.Stored, ingest.Refused, ingest.Dropped, ingest.Withheld} {
-			x.gate.answer = func(*ingest.Arrival) ingest.Answer { return ingest.Answer{Outcome: fate, Reason: ingest.ReasonCeiling} }
+			x.intake.answer = func(*ingest.Arrival) ingest.Answer { return ingest.Answer{Outcome: fate, Reason: ingest.ReasonCeiling} }
 			c := x.connect(v)
 			c.send(publishPacket(v, 0, theEvents, 0, "{}"))
 			c.send([]byte{0xC0, 0})
@@ -156,27 +156,27 @@ func TestForbiddenPublishIsRefusedInItsTurn(t *testing.T) {
 	for _, topic := range []string{"weir/acme/devices/dev2/events", "weir/globex/devices/dev1/events", "other/acme/devices/dev1/events",
 		theEvents + "/", "$SYS/broker/version", "$share/g/x", theCommands, "x"} {
 		forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
-			x.gate.hold = true
+			x.intake.hold = true
 			c := x.connect(v)
 			c.send(publishPacket(v, qos1, theEvents, 1, "{}"), publishPacket(v, qos1, topic, 2, "{}"))
 			c.expect("while the one before is open")
-			x.gate.settle(0, ingest.Answer{})
+			x.intake.settle(0, ingest.Answer{})
 			if v == mqtt5 {
 				c.expect("forbidden", puback(1), pubackReason(2, codeNotAuthorized, "not the topic of this connection's device"))
 				c.send(publishPacket(v, 0, topic, 0, "{}"), []byte{0xC0, 0})
 				c.expect("forbidden at QoS 0 is silent", []byte{0xD0, 0})
-				if !slices.Equal(x.gate.reasons(), []ingest.Reason{ingest.ReasonNotAuthorized, ingest.ReasonNotAuthorized}) || x.gate.counted() != 2 {
-					t.Errorf("counted %v of %d received", x.gate.reasons(), x.gate.counted())
+				if !slices.Equal(x.intake.reasons(), []ingest.Reason{ingest.ReasonNotAuthorized, ingest.ReasonNotAuthorized}) || x.intake.counted() != 2 {
+					t.Errorf("counted %v of %d received", x.intake.reasons(), x.intake.counted())
 				}
 			} else {
 				c.expect("forbidden", puback(1))
 				c.expectClosed("a forbidden publish")
-				if !slices.Equal(x.gate.reasons(), []ingest.Reason{ingest.ReasonNotAuthorized}) || x.gate.counted() != 1 {
-					t.Errorf("counted %v of %d received", x.gate.reasons(), x.gate.counted())
+				if !slices.Equal(x.intake.reasons(), []ingest.Reason{ingest.ReasonNotAuthorized}) || x.intake.counted() != 1 {
+					t.Errorf("counted %v of %d received", x.intake.reasons(), x.intake.counted())
 				}
 			}
-			if n := len(x.gate.bodies()); n != 1 {
-				t.Errorf("%d messages reached the gate", n)
+			if n := len(x.intake.bodies()); n != 1 {
+				t.Errorf("%d messages reached the intake", n)
 			}
 			conformance.Shown(t, "S2-025")
 		})
@@ -205,8 +205,8 @@ func TestTopicWithoutConsumerIsRefused(t *testing.T) {
 				c.expect("at QoS 1")
 				c.expectClosed("a publish that nobody reads")
 			}
-			if !slices.Equal(x.gate.reasons(), []ingest.Reason{ingest.ReasonNoConsumer, ingest.ReasonNoConsumer}) || x.gate.counted() != 2 {
-				t.Errorf("counted %v of %d received", x.gate.reasons(), x.gate.counted())
+			if !slices.Equal(x.intake.reasons(), []ingest.Reason{ingest.ReasonNoConsumer, ingest.ReasonNoConsumer}) || x.intake.counted() != 2 {
+				t.Errorf("counted %v of %d received", x.intake.reasons(), x.intake.counted())
 			}
 		})
 	}
@@ -230,14 +230,14 @@ func TestSubscribeOnlyToTheOwnCommands(t *testing.T) {
 func TestWindowIsEnforced(t *testing.T) {
 	t.Run("5.0 is told 0x93", func(t *testing.T) {
 		inBubble(t, Config{ReceiveMaximum: 3}, func(t *testing.T, x *bench) {
-			x.gate.hold = true
+			x.intake.hold = true
 			c := x.connect(mqtt5)
 			for id := range uint16(4) {
 				c.send(publishPacket(mqtt5, qos1, theEvents, id+1, "{}"))
 			}
 			c.expect("while the first three are open")
 			for i := range 3 {
-				x.gate.settle(i, ingest.Answer{})
+				x.intake.settle(i, ingest.Answer{})
 			}
 			c.expect("after them", puback(1), puback(2), puback(3), disconnect(codeReceiveMaximum))
 			c.expectClosed("an overrun window")
@@ -245,7 +245,7 @@ func TestWindowIsEnforced(t *testing.T) {
 	})
 	t.Run("3.1.1 waits", func(t *testing.T) {
 		inBubble(t, Config{ReceiveMaximum: 3}, func(t *testing.T, x *bench) {
-			x.gate.hold = true
+			x.intake.hold = true
 			c := x.connect(mqtt311)
 			go func() {
 				for id := range uint16(5) {
@@ -253,19 +253,19 @@ func TestWindowIsEnforced(t *testing.T) {
 				}
 			}()
 			synctest.Wait()
-			if n := len(x.gate.bodies()); n != 3 {
+			if n := len(x.intake.bodies()); n != 3 {
 				t.Fatalf("%d messages taken with a window of 3", n)
 			}
-			x.gate.settle(0, ingest.Answer{})
+			x.intake.settle(0, ingest.Answer{})
 			c.expect("one acknowledged", puback(1))
-			if n := len(x.gate.bodies()); n != 4 {
+			if n := len(x.intake.bodies()); n != 4 {
 				t.Fatalf("%d messages taken after one acknowledgement", n)
 			}
 			for i := 1; i < 4; i++ {
-				x.gate.settle(i, ingest.Answer{})
+				x.intake.settle(i, ingest.Answer{})
 			}
 			c.expect("the rest", puback(2), puback(3), puback(4))
-			x.gate.settle(4, ingest.Answer{})
+			x.intake.settle(4, ingest.Answer{})
 			c.expect("the last", puback(5))
 		})
 	})
@@ -275,28 +275,28 @@ func TestWindowIsEnforced(t *testing.T) {
 // that of the next message with the same identifier.
 func TestRepeatInFlightIsAcknowledgedOnce(t *testing.T) {
 	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
-		x.gate.hold = true
+		x.intake.hold = true
 		c := x.connect(v)
 		c.send(publishPacket(v, qos1, theEvents, 5, "M1"), publishPacket(v, qos1|dup, theEvents, 5, "M1"))
 		synctest.Wait()
-		x.gate.settle(0, ingest.Answer{})
+		x.intake.settle(0, ingest.Answer{})
 		c.expect("the first is stored", puback(5))
 		c.send(publishPacket(v, qos1, theEvents, 5, "M2"))
 		synctest.Wait()
-		x.gate.settle(1, ingest.Answer{})
+		x.intake.settle(1, ingest.Answer{})
 		c.expect("the repeat is stored, M2 is not")
-		x.gate.settle(2, ingest.Answer{})
+		x.intake.settle(2, ingest.Answer{})
 		c.expect("M2 is stored", puback(5))
 	})
 }
 
 func TestIdentifierInUseIsAProtocolError(t *testing.T) {
 	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
-		x.gate.hold = true
+		x.intake.hold = true
 		c := x.connect(v)
 		c.send(publishPacket(v, qos1, theEvents, 5, "M1"), publishPacket(v, qos1, theEvents, 5, "M2"))
 		synctest.Wait()
-		x.gate.settle(0, ingest.Answer{})
+		x.intake.settle(0, ingest.Answer{})
 		want := [][]byte{puback(5)}
 		if v == mqtt5 {
 			want = append(want, disconnect(codeProtocolError))
@@ -315,7 +315,7 @@ func TestLargePublishArrivesWhole(t *testing.T) {
 		}
 		c.send(publishPacket(v, qos1, theEvents, 1, string(body)), publishPacket(v, qos1, theEvents, 2, "next"))
 		c.expect("both", puback(1), puback(2))
-		if got := x.gate.bodies(); got[0] != string(body) || got[1] != "next" {
+		if got := x.intake.bodies(); got[0] != string(body) || got[1] != "next" {
 			t.Error("the payload was changed on the way")
 		}
 	})
@@ -323,7 +323,7 @@ func TestLargePublishArrivesWhole(t *testing.T) {
 
 func TestCloseAnswersWhatIsPendingFirst(t *testing.T) {
 	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
-		x.gate.hold = true
+		x.intake.hold = true
 		c := x.connect(v)
 		c.send(publishPacket(v, qos1, theEvents, 1, "{}"))
 		synctest.Wait()
@@ -335,7 +335,7 @@ func TestCloseAnswersWhatIsPendingFirst(t *testing.T) {
 			t.Fatalf("Close returned %v with an answer pending", err)
 		default:
 		}
-		x.gate.settle(0, ingest.Answer{})
+		x.intake.settle(0, ingest.Answer{})
 		want := [][]byte{puback(1)}
 		if v == mqtt5 {
 			want = append(want, disconnect(codeShuttingDown))
@@ -345,7 +345,7 @@ func TestCloseAnswersWhatIsPendingFirst(t *testing.T) {
 		if err := <-closed; err != nil {
 			t.Error(err)
 		}
-		if got := x.gate.transitions(); got != "CONNECTED connected" {
+		if got := x.intake.transitions(); got != "CONNECTED connected" {
 			t.Errorf("Weir's own stop became presence: %s", got)
 		}
 	})
@@ -354,7 +354,7 @@ func TestCloseAnswersWhatIsPendingFirst(t *testing.T) {
 func TestCloseGivesUpWhenItsContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newBench(t, Config{}, nil)
-		x.gate.hold = true
+		x.intake.hold = true
 		c := x.connect(mqtt5)
 		c.send(publishPacket(mqtt5, qos1, theEvents, 1, "{}"))
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

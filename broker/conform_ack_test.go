@@ -13,29 +13,29 @@ func TestAcknowledgementsConform(t *testing.T) { conforms(t, ackCases) }
 
 var ackCases = []conformCase{
 	{"4.3.2-4 2.2.1-5 3.4.2-1", "a PUBACK with the identifier, only when the message is in safe hands", 0, Config{}, func(x *bench, v byte) {
-		x.gate.hold = true
+		x.intake.hold = true
 		c := x.connect(v)
 		for _, id := range []uint16{1, 0x1234, 65535} {
 			c.send(publishPacket(v, qos1, theEvents, id, "{}"))
 		}
 		c.expect("nothing is stored yet")
 		for i := range 3 {
-			x.gate.settle(i, ingest.Answer{})
+			x.intake.settle(i, ingest.Answer{})
 		}
 		c.expect("stored", puback(1), []byte{0x40, 2, 0x12, 0x34}, []byte{0x40, 2, 0xff, 0xff})
 	}},
 	{"4.6.0-2", "PUBACKs in the order of the PUBLISHes, refused ones among them", 0, Config{}, func(x *bench, v byte) {
-		x.gate.hold = true
+		x.intake.hold = true
 		c := x.connect(v)
 		for id := range uint16(6) {
 			c.send(publishPacket(v, qos1, theEvents, id+1, "{}"))
 		}
 		synctest.Wait()
 		for _, i := range []int{5, 3, 1, 4, 2} {
-			x.gate.settle(i, ingest.Answer{})
+			x.intake.settle(i, ingest.Answer{})
 			c.expect("while the first is open")
 		}
-		x.gate.settle(0, ingest.Answer{})
+		x.intake.settle(0, ingest.Answer{})
 		c.expect("in order", puback(1), puback(2), puback(3), puback(4), puback(5), puback(6))
 	}},
 	{"3.4.2-1 3.4.2-2 4.13.2-1", "each refusal with a code that a PUBACK may carry", mqtt5, Config{}, func(x *bench, v byte) {
@@ -45,7 +45,7 @@ var ackCases = []conformCase{
 			ingest.ReasonDisabledTenant: codeNotAuthorized, ingest.ReasonCeiling: codeQuotaExceeded, ingest.ReasonUnauthenticated: codeQuotaExceeded,
 			ingest.ReasonNoConsumer: codeImplementation, "anything else": codeUnspecified,
 		} {
-			x.gate.answer = func(*ingest.Arrival) ingest.Answer {
+			x.intake.answer = func(*ingest.Arrival) ingest.Answer {
 				return ingest.Answer{Outcome: ingest.Refused, Reason: reason, Text: "because"}
 			}
 			c.send(publishPacket(v, qos1, theEvents, 1, "{}"))
@@ -54,7 +54,7 @@ var ackCases = []conformCase{
 	}},
 	{"3.4.2-2 3.1.2-24 3.1.2-29", "a reason string only where it fits and is wanted", mqtt5, Config{}, func(x *bench, v byte) {
 		text := strings.Repeat("r", 25) // 10 bytes stand before it
-		x.gate.answer = func(*ingest.Arrival) ingest.Answer {
+		x.intake.answer = func(*ingest.Arrival) ingest.Answer {
 			return ingest.Answer{Outcome: ingest.Refused, Reason: ingest.ReasonUndecodable, Text: text}
 		}
 		for _, tc := range []struct {
@@ -71,7 +71,7 @@ var ackCases = []conformCase{
 		}
 	}},
 	{"3.3.4-7 3.3.4-8", "more at a time than the Receive Maximum", mqtt5, Config{ReceiveMaximum: 4}, func(x *bench, v byte) {
-		x.gate.hold = true
+		x.intake.hold = true
 		c, got := x.connack(v)
 		if !strings.Contains(string(got), string(prop16(propReceiveMaximum, 4))) {
 			x.t.Fatalf("CONNACK % x", got)
@@ -82,7 +82,7 @@ var ackCases = []conformCase{
 		c.send(pingreq, subscribePacket(v, 9, theCommands), publishPacket(v, 0, theEvents, 0, "QoS 0 does not count"))
 		c.expect("the window is full, other packets pass", pingresp, subackPacket(v, 9, 1))
 		for i := range 4 {
-			x.gate.settle(i, ingest.Answer{})
+			x.intake.settle(i, ingest.Answer{})
 		}
 		c.expect("room again", puback(1), puback(2), puback(3), puback(4))
 		for id := range uint16(5) {
@@ -90,17 +90,17 @@ var ackCases = []conformCase{
 		}
 		synctest.Wait()
 		for i := range 4 { // the message at QoS 0 took a place in between
-			x.gate.settle(5+i, ingest.Answer{})
+			x.intake.settle(5+i, ingest.Answer{})
 		}
 		c.expect("what was taken is acknowledged before the end", puback(11), puback(12), puback(13), puback(14), disconnect(codeReceiveMaximum))
 		c.expectClosed("an overrun window")
 	}},
 	{"2.2.1-3 4.3.2-1", "an identifier that is in use", 0, Config{}, func(x *bench, v byte) {
-		x.gate.hold = true
+		x.intake.hold = true
 		c := x.connect(v)
 		c.send(publishPacket(v, qos1, theEvents, 5, "M1"), publishPacket(v, qos1, theEvents, 5, "M2"))
 		synctest.Wait()
-		x.gate.settle(0, ingest.Answer{})
+		x.intake.settle(0, ingest.Answer{})
 		if v == mqtt5 {
 			c.expect("the first is acknowledged", puback(5), disconnect(codeProtocolError))
 		} else {
@@ -120,7 +120,7 @@ var ackCases = []conformCase{
 		x.expectStored("M", "M")
 	}},
 	{"4.3.3-9 3.5.2-1", "a PUBREC that refuses ends the exchange", mqtt5, Config{AllowQoS2: true}, func(x *bench, v byte) {
-		x.gate.answer = func(*ingest.Arrival) ingest.Answer {
+		x.intake.answer = func(*ingest.Arrival) ingest.Answer {
 			return ingest.Answer{Outcome: ingest.Refused, Reason: ingest.ReasonCeiling}
 		}
 		c := x.connect(v)
@@ -149,15 +149,15 @@ var ackCases = []conformCase{
 		}
 	}},
 	{"4.13.1-1", "what cannot be told in a PUBACK ends the connection after those before it", 0, Config{}, func(x *bench, v byte) {
-		x.gate.hold = true
+		x.intake.hold = true
 		c := x.connect(v)
 		for id := range uint16(3) {
 			c.send(publishPacket(v, qos1, theEvents, id+1, "{}"))
 		}
 		synctest.Wait()
-		x.gate.settle(2, ingest.Answer{})
-		x.gate.settle(1, ingest.Answer{Outcome: ingest.Withheld})
-		x.gate.settle(0, ingest.Answer{})
+		x.intake.settle(2, ingest.Answer{})
+		x.intake.settle(1, ingest.Answer{Outcome: ingest.Withheld})
+		x.intake.settle(0, ingest.Answer{})
 		want := [][]byte{puback(1)}
 		if v == mqtt5 {
 			want = append(want, disconnect(codeServerBusy))

@@ -75,7 +75,7 @@ var connectCases = []conformCase{
 		if !slices.Equal(got, connackFor(v, 0)) {
 			x.t.Errorf("answered % x", got)
 		}
-		if s := x.broker.live()[0]; s.clientID != theClient || s.will.topic != theEvents || string(s.will.payload) != "w" {
+		if s := x.broker.devices.pubsub.live()[0]; s.clientID != theClient || s.will.topic != theEvents || string(s.will.payload) != "w" {
 			x.t.Errorf("session of %s with the will %+v", s.clientID, s.will)
 		}
 		c.send(goodbye)

@@ -19,8 +19,8 @@ var publishCases = []conformCase{
 			c.expect("each", puback(7))
 		}
 		x.expectStored("same", "same", "same")
-		if a := x.gate.seenArrivals(); a[0].Dup || !a[1].Dup || a[2].Dup || a[1].PacketID != 7 {
-			x.t.Error("the gate was not told which one says that it is a repeat")
+		if a := x.intake.seenArrivals(); a[0].Dup || !a[1].Dup || a[2].Dup || a[1].PacketID != 7 {
+			x.t.Error("the intake was not told which one says that it is a repeat")
 		}
 	}},
 	{"3.3.1-2", "DUP at QoS 0", 0, Config{}, func(x *bench, v byte) {
@@ -39,7 +39,7 @@ var publishCases = []conformCase{
 		c.send(publishPacket(v, 1, theEvents, 0, "zero"), publishPacket(v, qos1|1, theEvents, 1, "one"))
 		c.expect("accepted", puback(1))
 		x.expectStored("zero", "one")
-		if n := x.broker.server.Topics.Retained.Len(); n != 0 {
+		if n := x.broker.devices.pubsub.retained; n != 0 {
 			x.t.Errorf("%d messages retained", n)
 		}
 	}},
@@ -153,7 +153,7 @@ var publishCases = []conformCase{
 		c.expect("just as large", puback(1))
 		c.send(publishPacket(v, qos1, theEvents, 2, strings.Repeat("x", 1001-head)))
 		c.expectEnd(codePacketTooLarge)
-		if n := len(x.gate.bodies()); n != 1 {
+		if n := len(x.intake.bodies()); n != 1 {
 			x.t.Errorf("%d messages stored", n)
 		}
 	}},
@@ -161,7 +161,7 @@ var publishCases = []conformCase{
 		c := x.connect(v)
 		c.send(publishPacket(v, 0, theEvents, 0, "a"))
 		c.expect("stored")
-		x.gate.answer = func(*ingest.Arrival) ingest.Answer {
+		x.intake.answer = func(*ingest.Arrival) ingest.Answer {
 			return ingest.Answer{Outcome: ingest.Refused, Reason: ingest.ReasonUndecodable}
 		}
 		c.send(publishPacket(v, 0, theEvents, 0, "b"))

@@ -154,18 +154,18 @@ var sessionCases = []conformCase{
 		c.expectEnd(codeNotAuthorized)
 	}},
 	{"4.4.0-1", "what was not acknowledged before a connection ended is a new message on the next", 0, Config{}, func(x *bench, v byte) {
-		x.gate.hold = true
+		x.intake.hold = true
 		c := x.connect(v, stays(v))
 		c.send(publishPacket(v, qos1, theEvents, 3, "M"))
 		synctest.Wait()
 		c.conn.Close()
 		synctest.Wait()
-		x.gate.hold = false
+		x.intake.hold = false
 		c = x.dial(v)
 		c.send(connectPacket(v, stays(v)), publishPacket(v, qos1|dup, theEvents, 3, "M"))
 		c.expect("sent again", connackFor(v, 1), puback(3))
-		if a := x.gate.seenArrivals(); len(a) != 2 || !a[1].Dup || a[1].PacketID != a[0].PacketID || a[1].ClientID != a[0].ClientID {
-			x.t.Errorf("the gate cannot see that it is the same: %+v", a)
+		if a := x.intake.seenArrivals(); len(a) != 2 || !a[1].Dup || a[1].PacketID != a[0].PacketID || a[1].ClientID != a[0].ClientID {
+			x.t.Errorf("the intake cannot see that it is the same: %+v", a)
 		}
 	}},
 }

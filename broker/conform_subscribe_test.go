@@ -193,11 +193,11 @@ var subscribeCases = []conformCase{
 		c.expect("both", subackPacket(v, 1, 1), unsubackPacket(v, 2, codeNoSubscription, 0, codeNoSubscription))
 	}},
 	{"3.8.4-1", "an identifier that a PUBLISH of the client uses at the same time", 0, Config{}, func(x *bench, v byte) {
-		x.gate.hold = true
+		x.intake.hold = true
 		c := x.connect(v)
 		c.send(publishPacket(v, qos1, theEvents, 4, "{}"), subscribePacket(v, 4, theCommands), unsubscribePacket(v, 4, theCommands))
 		c.expect("answered", subackPacket(v, 4, 1), unsubackPacket(v, 4, 0))
-		x.gate.settle(0, ingest.Answer{})
+		x.intake.settle(0, ingest.Answer{})
 		c.expect("stored", puback(4))
 	}},
 	{"3.12.4-1", "PINGREQ", 0, Config{}, func(x *bench, v byte) {

@@ -130,7 +130,7 @@ func (x *bench) expectRefused(v byte, first []byte, answer ...byte) {
 		x.t.Errorf("answered % x, want % x", got, answer)
 	}
 	c.expectClosed("a refused CONNECT")
-	if n := len(x.gate.bodies()); n > 0 {
+	if n := len(x.intake.bodies()); n > 0 {
 		x.t.Errorf("%d messages of a refused connection", n)
 	}
 }
@@ -148,12 +148,12 @@ func (x *bench) connack(v byte, options ...func(*hello)) (*client, []byte) {
 	return c, got[0]
 }
 
-// expectStored fails unless the gate has exactly these messages.
+// expectStored fails unless the intake has exactly these messages.
 func (x *bench) expectStored(want ...string) {
 	x.t.Helper()
 	synctest.Wait()
-	if got := x.gate.bodies(); !slices.Equal(got, want) {
-		x.t.Errorf("the gate has %q, want %q", got, want)
+	if got := x.intake.bodies(); !slices.Equal(got, want) {
+		x.t.Errorf("the intake has %q, want %q", got, want)
 	}
 }
 

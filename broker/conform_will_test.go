@@ -39,13 +39,13 @@ var willCases = []conformCase{
 			func(c *client) { c.send([]byte{0x30, 0xff, 0xff, 0xff, 0xff, 0xff}) },
 			func(c *client) { x.connect(v).send(goodbye) },
 		} {
-			before := len(x.gate.bodies())
+			before := len(x.intake.bodies())
 			c := x.connect(v, leaves(v, 0, 0))
 			end(c)
 			synctest.Wait()
 			c.expectClosed("the end")
-			if got := x.gate.bodies()[before:]; !slices.Equal(got, []string{"will"}) {
-				x.t.Errorf("the gate got %q", got)
+			if got := x.intake.bodies()[before:]; !slices.Equal(got, []string{"will"}) {
+				x.t.Errorf("the intake got %q", got)
 			}
 		}
 	}},
@@ -61,7 +61,7 @@ var willCases = []conformCase{
 			c.send([]byte{0xE0, 1, code})
 			c.expect("nothing is said")
 			c.expectClosed("a DISCONNECT")
-			if got := x.gate.bodies(); len(got) != n+1 {
+			if got := x.intake.bodies(); len(got) != n+1 {
 				x.t.Errorf("code %#x: %d wills", code, len(got))
 			}
 		}
@@ -121,7 +121,7 @@ var willCases = []conformCase{
 			{"the next starts clean", 30, 60, func(*hello) {}, 1},
 			{"the session ends with its connection", 30, 0, stays(v), 1},
 		} {
-			before := len(x.gate.bodies())
+			before := len(x.intake.bodies())
 			x.connect(v, leaves(v, tc.delay, tc.expiry))
 			next := x.connect(v, tc.next)
 			for range 40 {
@@ -129,7 +129,7 @@ var willCases = []conformCase{
 				next.send(pingreq)
 			}
 			synctest.Wait()
-			if n := len(x.gate.bodies()) - before; n != tc.wills {
+			if n := len(x.intake.bodies()) - before; n != tc.wills {
 				x.t.Errorf("%s: %d wills", tc.what, n)
 			}
 			next.send(packet(0xE0, slices.Concat([]byte{0}, props(prop32(propSessionExpiry, 0)))...))
@@ -138,17 +138,17 @@ var willCases = []conformCase{
 	}},
 	{"3.1.2-8", "a will is published when Weir ends the connection", 0, Config{MaxSession: time.Minute}, func(x *bench, v byte) {
 		for _, end := range []*cause{causeWithheld, causeStalled, causeSlowReader, causeExpired, causePanic, causeRefused} {
-			before := len(x.gate.bodies())
+			before := len(x.intake.bodies())
 			c := x.connect(v, leaves(v, 0, 0))
 			if end == causeExpired {
 				time.Sleep(time.Minute)
 			} else {
-				x.broker.live()[0].end(end)
+				x.broker.devices.pubsub.live()[0].end(end)
 			}
 			synctest.Wait()
 			c.expectClosed(end.word)
-			if got := x.gate.bodies()[before:]; !slices.Equal(got, []string{"will"}) {
-				x.t.Errorf("%s: the gate got %q", end.word, got)
+			if got := x.intake.bodies()[before:]; !slices.Equal(got, []string{"will"}) {
+				x.t.Errorf("%s: the intake got %q", end.word, got)
 			}
 		}
 	}},
@@ -158,14 +158,14 @@ var willCases = []conformCase{
 		x.connect(v, leaves(v, 30, 60), func(h *hello) {
 			h.clientID, h.user, h.will = "weir:acme:dev2", "acme:tok2", []string{"weir/acme/devices/dev2/events", "another"}
 		})
-		before := len(x.gate.bodies())
+		before := len(x.intake.bodies())
 		x.stop()
-		got := x.gate.bodies()
+		got := x.intake.bodies()
 		if v == mqtt5 && before != 0 || len(got) != 2 {
-			x.t.Errorf("the gate got %q, %d of them before the stop", got, before)
+			x.t.Errorf("the intake got %q, %d of them before the stop", got, before)
 		}
 		time.Sleep(time.Hour)
-		if n := len(x.gate.bodies()); n != 2 {
+		if n := len(x.intake.bodies()); n != 2 {
 			x.t.Errorf("%d wills in the end", n)
 		}
 	}},
@@ -181,8 +181,8 @@ var willCases = []conformCase{
 		}
 		time.Sleep(time.Hour)
 		x.expectStored()
-		if got := x.gate.reasons(); !slices.Equal(got, want) || x.gate.counted() != len(want) {
-			x.t.Errorf("refused %v, received %d", got, x.gate.counted())
+		if got := x.intake.reasons(); !slices.Equal(got, want) || x.intake.counted() != len(want) {
+			x.t.Errorf("refused %v, received %d", got, x.intake.counted())
 		}
 	}},
 	{"3.1.2-14 3.1.2-15 3.1.3-10", "a will goes the way of every message, muted, with the binding of its device", 0, Config{}, func(x *bench, v byte) {
@@ -192,7 +192,7 @@ var willCases = []conformCase{
 			}
 		}).conn.Close()
 		x.expectStored("will")
-		if a := x.gate.seenArrivals()[0]; !a.CannotRefuse || a.Tenant != "acme" || a.Topic != "dev1" || a.Conn.DeviceID != 1 || a.ClientID != theClient {
+		if a := x.intake.seenArrivals()[0]; !a.CannotRefuse || a.Tenant != "acme" || a.Topic != "dev1" || a.Conn.DeviceID != 1 || a.ClientID != theClient {
 			x.t.Errorf("%+v", a)
 		}
 	}},

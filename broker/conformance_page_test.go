@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write docs/mqtt-conformance.md anew")
+var update = flag.Bool("update", false, "write docs/mqtt-conformance.md again")
 
 const (
 	conformancePage   = "../docs/mqtt-conformance.md"
@@ -32,7 +32,7 @@ func TestTheConformancePage(t *testing.T) {
 		}
 	}
 	if got, err := os.ReadFile(conformancePage); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("%s is not what the tests say (%v); write it anew with\n\t%s", conformancePage, err, conformanceUpdate)
+		t.Errorf("%s is not what the tests say (%v); write it again with\n\t%s", conformancePage, err, conformanceUpdate)
 	}
 }
 
@@ -74,7 +74,7 @@ func TestEveryStatementHasItsPlace(t *testing.T) {
 	}
 }
 
-// What is obeyed or refused is shown by a test, and every test that is named is there.
+// What conforms or is refused is shown by a test, and every test that is named is there.
 func TestEveryStatementIsShown(t *testing.T) {
 	t.Parallel()
 	there := testNames(t)
@@ -154,7 +154,7 @@ they share a row. Codes are reason codes of MQTT 5.0; 3.1.1 is closed where it h
 A device's connection is not a general broker: a device publishes on its own topics, subscribes to its own commands, and
 what it publishes goes to the durable log. What follows from that is marked:
 
-- **obeyed**: as the standard says
+- **conforms**: as the standard says
 - **refused by policy**: the standard allows it, a device may not; the row names the code
 - **not offered**: optional in the standard, or without meaning here; the CONNACK of MQTT 5.0 says so where it can
 - **departs**: on purpose; the row says why

@@ -7,7 +7,7 @@ import (
 	"weir/model"
 )
 
-// connect is a CONNECT packet, decoded.
+// connect is a decoded CONNECT packet.
 type connect struct {
 	version   byte // mqtt311 or mqtt5; also set in a refused packet as far as it was read, else 0
 	clean     bool
@@ -18,10 +18,9 @@ type connect struct {
 	will      *will
 	expiry    uint32 // session expiry interval in seconds
 	maxPacket uint32 // the largest packet that the client takes, 0 for no limit
-	// What the open topics alone need: how many messages may be under way to the client, 0 for what it did not say, and how
-	// many topic aliases it takes.
+	// How many messages may be in flight to the client, 0 where it names no number, and how many topic aliases it takes.
 	receiveMaximum, aliasMaximum uint16
-	bridge                       bool // it says so by the highest bit of the version: mosquitto does
+	bridge                       bool // marked by the highest bit of the version, as mosquitto does
 	problemInfo                  bool // reason strings are welcome
 	shown                        certificate
 }
@@ -33,7 +32,7 @@ type will struct {
 	qos     byte
 	retain  bool
 	delay   uint32 // seconds
-	props   []byte // what is handed on with it, as it came
+	props   []byte // what is passed on with it, as it came
 	expiry  uint32 // seconds that it may wait for a reader, when expires is set
 	expires bool
 }
@@ -56,10 +55,10 @@ var (
 	refuseClientID   = &refusal{code: codeClientIDNotValid, v3: connackIdentifier, why: "client-id"}
 	refuseNameless   = &refusal{v3: connackIdentifier, why: "client-id"}
 	refusePacketSize = &refusal{code: codePacketTooLarge, why: "packet-size"}
-	refuseSmallest   = &refusal{why: "packet-size"} // who takes not even that
+	refuseSmallest   = &refusal{why: "packet-size"} // the client takes not even a refusal
 	refuseBusy       = &refusal{code: codeServerBusy, v3: connackUnavailable, why: "busy"}
 	refuseStopping   = &refusal{code: codeShuttingDown, v3: connackUnavailable, why: "stopping"}
-	// One answer for every cause that has to do with who the device is, so that a stranger learns nothing from it.
+	// One answer for every cause that has to do with identity, so that an unauthenticated client learns nothing from it.
 	refuseIdentity = &refusal{code: codeNotAuthorized, v3: connackNotAuthorized, why: "not-authorized"}
 )
 
@@ -124,11 +123,11 @@ func decodeConnect(body []byte) (connect, *refusal) {
 	return p, nil
 }
 
-// bridgeBit is set in the protocol level by bridges that want to be known as such.
+// bridgeBit is set in the protocol level by bridges.
 const bridgeBit = 0x80
 
-// forDevice refuses what no device may ask for: to be a bridge, and a will that is retained (MQTT-3.2.2-13). In 3.1.1 there
-// is no way to say so, and that flag is ignored.
+// forDevice refuses what no device may ask for: to be a bridge, and a will that is retained (MQTT-3.2.2-13). 3.1.1 has no code
+// for the second, and the flag is ignored there.
 func (p *connect) forDevice() *refusal {
 	if p.bridge {
 		return refuseVersion
@@ -220,22 +219,22 @@ func (w *will) read(c *cursor, level byte) byte {
 	return codeSuccess
 }
 
-// leastPacket is the size of the largest CONNACK of MQTT 5, leastRefusal of one that refuses.
+// minConnack is the size of the largest CONNACK of MQTT 5 for a device, minRefusal of one that refuses.
 const (
-	leastPacket  = 31
-	leastRefusal = 5
+	minConnack = 31
+	minRefusal = 5
 )
 
-// serves refuses whom no session can serve, whoever it is: a client of 3.1.1 that wants to be remembered without a name
-// (MQTT-3.1.3-8 of 3.1.1), and one that takes no packet of the size of a CONNACK. It could not be told what is offered, and
-// nothing larger than it takes may be sent (MQTT-3.1.2-24).
+// serves refuses a client that no session can serve: one of 3.1.1 that wants its session kept without a client id
+// (MQTT-3.1.3-8 of 3.1.1), and one that takes no packet of the size of a CONNACK: nothing larger than it takes may be sent
+// (MQTT-3.1.2-24).
 func (p *connect) serves() *refusal {
 	switch {
 	case p.version == mqtt311 && p.clientID == "" && !p.clean:
 		return refuseNameless
-	case p.maxPacket == 0 || p.maxPacket >= leastPacket:
+	case p.maxPacket == 0 || p.maxPacket >= minConnack:
 		return nil
-	case p.maxPacket < leastRefusal:
+	case p.maxPacket < minRefusal:
 		return refuseSmallest
 	}
 	return refusePacketSize
@@ -245,6 +244,8 @@ func (p *connect) serves() *refusal {
 type identity struct {
 	tenant, device string
 	suffixed       bool // the client id has a suffix of the device's choice
+	assigned       bool // the client id is the server's choice
+	topics         topics
 	claim          Claim
 }
 
@@ -266,7 +267,7 @@ func (p *connect) identify(instance string) (identity, *refusal) {
 	if len(parts) == 4 && (parts[3] == "" || len(parts[3]) > maxSuffix) {
 		return identity{}, refuseIdentity
 	}
-	id := identity{tenant: tenant, device: parts[2], suffixed: len(parts) == 4,
+	id := identity{tenant: tenant, device: parts[2], suffixed: len(parts) == 4, topics: topicsOf(instance, tenant, parts[2]),
 		claim: Claim{Tenant: tenant, Type: AccessToken, ID: credential}}
 	if byCertificate {
 		id.claim.Type, id.claim.ID = X509Certificate, p.shown.hash

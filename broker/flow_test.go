@@ -56,8 +56,8 @@ func (c *client) check(x *bench, what string, answers [][]byte) {
 	if n := counted(c.t, x.broker.metrics.disconnects.WithLabelValues(causeGoodbye.word)); n != 1 {
 		c.t.Fatalf("%s: the goodbye was not heard", what)
 	}
-	if bodies := x.gate.bodies(); len(bodies) != len(answers)-3 || bodies[0] != "zero" {
-		c.t.Fatalf("%s: the gate has %q", what, bodies)
+	if bodies := x.intake.bodies(); len(bodies) != len(answers)-3 || bodies[0] != "zero" {
+		c.t.Fatalf("%s: the intake has %q", what, bodies)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestAFloodOverTheWindow(t *testing.T) {
 	t.Parallel()
 	const window, flood = 16, 20_000
 	inBubble(t, Config{ReceiveMaximum: window}, func(t *testing.T, x *bench) {
-		x.gate.hold = true
+		x.intake.hold = true
 		c := x.connect(mqtt5)
 		go func() {
 			for id := range uint16(flood) {
@@ -107,22 +107,22 @@ func TestAFloodOverTheWindow(t *testing.T) {
 			}
 		}()
 		c.expect("nothing is stored yet")
-		if n, p := len(x.gate.bodies()), counted(t, x.broker.metrics.pendingAcks); n != window || p != window+1 {
+		if n, p := len(x.intake.bodies()), counted(t, x.broker.metrics.pendingAcks); n != window || p != window+1 {
 			t.Errorf("%d messages taken, %v acknowledgements pending", n, p)
 		}
 		var want [][]byte
 		for i := range window {
-			x.gate.settle(i, ingest.Answer{})
+			x.intake.settle(i, ingest.Answer{})
 			want = append(want, puback(byte(i+1)))
 		}
 		c.expect("what was taken, then the end", append(want, disconnect(codeReceiveMaximum))...)
 		c.expectClosed("an overrun window")
-		if n := len(x.gate.bodies()); n != window {
+		if n := len(x.intake.bodies()); n != window {
 			t.Errorf("%d messages taken", n)
 		}
 	})
 	inBubble(t, Config{ReceiveMaximum: window}, func(t *testing.T, x *bench) { // 3.1.1 is told no window: it is not read on
-		x.gate.hold = true
+		x.intake.hold = true
 		c := x.connect(mqtt311)
 		p := publishPacket(mqtt311, qos1, theEvents, 1, strings.Repeat("x", 1000))
 		var taken atomic.Int64
@@ -137,8 +137,8 @@ func TestAFloodOverTheWindow(t *testing.T) {
 			}
 		}()
 		synctest.Wait()
-		if n := taken.Load(); len(x.gate.bodies()) != window || n > int64((window+2)*len(p)+readBuffer) {
-			t.Errorf("%d messages, %d bytes taken", len(x.gate.bodies()), n)
+		if n := taken.Load(); len(x.intake.bodies()) != window || n > int64((window+2)*len(p)+readBuffer) {
+			t.Errorf("%d messages, %d bytes taken", len(x.intake.bodies()), n)
 		}
 		time.Sleep(91 * time.Second)
 		c.expectClosed("a log that does not answer")
@@ -162,7 +162,7 @@ func TestPubacksLeaveInFewWrites(t *testing.T) {
 	const window = 250
 	for _, v := range bothVersions {
 		inBubble(t, Config{}, func(t *testing.T, x *bench) {
-			x.gate.hold = true
+			x.intake.hold = true
 			conn, theirs := net.Pipe()
 			server := &countingConn{Conn: theirs}
 			x.ln.conns <- server
@@ -183,7 +183,7 @@ func TestPubacksLeaveInFewWrites(t *testing.T) {
 			synctest.Wait()
 			var want []byte
 			for i := range window { // the first write waits for the reader
-				x.gate.settle(i, ingest.Answer{})
+				x.intake.settle(i, ingest.Answer{})
 				want = append(want, puback(byte(i+1))...)
 				synctest.Wait()
 			}

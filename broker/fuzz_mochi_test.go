@@ -34,25 +34,27 @@ func (r reading) String() string {
 // ourLimit is the largest packet that is read: small, so that inputs are.
 const ourLimit = 500
 
-// ourReader is a session that reads and does nothing: QoS 2 is allowed, so that it reads whatever the library reads.
-func ourReader(version byte, stream []byte) *session {
+// ourReader is a connection that reads and does nothing: QoS 2 is allowed, so that it reads what the library reads.
+func ourReader(version byte, stream []byte) *conn {
 	cfg := Config{AllowQoS2: true, MaxPacket: ourLimit}.withDefaults()
-	b := &Broker{cfg: cfg, deps: Deps{Gate: &fakeGate{}}, large: make(chan struct{}, 1)}
-	return &session{b: b, version: version, allowQoS2: true, asked: 1, in: bufio.NewReaderSize(bytes.NewReader(stream), readBuffer), ctx: context.Background()}
+	b := &Broker{cfg: cfg, deps: Deps{Intake: &fakeIntake{}}, metrics: newMetrics(nil), large: make(chan struct{}, 1)}
+	b.settings.Store(cfg.settings())
+	d := newDevices(b)
+	return &conn{b: b, service: d, pubsub: d.pubsub, version: version, allowQoS2: true, asked: 1, in: bufio.NewReaderSize(bytes.NewReader(stream), readBuffer), ctx: context.Background()}
 }
 
-// readOurs reads one packet as guard.next does.
-func (s *session) readOurs() reading {
-	header, size, err := fixedHeader(s.in)
+// readOurs reads one packet as conn.next does.
+func (c *conn) readOurs() reading {
+	header, size, err := fixedHeader(c.in)
 	if err != nil {
 		return reading{partial: true}
 	}
 	r := reading{kind: header >> 4}
-	refused := func(c *cause) reading { r.why = fmt.Sprintf("%s %#x", c.word, c.code); return r }
-	if ends := s.admit(header, size); ends != nil {
+	refused := func(why *cause) reading { r.why = fmt.Sprintf("%s %#x", why.word, why.code); return r }
+	if ends := c.judge(header, size); ends != nil {
 		return refused(ends)
 	}
-	body, release, err := s.body(size)
+	body, release, err := c.body(size)
 	if err != nil {
 		return reading{partial: true}
 	}
@@ -61,15 +63,18 @@ func (s *session) readOurs() reading {
 	switch r.kind {
 	case pktPublish:
 		var p publish
-		p, ends = decodePublish(s.version, header, body, theEvents)
+		p, ends = decodePublish(c.version, header, body, theEvents)
 		r.topic, r.id, r.qos, r.dup, r.payload = p.topic, p.id, p.qos, p.dup, bytes.Clone(p.payload)
 	case pktDisconnect:
-		if ends = s.goodbye(body); ends == causeGoodbye || ends == causeGoodbyeWill {
+		if ends = c.goodbye(body); ends == causeGoodbye || ends == causeGoodbyeWill {
 			ends = nil
 		}
 	default:
-		if ends = checkForm(s.version, r.kind, body); r.kind == pktSubscribe && identified(s.version, body) {
-			ends = causeSubscriptionID
+		if ends = checkForm(c.version, r.kind, body); ends == nil && (r.kind == pktSubscribe || r.kind == pktUnsubscribe) {
+			var pk *packets.Packet
+			if pk, ends = subscriptions(c.version, r.kind, body); ends == nil && len(pk.Properties.SubscriptionIdentifier) > 0 {
+				ends = causeSubscriptionID
+			}
 		}
 	}
 	if ends != nil {

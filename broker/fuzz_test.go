@@ -61,7 +61,7 @@ func FuzzPublish(f *testing.F) {
 	})
 }
 
-// FuzzForm holds the guard against the library: what it lets pass must not panic mochi, or be refused by it as malformed.
+// FuzzForm compares checkForm with the library: what passes must not panic its decoder, or be refused by it as malformed.
 func FuzzForm(f *testing.F) {
 	for _, tc := range hostilePackets {
 		f.Add(tc.packet[0], tc.version, tc.packet[min(2, len(tc.packet)):])
@@ -83,13 +83,13 @@ func FuzzForm(f *testing.F) {
 			return
 		}
 		if err := mochiDecodes(version, kind, body); err != nil {
-			t.Fatalf("the library refuses what the guard lets pass: %v", err)
+			t.Fatalf("the library refuses what passes checkForm: %v", err)
 		}
 	})
 }
 
-// FuzzStream feeds whatever comes after a good CONNECT through the whole door, library included: nothing panics, nothing
-// but publishes on the device's own topic reaches the gate, and the connection ends cleanly.
+// FuzzStream feeds whatever comes after a good CONNECT through the whole broker: nothing panics, nothing
+// but publishes on the device's own topic reaches the intake, and the connection ends cleanly.
 func FuzzStream(f *testing.F) {
 	for _, tc := range hostilePackets {
 		f.Add(tc.version == mqtt5, tc.packet, 1)
@@ -103,7 +103,7 @@ func FuzzStream(f *testing.F) {
 		}
 		cut = max(0, min(cut, len(stream)))
 		synctest.Test(t, func(t *testing.T) {
-			x := newBench(t, Config{AllowQoS2: cut%2 == 1, HookPath: cut%4 > 1}, nil)
+			x := newBench(t, Config{AllowQoS2: cut%2 == 1}, nil)
 			defer x.stop()
 			c := x.connect(version)
 			c.send(stream[:cut])
@@ -113,14 +113,14 @@ func FuzzStream(f *testing.F) {
 			if counted(t, x.broker.metrics.panics) != 0 {
 				t.Error("panicked")
 			}
-			for _, a := range x.gate.seenArrivals() {
+			for _, a := range x.intake.seenArrivals() {
 				if a.Topic != "dev1" || a.Tenant != "acme" || !bytes.Contains(stream, []byte(theEvents)) {
-					t.Errorf("reached the gate: %+v", a)
+					t.Errorf("reached the intake: %+v", a)
 				}
 			}
 			c.conn.Close()
 			synctest.Wait()
-			if n := x.broker.Connections() + x.broker.server.Clients.Len(); n != 0 {
+			if n := x.broker.Connections() + len(x.broker.devices.pubsub.sessions); n != 0 {
 				t.Errorf("%d left", n)
 			}
 			if n := counted(t, x.broker.metrics.pendingAcks); n != 0 {

@@ -21,6 +21,7 @@ import (
 
 	"weir/ingest"
 	"weir/model"
+	"weir/presence"
 )
 
 const (
@@ -31,8 +32,8 @@ const (
 	theReports  = "weir/acme/device-reports/dev1"
 )
 
-// fakeGate stores everything at once unless it is told otherwise.
-type fakeGate struct {
+// fakeIntake stores everything at once unless it is told otherwise.
+type fakeIntake struct {
 	mu       sync.Mutex
 	arrivals []ingest.Arrival
 	presence []model.Presence
@@ -44,7 +45,7 @@ type fakeGate struct {
 	block    func(ctx context.Context) // called before anything else
 }
 
-func (g *fakeGate) Accept(ctx context.Context, a *ingest.Arrival, done func(ingest.Answer)) {
+func (g *fakeIntake) Accept(ctx context.Context, a *ingest.Arrival, done func(ingest.Answer)) {
 	if g.block != nil {
 		g.block(ctx)
 	}
@@ -54,7 +55,7 @@ func (g *fakeGate) Accept(ctx context.Context, a *ingest.Arrival, done func(inge
 	}
 	g.mu.Lock()
 	kept := *a
-	kept.Body = bytes.Clone(a.Body) // it is the gate's until Accept returns
+	kept.Body = bytes.Clone(a.Body) // it is the intake's until Accept returns
 	g.arrivals = append(g.arrivals, kept)
 	hold := g.hold
 	if hold {
@@ -71,34 +72,34 @@ func (g *fakeGate) Accept(ctx context.Context, a *ingest.Arrival, done func(inge
 	done(answer)
 }
 
-func (g *fakeGate) Presence(_ context.Context, _, _ string, _ model.Binding, p model.Presence, done func(ingest.Answer)) {
+func (g *fakeIntake) Presence(_ context.Context, _, _ string, _ model.Binding, p model.Presence, done func(ingest.Answer)) {
 	g.mu.Lock()
 	g.presence = append(g.presence, p)
 	g.mu.Unlock()
 	done(ingest.Answer{})
 }
 
-func (g *fakeGate) Received(string, string, string, int) ingest.Packet {
+func (g *fakeIntake) Received(string, string, string, int) ingest.Packet {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.received++
 	return ingest.Packet{}
 }
 
-func (g *fakeGate) Refuse(_ ingest.Packet, r ingest.Reason) {
+func (g *fakeIntake) Refuse(_ ingest.Packet, r ingest.Reason) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.refused = append(g.refused, r)
 }
 
-func (g *fakeGate) settle(i int, a ingest.Answer) {
+func (g *fakeIntake) settle(i int, a ingest.Answer) {
 	g.mu.Lock()
 	done := g.dones[i]
 	g.mu.Unlock()
 	done(a)
 }
 
-func (g *fakeGate) bodies() (all []string) {
+func (g *fakeIntake) bodies() (all []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, a := range g.arrivals {
@@ -108,7 +109,7 @@ func (g *fakeGate) bodies() (all []string) {
 }
 
 // transitions are the presence transitions so far, as words.
-func (g *fakeGate) transitions() string {
+func (g *fakeIntake) transitions() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var all []string
@@ -190,7 +191,7 @@ func (l *pipeListener) dial() net.Conn {
 // bench is a broker with its neighbours.
 type bench struct {
 	t        testing.TB
-	gate     *fakeGate
+	intake   *fakeIntake
 	verifier *fakeVerifier
 	broker   *Broker
 	ln       *pipeListener
@@ -206,15 +207,15 @@ func inBubble(t *testing.T, cfg Config, test func(*testing.T, *bench)) {
 	})
 }
 
-func newBench(t testing.TB, cfg Config, store PresenceStore) *bench {
-	x := &bench{t: t, gate: &fakeGate{}, verifier: knownDevices(), ln: newPipeListener()}
-	cfg.InstanceID, cfg.HookPath = "weir", cfg.HookPath || onHookPath
+func newBench(t testing.TB, cfg Config, store presence.Store) *bench {
+	x := &bench{t: t, intake: &fakeIntake{}, verifier: knownDevices(), ln: newPipeListener()}
+	cfg.InstanceID = "weir"
 	var err error
-	if x.broker, err = New(cfg, Deps{Gate: x.gate, Verifier: x.verifier, Presence: store}); err != nil {
+	if x.broker, err = New(cfg, Deps{Intake: x.intake, Verifier: x.verifier, Presence: store}); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
-		if err := x.broker.Serve(context.Background(), x.ln); err != nil {
+		if err := x.broker.Serve(context.Background(), x.ln); err != nil && !errors.Is(err, net.ErrClosed) { // the test may be over first
 			t.Errorf("Serve: %v", err)
 		}
 	}()
@@ -434,25 +435,25 @@ func mochiDecodes(version, kind byte, body []byte) error {
 	return pk.UnsubscribeDecode(body)
 }
 
-func (g *fakeGate) seenPresence() []model.Presence {
+func (g *fakeIntake) seenPresence() []model.Presence {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Clone(g.presence)
 }
 
-func (g *fakeGate) seenArrivals() []ingest.Arrival {
+func (g *fakeIntake) seenArrivals() []ingest.Arrival {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Clone(g.arrivals)
 }
 
-func (g *fakeGate) reasons() []ingest.Reason {
+func (g *fakeIntake) reasons() []ingest.Reason {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Clone(g.refused)
 }
 
-func (g *fakeGate) counted() int {
+func (g *fakeIntake) counted() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.received

@@ -95,7 +95,7 @@ func TestHostileConnectsAreRefusedExactly(t *testing.T) {
 				if n := counted(t, x.broker.metrics.refused.WithLabelValues(tc.why)); n != 1 {
 					t.Errorf("counted %v times as %s", n, tc.why)
 				}
-				if len(x.gate.seenPresence()) != 0 || x.broker.Connections() != 0 {
+				if len(x.intake.seenPresence()) != 0 || x.broker.Connections() != 0 {
 					t.Error("a refused CONNECT left something behind")
 				}
 				if tc.why == "not-authorized" {
@@ -182,8 +182,8 @@ func TestHostilePacketsEndTheConnectionExactly(t *testing.T) {
 				if n := counted(t, x.broker.metrics.disconnects.WithLabelValues(tc.cause.word)); n != 1 {
 					t.Errorf("counted %v times as %s", n, tc.cause.word)
 				}
-				if len(x.gate.seenArrivals()) > 0 {
-					t.Errorf("reached the gate: %q", x.gate.bodies())
+				if len(x.intake.seenArrivals()) > 0 {
+					t.Errorf("reached the intake: %q", x.intake.bodies())
 				}
 				if counted(t, x.broker.metrics.panics) != 0 {
 					t.Error("panicked")
@@ -203,8 +203,8 @@ func TestRefusedPublishesOfWrongKindAreCounted(t *testing.T) {
 			c := x.connect(mqtt5)
 			c.send(p)
 			c.expectClosed("a refused publish")
-			if x.gate.counted() != 1 || len(x.gate.reasons()) != 1 {
-				t.Errorf("received %d, refused %v", x.gate.counted(), x.gate.reasons())
+			if x.intake.counted() != 1 || len(x.intake.reasons()) != 1 {
+				t.Errorf("received %d, refused %v", x.intake.counted(), x.intake.reasons())
 			}
 		})
 	}
@@ -214,7 +214,7 @@ func TestRefusedPublishesOfWrongKindAreCounted(t *testing.T) {
 func TestPanicEndsOneConnection(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, x *bench) {
 		other := x.connect(mqtt5, func(h *hello) { h.clientID, h.user = "weir:acme:dev2", "acme:tok2" })
-		x.gate.block = func(context.Context) { panic("boom") }
+		x.intake.block = func(context.Context) { panic("boom") }
 		c := x.connect(mqtt5)
 		c.send(publishPacket(mqtt5, qos1, theEvents, 1, "{}"))
 		c.expect("after a panic", disconnect(codeUnspecified))
@@ -299,7 +299,7 @@ func TestConnectionsOfOneDeviceAreBounded(t *testing.T) {
 		synctest.Wait()
 		x.connect(mqtt5, suffix("c"))
 		x.connect(mqtt5, func(h *hello) { h.clientID, h.user = "weir:acme:dev2", "acme:tok2" })
-		if n := len(x.broker.sessions.perDevice); n != 2 {
+		if n := len(x.broker.devices.pubsub.perDevice); n != 2 {
 			t.Errorf("%d devices counted", n)
 		}
 	})
@@ -324,14 +324,14 @@ func TestConnectionsInAnyStateAreBounded(t *testing.T) {
 // What breaks the protocol is counted as any other refusal.
 func TestProtocolErrorsAreCounted(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, x *bench) {
-		x.gate.hold = true
+		x.intake.hold = true
 		c := x.connect(mqtt5)
 		c.send(publishPacket(mqtt5, qos1, theEvents, 5, "M1"), publishPacket(mqtt5, qos1, theEvents, 5, "M2"))
 		synctest.Wait()
-		if !slices.Equal(x.gate.reasons(), []ingest.Reason{ReasonProtocol}) || x.gate.counted() != 1 {
-			t.Errorf("counted %v of %d", x.gate.reasons(), x.gate.counted())
+		if !slices.Equal(x.intake.reasons(), []ingest.Reason{ReasonProtocol}) || x.intake.counted() != 1 {
+			t.Errorf("counted %v of %d", x.intake.reasons(), x.intake.counted())
 		}
-		x.gate.settle(0, ingest.Answer{})
+		x.intake.settle(0, ingest.Answer{})
 		c.expectClosed("a protocol error")
 	})
 }
@@ -339,7 +339,7 @@ func TestProtocolErrorsAreCounted(t *testing.T) {
 // A window that does not open again does not hold a connection for ever.
 func TestFullWindowOfADeadLog(t *testing.T) {
 	inBubble(t, Config{ReceiveMaximum: 1}, func(t *testing.T, x *bench) {
-		x.gate.hold = true
+		x.intake.hold = true
 		c := x.connect(mqtt311, func(h *hello) { h.keepAlive = 20 })
 		c.send(publishPacket(mqtt311, qos1, theEvents, 1, "{}"), publishPacket(mqtt311, qos1, theEvents, 2, "{}"))
 		time.Sleep(29 * time.Second)
@@ -349,7 +349,7 @@ func TestFullWindowOfADeadLog(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		c.expectClosed("a log that does not answer")
-		if got := x.gate.transitions(); got != "CONNECTED connected" {
+		if got := x.intake.transitions(); got != "CONNECTED connected" {
 			t.Error(got)
 		}
 	})

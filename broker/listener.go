@@ -12,7 +12,7 @@ import (
 	"weir/model"
 )
 
-// Door is what is spoken on a listener.
+// Listener is what is spoken on a listening socket.
 type Listener struct {
 	Name string // in the metrics; "mqtt"
 	// TLS is spoken with this; nil: none. A client certificate that it has verified is a credential.
@@ -23,7 +23,7 @@ type Listener struct {
 	Open bool
 }
 
-// certificate is what a client has shown and TLS verified. The zero value is none.
+// certificate is the client certificate that TLS has verified. The zero value is none.
 type certificate struct {
 	hash string // lower-case hex SHA-256
 	ends model.Micros
@@ -34,12 +34,12 @@ func certificateOf(c *x509.Certificate) certificate {
 	return certificate{hex.EncodeToString(h[:]), model.MicrosOf(c.NotAfter)}
 }
 
-// open does what comes before MQTT: TLS and WebSocket. The deadline of the CONNECT holds for both. It returns why it
-// failed, as the label of the metric.
-func (d *Listener) open(raw net.Conn) (conn net.Conn, in *bufio.Reader, shown certificate, why string) {
+// open does the handshakes that come before MQTT: TLS and WebSocket. The deadline of the CONNECT holds for both. It returns
+// why it failed, as the label of the metric.
+func (l *Listener) open(raw net.Conn) (conn net.Conn, in *bufio.Reader, shown certificate, why string) {
 	conn = raw
-	if d.TLS != nil {
-		secure := tls.Server(raw, d.TLS)
+	if l.TLS != nil {
+		secure := tls.Server(raw, l.TLS)
 		if err := secure.HandshakeContext(context.Background()); err != nil {
 			return nil, nil, shown, "tls-handshake"
 		}
@@ -48,7 +48,7 @@ func (d *Listener) open(raw net.Conn) (conn net.Conn, in *bufio.Reader, shown ce
 		}
 		conn = secure
 	}
-	if d.WebSocket {
+	if l.WebSocket {
 		ws, err := upgrade(conn)
 		if err != nil {
 			return nil, nil, shown, "websocket"

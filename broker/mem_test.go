@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net"
@@ -12,9 +13,13 @@ import (
 )
 
 // BenchmarkIdleConnection: heap and stacks that one connection takes in the broker, its own socket and the client's
-// included.
-func BenchmarkIdleConnection(b *testing.B) {
-	broker, addr := overTCP(b, &fakeGate{})
+// included. BenchmarkSubscribedConnection: likewise, of a device that has subscribed to its commands.
+func BenchmarkIdleConnection(b *testing.B) { benchmarkConnection(b, false) }
+
+func BenchmarkSubscribedConnection(b *testing.B) { benchmarkConnection(b, true) }
+
+func benchmarkConnection(b *testing.B, subscribes bool) {
+	broker, addr := overTCP(b, &fakeIntake{})
 	verifier := broker.deps.Verifier.(*fakeVerifier)
 	used := func() uint64 {
 		var m runtime.MemStats
@@ -35,9 +40,24 @@ func BenchmarkIdleConnection(b *testing.B) {
 		}
 		defer conn.Close()
 		_, _ = conn.Write(connectPacket(mqtt5, func(h *hello) { h.clientID, h.user = "weir:acme:"+dev, "acme:"+dev }))
-		if _, err := io.ReadFull(conn, make([]byte, 4)); err != nil {
-			b.Fatal(err)
+		in := bufio.NewReader(conn)
+		readPacket(b, in)
+		if subscribes {
+			_, _ = conn.Write(subscribePacket(mqtt5, 1, "weir/acme/device-commands/"+dev))
+			readPacket(b, in)
 		}
 	}
 	b.ReportMetric((float64(used())-float64(before))/float64(b.N), "B/conn")
+}
+
+// readPacket reads one packet.
+func readPacket(b *testing.B, in *bufio.Reader) {
+	b.Helper()
+	_, size, err := fixedHeader(in)
+	if err == nil {
+		_, err = io.CopyN(io.Discard, in, int64(size))
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
 }

@@ -1,19 +1,21 @@
 package broker
 
 import (
+	"sync/atomic"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/ingest"
 	"weir/model"
 )
 
-// metrics are the door's figures. None carries a tenant or a device.
+// metrics are the figures of the broker. None carries a tenant or a device.
 type metrics struct {
 	connections, handshakes, pendingAcks, kept, grace, open      prometheus.Gauge
 	connects, acceptErrors, panics, keptEvicted, presenceUnknown prometheus.Counter
 	refused, disconnects, presence, accepted, wills              *prometheus.CounterVec
 	byListener                                                   *prometheus.GaugeVec
-	packets                                                      [16]prometheus.Counter
+	packets                                                      [16]atomic.Int64 // received, by type
 	largeWaits                                                   prometheus.Counter
 }
 
@@ -62,9 +64,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m.byListener = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "weir", Subsystem: "broker", Name: "listener_connections",
 		Help: "Open MQTT connections, by listener."}, []string{"listener"})
 	all = append(all, m.byListener)
-	packets := vec("packets_received_total", "Control packets received after the CONNECT.", "type")
 	for i, name := range packetNames {
-		m.packets[i] = packets.WithLabelValues(name)
+		all = append(all, prometheus.NewCounterFunc(prometheus.CounterOpts{Namespace: "weir", Subsystem: "broker", Name: "packets_received_total",
+			Help: "Control packets received after the CONNECT.", ConstLabels: prometheus.Labels{"type": name}},
+			func() float64 { return float64(m.packets[i].Load()) }))
 	}
 	all = append(all, m.largeWaits)
 	for _, limit := range []string{"too-many", "handshakes", refuseBusy.why} { // what turns away at a bound is shown from the start
@@ -74,8 +77,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		m.disconnects.WithLabelValues(c.word)
 	}
 	for _, outcome := range []ingest.Outcome{ingest.Stored, ingest.Refused, ingest.Dropped} {
-		m.wills.WithLabelValues(fateWord(outcome))
-		m.presence.WithLabelValues(model.Connected.String(), fateWord(outcome))
+		m.wills.WithLabelValues(outcomeWord(outcome))
+		m.presence.WithLabelValues(model.Connected.String(), outcomeWord(outcome))
 	}
 	if reg != nil {
 		reg.MustRegister(all...)

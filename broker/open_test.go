@@ -130,8 +130,8 @@ func TestOpenTopicsServeEveryQoS(t *testing.T) {
 			if m := x.broker.general.metrics; counted(t, m.queued) != 0 || counted(t, m.queuedBytes) != 0 {
 				t.Errorf("%v messages of %v bytes are left", counted(t, m.queued), counted(t, m.queuedBytes))
 			}
-			if len(x.gate.seenArrivals()) > 0 || x.gate.counted() > 0 || len(x.gate.seenPresence()) > 0 {
-				t.Error("something went to the gate")
+			if len(x.intake.seenArrivals()) > 0 || x.intake.counted() > 0 || len(x.intake.seenPresence()) > 0 {
+				t.Error("something went to the intake")
 			}
 		})
 	}
@@ -663,7 +663,7 @@ func TestOpenTopicsOfATenantAskForItsCredential(t *testing.T) {
 			d.send(connectPacket(mqtt5, as(who[0], who[1])))
 			d.expect("as "+who[0], []byte{0x20, 3, 0, codeNotAuthorized, 0})
 		}
-		if n := x.broker.Drop(func(b model.Binding) bool { return b.Credential == 101 && b.Device == "dev1" }); n != 2 {
+		if n := x.broker.drop(func(b model.Binding) bool { return b.Credential == 101 && b.Device == "dev1" }); n != 2 {
 			t.Errorf("%d dropped", n)
 		}
 		c.expect("the credential is gone", disconnect(codeNotAuthorized))

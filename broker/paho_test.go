@@ -24,7 +24,7 @@ func overTCP(t testing.TB, gate Intake) (*Broker, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := New(Config{InstanceID: "weir", HookPath: onHookPath}, Deps{Gate: gate, Verifier: knownDevices()})
+	b, err := New(Config{InstanceID: "weir"}, Deps{Intake: gate, Verifier: knownDevices()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func hello5(user, password string) *paho.Connect {
 
 // The client library that the world uses agrees with the door on the whole exchange.
 func TestPahoAgrees(t *testing.T) {
-	gate := &fakeGate{}
+	gate := &fakeIntake{}
 	gate.answer = func(a *ingest.Arrival) ingest.Answer {
 		if strings.Contains(string(a.Body), "bad") {
 			return ingest.Answer{Outcome: ingest.Refused, Reason: ingest.ReasonUndecodable, Text: "no payload"}
@@ -99,7 +99,7 @@ func TestPahoAgrees(t *testing.T) {
 	}
 	publishers.Wait()
 	if n := len(gate.bodies()); n != 500 {
-		t.Errorf("%d messages at the gate", n)
+		t.Errorf("%d messages at the intake", n)
 	}
 	r, _ := c.Publish(ctx, &paho.Publish{QoS: 1, Topic: theEvents, Payload: []byte("bad")})
 	if r == nil || r.ReasonCode != codePayloadInvalid || r.Properties.ReasonString != "no payload" {

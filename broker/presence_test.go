@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"weir/model"
+	"weir/presence"
 )
 
 // fakeStore is stored presence.
 type fakeStore struct {
 	mu     sync.Mutex
-	rows   []Asserted
+	rows   []presence.Asserted
 	fail   int // so many reads fail
 	source string
 }
@@ -35,7 +36,7 @@ func (f *fakeStore) PresenceSession(_ context.Context, device int64) (uint64, er
 	return 0, nil
 }
 
-func (f *fakeStore) AssertedPresence(_ context.Context, source string, after int64, limit int) ([]Asserted, error) {
+func (f *fakeStore) AssertedPresence(_ context.Context, source string, after int64, limit int) ([]presence.Asserted, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.source = source
@@ -43,7 +44,7 @@ func (f *fakeStore) AssertedPresence(_ context.Context, source string, after int
 		f.fail--
 		return nil, errors.New("disk")
 	}
-	var page []Asserted
+	var page []presence.Asserted
 	for _, r := range f.rows {
 		if r.Binding.DeviceID > after && len(page) < limit {
 			page = append(page, r)
@@ -52,14 +53,14 @@ func (f *fakeStore) AssertedPresence(_ context.Context, source string, after int
 	return page, nil
 }
 
-func (f *fakeStore) set(rows ...Asserted) {
+func (f *fakeStore) set(rows ...presence.Asserted) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.rows = rows
 }
 
-func stored(device int64, session uint64, connected bool) Asserted {
-	return Asserted{Binding: model.Binding{Tenant: "acme", Device: "x", DeviceID: device}, Session: session, Connected: connected}
+func stored(device int64, session uint64, connected bool) presence.Asserted {
+	return presence.Asserted{Binding: model.Binding{Tenant: "acme", Device: "x", DeviceID: device}, Session: session, Connected: connected}
 }
 
 func withStore(t *testing.T, cfg Config, store *fakeStore, test func(*testing.T, *bench)) {
@@ -81,7 +82,7 @@ func withStore(t *testing.T, cfg Config, store *fakeStore, test func(*testing.T,
 }
 
 // sessions are the numbers of the transitions so far.
-func (g *fakeGate) sessions() (all []uint64) {
+func (g *fakeIntake) sessions() (all []uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, p := range g.presence {
@@ -104,10 +105,10 @@ func TestPresenceFollowsTheConnection(t *testing.T) {
 			time.Sleep(time.Second)
 			tc.end(c)
 			synctest.Wait()
-			if got := x.gate.transitions(); got != tc.want {
+			if got := x.intake.transitions(); got != tc.want {
 				t.Error(got)
 			}
-			up, down := x.gate.seenPresence()[0], x.gate.seenPresence()[1]
+			up, down := x.intake.seenPresence()[0], x.intake.seenPresence()[1]
 			if up.Session != down.Session || down.Occurred-up.Occurred != model.Nanos(time.Second) || up.Session != uint64(up.Occurred) {
 				t.Errorf("up %+v, down %+v", up, down)
 			}
@@ -120,7 +121,7 @@ func TestSuffixedConnectionsAssertNothing(t *testing.T) {
 		c := x.connect(mqtt5, func(h *hello) { h.clientID += ":second" })
 		c.conn.Close()
 		synctest.Wait()
-		if got := x.gate.transitions(); got != "" {
+		if got := x.intake.transitions(); got != "" {
 			t.Error(got)
 		}
 	})
@@ -128,7 +129,7 @@ func TestSuffixedConnectionsAssertNothing(t *testing.T) {
 
 func TestSessionNumbersNeverFall(t *testing.T) {
 	future := uint64(model.NanosOf(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)))
-	store := &fakeStore{rows: []Asserted{stored(1, future, false)}} // stored before the clock was set back
+	store := &fakeStore{rows: []presence.Asserted{stored(1, future, false)}} // stored before the clock was set back
 	withStore(t, Config{}, store, func(t *testing.T, x *bench) {
 		for range 3 {
 			c := x.connect(mqtt5)
@@ -136,12 +137,12 @@ func TestSessionNumbersNeverFall(t *testing.T) {
 			synctest.Wait()
 		}
 		want := []uint64{future + 1, future + 1, future + 2, future + 2, future + 3, future + 3}
-		if got := x.gate.sessions(); !slices.Equal(got, want) {
+		if got := x.intake.sessions(); !slices.Equal(got, want) {
 			t.Errorf("sessions %d, want %d", got, want)
 		}
 		store.fail = 1
 		c := x.connect(mqtt5)
-		if got := x.gate.sessions(); got[6] != future+4 || counted(t, x.broker.metrics.presenceUnknown) != 1 {
+		if got := x.intake.sessions(); got[6] != future+4 || counted(t, x.broker.metrics.presenceUnknown) != 1 {
 			t.Errorf("with an unreadable store: session %d", got[6])
 		}
 		c.conn.Close()
@@ -150,7 +151,7 @@ func TestSessionNumbersNeverFall(t *testing.T) {
 
 // After a start the devices that were connected have 150 s to return; then they are disconnected, 25 a second.
 func TestRestartGrace(t *testing.T) {
-	store := &fakeStore{rows: []Asserted{stored(1, 10, true), stored(2, 11, false)}, fail: 1}
+	store := &fakeStore{rows: []presence.Asserted{stored(1, 10, true), stored(2, 11, false)}, fail: 1}
 	for id := range int64(1200) {
 		store.rows = append(store.rows, stored(100+id, 20+uint64(id), true))
 	}
@@ -167,18 +168,18 @@ func TestRestartGrace(t *testing.T) {
 		store.fail = 1
 		store.mu.Unlock()
 		ping(149 * time.Second)
-		if n := len(x.gate.seenPresence()); n != 1 {
+		if n := len(x.intake.seenPresence()); n != 1 {
 			t.Fatalf("%d transitions within the grace", n)
 		}
 		ping(7 * time.Second) // the first read fails and is tried again after 5 s
-		if n := len(x.gate.seenPresence()); n < 20 || n > 60 {
+		if n := len(x.intake.seenPresence()); n < 20 || n > 60 {
 			t.Fatalf("%d transitions in the first second or two", n)
 		}
 		ping(60 * time.Second)
-		if n := len(x.gate.seenPresence()); n != 1+1200 {
+		if n := len(x.intake.seenPresence()); n != 1+1200 {
 			t.Fatalf("%d transitions", n)
 		}
-		for i, p := range x.gate.seenPresence()[1:] {
+		for i, p := range x.intake.seenPresence()[1:] {
 			if p.State != model.Disconnected || p.Reason != "restart-timeout" || p.Session != 20+uint64(i) {
 				t.Fatalf("transition %d is %+v", i, p)
 			}
@@ -201,12 +202,12 @@ func TestGraceAfterWeirCutsADeviceOff(t *testing.T) {
 			if returns {
 				x.connect(mqtt5)
 				want = "CONNECTED connected, CONNECTED connected"
-			} else if got := x.gate.transitions(); got != "CONNECTED connected" {
+			} else if got := x.intake.transitions(); got != "CONNECTED connected" {
 				t.Errorf("within the grace: %s", got)
 			}
 			time.Sleep(20 * time.Second)
 			synctest.Wait()
-			if got := x.gate.transitions(); got != want {
+			if got := x.intake.transitions(); got != want {
 				t.Error(got)
 			}
 			if counted(t, x.broker.metrics.grace) != 0 {
@@ -230,35 +231,35 @@ func TestReconcile(t *testing.T) {
 		}
 		ping(299 * time.Second)
 		ping(10 * time.Second)
-		if got := x.gate.transitions(); got != "CONNECTED connected" {
+		if got := x.intake.transitions(); got != "CONNECTED connected" {
 			t.Fatalf("after one check: %s", got)
 		}
 		ping(300 * time.Second)
-		if got := x.gate.transitions(); got != "CONNECTED connected, DISCONNECTED restart-timeout, CONNECTED reconciled" {
+		if got := x.intake.transitions(); got != "CONNECTED connected, DISCONNECTED restart-timeout, CONNECTED reconciled" {
 			t.Fatalf("after two checks: %s", got)
 		}
-		if s := x.gate.sessions(); s[1] != 5 || s[2] != s[0] {
+		if s := x.intake.sessions(); s[1] != 5 || s[2] != s[0] {
 			t.Errorf("sessions %d", s)
 		}
-		store.set(stored(1, x.gate.sessions()[0], true))
+		store.set(stored(1, x.intake.sessions()[0], true))
 		ping(600 * time.Second)
-		if n := len(x.gate.seenPresence()); n != 3 {
+		if n := len(x.intake.seenPresence()); n != 3 {
 			t.Errorf("%d transitions when all is well", n)
 		}
 	})
 }
 
 func TestSwitchedOffDemotes(t *testing.T) {
-	store := &fakeStore{rows: []Asserted{stored(1, 10, true), stored(2, 11, false)}}
+	store := &fakeStore{rows: []presence.Asserted{stored(1, 10, true), stored(2, 11, false)}}
 	withStore(t, Config{SilentPresence: true}, store, func(t *testing.T, x *bench) {
 		c := x.connect(mqtt5)
 		c.conn.Close()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if got := x.gate.transitions(); got != "DEMOTED broker-presence-off, DEMOTED broker-presence-off" {
+		if got := x.intake.transitions(); got != "DEMOTED broker-presence-off, DEMOTED broker-presence-off" {
 			t.Error(got)
 		}
-		if s := x.gate.sessions(); !slices.Equal(s, []uint64{10, 11}) {
+		if s := x.intake.sessions(); !slices.Equal(s, []uint64{10, 11}) {
 			t.Errorf("sessions %d", s)
 		}
 	})

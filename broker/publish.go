@@ -8,7 +8,7 @@ import (
 	"weir/ingest"
 )
 
-// Reasons of the ledger that only this door has.
+// Reasons of the ledger that only this transport has.
 const (
 	// ReasonQoS2 is a publish at QoS 2, which is refused.
 	ReasonQoS2 ingest.Reason = "qos-2"
@@ -16,7 +16,7 @@ const (
 	ReasonProtocol ingest.Reason = "protocol-error"
 )
 
-// publish is a PUBLISH packet, decoded (MQTT 5.0 section 3.3).
+// publish is a decoded PUBLISH packet (MQTT 5.0 section 3.3).
 type publish struct {
 	topic   string
 	id      uint16 // 0 at QoS 0
@@ -25,8 +25,8 @@ type publish struct {
 	payload []byte // of the buffer that was decoded
 }
 
-// decodePublish decodes what follows the fixed header whose first byte is header. QoS 2 is not its business.
-// The topic is held against own first, which is known to be sound.
+// decodePublish decodes what follows the fixed header whose first byte is header. It accepts any QoS. The topic is compared
+// with own first, which is known to be sound.
 func decodePublish(version, header byte, body []byte, own string) (publish, *cause) {
 	p := publish{qos: header >> 1 & 3, dup: header&8 != 0}
 	c := cursor{b: body}
@@ -67,68 +67,72 @@ func publishProperties(c *cursor) *cause {
 	return cmp.Or(ends, causeOf(code))
 }
 
-// publish takes a message of the device to the gate. It is called by the goroutine that reads the connection and blocks
-// as long as the gate does. A cause that it returns ends the connection, in its turn.
-func (s *session) publish(p publish) *cause {
-	s.stall.begin(time.Now())
-	defer s.stall.over()
+// publish hands a message of the device to the intake. The goroutine that reads the connection calls it; it blocks as long as
+// the intake does.
+func (d *devices) publish(c *conn, header byte, body []byte) *cause {
+	p, ends := decodePublish(c.version, header, body, c.topics.events)
+	if ends != nil {
+		return ends
+	}
+	c.stall.begin(time.Now())
+	defer c.stall.over()
 	var number uint64
 	if p.qos > 0 {
 		var again bool
-		var ends *cause
-		number, again, ends = s.acks.open(p.id, p.qos, p.dup)
+		number, again, ends = c.acks.open(p.id, p.qos, p.dup)
 		switch {
 		case ends == causeLost:
 			return ends
 		case again && ends == nil:
 			return nil
 		case ends != nil:
-			s.countRefused(len(p.payload), ReasonProtocol)
+			c.countRefused(len(p.payload), ReasonProtocol)
 			return ends
 		}
 	}
 	reason := ingest.ReasonNotAuthorized
-	switch s.topics.purpose(p.topic) {
+	switch c.topics.purpose(p.topic) {
 	case forEvents:
-		s.accept(&p, number)
+		c.accept(&p, number)
 		return nil
 	case noConsumer:
 		reason = ingest.ReasonNoConsumer
 	}
-	s.countRefused(len(p.payload), reason)
-	return s.refuse(&p, number, reason)
+	c.countRefused(len(p.payload), reason)
+	return c.refuse(&p, number, reason)
 }
 
 // countRefused counts a message that does not become an arrival.
-func (s *session) countRefused(bytes int, reason ingest.Reason) {
-	packet := s.b.deps.Gate.Received(ingest.TransportMQTT, s.b.cfg.Source, s.binding.Tenant, bytes)
-	s.b.deps.Gate.Refuse(packet, reason)
+func (c *conn) countRefused(bytes int, reason ingest.Reason) {
+	c.b.refusals.Add(1)
+	in := c.b.deps.Intake
+	in.Refuse(in.Received(ingest.TransportMQTT, c.b.cfg.Source, c.binding.Tenant, bytes), reason)
 }
 
-// refuse answers a publish that does not become an arrival. MQTT 5 is told at QoS 1; at QoS 0 nobody can be. A 3.1.1
-// connection ends: on a foreign topic at any QoS, on a topic of its own that nothing reads only at QoS 1. That one could
-// also be left unanswered, but it would then hold back every later PUBACK of the connection, and a PUBACK would say that
-// the message is kept.
-func (s *session) refuse(p *publish, number uint64, reason ingest.Reason) *cause {
-	told := s.version == mqtt5
+// refuse answers a publish that does not become an arrival. An MQTT 5 client gets the reason at QoS 1; at QoS 0 there is no
+// way to send it. A 3.1.1 connection ends: on a foreign topic at any QoS, on a topic of its own that nothing reads only at QoS
+// 1. That one could also be left unanswered, but it would then hold back every later PUBACK of the connection, and a PUBACK
+// would mean that the message is kept.
+func (c *conn) refuse(p *publish, number uint64, reason ingest.Reason) *cause {
+	hasReasons := c.version == mqtt5
 	v := verdict{code: pubackCode(reason), reason: reasonText(reason)}
 	switch {
-	case told && p.qos == 0:
-	case told:
-		s.acks.settle(number, v)
+	case hasReasons && p.qos == 0:
+	case hasReasons:
+		c.acks.complete(number, v)
 	case reason == ingest.ReasonNotAuthorized:
-		return s.refuseOld(p, number, causeForbidden)
+		return c.refuseOld(p, number, causeForbidden)
 	case p.qos > 0:
-		return s.refuseOld(p, number, causeNoConsumer)
+		return c.refuseOld(p, number, causeNoConsumer)
 	}
 	return nil
 }
 
-func (s *session) refuseOld(p *publish, number uint64, ends *cause) *cause {
+func (c *conn) refuseOld(p *publish, number uint64, ends *cause) *cause {
 	if p.qos == 0 {
 		return ends
 	}
-	s.acks.settle(number, verdict{ends: ends})
+	c.acks.complete(number, verdict{ends: ends})
 	return causeQueued
 }
 
@@ -139,21 +143,21 @@ func reasonText(r ingest.Reason) string {
 	return "not the topic of this connection's device"
 }
 
-// accept hands an event to the gate.
-func (s *session) accept(p *publish, number uint64) {
+// accept hands an event to the intake.
+func (c *conn) accept(p *publish, number uint64) {
 	a := &ingest.Arrival{
-		Transport: ingest.TransportMQTT, Source: s.b.cfg.Source, Tenant: s.binding.Tenant, Topic: s.binding.Device,
+		Transport: ingest.TransportMQTT, Source: c.b.cfg.Source, Tenant: c.binding.Tenant, Topic: c.binding.Device,
 		Body: p.payload,
-		Conn: &s.binding, ClientID: s.clientID, PacketID: p.id, Dup: p.dup, HoldFor: -1,
-		CannotRefuse: s.version < mqtt5 || p.qos == 0,
+		Conn: &c.binding, ClientID: c.clientID, PacketID: p.id, Dup: p.dup, HoldFor: -1,
+		CannotRefuse: c.version < mqtt5 || p.qos == 0,
 	}
 	if a.CannotRefuse {
-		// Who cannot be told is slowed down instead, for no longer than its keep-alive allows.
-		a.CeilingWait = s.keepAlive / 2
+		// A client that no refusal can reach is slowed down instead, for no longer than its keep-alive allows.
+		a.CeilingWait = c.keepAlive / 2
 	}
 	if p.qos == 0 {
-		s.b.deps.Gate.Accept(s.ctx, a, func(ingest.Answer) {})
+		c.b.deps.Intake.Accept(c.ctx, a, func(ingest.Answer) {})
 		return
 	}
-	s.b.deps.Gate.Accept(s.ctx, a, func(answer ingest.Answer) { s.acks.settle(number, s.verdictOn(answer)) })
+	c.b.deps.Intake.Accept(c.ctx, a, func(answer ingest.Answer) { c.acks.complete(number, c.verdictOn(answer)) })
 }

@@ -10,7 +10,7 @@ import (
 
 func TestQoS2WhereItIsAllowed(t *testing.T) {
 	forBoth(t, Config{AllowQoS2: true, ReceiveMaximum: 2}, func(t *testing.T, x *bench, v byte) {
-		x.gate.hold = true
+		x.intake.hold = true
 		c := x.connect(v, func(h *hello) { h.will, h.flags = []string{theEvents, "will"}, h.flags|16 })
 		pubrec := func(id byte) []byte { return []byte{0x50, 2, 0, id} }
 		pubrel := func(id byte) []byte { return []byte{0x62, 2, 0, id} }
@@ -18,21 +18,21 @@ func TestQoS2WhereItIsAllowed(t *testing.T) {
 
 		c.send(publishPacket(v, qos2, theEvents, 1, "M1"), publishPacket(v, qos1, theEvents, 2, "M2"))
 		synctest.Wait()
-		x.gate.settle(1, ingest.Answer{})
+		x.intake.settle(1, ingest.Answer{})
 		c.expect("while the first is open")
-		x.gate.settle(0, ingest.Answer{})
+		x.intake.settle(0, ingest.Answer{})
 		c.expect("PUBREC in its turn, only when it is stored", pubrec(1), puback(2))
 
 		c.send(publishPacket(v, qos2|dup, theEvents, 1, "M1"))
 		c.expect("a repeat before PUBREL is answered", pubrec(1))
-		if got := x.gate.bodies(); !slices.Equal(got, []string{"M1", "M2"}) {
-			t.Errorf("the gate got %q", got)
+		if got := x.intake.bodies(); !slices.Equal(got, []string{"M1", "M2"}) {
+			t.Errorf("the intake got %q", got)
 		}
 		c.send(pubrel(1))
 		c.expect("PUBREL", pubcomp(1))
 		c.send(publishPacket(v, qos2, theEvents, 1, "M3"))
 		synctest.Wait()
-		x.gate.settle(2, ingest.Answer{})
+		x.intake.settle(2, ingest.Answer{})
 		c.expect("the identifier is free again", pubrec(1))
 		c.send(pubrel(1), pubrel(7))
 		if v == mqtt5 {
@@ -48,7 +48,7 @@ func TestQoS2WhereItIsAllowed(t *testing.T) {
 		for id := uint16(10); id < 12; id++ { // two that are never released fill the window
 			c.send(publishPacket(v, qos2, theEvents, id, "{}"))
 			synctest.Wait()
-			x.gate.settle(int(id)-7, ingest.Answer{})
+			x.intake.settle(int(id)-7, ingest.Answer{})
 		}
 		c.expect("two", pubrec(10), pubrec(11))
 		c.send(publishPacket(v, qos1, theEvents, 12, "{}"))

@@ -6,12 +6,12 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net"
+	"runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	mqtt "github.com/mochi-mqtt/server/v2"
 	"github.com/mochi-mqtt/server/v2/packets"
 
 	"weir/ingest"
@@ -89,7 +89,7 @@ func TestKeepAlive(t *testing.T) {
 				c.expect("silence", disconnect(codeKeepAliveTimeout))
 			}
 			c.expectClosed("silence")
-			if got := x.gate.transitions(); got != "CONNECTED connected, DISCONNECTED keep-alive-timeout" {
+			if got := x.intake.transitions(); got != "CONNECTED connected, DISCONNECTED keep-alive-timeout" {
 				t.Error(got)
 			}
 		})
@@ -148,7 +148,7 @@ func TestSlowReaderIsClosed(t *testing.T) {
 			if n := counted(t, x.broker.metrics.disconnects.WithLabelValues("slow-reader")); n != 1 || x.broker.Connections() != 0 {
 				t.Errorf("%v slow readers, %d connections", n, x.broker.Connections())
 			}
-			if got := x.gate.transitions(); got != "CONNECTED connected" {
+			if got := x.intake.transitions(); got != "CONNECTED connected" {
 				t.Errorf("a reader that Weir cut off became presence: %s", got)
 			}
 			x.stop()
@@ -160,7 +160,7 @@ func TestSlowReaderIsClosed(t *testing.T) {
 func TestBlockedGate(t *testing.T) {
 	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
 		free := make(chan struct{})
-		x.gate.block = func(ctx context.Context) {
+		x.intake.block = func(ctx context.Context) {
 			select {
 			case <-free:
 			case <-ctx.Done():
@@ -169,7 +169,7 @@ func TestBlockedGate(t *testing.T) {
 		c := x.connect(v, func(h *hello) { h.keepAlive = 20 })
 		c.send(publishPacket(v, qos1, theEvents, 1, "{}"))
 		time.Sleep(29 * time.Second)
-		c.expect("while the gate blocks")
+		c.expect("while the intake blocks")
 		close(free)
 		c.expect("after it", puback(1))
 		free = make(chan struct{})
@@ -179,7 +179,7 @@ func TestBlockedGate(t *testing.T) {
 			c.expect("longer than that", disconnect(codeServerBusy))
 		}
 		c.expectClosed("longer than that")
-		if got := x.gate.transitions(); got != "CONNECTED connected" {
+		if got := x.intake.transitions(); got != "CONNECTED connected" {
 			t.Errorf("Weir's own trouble became presence: %s", got)
 		}
 	})
@@ -187,7 +187,7 @@ func TestBlockedGate(t *testing.T) {
 
 func TestTakeover(t *testing.T) {
 	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
-		x.gate.hold = true
+		x.intake.hold = true
 		first := x.connect(v)
 		first.send(publishPacket(v, qos1, theEvents, 1, "{}"))
 		synctest.Wait()
@@ -196,15 +196,15 @@ func TestTakeover(t *testing.T) {
 			first.expect("taken over", disconnect(codeSessionTakenOver))
 		}
 		first.expectClosed("taken over")
-		x.gate.settle(0, ingest.Answer{}) // an answer for the old connection
+		x.intake.settle(0, ingest.Answer{}) // an answer for the old connection
 		second.send(publishPacket(v, qos1, theEvents, 1, "{}"))
 		second.expect("the new one hears nothing of the old one's publish")
-		x.gate.settle(1, ingest.Answer{})
+		x.intake.settle(1, ingest.Answer{})
 		second.expect("its own", puback(1))
-		if got := x.gate.transitions(); got != "CONNECTED connected, CONNECTED connected" {
+		if got := x.intake.transitions(); got != "CONNECTED connected, CONNECTED connected" {
 			t.Error(got)
 		}
-		if x.gate.seenPresence()[1].Session <= x.gate.seenPresence()[0].Session {
+		if x.intake.seenPresence()[1].Session <= x.intake.seenPresence()[0].Session {
 			t.Error("the session number did not rise")
 		}
 		if x.broker.Connections() != 1 {
@@ -212,7 +212,7 @@ func TestTakeover(t *testing.T) {
 		}
 		time.Sleep(10 * time.Minute)
 		second.expectClosed("silence") // and no grace of the old one is left over
-		if got := x.gate.transitions(); got != "CONNECTED connected, CONNECTED connected, DISCONNECTED keep-alive-timeout" {
+		if got := x.intake.transitions(); got != "CONNECTED connected, CONNECTED connected, DISCONNECTED keep-alive-timeout" {
 			t.Error(got)
 		}
 	})
@@ -222,7 +222,7 @@ func TestTakeover(t *testing.T) {
 // that is taken over while it waits goes without a word, for it has had no CONNACK.
 func TestTakeoverWaitsForTheOldConnection(t *testing.T) {
 	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
-		x.gate.block = func(context.Context) { time.Sleep(5 * time.Second) } // deaf to its context
+		x.intake.block = func(context.Context) { time.Sleep(5 * time.Second) } // deaf to its context
 		first := x.connect(v)
 		first.send(publishPacket(v, qos1, theEvents, 1, "{}"))
 		synctest.Wait()
@@ -249,52 +249,28 @@ func TestTakeoverWaitsForTheOldConnection(t *testing.T) {
 		if got := fourth.take(); len(got) != 1 || got[0][0] != pktConnack<<4 {
 			t.Fatalf("received % x, want a CONNACK", got)
 		}
-		if got := x.gate.transitions(); got != "CONNECTED connected, CONNECTED connected, CONNECTED connected" {
+		if got := x.intake.transitions(); got != "CONNECTED connected, CONNECTED connected, CONNECTED connected" {
 			t.Error(got)
 		}
 	})
 }
 
-// TestLibraryIsCalledInWhenNeeded: a connection costs what mochi takes of memory only once it asks for what mochi does.
-func TestLibraryIsCalledInWhenNeeded(t *testing.T) {
+// A connection is served by its reader alone: a subscription costs no goroutine until a command is to be written.
+func TestASubscriptionCostsNoGoroutine(t *testing.T) {
 	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
-		clients := func(when string, want int) {
-			t.Helper()
-			synctest.Wait()
-			if n := x.broker.server.Clients.Len(); n != want {
-				t.Fatalf("%s: the library has %d clients, want %d", when, n, want)
-			}
-		}
-		stays := func(h *hello) {
-			if h.flags &^= flagClean; v == mqtt5 {
-				h.props = []byte{propSessionExpiry, 0, 0, 0, 60}
-			}
-		}
-		c := x.connect(v, stays)
-		c.send(publishPacket(v, qos1, theEvents, 1, "{}"))
-		c.expect("a publish", puback(1))
-		c.send([]byte{0xC0, 0})
-		c.expect("a ping", []byte{0xD0, 0})
-		if !onHookPath {
-			clients("a device that publishes and pings", 0)
-		}
+		c := x.connect(v)
+		synctest.Wait()
+		before := runtime.NumGoroutine()
 		c.send(subscribePacket(v, 2, theCommands))
-		synctest.Wait()
-		if got := c.take(); len(got) != 1 || got[0][0] != pktSuback<<4 {
-			t.Fatalf("received % x, want a SUBACK", got)
+		c.expect("subscribed", subackPacket(v, 2, 1))
+		x.command("cmd")
+		if got := c.received(qos1); !slices.Equal(got, []string{"cmd"}) {
+			t.Errorf("received %q", got)
 		}
-		clients("a device that subscribes", 1)
-		c.send(publishPacket(v, qos1, theEvents, 3, "{}"))
-		c.expect("a publish with the library", puback(3))
-		c.conn.Close()
-		clients("a device that left", 0)
-		c = x.dial(v)
-		c.send(connectPacket(v, stays))
 		synctest.Wait()
-		if got := c.take(); len(got) != 1 || got[0][0] != pktConnack<<4 || got[0][2] != 1 {
-			t.Fatalf("received % x, want a CONNACK with the session", got)
+		if n := runtime.NumGoroutine(); n > before {
+			t.Errorf("%d goroutines, %d before the subscription", n, before)
 		}
-		clients("a device whose subscription was kept", 1)
 	})
 }
 
@@ -314,8 +290,8 @@ func TestManyTakeoversAtOnce(t *testing.T) {
 				open++
 			}
 		}
-		if open != 1 || x.broker.Connections() != 1 || x.broker.server.Clients.Len() != 1 {
-			t.Errorf("%d open, %d known, %d in the library", open, x.broker.Connections(), x.broker.server.Clients.Len())
+		if n := len(x.broker.devices.pubsub.sessions); open != 1 || x.broker.Connections() != 1 || n != 1 {
+			t.Errorf("%d open, %d known, %d sessions", open, x.broker.Connections(), n)
 		}
 	})
 }
@@ -344,7 +320,7 @@ func TestSessionEnds(t *testing.T) {
 		proof.Expires = model.MicrosOf(time.Now().Add(time.Hour))
 		x.verifier.proofs[claim] = proof
 		until(x.connect(v), time.Hour)
-		if got := x.gate.transitions(); got != "CONNECTED connected, CONNECTED connected" {
+		if got := x.intake.transitions(); got != "CONNECTED connected, CONNECTED connected" {
 			t.Errorf("a session's end became presence: %s", got)
 		}
 	})
@@ -352,7 +328,7 @@ func TestSessionEnds(t *testing.T) {
 
 func TestDrop(t *testing.T) {
 	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
-		x.gate.hold = true
+		x.intake.hold = true
 		c := x.connect(v, func(h *hello) {
 			h.will, h.flags = []string{theEvents, "will"}, 0
 			if v == mqtt5 {
@@ -362,7 +338,7 @@ func TestDrop(t *testing.T) {
 		other := x.connect(v, func(h *hello) { h.clientID, h.user = "weir:acme:dev2", "acme:tok2" })
 		c.send(publishPacket(v, qos1, theEvents, 1, "{}"))
 		synctest.Wait()
-		if n := x.broker.Drop(func(b model.Binding) bool { return b.Credential == 101 }); n != 1 {
+		if n := x.broker.drop(func(b model.Binding) bool { return b.Credential == 101 }); n != 1 {
 			t.Errorf("dropped %d", n)
 		}
 		c.send(publishPacket(v, 0, theEvents, 0, "after"))
@@ -371,14 +347,14 @@ func TestDrop(t *testing.T) {
 		}
 		c.expectClosed("dropped")
 		synctest.Wait()
-		if got := x.gate.bodies(); !slices.Equal(got, []string{"{}"}) {
+		if got := x.intake.bodies(); !slices.Equal(got, []string{"{}"}) {
 			t.Errorf("after the credential was gone %q got in", got)
 		}
-		x.gate.settle(0, ingest.Answer{})
+		x.intake.settle(0, ingest.Answer{})
 		if other.isClosed() {
 			t.Error("another device was dropped too")
 		}
-		if n := x.broker.kept.order.Len(); n != 0 {
+		if n := x.broker.devices.pubsub.away.Len(); n != 0 {
 			t.Errorf("%d sessions of a credential that is gone are kept", n)
 		}
 	})
@@ -432,8 +408,8 @@ func TestWill(t *testing.T) {
 				if tc.sent {
 					want = []string{"will"}
 				}
-				if got := x.gate.bodies(); !slices.Equal(got, want) {
-					t.Errorf("the gate got %q", got)
+				if got := x.intake.bodies(); !slices.Equal(got, want) {
+					t.Errorf("the intake got %q", got)
 				}
 			})
 		})
@@ -443,8 +419,8 @@ func TestWill(t *testing.T) {
 			c := x.connect(mqtt5, withWill)
 			c.send([]byte{0xE0, 1, 4})
 			synctest.Wait()
-			if a := x.gate.seenArrivals(); len(a) != 1 || !a[0].CannotRefuse || a[0].PacketID != 0 || a[0].Topic != "dev1" || a[0].Conn.DeviceID != 1 {
-				t.Errorf("the gate got %+v", a)
+			if a := x.intake.seenArrivals(); len(a) != 1 || !a[0].CannotRefuse || a[0].PacketID != 0 || a[0].Topic != "dev1" || a[0].Conn.DeviceID != 1 {
+				t.Errorf("the intake got %+v", a)
 			}
 		})
 	})
@@ -453,8 +429,8 @@ func TestWill(t *testing.T) {
 			c := x.connect(mqtt5, func(h *hello) { h.will = []string{theReports, "will"} })
 			c.conn.Close()
 			synctest.Wait()
-			if len(x.gate.seenArrivals()) != 0 || x.gate.counted() != 1 || !slices.Equal(x.gate.reasons(), []ingest.Reason{ingest.ReasonNoConsumer}) {
-				t.Errorf("counted %d, refused %v", x.gate.counted(), x.gate.reasons())
+			if len(x.intake.seenArrivals()) != 0 || x.intake.counted() != 1 || !slices.Equal(x.intake.reasons(), []ingest.Reason{ingest.ReasonNoConsumer}) {
+				t.Errorf("counted %d, refused %v", x.intake.counted(), x.intake.reasons())
 			}
 		})
 	})
@@ -472,7 +448,7 @@ func TestDelayedWill(t *testing.T) {
 		c.conn.Close()
 		time.Sleep(59 * time.Second)
 		synctest.Wait()
-		if len(x.gate.bodies()) != 0 {
+		if len(x.intake.bodies()) != 0 {
 			t.Fatal("before its delay has passed")
 		}
 	}
@@ -481,8 +457,8 @@ func TestDelayedWill(t *testing.T) {
 			lose(t, x)
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
-			if got := x.gate.bodies(); !slices.Equal(got, []string{"will"}) {
-				t.Errorf("the gate got %q", got)
+			if got := x.intake.bodies(); !slices.Equal(got, []string{"will"}) {
+				t.Errorf("the intake got %q", got)
 			}
 		})
 	})
@@ -493,8 +469,8 @@ func TestDelayedWill(t *testing.T) {
 			c.send([]byte{0xE0, 0})
 			time.Sleep(10 * time.Minute)
 			synctest.Wait()
-			if got := x.gate.bodies(); len(got) != 0 {
-				t.Errorf("the gate got %q", got)
+			if got := x.intake.bodies(); len(got) != 0 {
+				t.Errorf("the intake got %q", got)
 			}
 		})
 	})
@@ -502,8 +478,8 @@ func TestDelayedWill(t *testing.T) {
 		inBubble(t, Config{}, func(t *testing.T, x *bench) {
 			lose(t, x)
 			x.connect(mqtt5)
-			if got := x.gate.bodies(); !slices.Equal(got, []string{"will"}) {
-				t.Errorf("the gate got %q", got)
+			if got := x.intake.bodies(); !slices.Equal(got, []string{"will"}) {
+				t.Errorf("the intake got %q", got)
 			}
 		})
 	})
@@ -512,8 +488,8 @@ func TestDelayedWill(t *testing.T) {
 			c := x.connect(mqtt5, delayed, func(h *hello) { h.props = nil })
 			c.conn.Close()
 			synctest.Wait()
-			if got := x.gate.bodies(); !slices.Equal(got, []string{"will"}) {
-				t.Errorf("the gate got %q", got)
+			if got := x.intake.bodies(); !slices.Equal(got, []string{"will"}) {
+				t.Errorf("the intake got %q", got)
 			}
 		})
 	})
@@ -523,20 +499,17 @@ func TestDelayedWill(t *testing.T) {
 			c := x.connect(mqtt5, delayed, func(h *hello) { h.clientID, h.user, h.will = "weir:acme:dev2", "acme:tok2", nil })
 			c.conn.Close()
 			synctest.Wait()
-			if got := x.gate.bodies(); !slices.Equal(got, []string{"will"}) {
-				t.Errorf("the gate got %q", got)
+			if got := x.intake.bodies(); !slices.Equal(got, []string{"will"}) {
+				t.Errorf("the intake got %q", got)
 			}
 		})
 	})
 }
 
-// command publishes to the device as the platform will, through the library.
+// command publishes to the device as the platform will.
 func (x *bench) command(payload string) {
-	pub := x.broker.server.NewClient(nil, "local", "platform", true)
-	err := x.broker.server.InjectPacket(pub, packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Publish, Qos: 1},
-		TopicName: theCommands, Payload: []byte(payload), PacketID: 1})
-	if err != nil {
-		x.t.Error(err)
+	if why := x.broker.devices.pubsub.publish(&message{topic: theCommands, payload: []byte(payload), qos: 1}); why != "" {
+		x.t.Error(why)
 	}
 }
 
@@ -577,7 +550,7 @@ func TestSubscriptionOutlivesTheConnection(t *testing.T) {
 		c.expect("not subscribed")
 		c.send([]byte{0xE0, 0})
 		synctest.Wait()
-		if n := x.broker.kept.order.Len(); n != 0 {
+		if n := x.broker.devices.pubsub.away.Len(); n != 0 {
 			t.Errorf("%d sessions kept after a clean one", n)
 		}
 
@@ -615,10 +588,10 @@ func TestDisconnectMayChangeTheSessionsLife(t *testing.T) {
 				c := x.connect(mqtt5, func(h *hello) { h.props = []byte{propSessionExpiry, 0, 0, 0, 10} })
 				c.send(tc.end)
 				c.expect("a goodbye")
-				if n := x.broker.kept.order.Len(); n != tc.kept {
+				if n := x.broker.devices.pubsub.away.Len(); n != tc.kept {
 					t.Errorf("%d sessions kept", n)
 				}
-				if got := x.gate.transitions(); got != "CONNECTED connected, DISCONNECTED disconnected" {
+				if got := x.intake.transitions(); got != "CONNECTED connected, DISCONNECTED disconnected" {
 					t.Error(got)
 				}
 			})
@@ -641,14 +614,13 @@ func TestKeptSessionsAreBounded(t *testing.T) {
 			c.send([]byte{0xE0, 0})
 			synctest.Wait()
 		}
-		if n := x.broker.kept.order.Len(); n != 2 || counted(t, x.broker.metrics.keptEvicted) != 3 {
+		if n := x.broker.devices.pubsub.away.Len(); n != 2 || counted(t, x.broker.metrics.keptEvicted) != 3 {
 			t.Errorf("%d sessions kept, %v evicted", n, counted(t, x.broker.metrics.keptEvicted))
 		}
 	})
 }
 
-// mochi holds the identifiers of both directions in one table and its quota leaks. With a receive maximum of 1 and
-// commands under way, publishes and subscriptions of the same numbers must not notice.
+// With a receive maximum of 1 and commands under way, publishes and subscriptions of the same identifiers must not notice.
 func TestBothDirectionsHaveTheirOwnIdentifiers(t *testing.T) {
 	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
 		c := x.connect(v, func(h *hello) {
@@ -664,13 +636,12 @@ func TestBothDirectionsHaveTheirOwnIdentifiers(t *testing.T) {
 		if got := c.take(); len(got) != 1 || !bytes.HasSuffix(got[0], []byte("one")) {
 			t.Fatalf("received % x", got)
 		}
-		cl, _ := x.broker.server.Clients.Get(theClient)
-		if _, ok := cl.State.Inflight.Get(1); !ok {
+		if !slices.Equal(x.inflight(theClient), []uint16{1}) {
 			t.Fatal("the command has another number than this test expects")
 		}
 		c.send(publishPacket(v, qos1, theEvents, 1, "{}"))
 		c.expect("a publish with the number of the command", puback(1))
-		if _, ok := cl.State.Inflight.Get(1); !ok {
+		if !slices.Equal(x.inflight(theClient), []uint16{1}) {
 			t.Error("the publish took the command with it")
 		}
 		c.send(subscribePacket(v, 1, theCommands))
@@ -681,10 +652,10 @@ func TestBothDirectionsHaveTheirOwnIdentifiers(t *testing.T) {
 		c.expect("a SUBSCRIBE with the number of the command", packet(0x90, want...))
 		c.send(puback(1))
 		synctest.Wait()
-		if _, ok := cl.State.Inflight.Get(1); ok {
+		if len(x.inflight(theClient)) != 0 {
 			t.Error("the device's PUBACK did not end the command")
 		}
-		for i := range 20 { // more than the receive maximum that mochi would count down and never up
+		for i := range 20 { // more than the receive maximum
 			x.command("next")
 			synctest.Wait()
 			if got := c.take(); len(got) != 1 {
@@ -717,11 +688,11 @@ func TestReasonsRespectTheClientsWishes(t *testing.T) {
 	for name, props := range map[string][]byte{"no problem information": {propRequestProblemInfo, 0}, "small packets": {propMaximumPacketSize, 0, 0, 0, 12}} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, x *bench) {
-				x.gate.answer = refuse
+				x.intake.answer = refuse
 				var c *client
 				if name == "small packets" { // smaller than a CONNACK: the session is set up as if it had been larger
 					c = x.connect(mqtt5, func(h *hello) { h.props = []byte{propMaximumPacketSize, 0, 0, 0, 60} })
-					x.broker.live()[0].maxPacket = 12
+					x.broker.devices.pubsub.live()[0].maxPacket = 12
 				} else {
 					c = x.connect(mqtt5, func(h *hello) { h.props = props })
 				}
@@ -732,7 +703,7 @@ func TestReasonsRespectTheClientsWishes(t *testing.T) {
 	}
 }
 
-// Nothing of a connection may stay behind: sessions, goroutines (the bubble would not end), clients of the library.
+// Nothing of a connection may stay behind: sessions, subscriptions, goroutines (the bubble would not end).
 func TestNothingIsLeftOfAConnection(t *testing.T) {
 	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
 		for range 10 {
@@ -742,14 +713,14 @@ func TestNothingIsLeftOfAConnection(t *testing.T) {
 			c.conn.Close()
 			synctest.Wait()
 		}
-		if n, m := x.broker.Connections(), x.broker.server.Clients.Len(); n != 0 || m != 0 {
-			t.Errorf("%d sessions, %d clients of the library", n, m)
+		if n, m := x.broker.Connections(), len(x.broker.devices.pubsub.sessions); n != 0 || m != 0 {
+			t.Errorf("%d connections, %d sessions", n, m)
 		}
 		if p := counted(t, x.broker.metrics.pendingAcks); p != 0 {
 			t.Errorf("%v acknowledgements pending", p)
 		}
-		if subs := x.broker.server.Topics.Subscribers(theCommands).Subscriptions; len(subs) != 0 {
-			t.Errorf("%d subscriptions", len(subs))
+		if p := x.broker.devices.pubsub; p.subscriptions != 0 || p.tree.nodes != 0 {
+			t.Errorf("%d subscriptions, %d nodes", p.subscriptions, p.tree.nodes)
 		}
 	})
 }
@@ -802,7 +773,7 @@ func TestLastWordArrivesOverTCP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := New(Config{InstanceID: "weir", HookPath: onHookPath}, Deps{Gate: &fakeGate{}, Verifier: knownDevices()})
+	b, err := New(Config{InstanceID: "weir"}, Deps{Intake: &fakeIntake{}, Verifier: knownDevices()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -825,27 +796,12 @@ func TestLastWordArrivesOverTCP(t *testing.T) {
 	conformance.Shown(t, "S2-024")
 }
 
-func TestOneHookDecides(t *testing.T) {
-	b, err := New(Config{InstanceID: "weir", HookPath: onHookPath}, Deps{Gate: &fakeGate{}, Verifier: knownDevices()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	stranger := b.server.NewClient(nil, "", "stranger", false)
-	h := &hook{broker: b}
-	if h.OnConnectAuthenticate(stranger, packets.Packet{}) || h.OnACLCheck(stranger, theCommands, false) || h.OnACLCheck(stranger, theEvents, true) {
-		t.Error("a client that did not come through the door may do something")
-	}
-	if h.Provides(mqtt.OnPublish) != onHookPath {
-		t.Error("a publish is meant to reach mochi on the other path")
-	}
-}
-
 func TestNewRefusesWhatCannotWork(t *testing.T) {
-	deps := Deps{Gate: &fakeGate{}, Verifier: knownDevices()}
+	deps := Deps{Intake: &fakeIntake{}, Verifier: knownDevices()}
 	if _, err := New(Config{InstanceID: "we ir"}, deps); err == nil {
 		t.Error("an instance id that is no token")
 	}
-	if _, err := New(Config{InstanceID: "weir", HookPath: onHookPath}, Deps{Gate: deps.Gate}); err == nil {
+	if _, err := New(Config{InstanceID: "weir"}, Deps{Intake: deps.Intake}); err == nil {
 		t.Error("no verifier")
 	}
 }

@@ -54,12 +54,12 @@ func TestAGraceThatIsChangedCountsAtOnce(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		x.broker.Set(Settings{RestartGrace: 40 * time.Second, ReconcileInterval: time.Hour})
 		time.Sleep(5 * time.Second)
-		if got := x.gate.transitions(); got != "CONNECTED connected" {
+		if got := x.intake.transitions(); got != "CONNECTED connected" {
 			t.Errorf("within the grace: %s", got)
 		}
 		time.Sleep(6 * time.Second)
 		synctest.Wait()
-		if got := x.gate.transitions(); got != "CONNECTED connected, DISCONNECTED restart-timeout" {
+		if got := x.intake.transitions(); got != "CONNECTED connected, DISCONNECTED restart-timeout" {
 			t.Error(got)
 		}
 	})
@@ -73,7 +73,7 @@ func TestACheckThatIsAskedForMoreOftenComesMoreOften(t *testing.T) {
 		x.broker.Set(Settings{ReconcileInterval: time.Minute})
 		time.Sleep(121 * time.Second) // it must be found twice
 		synctest.Wait()
-		if got := x.gate.transitions(); got != "DISCONNECTED restart-timeout" {
+		if got := x.intake.transitions(); got != "DISCONNECTED restart-timeout" {
 			t.Error(got)
 		}
 	})

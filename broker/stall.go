@@ -43,7 +43,7 @@ func (w *stall) look() {
 	if since == 0 {
 		w.armed.Store(false)
 		if since = w.since.Load(); since == 0 {
-			return // whoever begins now arms the timer
+			return // work that begins now arms the timer
 		}
 		if !w.armed.CompareAndSwap(false, true) {
 			return

@@ -18,13 +18,13 @@ const (
 	websocketProtocol = "mqtt"
 )
 
-// maxUpgrade bounds the request of a stranger, in bytes.
+// maxUpgrade bounds the request of an unauthenticated client, in bytes.
 const maxUpgrade = 8 << 10
 
 var errUpgrade = errors.New("broker: no WebSocket was opened")
 
-// upgrade reads the opening handshake of RFC 6455, section 4.2, and answers it. What is refused is told by status, and the
-// connection is then of no use.
+// upgrade reads the opening handshake of RFC 6455, section 4.2, and answers it. A refusal has a status, and the
+// connection cannot be used any more.
 func upgrade(conn net.Conn) (*wsConn, error) {
 	bounded := &boundedReader{r: conn, left: maxUpgrade}
 	in := bufio.NewReaderSize(bounded, readBuffer)
@@ -52,7 +52,7 @@ func upgrade(conn net.Conn) (*wsConn, error) {
 	return &wsConn{Conn: conn, in: in}, nil
 }
 
-// judgeUpgrade returns 101, or the status of the refusal and a word of help. The origin does not matter: what a client
+// judgeUpgrade returns 101, or the status of the refusal and its reason. The origin does not matter: what a client
 // may do follows from the credential in its CONNECT, which no browser adds by itself.
 func judgeUpgrade(r *http.Request) (status int, why string) {
 	key, err := base64.StdEncoding.DecodeString(r.Header.Get("Sec-WebSocket-Key"))

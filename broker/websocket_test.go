@@ -288,7 +288,7 @@ func TestAPingIsAnsweredAndTheLastWordIsHeard(t *testing.T) {
 		if !slices.Equal(w.pongs, []string{"are you there"}) {
 			t.Errorf("pongs: %q", w.pongs)
 		}
-		if n := x.broker.Drop(func(model.Binding) bool { return true }); n != 1 {
+		if n := x.broker.drop(func(model.Binding) bool { return true }); n != 1 {
 			t.Fatalf("%d connections were dropped", n)
 		}
 		time.Sleep(2 * lastWordTimeout)

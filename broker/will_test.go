@@ -16,11 +16,11 @@ func TestAWillThatCannotBeStoredIsCounted(t *testing.T) {
 		reason ingest.Reason
 	}{{ingest.Withheld, ingest.ReasonBackpressure}, {ingest.Refused, ingest.ReasonUnavailable}, {ingest.Dropped, ingest.ReasonCeiling}, {ingest.Stored, ""}} {
 		forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
-			x.gate.answer = func(*ingest.Arrival) ingest.Answer { return ingest.Answer{Outcome: tc.fate, Reason: tc.reason} }
+			x.intake.answer = func(*ingest.Arrival) ingest.Answer { return ingest.Answer{Outcome: tc.fate, Reason: tc.reason} }
 			x.connect(v, leaves(v, 0, 0)).conn.Close()
 			x.expectStored("will")
-			if n := counted(t, x.broker.metrics.wills.WithLabelValues(fateWord(tc.fate))); n != 1 {
-				t.Errorf("%v wills are counted as %s", n, fateWord(tc.fate))
+			if n := counted(t, x.broker.metrics.wills.WithLabelValues(outcomeWord(tc.fate))); n != 1 {
+				t.Errorf("%v wills are counted as %s", n, outcomeWord(tc.fate))
 			}
 		})
 	}
@@ -29,7 +29,7 @@ func TestAWillThatCannotBeStoredIsCounted(t *testing.T) {
 // A full log holds a will no longer than a CONNECT may take, and the stop of Weir no longer than the stop is given.
 func TestAWillWaitsForRoomNoLongerThanItMay(t *testing.T) {
 	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
-		x.gate.block = func(ctx context.Context) { <-ctx.Done() }
+		x.intake.block = func(ctx context.Context) { <-ctx.Done() }
 		withheld := func() float64 { return counted(t, x.broker.metrics.wills.WithLabelValues("withheld")) }
 		x.connect(v, leaves(v, 0, 0)).conn.Close()
 		time.Sleep(9 * time.Second)
@@ -84,7 +84,7 @@ func TestAReaderThatIsTooSlowLeavesItsWill(t *testing.T) {
 
 func TestWhatIsNotStoredLeavesItsWill(t *testing.T) {
 	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
-		x.gate.answer = func(a *ingest.Arrival) ingest.Answer {
+		x.intake.answer = func(a *ingest.Arrival) ingest.Answer {
 			if a.PacketID > 0 {
 				return ingest.Answer{Outcome: ingest.Withheld, Reason: ingest.ReasonUnavailable}
 			}
@@ -94,8 +94,8 @@ func TestWhatIsNotStoredLeavesItsWill(t *testing.T) {
 		c.send(publishPacket(v, qos1, theEvents, 1, "reading"))
 		synctest.Wait()
 		c.expectEnd(codeServerBusy)
-		if got := x.gate.bodies(); !slices.Equal(got, []string{"reading", "will"}) {
-			t.Errorf("the gate got %q", got)
+		if got := x.intake.bodies(); !slices.Equal(got, []string{"reading", "will"}) {
+			t.Errorf("the intake got %q", got)
 		}
 	})
 }

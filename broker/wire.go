@@ -34,39 +34,47 @@ const (
 
 // Reason codes of MQTT 5.0, section 2.4.
 const (
-	codeSuccess             = 0x00
-	codeNoSubscription      = 0x11
-	codeUnspecified         = 0x80
-	codeMalformed           = 0x81
-	codeProtocolError       = 0x82
-	codeImplementation      = 0x83
-	codeUnsupportedVersion  = 0x84
-	codeClientIDNotValid    = 0x85
-	codeNotAuthorized       = 0x87
-	codeServerUnavailable   = 0x88
-	codeServerBusy          = 0x89
-	codeShuttingDown        = 0x8B
-	codeBadAuthMethod       = 0x8C
-	codeKeepAliveTimeout    = 0x8D
-	codeSessionTakenOver    = 0x8E
-	codeTopicFilterInvalid  = 0x8F
-	codeTopicNameInvalid    = 0x90
-	codeIdentifierNotFound  = 0x92
-	codeReceiveMaximum      = 0x93
-	codeTopicAliasInvalid   = 0x94
-	codePacketTooLarge      = 0x95
-	codeQuotaExceeded       = 0x97
-	codePayloadInvalid      = 0x99
-	codeRetainNotSupported  = 0x9A
-	codeQoSNotSupported     = 0x9B
-	codeSharedNotSupported  = 0x9E
-	codeMaximumConnectTime  = 0xA0
-	codeSubIDNotSupported   = 0xA1
-	codeWildNotSupported    = 0xA2
-	connackUnsupported      = 1 // 3.1.1 return codes, section 3.2.2.3
-	connackIdentifier       = 2
-	connackUnavailable      = 3
-	connackNotAuthorized    = 5
+	codeSuccess            = 0x00
+	codeNoSubscription     = 0x11
+	codeUnspecified        = 0x80
+	codeMalformed          = 0x81
+	codeProtocolError      = 0x82
+	codeImplementation     = 0x83
+	codeUnsupportedVersion = 0x84
+	codeClientIDNotValid   = 0x85
+	codeNotAuthorized      = 0x87
+	codeServerUnavailable  = 0x88
+	codeServerBusy         = 0x89
+	codeShuttingDown       = 0x8B
+	codeBadAuthMethod      = 0x8C
+	codeKeepAliveTimeout   = 0x8D
+	codeSessionTakenOver   = 0x8E
+	codeTopicFilterInvalid = 0x8F
+	codeTopicNameInvalid   = 0x90
+	codeIdentifierNotFound = 0x92
+	codeReceiveMaximum     = 0x93
+	codeTopicAliasInvalid  = 0x94
+	codePacketTooLarge     = 0x95
+	codeQuotaExceeded      = 0x97
+	codePayloadInvalid     = 0x99
+	codeRetainNotSupported = 0x9A
+	codeQoSNotSupported    = 0x9B
+	codeSharedNotSupported = 0x9E
+	codeMaximumConnectTime = 0xA0
+	codeSubIDNotSupported  = 0xA1
+	codeWildNotSupported   = 0xA2
+)
+
+// Return codes of a CONNACK of MQTT 3.1.1, section 3.2.2.3.
+const (
+	connackUnsupported   = 1
+	connackIdentifier    = 2
+	connackUnavailable   = 3
+	connackNotAuthorized = 5
+)
+
+// Identifiers of properties, MQTT 5.0 section 2.2.2.2.
+const (
 	propPayloadFormat       = 1
 	propMessageExpiry       = 2
 	propContentType         = 3
@@ -176,7 +184,7 @@ func appendVarint(b []byte, v int) []byte {
 // maxReason bounds a reason string, so that every acknowledgement has a small fixed bound.
 const maxReason = 200
 
-// appendAck encodes a PUBACK, PUBREC, PUBREL or PUBCOMP. Without a reason to tell it is the two-byte form that both versions know;
+// appendAck encodes a PUBACK, PUBREC, PUBREL or PUBCOMP. Without a reason code it is the short form that both versions know;
 // reason is left out when it would make the packet larger than the client takes (limit, 0 for none).
 func appendAck(b []byte, version, kind byte, id uint16, code byte, reason string, limit uint32) []byte {
 	if version < mqtt5 || code == codeSuccess {

@@ -133,7 +133,6 @@ type Broker struct {
 	FailClosed     bool `yaml:"fail_closed" doc:"Publishes wait unacknowledged as soon as the log refuses others. Alias: infrastructure.messaging.mqttFailClosed." reload:"yes"`
 	AllowQoS2      bool `yaml:"allow_qos2" doc:"Complete the QoS 2 handshake and keep the message as for QoS 1; else QoS 2 is refused." reload:"yes"`
 	MaxConnections int  `yaml:"max_connections" doc:"Most connections at once." reload:"yes"`
-	FastPath       bool `yaml:"fast_path" doc:"Publishes go to the log before the MQTT library sees them; false: through the library, for more CPU and memory per message and the same answers."`
 
 	OpenTopics          string `yaml:"open_topics" doc:"Address of a listener for general publish and subscribe, apart from the devices; nothing published there is stored. Empty: there is none."`
 	OpenTopicsTenant    string `yaml:"open_topics_tenant" doc:"The tenant whose device credentials open a connection there; empty: nobody's do."`
@@ -205,7 +204,7 @@ func Default() Config {
 			HTTPRequestTimeout: time.Minute, MaxBody: 1 << 20, SpoolMaxBytes: 1 << 30, SpoolMaxMessages: 10_000_000, DedupeWindow: 336 * time.Hour, DedupeMaxBytes: 64 << 20},
 		Spool:      Spool{CommitInterval: Auto, ReplayBytes: 64 << 20, HeadAge: time.Hour, DiskReserve: 64 << 20},
 		Governance: Governance{IngestMessagesPerSecond: 1000, IngestBurst: 2000, ShedPriority: 30},
-		Broker:     Broker{Enabled: true, MaxConnections: 100_000, FastPath: true},
+		Broker:     Broker{Enabled: true, MaxConnections: 100_000},
 		Limits:     Limits{SeriesPerDevice: 256, SeriesPerTenant: 100_000, DevicesPerTenant: 100_000, DeadLetters: 100_000, DeadLetterBytes: 64 << 20},
 		Presence:   Presence{Broker: true, RestartGrace: 150 * time.Second, ReconcileInterval: 300 * time.Second, InactivityTimeout: 600 * time.Second},
 		Detection:  Detection{MaxRuleDuration: 24 * time.Hour, MaxRulesPerTenant: 500, MaxKeysPerTenant: 1_000_000},

@@ -302,7 +302,9 @@ func paths(in reflect.Value) []string {
 }
 
 // retired are keys of the past and what to write instead: they warn and do nothing.
-var retired = map[string]string{}
+var retired = map[string]string{
+	"broker.fast_path": "leave it out: there is one path",
+}
 
 // Variables that are no keys.
 func otherVariable(name string) bool {

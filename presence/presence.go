@@ -1,4 +1,5 @@
-// Package presence folds what is known of a device's connection into its state. It is pure: no clock, no store. The
+// Package presence folds what is known of a device's connection into its state (Fold), and tracks the connections of an event
+// source (Tracker). Fold is pure: no clock, no store. The
 // applier calls it for every presence record, so that live and replay agree.
 //
 // A device is INFERRED, active while its events arrive, until the first authoritative transition of a transport makes it

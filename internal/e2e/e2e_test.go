@@ -43,21 +43,6 @@ func TestTheRunningProgram(t *testing.T) {
 	}
 }
 
-// What comes in over MQTT ends the same way when publishes take the path through the library.
-func TestTheHookPath(t *testing.T) {
-	t.Parallel()
-	w := start(t, testweir.Options{Config: generous + "broker: {fast_path: false}\n"})
-	for name, test := range map[string]func(*testing.T, *world){
-		"retries": retries, "mqtt credentials": mqttCredentials, "own topics": ownTopics, "told or kept": toldOrKept,
-		"one body through both doors": oneBody, "presence": presence, "buckets": buckets,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t, w)
-		})
-	}
-}
-
 // world is a running instance with its administrator.
 type world struct {
 	*testweir.Proc

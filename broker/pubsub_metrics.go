@@ -2,14 +2,14 @@ package broker
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// openMetrics are the figures of the open topics. What they count is in no ledger: nothing of it is stored.
-type openMetrics struct {
+// pubsubMetrics are the figures of the open topics. What they count is in no ledger: nothing of it is stored.
+type pubsubMetrics struct {
 	connections, kept, retained, retainedBytes, queued, queuedBytes, subscriptions, nodes prometheus.Gauge
 	received, delivered, wills, evicted                                                   prometheus.Counter
 	refused, dropped                                                                      *prometheus.CounterVec
 }
 
-func newOpenMetrics(reg prometheus.Registerer) *openMetrics {
+func newPubsubMetrics(reg prometheus.Registerer) *pubsubMetrics {
 	var all []prometheus.Collector
 	opts := func(name, help string) prometheus.Opts {
 		return prometheus.Opts{Namespace: "weir", Subsystem: "broker_open", Name: name, Help: help}
@@ -29,7 +29,7 @@ func newOpenMetrics(reg prometheus.Registerer) *openMetrics {
 		all = append(all, v)
 		return v
 	}
-	m := &openMetrics{
+	m := &pubsubMetrics{
 		connections:   gauge("connections", "Connections to the open topics."),
 		kept:          gauge("kept_sessions", "Sessions kept for disconnected clients of the open topics."),
 		retained:      gauge("retained_messages", "Retained messages."),

@@ -1,18 +1,16 @@
 package broker
 
 import (
-	"cmp"
 	"encoding/binary"
 	"math"
-	"strings"
 	"time"
 )
 
-// message is a publish to the open topics. It does not change once it is made, and all who receive it share it.
+// message is a publish on its way to subscribers. It does not change once it is made, and all deliveries share it.
 type message struct {
 	topic   string
 	payload []byte
-	props   []byte // what is handed on as it came: payload format, content type, response topic, correlation data, user properties
+	props   []byte // what is passed on as it came: payload format, content type, response topic, correlation data, user properties
 	expires time.Time
 	qos     byte
 	retain  bool
@@ -40,7 +38,7 @@ type delivery struct {
 	*message
 	qos    byte
 	retain bool
-	ids    []uint32 // identifiers of the subscriptions that it came by
+	ids    []uint32 // identifiers of the subscriptions that it matched
 }
 
 // outgoing is a delivery at QoS 1 or 2 whose exchange is not over.
@@ -50,64 +48,6 @@ type outgoing struct {
 	sent     bool // on this connection
 	counts   bool // against the client's receive maximum
 	received bool // PUBREC came: PUBREL is what is sent
-}
-
-// openPublish is a PUBLISH to the open topics, decoded.
-type openPublish struct {
-	message
-	id    uint16
-	alias uint16 // 0 for none
-}
-
-// decodeOpenPublish decodes what follows the fixed header of a PUBLISH of any QoS. What it returns holds no byte of body.
-func decodeOpenPublish(version, header byte, body []byte, now time.Time) (p openPublish, ends *cause) {
-	p.qos, p.retain = header>>1&3, header&1 != 0
-	c := cursor{b: body}
-	p.topic = string(c.text())
-	if p.qos > 0 {
-		p.id = c.uint16()
-	}
-	if version == mqtt5 && !c.bad {
-		if ends = p.properties(&c, now); ends != nil {
-			return p, ends
-		}
-	}
-	switch {
-	case c.bad, p.qos == 3: // MQTT-3.3.1-4
-		return p, causeMalformed
-	case p.topic == "" && p.alias == 0, p.qos > 0 && p.id == 0, p.qos == 0 && header&8 != 0: // section 3.3.2.1, MQTT-2.2.1-3, -3.3.1-2
-		return p, causeProtocol
-	case strings.ContainsAny(p.topic, "+#"): // MQTT-3.3.2-2
-		return p, causeTopicName
-	}
-	p.payload = append([]byte(nil), c.b...)
-	return p, nil
-}
-
-func (p *openPublish) properties(c *cursor, now time.Time) *cause {
-	whole := *c
-	var ends *cause
-	code := properties(c, pktPublish, func(id, v uint32) byte {
-		switch {
-		case id == propTopicAlias && (v == 0 || v > openAliases): // MQTT-3.3.2-8, -9
-			ends = causeTopicAlias
-		case id == propTopicAlias:
-			p.alias = uint16(v)
-		case id == propMessageExpiry:
-			p.expires = expiry(now, v, true)
-		case id == propSubscriptionID, id == propPayloadFormat && v > 1: // MQTT-3.3.4-6, section 3.3.2.3.2
-			ends = causeProtocol
-		}
-		if ends != nil {
-			return codeProtocolError
-		}
-		return codeSuccess
-	})
-	if ends = cmp.Or(ends, causeOf(code)); ends != nil {
-		return ends
-	}
-	p.props = passOn(&whole)
-	return nil
 }
 
 // passOn returns the properties that a message keeps on its way (section 3.3.2.3), as they came, in their order. They were

@@ -5,8 +5,8 @@ import "strings"
 // sharePrefix begins the filter of a shared subscription, $share/{group}/{filter} (section 4.8.2).
 const sharePrefix = "$share/"
 
-// topicTree holds the subscriptions and the retained messages of the open topics by the levels of their filters and names.
-// A filter lies under its wildcards as they are written; no topic name holds any, so that the two never meet.
+// topicTree holds subscriptions and retained messages by the levels of their filters and names. A filter is stored with its
+// wildcards as they are written; no topic name contains any, so the two never meet.
 type topicTree struct {
 	root  topicNode
 	nodes int // below the root
@@ -17,23 +17,23 @@ type topicNode struct {
 	parent   *topicNode
 	level    string
 	children map[string]*topicNode
-	subs     map[*openSession]*subscription
+	subs     map[*session]*subscription
 	groups   map[string]*shareGroup
 	retained *message
 }
 
 // subscription is what a client asked for with one filter (section 3.8.3.1).
 type subscription struct {
-	client      *openSession
+	session     *session
 	at          *topicNode
 	group       string // of a shared one, else ""
 	qos         byte
 	noLocal     bool
-	asPublished bool   // the retain flag is handed on
+	asPublished bool   // the retain flag is kept
 	id          uint32 // subscription identifier, 0 for none
 }
 
-// shareGroup takes turns with its messages.
+// shareGroup is the members of a shared subscription, which take turns.
 type shareGroup struct {
 	members []*subscription
 	next    int
@@ -60,7 +60,7 @@ func (t *topicTree) find(name string, create bool) *topicNode {
 	return n
 }
 
-// prune lets go of a node that holds nothing any more, and of those above that were only there for it.
+// prune removes a node that holds nothing any more, and those above that were only there for it.
 func (t *topicTree) prune(n *topicNode) {
 	for n.parent != nil && len(n.children) == 0 && len(n.subs) == 0 && len(n.groups) == 0 && n.retained == nil {
 		delete(n.parent.children, n.level)
@@ -69,14 +69,14 @@ func (t *topicTree) prune(n *topicNode) {
 	}
 }
 
-// subscribe puts a subscription at its filter, in the place of the one that the client had there.
+// subscribe stores a subscription at its filter; it replaces the one that the client had there.
 func (t *topicTree) subscribe(filter string, s *subscription) {
 	s.at = t.find(filter, true)
 	if s.group == "" {
 		if s.at.subs == nil {
-			s.at.subs = map[*openSession]*subscription{}
+			s.at.subs = map[*session]*subscription{}
 		}
-		s.at.subs[s.client] = s
+		s.at.subs[s.session] = s
 		return
 	}
 	if s.at.groups == nil {
@@ -88,7 +88,7 @@ func (t *topicTree) subscribe(filter string, s *subscription) {
 		s.at.groups[s.group] = g
 	}
 	for i, m := range g.members {
-		if m.client == s.client {
+		if m.session == s.session {
 			g.members[i] = s
 			return
 		}
@@ -99,7 +99,7 @@ func (t *topicTree) subscribe(filter string, s *subscription) {
 func (t *topicTree) unsubscribe(s *subscription) {
 	if g := s.at.groups[s.group]; s.group != "" && g != nil {
 		for i, m := range g.members {
-			if m.client == s.client {
+			if m.session == s.session {
 				g.members = append(g.members[:i:i], g.members[i+1:]...)
 				break
 			}
@@ -108,7 +108,7 @@ func (t *topicTree) unsubscribe(s *subscription) {
 			delete(s.at.groups, s.group)
 		}
 	} else {
-		delete(s.at.subs, s.client)
+		delete(s.at.subs, s.session)
 	}
 	t.prune(s.at)
 }
@@ -177,27 +177,6 @@ func (n *topicNode) walk(visit func(*topicNode)) {
 	for _, child := range n.children {
 		child.walk(visit)
 	}
-}
-
-// splitShare takes the group off the filter of a shared subscription. ok is false for one of bad form.
-func splitShare(filter string) (group, rest string, ok bool) {
-	after, shared := strings.CutPrefix(filter, sharePrefix)
-	if !shared {
-		return "", filter, true
-	}
-	group, rest, ok = strings.Cut(after, "/")
-	return group, rest, ok && group != "" && rest != "" && !strings.ContainsAny(group, "+#") // MQTT-4.8.2-1, -2
-}
-
-// soundFilter reports whether the wildcards of a filter stand where they may (section 4.7.1).
-func soundFilter(filter string) bool {
-	for level := range strings.SplitSeq(filter, "/") {
-		if len(level) > 1 && strings.ContainsAny(level, "+#") {
-			return false
-		}
-	}
-	at := strings.IndexByte(filter, '#')
-	return at < 0 || at == len(filter)-1
 }
 
 func levelsOf(name string) int { return 1 + strings.Count(name, "/") }

@@ -1,0 +1,208 @@
+package broker
+
+import (
+	"context"
+	"math"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mochi-mqtt/server/v2/packets"
+
+	"weir/ingest"
+	"weir/presence"
+)
+
+// topics are the four topics of a device. A connection may publish on the first three and subscribe to the last.
+type topics struct {
+	events, responses, reports, commands string
+}
+
+func topicsOf(instance, tenant, device string) topics {
+	base := instance + "/" + tenant + "/"
+	return topics{
+		events:    base + "devices/" + device + "/events",
+		responses: base + "command-responses/" + device,
+		reports:   base + "device-reports/" + device,
+		commands:  base + "device-commands/" + device,
+	}
+}
+
+// purpose is what a topic that a device publishes on is for.
+type purpose uint8
+
+const (
+	forbidden  purpose = iota
+	forEvents          // to the intake
+	noConsumer         // the device's own, but nothing reads it yet
+)
+
+func (t *topics) purpose(topic string) purpose {
+	switch topic {
+	case t.events:
+		return forEvents
+	case t.responses, t.reports:
+		return noConsumer
+	}
+	return forbidden
+}
+
+// devices is the service for devices: what they publish goes to the intake, and they may subscribe to their own commands.
+// Commands are not kept for a device that is away: that is the platform's part.
+type devices struct {
+	b      *Broker
+	pubsub *pubsub
+	wills  sync.WaitGroup // wills of kept sessions that are being published
+}
+
+// maxCommands bounds the commands that wait for one connection: what comes beyond is dropped.
+const maxCommands = 64
+
+func newDevices(b *Broker) *devices {
+	d := &devices{b: b}
+	m := newPubsubMetrics(nil)
+	m.connections, m.kept, m.evicted = b.metrics.connections, b.metrics.kept, b.metrics.keptEvicted
+	d.pubsub = newPubsub(d, limits{
+		OpenConfig: OpenConfig{MaxSessions: b.cfg.MaxKeptSessions, MaxSubscriptions: 1, MaxNodes: math.MaxInt, MaxQueued: maxCommands,
+			MaxQueuedBytes: math.MaxInt64 / allQueues, MaxInflight: maxCommands},
+		MaxConnections: func() int { return b.settings.Load().MaxConnections }, MaxPerDevice: b.cfg.MaxPerDevice, MaxQoS: 1,
+		AllowQoS2: func() bool { return b.settings.Load().AllowQoS2 },
+	}, m)
+	return d
+}
+
+func (d *devices) claims(p *connect) (identity, *refusal) {
+	if r := p.forDevice(); r != nil {
+		return identity{}, r
+	}
+	id, r := p.identify(d.b.cfg.InstanceID)
+	switch {
+	case r != nil:
+		return id, r
+	case p.will != nil && p.will.qos == 2 && !d.pubsub.qos2():
+		return id, refuseWillQoS
+	case p.will != nil && id.topics.purpose(p.will.topic) == forbidden:
+		return id, refuseIdentity
+	}
+	return id, nil
+}
+
+func (d *devices) verify(ctx context.Context, p *connect, id identity) (Proof, *refusal) {
+	proof, err := d.b.deps.Verifier.Verify(ctx, id.claim)
+	if err != nil || proof.Tenant != id.tenant || proof.Device != id.device {
+		return Proof{}, refuseIdentity
+	}
+	if id.claim.Type == X509Certificate && (proof.Expires == 0 || p.shown.ends < proof.Expires) {
+		proof.Expires = p.shown.ends
+	}
+	return proof, nil
+}
+
+// offers says what a device may not use: nearly all that is optional.
+func (d *devices) offers(c *conn, p *packets.Properties) {
+	p.MaximumQos, p.MaximumQosFlag = 1, !c.allowQoS2
+	p.RetainAvailableFlag, p.WildcardSubAvailableFlag, p.SharedSubAvailableFlag, p.SubIDAvailableFlag = true, true, true, true
+}
+
+func (d *devices) begin(c *conn) {
+	c.expireAfter(c.proofLeft(d.b.cfg.MaxSession))
+	if c.suffixed {
+		return
+	}
+	c.stall.begin(c.since)
+	defer c.stall.over()
+	c.number = d.b.tracker.Arrived(c.ctx, c.binding)
+}
+
+func (d *devices) ended(c *conn, why *cause) {
+	if c.number == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(d.b.closing, presenceTimeout)
+	defer cancel()
+	by := presence.ByDevice
+	if why.ours || why.kind == takenOver { // a takeover that fails to arrive must not leave the device connected for ever
+		by = presence.ByWeir
+	}
+	d.b.tracker.Left(ctx, c.binding, c.number, why.word, by)
+}
+
+// presenceTimeout bounds the handing over of a transition.
+const presenceTimeout = 10 * time.Second
+
+func (d *devices) countRefused(c *conn, bytes int, why *cause) {
+	reason := ReasonProtocol
+	switch why {
+	case causeQoS2:
+		reason = ReasonQoS2
+	case causeTooLarge:
+		reason = ingest.ReasonTooLarge
+	}
+	c.countRefused(bytes, reason)
+}
+
+// permit grants a device its own commands. A wildcard or a shared subscription could also end the connection (sections
+// 3.2.2.3.11 and 13); only the filter is refused.
+func (d *devices) permit(c *conn, filter string) byte {
+	if filter == c.topics.commands {
+		return codeSuccess
+	}
+	switch group, filter, _ := splitShare(filter); {
+	case group != "":
+		return codeSharedNotSupported
+	case strings.ContainsAny(filter, "+#"):
+		return codeWildNotSupported
+	}
+	return codeNotAuthorized
+}
+
+func (d *devices) release(c *conn, id uint16) *cause { return c.acks.release(id) }
+
+// publishWill hands a will to the intake, as a publish of its device, and counts how it ended: what cannot be stored is in the
+// ledger with its reason. A full log is waited for, no longer than ConnectTimeout.
+func (d *devices) publishWill(w *lastWill) {
+	a := &ingest.Arrival{Transport: ingest.TransportMQTT, Source: d.b.cfg.Source, Tenant: w.binding.Tenant, Topic: w.binding.Device, Body: w.payload,
+		Conn: w.binding, ClientID: w.clientID, HoldFor: -1, CannotRefuse: true} // the client is gone
+	own := topicsOf(d.b.cfg.InstanceID, w.binding.Tenant, w.binding.Device)
+	switch {
+	case w.revoked:
+		d.refuseWill(a, ingest.ReasonNotAuthorized)
+		return
+	case own.purpose(w.topic) != forEvents:
+		d.refuseWill(a, ingest.ReasonNoConsumer)
+		return
+	}
+	ctx, cancel := context.WithTimeout(d.b.closing, d.b.cfg.ConnectTimeout)
+	defer cancel()
+	d.b.deps.Intake.Accept(ctx, a, func(answer ingest.Answer) { d.willEnded(a, answer) })
+}
+
+// sayWill publishes the will of a kept session. The intake may block, so a goroutine of its own calls it.
+func (d *devices) sayWill(w *lastWill) { d.wills.Go(func() { d.publishWill(w) }) }
+
+// refuseWill counts a will that does not become an arrival.
+func (d *devices) refuseWill(a *ingest.Arrival, reason ingest.Reason) {
+	in := d.b.deps.Intake
+	in.Refuse(in.Received(a.Transport, a.Source, a.Tenant, len(a.Body)), reason)
+	d.willEnded(a, ingest.Answer{Outcome: ingest.Refused, Reason: reason})
+}
+
+// willEnded counts how a will ended, and logs one that is not stored: no client is there to be answered.
+func (d *devices) willEnded(a *ingest.Arrival, answer ingest.Answer) {
+	d.b.metrics.wills.WithLabelValues(outcomeWord(answer.Outcome)).Inc()
+	if answer.Outcome != ingest.Stored {
+		d.b.log.Debug("a will was not stored", "client", a.ClientID, "outcome", outcomeWord(answer.Outcome), "reason", string(answer.Reason))
+	}
+}
+
+func outcomeWord(o ingest.Outcome) string {
+	switch o {
+	case ingest.Stored:
+		return "stored"
+	case ingest.Refused:
+		return "refused"
+	case ingest.Dropped:
+		return "dropped"
+	}
+	return "withheld"
+}
