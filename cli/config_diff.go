@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/config"
+	"weir/operate"
 )
 
 func (c *command) configDiff() *cobra.Command {
@@ -60,7 +61,7 @@ func (c *command) diffRunning(cmd *cobra.Command) (int, error) {
 		return 0, err
 	}
 	defer client.Close()
-	r, err := client.PlanReload(cmd.Context())
+	r, err := operate.PlanReload.Ask(cmd.Context(), client, operate.None{})
 	if err != nil {
 		return 0, err
 	}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"weir/app"
 	"weir/model"
+	"weir/operate"
 )
 
 func (c *command) tenant() *cobra.Command {
@@ -17,7 +17,7 @@ func (c *command) tenant() *cobra.Command {
 }
 
 func (c *command) tenantCreate() *cobra.Command {
-	var t app.NewTenant
+	var t operate.NewTenant
 	cmd := &cobra.Command{
 		Use:   "create TOKEN",
 		Short: "Make a tenant",
@@ -32,7 +32,7 @@ func (c *command) tenantCreate() *cobra.Command {
 				return err
 			}
 			defer op.Close()
-			made, err := op.CreateTenant(cmd.Context(), t)
+			made, err := operate.CreateTenant.Ask(cmd.Context(), op, t)
 			if err != nil {
 				return hinted(err, model.ReasonNotUnique, "the tenant exists already; add a device to it with: weir device add "+t.Token+" DEVICE")
 			}
@@ -53,7 +53,7 @@ func (c *command) tenantList() *cobra.Command {
 		Example: "  weir tenant list\n  weir tenant list --json",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			all, err := ask(cmd.Context(), c.existing, app.Operator.Tenants)
+			all, err := ask(cmd.Context(), c.existing, &operate.ListTenants, operate.None{})
 			if err != nil {
 				return err
 			}
@@ -66,7 +66,7 @@ func (c *command) tenantList() *cobra.Command {
 	}
 }
 
-func printTenants(w io.Writer, all []app.TenantLine) {
+func printTenants(w io.Writer, all []operate.TenantLine) {
 	if len(all) == 0 {
 		return
 	}
