@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"weir/operate"
+	"weir/operate/upkeep"
 )
 
 // operator answers what an operator asks, and looks after the instance: its vital figures, the age of its history, the shape
@@ -23,22 +24,26 @@ type operator struct {
 	setupLink   func() (*operate.SetupLink, error)
 
 	asked     *operate.Operator
-	retention *operate.Retention
+	retention *upkeep.Retention
 }
 
 // Start implements component.
 func (o *operator) Start(ctx, life context.Context) error {
 	o.asked = operate.New(operate.Deps{Entities: o.entities.Entities, Wiring: wiring{}, Version: o.opt.Version, Getenv: o.opt.Getenv, Started: o.started,
-		Ready: o.ready.Load, Look: o.look, Effective: o.effective, Reloads: o.reloads, SetupLink: o.setupLink, Connections: o.connections,
+		Ready: o.ready.Load, Effective: o.effective, Reloads: o.reloads, SetupLink: o.setupLink, Connections: o.connections,
 		Background: o.running.Go, Log: o.log, Metrics: o.metrics, Memory: o.memory, Store: o.store.db, Spool: o.spool.log, Vault: o.store.vault,
 		Series: o.applier.series, Applier: o.applier.ingest, Clock: o.spool.clock, Tap: o.applier.tap, Gauge: o.intake.gauge, Files: o.lock.files,
 		LastStop: o.spool.lastStop})
-	o.retention = operate.NewRetention(o.asked)
+	keep := upkeep.Keeper{Store: o.store.db, Series: o.applier.series, Applier: o.applier.ingest, Clock: o.spool.clock, Effective: o.effective,
+		Look: o.look, Log: o.log, Metrics: o.metrics}
+	o.retention = upkeep.NewRetention(keep)
 	look := o.asked.StartVitals(ctx)
-	o.goes(life, "store check", o.asked.CheckStore)
+	if !o.spool.lastStop.Clean {
+		o.goes(life, "store check", func(ctx context.Context) error { return keep.CheckStore(ctx, operate.StoreHint(o.cfg.DataDir)) })
+	}
 	o.goes(life, "vitals", look)
 	o.goes(life, "retention", o.retention.Run)
-	o.goes(life, "merge", o.asked.Merge)
+	o.goes(life, "merge", keep.Merge)
 	return nil
 }
 

@@ -17,11 +17,11 @@ import (
 	"weir/operate"
 )
 
-func (c *command) admin() *cobra.Command {
-	return group("admin", "Administrators of the instance", c.adminCreate(), c.adminPasswd(), c.adminList(), c.adminLink())
+func newAdmin(c *command) *cobra.Command {
+	return group("admin", "Administrators of the instance", newAdminCreate(c), newAdminPasswd(c), newAdminList(c), newAdminLink(c))
 }
 
-func (c *command) adminCreate() *cobra.Command {
+func newAdminCreate(c *command) *cobra.Command {
 	var a operate.NewAdmin
 	var file string
 	cmd := &cobra.Command{
@@ -62,7 +62,7 @@ func (c *command) adminCreate() *cobra.Command {
 	return cmd
 }
 
-func (c *command) adminPasswd() *cobra.Command {
+func newAdminPasswd(c *command) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "passwd EMAIL",
@@ -107,7 +107,7 @@ func unknownAdmin(err error) error {
 	return &told
 }
 
-func (c *command) adminList() *cobra.Command {
+func newAdminList(c *command) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
 		Short:   "Who may sign in",
@@ -149,7 +149,7 @@ func yesNo(b bool) string {
 
 func listed(names []string) string { return cmp.Or(strings.Join(names, ", "), "-") }
 
-func (c *command) adminLink() *cobra.Command {
+func newAdminLink(c *command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "link",
 		Short: "Print a new link to the setup page",

@@ -20,8 +20,8 @@ import (
 	"weir/operate"
 )
 
-func (c *command) backup() *cobra.Command {
-	return group("backup", "Copy an instance while it runs, prove a copy whole, bring one back", c.backupCreate(), c.backupVerify(), c.backupRestore())
+func newBackup(c *command) *cobra.Command {
+	return group("backup", "Copy an instance while it runs, prove a copy whole, bring one back", newBackupCreate(c), newBackupVerify(c), newBackupRestore(c))
 }
 
 // copying is one backup create.
@@ -35,7 +35,7 @@ type copying struct {
 	began   time.Time
 }
 
-func (c *command) backupCreate() *cobra.Command {
+func newBackupCreate(c *command) *cobra.Command {
 	k := &copying{c: c}
 	var rate string
 	cmd := &cobra.Command{
@@ -181,7 +181,7 @@ func (k *copying) show(made *operate.BackupMade) {
 	}
 }
 
-func (c *command) backupVerify() *cobra.Command {
+func newBackupVerify(c *command) *cobra.Command {
 	var scratch string
 	cmd := &cobra.Command{
 		Use:   "verify FILE",
@@ -252,7 +252,7 @@ func printBackup(w io.Writer, file string, r *operate.BackupReport) {
 	}
 }
 
-func (c *command) backupRestore() *cobra.Command {
+func newBackupRestore(c *command) *cobra.Command {
 	var q operate.RestoreQuery
 	cmd := &cobra.Command{
 		Use:   "restore FILE",

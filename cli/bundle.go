@@ -19,7 +19,7 @@ import (
 	"weir/operate"
 )
 
-func (c *command) bundle() *cobra.Command {
+func newBundle(c *command) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "bundle",

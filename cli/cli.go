@@ -52,7 +52,7 @@ type IO struct {
 // Run runs a command line and returns its exit code.
 func Run(ctx context.Context, args []string, stdio IO) int {
 	c := &command{io: stdio}
-	root := c.root()
+	root := newRoot(c)
 	root.SetArgs(args)
 	root.SetIn(stdio.Stdin)
 	root.SetOut(stdio.Stdout)
@@ -75,7 +75,7 @@ type command struct {
 	json       bool
 }
 
-func (c *command) root() *cobra.Command {
+func newRoot(c *command) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "weir",
 		Short: "A whole IoT platform in one binary",
@@ -93,28 +93,28 @@ func (c *command) root() *cobra.Command {
 	f.StringArrayVar(&c.set, "set", nil, "set a key of the configuration, `KEY=VALUE`; may be repeated")
 	f.BoolVar(&c.json, "json", false, "write the answer as JSON")
 	root.AddCommand(
-		c.run(),
-		c.demo(),
-		c.admin(),
-		c.tenant(),
-		c.device(),
-		c.status(),
-		c.health(),
-		c.doctor(),
-		c.bundle(),
-		c.backup(),
-		c.ledger(),
-		c.alerts(),
-		c.tail(),
-		c.send(),
-		c.site(),
-		c.config(),
-		c.init(),
-		c.reload(),
-		c.service(),
-		c.version(),
-		c.completion(),
-		c.man(),
+		newRun(c),
+		newDemo(c),
+		newAdmin(c),
+		newTenant(c),
+		newDevice(c),
+		newStatus(c),
+		newHealth(c),
+		newDoctor(c),
+		newBundle(c),
+		newBackup(c),
+		newLedger(c),
+		newAlerts(c),
+		newTail(c),
+		newSend(c),
+		newSite(c),
+		newConfig(c),
+		newInit(c),
+		newReload(c),
+		newService(c),
+		newVersion(c),
+		newCompletion(c),
+		newMan(c),
 	)
 	root.CompletionOptions.DisableDefaultCmd = true
 	c.completeTokens(root)

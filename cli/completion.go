@@ -14,7 +14,7 @@ import (
 
 var shells = []string{"bash", "zsh", "fish", "powershell"}
 
-func (c *command) completion() *cobra.Command {
+func newCompletion(c *command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion SHELL",
 		Short: "Print the completion script of a shell",

@@ -12,7 +12,7 @@ import (
 	"weir/operate"
 )
 
-func (c *command) configDiff() *cobra.Command {
+func newConfigDiff(c *command) *cobra.Command {
 	var running, exitCode bool
 	cmd := &cobra.Command{
 		Use:   "diff",

@@ -20,7 +20,7 @@ import (
 // maxDemoDevices keeps the demo readable: each device is a line a second.
 const maxDemoDevices = 20
 
-func (c *command) demo() *cobra.Command {
+func newDemo(c *command) *cobra.Command {
 	d := &demo{c: c}
 	cmd := &cobra.Command{
 		Use:   "demo",

@@ -11,11 +11,11 @@ import (
 	"weir/operate"
 )
 
-func (c *command) device() *cobra.Command {
-	return group("device", "Devices of a tenant", c.deviceAdd(), c.deviceList(), c.deviceShow(), c.deviceRm(), c.deviceImport(), c.deviceRotate())
+func newDevice(c *command) *cobra.Command {
+	return group("device", "Devices of a tenant", newDeviceAdd(c), newDeviceList(c), newDeviceShow(c), newDeviceRm(c), newDeviceImport(c), newDeviceRotate(c))
 }
 
-func (c *command) deviceAdd() *cobra.Command {
+func newDeviceAdd(c *command) *cobra.Command {
 	var d operate.NewDevice
 	first := firstReading{c: c}
 	cmd := &cobra.Command{

@@ -16,7 +16,7 @@ import (
 	"weir/operate"
 )
 
-func (c *command) deviceImport() *cobra.Command {
+func newDeviceImport(c *command) *cobra.Command {
 	im := deviceImport{c: c}
 	cmd := &cobra.Command{
 		Use:   "import TENANT FILE",

@@ -14,7 +14,7 @@ import (
 	"weir/operate"
 )
 
-func (c *command) deviceList() *cobra.Command {
+func newDeviceList(c *command) *cobra.Command {
 	var q deviceQuery
 	var all bool
 	cmd := &cobra.Command{

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (c *command) deviceRm() *cobra.Command {
+func newDeviceRm(c *command) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "rm TENANT TOKEN...",

@@ -10,7 +10,7 @@ import (
 	"weir/operate"
 )
 
-func (c *command) deviceRotate() *cobra.Command {
+func newDeviceRotate(c *command) *cobra.Command {
 	var yes, keep bool
 	first := firstReading{c: c}
 	cmd := &cobra.Command{

@@ -14,7 +14,7 @@ import (
 	"weir/operate"
 )
 
-func (c *command) deviceShow() *cobra.Command {
+func newDeviceShow(c *command) *cobra.Command {
 	var commands bool
 	cmd := &cobra.Command{
 		Use:   "show TENANT TOKEN",

@@ -15,7 +15,7 @@ import (
 	"weir/operate"
 )
 
-func (c *command) doctor() *cobra.Command {
+func newDoctor(c *command) *cobra.Command {
 	var strict bool
 	var patience time.Duration
 	cmd := &cobra.Command{

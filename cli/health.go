@@ -18,7 +18,7 @@ import (
 // healthTick is how often a wait asks again.
 const healthTick = 250 * time.Millisecond
 
-func (c *command) health() *cobra.Command {
+func newHealth(c *command) *cobra.Command {
 	var base string
 	var wait time.Duration
 	cmd := &cobra.Command{

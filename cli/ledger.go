@@ -12,7 +12,7 @@ import (
 	"weir/operate"
 )
 
-func (c *command) ledger() *cobra.Command {
+func newLedger(c *command) *cobra.Command {
 	var q operate.LedgerQuery
 	var tenant string
 	var since time.Duration
@@ -41,7 +41,7 @@ func (c *command) ledger() *cobra.Command {
 	cmd.Flags().StringVar(&tenant, "tenant", "", "of one tenant; \"\" is strangers and unknown tenants")
 	cmd.Flags().StringVar(&q.Transport, "transport", "", "of one transport: mqtt, http")
 	cmd.Flags().DurationVar(&since, "since", 0, "of the last hours, such as 24h")
-	cmd.AddCommand(c.deadLetters(), c.ledgerVerify(), c.ledgerTrace())
+	cmd.AddCommand(newDeadLetters(c), newLedgerVerify(c), newLedgerTrace(c))
 	return cmd
 }
 
@@ -79,7 +79,7 @@ func printGaps(w io.Writer, gaps []operate.Gap) {
 	}
 }
 
-func (c *command) deadLetters() *cobra.Command {
+func newDeadLetters(c *command) *cobra.Command {
 	q := operate.DeadLetterQuery{}
 	var tenant string
 	cmd := &cobra.Command{

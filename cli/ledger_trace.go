@@ -11,7 +11,7 @@ import (
 	"weir/operate"
 )
 
-func (c *command) ledgerTrace() *cobra.Command {
+func newLedgerTrace(c *command) *cobra.Command {
 	since, until := "24h", ""
 	cmd := &cobra.Command{
 		Use:   "trace TENANT DEVICE",

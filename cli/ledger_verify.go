@@ -12,7 +12,7 @@ import (
 	"weir/operate"
 )
 
-func (c *command) ledgerVerify() *cobra.Command {
+func newLedgerVerify(c *command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "verify",
 		Short: "Recount what is stored, and say what does not balance",

@@ -9,7 +9,7 @@ import (
 	"weir/operate"
 )
 
-func (c *command) reload() *cobra.Command {
+func newReload(c *command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "reload",
 		Short: "Make the running instance read its configuration again",

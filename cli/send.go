@@ -16,7 +16,7 @@ import (
 	"weir/operate"
 )
 
-func (c *command) send() *cobra.Command {
+func newSend(c *command) *cobra.Command {
 	s := sending{c: c}
 	var at string
 	cmd := &cobra.Command{

@@ -13,8 +13,8 @@ import (
 	"weir/operate"
 )
 
-func (c *command) site() *cobra.Command {
-	return group("site", "The declared state: plan, apply, export", c.siteValidate(), c.sitePlan(), c.siteApply(), c.siteExport())
+func newSite(c *command) *cobra.Command {
+	return group("site", "The declared state: plan, apply, export", newSiteValidate(c), newSitePlan(c), newSiteApply(c), newSiteExport(c))
 }
 
 // siteFiles is cobra.MinimumNArgs with our exit code.
@@ -43,7 +43,7 @@ func (c *command) lookupEnv(name string) (string, bool) {
 	return "", false
 }
 
-func (c *command) siteValidate() *cobra.Command {
+func newSiteValidate(c *command) *cobra.Command {
 	var withoutSecrets bool
 	cmd := &cobra.Command{
 		Use:   "validate FILE…",
@@ -71,7 +71,7 @@ func isOrAre(files []string) string {
 	return strings.Join(files, ", ") + " are"
 }
 
-func (c *command) sitePlan() *cobra.Command {
+func newSitePlan(c *command) *cobra.Command {
 	var prune, exit bool
 	cmd := &cobra.Command{
 		Use:   "plan FILE…",
@@ -100,7 +100,7 @@ func (c *command) sitePlan() *cobra.Command {
 	return cmd
 }
 
-func (c *command) siteApply() *cobra.Command {
+func newSiteApply(c *command) *cobra.Command {
 	var prune, yes bool
 	var expect string
 	cmd := &cobra.Command{
@@ -209,7 +209,7 @@ func siteText(s *operate.SiteStatus) string {
 	return fmt.Sprintf("%s applied at %s: %s; digest %s", strings.Join(s.Files, ", "), s.At.Format(time.RFC3339), changes, s.Digest)
 }
 
-func (c *command) siteExport() *cobra.Command {
+func newSiteExport(c *command) *cobra.Command {
 	var e operate.SiteExport
 	var out string
 	var force bool

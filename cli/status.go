@@ -14,7 +14,7 @@ import (
 	"weir/operate"
 )
 
-func (c *command) status() *cobra.Command {
+func newStatus(c *command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "How the running instance is",

@@ -14,7 +14,7 @@ import (
 	"weir/operate"
 )
 
-func (c *command) tail() *cobra.Command {
+func newTail(c *command) *cobra.Command {
 	var q operate.TailQuery
 	var tenant string
 	var limit int64

@@ -12,11 +12,11 @@ import (
 	"weir/operate"
 )
 
-func (c *command) tenant() *cobra.Command {
-	return group("tenant", "Tenants of the instance", c.tenantCreate(), c.tenantList())
+func newTenant(c *command) *cobra.Command {
+	return group("tenant", "Tenants of the instance", newTenantCreate(c), newTenantList(c))
 }
 
-func (c *command) tenantCreate() *cobra.Command {
+func newTenantCreate(c *command) *cobra.Command {
 	var t operate.NewTenant
 	cmd := &cobra.Command{
 		Use:   "create TOKEN",
@@ -45,7 +45,7 @@ func (c *command) tenantCreate() *cobra.Command {
 	return cmd
 }
 
-func (c *command) tenantList() *cobra.Command {
+func newTenantList(c *command) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
 		Short:   "Which tenants there are",

@@ -184,7 +184,7 @@ func (s *atRest) storeFits(ctx context.Context) health.Finding {
 	case errors.Is(s.opened, store.ErrVersion):
 		return health.Fail("a newer Weir has written this directory: run that one, or a newer one", "%v", s.opened)
 	case s.opened != nil:
-		return health.Fail(storeHint(s.cfg.DataDir), "%v", s.opened)
+		return health.Fail(StoreHint(s.cfg.DataDir), "%v", s.opened)
 	}
 	err := s.store.Check(ctx)
 	switch {
@@ -192,7 +192,7 @@ func (s *atRest) storeFits(ctx context.Context) health.Finding {
 		return health.Skip("%s on disk, format known%s, but not read to its end within %s: weir doctor --patience 30m gives it longer",
 			health.Bytes(size), s.pending(), s.timeout)
 	case err != nil:
-		return health.Fail(storeHint(s.cfg.DataDir), "%v", err)
+		return health.Fail(StoreHint(s.cfg.DataDir), "%v", err)
 	}
 	return health.Good("%s on disk, format known%s, whole", health.Bytes(size), s.pending())
 }

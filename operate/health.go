@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"weir/config"
+	"weir/health"
 	"weir/internal/dirlock"
+	"weir/store"
 )
 
 // The states of an instance, as whoever balances or restarts it wants to know them.
@@ -117,3 +119,28 @@ func (a nobodyAt) Error() string { return "nothing answers at " + string(a) }
 
 // Is makes errors.Is(err, ErrNotRunning) hold.
 func (nobodyAt) Is(target error) bool { return target == ErrNotRunning }
+
+// doubtHint is what to do about a database that cannot be trusted while it is open. After a failed sync there is nothing to
+// bring back: the log still holds what the database may have lost, for it is trimmed only behind a sync that succeeded.
+func doubtHint(dir string, err error) string {
+	if errors.Is(err, store.ErrUnsynced) {
+		return "restart weir: the database is opened anew and the log makes up for what it lacks; then look at the disk (dmesg, smartctl): it has refused a sync"
+	}
+	return StoreHint(dir)
+}
+
+// doubtText says in a line what is wrong with the database.
+func doubtText(err error) string {
+	if errors.Is(err, store.ErrUnsynced) {
+		return "the database takes nothing until weir is restarted: " + err.Error()
+	}
+	return "the database is damaged: " + err.Error()
+}
+
+// storeFinding is what is wrong with the database, as far as it is known.
+func (o *Operator) storeFinding() (health.Finding, bool) {
+	if err := o.Store.Stats().Err; err != nil {
+		return health.Fail(doubtHint(o.Config.DataDir, err)+"; what is acknowledged meanwhile waits in the log as long as that has room: weir backup create keeps it, where it still can", "%v", err), false
+	}
+	return health.Finding{}, true
+}

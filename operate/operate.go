@@ -69,8 +69,6 @@ type Deps struct {
 	Getenv  func(string) string
 	Started time.Time
 	Ready   func() bool
-	// Look returns what the system's clock says and the monotonic time since the start.
-	Look func() (time.Time, time.Duration)
 	// Effective is the configuration that applies now, with what reloads have changed.
 	Effective   func() *config.Config
 	Reloads     Reloads

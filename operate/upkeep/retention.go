@@ -1,14 +1,19 @@
-package operate
+// Package upkeep is what an instance does to what it keeps, without being asked: history whose time is over is removed, blocks
+// are merged, and a database is read through after a stop that was not clean.
+package upkeep
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/config"
+	"weir/ingest"
 	"weir/internal/faults"
 	"weir/model"
+	"weir/series"
 	"weir/store"
 )
 
@@ -25,9 +30,28 @@ const (
 	sweepRest = 24 * time.Hour
 )
 
+// Keeper is what the upkeep works on.
+type Keeper struct {
+	Store     Store
+	Series    *series.Series
+	Applier   *ingest.Applier
+	Clock     *ingest.Clock
+	Effective func() *config.Config
+	// Look returns what the system's clock says and the monotonic time since the start.
+	Look    func() (time.Time, time.Duration)
+	Log     *slog.Logger
+	Metrics prometheus.Registerer
+}
+
+// Store is the database.
+type Store interface {
+	store.Store
+	Check(ctx context.Context) error
+}
+
 // Retention removes history whose time is over.
 type Retention struct {
-	o       *Operator
+	Keeper
 	removed *prometheus.CounterVec
 	steady  steadyClock
 	wake    chan struct{}
@@ -54,14 +78,14 @@ func keeping(h config.History) map[store.Retained]time.Duration {
 }
 
 // NewRetention returns the sweep of the history of an instance.
-func NewRetention(o *Operator) *Retention {
-	r := &Retention{o: o, wake: make(chan struct{}, 1), removed: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_history_removed_total",
+func NewRetention(k Keeper) *Retention {
+	r := &Retention{Keeper: k, wake: make(chan struct{}, 1), removed: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_history_removed_total",
 		Help: "What was removed because its time was over; of readings each by itself."}, []string{"kind"})}
 	for _, k := range store.AllKept {
 		r.removed.WithLabelValues(string(k))
 	}
-	o.Metrics.MustRegister(r.removed)
-	r.steady.newest = o.Applier.Received()
+	k.Metrics.MustRegister(r.removed)
+	r.steady.newest = k.Applier.Received()
 	return r
 }
 
@@ -71,7 +95,7 @@ func (r *Retention) Run(ctx context.Context) error {
 	defer t.Stop()
 	for {
 		if now, ok := r.now(); ok {
-			r.sweep(ctx, now, *r.o.Effective())
+			r.sweep(ctx, now, *r.Effective())
 		}
 		select {
 		case <-ctx.Done():
@@ -84,9 +108,9 @@ func (r *Retention) Run(ctx context.Context) error {
 
 // now is the time by which things are old; ok is false while the clock cannot be trusted with that.
 func (r *Retention) now() (_ model.Nanos, ok bool) {
-	wall, mono := r.o.Look()
-	if r.o.Clock.Doubt() != "" || !r.steady.look(model.NanosOf(wall), mono) {
-		r.o.Log.Warn("nothing is removed for its age: the clock has leapt or cannot be believed; it is looked at again within the hour", "clock", wall.UTC().Format(time.RFC3339))
+	wall, mono := r.Look()
+	if r.Clock.Doubt() != "" || !r.steady.look(model.NanosOf(wall), mono) {
+		r.Log.Warn("nothing is removed for its age: the clock has leapt or cannot be believed; it is looked at again within the hour", "clock", wall.UTC().Format(time.RFC3339))
 		return 0, false
 	}
 	return model.NanosOf(wall), true
@@ -99,7 +123,7 @@ func (r *Retention) sweep(ctx context.Context, now model.Nanos, cfg config.Confi
 			continue
 		}
 		if err := r.remove(ctx, k, now.Micros()-storeMicros(keep[k])); err != nil && ctx.Err() == nil {
-			r.o.Log.Warn("old history could not be removed; it is tried again in an hour", "kind", string(k), "error", err)
+			r.Log.Warn("old history could not be removed; it is tried again in an hour", "kind", string(k), "error", err)
 		}
 	}
 }
@@ -109,7 +133,7 @@ func (r *Retention) remove(ctx context.Context, k store.Retained, before model.M
 	var all int64
 	for {
 		var step store.Removal
-		err := r.o.Store.Write(ctx, store.Results, func(tx store.Tx) (err error) {
+		err := r.Store.Write(ctx, store.Results, func(tx store.Tx) (err error) {
 			step, err = store.RemoveBefore(tx, k, before, sweepStep)
 			return err
 		})
@@ -128,7 +152,7 @@ func (r *Retention) remove(ctx context.Context, k store.Retained, before model.M
 		}
 	}
 	if all > 0 {
-		r.o.Log.Info("history was removed, its time was over", "kind", string(k), "removed", all, "before", before.Nanos().Time().Format(time.RFC3339))
+		r.Log.Info("history was removed, its time was over", "kind", string(k), "removed", all, "before", before.Nanos().Time().Format(time.RFC3339))
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package operate
+package upkeep
 
 import (
 	"context"
@@ -17,10 +17,10 @@ const (
 )
 
 // Merge merges blocks into chunks until ctx ends.
-func (o *Operator) Merge(ctx context.Context) error {
+func (k *Keeper) Merge(ctx context.Context) error {
 	t := time.NewTicker(mergeLook)
 	defer t.Stop()
-	gen, last, told := o.Series.Generation(), time.Duration(-1), ""
+	gen, last, told := k.Series.Generation(), time.Duration(-1), ""
 	pause := func() error {
 		select {
 		case <-ctx.Done():
@@ -30,12 +30,12 @@ func (o *Operator) Merge(ctx context.Context) error {
 		}
 	}
 	for {
-		wall, mono := o.Look()
-		if now := o.Series.Generation(); last < 0 || now != gen || mono-last >= mergeEvery {
+		wall, mono := k.Look()
+		if now := k.Series.Generation(); last < 0 || now != gen || mono-last >= mergeEvery {
 			gen, last = now, mono
-			if _, err := o.Series.Merge(ctx, model.MicrosOf(wall), pause); err != nil && ctx.Err() == nil && err.Error() != told {
+			if _, err := k.Series.Merge(ctx, model.MicrosOf(wall), pause); err != nil && ctx.Err() == nil && err.Error() != told {
 				told = err.Error() // once, and not every few seconds: the rows stay as they are
-				o.Log.Warn("some blocks of readings could not be merged; they stay as they are. weir ledger verify says what is damaged", "error", err)
+				k.Log.Warn("some blocks of readings could not be merged; they stay as they are. weir ledger verify says what is damaged", "error", err)
 			}
 		}
 		select {

@@ -1,4 +1,4 @@
-package operate
+package upkeep
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ import (
 
 func TestNothingIsRemovedByAClockThatLeaps(t *testing.T) {
 	t.Parallel()
-	at := func(d time.Duration) model.Nanos { return model.NanosOf(noon.Add(d)) }
+	at := func(d time.Duration) model.Nanos { return model.NanosOf(noonUTC.Add(d)) }
 	const day = 24 * time.Hour
 	s := steadyClock{newest: at(-time.Hour)}
 	for i, step := range []struct {
@@ -49,3 +49,5 @@ func TestLocationsAreKeptAsEventsUnlessTheyHaveATimeOfTheirOwn(t *testing.T) {
 		t.Errorf("%v", k)
 	}
 }
+
+var noonUTC = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
