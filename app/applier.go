@@ -67,7 +67,7 @@ func (a *applier) config(headBytes int64) ingest.ApplyConfig {
 
 // caughtUp waits until everything that was acknowledged before is applied.
 func (a *applier) caughtUp(ctx context.Context) error {
-	began, told := time.Now(), time.Now()
+	began, reported := time.Now(), time.Now()
 	for !a.ingest.CaughtUp() {
 		select {
 		case err := <-a.failed:
@@ -76,8 +76,8 @@ func (a *applier) caughtUp(ctx context.Context) error {
 			return nil
 		case <-time.After(2 * time.Millisecond):
 		}
-		if time.Since(told) > 2*time.Second {
-			told = time.Now()
+		if time.Since(reported) > 2*time.Second {
+			reported = time.Now()
 			_, last := a.spool.log.Bounds()
 			a.log.Info("applying what was acknowledged before the start", "applied", a.ingest.Applied(), "of", last, "since", time.Since(began).Round(time.Second).String())
 		}

@@ -134,7 +134,7 @@ func (s *logStore) tie(ctx context.Context, p *paired, id [16]byte, epoch uint32
 	})
 }
 
-// knownGap looks for a loss that was noted before and behind which no head has been written since: the log begins behind it.
+// knownGap looks for a loss that was noted before and after which no checkpoint has been written since: the log begins after it.
 func (s *logStore) knownGap(ctx context.Context, p *paired) error {
 	first, _ := s.log.Bounds()
 	if first <= p.head+1 {

@@ -62,9 +62,9 @@ func backupFinding(dir string, now time.Time) health.Finding {
 	if l == nil {
 		return health.Warn(hint, "there is none yet")
 	}
-	told := "the last one was made at " + l.At.UTC().Format(time.RFC3339) + ", " + health.Bytes(l.Bytes)
+	text := "the last one was made at " + l.At.UTC().Format(time.RFC3339) + ", " + health.Bytes(l.Bytes)
 	if now.Sub(l.At) > backupAge {
-		return health.Warn(hint, "%s: more than a month ago", told)
+		return health.Warn(hint, "%s: more than a month ago", text)
 	}
-	return health.Good("%s", told)
+	return health.Good("%s", text)
 }

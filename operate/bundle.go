@@ -33,7 +33,7 @@ const (
 	maxBundleLines = 1500
 )
 
-// bundle gathers what somebody far away needs to understand the instance. No secret and nothing that a device has sent is
+// bundle gathers what a remote helper needs to understand the instance. No secret and nothing that a device has sent is
 // in it: counts, figures, names of tenants and rules.
 func (o *Operator) bundle(ctx context.Context, _ None) ([]BundleFile, error) {
 	b := &bundler{now: time.Now()}
@@ -60,15 +60,15 @@ func withoutLines(r *ReloadReport) *ReloadReport {
 	if r == nil {
 		return nil
 	}
-	told := *r
-	told.Problems, told.Warnings = slices.Clone(r.Problems), slices.Clone(r.Warnings)
-	for i := range told.Problems {
-		told.Problems[i].Source = ""
+	clean := *r
+	clean.Problems, clean.Warnings = slices.Clone(r.Problems), slices.Clone(r.Warnings)
+	for i := range clean.Problems {
+		clean.Problems[i].Source = ""
 	}
-	for i := range told.Warnings {
-		told.Warnings[i].Source = ""
+	for i := range clean.Warnings {
+		clean.Warnings[i].Source = ""
 	}
-	return &told
+	return &clean
 }
 
 // bundle is MakeBundle where nothing runs.
@@ -86,7 +86,7 @@ func (d *Directory) bundle(ctx context.Context, _ None) ([]BundleFile, error) {
 	return b.files, nil
 }
 
-// bundler gathers files. What cannot be had is told in the file's place.
+// bundler gathers files. What cannot be had is named in the place of the file.
 type bundler struct {
 	now   time.Time
 	files []BundleFile

@@ -82,7 +82,7 @@ func (c *Client) post(ctx context.Context, verb string, in any) (*http.Response,
 	return nil, e.err()
 }
 
-// wireError is a refusal on its way over the socket. The other end is the operator: he is told everything.
+// wireError is a refusal on its way over the socket. The other end is the operator, to whom nothing is hidden.
 type wireError struct {
 	Code    model.Code `json:"code,omitempty"`
 	Reason  string     `json:"reason,omitempty"`

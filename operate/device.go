@@ -47,7 +47,7 @@ type SecureListeners struct {
 	MQTT   string   `json:"mqtt,omitempty"`
 	Ingest string   `json:"ingest,omitempty"`
 	Names  []string `json:"names"` // hosts that the certificate is for
-	// CAFile is what a client must be told to trust, "" when its system does already.
+	// CAFile is what a client must be configured to trust, "" when its system does already.
 	CAFile string `json:"caFile,omitempty"`
 }
 

@@ -79,7 +79,7 @@ func takeOwnDataDir(dir string) (*dirlock.Lock, error) {
 	return TakeDataDir(dir)
 }
 
-// refuseRoot refuses root on a directory of somebody else: the files that he would make there, of the store for one, keep
+// refuseRoot refuses root on the directory of another user: the files that root would make there, of the store for one, keep
 // the owner out, whom the instance runs as; and what the owner may have laid there would be followed with the rights of root.
 func refuseRoot(dir string) error {
 	fi, err := os.Stat(dir)

@@ -117,11 +117,11 @@ func (o *Operator) logTakes() health.Finding {
 	if s.Err != nil {
 		return health.Fail("messages are refused until it takes them again; look at disk-space and disk-sync", "the log refuses appends: %v", s.Err)
 	}
-	told := health.Bytes(s.DiskBytes) + " on disk"
+	text := health.Bytes(s.DiskBytes) + " on disk"
 	if s.LastSyncNanos > 0 {
-		told += fmt.Sprintf(", the last sync took %s", time.Duration(s.LastSyncNanos).Round(10*time.Microsecond))
+		text += fmt.Sprintf(", the last sync took %s", time.Duration(s.LastSyncNanos).Round(10*time.Microsecond))
 	}
-	return health.Good("%s", told)
+	return health.Good("%s", text)
 }
 
 // clockHolds says what the instance itself holds of the clock, else what can be seen from outside.
@@ -145,18 +145,18 @@ const backlogWarning = 50
 func (o *Operator) backlog(now time.Time) health.Finding {
 	s := o.Spool.Stats()
 	waiting := int64(s.Last) - int64(o.Applier.Applied())
-	told := fmt.Sprintf("%s to be applied, the log holds %s of %s", health.Count(max(waiting, 0), "record"), health.Bytes(s.Bytes), health.Bytes(s.MaxBytes))
+	text := fmt.Sprintf("%s to be applied, the log holds %s of %s", health.Count(max(waiting, 0), "record"), health.Bytes(s.Bytes), health.Bytes(s.MaxBytes))
 	if since := o.Applier.HeadSince(); since > 0 {
-		told += fmt.Sprintf(", the oldest that is not yet in the store came %s ago", now.Sub(since.Time()).Round(time.Second))
+		text += fmt.Sprintf(", the oldest that is not yet in the store came %s ago", now.Sub(since.Time()).Round(time.Second))
 	}
 	const hint = "look at applier, store and disk-sync; ingest.spool_max_bytes is how much may wait"
 	switch {
 	case o.Gauge.Refusing():
-		return health.Fail(hint, "new messages are refused: %s", told)
+		return health.Fail(hint, "new messages are refused: %s", text)
 	case s.MaxBytes > 0 && s.Bytes*100 >= s.MaxBytes*backlogWarning:
-		return health.Warn(hint, "%s", told)
+		return health.Warn(hint, "%s", text)
 	}
-	return health.Good("%s", told)
+	return health.Good("%s", text)
 }
 
 func rootKeyFinding(o rootkey.Options) health.Finding {
@@ -229,11 +229,11 @@ func deadLetterFinding(ctx context.Context, st interface {
 	if len(reasons) == 0 {
 		return health.Good("none in the last day")
 	}
-	var told []string
+	var text []string
 	for _, r := range reasons {
-		told = append(told, fmt.Sprintf("%d %s", r.Count, r.Reason))
+		text = append(text, fmt.Sprintf("%d %s", r.Count, r.Reason))
 	}
-	return health.Warn("weir ledger dead-letters shows them", "in the last day: %s", strings.Join(told, ", "))
+	return health.Warn("weir ledger dead-letters shows them", "in the last day: %s", strings.Join(text, ", "))
 }
 
 // namedRules is how many rules a finding names.
@@ -243,7 +243,7 @@ func rulesFinding(s rules.Stats, ailing []rules.Health) health.Finding {
 	if len(ailing) == 0 {
 		return health.Good("%d run", s.Rules)
 	}
-	var told []string
+	var text []string
 	result := health.Warn
 	for _, h := range ailing {
 		what := fmt.Sprintf("%d samples could not be judged", h.EvalErrors)
@@ -253,12 +253,12 @@ func rulesFinding(s rules.Stats, ailing []rules.Health) health.Finding {
 		case h.EvalErrors == 0:
 			what = fmt.Sprintf("%d detections found no room (detection.max_keys_per_tenant)", h.RefusedKeys)
 		}
-		told = append(told, h.RuntimeID+" "+what)
+		text = append(text, h.RuntimeID+" "+what)
 	}
-	if more := len(told) - namedRules; more > 0 {
-		told = append(told[:namedRules], fmt.Sprintf("and %d more", more))
+	if more := len(text) - namedRules; more > 0 {
+		text = append(text[:namedRules], fmt.Sprintf("and %d more", more))
 	}
-	return result("correct the rule in its device profile and publish it", "%d of %d: %s", len(ailing), max(s.Rules, len(ailing)), strings.Join(told, "; "))
+	return result("correct the rule in its device profile and publish it", "%d of %d: %s", len(ailing), max(s.Rules, len(ailing)), strings.Join(text, "; "))
 }
 
 // ceilings finds the tenants of whom messages were turned away in this hour or the one before because they send more
@@ -284,12 +284,12 @@ func ceilings(ctx context.Context, l *ingest.Ledger, now time.Time) health.Findi
 	if len(order) == 0 {
 		return health.Good("no tenant sends more than it may")
 	}
-	var told []string
+	var text []string
 	for _, t := range order {
-		told = append(told, fmt.Sprintf("%s %s", t, health.Count(over[t], "message")))
+		text = append(text, fmt.Sprintf("%s %s", t, health.Count(over[t], "message")))
 	}
 	return health.Warn("give the tenant a larger tier, raise governance.ingest_messages_per_second, or let its devices send less",
-		"turned away in the last hours for the ceiling: %s", strings.Join(told, ", "))
+		"turned away in the last hours for the ceiling: %s", strings.Join(text, ", "))
 }
 
 // openTopicsChecks say that there are open topics; where there are none nothing is to be said.

@@ -25,7 +25,7 @@ import (
 )
 
 // examine looks at a data directory in which nothing runs, and at the machine. It makes nothing that stays: no directory,
-// no key, no migration; only the lock is held meanwhile, so that nobody starts under its eyes. A check ends with its timeout
+// no key, no migration; only the lock is held meanwhile, so that no instance starts meanwhile. A check ends with its timeout
 // and reports what it could not look at.
 func (d *Directory) examine(ctx context.Context, m health.Machine, timeout time.Duration) *health.Report {
 	ctx, cancel := context.WithTimeout(ctx, allChecks*timeout)
@@ -65,7 +65,7 @@ func (d *Directory) lookAtRest(ctx context.Context) *atRest {
 	cfg := d.Config
 	s := &atRest{cfg: cfg, getenv: d.Getenv, wiring: d.Wiring}
 	if absent(filepath.Join(cfg.DataDir, dirlock.Name)) && absent(DBPath(cfg.DataDir)) {
-		// A lock that somebody else made, root for one, would keep the instance's own user out.
+		// A lock that another user made, root for one, would keep the instance's own user out.
 		s.locked, s.opened = fs.ErrNotExist, fs.ErrNotExist
 		return s
 	}
@@ -156,7 +156,7 @@ func (s *atRest) nothingRuns() health.Finding {
 	return health.Good("none runs on this directory")
 }
 
-// runtimeLimit is what the Go runtime of an instance would be told.
+// runtimeLimit is what the Go runtime of an instance would be limited to.
 func (s *atRest) runtimeLimit(plan Plan) int64 {
 	if s.getenv("GOMEMLIMIT") != "" {
 		return debug.SetMemoryLimit(-1) // the runtime has read it
@@ -208,7 +208,7 @@ func (s *atRest) logReads(ctx context.Context) health.Finding {
 	if s.locked != nil && !errors.Is(s.locked, fs.ErrNotExist) {
 		return health.Skip("not looked at: %v", s.locked)
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout*3/4) // so that what was read by then can be told
+	ctx, cancel := context.WithTimeout(ctx, s.timeout*3/4) // so that what was read by then can be text
 	defer cancel()
 	inv, err := s.wiring.InspectLog(ctx, SpoolPath(s.cfg.DataDir))
 	switch {
@@ -222,14 +222,14 @@ func (s *atRest) logReads(ctx context.Context) health.Finding {
 		return health.Fail("log and store of one directory belong together: bring both back from the same copy", "the log belongs to another store")
 	}
 	s.log = inv
-	told := fmt.Sprintf("%s on disk, %s read", health.Bytes(inv.DiskBytes), batches(inv.Batches))
+	text := fmt.Sprintf("%s on disk, %s read", health.Bytes(inv.DiskBytes), batches(inv.Batches))
 	if !inv.Complete {
-		told += ", no time for all of them"
+		text += ", no time for all of them"
 	}
 	if inv.Last < s.head {
-		return health.Warn("a part of the log was lost; the next start goes on above it", "%s; it ends at record %d, the store knows up to %d", told, inv.Last, s.head)
+		return health.Warn("a part of the log was lost; the next start goes on above it", "%s; it ends at record %d, the store knows up to %d", text, inv.Last, s.head)
 	}
-	return health.Good("%s", told)
+	return health.Good("%s", text)
 }
 
 func (s *atRest) lastStop(m health.Machine) health.Finding {

@@ -17,7 +17,7 @@ import (
 	"weir/store"
 )
 
-// The states of an instance, as whoever balances or restarts it wants to know them.
+// The states of an instance, as a load balancer or a service manager wants to know them.
 const (
 	HealthReady    = "ready"
 	HealthDegraded = "degraded" // it serves, but something is wrong
@@ -86,7 +86,7 @@ func AskReadyz(ctx context.Context, base string) (*Health, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A proxy or a redirect would answer for somebody else.
+	// A proxy or a redirect would answer for another server.
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Do(req)
 	if err != nil {
@@ -103,7 +103,7 @@ func AskReadyz(ctx context.Context, base string) (*Health, error) {
 	return &Health{State: HealthNotReady, Problems: []string{fmt.Sprintf("%s answers %s: is this the api listener of a Weir?", base, resp.Status)}}, nil
 }
 
-// unreachable tells nobody there from somebody who does not answer.
+// unreachable distinguishes an address where nothing listens from a server that does not answer.
 func unreachable(base string, err error) (*Health, error) {
 	_, unknown := errors.AsType[*net.DNSError](err)
 	if errors.Is(err, syscall.ECONNREFUSED) || unknown {

@@ -61,10 +61,10 @@ func (s LastStop) finding() health.Finding {
 	if s.Clean {
 		return health.Good("clean")
 	}
-	told := "not a clean one"
+	text := "not a clean one"
 	if s.Evidence != "" {
-		told += ": " + s.Evidence
+		text += ": " + s.Evidence
 	}
 	return health.Warn("nothing acknowledged is lost, refusals of the last moments may not be counted; was it a power cut, or did the system kill it (dmesg)?",
-		"%s", told)
+		"%s", text)
 }

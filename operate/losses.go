@@ -62,23 +62,23 @@ func since(ls []Loss, at time.Time) []Loss {
 	return slices.DeleteFunc(slices.Clone(ls), func(l Loss) bool { return l.At.Before(at) })
 }
 
-// lossFindingOf tells what of the log was lost, and what was set aside instead of being lost.
+// lossFindingOf reports what of the log was lost, and what was set aside instead of being lost.
 func lossFindingOf(ctx context.Context, st reader, dir string, now time.Time) health.Finding {
 	all, err := losses(ctx, st)
 	if err != nil {
 		return health.Skip("it cannot be read: %v", err)
 	}
-	var told []string
+	var parts []string
 	for _, l := range since(all, now.Add(-lossFinding)) {
-		told = append(told, l.String())
+		parts = append(parts, l.String())
 	}
 	hint := "look at the disk (dmesg, smartctl); devices that keep what they send may send it again; a change of the registry made just then may not be in force: save or publish it once more"
 	if aside, _ := filepath.Glob(SpoolPath(dir) + ".foreign-*"); len(aside) > 0 {
-		told = append(told, "set aside: "+strings.Join(aside, ", "))
+		parts = append(parts, "set aside: "+strings.Join(aside, ", "))
 		hint = "a log that was set aside belongs to another database: put it back beside that one, or remove it; " + hint
 	}
-	if len(told) > 0 {
-		return health.Warn(hint, "%s", strings.Join(told, "; "))
+	if len(parts) > 0 {
+		return health.Warn(hint, "%s", strings.Join(parts, "; "))
 	}
 	return health.Good("nothing of the log was lost in the last week")
 }

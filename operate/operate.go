@@ -2,7 +2,7 @@
 // goes in and comes out, whether it streams, and whether it is answered where nothing runs, too. The same description serves
 // the unix socket (Server), its other end (Client) and, on a data directory in which nothing runs, this process (Directory).
 //
-// The authority of a verb is the file mode of the socket, or the lock of the directory: whoever has either holds all data.
+// The authority of a verb is the file mode of the socket, or the lock of the directory: the holder of either can read all data.
 // What a verb changes is journalled under the principal of Local.
 package operate
 
@@ -107,5 +107,5 @@ func New(d Deps) *Operator {
 	return o
 }
 
-// Local is the principal of whoever holds the data directory.
+// Local is the principal of the owner of the data directory.
 func Local() *model.Principal { return &model.Principal{Kind: model.LocalOperator, Subject: "local"} }

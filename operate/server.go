@@ -110,7 +110,7 @@ func reply(w http.ResponseWriter, status int, v any) {
 	_ = json.NewEncoder(w).Encode(v) // a peer that is gone needs no answer
 }
 
-// listenAlone opens a socket that nobody but its owner may connect to, from the first moment on: on Linux the file gets
+// listenAlone opens a socket that only its owner may connect to, from the first moment on: on Linux the file gets
 // the mode that the socket has before it is bound. Elsewhere that may be refused, and the mode is set right after.
 func listenAlone(ctx context.Context, path string) (net.Listener, error) {
 	l, err := alone().Listen(ctx, "unix", path)

@@ -8,14 +8,14 @@ import (
 	"unicode"
 )
 
-// Snippet is a command or a program that sends a device's first reading, as somebody would type it.
+// Snippet is a command or a program that sends a device's first reading, as a person would type it.
 type Snippet struct {
 	Title    string `json:"title"`    // what it needs: mosquitto_pub, curl, Go
 	Language string `json:"language"` // what it is written in: sh or go
 	Text     string `json:"text"`     // may hold several lines
 }
 
-// FirstReading returns the ways in which a device can send its first reading, by every door that is open: over TLS where
+// FirstReading returns the ways in which a device can send its first reading, by every listener that is open: over TLS where
 // its certificate is for the host in the command. host stands for a listener on every interface; "" is this machine.
 func FirstReading(d *DeviceAdded, host string) []Snippet {
 	var all []Snippet
@@ -53,8 +53,8 @@ func FirstReading(d *DeviceAdded, host string) []Snippet {
 	return all
 }
 
-// choose returns the door that a client at host should take: over TLS when the certificate is for that host or nothing
-// else is open, and the name under which it is reached. Without a door the port is "".
+// choose returns the listener that a client at host should use: over TLS when the certificate is for that host or nothing
+// else is open, and the name under which it is reached. Without a listener the port is "".
 func (s *SecureListeners) choose(plain, secure, host string) (h, port string, tls bool) {
 	if secure != "" {
 		h, port = reachable(secure, host)

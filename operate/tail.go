@@ -11,7 +11,7 @@ import (
 
 // TailQuery narrows what a tail shows. Empty restricts nothing.
 type TailQuery struct {
-	Tenant *string `json:"tenant,omitempty"` // "" is strangers and unknown tenants
+	Tenant *string `json:"tenant,omitempty"` // "" is unauthenticated senders and unknown tenants
 	Device string  `json:"device,omitempty"`
 	// Unnamed asks, beside for Device, for what names no device: it may be its.
 	Unnamed   bool   `json:"unnamed,omitempty"`
@@ -26,10 +26,10 @@ type Sightings struct {
 	LeftOut int64 `json:"leftOut,omitempty"`
 }
 
-// Seen is a message that has ended. Of one that proved to be nobody's it shows neither values nor ids.
+// Seen is a message that has ended. Of one whose sender is unauthenticated it shows neither values nor ids.
 type Seen struct {
 	Time       time.Time `json:"time"`   // when it was received
-	Tenant     string    `json:"tenant"` // "" for strangers and unknown tenants
+	Tenant     string    `json:"tenant"` // "" for unauthenticated senders and unknown tenants
 	Named      string    `json:"namedTenant,omitempty"`
 	Transport  string    `json:"transport"`
 	Source     string    `json:"source,omitempty"`

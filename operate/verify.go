@@ -83,7 +83,7 @@ func imbalance(w ingest.Wrong) Imbalance {
 
 // verifyLedger recounts a running instance.
 func (o *Operator) verifyLedger(ctx context.Context, progress func(done, all int64)) (*Verification, error) {
-	release := o.Spool.HoldTrim() // before the head is read: the log behind it must still be there
+	release := o.Spool.HoldTrim() // before the checkpoint is read: the log after it must still be there
 	defer release()
 	v := &ingest.Verifier{Store: o.Store, Door: o.Wiring.TransportOf, DeadSince: deadSince(o.Effective().History.DeadLetterRetention, time.Now()), Progress: progress,
 		Batches: func(ctx context.Context, from model.Offset, f func(*spool.Batch) error) error {

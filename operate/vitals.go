@@ -19,7 +19,7 @@ const (
 	stalledAfter = 30 * time.Second
 )
 
-// vitals are figures of the instance that nobody counts but that must be looked at: how far the applier is behind, the
+// vitals are figures of the instance that are not counted and must be looked at: how far the applier is behind, the
 // disk, the ledger. With them the alerts are watched.
 type vitals struct {
 	o       *Operator
@@ -118,7 +118,7 @@ func (v *vitals) lookAtLedger(ctx context.Context, now time.Time) {
 	}
 	r, err := v.o.ledger(ctx, LedgerQuery{Since: new(now.Add(-ledgerReach))})
 	if err != nil {
-		return // what keeps the store from being read is told by others
+		return // what keeps the store from being read is reported elsewhere
 	}
 	v.unbalanced.Set(float64(v.standing.look(r.Lines)))
 	var dead int64
@@ -167,7 +167,7 @@ func (p *pulse) beat(now time.Time, applied, last model.Offset, newest model.Nan
 	return pending, lag, failing || now.Sub(p.moved) >= stalledAfter
 }
 
-// standing tells lines of the ledger that do not balance from messages that are moving at the instant of a look.
+// standing separates lines of the ledger that do not balance from messages that are moving at the instant of a look.
 type standing struct{ missing map[[3]string]int64 }
 
 // look returns how many lines miss the same as at the look before.

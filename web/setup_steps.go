@@ -114,7 +114,7 @@ type setupOpened struct {
 	Seconds int `json:"seconds"` // that the link is still good for
 }
 
-// open tells a page whose link is over before anything is typed.
+// open reports to the page that its link is over before anything is typed.
 func (s *Setup) open(_ *http.Request, q setupOpen) (setupOpened, error) {
 	until, err := s.links.Open(q.Link)
 	return setupOpened{int(time.Until(until).Seconds())}, err

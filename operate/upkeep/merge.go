@@ -20,7 +20,7 @@ const (
 func (k *Keeper) Merge(ctx context.Context) error {
 	t := time.NewTicker(mergeLook)
 	defer t.Stop()
-	gen, last, told := k.Series.Generation(), time.Duration(-1), ""
+	gen, last, reported := k.Series.Generation(), time.Duration(-1), ""
 	pause := func() error {
 		select {
 		case <-ctx.Done():
@@ -33,8 +33,8 @@ func (k *Keeper) Merge(ctx context.Context) error {
 		wall, mono := k.Look()
 		if now := k.Series.Generation(); last < 0 || now != gen || mono-last >= mergeEvery {
 			gen, last = now, mono
-			if _, err := k.Series.Merge(ctx, model.MicrosOf(wall), pause); err != nil && ctx.Err() == nil && err.Error() != told {
-				told = err.Error() // once, and not every few seconds: the rows stay as they are
+			if _, err := k.Series.Merge(ctx, model.MicrosOf(wall), pause); err != nil && ctx.Err() == nil && err.Error() != reported {
+				reported = err.Error() // once, and not every few seconds: the rows stay as they are
 				k.Log.Warn("some blocks of readings could not be merged; they stay as they are. weir ledger verify says what is damaged", "error", err)
 			}
 		}
