@@ -11,7 +11,7 @@ import (
 )
 
 // LeastMemory is the smallest limit that an instance starts with.
-const LeastMemory = memory.Least
+const LeastMemory = memory.MinLimit
 
 // programBytes is what the instance needs before it holds anything for anybody: code, stacks, the directories of its own
 // tenants and identities, and what the collector has not yet taken.
@@ -49,21 +49,21 @@ const (
 // shares say how memory is divided: each part gets its least, and of what is left after that its parts per thousand, up to
 // its most.
 var shares = []memory.Share{
-	{Name: partHead, PerMille: 160, Least: 4 << 20, Most: 128 << 20},
-	{Name: partAltIDs, PerMille: 70, Least: 1 << 20, Most: 1 << 40},
-	{Name: partRepeats, PerMille: 20, Least: 1 << 20, Most: 16 << 20},
-	{Name: partRules, PerMille: 100, Least: 2 << 20, Most: 1 << 40},
-	{Name: partStoreCache, PerMille: 40, Least: 3 << 20, Most: 32 << 20},
-	{Name: partUnsynced, PerMille: 30, Least: 3 << 20, Most: 8 << 20},
-	{Name: partTail, PerMille: 30, Least: 1 << 20, Most: 8 << 20},
-	{Name: partBodies, PerMille: 70, Least: 2 << 20, Most: 2 * mostLargeBodies * largeBody},
-	{Name: partMQTT, PerMille: 240, Least: 4 << 20, Most: 1 << 40},
-	{Name: partIngest, PerMille: 50, Least: 1 << 20, Most: mostIngest * connectionHTTP},
-	{Name: partAPI, PerMille: 20, Least: 1 << 20, Most: mostAPI * connectionHTTP},
-	{Name: partGraphQL, PerMille: 40, Least: 4 << 20, Most: 64 << 20},
-	{Name: partDocuments, PerMille: 20, Least: 1 << 20, Most: 16 << 20},
-	{Name: partResults, PerMille: 60, Least: 2 << 20, Most: 256 << 20},
-	{Name: partCommands, PerMille: 50, Least: 4 << 20, Most: commandPerByte * maxSiteBytes},
+	{Name: partHead, PerMille: 160, Min: 4 << 20, Max: 128 << 20},
+	{Name: partAltIDs, PerMille: 70, Min: 1 << 20, Max: 1 << 40},
+	{Name: partRepeats, PerMille: 20, Min: 1 << 20, Max: 16 << 20},
+	{Name: partRules, PerMille: 100, Min: 2 << 20, Max: 1 << 40},
+	{Name: partStoreCache, PerMille: 40, Min: 3 << 20, Max: 32 << 20},
+	{Name: partUnsynced, PerMille: 30, Min: 3 << 20, Max: 8 << 20},
+	{Name: partTail, PerMille: 30, Min: 1 << 20, Max: 8 << 20},
+	{Name: partBodies, PerMille: 70, Min: 2 << 20, Max: 2 * mostLargeBodies * largeBody},
+	{Name: partMQTT, PerMille: 240, Min: 4 << 20, Max: 1 << 40},
+	{Name: partIngest, PerMille: 50, Min: 1 << 20, Max: mostIngest * connectionHTTP},
+	{Name: partAPI, PerMille: 20, Min: 1 << 20, Max: mostAPI * connectionHTTP},
+	{Name: partGraphQL, PerMille: 40, Min: 4 << 20, Max: 64 << 20},
+	{Name: partDocuments, PerMille: 20, Min: 1 << 20, Max: 16 << 20},
+	{Name: partResults, PerMille: 60, Min: 2 << 20, Max: 256 << 20},
+	{Name: partCommands, PerMille: 50, Min: 4 << 20, Max: commandPerByte * maxSiteBytes},
 }
 
 // Budget is how an instance divides its memory.

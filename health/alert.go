@@ -28,8 +28,8 @@ type Alert struct {
 	Runbook string `json:"runbook"`
 }
 
-// Condition is a comparison of what a metric says. The zero form compares the metric itself; at most one of Over, Within,
-// Mean, Least and Changes is set. A metric that is not there holds nothing.
+// Condition compares the value of a metric with a limit. Without a modifier it compares the metric itself; at most one of Over, Within,
+// Mean, MinBy and Changes is set. The condition of an absent metric is false.
 type Condition struct {
 	Metric string
 	Labels [][2]string
@@ -37,13 +37,13 @@ type Condition struct {
 	Below  bool    // … or, when set, less than Above
 	// Over divides the metric by another one.
 	Over string
-	// Within takes how much a counter grew in this span.
+	// Within compares the increase of a counter within this span.
 	Within time.Duration
-	// Mean takes a histogram's mean over this span; Metric is its name without suffix.
+	// Mean compares a histogram's mean over this span; Metric is its name without suffix.
 	Mean time.Duration
-	// Least is a label: of a gauge that stands once for each of its values, the lowest counts.
-	Least string
-	// Changes takes how often a gauge changed in this span. Only somebody outside sees what changes over restarts.
+	// MinBy is a label: the lowest value of the gauge over the values of that label is compared.
+	MinBy string
+	// Changes counts the changes of a gauge within this span. Changes over a restart are visible only to Prometheus.
 	Changes time.Duration
 }
 
@@ -59,8 +59,8 @@ func (c *Condition) Expr() string {
 func (c *Condition) value() string {
 	name := c.Metric + c.labels()
 	switch {
-	case c.Least != "":
-		return "min without (" + c.Least + ") (" + name + ")"
+	case c.MinBy != "":
+		return "min without (" + c.MinBy + ") (" + name + ")"
 	case c.Over != "":
 		return name + " / " + c.Over
 	case c.Within > 0:

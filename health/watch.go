@@ -106,7 +106,7 @@ func (a *watched) value(now time.Time, values values) (v float64, known bool) {
 		first, last, ok := a.remember(now, values.sum(c.Metric, nil), c.Mean)
 		return (last.value - first.value) / (last.num - first.num), ok && last.num > first.num
 	}
-	if c.Least != "" {
+	if c.MinBy != "" {
 		return values.least(c.Metric, c.Labels)
 	}
 	s := values.sum(c.Metric, c.Labels)

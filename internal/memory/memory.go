@@ -1,5 +1,5 @@
-// Package memory hands out an instance's memory. One Accountant knows the limit, says how much of it each part may plan
-// with, and is told what the parts really hold; the Go runtime is given the limit as a whole.
+// Package memory divides an instance's memory. One Accountant has the limit, gives each part its budget and reports what
+// the parts hold; the Go runtime gets the limit as a whole.
 package memory
 
 import (
@@ -15,10 +15,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Least is the smallest limit that leaves room for the program itself, Most the largest that Detect returns: more helps nobody.
+// MinLimit is the smallest limit that leaves room for the program itself; MaxLimit is the largest that Detect returns,
+// because no part uses more.
 const (
-	Least = 64 << 20
-	Most  = 4 << 30
+	MinLimit = 64 << 20
+	MaxLimit = 4 << 30
 )
 
 // Accountant divides a limit.
@@ -42,21 +43,21 @@ func New(limit int64, reg prometheus.Registerer) *Accountant {
 // Limit is the memory of the whole instance.
 func (a *Accountant) Limit() int64 { return a.limit }
 
-// Share is what a part gets of a limit: its least in any case, and of what is left when all parts have that, its parts per
-// thousand, up to its most.
+// Share is a part's share of a limit: its minimum in any case, and PerMille of what remains after all minimums, up to its
+// maximum.
 type Share struct {
-	Name                  string
-	PerMille, Least, Most int64
+	Name               string
+	PerMille, Min, Max int64
 }
 
-// Divide gives each share its bytes. Together they are no more than bytes, unless the leasts alone are.
+// Divide gives each share its bytes. Together they are no more than bytes, unless the minimums alone exceed them.
 func Divide(bytes int64, shares []Share) map[string]int64 {
 	for _, s := range shares {
-		bytes -= s.Least
+		bytes -= s.Min
 	}
 	out := map[string]int64{}
 	for _, s := range shares {
-		out[s.Name] = min(s.Least+max(bytes, 0)/1000*s.PerMille, s.Most)
+		out[s.Name] = min(s.Min+max(bytes, 0)/1000*s.PerMille, s.Max)
 	}
 	return out
 }
@@ -147,7 +148,7 @@ func (a *Account) Shrink(bytes int64) { a.held.Add(-bytes) }
 func Detect(root string) int64 {
 	limit := most()
 	if total := meminfo(filepath.Join(root, "proc/meminfo")); total > 0 {
-		limit = min(limit, max(total/2, min(total/4*3, Least)))
+		limit = min(limit, max(total/2, min(total/4*3, MinLimit)))
 	}
 	if n := container(root); n > 0 {
 		limit = min(limit, n/10*9)
@@ -158,9 +159,9 @@ func Detect(root string) int64 {
 // most is Most, or what a 32-bit process can have beside the files that it maps.
 func most() int64 {
 	if bits.UintSize == 32 {
-		return Most / 4
+		return MaxLimit / 4
 	}
-	return Most
+	return MaxLimit
 }
 
 // Available returns the memory of the machine or of its container, whichever is less, 0 when neither can be read.

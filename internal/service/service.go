@@ -51,7 +51,7 @@ type Options struct {
 	// LowPorts lets it listen on ports below 1024. systemd only.
 	LowPorts bool
 	// StopTimeout is how long the program may take to stop by itself.
-	StopPatience time.Duration
+	StopTimeout time.Duration
 }
 
 // Defaults are the places of the packages for the init system.
@@ -140,7 +140,7 @@ func (o Options) Args() string {
 }
 
 // StopSeconds is how long the init system waits before it kills: longer than the program's own patience.
-func (o Options) StopSeconds() int { return int(o.StopPatience.Seconds()) + 30 }
+func (o Options) StopSeconds() int { return int(o.StopTimeout.Seconds()) + 30 }
 
 // StateDirectory is the data directory as systemd makes it itself, "" when it lies elsewhere.
 func (o Options) StateDirectory() string {
