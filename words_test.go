@@ -55,7 +55,10 @@ var retiredNames = map[string]string{
 var locations = regexp.MustCompile(`^(?:gql|ingest|model|series|store|httpingest|registry)\..*(?:Location|Heading$)`)
 
 // pending are the pages and packages that still contain retired words. An entry that is no longer needed fails the test.
-var pending = []string{}
+var pending = []string{
+	"app", "auth", "broker", "cli", "httpingest", "ingest", "store",
+	"docs/cli.md", "docs/configuration.md", "docs/mqtt-conformance.md", // made from texts of cli, config and broker
+}
 
 // TestRetiredWordsStayOut reads what users and programmers read and fails on each word that docs/glossary.md retired.
 func TestRetiredWordsStayOut(t *testing.T) {
@@ -104,7 +107,7 @@ func TestRetiredWordsAreFound(t *testing.T) {
 		}
 	}
 	if !locations.MatchString("model.Location.Heading") || locations.MatchString("app.TailQuery.Heading") {
-		t.Error("a location's heading is not told from an outcome")
+		t.Error("a location's heading is not distinguished from an outcome")
 	}
 }
 
