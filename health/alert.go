@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// Severity is how soon somebody should look.
+// Severity is the urgency of an alert.
 type Severity string
 
-// Severities: Critical wants a person now, Minor one within the day.
+// Severities: Critical needs an operator now, Minor within the day.
 const (
 	Critical Severity = "critical"
 	Minor    Severity = "warning"
 )
 
-// Alert is one thing that wants a person: a condition on the instance's own metrics, for how long it must hold, and what
-// to tell. The same description makes the Prometheus rule and is watched inside the instance for its log.
+// Alert is a condition that needs an operator: a condition on the instance's own metrics, how long it must hold, and its
+// summary. The same description makes the Prometheus rule and is evaluated inside the instance for its log.
 type Alert struct {
 	Name     string        `json:"alert"`
 	Severity Severity      `json:"severity"`
@@ -102,7 +102,7 @@ func promSpan(d time.Duration) string {
 // Expr is the alert's condition in PromQL.
 func (a *Alert) Expr() string { return a.When.Expr() }
 
-// Rules writes alerts as a Prometheus rules file. docs is where the documentation stands.
+// Rules writes alerts as a Prometheus rules file. docs is the address of the documentation.
 func Rules(alerts []Alert, docs string) string {
 	var b strings.Builder
 	b.WriteString("groups:\n  - name: weir\n    rules:\n")

@@ -2,11 +2,11 @@ package health
 
 import "time"
 
-// metricExpiry has a series for each listener with TLS, and none where there is no such listener: then nothing fires.
+// metricExpiry has a series for each listener with TLS, and none without such a listener: then no alert fires.
 const metricExpiry = "weir_tls_certificate_expiry_seconds"
 
-// Alerts are what a careful operator wants to be told of. Names of the first eight are those of the platform's contract;
-// the alerts on sources outside come with the transport that reads them.
+// Alerts are the conditions that an operator needs to know. Names of the first eight are those of the platform's contract;
+// the alerts on external sources come with the transport that reads them.
 func Alerts() []Alert {
 	return []Alert{
 		{Name: "DurableStalledBehindStream", Severity: Critical, When: Condition{Metric: "weir_ingest_applier_stalled"}, For: time.Minute,

@@ -80,7 +80,7 @@ var (
 	// ErrMalformed: neither 32 bytes nor the base64 of 32 bytes.
 	ErrMalformed = errors.New("rootkey: not a key of 32 bytes")
 	// ErrExposed: everybody on the machine can read or write the key file.
-	ErrExposed = errors.New("rootkey: the key file is open to everybody")
+	ErrExposed = errors.New("rootkey: the key file is readable by other users")
 )
 
 // variable is what messages call the environment variable.

@@ -14,7 +14,7 @@ import (
 	"weir/spool"
 )
 
-// run is the committer: the only one that writes files of batches and that answers.
+// run is the committer: the only goroutine that writes batches and answers senders.
 func (l *Log) run() {
 	defer close(l.stopped)
 	var entries []spool.Entry
@@ -24,7 +24,7 @@ func (l *Log) run() {
 		l.mu.Unlock()
 		l.store(entries)
 		clear(entries)
-		// The senders just answered are ready to append again: let them, or they would come in halves, one half always
+		// The senders just answered can append again at once: wait for them, or they would arrive in halves, one half always
 		// waiting for the other's flush (64 writers on a fast disk: 94,000/s without this, 141,000/s with it).
 		runtime.Gosched()
 	}
@@ -34,8 +34,8 @@ func (l *Log) run() {
 	l.mu.Unlock()
 }
 
-// awaitWork returns true when something is queued, false when the log closes and nothing is. While appends are refused
-// it tries, ever less often, to go on.
+// awaitWork returns true when entries are queued, false when the log closes and none are. While appends are refused it
+// retries recovery, less and less often.
 func (l *Log) awaitWork() bool {
 	for {
 		l.mu.Lock()
@@ -61,15 +61,15 @@ func (l *Log) awaitWork() bool {
 	}
 }
 
-// linger gathers more entries for the next batch: a commit costs the same for one as for many. Where the interval is not
-// set, it ends as soon as most of those who can be there are.
+// linger gathers more entries for the next batch: a commit costs the same for one as for many. With the automatic
+// interval it ends when most of the senders that can append have done so.
 func (l *Log) linger(closing bool) {
 	wait := l.pause()
 	if wait <= 0 || closing {
 		return
 	}
 	select {
-	case <-l.hurry: // meant for a batch before this one, or seen below
+	case <-l.flushNow: // sent for an earlier batch, or handled below
 	default:
 	}
 	l.mu.Lock()
@@ -83,7 +83,7 @@ func (l *Log) linger(closing bool) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-l.hurry:
+	case <-l.flushNow:
 	}
 }
 
@@ -97,11 +97,11 @@ func (l *Log) pause() time.Duration {
 	return fastLinger
 }
 
-// gathers is how many entries end the gathering early. Those whom the last batch has answered, and those who were waiting
-// then, can be there again at once. A slow disk waits for all of them, else a part of them would always wait for the
-// other's flush. A fast one leaves a fifth to come while it flushes, and of many all but what makes a commit cheap enough,
-// so that the processors have work meanwhile; and where the senders wait for nobody, batches grow until they take a few
-// flushes to gather. The caller holds mu.
+// gathers returns the number of entries that ends the gathering early. The senders answered by the last batch and those
+// queued then can append again at once. A slow disk waits for all of them, otherwise a part of them would always wait for
+// the other's flush. A fast disk leaves a fifth to arrive during its flush, and of many senders waits only for enough to
+// make a commit cheap, so that the processors have work meanwhile; when the senders do not wait for acknowledgements, a
+// batch gathers for the time of a few flushes. The caller holds mu.
 func (l *Log) gathers() int {
 	switch {
 	case l.opt.CommitInterval >= 0:
@@ -112,7 +112,7 @@ func (l *Log) gathers() int {
 	return min(l.senders-l.senders/5, fastGoal)
 }
 
-// enough reports whether what is queued is worth a commit. The caller holds mu.
+// enough reports whether the queue is worth a commit. The caller holds mu.
 func (l *Log) enough() bool {
 	return l.queue.bytes >= batchBytes || l.queue.len() >= l.goal || len(l.syncs) > 0
 }
@@ -144,7 +144,7 @@ func (l *Log) store(entries []spool.Entry) {
 	l.acknowledged(len(entries))
 }
 
-// write puts b into the present span and makes it durable. It returns what the batch takes of the budget.
+// write writes b to the present span, makes it durable and returns the budget that the batch uses.
 func (l *Log) write(b *spool.Batch) (int64, error) {
 	if err := l.makeRoom(); err != nil {
 		return 0, err
