@@ -52,7 +52,7 @@ func (w *Watch) Firing() []string {
 	return slices.Clone(w.firing)
 }
 
-// Sample evaluates the alerts once, as of at. One goroutine calls it every few seconds.
+// Sample evaluates the alerts once, as of now. One goroutine calls it every few seconds.
 func (w *Watch) Sample(now time.Time) {
 	values := w.gather()
 	firing := []string{}
