@@ -177,7 +177,7 @@ func (l *Log) measured(commit time.Duration) {
 	l.mu.Unlock()
 }
 
-// settle moves the figures by a batch that is stored (err nil) or has failed, and shows a stored one to the readers.
+// settle updates the statistics for a batch that is stored (err nil) or has failed, and announces a stored one to readers.
 func (l *Log) settle(b *spool.Batch, entries []spool.Entry, weight int64, err error) {
 	disk := int64(0)
 	if err == nil {
@@ -207,7 +207,7 @@ func (l *Log) settle(b *spool.Batch, entries []spool.Entry, weight int64, err er
 	l.announce()
 }
 
-// acknowledged counts answers, for Sync.
+// acknowledged counts answered entries, for Sync.
 func (l *Log) acknowledged(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -224,7 +224,7 @@ func (l *Log) acknowledged(n int) {
 	l.syncs = kept
 }
 
-// extent returns what the present span takes. A file whose pages cannot be read is left for the next one.
+// extent returns the size of the present span. A file with unreadable pages is abandoned for the next one.
 func (l *Log) extent() int64 {
 	n, err := l.current.extent()
 	if err != nil {
@@ -234,15 +234,15 @@ func (l *Log) extent() int64 {
 	return n
 }
 
-// mend is called after a failed batch. What of it reached the disk may be unknown (the flush of the page that names it
-// may have failed after the page was written), and after a failed fsync the kernel may hold pages for clean that never
-// reached the disk. So the file is left for good, and a new span that begins at the failed batch's offset cuts off
-// whatever stands there. Only then are the senders answered. Until that cut can be made, appends are refused.
+// mend is called after a failed batch. Its state on disk may be unknown (the flush of the page that names it
+// may have failed after the page was written), and after a failed fsync the kernel may mark pages as clean that never
+// reached the disk. So the file is abandoned, and a new span that begins at the failed batch's offset cuts off
+// its contents from there on. Only then are the senders answered. Until the new span exists, appends are refused.
 func (l *Log) mend(cause error) error {
 	cause = fmt.Errorf("%w: %w", spool.ErrUnavailable, cause)
 	l.log.Error("spool: a batch was not stored", "error", cause)
 	if l.usable() {
-		return cause // nothing was written; the file is as it was
+		return cause // nothing was written; the file is unchanged
 	}
 	if err := l.nextSpan(); err != nil {
 		l.refuse(fmt.Errorf("%w: %w", cause, err))
@@ -268,7 +268,7 @@ func (l *Log) recoverWriting() {
 	}
 }
 
-// makeRoom sees to it that the present span can take a batch, and has the next one made ahead when it is half full.
+// makeRoom ensures that the present span can take a batch, and has the next one created when it is half full.
 func (l *Log) makeRoom() error {
 	if !l.usable() {
 		return l.nextSpan()
@@ -296,16 +296,16 @@ func (l *Log) startAhead() *ahead {
 func (a *ahead) discard(dir string) error {
 	<-a.done
 	if a.err != nil {
-		return nil // nothing was made, and nobody needs it
+		return nil // nothing was created, and nothing is needed
 	}
 	return errors.Join(a.db.Close(), os.Remove(filepath.Join(dir, aheadName)))
 }
 
-// mapBytes is the size at which a span is mapped: its own and that of the batch that passes it.
+// mapBytes is the mapped size of a span: its own and that of the batch that exceeds it.
 func (l *Log) mapBytes() int64 { return l.opt.SpanBytes + 2*batchBytes }
 
 // nextSpan makes the span that begins with the next offset the present one. Its name is durable before it is used. A
-// present span without a batch bears the same name and is replaced.
+// present span without a batch has the same name and is replaced.
 func (l *Log) nextSpan() error {
 	a := l.ahead
 	if a == nil {
@@ -329,7 +329,7 @@ func (l *Log) nextSpan() error {
 	return nil
 }
 
-// enter puts s at the end of the spans and lets go of the one before it.
+// enter appends s to the spans and releases the previous one.
 func (l *Log) enter(s *span) {
 	old := l.current
 	l.mu.Lock()
