@@ -16,7 +16,7 @@ const (
 	maxIngest      = 4096
 )
 
-var ingestShare = share{Share: memory.Share{Name: "HTTP connections", PerMille: 50, Least: 1 << 20, Most: maxIngest * connectionHTTP}}
+var ingestShare = share{Share: memory.Share{Name: "HTTP connections", PerMille: 50, Min: 1 << 20, Max: maxIngest * connectionHTTP}}
 
 func (b Budget) ingestConnections() int {
 	return int(max(b.of(ingestShare)/connectionHTTP, minConnections))

@@ -10,7 +10,7 @@ import (
 )
 
 // MinMemory is the smallest limit that an instance starts with.
-const MinMemory = memory.Least
+const MinMemory = memory.MinLimit
 
 // programBytes is what the instance needs before it holds anything: code, stacks, the directories of its own tenants and
 // identities, and what the collector has not yet taken.
@@ -39,35 +39,35 @@ type share struct {
 
 var (
 	// Readings: one half fills while the other is written.
-	headShare = share{Share: memory.Share{Name: "head", PerMille: 160, Least: 4 << 20, Most: 128 << 20}, counted: true,
+	headShare = share{Share: memory.Share{Name: "head", PerMille: 160, Min: 4 << 20, Max: 128 << 20}, counted: true,
 		planned: func(bytes int64, _ config.Config) int64 { return bytes / 2 }}
 	// AltIDs that were seen, of de-duplication.
-	altIDShare = share{Share: memory.Share{Name: "altIds", PerMille: 70, Least: 1 << 20, Most: 1 << 40}, planned: func(bytes int64, c config.Config) int64 { return min(int64(c.Ingest.DedupeMaxBytes), bytes) },
+	altIDShare = share{Share: memory.Share{Name: "altIds", PerMille: 70, Min: 1 << 20, Max: 1 << 40}, planned: func(bytes int64, c config.Config) int64 { return min(int64(c.Ingest.DedupeMaxBytes), bytes) },
 		held: func(in *Instance) int64 { return in.applier.ingest.SeenBytes() }}
 	// Packet identifiers that were seen, of MQTT clients.
-	repeatShare = share{Share: memory.Share{Name: "repeats", PerMille: 20, Least: 1 << 20, Most: 16 << 20},
+	repeatShare = share{Share: memory.Share{Name: "repeats", PerMille: 20, Min: 1 << 20, Max: 16 << 20},
 		held: func(in *Instance) int64 { return in.applier.ingest.RepeatBytes() }}
-	ruleShare = share{Share: memory.Share{Name: "rule state", PerMille: 100, Least: 2 << 20, Most: 1 << 40},
+	ruleShare = share{Share: memory.Share{Name: "rule state", PerMille: 100, Min: 2 << 20, Max: 1 << 40},
 		held: func(in *Instance) int64 {
 			s := in.applier.ingest.RuleStats()
 			return int64(s.Keys+s.Devices) * bytesPerKey
 		}}
 	// Pages of SQLite; outside the Go heap.
-	storeCacheShare = share{Share: memory.Share{Name: "store cache", PerMille: 40, Least: 3 << 20, Most: 32 << 20}}
-	unsyncedShare   = share{Share: memory.Share{Name: "unsynced appends", PerMille: 30, Least: 3 << 20, Most: 8 << 20},
+	storeCacheShare = share{Share: memory.Share{Name: "store cache", PerMille: 40, Min: 3 << 20, Max: 32 << 20}}
+	unsyncedShare   = share{Share: memory.Share{Name: "unsynced appends", PerMille: 30, Min: 3 << 20, Max: 8 << 20},
 		held: func(in *Instance) int64 { return in.spool.log.Stats().UnsyncedBytes }}
 	// Batches that the applier has yet to take.
-	tailShare = share{Share: memory.Share{Name: "log tail", PerMille: 30, Least: 1 << 20, Most: 8 << 20},
+	tailShare = share{Share: memory.Share{Name: "log tail", PerMille: 30, Min: 1 << 20, Max: 8 << 20},
 		held: func(in *Instance) int64 { return in.spool.log.Stats().TailBytes }}
 	// Packets and bodies over 64 KiB while they are read.
-	bodyShare = share{Share: memory.Share{Name: "large bodies", PerMille: 70, Least: 2 << 20, Most: 2 * maxLargeBodies * largeBody}}
-	apiShare  = share{Share: memory.Share{Name: "API connections", PerMille: 20, Least: 1 << 20, Most: maxAPI * connectionHTTP}}
+	bodyShare = share{Share: memory.Share{Name: "large bodies", PerMille: 70, Min: 2 << 20, Max: 2 * maxLargeBodies * largeBody}}
+	apiShare  = share{Share: memory.Share{Name: "API connections", PerMille: 20, Min: 1 << 20, Max: maxAPI * connectionHTTP}}
 	// Bodies of GraphQL that are read and run.
-	graphQLShare  = share{Share: memory.Share{Name: "GraphQL requests", PerMille: 40, Least: 4 << 20, Most: 64 << 20}}
-	documentShare = share{Share: memory.Share{Name: "GraphQL documents", PerMille: 20, Least: 1 << 20, Most: 16 << 20}}
-	resultShare   = share{Share: memory.Share{Name: "GraphQL results", PerMille: 60, Least: 2 << 20, Most: 256 << 20}}
+	graphQLShare  = share{Share: memory.Share{Name: "GraphQL requests", PerMille: 40, Min: 4 << 20, Max: 64 << 20}}
+	documentShare = share{Share: memory.Share{Name: "GraphQL documents", PerMille: 20, Min: 1 << 20, Max: 16 << 20}}
+	resultShare   = share{Share: memory.Share{Name: "GraphQL results", PerMille: 60, Min: 2 << 20, Max: 256 << 20}}
 	// Bodies over 64 KiB of the operator's commands.
-	commandShare = share{Share: memory.Share{Name: "commands", PerMille: 50, Least: 4 << 20, Most: commandPerByte * operate.MaxSiteBytes}}
+	commandShare = share{Share: memory.Share{Name: "commands", PerMille: 50, Min: 4 << 20, Max: commandPerByte * operate.MaxSiteBytes}}
 )
 
 // shares say how memory is divided, in the order in which the status shows them.

@@ -15,7 +15,7 @@ func TestTheSharesOfMemoryAddUpToLessThanItsLimit(t *testing.T) {
 		b := NewBudget(limit)
 		sum := int64(programBytes)
 		for _, s := range shares() {
-			if got := b.of(s); got < s.Least || got > s.Most {
+			if got := b.of(s); got < s.Min || got > s.Max {
 				t.Errorf("%d MiB: %s has %d", limit>>20, s.Name, got)
 			}
 			sum += b.of(s)

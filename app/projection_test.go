@@ -15,6 +15,7 @@ import (
 	"weir/app"
 	"weir/config"
 	"weir/ingest"
+	"weir/operate"
 	"weir/store"
 	"weir/store/sqlite"
 )
@@ -127,7 +128,7 @@ func TestAProjectionFromOutsideCountsOnceThroughKills(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "d")
 	p := startTallied(t, dir)
-	client, err := app.Dial(t.Context(), config.Config{DataDir: dir})
+	client, err := operate.Dial(t.Context(), config.Config{DataDir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,7 +73,7 @@ func (c *command) serviceOptions(f serviceFlags) (service.Options, error) {
 			Hint: "name one with --init: systemd, procd or openrc; a container needs none and runs weir run"}
 	}
 	o := service.Defaults(i)
-	o.User, o.LowPorts, o.StopPatience = f.user, f.lowPorts, app.StopTimeout()
+	o.User, o.LowPorts, o.StopTimeout = f.user, f.lowPorts, app.StopTimeout()
 	if c.configFile != "" {
 		o.Config = c.configFile
 	}
