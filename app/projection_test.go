@@ -132,10 +132,10 @@ func TestAProjectionFromOutsideCountsOnceThroughKills(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.CreateTenant(t.Context(), app.NewTenant{Token: "acme"}); err != nil {
+	if _, err := operate.CreateTenant.Ask(t.Context(), client, operate.NewTenant{Token: "acme"}); err != nil {
 		t.Fatal(err)
 	}
-	device, err := client.AddDevice(t.Context(), app.NewDevice{Tenant: "acme", Token: "d1"})
+	device, err := operate.AddDevice.Ask(t.Context(), client, operate.NewDevice{Tenant: "acme", Token: "d1"})
 	if err != nil {
 		t.Fatal(err)
 	}
