@@ -35,17 +35,30 @@ type Request struct {
 	Variables     map[string]any
 }
 
-// Execute runs a query or mutation for the caller that ctx carries (WithCall). It returns when nothing of the request
-// runs any more.
+// Execute runs a query or mutation for the caller in ctx (WithCall) and returns after its last resolver has returned.
+// While it runs, its result counts against Limits.ResultBytes; the response that it returns no longer does.
 func (e *Engine) Execute(ctx context.Context, req Request) *Response {
+	resp := e.respond(ctx, req)
+	resp.done()
+	return resp
+}
+
+// respond is Execute with a response that counts against Limits.ResultBytes until the caller has written it and calls
+// its done.
+func (e *Engine) respond(ctx context.Context, req Request) *Response {
 	start := time.Now()
 	op, resp := e.ready(req)
-	kind := "refused"
-	if resp == nil {
-		kind = string(op.def.Operation)
-		resp = e.execute(ctx, op, req.Variables)
+	if resp != nil {
+		e.observe("refused", start, resp)
+		return resp
 	}
-	e.observe(kind, start, resp)
+	return e.perform(ctx, op, req.Variables, start)
+}
+
+// perform is respond for a prepared operation. start is the beginning of the duration in the metrics.
+func (e *Engine) perform(ctx context.Context, op *operation, in map[string]any, start time.Time) *Response {
+	resp := e.execute(ctx, op, in)
+	e.observe(string(op.def.Operation), start, resp)
 	return resp
 }
 

@@ -93,7 +93,7 @@ func (h *handler) post(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ctx = WithCall(ctx, Call{Principal: session.Principal, RequestID: requestid.From(ctx), Remote: remote(r), Transport: HTTP})
-	resp := h.engine.Execute(ctx, req)
+	resp := h.engine.respond(ctx, req)
 	defer resp.done()
 	reply(w, http.StatusOK, resp)
 }

@@ -365,14 +365,14 @@ func (s *socket) run(ctx context.Context, id string, op *socketOp, req Request) 
 		s.finish(id, op, errorMessage(id, errorf(model.CodeUnavailable, "too many requests are waiting")))
 		return
 	}
+	start := time.Now()
 	if prepared.subscription == nil {
-		resp := e.Execute(ctx, req)
+		resp := e.perform(ctx, prepared, req.Variables, start)
 		leave()
 		s.answer(id, op, resp)
 		resp.done()
 		return
 	}
-	start := time.Now()
 	sub, resp := e.subscribe(ctx, prepared, req.Variables)
 	leave() // an open subscription only waits
 	if resp != nil {
