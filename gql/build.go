@@ -230,7 +230,7 @@ func (b *builder) typeOf(def *ast.Definition) graphql.ResolveTypeFn {
 // resolver returns the executor's function for a field of an object type.
 func (b *builder) resolver(def *ast.Definition, f *ast.FieldDefinition) graphql.FieldResolveFn {
 	key := def.Name + "." + f.Name
-	reg := b.area.fields[b.rootName(def)+"."+f.Name]
+	reg := b.engine.fieldOf(def, f.Name)
 	root := def == b.schema.Query || def == b.schema.Mutation || def == b.schema.Subscription
 	switch {
 	case reg != nil:
@@ -247,20 +247,6 @@ func (b *builder) resolver(def *ast.Definition, f *ast.FieldDefinition) graphql.
 		return nil
 	}
 	return b.read(def, f)
-}
-
-// rootName is the name under which fields of a type are registered: Query, Mutation and Subscription for the roots,
-// whatever the schema calls them.
-func (b *builder) rootName(def *ast.Definition) string {
-	switch def {
-	case b.schema.Query:
-		return "Query"
-	case b.schema.Mutation:
-		return "Mutation"
-	case b.schema.Subscription:
-		return "Subscription"
-	}
-	return def.Name
 }
 
 // read makes the function of a field that is read from the Go value.

@@ -73,7 +73,7 @@ func (c *converter) mutation(set ast.SelectionSet) {
 		wrapped[f.Alias] = append(wrapped[f.Alias], sel)
 	})
 	for _, key := range keys {
-		c.op.steps = append(c.op.steps, step{key: key, doc: c.document(
+		c.op.steps = append(c.op.steps, step{doc: c.document(
 			gast.NewSelectionSet(&gast.SelectionSet{Selections: wrapped[key]}))})
 	}
 }
@@ -280,16 +280,22 @@ func (e *Engine) registered(f *ast.Field) *field {
 	if f.ObjectDefinition == nil || strings.HasPrefix(f.Name, "__") {
 		return nil
 	}
-	name := f.ObjectDefinition.Name
-	switch f.ObjectDefinition {
+	return e.fieldOf(f.ObjectDefinition, f.Name)
+}
+
+// fieldOf returns what is registered for a field of an object type. The fields of the roots are registered under Query,
+// Mutation and Subscription, independent of the names of these types in the schema.
+func (e *Engine) fieldOf(def *ast.Definition, name string) *field {
+	typ := def.Name
+	switch def {
 	case e.schema.Query:
-		name = "Query"
+		typ = "Query"
 	case e.schema.Mutation:
-		name = "Mutation"
+		typ = "Mutation"
 	case e.schema.Subscription:
-		name = "Subscription"
+		typ = "Subscription"
 	}
-	return e.area.fields[name+"."+f.Name]
+	return e.area.fields[typ+"."+name]
 }
 
 // checkLists refuses arguments with a list that is too long.

@@ -46,7 +46,6 @@ type question struct {
 
 // step is one run of the executor.
 type step struct {
-	key   string // response key at the root, "" for all of a query
 	doc   *gast.Document
 	plain []plainRoot // what is asked instead of the executor at first, nil for nothing
 }

@@ -147,7 +147,7 @@ func (sc *scope) logInternal(where string, err error, stack []byte) {
 const maxShownErrors = 100
 
 // collect turns graphql-go's errors into ours, in document order.
-func (sc *scope) collect(op *operation, in []gqlerrors.FormattedError) []*Error {
+func (sc *scope) collect(in []gqlerrors.FormattedError) []*Error {
 	var out []*Error
 	for _, fe := range in {
 		node, cause := original(fe)
@@ -159,7 +159,7 @@ func (sc *scope) collect(op *operation, in []gqlerrors.FormattedError) []*Error 
 		}
 		c := *shown // the same error may stand at many paths
 		c.Path = fe.Path
-		if pos := op.positions[node]; pos != nil {
+		if pos := sc.op.positions[node]; pos != nil {
 			c.Locations = []Location{{Line: pos.Line, Column: pos.Column}}
 		}
 		out = append(out, &c)

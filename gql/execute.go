@@ -102,7 +102,7 @@ func (e *Engine) execute(ctx context.Context, op *operation, in map[string]any) 
 		e.introspection.answer(op, inputs.variables, resp.data)
 	}
 	for _, s := range op.steps {
-		if !e.runStep(sc, op, s, nil, inputs, resp) {
+		if !sc.runStep(s, nil, inputs, resp) {
 			break
 		}
 	}
@@ -181,19 +181,19 @@ func (e *Engine) newScope(ctx context.Context, op *operation, in inputs) (*scope
 
 // runStep executes one step and adds what it gives to resp. It returns false when nothing more may be executed: a null
 // has reached the root, or the time is over.
-func (e *Engine) runStep(sc *scope, op *operation, s step, root any, in inputs, resp *Response) bool {
+func (sc *scope) runStep(s step, root any, in inputs, resp *Response) bool {
 	sc.loaders.reset() // what an earlier mutation changed is read anew
 	if s.plain != nil && sc.runPlain(s.plain, resp) {
 		return true
 	}
 	res := graphql.Execute(graphql.ExecuteParams{
-		Schema:  *e.roots[op.def.Operation],
+		Schema:  *sc.engine.roots[sc.op.def.Operation],
 		Root:    root,
 		AST:     s.doc,
 		Args:    in.booleans,
 		Context: context.WithoutCancel(sc.ctx),
 	})
-	resp.Errors = append(resp.Errors, sc.collect(op, res.Errors)...)
+	resp.Errors = append(resp.Errors, sc.collect(res.Errors)...)
 	data, ok := res.Data.(map[string]any)
 	if !ok {
 		resp.data = nil
@@ -201,10 +201,4 @@ func (e *Engine) runStep(sc *scope, op *operation, s step, root any, in inputs, 
 	}
 	maps.Copy(resp.data, data)
 	return sc.ctx.Err() == nil
-}
-
-// authorize judges the access of a field outside of an execution.
-func (e *Engine) authorize(ctx context.Context, f *field) error {
-	c := CallFrom(ctx)
-	return f.access.check(e.area.plane, c.Transport, c.Principal)
 }

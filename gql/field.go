@@ -97,7 +97,7 @@ func (e *Engine) run(f *field) graphql.FieldResolveFn {
 func (sc *scope) resolve(f *field, where string, src any, args Args) (out any, err error) {
 	defer sc.masked(where, &out, &err)
 	if f.root {
-		if err := f.access.check(sc.engine.area.plane, sc.call.Transport, sc.call.Principal); err != nil {
+		if err := sc.authorize(f); err != nil {
 			return nil, sc.translate(where, err)
 		}
 	}
@@ -109,6 +109,11 @@ func (sc *scope) resolve(f *field, where string, src any, args Args) (out any, e
 		return nil, sc.translate(where, err)
 	}
 	return sc.count(where, v)
+}
+
+// authorize returns an error unless the caller may use a root field.
+func (sc *scope) authorize(f *field) error {
+	return f.access.check(sc.engine.area.plane, sc.call.Transport, sc.call.Principal)
 }
 
 // thunk guards a value that is computed later, which may again be one.

@@ -57,10 +57,10 @@ func (s *loaderSet) reset() {
 }
 
 func batchOf[K comparable, V any](ctx context.Context, l *Loader[K, V]) *batch[K, V] {
-	fresh := &batch[K, V]{fetch: l.fetch, known: map[K]V{}, asked: map[K]bool{}}
+	fresh := func() *batch[K, V] { return &batch[K, V]{fetch: l.fetch, known: map[K]V{}, asked: map[K]bool{}} }
 	sc, ok := ctx.Value(scopeKey{}).(*scope)
 	if !ok {
-		return fresh // outside of an execution there is nothing to share
+		return fresh() // outside an execution there is nothing to share
 	}
 	sc.loaders.mu.Lock()
 	defer sc.loaders.mu.Unlock()
@@ -70,8 +70,9 @@ func batchOf[K comparable, V any](ctx context.Context, l *Loader[K, V]) *batch[K
 	if sc.loaders.batches == nil {
 		sc.loaders.batches = map[any]any{}
 	}
-	sc.loaders.batches[l] = fresh
-	return fresh
+	b := fresh()
+	sc.loaders.batches[l] = b
+	return b
 }
 
 type batch[K comparable, V any] struct {

@@ -76,7 +76,7 @@ func (m *measurer) set(set ast.SelectionSet) extent {
 		sum.selections = addCapped(sum.selections, 1)
 		switch s := s.(type) {
 		case *ast.Field:
-			if s.Name == "__schema" || s.Name == "__type" {
+			if asksSchema(s) {
 				m.introspection = s.Position
 				include(extent{selections: m.set(s.SelectionSet).selections}, 0) // has its own bound of depth
 				continue

@@ -2,6 +2,7 @@ package gql
 
 import (
 	"reflect"
+	"slices"
 
 	"github.com/vektah/gqlparser/v2/ast"
 )
@@ -68,7 +69,7 @@ func flat(set ast.SelectionSet, object string, into []*ast.Field) (out []*ast.Fi
 	for _, s := range set {
 		switch s := s.(type) {
 		case *ast.Field:
-			if len(s.Directives) > 0 || has(into, s.Alias) {
+			if len(s.Directives) > 0 || slices.ContainsFunc(into, func(f *ast.Field) bool { return f.Alias == s.Alias }) {
 				return nil, false
 			}
 			into = append(into, s)
@@ -89,15 +90,6 @@ func flat(set ast.SelectionSet, object string, into []*ast.Field) (out []*ast.Fi
 		}
 	}
 	return into, true
-}
-
-func has(fields []*ast.Field, key string) bool {
-	for _, f := range fields {
-		if f.Alias == key {
-			return true
-		}
-	}
-	return false
 }
 
 // complete fills in what lies below a field; false when that is not plain. Below what rows refer to nothing may refer

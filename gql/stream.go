@@ -73,7 +73,7 @@ func (s *subscription) open(ctx context.Context, sc *scope) (stream Stream, err 
 	var opened any
 	func() {
 		defer sc.masked(s.op.subscription.String(), &opened, &err)
-		if err = s.engine.authorize(ctx, s.op.subscription); err != nil {
+		if err = sc.authorize(s.op.subscription); err != nil {
 			return
 		}
 		opened, err = s.op.subscription.subscribe(ctx, s.inputs.args[s.op.subField])
@@ -98,7 +98,7 @@ func (s *subscription) next(ctx context.Context) (*Response, []*Error) {
 	sc, cancel := s.engine.newScope(ctx, s.op, s.inputs)
 	defer cancel()
 	resp := &Response{limit: s.engine.limits.ResponseBytes, shape: s.op.shape, data: map[string]any{}}
-	s.engine.runStep(sc, s.op, s.op.steps[0], event{v}, s.inputs, resp)
+	sc.runStep(s.op.steps[0], event{v}, s.inputs, resp)
 	return sc.finish(resp), nil
 }
 
