@@ -28,7 +28,7 @@ type Engine struct {
 	leaves        map[string]func(any) (any, error) // how scalars and enums are shown
 }
 
-// Request is what a client asks. Variables are as decoded from JSON with UseNumber.
+// Request is a client's request. Variables are as decoded from JSON with UseNumber.
 type Request struct {
 	Query         string
 	OperationName string
@@ -109,7 +109,7 @@ func (e *Engine) execute(ctx context.Context, op *operation, in map[string]any) 
 	return sc.finish(resp)
 }
 
-// finish judges the whole: an answer over a limit is no answer, except for mutations, whose effects the caller must see.
+// finish replaces a response over a limit by an error, except for mutations, whose effects the caller must see.
 func (sc *scope) finish(resp *Response) *Response {
 	resp.held, resp.results = sc.bytes.Load(), sc.engine.results
 	switch {
@@ -124,7 +124,7 @@ func (sc *scope) finish(resp *Response) *Response {
 	return resp
 }
 
-// inputs is what a request brings: its variables and the arguments of every field.
+// inputs are the variables of a request and the arguments of every field, coerced.
 type inputs struct {
 	variables map[string]any
 	args      map[*ast.Field]Args
@@ -179,10 +179,10 @@ func (e *Engine) newScope(ctx context.Context, op *operation, in inputs) (*scope
 	return sc, cancel
 }
 
-// runStep executes one step and adds what it gives to resp. It returns false when nothing more may be executed: a null
-// has reached the root, or the time is over.
+// runStep executes one step and adds its result to resp. It returns false when no further step may run: a null has
+// reached the root, or the time is over.
 func (sc *scope) runStep(s step, root any, in inputs, resp *Response) bool {
-	sc.loaders.reset() // what an earlier mutation changed is read anew
+	sc.loaders.reset() // values that an earlier mutation changed are read again
 	if s.plain != nil && sc.runPlain(s.plain, resp) {
 		return true
 	}
