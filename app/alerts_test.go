@@ -60,7 +60,7 @@ func TestEveryAlertSpeaksOfMetricsThatARunningInstanceShows(t *testing.T) {
 			names = append(names, a.When.Over)
 		}
 		for _, name := range names {
-			if metrics[name] == nil && a.When.Least != "listener" { // without TLS: TestAnExpiredCertificateIsServedAndToldUntilItIsRenewed
+			if metrics[name] == nil && a.When.MinBy != "listener" { // without TLS: TestAnExpiredCertificateIsServedAndToldUntilItIsRenewed
 				t.Errorf("%s: no metric %s is shown", a.Name, name)
 			}
 			if !strings.Contains(a.Expr(), name) {

@@ -3,167 +3,183 @@ package app
 import (
 	"context"
 	"errors"
-	"maps"
 	"net/http"
 	"slices"
-	"sync/atomic"
+	"strconv"
 	"time"
 
 	"weir/gql"
+	"weir/model"
+	"weir/operate"
+	"weir/store"
 	"weir/web"
 )
 
-// area is one GraphQL area of the binary.
-type area struct {
-	name     string
-	register func(*gql.Area)
+// areaNames are the GraphQL areas that this Weir serves, in the order of the schema index.
+var areaNames = []string{"user-management", "device-management", "event-management", "device-state", "event-processing", "event-sources"}
+
+// api puts what people and programs ask behind the front.
+type api struct {
+	*base
+	front    *front
+	entities *entities
+	applier  *applier
+	spool    *logStore
+	operator *operator
+	setup    *web.Setup
 }
 
-// areas are what this Weir serves, in the order of the schema index.
-func (in *Instance) areas() []area {
-	return []area{
-		{"user-management", func(a *gql.Area) {
-			gql.RegisterUser(a, gql.UserDeps{SignIn: in.auth, Profiles: in.auth, Tenants: in.govern, Areas: in.areaNames()})
-		}},
-		{"device-management", func(a *gql.Area) { gql.RegisterRegistry(a, in.registry) }},
-		{"event-management", func(a *gql.Area) {
-			gql.RegisterEvents(a, gql.EventDeps{Events: in.series, Devices: in.registry.Devices.Rows, Ledger: in.applier.Ledger(), Readings: in.readings})
-		}},
-		{"device-state", func(a *gql.Area) {
-			gql.RegisterState(a, gql.StateDeps{States: in.applier, Latest: in.series, Devices: in.registry.Devices.Rows, External: in.registry,
-				Listening: in.listen.Now, Silence: func() time.Duration { return in.obeyed().Presence.InactivityTimeout }})
-		}},
-		{"event-processing", func(a *gql.Area) {
-			gql.RegisterProcessing(a, gql.ProcessingDeps{Rules: in.compiler, Health: in.applier, Edges: in.edges})
-		}},
-		{"event-sources", gql.RegisterPlaceholder},
+// Start implements component.
+func (a *api) Start(context.Context, context.Context) error {
+	e, f := a.entities, a.front
+	server := gql.New(gql.Config{Limits: a.budget.graphQL(gql.LimitsFromEnv(a.opt.Getenv)), DevTools: gql.DevTools(a.opt.Getenv), Log: a.log, Registerer: a.metrics})
+	for _, name := range areaNames {
+		a.register(name, server.Area(name, gql.TenantPlane))
 	}
-}
-
-func (in *Instance) areaNames() []string {
-	var names []string
-	for _, a := range in.areas() {
-		names = append(names, a.name)
-	}
-	slices.Sort(names)
-	return names
-}
-
-// later is a handler that is known once its parts stand; until then it answers 503, and so does /readyz.
-type later struct{ h atomic.Pointer[http.Handler] }
-
-func (l *later) set(h http.Handler) { l.h.Store(&h) }
-
-func (l *later) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if h := l.h.Load(); h != nil {
-		(*h).ServeHTTP(w, r)
-		return
-	}
-	w.Header().Set("Retry-After", "1")
-	http.Error(w, "starting", http.StatusServiceUnavailable)
-}
-
-// startFront opens the API port with everything behind it still closed: health is answered from the first moment on.
-func (in *Instance) startFront(_, life context.Context) error {
-	in.late = map[string]*later{jwksPath: {}, serviceTokenPath: {}, setupCalls: {}}
-	cfg := web.Config{MaxConnections: in.apiConnections(), BaseURL: in.cfg.BaseURL, DocsURL: in.cfg.DocsURL, DevTools: gql.DevTools(in.opt.Getenv), Ready: in.ready.Load, Log: in.log,
-		Registerer: in.metrics, Handlers: map[string]http.Handler{jwksPath: in.late[jwksPath], serviceTokenPath: in.late[serviceTokenPath], setupCalls: in.late[setupCalls]},
-		Absent: []web.Absent{{Area: "event-sources", Note: "answers with a placeholder schema; devices send to the ingest listener and the broker"},
-			{Area: "sparkplug-ingest", Note: "serves no GraphQL"}, {Area: "lwm2m-ingest", Note: "serves no GraphQL"}}}
-	maps.Copy(cfg.Handlers, web.SetupPages(in.setupState))
-	for _, d := range in.areas() {
-		sdl, err := gql.SDL(d.name)
-		if err != nil {
-			return err
-		}
-		in.late[d.name] = &later{}
-		cfg.Areas = append(cfg.Areas, web.Area{Name: d.name, Plane: "tenant", Token: "access", SDL: sdl, Handler: in.late[d.name]})
-	}
-	var err error
-	if in.api, err = web.New(cfg); err != nil {
+	if err := server.Build(); err != nil {
 		return err
 	}
-	if err := in.startCertificate(); err != nil {
-		return err
+	e.Areas = server
+	for _, name := range areaNames {
+		f.late[name].set(server.Handler(name, gql.ByToken(e.Auth)))
 	}
-	return in.openFront(life)
-}
-
-// openFront opens the listeners of the front.
-func (in *Instance) openFront(life context.Context) error {
-	if addr := in.cfg.Listeners.API; addr != "" {
-		l, err := in.listenOn("listeners.api", addr, &in.addrs.API)
-		if err != nil {
-			return err
-		}
-		in.front.Go(in.part(life, "api", func(context.Context) error { return ignoreClosed(in.api.Serve(l)) }))
-	}
-	if addr := in.cfg.Listeners.APITLS; addr != "" && in.certs != nil {
-		l, err := in.listenOn("listeners.api_tls", addr, &in.addrs.APITLS)
-		if err != nil {
-			return err
-		}
-		in.front.Go(in.part(life, "api over TLS", func(context.Context) error { return ignoreClosed(in.api.ServeTLS(l, in.certs.Server(false))) }))
-	}
-	return nil
-}
-
-const (
-	jwksPath         = "/api/user-management/auth/jwks"
-	serviceTokenPath = "/api/user-management/auth/service-token"
-)
-
-// startAPI puts the areas behind the front.
-func (in *Instance) startAPI(context.Context, context.Context) error {
-	in.gql = gql.New(gql.Config{Limits: in.budget.graphQL(gql.LimitsFromEnv(in.opt.Getenv)), DevTools: gql.DevTools(in.opt.Getenv), Log: in.log, Registerer: in.metrics})
-	for _, d := range in.areas() {
-		d.register(in.gql.Area(d.name, gql.TenantPlane))
-	}
-	if err := in.gql.Build(); err != nil {
-		return err
-	}
-	for _, d := range in.areas() {
-		in.late[d.name].set(in.gql.Handler(d.name, gql.ByToken(in.auth)))
-	}
-	in.late[jwksPath].set(in.auth.JWKS())
-	in.late[serviceTokenPath].set(in.auth.ServiceToken())
+	f.late[jwksPath].set(e.Auth.JWKS())
+	f.late[serviceTokenPath].set(e.Auth.ServiceToken())
 	var calls http.Handler
-	in.setup, calls = in.newSetup()
-	in.late[setupCalls].set(calls)
+	a.setup, calls = web.NewSetup(web.SetupConfig{BaseURL: a.cfg.BaseURL, DataDir: a.cfg.DataDir, Log: a.log, Metrics: a.metrics,
+		Listener: func() (string, string) { return apiListener(&a.addrs) }}, setupSteps{e.Entities, a.applier})
+	f.late[web.SetupCalls].set(calls)
+	f.closed.Store(new(e.Auth.HasSuperuser))
 	return nil
 }
 
-func (in *Instance) stopFront(ctx context.Context) error {
-	defer in.front.Wait()
-	return in.api.Shutdown(ctx)
+// register gives an area its resolvers.
+func (a *api) register(name string, area *gql.Area) {
+	e, ap := a.entities, a.applier
+	switch name {
+	case "user-management":
+		gql.RegisterUser(area, gql.UserDeps{SignIn: e.Auth, Profiles: e.Auth, Tenants: e.Govern, Areas: slices.Sorted(slices.Values(areaNames))})
+	case "device-management":
+		gql.RegisterRegistry(area, e.Registry)
+	case "event-management":
+		gql.RegisterEvents(area, gql.EventDeps{Events: ap.series, Devices: e.Registry.Devices.Rows, Ledger: ap.ingest.Ledger(), Readings: ap.readings})
+	case "device-state":
+		gql.RegisterState(area, gql.StateDeps{States: ap.ingest, Latest: ap.series, Devices: e.Registry.Devices.Rows, External: e.Registry,
+			Listening: a.spool.listening.Now, Silence: func() time.Duration { return a.effective().Presence.InactivityTimeout }})
+	case "event-processing":
+		gql.RegisterProcessing(area, gql.ProcessingDeps{Rules: e.compiler, Health: ap.ingest, Edges: ap.edges})
+	case "event-sources":
+		gql.RegisterPlaceholder(area)
+	}
 }
 
-// stopAPI lets what runs end: requests are answered, and sockets are closed as going away before their streams end, so
-// that clients come back instead of taking the stream for finished.
-func (in *Instance) stopAPI(ctx context.Context) error {
-	err := in.gql.Drain(ctx)
-	in.edges.Close()
-	in.readings.Close()
+// Stop lets what runs end: requests are answered, and WebSocket connections are closed as going away before their streams
+// end, so that clients come back instead of taking the stream for finished.
+func (a *api) Stop(ctx context.Context) error {
+	err := a.entities.Areas.Drain(ctx)
+	a.applier.edges.Close()
+	a.applier.readings.Close()
 	return err
 }
 
-// mostScrapers is how many connections the metrics listener has at most.
-const mostScrapers = 64
+func (a *api) setupLink() (*operate.SetupLink, error) { return a.setup.Link() }
 
-func (in *Instance) startMetrics(_, life context.Context) error {
-	if !in.cfg.Metrics.Enabled || in.cfg.Listeners.Metrics == "" {
+// setupSteps carries out what the page of the first run asks for.
+type setupSteps struct {
+	*operate.Entities
+	applier *applier
+}
+
+// bySetup is the principal of a browser that has opened the link: it was printed for the owner of the data directory.
+func bySetup() *model.Principal { return &model.Principal{Kind: model.LocalOperator, Subject: "setup"} }
+
+// HasAdministrator implements web.SetupSteps.
+func (s setupSteps) HasAdministrator() bool { return s.Auth.HasSuperuser() }
+
+// MakeAdministrator implements web.SetupSteps.
+func (s setupSteps) MakeAdministrator(ctx context.Context, email, password string) (string, error) {
+	made, err := s.CreateAdmin(ctx, bySetup(), operate.NewAdmin{Email: email, Password: password})
+	if err != nil {
+		return "", err
+	}
+	return made.Email, nil
+}
+
+// MakeTenant implements web.SetupSteps.
+func (s setupSteps) MakeTenant(ctx context.Context, token, name string) (*web.SetupTenant, error) {
+	made, err := s.CreateTenant(ctx, bySetup(), operate.NewTenant{Token: token, Name: name})
+	if err != nil {
+		return nil, err
+	}
+	return &web.SetupTenant{Token: made.Token, Name: made.Name, Tier: made.Tier}, nil
+}
+
+// MakeDevice implements web.SetupSteps.
+func (s setupSteps) MakeDevice(ctx context.Context, tenant, token, host string) (*web.SetupDevice, error) {
+	made, err := s.AddDevice(ctx, bySetup(), operate.NewDevice{Tenant: tenant, Token: token})
+	if err != nil {
+		return nil, err
+	}
+	return &web.SetupDevice{Tenant: tenant, Token: made.Token, Snippets: operate.FirstReading(made, host)}, nil
+}
+
+// Latest implements web.SetupSteps.
+func (s setupSteps) Latest(ctx context.Context, tenant, device string) ([]web.SetupReading, error) {
+	by, err := s.Within(bySetup(), tenant)
+	if err != nil {
+		return nil, err
+	}
+	devices, err := s.Registry.Devices.ByToken(ctx, by, []string{device})
+	if err != nil {
+		return nil, err
+	}
+	if len(devices) == 0 {
+		return nil, model.NotFound("device", device)
+	}
+	latest, err := s.applier.series.LatestMeasurements(ctx, devices[0].ID)
+	out := make([]web.SetupReading, len(latest))
+	for i, m := range latest {
+		out[i] = web.SetupReading{Metric: m.Metric, Value: strconv.FormatFloat(m.Value, 'g', -1, 64), Received: m.Updated.Time()}
+	}
+	return out, err
+}
+
+// NewestRefusal implements web.SetupSteps.
+func (s setupSteps) NewestRefusal(ctx context.Context, tenant string) (newest *web.SetupRefusal, err error) {
+	err = s.Store.Read(ctx, func(tx store.Tx) error {
+		letters, err := store.DeadLetters(tx, store.DeadLetterFilter{Tenant: &tenant, Limit: 1})
+		for i := range letters {
+			newest = &web.SetupRefusal{Reason: letters[i].Reason, Summary: letters[i].Summary}
+		}
+		return err
+	})
+	return newest, err
+}
+
+// maxScrapers is how many connections the metrics listener has at most.
+const maxScrapers = 64
+
+// scrape is the listener of the metrics.
+type scrape struct {
+	*base
+	server *http.Server // nil: it is closed
+}
+
+// Start implements component.
+func (s *scrape) Start(_, life context.Context) error {
+	if !s.cfg.Metrics.Enabled || s.cfg.Listeners.Metrics == "" {
 		return nil
 	}
-	l, err := in.listenOn("listeners.metrics", in.cfg.Listeners.Metrics, &in.addrs.Metrics)
+	l, err := s.listenOn("listeners.metrics", s.cfg.Listeners.Metrics, &s.addrs.Metrics)
 	if err != nil {
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/metrics", web.Metrics(in.metrics))
-	in.private = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
+	mux.Handle("/metrics", web.Metrics(s.metrics))
+	s.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
 		MaxHeaderBytes: 16 << 10}
-	in.goes(life, "metrics", func(context.Context) error {
-		if err := in.private.Serve(web.Bounded(l, mostScrapers, "metrics", in.metrics)); !errors.Is(err, http.ErrServerClosed) {
+	s.goes(life, "metrics", func(context.Context) error {
+		if err := s.server.Serve(web.Bounded(l, maxScrapers, "metrics", s.metrics)); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil
@@ -171,9 +187,10 @@ func (in *Instance) startMetrics(_, life context.Context) error {
 	return nil
 }
 
-func (in *Instance) stopMetrics(ctx context.Context) error {
-	if in.private == nil {
+// Stop implements component.
+func (s *scrape) Stop(ctx context.Context) error {
+	if s.server == nil {
 		return nil
 	}
-	return in.private.Shutdown(ctx)
+	return s.server.Shutdown(ctx)
 }

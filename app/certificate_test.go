@@ -19,6 +19,7 @@ import (
 
 	"weir/health"
 	"weir/internal/testcerts"
+	"weir/operate"
 	"weir/store"
 )
 
@@ -113,7 +114,7 @@ func (g *guarded) client() *http.Client {
 
 func (g *guarded) certificateFinding() health.Finding {
 	g.t.Helper()
-	r, err := g.doctor(g.t.Context(), DoctorQuery{})
+	r, err := operate.RunDoctor.Ask(g.t.Context(), g.operatorClient(), operate.DoctorQuery{})
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -146,17 +147,17 @@ func TestEveryDoorSpeaksTLS(t *testing.T) {
 		t.Errorf("HTTP ingest: %s", resp.Status)
 	}
 	g.exchange(g.dial(g.Addresses().MQTTS), helloOf("weir:acme:d1", "acme:"+g.token), welcome)
-	s, err := g.status(t.Context())
+	s, err := operate.GetStatus.Ask(t.Context(), g.operatorClient(), operate.None{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if c := s.Certificate; c == nil || strings.Join(c.Listeners, " ") != "api_tls ingest_tls mqtts mqtt_wss" || strings.Join(c.Names, " ") != "localhost 127.0.0.1" {
 		t.Errorf("the status says %+v", c)
 	}
-	if n := testutil.CollectAndCount(expiry{g.Instance}); n != 4 {
+	if n := testutil.CollectAndCount(expiry{g.Instance.certificate}); n != 4 {
 		t.Errorf("the expiry of %d listeners is told", n)
 	}
-	for _, s := range FirstReading(&DeviceAdded{MQTT: g.Addresses().MQTT, Secure: g.secureDoors()}, "") {
+	for _, s := range operate.FirstReading(&operate.DeviceAdded{Entrances: *g.entrances()}, "") {
 		if !strings.Contains(s.Text, "--ca") || !strings.Contains(s.Text, "ca.pem") {
 			t.Errorf("the first reading goes by %s", s.Text)
 		}
@@ -172,18 +173,18 @@ func TestACertificateOfTheCAIsACredentialOnceItIsRegistered(t *testing.T) {
 	}
 	hello := helloOf("weir:acme:d1", "acme:")
 	g.exchange(g.dial(g.Addresses().MQTTS, own.TLS()), hello, turned)
-	by, err := g.within("acme")
+	by, err := g.entities.Within(operate.Local(), "acme")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.registry.Credentials.Create(t.Context(), by, store.Patch{"token": "cert", "deviceToken": "d1", "credentialType": "X509_CERTIFICATE",
+	if _, err := g.entities.Registry.Credentials.Create(t.Context(), by, store.Patch{"token": "cert", "deviceToken": "d1", "credentialType": "X509_CERTIFICATE",
 		"credentialId": own.Hash(), "enabled": true}); err != nil {
 		t.Fatal(err)
 	}
 	conn := g.dial(g.Addresses().MQTTS, own.TLS())
 	g.exchange(conn, hello, welcome)
 	g.exchange(g.dial(g.Addresses().MQTTS), hello, turned) // the hash alone is no proof
-	if _, err := g.registry.Credentials.Update(t.Context(), by, "cert", store.Patch{"enabled": false}); err != nil {
+	if _, err := g.entities.Registry.Credentials.Update(t.Context(), by, "cert", store.Patch{"enabled": false}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := conn.Read(make([]byte, 1)); err == nil {
@@ -225,14 +226,14 @@ func TestACertificateIsReplacedAndNoConnectionIsLost(t *testing.T) {
 	if seen := g.dial(g.Addresses().MQTTS).ConnectionState().PeerCertificates[0]; !seen.Equal(fresh.Cert) {
 		t.Error("half a pair is shown")
 	}
-	s, err := g.status(t.Context())
+	s, err := operate.GetStatus.Ask(t.Context(), g.operatorClient(), operate.None{})
 	if err != nil || s.Certificate.Problem != "tls.key_file: is not the key of the certificate" || s.Certificate.Since.IsZero() {
 		t.Errorf("the status says %+v, %v", s.Certificate, err)
 	}
 	if f := g.certificateFinding(); f.Result != health.Failure || !strings.Contains(f.Text, "tls.key_file") {
 		t.Errorf("the doctor says %s: %s", f.Result, f.Text)
 	}
-	if r, err := g.reloadNow(t.Context(), struct{}{}); err != nil || r.Outcome != reloadFailed || !strings.Contains(r.Problems.Error(), "tls.key_file") {
+	if r, err := operate.Reload.Ask(t.Context(), g.operatorClient(), operate.None{}); err != nil || r.Outcome != operate.ReloadFailed || !strings.Contains(r.Problems.Error(), "tls.key_file") {
 		t.Errorf("a reload says %+v, %v", r, err)
 	}
 

@@ -9,6 +9,7 @@ import (
 
 	"weir/app"
 	"weir/health"
+	"weir/operate"
 )
 
 // TestAnInstanceThatStartsIn1970SaysSoAndGoesOnWhenTheTimeIsSet starts a box without a battery, registers a device, takes
@@ -24,7 +25,7 @@ func TestAnInstanceThatStartsIn1970SaysSoAndGoesOnWhenTheTimeIsSet(t *testing.T)
 		}
 		return time.Unix(0, 0).Add(mono), mono
 	}})
-	client, err := app.Dial(t.Context(), in.cfg)
+	client, err := operate.Dial(t.Context(), in.cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,11 +33,11 @@ func TestAnInstanceThatStartsIn1970SaysSoAndGoesOnWhenTheTimeIsSet(t *testing.T)
 	if code, _, err := in.post(); err != nil || code != http.StatusAccepted {
 		t.Fatalf("a reading without a time of day: %d, %v", code, err)
 	}
-	s := in.until(t, client, func(s *app.Status) bool { return s.Waiting != "" })
+	s := in.until(t, client, func(s *operate.Status) bool { return s.Waiting != "" })
 	if !strings.Contains(s.Clock, "1970") || !strings.Contains(s.Waiting, "clock") || s.Unbalanced != 0 || !s.Ready {
 		t.Errorf("status %+v", s)
 	}
-	report, err := client.Doctor(t.Context(), app.DoctorQuery{})
+	report, err := operate.RunDoctor.Ask(t.Context(), client, operate.DoctorQuery{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,17 +47,17 @@ func TestAnInstanceThatStartsIn1970SaysSoAndGoesOnWhenTheTimeIsSet(t *testing.T)
 		}
 	}
 	set.Store(true)
-	s = in.until(t, client, func(s *app.Status) bool { return s.Waiting == "" && s.Clock == "" && s.Log.Applied == s.Log.Last })
+	s = in.until(t, client, func(s *operate.Status) bool { return s.Waiting == "" && s.Clock == "" && s.Log.Applied == s.Log.Last })
 	if s.Unbalanced != 0 {
 		t.Errorf("the ledger does not balance afterwards: %+v", s)
 	}
 }
 
 // until asks for the status until it is as wanted.
-func (in *instance) until(t *testing.T, c *app.Client, wanted func(*app.Status) bool) *app.Status {
+func (in *instance) until(t *testing.T, c *operate.Client, wanted func(*operate.Status) bool) *operate.Status {
 	t.Helper()
 	for late := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		s, err := c.Status(t.Context())
+		s, err := operate.GetStatus.Ask(t.Context(), c, operate.None{})
 		if err != nil {
 			t.Fatal(err)
 		}

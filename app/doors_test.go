@@ -16,6 +16,7 @@ import (
 	"weir/config"
 	"weir/internal/conformance"
 	"weir/internal/testweir"
+	"weir/operate"
 )
 
 // instance runs in this process, so that the test can stand around its syncs.
@@ -40,15 +41,15 @@ func runInstanceWith(t *testing.T, opt app.Options) *instance {
 	in := &instance{Instance: app.New(cfg, opt), cfg: cfg, device: "d1"}
 	ctx := context.Background()
 	in.run(t, ctx)
-	client, err := app.Dial(ctx, cfg)
+	client, err := operate.Dial(ctx, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	if _, err := client.CreateTenant(ctx, app.NewTenant{Token: "acme"}); err != nil {
+	if _, err := operate.CreateTenant.Ask(ctx, client, operate.NewTenant{Token: "acme"}); err != nil {
 		t.Fatal(err)
 	}
-	d, err := client.AddDevice(ctx, app.NewDevice{Tenant: "acme", Token: in.device})
+	d, err := operate.AddDevice.Ask(ctx, client, operate.NewDevice{Tenant: "acme", Token: in.device})
 	if err != nil {
 		t.Fatal(err)
 	}

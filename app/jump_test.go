@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/app"
+	"weir/operate"
 )
 
 // TestAClockThatJumpsBothWays: by hours and by years, while it runs and over a restart. Every reading is acknowledged, each
@@ -21,7 +22,7 @@ func TestAClockThatJumpsBothWays(t *testing.T) {
 		return began.Add(mono).Add(time.Duration(shift.Load())), mono
 	}
 	in := runInstanceWith(t, app.Options{Now: now})
-	client, err := app.Dial(t.Context(), in.cfg)
+	client, err := operate.Dial(t.Context(), in.cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,13 +38,13 @@ func TestAClockThatJumpsBothWays(t *testing.T) {
 			posts++
 		}
 	}
-	s := in.until(t, client, func(s *app.Status) bool { return s.Log.Applied == s.Log.Last && s.Waiting == "" })
+	s := in.until(t, client, func(s *operate.Status) bool { return s.Log.Applied == s.Log.Last && s.Waiting == "" })
 	if s.Unbalanced != 0 {
 		t.Errorf("after the jumps: %+v", s)
 	}
-	stored := func(c *app.Client) (n int64) {
+	stored := func(c *operate.Client) (n int64) {
 		t.Helper()
-		l, err := c.Ledger(t.Context(), app.LedgerQuery{})
+		l, err := operate.ShowLedger.Ask(t.Context(), c, operate.LedgerQuery{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,16 +68,16 @@ func TestAClockThatJumpsBothWays(t *testing.T) {
 		t.Fatalf("after a restart with a clock that fell back: %d, %v", code, err)
 	}
 	posts++
-	client, err = app.Dial(t.Context(), in.cfg)
+	client, err = operate.Dial(t.Context(), in.cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	if s := again.until(t, client, func(s *app.Status) bool { return s.Clock != "" }); !s.Ready {
+	if s := again.until(t, client, func(s *operate.Status) bool { return s.Clock != "" }); !s.Ready {
 		t.Errorf("%+v", s)
 	}
 	shift.Store(int64(3 * year)) // ahead of everything it has stamped
-	again.until(t, client, func(s *app.Status) bool { return s.Waiting == "" && s.Clock == "" && s.Log.Applied == s.Log.Last })
+	again.until(t, client, func(s *operate.Status) bool { return s.Waiting == "" && s.Clock == "" && s.Log.Applied == s.Log.Last })
 	if n := stored(client); n != int64(posts) {
 		t.Errorf("%d of %d are stored", n, posts)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"weir/config"
 	"weir/internal/conformance"
 	"weir/internal/testweir"
+	"weir/operate"
 )
 
 // killRounds is how often the process is killed in one run of the test.
@@ -175,7 +177,7 @@ func recountAtRest(t *testing.T, dir string) {
 	t.Helper()
 	cfg := config.Default()
 	cfg.DataDir = dir
-	v, err := app.VerifyLedger(t.Context(), cfg, func(int64, int64) {})
+	v, err := operate.VerifyLedger.Ask(t.Context(), app.AtRest(cfg, func(string) string { return "" }, slog.New(slog.DiscardHandler)), func(int64, int64) {})
 	if err != nil || !v.Balanced {
 		t.Errorf("after a kill: %+v, %v", v, err)
 	}
@@ -277,7 +279,7 @@ func check(t *testing.T, p *testweir.Proc, senders []*sender) {
 		}
 	}
 	p.RunJSON(&ledger, "ledger")
-	var recounted app.Verification
+	var recounted operate.Verification
 	p.RunJSON(&recounted, "ledger", "verify")
 	if !recounted.Balanced {
 		t.Errorf("what is stored does not balance: %+v", recounted.Wrongs)

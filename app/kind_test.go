@@ -21,6 +21,7 @@ import (
 	"weir/app"
 	"weir/config"
 	"weir/model"
+	"weir/operate"
 	"weir/rules"
 	"weir/site"
 	"weir/store"
@@ -161,12 +162,12 @@ func (p *kindProcess) outlast() {
 // applied waits until the log is applied.
 func (p *kindProcess) applied(cfg config.Config) {
 	p.t.Helper()
-	client, err := app.Dial(p.t.Context(), cfg)
+	client, err := operate.Dial(p.t.Context(), cfg)
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	defer client.Close()
-	(*instance)(nil).until(p.t, client, func(s *app.Status) bool { return s.Log.Applied == s.Log.Last })
+	(*instance)(nil).until(p.t, client, func(s *operate.Status) bool { return s.Log.Applied == s.Log.Last })
 }
 
 // TestKindOfRuleFromOutsideSurvivesAKill publishes a rule of a kind that the test registers. Its edges are the same
@@ -213,12 +214,12 @@ func applyQuietSite(t *testing.T, cfg config.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := app.Dial(t.Context(), cfg)
+	client, err := operate.Dial(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	if _, err := client.ApplySite(t.Context(), app.SiteCommand{Document: doc}); err != nil {
+	if _, err := operate.ApplySite.Ask(t.Context(), client, operate.SiteCommand{Document: doc}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -11,14 +11,14 @@ import (
 
 func TestTheSharesOfMemoryAddUpToLessThanItsLimit(t *testing.T) {
 	t.Parallel()
-	for _, limit := range []int64{LeastMemory, 128 << 20, 512 << 20, 2 << 30, 4 << 30} {
+	for _, limit := range []int64{MinMemory, 128 << 20, 512 << 20, 2 << 30, 4 << 30} {
 		b := NewBudget(limit)
 		sum := int64(programBytes)
-		for _, s := range shares {
-			if got := b.Parts[s.Name]; got < s.Least || got > s.Most {
+		for _, s := range shares() {
+			if got := b.of(s); got < s.Min || got > s.Max {
 				t.Errorf("%d MiB: %s has %d", limit>>20, s.Name, got)
 			}
-			sum += b.Parts[s.Name]
+			sum += b.of(s)
 		}
 		if sum > limit {
 			t.Errorf("%d MiB: the parts have %d MiB", limit>>20, sum>>20)
@@ -26,21 +26,21 @@ func TestTheSharesOfMemoryAddUpToLessThanItsLimit(t *testing.T) {
 		// What is counted in pieces costs no more than its part.
 		l := b.graphQL(gql.LimitsFromEnv(func(string) string { return "" }))
 		for _, c := range []struct {
-			part  string
+			part  share
 			bytes int64
 		}{
-			{partMQTT, int64(b.mqttConnections(1<<30)) * connectionMQTT}, {partIngest, int64(b.ingestConnections()) * connectionHTTP},
-			{partAPI, int64(b.apiConnections()) * connectionHTTP}, {partBodies, 2 * int64(b.largeBodies()) * largeBody},
-			{partRules, int64(b.keysInAll()) * bytesPerKey}, {partResults, int64(l.ResponseBytes) * resultsPerByte},
-			{partGraphQL, l.PendingBytes}, {partDocuments, l.CacheBytes},
+			{mqttShare, int64(b.mqttConnections(1<<30)) * connectionMQTT}, {ingestShare, int64(b.ingestConnections()) * connectionHTTP},
+			{apiShare, int64(b.apiConnections()) * connectionHTTP}, {bodyShare, 2 * int64(b.largeBodies()) * largeBody},
+			{ruleShare, int64(b.keysInAll()) * bytesPerKey}, {resultShare, int64(l.ResponseBytes) * resultsPerByte},
+			{graphQLShare, l.PendingBytes}, {documentShare, l.CacheBytes},
 		} {
-			if c.bytes > b.Parts[c.part] || c.bytes <= 0 {
-				t.Errorf("%d MiB: %s may take %d of %d", limit>>20, c.part, c.bytes, b.Parts[c.part])
+			if c.bytes > b.of(c.part) || c.bytes <= 0 {
+				t.Errorf("%d MiB: %s may take %d of %d", limit>>20, c.part.Name, c.bytes, b.of(c.part))
 			}
 		}
 	}
 	weights := int64(0)
-	for _, s := range shares {
+	for _, s := range shares() {
 		weights += s.PerMille
 	}
 	if weights != 1000 {
@@ -58,20 +58,20 @@ func TestConfiguredNumbersCountAsFarAsThereIsRoom(t *testing.T) {
 		t.Errorf("%d connections of 100,000 with 512 MiB", n)
 	}
 	cfg := config.Default()
-	in := &Instance{cfg: cfg, budget: NewBudget(LeastMemory)}
-	if in.altIDs() >= int64(cfg.Ingest.DedupeMaxBytes) {
-		t.Errorf("%d bytes of altIds in %d of memory", in.altIDs(), LeastMemory)
+	altIDs := altIDBytes(NewBudget(MinMemory), cfg)
+	if altIDs >= int64(cfg.Ingest.DedupeMaxBytes) {
+		t.Errorf("%d bytes of altIds in %d of memory", altIDs, MinMemory)
 	}
 }
 
 func TestAnInstanceDoesNotStartWithTooLittleMemory(t *testing.T) {
 	t.Parallel()
 	cfg := config.Default()
-	cfg.Limits.Memory = LeastMemory
+	cfg.Limits.Memory = MinMemory
 	if err := CheckMemory(cfg); err != nil {
 		t.Error(err)
 	}
-	cfg.Limits.Memory = LeastMemory - 1 // as a container could leave it
+	cfg.Limits.Memory = MinMemory - 1 // as a container could leave it
 	err := CheckMemory(cfg)
 	ps, ok := config.AsProblems(err)
 	if !ok || ps[0].Path != "limits.memory" || !strings.Contains(ps[0].Hint, "64MiB") || !strings.Contains(fmt.Sprint(err), "63MiB") {

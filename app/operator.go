@@ -1,18 +1,70 @@
 package app
 
-import "weir/model"
+import (
+	"context"
 
-// Operator is what whoever holds the data directory may do with an instance, running or not. On a running one it is
-// reached over the unix socket (Client); on one that stands still it works on the store under the lock.
-type Operator interface {
-	AdminOperator
-	TenantOperator
-	DeviceOperator
-	DeviceImporter
-	DeviceTokens
-	SiteOperator
-	Close() error
+	"weir/operate"
+	"weir/operate/upkeep"
+)
+
+// operator answers what an operator asks, and looks after the instance: its vital figures, the age of its history, the shape
+// of its blocks.
+type operator struct {
+	*base
+	noStop
+	lock     *lock
+	store    *database
+	spool    *logStore
+	entities *entities
+	applier  *applier
+	intake   *intake
+
+	connections func() (open, maximum int)
+	reloads     operate.Reloads
+	setupLink   func() (*operate.SetupLink, error)
+
+	asked     *operate.Operator
+	retention *upkeep.Retention
 }
 
-// local is the principal of whoever holds the data directory.
-func local() *model.Principal { return &model.Principal{Kind: model.LocalOperator, Subject: "local"} }
+// Start implements component.
+func (o *operator) Start(ctx, life context.Context) error {
+	o.asked = operate.New(operate.Deps{Entities: o.entities.Entities, Wiring: wiring{}, Version: o.opt.Version, Getenv: o.opt.Getenv, Started: o.started,
+		Ready: o.ready.Load, Effective: o.effective, Reloads: o.reloads, SetupLink: o.setupLink, Connections: o.connections,
+		Background: o.running.Go, Log: o.log, Metrics: o.metrics, Memory: o.memory, Store: o.store.db, Spool: o.spool.log, Vault: o.store.vault,
+		Series: o.applier.series, Applier: o.applier.ingest, Clock: o.spool.clock, Tap: o.applier.tap, Gauge: o.intake.gauge, Files: o.lock.files,
+		LastStop: o.spool.lastStop})
+	keep := upkeep.Keeper{Store: o.store.db, Series: o.applier.series, Applier: o.applier.ingest, Clock: o.spool.clock, Effective: o.effective,
+		Look: o.look, Log: o.log, Metrics: o.metrics}
+	o.retention = upkeep.NewRetention(keep)
+	look := o.asked.StartVitals(ctx)
+	if !o.spool.lastStop.Clean {
+		o.goes(life, "store check", func(ctx context.Context) error { return keep.CheckStore(ctx, operate.StoreHint(o.cfg.DataDir)) })
+	}
+	o.goes(life, "vitals", look)
+	o.goes(life, "retention", o.retention.Run)
+	o.goes(life, "merge", keep.Merge)
+	return nil
+}
+
+// socket is the operator's way in.
+type socket struct {
+	*base
+	operator *operator
+	server   *operate.Server
+}
+
+// Start implements component.
+func (s *socket) Start(ctx, life context.Context) error {
+	s.server = operate.NewServer(s.operator.asked, s.budget.commandBytes())
+	serve, path, err := s.server.Listen(ctx, life)
+	if err != nil {
+		return err
+	}
+	s.addrs.Socket = path
+	s.goes(life, "socket", func(context.Context) error { return serve() })
+	return nil
+}
+
+// Stop implements component.
+func (s *socket) Stop(ctx context.Context) error { return s.server.Shutdown(ctx) }

@@ -11,8 +11,8 @@ import (
 
 	"weir/ingest"
 	"weir/model"
+	"weir/operate"
 	"weir/spool"
-	"weir/spool/bolt"
 	"weir/store"
 )
 
@@ -26,8 +26,8 @@ type paired struct {
 	changes uint64 // of the registry
 }
 
-func (in *Instance) readPairing(ctx context.Context) (p paired, err error) {
-	err = in.store.Read(ctx, func(tx store.Tx) (err error) {
+func (s *logStore) readPairing(ctx context.Context) (p paired, err error) {
+	err = s.store.db.Read(ctx, func(tx store.Tx) (err error) {
 		if p.id, p.known, err = store.PairID(tx); err != nil {
 			return err
 		}
@@ -47,9 +47,9 @@ func (in *Instance) readPairing(ctx context.Context) (p paired, err error) {
 }
 
 // orphaned refuses a log whose database is gone: a new one would know none of the devices that the records name, and would
-// take every acknowledged message for a stranger's.
+// take every acknowledged message for that of an unauthenticated sender.
 func orphaned(dir string) error {
-	log, err := bolt.AtRest(spoolPath(dir))
+	log, err := logAtRest(operate.SpoolPath(dir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -58,66 +58,66 @@ func orphaned(dir string) error {
 			return nil // a first start that was cut short
 		}
 	}
-	return &model.Error{Message: fmt.Sprintf("%s is gone, and the log beside it holds records of it", dbPath(dir)),
+	return &model.Error{Message: fmt.Sprintf("%s is gone, and the log beside it holds records of it", operate.DBPath(dir)),
 		Hint: "put weir.db (with weir.db-wal, if there was one) back as it was; or move the directory away and bring back a backup: " +
 			"weir backup restore FILE --data " + dir + "; or, to begin with nothing, move the directory away"}
 }
 
 // noDatabase reports whether there is no database, or an empty file in its place.
 func noDatabase(dir string) bool {
-	info, err := os.Stat(dbPath(dir))
+	info, err := os.Stat(operate.DBPath(dir))
 	return errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0
 }
 
 // openLog opens the log that belongs to the store. One of another store is set aside, so that nothing of it is lost; what
-// is missing or cannot be read is gone past, noted and told.
-func (in *Instance) openLog(p *paired, o bolt.Options) (err error) {
-	path := spoolPath(in.cfg.DataDir)
+// is missing or cannot be read is skipped, noted and reported.
+func (s *logStore) openLog(p *paired, o logOptions) (err error) {
+	path := operate.SpoolPath(s.cfg.DataDir)
 	o.MinOffset, o.MinEpoch, o.PairID, o.Mend = p.highest, max(o.MinEpoch, p.epoch+1), p.id, true
-	in.spool, err = bolt.Open(path, o)
+	s.log, s.began, err = openSpool(s.cfg.DataDir, o)
 	if errors.Is(err, spool.ErrForeign) {
 		aside := fmt.Sprintf("%s.foreign-%s", path, time.Now().UTC().Format("20060102T150405Z"))
 		if err := os.Rename(path, aside); err != nil {
 			return err
 		}
-		in.foreign = aside
-		in.log.Error("the log belonged to another store; it is set aside, nothing of it is applied", "as", aside)
-		in.spool, err = bolt.Open(path, o)
+		s.foreign = aside
+		s.base.log.Error("the log belonged to another store; it is set aside, nothing of it is applied", "as", aside)
+		s.log, s.began, err = openSpool(s.cfg.DataDir, o)
 	}
 	return err
 }
 
 // lost is what a new life of the log leaves behind, nil when nothing was.
-func (in *Instance) lost(p *paired) *ingest.LogGap {
-	b := in.spool.Began()
-	if b == nil || b.Why == bolt.Copied || !p.known {
+func (s *logStore) lost(p *paired) *ingest.LogGap {
+	b := s.began
+	if b == nil || b.copied || !p.known {
 		return nil
 	}
-	h := &ingest.LogGap{First: max(p.head, b.Last) + 1, Last: b.Next - 1, Why: string(b.Why)}
+	h := &ingest.LogGap{First: max(p.head, b.last) + 1, Last: b.next - 1, Why: b.why}
 	switch {
-	case in.foreign != "":
-		h.Why = "the log belonged to another store; it is kept as " + filepath.Base(in.foreign)
-	case b.Err != nil:
-		h.Why += ": " + b.Err.Error()
+	case s.foreign != "":
+		h.Why = "the log belonged to another store; it is kept as " + filepath.Base(s.foreign)
+	case b.damage != nil:
+		h.Why += ": " + b.damage.Error()
 	}
 	return h
 }
 
 // pair ties store and log together. What is lost is noted with the new epoch: a start that is cut short afterwards finds it
 // there, and the applier, which meets only what it reads behind, need not.
-func (in *Instance) pair(ctx context.Context, p *paired) error {
-	id, epoch := in.spool.PairID(), in.spool.Epoch()
-	in.hole, in.changes = in.lost(p), p.changes
-	if in.hole == nil {
-		return errors.Join(in.tie(ctx, p, id, epoch), in.knownHole(ctx, p))
+func (s *logStore) pair(ctx context.Context, p *paired) error {
+	id, epoch := s.log.PairID(), s.log.Epoch()
+	s.gap, s.changes = s.lost(p), p.changes
+	if s.gap == nil {
+		return errors.Join(s.tie(ctx, p, id, epoch), s.knownGap(ctx, p))
 	}
-	return in.store.Write(ctx, store.Durable, func(tx store.Tx) error {
+	return s.store.db.Write(ctx, store.Durable, func(tx store.Tx) error {
 		received, err := ingest.ReceivedAsOfHead(tx)
 		if err != nil {
 			return err
 		}
-		loss := store.LogLoss{At: model.MicrosOf(time.Now()), First: in.hole.First, Last: in.hole.Last, Why: in.hole.Why}
-		if in.hole.Fresh, err = ingest.NoteLoss(tx, loss, received); err != nil {
+		loss := store.LogLoss{At: model.MicrosOf(time.Now()), First: s.gap.First, Last: s.gap.Last, Why: s.gap.Why}
+		if s.gap.Fresh, err = ingest.NoteLoss(tx, loss, received); err != nil {
 			return err
 		}
 		return errors.Join(store.SetLogEpoch(tx, epoch), store.SetPairID(tx, id))
@@ -125,26 +125,26 @@ func (in *Instance) pair(ctx context.Context, p *paired) error {
 }
 
 // tie notes which log the results follow from.
-func (in *Instance) tie(ctx context.Context, p *paired, id [16]byte, epoch uint32) error {
+func (s *logStore) tie(ctx context.Context, p *paired, id [16]byte, epoch uint32) error {
 	if p.known && epoch == p.epoch {
 		return nil
 	}
-	return in.store.Write(ctx, store.Durable, func(tx store.Tx) error {
+	return s.store.db.Write(ctx, store.Durable, func(tx store.Tx) error {
 		return errors.Join(store.SetLogEpoch(tx, epoch), store.SetPairID(tx, id))
 	})
 }
 
-// knownHole looks for a loss that was noted before and behind which no head has been written since: the log begins behind it.
-func (in *Instance) knownHole(ctx context.Context, p *paired) error {
-	first, _ := in.spool.Bounds()
+// knownGap looks for a loss that was noted before and after which no checkpoint has been written since: the log begins after it.
+func (s *logStore) knownGap(ctx context.Context, p *paired) error {
+	first, _ := s.log.Bounds()
 	if first <= p.head+1 {
 		return nil
 	}
-	return in.store.Read(ctx, func(tx store.Tx) error {
+	return s.store.db.Read(ctx, func(tx store.Tx) error {
 		ls, err := store.LogLosses(tx)
 		for _, l := range ls {
 			if l.First <= p.head+1 && l.Last+1 >= first {
-				in.hole = &ingest.LogGap{First: l.First, Last: l.Last, Why: l.Why}
+				s.gap = &ingest.LogGap{First: l.First, Last: l.Last, Why: l.Why}
 			}
 		}
 		return err
@@ -152,11 +152,10 @@ func (in *Instance) knownHole(ctx context.Context, p *paired) error {
 }
 
 // older adds what to do about a database that is older than its log.
-func (in *Instance) older(err error) error {
+func older(dir string, err error) error {
 	if !errors.Is(err, ingest.ErrStoreOlder) {
 		return err
 	}
-	dir := in.cfg.DataDir
 	return &model.Error{Message: err.Error(), Err: err, Hint: "put the newer weir.db back; or bring back a whole backup, log and all, into an empty directory: " +
-		"weir backup restore FILE --data DIR; to go on with this database, move " + spoolPath(dir) + " away: what came after it is in that log alone then"}
+		"weir backup restore FILE --data DIR; to go on with this database, move " + operate.SpoolPath(dir) + " away: what came after it is in that log alone then"}
 }

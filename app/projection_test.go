@@ -15,6 +15,7 @@ import (
 	"weir/app"
 	"weir/config"
 	"weir/ingest"
+	"weir/operate"
 	"weir/store"
 	"weir/store/sqlite"
 )
@@ -127,14 +128,14 @@ func TestAProjectionFromOutsideCountsOnceThroughKills(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "d")
 	p := startTallied(t, dir)
-	client, err := app.Dial(t.Context(), config.Config{DataDir: dir})
+	client, err := operate.Dial(t.Context(), config.Config{DataDir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.CreateTenant(t.Context(), app.NewTenant{Token: "acme"}); err != nil {
+	if _, err := operate.CreateTenant.Ask(t.Context(), client, operate.NewTenant{Token: "acme"}); err != nil {
 		t.Fatal(err)
 	}
-	device, err := client.AddDevice(t.Context(), app.NewDevice{Tenant: "acme", Token: "d1"})
+	device, err := operate.AddDevice.Ask(t.Context(), client, operate.NewDevice{Tenant: "acme", Token: "d1"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,10 +20,12 @@ import (
 	"testing"
 	"time"
 
+	"weir/broker"
 	"weir/config"
 	"weir/ingest"
 	"weir/internal/testweir"
 	"weir/model"
+	"weir/operate"
 )
 
 // reloaded is an instance whose configuration file the test writes.
@@ -72,13 +74,13 @@ func runReloaded(t *testing.T, set ...string) *reloaded {
 // furnish makes a tenant, an administrator and a device.
 func (r *reloaded) furnish() {
 	r.t.Helper()
-	if _, err := r.CreateTenant(r.t.Context(), NewTenant{Token: "acme"}); err != nil {
+	if _, err := r.entities.CreateTenant(r.t.Context(), operate.Local(), operate.NewTenant{Token: "acme"}); err != nil {
 		r.t.Fatal(err)
 	}
-	if _, err := r.CreateAdmin(r.t.Context(), NewAdmin{Email: "you@example.org", Password: reloadPassword}); err != nil {
+	if _, err := r.entities.CreateAdmin(r.t.Context(), operate.Local(), operate.NewAdmin{Email: "you@example.org", Password: reloadPassword}); err != nil {
 		r.t.Fatal(err)
 	}
-	d, err := r.AddDevice(r.t.Context(), NewDevice{Tenant: "acme", Token: "d1"})
+	d, err := r.entities.AddDevice(r.t.Context(), operate.Local(), operate.NewDevice{Tenant: "acme", Token: "d1"})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -141,11 +143,11 @@ func (r *reloaded) post(body string) int {
 // lives returns for how long the tokens are good that somebody is given now.
 func (r *reloaded) lives() (access, refresh time.Duration, token string) {
 	r.t.Helper()
-	in, err := r.auth.Login(r.t.Context(), "you@example.org", reloadPassword, netip.MustParseAddr("127.0.0.1"))
+	in, err := r.entities.Auth.Login(r.t.Context(), "you@example.org", reloadPassword, netip.MustParseAddr("127.0.0.1"))
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	pair, err := r.auth.SelectTenant(r.t.Context(), in.Token, "acme")
+	pair, err := r.entities.Auth.SelectTenant(r.t.Context(), in.Token, "acme")
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -168,10 +170,10 @@ func (r *reloaded) life(token string) time.Duration {
 // letters is how many dead letters acme has once everything is applied.
 func (r *reloaded) letters() int {
 	r.t.Helper()
-	for _, last := r.spool.Bounds(); r.applier.Applied() < last; {
+	for _, last := r.spool.log.Bounds(); r.applier.ingest.Applied() < last; {
 		time.Sleep(time.Millisecond)
 	}
-	ds, err := r.deadLetters(r.t.Context(), DeadLetterQuery{Limit: 100})
+	ds, err := operate.ListDeadLetters.Ask(r.t.Context(), r.operatorClient(), operate.DeadLetterQuery{Limit: 100})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -185,7 +187,7 @@ var obediences = map[string]struct {
 	value  string
 	obeyed func(*reloaded) bool
 }{
-	"config.watch":  {"true", func(r *reloaded) bool { return r.obeyed().Files.Watch }}, // seen in the test of the watch
+	"config.watch":  {"true", func(r *reloaded) bool { return r.effective().Files.Watch }}, // seen in the test of the watch
 	"logging.level": {"debug", func(r *reloaded) bool { return r.level.Level() == slog.LevelDebug }},
 	"base_url": {"https://weir.example.org", func(r *reloaded) bool {
 		return strings.Contains(r.get("/schema/index.json"), "https://weir.example.org/api")
@@ -202,7 +204,7 @@ var obediences = map[string]struct {
 		return refresh == 2*time.Hour
 	}},
 	"auth.signing_key_max_age": {"1h", func(r *reloaded) bool { // what follows from it is seen in auth, on a clock of its own
-		return authConfig(*r.obeyed()).SigningKeyMaxAge == time.Hour
+		return authConfig(*r.effective()).SigningKeyMaxAge == time.Hour
 	}},
 	"auth.service_secret": {"a-service-secret-of-32-bytes-or-more", func(r *reloaded) bool {
 		_, status := r.ask(http.MethodPost, "http://"+r.Addresses().API+serviceTokenPath, map[string]string{"X-Weir-Service-Secret": "a-service-secret-of-32-bytes-or-more"},
@@ -213,7 +215,7 @@ var obediences = map[string]struct {
 		before := r.letters()
 		return r.post(anonymousReading) == http.StatusAccepted && r.letters() == before
 	}},
-	"broker.fail_closed": {"true", func(r *reloaded) bool { return r.gate.Config().FailClosed }}, // what follows is seen in ingest
+	"broker.fail_closed": {"true", func(r *reloaded) bool { return r.intake.gate.Config().FailClosed }}, // what follows is seen in ingest
 	"broker.allow_qos2": {"true", func(r *reloaded) bool {
 		m, code, err := testweir.ConnectMQTT(r.Addresses().MQTT, "weir:acme:d1", "acme:"+r.token, "")
 		if err != nil || code != 0 {
@@ -243,8 +245,8 @@ var obediences = map[string]struct {
 		return err == nil && code == 3
 	}},
 	// What follows from these two takes its time, which is seen in broker, on a clock of its own.
-	"presence.restart_grace":      {"7s", func(r *reloaded) bool { return r.broker.Settings().RestartGrace == 7*time.Second }},
-	"presence.reconcile_interval": {"9s", func(r *reloaded) bool { return r.broker.Settings().ReconcileInterval == 9*time.Second }},
+	"presence.restart_grace":      {"7s", func(r *reloaded) bool { return r.brokerSettings().RestartGrace == 7*time.Second }},
+	"presence.reconcile_interval": {"9s", func(r *reloaded) bool { return r.brokerSettings().ReconcileInterval == 9*time.Second }},
 	"presence.inactivity_timeout": {"77s", func(r *reloaded) bool {
 		_, _, token := r.lives()
 		b, _ := r.ask(http.MethodPost, "http://"+r.Addresses().API+"/api/device-state/graphql", map[string]string{"Authorization": "Bearer " + token, "Content-Type": "application/json"},
@@ -254,12 +256,12 @@ var obediences = map[string]struct {
 	"ingest.max_body": {"1KiB", func(r *reloaded) bool {
 		return r.post(anonymousReading+strings.Repeat(" ", 1024)) == http.StatusBadRequest
 	}},
-	"governance.ingest_messages_per_second": {"12.5", func(r *reloaded) bool { return *r.govern.Limits("nobody").IngestMessagesPerSecond == 12.5 }},
-	"governance.ingest_burst":               {"300", func(r *reloaded) bool { return *r.govern.Limits("nobody").IngestBurst == 300 }},
-	"governance.shed_priority":              {"77", func(r *reloaded) bool { return *r.govern.Limits("nobody").ShedPriority == 77 }},
-	"governance.manual_floor":               {"3", func(r *reloaded) bool { return !r.govern.Take("nobody-else", 1) }},
+	"governance.ingest_messages_per_second": {"12.5", func(r *reloaded) bool { return *r.entities.Govern.Limits("nobody").IngestMessagesPerSecond == 12.5 }},
+	"governance.ingest_burst":               {"300", func(r *reloaded) bool { return *r.entities.Govern.Limits("nobody").IngestBurst == 300 }},
+	"governance.shed_priority":              {"77", func(r *reloaded) bool { return *r.entities.Govern.Limits("nobody").ShedPriority == 77 }},
+	"governance.manual_floor":               {"3", func(r *reloaded) bool { return !r.entities.Govern.Take("nobody-else", 1) }},
 	"limits.devices_per_tenant": {"1", func(r *reloaded) bool {
-		_, err := r.AddDevice(r.t.Context(), NewDevice{Tenant: "acme", Token: "d2"})
+		_, err := r.entities.AddDevice(r.t.Context(), operate.Local(), operate.NewDevice{Tenant: "acme", Token: "d2"})
 		return model.CodeOf(err) == model.CodeLimitExceeded
 	}},
 	"history.dead_letter_retention": {"1ns", func(r *reloaded) bool {
@@ -292,8 +294,8 @@ func TestEachReloadableKeyIsObeyedAfterAReload(t *testing.T) {
 	for _, key := range slices.Sorted(maps.Keys(obediences)) {
 		o := obediences[key]
 		r.set(key, o.value)
-		got := r.reload("test")
-		if got.Outcome != reloadTaken || !slices.ContainsFunc(got.Taken, func(c config.Change) bool { return c.Path == key }) || len(got.Waiting) != 0 {
+		got := r.Instance.reload.Reload("test")
+		if got.Outcome != operate.ReloadTaken || !slices.ContainsFunc(got.Taken, func(c config.Change) bool { return c.Path == key }) || len(got.Waiting) != 0 {
 			t.Errorf("%s: the reload says %+v", key, got)
 			continue
 		}
@@ -302,31 +304,31 @@ func TestEachReloadableKeyIsObeyedAfterAReload(t *testing.T) {
 		}
 	}
 	r.write("")
-	if got := r.reload("test"); got.Outcome != reloadTaken || r.gate.Config() != (ingest.IntakeConfig{DeviceAuth: ingest.AuthRequired}) {
-		t.Errorf("back to the defaults: %+v, %+v", got, r.gate.Config())
+	if got := r.Instance.reload.Reload("test"); got.Outcome != operate.ReloadTaken || r.intake.gate.Config() != (ingest.IntakeConfig{DeviceAuth: ingest.AuthRequired}) {
+		t.Errorf("back to the defaults: %+v, %+v", got, r.intake.gate.Config())
 	}
 }
 
 func TestABadReloadKeepsTheWholeOfWhatWas(t *testing.T) {
 	t.Parallel()
 	r := runReloaded(t)
-	before := *r.obeyed()
+	before := *r.effective()
 	r.write("logging: {level: debug}\ngovernance: {ingest_burst: 300}\nbroker: {enabled: maybe}\nauth: {service_secret_env: NO_SUCH}\n")
-	got := r.reload("test")
-	if got.Outcome != reloadFailed || len(got.Problems) != 2 || len(config.Diff(&before, r.obeyed())) > 0 || r.level.Level() != slog.LevelInfo {
+	got := r.Instance.reload.Reload("test")
+	if got.Outcome != operate.ReloadFailed || len(got.Problems) != 2 || len(config.Diff(&before, r.effective())) > 0 || r.level.Level() != slog.LevelInfo {
 		t.Errorf("got %+v", got)
 	}
-	if s, err := r.status(t.Context()); err != nil || s.Reload == nil || s.Reload.Outcome != reloadFailed || len(s.Reload.Problems) != 2 {
+	if s, err := operate.GetStatus.Ask(t.Context(), r.operatorClient(), operate.None{}); err != nil || s.Reload == nil || s.Reload.Outcome != operate.ReloadFailed || len(s.Reload.Problems) != 2 {
 		t.Errorf("the status says %+v, %v", s.Reload, err)
 	}
 	if err := os.Remove(r.file); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.reload("test"); got.Outcome != reloadFailed || len(config.Diff(&before, r.obeyed())) > 0 {
+	if got := r.Instance.reload.Reload("test"); got.Outcome != operate.ReloadFailed || len(config.Diff(&before, r.effective())) > 0 {
 		t.Errorf("without its file: %+v", got)
 	}
 	r.write("logging: {level: debug}\n")
-	if got := r.reload("test"); got.Outcome != reloadTaken || r.level.Level() != slog.LevelDebug {
+	if got := r.Instance.reload.Reload("test"); got.Outcome != operate.ReloadTaken || r.level.Level() != slog.LevelDebug {
 		t.Errorf("mended: %+v", got)
 	}
 }
@@ -336,13 +338,13 @@ func TestWhatNeedsARestartWaitsUntilThere(t *testing.T) {
 	r := runReloaded(t, "limits.series_per_device=300")
 	r.write("listeners: {api: ':1'}\nlimits: {series_per_device: 7}\nspool: {head_age: 2h}\nlogging: {level: warn}\n")
 	for range 2 {
-		got := r.reload("test")
+		got := r.Instance.reload.Reload("test")
 		var waiting []string
 		for _, c := range got.Waiting {
 			waiting = append(waiting, c.Path)
 		}
 		// The flags of the process stand above the file.
-		if !slices.Equal(waiting, []string{"spool.head_age"}) || r.obeyed().Spool.HeadAge != time.Hour || r.obeyed().Limits.SeriesPerDevice != 300 {
+		if !slices.Equal(waiting, []string{"spool.head_age"}) || r.effective().Spool.HeadAge != time.Hour || r.effective().Limits.SeriesPerDevice != 300 {
 			t.Errorf("%v waits; %+v", waiting, got)
 		}
 		if want := config.Keys() - len(got.Taken) - 1; got.Unchanged != want {
@@ -355,8 +357,8 @@ func TestAPlanChangesNothing(t *testing.T) {
 	t.Parallel()
 	r := runReloaded(t)
 	r.write("logging: {level: debug}\n")
-	got, err := r.planReload(t.Context(), struct{}{})
-	if err != nil || got.Outcome != reloadTaken || r.level.Level() != slog.LevelInfo || r.reloads.last.Load() != nil {
+	got, err := operate.PlanReload.Ask(t.Context(), r.operatorClient(), operate.None{})
+	if err != nil || got.Outcome != operate.ReloadTaken || r.level.Level() != slog.LevelInfo || r.Instance.reload.last.Load() != nil {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
@@ -373,14 +375,14 @@ func TestAHangUpReloads(t *testing.T) {
 }
 
 // await waits for a reload by somebody.
-func (r *reloaded) await(by string) *ReloadReport {
+func (r *reloaded) await(by string) *operate.ReloadReport {
 	r.t.Helper()
 	for late := time.Now().Add(20 * time.Second); time.Now().Before(late); time.Sleep(time.Millisecond) {
-		if last := r.reloads.last.Load(); last != nil && last.By == by {
+		if last := r.Instance.reload.last.Load(); last != nil && last.By == by {
 			return last
 		}
 	}
-	r.t.Fatalf("no reload by %s: %+v", by, r.reloads.last.Load())
+	r.t.Fatalf("no reload by %s: %+v", by, r.Instance.reload.last.Load())
 	return nil
 }
 
@@ -393,49 +395,49 @@ func (r *reloaded) tick() {
 func TestAWatchedFileIsTakenOnceItRests(t *testing.T) {
 	t.Parallel()
 	r := runReloaded(t)
-	look := watcher{in: r.Instance}
+	look := watcher{r: r.Instance.reload}
 	r.write("logging: {level: debug}\n")
 	for range 3 {
 		look.look()
 	}
-	if r.reloads.last.Load() != nil {
+	if r.Instance.reload.last.Load() != nil {
 		t.Fatal("a file is taken that nobody watches")
 	}
 	r.write("config: {watch: true}\n")
-	r.reload("test")
+	r.Instance.reload.Reload("test")
 	look.look()
 	const half = "config: {watch: true}\n"
 	for i := range 5 { // it is being written, and what is there is valid each time
 		r.write(half + strings.Repeat("# half\n", i+1))
 		look.look()
-		if last := r.reloads.last.Load(); last.By != "test" {
+		if last := r.Instance.reload.last.Load(); last.By != "test" {
 			t.Fatalf("a file was taken while it was written: %+v", last)
 		}
 	}
 	r.write(half + "logging: {level: warn}\n")
 	look.look()
 	look.look()
-	if last := r.reloads.last.Load(); last.By != "watch" || r.level.Level() != slog.LevelWarn {
+	if last := r.Instance.reload.last.Load(); last.By != "watch" || r.level.Level() != slog.LevelWarn {
 		t.Errorf("it rests and is not taken: %+v", last)
 	}
-	first := r.reloads.last.Load()
+	first := r.Instance.reload.last.Load()
 	r.write(half + "logging: {level: warn}\n") // touched
 	look.look()
 	look.look()
-	if r.reloads.last.Load() != first {
+	if r.Instance.reload.last.Load() != first {
 		t.Error("a file that was only touched is taken")
 	}
 	r.write("logging: {level: loud}\n")
 	for range 4 {
 		look.look()
 	}
-	failed := r.reloads.last.Load()
-	if failed.Outcome != reloadFailed || failed.By != "watch" {
+	failed := r.Instance.reload.last.Load()
+	if failed.Outcome != operate.ReloadFailed || failed.By != "watch" {
 		t.Errorf("a bad file: %+v", failed)
 	}
 	look.look()
 	look.look()
-	if r.reloads.last.Load() != failed {
+	if r.Instance.reload.last.Load() != failed {
 		t.Error("a bad file is tried again and again")
 	}
 }
@@ -444,7 +446,7 @@ func TestTheWatchFollowsItsClock(t *testing.T) {
 	t.Parallel()
 	r := runReloaded(t)
 	r.write("config: {watch: true}\n")
-	r.reload("test")
+	r.Instance.reload.Reload("test")
 	r.write("config: {watch: true}\nlogging: {level: error}\n")
 	r.tick()
 	r.await("watch")
@@ -456,13 +458,13 @@ func TestReloadsAreOneAtATime(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
-			r.reload(fmt.Sprint(i))
-			_, _ = r.planReload(t.Context(), struct{}{}) // beside it
-			_, _ = r.status(t.Context())
+			r.Instance.reload.Reload(fmt.Sprint(i))
+			_, _ = operate.PlanReload.Ask(t.Context(), r.operatorClient(), operate.None{}) // beside it
+			_, _ = operate.GetStatus.Ask(t.Context(), r.operatorClient(), operate.None{})
 		})
 	}
 	all.Wait()
-	if got := r.reload("last"); got.Outcome != reloadUnchanged {
+	if got := r.Instance.reload.Reload("last"); got.Outcome != operate.ReloadUnchanged {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -470,11 +472,32 @@ func TestReloadsAreOneAtATime(t *testing.T) {
 func TestAnInstanceWithoutASourceStaysAsItIs(t *testing.T) {
 	t.Parallel()
 	in := New(config.Default(), Options{})
-	if _, err := in.reloadNow(t.Context(), struct{}{}); model.CodeOf(err) != model.CodeUnsupported {
+	if err := in.reload.Possible(); model.CodeOf(err) != model.CodeUnsupported {
 		t.Errorf("got %v", err)
 	}
 	in = New(config.Default(), Options{Source: &config.Source{}})
-	if _, err := in.planReload(t.Context(), struct{}{}); model.CodeOf(err) != model.CodeUnavailable {
+	if err := in.reload.Possible(); model.CodeOf(err) != model.CodeUnavailable {
 		t.Errorf("before it is ready: %v", err)
 	}
+}
+
+// operatorClient is the other end of the instance's socket.
+func (in *Instance) operatorClient() operate.Target {
+	c, err := operate.Dial(context.Background(), in.cfg)
+	if err != nil {
+		panic(err)
+	}
+	return c
+}
+
+func (in *Instance) brokerSettings() broker.Settings {
+	return in.transports.all[0].(*mqtt).broker.Load().Settings()
+}
+
+func (in *Instance) entrances() *operate.Entrances {
+	at, err := operate.GetEntrances.Ask(context.Background(), in.operatorClient(), operate.None{})
+	if err != nil {
+		panic(err)
+	}
+	return at
 }

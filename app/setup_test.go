@@ -22,6 +22,7 @@ import (
 	"weir/app"
 	"weir/config"
 	"weir/model"
+	"weir/operate"
 	"weir/store"
 	"weir/store/sqlite"
 )
@@ -230,15 +231,15 @@ func holdsNowhere(t *testing.T, dir, secret string) {
 func TestTheSetupPageGoesOnWhereItStoodAfterARefusal(t *testing.T) {
 	t.Parallel()
 	f := startFirstRun(t, t.TempDir()+"/d")
-	client, err := app.Dial(t.Context(), f.cfg)
+	client, err := operate.Dial(t.Context(), f.cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	if _, err := client.CreateTenant(t.Context(), app.NewTenant{Token: "globex"}); err != nil {
+	if _, err := operate.CreateTenant.Ask(t.Context(), client, operate.NewTenant{Token: "globex"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.CreateAdmin(t.Context(), app.NewAdmin{Email: "ops@example.org", Password: "correct horse", Role: "operator"}); err != nil {
+	if _, err := operate.CreateAdmin.Ask(t.Context(), client, operate.NewAdmin{Email: "ops@example.org", Password: "correct horse", Role: "operator"}); err != nil {
 		t.Fatal(err)
 	}
 	link := f.link(t)
@@ -299,7 +300,7 @@ func TestTheSetupLinkIsGoodOnceAndEndsWithTheProcess(t *testing.T) {
 func TestTheSetupPageIsClosedOnceAnAdministratorExists(t *testing.T) {
 	t.Parallel()
 	f := startFirstRun(t, t.TempDir()+"/d")
-	client, err := app.Dial(t.Context(), f.cfg)
+	client, err := operate.Dial(t.Context(), f.cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,14 +320,14 @@ func TestTheSetupPageIsClosedOnceAnAdministratorExists(t *testing.T) {
 	if !strings.Contains(shown(), "<form") {
 		t.Error("without an administrator there is no form")
 	}
-	if _, err := client.CreateAdmin(t.Context(), app.NewAdmin{Email: "you@example.org", Password: "correct horse"}); err != nil {
+	if _, err := operate.CreateAdmin.Ask(t.Context(), client, operate.NewAdmin{Email: "you@example.org", Password: "correct horse"}); err != nil {
 		t.Fatal(err)
 	}
 	if s := shown(); strings.Contains(s, "<form") || !strings.Contains(s, "<h1>Weir is set up</h1>") {
 		t.Errorf("with one:\n%s", s)
 	}
 	f.refused(t, "open", form{"link": f.link(t)}, 403, "", noLonger)
-	_, err = client.SetupLink(t.Context())
+	_, err = operate.MakeSetupLink.Ask(t.Context(), client, operate.None{})
 	if e, ok := errors.AsType[*model.Error](err); !ok || e.Code != model.CodeConflict || e.Hint == "" {
 		t.Errorf("a new link: %v", err)
 	}
@@ -341,7 +342,12 @@ func TestAnInstanceWithoutAPIPrintsNoLink(t *testing.T) {
 	in := app.New(cfg, app.Options{Out: &out})
 	ctx, stop := context.WithCancel(t.Context())
 	err := in.Run(ctx, func() {
-		_, err := in.SetupLink()
+		client, err := operate.Dial(ctx, cfg)
+		if err != nil {
+			t.Error(err)
+		} else {
+			_, err = operate.MakeSetupLink.Ask(ctx, client, operate.None{})
+		}
 		if e, ok := errors.AsType[*model.Error](err); !ok || !strings.Contains(e.Hint, "listeners.api") {
 			t.Errorf("a link: %v", err)
 		}
@@ -355,12 +361,12 @@ func TestAnInstanceWithoutAPIPrintsNoLink(t *testing.T) {
 func TestANewPasswordEndsAllSessions(t *testing.T) {
 	t.Parallel()
 	in := runInstance(t, nil)
-	client, err := app.Dial(t.Context(), in.cfg)
+	client, err := operate.Dial(t.Context(), in.cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	if _, err := client.CreateAdmin(t.Context(), app.NewAdmin{Email: "you@example.org", Password: "correct horse"}); err != nil {
+	if _, err := operate.CreateAdmin.Ask(t.Context(), client, operate.NewAdmin{Email: "you@example.org", Password: "correct horse"}); err != nil {
 		t.Fatal(err)
 	}
 	ask := func(token, document string) string {
@@ -402,7 +408,7 @@ func TestANewPasswordEndsAllSessions(t *testing.T) {
 	if s := ask(tokens["accessToken"], `{ me { email } }`); !strings.Contains(s, "you@example.org") {
 		t.Fatalf("signed in: %s", s)
 	}
-	if set, err := client.SetPassword(t.Context(), app.NewPassword{Email: "you@example.org", Password: "battery staple"}); err != nil || !set.Enabled {
+	if set, err := operate.SetPassword.Ask(t.Context(), client, operate.NewPassword{Email: "you@example.org", Password: "battery staple"}); err != nil || !set.Enabled {
 		t.Fatal(set, err)
 	}
 	if s := ask(tokens["accessToken"], `{ me { email } }`); strings.Contains(s, "you@example.org") {

@@ -10,23 +10,23 @@ import (
 // watchEvery is how often the files of a watched configuration are looked at.
 const watchEvery = 2 * time.Second
 
-func (in *Instance) runReload(ctx context.Context) error {
-	ticks := in.opt.Ticks
+func (r *reload) run(ctx context.Context) error {
+	ticks := r.opt.Ticks
 	if ticks == nil {
 		t := time.NewTicker(watchEvery)
 		defer t.Stop()
 		ticks = t.C
 	}
-	w := watcher{in: in}
+	w := watcher{r: r}
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-in.opt.Hangup:
-			in.reload("SIGHUP")
+		case <-r.opt.Hangup:
+			r.Reload("SIGHUP")
 		case <-ticks:
 			w.look()
-			_ = in.lookAtCertificate(false) // it has told
+			_ = r.in.certificate.look(false) // it has reported
 		}
 	}
 }
@@ -34,22 +34,22 @@ func (in *Instance) runReload(ctx context.Context) error {
 // watcher looks for files that have changed. What it sees must stay the same until it looks again: a file that is being
 // written may be half there, or empty, and mean something else.
 type watcher struct {
-	in      *Instance
+	r       *reload
 	pending config.Fingerprint
 }
 
 func (w *watcher) look() {
-	if !w.in.obeyed().Files.Watch {
+	if !w.r.effective().Files.Watch {
 		return
 	}
-	w.in.reloads.one.Lock()
-	seen := w.in.reloads.seen
-	w.in.reloads.one.Unlock()
-	switch now := config.Read(*w.in.opt.Source).Fingerprint; now {
+	w.r.one.Lock()
+	seen := w.r.seen
+	w.r.one.Unlock()
+	switch now := config.Read(*w.r.opt.Source).Fingerprint; now {
 	case seen:
 		w.pending = config.Fingerprint{}
 	case w.pending:
-		w.in.reload("watch")
+		w.r.Reload("watch")
 	default:
 		w.pending = now
 	}

@@ -75,12 +75,12 @@ func giveKey(Header) (*rootkey.Key, error) { return &someKey, nil }
 func TestACopyIsProvedAndRestored(t *testing.T) {
 	t.Parallel()
 	b := written(t, source(t))
-	r, err := Verify(t.Context(), bytes.NewReader(b), t.TempDir())
+	r, err := Verify(t.Context(), files{}, bytes.NewReader(b), t.TempDir())
 	if err != nil || len(r.Findings) > 0 || r.StoreOffset != 3 || r.Log != (Log{Epoch: 1, First: 1, Last: 5}) || r.Counts.Records != 2 || r.Counts.Batches != 5 {
 		t.Fatalf("%+v %+v, %v", r, r.Manifest, err)
 	}
 	dir := t.TempDir()
-	if _, err := Restore(t.Context(), bytes.NewReader(b), dir, giveKey); err != nil {
+	if _, err := Restore(t.Context(), files{}, bytes.NewReader(b), dir, giveKey); err != nil {
 		t.Fatal(err)
 	}
 	if key, err := rootkey.Load(rootkey.Options{File: filepath.Join(dir, keyName), SealedUnder: someKey.ID()}); err != nil || key.Key != someKey {
@@ -105,11 +105,11 @@ func TestACopyIsProvedAndRestored(t *testing.T) {
 func TestACompressedCopyIsReadAsItIs(t *testing.T) {
 	t.Parallel()
 	b := compressed(t, written(t, source(t)))
-	if r, err := Verify(t.Context(), bytes.NewReader(b), t.TempDir()); err != nil || len(r.Findings) > 0 {
+	if r, err := Verify(t.Context(), files{}, bytes.NewReader(b), t.TempDir()); err != nil || len(r.Findings) > 0 {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	for _, damaged := range [][]byte{b[:len(b)-4], b[:len(b)/2], append(bytes.Clone(b), "more"...)} {
-		if r, err := Verify(t.Context(), bytes.NewReader(damaged), t.TempDir()); err != nil || len(r.Findings) == 0 {
+		if r, err := Verify(t.Context(), files{}, bytes.NewReader(damaged), t.TempDir()); err != nil || len(r.Findings) == 0 {
 			t.Errorf("%+v, %v", r, err)
 		}
 	}
@@ -179,7 +179,7 @@ func TestACopyThatIsCutOffIsNeverWhole(t *testing.T) {
 	end := bytes.Index(b, []byte(manifestName)) + 512
 	for at := 0; at < end; at += 1 + at/7 {
 		dir := t.TempDir()
-		r, err := Restore(t.Context(), bytes.NewReader(b[:at]), dir, giveKey)
+		r, err := Restore(t.Context(), files{}, bytes.NewReader(b[:at]), dir, giveKey)
 		if !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrForeign) {
 			t.Fatalf("cut off at %d: %+v, %v", at, r, err)
 		}
@@ -279,11 +279,11 @@ func TestLogAndDatabaseThatDoNotBelongTogetherAreFound(t *testing.T) {
 		if _, err := Write(t.Context(), &out, s, 0); err != nil {
 			t.Fatal(err)
 		}
-		r, err := Verify(t.Context(), bytes.NewReader(out.Bytes()), t.TempDir())
+		r, err := Verify(t.Context(), files{}, bytes.NewReader(out.Bytes()), t.TempDir())
 		if err != nil || len(r.Findings) == 0 {
 			t.Errorf("%s: %+v, %v", name, r, err)
 		}
-		if _, err := Restore(t.Context(), &out, t.TempDir(), giveKey); err == nil {
+		if _, err := Restore(t.Context(), files{}, &out, t.TempDir(), giveKey); err == nil {
 			t.Errorf("%s: it was restored", name)
 		} else if _, ok := errors.AsType[*ProofError](err); !ok {
 			t.Errorf("%s: %v", name, err)
@@ -320,7 +320,7 @@ func TestTheRootKeyIsInACopyOnlyWhenItWasAskedFor(t *testing.T) {
 		t.Fatal("it is not there; would this test see it?")
 	}
 	dir := t.TempDir()
-	if _, err := Restore(t.Context(), bytes.NewReader(b), dir, nil); err != nil {
+	if _, err := Restore(t.Context(), files{}, bytes.NewReader(b), dir, nil); err != nil {
 		t.Fatal(err)
 	}
 	if k, err := rootkey.Look(rootkey.Options{File: filepath.Join(dir, keyName)}); err != nil || k.Key != someKey {
@@ -335,7 +335,7 @@ func TestTheRootKeyIsInACopyOnlyWhenItWasAskedFor(t *testing.T) {
 func TestARestoreWithoutTheKeyPutsNothingInPlace(t *testing.T) {
 	t.Parallel()
 	dir, missing := t.TempDir(), errors.New("no key")
-	if _, err := Restore(t.Context(), bytes.NewReader(written(t, source(t))), dir, func(Header) (*rootkey.Key, error) { return nil, missing }); !errors.Is(err, missing) {
+	if _, err := Restore(t.Context(), files{}, bytes.NewReader(written(t, source(t))), dir, func(Header) (*rootkey.Key, error) { return nil, missing }); !errors.Is(err, missing) {
 		t.Errorf("got %v", err)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
@@ -363,7 +363,7 @@ func TestARestoreThatWasCutShortIsDoneAgain(t *testing.T) {
 	if err := Empty(dir); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Restore(t.Context(), bytes.NewReader(b), dir, giveKey); err != nil || Unfinished(dir) != nil {
+	if _, err := Restore(t.Context(), files{}, bytes.NewReader(b), dir, giveKey); err != nil || Unfinished(dir) != nil {
 		t.Fatal(err, Unfinished(dir))
 	}
 	if inv, err := bolt.Inspect(t.Context(), filepath.Join(dir, "spool")); err != nil || inv.Last != model.Offset(5) {
@@ -525,4 +525,27 @@ func FuzzManifest(f *testing.F) {
 			t.Error("that was no archive")
 		}
 	})
+}
+
+// files opens what lies in files.
+type files struct{}
+
+type inspector struct{ *sqlite.Inspector }
+
+func (i inspector) Pending() int { return i.Inspector.Pending }
+
+func (files) InspectStore(ctx context.Context, path string) (Inspector, error) {
+	i, err := sqlite.Inspect(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	return inspector{i}, nil
+}
+
+func (files) InspectLog(ctx context.Context, dir string) (*LogInventory, error) {
+	inv, err := bolt.Inspect(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	return new(LogInventory(*inv)), nil
 }

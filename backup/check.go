@@ -11,10 +11,38 @@ import (
 	"path/filepath"
 	"strings"
 
-	"weir/spool/bolt"
+	"weir/model"
 	"weir/store"
-	"weir/store/sqlite"
 )
+
+// Drivers open what a copy holds for reading.
+type Drivers interface {
+	// InspectStore opens a database; fs.ErrNotExist when there is none.
+	InspectStore(ctx context.Context, path string) (Inspector, error)
+	// InspectLog reads the log in a folder, newest batch first, until ctx ends; fs.ErrNotExist when there is none.
+	InspectLog(ctx context.Context, dir string) (*LogInventory, error)
+}
+
+// Inspector reads a database and changes nothing in it.
+type Inspector interface {
+	Store
+	Read(ctx context.Context, fn func(store.Tx) error) error
+	// Check reads the whole database and returns store.ErrDamaged when it does not hang together.
+	Check(ctx context.Context) error
+	// Pending is how many migrations the next start will make.
+	Pending() int
+	Close() error
+}
+
+// LogInventory is what the folder of a log holds that nothing has open.
+type LogInventory struct {
+	Epoch       uint32
+	PairID      [16]byte
+	First, Last model.Offset
+	DiskBytes   int64
+	Batches     int  // that were read and found whole
+	Complete    bool // every batch was read
+}
 
 // Report is what a check of an archive has found.
 type Report struct {
@@ -42,7 +70,7 @@ func (r *Report) find(format string, args ...any) {
 
 // Verify reads an archive to its end and opens the copies in a folder of its own under scratch, "" for that of the system,
 // which it removes. The error is for what kept it from looking; what it found is in the report.
-func Verify(ctx context.Context, r io.Reader, scratch string) (_ *Report, err error) {
+func Verify(ctx context.Context, d Drivers, r io.Reader, scratch string) (_ *Report, err error) {
 	dir, err := os.MkdirTemp(scratch, "weir-verify-")
 	if err != nil {
 		return nil, err
@@ -55,7 +83,7 @@ func Verify(ctx context.Context, r io.Reader, scratch string) (_ *Report, err er
 	if err != nil {
 		return nil, err
 	}
-	report := check(ctx, dir, m)
+	report := check(ctx, d, dir, m)
 	return report, ctx.Err()
 }
 
@@ -103,15 +131,15 @@ func (u *unpacker) File(name string, bytes int64, r io.Reader) error {
 }
 
 // check opens the copies in dir: each must be whole, and they must belong together.
-func check(ctx context.Context, dir string, m *Manifest) *Report {
+func check(ctx context.Context, d Drivers, dir string, m *Manifest) *Report {
 	r := &Report{Manifest: m, Findings: []string{}}
-	r.checkStore(ctx, filepath.Join(dir, storeName))
-	r.checkLog(ctx, filepath.Join(dir, filepath.FromSlash(logFolder)))
+	r.checkStore(ctx, d, filepath.Join(dir, storeName))
+	r.checkLog(ctx, d, filepath.Join(dir, filepath.FromSlash(logFolder)))
 	return r
 }
 
-func (r *Report) checkStore(ctx context.Context, path string) {
-	o, err := sqlite.Inspect(ctx, path)
+func (r *Report) checkStore(ctx context.Context, d Drivers, path string) {
+	o, err := d.InspectStore(ctx, path)
 	if err != nil {
 		r.find("the database does not open: %v", err)
 		return
@@ -154,14 +182,13 @@ func (r *Report) compareStore(tx store.Tx) error {
 }
 
 func (c *Counts) read(tx store.Tx) error {
-	return errors.Join(
-		tx.QueryRow(`SELECT count(*) FROM tenants`).Scan(&c.Tenants),
-		tx.QueryRow(`SELECT count(*) FROM devices`).Scan(&c.Devices),
-		tx.QueryRow(`SELECT coalesce(sum(messages), 0), coalesce(sum(readings), 0) FROM ledger WHERE heading = ?`, string(store.OutcomeStored)).Scan(&c.Messages, &c.Readings))
+	h, err := store.ReadHoldings(tx)
+	c.Tenants, c.Devices, c.Messages, c.Readings = h.Tenants, h.Devices, h.Messages, h.Readings
+	return err
 }
 
-func (r *Report) checkLog(ctx context.Context, dir string) {
-	inv, err := bolt.Inspect(ctx, dir)
+func (r *Report) checkLog(ctx context.Context, d Drivers, dir string) {
+	inv, err := d.InspectLog(ctx, dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if r.PairID != "" {
@@ -184,7 +211,7 @@ func (r *Report) checkLog(ctx context.Context, dir string) {
 }
 
 // compareLog holds the log against the manifest and the database.
-func (r *Report) compareLog(inv *bolt.Inventory) {
+func (r *Report) compareLog(inv *LogInventory) {
 	if hex.EncodeToString(inv.PairID[:]) != r.PairID {
 		r.find("the log is of another instance than the database")
 	}

@@ -75,7 +75,7 @@ func Empty(dir string) error {
 // Restore brings an archive back into dir, which is Empty and whose lock the caller holds. Nothing is in place before all
 // of it was read and proved. key is asked for the root key where the archive holds none: it returns the key to be put into
 // the directory, or nil when the instance finds it elsewhere, and refuses another one than the head names.
-func Restore(ctx context.Context, r io.Reader, dir string, key func(Header) (*rootkey.Key, error)) (_ *Report, err error) {
+func Restore(ctx context.Context, d Drivers, r io.Reader, dir string, key func(Header) (*rootkey.Key, error)) (_ *Report, err error) {
 	if err := clean(dir); err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func Restore(ctx context.Context, r io.Reader, dir string, key func(Header) (*ro
 	if err != nil {
 		return nil, err
 	}
-	report := check(ctx, at, m)
+	report := check(ctx, d, at, m)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

@@ -45,13 +45,13 @@ type bench struct {
 	say     *log.Logger
 	profile string // directory for profiles of the loads; "": none
 
-	seconds  time.Duration // of each load
-	warmup   time.Duration
-	readings int // in the store that is queried
-	disk     int // whose bytes are counted
-	series   int // of the fleet with one reading each ten seconds
-	all      bool
-	patience time.Duration // for a quiet machine, before each load
+	seconds      time.Duration // of each load
+	warmup       time.Duration
+	readings     int // in the store that is queried
+	disk         int // whose bytes are counted
+	series       int // of the fleet with one reading each ten seconds
+	all          bool
+	quietTimeout time.Duration // for a quiet machine, before each load
 }
 
 // part is one subject of the table.
@@ -108,13 +108,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	disk := f.Int("disk", 0, "readings whose bytes are counted (1000000, quick 100000)")
 	series := f.Int("series", 0, "devices of the large fleet (100000, quick 10000)")
 	profile := f.String("profile", "", "record the loads with perf into this directory")
-	patience := f.Duration("patience", 0, "before each load, wait so long at most until other programs are quiet")
+	quietTimeout := f.Duration("quiet-timeout", 0, "before each load, wait at most this long until other programs are quiet")
 	keep := f.Bool("keep", false, "leave the working directory")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
 	b := &bench{say: log.New(stderr, "", log.Ltime), profile: *profile, seconds: *seconds, warmup: 2 * time.Second, readings: *readings,
-		disk: *disk, series: *series, all: !*quick, patience: *patience, report: &report{args: shaping(f), when: time.Now()}}
+		disk: *disk, series: *series, all: !*quick, quietTimeout: *quietTimeout, report: &report{args: shaping(f), when: time.Now()}}
 	if *quick {
 		b.warmup = 500 * time.Millisecond
 	}

@@ -152,9 +152,9 @@ func (b *bench) measured(o *outcome, pid int, senders []*sender, wait func(time.
 	return watch(false)
 }
 
-// quiet waits until other programs leave the machine alone for two seconds, or the patience of the bench ends.
+// quiet waits until other programs leave the machine alone for two seconds, or the timeout of the bench ends.
 func (b *bench) quiet(ctx context.Context) error {
-	for end := time.Now().Add(b.patience); time.Now().Before(end); {
+	for end := time.Now().Add(b.quietTimeout); time.Now().Before(end); {
 		before, err := readMeter(os.Getpid(), nil)
 		if err != nil {
 			return err

@@ -16,8 +16,8 @@ import (
 	"syscall"
 	"time"
 
-	"weir/app"
 	"weir/config"
+	"weir/operate"
 )
 
 // raised lets one tenant send as much as the machine takes.
@@ -62,7 +62,7 @@ type instance struct {
 	wrote  int64         // bytes that the process which ended last has caused to be written to the disk
 
 	api, ingest, mqtt, metrics string
-	client                     *app.Client
+	client                     *operate.Client
 	token                      string // of the tenant's administrator
 }
 
@@ -115,7 +115,7 @@ func (in *instance) start(ctx context.Context) error {
 	if !up {
 		return fmt.Errorf("the instance did not come up: %w: %s", <-in.exited, in.stderr.String())
 	}
-	in.client, err = app.Dial(ctx, config.Config{DataDir: in.data()})
+	in.client, err = operate.Dial(ctx, config.Config{DataDir: in.data()})
 	return err
 }
 
@@ -227,7 +227,7 @@ func (in *instance) metric(ctx context.Context, name string) (float64, error) {
 
 // backlog is how many records of the log wait for the applier.
 func (in *instance) backlog(ctx context.Context) (int64, error) {
-	s, err := in.client.Status(ctx)
+	s, err := operate.GetStatus.Ask(ctx, in.client, operate.None{})
 	if err != nil {
 		return 0, err
 	}

@@ -41,7 +41,7 @@ type taken struct {
 }
 
 func (m *taken) String() string {
-	return fmt.Sprintf("all of the store; %s of the log's files beside it; each of %s devices has a reading each 10 s ± 50 ms that arrives %s to %s later (p1 and p99), for %s of a clock that the bench turns; %s readings",
+	return fmt.Sprintf("all of the store; %s of the log's files in addition; each of %s devices has a reading each 10 s ± 50 ms that arrives %s to %s later (p1 and p99), for %s of a clock that the bench advances; %s readings",
 		mebi(m.rest.log), count(float64(m.devices)), short(m.delays.quantile(0.01)), short(m.delays.quantile(0.99)), m.span, count(float64(m.readings)))
 }
 

@@ -45,7 +45,7 @@ func (b *bench) idle(ctx context.Context, conns int, g goal) error {
 	if err != nil {
 		return err
 	}
-	who := "nobody connected"
+	who := "no connections"
 	if conns > 0 {
 		who = count(float64(conns)) + " devices connected and silent"
 	}

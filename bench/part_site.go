@@ -36,7 +36,7 @@ func (b *bench) sites(ctx context.Context) error {
 		args        []string
 	}{
 		{"site plan, " + what + ", empty instance", "run in the transaction and taken back", []string{"plan", file}},
-		{"site apply of the same", "one transaction, one place in the log", []string{"apply", file}},
+		{"site apply of the same", "one transaction, one record of the log", []string{"apply", file}},
 		{"site apply again, nothing to change", "each credential compared by its hash", []string{"apply", file}},
 		{"site export", "", []string{"export", "-o", filepath.Join(in.dir, "export.yaml")}},
 	} {

@@ -41,7 +41,7 @@ func (b *bench) startEmpty(ctx context.Context) error {
 		}
 	}
 	slices.Sort(took)
-	b.judged(atMost(300, 100, millis), "start to ready, initialised and empty", inMillis(took[len(took)/2]), "median of %d, %s to %s, from exec until the last door is open",
+	b.judged(atMost(300, 100, millis), "start to ready, initialised and empty", inMillis(took[len(took)/2]), "median of %d, %s to %s, from exec until the last listener is open",
 		len(took), short(took[0]), short(took[len(took)-1]))
 	return nil
 }

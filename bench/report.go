@@ -62,7 +62,7 @@ func (r *report) markdown(b block) string {
 		at = ", commit " + r.commit
 	}
 	fmt.Fprintf(&s, "### %s\n\n`%s`, %s%s, on %s.\n\n", b.part.title, r.command(b.part), r.when.UTC().Format("2006-01-02"), at, r.machine)
-	s.WriteString("| what | measured | must | aim | | beside it |\n|---|---|---|---|---|---|\n")
+	s.WriteString("| load | measured | must | aim | | remarks |\n|---|---|---|---|---|---|\n")
 	for _, w := range b.rows {
 		fmt.Fprintf(&s, "| %s | %s | %s | %s | %s | %s |\n", w.what, w.figure, w.must, w.aim, w.verdict, w.beside)
 	}

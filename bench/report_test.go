@@ -55,7 +55,7 @@ func TestABlockReplacesTheOneOfItsPartAndNoOther(t *testing.T) {
 	}
 	block := func(name, title, command string) string {
 		return "<!-- part " + name + " -->\n### " + title + "\n\n`go run ./bench -only " + name + command + "`, 2026-01-02, commit abc, on a machine.\n\n" +
-			"| what | measured | must | aim | | beside it |\n|---|---|---|---|---|---|\n" +
+			"| load | measured | must | aim | | remarks |\n|---|---|---|---|---|---|\n" +
 			"| " + name + " judged | 4.00 × | ≥ 3.00 × | ≥ 5.00 × | must met | 7 of them |\n" +
 			"| " + name + " slow | 4.0 ms | ≤ 3.0 ms | ≤ 1.0 ms | **missed** |  |\n" +
 			"| " + name + " row | 3/s |  |  |  |  |\n\n"

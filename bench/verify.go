@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"weir/app"
+	"weir/operate"
 )
 
 // kept is what must be there.
@@ -74,7 +74,7 @@ func (in *instance) verifyEdges(ctx context.Context, want int64) error {
 }
 
 func (in *instance) verifyLedger(ctx context.Context, refusals bool) error {
-	l, err := in.client.Ledger(ctx, app.LedgerQuery{})
+	l, err := operate.ShowLedger.Ask(ctx, in.client, operate.LedgerQuery{})
 	if err != nil {
 		return err
 	}

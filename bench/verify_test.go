@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"weir/app"
 	"weir/config"
+	"weir/operate"
 )
 
 // double stands for an instance: it says what its fields say.
@@ -52,7 +52,7 @@ func (d double) instance(t *testing.T) *instance {
 	t.Cleanup(socket.Close)
 	api := httptest.NewServer(d)
 	t.Cleanup(api.Close)
-	c, err := app.Dial(t.Context(), config.Config{DataDir: dir})
+	c, err := operate.Dial(t.Context(), config.Config{DataDir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}

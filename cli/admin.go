@@ -13,16 +13,16 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"weir/app"
 	"weir/model"
+	"weir/operate"
 )
 
-func (c *command) admin() *cobra.Command {
-	return group("admin", "Administrators of the instance", c.adminCreate(), c.adminPasswd(), c.adminList(), c.adminLink())
+func newAdmin(c *command) *cobra.Command {
+	return group("admin", "Administrators of the instance", newAdminCreate(c), newAdminPasswd(c), newAdminList(c), newAdminLink(c))
 }
 
-func (c *command) adminCreate() *cobra.Command {
-	var a app.NewAdmin
+func newAdminCreate(c *command) *cobra.Command {
+	var a operate.NewAdmin
 	var file string
 	cmd := &cobra.Command{
 		Use:   "create EMAIL",
@@ -42,7 +42,7 @@ func (c *command) adminCreate() *cobra.Command {
 				return err
 			}
 			defer op.Close()
-			made, err := op.CreateAdmin(cmd.Context(), a)
+			made, err := operate.CreateAdmin.Ask(cmd.Context(), op, a)
 			if err != nil {
 				return hinted(err, model.ReasonNotUnique, "somebody with this address exists already and is left as they are; choose another address")
 			}
@@ -62,7 +62,7 @@ func (c *command) adminCreate() *cobra.Command {
 	return cmd
 }
 
-func (c *command) adminPasswd() *cobra.Command {
+func newAdminPasswd(c *command) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "passwd EMAIL",
@@ -81,7 +81,7 @@ func (c *command) adminPasswd() *cobra.Command {
 				return err
 			}
 			defer op.Close()
-			set, err := op.SetPassword(cmd.Context(), app.NewPassword{Email: args[0], Password: password})
+			set, err := operate.SetPassword.Ask(cmd.Context(), op, operate.NewPassword{Email: args[0], Password: password})
 			if err != nil {
 				return unknownAdmin(err)
 			}
@@ -107,7 +107,7 @@ func unknownAdmin(err error) error {
 	return &told
 }
 
-func (c *command) adminList() *cobra.Command {
+func newAdminList(c *command) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
 		Short:   "Who may sign in",
@@ -115,7 +115,7 @@ func (c *command) adminList() *cobra.Command {
 		Example: "  weir admin list\n  weir admin list --json",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			all, err := ask(cmd.Context(), c.existing, app.Operator.Admins)
+			all, err := ask(cmd.Context(), c.existing, &operate.ListAdmins, operate.None{})
 			if err != nil {
 				return err
 			}
@@ -128,7 +128,7 @@ func (c *command) adminList() *cobra.Command {
 	}
 }
 
-func printAdmins(w io.Writer, all []app.AdminLine) {
+func printAdmins(w io.Writer, all []operate.AdminLine) {
 	if len(all) == 0 {
 		return
 	}
@@ -149,7 +149,7 @@ func yesNo(b bool) string {
 
 func listed(names []string) string { return cmp.Or(strings.Join(names, ", "), "-") }
 
-func (c *command) adminLink() *cobra.Command {
+func newAdminLink(c *command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "link",
 		Short: "Print a new link to the setup page",
@@ -158,7 +158,7 @@ func (c *command) adminLink() *cobra.Command {
 		Example: "  weir admin link",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			l, err := ask(cmd.Context(), c.client, (*app.Client).SetupLink)
+			l, err := ask(cmd.Context(), c.client, &operate.MakeSetupLink, operate.None{})
 			if err != nil {
 				return err
 			}

@@ -12,7 +12,7 @@ import (
 // documentation is where alerts send their reader unless told otherwise: beside the rules file.
 const documentation = "docs"
 
-func (c *command) alerts() *cobra.Command {
+func newAlerts(c *command) *cobra.Command {
 	docs := documentation
 	cmd := &cobra.Command{
 		Use:   "alerts",

@@ -15,13 +15,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/app"
-	"weir/backup"
 	"weir/config"
 	"weir/model"
+	"weir/operate"
 )
 
-func (c *command) backup() *cobra.Command {
-	return group("backup", "Copy an instance while it runs, prove a copy whole, bring one back", c.backupCreate(), c.backupVerify(), c.backupRestore())
+func newBackup(c *command) *cobra.Command {
+	return group("backup", "Copy an instance while it runs, prove a copy whole, bring one back", newBackupCreate(c), newBackupVerify(c), newBackupRestore(c))
 }
 
 // copying is one backup create.
@@ -29,13 +29,13 @@ type copying struct {
 	c    *command
 	file string
 	gzip bool
-	q    app.BackupQuery
+	q    operate.BackupQuery
 	// written is how many bytes have been kept.
 	written int64
 	began   time.Time
 }
 
-func (c *command) backupCreate() *cobra.Command {
+func newBackupCreate(c *command) *cobra.Command {
 	k := &copying{c: c}
 	var rate string
 	cmd := &cobra.Command{
@@ -77,7 +77,7 @@ func (k *copying) run(ctx context.Context) error {
 		_, err := k.fill(ctx, k.c.io.Stdout, func() error { return nil })
 		return err
 	}
-	d, err := backup.NewDraft(k.file)
+	d, err := operate.NewBackupDraft(k.file)
 	if err != nil {
 		return existing(k.file, err)
 	}
@@ -104,28 +104,23 @@ func existing(file string, err error) error {
 }
 
 // fill copies into w, lets keep make it last, and notes that there is a copy.
-func (k *copying) fill(ctx context.Context, w io.Writer, keep func() error) (*app.BackupMade, error) {
+func (k *copying) fill(ctx context.Context, w io.Writer, keep func() error) (*operate.BackupMade, error) {
 	cfg, err := k.c.load()
 	if err != nil {
 		return nil, err
 	}
-	if !app.Exists(*cfg) {
-		return nil, app.ErrNotRunning
+	if !operate.Exists(*cfg) {
+		return nil, operate.ErrNotRunning
 	}
-	client, err := app.Dial(ctx, *cfg)
-	switch {
-	case err == nil:
-		defer client.Close()
-	case !errors.Is(err, app.ErrNotRunning):
+	to, err := k.c.reach(ctx, *cfg)
+	if err != nil {
 		return nil, err
 	}
-	made, err := k.compressed(w, func(w io.Writer) (*app.BackupMade, error) {
+	defer to.Close()
+	made, err := k.compressed(w, func(w io.Writer) (*operate.BackupMade, error) {
 		p := k.c.passing(w)
 		defer p.done()
-		if client == nil {
-			return app.OfflineBackup(ctx, *cfg, k.c.getenv, k.q, p, p.expect)
-		}
-		return client.Backup(ctx, k.q, p, p.expect)
+		return operate.MakeBackup.Ask(ctx, to, k.q, p, p.expect)
 	})
 	if err != nil {
 		return nil, err
@@ -133,12 +128,8 @@ func (k *copying) fill(ctx context.Context, w io.Writer, keep func() error) (*ap
 	if err := keep(); err != nil {
 		return nil, err
 	}
-	last := app.LastBackup{At: made.Created, Bytes: k.written, Seconds: time.Since(k.began).Seconds()}
-	if client == nil {
-		err = app.OfflineBackupKept(*cfg, last)
-	} else {
-		err = client.BackupKept(ctx, last)
-	}
+	last := operate.LastBackup{At: made.Created, Bytes: k.written, Seconds: time.Since(k.began).Seconds()}
+	_, err = operate.NoteBackup.Ask(ctx, to, last)
 	if err != nil { // the copy is whole and in its place all the same
 		k.c.note("weir doctor will not know of this copy: %v", err)
 	}
@@ -146,7 +137,7 @@ func (k *copying) fill(ctx context.Context, w io.Writer, keep func() error) (*ap
 }
 
 // compressed puts gzip between the copy and w, if that was asked for, and counts what reaches w.
-func (k *copying) compressed(w io.Writer, copy func(io.Writer) (*app.BackupMade, error)) (*app.BackupMade, error) {
+func (k *copying) compressed(w io.Writer, copy func(io.Writer) (*operate.BackupMade, error)) (*operate.BackupMade, error) {
 	w = counting{w, &k.written}
 	if !k.gzip {
 		return copy(w)
@@ -171,7 +162,7 @@ func (c counting) Write(b []byte) (int, error) {
 	return n, err
 }
 
-func (k *copying) show(made *app.BackupMade) {
+func (k *copying) show(made *operate.BackupMade) {
 	file := k.file
 	if abs, err := filepath.Abs(file); err == nil {
 		file = abs
@@ -180,7 +171,7 @@ func (k *copying) show(made *app.BackupMade) {
 		File    string  `json:"file"`
 		Size    int64   `json:"size"`
 		Seconds float64 `json:"seconds"`
-		*app.BackupMade
+		*operate.BackupMade
 	}{file, k.written, time.Since(k.began).Seconds(), made}
 	k.c.show(answer, func(w io.Writer) {
 		fmt.Fprintf(w, "%s  %s, log up to record %d\n", file, bytesText(k.written), made.Log.Last)
@@ -190,7 +181,7 @@ func (k *copying) show(made *app.BackupMade) {
 	}
 }
 
-func (c *command) backupVerify() *cobra.Command {
+func newBackupVerify(c *command) *cobra.Command {
 	var scratch string
 	cmd := &cobra.Command{
 		Use:   "verify FILE",
@@ -207,7 +198,7 @@ func (c *command) backupVerify() *cobra.Command {
 				return err
 			}
 			defer in.Close()
-			r, err := backup.Verify(cmd.Context(), in, scratch)
+			r, err := app.AtRest(config.Config{}, c.getenv, nil).VerifyBackup(cmd.Context(), in, scratch)
 			if err != nil {
 				return backupError(args[0], err)
 			}
@@ -231,16 +222,16 @@ func (c *command) openBackup(file string) (io.ReadCloser, error) {
 
 // backupError names the file and adds what to do.
 func backupError(file string, err error) error {
-	switch {
-	case errors.Is(err, backup.ErrForeign):
+	switch operate.FaultOf(err) {
+	case operate.ForeignBackup:
 		return fmt.Errorf("%s: %w", file, err)
-	case errors.Is(err, backup.ErrDamaged):
+	case operate.DamagedBackup:
 		return &model.Error{Message: fmt.Sprintf("%s: %v", file, err), Err: err, Hint: "take another copy; nothing was restored"}
 	}
 	return err
 }
 
-func printBackup(w io.Writer, file string, r *backup.Report) {
+func printBackup(w io.Writer, file string, r *operate.BackupReport) {
 	for _, f := range r.Findings {
 		fmt.Fprintf(w, "fail  %s\n", printable(f))
 	}
@@ -261,8 +252,8 @@ func printBackup(w io.Writer, file string, r *backup.Report) {
 	}
 }
 
-func (c *command) backupRestore() *cobra.Command {
-	var q app.RestoreQuery
+func newBackupRestore(c *command) *cobra.Command {
+	var q operate.RestoreQuery
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Bring a copy back into an empty data directory",
@@ -285,7 +276,7 @@ func (c *command) backupRestore() *cobra.Command {
 				return err
 			}
 			defer in.Close()
-			r, err := app.Restore(cmd.Context(), *cfg, c.getenv, q, in)
+			r, err := app.AtRest(*cfg, c.getenv, c.logger(cfg.Logging)).Restore(cmd.Context(), q, in)
 			if err != nil {
 				return backupError(args[0], err)
 			}

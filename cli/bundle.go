@@ -16,11 +16,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"weir/app"
-	"weir/config"
+	"weir/operate"
 )
 
-func (c *command) bundle() *cobra.Command {
+func newBundle(c *command) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "bundle",
@@ -54,36 +53,33 @@ func (c *command) bundle() *cobra.Command {
 }
 
 // gather asks the running instance, or looks at what lies there. A configuration that does not load is told in its place.
-func (c *command) gather(ctx context.Context) ([]app.BundleFile, error) {
+func (c *command) gather(ctx context.Context) ([]operate.BundleFile, error) {
 	version, err := json.MarshalIndent(versions(), "", "  ")
 	if err != nil {
 		return nil, err
 	}
-	files := []app.BundleFile{{Name: "version.json", What: "version of this binary", Body: append(version, '\n')}}
+	files := []operate.BundleFile{{Name: "version.json", What: "version of this binary", Body: append(version, '\n')}}
 	r, err := c.reading()
 	if err != nil {
 		return nil, err
 	}
 	if r.Config == nil {
-		files = append(files, app.BundleFile{Name: "config.txt", What: "why the configuration does not load", Body: []byte(withoutSource(r.Problems) + "\n")})
+		files = append(files, operate.BundleFile{Name: "config.txt", What: "why the configuration does not load", Body: []byte(withoutSource(r.Problems) + "\n")})
 	}
-	client, err := app.Dial(ctx, config.Config{DataDir: r.DataDir})
-	switch {
-	case errors.Is(err, app.ErrNotRunning) && r.Config == nil:
+	to, err := c.reachRead(ctx, r)
+	if errors.Is(err, operate.ErrNotRunning) {
 		return files, nil
-	case errors.Is(err, app.ErrNotRunning):
-		return append(files, app.OfflineBundle(ctx, *r.Config, c.getenv)...), nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	defer client.Close()
-	more, err := client.Bundle(ctx)
+	defer to.Close()
+	more, err := operate.MakeBundle.Ask(ctx, to, operate.None{})
 	return append(files, more...), err
 }
 
 // writeBundle writes the archive; what is left of one that fails is removed.
-func writeBundle(file, dir string, now time.Time, files []app.BundleFile) (err error) {
+func writeBundle(file, dir string, now time.Time, files []operate.BundleFile) (err error) {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, ownFile)
 	if err != nil {
 		return err
@@ -96,10 +92,10 @@ func writeBundle(file, dir string, now time.Time, files []app.BundleFile) (err e
 	return archive(f, dir, now, files)
 }
 
-func archive(w io.Writer, dir string, now time.Time, files []app.BundleFile) error {
+func archive(w io.Writer, dir string, now time.Time, files []operate.BundleFile) error {
 	z := gzip.NewWriter(w)
 	t := tar.NewWriter(z)
-	for _, f := range append([]app.BundleFile{{Name: "CONTENTS.txt", Body: contents(files)}}, files...) {
+	for _, f := range append([]operate.BundleFile{{Name: "CONTENTS.txt", Body: contents(files)}}, files...) {
 		if err := t.WriteHeader(&tar.Header{Name: dir + "/" + filepath.Base(f.Name), Mode: 0o600, Size: int64(len(f.Body)), ModTime: now, Format: tar.FormatPAX}); err != nil {
 			return err
 		}
@@ -110,13 +106,13 @@ func archive(w io.Writer, dir string, now time.Time, files []app.BundleFile) err
 	return errors.Join(t.Close(), z.Close())
 }
 
-func contents(files []app.BundleFile) []byte {
+func contents(files []operate.BundleFile) []byte {
 	var out bytes.Buffer
 	listBundle(&out, files)
 	return out.Bytes()
 }
 
-func listBundle(w io.Writer, files []app.BundleFile) {
+func listBundle(w io.Writer, files []operate.BundleFile) {
 	for _, f := range files {
 		fmt.Fprintf(w, "  %-18s %8s  %s\n", f.Name, bytesText(int64(len(f.Body))), f.What)
 	}
@@ -129,7 +125,7 @@ func bundleError(file string, err error) error {
 	return err
 }
 
-func (c *command) showBundle(file string, files []app.BundleFile) {
+func (c *command) showBundle(file string, files []operate.BundleFile) {
 	if abs, err := filepath.Abs(file); err == nil {
 		file = abs
 	}

@@ -17,15 +17,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"weir/app"
-	"weir/backup"
 	"weir/config"
-	"weir/internal/dirlock"
-	"weir/internal/rootkey"
 	"weir/model"
-	"weir/site"
-	"weir/spool"
-	"weir/store"
+	"weir/operate"
 )
 
 // Exit codes.
@@ -58,7 +52,7 @@ type IO struct {
 // Run runs a command line and returns its exit code.
 func Run(ctx context.Context, args []string, stdio IO) int {
 	c := &command{io: stdio}
-	root := c.root()
+	root := newRoot(c)
 	root.SetArgs(args)
 	root.SetIn(stdio.Stdin)
 	root.SetOut(stdio.Stdout)
@@ -81,7 +75,7 @@ type command struct {
 	json       bool
 }
 
-func (c *command) root() *cobra.Command {
+func newRoot(c *command) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "weir",
 		Short: "A whole IoT platform in one binary",
@@ -101,28 +95,28 @@ func (c *command) root() *cobra.Command {
 	f.StringArrayVar(&c.set, "set", nil, "set a key of the configuration, `KEY=VALUE`; may be repeated")
 	f.BoolVar(&c.json, "json", false, "write the answer as JSON")
 	root.AddCommand(
-		c.run(),
-		c.demo(),
-		c.admin(),
-		c.tenant(),
-		c.device(),
-		c.status(),
-		c.health(),
-		c.doctor(),
-		c.bundle(),
-		c.backup(),
-		c.ledger(),
-		c.alerts(),
-		c.tail(),
-		c.send(),
-		c.site(),
-		c.config(),
-		c.init(),
-		c.reload(),
-		c.service(),
-		c.version(),
-		c.completion(),
-		c.man(),
+		newRun(c),
+		newDemo(c),
+		newAdmin(c),
+		newTenant(c),
+		newDevice(c),
+		newStatus(c),
+		newHealth(c),
+		newDoctor(c),
+		newBundle(c),
+		newBackup(c),
+		newLedger(c),
+		newAlerts(c),
+		newTail(c),
+		newSend(c),
+		newSite(c),
+		newConfig(c),
+		newInit(c),
+		newReload(c),
+		newService(c),
+		newVersion(c),
+		newCompletion(c),
+		newMan(c),
 	)
 	root.CompletionOptions.DisableDefaultCmd = true
 	c.completeTokens(root)
@@ -203,22 +197,13 @@ func exitCode(err error) int {
 	if _, ok := config.AsProblems(err); ok {
 		return ExitConfig
 	}
-	if _, ok := errors.AsType[site.Problems](err); ok {
+	switch operate.FaultOf(err) {
+	case operate.InvalidSite, operate.NoRootKey, operate.BadRootKey:
 		return ExitConfig
-	}
-	if _, ok := errors.AsType[*rootkey.MissingError](err); ok {
-		return ExitConfig
-	}
-	if _, ok := errors.AsType[*dirlock.LockedError](err); ok {
+	case operate.Locked, operate.NewerData, operate.NewerBackup:
 		return ExitConflict
-	}
-	switch {
-	case errors.Is(err, store.ErrVersion), errors.Is(err, spool.ErrVersion), errors.Is(err, backup.ErrVersion):
-		return ExitConflict
-	case errors.Is(err, app.ErrNotRunning):
+	case operate.NotRunning:
 		return ExitNotRunning
-	case errors.Is(err, rootkey.ErrMalformed), errors.Is(err, rootkey.ErrExposed):
-		return ExitConfig
 	}
 	if model.CodeOf(err) != "" {
 		return ExitRefused
@@ -234,17 +219,17 @@ func hintOf(err error, code int, at string) string {
 	if e, ok := errors.AsType[checkError](err); ok {
 		return e.hint
 	}
-	if _, ok := errors.AsType[*dirlock.LockedError](err); ok {
+	switch operate.FaultOf(err) {
+	case operate.Locked:
 		return "one process owns a data directory at a time: stop that one, or name another directory with --data"
-	}
-	if _, ok := errors.AsType[*rootkey.MissingError](err); ok {
+	case operate.NoRootKey:
 		return "what is sealed cannot be read without it: put the key back, or give it in WEIR_ROOT_KEY"
+	case operate.NewerBackup:
+		return "a newer Weir has made this backup: use that one, or a newer one"
+	case operate.NewerData:
+		return "a newer Weir has written this directory: run that one, or a newer one"
 	}
 	switch {
-	case errors.Is(err, backup.ErrVersion):
-		return "a newer Weir has made this backup: use that one, or a newer one"
-	case errors.Is(err, store.ErrVersion), errors.Is(err, spool.ErrVersion):
-		return "a newer Weir has written this directory: run that one, or a newer one"
 	case diskHint(err) != "":
 		return diskHint(err)
 	case code == ExitUsage:
@@ -286,7 +271,7 @@ func (c *command) tell(err error, code int, hint string) {
 	if ps, ok := config.AsProblems(err); ok {
 		m["error"], m["problems"] = "the configuration is not valid", ps
 	}
-	if ps, ok := errors.AsType[site.Problems](err); ok {
+	if ps, ok := errors.AsType[operate.SiteProblems](err); ok {
 		m["error"], m["problems"] = "the site file is not valid", ps
 	}
 	c.writeJSON(c.io.Stderr, m)
@@ -340,68 +325,6 @@ func (c *command) load() (*config.Config, error) {
 	}
 	src.Asking = true
 	return config.Load(src)
-}
-
-// operator reaches the instance of the data directory: over its socket when it runs, else on the store itself.
-func (c *command) operator(ctx context.Context) (app.Operator, error) {
-	cfg, err := c.load()
-	if err != nil {
-		return nil, err
-	}
-	client, err := app.Dial(ctx, *cfg)
-	if err == nil {
-		return client, nil
-	}
-	if !errors.Is(err, app.ErrNotRunning) {
-		return nil, err
-	}
-	return app.Offline(ctx, *cfg, c.getenv, c.logger(cfg.Logging))
-}
-
-// existing is operator for what makes nothing: a directory in which there is nothing stays as it is, ErrNotRunning.
-func (c *command) existing(ctx context.Context) (app.Operator, error) {
-	cfg, err := c.load()
-	if err != nil {
-		return nil, err
-	}
-	if !app.Exists(*cfg) {
-		return nil, app.ErrNotRunning
-	}
-	return c.operator(ctx)
-}
-
-// reading reads the configuration. One that does not load still says where the directory is.
-func (c *command) reading() (config.Reading, error) {
-	src, err := c.source()
-	if err != nil {
-		return config.Reading{}, err
-	}
-	src.Asking = true
-	return config.Read(src), nil
-}
-
-// ask opens a way to an instance, asks one question over it, and closes it again. A question is a method expression, such
-// as (*app.Client).Status, which is why the context stands second.
-func ask[In io.Closer, Out any](ctx context.Context, open func(context.Context) (In, error), question func(In, context.Context) (Out, error)) (out Out, err error) {
-	in, err := open(ctx)
-	if err != nil {
-		return out, err
-	}
-	defer in.Close()
-	return question(in, ctx)
-}
-
-// client reaches a running instance, also one whose configuration was broken since it has started.
-func (c *command) client(ctx context.Context) (*app.Client, error) {
-	r, err := c.reading()
-	if err != nil {
-		return nil, err
-	}
-	client, err := app.Dial(ctx, config.Config{DataDir: r.DataDir})
-	if err != nil && r.Problems != nil {
-		return nil, r.Problems
-	}
-	return client, err
 }
 
 func (c *command) logger(l config.Logging) *slog.Logger {

@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"weir/app"
 	"weir/config"
 	"weir/internal/dirlock"
 	"weir/internal/rootkey"
 	"weir/model"
+	"weir/operate"
 	"weir/spool"
 	"weir/store"
 )
@@ -29,12 +29,12 @@ func TestEveryKindOfErrorHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 	}{
 		"anything":           {errors.New("disk on fire"), ExitFailed, ""},
 		"usage":              {usageError{errors.New("two, please")}, ExitUsage, "weir x --help"},
-		"unknown command":    {unknownCommand((&command{}).root(), []string{"x"}), ExitUsage, "--help"},
+		"unknown command":    {unknownCommand(newRoot(&command{}), []string{"x"}), ExitUsage, "--help"},
 		"config":             {config.Problems{{Reason: "bad"}}, ExitConfig, ""},
 		"root key missing":   {fmt.Errorf("store: %w", &rootkey.MissingError{ID: "1", From: "f"}), ExitConfig, "put the key back"},
 		"root key exposed":   {fmt.Errorf("store: %w", rootkey.ErrExposed), ExitConfig, ""},
 		"root key is no key": {rootkey.ErrMalformed, ExitConfig, ""},
-		"not running":        {app.ErrNotRunning, ExitNotRunning, "weir run"},
+		"not running":        {operate.ErrNotRunning, ExitNotRunning, "weir run"},
 		"locked":             {fmt.Errorf("lock: %w", &dirlock.LockedError{Dir: "d"}), ExitConflict, "--data"},
 		"newer store":        {fmt.Errorf("store: %w", store.ErrVersion), ExitConflict, "newer"},
 		"newer log":          {fmt.Errorf("spool: %w", spool.ErrVersion), ExitConflict, "newer"},

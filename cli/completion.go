@@ -9,12 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"weir/app"
+	"weir/operate"
 )
 
 var shells = []string{"bash", "zsh", "fish", "powershell"}
 
-func (c *command) completion() *cobra.Command {
+func newCompletion(c *command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion SHELL",
 		Short: "Print the completion script of a shell",
@@ -55,7 +55,7 @@ func (c *command) completeTokens(root *cobra.Command) {
 		}
 		if cmd.Flags().Lookup("tenant") != nil {
 			_ = cmd.RegisterFlagCompletionFunc("tenant", func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-				return c.tokens(cmd.Context(), app.TokenQuery{Prefix: typed})
+				return c.tokens(cmd.Context(), operate.TokenQuery{Prefix: typed})
 			}) // fails only when it is registered twice, and then the other one stands
 		}
 	}
@@ -68,16 +68,16 @@ func (c *command) offer(words []string) cobra.CompletionFunc {
 		at := min(len(args), len(words)-1)
 		switch {
 		case words[at] == "TENANT":
-			return c.tokens(cmd.Context(), app.TokenQuery{Prefix: typed})
+			return c.tokens(cmd.Context(), operate.TokenQuery{Prefix: typed})
 		case len(args) > 0 && (strings.HasPrefix(words[at], "DEVICE") || strings.HasPrefix(words[at], "TOKEN") && cmd.Name() != "add"):
-			return c.tokens(cmd.Context(), app.TokenQuery{Tenant: args[0], Devices: true, Prefix: typed})
+			return c.tokens(cmd.Context(), operate.TokenQuery{Tenant: args[0], Devices: true, Prefix: typed})
 		}
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
 // tokens asks the running instance; where none answers in time nothing is offered.
-func (c *command) tokens(ctx context.Context, q app.TokenQuery) ([]string, cobra.ShellCompDirective) {
+func (c *command) tokens(ctx context.Context, q operate.TokenQuery) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(ctx, completePatience)
 	defer cancel()
 	client, err := c.client(ctx)
@@ -85,7 +85,7 @@ func (c *command) tokens(ctx context.Context, q app.TokenQuery) ([]string, cobra
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	defer client.Close()
-	found, err := client.Tokens(ctx, q)
+	found, err := operate.ListTokens.Ask(ctx, client, q)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -11,8 +11,8 @@ import (
 	"weir/config"
 )
 
-func (c *command) config() *cobra.Command {
-	return group("config", "The configuration", c.configValidate(), c.configShow(), c.configDiff(), c.configEnv(), c.configSchema())
+func newConfig(c *command) *cobra.Command {
+	return group("config", "The configuration", newConfigValidate(c), newConfigShow(c), newConfigDiff(c), newConfigEnv(c), newConfigSchema(c))
 }
 
 // source is everything that this command line and its environment say of the configuration.
@@ -42,7 +42,7 @@ func (c *command) file() string {
 	return ""
 }
 
-func (c *command) configShow() *cobra.Command {
+func newConfigShow(c *command) *cobra.Command {
 	var origin bool
 	cmd := &cobra.Command{
 		Use:   "show",
@@ -68,7 +68,7 @@ func (c *command) configShow() *cobra.Command {
 	return cmd
 }
 
-func (c *command) configSchema() *cobra.Command {
+func newConfigSchema(c *command) *cobra.Command {
 	return &cobra.Command{
 		Use:     "schema",
 		Short:   "Print the JSON Schema of the configuration file",

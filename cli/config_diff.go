@@ -9,9 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/config"
+	"weir/operate"
 )
 
-func (c *command) configDiff() *cobra.Command {
+func newConfigDiff(c *command) *cobra.Command {
 	var running, exitCode bool
 	cmd := &cobra.Command{
 		Use:   "diff",
@@ -60,7 +61,7 @@ func (c *command) diffRunning(cmd *cobra.Command) (int, error) {
 		return 0, err
 	}
 	defer client.Close()
-	r, err := client.PlanReload(cmd.Context())
+	r, err := operate.PlanReload.Ask(cmd.Context(), client, operate.None{})
 	if err != nil {
 		return 0, err
 	}

@@ -10,7 +10,7 @@ import (
 	"weir/config"
 )
 
-func (c *command) configEnv() *cobra.Command {
+func newConfigEnv(c *command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "env",
 		Short: "List the variables that Weir reads",

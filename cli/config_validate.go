@@ -10,7 +10,7 @@ import (
 	"weir/config"
 )
 
-func (c *command) configValidate() *cobra.Command {
+func newConfigValidate(c *command) *cobra.Command {
 	var strict bool
 	cmd := &cobra.Command{
 		Use:   "validate [FILE...]",

@@ -14,12 +14,13 @@ import (
 
 	"weir/app"
 	"weir/config"
+	"weir/operate"
 )
 
 // maxDemoDevices keeps the demo readable: each device is a line a second.
 const maxDemoDevices = 20
 
-func (c *command) demo() *cobra.Command {
+func newDemo(c *command) *cobra.Command {
 	d := &demo{c: c}
 	cmd := &cobra.Command{
 		Use:   "demo",
@@ -43,7 +44,7 @@ type demo struct {
 	devices int
 
 	cfg     *config.Config
-	addrs   app.Addresses
+	addrs   operate.Addresses
 	api     *demoAPI
 	cast    []*demoDevice // the simulated devices
 	byHand  *demoDevice   // one that the reader may send for
@@ -146,7 +147,7 @@ func (d *demo) play(ctx context.Context) error {
 		case <-finish.Done():
 		}
 	}()
-	op, err := app.Dial(finish, *d.cfg)
+	op, err := operate.Dial(finish, *d.cfg)
 	if err != nil {
 		return err
 	}
@@ -214,7 +215,7 @@ type demoSummary struct {
 }
 
 // summarize waits until everything is applied and reads the books.
-func (d *demo) summarize(ctx context.Context, op *app.Client) (*demoSummary, error) {
+func (d *demo) summarize(ctx context.Context, op *operate.Client) (*demoSummary, error) {
 	s := &demoSummary{Balanced: true, Dir: d.cfg.DataDir, Seen: d.printer.edges()}
 	for _, device := range d.cast {
 		s.Sent += device.sent.Load()
@@ -223,7 +224,7 @@ func (d *demo) summarize(ctx context.Context, op *app.Client) (*demoSummary, err
 	if err := awaitApplied(ctx, op); err != nil {
 		return nil, err
 	}
-	l, err := op.Ledger(ctx, app.LedgerQuery{})
+	l, err := operate.ShowLedger.Ask(ctx, op, operate.LedgerQuery{})
 	if err != nil {
 		return nil, err
 	}
@@ -238,9 +239,9 @@ func (d *demo) summarize(ctx context.Context, op *app.Client) (*demoSummary, err
 	return s, err
 }
 
-func awaitApplied(ctx context.Context, op *app.Client) error {
+func awaitApplied(ctx context.Context, op *operate.Client) error {
 	for {
-		s, err := op.Status(ctx)
+		s, err := operate.GetStatus.Ask(ctx, op, operate.None{})
 		if err != nil || s.Log.Applied >= s.Log.Last {
 			return err
 		}

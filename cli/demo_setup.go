@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"weir/app"
+	"weir/operate"
 )
 
 // The demo's world.
@@ -25,12 +25,12 @@ const (
 )
 
 // setUp makes the tenant and its administrator as an operator would, and all else as a client of the API would.
-func (d *demo) setUp(ctx context.Context, op *app.Client) error {
-	if _, err := op.CreateTenant(ctx, app.NewTenant{Token: demoTenant, Name: "Demo"}); err != nil {
+func (d *demo) setUp(ctx context.Context, op *operate.Client) error {
+	if _, err := operate.CreateTenant.Ask(ctx, op, operate.NewTenant{Token: demoTenant, Name: "Demo"}); err != nil {
 		return err
 	}
 	d.api = &demoAPI{base: "http://" + d.addrs.API, password: demoPassword(), client: &http.Client{Timeout: 30 * time.Second}}
-	if _, err := op.CreateAdmin(ctx, app.NewAdmin{Email: demoEmail, Password: d.api.password, Tenant: demoTenant}); err != nil {
+	if _, err := operate.CreateAdmin.Ask(ctx, op, operate.NewAdmin{Email: demoEmail, Password: d.api.password, Tenant: demoTenant}); err != nil {
 		return err
 	}
 	if err := d.api.signIn(ctx); err != nil {
@@ -76,8 +76,8 @@ func (d *demo) makeProfile(ctx context.Context) error {
 	return d.api.query(ctx, "device-management", publish, nil, nil)
 }
 
-func (d *demo) addDevice(ctx context.Context, op *app.Client, token string) (*demoDevice, error) {
-	made, err := op.AddDevice(ctx, app.NewDevice{Tenant: demoTenant, Token: token, Type: "boiler-type"})
+func (d *demo) addDevice(ctx context.Context, op *operate.Client, token string) (*demoDevice, error) {
+	made, err := operate.AddDevice.Ask(ctx, op, operate.NewDevice{Tenant: demoTenant, Token: token, Type: "boiler-type"})
 	if err != nil {
 		return nil, err
 	}

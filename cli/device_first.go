@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"weir/app"
 	"weir/model"
+	"weir/operate"
 )
 
 // firstReading is what commands share that give a device a token: the commands for its first reading, and the wait for it.
@@ -25,8 +25,8 @@ type firstReading struct {
 
 // giveToken gives a device its token; tokenText writes what there is to say of it, for a host in the commands.
 type (
-	giveToken func(app.Operator) (*app.DeviceAdded, error)
-	tokenText func(w io.Writer, d *app.DeviceAdded, host string)
+	giveToken func(operate.Target) (*operate.DeviceAdded, error)
+	tokenText func(w io.Writer, d *operate.DeviceAdded, host string)
 )
 
 func (f *firstReading) flags(cmd *cobra.Command) {
@@ -63,7 +63,7 @@ func (f *firstReading) run(cmd *cobra.Command, tenant, device string, give giveT
 		defer op.Close()
 		return f.give(op, give, text)
 	}
-	client, err := f.c.client(cmd.Context())
+	client, err := f.c.dial(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (f *firstReading) run(cmd *cobra.Command, tenant, device string, give giveT
 	if f.wait == 0 {
 		return f.give(client, give, text)
 	}
-	seen, err := f.c.watch(cmd.Context(), client, app.TailQuery{Device: device, Unnamed: true})
+	seen, err := f.c.watch(cmd.Context(), client, operate.TailQuery{Device: device, Unnamed: true})
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (f *firstReading) run(cmd *cobra.Command, tenant, device string, give giveT
 	return f.await(cmd.Context(), seen, tenant, device)
 }
 
-func (f *firstReading) give(op app.Operator, give giveToken, text tokenText) error {
+func (f *firstReading) give(op operate.Target, give giveToken, text tokenText) error {
 	made, err := give(op)
 	if err != nil {
 		return err
@@ -94,9 +94,9 @@ func (f *firstReading) give(op app.Operator, give giveToken, text tokenText) err
 	return nil
 }
 
-func (f *firstReading) printCommands(d *app.DeviceAdded) error {
-	var chosen []app.Snippet
-	for _, s := range app.FirstReading(d, f.host) {
+func (f *firstReading) printCommands(d *operate.DeviceAdded) error {
+	var chosen []operate.Snippet
+	for _, s := range operate.FirstReading(d, f.host) {
 		if f.commands == "all" || strings.EqualFold(f.commands, s.Title) {
 			chosen = append(chosen, s)
 		}
@@ -110,7 +110,7 @@ func (f *firstReading) printCommands(d *app.DeviceAdded) error {
 }
 
 // printCommands prints snippets so that a single one can be piped into what runs it.
-func printCommands(w io.Writer, all []app.Snippet) {
+func printCommands(w io.Writer, all []operate.Snippet) {
 	for i, s := range all {
 		if len(all) > 1 {
 			if i > 0 {
@@ -157,7 +157,7 @@ func (f *firstReading) await(ctx context.Context, seen *watching, tenant, device
 	}
 }
 
-func (f *firstReading) tell(m *app.Seen, after time.Duration) {
+func (f *firstReading) tell(m *operate.Seen, after time.Duration) {
 	if f.c.json {
 		f.c.writeLine(f.c.io.Stdout, m)
 		return

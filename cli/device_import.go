@@ -12,11 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"weir/app"
 	"weir/model"
+	"weir/operate"
 )
 
-func (c *command) deviceImport() *cobra.Command {
+func newDeviceImport(c *command) *cobra.Command {
 	im := deviceImport{c: c}
 	cmd := &cobra.Command{
 		Use:   "import TENANT FILE",
@@ -33,7 +33,7 @@ func (c *command) deviceImport() *cobra.Command {
 			return im.run(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVar(&im.deviceType, "type", "", "device type of those that name none (default: \""+app.DefaultDeviceType+"\", made when there is none)")
+	cmd.Flags().StringVar(&im.deviceType, "type", "", "device type of those that name none (default: \""+operate.DefaultDeviceType+"\", made when there is none)")
 	cmd.Flags().StringVar(&im.out, "out", "", "write the access tokens to a new file that only its owner can read")
 	cmd.Flags().BoolVar(&im.dryRun, "dry-run", false, "say what is wrong and make nothing")
 	return cmd
@@ -75,9 +75,9 @@ func (im *deviceImport) run(ctx context.Context) error {
 		return err
 	}
 	rows, lines, problems := parseDevices(text, im.deviceType)
-	if len(rows) > app.MaxDeviceImport {
+	if len(rows) > operate.MaxDeviceImport {
 		return model.Errorf(model.CodeLimitExceeded, "%s has %s devices; one import makes at most %s, so split it", im.file,
-			grouped(int64(len(rows))), grouped(app.MaxDeviceImport))
+			grouped(int64(len(rows))), grouped(operate.MaxDeviceImport))
 	}
 	op, err := im.c.existing(ctx)
 	if err != nil {
@@ -92,7 +92,7 @@ func (im *deviceImport) run(ctx context.Context) error {
 		im.c.note("%s devices; passwords take a while", grouped(int64(len(rows))))
 	}
 	// What can be read is looked at even when something cannot, so that all is told at once.
-	made, err := op.ImportDevices(ctx, app.DeviceImport{Tenant: im.tenant, Rows: rows, DryRun: im.dryRun || len(problems) > 0})
+	made, err := operate.ImportDevices.Ask(ctx, op, operate.DeviceImport{Tenant: im.tenant, Rows: rows, DryRun: im.dryRun || len(problems) > 0})
 	if err == nil {
 		found := len(problems) + made.Found
 		for _, p := range made.Problems {
@@ -124,7 +124,7 @@ func (im *deviceImport) read() (string, error) {
 }
 
 // parseDevices reads the rows of a file and, for each, its line. What does not read is a problem, and the rest goes on.
-func parseDevices(text, deviceType string) (rows []app.DeviceRow, lines []int, problems []csvProblem) {
+func parseDevices(text, deviceType string) (rows []operate.DeviceRow, lines []int, problems []csvProblem) {
 	r := csv.NewReader(strings.NewReader(text))
 	r.FieldsPerRecord = -1
 	header, err := r.Read()
@@ -182,8 +182,8 @@ func checkHeader(header []string) []csvProblem {
 	return problems
 }
 
-func rowOf(header, record []string, deviceType string) app.DeviceRow {
-	row := app.DeviceRow{Device: map[string]string{}, Credential: map[string]string{}}
+func rowOf(header, record []string, deviceType string) operate.DeviceRow {
+	row := operate.DeviceRow{Device: map[string]string{}, Credential: map[string]string{}}
 	if deviceType != "" {
 		row.Device["deviceTypeToken"] = deviceType
 	}
@@ -199,7 +199,7 @@ func rowOf(header, record []string, deviceType string) app.DeviceRow {
 	return row
 }
 
-func importProblem(p app.ImportProblem, lines []int) csvProblem {
+func importProblem(p operate.ImportProblem, lines []int) csvProblem {
 	if p.Other >= 0 {
 		p.Reason += fmt.Sprintf(", line %d has the same", lines[p.Other])
 	}
@@ -252,12 +252,12 @@ func (t *tokenFile) discard() error {
 }
 
 // keep writes the tokens durably: they are nowhere else.
-func (t *tokenFile) keep(minted []app.MintedToken) error {
+func (t *tokenFile) keep(minted []operate.MintedToken) error {
 	return errors.Join(writeTokens(t, minted), t.Sync(), t.Close())
 }
 
 // writeTokens writes tokens with the columns of an import.
-func writeTokens(w io.Writer, minted []app.MintedToken) error {
+func writeTokens(w io.Writer, minted []operate.MintedToken) error {
 	to := csv.NewWriter(w)
 	_ = to.Write([]string{"token", "credentialType", "credentialId"}) // Error has it
 	for _, m := range minted {
@@ -267,7 +267,7 @@ func writeTokens(w io.Writer, minted []app.MintedToken) error {
 	return to.Error()
 }
 
-func (im *deviceImport) tell(made *app.DevicesImported, to *tokenFile) error {
+func (im *deviceImport) tell(made *operate.DevicesImported, to *tokenFile) error {
 	said := fmt.Sprintf("%s made in tenant %s, %s minted", grouped(int64(made.Made))+" "+plural(made.Made, "device"), made.Tenant,
 		grouped(int64(len(made.Minted)))+" "+plural(len(made.Minted), "access token"))
 	if made.DryRun {

@@ -10,11 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"weir/app"
+	"weir/model"
+	"weir/operate"
 )
 
-func (c *command) deviceList() *cobra.Command {
-	var q app.DeviceQuery
+func newDeviceList(c *command) *cobra.Command {
+	var q deviceQuery
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "list TENANT",
@@ -24,16 +25,15 @@ func (c *command) deviceList() *cobra.Command {
 		Example: "  weir device list acme\n  weir device list acme --type boiler --all --json",
 		Args:    exactly("the tenant's token"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			q.Tenant = args[0]
-			if q.Limit < 1 || q.Limit > app.MaxDevicePage || q.Page < 1 {
-				return usageError{fmt.Errorf("--limit must lie in 1..%d, --page counts from 1", app.MaxDevicePage)}
+			if q.limit < 1 || q.limit > operate.MaxDevicePage || q.page < 1 {
+				return usageError{fmt.Errorf("--limit must lie in 1..%d, --page counts from 1", operate.MaxDevicePage)}
 			}
 			op, err := c.existing(cmd.Context())
 			if err != nil {
 				return err
 			}
 			defer op.Close()
-			l, err := listDevices(cmd.Context(), op, q, all)
+			l, err := tenantAPI{op, args[0]}.listDevices(cmd.Context(), q, all)
 			if err != nil {
 				return err
 			}
@@ -44,33 +44,179 @@ func (c *command) deviceList() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&q.Type, "type", "", "of one device type")
-	cmd.Flags().IntVar(&q.Limit, "limit", 100, fmt.Sprintf("at most this many on a page, up to %d", app.MaxDevicePage))
-	cmd.Flags().IntVar(&q.Page, "page", 1, "which page")
+	cmd.Flags().StringVar(&q.deviceType, "type", "", "of one device type")
+	cmd.Flags().IntVar(&q.limit, "limit", 100, fmt.Sprintf("at most this many on a page, up to %d", operate.MaxDevicePage))
+	cmd.Flags().IntVar(&q.page, "page", 1, "which page")
 	cmd.Flags().BoolVar(&all, "all", false, "all pages from --page on")
 	return cmd
 }
 
+// deviceQuery is a page of a tenant's devices.
+type deviceQuery struct {
+	deviceType  string
+	page, limit int
+}
+
+// deviceList is a page of devices, newest first.
+type deviceList struct {
+	Total   int64           `json:"total"` // of all pages
+	Devices []deviceSummary `json:"devices"`
+}
+
+// deviceSummary is a device in a list. The names are those of the API.
+type deviceSummary struct {
+	Token      string  `json:"token"`
+	Name       *string `json:"name"`
+	Type       string  `json:"deviceTypeToken"`
+	ExternalID *string `json:"externalId"`
+	// Presence is connected or disconnected, by what the transport says of the connection; else active or silent, by when the
+	// device was heard; "" for a device that was never heard.
+	Presence string     `json:"presence,omitempty"`
+	LastSeen *time.Time `json:"lastSeen,omitempty"`
+}
+
 // listDevices fetches a page, or all pages from it on.
-func listDevices(ctx context.Context, op app.Operator, q app.DeviceQuery, all bool) (*app.DeviceList, error) {
-	if !all {
-		return op.ListDevices(ctx, q)
+func (a tenantAPI) listDevices(ctx context.Context, q deviceQuery, all bool) (*deviceList, error) {
+	if q.deviceType != "" {
+		if err := a.knownType(ctx, q.deviceType); err != nil {
+			return nil, err
+		}
 	}
-	q.Limit = app.MaxDevicePage
-	list := &app.DeviceList{Devices: []app.DeviceSummary{}}
-	for ; ; q.Page++ {
-		page, err := op.ListDevices(ctx, q)
+	if all {
+		q.limit = operate.MaxDevicePage
+	}
+	list := &deviceList{Devices: []deviceSummary{}}
+	for ; ; q.page++ {
+		page, total, err := a.devicePage(ctx, q)
 		if err != nil {
 			return nil, err
 		}
-		list.Total, list.Devices = page.Total, append(list.Devices, page.Devices...)
-		if len(page.Devices) < q.Limit {
+		list.Total, list.Devices = total, append(list.Devices, page...)
+		if !all || len(page) < q.limit {
 			return list, nil
 		}
 	}
 }
 
-func printDevices(w io.Writer, l *app.DeviceList) {
+// knownType checks that a device type exists.
+func (a tenantAPI) knownType(ctx context.Context, token string) error {
+	const document = `query($tokens: [String!]!) { deviceTypesByToken(tokens: $tokens) { token } }`
+	var found struct{ DeviceTypesByToken []struct{ Token string } }
+	err := a.run(ctx, deviceArea, document, gqlVars{"tokens": []string{token}}, &found)
+	if err == nil && len(found.DeviceTypesByToken) == 0 {
+		err = model.NotFound("device type", token)
+	}
+	return err
+}
+
+// devicePage fetches one page with the state of its devices.
+func (a tenantAPI) devicePage(ctx context.Context, q deviceQuery) (page []deviceSummary, total int64, err error) {
+	const document = `query($c: DeviceSearchCriteria!) { devices(criteria: $c) {
+		results { token name externalId deviceType { token } }
+		pagination { totalRecords }
+	} }`
+	criteria := gqlVars{"pageNumber": q.page, "pageSize": q.limit}
+	if q.deviceType != "" {
+		criteria["deviceType"] = q.deviceType
+	}
+	var found struct {
+		Devices struct {
+			Results    []deviceRow
+			Pagination struct{ TotalRecords int64 }
+		}
+	}
+	if err := a.run(ctx, deviceArea, document, gqlVars{"c": criteria}, &found); err != nil {
+		return nil, 0, err
+	}
+	tokens := make([]string, len(found.Devices.Results))
+	for i, d := range found.Devices.Results {
+		tokens[i] = d.Token
+	}
+	states, err := a.states(ctx, tokens)
+	if err != nil {
+		return nil, 0, err
+	}
+	page = make([]deviceSummary, len(tokens))
+	for i, d := range found.Devices.Results {
+		page[i] = d.summary(states[d.Token])
+	}
+	return page, found.Devices.Pagination.TotalRecords, nil
+}
+
+// deviceRow is a device as the API shows it.
+type deviceRow struct {
+	Token      string
+	Name       *string
+	ExternalID *string
+	DeviceType struct{ Token string }
+}
+
+func (d deviceRow) summary(s *deviceState) deviceSummary {
+	out := deviceSummary{Token: d.Token, Name: d.Name, Type: d.DeviceType.Token, ExternalID: d.ExternalID}
+	if s != nil {
+		out.Presence, out.LastSeen = s.presence(), s.lastSeen()
+	}
+	return out
+}
+
+// deviceState is what was heard of a device.
+type deviceState struct {
+	DeviceToken        string
+	Active             bool
+	PresenceSource     string
+	Source             *string
+	LastConnectTime    *time.Time
+	LastDisconnectTime *time.Time
+	LastActivityTime   *time.Time
+}
+
+// states are those of devices that were heard, by token.
+func (a tenantAPI) states(ctx context.Context, tokens []string) (map[string]*deviceState, error) {
+	const document = `query($tokens: [String!]!) { deviceStatesByDeviceToken(deviceTokens: $tokens) {
+		deviceToken active presenceSource source lastConnectTime lastDisconnectTime lastActivityTime
+	} }`
+	var found struct{ DeviceStatesByDeviceToken []deviceState }
+	if err := a.run(ctx, stateArea, document, gqlVars{"tokens": tokens}, &found); err != nil {
+		return nil, err
+	}
+	out := map[string]*deviceState{}
+	for i := range found.DeviceStatesByDeviceToken {
+		s := &found.DeviceStatesByDeviceToken[i]
+		out[s.DeviceToken] = s
+	}
+	return out, nil
+}
+
+// The words for how a device is.
+const (
+	connected    = "connected"
+	disconnected = "disconnected"
+	active       = "active"
+	silent       = "silent"
+)
+
+func (s *deviceState) presence() string {
+	switch {
+	case s.PresenceSource == "ASSERTED" && s.Active:
+		return connected
+	case s.PresenceSource == "ASSERTED":
+		return disconnected
+	case s.Active:
+		return active
+	}
+	return silent
+}
+
+func (s *deviceState) lastSeen() (last *time.Time) {
+	for _, t := range []*time.Time{s.LastActivityTime, s.LastConnectTime, s.LastDisconnectTime} {
+		if t != nil && (last == nil || t.After(*last)) {
+			last = t
+		}
+	}
+	return last
+}
+
+func printDevices(w io.Writer, l *deviceList) {
 	if len(l.Devices) == 0 {
 		fmt.Fprintln(w, "no devices")
 		return

@@ -1,18 +1,16 @@
 package cli
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"weir/app"
-	"weir/model"
 )
 
-func (c *command) deviceRm() *cobra.Command {
+func newDeviceRm(c *command) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "rm TENANT TOKEN...",
@@ -34,9 +32,9 @@ func (c *command) deviceRm() *cobra.Command {
 				return err
 			}
 			defer op.Close()
-			gone, err := op.RemoveDevices(cmd.Context(), app.DeviceNames{Tenant: args[0], Tokens: args[1:]})
+			gone, err := tenantAPI{op, args[0]}.removeDevices(cmd.Context(), args[1:])
 			if err != nil {
-				return hintedNotFound(err, "nothing was removed; see what there is with: weir device list "+args[0])
+				return err
 			}
 			c.show(gone, func(w io.Writer) {
 				fmt.Fprintf(w, "%s removed from tenant %s: %s\n", count(len(gone.Removed), "device"), gone.Tenant, strings.Join(gone.Removed, ", "))
@@ -48,13 +46,25 @@ func (c *command) deviceRm() *cobra.Command {
 	return cmd
 }
 
-// hintedNotFound adds what to do about a thing that does not exist.
-func hintedNotFound(err error, hint string) error {
-	e, ok := errors.AsType[*model.Error](err)
-	if !ok || e.Code != model.CodeNotFound || e.Hint != "" {
-		return err
+// devicesRemoved is the result of a removal.
+type devicesRemoved struct {
+	Tenant  string   `json:"tenant"`
+	Removed []string `json:"removed"`
+}
+
+// removeDevices removes devices, none when one does not exist.
+func (a tenantAPI) removeDevices(ctx context.Context, tokens []string) (*devicesRemoved, error) {
+	tokens = slices.Compact(slices.Sorted(slices.Values(tokens)))
+	if err := a.known(ctx, "nothing was removed; "+a.listHint(), tokens...); err != nil {
+		return nil, err
 	}
-	told := *e
-	told.Hint = hint
-	return &told
+	out := &devicesRemoved{Tenant: a.tenant}
+	for _, token := range tokens {
+		const document = `mutation($token: String!) { deleteDevice(token: $token) }`
+		if err := a.run(ctx, deviceArea, document, gqlVars{"token": token}, nil); err != nil {
+			return nil, fmt.Errorf("%s removed: %w", count(len(out.Removed), "device"), err)
+		}
+		out.Removed = append(out.Removed, token)
+	}
+	return out, nil
 }

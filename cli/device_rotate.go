@@ -1,17 +1,17 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
-	"weir/app"
+	"weir/operate"
 )
 
-func (c *command) deviceRotate() *cobra.Command {
-	q := app.RotateDevice{}
-	var yes bool
+func newDeviceRotate(c *command) *cobra.Command {
+	var yes, keep bool
 	first := firstReading{c: c}
 	cmd := &cobra.Command{
 		Use:   "rotate TENANT TOKEN",
@@ -21,22 +21,55 @@ func (c *command) deviceRotate() *cobra.Command {
 		Example: "  weir device rotate acme boiler-1\n  weir device rotate acme boiler-1 --keep --print-commands=curl",
 		Args:    exactly("the tenant's token", "the device's token"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			q.Tenant, q.Token = args[0], args[1]
-			if err := c.confirm(cmd.Context(), yes || q.Keep, fmt.Sprintf("End all access tokens that device %s of tenant %s has?", q.Token, q.Tenant)); err != nil {
+			if err := c.confirm(cmd.Context(), yes || keep, fmt.Sprintf("End all access tokens that device %s of tenant %s has?", args[1], args[0])); err != nil {
 				return err
 			}
-			return first.run(cmd, q.Tenant, q.Token, func(op app.Operator) (*app.DeviceAdded, error) {
-				return op.RotateDevice(cmd.Context(), q)
+			return first.run(cmd, args[0], args[1], func(op operate.Target) (*operate.DeviceAdded, error) {
+				return tenantAPI{op, args[0]}.rotateDevice(cmd.Context(), args[1], keep)
 			}, printRotated)
 		},
 	}
-	cmd.Flags().BoolVar(&q.Keep, "keep", false, "leave the access tokens that the device has")
+	cmd.Flags().BoolVar(&keep, "keep", false, "leave the access tokens that the device has")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	first.flags(cmd)
 	return cmd
 }
 
-func printRotated(w io.Writer, d *app.DeviceAdded, host string) {
+// rotateDevice gives a device a new access token and then ends those that it had, unless they are kept.
+func (a tenantAPI) rotateDevice(ctx context.Context, token string, keep bool) (*operate.DeviceAdded, error) {
+	const document = `query($token: String!) { devicesByToken(tokens: [$token]) { deviceType { token } } }`
+	var found struct{ DevicesByToken []deviceRow }
+	if err := a.run(ctx, deviceArea, document, gqlVars{"token": token}, &found); err != nil {
+		return nil, err
+	}
+	if len(found.DevicesByToken) == 0 {
+		return nil, a.noDevice(token, a.listHint())
+	}
+	at, err := operate.GetEntrances.Ask(ctx, a.to, operate.None{})
+	if err != nil {
+		return nil, err
+	}
+	had, err := a.credentials(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	out := &operate.DeviceAdded{Tenant: a.tenant, Token: token, Type: found.DevicesByToken[0].DeviceType.Token, Entrances: *at}
+	if _, out.Secret, err = a.addToken(ctx, token, nil); err != nil || keep {
+		return out, err
+	}
+	for _, c := range had {
+		if c.Type != accessToken {
+			continue
+		}
+		if err := a.removeCredential(ctx, c.Token); err != nil {
+			return nil, err
+		}
+		out.Removed++
+	}
+	return out, nil
+}
+
+func printRotated(w io.Writer, d *operate.DeviceAdded, host string) {
 	fmt.Fprintf(w, "device %s of tenant %s has a new access token; %s ended\n", d.Token, d.Tenant, count(d.Removed, "old one"))
 	printToken(w, d, host)
 }

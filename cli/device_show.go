@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -9,11 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"weir/app"
 	"weir/model"
+	"weir/operate"
 )
 
-func (c *command) deviceShow() *cobra.Command {
+func newDeviceShow(c *command) *cobra.Command {
 	var commands bool
 	cmd := &cobra.Command{
 		Use:   "show TENANT TOKEN",
@@ -32,7 +33,7 @@ func (c *command) deviceShow() *cobra.Command {
 				return err
 			}
 			defer op.Close()
-			d, err := op.ShowDevice(cmd.Context(), app.DeviceName{Tenant: args[0], Token: args[1]})
+			d, err := tenantAPI{op, args[0]}.showDevice(cmd.Context(), args[1])
 			if err != nil {
 				return err
 			}
@@ -44,7 +45,133 @@ func (c *command) deviceShow() *cobra.Command {
 	return cmd
 }
 
-func printDetails(w io.Writer, d *app.DeviceDetails) {
+// deviceDetails is all that is known of a device but its secrets.
+type deviceDetails struct {
+	deviceSummary
+	Description    *string              `json:"description"`
+	Metadata       *string              `json:"metadata"`
+	CreatedAt      time.Time            `json:"createdAt"`
+	UpdatedAt      time.Time            `json:"updatedAt"`
+	LastConnect    *time.Time           `json:"lastConnectTime,omitempty"`
+	LastDisconnect *time.Time           `json:"lastDisconnectTime,omitempty"`
+	Source         string               `json:"source,omitempty"` // event source that was heard last
+	Credentials    []credential         `json:"credentials"`
+	Latest         []latestValue        `json:"latest"`
+	Location       *location            `json:"location,omitempty"`
+	DeadLetters    []operate.DeadLetter `json:"deadLetters"` // the newest few that name the device
+}
+
+// credential is one without its secrets.
+type credential struct {
+	Token string `json:"token"`
+	Type  string `json:"credentialType"`
+	// ID is the user name or the certificate's hash; that of an access token is the secret itself and is not shown.
+	ID        string     `json:"credentialId,omitempty"`
+	Enabled   bool       `json:"enabled"`
+	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
+	CreatedAt time.Time  `json:"createdAt"`
+}
+
+// latestValue is the newest value of a metric.
+type latestValue struct {
+	Metric   string    `json:"name"`
+	Value    float64   `json:"value"`
+	Unit     string    `json:"unit,omitempty"`
+	Occurred time.Time `json:"occurredTime"`
+	Received time.Time `json:"receivedTime"`
+}
+
+// location is the newest position; a coordinate that the device did not give is null.
+type location struct {
+	Latitude  *float64  `json:"latitude"`
+	Longitude *float64  `json:"longitude"`
+	Occurred  time.Time `json:"occurredTime"`
+}
+
+// shownDeadLetters is how many dead letters of a device are shown.
+const shownDeadLetters = 5
+
+// showDevice gathers what is known of a device.
+func (a tenantAPI) showDevice(ctx context.Context, token string) (*deviceDetails, error) {
+	const document = `query($token: String!) { devicesByToken(tokens: [$token]) {
+		token name externalId deviceType { token } description metadata createdAt updatedAt
+	} }`
+	var found struct {
+		DevicesByToken []struct {
+			deviceRow
+			Description, Metadata *string
+			CreatedAt, UpdatedAt  time.Time
+		}
+	}
+	if err := a.run(ctx, deviceArea, document, gqlVars{"token": token}, &found); err != nil {
+		return nil, err
+	}
+	if len(found.DevicesByToken) == 0 {
+		return nil, a.noDevice(token, a.listHint())
+	}
+	d := found.DevicesByToken[0]
+	states, err := a.states(ctx, []string{token})
+	if err != nil {
+		return nil, err
+	}
+	out := &deviceDetails{deviceSummary: d.summary(states[token]), Description: d.Description, Metadata: d.Metadata, CreatedAt: d.CreatedAt, UpdatedAt: d.UpdatedAt}
+	if s := states[token]; s != nil {
+		out.LastConnect, out.LastDisconnect = s.LastConnectTime, s.LastDisconnectTime
+		if s.Source != nil {
+			out.Source = *s.Source
+		}
+	}
+	if out.Credentials, err = a.credentials(ctx, token); err != nil {
+		return nil, err
+	}
+	for i := range out.Credentials {
+		if out.Credentials[i].Type == accessToken {
+			out.Credentials[i].ID = ""
+		}
+	}
+	if err := a.latest(ctx, token, out); err != nil {
+		return nil, err
+	}
+	out.DeadLetters, err = operate.ListDeadLetters.Ask(ctx, a.to, operate.DeadLetterQuery{Tenant: &a.tenant, Device: &token, Limit: shownDeadLetters})
+	return out, err
+}
+
+// latest adds what was heard of a device last.
+func (a tenantAPI) latest(ctx context.Context, token string, out *deviceDetails) error {
+	const document = `query($token: String!) {
+		latestMeasurements(deviceToken: $token) { name value unit occurredTime updatedAt }
+		latestLocation(deviceToken: $token) { latitude longitude occurredTime }
+	}`
+	var found struct {
+		LatestMeasurements []struct {
+			Name         string
+			Value        float64
+			Unit         *string
+			OccurredTime time.Time
+			UpdatedAt    time.Time
+		}
+		LatestLocation *struct {
+			Latitude, Longitude *float64
+			OccurredTime        time.Time
+		}
+	}
+	if err := a.run(ctx, stateArea, document, gqlVars{"token": token}, &found); err != nil {
+		return err
+	}
+	out.Latest = make([]latestValue, len(found.LatestMeasurements))
+	for i, m := range found.LatestMeasurements {
+		out.Latest[i] = latestValue{Metric: m.Name, Value: m.Value, Occurred: m.OccurredTime, Received: m.UpdatedAt}
+		if m.Unit != nil {
+			out.Latest[i].Unit = *m.Unit
+		}
+	}
+	if l := found.LatestLocation; l != nil {
+		out.Location = &location{l.Latitude, l.Longitude, l.OccurredTime}
+	}
+	return nil
+}
+
+func printDetails(w io.Writer, d *deviceDetails) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
 	row("token", "%s", d.Token)
@@ -79,19 +206,19 @@ func printDetails(w io.Writer, d *app.DeviceDetails) {
 	_ = t.Flush() // whoever reads has gone
 }
 
-func presenceText(d *app.DeviceDetails) string {
+func presenceText(d *deviceDetails) string {
 	switch d.Presence {
 	case "":
 		return "never heard"
-	case app.Connected:
+	case connected:
 		return fmt.Sprintf("connected since %s, last seen %s", timeText(d.LastConnect), timeText(d.LastSeen))
-	case app.Disconnected:
+	case disconnected:
 		return fmt.Sprintf("disconnected since %s, last seen %s", timeText(d.LastDisconnect), timeText(d.LastSeen))
 	}
 	return fmt.Sprintf("%s, last seen %s over %s", d.Presence, timeText(d.LastSeen), cmp.Or(d.Source, "-"))
 }
 
-func credentialText(c *app.Credential) string {
+func credentialText(c *credential) string {
 	text := fmt.Sprintf("%s %s, made %s", c.Type, c.Token, timeText(&c.CreatedAt))
 	if c.ID != "" {
 		text += ", id " + printable(c.ID)

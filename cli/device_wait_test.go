@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"weir/app"
 	"weir/internal/need"
 	"weir/internal/testweir"
+	"weir/operate"
 )
 
 // waiter is a weir device add --wait that runs.
@@ -116,7 +116,7 @@ func TestTheWaitSpeaksJSONAndSeesAReadingOverMQTT(t *testing.T) {
 	p.Run("", "tenant", "create", "acme")
 	w := startWaiter(t, p, "device", "add", "acme", "boiler-1", "--json")
 	answer := json.NewDecoder(w.stdout)
-	var made app.DeviceAdded
+	var made operate.DeviceAdded
 	if err := answer.Decode(&made); err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestTheWaitSpeaksJSONAndSeesAReadingOverMQTT(t *testing.T) {
 	if err := m.Publish("weir/acme/devices/boiler-1/events", 1, false, []byte(`{"eventType":"Measurement","payload":{"entries":[{"measurements":{"temp":"21.5"}}]}}`)); err != nil {
 		t.Fatal(err)
 	}
-	var seen app.Seen
+	var seen operate.Seen
 	if err := answer.Decode(&seen); err != nil {
 		t.Fatal(err)
 	}

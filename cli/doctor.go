@@ -10,12 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"weir/app"
 	"weir/config"
 	"weir/health"
+	"weir/operate"
 )
 
-func (c *command) doctor() *cobra.Command {
+func newDoctor(c *command) *cobra.Command {
 	var strict bool
 	var patience time.Duration
 	cmd := &cobra.Command{
@@ -41,7 +41,7 @@ func (c *command) doctor() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "end with 5 when there are warnings, too")
-	cmd.Flags().DurationVar(&patience, "patience", app.CheckPatience, "how long each check may look where no instance runs")
+	cmd.Flags().DurationVar(&patience, "patience", operate.CheckTimeout, "how long each check may look where no instance runs")
 	return cmd
 }
 
@@ -69,18 +69,15 @@ func (c *command) examine(ctx context.Context, patience time.Duration) (*health.
 }
 
 func (c *command) lookAt(ctx context.Context, read config.Reading, patience time.Duration) (*health.Report, error) {
-	client, err := app.Dial(ctx, config.Config{DataDir: read.DataDir})
-	switch {
-	case errors.Is(err, app.ErrNotRunning) && read.Config == nil:
+	to, err := c.reachRead(ctx, read)
+	if errors.Is(err, operate.ErrNotRunning) {
 		return &health.Report{}, nil
-	case errors.Is(err, app.ErrNotRunning):
-		return app.Doctor(ctx, *read.Config, c.getenv, health.ThisMachine(), patience), nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	defer client.Close()
-	return client.Doctor(ctx, app.DoctorQuery{Version: Version})
+	defer to.Close()
+	return operate.RunDoctor.Ask(ctx, to, operate.DoctorQuery{Version: Version, CheckTimeout: patience})
 }
 
 // configFinding tells what is wrong with a configuration, or else what to think over, without the lines themselves: a

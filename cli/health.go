@@ -11,14 +11,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"weir/app"
 	"weir/config"
+	"weir/operate"
 )
 
 // healthTick is how often a wait asks again.
 const healthTick = 250 * time.Millisecond
 
-func (c *command) health() *cobra.Command {
+func newHealth(c *command) *cobra.Command {
 	var base string
 	var wait time.Duration
 	cmd := &cobra.Command{
@@ -49,21 +49,21 @@ func (c *command) health() *cobra.Command {
 }
 
 // healthOf returns how the instance is asked.
-func (c *command) healthOf(base string) (func(context.Context) (*app.Health, error), error) {
+func (c *command) healthOf(base string) (func(context.Context) (*operate.Health, error), error) {
 	if base != "" {
 		u, err := url.Parse(base)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 			return nil, usageError{errors.New("--url must be an http or https URL, such as http://127.0.0.1:8080")}
 		}
-		return func(ctx context.Context) (*app.Health, error) { return app.AskReadyz(ctx, base) }, nil
+		return func(ctx context.Context) (*operate.Health, error) { return operate.AskReadyz(ctx, base) }, nil
 	}
 	r, err := c.reading()
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context) (*app.Health, error) {
-		h, err := app.AskHealth(ctx, config.Config{DataDir: r.DataDir})
-		if errors.Is(err, app.ErrNotRunning) && r.Problems != nil {
+	return func(ctx context.Context) (*operate.Health, error) {
+		h, err := operate.AskHealth(ctx, config.Config{DataDir: r.DataDir})
+		if errors.Is(err, operate.ErrNotRunning) && r.Problems != nil {
 			return nil, r.Problems
 		}
 		return h, err
@@ -71,11 +71,11 @@ func (c *command) healthOf(base string) (func(context.Context) (*app.Health, err
 }
 
 // waitReady asks until the instance is ready or the time is over, once at least. It returns what it was told last.
-func waitReady(ctx context.Context, wait time.Duration, ask func(context.Context) (*app.Health, error)) (*app.Health, error) {
+func waitReady(ctx context.Context, wait time.Duration, ask func(context.Context) (*operate.Health, error)) (*operate.Health, error) {
 	end := time.Now().Add(wait)
 	for {
 		h, err := ask(ctx)
-		if err == nil && h.State == app.HealthReady || err != nil && !errors.Is(err, app.ErrNotRunning) {
+		if err == nil && h.State == operate.HealthReady || err != nil && !errors.Is(err, operate.ErrNotRunning) {
 			return h, err
 		}
 		if left := time.Until(end); left <= 0 {
@@ -89,11 +89,11 @@ func waitReady(ctx context.Context, wait time.Duration, ask func(context.Context
 	}
 }
 
-func (c *command) showHealth(h *app.Health) error {
+func (c *command) showHealth(h *operate.Health) error {
 	if c.json {
 		c.writeJSON(c.io.Stdout, h)
 	}
-	if h.State != app.HealthReady {
+	if h.State != operate.HealthReady {
 		return checkError{fmt.Errorf("%s: %s", h.State, strings.Join(h.Problems, "; ")), "weir doctor looks closer"}
 	}
 	if !c.json {

@@ -14,7 +14,7 @@ import (
 	"weir/model"
 )
 
-func (c *command) init() *cobra.Command {
+func newInit(c *command) *cobra.Command {
 	var profile, out string
 	var force bool
 	cmd := &cobra.Command{

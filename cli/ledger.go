@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -10,11 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"weir/app"
+	"weir/operate"
 )
 
-func (c *command) ledger() *cobra.Command {
-	var q app.LedgerQuery
+func newLedger(c *command) *cobra.Command {
+	var q operate.LedgerQuery
 	var tenant string
 	var since time.Duration
 	cmd := &cobra.Command{
@@ -31,9 +30,7 @@ func (c *command) ledger() *cobra.Command {
 			if since > 0 {
 				q.Since = new(time.Now().Add(-since))
 			}
-			r, err := ask(cmd.Context(), c.client, func(in *app.Client, ctx context.Context) (*app.LedgerReport, error) {
-				return in.Ledger(ctx, q)
-			})
+			r, err := ask(cmd.Context(), c.client, &operate.ShowLedger, q)
 			if err != nil {
 				return err
 			}
@@ -44,7 +41,7 @@ func (c *command) ledger() *cobra.Command {
 	cmd.Flags().StringVar(&tenant, "tenant", "", "of one tenant; \"\" is strangers and unknown tenants")
 	cmd.Flags().StringVar(&q.Transport, "transport", "", "of one transport: mqtt, http")
 	cmd.Flags().DurationVar(&since, "since", 0, "of the last hours, such as 24h")
-	cmd.AddCommand(c.deadLetters(), c.ledgerVerify(), c.ledgerTrace())
+	cmd.AddCommand(newDeadLetters(c), newLedgerVerify(c), newLedgerTrace(c))
 	return cmd
 }
 
@@ -53,7 +50,7 @@ const strangers = "(strangers)"
 
 var ledgerHeadings = []string{"stored", "duplicate", "dead letter", "refused", "dropped", "waiting"}
 
-func printLedger(w io.Writer, r *app.LedgerReport) {
+func printLedger(w io.Writer, r *operate.LedgerReport) {
 	if len(r.Lines) == 0 {
 		fmt.Fprintln(w, "no message has reached a door yet")
 	} else {
@@ -76,14 +73,14 @@ func printLedger(w io.Writer, r *app.LedgerReport) {
 	printGaps(w, r.Gaps)
 }
 
-func printGaps(w io.Writer, gaps []app.Gap) {
+func printGaps(w io.Writer, gaps []operate.Gap) {
 	for _, g := range gaps {
 		fmt.Fprintf(w, "gap: refusals from %s to %s may not be counted (unclean stop)\n", g.From.Format(time.RFC3339), g.To.Format(time.RFC3339))
 	}
 }
 
-func (c *command) deadLetters() *cobra.Command {
-	q := app.DeadLetterQuery{}
+func newDeadLetters(c *command) *cobra.Command {
+	q := operate.DeadLetterQuery{}
 	var tenant string
 	cmd := &cobra.Command{
 		Use:   "dead-letters",
@@ -102,7 +99,7 @@ func (c *command) deadLetters() *cobra.Command {
 				return err
 			}
 			defer client.Close()
-			ds, err := client.DeadLetters(cmd.Context(), q)
+			ds, err := operate.ListDeadLetters.Ask(cmd.Context(), client, q)
 			if err != nil {
 				return err
 			}
@@ -117,7 +114,7 @@ func (c *command) deadLetters() *cobra.Command {
 	return cmd
 }
 
-func printDeadLetters(w io.Writer, ds []app.DeadLetter) {
+func printDeadLetters(w io.Writer, ds []operate.DeadLetter) {
 	if len(ds) == 0 {
 		fmt.Fprintln(w, "no dead letters")
 		return

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -9,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"weir/app"
+	"weir/operate"
 )
 
-func (c *command) ledgerTrace() *cobra.Command {
+func newLedgerTrace(c *command) *cobra.Command {
 	since, until := "24h", ""
 	cmd := &cobra.Command{
 		Use:   "trace TENANT DEVICE",
@@ -26,7 +25,7 @@ func (c *command) ledgerTrace() *cobra.Command {
 			"  weir ledger trace acme boiler-1 --since 2026-03-01T08:00:00Z --until 2026-03-01T09:00:00Z --json",
 		Args: exactly("TENANT", "DEVICE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			q := app.TraceQuery{Tenant: args[0], Device: args[1], Until: time.Now()}
+			q := operate.TraceQuery{Tenant: args[0], Device: args[1], Until: time.Now()}
 			var err error
 			if q.Since, err = instant("--since", since, q.Until); err != nil {
 				return err
@@ -36,9 +35,7 @@ func (c *command) ledgerTrace() *cobra.Command {
 					return err
 				}
 			}
-			r, err := ask(cmd.Context(), c.client, func(in *app.Client, ctx context.Context) (*app.TraceReport, error) {
-				return in.TraceDevice(ctx, q)
-			})
+			r, err := ask(cmd.Context(), c.client, &operate.TraceDevice, q)
 			if err != nil {
 				return err
 			}
@@ -63,7 +60,7 @@ func instant(flag, text string, now time.Time) (time.Time, error) {
 	return t, nil
 }
 
-func printTrace(w io.Writer, r *app.TraceReport) {
+func printTrace(w io.Writer, r *operate.TraceReport) {
 	if len(r.Messages) == 0 {
 		fmt.Fprintln(w, "nothing of that span is kept")
 	}
@@ -83,7 +80,7 @@ func printTrace(w io.Writer, r *app.TraceReport) {
 	}
 }
 
-func tracedText(m *app.Traced) string {
+func tracedText(m *operate.Traced) string {
 	text := m.Heading
 	if m.Heading == "stored" {
 		text += ", " + countText(int64(m.Readings), "reading")

@@ -3,17 +3,16 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"weir/app"
+	"weir/operate"
 )
 
-func (c *command) ledgerVerify() *cobra.Command {
+func newLedgerVerify(c *command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "verify",
 		Short: "Recount what is stored, and say what does not balance",
@@ -43,22 +42,19 @@ func (c *command) ledgerVerify() *cobra.Command {
 }
 
 // recount lets the running instance recount itself, or recounts a directory where none runs.
-func (c *command) recount(ctx context.Context) (*app.Verification, error) {
+func (c *command) recount(ctx context.Context) (*operate.Verification, error) {
 	cfg, err := c.load()
 	if err != nil {
 		return nil, err
 	}
 	p := &progressLine{w: c.io.Stderr, on: isTerminal(c.io.Stderr)}
 	defer p.end()
-	client, err := app.Dial(ctx, *cfg)
-	if errors.Is(err, app.ErrNotRunning) {
-		return app.VerifyLedger(ctx, *cfg, p.tell)
-	}
+	to, err := c.reach(ctx, *cfg)
 	if err != nil {
 		return nil, err
 	}
-	defer client.Close()
-	return client.VerifyLedger(ctx, p.tell)
+	defer to.Close()
+	return operate.VerifyLedger.Ask(ctx, to, p.tell)
 }
 
 // progressLine shows on a terminal how far a recount is, a few times a second.
@@ -82,7 +78,7 @@ func (p *progressLine) end() {
 	}
 }
 
-func printVerification(w io.Writer, v *app.Verification) {
+func printVerification(w io.Writer, v *operate.Verification) {
 	if v.Balanced {
 		fmt.Fprintf(w, "balanced: %s stored with %s, in %s of tenants and transports", countText(v.Messages, "message"), countText(v.Readings, "reading"),
 			countText(int64(v.Hours), "hour"))
@@ -109,7 +105,7 @@ func printVerification(w io.Writer, v *app.Verification) {
 	printGaps(w, v.Gaps)
 }
 
-func imbalanceText(i *app.Imbalance) string {
+func imbalanceText(i *operate.Imbalance) string {
 	place := ""
 	if i.Hour != nil {
 		place = fmt.Sprintf("%s %s %s: ", i.Hour.Format("2006-01-02 15:04"), cmp.Or(i.Tenant, strangers), i.Transport)
@@ -123,7 +119,7 @@ func imbalanceText(i *app.Imbalance) string {
 }
 
 // amount is by how much something does not balance.
-func amount(i *app.Imbalance) string {
+func amount(i *operate.Imbalance) string {
 	text := ""
 	for _, n := range []struct {
 		n    int64

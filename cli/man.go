@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (c *command) man() *cobra.Command {
+func newMan(c *command) *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:   "man [COMMAND…]",

@@ -16,7 +16,7 @@ import (
 
 const referencePath = "../docs/cli.md"
 
-func tree() *cobra.Command { return (&command{}).root() }
+func tree() *cobra.Command { return newRoot(&command{}) }
 
 // answering is every command that does something itself, not only holds others.
 func answering(root *cobra.Command) []*cobra.Command {

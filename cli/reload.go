@@ -6,10 +6,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"weir/app"
+	"weir/operate"
 )
 
-func (c *command) reload() *cobra.Command {
+func newReload(c *command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "reload",
 		Short: "Make the running instance read its configuration again",
@@ -19,7 +19,7 @@ func (c *command) reload() *cobra.Command {
 		Example: "  weir reload --config weir.yaml\n  weir config diff --running    # what it would do",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, err := ask(cmd.Context(), c.client, (*app.Client).Reload)
+			r, err := ask(cmd.Context(), c.client, &operate.Reload, operate.None{})
 			if err != nil {
 				return err
 			}
@@ -34,7 +34,7 @@ func (c *command) reload() *cobra.Command {
 }
 
 // printReload prints what a reload takes or would take; taken and unchanged are the words for it.
-func printReload(w io.Writer, r *app.ReloadReport, taken, unchanged string) {
+func printReload(w io.Writer, r *operate.ReloadReport, taken, unchanged string) {
 	if len(r.Taken) > 0 {
 		fmt.Fprintln(w, taken+":")
 		printChanges(w, "  ", r.Taken)

@@ -14,7 +14,7 @@ import (
 	"weir/internal/memory"
 )
 
-func (c *command) run() *cobra.Command {
+func newRun(c *command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "run",
 		Short: "Run an instance until Ctrl-C",

@@ -22,12 +22,12 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"weir/app"
 	"weir/config"
 	"weir/internal/conformance"
 	"weir/internal/need"
 	"weir/internal/testcerts"
 	"weir/internal/testweir"
+	"weir/operate"
 	"weir/store"
 	"weir/store/sqlite"
 )
@@ -328,7 +328,7 @@ func settled(ts *testscript.TestScript, neg bool, args []string) {
 	defer cancel()
 	cfg := config.Default()
 	cfg.DataDir = ts.MkAbs("data")
-	c, err := app.Dial(ctx, cfg)
+	c, err := operate.Dial(ctx, cfg)
 	ts.Check(err)
 	defer c.Close()
 	ts.Check(awaitApplied(ctx, c))

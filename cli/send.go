@@ -12,11 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"weir/app"
 	"weir/model"
+	"weir/operate"
 )
 
-func (c *command) send() *cobra.Command {
+func newSend(c *command) *cobra.Command {
 	s := sending{c: c}
 	var at string
 	cmd := &cobra.Command{
@@ -77,10 +77,10 @@ type sending struct {
 
 // sent is a reading and what became of it.
 type sent struct {
-	Reading int        `json:"reading"` // from 1
-	Door    string     `json:"door"`
-	Answer  doorAnswer `json:"answer"`
-	Fate    *app.Seen  `json:"fate,omitempty"` // absent when the door refused it and nothing more is known
+	Reading int           `json:"reading"` // from 1
+	Door    string        `json:"door"`
+	Answer  doorAnswer    `json:"answer"`
+	Fate    *operate.Seen `json:"fate,omitempty"` // absent when the door refused it and nothing more is known
 }
 
 // doorAnswer is what a door said.
@@ -137,12 +137,12 @@ func parseAt(s string, now time.Time) (time.Time, error) {
 }
 
 func (s *sending) run(ctx context.Context) (err error) {
-	client, err := s.c.client(ctx)
+	client, err := s.c.dial(ctx)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	status, err := client.Status(ctx)
+	status, err := operate.GetStatus.Ask(ctx, client, operate.None{})
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (s *sending) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, giveBack()) }()
-	seen, err := s.c.watch(ctx, client, app.TailQuery{Device: s.device, Transport: s.door})
+	seen, err := s.c.watch(ctx, client, operate.TailQuery{Device: s.device, Transport: s.door})
 	if err != nil {
 		return err
 	}
@@ -166,21 +166,21 @@ func (s *sending) run(ctx context.Context) (err error) {
 }
 
 // credential sets the access token to send with: the device's own, or one that is lent for the send.
-func (s *sending) credential(ctx context.Context, client *app.Client) (giveBack func() error, err error) {
+func (s *sending) credential(ctx context.Context, client *operate.Client) (giveBack func() error, err error) {
 	if s.tokenFile != "" {
 		s.token, err = s.readToken()
 		return func() error { return nil }, err
 	}
-	lent, err := client.LendToken(ctx, app.DeviceName{Tenant: s.tenant, Token: s.device})
+	api := tenantAPI{client, s.tenant}
+	lent, err := api.lend(ctx, s.device)
 	if err != nil {
 		return nil, err
 	}
-	s.token = lent.Secret
+	s.token = lent.secret
 	return func() error { // after Ctrl-C, too
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sendWait)
 		defer cancel()
-		_, err := client.TakeBackToken(ctx, *lent)
-		return err
+		return api.takeBack(ctx, lent)
 	}, nil
 }
 
@@ -249,7 +249,7 @@ func (s *sending) event(at time.Time) ([]byte, error) {
 }
 
 // fate waits for the end of the reading of this time and size.
-func (s *sending) fate(ctx context.Context, seen *watching, at time.Time, size int) (*app.Seen, error) {
+func (s *sending) fate(ctx context.Context, seen *watching, at time.Time, size int) (*operate.Seen, error) {
 	over := time.After(fateWait)
 	for {
 		select {

@@ -12,8 +12,8 @@ import (
 
 	"github.com/eclipse/paho.golang/paho"
 
-	"weir/app"
 	"weir/model"
+	"weir/operate"
 )
 
 // sender sends events through a door. An error says that the door did not answer.
@@ -23,7 +23,7 @@ type sender interface {
 }
 
 // open opens the way to the door.
-func (s *sending) open(ctx context.Context, at app.Addresses) (sender, error) {
+func (s *sending) open(ctx context.Context, at operate.Addresses) (sender, error) {
 	closed := func(key, other string) error {
 		return &model.Error{Code: model.CodeUnsupported, Message: fmt.Sprintf("the door %s is closed on this instance", s.door),
 			Hint: fmt.Sprintf("open it with listeners.%s, or send with --door %s", key, other)}
@@ -33,12 +33,12 @@ func (s *sending) open(ctx context.Context, at app.Addresses) (sender, error) {
 			return nil, closed("ingest", "mqtt")
 		}
 		// No proxy: the instance is on this machine.
-		return httpSender{app.IngestURL(at.Ingest, "", s.instance, s.tenant), &http.Client{Transport: &http.Transport{}}}, nil
+		return httpSender{operate.IngestURL(at.Ingest, "", s.instance, s.tenant), &http.Client{Transport: &http.Transport{}}}, nil
 	}
 	if at.MQTT == "" {
 		return nil, closed("mqtt", "http")
 	}
-	return s.connect(ctx, app.Reachable(at.MQTT))
+	return s.connect(ctx, operate.Reachable(at.MQTT))
 }
 
 // httpSender posts events.

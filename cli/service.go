@@ -19,8 +19,8 @@ import (
 	"weir/model"
 )
 
-func (c *command) service() *cobra.Command {
-	return group("service", "Run Weir as a service of the machine", c.servicePrint(), c.serviceInstall())
+func newService(c *command) *cobra.Command {
+	return group("service", "Run Weir as a service of the machine", newServicePrint(c), newServiceInstall(c))
 }
 
 // serviceFlags are what the texts of a service name. --config and --data are those of every command.
@@ -36,7 +36,7 @@ func (f *serviceFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.lowPorts, "low-ports", false, "let it listen on ports below 1024 (systemd)")
 }
 
-func (c *command) servicePrint() *cobra.Command {
+func newServicePrint(c *command) *cobra.Command {
 	var f serviceFlags
 	cmd := &cobra.Command{
 		Use:   "print",
@@ -73,7 +73,7 @@ func (c *command) serviceOptions(f serviceFlags) (service.Options, error) {
 			Hint: "name one with --init: systemd, procd or openrc; a container needs none and runs weir run"}
 	}
 	o := service.Defaults(i)
-	o.User, o.LowPorts, o.StopPatience = f.user, f.lowPorts, app.StopTimeout()
+	o.User, o.LowPorts, o.StopTimeout = f.user, f.lowPorts, app.StopTimeout()
 	if c.configFile != "" {
 		o.Config = c.configFile
 	}
@@ -100,7 +100,7 @@ func thisProgram() (string, error) {
 	return filepath.EvalSymlinks(path)
 }
 
-func (c *command) serviceInstall() *cobra.Command {
+func newServiceInstall(c *command) *cobra.Command {
 	var f serviceFlags
 	var dry bool
 	cmd := &cobra.Command{

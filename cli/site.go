@@ -10,12 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"weir/app"
-	"weir/site"
+	"weir/operate"
 )
 
-func (c *command) site() *cobra.Command {
-	return group("site", "The declared state: plan, apply, export", c.siteValidate(), c.sitePlan(), c.siteApply(), c.siteExport())
+func newSite(c *command) *cobra.Command {
+	return group("site", "The declared state: plan, apply, export", newSiteValidate(c), newSitePlan(c), newSiteApply(c), newSiteExport(c))
 }
 
 // siteFiles is cobra.MinimumNArgs with our exit code.
@@ -27,8 +26,8 @@ func siteFiles(cmd *cobra.Command, args []string) error {
 }
 
 // readSite reads site files here, where the command runs: their paths, their secrets and their variables are this user's.
-func (c *command) readSite(files []string, withoutSecrets bool) (*site.Document, error) {
-	d, warnings, err := site.Read(site.Source{LookupEnv: c.lookupEnv, WithoutSecrets: withoutSecrets}, files...)
+func (c *command) readSite(files []string, withoutSecrets bool) (*operate.SiteDocument, error) {
+	d, warnings, err := operate.ReadSite(operate.SiteSource{LookupEnv: c.lookupEnv, WithoutSecrets: withoutSecrets}, files...)
 	for _, w := range warnings {
 		c.note("warning: %s", w)
 	}
@@ -44,7 +43,7 @@ func (c *command) lookupEnv(name string) (string, bool) {
 	return "", false
 }
 
-func (c *command) siteValidate() *cobra.Command {
+func newSiteValidate(c *command) *cobra.Command {
 	var withoutSecrets bool
 	cmd := &cobra.Command{
 		Use:   "validate FILE…",
@@ -72,7 +71,7 @@ func isOrAre(files []string) string {
 	return strings.Join(files, ", ") + " are"
 }
 
-func (c *command) sitePlan() *cobra.Command {
+func newSitePlan(c *command) *cobra.Command {
 	var prune, exit bool
 	cmd := &cobra.Command{
 		Use:   "plan FILE…",
@@ -83,8 +82,8 @@ func (c *command) sitePlan() *cobra.Command {
 		Example: "  weir site plan site.yaml\n  weir site plan --exit-code site.yaml   # 5 when something would change",
 		Args:    siteFiles,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := c.withSite(cmd.Context(), args, "planning", func(ctx context.Context, op app.Operator, d *site.Document) (*site.Plan, error) {
-				return op.PlanSite(ctx, app.SiteCommand{Document: d, Prune: prune})
+			p, err := c.withSite(cmd.Context(), args, "planning", func(ctx context.Context, op operate.Target, d *operate.SiteDocument) (*operate.SitePlan, error) {
+				return operate.PlanSite.Ask(ctx, op, operate.SiteCommand{Document: d, Prune: prune})
 			})
 			if err != nil {
 				return err
@@ -101,7 +100,7 @@ func (c *command) sitePlan() *cobra.Command {
 	return cmd
 }
 
-func (c *command) siteApply() *cobra.Command {
+func newSiteApply(c *command) *cobra.Command {
 	var prune, yes bool
 	var expect string
 	cmd := &cobra.Command{
@@ -113,17 +112,17 @@ func (c *command) siteApply() *cobra.Command {
 		Example: "  weir site apply site.yaml\n  weir site apply --prune --yes site.yaml\n  weir site apply --expect \"$(weir site plan --json site.yaml | jq -r .digest)\" site.yaml",
 		Args:    siteFiles,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := c.withSite(cmd.Context(), args, "applying", func(ctx context.Context, op app.Operator, d *site.Document) (*site.Plan, error) {
+			p, err := c.withSite(cmd.Context(), args, "applying", func(ctx context.Context, op operate.Target, d *operate.SiteDocument) (*operate.SitePlan, error) {
 				if prune && !yes {
-					p, err := op.PlanSite(ctx, app.SiteCommand{Document: d, Prune: true})
+					p, err := operate.PlanSite.Ask(ctx, op, operate.SiteCommand{Document: d, Prune: true})
 					if err != nil {
 						return nil, err
 					}
-					if n := p.Count(site.Delete); n > 0 {
+					if n := p.Count(operate.SiteDelete); n > 0 {
 						return nil, usageError{fmt.Errorf("this would delete %s: look at them with weir site plan --prune, then say --yes", count(n, "thing"))}
 					}
 				}
-				return op.ApplySite(ctx, app.SiteCommand{Document: d, Prune: prune, Expect: expect})
+				return operate.ApplySite.Ask(ctx, op, operate.SiteCommand{Document: d, Prune: prune, Expect: expect})
 			})
 			if err != nil {
 				return err
@@ -139,7 +138,7 @@ func (c *command) siteApply() *cobra.Command {
 }
 
 // withSite reads the files and works with them on the instance.
-func (c *command) withSite(ctx context.Context, files []string, doing string, do func(context.Context, app.Operator, *site.Document) (*site.Plan, error)) (*site.Plan, error) {
+func (c *command) withSite(ctx context.Context, files []string, doing string, do func(context.Context, operate.Target, *operate.SiteDocument) (*operate.SitePlan, error)) (*operate.SitePlan, error) {
 	d, err := c.readSite(files, false)
 	if err != nil {
 		return nil, err
@@ -180,7 +179,7 @@ func (c *command) progress(doing string) (done func()) {
 	}
 }
 
-func printPlan(w io.Writer, p *site.Plan) {
+func printPlan(w io.Writer, p *operate.SitePlan) {
 	for i := range p.Changes {
 		fmt.Fprintln(w, printable(p.Changes[i].String()))
 	}
@@ -191,9 +190,9 @@ func printPlan(w io.Writer, p *site.Plan) {
 	form := map[bool]string{true: "%d %s", false: "%d to be %s"}[p.Applied]
 	var parts []string
 	for _, o := range []struct {
-		op   site.Op
+		op   operate.SiteOp
 		done string
-	}{{site.Create, "made"}, {site.Update, "changed"}, {site.Delete, "deleted"}, {site.Publish, "published"}} {
+	}{{operate.SiteCreate, "made"}, {operate.SiteUpdate, "changed"}, {operate.SiteDelete, "deleted"}, {operate.SitePublish, "published"}} {
 		if n := p.Count(o.op); n > 0 {
 			parts = append(parts, fmt.Sprintf(form, n, o.done))
 		}
@@ -202,7 +201,7 @@ func printPlan(w io.Writer, p *site.Plan) {
 }
 
 // siteText is the last apply on one line.
-func siteText(s *app.SiteStatus) string {
+func siteText(s *operate.SiteStatus) string {
 	changes := "nothing to change"
 	if s.Changes > 0 {
 		changes = count(s.Changes, "change")
@@ -210,8 +209,8 @@ func siteText(s *app.SiteStatus) string {
 	return fmt.Sprintf("%s applied at %s: %s; digest %s", strings.Join(s.Files, ", "), s.At.Format(time.RFC3339), changes, s.Digest)
 }
 
-func (c *command) siteExport() *cobra.Command {
-	var e app.SiteExport
+func newSiteExport(c *command) *cobra.Command {
+	var e operate.SiteExport
 	var out string
 	var force bool
 	cmd := &cobra.Command{
@@ -227,7 +226,7 @@ func (c *command) siteExport() *cobra.Command {
 				return err
 			}
 			defer op.Close()
-			x, err := op.ExportSite(cmd.Context(), e)
+			x, err := operate.ExportSite.Ask(cmd.Context(), op, e)
 			if err != nil {
 				return err
 			}

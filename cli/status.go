@@ -9,13 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"weir/app"
 	"weir/health"
 	"weir/internal/yamldoc"
-	"weir/store"
+	"weir/operate"
 )
 
-func (c *command) status() *cobra.Command {
+func newStatus(c *command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "How the running instance is",
@@ -24,7 +23,7 @@ func (c *command) status() *cobra.Command {
 		Example: "  weir status\n  weir status --json",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := ask(cmd.Context(), c.client, (*app.Client).Status)
+			s, err := ask(cmd.Context(), c.client, &operate.GetStatus, operate.None{})
 			if err != nil {
 				return err
 			}
@@ -34,7 +33,7 @@ func (c *command) status() *cobra.Command {
 	}
 }
 
-func printStatus(w io.Writer, s *app.Status) {
+func printStatus(w io.Writer, s *operate.Status) {
 	state := "ready"
 	if !s.Ready {
 		state = "not ready"
@@ -97,7 +96,7 @@ func printStatus(w io.Writer, s *app.Status) {
 }
 
 // listenersText names the listeners that everybody has, and those of the others that are open.
-func listenersText(l app.Addresses) string {
+func listenersText(l operate.Addresses) string {
 	open := []string{"api " + orNone(l.API), "ingest " + orNone(l.Ingest), "mqtt " + orNone(l.MQTT)}
 	for _, more := range []struct{ name, addr string }{{"api_tls", l.APITLS}, {"ingest_tls", l.IngestTLS}, {"mqtts", l.MQTTS}, {"mqtt_ws", l.MQTTWS}, {"mqtt_wss", l.MQTTWSS}, {"open_topics", l.OpenTopics}} {
 		if more.addr != "" {
@@ -108,7 +107,7 @@ func listenersText(l app.Addresses) string {
 }
 
 // printCertificate says until when the certificate is good. One that could not be replaced, or is over, wants to be seen.
-func printCertificate(row func(name, format string, args ...any), s *app.CertificateStatus) {
+func printCertificate(row func(name, format string, args ...any), s *operate.CertificateStatus) {
 	if s == nil {
 		return
 	}
@@ -124,8 +123,8 @@ func printCertificate(row func(name, format string, args ...any), s *app.Certifi
 }
 
 // printRemoved says how much history went because its time was over: it is not lost, it was asked for.
-func printRemoved(row func(name, format string, args ...any), removed map[store.Retained]int64) {
-	for _, k := range store.AllKept {
+func printRemoved(row func(name, format string, args ...any), removed map[operate.Retained]int64) {
+	for _, k := range operate.AllRetained() {
 		if n := removed[k]; n > 0 {
 			row("removed", "%d %s, their time was over", n, strings.ReplaceAll(string(k), "_", " "))
 		}
@@ -133,7 +132,7 @@ func printRemoved(row func(name, format string, args ...any), removed map[store.
 }
 
 // printLastReload says how the last reload ended. One that failed, and keys that wait for a restart, want to be seen.
-func printLastReload(row func(name, format string, args ...any), r *app.ReloadReport) {
+func printLastReload(row func(name, format string, args ...any), r *operate.ReloadReport) {
 	if r == nil {
 		return
 	}
@@ -169,7 +168,7 @@ func orNone(addr string) string {
 	return addr
 }
 
-func records(l *app.LogStatus) string {
+func records(l *operate.LogStatus) string {
 	switch {
 	case l.Last < l.First:
 		return "no records"

@@ -11,11 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"weir/app"
+	"weir/operate"
 )
 
-func (c *command) tail() *cobra.Command {
-	var q app.TailQuery
+func newTail(c *command) *cobra.Command {
+	var q operate.TailQuery
 	var tenant string
 	var limit int64
 	cmd := &cobra.Command{
@@ -38,7 +38,7 @@ func (c *command) tail() *cobra.Command {
 			if err := checkTail(q); err != nil {
 				return err
 			}
-			client, err := c.client(cmd.Context())
+			client, err := c.dial(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -63,7 +63,7 @@ func (c *command) tail() *cobra.Command {
 }
 
 // checkTail refuses what no message can be: it would be waited for in vain.
-func checkTail(q app.TailQuery) error {
+func checkTail(q operate.TailQuery) error {
 	if !slices.Contains([]string{"", "stored", "duplicate", "dead-letter", "dead letter", "refused", "dropped"}, q.Heading) {
 		return usageError{fmt.Errorf("--heading: %q is none of stored, duplicate, dead-letter, refused, dropped", q.Heading)}
 	}
@@ -94,7 +94,7 @@ func (c *command) showTail(ctx context.Context, seen *watching, limit int64) err
 	}
 }
 
-func (c *command) showSeen(m *app.Seen) {
+func (c *command) showSeen(m *operate.Seen) {
 	if c.json {
 		c.writeLine(c.io.Stdout, m)
 		return
@@ -113,7 +113,7 @@ func (c *command) showLeftOut(n int64) {
 }
 
 // printSeen writes a message as one line.
-func printSeen(w io.Writer, m *app.Seen) {
+func printSeen(w io.Writer, m *operate.Seen) {
 	tenant := m.Tenant
 	if tenant == "" {
 		if tenant = strangers; m.Named != "" {
@@ -132,7 +132,7 @@ func printSeen(w io.Writer, m *app.Seen) {
 }
 
 // fateText says where a message ended, and why.
-func fateText(m *app.Seen) string {
+func fateText(m *operate.Seen) string {
 	text := m.Heading
 	if m.Connection {
 		text = "connection " + m.Heading
@@ -147,7 +147,7 @@ func fateText(m *app.Seen) string {
 }
 
 // valuesText shows the first values of a message.
-func valuesText(m *app.Seen) string {
+func valuesText(m *operate.Seen) string {
 	text := strings.Join(m.Values, " ")
 	if more := m.Readings - len(m.Values); more > 0 && len(m.Values) > 0 {
 		text += fmt.Sprintf(" and %d more", more)
@@ -165,7 +165,7 @@ func delayText(ms float64) string {
 
 // watching is a tail whose values can be waited for beside something else. err is why it ended, once tails is closed.
 type watching struct {
-	tails <-chan *app.Tail
+	tails <-chan *operate.Sightings
 	stop  context.CancelFunc
 	err   error
 }
@@ -179,14 +179,14 @@ func (w *watching) ended(ctx context.Context) error {
 }
 
 // watch opens a tail; what happens after it has returned is seen.
-func (c *command) watch(ctx context.Context, client *app.Client, q app.TailQuery) (*watching, error) {
+func (c *command) watch(ctx context.Context, client *operate.Client, q operate.TailQuery) (*watching, error) {
 	ctx, stop := context.WithCancel(ctx)
-	stream, err := client.Tail(ctx, q)
+	stream, err := operate.Tail.Follow(ctx, client, q)
 	if err != nil {
 		stop()
 		return nil, err
 	}
-	tails := make(chan *app.Tail)
+	tails := make(chan *operate.Sightings)
 	w := &watching{tails: tails, stop: stop}
 	go func() {
 		defer close(tails)

@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"weir/app"
+	"weir/operate"
 )
 
 func TestNothingThatADeviceSaysReachesTheTerminalAsItIs(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	printSeen(&out, &app.Seen{Time: time.Unix(1, 5e6), Tenant: "acme", Transport: "http", Device: "d1", Heading: "dead letter", Reason: "invalid-value",
+	printSeen(&out, &operate.Seen{Time: time.Unix(1, 5e6), Tenant: "acme", Transport: "http", Device: "d1", Heading: "dead letter", Reason: "invalid-value",
 		Why: "\x1b[2Jmetric \u202egnp is\r\nno", Values: []string{"t\x07emp=1"}, Readings: 3, DelayMS: 12.34})
 	want := "00:00:01.005Z  acme  http  d1  dead letter (invalid-value): \ufffd[2Jmetric \ufffdgnp is\ufffd\ufffdno  t\ufffdemp=1 and 2 more  12ms\n"
 	if out.String() != want {
@@ -29,12 +29,12 @@ func TestWhatIsTooFastToShowIsCounted(t *testing.T) {
 		want string
 	}{{false, "… 1,234,567 more, too fast to show\n"}, {true, "{\"leftOut\":1234567}\n"}} {
 		var out bytes.Buffer
-		tails := make(chan *app.Tail, 1)
-		tails <- &app.Tail{LeftOut: 1_234_567}
+		tails := make(chan *operate.Sightings, 1)
+		tails <- &operate.Sightings{LeftOut: 1_234_567}
 		close(tails)
 		cmd := &command{io: IO{Stdout: &out}, json: c.json}
-		err := cmd.showTail(t.Context(), &watching{tails: tails, err: app.ErrStreamEnded}, 0)
-		if !errors.Is(err, app.ErrStreamEnded) || out.String() != c.want {
+		err := cmd.showTail(t.Context(), &watching{tails: tails, err: operate.ErrStreamEnded}, 0)
+		if !errors.Is(err, operate.ErrStreamEnded) || out.String() != c.want {
 			t.Errorf("%v, %q", err, out.String())
 		}
 	}
@@ -45,10 +45,10 @@ func TestATailEndsWellAtCtrlCAndAtItsLimit(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	interrupt()
 	cmd := &command{io: IO{Stdout: &bytes.Buffer{}}}
-	if err := cmd.showTail(ctx, &watching{tails: make(chan *app.Tail)}, 0); err != nil {
+	if err := cmd.showTail(ctx, &watching{tails: make(chan *operate.Sightings)}, 0); err != nil {
 		t.Error(err)
 	}
-	over := make(chan *app.Tail)
+	over := make(chan *operate.Sightings)
 	close(over)
 	for range 50 { // both have ended, and either may be seen first
 		if err := cmd.showTail(ctx, &watching{tails: over, err: context.Canceled}, 0); err != nil {
@@ -57,8 +57,8 @@ func TestATailEndsWellAtCtrlCAndAtItsLimit(t *testing.T) {
 	}
 	var out bytes.Buffer
 	cmd = &command{io: IO{Stdout: &out}}
-	tails := make(chan *app.Tail, 1)
-	tails <- &app.Tail{Messages: make([]app.Seen, 5)}
+	tails := make(chan *operate.Sightings, 1)
+	tails <- &operate.Sightings{Messages: make([]operate.Seen, 5)}
 	if err := cmd.showTail(t.Context(), &watching{tails: tails}, 2); err != nil || strings.Count(out.String(), "\n") != 2 {
 		t.Errorf("%v, %q", err, out.String())
 	}

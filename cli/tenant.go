@@ -8,16 +8,16 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"weir/app"
 	"weir/model"
+	"weir/operate"
 )
 
-func (c *command) tenant() *cobra.Command {
-	return group("tenant", "Tenants of the instance", c.tenantCreate(), c.tenantList())
+func newTenant(c *command) *cobra.Command {
+	return group("tenant", "Tenants of the instance", newTenantCreate(c), newTenantList(c))
 }
 
-func (c *command) tenantCreate() *cobra.Command {
-	var t app.NewTenant
+func newTenantCreate(c *command) *cobra.Command {
+	var t operate.NewTenant
 	cmd := &cobra.Command{
 		Use:   "create TOKEN",
 		Short: "Make a tenant",
@@ -32,7 +32,7 @@ func (c *command) tenantCreate() *cobra.Command {
 				return err
 			}
 			defer op.Close()
-			made, err := op.CreateTenant(cmd.Context(), t)
+			made, err := operate.CreateTenant.Ask(cmd.Context(), op, t)
 			if err != nil {
 				return hinted(err, model.ReasonNotUnique, "the tenant exists already; add a device to it with: weir device add "+t.Token+" DEVICE")
 			}
@@ -45,7 +45,7 @@ func (c *command) tenantCreate() *cobra.Command {
 	return cmd
 }
 
-func (c *command) tenantList() *cobra.Command {
+func newTenantList(c *command) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
 		Short:   "Which tenants there are",
@@ -53,7 +53,7 @@ func (c *command) tenantList() *cobra.Command {
 		Example: "  weir tenant list\n  weir tenant list --json",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			all, err := ask(cmd.Context(), c.existing, app.Operator.Tenants)
+			all, err := ask(cmd.Context(), c.existing, &operate.ListTenants, operate.None{})
 			if err != nil {
 				return err
 			}
@@ -66,7 +66,7 @@ func (c *command) tenantList() *cobra.Command {
 	}
 }
 
-func printTenants(w io.Writer, all []app.TenantLine) {
+func printTenants(w io.Writer, all []operate.TenantLine) {
 	if len(all) == 0 {
 		return
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/app"
+	"weir/operate"
 	"weir/site"
 )
 
@@ -45,12 +45,12 @@ func TestAValueDoesNotBeginALineOfItsOwn(t *testing.T) {
 	t.Parallel()
 	for name, print := range map[string]func(io.Writer){
 		"ledger dead-letters": func(w io.Writer) {
-			printDeadLetters(w, []app.DeadLetter{{Device: hostile, Summary: hostile, Detail: hostile, Occurred: time.Unix(0, 0)}})
+			printDeadLetters(w, []operate.DeadLetter{{Device: hostile, Summary: hostile, Detail: hostile, Occurred: time.Unix(0, 0)}})
 		},
-		"tenant list": func(w io.Writer) { printTenants(w, []app.TenantLine{{Name: hostile}}) },
-		"admin list":  func(w io.Writer) { printAdmins(w, []app.AdminLine{{Email: hostile}}) },
+		"tenant list": func(w io.Writer) { printTenants(w, []operate.TenantLine{{Name: hostile}}) },
+		"admin list":  func(w io.Writer) { printAdmins(w, []operate.AdminLine{{Email: hostile}}) },
 		"device list": func(w io.Writer) {
-			printDevices(w, &app.DeviceList{Devices: []app.DeviceSummary{{Name: new(hostile), ExternalID: new(hostile)}}})
+			printDevices(w, &deviceList{Devices: []deviceSummary{{Name: new(hostile), ExternalID: new(hostile)}}})
 		},
 		"site plan": func(w io.Writer) {
 			printPlan(w, &site.Plan{Changes: []site.Change{{Op: site.Create, Kind: "identity", Name: hostile}}})

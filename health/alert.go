@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// Severity is how soon somebody should look.
+// Severity is the urgency of an alert.
 type Severity string
 
-// Severities: Critical wants a person now, Minor one within the day.
+// Severities: Critical needs an operator now, Minor within the day.
 const (
 	Critical Severity = "critical"
 	Minor    Severity = "warning"
 )
 
-// Alert is one thing that wants a person: a condition on the instance's own metrics, for how long it must hold, and what
-// to tell. The same description makes the Prometheus rule and is watched inside the instance for its log.
+// Alert is a condition that needs an operator: a condition on the instance's own metrics, how long it must hold, and its
+// summary. The same description makes the Prometheus rule and is evaluated inside the instance for its log.
 type Alert struct {
 	Name     string        `json:"alert"`
 	Severity Severity      `json:"severity"`
@@ -28,8 +28,8 @@ type Alert struct {
 	Runbook string `json:"runbook"`
 }
 
-// Condition is a comparison of what a metric says. The zero form compares the metric itself; at most one of Over, Within,
-// Mean, Least and Changes is set. A metric that is not there holds nothing.
+// Condition compares the value of a metric with a limit. Without a modifier it compares the metric itself; at most one of Over, Within,
+// Mean, MinBy and Changes is set. The condition of an absent metric is false.
 type Condition struct {
 	Metric string
 	Labels [][2]string
@@ -37,13 +37,13 @@ type Condition struct {
 	Below  bool    // … or, when set, less than Above
 	// Over divides the metric by another one.
 	Over string
-	// Within takes how much a counter grew in this span.
+	// Within compares the increase of a counter within this span.
 	Within time.Duration
-	// Mean takes a histogram's mean over this span; Metric is its name without suffix.
+	// Mean compares a histogram's mean over this span; Metric is its name without suffix.
 	Mean time.Duration
-	// Least is a label: of a gauge that stands once for each of its values, the lowest counts.
-	Least string
-	// Changes takes how often a gauge changed in this span. Only somebody outside sees what changes over restarts.
+	// MinBy is a label: the lowest value of the gauge over the values of that label is compared.
+	MinBy string
+	// Changes counts the changes of a gauge within this span. Changes over a restart are visible only to Prometheus.
 	Changes time.Duration
 }
 
@@ -59,8 +59,8 @@ func (c *Condition) Expr() string {
 func (c *Condition) value() string {
 	name := c.Metric + c.labels()
 	switch {
-	case c.Least != "":
-		return "min without (" + c.Least + ") (" + name + ")"
+	case c.MinBy != "":
+		return "min without (" + c.MinBy + ") (" + name + ")"
 	case c.Over != "":
 		return name + " / " + c.Over
 	case c.Within > 0:
@@ -102,7 +102,7 @@ func promSpan(d time.Duration) string {
 // Expr is the alert's condition in PromQL.
 func (a *Alert) Expr() string { return a.When.Expr() }
 
-// Rules writes alerts as a Prometheus rules file. docs is where the documentation stands.
+// Rules writes alerts as a Prometheus rules file. docs is the address of the documentation.
 func Rules(alerts []Alert, docs string) string {
 	var b strings.Builder
 	b.WriteString("groups:\n  - name: weir\n    rules:\n")

@@ -2,61 +2,61 @@ package health
 
 import "time"
 
-// metricExpiry has a series for each listener with TLS, and none where there is no such listener: then nothing fires.
+// metricExpiry has a series for each listener with TLS, and none without such a listener: then no alert fires.
 const metricExpiry = "weir_tls_certificate_expiry_seconds"
 
-// Alerts are what a careful operator wants to be told of. Names of the first eight are those of the platform's contract;
-// the alerts on sources outside come with the transport that reads them.
+// Alerts are the conditions that an operator needs to know. Names of the first eight are those of the platform's contract;
+// the alerts on external sources come with the transport that reads them.
 func Alerts() []Alert {
 	return []Alert{
 		{Name: "DurableStalledBehindStream", Severity: Critical, When: Condition{Metric: "weir_ingest_applier_stalled"}, For: time.Minute,
-			Summary: "What was accepted is not applied: the applier stands still in front of the log.", Runbook: "what-was-accepted-is-not-applied"},
+			Summary: "Accepted messages are not applied: the applier is stalled.", Runbook: "what-was-accepted-is-not-applied"},
 		{Name: "DurableLostUnread", Severity: Critical, When: Condition{Metric: "weir_log_recent_gaps"},
-			Summary: "Records of the log were gone before they were applied.", Runbook: "a-part-of-the-log-is-lost"},
+			Summary: "Records of the log were lost before they were applied.", Runbook: "a-part-of-the-log-is-lost"},
 		{Name: "CaptureLeaderChanged", Severity: Minor, When: Condition{Metric: "weir_spool_epoch", Changes: time.Hour},
-			Summary: "The log was replaced by a new one: what the old one had not handed over is in the devices' own records at best.",
+			Summary: "The log was replaced by a new one: messages of the old log that were not applied can come only from the devices' own records.",
 			Runbook: "what-was-accepted-is-not-applied"},
 		{Name: "IngestBackpressureEngaged", Severity: Critical, When: Condition{Metric: "weir_ingest_backpressure"}, For: time.Minute,
 			Summary: "New messages are refused: the log is nearly full.", Runbook: "http-503"},
 		{Name: "DetectLagHigh", Severity: Minor, When: Condition{Metric: "weir_eventprocessing_detect_lag_seconds", Above: 300}, For: 10 * time.Minute,
-			Summary: "The rules judge readings that are minutes old.", Runbook: "what-was-accepted-is-not-applied"},
+			Summary: "The rules evaluate readings that are minutes old.", Runbook: "what-was-accepted-is-not-applied"},
 		{Name: "DetectConsumerBacklogHigh", Severity: Minor, When: Condition{Metric: "weir_eventprocessing_detect_consumer_pending", Above: 50_000}, For: 10 * time.Minute,
 			Summary: "More than 50,000 records wait to be applied.", Runbook: "what-was-accepted-is-not-applied"},
 		{Name: "DeadLetterWriteLost", Severity: Minor, When: Condition{Metric: "weir_ingest_refused_copies_dropped_total", Within: 15 * time.Minute},
-			Summary: "Copies of refused messages found no room among the dead letters; their senders were told.", Runbook: "acknowledged-but-not-seen"},
+			Summary: "Copies of refused messages were dropped instead of kept as dead letters; the senders received the refusal.", Runbook: "acknowledged-but-not-seen"},
 
 		{Name: "LogNearlyFull", Severity: Minor, When: Condition{Metric: "weir_spool_bytes", Over: "weir_spool_max_bytes", Above: 0.5}, For: 5 * time.Minute,
 			Summary: "The log is more than half full: at 90 % new messages are refused.", Runbook: "what-was-accepted-is-not-applied"},
 		{Name: "LogUnavailable", Severity: Critical, When: Condition{Metric: "weir_spool_unavailable"}, For: 30 * time.Second,
-			Summary: "The disk does not take the log: nothing is acknowledged.", Runbook: "the-disk-is-full"},
+			Summary: "The log cannot be written to disk: no message is acknowledged.", Runbook: "the-disk-is-full"},
 		{Name: "DiskNearlyFull", Severity: Critical, When: Condition{Metric: "weir_disk_free_bytes", Above: minFree, Below: true}, For: time.Minute,
-			Summary: "The disk of the data directory has less room than Weir needs.", Runbook: "the-disk-is-full"},
+			Summary: "The disk of the data directory has less free space than Weir needs.", Runbook: "the-disk-is-full"},
 		{Name: "DiskFilling", Severity: Minor, When: Condition{Metric: "weir_disk_free_bytes", Over: "weir_disk_size_bytes", Above: 0.1, Below: true}, For: 10 * time.Minute,
 			Summary: "Less than a tenth of the disk of the data directory is free.", Runbook: "the-disk-is-full"},
 		{Name: "DiskSlow", Severity: Minor, When: Condition{Metric: "weir_spool_sync_seconds", Mean: 10 * time.Minute, Above: 0.2}, For: 10 * time.Minute,
-			Summary: "A flush of the log takes over 200 ms on average: every acknowledgement waits for it.", Runbook: "a-slow-disk-late-pubacks-low-rates"},
+			Summary: "A flush of the log takes over 200 ms on average: every acknowledgement waits for a flush.", Runbook: "a-slow-disk-late-pubacks-low-rates"},
 		{Name: "FlashWear", Severity: Minor, When: Condition{Metric: "weir_disk_written_bytes_total", Within: 6 * time.Hour, Above: 12.5e9}, For: time.Hour,
 			Summary: "Weir writes more than 50 GB a day to its disk.", Runbook: "much-is-written-to-the-flash"},
 		{Name: "StoreDamaged", Severity: Critical, When: Condition{Metric: "weir_store_damaged"},
-			Summary: "The database cannot be trusted any more: a page is not what was written, or a sync has failed.", Runbook: "the-database-is-damaged"},
+			Summary: "The database is damaged: a page differs from what was written, or a sync failed.", Runbook: "the-database-is-damaged"},
 		{Name: "LedgerOutOfBalance", Severity: Critical, When: Condition{Metric: "weir_ledger_unbalanced_lines"}, For: 5 * time.Minute,
-			Summary: "Messages were received and ended nowhere.", Runbook: "the-ledger-says-missing"},
+			Summary: "The ledger does not balance: received messages have no outcome.", Runbook: "the-ledger-says-missing"},
 		{Name: "DeadLettersRising", Severity: Minor, When: Condition{Metric: "weir_ingest_messages_total", Labels: [][2]string{{"outcome", "dead letter"}},
 			Within: 15 * time.Minute, Above: 100},
-			Summary: "More than 100 accepted messages proved unfit within a quarter of an hour.", Runbook: "acknowledged-but-not-seen"},
+			Summary: "More than 100 accepted messages became dead letters within 15 minutes.", Runbook: "acknowledged-but-not-seen"},
 		{Name: "CeilingReached", Severity: Minor, When: Condition{Metric: "weir_govern_ceiling_refused_total", Within: 15 * time.Minute}, For: 15 * time.Minute,
-			Summary: "A tenant goes on sending more than its ceiling.", Runbook: "http-429-or-puback-0x97"},
+			Summary: "A tenant keeps sending more than its ceiling.", Runbook: "http-429-or-puback-0x97"},
 		{Name: "RulesCannotJudge", Severity: Minor, When: Condition{Metric: "weir_eventprocessing_detect_eval_errors_total", Within: 15 * time.Minute},
 			Summary: "Rules failed on readings and skipped them.", Runbook: "a-rule-does-not-fire"},
 		{Name: "ReloadFailed", Severity: Minor, When: Condition{Metric: "weir_config_reloads_total", Labels: [][2]string{{"outcome", "failed"}}, Within: time.Hour},
-			Summary: "A changed configuration was refused; the one before is obeyed.", Runbook: "a-reload-did-not-take"},
+			Summary: "A changed configuration was refused; the previous one stays effective.", Runbook: "a-reload-did-not-take"},
 		{Name: "ClockWrong", Severity: Critical, When: Condition{Metric: "weir_clock_plausible", Above: 1, Below: true}, For: time.Minute,
-			Summary: "The system's clock cannot be believed: it lies before the build or before the newest record.", Runbook: "the-clock-is-wrong"},
-		{Name: "CertificateExpiresSoon", Severity: Minor, When: Condition{Metric: metricExpiry, Least: "listener", Above: expiryWarning.Seconds(), Below: true}, For: time.Hour,
+			Summary: "The system clock is implausible: it is before the build time or before the newest record.", Runbook: "the-clock-is-wrong"},
+		{Name: "CertificateExpiresSoon", Severity: Minor, When: Condition{Metric: metricExpiry, MinBy: "listener", Above: expiryWarning.Seconds(), Below: true}, For: time.Hour,
 			Summary: "The certificate that the listeners serve expires within 30 days.", Runbook: "what-the-doctor-looks-at"},
-		{Name: "CertificateExpired", Severity: Critical, When: Condition{Metric: metricExpiry, Least: "listener", Below: true}, For: time.Minute,
-			Summary: "The certificate that the listeners serve has expired: clients turn away.", Runbook: "what-the-doctor-looks-at"},
+		{Name: "CertificateExpired", Severity: Critical, When: Condition{Metric: metricExpiry, MinBy: "listener", Below: true}, For: time.Minute,
+			Summary: "The certificate that the listeners serve has expired: clients refuse to connect.", Runbook: "what-the-doctor-looks-at"},
 		{Name: "OpenFilesNearLimit", Severity: Minor, When: Condition{Metric: "process_open_fds", Over: "process_max_fds", Above: 0.8}, For: 5 * time.Minute,
-			Summary: "Four fifths of the files that the process may have open are open: soon nobody can connect.", Runbook: "connack-0x89-or-3-busy"},
+			Summary: "The process has four fifths of its maximum of open files: soon no client can connect.", Runbook: "connack-0x89-or-3-busy"},
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Directory checks that the data directory is there, belongs to the user that Weir runs as, is closed to others, and can
-// be written to.
+// Directory checks that the data directory exists, belongs to the user that Weir runs as, is closed to others, and can
+// be written.
 func (m Machine) Directory(dir string) Check {
 	return Check{"data-dir", func(context.Context) Finding {
 		info, err := os.Stat(dir)
@@ -20,9 +20,9 @@ func (m Machine) Directory(dir string) Check {
 		case errors.Is(err, fs.ErrNotExist):
 			return m.parent(dir)
 		case errors.Is(err, syscall.ENOTDIR):
-			return Fail("name another directory with data_dir or --data", "%s cannot be made: what stands on the way is a file", dir)
+			return Fail("name another directory with data_dir or --data", "%s cannot be created: a parent path is a file", dir)
 		case err != nil:
-			return Fail("the way to the directory must be open to the user that weir runs as", "%s cannot be looked at: %v", dir, err)
+			return Fail("the user that weir runs as needs access to every parent directory", "%s cannot be accessed: %v", dir, err)
 		case !info.IsDir():
 			return Fail("name a directory with data_dir or --data", "%s is not a directory", dir)
 		}
@@ -30,17 +30,17 @@ func (m Machine) Directory(dir string) Check {
 			return m.unwritable(dir, err)
 		}
 		if mode := info.Mode().Perm(); mode&0o007 != 0 {
-			return Warn("chmod o-rwx "+dir, "%s has mode %04o: everybody on the machine may look into it", dir, mode)
+			return Warn("chmod o-rwx "+dir, "%s has mode %04o: every user of the machine can read it", dir, mode)
 		}
 		if uid, ok := m.Owner(info); ok && uid != m.User {
-			return Warn("run weir as the user that owns the directory, or its files end up with two owners", "%s belongs to user %d, this is user %d",
+			return Warn("run weir as the user that owns the directory, otherwise its files get two owners", "%s belongs to user %d, this is user %d",
 				dir, uid, m.User)
 		}
 		return Good("%s, mode %04o, can be written", dir, info.Mode().Perm())
 	}}
 }
 
-// parent says whether a directory that is not there could be made: by the first start.
+// parent reports whether the first start can create a missing directory.
 func (m Machine) parent(dir string) Finding {
 	at := dir
 	for {
@@ -61,14 +61,14 @@ func (m Machine) unwritable(dir string, err error) Finding {
 	hint := "give the directory to the user that weir runs as, or name another one with data_dir or --data"
 	switch {
 	case lacksRoom(err):
-		hint = "make room on the disk"
+		hint = "free some disk space"
 	case errors.Is(err, syscall.EROFS):
 		hint = readOnlyHint
 	}
 	return Fail(hint, "%s cannot be written by user %d: %v", dir, m.User, plain(err))
 }
 
-// plain is the reason of a file's error, without a name that means nothing to anybody.
+// plain is the reason of a file's error, without the temporary name.
 func plain(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err
@@ -86,43 +86,43 @@ func (m Machine) try(dir string) error {
 	return errors.Join(err, f.Close(), os.Remove(f.Name()))
 }
 
-const readOnlyHint = "mount it for writing; a disk with errors is mounted read-only by the kernel: dmesg tells"
+const readOnlyHint = "mount it for writing; a disk with errors is mounted read-only by the kernel: see dmesg"
 
-// Kinds of file systems that need a word.
+// Kinds of file systems with a finding of their own.
 var (
 	volatile = []string{"tmpfs", "ramfs"}
 	remote   = []string{"9p", "ceph", "afs"}
 	refused  = []string{"nfs", "smb"}
 )
 
-// Unreliable reports whether a file system of this kind cannot hold a data directory: its locks and syncs do not hold.
+// Unreliable reports whether a file system of this kind cannot hold a data directory: its locks and syncs are not reliable.
 func Unreliable(kind string) bool { return slices.Contains(refused, kind) }
 
-// FileSystemKind checks that what lies under the data directory can keep the promise that Weir makes.
+// FileSystemKind checks that the file system under the data directory is durable.
 func (m Machine) FileSystemKind(dir string) Check {
 	return Check{"file-system", func(context.Context) Finding {
 		fs, err := m.FileSystem(existing(dir))
 		switch {
 		case err != nil:
-			return Skip("the file system cannot be asked: %v", err)
+			return Skip("the state of the file system is unknown: %v", err)
 		case fs.ReadOnly:
 			return Fail(readOnlyHint, "%s is mounted read-only", or(fs.Kind, "the file system"))
 		case Unreliable(fs.Kind):
-			return Fail("move the data directory to a local disk and name it with data_dir: weir does not start here", "%s: its locks and syncs do not hold", fs.Kind)
+			return Fail("move the data directory to a local disk and name it with data_dir: weir does not start here", "%s: its locks and syncs are not reliable", fs.Kind)
 		case slices.Contains(volatile, fs.Kind):
 			return Warn("keep the data directory on a disk", "%s: everything is lost at a reboot", fs.Kind)
 		case slices.Contains(remote, fs.Kind):
-			return Warn("keep the data directory on a local disk: locks and syncs of network file systems do not always hold", "%s is a network file system", fs.Kind)
+			return Warn("keep the data directory on a local disk: locks and syncs of network file systems are not always reliable", "%s is a network file system", fs.Kind)
 		case fs.Kind == "overlay":
-			return Warn("mount a volume on the data directory", "overlay: what is written is gone when the container is")
+			return Warn("mount a volume on the data directory", "overlay: the data is lost with the container")
 		case fs.Kind == "":
-			return Good("a file system of a kind that is not known here")
+			return Good("the kind of the file system is unknown")
 		}
 		return Good("%s", fs.Kind)
 	}}
 }
 
-// existing is dir, or the nearest directory above it that is there.
+// existing is dir, or the nearest directory above it that exists.
 func existing(dir string) string {
 	for {
 		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
@@ -139,21 +139,21 @@ func or(s, other string) string {
 	return s
 }
 
-// What a disk must have left: under minFree nothing can be relied on, and minInodes are used by a log that grows.
+// The free space that a disk must have: below minFree no write is reliable, and a growing log uses minInodes.
 const (
 	minFree   = 32 << 20
 	minInodes = 200
 )
 
-// Space checks that the disk has room for the log as large as it may become (growth: the bytes it may still take) and
-// for the store beside it.
+// Space checks that the disk has space for the log at its maximum size (growth: the bytes it may still take) and
+// for the store in addition.
 func (m Machine) Space(dir string, growth int64) Check {
 	return Check{"disk-space", func(context.Context) Finding {
 		fs, err := m.FileSystem(existing(dir))
 		if err != nil {
-			return Skip("the file system cannot be asked: %v", err)
+			return Skip("the state of the file system is unknown: %v", err)
 		}
-		const room = "make room, move data_dir to a larger disk, or lower ingest.spool_max_bytes"
+		const room = "free disk space, move data_dir to a larger disk, or lower ingest.spool_max_bytes"
 		switch need := uint64(max(growth, 0)) + minFree; {
 		case fs.FreeBytes < minFree:
 			return Fail(room, "the disk is nearly full: %s of %s are free, at least %s are needed", Bytes(fs.FreeBytes), Bytes(fs.Bytes), Bytes(minFree))
@@ -166,14 +166,14 @@ func (m Machine) Space(dir string, growth int64) Check {
 	}}
 }
 
-// How the sync of the disk is measured: few and small, for every one wears a flash.
+// The measurement of a sync: few and small, because each one wears a flash.
 const (
 	syncs     = 5
 	syncBytes = 4096
 	slowSync  = 50 * time.Millisecond
 )
 
-// Sync measures how long the disk takes to make a page durable: every acknowledgement waits for it.
+// Sync measures how long the disk takes to make a page durable: every acknowledgement waits for a sync.
 func (m Machine) Sync(dir string) Check {
 	return Check{"disk-sync", func(ctx context.Context) Finding {
 		f, err := m.Create(existing(dir))
@@ -182,7 +182,7 @@ func (m Machine) Sync(dir string) Check {
 		}
 		took, err := m.measure(ctx, f)
 		if err := errors.Join(err, f.Close(), os.Remove(f.Name())); err != nil {
-			return Fail("the disk refuses what the log does for every batch; dmesg may tell why", "a sync failed: %v", plain(err))
+			return Fail("the log needs a sync for every batch; dmesg may show the reason", "a sync failed: %v", plain(err))
 		}
 		slices.Sort(took)
 		median := took[len(took)/2]

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Facts describes the machine and where dir is mounted, for somebody who cannot see it.
+// Facts describes the machine and the mount of dir, for a diagnostic bundle.
 func Facts(dir string) string {
 	var out strings.Builder
 	var u unix.Utsname
@@ -35,7 +35,7 @@ func Facts(dir string) string {
 	return out.String()
 }
 
-// mountOf finds the mount that a path lies on. Of the options only plain words are told: what has a value could name a
+// mountOf finds the mount that a path lies on. Of the options only plain words are returned: a value could name a
 // user or a password of a network file system.
 func mountOf(mountinfo, path string) string {
 	best, told := "", "unknown"

@@ -7,7 +7,7 @@ import (
 	"runtime"
 )
 
-// Facts describes the machine, for somebody who cannot see it.
+// Facts describes the machine, for a diagnostic bundle.
 func Facts(string) string {
 	return fmt.Sprintf("system   %s/%s\ncpus     %d\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 }

@@ -1,8 +1,8 @@
-// Package health looks for what is wrong with an instance or with the machine under it, and says what to do about it. A
-// check looks at one thing and returns a Finding; Look runs checks one after the other, each bounded in time. What the
-// checks ask of the operating system goes through a Machine, so that a test can put a full disk or a clock in 1970 there.
+// Package health finds problems of an instance or of its machine, and their remedies. A check examines one subject and
+// returns a Finding; Examine runs checks one after the other, each bounded in time. Checks use the operating system
+// through a Machine, so that a test can simulate a full disk or a clock in 1970.
 //
-// The checks of this package know the machine; those that look at the parts of an instance stand in app, which knows them.
+// The checks of this package know only the machine; checks of the components of an instance belong to their package.
 package health
 
 import (
@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// Result is how a check ended.
+// Result is the result of a check.
 type Result string
 
-// The results. A check that could not look is skipped, and its finding says why.
+// The results. A check that cannot run is skipped, and its finding has the reason.
 const (
 	OK      Result = "ok"
 	Skipped Result = "skip"
@@ -22,7 +22,7 @@ const (
 	Failure Result = "fail"
 )
 
-// weight orders results: the heaviest of a report is the report's.
+// weight orders results: the most severe of a report is the report's.
 func (r Result) weight() int {
 	switch r {
 	case Failure:
@@ -33,7 +33,7 @@ func (r Result) weight() int {
 	return 0
 }
 
-// Finding is what a check has found, and what may be done about it.
+// Finding is the finding of a check, with a hint for its remedy.
 type Finding struct {
 	ID     string `json:"id"`
 	Result Result `json:"result"`
@@ -41,40 +41,40 @@ type Finding struct {
 	Hint   string `json:"hint,omitempty"`
 }
 
-// Good says that a thing is as it should be.
+// Good is the finding of a subject without a problem.
 func Good(format string, args ...any) Finding {
 	return Finding{Result: OK, Text: fmt.Sprintf(format, args...)}
 }
 
-// Skip says why a check could not look.
+// Skip is the finding of a check that cannot run, with the reason.
 func Skip(format string, args ...any) Finding {
 	return Finding{Result: Skipped, Text: fmt.Sprintf(format, args...)}
 }
 
-// Warn says what may become a problem.
+// Warn is the finding of a possible problem.
 func Warn(hint, format string, args ...any) Finding {
 	return Finding{Result: Warning, Text: fmt.Sprintf(format, args...), Hint: hint}
 }
 
-// Fail says what is wrong.
+// Fail is the finding of a problem.
 func Fail(hint, format string, args ...any) Finding {
 	return Finding{Result: Failure, Text: fmt.Sprintf(format, args...), Hint: hint}
 }
 
-// Check looks at one thing. Its id is stable: scripts may rely on it.
+// Check examines one subject. Its id is stable: scripts may rely on it.
 type Check struct {
 	ID   string
 	Look func(ctx context.Context) Finding
 }
 
-// Report is everything that was found.
+// Report contains all findings.
 type Report struct {
-	Result   Result    `json:"result"` // the heaviest of the findings; ok when there is nothing to say
+	Result   Result    `json:"result"` // the most severe of the findings; ok without one
 	Running  bool      `json:"running"`
 	Findings []Finding `json:"findings"`
 }
 
-// Add puts a finding into the report.
+// Add adds a finding to the report.
 func (r *Report) Add(f Finding) {
 	r.Findings = append(r.Findings, f)
 	if r.Result == "" || f.Result.weight() > r.Result.weight() {
@@ -85,32 +85,32 @@ func (r *Report) Add(f Finding) {
 	}
 }
 
-// Look runs the checks in their order. One that is not done after patience is left behind and told as such; when ctx
+// Examine runs the checks in their order. A check that exceeds timeout is abandoned and reported as such; when ctx
 // ends, the rest is skipped.
-func Examine(ctx context.Context, patience time.Duration, checks []Check) *Report {
+func Examine(ctx context.Context, timeout time.Duration, checks []Check) *Report {
 	r := &Report{Result: OK}
 	for _, c := range checks {
-		f := look(ctx, patience, c)
+		f := look(ctx, timeout, c)
 		f.ID = c.ID
 		r.Add(f)
 	}
 	return r
 }
 
-func look(ctx context.Context, patience time.Duration, c Check) Finding {
+func look(ctx context.Context, timeout time.Duration, c Check) Finding {
 	if ctx.Err() != nil {
-		return Skip("not looked at: no time was left")
+		return Skip("not checked: no time was left")
 	}
-	bounded, cancel := context.WithTimeout(ctx, patience)
+	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	found := make(chan Finding, 1)
 	go func() { found <- c.Look(bounded) }()
-	grace := time.NewTimer(patience + patience/4) // a check that minds its context ends by itself
+	grace := time.NewTimer(timeout + timeout/4) // a check that honours its context ends before
 	defer grace.Stop()
 	select {
 	case f := <-found:
 		return f
 	case <-grace.C:
-		return Warn("a disk or a network file system that hangs does this", "no answer within %s", patience)
+		return Warn("a hanging disk or network file system can be the cause", "no answer within %s", timeout)
 	}
 }

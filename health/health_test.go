@@ -66,7 +66,7 @@ func TestACheckThatHangsIsLeftBehindAndTheRestIsLookedAt(t *testing.T) {
 			{"slow", func(ctx context.Context) Finding { <-ctx.Done(); return Skip("%v", ctx.Err()) }},
 			{"fine", func(context.Context) Finding { return Good("well") }},
 		})
-		holds(t, r.Findings[0], Warning, "no answer within 1s", "hangs")
+		holds(t, r.Findings[0], Warning, "no answer within 1s", "hanging")
 		holds(t, r.Findings[1], Skipped, "deadline", "")
 		holds(t, r.Findings[2], OK, "well", "")
 		if r.Findings[2].ID != "fine" || r.Result != Warning {
@@ -108,7 +108,7 @@ func TestADataDirectory(t *testing.T) {
 			p := filepath.Join(t.TempDir(), "f")
 			_ = os.WriteFile(p, nil, 0o600)
 			return filepath.Join(p, "data")
-		}, Failure, "what stands on the way is a file", "another directory"},
+		}, Failure, "a parent path is a file", "another directory"},
 		"read-only": {func(t *testing.T, m *Machine) string {
 			m.Create = func(dir string) (File, error) {
 				return nil, &fs.PathError{Op: "open", Path: dir + "/.doctor-1", Err: syscall.EROFS}
@@ -118,7 +118,7 @@ func TestADataDirectory(t *testing.T) {
 		"full": {func(t *testing.T, m *Machine) string {
 			m.Create = func(string) (File, error) { return nil, syscall.ENOSPC }
 			return private(t)
-		}, Failure, "no space left", "make room"},
+		}, Failure, "no space left", "free some disk space"},
 		"open to all": {func(t *testing.T, _ *Machine) string {
 			dir := private(t)
 			_ = os.Chmod(dir, 0o755)
@@ -149,13 +149,13 @@ func TestFileSystemsThatDoNotKeepWhatTheyTake(t *testing.T) {
 		text, hint string
 	}{
 		"disk":      {FileSystem{Kind: "ext4"}, OK, "ext4", ""},
-		"unknown":   {FileSystem{}, OK, "not known", ""},
+		"unknown":   {FileSystem{}, OK, "is unknown", ""},
 		"read-only": {FileSystem{Kind: "ext4", ReadOnly: true}, Failure, "mounted read-only", "dmesg"},
 		"tmpfs":     {FileSystem{Kind: "tmpfs"}, Warning, "lost at a reboot", "on a disk"},
-		"nfs":       {FileSystem{Kind: "nfs"}, Failure, "syncs do not hold", "local disk"},
-		"smb":       {FileSystem{Kind: "smb"}, Failure, "syncs do not hold", "local disk"},
+		"nfs":       {FileSystem{Kind: "nfs"}, Failure, "syncs are not reliable", "local disk"},
+		"smb":       {FileSystem{Kind: "smb"}, Failure, "syncs are not reliable", "local disk"},
 		"9p":        {FileSystem{Kind: "9p"}, Warning, "network file system", "local disk"},
-		"overlay":   {FileSystem{Kind: "overlay"}, Warning, "when the container is", "volume"},
+		"overlay":   {FileSystem{Kind: "overlay"}, Warning, "lost with the container", "volume"},
 	} {
 		m := sound()
 		m.FileSystem = func(string) (FileSystem, error) { return c.fs, nil }
@@ -259,12 +259,12 @@ func TestAClockThatCannotBeBelieved(t *testing.T) {
 		want         Result
 		text, hint   string
 	}{
-		"right":          {noon, noon.Add(-time.Minute), true, nil, OK, "kept right (a test)", ""},
+		"right":          {noon, noon.Add(-time.Minute), true, nil, OK, "synchronized (a test)", ""},
 		"1970":           {time.Unix(60, 0), time.Unix(0, 0), true, nil, Failure, "1970-01-01T00:01:00Z, and this binary was made 2026", "set the clock"},
 		"gone back":      {noon, noon.Add(time.Hour), true, nil, Failure, "the data directory was written 2026-06-01T13:00:00Z", "set the clock"},
-		"a little back":  {noon, noon.Add(time.Minute), true, nil, OK, "kept right", ""},
-		"nobody's":       {noon, noon, false, nil, Warning, "nothing keeps it right", "chrony"},
-		"nobody can say": {noon, noon, false, syscall.EPERM, OK, "cannot be asked", ""},
+		"a little back":  {noon, noon.Add(time.Minute), true, nil, OK, "synchronized", ""},
+		"nobody's":       {noon, noon, false, nil, Warning, "is not synchronized", "chrony"},
+		"nobody can say": {noon, noon, false, syscall.EPERM, OK, "is unknown", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := os.Chtimes(filepath.Join(dir, "weir.db"), c.written, c.written); err != nil {
@@ -289,7 +289,7 @@ func TestALimitOfOpenFiles(t *testing.T) {
 		"enough":    {1 << 20, nil, OK, "1048576 files"},
 		"too few":   {1024, nil, Warning, "1024 files may be open, broker.max_connections is 1000"},
 		"unlimited": {1<<64 - 1, nil, OK, "no limit"},
-		"unknown":   {0, errors.ErrUnsupported, Skipped, "cannot be asked"},
+		"unknown":   {0, errors.ErrUnsupported, Skipped, "is unknown"},
 	} {
 		m := sound()
 		m.OpenFiles = func() (uint64, error) { return c.limit, c.err }
@@ -307,10 +307,10 @@ func TestMoreMemoryThanThereIs(t *testing.T) {
 		want Result
 		text string
 	}{
-		"worked out":           {Memory{Limit: 1 << 30, Runtime: 1 << 30, Available: 2 << 30}, OK, "limit 1.0 GiB, worked out from 2.0 GiB"},
+		"worked out":           {Memory{Limit: 1 << 30, Runtime: 1 << 30, Available: 2 << 30}, OK, "limit 1.0 GiB, derived from 2.0 GiB"},
 		"no runtime limit":     {Memory{Limit: 1 << 30, Runtime: 1<<63 - 1, Available: 2 << 30}, OK, "limit 1.0 GiB"},
 		"unknown":              {Memory{Limit: 1 << 30, Runtime: 1 << 30, Configured: true}, OK, "limit 1.0 GiB, set by limits.memory"},
-		"limits.memory":        {Memory{Limit: 4 << 30, Runtime: 4 << 30, Configured: true, Available: 2 << 30}, Warning, "set by limits.memory; 2.0 GiB are there"},
+		"limits.memory":        {Memory{Limit: 4 << 30, Runtime: 4 << 30, Configured: true, Available: 2 << 30}, Warning, "set by limits.memory; 2.0 GiB are available"},
 		"GOMEMLIMIT":           {Memory{Limit: 1 << 30, Runtime: 3 << 30, Available: 2 << 30}, Warning, "GOMEMLIMIT is 3.0 GiB"},
 		"GOMEMLIMIT, and room": {Memory{Limit: 1 << 30, Runtime: 1 << 29, Available: 2 << 30}, OK, "GOMEMLIMIT is 512 MiB"},
 	} {
@@ -356,7 +356,7 @@ func TestListenersThatEverybodyReaches(t *testing.T) {
 			t.Error(f.Text)
 		}
 	}
-	holds(t, DeviceAuth("disabled").Look(t.Context()), Warning, "sends as any device", "required")
+	holds(t, DeviceAuth("disabled").Look(t.Context()), Warning, "can send as any device", "required")
 	holds(t, DeviceAuth("required").Look(t.Context()), OK, "required", "")
 }
 

@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// Listener is one way in.
+// Listener is a listener of the configuration.
 type Listener struct {
 	Key     string // of the configuration: listeners.mqtt
-	Address string // "" when it is not opened
-	TLS     bool   // what it carries cannot be read on the network
+	Address string // "" when it is closed
+	TLS     bool   // its traffic cannot be read on the network
 }
 
 // Name is the last part of the key.
 func (l Listener) Name() string { return strings.TrimPrefix(l.Key, "listeners.") }
 
-// PortsFree checks, where nothing runs, that every listener could be opened.
+// PortsFree checks, when no instance runs, that every listener could be opened.
 func PortsFree(ls []Listener) Check {
 	return Check{"ports", func(context.Context) Finding {
 		var told, bad []string
@@ -44,7 +44,7 @@ func PortsFree(ls []Listener) Check {
 	}}
 }
 
-// reason is the end of a network error: what the system said.
+// reason is the end of a network error: the message of the system.
 func reason(err error) error {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno
@@ -52,7 +52,7 @@ func reason(err error) error {
 	return err
 }
 
-// PortsAnswer checks that every listener of a running instance takes connections.
+// PortsAnswer checks that every listener of a running instance accepts connections.
 func PortsAnswer(ls []Listener) Check {
 	return Check{"ports", func(ctx context.Context) Finding {
 		var told, bad []string
@@ -68,13 +68,13 @@ func PortsAnswer(ls []Listener) Check {
 			}
 		}
 		if len(bad) > 0 {
-			return Fail("the log says why; a restart opens it again", "%s", strings.Join(bad, "; "))
+			return Fail("the log has the reason; a restart opens it again", "%s", strings.Join(bad, "; "))
 		}
 		return Good("%s answer", strings.Join(told, ", "))
 	}}
 }
 
-// Exposure warns of listeners without TLS that everybody can reach whom the network lets through.
+// Exposure warns of listeners without TLS that are open on every interface.
 func Exposure(ls []Listener) Check {
 	return Check{"exposure", func(context.Context) Finding {
 		var open []string
@@ -106,11 +106,11 @@ func opened(ls []Listener) []Listener {
 	return out
 }
 
-// DeviceAuth warns when anybody may send in a device's name.
+// DeviceAuth warns when any client may send in a device's name.
 func DeviceAuth(mode string) Check {
 	return Check{"device-auth", func(context.Context) Finding {
 		if mode == "disabled" {
-			return Warn("set auth.device_auth_mode to required", "auth.device_auth_mode is disabled: whoever reaches a listener sends as any device")
+			return Warn("set auth.device_auth_mode to required", "auth.device_auth_mode is disabled: every client that reaches a listener can send as any device")
 		}
 		return Good("auth.device_auth_mode is %s", mode)
 	}}

@@ -31,7 +31,7 @@ func fileSystem(path string) (FileSystem, error) {
 		FreeBytes: st.Bavail * block, Inodes: st.Files, FreeInodes: st.Ffree}, nil
 }
 
-// clockState asks the kernel, which whoever disciplines the clock has told; systemd's own leaves a mark as well.
+// clockState asks the kernel, which time services keep informed; systemd's own service leaves a marker file as well.
 func clockState() (synchronized bool, by string, err error) {
 	if _, err := os.Stat("/run/systemd/timesync/synchronized"); err == nil {
 		return true, "systemd-timesyncd", nil
@@ -58,12 +58,12 @@ func owner(info os.FileInfo) (uid int, ok bool) {
 	return int(st.Uid), true
 }
 
-// lacksRoom reports whether an error says that the disk is full.
+// lacksRoom reports whether an error means that the disk is full.
 func lacksRoom(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }
 
-// traces reads the id of this boot, and how many processes the kernel has ended for want of memory: it counts them for the
+// traces reads the id of this boot, and how many processes the kernel has killed for lack of memory: it counts them for the
 // machine and for each control group.
 func traces() Traces {
 	t := Traces{OOMKills: max(counted("/proc/vmstat", "oom_kill"), counted("/sys/fs/cgroup/memory.events", "oom_kill"))}
@@ -88,7 +88,7 @@ func counted(path, name string) int64 {
 	return 0
 }
 
-// disk asks the kernel which device has the number that a path lies on. A partition stands inside its disk.
+// disk asks the kernel for the device with the number of a path's file system. A partition belongs to its disk.
 func disk(path string) (Disk, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {

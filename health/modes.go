@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// namedFiles is how many files a finding names.
+// namedFiles is the maximum number of files that a finding names.
 const namedFiles = 3
 
-// FileModes checks that the files of a data directory belong to the user that Weir runs as, and that nobody else may read
-// them: the database holds what devices have sent, the key what everything is sealed with.
+// FileModes checks that the files of a data directory belong to the user that Weir runs as, and that no other user can
+// read them: the database contains the readings of devices, the key decrypts all sealed values.
 func (m Machine) FileModes(dir string) Check {
 	return Check{"file-modes", func(ctx context.Context) Finding {
 		var open, foreign []string
@@ -24,7 +24,7 @@ func (m Machine) FileModes(dir string) Check {
 				return err
 			}
 			info, err := d.Info()
-			if errors.Is(err, fs.ErrNotExist) { // the log lets go of files
+			if errors.Is(err, fs.ErrNotExist) { // the log removes files
 				return nil
 			}
 			if err != nil {
@@ -43,17 +43,17 @@ func (m Machine) FileModes(dir string) Check {
 		case errors.Is(err, os.ErrNotExist):
 			return Skip("there is no directory yet")
 		case err != nil:
-			return Skip("not all files can be looked at: %v", plain(err))
+			return Skip("not all files can be checked: %v", plain(err))
 		case len(foreign) > 0:
-			return Warn(fmt.Sprintf("chown -R %d %s: somebody has copied or restored files as another user", m.User, dir), "of another user than %d: %s", m.User, some(foreign))
+			return Warn(fmt.Sprintf("chown -R %d %s: files were copied or restored as another user", m.User, dir), "of another user than %d: %s", m.User, some(foreign))
 		case len(open) > 0:
-			return Warn("chmod -R o-rwx "+dir, "open to everybody on the machine: %s", some(open))
+			return Warn("chmod -R o-rwx "+dir, "readable by every user of the machine: %s", some(open))
 		}
 		return Good("%s, for their owner alone", Count(n, "file"))
 	}}
 }
 
-// some names the first of a list, and how many more there are.
+// some names the first of a list, and the number of the others.
 func some(list []string) string {
 	if more := len(list) - namedFiles; more > 0 {
 		return strings.Join(list[:namedFiles], ", ") + fmt.Sprintf(" and %d more", more)

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// Names checks that the host names which the configuration holds can be resolved here. Nothing is asked when there are
-// none. resolve is net.DefaultResolver.LookupHost.
+// Names checks that the host names in the configuration can be resolved on this machine. It does nothing without host
+// names. resolve is net.DefaultResolver.LookupHost.
 func Names(values []string, resolve func(context.Context, string) ([]string, error)) Check {
 	return Check{"dns", func(ctx context.Context) Finding {
 		hosts := hostsIn(values)
 		if len(hosts) == 0 {
-			return Skip("nothing that is configured needs a name resolved")
+			return Skip("no configured value needs name resolution")
 		}
 		var bad []string
 		for _, h := range hosts {

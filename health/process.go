@@ -6,17 +6,17 @@ import (
 	"math"
 )
 
-// ownFiles is how many files an instance has open beside the connections of devices.
+// ownFiles is the number of files that an instance has open besides the connections of devices.
 const ownFiles = 200
 
-// OpenFileLimit checks that the system lets the process have as many connections as the configuration does: it takes fewer
-// else.
+// OpenFileLimit checks that the limit of open files allows as many connections as the configuration; otherwise Weir
+// accepts fewer.
 func (m Machine) OpenFileLimit(connections int) Check {
 	return Check{"open-files", func(context.Context) Finding {
 		limit, err := m.OpenFiles()
 		switch need := uint64(connections) + ownFiles; {
 		case err != nil:
-			return Skip("the limit cannot be asked: %v", err)
+			return Skip("the limit is unknown: %v", err)
 		case limit >= math.MaxInt64:
 			return Good("no limit of open files")
 		case limit < need:
@@ -27,29 +27,29 @@ func (m Machine) OpenFileLimit(connections int) Check {
 	}}
 }
 
-// Memory is what an instance knows of its memory.
+// Memory is an instance's knowledge of its memory.
 type Memory struct {
-	Limit      int64 // what it keeps within
-	Configured bool  // by limits.memory; else worked out
-	Runtime    int64 // what the Go runtime was told
-	Available  int64 // of the machine or the container, 0 when it is not known
+	Limit      int64 // the limit of the instance
+	Configured bool  // by limits.memory; otherwise derived
+	Runtime    int64 // the limit of the Go runtime
+	Available  int64 // of the machine or the container, 0 when unknown
 }
 
-// MemoryLimit checks that the instance means to use no more memory than there is.
+// MemoryLimit checks that the limit of the instance does not exceed the available memory.
 func MemoryLimit(mem Memory) Check {
 	return Check{"memory", func(context.Context) Finding {
 		told := fmt.Sprintf("limit %s", Bytes(mem.Limit))
 		switch {
 		case mem.Configured && mem.Available > 0:
-			told += fmt.Sprintf(", set by limits.memory; %s are there", Bytes(mem.Available))
+			told += fmt.Sprintf(", set by limits.memory; %s are available", Bytes(mem.Available))
 		case mem.Configured:
 			told += ", set by limits.memory"
 		case mem.Available > 0:
-			told += fmt.Sprintf(", worked out from %s", Bytes(mem.Available))
+			told += fmt.Sprintf(", derived from %s", Bytes(mem.Available))
 		}
 		most := mem.Limit
 		if mem.Runtime < math.MaxInt64 && mem.Runtime != mem.Limit {
-			most = mem.Runtime // what the process is really held to
+			most = mem.Runtime // the effective limit of the process
 			told += fmt.Sprintf("; GOMEMLIMIT is %s", Bytes(mem.Runtime))
 		}
 		if mem.Available > 0 && most > mem.Available {
@@ -59,7 +59,7 @@ func MemoryLimit(mem Memory) Check {
 	}}
 }
 
-// Count writes how many there are of something.
+// Count formats a number with its noun.
 func Count[N ~int | ~int64 | ~uint64](n N, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -67,7 +67,7 @@ func Count[N ~int | ~int64 | ~uint64](n N, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// Bytes writes a number of bytes for people.
+// Bytes formats a number of bytes with a unit.
 func Bytes[N ~int64 | ~uint64 | ~int](n N) string {
 	v, unit := float64(n), -1
 	for v >= 1024 && unit < 3 {

@@ -18,7 +18,7 @@ func TestNamesAreResolvedOnlyWhereThereAreAny(t *testing.T) {
 		}
 		return nil, errors.New("no such host")
 	}
-	holds(t, Names([]string{"", ":8080", "127.0.0.1:1883", "[::1]:1", "http://192.0.2.7:8080", "localhost:3"}, resolve).Look(t.Context()), Skipped, "nothing", "")
+	holds(t, Names([]string{"", ":8080", "127.0.0.1:1883", "[::1]:1", "http://192.0.2.7:8080", "localhost:3"}, resolve).Look(t.Context()), Skipped, "no configured value", "")
 	if asked != 0 {
 		t.Errorf("%d names were asked for", asked)
 	}
@@ -48,7 +48,7 @@ func TestFilesThatOthersMayReadOrOwn(t *testing.T) {
 func TestADiskIsToldByItsKind(t *testing.T) {
 	t.Parallel()
 	m := sound()
-	for text, d := range map[string]Disk{"SD card or eMMC": {Name: "mmcblk0"}, "one that rotates": {Name: "sda", Rotating: true}, "does not rotate": {Name: "nvme0n1"}} {
+	for text, d := range map[string]Disk{"SD card or eMMC": {Name: "mmcblk0"}, "a rotating disk": {Name: "sda", Rotating: true}, "does not rotate": {Name: "nvme0n1"}} {
 		m.Disk = func(string) (Disk, error) { return d, nil }
 		holds(t, m.DiskKind(".").Look(t.Context()), OK, text, "")
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Watch looks at the instance's own metrics as Prometheus would, and writes a line into the log when an alert begins and
-// when it is over: nothing in between, so that a condition that lasts fills no disk.
+// Watch evaluates the instance's own metrics as Prometheus would, and logs a line when an alert begins and one when it
+// ends: none in between, so that a lasting condition does not fill the disk.
 type Watch struct {
 	alerts []*watched
 	from   prometheus.Gatherer
@@ -21,10 +21,10 @@ type Watch struct {
 	firing []string
 }
 
-// watched is an alert and what is known of it.
+// watched is an alert with its state.
 type watched struct {
 	Alert
-	since  time.Time // when the condition began to hold; zero: it does not
+	since  time.Time // when the condition began to hold; zero: it does not hold
 	firing bool
 	past   []sample // of counters, oldest first, no older than the span
 }
@@ -34,7 +34,7 @@ type sample struct {
 	value, num float64 // num: of a histogram, how many
 }
 
-// NewWatch returns a watch over alerts. What only somebody outside can see (Changes) is left out.
+// NewWatch returns a watch over alerts, except those on changes over a restart, which only Prometheus can see.
 func NewWatch(alerts []Alert, from prometheus.Gatherer, log *slog.Logger) *Watch {
 	w := &Watch{from: from, log: log}
 	for _, a := range alerts {
@@ -52,7 +52,7 @@ func (w *Watch) Firing() []string {
 	return slices.Clone(w.firing)
 }
 
-// Look looks once, as of now. It is called every some seconds by one goroutine.
+// Sample evaluates the alerts once, as of now. One goroutine calls it every few seconds.
 func (w *Watch) Sample(now time.Time) {
 	values := w.gather()
 	firing := []string{}
@@ -92,7 +92,7 @@ func (c *Condition) holds(v float64) bool {
 	return v > c.Above
 }
 
-// value is what the condition compares; known is false as long as nothing can be said.
+// value is the value that the condition compares; known is false before there is one.
 func (a *watched) value(now time.Time, values values) (v float64, known bool) {
 	c := &a.When
 	switch {
@@ -106,14 +106,14 @@ func (a *watched) value(now time.Time, values values) (v float64, known bool) {
 		first, last, ok := a.remember(now, values.sum(c.Metric, nil), c.Mean)
 		return (last.value - first.value) / (last.num - first.num), ok && last.num > first.num
 	}
-	if c.Least != "" {
+	if c.MinBy != "" {
 		return values.least(c.Metric, c.Labels)
 	}
 	s := values.sum(c.Metric, c.Labels)
 	return s.value, s.there
 }
 
-// remember keeps a counter's past over a span and returns its ends. A counter with labels is not there before it counts:
+// remember keeps a counter's past over a span and returns its ends. A counter with labels does not exist before it counts:
 // it was 0 then.
 func (a *watched) remember(now time.Time, s total, span time.Duration) (first, last sample, ok bool) {
 	last = sample{at: now, value: s.value, num: s.num}
@@ -124,7 +124,7 @@ func (a *watched) remember(now time.Time, s total, span time.Duration) (first, l
 	return a.past[0], last, s.there
 }
 
-// values are the metrics of one look, by name.
+// values are the metrics of one sample, by name.
 type values map[string][]series
 
 type series struct {
@@ -137,7 +137,7 @@ type total struct {
 	there      bool
 }
 
-// sum adds the series of a metric that bear the labels.
+// sum adds the series of a metric that have the labels.
 func (v values) sum(metric string, labels [][2]string) (t total) {
 	for _, s := range v[metric] {
 		if slices.ContainsFunc(labels, func(l [2]string) bool { return s.labels[l[0]] != l[1] }) {
@@ -148,7 +148,7 @@ func (v values) sum(metric string, labels [][2]string) (t total) {
 	return t
 }
 
-// least is the lowest of the series of a metric that bear the labels.
+// least is the lowest of the series of a metric that have the labels.
 func (v values) least(metric string, labels [][2]string) (low float64, there bool) {
 	for _, s := range v[metric] {
 		if slices.ContainsFunc(labels, func(l [2]string) bool { return s.labels[l[0]] != l[1] }) {
@@ -164,7 +164,7 @@ func (v values) least(metric string, labels [][2]string) (low float64, there boo
 func (w *Watch) gather() values {
 	families, err := w.from.Gather()
 	if err != nil && len(families) == 0 {
-		w.log.Warn("the own metrics cannot be read", "error", err)
+		w.log.Warn("reading the instance's own metrics failed", "error", err)
 		return nil
 	}
 	out := values{}

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// Writing is what a process writes to its disk: what a flash wears from.
+// Writing is the amount that a process writes to its disk, which wears flash.
 type Writing struct {
 	Bytes    int64 `json:"bytes"`    // since the start
 	Readings int64 `json:"readings"` // stored since the start
 	// PerReading is bytes written per reading, 0 as long as none was stored.
 	PerReading float64 `json:"bytesPerReading"`
-	// PerDay is what a day would come to if it went on as in the span that was measured, the last hour at most.
+	// PerDay is the projection for a day, from the measured span of at most the last hour.
 	PerDay float64       `json:"bytesPerDay"`
 	Span   time.Duration `json:"-"`
 }
 
-// String says it in one line.
+// String formats it in one line.
 func (w *Writing) String() string {
 	told := fmt.Sprintf("%s since the start", Bytes(w.Bytes))
 	if w.PerReading > 0 {
@@ -32,10 +32,10 @@ func (w *Writing) String() string {
 
 const (
 	longestSpan = time.Hour
-	leastSpan   = 5 * time.Minute // below that a start or a head outweighs everything
+	leastSpan   = 5 * time.Minute // below that a start or a checkpoint dominates
 )
 
-// Meter remembers what was written within the last hour.
+// Meter records the writes of the last hour.
 type Meter struct {
 	mu   sync.Mutex
 	past []looked // oldest first
@@ -47,7 +47,7 @@ type looked struct {
 	bytes int64
 }
 
-// Look takes a look: so many bytes were written and so many readings stored since the start.
+// Look records a sample: bytes written and readings stored since the start.
 func (m *Meter) Sample(now time.Time, bytes, readings int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -57,7 +57,7 @@ func (m *Meter) Sample(now time.Time, bytes, readings int64) {
 	m.past, m.kept = append(m.past, looked{now, bytes}), readings
 }
 
-// Writing is what is known, nil before the first look.
+// Writing is the present result, nil before the first sample.
 func (m *Meter) Writing() *Writing {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -75,15 +75,15 @@ func (m *Meter) Writing() *Writing {
 	return w
 }
 
-// wornPerDay is what wears a card of 32 GB and 30 TB written out within two years.
+// wornPerDay wears out a card of 32 GB with a rating of 30 TB within two years.
 const wornPerDay = 40 << 30
 
-// Wear checks how much a process writes to its disk. w is nil where the system does not say.
+// Wear checks how much a process writes to its disk. w is nil when the system does not report it.
 func Wear(w *Writing) Check {
 	return Check{"disk-wear", func(context.Context) Finding {
 		switch {
 		case w == nil:
-			return Skip("the system does not say what this process writes")
+			return Skip("the system does not report the bytes that this process writes")
 		case w.Span >= leastSpan && w.PerDay > wornPerDay:
 			return Warn("on flash, turn spool.commit_interval up (100ms gathers more into a flush; acknowledgements come later by that), "+
 				"let devices send several readings at once, or raise spool.head_age", "%s", w)

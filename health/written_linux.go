@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// written asks the kernel what this process has caused to be written to disks, page by page.
+// written asks the kernel for the bytes that this process has caused to be written to disks, page by page.
 func written() (int64, error) {
 	b, err := os.ReadFile("/proc/self/io")
 	if err != nil {

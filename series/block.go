@@ -9,7 +9,7 @@ import (
 	"weir/store"
 )
 
-// labels are what the readings of a run have in common besides their series.
+// labels are the properties that the readings of a run share besides their series.
 type labels struct {
 	source, unit, dataType string
 	anchors                int64
@@ -21,7 +21,7 @@ func (l *labels) compare(m *labels) int {
 		cmp.Compare(l.anchors, m.anchors), cmp.Compare(l.profile, m.profile))
 }
 
-// entry is the directory's word about one run of a block.
+// entry is the directory entry of one run of a block.
 type entry struct {
 	series      int64
 	labels      *labels
@@ -34,7 +34,7 @@ type entry struct {
 }
 
 // block is the decoded directory of a block's blob. Runs are in order of series, those of one series in the order in
-// which they began. Sum, minimum and maximum of so few readings are not kept: they would take more room than the readings.
+// which they began. Sum, minimum and maximum are not stored: for so few readings they would take more space than these.
 type block struct {
 	baseTime, baseOffset int64
 	entries              []entry
@@ -49,7 +49,7 @@ type blockBuilder struct {
 	sets    []int64 // label set of each run
 	all     columns // of all runs, one after the other
 	ends    []int   // of the runs in all
-	size    int     // about how many bytes the blob has
+	size    int     // the approximate size of the blob in bytes
 	base    struct{ series, time, offset int64 }
 	sum     summary // of all runs; sum, min and max are not used
 }
@@ -91,7 +91,7 @@ const (
 	readingBytes = 8 // about, without an altId
 )
 
-// full reports whether a run of a series has no place in the block: it has enough, or is of another part of a group.
+// full reports whether a run of a series does not fit: the block is full, or the run is of another part of a group.
 func (b *blockBuilder) full(series int64) bool {
 	return b.size >= blockBytes || len(b.entries) >= blockRuns ||
 		len(b.entries) > 0 && store.BlockPart(b.entries[0].series) != store.BlockPart(series)

@@ -5,9 +5,9 @@ import (
 	"weir/model"
 )
 
-// Blocks of versions 1 and 2 have, behind the base: for each run the series (difference), its label set, its number of
+// Blocks of versions 1 and 2 have, after the base: for each run the series (difference), its label set, its number of
 // readings, its first event time from the base, its span, the length of its packed form; then those forms, each with
-// columns of its own. They are read for ever and not written any more.
+// columns of its own. They stay readable and are no longer written.
 
 func (b *block) decodeRuns(src []byte, sets []labels, series int64) (err error) {
 	lengths := make([]uint64, len(b.entries))

@@ -11,10 +11,10 @@ import (
 	"weir/store"
 )
 
-// MaxBuckets is the most buckets that one query may return.
+// MaxBuckets is the maximum number of buckets of one query.
 const MaxBuckets = 100_000
 
-// BucketQuery says which readings go into buckets, and how long a bucket is. Nil and empty restrict nothing.
+// BucketQuery selects the readings of the buckets, and their interval. Nil and empty restrict nothing.
 type BucketQuery struct {
 	TenantID        int64
 	Device          *int64 // row id
@@ -25,8 +25,8 @@ type BucketQuery struct {
 	IntervalSeconds int64
 }
 
-// Bucket is what the readings of one metric come to between Start and the next bucket's start. Sum is infinite or no
-// number when the values are so large that they overflow; count, minimum and maximum are right even then.
+// Bucket aggregates the readings of one metric between Start and the next bucket's start. Sum is infinite or no
+// number when the values overflow; count, minimum and maximum are exact even then.
 type Bucket struct {
 	Start    model.Micros
 	Metric   string
@@ -39,7 +39,7 @@ type Bucket struct {
 func (b *Bucket) Avg() float64 { return b.Sum / float64(b.Count) }
 
 // Buckets returns the buckets that are not empty, by start, then by metric. Buckets begin at whole intervals from the
-// epoch. Every reading counts, however late it came. More than MaxBuckets are LIMIT_EXCEEDED.
+// epoch. Every reading counts, however late it arrived. More than MaxBuckets are LIMIT_EXCEEDED.
 func (s *Series) Buckets(ctx context.Context, q BucketQuery) ([]Bucket, error) {
 	if q.IntervalSeconds < 1 {
 		return nil, model.Invalid("intervalSeconds", "must be at least 1")
@@ -66,7 +66,7 @@ func (s *Series) Buckets(ctx context.Context, q BucketQuery) ([]Bucket, error) {
 	return out, err
 }
 
-// bucketing is a query for buckets under way.
+// bucketing is a running query for buckets.
 type bucketing struct {
 	walk
 	sharing
@@ -97,8 +97,8 @@ func (b *bucketSum) add(p *part) {
 	b.min, b.max = min(b.min, p.min), max(b.max, p.max)
 }
 
-// summaryInterval is the interval from which on most chunks lie inside one bucket, so that their rows are read without
-// the readings first.
+// summaryInterval is the interval from which on most chunks lie inside one bucket, so that reading their rows without
+// the readings is tried first.
 const summaryInterval = 6 * 60 * 60 * 1_000_000
 
 func (b *bucketing) fill(s *Series, snap snapshot) error {
@@ -130,7 +130,7 @@ func (b *bucketing) fill(s *Series, snap snapshot) error {
 	return b.finish()
 }
 
-// known reads which series there are, with their metrics, and returns the walks over their rows.
+// known reads the series with their metrics, and returns the walks over their rows.
 func (b *bucketing) known() (scopes, map[int64]bool, error) {
 	read := func() ([]store.SeriesRow, error) { return b.selectedSeries() }
 	if b.q.device == 0 && b.q.metric == "" {

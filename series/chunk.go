@@ -9,8 +9,8 @@ import (
 	"weir/store"
 )
 
-// What the first byte of a chunk or a block that is written says. Older ones are read as well: version 1 has altIds and
-// values in fewer forms, and each form says itself what it is; what else changed with version 3 of a block, see its table.
+// The first byte of a chunk or a block that is written. Older versions stay readable: version 1 has altIds and
+// values in fewer forms, and each form identifies itself; for the other changes of version 3 of a block, see its table.
 const (
 	chunkVersion  = 2
 	blockVersion  = 3
@@ -30,7 +30,7 @@ func unsealed(blob []byte, newest byte) (version byte, body []byte, err error) {
 		return 0, nil, pack.ErrForm
 	}
 	body, sum := blob[:len(blob)-4], binary.LittleEndian.Uint32(blob[len(blob)-4:])
-	// The checksum is judged first: a flipped bit in the version must not look like a newer Weir.
+	// The checksum is checked first: a flipped bit in the version must not look like a newer Weir.
 	if crc32.Checksum(body, castagnoli) != sum {
 		return 0, nil, fmt.Errorf("checksum: %w", pack.ErrForm)
 	}

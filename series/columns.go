@@ -24,7 +24,7 @@ type columns struct {
 
 func (c *columns) len() int { return len(c.Times) }
 
-// resize gives every column n values of any content, and takes the optional ones away.
+// resize sets the length of every column to n, with arbitrary values, and removes the optional ones.
 func (c *columns) resize(n int) {
 	c.Times, c.Values, c.Received = sized(c.Times, n), sized(c.Values, n), sized(c.Received, n)
 	c.Offsets, c.Indexes, c.ints = sized(c.Offsets, n), sized(c.Indexes, n), sized(c.ints, n)
@@ -38,12 +38,12 @@ func sized[T any](s []T, n int) []T {
 	return s[:n]
 }
 
-// place is the place of reading i in list order.
+// place is the position of reading i in list order.
 func (c *columns) place(i int) place {
 	return place{model.Micros(c.Times[i]), model.Offset(c.Offsets[i]), uint32(c.Indexes[i])}
 }
 
-// sort orders the readings by place, oldest first.
+// sort orders the readings by position, oldest first.
 func (c *columns) sort() {
 	order := make([]int, c.len())
 	for i := range order {
@@ -53,7 +53,7 @@ func (c *columns) sort() {
 	c.pick(order)
 }
 
-// sortIfNeeded orders the readings by place unless they are.
+// sortIfNeeded orders the readings by position unless they are ordered.
 func (c *columns) sortIfNeeded() {
 	for i := 1; i < c.len(); i++ {
 		if c.place(i).less(c.place(i - 1)) {
@@ -94,7 +94,7 @@ func (c *columns) part(from, to int) *columns {
 	return p
 }
 
-// pick makes c the readings at the given places, in that order.
+// pick makes c the readings at the given indexes, in that order.
 func (c *columns) pick(order []int) {
 	c.Times, c.Values, c.Received = picked(c.Times, order), picked(c.Values, order), picked(c.Received, order)
 	c.Offsets, c.Indexes = picked(c.Offsets, order), picked(c.Indexes, order)
@@ -113,7 +113,7 @@ func picked[T any](s []T, order []int) []T {
 	return s
 }
 
-// summary is what a row says about its readings.
+// summary is the summary of a row's readings.
 type summary struct {
 	first, last             model.Micros
 	n                       int64
@@ -134,8 +134,8 @@ func (c *columns) summarize() summary {
 	return s
 }
 
-// exactSum adds floats and carries what rounding takes away, so that a sum hardly depends on the order and on how the
-// readings are cut into rows (Neumaier).
+// exactSum adds floats and carries the rounding error, so that a sum hardly depends on the order and on how the
+// readings are divided into rows (Neumaier).
 type exactSum struct{ sum, lost float64 }
 
 func (s *exactSum) add(v float64) {
@@ -162,7 +162,7 @@ func abs(v float64) float64 {
 	return v
 }
 
-// place is a place in list order: by event time, then offset, then index in the record.
+// place is a position in list order: by event time, then offset, then index in the record.
 type place struct {
 	at     model.Micros
 	offset model.Offset

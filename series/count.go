@@ -2,7 +2,7 @@ package series
 
 import "weir/store"
 
-// Counts come from the rows' own; only what lies across an end of the range is decoded.
+// Counts come from the rows; only rows across an end of the range are decoded.
 
 func countPieces(pieces []piece, q *selection) (int64, error) {
 	all, c := int64(0), &columns{}
@@ -99,7 +99,7 @@ func (w *walk) countBlocks(sc store.PackedScope, only map[int64]bool) (int64, er
 	}
 }
 
-// countRows counts what a cursor over rows would give, looking at each row.
+// countRows counts the events that a cursor over rows would return, reading each row.
 func (w *walk) countRows(k cursor) (int64, error) {
 	total := int64(0)
 	err := w.pieces(k, func(p *piece) error {

@@ -13,8 +13,8 @@ import (
 	"weir/store"
 )
 
-// What a slice of a head write holds: about three milliseconds of the store's writer. It only counts rows, so that the same
-// head gives the same rows everywhere.
+// The size of a slice of a checkpoint: about three milliseconds of the store's writer. It counts only rows, so that the same
+// head gives the same rows on every machine.
 const (
 	sliceCost    = 3000 // microseconds, about
 	chunkCost    = 50
@@ -25,14 +25,14 @@ const (
 	endCost      = 300
 )
 
-// Frozen is a head that does not change any more and is to be written.
+// Frozen is an immutable head that is to be written.
 type Frozen struct {
 	s    *Series
 	head *head
 	gen  uint64 // 0: not written yet
 }
 
-// Freeze ends the active head at a place between two records and begins an empty one. It returns nil while an earlier
+// Freeze ends the active head between two records of the log and begins an empty one. It returns nil while an earlier
 // frozen head is not released. It takes microseconds: nothing is copied.
 func (s *Series) Freeze(at model.Offset) *Frozen {
 	s.mu.Lock()
@@ -47,15 +47,15 @@ func (s *Series) Freeze(at model.Offset) *Frozen {
 	return &Frozen{s: s, head: h}
 }
 
-// Offset is the place of the freeze.
+// Offset is the offset of the freeze.
 func (f *Frozen) Offset() model.Offset { return f.head.last }
 
-// Bytes is about how much memory the frozen head takes.
+// Bytes is the approximate memory of the frozen head.
 func (f *Frozen) Bytes() int64 { return f.head.bytes }
 
 // Write writes the frozen head's rows under a generation above the present one. run runs a function in one transaction
-// of the store; each takes a few milliseconds. No reader sees the rows before Flip's transaction, and what a failed
-// Write left is removed by the next one. The encoding is done by the caller's goroutine.
+// of the store; each takes a few milliseconds. No reader sees the rows before Flip's transaction, and the next Write
+// removes the rows of a failed one. The caller's goroutine does the encoding.
 func (f *Frozen) Write(ctx context.Context, gen uint64, run func(func(store.Tx) error) error) error {
 	began := time.Now()
 	if _, err := dropUnflipped(run); err != nil {
@@ -80,8 +80,8 @@ func (f *Frozen) Write(ctx context.Context, gen uint64, run func(func(store.Tx) 
 	return nil
 }
 
-// Flip makes the rows seen and moves the head offset. It belongs to the transaction that does the same for whatever
-// else was written with the head.
+// Flip publishes the generation and moves the head offset. Call it in the transaction that does the same for everything
+// else of the checkpoint.
 func (f *Frozen) Publish(tx store.Tx) error {
 	_, gen, err := store.CheckpointState(tx)
 	if err != nil {
@@ -93,10 +93,10 @@ func (f *Frozen) Publish(tx store.Tx) error {
 	return store.SetCheckpointState(tx, f.head.last, f.gen)
 }
 
-// releaseSlice is how many entries Release cleans up in one go, so that the applier waits for microseconds only.
+// releaseSlice is how many entries Release cleans up at a time, so that the applier waits for microseconds only.
 const releaseSlice = 512
 
-// Release lets the frozen head go after the commit of Flip's transaction.
+// Release drops the frozen head after the commit of Flip's transaction.
 func (f *Frozen) Release() {
 	s, h := f.s, f.head
 	s.mu.Lock()
@@ -133,7 +133,7 @@ func (f *Frozen) Release() {
 	}
 }
 
-// headWriter gathers rows and hands them to the store in slices.
+// headWriter gathers rows and writes them to the store in slices.
 type headWriter struct {
 	ctx  context.Context
 	gen  uint64
@@ -182,7 +182,7 @@ func (w *headWriter) series(h *head) error {
 	return nil
 }
 
-// short is a run that goes into a block.
+// short is a run for a block.
 type short struct {
 	*run
 	series int64
@@ -262,8 +262,8 @@ func (w *headWriter) block(b *blockBuilder, tenantID int64) error {
 	return w.add(blockCost, func(tx store.Tx) error { return store.InsertBlock(tx, row) })
 }
 
-// latest writes what is last known of series and devices. Those rows bear no generation: an older one may be replaced
-// before the flip, for a replay of what follows the old head offset comes to the same newest reading.
+// latest writes the latest values of series and devices. Those rows have no generation: an older one may be replaced
+// before the flip, because a replay after the old head offset computes the same newest reading.
 func (w *headWriter) latest(h *head) error {
 	acts := slices.SortedFunc(slices.Values(h.acts), func(a, b *activity) int { return cmp.Compare(a.id, b.id) })
 	for _, a := range acts {

@@ -8,8 +8,8 @@ import (
 	"weir/model"
 )
 
-// What the head's parts take besides readings, about, for the memory account. With one series to a device they sum up
-// to less than 512 bytes.
+// The approximate memory of the head's parts besides readings, for the memory account. With one series to a device they
+// sum up to less than 512 bytes.
 const (
 	deviceBytes   = 104
 	seriesBytes   = 48
@@ -19,11 +19,11 @@ const (
 	locationBytes = 160
 )
 
-// head is the readings between two places of the log. One is active; at a freeze it becomes the frozen one, which does
-// not change any more, until its rows are committed.
+// head contains the readings between two offsets of the log. One head is active; a freeze makes it the frozen one, which
+// is immutable, until its rows are committed.
 type head struct {
 	seq       uint32
-	last      model.Offset // newest record that it holds; the place of the freeze once it is frozen
+	last      model.Offset // newest record that it contains; the offset of the freeze once it is frozen
 	readings  int64
 	bytes     int64
 	runs      int64
@@ -59,7 +59,7 @@ type activity struct {
 	classifier int64 // coded
 }
 
-// run is the readings of a series in one UTC day that have their labels in common: full ones are sealed as chunks, the
+// run contains the readings of a series in one UTC day with equal labels: full ones are sealed as chunks, the
 // rest is an open stream.
 type run struct {
 	stream
@@ -68,12 +68,12 @@ type run struct {
 	labels      *labels
 	first, last model.Micros // of the stream
 	firstOffset model.Offset // of the stream
-	full        int32        // readings at which the stream is looked at
+	full        int32        // number of readings at which the size of the stream is checked
 	sealed      []*sealedRun
 	next        *run
 }
 
-// sealedRun is a chunk that waits for its row.
+// sealedRun is a chunk that is not yet in a row.
 type sealedRun struct {
 	summary
 	blob []byte
@@ -89,8 +89,8 @@ func dayOf(m model.Micros) int32 {
 	return int32(d)
 }
 
-// Put takes the readings of one record, whose place is behind those of all earlier ones; readings that the store's rows
-// hold already are passed over, so that a replay is harmless. The applier alone calls it. Readers see all of a record
+// Put adds the readings of one record, whose offset is after those of all earlier ones; readings that the store's rows
+// already contain are skipped, so that a replay is harmless. Only the applier calls it. Readers see all of a record
 // or nothing.
 func (s *Series) Put(ctx context.Context, points []Point) error {
 	s.mu.Lock()
@@ -197,20 +197,20 @@ func (r *run) put(p *Point) {
 	r.append(p)
 }
 
-// fills returns how many readings fill a chunk when n take so many bytes: a chunk is to fill a page of the database and not
-// more, for half a page left empty would cost as much as the readings.
+// fills returns how many readings fill a chunk when n take so many bytes: a chunk should fill a page of the database and not
+// more, because a page left half empty would cost as much as the readings.
 func (s *Series) fills(n int32, bytes int) int32 {
 	usual := s.cfg.ChunkReadings
 	return int32(min(max(int(n)*s.cfg.ChunkBytes/bytes, min(usual, fewestReadings)), usual*mostChunks, maxRun))
 }
 
-// What a chunk has at least and, times ChunkReadings, at most, whatever its bytes.
+// The minimum size of a chunk and, times ChunkReadings, the maximum, whatever its bytes.
 const (
 	fewestReadings = 128
 	mostChunks     = 4
 )
 
-// seal packs a full stream into a chunk, unless it may grow a good deal before it fills a page. Readers may hold the old
+// seal packs a full stream into a chunk, unless it may grow considerably before it fills a page. Readers may hold the old
 // stream, so that a new one begins.
 func (s *Series) seal(h *head, r *run) {
 	freed := int(r.room)
@@ -220,7 +220,7 @@ func (s *Series) seal(h *head, r *run) {
 	if r.full = s.fills(r.n, len(s.blob)); r.n < r.full-r.full/16 {
 		return
 	}
-	// Its own size and no more: what append leaves to spare differs between machines, and freezes depend on Bytes.
+	// Exactly its own size: the spare capacity of append differs between machines, and freezes depend on Bytes.
 	sealed := &sealedRun{summary: c.summarize(), blob: make([]byte, len(s.blob))}
 	copy(sealed.blob, s.blob)
 	r.sealed = append(r.sealed, sealed)
@@ -236,7 +236,7 @@ func (r *run) decode(upto model.Offset, c *columns) {
 	}
 }
 
-// charge moves the active head's account by n bytes.
+// charge adds n bytes to the active head's account.
 func (s *Series) charge(h *head, n int64) {
 	if n == 0 {
 		return

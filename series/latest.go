@@ -9,10 +9,10 @@ import (
 	"weir/store"
 )
 
-// location is what was last known of a device's place.
+// location is the latest position of a device.
 type location = store.LatestLocation
 
-// latest is the row of what is last known of the series.
+// latest is the row of the latest value of the series.
 func (a *activity) latest() *store.LatestMeasurement {
 	m := &store.LatestMeasurement{ID: a.id, Device: a.dev.id, DeviceToken: a.dev.token, Metric: a.metric, Value: a.value,
 		Unit: a.labels.unit, DataType: a.labels.dataType, Occurred: a.occurred, Created: a.created, Updated: a.received}
@@ -20,7 +20,7 @@ func (a *activity) latest() *store.LatestMeasurement {
 	return m
 }
 
-// PutLocation takes a device's position for what was last known of it: a strictly newer event time replaces. The
+// PutLocation updates the latest position of a device: a strictly newer event time replaces it. The
 // applier calls it for each location entry, in the order of the log; the event itself is a row of the store.
 func (s *Series) PutLocation(l *store.LatestLocation, at model.Offset) {
 	s.mu.Lock()
@@ -61,7 +61,7 @@ func (s *Series) LatestMeasurements(ctx context.Context, deviceID int64) ([]stor
 	return out, err
 }
 
-// latestOf returns what the heads know besides a snapshot's rows, oldest head first.
+// latestOf returns the latest values in the heads that a snapshot's rows lack, oldest head first.
 func (s *Series) latestOf(snap snapshot, deviceID int64) ([]store.LatestMeasurement, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -100,7 +100,7 @@ func mergeLatest(rows, newer []store.LatestMeasurement) []store.LatestMeasuremen
 	return rows
 }
 
-// LatestLocations returns the newest positions of devices, in no order; devices that were never located are left out.
+// LatestLocations returns the newest positions of devices, in no order, without devices that never sent a location.
 func (s *Series) LatestLocations(ctx context.Context, devices []int64) ([]store.LatestLocation, error) {
 	var out []store.LatestLocation
 	err := s.read(ctx, func(tx store.Tx, snap snapshot) error {

@@ -5,16 +5,16 @@ import (
 	"weir/store"
 )
 
-// A page far down a tenant's list is not walked to event by event. Where the rows lie in time says about at which time the
-// page is; how many events are newer than that is counted exactly, from the rows' own counts; and the walk begins there.
+// A page far down a tenant's list is not reached event by event. The time ranges of the rows give an estimate of the page's
+// time; the number of newer events is counted exactly, from the rows' own counts; and the walk begins there.
 
 const (
-	leapFrom  = 10_000  // fewer events than that are walked over
-	leapRows  = 200_000 // rows that are looked at; beyond them lies nothing that is leapt to
+	leapFrom  = 10_000  // for fewer events the walk is not shortened
+	leapRows  = 200_000 // rows that are read; pages beyond them are not estimated
 	leapShare = 0.97    // of the events before the page
 )
 
-// span is where a row's readings lie in time.
+// span is the time range of a row's readings.
 type span struct {
 	first, last model.Micros
 	n           int64
@@ -31,7 +31,7 @@ func (s *span) newer(at model.Micros) float64 {
 	return float64(s.n) * float64(s.last-at) / float64(s.last-s.first)
 }
 
-// leap returns a walk that begins nearer to the page behind skip events, and how many it has yet to pass over. The walk is
+// leap returns a walk that begins nearer to the page after skip events, and how many it has yet to skip. The walk is
 // one over measurements whose cursors have not moved.
 func (w *walk) leap(pieces []piece, skip int64) (*walk, int64, error) {
 	if skip < leapFrom || w.q.device != 0 || w.q.metric != "" || w.q.anchors != nil {
@@ -53,7 +53,7 @@ func (w *walk) leap(pieces []piece, skip int64) (*walk, int64, error) {
 		q := *w.q
 		q.to = at
 		near := &walk{ctx: w.ctx, tx: w.tx, gen: w.gen, q: &q}
-		// How many events it has is known by now: nothing is counted again.
+		// The number of its events is known: nothing is counted again.
 		for _, p := range overlapping(pieces, &q) {
 			near.push(&pieceCursor{piece: p})
 		}
@@ -65,7 +65,7 @@ func (w *walk) leap(pieces []piece, skip int64) (*walk, int64, error) {
 	return w, skip, nil
 }
 
-// spans returns where the rows lie that hold the newest skip events and more, and a time before which others may lie.
+// spans returns the time ranges of the rows that contain the newest skip events and more, and a time before which others may lie.
 func (w *walk) spans(pieces []piece, skip int64) (spans []span, oldest model.Micros, err error) {
 	for i := range pieces {
 		p := &pieces[i]

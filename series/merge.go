@@ -11,27 +11,27 @@ import (
 	"weir/store"
 )
 
-// Merging makes chunks of blocks. A head that is written early, because many series speak, leaves a few readings of each in
-// a block; where a part of a group has a chunk's worth for each of its series, or its day is over, its blocks are read
-// together and written anew, in one transaction: readers see the one or the other. Nothing of the log is needed for it, and
-// no offset moves. One merging reads a bounded number of bytes and holds the writer for a few milliseconds.
+// Merging makes chunks of blocks. An early checkpoint of many series leaves a few readings of each in
+// a block; when a part of a group has a chunk's worth for each of its series, or its day is over, its blocks are read
+// together and rewritten in one transaction: readers see either the old or the new rows. Merging needs no record of the log,
+// and moves no offset. One merging reads a bounded number of bytes and uses the writer for a few milliseconds.
 
 const (
-	mergeBytes = 1 << 20 // of blobs that one merging reads at most, and one block more
-	mergeRows  = 128     // blocks that one merging takes; so many are merged however few readings they have
-	// dayRest is how long after its end a day is merged: most late readings have come by then.
+	mergeBytes = 1 << 20 // the maximum of blobs that one merging reads, and one block more
+	mergeRows  = 128     // blocks that one merging takes; so many are merged however few their readings
+	// dayRest is how long after its end a day is merged: most late readings have arrived by then.
 	dayRest = 6 * 60 * 60 * 1_000_000
 )
 
-// mergeTogether is how many parts are merged in one commit: their old rows lie side by side, so that pages of tables and
-// indexes are written once and not for each. Every part is a Write of its own, which holds nobody up for long.
+// mergeTogether is how many parts are merged in one commit: their old rows are adjacent, so that pages of tables and
+// indexes are written once and not for each. Every part is a Write of its own, so that no other write waits long.
 const mergeTogether = 4
 
-// Backlog is what lies in blocks that may yet be merged.
+// Backlog describes the blocks that can still be merged.
 type Backlog struct{ Blocks, Readings int64 }
 
-// Merge merges what is due at now, a few parts of groups at a time, and returns how many readings it has written anew. pause
-// is called before each few; its error ends the work. A part with a damaged block stays as it is, and the others are merged
+// Merge merges the parts that are due at now, a few parts of groups at a time, and returns how many readings it has rewritten. pause
+// is called before each few; its error ends the work. A part with a damaged block stays unchanged, and the others are merged
 // before the error is returned. Only one Merge runs at a time.
 func (s *Series) Merge(ctx context.Context, now model.Micros, pause func() error) (merged int64, err error) {
 	var open []store.OpenBlocks
@@ -60,7 +60,7 @@ func (s *Series) Merge(ctx context.Context, now model.Micros, pause func() error
 				}
 				m.faults = append(m.faults, err)
 			}
-			// What is left of a day is read again: what was read first must be gone by then.
+			// The rest of a day is read again: the rows read first must be gone by then.
 			if !more && len(m.ready) < mergeTogether {
 				continue
 			}
@@ -72,8 +72,8 @@ func (s *Series) Merge(ctx context.Context, now model.Micros, pause func() error
 	return m.merged, errors.Join(m.write(ctx, pause), errors.Join(m.faults...))
 }
 
-// worthMerging reports whether the series of a part have a chunk's worth in blocks, an eighth more since not all have
-// equally many; or whether there are so many rows that they are a burden to readers.
+// worthMerging reports whether the series of a part have a chunk's worth in blocks, an eighth more since they have
+// different numbers; or whether there are so many rows that they slow readers down.
 func (s *Series) worthMerging(o store.OpenBlocks) bool {
 	full := int64(s.cfg.FullReadings)
 	return o.Rows > 1 && (o.Readings >= (full+full/8)*o.Runs || o.Rows >= mergeRows)
@@ -87,7 +87,7 @@ type merger struct {
 	ready  []*merging
 	faults []error
 
-	// Scratch space of the one that is prepared.
+	// Scratch space of the prepared one.
 	enc    encoder
 	short  blockBuilder // runs that may be merged again
 	long   blockBuilder // runs that stay as they are
@@ -96,7 +96,7 @@ type merger struct {
 	*merging
 }
 
-// merging is what takes the place of some blocks.
+// merging replaces some blocks.
 type merging struct {
 	gone     []store.Block // without their data
 	readings int64
@@ -104,7 +104,7 @@ type merging struct {
 	blocks   []*store.Block
 }
 
-// prepare packs some of what o counts anew. more says that the day is over and some of it is left.
+// prepare repacks some of the blocks that o counts. more means that the day is over and some of it is left.
 func (m *merger) prepare(ctx context.Context, o store.OpenBlocks, over bool) (more bool, err error) {
 	rows, all, err := m.read(ctx, o)
 	if err != nil || len(rows) == 0 || len(rows) == 1 && !over {
@@ -124,7 +124,7 @@ func (m *merger) prepare(ctx context.Context, o store.OpenBlocks, over bool) (mo
 	return over && !all, nil
 }
 
-// write writes what is ready. Blocks that were removed meanwhile are no error: the rest of theirs waits for the next time.
+// write writes the prepared mergings. Blocks that were removed meanwhile are no error: their rest waits for the next time.
 func (m *merger) write(ctx context.Context, pause func() error) error {
 	if len(m.ready) == 0 {
 		return nil
@@ -169,7 +169,7 @@ func (m *merger) read(ctx context.Context, o store.OpenBlocks) (rows []store.Blo
 	return rows, all, err
 }
 
-// repack reads the blocks and packs their readings anew. One that is damaged is an error and stays as it is.
+// repack reads the blocks and repacks their readings. A damaged block is an error and stays unchanged.
 func (m *merger) repack(rows []store.Block, over bool) error {
 	m.short.enc, m.long.enc = &m.enc, &m.enc
 	m.tenant, m.newest = rows[0].TenantID, 0
@@ -204,7 +204,7 @@ func (m *merger) repack(rows []store.Block, over bool) error {
 	return nil
 }
 
-// series packs the readings of one series: as chunks that fill a page, and what is left as a run of a block.
+// series packs the readings of one series: as chunks that fill a page, and the rest as a run of a block.
 func (m *merger) series(p *piece, c *columns, over bool) {
 	c.sortIfNeeded()
 	for from := 0; from < c.len(); {

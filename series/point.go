@@ -8,14 +8,14 @@ import (
 	"weir/model"
 )
 
-// Point is one reading, resolved. Device is the row id: a token made again after a delete starts a new history.
+// Point is one reading, resolved. Device is the row id: a token that is used again after a delete starts a new history.
 type Point struct {
 	TenantID    int64
 	Device      int64
 	DeviceToken string
 	Metric      string
 	Source      string // event source id
-	// Anchors is the set of anchors that the reading is stamped with, Profile the row id of the profile version that
+	// Anchors is the set of anchors recorded with the reading, Profile the row id of the profile version that
 	// judged it; both 0 as long as there are none.
 	Anchors, Profile int64
 	Occurred         model.Micros
@@ -48,7 +48,7 @@ func (p *Point) labels() labels {
 	return labels{source: p.Source, unit: p.Unit, dataType: p.DataType, anchors: p.Anchors, profile: p.Profile}
 }
 
-// EventID composes the id of an event. Clients take it as opaque.
+// EventID composes the id of an event, opaque to clients.
 func EventID(device string, t model.EventType, at model.Micros, offset model.Offset, index uint32) string {
 	b := make([]byte, 0, len(device)+48)
 	b = strconv.AppendInt(append(append(b, device...), ':'), int64(t), 10)
@@ -57,7 +57,7 @@ func EventID(device string, t model.EventType, at model.Micros, offset model.Off
 	return string(strconv.AppendUint(append(b, '.'), uint64(index), 10))
 }
 
-// parseEventID returns the place that an id names.
+// parseEventID returns the position that an id names.
 func parseEventID(id string) (place, error) {
 	bad := model.Invalid("before", "%q is not the id of an event", shortened(id))
 	parts := strings.Split(id, ":")

@@ -10,7 +10,7 @@ import (
 	"weir/store"
 )
 
-// Query says which events are asked for. Nil and empty restrict nothing.
+// Query selects events. Nil and empty restrict nothing.
 type Query struct {
 	TenantID int64
 	Device   *int64 // row id
@@ -18,10 +18,10 @@ type Query struct {
 	Start, End *model.Micros
 	// Types, of Events only.
 	Types []model.EventType
-	// Anchors, unless nil, lists the anchor sets that count.
+	// Anchors, unless nil, lists the selected anchor sets.
 	Anchors []int64
 	Page    Page
-	// Before is the id of an event; only those strictly older in list order count, and only page 1 may be asked for.
+	// Before is the id of an event; it selects only events strictly older in list order, and only page 1 is allowed.
 	Before string
 }
 
@@ -39,7 +39,7 @@ func (p Page) normal() Page {
 
 func (p Page) skip() int64 { return int64(p.Number-1) * int64(p.Size) }
 
-// Event is an event of the API. What belongs to its type is filled.
+// Event is an event of the API. Only the fields of its type are set.
 type Event struct {
 	Type        model.EventType
 	Device      int64 // row id
@@ -79,7 +79,7 @@ func rowEvent(r *store.EventRow) Event {
 type Result struct {
 	Events []Event
 	Total  int64 // events that the query selects, on all pages
-	Page   Page  // as it was understood
+	Page   Page  // after its defaults and bounds
 }
 
 // Measurements returns a page of measurements.
@@ -103,7 +103,7 @@ func (s *Series) Alerts(ctx context.Context, q Query) (*Result, error) {
 // rowTypes are the types whose events are rows of their own.
 var rowTypes = [...]model.EventType{model.NewRelationship, model.LocationEvent, model.AlertEvent, model.StateChange}
 
-// Events returns a page of events of the types asked for.
+// Events returns a page of events of the selected types.
 func (s *Series) Events(ctx context.Context, q Query) (*Result, error) {
 	sel, err := q.selection()
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *Series) Events(ctx context.Context, q Query) (*Result, error) {
 		return res, nil
 	}
 	err = s.read(ctx, func(tx store.Tx, snap snapshot) error {
-		// fn may run again: nothing of the last time may stay.
+		// fn may run again: results of the last run must not remain.
 		res.Events, res.Total = nil, 0
 		w := &walk{ctx: ctx, tx: tx, gen: snap.gen, q: sel}
 		skip := res.Page.skip()
@@ -196,12 +196,12 @@ func (q *selection) rows(t model.EventType) store.EventScope {
 	return scope
 }
 
-// scope is where the packed rows of a selection are looked for; series 0 means the whole tenant.
+// scope is a range of packed rows for a selection; series 0 means the whole tenant.
 func (q *selection) scope(gen uint64, series int64) store.PackedScope {
 	return store.PackedScope{TenantID: q.tenantID, Series: series, Gen: gen, From: q.from, To: q.to}
 }
 
-// measurements puts cursors for the selected measurements into the walk, those of the heads' pieces included, and returns
+// measurements adds cursors for the selected measurements to the walk, those of the heads' pieces included, and returns
 // how many there are.
 func (w *walk) measurements(pieces []piece) (int64, error) {
 	total, err := countPieces(pieces, w.q)
@@ -241,7 +241,7 @@ func (w *walk) measurements(pieces []piece) (int64, error) {
 // scopes are the walks over rows that together meet a selection.
 type scopes struct{ chunks, blocks []store.PackedScope }
 
-// scopes returns the walks that meet the selection, and the series that count in blocks, nil for all.
+// scopes returns the scopes of the selection, and the series that it selects in blocks, nil for all.
 func (w *walk) scopes() (scopes, map[int64]bool, error) {
 	var rows []store.SeriesRow
 	if w.q.device != 0 || w.q.metric != "" {
@@ -290,7 +290,7 @@ func (w *walk) selectedSeries() ([]store.SeriesRow, error) {
 	}), err
 }
 
-// identify fills in whose the measurements of a page are.
+// identify adds the series' names to the measurements of a page.
 func identify(tx store.Tx, gen uint64, events []Event) error {
 	var ids []int64
 	for i := range events {

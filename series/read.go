@@ -11,12 +11,12 @@ import (
 	"weir/store"
 )
 
-// A read works on one snapshot of the store and on what the heads hold besides it. Which is which follows from the head
-// offset in the snapshot: a head whose place of freezing it has reached is in its rows. If meanwhile a head that the
-// snapshot lacks was released, the read begins again with a new snapshot; that happens once in a head write at most,
-// so that no lock is held while the store is waited for.
+// A read uses one snapshot of the store and those heads that the snapshot's rows lack. The head offset in the snapshot
+// decides that: the rows contain a head whose freeze offset is not above it. If a head that the snapshot lacks was
+// released meanwhile, the read restarts with a new snapshot; that happens at most once in a checkpoint,
+// so that no lock is held during reads of the store.
 
-// snapshot is what the store's snapshot says of the heads.
+// snapshot is the state of the heads according to the store's snapshot.
 type snapshot struct {
 	offset model.Offset
 	gen    uint64
@@ -24,7 +24,7 @@ type snapshot struct {
 
 var errAgain = errors.New("series: a head was released while a read began")
 
-// mostRetries is far above what can be met: each takes a whole head write between two neighbouring statements.
+// mostRetries is never reached: each retry takes a whole checkpoint between two adjacent statements.
 const mostRetries = 50
 
 func (s *Series) read(ctx context.Context, fn func(store.Tx, snapshot) error) error {
@@ -44,7 +44,7 @@ func (s *Series) read(ctx context.Context, fn func(store.Tx, snapshot) error) er
 	return model.Errorf(model.CodeUnavailable, "readings are being rewritten, try again")
 }
 
-// headsOf returns the heads that a snapshot's rows do not hold, oldest first. The lock is held for reading.
+// headsOf returns the heads that a snapshot's rows lack, oldest first. The lock is held for reading.
 func (s *Series) headsOf(snap snapshot) ([]*head, error) {
 	if s.base > snap.offset || s.gen > snap.gen {
 		return nil, errAgain
@@ -56,19 +56,19 @@ func (s *Series) headsOf(snap snapshot) ([]*head, error) {
 	return append(hs, s.active), nil
 }
 
-// selection says which series and which readings of them a query is about.
+// selection is the set of series and readings of a query.
 type selection struct {
 	tenantID int64
 	device   int64  // row id, 0 for all
 	metric   string // "" for all
 	anchors  []int64
 	from, to model.Micros // inclusive
-	before   *place       // only what is strictly older
+	before   *place       // only readings that are strictly older
 }
 
 func (q *selection) overlaps(first, last model.Micros) bool { return last >= q.from && first <= q.to }
 
-// holds reports whether readings between first and last are selected, all of them.
+// holds reports whether all readings between first and last are selected.
 func (q *selection) holds(first, last model.Micros) bool {
 	return first >= q.from && last <= q.lastInside()
 }
@@ -90,7 +90,7 @@ func (q *selection) hasAnchors(set int64) bool {
 	return q.anchors == nil || set != 0 && slices.Contains(q.anchors, set)
 }
 
-// piece is readings of one series that stand together: in a head, in a chunk, in a block.
+// piece contains adjacent readings of one series: in a head, a chunk or a block.
 type piece struct {
 	series int64
 	live   *series // of a head's piece
@@ -98,7 +98,7 @@ type piece struct {
 	first  model.Micros
 	last   model.Micros
 	n      int
-	// lastOffset is one that none of the readings lies above: where a whole fleet reports at the same instant, it says whose
+	// lastOffset is not below the offset of any reading: when a whole fleet reports at the same instant, it decides whose
 	// reading is the newest before all are decoded.
 	lastOffset model.Offset
 
@@ -108,10 +108,10 @@ type piece struct {
 	open  []byte // stream in the order of the log
 	upto  model.Offset
 	sort  bool     // the stream is not in list order
-	late  bool     // readings behind upto are in it: settle first
+	late  bool     // it contains readings after upto: settle first
 	cols  *columns // decoded already
 	sums  *summary // nil when not known
-	row   string   // where it stands
+	row   string   // the position of the row
 	rowID int64    // of a chunk
 }
 
@@ -138,7 +138,7 @@ func (p *piece) decode(c *columns, d depth) (*columns, error) {
 	return c, nil
 }
 
-// settle takes the readings behind upto out of a piece that grew while a capture was under way. It reports whether any
+// settle removes the readings after upto from a piece that grew during a capture. It reports whether any
 // are left.
 func (p *piece) settle() (bool, error) {
 	if !p.late {
@@ -191,7 +191,7 @@ func (p *piece) name() string {
 	return fmt.Sprintf("%s %d", p.row, p.rowID)
 }
 
-// damaged says which row cannot be read.
+// damaged names the row that cannot be read.
 func damaged(row string, err error) error {
 	if err == nil || errors.Is(err, store.ErrVersion) {
 		return err
@@ -229,8 +229,8 @@ func blockPieces(b *store.Block, only map[int64]bool, q *selection) ([]piece, er
 	return out, nil
 }
 
-// capture returns what the heads hold of a selection besides a snapshot's rows, as of one place of the log: readings
-// that come while it goes over the heads are not seen.
+// capture returns the readings of a selection in the heads that a snapshot lacks, as of one offset of the log: readings
+// that arrive during the capture are not included.
 func (s *Series) capture(snap snapshot, q *selection) ([]piece, error) {
 	pieces, err := s.scan(snap, q)
 	if err != nil {

@@ -9,30 +9,30 @@ import (
 	"weir/store"
 )
 
-// Tally is what a stored row holds of one tenant, from one event source, received in one hour. A message counts where its
-// first reading stands, so it counts once.
+// Tally is a row's number of readings of one tenant, from one event source, received in one hour. A message counts with
+// its first reading, so that it counts once.
 type Tally = store.RowTally
 
-// Recount is told what lies in chunks and blocks, by reading every row to its last reading.
+// Recount returns the contents of chunks and blocks, by reading every row to its last reading.
 type Recount struct {
 	Tally func(Tally) error
-	// Fault is told of a row that cannot be what was written, or in which a reading stands twice. A row that does not read
+	// Fault is called for a row that differs from what was written, or that contains a reading twice. An unreadable row
 	// is not tallied.
 	Fault func(Fault)
-	// Row is called after each row; nil tells nobody.
+	// Row is called after each row, unless it is nil.
 	Row func()
 }
 
-// Fault says what is wrong with a row.
+// Fault describes a damaged row.
 type Fault struct {
 	Row      string // table and id
 	TenantID int64
 	Text     string
-	Readings int64 // that the row says it holds, or that stand twice
+	Readings int64 // according to the row, or that appear twice
 }
 
-// Gap is a row id that no row has, between two rows of one series or neighbours in one group. Rows that were merged or
-// have left with their time leave such gaps too: it is evidence where a count is short, and nothing else.
+// Gap is a missing row id between two rows of one series or neighbours in one group. Merged and expired rows
+// leave such gaps too: a gap is evidence when a count is short, and nothing else.
 type Gap struct {
 	Table        string
 	First, Last  int64
@@ -43,10 +43,10 @@ type Gap struct {
 // recountBatch is how many rows are in memory at once.
 const recountBatch = 16
 
-// maxGaps is how many gaps are remembered.
+// maxGaps is the maximum number of gaps kept.
 const maxGaps = 200
 
-// Run reads the rows that generation gen knows. Memory is that of a few rows, whatever their number.
+// Run reads the rows of generation gen. It needs the memory of a few rows, whatever their number.
 func (r *Recount) Run(ctx context.Context, tx store.Tx, gen uint64) ([]Gap, error) {
 	var gaps []Gap
 	note := func(g Gap) {
@@ -93,7 +93,7 @@ func (r *Recount) chunk(row *store.Chunk, c *columns) error {
 	return r.run(row.TenantID, &p, got)
 }
 
-// sameSummary holds what a row says of its readings against them. The sum is not: how it is rounded is no promise.
+// sameSummary compares a row's summary with its readings, except the sum: its rounding is not specified.
 func sameSummary(row *store.Chunk, c *columns) error {
 	s := c.summarize()
 	if s.firstOffset != row.FirstOffset || s.lastOffset != row.LastOffset || s.min != row.Min || s.max != row.Max {
@@ -143,7 +143,7 @@ func (r *Recount) block(row *store.Block, c *columns) error {
 	return nil
 }
 
-// fault tells of a row that does not read. What a newer Weir wrote is no fault of the row.
+// fault reports an unreadable row. A row of a newer Weir is not a fault.
 func (r *Recount) fault(err error, f Fault) error {
 	if errors.Is(err, store.ErrVersion) {
 		return err

@@ -6,9 +6,9 @@ import (
 	"weir/internal/pack"
 )
 
-// A run is the packed form of readings of one series, inside a chunk or a block, which say how many there are: a byte
+// A run is the packed form of readings of one series, inside a chunk or a block, which have their number: a byte
 // of flags, then the columns: event time, value, receive time as lag behind event time, offset, index and, where a
-// reading has one, classifier and altId. Times and offsets count from a base that the row gives.
+// reading has one, classifier and altId. Times and offsets are relative to a base of the row.
 const (
 	runSharesAltIDs   = 1 << 0 // as version 1 has them
 	runHasClassifiers = 1 << 1
@@ -24,10 +24,10 @@ type encoder struct {
 	ints [2][]int64
 }
 
-// maxRun is the most readings a run may say it has.
+// maxRun is the maximum number of readings of a run.
 const maxRun = 1 << 16
 
-// depth says how much of a run is decoded.
+// depth is the part of a run that is decoded.
 type depth uint8
 
 const (
@@ -89,7 +89,7 @@ func allZero(v []int64) bool {
 	return !slices.ContainsFunc(v, func(x int64) bool { return x != 0 })
 }
 
-// decodeRun reads a run of n readings into c, as deep as asked for. The rest is right only after everything.
+// decodeRun reads a run of n readings into c, to the given depth. The rest is valid only for the full depth.
 func decodeRun(src []byte, n int, baseTime, baseOffset int64, c *columns, d depth) (rest []byte, err error) {
 	if len(src) == 0 || n < 1 || n > maxRun || src[0]&^runFlags != 0 {
 		return nil, pack.ErrForm

@@ -1,13 +1,13 @@
-// Package series keeps readings packed per series. A series is a metric of a device. What the applier puts grows in the
-// head, compressed, in memory; at a freeze the head is written to the store between two records of the log: a series
+// Package series keeps readings packed per series. A series is a metric of a device. The applier puts readings into the
+// head, compressed, in memory; at a freeze, between two records of the log, the head is written to the store: a series
 // with some hundreds of readings as a chunk of its own, the rest together as blocks; then one small transaction moves
-// the place up to which the log is no longer needed. Reads merge head, blocks and chunks.
+// the head offset, up to which a replay does not need the log. Reads merge head, blocks and chunks.
 //
 //	Put ─► head ── Freeze ─► Frozen ── Write ─► rows of a new generation ── Flip ─► seen ── Release
 //	Measurements, Buckets, Events, Latest… ◄── head + frozen head + rows
 //
-// Rows are a function of the log and of the places at which it was frozen: not of how records were batched, nor of the
-// wall clock. Merge puts other rows in the place of blocks later on, with the same readings in them.
+// Rows are a function of the log and of the offsets at which it was frozen: neither of the batching of records nor of the
+// wall clock. Merge later replaces blocks by other rows with the same readings.
 package series
 
 import (
@@ -24,15 +24,15 @@ import (
 	"weir/store"
 )
 
-// Config bounds the room. A value of 0 or less means its default.
+// Config bounds the memory. A value of 0 or less means its default.
 type Config struct {
 	SeriesPerDevice int // 256
 	SeriesPerTenant int // 100,000
-	// ChunkReadings is about how many readings a chunk has, 512: so many at first, then as many as fill a page; a series with at least FullReadings (300) open readings at
-	// a freeze gets a chunk, one with fewer goes into a block. Both decide what rows look like, not whether they can be
+	// ChunkReadings is the approximate number of readings of a chunk, 512: the first chunk has that many, later ones fill a page; a series with at least FullReadings (300) open readings at
+	// a freeze gets a chunk, one with fewer goes into a block. Both affect the size of rows, not whether they can be
 	// read.
 	ChunkReadings, FullReadings int
-	// ChunkBytes is how many bytes the blob of a chunk takes at best, 3800: with the row's other columns and what varies
+	// ChunkBytes is the optimal size of a chunk's blob, 3800 bytes: with the row's other columns and the variation
 	// between two chunks of a series, that is a page of the database.
 	ChunkBytes int
 }
@@ -51,8 +51,8 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// Account is where the head's memory is accounted for. Neither may block nor refuse: whoever hands out memory has the
-// head frozen in time.
+// Account accounts for the head's memory. Its methods may neither block nor refuse: the owner of the memory budget has
+// the head frozen in time.
 type Account interface {
 	Grow(bytes int64)
 	Shrink(bytes int64)
@@ -63,7 +63,7 @@ type noAccount struct{}
 func (noAccount) Grow(int64)   {}
 func (noAccount) Shrink(int64) {}
 
-// Options are a room's collaborators. All may be nil.
+// Options are the collaborators of a Series. All may be nil.
 type Options struct {
 	Account    Account
 	Logger     *slog.Logger
@@ -79,19 +79,19 @@ type Series struct {
 	m       *metrics
 
 	mu             sync.RWMutex
-	base           model.Offset // everything up to here is in rows
+	base           model.Offset // every reading up to here is in rows
 	gen            uint64
 	active, frozen *head        // frozen is nil unless one is being written
 	bytes          atomic.Int64 // of the active one
 	devices        map[int64]*device
 	tenants        map[int64]*tenant
 	lastGroup      int64     // of series ids
-	silent         []*device // heard in the head that was released last
+	silent         []*device // heard in the head released last
 
 	backlog atomic.Pointer[Backlog] // as of the last Merge
 
-	captureSlice int // series that a reader looks at before the applier gets its turn
-	helpers      int // that sum beside the reader of a query for buckets
+	captureSlice int // series that a reader examines before the applier gets its turn
+	helpers      int // goroutines that sum in addition to the reader of a query for buckets
 
 	// The applier's scratch space.
 	enc     encoder
@@ -99,7 +99,7 @@ type Series struct {
 	blob    []byte
 }
 
-// Open removes what an interrupted head write left and reads which series there are.
+// Open removes the rows of an interrupted checkpoint and reads the catalog of series.
 func Open(ctx context.Context, cfg Config, st store.Store, o Options) (*Series, error) {
 	cfg.setDefaults()
 	s := &Series{cfg: cfg, st: st, account: o.Account, devices: map[int64]*device{}, tenants: map[int64]*tenant{}, captureSlice: 512,
@@ -128,7 +128,7 @@ func Open(ctx context.Context, cfg Config, st store.Store, o Options) (*Series, 
 	return s, nil
 }
 
-// dropUnflipped removes the rows of generations that were never flipped to, a slice at a time.
+// dropUnflipped removes the rows of generations that were never published, a slice at a time.
 func dropUnflipped(run func(func(store.Tx) error) error) (removed int64, err error) {
 	const slice = 200
 	for {
@@ -148,30 +148,30 @@ func dropUnflipped(run func(func(store.Tx) error) error) (removed int64, err err
 	}
 }
 
-// HeadOffset is the place up to which readings are in rows: a replay starts behind it.
+// HeadOffset is the offset up to which readings are in rows: a replay starts after it.
 func (s *Series) HeadOffset() model.Offset {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.base
 }
 
-// Generation is that of the newest rows that readers see. The next head write takes one more.
+// Generation is that of the newest rows that readers see. The next checkpoint writes the following one.
 func (s *Series) Generation() uint64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.gen
 }
 
-// Bytes is about how much memory the active head takes; a frozen one is not in it. The same log since the last freeze
-// gives the same figure, so that a freeze may depend on it.
+// Bytes is the approximate memory of the active head, without a frozen one. The same log since the last freeze
+// gives the same value, so that a freeze may depend on it.
 func (s *Series) Bytes() int64 { return s.bytes.Load() }
 
-// Stats are the room's figures.
+// Stats are the statistics of a Series.
 type Stats struct {
 	HeadOffset  model.Offset
 	Generation  uint64
-	Bytes       int64 // of the head, with a frozen one
-	Readings    int64 // in the head, with a frozen one
+	Bytes       int64 // of the head, including a frozen one
+	Readings    int64 // in the head, including a frozen one
 	Series      int64 // in the active head
 	Writing     bool  // a frozen head waits for its rows
 	FrozenBytes int64

@@ -5,17 +5,17 @@ import (
 	"runtime/debug"
 )
 
-// The rows of a query for buckets are read by one goroutine, the transaction's. Their pieces are summed a share at a time,
-// beside the reading where there is a processor for it, and what comes out is put together in the order in which the pieces
-// were read: the sums do not depend on who was faster.
+// One goroutine, the transaction's, reads the rows of a query for buckets. Their pieces are summed a share at a time,
+// in parallel where a processor is free, and the results are combined in the order in which the pieces
+// were read: the sums do not depend on timing.
 
 // sharePieces is how many pieces are summed together: some milliseconds' work. Fewer in all are summed where they are read.
 const sharePieces = 64
 
-// firstBlobs is room for a day of a device.
+// firstBlobs is the initial capacity: a day of a device.
 const firstBlobs = 64 << 10
 
-// share is pieces that are summed together.
+// share is a group of pieces that are summed together.
 type share struct {
 	pieces   []piece
 	blobs    []byte // of the pieces that have no other place
@@ -26,7 +26,7 @@ type share struct {
 	done     chan struct{} // gets one when parts are complete
 }
 
-// part is what a piece gives to one bucket.
+// part is the contribution of a piece to one bucket.
 type part struct {
 	series        int64
 	start         int64
@@ -34,15 +34,15 @@ type part struct {
 	sum, min, max float64
 }
 
-// sharing is the shares of a query under way.
+// sharing contains the shares of a running query.
 type sharing struct {
 	open    *share
-	pending []*share      // handed out, in order
+	pending []*share      // started, in order
 	free    []*share      // to be used again
-	slots   chan struct{} // as many as may work beside the reader
+	slots   chan struct{} // the maximum number that work besides the reader
 }
 
-// work sums the pieces of a share. A panic is kept for the reader, whose caller knows what to do with one.
+// work sums the pieces of a share. It keeps a panic for the reader, whose caller handles it.
 func (s *share) work(q *selection, interval int64) {
 	defer func() { s.done <- struct{}{} }()
 	defer func() {
@@ -57,7 +57,7 @@ func (s *share) work(q *selection, interval int64) {
 	}
 }
 
-// sum adds the parts of a piece: one where it lies inside one bucket and says its sums itself, else what its readings are.
+// sum adds the parts of a piece: one from its summary when it lies inside one bucket, otherwise those of its readings.
 func (s *share) sum(p *piece, q *selection, interval int64) error {
 	if p.sums != nil && q.holds(p.first, p.last) && bucketStart(int64(p.first), interval) == bucketStart(int64(p.last), interval) {
 		s.parts = append(s.parts, part{p.series, bucketStart(int64(p.first), interval), int64(p.n), p.sums.sum, p.sums.min, p.sums.max})
@@ -91,7 +91,7 @@ func bucketStart(at, interval int64) int64 {
 	return at - r
 }
 
-// piece takes a piece for the open share.
+// piece adds a piece to the open share.
 func (b *bucketing) piece(p *piece) error {
 	s := b.opened()
 	s.pieces = append(s.pieces, *p)
@@ -123,7 +123,7 @@ func (b *bucketing) opened() *share {
 	return b.open
 }
 
-// kept is a copy of a blob that lasts as long as the open share.
+// kept is a copy of a blob that lives as long as the open share.
 func (b *bucketing) kept(blob []byte) []byte {
 	s := b.opened()
 	start := len(s.blobs)
@@ -142,7 +142,7 @@ func (s *share) reset() {
 	s.pieces, s.blobs, s.parts = s.pieces[:0], s.blobs[:0], s.parts[:0]
 }
 
-// finish sums what is left.
+// finish sums the rest.
 func (b *bucketing) finish() error {
 	if b.open != nil {
 		b.handOut().work(b.q, b.interval)
@@ -150,7 +150,7 @@ func (b *bucketing) finish() error {
 	return b.collect(0)
 }
 
-// collect adds what is ready and waits as long as more than most shares are pending.
+// collect adds the finished shares and waits as long as more than most shares are pending.
 func (b *bucketing) collect(most int) error {
 	for len(b.pending) > 0 {
 		s := b.pending[0]
@@ -181,7 +181,7 @@ func (b *bucketing) collect(most int) error {
 	return nil
 }
 
-// wait returns when nobody works any more.
+// wait returns when all work is finished.
 func (b *bucketing) wait() {
 	for _, s := range b.pending {
 		<-s.done

@@ -8,9 +8,9 @@ import (
 	"weir/model"
 )
 
-// stream is how open readings grow in memory: one after the other in the order of the log, a few numbers each. It is
-// only ever appended to, so that whoever holds a slice of it and a count may read on while it grows. It is no format of
-// the disk. For each reading:
+// stream contains open readings in memory: one after the other in the order of the log, a few numbers each. It is
+// append-only, so that a reader with a slice of it and a count may read on while it grows. It is not a format on
+// disk. For each reading:
 //
 //	zigzag of the difference of differences of event time
 //	the value: ...0 scaled difference, .01 eight bytes follow, .11 number of decimals changes and a scaled one follows
@@ -19,12 +19,12 @@ import (
 //	index and whether more follows (one bit); then the coded classifier and altId
 type stream struct {
 	buf  []byte
-	room int32 // bytes that buf was made with
+	room int32 // capacity of buf in bytes
 	n    int32
 	streamState
 }
 
-// streamState is what the next reading is encoded against.
+// streamState is the base of the next reading's encoding.
 type streamState struct {
 	decimals                       uint8
 	time, step, lag, offset, value int64
@@ -35,7 +35,7 @@ const (
 	moreDecimals = 3
 )
 
-// grow makes room for one reading, so that append does not double a large buffer.
+// grow reserves space for one reading, so that append does not double a large buffer.
 func (s *stream) grow(b int) {
 	if cap(s.buf)-len(s.buf) >= b {
 		return
@@ -48,7 +48,7 @@ func (s *stream) grow(b int) {
 
 // append adds a reading whose offset is not below the last one's.
 func (s *stream) append(p *Point) {
-	// What one reading takes at most: five numbers, a raw value, the texts.
+	// The maximum size of one reading: five numbers, a raw value, the texts.
 	s.grow(6*binary.MaxVarintLen64 + 8 + len(p.AltID))
 	b := s.buf
 	at, received := int64(p.Occurred), int64(p.Received)
@@ -89,7 +89,7 @@ func (s *stream) appendValue(b []byte, v float64) []byte {
 	return binary.LittleEndian.AppendUint64(append(b, rawValue), math.Float64bits(v))
 }
 
-// decode reads the first n readings of buf into c, in the order in which they came, up to and including offset upto.
+// decode reads the first n readings of buf into c, in the order of arrival, up to and including offset upto.
 func decodeStream(buf []byte, n int, upto model.Offset, c *columns) {
 	c.resize(n)
 	var s streamState

@@ -10,8 +10,8 @@ import (
 	"weir/model"
 )
 
-// A table is what a block of version 3 has behind its base. Runs of a few readings have no room for columns of their own, so
-// that they share what can be shared:
+// A table follows the base in a block of version 3. Runs of a few readings are too short for columns of their own, so
+// that they share columns where possible:
 //
 //   - the directory, columns with a number for each run: series (from the base), label set, number of readings, first event
 //     time (from the base), span, decimals of its values (notDecimal: it is written as float64), length of its packed form;
@@ -22,9 +22,9 @@ import (
 //     altIds where they are not written together;
 //   - what is in the order of the log: offsets, and indexes, classifiers and altIds of all runs.
 //
-// The log hands out offsets as it receives, so that the offset of a reading is told by how long after the one before it was
-// received: offsets are written in the order of receive times (and of runs, where those are equal), each as its distance from
-// the one before less what the rate, offsets in so many microseconds, lets expect.
+// The log assigns offsets in the order of receipt, so that the time since the previous receipt predicts a reading's offset:
+// offsets are written in the order of receive times (and of runs, where those are equal), each as its distance from
+// the previous one less the distance predicted by the rate, offsets in so many microseconds.
 type table struct {
 	b                   *block
 	flags               byte
@@ -85,7 +85,7 @@ func (b *block) decodeTable(src []byte, sets []labels, series int64) (err error)
 	return nil
 }
 
-// decodeForms reads how steps, values and lags are written.
+// decodeForms reads the forms of steps, values and lags.
 func (t *table) decodeForms(src []byte) (rest []byte, err error) {
 	if len(src) == 0 || src[0]&^tableFlags != 0 {
 		return nil, pack.ErrForm
@@ -129,7 +129,7 @@ func (t *table) decode(e *entry, c *columns, d depth) error {
 	return nil
 }
 
-// some is a copy of what v has between from and to, nil when all of that is none.
+// some is a copy of v between from and to, nil when all of that is none.
 func some[T comparable](v []T, from, to int) []T {
 	var none T
 	if v == nil || !slices.ContainsFunc(v[from:to], func(x T) bool { return x != none }) {
@@ -186,7 +186,7 @@ func (t *table) runValues(e *entry, r *pack.BitReader, c *columns) {
 	}
 }
 
-// decodeLogged reads what is in the order of the log, for all runs.
+// decodeLogged reads the columns in the order of the log, for all runs.
 func (t *table) decodeLogged() error {
 	received := make([]int64, 0, t.n)
 	var c columns
@@ -237,10 +237,10 @@ func (t *table) decodeLogged() error {
 	return nil
 }
 
-// rate is how many offsets the log hands out in how many microseconds.
+// rate is the number of offsets that the log assigns in a number of microseconds.
 type rate struct{ offsets, micros uint64 }
 
-// expect is how many offsets follow in so many microseconds; 0 where that cannot be said.
+// expect is the number of offsets predicted for so many microseconds; 0 where there is no prediction.
 func (r rate) expect(micros int64) int64 {
 	high, low := bits.Mul64(r.offsets, uint64(micros))
 	if high >= r.micros {
@@ -250,12 +250,12 @@ func (r rate) expect(micros int64) int64 {
 	return int64(n)
 }
 
-// byReceipt is the order of receive times, and of places where those are equal.
+// byReceipt is the order of receive times, and of positions where those are equal.
 func byReceipt(received []int64) []int32 {
 	order := make([]int32, len(received))
 	first, last := slices.Min(received), slices.Max(received)
 	if span := uint64(last - first); span>>(64-tableBits) == 0 {
-		// As one number each they are sorted three times as fast.
+		// Sorting single numbers is three times as fast.
 		keys := make([]uint64, len(received))
 		for i, r := range received {
 			keys[i] = uint64(r-first)<<tableBits | uint64(i)

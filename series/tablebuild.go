@@ -95,7 +95,7 @@ func (b *blockBuilder) lags() *grouped {
 	return g
 }
 
-// valueForm is a way to write the values.
+// valueForm is a form of the values.
 type valueForm struct {
 	grouped
 	flags  byte
@@ -103,8 +103,8 @@ type valueForm struct {
 	firsts []int64
 }
 
-// bestValues finds the cheapest form: with the fewest decimals of each run or, if they differ, the most of all, for it is
-// then by chance that a short run has fewer; and as they are or as differences.
+// bestValues finds the cheapest form: with the fewest decimals of each run or, if they differ, the maximum of all, because
+// short runs have fewer by chance; and as values or as differences.
 func (b *blockBuilder) bestValues() (best *valueForm) {
 	own, most := make([]int64, len(b.entries)), int64(0)
 	for i := range b.entries {
@@ -171,7 +171,7 @@ func (b *blockBuilder) valuesAs(forms []int64, flags byte) *valueForm {
 	return f
 }
 
-// ownAltIDs is how many bytes altIds take when each run has its own.
+// ownAltIDs is the size in bytes of the altIds when each run has its own.
 func (b *blockBuilder) ownAltIDs() (n int) {
 	for i := range b.entries {
 		n += len(b.enc.AppendTexts(nil, b.altIDs(i)))
@@ -205,7 +205,7 @@ func (b *blockBuilder) streams(steps *grouped, values *valueForm, lags *grouped,
 	return body, lengths
 }
 
-// appendLogged appends what is in the order of the log, but for altIds.
+// appendLogged appends the columns in the order of the log, except altIds.
 func (b *blockBuilder) appendLogged(dst []byte) []byte {
 	c, e := &b.all, &b.enc.Encoder
 	order := byReceipt(c.Received)

@@ -7,7 +7,7 @@ import (
 	"weir/store"
 )
 
-// Trace is what is kept of one message: where it stands in the log, and how many of its readings there are.
+// Trace is the record of one message: its offset in the log, and the number of its readings.
 type Trace struct {
 	Offset   model.Offset
 	Received model.Micros
@@ -16,13 +16,13 @@ type Trace struct {
 	Readings int
 }
 
-// Traces returns what is kept of a device's measurements with event times between from and to that were received between
-// since and until, by their place in the log. More than most messages are refused.
+// Traces returns the messages of a device's measurements with event times between from and to that were received between
+// since and until, by their offset in the log. More than most messages are refused.
 func (s *Series) Traces(ctx context.Context, tenantID, device int64, from, to, since, until model.Micros, most int) (map[model.Offset]*Trace, error) {
 	sel := &selection{tenantID: tenantID, device: device, from: from, to: to}
 	var out map[model.Offset]*Trace
 	err := s.read(ctx, func(tx store.Tx, snap snapshot) error {
-		out = map[model.Offset]*Trace{} // fn may run again: nothing of the last time may stay
+		out = map[model.Offset]*Trace{} // fn may run again: results of the last run must not remain
 		w := &walk{ctx: ctx, tx: tx, gen: snap.gen, q: sel}
 		add := func(p *piece) error { return p.trace(w.scratch(), out, since, until, most) }
 		pieces, err := s.capture(snap, sel)

@@ -9,32 +9,32 @@ import (
 	"weir/store"
 )
 
-// A walk goes over the events of a selection from the newest to the oldest. Its cursors stand in a heap by the newest
-// place that they may still have to give; a row is read and decoded only when its turn comes.
+// A walk visits the events of a selection from the newest to the oldest. Its cursors are in a heap by the newest
+// position that they may still return; a row is read and decoded only when its turn comes.
 type walk struct {
 	ctx   context.Context
 	tx    store.Tx
 	gen   uint64
 	q     *selection
 	heap  []ranked
-	spare []*columns // of cursors that are done
+	spare []*columns // of finished cursors
 }
 
-// cursor is something that gives events, newest first.
+// cursor returns events, newest first.
 type cursor interface {
-	// bound is the place of the next event if ready, else a place that none of its events lies above.
+	// bound is the position of the next event if ready, else one that is not below any of its events.
 	bound() place
 	ready() bool
-	// prepare comes closer to being ready: it reads or decodes, and may give part of its events to cursors of their
-	// own. more says whether it may have events itself.
+	// prepare makes progress: it reads or decodes, and may pass part of its events to cursors of their
+	// own. more reports whether it may have events itself.
 	prepare(w *walk) (added []cursor, more bool, err error)
-	// next steps behind the event at bound; more says whether any may be left.
+	// next moves past the event at bound; more reports whether any may be left.
 	next(w *walk) (more bool)
-	// event fills in the event at bound.
+	// event sets the fields of the event at bound.
 	event(e *Event)
 }
 
-// ranked is a cursor with its bound, which is what the heap compares all the time.
+// ranked is a cursor with its bound, the key of the heap.
 type ranked struct {
 	bound place
 	cursor
@@ -87,7 +87,7 @@ func (w *walk) second() (p place, ok bool) {
 	return p, ok
 }
 
-// page passes over skip events and returns the next ones, at most size.
+// page skips skip events and returns the next ones, at most size.
 func (w *walk) page(skip int64, size int) ([]Event, error) {
 	var out []Event
 	for len(w.heap) > 0 && len(out) < size {
@@ -117,7 +117,7 @@ func (w *walk) prepare() error {
 	return nil
 }
 
-// take steps through the top's events as long as no other cursor can have a newer one.
+// take consumes the top's events as long as no other cursor can have a newer one.
 func (w *walk) take(skip int64, size int, out []Event) (int64, []Event) {
 	top := w.heap[0].cursor
 	second, rivals := w.second()
@@ -145,7 +145,7 @@ func (w *walk) columns() *columns {
 	return &columns{}
 }
 
-// pieceCursor gives the readings of a piece.
+// pieceCursor returns the readings of a piece.
 type pieceCursor struct {
 	piece
 	c      *columns // nil until it is decoded
@@ -168,7 +168,7 @@ func (p *pieceCursor) bound() place {
 	return place{p.last, p.lastOffset, math.MaxUint32}
 }
 
-// topOf is the newest place of a time.
+// topOf is the newest position of a time.
 func topOf(at model.Micros) place { return place{at, 1<<64 - 1, 1<<32 - 1} }
 
 func (p *pieceCursor) prepare(w *walk) ([]cursor, bool, error) {
@@ -211,8 +211,8 @@ func (p *pieceCursor) event(e *Event) {
 	}
 }
 
-// selected returns the half-open range of the readings, in list order, that q selects. Offsets and indexes are looked
-// at only when q has a place before which it begins.
+// selected returns the half-open range of the readings, in list order, that q selects. Offsets and indexes matter
+// only when q has a position before which it begins.
 func (c *columns) selected(q *selection) (from, to int) {
 	to = c.len()
 	for to > 0 && (c.Times[to-1] > int64(q.to) || q.before != nil && c.Times[to-1] >= int64(q.before.at) && !c.place(to-1).less(*q.before)) {
@@ -224,13 +224,13 @@ func (c *columns) selected(q *selection) (from, to int) {
 	return from, to
 }
 
-// chunkCursor walks over the chunks of a scope and gives each to a cursor of its own.
+// chunkCursor visits the chunks of a scope and passes each to a cursor of its own.
 type chunkCursor struct {
 	scope store.PackedScope
 	after *store.After
 	batch []store.Chunk
 	limit int
-	ended bool // nothing behind batch
+	ended bool // no chunk after batch
 }
 
 const (
@@ -259,7 +259,7 @@ func (k *chunkCursor) prepare(w *walk) (added []cursor, more bool, err error) {
 		last := &k.batch[len(k.batch)-1]
 		k.after, k.ended = &store.After{Last: last.Last, ID: last.ID}, len(k.batch) < k.limit
 		k.limit = min(2*k.limit, fullBatch)
-		// The bound is known better now: another cursor may come first.
+		// The bound is more precise now: another cursor may come first.
 		return nil, true, nil
 	}
 	row := &k.batch[0]
@@ -273,7 +273,7 @@ func (k *chunkCursor) prepare(w *walk) (added []cursor, more bool, err error) {
 func (k *chunkCursor) next(*walk) bool { return false }
 func (k *chunkCursor) event(*Event)    {}
 
-// blockCursor walks over the blocks of a scope and gives each selected run to a cursor of its own.
+// blockCursor visits the blocks of a scope and passes each selected run to a cursor of its own.
 type blockCursor struct {
 	scope store.PackedScope
 	only  map[int64]bool // series, nil for all
@@ -317,7 +317,7 @@ func (k *blockCursor) prepare(w *walk) (added []cursor, more bool, err error) {
 func (k *blockCursor) next(*walk) bool { return false }
 func (k *blockCursor) event(*Event)    {}
 
-// rowCursor gives the events of one type that are rows of their own.
+// rowCursor returns the events of one type that are rows of their own.
 type rowCursor struct {
 	scope store.EventScope
 	after *store.EventPosition

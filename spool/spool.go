@@ -1,6 +1,6 @@
-// Package spool is the durable log: the only queue between the outside and the inside. What is appended is on disk
-// before its sender hears yes; everything to its right is rebuilt from it. DESIGN.md has the reasoning, spooltest the
-// conformance suite that every driver passes, bolt the embedded driver.
+// Package spool is the durable log: the only queue between the transports and the applier. A record is on disk before
+// its sender gets an acknowledgement; everything after the log is computed from it. DESIGN.md has the reasoning,
+// spooltest the conformance suite of every driver, bolt the embedded driver.
 package spool
 
 import (
@@ -20,23 +20,23 @@ var (
 	ErrFull = errors.New("spool: full")
 	// ErrTooLarge: the record is larger than MaxRecord; nothing was stored.
 	ErrTooLarge = errors.New("spool: record too large")
-	// ErrTrimmed: the offset asked for lies before the oldest record that is kept.
+	// ErrTrimmed: the offset is before the oldest record of the log.
 	ErrTrimmed = errors.New("spool: offset is trimmed")
 	// ErrDamaged: a batch fails its checksum or its form. The error text names file and offset.
 	ErrDamaged = errors.New("spool: damaged")
 	// ErrVersion: the log was written by a newer Weir.
 	ErrVersion = errors.New("spool: newer format")
-	// ErrForeign: the log carries another pair id than the one asked for: it belongs to another store.
+	// ErrForeign: the log has another pair id than the expected one: it belongs to another store.
 	ErrForeign = errors.New("spool: belongs to another store")
-	// ErrUnavailable: the disk did not take a batch; what it held is not stored. The log goes on by itself once it can.
+	// ErrUnavailable: the batch could not be written; its entries are not stored. The log recovers when the disk does.
 	ErrUnavailable = errors.New("spool: unavailable")
 )
 
-// DamageError is an ErrDamaged with its place.
+// DamageError is an ErrDamaged with its file and offsets.
 type DamageError struct {
 	File   string       // name of the file, without its folder
-	Offset model.Offset // first offset that cannot be read, 0 when not even that is known
-	Next   model.Offset // where reading may go on, 0 when nothing readable is known behind the damage
+	Offset model.Offset // first offset that cannot be read, 0 when unknown
+	Next   model.Offset // offset at which reading may continue, 0 when no readable batch is known after the damage
 	Reason string
 }
 
@@ -44,26 +44,26 @@ func (e *DamageError) Error() string {
 	return fmt.Sprintf("%v: %s: offset %d: %s", ErrDamaged, e.File, e.Offset, e.Reason)
 }
 
-// Unwrap makes errors.Is(err, ErrDamaged) hold.
+// Unwrap makes errors.Is(err, ErrDamaged) true.
 func (e *DamageError) Unwrap() error { return ErrDamaged }
 
 // MaxRecord is the largest record in bytes: a 1 MiB packet or control part and its envelope.
 const MaxRecord = 1<<20 + 64<<10
 
-// MaxGroup is the most bytes that the entries of one Append may have together: an HTTP body of many events.
+// MaxGroup is the maximum of bytes of all entries of one Append: an HTTP body of many events.
 const MaxGroup = 2 * MaxRecord
 
-// MaxGroupEntries is how many entries one Append may have.
+// MaxGroupEntries is the maximum number of entries of one Append.
 const MaxGroupEntries = 1000
 
 // Entry is one record to append.
 type Entry struct {
 	// Data is the encoded record. The log keeps the slice until the batch has left its memory: do not change it.
 	Data []byte
-	// Value is the decoded record; the reader is handed it back as long as the batch is still in memory, so that in
-	// steady state nothing is decoded twice. The log never looks at it.
+	// Value is the decoded record; a reader gets it back while the batch is in memory, so that nothing is decoded twice in
+	// steady state. The log does not use it.
 	Value any
-	// Exempt records (control) may use the reserve above the budget that is theirs alone.
+	// Exempt records (metadata changes) may use the reserve above the budget.
 	Exempt bool
 	// Done is called exactly once if Append returned nil, from the committer's goroutine, in offset order, after the
 	// batch is synced (err nil) or has failed (err set, offset 0). It must not block.
@@ -72,51 +72,51 @@ type Entry struct {
 
 // Log is the durable log of one instance. All methods are safe for concurrent use.
 type Log interface {
-	// Append hands entries to the committer. Several are stored together, in one batch and with offsets that follow one
-	// another, or not at all; together they are at most MaxGroup bytes. It blocks while more bytes than the unsynced bound wait for their sync, so
-	// that the sender feels it, and returns ctx's error when ctx ends first. A nil return says that Done will be called.
+	// Append passes entries to the committer. Several are stored together, in one batch and with consecutive offsets, or not
+	// at all; together they are at most MaxGroup bytes. It blocks while the unsynced bytes are at their bound, which slows
+	// the sender, and returns ctx's error when ctx ends first. After a nil return Done will be called.
 	Append(ctx context.Context, entries ...Entry) error
-	// Reader returns a reader whose first batch holds the record at from, or the first one after it. ErrTrimmed when
-	// from lies before what is kept.
+	// Reader returns a reader whose first batch contains the record at from, or the first one after it; ErrTrimmed when
+	// from is before the oldest record.
 	Reader(from model.Offset) (Reader, error)
-	// Trim lets go of everything up to and including to, at most the newest record: it can no longer be read and no
-	// longer counts. Space comes back in whole spans, so after a restart a part of the oldest span may be back; trim again.
+	// Trim removes everything up to and including to, at most the newest record: it can no longer be read and no longer
+	// counts. Disk space is freed in whole spans, so that a part of the oldest span may be back after a restart; trim again.
 	Trim(to model.Offset) error
-	// HoldTrim stops trimming until the returned function is called: a backup copies a log that stands still at its left.
+	// HoldTrim stops trimming until the returned function is called, so that a backup can copy the log.
 	HoldTrim() (release func())
 	// Bounds returns the oldest record kept and the newest one synced; first = last+1 when the log is empty. After a
-	// jump to a new epoch last is the offset before the next one, though no record may bear it.
+	// jump to a new epoch last is the offset before the next one, even if no record has it.
 	Bounds() (first, last model.Offset)
-	// Epoch is the number of this log's life; it grows when a lost log is replaced.
+	// Epoch is incremented when a lost log is replaced.
 	Epoch() uint32
 	// PairID is the id that the log shares with the store of its instance.
 	PairID() [16]byte
 	// Stats returns figures for status, metrics and backpressure.
 	Stats() Stats
-	// Sync waits until everything appended before the call is synced or has failed.
+	// Sync waits until every entry appended before the call is synced or has failed.
 	Sync(ctx context.Context) error
-	// Close syncs what was appended, answers it, and closes the files.
+	// Close syncs the appended entries, calls their Done, and closes the files.
 	Close() error
 }
 
-// Reader hands out batches in order. It is used by one goroutine. It may read a closed log to its end; the files that
+// Reader returns batches in order. It is used by one goroutine. It may read a closed log to its end; the files that
 // it holds are closed with it.
 type Reader interface {
 	// Next blocks until the next batch is synced. It returns ErrClosed after the last batch of a closed log, ErrTrimmed
-	// when Trim has overtaken it, ErrDamaged where a batch cannot be read or offsets are missing; it stays where it is.
+	// when Trim has overtaken it, ErrDamaged when a batch cannot be read or offsets are missing; then it does not advance.
 	Next(ctx context.Context) (*Batch, error)
 	// TryNext is Next without waiting: nil, nil when the reader has caught up.
 	TryNext() (*Batch, error)
 	Close()
 }
 
-// Batch is what one sync made durable. Readers may share it: nobody changes it.
+// Batch is the unit that one sync makes durable. Readers may share it: it is immutable.
 type Batch struct {
 	Epoch   uint32
 	First   model.Offset
-	Meta    []byte // what Options.Meta gave when the batch was formed: listening time and door counts
+	Meta    []byte // result of Options.Meta when the batch was formed: listening time and transport counts
 	Records []Record
-	Weight  int64 // what the batch takes of the log's budget, its share of pages included
+	Weight  int64 // bytes of the log's budget, including its share of pages
 }
 
 // Last is the offset of the batch's last record; First-1 for a batch without records.
@@ -128,35 +128,35 @@ type Record struct {
 	Value any
 }
 
-// MetaSource gives the bytes that ride in a batch. Take is called by the committer when it has chosen the batch's
-// entries; Settle says whether that batch was synced, so that counts of a failed one are not lost. They are called in
-// turn, never at once.
+// MetaSource provides the metadata of a batch. The committer calls Take when it has chosen the batch's entries; Settle
+// reports whether that batch was synced, so that the counts of a failed batch are not lost. The calls alternate and
+// never overlap.
 type MetaSource interface {
 	Take(entries []Entry) []byte
 	Settle(ok bool)
 }
 
 // File is a file of a copy of a log. Write writes it whole, Bytes long; it is called at most once, before the function
-// that was handed the file returns.
+// that received the file returns.
 type File struct {
 	Name  string
 	Bytes int64
 	Write func(io.Writer) error
 }
 
-// Stats are a log's figures.
+// Stats are the metrics of a log.
 type Stats struct {
 	First, Last   model.Offset
-	Bytes         int64 // what the batches that are not trimmed take, their share of pages included: held against MaxBytes
+	Bytes         int64 // batches not trimmed, including their share of pages: compared with MaxBytes
 	MaxBytes      int64 // budget, the reserve for exempt entries not included
-	MaxRecords    int64 // budget of records that are not trimmed, Last+1-First of them now
-	Through       int64 // what all batches since the log began took of the budget: it only grows
-	DiskBytes     int64 // bytes the files take on disk, what is trimmed inside the oldest span included
+	MaxRecords    int64 // maximum of records not trimmed, at present Last+1-First
+	Through       int64 // budget used by all batches since the log began: it only grows
+	DiskBytes     int64 // size of the files on disk, including trimmed batches of the oldest span
 	UnsyncedBytes int64
-	TailBytes     int64  // memory held for readers that keep up, by estimate
+	TailBytes     int64  // estimated memory of the batches for readers that keep up
 	Batches       uint64 // since start
 	Records       uint64
 	Syncs         uint64
 	LastSyncNanos int64
-	Err           error // why the log refuses appends, nil when it does not
+	Err           error // the reason why the log refuses appends, nil when it does not
 }

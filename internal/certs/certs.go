@@ -1,6 +1,6 @@
-// Package certs keeps the certificate that listeners serve and replaces it while they do: connections that are open keep
-// the one they began with, those that come are given the newest pair that was good. A pair that is not, half of one for
-// instance, changes nothing but what State says.
+// Package certs holds the certificate that listeners serve and replaces it at run time: open connections keep
+// the one they began with, new connections get the newest valid pair. An invalid pair, half of one for
+// example, changes nothing but State.
 package certs
 
 import (
@@ -15,12 +15,12 @@ import (
 	"weir/internal/smallfile"
 )
 
-// maxFile is far above a whole bundle of CAs.
+// maxFile is far above the size of a bundle of CAs.
 const maxFile = 1 << 20
 
 func readPlain(name string) ([]byte, error) { return smallfile.Read(name, maxFile) }
 
-// Keeper serves the certificate of some files. It is safe for concurrent use.
+// Reloader serves the certificate of some files. It is safe for concurrent use.
 type Reloader struct {
 	files Files
 	pair  atomic.Pointer[Pair]
@@ -32,10 +32,10 @@ type Reloader struct {
 	since   time.Time
 }
 
-// State is how a keeper is.
+// State is the state of a Reloader.
 type State struct {
 	Pair *Pair
-	// Failed is why the files as they are now are not served, nil when they are. Since is when that was found.
+	// Failed is the reason why the present files are not served, nil when they are; Since is the time of that failure.
 	Failed error
 	Since  time.Time
 }
@@ -51,7 +51,7 @@ func New(f Files) (*Reloader, error) {
 	return k, nil
 }
 
-// Files are what it serves.
+// Files are the served files.
 func (k *Reloader) Files() Files { return k.files }
 
 // State says what is served.
@@ -61,15 +61,15 @@ func (k *Reloader) State() State {
 	return State{k.pair.Load(), k.failed, k.since}
 }
 
-// Reload reads the files now. It reports whether another certificate, key or CA is served from here on; with an error all
-// stays as it was.
+// Reload reads the files now. It reports whether another certificate, key or CA is served afterwards; an error changes
+// nothing.
 func (k *Reloader) Reload() (changed bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.reload(stampsOf(k.files))
 }
 
-// Look reads the files when they have changed since, and not while they change: what it sees must be the same twice.
+// Look reads the files when they have changed, and not while they change: it must find the same stamps twice.
 func (k *Reloader) Look() (changed bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -108,9 +108,9 @@ func (p *Pair) same(q *Pair) bool {
 	return slices.EqualFunc(p.cert.Certificate, q.cert.Certificate, slices.Equal)
 }
 
-// Server is what a listener serves TLS with: 1.2 at least, with the ciphers and curves that Go holds sound. With clients
-// a client may show a certificate, which one of the CAs must have signed; no session is resumed then, so that each
-// connection is judged by the CAs of its own time.
+// Server is the TLS configuration of a listener: at least 1.2, with Go's default ciphers and curves. With clients
+// a client may present a certificate, which one of the CAs must have signed; sessions are not resumed then, so that each
+// connection is checked against the present CAs.
 func (k *Reloader) Server(clients bool) *tls.Config {
 	base := func() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12} }
 	c := base()
@@ -129,7 +129,7 @@ func (k *Reloader) Server(clients bool) *tls.Config {
 	return c
 }
 
-// stamps tell without reading them that files have changed, or were replaced by others; nil is a file that is not there.
+// stamps detect, without reading, that files have changed or were replaced; nil is a missing file.
 type stamps [3]fs.FileInfo
 
 func stampsOf(f Files) (s stamps) {

@@ -16,7 +16,7 @@ import (
 // Name is the name of the lock file in a data directory.
 const Name = "lock"
 
-// LockedError says that another process owns the directory.
+// LockedError means that another process owns the directory.
 type LockedError struct {
 	Dir string
 	PID int // of the owner, 0 when it is not known
@@ -29,13 +29,13 @@ func (e *LockedError) Error() string {
 	return fmt.Sprintf("the data directory %s is in use by another process", e.Dir)
 }
 
-// errHeld is what the system's lock says when somebody else has it.
+// errHeld is the error of the system's lock when another process has it.
 var errHeld = errors.New("held")
 
-// Lock is the ownership of a directory. It ends with Close, or with the process, however that ends.
+// Lock is the ownership of a directory. It ends with Close, or with the process.
 type Lock struct{ f *os.File }
 
-// Acquire takes the directory, which must exist. The error is a *LockedError when another process has it.
+// Acquire locks the directory, which must exist. The error is a *LockedError when another process has it.
 func Acquire(dir string) (*Lock, error) {
 	path := filepath.Join(dir, Name)
 	f, err := open(dir, path)
@@ -55,7 +55,7 @@ func Acquire(dir string) (*Lock, error) {
 	return &Lock{f}, nil
 }
 
-// unwritable names the directory, which whoever reads the error knows, and the file.
+// unwritable adds the directory and the file to an error.
 func unwritable(dir string, err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return fmt.Errorf("the data directory %s cannot be used: %s: %w", dir, e.Path, e.Err)
@@ -80,8 +80,8 @@ func owner(path string) int {
 	return pid
 }
 
-// Owner returns the process that owns a directory, 0 when none does or it cannot be told. It takes no lock, so that who
-// asks is in nobody's way.
+// Owner returns the process that owns a directory, 0 when there is none or it is unknown. It takes no lock, so that it
+// does not disturb the owner.
 func Owner(dir string) int {
 	path := filepath.Join(dir, Name)
 	pid := owner(path)
@@ -91,5 +91,5 @@ func Owner(dir string) int {
 	return pid
 }
 
-// Close gives the directory back. The file stays: removing it would let two processes lock two files of one name.
+// Close releases the directory. The file stays: removing it would let two processes lock two files of one name.
 func (l *Lock) Close() error { return errors.Join(unlock(l.f), l.f.Close()) }

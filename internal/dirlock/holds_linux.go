@@ -7,11 +7,11 @@ import (
 	"syscall"
 )
 
-// looks is how often the list of locks is read before it is believed that a lock is not there: the kernel gives it out
-// piece by piece, and a line may be missed when others come and go meanwhile.
+// looks is how often the list of locks is read before a lock counts as absent: the kernel returns the list
+// piece by piece, and a line may be missed when other locks change meanwhile.
 const looks = 4
 
-// holds looks into the kernel's list of locks whether a process has locked a file.
+// holds checks in the kernel's list of locks whether a process has locked a file.
 func holds(pid int, path string) bool {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -2,5 +2,5 @@
 
 package dirlock
 
-// holds cannot be told.
+// holds is unknown on this system.
 func holds(int, string) bool { return false }

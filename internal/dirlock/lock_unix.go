@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// open opens the lock file, or makes it. A file that root makes in somebody else's directory is that one's, whom it would
-// keep out. What leads elsewhere is not opened: whoever has the directory could have root write to any file.
+// open opens the lock file, or creates it. A file that root creates in another user's directory is given to that user,
+// who could not open it otherwise. Links are not followed: the owner of the directory could make root write to any file.
 func open(dir, path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err == nil {
@@ -32,7 +32,7 @@ func open(dir, path string) (*os.File, error) {
 
 var errStrange = errors.New("is no lock: a file of its own must stand here, or none")
 
-// give gives a fresh file of root to the owner of the directory.
+// give changes the owner of root's new file to the owner of the directory.
 func give(f *os.File, dir string) error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -53,6 +53,6 @@ func lock(f *os.File) error {
 	return err
 }
 
-// unlock gives the lock back whoever else has the file open: a process that is being started has, for a moment, a copy
-// of every descriptor, and the lock would live as long as that.
+// unlock releases the lock even if another process has the file open: a process being started has, for a moment, a copy
+// of every descriptor, and would otherwise prolong the lock.
 func unlock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_UN) }

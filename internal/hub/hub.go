@@ -1,6 +1,6 @@
-// Package hub hands values from one publisher to many subscribers, without ever making the publisher wait. Each
-// subscriber has a bounded buffer; one that falls further behind is told so (ErrSlow, after what it still has) and is
-// cut off: it never misses a value in silence.
+// Package hub distributes values from one publisher to many subscribers and never blocks the publisher. Each
+// subscriber has a bounded buffer; a subscription whose buffer is full ends with ErrSlow after the values that it still
+// has: it never misses a value silently.
 package hub
 
 import (
@@ -13,15 +13,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// What ends a subscription other than its context.
+// The reasons, besides its context, why a subscription ends.
 var (
-	// ErrSlow tells that the subscriber's buffer was full when more values came.
+	// ErrSlow: the subscriber's buffer was full when more values were published.
 	ErrSlow = errors.New("hub: subscriber fell too far behind")
-	// ErrClosed tells that the hub or the subscription was closed.
+	// ErrClosed: the hub or the subscription was closed.
 	ErrClosed = errors.New("hub: closed")
 )
 
-// Hub hands values of T to its subscribers. Values are shared between them: publish what nobody changes.
+// Hub distributes values of T to its subscribers, which share them: published values must not change.
 type Hub[T any] struct {
 	metrics *metrics
 	mu      sync.Mutex // guards changes of subs and closed
@@ -36,20 +36,20 @@ func New[T any](name string, reg prometheus.Registerer) *Hub[T] {
 	return h
 }
 
-// Busy reports whether anybody listens, so that a publisher may spare the work of making a value.
+// Busy reports whether there is a subscriber, so that a publisher can avoid making values in vain.
 func (h *Hub[T]) Busy() bool { return len(*h.subs.Load()) > 0 }
 
-// Publish hands values to every subscriber whose filter takes them. It never blocks; filters run in the caller's
-// goroutine. Values that are published together came at once, so whether a subscriber is behind is judged by what he had
-// not fetched before them: his buffer holds at most its room and one batch.
+// Publish passes values to every subscriber whose filter accepts them. It never blocks; filters run in the caller's
+// goroutine. Values published together form a batch: whether a subscriber is too slow depends on the values that it had
+// not fetched before them, so that its buffer holds at most its bound and one batch.
 func (h *Hub[T]) Publish(vs ...T) {
 	for _, s := range *h.subs.Load() {
 		s.offer(vs)
 	}
 }
 
-// Subscribe returns a subscription to the values that filter (nil: all) takes, with room for buffer values (at least 1)
-// that were not yet fetched. The caller closes it.
+// Subscribe returns a subscription to the values that filter (nil: all) accepts, with a buffer for buffer values (at least
+// 1) not yet fetched. The caller closes it.
 func (h *Hub[T]) Subscribe(filter func(T) bool, buffer int) *Subscription[T] {
 	s := &Subscription[T]{hub: h, filter: filter, most: max(buffer, 1), wake: make(chan struct{}, 1)}
 	h.mu.Lock()
@@ -83,7 +83,7 @@ func (h *Hub[T]) remove(s *Subscription[T]) {
 	h.metrics.subscribers.Set(float64(len(subs)))
 }
 
-// Subscription is one subscriber's place. One goroutine fetches; Close may be called from any.
+// Subscription is one subscriber's subscription. One goroutine fetches; Close may be called from any.
 type Subscription[T any] struct {
 	hub    *Hub[T]
 	filter func(T) bool
@@ -92,7 +92,7 @@ type Subscription[T any] struct {
 
 	mu    sync.Mutex
 	queue []T
-	err   error // why nothing more will be queued
+	err   error // the reason why no more values are queued
 }
 
 func (s *Subscription[T]) offer(vs []T) {
@@ -131,7 +131,7 @@ func (s *Subscription[T]) signal() {
 	}
 }
 
-// Next waits for the next value. When the subscription has ended it returns what was queued before, and then ErrSlow,
+// Next waits for the next value. When the subscription has ended it returns the queued values, and then ErrSlow,
 // ErrClosed or the error of ctx.
 func (s *Subscription[T]) Next(ctx context.Context) (T, error) {
 	for {
@@ -162,7 +162,7 @@ func (s *Subscription[T]) take() (v T, ok bool, err error) {
 	return v, true, nil
 }
 
-// Close ends the subscription and forgets what was queued.
+// Close ends the subscription and drops the queued values.
 func (s *Subscription[T]) Close() {
 	s.hub.remove(s)
 	s.end(ErrClosed)

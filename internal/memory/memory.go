@@ -1,5 +1,5 @@
-// Package memory hands out an instance's memory. One Accountant knows the limit, says how much of it each part may plan
-// with, and is told what the parts really hold; the Go runtime is given the limit as a whole.
+// Package memory divides an instance's memory. One Accountant has the limit, gives each part its budget and reports what
+// the parts hold; the Go runtime gets the limit as a whole.
 package memory
 
 import (
@@ -15,10 +15,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Least is the smallest limit that leaves room for the program itself, Most the largest that Detect returns: more helps nobody.
+// MinLimit is the smallest limit that leaves room for the program itself; MaxLimit is the largest that Detect returns,
+// because no part uses more.
 const (
-	Least = 64 << 20
-	Most  = 4 << 30
+	MinLimit = 64 << 20
+	MaxLimit = 4 << 30
 )
 
 // Accountant divides a limit.
@@ -42,31 +43,31 @@ func New(limit int64, reg prometheus.Registerer) *Accountant {
 // Limit is the memory of the whole instance.
 func (a *Accountant) Limit() int64 { return a.limit }
 
-// Share is what a part gets of a limit: its least in any case, and of what is left when all parts have that, its parts per
-// thousand, up to its most.
+// Share is a part's share of a limit: its minimum in any case, and PerMille of what remains after all minimums, up to its
+// maximum.
 type Share struct {
-	Name                  string
-	PerMille, Least, Most int64
+	Name               string
+	PerMille, Min, Max int64
 }
 
-// Divide gives each share its bytes. Together they are no more than bytes, unless the leasts alone are.
+// Divide gives each share its bytes. Together they are no more than bytes, unless the minimums alone exceed them.
 func Divide(bytes int64, shares []Share) map[string]int64 {
 	for _, s := range shares {
-		bytes -= s.Least
+		bytes -= s.Min
 	}
 	out := map[string]int64{}
 	for _, s := range shares {
-		out[s.Name] = min(s.Least+max(bytes, 0)/1000*s.PerMille, s.Most)
+		out[s.Name] = min(s.Min+max(bytes, 0)/1000*s.PerMille, s.Max)
 	}
 	return out
 }
 
-// Open returns an account under a name, with what its part may plan with.
+// Open returns an account under a name, with the budget of its part.
 func (a *Accountant) Open(name string, budget int64) *Account {
 	return a.add(&Account{name: name, budget: budget})
 }
 
-// OpenFunc opens an account of a part that is asked what it holds; nil: it is not known.
+// OpenFunc opens an account whose memory held returns; nil: it is unknown.
 func (a *Accountant) OpenFunc(name string, budget int64, held func() int64) {
 	a.add(&Account{name: name, budget: budget, ask: held, unknown: held == nil})
 }
@@ -78,11 +79,11 @@ func (a *Accountant) add(acc *Account) *Account {
 	return acc
 }
 
-// Held is what a part may plan with and what it holds.
+// Held is the budget of a part and the memory that it holds.
 type Held struct {
 	Part   string `json:"part"`
 	Budget int64  `json:"budgetBytes"`
-	Held   *int64 `json:"heldBytes,omitempty"` // nil: it is not known
+	Held   *int64 `json:"heldBytes,omitempty"` // nil: it is unknown
 }
 
 // Parts are all accounts, in the order in which they were opened.
@@ -115,19 +116,19 @@ func (a *Accountant) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// Account is what one part holds.
+// Account is the account of one part.
 type Account struct {
 	name    string
 	budget  int64
 	held    atomic.Int64
-	ask     func() int64 // in place of held
+	ask     func() int64 // replaces held
 	unknown bool
 }
 
-// Budget is what the part may plan with.
+// Budget is the part's budget.
 func (a *Account) Budget() int64 { return a.budget }
 
-// Held is what the part has said that it holds.
+// Held is the memory that the part has reported.
 func (a *Account) Held() int64 {
 	if a.ask != nil {
 		return a.ask()
@@ -135,19 +136,19 @@ func (a *Account) Held() int64 {
 	return a.held.Load()
 }
 
-// Grow says that the part holds more.
+// Grow reports n bytes more.
 func (a *Account) Grow(bytes int64) { a.held.Add(bytes) }
 
-// Shrink says that it holds less.
+// Shrink reports n bytes less.
 func (a *Account) Shrink(bytes int64) { a.held.Add(-bytes) }
 
-// Detect returns the memory that this process may use: half of the machine's (on a small one Least, as long as that is no
-// more than three quarters of it) or nine tenths of its container's, whichever is less. It may be below Least, which is for
-// the caller to refuse. root is where the file systems of the kernel are ("/").
+// Detect returns the memory that this process may use: half of the machine's (on a small one MinLimit, as long as that is no
+// more than three quarters of it) or nine tenths of its container's, whichever is less. It may be below MinLimit, which the
+// caller must refuse. root is the root of the kernel's file systems ("/").
 func Detect(root string) int64 {
-	limit := most()
+	limit := maxLimit()
 	if total := meminfo(filepath.Join(root, "proc/meminfo")); total > 0 {
-		limit = min(limit, max(total/2, min(total/4*3, Least)))
+		limit = min(limit, max(total/2, min(total/4*3, MinLimit)))
 	}
 	if n := container(root); n > 0 {
 		limit = min(limit, n/10*9)
@@ -155,12 +156,12 @@ func Detect(root string) int64 {
 	return limit
 }
 
-// most is Most, or what a 32-bit process can have beside the files that it maps.
-func most() int64 {
+// maxLimit is MaxLimit, or the memory that a 32-bit process can have besides the files that it maps.
+func maxLimit() int64 {
 	if bits.UintSize == 32 {
-		return Most / 4
+		return MaxLimit / 4
 	}
-	return Most
+	return MaxLimit
 }
 
 // Available returns the memory of the machine or of its container, whichever is less, 0 when neither can be read.
@@ -172,9 +173,9 @@ func Available(root string) int64 {
 	return available
 }
 
-// container returns the least limit of a container, 0 when there is none: that of the control group of this process and of
+// container returns the lowest limit of a container, 0 when there is none: that of the control group of this process and of
 // those above it, in version 2 (memory.max, and memory.high, past which the kernel slows the process down) and 1. A process
-// in a container sees its own group as the root.
+// in a container has its own group as the root.
 func container(root string) (limit int64) {
 	for _, dir := range groups(root) {
 		for _, file := range []string{"memory.max", "memory.high", "memory.limit_in_bytes"} {

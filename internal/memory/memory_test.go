@@ -19,9 +19,9 @@ func TestTheLeastOfMachineAndContainerCounts(t *testing.T) {
 	}{
 		{"MemTotal:  524288 kB\n", "", 256 << 20},
 		{"MemTotal:  8388608 kB\n", "209715200\n", 209715200 / 10 * 9},
-		{"MemTotal:  8388608 kB\n", "max\n", most()},
-		{"", "", most()},
-		{"MemTotal:  98304 kB\n", "", Least},
+		{"MemTotal:  8388608 kB\n", "max\n", maxLimit()},
+		{"", "", maxLimit()},
+		{"MemTotal:  98304 kB\n", "", MinLimit},
 		{"MemTotal:  65536 kB\n", "", 48 << 20},
 		{"MemTotal:  8388608 kB\n", "50331648\n", 50331648 / 10 * 9},
 	} {

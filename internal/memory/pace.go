@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// How the collector of garbage is paced.
+// The pacing of the garbage collector.
 const (
-	usualPercent = 100 // Go's own: the heap doubles between two collections
-	mostPercent  = 400
+	usualPercent = 100 // Go's default: the heap doubles between two collections
+	maxPercent   = 400
 	percentStep  = 50
-	busyCycles   = 4 // collections in a second, at the usual pace, from which on it pays to let more gather
-	mostSpare    = 64 << 20
+	busyCycles   = 4 // collections in a second, at the default pace, from which on a slower pace is worthwhile
+	maxSpare     = 64 << 20
 )
 
 // Pacer lets more garbage gather while much of it is made: with a small heap the collector would otherwise take a quarter of
-// the time of the processors. It gives an eighth of the limit for that, 64 MiB at most, and takes it back in the first second
-// in which little is made, so that an idle instance is as small as ever. The pace is the process's, and the limit that the
-// runtime was told stays above all.
+// the processor time. It uses an eighth of the limit for that, at most 64 MiB, and releases it in the first second
+// in which little is made, so that an idle instance stays small. The pace applies to the process, and the memory limit of
+// the runtime has precedence.
 type Pacer struct {
 	spare   int64
 	percent int
@@ -31,7 +31,7 @@ type Pacer struct {
 
 // NewPacer returns a pacer for a process that may take limit bytes.
 func NewPacer(limit int64) *Pacer {
-	p := &Pacer{spare: min(limit/8, mostSpare), percent: usualPercent, set: pace, look: lookAtHeap}
+	p := &Pacer{spare: min(limit/8, maxSpare), percent: usualPercent, set: pace, look: lookAtHeap}
 	p.cycles, _ = p.look()
 	return p
 }
@@ -50,14 +50,14 @@ func (p *Pacer) Run(ctx context.Context) {
 	}
 }
 
-// step looks at the last second.
+// step evaluates the last second.
 func (p *Pacer) step() {
 	cycles, live := p.look()
 	made := int64(cycles-p.cycles) * int64(p.percent) // collections there would have been at one percent
 	p.cycles = cycles
 	next := usualPercent
 	if made >= busyCycles*usualPercent {
-		next = int(min(max(p.spare*100/max(live, 1), usualPercent), mostPercent)) / percentStep * percentStep
+		next = int(min(max(p.spare*100/max(live, 1), usualPercent), maxPercent)) / percentStep * percentStep
 	}
 	if next != p.percent {
 		p.percent = next
@@ -65,7 +65,7 @@ func (p *Pacer) step() {
 	}
 }
 
-// pace tells the runtime. Back at the usual pace, what has gathered goes at once: an idle process might not collect for minutes.
+// pace sets the runtime's percentage. Back at the default, garbage is collected at once: an idle process might not collect for minutes.
 func pace(percent int) {
 	debug.SetGCPercent(percent)
 	if percent == usualPercent {
@@ -73,7 +73,7 @@ func pace(percent int) {
 	}
 }
 
-// lookAtHeap returns how many collections there have been, and what the last one left.
+// lookAtHeap returns the number of collections, and the live heap after the last one.
 func lookAtHeap() (cycles uint64, live int64) {
 	s := []metrics.Sample{{Name: "/gc/cycles/automatic:gc-cycles"}, {Name: "/gc/heap/live:bytes"}}
 	metrics.Read(s)

@@ -38,7 +38,7 @@ func TestMoreGarbageMayGatherWhileMuchIsMade(t *testing.T) {
 
 func TestTheRuntimeTellsWhatThePacerAsks(t *testing.T) {
 	t.Parallel()
-	if spare := NewPacer(8 << 30).spare; spare != mostSpare {
+	if spare := NewPacer(8 << 30).spare; spare != maxSpare {
 		t.Errorf("%d to spare", spare)
 	}
 	sink := make([]byte, 8<<20) // brings a collection about

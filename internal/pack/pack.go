@@ -1,6 +1,6 @@
-// Package pack writes columns of numbers and of texts in few bytes, and reads them again: decode ∘ encode is the identity,
-// and bytes that no encoder wrote are an error. A column does not say how many values it has; whoever wrote it does. The
-// forms are frozen: a new one gets a head byte that no old one has.
+// Package pack encodes columns of numbers and of texts in few bytes, and decodes them: decode ∘ encode is the identity,
+// and bytes that no encoder wrote are an error. A column does not contain its length; the caller knows it. The
+// forms are frozen: a new one gets a first byte that no old one has.
 package pack
 
 import (
@@ -8,7 +8,7 @@ import (
 	"errors"
 )
 
-// ErrForm is what every decoder returns for bytes that no encoder wrote; callers say which row.
+// ErrForm is the error of every decoder for bytes that no encoder wrote; callers add the row.
 var ErrForm = errors.New("not a packed column")
 
 // Encoder holds the scratch space of encodings. It is used by one goroutine at a time.
@@ -41,7 +41,7 @@ func Varint(src []byte) (v int64, rest []byte, err error) {
 // MaxText is the longest text: altIds, sources, units are far below.
 const MaxText = 1 << 12
 
-// AppendText appends a text behind its length.
+// AppendText appends a text after its length.
 func AppendText(dst []byte, s string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
 }

@@ -1,6 +1,6 @@
-// Package rootkey keeps the one key that an instance's secrets are sealed under: 32 random bytes in a file that only
-// its owner reads, or in an environment variable. A new key is made only while nothing is sealed, for the old one
-// cannot be made again.
+// Package rootkey keeps the key that seals an instance's secrets: 32 random bytes in a file that only
+// its owner can read, or in an environment variable. A new key is created only while no value is sealed, because a lost
+// key cannot be created again.
 package rootkey
 
 import (
@@ -19,16 +19,16 @@ import (
 // Size of a key in bytes.
 const Size = 32
 
-// IDSize is how many bytes of the SHA-256 of a key are its id.
+// IDSize is the length of a key's id: the first bytes of its SHA-256.
 const IDSize = 8
 
-// maxFile bounds what is read of a key file.
+// maxFile bounds the size of a key file.
 const maxFile = 4096
 
 // Key is a root key. It is never printed: see ID.
 type Key [Size]byte
 
-// ID names a key without giving it away: the first bytes of its SHA-256, in hex.
+// ID names a key without revealing it: the first bytes of its SHA-256, in hex.
 func (k Key) ID() string {
 	id := k.IDBytes()
 	return hex.EncodeToString(id[:])
@@ -46,26 +46,26 @@ func (k Key) String() string { return "root key " + k.ID() }
 // GoString is String, for %#v.
 func (k Key) GoString() string { return k.String() }
 
-// Options say where the key is.
+// Options locate the key.
 type Options struct {
 	File string // path of the key file
-	Env  string // value of the environment variable, base64; "" when it is not set. It goes before the file.
-	// SealedUnder is the id of the key that the store's ciphertexts need, "" while it holds none.
+	Env  string // value of the environment variable, base64; "" when it is not set. It has precedence over the file.
+	// SealedUnder is the id of the key of the store's ciphertexts, "" while it has none.
 	SealedUnder string
 }
 
-// Result is a key and how it was come by.
+// Result is a key and its origin.
 type Result struct {
 	Key      Key
 	Created  bool
 	Warnings []string // for the operator
 }
 
-// MissingError: the store holds ciphertexts, and the key that they need is not there or is another one. The start stops.
+// MissingError: the store has ciphertexts, and the key that they need is missing or another one. The start stops.
 type MissingError struct {
-	ID    string // of the key that is needed
-	Found string // id of the key that is there, "" for none
-	From  string // file or variable that was looked at
+	ID    string // of the needed key
+	Found string // id of the key found, "" for none
+	From  string // file or variable that was read
 }
 
 func (e *MissingError) Error() string {
@@ -79,14 +79,14 @@ func (e *MissingError) Error() string {
 var (
 	// ErrMalformed: neither 32 bytes nor the base64 of 32 bytes.
 	ErrMalformed = errors.New("rootkey: not a key of 32 bytes")
-	// ErrExposed: everybody on the machine can read or write the key file.
-	ErrExposed = errors.New("rootkey: the key file is open to everybody")
+	// ErrExposed: every user of the machine can read or write the key file.
+	ErrExposed = errors.New("rootkey: the key file is readable by other users")
 )
 
-// variable is what messages call the environment variable.
+// variable is the name of the environment variable in messages.
 const variable = "WEIR_ROOT_KEY"
 
-// Load returns the root key: of Env, else of File, which is made while nothing is sealed. Errors: *MissingError,
+// Load returns the root key: of Env, else of File, which is created while no value is sealed. Errors: *MissingError,
 // ErrMalformed, ErrExposed, and those of the file system.
 func Load(o Options) (Result, error) {
 	res, from, err := find(o)
@@ -99,12 +99,12 @@ func Load(o Options) (Result, error) {
 	return res, nil
 }
 
-// Look is Load for who changes nothing: where Load would make a key it returns fs.ErrNotExist.
+// Look is Load without a change: where Load would create a key it returns fs.ErrNotExist.
 func Look(o Options) (Result, error) {
 	if o.Env == "" && o.SealedUnder == "" {
 		return read(o.File)
 	}
-	return Load(o) // makes a key only while nothing is sealed
+	return Load(o) // creates a key only while no value is sealed
 }
 
 func find(o Options) (res Result, from string, err error) {
@@ -127,8 +127,8 @@ func find(o Options) (res Result, from string, err error) {
 	return res, o.File, write(o.File, res.Key)
 }
 
-// read reads a key file. What everybody may read is no secret any more and refused; a group may be on purpose, as where
-// a volume is mounted for one, and is worth a warning.
+// read reads a key file. A key that every user can read is refused; access of a group may be intended, for
+// example for a mounted volume, and gives a warning.
 func read(path string) (Result, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -159,7 +159,7 @@ func read(path string) (Result, error) {
 	return res, nil
 }
 
-// parse takes 32 bytes as they are, or their base64 with or without padding and space around it.
+// parse accepts 32 bytes, or their base64 with or without padding and surrounding space.
 func parse(text []byte) (k Key, err error) {
 	if len(text) == Size {
 		return Key(text), nil
@@ -172,8 +172,8 @@ func parse(text []byte) (k Key, err error) {
 	return Key(raw), nil
 }
 
-// write puts the key down so that after a power cut it is there whole or not at all. The lock of the data directory is
-// held: nobody else can have made one meanwhile.
+// write writes the key atomically: after a power cut it is complete or absent. The lock of the data directory is
+// held, so that no other process can create one meanwhile.
 func write(path string, k Key) (err error) {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, ".root.key-*") // mode 0600
@@ -198,7 +198,7 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// syncDir makes the directory's entries last.
+// syncDir makes the directory's entries durable.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -14,43 +14,43 @@ import (
 	"syscall"
 )
 
-// Installer puts a service in place by hand. It may run again and again: what stands already is left.
+// Installer installs a service by hand. It can be repeated: existing parts stay unchanged.
 type Installer struct {
 	Options
-	// Root is where the machine's files are ("/").
+	// Root is the root directory of the machine's files ("/").
 	Root string
-	// DryRun changes nothing and says what would be.
+	// DryRun changes nothing and reports the steps.
 	DryRun bool
-	// Run runs a command of the machine with this on its stdin.
+	// Run runs a command of the machine with the given stdin.
 	Run func(ctx context.Context, stdin string, argv ...string) error
-	// Chown gives a file to somebody.
+	// Chown changes the owner of a file.
 	Chown func(path string, uid, gid int) error
 
 	steps []Step
 }
 
-// Step is one thing that Install has looked after.
+// Step is one step of Install.
 type Step struct {
 	What  string `json:"what"` // user, directory, configuration, unit, command
 	Name  string `json:"name"`
 	State State  `json:"state"`
 }
 
-// State is what became of it.
+// State is the result of a step.
 type State string
 
 // States.
 const (
-	Unchanged   State = "unchanged" // it was there
+	Unchanged   State = "unchanged" // it existed
 	Made        State = "made"
-	Replaced    State = "replaced" // the one before is beside it as .old
+	Replaced    State = "replaced" // the previous one is kept as .old
 	Done        State = "done"
 	WouldMake   State = "would make"
 	WouldChange State = "would replace"
 	WouldDo     State = "would do"
 )
 
-// Detect names the init system of the machine under root, "" for none that is known.
+// Detect returns the init system of the machine under root, "" when it is unknown.
 func Detect(root string) Init {
 	for _, sign := range []struct {
 		path string
@@ -63,20 +63,20 @@ func Detect(root string) Init {
 	return ""
 }
 
-// BinaryError: the program is not where the service would start it.
+// BinaryError: the program is not at the path from which the service starts it.
 type BinaryError struct{ Path string }
 
 func (e *BinaryError) Error() string { return "there is no program at " + e.Path }
 
-// OwnerError: the data directory belongs to somebody else than the service.
+// OwnerError: the data directory belongs to another user than the service's.
 type OwnerError struct{ Dir, User string }
 
 func (e *OwnerError) Error() string {
-	return fmt.Sprintf("the data directory %s belongs to somebody else than %s", e.Dir, e.User)
+	return fmt.Sprintf("the data directory %s belongs to another user than %s", e.Dir, e.User)
 }
 
-// Install makes user, directories, a first configuration and the unit, as far as they are missing, and returns what it
-// did. Errors: *BinaryError, *OwnerError, and those of the file system and of commands.
+// Install creates user, directories, a first configuration and the unit, if they are missing, and returns its
+// steps. Errors: *BinaryError, *OwnerError, and those of the file system and of commands.
 func (in *Installer) Install(ctx context.Context) ([]Step, error) {
 	in.steps = nil
 	if err := in.check(); err != nil {
@@ -90,7 +90,7 @@ func (in *Installer) Install(ctx context.Context) ([]Step, error) {
 	return in.steps, nil
 }
 
-// check refuses before anything is changed.
+// check returns its errors before anything is changed.
 func (in *Installer) check() error {
 	if err := in.Options.Check(); err != nil {
 		return err
@@ -100,7 +100,7 @@ func (in *Installer) check() error {
 	}
 	info, err := os.Stat(in.at(in.Data))
 	if err != nil {
-		return nil // it is made
+		return nil // it is created
 	}
 	if uid, _, known := in.ids(); !known || info.Sys().(*syscall.Stat_t).Uid != uint32(uid) {
 		return &OwnerError{in.Data, in.User}
@@ -123,7 +123,7 @@ func (in *Installer) directories(context.Context) error {
 		in.directory(in.Data, 0o750, true, true))
 }
 
-// directory makes a directory that belongs to root or to the service. One that is there stays as it is.
+// directory creates a directory that belongs to root or to the service. An existing one stays unchanged.
 func (in *Installer) directory(path string, mode fs.FileMode, owner, group bool) error {
 	if _, err := os.Stat(in.at(path)); err == nil {
 		in.step("directory", path, Unchanged)
@@ -180,11 +180,11 @@ func (in *Installer) unit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return in.tell(ctx)
+	return in.reload(ctx)
 }
 
-// tell lets the init system know the unit.
-func (in *Installer) tell(ctx context.Context) error {
+// reload makes the init system read the unit.
+func (in *Installer) reload(ctx context.Context) error {
 	var argv []string
 	switch _, err := os.Stat(in.at("/run/systemd/system")); {
 	case in.Init == Systemd && err == nil:
@@ -197,7 +197,7 @@ func (in *Installer) tell(ctx context.Context) error {
 	return in.do("command", strings.Join(argv, " "), Done, WouldDo, func() error { return in.Run(ctx, "", argv...) })
 }
 
-// Next are the commands with which the service is started, and its log seen.
+// Next are the commands that start the service and show its log.
 func (o Options) Next() []string {
 	switch o.Init {
 	case Procd:
@@ -212,7 +212,7 @@ func (in *Installer) step(what, name string, s State) {
 	in.steps = append(in.steps, Step{what, name, s})
 }
 
-// do does something, or only says that it would.
+// do does a step, or only reports it in a dry run.
 func (in *Installer) do(what, name string, done, would State, act func() error) error {
 	if in.DryRun {
 		in.step(what, name, would)
@@ -225,7 +225,7 @@ func (in *Installer) do(what, name string, done, would State, act func() error) 
 	return nil
 }
 
-// write puts a file in place whole: nobody sees half of it, nor with another mode.
+// write writes a file atomically: it never appears incomplete or with another mode.
 func (in *Installer) write(path, text string, mode fs.FileMode, group bool) error {
 	fresh := path + ".new"
 	if err := os.WriteFile(in.at(fresh), []byte(text), 0o600); err != nil {
@@ -237,7 +237,7 @@ func (in *Installer) write(path, text string, mode fs.FileMode, group bool) erro
 	return os.Rename(in.at(fresh), in.at(path))
 }
 
-// own sets mode, owner and group, whatever the umask; what is not the service's is root's.
+// own sets mode, owner and group, whatever the umask; files that are not the service's belong to root.
 func (in *Installer) own(path string, mode fs.FileMode, owner, group bool) error {
 	uid, gid, known := in.ids()
 	if !known {
@@ -254,7 +254,7 @@ func (in *Installer) own(path string, mode fs.FileMode, owner, group bool) error
 
 func (in *Installer) at(path string) string { return filepath.Join(in.Root, path) }
 
-// ids looks the user up in the files of the machine.
+// ids finds the user in the files of the machine.
 func (in *Installer) ids() (uid, gid int, known bool) {
 	b, err := os.ReadFile(in.at("/etc/passwd"))
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package service holds the texts with which a machine's init system runs a program: a systemd unit, an OpenWrt init
-// script for procd, an OpenRC script, the small configuration beside them and the making of the user. The packages are
-// made from these texts, and Installer puts the same ones in place by hand.
+// Package service contains the files with which a machine's init system runs a program: a systemd unit, an OpenWrt init
+// script for procd, an OpenRC script, the small configuration with them and the creation of the user. The packages are
+// built from these files, and Installer installs the same ones by hand.
 package service
 
 import (
@@ -39,22 +39,22 @@ func ParseInit(name string) (Init, error) {
 	return "", fmt.Errorf("init system %q: it is one of %s", name, strings.Join(known, ", "))
 }
 
-// Options say what the texts name. All paths are absolute.
+// Options are the values in the files. All paths are absolute.
 type Options struct {
 	Init   Init
 	Binary string
 	Config string
-	Data   string // what the service may write to
-	// GiveData puts --data on the command line; otherwise the configuration says where the data is.
+	Data   string // the only directory that the service may write to
+	// GiveData puts --data on the command line; otherwise the configuration names the directory.
 	GiveData bool
 	User     string // and group of the same name
 	// LowPorts lets it listen on ports below 1024. systemd only.
 	LowPorts bool
-	// StopTimeout is how long the program may take to stop by itself.
-	StopPatience time.Duration
+	// StopTimeout is how long the program may take to stop.
+	StopTimeout time.Duration
 }
 
-// Defaults are the places of the packages for the init system.
+// Defaults are the paths of the packages for the init system.
 func Defaults(i Init) Options {
 	o := Options{Init: i, Binary: "/usr/bin/weir", Config: "/etc/weir/weir.yaml", Data: "/var/lib/weir", User: "weir"}
 	if i == Procd {
@@ -63,12 +63,12 @@ func Defaults(i Init) Options {
 	return o
 }
 
-// plainPath is a path that no init system and no shell reads as anything else.
+// plainPath is a path without characters that are special to an init system or a shell.
 var plainPath = regexp.MustCompile(`^/[A-Za-z0-9._+/@:-]*$`)
 
 var plainUser = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,30}$`)
 
-// Check refuses what the texts cannot name.
+// Check refuses values that the files cannot contain.
 func (o Options) Check() error {
 	for _, p := range []struct{ name, path string }{{"the binary", o.Binary}, {"the configuration", o.Config}, {"the data directory", o.Data}} {
 		if !plainPath.MatchString(p.path) || path.Clean(p.path) != p.path {
@@ -90,7 +90,7 @@ func (o Options) Check() error {
 	return nil
 }
 
-// volatile reports whether the data directory lies in memory, or where things are swept away.
+// volatile reports whether the data directory is in memory or in a directory that is cleaned.
 func (o Options) volatile() bool {
 	gone := []string{"/tmp/", "/var/tmp/", "/run/", "/dev/"}
 	if o.Init == Procd {
@@ -105,10 +105,10 @@ var texts embed.FS
 // Unit is the unit or init script.
 func (o Options) Unit() string { return o.text(string(o.Init)) }
 
-// Starter is the configuration that a first installation begins with.
+// Starter is the configuration of a first installation.
 func (o Options) Starter() string { return o.text("weir.yaml") }
 
-// MakeUser is a shell script that makes the user and the group where they are missing.
+// MakeUser is a shell script that creates the user and the group if they are missing.
 func (o Options) MakeUser() string { return o.text("user.sh") }
 
 func (o Options) text(name string) string {
@@ -120,7 +120,7 @@ func (o Options) text(name string) string {
 	return b.String()
 }
 
-// UnitPath is where an administrator's unit or init script belongs; packages have a place of their own for systemd.
+// UnitPath is the path of an administrator's unit or init script; packages use another one for systemd.
 func (o Options) UnitPath() string {
 	if o.Init == Systemd {
 		return "/etc/systemd/system/weir.service"
@@ -128,7 +128,7 @@ func (o Options) UnitPath() string {
 	return "/etc/init.d/weir"
 }
 
-// Command is what the service runs.
+// Command is the command of the service.
 func (o Options) Command() string { return o.Binary + " " + o.Args() }
 
 // Args are the arguments of Command.
@@ -139,10 +139,10 @@ func (o Options) Args() string {
 	return "run --config " + o.Config
 }
 
-// StopSeconds is how long the init system waits before it kills: longer than the program's own patience.
-func (o Options) StopSeconds() int { return int(o.StopPatience.Seconds()) + 30 }
+// StopSeconds is how long the init system waits before it kills: longer than the program's own timeout.
+func (o Options) StopSeconds() int { return int(o.StopTimeout.Seconds()) + 30 }
 
-// StateDirectory is the data directory as systemd makes it itself, "" when it lies elsewhere.
+// StateDirectory is the data directory as systemd creates it, "" when it lies elsewhere.
 func (o Options) StateDirectory() string {
 	dir, ok := strings.CutPrefix(o.Data, "/var/lib/")
 	if !ok {
@@ -151,7 +151,7 @@ func (o Options) StateDirectory() string {
 	return dir
 }
 
-// InHome reports whether something of the service lies where people live, which is hidden from services.
+// InHome reports whether a path of the service is in a home directory, which systemd hides from services.
 func (o Options) InHome() bool {
 	for _, p := range []string{o.Binary, o.Config, o.Data} {
 		if strings.HasPrefix(p, "/home/") || strings.HasPrefix(p, "/root/") {

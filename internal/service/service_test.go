@@ -8,7 +8,7 @@ import (
 
 func defaults(i Init) Options {
 	o := Defaults(i)
-	o.StopPatience = 100 * time.Second
+	o.StopTimeout = 100 * time.Second
 	return o
 }
 

@@ -1,5 +1,5 @@
-// Package smallfile reads files that may not be what they should be: what a running instance looks at again and again may
-// have become a pipe without a writer, a device without an end, or a file that fills the memory. None of them makes the
+// Package smallfile reads files of uncertain kind: a file that a running instance reads again and again may
+// have become a pipe without a writer, an endless device, or a file that exceeds the memory. None of them makes the
 // reader wait or grow.
 package smallfile
 
@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNotPlain says that what stands at a path is neither a plain file nor a link to one.
+// ErrNotPlain means that a path is neither a plain file nor a link to one.
 var ErrNotPlain = errors.New("is no plain file")
 
 // Read is os.ReadFile for plain files of at most max bytes. Its errors are *fs.PathError.
 func Read(path string, max int64) ([]byte, error) {
-	// Opening a pipe that nobody writes to would wait for somebody who does.
+	// Opening a pipe without a writer would wait for one.
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func Read(path string, max int64) ([]byte, error) {
 	case !fi.Mode().IsRegular():
 		return nil, refused(path, ErrNotPlain)
 	}
-	// Not by its size: it may grow while it is read.
+	// Not by its size: it may grow during the read.
 	b, err := io.ReadAll(io.LimitReader(f, max+1))
 	if err != nil {
 		return nil, err

@@ -35,12 +35,12 @@ func (l *Log) Append(ctx context.Context, entries ...spool.Entry) error {
 		signal(l.wake)
 	}
 	if l.enough() {
-		signal(l.hurry)
+		signal(l.flushNow)
 	}
 	return nil
 }
 
-// group is what the entries of one Append come to.
+// group describes the entries of one Append.
 type group struct {
 	cost, weight int64
 	records      int64
@@ -65,13 +65,13 @@ func groupOf(entries []spool.Entry) (group, error) {
 	return g, nil
 }
 
-// entryCost is what an entry counts in the unsynced bound.
+// entryCost is the cost of an entry in the unsynced bound.
 func entryCost(e spool.Entry) int64 { return int64(len(e.Data)) + entryOverhead }
 
-// recordWeight is what an entry is taken to need of the budget until its batch is weighed.
+// recordWeight is the assumed budget of an entry until its batch is weighed.
 func recordWeight(e spool.Entry) int64 { return int64(len(e.Data)) + recordOverhead }
 
-// refusal says why a group cannot be taken now. The caller holds mu.
+// refusal returns the reason why a group cannot be accepted now. The caller holds mu.
 func (l *Log) refusal(g group) error {
 	switch {
 	case l.closing:
@@ -92,15 +92,15 @@ func (l *Log) refusal(g group) error {
 	return nil
 }
 
-// waiter is an Append that waits for room under the unsynced bound. They are served in order, so that a large record
-// is not passed by small ones for ever.
+// waiter is an Append that waits for the unsynced bound. Waiters are served in order, so that small records do not delay
+// a large one forever.
 type waiter struct {
 	cost    int64
 	ready   chan struct{} // closed when granted, or when the log closes
 	granted bool
 }
 
-// admit takes cost out of the unsynced bound, waiting for it. It is called and returns with mu held.
+// admit reserves cost in the unsynced bound, waiting for it. It is called and returns with mu held.
 func (l *Log) admit(ctx context.Context, cost int64) error {
 	if l.closing {
 		return spool.ErrClosed
@@ -125,12 +125,12 @@ func (l *Log) admit(ctx context.Context, cost int64) error {
 		return spool.ErrClosed
 	}
 	l.waiting = slices.DeleteFunc(l.waiting, func(other *waiter) bool { return other == w })
-	l.grant() // a smaller one behind it may fit
+	l.grant() // a smaller one after it may fit
 	l.metrics.refused.canceled.Inc()
 	return ctx.Err()
 }
 
-// grant lets in those that wait and fit now. The caller holds mu.
+// grant admits the waiters that fit now. The caller holds mu.
 func (l *Log) grant() {
 	n := 0
 	for _, w := range l.waiting {
@@ -147,25 +147,25 @@ func (l *Log) grant() {
 	}
 }
 
-// queue is what waits for the committer, in order. Its bound is the unsynced bound. It is guarded by Log.mu.
+// queue contains the entries for the committer, in order, bounded by the unsynced bound. Log.mu guards it.
 type queue struct {
 	entries []queued
 	head    int
-	bytes   int64 // data of the entries that wait
+	bytes   int64 // data of the queued entries
 }
 
-// queued is an entry that waits. One that follows belongs into the batch of the one before it.
+// queued is a queued entry. An entry with follows belongs to the batch of the entry before it.
 type queued struct {
 	spool.Entry
 	follows bool
 }
 
-// keptEntries is how much room the queue keeps for the next burst.
+// keptEntries is the capacity that the queue keeps for the next burst.
 const keptEntries = 16 << 10
 
 func (q *queue) len() int { return len(q.entries) - q.head }
 
-// push adds a group and says whether nothing waited before it.
+// push adds a group and reports whether the queue was empty before.
 func (q *queue) push(entries []spool.Entry) bool {
 	first := q.len() == 0
 	for i, e := range entries {
@@ -175,7 +175,7 @@ func (q *queue) push(entries []spool.Entry) bool {
 	return first
 }
 
-// take moves whole groups of up to limit bytes, one at least, into into.
+// take moves whole groups of up to limit bytes, at least one, into into.
 func (q *queue) take(into []spool.Entry, limit int64) []spool.Entry {
 	end, bytes := q.head, int64(0)
 	for end < len(q.entries) {

@@ -11,7 +11,7 @@ import (
 	"weir/spool"
 )
 
-// The form of a batch, version 1, numbers big endian. It is frozen: a change is a new version beside it.
+// The format of a batch, version 1, numbers big endian. It is frozen: a change is a new version in addition.
 //
 //	 0  u8   version
 //	 1  u8   flags, 0
@@ -29,7 +29,7 @@ const (
 	checksumSize    = 4
 )
 
-// castagnoli is a table that is only read.
+// castagnoli is a read-only table.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // batchHeader is the fixed part of a stored batch.
@@ -74,7 +74,7 @@ func appendBatch(dst []byte, b *spool.Batch, before int64, weight uint32) []byte
 	return binary.BigEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
 }
 
-// Why bytes are no batch. They are wrapped with their place by whoever read them.
+// The reasons why bytes are not a batch. The caller that read them wraps them with file and offset.
 var (
 	errShort     = errors.New("shorter than its header")
 	errChecksum  = errors.New("checksum does not match")
@@ -82,7 +82,7 @@ var (
 	errNoVersion = errors.New("no format version")
 )
 
-// peekBatch reads the fixed part only, without the checksum: for figures, never for records.
+// peekBatch reads only the fixed part, without the checksum: for statistics, never for records.
 func peekBatch(value []byte) (batchHeader, error) {
 	if len(value) == 0 {
 		return batchHeader{}, errShort
@@ -164,7 +164,7 @@ func uvarintSize(v uint64) int {
 	return n
 }
 
-// What bbolt spends around a value, in bytes: see weigh.
+// The overhead of bbolt around a value, in bytes: see weigh.
 const (
 	pageSize     = 4096
 	inlineLimit  = pageSize / 4      // a bucket up to this size lives inside its parent's leaf
@@ -174,9 +174,9 @@ const (
 	leafShare    = leafFill * elementBytes
 )
 
-// weigh returns what a value of size bytes takes of a span's file: whole pages when it is large, its place in a leaf
-// that stays half full when it is small. The budget counts this, so that the disk is not taken by what a count of
-// payload would not see: a lone record of 120 bytes takes about 450.
+// weigh returns the size that a value of size bytes takes in a span's file: whole pages when it is large, its share of a
+// half-full leaf when it is small. The budget counts this, so that the log does not take more disk than a count of the
+// payload shows: a lone record of 120 bytes takes about 450.
 func weigh(size int) uint32 {
 	bucket := bucketBytes + size
 	if bucket <= inlineLimit {

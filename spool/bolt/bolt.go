@@ -1,11 +1,11 @@
 // Package bolt is the embedded driver of the durable log: a bbolt file per span of the log, in it a sub-bucket per
-// committed batch, filled by one committer that makes durable together whatever arrived while it was making the last
-// batch durable. DESIGN.md in the folder above has the reasoning.
+// committed batch, written by one committer that makes durable together whatever arrived during the previous commit.
+// spool/DESIGN.md has the reasoning.
 //
-// The way of a record: Append puts it into the queue (append.go); the committer takes what is queued as one batch,
-// encodes it (batch.go), commits it into the present span (commit.go, span.go), hands it to the tail (tail.go) and
-// answers each sender; a reader takes it out of the tail, or out of the spans when it is behind (reader.go); Trim lets
-// go of it (trim.go). Opening finds first and last without reading what lies between (recover.go).
+// The path of a record: Append puts it into the queue (append.go); the committer takes the queued entries as one batch,
+// encodes it (batch.go), commits it into the present span (commit.go, span.go), puts it into the tail (tail.go) and
+// answers each sender; a reader reads it from the tail, or from the spans when it is late (reader.go); Trim removes it
+// (trim.go). Opening finds first and last without reading the batches in between (recover.go).
 package bolt
 
 import (
@@ -29,9 +29,9 @@ type Log struct {
 	log     *slog.Logger
 	metrics *metrics
 
-	wake    chan struct{} // the queue is no longer empty, or the log is closing
-	hurry   chan struct{} // stop gathering, commit
-	stopped chan struct{} // the committer has ended
+	wake     chan struct{} // the queue is no longer empty, or the log is closing
+	flushNow chan struct{} // stop gathering and commit
+	stopped  chan struct{} // the committer has ended
 
 	trimming sync.Mutex // one Trim or HoldTrim at a time; taken before mu
 
@@ -40,31 +40,31 @@ type Log struct {
 	waiting []*waiter
 	syncs   []syncWaiter
 	closing bool
-	closed  bool  // everything is answered, nothing more will come
-	failure error // why appends are refused
+	closed  bool  // every entry is answered, no more are accepted
+	failure error // the reason why appends are refused
 
 	first, last model.Offset
-	began       *Began  // nil: this Open has begun no new life
+	began       *Began  // nil: this Open has started no new epoch
 	spans       []*span // in order; the last is the one being written
-	disk        int64   // what their files take
+	disk        int64   // the size of their files
 	doomed      []string
 	tail        tail
 	readers     map[*reader]struct{}
-	changed     chan struct{} // closed when last moves or the log closes; nil while nobody waits
-	unsynced    int64         // what queued and committing entries count in their bound
-	pending     int64         // what they will take of the budget, roughly
+	changed     chan struct{} // closed when last moves or the log closes; nil while no reader waits
+	unsynced    int64         // the cost of queued and committing entries
+	pending     int64         // their approximate share of the budget
 	through     int64         // weight of the log up to and including last
-	trimmed     int64         // weight of what lies before first
+	trimmed     int64         // weight of the batches before first
 	senders     int           // of the last batch: those that it answered and those that were queued then
-	goal        int           // how many queued entries end the gathering
+	goal        int           // the number of queued entries that ends the gathering
 	enqueued    uint64        // entries accepted since the start
 	answered    uint64        // entries answered since the start
 	holds       int
 	heldTrim    model.Offset
 	stats       spool.Stats // the counters of it
 
-	// The rest is the committer's.
-	current *span // nil until the first span could be made
+	// The following fields belong to the committer.
+	current *span // nil until the first span could be created
 	ahead   *ahead
 	buffer  []byte
 	flush   time.Duration // moving mean of one flush
@@ -73,27 +73,27 @@ type Log struct {
 
 var _ spool.Log = (*Log)(nil)
 
-// ahead is the next span being made while the present one fills.
+// ahead is the next span, created while the present one fills.
 type ahead struct {
 	done chan struct{}
 	db   *bbolt.DB
 	err  error
 }
 
-// Open opens the log in dir, creating it when it is not there. It fails with ErrDamaged when the newest batch or the
-// files that bound the log cannot be read, with ErrVersion for a newer format, with ErrForeign for another pair id.
+// Open opens the log in dir and creates it when it does not exist. It returns ErrDamaged when the newest batch or the
+// files at the ends of the log cannot be read, ErrVersion for a newer format, ErrForeign for another pair id.
 func Open(dir string, opt Options) (*Log, error) {
 	opt = opt.withDefaults()
 	l := &Log{
-		dir:     dir,
-		opt:     opt,
-		log:     opt.Logger,
-		wake:    make(chan struct{}, 1),
-		hurry:   make(chan struct{}, 1),
-		stopped: make(chan struct{}),
-		readers: map[*reader]struct{}{},
-		tail:    tail{max: opt.TailBytes},
-		retry:   firstRetry,
+		dir:      dir,
+		opt:      opt,
+		log:      opt.Logger,
+		wake:     make(chan struct{}, 1),
+		flushNow: make(chan struct{}, 1),
+		stopped:  make(chan struct{}),
+		readers:  map[*reader]struct{}{},
+		tail:     tail{max: opt.TailBytes},
+		retry:    firstRetry,
 	}
 	if err := l.recover(); err != nil {
 		return nil, errors.Join(err, l.closeCurrent())
@@ -113,19 +113,19 @@ func (l *Log) Bounds() (first, last model.Offset) {
 	return l.first, l.last
 }
 
-// Began says why Open began a new life of the log, and what lies between the two.
+// Began is the reason why Open started a new epoch of the log, and the offsets between the two.
 type Began struct {
 	Why Reason
-	// Last is the newest record of the life before, as far as it can be read; Next is the first offset of the new one.
+	// Last is the newest readable record of the previous epoch; Next is the first offset of the new one.
 	Last, Next model.Offset
-	// Err is the damage, of Damaged.
+	// Err is the damage, for the reason Damaged.
 	Err error
 }
 
-// Reason is why a new life began.
+// Reason is the reason why a new epoch was started.
 type Reason string
 
-// The reasons. Copied is no loss: the log is a copy, and the original went on with its offsets.
+// The reasons. Copied is not a loss: the log is a copy, and the original continued with its offsets.
 const (
 	Fresh   Reason = "there was no log"
 	Short   Reason = "the log ended before what is known of it"
@@ -133,7 +133,7 @@ const (
 	Copied  Reason = "the log is a copy"
 )
 
-// Began returns why a new life was begun when the log was opened, nil when it goes on in the one it had.
+// Began returns why a new epoch was started when the log was opened, nil when the log continues its epoch.
 func (l *Log) Began() *Began { return l.began }
 
 // Epoch implements spool.Log.
@@ -165,7 +165,7 @@ func (l *Log) Close() error {
 	l.waiting = nil
 	l.mu.Unlock()
 	signal(l.wake)
-	signal(l.hurry)
+	signal(l.flushNow)
 	<-l.stopped
 	if again {
 		return nil
@@ -174,7 +174,7 @@ func (l *Log) Close() error {
 	return l.closeCurrent()
 }
 
-// closeCurrent lets go of the span being written and of the one made ahead. The committer has ended or never began.
+// closeCurrent releases the span being written and the one created ahead. The committer has ended or never started.
 func (l *Log) closeCurrent() error {
 	var err error
 	if l.ahead != nil {
@@ -198,7 +198,7 @@ func (l *Log) Sync(ctx context.Context) error {
 	w := syncWaiter{upTo: l.enqueued, done: make(chan struct{})}
 	l.syncs = append(l.syncs, w)
 	l.mu.Unlock()
-	signal(l.hurry)
+	signal(l.flushNow)
 	select {
 	case <-w.done:
 		return nil
@@ -221,7 +221,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// announce wakes the readers that wait. The caller holds mu.
+// announce wakes the waiting readers. The caller holds mu.
 func (l *Log) announce() {
 	if l.changed != nil {
 		close(l.changed)

@@ -14,7 +14,7 @@ import (
 	"weir/spool"
 )
 
-// run is the committer: the only one that writes files of batches and that answers.
+// run is the committer: the only goroutine that writes batches and answers senders.
 func (l *Log) run() {
 	defer close(l.stopped)
 	var entries []spool.Entry
@@ -24,7 +24,7 @@ func (l *Log) run() {
 		l.mu.Unlock()
 		l.store(entries)
 		clear(entries)
-		// The senders just answered are ready to append again: let them, or they would come in halves, one half always
+		// The senders just answered can append again at once: wait for them, or they would arrive in halves, one half always
 		// waiting for the other's flush (64 writers on a fast disk: 94,000/s without this, 141,000/s with it).
 		runtime.Gosched()
 	}
@@ -34,8 +34,8 @@ func (l *Log) run() {
 	l.mu.Unlock()
 }
 
-// awaitWork returns true when something is queued, false when the log closes and nothing is. While appends are refused
-// it tries, ever less often, to go on.
+// awaitWork returns true when entries are queued, false when the log closes and none are. While appends are refused it
+// retries recovery, less and less often.
 func (l *Log) awaitWork() bool {
 	for {
 		l.mu.Lock()
@@ -61,15 +61,15 @@ func (l *Log) awaitWork() bool {
 	}
 }
 
-// linger gathers more entries for the next batch: a commit costs the same for one as for many. Where the interval is not
-// set, it ends as soon as most of those who can be there are.
+// linger gathers more entries for the next batch: a commit costs the same for one as for many. With the automatic
+// interval it ends when most of the senders that can append have done so.
 func (l *Log) linger(closing bool) {
 	wait := l.pause()
 	if wait <= 0 || closing {
 		return
 	}
 	select {
-	case <-l.hurry: // meant for a batch before this one, or seen below
+	case <-l.flushNow: // sent for an earlier batch, or handled below
 	default:
 	}
 	l.mu.Lock()
@@ -83,7 +83,7 @@ func (l *Log) linger(closing bool) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-l.hurry:
+	case <-l.flushNow:
 	}
 }
 
@@ -97,11 +97,11 @@ func (l *Log) pause() time.Duration {
 	return fastLinger
 }
 
-// gathers is how many entries end the gathering early. Those whom the last batch has answered, and those who were waiting
-// then, can be there again at once. A slow disk waits for all of them, else a part of them would always wait for the
-// other's flush. A fast one leaves a fifth to come while it flushes, and of many all but what makes a commit cheap enough,
-// so that the processors have work meanwhile; and where the senders wait for nobody, batches grow until they take a few
-// flushes to gather. The caller holds mu.
+// gathers returns the number of entries that ends the gathering early. The senders answered by the last batch and those
+// queued then can append again at once. A slow disk waits for all of them, otherwise a part of them would always wait for
+// the other's flush. A fast disk leaves a fifth to arrive during its flush, and of many senders waits only for enough to
+// make a commit cheap, so that the processors have work meanwhile; when the senders do not wait for acknowledgements, a
+// batch gathers for the time of a few flushes. The caller holds mu.
 func (l *Log) gathers() int {
 	switch {
 	case l.opt.CommitInterval >= 0:
@@ -112,7 +112,7 @@ func (l *Log) gathers() int {
 	return min(l.senders-l.senders/5, fastGoal)
 }
 
-// enough reports whether what is queued is worth a commit. The caller holds mu.
+// enough reports whether the queue is worth a commit. The caller holds mu.
 func (l *Log) enough() bool {
 	return l.queue.bytes >= batchBytes || l.queue.len() >= l.goal || len(l.syncs) > 0
 }
@@ -144,7 +144,7 @@ func (l *Log) store(entries []spool.Entry) {
 	l.acknowledged(len(entries))
 }
 
-// write puts b into the present span and makes it durable. It returns what the batch takes of the budget.
+// write writes b to the present span, makes it durable and returns the budget that the batch uses.
 func (l *Log) write(b *spool.Batch) (int64, error) {
 	if err := l.makeRoom(); err != nil {
 		return 0, err
@@ -177,7 +177,7 @@ func (l *Log) measured(commit time.Duration) {
 	l.mu.Unlock()
 }
 
-// settle moves the figures by a batch that is stored (err nil) or has failed, and shows a stored one to the readers.
+// settle updates the statistics for a batch that is stored (err nil) or has failed, and announces a stored one to readers.
 func (l *Log) settle(b *spool.Batch, entries []spool.Entry, weight int64, err error) {
 	disk := int64(0)
 	if err == nil {
@@ -207,7 +207,7 @@ func (l *Log) settle(b *spool.Batch, entries []spool.Entry, weight int64, err er
 	l.announce()
 }
 
-// acknowledged counts answers, for Sync.
+// acknowledged counts answered entries, for Sync.
 func (l *Log) acknowledged(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -224,7 +224,7 @@ func (l *Log) acknowledged(n int) {
 	l.syncs = kept
 }
 
-// extent returns what the present span takes. A file whose pages cannot be read is left for the next one.
+// extent returns the size of the present span. A file with unreadable pages is abandoned for the next one.
 func (l *Log) extent() int64 {
 	n, err := l.current.extent()
 	if err != nil {
@@ -234,15 +234,15 @@ func (l *Log) extent() int64 {
 	return n
 }
 
-// mend is called after a failed batch. What of it reached the disk may be unknown (the flush of the page that names it
-// may have failed after the page was written), and after a failed fsync the kernel may hold pages for clean that never
-// reached the disk. So the file is left for good, and a new span that begins at the failed batch's offset cuts off
-// whatever stands there. Only then are the senders answered. Until that cut can be made, appends are refused.
+// mend is called after a failed batch. Its state on disk may be unknown (the flush of the page that names it
+// may have failed after the page was written), and after a failed fsync the kernel may mark pages as clean that never
+// reached the disk. So the file is abandoned, and a new span that begins at the failed batch's offset cuts off
+// its contents from there on. Only then are the senders answered. Until the new span exists, appends are refused.
 func (l *Log) mend(cause error) error {
 	cause = fmt.Errorf("%w: %w", spool.ErrUnavailable, cause)
 	l.log.Error("spool: a batch was not stored", "error", cause)
 	if l.usable() {
-		return cause // nothing was written; the file is as it was
+		return cause // nothing was written; the file is unchanged
 	}
 	if err := l.nextSpan(); err != nil {
 		l.refuse(fmt.Errorf("%w: %w", cause, err))
@@ -268,7 +268,7 @@ func (l *Log) recoverWriting() {
 	}
 }
 
-// makeRoom sees to it that the present span can take a batch, and has the next one made ahead when it is half full.
+// makeRoom ensures that the present span can take a batch, and has the next one created when it is half full.
 func (l *Log) makeRoom() error {
 	if !l.usable() {
 		return l.nextSpan()
@@ -296,16 +296,16 @@ func (l *Log) startAhead() *ahead {
 func (a *ahead) discard(dir string) error {
 	<-a.done
 	if a.err != nil {
-		return nil // nothing was made, and nobody needs it
+		return nil // nothing was created, and nothing is needed
 	}
 	return errors.Join(a.db.Close(), os.Remove(filepath.Join(dir, aheadName)))
 }
 
-// mapBytes is the size at which a span is mapped: its own and that of the batch that passes it.
+// mapBytes is the mapped size of a span: its own and that of the batch that exceeds it.
 func (l *Log) mapBytes() int64 { return l.opt.SpanBytes + 2*batchBytes }
 
 // nextSpan makes the span that begins with the next offset the present one. Its name is durable before it is used. A
-// present span without a batch bears the same name and is replaced.
+// present span without a batch has the same name and is replaced.
 func (l *Log) nextSpan() error {
 	a := l.ahead
 	if a == nil {
@@ -329,7 +329,7 @@ func (l *Log) nextSpan() error {
 	return nil
 }
 
-// enter puts s at the end of the spans and lets go of the one before it.
+// enter appends s to the spans and releases the previous one.
 func (l *Log) enter(s *span) {
 	old := l.current
 	l.mu.Lock()

@@ -312,7 +312,7 @@ func TestSyncIsHeardDuringACommit(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		<-l.hurry // told of the second Sync before it could matter
+		<-l.flushNow // told of the second Sync before it could matter
 		started := time.Now()
 		close(hold)
 		<-synced

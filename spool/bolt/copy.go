@@ -13,8 +13,8 @@ import (
 	"weir/spool"
 )
 
-// Copy calls each for every file of the log, oldest first. A file is as its last commit before each was called has left
-// it, so together they reach at least as far as Bounds did when Copy was called. The caller holds the trim: a file that is
+// Copy calls each for every file of the log, oldest first. A file is as of its last commit before the call of each,
+// so that together they reach at least as far as Bounds at the call of Copy. The caller holds the trim: a file that is
 // deleted meanwhile is an error.
 func (l *Log) Copy(ctx context.Context, each func(spool.File) error) error {
 	l.mu.Lock()
@@ -35,7 +35,7 @@ func copySpans(ctx context.Context, spans []*span, each func(spool.File) error) 
 	return nil
 }
 
-// copyOut hands out the file as a transaction sees it: what is committed while it is being read changes none of its pages.
+// copyOut passes on the file as a transaction sees it: commits during the copy change none of its pages.
 func (s *span) copyOut(each func(spool.File) error) error {
 	return s.view(func(tx *bbolt.Tx) error {
 		return each(spool.File{Name: s.name(), Bytes: tx.Size(), Write: func(w io.Writer) error {
@@ -45,10 +45,10 @@ func (s *span) copyOut(each func(spool.File) error) error {
 	})
 }
 
-// Resting is a log that nobody has open, to be copied. The caller holds the lock of the data directory.
+// Resting is a log that is not open, for a copy. The caller holds the lock of the data directory.
 type Resting struct{ log *Log }
 
-// AtRest finds the ends of the log in dir and changes nothing. The error is os.ErrNotExist when there is no log.
+// AtRest reads the ends of the log in dir and changes nothing. The error is os.ErrNotExist when there is no log.
 func AtRest(dir string) (*Resting, error) {
 	l := &Log{dir: dir}
 	if _, err := os.Stat(dir); err != nil {
@@ -79,7 +79,7 @@ func (r *Resting) Copy(ctx context.Context, each func(spool.File) error) error {
 	return copySpans(ctx, r.log.spans, each)
 }
 
-// HoldTrim does nothing: nobody trims.
+// HoldTrim does nothing: the log is not open.
 func (r *Resting) HoldTrim() (release func()) { return func() {} }
 
 // Bounds is Log.Bounds.

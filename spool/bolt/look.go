@@ -10,18 +10,18 @@ import (
 	"weir/spool"
 )
 
-// Inventory is what stands in the folder of a log that nobody has open.
+// Inventory describes the folder of a log that is not open.
 type Inventory struct {
 	Epoch       uint32
 	PairID      [16]byte
-	First, Last model.Offset // as of Log.Bounds
+	First, Last model.Offset // as by Log.Bounds
 	DiskBytes   int64
-	Batches     int  // that were read and found whole
+	Batches     int  // that were read and are whole
 	Complete    bool // every batch was read
 }
 
 // Look reads the log in dir and changes nothing. Newest first it reads as many batches as it can until ctx ends, and
-// returns what Open would, or where the damage is. An error is os.ErrNotExist when there is no log.
+// returns the error of Open, or the damage. The error is os.ErrNotExist when there is no log.
 func Inspect(ctx context.Context, dir string) (*Inventory, error) {
 	r, err := AtRest(dir)
 	if err != nil {
@@ -72,8 +72,8 @@ func (s *span) readBatches(ctx context.Context, limit model.Offset, n *int) erro
 	}
 }
 
-// Walk calls f for the batches of the log in dir in their order, from the one that holds from on, or from the oldest that
-// is there. It changes nothing; nobody has the log open meanwhile. A folder without a log has no batches.
+// Walk calls f for the batches of the log in dir in their order, from the one that contains from on, or from the oldest.
+// It changes nothing; the log must not be open meanwhile. A folder without a log has no batches.
 func Walk(ctx context.Context, dir string, from model.Offset, f func(*spool.Batch) error) error {
 	r, err := AtRest(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -11,11 +11,11 @@ import (
 	"weir/spool"
 )
 
-// Auto as CommitInterval waits for more before the next batch only as long as it pays: until most of those who can be there
-// are, at most half a flush where a flush takes over 5 ms, else 3 ms. Who sends alone never waits.
+// Auto as CommitInterval gathers for the next batch only as long as it is worthwhile: until most of the senders that can
+// append have, for at most half a flush where a flush takes over 5 ms, else 3 ms. A single sender never waits.
 const Auto time.Duration = -1
 
-// Defaults of Options and the sizes that are not for choosing.
+// Defaults of Options and the fixed sizes.
 const (
 	DefaultMaxBytes      = 1 << 30
 	DefaultMaxRecords    = 10_000_000
@@ -24,53 +24,53 @@ const (
 	DefaultUnsyncedBytes = 8 << 20
 	DefaultTailBytes     = 8 << 20
 
-	// ReserveBytes is the room above MaxBytes that only exempt entries may use.
+	// ReserveBytes is the space above MaxBytes that only exempt entries may use.
 	ReserveBytes = 16 << 20
 
 	batchBytes     = 1 << 20 // a batch is closed when it holds this much
-	entryOverhead  = 64      // what an entry without data counts in the unsynced bound
-	recordOverhead = 8       // what a record is taken to add to its data on disk until its batch is weighed
+	entryOverhead  = 64      // the cost of an entry without data in the unsynced bound
+	recordOverhead = 8       // the assumed overhead of a record on disk until its batch is weighed
 	slowFlush      = 5 * time.Millisecond
 	maxLinger      = 100 * time.Millisecond
-	fastLinger     = 3 * time.Millisecond // where a flush is not slow
+	fastLinger     = 3 * time.Millisecond // where a flush is fast
 	firstRetry     = 100 * time.Millisecond
 	lastRetry      = 5 * time.Second
-	fastGoal       = 256 // entries that it gathers at most
+	fastGoal       = 256 // the maximum number of entries that it gathers
 	largestSpan    = 256 << 20
 )
 
 // Options of a log. The zero value is usable: every zero means the default, except CommitInterval, where it means
-// never to wait (Auto is the product's default).
+// no wait (Auto is the product's default).
 type Options struct {
-	MaxBytes      int64 // budget for what is not trimmed
-	MaxRecords    int64 // and how many records that may be
-	SpanBytes     int64 // a file is left for the next one at this size; at most an eighth of MaxBytes
-	UnsyncedBytes int64 // bound of what waits for its sync; at least one largest group
-	TailBytes     int64 // memory for batches that readers have yet to take, values included by estimate
+	MaxBytes      int64 // maximum size of the batches that are not trimmed
+	MaxRecords    int64 // and maximum number of their records
+	SpanBytes     int64 // size at which the next file is started; at most an eighth of MaxBytes
+	UnsyncedBytes int64 // bound of the bytes not yet synced; at least one largest group
+	TailBytes     int64 // memory for batches that readers have not read yet, values included by estimate
 	// CommitInterval is how long the committer gathers before it commits; negative: Auto.
 	CommitInterval time.Duration
-	// Sync, when set, stands around each batch's durable step: it calls sync once and returns its error, and may hold,
+	// Sync, when set, wraps each batch's durable step: it calls sync once and returns its error, and may hold,
 	// delay or fail it. A batch is stored only when both return nil.
 	Sync func(sync func() error) error
-	// Meta gives the bytes that ride in each batch; nil: none.
+	// Meta provides the metadata of each batch; nil: none.
 	Meta spool.MetaSource
-	// MinOffset is the highest offset that some result knows: the next offset lies above it. A log that ends below
+	// MinOffset is the highest offset that any result knows: the next offset is above it. A log that ends below
 	// starts a new epoch there.
 	MinOffset model.Offset
-	// Mend begins a new life behind what can be read, where Open would fail for damage. Began says what is lost.
+	// Mend starts a new epoch after the readable batches, where Open would fail for damage. Began reports the loss.
 	Mend bool
-	// MinEpoch is the least number of an epoch that begins with this Open (a new log, or a jump); 0 means 1.
+	// MinEpoch is the minimum number of an epoch that begins with this Open (a new log, or a jump); 0 means 1.
 	MinEpoch uint32
-	// NewEpoch begins a new epoch with this Open, wherever the log ends: it is a copy, and what followed in the original
-	// bears offsets that are given again now.
+	// NewEpoch starts a new epoch with this Open, wherever the log ends: it is a copy, and the original used the
+	// following offsets for other records.
 	NewEpoch bool
-	// PairID is written into a new log; an existing one must carry it (ErrForeign). Zero: a new log draws one, an
+	// PairID is written into a new log; an existing one must have it (ErrForeign). Zero: a new log creates one, an
 	// existing one keeps its own.
 	PairID     [16]byte
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 
-	unsafe bool // tests that look at no crash leave the flushes out
+	unsafe bool // tests without crashes leave the flushes out
 }
 
 func (o Options) withDefaults() Options {

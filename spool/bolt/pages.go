@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// What bbolt writes, read without it: bbolt trusts its pages, and a page that names itself among its children sends it
-// round in circles until the process ends. All numbers are little endian, as on every machine that Weir is built for.
+// The pages of bbolt, read without it: bbolt trusts its pages, and a page that names itself among its children makes it
+// recurse until the process ends. All numbers are little endian, as on every machine that Weir is built for.
 //
 //	page     id u64, flags u16, count u16, pages that follow it as its overflow u32; then count elements
 //	leaf     flags u32, place of the key counted from the element u32, length of key u32, of value u32
@@ -27,11 +27,11 @@ const (
 	leafFlag     = 0x02
 	bucketFlag   = 0x01
 	maxPageDepth = 16
-	// maxBatch is more than a batch can be: the last group that it takes may pass batchBytes.
+	// maxBatch is above the size of any batch: the last group in it may exceed batchBytes.
 	maxBatch = 8 << 20
 )
 
-// page is a page and what it holds, overflow included.
+// page is a page with its contents, overflow included.
 type page struct {
 	id           uint64
 	flags, count uint16
@@ -39,7 +39,7 @@ type page struct {
 	bytes        []byte // from its header on
 }
 
-// errPage says that a page is not what its place or its parent says.
+// errPage means that a page does not match its position or its parent.
 var errPage = errors.New("a page is not what it should be")
 
 // pageFile reads pages.
@@ -80,7 +80,7 @@ func (f pageFile) read(id uint64, limit int) (p page, err error) {
 	return p, err
 }
 
-// pageOf reads a header. b has pageHead bytes at least.
+// pageOf reads a header. b has at least pageHead bytes.
 func pageOf(b []byte) page {
 	return page{id: binary.LittleEndian.Uint64(b), flags: binary.LittleEndian.Uint16(b[8:]), count: binary.LittleEndian.Uint16(b[10:]),
 		overflow: binary.LittleEndian.Uint32(b[12:]), bytes: b}
@@ -92,7 +92,7 @@ type leafElement struct {
 	key, value []byte
 }
 
-// element returns the i-th element of a leaf, false when it does not lie within the page.
+// element returns the i-th element of a leaf, false when it is outside the page.
 func (p page) element(i int) (e leafElement, ok bool) {
 	at := pageHead + i*elementSize
 	if at+elementSize > len(p.bytes) {
@@ -108,7 +108,7 @@ func (p page) element(i int) (e leafElement, ok bool) {
 	return leafElement{binary.LittleEndian.Uint32(h)&bucketFlag != 0, p.bytes[key:value], p.bytes[value:end]}, true
 }
 
-// child returns the page that the i-th element of a branch leads to, false when the element does not lie within the page.
+// child returns the page of the i-th element of a branch, false when the element is outside the page.
 func (p page) child(i int) (id uint64, ok bool) {
 	at := pageHead + i*elementSize
 	if at+elementSize > len(p.bytes) {
@@ -159,7 +159,7 @@ func wholeHeads(path string) (whole bool, err error) {
 }
 
 // checkBranches walks the branches of the tree down to the headers of its leaves, and returns an error where bbolt might
-// lose its way.
+// recurse without end.
 func (f pageFile) checkBranches() error {
 	root, err := f.root()
 	if err != nil {
@@ -168,7 +168,7 @@ func (f pageFile) checkBranches() error {
 	return f.walk(root, 0, map[uint64]bool{}, nil)
 }
 
-// checkAll walks the whole tree, sub-buckets included, and returns an error unless bbolt will find nothing to panic about.
+// checkAll walks the whole tree, sub-buckets included, and returns an error unless bbolt can read it without a panic.
 func (f pageFile) checkAll() error {
 	root, err := f.root()
 	if err != nil {
@@ -214,7 +214,7 @@ func (f pageFile) walk(id uint64, depth int, seen map[uint64]bool, leaf func(pag
 	return nil
 }
 
-// checkLeaf looks at the elements of a leaf of the root bucket: their keys ascend, and each sub-bucket is one leaf.
+// checkLeaf checks the elements of a leaf of the root bucket: their keys ascend, and each sub-bucket is one leaf.
 func (f pageFile) checkLeaf(p page, seen map[uint64]bool) error {
 	var before []byte
 	for i := range int(p.count) {
@@ -240,7 +240,7 @@ func (f pageFile) checkLeaf(p page, seen map[uint64]bool) error {
 	return nil
 }
 
-// inlinePage is the page of a sub-bucket that lives inside its parent's leaf.
+// inlinePage is the page of a sub-bucket inside its parent's leaf.
 func inlinePage(value []byte) (page, bool) {
 	if len(value) < bucketHead+pageHead {
 		return page{}, false

@@ -31,13 +31,13 @@ func trimmed(offset, first model.Offset) error {
 	return fmt.Errorf("%w: %d, the first is %d", spool.ErrTrimmed, offset, first)
 }
 
-// reader hands out batches from the tail while it keeps up, from the spans while it does not.
+// reader returns batches from the tail while it keeps up, otherwise from the spans.
 type reader struct {
 	log  *Log
-	next model.Offset // guarded by Log.mu: the tail asks how far everybody is
+	next model.Offset // guarded by Log.mu: the tail needs the position of every reader
 
-	// The rest is the reader's own.
-	epoch  uint32 // of the last batch handed out, 0 before the first
+	// The following fields belong to the reader.
+	epoch  uint32 // of the last batch returned, 0 before the first
 	held   *span  // the span it last read from, kept open for the next batch
 	closed bool
 }
@@ -77,7 +77,7 @@ func (r *reader) Close() {
 	r.log.mu.Unlock()
 }
 
-// view is what a step knows of the log.
+// view is the part of the log's state that a step needs.
 type view struct {
 	next, last model.Offset
 	closed     bool
@@ -108,7 +108,7 @@ func (r *reader) step() (*spool.Batch, <-chan struct{}, error) {
 	return nil, now.changed, nil
 }
 
-// fromTail takes the next batch out of memory, and says how things stand.
+// fromTail returns the next batch from memory, and the state of the log.
 func (r *reader) fromTail() (*spool.Batch, view, error) {
 	l := r.log
 	l.mu.Lock()
@@ -127,7 +127,7 @@ func (r *reader) fromTail() (*spool.Batch, view, error) {
 	return nil, view{next: r.next, last: l.last, closed: l.closed, changed: l.changed}, nil
 }
 
-// moved sets r behind b and lets the tail go of what everybody has. The caller holds mu.
+// moved sets r after b and drops the batches that every reader has read. The caller holds mu.
 func (l *Log) moved(r *reader, b *spool.Batch) {
 	r.next, r.epoch = b.Last()+1, b.Epoch
 	slowest := r.next
@@ -137,16 +137,16 @@ func (l *Log) moved(r *reader, b *spool.Batch) {
 	l.tail.forget(slowest)
 }
 
-// fromDisk reads the next batch out of the spans. It returns nil when the log has none up to last: a jump to a new
-// epoch leaves offsets without a record. It begins at or before last, in the span of that offset, and batches stand
-// without a gap there, so it never meets one that is committed and not yet shown.
+// fromDisk reads the next batch from the spans. It returns nil when the log has none up to last: a jump to a new
+// epoch leaves offsets without a record. It begins at or before last, in the span of that offset, and batches are
+// contiguous there, so that it never returns one that is committed and not yet announced.
 func (r *reader) fromDisk(now view) (*spool.Batch, error) {
 	for at := now.next; ; {
 		s, limit := r.log.locate(at)
 		b, err := r.read(s, at, limit)
 		switch {
 		case err == nil && at >= s.begin && (b == nil || b.First > at):
-			// The page that names the newest batches may be gone, and those themselves still be there.
+			// The page that names the newest batches may be damaged while the batches are still readable.
 			if found, lost := s.rescued(at, limit, now.last, errMissing); lost == nil {
 				b = found
 			}
@@ -188,10 +188,10 @@ func (r *reader) read(s *span, from, limit model.Offset) (*spool.Batch, error) {
 
 var errMissing = errors.New("records are missing")
 
-// missing reports a hole: within an epoch, batches stand without a gap.
+// missing reports a gap: within an epoch, batches are contiguous.
 func (r *reader) missing(b *spool.Batch) bool { return r.epoch == b.Epoch && b.First > r.next }
 
-// follows refuses a hole.
+// follows returns an error for a gap.
 func (r *reader) follows(s *span, b *spool.Batch) error {
 	if r.missing(b) {
 		return &spool.DamageError{File: s.name(), Offset: r.next, Next: b.First, Reason: errMissing.Error()}
@@ -199,7 +199,7 @@ func (r *reader) follows(s *span, b *spool.Batch) error {
 	return nil
 }
 
-// explain says ErrTrimmed instead of whatever befell a reader whose span was taken away.
+// explain returns ErrTrimmed instead of the error of a reader whose span was removed.
 func (r *reader) explain(err error) error {
 	r.log.mu.Lock()
 	defer r.log.mu.Unlock()
@@ -209,7 +209,7 @@ func (r *reader) explain(err error) error {
 	return err
 }
 
-// hold keeps s open for reading and lets go of the one held before.
+// hold keeps s open for reading and releases the span held before.
 func (r *reader) hold(s *span) error {
 	if r.held == s {
 		return nil

@@ -15,11 +15,11 @@ import (
 	"weir/spool"
 )
 
-// reopenBytes is how much a span may hold to be written on after a start. A larger one is left as it is: reopening it
-// for writing walks through all its pages. Without this every start would leave a file behind.
+// reopenBytes is the maximum size of a span that is written again after a start. A larger one is left unchanged: opening it
+// for writing walks through all its pages. Without reopening, every start would leave a file behind.
 const reopenBytes = 1 << 20
 
-// recover brings the log back from its files: it reads the names of all, the record of the newest, the newest batch
+// recover restores the log's state from its files: it reads the names of all, the record of the newest, the newest batch
 // (whole, with its checksum) and the header of the oldest, whatever their number and size.
 func (l *Log) recover() error {
 	if err := makeDir(l.dir); err != nil {
@@ -66,7 +66,7 @@ func (l *Log) recover() error {
 	return l.goOn(newest)
 }
 
-// mendable returns nil for damage behind which a new life may begin.
+// mendable returns nil for damage after which a new epoch may start.
 func (l *Log) mendable(err error) error {
 	if l.opt.Mend && errors.Is(err, spool.ErrDamaged) {
 		return nil
@@ -74,8 +74,8 @@ func (l *Log) mendable(err error) error {
 	return err
 }
 
-// knownIdentity is that of the newest span that still says what it is. Where none does, a log in the place of the one
-// that is wanted is taken for it.
+// knownIdentity is the identity of the newest span whose record is readable. Without one, the log is assumed to be the
+// expected one.
 func (l *Log) knownIdentity() identity {
 	for _, s := range slices.Backward(l.spans) {
 		var id identity
@@ -89,7 +89,7 @@ func (l *Log) knownIdentity() identity {
 	return identity{pair: l.opt.PairID}
 }
 
-// salvageEnds sets first and last and their weights from what can be salvaged.
+// salvageEnds sets first and last and their weights from the salvaged batches.
 func (l *Log) salvageEnds() error {
 	limit, found := model.Offset(math.MaxUint64), false
 	for _, s := range slices.Backward(l.spans) {
@@ -106,13 +106,13 @@ func (l *Log) salvageEnds() error {
 		}
 		limit = s.begin
 	}
-	// What the oldest batches weigh is of no use here: that they are all kept is near enough.
+	// The weights of the oldest batches are lost: assuming that all are kept is accurate enough.
 	l.first, l.trimmed = l.spans[0].begin, max(l.through-l.disk, 0)
 	return nil
 }
 
-// goOn writes on in the newest span. Where one of the two pages that name the newest batch is gone, that batch may be there
-// without a name: the log goes on behind it.
+// goOn continues to write the newest span. When one of the two pages that name the newest batch is damaged, that batch may
+// exist without a name: the log continues after it.
 func (l *Log) goOn(newest *span) error {
 	whole, err := wholeHeads(newest.path())
 	if err != nil || whole {
@@ -122,7 +122,7 @@ func (l *Log) goOn(newest *span) error {
 	if err != nil {
 		return err
 	}
-	defer v.close() // it was read
+	defer v.close() // opened only for reading
 	n := len(v.batches)
 	if n == 0 || v.batches[n-1].last <= l.last {
 		return l.writeOn(newest)
@@ -142,7 +142,7 @@ func firstOf(err error, then func() error) error {
 	return then()
 }
 
-// listSpans reads the folder. A span that was being made ahead holds nothing and is removed.
+// listSpans reads the folder. A span created ahead is empty and is removed.
 func (l *Log) listSpans() error {
 	if err := os.Remove(filepath.Join(l.dir, aheadName)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("spool: %w", err)
@@ -159,7 +159,7 @@ func (l *Log) readSpans() error {
 	for _, f := range files {
 		begin, ok := spanBegin(f.Name())
 		if !ok {
-			continue // not ours
+			continue // not a file of the log
 		}
 		info, err := f.Info()
 		if err != nil {
@@ -173,7 +173,7 @@ func (l *Log) readSpans() error {
 	return nil
 }
 
-// create begins a log in an empty folder, above what the results know.
+// create starts a log in an empty folder, above the offsets that the results know.
 func (l *Log) create() error {
 	l.id = identity{epoch: max(1, l.opt.MinEpoch), pair: l.opt.PairID}
 	if l.id.pair == [16]byte{} {
@@ -186,7 +186,7 @@ func (l *Log) create() error {
 	return l.nextSpan()
 }
 
-// jump begins a new epoch above what the log and the results know. What is kept from before stays readable.
+// jump starts a new epoch above the offsets of the log and of the results. Older batches stay readable.
 func (l *Log) jump(why Reason, damage error) error {
 	l.id.epoch = max(l.id.epoch+1, l.opt.MinEpoch)
 	end := max(l.last, l.opt.MinOffset)
@@ -221,7 +221,7 @@ func (l *Log) findEnds() error {
 	return nil
 }
 
-// newestBatch finds and checks the batch at the end of the log: only a span at the very end, just begun, can be without.
+// newestBatch finds and checks the batch at the end of the log: only a new span at the very end can be empty.
 func (l *Log) newestBatch() (h *batchHeader, err error) {
 	limit := model.Offset(math.MaxUint64)
 	for _, s := range slices.Backward(l.spans) {
@@ -245,7 +245,7 @@ func (l *Log) newestBatch() (h *batchHeader, err error) {
 	return nil, nil
 }
 
-// oldestBatch reads the header of the log's first batch. There is one.
+// oldestBatch reads the header of the log's first batch, which exists.
 func (l *Log) oldestBatch() (h batchHeader, err error) {
 	for i, s := range l.spans {
 		limit := model.Offset(math.MaxUint64)
@@ -271,8 +271,8 @@ func (l *Log) oldestBatch() (h batchHeader, err error) {
 	return h, errors.New("spool: the log has no first batch")
 }
 
-// writeOn makes the newest span the one to write if it holds little and all of it can be read; otherwise a new one is
-// begun behind it.
+// writeOn continues to write the newest span if it is small and completely readable; otherwise it starts a new one
+// after it.
 func (l *Log) writeOn(s *span) error {
 	if s.disk > min(reopenBytes, l.opt.SpanBytes/2) {
 		return l.nextSpan()

@@ -15,15 +15,15 @@ import (
 	"weir/spool"
 )
 
-// salvage finds the batches of a span whose pages no longer lead to them. It goes through the file page by page, past the
-// tree: a batch is one value with a checksum of its own, in a page of its own or inside a leaf, and both say what they are.
-// What a device has sent is not looked into: a page is skipped with all that belongs to it, whether its value is whole or
-// not. Only behind a page whose own head is gone could something be taken for a page that is none, and then it would have
-// to bear the number of the page that it stands in.
+// salvage finds the batches of a span whose pages no longer lead to them. It searches the file page by page, without the
+// tree: a batch is one value with its own checksum, in a page of its own or inside a leaf, and both identify themselves.
+// Payloads are not searched: a page is skipped with everything that belongs to it, whether its value is whole or
+// not. Only after a page with a damaged header could payload be mistaken for a page, and it would have to contain the
+// number of the page at its position.
 //
-// What it finds has been written by Weir and is whole. It may hold a batch more than was acknowledged (one whose sync was
-// cut short by a kill), which is as if the kill had come a moment later. Where two different batches claim an offset, both
-// count as lost: nobody knows which one was acknowledged.
+// A salvaged batch was written by Weir and is whole. The result may contain one unacknowledged batch (its sync was
+// interrupted by a kill), as if the kill had come a moment later. When two different batches claim an offset, both
+// count as lost: it is unknown which one was acknowledged.
 type salvage struct {
 	file    *os.File
 	limit   model.Offset
@@ -31,7 +31,7 @@ type salvage struct {
 	batches []salvaged   // by first offset, none overlaps another
 }
 
-// salvaged is where a batch stands.
+// salvaged is the position of a batch.
 type salvaged struct {
 	first, last model.Offset
 	at          int64
@@ -39,7 +39,7 @@ type salvaged struct {
 	header      batchHeader
 }
 
-// openSalvage goes through the file of a span that ends before limit.
+// openSalvage searches the file of a span that ends before limit.
 func openSalvage(s *span, limit model.Offset) (*salvage, error) {
 	f, err := os.Open(s.path())
 	if err != nil {
@@ -50,7 +50,7 @@ func openSalvage(s *span, limit model.Offset) (*salvage, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	v := &salvage{file: f, limit: limit}
-	// A file that was cut off has an end that fills no page.
+	// The last page of a truncated file is incomplete.
 	if err := v.search(newPageFile(f, info.Size()), s.begin); err != nil {
 		return nil, errors.Join(fmt.Errorf("spool: %s: %w", s.name(), err), f.Close())
 	}
@@ -58,7 +58,7 @@ func openSalvage(s *span, limit model.Offset) (*salvage, error) {
 	return v, nil
 }
 
-// search goes through the pages. A disk that cannot be read now may be so later: that is no damage.
+// search reads the pages. A read error of the disk may be temporary: it is not damage.
 func (v *salvage) search(pages pageFile, begin model.Offset) error {
 	for id := uint64(2); id < pages.pages; {
 		p, err := pages.read(id, 2*maxBatch)
@@ -69,7 +69,7 @@ func (v *salvage) search(pages pageFile, begin model.Offset) error {
 			}
 			id += uint64(p.overflow) + 1
 		case errors.Is(err, errPage), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-			id++ // not a page, or its end is gone
+			id++ // not a page, or incomplete
 		default:
 			return err
 		}
@@ -103,7 +103,7 @@ func (v *salvage) leaf(p page, at int64, begin, limit model.Offset) {
 // offsetIn is where part begins in whole, whose memory it shares to its end.
 func offsetIn(whole, part []byte) int64 { return int64(cap(whole) - cap(part)) }
 
-// take notes a batch that is whole and lies within the span.
+// take adds a batch that is whole and within the span.
 func (v *salvage) take(value []byte, at int64, begin, limit model.Offset) {
 	b, h, err := decodeBatch(value)
 	if err != nil || h.first < begin || h.first >= limit {
@@ -112,8 +112,8 @@ func (v *salvage) take(value []byte, at int64, begin, limit model.Offset) {
 	v.batches = append(v.batches, salvaged{h.first, b.Last(), at, len(value), h})
 }
 
-// settle sorts what was found, and drops copies of the same batch, which bbolt leaves behind when it rewrites a leaf, and
-// all of those that contradict one another.
+// settle sorts the batches found, and drops copies of the same batch, which bbolt leaves when it rewrites a leaf, and
+// all batches that contradict one another.
 func (v *salvage) settle() {
 	slices.SortFunc(v.batches, func(a, b salvaged) int { return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(b.last, a.last)) })
 	kept := v.batches[:0]
@@ -143,7 +143,7 @@ func (v *salvage) read(s salvaged) ([]byte, error) {
 	return b, err
 }
 
-// find returns the batch that holds from, or the first one after it, nil when there is none.
+// find returns the batch that contains from, or the first one after it, nil when there is none.
 func (v *salvage) find(from model.Offset) *salvaged {
 	i := sort.Search(len(v.batches), func(i int) bool { return v.batches[i].last >= from })
 	if i == len(v.batches) {
@@ -154,8 +154,8 @@ func (v *salvage) find(from model.Offset) *salvaged {
 
 func (v *salvage) close() error { return v.file.Close() }
 
-// salvaged returns the span's salvage as of the log that ends at last. limit is where the next span begins; as long as
-// there is none, the span may still grow.
+// salvaged returns the span's salvage as of the log that ends at last. limit is the begin of the next span; without a
+// next span, the span may still grow.
 func (s *span) salvaged(limit, last model.Offset) (*salvage, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,8 +173,8 @@ func (s *span) salvaged(limit, last model.Offset) (*salvage, error) {
 	return v, err
 }
 
-// rescued returns the batch that holds from, of those that can be salvaged, or else damage that says where the next one
-// begins: in this span, or where the next span does.
+// rescued returns the batch that contains from, of the salvaged ones, or else damage with the begin of the next one:
+// in this span, or of the next span.
 func (s *span) rescued(from, limit, last model.Offset, cause error) (*spool.Batch, error) {
 	v, err := s.salvaged(limit, last)
 	if err != nil {

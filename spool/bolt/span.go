@@ -33,33 +33,33 @@ const (
 	growBytes   = 4 << 20 // a file grows in steps of this much (sparse), each with an fsync of its own
 )
 
-// span is one bbolt file. It holds the batches from its begin up to where the next span begins: what stands in it
-// beyond that place was never acknowledged and does not exist.
+// span is one bbolt file. It holds the batches from its begin up to where the next span begins: batches in it beyond
+// that offset were never acknowledged and do not exist.
 type span struct {
 	dir   string
 	begin model.Offset
 	disk  int64 // guarded by Log.mu
 
-	// doubtful is set by the committer when a commit failed after it began: what reached the disk is unknown, so the
+	// doubtful is set by the committer when a commit failed after it began: the state of the disk is unknown, so the
 	// file is never written again.
 	doubtful bool
 
 	mu   sync.Mutex
 	db   *bbolt.DB
 	refs int
-	// broken is set when bbolt panicked over the file's pages. It may hold its locks then: the handle is left alone for
-	// good, not even closed.
+	// broken is set when bbolt panicked over the file's pages. It may still hold its locks: the handle is abandoned, not
+	// even closed.
 	broken error
 	raw    *os.File // of leafAt
-	rescue *salvage // what can be read of a damaged file, nil until it is asked for
+	rescue *salvage // the salvaged part of a damaged file, nil until it is needed
 
-	// abandoned is set by a reader that has met damage: nothing more is written into the file.
+	// abandoned is set by a reader that has found damage: the file is not written any more.
 	abandoned atomic.Bool
 }
 
 func spanName(begin model.Offset) string { return fmt.Sprintf("%016x", uint64(begin)) + spanSuffix }
 
-// spanBegin reads the offset out of a file's name.
+// spanBegin parses the offset in a file's name.
 func spanBegin(name string) (model.Offset, bool) {
 	if len(name) != 16+len(spanSuffix) || name[16:] != spanSuffix {
 		return 0, false
@@ -95,7 +95,7 @@ func (s *span) acquire() error {
 	return nil
 }
 
-// release lets go of the file; the last user closes it.
+// release counts one user less; the last one closes the file.
 func (s *span) release() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,7 +120,7 @@ func (s *span) release() error {
 	return errors.Join(err, db.Close())
 }
 
-// view runs fn in a read transaction. What fn keeps it must copy. The caller has acquired the span.
+// view runs fn in a read transaction. fn must copy what it keeps. The caller has acquired the span.
 func (s *span) view(fn func(tx *bbolt.Tx) error) error {
 	s.mu.Lock()
 	db, broken := s.db, s.broken
@@ -141,10 +141,10 @@ func (s *span) condemn(err error) {
 	}
 }
 
-// errNotSynced says that Options.Sync returned no error without having called sync.
+// errNotSynced means that Options.Sync returned no error without calling sync.
 var errNotSynced = errors.New("the durable step was left out")
 
-// commit writes one batch and makes it durable. The committer alone calls it, with the span acquired for writing.
+// commit writes one batch and makes it durable. Only the committer calls it, with the span acquired for writing.
 func (s *span) commit(first model.Offset, value []byte, around func(func() error) error) error {
 	var tx *bbolt.Tx
 	err := guard(s.name(), func() (err error) {
@@ -162,7 +162,7 @@ func (s *span) commit(first model.Offset, value []byte, around func(func() error
 		err = s.sync(tx, around)
 	}
 	if err != nil && tx != nil && !s.doubtful {
-		// Nothing was written. A rollback that fails leaves a file that is not worth going on with.
+		// Nothing was written. After a failed rollback the file is not usable.
 		if e := guard(s.name(), tx.Rollback); e != nil {
 			s.doubtful = true
 			err = errors.Join(err, e)
@@ -175,7 +175,7 @@ func (s *span) commit(first model.Offset, value []byte, around func(func() error
 	return err
 }
 
-// sync is the durable step of commit, with whatever Options.Sync puts around it.
+// sync is the durable step of commit, inside Options.Sync.
 func (s *span) sync(tx *bbolt.Tx, around func(func() error) error) error {
 	var once sync.Once
 	synced := errNotSynced
@@ -195,7 +195,7 @@ func (s *span) sync(tx *bbolt.Tx, around func(func() error) error) error {
 	return err
 }
 
-// extent returns what the file's pages take.
+// extent returns the size of the file's pages.
 func (s *span) extent() (int64, error) {
 	var n int64
 	err := s.view(func(tx *bbolt.Tx) error {
@@ -205,14 +205,14 @@ func (s *span) extent() (int64, error) {
 	return n, err
 }
 
-// stored is a batch's bytes as they stand in a span.
+// stored is a batch's bytes in a span.
 type stored struct {
 	first model.Offset // by its name
-	next  model.Offset // name of the batch behind it in the span, 0 when it is the last
+	next  model.Offset // name of the next batch in the span, 0 when it is the last
 	value []byte
 }
 
-// find copies out the batch that holds the record at from or, failing that, the first one after it, of those below
+// find copies the batch that contains the record at from or, failing that, the first one after it, of those below
 // limit. It returns nil when there is none.
 func (s *span) find(from, limit model.Offset) (*stored, error) {
 	exact, err := s.seek(from, limit)
@@ -305,7 +305,7 @@ func (s *span) copyBatch(tx *bbolt.Tx, c *bbolt.Cursor, k []byte, limit model.Of
 }
 
 // valueOf returns the stored form of the batch named k, nil when there is none. A sub-bucket is one leaf: bbolt would follow
-// anything else wherever it leads.
+// any other page without a check.
 func (s *span) valueOf(tx *bbolt.Tx, k []byte) ([]byte, error) {
 	b := tx.Bucket(k)
 	if b == nil {
@@ -323,7 +323,7 @@ func (s *span) valueOf(tx *bbolt.Tx, k []byte) ([]byte, error) {
 	return value, nil
 }
 
-// leafAt makes sure that a page of the file is a leaf.
+// leafAt checks that a page of the file is a leaf.
 func (s *span) leafAt(id uint64, size int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -341,7 +341,7 @@ func (s *span) leafAt(id uint64, size int64) error {
 	return err
 }
 
-// decode checks and decodes the batch; damage is reported with its place.
+// decode checks and decodes the batch; damage is reported with file and offset.
 func (st *stored) decode(s *span) (*spool.Batch, error) {
 	b, h, err := decodeBatch(st.value)
 	if err == nil && h.first != st.first {
@@ -357,7 +357,7 @@ func (st *stored) decode(s *span) (*spool.Batch, error) {
 	return b, nil
 }
 
-// place turns what bbolt said into damage where it is damage.
+// place converts errors of bbolt that mean damage into damage.
 func (s *span) place(err error, offset model.Offset) error {
 	if err == nil || errors.Is(err, os.ErrNotExist) {
 		return err
@@ -376,7 +376,7 @@ func (s *span) damage(err error, offset, next model.Offset) error {
 }
 
 // openFile opens a span's file. Reading opens it read-only: bbolt then loads no list of free pages, which for a file
-// that keeps none would be a walk through all of it.
+// without one would be a walk through all of it.
 func openFile(path string, write bool, mapBytes int64, unsafe bool) (db *bbolt.DB, err error) {
 	name := filepath.Base(path)
 	info, err := os.Stat(path)
@@ -391,12 +391,12 @@ func openFile(path string, write bool, mapBytes int64, unsafe bool) (db *bbolt.D
 			Timeout:  lockTimeout,
 			ReadOnly: !write,
 			PageSize: pageSize,
-			// Nothing is ever deleted inside a span, so its free pages are a handful: a list of them on disk would
-			// cost each commit one page more and save nothing, since a span that holds much is never reopened for
-			// writing. The map is the kind of list that bbolt will keep.
+			// Nothing is ever deleted inside a span, so it has few free pages: a list of them on disk would
+			// cost each commit one page more and save nothing, since a large span is never reopened for
+			// writing. bbolt keeps only the map kind of list.
 			NoFreelistSync: true,
 			FreelistType:   bbolt.FreelistMapType,
-			// Mapped once at its full size, so that growing never waits for a reader's transaction to end.
+			// Mapped once at its full size, so that growing never waits for the end of a reader's transaction.
 			InitialMmapSize: int(mapBytes),
 			NoStatistics:    true,
 			NoSync:          unsafe,
@@ -416,7 +416,7 @@ func openFile(path string, write bool, mapBytes int64, unsafe bool) (db *bbolt.D
 	return nil, fmt.Errorf("spool: %s: %w", name, err)
 }
 
-// examine looks at the pages of a file before bbolt does.
+// examine checks the pages of a file before bbolt opens it.
 func examine(path string, check func(pageFile) error) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -446,7 +446,7 @@ const (
 	identitySize    = 2 + 4 + 16 + checksumSize
 )
 
-// encode gives version, flags, epoch, pair id, CRC-32C.
+// encode returns version, flags, epoch, pair id, CRC-32C.
 func (id identity) encode() []byte {
 	b := append(make([]byte, 0, identitySize), identityVersion, 0)
 	b = binary.BigEndian.AppendUint32(b, id.epoch)
@@ -482,7 +482,7 @@ func (s *span) identity() (id identity, err error) {
 	return id, s.place(err, s.begin)
 }
 
-// makeAhead creates an empty span under a name that no start takes for one.
+// makeAhead creates an empty span under a temporary name.
 func makeAhead(dir string, id identity, mapBytes int64, unsafe bool) (*bbolt.DB, error) {
 	path := filepath.Join(dir, aheadName)
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -507,7 +507,7 @@ func makeAhead(dir string, id identity, mapBytes int64, unsafe bool) (*bbolt.DB,
 	return db, nil
 }
 
-// pageError is a panic of bbolt or a fault in its mapping: pages that are not what they should be.
+// pageError is a panic of bbolt or a fault in its mapping: damaged pages.
 type pageError struct {
 	name  string
 	cause any
@@ -519,7 +519,7 @@ func (e *pageError) Error() string {
 
 func (e *pageError) Unwrap() error { return spool.ErrDamaged }
 
-// guard runs a piece of bbolt, which panics over damaged pages, and faults where the file is shorter than it says or
+// guard runs a call of bbolt, which panics over damaged pages, and faults when the file is shorter than expected or
 // the disk cannot be read: damage in one file must not end the process.
 func guard(name string, fn func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))

@@ -8,8 +8,8 @@ import (
 	"weir/spool"
 )
 
-// tail is the newest batches as they were appended, for readers that keep up. It is guarded by Log.mu. Beyond its
-// bound the oldest go: who still needs them reads them from disk.
+// tail contains the newest batches as they were appended, for readers that keep up. Log.mu guards it. Beyond its
+// bound the oldest are dropped: readers that need them read from disk.
 type tail struct {
 	max     int64
 	bytes   int64
@@ -23,7 +23,7 @@ type tailBatch struct {
 	bytes   int64 // memory, by estimate
 }
 
-// tailRecordBytes is what a record is taken to cost in memory beside its data: the decoded value is a few structs and
+// tailRecordBytes is the assumed memory of a record besides its data: the decoded value is a few structs and
 // strings of about the size of the data.
 const tailRecordBytes = 256
 
@@ -39,8 +39,8 @@ func (t *tail) push(b *spool.Batch, through, weight int64) {
 	}
 }
 
-// shrink drops the oldest until at most bytes are held; the newest batch stays in any case. It makes more room than it
-// must, so that many small batches are not moved up one by one.
+// shrink drops the oldest until at most bytes are held; it keeps the newest batch in any case. It drops more than
+// necessary, so that many small batches are not moved one by one.
 func (t *tail) shrink(bytes int64) {
 	n, left := 0, t.bytes
 	for ; left > bytes && n < len(t.batches)-1; n++ {
@@ -58,7 +58,7 @@ func (t *tail) find(offset model.Offset) (tailBatch, bool) {
 	return t.batches[i], true
 }
 
-// forget drops the batches that lie before offset.
+// forget drops the batches before offset.
 func (t *tail) forget(offset model.Offset) {
 	n := 0
 	for n < len(t.batches) && t.batches[n].Last() < offset {

@@ -12,7 +12,7 @@ import (
 	"weir/spool"
 )
 
-// Trim implements spool.Log. A span goes when all of it is trimmed; the one being written stays.
+// Trim implements spool.Log. It removes a span when all of it is trimmed, except the one being written.
 func (l *Log) Trim(to model.Offset) error {
 	l.trimming.Lock()
 	defer l.trimming.Unlock()
@@ -39,7 +39,7 @@ func (l *Log) trim(to model.Offset) error {
 	return l.removeDoomed()
 }
 
-// forget moves first behind to and takes the spans that lie before it off the list.
+// forget moves first after to and removes the spans before it from the list.
 func (l *Log) forget(to model.Offset, weight int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,8 +56,8 @@ func (l *Log) forget(to model.Offset, weight int64) {
 	l.spans = l.spans[n:]
 }
 
-// weightThrough returns the weight of the log up to and including the record at offset, as whole batches. Where it cannot be read it
-// returns 0, and what is trimmed goes on counting until a later Trim: rather too much kept than too little.
+// weightThrough returns the weight of the log up to and including the record at offset, as whole batches. When it cannot be read it
+// returns 0, and the trimmed batches still count until a later Trim, which errs on the safe side.
 func (l *Log) weightThrough(offset model.Offset) int64 {
 	l.mu.Lock()
 	if offset == l.last {
@@ -95,8 +95,8 @@ func (l *Log) weightOnDisk(offset model.Offset) (int64, error) {
 	return int64(h.before), nil
 }
 
-// removeDoomed deletes the files of trimmed spans, oldest first and each for good before the next, so that a power cut
-// never leaves a hole. What cannot be deleted now is tried again with the next Trim.
+// removeDoomed deletes the files of trimmed spans, oldest first and each durably before the next, so that a power cut
+// never leaves a gap. A file that cannot be deleted now is retried with the next Trim.
 func (l *Log) removeDoomed() error {
 	for {
 		l.mu.Lock()
@@ -122,7 +122,7 @@ func (l *Log) removeDoomed() error {
 
 // HoldTrim implements spool.Log.
 func (l *Log) HoldTrim() (release func()) {
-	l.trimming.Lock() // a trim that runs ends first
+	l.trimming.Lock() // wait for a running trim
 	defer l.trimming.Unlock()
 	l.mu.Lock()
 	l.holds++

@@ -67,11 +67,11 @@ func Run(t *testing.T, open Opener) {
 	}
 }
 
-// patience ends what would otherwise hang.
-const patience = 30 * time.Second
+// timeout ends a test that would otherwise hang.
+const timeout = 30 * time.Second
 
 func deadline(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -11,19 +11,19 @@ import (
 	"weir/internal/faults"
 )
 
-// The write-ahead log is carried back by a connection of its own while writes go on behind it. When that does not keep
-// up, because the writes are faster than the disk or there is always a reader at an older place, the writer pauses: until
+// A separate connection checkpoints the write-ahead log while writes continue. When it does not keep up, because the
+// writes are faster than the disk or there is always a reader of an older state, the writer pauses: until
 // the disk has caught up, and restartWait longer for the readers.
 const (
-	walKeepBytes   = 2 << 20  // the file is cut back to this when the log starts anew
-	walSoftBytes   = 4 << 20  // from here on the checkpointer works
-	walStepBytes   = 1 << 20  // and again after each growth by so much
-	walHardBytes   = 32 << 20 // from here on the writer waits for a restart of the log
+	walKeepBytes   = 2 << 20  // the file is truncated to this size when the log restarts
+	walSoftBytes   = 4 << 20  // from this size on the checkpointer works
+	walStepBytes   = 1 << 20  // and again after each growth by this size
+	walHardBytes   = 32 << 20 // from this size on the writer waits for a restart of the log
 	restartWait    = 200 * time.Millisecond
 	checkpointWait = 100 * time.Millisecond // of the checkpointer for a lock
 )
 
-// checkpointer carries the log back into the database file.
+// checkpointer writes the log back into the database file.
 type checkpointer struct {
 	db      *DB
 	conn    *sql.Conn
@@ -31,7 +31,7 @@ type checkpointer struct {
 	running sync.WaitGroup
 	one     sync.Mutex // one checkpoint at a time: SQLite would not wait for the other
 
-	// Of the writer's goroutine alone.
+	// Only for the writer's goroutine.
 	soft int64 // size of the log at which to wake the checkpointer next
 	hard int64 // size at which the writer pauses next
 }
@@ -83,12 +83,12 @@ func (k *checkpointer) run(c *sql.Conn, mode string, wait time.Duration) {
 	took, busy, err := checkpoint(c, mode, wait)
 	faults.Point("store.checkpointed")
 	k.db.metrics.checkpoint(took, busy, err)
-	if err != nil { // nothing is lost, the log only stays longer; the next one tries again
+	if err != nil { // nothing is lost, the log only stays longer; the next checkpoint tries again
 		k.db.log.Warn("store checkpoint failed", "mode", mode, "error", err)
 	}
 }
 
-// checkpoint runs one checkpoint, waiting no longer than wait for locks and readers. busy says that it could not end.
+// checkpoint runs one checkpoint, waiting at most wait for locks and readers. busy means that it could not complete.
 func checkpoint(c *sql.Conn, mode string, wait time.Duration) (took time.Duration, busy bool, err error) {
 	ctx := context.Background()
 	started := time.Now()

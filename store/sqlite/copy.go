@@ -15,7 +15,7 @@ func (db *DB) Copy(ctx context.Context, fn func(tx store.Tx, bytes int64, write 
 	return db.Read(ctx, func(tx store.Tx) error { return copyPages(tx, fn) })
 }
 
-// Copy is DB.Copy of a database that nobody has open.
+// Copy is DB.Copy of a database that is not open.
 func (o *Inspector) Copy(ctx context.Context, fn func(tx store.Tx, bytes int64, write func(io.Writer) error) error) error {
 	return o.db.Copy(ctx, fn)
 }

@@ -8,8 +8,8 @@ import (
 	"weir/store"
 )
 
-// suspect notes the first error that says the file cannot be trusted any more: a page that is not what was written, or a
-// sync that failed. It stays until the database is opened anew; reads and writes that do not meet it go on.
+// suspect records the first error after which the file is not reliable: a page that differs from what was written, or a
+// sync that failed. It stays until the database is opened again; reads and writes without such an error continue.
 func (db *DB) suspect(err error) {
 	if err == nil || !errors.Is(err, store.ErrDamaged) && !errors.Is(err, store.ErrUnsynced) || !db.doubt.CompareAndSwap(nil, &err) {
 		return
@@ -21,7 +21,7 @@ func (db *DB) suspect(err error) {
 	db.log.Error("the database is damaged", "error", err)
 }
 
-// doubts returns what suspect has noted.
+// doubts returns the error that suspect has recorded.
 func (db *DB) doubts() error {
 	if e := db.doubt.Load(); e != nil {
 		return *e
@@ -29,7 +29,7 @@ func (db *DB) doubts() error {
 	return nil
 }
 
-// Check reads the whole file and returns ErrDamaged when its pages do not hang together. It ends with ctx.
+// Check reads the whole file and returns ErrDamaged when its pages are inconsistent. It ends with ctx.
 func (db *DB) Check(ctx context.Context) error {
 	var said string
 	err := db.Read(ctx, func(tx store.Tx) error { return tx.QueryRow(`PRAGMA quick_check(1)`).Scan(&said) })

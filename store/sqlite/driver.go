@@ -47,17 +47,17 @@ type preparer interface {
 	driver.ConnPrepareContext
 }
 
-// conn is a connection that keeps its statements prepared, translates errors, and knows which rows are still open, so
-// that a transaction never ends with a cursor behind it. database/sql serializes all calls.
+// conn is a connection that keeps its statements prepared, translates errors, and tracks its open rows, so
+// that a transaction never ends before its cursors. database/sql serializes all calls.
 type conn struct {
 	preparer
 	cached map[string]*list.Element // of *statement
-	recent *list.List               // front: used last
+	recent *list.List               // front: used most recently
 	open   []*rows
 }
 
-// statement is a prepared statement. While busy it belongs to open rows: the same text asked for meanwhile is prepared
-// a second time, or the outer loop would be reset by the inner one.
+// statement is a prepared statement. While busy it belongs to open rows: a second use of the same text prepares
+// it again, because otherwise the inner loop would reset the outer one.
 type statement struct {
 	query string
 	stmt  driver.Stmt
@@ -65,7 +65,7 @@ type statement struct {
 	once  bool // not in the cache, closed after use
 }
 
-// CheckNamedValue implements driver.NamedValueChecker: the kinds that SQLite binds pass as they are.
+// CheckNamedValue implements driver.NamedValueChecker: the types that SQLite binds pass unchanged.
 func (c *conn) CheckNamedValue(nv *driver.NamedValue) error {
 	switch v := nv.Value.(type) {
 	case int64, string, []byte, float64, bool, nil:
@@ -104,17 +104,17 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 	return r, nil
 }
 
-// run executes a statement of our own that has no parameters and whose rows are of no interest.
+// run executes an internal statement without parameters and ignores its rows.
 func (c *conn) run(query string) error {
 	_, err := c.ExecContext(context.Background(), query, nil)
 	return err
 }
 
-// closeRows ends every cursor that is still open and returns how many there were.
+// closeRows closes every open cursor and returns how many there were.
 func (c *conn) closeRows() int {
 	n := len(c.open)
 	for len(c.open) > 0 {
-		_ = c.open[len(c.open)-1].Close() // its error is that of a statement which is given up
+		_ = c.open[len(c.open)-1].Close() // its error belongs to an abandoned statement
 	}
 	return n
 }
@@ -152,7 +152,7 @@ func (c *conn) acquire(ctx context.Context, query string) (*statement, error) {
 	return s, nil
 }
 
-// evict closes the statement that was used longest ago when there are too many. A busy one becomes a one-time
+// evict closes the least recently used statement when there are too many. A busy one becomes a one-time
 // statement instead, closed when its rows are.
 func (c *conn) evict() error {
 	if c.recent.Len() <= maxStatements {
@@ -175,7 +175,7 @@ func (c *conn) release(s *statement) error {
 	return nil
 }
 
-// rows wraps a cursor and gives its statement back when it is closed.
+// rows wraps a cursor and returns its statement when it is closed.
 type rows struct {
 	inner  driver.Rows
 	conn   *conn
@@ -189,7 +189,7 @@ func (r *rows) Columns() []string { return r.inner.Columns() }
 // Next implements driver.Rows.
 func (r *rows) Next(dest []driver.Value) error { return translate(r.inner.Next(dest)) }
 
-// Close implements driver.Rows. A second call does nothing: the end of the transaction may have been first.
+// Close implements driver.Rows. A second call does nothing: the end of the transaction may have closed it.
 func (r *rows) Close() error {
 	if r.closed {
 		return nil

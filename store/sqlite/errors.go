@@ -15,7 +15,7 @@ import (
 // Primary result codes are the low byte of an extended one.
 const primaryMask = 0xff
 
-// translate gives a driver's error the meaning it has for the rooms above.
+// translate converts a driver's error into the error of the store.
 func translate(err error) error {
 	if err == nil || err == io.EOF || errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrFull) {
 		return err
@@ -29,14 +29,14 @@ func translate(err error) error {
 		return uniqueError(e)
 	case code&primaryMask == sqlite3.SQLITE_CORRUPT, code&primaryMask == sqlite3.SQLITE_NOTADB:
 		return fmt.Errorf("%w: %w", store.ErrDamaged, err)
-	case code&primaryMask == sqlite3.SQLITE_FULL, code == sqlite3.SQLITE_IOERR_SHMSIZE: // the latter: no room beside the file
+	case code&primaryMask == sqlite3.SQLITE_FULL, code == sqlite3.SQLITE_IOERR_SHMSIZE: // the latter: no space next to the file
 		return fmt.Errorf("%w (%w)", store.ErrFull, err)
 	}
 	return err
 }
 
-// uniqueError reads table and columns out of "… UNIQUE constraint failed: t.a, t.b (2067)". For an index over an
-// expression the text names the index alone: it takes the table's place and there are no columns.
+// uniqueError reads table and columns from "… UNIQUE constraint failed: t.a, t.b (2067)". For an index over an
+// expression the text names only the index: it is returned as the table, without columns.
 func uniqueError(e *modernc.Error) *store.UniqueError {
 	u := &store.UniqueError{Err: e}
 	_, list, ok := strings.Cut(e.Error(), "constraint failed: ")
@@ -60,8 +60,8 @@ func uniqueError(e *modernc.Error) *store.UniqueError {
 	return u
 }
 
-// syncFailed reports whether err says that a file could not be synced. What was written before may be lost without a
-// further word, so no promise can be made on this open file again.
+// syncFailed reports whether err means that a file could not be synced. Earlier writes may be lost without another
+// error, so nothing written through this open file is durable any more.
 func syncFailed(err error) bool {
 	e, ok := errors.AsType[interface {
 		error

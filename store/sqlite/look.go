@@ -13,11 +13,11 @@ import (
 	"weir/store"
 )
 
-// Inspector reads a database and changes nothing in it: no migration is made, no row can be written. It is for whoever
-// wants to know how things stand before anything runs.
+// Inspector reads a database without changing it: it runs no migration and writes no row. It serves commands that
+// examine a directory without an instance.
 type Inspector struct {
 	db *DB
-	// Pending is how many migrations the next start will make.
+	// Pending is the number of migrations that the next start will run.
 	Pending int
 }
 
@@ -54,7 +54,7 @@ func look(ctx context.Context, path string, migrations fs.FS) (o *Inspector, err
 	return o, nil
 }
 
-// pending holds the record of the database against the files and counts what is to come.
+// pending compares the database's record of migrations with the files and counts the missing ones.
 func pending(ctx context.Context, c *sql.Conn, dir fs.FS) (int, error) {
 	ms, err := loadMigrations(dir)
 	if err != nil {
@@ -64,7 +64,7 @@ func pending(ctx context.Context, c *sql.Conn, dir fs.FS) (int, error) {
 	if err := c.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema WHERE type = 'table'`).Scan(&tables); err != nil {
 		return 0, err
 	}
-	if tables == 0 { // a first start that was cut short
+	if tables == 0 { // a first start that was interrupted
 		return len(ms), nil
 	}
 	done, err := applied(ctx, c)
@@ -74,12 +74,12 @@ func pending(ctx context.Context, c *sql.Conn, dir fs.FS) (int, error) {
 	return len(ms) - len(done), compare(ms, done)
 }
 
-// Read runs fn in one consistent snapshot, as store.Store has it.
+// Read runs fn in one consistent snapshot, as store.Store does.
 func (o *Inspector) Read(ctx context.Context, fn func(store.Tx) error) error {
 	return o.db.Read(ctx, fn)
 }
 
-// Check reads the whole file and returns ErrDamaged when its pages do not hang together. It ends with ctx.
+// Check reads the whole file and returns ErrDamaged when its pages are inconsistent. It ends with ctx.
 func (o *Inspector) Check(ctx context.Context) error {
 	return o.db.Check(ctx)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics of the store. They carry no labels.
+// metrics of the store, without labels.
 type metrics struct {
 	reg        prometheus.Registerer
 	registered []prometheus.Collector

@@ -30,7 +30,7 @@ func embedded() fs.FS {
 	return sub
 }
 
-// migration is one numbered file. It is never edited once a release has shipped it: the next one changes what it made.
+// migration is one numbered file. A released migration is never edited: a later one changes its tables.
 type migration struct {
 	number   int
 	name     string
@@ -77,7 +77,7 @@ func readMigration(dir fs.FS, file string) (migration, error) {
 	return migration{number: number, name: match[2], sql: string(text), checksum: hex.EncodeToString(sum[:])}, nil
 }
 
-// migrate brings the schema up to date, each migration in one transaction that also records it.
+// migrate updates the schema, each migration in one transaction that also records it.
 func migrate(ctx context.Context, c *sql.Conn, dir fs.FS, now time.Time, log *slog.Logger) error {
 	ms, err := loadMigrations(dir)
 	if err != nil {
@@ -99,7 +99,7 @@ func migrate(ctx context.Context, c *sql.Conn, dir fs.FS, now time.Time, log *sl
 	return nil
 }
 
-// applied returns what the database records, in order. A file that has tables but no record is not ours.
+// applied returns the recorded migrations, in order. A file with tables but without a record is not a Weir database.
 func applied(ctx context.Context, c *sql.Conn) ([]migration, error) {
 	var tables, record int
 	err := c.QueryRowContext(ctx, `SELECT count(*), coalesce(sum(name = 'schema_migrations'), 0) FROM sqlite_schema WHERE type = 'table'`).
@@ -130,7 +130,7 @@ func applied(ctx context.Context, c *sql.Conn) ([]migration, error) {
 	return done, rows.Err()
 }
 
-// compare holds the record against the files.
+// compare compares the record with the files.
 func compare(ms, done []migration) error {
 	if len(done) > len(ms) {
 		last := done[len(done)-1]
@@ -149,7 +149,7 @@ func compare(ms, done []migration) error {
 	return nil
 }
 
-// apply runs one migration. synchronous=FULL, so that a power cut cannot leave results of a schema that is gone.
+// apply runs one migration. synchronous=FULL, so that a power cut cannot leave rows of a schema that is lost.
 func apply(ctx context.Context, c *sql.Conn, m migration, now time.Time) (err error) {
 	for _, s := range []string{"PRAGMA synchronous=FULL", "BEGIN IMMEDIATE"} {
 		if _, err := c.ExecContext(ctx, s); err != nil {
@@ -158,7 +158,7 @@ func apply(ctx context.Context, c *sql.Conn, m migration, now time.Time) (err er
 	}
 	defer func() {
 		if err != nil {
-			_, _ = c.ExecContext(context.WithoutCancel(ctx), "ROLLBACK") // SQLite may have done it by itself
+			_, _ = c.ExecContext(context.WithoutCancel(ctx), "ROLLBACK") // SQLite may have rolled back already
 		}
 		_, e := c.ExecContext(context.WithoutCancel(ctx), "PRAGMA synchronous=NORMAL")
 		err = errors.Join(err, e)

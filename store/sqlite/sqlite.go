@@ -1,6 +1,6 @@
-// Package sqlite keeps the store in one SQLite database (WAL). One goroutine owns the write connection: it runs what is
-// ready, each function in a savepoint, and commits them together; a pool of connections reads snapshots beside it. A
-// third connection carries the write-ahead log back into the database file, so that no write waits for that.
+// Package sqlite keeps the store in one SQLite database (WAL). One goroutine owns the write connection: it runs the queued
+// functions, each in a savepoint, and commits them together; a pool of connections reads snapshots in parallel. A
+// third connection checkpoints the write-ahead log, so that no write waits for that.
 package sqlite
 
 import (
@@ -25,15 +25,15 @@ import (
 	"weir/store"
 )
 
-// Options of a database. The zero value is fit for a gateway.
+// Options of a database. The zero value is suitable for a gateway.
 type Options struct {
 	Logger     *slog.Logger          // nil: silent
 	Registerer prometheus.Registerer // nil: metrics are not registered
-	Readers    int                   // connections that read, 4
+	Readers    int                   // number of reader connections, 4
 	CacheBytes int64                 // page caches of all connections together, 12 MiB
 	Clock      func() time.Time      // time.Now
 
-	// Of tests, called by the writer: after each commit; in place of one, where it returns an error.
+	// For tests, called by the writer: after each commit; instead of one, when it returns an error.
 	committed   func(durable bool, writes int)
 	commitFault func() error
 }
@@ -41,7 +41,7 @@ type Options struct {
 const (
 	defaultReaders    = 4
 	defaultCacheBytes = 12 << 20
-	busyTimeout       = 5 * time.Second // only strangers (a shell on the file) are ever waited for
+	busyTimeout       = 5 * time.Second // only other programs (a shell on the file) hold locks that are waited for
 )
 
 // DB is a store.Store on one file.
@@ -67,14 +67,14 @@ type DB struct {
 
 var _ store.Store = (*DB)(nil)
 
-// Open opens the database at path, makes it when there is none, and brings its schema up to date. Errors:
+// Open opens the database at path, creates it when there is none, and migrates its schema. Errors:
 // store.ErrVersion for a database of a newer Weir, store.ErrDamaged for a file that is no Weir database or was altered.
 // Only one process may open it; the caller holds the lock of the data directory.
 func Open(ctx context.Context, path string, o Options) (*DB, error) {
 	return open(ctx, path, o, embedded())
 }
 
-// makePrivate makes the file when it is not there, for its owner alone; SQLite gives the files beside it the same mode.
+// makePrivate creates a missing file, readable only by its owner; SQLite gives its companion files the same mode.
 func makePrivate(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -114,7 +114,7 @@ func open(ctx context.Context, path string, o Options, migrations fs.FS) (*DB, e
 	return db, nil
 }
 
-// connectAll opens the write connection first: it makes the file and its tables, which readers may not.
+// connectAll opens the write connection first: it creates the file and its tables, which readers may not.
 func (db *DB) connectAll(ctx context.Context, o Options, migrations fs.FS) error {
 	cacheBytes := cmp.Or(max(o.CacheBytes, 0), defaultCacheBytes)
 	wc, err := db.connect(ctx, db.dsn(cacheBytes/3, false))
@@ -145,7 +145,7 @@ func (db *DB) connectAll(ctx context.Context, o Options, migrations fs.FS) error
 	return nil
 }
 
-// connect opens one connection with a pool of its own, which holds nothing else.
+// connect opens one connection with its own pool.
 func (db *DB) connect(ctx context.Context, dsn string) (*sql.Conn, error) {
 	c, err := newConnector(dsn)
 	if err != nil {
@@ -160,17 +160,17 @@ func (db *DB) connect(ctx context.Context, dsn string) (*sql.Conn, error) {
 	return conn, nil
 }
 
-// connection is a connection and the pool that holds nothing else.
+// connection is a connection with its pool of one.
 type connection struct {
 	conn *sql.Conn
 	pool *sql.DB
 }
 
-// close closes the driver's connection itself: the pool would wait for result sets that somebody has left open.
+// close closes the driver's connection itself: the pool would wait for result sets that are still open.
 func (c connection) close() error { return errors.Join(raw(c.conn, (*conn).Close), c.pool.Close()) }
 
-// dsn describes a connection. auto_vacuum stands in it because it takes effect only before the first table is made;
-// checkpoints are the checkpointer's work and switched off here; mapping the file would let a failing disk kill the
+// dsn describes a connection. It contains auto_vacuum because that takes effect only before the first table exists;
+// the checkpointer does the checkpoints, so they are switched off here; mapping the file would let a failing disk kill the
 // process.
 func (db *DB) dsn(cacheBytes int64, readOnly bool) string {
 	q := url.Values{
@@ -264,11 +264,11 @@ func (db *DB) reader(ctx context.Context) (*sql.Conn, error) {
 	}
 }
 
-// beginRead opens a transaction and reads once: only that pins the snapshot.
+// beginRead opens a transaction and reads once: only a read pins the snapshot.
 func beginRead(c *sql.Conn) error {
 	return raw(c, func(c *conn) error {
 		if err := c.run("BEGIN"); err != nil {
-			return errors.Join(err, c.run("ROLLBACK")) // the next one begins afresh, whatever this one found
+			return errors.Join(err, c.run("ROLLBACK")) // the next one starts again, whatever this one found
 		}
 		if err := c.run("SELECT 1 FROM sqlite_schema LIMIT 1"); err != nil {
 			return errors.Join(err, c.run("ROLLBACK"))
@@ -286,7 +286,7 @@ func endRead(c *sql.Conn) (left int, err error) {
 	return left, err
 }
 
-// raw runs fn on the connection itself, past the pool's bookkeeping but under its lock.
+// raw runs fn on the connection itself, without the pool's bookkeeping but under its lock.
 func raw(c *sql.Conn, fn func(*conn) error) error {
 	return c.Raw(func(dc any) error { return fn(dc.(*conn)) })
 }
@@ -311,8 +311,8 @@ func (db *DB) Stats() store.Stats {
 	}
 }
 
-// Close refuses new work, lets what was queued finish, waits for the readers and closes the file, whose log is carried
-// back first. Calling it again does nothing.
+// Close refuses new work, completes the queued work, waits for the readers and closes the file after a checkpoint of
+// its log. A second call does nothing.
 func (db *DB) Close() error {
 	db.closeOnce.Do(func() {
 		close(db.closing)
@@ -327,7 +327,7 @@ func (db *DB) Close() error {
 	return db.closeErr
 }
 
-// closeConns closes all connections; the write connection, opened first, goes last and clears the log away.
+// closeConns closes all connections; the write connection, opened first, is closed last and removes the log.
 func (db *DB) closeConns() error {
 	var errs []error
 	for _, c := range slices.Backward(db.conns) {

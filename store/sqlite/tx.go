@@ -17,17 +17,17 @@ type tx struct {
 
 var _ store.Tx = (*tx)(nil)
 
-// insideWrite marks the context of a write transaction: a Write from inside would wait for itself.
+// insideWrite marks the context of a write transaction: a Write inside it would wait for itself.
 type insideWrite struct{}
 
-// over is the context of transactions that have ended: whatever is asked of them fails.
+// over is the context of ended transactions: every call on them fails.
 var over = func() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(errTxOver)
 	return ctx
 }()
 
-// end makes the transaction useless, so that one that was carried out of its function does no harm.
+// end invalidates the transaction, so that one that has left its function does no harm.
 func (t *tx) end() { t.ctx = over }
 
 // Context implements store.Tx.

@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	queueLength  = 1024                  // Writes that may wait; the next one blocks its caller
-	batchLength  = 256                   // Writes of one commit
-	batchTime    = 20 * time.Millisecond // after which a batch takes no further Write
-	freeInterval = 10 * time.Second      // between two looks at the free pages
+	queueLength  = 1024                  // maximum of queued Writes; the next one blocks its caller
+	batchLength  = 256                   // maximum of Writes of one commit
+	batchTime    = 20 * time.Millisecond // after which a batch accepts no further Write
+	freeInterval = 10 * time.Second      // between two checks of the free pages
 )
 
 var (
@@ -34,7 +34,7 @@ const (
 	withdrawn
 )
 
-// request is one Write on its way.
+// request is one queued Write.
 type request struct {
 	ctx     context.Context
 	durable bool
@@ -54,8 +54,8 @@ type writer struct {
 	running sync.WaitGroup
 	commits atomic.Uint64
 
-	// Of the loop's goroutine alone.
-	ready    []*request // taken from the queue, not begun
+	// Only for the loop's goroutine.
+	ready    []*request // taken from the queue, not started
 	full     bool       // synchronous=FULL is set
 	broken   error      // a sync has failed
 	lastFree time.Time
@@ -97,7 +97,7 @@ func (w *writer) submit(ctx context.Context, d store.Durability, fn func(store.T
 	return w.await(r)
 }
 
-// await waits for the outcome. A request that was not begun when ctx ends, or when the writer has stopped, is withdrawn.
+// await waits for the result. A request that was not started when ctx ends, or when the writer has stopped, is withdrawn.
 func (w *writer) await(r *request) error {
 	why := func() error { return r.ctx.Err() }
 	select {
@@ -121,7 +121,7 @@ func (w *writer) loop() {
 			close(w.stopped)
 			return
 		}
-		w.running.Go(w.loop) // a function called runtime.Goexit; its batch was answered on the way out
+		w.running.Go(w.loop) // a function called runtime.Goexit; the deferred code has answered its batch
 	}()
 	for w.fill() {
 		w.batch()
@@ -129,7 +129,7 @@ func (w *writer) loop() {
 	clean = true
 }
 
-// fill takes what is ready from the queue, waiting for the first. It reports false when nothing is left and the
+// fill takes the queued requests, waiting for the first. It returns false when the queue is empty and the
 // database closes.
 func (w *writer) fill() bool {
 	if len(w.ready) == 0 {
@@ -156,7 +156,7 @@ func (w *writer) fill() bool {
 	return true
 }
 
-// batch runs what is ready in one transaction and answers.
+// batch runs the ready requests in one transaction and answers them.
 func (w *writer) batch() {
 	started := w.db.clock()
 	var taken []*request
@@ -199,7 +199,7 @@ func (w *writer) anyDurable() bool {
 	return false
 }
 
-// begin chooses the synchronous mode, which SQLite refuses to change inside a transaction, and opens one.
+// begin sets the synchronous mode, which SQLite refuses to change inside a transaction, and opens one.
 func (w *writer) begin(durable bool) error {
 	if w.broken != nil {
 		return w.broken
@@ -217,8 +217,8 @@ func (w *writer) begin(durable bool) error {
 	return w.control("BEGIN IMMEDIATE")
 }
 
-// runOne runs one request, in a savepoint unless it is alone. Its own failure is kept in it; a failure to keep the
-// transaction itself in order is returned, and ends the batch.
+// runOne runs one request, in a savepoint unless it is alone. The request keeps its own failure; a failure of the
+// transaction itself is returned, and ends the batch.
 func (w *writer) runOne(r *request, single bool) error {
 	if !single {
 		if err := w.control("SAVEPOINT w"); err != nil {
@@ -244,7 +244,7 @@ func (w *writer) runOne(r *request, single bool) error {
 	return lostBy(w.control("RELEASE w"), nil)
 }
 
-// lostBy explains a transaction that is lost: after some errors, such as a full disk, SQLite rolls all of it back.
+// lostBy explains a lost transaction: after some errors, such as a full disk, SQLite rolls all of it back.
 func lostBy(err, cause error) error {
 	if err == nil {
 		return nil
@@ -252,7 +252,7 @@ func lostBy(err, cause error) error {
 	return fmt.Errorf("store/sqlite: the batch is lost: %w", errors.Join(cause, err))
 }
 
-// call runs fn and makes an error of its panic.
+// call runs fn and converts its panic into an error.
 func call(fn func(store.Tx) error, t store.Tx) (err error) {
 	returned := false
 	defer func() {
@@ -267,10 +267,10 @@ func call(fn func(store.Tx) error, t store.Tx) (err error) {
 	return err
 }
 
-// end commits, or rolls back when the transaction was lost or nothing of it is worth a commit.
+// end commits, or rolls back when the transaction was lost or no request succeeded.
 func (w *writer) end(taken []*request, lost error, durable bool) error {
 	if lost != nil {
-		// After some errors (disk full, I/O) SQLite has rolled back already, and says so here.
+		// After some errors (disk full, I/O) SQLite has already rolled back, and reports that here.
 		_ = w.control("ROLLBACK")
 		return lost
 	}
@@ -314,7 +314,7 @@ func anyKept(taken []*request) bool {
 	return false
 }
 
-// answer tells each request how it ended. Hooks run first, in order, for all of the batch.
+// answer answers each request. Hooks run first, in order, for the whole batch.
 func (w *writer) answer(taken []*request, err error) {
 	for _, r := range taken {
 		if r.err == nil {
@@ -347,7 +347,7 @@ func (w *writer) fail(rs []*request, err error) {
 	}
 }
 
-// control runs statements of our own on the write connection.
+// control runs internal statements on the write connection.
 func (w *writer) control(statements ...string) error {
 	return raw(w.conn, func(c *conn) error {
 		for _, s := range statements {
@@ -372,7 +372,7 @@ func (w *writer) afterCommit() {
 	}
 }
 
-// refreshFree looks how many pages of the file are free. A failure leaves the figure as it was.
+// refreshFree reads the number of free pages. A failure leaves the value unchanged.
 func (w *writer) refreshFree() {
 	w.lastFree = w.db.clock()
 	pages, err := pragma(w.conn, "freelist_count")

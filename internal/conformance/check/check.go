@@ -57,7 +57,7 @@ func run(args []string, out io.Writer) error {
 		return err
 	}
 	if problems := compare(parseDocument(string(b)), logged); len(problems) > 0 {
-		return fmt.Errorf("docs/conformance.md and the test run differ (make conformance writes it anew):\n  %s", strings.Join(problems, "\n  "))
+		return fmt.Errorf("docs/conformance.md and the test run differ (make conformance regenerates it):\n  %s", strings.Join(problems, "\n  "))
 	}
 	fmt.Fprintf(out, "%d of %d statements are shown, as docs/conformance.md says\n", len(logged), known.count())
 	return nil
@@ -172,12 +172,11 @@ func compare(document, logged shown) []string {
 
 const preface = `# Conformance
 
-The testable statements of the three contracts that Weir keeps, as far as they hold today, each with the tests that show
-it. A statement that is not listed does not hold yet, or no test shows it yet.
+The testable statements of the three contracts that Weir fulfils today, each with the tests that show it. A statement that is not
+listed is not fulfilled yet, or no test shows it yet.
 
-A test logs a statement's id after its assertion ran; ` + "`make check`" + ` compares that log with this page, so that a row
-cannot outlive its test. ` + "`make conformance`" + ` writes the page anew. "floor" marks a limitation that a contract admits:
-what stands there or better.
+A test logs a statement's id after its assertion ran; ` + "`make check`" + ` compares that log with this page, so that a row without a test fails.
+` + "`make conformance`" + ` regenerates the page. "floor" marks a limitation that a contract admits: Weir provides at least that.
 `
 
 func render(known statements, logged shown) string {

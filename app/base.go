@@ -1,0 +1,154 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"weir/config"
+	"weir/internal/memory"
+	"weir/model"
+	"weir/operate"
+)
+
+// base is what all components of an instance share.
+type base struct {
+	cfg      config.Config
+	opt      Options
+	log      *slog.Logger
+	metrics  *prometheus.Registry
+	memory   *memory.Accountant
+	accounts map[string]*memory.Account // of the parts that count what they hold
+	budget   Budget
+	boot     uint64
+	started  time.Time
+	addrs    operate.Addresses
+	ready    atomic.Bool
+	current  atomic.Pointer[config.Config] // with what reloads have applied
+
+	failOnce sync.Once
+	failed   chan error
+	running  sync.WaitGroup // ends before the log closes
+}
+
+func newBase(cfg config.Config, opt Options) *base {
+	if opt.Logger == nil {
+		opt.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opt.Getenv == nil {
+		opt.Getenv = func(string) string { return "" }
+	}
+	if opt.Out == nil {
+		opt.Out = io.Discard
+	}
+	b := &base{cfg: cfg, opt: opt, log: opt.Logger, metrics: prometheus.NewRegistry(), accounts: map[string]*memory.Account{},
+		budget: NewBudget(MemoryLimit(cfg)), started: time.Now(), failed: make(chan error, 1)}
+	b.current.Store(&cfg)
+	b.memory = memory.New(b.budget.Limit, b.metrics)
+	b.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	var bits [8]byte
+	_, _ = rand.Read(bits[:]) // never fails
+	b.boot = binary.LittleEndian.Uint64(bits[:])
+	return b
+}
+
+// effective is the configuration that applies now: as it was at the start, with what reloads have changed.
+func (b *base) effective() *config.Config { return b.current.Load() }
+
+// goes runs a part in a goroutine of its own. Parts end with life; one that ends with an error stops the instance.
+func (b *base) goes(life context.Context, name string, run func(context.Context) error) {
+	b.running.Go(b.part(life, name, run))
+}
+
+func (b *base) part(life context.Context, name string, run func(context.Context) error) func() {
+	return func() {
+		if err := run(life); err != nil && life.Err() == nil {
+			b.fail(fmt.Errorf("%s: %w", name, err))
+		}
+	}
+}
+
+func (b *base) fail(err error) { b.failOnce.Do(func() { b.failed <- err }) }
+
+// look returns what the system's clock says and the monotonic time since the start.
+func (b *base) look() (time.Time, time.Duration) {
+	if b.opt.Now != nil {
+		return b.opt.Now()
+	}
+	now := time.Now()
+	return now, now.Sub(b.started)
+}
+
+func (b *base) elapsed() time.Duration {
+	_, d := b.look()
+	return d
+}
+
+// warn logs what the operator should think over. A program that has set itself up (the demonstration) needs no warning.
+func (b *base) warn(ws []config.Warning) {
+	if b.opt.Source == nil {
+		return
+	}
+	for _, w := range ws {
+		at := w.Path
+		if w.Line > 0 {
+			at = fmt.Sprintf("%s (%s:%d)", w.Path, w.File, w.Line)
+		} else if at == "" {
+			at = w.File
+		}
+		b.log.Warn("configuration: "+at+" "+w.Reason, "hint", w.Hint)
+	}
+}
+
+// listenOn opens the listener of a key of the configuration and notes where it really is.
+func (b *base) listenOn(key, addr string, at *string) (net.Listener, error) {
+	l, err := net.Listen("tcp", addr)
+	if b.opt.AnyPort && errors.Is(err, syscall.EADDRINUSE) {
+		if host, _, split := net.SplitHostPort(addr); split == nil {
+			l, err = net.Listen("tcp", net.JoinHostPort(host, "0"))
+		}
+	}
+	if err != nil {
+		return nil, notListening(key, addr, err)
+	}
+	*at = l.Addr().String()
+	return l, nil
+}
+
+// notListening says which listener did not open, and what to do.
+func notListening(key, addr string, err error) error {
+	variable := "WEIR_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
+	e := &model.Error{Message: fmt.Sprintf("%s: %s cannot be opened: %v", key, addr, err), Err: err,
+		Hint: fmt.Sprintf("choose another address with %s or %s", key, variable)}
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		e.Message = fmt.Sprintf("%s: %s is in use by another process", key, addr)
+		e.Hint = fmt.Sprintf("stop what has the port (ss -ltnp shows it), or choose another one with %s or %s", key, variable)
+	case errors.Is(err, os.ErrPermission):
+		e.Hint = fmt.Sprintf("ports below 1024 need CAP_NET_BIND_SERVICE; choose a higher one with %s or %s", key, variable)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		e.Hint = fmt.Sprintf("no interface of this machine has the address; choose another one with %s or %s", key, variable)
+	}
+	return e
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}

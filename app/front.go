@@ -1,0 +1,115 @@
+package app
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	"weir/gql"
+	"weir/operate"
+	"weir/web"
+)
+
+// front is the API port: what stands behind it is known later.
+type front struct {
+	*base
+	lock        *lock
+	certificate *certificate
+	web         *web.Server
+	late        map[string]*later // by area or path
+	// closed reports whether an administrator exists.
+	closed  atomic.Pointer[func() bool]
+	serving sync.WaitGroup // answers until the store has closed
+}
+
+const (
+	jwksPath         = "/api/user-management/auth/jwks"
+	serviceTokenPath = "/api/user-management/auth/service-token"
+)
+
+// later is a handler that is known once its parts run; until then it answers 503, and so does /readyz.
+type later struct{ h atomic.Pointer[http.Handler] }
+
+func (l *later) set(h http.Handler) { l.h.Store(&h) }
+
+func (l *later) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if h := l.h.Load(); h != nil {
+		(*h).ServeHTTP(w, r)
+		return
+	}
+	w.Header().Set("Retry-After", "1")
+	http.Error(w, "starting", http.StatusServiceUnavailable)
+}
+
+// Start opens the API port with everything behind it still closed: health is answered from the first moment on.
+func (f *front) Start(_, life context.Context) error {
+	f.late = map[string]*later{jwksPath: {}, serviceTokenPath: {}, web.SetupCalls: {}}
+	cfg := web.Config{MaxConnections: f.lock.apiConnections(), BaseURL: f.cfg.BaseURL, DocsURL: f.cfg.DocsURL, DevTools: gql.DevTools(f.opt.Getenv), Ready: f.ready.Load, Log: f.log,
+		Registerer: f.metrics, Handlers: map[string]http.Handler{},
+		Absent: []web.Absent{{Area: "event-sources", Note: "answers with a placeholder schema; devices send to the ingest listener and the broker"},
+			{Area: "sparkplug-ingest", Note: "serves no GraphQL"}, {Area: "lwm2m-ingest", Note: "serves no GraphQL"}}}
+	for path, h := range f.late {
+		cfg.Handlers[path] = h
+	}
+	maps.Copy(cfg.Handlers, web.SetupPages(f.setupState))
+	for _, name := range areaNames {
+		sdl, err := gql.SDL(name)
+		if err != nil {
+			return err
+		}
+		f.late[name] = &later{}
+		cfg.Areas = append(cfg.Areas, web.Area{Name: name, Plane: "tenant", Token: "access", SDL: sdl, Handler: f.late[name]})
+	}
+	var err error
+	if f.web, err = web.New(cfg); err != nil {
+		return err
+	}
+	return f.open(life)
+}
+
+// open opens the listeners.
+func (f *front) open(life context.Context) error {
+	if addr := f.cfg.Listeners.API; addr != "" {
+		l, err := f.listenOn("listeners.api", addr, &f.addrs.API)
+		if err != nil {
+			return err
+		}
+		f.serving.Go(f.part(life, "api", func(context.Context) error { return ignoreClosed(f.web.Serve(l)) }))
+	}
+	if addr := f.cfg.Listeners.APITLS; addr != "" && f.certificate.pair != nil {
+		l, err := f.listenOn("listeners.api_tls", addr, &f.addrs.APITLS)
+		if err != nil {
+			return err
+		}
+		f.serving.Go(f.part(life, "api over TLS", func(context.Context) error { return ignoreClosed(f.web.ServeTLS(l, f.certificate.pair.Server(false))) }))
+	}
+	return nil
+}
+
+// Stop implements component.
+func (f *front) Stop(ctx context.Context) error {
+	defer f.serving.Wait()
+	return f.web.Shutdown(ctx)
+}
+
+// setupState is how far the first run is, for a browser that opens its page.
+func (f *front) setupState() web.SetupState {
+	switch closed := f.closed.Load(); {
+	case !f.ready.Load() || closed == nil:
+		return web.SetupStarting
+	case (*closed)():
+		return web.SetupClosed
+	}
+	return web.SetupOpen
+}
+
+// apiListener is where the setup page is reached: over TLS only where nothing else is open, since the names of the
+// certificate may be none of those that its link can have.
+func apiListener(at *operate.Addresses) (scheme, address string) {
+	if at.API != "" {
+		return "http", at.API
+	}
+	return "https", at.APITLS
+}

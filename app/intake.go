@@ -1,0 +1,80 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"weir/auth"
+	"weir/config"
+	"weir/health"
+	"weir/ingest"
+	"weir/model"
+	"weir/store"
+)
+
+// intake is the one way into the log, which all transports share.
+type intake struct {
+	*base
+	store    *database
+	spool    *logStore
+	entities *entities
+	applier  *applier
+	gauge    *ingest.Gauge
+	gate     *ingest.Intake
+}
+
+// countsInterval is how long the counts of the transports may wait for a batch to ride in before one is made for them.
+const countsInterval = 10 * time.Second
+
+// Start implements component.
+func (i *intake) Start(_, life context.Context) error {
+	i.gauge = ingest.NewGauge(ingest.GaugeConfig{Log: i.spool.log, Applied: i.applier.ingest.Applied, Disk: i.disk, DiskReserve: int64(i.cfg.Spool.DiskReserve),
+		Logger: i.log, Registry: i.metrics})
+	i.gate = ingest.NewIntake(intakeConfig(i.cfg),
+		ingest.IntakeDeps{Log: i.spool.log, Counts: i.spool.counts, Stamp: i.spool.clock.Stamp, Verify: i.verify, Ceiling: i.entities.Govern, Pressure: i.gauge,
+			Seal: i.store.vault.Seal, KeepRejected: i.keepRejected, Tap: i.applier.tap, Logger: i.log, Registry: i.metrics})
+	i.goes(life, "pressure", i.gauge.Run)
+	i.goes(life, "gate", i.gate.Run)
+	i.goes(life, "door counts", func(ctx context.Context) error { return i.gate.RunCounts(ctx, countsInterval) })
+	return nil
+}
+
+// Stop answers what was accepted.
+func (i *intake) Stop(ctx context.Context) error { return i.gate.Shut(ctx) }
+
+func intakeConfig(cfg config.Config) ingest.IntakeConfig {
+	return ingest.IntakeConfig{DeviceAuth: ingest.DeviceAuthMode(cfg.Auth.DeviceAuthMode), FailClosed: cfg.Broker.FailClosed}
+}
+
+// disk is what is free on the disk of the data directory, and how large it is.
+func (i *intake) disk() (free, size int64, err error) {
+	fs, err := health.ThisMachine().FileSystem(i.cfg.DataDir)
+	return int64(fs.FreeBytes), int64(fs.Bytes), err
+}
+
+// verify asks auth about the credential in a body.
+func (i *intake) verify(ctx context.Context, tenant string, c ingest.Credential) (ingest.Proof, model.Verdict, error) {
+	p, err := i.entities.verifier.Verify(ctx, auth.Claim{Tenant: tenant, Type: c.Type, ID: c.ID, Secret: c.Secret, Door: true})
+	if err != nil {
+		verdict, refused := auth.VerdictOf(err)
+		if !refused {
+			return ingest.Proof{}, model.VerdictBad, err
+		}
+		return ingest.Proof{}, verdict, nil
+	}
+	return ingest.Proof{Credential: p.CredentialID, DeviceID: p.DeviceID, Device: p.Device}, model.VerdictOK, nil
+}
+
+// rejectedBytes bounds the buffer of rejected payloads of unauthenticated senders.
+const rejectedBytes = 16 << 20
+
+// keepRejected puts the copy of a body that was refused into the rejected-payload buffer.
+func (i *intake) keepRejected(ctx context.Context, d *store.DeadLetter) error {
+	return i.store.db.Write(ctx, store.Results, func(tx store.Tx) error {
+		if err := store.AddDeadLetter(tx, d); err != nil {
+			return err
+		}
+		_, err := store.TrimRejected(tx, rejectedBytes)
+		return err
+	})
+}

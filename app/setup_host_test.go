@@ -1,0 +1,38 @@
+package app
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"weir/config"
+	"weir/operate"
+)
+
+func TestTheCommandsNameTheHostThatThePageWasOpenedOn(t *testing.T) {
+	t.Parallel()
+	cfg := config.Default()
+	cfg.DataDir = t.TempDir() + "/d"
+	cfg.Listeners = config.Listeners{API: "127.0.0.1:0"}
+	in := New(cfg, Options{})
+	ctx, stop := context.WithCancel(t.Context())
+	err := in.Run(ctx, func() {
+		defer stop()
+		steps := setupSteps{in.entities.Entities, in.applier}
+		if _, err := steps.MakeTenant(ctx, "acme", ""); err != nil {
+			t.Error(err)
+			return
+		}
+		in.addrs.MQTT, in.addrs.Ingest = "[::]:1883", "0.0.0.0:8081" // as if they were open on every interface
+		made, err := steps.MakeDevice(ctx, "acme", "d1", "gateway.lan")
+		snippets, _ := made.Snippets.([]operate.Snippet)
+		if err != nil || len(snippets) != 3 || !strings.HasPrefix(snippets[0].Text, "mosquitto_pub -h gateway.lan -p 1883 ") ||
+			!strings.HasPrefix(snippets[1].Text, "curl -i http://gateway.lan:8081/weir/acme/events ") ||
+			!strings.Contains(snippets[2].Text, `"http://gateway.lan:8081/weir/acme/events"`) {
+			t.Errorf("%+v, %v", made, err)
+		}
+	}, nil)
+	if err != nil {
+		t.Error(err)
+	}
+}

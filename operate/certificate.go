@@ -1,0 +1,75 @@
+package operate
+
+import (
+	"time"
+
+	"weir/config"
+	"weir/health"
+	"weir/internal/certs"
+)
+
+// CertificateStatus is how the certificate is that listeners serve.
+type CertificateStatus struct {
+	File      string    `json:"file"`
+	Names     []string  `json:"names"` // that it is for
+	NotBefore time.Time `json:"notBefore"`
+	NotAfter  time.Time `json:"notAfter"` // of what expires first of the file
+	Listeners []string  `json:"listeners"`
+	// Problem is why the files as they are now are not served, "" when they are; Since is when that was found.
+	Problem string    `json:"problem,omitempty"`
+	Since   time.Time `json:"since,omitzero"`
+}
+
+// CertificateError names the key of the file that an error of the certificate is about.
+func CertificateError(err error) string { return config.CertificateKey(err) + ": " + err.Error() }
+
+// certificateStatus is nil when there is no certificate.
+func (o *Operator) certificateStatus() *CertificateStatus {
+	if o.Served == nil {
+		return nil
+	}
+	s := o.Served.State()
+	out := &CertificateStatus{File: o.Config.TLS.CertFile, Names: s.Pair.Names(), NotBefore: s.Pair.Begins().UTC(), NotAfter: s.Pair.Expires().UTC(),
+		Listeners: o.Addrs.Secure()}
+	if s.Failed != nil {
+		out.Problem, out.Since = CertificateError(s.Failed), s.Since.UTC()
+	}
+	return out
+}
+
+// Secure are the listeners that speak TLS, by name.
+func (a Addresses) Secure() []string {
+	out := []string{}
+	for _, l := range a.listeners() {
+		if l.TLS && l.Address != "" {
+			out = append(out, l.Name())
+		}
+	}
+	return out
+}
+
+// certificateChecks look at the certificate of a running instance: none when there is none.
+func (o *Operator) certificateChecks(now func() time.Time) []health.Check {
+	if o.Served == nil {
+		return nil
+	}
+	return []health.Check{health.Certificate(func() health.Pair {
+		s := o.certificateStatus()
+		return health.Pair{File: s.File, NotBefore: s.NotBefore, NotAfter: s.NotAfter, Problem: s.Problem}
+	}, now)}
+}
+
+// restingCertificate looks at the certificate that an instance would serve.
+func restingCertificate(cfg config.Config, now func() time.Time) []health.Check {
+	if !cfg.TLS.Enabled() {
+		return nil
+	}
+	return []health.Check{health.Certificate(func() health.Pair {
+		k, err := certs.New(cfg.TLS.Files())
+		if err != nil {
+			return health.Pair{File: cfg.TLS.CertFile, Problem: CertificateError(err)}
+		}
+		p := k.State().Pair
+		return health.Pair{File: cfg.TLS.CertFile, NotBefore: p.Begins(), NotAfter: p.Expires()}
+	}, now)}
+}

@@ -1,0 +1,344 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/config"
+	"weir/health"
+	"weir/ingest"
+	"weir/internal/build"
+	"weir/internal/memory"
+	"weir/internal/rootkey"
+	"weir/model"
+	"weir/rules"
+	"weir/store"
+)
+
+// How long one check may take, and how many times as long all of them together: a verb answers within its timeout.
+const (
+	CheckTimeout = 4 * time.Second
+	allChecks    = 6
+)
+
+// DoctorQuery says who asks.
+type DoctorQuery struct {
+	Version string `json:"version,omitempty"` // of the binary that asks
+	// CheckTimeout bounds a check where nothing runs; 0: CheckTimeout. A running instance answers within that of a verb.
+	CheckTimeout time.Duration `json:"-"`
+}
+
+// doctor looks at a running instance from inside: its limits and its view of the disk are what count.
+func (o *Operator) doctor(ctx context.Context, q DoctorQuery) (*health.Report, error) {
+	ctx, cancel := context.WithTimeout(ctx, allChecks*CheckTimeout)
+	defer cancel()
+	r := health.Examine(ctx, CheckTimeout, o.checks(health.ThisMachine(), q))
+	r.Running = true
+	return r, nil
+}
+
+// checks are what can be looked at while the instance runs.
+func (o *Operator) checks(m health.Machine, q DoctorQuery) []health.Check {
+	cfg := *o.Effective()
+	dir := cfg.DataDir
+	log, plan := o.Spool.Stats(), o.Wiring.Plan(cfg)
+	return slices.Concat([]health.Check{
+		{ID: "instance", Look: func(context.Context) health.Finding { return o.isUp(q.Version) }},
+		m.Directory(dir),
+		m.FileModes(dir),
+		m.FileSystemKind(dir),
+		m.DiskKind(dir),
+		m.Space(dir, log.MaxBytes-log.DiskBytes),
+		m.Sync(dir),
+		health.Wear(o.vitals.writing()),
+		{ID: "root-key", Look: func(context.Context) health.Finding {
+			return rootKeyFinding(rootkey.Options{File: RootKeyPath(o.Config), Env: o.Getenv("WEIR_ROOT_KEY"), SealedUnder: o.Vault.KeyID()})
+		}},
+		{ID: "store", Look: o.storeAnswers},
+		{ID: "log", Look: func(context.Context) health.Finding { return o.logTakes() }},
+		{ID: "log-losses", Look: func(ctx context.Context) health.Finding { return lossFindingOf(ctx, o.Store, dir, m.Now()) }},
+		{ID: "reload", Look: func(context.Context) health.Finding { return reloadFinding(o.Reloads.Last()) }},
+		{ID: "last-stop", Look: func(context.Context) health.Finding { return o.LastStop.finding() }},
+		backupCheck(dir, m.Now),
+		{ID: "clock", Look: func(ctx context.Context) health.Finding {
+			return o.clockHolds(ctx, m.Clock(build.Time(), dir, SpoolPath(dir)))
+		}},
+		m.OpenFileLimit(plan.MQTTConnections),
+		health.MemoryLimit(memoryOf(cfg, plan, debug.SetMemoryLimit(-1))),
+		health.PortsAnswer(o.Addrs.listeners()),
+		names(cfg),
+		health.Exposure(configured(cfg)),
+	}, openTopicsChecks(cfg), o.certificateChecks(m.Now), []health.Check{
+		health.DeviceAuth(cfg.Auth.DeviceAuthMode),
+		{ID: "sign-in", Look: func(context.Context) health.Finding { return signIn(o.Auth.HasSuperuser(), dir) }},
+		{ID: "ledger", Look: func(ctx context.Context) health.Finding { return ledgerFinding(ctx, o.Applier.Ledger()) }},
+		{ID: "backlog", Look: func(context.Context) health.Finding { return o.backlog(m.Now()) }},
+		{ID: "dead-letters", Look: func(ctx context.Context) health.Finding { return deadLetterFinding(ctx, o.Store, m.Now()) }},
+		{ID: "applier", Look: func(context.Context) health.Finding { return o.applies() }},
+		{ID: "rules", Look: func(context.Context) health.Finding {
+			return rulesFinding(o.Applier.RuleStats(), o.Applier.UnhealthyRules())
+		}},
+		{ID: "ceilings", Look: func(ctx context.Context) health.Finding { return ceilings(ctx, o.Applier.Ledger(), m.Now()) }},
+	})
+}
+
+func (o *Operator) isUp(asker string) health.Finding {
+	switch up := time.Since(o.Started).Round(time.Second); {
+	case !o.Ready():
+		return health.Warn("wait for it: weir health --wait 1m", "version %s, not ready: it is starting or stopping", o.Version)
+	case asker != "" && asker != o.Version:
+		return health.Warn("restart the instance to run what is installed", "version %s runs, this binary is %s", o.Version, asker)
+	default:
+		return health.Good("version %s, ready, up %s", o.Version, up)
+	}
+}
+
+func (o *Operator) storeAnswers(ctx context.Context) health.Finding {
+	if err := o.Store.Read(ctx, func(tx store.Tx) error {
+		_, _, err := store.CheckpointState(tx)
+		return err
+	}); err != nil {
+		return health.Fail("the log of the instance says more", "the database cannot be read: %v", err)
+	}
+	if f, sound := o.storeFinding(); !sound {
+		return f
+	}
+	s := o.Store.Stats()
+	return health.Good("%s on disk", health.Bytes(s.Bytes))
+}
+
+func (o *Operator) logTakes() health.Finding {
+	s := o.Spool.Stats()
+	if s.Err != nil {
+		return health.Fail("messages are refused until it takes them again; look at disk-space and disk-sync", "the log refuses appends: %v", s.Err)
+	}
+	text := health.Bytes(s.DiskBytes) + " on disk"
+	if s.LastSyncNanos > 0 {
+		text += fmt.Sprintf(", the last sync took %s", time.Duration(s.LastSyncNanos).Round(10*time.Microsecond))
+	}
+	return health.Good("%s", text)
+}
+
+// clockHolds says what the instance itself holds of the clock, else what can be seen from outside.
+func (o *Operator) clockHolds(ctx context.Context, outside health.Check) health.Finding {
+	if why := o.Clock.Doubt(); why != "" {
+		return health.Fail("set the clock (a time server, date -s): messages are acknowledged and kept meanwhile, event times as sent", "%s", why)
+	}
+	return outside.Look(ctx)
+}
+
+func (o *Operator) applies() health.Finding {
+	if why := o.Applier.Stalled(); why != "" {
+		return health.Fail("nothing acknowledged is lost: it waits in the log and is applied once this is mended", "what was accepted is not applied: %s", why)
+	}
+	return health.Good("applied up to record %d", o.Applier.Applied())
+}
+
+// backlogWarning is how full the log may be, in percent, before it is worth a word.
+const backlogWarning = 50
+
+func (o *Operator) backlog(now time.Time) health.Finding {
+	s := o.Spool.Stats()
+	waiting := int64(s.Last) - int64(o.Applier.Applied())
+	text := fmt.Sprintf("%s to be applied, the log holds %s of %s", health.Count(max(waiting, 0), "record"), health.Bytes(s.Bytes), health.Bytes(s.MaxBytes))
+	if since := o.Applier.HeadSince(); since > 0 {
+		text += fmt.Sprintf(", the oldest that is not yet in the store came %s ago", now.Sub(since.Time()).Round(time.Second))
+	}
+	const hint = "look at applier, store and disk-sync; ingest.spool_max_bytes is how much may wait"
+	switch {
+	case o.Gauge.Refusing():
+		return health.Fail(hint, "new messages are refused: %s", text)
+	case s.MaxBytes > 0 && s.Bytes*100 >= s.MaxBytes*backlogWarning:
+		return health.Warn(hint, "%s", text)
+	}
+	return health.Good("%s", text)
+}
+
+func rootKeyFinding(o rootkey.Options) health.Finding {
+	k, err := rootkey.Look(o)
+	switch {
+	case err != nil:
+		return health.Fail("what is sealed cannot be read without it: put the key back as it was, mode 0600", "%v", err)
+	case len(k.Warnings) > 0:
+		return health.Warn("chmod 600 the file", "%s", strings.Join(k.Warnings, "; "))
+	case o.Env != "":
+		return health.Good("key %s, from WEIR_ROOT_KEY", k.Key.ID())
+	}
+	return health.Good("key %s; keep a copy of %s in another place", k.Key.ID(), o.File)
+}
+
+// reloadFinding is how the last reload of the configuration ended, nil for none.
+func reloadFinding(r *ReloadReport) health.Finding {
+	switch {
+	case r == nil:
+		return health.Good("none since the start")
+	case r.Outcome == ReloadFailed:
+		return health.Fail("weir config validate shows the lines; until it is mended the configuration of before is obeyed",
+			"the last one, at %s, was refused: %s", r.At.Format(time.RFC3339), health.Count(len(r.Problems), "mistake"))
+	case len(r.Waiting) > 0:
+		var keys []string
+		for _, c := range r.Waiting {
+			keys = append(keys, c.Path)
+		}
+		return health.Warn("restart the instance to have them obeyed", "waiting for a restart: %s", strings.Join(keys, ", "))
+	}
+	return health.Good("the last one, at %s, is obeyed", r.At.Format(time.RFC3339))
+}
+
+func signIn(can bool, dir string) health.Finding {
+	if can {
+		return health.Good("there is an administrator")
+	}
+	return health.Warn("weir admin create you@example.org --data "+dir+", or in a browser: weir admin link", "nobody can sign in yet")
+}
+
+func ledgerFinding(ctx context.Context, l *ingest.Ledger) health.Finding {
+	lines, err := l.Lines(ctx, store.LedgerFilter{})
+	if err != nil {
+		return health.Skip("the ledger cannot be read: %v", err)
+	}
+	var hours int
+	var missing int64
+	for i := range lines {
+		if n := lines[i].Missing(); n != 0 {
+			hours++
+			missing += n
+		}
+	}
+	if hours > 0 {
+		return health.Fail("weir ledger shows which; this is a defect of Weir: please report it with weir bundle", "%s out of balance, by %s", health.Count(hours, "hour"), health.Count(missing, "message"))
+	}
+	return health.Good("balanced, %s", health.Count(len(lines), "line"))
+}
+
+func deadLetterFinding(ctx context.Context, st interface {
+	Read(context.Context, func(store.Tx) error) error
+}, now time.Time) health.Finding {
+	var reasons []store.ReasonCount
+	if err := st.Read(ctx, func(tx store.Tx) (err error) {
+		reasons, err = store.DeadLetterReasons(tx, model.MicrosOf(now.Add(-24*time.Hour)))
+		return err
+	}); err != nil {
+		return health.Skip("they cannot be read: %v", err)
+	}
+	if len(reasons) == 0 {
+		return health.Good("none in the last day")
+	}
+	var text []string
+	for _, r := range reasons {
+		text = append(text, fmt.Sprintf("%d %s", r.Count, r.Reason))
+	}
+	return health.Warn("weir ledger dead-letters shows them", "in the last day: %s", strings.Join(text, ", "))
+}
+
+// namedRules is how many rules a finding names.
+const namedRules = 3
+
+func rulesFinding(s rules.Stats, ailing []rules.Health) health.Finding {
+	if len(ailing) == 0 {
+		return health.Good("%d run", s.Rules)
+	}
+	var text []string
+	result := health.Warn
+	for _, h := range ailing {
+		what := fmt.Sprintf("%d samples could not be judged", h.EvalErrors)
+		switch {
+		case h.Status == rules.CompileError:
+			what, result = "does not run: "+h.Message, health.Fail
+		case h.EvalErrors == 0:
+			what = fmt.Sprintf("%d detections found no room (detection.max_keys_per_tenant)", h.RefusedKeys)
+		}
+		text = append(text, h.RuntimeID+" "+what)
+	}
+	if more := len(text) - namedRules; more > 0 {
+		text = append(text[:namedRules], fmt.Sprintf("and %d more", more))
+	}
+	return result("correct the rule in its device profile and publish it", "%d of %d: %s", len(ailing), max(s.Rules, len(ailing)), strings.Join(text, "; "))
+}
+
+// ceilings finds the tenants of whom messages were turned away in this hour or the one before because they send more
+// than they may.
+func ceilings(ctx context.Context, l *ingest.Ledger, now time.Time) health.Finding {
+	lines, err := l.Lines(ctx, store.LedgerFilter{From: new(model.NanosOf(now.Add(-time.Hour)).Hour())})
+	if err != nil {
+		return health.Skip("the ledger cannot be read: %v", err)
+	}
+	over := map[string]int64{}
+	var order []string
+	for i := range lines {
+		for _, r := range lines[i].Reasons {
+			if r.Reason != string(ingest.ReasonCeiling) {
+				continue
+			}
+			if over[lines[i].Tenant] == 0 {
+				order = append(order, lines[i].Tenant)
+			}
+			over[lines[i].Tenant] += r.Count.Messages
+		}
+	}
+	if len(order) == 0 {
+		return health.Good("no tenant sends more than it may")
+	}
+	var text []string
+	for _, t := range order {
+		text = append(text, fmt.Sprintf("%s %s", t, health.Count(over[t], "message")))
+	}
+	return health.Warn("give the tenant a larger tier, raise governance.ingest_messages_per_second, or let its devices send less",
+		"turned away in the last hours for the ceiling: %s", strings.Join(text, ", "))
+}
+
+// openTopicsChecks say that there are open topics; where there are none nothing is to be said.
+func openTopicsChecks(cfg config.Config) []health.Check {
+	if cfg.Broker.OpenTopics == "" || !cfg.Broker.Enabled {
+		return nil
+	}
+	return []health.Check{{ID: "open-topics", Look: func(context.Context) health.Finding {
+		return health.Warn("leave broker.open_topics out unless a bridge, local nodes or a conformance suite need it",
+			"%s serves general publish and subscribe: nothing published there is stored", cfg.Broker.OpenTopics)
+	}}}
+}
+
+func memoryOf(cfg config.Config, plan Plan, runtime int64) health.Memory {
+	if runtime == plan.Runtime { // as it should be
+		runtime = plan.Memory
+	}
+	return health.Memory{Limit: plan.Memory, Configured: cfg.Limits.Memory > 0, Runtime: runtime, Available: memory.Available("/")}
+}
+
+// names are those that the configuration holds.
+func names(cfg config.Config) health.Check {
+	values := []string{cfg.BaseURL}
+	for _, l := range configured(cfg) {
+		values = append(values, l.Address)
+	}
+	return health.Names(values, net.DefaultResolver.LookupHost)
+}
+
+// configured are the listeners as the configuration has them.
+func configured(cfg config.Config) []health.Listener {
+	l := cfg.Listeners
+	if !cfg.Broker.Enabled {
+		l.MQTT, l.MQTTS, l.MQTTWS, l.MQTTWSS, cfg.Broker.OpenTopics = "", "", "", "", ""
+	}
+	if !cfg.Metrics.Enabled {
+		l.Metrics = ""
+	}
+	if !cfg.TLS.Enabled() {
+		l.MQTTS, l.APITLS, l.IngestTLS, l.MQTTWSS = "", "", "", ""
+	}
+	return Addresses{API: l.API, Ingest: l.Ingest, MQTT: l.MQTT, Metrics: l.Metrics, MQTTS: l.MQTTS, APITLS: l.APITLS, IngestTLS: l.IngestTLS,
+		MQTTWS: l.MQTTWS, MQTTWSS: l.MQTTWSS, OpenTopics: cfg.Broker.OpenTopics}.listeners()
+}
+
+func (a Addresses) listeners() []health.Listener {
+	return []health.Listener{{Key: "listeners.api", Address: a.API}, {Key: "listeners.api_tls", Address: a.APITLS, TLS: true},
+		{Key: "listeners.ingest", Address: a.Ingest}, {Key: "listeners.ingest_tls", Address: a.IngestTLS, TLS: true},
+		{Key: "listeners.mqtt", Address: a.MQTT}, {Key: "listeners.mqtts", Address: a.MQTTS, TLS: true},
+		{Key: "listeners.mqtt_ws", Address: a.MQTTWS}, {Key: "listeners.mqtt_wss", Address: a.MQTTWSS, TLS: true},
+		{Key: "listeners.metrics", Address: a.Metrics}, {Key: "broker.open_topics", Address: a.OpenTopics}}
+}

@@ -1,0 +1,273 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/config"
+	"weir/health"
+	"weir/ingest"
+	"weir/internal/dirlock"
+	"weir/internal/rootkey"
+	"weir/model"
+	"weir/rules"
+	"weir/store"
+	"weir/store/sqlite"
+)
+
+func found(t *testing.T, f health.Finding, want health.Result, text string) {
+	t.Helper()
+	if f.Result != want || !strings.Contains(f.Text, text) || want == health.Failure && f.Hint == "" {
+		t.Errorf("%s: %s (hint: %s)\nwant %s: …%s…", f.Result, f.Text, f.Hint, want, text)
+	}
+}
+
+// booked is a store with ledger lines and dead letters in it.
+func booked(t *testing.T, fill func(store.Tx) error) store.Store {
+	t.Helper()
+	st, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "weir.db"), sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := st.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := st.Write(t.Context(), store.Durable, fill); err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+var noon = time.Date(2026, 6, 1, 12, 30, 0, 0, time.UTC)
+
+func line(tenant string, at time.Time, h store.Outcome, reason ingest.Reason) store.LedgerKey {
+	return store.LedgerKey{Tenant: tenant, Transport: "mqtt", Hour: model.NanosOf(at).Hour(), Outcome: h, Reason: string(reason)}
+}
+
+func TestALedgerThatDoesNotBalanceIsAFailure(t *testing.T) {
+	t.Parallel()
+	sound := booked(t, func(tx store.Tx) error {
+		return errors.Join(store.AddLedger(tx, line("acme", noon, store.OutcomeReceived, ""), store.LedgerCount{Messages: 5}),
+			store.AddLedger(tx, line("acme", noon, store.OutcomeStored, ""), store.LedgerCount{Messages: 5}))
+	})
+	found(t, ledgerFinding(t.Context(), ingest.NewStoredLedger(sound)), health.OK, "balanced, 1 line")
+	lost := booked(t, func(tx store.Tx) error {
+		return errors.Join(store.AddLedger(tx, line("acme", noon, store.OutcomeReceived, ""), store.LedgerCount{Messages: 5}),
+			store.AddLedger(tx, line("acme", noon, store.OutcomeStored, ""), store.LedgerCount{Messages: 3}))
+	})
+	found(t, ledgerFinding(t.Context(), ingest.NewStoredLedger(lost)), health.Failure, "1 hour out of balance, by 2 messages")
+}
+
+func TestTenantsOverTheirCeilingAreNamed(t *testing.T) {
+	t.Parallel()
+	st := booked(t, func(tx store.Tx) error {
+		return errors.Join(store.AddLedger(tx, line("loud", noon, store.OutcomeRefused, ingest.ReasonCeiling), store.LedgerCount{Messages: 7}),
+			store.AddLedger(tx, line("loud", noon.Add(-time.Hour), store.OutcomeDropped, ingest.ReasonCeiling), store.LedgerCount{Messages: 2}),
+			store.AddLedger(tx, line("was-loud", noon.Add(-3*time.Hour), store.OutcomeRefused, ingest.ReasonCeiling), store.LedgerCount{Messages: 9}),
+			store.AddLedger(tx, line("wrong", noon, store.OutcomeRefused, ingest.ReasonNotAuthorized), store.LedgerCount{Messages: 9}))
+	})
+	f := ceilings(t.Context(), ingest.NewStoredLedger(st), noon)
+	found(t, f, health.Warning, "loud 9 messages")
+	if strings.Contains(f.Text, "wrong") || strings.Contains(f.Text, "was-loud") {
+		t.Error(f.Text)
+	}
+	found(t, ceilings(t.Context(), ingest.NewStoredLedger(st), noon.Add(24*time.Hour)), health.OK, "no tenant")
+}
+
+func TestDeadLettersOfTheLastDayAreCountedByReason(t *testing.T) {
+	t.Parallel()
+	st := booked(t, func(tx store.Tx) error {
+		var errs []error
+		for i, d := range []struct {
+			reason string
+			ago    time.Duration
+		}{{"unknown-device", time.Hour}, {"bad-time", 2 * time.Hour}, {"unknown-device", 3 * time.Hour}, {"old", 25 * time.Hour}} {
+			errs = append(errs, store.AddDeadLetter(tx, &store.DeadLetter{Occurred: model.MicrosOf(noon.Add(-d.ago)), Kind: store.DeadLetterIngest, Reason: d.reason,
+				Epoch: 1, Offset: model.Offset(i + 1)}))
+		}
+		return errors.Join(errs...)
+	})
+	f := deadLetterFinding(t.Context(), st, noon)
+	if found(t, f, health.Warning, ""); f.Text != "in the last day: 2 unknown-device, 1 bad-time" {
+		t.Error(f.Text)
+	}
+	found(t, deadLetterFinding(t.Context(), st, noon.Add(48*time.Hour)), health.OK, "none")
+}
+
+func TestRulesInErrorAreNamed(t *testing.T) {
+	t.Parallel()
+	broken := rules.Health{RuntimeID: "acme/p@1/a", Status: rules.CompileError, Message: "no such metric"}
+	strained := rules.Health{RuntimeID: "acme/p@1/b", Status: rules.Active, EvalErrors: 3}
+	crowded := rules.Health{RuntimeID: "acme/p@1/c", Status: rules.Active, RefusedKeys: 2}
+	s := rules.Stats{Rules: 4}
+	found(t, rulesFinding(s, nil), health.OK, "4 run")
+	found(t, rulesFinding(s, []rules.Health{strained, crowded}), health.Warning, "acme/p@1/b 3 samples could not be judged; acme/p@1/c 2 detections found no room")
+	found(t, rulesFinding(s, []rules.Health{broken, strained}), health.Failure, "2 of 4: acme/p@1/a does not run: no such metric")
+	found(t, rulesFinding(s, []rules.Health{broken, strained, crowded, crowded, crowded}), health.Failure, "and 2 more")
+}
+
+func TestARootKeyThatDoesNotFit(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "root.key")
+	k, err := rootkey.Load(rootkey.Options{File: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := k.Key.ID()
+	found(t, rootKeyFinding(rootkey.Options{File: file, SealedUnder: id}), health.OK, "key "+id)
+	found(t, rootKeyFinding(rootkey.Options{File: file, SealedUnder: "0011223344556677"}), health.Failure, "holds the key "+id)
+	found(t, rootKeyFinding(rootkey.Options{File: file + ".none", SealedUnder: id}), health.Failure, "does not exist")
+	found(t, rootKeyFinding(rootkey.Options{File: file, Env: "short", SealedUnder: id}), health.Failure, "WEIR_ROOT_KEY")
+	if err := os.Chmod(file, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	found(t, rootKeyFinding(rootkey.Options{File: file, SealedUnder: id}), health.Warning, "open to its group")
+	if err := os.Chmod(file, 0o604); err != nil {
+		t.Fatal(err)
+	}
+	found(t, rootKeyFinding(rootkey.Options{File: file, SealedUnder: id}), health.Failure, "mode 0604")
+}
+
+// A whole look at a directory where nothing runs, on a machine that is not well.
+func TestTheDoctorOfAMachineThatIsNotWell(t *testing.T) {
+	t.Parallel()
+	cfg := config.Default()
+	cfg.DataDir = filepath.Join(t.TempDir(), "data")
+	if err := os.Mkdir(cfg.DataDir, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Listeners = config.Listeners{API: "127.0.0.1:0"}
+	m := health.ThisMachine()
+	m.Now = func() time.Time { return time.Unix(100, 0) }
+	m.FileSystem = func(string) (health.FileSystem, error) {
+		return health.FileSystem{Kind: "tmpfs", Bytes: 1 << 30, FreeBytes: 1 << 20}, nil
+	}
+	m.OpenFiles = func() (uint64, error) { return 1024, nil }
+	r := atRestIn(cfg).examine(t.Context(), m, CheckTimeout)
+	got := map[string]health.Result{}
+	for _, f := range r.Findings {
+		got[f.ID] = f.Result
+	}
+	for id, want := range map[string]health.Result{"clock": health.Failure, "disk-space": health.Failure, "file-system": health.Warning, "open-files": health.Warning,
+		"data-dir": health.OK, "store": health.OK, "sign-in": health.Skipped} {
+		if got[id] != want {
+			t.Errorf("%s: %q, not %q", id, got[id], want)
+		}
+	}
+	if r.Result != health.Failure || r.Running {
+		t.Errorf("%+v", r)
+	}
+	if left, _ := os.ReadDir(cfg.DataDir); len(left) != 0 {
+		t.Errorf("it has left behind %v", left)
+	}
+}
+
+func TestADirectoryThatIsTakenAndSilentIsNotReady(t *testing.T) {
+	t.Parallel()
+	cfg := config.Default()
+	cfg.DataDir = t.TempDir()
+	if _, err := AskHealth(t.Context(), cfg); !errors.Is(err, ErrNotRunning) {
+		t.Errorf("nobody: %v", err)
+	}
+	lock, err := dirlock.Acquire(cfg.DataDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	h, err := AskHealth(t.Context(), cfg)
+	if err != nil || h.State != HealthNotReady || !strings.Contains(h.Problems[0], "starting or stopping") {
+		t.Errorf("%+v, %v", h, err)
+	}
+	r := atRestIn(cfg).examine(t.Context(), health.ThisMachine(), CheckTimeout)
+	found(t, r.Findings[0], health.Failure, "does not answer on its socket")
+}
+
+func TestReadyzOverTheNetwork(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		status int
+		body   string
+		state  string
+		text   string
+	}{
+		"ready":      {http.StatusOK, "ready", HealthReady, ""},
+		"not ready":  {http.StatusServiceUnavailable, "not ready\n", HealthNotReady, "it answers: not ready"},
+		"a stranger": {http.StatusFound, "", HealthNotReady, "is this the api listener of a Weir?"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path != "/readyz" {
+					t.Errorf("asked for %s", r.URL.Path)
+				}
+				w.Header().Set("Location", "/elsewhere")
+				w.WriteHeader(c.status)
+				_, _ = w.Write([]byte(c.body))
+			}))
+			defer s.Close()
+			h, err := AskReadyz(t.Context(), s.URL+"/")
+			if err != nil || h.State != c.state || !strings.Contains(strings.Join(h.Problems, ""), c.text) {
+				t.Errorf("%+v, %v", h, err)
+			}
+		})
+	}
+	ctx, end := context.WithCancel(t.Context())
+	end()
+	if h, err := AskReadyz(ctx, "http://127.0.0.1:1"); err == nil && h.State == HealthReady {
+		t.Errorf("%+v", h)
+	}
+}
+
+func TestABundleHasBounds(t *testing.T) {
+	t.Parallel()
+	b := &bundler{now: noon}
+	b.add("long", "", make([]byte, maxBundleFile+1))
+	if n := len(b.files[0].Body); n > maxBundleFile+100 || !strings.HasSuffix(string(b.files[0].Body), "it was too long\n") {
+		t.Errorf("%d bytes", n)
+	}
+	b.either("failed", "", nil, errors.New("no luck"))
+	if s := string(b.files[1].Body); s != "it could not be had: no luck\n" {
+		t.Error(s)
+	}
+	st := booked(t, func(tx store.Tx) error {
+		var errs []error
+		for i := range maxBundleLines + 5 {
+			errs = append(errs, store.AddLedger(tx, line("t"+strconv.Itoa(i), noon, store.OutcomeReceived, ""), store.LedgerCount{Messages: 1}))
+		}
+		return errors.Join(errs...)
+	})
+	b.ledger(t.Context(), ingest.NewStoredLedger(st), st)
+	if f := b.files[2]; f.Name != "ledger.json" || !strings.Contains(f.What, "the newest 1500 lines of 1505") || len(f.Body) > maxBundleFile || strings.Count(string(f.Body), `"tenant"`) != maxBundleLines {
+		t.Errorf("%s: %s, %d bytes", f.Name, f.What, len(f.Body))
+	}
+}
+
+// A database that was not read to its end is not said to be whole.
+func TestALargeDatabaseIsReadAsLongAsThereIsPatience(t *testing.T) {
+	t.Parallel()
+	cfg := config.Default()
+	cfg.DataDir = t.TempDir()
+	db, err := sqlite.Open(t.Context(), DBPath(cfg.DataDir), sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s := atRestIn(cfg).lookAtRest(t.Context())
+	defer s.close()
+	found(t, s.storeFits(t.Context()), health.OK, "whole")
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	found(t, s.storeFits(over), health.Skipped, "not read to its end")
+}

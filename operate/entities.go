@@ -1,0 +1,149 @@
+package operate
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"weir/auth"
+	"weir/config"
+	"weir/govern"
+	"weir/gql"
+	"weir/internal/certs"
+	"weir/model"
+	"weir/registry"
+	"weir/site"
+	"weir/store"
+)
+
+// Entities are the parts that know who and what there is. They need a store and no log: they serve on a directory in which
+// nothing runs, too, where changes wait in the control table for the next start.
+type Entities struct {
+	Config   config.Config
+	Addrs    *Addresses      // what the instance listens on; empty when none runs
+	Served   *certs.Reloader // the certificate of the listeners that speak TLS; nil for none
+	Store    store.Store
+	Govern   *govern.Govern
+	Auth     *auth.Auth
+	Registry *registry.Registry
+	Site     *site.Site
+	// Areas are the GraphQL areas that the API serves; where nothing runs those of entities and their state.
+	Areas *gql.Server
+
+	sited atomic.Pointer[SiteStatus] // the last apply
+}
+
+// GraphQLRequest is a document for an area, run in a tenant.
+type GraphQLRequest struct {
+	Area      string         `json:"area"`
+	Tenant    string         `json:"tenant"`
+	Query     string         `json:"query"`
+	Variables map[string]any `json:"variables,omitempty"`
+}
+
+// GraphQLResponse is its answer. Errors are those of the resolvers, with code and reason.
+type GraphQLResponse struct {
+	Data   json.RawMessage `json:"data,omitempty"`
+	Errors []struct {
+		Message    string `json:"message"`
+		Extensions struct {
+			Code   model.Code `json:"code"`
+			Reason string     `json:"reason"`
+		} `json:"extensions"`
+	} `json:"errors,omitempty"`
+}
+
+// Err is the first refusal of the answer, nil when there is none.
+func (r *GraphQLResponse) Err() error {
+	if len(r.Errors) == 0 {
+		return nil
+	}
+	e := r.Errors[0]
+	if e.Extensions.Code == "" {
+		return fmt.Errorf("%s; the log of the instance says more", e.Message)
+	}
+	return &model.Error{Code: e.Extensions.Code, Reason: e.Extensions.Reason, Message: e.Message}
+}
+
+// graphQL runs a document as the local operator in a tenant.
+func (e *Entities) graphQL(ctx context.Context, q GraphQLRequest) (*GraphQLResponse, error) {
+	by, err := e.within(q.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	if e.Areas.Engine(q.Area) == nil {
+		return nil, model.Invalid("area", "%q is not served here", q.Area)
+	}
+	body, err := json.Marshal(map[string]any{"query": q.Query, "variables": q.Variables})
+	if err != nil {
+		return nil, err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "/", bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	p := page{header: http.Header{}}
+	e.Areas.Handler(q.Area, func(context.Context, gql.Credentials) (gql.Session, error) {
+		return gql.Session{Principal: by}, nil
+	}).ServeHTTP(&p, r)
+	out := &GraphQLResponse{}
+	return out, json.Unmarshal(p.Bytes(), out)
+}
+
+// deviceNamed returns a device that must exist.
+func (e *Entities) deviceNamed(ctx context.Context, by *model.Principal, token string) (*registry.Device, error) {
+	have, err := e.Registry.Devices.ByToken(ctx, by, []string{token})
+	if err != nil {
+		return nil, err
+	}
+	if len(have) == 0 {
+		e := model.NotFound(e.Registry.Devices.Name(), token)
+		e.Hint = fmt.Sprintf("see what there is with: weir device list %s", by.Tenant)
+		return nil, e
+	}
+	return have[0], nil
+}
+
+// errNoTenant refuses a verb that names a tenant which does not exist.
+func errNoTenant(tenant string) error {
+	e := model.NotFound("tenant", tenant)
+	e.Hint = fmt.Sprintf("make it with: weir tenant create %s", tenant)
+	return e
+}
+
+// TokenQuery asks for tokens that begin with Prefix: of tenants, or of the devices of Tenant.
+type TokenQuery struct {
+	Tenant  string `json:"tenant,omitempty"`
+	Devices bool   `json:"devices,omitempty"`
+	Prefix  string `json:"prefix,omitempty"`
+}
+
+// shownTokens is how many tokens are offered at once.
+const shownTokens = 100
+
+// tokens returns what a shell may offer to complete a word, at most shownTokens of it.
+func (o *Operator) tokens(ctx context.Context, q TokenQuery) ([]string, error) {
+	if !q.Devices {
+		all := slices.DeleteFunc(o.Govern.TenantTokens(), func(t string) bool { return !strings.HasPrefix(t, q.Prefix) })
+		slices.Sort(all)
+		return all[:min(len(all), shownTokens)], nil
+	}
+	id, _, known := o.Govern.Lookup(q.Tenant)
+	if !known {
+		return []string{}, nil
+	}
+	by := Local()
+	by.Tenant, by.TenantID = q.Tenant, id
+	devices, _, err := o.Registry.Devices.List(ctx, by, store.Page{Size: shownTokens}, store.AtLeast("token", q.Prefix), store.AtMost("token", q.Prefix+"~"))
+	out := make([]string, len(devices))
+	for i, d := range devices {
+		out[i] = d.Token
+	}
+	return out, err
+}

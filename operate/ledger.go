@@ -1,0 +1,151 @@
+package operate
+
+import (
+	"context"
+	"time"
+
+	"weir/ingest"
+	"weir/ingest/trace"
+	"weir/model"
+	"weir/store"
+)
+
+// LedgerQuery narrows a look at the ledger.
+type LedgerQuery struct {
+	Tenant    *string    `json:"tenant,omitempty"`
+	Transport string     `json:"transport,omitempty"`
+	Since     *time.Time `json:"since,omitempty"`
+}
+
+// LedgerReport is the ledger as the command line shows it.
+type LedgerReport struct {
+	Lines []LedgerEntry `json:"hours"`
+	Gaps  []Gap         `json:"gaps,omitempty"`
+}
+
+// LedgerEntry is one hour of one tenant at one transport.
+type LedgerEntry struct {
+	Hour      time.Time        `json:"hour"`
+	Tenant    string           `json:"tenant"`
+	Transport string           `json:"transport"`
+	Received  int64            `json:"received"`
+	Headings  map[string]int64 `json:"headings"`
+	Reasons   []ReasonCount    `json:"reasons,omitempty"`
+	Readings  int64            `json:"readings"`
+	// Missing is by how many messages the hour does not balance, 0 when it does.
+	Missing int64 `json:"missing"`
+}
+
+// ReasonCount is the share of an outcome that one reason has.
+type ReasonCount = trace.ReasonCount
+
+// Gap is a span for which refusals may not have been counted.
+type Gap struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+}
+
+// shownGaps is how many gaps a report lists.
+const shownGaps = 100
+
+func (o *Operator) ledger(ctx context.Context, q LedgerQuery) (*LedgerReport, error) {
+	f := store.LedgerFilter{Tenant: q.Tenant, Transport: q.Transport}
+	if q.Since != nil {
+		f.From = new(model.NanosOf(*q.Since).Hour())
+	}
+	lines, err := o.Applier.Ledger().Lines(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	r := &LedgerReport{Lines: make([]LedgerEntry, len(lines))}
+	for i := range lines {
+		r.Lines[i] = ledgerEntry(&lines[i])
+	}
+	err = o.Store.Read(ctx, func(tx store.Tx) error {
+		gaps, err := store.LedgerGaps(tx, shownGaps)
+		for _, g := range gaps {
+			r.Gaps = append(r.Gaps, Gap{g.From.Time(), g.To.Time()})
+		}
+		return err
+	})
+	return r, err
+}
+
+func ledgerEntry(l *ingest.LedgerLine) LedgerEntry {
+	e := LedgerEntry{Hour: time.Unix(l.Hour*3600, 0).UTC(), Tenant: l.Tenant, Transport: l.Door, Received: l.Received.Messages,
+		Headings: map[string]int64{}, Readings: l.Readings(), Missing: l.Missing()}
+	for h, c := range l.Headings {
+		e.Headings[string(h)] = c.Messages
+	}
+	for _, r := range l.Reasons {
+		e.Reasons = append(e.Reasons, ReasonCount{Heading: string(r.Heading), Reason: r.Reason, Count: r.Count.Messages})
+	}
+	return e
+}
+
+// DeadLetterQuery narrows a list of dead letters.
+type DeadLetterQuery struct {
+	Tenant *string `json:"tenant,omitempty"`
+	Device *string `json:"device,omitempty"`
+	Reason string  `json:"reason,omitempty"`
+	Before int64   `json:"before,omitempty"`
+	Limit  int     `json:"limit"`
+}
+
+// DeadLetter is one as the command line shows it.
+type DeadLetter struct {
+	ID       int64     `json:"id"`
+	Occurred time.Time `json:"occurred"`
+	Tenant   string    `json:"tenant"`
+	Kind     string    `json:"kind"`
+	Reason   string    `json:"reason"`
+	Source   string    `json:"source"`
+	Device   string    `json:"device,omitempty"`
+	Summary  string    `json:"summary"`
+	Detail   string    `json:"detail,omitempty"`
+	Offset   uint64    `json:"offset,omitempty"`
+	// Refused says that the sender was refused: a copy of a body that did not enter the log.
+	Refused bool `json:"refused,omitempty"`
+}
+
+// maxDeadLetters is the most dead letters that one list shows.
+const maxDeadLetters = 1000
+
+func (e *Entities) deadLetters(ctx context.Context, q DeadLetterQuery) ([]DeadLetter, error) {
+	if q.Limit < 1 || q.Limit > maxDeadLetters {
+		return nil, model.Invalid("limit", "must lie in 1..%d", maxDeadLetters)
+	}
+	out := []DeadLetter{}
+	err := e.Store.Read(ctx, func(tx store.Tx) error {
+		ds, err := store.DeadLetters(tx, store.DeadLetterFilter{Tenant: q.Tenant, Subject: q.Device, Reason: q.Reason, Before: q.Before, Limit: q.Limit})
+		for i := range ds {
+			out = append(out, deadLetter(&ds[i]))
+		}
+		return err
+	})
+	return out, err
+}
+
+func deadLetter(d *store.DeadLetter) DeadLetter {
+	return DeadLetter{ID: d.ID, Occurred: d.Occurred.Time(), Tenant: d.Tenant, Kind: d.Kind, Reason: d.Reason, Source: d.Source,
+		Device: d.Subject, Summary: d.Summary, Detail: d.Detail, Offset: uint64(d.Offset), Refused: d.Offset == 0}
+}
+
+// traceTimeout is how long a trace may take: it may read all that a device has sent.
+const traceTimeout = 5 * time.Minute
+
+// trace finds out what became of the messages of a device.
+func (o *Operator) trace(ctx context.Context, q trace.Query) (*trace.Report, error) {
+	by, err := o.within(q.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	d, err := o.deviceNamed(ctx, by, q.Device)
+	if err != nil {
+		return nil, err
+	}
+	limits := o.Effective().Ingest
+	t := trace.Tracer{Store: o.Store, Log: o.Spool, Readings: o.Series, Ledger: o.Applier.Ledger(), Applied: o.Applier.Applied,
+		MaxAge: limits.MaxAge, MaxFutureSkew: limits.MaxFutureSkew, TransportOf: o.Wiring.TransportOf}
+	return t.Trace(ctx, q, d.TenantID, d.ID)
+}

@@ -1,0 +1,111 @@
+// Package operate is what an operator can ask of an instance. Each question is a Verb, described once (verb.go): its name, what
+// goes in and comes out, whether it streams, and whether it is answered where nothing runs, too. The same description serves
+// the unix socket (Server), its other end (Client) and, on a data directory in which nothing runs, this process (Directory).
+//
+// The authority of a verb is the file mode of the socket, or the lock of the directory: the holder of either can read all data.
+// What a verb changes is journalled under the principal of Local.
+package operate
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/backup"
+	"weir/config"
+	"weir/ingest"
+	"weir/internal/memory"
+	"weir/model"
+	"weir/series"
+	"weir/spool"
+	"weir/store"
+)
+
+// Store is the database of a running instance.
+type Store interface {
+	store.Store
+	backup.Store
+	// Check reads the whole database and returns store.ErrDamaged when it does not hang together.
+	Check(ctx context.Context) error
+}
+
+// Log is the log of a running instance.
+type Log interface {
+	spool.Log
+	Copy(ctx context.Context, each func(spool.File) error) error
+}
+
+// Wiring is what only the package knows that puts an instance together: the drivers, the transports, and how memory is divided.
+type Wiring interface {
+	backup.Drivers
+	// OpenEntities opens the database of a directory whose lock the caller holds, and what is built on it.
+	OpenEntities(ctx context.Context, cfg config.Config, getenv func(string) string, log *slog.Logger) (*Entities, io.Closer, error)
+	// LogAtRest is a log that nothing has open; fs.ErrNotExist when there is none.
+	LogAtRest(dir string) (backup.LogSource, error)
+	// WalkLog calls f for the batches of such a log from the one that holds from on.
+	WalkLog(ctx context.Context, dir string, from model.Offset, f func(*spool.Batch) error) error
+	// TransportOf is the transport that an event source belongs to, "" for an unknown one.
+	TransportOf(source string) string
+	// Plan is what the configuration means on this machine.
+	Plan(config.Config) Plan
+}
+
+// Plan is how an instance would divide what the machine gives it.
+type Plan struct {
+	Memory          int64 // limits.memory, in bytes
+	Runtime         int64 // what the Go runtime is given of it
+	MQTTConnections int   // maximum
+}
+
+// Deps are the parts of a running instance that its operator asks.
+type Deps struct {
+	*Entities
+	Wiring  Wiring
+	Version string
+	Getenv  func(string) string
+	Started time.Time
+	Ready   func() bool
+	// Effective is the configuration that applies now, with what reloads have changed.
+	Effective   func() *config.Config
+	Reloads     Reloads
+	SetupLink   func() (*SetupLink, error)
+	Connections func() (open, maximum int)
+	// Background runs a function that the stop of the instance waits for before the log closes.
+	Background func(func())
+	Log        *slog.Logger
+	Metrics    *prometheus.Registry
+	Memory     *memory.Accountant
+	Store      Store
+	Spool      Log
+	Vault      *store.Vault
+	Series     *series.Series
+	Applier    *ingest.Applier
+	Clock      *ingest.Clock
+	Tap        *ingest.Tap
+	Gauge      *ingest.Gauge
+	Files      int // that may be open, 0 for any number
+	LastStop   LastStop
+}
+
+// Operator answers the verbs on a running instance.
+type Operator struct {
+	Deps
+	vitals     *vitals // nil until StartVitals
+	backups    backups
+	recounting sync.Mutex // one recount of the ledger at a time
+}
+
+// New returns an operator and registers its metrics.
+func New(d Deps) *Operator {
+	o := &Operator{Deps: d}
+	o.backups.init(d.Metrics)
+	o.backups.last.Store(readLastBackup(d.Config.DataDir))
+	return o
+}
+
+// Local is the principal of the owner of the data directory.
+func Local() *model.Principal { return &model.Principal{Kind: model.LocalOperator, Subject: "local"} }

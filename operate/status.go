@@ -1,0 +1,164 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"time"
+
+	"weir/health"
+	"weir/internal/memory"
+	"weir/model"
+	"weir/store"
+)
+
+// Status is how a running instance is.
+type Status struct {
+	Version     string    `json:"version"`
+	Instance    string    `json:"instanceId"`
+	DataDir     string    `json:"dataDir"`
+	StartedAt   time.Time `json:"startedAt"`
+	Ready       bool      `json:"ready"`
+	Listeners   Addresses `json:"listeners"`
+	Connections int       `json:"connections"`
+	// MaxConnections is how many there may be: broker.max_connections, or fewer where memory or the open files that the
+	// system allows (MaxOpenFiles, 0: no limit) do not suffice; 0: the broker does not listen.
+	MaxConnections int       `json:"maxConnections"`
+	MaxOpenFiles   int       `json:"maxOpenFiles"`
+	Log            LogStatus `json:"log"`
+	// Waiting is why the applier stands still, "" when it does not.
+	Waiting  string   `json:"waiting,omitempty"`
+	LastStop LastStop `json:"lastStop"`
+	// Clock is why the system's clock cannot be believed, "" when it can.
+	Clock      string `json:"clock,omitempty"`
+	StoreBytes int64  `json:"storeBytes"`
+	HeadBytes  int64  `json:"headBytes"`
+	// Damaged is why the database cannot be trusted any more, "" as long as nothing is known against it.
+	Damaged string `json:"damaged,omitempty"`
+	// Memory is how the limit is divided and used.
+	Memory MemoryStatus `json:"memory"`
+	// Removed is how much history went because its time was over, by kind, ever.
+	Removed map[store.Retained]int64 `json:"removed,omitempty"`
+	Rules   RulesStatus              `json:"rules"`
+	// Alerts are the names of those that fire, of weir alerts.
+	Alerts []string `json:"alerts"`
+	// Written is what goes to the disk, nil where the system does not say.
+	Written    *health.Writing `json:"written,omitempty"`
+	Unbalanced int             `json:"unbalancedHours"` // ledger lines that do not balance
+	LedgerGaps int             `json:"ledgerGaps"`
+	Site       *SiteStatus     `json:"site,omitempty"` // nil: no site file was applied since the start
+	// Reload is how the last reload of the configuration ended, nil when there was none.
+	Reload *ReloadReport `json:"reload,omitempty"`
+	// Certificate is nil when there is none.
+	Certificate *CertificateStatus `json:"certificate,omitempty"`
+}
+
+// RulesStatus is what the rules have to do.
+type RulesStatus struct {
+	Profiles int `json:"profiles"` // that have rules
+	Rules    int `json:"rules"`
+	Devices  int `json:"devices"` // with state
+	Keys     int `json:"keys"`    // pairs of rule and device with state
+}
+
+// Addresses are what the instance really listens on, "" where it does not.
+type Addresses struct {
+	API     string `json:"api,omitempty"`
+	Ingest  string `json:"ingest,omitempty"`
+	MQTT    string `json:"mqtt,omitempty"`
+	Metrics string `json:"metrics,omitempty"`
+	Socket  string `json:"socket,omitempty"`
+
+	MQTTS     string `json:"mqtts,omitempty"`
+	APITLS    string `json:"apiTls,omitempty"`
+	IngestTLS string `json:"ingestTls,omitempty"`
+	MQTTWS    string `json:"mqttWs,omitempty"`
+	MQTTWSS   string `json:"mqttWss,omitempty"`
+
+	OpenTopics string `json:"openTopics,omitempty"`
+}
+
+// MemoryStatus is how the memory is divided and used.
+type MemoryStatus struct {
+	Limit int64         `json:"limitBytes"`
+	Heap  int64         `json:"heapBytes"` // what the Go runtime has from the system
+	Parts []memory.Held `json:"parts"`
+}
+
+func (o *Operator) memoryStatus() MemoryStatus {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return MemoryStatus{Limit: o.Memory.Limit(), Heap: int64(m.Sys - m.HeapReleased), Parts: o.Memory.Parts()}
+}
+
+// LogStatus is how the durable log is.
+type LogStatus struct {
+	First     model.Offset `json:"first"`
+	Last      model.Offset `json:"last"`
+	Applied   model.Offset `json:"applied"`
+	Bytes     int64        `json:"bytes"`
+	MaxBytes  int64        `json:"maxBytes"`
+	DiskBytes int64        `json:"diskBytes"`
+	Refusing  bool         `json:"refusing"`
+	// RefusingFor are the causes: bytes, records, runway, disk.
+	RefusingFor []string `json:"refusingFor,omitempty"`
+	MaxRecords  int64    `json:"maxRecords"`
+	// Losses are the parts of the log that were lost, in the last week.
+	Losses []Loss `json:"losses,omitempty"`
+	Error  string `json:"error,omitempty"`
+}
+
+func (o *Operator) status(ctx context.Context, _ None) (*Status, error) {
+	log, db := o.Spool.Stats(), o.Store.Stats()
+	s := &Status{Version: o.Version, Instance: o.Config.Instance.ID, DataDir: o.Config.DataDir, StartedAt: o.Started.UTC(), Ready: o.Ready(),
+		Listeners: *o.Addrs, Waiting: o.Applier.Stalled(), StoreBytes: db.Bytes, HeadBytes: o.Series.Bytes(), Rules: RulesStatus(o.Applier.RuleStats()),
+		Log: LogStatus{First: log.First, Last: log.Last, Applied: o.Applier.Applied(), Bytes: log.Bytes, MaxBytes: log.MaxBytes,
+			DiskBytes: log.DiskBytes, Refusing: o.Gauge.Refusing()}}
+	s.MaxOpenFiles = o.Files
+	s.LastStop = o.LastStop
+	if db.Err != nil {
+		s.Damaged = db.Err.Error()
+	}
+	s.Clock, s.Memory = o.Clock.Doubt(), o.memoryStatus()
+	s.Site = o.sited.Load()
+	if s.Log.MaxRecords = log.MaxRecords; s.Log.Refusing {
+		s.Log.RefusingFor = o.Gauge.Why()
+	}
+	if log.Err != nil {
+		s.Log.Error = log.Err.Error()
+	}
+	s.Connections, s.MaxConnections = o.Connections()
+	s.Alerts, s.Written = o.vitals.shown()
+	s.Reload = o.Reloads.Last()
+	s.Certificate = o.certificateStatus()
+	switch err := o.stored(ctx, s); {
+	case errors.Is(err, store.ErrDamaged): // what can be said of the instance is said
+		s.Damaged = err.Error()
+	case err != nil:
+		return nil, err
+	}
+	return s, nil
+}
+
+// stored adds what stands in the database.
+func (o *Operator) stored(ctx context.Context, s *Status) error {
+	l, err := o.ledger(ctx, LedgerQuery{})
+	if err != nil {
+		return err
+	}
+	for i := range l.Lines {
+		if l.Lines[i].Missing != 0 {
+			s.Unbalanced++
+		}
+	}
+	s.LedgerGaps = len(l.Gaps)
+	if err := o.Store.Read(ctx, func(tx store.Tx) (err error) {
+		s.Removed, err = store.Removed(tx)
+		return err
+	}); err != nil {
+		return err
+	}
+	lost, err := losses(ctx, o.Store)
+	s.Log.Losses = since(lost, time.Now().Add(-lossFinding))
+	return err
+}

@@ -1,0 +1,115 @@
+package operate
+
+import (
+	"context"
+	"time"
+
+	"weir/ingest"
+	"weir/model"
+	"weir/store"
+)
+
+// TailQuery narrows what a tail shows. Empty restricts nothing.
+type TailQuery struct {
+	Tenant *string `json:"tenant,omitempty"` // "" is unauthenticated senders and unknown tenants
+	Device string  `json:"device,omitempty"`
+	// Unnamed asks, beside for Device, for what names no device: it may be its.
+	Unnamed   bool   `json:"unnamed,omitempty"`
+	Transport string `json:"transport,omitempty"`
+	Heading   string `json:"heading,omitempty"`
+}
+
+// Sightings are what a tail shows at once.
+type Sightings struct {
+	Messages []Seen `json:"messages,omitempty"`
+	// LeftOut is how many came after Messages that were too fast to show.
+	LeftOut int64 `json:"leftOut,omitempty"`
+}
+
+// Seen is a message that has ended. Of one whose sender is unauthenticated it shows neither values nor ids.
+type Seen struct {
+	Time       time.Time `json:"time"`   // when it was received
+	Tenant     string    `json:"tenant"` // "" for unauthenticated senders and unknown tenants
+	Named      string    `json:"namedTenant,omitempty"`
+	Transport  string    `json:"transport"`
+	Source     string    `json:"source,omitempty"`
+	Device     string    `json:"device,omitempty"` // as named
+	Connection bool      `json:"connection,omitempty"`
+	Heading    string    `json:"heading"`
+	Reason     string    `json:"reason,omitempty"`
+	Why        string    `json:"why,omitempty"`
+	EventType  string    `json:"eventType,omitempty"`
+	Values     []string  `json:"values,omitempty"` // the first few
+	Readings   int       `json:"readings"`
+	// Occurred is the time that the event gives itself.
+	Occurred *time.Time `json:"occurredTime,omitempty"`
+	AltID    string     `json:"altId,omitempty"`
+	Bytes    int        `json:"bytes"`
+	Offset   uint64     `json:"offset,omitempty"` // in the log; 0: it did not enter it
+	DelayMS  float64    `json:"delayMs"`          // from the receipt to the end
+}
+
+// tailPace is how often a tail shows what has gathered: with the room of a watcher it bounds what a tail may cost.
+const tailPace = 50 * time.Millisecond
+
+var headings = map[string]store.Outcome{"stored": store.OutcomeStored, "duplicate": store.OutcomeDuplicate, "dead letter": store.OutcomeDeadLetter,
+	"dead-letter": store.OutcomeDeadLetter, "refused": store.OutcomeRefused, "dropped": store.OutcomeDropped}
+
+// tail opens a look at messages as they end.
+func (o *Operator) tail(_ context.Context, q TailQuery) (source[*Sightings], error) {
+	heading, known := headings[q.Heading]
+	if q.Heading != "" && !known {
+		return nil, model.Invalid("heading", "%q is none of stored, duplicate, dead-letter, refused, dropped", q.Heading)
+	}
+	if q.Tenant != nil && *q.Tenant != "" && !o.Govern.Known(*q.Tenant) {
+		return nil, errNoTenant(*q.Tenant)
+	}
+	w, err := o.Tap.Watch(ingest.Watch{Tenant: q.Tenant, Device: q.Device, Unnamed: q.Unnamed, Door: q.Transport, Heading: heading})
+	if err != nil {
+		return nil, err
+	}
+	return &tailSource{w: w}, nil
+}
+
+// tailSource paces a watcher.
+type tailSource struct {
+	w     *ingest.Watcher
+	began bool
+}
+
+// Close implements source.
+func (s *tailSource) Close() { s.w.Close() }
+
+// Next implements source: what has gathered, at most every tailPace.
+func (s *tailSource) Next(ctx context.Context) (*Sightings, error) {
+	if s.began {
+		select {
+		case <-time.After(tailPace):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	s.began = true
+	seen, left, err := s.w.Next(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t := &Sightings{Messages: make([]Seen, len(seen)), LeftOut: left}
+	for i := range seen {
+		t.Messages[i] = seenOf(&seen[i])
+	}
+	return t, nil
+}
+
+func seenOf(s *ingest.Sighting) Seen {
+	m := Seen{Time: s.Received.Time(), Tenant: s.Tenant, Transport: s.Door, Source: s.Source, Device: s.Device, Connection: s.Connection,
+		Heading: string(s.Heading), Reason: string(s.Reason), Why: s.Why, EventType: s.Type, Values: s.Values, Readings: s.Readings, AltID: s.AltID,
+		Bytes: int(s.Bytes), Offset: uint64(s.Offset), DelayMS: float64((s.Ended-s.Received)/1000) / 1000}
+	if s.Named != s.Tenant {
+		m.Named = s.Named
+	}
+	if s.Occurred != 0 {
+		m.Occurred = new(s.Occurred.Time())
+	}
+	return m
+}

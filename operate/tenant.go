@@ -1,0 +1,76 @@
+package operate
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"weir/model"
+	"weir/store"
+)
+
+// NewTenant is the tenant that weir tenant create makes.
+type NewTenant struct {
+	Token string `json:"token"`
+	Name  string `json:"name,omitempty"`
+	Tier  string `json:"tier,omitempty"` // "": silver
+}
+
+// TenantCreated is the result.
+type TenantCreated struct {
+	Token string `json:"token"`
+	Name  string `json:"name,omitempty"`
+	Tier  string `json:"tier"`
+}
+
+func (e *Entities) createTenant(ctx context.Context, t NewTenant) (*TenantCreated, error) {
+	return e.CreateTenant(ctx, Local(), t)
+}
+
+// CreateTenant makes a tenant.
+func (e *Entities) CreateTenant(ctx context.Context, by *model.Principal, t NewTenant) (*TenantCreated, error) {
+	p := store.Patch{"token": t.Token}
+	if t.Name != "" {
+		p["name"] = t.Name
+	}
+	if t.Tier != "" {
+		p["tierToken"] = t.Tier
+	}
+	if _, err := e.Govern.CreateTenant(ctx, by, p); err != nil {
+		return nil, err
+	}
+	g, _ := e.Govern.Governance(t.Token)
+	return &TenantCreated{Token: t.Token, Name: t.Name, Tier: g.Tier}, nil
+}
+
+// TenantLine is a tenant as weir tenant list shows it.
+type TenantLine struct {
+	Token   string `json:"token"`
+	Name    string `json:"name,omitempty"`
+	Tier    string `json:"tier"`
+	Enabled bool   `json:"enabled"`
+	Devices int64  `json:"devices"`
+}
+
+// tenants lists all tenants by their tokens.
+func (e *Entities) tenants(ctx context.Context, _ None) ([]TenantLine, error) {
+	tenants, err := e.Govern.Tenants(ctx, Local())
+	if err != nil {
+		return nil, err
+	}
+	lines := make([]TenantLine, len(tenants))
+	for i, t := range tenants {
+		g, _ := e.Govern.Governance(t.Token)
+		lines[i] = TenantLine{Token: t.Token, Tier: g.Tier, Enabled: t.Enabled}
+		if t.Name != nil {
+			lines[i].Name = *t.Name
+		}
+		by := Local()
+		by.Tenant, by.TenantID = t.Token, t.ID
+		if _, lines[i].Devices, err = e.Registry.Devices.List(ctx, by, store.Page{Number: 1, Size: 1}); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(lines, func(a, b TenantLine) int { return strings.Compare(a.Token, b.Token) })
+	return lines, nil
+}

@@ -1,0 +1,179 @@
+// Package upkeep is what an instance does to what it keeps, without being asked: history whose time is over is removed, blocks
+// are merged, and a database is read through after a stop that was not clean.
+package upkeep
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/config"
+	"weir/ingest"
+	"weir/internal/faults"
+	"weir/model"
+	"weir/series"
+	"weir/store"
+)
+
+const (
+	sweepEvery = time.Hour
+	// sweepStep is how many rows one transaction removes, so that the writer is held for a few milliseconds; sweepPause is
+	// what others have in between.
+	sweepStep  = 100
+	sweepPause = 5 * time.Millisecond
+	// A clock that leaps is not believed at once by what cannot be undone: nothing is removed for sweepRest after it went
+	// forward by more than clockLeap, or at a start by more than absence since the newest message.
+	clockLeap = time.Hour
+	absence   = 30 * 24 * time.Hour
+	sweepRest = 24 * time.Hour
+)
+
+// Keeper is what the upkeep works on.
+type Keeper struct {
+	Store     Store
+	Series    *series.Series
+	Applier   *ingest.Applier
+	Clock     *ingest.Clock
+	Effective func() *config.Config
+	// Look returns what the system's clock says and the monotonic time since the start.
+	Look    func() (time.Time, time.Duration)
+	Log     *slog.Logger
+	Metrics prometheus.Registerer
+}
+
+// Store is the database.
+type Store interface {
+	store.Store
+	Check(ctx context.Context) error
+}
+
+// Retention removes history whose time is over.
+type Retention struct {
+	Keeper
+	removed *prometheus.CounterVec
+	steady  steadyClock
+	wake    chan struct{}
+}
+
+// Wake asks for a sweep now: a time has changed.
+func (r *Retention) Wake() {
+	select {
+	case r.wake <- struct{}{}:
+	default: // one is asked for already
+	}
+}
+
+// keeping is how long each kind of history is kept; 0: for ever.
+func keeping(h config.History) map[store.Retained]time.Duration {
+	days := func(n int) time.Duration { return time.Duration(n) * 24 * time.Hour }
+	locations := h.LocationRetentionDays
+	if locations == 0 {
+		locations = h.EventRetentionDays
+	}
+	return map[store.Retained]time.Duration{store.KeptReadings: days(h.EventRetentionDays), store.KeptEvents: days(h.EventRetentionDays),
+		store.KeptDetections: days(h.EventRetentionDays), store.KeptLocations: days(locations), store.KeptAudit: h.AuditRetention,
+		store.KeptDeadLetters: h.DeadLetterRetention}
+}
+
+// NewRetention returns the sweep of the history of an instance.
+func NewRetention(k Keeper) *Retention {
+	r := &Retention{Keeper: k, wake: make(chan struct{}, 1), removed: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_history_removed_total",
+		Help: "Rows and readings removed because their retention ended, by kind."}, []string{"kind"})}
+	for _, k := range store.AllKept {
+		r.removed.WithLabelValues(string(k))
+	}
+	k.Metrics.MustRegister(r.removed)
+	r.steady.newest = k.Applier.Received()
+	return r
+}
+
+// Run sweeps every hour, and when Wake is called, until ctx ends.
+func (r *Retention) Run(ctx context.Context) error {
+	t := time.NewTicker(sweepEvery)
+	defer t.Stop()
+	for {
+		if now, ok := r.now(); ok {
+			r.sweep(ctx, now, *r.Effective())
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.wake:
+		case <-t.C:
+		}
+	}
+}
+
+// now is the time by which things are old; ok is false while the clock cannot be trusted with that.
+func (r *Retention) now() (_ model.Nanos, ok bool) {
+	wall, mono := r.Look()
+	if r.Clock.Doubt() != "" || !r.steady.look(model.NanosOf(wall), mono) {
+		r.Log.Warn("nothing is removed for its age: the clock has leapt or cannot be believed; it is looked at again within the hour", "clock", wall.UTC().Format(time.RFC3339))
+		return 0, false
+	}
+	return model.NanosOf(wall), true
+}
+
+func (r *Retention) sweep(ctx context.Context, now model.Nanos, cfg config.Config) {
+	keep := keeping(cfg.History)
+	for _, k := range store.AllKept {
+		if keep[k] <= 0 {
+			continue
+		}
+		if err := r.remove(ctx, k, now.Micros()-storeMicros(keep[k])); err != nil && ctx.Err() == nil {
+			r.Log.Warn("old history could not be removed; it is tried again in an hour", "kind", string(k), "error", err)
+		}
+	}
+}
+
+// remove removes a kind in small steps.
+func (r *Retention) remove(ctx context.Context, k store.Retained, before model.Micros) error {
+	var all int64
+	for {
+		var step store.Removal
+		err := r.Store.Write(ctx, store.Results, func(tx store.Tx) (err error) {
+			step, err = store.RemoveBefore(tx, k, before, sweepStep)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		faults.Point("retention.step")
+		r.removed.WithLabelValues(string(k)).Add(float64(step.Entries))
+		if all += step.Entries; step.Rows == 0 {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(sweepPause):
+		}
+	}
+	if all > 0 {
+		r.Log.Info("history was removed, its time was over", "kind", string(k), "removed", all, "before", before.Nanos().Time().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// steadyClock notices when the wall leaps forward against the monotonic time.
+type steadyClock struct {
+	newest model.Nanos // newest stamp before the start, 0 when there is none
+	offset model.Nanos // of the wall to the monotonic time
+	seen   bool
+	until  time.Duration // monotonic: rest
+}
+
+// look reports whether the wall has gone on steadily.
+func (s *steadyClock) look(wall model.Nanos, mono time.Duration) bool {
+	offset := wall - model.Nanos(mono)
+	leapt := s.seen && offset-s.offset > model.Nanos(clockLeap) || !s.seen && s.newest != 0 && wall-s.newest > model.Nanos(absence)
+	if s.offset, s.seen = offset, true; leapt {
+		s.until = mono + sweepRest
+	}
+	return mono >= s.until
+}
+
+// storeMicros is d in the unit of stored times.
+func storeMicros(d time.Duration) model.Micros { return model.Micros(d.Microseconds()) }

@@ -1,0 +1,188 @@
+package operate
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/health"
+	"weir/model"
+	"weir/store"
+)
+
+// How often the vitals are looked at, and the ledger among them; how far back the ledger is looked at then.
+const (
+	vitalsTick   = 10 * time.Second
+	ledgerTick   = time.Minute
+	ledgerReach  = 48 * time.Hour
+	stalledAfter = 30 * time.Second
+)
+
+// vitals are figures of the instance that are not counted and must be looked at: how far the applier is behind, the
+// disk, the ledger. With them the alerts are watched.
+type vitals struct {
+	o       *Operator
+	machine health.Machine
+	watch   *health.Watch
+	meter   health.Meter
+
+	pending, lag, stalled, unbalanced, free, size, dead, losses prometheus.Gauge
+
+	pulse    pulse
+	standing standing
+	ledgered time.Time
+}
+
+func newVitals(o *Operator, m health.Machine) *vitals {
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	}
+	v := &vitals{o: o, machine: m,
+		pending:    gauge("weir_eventprocessing_detect_consumer_pending", "Records of the log not yet applied."),
+		lag:        gauge("weir_eventprocessing_detect_lag_seconds", "Time by which applying lags behind receiving, 0 when no record waits."),
+		stalled:    gauge("weir_ingest_applier_stalled", "1 while records wait and none is applied."),
+		unbalanced: gauge("weir_ledger_unbalanced_lines", "Lines of the ledger of the last two days that do not balance."),
+		losses:     gauge("weir_log_recent_gaps", "Gaps found in the log within the last day; the value survives restarts."),
+		free:       gauge("weir_disk_free_bytes", "Free space of the file system of the data directory."),
+		size:       gauge("weir_disk_size_bytes", "Size of the file system of the data directory.")}
+	v.dead = gauge("weir_dead_letters", "Dead letters kept, of all tenants and of unauthenticated senders, as of the last minute.")
+	o.Metrics.MustRegister(v.pending, v.lag, v.stalled, v.unbalanced, v.free, v.size, v.dead, v.losses,
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "weir_ingest_readings_stored_total", Help: "Readings stored since the start."},
+			func() float64 { return float64(o.Applier.ReadingsStored()) }))
+	if _, err := m.Written(); err == nil {
+		o.Metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "weir_disk_written_bytes_total",
+			Help: "Bytes that this process wrote to disks, as counted by the kernel."}, v.written))
+	}
+	v.watch = health.NewWatch(health.Alerts(), o.Metrics, o.Log)
+	return v
+}
+
+func (v *vitals) written() float64 {
+	n, err := v.machine.Written()
+	if err != nil {
+		return 0
+	}
+	return float64(n)
+}
+
+// StartVitals looks once, so that nothing is missing from the first scrape on, and returns what looks every some seconds.
+func (o *Operator) StartVitals(ctx context.Context) (run func(context.Context) error) {
+	v := newVitals(o, health.ThisMachine())
+	v.look(ctx, time.Now())
+	o.vitals = v
+	return func(ctx context.Context) error {
+		t := time.NewTicker(vitalsTick)
+		defer t.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case now := <-t.C:
+				v.look(ctx, now)
+			}
+		}
+	}
+}
+
+func (v *vitals) look(ctx context.Context, now time.Time) {
+	_, last := v.o.Spool.Bounds()
+	v.lookAtApplier(v.pulse.beat(now, v.o.Applier.Applied(), last, v.o.Applier.Newest(), v.o.Applier.Stalled() != ""))
+	if fs, err := v.machine.FileSystem(v.o.Config.DataDir); err == nil {
+		v.free.Set(float64(fs.FreeBytes))
+		v.size.Set(float64(fs.Bytes))
+	}
+	if n, err := v.machine.Written(); err == nil {
+		v.meter.Sample(now, n, v.o.Applier.ReadingsStored())
+	}
+	if now.Sub(v.ledgered) >= ledgerTick {
+		v.ledgered = now
+		v.lookAtLedger(ctx, now)
+	}
+	v.watch.Sample(now)
+}
+
+func (v *vitals) lookAtApplier(pending int64, lag time.Duration, stalled bool) {
+	v.pending.Set(float64(pending))
+	v.lag.Set(lag.Seconds())
+	v.stalled.Set(0)
+	if stalled {
+		v.stalled.Set(1)
+	}
+}
+
+// lookAtLedger counts the lines that miss the same as a minute ago.
+func (v *vitals) lookAtLedger(ctx context.Context, now time.Time) {
+	if lost, err := losses(ctx, v.o.Store); err == nil {
+		v.losses.Set(float64(len(since(lost, now.Add(-lossAlert)))))
+	}
+	r, err := v.o.ledger(ctx, LedgerQuery{Since: new(now.Add(-ledgerReach))})
+	if err != nil {
+		return // what keeps the store from being read is reported elsewhere
+	}
+	v.unbalanced.Set(float64(v.standing.look(r.Lines)))
+	var dead int64
+	if v.o.Store.Read(ctx, func(tx store.Tx) (err error) { dead, err = store.CountDeadLetters(tx); return err }) == nil {
+		v.dead.Set(float64(dead))
+	}
+}
+
+// shown is what the status shows; nothing while the instance starts.
+func (v *vitals) shown() ([]string, *health.Writing) {
+	if v == nil {
+		return []string{}, nil
+	}
+	return append([]string{}, v.watch.Firing()...), v.meter.Writing()
+}
+
+func (v *vitals) writing() *health.Writing {
+	_, w := v.shown()
+	return w
+}
+
+// pulse is how the applier moves, from one look to the next.
+type pulse struct {
+	applied model.Offset
+	moved   time.Time // when applied last changed, or nothing waited
+	waiting time.Time // since when something waits; zero: nothing does
+}
+
+// beat works out how far the applier is behind, and whether it stands still. How old the newest record is that it has
+// judged says little after a quiet hour: the lag is no longer than something has been waiting.
+func (p *pulse) beat(now time.Time, applied, last model.Offset, newest model.Nanos, failing bool) (pending int64, lag time.Duration, stalled bool) {
+	pending = max(int64(last)-int64(applied), 0)
+	if pending == 0 {
+		p.waiting = time.Time{}
+	} else if p.waiting.IsZero() {
+		p.waiting = now
+	}
+	if pending == 0 || applied != p.applied || p.moved.IsZero() {
+		p.applied, p.moved = applied, now
+	}
+	if pending > 0 {
+		if lag = now.Sub(p.waiting); newest > 0 {
+			lag = max(min(lag, now.Sub(newest.Time())), 0)
+		}
+	}
+	return pending, lag, failing || now.Sub(p.moved) >= stalledAfter
+}
+
+// standing separates lines of the ledger that do not balance from messages that are moving at the instant of a look.
+type standing struct{ missing map[[3]string]int64 }
+
+// look returns how many lines miss the same as at the look before.
+func (s *standing) look(lines []LedgerEntry) (still int) {
+	missing := map[[3]string]int64{}
+	for _, l := range lines {
+		if l.Missing == 0 {
+			continue
+		}
+		k := [3]string{l.Tenant, l.Transport, l.Hour.Format(time.RFC3339)}
+		missing[k] = l.Missing
+		if s.missing[k] == l.Missing {
+			still++
+		}
+	}
+	s.missing = missing
+	return still
+}
