@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"weir/govern"
 	"weir/model"
 	"weir/store"
 )
@@ -44,7 +45,7 @@ func (r rooms) createTenant(ctx context.Context, by *model.Principal, t NewTenan
 	if t.Tier != "" {
 		p["tierToken"] = t.Tier
 	}
-	if _, err := r.govern.CreateTenant(ctx, by, p); err != nil {
+	if _, err := r.govern.Tenants.Create(ctx, by, p); err != nil {
 		return nil, err
 	}
 	g, _ := r.govern.Governance(t.Token)
@@ -62,8 +63,11 @@ type TenantLine struct {
 
 // Tenants implements Operator.
 func (r rooms) Tenants(ctx context.Context) ([]TenantLine, error) {
-	tenants, err := r.govern.Tenants(ctx, local())
-	if err != nil {
+	var tenants []*govern.Tenant
+	if err := r.govern.Tenants.Each(ctx, local(), func(t *govern.Tenant) error {
+		tenants = append(tenants, t)
+		return nil
+	}); err != nil {
 		return nil, err
 	}
 	lines := make([]TenantLine, len(tenants))
@@ -75,6 +79,7 @@ func (r rooms) Tenants(ctx context.Context) ([]TenantLine, error) {
 		}
 		by := local()
 		by.Tenant, by.TenantID = t.Token, t.ID
+		var err error
 		if _, lines[i].Devices, err = r.registry.Devices.List(ctx, by, store.Page{Number: 1, Size: 1}); err != nil {
 			return nil, err
 		}

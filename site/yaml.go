@@ -22,7 +22,11 @@ func (d *Document) YAML() string {
 	w := &writer{}
 	w.b.WriteString(header)
 	fmt.Fprintf(&w.b, "version: %d\n", Version)
-	w.lists(declarable().root, d.Lists, 0)
+	format := d.format
+	if format == nil {
+		format = defaultFormat()
+	}
+	w.lists(format.root, d.Lists, 0)
 	return w.b.String()
 }
 
