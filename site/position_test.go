@@ -42,7 +42,9 @@ tenants:
 	device := tenant.Lists["tenants"][0].Lists["devices"][0]
 	profile := tenant.Lists["tenants"][0].Lists["deviceProfiles"][0]
 	person := tenant.Lists["identities"][0]
-	rule := func(token string) *model.Error { return &model.Error{Kind: "detection rule", Token: token, Field: "definition"} }
+	rule := func(token string) *model.Error {
+		return &model.Error{Kind: "detection rule", Token: token, Field: "definition"}
+	}
 	profiles := w.format.of("device_profiles")
 	for name, c := range map[string]struct {
 		of   *Entity
