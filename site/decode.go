@@ -203,7 +203,7 @@ func (r *reader) fieldValue(f *field, n *yamldoc.Node, path string) (v any, ok b
 	if n.Kind == yamldoc.Null {
 		return nil, true
 	}
-	told := len(r.problems)
+	before := len(r.problems)
 	switch f.typ {
 	case documentField:
 		v = r.document(f, n, path)
@@ -219,7 +219,7 @@ func (r *reader) fieldValue(f *field, n *yamldoc.Node, path string) (v any, ok b
 			r.problem(n.Place, path, "", "%s", why)
 		}
 	}
-	return v, len(r.problems) == told
+	return v, len(r.problems) == before
 }
 
 // scalar reads one value. why says what is wrong with it.

@@ -113,7 +113,7 @@ func (r *reader) rows(tenant *Entity, c *csvFile, text []byte) {
 
 // header checks the names of the columns.
 func (r *reader) header(c *csvFile, at yamldoc.Position) bool {
-	told := len(r.problems)
+	before := len(r.problems)
 	known := r.columns()
 	if !slices.Contains(c.columns, "token") { // perhaps the first line is a device: then it is not shown
 		r.problem(at, "token", "the first line names the columns", "is missing")
@@ -130,7 +130,7 @@ func (r *reader) header(c *csvFile, at yamldoc.Position) bool {
 	if slices.Contains(c.columns, keyAccess) {
 		r.exposed(c.name)
 	}
-	return len(r.problems) == told
+	return len(r.problems) == before
 }
 
 // row reads one device. An empty cell says nothing: the field is kept, or is what all rows share.

@@ -113,9 +113,9 @@ func unpruned(err error) error {
 	if !ok {
 		return err
 	}
-	told := *e
-	told.Message, told.Hint = "deleting what is not declared: "+e.Message, "declare it, or leave --prune out; nothing was changed"
-	return &told
+	refusal := *e
+	refusal.Message, refusal.Hint = "deleting what is not declared: "+e.Message, "declare it, or leave --prune out; nothing was changed"
+	return &refusal
 }
 
 func isDeclared(list []*Entity, name string) bool {

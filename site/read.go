@@ -13,7 +13,7 @@ import (
 	"weir/internal/yamldoc"
 )
 
-// maxProblems is the most mistakes that are told at once.
+// maxProblems is how many mistakes are reported at once.
 const maxProblems = 200
 
 // The most bytes of a file, and of all that are read for one document: it is held in memory whole.

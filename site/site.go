@@ -6,7 +6,7 @@
 // what is there, and the plan of it is empty.
 //
 // An apply holds the one writer while it runs: a second for ten thousand devices. Meanwhile what the API writes, and the
-// applier's own writes, wait; the doors go on, for the log takes what they accept.
+// applier's own writes, wait; the listeners go on, for the log takes what they accept.
 package site
 
 import (
@@ -32,7 +32,7 @@ type Parts struct {
 	Hasher   Hasher
 	Vault    *store.Vault
 	Kinds    []*entity.Catalog // of kinds besides those of Govern, Auth and Registry
-	// Progress is told how many passwords are checked and hashed, each of which takes a good part of a second on a small
+	// Progress is called with how many passwords are checked and hashed, each of which takes a good part of a second on a small
 	// machine. May be nil.
 	Progress func(done, all int)
 }
@@ -90,7 +90,7 @@ var (
 	errMoved = errors.New("site: a password changed meanwhile")
 )
 
-// tries is how often an apply begins anew because passwords are changed while it compares them.
+// tries is how often an apply starts again because passwords are changed while it compares them.
 const tries = 3
 
 func (s *Site) run(ctx context.Context, by *model.Principal, d *Document, o Options, dry bool) (*Plan, error) {

@@ -162,7 +162,7 @@ func (w *writer) next(d *json.Decoder, before string, indent int) bool {
 	return true
 }
 
-// plainYAML is what needs no quotes whoever reads it.
+// plainYAML is what needs no quotes for any reader.
 var plainYAML = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_./@+-]*( [A-Za-z0-9_./@+-]+)*$`)
 
 // words are texts that some readers of YAML take for something else.
