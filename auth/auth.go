@@ -17,7 +17,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,6 +25,7 @@ import (
 
 	"weir/model"
 	"weir/store"
+	"weir/store/entity"
 )
 
 // Config says how people sign in.
@@ -129,6 +129,9 @@ type Deps struct {
 
 // Auth keeps identities and tokens. All methods are safe for concurrent use.
 type Auth struct {
+	Roles *Roles
+	Kinds *entity.Catalog // the roles
+
 	cfg     Config
 	live    atomic.Pointer[Config] // cfg with what SetConfig changed
 	store   store.Store
@@ -136,7 +139,6 @@ type Auth struct {
 	vault   Sealer
 	tenants Tenants
 	hasher  *Hasher
-	hash    func(ctx context.Context, password string) (string, error) // of a password that is set
 	now     func() time.Time
 	log     *slog.Logger
 	m       authMetrics
@@ -145,14 +147,13 @@ type Auth struct {
 	generateKey func() (*rsa.PrivateKey, error)
 	parser      *jwt.Parser
 	dir         *directory
-	lastStamp   *atomic.Int64
+	lastStamp   atomic.Int64
 
 	bySource *backoff // sign-in per (email, source)
 	byEmail  *backoff // sign-in per email
 	failures failureJournal
 
-	serviceMu    sync.Mutex
-	serviceTries *lru[string, secretTries]
+	serviceTries *sourceTries
 }
 
 // New loads keys and identities, makes what a first start must make (signing key, roles, the configured superuser), and
@@ -172,10 +173,11 @@ func New(ctx context.Context, cfg Config, d Deps) (*Auth, error) {
 		d.generateKey = generateKey
 	}
 	a := &Auth{cfg: cfg, store: d.Store, writer: d.Writer, vault: d.Vault, tenants: d.Tenants, hasher: d.Hasher,
-		hash: d.Hasher.Hash, now: d.Clock, log: d.Logger, generateKey: d.generateKey, dir: &directory{}, lastStamp: new(atomic.Int64),
+		now: d.Clock, log: d.Logger, generateKey: d.generateKey, dir: &directory{},
 		bySource:     newBackoff(signInRule, maxBackoffEntries, d.Clock),
 		byEmail:      newBackoff(emailRule, maxBackoffEntries, d.Clock),
-		serviceTries: newLRU[string, secretTries](maxSecretSources, nil)}
+		serviceTries: newSourceTries(d.Clock)}
+	a.Kinds = a.describe(entity.Base{Store: d.Store, Writer: d.Writer})
 	a.live.Store(&cfg)
 	a.parser = a.newParser()
 	a.m = newAuthMetrics(d.Registerer, a)
@@ -189,18 +191,6 @@ func New(ctx context.Context, cfg Config, d Deps) (*Auth, error) {
 		return nil, err
 	}
 	return a, nil
-}
-
-// In returns the people and their roles as a part of a change under way: the verbs about identities, memberships and roles
-// read and write within it, and the directory in memory follows when it is committed. tenants knows those that the change
-// has made; hash gives the hashes of passwords, which whoever opens the change prepares, for one takes longer than the one
-// writer may be held. What it returns signs nobody in and judges no token.
-func (a *Auth) In(c *store.Change, tenants Tenants, hash func(ctx context.Context, password string) (string, error)) *Auth {
-	within := store.Within(c)
-	joined := &Auth{cfg: a.cfg, store: within, writer: within, vault: a.vault, tenants: tenants, hasher: a.hasher, hash: hash, now: a.now, log: a.log,
-		m: a.m, dir: a.dir, lastStamp: a.lastStamp}
-	joined.live.Store(a.live.Load())
-	return joined
 }
 
 // SetConfig applies the token lifetimes, the key rotation interval and the service secret of a new configuration; the rest stays. Tokens

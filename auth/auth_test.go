@@ -192,6 +192,12 @@ func (h *house) member(email string, roles ...string) {
 	h.ok(h.AddMembership(h.t.Context(), operator, email, "acme", roles))
 }
 
+// roles lists the roles as a principal sees them.
+func (h *house) roles(by *model.Principal) ([]*Role, error) {
+	rows, _, err := h.Roles.List(h.t.Context(), by, store.Page{})
+	return rows, err
+}
+
 func (h *house) ok(_ any, err error) {
 	h.t.Helper()
 	if err != nil {

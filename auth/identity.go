@@ -2,11 +2,14 @@ package auth
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"slices"
 	"strings"
 
 	"weir/model"
 	"weir/store"
+	"weir/store/entity"
 )
 
 // identityRow is a person's row. Its system roles stand in identity_roles.
@@ -43,13 +46,24 @@ type IdentityMembership struct {
 	Roles   []string `gql:"roles"`
 }
 
-func (a *Auth) identity(r *identityRow, p *person, grants map[int64]grant) *Identity {
+// tenantsOf returns the tokens of the tenants that people are members of, by row id.
+func tenantsOf(tx store.Tx, people ...*person) (map[int64]string, error) {
+	ids := map[int64]bool{}
+	for _, p := range people {
+		for tenant := range p.memberships {
+			ids[tenant] = true
+		}
+	}
+	return store.Tokens(tx, "tenants", slices.Collect(maps.Keys(ids)))
+}
+
+func (r *identityRow) shown(p *person, grants map[int64]grant, tenants map[int64]string) *Identity {
 	id := &Identity{ID: r.ID, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, Email: r.Email, FirstName: r.FirstName,
 		LastName: r.LastName, Enabled: r.Enabled, Memberships: []IdentityMembership{}}
 	id.SystemRoles, _ = union(grants, p.roles)
 	for tenant, m := range p.memberships {
 		tokens, _ := union(grants, m.roles)
-		id.Memberships = append(id.Memberships, IdentityMembership{a.tenants.TokenOf(tenant), m.enabled, tokens})
+		id.Memberships = append(id.Memberships, IdentityMembership{tenants[tenant], m.enabled, tokens})
 	}
 	slices.SortFunc(id.Memberships, func(x, y IdentityMembership) int { return strings.Compare(x.Tenant, y.Tenant) })
 	return id
@@ -57,11 +71,11 @@ func (a *Auth) identity(r *identityRow, p *person, grants map[int64]grant) *Iden
 
 // Identities lists all identities, newest first.
 func (a *Auth) Identities(ctx context.Context, by *model.Principal) ([]*Identity, error) {
-	if err := demand(by, model.UserRead); err != nil {
+	if err := entity.Demand(by, entity.Needs(model.UserRead)); err != nil {
 		return nil, err
 	}
 	var all []*Identity
-	err := a.store.Read(ctx, func(tx store.Tx) error {
+	err := store.Read(ctx, a.store, func(tx store.Tx) error {
 		rows, err := identities.Select(tx, 0, "created_at DESC, email")
 		if err != nil {
 			return err
@@ -74,12 +88,16 @@ func (a *Auth) Identities(ctx context.Context, by *model.Principal) ([]*Identity
 		if err != nil {
 			return err
 		}
+		tenants, err := tenantsOf(tx, persons...)
+		if err != nil {
+			return err
+		}
 		byID := make(map[int64]*person, len(persons))
 		for _, p := range persons {
 			byID[p.id] = p
 		}
 		for _, r := range rows {
-			all = append(all, a.identity(r, byID[r.ID], grants))
+			all = append(all, r.shown(byID[r.ID], grants, tenants))
 		}
 		return nil
 	})
@@ -111,11 +129,29 @@ type NewIdentity struct {
 	LastName    *string  `gql:"lastName"`
 	Enabled     bool     `gql:"enabled"`
 	SystemRoles []string `gql:"systemRoles"`
+
+	Hashed string // hash of the password where it was prepared, as a part of a change needs it; no request names it
+}
+
+// hashed returns the hash of a password that is set: the one that was prepared, or "" and one is made now. That takes longer
+// than the one writer may be held, and so no change of others waits for it.
+func (a *Auth) hashed(ctx context.Context, password, prepared string) (string, error) {
+	if prepared != "" {
+		return prepared, nil
+	}
+	if store.InChange(ctx) {
+		return "", errors.New("auth: a password is hashed before the change that it is part of")
+	}
+	hash, err := a.hasher.Hash(ctx, password)
+	if err != nil {
+		return "", unavailable(err)
+	}
+	return hash, nil
 }
 
 // CreateIdentity makes a person with a password.
 func (a *Auth) CreateIdentity(ctx context.Context, by *model.Principal, n NewIdentity) (*Identity, error) {
-	if err := demand(by, model.UserWrite); err != nil {
+	if err := entity.Demand(by, entity.Needs(model.UserWrite)); err != nil {
 		return nil, err
 	}
 	email, err := normEmail("email", n.Email)
@@ -129,8 +165,8 @@ func (a *Auth) CreateIdentity(ctx context.Context, by *model.Principal, n NewIde
 	if err := row.setNames(store.Patch{"firstName": optional(n.FirstName), "lastName": optional(n.LastName)}); err != nil {
 		return nil, err
 	}
-	if row.PasswordHash, err = a.hash(ctx, n.Password); err != nil {
-		return nil, unavailable(err)
+	if row.PasswordHash, err = a.hashed(ctx, n.Password, n.Hashed); err != nil {
+		return nil, err
 	}
 	var id *Identity
 	err = a.writer.Mutate(ctx, by, func(ch *store.Change) error {
@@ -141,7 +177,7 @@ func (a *Auth) CreateIdentity(ctx context.Context, by *model.Principal, n NewIde
 }
 
 func (a *Auth) insertIdentity(ch *store.Change, by *model.Principal, row *identityRow, systemRoles []string) (*Identity, error) {
-	held, err := resolveRoles(ch, ScopeSystem, systemRoles)
+	held, err := a.Roles.resolve(ch, ScopeSystem, systemRoles)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +186,7 @@ func (a *Auth) insertIdentity(ch *store.Change, by *model.Principal, row *identi
 		return nil, err
 	}
 	if _, as := union(grants, held); by != nil {
-		if err := demandAll(by, as); err != nil {
+		if err := entity.Demand(by, as); err != nil {
 			return nil, err
 		}
 	}
@@ -215,7 +251,7 @@ type edit struct {
 
 // editIdentity runs fn on an identity and publishes what became of it.
 func (a *Auth) editIdentity(ctx context.Context, by *model.Principal, email string, fn func(*edit) error) (id *Identity, err error) {
-	if err := demand(by, model.UserWrite); err != nil {
+	if err := entity.Demand(by, entity.Needs(model.UserWrite)); err != nil {
 		return nil, err
 	}
 	email = strings.ToLower(strings.TrimSpace(email))
@@ -245,14 +281,18 @@ func (a *Auth) publishPerson(ch *store.Change, row *identityRow) (*Identity, err
 	if err != nil || p == nil {
 		return nil, err
 	}
+	tenants, err := tenantsOf(ch, p)
+	if err != nil {
+		return nil, err
+	}
 	ch.OnCommit(func() { a.dir.setPerson(p) })
-	return a.identity(row, p, grants), nil
+	return row.shown(p, grants, tenants), nil
 }
 
-// mayActOn refuses a caller who lacks a system authority of the identity.
+// mayActOn refuses a principal that lacks a system authority of the identity.
 func (e *edit) mayActOn(by *model.Principal) error {
 	_, as := union(e.grants, e.person.roles)
-	return demandAll(by, as)
+	return entity.Demand(by, as)
 }
 
 // keepsSuperuser refuses to take away the last enabled superuser.
@@ -267,17 +307,17 @@ func (e *edit) keepsSuperuser() error {
 	return err
 }
 
-// SetPassword gives a person another password and ends all sessions.
-func (a *Auth) SetPassword(ctx context.Context, by *model.Principal, email, password string) (*Identity, error) {
-	if err := demand(by, model.UserWrite); err != nil {
+// SetPassword gives a person another password and ends all sessions. hashed is its hash where it was prepared.
+func (a *Auth) SetPassword(ctx context.Context, by *model.Principal, email, password string, hashed ...string) (*Identity, error) {
+	if err := entity.Demand(by, entity.Needs(model.UserWrite)); err != nil {
 		return nil, err
 	}
 	if err := CheckPassword(password); err != nil {
 		return nil, err
 	}
-	hash, err := a.hash(ctx, password)
+	hash, err := a.hashed(ctx, password, strings.Join(hashed, ""))
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, err
 	}
 	return a.editIdentity(ctx, by, email, func(e *edit) error {
 		if err := e.mayActOn(by); err != nil {
@@ -308,10 +348,10 @@ func (a *Auth) SetIdentityNames(ctx context.Context, by *model.Principal, email 
 // PasswordHash returns the PHC string of a person's password, "" for an unknown email: a declared password is compared with
 // it. It never leaves the process.
 func (a *Auth) PasswordHash(ctx context.Context, by *model.Principal, email string) (hash string, err error) {
-	if err := demand(by, model.UserWrite); err != nil {
+	if err := entity.Demand(by, entity.Needs(model.UserWrite)); err != nil {
 		return "", err
 	}
-	err = a.store.Read(ctx, func(tx store.Tx) error {
+	err = store.Read(ctx, a.store, func(tx store.Tx) error {
 		row, err := identities.First(tx, 0, store.Eq("email", strings.ToLower(strings.TrimSpace(email))))
 		if err == nil && row != nil {
 			hash = row.PasswordHash
@@ -344,7 +384,7 @@ func (a *Auth) SetIdentityEnabled(ctx context.Context, by *model.Principal, emai
 // SetSystemRoles replaces the system roles of a person.
 func (a *Auth) SetSystemRoles(ctx context.Context, by *model.Principal, email string, roleTokens []string) (*Identity, error) {
 	return a.editIdentity(ctx, by, email, func(e *edit) error {
-		held, err := resolveRoles(e, ScopeSystem, roleTokens)
+		held, err := a.Roles.resolve(e, ScopeSystem, roleTokens)
 		if err != nil {
 			return err
 		}
@@ -352,7 +392,7 @@ func (a *Auth) SetSystemRoles(ctx context.Context, by *model.Principal, email st
 			return err
 		}
 		if _, as := union(e.grants, held); len(as) > 0 {
-			if err := demandAll(by, as); err != nil {
+			if err := entity.Demand(by, as); err != nil {
 				return err
 			}
 		}
@@ -381,7 +421,7 @@ func (a *Auth) DeleteIdentity(ctx context.Context, by *model.Principal, email st
 		if err := e.keepsSuperuser(); err != nil {
 			return err
 		}
-		if err := a.removeIdentity(e); err != nil {
+		if err := e.remove(); err != nil {
 			return err
 		}
 		e.OnCommit(func() { a.dir.removePerson(e.row.Email) })
@@ -393,12 +433,12 @@ func (a *Auth) DeleteIdentity(ctx context.Context, by *model.Principal, email st
 	return err == nil, err
 }
 
-func (a *Auth) removeIdentity(e *edit) error {
+func (e *edit) remove() error {
 	if err := store.EndRefreshSessions(e, e.row.ID, 0); err != nil {
 		return err
 	}
 	for tenant := range e.person.memberships {
-		if err := a.dropMembership(e, tenant); err != nil {
+		if err := e.dropMembership(tenant); err != nil {
 			return err
 		}
 	}
@@ -418,7 +458,7 @@ type Profile struct {
 // Me returns the caller's own record. A caller that is not a person has none: UNAUTHENTICATED.
 func (a *Auth) Me(ctx context.Context, by *model.Principal) (*Profile, error) {
 	var p *Profile
-	err := a.store.Read(ctx, func(tx store.Tx) error {
+	err := store.Read(ctx, a.store, func(tx store.Tx) error {
 		row, err := ownRow(tx, by)
 		if err == nil {
 			p = row.profile()

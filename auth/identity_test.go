@@ -19,7 +19,7 @@ func (h *house) dump() string {
 		if err != nil {
 			return err
 		}
-		all, err := roles.Select(tx, 0, "id")
+		all, err := h.Roles.Table.Select(tx, 0, "id")
 		if err != nil {
 			return err
 		}
@@ -50,8 +50,8 @@ func (h *house) dump() string {
 func TestNobodyGivesWhatHeDoesNotHold(t *testing.T) {
 	ctx := t.Context()
 	h := newHouse(t)
-	h.ok(h.CreateRole(ctx, operator, store.Patch{"scope": "system", "token": "clerk", "authorities": []any{"user:read", "user:write", "role:write"}}))
-	h.ok(h.CreateRole(ctx, operator, store.Patch{"scope": "system", "token": "reader", "authorities": []any{"user:read"}}))
+	h.ok(h.Roles.Create(ctx, operator, store.Patch{"scope": "system", "token": "clerk", "authorities": []any{"user:read", "user:write", "role:write"}}))
+	h.ok(h.Roles.Create(ctx, operator, store.Patch{"scope": "system", "token": "reader", "authorities": []any{"user:read"}}))
 	h.person("clerk@example.org", "clerk")
 	h.person("reader@example.org", "reader")
 	h.person("op@example.org", RoleOperator)
@@ -78,19 +78,19 @@ func TestNobodyGivesWhatHeDoesNotHold(t *testing.T) {
 		"disabling a superuser":  func() error { _, err := h.SetIdentityEnabled(ctx, op, "root@example.org", false); return err },
 		"deleting an operator":   func() error { _, err := h.DeleteIdentity(ctx, clerk, "op@example.org"); return err },
 		"a role beyond his own": func() error {
-			_, err := h.CreateRole(ctx, clerk, store.Patch{"scope": "system", "token": "x", "authorities": []any{"tenant:write"}})
+			_, err := h.Roles.Create(ctx, clerk, store.Patch{"scope": "system", "token": "x", "authorities": []any{"tenant:write"}})
 			return err
 		},
 		"a role with the wildcard": func() error {
-			_, err := h.CreateRole(ctx, op, store.Patch{"scope": "system", "token": "x", "authorities": []any{"*"}})
+			_, err := h.Roles.Create(ctx, op, store.Patch{"scope": "system", "token": "x", "authorities": []any{"*"}})
 			return err
 		},
 		"his own role made larger": func() error {
-			_, err := h.UpdateRole(ctx, clerk, "", "clerk", store.Patch{"authorities": []any{"user:write", "role:write", "tenant:write"}})
+			_, err := h.Roles.UpdateIn(ctx, clerk, "", "clerk", store.Patch{"authorities": []any{"user:write", "role:write", "tenant:write"}})
 			return err
 		},
 		"a larger role made smaller": func() error {
-			_, err := h.UpdateRole(ctx, clerk, "", RoleOperator, store.Patch{"authorities": []any{"user:read"}})
+			_, err := h.Roles.UpdateIn(ctx, clerk, "", RoleOperator, store.Patch{"authorities": []any{"user:read"}})
 			return err
 		},
 	} {
@@ -111,7 +111,7 @@ func TestRefusalsOfTheDirectoryWriteNothing(t *testing.T) {
 	h := newHouse(t)
 	h.person("root@example.org", RoleSuperuser)
 	h.member("ada@example.org", RoleTenantAdmin)
-	h.ok(h.CreateRole(ctx, operator, store.Patch{"scope": "system", "token": "held", "authorities": []any{"audit:read"}}))
+	h.ok(h.Roles.Create(ctx, operator, store.Patch{"scope": "system", "token": "held", "authorities": []any{"audit:read"}}))
 	h.person("bob@example.org", "held")
 	create := func(email, pw string, systemRoles ...string) func() error {
 		return func() error {
@@ -120,10 +120,10 @@ func TestRefusalsOfTheDirectoryWriteNothing(t *testing.T) {
 		}
 	}
 	role := func(p store.Patch) func() error {
-		return func() error { _, err := h.CreateRole(ctx, operator, p); return err }
+		return func() error { _, err := h.Roles.Create(ctx, operator, p); return err }
 	}
 	update := func(scope, token string, p store.Patch) func() error {
-		return func() error { _, err := h.UpdateRole(ctx, operator, scope, token, p); return err }
+		return func() error { _, err := h.Roles.UpdateIn(ctx, operator, scope, token, p); return err }
 	}
 	before := h.dump()
 	for name, c := range map[string]struct {
@@ -175,9 +175,9 @@ func TestRefusalsOfTheDirectoryWriteNothing(t *testing.T) {
 		"role of another scope":          {update("tenant", "held", store.Patch{"name": "x"}), model.CodeNotFound, "held"},
 		"unknown role changed":           {update("", "nothing", store.Patch{"name": "x"}), model.CodeNotFound, "nothing"},
 		"scope of a role changed":        {update("", "held", store.Patch{"scope": "tenant"}), model.CodeInvalidInput, "scope"},
-		"role held by a person":          {func() error { _, err := h.DeleteRole(ctx, operator, "system", "held"); return err }, model.CodeInUse, "identity"},
-		"role held by a member":          {func() error { _, err := h.DeleteRole(ctx, operator, "tenant", RoleTenantAdmin); return err }, model.CodeInUse, "membership"},
-		"superuser role deleted":         {func() error { _, err := h.DeleteRole(ctx, operator, "system", RoleSuperuser); return err }, model.CodeInvalidInput, "superuser"},
+		"role held by a person":          {func() error { _, err := h.Roles.DeleteIn(ctx, operator, "system", "held"); return err }, model.CodeInUse, "identity"},
+		"role held by a member":          {func() error { _, err := h.Roles.DeleteIn(ctx, operator, "tenant", RoleTenantAdmin); return err }, model.CodeInUse, "membership"},
+		"superuser role deleted":         {func() error { _, err := h.Roles.DeleteIn(ctx, operator, "system", RoleSuperuser); return err }, model.CodeInvalidInput, "superuser"},
 		"more roles than may be held": {func() error {
 			_, err := resolveAll(h, maxRolesHeld+1)
 			return err
@@ -189,7 +189,7 @@ func TestRefusalsOfTheDirectoryWriteNothing(t *testing.T) {
 		t.Errorf("a refusal wrote something:\n%s\nbefore:\n%s", after, before)
 	}
 	for _, c := range []struct{ scope, token string }{{"tenant", "nothing"}, {"tenant", "held"}, {"", "held"}} {
-		if removed, err := h.DeleteRole(ctx, operator, c.scope, c.token); removed || err != nil {
+		if removed, err := h.Roles.DeleteIn(ctx, operator, c.scope, c.token); removed || err != nil {
 			t.Errorf("deleteRole(%q, %q) = %v, %v", c.scope, c.token, removed, err)
 		}
 	}
@@ -204,12 +204,12 @@ func resolveAll(h *house, n int) (ids []int64, err error) {
 		var tokens []string
 		for i := range n {
 			r := &Role{Scope: ScopeTenant, Token: "r" + strings.Repeat("x", i)}
-			if err := roles.Insert(ch, r); err != nil {
+			if err := h.Roles.Table.Insert(ch, r); err != nil {
 				return err
 			}
 			tokens = append(tokens, r.Token)
 		}
-		ids, err = resolveRoles(ch, ScopeTenant, tokens)
+		ids, err = h.Roles.resolve(ch, ScopeTenant, tokens)
 		return err
 	})
 	return ids, err
@@ -241,14 +241,14 @@ func TestVerbsAskForTheirAuthority(t *testing.T) {
 			"setMembershipRoles":   func() error { _, err := h.SetMembershipRoles(ctx, by, "ada@example.org", "acme", nil); return err },
 			"setMembershipEnabled": func() error { _, err := h.SetMembershipEnabled(ctx, by, "ada@example.org", "acme", false); return err },
 			"removeMembership":     func() error { _, err := h.RemoveMembership(ctx, by, "ada@example.org", "acme"); return err },
-			"roles":                func() error { _, err := h.Roles(ctx, by, ""); return err },
-			"authorities":          func() error { _, err := h.Authorities(by, ""); return err },
+			"roles":                func() error { _, err := h.roles(by); return err },
+			"authorities":          func() error { _, err := h.Roles.Authorities(by, ""); return err },
 			"createRole": func() error {
-				_, err := h.CreateRole(ctx, by, store.Patch{"scope": "tenant", "token": "x"})
+				_, err := h.Roles.Create(ctx, by, store.Patch{"scope": "tenant", "token": "x"})
 				return err
 			},
-			"updateRole": func() error { _, err := h.UpdateRole(ctx, by, "", RoleTenantAdmin, nil); return err },
-			"deleteRole": func() error { _, err := h.DeleteRole(ctx, by, "tenant", RoleTenantAdmin); return err },
+			"updateRole": func() error { _, err := h.Roles.UpdateIn(ctx, by, "", RoleTenantAdmin, nil); return err },
+			"deleteRole": func() error { _, err := h.Roles.DeleteIn(ctx, by, "tenant", RoleTenantAdmin); return err },
 		} {
 			if err := do(); model.CodeOf(err) != want {
 				t.Errorf("%s by %s: %v", verb, name, err)
@@ -259,7 +259,7 @@ func TestVerbsAskForTheirAuthority(t *testing.T) {
 
 func TestRoleAuthoritiesAreReplacedEmptiedOrKept(t *testing.T) {
 	h := newHouse(t)
-	h.ok(h.CreateRole(t.Context(), operator, store.Patch{"scope": "tenant", "token": "mover",
+	h.ok(h.Roles.Create(t.Context(), operator, store.Patch{"scope": "tenant", "token": "mover",
 		"authorities": []any{"location:read", "device:write", "location:read"}}))
 	for _, c := range []struct {
 		patch store.Patch
@@ -271,7 +271,7 @@ func TestRoleAuthoritiesAreReplacedEmptiedOrKept(t *testing.T) {
 		{store.Patch{"authorities": []any{"*"}}, "*"},
 		{store.Patch{"authorities": []any{}}, ""},
 	} {
-		r, err := h.UpdateRole(t.Context(), operator, "tenant", "mover", c.patch)
+		r, err := h.Roles.UpdateIn(t.Context(), operator, "tenant", "mover", c.patch)
 		if err != nil || strings.Join(r.Authorities, ",") != c.want {
 			t.Errorf("%v: %v, %v, want %s", c.patch, r, err, c.want)
 		}
@@ -284,12 +284,12 @@ func TestAuthoritiesAreTheVocabularyOfTheScope(t *testing.T) {
 		has, hasNot string
 		n           int
 	}{"": {"user:read", "", 34}, "system": {"audit:read", "device:read", 16}, "tenant": {"audit:read", "user:read", 20}} {
-		as, err := h.Authorities(operator, scope)
+		as, err := h.Roles.Authorities(operator, scope)
 		if err != nil || !slices.Contains(as, c.has) || slices.Contains(as, c.hasNot) || !slices.Contains(as, "*") || !slices.IsSorted(as) {
 			t.Errorf("scope %q: %v, %v", scope, as, err)
 		}
 	}
-	if _, err := h.Authorities(operator, "both"); model.CodeOf(err) != model.CodeInvalidInput {
+	if _, err := h.Roles.Authorities(operator, "both"); model.CodeOf(err) != model.CodeInvalidInput {
 		t.Errorf("%v", err)
 	}
 }

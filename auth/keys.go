@@ -167,7 +167,7 @@ func (a *Auth) replaceKeys(tx store.Tx, fresh *signingKey, now model.Micros, gon
 		keys = append(keys, k)
 	}
 	if fresh != nil {
-		if err := a.insertKey(tx, fresh); err != nil {
+		if err := insertKey(tx, a.vault, fresh); err != nil {
 			return err
 		}
 		keys = append(keys, fresh)
@@ -176,12 +176,12 @@ func (a *Auth) replaceKeys(tx store.Tx, fresh *signingKey, now model.Micros, gon
 	return nil
 }
 
-func (a *Auth) insertKey(tx store.Tx, k *signingKey) error {
+func insertKey(tx store.Tx, v Sealer, k *signingKey) error {
 	der, err := x509.MarshalPKCS8PrivateKey(k.private)
 	if err != nil {
 		return err
 	}
-	sealed, err := a.vault.Seal(sealName(k.kid), der)
+	sealed, err := v.Seal(sealName(k.kid), der)
 	if err != nil {
 		return err
 	}

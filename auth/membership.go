@@ -23,11 +23,14 @@ var memberships = store.NewTable[membershipRow](store.Desc[membershipRow]{Kind: 
 // whatever they carry.
 func (a *Auth) AddMembership(ctx context.Context, by *model.Principal, email, tenant string, roleTokens []string) (*Identity, error) {
 	return a.editIdentity(ctx, by, email, func(e *edit) error {
-		id, _, known := a.tenants.Lookup(tenant)
-		if !known {
+		id, err := store.TenantID(e, tenant)
+		if err != nil {
+			return err
+		}
+		if id == 0 {
 			return model.Invalid("tenant", "%q does not exist", tenant)
 		}
-		held, err := resolveRoles(e, ScopeTenant, roleTokens)
+		held, err := a.Roles.resolve(e, ScopeTenant, roleTokens)
 		if err != nil {
 			return err
 		}
@@ -45,7 +48,10 @@ func (a *Auth) AddMembership(ctx context.Context, by *model.Principal, email, te
 // editMembership runs fn on a membership of an identity.
 func (a *Auth) editMembership(ctx context.Context, by *model.Principal, email, tenant string, fn func(*edit, *membershipRow) error) (*Identity, error) {
 	return a.editIdentity(ctx, by, email, func(e *edit) error {
-		id, _, _ := a.tenants.Lookup(tenant)
+		id, err := store.TenantID(e, tenant)
+		if err != nil {
+			return err
+		}
 		m, ok := e.person.memberships[id]
 		if !ok {
 			return model.NotFound("membership", e.row.Email+" in "+tenant)
@@ -61,7 +67,7 @@ func (a *Auth) editMembership(ctx context.Context, by *model.Principal, email, t
 // SetMembershipRoles replaces the roles of a membership.
 func (a *Auth) SetMembershipRoles(ctx context.Context, by *model.Principal, email, tenant string, roleTokens []string) (*Identity, error) {
 	return a.editMembership(ctx, by, email, tenant, func(e *edit, row *membershipRow) error {
-		held, err := resolveRoles(e, ScopeTenant, roleTokens)
+		held, err := a.Roles.resolve(e, ScopeTenant, roleTokens)
 		if err != nil || slices.Equal(held, e.person.memberships[row.TenantID].roles) {
 			return err
 		}
@@ -73,7 +79,7 @@ func (a *Auth) SetMembershipRoles(ctx context.Context, by *model.Principal, emai
 	})
 }
 
-// SetMembershipEnabled lets a member in or shuts him out; the latter ends his sessions there.
+// SetMembershipEnabled lets a member in or shuts them out; the latter ends their sessions there.
 func (a *Auth) SetMembershipEnabled(ctx context.Context, by *model.Principal, email, tenant string, enabled bool) (*Identity, error) {
 	return a.editMembership(ctx, by, email, tenant, func(e *edit, row *membershipRow) error {
 		if row.Enabled == enabled {
@@ -95,11 +101,11 @@ func (a *Auth) RemoveMembership(ctx context.Context, by *model.Principal, email,
 		if err := store.EndRefreshSessions(e, e.row.ID, row.TenantID); err != nil {
 			return err
 		}
-		return a.dropMembership(e, row.TenantID)
+		return e.dropMembership(row.TenantID)
 	})
 }
 
-func (a *Auth) dropMembership(e *edit, tenant int64) error {
+func (e *edit) dropMembership(tenant int64) error {
 	m := e.person.memberships[tenant]
 	row, err := memberships.GetByID(e, tenant, m.id)
 	if err != nil {
@@ -114,15 +120,15 @@ func (a *Auth) dropMembership(e *edit, tenant int64) error {
 // seed makes what a first start must make. Roles that were deleted later do not come back: superuser always stays.
 func (a *Auth) seed(ctx context.Context) error {
 	err := a.writer.Mutate(ctx, nil, func(ch *store.Change) error {
-		super, err := roles.Get(ch, 0, RoleSuperuser)
+		super, err := a.Roles.Table.Get(ch, 0, RoleSuperuser)
 		if err != nil || super != nil {
 			return err
 		}
 		for _, r := range seededRoles() {
-			if err := roles.Insert(ch, &r); err != nil {
+			if err := a.Roles.Table.Insert(ch, &r); err != nil {
 				return err
 			}
-			a.publishRole(ch, &r)
+			a.Roles.publish(ch, &r)
 		}
 		return nil
 	})

@@ -6,6 +6,7 @@ import (
 
 	"weir/model"
 	"weir/store"
+	"weir/store/entity"
 )
 
 // Role is a named set of authorities of one tier. The token is unique over both scopes.
@@ -19,10 +20,44 @@ type Role struct {
 	NotBefore   model.Micros `store:"not_before"`
 }
 
-var roles = store.NewTable[Role](store.Desc[Role]{Kind: "role", Name: "roles", Instance: true,
-	Check: func(_ store.Tx, r *Role, _ store.Changed) error { return r.check() },
-	Referrers: []store.Referrer{{Kind: "identity", Table: "identity_roles", Column: "role_id"},
-		{Kind: "membership", Table: "membership_roles", Column: "role_id"}}})
+// Roles are the roles of an instance.
+type Roles struct {
+	*entity.Kind[Role]
+	auth *Auth
+}
+
+// describe makes the kinds.
+func (a *Auth) describe(b entity.Base) *entity.Catalog {
+	a.Roles = &Roles{auth: a}
+	a.Roles.Kind = entity.New(b, entity.Desc[Role]{
+		Kind: "role", Type: "Role", Plural: "roles", Area: "user-management", Table: "roles", Instance: true,
+		Read: entity.Needs(model.RoleRead), Write: entity.Needs(model.RoleWrite),
+		Referrers: []store.Referrer{{Kind: "identity", Table: "identity_roles", Column: "role_id"},
+			{Kind: "membership", Table: "membership_roles", Column: "role_id"}},
+		Prepare: func(_ context.Context, _ *model.Principal, token string, _ store.Patch, create bool) error {
+			if token == RoleSuperuser && !create {
+				return model.Invalid("token", "the role %s cannot be changed", RoleSuperuser)
+			}
+			return nil
+		},
+		Check: func(_ store.Tx, r *Role, _ store.Changed) error { return r.check() },
+		Removing: func(_ *store.Change, r *Role) error {
+			if r.Token == RoleSuperuser {
+				return errSuperuserStays()
+			}
+			return nil
+		},
+		Changed: a.Roles.changed,
+	})
+	return entity.NewCatalog(a.Roles)
+}
+
+// Describe returns the kinds without an instance, for those that ask for their descriptions only.
+func Describe() *entity.Catalog { return (&Auth{}).describe(entity.Base{}) }
+
+func errSuperuserStays() error {
+	return model.Invalid("token", "the role %s cannot be deleted", RoleSuperuser)
+}
 
 // maxRolesHeld bounds the roles of an identity or a membership, and so the length of a token.
 const maxRolesHeld = 32
@@ -44,12 +79,6 @@ func (r *Role) check() error {
 	r.Authorities = slices.Compact(r.Authorities)
 	return nil
 }
-
-// RoleFields describes the fields of a role.
-func RoleFields() []store.Field { return roles.Fields() }
-
-// Values returns the role as the patch of its create would give it.
-func (r *Role) Values() store.Patch { return roles.Values(r) }
 
 func (r *Role) grant() grant {
 	g := grant{id: r.ID, token: r.Token, scope: r.Scope, notBefore: r.NotBefore}
@@ -75,48 +104,9 @@ func seededRoles() []Role {
 	}
 }
 
-// demand refuses a caller who lacks an authority.
-func demand(by *model.Principal, a model.Authority) error {
-	if by == nil || by.Kind == model.Anonymous {
-		return model.Unauthenticated("a token is required")
-	}
-	if !by.Has(a) {
-		return model.Forbidden(a)
-	}
-	return nil
-}
-
-// demandAll refuses a caller who lacks one of the authorities that he is about to give, change or act on: nobody makes
-// his own set larger. A wildcard is only held by who holds the wildcard.
-func demandAll(by *model.Principal, as []model.Authority) error {
-	for _, a := range as {
-		if !by.Has(a) {
-			return model.Forbidden(a)
-		}
-	}
-	return nil
-}
-
-// Roles lists the roles of a scope, or of both for "", newest first.
-func (a *Auth) Roles(ctx context.Context, by *model.Principal, scope string) ([]*Role, error) {
-	if err := demand(by, model.RoleRead); err != nil {
-		return nil, err
-	}
-	var filters []store.Filter
-	if scope != "" {
-		filters = append(filters, store.Eq("scope", scope))
-	}
-	var all []*Role
-	err := a.store.Read(ctx, func(tx store.Tx) (err error) {
-		all, err = roles.Select(tx, 0, "created_at DESC, token", filters...)
-		return err
-	})
-	return all, err
-}
-
 // Authorities returns the sorted vocabulary with the wildcard, of a scope or of both for "".
-func (a *Auth) Authorities(by *model.Principal, scope string) ([]string, error) {
-	if err := demand(by, model.RoleRead); err != nil {
+func (r *Roles) Authorities(by *model.Principal, scope string) ([]string, error) {
+	if err := r.MayRead(by); err != nil {
 		return nil, err
 	}
 	tier, err := tierOf(scope)
@@ -143,105 +133,103 @@ func tierOf(scope string) (model.Tier, error) {
 	return 0, model.Invalid("scope", "%q is neither system nor tenant", scope)
 }
 
-// CreateRole makes a role of a patch with scope, token, name, description, authorities.
-func (a *Auth) CreateRole(ctx context.Context, by *model.Principal, p store.Patch) (r *Role, err error) {
-	if err := demand(by, model.RoleWrite); err != nil {
-		return nil, err
+// changed demands what a change of a system role gives or takes: no principal enlarges its own set, and only a principal
+// that holds the wildcard gives it. Tokens that carry a role's old authorities no longer count once these have changed.
+func (r *Roles) changed(c *store.Change, old, role *Role) error {
+	if role == nil {
+		c.OnCommit(func() { r.auth.dir.removeGrant(old.ID) })
+		return nil
 	}
-	err = a.writer.Mutate(ctx, by, func(ch *store.Change) error {
-		if r, err = roles.Create(ch, 0, p); err != nil {
+	if err := r.mayGrant(c.By, old, role); err != nil {
+		return err
+	}
+	if old != nil {
+		if slices.Equal(old.Authorities, role.Authorities) {
+			return nil
+		}
+		role.NotBefore = r.auth.stamp(0)
+		if err := store.SetRoleNotBefore(c, role.ID, role.NotBefore); err != nil {
 			return err
 		}
-		if r.Scope == ScopeSystem {
-			if err := demandAll(by, r.grant().authorities); err != nil {
-				return err
-			}
-		}
-		a.publishRole(ch, r)
-		return nil
-	})
-	return r, err
+	}
+	r.publish(c, role)
+	return nil
 }
 
-// UpdateRole changes name, description, authorities. scope may be ""; another one than the role's is NOT_FOUND. Tokens
-// that carry the role's old authorities no longer count once they have changed.
-func (a *Auth) UpdateRole(ctx context.Context, by *model.Principal, scope, token string, p store.Patch) (r *Role, err error) {
-	if err := demand(by, model.RoleWrite); err != nil {
+// mayGrant refuses a principal that lacks an authority of one of the roles, where these are system roles.
+func (r *Roles) mayGrant(by *model.Principal, roles ...*Role) error {
+	for _, role := range roles {
+		if role == nil || role.Scope != ScopeSystem {
+			continue
+		}
+		if err := entity.Demand(by, role.grant().authorities); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// publish puts a role into the directory with the commit.
+func (r *Roles) publish(c *store.Change, role *Role) {
+	g := role.grant()
+	c.OnCommit(func() { r.auth.dir.setGrant(g) })
+}
+
+// UpdateIn updates a role of a scope, "" for either; another one than the role's is NOT_FOUND.
+func (r *Roles) UpdateIn(ctx context.Context, by *model.Principal, scope, token string, p store.Patch) (role *Role, err error) {
+	if err := r.MayWrite(by); err != nil {
 		return nil, err
 	}
-	err = a.writer.Mutate(ctx, by, func(ch *store.Change) error {
-		old, err := roles.Get(ch, 0, token)
+	err = r.auth.writer.Mutate(ctx, by, func(c *store.Change) error {
+		old, err := r.Must(c, 0, token)
 		switch {
 		case err != nil:
 			return err
-		case old == nil || scope != "" && scope != old.Scope:
+		case scope != "" && scope != old.Scope:
 			return model.NotFound("role", token)
-		case token == RoleSuperuser:
-			return model.Invalid("token", "the role %s cannot be changed", RoleSuperuser)
 		}
-		if r, err = roles.Update(ch, 0, token, p); err != nil {
+		if role, err = r.Update(c.Context(), by, token, p); err != nil {
 			return err
 		}
-		if r.Scope == ScopeSystem {
-			if err := demandAll(by, append(old.grant().authorities, r.grant().authorities...)); err != nil {
-				return err
-			}
-		}
-		if slices.Equal(old.Authorities, r.Authorities) {
-			return nil
-		}
-		r.NotBefore = a.stamp(0)
-		if err := store.SetRoleNotBefore(ch, r.ID, r.NotBefore); err != nil {
-			return err
-		}
-		a.publishRole(ch, r)
-		return nil
+		return r.mayGrant(by, old)
 	})
-	return r, err
+	return role, err
 }
 
-// DeleteRole removes a role that nobody holds; false says that there is none of that scope.
-func (a *Auth) DeleteRole(ctx context.Context, by *model.Principal, scope, token string) (removed bool, err error) {
-	if err := demand(by, model.RoleWrite); err != nil {
+// DeleteIn deletes a role of a scope that no identity and no membership holds; false says that there is none.
+func (r *Roles) DeleteIn(ctx context.Context, by *model.Principal, scope, token string) (removed bool, err error) {
+	if err := r.MayWrite(by); err != nil {
 		return false, err
 	}
-	err = a.writer.Mutate(ctx, by, func(ch *store.Change) error {
-		r, err := roles.Get(ch, 0, token)
+	err = r.auth.writer.Mutate(ctx, by, func(c *store.Change) error {
+		role, err := r.Table.Get(c, 0, token)
 		switch {
-		case err != nil || r == nil || r.Scope != scope:
+		case err != nil || role == nil || role.Scope != scope:
 			return err
-		case token == RoleSuperuser:
-			return model.Invalid("token", "the role %s cannot be deleted", RoleSuperuser)
+		case token == RoleSuperuser: // before its holders are named
+			return errSuperuserStays()
 		}
-		if removed, err = roles.Delete(ch, 0, token); err != nil {
-			return err
-		}
-		ch.OnCommit(func() { a.dir.removeGrant(r.ID) })
-		return nil
+		removed, err = r.Remove(c, token)
+		return err
 	})
 	return removed, err
 }
 
-func (a *Auth) publishRole(ch *store.Change, r *Role) {
-	g := r.grant()
-	ch.OnCommit(func() { a.dir.setGrant(g) })
-}
-
-// resolveRoles turns tokens into the sorted row ids of roles of a scope; an unknown one refuses all.
-func resolveRoles(tx store.Tx, scope string, tokens []string) ([]int64, error) {
+// resolve turns tokens into the sorted row ids of roles of a scope; an unknown one refuses all.
+func (r *Roles) resolve(tx store.Tx, scope string, tokens []string) ([]int64, error) {
 	ids := []int64{}
 	for _, token := range tokens {
-		var r *Role
+		var role *Role
 		if model.ValidToken(token) {
 			var err error
-			if r, err = roles.Get(tx, 0, token); err != nil {
+			if role, err = r.Table.Get(tx, 0, token); err != nil {
 				return nil, err
 			}
 		}
-		if r == nil || r.Scope != scope {
+		if role == nil || role.Scope != scope {
 			return nil, model.Invalid("roleTokens", "%q is no role of scope %s", token, scope)
 		}
-		ids = append(ids, r.ID)
+		ids = append(ids, role.ID)
 	}
 	slices.Sort(ids)
 	ids = slices.Compact(ids)

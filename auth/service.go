@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"weir/model"
@@ -62,12 +63,12 @@ func (a *Auth) serveService(w http.ResponseWriter, r *http.Request) (status int,
 		return http.StatusServiceUnavailable, "no service secret is configured"
 	}
 	source := remoteSource(r)
-	if wait := a.serviceBlocked(source); wait > 0 {
+	if wait := a.serviceTries.blocked(source); wait > 0 {
 		setRetryAfter(w, wait)
 		return http.StatusTooManyRequests, "too many wrong secrets"
 	}
 	if !sameSecret(r.Header.Get(headerServiceProof), secret) {
-		a.serviceFailed(source)
+		a.serviceTries.failed(source)
 		return http.StatusUnauthorized, "wrong service secret"
 	}
 	req, why := readServiceRequest(http.MaxBytesReader(w, r.Body, maxServiceBody))
@@ -135,26 +136,38 @@ func RemoteAddr(hostPort string) netip.Addr {
 	return addr
 }
 
-// serviceBlocked returns how long a source must wait, 0 when it need not.
-func (a *Auth) serviceBlocked(source string) time.Duration {
-	a.serviceMu.Lock()
-	defer a.serviceMu.Unlock()
-	t, ok := a.serviceTries.get(source)
+// sourceTries counts wrong secrets by source.
+type sourceTries struct {
+	now func() time.Time
+
+	mu  sync.Mutex
+	all *lru[string, secretTries]
+}
+
+func newSourceTries(now func() time.Time) *sourceTries {
+	return &sourceTries{now: now, all: newLRU[string, secretTries](maxSecretSources, nil)}
+}
+
+// blocked returns how long a source must wait, 0 when it need not.
+func (s *sourceTries) blocked(source string) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, ok := s.all.get(source)
 	if !ok || t.n < wrongSecretsAMin {
 		return 0
 	}
-	return max(0, t.begun.Add(time.Minute).Sub(a.now()))
+	return max(0, t.begun.Add(time.Minute).Sub(s.now()))
 }
 
-func (a *Auth) serviceFailed(source string) {
-	a.serviceMu.Lock()
-	defer a.serviceMu.Unlock()
-	t, ok := a.serviceTries.get(source)
-	if now := a.now(); !ok || now.Sub(t.begun) >= time.Minute {
+func (s *sourceTries) failed(source string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, ok := s.all.get(source)
+	if now := s.now(); !ok || now.Sub(t.begun) >= time.Minute {
 		t = secretTries{begun: now}
 	}
 	t.n++
-	a.serviceTries.put(source, t)
+	s.all.put(source, t)
 }
 
 // setRetryAfter sets the header in whole seconds, rounded up.

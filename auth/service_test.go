@@ -108,7 +108,7 @@ func TestWrongServiceSecretsAreBoundedPerAddress(t *testing.T) {
 	for i := range maxSecretSources + 10 {
 		h.askService("POST", "wrong", fmt.Sprintf("10.0.%d.%d", i/256, i%256), askInfer)
 	}
-	if n := h.serviceTries.len(); n != maxSecretSources {
+	if n := h.serviceTries.all.len(); n != maxSecretSources {
 		t.Errorf("%d sources are remembered", n)
 	}
 }

@@ -70,7 +70,9 @@ func (a *Auth) SelectTenant(ctx context.Context, identityToken, tenant string) (
 		if pr, err = a.turn(p, grants, tenant, &s); err != nil {
 			return err
 		}
-		return a.insertSession(ch, &s)
+		ended, err := store.AddRefreshSession(ch, &s, maxSessions)
+		a.m.sessionsCrowdedOut.Add(float64(ended))
+		return err
 	})
 	if err != nil {
 		return nil, err
@@ -192,12 +194,6 @@ func (a *Auth) signPair(pr *pair) (*AuthToken, error) {
 		return nil, err
 	}
 	return &AuthToken{Access: access, Refresh: refresh, Expires: model.Micros(pr.Access.Expires)}, nil
-}
-
-func (a *Auth) insertSession(tx store.Tx, s *store.RefreshSession) error {
-	ended, err := store.AddRefreshSession(tx, s, maxSessions)
-	a.m.sessionsCrowdedOut.Add(float64(ended))
-	return err
 }
 
 // sweepSessions removes expired sessions, a bounded number at a time.

@@ -90,7 +90,7 @@ func (a *Auth) login(ctx context.Context, t attempt, password string) (*SignIn, 
 	if wait := a.blocked(t); wait > 0 {
 		return nil, errThrottled(wait)
 	}
-	row, err := a.readSecret(ctx, t.email)
+	row, err := readSecret(ctx, a.store, t.email)
 	if err != nil {
 		return nil, err
 	}
@@ -108,8 +108,8 @@ func (a *Auth) blocked(t attempt) time.Duration {
 	return max(a.bySource.blocked(t.bySource), a.byEmail.blocked(t.byEmail))
 }
 
-func (a *Auth) readSecret(ctx context.Context, email string) (row secretRow, err error) {
-	err = a.store.Read(ctx, func(tx store.Tx) (err error) {
+func readSecret(ctx context.Context, st store.Store, email string) (row secretRow, err error) {
+	err = st.Read(ctx, func(tx store.Tx) (err error) {
 		row.hash, row.enabled, err = store.PasswordOf(tx, email)
 		return err
 	})

@@ -16,7 +16,7 @@ import (
 
 func TestFirstStartMakesRolesAndNobody(t *testing.T) {
 	h := newHouse(t)
-	all, err := h.Roles(t.Context(), operator, "")
+	all, err := h.roles(operator)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,11 +42,11 @@ func TestFirstStartMakesRolesAndNobody(t *testing.T) {
 	if people, err := h.Identities(t.Context(), operator); err != nil || len(people) != 0 || h.HasSuperuser() {
 		t.Errorf("identities %v, %v", people, err)
 	}
-	if _, err := h.DeleteRole(t.Context(), operator, ScopeTenant, RoleTenantAdmin); err != nil {
+	if _, err := h.Roles.DeleteIn(t.Context(), operator, ScopeTenant, RoleTenantAdmin); err != nil {
 		t.Fatal(err)
 	}
 	h.reopen(Config{InstanceID: "test"})
-	if all, _ := h.Roles(t.Context(), operator, ""); len(all) != 2 {
+	if all, _ := h.roles(operator); len(all) != 2 {
 		t.Errorf("a role that was deleted came back with the next start: %d roles", len(all))
 	}
 }
@@ -237,7 +237,7 @@ func TestAHashOfOldParametersIsRenewedAtSignIn(t *testing.T) {
 	h.deps.Hasher = NewHasher(stronger, nil)
 	h.reopen(Config{InstanceID: "test"})
 	h.signIn("ada@example.org")
-	row, err := h.readSecret(t.Context(), "ada@example.org")
+	row, err := readSecret(t.Context(), h.db, "ada@example.org")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +250,7 @@ func TestAHashOfOldParametersIsRenewedAtSignIn(t *testing.T) {
 
 func TestWhatATokenCarries(t *testing.T) {
 	h := newHouse(t)
-	h.ok(h.CreateRole(t.Context(), operator, store.Patch{"scope": "tenant", "token": "mover", "authorities": []any{"state:demote", "location:read"}}))
+	h.ok(h.Roles.Create(t.Context(), operator, store.Patch{"scope": "tenant", "token": "mover", "authorities": []any{"state:demote", "location:read"}}))
 	h.member("ada@example.org", "mover", RoleTenantAdmin)
 	h.member("view@example.org")
 	h.person("op@example.org", RoleOperator)

@@ -12,7 +12,6 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -201,14 +200,14 @@ func TestRevocationIsAtOnce(t *testing.T) {
 		"membership removed":  {func(h *house) { h.ok(h.RemoveMembership(ctx, operator, ada, "acme")) }, access},
 		"membership roles":    {func(h *house) { h.ok(h.SetMembershipRoles(ctx, operator, ada, "acme", nil)) }, access},
 		"authorities of a tenant role": {func(h *house) {
-			h.ok(h.UpdateRole(ctx, operator, "", "mover", map[string]any{"authorities": []any{"location:read", "state:demote"}}))
+			h.ok(h.Roles.UpdateIn(ctx, operator, "", "mover", map[string]any{"authorities": []any{"location:read", "state:demote"}}))
 		}, access},
 		"authorities of a system role": {func(h *house) {
-			h.ok(h.UpdateRole(ctx, operator, "", RoleOperator, map[string]any{"authorities": []any{"user:read"}}))
+			h.ok(h.Roles.UpdateIn(ctx, operator, "", RoleOperator, map[string]any{"authorities": []any{"user:read"}}))
 		}, both},
-		"name of a role": {func(h *house) { h.ok(h.UpdateRole(ctx, operator, "", "mover", map[string]any{"name": "M"})) }, none},
+		"name of a role": {func(h *house) { h.ok(h.Roles.UpdateIn(ctx, operator, "", "mover", map[string]any{"name": "M"})) }, none},
 		"same authorities": {func(h *house) {
-			h.ok(h.UpdateRole(ctx, operator, "", "mover", map[string]any{"authorities": []any{"location:read"}}))
+			h.ok(h.Roles.UpdateIn(ctx, operator, "", "mover", map[string]any{"authorities": []any{"location:read"}}))
 		}, none},
 		"another person": {func(h *house) { h.ok(h.SetPassword(ctx, operator, "bob@example.org", "another one")) }, none},
 		"a tenant made":  {func(h *house) { h.tenant("initech") }, none},
@@ -223,7 +222,7 @@ func TestRevocationIsAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newHouse(t)
-			h.ok(h.CreateRole(ctx, operator, map[string]any{"scope": "tenant", "token": "mover", "authorities": []any{"location:read"}}))
+			h.ok(h.Roles.Create(ctx, operator, map[string]any{"scope": "tenant", "token": "mover", "authorities": []any{"location:read"}}))
 			h.member(ada, "mover")
 			h.person("bob@example.org")
 			h.ok(h.SetSystemRoles(ctx, operator, ada, []string{RoleOperator}))
@@ -477,7 +476,7 @@ func FuzzAuthenticate(f *testing.F) {
 		f.Fatal(err)
 	}
 	a := &Auth{cfg: Config{InstanceID: "test"}.withDefaults(), now: newManual().now, tenants: &tenantsFake{}, bySource: &backoff{}, byEmail: &backoff{},
-		dir: &directory{}, lastStamp: new(atomic.Int64)}
+		dir: &directory{}}
 	a.m = newAuthMetrics(nil, a)
 	a.parser = a.newParser()
 	signing := &signingKey{kid: thumbprint(&key.PublicKey), private: key}
@@ -508,7 +507,7 @@ func BenchmarkAuthenticate(b *testing.B) {
 		b.Fatal(err)
 	}
 	a := &Auth{cfg: Config{InstanceID: "test"}.withDefaults(), now: time.Now, tenants: &tenantsFake{}, bySource: &backoff{}, byEmail: &backoff{},
-		dir: &directory{}, lastStamp: new(atomic.Int64)}
+		dir: &directory{}}
 	a.m = newAuthMetrics(nil, a)
 	a.parser = a.newParser()
 	signing := &signingKey{kid: thumbprint(&key.PublicKey), private: key}

@@ -1,10 +1,10 @@
 package auth
 
 import (
-	"context"
 	"errors"
 	"testing"
 
+	"weir/model"
 	"weir/store"
 )
 
@@ -17,14 +17,23 @@ func TestTheVerbsTakePartInAChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hash := func(context.Context, string) (string, error) { return prepared, nil }
-	made := &tenantsFake{rows: map[string]*fakeTenant{"fresh": h.tenants.rows["acme"]}} // a tenant by a name that only the change knows
 	taken := errors.New("taken back")
 	change := func(end error) error {
 		return h.deps.Writer.Mutate(t.Context(), operator, func(c *store.Change) error {
-			a, ctx := h.In(c, made, hash), c.Context()
-			_, err1 := a.CreateRole(ctx, operator, store.Patch{"token": "viewer", "scope": "tenant", "authorities": []any{"location:read"}})
-			_, err2 := a.CreateIdentity(ctx, operator, NewIdentity{Email: "ada@example.org", Password: "not hashed here", Enabled: true})
+			a, ctx := h.Auth, c.Context()
+			_, err := c.Insert(`INSERT INTO tenants (created_at, updated_at, token, enabled, not_before, tier_id)
+				VALUES (0, 0, 'fresh', 1, 0, (SELECT id FROM tenant_tiers))`) // a tenant that only the change knows
+			if err != nil {
+				return err
+			}
+			if _, err := a.CreateIdentity(ctx, operator, NewIdentity{Email: "bob@example.org", Password: password}); err == nil || model.CodeOf(err) != "" {
+				t.Errorf("a password that was not hashed before the change: %v", err)
+			}
+			if _, err := a.SetPassword(ctx, operator, "bob@example.org", password); err == nil || model.CodeOf(err) != "" {
+				t.Errorf("a password that was not hashed before the change: %v", err)
+			}
+			_, err1 := a.Roles.Create(ctx, operator, store.Patch{"token": "viewer", "scope": "tenant", "authorities": []any{"location:read"}})
+			_, err2 := a.CreateIdentity(ctx, operator, NewIdentity{Email: "ada@example.org", Password: "not hashed here", Hashed: prepared, Enabled: true})
 			_, err3 := a.AddMembership(ctx, operator, "ada@example.org", "fresh", []string{"viewer"})
 			id, err4 := a.SetIdentityNames(ctx, operator, "ada@example.org", store.Patch{"firstName": "Ada"})
 			stored, err5 := a.PasswordHash(ctx, operator, "ada@example.org")

@@ -118,7 +118,7 @@ func TestAnUpdateOfTheCeilingKeepsWhatWasUsed(t *testing.T) {
 	if !g.Take("acme", 900) {
 		t.Fatal("refused")
 	}
-	if _, err := g.UpdateTenant(t.Context(), operator, "acme", store.Patch{"ingestBurst": int64(1100)}); err != nil {
+	if _, err := g.Tenants.Update(t.Context(), operator, "acme", store.Patch{"ingestBurst": int64(1100)}); err != nil {
 		t.Fatal(err)
 	}
 	if g.Take("acme", 201) || !g.Take("acme", 200) {

@@ -15,6 +15,7 @@ import (
 
 	"weir/model"
 	"weir/store"
+	"weir/store/entity"
 )
 
 // Deps are govern's collaborators.
@@ -31,6 +32,10 @@ type Deps struct {
 
 // Govern keeps tenants and their ceilings. All methods are safe for concurrent use.
 type Govern struct {
+	Tiers   *entity.Kind[Tier]
+	Tenants *entity.Kind[Tenant]
+	Kinds   *entity.Catalog // these
+
 	cfg             Config
 	store           store.Store
 	writer          store.Writer
@@ -41,6 +46,14 @@ type Govern struct {
 	unauthenticated *unauthenticated
 	m               metrics
 }
+
+// What the kinds have in common.
+const area = "user-management"
+
+var (
+	mayRead  = entity.Needs(model.TenantRead)
+	mayWrite = entity.Needs(model.TenantWrite)
+)
 
 // metaSeeded marks that the first start has made its tiers; those deleted later do not come back.
 const metaSeeded = "govern_seeded"
@@ -55,6 +68,7 @@ func New(ctx context.Context, cfg Config, d Deps) (*Govern, error) {
 	}
 	g := &Govern{cfg: cfg, store: d.Store, writer: d.Writer, onSwitch: d.OnSwitch, now: d.Clock, index: newIndex(cfg, d.Clock),
 		unknown: newAllowance(cfg, d.Clock), unauthenticated: newUnauthenticated(d.Clock)}
+	g.Kinds = g.describe(entity.Base{Store: d.Store, Writer: d.Writer})
 	g.m = newMetrics(d.Registerer, g)
 	if err := g.seed(ctx); err != nil {
 		return nil, fmt.Errorf("govern: first start: %w", err)
@@ -65,13 +79,13 @@ func New(ctx context.Context, cfg Config, d Deps) (*Govern, error) {
 	return g, nil
 }
 
-// In returns the tenants and tiers as a part of a change under way: its verbs read and write within it, and what is in
-// memory follows when it is committed. What only reads memory (Lookup, Limits, Take) does not see the change before.
-func (g *Govern) In(c *store.Change) *Govern {
-	joined := *g
-	within := store.Within(c)
-	joined.store, joined.writer = within, within
-	return &joined
+// Describe returns the kinds without an instance, for those that ask for their descriptions only.
+func Describe() *entity.Catalog { return (&Govern{}).describe(entity.Base{}) }
+
+// describe makes the kinds; what is referred to comes first.
+func (g *Govern) describe(b entity.Base) *entity.Catalog {
+	g.Tiers, g.Tenants = g.tierKind(b), g.tenantKind(b)
+	return entity.NewCatalog(g.Tiers, g.Tenants)
 }
 
 func (g *Govern) seed(ctx context.Context) error {
@@ -85,7 +99,7 @@ func (g *Govern) seed(ctx context.Context) error {
 	}
 	return g.writer.Mutate(ctx, nil, func(ch *store.Change) error {
 		for _, t := range seededTiers() {
-			if err := tiers.Insert(ch, &t); err != nil {
+			if err := g.Tiers.Table.Insert(ch, &t); err != nil {
 				return err
 			}
 		}
@@ -95,7 +109,7 @@ func (g *Govern) seed(ctx context.Context) error {
 
 func (g *Govern) load(ctx context.Context) error {
 	return g.store.Read(ctx, func(tx store.Tx) error {
-		ts, err := tiers.Select(tx, 0, "id")
+		ts, err := g.Tiers.Table.Select(tx, 0, "id")
 		if err != nil {
 			return err
 		}
@@ -103,7 +117,7 @@ func (g *Govern) load(ctx context.Context) error {
 		for _, t := range ts {
 			byID[t.ID] = t
 		}
-		all, err := tenants.Select(tx, 0, "id")
+		all, err := g.Tenants.Table.Select(tx, 0, "id")
 		if err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 
 	"weir/model"
 	"weir/store"
+	"weir/store/entity"
 	"weir/store/sqlite"
 )
 
@@ -52,7 +53,7 @@ func wantCode(t *testing.T, err error, code model.Code, text string) {
 
 func mustCreate(t *testing.T, g *Govern, p store.Patch) *Tenant {
 	t.Helper()
-	tenant, err := g.CreateTenant(t.Context(), operator, p)
+	tenant, err := g.Tenants.Create(t.Context(), operator, p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,11 +66,11 @@ func TestFirstStartMakesTiersOnceAndNoTenant(t *testing.T) {
 	if tokens := g.TenantTokens(); len(tokens) != 0 {
 		t.Errorf("tenants %v at first start", tokens)
 	}
-	if removed, err := g.DeleteTier(t.Context(), operator, "bronze"); !removed || err != nil {
+	if removed, err := g.Tiers.Delete(t.Context(), operator, "bronze"); !removed || err != nil {
 		t.Fatalf("deleting bronze: %v, %v", removed, err)
 	}
 	g = open(t, db, DefaultConfig(), nil)
-	all, err := g.Tiers(t.Context(), operator)
+	all, err := g.TierCounts(t.Context(), operator)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,13 +184,13 @@ func TestValuesCascadeFromTenantOverTierToPlatform(t *testing.T) {
 	check("override over tier", 7.5, 4000, 90)
 	update := func(p store.Patch) {
 		t.Helper()
-		if _, err := g.UpdateTenant(t.Context(), operator, "acme", p); err != nil {
+		if _, err := g.Tenants.Update(t.Context(), operator, "acme", p); err != nil {
 			t.Fatal(err)
 		}
 	}
 	update(store.Patch{"ingestMessagesPerSecond": nil})
 	check("override removed", 2000, 4000, 90)
-	if _, err := g.UpdateTier(t.Context(), operator, "gold", store.Patch{"config": `{"shedPriority": 81, "ingestBurst": 0}`}); err != nil {
+	if _, err := g.Tiers.Update(t.Context(), operator, "gold", store.Patch{"config": `{"shedPriority": 81, "ingestBurst": 0}`}); err != nil {
 		t.Fatal(err)
 	}
 	check("tier changed; zero means the next level", 1000, 2000, 81)
@@ -203,11 +204,11 @@ func TestValuesCascadeFromTenantOverTierToPlatform(t *testing.T) {
 func TestTierConfigIsClearedByNullBracesAndEmptyText(t *testing.T) {
 	for _, cleared := range []any{nil, "{}", " { } ", ""} {
 		g := newGovern(t)
-		tier, err := g.UpdateTier(t.Context(), operator, "gold", store.Patch{"config": cleared})
+		tier, err := g.Tiers.Update(t.Context(), operator, "gold", store.Patch{"config": cleared})
 		if err != nil || tier.Config != nil {
 			t.Errorf("config %#v: %v, %v", cleared, tier, err)
 		}
-		tier, err = g.UpdateTier(t.Context(), operator, "silver", store.Patch{"name": "S"})
+		tier, err = g.Tiers.Update(t.Context(), operator, "silver", store.Patch{"name": "S"})
 		if err != nil || tier.Config == nil {
 			t.Errorf("config omitted: %v, %v", tier, err)
 		}
@@ -220,14 +221,14 @@ func TestRefusalsOfTenantsAndTiersWriteNothing(t *testing.T) {
 	g := open(t, db, DefaultConfig(), nil)
 	mustCreate(t, g, store.Patch{"token": "acme", "tierToken": "gold"})
 	tenant := func(p store.Patch) func() error {
-		return func() error { _, err := g.CreateTenant(ctx, operator, p); return err }
+		return func() error { _, err := g.Tenants.Create(ctx, operator, p); return err }
 	}
 	update := func(p store.Patch) func() error {
-		return func() error { _, err := g.UpdateTenant(ctx, operator, "acme", p); return err }
+		return func() error { _, err := g.Tenants.Update(ctx, operator, "acme", p); return err }
 	}
 	tier := func(config string) func() error {
 		return func() error {
-			_, err := g.UpdateTier(ctx, operator, "gold", store.Patch{"config": config})
+			_, err := g.Tiers.Update(ctx, operator, "gold", store.Patch{"config": config})
 			return err
 		}
 	}
@@ -245,7 +246,7 @@ func TestRefusalsOfTenantsAndTiersWriteNothing(t *testing.T) {
 		"priority above 100":       {update(store.Patch{"shedPriority": int64(101)}), model.CodeInvalidInput, "shedPriority"},
 		"name beside a bad value":  {update(store.Patch{"name": "x", "ingestBurst": int64(-1)}), model.CodeInvalidInput, "ingestBurst"},
 		"held ceiling too low":     {update(store.Patch{"heldCommandCeiling": int64(99)}), model.CodeInvalidInput, "heldCommandCeiling"},
-		"unknown tenant":           {func() error { _, err := g.UpdateTenant(ctx, operator, "no", nil); return err }, model.CodeNotFound, `"no"`},
+		"unknown tenant":           {func() error { _, err := g.Tenants.Update(ctx, operator, "no", nil); return err }, model.CodeNotFound, `"no"`},
 		"unknown tenant switched":  {func() error { _, err := g.SetTenantEnabled(ctx, operator, "no", true); return err }, model.CodeNotFound, `"no"`},
 		"tier with an unknown key": {tier(`{"ingestMessages": 1}`), model.CodeInvalidInput, "ingestMessages"},
 		"tier of negative rate":    {tier(`{"ingestMessagesPerSecond": -1}`), model.CodeInvalidInput, "ingestMessagesPerSecond"},
@@ -256,21 +257,21 @@ func TestRefusalsOfTenantsAndTiersWriteNothing(t *testing.T) {
 		"tier number as text":      {tier(`{"ingestBurst": "5"}`), model.CodeInvalidInput, "ingestBurst"},
 		"tier burst not whole":     {tier(`{"ingestBurst": 2.5}`), model.CodeInvalidInput, "ingestBurst"},
 		"tier color": {func() error {
-			_, err := g.UpdateTier(ctx, operator, "gold", store.Patch{"color": "gold"})
+			_, err := g.Tiers.Update(ctx, operator, "gold", store.Patch{"color": "gold"})
 			return err
 		}, model.CodeInvalidInput, "color"},
-		"tier in use": {func() error { _, err := g.DeleteTier(ctx, operator, "gold"); return err }, model.CodeInUse, "tenant"},
+		"tier in use": {func() error { _, err := g.Tiers.Delete(ctx, operator, "gold"); return err }, model.CodeInUse, "tenant"},
 		"reorder leaves one out": {func() error { _, err := g.ReorderTiers(ctx, operator, []string{"gold", "silver"}); return err },
 			model.CodeInvalidInput, "orderedTokens"},
 		"reorder names one twice": {func() error {
 			_, err := g.ReorderTiers(ctx, operator, []string{"gold", "silver", "gold"})
 			return err
 		}, model.CodeInvalidInput, "orderedTokens"},
-		"without a token": {func() error { _, err := g.CreateTenant(ctx, nil, store.Patch{"token": "b"}); return err },
+		"without a token": {func() error { _, err := g.Tenants.Create(ctx, nil, store.Patch{"token": "b"}); return err },
 			model.CodeUnauthenticated, "unauthenticated"},
 		"with a tenant's wildcard": {func() error {
 			by := &model.Principal{Kind: model.AccessCaller, Tenants: map[model.Authority]bool{model.AllAuthorities: true}}
-			_, err := g.CreateTenant(ctx, by, store.Patch{"token": "b"})
+			_, err := g.Tenants.Create(ctx, by, store.Patch{"token": "b"})
 			return err
 		}, model.CodeForbidden, "tenant:write"},
 	} {
@@ -286,11 +287,11 @@ func dump(t *testing.T, db store.Store) string {
 	t.Helper()
 	var b strings.Builder
 	err := db.Read(t.Context(), func(tx store.Tx) error {
-		ts, err := tenants.Select(tx, 0, "id")
+		ts, err := (&Govern{}).tenantKind(entity.Base{}).Table.Select(tx, 0, "id")
 		if err != nil {
 			return err
 		}
-		tr, err := tiers.Select(tx, 0, "id")
+		tr, err := (&Govern{}).tierKind(entity.Base{}).Table.Select(tx, 0, "id")
 		if err != nil {
 			return err
 		}
@@ -312,10 +313,10 @@ func dump(t *testing.T, db store.Store) string {
 
 func TestReorderedTiersStayInTheirOrder(t *testing.T) {
 	g := newGovern(t)
-	if _, err := g.CreateTier(t.Context(), operator, store.Patch{"token": "tin", "color": "red"}); err != nil {
+	if _, err := g.Tiers.Create(t.Context(), operator, store.Patch{"token": "tin", "color": "red"}); err != nil {
 		t.Fatal(err)
 	}
-	all, err := g.Tiers(t.Context(), operator)
+	all, err := g.TierCounts(t.Context(), operator)
 	if err != nil || all[3].Token != "tin" {
 		t.Fatalf("a new tier goes last: %v, %v", all, err)
 	}
@@ -324,7 +325,7 @@ func TestReorderedTiersStayInTheirOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustCreate(t, g, store.Patch{"token": "acme", "tierToken": "tin"})
-	all, err = g.Tiers(t.Context(), operator)
+	all, err = g.TierCounts(t.Context(), operator)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,12 +2,10 @@ package govern
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"maps"
 
 	"weir/model"
 	"weir/store"
+	"weir/store/entity"
 )
 
 // DefaultTier is the tier of a tenant that names none.
@@ -37,8 +35,24 @@ type Tenant struct {
 	GeoFencePositionBudget       *int64   `store:"geofence_position_budget,clear" gql:"geoFencePositionBudget"`
 }
 
-var tenants = store.NewTable[Tenant](store.Desc[Tenant]{Kind: "tenant", Name: "tenants", Instance: true,
-	Check: func(_ store.Tx, t *Tenant, changed store.Changed) error { return t.check(changed) }})
+// tenantKind describes the tenants. Whether one is enabled is no field of a patch, see SetTenantEnabled.
+func (g *Govern) tenantKind(b entity.Base) *entity.Kind[Tenant] {
+	return entity.New(b, entity.Desc[Tenant]{
+		Kind: "tenant", Type: "Tenant", Plural: "tenants", Area: area, Table: "tenants", Instance: true, Read: mayRead, Write: mayWrite,
+		Prepare: func(_ context.Context, _ *model.Principal, _ string, p store.Patch, create bool) error {
+			if _, named := p["tierToken"]; create && !named {
+				p["tierToken"] = DefaultTier
+			}
+			return nil
+		},
+		Check:   func(_ store.Tx, t *Tenant, changed store.Changed) error { return t.check(changed) },
+		Changed: func(c *store.Change, _, t *Tenant) error { return g.publish(c, t) },
+		Removing: func(*store.Change, *Tenant) error {
+			return model.Invalid("token", "a tenant cannot be deleted, disable it")
+		},
+		Views: tenantViews,
+	})
+}
 
 func (t *Tenant) check(changed store.Changed) error {
 	if changed.New {
@@ -47,11 +61,13 @@ func (t *Tenant) check(changed store.Changed) error {
 	return t.Overrides().check()
 }
 
-// TenantFields describes the fields of a tenant.
-func TenantFields() []store.Field { return tenants.Fields() }
-
-// Values returns the tenant as the patch of its create would give it; the tier is its row id.
-func (t *Tenant) Values() store.Patch { return tenants.Values(t) }
+// tenantViews: a reading of a tenant that is disabled is refused.
+func tenantViews(_ *store.Change, old, t *Tenant) []entity.View {
+	if old != nil && old.Enabled == t.Enabled {
+		return nil
+	}
+	return []entity.View{{Kind: model.ViewTenant, Key: t.Token, Body: model.TenantView{V: 1, ID: t.ID, Enabled: t.Enabled}}}
+}
 
 // Overrides are the tenant's own governance values.
 func (t *Tenant) Overrides() Values {
@@ -60,140 +76,59 @@ func (t *Tenant) Overrides() Values {
 		t.GeoFencePositionCeiling, t.GeoFencePositionBudget}
 }
 
-// Tenants lists all tenants, newest first.
-func (g *Govern) Tenants(ctx context.Context, by *model.Principal) ([]*Tenant, error) {
-	if err := demand(by, model.TenantRead); err != nil {
+// Tenant returns a tenant by its token, nil when there is none. Every principal that is resolved to a tenant may read it.
+func (g *Govern) Tenant(ctx context.Context, token string) (t *Tenant, err error) {
+	rows, err := g.Tenants.Rows.ByToken(ctx, nil, []string{token})
+	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
-	var all []*Tenant
-	err := g.store.Read(ctx, func(tx store.Tx) (err error) {
-		all, err = tenants.Select(tx, 0, "created_at DESC, token")
-		return err
-	})
-	return all, err
-}
-
-// Tenant returns a tenant by its token, nil when there is none. Whoever is resolved to a tenant may read it.
-func (g *Govern) Tenant(ctx context.Context, token string) (t *Tenant, err error) {
-	err = g.store.Read(ctx, func(tx store.Tx) error {
-		t, err = tenants.Get(tx, 0, token)
-		return err
-	})
-	return t, err
+	return rows[0], nil
 }
 
 // TenantTokens returns the tokens of all tenants, sorted.
 func (g *Govern) TenantTokens() []string { return g.index.tokens() }
 
-// CreateTenant makes an enabled tenant of a patch with token, name, tierToken (silver when absent), config and governance
-// values.
-func (g *Govern) CreateTenant(ctx context.Context, by *model.Principal, p store.Patch) (t *Tenant, err error) {
-	if err := demand(by, model.TenantWrite); err != nil {
-		return nil, err
-	}
-	if _, named := p["tierToken"]; !named {
-		p = with(p, "tierToken", DefaultTier)
-	}
-	err = g.writer.Mutate(ctx, by, func(ch *store.Change) error {
-		if t, err = tenants.Create(ch, 0, p); err != nil {
-			return err
-		}
-		if err := view(ch, t); err != nil {
-			return err
-		}
-		return g.publish(ch, t)
-	})
-	return t, err
-}
-
-// UpdateTenant changes name, tierToken, config and governance values.
-func (g *Govern) UpdateTenant(ctx context.Context, by *model.Principal, token string, p store.Patch) (t *Tenant, err error) {
-	if err := demand(by, model.TenantWrite); err != nil {
-		return nil, err
-	}
-	err = g.writer.Mutate(ctx, by, func(ch *store.Change) error {
-		if t, err = tenants.Update(ch, 0, token, p); err != nil {
-			return err
-		}
-		return g.publish(ch, t)
-	})
-	return t, err
-}
-
-// SetTenantEnabled opens or closes a tenant. Closing ends its access tokens at once and has its devices refused; the data
-// stays.
+// SetTenantEnabled enables or disables a tenant. Disabling ends its access tokens at once and has its devices refused; the
+// data stays.
 func (g *Govern) SetTenantEnabled(ctx context.Context, by *model.Principal, token string, enabled bool) (t *Tenant, err error) {
-	if err := demand(by, model.TenantWrite); err != nil {
+	if err := g.Tenants.MayWrite(by); err != nil {
 		return nil, err
 	}
-	err = g.writer.Mutate(ctx, by, func(ch *store.Change) error {
-		if t, err = tenants.Get(ch, 0, token); err != nil {
+	err = g.writer.Mutate(ctx, by, func(c *store.Change) error {
+		if t, err = g.Tenants.Must(c, 0, token); err != nil || t.Enabled == enabled {
 			return err
 		}
-		if t == nil {
-			return model.NotFound("tenant", token)
-		}
-		if t.Enabled == enabled {
-			return nil
-		}
-		t.Enabled, t.NotBefore = enabled, max(ch.At, t.NotBefore)+1
-		if err := tenants.Save(ch, t, "enabled", "not_before"); err != nil {
+		old := *t
+		t.Enabled, t.NotBefore = enabled, max(c.At, t.NotBefore)+1
+		if err := g.Tenants.Table.Save(c, t, "enabled", "not_before"); err != nil {
 			return err
 		}
-		if err := view(ch, t); err != nil {
+		if err := entity.SetViews(c, tenantViews(c, &old, t)...); err != nil {
 			return err
 		}
-		if err := g.publish(ch, t); err != nil {
+		if err := g.publish(c, t); err != nil {
 			return err
 		}
 		if g.onSwitch != nil {
-			ch.OnCommit(func() { g.onSwitch(token, enabled) }) // after publish: what is told is in force
+			c.OnCommit(func() { g.onSwitch(token, enabled) }) // after publish: the change is effective when it is reported
 		}
 		return nil
 	})
 	return t, err
 }
 
-// view puts the tenant into what resolution reads.
-func view(ch *store.Change, t *Tenant) error {
-	body, err := json.Marshal(model.TenantView{V: 1, ID: t.ID, Enabled: t.Enabled})
-	if err != nil {
-		return fmt.Errorf("govern: tenant view: %w", err)
-	}
-	ch.View(model.ViewChange{Kind: model.ViewTenant, Key: t.Token, Body: body})
-	return nil
-}
-
-// publish has what the change made of the tenant in force with the commit.
-func (g *Govern) publish(ch *store.Change, t *Tenant) error {
-	tier, err := tiers.GetByID(ch, 0, t.TierID)
+// publish makes what the change made of the tenant effective with the commit.
+func (g *Govern) publish(c *store.Change, t *Tenant) error {
+	tier, err := g.Tiers.Table.GetByID(c, 0, t.TierID)
 	if err != nil {
 		return err
 	}
 	e, tv := t.entry(), tier.values()
-	ch.OnCommit(func() { g.index.put(e, tier.Token, tv) })
+	c.OnCommit(func() { g.index.put(e, tier.Token, tv) })
 	return nil
 }
 
 func (t *Tenant) entry() entry {
 	return entry{id: t.ID, token: t.Token, enabled: t.Enabled, notBefore: t.NotBefore, tier: t.TierID,
 		overrides: t.Overrides().usable(), aiExternal: t.AIExternalEnabled != nil && *t.AIExternalEnabled}
-}
-
-// demand refuses a caller who lacks an authority.
-func demand(by *model.Principal, a model.Authority) error {
-	if by == nil || by.Kind == model.Anonymous {
-		return model.Unauthenticated("a token is required")
-	}
-	if !by.Has(a) {
-		return model.Forbidden(a)
-	}
-	return nil
-}
-
-func with(p store.Patch, name string, value any) store.Patch {
-	q := make(store.Patch, len(p)+1)
-	maps.Copy(q, p)
-	q[name] = value
-	return q
 }

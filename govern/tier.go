@@ -7,6 +7,7 @@ import (
 
 	"weir/model"
 	"weir/store"
+	"weir/store/entity"
 )
 
 // Tier is a named set of governance values that tenants share.
@@ -20,16 +21,20 @@ type Tier struct {
 	Color        string  `store:"color,clear,oneof=|slate|gray|red|orange|amber|green|teal|sky|blue|violet|fuchsia|rose" gql:"color"`
 }
 
-var tiers = store.NewTable[Tier](store.Desc[Tier]{Kind: "tenant tier", Name: "tenant_tiers", Instance: true,
-	Order:     "display_order, token",
-	Check:     func(tx store.Tx, t *Tier, changed store.Changed) error { return t.check(tx, changed) },
-	Referrers: []store.Referrer{{Kind: "tenant", Table: "tenants", Column: "tier_id"}}})
-
-// TierFields describes the fields of a tier.
-func TierFields() []store.Field { return tiers.Fields() }
-
-// Values returns the tier as the patch of its create would give it.
-func (t *Tier) Values() store.Patch { return tiers.Values(t) }
+// tierKind describes the tiers. A change of one is effective for its tenants with the commit.
+func (g *Govern) tierKind(b entity.Base) *entity.Kind[Tier] {
+	return entity.New(b, entity.Desc[Tier]{
+		Kind: "tenant tier", Type: "TenantTier", Plural: "tenantTiers", Site: "tiers", Area: area, Table: "tenant_tiers", Instance: true,
+		Order: "display_order, token", Read: mayRead, Write: mayWrite,
+		Check: func(tx store.Tx, t *Tier, changed store.Changed) error { return t.check(tx, changed) },
+		Changed: func(c *store.Change, old, t *Tier) error {
+			if old != nil && t != nil {
+				c.OnCommit(func() { g.index.setTier(t.ID, t.values()) })
+			}
+			return nil
+		},
+	})
+}
 
 // Colors are the colors of tiers.
 func Colors() []string {
@@ -85,27 +90,26 @@ type TierCount struct {
 	Tenants int64
 }
 
-// Tiers lists the tiers in their order.
-func (g *Govern) Tiers(ctx context.Context, by *model.Principal) ([]TierCount, error) {
-	if err := demand(by, model.TenantRead); err != nil {
+// TierCounts lists the tiers in their order.
+func (g *Govern) TierCounts(ctx context.Context, by *model.Principal) (all []TierCount, err error) {
+	if err := g.Tiers.MayRead(by); err != nil {
 		return nil, err
 	}
-	var all []TierCount
-	err := g.store.Read(ctx, func(tx store.Tx) (err error) {
-		all, err = listTiers(tx)
+	err = store.Read(ctx, g.store, func(tx store.Tx) (err error) {
+		all, err = g.countTiers(tx)
 		return err
 	})
 	return all, err
 }
 
-func listTiers(tx store.Tx) ([]TierCount, error) {
-	rows, err := tiers.Select(tx, 0, "display_order, token")
+func (g *Govern) countTiers(tx store.Tx) ([]TierCount, error) {
+	rows, err := g.Tiers.Table.Select(tx, 0, "display_order, token")
 	if err != nil {
 		return nil, err
 	}
 	all := make([]TierCount, len(rows))
 	for i, t := range rows {
-		n, err := tenants.Count(tx, 0, store.Eq("tier_id", t.ID))
+		n, err := g.Tenants.Table.Count(tx, 0, store.Eq("tier_id", t.ID))
 		if err != nil {
 			return nil, err
 		}
@@ -114,54 +118,13 @@ func listTiers(tx store.Tx) ([]TierCount, error) {
 	return all, nil
 }
 
-// CreateTier makes a tier of a patch with token, name, description, config, color; it goes last.
-func (g *Govern) CreateTier(ctx context.Context, by *model.Principal, p store.Patch) (t *Tier, err error) {
-	if err := demand(by, model.TenantWrite); err != nil {
-		return nil, err
-	}
-	err = g.writer.Mutate(ctx, by, func(ch *store.Change) error {
-		t, err = tiers.Create(ch, 0, p)
-		return err
-	})
-	return t, err
-}
-
-// UpdateTier changes name, description, config (null, {} and "" clear), color. It is in force for the tier's tenants with
-// the commit.
-func (g *Govern) UpdateTier(ctx context.Context, by *model.Principal, token string, p store.Patch) (t *Tier, err error) {
-	if err := demand(by, model.TenantWrite); err != nil {
-		return nil, err
-	}
-	err = g.writer.Mutate(ctx, by, func(ch *store.Change) error {
-		if t, err = tiers.Update(ch, 0, token, p); err != nil {
-			return err
-		}
-		id, v := t.ID, t.values()
-		ch.OnCommit(func() { g.index.setTier(id, v) })
-		return nil
-	})
-	return t, err
-}
-
-// DeleteTier removes a tier that no tenant has; false says that there is none.
-func (g *Govern) DeleteTier(ctx context.Context, by *model.Principal, token string) (removed bool, err error) {
-	if err := demand(by, model.TenantWrite); err != nil {
-		return false, err
-	}
-	err = g.writer.Mutate(ctx, by, func(ch *store.Change) error {
-		removed, err = tiers.Delete(ch, 0, token)
-		return err
-	})
-	return removed, err
-}
-
 // ReorderTiers puts the tiers into the given order, which must name exactly those there are.
 func (g *Govern) ReorderTiers(ctx context.Context, by *model.Principal, tokens []string) (all []TierCount, err error) {
-	if err := demand(by, model.TenantWrite); err != nil {
+	if err := g.Tiers.MayWrite(by); err != nil {
 		return nil, err
 	}
 	err = g.writer.Mutate(ctx, by, func(ch *store.Change) error {
-		rows, err := tiers.Select(ch, 0, "token")
+		rows, err := g.Tiers.Table.Select(ch, 0, "token")
 		if err != nil {
 			return err
 		}
@@ -175,11 +138,11 @@ func (g *Govern) ReorderTiers(ctx context.Context, by *model.Principal, tokens [
 				continue
 			}
 			t.DisplayOrder = place
-			if err := tiers.Save(ch, t, "display_order"); err != nil {
+			if err := g.Tiers.Table.Save(ch, t, "display_order"); err != nil {
 				return err
 			}
 		}
-		all, err = listTiers(ch)
+		all, err = g.countTiers(ch)
 		return err
 	})
 	return all, err

@@ -21,16 +21,16 @@ func TestTheVerbsTakePartInAChange(t *testing.T) {
 	taken := errors.New("taken back")
 	change := func(end error) error {
 		return writer.Mutate(t.Context(), operator, func(c *store.Change) error {
-			in, ctx := g.In(c), c.Context()
-			_, err1 := in.CreateTier(ctx, operator, store.Patch{"token": "night", "config": `{"ingestBurst":300}`})
-			_, err2 := in.CreateTenant(ctx, operator, store.Patch{"token": "acme", "tierToken": "night"})
-			_, err3 := in.UpdateTier(ctx, operator, "night", store.Patch{"config": `{"ingestBurst":400}`})
+			in, ctx := g, c.Context()
+			_, err1 := in.Tiers.Create(ctx, operator, store.Patch{"token": "night", "config": `{"ingestBurst":300}`})
+			_, err2 := in.Tenants.Create(ctx, operator, store.Patch{"token": "acme", "tierToken": "night"})
+			_, err3 := in.Tiers.Update(ctx, operator, "night", store.Patch{"config": `{"ingestBurst":400}`})
 			_, err4 := in.SetTenantEnabled(ctx, operator, "acme", false)
 			row, err5 := in.Tenant(ctx, "acme")
 			if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 				return err
 			}
-			if row == nil || row.Enabled || row.Values()["token"] != "acme" {
+			if row == nil || row.Enabled || in.Tenants.Values(row)["token"] != "acme" {
 				t.Errorf("the change reads %+v", row)
 			}
 			if g.Known("acme") || len(told) > 0 {
@@ -51,7 +51,7 @@ func TestTheVerbsTakePartInAChange(t *testing.T) {
 	if v := g.Limits("acme"); *v.IngestBurst != 400 {
 		t.Errorf("the burst is %d", *v.IngestBurst)
 	}
-	if _, err := g.In(&store.Change{}).CreateTenant(t.Context(), &model.Principal{}, nil); model.CodeOf(err) != model.CodeUnauthenticated {
+	if _, err := g.Tenants.Create(t.Context(), &model.Principal{}, nil); model.CodeOf(err) != model.CodeUnauthenticated {
 		t.Error(err)
 	}
 }

@@ -72,8 +72,8 @@ func newUserWorld(t *testing.T) *userWorld {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.must(w.govern.CreateTenant(t.Context(), userOperator, store.Patch{"token": "acme", "name": "Acme", "tierToken": "gold", "ingestBurst": 1234}))
-	w.must(w.govern.CreateTenant(t.Context(), userOperator, store.Patch{"token": "globex"}))
+	w.must(w.govern.Tenants.Create(t.Context(), userOperator, store.Patch{"token": "acme", "name": "Acme", "tierToken": "gold", "ingestBurst": 1234}))
+	w.must(w.govern.Tenants.Create(t.Context(), userOperator, store.Patch{"token": "globex"}))
 	for email, tenant := range map[string]string{"ada@example.org": "acme", "bob@example.org": "globex", "view@example.org": "acme"} {
 		w.must(w.auth.CreateIdentity(t.Context(), userOperator, auth.NewIdentity{Email: email, Password: userPassword, Enabled: true}))
 		roles := []string{auth.RoleTenantAdmin}

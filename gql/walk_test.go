@@ -115,7 +115,7 @@ func furnishWalk(t *testing.T, data string) (expired string) {
 	must(err)
 	operator := &model.Principal{Kind: model.LocalOperator, Subject: "local"}
 	for _, tenant := range append([]string{walkTenant, walkOther}, updateTenants()...) {
-		_, err := tenants.CreateTenant(ctx, operator, store.Patch{"token": tenant})
+		_, err := tenants.Tenants.Create(ctx, operator, store.Patch{"token": tenant})
 		must(err)
 	}
 	person := func(email string, system []string, tenant string, roles ...string) {
@@ -132,7 +132,7 @@ func furnishWalk(t *testing.T, data string) (expired string) {
 	person(walkSuper, []string{auth.RoleSuperuser}, "")
 	for _, lacking := range notBaseline {
 		role := "without-" + strings.ReplaceAll(string(lacking), ":", "-")
-		_, err := a.CreateRole(ctx, operator, store.Patch{"scope": auth.ScopeTenant, "token": role, "authorities": allBut(model.TierTenant, lacking)})
+		_, err := a.Roles.Create(ctx, operator, store.Patch{"scope": auth.ScopeTenant, "token": role, "authorities": allBut(model.TierTenant, lacking)})
 		must(err)
 		person(withoutEmail(lacking), nil, walkTenant, role)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"weir/govern"
 	"weir/model"
 	"weir/store"
 )
@@ -36,7 +37,7 @@ func (e *Entities) CreateTenant(ctx context.Context, by *model.Principal, t NewT
 	if t.Tier != "" {
 		p["tierToken"] = t.Tier
 	}
-	if _, err := e.Govern.CreateTenant(ctx, by, p); err != nil {
+	if _, err := e.Govern.Tenants.Create(ctx, by, p); err != nil {
 		return nil, err
 	}
 	g, _ := e.Govern.Governance(t.Token)
@@ -54,8 +55,11 @@ type TenantLine struct {
 
 // tenants lists all tenants by their tokens.
 func (e *Entities) tenants(ctx context.Context, _ None) ([]TenantLine, error) {
-	tenants, err := e.Govern.Tenants(ctx, Local())
-	if err != nil {
+	var tenants []*govern.Tenant
+	if err := e.Govern.Tenants.Each(ctx, Local(), func(t *govern.Tenant) error {
+		tenants = append(tenants, t)
+		return nil
+	}); err != nil {
 		return nil, err
 	}
 	lines := make([]TenantLine, len(tenants))
@@ -67,6 +71,7 @@ func (e *Entities) tenants(ctx context.Context, _ None) ([]TenantLine, error) {
 		}
 		by := Local()
 		by.Tenant, by.TenantID = t.Token, t.ID
+		var err error
 		if _, lines[i].Devices, err = e.Registry.Devices.List(ctx, by, store.Page{Number: 1, Size: 1}); err != nil {
 			return nil, err
 		}

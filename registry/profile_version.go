@@ -82,7 +82,7 @@ func (r *Registry) validateRules(ctx context.Context, by *model.Principal, p *De
 	reasons, all := make([]string, len(refused)), make([]*model.Error, len(refused))
 	for i, f := range refused {
 		reasons[i] = strconv.Quote(f.Token) + ": " + f.Message
-		all[i] = &model.Error{Code: model.CodeInvalidInput, Kind: r.Rules.Name(), Token: f.Token, Message: f.Message}
+		all[i] = &model.Error{Code: model.CodeInvalidInput, Kind: r.Rules.Name(), Token: f.Token, Field: "definition", Message: f.Message}
 	}
 	e := model.Invalid("detectionRules", "%s", strings.Join(reasons, "; "))
 	e.All = all

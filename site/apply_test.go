@@ -308,7 +308,7 @@ func TestTwoAppliesAtOnceEndAsOneOfThemAndOtherWritersGoOn(t *testing.T) {
 	}
 	wg.Go(func() {
 		for i := range 20 {
-			if _, err := w.govern.CreateTenant(t.Context(), operator, store.Patch{"token": fmt.Sprintf("other-%d", i)}); err != nil {
+			if _, err := w.govern.Tenants.Create(t.Context(), operator, store.Patch{"token": fmt.Sprintf("other-%d", i)}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -341,7 +341,7 @@ func TestAnApplyThatExpectsAPlanRefusesOtherChanges(t *testing.T) {
 	w := newWorld(t)
 	d := w.read(fleetFile("A", 3))
 	expected := w.plan(d, Options{}).Digest
-	if _, err := w.govern.CreateTenant(t.Context(), operator, store.Patch{"token": "acme"}); err != nil {
+	if _, err := w.govern.Tenants.Create(t.Context(), operator, store.Patch{"token": "acme"}); err != nil {
 		t.Fatal(err)
 	}
 	_, err := w.Apply(t.Context(), operator, d, Options{Expect: expected})

@@ -37,6 +37,9 @@ func (f *field) same(have, want any) bool {
 	if f.emptyClears && want == "" {
 		want = nil
 	}
+	if text, ok := want.(string); ok && f.emptyIsNone && sameJSON(text, "{}") {
+		want = nil
+	}
 	if have == nil || want == nil {
 		return have == nil && want == nil || f.typ >= listField && f.typ != documentField && emptyList(have) && emptyList(want)
 	}

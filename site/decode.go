@@ -67,9 +67,9 @@ func (r *reader) entity(k *kind, n *yamldoc.Node, path, scope string, lists map[
 		e.Name = path // it is no entity, and yet what is wrong inside it is told
 	}
 	switch k {
-	case r.kinds.tenant:
+	case r.format.tenant:
 		inner = k.list + "/" + e.Name
-	case r.kinds.identity:
+	case r.format.identity:
 		inner = k.list + "/" + strings.ToLower(e.Name)
 	}
 	for _, literal := range []bool{false, true} { // whether a credentialId is a secret depends on the credentialType
@@ -94,7 +94,7 @@ func (r *reader) name(k *kind, n *yamldoc.Node, e *Entity) bool {
 		return false
 	}
 	e.Name = v.Text
-	if k == r.kinds.identity {
+	if k == r.format.identity {
 		e.Name = strings.ToLower(strings.TrimSpace(v.Text))
 		return true
 	}
@@ -117,7 +117,7 @@ func (r *reader) key(k *kind, e *Entity, entry yamldoc.Entry, path, scope string
 			e.Lists = map[string][]*Entity{}
 		}
 		r.list(nested, entry.Value, path, scope, e.Lists)
-	case k == r.kinds.tenant && entry.Key == keyFrom:
+	case k == r.format.tenant && entry.Key == keyFrom:
 		r.fleets(e, entry.Value, path, scope)
 	case f == nil:
 		r.problem(entry.Place, path, suggest(entry.Key, k.keys()), "is not a field of a %s", k.name)
@@ -203,7 +203,7 @@ func (r *reader) fieldValue(f *field, n *yamldoc.Node, path string) (v any, ok b
 	if n.Kind == yamldoc.Null {
 		return nil, true
 	}
-	told := len(r.problems)
+	before := len(r.problems)
 	switch f.typ {
 	case documentField:
 		v = r.document(f, n, path)
@@ -219,7 +219,7 @@ func (r *reader) fieldValue(f *field, n *yamldoc.Node, path string) (v any, ok b
 			r.problem(n.Place, path, "", "%s", why)
 		}
 	}
-	return v, len(r.problems) == told
+	return v, len(r.problems) == before
 }
 
 // scalar reads one value. why says what is wrong with it.

@@ -14,6 +14,8 @@ const Version = 1
 type Document struct {
 	Files []File               `json:"files"`
 	Lists map[string][]*Entity `json:"lists"` // by the key of the list; a list that is there may be empty
+
+	format *Format // nil: the default one
 }
 
 // File is one of the files that a document was read from.

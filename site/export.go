@@ -7,27 +7,24 @@ import (
 
 	"weir/auth"
 	"weir/model"
-	"weir/registry"
 	"weir/store"
 )
 
 // Export returns what is there as a document, of one tenant, or of the whole instance for "": every field that is set, in
 // an order that depends on nothing else, and no secret. Its plan is empty.
 func (s *Site) Export(ctx context.Context, by *model.Principal, tenant string) (*Document, error) {
-	d := &Document{Files: []File{}, Lists: map[string][]*Entity{}}
+	d := &Document{Files: []File{}, Lists: map[string][]*Entity{}, format: s.format}
 	err := s.parts.Store.Read(ctx, func(tx store.Tx) error {
 		// A change that nothing is written in: all reads see one snapshot.
 		w := s.work(&store.Change{Tx: tx, By: by}, by, d, Options{}, &passwords{})
-		if err := w.loadTenants(); err != nil {
+		top := w.top()
+		if tenant != "" {
+			return top.exportTenant(tenant)
+		}
+		if err := top.export(); err != nil {
 			return err
 		}
-		if tenant != "" {
-			if w.tenants[tenant] == nil {
-				return model.NotFound("tenant", tenant)
-			}
-			return w.exportTenants(d, tenant)
-		}
-		return w.exportAll(d)
+		return w.exportPeople(d)
 	})
 	if err != nil {
 		return nil, err
@@ -35,35 +32,82 @@ func (s *Site) Export(ctx context.Context, by *model.Principal, tenant string) (
 	return d, nil
 }
 
-func (w *work) exportAll(d *Document) error {
-	tiers, err := w.govern.Tiers(w.ctx, w.by)
+func (l *level) exportTenant(token string) error {
+	k := l.format.tenant
+	found, err := k.live.ByToken(l.ctx, l.by, []string{token})
 	if err != nil {
 		return err
 	}
-	for _, t := range tiers {
-		put(d.Lists, w.kinds.tier, t.Token, t.Values())
-	}
-	roles, err := w.auth.Roles(w.ctx, w.by, "")
+	rows, err := l.rows(k, found)
 	if err != nil {
 		return err
 	}
-	for _, r := range roles {
-		put(d.Lists, w.kinds.role, r.Token, r.Values())
+	if len(rows) == 0 {
+		return model.NotFound(k.name, token)
 	}
-	sortByName(d.Lists["roles"])
-	all := make([]string, 0, len(w.tenants))
-	for token := range w.tenants {
-		all = append(all, token)
-	}
-	if err := w.exportTenants(d, all...); err != nil {
-		return err
-	}
-	return w.exportPeople(d)
+	return l.exportInside(add(l.lists, k, rows[0].name, rows[0].values))
 }
 
-// put adds an entity with the fields that are set.
-func put(lists map[string][]*Entity, k *kind, name string, values store.Patch) *Entity {
+func (l *level) exportInside(tenant *Entity) error {
+	inside, err := l.enter(tenant)
+	if err != nil {
+		return err
+	}
+	return inside.export()
+}
+
+// export fills the lists of the level.
+func (l *level) export() error {
+	made := map[*kind]map[string]*Entity{} // those that others are inside of
+	for _, k := range l.kinds() {
+		made[k] = map[string]*Entity{}
+		err := l.each(k, func(r row) error {
+			into := l.lists
+			if k.parent != nil {
+				into = made[k.outer][r.values[k.parent.Name].(string)].Lists
+			}
+			e := add(into, k, r.name, r.values)
+			if len(k.lists) > 0 {
+				made[k][e.Name] = e
+			}
+			return l.complete(k, r.row, e)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	l.kind.sort(l.lists)
+	for _, e := range made[l.format.tenant] {
+		if err := l.exportInside(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// complete adds what the values of a row do not say.
+func (l *level) complete(k *kind, row any, e *Entity) error {
+	if versions := k.live.Versions(); versions != nil {
+		differs, _, err := versions.Unpublished(l.ctx, l.by, e.Name)
+		if err != nil {
+			return err
+		}
+		if differs {
+			e.Fields[keyPublish] = false
+		}
+	}
+	if k.exported == nil {
+		return nil
+	}
+	return k.exported(l, row, e)
+}
+
+// add adds an entity with the fields that are set.
+func add(lists map[string][]*Entity, k *kind, name string, values store.Patch) *Entity {
 	e := &Entity{Name: name, Fields: store.Patch{}}
+	if len(k.lists) > 0 {
+		e.Lists = map[string][]*Entity{}
+	}
 	for i := range k.fields {
 		f := &k.fields[i]
 		if v := f.shown(values[f.name]); v != nil && !f.secret {
@@ -74,130 +118,34 @@ func put(lists map[string][]*Entity, k *kind, name string, values store.Patch) *
 	return e
 }
 
-func sortByName(list []*Entity) {
-	slices.SortFunc(list, func(a, b *Entity) int { return strings.Compare(a.Name, b.Name) })
+// sort puts the lists inside of one of the kind into the order of names.
+func (k *kind) sort(lists map[string][]*Entity) {
+	for _, inner := range k.lists {
+		list := lists[inner.list]
+		if !inner.ordered {
+			slices.SortFunc(list, func(a, b *Entity) int { return strings.Compare(a.Name, b.Name) })
+		}
+		for _, e := range list {
+			inner.sort(e.Lists)
+		}
+	}
 }
 
 func (w *work) exportPeople(d *Document) error {
-	people, err := w.auth.Identities(w.ctx, w.by)
+	people, err := w.parts.Auth.Identities(w.ctx, w.by)
 	if err != nil {
 		return err
 	}
 	for _, p := range people {
-		e := put(d.Lists, w.kinds.identity, p.Email, identityValues(p))
-		e.Lists = map[string][]*Entity{}
+		e := add(d.Lists, w.format.identity, p.Email, identityValues(p))
 		for _, m := range p.Memberships {
-			put(e.Lists, w.kinds.membership, m.Tenant, membershipValues(m))
+			add(e.Lists, w.format.membership, m.Tenant, membershipValues(m))
 		}
 	}
-	sortByName(d.Lists["identities"])
+	w.format.root.sort(d.Lists)
 	return nil
 }
 
 func membershipValues(m auth.IdentityMembership) store.Patch {
 	return store.Patch{"enabled": m.Enabled, "roles": m.Roles}
-}
-
-func (w *work) exportTenants(d *Document, tokens ...string) error {
-	tiers, err := w.tiers()
-	if err != nil {
-		return err
-	}
-	names := make(map[int64]string, len(tiers))
-	for token, t := range tiers {
-		names[t.ID] = token
-	}
-	slices.Sort(tokens)
-	for _, token := range tokens {
-		e := put(d.Lists, w.kinds.tenant, token, tenantValues(w.tenants[token], names))
-		e.Lists = map[string][]*Entity{}
-		if err := w.enter(e).export(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// export fills the lists of the tenant.
-func (t *inTenant) export() error {
-	lists, r := t.e.Lists, t.registry
-	profiles := map[int64]*Entity{}
-	if err := each(t, r.Profiles, func(p *registry.DeviceProfile) {
-		t.profiles[p.ID] = p.Token
-		e := put(lists, t.kinds.profile, p.Token, r.Profiles.Values(p))
-		e.Lists = map[string][]*Entity{}
-		profiles[p.ID] = e
-	}); err != nil {
-		return err
-	}
-	for _, e := range lists["deviceProfiles"] {
-		differs, _, err := r.Profiles.Unpublished(t.ctx, t.by, e.Name)
-		if err != nil {
-			return err
-		}
-		if differs {
-			e.Fields[keyPublish] = false
-		}
-	}
-	if err := each(t, r.Metrics, func(m *registry.MetricDefinition) {
-		put(profiles[m.ProfileID].Lists, t.kinds.metric, m.Token, r.Metrics.Values(m))
-	}); err != nil {
-		return err
-	}
-	if err := each(t, r.Rules, func(d *registry.DetectionRule) {
-		put(profiles[d.ProfileID].Lists, t.kinds.rule, d.Token, r.Rules.Values(d))
-	}); err != nil {
-		return err
-	}
-	if err := each(t, r.Types, func(d *registry.DeviceType) {
-		t.types[d.ID] = d.Token
-		v := r.Types.Values(d)
-		token(v, "profileToken", t.profiles)
-		put(lists, t.kinds.deviceType, d.Token, v)
-	}); err != nil {
-		return err
-	}
-	if err := t.exportDevices(); err != nil {
-		return err
-	}
-	for _, list := range lists {
-		sortByName(list)
-		for _, e := range list {
-			for _, inner := range e.Lists {
-				sortByName(inner)
-			}
-		}
-	}
-	return nil
-}
-
-func (t *inTenant) exportDevices() error {
-	r := t.registry
-	devices := map[int64]*Entity{}
-	if err := each(t, r.Devices, func(d *registry.Device) {
-		v := r.Devices.Values(d)
-		token(v, "deviceTypeToken", t.types)
-		e := put(t.e.Lists, t.kinds.device, d.Token, v)
-		e.Lists = map[string][]*Entity{}
-		devices[d.ID] = e
-	}); err != nil {
-		return err
-	}
-	var failed error
-	err := each(t, r.Credentials, func(c *registry.DeviceCredential) {
-		e := put(devices[c.DeviceID].Lists, t.kinds.credential, c.Token, r.Credentials.Values(c))
-		if c.Type == registry.AccessToken {
-			return // the id is the secret
-		}
-		id, err := r.CredentialID(c)
-		if err != nil {
-			failed = err
-			return
-		}
-		e.keep("credentialId", id)
-	})
-	if err != nil {
-		return err
-	}
-	return failed
 }

@@ -45,7 +45,7 @@ func (r *reader) fleet(tenant *Entity, n *yamldoc.Node, path, scope string) {
 	}
 	shared := store.Patch{}
 	for _, e := range n.Entries {
-		f := r.kinds.device.field(e.Key)
+		f := r.format.of(tableDevices).field(e.Key)
 		switch full := yamldoc.Join(path, e.Key); {
 		case e.Key == keyFile:
 		case f == nil:
@@ -67,7 +67,7 @@ func (r *reader) fleet(tenant *Entity, n *yamldoc.Node, path, scope string) {
 // columns are what a CSV file of devices may have.
 func (r *reader) columns() []string {
 	cols := []string{"token", keyAccess}
-	for _, f := range r.kinds.device.fields {
+	for _, f := range r.format.of(tableDevices).fields {
 		cols = append(cols, f.name)
 	}
 	return cols
@@ -113,7 +113,7 @@ func (r *reader) rows(tenant *Entity, c *csvFile, text []byte) {
 
 // header checks the names of the columns.
 func (r *reader) header(c *csvFile, at yamldoc.Position) bool {
-	told := len(r.problems)
+	before := len(r.problems)
 	known := r.columns()
 	if !slices.Contains(c.columns, "token") { // perhaps the first line is a device: then it is not shown
 		r.problem(at, "token", "the first line names the columns", "is missing")
@@ -130,7 +130,7 @@ func (r *reader) header(c *csvFile, at yamldoc.Position) bool {
 	if slices.Contains(c.columns, keyAccess) {
 		r.exposed(c.name)
 	}
-	return len(r.problems) == told
+	return len(r.problems) == before
 }
 
 // row reads one device. An empty cell says nothing: the field is kept, or is what all rows share.
@@ -138,7 +138,7 @@ func (r *reader) row(tenant *Entity, c *csvFile, row []string, at yamldoc.Positi
 	e := &Entity{At: Position{File: c.name, Line: at.Line, Column: at.Column}, Fields: maps.Clone(c.shared)}
 	access := ""
 	for i, text := range row {
-		switch f := r.kinds.device.field(c.columns[i]); {
+		switch f := r.format.of(tableDevices).field(c.columns[i]); {
 		case text == "":
 		case c.columns[i] == "token":
 			e.Name = text
@@ -154,7 +154,7 @@ func (r *reader) row(tenant *Entity, c *csvFile, row []string, at yamldoc.Positi
 		r.problem(at, "token", "letters, digits, - and _, at most 128; the first is a letter or a digit", "is no token")
 		return
 	}
-	if _, fresh := r.declare(r.kinds.device, c.scope, e, tenant.Lists); !fresh || access == "" {
+	if _, fresh := r.declare(r.format.of(tableDevices), c.scope, e, tenant.Lists); !fresh || access == "" {
 		return
 	}
 	e.Lists = map[string][]*Entity{}
@@ -164,5 +164,5 @@ func (r *reader) row(tenant *Entity, c *csvFile, row []string, at yamldoc.Positi
 		r.problem(at, keyAccess, "give it a shorter token, or declare its credentials under devices", "the credential of the device would have the token %q, which is too long", shortened(credential.Name))
 		return
 	}
-	r.declare(r.kinds.credential, c.scope, credential, e.Lists)
+	r.declare(r.format.of(tableCredentials), c.scope, credential, e.Lists)
 }

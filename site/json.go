@@ -18,7 +18,7 @@ var numeral = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)
 // doubtful looks like a number to some readers of YAML and like a text to others.
 var doubtful = regexp.MustCompile(`^[-+]?(\.[0-9]+|[0-9][0-9_]*\.?[0-9_]*)([eE][-+]?[0-9]+)?$|^[-+]?0[xob][0-9a-fA-F_]+$|^[-+]?\.(inf|Inf|INF)$|^\.(nan|NaN|NAN)$`)
 
-// jsonOf writes a value of a YAML document as JSON. problem is told of what cannot be one.
+// jsonOf writes a value of a YAML document as JSON. problem is called with what cannot be one.
 func jsonOf(n *yamldoc.Node, problem func(at yamldoc.Position, hint, format string, args ...any)) string {
 	var b strings.Builder
 	writeJSON(&b, n, problem)

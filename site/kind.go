@@ -10,15 +10,28 @@ import (
 	"weir/model"
 	"weir/registry"
 	"weir/store"
+	"weir/store/entity"
 )
 
-// kind describes what can be declared: the fields are those of the API, taken from the rooms' own descriptions.
+// kind is what can be declared under one key. Most are kinds of store/entity, whose description says all there is to say;
+// see special.go for what a description cannot say.
 type kind struct {
 	name   string // in messages and plans: "device"
 	list   string // the key of its list: "devices"
 	id     string // the field that names one of them: token, email
 	fields []field
-	lists  []*kind // what is declared inside one of them
+	lists  []*kind      // what is declared inside one of them
+	outer  *kind        // what it is declared inside of
+	live   entity.Any   // nil: no kind of store/entity
+	parent *store.Field // of a part: the field that names the outer one
+	early  bool         // what is not declared is deleted before others are made, see prune.go
+
+	// What is special of some, see special.go.
+	ordered  bool // the order of its list means something
+	values   func(k *kind, row any, values store.Patch)
+	secrets  func(l *level, k *kind, d *declared, row any, patch store.Patch) ([]FieldChange, error) // row is nil in a create
+	write    func(l *level, k *kind, name string, fresh bool, patch store.Patch) error
+	exported func(l *level, row any, e *Entity) error
 }
 
 // fieldType is how a value is written.
@@ -37,20 +50,20 @@ const (
 
 type field struct {
 	name        string
+	column      string
 	typ         fieldType
 	ref         string // the list that it names a member of
 	emptyClears bool
-	immutable   bool
+	emptyIsNone bool     // {} means null
 	secret      bool     // given by name_file or name_env
 	own         bool     // no field of the API: it says what to do, not what is
 	keys        []string // a document has only these keys; nil: any
 }
 
-// kinds is everything that can be declared, by the keys of a file.
-type kinds struct {
-	root                                                  *kind
-	tier, role, tenant, identity, membership              *kind
-	profile, metric, rule, deviceType, device, credential *kind
+// Format is everything that can be declared, by the keys of a file.
+type Format struct {
+	root, tenant, identity, membership *kind
+	kinds                              []*kind // of store/entity, in their catalogs' order: what is referred to comes first
 }
 
 // Keys of the format that are no fields of the API.
@@ -58,53 +71,97 @@ const (
 	keyVersion = "version"
 	keyFrom    = "devicesFrom"
 	keyFile    = "file"
-	keyPublish = "publish"     // of a profile: false leaves its draft unpublished
+	keyPublish = "publish"     // of a kind with versions: false leaves the draft unpublished
 	keyAccess  = "accessToken" // column of a list of devices
 )
 
-// declarable describes the format. The registry is asked for its fields only.
-func declarable() *kinds {
-	r := registry.New(registry.Config{}, registry.Deps{})
-	k := &kinds{
-		tier: &kind{name: "tenant tier", list: "tiers", id: "token", fields: fieldsOf(govern.TierFields())},
-		role: &kind{name: "role", list: "roles", id: "token", fields: fieldsOf(auth.RoleFields())},
-		identity: &kind{name: "identity", list: "identities", id: "email", fields: []field{
-			{name: "firstName", emptyClears: true}, {name: "lastName", emptyClears: true}, {name: "enabled", typ: boolField},
-			{name: "systemRoles", typ: setField, ref: "roles"}, {name: "password", secret: true}}},
-		membership: &kind{name: "membership", list: "memberships", id: "tenant", fields: []field{
-			{name: "enabled", typ: boolField}, {name: "roles", typ: setField, ref: "roles"}}},
-		tenant:     &kind{name: "tenant", list: "tenants", id: "token", fields: append(fieldsOf(govern.TenantFields()), field{name: "enabled", typ: boolField})},
-		profile:    &kind{name: "device profile", list: "deviceProfiles", id: "token", fields: append(fieldsOf(r.Profiles.Info().Fields), field{name: keyPublish, typ: boolField, own: true})},
-		metric:     &kind{name: "metric definition", list: "metricDefinitions", id: "token", fields: fieldsOf(r.Metrics.Info().Fields, "deviceProfileToken")},
-		rule:       &kind{name: "detection rule", list: "detectionRules", id: "token", fields: fieldsOf(r.Rules.Info().Fields, "deviceProfileToken")},
-		deviceType: &kind{name: "device type", list: "deviceTypes", id: "token", fields: fieldsOf(r.Types.Info().Fields)},
-		device:     &kind{name: "device", list: "devices", id: "token", fields: fieldsOf(r.Devices.Info().Fields)},
-		credential: &kind{name: "device credential", list: "credentials", id: "token", fields: fieldsOf(r.Credentials.Info().Fields, "deviceToken", "credentialIdSealed")},
+// NewFormat makes the format of the kinds of some catalogs and of people. Kinds of the instance stand at the top of a file,
+// those of a tenant inside of it, and parts inside of what they are a part of.
+func NewFormat(catalogs ...*entity.Catalog) *Format {
+	f := &Format{root: &kind{name: "site"}}
+	for _, catalog := range catalogs {
+		for _, live := range catalog.All() {
+			f.kinds = append(f.kinds, newKind(live))
+		}
 	}
-	k.identity.lists = []*kind{k.membership}
-	k.profile.lists = []*kind{k.metric, k.rule}
-	k.device.lists = []*kind{k.credential}
-	k.tenant.lists = []*kind{k.profile, k.deviceType, k.device}
-	k.root = &kind{name: "site", lists: []*kind{k.tier, k.role, k.tenant, k.identity}}
-	k.role.field("authorities").typ = setField
-	k.profile.field("location").keys = []string{"expectedAccuracyMeters", "expectedUpdateIntervalSeconds"}
+	f.tenant = f.of(tableTenants)
+	f.kinds = append(slices.DeleteFunc(f.kinds, func(k *kind) bool { return k == f.tenant }), f.tenant)
+	f.people()
+	for _, k := range f.kinds {
+		f.place(k)
+	}
+	f.root.lists = append(f.root.lists, f.tenant, f.identity)
+	for _, k := range slices.Backward(f.kinds) {
+		k.early = f.goesFirst(k)
+	}
+	f.specialize()
+	return f
+}
+
+// defaultFormat is that of an instance's own catalogs, which are asked for their descriptions only.
+func defaultFormat() *Format {
+	return NewFormat(govern.Describe(), auth.Describe(), registry.New(registry.Config{}, registry.Deps{}).Kinds)
+}
+
+func newKind(live entity.Any) *kind {
+	info := live.Info()
+	k := &kind{name: info.Kind, list: info.Site, id: "token", live: live, parent: info.Parent, secrets: plainSecrets, write: plainWrite}
+	for _, d := range info.Fields {
+		if d.Name == "" || d.Token || d.Parent || d.Hidden {
+			continue
+		}
+		k.fields = append(k.fields, field{name: d.Name, column: d.Column, typ: typeOf(&d), ref: d.Ref, emptyClears: d.EmptyClears, secret: d.Secret})
+	}
+	if live.Versions() != nil {
+		k.fields = append(k.fields, field{name: keyPublish, typ: boolField, own: true})
+	}
 	return k
 }
 
-// fieldsOf turns a room's description of its fields into ours, without the token and what stands where it is nested.
-func fieldsOf(described []store.Field, without ...string) []field {
-	var fs []field
-	for _, d := range described {
-		if d.Name == "" || d.Token || slices.Contains(without, d.Name) {
-			continue
-		}
-		fs = append(fs, field{name: d.Name, typ: typeOf(&d), ref: refs[d.Ref], emptyClears: d.EmptyClears, immutable: d.Immutable, secret: d.Secret})
+// is reports whether these are the rows of a table.
+func (k *kind) is(table string) bool { return k.live != nil && k.live.Info().Table == table }
+
+// of returns the kind whose rows a table holds, nil for none.
+func (f *Format) of(table string) *kind {
+	i := slices.IndexFunc(f.kinds, func(k *kind) bool { return k.is(table) })
+	if i < 0 {
+		return nil
 	}
-	return fs
+	return f.kinds[i]
 }
 
-// refs are the lists of the tables that fields refer to.
-var refs = map[string]string{"tenant_tiers": "tiers", "device_profiles": "deviceProfiles", "device_types": "deviceTypes", "devices": "devices"}
+// place puts a kind where it is declared, and turns the tables that it refers to into lists.
+func (f *Format) place(k *kind) {
+	for i := range k.fields {
+		if other := f.of(k.fields[i].ref); other != nil {
+			k.fields[i].ref = other.list
+		}
+	}
+	into := f.tenant
+	switch {
+	case k == f.tenant:
+		k.outer = f.root // listed last
+		return
+	case k.parent != nil:
+		into = f.of(k.parent.Ref)
+	case k.live.Info().Instance:
+		into = f.root
+	}
+	k.outer, into.lists = into, append(into.lists, k)
+}
+
+// goesFirst: what is a part, or holds something that must be unique, is deleted before others are made, so that one of them
+// may take it; not so while something that stays until the end may refer to it.
+func (f *Format) goesFirst(k *kind) bool {
+	info := k.live.Info()
+	unique := slices.ContainsFunc(info.Fields, func(d store.Field) bool { return d.Unique })
+	if info.Instance || k.parent == nil && !unique {
+		return false
+	}
+	return !slices.ContainsFunc(f.kinds, func(o *kind) bool {
+		return !o.early && slices.ContainsFunc(o.live.Info().Refs(), func(d store.Field) bool { return d.Ref == info.Table })
+	})
+}
 
 func typeOf(d *store.Field) fieldType {
 	switch {
@@ -178,7 +235,7 @@ func (k *kind) keys() []string {
 	for _, n := range k.lists {
 		keys = append(keys, n.list)
 	}
-	if k.list == "tenants" {
+	if k.is(tableTenants) {
 		keys = append(keys, keyFrom)
 	}
 	return keys

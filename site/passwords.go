@@ -9,7 +9,6 @@ import (
 
 	"weir/auth"
 	"weir/model"
-	"weir/registry"
 	"weir/store"
 )
 
@@ -19,7 +18,7 @@ import (
 //
 // So that a start does not hash them all just to find them unchanged, an apply leaves a mark of each: an HMAC over the
 // stored hash and the password that was given, under a key that the vault keeps. Where the mark is right nothing needs to
-// be hashed; whoever reads the database cannot try passwords on it faster than on the hash, for he lacks the key.
+// be hashed; a reader of the database cannot try passwords on it faster than on the hash, for the key is not there.
 type passwords struct {
 	s     *Site
 	by    *model.Principal
@@ -32,7 +31,7 @@ type passwords struct {
 // password is one that the document gives to a holder.
 type password struct {
 	given  string
-	read   func(ctx context.Context, a *auth.Auth, r *registry.Registry, tenants auth.Tenants) (string, error)
+	read   func(ctx context.Context) (string, error)
 	stored string // PHC string when it was compared, "" for none
 	same   bool
 	marked bool
@@ -70,8 +69,8 @@ func (s *Site) comparePasswords(ctx context.Context, by *model.Principal, d *Doc
 func (p *passwords) gather(d *Document) {
 	for _, e := range d.Lists["identities"] {
 		if given, ok := e.Secrets["password"]; ok {
-			p.held[identityHolder(e.Name)] = &password{given: given, read: func(ctx context.Context, a *auth.Auth, _ *registry.Registry, _ auth.Tenants) (string, error) {
-				return a.PasswordHash(ctx, p.by, e.Name)
+			p.held[identityHolder(e.Name)] = &password{given: given, read: func(ctx context.Context) (string, error) {
+				return p.s.parts.Auth.PasswordHash(ctx, p.by, e.Name)
 			}}
 		}
 	}
@@ -86,14 +85,15 @@ func (p *passwords) gather(d *Document) {
 	}
 }
 
-func (p *passwords) ofCredential(tenant, token string) func(context.Context, *auth.Auth, *registry.Registry, auth.Tenants) (string, error) {
-	return func(ctx context.Context, _ *auth.Auth, r *registry.Registry, tenants auth.Tenants) (string, error) {
-		by := *p.by
-		by.Tenant = tenant
-		if by.TenantID, _, _ = tenants.Lookup(tenant); by.TenantID == 0 {
-			return "", nil
+func (p *passwords) ofCredential(tenant, token string) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		t, err := p.s.parts.Govern.Tenant(ctx, tenant)
+		if err != nil || t == nil {
+			return "", err
 		}
-		rows, err := r.Credentials.ByToken(ctx, &by, []string{token})
+		by := *p.by
+		by.Tenant, by.TenantID = tenant, t.ID
+		rows, err := p.s.parts.Registry.Credentials.ByToken(ctx, &by, []string{token})
 		if err != nil || len(rows) == 0 || rows[0].ValueHash == nil {
 			return "", err
 		}
@@ -106,7 +106,7 @@ func (p *passwords) readMarks(ctx context.Context) error {
 	parts := p.s.parts
 	for holder, held := range p.held {
 		var err error
-		if held.stored, err = held.read(ctx, parts.Auth, parts.Registry, parts.Govern); err != nil {
+		if held.stored, err = held.read(ctx); err != nil {
 			return fmt.Errorf("%s: %w", holder, err)
 		}
 	}
@@ -175,7 +175,7 @@ func (p *passwords) same(holder, stored string) (bool, error) {
 }
 
 // remember leaves the marks of what is stored now.
-func (p *passwords) remember(c *store.Change, w *work) error {
+func (p *passwords) remember(c *store.Change) error {
 	if len(p.held) == 0 {
 		return nil
 	}
@@ -193,7 +193,7 @@ func (p *passwords) remember(c *store.Change, w *work) error {
 		if held.marked {
 			continue
 		}
-		stored, err := held.read(c.Context(), w.auth, w.registry, w.tenants)
+		stored, err := held.read(c.Context())
 		if err != nil {
 			return err
 		}

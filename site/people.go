@@ -12,7 +12,7 @@ import (
 const kindMembership = "membership"
 
 func (w *work) identities() (map[string]*auth.Identity, error) {
-	all, err := w.auth.Identities(w.ctx, w.by)
+	all, err := w.parts.Auth.Identities(w.ctx, w.by)
 	have := make(map[string]*auth.Identity, len(all))
 	for _, p := range all {
 		have[p.Email] = p
@@ -60,11 +60,15 @@ func (w *work) newIdentity(e *Entity) (*auth.Identity, error) {
 		}
 	}
 	n.FirstName, n.LastName = optional(e.Fields["firstName"]), optional(e.Fields["lastName"])
-	p, err := w.auth.CreateIdentity(w.ctx, w.by, n)
+	var err error
+	if n.Hashed, err = w.pw.Hash(w.ctx, password); err != nil {
+		return nil, err
+	}
+	p, err := w.parts.Auth.CreateIdentity(w.ctx, w.by, n)
 	if err != nil {
 		return nil, err
 	}
-	w.plan.add(Change{Op: Create, Kind: w.kinds.identity.name, Name: e.Name})
+	w.plan.add(Change{Op: Create, Kind: w.format.identity.name, Name: e.Name})
 	return p, nil
 }
 
@@ -77,7 +81,7 @@ func optional(v any) *string {
 
 // updateIdentity changes what differs; each field has a verb of its own.
 func (w *work) updateIdentity(e *Entity, p *auth.Identity) error {
-	patch, fields := w.kinds.identity.diff(identityValues(p), e.Fields)
+	patch, fields := w.format.identity.diff(identityValues(p), e.Fields)
 	if err := w.setNames(e, patch); err != nil {
 		return err
 	}
@@ -91,7 +95,7 @@ func (w *work) updateIdentity(e *Entity, p *auth.Identity) error {
 		}
 	}
 	if v, ok := patch["systemRoles"]; ok {
-		if _, err := w.auth.SetSystemRoles(w.ctx, w.by, e.Name, texts(v)); err != nil {
+		if _, err := w.parts.Auth.SetSystemRoles(w.ctx, w.by, e.Name, texts(v)); err != nil {
 			return err
 		}
 	}
@@ -100,12 +104,12 @@ func (w *work) updateIdentity(e *Entity, p *auth.Identity) error {
 		if !ok {
 			return model.Invalid("enabled", "null is refused")
 		}
-		if _, err := w.auth.SetIdentityEnabled(w.ctx, w.by, e.Name, enabled); err != nil {
+		if _, err := w.parts.Auth.SetIdentityEnabled(w.ctx, w.by, e.Name, enabled); err != nil {
 			return err
 		}
 	}
 	if len(fields) > 0 {
-		w.plan.add(Change{Op: Update, Kind: w.kinds.identity.name, Name: e.Name, Fields: fields})
+		w.plan.add(Change{Op: Update, Kind: w.format.identity.name, Name: e.Name, Fields: fields})
 	}
 	return nil
 }
@@ -120,12 +124,12 @@ func (w *work) setNames(e *Entity, patch store.Patch) error {
 	if len(names) == 0 {
 		return nil
 	}
-	_, err := w.auth.SetIdentityNames(w.ctx, w.by, e.Name, names)
+	_, err := w.parts.Auth.SetIdentityNames(w.ctx, w.by, e.Name, names)
 	return err
 }
 
 func (w *work) setPassword(e *Entity, password string) (changed bool, err error) {
-	stored, err := w.auth.PasswordHash(w.ctx, w.by, e.Name)
+	stored, err := w.parts.Auth.PasswordHash(w.ctx, w.by, e.Name)
 	if err != nil {
 		return false, err
 	}
@@ -133,7 +137,11 @@ func (w *work) setPassword(e *Entity, password string) (changed bool, err error)
 	if err != nil || same {
 		return false, err
 	}
-	_, err = w.auth.SetPassword(w.ctx, w.by, e.Name, password)
+	hash, err := w.pw.Hash(w.ctx, password)
+	if err != nil {
+		return false, err
+	}
+	_, err = w.parts.Auth.SetPassword(w.ctx, w.by, e.Name, password, hash)
 	return err == nil, err
 }
 
@@ -148,7 +156,7 @@ func identityValues(p *auth.Identity) store.Patch {
 	return v
 }
 
-// putMembership lets a person into a tenant, or changes what he may do there.
+// putMembership lets a person into a tenant, or changes what they may do there.
 func (w *work) putMembership(e, m *Entity, p *auth.Identity) error {
 	i := slices.IndexFunc(p.Memberships, func(have auth.IdentityMembership) bool { return have.Tenant == m.Name })
 	enabled, isBool := m.Fields["enabled"].(bool)
@@ -157,11 +165,11 @@ func (w *work) putMembership(e, m *Entity, p *auth.Identity) error {
 	}
 	change := Change{Op: Update, Kind: kindMembership, Tenant: m.Name, Name: e.Name}
 	if i < 0 {
-		if _, err := w.auth.AddMembership(w.ctx, w.by, e.Name, m.Name, texts(m.Fields["roles"])); err != nil {
+		if _, err := w.parts.Auth.AddMembership(w.ctx, w.by, e.Name, m.Name, texts(m.Fields["roles"])); err != nil {
 			return err
 		}
 		if isBool && !enabled {
-			if _, err := w.auth.SetMembershipEnabled(w.ctx, w.by, e.Name, m.Name, false); err != nil {
+			if _, err := w.parts.Auth.SetMembershipEnabled(w.ctx, w.by, e.Name, m.Name, false); err != nil {
 				return err
 			}
 		}
@@ -170,14 +178,14 @@ func (w *work) putMembership(e, m *Entity, p *auth.Identity) error {
 		return nil
 	}
 	have := p.Memberships[i]
-	patch, fields := w.kinds.membership.diff(store.Patch{"enabled": have.Enabled, "roles": have.Roles}, m.Fields)
+	patch, fields := w.format.membership.diff(store.Patch{"enabled": have.Enabled, "roles": have.Roles}, m.Fields)
 	if v, ok := patch["roles"]; ok {
-		if _, err := w.auth.SetMembershipRoles(w.ctx, w.by, e.Name, m.Name, texts(v)); err != nil {
+		if _, err := w.parts.Auth.SetMembershipRoles(w.ctx, w.by, e.Name, m.Name, texts(v)); err != nil {
 			return err
 		}
 	}
 	if _, ok := patch["enabled"]; ok {
-		if _, err := w.auth.SetMembershipEnabled(w.ctx, w.by, e.Name, m.Name, enabled); err != nil {
+		if _, err := w.parts.Auth.SetMembershipEnabled(w.ctx, w.by, e.Name, m.Name, enabled); err != nil {
 			return err
 		}
 	}

@@ -42,7 +42,10 @@ tenants:
 	device := tenant.Lists["tenants"][0].Lists["devices"][0]
 	profile := tenant.Lists["tenants"][0].Lists["deviceProfiles"][0]
 	person := tenant.Lists["identities"][0]
-	rule := func(token string) *model.Error { return &model.Error{Token: token} }
+	rule := func(token string) *model.Error {
+		return &model.Error{Kind: "detection rule", Token: token, Field: "definition"}
+	}
+	profiles := w.format.of("device_profiles")
 	for name, c := range map[string]struct {
 		of   *Entity
 		err  *model.Error
@@ -56,9 +59,9 @@ tenants:
 		"the system roles of a person":    {person, model.Invalid("roleTokens", "x"), "site.yaml:4:5: identities[0].systemRoles"},
 		"the roles in a tenant":           {person.Lists["memberships"][0], model.Invalid("roleTokens", "x"), "site.yaml:6:24: identities[0].memberships[0].roles"},
 		"the tenant of a membership":      {person.Lists["memberships"][0], model.NotFound("tenant", "acme"), "site.yaml:6:10: identities[0].memberships[0]"},
-		"a rule":                          {refused(profile, &model.Error{All: []*model.Error{rule("too-hot"), rule("calm")}}), model.Invalid("detectionRules", "x"), "site.yaml:15:13: tenants[0].deviceProfiles[0].detectionRules[1].definition"},
-		"a rule after an undeclared one":  {refused(profile, &model.Error{All: []*model.Error{rule("old"), rule("calm")}}), model.Invalid("detectionRules", "x"), "site.yaml:12:27: tenants[0].deviceProfiles[0].detectionRules[0].definition"},
-		"rules of which none is declared": {refused(profile, &model.Error{All: []*model.Error{rule("old")}}), model.Invalid("detectionRules", "x"), "site.yaml:10:9: tenants[0].deviceProfiles[0]"},
+		"a rule":                          {refused(profiles, profile, &model.Error{All: []*model.Error{rule("too-hot"), rule("calm")}}), model.Invalid("detectionRules", "x"), "site.yaml:15:13: tenants[0].deviceProfiles[0].detectionRules[1].definition"},
+		"a rule after an undeclared one":  {refused(profiles, profile, &model.Error{All: []*model.Error{rule("old"), rule("calm")}}), model.Invalid("detectionRules", "x"), "site.yaml:12:27: tenants[0].deviceProfiles[0].detectionRules[0].definition"},
+		"rules of which none is declared": {refused(profiles, profile, &model.Error{All: []*model.Error{rule("old")}}), model.Invalid("detectionRules", "x"), "site.yaml:10:9: tenants[0].deviceProfiles[0]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -155,29 +155,29 @@ func must[T any](g *gardener) func(T, error) T {
 }
 
 func (g *gardener) fill() {
-	w, ctx, k := g.w, g.w.Context(), g.w.kinds
+	w, ctx, k := g.w, g.w.Context(), g.w.format
 	tiers := []string{"gold", "silver"}
 	for range g.few() {
 		token := g.token("tier")
-		p := g.maybe(store.Patch{"token": token}, k.tier.fields, "config", "color", "displayOrder")
+		p := g.maybe(store.Patch{"token": token}, k.of("tenant_tiers").fields, "config", "color", "displayOrder")
 		if g.yes() {
 			p["config"], p["color"] = `{"shedPriority": 20, "ingestBurst":300}`, "teal"
 		}
-		if _, err := w.govern.CreateTier(ctx, operator, p); err != nil {
+		if _, err := w.govern.Tiers.Create(ctx, operator, p); err != nil {
 			g.Fatal(err)
 		}
 		tiers = append(tiers, token)
 	}
 	systemRoles, tenantRoles := []string{"operator"}, []string{"tenant-admin"}
 	for i := range g.few() {
-		p := g.maybe(store.Patch{"token": g.token("role"), "scope": "system", "authorities": []any{"user:read"}}, k.role.fields, "scope", "authorities")
+		p := g.maybe(store.Patch{"token": g.token("role"), "scope": "system", "authorities": []any{"user:read"}}, k.of("roles").fields, "scope", "authorities")
 		if i%2 == 0 {
 			p["scope"], p["authorities"] = "tenant", []any{"event:read", "device:read"}
 			tenantRoles = append(tenantRoles, p["token"].(string))
 		} else {
 			systemRoles = append(systemRoles, p["token"].(string))
 		}
-		if _, err := w.auth.CreateRole(ctx, operator, p); err != nil {
+		if _, err := w.auth.Roles.Create(ctx, operator, p); err != nil {
 			g.Fatal(err)
 		}
 	}
@@ -185,7 +185,7 @@ func (g *gardener) fill() {
 	for range rapid.IntRange(1, 2).Draw(g.T, "tenants") {
 		token := g.token("tenant")
 		p := g.maybe(store.Patch{"token": token, "tierToken": rapid.SampledFrom(tiers).Draw(g.T, "tier")}, k.tenant.fields, "enabled", "shedPriority", "geoFence")
-		if _, err := w.govern.CreateTenant(ctx, operator, p); err != nil {
+		if _, err := w.govern.Tenants.Create(ctx, operator, p); err != nil {
 			g.Fatal(err)
 		}
 		tenants = append(tenants, token)
@@ -214,11 +214,11 @@ func (g *gardener) fill() {
 }
 
 func (g *gardener) inside(tenant string) {
-	r, ctx, by, k := g.w.registry, g.w.Context(), g.w.by(tenant), g.w.kinds
+	r, ctx, by, k := g.w.registry, g.w.Context(), g.w.by(tenant), g.w.format
 	var profiles []string
 	for range g.few() {
 		profile := g.token("profile")
-		p := g.maybe(store.Patch{"token": profile}, k.profile.fields, "location")
+		p := g.maybe(store.Patch{"token": profile}, k.of("device_profiles").fields, "location")
 		if g.yes() {
 			p["location"] = rapid.SampledFrom([]string{`{}`, `{"expectedAccuracyMeters":1.5}`, `{"expectedUpdateIntervalSeconds":60}`}).Draw(g.T, "location")
 		}
@@ -234,7 +234,7 @@ func (g *gardener) inside(tenant string) {
 	}
 	types := []string{}
 	for range g.few() {
-		p := g.maybe(store.Patch{"token": g.token("type")}, k.deviceType.fields)
+		p := g.maybe(store.Patch{"token": g.token("type")}, k.of("device_types").fields)
 		if len(profiles) > 0 && g.yes() {
 			p["profileToken"] = profiles[0]
 		}
@@ -244,7 +244,7 @@ func (g *gardener) inside(tenant string) {
 		return
 	}
 	for range g.few() {
-		p := g.maybe(store.Patch{"token": g.token("device"), "deviceTypeToken": rapid.SampledFrom(types).Draw(g.T, "type")}, k.device.fields, "externalId")
+		p := g.maybe(store.Patch{"token": g.token("device"), "deviceTypeToken": rapid.SampledFrom(types).Draw(g.T, "type")}, k.of("devices").fields, "externalId")
 		if g.yes() {
 			p["externalId"] = fmt.Sprintf("%04d", g.n)
 		}
@@ -256,10 +256,10 @@ func (g *gardener) inside(tenant string) {
 }
 
 func (g *gardener) parts(by *model.Principal, profile string) {
-	r, ctx, k := g.w.registry, g.w.Context(), g.w.kinds
+	r, ctx, k := g.w.registry, g.w.Context(), g.w.format
 	for range g.few() {
 		token := g.token("metric")
-		p := g.maybe(store.Patch{"token": token, "deviceProfileToken": profile, "metricKey": "key of " + token, "dataType": "STRING"}, k.metric.fields, "minValue", "maxValue", "enum")
+		p := g.maybe(store.Patch{"token": token, "deviceProfileToken": profile, "metricKey": "key of " + token, "dataType": "STRING"}, k.of("metric_definitions").fields, "minValue", "maxValue", "enum")
 		if g.yes() {
 			p["minValue"], p["maxValue"], p["enum"] = -0.5, 1e9, `[ "a" , "true" ]`
 		}
@@ -268,7 +268,7 @@ func (g *gardener) parts(by *model.Principal, profile string) {
 	for range g.few() {
 		p := g.maybe(store.Patch{"token": g.token("rule"), "deviceProfileToken": profile, "enabled": g.yes(),
 			"definition": rapid.SampledFrom([]string{`{"name":"n","type":"threshold","when":{"metric":"t","op":"gt","threshold":80.0}}`,
-				`{ "type":"threshold", "name":"n", "when":{"cel":"\"a\" in m && m[\"a\"] > 5.0"} }`}).Draw(g.T, "definition")}, k.rule.fields, "entityGroup", "authoringGraph")
+				`{ "type":"threshold", "name":"n", "when":{"cel":"\"a\" in m && m[\"a\"] > 5.0"} }`}).Draw(g.T, "definition")}, k.of("detection_rules").fields, "entityGroup", "authoringGraph")
 		if g.yes() {
 			p["authoringGraph"] = `{"nodes":[],"x":{"y":[1,2,{}]}}`
 		}
@@ -280,7 +280,7 @@ func (g *gardener) credential(by *model.Principal, device string) {
 	token := g.token("credential")
 	secret := "secret of " + token
 	p := g.maybe(store.Patch{"token": token, "deviceToken": device, "enabled": g.yes(), "credentialType": rapid.SampledFrom([]string{"ACCESS_TOKEN", "MQTT_BASIC", "X509_CERTIFICATE"}).Draw(g.T, "type")},
-		g.w.kinds.credential.fields, "expiresAt")
+		g.w.format.of("device_credentials").fields, "expiresAt")
 	switch p["credentialType"] {
 	case "ACCESS_TOKEN":
 		p["credentialId"], g.secrets["id/"+token] = secret, secret

@@ -6,42 +6,50 @@ import (
 	"weir/model"
 )
 
-// publish makes the drafts of the declared profiles active that are not, unless the profile says otherwise.
-func (t *inTenant) publish() error {
-	for _, e := range t.e.Lists["deviceProfiles"] {
-		if e.Fields[keyPublish] == false {
+// publish makes the declared drafts effective that are not, unless they say otherwise.
+func (l *level) publish() error {
+	for _, k := range l.kinds() {
+		versions := k.live.Versions()
+		if versions == nil {
 			continue
 		}
-		differs, next, err := t.registry.Profiles.Unpublished(t.ctx, t.by, e.Name)
-		if err != nil {
-			return at(e, err)
+		for _, d := range l.declared(k) {
+			if d.Fields[keyPublish] == false {
+				continue
+			}
+			differs, next, err := versions.Unpublished(l.ctx, l.by, d.Name)
+			if err != nil {
+				return at(d.Entity, err)
+			}
+			if !differs {
+				continue
+			}
+			if _, err := versions.Publish(l.ctx, l.by, d.Name, nil, nil); err != nil {
+				return at(refused(k, d.Entity, err), err)
+			}
+			l.plan.add(Change{Op: Publish, Kind: k.name, Tenant: l.tenant, Name: d.Name, Version: next})
 		}
-		if !differs {
-			continue
-		}
-		if _, err := t.registry.Profiles.Publish(t.ctx, t.by, e.Name, nil, nil); err != nil {
-			return at(refused(e, err), err)
-		}
-		t.plan.add(Change{Op: Publish, Kind: t.kinds.profile.name, Tenant: t.e.Name, Name: e.Name, Version: next})
 	}
 	return nil
 }
 
-// refused is the entity that a refused publish is about: the definition of the first refused rule that is declared, or else
-// the profile.
-func refused(profile *Entity, err error) *Entity {
+// refused is the entity that a refused publish is about: the first refused part that is declared, at the field that was
+// refused, or else the draft itself.
+func refused(k *kind, draft *Entity, err error) *Entity {
 	e, ok := errors.AsType[*model.Error](err)
 	if !ok {
-		return profile
+		return draft
 	}
 	for _, one := range e.All {
-		for _, rule := range profile.Lists["detectionRules"] {
-			if rule.Name == one.Token {
-				definition := *rule
-				definition.At = rule.field("definition")
-				return &definition
+		for _, inner := range k.lists {
+			for _, part := range draft.Lists[inner.list] {
+				if inner.name == one.Kind && part.Name == one.Token {
+					placed := *part
+					placed.At = part.field(one.Field)
+					return &placed
+				}
 			}
 		}
 	}
-	return profile
+	return draft
 }

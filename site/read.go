@@ -13,7 +13,7 @@ import (
 	"weir/internal/yamldoc"
 )
 
-// maxProblems is the most mistakes that are told at once.
+// maxProblems is how many mistakes are reported at once.
 const maxProblems = 200
 
 // The most bytes of a file, and of all that are read for one document: it is held in memory whole.
@@ -22,13 +22,18 @@ const (
 	maxFiles = 64 << 20
 )
 
+// Read reads files of the default format, see Format.Read.
+func Read(src Source, files ...string) (d *Document, warnings []string, err error) {
+	return defaultFormat().Read(src, files...)
+}
+
 // Read reads the files of a site into one document, with what their _file and _env name. The error is Problems, every
 // mistake at once. Warnings are for people.
-func Read(src Source, files ...string) (d *Document, warnings []string, err error) {
-	r := &reader{src: src.withDefaults(), kinds: declarable(), doc: &Document{Lists: map[string][]*Entity{}}, warned: map[string]bool{},
+func (f *Format) Read(src Source, files ...string) (d *Document, warnings []string, err error) {
+	r := &reader{src: src.withDefaults(), format: f, doc: &Document{Lists: map[string][]*Entity{}, format: f}, warned: map[string]bool{},
 		index: map[string]*Entity{}, sources: map[string]*yamldoc.File{}}
-	for _, f := range files {
-		r.file(f)
+	for _, name := range files {
+		r.file(name)
 	}
 	r.references()
 	if len(r.problems) > 0 {
@@ -45,7 +50,7 @@ func Read(src Source, files ...string) (d *Document, warnings []string, err erro
 // reader builds a document.
 type reader struct {
 	src      Source
-	kinds    *kinds
+	format   *Format
 	doc      *Document
 	problems yamldoc.Problems
 	warnings []string
@@ -103,9 +108,9 @@ func (r *reader) file(name string) {
 		return
 	}
 	r.sources[name] = root.Place.File
-	known := append(r.kinds.root.keys(), keyVersion)
+	known := append(r.format.root.keys(), keyVersion)
 	for _, e := range root.Entries {
-		switch k := r.kinds.root.nested(e.Key); {
+		switch k := r.format.root.nested(e.Key); {
 		case e.Key == keyVersion:
 			if e.Value.Kind != yamldoc.Scalar || e.Value.Text != "1" {
 				r.problem(e.Value.Place, keyVersion, "", "must be %d: this Weir reads no other", Version)
@@ -147,7 +152,7 @@ func (r *reader) text(name string, at yamldoc.Position, path string) ([]byte, bo
 // fields in one of them, its lists joined.
 func (r *reader) declare(k *kind, scope string, e *Entity, lists map[string][]*Entity) (into *Entity, fresh bool) {
 	key := scope + "/" + k.list + "/" + e.Name
-	if k == r.kinds.identity {
+	if k == r.format.identity {
 		key = strings.ToLower(key)
 	}
 	have := r.index[key]
@@ -156,7 +161,7 @@ func (r *reader) declare(k *kind, scope string, e *Entity, lists map[string][]*E
 		r.index[key] = e
 		lists[k.list] = append(lists[k.list], e)
 		return e, true
-	case k == r.kinds.tenant && have.At.File != e.At.File:
+	case k == r.format.tenant && have.At.File != e.At.File:
 		return have, false
 	}
 	r.problem(r.place(e.At), yamldoc.Join(e.At.Path, k.id), "", "the %s %q is declared at %s already", k.name, e.Name, have.At)
@@ -183,25 +188,27 @@ var seeded = map[string][]string{
 func (r *reader) references() {
 	root := scope{lists: map[string]map[string]bool{}}
 	root.add(r.doc.Lists)
-	for _, key := range []string{"tiers", "roles", "tenants"} {
-		for _, e := range r.doc.Lists[key] {
-			r.refer(r.kinds.root.nested(key), e, &root)
-		}
-	}
-	for _, t := range r.doc.Lists["tenants"] {
+	r.referBelow(r.format.root, r.doc.Lists, &root)
+	for _, t := range r.doc.Lists[r.format.tenant.list] {
 		inside := scope{outer: &root, lists: map[string]map[string]bool{}}
 		inside.add(t.Lists)
-		for key, list := range t.Lists {
-			for _, e := range list {
-				r.refer(r.kinds.tenant.nested(key), e, &inside)
-			}
-		}
+		r.referBelow(r.format.tenant, t.Lists, &inside)
 	}
 	for _, p := range r.doc.Lists["identities"] {
-		r.refer(r.kinds.identity, p, &root)
 		for _, m := range p.Lists["memberships"] {
-			r.refer(r.kinds.membership, m, &root)
 			r.resolve("tenants", m.Name, m, "tenant", &root)
+		}
+	}
+}
+
+// referBelow looks at what is declared inside of one of a kind, but for tenants, whose names are their own.
+func (r *reader) referBelow(outer *kind, lists map[string][]*Entity, s *scope) {
+	for _, k := range outer.lists {
+		for _, e := range lists[k.list] {
+			r.refer(k, e, s)
+			if k != r.format.tenant {
+				r.referBelow(k, e.Lists, s)
+			}
 		}
 	}
 }

@@ -6,7 +6,7 @@
 // what is there, and the plan of it is empty.
 //
 // An apply holds the one writer while it runs: a second for ten thousand devices. Meanwhile what the API writes, and the
-// applier's own writes, wait; the doors go on, for the log takes what they accept.
+// applier's own writes, wait; the listeners go on, for the log takes what they accept.
 package site
 
 import (
@@ -19,6 +19,7 @@ import (
 	"weir/model"
 	"weir/registry"
 	"weir/store"
+	"weir/store/entity"
 )
 
 // Parts are a site's collaborators.
@@ -30,7 +31,8 @@ type Parts struct {
 	Registry *registry.Registry
 	Hasher   Hasher
 	Vault    *store.Vault
-	// Progress is told how many passwords are checked and hashed, each of which takes a good part of a second on a small
+	Kinds    []*entity.Catalog // of kinds besides those of Govern, Auth and Registry
+	// Progress is called with how many passwords are checked and hashed, each of which takes a good part of a second on a small
 	// machine. May be nil.
 	Progress func(done, all int)
 }
@@ -43,8 +45,8 @@ type Hasher interface {
 
 // Site makes an instance what files declare. It is safe for concurrent use.
 type Site struct {
-	parts Parts
-	kinds *kinds
+	parts  Parts
+	format *Format
 }
 
 // New returns the site of an instance.
@@ -52,7 +54,12 @@ func New(p Parts) *Site {
 	if p.Progress == nil {
 		p.Progress = func(int, int) {}
 	}
-	return &Site{parts: p, kinds: declarable()}
+	return &Site{parts: p, format: NewFormat(append([]*entity.Catalog{p.Govern.Kinds, p.Auth.Kinds, p.Registry.Kinds}, p.Kinds...)...)}
+}
+
+// Read reads the files of a site into one document, see Format.Read.
+func (s *Site) Read(src Source, files ...string) (d *Document, warnings []string, err error) {
+	return s.format.Read(src, files...)
 }
 
 // Options say how a document is applied.
@@ -83,11 +90,11 @@ var (
 	errMoved = errors.New("site: a password changed meanwhile")
 )
 
-// tries is how often an apply begins anew because passwords are changed while it compares them.
+// tries is how often an apply starts again because passwords are changed while it compares them.
 const tries = 3
 
 func (s *Site) run(ctx context.Context, by *model.Principal, d *Document, o Options, dry bool) (*Plan, error) {
-	d.settle(s.kinds.root)
+	d.settle(s.format.root)
 	for range tries {
 		p, err := s.attempt(ctx, by, d, o, dry)
 		if !errors.Is(err, errMoved) {
@@ -120,7 +127,7 @@ func (s *Site) attempt(ctx context.Context, by *model.Principal, d *Document, o 
 				Message: fmt.Sprintf("conflict: the changes are not those of the plan %s any more", o.Expect)}
 		}
 		plan.Applied = true
-		return pw.remember(c, w)
+		return pw.remember(c)
 	})
 	if dry && errors.Is(err, errPlanned) {
 		return plan, nil

@@ -8,67 +8,70 @@ import (
 	"slices"
 	"strings"
 
-	"weir/auth"
-	"weir/govern"
 	"weir/model"
-	"weir/registry"
 	"weir/store"
 )
 
-// work is one apply in its transaction.
+// work is one apply in its transaction. The verbs are called with the context of the change, and so are a part of it.
 type work struct {
-	ctx   context.Context
-	by    *model.Principal
-	kinds *kinds
-	doc   *Document
-	opt   Options
-	plan  *Plan
-	pw    *passwords
-
-	govern   *govern.Govern
-	auth     *auth.Auth
-	registry *registry.Registry
-	tenants  tenants
+	ctx    context.Context
+	by     *model.Principal
+	parts  *Parts
+	format *Format
+	doc    *Document
+	opt    Options
+	plan   *Plan
+	pw     *passwords
 }
 
-// work is what one apply does in a change. The verbs are called with the context of the change, and so are a part of it.
 func (s *Site) work(c *store.Change, by *model.Principal, d *Document, o Options, pw *passwords) *work {
-	p := s.parts
-	w := &work{ctx: c.Context(), by: by, kinds: s.kinds, doc: d, opt: o, plan: &Plan{}, pw: pw, tenants: tenants{}}
-	w.govern, w.registry = p.Govern.In(c), p.Registry
-	w.auth = p.Auth.In(c, w.tenants, pw.Hash)
-	return w
+	return &work{ctx: c.Context(), by: by, parts: &s.parts, format: s.format, doc: d, opt: o, plan: &Plan{}, pw: pw}
 }
 
 // all is the order of things: what is referred to comes before what refers to it. What is deleted and holds something that
 // must be unique (an external id, the secret of a credential) goes first, so that another may take it; the rest goes last,
 // in reverse order.
 func (w *work) all() error {
-	for _, step := range []func() error{w.loadTenants, w.putTiers, w.putRoles, w.putTenants} {
-		if err := step(); err != nil {
-			return err
-		}
+	top := w.top()
+	if err := top.put(); err != nil {
+		return err
 	}
-	var inside []*inTenant
-	for _, e := range w.doc.Lists["tenants"] {
-		t := w.enter(e)
+	var inside []*level
+	for _, e := range w.doc.Lists[w.format.tenant.list] {
+		t, err := w.enter(e)
+		if err != nil {
+			return at(e, err)
+		}
 		inside = append(inside, t)
 		if err := t.all(); err != nil {
 			return err
 		}
 	}
-	if err := w.putIdentities(); err != nil {
+	if err := w.putIdentities(); err != nil || !w.opt.Prune {
 		return err
 	}
-	if !w.opt.Prune {
-		return nil
-	}
 	for _, t := range slices.Backward(inside) {
-		if err := t.pruneRest(); err != nil {
+		if err := t.prune(false); err != nil {
 			return err
 		}
 	}
-	return w.pruneInstance()
+	if err := w.pruneIdentities(); err != nil {
+		return err
+	}
+	return top.prune(false)
+}
+
+// all is what comes first in a tenant.
+func (l *level) all() error {
+	if l.opt.Prune {
+		if err := l.prune(true); err != nil {
+			return err
+		}
+	}
+	if err := l.put(); err != nil {
+		return err
+	}
+	return l.publish()
 }
 
 // at gives a refusal the position of what it refuses: of the field that it names, where that is declared, or else of the

@@ -22,7 +22,11 @@ func (d *Document) YAML() string {
 	w := &writer{}
 	w.b.WriteString(header)
 	fmt.Fprintf(&w.b, "version: %d\n", Version)
-	w.lists(declarable().root, d.Lists, 0)
+	format := d.format
+	if format == nil {
+		format = defaultFormat()
+	}
+	w.lists(format.root, d.Lists, 0)
 	return w.b.String()
 }
 
@@ -158,7 +162,7 @@ func (w *writer) next(d *json.Decoder, before string, indent int) bool {
 	return true
 }
 
-// plainYAML is what needs no quotes whoever reads it.
+// plainYAML is what needs no quotes for any reader.
 var plainYAML = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_./@+-]*( [A-Za-z0-9_./@+-]+)*$`)
 
 // words are texts that some readers of YAML take for something else.

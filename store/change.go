@@ -22,7 +22,7 @@ type Change struct {
 // of a change under way fn is a part of that change, see Change.Context.
 func Mutate(ctx context.Context, st Store, by *model.Principal, now func() time.Time, fn func(*Change) error) (seq uint64, err error) {
 	if c := changeOf(ctx); c != nil {
-		return 0, Within(c).Mutate(ctx, by, fn)
+		return 0, c.join(by, fn)
 	}
 	err = st.Write(ctx, Durable, func(tx Tx) error {
 		c := &Change{Tx: tx, By: by, At: model.MicrosOf(now())}

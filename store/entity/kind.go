@@ -94,6 +94,24 @@ func (k *Kind[T]) List(ctx context.Context, by *model.Principal, page store.Page
 	return k.Rows.List(ctx, by, page, filters...)
 }
 
+// Each calls f with every row, in the kind's order. Rows are read a page at a time.
+func (k *Kind[T]) Each(ctx context.Context, by *model.Principal, f func(row *T) error) error {
+	for page, seen := 1, int64(0); ; page++ {
+		rows, total, err := k.List(ctx, by, store.Page{Number: page, Size: store.MaxPageSize})
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			if err := f(row); err != nil {
+				return err
+			}
+		}
+		if seen += int64(len(rows)); seen >= total || len(rows) == 0 {
+			return nil
+		}
+	}
+}
+
 // Create makes a row of a patch, which names its token.
 func (k *Kind[T]) Create(ctx context.Context, by *model.Principal, p store.Patch) (*T, error) {
 	p, err := k.Prepared(ctx, by, p)

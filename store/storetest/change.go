@@ -123,14 +123,14 @@ func testChanges(t *testing.T, f *fixture) {
 		_, err := mutate(func(c *store.Change) error { c.View(huge); return nil })
 		refusal(t, err, model.CodeLimitExceeded, "log")
 	})
-	t.Run("rooms that take part in a change write and read within it", func(t *testing.T) {
+	t.Run("packages that take part in a change write and read within it", func(t *testing.T) {
 		bob := &model.Principal{Kind: model.LocalOperator, Subject: "bob"}
 		var told []string
 		tell := func(s string) func() { return func() { told = append(told, s) } }
 		part := func(c *store.Change, fail error) error {
-			w := store.Within(c)
+			w, ctx := store.Direct{Store: f.Store}, c.Context()
 			c.View(view("before"))
-			err := w.Mutate(f.ctx, bob, func(inner *store.Change) error {
+			err := w.Mutate(ctx, bob, func(inner *store.Change) error {
 				if inner.Actor() != "bob" || inner.At != c.At {
 					t.Error(inner.Actor(), inner.At, c.At)
 				}
@@ -142,7 +142,7 @@ func testChanges(t *testing.T, f *fixture) {
 			if err != nil || c.Actor() != "ann" {
 				t.Error(err, c.Actor())
 			}
-			if err := w.Read(f.ctx, func(tx store.Tx) error {
+			if err := store.Read(ctx, f.Store, func(tx store.Tx) error {
 				tx.OnCommit(tell("read"))
 				s, err := shelves.Get(tx, here, "joined")
 				if s == nil {
@@ -152,9 +152,7 @@ func testChanges(t *testing.T, f *fixture) {
 			}); err != nil {
 				t.Error(err)
 			}
-			if err := w.Write(f.ctx, store.Results, func(tx store.Tx) error { tx.OnCommit(tell("write")); return nil }); err != nil {
-				t.Error(err)
-			}
+			store.AfterCommit(ctx, tell("after the commit"))
 			c.View(view("after"))
 			return fail
 		}
@@ -163,7 +161,7 @@ func testChanges(t *testing.T, f *fixture) {
 			t.Error(err, told)
 		}
 		seq, err := mutate(func(c *store.Change) error { return part(c, nil) }) // the token is free again
-		if err != nil || !slices.Equal(told, []string{"mutate", "write"}) {
+		if err != nil || !slices.Equal(told, []string{"mutate", "after the commit"}) {
 			t.Fatal(err, told)
 		}
 		vs, err := store.DecodeViewChanges(f.pending(t, seq-1, 1)[0].Body)
