@@ -32,9 +32,9 @@ func CheckToken(field, s string) error {
 }
 
 func quoteShort(s string) string {
-	const most = 40
-	if len(s) > most {
-		return fmt.Sprintf("%q…", s[:most])
+	const maximum = 40
+	if len(s) > maximum {
+		return fmt.Sprintf("%q…", s[:maximum])
 	}
 	return fmt.Sprintf("%q", s)
 }
