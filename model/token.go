@@ -6,7 +6,7 @@ import "fmt"
 const MaxToken = 128
 
 // ValidToken reports whether s is an entity token or tenant id: ^[A-Za-z0-9][A-Za-z0-9_-]*$, at most MaxToken bytes.
-// Tokens become segments of topics and of URLs, so nothing that could shift or widen one is allowed.
+// Tokens become segments of topics and of URLs, so characters with a meaning there are not allowed.
 func ValidToken(s string) bool {
 	if len(s) == 0 || len(s) > MaxToken {
 		return false
