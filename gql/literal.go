@@ -150,7 +150,7 @@ func leafOfLiteral(v *ast.Value) leaf {
 	return leaf{otherLeaf, v.String()}
 }
 
-// constant reports whether a value holds no variable.
+// isConstant reports whether a value holds no variable.
 func isConstant(v *ast.Value) bool {
 	if v.Kind == ast.Variable {
 		return false

@@ -12,8 +12,8 @@ var errTooLarge = errors.New("body too large")
 // largeBody is the size from which on a body needs one of a few slots to be read.
 const largeBody = 64 << 10
 
-// readBody reads the whole body, at most MaxBody bytes. What was read is returned with an error too. Memory grows with what
-// arrives, not with the length that the client announces.
+// readBody reads the whole body, at most MaxBody bytes. The read part is returned with an error, too. Memory grows with
+// the received bytes, not with the announced length.
 func (h *handler) readBody(ctx context.Context, w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	limit := h.maxBody.Load()
 	if r.ContentLength > limit {
@@ -45,7 +45,7 @@ func (h *handler) readBody(ctx context.Context, w http.ResponseWriter, r *http.R
 	return body, err
 }
 
-// readAll appends to body what src still has, up to limit bytes in all.
+// readAll appends the rest of src to body, up to limit bytes in total.
 func readAll(src io.Reader, body []byte, limit int) ([]byte, error) {
 	for len(body) < limit {
 		if len(body) == cap(body) {

@@ -17,21 +17,21 @@ import (
 
 // Reasons of the ledger that only this transport has.
 const (
-	// ReasonBadTenant is a tenant that breaks the token pattern.
+	// ReasonBadTenant: the tenant does not match the token pattern.
 	ReasonBadTenant ingest.Reason = "bad-tenant"
-	// ReasonUnreadable is a body that could not be read to its end.
+	// ReasonUnreadable: the body could not be read to its end.
 	ReasonUnreadable ingest.Reason = "unreadable"
 )
 
-// response is how a request is answered. text is one line; 202 has none.
+// response is the answer to a request. text is one line; 202 has none.
 type response struct {
 	status     int
 	text       string
 	retryAfter int // seconds, 0 for none
 }
 
-// ServeHTTP answers a request in this order: path, the tenant's bucket, body, and then the answer of the intake, which takes
-// the readings from the ceiling before it looks at backpressure, so that 429 always comes first.
+// ServeHTTP checks in this order: path, the tenant's ceiling, body, and then the intake, which charges the readings to
+// the ceiling before it checks backpressure, so that 429 takes precedence over 503.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began(r)
 	now := time.Now()
@@ -78,10 +78,10 @@ func (h *handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 
 const eventsPath = "/events"
 
-// tenantOf takes the tenant out of /{instanceId}/{tenant}/events. The path is taken apart before it is unescaped: an
-// escaped slash is part of a name and never makes a segment.
+// tenantOf returns the tenant of /{instanceId}/{tenant}/events. The path is split before it is unescaped: an escaped
+// slash is part of a name and never separates segments.
 func (h *handler) tenantOf(u *url.URL) (tenant string, ok bool) {
-	if u.RawPath == "" { // nothing is escaped that would be a slash
+	if u.RawPath == "" { // the path contains no escaped slash
 		if rest, ok := strings.CutPrefix(u.Path, h.prefix); ok {
 			tenant, ok = strings.CutSuffix(rest, eventsPath)
 			return tenant, ok && !strings.Contains(tenant, "/")
@@ -106,8 +106,8 @@ func (h *handler) refuse(tenant string, bytes int, reason ingest.Reason, answer 
 	return answer
 }
 
-// bodyFailed answers a body that was not read to its end. When the time for the request is over the connection is closed without an
-// answer, and counted.
+// bodyFailed answers a request with an incomplete body. After the request timeout it closes the connection without an
+// answer and counts it.
 func (h *handler) bodyFailed(tenant string, read int, err error) response {
 	switch {
 	case errors.Is(err, errTooLarge):
@@ -157,8 +157,7 @@ const (
 
 var overCeiling = response{http.StatusTooManyRequests, "the tenant is over its ingest ceiling", ceilingRetry}
 
-// responseTo expresses an answer of the intake. Anything that is not stored and has no better status is a failed hand-over:
-// 503 without Retry-After.
+// responseTo converts an answer of the intake. An outcome without a status of its own is 503 without Retry-After.
 func responseTo(a ingest.Answer) response {
 	if a.Outcome == ingest.Stored {
 		return response{status: http.StatusAccepted}
@@ -182,7 +181,7 @@ func responseTo(a ingest.Answer) response {
 	return answer
 }
 
-// write writes the answer: 202 with an empty body, everything else one line of plain text.
+// write writes the response: 202 with an empty body, any other status with one line of plain text.
 func (a response) write(w http.ResponseWriter) {
 	head := w.Header()
 	if a.retryAfter > 0 {
@@ -203,7 +202,7 @@ func (a response) write(w http.ResponseWriter) {
 
 const maxLine = 500
 
-// oneLine limits an answer to one short line of printable text, whatever words of the sender are in it.
+// oneLine limits a text to one short line of printable characters, because it may quote the sender.
 func oneLine(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r == 0xfffd {

@@ -1,11 +1,11 @@
-// Package httpingest is the HTTP transport: POST {ingest_url}/{instanceId}/{tenant}/events with one ingest event or an array
-// of them. The listener speaks HTTP or HTTPS and authenticates no connection: the credential is in the body. The status says
-// whether an event is stored, and why not.
+// Package httpingest is the HTTP transport: POST {ingest_url}/{instanceId}/{tenant}/events with one ingest event or an
+// array of them. The listener speaks HTTP or HTTPS and authenticates no connection: the credential is in the body. The
+// status reports whether an event is stored, or why not.
 //
 //	handler.go     the path, the order of the checks, the answers
 //	body.go        reading a bounded body, splitting an array
-//	timeout.go     the time that a request may take
-//	transport.go   the listeners with their limits of time and number
+//	timeout.go     the deadline of a request
+//	transport.go   the listeners with their timeouts and connection limit
 package httpingest
 
 import (
@@ -22,7 +22,7 @@ import (
 	"weir/model"
 )
 
-// Config is what an operator or a test may set. Zero values mean the defaults named here.
+// Config configures the transport. Zero values mean the defaults named here.
 type Config struct {
 	InstanceID string // first segment of the path
 	Source     string // event source id; "http1"
@@ -38,19 +38,19 @@ type Config struct {
 // Deps are the collaborators. Intake is required.
 type Deps struct {
 	Intake     Intake
-	Listeners  []Listener            // open sockets, which are the transport's from here on
+	Listeners  []Listener            // open sockets; the transport closes them
 	Logger     *slog.Logger          // nil: nothing is logged
 	Registerer prometheus.Registerer // nil: metrics are kept and not registered
 }
 
 // Intake is the part of ingest.Intake that the transport needs.
 type Intake interface {
-	// Accept takes a message and calls done exactly once, before it returns or later.
+	// Accept accepts or refuses a message and calls done exactly once, before it returns or later.
 	Accept(ctx context.Context, a *ingest.Arrival, done func(ingest.Answer))
-	// AcceptAll takes several, all or nothing, and calls done exactly once; index is that of the arrival which the answer
-	// is about, -1 when it is about all.
+	// AcceptAll accepts all messages or none and calls done exactly once; index is that of the arrival to which the answer
+	// applies, -1 for all.
 	AcceptAll(ctx context.Context, as []*ingest.Arrival, done func(answer ingest.Answer, index int))
-	// Received counts a parsed packet that never becomes an Arrival, Refuse how it ended.
+	// Received counts a parsed packet that never becomes an Arrival, Refuse its outcome.
 	Received(transport, source, tenant string, bytes int) ingest.Packet
 	Refuse(p ingest.Packet, reason ingest.Reason)
 	// TenantFull reports whether the tenant's bucket is empty: the body need not be read.

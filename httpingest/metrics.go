@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are the transport's figures. None carries a tenant.
+// metrics are the transport's metrics. None has a tenant label.
 type metrics struct {
 	requests     *prometheus.CounterVec
 	accepted     prometheus.Counter // of requests
@@ -39,7 +39,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
-// registerBounds shows how much of each bound may be used, and is.
+// registerBounds registers a gauge for each bound and its use.
 func (h *handler) registerBounds(reg prometheus.Registerer) {
 	gauge := func(name, help string, value func() int) {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_httpingest_" + name, Help: help}, func() float64 { return float64(value()) }))

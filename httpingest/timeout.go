@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// timeout is the context of a request: the connection's, with a deadline. Unlike context.WithDeadline it makes a timer only
-// when something waits for it, which is seldom.
+// timeout is the context of a request: the connection's, with a deadline. Unlike context.WithDeadline it starts a timer
+// only when a caller waits on Done, which is rare.
 type timeout struct {
 	context.Context
 	ends time.Time
 
 	mu      sync.Mutex
-	timed   context.Context // once something waits
+	timed   context.Context // set when a caller waits
 	cancel  context.CancelFunc
 	stopped bool
 }

@@ -17,14 +17,14 @@ import (
 	"weir/model"
 )
 
-// Listener is an open socket of the ingest listener; TLS, when not nil, is spoken on it.
+// Listener is an open socket; TLS is nil for plain HTTP.
 type Listener struct {
 	net.Listener
 	TLS *tls.Config
 }
 
-// Transport serves the ingest listener with its limits: time for the headers, time for the whole request, number of
-// connections.
+// Transport serves the listeners with their limits: a timeout for the headers, a timeout for the whole request, and a
+// maximum number of connections.
 type Transport struct {
 	http    http.Server
 	handler *handler
@@ -40,7 +40,7 @@ type Transport struct {
 
 var _ ingest.Transport = (*Transport)(nil)
 
-// visit is a connection's progress in its requests.
+// visit is the state of a connection between requests.
 type visit struct {
 	waiting atomic.Bool // for a request that has not reached the handler
 }
@@ -54,7 +54,7 @@ func New(cfg Config, deps Deps) (*Transport, error) {
 	return newTransport(h, h), nil
 }
 
-// newTransport returns a transport that serves routes: h itself or, in tests, what comes before it.
+// newTransport returns a transport that serves routes: h itself or, in tests, a handler that calls it.
 func newTransport(h *handler, routes http.Handler) *Transport {
 	t := &Transport{handler: h, opened: h.deps.Listeners, slots: make(chan struct{}, h.cfg.MaxConnections)}
 	t.enter(ingest.SourceDown, nil)
@@ -75,10 +75,11 @@ func newTransport(h *handler, routes http.Handler) *Transport {
 // Name implements ingest.Transport.
 func (t *Transport) Name() string { return ingest.TransportHTTP }
 
-// SetMaxBody changes the largest body, for requests from now on.
+// SetMaxBody changes the maximum size of a body in bytes, for later requests.
 func (t *Transport) SetMaxBody(n int) { t.handler.maxBody.Store(int64(n)) }
 
-// Run implements ingest.Transport: it serves the listeners until Close is called or ctx ends, which cuts off what is under way.
+// Run implements ingest.Transport: it serves the listeners until Close is called or ctx ends. The end of ctx closes
+// open connections.
 func (t *Transport) Run(ctx context.Context) error {
 	t.enter(ingest.SourceUp, nil)
 	defer context.AfterFunc(ctx, func() { _ = t.http.Close() })() // the listeners are gone either way
@@ -90,7 +91,7 @@ func (t *Transport) Run(ctx context.Context) error {
 	for range t.opened {
 		if e := <-ended; e != nil && err == nil {
 			err = e
-			_ = t.http.Close() // one listener that fails ends the others
+			_ = t.http.Close() // a failing listener ends the others
 		}
 	}
 	if len(t.opened) == 0 {
@@ -100,8 +101,8 @@ func (t *Transport) Run(ctx context.Context) error {
 	return err
 }
 
-// serve accepts connections on l until the transport is closed; it then returns nil. A handshake takes at most as long as the
-// headers of a request may. All listeners share the slots for connections.
+// serve accepts connections on l until the transport is closed; it then returns nil. A TLS handshake has the timeout of
+// the headers. All listeners share the slots for connections.
 func (t *Transport) serve(l Listener) error {
 	var ln net.Listener = &boundedListener{Listener: l.Listener, slots: t.slots, waits: t.handler.metrics.waits, closed: make(chan struct{})}
 	if l.TLS != nil {
@@ -124,7 +125,7 @@ func (t *Transport) Close(ctx context.Context) error {
 	return nil
 }
 
-// Drop implements ingest.Transport. There is nothing to end: no connection speaks for a device, each body proves itself.
+// Drop implements ingest.Transport. It does nothing: no connection belongs to a device, each body has its credential.
 func (t *Transport) Drop(func(model.Binding) bool) {}
 
 // Sources implements ingest.Transport.
@@ -140,7 +141,7 @@ func (t *Transport) Sources() []ingest.SourceStatus {
 	return []ingest.SourceStatus{s}
 }
 
-// enter notes a change of state.
+// enter records a change of a connection's state.
 func (t *Transport) enter(state ingest.SourceState, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -161,15 +162,15 @@ func (t *Transport) connected(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, visitKey{}, v)
 }
 
-// began notes that a request has reached the handler.
+// began records that a request has reached the handler.
 func began(r *http.Request) {
 	if v, ok := r.Context().Value(visitKey{}).(*visit); ok {
 		v.waiting.Store(false)
 	}
 }
 
-// track counts the connections that close before a request of theirs has reached the handler: nothing was sent, or the
-// headers took too long. One that closes between two requests is not counted.
+// track counts the connections that close before a request has reached the handler: nothing was sent, or the headers took
+// too long. A connection that closes between two requests is not counted.
 func (t *Transport) track(c net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
@@ -190,7 +191,8 @@ func (t *Transport) track(c net.Conn, state http.ConnState) {
 	}
 }
 
-// boundedListener accepts a connection only when a slot is free; until then it waits in the system's queue.
+// boundedListener accepts a connection only when a slot is free; until then connections wait in the queue of the
+// operating system.
 type boundedListener struct {
 	net.Listener
 	slots  chan struct{}

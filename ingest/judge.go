@@ -120,7 +120,7 @@ func (g *Intake) unreadable(m *arrival, r Reason, why string) {
 	}
 	g.end(m, Refused, r, why)
 	d := &store.DeadLetter{Tenant: m.line.tenant, Occurred: m.stamp.Wall.Micros(), Kind: store.DeadLetterIngest, Reason: string(r), Source: m.Source,
-		Summary: why, Subject: m.Topic, Stranger: true, Bytes: int64(len(m.Body)) + 256, Record: sealed}
+		Summary: why, Subject: m.Topic, Unauthenticated: true, Bytes: int64(len(m.Body)) + 256, Record: sealed}
 	select {
 	case g.rejected <- d:
 	default:

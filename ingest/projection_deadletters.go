@@ -38,7 +38,7 @@ func (p *deadLetterProjection) Record(_ context.Context, e *Event, out *Effects)
 	r := e.Record
 	d := &store.DeadLetter{Tenant: r.Account, Occurred: r.Received.Wall.Micros(), Kind: store.DeadLetterIngest, Reason: string(e.Reason),
 		Source: r.Source, Summary: e.Why, Attempts: 1, Subject: r.Device, Epoch: e.At.Epoch, Offset: e.At.Offset,
-		Stranger: ofStrangers(r.Account, e.Reason),
+		Unauthenticated: ofStrangers(r.Account, e.Reason),
 		Record:   model.AppendRecord(nil, r)}
 	if r.Message != nil {
 		d.Detail = describe(r.Message)
@@ -49,7 +49,7 @@ func (p *deadLetterProjection) Record(_ context.Context, e *Event, out *Effects)
 
 func (p *deadLetterProjection) keep(d *store.DeadLetter, out *Effects) {
 	d.Bytes = int64(len(d.Record)+len(d.Detail)+len(d.Summary)) + 128
-	trim := !d.Stranger && p.crowded(d)
+	trim := !d.Unauthenticated && p.crowded(d)
 	out.Step(func(tx store.Tx) error { return p.add(tx, d, trim) })
 }
 
@@ -60,7 +60,7 @@ func (p *deadLetterProjection) add(tx store.Tx, d *store.DeadLetter, trim bool) 
 	var gone int64
 	var err error
 	switch {
-	case d.Stranger:
+	case d.Unauthenticated:
 		gone, err = store.TrimRejected(tx, p.rejectedBytes)
 	case trim:
 		gone, err = store.TrimDeadLetters(tx, d.Tenant, p.bound)

@@ -1,6 +1,6 @@
 package model
 
-// Binding is what a verified connection may speak for: one device of one tenant, proven by one credential.
+// Binding is the identity of a verified connection: one device of one tenant, proven by one credential.
 type Binding struct {
 	Tenant     string
 	TenantID   int64 // row id

@@ -21,8 +21,8 @@ func (s EdgeSignal) String() string {
 	return "EdgeSignal(?)"
 }
 
-// EdgeID is the identity of a detection: the place in the log that brought it about, the rule, its key, and a number
-// for the n-th edge of that rule and key at that place. It is the order of edges and the ground of every idempotency key.
+// EdgeID is the identity of a detection: the log position that caused it, the rule, its key, and a number for the n-th
+// edge of that rule and key at that position. It orders edges and every idempotency key is derived from it.
 type EdgeID struct {
 	Epoch  uint32
 	Offset Offset
@@ -44,8 +44,8 @@ type Edge struct {
 	Signal   EdgeSignal
 	Series   string // device token, or the anchor's token
 	Device   int64  // row id, 0 for an anchor
-	Occurred Micros // event time that the edge is stamped at
-	Received Nanos  // receive time of the record that brought it about
+	Occurred Micros // event time of the edge
+	Received Nanos  // receive time of the record that caused it
 	Severity string // "" when the rule declares none
 	Value    float64
 	HasValue bool

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Code is the machine-readable kind of a refusal, shown as extensions.code.
+// Code is the machine-readable kind of a refusal, extensions.code in the API.
 type Code string
 
-// The codes of the API. An error without one of them is shown as an internal error and logged whole.
+// The codes of the API. An error without a code is shown as an internal error and logged with its details.
 const (
 	CodeUnauthenticated       Code = "UNAUTHENTICATED"
 	CodeForbidden             Code = "FORBIDDEN"
@@ -36,7 +36,7 @@ const (
 // Error is a refusal that the caller may see. Message is English and names what was refused; Reason and Ext travel as
 // extensions besides the code; Hint says what to do and is shown by the command line; Err is the cause, never shown.
 //
-// What an error is about is in its fields: no code reads it out of a message, which may be reworded at any time.
+// The subject of an error is in its fields: no code parses messages, which may be reworded at any time.
 type Error struct {
 	Code    Code
 	Reason  string
@@ -48,7 +48,7 @@ type Error struct {
 	Field string   // path of the input field, or configuration key of the limit; "" for none
 	Kind  string   // kind of entity
 	Token string   // which one of the kind
-	All   []*Error // the refusals that this one sums up, in their order
+	All   []*Error // the refusals that this one combines, in their order
 
 	text string // the message without what names the field
 }
@@ -71,7 +71,8 @@ func Invalid(field, format string, args ...any) *Error {
 	return aboutField(CodeInvalidInput, field, fmt.Sprintf(format, args...))
 }
 
-// OverLimit is LIMIT_EXCEEDED about a field, or about the configuration key of the limit; the message begins with its name.
+// OverLimit is LIMIT_EXCEEDED about a field, or about the configuration key of the limit; the message begins with its
+// name.
 func OverLimit(field, format string, args ...any) *Error {
 	return aboutField(CodeLimitExceeded, field, fmt.Sprintf(format, args...))
 }

@@ -3,7 +3,7 @@ package model
 // EventType is the kind of an event, with the numbers of the API.
 type EventType uint8
 
-// The event types. The last three are the platform's own and refused from devices.
+// The event types. The platform makes the last three; they are refused from devices.
 const (
 	NewRelationship EventType = iota
 	LocationEvent
@@ -23,11 +23,11 @@ func (t EventType) String() string {
 	return "EventType(?)"
 }
 
-// MaxReadings is the most readings one message may carry, on every transport.
+// MaxReadings is the maximum number of readings in one message, on every transport.
 const MaxReadings = 256
 
 // Message is an ingest event as a device sent it, decoded and checked for form. Exactly the slice that belongs to Type
-// is filled. Times are as sent: limits on them are judged when the record is applied, against its receive time.
+// is filled. Times are as sent: their limits are checked against the receive time when the record is applied.
 type Message struct {
 	Type         EventType
 	AltID        string
@@ -44,7 +44,7 @@ func (m *Message) Readings() int {
 	return len(m.Measurements) + len(m.Locations) + len(m.Alerts)
 }
 
-// EntryTime is the time of one entry; Has is false when the entry gave none and the event's own time counts.
+// EntryTime is the time of one entry; Has is false when the entry has none and the event's time counts.
 type EntryTime struct {
 	At  Nanos
 	Has bool

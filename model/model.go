@@ -1,6 +1,6 @@
-// Package model holds the words of the domain: tokens, times, events and readings, the records of the log, principals
-// and authorities, and the errors that have a code. It does no I/O and imports nothing of Weir, so that every room may
-// speak these words.
+// Package model holds the types of the domain: tokens, times, events and readings, the records of the log, principals
+// and authorities, and the errors with a code. It does no I/O and imports no package of Weir, so that every package may
+// use it.
 package model
 
 import (
@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Offset is the place of a record in the log. Offsets start at 1 and never go back; 0 means "before everything".
+// Offset is the number of a record in the log. Offsets start at 1 and never decrease; 0 means "before everything".
 type Offset uint64
 
 // Nanos is an instant in nanoseconds since the Unix epoch, in UTC. Instants that do not fit (before 1678, after 2262)
-// are held at the nearest end of the range: they only ever meet a limit that refuses or clamps them.
+// become the nearest end of the range: every use of them has a limit that refuses or clamps them.
 type Nanos int64
 
 // Micros is an instant in microseconds since the Unix epoch: the precision in which times are stored.

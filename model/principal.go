@@ -1,9 +1,9 @@
 package model
 
-// Authority is a capability of the form resource:action that a resolver asks for.
+// Authority is a capability of the form resource:action that a resolver demands.
 type Authority string
 
-// The vocabulary. The tier decides which tokens can carry an authority at all: system ones are closed to access tokens.
+// The vocabulary. The tier decides which tokens can carry an authority: access tokens never carry one of the system tier.
 const (
 	UserRead       Authority = "user:read"
 	UserWrite      Authority = "user:write"
@@ -43,7 +43,7 @@ const (
 	AllAuthorities Authority = "*"
 )
 
-// Tier tells on which plane an authority counts.
+// Tier is the plane on which an authority counts.
 type Tier uint8
 
 // The tiers, as bits: audit:read belongs to both.
@@ -84,7 +84,7 @@ func Authorities(t Tier) []Authority {
 	return as
 }
 
-// PrincipalKind tells how a caller proved who he is.
+// PrincipalKind is the way in which a caller was authenticated.
 type PrincipalKind uint8
 
 // The kinds of principals.
@@ -93,7 +93,7 @@ const (
 	AccessCaller                 // access token: one identity in one tenant
 	IdentityCaller               // identity token: identity plane
 	ServiceCaller                // service token, or another area in this process
-	LocalOperator                // whoever holds the data directory: unix socket or offline under the lock
+	LocalOperator                // a user with access to the data directory: unix socket or offline under the lock
 )
 
 // Principal is the caller of an operation.
@@ -104,13 +104,13 @@ type Principal struct {
 	Tenant   string // resolved tenant, "" when none is
 	TenantID int64  // row id of Tenant
 	Sudo     bool   // bearer is a superuser
-	Issued   Micros // when the token was issued, 0 for a principal that came from no token
+	Issued   Micros // when the token was issued, 0 for a principal without a token
 	Expires  Micros // when the token ends, likewise
 	System   map[Authority]bool
 	Tenants  map[Authority]bool
 }
 
-// Has reports whether the principal holds a, token kind before authority: an access token never passes a system-tier
+// Has reports whether the principal holds a. The token kind is checked first: an access token never permits a system-tier
 // operation, an identity token never a tenant-tier one.
 func (p *Principal) Has(a Authority) bool {
 	if p == nil {

@@ -1,6 +1,6 @@
 package model
 
-// RecordKind tells what a record of the log holds. The numbers are frozen.
+// RecordKind is the kind of a record of the log. The numbers are frozen.
 type RecordKind uint8
 
 // The kinds of records. CommandResponses and DeviceReports are reserved: nothing writes them yet.
@@ -8,39 +8,39 @@ const (
 	KindMessage         RecordKind = 1 // a decoded message
 	KindRaw             RecordKind = 2 // a message that did not decode; its bytes sealed with the root key
 	KindPresence        RecordKind = 3 // a device connected or disconnected
-	KindControl         RecordKind = 4 // a change of the registry at its position in the log
-	KindClock           RecordKind = 5 // brings about nothing but that time has passed
+	KindControl         RecordKind = 4 // a metadata change
+	KindClock           RecordKind = 5 // only advances the time
 	KindTimeMap         RecordKind = 6 // maps a boot's monotonic time to the wall
-	KindEpochJump       RecordKind = 7 // the log was lost; offsets went on above the results
+	KindEpochJump       RecordKind = 7 // the log was lost; offsets continue above the results
 	KindCommandResponse RecordKind = 8
 	KindDeviceReport    RecordKind = 9
 )
 
-// ClockState says how far the wall of a stamp can be believed.
+// ClockState is the reliability of a stamp's wall time.
 type ClockState uint8
 
-// The clock states. The first three are written; ClockGuessed is what a ClockUnset becomes when no wall time will ever be
-// known for its boot.
+// The clock states. The first three are written; ClockUnset becomes ClockGuessed when the wall time of its boot will
+// never be known.
 const (
 	ClockSure    ClockState = 0
 	ClockUnset   ClockState = 1 // no time of day was known yet: the time map of the boot gives it
-	ClockBehind  ClockState = 2 // the wall went back by much: Shown is what it says, Wall goes on slowly
+	ClockBehind  ClockState = 2 // the wall clock went far back: Shown is its time, Wall advances slowly
 	ClockGuessed ClockState = 3
 )
 
-// Stamp is when Weir received something. Wall never goes back from one record to the next.
+// Stamp is when Weir received something. Wall never decreases from one record to the next.
 type Stamp struct {
 	Boot  uint64 // random id of the process start that received it
 	Mono  int64  // nanoseconds of monotonic time since that start
-	Wall  Nanos  // ClockUnset: the newest stamp before the start, and what has passed since
+	Wall  Nanos  // ClockUnset: the newest stamp before the start plus the time since
 	Clock ClockState
-	Shown Nanos // ClockBehind: what the wall said; 0 when that was no time of day either
-	// Counted is the wall by which the ledger counted it when the time map has set another one since; 0: Wall. It is not
-	// part of a record.
+	Shown Nanos // ClockBehind: time of the wall clock; 0 when that was no time of day either
+	// Counted is the wall time by which the ledger counted the record, if the time map has changed Wall since; 0: Wall. It
+	// is not part of a record.
 	Counted Nanos
 }
 
-// Hour is the hour of the ledger that the stamp counts in: that of the stamp as it was given out.
+// Hour is the hour of the ledger in which the stamp counts: that of its original wall time.
 func (s Stamp) Hour() int64 {
 	if s.Counted != 0 {
 		return s.Counted.Hour()
@@ -48,28 +48,28 @@ func (s Stamp) Hour() int64 {
 	return s.Wall.Hour()
 }
 
-// TimeMap says what wall time a moment of a boot's monotonic time was.
+// TimeMap maps a moment of a boot's monotonic time to wall time.
 type TimeMap struct {
 	Boot uint64
 	Mono int64
 	Wall Nanos
-	// Guessed says that no wall time is known of the boot: its stamps hold as they were given out.
+	// Guessed: the wall time of the boot is unknown; its stamps keep their original values.
 	Guessed bool
 }
 
-// At is the wall time of something received at mono.
+// At returns the wall time of a receipt at mono.
 func (m TimeMap) At(mono int64) Nanos { return m.Wall - Nanos(m.Mono-mono) }
 
-// Verdict is what the intake found out about the credentials of a message. It is judged when the record is applied.
+// Verdict is the intake's result of checking the credentials of a message. It takes effect when the record is applied.
 type Verdict uint8
 
 // The verdicts. Only VerdictOK lets a message through.
 const (
 	VerdictOK           Verdict = 0 // verified, or none needed
 	VerdictMissing      Verdict = 1 // none presented though one is required
-	VerdictBad          Verdict = 2 // presented and wrong, disabled or expired
-	VerdictOtherDevice  Verdict = 3 // right, but of another device than the one named
-	VerdictNotSupported Verdict = 4 // a proof this transport cannot have seen, such as a certificate id in a body
+	VerdictBad          Verdict = 2 // presented, but wrong, disabled or expired
+	VerdictOtherDevice  Verdict = 3 // valid, but of another device than the named one
+	VerdictNotSupported Verdict = 4 // a proof that this transport cannot verify, such as a certificate id in a body
 )
 
 // Record is one entry of the log, decoded.
@@ -85,12 +85,12 @@ type Record struct {
 	Credential int64
 	DeviceID   int64 // row id of the device that the credential belongs to
 	Verdict    Verdict
-	Partial    bool   // what a series limit keeps out is set aside reading by reading, the rest is stored
-	PacketZero bool   // PacketID is 0 and yet an id (CoAP); else 0 is "none"
-	ClientID   string // client of the transport, whose packet ids count
+	Partial    bool   // readings over a series limit become a dead letter, the others are stored
+	PacketZero bool   // PacketID 0 is an id (CoAP); otherwise 0 means none
+	ClientID   string // client of the transport; packet ids belong to it
 	PacketID   uint16
-	Dup        bool     // the sender says that it may have sent it before
-	Hash       [16]byte // first half of SHA-256 of the payload; what a repeat is recognised by
+	Dup        bool     // the sender marked it as possibly repeated
+	Hash       [16]byte // first half of SHA-256 of the payload; identifies a repeat
 	Bytes      uint32   // size of the payload as sent
 	Relay      *Relay   // nil when the sender reached this instance itself
 
@@ -102,13 +102,13 @@ type Record struct {
 	TimeMap  *TimeMap  // KindTimeMap
 }
 
-// Relay is the link that a record came over, and its number there. Nothing writes it yet.
+// Relay is the link over which a record arrived, and its number there. Nothing writes it yet.
 type Relay struct {
 	Link   string
 	Number uint64
 }
 
-// PresenceState is what a transport reports about a device.
+// PresenceState is the state of a device that a transport reports.
 type PresenceState uint8
 
 // The presence states.
@@ -139,8 +139,8 @@ type Presence struct {
 	Occurred Nanos
 }
 
-// Control is (a part of) a change of meaning. A change larger than one record travels in several of one Sequence and
-// is effective from the last.
+// Control is a metadata change or a part of one. A change larger than one record is split into several records of one
+// Sequence and is effective from the last.
 type Control struct {
 	Sequence uint64
 	Part     uint16 // from 0

@@ -9,17 +9,17 @@ import (
 	"weir/internal/wire"
 )
 
-// Format versions that a record begins with. Format 2 has 16 bits of flags where format 1 has 8, and the fields that the
-// upper ones announce. It is written only for a record that needs one of them: all others stay as small as they were.
+// Format versions that a record begins with. Format 2 has 16 bits of flags where format 1 has 8, and the fields that
+// belong to the upper ones. It is written only for a record that needs one of them, so that others stay small.
 const (
 	recordVersion1 = 1
 	recordVersion  = 2
 )
 
-// ErrRecord says that a record cannot be what Weir wrote.
+// ErrRecord: a record does not have the form that Weir writes.
 var ErrRecord = errors.New("record is damaged")
 
-// ErrRecordVersion says that a newer Weir wrote the record.
+// ErrRecordVersion: a newer Weir wrote the record.
 var ErrRecordVersion = errors.New("record has a newer format")
 
 const (
@@ -28,7 +28,7 @@ const (
 	flagTransport   = 1 << 2 // client id, packet id
 	flagHash        = 1 << 3
 	flagAccount     = 1 << 4 // Account is Tenant; else Account is written out
-	flagUnset       = 1 << 5 // the clock was not set: Received.Wall is a guess until the time map of the boot is known
+	flagUnset       = 1 << 5 // the clock was not set: Received.Wall is an estimate until the time map of the boot is known
 	flagBehind      = 1 << 6 // the wall had gone back: Received.Shown is written out
 	flagWide        = 1 << 7 // the first that does not fit in format 1, which read its flags as a uvarint; never set
 	flagPartial     = 1 << 8
@@ -41,8 +41,8 @@ const (
 	knownFlags = flagDup | flagCredential | flagTransport | flagHash | flagAccount | flagUnset | flagBehind | flagPartial | flagPacketZero | flagRelay
 )
 
-// size is about what a record takes, so that room for it is made once: of a message with measurements a little more than
-// it takes, of others perhaps less.
+// size estimates the encoded size of a record, so that memory is allocated once: a little too large for a message with
+// measurements, perhaps too small for others.
 func (r *Record) size() int {
 	n := 96 + len(r.Transport) + len(r.Source) + len(r.Tenant) + len(r.Device) + len(r.ClientID) + len(r.Raw)
 	if r.Message == nil {
@@ -55,9 +55,9 @@ func (r *Record) size() int {
 	return n
 }
 
-// AppendRecord appends r in its frozen form: version, kind, flags, what every record has, then the body of its kind.
-// Anchor set, fence-set version, profile version and group ids are no part of it: they are resolved when the record is
-// applied; a record that must carry them gets a flag of its own.
+// AppendRecord appends r in its frozen form: version, kind, flags, the common fields, then the body of its kind. Anchor
+// set, fence-set version, profile version and group ids are not part of it: they are resolved when the record is applied;
+// a record that must carry them gets a flag of its own.
 func AppendRecord(b []byte, r *Record) []byte {
 	flags := r.flags()
 	b = slices.Grow(b, r.size())
@@ -129,7 +129,7 @@ func AppendRecord(b []byte, r *Record) []byte {
 	return b
 }
 
-// flags says which of its fields the record has.
+// flags returns the set of the record's optional fields.
 func (r *Record) flags() (flags uint16) {
 	if r.Dup {
 		flags |= flagDup
@@ -224,31 +224,31 @@ func appendEntryTime(b []byte, t EntryTime) []byte {
 // DecodeRecord reads a record. The error wraps ErrRecord or ErrRecordVersion.
 func DecodeRecord(b []byte) (*Record, error) { return new(RecordDecoder).Decode(b) }
 
-// RecordDecoder reads records one after the other, at less cost than each for itself: names that come again are kept once,
-// and room is made for many records at a time. It is used by one goroutine.
+// RecordDecoder reads records one after the other, at a lower cost than DecodeRecord: repeated names are kept once, and
+// memory is allocated for many records at a time. It is used by one goroutine.
 type RecordDecoder struct {
-	names *wire.Texts
-	room  []messageRecord
-	free  []messageRecord // of room
+	names  *wire.Texts
+	buffer []messageRecord
+	free   []messageRecord // the unused part of buffer
 }
 
-// messageRecord is a record of one reading, in one piece.
+// messageRecord is a record of one reading, in one allocation.
 type messageRecord struct {
 	Record
 	message  Message
 	readings [1]Reading
 }
 
-// Expect makes room for n records, in the memory of those expected before. Those must not be used any more; their names and
-// texts may be.
+// Expect prepares memory for n records and uses that of the records expected before again. Those records must not be used
+// any more; their strings may be.
 func (d *RecordDecoder) Expect(n int) {
 	if d.names == nil {
 		d.names = new(wire.Texts)
 	}
-	if cap(d.room) < n {
-		d.room = make([]messageRecord, n)
+	if cap(d.buffer) < n {
+		d.buffer = make([]messageRecord, n)
 	}
-	d.free = d.room[:n]
+	d.free = d.buffer[:n]
 }
 
 func (d *RecordDecoder) take() *messageRecord {
@@ -261,7 +261,7 @@ func (d *RecordDecoder) take() *messageRecord {
 	return m
 }
 
-// Decode is DecodeRecord.
+// Decode reads a record. The error wraps ErrRecord or ErrRecordVersion.
 func (d *RecordDecoder) Decode(b []byte) (*Record, error) {
 	r := wire.NewReaderWith(b, d.names)
 	version := r.Byte()
@@ -340,12 +340,12 @@ func (d *RecordDecoder) Decode(b []byte) (*Record, error) {
 }
 
 // PeekRecord returns the kind of an encoded record and the boot that stamped it, and whether that had no time of day. It
-// reads nothing else: a caller that must look far ahead does not decode what lies between.
+// reads nothing else, for callers that look far ahead without decoding the records between.
 func PeekRecord(b []byte) (kind RecordKind, boot uint64, unset bool) {
 	if len(b) == 0 || b[0] < recordVersion1 || b[0] > recordVersion {
 		return 0, 0, false
 	}
-	at := 2 + int(b[0]) // behind version, kind, and one byte of flags or two
+	at := 2 + int(b[0]) // after version, kind, and one or two bytes of flags
 	if len(b) < at+8 {
 		return 0, 0, false
 	}

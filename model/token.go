@@ -6,7 +6,7 @@ import "fmt"
 const MaxToken = 128
 
 // ValidToken reports whether s is an entity token or tenant id: ^[A-Za-z0-9][A-Za-z0-9_-]*$, at most MaxToken bytes.
-// Tokens become segments of topics and of URLs, so nothing that could shift or widen one is allowed.
+// Tokens become segments of topics and of URLs, so characters with a meaning there are not allowed.
 func ValidToken(s string) bool {
 	if len(s) == 0 || len(s) > MaxToken {
 		return false
@@ -32,9 +32,9 @@ func CheckToken(field, s string) error {
 }
 
 func quoteShort(s string) string {
-	const most = 40
-	if len(s) > most {
-		return fmt.Sprintf("%q…", s[:most])
+	const maximum = 40
+	if len(s) > maximum {
+		return fmt.Sprintf("%q…", s[:maximum])
 	}
 	return fmt.Sprintf("%q", s)
 }

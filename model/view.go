@@ -1,9 +1,9 @@
 package model
 
-// ViewKind is the kind of a view row: what resolution reads, kept with the offsets between which it holds.
+// ViewKind is the kind of a row of the metadata view, which is stored with the offsets between which it is effective.
 type ViewKind string
 
-// The kinds of view rows there are so far. Rows are generic over kinds: a new kind is a new body, no new table.
+// The kinds of view rows. Rows are generic over kinds: a new kind is a new body and needs no new table.
 const (
 	ViewTenant     ViewKind = "tenant"      // key: tenant token; body TenantView
 	ViewDevice     ViewKind = "device"      // key: tenant token + "/" + device token; body DeviceView
@@ -11,7 +11,7 @@ const (
 	ViewProfile    ViewKind = "profile"     // key: row id; body ProfileView
 )
 
-// ViewChange sets one view row from the control record on that carries it; a nil Body ends the row.
+// ViewChange sets one view row from its metadata change record on; a nil Body ends the row.
 type ViewChange struct {
 	Kind ViewKind `json:"k"`
 	Key  string   `json:"y"`

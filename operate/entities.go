@@ -140,7 +140,7 @@ func (o *Operator) tokens(ctx context.Context, q TokenQuery) ([]string, error) {
 	}
 	by := Local()
 	by.Tenant, by.TenantID = q.Tenant, id
-	devices, _, err := o.Registry.Devices.List(ctx, by, store.Page{Size: shownTokens}, store.AtLeast("token", q.Prefix), store.AtMost("token", q.Prefix+"~"))
+	devices, _, err := o.Registry.Devices.List(ctx, by, store.Page{Size: shownTokens}, store.NotBelow("token", q.Prefix), store.NotAbove("token", q.Prefix+"~"))
 	out := make([]string, len(devices))
 	for i, d := range devices {
 		out[i] = d.Token

@@ -9,16 +9,16 @@ import (
 	"weir/store"
 )
 
-// The catalog knows the series of the devices that were heard since the head before last: a silent device is forgotten
-// when the head after its own is written, and read from the store when it speaks again. Ids are given out in the order
-// in which series first appear in the log, so that a replay gives the same ones.
+// The catalog holds the series of the devices that sent readings since the head before last: a silent device is evicted
+// when the head after its own is written, and read from the store with its next reading. Ids are assigned in the order in
+// which series first appear in the log, so that a replay assigns the same ones.
 
-// device is a device that the catalog knows. Only the applier and Release change it, under the room's lock.
+// device is a device in the catalog. Only the applier and Release change it, under the lock of Series.
 type device struct {
 	id       int64
 	tenantID int64
 	token    string
-	heard    uint32 // head in which it was last heard
+	heard    uint32 // head with its last reading
 	gone     bool
 	series   []*series // by metric
 }
@@ -28,7 +28,7 @@ type series struct {
 	id     int64
 	metric string
 	dev    *device
-	act    *activity // in the head in which it was last heard
+	act    *activity // in the head with its last reading
 	frozen *activity // in the frozen head
 }
 
@@ -42,18 +42,18 @@ func (sr *series) in(h *head) *activity {
 	return nil
 }
 
-// tenant is what a tenant's series are counted by.
+// tenant counts the series of a tenant.
 type tenant struct {
 	count int64 // without those of deleted devices
-	last  int64 // last id given out, 0 for none
+	last  int64 // last assigned id, 0 for none
 }
 
 func (d *device) find(metric string) (int, bool) {
 	return slices.BinarySearchFunc(d.series, metric, func(s *series, m string) int { return cmp.Compare(s.metric, m) })
 }
 
-// Admit says whether a message's readings may become series: whether they are all there already or the limits per
-// device and tenant leave room for those that are not. It counts nothing: Put does.
+// Admit reports whether a message's readings may be stored: whether their series exist or the limits per device and
+// tenant allow the new ones. It does not count new series: Put does.
 func (s *Series) Admit(ctx context.Context, tenantID, deviceID int64, readings []model.Reading) (bool, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -70,14 +70,14 @@ func (s *Series) Admit(ctx context.Context, tenantID, deviceID int64, readings [
 	if len(fresh) == 0 {
 		return true, nil
 	}
-	ok := len(fresh) <= s.room(tenantID, dev)
+	ok := len(fresh) <= s.allowance(tenantID, dev)
 	if !ok {
 		s.m.refused.Inc()
 	}
 	return ok, nil
 }
 
-// AdmitPart is Admit reading by reading, for a message of which a part is better than nothing: it returns those that fit.
+// AdmitPart is Admit for each reading of a message that may be stored in part: it returns the readings within the limits.
 func (s *Series) AdmitPart(ctx context.Context, tenantID, deviceID int64, readings []model.Reading) ([]model.Reading, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -87,10 +87,10 @@ func (s *Series) AdmitPart(ctx context.Context, tenantID, deviceID int64, readin
 	}
 	var fresh []string
 	var fit []model.Reading
-	room := s.room(tenantID, dev)
+	allowed := s.allowance(tenantID, dev)
 	for _, r := range readings {
 		if _, ok := dev.find(r.Metric); !ok && !slices.Contains(fresh, r.Metric) {
-			if len(fresh) >= room {
+			if len(fresh) >= allowed {
 				continue
 			}
 			fresh = append(fresh, r.Metric)
@@ -100,8 +100,8 @@ func (s *Series) AdmitPart(ctx context.Context, tenantID, deviceID int64, readin
 	return fit, nil
 }
 
-// room is how many series the device may still open. The lock is held.
-func (s *Series) room(tenantID int64, dev *device) int {
+// allowance returns how many new series the device may have. The lock is held.
+func (s *Series) allowance(tenantID int64, dev *device) int {
 	count := int64(0)
 	if t := s.tenants[tenantID]; t != nil {
 		count = t.count
@@ -109,8 +109,8 @@ func (s *Series) room(tenantID int64, dev *device) int {
 	return int(min(int64(s.cfg.SeriesPerDevice-len(dev.series)), int64(s.cfg.SeriesPerTenant)-count))
 }
 
-// hearing returns the catalog's device, read from the store when it was not heard for a while. The read lock is held, and
-// given up meanwhile.
+// hearing returns the catalog's device and reads it from the store if necessary. The read lock is held, and released
+// while the store is read.
 func (s *Series) hearing(ctx context.Context, tenantID, deviceID int64) (*device, error) {
 	if dev := s.heard(deviceID); dev != nil {
 		return dev, nil
@@ -120,7 +120,7 @@ func (s *Series) hearing(ctx context.Context, tenantID, deviceID int64) (*device
 	return s.device(ctx, tenantID, deviceID)
 }
 
-// heard returns the catalog's device when it was heard in the active head, nil otherwise. The lock is held.
+// heard returns the catalog's device if it has a reading in the active head, else nil. The lock is held.
 func (s *Series) heard(id int64) *device {
 	if dev := s.devices[id]; dev != nil && dev.heard == s.active.seq {
 		return dev
@@ -128,8 +128,8 @@ func (s *Series) heard(id int64) *device {
 	return nil
 }
 
-// device returns the catalog's device, read from the store when it was not heard for a while. It is called by the
-// applier only and keeps the device from being forgotten with the frozen head.
+// device returns the catalog's device and reads it from the store if necessary. Only the applier calls it. It keeps the
+// device from being evicted with the frozen head.
 func (s *Series) device(ctx context.Context, tenantID, id int64) (*device, error) {
 	s.mu.RLock()
 	dev, heard := s.devices[id], s.heard(id)
@@ -145,7 +145,7 @@ func (s *Series) device(ctx context.Context, tenantID, id int64) (*device, error
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// Release may have forgotten it since; what it knows is still right, for only this goroutine adds to it.
+	// Release may have evicted it since; its content is still valid, for only this goroutine adds to it.
 	s.devices[id] = dev
 	dev.heard = s.active.seq
 	s.active.devices = append(s.active.devices, dev)
@@ -169,7 +169,7 @@ func (s *Series) loadDevice(ctx context.Context, tenantID, id int64) (*device, e
 			dev.token, dev.gone = r.DeviceToken, r.Gone
 			dev.series = append(dev.series, &series{id: r.ID, metric: r.Metric, dev: dev})
 		}
-		// The order of the database's collation need not be ours.
+		// The database's collation may order them differently.
 		slices.SortFunc(dev.series, func(a, b *series) int { return cmp.Compare(a.metric, b.metric) })
 		return nil
 	})
@@ -207,7 +207,7 @@ func (s *Series) nextID(tenantID int64) int64 {
 	return t.last
 }
 
-// loadTenants reads what ids are given out.
+// loadTenants reads the assigned ids.
 func (s *Series) loadTenants(tx store.Tx) error {
 	counts, err := store.SeriesCounts(tx, s.gen)
 	if err != nil {
@@ -220,8 +220,8 @@ func (s *Series) loadTenants(tx store.Tx) error {
 	return nil
 }
 
-// Forget ends a device: its series stop counting and what was last known of it goes. Its history stays. The applier
-// calls it at the control record that ends the device.
+// RemoveDevice ends a device: its series do not count any more and its latest values are removed. Its history stays. The
+// applier calls it at the metadata change that ends the device.
 func (s *Series) RemoveDevice(ctx context.Context, tenantID, deviceID int64) error {
 	dev, err := s.device(ctx, tenantID, deviceID)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"weir/store"
 )
 
-// The size of a slice of a checkpoint: about three milliseconds of the store's writer. It counts only rows, so that the same
-// head gives the same rows on every machine.
+// The size of a slice of a checkpoint: about three milliseconds of the store's writer. It counts only rows, so that the
+// same head gives the same rows on every machine.
 const (
 	sliceCost    = 3000 // microseconds, about
 	chunkCost    = 50
@@ -80,8 +80,8 @@ func (f *Frozen) Write(ctx context.Context, gen uint64, run func(func(store.Tx) 
 	return nil
 }
 
-// Flip publishes the generation and moves the head offset. Call it in the transaction that does the same for everything
-// else of the checkpoint.
+// Publish publishes the generation and moves the head offset. Call it in the transaction that does the same for
+// everything else of the checkpoint.
 func (f *Frozen) Publish(tx store.Tx) error {
 	_, gen, err := store.CheckpointState(tx)
 	if err != nil {
@@ -96,7 +96,7 @@ func (f *Frozen) Publish(tx store.Tx) error {
 // releaseSlice is how many entries Release cleans up at a time, so that the applier waits for microseconds only.
 const releaseSlice = 512
 
-// Release drops the frozen head after the commit of Flip's transaction.
+// Release drops the frozen head after the commit of Publish's transaction.
 func (f *Frozen) Release() {
 	s, h := f.s, f.head
 	s.mu.Lock()

@@ -89,7 +89,7 @@ func (s *stream) appendValue(b []byte, v float64) []byte {
 	return binary.LittleEndian.AppendUint64(append(b, rawValue), math.Float64bits(v))
 }
 
-// decode reads the first n readings of buf into c, in the order of arrival, up to and including offset upto.
+// decodeStream reads the first n readings of buf into c, in the order of arrival, up to and including offset upto.
 func decodeStream(buf []byte, n int, upto model.Offset, c *columns) {
 	c.resize(n)
 	var s streamState

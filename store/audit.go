@@ -22,7 +22,7 @@ const (
 	AuditRefresh     = "refresh"
 )
 
-// AuditEvent is a row of the journal: who did what to which row. It never holds a value of the row.
+// AuditEvent is a row of the journal: an actor, an operation and the changed row. It never holds a value of that row.
 type AuditEvent struct {
 	ID        int64
 	TenantID  int64 // 0: concerns the instance
@@ -32,11 +32,11 @@ type AuditEvent struct {
 	Actor     string // username, email or a service's subject; "system" for internal work
 	Table     string // "" for what changed no row
 	Key       string // row id
-	Label     string // token, or what else people know the row by; never a secret
+	Label     string // token or another name that people use; never a secret
 	Rows      int64  // changed
 }
 
-// Audit writes a row of the journal. Occurred and Actor are the change's where e leaves them empty.
+// Audit writes a row of the journal. Empty Occurred and Actor are filled from the change.
 func (c *Change) Audit(e AuditEvent) error {
 	if e.Actor == "" {
 		e.Actor = c.Actor()
@@ -54,7 +54,7 @@ func (c *Change) Audit(e AuditEvent) error {
 
 func orNull(s string) sql.NullString { return sql.NullString{String: s, Valid: s != ""} }
 
-// AuditFilter restricts ListAudit; what is nil or "" does not.
+// AuditFilter restricts ListAudit. Nil and "" restrict nothing.
 type AuditFilter struct {
 	TenantID  *int64        // nil: all of the instance
 	Start     *model.Micros // both inclusive
@@ -66,7 +66,7 @@ type AuditFilter struct {
 	Key       string
 }
 
-// ListAudit returns a page of the journal, newest first, and how many rows match in all.
+// ListAudit returns a page of the journal, newest first, and the number of all matching rows.
 func ListAudit(tx Tx, page Page, f AuditFilter) (events []AuditEvent, total int64, err error) {
 	var q where
 	if f.TenantID != nil {

@@ -7,8 +7,8 @@ import (
 	"weir/model"
 )
 
-// Change is a transaction in which entities change on behalf of a principal. Beside the rows it carries what the change
-// means to the judging of readings (View) and what the journal has to say of it (Audit); both are written with it.
+// Change is a transaction in which entities change on behalf of a principal. In addition to the rows it collects the
+// changes of the metadata view (View) and writes the journal (Audit); all are committed together.
 type Change struct {
 	Tx
 	By *model.Principal // nil: internal work
@@ -17,9 +17,9 @@ type Change struct {
 	views []model.ViewChange
 }
 
-// Mutate runs fn in one durable transaction. When fn has put view changes on the Change, they become control rows in
-// the same transaction and seq is their sequence; else seq is 0. now is asked when the transaction begins. In the context
-// of a change under way fn is a part of that change, see Change.Context.
+// Mutate runs fn in one durable transaction. View changes that fn adds to the Change become control rows in the same
+// transaction and seq is their sequence; without any, seq is 0. now is called when the transaction begins. In the context
+// of a change in progress fn is part of that change, see Change.Context.
 func Mutate(ctx context.Context, st Store, by *model.Principal, now func() time.Time, fn func(*Change) error) (seq uint64, err error) {
 	if c := changeOf(ctx); c != nil {
 		return 0, c.join(by, fn)
@@ -42,10 +42,10 @@ func Mutate(ctx context.Context, st Store, by *model.Principal, now func() time.
 	return seq, nil
 }
 
-// View adds changes of what resolution reads. They hold from the control record on that will carry them, in this order.
+// View adds changes of the metadata view. They are effective from their record in the log on, in this order.
 func (c *Change) View(vs ...model.ViewChange) { c.views = append(c.views, vs...) }
 
-// Actor is how the journal names the principal.
+// Actor returns the journal's name of the principal.
 func (c *Change) Actor() string {
 	if c.By == nil || c.By.Subject == "" {
 		return "system"
@@ -53,7 +53,7 @@ func (c *Change) Actor() string {
 	return c.By.Subject
 }
 
-// Direct is a Writer over a store alone: for work while nothing runs, whose control rows wait for the next start.
+// Direct is a Writer over a store alone, for changes to a stopped instance: the control rows wait for its next start.
 type Direct struct {
 	Store Store
 	Now   func() time.Time // nil: time.Now

@@ -7,13 +7,14 @@ import (
 	"weir/model"
 )
 
-// MaxControlBody is the most bytes of a control row's body: with its head, a record of the log stays under 1 MiB.
+// MaxControlBody is the maximum size of a control row's body in bytes: with its other fields, a record of the log stays
+// under 1 MiB.
 const MaxControlBody = 1<<20 - 4<<10
 
 // formatView is the version that the encoded view changes begin with.
 const formatView = 1
 
-// EncodeViewChanges returns the body of a control record, before it is split: a version, then JSON.
+// EncodeViewChanges returns the body of a metadata change before it is split: a version, then JSON.
 func EncodeViewChanges(vs []model.ViewChange) ([]byte, error) {
 	body, err := json.Marshal(vs)
 	if err != nil {
@@ -22,8 +23,8 @@ func EncodeViewChanges(vs []model.ViewChange) ([]byte, error) {
 	return append([]byte{formatView}, body...), nil
 }
 
-// DecodeViewChanges is the inverse of EncodeViewChanges, over the joined parts of a sequence. Errors: ErrVersion for a
-// body of a newer Weir, ErrDamaged for anything else.
+// DecodeViewChanges is the inverse of EncodeViewChanges, over the joined parts of a sequence. Errors: ErrVersion for the
+// body of a newer Weir, ErrDamaged otherwise.
 func DecodeViewChanges(body []byte) ([]model.ViewChange, error) {
 	if len(body) == 0 {
 		return nil, fmt.Errorf("%w: control body is empty", ErrDamaged)
@@ -38,8 +39,8 @@ func DecodeViewChanges(body []byte) ([]model.ViewChange, error) {
 	return vs, nil
 }
 
-// PendingControl returns control rows of sequences above after, in order, at most limit of them: what has to be
-// appended to the log. A sequence may be cut by limit; RemoveControl is called when its last part is appended.
+// PendingControl returns at most limit control rows of sequences above after, in order. They are to be appended to the
+// log. The result may end within a sequence; RemoveControl is called when its last part is appended.
 func PendingControl(tx Tx, after uint64, limit int) ([]model.Control, error) {
 	rows, err := tx.Query(`SELECT sequence, part, parts, body FROM control WHERE sequence > ? ORDER BY sequence, part LIMIT ?`,
 		int64(after), limit)
@@ -58,13 +59,13 @@ func PendingControl(tx Tx, after uint64, limit int) ([]model.Control, error) {
 	return cs, rows.Err()
 }
 
-// RemoveControl removes all parts of a sequence: the log has them.
+// RemoveControl removes all parts of a sequence after they were appended to the log.
 func RemoveControl(tx Tx, sequence uint64) error {
 	_, err := tx.Exec(`DELETE FROM control WHERE sequence = ?`, int64(sequence))
 	return err
 }
 
-// insertControl writes the rows of one change and returns its sequence, which no other change ever had.
+// insertControl writes the rows of one change and returns its sequence, which is never used again.
 func insertControl(tx Tx, vs []model.ViewChange) (uint64, error) {
 	body, err := EncodeViewChanges(vs)
 	if err != nil {
@@ -92,5 +93,5 @@ func insertControl(tx Tx, vs []model.ViewChange) (uint64, error) {
 	return uint64(sequence), nil
 }
 
-// maxControlParts bounds one change: 16 MiB of the log belong to control records.
+// maxControlParts bounds one change: 16 MiB of the log are reserved for metadata changes.
 const maxControlParts = 12

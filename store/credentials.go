@@ -2,7 +2,7 @@ package store
 
 import "weir/model"
 
-// CredentialRow is a stored device credential as its verifier needs it.
+// CredentialRow holds the fields of a device credential that verification uses.
 type CredentialRow struct {
 	ID           int64
 	DeviceID     int64

@@ -7,60 +7,61 @@ import (
 	"weir/model"
 )
 
-// DeadLetter is a message that was accepted and proved unfit, or the copy of one that was refused as unreadable.
+// DeadLetter is a message that was accepted and could not be stored, or the copy of one that was refused as unreadable.
 type DeadLetter struct {
 	ID       int64
-	Tenant   string // "" for strangers and unknown tenants
+	Tenant   string // "" for unauthenticated senders and unknown tenants
 	Occurred model.Micros
 	Kind     string // ingest, …
 	Reason   string
 	Source   string
 	Summary  string
-	Detail   string // first 2 KiB of what is known of the payload, credential members removed
+	Detail   string // first 2 KiB of the payload, credential members removed
 	Attempts int
 	Subject  string // device as named
 	Epoch    uint32
 	Offset   model.Offset // 0: it never entered the log
-	Stranger bool
-	Bytes    int64 // what it takes of the ring
+	Unauthenticated bool
+	Bytes    int64 // its share of the rejected-payload buffer
 	Record   []byte
 }
 
 // Kinds of dead letters.
 const (
-	DeadLetterIngest   = "ingest"   // a message that came in
+	DeadLetterIngest   = "ingest"   // a received message
 	DeadLetterReadings = "readings" // readings of a message whose others are stored: the ledger counts it as stored
 )
 
-// AddDeadLetter keeps d. Adding the dead letter of a record again, as a replay does, changes nothing.
+// AddDeadLetter stores d. Adding the dead letter of a record again, as a replay does, changes nothing.
 func AddDeadLetter(tx Tx, d *DeadLetter) error {
 	_, err := tx.Exec(`INSERT INTO dead_letters (tenant, occurred, kind, reason, source, summary, detail, attempts, subject, epoch,
 		log_offset, stranger, bytes, record) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		d.Tenant, int64(d.Occurred), d.Kind, d.Reason, d.Source, d.Summary, nullText(d.Detail), d.Attempts, nullText(d.Subject),
-		int64(d.Epoch), int64(d.Offset), d.Stranger, d.Bytes, d.Record)
+		int64(d.Epoch), int64(d.Offset), d.Unauthenticated, d.Bytes, d.Record)
 	return err
 }
 
-// TrimRejected removes the oldest of the strangers' dead letters until what is left takes at most most bytes. It
-// returns how many went.
-func TrimRejected(tx Tx, most int64) (int64, error) {
+// TrimRejected removes the oldest dead letters of unauthenticated senders until the rest takes at most maximum bytes. It
+// returns the number of removed rows.
+func TrimRejected(tx Tx, maximum int64) (int64, error) {
 	return tx.Exec(`DELETE FROM dead_letters WHERE id IN (SELECT id FROM (
-		SELECT id, SUM(bytes) OVER (ORDER BY id DESC) AS held FROM dead_letters WHERE stranger = ?) AS ring WHERE held > ?)`, true, most)
+		SELECT id, SUM(bytes) OVER (ORDER BY id DESC) AS held FROM dead_letters WHERE stranger = ?) AS ring WHERE held > ?)`, true, maximum)
 }
 
-// DeadLetterBound is how many dead letters a tenant has at most, and how many bytes of them. The strangers' ring is apart.
+// DeadLetterBound is the maximum number of a tenant's dead letters and of their bytes. The rejected-payload buffer has
+// its own bound.
 type DeadLetterBound struct{ Rows, Bytes int64 }
 
-// trimStep is how many rows a trim removes at most, so that the writer is not held for long.
+// trimStep is the maximum number of rows that one trim removes, so that the writer is not blocked for long.
 const trimStep = 5000
 
-// TrimDeadLetters removes the oldest dead letters of a tenant that are over the bound, some thousand at most, notes up to
-// when they were, and returns how many went.
-func TrimDeadLetters(tx Tx, tenant string, most DeadLetterBound) (int64, error) {
+// TrimDeadLetters removes the oldest dead letters of a tenant that are over the bound, at most trimStep of them. It
+// records the time of the newest removed one and returns the number of removed rows.
+func TrimDeadLetters(tx Tx, tenant string, bound DeadLetterBound) (int64, error) {
 	var id, occurred sql.NullInt64
 	if err := tx.QueryRow(`SELECT MAX(id), MAX(occurred) FROM (SELECT id, occurred, ROW_NUMBER() OVER (ORDER BY id DESC) AS place,
 		SUM(bytes) OVER (ORDER BY id DESC) AS held FROM dead_letters WHERE tenant = ? AND stranger = ?) AS own WHERE place > ? OR held > ?`,
-		tenant, false, most.Rows, most.Bytes).Scan(&id, &occurred); err != nil || !id.Valid {
+		tenant, false, bound.Rows, bound.Bytes).Scan(&id, &occurred); err != nil || !id.Valid {
 		return 0, err
 	}
 	n, err := tx.Exec(`DELETE FROM dead_letters WHERE id IN (SELECT id FROM dead_letters WHERE tenant = ? AND stranger = ? AND id <= ? ORDER BY id LIMIT ?)`,
@@ -76,11 +77,11 @@ func TrimDeadLetters(tx Tx, tenant string, most DeadLetterBound) (int64, error) 
 	return n, err
 }
 
-// metaTrimmed is before the tenant's name in the key that says up to when its dead letters were trimmed.
+// metaTrimmed is the prefix of the key, before the tenant, of the time up to which its dead letters were trimmed.
 const metaTrimmed = "dead_letters_trimmed:"
 
-// DeadLettersTrimmed returns up to when dead letters of each tenant went because there were too many, for those of whom
-// some did.
+// DeadLettersTrimmed returns the time up to which dead letters were removed over the bound, for each tenant with removed
+// ones.
 func DeadLettersTrimmed(tx Tx) (map[string]model.Micros, error) {
 	rows, err := tx.Query(`SELECT key, number FROM meta WHERE key >= ? AND key < ?`, metaTrimmed, strings.TrimSuffix(metaTrimmed, ":")+";")
 	if err != nil {
@@ -99,13 +100,13 @@ func DeadLettersTrimmed(tx Tx) (map[string]model.Micros, error) {
 	return out, rows.Err()
 }
 
-// CountDeadLetters returns how many dead letters there are of all tenants and strangers.
+// CountDeadLetters returns the number of dead letters of all tenants and unauthenticated senders.
 func CountDeadLetters(tx Tx) (n int64, err error) {
 	err = tx.QueryRow(`SELECT COUNT(*) FROM dead_letters`).Scan(&n)
 	return n, err
 }
 
-// DeadLetterFilter narrows a list of dead letters. Nil and empty restrict nothing.
+// DeadLetterFilter restricts a list of dead letters. Nil and empty fields restrict nothing.
 type DeadLetterFilter struct {
 	Tenant       *string
 	Subject      *string // device as named
@@ -144,7 +145,7 @@ func DeadLetters(tx Tx, f DeadLetterFilter) ([]DeadLetter, error) {
 		var detail, subject sql.NullString
 		var offset, epoch int64
 		if err := rows.Scan(&d.ID, &d.Tenant, (*int64)(&d.Occurred), &d.Kind, &d.Reason, &d.Source, &d.Summary, &detail, &d.Attempts,
-			&subject, &epoch, &offset, &d.Stranger, &d.Bytes); err != nil {
+			&subject, &epoch, &offset, &d.Unauthenticated, &d.Bytes); err != nil {
 			return nil, err
 		}
 		d.Detail, d.Subject, d.Epoch, d.Offset = detail.String, subject.String, uint32(epoch), model.Offset(offset)

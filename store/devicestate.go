@@ -7,7 +7,7 @@ import (
 	"weir/model"
 )
 
-// DeviceState is what is known of a device's life: who says so, since when, and when it was last heard.
+// DeviceState is the presence and the last activity of a device.
 type DeviceState struct {
 	TenantID       int64
 	DeviceID       int64
@@ -39,7 +39,7 @@ func (d *DeviceState) MovedBy() string {
 	return d.ActivitySource
 }
 
-// Words of the column presence_source, as the API shows them.
+// Values of the column presence_source, as the API shows them.
 const (
 	PresenceInferred = "INFERRED"
 	PresenceAsserted = "ASSERTED"
@@ -91,7 +91,7 @@ func deviceStates(tx Tx, where string, args ...any) ([]*DeviceState, error) {
 	return out, rows.Err()
 }
 
-// GetDeviceState returns the state of a device, nil when nothing is known of it.
+// GetDeviceState returns the state of a device, nil when there is none.
 func GetDeviceState(tx Tx, deviceID int64) (*DeviceState, error) {
 	ds, err := deviceStates(tx, `device_id = ?`, deviceID)
 	if err != nil || len(ds) == 0 {
@@ -105,7 +105,7 @@ func DeviceStates(tx Tx, tenantID int64) ([]*DeviceState, error) {
 	return deviceStates(tx, `tenant_id = ? ORDER BY device_id`, tenantID)
 }
 
-// AssertedState is the presence of a device that a source asserts, with the device's token.
+// AssertedState is a presence that a source asserts, with the device's token.
 type AssertedState struct {
 	TenantID int64
 	DeviceID int64
@@ -114,7 +114,8 @@ type AssertedState struct {
 	Session  uint64
 }
 
-// AssertedStates returns what a source asserts of devices above a device row id, in order of device row ids.
+// AssertedStates returns the presences that a source asserts of devices above a device row id, in order of device row
+// ids.
 func AssertedStates(tx Tx, source string, after int64, limit int) ([]AssertedState, error) {
 	rows, err := tx.Query(`SELECT s.tenant_id, s.device_id, d.token, s.presence_state, s.session FROM device_states AS s
 		JOIN devices AS d ON d.id = s.device_id WHERE s.source = ? AND s.presence_source = ? AND s.device_id > ?
@@ -144,7 +145,7 @@ func AssertedStates(tx Tx, source string, after int64, limit int) ([]AssertedSta
 const mergeTimes = `created_at = CASE WHEN device_states.created_at < excluded.created_at THEN device_states.created_at ELSE excluded.created_at END,
 		updated_at = CASE WHEN device_states.updated_at > excluded.updated_at THEN device_states.updated_at ELSE excluded.updated_at END`
 
-// PutPresence writes the columns that a transition moves, making the row when there is none.
+// PutPresence writes the columns of a transition; it inserts the row when there is none.
 func PutPresence(tx Tx, d *DeviceState) error {
 	_, err := tx.Exec(`INSERT INTO device_states (tenant_id, device_id, created_at, updated_at, source, presence_source, presence_state, session,
 		presence_time, last_connect, last_disconnect) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -157,7 +158,7 @@ func PutPresence(tx Tx, d *DeviceState) error {
 	return err
 }
 
-// PutActivity writes the columns that an event moves, making the row when there is none.
+// PutActivity writes the columns of an activity; it inserts the row when there is none.
 func PutActivity(tx Tx, d *DeviceState) error {
 	_, err := tx.Exec(`INSERT INTO device_states (tenant_id, device_id, created_at, updated_at, activity_source, last_activity, activity_listen)
 		VALUES (?, ?, ?, ?, ?, ?, ?)
@@ -167,7 +168,7 @@ func PutActivity(tx Tx, d *DeviceState) error {
 	return err
 }
 
-// DeleteDeviceState forgets a device.
+// DeleteDeviceState removes the state of a device.
 func DeleteDeviceState(tx Tx, deviceID int64) error {
 	_, err := tx.Exec(`DELETE FROM device_states WHERE device_id = ?`, deviceID)
 	return err

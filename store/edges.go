@@ -6,8 +6,8 @@ import (
 	"weir/model"
 )
 
-// AddEdge keeps a detection and counts the fire. It returns false, and changes nothing, for an edge that is there
-// already: a replay meets its own work.
+// AddEdge stores a detection and counts the fire. It returns false, and changes nothing, for an existing edge, which a
+// replay adds again.
 func AddEdge(tx Tx, e *model.Edge) (bool, error) {
 	n, err := tx.Exec(`INSERT INTO edges (epoch, log_offset, idx, rule, key, n, tenant_id, tenant, profile, version, rule_token, kind,
 		signal, series, device_id, occurred, received, severity, value) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -26,7 +26,7 @@ func AddEdge(tx Tx, e *model.Edge) (bool, error) {
 	return err == nil, err
 }
 
-// RuleFires is how often a rule fired over its life.
+// RuleFires is the number of times that a rule fired.
 type RuleFires struct {
 	Rule       string // stable id
 	Fires      int64
@@ -34,7 +34,7 @@ type RuleFires struct {
 	LastSignal model.EdgeSignal
 }
 
-// Fires returns the fire counts of a tenant's rules whose stable id begins with prefix.
+// Fires returns the fire counts of a tenant's rules with a stable id that begins with prefix.
 func Fires(tx Tx, tenantID int64, prefix string) (map[string]RuleFires, error) {
 	rows, err := tx.Query(`SELECT rule, fires, last_fired, last_signal FROM rule_fires WHERE tenant_id = ? AND rule >= ? AND rule < ?`,
 		tenantID, prefix, prefix+"\U0010FFFF")

@@ -8,8 +8,8 @@ import (
 	"weir/model"
 )
 
-// EventRow is an event that is a row of its own: where it stands in the log, whose it is, and what it says. The part
-// that belongs to Type is filled.
+// EventRow is an event that is stored as a row: its log position, its device and its content. Only the part that belongs
+// to Type is set.
 type EventRow struct {
 	ID          int64
 	TenantID    int64
@@ -29,7 +29,7 @@ type EventRow struct {
 	State    StateChange
 }
 
-// StateChange is what a state change event says.
+// StateChange is the content of a state change event.
 type StateChange struct {
 	State   model.PresenceState
 	Reason  string
@@ -43,7 +43,7 @@ func (e *EventRow) columns(t model.EventType) []any {
 		int64(e.Occurred), int64(e.Received)}
 }
 
-// InsertLocation writes a location event; one that is there stays as it is.
+// InsertLocation writes a location event; an existing one stays as it is.
 func InsertLocation(tx Tx, e *EventRow) error {
 	l := &e.Location
 	_, err := tx.Exec(`INSERT INTO row_events (`+eventColumns+`, latitude, longitude, elevation, accuracy, speed, heading)
@@ -53,7 +53,7 @@ func InsertLocation(tx Tx, e *EventRow) error {
 	return err
 }
 
-// InsertAlert writes an alert event; one that is there stays as it is.
+// InsertAlert writes an alert event; an existing one stays as it is.
 func InsertAlert(tx Tx, e *EventRow) error {
 	a := &e.Alert
 	_, err := tx.Exec(`INSERT INTO row_events (`+eventColumns+`, kind, level, message, origin)
@@ -62,7 +62,7 @@ func InsertAlert(tx Tx, e *EventRow) error {
 	return err
 }
 
-// InsertStateChange writes a state change event; one that is there stays as it is.
+// InsertStateChange writes a state change event; an existing one stays as it is.
 func InsertStateChange(tx Tx, e *EventRow) error {
 	_, err := tx.Exec(`INSERT INTO row_events (`+eventColumns+`, state, reason, session)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (log_offset, idx) DO NOTHING`,
@@ -70,7 +70,7 @@ func InsertStateChange(tx Tx, e *EventRow) error {
 	return err
 }
 
-// EventScope says which row events a look-up walks: those of a type, of a device or, with Device 0, of the tenant.
+// EventScope selects row events: those of a type, of a device or, with Device 0, of the tenant.
 type EventScope struct {
 	TenantID int64
 	Device   int64
@@ -81,29 +81,29 @@ type EventScope struct {
 	Anchors []int64
 }
 
-// EventPosition is a place in list order: newest event time first, then newest offset, then newest index.
+// EventPosition is a position in list order: newest event time first, then newest offset, then newest index.
 type EventPosition struct {
 	Occurred model.Micros
 	Offset   model.Offset
 	Index    uint32
 }
 
-// where is the condition for the rows of a scope behind after. The upper bound is a bound of the index, not a comparison
-// of rows, lest each batch of a walk begin at the newest row again.
+// where returns the condition for the rows of a scope after a position. The upper bound is a bound of the index and not a
+// comparison of rows: otherwise each batch of a walk would begin at the newest row again.
 func (s *EventScope) where(after *EventPosition) (string, []any) {
 	q, args := `tenant_id = ? AND type = ?`, []any{s.TenantID, int64(s.Type)}
 	if s.Device != 0 {
 		q, args = `device_id = ? AND type = ? AND tenant_id = ?`, []any{s.Device, int64(s.Type), s.TenantID}
 	}
-	most := s.To
+	upper := s.To
 	for _, p := range [...]*EventPosition{s.Before, after} {
 		if p != nil {
-			most = min(most, p.Occurred)
+			upper = min(upper, p.Occurred)
 			q += ` AND (occurred_at < ? OR log_offset < ? OR log_offset = ? AND idx < ?)`
 			args = append(args, int64(p.Occurred), int64(p.Offset), int64(p.Offset), int64(p.Index))
 		}
 	}
-	q, args = q+` AND occurred_at >= ? AND occurred_at <= ?`, append(args, int64(s.From), int64(most))
+	q, args = q+` AND occurred_at >= ? AND occurred_at <= ?`, append(args, int64(s.From), int64(upper))
 	if s.Anchors != nil {
 		q += ` AND anchors <> 0 AND anchors IN (0`
 		for _, a := range s.Anchors {
@@ -114,7 +114,7 @@ func (s *EventScope) where(after *EventPosition) (string, []any) {
 	return q, args
 }
 
-// RowEvents returns at most limit events of a scope behind after, newest first, skipping skip of them.
+// RowEvents returns at most limit events of a scope after a position, newest first, without the first skip of them.
 func RowEvents(tx Tx, s EventScope, after *EventPosition, skip, limit int) ([]EventRow, error) {
 	q, args := s.where(after)
 	rows, err := tx.Query(`SELECT id, `+eventColumns+`, latitude, longitude, elevation, accuracy, speed, heading, kind, level, message, origin,

@@ -28,13 +28,13 @@ type Field struct {
 	Label  string // name for messages: Name, or the column
 
 	Token       bool // token: the entity's own token; checked against the token pattern, immutable
-	Unique      bool // unique: a unique index stands behind it, beside that of the token
+	Unique      bool // unique: it has a unique index, in addition to the token's
 	Clear       bool // clear: null clears; the zero value where the Go type is no pointer
 	Required    bool // required: keep or set; null refused, and a create must name it
 	Immutable   bool // immutable: named in creates only
 	EmptyClears bool // emptyclears: "" is null
 	Secret      bool // secret: never read through the API
-	Hidden      bool // hidden: no request names it and no answer shows it; code does, by its name
+	Hidden      bool // hidden: not in requests and responses; code uses it by its name
 	JSON        bool // json: a well-formed JSON document, not null; objects and lists of a patch are written as one
 	List        bool // a list of strings
 	NonEmpty    bool // nonempty: neither "" nor an empty list
@@ -59,7 +59,7 @@ var (
 	bytesType  = reflect.TypeFor[[]byte]()
 )
 
-// fieldsOf reads the description of an entity's struct. What is wrong in it is a mistake in the program: it panics.
+// fieldsOf reads the description of an entity's struct. It panics on a mistake in the description.
 func fieldsOf(entity reflect.Type) []*Field {
 	if entity.Kind() != reflect.Struct {
 		panic(fmt.Sprintf("store: %s is no struct", entity))

@@ -2,7 +2,7 @@ package store
 
 import "errors"
 
-// Holdings say how much a database holds.
+// Holdings are the counts of a database's content.
 type Holdings struct {
 	Tenants, Devices int64
 	// Messages are those that the ledger has as stored, Readings those in them.

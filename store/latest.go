@@ -24,7 +24,7 @@ type LatestMeasurement struct {
 	Updated       model.Micros // receive time of this one
 }
 
-// PutLatestMeasurement replaces what was last known of a series when m is strictly newer.
+// PutLatestMeasurement replaces the latest value of a series when m is strictly newer.
 func PutLatestMeasurement(tx Tx, m *LatestMeasurement) error {
 	_, err := tx.Exec(`INSERT INTO latest_measurements (series, value, classifier, unit, data_type, occurred_at, created_at, updated_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?)
@@ -36,7 +36,7 @@ func PutLatestMeasurement(tx Tx, m *LatestMeasurement) error {
 	return err
 }
 
-// LatestMeasurements returns what was last known of each series of a device, by metric.
+// LatestMeasurements returns the latest value of each series of a device, by metric.
 func LatestMeasurements(tx Tx, device int64) ([]LatestMeasurement, error) {
 	rows, err := tx.Query(`SELECT s.id, s.device_id, s.device_token, s.metric, l.value, l.classifier, l.unit, l.data_type, l.occurred_at,
 		l.created_at, l.updated_at FROM series s JOIN latest_measurements l ON l.series = s.id WHERE s.device_id = ? ORDER BY s.metric`, device)
@@ -69,7 +69,7 @@ type LatestLocation struct {
 	Updated     model.Micros // receive time of this one
 }
 
-// PutLatestLocation replaces what was last known of a device's place when l is strictly newer.
+// PutLatestLocation replaces the latest position of a device when l is strictly newer.
 func PutLatestLocation(tx Tx, l *LatestLocation) error {
 	p := &l.Location
 	_, err := tx.Exec(`INSERT INTO latest_locations (device_id, tenant_id, device_token, latitude, longitude, elevation, accuracy, speed, heading,
@@ -114,7 +114,7 @@ func appendLatestLocations(out []LatestLocation, tx Tx, ids []any) ([]LatestLoca
 	return out, rows.Err()
 }
 
-// DeleteLatest removes what was last known of a device. It belongs to the transaction that deletes the device.
+// DeleteLatest removes the latest values of a device. Call it in the transaction that deletes the device.
 func DeleteLatest(tx Tx, device int64) error {
 	if _, err := tx.Exec(`DELETE FROM latest_measurements WHERE series IN (SELECT id FROM series WHERE device_id = ?)`, device); err != nil {
 		return err
@@ -157,7 +157,7 @@ func RoundTo(v, scale float64) float64 {
 	return math.RoundToEven(scaled)/scale + 0 // +0: no negative zero
 }
 
-// StoredLocation is l at the precision that the store keeps.
+// StoredLocation returns l at the precision of the store.
 func StoredLocation(l model.Location) model.Location {
 	round := func(v *float64, scale float64) {
 		if !math.IsNaN(*v) {

@@ -5,8 +5,8 @@ import "weir/model"
 // Outcome is how a message ends in the ledger.
 type Outcome string
 
-// The outcomes. OutcomeReceived is counted apart from the others, which add up to it; waiting is never stored: it is what the
-// log holds and Apply has not passed.
+// The outcomes. OutcomeReceived is counted apart from the others, which add up to it; waiting is never stored: it
+// counts the messages in the log that are not applied yet.
 const (
 	OutcomeReceived   Outcome = "received"
 	OutcomeStored     Outcome = "stored"
@@ -17,7 +17,8 @@ const (
 	OutcomeWaiting    Outcome = "waiting"
 )
 
-// LedgerKey is one line of the ledger, which balances per tenant, source and hour. Hour counts from the epoch.
+// LedgerKey identifies one line of the ledger, which balances per tenant, source and hour. Hour counts from the Unix
+// epoch.
 type LedgerKey struct {
 	Tenant    string
 	Transport string // of the source
@@ -27,7 +28,7 @@ type LedgerKey struct {
 	Reason    string
 }
 
-// LedgerCount is what a line holds.
+// LedgerCount is the content of a line.
 type LedgerCount struct {
 	Messages int64
 	Readings int64
@@ -39,8 +40,8 @@ func (c *LedgerCount) Add(o LedgerCount) {
 	c.Readings += o.Readings
 }
 
-// AddLedger adds counts to a line. In the table a transport is a door and an outcome a heading: a check of a backup reads
-// tables of every age.
+// AddLedger adds counts to a line. The table calls a transport door and an outcome heading, because the check of a backup
+// reads tables of every version.
 func AddLedger(tx Tx, k LedgerKey, c LedgerCount) error {
 	_, err := tx.Exec(`INSERT INTO ledger (tenant, hour, source, door, heading, reason, messages, readings) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (tenant, hour, source, door, heading, reason) DO UPDATE
@@ -49,7 +50,7 @@ func AddLedger(tx Tx, k LedgerKey, c LedgerCount) error {
 	return err
 }
 
-// LedgerFilter narrows what is read of the ledger. Nil and empty restrict nothing; hours are inclusive.
+// LedgerFilter restricts a read of the ledger. Nil and empty fields restrict nothing; hours are inclusive.
 type LedgerFilter struct {
 	Tenant    *string
 	Transport string
@@ -89,16 +90,16 @@ func Ledger(tx Tx, flt LedgerFilter, f func(LedgerKey, LedgerCount) error) error
 	return rows.Err()
 }
 
-// LedgerGap is a span for which the refusals of the transports may not have been counted.
+// LedgerGap is a span of time in which refusals of the transports may not have been counted.
 type LedgerGap struct{ From, To model.Micros }
 
-// AddLedgerGap marks a span.
+// AddLedgerGap records a span.
 func AddLedgerGap(tx Tx, g LedgerGap) error {
 	_, err := tx.Exec(`INSERT INTO ledger_gaps (from_time, to_time) VALUES (?, ?)`, int64(g.From), int64(g.To))
 	return err
 }
 
-// LedgerGaps returns the newest marked spans, newest first.
+// LedgerGaps returns the newest recorded spans, newest first.
 func LedgerGaps(tx Tx, limit int) ([]LedgerGap, error) {
 	rows, err := tx.Query(`SELECT from_time, to_time FROM ledger_gaps ORDER BY id DESC LIMIT ?`, limit)
 	if err != nil {

@@ -8,13 +8,13 @@ const (
 	MaxPageSize     = 1000
 )
 
-// Page is a page of a list as a caller asks for it: Number counts from 1.
+// Page is the page of a list that a caller requests. Number counts from 1.
 type Page struct {
 	Number, Size int
 }
 
-// Norm returns the page that is meant: a size below 1 is the default, one above the most is the most, a number below 1
-// is the first.
+// Norm returns the page with its defaults: a size below 1 becomes the default, a size above the maximum the maximum, a
+// number below 1 the first page.
 func (p Page) Norm() Page {
 	switch {
 	case p.Size < 1:
@@ -26,7 +26,8 @@ func (p Page) Norm() Page {
 	return p
 }
 
-// Span returns the places of the first and the last of n rows that the page holds, counted from 1; 0 and 0 for none.
+// Span returns the numbers of the first and the last of n rows on the page, counted from 1 over the list; 0 and 0 for
+// none.
 func (p Page) Span(n int) (start, end int) {
 	if n == 0 {
 		return 0, 0
@@ -36,7 +37,7 @@ func (p Page) Span(n int) (start, end int) {
 	return start, start + n - 1
 }
 
-// bounds returns what stands behind LIMIT and OFFSET.
+// bounds returns the values of LIMIT and OFFSET.
 func (p Page) bounds() (limit, offset int64) {
 	p = p.Norm()
 	return int64(p.Size), (int64(p.Number) - 1) * int64(p.Size)
@@ -53,7 +54,7 @@ func (w *where) add(condition string, args ...any) {
 	w.args = append(w.args, args...)
 }
 
-// text is the WHERE clause, "" without a condition.
+// text returns the WHERE clause, "" without conditions.
 func (w *where) text() string {
 	if len(w.conditions) == 0 {
 		return ""

@@ -8,11 +8,11 @@ import (
 	"weir/model"
 )
 
-// LogLoss is a part of the log that was acknowledged, perhaps, and cannot be read any more.
+// LogLoss is a part of the log that cannot be read any more. Its messages may have been acknowledged.
 type LogLoss struct {
 	At model.Micros `json:"at"` // when it was found
-	// First to Last are the offsets that no record can be read of. Last is First-1 when only this is known: whatever
-	// followed before First is gone.
+	// First to Last are the offsets without a readable record. Last is First-1 when their number is unknown: records
+	// before First are lost.
 	First model.Offset `json:"first"`
 	Last  model.Offset `json:"last"`
 	Why   string       `json:"why"`
@@ -39,8 +39,8 @@ func LogLosses(tx Tx) (ls []LogLoss, err error) {
 	return ls, nil
 }
 
-// AddLogLoss notes a part of the log that is lost. It is met again by every replay until a head lies behind it: fresh is
-// false when it is known.
+// AddLogLoss records a lost part of the log. Every replay finds it again until a checkpoint lies after it: fresh is false
+// when it was recorded before.
 func AddLogLoss(tx Tx, l LogLoss) (fresh bool, err error) {
 	ls, err := LogLosses(tx)
 	if err != nil {
@@ -63,10 +63,10 @@ func LogEpoch(tx Tx) (uint32, error) {
 	return uint32(n), err
 }
 
-// SetLogEpoch notes it.
+// SetLogEpoch records the epoch.
 func SetLogEpoch(tx Tx, epoch uint32) error { return SetMetaInt(tx, metaLogEpoch, int64(epoch)) }
 
-// HighestOffset is the highest offset that any result knows: what is committed at once runs ahead of the head.
+// HighestOffset is the highest offset in any result: some results are committed at once, ahead of the checkpoint.
 func HighestOffset(tx Tx) (highest model.Offset, err error) {
 	if highest, _, err = CheckpointState(tx); err != nil {
 		return 0, err

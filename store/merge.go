@@ -5,27 +5,27 @@ import (
 	"fmt"
 )
 
-// BlockSeriesBits is how many neighbouring series a block holds at most, as a power of two: a part of a group. What one
-// merging reads and writes is a part's blocks of one day.
+// BlockSeriesBits is the maximum number of neighbouring series in a block, as a power of two: a part of a group. One
+// merge reads and writes a part's blocks of one day.
 const BlockSeriesBits = 7
 
-// BlockPart is the part of its group that a series lies in, counted over all groups.
+// BlockPart returns the part of a series, counted over all groups.
 func BlockPart(series int64) int64 { return series >> BlockSeriesBits }
 
-// OpenBlocks says what a part of a group has in blocks of one day that may be merged.
+// OpenBlocks counts the blocks of one day of a part that may be merged.
 type OpenBlocks struct {
 	Part int64
 	Day  int64 // UTC days since the epoch
 	Rows int64
-	Runs int64 // of the row that has most
+	Runs int64 // maximum of a row
 
 	Readings int64
 }
 
-// ErrMerged is what ReplaceBlocks returns when one of the blocks is not there any more.
+// ErrMerged is returned by ReplaceBlocks when one of the blocks does not exist any more.
 var ErrMerged = errors.New("store: a block that was to be merged is gone")
 
-// OpenBlocksByDay returns what may be merged among the rows that generation gen knows.
+// OpenBlocksByDay returns the blocks that may be merged as of generation gen.
 func OpenBlocksByDay(tx Tx, gen uint64) ([]OpenBlocks, error) {
 	day := fmt.Sprintf(`(first_at - ((first_at %% %d) + %d) %% %d) / %d`, int64(microsPerDay), int64(microsPerDay), int64(microsPerDay), int64(microsPerDay))
 	rows, err := tx.Query(fmt.Sprintf(`SELECT min_series / %d, `, 1<<BlockSeriesBits)+day+`, COUNT(*), MAX(runs), SUM(n) FROM series_blocks
@@ -52,8 +52,9 @@ func BlocksToMerge(tx Tx, o OpenBlocks, gen uint64, limit int) ([]Block, error) 
 		ORDER BY last_at, id LIMIT ?`, SeriesGroup(series), day, day+microsPerDay, series, series+1<<BlockSeriesBits, int64(gen), limit)
 }
 
-// ReplaceBlocks writes chunks and blocks in the place of other blocks, which hold the same readings. Readers see either. An
-// id alone does not say which row it was: once retention has removed the highest, the next head gives its id to another.
+// ReplaceBlocks writes chunks and blocks instead of other blocks with the same readings. Readers see either the old or
+// the new rows. An id alone does not identify a row: after retention has removed the highest, the next checkpoint uses
+// its id again.
 func ReplaceBlocks(tx Tx, gone []Block, chunks []*Chunk, blocks []*Block) error {
 	for i := range gone {
 		b := &gone[i]

@@ -6,14 +6,14 @@ import (
 	"fmt"
 )
 
-// Keys of the meta table that belong to this package. A room that keeps a figure there names its key like this.
+// Keys of the meta table that belong to this package. Other packages name theirs in the same form.
 const (
 	metaPairID          = "pair_id"
 	metaRootKeyID       = "root_key_id"
 	metaControlSequence = "control_sequence"
 )
 
-// Meta returns the bytes kept under key, nil when there are none.
+// Meta returns the bytes under key, nil when there are none.
 func Meta(tx Tx, key string) ([]byte, error) {
 	var value []byte
 	err := tx.QueryRow(`SELECT value FROM meta WHERE key = ?`, key).Scan(&value)
@@ -23,7 +23,7 @@ func Meta(tx Tx, key string) ([]byte, error) {
 	return value, err
 }
 
-// SetMeta keeps value under key; nil removes the key.
+// SetMeta stores value under key; nil removes the key.
 func SetMeta(tx Tx, key string, value []byte) error {
 	if value == nil {
 		_, err := tx.Exec(`DELETE FROM meta WHERE key = ?`, key)
@@ -34,7 +34,7 @@ func SetMeta(tx Tx, key string, value []byte) error {
 	return err
 }
 
-// MetaInt returns the number kept under key; ok is false when there is none.
+// MetaInt returns the number under key; ok is false when there is none.
 func MetaInt(tx Tx, key string) (n int64, ok bool, err error) {
 	var number sql.NullInt64
 	err = tx.QueryRow(`SELECT number FROM meta WHERE key = ?`, key).Scan(&number)
@@ -44,7 +44,7 @@ func MetaInt(tx Tx, key string) (n int64, ok bool, err error) {
 	return number.Int64, number.Valid, err
 }
 
-// SetMetaInt keeps n under key.
+// SetMetaInt stores n under key.
 func SetMetaInt(tx Tx, key string, n int64) error {
 	_, err := tx.Exec(`INSERT INTO meta (key, number) VALUES (?, ?)
 		ON CONFLICT (key) DO UPDATE SET value = NULL, number = excluded.number`, key, n)
@@ -75,7 +75,7 @@ func RootKeyID(tx Tx) (string, error) {
 // SetRootKeyID records under which root key this store seals from now on.
 func SetRootKeyID(tx Tx, id string) error { return SetMeta(tx, metaRootKeyID, []byte(id)) }
 
-// ControlSequence is the last sequence that a change of the registry was given.
+// ControlSequence returns the sequence of the last change of the registry.
 func ControlSequence(tx Tx) (uint64, error) {
 	n, _, err := MetaInt(tx, metaControlSequence)
 	return uint64(n), err

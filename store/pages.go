@@ -4,7 +4,7 @@ import (
 	"weir/model"
 )
 
-// RulePage is one page of rule state; a nil Body says that the page is gone.
+// RulePage is one page of rule state; a nil Body removes the page.
 type RulePage struct {
 	Page     string
 	TenantID int64
@@ -38,21 +38,21 @@ func RulePages(tx Tx, gen uint64, f func(RulePage) error) error {
 	return rows.Err()
 }
 
-// SweepUnpublishedRulePages removes the pages of rule state that an unfinished checkpoint left: those of generations above
-// gen.
+// SweepUnpublishedRulePages removes the pages of rule state that an unfinished checkpoint left: those of generations
+// above gen.
 func SweepUnpublishedRulePages(tx Tx, gen uint64) error {
 	_, err := tx.Exec(`DELETE FROM rule_pages WHERE gen > ?`, int64(gen))
 	return err
 }
 
-// SweepRulePages removes what newer pages replaced.
+// SweepRulePages removes pages that newer ones replace.
 func SweepRulePages(tx Tx, gen uint64) error {
 	_, err := tx.Exec(`DELETE FROM rule_pages WHERE gen <= ? AND (body IS NULL OR EXISTS (SELECT 1 FROM rule_pages AS q
 		WHERE q.page = rule_pages.page AND q.gen > rule_pages.gen AND q.gen <= ?))`, int64(gen), int64(gen))
 	return err
 }
 
-// SeenPage is a page of what has been seen: hashes of altIds, or the last repeats of one client.
+// SeenPage is a page of the deduplication state: hashes of altIds, or the last repeats of one client.
 type SeenPage struct {
 	ID       int64
 	Kind     string
@@ -86,20 +86,20 @@ func SeenPages(tx Tx, gen uint64, f func(SeenPage) error) error {
 	return rows.Err()
 }
 
-// SweepUnpublishedSeenPages removes the pages of what has been seen that an unfinished checkpoint left: those of generations
-// above gen.
+// SweepUnpublishedSeenPages removes the pages of what has been seen that an unfinished checkpoint left: those of
+// generations above gen.
 func SweepUnpublishedSeenPages(tx Tx, gen uint64) error {
 	_, err := tx.Exec(`DELETE FROM seen_pages WHERE gen > ?`, int64(gen))
 	return err
 }
 
-// DropSeenPages removes pages of a kind whose newest entry is older than before.
+// DropSeenPages removes the pages of a kind with a newest entry older than before.
 func DropSeenPages(tx Tx, kind string, before model.Micros) error {
 	_, err := tx.Exec(`DELETE FROM seen_pages WHERE kind = ? AND last_time < ?`, kind, int64(before))
 	return err
 }
 
-// ReplaceSeenPages removes the pages of a kind that are older than a generation: what that one holds replaces them.
+// ReplaceSeenPages removes the pages of a kind that are older than a generation, which replaces them.
 func ReplaceSeenPages(tx Tx, gen uint64, kind string) error {
 	_, err := tx.Exec(`DELETE FROM seen_pages WHERE kind = ? AND gen < ?`, kind, int64(gen))
 	return err

@@ -15,8 +15,8 @@ import (
 	"weir/model"
 )
 
-// set puts the value of a patch into a field of row, or refuses it by the field's rules. Errors are *model.Error that
-// name the field, but for those of the store.
+// set puts the value of a patch into a field of row, or refuses it by the field's rules. Errors are *model.Error with the
+// field, except those of the store.
 func (f *Field) set(tx Tx, tenantID int64, row reflect.Value, v any) error {
 	if s, ok := v.(string); ok && s == "" && f.EmptyClears {
 		v = nil
@@ -39,7 +39,7 @@ func (f *Field) set(tx Tx, tenantID int64, row reflect.Value, v any) error {
 	return nil
 }
 
-// put stores a value of the field's type without its pointer.
+// put sets a field to a value of its type without the pointer.
 func (f *Field) put(row, value reflect.Value) {
 	to := row.FieldByIndex(f.index)
 	if f.null {
@@ -50,8 +50,8 @@ func (f *Field) put(row, value reflect.Value) {
 	to.Set(value)
 }
 
-// get is the inverse of put: the value as a patch holds it. The zero value of what can be cleared and is no pointer stands
-// for null.
+// get is the inverse of put: the value as a patch holds it. The zero value of a clearable field without a pointer
+// means null.
 func (f *Field) get(v reflect.Value) any {
 	switch {
 	case f.null && v.IsNil(), f.Clear && !f.null && !f.List && v.IsZero():
@@ -151,7 +151,7 @@ func (f *Field) checkText(s string) error {
 	return nil
 }
 
-// document takes JSON as a text, which is kept as it was written, or as an object or a list.
+// document accepts JSON as a string, which is kept as it is, or as an object or a list.
 func (f *Field) document(v any) (reflect.Value, error) {
 	s, ok := v.(string)
 	if !ok {
@@ -257,11 +257,11 @@ func (f *Field) integer(v any) (reflect.Value, error) {
 	return reflect.ValueOf(n).Convert(f.typ), nil
 }
 
-// quoted shows a value in a message, cut where it is long.
+// quoted quotes a value for a message and shortens it to 40 characters.
 func quoted(s string) string {
-	const most = 40
-	if utf8.RuneCountInString(s) <= most {
+	const maximum = 40
+	if utf8.RuneCountInString(s) <= maximum {
 		return fmt.Sprintf("%q", s)
 	}
-	return fmt.Sprintf("%q…", string([]rune(s)[:most]))
+	return fmt.Sprintf("%q…", string([]rune(s)[:maximum]))
 }

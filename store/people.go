@@ -9,7 +9,7 @@ import (
 	"weir/model"
 )
 
-// RoleGrant is a role as the directory needs it.
+// RoleGrant holds the fields of a role that the directory uses.
 type RoleGrant struct {
 	ID           int64
 	Token, Scope string
@@ -51,7 +51,7 @@ type PersonRow struct {
 	Memberships []MembershipRow
 }
 
-// MembershipRow lets an identity into a tenant, with the row ids of its roles there.
+// MembershipRow is the membership of an identity in a tenant, with the row ids of its roles there.
 type MembershipRow struct {
 	ID, Tenant int64
 	Enabled    bool
@@ -107,7 +107,7 @@ func addMemberships(tx Tx, only string, args []any, byID map[int64]*PersonRow) e
 	})
 }
 
-// holdings gathers the roles of each holder.
+// holdings returns the roles of each holder.
 func holdings(tx Tx, query string, args []any) (map[int64][]int64, error) {
 	roles := map[int64][]int64{}
 	err := each(tx, query+` ORDER BY r.role_id`, args, func(scan scanFunc) error {
@@ -147,7 +147,7 @@ func setRoles(tx Tx, table, column string, holder int64, roles []int64) error {
 }
 
 // OthersHold reports whether an enabled identity other than except holds the role with that scope and token; except 0
-// asks of all identities.
+// includes all identities.
 func OthersHold(tx Tx, scope, token string, except int64) (found bool, err error) {
 	err = tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM identities i JOIN identity_roles h ON h.identity_id = i.id
 		JOIN roles r ON r.id = h.role_id WHERE r.scope = ? AND r.token = ? AND i.enabled AND i.id <> ?)`, scope, token, except).Scan(&found)

@@ -35,7 +35,7 @@ func (t *Table[T]) ByToken(tx Tx, tenantID int64, tokens []string) ([]*T, error)
 	return t.in(tx, tenantID, t.token.Column, len(tokens), func(i int) any { return tokens[i] })
 }
 
-// By returns all rows whose column holds one of the values, ordered by id within a slice of values.
+// By returns all rows with one of the values in the column, ordered by id within a slice of values.
 func (t *Table[T]) By(tx Tx, tenantID int64, column string, values ...any) ([]*T, error) {
 	return t.in(tx, tenantID, column, len(values), func(i int) any { return values[i] })
 }
@@ -54,11 +54,11 @@ func (t *Table[T]) in(tx Tx, tenantID int64, column string, n int, value func(in
 	return rows, nil
 }
 
-// maxIn is how many values a statement is given at once.
+// maxIn is the maximum number of values in one statement.
 const maxIn = 256
 
-// padded returns n values, the last repeated up to a power of two: each length is a statement of its own, and so there
-// are few.
+// padded returns n values, the last repeated up to a power of two: each length needs a prepared statement of its own, and
+// this keeps their number small.
 func padded(n int, value func(int) any) []any {
 	slots := 1
 	for slots < n {
@@ -71,7 +71,7 @@ func padded(n int, value func(int) any) []any {
 	return args
 }
 
-// First returns the first row by id that the filters let through, nil when there is none.
+// First returns the first row by id that matches the filters, nil when there is none.
 func (t *Table[T]) First(tx Tx, tenantID int64, filters ...Filter) (*T, error) {
 	q, err := t.filtered(tenantID, filters)
 	if err != nil {
@@ -84,8 +84,8 @@ func (t *Table[T]) First(tx Tx, tenantID int64, filters ...Filter) (*T, error) {
 	return rows[0], nil
 }
 
-// Select returns all rows that the filters let through in the given order of columns. It is for code that knows how
-// many there can be; what callers page through is List's.
+// Select returns all rows that match the filters in the given order of columns. It is for code that knows a bound of
+// their number; List returns pages.
 func (t *Table[T]) Select(tx Tx, tenantID int64, order string, filters ...Filter) ([]*T, error) {
 	q, err := t.filtered(tenantID, filters)
 	if err != nil {
@@ -94,7 +94,7 @@ func (t *Table[T]) Select(tx Tx, tenantID int64, order string, filters ...Filter
 	return t.query(tx, q, " ORDER BY "+order)
 }
 
-// List returns a page of the rows that the filters let through, in the kind's order, and how many there are in all.
+// List returns a page of the rows that match the filters, in the kind's order, and the number of all matching rows.
 func (t *Table[T]) List(tx Tx, tenantID int64, page Page, filters ...Filter) (rows []*T, total int64, err error) {
 	q, err := t.filtered(tenantID, filters)
 	if err != nil {
@@ -112,7 +112,7 @@ func (t *Table[T]) List(tx Tx, tenantID int64, page Page, filters ...Filter) (ro
 	return rows, total, err
 }
 
-// Count returns how many rows the filters let through.
+// Count returns the number of rows that match the filters.
 func (t *Table[T]) Count(tx Tx, tenantID int64, filters ...Filter) (n int64, err error) {
 	q, err := t.filtered(tenantID, filters)
 	if err != nil {
@@ -122,7 +122,7 @@ func (t *Table[T]) Count(tx Tx, tenantID int64, filters ...Filter) (n int64, err
 	return n, err
 }
 
-// CountBy returns how many rows hold each of the values in a column; values that none holds are left out.
+// CountBy returns the number of rows for each of the values in a column; values without rows are left out.
 func (t *Table[T]) CountBy(tx Tx, tenantID int64, column string, values ...int64) (map[int64]int64, error) {
 	counts := map[int64]int64{}
 	for some := range slices.Chunk(values, maxIn) {
@@ -137,7 +137,7 @@ func (t *Table[T]) CountBy(tx Tx, tenantID int64, column string, values ...int64
 	return counts, nil
 }
 
-// Distinct returns the texts that stand in a column, sorted, each once.
+// Distinct returns the distinct strings of a column, sorted.
 func (t *Table[T]) Distinct(tx Tx, tenantID int64, column string) ([]string, error) {
 	q, err := t.filtered(tenantID, []Filter{NotNull(column)})
 	if err != nil {
@@ -245,17 +245,17 @@ func (t *Table[T]) scan(rows *sql.Rows) (*T, error) {
 // Filter restricts a read. Filters are joined by AND.
 type Filter struct {
 	column    string
-	condition string // % stands for the table's name
+	condition string // % is replaced by the table's name
 	args      []any
 }
 
-// Eq lets rows through whose column holds the value.
+// Eq matches rows with the value in the column.
 func Eq(column string, value any) Filter { return Filter{column, column + " = ?", []any{value}} }
 
-// Ne lets rows through whose column holds another value.
+// Ne matches rows with another value in the column.
 func Ne(column string, value any) Filter { return Filter{column, column + " <> ?", []any{value}} }
 
-// In lets rows through whose column holds one of the values; none without a value.
+// In matches rows with one of the values in the column; without values it matches none.
 func In(column string, values ...any) Filter {
 	if len(values) == 0 {
 		return Filter{column, "1 = 0", nil}
@@ -263,20 +263,20 @@ func In(column string, values ...any) Filter {
 	return Filter{column, column + " IN (?" + strings.Repeat(", ?", len(values)-1) + ")", values}
 }
 
-// Null lets rows through whose column is null.
+// Null matches rows with null in the column.
 func Null(column string) Filter { return Filter{column, column + " IS NULL", nil} }
 
-// NotNull lets rows through whose column is not null.
+// NotNull matches rows without null in the column.
 func NotNull(column string) Filter { return Filter{column, column + " IS NOT NULL", nil} }
 
-// AtLeast lets rows through whose column is not below the value.
-func AtLeast(column string, value any) Filter { return Filter{column, column + " >= ?", []any{value}} }
+// NotBelow matches rows with the value or a greater one in the column.
+func NotBelow(column string, value any) Filter { return Filter{column, column + " >= ?", []any{value}} }
 
-// AtMost lets rows through whose column is not above the value.
-func AtMost(column string, value any) Filter { return Filter{column, column + " <= ?", []any{value}} }
+// NotAbove matches rows with the value or a smaller one in the column.
+func NotAbove(column string, value any) Filter { return Filter{column, column + " <= ?", []any{value}} }
 
-// RefersTo lets rows through whose column holds the row id of the token in the other table, of the same tenant. An
-// unknown token lets none through.
+// RefersTo matches rows with the row id of the token in the other table, of the same tenant, in the column. An unknown
+// token matches none.
 func RefersTo(column, table, token string) Filter {
 	return Filter{column, column + " = (SELECT r.id FROM " + table + " r WHERE r.tenant_id = %.tenant_id AND r.token = ?)", []any{token}}
 }
@@ -286,14 +286,14 @@ func RefersToShared(column, table, token string) Filter {
 	return Filter{column, column + " = (SELECT r.id FROM " + table + " r WHERE r.token = ?)", []any{token}}
 }
 
-// listText is how a list stands in its column.
+// listText returns the form of a list in its column.
 func listText(list []string) string {
 	if len(list) == 0 {
 		return "[]"
 	}
 	b, err := json.Marshal(list)
 	if err != nil {
-		panic(err) // texts always have a JSON form
+		panic(err) // strings always have a JSON form
 	}
 	return string(b)
 }

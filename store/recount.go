@@ -2,10 +2,10 @@ package store
 
 import "weir/model"
 
-// What a recount reads: the packed rows as they lie, whoever they belong to, and the row events and dead letters by the
-// hour in which they were received.
+// The reads of a recount: the packed rows of all tenants, and the row events and dead letters by the hour of their
+// receipt.
 
-// ChunksAfter returns at most limit chunks with an id above after that generation gen knows, by id.
+// ChunksAfter returns at most limit chunks of generation gen or earlier with an id above after, by id.
 func ChunksAfter(tx Tx, gen uint64, after int64, limit int) ([]Chunk, error) {
 	return scanChunks(tx, `id > ? AND gen <= ? ORDER BY id LIMIT ?`, after, int64(gen), limit)
 }
@@ -15,13 +15,13 @@ func BlocksAfter(tx Tx, gen uint64, after int64, limit int) ([]Block, error) {
 	return scanBlocks(tx, `id > ? AND gen <= ? ORDER BY id LIMIT ?`, after, int64(gen), limit)
 }
 
-// PackedRows returns how many chunks and blocks there are, those of a head that is being written included.
+// PackedRows returns the number of chunks and blocks, including those of an unfinished checkpoint.
 func PackedRows(tx Tx) (chunks, blocks int64, err error) {
 	err = tx.QueryRow(`SELECT (SELECT COUNT(*) FROM series_chunks), (SELECT COUNT(*) FROM series_blocks)`).Scan(&chunks, &blocks)
 	return chunks, blocks, err
 }
 
-// RowTally is how much of a tenant's came from an event source in one hour.
+// RowTally counts the row events of a tenant from an event source in one hour.
 type RowTally struct {
 	TenantID int64
 	Source   string
@@ -31,8 +31,8 @@ type RowTally struct {
 
 const microsPerHour int64 = 60 * 60 * 1_000_000
 
-// TallyRowEvents calls f with what stands in rows of its own of the messages up to an offset: locations and alerts. State
-// changes are no messages of the ledger.
+// TallyRowEvents calls f with the counts of locations and alerts of messages up to an offset. State changes are not in
+// the ledger.
 func TallyRowEvents(tx Tx, upto model.Offset, f func(RowTally) error) error {
 	rows, err := tx.Query(`SELECT tenant_id, source, received_at / ?, SUM(CASE WHEN idx = 0 THEN 1 ELSE 0 END), COUNT(*) FROM row_events
 		WHERE type IN (?, ?) AND log_offset <= ? GROUP BY 1, 2, 3 ORDER BY 1, 2, 3`,
@@ -53,15 +53,15 @@ func TallyRowEvents(tx Tx, upto model.Offset, f func(RowTally) error) error {
 	return rows.Err()
 }
 
-// DeadTally is how many dead letters a tenant has from an event source in one hour for one reason.
+// DeadTally counts the dead letters of a tenant from an event source in one hour for one reason.
 type DeadTally struct {
 	Tenant, Source, Reason string
 	Hour                   int64
 	Count                  int64
 }
 
-// TallyDeadLetters calls f with what stands among the dead letters of the messages up to an offset. Copies of what a door
-// refused never entered the log and are left out.
+// TallyDeadLetters calls f with the counts of the dead letters of messages up to an offset. Copies of refused messages
+// never entered the log and are left out.
 func TallyDeadLetters(tx Tx, upto model.Offset, f func(DeadTally) error) error {
 	rows, err := tx.Query(`SELECT tenant, source, reason, occurred / ?, COUNT(*) FROM dead_letters
 		WHERE kind = ? AND log_offset > 0 AND log_offset <= ? GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4`,

@@ -2,7 +2,7 @@ package store
 
 import "weir/model"
 
-// Kept is a kind of history that has a time of its own.
+// Retained is a kind of history with a retention time of its own.
 type Retained string
 
 // The kinds of history, as metrics and status name them.
@@ -24,9 +24,9 @@ type Removal struct {
 	Entries int64 // readings, where rows hold several
 }
 
-// RemoveBefore removes at most limit rows of a kind that lie whole before t, and adds them to what Removed tells, in the
-// same transaction: what is gone can still be accounted for. No rows say that none are left. Results that a replay may meet
-// again stay until the head has passed them, however old they are.
+// RemoveBefore removes at most limit rows of a kind that lie completely before t. In the same transaction it adds them to
+// the counts of Removed, so that they stay accounted for. A Removal without rows means that none are left. Results that a
+// replay may produce again stay until a checkpoint lies after them, however old they are.
 func RemoveBefore(tx Tx, k Retained, t model.Micros, limit int) (Removal, error) {
 	head, gen, err := CheckpointState(tx)
 	if err != nil {
@@ -57,7 +57,7 @@ func RemoveBefore(tx Tx, k Retained, t model.Micros, limit int) (Removal, error)
 	return s.done, SetMetaInt(tx, metaRemoved(k), have+s.done.Entries)
 }
 
-// Removed returns how many of each kind were ever removed because their time was over, readings each by itself.
+// Removed returns the total number of entries of each kind that retention removed.
 func Removed(tx Tx) (map[Retained]int64, error) {
 	out := map[Retained]int64{}
 	for _, k := range AllKept {
@@ -74,7 +74,7 @@ func Removed(tx Tx) (map[Retained]int64, error) {
 
 func metaRemoved(k Retained) string { return "removed:" + string(k) }
 
-// sweep is one step.
+// sweep is one step of retention.
 type sweep struct {
 	tx                Tx
 	before, head, gen int64
@@ -82,8 +82,8 @@ type sweep struct {
 	done              Removal
 }
 
-// each removes the rows that a query names, until the step is full. The query ends with its limit and gives ids and what
-// they hold.
+// each removes the rows that a query returns, up to the limit of the step. The query ends with its LIMIT parameter and
+// returns ids and numbers of entries.
 func (s *sweep) each(remove, find string, args ...any) error {
 	left := s.limit - int(s.done.Rows)
 	if left <= 0 {
@@ -115,7 +115,7 @@ func (s *sweep) each(remove, find string, args ...any) error {
 	return rows.Err()
 }
 
-// tenants calls f with each tenant that a table has rows of: a seek in its index for each, not a scan.
+// tenants calls f with each tenant that has rows in a table. It seeks in the index once per tenant and does not scan.
 func (s *sweep) tenants(table string, f func(tenant int64) error) error {
 	for tenant := int64(-1); ; {
 		var next *int64
@@ -156,7 +156,7 @@ func (s *sweep) events(types ...model.EventType) error {
 	})
 }
 
-// detections go by their receipt, which follows their ids: the oldest are looked at and no others.
+// detections removes by receive time. It rises with the ids, so that only the oldest rows are read.
 func (s *sweep) detections() error {
 	return s.each(`DELETE FROM edges WHERE id = ?`, `SELECT id, 1 FROM (SELECT id, received, log_offset FROM edges ORDER BY id LIMIT `+oldestDetections+`) AS oldest
 		WHERE received < ? AND log_offset <= ? ORDER BY id LIMIT ?`, s.before, s.head)

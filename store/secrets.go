@@ -26,7 +26,7 @@ const (
 )
 
 // ErrSealed: a sealed value cannot be opened: it was altered, belongs to another name, or was sealed under another root
-// key. The text names the root key that it asks for where that is known.
+// key. The text names the required root key where it is known.
 var ErrSealed = errors.New("store: sealed value does not open")
 
 // Scopes of a secret.
@@ -39,7 +39,7 @@ const (
 const MaxSecretName = 256
 
 // Vault seals secrets: each under a random data key of its own, which is wrapped by the root key. Both seals bind the
-// value's name as associated data, so that no ciphertext can be put in another's place. It is safe for concurrent use.
+// value's name as associated data, so that no ciphertext can replace another. It is safe for concurrent use.
 type Vault struct {
 	root cipher.AEAD
 	id   [rootkey.IDSize]byte
@@ -63,9 +63,8 @@ func gcm(key []byte) cipher.AEAD {
 	panic(err)
 }
 
-// Seal returns plain as a value that opens by itself: version, id of the root key, wrapped key, nonce, ciphertext. name
-// is bound to it and needed again to open it. There is no error today; the signature leaves room for a root key that is
-// kept elsewhere.
+// Seal returns the sealed form of plain: version, id of the root key, wrapped key, nonce, ciphertext. name is bound to it
+// and required to open it. It returns no error today; the signature allows for a root key that is kept elsewhere.
 func (v *Vault) Seal(name string, plain []byte) ([]byte, error) {
 	e := v.envelope(name, plain)
 	blob := make([]byte, 0, sealedHead+len(e.ciphertext))
@@ -76,7 +75,7 @@ func (v *Vault) Seal(name string, plain []byte) ([]byte, error) {
 	return append(blob, e.ciphertext...), nil
 }
 
-// Open is the inverse of Seal. Errors: ErrVersion for a format of a newer Weir, ErrSealed for all else.
+// Open is the inverse of Seal. Errors: ErrVersion for the format of a newer Weir, ErrSealed otherwise.
 func (v *Vault) Open(name string, sealed []byte) ([]byte, error) {
 	switch {
 	case len(sealed) == 0:
@@ -127,7 +126,7 @@ func (v *Vault) open(name string, e envelope) ([]byte, error) {
 	return plain, nil
 }
 
-// random returns n random bytes with room for what a seal appends.
+// random returns n random bytes with spare capacity for a seal.
 func random(n int) []byte {
 	b := make([]byte, n, n+keyBytes+tagBytes)
 	rand.Read(b) // never fails
@@ -157,7 +156,7 @@ func (n SecretName) check() error {
 	return nil
 }
 
-// Put keeps a secret, in place of the one there was. The journal has the fact, not the value.
+// Put stores a secret or replaces it. The journal records the fact, not the value.
 func (v *Vault) Put(c *Change, n SecretName, plain []byte) error {
 	if err := n.check(); err != nil {
 		return err
@@ -206,14 +205,14 @@ func (v *Vault) Get(tx Tx, n SecretName) (plain []byte, ok bool, err error) {
 	return plain, true, nil
 }
 
-// Has reports whether there is such a secret.
+// Has reports whether the secret exists.
 func (v *Vault) Has(tx Tx, n SecretName) (has bool, err error) {
 	err = tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM secrets WHERE tenant_id = ? AND scope = ? AND name = ?)`,
 		n.TenantID, n.Scope, n.Name).Scan(&has)
 	return has, err
 }
 
-// Delete removes a secret; false says that there was none.
+// Delete removes a secret; false when there was none.
 func (v *Vault) Delete(c *Change, n SecretName) (bool, error) {
 	var id int64
 	err := c.QueryRow(`DELETE FROM secrets WHERE tenant_id = ? AND scope = ? AND name = ? RETURNING id`,
@@ -232,8 +231,8 @@ func auditSecret(c *Change, operation string, n SecretName, id int64) error {
 		Table: "secrets", Key: strconv.FormatInt(id, 10), Label: n.Name, Rows: 1})
 }
 
-// Claim ties the store to the vault's root key: the first vault is recorded, and another one is refused from then on,
-// for nothing that is sealed here would open.
+// Claim binds the store to the vault's root key: the first key is recorded, and any other key is refused from then on,
+// because it could not open the sealed values.
 func (v *Vault) Claim(tx Tx) error {
 	have, err := RootKeyID(tx)
 	switch {

@@ -12,10 +12,10 @@ import (
 // SeriesGroupBits is the size of a group of series ids, as a power of two: a group belongs to one tenant.
 const SeriesGroupBits = 9
 
-// SeriesGroup is the group that a series id lies in.
+// SeriesGroup returns the group of a series id.
 func SeriesGroup(series int64) int64 { return series >> SeriesGroupBits }
 
-// HeadState returns the offset up to which readings are in chunks and blocks, and the generation of the newest rows
+// CheckpointState returns the offset up to which readings are in chunks and blocks, and the generation of the newest rows
 // that readers may see. Both are 0 in a new store.
 func CheckpointState(tx Tx) (offset model.Offset, gen uint64, err error) {
 	var o, g int64
@@ -26,8 +26,8 @@ func CheckpointState(tx Tx) (offset model.Offset, gen uint64, err error) {
 	return model.Offset(o), uint64(g), err
 }
 
-// SetHeadState moves offset and generation: from its commit on, rows up to gen are seen and the log before offset is
-// no longer needed for readings.
+// SetCheckpointState moves offset and generation: from its commit on, readers see rows up to gen, and readings do not
+// need the log before offset any more.
 func SetCheckpointState(tx Tx, offset model.Offset, gen uint64) error {
 	_, err := tx.Exec(`INSERT INTO series_head (id, head_offset, generation) VALUES (1, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET head_offset = excluded.head_offset, generation = excluded.generation`, int64(offset), int64(gen))
@@ -53,7 +53,7 @@ func InsertSeries(tx Tx, r *SeriesRow) error {
 	return err
 }
 
-// EndSeries marks the series of a device as gone from generation gen on and removes what was last known of them.
+// EndSeries marks the series of a device as ended from generation gen on and removes their latest values.
 func EndSeries(tx Tx, device int64, gen uint64) error {
 	if _, err := tx.Exec(`UPDATE series SET gone = ? WHERE device_id = ? AND gone = 0`, int64(gen), device); err != nil {
 		return err
@@ -80,7 +80,7 @@ func scanSeries(tx Tx, gen uint64, where string, args ...any) ([]SeriesRow, erro
 	return out, rows.Err()
 }
 
-// SeriesOfDevice returns the series of a device that generation gen knows, by metric.
+// SeriesOfDevice returns the series of a device as of generation gen, by metric.
 func SeriesOfDevice(tx Tx, gen uint64, device int64) ([]SeriesRow, error) {
 	return scanSeries(tx, gen, `device_id = ? AND gen <= ? ORDER BY metric`, device, int64(gen))
 }
@@ -95,7 +95,8 @@ func SeriesOfTenant(tx Tx, gen uint64, tenantID int64) ([]SeriesRow, error) {
 	return scanSeries(tx, gen, `tenant_id = ? AND gen <= ? ORDER BY id`, tenantID, int64(gen))
 }
 
-// idsPerStatement is how many ids one statement takes; shorter lists repeat their last, so that statements stay few.
+// idsPerStatement is how many ids one statement takes; shorter lists repeat their last id, so that there are few
+// statements.
 const idsPerStatement = 64
 
 var idMarks = "(" + strings.Repeat("?, ", idsPerStatement-1) + "?)"
@@ -121,7 +122,7 @@ func idArgs(ids []int64) []any {
 	return args
 }
 
-// SeriesCount is how many series a tenant has.
+// SeriesCount is the number of series of a tenant.
 type SeriesCount struct {
 	TenantID int64
 	Count    int64 // without those of deleted devices
@@ -147,8 +148,8 @@ func SeriesCounts(tx Tx, gen uint64) ([]SeriesCount, error) {
 	return out, rows.Err()
 }
 
-// DropUnflipped removes at most limit rows of each kind that a head write left behind: those of a generation above gen.
-// It returns how many it removed; 0 means that none are left.
+// DropUnpublished removes at most limit rows of each kind that an unfinished checkpoint left: those of a generation above
+// gen. It returns the number of removed rows; 0 means that none are left.
 func DropUnpublished(tx Tx, gen uint64, limit int) (int64, error) {
 	var all int64
 	for _, q := range [...]string{
@@ -212,7 +213,7 @@ type Block struct {
 	FirstOffset          model.Offset
 	LastOffset           model.Offset
 	Anchored             bool
-	Merged               bool // is left alone from now on
+	Merged               bool // not merged again
 	Data                 []byte
 }
 
@@ -233,45 +234,45 @@ func flag(b bool) int64 {
 	return 0
 }
 
-// PackedScope says which chunks and blocks a look-up walks: those of one series or, with Series 0, those of the tenant.
-// LastSeries, of the same group, is the last of several series whose blocks are walked together, 0 for none.
+// PackedScope selects chunks and blocks: those of one series or, with Series 0, those of the tenant. LastSeries, of the
+// same group, is the last of several series whose blocks are read together, 0 for none.
 type PackedScope struct {
 	TenantID   int64
 	Series     int64
 	LastSeries int64
 	Gen        uint64
-	// From and To bound the event times, both inclusive. A row is met when one of its readings may lie between them.
+	// From and To bound the event times, both inclusive. A row is selected when one of its readings may be between them.
 	From, To model.Micros
 }
 
-// microsPerDay is a UTC day: no chunk or block reaches over one.
+// microsPerDay is a UTC day: no chunk or block contains more than one.
 const microsPerDay = 24 * 60 * 60 * 1_000_000
 
-// lastBound is the largest last time that a row can have which begins at or before to.
+// lastBound returns the largest last time of a row that begins at or before to.
 func lastBound(to model.Micros) int64 {
 	day := int64(to) / microsPerDay
 	if int64(to)%microsPerDay < 0 {
 		day--
 	}
-	const most = 1<<63 - 1
-	if day >= most/microsPerDay-1 {
-		return most
+	const upper = 1<<63 - 1
+	if day >= upper/microsPerDay-1 {
+		return upper
 	}
 	return (day+1)*microsPerDay - 1
 }
 
-// where is the condition for the rows of a scope behind after. The upper bound of the walk is a bound of the index, not
-// a comparison of rows, lest each batch begin at the newest row again.
+// where returns the condition for the rows of a scope after a position. The upper bound is a bound of the index and not a
+// comparison of rows: otherwise each batch would begin at the newest row again.
 func (s PackedScope) where(column string, key int64, after *After) (string, []any) {
-	scope, arg, most := `tenant_id`, s.TenantID, lastBound(s.To)
+	scope, arg, upper := `tenant_id`, s.TenantID, lastBound(s.To)
 	if s.Series != 0 {
 		scope, arg = column, key
 	}
 	if after != nil {
-		most = min(most, int64(after.Last))
+		upper = min(upper, int64(after.Last))
 	}
 	q := scope + ` = ? AND last_at >= ? AND last_at <= ? AND first_at <= ? AND gen <= ?`
-	args := []any{arg, int64(s.From), most, int64(s.To), int64(s.Gen)}
+	args := []any{arg, int64(s.From), upper, int64(s.To), int64(s.Gen)}
 	if after != nil {
 		return q + ` AND (last_at < ? OR id < ?)`, append(args, int64(after.Last), after.ID)
 	}
@@ -288,20 +289,20 @@ func (s PackedScope) blocks(after *After) (string, []any) {
 	return q + ` AND min_series <= ? AND max_series >= ?`, append(args, max(s.Series, s.LastSeries), s.Series)
 }
 
-// After is a place in a walk from the newest row to the oldest: behind the row with this last time and id.
+// After is a position in a walk from the newest row to the oldest: after the row with this last time and id.
 type After struct {
 	Last model.Micros
 	ID   int64
 }
 
-// Chunks returns at most limit chunks of a scope behind after, newest last time first.
+// Chunks returns at most limit chunks of a scope after a position, newest last time first.
 func Chunks(tx Tx, s PackedScope, after *After, limit int) ([]Chunk, error) {
 	q, args := s.chunks(after)
 	return scanChunks(tx, q+` ORDER BY last_at DESC, id DESC LIMIT ?`, append(args, limit)...)
 }
 
-// ChunkValues calls f for the chunks of a scope, newest last time first, with what is needed to add up their values: without
-// generation, tenant, profile, offsets, source, unit and data type. The blob is good until f returns.
+// ChunkValues calls f for the chunks of a scope, newest last time first, with the fields that aggregation needs: without
+// generation, tenant, profile, offsets, source, unit and data type. The blob is valid until f returns.
 func ChunkValues(tx Tx, s PackedScope, f func(*Chunk) error) error {
 	q, args := s.chunks(nil)
 	rows, err := tx.Query(`SELECT id, series, anchors, first_at, last_at, n, total, low, high, data FROM series_chunks WHERE `+q+
@@ -322,7 +323,8 @@ func ChunkValues(tx Tx, s PackedScope, f func(*Chunk) error) error {
 	return rows.Err()
 }
 
-// ChunksOverEnds returns the chunks of a scope that CountChunks leaves out: they begin before From or end after lastInside.
+// ChunksOverEnds returns the chunks of a scope that CountChunks leaves out: they begin before From or end after
+// lastInside.
 func ChunksOverEnds(tx Tx, s PackedScope, lastInside model.Micros, after *After, limit int) ([]Chunk, error) {
 	q, args := s.chunks(after)
 	return scanChunks(tx, q+` AND (first_at < ? OR last_at > ?) ORDER BY last_at DESC, id DESC LIMIT ?`,
@@ -386,13 +388,14 @@ func ChunksByID(tx Tx, ids []int64, f func(*Chunk) error) error {
 	return nil
 }
 
-// Blocks returns at most limit blocks of a scope behind after, newest last time first.
+// Blocks returns at most limit blocks of a scope after a position, newest last time first.
 func Blocks(tx Tx, s PackedScope, after *After, limit int) ([]Block, error) {
 	q, args := s.blocks(after)
 	return scanBlocks(tx, q+` ORDER BY last_at DESC, id DESC LIMIT ?`, append(args, limit)...)
 }
 
-// BlocksOverEnds returns the blocks of a scope that CountBlocks leaves out: they begin before From or end after lastInside.
+// BlocksOverEnds returns the blocks of a scope that CountBlocks leaves out: they begin before From or end after
+// lastInside.
 func BlocksOverEnds(tx Tx, s PackedScope, lastInside model.Micros, after *After, limit int) ([]Block, error) {
 	q, args := s.blocks(after)
 	return scanBlocks(tx, q+` AND (first_at < ? OR last_at > ?) ORDER BY last_at DESC, id DESC LIMIT ?`,
@@ -420,8 +423,8 @@ func scanBlocks(tx Tx, where string, args ...any) ([]Block, error) {
 	return out, rows.Err()
 }
 
-// ChunkSpans calls f with where the chunks of a scope lie in time and how many readings they have, newest last time first,
-// until it returns false.
+// ChunkSpans calls f with the first and last time of each chunk of a scope and its number of readings, newest last time
+// first, until f returns false.
 func ChunkSpans(tx Tx, s PackedScope, f func(first, last model.Micros, n int64) bool) error {
 	q, args := s.chunks(nil)
 	return spans(tx, `series_chunks`, q, args, f)
@@ -467,8 +470,8 @@ func CountBlocks(tx Tx, s PackedScope, lastInside model.Micros) (int64, error) {
 	return countPacked(tx, `series_blocks`, q+inside, append(args, int64(s.From), int64(lastInside)))
 }
 
-// wholeTenant reports whether a scope has every row of its tenant: comparing times that cannot fail is half of what it costs
-// to count many rows.
+// wholeTenant reports whether a scope has every row of its tenant. Comparing times that always match would double the
+// cost of counting many rows.
 func (s PackedScope) wholeTenant(lastInside model.Micros) bool {
 	return s.Series == 0 && s.From == MinMicros && s.To == MaxMicros && lastInside == MaxMicros
 }

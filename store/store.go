@@ -1,6 +1,6 @@
-// Package store keeps what the log led to and what the operators wrote: entities, events, state, rule state, offsets,
-// secrets and the audit journal. SQL is written once here, in the words that SQLite and PostgreSQL share; a driver
-// (store/sqlite) brings the connection, the migrations and the dialect. storetest is the suite that every driver passes.
+// Package store keeps the results of the log and the changes of the operators: entities, events, state, rule state,
+// offsets, secrets and the audit journal. Its SQL is common to SQLite and PostgreSQL; a driver (store/sqlite) provides
+// the connection, the migrations and the dialect. storetest is the suite that every driver passes.
 package store
 
 import (
@@ -17,16 +17,16 @@ var (
 	ErrClosed = errors.New("store: closed")
 	// ErrVersion: the database was written by a newer Weir. The text names both versions.
 	ErrVersion = errors.New("store: newer format")
-	// ErrFull: the disk has no room for what was to be written; nothing of it is kept.
+	// ErrFull: the disk is full; nothing of the write is kept.
 	ErrFull = errors.New("store: the disk is full")
-	// ErrDamaged: a row cannot be what Weir wrote. The text names table and key.
+	// ErrDamaged: a row or body does not have the form that Weir writes. The text names table and key.
 	ErrDamaged = errors.New("store: damaged")
-	// ErrUnsynced: a sync failed. What was written since the one before may be lost without a further word, so nothing is
-	// written through this open file again; opened anew, the database is sound and the log makes up for what it lacks.
+	// ErrUnsynced: a sync failed. Writes since the previous sync may be lost without another error, so this open file takes
+	// no further writes. After the database is opened again it is consistent, and the log replays what it lacks.
 	ErrUnsynced = errors.New("store: a sync failed; what was written since the one before may be lost")
 )
 
-// UniqueError is what Exec and Insert return when a unique index refuses a row.
+// UniqueError is returned by Exec and Insert when a unique index refuses a row.
 type UniqueError struct {
 	Table   string
 	Columns []string
@@ -38,26 +38,26 @@ func (e *UniqueError) Error() string { return "store: not unique: " + e.Table }
 // Unwrap returns the driver's error.
 func (e *UniqueError) Unwrap() error { return e.Err }
 
-// Durability says what a commit must survive.
+// Durability is the failure that a commit must survive.
 type Durability uint8
 
 const (
-	// Results survive a crash of the process. After a power cut the log replays them, for it is only trimmed up to
-	// offsets inside a commit that is known to be synced.
+	// Results survive a crash of the process. After a power cut the log replays them: it is trimmed only up to offsets of a
+	// commit that is synced.
 	Results Durability = iota
-	// Durable survives a power cut: API writes, control rows, and the head write that lets the log be trimmed.
+	// Durable survives a power cut: API writes, control rows, and the checkpoint that lets the log be trimmed.
 	Durable
 )
 
 // Store is the database of one instance. All methods are safe for concurrent use.
 type Store interface {
-	// Read runs fn in one consistent snapshot from the pool of readers. fn must not write. Cancelling ctx interrupts
-	// the statement that runs.
+	// Read runs fn in one consistent snapshot of the database. fn must not write. Cancelling ctx interrupts the running
+	// statement.
 	Read(ctx context.Context, fn func(Tx) error) error
-	// Write queues fn for the one writer, which runs what is ready, each in a savepoint of its own, commits them
-	// together and then answers. nil says that fn's effects are committed with at least d. fn may run no longer than a
-	// few milliseconds and must not wait for anything; when it fails, nothing of it is kept and its neighbours are.
-	// A ctx that ends before fn has begun takes it out of the queue; after that the commit is waited for.
+	// Write queues fn for the only writer, which runs all ready functions, each in a savepoint of its own, commits them
+	// together and then returns. nil means that fn's effects are committed with at least d. fn may run for a few
+	// milliseconds and must not wait for anything; when it fails, none of its effects are kept, but those of the others are.
+	// When ctx ends before fn has begun, fn is removed from the queue; later, Write waits for the commit.
 	Write(ctx context.Context, d Durability, fn func(Tx) error) error
 	// Stats returns figures for status and metrics.
 	Stats() Stats
@@ -87,14 +87,13 @@ type Stats struct {
 	Commits      uint64
 	WriterQueue  int
 	ReadersInUse int
-	// Err is why the database cannot be trusted any more, nil as long as nothing is known against it: ErrDamaged, or a sync
-	// that failed.
+	// Err is the reason why the database cannot be trusted any more, nil while there is none: ErrDamaged or ErrUnsynced.
 	Err error
 }
 
-// Writer is how the rooms above change entities: Mutate runs fn in one durable transaction on behalf of a principal and
-// returns when the change is stored and, where it has a place in the log, Apply has passed it (or a second is over). In the
-// context of a change under way fn is a part of that change.
+// Writer is the way in which other packages change entities: Mutate runs fn in one durable transaction on behalf of a
+// principal. It returns when the change is stored and, if the change is in the log, applied or a second has passed. In
+// the context of a change in progress, fn is part of that change.
 type Writer interface {
 	Mutate(ctx context.Context, by *model.Principal, fn func(*Change) error) error
 }

@@ -11,8 +11,8 @@ import (
 	"weir/model"
 )
 
-// Row is what every entity has. It is embedded in the entity's struct and kept in the columns id, tenant_id (not where
-// the kind belongs to the instance), created_at and updated_at.
+// Row holds the fields that every entity has. It is embedded in the entity's struct and kept in the columns id,
+// tenant_id (not where the kind belongs to the instance), created_at and updated_at.
 type Row struct {
 	ID        int64
 	TenantID  int64 // 0 for kinds of the instance
@@ -26,12 +26,12 @@ type Desc[T any] struct {
 	Name     string // of the table
 	Instance bool   // the kind belongs to the instance, there is no tenant_id; pass tenant 0
 	Order    string // of lists; default: created_at DESC, token
-	// Check refuses a row as it is about to be written, by what only the whole row can tell. changed names the columns
-	// that are written. An error stops the change.
+	// Check validates a row before it is written, where the rules concern several fields. changed names the columns that
+	// are written. An error stops the change.
 	Check func(tx Tx, row *T, changed Changed) error
 	// Referrers are the kinds that hold a row of this one: while one exists, Delete is refused.
 	Referrers []Referrer
-	// Label is how the journal names a row; default: the token, else the row id. It must not give away a secret.
+	// Label returns the journal's name of a row; default: the token, else the row id. It must not contain a secret.
 	Label func(row *T) string
 }
 
@@ -52,7 +52,7 @@ type Changed struct {
 func (c Changed) Has(column string) bool { return c.New || slices.Contains(c.columns, column) }
 
 // Table reads and writes one kind of entity. All reads and writes are scoped by tenant; every write leaves a row in the
-// journal. Refusals are *model.Error. It holds no state and may be used at once by many.
+// journal. Refusals are *model.Error. It has no state and is safe for concurrent use.
 type Table[T any] struct {
 	desc    Desc[T]
 	fields  []*Field
@@ -65,7 +65,7 @@ type Table[T any] struct {
 	order   string
 }
 
-// NewTable makes the table of a description. A mistake in it is one of the program: it panics.
+// NewTable makes the table of a description. It panics on a mistake in the description.
 func NewTable[T any](d Desc[T]) *Table[T] {
 	entity := reflect.TypeFor[T]()
 	t := &Table[T]{desc: d, fields: fieldsOf(entity), byName: map[string]*Field{}, byCol: map[string]*Field{}}
@@ -107,7 +107,7 @@ func (t *Table[T]) Kind() string { return t.desc.Kind }
 // Name is the table's name in the database and in the journal.
 func (t *Table[T]) Name() string { return t.desc.Name }
 
-// Fields describes the fields, in the order of the struct. The result is the caller's.
+// Fields describes the fields, in the order of the struct. The caller may change the result.
 func (t *Table[T]) Fields() []Field {
 	fs := make([]Field, len(t.fields))
 	for i, f := range t.fields {
@@ -116,7 +116,7 @@ func (t *Table[T]) Fields() []Field {
 	return fs
 }
 
-// Head returns what every entity has of a row.
+// Head returns the Row that is embedded in a row.
 func (t *Table[T]) Head(row *T) *Row { return t.head(row) }
 
 // Token returns the token of a row, "" for kinds without one.
@@ -127,7 +127,7 @@ func (t *Table[T]) Token(row *T) string {
 	return t.tokenOf(row)
 }
 
-// Value returns what a column of a row holds, nil for null. It panics for a column that the kind does not have.
+// Value returns the value of a column of a row, nil for null. It panics for a column that the kind does not have.
 func (t *Table[T]) Value(row *T, column string) any {
 	f := t.byCol[column]
 	v := reflect.ValueOf(row).Elem().FieldByIndex(f.index)
@@ -140,8 +140,8 @@ func (t *Table[T]) Value(row *T, column string) any {
 	return v.Interface()
 }
 
-// Values returns a row as the patch of a create would give it, every field of the API by its name: nil for null, the row id
-// where the field is a reference, and secrets left out.
+// Values returns a row as a patch with every field of the API by its name: nil for null, the row id for a reference, and
+// without secrets.
 func (t *Table[T]) Values(row *T) Patch {
 	v := reflect.ValueOf(row).Elem()
 	p := make(Patch, len(t.byName))
@@ -153,8 +153,8 @@ func (t *Table[T]) Values(row *T) Patch {
 	return p
 }
 
-// Create makes a row of a patch. What the patch does not name is null or the Go zero value, and refused where the field
-// is required.
+// Create inserts a row with the values of a patch. A field that the patch does not name becomes null or the Go zero
+// value; a required one is refused.
 func (t *Table[T]) Create(c *Change, tenantID int64, p Patch) (*T, error) {
 	row := new(T)
 	v := reflect.ValueOf(row).Elem()
@@ -180,7 +180,7 @@ func (t *Table[T]) Create(c *Change, tenantID int64, p Patch) (*T, error) {
 	return row, nil
 }
 
-// Insert makes a row that code has filled. It sets ID, CreatedAt and UpdatedAt.
+// Insert inserts a row that code has filled. It sets ID, CreatedAt and UpdatedAt.
 func (t *Table[T]) Insert(c *Change, row *T) error {
 	h := t.head(row)
 	h.CreatedAt, h.UpdatedAt = c.At, c.At
@@ -206,8 +206,8 @@ func (t *Table[T]) Insert(c *Change, row *T) error {
 	return t.audit(c, AuditCreate, row)
 }
 
-// Update sets what the patch names: absent keeps, nil clears, a value sets. Only named columns are written, so that two
-// writers of different fields do not undo each other. A patch that names nothing writes nothing.
+// Update sets the fields of a patch: absent keeps, nil clears, a value sets. It writes only these columns, so that two
+// writers of different fields do not undo each other. An empty patch writes nothing.
 func (t *Table[T]) Update(c *Change, tenantID int64, token string, p Patch) (*T, error) {
 	row, err := t.must(c, tenantID, token)
 	if err != nil {
@@ -254,7 +254,7 @@ func (t *Table[T]) Save(c *Change, row *T, columns ...string) error {
 	return t.write(c, row, named)
 }
 
-// Rename gives a row another token. The token it has already is no change.
+// Rename changes the token of a row. Its present token is no change.
 func (t *Table[T]) Rename(c *Change, tenantID int64, token, newToken string) (*T, error) {
 	row, err := t.must(c, tenantID, token)
 	if err != nil || token == newToken {
@@ -267,7 +267,7 @@ func (t *Table[T]) Rename(c *Change, tenantID int64, token, newToken string) (*T
 	return row, t.write(c, row, []*Field{t.token})
 }
 
-// Delete removes a row; false says that there was none. It is refused with IN_USE while a referrer holds the row.
+// Delete removes a row; false when there was none. It is refused with IN_USE while a referrer holds the row.
 func (t *Table[T]) Delete(c *Change, tenantID int64, token string) (bool, error) {
 	row, err := t.Get(c, tenantID, token)
 	if err != nil || row == nil {
@@ -279,7 +279,7 @@ func (t *Table[T]) Delete(c *Change, tenantID int64, token string) (bool, error)
 	return true, t.Remove(c, row)
 }
 
-// Free refuses with IN_USE when one of the referrers holds the row.
+// Free returns IN_USE when one of the referrers holds the row.
 func (t *Table[T]) Free(tx Tx, row *T, referrers ...Referrer) error {
 	for _, r := range referrers {
 		var held bool
@@ -293,7 +293,7 @@ func (t *Table[T]) Free(tx Tx, row *T, referrers ...Referrer) error {
 	return nil
 }
 
-// Remove removes a row that was read in this transaction, whoever refers to it.
+// Remove removes a row that was read in this transaction, without a check of its referrers.
 func (t *Table[T]) Remove(c *Change, row *T) error {
 	n, err := c.Exec(`DELETE FROM `+t.desc.Name+` WHERE id = ?`, t.head(row).ID)
 	if err != nil {
@@ -339,7 +339,7 @@ func (t *Table[T]) must(tx Tx, tenantID int64, token string) (*T, error) {
 	return row, err
 }
 
-// known refuses a patch that names what is no field.
+// known refuses a patch with an unknown field.
 func (t *Table[T]) known(p Patch) error {
 	var unknown []string
 	for name := range p {
@@ -353,7 +353,7 @@ func (t *Table[T]) known(p Patch) error {
 	return model.Invalid(slices.Min(unknown), "is no field of a %s", t.desc.Kind)
 }
 
-// refused turns the answer of a unique index into a refusal that names the field and the value.
+// refused turns the error of a unique index into a refusal that names the field and the value.
 func (t *Table[T]) refused(err error, row *T) error {
 	u, ok := errors.AsType[*UniqueError](err)
 	if !ok || u.Table != t.desc.Name {
@@ -367,7 +367,7 @@ func (t *Table[T]) refused(err error, row *T) error {
 	return err
 }
 
-// shown is a value for a message; a secret is not.
+// shown returns a value for a message, without secrets.
 func (t *Table[T]) shown(f *Field, row *T) string {
 	v := reflect.ValueOf(row).Elem().FieldByIndex(f.index)
 	if f.null && !v.IsNil() {

@@ -7,7 +7,7 @@ import (
 	"weir/model"
 )
 
-// HasRowEvent reports whether the event of a place in the log is kept as a row: a replay asks whether it was here before.
+// HasRowEvent reports whether the event of a log position is stored as a row. A replay uses it to detect its own work.
 func HasRowEvent(tx Tx, at model.Offset, index uint32) (bool, error) {
 	var one int
 	err := tx.QueryRow(`SELECT 1 FROM row_events WHERE log_offset = ? AND idx = ?`, int64(at), int64(index)).Scan(&one)

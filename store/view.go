@@ -2,7 +2,7 @@ package store
 
 import "weir/model"
 
-// ViewRow is one row of the registry as resolution reads it, with the span of the log in which it holds.
+// ViewRow is one row of the metadata view, with the span of the log in which it is effective.
 type ViewRow struct {
 	Kind model.ViewKind
 	Key  string
@@ -10,8 +10,8 @@ type ViewRow struct {
 	Body []byte
 }
 
-// SetView makes body what (kind, key) means from offset on; a nil body ends the row there. Setting it again with the
-// same offset, as a replay does, changes nothing.
+// SetView sets the body of (kind, key) from offset on; a nil body ends the row there. Setting it again with the same
+// offset, as a replay does, changes nothing.
 func SetView(tx Tx, kind model.ViewKind, key string, body []byte, from model.Offset) error {
 	if _, err := tx.Exec(`UPDATE view_rows SET to_offset = ? WHERE kind = ? AND key = ? AND to_offset IS NULL AND from_offset < ?`,
 		int64(from), string(kind), key, int64(from)); err != nil {
@@ -26,7 +26,7 @@ func SetView(tx Tx, kind model.ViewKind, key string, body []byte, from model.Off
 	return err
 }
 
-// ViewAsOf calls f for each row that holds at offset, in no promised order.
+// ViewAsOf calls f for each row that is effective at offset, in no promised order.
 func ViewAsOf(tx Tx, at model.Offset, f func(ViewRow) error) error {
 	rows, err := tx.Query(`SELECT kind, key, from_offset, body FROM view_rows
 		WHERE from_offset <= ? AND (to_offset IS NULL OR to_offset > ?)`, int64(at), int64(at))

@@ -22,7 +22,7 @@ type File struct {
 // NewFile returns a file without content, for mistakes that have no place in it.
 func NewFile(name string) *File { return &File{Name: name} }
 
-// Place is where something stands. The zero Place is nowhere.
+// Position is a line and column of a file. The zero Position is unknown.
 type Position struct {
 	File   *File
 	Line   int // 1 is the first; 0: no line

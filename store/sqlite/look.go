@@ -21,7 +21,7 @@ type Inspector struct {
 	Pending int
 }
 
-// Look opens the database at path for reading; it must exist. Errors are those of Open. As with Open the caller holds
+// Inspect opens the database at path for reading; it must exist. Errors are those of Open. As with Open the caller holds
 // the lock of the data directory.
 func Inspect(ctx context.Context, path string) (*Inspector, error) {
 	return look(ctx, path, embedded())

@@ -485,7 +485,7 @@ func testLists(t *testing.T, f *fixture) {
 		if all != 83 || some != 42 || none != 0 {
 			t.Error(all, some, none)
 		}
-		if _, n := list(store.Page{}, store.Null("isbn"), store.NotNull("shelf_id"), store.Ne("place", 10), store.AtLeast("place", 10), store.AtMost("place", 12)); n != 2 {
+		if _, n := list(store.Page{}, store.Null("isbn"), store.NotNull("shelf_id"), store.Ne("place", 10), store.NotBelow("place", 10), store.NotAbove("place", 12)); n != 2 {
 			t.Error(n)
 		}
 		f.read(t, func(tx store.Tx) error {
