@@ -9,21 +9,21 @@ import (
 
 // DeadLetter is a message that was accepted and could not be stored, or the copy of one that was refused as unreadable.
 type DeadLetter struct {
-	ID       int64
-	Tenant   string // "" for unauthenticated senders and unknown tenants
-	Occurred model.Micros
-	Kind     string // ingest, …
-	Reason   string
-	Source   string
-	Summary  string
-	Detail   string // first 2 KiB of the payload, credential members removed
-	Attempts int
-	Subject  string // device as named
-	Epoch    uint32
-	Offset   model.Offset // 0: it never entered the log
+	ID              int64
+	Tenant          string // "" for unauthenticated senders and unknown tenants
+	Occurred        model.Micros
+	Kind            string // ingest, …
+	Reason          string
+	Source          string
+	Summary         string
+	Detail          string // first 2 KiB of the payload, credential members removed
+	Attempts        int
+	Subject         string // device as named
+	Epoch           uint32
+	Offset          model.Offset // 0: it never entered the log
 	Unauthenticated bool
-	Bytes    int64 // its share of the rejected-payload buffer
-	Record   []byte
+	Bytes           int64 // its share of the rejected-payload buffer
+	Record          []byte
 }
 
 // Kinds of dead letters.

@@ -222,15 +222,16 @@ func (v *Versions[T, S]) Revision(tx store.Tx, row *T) (string, error) {
 	if err != nil || now == nil {
 		return "", err
 	}
-	revision := stamp(v.k.Table.Head(now))
+	var revision strings.Builder
+	revision.WriteString(stamp(v.k.Table.Head(now)))
 	for _, p := range v.k.parts {
 		below, err := p.stampsBelow(tx, head.TenantID, p.column, head.ID)
 		if err != nil {
 			return "", err
 		}
-		revision += "/ " + below
+		revision.WriteString("/ " + below)
 	}
-	return revision, nil
+	return revision.String(), nil
 }
 
 func stamp(head *store.Row) string { return fmt.Sprintf("%d.%d ", head.ID, head.UpdatedAt) }
