@@ -34,8 +34,8 @@ func (i *intake) Start(_, life context.Context) error {
 		ingest.IntakeDeps{Log: i.spool.log, Counts: i.spool.counts, Stamp: i.spool.clock.Stamp, Verify: i.verify, Ceiling: i.entities.Govern, Pressure: i.gauge,
 			Seal: i.store.vault.Seal, KeepRejected: i.keepRejected, Tap: i.applier.tap, Logger: i.log, Registry: i.metrics})
 	i.goes(life, "pressure", i.gauge.Run)
-	i.goes(life, "gate", i.gate.Run)
-	i.goes(life, "door counts", func(ctx context.Context) error { return i.gate.RunCounts(ctx, countsInterval) })
+	i.goes(life, "intake", i.gate.Run)
+	i.goes(life, "transport counts", func(ctx context.Context) error { return i.gate.RunCounts(ctx, countsInterval) })
 	return nil
 }
 

@@ -231,7 +231,7 @@ func (d *demo) summarize(ctx context.Context, op *operate.Client) (*demoSummary,
 	for i := range l.Lines {
 		line := &l.Lines[i]
 		s.Received += line.Received
-		s.Stored += line.Headings["stored"]
+		s.Stored += line.Outcomes["stored"]
 		s.Readings += line.Readings
 		s.Balanced = s.Balanced && line.Missing == 0
 	}

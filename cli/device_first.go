@@ -148,7 +148,7 @@ func (f *firstReading) await(ctx context.Context, seen *watching, tenant, device
 					continue
 				}
 				f.tell(m, time.Since(began))
-				if m.Heading == "stored" {
+				if m.Outcome == "stored" {
 					return nil
 				}
 				refused++
@@ -162,7 +162,7 @@ func (f *firstReading) tell(m *operate.Seen, after time.Duration) {
 		f.c.writeLine(f.c.io.Stdout, m)
 		return
 	}
-	if m.Heading == "stored" {
+	if m.Outcome == "stored" {
 		f.c.note("arrived after %s over %s: %s, stored", after.Round(100*time.Millisecond), m.Transport, valuesText(m))
 		return
 	}

@@ -132,7 +132,7 @@ func TestTheWaitSpeaksJSONAndSeesAReadingOverMQTT(t *testing.T) {
 	if err := answer.Decode(&seen); err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(seen.Heading, seen.Transport, seen.Values); got != "storedmqtt[temp=21.5]" {
+	if got := fmt.Sprint(seen.Outcome, seen.Transport, seen.Values); got != "storedmqtt[temp=21.5]" {
 		t.Error(got)
 	}
 	w.ends()

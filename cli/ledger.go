@@ -59,14 +59,14 @@ func printLedger(w io.Writer, r *operate.LedgerReport) {
 		for _, l := range r.Lines {
 			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t", l.Hour.Format("2006-01-02 15:04"), cmp.Or(l.Tenant, strangers), l.Transport, l.Received)
 			for _, h := range ledgerHeadings {
-				fmt.Fprintf(t, "%d\t", l.Headings[h])
+				fmt.Fprintf(t, "%d\t", l.Outcomes[h])
 			}
 			fmt.Fprintf(t, "%d\t%d\t\n", l.Readings, l.Missing)
 		}
 		_ = t.Flush() // whoever reads has gone
 		for _, l := range r.Lines {
 			for _, n := range l.Reasons {
-				fmt.Fprintf(w, "%s %s %s: %d %s (%s)\n", l.Hour.Format("2006-01-02 15:04"), cmp.Or(l.Tenant, strangers), l.Transport, n.Count, n.Heading, n.Reason)
+				fmt.Fprintf(w, "%s %s %s: %d %s (%s)\n", l.Hour.Format("2006-01-02 15:04"), cmp.Or(l.Tenant, strangers), l.Transport, n.Count, n.Outcome, n.Reason)
 			}
 		}
 	}

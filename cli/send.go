@@ -292,7 +292,7 @@ func (s *sending) verdict(r *sent) error {
 	switch {
 	case !r.Answer.OK:
 		return &model.Error{Code: model.CodeInvalidInput, Message: fmt.Sprintf("the door refused reading %d: %s", r.Reading, r.Answer.Text), Hint: s.hint("")}
-	case r.Fate.Heading == "stored" || r.Fate.Heading == "duplicate":
+	case r.Fate.Outcome == "stored" || r.Fate.Outcome == "duplicate":
 		return nil
 	}
 	return &model.Error{Code: model.CodeInvalidInput, Message: fmt.Sprintf("reading %d was not stored: %s", r.Reading, fateText(r.Fate)), Hint: s.hint(r.Fate.Reason)}

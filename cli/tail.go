@@ -57,15 +57,15 @@ func newTail(c *command) *cobra.Command {
 	cmd.Flags().StringVar(&tenant, "tenant", "", "of one tenant; \"\" is strangers and unknown tenants")
 	cmd.Flags().StringVar(&q.Device, "device", "", "of one device, as the message names it")
 	cmd.Flags().StringVar(&q.Transport, "transport", "", "of one transport: mqtt, http")
-	cmd.Flags().StringVar(&q.Heading, "heading", "", "that ended so: stored, duplicate, dead-letter, refused, dropped")
+	cmd.Flags().StringVar(&q.Outcome, "heading", "", "that ended so: stored, duplicate, dead-letter, refused, dropped")
 	cmd.Flags().Int64Var(&limit, "limit", 0, "end after so many (default: at Ctrl-C)")
 	return cmd
 }
 
 // checkTail refuses what no message can be: it would be waited for in vain.
 func checkTail(q operate.TailQuery) error {
-	if !slices.Contains([]string{"", "stored", "duplicate", "dead-letter", "dead letter", "refused", "dropped"}, q.Heading) {
-		return usageError{fmt.Errorf("--heading: %q is none of stored, duplicate, dead-letter, refused, dropped", q.Heading)}
+	if !slices.Contains([]string{"", "stored", "duplicate", "dead-letter", "dead letter", "refused", "dropped"}, q.Outcome) {
+		return usageError{fmt.Errorf("--heading: %q is none of stored, duplicate, dead-letter, refused, dropped", q.Outcome)}
 	}
 	if !slices.Contains([]string{"", "mqtt", "http"}, q.Transport) {
 		return usageError{fmt.Errorf("--transport: %q is neither mqtt nor http", q.Transport)}
@@ -133,9 +133,9 @@ func printSeen(w io.Writer, m *operate.Seen) {
 
 // fateText says where a message ended, and why.
 func fateText(m *operate.Seen) string {
-	text := m.Heading
+	text := m.Outcome
 	if m.Connection {
-		text = "connection " + m.Heading
+		text = "connection " + m.Outcome
 	}
 	if m.Reason != "" {
 		text += " (" + m.Reason + ")"

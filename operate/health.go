@@ -31,20 +31,20 @@ type Health struct {
 }
 
 func (o *Operator) health(context.Context, None) (*Health, error) {
-	if !o.Ready() {
+	if !o.deps.Ready() {
 		return &Health{State: HealthNotReady, Problems: []string{"it is starting or stopping"}}, nil
 	}
 	h := &Health{State: HealthReady}
-	if err := o.Spool.Stats().Err; err != nil {
+	if err := o.deps.Spool.Stats().Err; err != nil {
 		h.Problems = append(h.Problems, "the log refuses appends: "+err.Error())
 	}
-	if err := o.Store.Stats().Err; err != nil {
+	if err := o.deps.Store.Stats().Err; err != nil {
 		h.Problems = append(h.Problems, doubtText(err))
 	}
-	if o.Gauge.Refusing() {
+	if o.deps.Gauge.Refusing() {
 		h.Problems = append(h.Problems, "the log is filling up: new messages are refused")
 	}
-	if why := o.Applier.Stalled(); why != "" {
+	if why := o.deps.Applier.Stalled(); why != "" {
 		h.Problems = append(h.Problems, "what was accepted is not applied: "+why)
 	}
 	if len(h.Problems) > 0 {
@@ -139,8 +139,8 @@ func doubtText(err error) string {
 
 // storeFinding is what is wrong with the database, as far as it is known.
 func (o *Operator) storeFinding() (health.Finding, bool) {
-	if err := o.Store.Stats().Err; err != nil {
-		return health.Fail(doubtHint(o.Config.DataDir, err)+"; what is acknowledged meanwhile waits in the log as long as that has room: weir backup create keeps it, where it still can", "%v", err), false
+	if err := o.deps.Store.Stats().Err; err != nil {
+		return health.Fail(doubtHint(o.deps.Config.DataDir, err)+"; what is acknowledged meanwhile waits in the log as long as that has room: weir backup create keeps it, where it still can", "%v", err), false
 	}
 	return health.Finding{}, true
 }

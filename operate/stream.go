@@ -120,7 +120,7 @@ func readCommand(w http.ResponseWriter, r *http.Request, limit int64, into any) 
 // failed answers a command that was refused or failed.
 func (s *Server) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if model.CodeOf(err) == "" {
-		s.o.Log.Error("a command failed", "command", r.URL.Path, "error", err)
+		s.o.deps.Log.Error("a command failed", "command", r.URL.Path, "error", err)
 	}
 	reply(w, http.StatusUnprocessableEntity, wireErrorOf(err))
 }

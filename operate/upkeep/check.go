@@ -13,7 +13,7 @@ const checkLimit = time.Minute
 
 // CheckStore reads a database of moderate size through after a stop that was not a clean one: what a power cut has done to
 // it is better known now than when the page is needed.
-func (k *Keeper) CheckStore(ctx context.Context, hint string) error {
+func (k *Maintained) CheckStore(ctx context.Context, hint string) error {
 	if k.Store.Stats().Bytes > smallStore {
 		return nil
 	}

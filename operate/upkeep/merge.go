@@ -17,7 +17,7 @@ const (
 )
 
 // Merge merges blocks into chunks until ctx ends.
-func (k *Keeper) Merge(ctx context.Context) error {
+func (k *Maintained) Merge(ctx context.Context) error {
 	t := time.NewTicker(mergeLook)
 	defer t.Stop()
 	gen, last, reported := k.Series.Generation(), time.Duration(-1), ""
