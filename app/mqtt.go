@@ -113,7 +113,7 @@ func (m *mqtt) openTo() string {
 	case b.OpenTopicsTenant != "":
 		return "a device credential of " + b.OpenTopicsTenant
 	}
-	return "nobody is let in"
+	return "no client is let in"
 }
 
 // proofs is what opens a connection at mqtts.

@@ -45,7 +45,7 @@ func newBackupCreate(c *command) *cobra.Command {
 			"acknowledged before the command began is in it. A running instance goes on meanwhile; where none runs, the directory\n" +
 			"is copied as it lies. The file is there when it is whole and not before; an existing one is not overwritten. - writes\n" +
 			"to stdout, so that a copy need not lie on this machine at all.\n\n" +
-			"The root key stays out unless --with-root-key asks for it: without the key nobody can read the secrets of a copy. Keep\n" +
+			"The root key stays out unless --with-root-key asks for it: without the key the secrets of a copy cannot be read. Keep\n" +
 			"the key in another place. The configuration is no part of the copy.",
 		Example: "  weir backup create /mnt/usb/weir-monday.backup\n  weir backup create --gzip --rate 2MiB weir.backup.gz\n" +
 			"  ssh gateway weir backup create - > gateway.backup",
@@ -62,16 +62,16 @@ func newBackupCreate(c *command) *cobra.Command {
 			return k.run(cmd.Context())
 		},
 	}
-	cmd.Flags().BoolVar(&k.q.WithRootKey, "with-root-key", false, "put the root key into the copy: whoever has the file can read every secret")
+	cmd.Flags().BoolVar(&k.q.WithRootKey, "with-root-key", false, "put the root key into the copy: every holder of the file can read every secret")
 	cmd.Flags().BoolVar(&k.gzip, "gzip", false, "compress the copy")
-	cmd.Flags().StringVar(&rate, "rate", "", "read at most `SIZE` a second, such as 2MiB, where the disk is slow")
+	cmd.Flags().StringVar(&rate, "rate", "", "maximum `SIZE` to read a second, such as 2MiB, for slow disks")
 	return cmd
 }
 
 func (k *copying) run(ctx context.Context) error {
 	k.began, k.q.Version = time.Now(), Version
 	if k.q.WithRootKey {
-		k.c.note("The root key goes into the copy: whoever has the file can read every secret in it. Keep it as you would keep the key.")
+		k.c.note("The root key goes into the copy: every holder of the file can read every secret in it. Keep it as you would keep the key.")
 	}
 	if k.file == "-" {
 		_, err := k.fill(ctx, k.c.io.Stdout, func() error { return nil })

@@ -62,7 +62,7 @@ func (c *command) completeTokens(root *cobra.Command) {
 }
 
 // offer completes the words of a use line: the tenant, then devices of that tenant, but for a device that is to be made:
-// its token is nobody's to guess.
+// its token must not be guessed.
 func (c *command) offer(words []string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		at := min(len(args), len(words)-1)

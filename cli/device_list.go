@@ -227,7 +227,7 @@ func printDevices(w io.Writer, l *deviceList) {
 		d := &l.Devices[i]
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", d.Token, d.Type, orDash(d.Name), orDash(d.ExternalID), cmp.Or(d.Presence, "-"), timeText(d.LastSeen))
 	}
-	_ = t.Flush() // whoever reads has gone
+	_ = t.Flush() // the reader has gone
 }
 
 func orDash(s *string) string {

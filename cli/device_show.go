@@ -203,7 +203,7 @@ func printDetails(w io.Writer, d *deviceDetails) {
 	for _, l := range d.DeadLetters {
 		row("dead letter", "%s  %s: %s", timeText(&l.Occurred), l.Reason, printable(l.Summary))
 	}
-	_ = t.Flush() // whoever reads has gone
+	_ = t.Flush() // the reader has gone
 }
 
 func presenceText(d *deviceDetails) string {

@@ -70,7 +70,7 @@ func (c *command) healthOf(base string) (func(context.Context) (*operate.Health,
 	}, nil
 }
 
-// waitReady asks until the instance is ready or the time is over, once at least. It returns what it was told last.
+// waitReady asks until the instance is ready or the time is over, once at least. It returns the last answer.
 func waitReady(ctx context.Context, wait time.Duration, ask func(context.Context) (*operate.Health, error)) (*operate.Health, error) {
 	end := time.Now().Add(wait)
 	for {

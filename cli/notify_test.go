@@ -73,7 +73,7 @@ func TestAnInitSystemThatDoesNotListenStopsNobody(t *testing.T) {
 	if err := p.Stop(); err != nil {
 		t.Error(err)
 	}
-	if !strings.Contains(p.Stderr(), "the init system could not be told") {
+	if !strings.Contains(p.Stderr(), "the init system could not be notified") {
 		t.Error(p.Stderr())
 	}
 }

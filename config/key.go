@@ -89,7 +89,7 @@ func (k key) json() any {
 	return text(k.value)
 }
 
-// duration drops the zeros that time.Duration writes behind the unit that matters.
+// duration drops the zeros that time.Duration writes after the unit that matters.
 func duration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {

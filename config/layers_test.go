@@ -207,10 +207,10 @@ func TestWarnings(t *testing.T) {
 	}{
 		{"defaults", disk{"weir.yaml": {}}, nil},
 		{"open without a credential", disk{"weir.yaml": {text: "auth:\n  device_auth_mode: optional\n"}}, []string{
-			"listeners.ingest: is open on every interface, without TLS, and auth.device_auth_mode is optional: whoever reaches it can send as any device (set auth.device_auth_mode to required, or name an address such as 127.0.0.1:8081)"}},
+			"listeners.ingest: is open on every interface, without TLS, and auth.device_auth_mode is optional: any client that reaches it can send as any device (set auth.device_auth_mode to required, or name an address such as 127.0.0.1:8081)"}},
 		{"open on both kinds of address", disk{"weir.yaml": {text: "auth: {device_auth_mode: disabled}\nlisteners:\n  ingest: '[::]:8081'\n  metrics: 0.0.0.0:9090\n"}}, []string{
-			"weir.yaml:3:3: listeners.ingest: is open on every interface, without TLS, and auth.device_auth_mode is disabled: whoever reaches it can send as any device (set auth.device_auth_mode to required, or name an address such as 127.0.0.1:8081)",
-			"weir.yaml:4:3: listeners.metrics: is open on every interface: whoever reaches it reads the metrics (name an address such as 127.0.0.1:9090)"}},
+			"weir.yaml:3:3: listeners.ingest: is open on every interface, without TLS, and auth.device_auth_mode is disabled: any client that reaches it can send as any device (set auth.device_auth_mode to required, or name an address such as 127.0.0.1:8081)",
+			"weir.yaml:4:3: listeners.metrics: is open on every interface: any client that reaches it can read the metrics (name an address such as 127.0.0.1:9090)"}},
 		{"closed", disk{"weir.yaml": {text: "auth: {device_auth_mode: disabled}\nlisteners: {ingest: '', metrics: ':9090'}\nmetrics: {enabled: false}\n"}}, nil},
 		{"in /tmp", disk{"weir.yaml": {text: "data_dir: /tmp/x/../weir\n"}}, []string{
 			"weir.yaml:1:1: data_dir: lies in /tmp, which may be emptied at a restart: what was acknowledged would be lost (name a directory on a disk, such as /var/lib/weir)"}},

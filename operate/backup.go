@@ -133,7 +133,7 @@ func (d *Directory) noteBackup(_ context.Context, last LastBackup) (None, error)
 	return None{}, last.write(d.Config.DataDir)
 }
 
-// endBackup says behind the copy how it ended.
+// endBackup writes after the copy how it ended.
 func (s *Server) endBackup(ctx context.Context, w http.ResponseWriter, m *backup.Manifest, err error) {
 	var end backupEnd
 	switch {

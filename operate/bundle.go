@@ -37,7 +37,7 @@ const (
 // in it: counts, figures, names of tenants and rules.
 func (o *Operator) bundle(ctx context.Context, _ None) ([]BundleFile, error) {
 	b := &bundler{now: time.Now()}
-	b.json("config.json", "the configuration that the instance obeys, without secrets", o.deps.Effective().Values())
+	b.json("config.json", "the effective configuration of the instance, without secrets", o.deps.Effective().Values())
 	report, err := o.doctor(ctx, DoctorQuery{})
 	b.either("doctor.json", "what weir doctor finds", report, err)
 	status, err := o.status(ctx, None{})

@@ -178,23 +178,23 @@ func reloadFinding(r *ReloadReport) health.Finding {
 	case r == nil:
 		return health.Good("none since the start")
 	case r.Outcome == ReloadFailed:
-		return health.Fail("weir config validate shows the lines; until it is mended the configuration of before is obeyed",
+		return health.Fail("weir config validate shows the lines; until it is corrected, the previous configuration applies",
 			"the last one, at %s, was refused: %s", r.At.Format(time.RFC3339), health.Count(len(r.Problems), "mistake"))
 	case len(r.Waiting) > 0:
 		var keys []string
 		for _, c := range r.Waiting {
 			keys = append(keys, c.Path)
 		}
-		return health.Warn("restart the instance to have them obeyed", "waiting for a restart: %s", strings.Join(keys, ", "))
+		return health.Warn("restart the instance to apply them", "waiting for a restart: %s", strings.Join(keys, ", "))
 	}
-	return health.Good("the last one, at %s, is obeyed", r.At.Format(time.RFC3339))
+	return health.Good("the last one, at %s, applies", r.At.Format(time.RFC3339))
 }
 
 func signIn(can bool, dir string) health.Finding {
 	if can {
 		return health.Good("there is an administrator")
 	}
-	return health.Warn("weir admin create you@example.org --data "+dir+", or in a browser: weir admin link", "nobody can sign in yet")
+	return health.Warn("weir admin create you@example.org --data "+dir+", or in a browser: weir admin link", "no account can sign in yet")
 }
 
 func ledgerFinding(ctx context.Context, l *ingest.Ledger) health.Finding {
@@ -239,13 +239,13 @@ func deadLetterFinding(ctx context.Context, st interface {
 // namedRules is how many rules a finding names.
 const namedRules = 3
 
-func rulesFinding(s rules.Stats, ailing []rules.Health) health.Finding {
-	if len(ailing) == 0 {
+func rulesFinding(s rules.Stats, unhealthy []rules.Health) health.Finding {
+	if len(unhealthy) == 0 {
 		return health.Good("%d run", s.Rules)
 	}
 	var text []string
 	result := health.Warn
-	for _, h := range ailing {
+	for _, h := range unhealthy {
 		what := fmt.Sprintf("%d samples could not be judged", h.EvalErrors)
 		switch {
 		case h.Status == rules.CompileError:
@@ -258,7 +258,7 @@ func rulesFinding(s rules.Stats, ailing []rules.Health) health.Finding {
 	if more := len(text) - namedRules; more > 0 {
 		text = append(text[:namedRules], fmt.Sprintf("and %d more", more))
 	}
-	return result("correct the rule in its device profile and publish it", "%d of %d: %s", len(ailing), max(s.Rules, len(ailing)), strings.Join(text, "; "))
+	return result("correct the rule in its device profile and publish it", "%d of %d: %s", len(unhealthy), max(s.Rules, len(unhealthy)), strings.Join(text, "; "))
 }
 
 // ceilings finds the tenants of whom messages were turned away in this hour or the one before because they send more

@@ -93,7 +93,7 @@ func AskReadyz(ctx context.Context, base string) (*Health, error) {
 		return unreachable(base, err)
 	}
 	defer resp.Body.Close()
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, 200)) // what it says beside the status is for people
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, 200)) // the body besides the status is for people
 	switch said := strings.TrimSpace(string(body)); resp.StatusCode {
 	case http.StatusOK:
 		return &Health{State: HealthReady}, nil
@@ -121,10 +121,10 @@ func (a nobodyAt) Error() string { return "nothing answers at " + string(a) }
 func (nobodyAt) Is(target error) bool { return target == ErrNotRunning }
 
 // doubtHint is what to do about a database that cannot be trusted while it is open. After a failed sync there is nothing to
-// bring back: the log still holds what the database may have lost, for it is trimmed only behind a sync that succeeded.
+// bring back: the log still holds what the database may have lost, for it is trimmed only after a sync that succeeded.
 func doubtHint(dir string, err error) string {
 	if errors.Is(err, store.ErrUnsynced) {
-		return "restart weir: the database is opened anew and the log makes up for what it lacks; then look at the disk (dmesg, smartctl): it has refused a sync"
+		return "restart weir: the database is opened again and the log restores what it lacks; then look at the disk (dmesg, smartctl): it has refused a sync"
 	}
 	return StoreHint(dir)
 }

@@ -13,7 +13,7 @@ import (
 type TailQuery struct {
 	Tenant *string `json:"tenant,omitempty"` // "" is unauthenticated senders and unknown tenants
 	Device string  `json:"device,omitempty"`
-	// Unnamed asks, beside for Device, for what names no device: it may be its.
+	// Unnamed asks, besides for Device, for what names no device: it may be its.
 	Unnamed   bool   `json:"unnamed,omitempty"`
 	Transport string `json:"transport,omitempty"`
 	Outcome   string `json:"heading,omitempty"`
@@ -52,19 +52,19 @@ type Seen struct {
 // tailPace is how often a tail shows what has gathered: with the room of a watcher it bounds what a tail may cost.
 const tailPace = 50 * time.Millisecond
 
-var headings = map[string]store.Outcome{"stored": store.OutcomeStored, "duplicate": store.OutcomeDuplicate, "dead letter": store.OutcomeDeadLetter,
+var outcomes = map[string]store.Outcome{"stored": store.OutcomeStored, "duplicate": store.OutcomeDuplicate, "dead letter": store.OutcomeDeadLetter,
 	"dead-letter": store.OutcomeDeadLetter, "refused": store.OutcomeRefused, "dropped": store.OutcomeDropped}
 
 // tail opens a look at messages as they end.
 func (o *Operator) tail(_ context.Context, q TailQuery) (source[*Sightings], error) {
-	heading, known := headings[q.Outcome]
+	outcome, known := outcomes[q.Outcome]
 	if q.Outcome != "" && !known {
 		return nil, model.Invalid("heading", "%q is none of stored, duplicate, dead-letter, refused, dropped", q.Outcome)
 	}
 	if q.Tenant != nil && *q.Tenant != "" && !o.deps.Govern.Known(*q.Tenant) {
 		return nil, errNoTenant(*q.Tenant)
 	}
-	w, err := o.deps.Tap.Watch(ingest.Watch{Tenant: q.Tenant, Device: q.Device, Unnamed: q.Unnamed, Door: q.Transport, Heading: heading})
+	w, err := o.deps.Tap.Watch(ingest.Watch{Tenant: q.Tenant, Device: q.Device, Unnamed: q.Unnamed, Door: q.Transport, Heading: outcome})
 	if err != nil {
 		return nil, err
 	}

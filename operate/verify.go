@@ -145,7 +145,7 @@ func (o *Operator) addLive(ctx context.Context, out *Verification) error {
 		}
 		out.Balanced = false
 		out.Wrongs = append(out.Wrongs, Imbalance{Kind: ingest.WrongMessages, Tenant: k[0], Transport: k[1], Hour: &hour, Messages: n,
-			Text: "received, and ended under no heading (seen in memory, not yet in the store)"})
+			Text: "received, and have no outcome (seen in memory, not yet in the store)"})
 	}
 	return nil
 }

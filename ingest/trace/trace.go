@@ -285,7 +285,7 @@ func (t *tracing) outcome(r *model.Record, at, again model.Offset) Traced {
 	case m.AltID != "" && same != 0:
 		m.Outcome, m.Text = string(store.OutcomeDuplicate), fmt.Sprintf("the altId of record %d", same)
 	default:
-		m.Text = "applied, and nothing of it is there: a duplicate of something older, or a dead letter that has left; weir ledger verify tells whether anything is missing"
+		m.Text = "applied, and nothing of it is there: a duplicate of something older, or a dead letter that has left; weir ledger verify shows whether anything is missing"
 	}
 	return m
 }

@@ -30,7 +30,7 @@ const (
 	sweepRest = 24 * time.Hour
 )
 
-// Keeper is what the upkeep works on.
+// Maintained is what the upkeep works on.
 type Maintained struct {
 	Store     Store
 	Series    *series.Series
