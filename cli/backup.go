@@ -21,7 +21,7 @@ import (
 )
 
 func newBackup(c *command) *cobra.Command {
-	return group("backup", "Copy an instance while it runs, prove a copy whole, bring one back", newBackupCreate(c), newBackupVerify(c), newBackupRestore(c))
+	return group("backup", "Copy an instance while it runs, verify a copy, restore one", newBackupCreate(c), newBackupVerify(c), newBackupRestore(c))
 }
 
 // copying is one backup create.
@@ -185,7 +185,7 @@ func newBackupVerify(c *command) *cobra.Command {
 	var scratch string
 	cmd := &cobra.Command{
 		Use:   "verify FILE",
-		Short: "Prove a copy whole",
+		Short: "Verify that a copy can be restored",
 		Long: "Read a copy to its end, hold every file against its sum, unpack database and log into a temporary directory, open them,\n" +
 			"read all of both, and see that they belong together. - reads from stdin. It needs as much free space as the copy has\n" +
 			"when it is not compressed, in the directory for temporary files or in --scratch.\n\n" +
@@ -256,7 +256,7 @@ func newBackupRestore(c *command) *cobra.Command {
 	var q operate.RestoreQuery
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
-		Short: "Bring a copy back into an empty data directory",
+		Short: "Restore a copy into an empty data directory",
 		Long: "Unpack a copy into the data directory, which must be empty or not be there. Everything is read, held against its sums,\n" +
 			"opened and compared before any of it is put in place; a directory in which a restore was cut short starts no instance\n" +
 			"and is restored into again. - reads from stdin.\n\n" +

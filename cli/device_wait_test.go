@@ -81,7 +81,7 @@ func postEvent(t *testing.T, p *testweir.Proc, credential, payload string) {
 	_ = resp.Body.Close()
 }
 
-// Somebody brings a device up: first with a wrong credential, then with a body that does not read, then as it should be.
+// A user brings a device up: first with a wrong credential, then with a body that does not read, then as it should be.
 func TestTheWaitForAFirstReadingShowsWhyItDoesNotComeUntilItDoes(t *testing.T) {
 	t.Parallel()
 	p := testweir.Start(t, testweir.Options{})
@@ -138,7 +138,7 @@ func TestTheWaitSpeaksJSONAndSeesAReadingOverMQTT(t *testing.T) {
 	w.ends()
 }
 
-// The commands of a first reading are what the doors take: one is run as it is printed.
+// The commands of a first reading are what the transports take: one is run as it is printed.
 func TestThePrintedCurlCommandSendsTheFirstReading(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "curl")

@@ -18,7 +18,7 @@ func newLedger(c *command) *cobra.Command {
 	var since time.Duration
 	cmd := &cobra.Command{
 		Use:   "ledger",
-		Short: "Where every message ended, per hour",
+		Short: "Show the outcomes of all messages, per hour",
 		Long: "Every message that reached a transport ends with exactly one outcome. An hour balances when what was received, counted\n" +
 			"by the transport, equals what ended; MISSING is the difference.",
 		Example: "  weir ledger --since 24h\n  weir ledger --tenant acme --transport mqtt --json",
@@ -84,8 +84,8 @@ func newDeadLetters(c *command) *cobra.Command {
 	var tenant string
 	cmd := &cobra.Command{
 		Use:   "dead-letters",
-		Short: "Messages that were accepted and proved unfit, newest first",
-		Long: "List messages that were accepted and proved unfit, newest first, each with the reason: a device or tenant that does\n" +
+		Short: "List accepted messages that could not be stored, newest first",
+		Long: "List accepted messages that could not be stored, newest first, each with the reason: a device or tenant that does\n" +
 			"not exist, a credential that does not fit, an impossible time. Bodies that were refused as unreadable are among them;\n" +
 			"their senders were notified.",
 		Example: "  weir ledger dead-letters\n  weir ledger dead-letters --tenant acme --reason unknown-device --limit 10",

@@ -15,7 +15,7 @@ func newLedgerTrace(c *command) *cobra.Command {
 	since, until := "24h", ""
 	cmd := &cobra.Command{
 		Use:   "trace TENANT DEVICE",
-		Short: "What happened to each message of a device",
+		Short: "Show the outcome of each message of a device",
 		Long: "Show for each message of a device that was received in a span of time where it ended, oldest first: stored and how many\n" +
 			"readings of it are there, dead letter and why, duplicate of which record, or waiting in the log.\n\n" +
 			"What is stored or a dead letter is shown for as long as it is kept. A duplicate leaves nothing but its count, so it is\n" +

@@ -54,7 +54,7 @@ func (c *command) recount(ctx context.Context) (*operate.Verification, error) {
 		return nil, err
 	}
 	defer to.Close()
-	return operate.VerifyLedger.Ask(ctx, to, p.tell)
+	return operate.VerifyLedger.Ask(ctx, to, p.show)
 }
 
 // progressLine shows on a terminal how far a recount is, a few times a second.
@@ -64,7 +64,7 @@ type progressLine struct {
 	last time.Time
 }
 
-func (p *progressLine) tell(done, all int64) {
+func (p *progressLine) show(done, all int64) {
 	if !p.on || all == 0 || time.Since(p.last) < 200*time.Millisecond {
 		return
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// notifier tells systemd how a service is doing, by the protocol of sd_notify(3): datagrams of NAME=value lines to the
+// notifier reports to systemd how a service is doing, by the protocol of sd_notify(3): datagrams of NAME=value lines to the
 // socket that NOTIFY_SOCKET names. Without one it does nothing.
 type notifier struct{ socket string }
 

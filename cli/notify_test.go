@@ -11,7 +11,7 @@ import (
 	"weir/internal/testweir"
 )
 
-// hearer is an init system that is told how a service is doing.
+// hearer is an init system that is notified of a service's state.
 type hearer struct {
 	t    *testing.T
 	conn *net.UnixConn

@@ -203,7 +203,7 @@ func (s *sending) series(ctx context.Context, to sender, seen *watching) error {
 		if err != nil {
 			return errors.Join(failed, err)
 		}
-		s.tell(r)
+		s.show(r)
 		if failed == nil {
 			failed = s.verdict(r)
 		}
@@ -271,7 +271,7 @@ func (s *sending) outcome(ctx context.Context, seen *watching, at time.Time, siz
 	}
 }
 
-func (s *sending) tell(r *sent) {
+func (s *sending) show(r *sent) {
 	if s.c.json {
 		s.c.writeLine(s.c.io.Stdout, r)
 		return

@@ -183,7 +183,7 @@ func count(n int, what string) string { return health.Count(n, what) }
 // bytesText is a number of bytes for people.
 func bytesText(n int64) string { return health.Bytes(n) }
 
-// refusals say why there is no room for new messages, and which key of the configuration gives more.
+// refusals say why there is no space for new messages, and which key of the configuration gives more.
 func refusals(causes []string) []string {
 	said := map[string]string{
 		"bytes":   "the log is nearly full (ingest.spool_max_bytes)",

@@ -20,7 +20,7 @@ func newTail(c *command) *cobra.Command {
 	var limit int64
 	cmd := &cobra.Command{
 		Use:   "tail",
-		Short: "Show messages as they end, and where",
+		Short: "Show messages with their outcomes as they end",
 		Long: "Show each message as it ends: when it was received, whose it is, over which transport, of which device, its\n" +
 			"outcome and why, its first values, and how long it took from the receipt to the end. Connections that the\n" +
 			"MQTT listener turns away are shown too. What comes too fast to show is counted. Of an unauthenticated\n" +
@@ -163,7 +163,7 @@ func delayText(ms float64) string {
 	return d.Round(time.Millisecond).String()
 }
 
-// watching is a tail whose values can be waited for beside something else. err is why it ended, once tails is closed.
+// watching is a tail whose values can be waited for together with something else. err is why it ended, once tails is closed.
 type watching struct {
 	tails <-chan *operate.Sightings
 	stop  context.CancelFunc

@@ -66,12 +66,12 @@ func (k key) yaml() string {
 	return text(k.value)
 }
 
-// quoted writes a text in quotes, as JSON and YAML both read it.
+// quoted writes a string in quotes, as JSON and YAML both read it.
 func quoted(s string) string {
 	var b strings.Builder
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(s) // a text always can be
+	_ = e.Encode(s) // a string always can be
 	return strings.TrimSuffix(b.String(), "\n")
 }
 

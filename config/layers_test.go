@@ -21,7 +21,7 @@ type entry struct {
 	err  error
 }
 
-// source reads from the disk weir.yaml and what lies beside it, with one flag and one variable.
+// source reads from the disk weir.yaml and what lies next to it, with one flag and one variable.
 func (d disk) source(set, environ string) Source {
 	files := fstest.MapFS{}
 	for name, f := range d {
@@ -133,8 +133,8 @@ weir.yaml:2:19: broker.enabled: must be true or false
 	}
 }
 
-// strangers is what is told of variables and flags, word for word.
-var strangers = []struct{ set, env, want string }{
+// others is what is reported of variables and flags, word for word.
+var others = []struct{ set, env, want string }{
 	{env: "WEIR_LOGGING_LEVEL=loud", want: "WEIR_LOGGING_LEVEL: must be one of [debug info warn error]"},
 	{env: "WEIR_LOGGING_LEVEL=warning", want: "WEIR_LOGGING_LEVEL: must be one of [debug info warn error] (did you mean warn?)"},
 	{set: "logging.level=warning", want: "--set logging.level: must be one of [debug info warn error] (did you mean warn?)"},
@@ -155,7 +155,7 @@ var strangers = []struct{ set, env, want string }{
 
 func TestWhatIsWrongWithVariablesAndFlagsIsToldByTheirNames(t *testing.T) {
 	t.Parallel()
-	for _, c := range strangers {
+	for _, c := range others {
 		_, err := Load(disk{"weir.yaml": {}}.source(c.set, c.env))
 		if err == nil || strings.TrimPrefix(err.Error(), "the configuration is not valid:\n") != c.want {
 			t.Errorf("%s%s: got %v\nwant %s", c.set, c.env, err, c.want)

@@ -49,7 +49,7 @@ type Reading struct {
 // Fingerprint stands for the content of all files that were read.
 type Fingerprint [sha256.Size]byte
 
-// Read is Load for those who look again later.
+// Read is Load for callers that read again later.
 func Read(src Source) Reading {
 	src = src.withDefaults()
 	c := Default()

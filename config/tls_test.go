@@ -107,7 +107,7 @@ func TestWarningsOfListenersWithTLS(t *testing.T) {
 		t.Errorf("ingest over TLS alone: %s", got)
 	}
 	if got := warned(open + "auth: {device_auth_mode: disabled}\n"); !strings.Contains(got, "listeners.ingest_tls: is open on every interface and auth") || strings.Contains(got, "without TLS") {
-		t.Errorf("ingest over TLS for everybody: %s", got)
+		t.Errorf("ingest over TLS for all: %s", got)
 	}
 	if err := os.Chmod(filepath.Join(dir, "gw.key"), 0o644); err != nil {
 		t.Fatal(err)

@@ -51,15 +51,15 @@ func (l *loader) validate() {
 	l.check("ingest.spool_max_bytes", c.Ingest.SpoolMaxBytes >= 16<<20, "must be at least 16MiB")
 	l.check("ingest.spool_max_messages", c.Ingest.SpoolMaxMessages >= 10_000 || c.Ingest.SpoolMaxMessages <= 0, "must be at least 10000")
 	l.check("spool.replay_bytes", c.Spool.ReplayBytes >= 64<<10, "must be at least 64KiB")
-	l.room()
+	l.spaceForCheckpoints()
 	l.check("ingest.dedupe_max_bytes", c.Ingest.DedupeMaxBytes >= 1<<20, "must be at least 1MiB")
 	l.zeroMeansDefault()
 	l.bounds()
 	l.check("governance.ingest_messages_per_second", !math.IsInf(c.Governance.IngestMessagesPerSecond, 0), "must be a finite number")
 }
 
-// room checks that a checkpoint is written before the log is full. The problem is reported at the key that was given.
-func (l *loader) room() {
+// spaceForCheckpoints checks that a checkpoint is written before the log is full. The problem is reported at the key that was given.
+func (l *loader) spaceForCheckpoints() {
 	ok := l.config.Spool.ReplayBytes <= l.config.Ingest.SpoolMaxBytes/2
 	switch {
 	case l.bad["spool.replay_bytes"] || l.bad["ingest.spool_max_bytes"]:
@@ -117,17 +117,17 @@ func (l *loader) words() {
 // bounds holds that numbers lie where their tags say.
 func (l *loader) bounds() {
 	for _, k := range keysOf(l.root) {
-		if least, most, ok := k.bounds(); ok {
-			l.check(k.path, k.value.Int() >= least && k.value.Int() <= most, fmt.Sprintf("must lie in %d..%d", least, most))
+		if lowest, highest, ok := k.bounds(); ok {
+			l.check(k.path, k.value.Int() >= lowest && k.value.Int() <= highest, fmt.Sprintf("must lie in %d..%d", lowest, highest))
 		}
 	}
 }
 
-// bounds are the least and the largest value, when the tags of a whole number say them.
-func (f field) bounds() (least, most int64, ok bool) {
-	least, errLeast := strconv.ParseInt(f.tag.Get("least"), 10, 64)
-	most, errMost := strconv.ParseInt(f.tag.Get("most"), 10, 64)
-	return least, most, errLeast == nil && errMost == nil
+// bounds returns the smallest and the largest value of a whole number that has them in its tags.
+func (f field) bounds() (lowest, highest int64, ok bool) {
+	lowest, errLowest := strconv.ParseInt(f.tag.Get("min"), 10, 64)
+	highest, errHighest := strconv.ParseInt(f.tag.Get("max"), 10, 64)
+	return lowest, highest, errLowest == nil && errHighest == nil
 }
 
 // zeroMeansDefault gives back the default for limits that are 0 or less: no setting removes a limit.

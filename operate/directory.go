@@ -33,7 +33,7 @@ func TakeDataDir(dir string) (*dirlock.Lock, error) {
 	return lock, nil
 }
 
-// lockDataDir is TakeDataDir for who restores into it.
+// lockDataDir is TakeDataDir for a restore.
 func lockDataDir(dir string) (*dirlock.Lock, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, unusable(fmt.Errorf("the data directory cannot be made: %w", err))

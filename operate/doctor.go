@@ -26,7 +26,7 @@ const (
 	allChecks    = 6
 )
 
-// DoctorQuery says who asks.
+// DoctorQuery describes the asking program.
 type DoctorQuery struct {
 	Version string `json:"version,omitempty"` // of the binary that asks
 	// CheckTimeout bounds a check where nothing runs; 0: CheckTimeout. A running instance answers within that of a verb.

@@ -21,7 +21,7 @@ import (
 	"weir/store"
 )
 
-// Entities are the parts that know who and what there is. They need a store and no log: they serve on a directory in which
+// Entities are the parts that know tenants, identities and devices. They need a store and no log: they serve on a directory in which
 // nothing runs, too, where changes wait in the control table for the next start.
 type Entities struct {
 	Config   config.Config

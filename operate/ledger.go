@@ -108,7 +108,7 @@ type DeadLetter struct {
 	Refused bool `json:"refused,omitempty"`
 }
 
-// maxDeadLetters is the most dead letters that one list shows.
+// maxDeadLetters is the maximum of dead letters in one list.
 const maxDeadLetters = 1000
 
 func (e *Entities) deadLetters(ctx context.Context, q DeadLetterQuery) ([]DeadLetter, error) {

@@ -16,7 +16,7 @@ import (
 	"weir/model"
 )
 
-// What has begun goes on: somebody who presses Ctrl-C must not believe that nothing was done.
+// What has begun goes on: a user who presses Ctrl-C must not believe that nothing was done.
 func TestAnInterruptedCommandSaysThatItMayBeDone(t *testing.T) {
 	t.Parallel()
 	ctx, interrupt := context.WithCancel(t.Context())

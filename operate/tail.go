@@ -49,7 +49,7 @@ type Seen struct {
 	DelayMS  float64    `json:"delayMs"`          // from the receipt to the end
 }
 
-// tailPace is how often a tail shows what has gathered: with the room of a watcher it bounds what a tail may cost.
+// tailPace is how often a tail shows what has gathered: with the buffer of a watcher it bounds what a tail may cost.
 const tailPace = 50 * time.Millisecond
 
 var outcomes = map[string]store.Outcome{"stored": store.OutcomeStored, "duplicate": store.OutcomeDuplicate, "dead letter": store.OutcomeDeadLetter,

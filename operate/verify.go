@@ -107,7 +107,7 @@ const (
 	livePause = 100 * time.Millisecond
 )
 
-// addLive adds the hours that do not balance in memory: what the applier has lost since the head.
+// addLive adds the hours that do not balance in memory: what the applier has lost since the last checkpoint.
 func (o *Operator) addLive(ctx context.Context, out *Verification) error {
 	var still map[[3]string]int64
 	for look := range liveLooks {

@@ -189,7 +189,7 @@ func setupRead(body io.Reader, into any) error {
 	return setupRefusal{http.StatusBadRequest, "the body is not the expected JSON object"}
 }
 
-// setupRefusal is a refusal that no room has said.
+// setupRefusal is a refusal of the page itself.
 type setupRefusal struct {
 	status int
 	text   string

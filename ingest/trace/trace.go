@@ -57,7 +57,7 @@ type Traced struct {
 // HeadingUnknown is the outcome of a message which was applied and of which neither readings nor a dead letter are there.
 const OutcomeUnknown = "unknown"
 
-// maxTraced is the most messages of one trace.
+// maxTraced is the maximum of messages in one trace.
 const maxTraced = 100_000
 
 // deadLetterPage is how many dead letters are read at once.
