@@ -59,8 +59,9 @@ func (s *Server) Listen(ctx, life context.Context) (serve func() error, path str
 	}
 	s.http = &http.Server{Handler: s.unharmed(mux), ReadHeaderTimeout: 5 * time.Second, MaxHeaderBytes: 16 << 10}
 	s.streaming, s.endStreams = context.WithCancel(life)
+	bounded := web.Bounded(l, maxOperators, "socket", s.o.deps.Metrics)
 	return func() error {
-		if err := s.http.Serve(web.Bounded(l, maxOperators, "socket", s.o.deps.Metrics)); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.http.Serve(bounded); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil

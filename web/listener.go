@@ -16,7 +16,7 @@ type limitedListener struct {
 	metrics *listenerMetrics
 }
 
-// Bounded returns a listener that holds at most so many open connections as limit says, and shows how many as
+// Bounded returns a listener that holds at most limit open connections, and shows how many as
 // weir_<name>_connections. A nil registerer registers no metrics.
 func Bounded(l net.Listener, limit int, name string, reg prometheus.Registerer) net.Listener {
 	return limitListener(l, make(chan struct{}, limit), newListenerMetrics(name, limit, reg))
