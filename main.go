@@ -14,16 +14,16 @@ import (
 
 func main() {
 	ctx, stop := context.WithCancel(context.Background())
-	hurry := make(chan struct{})
+	cancel := make(chan struct{})
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		<-signals // stop, and finish what was begun
 		stop()
 		<-signals // stop waiting
-		close(hurry)
-		signal.Stop(signals) // whoever asks a third time gets it at once
+		close(cancel)
+		signal.Stop(signals) // a third signal ends the process at once
 	}()
 	os.Exit(cli.Run(ctx, os.Args[1:], cli.IO{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(),
-		SystemConfig: "/etc/weir/weir.yaml", Hurry: hurry}))
+		SystemConfig: "/etc/weir/weir.yaml", Cancel: cancel}))
 }

@@ -40,7 +40,7 @@ func (in *instance) scrape(t *testing.T) map[string][]map[string]string {
 	return out
 }
 
-// Counters with labels are there once they have counted: a stranger's message makes a dead letter.
+// Counters with labels are there once they have counted: an unauthenticated message makes a dead letter.
 func TestEveryAlertSpeaksOfMetricsThatARunningInstanceShows(t *testing.T) {
 	t.Parallel()
 	in := runInstance(t, nil)
@@ -73,7 +73,7 @@ func TestEveryAlertSpeaksOfMetricsThatARunningInstanceShows(t *testing.T) {
 			t.Errorf("%s: %s has no series with %v", a.Name, a.When.Metric, a.When.Labels)
 		}
 		if a.Summary == "" || a.Runbook == "" || a.Severity != health.Critical && a.Severity != health.Minor {
-			t.Errorf("%s is not told well: %+v", a.Name, a)
+			t.Errorf("%s is not described well: %+v", a.Name, a)
 		}
 	}
 }

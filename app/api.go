@@ -18,7 +18,7 @@ import (
 // areaNames are the GraphQL areas that this Weir serves, in the order of the schema index.
 var areaNames = []string{"user-management", "device-management", "event-management", "device-state", "event-processing", "event-sources"}
 
-// api puts what people and programs ask behind the front.
+// api puts what people and programs ask through the front.
 type api struct {
 	*base
 	front    *front

@@ -93,8 +93,8 @@ func New(cfg config.Config, opt Options) *Instance {
 func (in *Instance) Addresses() operate.Addresses { return in.addrs }
 
 // Run starts the instance, calls ready when it serves (ready may be nil), and stops it when ctx ends or a part fails.
-// hurry cancels the waits of the stop; a nil channel never does.
-func (in *Instance) Run(ctx context.Context, ready func(), hurry <-chan struct{}) error {
+// Closing early ends the waits of the stop; a nil channel never does.
+func (in *Instance) Run(ctx context.Context, ready func(), early <-chan struct{}) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	in.background.end = end
@@ -113,5 +113,5 @@ func (in *Instance) Run(ctx context.Context, ready func(), hurry <-chan struct{}
 		}
 	}
 	in.ready.Store(false)
-	return errors.Join(err, in.stop(up, hurry))
+	return errors.Join(err, in.stop(up, early))
 }

@@ -26,7 +26,7 @@ type applier struct {
 	tap      *ingest.Tap
 }
 
-// Start loads the results, applies what the log holds behind them, and appends the changes that were made while
+// Start loads the results, applies what the log holds after them, and appends the changes that were made while
 // nothing ran.
 func (a *applier) Start(ctx, life context.Context) error {
 	var err error

@@ -23,7 +23,7 @@ import (
 	"weir/store"
 )
 
-// guarded is an instance with TLS on every door that can have it.
+// guarded is an instance with TLS on every listener that can have it.
 type guarded struct {
 	*reloaded
 	ca  *testcerts.CA
@@ -155,7 +155,7 @@ func TestEveryDoorSpeaksTLS(t *testing.T) {
 		t.Errorf("the status says %+v", c)
 	}
 	if n := testutil.CollectAndCount(expiry{g.Instance.certificate}); n != 4 {
-		t.Errorf("the expiry of %d listeners is told", n)
+		t.Errorf("the expiry of %d listeners is reported", n)
 	}
 	for _, s := range operate.FirstReading(&operate.DeviceAdded{Entrances: *g.entrances()}, "") {
 		if !strings.Contains(s.Text, "--ca") || !strings.Contains(s.Text, "ca.pem") {
@@ -209,7 +209,7 @@ func TestACertificateIsReplacedAndNoConnectionIsLost(t *testing.T) {
 		t.Errorf("the doctor says %s: %s", f.Result, f.Text)
 	}
 
-	// Half a pair: all stays, and it is told.
+	// Half a pair: all stays, and the failure is reported.
 	key, err := os.ReadFile(g.dir + "/gw.key")
 	if err != nil {
 		t.Fatal(err)
@@ -264,7 +264,7 @@ func TestAnExpiredCertificateIsServedAndToldUntilItIsRenewed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := 0
+	listeners := 0
 	for _, f := range families {
 		if f.GetName() != "weir_tls_certificate_expiry_seconds" {
 			continue
@@ -273,11 +273,11 @@ func TestAnExpiredCertificateIsServedAndToldUntilItIsRenewed(t *testing.T) {
 			if left := m.GetGauge().GetValue(); left > -3500 || left < -3700 {
 				t.Errorf("the metric says %v", left)
 			}
-			told++
+			listeners++
 		}
 	}
-	if told != 4 {
-		t.Errorf("the metric is told of %d listeners", told)
+	if listeners != 4 {
+		t.Errorf("the metric has %d listeners", listeners)
 	}
 	watch := health.NewWatch(health.Alerts(), g.metrics, slog.New(slog.DiscardHandler))
 	firing := func(at time.Time) (names []string) {

@@ -83,14 +83,14 @@ func (in *Instance) start(ctx, life context.Context) (up []entry, err error) {
 }
 
 // stop goes up the list.
-func (in *Instance) stop(up []entry, hurry <-chan struct{}) error {
+func (in *Instance) stop(up []entry, early <-chan struct{}) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	done := make(chan struct{})
 	defer close(done)
 	go func() {
 		select {
-		case <-hurry:
+		case <-early:
 			in.log.Warn("the waits of the stop are cancelled")
 			cancel()
 		case <-done:
@@ -110,7 +110,7 @@ func (in *Instance) stop(up []entry, hurry <-chan struct{}) error {
 	return errors.Join(append(errs, in.background.Stop(ctx))...) // a start that failed early may have begun something
 }
 
-// background is what runs beside the components.
+// background is what runs besides the components.
 type background struct {
 	*base
 	end context.CancelFunc

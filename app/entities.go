@@ -33,7 +33,7 @@ type entities struct {
 	entityParts
 }
 
-// Start reads who there is: tenants, identities, devices.
+// Start reads the entities: tenants, identities, devices.
 func (e *entities) Start(ctx, life context.Context) (err error) {
 	e.control = ingest.NewController(e.store.db, e.spool.log, e.spool.clock.Stamp, e.base.log)
 	if e.entityParts, err = newEntities(ctx, e.cfg, entityDeps{store: e.store.db, writer: e.control, vault: e.store.vault, logger: e.base.log, registerer: e.metrics,
@@ -62,7 +62,7 @@ type entityDeps struct {
 	certs      *certs.Reloader
 }
 
-// newEntities builds the parts that know who there is.
+// newEntities builds the parts that know the entities.
 func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entityParts, err error) {
 	p.Entities = &operate.Entities{Config: cfg, Addrs: d.addrs, Served: d.certs, Store: d.store}
 	hasher := auth.NewHasher(auth.Params{}, d.registerer)

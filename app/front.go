@@ -12,7 +12,7 @@ import (
 	"weir/web"
 )
 
-// front is the API port: what stands behind it is known later.
+// front is the API port: what it serves is known later.
 type front struct {
 	*base
 	lock        *lock
@@ -43,7 +43,7 @@ func (l *later) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, "starting", http.StatusServiceUnavailable)
 }
 
-// Start opens the API port with everything behind it still closed: health is answered from the first moment on.
+// Start opens the API port with every route still closed: health is answered from the first moment on.
 func (f *front) Start(_, life context.Context) error {
 	f.late = map[string]*later{jwksPath: {}, serviceTokenPath: {}, web.SetupCalls: {}}
 	cfg := web.Config{MaxConnections: f.lock.apiConnections(), BaseURL: f.cfg.BaseURL, DocsURL: f.cfg.DocsURL, DevTools: gql.DevTools(f.opt.Getenv), Ready: f.ready.Load, Log: f.log,

@@ -56,7 +56,7 @@ func (t *httpTransport) start(life context.Context) error {
 	}
 	h, err := httpingest.New(httpingest.Config{InstanceID: t.cfg.Instance.ID, Source: t.source, MaxBody: int(c.MaxBody), HeaderTimeout: c.HTTPHeaderTimeout,
 		RequestTimeout: c.HTTPRequestTimeout, MaxConnections: t.lock.ingestConnections(), MaxLargeBodies: t.budget.largeBodies()},
-		httpingest.Deps{Intake: t.intake.gate, Listeners: open, Logger: t.log, Registerer: t.metrics})
+		httpingest.Deps{Intake: t.intake.into, Listeners: open, Logger: t.log, Registerer: t.metrics})
 	if err != nil {
 		return errors.Join(err, closeAll(open))
 	}

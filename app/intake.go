@@ -20,7 +20,7 @@ type intake struct {
 	entities *entities
 	applier  *applier
 	gauge    *ingest.Gauge
-	gate     *ingest.Intake
+	into     *ingest.Intake
 }
 
 // countsInterval is how long the counts of the transports may wait for a batch to ride in before one is made for them.
@@ -30,17 +30,17 @@ const countsInterval = 10 * time.Second
 func (i *intake) Start(_, life context.Context) error {
 	i.gauge = ingest.NewGauge(ingest.GaugeConfig{Log: i.spool.log, Applied: i.applier.ingest.Applied, Disk: i.disk, DiskReserve: int64(i.cfg.Spool.DiskReserve),
 		Logger: i.log, Registry: i.metrics})
-	i.gate = ingest.NewIntake(intakeConfig(i.cfg),
+	i.into = ingest.NewIntake(intakeConfig(i.cfg),
 		ingest.IntakeDeps{Log: i.spool.log, Counts: i.spool.counts, Stamp: i.spool.clock.Stamp, Verify: i.verify, Ceiling: i.entities.Govern, Pressure: i.gauge,
 			Seal: i.store.vault.Seal, KeepRejected: i.keepRejected, Tap: i.applier.tap, Logger: i.log, Registry: i.metrics})
 	i.goes(life, "pressure", i.gauge.Run)
-	i.goes(life, "gate", i.gate.Run)
-	i.goes(life, "door counts", func(ctx context.Context) error { return i.gate.RunCounts(ctx, countsInterval) })
+	i.goes(life, "intake", i.into.Run)
+	i.goes(life, "transport counts", func(ctx context.Context) error { return i.into.RunCounts(ctx, countsInterval) })
 	return nil
 }
 
 // Stop answers what was accepted.
-func (i *intake) Stop(ctx context.Context) error { return i.gate.Shut(ctx) }
+func (i *intake) Stop(ctx context.Context) error { return i.into.Shut(ctx) }
 
 func intakeConfig(cfg config.Config) ingest.IntakeConfig {
 	return ingest.IntakeConfig{DeviceAuth: ingest.DeviceAuthMode(cfg.Auth.DeviceAuthMode), FailClosed: cfg.Broker.FailClosed}

@@ -49,7 +49,7 @@ func TestAClockThatJumpsBothWays(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, line := range l.Lines {
-			n += line.Headings["stored"]
+			n += line.Outcomes["stored"]
 			if line.Missing != 0 {
 				t.Errorf("%+v", line)
 			}

@@ -40,7 +40,7 @@ type sender struct {
 	at     string       // time of all its events: with the altId it is what makes a retry the same event
 	acked  int          // everything up to here was acknowledged
 	sent   int          // everything up to here was sent at least once
-	seen   atomic.Int64 // acked, for whoever asks while it runs
+	seen   atomic.Int64 // acked, for readers while it runs
 }
 
 func (s *sender) value(n int) string { return fmt.Sprint(n) }

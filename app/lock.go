@@ -85,7 +85,7 @@ func (l *lock) maxConnections(configured int) int {
 	return min(n, max(l.spareFiles()*mqttQuarters/quartersInAll-l.maxHandshakes(), 1))
 }
 
-// maxHandshakes is how many connections beside them may be about to become one.
+// maxHandshakes is how many connections besides them may be about to become one.
 func (l *lock) maxHandshakes() int {
 	if l.files == 0 {
 		return shaking

@@ -26,7 +26,7 @@ const (
 	minConnections = 16
 )
 
-// share is the part of the memory that one thing has: declared once, here or beside what uses it.
+// share is the part of the memory that one thing has: declared once, here or next to what uses it.
 type share struct {
 	memory.Share
 	// planned is what the part may plan with of the bytes of its share; nil: all of them.
@@ -144,7 +144,7 @@ func (b Budget) graphQL(l gql.Limits) gql.Limits {
 	return l
 }
 
-// openAccounts tells the accountant what every part may plan with and, where it is known, what it holds.
+// openAccounts reports to the accountant what every part may plan with and, where it is known, what it holds.
 func openAccounts(in *Instance) {
 	for i, s := range shares() {
 		planned := in.budget.of(s)

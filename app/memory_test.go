@@ -78,6 +78,6 @@ func TestAnInstanceDoesNotStartWithTooLittleMemory(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if r := RuntimeLimit(config.Config{Limits: config.Limits{Memory: 512 << 20}}); r >= 512<<20 || r < 400<<20 {
-		t.Errorf("the runtime is told %d", r)
+		t.Errorf("the runtime gets %d", r)
 	}
 }

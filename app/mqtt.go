@@ -54,7 +54,7 @@ func (m *mqtt) start(life context.Context) error {
 		SilentPresence: !m.cfg.Presence.Broker, RestartGrace: m.cfg.Presence.RestartGrace,
 		ReconcileInterval: m.cfg.Presence.ReconcileInterval, AllowQoS2: m.cfg.Broker.AllowQoS2,
 		Open: openTopics(m.cfg.Broker)},
-		broker.Deps{Intake: m.intake.gate, Verifier: connectVerifier{m.entities.verifier}, Presence: presences{m.store, m.entities}, Refused: m.refused, Logger: m.log, Registerer: m.metrics})
+		broker.Deps{Intake: m.intake.into, Verifier: connectVerifier{m.entities.verifier}, Presence: presences{m.store, m.entities}, Refused: m.refused, Logger: m.log, Registerer: m.metrics})
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (m *mqtt) openTo() string {
 	case b.OpenTopicsTenant != "":
 		return "a device credential of " + b.OpenTopicsTenant
 	}
-	return "nobody is let in"
+	return "no client is let in"
 }
 
 // proofs is what opens a connection at mqtts.

@@ -34,7 +34,7 @@ func (o *operator) Start(ctx, life context.Context) error {
 		Background: o.running.Go, Log: o.log, Metrics: o.metrics, Memory: o.memory, Store: o.store.db, Spool: o.spool.log, Vault: o.store.vault,
 		Series: o.applier.series, Applier: o.applier.ingest, Clock: o.spool.clock, Tap: o.applier.tap, Gauge: o.intake.gauge, Files: o.lock.files,
 		LastStop: o.spool.lastStop})
-	keep := upkeep.Keeper{Store: o.store.db, Series: o.applier.series, Applier: o.applier.ingest, Clock: o.spool.clock, Effective: o.effective,
+	keep := upkeep.Maintained{Store: o.store.db, Series: o.applier.series, Applier: o.applier.ingest, Clock: o.spool.clock, Effective: o.effective,
 		Look: o.look, Log: o.log, Metrics: o.metrics}
 	o.retention = upkeep.NewRetention(keep)
 	look := o.asked.StartVitals(ctx)

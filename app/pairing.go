@@ -87,7 +87,7 @@ func (s *logStore) openLog(p *paired, o logOptions) (err error) {
 	return err
 }
 
-// lost is what a new life of the log leaves behind, nil when nothing was.
+// lost is what a new life of the log lost, nil when nothing was.
 func (s *logStore) lost(p *paired) *ingest.LogGap {
 	b := s.began
 	if b == nil || b.copied || !p.known {
@@ -104,7 +104,7 @@ func (s *logStore) lost(p *paired) *ingest.LogGap {
 }
 
 // pair ties store and log together. What is lost is noted with the new epoch: a start that is cut short afterwards finds it
-// there, and the applier, which meets only what it reads behind, need not.
+// there, and the applier, which meets only what it reads after it, need not.
 func (s *logStore) pair(ctx context.Context, p *paired) error {
 	id, epoch := s.log.PairID(), s.log.Epoch()
 	s.gap, s.changes = s.lost(p), p.changes

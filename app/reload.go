@@ -154,7 +154,7 @@ func (r *reload) apply(c *config.Config) error {
 	if err := r.in.entities.Auth.SetConfig(authConfig(*c)); err != nil {
 		return err
 	}
-	r.in.intake.gate.Set(intakeConfig(*c))
+	r.in.intake.into.Set(intakeConfig(*c))
 	r.in.transports.apply(c)
 	r.in.entities.Registry.SetDevicesPerTenant(int64(c.Limits.DevicesPerTenant))
 	r.in.front.web.SetURLs(c.BaseURL, c.DocsURL)

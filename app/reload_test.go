@@ -140,7 +140,7 @@ func (r *reloaded) post(body string) int {
 	return status
 }
 
-// lives returns for how long the tokens are good that somebody is given now.
+// lives returns for how long newly issued tokens are good.
 func (r *reloaded) lives() (access, refresh time.Duration, token string) {
 	r.t.Helper()
 	in, err := r.entities.Auth.Login(r.t.Context(), "you@example.org", reloadPassword, netip.MustParseAddr("127.0.0.1"))
@@ -182,10 +182,10 @@ func (r *reloaded) letters() int {
 
 const anonymousReading = `{"device":"d1","eventType":"Measurement","payload":{"entries":[{"measurements":{"t":"1"}}]}}`
 
-// obediences is for every key that can be reloaded a value, and how one sees from outside that it is obeyed.
-var obediences = map[string]struct {
-	value  string
-	obeyed func(*reloaded) bool
+// effects is for every key that can be reloaded a value, and how one sees from outside that it applies.
+var effects = map[string]struct {
+	value   string
+	applies func(*reloaded) bool
 }{
 	"config.watch":  {"true", func(r *reloaded) bool { return r.effective().Files.Watch }}, // seen in the test of the watch
 	"logging.level": {"debug", func(r *reloaded) bool { return r.level.Level() == slog.LevelDebug }},
@@ -215,7 +215,7 @@ var obediences = map[string]struct {
 		before := r.letters()
 		return r.post(anonymousReading) == http.StatusAccepted && r.letters() == before
 	}},
-	"broker.fail_closed": {"true", func(r *reloaded) bool { return r.intake.gate.Config().FailClosed }}, // what follows is seen in ingest
+	"broker.fail_closed": {"true", func(r *reloaded) bool { return r.intake.into.Config().FailClosed }}, // what follows is seen in ingest
 	"broker.allow_qos2": {"true", func(r *reloaded) bool {
 		m, code, err := testweir.ConnectMQTT(r.Addresses().MQTT, "weir:acme:d1", "acme:"+r.token, "")
 		if err != nil || code != 0 {
@@ -276,7 +276,7 @@ var obediences = map[string]struct {
 
 func TestEachReloadableKeyIsObeyedAfterAReload(t *testing.T) {
 	t.Parallel()
-	if got, want := slices.Sorted(maps.Keys(obediences)), slices.Sorted(slices.Values(config.Reloadable())); !slices.Equal(got, want) {
+	if got, want := slices.Sorted(maps.Keys(effects)), slices.Sorted(slices.Values(config.Reloadable())); !slices.Equal(got, want) {
 		t.Fatalf("shown are\n%v\nreloadable are\n%v", got, want)
 	}
 	r := runReloaded(t)
@@ -285,27 +285,27 @@ func TestEachReloadableKeyIsObeyedAfterAReload(t *testing.T) {
 		r.post(anonymousReading) != http.StatusAccepted || r.letters() != 1 {
 		t.Fatal("the device or its dead letter is not there")
 	}
-	for _, key := range slices.Sorted(maps.Keys(obediences)) {
-		o := obediences[key]
-		if key != "history.dead_letter_retention" && key != "broker.allow_qos2" && o.obeyed(r) {
-			t.Errorf("%s: it seems to be obeyed before", key)
+	for _, key := range slices.Sorted(maps.Keys(effects)) {
+		o := effects[key]
+		if key != "history.dead_letter_retention" && key != "broker.allow_qos2" && o.applies(r) {
+			t.Errorf("%s: it seems to apply before", key)
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(obediences)) {
-		o := obediences[key]
+	for _, key := range slices.Sorted(maps.Keys(effects)) {
+		o := effects[key]
 		r.set(key, o.value)
 		got := r.Instance.reload.Reload("test")
 		if got.Outcome != operate.ReloadTaken || !slices.ContainsFunc(got.Taken, func(c config.Change) bool { return c.Path == key }) || len(got.Waiting) != 0 {
 			t.Errorf("%s: the reload says %+v", key, got)
 			continue
 		}
-		if !o.obeyed(r) {
-			t.Errorf("%s: it is not obeyed", key)
+		if !o.applies(r) {
+			t.Errorf("%s: it does not apply", key)
 		}
 	}
 	r.write("")
-	if got := r.Instance.reload.Reload("test"); got.Outcome != operate.ReloadTaken || r.intake.gate.Config() != (ingest.IntakeConfig{DeviceAuth: ingest.AuthRequired}) {
-		t.Errorf("back to the defaults: %+v, %+v", got, r.intake.gate.Config())
+	if got := r.Instance.reload.Reload("test"); got.Outcome != operate.ReloadTaken || r.intake.into.Config() != (ingest.IntakeConfig{DeviceAuth: ingest.AuthRequired}) {
+		t.Errorf("back to the defaults: %+v, %+v", got, r.intake.into.Config())
 	}
 }
 
@@ -370,11 +370,11 @@ func TestAHangUpReloads(t *testing.T) {
 	r.hangup <- syscall.SIGHUP
 	r.await("SIGHUP")
 	if r.level.Level() != slog.LevelDebug {
-		t.Error("it is not obeyed")
+		t.Error("it does not apply")
 	}
 }
 
-// await waits for a reload by somebody.
+// await waits for a reload with this cause.
 func (r *reloaded) await(by string) *operate.ReloadReport {
 	r.t.Helper()
 	for late := time.Now().Add(20 * time.Second); time.Now().Before(late); time.Sleep(time.Millisecond) {
@@ -401,7 +401,7 @@ func TestAWatchedFileIsTakenOnceItRests(t *testing.T) {
 		look.look()
 	}
 	if r.Instance.reload.last.Load() != nil {
-		t.Fatal("a file is taken that nobody watches")
+		t.Fatal("a file is taken that is not watched")
 	}
 	r.write("config: {watch: true}\n")
 	r.Instance.reload.Reload("test")
@@ -459,7 +459,7 @@ func TestReloadsAreOneAtATime(t *testing.T) {
 	for i := range 8 {
 		all.Go(func() {
 			r.Instance.reload.Reload(fmt.Sprint(i))
-			_, _ = operate.PlanReload.Ask(t.Context(), r.operatorClient(), operate.None{}) // beside it
+			_, _ = operate.PlanReload.Ask(t.Context(), r.operatorClient(), operate.None{}) // concurrently
 			_, _ = operate.GetStatus.Ask(t.Context(), r.operatorClient(), operate.None{})
 		})
 	}

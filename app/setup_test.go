@@ -53,7 +53,7 @@ func (b *safeBuffer) String() string {
 	return b.b.String()
 }
 
-// startFirstRun starts an instance on a directory, told everything there is to log.
+// startFirstRun starts an instance on a directory, at the log level debug.
 func startFirstRun(t *testing.T, dir string) *firstRun {
 	t.Helper()
 	f := &firstRun{cfg: config.Default()}

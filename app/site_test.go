@@ -67,7 +67,7 @@ func reading(t *testing.T, p *testweir.Proc, device int) int {
 	return resp.StatusCode
 }
 
-// Ten thousand devices with their credentials are applied in seconds; the log of the test tells the times.
+// Ten thousand devices with their credentials are applied in seconds; the log of the test shows the times.
 func TestTenThousandDevicesAreApplied(t *testing.T) {
 	t.Parallel()
 	p := testweir.Start(t, testweir.Options{})
@@ -141,7 +141,7 @@ func TestReadingsFlowWhileASiteIsApplied(t *testing.T) {
 	check(t, p, senders)
 }
 
-// A site that is applied where nothing runs is in force with the next start.
+// A site that is applied where nothing runs is effective with the next start.
 func TestASiteAppliedWhileNothingRunsIsInForceAfterTheStart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

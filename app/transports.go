@@ -120,7 +120,7 @@ func (t *transports) report() {
 		}
 	}
 	if !t.entities.Auth.HasSuperuser() {
-		fmt.Fprintf(out, "\nNobody can sign in yet: no default password exists. Make the first administrator with\n"+
+		fmt.Fprintf(out, "\nNo account can sign in yet: no default password exists. Make the first administrator with\n"+
 			"  weir admin create you@example.org --data %s\n", t.cfg.DataDir)
 		t.api.setup.Print(out)
 	}

@@ -44,7 +44,7 @@ func newAdminCreate(c *command) *cobra.Command {
 			defer op.Close()
 			made, err := operate.CreateAdmin.Ask(cmd.Context(), op, a)
 			if err != nil {
-				return hinted(err, model.ReasonNotUnique, "somebody with this address exists already and is left as they are; choose another address")
+				return hinted(err, model.ReasonNotUnique, "an account with this address exists already and is not changed; choose another address")
 			}
 			c.show(made, func(w io.Writer) {
 				fmt.Fprintf(w, "%s is now %s", made.Email, made.Role)
@@ -66,9 +66,9 @@ func newAdminPasswd(c *command) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "passwd EMAIL",
-		Short: "Give somebody a new password",
-		Long: "Give somebody a new password, on a running instance or on a directory where none runs, and end all his sessions: he\n" +
-			"signs in again. The password is asked for twice; a program gives it on stdin or in a file.",
+		Short: "Give an account a new password",
+		Long: "Give an account a new password, on a running instance or on a directory where none runs, and end all its sessions: a new\n" +
+			"sign-in is needed. The password is asked for twice; a program gives it on stdin or in a file.",
 		Example: "  weir admin passwd you@example.org\n  printf %s \"$PASSWORD\" | weir admin passwd you@example.org --password-file -",
 		Args:    exactly("the email address"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -102,16 +102,16 @@ func unknownAdmin(err error) error {
 	if !ok || e.Code != model.CodeNotFound || e.Hint != "" {
 		return err
 	}
-	told := *e
-	told.Hint = "who there is: weir admin list"
-	return &told
+	out := *e
+	out.Hint = "list the accounts: weir admin list"
+	return &out
 }
 
 func newAdminList(c *command) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
-		Short:   "Who may sign in",
-		Long:    "List everybody by email, with his system roles and the tenants that he is let into. A superuser may enter every tenant.",
+		Short:   "List the accounts that can sign in",
+		Long:    "List all accounts by email, with their system roles and the tenants that they may enter. A superuser may enter every tenant.",
 		Example: "  weir admin list\n  weir admin list --json",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -120,7 +120,7 @@ func newAdminList(c *command) *cobra.Command {
 				return err
 			}
 			if len(all) == 0 {
-				c.note("nobody can sign in yet; make the first administrator with weir admin create, or in a browser: weir admin link")
+				c.note("no account can sign in yet; make the first administrator with weir admin create, or in a browser: weir admin link")
 			}
 			c.show(all, func(w io.Writer) { printAdmins(w, all) })
 			return nil
@@ -137,7 +137,7 @@ func printAdmins(w io.Writer, all []operate.AdminLine) {
 	for _, a := range all {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", printable(a.Email), yesNo(a.Enabled), listed(a.Roles), listed(a.Tenants))
 	}
-	_ = t.Flush() // whoever reads has gone
+	_ = t.Flush() // the reader has gone
 }
 
 func yesNo(b bool) string {

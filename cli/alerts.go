@@ -9,7 +9,7 @@ import (
 	"weir/health"
 )
 
-// documentation is where alerts send their reader unless told otherwise: beside the rules file.
+// documentation is where alerts send their reader unless a flag names another place: next to the rules file.
 const documentation = "docs"
 
 func newAlerts(c *command) *cobra.Command {
@@ -17,7 +17,7 @@ func newAlerts(c *command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "alerts",
 		Short: "Print the alerts as a rules file for Prometheus",
-		Long: "Print a rules file for Prometheus: what a careful operator wants to be told of, each with its severity, one line of what\n" +
+		Long: "Print a rules file for Prometheus: the conditions that need an operator, each with its severity, one line of what\n" +
 			"it means and a link to what to do. Every expression uses metrics that the metrics listener of this version shows.\n" +
 			"The instance watches the same conditions itself: it writes a line into its log when one begins and when it is over,\n" +
 			"and weir status names those that fire.",
@@ -33,7 +33,7 @@ func newAlerts(c *command) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&docs, "docs", documentation, "where the documentation stands, for the links")
+	cmd.Flags().StringVar(&docs, "docs", documentation, "where the documentation is, for the links")
 	return cmd
 }
 

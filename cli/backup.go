@@ -21,7 +21,7 @@ import (
 )
 
 func newBackup(c *command) *cobra.Command {
-	return group("backup", "Copy an instance while it runs, prove a copy whole, bring one back", newBackupCreate(c), newBackupVerify(c), newBackupRestore(c))
+	return group("backup", "Copy an instance while it runs, verify a copy, restore one", newBackupCreate(c), newBackupVerify(c), newBackupRestore(c))
 }
 
 // copying is one backup create.
@@ -45,7 +45,7 @@ func newBackupCreate(c *command) *cobra.Command {
 			"acknowledged before the command began is in it. A running instance goes on meanwhile; where none runs, the directory\n" +
 			"is copied as it lies. The file is there when it is whole and not before; an existing one is not overwritten. - writes\n" +
 			"to stdout, so that a copy need not lie on this machine at all.\n\n" +
-			"The root key stays out unless --with-root-key asks for it: without the key nobody can read the secrets of a copy. Keep\n" +
+			"The root key stays out unless --with-root-key asks for it: without the key the secrets of a copy cannot be read. Keep\n" +
 			"the key in another place. The configuration is no part of the copy.",
 		Example: "  weir backup create /mnt/usb/weir-monday.backup\n  weir backup create --gzip --rate 2MiB weir.backup.gz\n" +
 			"  ssh gateway weir backup create - > gateway.backup",
@@ -62,16 +62,16 @@ func newBackupCreate(c *command) *cobra.Command {
 			return k.run(cmd.Context())
 		},
 	}
-	cmd.Flags().BoolVar(&k.q.WithRootKey, "with-root-key", false, "put the root key into the copy: whoever has the file can read every secret")
+	cmd.Flags().BoolVar(&k.q.WithRootKey, "with-root-key", false, "put the root key into the copy: every holder of the file can read every secret")
 	cmd.Flags().BoolVar(&k.gzip, "gzip", false, "compress the copy")
-	cmd.Flags().StringVar(&rate, "rate", "", "read at most `SIZE` a second, such as 2MiB, where the disk is slow")
+	cmd.Flags().StringVar(&rate, "rate", "", "maximum `SIZE` to read a second, such as 2MiB, for slow disks")
 	return cmd
 }
 
 func (k *copying) run(ctx context.Context) error {
 	k.began, k.q.Version = time.Now(), Version
 	if k.q.WithRootKey {
-		k.c.note("The root key goes into the copy: whoever has the file can read every secret in it. Keep it as you would keep the key.")
+		k.c.note("The root key goes into the copy: every holder of the file can read every secret in it. Keep it as you would keep the key.")
 	}
 	if k.file == "-" {
 		_, err := k.fill(ctx, k.c.io.Stdout, func() error { return nil })
@@ -185,7 +185,7 @@ func newBackupVerify(c *command) *cobra.Command {
 	var scratch string
 	cmd := &cobra.Command{
 		Use:   "verify FILE",
-		Short: "Prove a copy whole",
+		Short: "Verify that a copy can be restored",
 		Long: "Read a copy to its end, hold every file against its sum, unpack database and log into a temporary directory, open them,\n" +
 			"read all of both, and see that they belong together. - reads from stdin. It needs as much free space as the copy has\n" +
 			"when it is not compressed, in the directory for temporary files or in --scratch.\n\n" +
@@ -256,7 +256,7 @@ func newBackupRestore(c *command) *cobra.Command {
 	var q operate.RestoreQuery
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
-		Short: "Bring a copy back into an empty data directory",
+		Short: "Restore a copy into an empty data directory",
 		Long: "Unpack a copy into the data directory, which must be empty or not be there. Everything is read, held against its sums,\n" +
 			"opened and compared before any of it is put in place; a directory in which a restore was cut short starts no instance\n" +
 			"and is restored into again. - reads from stdin.\n\n" +

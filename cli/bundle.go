@@ -23,8 +23,8 @@ func newBundle(c *command) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "bundle",
-		Short: "Gather diagnostics for somebody who helps",
-		Long: "Write what somebody far away needs to understand an instance into one file that only you can read: version,\n" +
+		Short: "Gather diagnostics for support",
+		Long: "Write what is needed to understand an instance from afar into one file that only you can read: version,\n" +
 			"configuration, findings of weir doctor, status, ledger and dead letters by reason of the last days, metrics, what\n" +
 			"the process is doing, names and sizes of files, and facts of the machine. Secrets, and what devices have sent, are\n" +
 			"left out. Names are not: of tenants, rules, hosts, directories. Look into it before you send it.\n\n" +
@@ -52,7 +52,7 @@ func newBundle(c *command) *cobra.Command {
 	return cmd
 }
 
-// gather asks the running instance, or looks at what lies there. A configuration that does not load is told in its place.
+// gather asks the running instance, or looks at what lies there. A configuration that does not load is reported in its place.
 func (c *command) gather(ctx context.Context) ([]operate.BundleFile, error) {
 	version, err := json.MarshalIndent(versions(), "", "  ")
 	if err != nil {

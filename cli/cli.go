@@ -45,8 +45,8 @@ type IO struct {
 	// SystemConfig is the configuration file that a package has installed; it counts where it is there and nothing else is
 	// named.
 	SystemConfig string
-	// Hurry is closed when the stop of an instance shall wait for nothing any more.
-	Hurry <-chan struct{}
+	// Cancel is closed when the stop of an instance shall wait for nothing any more.
+	Cancel <-chan struct{}
 }
 
 // Run runs a command line and returns its exit code.
@@ -62,7 +62,7 @@ func Run(ctx context.Context, args []string, stdio IO) int {
 		return ExitOK
 	}
 	code := exitCode(err)
-	c.tell(err, code, hintOf(err, code, at.CommandPath()))
+	c.report(err, code, hintOf(err, code, at.CommandPath()))
 	return code
 }
 
@@ -211,7 +211,7 @@ func exitCode(err error) int {
 	return ExitFailed
 }
 
-// hintOf is what somebody may do about an error of the command at.
+// hintOf is what the user may do about an error of the command at.
 func hintOf(err error, code int, at string) string {
 	if e, ok := errors.AsType[*model.Error](err); ok && e.Hint != "" {
 		return e.Hint
@@ -246,13 +246,13 @@ func hinted(err error, reason, hint string) error {
 	if !ok || e.Reason != reason || e.Hint != "" {
 		return err
 	}
-	told := *e
-	told.Hint = hint
-	return &told
+	out := *e
+	out.Hint = hint
+	return &out
 }
 
-// tell writes an error for people, or as JSON for programs.
-func (c *command) tell(err error, code int, hint string) {
+// report writes an error for people, or as JSON for programs.
+func (c *command) report(err error, code int, hint string) {
 	if !c.json {
 		c.note("weir: %v", err)
 		if hint != "" {
@@ -288,13 +288,13 @@ func writeIndented(w io.Writer, v any, indent string) {
 	e.SetEscapeHTML(false)
 	e.SetIndent("", indent)
 	if e.Encode(v) == nil { // all that is shown can be
-		_, _ = io.WriteString(w, escaped(b.String())) // whoever reads has gone
+		_, _ = io.WriteString(w, escaped(b.String())) // the reader has gone
 	}
 }
 
-// note writes a message for people beside the data.
+// note writes a message for people, apart from the data.
 func (c *command) note(format string, args ...any) {
-	_, _ = io.WriteString(c.io.Stderr, harmless(fmt.Sprintf(format, args...))+"\n") // whoever reads has gone
+	_, _ = io.WriteString(c.io.Stderr, harmless(fmt.Sprintf(format, args...))+"\n") // the reader has gone
 }
 
 // show writes v as JSON when that was asked for, else lets text write it.
@@ -305,7 +305,7 @@ func (c *command) show(v any, text func(w io.Writer)) {
 	}
 	var b bytes.Buffer
 	text(&b)
-	_, _ = io.WriteString(c.io.Stdout, harmless(b.String())) // whoever reads has gone
+	_, _ = io.WriteString(c.io.Stdout, harmless(b.String())) // the reader has gone
 }
 
 func (c *command) getenv(name string) string {

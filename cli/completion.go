@@ -41,8 +41,8 @@ func newCompletion(c *command) *cobra.Command {
 	}
 }
 
-// completePatience is how long a shell waits for tokens: a user who types must not.
-const completePatience = 500 * time.Millisecond
+// completeTimeout is how long a shell waits for tokens: a user who types must not.
+const completeTimeout = 500 * time.Millisecond
 
 // completeTokens lets every command below root that names a TENANT or a DEVICE in its use line, or has the option
 // --tenant, offer the tokens that a running instance knows.
@@ -62,7 +62,7 @@ func (c *command) completeTokens(root *cobra.Command) {
 }
 
 // offer completes the words of a use line: the tenant, then devices of that tenant, but for a device that is to be made:
-// its token is nobody's to guess.
+// its token must not be guessed.
 func (c *command) offer(words []string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		at := min(len(args), len(words)-1)
@@ -78,7 +78,7 @@ func (c *command) offer(words []string) cobra.CompletionFunc {
 
 // tokens asks the running instance; where none answers in time nothing is offered.
 func (c *command) tokens(ctx context.Context, q operate.TokenQuery) ([]string, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(ctx, completePatience)
+	ctx, cancel := context.WithTimeout(ctx, completeTimeout)
 	defer cancel()
 	client, err := c.client(ctx)
 	if err != nil {

@@ -64,7 +64,7 @@ func newConfigShow(c *command) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&origin, "origin", false, "say behind each value where it comes from")
+	cmd.Flags().BoolVar(&origin, "origin", false, "show after each value where it comes from")
 	return cmd
 }
 

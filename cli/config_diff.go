@@ -18,7 +18,7 @@ func newConfigDiff(c *command) *cobra.Command {
 		Use:   "diff",
 		Short: "Show what differs from the defaults, or from what runs",
 		Long: "Show the keys that differ from their defaults, and where their values come from. With --running: what the files of the\n" +
-			"running instance say now against what it obeys, and which of these a reload takes and which wait for a restart. The\n" +
+			"running instance say now against what applies, and which of these a reload takes and which wait for a restart. The\n" +
 			"instance reads them itself, under its own flags and environment; nothing is changed.",
 		Example: "  weir config diff --config weir.yaml\n  weir config diff --running --exit-code",
 		Args:    exactly(),
@@ -30,7 +30,7 @@ func newConfigDiff(c *command) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&running, "running", false, "compare the files with what the running instance obeys")
+	cmd.Flags().BoolVar(&running, "running", false, "compare the files with what applies in the running instance")
 	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "end with 5 when there is a difference")
 	return cmd
 }
@@ -68,7 +68,7 @@ func (c *command) diffRunning(cmd *cobra.Command) (int, error) {
 	if len(r.Problems) > 0 {
 		return 0, r.Problems
 	}
-	c.show(r, func(w io.Writer) { printReload(w, r, "a reload takes", "as they are obeyed") })
+	c.show(r, func(w io.Writer) { printReload(w, r, "a reload takes", "as they apply") })
 	return len(r.Taken) + len(r.Waiting), nil
 }
 
@@ -85,5 +85,5 @@ func printChanges(w io.Writer, indent string, changes []config.Change) {
 	for _, ch := range changes {
 		fmt.Fprintf(t, "%s%s\t%s -> %s\t(%s)\n", indent, ch.Path, orQuotes(ch.From), orQuotes(ch.To), ch.Origin)
 	}
-	_ = t.Flush() // whoever reads has gone
+	_ = t.Flush() // the reader has gone
 }

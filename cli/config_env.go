@@ -35,5 +35,5 @@ func printVariables(w io.Writer, vars []config.EnvVar) {
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\n", v.Name, def, v.Doc)
 	}
-	_ = t.Flush() // whoever reads has gone
+	_ = t.Flush() // the reader has gone
 }

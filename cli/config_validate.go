@@ -15,7 +15,7 @@ func newConfigValidate(c *command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate [FILE...]",
 		Short: "Check the configuration and change nothing",
-		Long: "Read the configuration as weir run would, environment included, and tell every mistake with its line and column.\n" +
+		Long: "Read the configuration as weir run would, environment included, and report every mistake with its line and column.\n" +
 			"Warnings go to stderr; with --strict they end it with 5. Several files are checked each for itself.",
 		Example: "  weir config validate --config weir.yaml\n  weir config validate --strict plant-1.yaml plant-2.yaml",
 		RunE: func(cmd *cobra.Command, files []string) error {
@@ -27,7 +27,7 @@ func newConfigValidate(c *command) *cobra.Command {
 				return c.validate(src, strict)
 			}
 			if c.configFile != "" {
-				return usageError{errors.New("give the files either with --config or behind validate")}
+				return usageError{errors.New("give the files either with --config or after validate")}
 			}
 			return c.validateEach(src, files, strict)
 		},
@@ -67,7 +67,7 @@ func (c *command) validate(src config.Source, strict bool) error {
 	return strictly(strict, len(v.Warnings))
 }
 
-// validateEach checks several, tells all that is wrong with them, and only then ends.
+// validateEach checks several, reports all that is wrong with them, and only then ends.
 func (c *command) validateEach(src config.Source, files []string, strict bool) error {
 	verdicts, problems, warnings := []verdict{}, config.Problems{}, 0
 	for _, src.File = range files {
@@ -88,7 +88,7 @@ func (c *command) validateEach(src config.Source, files []string, strict bool) e
 	return strictly(strict, warnings)
 }
 
-// warn tells warnings; as JSON they stand in the answer.
+// warn reports warnings; as JSON they are part of the answer.
 func (c *command) warn(ws []config.Warning) {
 	if c.json {
 		return

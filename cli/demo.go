@@ -71,7 +71,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 	defer end()
 	in := app.New(*d.cfg, app.Options{Logger: d.c.logger(d.cfg.Logging), Getenv: demoEnv, Version: Version, AnyPort: true})
 	ready, ended := make(chan struct{}), make(chan error, 1)
-	go func() { ended <- in.Run(life, func() { close(ready) }, d.c.io.Hurry) }()
+	go func() { ended <- in.Run(life, func() { close(ready) }, d.c.io.Cancel) }()
 	select {
 	case err := <-ended:
 		return err
@@ -135,14 +135,14 @@ func loopback(addr string) (string, error) {
 	return net.JoinHostPort("127.0.0.1", port), err
 }
 
-// play makes what the demo needs, lets the devices send until ctx or the time ends, and tells how it went.
+// play makes what the demo needs, lets the devices send until ctx or the time ends, and reports how it went.
 func (d *demo) play(ctx context.Context) error {
 	// What is begun when Ctrl-C comes is finished; a second one cuts it short.
 	finish, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	go func() {
 		select {
-		case <-d.c.io.Hurry:
+		case <-d.c.io.Cancel:
 			cut()
 		case <-finish.Done():
 		}
@@ -194,7 +194,7 @@ func (d *demo) simulate(ctx context.Context) error {
 	// What was acknowledged last is still on its way to the screen.
 	select {
 	case <-time.After(2 * demoReelDelay):
-	case <-d.c.io.Hurry:
+	case <-d.c.io.Cancel:
 	}
 	unwatch()
 	watching.Wait()
@@ -231,7 +231,7 @@ func (d *demo) summarize(ctx context.Context, op *operate.Client) (*demoSummary,
 	for i := range l.Lines {
 		line := &l.Lines[i]
 		s.Received += line.Received
-		s.Stored += line.Headings["stored"]
+		s.Stored += line.Outcomes["stored"]
 		s.Readings += line.Readings
 		s.Balanced = s.Balanced && line.Missing == 0
 	}

@@ -67,15 +67,15 @@ func (d *demoDevice) session(ctx context.Context, start time.Time) error {
 		return err
 	}
 	lost := make(chan error, 1)
-	tell := func(err error) {
+	report := func(err error) {
 		select {
 		case lost <- err:
 		default:
 		}
 	}
 	client := paho.NewClient(paho.ClientConfig{
-		ClientID: d.instance + ":" + demoTenant + ":" + d.token, Conn: conn, OnClientError: tell,
-		OnServerDisconnect: func(p *paho.Disconnect) { tell(fmt.Errorf("disconnected with reason 0x%02x", p.ReasonCode)) },
+		ClientID: d.instance + ":" + demoTenant + ":" + d.token, Conn: conn, OnClientError: report,
+		OnServerDisconnect: func(p *paho.Disconnect) { report(fmt.Errorf("disconnected with reason 0x%02x", p.ReasonCode)) },
 	})
 	// The client ends its own goroutines with its context; ours ends first, so that the goodbye is still sent.
 	if _, err := client.Connect(context.WithoutCancel(ctx), &paho.Connect{ClientID: d.instance + ":" + demoTenant + ":" + d.token,

@@ -122,7 +122,7 @@ func TestDemoColorsOnlyWhenToldTo(t *testing.T) {
 		}
 	}
 	if strings.Contains(plain, "\x1b") {
-		t.Error("colors without being told to")
+		t.Error("colors without a request")
 	}
 	if c := show(true); !strings.Contains(c, "\x1b["+inRed+"mFIRING") || strings.Count(c, "\x1b[")%2 != 0 {
 		t.Errorf("colored: %q", c)

@@ -102,7 +102,7 @@ func (f *firstReading) printCommands(d *operate.DeviceAdded) error {
 		}
 	}
 	if len(chosen) == 0 {
-		return &model.Error{Code: model.CodeUnsupported, Message: fmt.Sprintf("device %s has its access token, but no door is open for such a command", d.Token),
+		return &model.Error{Code: model.CodeUnsupported, Message: fmt.Sprintf("device %s has its access token, but no listener is open for such a command", d.Token),
 			Hint: fmt.Sprintf("open listeners.ingest or listeners.mqtt, then: weir device rotate %s %s --print-commands", d.Tenant, d.Token)}
 	}
 	f.c.show(chosen, func(w io.Writer) { printCommands(w, chosen) })
@@ -127,7 +127,7 @@ func printCommands(w io.Writer, all []operate.Snippet) {
 }
 
 // await shows what comes of a device until its first reading is kept. What names no device at all may be its: of a body
-// that does not read, or a credential that nobody has, nobody knows whose it was.
+// that does not read, or a credential that does not exist, the device is not known.
 func (f *firstReading) await(ctx context.Context, seen *watching, tenant, device string) error {
 	began, over := time.Now(), time.After(f.wait)
 	f.c.note("waiting %s for the first reading of %s; Ctrl-C ends", f.wait, device)
@@ -147,8 +147,8 @@ func (f *firstReading) await(ctx context.Context, seen *watching, tenant, device
 				if m.Tenant != tenant && (m.Tenant != "" || m.Device != device) {
 					continue
 				}
-				f.tell(m, time.Since(began))
-				if m.Heading == "stored" {
+				f.show(m, time.Since(began))
+				if m.Outcome == "stored" {
 					return nil
 				}
 				refused++
@@ -157,12 +157,12 @@ func (f *firstReading) await(ctx context.Context, seen *watching, tenant, device
 	}
 }
 
-func (f *firstReading) tell(m *operate.Seen, after time.Duration) {
+func (f *firstReading) show(m *operate.Seen, after time.Duration) {
 	if f.c.json {
 		f.c.writeLine(f.c.io.Stdout, m)
 		return
 	}
-	if m.Heading == "stored" {
+	if m.Outcome == "stored" {
 		f.c.note("arrived after %s over %s: %s, stored", after.Round(100*time.Millisecond), m.Transport, valuesText(m))
 		return
 	}
@@ -170,7 +170,7 @@ func (f *firstReading) tell(m *operate.Seen, after time.Duration) {
 	if m.Device == "" {
 		whose = " (it names no device, and may be another's)"
 	}
-	f.c.note("%s%s", fateText(m), whose)
+	f.c.note("%s%s", outcomeText(m), whose)
 	if hint := reasonHint(m.Reason, m.Connection); hint != "" {
 		f.c.note("  hint: %s", hint)
 	}
@@ -178,14 +178,14 @@ func (f *firstReading) tell(m *operate.Seen, after time.Duration) {
 
 func (f *firstReading) overdue(refused int, tenant, device string) error {
 	e := checkError{fmt.Errorf("no reading of %s was kept within %s", device, f.wait),
-		"nothing reached a door in its name: is the address right, and the port open on the way?"}
+		"no message of the device reached a transport: check the address, and that the port is open on the way"}
 	if refused > 0 {
 		e.hint = fmt.Sprintf("what was refused is shown above; later: weir device show %s %s", tenant, device)
 	}
 	return e
 }
 
-// reasonHint is what somebody may do about a message that was not kept.
+// reasonHint is what the user may do about a message that was not kept.
 func reasonHint(reason string, connection bool) string {
 	if connection && reason == "not-authorized" {
 		return "user name TENANT:ACCESSTOKEN, client id INSTANCE:TENANT:DEVICE; weir device rotate makes a new access token"
@@ -200,7 +200,7 @@ func reasonHint(reason string, connection bool) string {
 		"tenant-disabled":   "the tenant is disabled",
 		"invalid-value":     "the profile of the device's type says what its metrics may be",
 		"ceiling":           "the tenant's tier and the key governance say how much it may send",
-		"unauthenticated":   "what verifies as nobody shares one small bucket: prove who sends",
+		"unauthenticated":   "unauthenticated messages share one small bucket: send a credential",
 		"backpressure":      "the log is filling up: weir status",
 		"log-unavailable":   "the log does not take it: weir status",
 		"series_limit":      "limits.series_per_device and limits.series_per_tenant",

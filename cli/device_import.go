@@ -25,7 +25,7 @@ func newDeviceImport(c *command) *cobra.Command {
 			"  " + strings.Join(deviceColumns, ", ") + "\n" +
 			"  " + strings.Join(credentialColumns, ", ") + "\n\n" +
 			"token must be there. An empty cell is a value that is absent. A device without a credential gets an access token; these\n" +
-			"are written to --out, or to stdout, as CSV. Whatever is wrong with the file is told at once, with line and column.",
+			"are written to --out, or to stdout, as CSV. All mistakes of the file are reported at once, with line and column.",
 		Example: "  weir device import acme fleet.csv --dry-run\n  weir device import acme fleet.csv --type boiler --out tokens.csv",
 		Args:    exactly("the tenant's token", "the file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -91,7 +91,7 @@ func (im *deviceImport) run(ctx context.Context) error {
 	if isTerminal(im.c.io.Stderr) {
 		im.c.note("%s devices; passwords take a while", grouped(int64(len(rows))))
 	}
-	// What can be read is looked at even when something cannot, so that all is told at once.
+	// What can be read is looked at even when something cannot, so that all mistakes are reported at once.
 	made, err := operate.ImportDevices.Ask(ctx, op, operate.DeviceImport{Tenant: im.tenant, Rows: rows, DryRun: im.dryRun || len(problems) > 0})
 	if err == nil {
 		found := len(problems) + made.Found
@@ -103,7 +103,7 @@ func (im *deviceImport) run(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, to.discard())
 	}
-	return im.tell(made, to)
+	return im.report(made, to)
 }
 
 func (im *deviceImport) read() (string, error) {
@@ -206,10 +206,10 @@ func importProblem(p operate.ImportProblem, lines []int) csvProblem {
 	return csvProblem{lines[p.Row], p.Field, p.Reason}
 }
 
-// shownProblems is how many problems are told to people; a program gets more.
+// shownProblems is how many problems are shown to people; a program gets more.
 const shownProblems = 50
 
-// refusal tells what is wrong with a file; found is how many problems there are in all.
+// refusal reports what is wrong with a file; found is how many problems there are in all.
 func (im *deviceImport) refusal(problems []csvProblem, found int) error {
 	if len(problems) == 0 {
 		return nil
@@ -267,7 +267,7 @@ func writeTokens(w io.Writer, minted []operate.MintedToken) error {
 	return to.Error()
 }
 
-func (im *deviceImport) tell(made *operate.DevicesImported, to *tokenFile) error {
+func (im *deviceImport) report(made *operate.DevicesImported, to *tokenFile) error {
 	said := fmt.Sprintf("%s made in tenant %s, %s minted", grouped(int64(made.Made))+" "+plural(made.Made, "device"), made.Tenant,
 		grouped(int64(len(made.Minted)))+" "+plural(len(made.Minted), "access token"))
 	if made.DryRun {

@@ -21,7 +21,7 @@ func newDeviceList(c *command) *cobra.Command {
 		Use:   "list TENANT",
 		Short: "List the devices of a tenant, newest first",
 		Long: "List the devices of a tenant, newest first, a page at a time. PRESENCE is connected or disconnected where the transport\n" +
-			"tells, else active or silent, and - for a device that was never heard.",
+			"reports it, else active or silent, and - for a device that was never heard.",
 		Example: "  weir device list acme\n  weir device list acme --type boiler --all --json",
 		Args:    exactly("the tenant's token"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -227,7 +227,7 @@ func printDevices(w io.Writer, l *deviceList) {
 		d := &l.Devices[i]
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", d.Token, d.Type, orDash(d.Name), orDash(d.ExternalID), cmp.Or(d.Presence, "-"), timeText(d.LastSeen))
 	}
-	_ = t.Flush() // whoever reads has gone
+	_ = t.Flush() // the reader has gone
 }
 
 func orDash(s *string) string {

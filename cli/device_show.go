@@ -18,7 +18,7 @@ func newDeviceShow(c *command) *cobra.Command {
 	var commands bool
 	cmd := &cobra.Command{
 		Use:   "show TENANT TOKEN",
-		Short: "Show what is known of a device",
+		Short: "Show the state of a device",
 		Long: "Show a device: its fields, its credentials without their secrets, its presence, the latest value of each metric, and the\n" +
 			"newest dead letters that name it. Where nothing runs, values are as of the last stop.",
 		Example: "  weir device show acme boiler-1",
@@ -203,7 +203,7 @@ func printDetails(w io.Writer, d *deviceDetails) {
 	for _, l := range d.DeadLetters {
 		row("dead letter", "%s  %s: %s", timeText(&l.Occurred), l.Reason, printable(l.Summary))
 	}
-	_ = t.Flush() // whoever reads has gone
+	_ = t.Flush() // the reader has gone
 }
 
 func presenceText(d *deviceDetails) string {

@@ -81,7 +81,7 @@ func postEvent(t *testing.T, p *testweir.Proc, credential, payload string) {
 	_ = resp.Body.Close()
 }
 
-// Somebody brings a device up: first with a wrong credential, then with a body that does not read, then as it should be.
+// A user brings a device up: first with a wrong credential, then with a body that does not read, then as it should be.
 func TestTheWaitForAFirstReadingShowsWhyItDoesNotComeUntilItDoes(t *testing.T) {
 	t.Parallel()
 	p := testweir.Start(t, testweir.Options{})
@@ -132,13 +132,13 @@ func TestTheWaitSpeaksJSONAndSeesAReadingOverMQTT(t *testing.T) {
 	if err := answer.Decode(&seen); err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(seen.Heading, seen.Transport, seen.Values); got != "storedmqtt[temp=21.5]" {
+	if got := fmt.Sprint(seen.Outcome, seen.Transport, seen.Values); got != "storedmqtt[temp=21.5]" {
 		t.Error(got)
 	}
 	w.ends()
 }
 
-// The commands of a first reading are what the doors take: one is run as it is printed.
+// The commands of a first reading are what the transports take: one is run as it is printed.
 func TestThePrintedCurlCommandSendsTheFirstReading(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "curl")

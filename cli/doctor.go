@@ -17,22 +17,22 @@ import (
 
 func newDoctor(c *command) *cobra.Command {
 	var strict bool
-	var patience time.Duration
+	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look for what is wrong, and say what to do",
+		Short: "Look for what is wrong, and show what to do",
 		Long: "Look at the configuration, the data directory, the disk, the clock, the limits of the system, the listeners and what\n" +
 			"the instance knows of itself, one line for each check: ok, warn, fail, or skip where it could not look and why. A\n" +
 			"running instance is asked; where none runs, the directory is looked at as it lies, and nothing in it is changed: the\n" +
-			"database is read to its end where --patience is long enough for that.\n\n" +
+			"database is read to its end where the time of a check allows that.\n\n" +
 			"Ends with 0 when nothing fails and with 5 when something does; with --strict with 5 for warnings, too.",
 		Example: "  weir doctor\n  weir doctor --strict --json\n  weir doctor --patience 30m",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if patience <= 0 {
+			if timeout <= 0 {
 				return usageError{errors.New("--patience takes a time such as 4s or 30m")}
 			}
-			r, err := c.examine(cmd.Context(), patience)
+			r, err := c.examine(cmd.Context(), timeout)
 			if err != nil {
 				return err
 			}
@@ -41,19 +41,19 @@ func newDoctor(c *command) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "end with 5 when there are warnings, too")
-	cmd.Flags().DurationVar(&patience, "patience", operate.CheckTimeout, "how long each check may look where no instance runs")
+	cmd.Flags().DurationVar(&timeout, "patience", operate.CheckTimeout, "maximum time of each check where no instance runs")
 	return cmd
 }
 
 // examine lets the running instance look at itself, or looks at a directory where none runs. A configuration that does
-// not load is a finding: the instance that runs obeys the one before it; where none runs nothing else can be looked at,
+// not load is a finding: the running instance keeps the one before it; where none runs nothing else can be looked at,
 // for it says where everything is.
-func (c *command) examine(ctx context.Context, patience time.Duration) (*health.Report, error) {
+func (c *command) examine(ctx context.Context, timeout time.Duration) (*health.Report, error) {
 	read, err := c.reading()
 	if err != nil {
 		return nil, err
 	}
-	r, err := c.lookAt(ctx, read, patience)
+	r, err := c.lookAt(ctx, read, timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (c *command) examine(ctx context.Context, patience time.Duration) (*health.
 	return whole, nil
 }
 
-func (c *command) lookAt(ctx context.Context, read config.Reading, patience time.Duration) (*health.Report, error) {
+func (c *command) lookAt(ctx context.Context, read config.Reading, timeout time.Duration) (*health.Report, error) {
 	to, err := c.reachRead(ctx, read)
 	if errors.Is(err, operate.ErrNotRunning) {
 		return &health.Report{}, nil
@@ -77,16 +77,16 @@ func (c *command) lookAt(ctx context.Context, read config.Reading, patience time
 		return nil, err
 	}
 	defer to.Close()
-	return operate.RunDoctor.Ask(ctx, to, operate.DoctorQuery{Version: Version, CheckTimeout: patience})
+	return operate.RunDoctor.Ask(ctx, to, operate.DoctorQuery{Version: Version, CheckTimeout: timeout})
 }
 
-// configFinding tells what is wrong with a configuration, or else what to think over, without the lines themselves: a
+// configFinding reports what is wrong with a configuration, or else what to think over, without the lines themselves: a
 // mistyped key may stand before a secret.
 func configFinding(problems, warnings config.Problems, running bool) health.Finding {
 	f := health.Good("it loads")
 	switch {
 	case len(problems) > 0 && running:
-		f = health.Fail("the instance obeys the configuration before it, and would not start again with this one; weir config validate shows the lines",
+		f = health.Fail("the instance runs with the configuration before it, and would not start again with this one; weir config validate shows the lines",
 			"%s", withoutSource(problems))
 	case len(problems) > 0:
 		f = health.Fail("correct it first: it says where everything is, so nothing else was looked at; weir config validate shows the lines",
@@ -99,12 +99,12 @@ func configFinding(problems, warnings config.Problems, running bool) health.Find
 }
 
 func withoutSource(ps config.Problems) string {
-	told := make([]string, len(ps))
+	texts := make([]string, len(ps))
 	for i, p := range ps {
 		p.Source = ""
-		told[i] = p.String()
+		texts[i] = p.String()
 	}
-	return strings.Join(told, "; ")
+	return strings.Join(texts, "; ")
 }
 
 func printReport(w io.Writer, r *health.Report) {

@@ -23,12 +23,12 @@ func newHealth(c *command) *cobra.Command {
 	var wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "health",
-		Short: "Whether the instance serves, for containers and load balancers",
+		Short: "Check that the instance serves, for containers and load balancers",
 		Long: "Ask the running instance whether it serves. It is cheap and needs nothing but this binary: an image without a shell\n" +
 			"may use it as its health check. Ends with 0 when the instance is ready, with 5 when it is not, or when it serves\n" +
 			"and something is wrong (it says what), and with 4 when none runs.\n\n" +
 			"The instance is asked over its socket in the data directory; with --url over the network, at /readyz of its api\n" +
-			"listener, which tells less.",
+			"listener, which shows less.",
 		Example: "  weir health\n  weir health --wait 30s && weir status\n  weir health --url http://127.0.0.1:8080",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -70,7 +70,7 @@ func (c *command) healthOf(base string) (func(context.Context) (*operate.Health,
 	}, nil
 }
 
-// waitReady asks until the instance is ready or the time is over, once at least. It returns what it was told last.
+// waitReady asks until the instance is ready or the time is over, once at least. It returns the last answer.
 func waitReady(ctx context.Context, wait time.Duration, ask func(context.Context) (*operate.Health, error)) (*operate.Health, error) {
 	end := time.Now().Add(wait)
 	for {

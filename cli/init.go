@@ -19,7 +19,7 @@ func newInit(c *command) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "init",
-		Short: "Write a configuration to begin with",
+		Short: "Write a first configuration",
 		Long: "Write a configuration file with every key and what it is for. Where the profile differs from the defaults a key is set,\n" +
 			"else it is commented out. The profiles:\n\n" + profileList(),
 		Example: "  weir init --profile gateway -o /etc/weir/weir.yaml\n  weir init --profile dev -o -",

@@ -18,9 +18,9 @@ func newLedger(c *command) *cobra.Command {
 	var since time.Duration
 	cmd := &cobra.Command{
 		Use:   "ledger",
-		Short: "Where every message ended, per hour",
-		Long: "Every message that reached a door ends under exactly one heading. An hour balances when what was received, counted\n" +
-			"at the door, equals what ended; MISSING says by how much it does not.",
+		Short: "Show the outcomes of all messages, per hour",
+		Long: "Every message that reached a transport ends with exactly one outcome. An hour balances when what was received, counted\n" +
+			"by the transport, equals what ended; MISSING is the difference.",
 		Example: "  weir ledger --since 24h\n  weir ledger --tenant acme --transport mqtt --json",
 		Args:    func(cmd *cobra.Command, args []string) error { return exactly()(cmd, args) },
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -38,35 +38,35 @@ func newLedger(c *command) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&tenant, "tenant", "", "of one tenant; \"\" is strangers and unknown tenants")
+	cmd.Flags().StringVar(&tenant, "tenant", "", "of one tenant; \"\" is unauthenticated senders and unknown tenants")
 	cmd.Flags().StringVar(&q.Transport, "transport", "", "of one transport: mqtt, http")
 	cmd.Flags().DurationVar(&since, "since", 0, "of the last hours, such as 24h")
 	cmd.AddCommand(newDeadLetters(c), newLedgerVerify(c), newLedgerTrace(c))
 	return cmd
 }
 
-// strangers stands for what belongs to no tenant.
-const strangers = "(strangers)"
+// unauthenticated stands for what belongs to no tenant.
+const unauthenticated = "(unauthenticated)"
 
-var ledgerHeadings = []string{"stored", "duplicate", "dead letter", "refused", "dropped", "waiting"}
+var ledgerOutcomes = []string{"stored", "duplicate", "dead letter", "refused", "dropped", "waiting"}
 
 func printLedger(w io.Writer, r *operate.LedgerReport) {
 	if len(r.Lines) == 0 {
-		fmt.Fprintln(w, "no message has reached a door yet")
+		fmt.Fprintln(w, "no message has reached a transport yet")
 	} else {
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 		fmt.Fprintln(t, "HOUR\tTENANT\tVIA\tRECEIVED\tSTORED\tDUPLICATE\tDEAD\tREFUSED\tDROPPED\tWAITING\tREADINGS\tMISSING\t")
 		for _, l := range r.Lines {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t", l.Hour.Format("2006-01-02 15:04"), cmp.Or(l.Tenant, strangers), l.Transport, l.Received)
-			for _, h := range ledgerHeadings {
-				fmt.Fprintf(t, "%d\t", l.Headings[h])
+			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t", l.Hour.Format("2006-01-02 15:04"), cmp.Or(l.Tenant, unauthenticated), l.Transport, l.Received)
+			for _, h := range ledgerOutcomes {
+				fmt.Fprintf(t, "%d\t", l.Outcomes[h])
 			}
 			fmt.Fprintf(t, "%d\t%d\t\n", l.Readings, l.Missing)
 		}
-		_ = t.Flush() // whoever reads has gone
+		_ = t.Flush() // the reader has gone
 		for _, l := range r.Lines {
 			for _, n := range l.Reasons {
-				fmt.Fprintf(w, "%s %s %s: %d %s (%s)\n", l.Hour.Format("2006-01-02 15:04"), cmp.Or(l.Tenant, strangers), l.Transport, n.Count, n.Heading, n.Reason)
+				fmt.Fprintf(w, "%s %s %s: %d %s (%s)\n", l.Hour.Format("2006-01-02 15:04"), cmp.Or(l.Tenant, unauthenticated), l.Transport, n.Count, n.Outcome, n.Reason)
 			}
 		}
 	}
@@ -84,10 +84,10 @@ func newDeadLetters(c *command) *cobra.Command {
 	var tenant string
 	cmd := &cobra.Command{
 		Use:   "dead-letters",
-		Short: "Messages that were accepted and proved unfit, newest first",
-		Long: "List messages that were accepted and proved unfit, newest first, each with the reason: a device or tenant that nobody\n" +
-			"knows, a credential that does not fit, a time that cannot be. Bodies that were refused as unreadable are among them;\n" +
-			"their senders were told.",
+		Short: "List accepted messages that could not be stored, newest first",
+		Long: "List accepted messages that could not be stored, newest first, each with the reason: a device or tenant that does\n" +
+			"not exist, a credential that does not fit, an impossible time. Bodies that were refused as unreadable are among them;\n" +
+			"their senders were notified.",
 		Example: "  weir ledger dead-letters\n  weir ledger dead-letters --tenant acme --reason unknown-device --limit 10",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -107,7 +107,7 @@ func newDeadLetters(c *command) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&tenant, "tenant", "", "of one tenant; \"\" is strangers and unknown tenants")
+	cmd.Flags().StringVar(&tenant, "tenant", "", "of one tenant; \"\" is unauthenticated senders and unknown tenants")
 	cmd.Flags().StringVar(&q.Reason, "reason", "", "of one reason, such as unknown-device")
 	cmd.Flags().IntVar(&q.Limit, "limit", 50, "at most this many, up to 1000")
 	cmd.Flags().Int64Var(&q.Before, "before", 0, "older than the dead letter with this id")
@@ -120,15 +120,15 @@ func printDeadLetters(w io.Writer, ds []operate.DeadLetter) {
 		return
 	}
 	for _, d := range ds {
-		told := ""
+		notified := ""
 		if d.Refused {
-			told = " (the sender was told)"
+			notified = " (the sender was notified)"
 		}
-		from := cmp.Or(d.Tenant, strangers)
+		from := cmp.Or(d.Tenant, unauthenticated)
 		if d.Device != "" {
 			from += "/" + d.Device
 		}
-		fmt.Fprintf(w, "%d  %s  %s  %s  %s: %s%s\n", d.ID, d.Occurred.Format(time.RFC3339Nano), d.Source, printable(from), d.Reason, printable(d.Summary), told)
+		fmt.Fprintf(w, "%d  %s  %s  %s  %s: %s%s\n", d.ID, d.Occurred.Format(time.RFC3339Nano), d.Source, printable(from), d.Reason, printable(d.Summary), notified)
 		if d.Detail != "" {
 			fmt.Fprintf(w, "    %s\n", printable(d.Detail))
 		}

@@ -15,12 +15,12 @@ func newLedgerTrace(c *command) *cobra.Command {
 	since, until := "24h", ""
 	cmd := &cobra.Command{
 		Use:   "trace TENANT DEVICE",
-		Short: "What happened to each message of a device",
-		Long: "Tell of each message of a device that was received in a span of time where it ended, oldest first: stored and how many\n" +
+		Short: "Show the outcome of each message of a device",
+		Long: "Show for each message of a device that was received in a span of time where it ended, oldest first: stored and how many\n" +
 			"readings of it are there, dead letter and why, duplicate of which record, or waiting in the log.\n\n" +
-			"What is stored or a dead letter is told for as long as it is kept. A duplicate leaves nothing but its count, so it is\n" +
-			"told only while the log still holds its record. Of what a door turned away there is no record at all: the counts of\n" +
-			"the whole tenant in those hours are shown beside it.",
+			"What is stored or a dead letter is shown for as long as it is kept. A duplicate leaves nothing but its count, so it is\n" +
+			"shown only while the log still holds its record. A message that a transport turned away has no record: the counts of\n" +
+			"the whole tenant in those hours are shown in addition.",
 		Example: "  weir ledger trace acme boiler-1\n  weir ledger trace acme boiler-1 --since 2h\n" +
 			"  weir ledger trace acme boiler-1 --since 2026-03-01T08:00:00Z --until 2026-03-01T09:00:00Z --json",
 		Args: exactly("TENANT", "DEVICE"),
@@ -69,20 +69,20 @@ func printTrace(w io.Writer, r *operate.TraceReport) {
 		m := &r.Messages[i]
 		fmt.Fprintf(t, "%s\t%d\t%s\t%s\n", m.Received.Format("2006-01-02T15:04:05.000Z"), m.Offset, m.Transport, printable(tracedText(m)))
 	}
-	_ = t.Flush() // whoever reads has gone
+	_ = t.Flush() // the reader has gone
 	if r.LogSince != nil {
 		fmt.Fprintf(w, "the log holds records since %s: duplicates before it left nothing but their count\n", r.LogSince.Format(time.RFC3339))
 	} else {
 		fmt.Fprintln(w, "the log holds no records any more: duplicates left nothing but their count")
 	}
 	for _, n := range r.TurnedAway {
-		fmt.Fprintf(w, "turned away in these hours, of the whole tenant: %s %s (%s)\n", countText(n.Count, "message"), n.Heading, n.Reason)
+		fmt.Fprintf(w, "turned away in these hours, of the whole tenant: %s %s (%s)\n", countText(n.Count, "message"), n.Outcome, n.Reason)
 	}
 }
 
 func tracedText(m *operate.Traced) string {
-	text := m.Heading
-	if m.Heading == "stored" {
+	text := m.Outcome
+	if m.Outcome == "stored" {
 		text += ", " + countText(int64(m.Readings), "reading")
 	}
 	if m.Reason != "" {

@@ -15,14 +15,14 @@ import (
 func newLedgerVerify(c *command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "verify",
-		Short: "Recount what is stored, and say what does not balance",
+		Short: "Recount what is stored, and show what does not balance",
 		Long: "Recount what is stored from what is on disk: every packed row to its last reading, locations and alerts, dead letters,\n" +
 			"and the part of the log that the store does not contain yet. Hold it, per tenant, transport and hour, against what the\n" +
-			"doors counted as received and against what was counted as stored, and say what does not balance and by how much. Rows\n" +
+			"transports counted as received and against what was counted as stored, and show what does not balance and by how much. Rows\n" +
 			"that do not read, or hold a reading twice, are named.\n\n" +
 			"A running instance recounts itself from one snapshot while it goes on; where none runs, the directory is read as it\n" +
 			"lies and nothing in it is changed. It reads the whole store, a few rows at a time. Dead letters that have left with\n" +
-			"their time, or out of the strangers' ring, are told as such: nothing can be said of them any more.\n\n" +
+			"their time, or out of the rejected-payload buffer, are counted apart: they cannot be recounted any more.\n\n" +
 			"Ends with 0 when everything balances, and with 5 when something does not.",
 		Example: "  weir ledger verify\n  weir ledger verify --json --data /var/lib/weir",
 		Args:    exactly(),
@@ -54,7 +54,7 @@ func (c *command) recount(ctx context.Context) (*operate.Verification, error) {
 		return nil, err
 	}
 	defer to.Close()
-	return operate.VerifyLedger.Ask(ctx, to, p.tell)
+	return operate.VerifyLedger.Ask(ctx, to, p.show)
 }
 
 // progressLine shows on a terminal how far a recount is, a few times a second.
@@ -64,7 +64,7 @@ type progressLine struct {
 	last time.Time
 }
 
-func (p *progressLine) tell(done, all int64) {
+func (p *progressLine) show(done, all int64) {
 	if !p.on || all == 0 || time.Since(p.last) < 200*time.Millisecond {
 		return
 	}
@@ -87,7 +87,7 @@ func printVerification(w io.Writer, v *operate.Verification) {
 	}
 	fmt.Fprintf(w, "; the store contains the log up to record %d", v.Head)
 	if v.Waiting > 0 {
-		fmt.Fprintf(w, ", %s behind it", countText(v.Waiting, "message"))
+		fmt.Fprintf(w, ", %s after it", countText(v.Waiting, "message"))
 	}
 	fmt.Fprintln(w)
 	for _, i := range v.Wrongs {
@@ -97,7 +97,7 @@ func printVerification(w io.Writer, v *operate.Verification) {
 		fmt.Fprintf(w, "and %s more\n", grouped(int64(v.Unlisted)))
 	}
 	if v.Untold > 0 {
-		fmt.Fprintf(w, "%s have left with their time or out of the strangers' ring: they are counted and cannot be recounted\n", countText(v.Untold, "dead letter"))
+		fmt.Fprintf(w, "%s have left with their time or out of the rejected-payload buffer: they are counted and cannot be recounted\n", countText(v.Untold, "dead letter"))
 	}
 	if v.Expired > 0 {
 		fmt.Fprintf(w, "%s went because their time was over: retention accounts for as many\n", countText(v.Expired, "reading"))
@@ -108,7 +108,7 @@ func printVerification(w io.Writer, v *operate.Verification) {
 func imbalanceText(i *operate.Imbalance) string {
 	place := ""
 	if i.Hour != nil {
-		place = fmt.Sprintf("%s %s %s: ", i.Hour.Format("2006-01-02 15:04"), cmp.Or(i.Tenant, strangers), i.Transport)
+		place = fmt.Sprintf("%s %s %s: ", i.Hour.Format("2006-01-02 15:04"), cmp.Or(i.Tenant, unauthenticated), i.Transport)
 	} else if i.Tenant != "" {
 		place = i.Tenant + ": "
 	}

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// notifier tells systemd how a service is doing, by the protocol of sd_notify(3): datagrams of NAME=value lines to the
-// socket that NOTIFY_SOCKET names. Without one it tells nobody.
+// notifier reports to systemd how a service is doing, by the protocol of sd_notify(3): datagrams of NAME=value lines to the
+// socket that NOTIFY_SOCKET names. Without one it does nothing.
 type notifier struct{ socket string }
 
 func (c *command) notifier() notifier { return notifier{c.getenv("NOTIFY_SOCKET")} }
@@ -30,12 +30,12 @@ func (n notifier) notify(states ...string) error {
 	return errors.Join(err, conn.Close())
 }
 
-// serviceReady returns what to do once an instance is ready: the init system is told, and told again when the stop begins.
+// serviceReady returns what to do once an instance is ready: the init system is notified, and notified again when the stop begins.
 func (c *command) serviceReady(ctx context.Context, log *slog.Logger) func() {
 	n := c.notifier()
 	say := func(states ...string) {
 		if err := n.notify(states...); err != nil {
-			log.Warn("the init system could not be told", "state", states[0], "error", err)
+			log.Warn("the init system could not be notified", "state", states[0], "error", err)
 		}
 	}
 	return func() {

@@ -11,7 +11,7 @@ import (
 	"weir/internal/testweir"
 )
 
-// hearer is an init system that is told how a service is doing.
+// hearer is an init system that is notified of a service's state.
 type hearer struct {
 	t    *testing.T
 	conn *net.UnixConn
@@ -73,7 +73,7 @@ func TestAnInitSystemThatDoesNotListenStopsNobody(t *testing.T) {
 	if err := p.Stop(); err != nil {
 		t.Error(err)
 	}
-	if !strings.Contains(p.Stderr(), "the init system could not be told") {
+	if !strings.Contains(p.Stderr(), "the init system could not be notified") {
 		t.Error(p.Stderr())
 	}
 }

@@ -80,7 +80,7 @@ func options(cmd *cobra.Command) []option {
 	return out
 }
 
-// standard tells an option's default where it says something and the text does not say it already.
+// standard adds an option's default where it says something and the text does not say it already.
 func standard(f *pflag.Flag) string {
 	if slices.Contains([]string{"", "0", "0s", "false", "[]"}, f.DefValue) || strings.Contains(f.Usage, "default") {
 		return ""

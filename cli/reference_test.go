@@ -208,7 +208,7 @@ func TestTheManPagesAreGoodRoff(t *testing.T) {
 		page := manPage(cmd)
 		for line := range strings.Lines(page) {
 			if strings.HasPrefix(line, "'") || strings.Contains(line, "\t") {
-				t.Errorf("%s: %q is a request that nobody meant", cmd.CommandPath(), line)
+				t.Errorf("%s: %q is a request without a purpose", cmd.CommandPath(), line)
 			}
 			if strings.IndexFunc(line, func(r rune) bool { return r > 126 }) >= 0 {
 				t.Errorf("%s: %q is not ASCII: add what it holds to roffEscapes", cmd.CommandPath(), line)

@@ -13,9 +13,9 @@ func newReload(c *command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "reload",
 		Short: "Make the running instance read its configuration again",
-		Long: "Make the running instance read its configuration again, under its own flags and environment, and obey what can be obeyed\n" +
+		Long: "Make the running instance read its configuration again, under its own flags and environment, and apply what can be applied\n" +
 			"without a restart; the keys that wait for one are listed. When anything is wrong the old configuration stays whole,\n" +
-			"every mistake is told, and the exit code is 3. SIGHUP does the same, and config.watch does it when a file has changed.",
+			"every mistake is reported, and the exit code is 3. SIGHUP does the same, and config.watch does it when a file has changed.",
 		Example: "  weir reload --config weir.yaml\n  weir config diff --running    # what it would do",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

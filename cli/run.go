@@ -52,7 +52,7 @@ func newRun(c *command) *cobra.Command {
 			}
 			in := app.New(*cfg, app.Options{Logger: logger, Level: level, Getenv: c.getenv, Version: Version, Out: c.io.Stdout,
 				Source: &src, Hangup: hangup})
-			return in.Run(cmd.Context(), c.serviceReady(cmd.Context(), logger), c.io.Hurry)
+			return in.Run(cmd.Context(), c.serviceReady(cmd.Context(), logger), c.io.Cancel)
 		},
 	}
 }

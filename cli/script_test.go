@@ -34,7 +34,7 @@ import (
 
 var update = flag.Bool("update", false, "write what the program says into the scripts")
 
-// TestScripts runs the real program as its users do. Each script has a directory of its own; beside the commands of
+// TestScripts runs the real program as its users do. Each script has a directory of its own; in addition to the commands of
 // testscript there are:
 //
 //	exits CODE PROGRAM ARG…   runs it and holds its exit code; stdout and stderr are for the next commands
@@ -47,7 +47,7 @@ var update = flag.Bool("update", false, "write what the program says into the sc
 //	post CODE URL FILE        POST likewise
 //	take-port NAME            listens on a free port, whose address becomes $NAME
 //	from-the-future FILE      makes a database one that a newer Weir has written
-//	sql FILE STATEMENT        changes a database behind the back of Weir
+//	sql FILE STATEMENT        changes a database without Weir
 //	settled                   wait until the instance has applied what it acknowledged
 //	metric NAME VALUE         hold a metric
 //	await FILE REGEXP         wait until a file that another program writes holds it

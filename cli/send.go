@@ -21,10 +21,10 @@ func newSend(c *command) *cobra.Command {
 	var at string
 	cmd := &cobra.Command{
 		Use:   "send TENANT DEVICE METRIC=VALUE...",
-		Short: "Send a test reading through a door and show what becomes of it",
-		Long: "Send a reading in the name of a device through a real door of the running instance, and tell how the door answered and\n" +
+		Short: "Send a test reading over a transport and show its outcome",
+		Long: "Send a reading in the name of a device over a real transport of the running instance, and show how it answered and\n" +
 			"where the reading ended. For the send the device gets an access token of its own that is removed afterwards, and is\n" +
-			"good for minutes should that fail; --token-file tries the device's own. Over MQTT it is a connection beside the\n" +
+			"good for minutes should that fail; --token-file tries the device's own. Over MQTT it is a connection besides the\n" +
 			"device's, which does not count as its presence.",
 		Example: "  weir send acme boiler-1 temp=21.5\n  weir send acme boiler-1 temp=85 pressure=1.2 --door mqtt --count 5 --interval 1s\n" +
 			"  weir send acme boiler-1 temp=21.5 --at 2026-03-01T12:00:00Z --alt-id test-1",
@@ -44,7 +44,7 @@ func newSend(c *command) *cobra.Command {
 			return s.run(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVar(&s.door, "door", "http", "http or mqtt")
+	cmd.Flags().StringVar(&s.transport, "door", "http", "transport: http or mqtt")
 	cmd.Flags().StringVar(&at, "at", "", "when it was measured: a time such as 2026-03-01T12:00:00Z, or -10m for ten minutes ago (default: now)")
 	cmd.Flags().StringVar(&s.altID, "alt-id", "", "id by which a repeat is recognised, of the same --at")
 	cmd.Flags().StringVar(&s.tokenFile, "token-file", "", "read the device's access token from a file; - is stdin")
@@ -56,7 +56,7 @@ func newSend(c *command) *cobra.Command {
 const (
 	maxSendCount = 1000
 	fateWait     = 10 * time.Second // how long an acknowledged reading may take to end
-	sendWait     = 15 * time.Second // how long a door may take to answer
+	sendWait     = 15 * time.Second // how long a transport may take to answer
 )
 
 // sending is one run of weir send.
@@ -64,7 +64,7 @@ type sending struct {
 	c              *command
 	tenant, device string
 	values         map[string]string
-	door           string
+	transport      string
 	at             time.Time // zero: when it is sent
 	altID          string
 	tokenFile      string
@@ -77,14 +77,14 @@ type sending struct {
 
 // sent is a reading and what became of it.
 type sent struct {
-	Reading int           `json:"reading"` // from 1
-	Door    string        `json:"door"`
-	Answer  doorAnswer    `json:"answer"`
-	Fate    *operate.Seen `json:"fate,omitempty"` // absent when the door refused it and nothing more is known
+	Reading   int             `json:"reading"` // from 1
+	Transport string          `json:"door"`
+	Answer    transportAnswer `json:"answer"`
+	Outcome   *operate.Seen   `json:"fate,omitempty"` // absent when the transport refused it and nothing more is known
 }
 
-// doorAnswer is what a door said.
-type doorAnswer struct {
+// transportAnswer is the answer of a transport.
+type transportAnswer struct {
 	OK   bool   `json:"ok"` // it promises to keep the reading
 	Code int    `json:"code"`
 	Text string `json:"text"`
@@ -92,8 +92,8 @@ type doorAnswer struct {
 
 func (s *sending) check() error {
 	switch {
-	case s.door != "http" && s.door != "mqtt":
-		return usageError{fmt.Errorf("--door: %q is neither http nor mqtt", s.door)}
+	case s.transport != "http" && s.transport != "mqtt":
+		return usageError{fmt.Errorf("--door: %q is neither http nor mqtt", s.transport)}
 	case s.count < 1 || s.count > maxSendCount:
 		return usageError{fmt.Errorf("--count must lie in 1..%d", maxSendCount)}
 	case s.interval < 0:
@@ -152,7 +152,7 @@ func (s *sending) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, giveBack()) }()
-	seen, err := s.c.watch(ctx, client, operate.TailQuery{Device: s.device, Transport: s.door})
+	seen, err := s.c.watch(ctx, client, operate.TailQuery{Device: s.device, Transport: s.transport})
 	if err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ func (s *sending) series(ctx context.Context, to sender, seen *watching) error {
 		if err != nil {
 			return errors.Join(failed, err)
 		}
-		s.tell(r)
+		s.show(r)
 		if failed == nil {
 			failed = s.verdict(r)
 		}
@@ -225,13 +225,13 @@ func (s *sending) one(ctx context.Context, to sender, seen *watching, i int) (*s
 	defer cancel()
 	answer, err := to.send(sending, body)
 	if err != nil {
-		return nil, fmt.Errorf("the reading could not be sent over %s: %w", s.door, err)
+		return nil, fmt.Errorf("the reading could not be sent over %s: %w", s.transport, err)
 	}
-	r := &sent{Reading: i + 1, Door: s.door, Answer: answer}
+	r := &sent{Reading: i + 1, Transport: s.transport, Answer: answer}
 	if !answer.OK {
 		return r, nil
 	}
-	r.Fate, err = s.fate(ctx, seen, at, len(body))
+	r.Outcome, err = s.outcome(ctx, seen, at, len(body))
 	return r, err
 }
 
@@ -242,14 +242,14 @@ func (s *sending) event(at time.Time) ([]byte, error) {
 	if s.altID != "" {
 		m["altId"] = s.altID
 	}
-	if s.door == "http" {
+	if s.transport == "http" {
 		m["credentialType"], m["credentialId"] = "ACCESS_TOKEN", s.token
 	}
 	return json.Marshal(m)
 }
 
-// fate waits for the end of the reading of this time and size.
-func (s *sending) fate(ctx context.Context, seen *watching, at time.Time, size int) (*operate.Seen, error) {
+// outcome waits for the end of the reading of this time and size.
+func (s *sending) outcome(ctx context.Context, seen *watching, at time.Time, size int) (*operate.Seen, error) {
 	over := time.After(fateWait)
 	for {
 		select {
@@ -271,18 +271,18 @@ func (s *sending) fate(ctx context.Context, seen *watching, at time.Time, size i
 	}
 }
 
-func (s *sending) tell(r *sent) {
+func (s *sending) show(r *sent) {
 	if s.c.json {
 		s.c.writeLine(s.c.io.Stdout, r)
 		return
 	}
-	text := fmt.Sprintf("%s answered %s", r.Door, printable(r.Answer.Text))
-	if r.Fate != nil {
-		text += "; " + fateText(r.Fate)
-		if v := valuesText(r.Fate); v != "" {
+	text := fmt.Sprintf("%s answered %s", r.Transport, printable(r.Answer.Text))
+	if r.Outcome != nil {
+		text += "; " + outcomeText(r.Outcome)
+		if v := valuesText(r.Outcome); v != "" {
 			text += "; " + v
 		}
-		text += "; took " + delayText(r.Fate.DelayMS)
+		text += "; took " + delayText(r.Outcome.DelayMS)
 	}
 	fmt.Fprintln(s.c.io.Stdout, text)
 }
@@ -291,11 +291,11 @@ func (s *sending) tell(r *sent) {
 func (s *sending) verdict(r *sent) error {
 	switch {
 	case !r.Answer.OK:
-		return &model.Error{Code: model.CodeInvalidInput, Message: fmt.Sprintf("the door refused reading %d: %s", r.Reading, r.Answer.Text), Hint: s.hint("")}
-	case r.Fate.Heading == "stored" || r.Fate.Heading == "duplicate":
+		return &model.Error{Code: model.CodeInvalidInput, Message: fmt.Sprintf("the transport refused reading %d: %s", r.Reading, r.Answer.Text), Hint: s.hint("")}
+	case r.Outcome.Outcome == "stored" || r.Outcome.Outcome == "duplicate":
 		return nil
 	}
-	return &model.Error{Code: model.CodeInvalidInput, Message: fmt.Sprintf("reading %d was not stored: %s", r.Reading, fateText(r.Fate)), Hint: s.hint(r.Fate.Reason)}
+	return &model.Error{Code: model.CodeInvalidInput, Message: fmt.Sprintf("reading %d was not stored: %s", r.Reading, outcomeText(r.Outcome)), Hint: s.hint(r.Outcome.Reason)}
 }
 
 func (s *sending) hint(reason string) string {

@@ -107,7 +107,7 @@ func newServiceInstall(c *command) *cobra.Command {
 		Use:   "install",
 		Short: "Install the unit or init script, with user and directories",
 		Long: "Make what is missing of: the user, the directories, a small configuration, the unit or init script. What is there is\n" +
-			"left as it is; a unit that differs is replaced, and the one before stays beside it as .old. Nothing is started.\n" +
+			"left as it is; a unit that differs is replaced, and the one before is kept next to it as .old. Nothing is started.\n" +
 			"The packages have done all this already. A configuration that is there says where the data is.",
 		Example: "  weir service install --dry-run\n  sudo weir service install",
 		Args:    exactly(),
@@ -170,7 +170,7 @@ func printSteps(w io.Writer, steps []service.Step) {
 	for _, s := range steps {
 		fmt.Fprintf(t, "%s\t%s\t%s\n", s.State, s.What, s.Name)
 	}
-	_ = t.Flush() // whoever reads has gone
+	_ = t.Flush() // the reader has gone
 }
 
 // runCommand runs a command of the machine; what it says goes to stderr.

@@ -48,7 +48,7 @@ func newSiteValidate(c *command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate FILE…",
 		Short: "Check site files without an instance",
-		Long: "Read site files as site apply would and tell every mistake with its file, line and column. What only an instance can\n" +
+		Long: "Read site files as site apply would and report every mistake with its file, line and column. What only an instance can\n" +
 			"say (whether a name is taken, whether a rule compiles) is said by site plan.",
 		Example: "  weir site validate site.yaml\n  weir site validate --no-secrets site.yaml devices.yaml",
 		Args:    siteFiles,
@@ -105,8 +105,8 @@ func newSiteApply(c *command) *cobra.Command {
 	var expect string
 	cmd := &cobra.Command{
 		Use:   "apply FILE…",
-		Short: "Make the instance what site files declare",
-		Long: "Make the instance what site files declare: all of it, or nothing when anything is refused. What the files do not\n" +
+		Short: "Apply site files to the instance",
+		Long: "Apply site files to the instance: all that they declare, or nothing when anything is refused. What the files do not\n" +
 			"name is kept; --prune deletes it, of the kinds whose lists the files have, and asks for --yes when it would delete\n" +
 			"something. Profiles whose draft is not what is published are published. Applying the same files again changes nothing.",
 		Example: "  weir site apply site.yaml\n  weir site apply --prune --yes site.yaml\n  weir site apply --expect \"$(weir site plan --json site.yaml | jq -r .digest)\" site.yaml",
@@ -215,7 +215,7 @@ func newSiteExport(c *command) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "export",
-		Short: "Write what is there as a site file, without secrets",
+		Short: "Write the declared state as a site file, without secrets",
 		Long: "Write what is there as a site file. Secrets are not written: applied to the same instance the file changes nothing;\n" +
 			"applied to another one it says which secrets it lacks.",
 		Example: "  weir site export -o site.yaml\n  weir site export --tenant acme",

@@ -17,7 +17,7 @@ import (
 func newStatus(c *command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
-		Short: "How the running instance is",
+		Short: "Show the state of the running instance",
 		Long: "Show how the running instance is: what listens, how much waits in the log, how large the store is, whether the ledger\n" +
 			"balances. weir doctor looks closer; weir health is for programs that only want to know whether it serves.",
 		Example: "  weir status\n  weir status --json",
@@ -92,10 +92,10 @@ func printStatus(w io.Writer, s *operate.Status) {
 	if s.Waiting != "" {
 		row("!", "%s", printable(s.Waiting))
 	}
-	_ = t.Flush() // whoever reads has gone
+	_ = t.Flush() // the reader has gone
 }
 
-// listenersText names the listeners that everybody has, and those of the others that are open.
+// listenersText names the listeners that every instance has, and those of the others that are open.
 func listenersText(l operate.Addresses) string {
 	open := []string{"api " + orNone(l.API), "ingest " + orNone(l.Ingest), "mqtt " + orNone(l.MQTT)}
 	for _, more := range []struct{ name, addr string }{{"api_tls", l.APITLS}, {"ingest_tls", l.IngestTLS}, {"mqtts", l.MQTTS}, {"mqtt_ws", l.MQTTWS}, {"mqtt_wss", l.MQTTWSS}, {"open_topics", l.OpenTopics}} {
@@ -138,7 +138,7 @@ func printLastReload(row func(name, format string, args ...any), r *operate.Relo
 	}
 	by := fmt.Sprintf("by %s, %s", r.By, r.At.Local().Format(time.DateTime))
 	if len(r.Problems) > 0 {
-		row("!", "the last reload failed (%s): the configuration before it is obeyed", by)
+		row("!", "the last reload failed (%s): the configuration before it applies", by)
 		for line := range strings.Lines(yamldoc.Problems(r.Problems).Lines()) {
 			row("", "%s", strings.TrimRight(line, "\n"))
 		}
@@ -183,7 +183,7 @@ func count(n int, what string) string { return health.Count(n, what) }
 // bytesText is a number of bytes for people.
 func bytesText(n int64) string { return health.Bytes(n) }
 
-// refusals say why there is no room for new messages, and which key of the configuration gives more.
+// refusals say why there is no space for new messages, and which key of the configuration gives more.
 func refusals(causes []string) []string {
 	said := map[string]string{
 		"bytes":   "the log is nearly full (ingest.spool_max_bytes)",

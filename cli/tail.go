@@ -20,11 +20,11 @@ func newTail(c *command) *cobra.Command {
 	var limit int64
 	cmd := &cobra.Command{
 		Use:   "tail",
-		Short: "Show messages as they end, and where",
-		Long: "Show each message as it ends: when it was received, whose it is, over which transport, of which device, under which\n" +
-			"heading it ended and why, its first values, and how long it took from the receipt to the end. Connections that the\n" +
-			"MQTT listener turns away are shown too. What comes too fast to show is counted. Of a message that proves to be\n" +
-			"nobody's no values are shown, and never a credential: its tenant is (strangers), or (NAME?) for one that does not exist.\n" +
+		Short: "Show messages with their outcomes as they end",
+		Long: "Show each message as it ends: when it was received, whose it is, over which transport, of which device, its\n" +
+			"outcome and why, its first values, and how long it took from the receipt to the end. Connections that the\n" +
+			"MQTT listener turns away are shown too. What comes too fast to show is counted. Of an unauthenticated\n" +
+			"message no values are shown, and never a credential: its tenant is (unauthenticated), or (NAME?) for one that does not exist.\n" +
 			"It ends with Ctrl-C.",
 		Example: "  weir tail\n  weir tail --tenant acme --heading dead-letter\n  weir tail --device boiler-1 --limit 1 --json",
 		Args:    exactly(),
@@ -54,18 +54,18 @@ func newTail(c *command) *cobra.Command {
 			return c.showTail(cmd.Context(), seen, limit)
 		},
 	}
-	cmd.Flags().StringVar(&tenant, "tenant", "", "of one tenant; \"\" is strangers and unknown tenants")
+	cmd.Flags().StringVar(&tenant, "tenant", "", "of one tenant; \"\" is unauthenticated senders and unknown tenants")
 	cmd.Flags().StringVar(&q.Device, "device", "", "of one device, as the message names it")
 	cmd.Flags().StringVar(&q.Transport, "transport", "", "of one transport: mqtt, http")
-	cmd.Flags().StringVar(&q.Heading, "heading", "", "that ended so: stored, duplicate, dead-letter, refused, dropped")
+	cmd.Flags().StringVar(&q.Outcome, "heading", "", "of one outcome: stored, duplicate, dead-letter, refused, dropped")
 	cmd.Flags().Int64Var(&limit, "limit", 0, "end after so many (default: at Ctrl-C)")
 	return cmd
 }
 
 // checkTail refuses what no message can be: it would be waited for in vain.
 func checkTail(q operate.TailQuery) error {
-	if !slices.Contains([]string{"", "stored", "duplicate", "dead-letter", "dead letter", "refused", "dropped"}, q.Heading) {
-		return usageError{fmt.Errorf("--heading: %q is none of stored, duplicate, dead-letter, refused, dropped", q.Heading)}
+	if !slices.Contains([]string{"", "stored", "duplicate", "dead-letter", "dead letter", "refused", "dropped"}, q.Outcome) {
+		return usageError{fmt.Errorf("--heading: %q is none of stored, duplicate, dead-letter, refused, dropped", q.Outcome)}
 	}
 	if !slices.Contains([]string{"", "mqtt", "http"}, q.Transport) {
 		return usageError{fmt.Errorf("--transport: %q is neither mqtt nor http", q.Transport)}
@@ -116,7 +116,7 @@ func (c *command) showLeftOut(n int64) {
 func printSeen(w io.Writer, m *operate.Seen) {
 	tenant := m.Tenant
 	if tenant == "" {
-		if tenant = strangers; m.Named != "" {
+		if tenant = unauthenticated; m.Named != "" {
 			tenant = "(" + m.Named + "?)"
 		}
 	}
@@ -124,18 +124,18 @@ func printSeen(w io.Writer, m *operate.Seen) {
 	if device == "" {
 		device = "-"
 	}
-	line := fmt.Sprintf("%s  %s  %s  %s  %s", m.Time.UTC().Format("15:04:05.000Z"), tenant, m.Transport, device, fateText(m))
+	line := fmt.Sprintf("%s  %s  %s  %s  %s", m.Time.UTC().Format("15:04:05.000Z"), tenant, m.Transport, device, outcomeText(m))
 	if v := valuesText(m); v != "" {
 		line += "  " + v
 	}
 	fmt.Fprintf(w, "%s  %s\n", printable(line), delayText(m.DelayMS))
 }
 
-// fateText says where a message ended, and why.
-func fateText(m *operate.Seen) string {
-	text := m.Heading
+// outcomeText says where a message ended, and why.
+func outcomeText(m *operate.Seen) string {
+	text := m.Outcome
 	if m.Connection {
-		text = "connection " + m.Heading
+		text = "connection " + m.Outcome
 	}
 	if m.Reason != "" {
 		text += " (" + m.Reason + ")"
@@ -163,7 +163,7 @@ func delayText(ms float64) string {
 	return d.Round(time.Millisecond).String()
 }
 
-// watching is a tail whose values can be waited for beside something else. err is why it ended, once tails is closed.
+// watching is a tail whose values can be waited for together with something else. err is why it ended, once tails is closed.
 type watching struct {
 	tails <-chan *operate.Sightings
 	stop  context.CancelFunc

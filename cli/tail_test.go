@@ -14,7 +14,7 @@ import (
 func TestNothingThatADeviceSaysReachesTheTerminalAsItIs(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	printSeen(&out, &operate.Seen{Time: time.Unix(1, 5e6), Tenant: "acme", Transport: "http", Device: "d1", Heading: "dead letter", Reason: "invalid-value",
+	printSeen(&out, &operate.Seen{Time: time.Unix(1, 5e6), Tenant: "acme", Transport: "http", Device: "d1", Outcome: "dead letter", Reason: "invalid-value",
 		Why: "\x1b[2Jmetric \u202egnp is\r\nno", Values: []string{"t\x07emp=1"}, Readings: 3, DelayMS: 12.34})
 	want := "00:00:01.005Z  acme  http  d1  dead letter (invalid-value): \ufffd[2Jmetric \ufffdgnp is\ufffd\ufffdno  t\ufffdemp=1 and 2 more  12ms\n"
 	if out.String() != want {

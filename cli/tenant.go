@@ -48,7 +48,7 @@ func newTenantCreate(c *command) *cobra.Command {
 func newTenantList(c *command) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
-		Short:   "Which tenants there are",
+		Short:   "List the tenants",
 		Long:    "List all tenants by token, with their tier, whether they are enabled, and how many devices they have.",
 		Example: "  weir tenant list\n  weir tenant list --json",
 		Args:    exactly(),
@@ -75,5 +75,5 @@ func printTenants(w io.Writer, all []operate.TenantLine) {
 	for _, l := range all {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\n", l.Token, cmp.Or(printable(l.Name), "-"), l.Tier, yesNo(l.Enabled), l.Devices)
 	}
-	_ = t.Flush() // whoever reads has gone
+	_ = t.Flush() // the reader has gone
 }

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// printable makes a text that somebody else has chosen (a device, or whoever may name things in the API) fit for one line
+// printable makes a string that others have chosen (a device, or a user of the API) fit for one line
 // of a terminal: nothing of it moves the cursor, changes colours, turns the direction round or begins a line.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
@@ -19,7 +19,7 @@ func printable(s string) string {
 }
 
 // harmless takes what steers a terminal out of a text of several lines. Everything that is written for people goes through
-// it, so that a value for which nobody has thought of printable does no more than look strange.
+// it, so that a value that was not made printable does no more than look strange.
 func harmless(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\n' && r != '\t' && (unicode.IsControl(r) || turning(r)) {

@@ -23,7 +23,7 @@ func TestNothingThatIsShownSteersTheTerminal(t *testing.T) {
 	c := &command{io: IO{Stdout: &out, Stderr: &stderr}}
 	c.show(nil, func(w io.Writer) { fmt.Fprintln(w, hostile) })
 	c.note("%s", hostile)
-	c.tell(errors.New(hostile), 1, hostile)
+	c.report(errors.New(hostile), 1, hostile)
 	for name, text := range map[string]string{"data": out.String(), "messages": stderr.String()} {
 		if strings.ContainsAny(text, "\x1b\u009b\u202e\r\v\f\a\x7f") {
 			t.Errorf("%s: %q", name, text)

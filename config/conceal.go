@@ -18,14 +18,14 @@ func (l *loader) conceal() {
 			open[path[strings.LastIndexByte(path, '.')+1:]] = true
 		}
 	})
-	for _, told := range [][]Problem{l.problems, l.warnings} {
-		for i := range told {
-			told[i].Source = concealed(told[i].Source, open)
+	for _, list := range [][]Problem{l.problems, l.warnings} {
+		for i := range list {
+			list[i].Source = concealed(list[i].Source, open)
 		}
 	}
 }
 
-// concealed cuts a line off behind the first key that may hold a secret. Those in open are known to hold none.
+// concealed cuts a line off after the first key that may hold a secret. Those in open are known to hold none.
 func concealed(line string, open map[string]bool) string {
 	for _, at := range secretive.FindAllStringSubmatchIndex(line, -1) {
 		if key := line[at[2]:at[3]]; !open[key] {

@@ -1,8 +1,8 @@
 // Package config is what an operator may set: one Config, read from a YAML file and from WEIR_* variables, checked as a
-// whole before anything listens. Every mistake is told at once, each with its line, its column and what was meant.
+// whole before anything listens. Every mistake is reported at once, each with its line, its column and what was meant.
 //
-// A key stands here when something obeys it. A key that Weir will obey one day is unknown until then, so that nobody
-// believes in a setting that does nothing.
+// A key exists when something applies it. A key of a later version is unknown until then, so that no setting is accepted
+// that does nothing.
 package config
 
 import (
@@ -17,17 +17,17 @@ import (
 //	yaml    the key
 //	doc     what it is for
 //	enum    the words that it may be, apart by blanks
-//	least   the least number that it may be, most the largest
+//	min     the smallest number that it may be, max the largest
 //	reload  "yes": a running instance takes it from a reload; else it waits for a restart
 //
-// A field is a text, a truth, a whole number, a number, a duration, a list of texts, a type with UnmarshalText, or a
+// A field is a string, a bool, a whole number, a number, a duration, a list of strings, a type with UnmarshalText, or a
 // Secret, which may be given in more ways (fieldKind).
 type Config struct {
 	Instance   Instance   `yaml:"instance"`
 	DataDir    string     `yaml:"data_dir" doc:"Where everything is kept. Relative paths start where weir was started."`
 	BaseURL    string     `yaml:"base_url" doc:"Public URL of the API; empty: taken from the request." reload:"yes"`
 	DocsURL    string     `yaml:"docs_url" doc:"Public URL of the schema files; empty: base_url." reload:"yes"`
-	Site       []string   `yaml:"site" doc:"Site files that are applied at every start, before the doors open; relative to this file."`
+	Site       []string   `yaml:"site" doc:"Site files that are applied at every start, before the listeners open; relative to this file."`
 	Listeners  Listeners  `yaml:"listeners"`
 	TLS        TLS        `yaml:"tls"`
 	Auth       Auth       `yaml:"auth"`
@@ -74,7 +74,7 @@ func (l Listeners) Secure() map[string]string {
 
 // TLS is the certificate of the listeners that speak TLS.
 type TLS struct {
-	CertFile     string `yaml:"cert_file" doc:"Certificate in PEM, with those between it and its CA behind it; read again when the file changes."`
+	CertFile     string `yaml:"cert_file" doc:"Certificate in PEM, followed by those between it and its CA; read again when the file changes."`
 	KeyFile      string `yaml:"key_file" doc:"Private key of cert_file in PEM, unencrypted; read again when the file changes."`
 	ClientCAFile string `yaml:"client_ca_file" doc:"CAs in PEM that sign the certificates of devices (X509_CERTIFICATE), for listeners.mqtts; empty: none is asked for."`
 }
@@ -105,17 +105,17 @@ type Ingest struct {
 	HTTPHeaderTimeout  time.Duration `yaml:"http_header_timeout" doc:"How long a client may take for its headers."`
 	HTTPRequestTimeout time.Duration `yaml:"http_request_timeout" doc:"How long a whole request may take."`
 	MaxBody            Size          `yaml:"max_body" doc:"Largest body of HTTP ingest." reload:"yes"`
-	SpoolMaxBytes      Size          `yaml:"spool_max_bytes" doc:"Most bytes that may wait in the durable log."`
-	SpoolMaxMessages   int           `yaml:"spool_max_messages" doc:"Most messages that may wait in the durable log."`
+	SpoolMaxBytes      Size          `yaml:"spool_max_bytes" doc:"Maximum bytes that may wait in the durable log."`
+	SpoolMaxMessages   int           `yaml:"spool_max_messages" doc:"Maximum number of messages that may wait in the durable log."`
 	DedupeWindow       time.Duration `yaml:"dedupe_window" doc:"How long an altId is remembered, by receive time."`
-	DedupeMaxBytes     Size          `yaml:"dedupe_max_bytes" doc:"Most memory for remembered altIds."`
+	DedupeMaxBytes     Size          `yaml:"dedupe_max_bytes" doc:"Maximum memory for remembered altIds."`
 }
 
 // Spool is about the durable log.
 type Spool struct {
 	CommitInterval Interval      `yaml:"commit_interval" doc:"auto: only while more is about to come, at most half a flush where a flush takes over 5 ms, else 3 ms; or a duration that trades latency for wear."`
-	ReplayBytes    Size          `yaml:"replay_bytes" doc:"The head is written when the log behind it passes this."`
-	HeadAge        time.Duration `yaml:"head_age" doc:"The head is written when its oldest reading is older than this."`
+	ReplayBytes    Size          `yaml:"replay_bytes" doc:"A checkpoint is written when the log after the last one passes this."`
+	HeadAge        time.Duration `yaml:"head_age" doc:"A checkpoint is written when the oldest reading that none contains is older than this."`
 	DiskReserve    Size          `yaml:"disk_reserve" doc:"Free disk below which new messages are refused; on a disk smaller than 20 times this, a twentieth of it."`
 }
 
@@ -123,8 +123,8 @@ type Spool struct {
 type Governance struct {
 	IngestMessagesPerSecond float64 `yaml:"ingest_messages_per_second" doc:"Readings per second and tenant." reload:"yes"`
 	IngestBurst             int     `yaml:"ingest_burst" doc:"Readings that may come at once; never below 256." reload:"yes"`
-	ShedPriority            int     `yaml:"shed_priority" doc:"1..100; who is shed first under load." least:"1" most:"100" reload:"yes"`
-	ManualFloor             int     `yaml:"manual_floor" doc:"0..3: the shedding level that the operator sets." least:"0" most:"3" reload:"yes"`
+	ShedPriority            int     `yaml:"shed_priority" doc:"1..100; which tenants are shed first under load." min:"1" max:"100" reload:"yes"`
+	ManualFloor             int     `yaml:"manual_floor" doc:"0..3: the shedding level that the operator sets." min:"0" max:"3" reload:"yes"`
 }
 
 // Broker is the MQTT broker for devices.
@@ -132,24 +132,24 @@ type Broker struct {
 	Enabled        bool `yaml:"enabled" doc:"Whether the broker listens."`
 	FailClosed     bool `yaml:"fail_closed" doc:"Publishes wait unacknowledged as soon as the log refuses others. Alias: infrastructure.messaging.mqttFailClosed." reload:"yes"`
 	AllowQoS2      bool `yaml:"allow_qos2" doc:"Complete the QoS 2 handshake and keep the message as for QoS 1; else QoS 2 is refused." reload:"yes"`
-	MaxConnections int  `yaml:"max_connections" doc:"Most connections at once." reload:"yes"`
+	MaxConnections int  `yaml:"max_connections" doc:"Maximum number of connections at once." reload:"yes"`
 
 	OpenTopics          string `yaml:"open_topics" doc:"Address of a listener for general publish and subscribe, apart from the devices; nothing published there is stored. Empty: there is none."`
-	OpenTopicsTenant    string `yaml:"open_topics_tenant" doc:"The tenant whose device credentials open a connection there; empty: nobody's do."`
-	OpenTopicsAnonymous bool   `yaml:"open_topics_anonymous" doc:"Whoever reaches that listener is let in; on a loopback address only."`
+	OpenTopicsTenant    string `yaml:"open_topics_tenant" doc:"The tenant whose device credentials open a connection there; empty: none of them."`
+	OpenTopicsAnonymous bool   `yaml:"open_topics_anonymous" doc:"Any client that reaches that listener is let in; on a loopback address only."`
 }
 
 // Limits bound memory and cardinality.
 type Limits struct {
 	Memory           Memory `yaml:"memory" doc:"auto: from the container or the machine; or a size. Caches and queues follow it."`
-	SeriesPerDevice  int    `yaml:"series_per_device" doc:"Most metrics of one device."`
-	SeriesPerTenant  int    `yaml:"series_per_tenant" doc:"Most metrics of all devices of a tenant."`
-	DevicesPerTenant int    `yaml:"devices_per_tenant" doc:"Most devices of a tenant." reload:"yes"`
-	DeadLetters      int    `yaml:"dead_letters_per_tenant" doc:"Most dead letters that are kept of a tenant; the oldest go."`
-	DeadLetterBytes  Size   `yaml:"dead_letter_bytes_per_tenant" doc:"Most bytes of them."`
+	SeriesPerDevice  int    `yaml:"series_per_device" doc:"Maximum number of metrics of one device."`
+	SeriesPerTenant  int    `yaml:"series_per_tenant" doc:"Maximum number of metrics of all devices of a tenant."`
+	DevicesPerTenant int    `yaml:"devices_per_tenant" doc:"Maximum number of devices of a tenant." reload:"yes"`
+	DeadLetters      int    `yaml:"dead_letters_per_tenant" doc:"Maximum number of dead letters that are kept of a tenant; the oldest go."`
+	DeadLetterBytes  Size   `yaml:"dead_letter_bytes_per_tenant" doc:"Maximum bytes of them."`
 }
 
-// Presence is about who is here.
+// Presence is about which devices are connected.
 type Presence struct {
 	Broker            bool          `yaml:"broker" doc:"Whether connects and disconnects at the broker assert presence."`
 	RestartGrace      time.Duration `yaml:"restart_grace" doc:"How long a device may take to come back after a start." reload:"yes"`
@@ -160,8 +160,8 @@ type Presence struct {
 // Detection bounds the rules.
 type Detection struct {
 	MaxRuleDuration   time.Duration `yaml:"max_rule_duration" doc:"Longest window, hold or time-out of a rule."`
-	MaxRulesPerTenant int           `yaml:"max_rules_per_tenant" doc:"Most rules that run for a tenant."`
-	MaxKeysPerTenant  int           `yaml:"max_keys_per_tenant" doc:"Most pairs of rule and device that hold state."`
+	MaxRulesPerTenant int           `yaml:"max_rules_per_tenant" doc:"Maximum number of rules that run for a tenant."`
+	MaxKeysPerTenant  int           `yaml:"max_keys_per_tenant" doc:"Maximum number of pairs of rule and device that hold state."`
 }
 
 // History says how long things are kept.

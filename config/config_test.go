@@ -61,7 +61,7 @@ auth: {service_secret_file: secret.txt}
 	}
 }
 
-// gallery is what operators get wrong and what they are told, word for word.
+// gallery is what operators get wrong and the messages that they get, word for word.
 var gallery = []struct{ name, yaml, want string }{
 	{"unknown key", "instance:\n  idd: x\n", `weir.yaml:2:3: instance.idd: is not a key that this Weir knows (did you mean id?)
       idd: x
@@ -143,7 +143,7 @@ weir.yaml:3:9: spool.replay_bytes: must be at most half of ingest.spool_max_byte
 	{"what is shown is not the secret", "auth: {service_secret: (set)}\n", `weir.yaml:1:24: auth.service_secret: is what weir config show writes in place of a secret, not the secret
     auth: …
                            ^`},
-	{"a password and nobody", "auth:\n  superuser_password: correct horse battery\n", `weir.yaml:2:3: auth.superuser_password: needs auth.superuser_email beside it
+	{"a password and no account", "auth:\n  superuser_password: correct horse battery\n", `weir.yaml:2:3: auth.superuser_password: needs auth.superuser_email, too
       superuser_password: …
       ^`},
 	{"a list where one is meant", "logging:\n  level: [info]\n", `weir.yaml:2:3: logging.level: must be a single value

@@ -57,8 +57,8 @@ func alike(a, b key) bool {
 	return reflect.DeepEqual(a.value.Interface(), b.value.Interface())
 }
 
-// Take returns what an instance that obeys from obeys after a reload that has read to: the keys that can be reloaded
-// from to, the others as they were. The origins are those of to where its value is obeyed.
+// Take returns what applies after a reload in an instance to which from applies, that has read to: the keys that can be reloaded
+// from to, the others as they were. The origins are those of to where its value applies.
 func Take(from, to *Config) *Config {
 	taken := *from
 	taken.from = &provenance{given: map[string][]given{}}

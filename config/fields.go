@@ -18,7 +18,7 @@ const (
 	fieldScalar fieldKind = iota
 	fieldList
 	fieldSection
-	// A secret's key has others beside it, which say where its value stands.
+	// A secret's key has others next to it, which say where its value is.
 	fieldSecretFile       // key_file: in that file
 	fieldSecretEnv        // key_env: in that variable
 	fieldSecretCredential // key_credential: in that file of $CREDENTIALS_DIRECTORY, where systemd puts it
@@ -89,7 +89,7 @@ func kindOf(v reflect.Value) fieldKind {
 	return fieldScalar
 }
 
-// fieldAt follows a path of keys. A path that goes on behind a value names nothing.
+// fieldAt follows a path of keys. A path that continues after a value names nothing.
 func fieldAt(in reflect.Value, path string) (field, bool) {
 	head, rest, more := strings.Cut(path, ".")
 	f, ok := fieldOf(in, head)

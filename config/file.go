@@ -78,7 +78,7 @@ func (l *loader) alias(path string, node *yamldoc.Node, at yamldoc.Position) boo
 // values are a mistake.
 func (l *loader) aliased(from, to string, node *yamldoc.Node, at yamldoc.Position, f field) {
 	if node.Kind != yamldoc.Scalar {
-		l.value(from, node, at, f) // told, or nothing
+		l.value(from, node, at, f) // reported, or nothing
 		return
 	}
 	by := given{at: at, file: true}
@@ -109,7 +109,7 @@ func (l *loader) value(path string, node *yamldoc.Node, at yamldoc.Position, f f
 	}
 }
 
-// items sets a list. Each item that is no text is told where it stands.
+// items sets a list. Each item that is no string is reported with its line.
 func (l *loader) items(path string, node *yamldoc.Node, f field) string {
 	var items []string
 	for i, n := range node.Items {

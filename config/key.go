@@ -66,12 +66,12 @@ func (k key) yaml() string {
 	return text(k.value)
 }
 
-// quoted writes a text in quotes, as JSON and YAML both read it.
+// quoted writes a string in quotes, as JSON and YAML both read it.
 func quoted(s string) string {
 	var b strings.Builder
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(s) // a text always can be
+	_ = e.Encode(s) // a string always can be
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
@@ -89,7 +89,7 @@ func (k key) json() any {
 	return text(k.value)
 }
 
-// duration drops the zeros that time.Duration writes behind the unit that matters.
+// duration drops the zeros that time.Duration writes after the unit that matters.
 func duration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {

@@ -21,7 +21,7 @@ type entry struct {
 	err  error
 }
 
-// source reads from the disk weir.yaml and what lies beside it, with one flag and one variable.
+// source reads from the disk weir.yaml and what lies next to it, with one flag and one variable.
 func (d disk) source(set, environ string) Source {
 	files := fstest.MapFS{}
 	for name, f := range d {
@@ -133,8 +133,8 @@ weir.yaml:2:19: broker.enabled: must be true or false
 	}
 }
 
-// strangers is what is told of variables and flags, word for word.
-var strangers = []struct{ set, env, want string }{
+// others is what is reported of variables and flags, word for word.
+var others = []struct{ set, env, want string }{
 	{env: "WEIR_LOGGING_LEVEL=loud", want: "WEIR_LOGGING_LEVEL: must be one of [debug info warn error]"},
 	{env: "WEIR_LOGGING_LEVEL=warning", want: "WEIR_LOGGING_LEVEL: must be one of [debug info warn error] (did you mean warn?)"},
 	{set: "logging.level=warning", want: "--set logging.level: must be one of [debug info warn error] (did you mean warn?)"},
@@ -155,7 +155,7 @@ var strangers = []struct{ set, env, want string }{
 
 func TestWhatIsWrongWithVariablesAndFlagsIsToldByTheirNames(t *testing.T) {
 	t.Parallel()
-	for _, c := range strangers {
+	for _, c := range others {
 		_, err := Load(disk{"weir.yaml": {}}.source(c.set, c.env))
 		if err == nil || strings.TrimPrefix(err.Error(), "the configuration is not valid:\n") != c.want {
 			t.Errorf("%s%s: got %v\nwant %s", c.set, c.env, err, c.want)
@@ -207,10 +207,10 @@ func TestWarnings(t *testing.T) {
 	}{
 		{"defaults", disk{"weir.yaml": {}}, nil},
 		{"open without a credential", disk{"weir.yaml": {text: "auth:\n  device_auth_mode: optional\n"}}, []string{
-			"listeners.ingest: is open on every interface, without TLS, and auth.device_auth_mode is optional: whoever reaches it can send as any device (set auth.device_auth_mode to required, or name an address such as 127.0.0.1:8081)"}},
+			"listeners.ingest: is open on every interface, without TLS, and auth.device_auth_mode is optional: any client that reaches it can send as any device (set auth.device_auth_mode to required, or name an address such as 127.0.0.1:8081)"}},
 		{"open on both kinds of address", disk{"weir.yaml": {text: "auth: {device_auth_mode: disabled}\nlisteners:\n  ingest: '[::]:8081'\n  metrics: 0.0.0.0:9090\n"}}, []string{
-			"weir.yaml:3:3: listeners.ingest: is open on every interface, without TLS, and auth.device_auth_mode is disabled: whoever reaches it can send as any device (set auth.device_auth_mode to required, or name an address such as 127.0.0.1:8081)",
-			"weir.yaml:4:3: listeners.metrics: is open on every interface: whoever reaches it reads the metrics (name an address such as 127.0.0.1:9090)"}},
+			"weir.yaml:3:3: listeners.ingest: is open on every interface, without TLS, and auth.device_auth_mode is disabled: any client that reaches it can send as any device (set auth.device_auth_mode to required, or name an address such as 127.0.0.1:8081)",
+			"weir.yaml:4:3: listeners.metrics: is open on every interface: any client that reaches it can read the metrics (name an address such as 127.0.0.1:9090)"}},
 		{"closed", disk{"weir.yaml": {text: "auth: {device_auth_mode: disabled}\nlisteners: {ingest: '', metrics: ':9090'}\nmetrics: {enabled: false}\n"}}, nil},
 		{"in /tmp", disk{"weir.yaml": {text: "data_dir: /tmp/x/../weir\n"}}, []string{
 			"weir.yaml:1:1: data_dir: lies in /tmp, which may be emptied at a restart: what was acknowledged would be lost (name a directory on a disk, such as /var/lib/weir)"}},

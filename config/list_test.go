@@ -11,7 +11,7 @@ import (
 type withLists struct {
 	Site  []string `yaml:"site" doc:"Files that are applied at the start."`
 	Fence struct {
-		Allowed []string `yaml:"allowed" doc:"Where one may go."`
+		Allowed []string `yaml:"allowed" doc:"Allowed targets."`
 	} `yaml:"fence"`
 }
 

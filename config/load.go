@@ -49,14 +49,14 @@ type Reading struct {
 // Fingerprint stands for the content of all files that were read.
 type Fingerprint [sha256.Size]byte
 
-// Read is Load for those who look again later.
+// Read is Load for callers that read again later.
 func Read(src Source) Reading {
 	src = src.withDefaults()
 	c := Default()
 	l := newLoader(src, ofConfig(&c))
 	l.config = &c
 	l.layers()
-	l.beside()
+	l.siteFiles()
 	l.validate()
 	l.conceal()
 	r := Reading{DataDir: c.DataDir, Fingerprint: Fingerprint(l.seen.Sum(nil))}
@@ -187,7 +187,7 @@ func (l *loader) once(key, path string, f field, by given, set bool) {
 	}
 }
 
-// text sets a key from a text. quoted tells a string from a number or a word.
+// text sets a key from a string. quoted distinguishes a string from a number or a word.
 func (l *loader) text(path string, f field, by given, place yamldoc.Position, text string) {
 	l.give(path, f, by, place, func() string {
 		switch {
@@ -203,9 +203,9 @@ func (l *loader) text(path string, f field, by given, place yamldoc.Position, te
 	})
 }
 
-// beside makes the site files that a file names relative to that file. Those of a variable or a flag are relative to where
+// siteFiles makes the site files that a file names relative to that file. Those of a variable or a flag are relative to where
 // weir was started.
-func (l *loader) beside() {
+func (l *loader) siteFiles() {
 	at := l.given["site"]
 	if len(at) == 0 || !at[len(at)-1].file {
 		return
@@ -257,7 +257,7 @@ func Variable(path string) string {
 	return "WEIR_" + strings.ToUpper(strings.ReplaceAll(path, ".", "_"))
 }
 
-// flags lays what the command line says over everything. A command line can be read by everybody on the machine, so no
+// flags lays what the command line says over everything. A command line can be read by every user of the machine, so no
 // secret stands there.
 func (l *loader) flags() {
 	l.begin()

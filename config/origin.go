@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// provenance is what the loader knows of a configuration beside its values.
+// provenance is what the loader knows of a configuration besides its values.
 type provenance struct {
 	given    map[string][]given
 	warnings []Warning
@@ -47,7 +47,7 @@ func (o Origin) String() string {
 	return OriginDefault
 }
 
-// Origins returns where the value of a key comes from, and behind it what it has overridden.
+// Origins returns where the value of a key comes from, followed by what it has overridden.
 func (c *Config) Origins(path string) []Origin {
 	var out []Origin
 	if c.from != nil {

@@ -20,7 +20,7 @@ func Profiles() []Profile {
 	return []Profile{
 		{"gateway", "A small box at the machines: 512 MB of memory, a flash that is slow and wears, hundreds of devices.", gateway},
 		{"site", "A server or VM of a plant, run as a service: thousands of devices.", site},
-		{"dev", "Somebody's own machine: nobody else reaches it, and the log is for reading.", dev},
+		{"dev", "A developer's machine: no other machine reaches it, and the log is readable text.", dev},
 	}
 }
 
@@ -74,7 +74,7 @@ func (p Profile) YAML() string {
 	c, d := p.Config(), Default()
 	return fmt.Sprintf("# Configuration of Weir, begun with the profile %s.\n# %s\n#\n", p.Name, p.About) +
 		"# A line that begins with #key shows the default of that key. Check it with: weir config validate --config FILE\n" +
-		"# Files in conf.d beside this one are laid over it, in the order of their names; variables and flags over both.\n" +
+		"# Files in conf.d next to this one are laid over it, in the order of their names; variables and flags over both.\n" +
 		sectionLine.ReplaceAllString(template(c.keys(), d.keys()), "\n$0")
 }
 

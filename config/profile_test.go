@@ -39,7 +39,7 @@ func TestWhatIsCommentedOutIsTheDefault(t *testing.T) {
 	p, _ := ProfileNamed("site")
 	want := p.Config()
 	var b strings.Builder
-	for line := range strings.Lines(p.YAML()) { // somebody who removes the # before each key, but has no secrets
+	for line := range strings.Lines(p.YAML()) { // a user who removes the # before each key, but has no secrets
 		if at := strings.IndexByte(line, '#'); at >= 0 && !strings.HasPrefix(line[at:], "# ") && !strings.HasPrefix(line[at:], "#\n") && !strings.Contains(line, "_file: /") {
 			line = line[:at] + line[at+1:]
 		}

@@ -87,8 +87,8 @@ func schemaOfKey(k key) map[string]any {
 	if words := k.enum(); len(words) > 0 {
 		s["enum"] = words
 	}
-	if least, most, ok := k.bounds(); ok {
-		s["minimum"], s["maximum"] = least, most
+	if lowest, highest, ok := k.bounds(); ok {
+		s["minimum"], s["maximum"] = lowest, highest
 	}
 	return s
 }

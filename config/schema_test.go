@@ -191,7 +191,7 @@ func TestTheSchemaRefusesTheGallery(t *testing.T) {
 	schema := asSchema(t, Schema())
 	// What one value alone does not show is the loader's.
 	beyond := []string{"secret is not shown", "empty reference", "missing variable", "two spellings",
-		"the same, the other way round", "what is shown is not the secret", "credentials are not there", "a credential is a name", "a password and nobody"}
+		"the same, the other way round", "what is shown is not the secret", "credentials are not there", "a credential is a name", "a password and no account"}
 	for _, c := range gallery {
 		if faults := faultsOf(t, schema, c.yaml); len(faults) == 0 != slices.Contains(beyond, c.name) {
 			t.Errorf("%s: the schema says %v", c.name, faults)

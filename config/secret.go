@@ -26,7 +26,7 @@ func (l *loader) refer(path string, f field, by given, text string) string {
 // secrets reads those that stand elsewhere.
 func (l *loader) secrets() {
 	for _, key := range slices.Sorted(maps.Keys(l.waiting)) {
-		if l.bad[key] { // given twice, and nobody knows which is meant
+		if l.bad[key] { // given twice, and which is meant is not known
 			continue
 		}
 		r := l.waiting[key]
@@ -61,7 +61,7 @@ func (l *loader) fromFile(r reference) (value, why string) {
 	return orEmpty(string(b), "the file of the secret is empty")
 }
 
-// othersRead is whom else than its owner a file lets read it: the group, and everybody.
+// othersRead returns who else than its owner can read a file: the group, and all users.
 const othersRead = 0o044
 
 func (l *loader) fromVariable(name string) (value, why string) {

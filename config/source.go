@@ -13,13 +13,13 @@ import (
 
 // Source is everything that a configuration comes from. A running instance keeps its own, to read it again.
 type Source struct {
-	// File is a YAML file, or a directory with weir.yaml in it; "" for none. What lies in conf.d beside the file is laid
+	// File is a YAML file, or a directory with weir.yaml in it; "" for none. What is in conf.d next to the file is laid
 	// over it in the order of the names.
 	File    string
 	Environ []string // as of os.Environ; WEIR_* counts
 	Set     []string // path=value, as on the command line
 	DataDir string   // of --data, "" for none
-	// Asking says that whoever reads wants to find an instance, not to be one: whether the files of the certificate can be
+	// Asking says that the caller wants to find an instance, not to run one: whether the files of the certificate can be
 	// served is left to the instance, which may have better ones in memory than lie there now.
 	Asking bool
 
@@ -141,7 +141,7 @@ func (l *loader) unreadable(name string, err error, hint string) {
 	l.problems = append(l.problems, Problem{File: name, Reason: reasonOf(err), Hint: hint})
 }
 
-// reasonOf leaves out of an error of the file system what is said beside it: the name of the file.
+// reasonOf leaves out of an error of the file system what the problem already says: the name of the file.
 func reasonOf(err error) string {
 	if pe, ok := asPathError(err); ok {
 		return pe.Err.Error()

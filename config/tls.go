@@ -9,8 +9,8 @@ import (
 // tls checks that the certificate can be served, and that no listener waits for one that is not there.
 func (l *loader) tls() {
 	t := l.config.TLS
-	l.check("tls.cert_file", t.CertFile != "" || t.KeyFile == "" && t.ClientCAFile == "", "must be given beside tls.key_file and tls.client_ca_file")
-	l.check("tls.key_file", t.KeyFile != "" || t.CertFile == "", "must be given beside tls.cert_file")
+	l.check("tls.cert_file", t.CertFile != "" || t.KeyFile == "" && t.ClientCAFile == "", "must be given with tls.key_file and tls.client_ca_file")
+	l.check("tls.key_file", t.KeyFile != "" || t.CertFile == "", "must be given with tls.cert_file")
 	if t.Enabled() {
 		l.certificate()
 		return
@@ -21,7 +21,7 @@ func (l *loader) tls() {
 	}
 }
 
-// certificate reads the files as whoever serves them will. A configuration that was put together from others has been
+// certificate reads the files as the listeners will. A configuration that was put together from others has been
 // read already.
 func (l *loader) certificate() {
 	if l.src.ReadFile == nil || l.src.Asking || l.bad["tls.cert_file"] || l.bad["tls.key_file"] {
@@ -47,7 +47,7 @@ func keyOf(f certs.File) string {
 	return map[certs.File]string{certs.CertFile: "tls.cert_file", certs.KeyFile: "tls.key_file", certs.ClientCAFile: "tls.client_ca_file"}[f]
 }
 
-// keyMode warns of a key that everybody on the machine can read. A group may: that of the certificates often does.
+// keyMode warns of a key that every user of the machine can read. A group may: that of the certificates often does.
 func (l *loader) keyMode() {
 	key := l.config.TLS.KeyFile
 	fi, err := l.src.Stat(key)
@@ -58,7 +58,7 @@ func (l *loader) keyMode() {
 	if g := l.given["tls.key_file"]; len(g) > 0 {
 		by = g[len(g)-1]
 	}
-	l.warnings = append(l.warnings, by.problem("tls.key_file", false, "chmod o-rwx "+key, "everybody on this machine can read the private key"))
+	l.warnings = append(l.warnings, by.problem("tls.key_file", false, "chmod o-rwx "+key, "every user of this machine can read the private key"))
 }
 
 // mqttsWithoutCertificate reports whether mqtts was asked for and does not open.

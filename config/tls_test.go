@@ -57,10 +57,10 @@ func TestACertificateThatCannotBeServedIsToldWithItsLine(t *testing.T) {
 		{"absent key", "tls:\n  cert_file: DIR/gw.pem\n  key_file: DIR/none.key\n", "weir.yaml:3:3: tls.key_file: the file cannot be read: no such file or directory"},
 		{"another's key", "tls:\n  cert_file: DIR/gw.pem\n  key_file: DIR/other.key\n", "weir.yaml:3:3: tls.key_file: is not the key of the certificate (one of the two was replaced without the other)"},
 		{"no key in it", "tls:\n  cert_file: DIR/gw.pem\n  key_file: DIR/junk\n", "weir.yaml:3:3: tls.key_file: holds no private key that can be used"},
-		{"no key given", "tls:\n  cert_file: DIR/gw.pem\n", "tls.key_file: must be given beside tls.cert_file"},
-		{"a key alone", "tls:\n  key_file: DIR/gw.key\n", "tls.cert_file: must be given beside"},
+		{"no key given", "tls:\n  cert_file: DIR/gw.pem\n", "tls.key_file: must be given with tls.cert_file"},
+		{"a key alone", "tls:\n  key_file: DIR/gw.key\n", "tls.cert_file: must be given with"},
 		{"no CA in it", goodPair + "  client_ca_file: DIR/junk\n", "weir.yaml:4:3: tls.client_ca_file: holds no certificate"},
-		{"a CA alone", "tls:\n  client_ca_file: DIR/ca.pem\n", "tls.cert_file: must be given beside"},
+		{"a CA alone", "tls:\n  client_ca_file: DIR/ca.pem\n", "tls.cert_file: must be given with"},
 		{"a listener without one", "listeners:\n  api_tls: \":8443\"\n", "weir.yaml:2:3: listeners.api_tls: needs a certificate: set tls.cert_file and tls.key_file"},
 		{"a WebSocket without one", "listeners:\n  mqtt_wss: \":8084\"\n", "weir.yaml:2:3: listeners.mqtt_wss: needs a certificate"},
 		{"no address", goodPair + "listeners:\n  mqtts: here\n", "listeners.mqtts: must be host:port"},
@@ -107,12 +107,12 @@ func TestWarningsOfListenersWithTLS(t *testing.T) {
 		t.Errorf("ingest over TLS alone: %s", got)
 	}
 	if got := warned(open + "auth: {device_auth_mode: disabled}\n"); !strings.Contains(got, "listeners.ingest_tls: is open on every interface and auth") || strings.Contains(got, "without TLS") {
-		t.Errorf("ingest over TLS for everybody: %s", got)
+		t.Errorf("ingest over TLS for all: %s", got)
 	}
 	if err := os.Chmod(filepath.Join(dir, "gw.key"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if got := warned(goodPair); !strings.Contains(got, "tls.key_file: everybody on this machine can read the private key") {
+	if got := warned(goodPair); !strings.Contains(got, "tls.key_file: every user of this machine can read the private key") {
 		t.Errorf("a key for all: %s", got)
 	}
 }

@@ -51,15 +51,15 @@ func (l *loader) validate() {
 	l.check("ingest.spool_max_bytes", c.Ingest.SpoolMaxBytes >= 16<<20, "must be at least 16MiB")
 	l.check("ingest.spool_max_messages", c.Ingest.SpoolMaxMessages >= 10_000 || c.Ingest.SpoolMaxMessages <= 0, "must be at least 10000")
 	l.check("spool.replay_bytes", c.Spool.ReplayBytes >= 64<<10, "must be at least 64KiB")
-	l.room()
+	l.spaceForCheckpoints()
 	l.check("ingest.dedupe_max_bytes", c.Ingest.DedupeMaxBytes >= 1<<20, "must be at least 1MiB")
 	l.zeroMeansDefault()
 	l.bounds()
 	l.check("governance.ingest_messages_per_second", !math.IsInf(c.Governance.IngestMessagesPerSecond, 0), "must be a finite number")
 }
 
-// room holds that the head is written before the log is full. It is told where somebody has given one of the two.
-func (l *loader) room() {
+// spaceForCheckpoints checks that a checkpoint is written before the log is full. The problem is reported at the key that was given.
+func (l *loader) spaceForCheckpoints() {
 	ok := l.config.Spool.ReplayBytes <= l.config.Ingest.SpoolMaxBytes/2
 	switch {
 	case l.bad["spool.replay_bytes"] || l.bad["ingest.spool_max_bytes"]:
@@ -75,9 +75,9 @@ func (l *loader) auth() {
 	a := l.config.Auth
 	l.check("auth.service_secret", !a.ServiceSecret.Set() || len(a.ServiceSecret.Reveal()) >= 32, "must have at least 32 bytes")
 	if !l.bad["auth.superuser_password"] {
-		l.check("auth.superuser_email", a.SuperuserEmail == "" || a.SuperuserPassword.Set(), "needs auth.superuser_password beside it")
+		l.check("auth.superuser_email", a.SuperuserEmail == "" || a.SuperuserPassword.Set(), "needs auth.superuser_password, too")
 	}
-	l.check("auth.superuser_password", !a.SuperuserPassword.Set() || a.SuperuserEmail != "", "needs auth.superuser_email beside it")
+	l.check("auth.superuser_password", !a.SuperuserPassword.Set() || a.SuperuserEmail != "", "needs auth.superuser_email, too")
 	if a.SuperuserPassword.Set() {
 		if err := auth.CheckPassword(a.SuperuserPassword.Reveal()); err != nil {
 			l.check("auth.superuser_password", false, messageOf(err))
@@ -88,13 +88,13 @@ func (l *loader) auth() {
 	l.check("auth.signing_key_max_age", a.SigningKeyMaxAge == 0 || a.SigningKeyMaxAge >= time.Hour, "must be 0s or at least 1h")
 }
 
-// openTopics holds that nobody but the machine itself is let in without a credential.
+// openTopics checks that only clients of the machine itself are let in without a credential.
 func (l *loader) openTopics() {
 	b := l.config.Broker
 	l.check("broker.open_topics_tenant", b.OpenTopicsTenant == "" || model.ValidToken(b.OpenTopicsTenant), "must be the token of a tenant")
 	l.check("broker.open_topics_anonymous", !b.OpenTopicsAnonymous || b.OpenTopics == "" || loopback(b.OpenTopics),
-		"needs a loopback address in broker.open_topics, such as 127.0.0.1:1884: whoever reaches the listener is let in")
-	l.check("broker.open_topics_anonymous", !b.OpenTopicsAnonymous || b.OpenTopicsTenant == "", "cannot stand beside broker.open_topics_tenant: leave one of them out")
+		"needs a loopback address in broker.open_topics, such as 127.0.0.1:1884: any client that reaches the listener is let in")
+	l.check("broker.open_topics_anonymous", !b.OpenTopicsAnonymous || b.OpenTopicsTenant == "", "cannot be combined with broker.open_topics_tenant: leave one of them out")
 }
 
 // messageOf leaves out the field that an error names: the key is named already.
@@ -117,17 +117,17 @@ func (l *loader) words() {
 // bounds holds that numbers lie where their tags say.
 func (l *loader) bounds() {
 	for _, k := range keysOf(l.root) {
-		if least, most, ok := k.bounds(); ok {
-			l.check(k.path, k.value.Int() >= least && k.value.Int() <= most, fmt.Sprintf("must lie in %d..%d", least, most))
+		if lowest, highest, ok := k.bounds(); ok {
+			l.check(k.path, k.value.Int() >= lowest && k.value.Int() <= highest, fmt.Sprintf("must lie in %d..%d", lowest, highest))
 		}
 	}
 }
 
-// bounds are the least and the largest value, when the tags of a whole number say them.
-func (f field) bounds() (least, most int64, ok bool) {
-	least, errLeast := strconv.ParseInt(f.tag.Get("least"), 10, 64)
-	most, errMost := strconv.ParseInt(f.tag.Get("most"), 10, 64)
-	return least, most, errLeast == nil && errMost == nil
+// bounds returns the smallest and the largest value of a whole number that has them in its tags.
+func (f field) bounds() (lowest, highest int64, ok bool) {
+	lowest, errLowest := strconv.ParseInt(f.tag.Get("min"), 10, 64)
+	highest, errHighest := strconv.ParseInt(f.tag.Get("max"), 10, 64)
+	return lowest, highest, errLowest == nil && errHighest == nil
 }
 
 // zeroMeansDefault gives back the default for limits that are 0 or less: no setting removes a limit.
@@ -153,7 +153,7 @@ func (l *loader) zeroMeansDefault() {
 	}
 }
 
-// check tells what is wrong with a key, unless that was told already: its value is then not what was given.
+// check reports what is wrong with a key, unless that was reported already: its value is then not what was given.
 func (l *loader) check(path string, ok bool, reason string) {
 	if !ok {
 		l.complain(path, "", reason)

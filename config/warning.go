@@ -9,10 +9,10 @@ import (
 	"weir/internal/yamldoc"
 )
 
-// Warning is something that works and that somebody may not want.
+// Warning is something that works and is perhaps not wanted.
 type Warning = yamldoc.Problem
 
-// Warnings returns what whoever sets this up should think over once more. None of it stops a start.
+// Warnings returns what the operator should reconsider. No warning stops a start.
 func (c *Config) Warnings() []Warning {
 	var out yamldoc.Problems
 	if c.from != nil {
@@ -23,17 +23,17 @@ func (c *Config) Warnings() []Warning {
 	}
 	if open(c.Listeners.Ingest) && c.Auth.DeviceAuthMode != "required" {
 		warn("listeners.ingest", "set auth.device_auth_mode to required, or name an address such as 127.0.0.1:8081",
-			"is open on every interface, without TLS, and auth.device_auth_mode is "+c.Auth.DeviceAuthMode+": whoever reaches it can send as any device")
+			"is open on every interface, without TLS, and auth.device_auth_mode is "+c.Auth.DeviceAuthMode+": any client that reaches it can send as any device")
 	}
 	if c.TLS.Enabled() && open(c.Listeners.IngestTLS) && c.Auth.DeviceAuthMode != "required" {
 		warn("listeners.ingest_tls", "set auth.device_auth_mode to required, or name one address",
-			"is open on every interface and auth.device_auth_mode is "+c.Auth.DeviceAuthMode+": whoever reaches it can send as any device")
+			"is open on every interface and auth.device_auth_mode is "+c.Auth.DeviceAuthMode+": any client that reaches it can send as any device")
 	}
 	if c.mqttsWithoutCertificate() {
 		warn("listeners.mqtts", "set tls.cert_file and tls.key_file, or leave the key out", "is not opened: there is no certificate")
 	}
 	if c.Metrics.Enabled && open(c.Listeners.Metrics) {
-		warn("listeners.metrics", "name an address such as 127.0.0.1:9090", "is open on every interface: whoever reaches it reads the metrics")
+		warn("listeners.metrics", "name an address such as 127.0.0.1:9090", "is open on every interface: any client that reaches it can read the metrics")
 	}
 	if reason := c.Broker.openTopics(); reason != "" {
 		warn("broker.open_topics", "leave the key out unless a bridge, local nodes or a conformance suite need it", reason)
@@ -72,16 +72,16 @@ func (b Broker) openTopics() string {
 	case !b.Enabled:
 		return "is not opened: broker.enabled is false"
 	case b.OpenTopicsTenant == "" && !b.OpenTopicsAnonymous:
-		return "lets nobody in: broker.open_topics_tenant names no tenant"
+		return "lets no client in: broker.open_topics_tenant names no tenant"
 	}
-	told := "serves general publish and subscribe; nothing published there is stored"
+	text := "serves general publish and subscribe; nothing published there is stored"
 	if !loopback(b.OpenTopics) {
-		told += ", and it can be reached from other machines, without TLS"
+		text += ", and it can be reached from other machines, without TLS"
 	}
 	if b.OpenTopicsAnonymous {
-		told += "; no credential is asked for"
+		text += "; no credential is asked for"
 	}
-	return told
+	return text
 }
 
 // loopback reports whether only the machine itself reaches an address.

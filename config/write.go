@@ -35,7 +35,7 @@ func (c *Config) YAML() string {
 	})
 }
 
-// OriginYAML is YAML with a comment behind each value that says where it comes from, and what it has overridden.
+// OriginYAML is YAML with a comment after each value that says where it comes from, and what it has overridden.
 func (c *Config) OriginYAML() string {
 	return document(c.keys(), func(b *strings.Builder, indent string, k key) {
 		fmt.Fprintf(b, "%-48s # %s\n", indent+k.name()+": "+k.yaml(), said(c.Origins(k.path)))

@@ -296,7 +296,7 @@ func (r *recounting) balanceMessages(l line, ln *LedgerLine) {
 	switch n := ln.Missing(); {
 	case n > 0:
 		r.wrong(Wrong{Kind: WrongMessages, Tenant: l.tenant, Door: r.doorOf(l.source), Hour: l.hour, Messages: n,
-			Text: "received, and ended under no heading"})
+			Text: "received, and have no outcome"})
 	case n < 0:
 		r.wrong(Wrong{Kind: WrongMessages, Tenant: l.tenant, Door: r.doorOf(l.source), Hour: l.hour, Messages: n,
 			Text: "ended under a heading, and were not received"})

@@ -150,7 +150,7 @@ func TestEachThingThatDoesNotBalanceIsNamed(t *testing.T) {
 	}{
 		"a message is lost inside Apply": {before: func(w *world) {
 			w.applier.wrap(losing(20))
-		}, want: []string{"messages acme mqtt : 1 messages, 0 readings: received, and ended under no heading"}},
+		}, want: []string{"messages acme mqtt : 1 messages, 0 readings: received, and have no outcome"}},
 		"a reading is lost inside Apply": {before: func(w *world) {
 			w.applier.wrapReadings(losing(20))
 		}, want: []string{"stored acme mqtt : 1 messages, 1 readings: "}},

@@ -107,4 +107,4 @@ func (e *Entities) admins(ctx context.Context, _ None) ([]AdminLine, error) {
 // SetupLink is a new one-time link to the setup page, at every address where the page may be reached.
 type SetupLink = web.SetupLink
 
-func (o *Operator) setupLink(context.Context, None) (*SetupLink, error) { return o.SetupLink() }
+func (o *Operator) setupLink(context.Context, None) (*SetupLink, error) { return o.deps.SetupLink() }

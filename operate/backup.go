@@ -80,7 +80,7 @@ func (v *BackupVerb) handler(s *Server) http.Handler {
 		defer done()
 		w.Header().Set("Content-Type", "application/x-tar")
 		w.Header().Set("Trailer", endTrailer)
-		w.Header().Set(aboutHeader, strconv.FormatInt(o.Store.Stats().Bytes+o.Spool.Stats().DiskBytes, 10))
+		w.Header().Set(aboutHeader, strconv.FormatInt(o.deps.Store.Stats().Bytes+o.deps.Spool.Stats().DiskBytes, 10))
 		w.WriteHeader(http.StatusOK)
 		m, err := backup.Write(ctx, w, src, q.Rate)
 		s.endBackup(ctx, w, m, err)
@@ -126,14 +126,14 @@ func (v *BackupVerb) Ask(ctx context.Context, to Target, q BackupQuery, w io.Wri
 func (o *Operator) noteBackup(_ context.Context, last LastBackup) (None, error) {
 	o.backups.metrics.WithLabelValues(backupMade).Inc()
 	o.backups.last.Store(&last)
-	return None{}, last.write(o.Config.DataDir)
+	return None{}, last.write(o.deps.Config.DataDir)
 }
 
 func (d *Directory) noteBackup(_ context.Context, last LastBackup) (None, error) {
 	return None{}, last.write(d.Config.DataDir)
 }
 
-// endBackup says behind the copy how it ended.
+// endBackup writes after the copy how it ended.
 func (s *Server) endBackup(ctx context.Context, w http.ResponseWriter, m *backup.Manifest, err error) {
 	var end backupEnd
 	switch {
@@ -147,7 +147,7 @@ func (s *Server) endBackup(ctx context.Context, w http.ResponseWriter, m *backup
 	if err != nil {
 		s.o.backups.metrics.WithLabelValues(backupFailed).Inc()
 		if ctx.Err() == nil {
-			s.o.Log.Error("a backup failed", "error", err)
+			s.o.deps.Log.Error("a backup failed", "error", err)
 		}
 	}
 	text, _ := json.Marshal(end) // plain fields
@@ -155,9 +155,9 @@ func (s *Server) endBackup(ctx context.Context, w http.ResponseWriter, m *backup
 }
 
 func (o *Operator) backupSource(q BackupQuery) (backup.Source, error) {
-	src := backup.Source{Instance: o.Config.Instance.ID, Version: o.Version, Store: o.Store, Log: o.Spool, Strained: o.strained(), Now: time.Now}
+	src := backup.Source{Instance: o.deps.Config.Instance.ID, Version: o.deps.Version, Store: o.deps.Store, Log: o.deps.Spool, Strained: o.strained(), Now: time.Now}
 	if q.WithRootKey {
-		k, err := rootkey.Look(rootkey.Options{File: RootKeyPath(o.Config), Env: o.Getenv("WEIR_ROOT_KEY"), SealedUnder: o.Vault.KeyID()})
+		k, err := rootkey.Look(rootkey.Options{File: RootKeyPath(o.deps.Config), Env: o.deps.Getenv("WEIR_ROOT_KEY"), SealedUnder: o.deps.Vault.KeyID()})
 		if err != nil {
 			return src, err
 		}
@@ -174,9 +174,9 @@ const (
 )
 
 func (o *Operator) strained() func() error {
-	began := o.Spool.Stats().Bytes
+	began := o.deps.Spool.Stats().Bytes
 	return func() error {
-		s := o.Spool.Stats()
+		s := o.deps.Spool.Stats()
 		if (s.Bytes-began)*100 < s.MaxBytes*strainGrowth || s.Bytes*100 < s.MaxBytes*strainFull {
 			return nil
 		}

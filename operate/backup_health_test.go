@@ -16,7 +16,7 @@ func TestABackupThatIsMissingOrOldIsWorthAWord(t *testing.T) {
 	for _, c := range []struct {
 		age  time.Duration // 0: none
 		want health.Result
-		told string
+		text string
 	}{
 		{0, health.Warn("", "").Result, "none yet"},
 		{time.Hour, health.Good("").Result, "2026-02-28T23:00:00Z, 4.0 KiB"},
@@ -28,7 +28,7 @@ func TestABackupThatIsMissingOrOldIsWorthAWord(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if f := backupFinding(dir, now); f.Result != c.want || !strings.Contains(f.Text, c.told) {
+		if f := backupFinding(dir, now); f.Result != c.want || !strings.Contains(f.Text, c.text) {
 			t.Errorf("%s old: %+v", c.age, f)
 		}
 	}

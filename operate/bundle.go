@@ -37,7 +37,7 @@ const (
 // in it: counts, figures, names of tenants and rules.
 func (o *Operator) bundle(ctx context.Context, _ None) ([]BundleFile, error) {
 	b := &bundler{now: time.Now()}
-	b.json("config.json", "the configuration that the instance obeys, without secrets", o.Effective().Values())
+	b.json("config.json", "the effective configuration of the instance, without secrets", o.deps.Effective().Values())
 	report, err := o.doctor(ctx, DoctorQuery{})
 	b.either("doctor.json", "what weir doctor finds", report, err)
 	status, err := o.status(ctx, None{})
@@ -45,12 +45,12 @@ func (o *Operator) bundle(ctx context.Context, _ None) ([]BundleFile, error) {
 		status.Reload = withoutLines(status.Reload)
 	}
 	b.either("status.json", "weir status", status, err)
-	b.ledger(ctx, o.Applier.Ledger(), o.Store)
+	b.ledger(ctx, o.deps.Applier.Ledger(), o.deps.Store)
 	metrics, err := o.metricsText(ctx)
 	b.either("metrics.txt", "the metrics, as /metrics shows them", metrics, err)
 	b.profile("goroutines.txt", "what every goroutine is doing", "goroutine", 1)
 	b.profile("heap.pprof", "where memory is held, for go tool pprof", "heap", 0)
-	b.machine(o.Config.DataDir)
+	b.machine(o.deps.Config.DataDir)
 	return b.files, nil
 }
 
@@ -186,7 +186,7 @@ func (o *Operator) metricsText(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	p := page{header: http.Header{}}
-	web.Metrics(o.Metrics).ServeHTTP(&p, req)
+	web.Metrics(o.deps.Metrics).ServeHTTP(&p, req)
 	return p.Bytes(), nil
 }
 

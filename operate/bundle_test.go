@@ -8,7 +8,7 @@ import (
 	"weir/internal/yamldoc"
 )
 
-// A bundle goes to somebody far away: a line that did not read may hold what is no business of his.
+// A bundle goes to support: a line that did not read may hold what is not for them.
 func TestABundleHoldsNoLineOfTheConfiguration(t *testing.T) {
 	t.Parallel()
 	line := yamldoc.Problem{File: "weir.yaml", Line: 3, Reason: "is wrong", Source: "  s3rv1ce: hunter2"}

@@ -25,12 +25,12 @@ func CertificateError(err error) string { return config.CertificateKey(err) + ":
 
 // certificateStatus is nil when there is no certificate.
 func (o *Operator) certificateStatus() *CertificateStatus {
-	if o.Served == nil {
+	if o.deps.Served == nil {
 		return nil
 	}
-	s := o.Served.State()
-	out := &CertificateStatus{File: o.Config.TLS.CertFile, Names: s.Pair.Names(), NotBefore: s.Pair.Begins().UTC(), NotAfter: s.Pair.Expires().UTC(),
-		Listeners: o.Addrs.Secure()}
+	s := o.deps.Served.State()
+	out := &CertificateStatus{File: o.deps.Config.TLS.CertFile, Names: s.Pair.Names(), NotBefore: s.Pair.Begins().UTC(), NotAfter: s.Pair.Expires().UTC(),
+		Listeners: o.deps.Addrs.Secure()}
 	if s.Failed != nil {
 		out.Problem, out.Since = CertificateError(s.Failed), s.Since.UTC()
 	}
@@ -50,7 +50,7 @@ func (a Addresses) Secure() []string {
 
 // certificateChecks look at the certificate of a running instance: none when there is none.
 func (o *Operator) certificateChecks(now func() time.Time) []health.Check {
-	if o.Served == nil {
+	if o.deps.Served == nil {
 		return nil
 	}
 	return []health.Check{health.Certificate(func() health.Pair {

@@ -116,7 +116,7 @@ func (e *Entities) Within(by *model.Principal, tenant string) (*model.Principal,
 	return by, nil
 }
 
-// MaxDeviceImport is the most devices that one import makes.
+// MaxDeviceImport is the maximum of devices in one import.
 const MaxDeviceImport = registry.MaxImport
 
 // importTimeout bounds an import: each password of a device is hashed with care, which takes its time.

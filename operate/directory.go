@@ -33,7 +33,7 @@ func TakeDataDir(dir string) (*dirlock.Lock, error) {
 	return lock, nil
 }
 
-// lockDataDir is TakeDataDir for who restores into it.
+// lockDataDir is TakeDataDir for a restore.
 func lockDataDir(dir string) (*dirlock.Lock, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, unusable(fmt.Errorf("the data directory cannot be made: %w", err))
@@ -103,7 +103,7 @@ func unusable(err error) error {
 	hint := ""
 	switch {
 	case errors.Is(err, syscall.EROFS):
-		hint = "the file system is mounted read-only: mount it for writing, or name another directory with --data; after a disk error dmesg tells why"
+		hint = "the file system is mounted read-only: mount it for writing, or name another directory with --data; after a disk error dmesg shows why"
 	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EEXIST):
 		hint = "a file stands in its place: name another directory with --data or data_dir"
 	case errors.Is(err, os.ErrPermission):

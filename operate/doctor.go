@@ -26,7 +26,7 @@ const (
 	allChecks    = 6
 )
 
-// DoctorQuery says who asks.
+// DoctorQuery describes the asking program.
 type DoctorQuery struct {
 	Version string `json:"version,omitempty"` // of the binary that asks
 	// CheckTimeout bounds a check where nothing runs; 0: CheckTimeout. A running instance answers within that of a verb.
@@ -44,9 +44,9 @@ func (o *Operator) doctor(ctx context.Context, q DoctorQuery) (*health.Report, e
 
 // checks are what can be looked at while the instance runs.
 func (o *Operator) checks(m health.Machine, q DoctorQuery) []health.Check {
-	cfg := *o.Effective()
+	cfg := *o.deps.Effective()
 	dir := cfg.DataDir
-	log, plan := o.Spool.Stats(), o.Wiring.Plan(cfg)
+	log, plan := o.deps.Spool.Stats(), o.deps.Wiring.Plan(cfg)
 	return slices.Concat([]health.Check{
 		{ID: "instance", Look: func(context.Context) health.Finding { return o.isUp(q.Version) }},
 		m.Directory(dir),
@@ -57,49 +57,49 @@ func (o *Operator) checks(m health.Machine, q DoctorQuery) []health.Check {
 		m.Sync(dir),
 		health.Wear(o.vitals.writing()),
 		{ID: "root-key", Look: func(context.Context) health.Finding {
-			return rootKeyFinding(rootkey.Options{File: RootKeyPath(o.Config), Env: o.Getenv("WEIR_ROOT_KEY"), SealedUnder: o.Vault.KeyID()})
+			return rootKeyFinding(rootkey.Options{File: RootKeyPath(o.deps.Config), Env: o.deps.Getenv("WEIR_ROOT_KEY"), SealedUnder: o.deps.Vault.KeyID()})
 		}},
 		{ID: "store", Look: o.storeAnswers},
 		{ID: "log", Look: func(context.Context) health.Finding { return o.logTakes() }},
-		{ID: "log-losses", Look: func(ctx context.Context) health.Finding { return lossFindingOf(ctx, o.Store, dir, m.Now()) }},
-		{ID: "reload", Look: func(context.Context) health.Finding { return reloadFinding(o.Reloads.Last()) }},
-		{ID: "last-stop", Look: func(context.Context) health.Finding { return o.LastStop.finding() }},
+		{ID: "log-losses", Look: func(ctx context.Context) health.Finding { return lossFindingOf(ctx, o.deps.Store, dir, m.Now()) }},
+		{ID: "reload", Look: func(context.Context) health.Finding { return reloadFinding(o.deps.Reloads.Last()) }},
+		{ID: "last-stop", Look: func(context.Context) health.Finding { return o.deps.LastStop.finding() }},
 		backupCheck(dir, m.Now),
 		{ID: "clock", Look: func(ctx context.Context) health.Finding {
 			return o.clockHolds(ctx, m.Clock(build.Time(), dir, SpoolPath(dir)))
 		}},
 		m.OpenFileLimit(plan.MQTTConnections),
 		health.MemoryLimit(memoryOf(cfg, plan, debug.SetMemoryLimit(-1))),
-		health.PortsAnswer(o.Addrs.listeners()),
+		health.PortsAnswer(o.deps.Addrs.listeners()),
 		names(cfg),
 		health.Exposure(configured(cfg)),
 	}, openTopicsChecks(cfg), o.certificateChecks(m.Now), []health.Check{
 		health.DeviceAuth(cfg.Auth.DeviceAuthMode),
-		{ID: "sign-in", Look: func(context.Context) health.Finding { return signIn(o.Auth.HasSuperuser(), dir) }},
-		{ID: "ledger", Look: func(ctx context.Context) health.Finding { return ledgerFinding(ctx, o.Applier.Ledger()) }},
+		{ID: "sign-in", Look: func(context.Context) health.Finding { return signIn(o.deps.Auth.HasSuperuser(), dir) }},
+		{ID: "ledger", Look: func(ctx context.Context) health.Finding { return ledgerFinding(ctx, o.deps.Applier.Ledger()) }},
 		{ID: "backlog", Look: func(context.Context) health.Finding { return o.backlog(m.Now()) }},
-		{ID: "dead-letters", Look: func(ctx context.Context) health.Finding { return deadLetterFinding(ctx, o.Store, m.Now()) }},
+		{ID: "dead-letters", Look: func(ctx context.Context) health.Finding { return deadLetterFinding(ctx, o.deps.Store, m.Now()) }},
 		{ID: "applier", Look: func(context.Context) health.Finding { return o.applies() }},
 		{ID: "rules", Look: func(context.Context) health.Finding {
-			return rulesFinding(o.Applier.RuleStats(), o.Applier.UnhealthyRules())
+			return rulesFinding(o.deps.Applier.RuleStats(), o.deps.Applier.UnhealthyRules())
 		}},
-		{ID: "ceilings", Look: func(ctx context.Context) health.Finding { return ceilings(ctx, o.Applier.Ledger(), m.Now()) }},
+		{ID: "ceilings", Look: func(ctx context.Context) health.Finding { return ceilings(ctx, o.deps.Applier.Ledger(), m.Now()) }},
 	})
 }
 
 func (o *Operator) isUp(asker string) health.Finding {
-	switch up := time.Since(o.Started).Round(time.Second); {
-	case !o.Ready():
-		return health.Warn("wait for it: weir health --wait 1m", "version %s, not ready: it is starting or stopping", o.Version)
-	case asker != "" && asker != o.Version:
-		return health.Warn("restart the instance to run what is installed", "version %s runs, this binary is %s", o.Version, asker)
+	switch up := time.Since(o.deps.Started).Round(time.Second); {
+	case !o.deps.Ready():
+		return health.Warn("wait for it: weir health --wait 1m", "version %s, not ready: it is starting or stopping", o.deps.Version)
+	case asker != "" && asker != o.deps.Version:
+		return health.Warn("restart the instance to run what is installed", "version %s runs, this binary is %s", o.deps.Version, asker)
 	default:
-		return health.Good("version %s, ready, up %s", o.Version, up)
+		return health.Good("version %s, ready, up %s", o.deps.Version, up)
 	}
 }
 
 func (o *Operator) storeAnswers(ctx context.Context) health.Finding {
-	if err := o.Store.Read(ctx, func(tx store.Tx) error {
+	if err := o.deps.Store.Read(ctx, func(tx store.Tx) error {
 		_, _, err := store.CheckpointState(tx)
 		return err
 	}); err != nil {
@@ -108,12 +108,12 @@ func (o *Operator) storeAnswers(ctx context.Context) health.Finding {
 	if f, sound := o.storeFinding(); !sound {
 		return f
 	}
-	s := o.Store.Stats()
+	s := o.deps.Store.Stats()
 	return health.Good("%s on disk", health.Bytes(s.Bytes))
 }
 
 func (o *Operator) logTakes() health.Finding {
-	s := o.Spool.Stats()
+	s := o.deps.Spool.Stats()
 	if s.Err != nil {
 		return health.Fail("messages are refused until it takes them again; look at disk-space and disk-sync", "the log refuses appends: %v", s.Err)
 	}
@@ -126,32 +126,32 @@ func (o *Operator) logTakes() health.Finding {
 
 // clockHolds says what the instance itself holds of the clock, else what can be seen from outside.
 func (o *Operator) clockHolds(ctx context.Context, outside health.Check) health.Finding {
-	if why := o.Clock.Doubt(); why != "" {
+	if why := o.deps.Clock.Doubt(); why != "" {
 		return health.Fail("set the clock (a time server, date -s): messages are acknowledged and kept meanwhile, event times as sent", "%s", why)
 	}
 	return outside.Look(ctx)
 }
 
 func (o *Operator) applies() health.Finding {
-	if why := o.Applier.Stalled(); why != "" {
+	if why := o.deps.Applier.Stalled(); why != "" {
 		return health.Fail("nothing acknowledged is lost: it waits in the log and is applied once this is mended", "what was accepted is not applied: %s", why)
 	}
-	return health.Good("applied up to record %d", o.Applier.Applied())
+	return health.Good("applied up to record %d", o.deps.Applier.Applied())
 }
 
 // backlogWarning is how full the log may be, in percent, before it is worth a word.
 const backlogWarning = 50
 
 func (o *Operator) backlog(now time.Time) health.Finding {
-	s := o.Spool.Stats()
-	waiting := int64(s.Last) - int64(o.Applier.Applied())
+	s := o.deps.Spool.Stats()
+	waiting := int64(s.Last) - int64(o.deps.Applier.Applied())
 	text := fmt.Sprintf("%s to be applied, the log holds %s of %s", health.Count(max(waiting, 0), "record"), health.Bytes(s.Bytes), health.Bytes(s.MaxBytes))
-	if since := o.Applier.HeadSince(); since > 0 {
+	if since := o.deps.Applier.HeadSince(); since > 0 {
 		text += fmt.Sprintf(", the oldest that is not yet in the store came %s ago", now.Sub(since.Time()).Round(time.Second))
 	}
 	const hint = "look at applier, store and disk-sync; ingest.spool_max_bytes is how much may wait"
 	switch {
-	case o.Gauge.Refusing():
+	case o.deps.Gauge.Refusing():
 		return health.Fail(hint, "new messages are refused: %s", text)
 	case s.MaxBytes > 0 && s.Bytes*100 >= s.MaxBytes*backlogWarning:
 		return health.Warn(hint, "%s", text)
@@ -178,23 +178,23 @@ func reloadFinding(r *ReloadReport) health.Finding {
 	case r == nil:
 		return health.Good("none since the start")
 	case r.Outcome == ReloadFailed:
-		return health.Fail("weir config validate shows the lines; until it is mended the configuration of before is obeyed",
+		return health.Fail("weir config validate shows the lines; until it is corrected, the previous configuration applies",
 			"the last one, at %s, was refused: %s", r.At.Format(time.RFC3339), health.Count(len(r.Problems), "mistake"))
 	case len(r.Waiting) > 0:
 		var keys []string
 		for _, c := range r.Waiting {
 			keys = append(keys, c.Path)
 		}
-		return health.Warn("restart the instance to have them obeyed", "waiting for a restart: %s", strings.Join(keys, ", "))
+		return health.Warn("restart the instance to apply them", "waiting for a restart: %s", strings.Join(keys, ", "))
 	}
-	return health.Good("the last one, at %s, is obeyed", r.At.Format(time.RFC3339))
+	return health.Good("the last one, at %s, applies", r.At.Format(time.RFC3339))
 }
 
 func signIn(can bool, dir string) health.Finding {
 	if can {
 		return health.Good("there is an administrator")
 	}
-	return health.Warn("weir admin create you@example.org --data "+dir+", or in a browser: weir admin link", "nobody can sign in yet")
+	return health.Warn("weir admin create you@example.org --data "+dir+", or in a browser: weir admin link", "no account can sign in yet")
 }
 
 func ledgerFinding(ctx context.Context, l *ingest.Ledger) health.Finding {
@@ -239,13 +239,13 @@ func deadLetterFinding(ctx context.Context, st interface {
 // namedRules is how many rules a finding names.
 const namedRules = 3
 
-func rulesFinding(s rules.Stats, ailing []rules.Health) health.Finding {
-	if len(ailing) == 0 {
+func rulesFinding(s rules.Stats, unhealthy []rules.Health) health.Finding {
+	if len(unhealthy) == 0 {
 		return health.Good("%d run", s.Rules)
 	}
 	var text []string
 	result := health.Warn
-	for _, h := range ailing {
+	for _, h := range unhealthy {
 		what := fmt.Sprintf("%d samples could not be judged", h.EvalErrors)
 		switch {
 		case h.Status == rules.CompileError:
@@ -258,7 +258,7 @@ func rulesFinding(s rules.Stats, ailing []rules.Health) health.Finding {
 	if more := len(text) - namedRules; more > 0 {
 		text = append(text[:namedRules], fmt.Sprintf("and %d more", more))
 	}
-	return result("correct the rule in its device profile and publish it", "%d of %d: %s", len(ailing), max(s.Rules, len(ailing)), strings.Join(text, "; "))
+	return result("correct the rule in its device profile and publish it", "%d of %d: %s", len(unhealthy), max(s.Rules, len(unhealthy)), strings.Join(text, "; "))
 }
 
 // ceilings finds the tenants of whom messages were turned away in this hour or the one before because they send more

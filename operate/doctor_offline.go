@@ -285,7 +285,7 @@ func (s *atRest) backlog() health.Finding {
 	return health.Good("%s for the next start to apply", health.Count(s.waiting(), "record"))
 }
 
-// storeReader lets what only reads take an onlooker for a store.
+// storeReader lets what only reads use a read-only database as a store.
 type storeReader struct{ backup.Inspector }
 
 func (storeReader) Write(context.Context, store.Durability, func(store.Tx) error) error {

@@ -177,7 +177,7 @@ func TestADirectoryThatIsTakenAndSilentIsNotReady(t *testing.T) {
 	cfg := config.Default()
 	cfg.DataDir = t.TempDir()
 	if _, err := AskHealth(t.Context(), cfg); !errors.Is(err, ErrNotRunning) {
-		t.Errorf("nobody: %v", err)
+		t.Errorf("no instance: %v", err)
 	}
 	lock, err := dirlock.Acquire(cfg.DataDir)
 	if err != nil {
@@ -200,9 +200,9 @@ func TestReadyzOverTheNetwork(t *testing.T) {
 		state  string
 		text   string
 	}{
-		"ready":      {http.StatusOK, "ready", HealthReady, ""},
-		"not ready":  {http.StatusServiceUnavailable, "not ready\n", HealthNotReady, "it answers: not ready"},
-		"a stranger": {http.StatusFound, "", HealthNotReady, "is this the api listener of a Weir?"},
+		"ready":           {http.StatusOK, "ready", HealthReady, ""},
+		"not ready":       {http.StatusServiceUnavailable, "not ready\n", HealthNotReady, "it answers: not ready"},
+		"another program": {http.StatusFound, "", HealthNotReady, "is this the api listener of a Weir?"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -21,7 +21,7 @@ import (
 	"weir/store"
 )
 
-// Entities are the parts that know who and what there is. They need a store and no log: they serve on a directory in which
+// Entities are the parts that know tenants, identities and devices. They need a store and no log: they serve on a directory in which
 // nothing runs, too, where changes wait in the control table for the next start.
 type Entities struct {
 	Config   config.Config
@@ -130,17 +130,17 @@ const shownTokens = 100
 // tokens returns what a shell may offer to complete a word, at most shownTokens of it.
 func (o *Operator) tokens(ctx context.Context, q TokenQuery) ([]string, error) {
 	if !q.Devices {
-		all := slices.DeleteFunc(o.Govern.TenantTokens(), func(t string) bool { return !strings.HasPrefix(t, q.Prefix) })
+		all := slices.DeleteFunc(o.deps.Govern.TenantTokens(), func(t string) bool { return !strings.HasPrefix(t, q.Prefix) })
 		slices.Sort(all)
 		return all[:min(len(all), shownTokens)], nil
 	}
-	id, _, known := o.Govern.Lookup(q.Tenant)
+	id, _, known := o.deps.Govern.Lookup(q.Tenant)
 	if !known {
 		return []string{}, nil
 	}
 	by := Local()
 	by.Tenant, by.TenantID = q.Tenant, id
-	devices, _, err := o.Registry.Devices.List(ctx, by, store.Page{Size: shownTokens}, store.NotBelow("token", q.Prefix), store.NotAbove("token", q.Prefix+"~"))
+	devices, _, err := o.deps.Registry.Devices.List(ctx, by, store.Page{Size: shownTokens}, store.NotBelow("token", q.Prefix), store.NotAbove("token", q.Prefix+"~"))
 	out := make([]string, len(devices))
 	for i, d := range devices {
 		out[i] = d.Token

@@ -31,20 +31,20 @@ type Health struct {
 }
 
 func (o *Operator) health(context.Context, None) (*Health, error) {
-	if !o.Ready() {
+	if !o.deps.Ready() {
 		return &Health{State: HealthNotReady, Problems: []string{"it is starting or stopping"}}, nil
 	}
 	h := &Health{State: HealthReady}
-	if err := o.Spool.Stats().Err; err != nil {
+	if err := o.deps.Spool.Stats().Err; err != nil {
 		h.Problems = append(h.Problems, "the log refuses appends: "+err.Error())
 	}
-	if err := o.Store.Stats().Err; err != nil {
+	if err := o.deps.Store.Stats().Err; err != nil {
 		h.Problems = append(h.Problems, doubtText(err))
 	}
-	if o.Gauge.Refusing() {
+	if o.deps.Gauge.Refusing() {
 		h.Problems = append(h.Problems, "the log is filling up: new messages are refused")
 	}
-	if why := o.Applier.Stalled(); why != "" {
+	if why := o.deps.Applier.Stalled(); why != "" {
 		h.Problems = append(h.Problems, "what was accepted is not applied: "+why)
 	}
 	if len(h.Problems) > 0 {
@@ -93,7 +93,7 @@ func AskReadyz(ctx context.Context, base string) (*Health, error) {
 		return unreachable(base, err)
 	}
 	defer resp.Body.Close()
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, 200)) // what it says beside the status is for people
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, 200)) // the body besides the status is for people
 	switch said := strings.TrimSpace(string(body)); resp.StatusCode {
 	case http.StatusOK:
 		return &Health{State: HealthReady}, nil
@@ -121,10 +121,10 @@ func (a nobodyAt) Error() string { return "nothing answers at " + string(a) }
 func (nobodyAt) Is(target error) bool { return target == ErrNotRunning }
 
 // doubtHint is what to do about a database that cannot be trusted while it is open. After a failed sync there is nothing to
-// bring back: the log still holds what the database may have lost, for it is trimmed only behind a sync that succeeded.
+// bring back: the log still holds what the database may have lost, for it is trimmed only after a sync that succeeded.
 func doubtHint(dir string, err error) string {
 	if errors.Is(err, store.ErrUnsynced) {
-		return "restart weir: the database is opened anew and the log makes up for what it lacks; then look at the disk (dmesg, smartctl): it has refused a sync"
+		return "restart weir: the database is opened again and the log restores what it lacks; then look at the disk (dmesg, smartctl): it has refused a sync"
 	}
 	return StoreHint(dir)
 }
@@ -139,8 +139,8 @@ func doubtText(err error) string {
 
 // storeFinding is what is wrong with the database, as far as it is known.
 func (o *Operator) storeFinding() (health.Finding, bool) {
-	if err := o.Store.Stats().Err; err != nil {
-		return health.Fail(doubtHint(o.Config.DataDir, err)+"; what is acknowledged meanwhile waits in the log as long as that has room: weir backup create keeps it, where it still can", "%v", err), false
+	if err := o.deps.Store.Stats().Err; err != nil {
+		return health.Fail(doubtHint(o.deps.Config.DataDir, err)+"; what is acknowledged meanwhile waits in the log as long as that has room: weir backup create keeps it, where it still can", "%v", err), false
 	}
 	return health.Finding{}, true
 }

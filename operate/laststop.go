@@ -48,7 +48,7 @@ func Evidence(was *Running, now health.Traces) string {
 	case was == nil:
 		return ""
 	case was.Boot != now.Boot && was.Boot != "" && now.Boot != "":
-		return "the machine was started anew since: a power cut, a crash or a reboot that did not wait"
+		return "the machine was restarted since: a power cut, a crash or a reboot that did not wait"
 	case now.OOMKills > was.OOMKills:
 		return fmt.Sprintf("the system ended %s for want of memory since then, probably this one: lower limits.memory or give it more", health.Count(now.OOMKills-was.OOMKills, "process"))
 	case was.Boot == now.Boot && now.Boot != "":

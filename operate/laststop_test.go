@@ -16,7 +16,7 @@ func TestWhatMayHaveEndedAProcess(t *testing.T) {
 		want string
 	}{
 		"no note":          {nil, health.Traces{Boot: "a"}, ""},
-		"a power cut":      {was, health.Traces{Boot: "b"}, "started anew"},
+		"a power cut":      {was, health.Traces{Boot: "b"}, "was restarted"},
 		"no memory":        {was, health.Traces{Boot: "a", OOMKills: 3}, "1 process for want of memory"},
 		"kill -9":          {was, health.Traces{Boot: "a", OOMKills: 2}, "was killed"},
 		"nothing is known": {&Running{}, health.Traces{}, ""},

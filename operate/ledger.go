@@ -29,7 +29,7 @@ type LedgerEntry struct {
 	Tenant    string           `json:"tenant"`
 	Transport string           `json:"transport"`
 	Received  int64            `json:"received"`
-	Headings  map[string]int64 `json:"headings"`
+	Outcomes  map[string]int64 `json:"headings"`
 	Reasons   []ReasonCount    `json:"reasons,omitempty"`
 	Readings  int64            `json:"readings"`
 	// Missing is by how many messages the hour does not balance, 0 when it does.
@@ -53,7 +53,7 @@ func (o *Operator) ledger(ctx context.Context, q LedgerQuery) (*LedgerReport, er
 	if q.Since != nil {
 		f.From = new(model.NanosOf(*q.Since).Hour())
 	}
-	lines, err := o.Applier.Ledger().Lines(ctx, f)
+	lines, err := o.deps.Applier.Ledger().Lines(ctx, f)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (o *Operator) ledger(ctx context.Context, q LedgerQuery) (*LedgerReport, er
 	for i := range lines {
 		r.Lines[i] = ledgerEntry(&lines[i])
 	}
-	err = o.Store.Read(ctx, func(tx store.Tx) error {
+	err = o.deps.Store.Read(ctx, func(tx store.Tx) error {
 		gaps, err := store.LedgerGaps(tx, shownGaps)
 		for _, g := range gaps {
 			r.Gaps = append(r.Gaps, Gap{g.From.Time(), g.To.Time()})
@@ -73,12 +73,12 @@ func (o *Operator) ledger(ctx context.Context, q LedgerQuery) (*LedgerReport, er
 
 func ledgerEntry(l *ingest.LedgerLine) LedgerEntry {
 	e := LedgerEntry{Hour: time.Unix(l.Hour*3600, 0).UTC(), Tenant: l.Tenant, Transport: l.Door, Received: l.Received.Messages,
-		Headings: map[string]int64{}, Readings: l.Readings(), Missing: l.Missing()}
+		Outcomes: map[string]int64{}, Readings: l.Readings(), Missing: l.Missing()}
 	for h, c := range l.Headings {
-		e.Headings[string(h)] = c.Messages
+		e.Outcomes[string(h)] = c.Messages
 	}
 	for _, r := range l.Reasons {
-		e.Reasons = append(e.Reasons, ReasonCount{Heading: string(r.Heading), Reason: r.Reason, Count: r.Count.Messages})
+		e.Reasons = append(e.Reasons, ReasonCount{Outcome: string(r.Heading), Reason: r.Reason, Count: r.Count.Messages})
 	}
 	return e
 }
@@ -108,7 +108,7 @@ type DeadLetter struct {
 	Refused bool `json:"refused,omitempty"`
 }
 
-// maxDeadLetters is the most dead letters that one list shows.
+// maxDeadLetters is the maximum of dead letters in one list.
 const maxDeadLetters = 1000
 
 func (e *Entities) deadLetters(ctx context.Context, q DeadLetterQuery) ([]DeadLetter, error) {
@@ -136,16 +136,16 @@ const traceTimeout = 5 * time.Minute
 
 // trace finds out what became of the messages of a device.
 func (o *Operator) trace(ctx context.Context, q trace.Query) (*trace.Report, error) {
-	by, err := o.within(q.Tenant)
+	by, err := o.deps.within(q.Tenant)
 	if err != nil {
 		return nil, err
 	}
-	d, err := o.deviceNamed(ctx, by, q.Device)
+	d, err := o.deps.deviceNamed(ctx, by, q.Device)
 	if err != nil {
 		return nil, err
 	}
-	limits := o.Effective().Ingest
-	t := trace.Tracer{Store: o.Store, Log: o.Spool, Readings: o.Series, Ledger: o.Applier.Ledger(), Applied: o.Applier.Applied,
-		MaxAge: limits.MaxAge, MaxFutureSkew: limits.MaxFutureSkew, TransportOf: o.Wiring.TransportOf}
+	limits := o.deps.Effective().Ingest
+	t := trace.Tracer{Store: o.deps.Store, Log: o.deps.Spool, Readings: o.deps.Series, Ledger: o.deps.Applier.Ledger(), Applied: o.deps.Applier.Applied,
+		MaxAge: limits.MaxAge, MaxFutureSkew: limits.MaxFutureSkew, TransportOf: o.deps.Wiring.TransportOf}
 	return t.Trace(ctx, q, d.TenantID, d.ID)
 }

@@ -72,7 +72,7 @@ func lossFindingOf(ctx context.Context, st reader, dir string, now time.Time) he
 	for _, l := range since(all, now.Add(-lossFinding)) {
 		parts = append(parts, l.String())
 	}
-	hint := "look at the disk (dmesg, smartctl); devices that keep what they send may send it again; a change of the registry made just then may not be in force: save or publish it once more"
+	hint := "look at the disk (dmesg, smartctl); devices that keep what they send may send it again; a change of the registry made just then may not be effective: save or publish it again"
 	if aside, _ := filepath.Glob(SpoolPath(dir) + ".foreign-*"); len(aside) > 0 {
 		parts = append(parts, "set aside: "+strings.Join(aside, ", "))
 		hint = "a log that was set aside belongs to another database: put it back beside that one, or remove it; " + hint

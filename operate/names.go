@@ -22,7 +22,7 @@ type (
 	SiteProblems = site.Problems
 )
 
-// MaxDevicePage is the most devices of one page.
+// MaxDevicePage is the maximum of devices on one page.
 const MaxDevicePage = store.MaxPageSize
 
 // The changes of a site.

@@ -93,7 +93,7 @@ type Deps struct {
 
 // Operator answers the verbs on a running instance.
 type Operator struct {
-	Deps
+	deps       Deps
 	vitals     *vitals // nil until StartVitals
 	backups    backups
 	recounting sync.Mutex // one recount of the ledger at a time
@@ -101,7 +101,7 @@ type Operator struct {
 
 // New returns an operator and registers its metrics.
 func New(d Deps) *Operator {
-	o := &Operator{Deps: d}
+	o := &Operator{deps: d}
 	o.backups.init(d.Metrics)
 	o.backups.last.Store(readLastBackup(d.Config.DataDir))
 	return o

@@ -21,7 +21,7 @@ func TestNetworkFileSystemsAreRefused(t *testing.T) {
 
 var checkID = regexp.MustCompile(`(?:ID: |Check\{|stored\(|f\.ID = )"([a-z-]+)"`)
 
-// TestEveryFindingStandsInTroubleshooting: whoever is told of something finds it there by its id.
+// TestEveryFindingStandsInTroubleshooting: the page has a heading for each id.
 func TestEveryFindingStandsInTroubleshooting(t *testing.T) {
 	t.Parallel()
 	page := read(t, "../docs/troubleshooting.md")

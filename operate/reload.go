@@ -42,15 +42,15 @@ type Reloads interface {
 }
 
 func (o *Operator) reload(context.Context, None) (*ReloadReport, error) {
-	if err := o.Reloads.Possible(); err != nil {
+	if err := o.deps.Reloads.Possible(); err != nil {
 		return nil, err
 	}
-	return o.Reloads.Reload("weir reload"), nil
+	return o.deps.Reloads.Reload("weir reload"), nil
 }
 
 func (o *Operator) planReload(context.Context, None) (*ReloadReport, error) {
-	if err := o.Reloads.Possible(); err != nil {
+	if err := o.deps.Reloads.Possible(); err != nil {
 		return nil, err
 	}
-	return o.Reloads.Plan(), nil
+	return o.deps.Reloads.Plan(), nil
 }

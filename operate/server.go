@@ -39,12 +39,12 @@ type Server struct {
 
 // NewServer returns a server whose verbs over 64 KiB may have maxBytes of input together.
 func NewServer(o *Operator, maxBytes int64) *Server {
-	return &Server{o: o, commands: newCommands(maxBytes, o.Metrics)}
+	return &Server{o: o, commands: newCommands(maxBytes, o.deps.Metrics)}
 }
 
 // Listen opens the socket of the data directory, whose lock the caller holds, and returns what serves it until Shutdown.
 func (s *Server) Listen(ctx, life context.Context) (serve func() error, path string, err error) {
-	path = SocketPath(s.o.Config.DataDir)
+	path = SocketPath(s.o.deps.Config.DataDir)
 	// The lock is ours, so a socket that lies here is one that a killed process left.
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, "", err
@@ -59,8 +59,9 @@ func (s *Server) Listen(ctx, life context.Context) (serve func() error, path str
 	}
 	s.http = &http.Server{Handler: s.unharmed(mux), ReadHeaderTimeout: 5 * time.Second, MaxHeaderBytes: 16 << 10}
 	s.streaming, s.endStreams = context.WithCancel(life)
+	bounded := web.Bounded(l, maxOperators, "socket", s.o.deps.Metrics)
 	return func() error {
-		if err := s.http.Serve(web.Bounded(l, maxOperators, "socket", s.o.Metrics)); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.http.Serve(bounded); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil
@@ -134,7 +135,7 @@ func (s *Server) unharmed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			if p := recover(); p != nil {
-				s.o.Log.Error("a command panicked", "command", r.URL.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+				s.o.deps.Log.Error("a command panicked", "command", r.URL.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 				reply(w, http.StatusInternalServerError, wireError{Message: "the command failed inside; the log of the instance says where"})
 			}
 		}()

@@ -24,7 +24,7 @@ func TestLargeCommandsWaitForOneAnotherAndSmallOnesForNobody(t *testing.T) {
 		}
 		entered := false
 		go func() {
-			second, ok := c.enter(t.Context(), -1, 512<<10) // of a length that is not told
+			second, ok := c.enter(t.Context(), -1, 512<<10) // of a length that is not known
 			entered = ok
 			second()
 		}()

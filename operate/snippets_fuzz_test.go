@@ -7,7 +7,7 @@ import (
 	"weir/web"
 )
 
-// FuzzPlainHost: a Host header becomes part of commands that somebody types, so nothing of it means anything to a shell or
+// FuzzPlainHost: a Host header becomes part of commands that a user types, so nothing of it means anything to a shell or
 // to the command.
 func FuzzPlainHost(f *testing.F) {
 	for _, s := range []string{"weir.lan:8080", "[fe80::1]:80", "$(reboot)", "-h", "a b", "a;b", "'", "a\x00b", "user@host", strings.Repeat("a", 300)} {

@@ -36,7 +36,7 @@ func TestAFirstReadingHasACommandForEveryOpenDoor(t *testing.T) {
 		return all
 	}
 	if got := titles(); got != "mosquitto_pub/sh curl/sh Go/go " {
-		t.Errorf("with both doors %q", got)
+		t.Errorf("with both transports %q", got)
 	}
 	d.MQTT = ""
 	if got := titles(); got != "curl/sh Go/go " {
@@ -86,13 +86,13 @@ func TestAFirstReadingTakesTheDoorThatItsHostCanTrust(t *testing.T) {
 func TestTheGoProgramOfAFirstReadingRunsAsItIs(t *testing.T) {
 	t.Parallel()
 	statuses, posted := make(chan int, 1), make(chan string, 1)
-	door := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	ingest := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body) // a short body is seen below
 		posted <- r.Method + " " + r.URL.Path + " " + string(body)
 		w.WriteHeader(<-statuses)
 	}))
-	defer door.Close()
-	d := &DeviceAdded{Tenant: "acme", Token: "boiler-1", Secret: "s3cret", Entrances: Entrances{Instance: "weir", Ingest: strings.TrimPrefix(door.URL, "http://")}}
+	defer ingest.Close()
+	d := &DeviceAdded{Tenant: "acme", Token: "boiler-1", Secret: "s3cret", Entrances: Entrances{Instance: "weir", Ingest: strings.TrimPrefix(ingest.URL, "http://")}}
 	var program string
 	for _, s := range FirstReading(d, "") {
 		if s.Title == "Go" {

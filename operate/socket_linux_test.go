@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Between listening and a chmod somebody else could have connected, where the umask lets him. Not parallel: the umask is
+// Between listening and a chmod another user could have connected, where the umask allows that. Not parallel: the umask is
 // that of the process.
 func TestTheSocketIsItsOwnersFromTheFirstMoment(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0))

@@ -16,7 +16,7 @@ import (
 	"weir/model"
 )
 
-// What has begun goes on: somebody who presses Ctrl-C must not believe that nothing was done.
+// What has begun goes on: a user who presses Ctrl-C must not believe that nothing was done.
 func TestAnInterruptedCommandSaysThatItMayBeDone(t *testing.T) {
 	t.Parallel()
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -36,7 +36,7 @@ func TestAPanicInACommandIsToldAndTheInstanceGoesOn(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	v := Verb[None, None]{Name: "any", running: func(*Operator, context.Context, None) (None, error) { panic("a hole") }}
-	s := NewServer(&Operator{Deps: Deps{Log: slog.New(slog.NewTextHandler(&log, nil)), Metrics: prometheus.NewRegistry()}}, 1<<20)
+	s := NewServer(&Operator{deps: Deps{Log: slog.New(slog.NewTextHandler(&log, nil)), Metrics: prometheus.NewRegistry()}}, 1<<20)
 	server := httptest.NewServer(s.unharmed(v.handler(s)))
 	t.Cleanup(server.Close)
 	c := &Client{&http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

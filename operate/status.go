@@ -88,7 +88,7 @@ type MemoryStatus struct {
 func (o *Operator) memoryStatus() MemoryStatus {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return MemoryStatus{Limit: o.Memory.Limit(), Heap: int64(m.Sys - m.HeapReleased), Parts: o.Memory.Parts()}
+	return MemoryStatus{Limit: o.deps.Memory.Limit(), Heap: int64(m.Sys - m.HeapReleased), Parts: o.deps.Memory.Parts()}
 }
 
 // LogStatus is how the durable log is.
@@ -109,27 +109,27 @@ type LogStatus struct {
 }
 
 func (o *Operator) status(ctx context.Context, _ None) (*Status, error) {
-	log, db := o.Spool.Stats(), o.Store.Stats()
-	s := &Status{Version: o.Version, Instance: o.Config.Instance.ID, DataDir: o.Config.DataDir, StartedAt: o.Started.UTC(), Ready: o.Ready(),
-		Listeners: *o.Addrs, Waiting: o.Applier.Stalled(), StoreBytes: db.Bytes, HeadBytes: o.Series.Bytes(), Rules: RulesStatus(o.Applier.RuleStats()),
-		Log: LogStatus{First: log.First, Last: log.Last, Applied: o.Applier.Applied(), Bytes: log.Bytes, MaxBytes: log.MaxBytes,
-			DiskBytes: log.DiskBytes, Refusing: o.Gauge.Refusing()}}
-	s.MaxOpenFiles = o.Files
-	s.LastStop = o.LastStop
+	log, db := o.deps.Spool.Stats(), o.deps.Store.Stats()
+	s := &Status{Version: o.deps.Version, Instance: o.deps.Config.Instance.ID, DataDir: o.deps.Config.DataDir, StartedAt: o.deps.Started.UTC(), Ready: o.deps.Ready(),
+		Listeners: *o.deps.Addrs, Waiting: o.deps.Applier.Stalled(), StoreBytes: db.Bytes, HeadBytes: o.deps.Series.Bytes(), Rules: RulesStatus(o.deps.Applier.RuleStats()),
+		Log: LogStatus{First: log.First, Last: log.Last, Applied: o.deps.Applier.Applied(), Bytes: log.Bytes, MaxBytes: log.MaxBytes,
+			DiskBytes: log.DiskBytes, Refusing: o.deps.Gauge.Refusing()}}
+	s.MaxOpenFiles = o.deps.Files
+	s.LastStop = o.deps.LastStop
 	if db.Err != nil {
 		s.Damaged = db.Err.Error()
 	}
-	s.Clock, s.Memory = o.Clock.Doubt(), o.memoryStatus()
-	s.Site = o.sited.Load()
+	s.Clock, s.Memory = o.deps.Clock.Doubt(), o.memoryStatus()
+	s.Site = o.deps.sited.Load()
 	if s.Log.MaxRecords = log.MaxRecords; s.Log.Refusing {
-		s.Log.RefusingFor = o.Gauge.Why()
+		s.Log.RefusingFor = o.deps.Gauge.Why()
 	}
 	if log.Err != nil {
 		s.Log.Error = log.Err.Error()
 	}
-	s.Connections, s.MaxConnections = o.Connections()
+	s.Connections, s.MaxConnections = o.deps.Connections()
 	s.Alerts, s.Written = o.vitals.shown()
-	s.Reload = o.Reloads.Last()
+	s.Reload = o.deps.Reloads.Last()
 	s.Certificate = o.certificateStatus()
 	switch err := o.stored(ctx, s); {
 	case errors.Is(err, store.ErrDamaged): // what can be said of the instance is said
@@ -152,13 +152,13 @@ func (o *Operator) stored(ctx context.Context, s *Status) error {
 		}
 	}
 	s.LedgerGaps = len(l.Gaps)
-	if err := o.Store.Read(ctx, func(tx store.Tx) (err error) {
+	if err := o.deps.Store.Read(ctx, func(tx store.Tx) (err error) {
 		s.Removed, err = store.Removed(tx)
 		return err
 	}); err != nil {
 		return err
 	}
-	lost, err := losses(ctx, o.Store)
+	lost, err := losses(ctx, o.deps.Store)
 	s.Log.Losses = since(lost, time.Now().Add(-lossFinding))
 	return err
 }

@@ -108,7 +108,7 @@ func readCommand(w http.ResponseWriter, r *http.Request, limit int64, into any) 
 	if err := d.Decode(into); err != nil {
 		if _, over := errors.AsType[*http.MaxBytesError](err); over {
 			reply(w, http.StatusRequestEntityTooLarge, wireErrorOf(&model.Error{Code: model.CodeLimitExceeded,
-				Message: fmt.Sprintf("the command is larger than %d bytes, the most that the memory of this instance allows", limit), Hint: "split it, or raise limits.memory"}))
+				Message: fmt.Sprintf("the command is larger than %d bytes, the maximum that the memory of this instance allows", limit), Hint: "split it, or raise limits.memory"}))
 			return false
 		}
 		reply(w, http.StatusBadRequest, wireError{Code: model.CodeInvalidInput, Message: "the command does not read: " + err.Error()})
@@ -120,7 +120,7 @@ func readCommand(w http.ResponseWriter, r *http.Request, limit int64, into any) 
 // failed answers a command that was refused or failed.
 func (s *Server) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if model.CodeOf(err) == "" {
-		s.o.Log.Error("a command failed", "command", r.URL.Path, "error", err)
+		s.o.deps.Log.Error("a command failed", "command", r.URL.Path, "error", err)
 	}
 	reply(w, http.StatusUnprocessableEntity, wireErrorOf(err))
 }

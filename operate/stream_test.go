@@ -45,7 +45,7 @@ var count = StreamVerb[any, counted]{Name: "count"}
 // streaming serves a streaming verb; stop is the stop of the instance.
 func streaming(t *testing.T, open func(context.Context, from) (source[counted], error)) (c *Client, stop func()) {
 	t.Helper()
-	s := &Server{o: &Operator{Deps: Deps{Log: slog.New(slog.DiscardHandler)}}}
+	s := &Server{o: &Operator{deps: Deps{Log: slog.New(slog.DiscardHandler)}}}
 	s.streaming, s.endStreams = context.WithCancel(context.Background())
 	v := StreamVerb[from, counted]{open: func(_ *Operator, ctx context.Context, q from) (source[counted], error) { return open(ctx, q) }}
 	server := httptest.NewServer(v.handler(s))

@@ -13,10 +13,10 @@ import (
 type TailQuery struct {
 	Tenant *string `json:"tenant,omitempty"` // "" is unauthenticated senders and unknown tenants
 	Device string  `json:"device,omitempty"`
-	// Unnamed asks, beside for Device, for what names no device: it may be its.
+	// Unnamed asks, besides for Device, for what names no device: it may be its.
 	Unnamed   bool   `json:"unnamed,omitempty"`
 	Transport string `json:"transport,omitempty"`
-	Heading   string `json:"heading,omitempty"`
+	Outcome   string `json:"heading,omitempty"`
 }
 
 // Sightings are what a tail shows at once.
@@ -35,7 +35,7 @@ type Seen struct {
 	Source     string    `json:"source,omitempty"`
 	Device     string    `json:"device,omitempty"` // as named
 	Connection bool      `json:"connection,omitempty"`
-	Heading    string    `json:"heading"`
+	Outcome    string    `json:"heading"`
 	Reason     string    `json:"reason,omitempty"`
 	Why        string    `json:"why,omitempty"`
 	EventType  string    `json:"eventType,omitempty"`
@@ -49,22 +49,22 @@ type Seen struct {
 	DelayMS  float64    `json:"delayMs"`          // from the receipt to the end
 }
 
-// tailPace is how often a tail shows what has gathered: with the room of a watcher it bounds what a tail may cost.
+// tailPace is how often a tail shows what has gathered: with the buffer of a watcher it bounds what a tail may cost.
 const tailPace = 50 * time.Millisecond
 
-var headings = map[string]store.Outcome{"stored": store.OutcomeStored, "duplicate": store.OutcomeDuplicate, "dead letter": store.OutcomeDeadLetter,
+var outcomes = map[string]store.Outcome{"stored": store.OutcomeStored, "duplicate": store.OutcomeDuplicate, "dead letter": store.OutcomeDeadLetter,
 	"dead-letter": store.OutcomeDeadLetter, "refused": store.OutcomeRefused, "dropped": store.OutcomeDropped}
 
 // tail opens a look at messages as they end.
 func (o *Operator) tail(_ context.Context, q TailQuery) (source[*Sightings], error) {
-	heading, known := headings[q.Heading]
-	if q.Heading != "" && !known {
-		return nil, model.Invalid("heading", "%q is none of stored, duplicate, dead-letter, refused, dropped", q.Heading)
+	outcome, known := outcomes[q.Outcome]
+	if q.Outcome != "" && !known {
+		return nil, model.Invalid("heading", "%q is none of stored, duplicate, dead-letter, refused, dropped", q.Outcome)
 	}
-	if q.Tenant != nil && *q.Tenant != "" && !o.Govern.Known(*q.Tenant) {
+	if q.Tenant != nil && *q.Tenant != "" && !o.deps.Govern.Known(*q.Tenant) {
 		return nil, errNoTenant(*q.Tenant)
 	}
-	w, err := o.Tap.Watch(ingest.Watch{Tenant: q.Tenant, Device: q.Device, Unnamed: q.Unnamed, Door: q.Transport, Heading: heading})
+	w, err := o.deps.Tap.Watch(ingest.Watch{Tenant: q.Tenant, Device: q.Device, Unnamed: q.Unnamed, Door: q.Transport, Heading: outcome})
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (s *tailSource) Next(ctx context.Context) (*Sightings, error) {
 
 func seenOf(s *ingest.Sighting) Seen {
 	m := Seen{Time: s.Received.Time(), Tenant: s.Tenant, Transport: s.Door, Source: s.Source, Device: s.Device, Connection: s.Connection,
-		Heading: string(s.Heading), Reason: string(s.Reason), Why: s.Why, EventType: s.Type, Values: s.Values, Readings: s.Readings, AltID: s.AltID,
+		Outcome: string(s.Heading), Reason: string(s.Reason), Why: s.Why, EventType: s.Type, Values: s.Values, Readings: s.Readings, AltID: s.AltID,
 		Bytes: int(s.Bytes), Offset: uint64(s.Offset), DelayMS: float64((s.Ended-s.Received)/1000) / 1000}
 	if s.Named != s.Tenant {
 		m.Named = s.Named

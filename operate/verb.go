@@ -111,7 +111,7 @@ func (v *Verb[In, Out]) Ask(ctx context.Context, to Target, in In) (out Out, err
 // answer carries the verb out on a running instance.
 func (v *Verb[In, Out]) answer(o *Operator, ctx context.Context, in In) (Out, error) {
 	if v.entities != nil {
-		return v.entities(o.Entities, ctx, in)
+		return v.entities(o.deps.Entities, ctx, in)
 	}
 	return v.running(o, ctx, in)
 }

@@ -83,18 +83,18 @@ func imbalance(w ingest.Wrong) Imbalance {
 
 // verifyLedger recounts a running instance.
 func (o *Operator) verifyLedger(ctx context.Context, progress func(done, all int64)) (*Verification, error) {
-	release := o.Spool.HoldTrim() // before the checkpoint is read: the log after it must still be there
+	release := o.deps.Spool.HoldTrim() // before the checkpoint is read: the log after it must still be there
 	defer release()
-	v := &ingest.Verifier{Store: o.Store, DeadSince: deadSince(o.Effective().History.DeadLetterRetention, time.Now()), Progress: progress,
+	v := &ingest.Verifier{Store: o.deps.Store, DeadSince: deadSince(o.deps.Effective().History.DeadLetterRetention, time.Now()), Progress: progress,
 		Batches: func(ctx context.Context, from model.Offset, f func(*spool.Batch) error) error {
-			return ingest.LogBatches(ctx, o.Spool, from, f)
+			return ingest.LogBatches(ctx, o.deps.Spool, from, f)
 		}}
 	verdict, err := v.Verify(ctx)
 	if err != nil {
 		return nil, err
 	}
 	out := verificationOf(verdict)
-	if out.Gaps, err = gapsOf(ctx, o.Store); err != nil {
+	if out.Gaps, err = gapsOf(ctx, o.deps.Store); err != nil {
 		return nil, err
 	}
 	return out, o.addLive(ctx, out)
@@ -107,7 +107,7 @@ const (
 	livePause = 100 * time.Millisecond
 )
 
-// addLive adds the hours that do not balance in memory: what the applier has lost since the head.
+// addLive adds the hours that do not balance in memory: what the applier has lost since the last checkpoint.
 func (o *Operator) addLive(ctx context.Context, out *Verification) error {
 	var still map[[3]string]int64
 	for look := range liveLooks {
@@ -145,7 +145,7 @@ func (o *Operator) addLive(ctx context.Context, out *Verification) error {
 		}
 		out.Balanced = false
 		out.Wrongs = append(out.Wrongs, Imbalance{Kind: ingest.WrongMessages, Tenant: k[0], Transport: k[1], Hour: &hour, Messages: n,
-			Text: "received, and ended under no heading (seen in memory, not yet in the store)"})
+			Text: "received, and have no outcome (seen in memory, not yet in the store)"})
 	}
 	return nil
 }
@@ -174,7 +174,7 @@ func (o *Operator) openRecount(ctx context.Context, _ None) (source[VerifyStep],
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	r := &recount{steps: make(chan VerifyStep, 1), end: cancel}
-	o.Background(func() {
+	o.deps.Background(func() {
 		defer o.recounting.Unlock()
 		r.run(ctx, o.verifyLedger)
 	})

@@ -47,14 +47,14 @@ func newVitals(o *Operator, m health.Machine) *vitals {
 		free:       gauge("weir_disk_free_bytes", "Free space of the file system of the data directory."),
 		size:       gauge("weir_disk_size_bytes", "Size of the file system of the data directory.")}
 	v.dead = gauge("weir_dead_letters", "Dead letters kept, of all tenants and of unauthenticated senders, as of the last minute.")
-	o.Metrics.MustRegister(v.pending, v.lag, v.stalled, v.unbalanced, v.free, v.size, v.dead, v.losses,
+	o.deps.Metrics.MustRegister(v.pending, v.lag, v.stalled, v.unbalanced, v.free, v.size, v.dead, v.losses,
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "weir_ingest_readings_stored_total", Help: "Readings stored since the start."},
-			func() float64 { return float64(o.Applier.ReadingsStored()) }))
+			func() float64 { return float64(o.deps.Applier.ReadingsStored()) }))
 	if _, err := m.Written(); err == nil {
-		o.Metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "weir_disk_written_bytes_total",
+		o.deps.Metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "weir_disk_written_bytes_total",
 			Help: "Bytes that this process wrote to disks, as counted by the kernel."}, v.written))
 	}
-	v.watch = health.NewWatch(health.Alerts(), o.Metrics, o.Log)
+	v.watch = health.NewWatch(health.Alerts(), o.deps.Metrics, o.deps.Log)
 	return v
 }
 
@@ -86,14 +86,14 @@ func (o *Operator) StartVitals(ctx context.Context) (run func(context.Context) e
 }
 
 func (v *vitals) look(ctx context.Context, now time.Time) {
-	_, last := v.o.Spool.Bounds()
-	v.lookAtApplier(v.pulse.beat(now, v.o.Applier.Applied(), last, v.o.Applier.Newest(), v.o.Applier.Stalled() != ""))
-	if fs, err := v.machine.FileSystem(v.o.Config.DataDir); err == nil {
+	_, last := v.o.deps.Spool.Bounds()
+	v.lookAtApplier(v.pulse.beat(now, v.o.deps.Applier.Applied(), last, v.o.deps.Applier.Newest(), v.o.deps.Applier.Stalled() != ""))
+	if fs, err := v.machine.FileSystem(v.o.deps.Config.DataDir); err == nil {
 		v.free.Set(float64(fs.FreeBytes))
 		v.size.Set(float64(fs.Bytes))
 	}
 	if n, err := v.machine.Written(); err == nil {
-		v.meter.Sample(now, n, v.o.Applier.ReadingsStored())
+		v.meter.Sample(now, n, v.o.deps.Applier.ReadingsStored())
 	}
 	if now.Sub(v.ledgered) >= ledgerTick {
 		v.ledgered = now
@@ -113,7 +113,7 @@ func (v *vitals) lookAtApplier(pending int64, lag time.Duration, stalled bool) {
 
 // lookAtLedger counts the lines that miss the same as a minute ago.
 func (v *vitals) lookAtLedger(ctx context.Context, now time.Time) {
-	if lost, err := losses(ctx, v.o.Store); err == nil {
+	if lost, err := losses(ctx, v.o.deps.Store); err == nil {
 		v.losses.Set(float64(len(since(lost, now.Add(-lossAlert)))))
 	}
 	r, err := v.o.ledger(ctx, LedgerQuery{Since: new(now.Add(-ledgerReach))})
@@ -122,7 +122,7 @@ func (v *vitals) lookAtLedger(ctx context.Context, now time.Time) {
 	}
 	v.unbalanced.Set(float64(v.standing.look(r.Lines)))
 	var dead int64
-	if v.o.Store.Read(ctx, func(tx store.Tx) (err error) { dead, err = store.CountDeadLetters(tx); return err }) == nil {
+	if v.o.deps.Store.Read(ctx, func(tx store.Tx) (err error) { dead, err = store.CountDeadLetters(tx); return err }) == nil {
 		v.dead.Set(float64(dead))
 	}
 }

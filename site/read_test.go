@@ -160,7 +160,7 @@ tenants: [{token: acme, devicesFrom: [{file: open.csv}, {file: plain.csv}]}]
 	want := []string{}
 	for _, name := range []string{"open.txt", "open.csv"} {
 		path := filepath.Join(dir, name)
-		want = append(want, path+" holds secrets and may be read by everybody on this machine: chmod o-r "+path)
+		want = append(want, path+" holds secrets and may be read by every user of this machine: chmod o-r "+path)
 	}
 	if fmt.Sprint(warnings) != fmt.Sprint(want) {
 		t.Errorf("got %q", warnings)

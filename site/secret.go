@@ -75,7 +75,7 @@ func (r *reader) exposed(path string) {
 		return
 	}
 	r.warned[path] = true
-	r.warnings = append(r.warnings, path+" holds secrets and may be read by everybody on this machine: chmod o-r "+path)
+	r.warnings = append(r.warnings, path+" holds secrets and may be read by every user of this machine: chmod o-r "+path)
 }
 
 // beside is a path that a file names: relative to that file.

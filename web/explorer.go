@@ -11,7 +11,7 @@ import (
 var explorerPage []byte
 
 // explorer serves the page that developer tools bring along. It is whole in itself: the policy lets it load nothing and
-// talk to nobody but the endpoint beside it.
+// talk to no host but the endpoint next to it.
 func explorer() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// limitedListener holds at most as many open connections as there are places, which it may share; further ones wait in the kernel's queue.
+// limitedListener holds at most as many open connections as there are slots, which it may share; further ones wait in the kernel's queue.
 type limitedListener struct {
 	net.Listener
 	places  chan struct{}
@@ -16,10 +16,10 @@ type limitedListener struct {
 	metrics *listenerMetrics
 }
 
-// Bounded returns a listener that holds at most as many open connections as most, and shows how many as
+// Bounded returns a listener that holds at most limit open connections, and shows how many as
 // weir_<name>_connections. A nil registerer registers no metrics.
-func Bounded(l net.Listener, most int, name string, reg prometheus.Registerer) net.Listener {
-	return limitListener(l, make(chan struct{}, most), newListenerMetrics(name, most, reg))
+func Bounded(l net.Listener, limit int, name string, reg prometheus.Registerer) net.Listener {
+	return limitListener(l, make(chan struct{}, limit), newListenerMetrics(name, limit, reg))
 }
 
 // listenerMetrics are the figures of a listener.
@@ -28,7 +28,7 @@ type listenerMetrics struct {
 	waits       prometheus.Counter
 }
 
-func newListenerMetrics(name string, most int, reg prometheus.Registerer) *listenerMetrics {
+func newListenerMetrics(name string, limit int, reg prometheus.Registerer) *listenerMetrics {
 	m := &listenerMetrics{
 		connections: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_" + name + "_connections", Help: "Open connections of the listener."}),
 		waits: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_" + name + "_connection_waits_total",
@@ -36,7 +36,7 @@ func newListenerMetrics(name string, most int, reg prometheus.Registerer) *liste
 	}
 	if reg != nil {
 		reg.MustRegister(m.connections, m.waits, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_" + name + "_max_connections",
-			Help: "Maximum number of connections of the listener."}, func() float64 { return float64(most) }))
+			Help: "Maximum number of connections of the listener."}, func() float64 { return float64(limit) }))
 	}
 	return m
 }

@@ -46,7 +46,7 @@ func plain(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = fmt.Fprintln(w, text) // a caller who has left is nobody to tell
+	_, _ = fmt.Fprintln(w, text) // the caller has left
 }
 
 // Metrics returns the handler of the private listener: /metrics in the text exposition format, nothing else.

@@ -46,7 +46,7 @@ func (s *Server) schemaIndex() http.Handler {
 		enc := json.NewEncoder(w)
 		enc.SetEscapeHTML(false)
 		enc.SetIndent("", "  ")
-		_ = enc.Encode(s.indexAt(base, cmp.Or(urls.docs, base))) // a caller who has left is nobody to tell
+		_ = enc.Encode(s.indexAt(base, cmp.Or(urls.docs, base))) // the caller has left
 	})
 }
 
@@ -85,7 +85,7 @@ func baseOf(r *http.Request) string {
 func schemaFile(sdl string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		public(w, "text/plain; charset=utf-8")
-		_, _ = strings.NewReader(sdl).WriteTo(w) // a caller who has left is nobody to tell
+		_, _ = strings.NewReader(sdl).WriteTo(w) // the caller has left
 	})
 }
 

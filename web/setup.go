@@ -41,7 +41,7 @@ type SetupState int
 
 // The states of the first run.
 const (
-	SetupStarting SetupState = iota // the instance cannot tell yet
+	SetupStarting SetupState = iota // not known yet
 	SetupOpen                       // there is no administrator
 	SetupClosed                     // there is one, and nothing to be filled in
 )
@@ -49,7 +49,7 @@ const (
 // setupPolicy lets the page load its own script and style and talk to its own host, and nothing else.
 const setupPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 
-// SetupPages returns the routes of the setup page: the page itself, which is the same for everybody who asks, its script,
+// SetupPages returns the routes of the setup page: the page itself, which is the same for every client, its script,
 // its style and its sign. What proves the right to fill it in stands in the fragment of the link, which no server ever sees.
 func SetupPages(state func() SetupState) map[string]http.Handler {
 	return map[string]http.Handler{
@@ -71,7 +71,7 @@ func setupHTML(state func() SetupState) http.Handler {
 			setupHeader(w, "text/html; charset=utf-8")
 			w.Header().Set("Retry-After", "1")
 			w.WriteHeader(http.StatusServiceUnavailable)
-			_, _ = w.Write(setupStartingPage) // a caller who has left is nobody to tell
+			_, _ = w.Write(setupStartingPage) // the caller has left
 		}
 	})
 }
@@ -173,7 +173,7 @@ func (g SetupGuard) own(r *http.Request) bool {
 	return err == nil && strings.EqualFold(from.Host, base.Host)
 }
 
-// setupRead reads one JSON object with known members and nothing behind it.
+// setupRead reads one JSON object with known members and nothing after it.
 func setupRead(body io.Reader, into any) error {
 	dec := json.NewDecoder(body)
 	dec.DisallowUnknownFields()
@@ -189,7 +189,7 @@ func setupRead(body io.Reader, into any) error {
 	return setupRefusal{http.StatusBadRequest, "the body is not the expected JSON object"}
 }
 
-// setupRefusal is a refusal that no room has said.
+// setupRefusal is a refusal of the page itself.
 type setupRefusal struct {
 	status int
 	text   string
@@ -197,7 +197,7 @@ type setupRefusal struct {
 
 func (e setupRefusal) Error() string { return e.text }
 
-// setupError is what the page is told of a refusal. Field names the input that it is about, "" for none.
+// setupError is the page's answer about a refusal. Field names the input that it is about, "" for none.
 type setupError struct {
 	Error string `json:"error"`
 	Field string `json:"field,omitempty"`
@@ -238,5 +238,5 @@ func setupErrorOf(e *model.Error) setupError {
 
 func setupSend(w http.ResponseWriter, status int, v any) {
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // a caller who has left is nobody to tell
+	_ = json.NewEncoder(w).Encode(v) // the caller has left
 }

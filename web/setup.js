@@ -5,7 +5,7 @@
 const $ = (id) => document.getElementById(id)
 const main = document.querySelector('main')
 const pollEvery = 2000 // ms
-const patience = 20000 // ms until the page says what to check
+const timeout = 20000 // ms until the page says what to check
 
 let link = location.hash.slice(1)
 let page = '' // with what the page goes on once the link is used up
@@ -13,14 +13,14 @@ let busy = false
 
 // Refusal is what a call was answered when it was not done.
 class Refusal extends Error {
-  constructor(status, told, after) {
-    super(told.error)
-    Object.assign(this, { status, field: told.field || '', code: told.code || '', after })
+  constructor(status, body, after) {
+    super(body.error)
+    Object.assign(this, { status, field: body.field || '', code: body.code || '', after })
   }
 }
 
 async function call(name, body) {
-  let answer, told
+  let answer, result
   try {
     answer = await fetch('setup/v1/' + name, {
       method: 'POST',
@@ -33,12 +33,12 @@ async function call(name, body) {
     throw new Refusal(0, { error: 'No answer came. See that this machine still reaches Weir, and try again.' })
   }
   try {
-    told = await answer.json()
+    result = await answer.json()
   } catch {
-    told = { error: 'Weir cannot answer just now. Try again in a moment.' }
+    result = { error: 'Weir cannot answer just now. Try again in a moment.' }
   }
-  if (!answer.ok) throw new Refusal(answer.status, told, answer.headers.get('Retry-After'))
-  return told
+  if (!answer.ok) throw new Refusal(answer.status, result, answer.headers.get('Retry-After'))
+  return result
 }
 
 // show leaves one section on the page and moves the focus to its heading.
@@ -68,8 +68,8 @@ function fill(name, text) {
 
 const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1)
 
-// tell puts errors beside their inputs (by name; '' is the form itself) and moves the focus to the first.
-function tell(form, errors) {
+// showErrors puts errors next to their inputs (by name; '' is the form itself) and moves the focus to the first.
+function showErrors(form, errors) {
   for (const p of form.querySelectorAll('[data-error]')) {
     const text = errors[p.dataset.error] || ''
     p.textContent = text && sentence(text)
@@ -92,10 +92,10 @@ function tell(form, errors) {
 function explain(form, refusal) {
   if (refusal.code === 'UNAUTHENTICATED') return show(page ? 'over' : 'refused')
   if (refusal.status === 429) {
-    return tell(form, { '': `Too many wrong links were tried. Try again in ${refusal.after || 60} seconds.` })
+    return showErrors(form, { '': `Too many wrong links were tried. Try again in ${refusal.after || 60} seconds.` })
   }
-  const beside = refusal.field && form.querySelector(`[data-error="${CSS.escape(refusal.field)}"]`)
-  tell(form, { [beside ? refusal.field : '']: refusal.message })
+  const known = refusal.field && form.querySelector(`[data-error="${CSS.escape(refusal.field)}"]`)
+  showErrors(form, { [known ? refusal.field : '']: refusal.message })
 }
 
 // step has a form checked and then done, once at a time.
@@ -103,7 +103,7 @@ function step(id, doing, check, act) {
   const form = $(id).querySelector('form')
   form.addEventListener('submit', async (event) => {
     event.preventDefault()
-    if (busy || !tell(form, check(form.elements))) return
+    if (busy || !showErrors(form, check(form.elements))) return
     const button = form.querySelector('[type=submit]')
     busy = true
     button.setAttribute('aria-disabled', 'true')
@@ -132,7 +132,7 @@ function tokenOf(name) {
   return plain.replace(/[^a-z0-9]+/g, '-').replace(/^-/, '').slice(0, 128).replace(/-$/, '')
 }
 
-// suggest has the token follow the name until somebody types one.
+// suggest has the token follow the name until the user types one.
 function suggest(f) {
   let own = false
   f.token.addEventListener('input', () => { own = f.token.value !== '' })
@@ -154,7 +154,7 @@ function snippet(s) {
     const done = await copy(pre)
     say(done ? 'Copied.' : 'The command is selected: copy it with the keys or the menu of your browser.')
     name(done ? 'Copied' : 'Selected')
-    setTimeout(() => { name('Copy'); say('') }, patience / 4)
+    setTimeout(() => { name('Copy'); say('') }, timeout / 4)
   })
   return made
 }
@@ -176,17 +176,17 @@ async function watch(device) {
   arrival('Waiting for the first reading…')
   for (;;) {
     try {
-      const told = await call('reading', { page, device })
-      if (told.readings.length > 0) {
-        arrival('The first reading is here: ' + told.readings.map((r) => `${r.metric} = ${r.value}`).join(', ') + '.', true)
+      const status = await call('reading', { page, device })
+      if (status.readings.length > 0) {
+        arrival('The first reading is here: ' + status.readings.map((r) => `${r.metric} = ${r.value}`).join(', ') + '.', true)
         $('checks').hidden = true
         $('next').hidden = false
         return
       }
-      if (told.refused) {
-        arrival(`A message has come and was not stored: ${told.refused.reason} (${told.refused.summary}).`)
+      if (status.refused) {
+        arrival(`A message has come and was not stored: ${status.refused.reason} (${status.refused.summary}).`)
         $('checks').hidden = false
-      } else if (Date.now() - began > patience) {
+      } else if (Date.now() - began > timeout) {
         arrival('Nothing has come yet. What to check stands below; this page goes on waiting.')
         $('checks').hidden = false
       }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// FuzzSetupCall: whatever a stranger sends, the page's calls answer one JSON object, and what a page of another host sends
+// FuzzSetupCall: whatever an unauthenticated client sends, the page's calls answer one JSON object, and what a page of another host sends
 // is never looked at.
 func FuzzSetupCall(f *testing.F) {
 	f.Add("weir.lan:8080", "http://weir.lan:8080", "same-origin", "application/json", `{"link":"abc"}`)

@@ -135,7 +135,7 @@ func (s *Setup) makeAdministrator(r *http.Request, q setupAdministrator) (out se
 	out.Page, err = s.links.Redeem(q.Link, func() error {
 		email, err := s.steps.MakeAdministrator(r.Context(), q.Email, q.Password)
 		out.Email = email
-		return taken(err, "email", "somebody with this address exists already; choose another one")
+		return taken(err, "email", "an account with this address exists already; choose another one")
 	})
 	if err == nil {
 		s.cfg.Log.Info("the setup page has made the first administrator")
@@ -277,7 +277,7 @@ func (s *Setup) Print(out io.Writer) {
 	if l.Hint != "" {
 		fmt.Fprintf(out, "  (%s)\n", l.Hint)
 	}
-	s.cfg.Log.Info("nobody can sign in yet: the setup page waits for the link that was printed", "until", l.Expires)
+	s.cfg.Log.Info("no account can sign in yet: the setup page waits for the link that was printed", "until", l.Expires)
 }
 
 // maxSetupURLs bounds the addresses of a machine with many networks.

@@ -45,9 +45,9 @@ func TestSetupHintIsForAPageThatOnlyTheMachineReaches(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		base, listen string
-		told         bool
+		want         bool
 	}{{"", "127.0.0.1:8080", true}, {"", "[::1]:8080", true}, {"", "[::]:8080", false}, {"", "10.0.0.7:8080", false}, {"http://gateway", "127.0.0.1:8080", false}} {
-		if got := setupHint(c.base, c.listen); (got != "") != c.told || c.told && !strings.Contains(got, "ssh -L 8080:"+c.listen) {
+		if got := setupHint(c.base, c.listen); (got != "") != c.want || c.want && !strings.Contains(got, "ssh -L 8080:"+c.listen) {
 			t.Errorf("%+v: %q", c, got)
 		}
 	}

@@ -4,7 +4,7 @@
 //	/api/<area>/graphql, /api/<area>/<plane>/graphql   the areas
 //	/api/<area>/graphiql, …                            the explorer, with developer tools on
 //	/schema/index.json, /schema/<file>.graphql         what there is
-//	/healthz, /readyz                                  for whoever watches
+//	/healthz, /readyz                                  for monitoring
 //
 // Metrics are on a handler of their own, for the private listener.
 package web
@@ -123,7 +123,7 @@ func newHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 		WriteTimeout:   5 * time.Minute,
 		IdleTimeout:    2 * time.Minute,
 		MaxHeaderBytes: 32 << 10,
-		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug), // malformed requests of strangers
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug), // malformed requests of unauthenticated clients
 	}
 }
 

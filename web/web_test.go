@@ -118,7 +118,7 @@ func TestTheExplorerIsThereOnlyWithDevTools(t *testing.T) {
 	}
 	page := string(explorerPage)
 	if !strings.Contains(page, `const endpoint = "graphql";`) || strings.Contains(page, "http:") || strings.Contains(page, "https:") || strings.Contains(page, "src=") {
-		t.Error("the page does not keep to the endpoint beside it")
+		t.Error("the page does not keep to the endpoint next to it")
 	}
 	conformance.Shown(t, "S3-108")
 }

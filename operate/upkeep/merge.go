@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// mergeLook is how often it is looked whether a head was written since, after which there may be something to merge;
+	// mergeLook is how often it is looked whether a checkpoint was written since, after which there may be something to merge;
 	// days that are over are looked for every hour.
 	mergeLook  = 15 * time.Second
 	mergeEvery = time.Hour
@@ -17,7 +17,7 @@ const (
 )
 
 // Merge merges blocks into chunks until ctx ends.
-func (k *Keeper) Merge(ctx context.Context) error {
+func (k *Maintained) Merge(ctx context.Context) error {
 	t := time.NewTicker(mergeLook)
 	defer t.Stop()
 	gen, last, reported := k.Series.Generation(), time.Duration(-1), ""

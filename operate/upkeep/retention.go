@@ -30,8 +30,8 @@ const (
 	sweepRest = 24 * time.Hour
 )
 
-// Keeper is what the upkeep works on.
-type Keeper struct {
+// Maintained is what the upkeep works on.
+type Maintained struct {
 	Store     Store
 	Series    *series.Series
 	Applier   *ingest.Applier
@@ -51,7 +51,7 @@ type Store interface {
 
 // Retention removes history whose time is over.
 type Retention struct {
-	Keeper
+	Maintained
 	removed *prometheus.CounterVec
 	steady  steadyClock
 	wake    chan struct{}
@@ -78,8 +78,8 @@ func keeping(h config.History) map[store.Retained]time.Duration {
 }
 
 // NewRetention returns the sweep of the history of an instance.
-func NewRetention(k Keeper) *Retention {
-	r := &Retention{Keeper: k, wake: make(chan struct{}, 1), removed: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_history_removed_total",
+func NewRetention(k Maintained) *Retention {
+	r := &Retention{Maintained: k, wake: make(chan struct{}, 1), removed: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_history_removed_total",
 		Help: "Rows and readings removed because their retention ended, by kind."}, []string{"kind"})}
 	for _, k := range store.AllKept {
 		r.removed.WithLabelValues(string(k))

@@ -16,19 +16,19 @@ import (
 	"weir/operate"
 )
 
-// sender sends events through a door. An error says that the door did not answer.
+// sender sends events over a transport. An error says that the transport did not answer.
 type sender interface {
-	send(ctx context.Context, event []byte) (doorAnswer, error)
+	send(ctx context.Context, event []byte) (transportAnswer, error)
 	close()
 }
 
-// open opens the way to the door.
+// open opens the way to the listener.
 func (s *sending) open(ctx context.Context, at operate.Addresses) (sender, error) {
 	closed := func(key, other string) error {
-		return &model.Error{Code: model.CodeUnsupported, Message: fmt.Sprintf("the door %s is closed on this instance", s.door),
+		return &model.Error{Code: model.CodeUnsupported, Message: fmt.Sprintf("the transport %s is not open on this instance", s.transport),
 			Hint: fmt.Sprintf("open it with listeners.%s, or send with --door %s", key, other)}
 	}
-	if s.door == "http" {
+	if s.transport == "http" {
 		if at.Ingest == "" {
 			return nil, closed("ingest", "mqtt")
 		}
@@ -49,22 +49,22 @@ type httpSender struct {
 
 func (h httpSender) close() { h.client.CloseIdleConnections() }
 
-func (h httpSender) send(ctx context.Context, event []byte) (doorAnswer, error) {
+func (h httpSender) send(ctx context.Context, event []byte) (transportAnswer, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.url, bytes.NewReader(event))
 	if err != nil {
-		return doorAnswer{}, err
+		return transportAnswer{}, err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := h.client.Do(req)
 	if err != nil {
-		return doorAnswer{}, err
+		return transportAnswer{}, err
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 4096))
 	if err != nil {
-		return doorAnswer{}, err
+		return transportAnswer{}, err
 	}
-	a := doorAnswer{OK: resp.StatusCode == http.StatusAccepted, Code: resp.StatusCode, Text: resp.Status}
+	a := transportAnswer{OK: resp.StatusCode == http.StatusAccepted, Code: resp.StatusCode, Text: resp.Status}
 	if line := strings.TrimSpace(string(text)); line != "" {
 		a.Text += ": " + line
 	}
@@ -75,10 +75,10 @@ func (h httpSender) send(ctx context.Context, event []byte) (doorAnswer, error) 
 type mqttSender struct {
 	client *paho.Client
 	topic  string
-	reject *doorAnswer // the connection was refused
+	reject *transportAnswer // the connection was refused
 }
 
-// connect connects beside the device: a client id with a suffix takes nobody's place and asserts no presence.
+// connect connects besides the device: a client id with a suffix takes over no connection and asserts no presence.
 func (s *sending) connect(ctx context.Context, addr string) (sender, error) {
 	ctx, cancel := context.WithTimeout(ctx, sendWait)
 	defer cancel()
@@ -99,7 +99,7 @@ func (s *sending) connect(ctx context.Context, addr string) (sender, error) {
 	if ack == nil || ack.ReasonCode < 0x80 {
 		return nil, err
 	}
-	m.client, m.reject = nil, &doorAnswer{Code: int(ack.ReasonCode), Text: fmt.Sprintf("CONNACK 0x%02x", ack.ReasonCode)}
+	m.client, m.reject = nil, &transportAnswer{Code: int(ack.ReasonCode), Text: fmt.Sprintf("CONNACK 0x%02x", ack.ReasonCode)}
 	return m, nil
 }
 
@@ -109,15 +109,15 @@ func (m *mqttSender) close() {
 	}
 }
 
-func (m *mqttSender) send(ctx context.Context, event []byte) (doorAnswer, error) {
+func (m *mqttSender) send(ctx context.Context, event []byte) (transportAnswer, error) {
 	if m.reject != nil {
 		return *m.reject, nil
 	}
 	ack, err := m.client.Publish(ctx, &paho.Publish{QoS: 1, Topic: m.topic, Payload: event})
 	if ack == nil {
-		return doorAnswer{}, err
+		return transportAnswer{}, err
 	}
-	a := doorAnswer{OK: ack.ReasonCode < 0x80, Code: int(ack.ReasonCode), Text: fmt.Sprintf("PUBACK 0x%02x", ack.ReasonCode)}
+	a := transportAnswer{OK: ack.ReasonCode < 0x80, Code: int(ack.ReasonCode), Text: fmt.Sprintf("PUBACK 0x%02x", ack.ReasonCode)}
 	if p := ack.Properties; p != nil && p.ReasonString != "" {
 		a.Text += ": " + p.ReasonString
 	}
