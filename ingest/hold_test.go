@@ -115,7 +115,7 @@ func TestAMessageThatTheLogLosesIsLeftUnansweredWhereItsSenderWaits(t *testing.T
 		{true, time.Second, "withheld log-unavailable"}, {false, -1, "withheld log-unavailable"}, {true, -1, "withheld log-unavailable"}} {
 		for _, sync := range []bool{false, true} {
 			g, _, _, _ := paperGate(false)
-			g.Log = &brokenLog{sync: sync}
+			g.deps.Log = &brokenLog{sync: sync}
 			a := senders[4].arrival()
 			a.CannotRefuse, a.HoldFor = c.mute, c.hold
 			var got Answer
@@ -148,7 +148,7 @@ func TestAnArrayIsHeldAsAMessageIs(t *testing.T) {
 		if synctest.Wait(); ended(got) != "stored" {
 			t.Errorf("with room again: %s", ended(got))
 		}
-		for _, n := range g.Counts.lines.all {
+		for _, n := range g.deps.Counts.lines.all {
 			if n.waiting.Messages != 2 || n.parsed != 2 {
 				t.Errorf("the counts: %+v", n)
 			}
@@ -162,19 +162,19 @@ func TestAPacketIsReceivedAndEndsApart(t *testing.T) {
 	t.Parallel()
 	g, _, _, _ := paperGate(false)
 	hour := int64(5)
-	g.Stamp = func() model.Stamp { return model.Stamp{Wall: model.Nanos(hour * int64(time.Hour))} }
+	g.deps.Stamp = func() model.Stamp { return model.Stamp{Wall: model.Nanos(hour * int64(time.Hour))} }
 	p := g.Received(TransportMQTT, "mqtt7", "acme", 10)
-	if g.Counts.Pending() || len(g.Counts.lines.all) != 1 {
-		t.Fatalf("received already ended: %v", g.Counts.pending)
+	if g.deps.Counts.Pending() || len(g.deps.Counts.lines.all) != 1 {
+		t.Fatalf("received already ended: %v", g.deps.Counts.pending)
 	}
 	hour++
 	g.shut.Store(true) // a stop between the two changes nothing
 	g.Refuse(p, ReasonNoConsumer)
 	l := line{tenant: "acme", transport: TransportMQTT, source: "mqtt7", hour: 5}
-	if c := g.Counts.pending; len(c) != 2 || c[l.key("received", "")].Messages != 1 || c[l.key("refused", ReasonNoConsumer)].Messages != 1 {
+	if c := g.deps.Counts.pending; len(c) != 2 || c[l.key("received", "")].Messages != 1 || c[l.key("refused", ReasonNoConsumer)].Messages != 1 {
 		t.Errorf("counted %v", c)
 	}
-	for l, n := range g.Counts.lines.all {
+	for l, n := range g.deps.Counts.lines.all {
 		if *n != (tally{}) {
 			t.Errorf("%+v is left on %+v", *n, l)
 		}

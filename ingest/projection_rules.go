@@ -72,6 +72,7 @@ func (p *ruleProjection) Record(_ context.Context, e *Event, out *Effects) error
 		p.message(e, out)
 	case e.Transition != nil:
 		p.begin(e, out, rules.Transition)
+		p.input.Presence = e.Record.Presence.State
 		p.apply(0, e.Transition.Row.Occurred)
 		p.mu.Unlock()
 	case e.Change != nil:
