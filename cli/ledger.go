@@ -66,7 +66,7 @@ func printLedger(w io.Writer, r *operate.LedgerReport) {
 		_ = t.Flush() // whoever reads has gone
 		for _, l := range r.Lines {
 			for _, n := range l.Reasons {
-				fmt.Fprintf(w, "%s %s %s: %d %s (%s)\n", l.Hour.Format("2006-01-02 15:04"), cmp.Or(l.Tenant, strangers), l.Transport, n.Count, n.Heading, n.Reason)
+				fmt.Fprintf(w, "%s %s %s: %d %s (%s)\n", l.Hour.Format("2006-01-02 15:04"), cmp.Or(l.Tenant, strangers), l.Transport, n.Count, n.Outcome, n.Reason)
 			}
 		}
 	}

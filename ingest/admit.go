@@ -74,7 +74,7 @@ func (in *Intake) awaitRoom(ctx context.Context, m *arrival, cfg *effectiveConfi
 	wait, cancel := context.WithCancel(m.hold(ctx))
 	defer cancel()
 	defer context.AfterFunc(cfg.over, cancel)()
-	err := in.deps.Pressure.Room(wait)
+	err := in.deps.Pressure.Wait(wait)
 	return err == nil || cfg.over.Err() != nil && ctx.Err() == nil && !m.heldOut()
 }
 
@@ -170,7 +170,7 @@ func (in *Intake) again(ctx context.Context, m *arrival, err error) bool {
 	if m.HoldFor == 0 || !errors.Is(err, spool.ErrFull) {
 		return false
 	}
-	return in.deps.Pressure.Room(m.hold(ctx)) == nil
+	return in.deps.Pressure.Wait(m.hold(ctx)) == nil
 }
 
 func (in *Intake) hand(ctx context.Context, m *arrival, done func(model.Offset, error)) error {

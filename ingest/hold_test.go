@@ -53,7 +53,7 @@ func held(t *testing.T, full string, vouched, mute bool, holdFor time.Duration) 
 		turnedAway = "dropped backpressure"
 	}
 	offer := func(ctx context.Context) (got *string, log *paperLog, d *dial) {
-		g, log, d, _ := paperGate(false)
+		g, log, d, _ := paperIntake(false)
 		d.turn(full == "disk", full == "disk")
 		log.full = full == "log"
 		a := senders[4].arrival()
@@ -114,7 +114,7 @@ func TestAMessageThatTheLogLosesIsLeftUnansweredWhereItsSenderWaits(t *testing.T
 	}{{false, 0, "refused log-unavailable"}, {true, 0, "dropped log-unavailable"}, {false, time.Second, "withheld log-unavailable"},
 		{true, time.Second, "withheld log-unavailable"}, {false, -1, "withheld log-unavailable"}, {true, -1, "withheld log-unavailable"}} {
 		for _, sync := range []bool{false, true} {
-			g, _, _, _ := paperGate(false)
+			g, _, _, _ := paperIntake(false)
 			g.deps.Log = &brokenLog{sync: sync}
 			a := senders[4].arrival()
 			a.CannotRefuse, a.HoldFor = c.mute, c.hold
@@ -133,7 +133,7 @@ func TestAMessageThatTheLogLosesIsLeftUnansweredWhereItsSenderWaits(t *testing.T
 func TestAnArrayIsHeldAsAMessageIs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g, log, d, _ := paperGate(false)
+		g, log, d, _ := paperIntake(false)
 		log.full = true
 		a, b := senders[3].arrival(), senders[3].arrival()
 		var got *Answer
@@ -160,7 +160,7 @@ func TestAnArrayIsHeldAsAMessageIs(t *testing.T) {
 // counts in the hour of its receipt.
 func TestAPacketIsReceivedAndEndsApart(t *testing.T) {
 	t.Parallel()
-	g, _, _, _ := paperGate(false)
+	g, _, _, _ := paperIntake(false)
 	hour := int64(5)
 	g.deps.Stamp = func() model.Stamp { return model.Stamp{Wall: model.Nanos(hour * int64(time.Hour))} }
 	p := g.Received(TransportMQTT, "mqtt7", "acme", 10)

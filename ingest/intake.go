@@ -51,8 +51,8 @@ type Pressure interface {
 	Full() bool
 	// Sample reads the figures again: the log has just refused a record.
 	Sample()
-	// Room waits until there may be more room than there was, or ctx ends.
-	Room(ctx context.Context) error
+	// Wait waits until there may be more room than there was, or ctx ends.
+	Wait(ctx context.Context) error
 }
 
 // SealFunc seals bytes with the root key; ad binds them to the place where they are kept.
@@ -267,7 +267,7 @@ func (in *Intake) show(m *arrival, o store.Outcome, why string) {
 	if rec == nil {
 		rec = &model.Record{Transport: m.Transport, Source: m.Source, Tenant: m.Tenant, Account: m.line.tenant, Device: m.Topic, Received: m.stamp, Bytes: uint32(len(m.Body))}
 	}
-	in.deps.Tap.tell(ending{rec: rec, heading: o, reason: m.answer.Reason, why: why})
+	in.deps.Tap.show(ending{rec: rec, outcome: o, reason: m.answer.Reason, why: why})
 }
 
 // Presence hands a transition that a transport asserts to the log. It takes one reading from the tenant's ceiling.

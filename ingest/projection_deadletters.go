@@ -24,7 +24,7 @@ type deadLetterProjection struct {
 }
 
 func newDeadLetterProjection(cfg *ApplyConfig, m *applyMetrics) *deadLetterProjection {
-	return &deadLetterProjection{bound: cfg.DeadLetters, rejectedBytes: cfg.StrangersBytes, trimmed: m.deadLettersTrimmed, aside: m.setAside, since: map[string]store.DeadLetterBound{}}
+	return &deadLetterProjection{bound: cfg.DeadLetters, rejectedBytes: cfg.RejectedBytes, trimmed: m.deadLettersTrimmed, aside: m.setAside, since: map[string]store.DeadLetterBound{}}
 }
 
 // Record implements Projection.
@@ -38,7 +38,7 @@ func (p *deadLetterProjection) Record(_ context.Context, e *Event, out *Effects)
 	r := e.Record
 	d := &store.DeadLetter{Tenant: r.Account, Occurred: r.Received.Wall.Micros(), Kind: store.DeadLetterIngest, Reason: string(e.Reason),
 		Source: r.Source, Summary: e.Why, Attempts: 1, Subject: r.Device, Epoch: e.At.Epoch, Offset: e.At.Offset,
-		Stranger: ofStrangers(r.Account, e.Reason),
+		Stranger: isRejectedPayload(r.Account, e.Reason),
 		Record:   model.AppendRecord(nil, r)}
 	if r.Message != nil {
 		d.Detail = describe(r.Message)
@@ -86,8 +86,8 @@ func (p *deadLetterProjection) crowded(d *store.DeadLetter) bool {
 	return true
 }
 
-// ofStrangers reports whether a dead letter lies in the rejected-payload buffer, which drops the oldest.
-func ofStrangers(account string, reason Reason) bool {
+// isRejectedPayload reports whether a dead letter lies in the rejected-payload buffer, which drops the oldest.
+func isRejectedPayload(account string, reason Reason) bool {
 	return account == "" || reason == ReasonBadCredential || reason == ReasonUnknownDevice
 }
 

@@ -133,7 +133,7 @@ func (p *ruleProjection) measurements(ms []model.Reading, occurred []model.Micro
 	}
 }
 
-// change tells the engine what a change of the metadata means for its rules and devices. The view is changed already.
+// change applies a change of the metadata to the rules and devices of the engine. The view is changed already.
 func (p *ruleProjection) change(at rules.Position, c *MetadataChange) {
 	view := p.metadata.view
 	switch c.Kind {

@@ -146,7 +146,7 @@ func (o *Operator) backlog(now time.Time) health.Finding {
 	s := o.Spool.Stats()
 	waiting := int64(s.Last) - int64(o.Applier.Applied())
 	text := fmt.Sprintf("%s to be applied, the log holds %s of %s", health.Count(max(waiting, 0), "record"), health.Bytes(s.Bytes), health.Bytes(s.MaxBytes))
-	if since := o.Applier.HeadSince(); since > 0 {
+	if since := o.Applier.UnwrittenSince(); since > 0 {
 		text += fmt.Sprintf(", the oldest that is not yet in the store came %s ago", now.Sub(since.Time()).Round(time.Second))
 	}
 	const hint = "look at applier, store and disk-sync; ingest.spool_max_bytes is how much may wait"

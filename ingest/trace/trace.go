@@ -36,7 +36,7 @@ type Report struct {
 
 // ReasonCount is the share of an outcome that one reason has.
 type ReasonCount struct {
-	Heading string `json:"heading"`
+	Outcome string `json:"heading"`
 	Reason  string `json:"reason"`
 	Count   int64  `json:"count"`
 }
@@ -46,7 +46,7 @@ type Traced struct {
 	Received  time.Time    `json:"received"`
 	Offset    model.Offset `json:"offset"`
 	Transport string       `json:"transport"`
-	Heading   string       `json:"heading"` // as in the ledger; unknown where nothing is known
+	Outcome   string       `json:"heading"` // as in the ledger; unknown where nothing is known
 	Reason    string       `json:"reason,omitempty"`
 	Text      string       `json:"text,omitempty"`
 	Readings  int          `json:"readings"` // that are kept
@@ -55,7 +55,7 @@ type Traced struct {
 }
 
 // HeadingUnknown is the outcome of a message which was applied and of which neither readings nor a dead letter are there.
-const HeadingUnknown = "unknown"
+const OutcomeUnknown = "unknown"
 
 // maxTraced is the most messages of one trace.
 const maxTraced = 100_000
@@ -157,7 +157,7 @@ func (t *tracing) stored(at model.Offset, s *series.Trace) error {
 		m.Readings += s.Readings
 		return nil
 	}
-	return t.add(at, Traced{Received: s.Received.Time(), Transport: cmp.Or(t.TransportOf(s.Source), s.Source), Heading: string(store.OutcomeStored), Readings: s.Readings, AltID: s.AltID})
+	return t.add(at, Traced{Received: s.Received.Time(), Transport: cmp.Or(t.TransportOf(s.Source), s.Source), Outcome: string(store.OutcomeStored), Readings: s.Readings, AltID: s.AltID})
 }
 
 // rows finds locations and alerts, which are rows by themselves.
@@ -207,7 +207,7 @@ func (t *tracing) deadLetters(ctx context.Context) error {
 					continue
 				}
 				if err := t.add(d.Offset, Traced{Received: d.Occurred.Time(), Transport: cmp.Or(t.TransportOf(d.Source), d.Source),
-					Heading: string(store.OutcomeDeadLetter), Reason: d.Reason, Text: d.Summary}); err != nil {
+					Outcome: string(store.OutcomeDeadLetter), Reason: d.Reason, Text: d.Summary}); err != nil {
 					return err
 				}
 			}
@@ -272,20 +272,20 @@ func (t *tracing) repeat(r *model.Record, at model.Offset) model.Offset {
 
 // outcome says what is known of a record of which nothing is kept.
 func (t *tracing) outcome(r *model.Record, at, again model.Offset) Traced {
-	m := Traced{Heading: HeadingUnknown}
+	m := Traced{Outcome: OutcomeUnknown}
 	if r.Message != nil {
 		m.AltID = r.Message.AltID
 	}
 	same := t.altIDs[m.AltID]
 	switch {
 	case at > t.applied:
-		m.Heading, m.Text = string(store.OutcomeWaiting), "not yet applied"
+		m.Outcome, m.Text = string(store.OutcomeWaiting), "not yet applied"
 	case again != 0:
-		m.Heading, m.Text = string(store.OutcomeDuplicate), fmt.Sprintf("the same publish as record %d", again)
+		m.Outcome, m.Text = string(store.OutcomeDuplicate), fmt.Sprintf("the same publish as record %d", again)
 	case m.AltID != "" && same != 0:
-		m.Heading, m.Text = string(store.OutcomeDuplicate), fmt.Sprintf("the altId of record %d", same)
+		m.Outcome, m.Text = string(store.OutcomeDuplicate), fmt.Sprintf("the altId of record %d", same)
 	default:
-		m.Text = "applied, and nothing of it is there: a duplicate of something older, or a dead letter that has left; weir ledger verify tells whether anything is missing"
+		m.Text = "applied, and nothing of it is there: a duplicate of something older, or a dead letter that has left; weir ledger verify shows whether anything is missing"
 	}
 	return m
 }
@@ -298,13 +298,13 @@ func (t *tracing) turnedAway(ctx context.Context) error {
 	}
 	for i := range lines {
 		for _, r := range lines[i].Reasons {
-			if r.Heading != store.OutcomeRefused && r.Heading != store.OutcomeDropped {
+			if r.Outcome != store.OutcomeRefused && r.Outcome != store.OutcomeDropped {
 				continue
 			}
-			n := slices.IndexFunc(t.report.TurnedAway, func(c ReasonCount) bool { return c.Heading == string(r.Heading) && c.Reason == r.Reason })
+			n := slices.IndexFunc(t.report.TurnedAway, func(c ReasonCount) bool { return c.Outcome == string(r.Outcome) && c.Reason == r.Reason })
 			if n < 0 {
 				n = len(t.report.TurnedAway)
-				t.report.TurnedAway = append(t.report.TurnedAway, ReasonCount{string(r.Heading), r.Reason, 0})
+				t.report.TurnedAway = append(t.report.TurnedAway, ReasonCount{string(r.Outcome), r.Reason, 0})
 			}
 			t.report.TurnedAway[n].Count += r.Count.Messages
 		}
