@@ -75,14 +75,10 @@ func withEveryListener(t *testing.T) *app.Instance {
 // metricsOf returns a line for each metric of Weir's own, in the order of their names.
 func metricsOf(t *testing.T, in *app.Instance) string {
 	t.Helper()
-	types := map[string]string{}
-	for end := time.Now().Add(10 * time.Second); types["weir_broker_listener_connections"] == "" && time.Now().Before(end); { // until a listener accepts
-		families, err := in.Registry().Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range families {
-			types[f.GetName()] = strings.ToLower(f.GetType().String())
+	var types map[string]string
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); { // until each listener accepts
+		if types = typesOf(t, in); !slices.ContainsFunc(ofListeners, func(name string) bool { return types[name] == "" }) {
+			break
 		}
 	}
 	var lines []string
@@ -106,6 +102,24 @@ func metricsOf(t *testing.T, in *app.Instance) string {
 	}
 	slices.Sort(lines)
 	return strings.Join(slices.Compact(lines), "")
+}
+
+// ofListeners are metrics that appear with the goroutines that serve listeners.
+var ofListeners = []string{"weir_broker_listener_connections", "weir_broker_listener_accepted_total", "weir_socket_connections", "weir_metrics_connections",
+	"weir_http_connections", "weir_httpingest_connections"}
+
+// typesOf returns the type of each metric that has a series.
+func typesOf(t *testing.T, in *app.Instance) map[string]string {
+	t.Helper()
+	families, err := in.Registry().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	types := map[string]string{}
+	for _, f := range families {
+		types[f.GetName()] = strings.ToLower(f.GetType().String())
+	}
+	return types
 }
 
 func descriptions(reg *prometheus.Registry) []*prometheus.Desc {

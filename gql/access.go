@@ -7,21 +7,22 @@ import (
 	"weir/model"
 )
 
-// Access is what an operation asks of its caller. It is declared with the resolver and judged before anything else.
+// Access is what an operation demands of its caller. It is declared with the resolver and checked before the resolver
+// runs.
 type Access struct {
 	anonymous   bool
 	tenantFree  bool
 	authorities []model.Authority
 }
 
-// Requires asks for all the given authorities and, on the tenant plane, for a resolved tenant.
+// Requires demands all the given authorities and, on the tenant plane, a resolved tenant.
 func Requires(as ...model.Authority) Access { return Access{authorities: as} }
 
-// AnyCaller asks for a verified caller of the plane: on the tenant plane with a resolved tenant, on the identity plane
-// one that holds a system role.
+// AnyCaller demands a verified caller of the plane: on the tenant plane with a resolved tenant, on the identity plane
+// with a system role.
 func AnyCaller() Access { return Access{} }
 
-// Anonymous asks for nothing.
+// Anonymous demands nothing: callers without a token are served too.
 func Anonymous() Access { return Access{anonymous: true, tenantFree: true} }
 
 // WithoutTenant lets the operation run when no tenant is resolved.
@@ -30,7 +31,7 @@ func (a Access) WithoutTenant() Access {
 	return a
 }
 
-// Anonymous reports whether anybody may call.
+// Anonymous reports whether callers without a token are served.
 func (a Access) Anonymous() bool { return a.anonymous }
 
 // NeedsTenant reports whether the operation refuses on the tenant plane when no tenant is resolved.
@@ -64,7 +65,7 @@ func (a Access) check(plane Plane, t Transport, p *model.Principal) error {
 	return nil
 }
 
-// Operation is one root field, for whoever wants to walk over all of them.
+// Operation is one root field, for code that enumerates all of them.
 type Operation struct {
 	Area   string
 	Plane  Plane

@@ -10,26 +10,28 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// admission bounds the bytes of all requests that are being read and run at one time. What does not fit waits a while.
+// admission bounds the bytes of all requests that are being read and executed at one time. A request over the bound waits
+// up to admissionTimeout.
 type admission struct {
-	bytes *semaphore.Weighted
-	most  int64
-	held  atomic.Int64
+	bytes   *semaphore.Weighted
+	maximum int64
+	held    atomic.Int64
 }
 
 const (
-	minAdmitted  = 64 << 10 // even a small request needs some memory to run
-	admitPatient = 10 * time.Second
+	minAdmitted      = 64 << 10 // even a small request needs some memory to run
+	admissionTimeout = 10 * time.Second
 )
 
-func newAdmission(most int64) *admission {
-	return &admission{bytes: semaphore.NewWeighted(most), most: most}
+func newAdmission(maximum int64) *admission {
+	return &admission{bytes: semaphore.NewWeighted(maximum), maximum: maximum}
 }
 
-// enter waits for room for a body of n bytes and returns what gives the room back; ok is false when there was none.
+// enter waits until n more bytes fit and returns the function that releases them; ok is false when ctx or
+// admissionTimeout ended first.
 func (a *admission) enter(ctx context.Context, n int64) (leave func(), ok bool) {
-	n = min(max(n, minAdmitted), a.most)
-	ctx, cancel := context.WithTimeout(ctx, admitPatient)
+	n = min(max(n, minAdmitted), a.maximum)
+	ctx, cancel := context.WithTimeout(ctx, admissionTimeout)
 	defer cancel()
 	if a.bytes.Acquire(ctx, n) != nil {
 		return nil, false
@@ -38,32 +40,32 @@ func (a *admission) enter(ctx context.Context, n int64) (leave func(), ok bool) 
 	return func() { a.held.Add(-n); a.bytes.Release(n) }, true
 }
 
-// results bounds the bytes of all answers that are put together, or written to who takes his time. What does not fit is
-// refused at once: whoever holds a part of his answer must not wait for others to let go of theirs.
+// results bounds the bytes of all responses that are being built, or written to slow clients. A response over the bound
+// is refused at once: requests that each hold a part of their response and wait for one another would never end.
 type results struct {
-	most    int64
+	maximum int64
 	used    atomic.Int64
 	refused prometheus.Counter
 }
 
-// add reports false when there is no room for n more bytes; they count all the same, until give.
-func (r *results) add(n int64) bool { return r.used.Add(n) <= r.most }
+// add counts n more bytes and reports whether the sum is within the bound. They count in either case, until give.
+func (r *results) add(n int64) bool { return r.used.Add(n) <= r.maximum }
 
 func (r *results) give(n int64) { r.used.Add(-n) }
 
-// inflight knows what runs, so that a stop can wait for it.
+// inflight counts the running requests, so that Drain can wait for their end.
 type inflight struct {
 	mu       sync.Mutex
 	running  int
 	draining chan struct{} // closed when draining
-	idle     chan struct{} // closed when draining and nothing runs
+	idle     chan struct{} // closed when draining and no request runs
 }
 
 func newInflight() *inflight {
 	return &inflight{draining: make(chan struct{}), idle: make(chan struct{})}
 }
 
-// begin reports false while draining.
+// begin counts a request; false while draining, when the request must be refused.
 func (f *inflight) begin() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -80,10 +82,10 @@ func (f *inflight) end() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.running--
-	f.settle()
+	f.closeIfIdle()
 }
 
-func (f *inflight) settle() {
+func (f *inflight) closeIfIdle() {
 	select {
 	case <-f.draining:
 		if f.running == 0 {
@@ -99,7 +101,7 @@ func (f *inflight) drain(ctx context.Context) error {
 	case <-f.draining:
 	default:
 		close(f.draining)
-		f.settle()
+		f.closeIfIdle()
 	}
 	f.mu.Unlock()
 	select {

@@ -17,7 +17,7 @@ import (
 
 // Resolver computes a field. src is nil for a root field, else the value of the object. It may return a Thunk (as a
 // Loader does), which runs after all its siblings have been asked. A *model.Error is shown to the caller; any other
-// error is logged and masked.
+// error is logged and replaced by "internal error".
 type Resolver func(ctx context.Context, src any, args Args) (any, error)
 
 // Thunk is a value that is computed later.
@@ -73,24 +73,25 @@ func CredentialCheck() Option { return func(f *field) { f.credentialCheck = true
 // Timeout gives a root field its own time limit.
 func Timeout(d time.Duration) Option { return func(f *field) { f.timeout = d } }
 
-// ListLimit allows the list at path ("ids", "request.deviceTokens") most elements instead of the common limit.
-func ListLimit(path string, most int) Option {
+// ListLimit allows the list at path ("ids", "request.deviceTokens") up to maximum elements instead of the common limit.
+func ListLimit(path string, maximum int) Option {
 	return func(f *field) {
 		if f.listLimits == nil {
 			f.listLimits = map[string]int{}
 		}
-		f.listLimits[path] = most
+		f.listLimits[path] = maximum
 	}
 }
 
-// Cost says by what the cost of a field's selections is multiplied, where the common rule (page size, length of the
-// list of keys, 10 for a plain list) does not fit.
+// Cost sets the factor by which the cost of a field's selections is multiplied, where the common rule (page size, length
+// of the list of keys, 10 for a plain list) does not fit.
 func Cost(fn func(Args) int) Option { return func(f *field) { f.multiplier = fn } }
 
-// refers marks a field that only reads what an object refers to, through a Loader, so that the plain path may do so, too.
+// refers marks a field that only reads the target of a reference, through a Loader, so that the plain path may do so,
+// too.
 func refers() Option { return func(f *field) { f.refers = true } }
 
-// field is what is registered for one field of the schema.
+// field is the registration of one field of the schema.
 type field struct {
 	typ, name       string
 	root            bool
@@ -116,7 +117,7 @@ type Area struct {
 	types  map[string][]*binding
 	errs   []error
 	engine *Engine
-	// lacking register what is not registered yet, once the schema is known.
+	// lacking are called once the schema is parsed; each registers fields that have no registration yet.
 	lacking []func(*ast.Schema)
 }
 
@@ -151,9 +152,9 @@ func (a *Area) Field(typ, name string, fn Resolver, opts ...Option) {
 	a.add(&field{typ: typ, name: name, resolve: fn}, opts)
 }
 
-// Type says that values of the samples' Go types (structs, or pointers to them, or map[string]any) show as the schema
-// type. Fields without a resolver are read from the Go fields tagged with their name; gql:"name,omitzero" shows a zero
-// value as null. A nil pointer is null.
+// Type binds the samples' Go types (structs, or pointers to them, or map[string]any) to the schema type. Fields without
+// a resolver are read from the Go fields tagged with their name; gql:"name,omitzero" shows a zero value as null. A nil
+// pointer is null.
 func (a *Area) Type(name string, samples ...any) {
 	for _, sample := range samples {
 		b, err := newBinding(sample)

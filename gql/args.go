@@ -9,13 +9,13 @@ import (
 
 // Args holds the coerced arguments of a field or the fields of an input object: exactly those that were sent or have a
 // default. Values are nil, string (String, ID and enums), int (Int), float64, bool, []any and, for input objects,
-// map[string]any; they are shared, nobody changes them.
+// map[string]any. The values are shared and must not be changed.
 type Args struct{ m map[string]any }
 
 // ArgsOf wraps a map of coerced values.
 func ArgsOf(m map[string]any) Args { return Args{m} }
 
-// Has reports whether name was sent, be it as null.
+// Has reports whether name was sent, as null or with a value.
 func (a Args) Has(name string) bool { _, ok := a.m[name]; return ok }
 
 // IsNull reports whether name was sent as null.
@@ -24,7 +24,7 @@ func (a Args) IsNull(name string) bool { v, ok := a.m[name]; return ok && v == n
 // String returns the argument, "" when absent or null.
 func (a Args) String(name string) string { v, _ := a.m[name].(string); return v }
 
-// text returns an optional text, nil when absent or null.
+// text returns an optional string, nil when absent or null.
 func (a Args) text(name string) *string {
 	if s, ok := a.m[name].(string); ok {
 		return &s
@@ -68,7 +68,7 @@ func (a Args) Patch(name string) map[string]any {
 // Decode fills the struct that dst points to from the fields with a tag gql:"name", those of embedded structs included.
 // Absent leaves a field alone; null too, except that it clears a pointer, a slice and a map and marks an Opt. Types may
 // be those of Args or named after them, any integer kind for Int, structs for input objects, pointers and Opt around
-// these and slices of these. An error is a fault of the caller's code, never of the request.
+// these and slices of these. An error is a mistake in the calling code, never in the request.
 func (a Args) Decode(dst any) error {
 	v := reflect.ValueOf(dst)
 	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
@@ -187,8 +187,8 @@ type taggedField struct {
 	never    bool // always shown as null
 }
 
-// structFields remembers the tagged fields per struct type. What it holds follows from the type alone and there are as
-// many types as the program has, so it may be shared by all servers of a process.
+// structFields caches the tagged fields per struct type. They follow from the type alone and the program has a fixed
+// number of types, so all servers of a process share the cache and it needs no bound.
 var structFields sync.Map // reflect.Type → []taggedField
 
 func taggedFields(t reflect.Type) []taggedField {

@@ -16,12 +16,12 @@ func cutTag(tag string) (name string, omitZero bool) {
 	return name, opts == "omitzero"
 }
 
-// TypeNamer is implemented by values that show as different schema types though they are of one Go type.
+// TypeNamer is implemented by values of one Go type that are bound to several schema types.
 type TypeNamer interface{ GraphQLType() string }
 
 var dynamicType = reflect.TypeFor[map[string]any]()
 
-// binding is one Go type that shows as a schema type.
+// binding is one Go type that is bound to a schema type.
 type binding struct {
 	goType reflect.Type // a struct, or map[string]any
 	fields map[string]taggedField
@@ -48,8 +48,8 @@ func newBinding(sample any) (*binding, error) {
 	return b, nil
 }
 
-// rowBinding is how the rows of a kind show: the fields of the row, and those whose tag names a field of the API.
-// References have a tag too, but it is the name under which requests set them. Secrets show as null.
+// rowBinding binds the rows of a kind: the fields of the row, and those whose tag names a field of the API. References
+// have a tag too, but it is the name under which requests set them. Secrets are shown as null.
 func rowBinding(kind entity.Any) *binding {
 	t := reflect.TypeOf(kind.New()).Elem()
 	b := &binding{goType: t, fields: map[string]taggedField{"deletedAt": {name: "deletedAt", never: true}}} // rows are deleted for good
@@ -74,8 +74,8 @@ func rowBinding(kind entity.Any) *binding {
 // accessor reads one schema field from values of one Go type.
 type accessor func(src reflect.Value) any
 
-// accessorFor returns how to read field f of the schema type from values of the binding, or an error that says why its
-// Go type cannot be shown.
+// accessorFor returns how to read field f of the schema type from values of the binding, or an error with the reason
+// why its Go type cannot be shown.
 func (b *binding) accessorFor(schema *ast.Schema, f *ast.FieldDefinition) (accessor, error) {
 	if b.fields == nil {
 		return func(src reflect.Value) any { return src.Interface().(map[string]any)[f.Name] }, nil
@@ -108,7 +108,7 @@ var (
 	timeType     = reflect.TypeFor[time.Time]()
 )
 
-// checkShown says whether values of the Go type can be shown as the schema type.
+// checkShown returns an error unless values of the Go type can be shown as the schema type.
 func checkShown(schema *ast.Schema, t *ast.Type, g reflect.Type) error {
 	for g.Kind() == reflect.Pointer {
 		g = g.Elem()

@@ -13,8 +13,8 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// builder turns a schema and what is registered for it into types of graphql-go. Those only execute: they carry no
-// arguments, no input types, no descriptions.
+// builder turns a schema and its registered fields into types of graphql-go. These types serve execution only: they have
+// no arguments, no input types, no descriptions.
 type builder struct {
 	engine *Engine
 	area   *Area
@@ -32,7 +32,7 @@ func loadSchema(name, sdl string) (*ast.Schema, error) {
 	if schema.Query == nil {
 		return nil, errors.New("the schema has no query root")
 	}
-	delete(schema.Directives, "defer") // gqlparser brings it along; nothing here defers
+	delete(schema.Directives, "defer") // gqlparser adds it; this server does not support it
 	return schema, nil
 }
 
@@ -61,7 +61,7 @@ func (b *builder) failf(format string, args ...any) {
 	b.errs = append(b.errs, fmt.Errorf(format, args...))
 }
 
-// checkRegistered looks for bindings that the schema does not know.
+// checkRegistered reports bindings without a type or a field in the schema.
 func (b *builder) checkRegistered() {
 	for _, name := range slices.Sorted(maps.Keys(b.area.types)) {
 		def := b.schema.Types[name]
@@ -79,8 +79,8 @@ func (b *builder) checkRegistered() {
 	}
 }
 
-// executable makes a schema whose query root is def. Mutations and subscriptions get one of their own too, because
-// graphql-go batches thunks only in queries: their selections are executed as queries.
+// executable makes a schema whose query root is def. Mutations and subscriptions get a schema of their own too,
+// because graphql-go batches thunks only in queries: their selections are executed as queries.
 func (b *builder) executable(def *ast.Definition) *graphql.Schema {
 	cfg := graphql.SchemaConfig{Query: b.object(def)}
 	var abstract []graphql.Abstract
@@ -203,7 +203,8 @@ func (b *builder) union(def *ast.Definition) *graphql.Union {
 	return t
 }
 
-// typeOf finds the object type that a value of an abstract type has: by its own word, else by its Go type.
+// typeOf returns the function that determines the object type of a value of an abstract type: the name that the value's
+// GraphQLType returns, else the type that its Go type is bound to.
 func (b *builder) typeOf(def *ast.Definition) graphql.ResolveTypeFn {
 	byGo := map[reflect.Type]string{}
 	for _, possible := range b.schema.GetPossibleTypes(def) {
@@ -230,7 +231,7 @@ func (b *builder) typeOf(def *ast.Definition) graphql.ResolveTypeFn {
 // resolver returns the executor's function for a field of an object type.
 func (b *builder) resolver(def *ast.Definition, f *ast.FieldDefinition) graphql.FieldResolveFn {
 	key := def.Name + "." + f.Name
-	reg := b.area.fields[b.rootName(def)+"."+f.Name]
+	reg := b.engine.fieldOf(def, f.Name)
 	root := def == b.schema.Query || def == b.schema.Mutation || def == b.schema.Subscription
 	switch {
 	case reg != nil:
@@ -247,20 +248,6 @@ func (b *builder) resolver(def *ast.Definition, f *ast.FieldDefinition) graphql.
 		return nil
 	}
 	return b.read(def, f)
-}
-
-// rootName is the name under which fields of a type are registered: Query, Mutation and Subscription for the roots,
-// whatever the schema calls them.
-func (b *builder) rootName(def *ast.Definition) string {
-	switch def {
-	case b.schema.Query:
-		return "Query"
-	case b.schema.Mutation:
-		return "Mutation"
-	case b.schema.Subscription:
-		return "Subscription"
-	}
-	return def.Name
 }
 
 // read makes the function of a field that is read from the Go value.

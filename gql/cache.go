@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// cache keeps the most recently used documents of all areas, bounded by their estimated size. The whole text is part of
-// the key, so that no two texts can be taken for one another.
+// cache keeps the most recently used documents of all areas, bounded by their estimated size. The key holds the whole
+// text and not a hash, so that two different texts never share an entry.
 type cache struct {
-	most    int64
+	maximum int64
 	metrics *metrics
 
 	mu    sync.Mutex
@@ -28,8 +28,8 @@ type cacheEntry struct {
 	bytes int64
 }
 
-func newCache(most int64, m *metrics) *cache {
-	return &cache{most: most, metrics: m, byKey: map[cacheKey]*list.Element{}}
+func newCache(maximum int64, m *metrics) *cache {
+	return &cache{maximum: maximum, metrics: m, byKey: map[cacheKey]*list.Element{}}
 }
 
 func (c *cache) get(key cacheKey) *document {
@@ -45,10 +45,10 @@ func (c *cache) get(key cacheKey) *document {
 	return el.Value.(*cacheEntry).doc
 }
 
-// put keeps d. A document that would take more than an eighth of the cache is not worth what it would push out.
+// put adds d and evicts the least recently used documents. A document larger than an eighth of the cache is not kept.
 func (c *cache) put(key cacheKey, d *document) {
 	size := documentBytes(key.text, d)
-	if size > c.most/8 {
+	if size > c.maximum/8 {
 		return
 	}
 	c.mu.Lock()
@@ -58,7 +58,7 @@ func (c *cache) put(key cacheKey, d *document) {
 	}
 	c.byKey[key] = c.used.PushFront(&cacheEntry{key, d, size})
 	c.bytes += size
-	for c.bytes > c.most {
+	for c.bytes > c.maximum {
 		last := c.used.Back()
 		e := c.used.Remove(last).(*cacheEntry)
 		delete(c.byKey, e.key)
@@ -68,8 +68,8 @@ func (c *cache) put(key cacheKey, d *document) {
 	c.metrics.cacheBytes.Set(float64(c.bytes))
 }
 
-// documentBytes estimates what a document holds on to. Measured: about 20 bytes for each byte of text and 750 for each
-// selection, fragments spread, in our tree, the executor's, what is plain, the shape and the cost.
+// documentBytes estimates the memory of a document. Measured: about 20 bytes for each byte of text and 750 for each
+// selection with fragments spread (the parsed tree, the executor's tree, the plain fields, the shape and the cost).
 func documentBytes(text string, d *document) int64 {
 	n := int64(1024) + 20*int64(len(text))
 	for _, op := range d.operations {

@@ -8,7 +8,7 @@ import (
 	"weir/model"
 )
 
-// Transport tells how a call came in.
+// Transport is the way by which a call arrived.
 type Transport uint8
 
 // The transports.
@@ -18,11 +18,11 @@ const (
 	WebSocket
 )
 
-// Call is what a resolver may know about the caller beside the arguments.
+// Call describes the caller to a resolver.
 type Call struct {
-	Principal *model.Principal // nil is anonymous
+	Principal *model.Principal // nil: anonymous
 	RequestID string
-	Remote    netip.Addr // zero when there is none, as on a unix socket
+	Remote    netip.Addr // zero when there is no address, as on a unix socket
 	Transport Transport
 }
 
@@ -39,7 +39,7 @@ func CallFrom(ctx context.Context) Call {
 	return c
 }
 
-// PrincipalFrom returns the caller, never nil: who is nobody is an anonymous principal.
+// PrincipalFrom returns the caller, never nil: a call without a principal has an anonymous one.
 func PrincipalFrom(ctx context.Context) *model.Principal {
 	if p := CallFrom(ctx).Principal; p != nil {
 		return p
@@ -47,7 +47,7 @@ func PrincipalFrom(ctx context.Context) *model.Principal {
 	return &model.Principal{}
 }
 
-// Require refuses with FORBIDDEN unless the caller holds a: for authorities that depend on the arguments.
+// Require returns FORBIDDEN unless the caller holds a. It serves resolvers whose authority depends on the arguments.
 func Require(ctx context.Context, a model.Authority) error {
 	if !PrincipalFrom(ctx).Has(a) {
 		return model.Forbidden(a)
@@ -55,8 +55,8 @@ func Require(ctx context.Context, a model.Authority) error {
 	return nil
 }
 
-// Credentials is what a caller presented. Bearer is "" when there was no token: Authenticate then answers with a Session
-// without principal, or with the one that the way in stands for (the unix socket).
+// Credentials are the proof that a caller presented. Bearer is "" without a token: Authenticate then returns a Session
+// without a principal, or with the principal of the transport (the local operator on the unix socket).
 type Credentials struct {
 	Plane     Plane
 	Bearer    string
@@ -65,15 +65,15 @@ type Credentials struct {
 	Transport Transport
 }
 
-// Session is a proven caller. Expires is when the proof ends (zero: never), Revoked whether it has been taken back
-// since (nil: cannot be); open WebSocket connections ask both twice a second.
+// Session is an authenticated caller. Expires is the end of its validity (zero: none), Revoked reports whether it was
+// revoked since (nil: it cannot be); open WebSocket connections check both twice a second.
 type Session struct {
 	Principal *model.Principal
 	Expires   time.Time
 	Revoked   func() bool
 }
 
-// Authenticate proves credentials. An *model.Error with code UNAUTHENTICATED or UNAVAILABLE is shown to the caller with
+// Authenticate verifies credentials. An *model.Error with code UNAUTHENTICATED or UNAVAILABLE is shown to the caller with
 // status 401 or 503, any other error is an internal one.
 type Authenticate func(ctx context.Context, c Credentials) (Session, error)
 
@@ -83,7 +83,7 @@ func (s Session) over(now time.Time) bool {
 
 func (s Session) anonymous() bool { return s.Principal == nil || s.Principal.Kind == model.Anonymous }
 
-// Plane tells which kind of token an area takes.
+// Plane is the kind of token that an area accepts.
 type Plane uint8
 
 // The planes.
@@ -99,8 +99,7 @@ func (p Plane) String() string {
 	return "tenant"
 }
 
-// takes reports whether a principal of the kind may knock at the plane at all: the kind of the token is judged before
-// authorities are.
+// takes reports whether the plane accepts principals of the kind. The kind of the token is checked before authorities.
 func (p Plane) takes(k model.PrincipalKind, t Transport) bool {
 	switch k {
 	case model.Anonymous:

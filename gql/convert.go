@@ -7,11 +7,11 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// converter makes an operation ready: our document becomes graphql-go's, without arguments.
+// converter prepares an operation: the parsed document becomes one of graphql-go, without arguments.
 type converter struct {
 	engine    *Engine
 	op        *operation
-	fragments map[string]gast.Node // those reached
+	fragments map[string]gast.Node // those that the operation spreads
 	order     []gast.Node
 	siteOf    map[*ast.Field]int
 }
@@ -30,7 +30,7 @@ func (e *Engine) convert(def *ast.OperationDefinition) (*operation, []*Error) {
 	return op, c.constants()
 }
 
-// query is one step with all root fields, those apart that ask about the schema.
+// query makes one step of all root fields except introspection, which is answered separately.
 func (c *converter) query(set ast.SelectionSet) {
 	c.eachRoot(set, nil, func(f *ast.Field, around []ast.DirectiveList) {
 		c.timeout(f)
@@ -53,8 +53,8 @@ func (c *converter) query(set ast.SelectionSet) {
 	}
 }
 
-// mutation makes one step per response key at the root, so that each runs after the one before has ended, with the
-// directives of the fragments around it.
+// mutation makes one step per response key at the root, so that each runs after the previous one has ended. A step keeps
+// the directives of the fragments around its field.
 func (c *converter) mutation(set ast.SelectionSet) {
 	var keys []string
 	wrapped := map[string][]gast.Selection{}
@@ -73,7 +73,7 @@ func (c *converter) mutation(set ast.SelectionSet) {
 		wrapped[f.Alias] = append(wrapped[f.Alias], sel)
 	})
 	for _, key := range keys {
-		c.op.steps = append(c.op.steps, step{key: key, doc: c.document(
+		c.op.steps = append(c.op.steps, step{doc: c.document(
 			gast.NewSelectionSet(&gast.SelectionSet{Selections: wrapped[key]}))})
 	}
 }
@@ -101,7 +101,7 @@ func (c *converter) eachRoot(set ast.SelectionSet, around []ast.DirectiveList, v
 	}
 }
 
-// noteConditions notes the directives below a question about the schema, which is not converted.
+// noteConditions records the directives of introspection, which is not converted.
 func (c *converter) noteConditions(set ast.SelectionSet) {
 	for _, s := range set {
 		switch s := s.(type) {
@@ -118,9 +118,10 @@ func (c *converter) noteConditions(set ast.SelectionSet) {
 	}
 }
 
+// asksSchema reports whether a root field is introspection.
 func asksSchema(f *ast.Field) bool { return f.Name == "__schema" || f.Name == "__type" }
 
-// document wraps a selection as a query, whatever it is, together with the fragments that it reaches.
+// document wraps a selection of any operation as a query, together with the fragments that it spreads.
 func (c *converter) document(sel *gast.SelectionSet) *gast.Document {
 	op := gast.NewOperationDefinition(&gast.OperationDefinition{Operation: gast.OperationTypeQuery, SelectionSet: sel})
 	for _, v := range sortedKeys(c.op.booleans) {
@@ -189,7 +190,7 @@ func (c *converter) field(f *ast.Field) *gast.Field {
 	return out
 }
 
-// directives keeps the two that decide about a selection.
+// directives converts skip and include; the executor needs no others.
 func (c *converter) directives(list ast.DirectiveList) []*gast.Directive {
 	var out []*gast.Directive
 	for _, d := range list {
@@ -234,7 +235,7 @@ func (c *converter) constants() []*Error {
 	return nil
 }
 
-// expand writes down the order of the response keys, fragments spread.
+// expand adds the response keys of a selection to a shape in their order, fragments spread.
 func (c *converter) expand(set ast.SelectionSet, into *shape) {
 	for _, s := range set {
 		switch s := s.(type) {
@@ -248,7 +249,7 @@ func (c *converter) expand(set ast.SelectionSet, into *shape) {
 	}
 }
 
-// price writes down what the operation costs, fragments spread. Questions about the schema are free.
+// price returns the cost nodes of a selection, fragments spread. Introspection costs nothing.
 func (c *converter) price(set ast.SelectionSet, parent costKind) []costNode {
 	var out []costNode
 	for _, s := range set {
@@ -275,21 +276,27 @@ func (c *converter) price(set ast.SelectionSet, parent costKind) []costNode {
 	return out
 }
 
-// registered returns what is registered for a field, nil when it is read from a Go field.
+// registered returns the registration of a selected field, nil when it is read from a Go field.
 func (e *Engine) registered(f *ast.Field) *field {
 	if f.ObjectDefinition == nil || strings.HasPrefix(f.Name, "__") {
 		return nil
 	}
-	name := f.ObjectDefinition.Name
-	switch f.ObjectDefinition {
+	return e.fieldOf(f.ObjectDefinition, f.Name)
+}
+
+// fieldOf returns the registration of a field of an object type, nil for none. The fields of the roots are registered
+// under Query, Mutation and Subscription, independent of the names of these types in the schema.
+func (e *Engine) fieldOf(def *ast.Definition, name string) *field {
+	typ := def.Name
+	switch def {
 	case e.schema.Query:
-		name = "Query"
+		typ = "Query"
 	case e.schema.Mutation:
-		name = "Mutation"
+		typ = "Mutation"
 	case e.schema.Subscription:
-		name = "Subscription"
+		typ = "Subscription"
 	}
-	return e.area.fields[name+"."+f.Name]
+	return e.area.fields[typ+"."+name]
 }
 
 // checkLists refuses arguments with a list that is too long.

@@ -16,29 +16,29 @@ import (
 )
 
 // document is a query text that was parsed, is valid and within the limits that do not depend on variables. Documents
-// are cached and shared by requests: nothing in them changes.
+// are cached and shared by requests, so they are never changed.
 type document struct {
 	operations []*operation
 }
 
-// operation is one operation of a document, made ready for the executor.
+// operation is one operation of a document, prepared for the executor.
 type operation struct {
 	def           *ast.OperationDefinition
 	sites         []site                        // fields with arguments
 	byField       map[*gast.Field]*ast.Field    // the executor's field → ours, of sites only
-	positions     map[*gast.Field]*ast.Position // the executor's field → its place in the text
-	steps         []step                        // what is executed, in order: one for a query, one per root field of a mutation
-	introspection []question                    // root fields of a query that ask about the schema
+	positions     map[*gast.Field]*ast.Position // the executor's field → its position in the text
+	steps         []step                        // in order of execution: one for a query, one per root field of a mutation
+	introspection []question                    // introspection fields at the root of a query
 	shape         *shape                        // order of the response
-	cost          []costNode                    // what it costs, before the page sizes are known
+	cost          []costNode                    // before the page sizes are known
 	conditions    []*ast.Directive              // directives that depend on variables
 	booleans      map[string]bool               // variables that directives read
-	timeout       time.Duration                 // longest of the root fields' own, 0 = none has its own
+	timeout       time.Duration                 // the longest that a root field declares, 0 for none
 	subscription  *field                        // the field of a subscription
-	subField      *ast.Field                    // and where it stands
+	subField      *ast.Field                    // its selection
 }
 
-// question is a root field about the schema with its directives and those of the fragments around it.
+// question is an introspection field with its directives and those of the fragments around it.
 type question struct {
 	field  *ast.Field
 	around []ast.DirectiveList
@@ -46,12 +46,11 @@ type question struct {
 
 // step is one run of the executor.
 type step struct {
-	key   string // response key at the root, "" for all of a query
 	doc   *gast.Document
-	plain []plainRoot // what is asked instead of the executor at first, nil for nothing
+	plain []plainRoot // tried before the executor; nil when the step is not plain
 }
 
-// site is a field whose arguments have to be coerced. Arguments without variables are coerced once.
+// site is a field with arguments to coerce. Arguments without variables are coerced once.
 type site struct {
 	field    *ast.Field
 	reg      *field
@@ -59,8 +58,8 @@ type site struct {
 	args     Args // when constant
 }
 
-// validationRules are those of the specification, in a fixed order, without the values: these we judge ourselves, the
-// same way for literals and for variables.
+// validationRules are those of the specification in a fixed order, except the rules about values: this package checks
+// literals and variables with the same code.
 func validationRules() []core.Rule {
 	return []core.Rule{
 		rules.FieldsOnCorrectTypeRule, rules.FragmentsOnCompositeTypesRule, rules.KnownArgumentNamesRule,
@@ -75,7 +74,7 @@ func validationRules() []core.Rule {
 	}
 }
 
-// document returns the document of a query text, from the cache if it is there. Refused texts are not cached.
+// document returns the document of a query text, from the cache when possible. Refused texts are not cached.
 func (e *Engine) document(text string) (*document, []*Error) {
 	if len(text) > e.limits.QueryLength {
 		return nil, []*Error{limitError("query length", "the query is %d bytes long, at most %d are allowed",
@@ -150,7 +149,7 @@ func (e *Engine) validate(doc *ast.QueryDocument) []*Error {
 	return e.checkLiterals(doc)
 }
 
-// checkLiterals judges every value in the document.
+// checkLiterals checks every value in the document.
 func (e *Engine) checkLiterals(doc *ast.QueryDocument) []*Error {
 	c := literalCoercer{schema: e.schema}
 	for _, op := range doc.Operations {
@@ -194,7 +193,7 @@ func (c *literalCoercer) checkDirectives(list ast.DirectiveList) {
 	}
 }
 
-// find returns the operation of that name; "" means the only one.
+// find returns the operation with the name; "" selects the only operation.
 func (d *document) find(name string) (*operation, *Error) {
 	if name == "" {
 		if len(d.operations) > 1 {

@@ -14,8 +14,8 @@ import (
 	"weir/store/entity"
 )
 
-// Entities gives the area the kinds of a catalog that it serves: their types, reads and mutations, as far as the schema has
-// them, with what their fields refer to and what is part of them. Whatever is registered by hand takes precedence.
+// Entities registers the kinds of a catalog in the area: their types, queries and mutations as far as the schema has
+// them, with the targets of their references and their parts. A field that is registered by hand takes precedence.
 func (a *Area) Entities(c *entity.Catalog) {
 	e := &entities{area: a, catalog: c, byID: map[string]*Loader[int64, any]{}}
 	a.lacking = append(a.lacking, e.register)
@@ -63,7 +63,7 @@ func (e *entities) register(schema *ast.Schema) {
 	}
 }
 
-// shown registers the fields of a kind's type: those of the row, and the entities that it leads to.
+// shown registers the fields of a kind's type: those of the row, and the entities that it refers to.
 func (e *entities) shown(kind entity.Any) {
 	info := kind.Info()
 	e.area.types[info.Type] = append(e.area.types[info.Type], rowBinding(kind))
@@ -80,7 +80,7 @@ func (e *entities) shown(kind entity.Any) {
 	}
 }
 
-// leadsTo resolves a reference; of many rows all that they refer to is read at once.
+// leadsTo resolves a reference; the targets of many rows are read in one batch.
 func (e *entities) leadsTo(kind entity.Any, column string, to entity.Any) Resolver {
 	rows := e.byID[to.Info().Table]
 	if rows == nil {
@@ -121,7 +121,7 @@ func (e *entities) partsOf(kind, part entity.Any) Resolver {
 	return func(ctx context.Context, src any, _ Args) (any, error) {
 		return rows.Then(ctx, kind.Head(src).ID, func(rows []any, _ bool) (any, error) {
 			if rows == nil {
-				rows = []any{} // none are an empty list, not null
+				rows = []any{} // an empty list, not null
 			}
 			return rows, nil
 		}), nil
@@ -172,7 +172,7 @@ func (e *entities) writes(kind entity.Any) {
 	info := kind.Info()
 	access := Requires(info.Write...)
 	e.mutation("create"+info.Type, access, func(ctx context.Context, _ any, args Args) (any, error) {
-		if !args.Has("request") || args.IsNull("request") { // which the schema lets clients leave out
+		if !args.Has("request") || args.IsNull("request") { // the schema declares it optional
 			return nil, model.Invalid("request", "is required")
 		}
 		return kind.Create(ctx, PrincipalFrom(ctx), args.Patch("request"))
@@ -214,7 +214,7 @@ func (e *entities) versions(kind entity.Any) {
 	})
 }
 
-// query, mutation and refer register what the schema has and nothing else resolves.
+// query, mutation and refer register a field that the schema has and that has no registration yet.
 func (e *entities) query(name string, access Access, fn Resolver) {
 	if e.lacks(e.schema.Query, "Query", name) {
 		e.area.Query(name, access, fn)
@@ -237,7 +237,7 @@ func (e *entities) lacks(def *ast.Definition, typ, name string) bool {
 	return def != nil && def.Fields.ForName(name) != nil && e.area.fields[typ+"."+name] == nil
 }
 
-// small is a name with a small first letter.
+// small returns the name with a lower-case first letter.
 func small(name string) string { return strings.ToLower(name[:1]) + name[1:] }
 
 // expected reads the precondition of a write.
@@ -253,7 +253,7 @@ func expected(args Args) (entity.Expect, error) {
 	return entity.Expect(model.MicrosOf(at)), nil
 }
 
-// rowIDs reads row ids. Decimal ones that no row can have are left out, as unknown ones are.
+// rowIDs parses row ids. Decimal numbers that no row can have are left out, as unknown ids are.
 func rowIDs(argument string, texts []string) ([]int64, error) {
 	ids := make([]int64, 0, len(texts))
 	for _, s := range texts {

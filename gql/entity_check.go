@@ -10,8 +10,8 @@ import (
 	"weir/store/entity"
 )
 
-// checkEntity holds the description of a kind and the schema against each other: names, what may be null, what an update
-// may change, what lists can be restricted to.
+// checkEntity compares the description of a kind with the schema: names, null, what an update may change, the criteria of
+// lists.
 func checkEntity(schema *ast.Schema, info *entity.Info) (problems []error) {
 	c := entityCheck{schema: schema, info: info}
 	create, update := c.input("CreateRequest"), c.input("UpdateRequest")
@@ -39,7 +39,7 @@ func checkEntity(schema *ast.Schema, info *entity.Info) (problems []error) {
 	}
 	for _, def := range update {
 		if def.Type.NonNull || def.DefaultValue != nil {
-			c.failf("%sUpdateRequest.%s is %s with default %v: absent and null could not be told apart", info.Type, def.Name, def.Type, def.DefaultValue)
+			c.failf("%sUpdateRequest.%s is %s with default %v: absent and null could not be distinguished", info.Type, def.Name, def.Type, def.DefaultValue)
 		}
 	}
 	if info.Rename != (schema.Mutation != nil && schema.Mutation.Fields.ForName("rename"+info.Type) != nil) {
@@ -66,7 +66,7 @@ func (c *entityCheck) input(suffix string) ast.FieldList {
 	return nil
 }
 
-// shows looks for the field that shows what an update sets.
+// shows returns the field that shows what an update sets.
 func (c *entityCheck) shows(f store.Field) {
 	def := c.schema.Types[c.info.Type].Fields.ForName(f.Name)
 	switch {

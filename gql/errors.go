@@ -27,7 +27,7 @@ type Error struct {
 	Extensions map[string]any `json:"extensions,omitempty"`
 }
 
-// Location is a place in the query text, both counted from 1.
+// Location is a position in the query text. Line and column are counted from 1.
 type Location struct {
 	Line   int `json:"line"`
 	Column int `json:"column"`
@@ -56,7 +56,7 @@ func (e *Error) at(pos *ast.Position) *Error {
 	return e
 }
 
-// limitError is LIMIT_EXCEEDED; name is the limit's as the configuration calls it.
+// limitError returns LIMIT_EXCEEDED; name is the limit's name in the documentation.
 func limitError(name, format string, args ...any) *Error {
 	e := errorf(model.CodeLimitExceeded, format, args...)
 	e.Extensions["limit"] = name
@@ -67,7 +67,7 @@ func timeError(limit time.Duration) *Error {
 	return limitError("time", "the request took longer than the time limit of %s", limit)
 }
 
-// fromParser takes over an error of gqlparser, whose texts speak of the document only.
+// fromParser converts an error of gqlparser. Its message may be shown: it quotes only the document.
 func fromParser(err *gqlerror.Error, code model.Code) *Error {
 	e := errorf(code, "%s", err.Message)
 	for _, l := range err.Locations {
@@ -76,7 +76,7 @@ func fromParser(err *gqlerror.Error, code model.Code) *Error {
 	return e
 }
 
-// fromModel shows a refusal of the domain. Err and Hint stay inside.
+// fromModel converts a refusal of the domain. Err and Hint are not shown to the caller.
 func fromModel(err *model.Error) *Error {
 	e := &Error{Message: err.Message, Extensions: make(map[string]any, 2+len(err.Ext))}
 	maps.Copy(e.Extensions, err.Ext)
@@ -87,7 +87,7 @@ func fromModel(err *model.Error) *Error {
 	return e
 }
 
-// internalError is all that the outside learns of an error that is no refusal.
+// internalError is what the caller sees of an error that is not a refusal.
 func internalError(requestID string) *Error {
 	e := &Error{Message: "internal error"}
 	if requestID != "" {
@@ -99,7 +99,7 @@ func internalError(requestID string) *Error {
 // maxLoggedErrors bounds the log lines that one request can cause; the rest is counted in the last of them.
 const maxLoggedErrors = 10
 
-// translate turns what a resolver returned into what the caller sees, and logs what the caller must not see.
+// translate converts a resolver's error into the caller's, and logs what the caller must not see.
 func (sc *scope) translate(where string, err error) *Error {
 	if e, ok := errors.AsType[*model.Error](err); ok {
 		if e.Err != nil {
@@ -113,13 +113,13 @@ func (sc *scope) translate(where string, err error) *Error {
 	if sc.expired() && errors.Is(err, context.DeadlineExceeded) {
 		return timeError(sc.time)
 	}
-	if sc.ctx.Err() == nil || !errors.Is(err, context.Canceled) { // a caller who has left is no fault of ours
+	if sc.ctx.Err() == nil || !errors.Is(err, context.Canceled) { // a client that disconnected is not an internal error
 		sc.logInternal(where, err, nil)
 	}
 	return internalError(sc.call.RequestID)
 }
 
-// masked is deferred around everything that is not ours to trust not to panic.
+// masked is deferred around resolvers: it turns a panic into an internal error.
 func (sc *scope) masked(where string, out *any, err *error) {
 	if x := recover(); x != nil {
 		sc.logInternal(where, fmt.Errorf("panic: %v", x), debug.Stack())
@@ -146,20 +146,20 @@ func (sc *scope) logInternal(where string, err error, stack []byte) {
 // maxShownErrors bounds the errors of one response.
 const maxShownErrors = 100
 
-// collect turns graphql-go's errors into ours, in document order.
-func (sc *scope) collect(op *operation, in []gqlerrors.FormattedError) []*Error {
+// collect converts graphql-go's errors, in document order.
+func (sc *scope) collect(in []gqlerrors.FormattedError) []*Error {
 	var out []*Error
 	for _, fe := range in {
 		node, cause := original(fe)
 		shown, ok := errors.AsType[*Error](cause)
 		if !ok {
-			// Said by graphql-go itself: a null where the schema promises none, a value of the wrong kind.
+			// An error of graphql-go itself: a null in a non-null field, a value of the wrong kind.
 			sc.logInternal(fmt.Sprint(fe.Path), fe, nil)
 			shown = internalError(sc.call.RequestID)
 		}
 		c := *shown // the same error may stand at many paths
 		c.Path = fe.Path
-		if pos := op.positions[node]; pos != nil {
+		if pos := sc.op.positions[node]; pos != nil {
 			c.Locations = []Location{{Line: pos.Line, Column: pos.Column}}
 		}
 		out = append(out, &c)
@@ -193,8 +193,8 @@ func firstLocation(e *Error) Location {
 	return e.Locations[0]
 }
 
-// original digs out what a resolver returned: graphql-go wraps it once for a field and twice for a thunk, in types
-// that do not unwrap.
+// original returns the error that a resolver returned: graphql-go wraps it once for a field and twice for a thunk, in
+// types without Unwrap.
 func original(err error) (node *gast.Field, cause error) {
 	for {
 		var next error

@@ -28,24 +28,37 @@ type Engine struct {
 	leaves        map[string]func(any) (any, error) // how scalars and enums are shown
 }
 
-// Request is what a client asks. Variables are as decoded from JSON with UseNumber.
+// Request is a client's request. Variables are as decoded from JSON with UseNumber.
 type Request struct {
 	Query         string
 	OperationName string
 	Variables     map[string]any
 }
 
-// Execute runs a query or mutation for the caller that ctx carries (WithCall). It returns when nothing of the request
-// runs any more.
+// Execute runs a query or mutation for the caller in ctx (WithCall) and returns after its last resolver has returned.
+// While it runs, its result counts against Limits.ResultBytes; the response that it returns no longer does.
 func (e *Engine) Execute(ctx context.Context, req Request) *Response {
+	resp := e.respond(ctx, req)
+	resp.done()
+	return resp
+}
+
+// respond is Execute with a response that counts against Limits.ResultBytes until the caller has written it and calls
+// its done.
+func (e *Engine) respond(ctx context.Context, req Request) *Response {
 	start := time.Now()
 	op, resp := e.ready(req)
-	kind := "refused"
-	if resp == nil {
-		kind = string(op.def.Operation)
-		resp = e.execute(ctx, op, req.Variables)
+	if resp != nil {
+		e.observe("refused", start, resp)
+		return resp
 	}
-	e.observe(kind, start, resp)
+	return e.perform(ctx, op, req.Variables, start)
+}
+
+// perform is respond for a prepared operation. start is the beginning of the duration in the metrics.
+func (e *Engine) perform(ctx context.Context, op *operation, in map[string]any, start time.Time) *Response {
+	resp := e.execute(ctx, op, in)
+	e.observe(string(op.def.Operation), start, resp)
 	return resp
 }
 
@@ -89,14 +102,14 @@ func (e *Engine) execute(ctx context.Context, op *operation, in map[string]any) 
 		e.introspection.answer(op, inputs.variables, resp.data)
 	}
 	for _, s := range op.steps {
-		if !e.runStep(sc, op, s, nil, inputs, resp) {
+		if !sc.runStep(s, nil, inputs, resp) {
 			break
 		}
 	}
 	return sc.finish(resp)
 }
 
-// finish judges the whole: an answer over a limit is no answer, except for mutations, whose effects the caller must see.
+// finish replaces a response over a limit by an error, except for mutations, whose effects the caller must see.
 func (sc *scope) finish(resp *Response) *Response {
 	resp.held, resp.results = sc.bytes.Load(), sc.engine.results
 	switch {
@@ -111,7 +124,7 @@ func (sc *scope) finish(resp *Response) *Response {
 	return resp
 }
 
-// inputs is what a request brings: its variables and the arguments of every field.
+// inputs are the variables of a request and the arguments of every field, coerced.
 type inputs struct {
 	variables map[string]any
 	args      map[*ast.Field]Args
@@ -166,21 +179,21 @@ func (e *Engine) newScope(ctx context.Context, op *operation, in inputs) (*scope
 	return sc, cancel
 }
 
-// runStep executes one step and adds what it gives to resp. It returns false when nothing more may be executed: a null
-// has reached the root, or the time is over.
-func (e *Engine) runStep(sc *scope, op *operation, s step, root any, in inputs, resp *Response) bool {
-	sc.loaders.reset() // what an earlier mutation changed is read anew
+// runStep executes one step and adds its result to resp. It returns false when no further step may run: a null has
+// reached the root, or the time is over.
+func (sc *scope) runStep(s step, root any, in inputs, resp *Response) bool {
+	sc.loaders.reset() // values that an earlier mutation changed are read again
 	if s.plain != nil && sc.runPlain(s.plain, resp) {
 		return true
 	}
 	res := graphql.Execute(graphql.ExecuteParams{
-		Schema:  *e.roots[op.def.Operation],
+		Schema:  *sc.engine.roots[sc.op.def.Operation],
 		Root:    root,
 		AST:     s.doc,
 		Args:    in.booleans,
 		Context: context.WithoutCancel(sc.ctx),
 	})
-	resp.Errors = append(resp.Errors, sc.collect(op, res.Errors)...)
+	resp.Errors = append(resp.Errors, sc.collect(res.Errors)...)
 	data, ok := res.Data.(map[string]any)
 	if !ok {
 		resp.data = nil
@@ -188,10 +201,4 @@ func (e *Engine) runStep(sc *scope, op *operation, s step, root any, in inputs, 
 	}
 	maps.Copy(resp.data, data)
 	return sc.ctx.Err() == nil
-}
-
-// authorize judges the access of a field outside of an execution.
-func (e *Engine) authorize(ctx context.Context, f *field) error {
-	c := CallFrom(ctx)
-	return f.access.check(e.area.plane, c.Transport, c.Principal)
 }

@@ -12,9 +12,9 @@ import (
 	"weir/model"
 )
 
-// scope is one execution: what its resolvers share. graphql-go gets a context that is never over and finds the scope in
-// it, the resolvers get ctx: so an execution ends by its resolvers heeding ctx, and nothing is left running behind an
-// answer that was given early.
+// scope is the state of one execution that its resolvers share. graphql-go gets a context that is never cancelled and
+// carries the scope; the resolvers get ctx. So an execution ends when its resolvers return, and no goroutine outlives the
+// response.
 type scope struct {
 	engine   *Engine
 	ctx      context.Context
@@ -23,10 +23,10 @@ type scope struct {
 	args     map[*ast.Field]Args
 	op       *operation
 	bytes    atomic.Int64
-	crowded  atomic.Bool // there was no room among the results of all
+	crowded  atomic.Bool // the bound on all results together was reached
 	internal atomic.Int64
 	loaders  loaderSet
-	ahead    map[string]outcome // of root fields that were resolved before the executor began, by response key
+	ahead    map[string]outcome // of root fields that the plain path resolved before the executor, by response key
 }
 
 type scopeKey struct{}
@@ -35,7 +35,7 @@ func scopeFrom(ctx context.Context) *scope { return ctx.Value(scopeKey{}).(*scop
 
 func (sc *scope) expired() bool { return errors.Is(sc.ctx.Err(), context.DeadlineExceeded) }
 
-// over is the error of a field that is not begun any more.
+// over returns an error when the execution has ended and no further field may be resolved.
 func (sc *scope) over(where string) error {
 	if sc.expired() {
 		return timeError(sc.time)
@@ -46,7 +46,7 @@ func (sc *scope) over(where string) error {
 	return nil
 }
 
-// count adds what a leaf will cost in the response, so that an answer that grows too large ends early.
+// count adds the size of a leaf in the response, so that a response over the limit ends early.
 func (sc *scope) count(where string, v any) (any, error) {
 	if fn, ok := v.(Thunk); ok {
 		return sc.thunk(where, fn), nil
@@ -66,14 +66,14 @@ func (sc *scope) count(where string, v any) (any, error) {
 	return v, nil
 }
 
-// errCrowded says that all answers together leave no room for this one.
+// errCrowded: the bound on all results together is reached.
 var errCrowded = errorf(model.CodeUnavailable, "too much is being answered at this moment; try again, or ask for less")
 
-func responseLimit(most int) *Error {
-	return limitError("response", "the response is larger than the limit of %d bytes", most)
+func responseLimit(maximum int) *Error {
+	return limitError("response", "the response is larger than the limit of %d bytes", maximum)
 }
 
-// run makes graphql-go's function of a registered resolver.
+// run returns graphql-go's function for a registered resolver.
 func (e *Engine) run(f *field) graphql.FieldResolveFn {
 	where := f.String()
 	return func(p graphql.ResolveParams) (any, error) {
@@ -93,11 +93,11 @@ func (e *Engine) run(f *field) graphql.FieldResolveFn {
 	}
 }
 
-// resolve calls a registered resolver, for those who may.
+// resolve calls a registered resolver if the caller may use it.
 func (sc *scope) resolve(f *field, where string, src any, args Args) (out any, err error) {
 	defer sc.masked(where, &out, &err)
 	if f.root {
-		if err := f.access.check(sc.engine.area.plane, sc.call.Transport, sc.call.Principal); err != nil {
+		if err := sc.authorize(f); err != nil {
 			return nil, sc.translate(where, err)
 		}
 	}
@@ -111,7 +111,12 @@ func (sc *scope) resolve(f *field, where string, src any, args Args) (out any, e
 	return sc.count(where, v)
 }
 
-// thunk guards a value that is computed later, which may again be one.
+// authorize returns an error unless the caller may use a root field.
+func (sc *scope) authorize(f *field) error {
+	return f.access.check(sc.engine.area.plane, sc.call.Transport, sc.call.Principal)
+}
+
+// thunk wraps a value that is computed later with the checks of resolve. The value may be a Thunk again.
 func (sc *scope) thunk(where string, fn Thunk) Thunk {
 	return func() (out any, err error) {
 		defer sc.masked(where, &out, &err)

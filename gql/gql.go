@@ -1,9 +1,9 @@
 // Package gql serves the GraphQL areas. The schema files under schema are the source of truth: each is parsed into
 // types, every field must find a resolver or a Go field with its name, every resolver a field, or the start fails.
 //
-// A request goes: parse and validate (gqlparser, kept in a bounded cache) → limits → our own coercion, which knows
-// absent, null and value apart → authority → resolvers (executed by graphql-go, which gets a document without
-// arguments; the coerced ones travel beside it) → response in document order.
+// The steps of a request: parse and validate (gqlparser, kept in a bounded cache) → limits → this package's coercion,
+// which keeps absent, null and value apart → authority → resolvers (executed by graphql-go, which gets a document
+// without arguments; the coerced arguments are in the scope) → response in document order.
 //
 // An area is made of
 //
@@ -32,16 +32,16 @@ import (
 //go:embed schema/*.graphql
 var schemaFiles embed.FS
 
-// Config says how a Server behaves.
+// Config configures a Server.
 type Config struct {
 	Limits   Limits // zero fields take their defaults
-	DevTools bool   // answers introspection
+	DevTools bool   // introspection is answered
 	Log      *slog.Logger
-	// Registerer takes the metrics; nil registers none.
+	// Registerer receives the metrics; nil: they are not registered.
 	Registerer prometheus.Registerer
 }
 
-// Server holds the areas and what they share: limits, document cache, metrics, connections.
+// Server holds the areas and their common limits, document cache, metrics and connections.
 type Server struct {
 	cfg       Config
 	log       *slog.Logger
@@ -63,14 +63,14 @@ func New(cfg Config) *Server {
 	}
 	m := newMetrics(cfg.Registerer)
 	s := &Server{cfg: cfg, log: cfg.Log, metrics: m, cache: newCache(cfg.Limits.CacheBytes, m),
-		admission: newAdmission(cfg.Limits.PendingBytes), results: &results{most: cfg.Limits.ResultBytes, refused: m.resultsRefused}, sockets: newSocketLimits(cfg.Limits, m), inflight: newInflight()}
+		admission: newAdmission(cfg.Limits.PendingBytes), results: &results{maximum: cfg.Limits.ResultBytes, refused: m.resultsRefused}, sockets: newSocketLimits(cfg.Limits, m), inflight: newInflight()}
 	if cfg.Registerer != nil {
 		s.registerBounds(cfg.Registerer)
 	}
 	return s
 }
 
-// Area adds the area whose schema is schema/<name>.graphql. The other planes of an area bear their own names:
+// Area adds the area whose schema is schema/<name>.graphql. The other planes of an area have names of their own:
 // user-management-admin, user-management-settings, ai-inference-admin.
 func (s *Server) Area(name string, plane Plane) *Area {
 	sdl, err := SDL(name)
@@ -95,7 +95,7 @@ func SDL(name string) (string, error) {
 	return string(b), nil
 }
 
-// Build makes the areas ready to run. Its error names everything that does not fit: fields without a resolver,
+// Build prepares the areas for requests. Its error lists everything that does not fit: fields without a resolver,
 // resolvers without a field, Go fields of a type that the schema's type cannot show.
 func (s *Server) Build() error {
 	var errs []error
@@ -108,7 +108,7 @@ func (s *Server) Build() error {
 	return errors.Join(errs...)
 }
 
-// Operations lists every root field of every area with what it asks of the caller, sorted by area, kind and name.
+// Operations lists every root field of every area with the access that it demands, sorted by area, kind and name.
 func (s *Server) Operations() []Operation {
 	var ops []Operation
 	for _, a := range s.areas {
@@ -128,8 +128,8 @@ func (s *Server) Engine(area string) *Engine {
 	return nil
 }
 
-// Handler serves the area over HTTP and WebSocket; auth proves who the caller is. An area may be served several times
-// with different proofs, as the unix socket does. It panics when the server is not built or the area unknown.
+// Handler serves the area over HTTP and WebSocket; auth authenticates the caller. An area may be served several times
+// with different authentication, as on the unix socket. It panics when the server is not built or the area unknown.
 func (s *Server) Handler(area string, auth Authenticate) http.Handler {
 	e := s.Engine(area)
 	if e == nil || !s.built {
@@ -139,5 +139,5 @@ func (s *Server) Handler(area string, auth Authenticate) http.Handler {
 }
 
 // Drain refuses new requests with 503, closes the WebSocket connections with 1001 and waits until running requests
-// have ended or ctx is over.
+// have ended or ctx ends.
 func (s *Server) Drain(ctx context.Context) error { return s.inflight.drain(ctx) }

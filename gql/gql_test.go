@@ -349,9 +349,7 @@ func testVars(t testing.TB, s string) map[string]any {
 func (w *world) do(p *model.Principal, query, variables string) string {
 	w.t.Helper()
 	ctx := WithCall(context.Background(), Call{Principal: p, RequestID: "req-1", Transport: HTTP})
-	resp := w.engine.Execute(ctx, Request{Query: query, Variables: testVars(w.t, variables)})
-	defer resp.done()
-	return w.json(resp)
+	return w.json(w.engine.Execute(ctx, Request{Query: query, Variables: testVars(w.t, variables)}))
 }
 
 func (w *world) json(r *Response) string {

@@ -70,10 +70,10 @@ func (h *handler) post(w http.ResponseWriter, r *http.Request) {
 		reply(w, status, refuse(refusal))
 		return
 	}
-	most := h.server.cfg.Limits.BodyBytes
+	maximum := h.server.cfg.Limits.BodyBytes
 	room := r.ContentLength
-	if room < 0 || room > most {
-		room = most
+	if room < 0 || room > maximum {
+		room = maximum
 	}
 	leave, ok := h.server.admission.enter(ctx, room)
 	if !ok {
@@ -82,9 +82,9 @@ func (h *handler) post(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer leave()
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maximum))
 	if err != nil {
-		reply(w, http.StatusBadRequest, refuse(bodyError(err, most)))
+		reply(w, http.StatusBadRequest, refuse(bodyError(err, maximum)))
 		return
 	}
 	req, err := ParseRequest(body)
@@ -93,7 +93,7 @@ func (h *handler) post(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ctx = WithCall(ctx, Call{Principal: session.Principal, RequestID: requestid.From(ctx), Remote: remote(r), Transport: HTTP})
-	resp := h.engine.Execute(ctx, req)
+	resp := h.engine.respond(ctx, req)
 	defer resp.done()
 	reply(w, http.StatusOK, resp)
 }
@@ -103,9 +103,9 @@ func (h *handler) unavailable(w http.ResponseWriter, why string) {
 	reply(w, http.StatusServiceUnavailable, refuse(errorf(model.CodeUnavailable, "%s", why)))
 }
 
-func bodyError(err error, most int64) *Error {
+func bodyError(err error, maximum int64) *Error {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return limitError("body", "the body is larger than the limit of %d bytes", most)
+		return limitError("body", "the body is larger than the limit of %d bytes", maximum)
 	}
 	return errorf("", "the body could not be read")
 }
@@ -118,7 +118,7 @@ func isJSON(contentType string) bool {
 	return err == nil && (t == "application/json" || strings.HasPrefix(t, "application/") && strings.HasSuffix(t, "+json"))
 }
 
-// prove finds out who the caller is. status is that of the refusal.
+// prove authenticates the caller. status is the HTTP status of the refusal.
 func (h *handler) prove(ctx context.Context, authorization, tenant string, from netip.Addr, t Transport) (Session, int, *Error) {
 	bearer, ok := bearerOf(authorization)
 	if !ok {
@@ -191,11 +191,11 @@ func reply(w http.ResponseWriter, status int, resp *Response) {
 	w.Header().Set("Content-Length", strconv.Itoa(len(b)))
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = w.Write(b) // a caller who has left is nobody to tell
+	_, _ = w.Write(b) // the client may have disconnected
 }
 
 // ParseRequest reads the envelope {"query", "variables", "operationName"}. Other keys are ignored; an array, a second
-// value or a member of the wrong kind is an error whose text may be shown.
+// value or a member of the wrong kind is an error with a text that may be shown to the client.
 func ParseRequest(body []byte) (Request, error) {
 	if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '[' {
 		return Request{}, errors.New("batches of requests are not supported")

@@ -182,7 +182,7 @@ func TestTooMuchAtOnceWaitsAndIsThenRefused(t *testing.T) {
 		synctest.Wait()
 		start := time.Now()
 		rec := ask(`{ ping }`)
-		if rec.Code != 503 || rec.Header().Get("Retry-After") != "1" || time.Since(start) != admitPatient {
+		if rec.Code != 503 || rec.Header().Get("Retry-After") != "1" || time.Since(start) != admissionTimeout {
 			t.Errorf("%d after %v", rec.Code, time.Since(start))
 		}
 		small := httptest.NewRecorder()

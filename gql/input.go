@@ -12,7 +12,7 @@ import (
 	"weir/model"
 )
 
-// maxInputErrors bounds how many errors one request's values are given.
+// maxInputErrors bounds the errors about the values of one request.
 const maxInputErrors = 20
 
 // variables coerces the values that came with a request (decoded with UseNumber) to the types that the operation
@@ -136,7 +136,7 @@ func (c *variableCoercer) object(def *ast.Definition, v any, path *inputPath) an
 	return out
 }
 
-// unknownField is the refusal of a field that an input type does not have, with the nearest that it has.
+// unknownField is the refusal of a field that an input type does not have, with a suggestion of the nearest one.
 func unknownField(def *ast.Definition, name string) string {
 	names := make([]string, len(def.Fields))
 	for i, f := range def.Fields {
@@ -145,7 +145,7 @@ func unknownField(def *ast.Definition, name string) string {
 	return fmt.Sprintf(`Field "%s" is not defined by type "%s".`, clip(name), def.Name) + didYouMean(`"`, "", name, names)
 }
 
-// inputPath is where in a variable's value the coercion stands.
+// inputPath is the coercion's position in a variable's value.
 type inputPath struct {
 	up    *inputPath
 	key   string // "" for an element of a list
@@ -162,7 +162,7 @@ func (p *inputPath) String() string {
 	return p.up.String() + "." + p.key
 }
 
-// leaf is a scalar or enum value as it was written: the common ground of literals and JSON.
+// leaf is a scalar or enum value as it was written, from a literal or from JSON.
 type leaf struct {
 	kind leafKind
 	text string // digits, string content, true or false, enum name; else how it is shown in a refusal
@@ -196,7 +196,7 @@ func leafOfJSON(v any) leaf {
 	return leaf{otherLeaf, inspect(v)}
 }
 
-// leafOfNumber tells whole numbers from others. JSON has one kind of number, so 5.0 is the Int 5 as well.
+// leafOfNumber distinguishes whole numbers from others. JSON has one kind of number, so 5.0 is the Int 5 as well.
 func leafOfNumber(s string) leaf {
 	if !strings.ContainsAny(s, ".eE") {
 		return leaf{intLeaf, s}
@@ -216,7 +216,7 @@ func (l leaf) shown() string {
 	return clip(l.text)
 }
 
-// coerceLeaf gives the value of a scalar or enum: string, int, float64 or bool. problem says what is wrong with it.
+// coerceLeaf returns the value of a scalar or enum: string, int, float64 or bool. problem is "" or what is wrong with it.
 func coerceLeaf(def *ast.Definition, l leaf) (v any, problem string) {
 	if def.Kind == ast.Enum {
 		return coerceEnum(def, l)

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// How much of a refused value is quoted back.
+// Bounds on the part of a refused value that a message quotes.
 const (
 	maxInspectDepth = 2
 	maxInspectItems = 10
@@ -88,7 +88,7 @@ func inspectObject(b *strings.Builder, m map[string]any, depth int) {
 	b.WriteString(" }")
 }
 
-// isSecret reports whether a field is not quoted back: answers are kept in places where no secret belongs.
+// isSecret reports whether a field's value is left out of messages: clients write messages to logs.
 func isSecret(name string) bool {
 	name = strings.ToLower(name)
 	return strings.Contains(name, "password") || strings.Contains(name, "secret") || strings.Contains(name, "credentialvalue")

@@ -7,7 +7,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// introspection answers questions about the schema from the schema file itself, so that it equals what is published.
+// introspection answers __schema and __type from the schema file itself, so that the answer equals the published schema.
 type introspection struct {
 	schema *ast.Schema
 	kinds  map[string]map[string]answerFunc
@@ -24,7 +24,7 @@ func newIntrospection(schema *ast.Schema) *introspection {
 	return in
 }
 
-// answer adds the operation's questions about the schema to data.
+// answer adds the answers to the operation's introspection to data.
 func (in *introspection) answer(op *operation, vars map[string]any, data map[string]any) {
 	w := introspector{in: in, vars: vars}
 	var found asked
@@ -46,7 +46,7 @@ func (in *introspection) answer(op *operation, vars map[string]any, data map[str
 	}
 }
 
-// asked holds the fields of one place by response key, with all that is selected below each.
+// asked holds the fields of one selection by response key, with all selections below each.
 type asked struct {
 	keys   []string
 	fields map[string]*ast.Field
@@ -164,7 +164,7 @@ func (in *introspection) schemaFields() map[string]answerFunc {
 }
 
 func (in *introspection) typeFields() map[string]answerFunc {
-	// named makes the answer of a fact that only named types have.
+	// named returns the value of a property that only named types have.
 	named := func(fn func(d *ast.Definition, args Args) any) answerFunc {
 		return func(src any, args Args) any {
 			t := src.(*ast.Type)
@@ -261,7 +261,7 @@ func typeList(names []string) any {
 	return out
 }
 
-// visible leaves out what is deprecated unless it is asked for.
+// visible leaves deprecated entries out unless the query includes them.
 func visible[E any](list []E, args Args, directives func(E) ast.DirectiveList) any {
 	out := []any{}
 	for _, e := range list {
@@ -288,7 +288,7 @@ func (in *introspection) fieldFields() map[string]answerFunc {
 	}
 }
 
-// inputFields serves arguments and the fields of input objects alike.
+// inputFields shows arguments and the fields of input objects.
 func (in *introspection) inputFields() map[string]answerFunc {
 	both := func(fn func(name, description string, t *ast.Type, def *ast.Value, dirs ast.DirectiveList) any) answerFunc {
 		return func(src any, _ Args) any {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Limits bounds what one request and all of them together may cost. A field that is zero or negative takes its default:
-// no setting removes a limit.
+// Limits bounds what one request and all of them together may cost. A zero or negative field takes its default: no
+// setting removes a limit.
 type Limits struct {
 	BodyBytes          int64         // HTTP body and WebSocket message, 4 MiB
 	QueryLength        int           // bytes of query text, 100,000
@@ -58,8 +58,8 @@ func orDefault[T int | int64 | time.Duration](field *T, def T) {
 	}
 }
 
-// LimitsFromEnv reads the WEIR_GRAPHQL_MAX_* variables through getenv. What is unreadable, zero or negative leaves the
-// default in force.
+// LimitsFromEnv reads the WEIR_GRAPHQL_MAX_* variables through getenv. A value that is unreadable, zero or
+// negative leaves the default.
 func LimitsFromEnv(getenv func(string) string) Limits {
 	number := func(name string) int {
 		n, err := strconv.ParseInt(getenv("WEIR_GRAPHQL_MAX_"+name), 10, 32)
@@ -93,7 +93,7 @@ func secondsOf(s string) time.Duration {
 	return d
 }
 
-// DevTools reads WEIR_GRAPHQL_DEV_TOOLS as strconv.ParseBool does; whatever that cannot read is off.
+// DevTools reads WEIR_GRAPHQL_DEV_TOOLS as strconv.ParseBool does; a value that it cannot read means false.
 func DevTools(getenv func(string) string) bool {
 	on, err := strconv.ParseBool(getenv("WEIR_GRAPHQL_DEV_TOOLS"))
 	return err == nil && on

@@ -162,6 +162,26 @@ func TestAllAnswersTogetherAreBounded(t *testing.T) {
 	}
 }
 
+// A caller in the process has no way to give a response back: Execute does so before it returns. The transports hold
+// theirs until they have written it.
+func TestAnExecutedResponseTakesNoRoomAmongTheResults(t *testing.T) {
+	w := newWorld(t, Config{})
+	used := &w.server.results.used
+	for range 3 {
+		resp := w.engine.Execute(t.Context(), Request{Query: `{ large(n: 9000) }`})
+		if got := w.json(resp); len(got) < 9000 || used.Load() != 0 {
+			t.Errorf("%.100s; %d bytes are held after Execute", got, used.Load())
+		}
+	}
+	resp := w.engine.respond(t.Context(), Request{Query: `{ large(n: 9000) }`})
+	if used.Load() < 9000 {
+		t.Errorf("%d bytes are held until the response is written", used.Load())
+	}
+	if resp.done(); used.Load() != 0 {
+		t.Errorf("%d bytes are held after it was written", used.Load())
+	}
+}
+
 func TestErrorsOfOneAnswerAreBounded(t *testing.T) {
 	w := newWorld(t, Config{})
 	got := w.do(w.admin(), `{ devicesByToken(tokens: `+testTokens(1000)+`) { broken } }`, ``)

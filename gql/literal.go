@@ -9,8 +9,8 @@ import (
 	"weir/model"
 )
 
-// literalCoercer coerces values written in a document. While a document is validated vars is nil: what a variable will
-// hold is not known, so it fits everywhere (that its type fits is another rule). When a request runs vars holds the
+// literalCoercer coerces values written in a document. While a document is validated vars is nil: the value of
+// a variable is not known yet, so it fits everywhere (another rule checks its type). When a request runs vars holds the
 // coerced variables, and the only thing that can still be wrong is a null.
 type literalCoercer struct {
 	schema *ast.Schema
@@ -89,7 +89,7 @@ func (c *literalCoercer) object(def *ast.Definition, v *ast.Value) any {
 				continue
 			}
 			if !c.run {
-				continue // a variable of which nothing is known yet
+				continue // a variable without a known value
 			}
 		}
 		if f.DefaultValue != nil {
@@ -159,20 +159,20 @@ func isConstant(v *ast.Value) bool {
 }
 
 // listLimit finds a list that is longer than allowed; path is dotted, without indexes.
-func listLimit(v any, path string, most func(path string) int) *Error {
+func listLimit(v any, path string, maximum func(path string) int) *Error {
 	switch v := v.(type) {
 	case []any:
-		if limit := most(path); len(v) > limit {
+		if limit := maximum(path); len(v) > limit {
 			return limitError("list argument", "the list %q has %d elements, at most %d are allowed", path, len(v), limit)
 		}
 		for _, x := range v {
-			if err := listLimit(x, path, most); err != nil {
+			if err := listLimit(x, path, maximum); err != nil {
 				return err
 			}
 		}
 	case map[string]any:
 		for _, name := range sortedKeys(v) {
-			if err := listLimit(v[name], joinPath(path, name), most); err != nil {
+			if err := listLimit(v[name], joinPath(path, name), maximum); err != nil {
 				return err
 			}
 		}

@@ -10,18 +10,18 @@ import (
 // maxBatch bounds the keys of one batch of a Loader.
 const maxBatch = 1000
 
-// Loader fetches values by key in batches: whatever the fields of one level of a response ask for is fetched together,
-// each key once per request. A Loader is made once and used by all requests; what it has fetched belongs to the request.
+// Loader fetches values by key in batches: the keys that the fields of one level of a response load are fetched together,
+// each key once per request. A Loader is made once and used by all requests; the fetched values belong to the request.
 type Loader[K comparable, V any] struct {
 	fetch func(ctx context.Context, keys []K) (map[K]V, error)
 }
 
-// NewLoader returns a loader over fetch, which leaves out keys that have no value. Keys are distinct, at most 1000.
+// NewLoader returns a loader over fetch, which leaves out keys without a value. fetch gets at most 1000 distinct keys.
 func NewLoader[K comparable, V any](fetch func(ctx context.Context, keys []K) (map[K]V, error)) *Loader[K, V] {
 	return &Loader[K, V]{fetch: fetch}
 }
 
-// Load returns what a resolver returns for the value of key: a Thunk that gives the value, or null when there is none.
+// Load returns a Thunk of the value of key, null when there is none. A resolver returns it as its result.
 func (l *Loader[K, V]) Load(ctx context.Context, key K) Thunk {
 	return l.Then(ctx, key, func(v V, ok bool) (any, error) {
 		if !ok {
@@ -31,7 +31,7 @@ func (l *Loader[K, V]) Load(ctx context.Context, key K) Thunk {
 	})
 }
 
-// Then is Load with a last step: fn gets the value and whether there is one.
+// Then is Load with a conversion: fn gets the value and whether there is one.
 func (l *Loader[K, V]) Then(ctx context.Context, key K, fn func(v V, ok bool) (any, error)) Thunk {
 	b := batchOf(ctx, l)
 	b.want(key)
@@ -57,10 +57,10 @@ func (s *loaderSet) reset() {
 }
 
 func batchOf[K comparable, V any](ctx context.Context, l *Loader[K, V]) *batch[K, V] {
-	fresh := &batch[K, V]{fetch: l.fetch, known: map[K]V{}, asked: map[K]bool{}}
+	fresh := func() *batch[K, V] { return &batch[K, V]{fetch: l.fetch, known: map[K]V{}, asked: map[K]bool{}} }
 	sc, ok := ctx.Value(scopeKey{}).(*scope)
 	if !ok {
-		return fresh // outside of an execution there is nothing to share
+		return fresh() // outside an execution there is nothing to share
 	}
 	sc.loaders.mu.Lock()
 	defer sc.loaders.mu.Unlock()
@@ -70,8 +70,9 @@ func batchOf[K comparable, V any](ctx context.Context, l *Loader[K, V]) *batch[K
 	if sc.loaders.batches == nil {
 		sc.loaders.batches = map[any]any{}
 	}
-	sc.loaders.batches[l] = fresh
-	return fresh
+	b := fresh()
+	sc.loaders.batches[l] = b
+	return b
 }
 
 type batch[K comparable, V any] struct {
@@ -81,7 +82,7 @@ type batch[K comparable, V any] struct {
 	pending []K
 	asked   map[K]bool
 	known   map[K]V
-	err     error // of the last fetch: an execution does not ask twice
+	err     error // of the last fetch, which is not repeated
 }
 
 func (b *batch[K, V]) want(key K) {

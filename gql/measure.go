@@ -8,7 +8,7 @@ import (
 	"weir/model"
 )
 
-// measure refuses a document that is over a limit which can be judged from its text alone. It runs before validation,
+// measure refuses a document over a limit that its text alone decides. It runs before validation,
 // so names may be wrong, fragments missing and cycles present.
 func (e *Engine) measure(doc *ast.QueryDocument) *Error {
 	m := measurer{engine: e, fragments: map[string]*ast.FragmentDefinition{}, sizes: map[string]extent{},
@@ -59,7 +59,7 @@ type measurer struct {
 	sizes         map[string]extent // of fragments
 	measuring     map[string]bool
 	cycle         *Error        // a fragment that spreads itself
-	introspection *ast.Position // where the document asks about the schema
+	introspection *ast.Position // where the document contains introspection
 }
 
 type extent struct{ selections, depth int }
@@ -76,7 +76,7 @@ func (m *measurer) set(set ast.SelectionSet) extent {
 		sum.selections = addCapped(sum.selections, 1)
 		switch s := s.(type) {
 		case *ast.Field:
-			if s.Name == "__schema" || s.Name == "__type" {
+			if asksSchema(s) {
 				m.introspection = s.Position
 				include(extent{selections: m.set(s.SelectionSet).selections}, 0) // has its own bound of depth
 				continue
@@ -110,17 +110,17 @@ func (m *measurer) fragment(name string) extent {
 	return s
 }
 
-// maxRepeats is how often a response key may be selected at one place. Validation compares each with each.
+// maxRepeats bounds the selections of a response key at one level: validation compares each pair of them.
 const maxRepeats = 100
 
-// repeated counts how often each response key is selected at a place, and what is selected below it.
+// repeated counts the selections of a response key, and of the keys below it.
 type repeated struct {
 	times int
 	below map[string]*repeated
 }
 
-// repeats refuses a selection that names the same key again and again. It visits every selection, fragments spread, of
-// which there are not too many by now.
+// repeats refuses a selection with more than maxRepeats selections of one key. It visits every selection, fragments
+// spread; their number has been checked before.
 func (m *measurer) repeats(set ast.SelectionSet, at *repeated) *Error {
 	for _, s := range set {
 		var err *Error
@@ -152,17 +152,17 @@ func (m *measurer) repeats(set ast.SelectionSet, at *repeated) *Error {
 	return nil
 }
 
-// roots counts the response keys at the root, and those of them that check credentials.
+// roots limits the response keys at the root, and those of them that check credentials.
 func (m *measurer) roots(op *ast.OperationDefinition) *Error {
 	keys := map[string]bool{} // response key → checks credentials
 	m.rootKeys(op.Operation, op.SelectionSet, keys, map[string]bool{})
 	limits := m.engine.limits
-	most, kind := limits.QueryRootFields, "query"
+	maximum, kind := limits.QueryRootFields, "query"
 	if op.Operation == ast.Mutation {
-		most, kind = limits.MutationRootFields, "mutation"
+		maximum, kind = limits.MutationRootFields, "mutation"
 	}
-	if len(keys) > most {
-		return errorf(model.CodeTooManyRootFields, "a %s may have %d root fields, this one has %d", kind, most, len(keys))
+	if len(keys) > maximum {
+		return errorf(model.CodeTooManyRootFields, "a %s may have %d root fields, this one has %d", kind, maximum, len(keys))
 	}
 	checks := 0
 	for _, check := range keys {
@@ -220,7 +220,7 @@ func multiplyCapped(a, b int) int {
 	return a * b
 }
 
-// costNode is a field of the expanded selection and by how much it multiplies what is below it.
+// costNode is a field of the expanded selection with the factor for the cost below it.
 type costNode struct {
 	rule     costRule
 	site     int // index of the field's site, -1 without arguments
@@ -249,7 +249,7 @@ const (
 	plainList   = 10
 )
 
-// costRuleOf finds out how a field multiplies. The items of a page object are under the page size already.
+// costRuleOf returns the factor of a field. The items of a page object are multiplied by the page size already.
 func (e *Engine) costRuleOf(parent costKind, f *ast.Field, reg *field) costRule {
 	def := f.Definition
 	isList := def.Type.Elem != nil
@@ -277,7 +277,7 @@ func (e *Engine) costRuleOf(parent costKind, f *ast.Field, reg *field) costRule 
 	return costRule{kind: costList}
 }
 
-// pageSizePath finds an argument, or a field of an input object among the arguments, that bounds the page.
+// pageSizePath returns the path of the argument, or of the input object's field, that bounds the page; nil for none.
 func (e *Engine) pageSizePath(args ast.ArgumentDefinitionList) []string {
 	for _, a := range args {
 		if a.Name == "pageSize" || a.Name == "limit" {
@@ -317,8 +317,8 @@ func (r costRule) multiplier(args Args) int {
 	return 1
 }
 
-// price is the sum over all fields of the product of the page sizes above them; it stops counting above most.
-func price(nodes []costNode, product, most int, args func(site int) Args) int {
+// price is the sum over all fields of the product of the page sizes above them; it stops counting above maximum.
+func price(nodes []costNode, product, maximum int, args func(site int) Args) int {
 	sum := 0
 	for _, n := range nodes {
 		sum = addCapped(sum, product)
@@ -327,16 +327,16 @@ func price(nodes []costNode, product, most int, args func(site int) Args) int {
 			if n.site >= 0 {
 				a = args(n.site)
 			}
-			sum = addCapped(sum, price(n.children, multiplyCapped(product, n.rule.multiplier(a)), most, args))
+			sum = addCapped(sum, price(n.children, multiplyCapped(product, n.rule.multiplier(a)), maximum, args))
 		}
-		if sum > most {
+		if sum > maximum {
 			return sum
 		}
 	}
 	return sum
 }
 
-// shape is the order in which a selection's keys stand in the response.
+// shape is the order of a selection's keys in the response.
 type shape struct {
 	keys   []shapeKey
 	byName map[string]*shape

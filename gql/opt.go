@@ -1,17 +1,17 @@
 package gql
 
-// Opt is a value of an update: absent (keep), null (clear) or a value (set). As a field of a struct that Args.Decode
-// fills it keeps the three apart.
+// Opt is a value of an update: absent (keep), null (clear) or a value (set). A struct that Args.Decode fills uses it to
+// distinguish the three.
 type Opt[T any] struct {
 	Set  bool // the caller named the field
-	Null bool // and named it null
+	Null bool // with null
 	V    T    // the value when Set and not Null
 }
 
 // Get returns the value and whether there is one.
 func (o Opt[T]) Get() (T, bool) { return o.V, o.Set && !o.Null }
 
-// Or returns the value that a record holding old has after the update; null gives T's zero value.
+// Or returns the value after the update of a field that holds old; null becomes T's zero value.
 func (o Opt[T]) Or(old T) T {
 	if o.Set {
 		return o.V
@@ -26,7 +26,7 @@ func (o *Opt[T]) target() any {
 	return &o.V
 }
 
-// optional is what every *Opt is.
+// optional is implemented by every *Opt.
 type optional interface {
 	setNull()
 	target() any

@@ -2,8 +2,7 @@ package gql
 
 import "context"
 
-// RegisterPlaceholder registers the area event-sources: routed, but devices reach it over their transports and not over
-// GraphQL.
+// RegisterPlaceholder registers the area event-sources, which has a route but no operations: devices send by transports.
 func RegisterPlaceholder(a *Area) {
 	null := func(context.Context, any, Args) (any, error) { return nil, nil }
 	a.Query("_empty", Anonymous(), null)

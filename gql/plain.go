@@ -2,16 +2,17 @@ package gql
 
 import (
 	"reflect"
+	"slices"
 
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// Most of what is asked is plain: root fields whose selections are Go fields of objects, of lists of objects, and of
-// leaves, all the way down, with the rows that rows of a list refer to. That is written as JSON at once, while the values
-// are read: the executor would make a path, a map entry and two deferred functions of each value first, which costs ten
-// times as much. Whatever is not plain after all (a null where none may be, an error, another value that comes later, a
-// limit) goes to the executor, with the values that the root fields already have, so that there is one place that knows
-// what an error does to an answer.
+// Most queries are plain: their root fields select Go fields of objects, of lists of objects and of leaves at every
+// level, and references from the rows of a list. The plain path writes JSON while it reads the values. The executor
+// would first make a path, a map entry and two deferred functions for each value, which costs ten times as much. When a
+// step turns out not to be plain (a null in a non-null field, an error, a Thunk other than a reference, a limit), the
+// executor runs it with the values that the root fields already have, so that only one place decides how an error
+// changes a response.
 
 // plain is a field of a plain selection.
 type plain struct {
@@ -38,7 +39,7 @@ type shownField struct {
 	leaf func(any) (any, error)
 }
 
-// plainRoots returns the root fields of a query if all of them are plain, else nil.
+// plainRoots returns the root fields of a query, nil unless all of them are plain.
 func (c *converter) plainRoots(set ast.SelectionSet) []plainRoot {
 	fields, ok := flat(set, c.engine.schema.Query.Name, nil)
 	if !ok {
@@ -62,13 +63,13 @@ func (c *converter) plainRoots(set ast.SelectionSet) []plainRoot {
 	return roots
 }
 
-// flat returns the fields of a selection on an object type, fragments spread; ok is false when what is selected depends
-// on more than the text, or a response key has several fields.
+// flat returns the fields of a selection on an object type, fragments spread; ok is false when the selection
+// depends on variables or on a value's type, or a response key has several fields.
 func flat(set ast.SelectionSet, object string, into []*ast.Field) (out []*ast.Field, ok bool) {
 	for _, s := range set {
 		switch s := s.(type) {
 		case *ast.Field:
-			if len(s.Directives) > 0 || has(into, s.Alias) {
+			if len(s.Directives) > 0 || slices.ContainsFunc(into, func(f *ast.Field) bool { return f.Alias == s.Alias }) {
 				return nil, false
 			}
 			into = append(into, s)
@@ -91,17 +92,8 @@ func flat(set ast.SelectionSet, object string, into []*ast.Field) (out []*ast.Fi
 	return into, true
 }
 
-func has(fields []*ast.Field, key string) bool {
-	for _, f := range fields {
-		if f.Alias == key {
-			return true
-		}
-	}
-	return false
-}
-
-// complete fills in what lies below a field; false when that is not plain. Below what rows refer to nothing may refer
-// further: it would be read row by row, where the executor reads it at once.
+// complete fills in the selection below a field; false when it is not plain. A referred object may not refer further: its
+// references would be read row by row, where the executor reads them in one batch.
 func (c *converter) complete(p *plain, f *ast.Field, mayRefer bool) bool {
 	def := c.engine.schema.Types[f.Definition.Type.Name()]
 	if def.IsLeafType() {
@@ -141,19 +133,19 @@ func (c *converter) inside(q *plain, object string, f *ast.Field, mayRefer bool)
 	return mayRefer && q.refer != nil && q.refer.refers && c.complete(q, f, false)
 }
 
-// jsonKey is the key of an object's member. A GraphQL name needs no escape.
+// jsonKey is the key of an object's member with its colon. A GraphQL name needs no escaping.
 func jsonKey(name string) []byte { return []byte(`"` + name + `":`) }
 
 // encoded is a part of a response that is JSON already.
 type encoded []byte
 
-// outcome is what a root field has come to, for the executor to go on with.
+// outcome is the result of a root field, with which the executor continues.
 type outcome struct {
 	value any
 	err   error
 }
 
-// runPlain answers a step whose fields are plain. False means that the executor has to.
+// runPlain answers a plain step. False means that the executor has to run it.
 func (sc *scope) runPlain(roots []plainRoot, resp *Response) bool {
 	sc.ahead = make(map[string]outcome, len(roots))
 	w := &plainWriter{sc: sc, jsonWriter: jsonWriter{limit: sc.engine.limits.ResponseBytes}}
@@ -180,14 +172,14 @@ func (sc *scope) runPlain(roots []plainRoot, resp *Response) bool {
 	return true
 }
 
-// plainWriter writes plain values and counts them as the executor's fields are.
+// plainWriter writes plain values and counts their size as the executor does.
 type plainWriter struct {
 	jsonWriter
 	sc                *scope
 	counted, reported int64
 }
 
-// reportBytes is what may be counted before all answers together are asked for room.
+// reportBytes are counted locally before they are added to the bytes of all results.
 const reportBytes = 4096
 
 func (w *plainWriter) count(v any) bool {
@@ -198,20 +190,21 @@ func (w *plainWriter) count(v any) bool {
 	return w.counted < reportBytes || w.report()
 }
 
-// report takes room for what was counted; false when there is none.
+// report adds the counted bytes to those of the response and of all results; false when one of the limits is reached.
 func (w *plainWriter) report() bool {
 	room, size := w.sc.engine.results.add(w.counted), w.sc.bytes.Add(w.counted)
 	w.reported, w.counted = w.reported+w.counted, 0
 	return room && size <= int64(w.limit)
 }
 
-// giveBack makes as if nothing had been counted: the executor counts anew.
+// giveBack subtracts everything that was counted: the executor counts again.
 func (w *plainWriter) giveBack() {
 	w.sc.engine.results.give(w.reported)
 	w.sc.bytes.Add(-w.reported)
 }
 
-// root writes the value of a root field. What panics here does so in the executor too, which makes an error of it.
+// root writes the value of a root field. A value that panics here does so in the executor too,
+// which turns it into an error.
 func (w *plainWriter) root(r *plainRoot, v any) (ok bool) {
 	defer func() {
 		if recover() != nil {
@@ -238,7 +231,7 @@ func (w *plainWriter) showLeaf(p *plain, t *ast.Type, v any) bool {
 	return !w.over
 }
 
-// showAs writes a value of type t, which is that of a field or of what its list holds.
+// showAs writes a value of type t: a field's type or the element type of its list.
 func (w *plainWriter) showAs(p *plain, t *ast.Type, v reflect.Value) bool {
 	v = pointed(v)
 	switch {
@@ -271,7 +264,7 @@ func (w *plainWriter) list(p *plain, elem *ast.Type, v reflect.Value) bool {
 	return true
 }
 
-// want asks for what the rows of a list refer to, so that it is read at once when the first row is written.
+// want loads the references of all rows of a list, so that one batch reads them when the first row is written.
 func (w *plainWriter) want(p *plain, list reflect.Value) {
 	for i := range p.below {
 		if p.below[i].refer == nil {
@@ -279,13 +272,13 @@ func (w *plainWriter) want(p *plain, list reflect.Value) {
 		}
 		for n := range list.Len() {
 			if row := pointed(list.Index(n)); row.CanAddr() {
-				_, _ = p.below[i].refer.resolve(w.sc.ctx, row.Addr().Interface(), Args{}) // an error comes again
+				_, _ = p.below[i].refer.resolve(w.sc.ctx, row.Addr().Interface(), Args{}) // an error is returned again when the row is written
 			}
 		}
 	}
 }
 
-// referred reads what a row refers to.
+// referred returns the target of a row's reference.
 func (w *plainWriter) referred(f *field, row reflect.Value) (any, bool) {
 	if !row.CanAddr() {
 		return nil, false
@@ -297,7 +290,7 @@ func (w *plainWriter) referred(f *field, row reflect.Value) (any, bool) {
 	return v, err == nil
 }
 
-// pointed is the value behind interfaces and a pointer, not valid for nil.
+// pointed removes an interface and a pointer; the result is not valid for nil.
 func pointed(v reflect.Value) reflect.Value {
 	if v.Kind() == reflect.Interface {
 		v = v.Elem()

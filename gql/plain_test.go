@@ -67,7 +67,7 @@ func TestPlainSelectionsAreAnsweredAsTheExecutorDoes(t *testing.T) {
 
 func (w *world) run(query string) *Response {
 	ctx := WithCall(context.Background(), Call{Principal: w.admin(), RequestID: "req-1", Transport: HTTP})
-	return w.engine.Execute(ctx, Request{Query: query})
+	return w.engine.respond(ctx, Request{Query: query})
 }
 
 func holdsEncoded(r *Response) bool {

@@ -15,7 +15,7 @@ import (
 	"weir/store"
 )
 
-// EventReader is what the event-management area needs of series.
+// EventReader is the part of series that the event-management area uses.
 type EventReader interface {
 	Events(ctx context.Context, q series.Query) (*series.Result, error)
 	Buckets(ctx context.Context, q series.BucketQuery) ([]series.Bucket, error)
@@ -40,10 +40,10 @@ type EventDeps struct {
 	Readings *hub.Hub[series.Point]
 }
 
-// maxLedgerEntries is the most entries that ingestLedger returns.
+// maxLedgerEntries is the maximum number of entries that ingestLedger returns.
 const maxLedgerEntries = 10_000
 
-// RegisterEvents gives the event-management area its operations.
+// RegisterEvents registers the operations of the event-management area.
 func RegisterEvents(a *Area, d EventDeps) {
 	e := &eventResolvers{d}
 	a.Type("SearchResultsPagination", searchPage{})
@@ -182,7 +182,7 @@ func finiteOrNil(f float64) *float64 {
 	return numberOrNil(f)
 }
 
-// eventsOf makes the resolver of an event query. fixed is the only type that its results can have, nil for all.
+// eventsOf returns the resolver of an event query. fixed is the only type of its results, nil for all types.
 func eventsOf[T any](e *eventResolvers, fixed []model.EventType, show func(*series.Event) T) Resolver {
 	return func(ctx context.Context, _ any, args Args) (any, error) {
 		c := args.Object("criteria")
@@ -216,15 +216,15 @@ func pageOf(number, size, n int, total int64) searchPage {
 	return searchPage{Start: start, End: start + n - 1, Total: total}
 }
 
-// eventScope is what a criteria input selects.
+// eventScope is the selection of a criteria input.
 type eventScope struct {
 	device     *int64
 	start, end *model.Micros
 	types      []model.EventType
 }
 
-// scope reads a criteria input; nil when it can select nothing: an unknown device, an anchor (nothing is anchored yet), or
-// types that leave out the only one there could be.
+// scope reads a criteria input; nil when it can select nothing: an unknown device, an anchor (no device is anchored yet),
+// or types without the only possible one.
 func (e *eventResolvers) scope(ctx context.Context, c Args, fixed []model.EventType) (*eventScope, error) {
 	s := &eventScope{types: fixed}
 	var err error
@@ -250,7 +250,7 @@ func (e *eventResolvers) scope(ctx context.Context, c Args, fixed []model.EventT
 	return s, nil
 }
 
-// restrict lays the criteria's eventTypes over the fixed ones.
+// restrict returns the types that are both in the criteria's eventTypes and fixed.
 func (s *eventScope) restrict(c Args) (possible bool, err error) {
 	var in struct {
 		Types []int `gql:"eventTypes"`
@@ -275,8 +275,8 @@ func (s *eventScope) restrict(c Args) (possible bool, err error) {
 	return false, nil
 }
 
-// instant reads an RFC 3339 time. A bound between two stored microseconds includes what it should: the end is rounded
-// down by nature, the start up.
+// instant reads an RFC 3339 time. A bound between two stored microseconds is rounded inwards: the end down,
+// the start up.
 func instant(c Args, name string, end bool) (*model.Micros, error) {
 	if !c.Has(name) || c.IsNull(name) {
 		return nil, nil
@@ -296,7 +296,7 @@ func instant(c Args, name string, end bool) (*model.Micros, error) {
 type bucketView struct {
 	Start model.Micros `gql:"bucketStart"`
 	Name  string       `gql:"name"`
-	Avg   *float64     `gql:"avg"` // null when the sum is beyond what a float64 holds
+	Avg   *float64     `gql:"avg"` // null when the sum is outside the range of float64
 	Min   float64      `gql:"min"`
 	Max   float64      `gql:"max"`
 	Sum   *float64     `gql:"sum"`

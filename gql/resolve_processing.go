@@ -11,12 +11,12 @@ import (
 	"weir/rules"
 )
 
-// RuleChecker compiles rules without keeping them.
+// RuleChecker compiles rules without installing them.
 type RuleChecker interface {
 	Validate([]rules.Candidate) ([]rules.ValidationError, []rules.ValidationWarning)
 }
 
-// HealthReader tells how the live rules of a profile are.
+// HealthReader returns the health of a profile's live rules.
 type HealthReader interface {
 	RuleHealth(ctx context.Context, tenant, profile string) ([]ingest.RuleHealth, error)
 }
@@ -28,7 +28,7 @@ type ProcessingDeps struct {
 	Edges  *hub.Hub[model.Edge]
 }
 
-// RegisterProcessing gives the event-processing area its operations.
+// RegisterProcessing registers the operations of the event-processing area.
 func RegisterProcessing(a *Area, d ProcessingDeps) {
 	p := &processingResolvers{d}
 	a.Type("EventProcessingInfo", processingInfo{})

@@ -7,7 +7,7 @@ import (
 	"weir/registry"
 )
 
-// RegisterRegistry gives the device-management area the registry's kinds and, below, what is special about them.
+// RegisterRegistry registers the registry's kinds and their special operations in the device-management area.
 func RegisterRegistry(a *Area, r *registry.Registry) {
 	a.Entities(r.Kinds)
 	registerProfiles(a, r)

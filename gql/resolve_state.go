@@ -19,13 +19,13 @@ type StateReader interface {
 	Silence(tenant, device string, standard time.Duration) time.Duration
 }
 
-// LatestReader reads what was last known of a device.
+// LatestReader reads the latest values of a device.
 type LatestReader interface {
 	LatestMeasurements(ctx context.Context, deviceID int64) ([]store.LatestMeasurement, error)
 	LatestLocations(ctx context.Context, devices []int64) ([]store.LatestLocation, error)
 }
 
-// ExternalFinder finds devices by the ids that others gave them.
+// ExternalFinder finds devices by their external ids.
 type ExternalFinder interface {
 	DevicesByExternalID(ctx context.Context, by *model.Principal, externalIDs []string) ([]*registry.Device, error)
 }
@@ -40,7 +40,7 @@ type StateDeps struct {
 	Silence   func() time.Duration // presence.inactivity_timeout
 }
 
-// RegisterState gives the device-state area its reads.
+// RegisterState registers the queries of the device-state area.
 func RegisterState(a *Area, d StateDeps) {
 	s := &stateResolvers{d}
 	a.Type("SearchResultsPagination", searchPage{})
@@ -114,7 +114,7 @@ func timeOrNil(m model.Micros, has bool) *model.Micros {
 	return &m
 }
 
-// all returns what is known of the tenant's devices, in order of device row ids.
+// all returns the states of the tenant's devices, in order of device row ids.
 func (s *stateResolvers) all(ctx context.Context) ([]stateView, error) {
 	by := PrincipalFrom(ctx)
 	rows, err := s.States.DeviceStates(ctx, by.TenantID)
@@ -163,7 +163,7 @@ func (s *stateResolvers) list(ctx context.Context, _ any, args Args) (any, error
 	return eventPage[stateView]{Results: rows, Pagination: pageOf(page.Number, page.Size, len(rows), int64(len(all)))}, nil
 }
 
-// of shows the states of some devices; one of which nothing is known is left out.
+// of shows the states of some devices; a device without a state is left out.
 func (s *stateResolvers) of(ctx context.Context, ds []*registry.Device, err error) (any, error) {
 	if err != nil {
 		return nil, err

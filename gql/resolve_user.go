@@ -11,7 +11,7 @@ import (
 	"weir/store"
 )
 
-// SignIn is what the user-management area needs of auth.
+// SignIn is the part of auth that the user-management area uses.
 type SignIn interface {
 	Login(ctx context.Context, email, password string, source netip.Addr) (*auth.SignIn, error)
 	SelectTenant(ctx context.Context, identityToken, tenant string) (*auth.AuthToken, error)
@@ -19,13 +19,13 @@ type SignIn interface {
 	IdentityMemberships(identityToken string) ([]auth.Membership, error)
 }
 
-// Profiles is a person's own record.
+// Profiles reads and changes the caller's own identity.
 type Profiles interface {
 	Me(ctx context.Context, by *model.Principal) (*auth.Profile, error)
 	UpdateProfile(ctx context.Context, by *model.Principal, p store.Patch) (*auth.Profile, error)
 }
 
-// TenantReader is what the area needs of govern.
+// TenantReader is the part of govern that the area uses.
 type TenantReader interface {
 	Tenant(ctx context.Context, token string) (*govern.Tenant, error)
 	Governance(tenant string) (govern.Governance, bool)
@@ -40,10 +40,10 @@ type UserDeps struct {
 	Areas    []string // configured to run, sorted
 }
 
-// defaultTokenMasks is the built-in hint for what clients may propose as tokens.
+// defaultTokenMasks is the built-in hint for the tokens that clients propose.
 const defaultTokenMasks = `{"default":"{slug}"}`
 
-// RegisterUser gives the user-management area its tenant plane.
+// RegisterUser registers the tenant plane of the user-management area.
 func RegisterUser(a *Area, d UserDeps) {
 	u := &userResolvers{d}
 	a.Type("Membership", auth.Membership{})
@@ -85,11 +85,11 @@ func RegisterUser(a *Area, d UserDeps) {
 
 type userResolvers struct{ UserDeps }
 
-// tenantView is what a tenant's own people see of it.
+// tenantView is what the members of a tenant see of it.
 type tenantView struct {
 	Token       string  `gql:"token"`
 	Name        *string `gql:"name"`
-	Description *string `gql:"description"` // nothing of a tenant describes it yet
+	Description *string `gql:"description"` // a tenant has no description yet
 }
 
 func always(v any) Resolver {
@@ -122,13 +122,13 @@ func (u *userResolvers) governance(ctx context.Context, _ any, _ Args) (any, err
 	return v, nil
 }
 
-// TokenJudge is what ByToken needs of auth.
+// TokenJudge is the part of auth that ByToken uses.
 type TokenJudge interface {
 	Authenticate(p auth.Plane, token, tenantHeader string) (*model.Principal, error)
 	Valid(p *model.Principal) (until time.Time, ok bool)
 }
 
-// ByToken proves callers by their bearer token.
+// ByToken authenticates callers by their bearer token.
 func ByToken(judge TokenJudge) Authenticate {
 	return func(_ context.Context, c Credentials) (Session, error) {
 		if c.Bearer == "" {

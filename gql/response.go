@@ -17,16 +17,16 @@ type Response struct {
 	limit int
 	early bool // refused before anything ran
 
-	results *results // of which it holds bytes until it is done
+	results *results // which count its bytes until done
 	held    int64
 }
 
-// refuse answers a request of which nothing was executed.
+// refuse returns the response to a request of which nothing was executed.
 func refuse(errs ...*Error) *Response { return &Response{Errors: errs, early: true} }
 
 func (r *Response) refused() bool { return r.early }
 
-// done gives back the place among the results once the answer is written.
+// done subtracts the response from the bytes of all results. It is called after the response was written.
 func (r *Response) done() {
 	if r.results != nil {
 		r.results.give(r.held)
@@ -64,7 +64,7 @@ func (r *Response) append(b []byte) ([]byte, error) {
 			b = append(b, ',')
 		}
 		errs, err := json.Marshal(r.Errors)
-		if err != nil { // an extension that is no JSON
+		if err != nil { // an extension without a JSON form
 			return nil, fmt.Errorf("gql: encode errors: %w", err)
 		}
 		b = append(append(b, `"errors":`...), errs...)
@@ -130,11 +130,11 @@ func (w *jsonWriter) value(v any, s *shape) {
 		}
 		w.buf = append(w.buf, ']')
 	default:
-		w.buf = append(w.buf, "null"...) // nothing else leaves a leaf type
+		w.buf = append(w.buf, "null"...) // leaf types return no other types
 	}
 }
 
-// appendFloat writes finite floats as encoding/json does, which is asked for those that take an exponent.
+// appendFloat writes finite floats as encoding/json does.
 func appendFloat(b []byte, f float64) []byte {
 	if abs := math.Abs(f); abs == 0 || abs >= 1e-6 && abs < 1e21 {
 		return strconv.AppendFloat(b, f, 'f', -1, 64)
@@ -146,7 +146,8 @@ func appendFloat(b []byte, f float64) []byte {
 	return append(b, enc...)
 }
 
-// appendString writes a JSON string. Invalid UTF-8 becomes U+FFFD; what HTML or JavaScript would trip over is escaped.
+// appendString writes a JSON string. Invalid UTF-8 becomes U+FFFD; characters that are unsafe in HTML or JavaScript are
+// escaped.
 func appendString(b []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < 0x20 || c >= utf8.RuneSelf || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {

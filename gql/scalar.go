@@ -13,7 +13,7 @@ import (
 	"weir/model"
 )
 
-// leafShower returns the way out of a scalar or enum.
+// leafShower returns the function that converts values of a scalar or enum for the response.
 func leafShower(def *ast.Definition) (func(any) (any, error), error) {
 	switch {
 	case def.Kind == ast.Enum:
@@ -32,8 +32,8 @@ func leafShower(def *ast.Definition) (func(any) (any, error), error) {
 	return nil, fmt.Errorf("scalar %s is not supported", def.Name)
 }
 
-// leafType makes the executor's type of a scalar or enum. Only the way out matters: inputs never reach graphql-go. The
-// names differ from the schema's because graphql-go insists on its own String and Boolean.
+// leafType returns the executor's type of a scalar or enum. It converts outputs only: inputs never reach graphql-go. The
+// names differ from the schema's because graphql-go requires its own String and Boolean.
 func leafType(def *ast.Definition, show func(any) (any, error)) graphql.Output {
 	return graphql.NewScalar(graphql.ScalarConfig{Name: "Leaf" + def.Name, Serialize: func(v any) any {
 		shown, err := show(v)
@@ -44,7 +44,7 @@ func leafType(def *ast.Definition, show func(any) (any, error)) graphql.Output {
 	}})
 }
 
-// showString takes strings, times (RFC 3339 in UTC) and whatever has a String method.
+// showString accepts strings, times (shown as RFC 3339 in UTC) and values with a String method.
 func showString(v any) (any, error) {
 	switch v := v.(type) {
 	case string:
@@ -80,7 +80,7 @@ func pointee[T any](p *T) (any, error) {
 	return *p, nil
 }
 
-// showID takes what showString takes, and integers.
+// showID accepts what showString accepts, and integers.
 func showID(v any) (any, error) {
 	if n, ok := v.(int64); ok {
 		return strconv.FormatInt(n, 10), nil
@@ -97,7 +97,7 @@ func showID(v any) (any, error) {
 	return showString(v)
 }
 
-// showInt clamps to 32 bits: Int has no more.
+// showInt clamps to 32 bits, the range of Int.
 func showInt(v any) (any, error) {
 	r := reflect.Indirect(reflect.ValueOf(v))
 	switch {
@@ -111,7 +111,7 @@ func showInt(v any) (any, error) {
 	return nil, fmt.Errorf("%T is no Int", v)
 }
 
-// showFloat shows what JSON has no number for as null.
+// showFloat shows NaN and infinities as null, for JSON has no such numbers.
 func showFloat(v any) (any, error) {
 	f, ok := v.(float64)
 	if !ok {

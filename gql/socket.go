@@ -35,13 +35,13 @@ const (
 const (
 	initWithin    = 10 * time.Second
 	pingEvery     = 25 * time.Second
-	silenceMost   = 60 * time.Second
+	maxSilence    = 60 * time.Second
 	writeWithin   = 10 * time.Second
-	superviseTick = 500 * time.Millisecond // expiry and revocation are noticed within a second
+	superviseTick = 500 * time.Millisecond // expiry and revocation take effect within a second
 )
 
-// socket is one WebSocket connection. One goroutine reads, one supervises the timers, each operation has its own;
-// writes take turns in the library.
+// socket is one WebSocket connection. One goroutine reads, one supervises the timers, each operation has its own; the
+// library serialises writes.
 type socket struct {
 	h      *handler
 	conn   *websocket.Conn
@@ -52,10 +52,10 @@ type socket struct {
 	started  time.Time
 	lastSeen atomic.Int64 // unix nanoseconds of the last frame from the client
 	lastPing time.Time    // supervisor only
-	release  func()       // gives the identity's place back
+	release  func()       // ends the count for the identity
 
 	mu      sync.Mutex
-	begun   bool // connection_init came
+	begun   bool // connection_init was received
 	acked   bool
 	session Session
 	ops     map[string]*socketOp
@@ -64,7 +64,7 @@ type socket struct {
 
 type socketOp struct{ cancel context.CancelFunc }
 
-// message is what travels in either direction.
+// message is one message of the subprotocol, in either direction.
 type message struct {
 	ID      string          `json:"id,omitempty"`
 	Type    string          `json:"type"`
@@ -88,7 +88,7 @@ func (h *handler) upgrade(w http.ResponseWriter, r *http.Request) {
 		OnPingReceived: alive, OnPongReceived: func(ctx context.Context, b []byte) { alive(ctx, b) },
 	})
 	if err != nil {
-		return // Accept has answered
+		return // Accept has sent the response
 	}
 	s.conn = conn
 	conn.SetReadLimit(h.server.cfg.Limits.BodyBytes)
@@ -97,7 +97,7 @@ func (h *handler) upgrade(w http.ResponseWriter, r *http.Request) {
 		cancel()
 		s.wg.Wait()
 		s.release()
-		_ = conn.CloseNow() // whatever was left open; the outcome changes nothing
+		_ = conn.CloseNow() // no effect when it is closed already
 	}()
 	s.ctx = ctx
 	if conn.Subprotocol() != subprotocol {
@@ -150,7 +150,7 @@ func (s *socket) judge(now time.Time) (websocket.StatusCode, string) {
 		return closeInitTimeout, "connection_init did not come in time"
 	case acked && session.over(now):
 		return closeUnauthorized, "the token has ended"
-	case now.UnixNano()-s.lastSeen.Load() >= int64(silenceMost):
+	case now.UnixNano()-s.lastSeen.Load() >= int64(maxSilence):
 		return websocket.StatusPolicyViolation, "nothing was heard for too long"
 	}
 	return 0, ""
@@ -243,7 +243,7 @@ func (s *socket) init(m message) (websocket.StatusCode, string) {
 	return 0, ""
 }
 
-// prove verifies the token in the payload of connection_init or ping.
+// prove authenticates the token in the payload of connection_init or ping.
 func (s *socket) prove(payload json.RawMessage) (Session, websocket.StatusCode, string) {
 	authorization, ok := authorizationOf(payload)
 	if !ok {
@@ -275,7 +275,7 @@ func authorizationOf(payload json.RawMessage) (string, bool) {
 	return authorization, true
 }
 
-// ping answers; with a token of the same identity and tenant in its payload it extends the connection.
+// ping sends a pong. A token of the same identity and tenant in the payload extends the connection.
 func (s *socket) ping(m message) (websocket.StatusCode, string) {
 	authorization, ok := authorizationOf(m.Payload)
 	if !ok {
@@ -365,14 +365,14 @@ func (s *socket) run(ctx context.Context, id string, op *socketOp, req Request) 
 		s.finish(id, op, errorMessage(id, errorf(model.CodeUnavailable, "too many requests are waiting")))
 		return
 	}
+	start := time.Now()
 	if prepared.subscription == nil {
-		resp := e.Execute(ctx, req)
+		resp := e.perform(ctx, prepared, req.Variables, start)
 		leave()
 		s.answer(id, op, resp)
 		resp.done()
 		return
 	}
-	start := time.Now()
 	sub, resp := e.subscribe(ctx, prepared, req.Variables)
 	leave() // an open subscription only waits
 	if resp != nil {
@@ -395,7 +395,7 @@ func (s *socket) answer(id string, op *socketOp, resp *Response) {
 	}
 }
 
-// follow sends what a subscription gives until it ends.
+// follow sends the responses of a subscription until it ends.
 func (s *socket) follow(ctx context.Context, id string, op *socketOp, sub *subscription) {
 	defer sub.stream.Close()
 	for {
@@ -451,7 +451,7 @@ func errorMessage(id string, errs ...*Error) message {
 	return message{ID: id, Type: "error", Payload: payload}
 }
 
-// send writes one message. A peer that does not take it in time loses the connection.
+// send writes one message. The connection is closed when the peer does not read it within writeWithin.
 func (s *socket) send(m message) bool {
 	b, err := json.Marshal(m)
 	if err != nil {

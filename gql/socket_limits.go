@@ -8,8 +8,8 @@ import (
 
 // socketLimits counts the WebSocket connections of the instance and of each identity, over all areas.
 type socketLimits struct {
-	most, mostEach int
-	metrics        *metrics
+	maximum, maximumEach int
+	metrics              *metrics
 
 	mu    sync.Mutex
 	total int
@@ -17,15 +17,15 @@ type socketLimits struct {
 }
 
 func newSocketLimits(l Limits, m *metrics) *socketLimits {
-	return &socketLimits{most: l.Connections, mostEach: l.ConnectionsPerIdentity, metrics: m, each: map[string]int{}}
+	return &socketLimits{maximum: l.Connections, maximumEach: l.ConnectionsPerIdentity, metrics: m, each: map[string]int{}}
 }
 
-// socketKey names whom a connection is counted for. Anonymous ones count for their address, or one caller could take
-// all places of the instance.
+// socketKey is the identity that a connection is counted for. Anonymous connections count for their address, or one
+// client could open as many as the instance may have.
 func socketKey(s Session, remote netip.Addr) string {
 	switch {
 	case s.anonymous():
-		if remote.Is6() { // one caller has a whole /64
+		if remote.Is6() { // one client has a whole /64
 			if p, err := remote.Prefix(64); err == nil {
 				return "address " + p.String()
 			}
@@ -37,11 +37,11 @@ func socketKey(s Session, remote netip.Addr) string {
 	return fmt.Sprintf("subject %d %s", s.Principal.Kind, s.Principal.Subject)
 }
 
-// open takes a place of the instance.
+// open counts a connection of the instance; false when their number is at the limit.
 func (l *socketLimits) open() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.total >= l.most {
+	if l.total >= l.maximum {
 		l.metrics.socketsRefused.WithLabelValues("instance").Inc()
 		return false
 	}
@@ -57,11 +57,11 @@ func (l *socketLimits) close() {
 	l.metrics.sockets.Set(float64(l.total))
 }
 
-// join takes a place of the identity; release gives it back.
+// join counts a connection of the identity; release ends the count. ok is false at the limit.
 func (l *socketLimits) join(key string) (release func(), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.each[key] >= l.mostEach {
+	if l.each[key] >= l.maximumEach {
 		l.metrics.socketsRefused.WithLabelValues("identity").Inc()
 		return nil, false
 	}

@@ -371,7 +371,7 @@ func TestWhatEndsAConnectionAndHow(t *testing.T) {
 						t.Errorf("closed after %v", took)
 					}
 				case websocket.StatusPolicyViolation:
-					if took < silenceMost || took > silenceMost+time.Second {
+					if took < maxSilence || took > maxSilence+time.Second {
 						t.Errorf("closed after %v", took)
 					}
 				}

@@ -7,20 +7,20 @@ import (
 	"weir/internal/hub"
 )
 
-// Stream gives the values of a subscription one by one.
+// Stream returns the values of a subscription one by one.
 type Stream interface {
-	// Next waits for a value. An error ends the subscription: hub.ErrSlow and *model.Error are told to the subscriber as
-	// they are, hub.ErrClosed ends it without an error, anything else is masked.
+	// Next waits for a value. An error ends the subscription: hub.ErrSlow and *model.Error are reported to the subscriber
+	// as they are, hub.ErrClosed ends it without an error, any other error becomes "internal error".
 	Next(ctx context.Context) (any, error)
-	// Close gives back what the stream holds. It is called once.
+	// Close releases the stream. It is called once.
 	Close()
 }
 
-// SubscriptionBuffer is how many values a subscriber may be behind before it is told that it is too slow.
+// SubscriptionBuffer is the maximum number of values that wait for a subscriber. With more, its subscription ends.
 const SubscriptionBuffer = 256
 
-// StreamOf makes a stream of the values of a hub's subscription (with SubscriptionBuffer values of room); show turns
-// each into what the schema's type is bound to.
+// StreamOf makes a stream of the values of a hub's subscription (with a buffer of SubscriptionBuffer values); show
+// converts each into the Go type that the schema's type is bound to.
 func StreamOf[T any](sub *hub.Subscription[T], show func(T) any) Stream {
 	return hubStream[T]{sub, show}
 }
@@ -40,10 +40,10 @@ func (s hubStream[T]) Next(ctx context.Context) (any, error) {
 
 func (s hubStream[T]) Close() { s.sub.Close() }
 
-// event is the root of one execution of a subscription's selection.
+// event is the root value of one execution of a subscription's selection.
 type event struct{ value any }
 
-// subscription is an open one: Next executes the selection for the next value.
+// subscription is an open subscription: next executes its selection for the next value.
 type subscription struct {
 	engine *Engine
 	op     *operation
@@ -51,7 +51,7 @@ type subscription struct {
 	stream Stream
 }
 
-// subscribe opens the subscription of an operation that is one.
+// subscribe opens the subscription of an operation; a response means that it was refused.
 func (e *Engine) subscribe(ctx context.Context, op *operation, in map[string]any) (*subscription, *Response) {
 	inputs, errs := e.inputs(op, in)
 	if len(errs) > 0 {
@@ -68,12 +68,12 @@ func (e *Engine) subscribe(ctx context.Context, op *operation, in map[string]any
 	return s, nil
 }
 
-// open asks the resolver for its stream, which lives as long as ctx and not only as long as an execution.
+// open calls the subscriber. Its stream ends with ctx and not with the scope of one execution.
 func (s *subscription) open(ctx context.Context, sc *scope) (stream Stream, err error) {
 	var opened any
 	func() {
 		defer sc.masked(s.op.subscription.String(), &opened, &err)
-		if err = s.engine.authorize(ctx, s.op.subscription); err != nil {
+		if err = sc.authorize(s.op.subscription); err != nil {
 			return
 		}
 		opened, err = s.op.subscription.subscribe(ctx, s.inputs.args[s.op.subField])
@@ -88,8 +88,8 @@ func (s *subscription) open(ctx context.Context, sc *scope) (stream Stream, err 
 	return stream, nil
 }
 
-// next waits for a value and returns the response for it. At the end it returns nil and, unless it was asked for, the
-// errors that say why.
+// next waits for a value and returns the response for it. At the end it returns nil and, unless the client
+// or the hub ended it, the errors.
 func (s *subscription) next(ctx context.Context) (*Response, []*Error) {
 	v, err := s.wait(ctx)
 	if err != nil {
@@ -98,7 +98,7 @@ func (s *subscription) next(ctx context.Context) (*Response, []*Error) {
 	sc, cancel := s.engine.newScope(ctx, s.op, s.inputs)
 	defer cancel()
 	resp := &Response{limit: s.engine.limits.ResponseBytes, shape: s.op.shape, data: map[string]any{}}
-	s.engine.runStep(sc, s.op, s.op.steps[0], event{v}, s.inputs, resp)
+	sc.runStep(s.op.steps[0], event{v}, s.inputs, resp)
 	return sc.finish(resp), nil
 }
 

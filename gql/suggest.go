@@ -11,8 +11,8 @@ import (
 	"weir/model"
 )
 
-// didYouMean suggests what was probably meant, the nearest first; "" when nothing is near. quote stands around each
-// suggestion and what before the first.
+// didYouMean suggests similar names, the nearest first; "" when there is none. quote is written around each suggestion
+// and what before the first.
 func didYouMean(quote, what, name string, names []string) string {
 	near := suggestions(name, names)
 	if len(near) == 0 {
@@ -24,20 +24,20 @@ func didYouMean(quote, what, name string, names []string) string {
 	return fmt.Sprintf(" Did you mean %s%s?", what, core.OrList(near...))
 }
 
-// suggestions returns the names whose distance from what was typed is at most two fifths of its length, as graphql-js
-// does: nearest first. (gqlparser's own list does not count a swap of neighbours as one edit.)
+// suggestions returns the names at a distance of at most two fifths of the typed length, nearest first, as graphql-js
+// does. (gqlparser's own list does not count a swap of neighbours as one edit.)
 func suggestions(typed string, names []string) []string {
-	if len(typed) > 2*model.MaxToken { // nobody meant this
+	if len(typed) > 2*model.MaxToken { // too long to be a misspelt name
 		return nil
 	}
-	most := len(typed)*2/5 + 1
+	maximum := len(typed)*2/5 + 1
 	type near struct {
 		name     string
 		distance int
 	}
 	var found []near
 	for _, name := range names {
-		if d := editDistance(typed, name); d <= most {
+		if d := editDistance(typed, name); d <= maximum {
 			found = append(found, near{name, d})
 		}
 	}

@@ -137,7 +137,7 @@ func TestAFullDiskRefusesAndTellsAndGoesOnByItself(t *testing.T) {
 	}
 	until(t, "a finding", func() error {
 		out, _ := tn.TryRun("", "doctor")
-		return says(out, "fail  disk-space", "make room")
+		return says(out, "fail  disk-space", "free disk space")
 	})
 	until(t, "the status", func() error { // the reserve of the disk is looked at five times a second: an append may be first
 		status := tn.Run("", "status")
