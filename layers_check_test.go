@@ -128,7 +128,7 @@ func violations(files map[string]string) []violation {
 		if f.test {
 			continue
 		}
-		if under(f.dir, replayed) {
+		if under(f.dir, replayed) && !under(f.dir, testOnly) {
 			f.checkReplayed()
 		}
 		f.checkSQL()
@@ -168,7 +168,7 @@ func (f *goFile) checkImport(imported string) {
 		}
 		f.refuse(rule, imported, "%s belongs in %s only", lib.what, strings.Join(lib.within, ", "))
 	}
-	if !f.test && under(f.dir, domain) && under(imported, outside) && !under(imported, harmless) {
+	if !f.test && under(f.dir, domain) && !under(f.dir, testOnly) && under(imported, outside) && !under(imported, harmless) {
 		f.refuse(ruleDomain, imported, "%s knows neither files nor the network", room(f.dir))
 	}
 }

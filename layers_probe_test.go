@@ -193,6 +193,7 @@ func TestWhatOnlyLooksLikeAViolationPasses(t *testing.T) {
 		{"addresses in a domain", "auth/good.go", `import ("net/netip"; "net/url")`},
 		{"an error compared with the last one", "app/good.go", `func f(err error, last string) bool { return err.Error() == last }`},
 		{"the text of an error in a message", "app/good.go", `import "strings"; func f(err error) string { return "a " + strings.ToUpper(err.Error()) + err.Error() }`},
+		{"files and the clock in a suite", "ingest/transporttest/good.go", `import ("os"; "time"); var now = time.Now`},
 		{"hidden collaborators", "ingest/good.go", `type IntakeDeps struct{}; type Intake struct { deps IntakeDeps }`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

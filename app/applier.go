@@ -36,7 +36,7 @@ func (a *applier) Start(ctx, life context.Context) error {
 	}
 	a.edges, a.readings = hub.New[model.Edge]("detections", a.metrics), hub.New[series.Point]("measurements", a.metrics)
 	a.tap = ingest.NewTap(func() model.Nanos { return a.spool.clock.Stamp().Wall }, a.metrics)
-	a.ingest, err = ingest.NewApplier(ctx, a.config(a.accounts[headShare.Name].Budget()), ingest.ApplyDeps{Log: a.spool.log, Store: a.store.db, Counts: a.spool.counts, Listening: a.spool.listening,
+	a.ingest, err = ingest.NewApplier(ctx, a.config(a.accounts[headShare.Name].Budget()), ingest.ApplyDeps{Log: a.spool.log, Store: a.store.db, Counts: a.spool.counts,
 		Series: a.series, Rules: rules.NewEngine(a.entities.compiler, a.metrics), Controller: a.entities.control, Clock: a.spool.clock, Gap: a.spool.gap, Changes: &a.spool.changes, Logger: a.log, Registry: a.metrics,
 		Projections: a.opt.Projections, Edges: a.edges.Publish, Readings: a.readings.Publish, Watched: a.readings.Busy, Tap: a.tap})
 	if err != nil {
@@ -61,8 +61,8 @@ func (a *applier) config(headBytes int64) ingest.ApplyConfig {
 	c := a.cfg
 	return ingest.ApplyConfig{MaxAge: c.Ingest.MaxAge, MaxFutureSkew: c.Ingest.MaxFutureSkew, ReplayBytes: int64(c.Spool.ReplayBytes), HeadAge: c.Spool.HeadAge,
 		LogBytes: int64(c.Ingest.SpoolMaxBytes) / 4, LogRecords: int64(c.Ingest.SpoolMaxMessages) / 4, HeadBytes: headBytes, DedupeWindow: c.Ingest.DedupeWindow, DedupeMaxBytes: altIDBytes(a.budget, a.cfg), RepeatsBytes: a.budget.of(repeatShare),
-		DeadLetters:    store.DeadLetterBound{Rows: int64(c.Limits.DeadLetters), Bytes: int64(c.Limits.DeadLetterBytes)},
-		StrangersBytes: rejectedBytes, CommitRetry: time.Second}
+		DeadLetters:   store.DeadLetterBound{Rows: int64(c.Limits.DeadLetters), Bytes: int64(c.Limits.DeadLetterBytes)},
+		RejectedBytes: rejectedBytes, CommitRetry: time.Second}
 }
 
 // caughtUp waits until everything that was acknowledged before is applied.

@@ -112,7 +112,7 @@ func (s *logStore) pair(ctx context.Context, p *paired) error {
 		return errors.Join(s.tie(ctx, p, id, epoch), s.knownGap(ctx, p))
 	}
 	return s.store.db.Write(ctx, store.Durable, func(tx store.Tx) error {
-		received, err := ingest.ReceivedAsOfHead(tx)
+		received, err := ingest.ReceivedAtCheckpoint(tx)
 		if err != nil {
 			return err
 		}

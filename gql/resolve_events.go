@@ -381,12 +381,12 @@ func hourOf(m *model.Micros) *int64 {
 }
 
 func showLedger(l *ingest.LedgerLine) ledgerView {
-	n := func(h store.Outcome) int64 { return clampInt(l.Headings[h].Messages) }
-	v := ledgerView{Hour: time.Unix(l.Hour*3600, 0).UTC().Format(time.RFC3339), Transport: l.Door, Received: clampInt(l.Received.Messages),
+	n := func(h store.Outcome) int64 { return clampInt(l.Outcomes[h].Messages) }
+	v := ledgerView{Hour: time.Unix(l.Hour*3600, 0).UTC().Format(time.RFC3339), Transport: l.Transport, Received: clampInt(l.Received.Messages),
 		Stored: n(store.OutcomeStored), Duplicate: n(store.OutcomeDuplicate), DeadLetter: n(store.OutcomeDeadLetter), Refused: n(store.OutcomeRefused),
 		Dropped: n(store.OutcomeDropped), Waiting: n(store.OutcomeWaiting), Readings: clampInt(l.Readings()), Reasons: []ledgerReasonView{}}
 	for _, r := range l.Reasons {
-		v.Reasons = append(v.Reasons, ledgerReasonView{string(r.Heading), r.Reason, clampInt(r.Count.Messages)})
+		v.Reasons = append(v.Reasons, ledgerReasonView{string(r.Outcome), r.Reason, clampInt(r.Count.Messages)})
 	}
 	return v
 }

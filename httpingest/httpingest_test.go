@@ -24,7 +24,7 @@ import (
 	"weir/internal/conformance"
 )
 
-type fakeGate struct {
+type fakeIntake struct {
 	mu       sync.Mutex
 	arrivals []ingest.Arrival
 	calls    int // of Accept and AcceptAll
@@ -36,11 +36,11 @@ type fakeGate struct {
 	full     bool
 }
 
-func (g *fakeGate) Accept(ctx context.Context, a *ingest.Arrival, done func(ingest.Answer)) {
+func (g *fakeIntake) Accept(ctx context.Context, a *ingest.Arrival, done func(ingest.Answer)) {
 	g.AcceptAll(ctx, []*ingest.Arrival{a}, func(a ingest.Answer, _ int) { done(a) })
 }
 
-func (g *fakeGate) AcceptAll(ctx context.Context, as []*ingest.Arrival, done func(ingest.Answer, int)) {
+func (g *fakeIntake) AcceptAll(ctx context.Context, as []*ingest.Arrival, done func(ingest.Answer, int)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.calls++
@@ -62,22 +62,22 @@ func (g *fakeGate) AcceptAll(ctx context.Context, as []*ingest.Arrival, done fun
 	}()
 }
 
-func (g *fakeGate) Received(_, _, tenant string, _ int) ingest.Packet {
+func (g *fakeIntake) Received(_, _, tenant string, _ int) ingest.Packet {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.received = append(g.received, tenant)
 	return ingest.Packet{}
 }
 
-func (g *fakeGate) Refuse(_ ingest.Packet, r ingest.Reason) {
+func (g *fakeIntake) Refuse(_ ingest.Packet, r ingest.Reason) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.refused = append(g.refused, r)
 }
 
-func (g *fakeGate) TenantFull(string) bool { return g.full }
+func (g *fakeIntake) TenantFull(string) bool { return g.full }
 
-func (g *fakeGate) bodies() (all []string) {
+func (g *fakeIntake) bodies() (all []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, a := range g.arrivals {
@@ -86,22 +86,22 @@ func (g *fakeGate) bodies() (all []string) {
 	return all
 }
 
-// door is a handler behind its real server.
-type door struct {
-	gate    *fakeGate
+// instance is a handler after its real server.
+type instance struct {
+	intake  *fakeIntake
 	handler *handler
 	server  *Transport
 	reg     *prometheus.Registry
 	url     string
 }
 
-func open(t testing.TB, cfg Config) *door {
+func open(t testing.TB, cfg Config) *instance {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := newDoor(t, cfg)
+	d := newInstance(t, cfg)
 	d.url = "http://" + ln.Addr().String()
 	served := make(chan error, 1)
 	go func() { served <- d.server.serve(Listener{Listener: ln}) }()
@@ -116,12 +116,12 @@ func open(t testing.TB, cfg Config) *door {
 	return d
 }
 
-func newDoor(t testing.TB, cfg Config) *door {
+func newInstance(t testing.TB, cfg Config) *instance {
 	t.Helper()
 	cfg.InstanceID = "weir"
-	d := &door{gate: &fakeGate{index: -1}, reg: prometheus.NewRegistry()}
+	d := &instance{intake: &fakeIntake{index: -1}, reg: prometheus.NewRegistry()}
 	var err error
-	if d.handler, err = newHandler(cfg, Deps{Intake: d.gate, Registerer: d.reg}); err != nil {
+	if d.handler, err = newHandler(cfg, Deps{Intake: d.intake, Registerer: d.reg}); err != nil {
 		t.Fatal(err)
 	}
 	d.server = newTransport(d.handler, d.handler)
@@ -130,7 +130,7 @@ func newDoor(t testing.TB, cfg Config) *door {
 
 const event = `{"device":"d1","eventType":"Measurement","payload":{"entries":[{"measurements":{"temp":"21.5"}}]}}`
 
-func (d *door) do(t testing.TB, method, path, body string) (*http.Response, string) {
+func (d *instance) do(t testing.TB, method, path, body string) (*http.Response, string) {
 	t.Helper()
 	req, err := http.NewRequest(method, d.url+path, strings.NewReader(body))
 	if err != nil {
@@ -148,16 +148,16 @@ func (d *door) do(t testing.TB, method, path, body string) (*http.Response, stri
 	return res, string(text)
 }
 
-// The table of statuses: what the request is, what the gate says, and the exact answer.
+// The table of statuses: what the request is, what the intake says, and the exact answer.
 func TestStatuses(t *testing.T) {
 	refused := func(r ingest.Reason) ingest.Answer { return ingest.Answer{Outcome: ingest.Refused, Reason: r} }
 	for _, tc := range []struct {
 		name, method, path, body string
-		gate                     ingest.Answer
+		answer                   ingest.Answer
 		full                     bool
 		status                   int
 		text, retryAfter, allow  string
-		reached                  bool // the gate got it
+		reached                  bool // the intake got it
 		counted                  ingest.Reason
 		shows                    []string
 	}{
@@ -167,10 +167,10 @@ func TestStatuses(t *testing.T) {
 		{name: "instance id in escapes", path: "/we%69r/acme/events", status: 202, reached: true},
 		{name: "empty body goes to the decoder", body: " ", status: 202, reached: true},
 
-		{name: "undecodable", gate: refused(ingest.ReasonUndecodable), status: 400, text: "the event was refused: undecodable", reached: true, shows: []string{"S2-015"}},
-		{name: "the decoder's own words", gate: ingest.Answer{Outcome: ingest.Refused, Reason: ingest.ReasonUndecodable, Text: "payload:\nis missing"}, status: 400, text: "payload: is missing", reached: true},
-		{name: "over 256 readings", gate: refused(ingest.ReasonTooManyReadings), status: 400, text: "the event was refused: too-many-readings", reached: true},
-		{name: "another device's credential", gate: refused(ingest.ReasonNotAuthorized), status: 400, text: "the event was refused: not-authorized", reached: true},
+		{name: "undecodable", answer: refused(ingest.ReasonUndecodable), status: 400, text: "the event was refused: undecodable", reached: true, shows: []string{"S2-015"}},
+		{name: "the decoder's own words", answer: ingest.Answer{Outcome: ingest.Refused, Reason: ingest.ReasonUndecodable, Text: "payload:\nis missing"}, status: 400, text: "payload: is missing", reached: true},
+		{name: "over 256 readings", answer: refused(ingest.ReasonTooManyReadings), status: 400, text: "the event was refused: too-many-readings", reached: true},
+		{name: "another device's credential", answer: refused(ingest.ReasonNotAuthorized), status: 400, text: "the event was refused: not-authorized", reached: true},
 		{name: "tenant with a dot", path: "/weir/a.b/events", status: 400, text: "the tenant is not a valid tenant id", counted: ReasonBadTenant, shows: []string{"S2-015"}},
 		{name: "empty tenant", path: "/weir//events", status: 400, text: "the tenant is not a valid tenant id", counted: ReasonBadTenant},
 		{name: "tenant with an escaped slash", path: "/weir/a%2Fb/events", status: 400, text: "the tenant is not a valid tenant id", counted: ReasonBadTenant},
@@ -193,16 +193,16 @@ func TestStatuses(t *testing.T) {
 
 		{name: "bucket empty before the body", full: true, status: 429, text: "the tenant is over its ingest ceiling", retryAfter: "1", counted: ingest.ReasonCeiling},
 		{name: "bucket empty and the body too large", full: true, body: strings.Repeat("x", 1<<20+1), status: 429, text: "the tenant is over its ingest ceiling", retryAfter: "1", counted: ingest.ReasonCeiling},
-		{name: "over the ceiling", gate: refused(ingest.ReasonCeiling), status: 429, text: "the tenant is over its ingest ceiling", retryAfter: "1", reached: true},
-		{name: "strangers", gate: refused(ingest.ReasonUnauthenticated), status: 429, text: "too many requests", retryAfter: "1", reached: true},
-		{name: "backpressure", gate: refused(ingest.ReasonBackpressure), status: 503, text: "the platform is behind, nothing was stored", retryAfter: "10", reached: true},
-		{name: "failed hand-over", gate: refused(ingest.ReasonUnavailable), status: 503, text: "the event could not be stored", reached: true},
-		{name: "withheld", gate: ingest.Answer{Outcome: ingest.Withheld}, status: 503, text: "the event could not be stored", reached: true},
-		{name: "dropped is told here", gate: ingest.Answer{Outcome: ingest.Dropped, Reason: ingest.ReasonCeiling}, status: 503, text: "the event could not be stored", reached: true},
+		{name: "over the ceiling", answer: refused(ingest.ReasonCeiling), status: 429, text: "the tenant is over its ingest ceiling", retryAfter: "1", reached: true},
+		{name: "unauthenticated", answer: refused(ingest.ReasonUnauthenticated), status: 429, text: "too many requests", retryAfter: "1", reached: true},
+		{name: "backpressure", answer: refused(ingest.ReasonBackpressure), status: 503, text: "the platform is behind, nothing was stored", retryAfter: "10", reached: true},
+		{name: "failed hand-over", answer: refused(ingest.ReasonUnavailable), status: 503, text: "the event could not be stored", reached: true},
+		{name: "withheld", answer: ingest.Answer{Outcome: ingest.Withheld}, status: 503, text: "the event could not be stored", reached: true},
+		{name: "dropped is reported here", answer: ingest.Answer{Outcome: ingest.Dropped, Reason: ingest.ReasonCeiling}, status: 503, text: "the event could not be stored", reached: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			d := open(t, Config{})
-			d.gate.answer, d.gate.full = tc.gate, tc.full
+			d.intake.answer, d.intake.full = tc.answer, tc.full
 			method, path, body := "POST", "/weir/acme/events", event
 			if tc.method != "" {
 				method = tc.method
@@ -230,18 +230,18 @@ func TestStatuses(t *testing.T) {
 			if ct := res.Header.Get("Content-Type"); (tc.status == 202) != (ct == "") || ct != "" && ct != "text/plain; charset=utf-8" {
 				t.Errorf("Content-Type %q", ct)
 			}
-			if got := d.gate.bodies(); (len(got) == 1 && got[0] == body) != tc.reached {
-				t.Errorf("reached the gate: %d bodies", len(got))
+			if got := d.intake.bodies(); (len(got) == 1 && got[0] == body) != tc.reached {
+				t.Errorf("reached the intake: %d bodies", len(got))
 			}
 			var counted []ingest.Reason
 			if tc.counted != "" {
 				counted = []ingest.Reason{tc.counted}
 			}
-			if !slices.Equal(d.gate.refused, counted) || len(d.gate.received) != len(counted) {
-				t.Errorf("counted %v of %q received", d.gate.refused, d.gate.received)
+			if !slices.Equal(d.intake.refused, counted) || len(d.intake.received) != len(counted) {
+				t.Errorf("counted %v of %q received", d.intake.refused, d.intake.received)
 			}
-			if tc.counted == ReasonBadTenant && d.gate.received[0] != "" {
-				t.Errorf("counted for the tenant %q", d.gate.received[0])
+			if tc.counted == ReasonBadTenant && d.intake.received[0] != "" {
+				t.Errorf("counted for the tenant %q", d.intake.received[0])
 			}
 			if n := testutil.ToFloat64(d.handler.metrics.requests.WithLabelValues(fmt.Sprint(tc.status))); n != 1 {
 				t.Errorf("%v requests counted with that status", n)
@@ -256,25 +256,25 @@ func TestStatuses(t *testing.T) {
 func TestArrivalCarriesWhatTheGateNeeds(t *testing.T) {
 	d := open(t, Config{})
 	d.do(t, "POST", "/weir/acme/events", event)
-	a := d.gate.arrivals[0]
+	a := d.intake.arrivals[0]
 	if a.Transport != ingest.TransportHTTP || a.Source != "http1" || a.Tenant != "acme" || a.Topic != "" || a.Conn != nil || a.CannotRefuse || a.CeilingWait != 0 {
 		t.Errorf("%+v", a)
 	}
 }
 
-// No 202 before the gate has answered.
+// No 202 before the intake has answered.
 func TestAnswerWaitsForTheGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, pipes := inMemory(t, Config{})
-		d.gate.hold = make(chan struct{})
+		d.intake.hold = make(chan struct{})
 		c := pipes.dial()
 		c.send(request(event))
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
 		if got := c.take(); got != "" {
-			t.Fatalf("answered %q while the gate holds", got)
+			t.Fatalf("answered %q while the intake holds", got)
 		}
-		close(d.gate.hold)
+		close(d.intake.hold)
 		synctest.Wait()
 		if got := c.take(); !strings.HasPrefix(got, "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n") {
 			t.Errorf("answered %q", got)
@@ -286,7 +286,7 @@ func TestAnswerWaitsForTheGate(t *testing.T) {
 func TestGateThatNeverAnswersIsAFailedHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, pipes := inMemory(t, Config{})
-		d.gate.hold = make(chan struct{})
+		d.intake.hold = make(chan struct{})
 		c := pipes.dial()
 		c.send(request(event))
 		time.Sleep(61 * time.Second)
@@ -302,7 +302,7 @@ func TestArrays(t *testing.T) {
 	many := func(n int) string { return "[" + strings.TrimSuffix(strings.Repeat(`{"a":1},`, n), ",") + "]" }
 	for _, tc := range []struct {
 		name, body string
-		gate       ingest.Answer
+		answer     ingest.Answer
 		index      int
 		status     int
 		text       string
@@ -326,16 +326,16 @@ func TestArrays(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			d := open(t, Config{})
-			d.gate.answer, d.gate.index = tc.gate, tc.index
+			d.intake.answer, d.intake.index = tc.answer, tc.index
 			res, text := d.do(t, "POST", "/weir/acme/events", tc.body)
 			if res.StatusCode != tc.status || strings.TrimSuffix(text, "\n") != tc.text {
 				t.Errorf("answered %d %q, want %d %q", res.StatusCode, text, tc.status, tc.text)
 			}
-			if n := len(d.gate.arrivals); n != tc.arrivals || tc.arrivals > 0 && d.gate.calls != 1 {
-				t.Errorf("%d arrivals in %d calls", n, d.gate.calls)
+			if n := len(d.intake.arrivals); n != tc.arrivals || tc.arrivals > 0 && d.intake.calls != 1 {
+				t.Errorf("%d arrivals in %d calls", n, d.intake.calls)
 			}
-			if tc.arrivals == 0 && !slices.Equal(d.gate.refused, []ingest.Reason{ingest.ReasonUndecodable}) {
-				t.Errorf("counted %v", d.gate.refused)
+			if tc.arrivals == 0 && !slices.Equal(d.intake.refused, []ingest.Reason{ingest.ReasonUndecodable}) {
+				t.Errorf("counted %v", d.intake.refused)
 			}
 		})
 	}
@@ -351,7 +351,7 @@ func TestChunkedBody(t *testing.T) {
 			t.Fatal(err)
 		}
 		res.Body.Close()
-		if got := d.gate.bodies(); res.StatusCode != 202 || got[len(got)-1] != body {
+		if got := d.intake.bodies(); res.StatusCode != 202 || got[len(got)-1] != body {
 			t.Errorf("%d bytes: answered %d", size, res.StatusCode)
 		}
 	}
@@ -431,13 +431,13 @@ func request(body string) string {
 	return fmt.Sprintf("POST /weir/acme/events HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 }
 
-// inMemory opens a door under the clock of a bubble.
-func inMemory(t *testing.T, cfg Config) (*door, *pipes) {
-	d := newDoor(t, cfg)
+// inMemory opens a transport under the clock of a bubble.
+func inMemory(t *testing.T, cfg Config) (*instance, *pipes) {
+	d := newInstance(t, cfg)
 	return d, d.serve(t)
 }
 
-func (d *door) serve(t *testing.T) *pipes {
+func (d *instance) serve(t *testing.T) *pipes {
 	p := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
 	served := make(chan error, 1)
 	go func() { served <- d.server.serve(Listener{Listener: p}) }()
@@ -489,8 +489,8 @@ func TestTimeLimits(t *testing.T) {
 				if n := testutil.ToFloat64(d.handler.metrics.connections); n != 0 {
 					t.Errorf("%v connections", n)
 				}
-				if tc.counted == 1 && len(d.gate.arrivals) != 0 {
-					t.Error("half a request reached the gate")
+				if tc.counted == 1 && len(d.intake.arrivals) != 0 {
+					t.Error("half a request reached the intake")
 				}
 			})
 		})
@@ -506,8 +506,8 @@ func TestBodyCutShort(t *testing.T) {
 		synctest.Wait()
 		c.conn.Close()
 		synctest.Wait()
-		if !slices.Equal(d.gate.refused, []ingest.Reason{ReasonUnreadable}) || len(d.gate.received) != 1 || len(d.gate.arrivals) != 0 {
-			t.Errorf("counted %v of %q", d.gate.refused, d.gate.received)
+		if !slices.Equal(d.intake.refused, []ingest.Reason{ReasonUnreadable}) || len(d.intake.received) != 1 || len(d.intake.arrivals) != 0 {
+			t.Errorf("counted %v of %q", d.intake.refused, d.intake.received)
 		}
 	})
 }
@@ -548,12 +548,12 @@ func TestLargeBodiesWaitForAPlace(t *testing.T) {
 		synctest.Wait()
 		small.send(request(event))
 		synctest.Wait()
-		if got := d.gate.bodies(); len(got) != 1 || got[0] != event {
+		if got := d.intake.bodies(); len(got) != 1 || got[0] != event {
 			t.Fatalf("%d bodies taken while a large one is being read", len(got))
 		}
 		slow.send(request(large)[100<<10:])
 		synctest.Wait()
-		if got := d.gate.bodies(); len(got) != 3 {
+		if got := d.intake.bodies(); len(got) != 3 {
 			t.Errorf("%d bodies taken", len(got))
 		}
 		for _, c := range []*client{slow, next, small} {
@@ -565,11 +565,11 @@ func TestLargeBodiesWaitForAPlace(t *testing.T) {
 func TestShutdownWaitsForRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, p := inMemory(t, Config{})
-		d.gate.hold = make(chan struct{})
+		d.intake.hold = make(chan struct{})
 		c := p.dial()
 		c.send(request(event))
 		synctest.Wait()
-		go func() { time.Sleep(2 * time.Second); close(d.gate.hold) }()
+		go func() { time.Sleep(2 * time.Second); close(d.intake.hold) }()
 		if err := d.server.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
@@ -583,7 +583,7 @@ func TestShutdownWaitsForRequests(t *testing.T) {
 // What other handlers of the listener have answered is no connection without a request either.
 func TestOtherRoutesOfTheListener(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDoor(t, Config{})
+		d := newInstance(t, Config{})
 		d.server = newTransport(d.handler, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path != "/weir/provision" {
 				d.handler.ServeHTTP(w, r)
@@ -609,18 +609,18 @@ func TestOtherRoutesOfTheListener(t *testing.T) {
 }
 
 func TestMetricName(t *testing.T) {
-	d := newDoor(t, Config{})
+	d := newInstance(t, Config{})
 	if n, err := testutil.GatherAndCount(d.reg, "weir_eventsources_total_http_connections_closed_before_request"); n != 1 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
 }
 
 func TestNewRefusesWhatCannotWork(t *testing.T) {
-	if _, err := New(Config{InstanceID: "a b"}, Deps{Intake: &fakeGate{}}); err == nil {
+	if _, err := New(Config{InstanceID: "a b"}, Deps{Intake: &fakeIntake{}}); err == nil {
 		t.Error("an instance id that is no token")
 	}
 	if _, err := New(Config{InstanceID: "weir"}, Deps{}); err == nil {
-		t.Error("no gate")
+		t.Error("no intake")
 	}
 }
 
@@ -629,7 +629,7 @@ func FuzzPath(f *testing.F) {
 	for _, s := range []string{"/weir/acme/events", "/weir/a%2Fb/events", "//", "/weir/%zz/events", "/weir/acme/events/"} {
 		f.Add(s)
 	}
-	h, err := newHandler(Config{InstanceID: "weir"}, Deps{Intake: &fakeGate{}})
+	h, err := newHandler(Config{InstanceID: "weir"}, Deps{Intake: &fakeIntake{}})
 	if err != nil {
 		f.Fatal(err)
 	}

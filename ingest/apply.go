@@ -32,7 +32,7 @@ type ApplyConfig struct {
 	DedupeMaxBytes int64
 	RepeatsBytes   int64                 // memory for the repeats of all MQTT clients together, 16 MiB when 0
 	DeadLetters    store.DeadLetterBound // of each tenant; zero: there is none
-	StrangersBytes int64                 // of the rejected-payload buffer, in dead letters of unauthenticated senders
+	RejectedBytes  int64                 // of the rejected-payload buffer, in dead letters of unauthenticated senders
 	CommitRetry    time.Duration
 }
 
@@ -41,7 +41,6 @@ type ApplyDeps struct {
 	Log        spool.Log
 	Store      store.Store
 	Counts     *TransportCounts
-	Listening  *Listening
 	Series     *series.Series
 	Rules      *rules.Engine
 	Controller *Controller
@@ -129,7 +128,7 @@ func (a *Applier) load(tx store.Tx) error {
 
 // Ledger returns the ledger of this instance.
 func (a *Applier) Ledger() *Ledger {
-	return &Ledger{store: a.deps.Store, memory: a.results.ledger, doors: a.deps.Counts}
+	return &Ledger{store: a.deps.Store, memory: a.results.ledger, counts: a.deps.Counts}
 }
 
 // Applied is the newest record whose effects are committed or in memory.
@@ -141,8 +140,8 @@ func (a *Applier) Newest() model.Nanos { return model.Nanos(a.newest.Load()) }
 // Received is the newest receive stamp that was applied.
 func (a *Applier) Received() model.Nanos { return model.Nanos(a.times.received.Load()) }
 
-// HeadSince is the receive time of the oldest record whose results are in memory only, 0 when there is none.
-func (a *Applier) HeadSince() model.Nanos { return model.Nanos(a.checkpoints.since.Load()) }
+// UnwrittenSince is the receive time of the oldest record whose results are in memory only, 0 when there is none.
+func (a *Applier) UnwrittenSince() model.Nanos { return model.Nanos(a.checkpoints.since.Load()) }
 
 // ReadingsStored is how many readings this process has stored.
 func (a *Applier) ReadingsStored() int64 { return a.results.ledger.stored.Load() }
@@ -368,7 +367,7 @@ func (a *Applier) resolve(ctx context.Context, e *Event) error {
 			return err
 		}
 		if a.deps.Tap.Busy() {
-			a.out.endings = append(a.out.endings, ending{rec: r, heading: e.Outcome, reason: e.Reason, why: e.Why, offset: e.At.Offset})
+			a.out.endings = append(a.out.endings, ending{rec: r, outcome: e.Outcome, reason: e.Reason, why: e.Why, offset: e.At.Offset})
 		}
 		return a.results.record(ctx, e, a.out)
 	case model.KindPresence:
@@ -468,7 +467,7 @@ func (a *Applier) announce() {
 		a.deps.Readings(a.out.points...)
 	}
 	for _, e := range a.out.endings {
-		a.deps.Tap.tell(e)
+		a.deps.Tap.show(e)
 	}
 }
 
@@ -488,49 +487,4 @@ func (a *Applier) stop() error {
 	}
 	c.start()
 	return c.await()
-}
-
-type applyMetrics struct {
-	retries   prometheus.Counter
-	heads     prometheus.Counter
-	late      prometheus.Counter
-	lost      prometheus.Counter
-	forgotten prometheus.Counter
-	altIDs    prometheus.Gauge
-	altIDSpan prometheus.Gauge
-	clients   prometheus.Gauge
-	fates     *prometheus.CounterVec
-	stored    prometheus.Counter // of fates
-
-	deadLettersTrimmed prometheus.Counter
-	setAside           prometheus.Counter
-}
-
-func newApplyMetrics(reg prometheus.Registerer) *applyMetrics {
-	m := &applyMetrics{
-		retries: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_ingest_store_retries_total",
-			Help: "Reads and writes of the applier that the store failed and that were retried."}),
-		forgotten: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_ingest_repeat_clients_evicted_total",
-			Help: "MQTT clients whose last messages were evicted because the memory of all clients exceeded its maximum."}),
-		altIDs: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_ingest_dedupe_entries", Help: "altIds kept for deduplication, as of the last checkpoint."}),
-		altIDSpan: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_ingest_dedupe_span_seconds",
-			Help: "Receive time covered by the altIds kept for deduplication, as of the last checkpoint."}),
-		clients: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_ingest_repeat_clients", Help: "MQTT clients whose last messages are kept for deduplication, as of the last checkpoint."}),
-		heads:   prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_ingest_checkpoints_total", Help: "Checkpoints of the applier written to the store."}),
-		late: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_eventsources_total_msg_invalid_event_time",
-			Help: "Messages whose event time is too far in the past."}),
-		lost: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_ingest_lost_records_total",
-			Help: "Records of the log lost before they were applied."}),
-		fates: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_ingest_messages_total",
-			Help: "Messages by outcome and reason."}, []string{"outcome", "reason"}),
-	}
-	m.setAside = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_ingest_readings_set_aside_total",
-		Help: "Readings that a series limit kept out of a message whose others are stored."})
-	m.deadLettersTrimmed = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_dead_letters_trimmed_total",
-		Help: "Oldest dead letters removed because a tenant or the rejected-payload buffer had its maximum."})
-	m.stored = m.fates.WithLabelValues(string(store.OutcomeStored), string(ReasonNone))
-	if reg != nil {
-		reg.MustRegister(m.deadLettersTrimmed, m.setAside, m.retries, m.heads, m.late, m.lost, m.forgotten, m.altIDs, m.altIDSpan, m.clients, m.fates)
-	}
-	return m
 }

@@ -100,7 +100,7 @@ func TestListeningTimeOfARecordFollowsFromItsStamp(t *testing.T) {
 	l := NewListening(c.elapsed)
 	c.advance(time.Second)
 	if l.Now() != 0 {
-		t.Errorf("shut doors hear: %d", l.Now())
+		t.Errorf("closed transports hear: %d", l.Now())
 	}
 	l.Resume(int64(time.Hour))
 	l.Open()
@@ -115,7 +115,7 @@ func TestListeningTimeOfARecordFollowsFromItsStamp(t *testing.T) {
 	l.Shut()
 	c.advance(time.Second)
 	if l.Now() != int64(time.Hour+3*time.Second) || l.Span().At(int64(c.elapsed())) != l.Now() {
-		t.Errorf("after the doors were shut: %d", l.Now())
+		t.Errorf("after the transports were closed: %d", l.Now())
 	}
 	l.Resume(1)
 	if l.Now() != int64(time.Hour+3*time.Second) {
@@ -142,7 +142,7 @@ func TestAnAltIDIsForgottenAfterItsWindowOrForWantOfRoom(t *testing.T) {
 		small.freeze(model.Nanos(n) * hour)
 	}
 	if has(small, 1) || has(small, 2) || !has(small, 3) || !has(small, 4) {
-		t.Error("the bound of bytes does not forget the oldest")
+		t.Error("the bound of bytes does not evict the oldest")
 	}
 }
 
@@ -156,10 +156,10 @@ func TestRepeatsOfAllClientsTogetherAreBounded(t *testing.T) {
 		s.addRepeat(r(fmt.Sprintf("c%d", i), 1))
 	}
 	if s.clientBytes > repeatsBytes || s.evicted == 0 {
-		t.Errorf("%d bytes are held, %d clients forgotten", s.clientBytes, s.evicted)
+		t.Errorf("%d bytes are held, %d clients evicted", s.clientBytes, s.evicted)
 	}
 	if !s.isRepeat(r("c199999", 1)) || s.isRepeat(r("c0", 1)) {
-		t.Error("not the least recently active client was forgotten")
+		t.Error("not the least recently active client was evicted")
 	}
 	for id := range uint16(2000) {
 		s.addRepeat(r("busy", id+1))

@@ -22,14 +22,14 @@ const (
 	guessAt = 80
 )
 
-// ClockConfig is what a clock is told.
+// ClockConfig is the configuration of a clock.
 type ClockConfig struct {
 	Boot uint64
 	// Now returns what the wall says and the monotonic time since the start.
 	Now func() (wall time.Time, mono time.Duration)
 	// Built is when the program was made: no time before that is a time of day.
 	Built time.Time
-	// Synchronized reports whether the system says that somebody keeps its clock right: then it is believed even when it
+	// Synchronized reports whether the system says that its clock is synchronized: then it is believed even when it
 	// lies before the newest stamp. nil: it never does.
 	Synchronized func() bool
 	Log          spool.Log
@@ -202,7 +202,7 @@ func (c *Clock) Sample(ctx context.Context) error {
 		if err := appendTimeMap(ctx, c.cfg.Log, c.Stamp(), m); err != nil {
 			return err
 		}
-		c.tell(m)
+		c.announce(m)
 	}
 	if plausible {
 		c.mu.Lock()
@@ -213,7 +213,7 @@ func (c *Clock) Sample(ctx context.Context) error {
 	return nil
 }
 
-func (c *Clock) tell(m *model.TimeMap) {
+func (c *Clock) announce(m *model.TimeMap) {
 	c.mu.Lock()
 	c.known = m
 	c.mu.Unlock()

@@ -131,7 +131,7 @@ func TestABoxWithoutATimeOfDayKeepsWhatComesInUntilItKnowsOne(t *testing.T) {
 	lines, err := w.applier.Ledger().Lines(t.Context(), store.LedgerFilter{})
 	w.must(err)
 	for _, l := range lines { // whatever hour it proved to be, a message ends in the one that it was counted in
-		if l.Headings[store.OutcomeWaiting].Messages != 0 || l.Received.Messages == 0 {
+		if l.Outcomes[store.OutcomeWaiting].Messages != 0 || l.Received.Messages == 0 {
 			t.Errorf("hour %d: %+v", l.Hour, l)
 		}
 	}

@@ -239,7 +239,7 @@ func (d *TransportCounts) live(add func(store.LedgerKey, store.LedgerCount)) {
 
 // RunCounts makes a batch for the transports' counts when none came along for an interval: a clock record, which has no
 // other effect. An instance that nothing reaches writes none.
-func (g *Intake) RunCounts(ctx context.Context, interval time.Duration) error {
+func (in *Intake) RunCounts(ctx context.Context, interval time.Duration) error {
 	t := time.NewTicker(interval)
 	defer t.Stop()
 	for {
@@ -248,16 +248,16 @@ func (g *Intake) RunCounts(ctx context.Context, interval time.Duration) error {
 			return nil
 		case <-t.C:
 		}
-		if err := g.keepCounts(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, spool.ErrClosed) {
-			g.Logger.Warn("the transports' counts wait for the log", "error", err)
+		if err := in.keepCounts(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, spool.ErrClosed) {
+			in.deps.Logger.Warn("the transports' counts wait for the log", "error", err)
 		}
 	}
 }
 
-func (g *Intake) keepCounts(ctx context.Context) error {
-	if !g.Counts.Pending() {
+func (in *Intake) keepCounts(ctx context.Context) error {
+	if !in.deps.Counts.Pending() {
 		return nil
 	}
-	r := &model.Record{Kind: model.KindClock, Received: g.Stamp()}
-	return g.Log.Append(ctx, spool.Entry{Data: model.AppendRecord(nil, r), Value: r, Exempt: true, Done: func(model.Offset, error) {}})
+	r := &model.Record{Kind: model.KindClock, Received: in.deps.Stamp()}
+	return in.deps.Log.Append(ctx, spool.Entry{Data: model.AppendRecord(nil, r), Value: r, Exempt: true, Done: func(model.Offset, error) {}})
 }

@@ -10,7 +10,7 @@ import (
 	"weir/store"
 )
 
-// TestLinesOnWhichNothingMovesAreForgotten: hours and tenants go by, and the doors hold only what is under way.
+// TestLinesOnWhichNothingMovesAreForgotten: hours and tenants go by, and the transports hold only what is under way.
 func TestLinesOnWhichNothingMovesAreForgotten(t *testing.T) {
 	t.Parallel()
 	d := NewTransportCounts(NewListening(func() time.Duration { return 0 }))

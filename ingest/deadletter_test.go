@@ -49,8 +49,8 @@ func TestATenantKeepsItsNewestDeadLettersUpToTheirBoundAndTheLedgerKnowsWhichWen
 			w.applier.checkpoints.start()
 			w.must(w.applier.checkpoints.await())
 			verdict := w.verifyDisk()
-			if len(verdict.Wrongs) > 0 || verdict.Untold != int64(sent-len(left)) {
-				t.Errorf("the ledger: %d untold, wrong %+v", verdict.Untold, verdict.Wrongs)
+			if len(verdict.Wrongs) > 0 || verdict.Removed != int64(sent-len(left)) {
+				t.Errorf("the ledger: %d removed, wrong %+v", verdict.Removed, verdict.Wrongs)
 			}
 		})
 	}

@@ -11,7 +11,7 @@ import (
 	"weir/model"
 )
 
-// hostileBodies are bodies that no door takes, each with its exact refusal. Both doors use the one decoder, so this table
+// hostileBodies are bodies that no transport takes, each with its exact refusal. Both transports use the one decoder, so this table
 // is the table of both; it seeds the fuzz target too.
 var hostileBodies = []struct{ name, body, want string }{
 	{"empty", ``, `expected an object at byte 0`},

@@ -78,7 +78,7 @@ func TestEveryUnfitMessageEndsAsADeadLetterThatNamesItsReason(t *testing.T) {
 		{w.arrival(1, `{"eventType":"NewRelationship","payload":{"relationshipType":"in","targetType":"area","target":"a"}}`), ReasonNoRelationship},
 	} {
 		if an := w.send(c.a); an.Outcome != Stored {
-			t.Errorf("%s: the gate says %+v", c.reason, an)
+			t.Errorf("%s: the intake says %+v", c.reason, an)
 			continue
 		}
 		w.apply()
@@ -115,9 +115,9 @@ func TestWhatADoorTurnsAwayIsCountedAndNotStored(t *testing.T) {
 	if an := w.send(mute); an.Outcome != Dropped || an.Reason != ReasonCeiling {
 		t.Errorf("ceiling, mute: %+v", an)
 	}
-	w.ceiling.left, w.ceiling.stranger = -1, 0
+	w.ceiling.left, w.ceiling.unauthenticated = -1, 0
 	if an := w.send(&Arrival{Transport: TransportHTTP, Source: "http1", Tenant: "nobody", Body: []byte(measurement("temp", 1, `,"device":"d"`))}); an.Reason != ReasonUnauthenticated {
-		t.Errorf("stranger: %+v", an)
+		t.Errorf("unauthenticated: %+v", an)
 	}
 	w.apply()
 	l := w.ledger()
@@ -193,7 +193,7 @@ func TestNothingIsAnsweredBeforeTheSyncReturns(t *testing.T) {
 	w.furnish(1)
 	armed.Store(true)
 	done := make(chan Answer, 1)
-	w.gate.Accept(context.Background(), w.arrival(1, temp(1)), func(an Answer) { done <- an })
+	w.intake.Accept(context.Background(), w.arrival(1, temp(1)), func(an Answer) { done <- an })
 	<-held
 	select {
 	case an := <-done:
@@ -245,7 +245,7 @@ func TestAMessageLostInsideApplyIsNamedByTheBalance(t *testing.T) {
 	w.apply()
 	lines, err := w.applier.Ledger().Lines(context.Background(), store.LedgerFilter{})
 	w.must(err)
-	if len(lines) != 1 || lines[0].Missing() != 1 || lines[0].Tenant != "acme" || lines[0].Door != TransportMQTT {
+	if len(lines) != 1 || lines[0].Missing() != 1 || lines[0].Tenant != "acme" || lines[0].Transport != TransportMQTT {
 		t.Errorf("the balance does not name the loss: %+v", lines)
 	}
 }
@@ -264,7 +264,7 @@ func TestAnArrayIsAllOrNothing(t *testing.T) {
 			i  int
 		}
 		done := make(chan end, 1)
-		w.gate.AcceptAll(context.Background(), as, func(an Answer, i int) { done <- end{an, i} })
+		w.intake.AcceptAll(context.Background(), as, func(an Answer, i int) { done <- end{an, i} })
 		e := <-done
 		return e.an, e.i
 	}
@@ -292,7 +292,7 @@ func TestPresenceIsFoldedAndAReplayMeetsItsOwnWork(t *testing.T) {
 	w.furnish(1)
 	claim := func(s model.PresenceState, session uint64) {
 		done := make(chan Answer, 1)
-		w.gate.Presence(context.Background(), TransportMQTT, "mqtt1", *w.arrival(1, "").Conn,
+		w.intake.Presence(context.Background(), TransportMQTT, "mqtt1", *w.arrival(1, "").Conn,
 			model.Presence{State: s, Reason: "test", Session: session, Occurred: w.clock.stamp().Wall}, func(an Answer) { done <- an })
 		if an := <-done; an.Outcome != Stored {
 			t.Fatalf("%+v", an)

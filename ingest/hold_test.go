@@ -53,7 +53,7 @@ func held(t *testing.T, full string, vouched, mute bool, holdFor time.Duration) 
 		turnedAway = "dropped backpressure"
 	}
 	offer := func(ctx context.Context) (got *string, log *paperLog, d *dial) {
-		g, log, d, _ := paperGate(false)
+		g, log, d, _ := paperIntake(false)
 		d.turn(full == "disk", full == "disk")
 		log.full = full == "log"
 		a := senders[4].arrival()
@@ -114,8 +114,8 @@ func TestAMessageThatTheLogLosesIsLeftUnansweredWhereItsSenderWaits(t *testing.T
 	}{{false, 0, "refused log-unavailable"}, {true, 0, "dropped log-unavailable"}, {false, time.Second, "withheld log-unavailable"},
 		{true, time.Second, "withheld log-unavailable"}, {false, -1, "withheld log-unavailable"}, {true, -1, "withheld log-unavailable"}} {
 		for _, sync := range []bool{false, true} {
-			g, _, _, _ := paperGate(false)
-			g.Log = &brokenLog{sync: sync}
+			g, _, _, _ := paperIntake(false)
+			g.deps.Log = &brokenLog{sync: sync}
 			a := senders[4].arrival()
 			a.CannotRefuse, a.HoldFor = c.mute, c.hold
 			var got Answer
@@ -133,7 +133,7 @@ func TestAMessageThatTheLogLosesIsLeftUnansweredWhereItsSenderWaits(t *testing.T
 func TestAnArrayIsHeldAsAMessageIs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g, log, d, _ := paperGate(false)
+		g, log, d, _ := paperIntake(false)
 		log.full = true
 		a, b := senders[3].arrival(), senders[3].arrival()
 		var got *Answer
@@ -148,7 +148,7 @@ func TestAnArrayIsHeldAsAMessageIs(t *testing.T) {
 		if synctest.Wait(); ended(got) != "stored" {
 			t.Errorf("with room again: %s", ended(got))
 		}
-		for _, n := range g.Counts.lines.all {
+		for _, n := range g.deps.Counts.lines.all {
 			if n.waiting.Messages != 2 || n.parsed != 2 {
 				t.Errorf("the counts: %+v", n)
 			}
@@ -160,21 +160,21 @@ func TestAnArrayIsHeldAsAMessageIs(t *testing.T) {
 // counts in the hour of its receipt.
 func TestAPacketIsReceivedAndEndsApart(t *testing.T) {
 	t.Parallel()
-	g, _, _, _ := paperGate(false)
+	g, _, _, _ := paperIntake(false)
 	hour := int64(5)
-	g.Stamp = func() model.Stamp { return model.Stamp{Wall: model.Nanos(hour * int64(time.Hour))} }
+	g.deps.Stamp = func() model.Stamp { return model.Stamp{Wall: model.Nanos(hour * int64(time.Hour))} }
 	p := g.Received(TransportMQTT, "mqtt7", "acme", 10)
-	if g.Counts.Pending() || len(g.Counts.lines.all) != 1 {
-		t.Fatalf("received already ended: %v", g.Counts.pending)
+	if g.deps.Counts.Pending() || len(g.deps.Counts.lines.all) != 1 {
+		t.Fatalf("received already ended: %v", g.deps.Counts.pending)
 	}
 	hour++
 	g.shut.Store(true) // a stop between the two changes nothing
 	g.Refuse(p, ReasonNoConsumer)
 	l := line{tenant: "acme", transport: TransportMQTT, source: "mqtt7", hour: 5}
-	if c := g.Counts.pending; len(c) != 2 || c[l.key("received", "")].Messages != 1 || c[l.key("refused", ReasonNoConsumer)].Messages != 1 {
+	if c := g.deps.Counts.pending; len(c) != 2 || c[l.key("received", "")].Messages != 1 || c[l.key("refused", ReasonNoConsumer)].Messages != 1 {
 		t.Errorf("counted %v", c)
 	}
-	for l, n := range g.Counts.lines.all {
+	for l, n := range g.deps.Counts.lines.all {
 		if *n != (tally{}) {
 			t.Errorf("%+v is left on %+v", *n, l)
 		}

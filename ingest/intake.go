@@ -51,8 +51,8 @@ type Pressure interface {
 	Full() bool
 	// Sample reads the figures again: the log has just refused a record.
 	Sample()
-	// Room waits until there may be more room than there was, or ctx ends.
-	Room(ctx context.Context) error
+	// Wait waits until there may be more room than there was, or ctx ends.
+	Wait(ctx context.Context) error
 }
 
 // SealFunc seals bytes with the root key; ad binds them to the place where they are kept.
@@ -84,8 +84,8 @@ type IntakeDeps struct {
 
 // Intake stands after every transport.
 type Intake struct {
-	cfg atomic.Pointer[effectiveConfig]
-	IntakeDeps
+	cfg      atomic.Pointer[effectiveConfig]
+	deps     IntakeDeps
 	metrics  *intakeMetrics
 	rejected chan *store.DeadLetter
 	shut     atomic.Bool
@@ -96,9 +96,9 @@ func NewIntake(cfg IntakeConfig, deps IntakeDeps) *Intake {
 	if cfg.RejectedQueue == 0 {
 		cfg.RejectedQueue = 256
 	}
-	g := &Intake{IntakeDeps: deps, metrics: newIntakeMetrics(deps.Registry), rejected: make(chan *store.DeadLetter, cfg.RejectedQueue)}
-	g.Set(cfg)
-	return g
+	in := &Intake{deps: deps, metrics: newIntakeMetrics(deps.Registry), rejected: make(chan *store.DeadLetter, cfg.RejectedQueue)}
+	in.Set(cfg)
+	return in
 }
 
 // effectiveConfig is a configuration while it applies.
@@ -110,39 +110,39 @@ type effectiveConfig struct {
 
 // Set changes what an event must prove and whether publishes wait, for what arrives from now on and for what waits already.
 // The length of the queue stays.
-func (g *Intake) Set(cfg IntakeConfig) {
+func (in *Intake) Set(cfg IntakeConfig) {
 	f := &effectiveConfig{IntakeConfig: cfg}
 	f.over, f.end = context.WithCancel(context.Background())
-	if old := g.cfg.Swap(f); old != nil {
+	if old := in.cfg.Swap(f); old != nil {
 		old.end()
 	}
 }
 
 // Config returns the effective configuration.
-func (g *Intake) Config() IntakeConfig { return g.cfg.Load().IntakeConfig }
+func (in *Intake) Config() IntakeConfig { return in.cfg.Load().IntakeConfig }
 
 // Run writes the copies of refused bodies to the rejected-payload buffer.
-func (g *Intake) Run(ctx context.Context) error {
+func (in *Intake) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case d := <-g.rejected:
-			if err := g.KeepRejected(ctx, d); err != nil && ctx.Err() == nil {
-				g.metrics.rejectedLost.Inc()
-				g.Logger.Warn("the copy of a refused body could not be stored", "error", err)
+		case d := <-in.rejected:
+			if err := in.deps.KeepRejected(ctx, d); err != nil && ctx.Err() == nil {
+				in.metrics.rejectedLost.Inc()
+				in.deps.Logger.Warn("the copy of a refused body could not be stored", "error", err)
 			}
 		}
 	}
 }
 
 // Shut makes the intake refuse what still comes and waits until what it has accepted is answered and its counts are stored.
-func (g *Intake) Shut(ctx context.Context) error {
-	g.shut.Store(true)
-	if err := g.keepCounts(ctx); err != nil {
+func (in *Intake) Shut(ctx context.Context) error {
+	in.shut.Store(true)
+	if err := in.keepCounts(ctx); err != nil {
 		return err
 	}
-	return g.Log.Sync(ctx)
+	return in.deps.Log.Sync(ctx)
 }
 
 // arrival is an Arrival on its way through the intake.
@@ -154,53 +154,56 @@ type arrival struct {
 	// readings is what the message takes from a bucket; a message that carries none counts as one.
 	readings        int
 	unauthenticated bool
-	holdUntil       time.Time // of a positive HoldFor, once it is held
-	answer          Answer    // set when it ended already
+	held            context.Context // of a positive HoldFor, once it is held: ends with that time
+	release         context.CancelFunc
+	answer          Answer // set when it ended already
 	ended           bool
 }
 
 // Accept takes one message in and reports through done, exactly once, how it ended. It may wait: for the ceiling up to
 // CeilingWait, for the log while its unsynced bound is reached, and for room in the log up to HoldFor. ctx is the life of
 // the connection: when it ends first, the message is withheld.
-func (g *Intake) Accept(ctx context.Context, a *Arrival, done func(Answer)) {
-	m := g.receive(a)
-	g.judge(ctx, m)
+func (in *Intake) Accept(ctx context.Context, a *Arrival, done func(Answer)) {
+	m := in.receive(a)
+	defer m.stopHold()
+	in.judge(ctx, m)
 	if !m.ended {
-		g.admit(ctx, m)
+		in.admit(ctx, m)
 	}
 	if m.ended {
 		done(m.answer)
 		return
 	}
-	g.append(ctx, m, done)
+	in.append(ctx, m, done)
 }
 
 // AcceptAll takes an array of messages in: all of them or, when one is unfit or there is no room for all, none. done is
 // called once, with the index of the message that decided, -1 when all are stored.
-func (g *Intake) AcceptAll(ctx context.Context, as []*Arrival, done func(Answer, int)) {
+func (in *Intake) AcceptAll(ctx context.Context, as []*Arrival, done func(Answer, int)) {
 	ms := make([]*arrival, len(as))
 	bad := -1
 	for i, a := range as {
-		if ms[i] = g.receive(a); bad < 0 {
-			if g.judge(ctx, ms[i]); ms[i].ended {
+		if ms[i] = in.receive(a); bad < 0 {
+			if in.judge(ctx, ms[i]); ms[i].ended {
 				bad = i
 			}
 		}
 	}
+	defer ms[0].stopHold() // the first is held for all
 	if bad < 0 {
-		bad = g.admitAll(ctx, ms)
+		bad = in.admitAll(ctx, ms)
 	}
 	if bad >= 0 {
 		verdict := ms[bad].answer
 		for i, m := range ms {
 			if i != bad && !m.ended {
-				g.end(m, verdict.Outcome, verdict.Reason, verdict.Text)
+				in.end(m, verdict.Outcome, verdict.Reason, verdict.Text)
 			}
 		}
 		done(verdict, bad)
 		return
 	}
-	g.appendAll(ctx, ms, done)
+	in.appendAll(ctx, ms, done)
 }
 
 // Packet is a packet that was received and becomes no Arrival.
@@ -208,33 +211,33 @@ type Packet struct{ m *arrival }
 
 // Received counts a packet where it is parsed, and its bytes. The transport calls Refuse with what it returns as soon as
 // it knows why the packet becomes no Arrival: a forbidden topic, a topic that nothing reads.
-func (g *Intake) Received(transport, source, tenant string, bytes int) Packet {
-	g.metrics.strayBytes.Add(float64(bytes))
-	return Packet{g.receive(&Arrival{Transport: transport, Source: source, Tenant: tenant})}
+func (in *Intake) Received(transport, source, tenant string, bytes int) Packet {
+	in.metrics.strayBytes.Add(float64(bytes))
+	return Packet{in.receive(&Arrival{Transport: transport, Source: source, Tenant: tenant})}
 }
 
 // Refuse counts how a received packet ended.
-func (g *Intake) Refuse(p Packet, reason Reason) { g.end(p.m, Refused, reason, "") }
+func (in *Intake) Refuse(p Packet, reason Reason) { in.end(p.m, Refused, reason, "") }
 
 // TenantFull reports whether the tenant's ceiling has no room at all, so that a transport need not read the body.
-func (g *Intake) TenantFull(tenant string) bool {
-	return g.Ceiling.Known(tenant) && g.Ceiling.Empty(tenant)
+func (in *Intake) TenantFull(tenant string) bool {
+	return in.deps.Ceiling.Known(tenant) && in.deps.Ceiling.Empty(tenant)
 }
 
 // receive counts the message as received. Tenants that do not exist share one account, so that no sender fills the ledger.
-func (g *Intake) receive(a *Arrival) *arrival {
-	m := &arrival{Arrival: a, stamp: g.Stamp(), readings: 1}
+func (in *Intake) receive(a *Arrival) *arrival {
+	m := &arrival{Arrival: a, stamp: in.deps.Stamp(), readings: 1}
 	m.line = line{transport: a.Transport, source: a.Source, hour: m.stamp.Hour()}
-	if g.Ceiling.Known(a.Tenant) {
+	if in.deps.Ceiling.Known(a.Tenant) {
 		m.line.tenant = a.Tenant
 	}
-	g.Counts.received(m.line)
-	g.metrics.inbound.Inc()
+	in.deps.Counts.received(m.line)
+	in.metrics.inbound.Inc()
 	return m
 }
 
 // end gives the message its outcome at the intake.
-func (g *Intake) end(m *arrival, o Outcome, r Reason, text string) {
+func (in *Intake) end(m *arrival, o Outcome, r Reason, text string) {
 	counted := store.OutcomeRefused
 	if o == Dropped {
 		counted = store.OutcomeDropped
@@ -243,10 +246,10 @@ func (g *Intake) end(m *arrival, o Outcome, r Reason, text string) {
 	if m.rec != nil && m.rec.Message != nil {
 		readings = m.rec.Message.Readings()
 	}
-	g.Counts.turnedAway(m.line, counted, r, readings)
-	g.metrics.turnedAway(r)
+	in.deps.Counts.turnedAway(m.line, counted, r, readings)
+	in.metrics.turnedAway(r)
 	m.answer, m.ended = Answer{Outcome: o, Reason: r, Text: text}, true
-	g.show(m, counted, text)
+	in.show(m, counted, text)
 	switch {
 	case r == ReasonCeiling || r == ReasonUnauthenticated:
 		m.answer.RetryAfter = 1
@@ -256,27 +259,27 @@ func (g *Intake) end(m *arrival, o Outcome, r Reason, text string) {
 }
 
 // show lets watchers see a message that ended at the intake.
-func (g *Intake) show(m *arrival, o store.Outcome, why string) {
-	if !g.Tap.Busy() {
+func (in *Intake) show(m *arrival, o store.Outcome, why string) {
+	if !in.deps.Tap.Busy() {
 		return
 	}
 	rec := m.rec
 	if rec == nil {
 		rec = &model.Record{Transport: m.Transport, Source: m.Source, Tenant: m.Tenant, Account: m.line.tenant, Device: m.Topic, Received: m.stamp, Bytes: uint32(len(m.Body))}
 	}
-	g.Tap.tell(ending{rec: rec, heading: o, reason: m.answer.Reason, why: why})
+	in.deps.Tap.show(ending{rec: rec, outcome: o, reason: m.answer.Reason, why: why})
 }
 
 // Presence hands a transition that a transport asserts to the log. It takes one reading from the tenant's ceiling.
-func (g *Intake) Presence(ctx context.Context, transport, source string, b model.Binding, p model.Presence, done func(Answer)) {
-	if !g.Ceiling.Take(b.Tenant, 1) {
-		g.metrics.presenceRefused.Inc()
+func (in *Intake) Presence(ctx context.Context, transport, source string, b model.Binding, p model.Presence, done func(Answer)) {
+	if !in.deps.Ceiling.Take(b.Tenant, 1) {
+		in.metrics.presenceRefused.Inc()
 		done(Answer{Outcome: Refused, Reason: ReasonCeiling, RetryAfter: 1})
 		return
 	}
 	r := &model.Record{Kind: model.KindPresence, Transport: transport, Source: source, Tenant: b.Tenant, Account: b.Tenant, Device: b.Device,
-		DeviceID: b.DeviceID, Credential: b.Credential, Received: g.Stamp(), Presence: &p}
-	err := g.Log.Append(ctx, spool.Entry{Data: model.AppendRecord(nil, r), Value: r, Done: func(off model.Offset, err error) {
+		DeviceID: b.DeviceID, Credential: b.Credential, Received: in.deps.Stamp(), Presence: &p}
+	err := in.deps.Log.Append(ctx, spool.Entry{Data: model.AppendRecord(nil, r), Value: r, Done: func(off model.Offset, err error) {
 		if err != nil {
 			done(Answer{Outcome: Refused, Reason: ReasonUnavailable})
 			return
@@ -284,7 +287,7 @@ func (g *Intake) Presence(ctx context.Context, transport, source string, b model
 		done(Answer{Outcome: Stored, Offset: off})
 	}})
 	if err != nil {
-		g.metrics.presenceRefused.Inc()
+		in.metrics.presenceRefused.Inc()
 		done(Answer{Outcome: Refused, Reason: ReasonUnavailable})
 	}
 }

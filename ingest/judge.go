@@ -10,9 +10,9 @@ import (
 )
 
 // judge decodes the message, unless its transport has, and finds out what its credential proves.
-func (g *Intake) judge(ctx context.Context, m *arrival) {
-	if g.shut.Load() {
-		g.end(m, Refused, ReasonUnavailable, "the instance is stopping")
+func (in *Intake) judge(ctx context.Context, m *arrival) {
+	if in.shut.Load() {
+		in.end(m, Refused, ReasonUnavailable, "the instance is stopping")
 		return
 	}
 	kept := &struct { // what waits for the applier, in one piece
@@ -32,16 +32,16 @@ func (g *Intake) judge(ctx context.Context, m *arrival) {
 	}
 	ev, err := m.event(kept.readings[:0])
 	if err != nil {
-		g.unreadable(m, err.Reason, err.Text)
+		in.unreadable(m, err.Reason, err.Text)
 		return
 	}
 	kept.message = ev.Message
 	m.rec.Message = &kept.message
 	m.readings = max(1, ev.Message.Readings())
-	g.metrics.decoded.Inc()
-	if err := g.vouch(ctx, m, &ev); err != nil {
-		g.Logger.Error("a credential could not be looked up", "error", err)
-		g.end(m, Refused, ReasonUnavailable, "the credential cannot be checked now")
+	in.metrics.decoded.Inc()
+	if err := in.vouch(ctx, m, &ev); err != nil {
+		in.deps.Logger.Error("a credential could not be looked up", "error", err)
+		in.end(m, Refused, ReasonUnavailable, "the credential cannot be checked now")
 		return
 	}
 	if m.ended {
@@ -49,9 +49,9 @@ func (g *Intake) judge(ctx context.Context, m *arrival) {
 	}
 	switch {
 	case m.rec.Device == "" && m.rec.Verdict == model.VerdictOK:
-		g.unreadable(m, ReasonUndecodable, "device is required when no credential names it")
+		in.unreadable(m, ReasonUndecodable, "device is required when no credential names it")
 	case m.rec.Verdict == model.VerdictOtherDevice && m.Conn != nil && !m.CannotRefuse:
-		g.end(m, Refused, ReasonNotAuthorized, "the event names another device than its topic")
+		in.end(m, Refused, ReasonNotAuthorized, "the event names another device than its topic")
 	}
 	m.unauthenticated = m.line.tenant == "" || m.rec.Verdict != model.VerdictOK
 }
@@ -68,7 +68,7 @@ func (m *arrival) event(readings []model.Reading) (Decoded, *DecodeError) {
 
 // vouch sets the record's device, credential and verdict. A presented credential decides; without one that of the
 // connection; without either the mode.
-func (g *Intake) vouch(ctx context.Context, m *arrival, ev *Decoded) error {
+func (in *Intake) vouch(ctx context.Context, m *arrival, ev *Decoded) error {
 	r := m.rec
 	if r.Device == "" {
 		r.Device = ev.Device
@@ -77,7 +77,7 @@ func (g *Intake) vouch(ctx context.Context, m *arrival, ev *Decoded) error {
 		r.Verdict = model.VerdictOtherDevice
 		return nil
 	}
-	mode := g.cfg.Load().DeviceAuth
+	mode := in.cfg.Load().DeviceAuth
 	if mode == AuthDisabled {
 		return nil
 	}
@@ -87,7 +87,7 @@ func (g *Intake) vouch(ctx context.Context, m *arrival, ev *Decoded) error {
 		}
 		return nil
 	}
-	proof, verdict, err := g.Verify(ctx, m.Tenant, ev.Credential)
+	proof, verdict, err := in.deps.Verify(ctx, m.Tenant, ev.Credential)
 	if err != nil || verdict != model.VerdictOK {
 		r.Verdict = verdict
 		return err
@@ -105,26 +105,26 @@ func (g *Intake) vouch(ctx context.Context, m *arrival, ev *Decoded) error {
 
 // unreadable refuses a body that is no ingest event. Where the transport cannot express that it is acknowledged through the
 // log instead, sealed, and ends as a dead letter; where it can, a copy goes to the rejected-payload buffer for the operator.
-func (g *Intake) unreadable(m *arrival, r Reason, why string) {
-	g.metrics.undecoded.Inc()
+func (in *Intake) unreadable(m *arrival, r Reason, why string) {
+	in.metrics.undecoded.Inc()
 	m.rec.Message = nil
-	sealed, err := g.Seal(rawAD(m.Tenant), m.Body)
+	sealed, err := in.deps.Seal(rawAD(m.Tenant), m.Body)
 	if err != nil {
-		g.Logger.Error("a body cannot be sealed", "error", err)
-		g.end(m, Refused, ReasonUnavailable, "the event could not be stored")
+		in.deps.Logger.Error("a body cannot be sealed", "error", err)
+		in.end(m, Refused, ReasonUnavailable, "the event could not be stored")
 		return
 	}
 	if m.CannotRefuse {
 		m.rec.Kind, m.rec.Why, m.rec.Verdict, m.rec.Raw = model.KindRaw, why, model.VerdictOK, sealed
 		return
 	}
-	g.end(m, Refused, r, why)
+	in.end(m, Refused, r, why)
 	d := &store.DeadLetter{Tenant: m.line.tenant, Occurred: m.stamp.Wall.Micros(), Kind: store.DeadLetterIngest, Reason: string(r), Source: m.Source,
 		Summary: why, Subject: m.Topic, Unauthenticated: true, Bytes: int64(len(m.Body)) + 256, Record: sealed}
 	select {
-	case g.rejected <- d:
+	case in.rejected <- d:
 	default:
-		g.metrics.rejectedLost.Inc()
+		in.metrics.rejectedLost.Inc()
 	}
 }
 

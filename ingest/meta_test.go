@@ -70,17 +70,17 @@ func TestTheLedgerBalancesPerSource(t *testing.T) {
 	}
 	send("north", 3)
 	send("south", 5)
-	w.gate.Refuse(w.gate.Received(TransportMQTT, "south", "acme", 1), ReasonNoConsumer)
+	w.intake.Refuse(w.intake.Received(TransportMQTT, "south", "acme", 1), ReasonNoConsumer)
 	check := func(when string) {
 		t.Helper()
 		if v := w.verifyDisk(); len(v.Wrongs) != 0 {
-			t.Errorf("%s: %s", when, told(v))
+			t.Errorf("%s: %s", when, wrongsOf(v))
 		}
 		lines, err := w.applier.Ledger().Lines(t.Context(), store.LedgerFilter{})
 		w.must(err)
 		got := map[string]int64{}
 		for _, l := range lines {
-			if got[l.Source] = l.Received.Messages; l.Missing() != 0 || l.Door != TransportMQTT {
+			if got[l.Source] = l.Received.Messages; l.Missing() != 0 || l.Transport != TransportMQTT {
 				t.Errorf("%s: %+v", when, l)
 			}
 		}
@@ -98,6 +98,6 @@ func TestTheLedgerBalancesPerSource(t *testing.T) {
 		return err
 	}))
 	if v := w.verifyDisk(); len(v.Wrongs) != 1 || v.Wrongs[0].Kind != WrongMessages || v.Wrongs[0].Messages != 1 {
-		t.Errorf("one is missing: %s", told(v))
+		t.Errorf("one is missing: %s", wrongsOf(v))
 	}
 }

@@ -1,6 +1,10 @@
 package ingest
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/store"
+)
 
 type intakeMetrics struct {
 	inbound, decoded, undecoded, limited, backpressured      prometheus.Counter
@@ -35,3 +39,48 @@ func newIntakeMetrics(reg prometheus.Registerer) *intakeMetrics {
 }
 
 func (m *intakeMetrics) turnedAway(r Reason) { m.refused.WithLabelValues(string(r)).Inc() }
+
+type applyMetrics struct {
+	retries   prometheus.Counter
+	heads     prometheus.Counter
+	late      prometheus.Counter
+	lost      prometheus.Counter
+	evicted   prometheus.Counter
+	altIDs    prometheus.Gauge
+	altIDSpan prometheus.Gauge
+	clients   prometheus.Gauge
+	outcomes  *prometheus.CounterVec
+	stored    prometheus.Counter // of outcomes
+
+	deadLettersTrimmed prometheus.Counter
+	setAside           prometheus.Counter
+}
+
+func newApplyMetrics(reg prometheus.Registerer) *applyMetrics {
+	m := &applyMetrics{
+		retries: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_ingest_store_retries_total",
+			Help: "Reads and writes of the applier that the store failed and that were retried."}),
+		evicted: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_ingest_repeat_clients_evicted_total",
+			Help: "MQTT clients whose last messages were evicted because the memory of all clients exceeded its maximum."}),
+		altIDs: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_ingest_dedupe_entries", Help: "altIds kept for deduplication, as of the last checkpoint."}),
+		altIDSpan: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_ingest_dedupe_span_seconds",
+			Help: "Receive time covered by the altIds kept for deduplication, as of the last checkpoint."}),
+		clients: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_ingest_repeat_clients", Help: "MQTT clients whose last messages are kept for deduplication, as of the last checkpoint."}),
+		heads:   prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_ingest_checkpoints_total", Help: "Checkpoints of the applier written to the store."}),
+		late: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_eventsources_total_msg_invalid_event_time",
+			Help: "Messages whose event time is too far in the past."}),
+		lost: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_ingest_lost_records_total",
+			Help: "Records of the log lost before they were applied."}),
+		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_ingest_messages_total",
+			Help: "Messages by outcome and reason."}, []string{"outcome", "reason"}),
+	}
+	m.setAside = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_ingest_readings_set_aside_total",
+		Help: "Readings that a series limit kept out of a message whose others are stored."})
+	m.deadLettersTrimmed = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_dead_letters_trimmed_total",
+		Help: "Oldest dead letters removed because a tenant or the rejected-payload buffer had its maximum."})
+	m.stored = m.outcomes.WithLabelValues(string(store.OutcomeStored), string(ReasonNone))
+	if reg != nil {
+		reg.MustRegister(m.deadLettersTrimmed, m.setAside, m.retries, m.heads, m.late, m.lost, m.evicted, m.altIDs, m.altIDSpan, m.clients, m.outcomes)
+	}
+	return m
+}

@@ -75,7 +75,7 @@ func TestASeriesLimitSetsAsideReadingByReading(t *testing.T) {
 			t.Errorf("%s: %v are counted", when, n)
 		}
 		if v := w.verifyDisk(); len(v.Wrongs) != 0 {
-			t.Errorf("%s: %s", when, told(v))
+			t.Errorf("%s: %s", when, wrongsOf(v))
 		}
 	}
 	w.apply()
@@ -85,6 +85,6 @@ func TestASeriesLimitSetsAsideReadingByReading(t *testing.T) {
 	check("replayed")
 	w.writeHead()
 	if v := w.verifyDisk(); len(v.Wrongs) != 0 || v.Messages != 2 || v.Readings != 7 {
-		t.Errorf("written: %d messages, %d readings: %s", v.Messages, v.Readings, told(v))
+		t.Errorf("written: %d messages, %d readings: %s", v.Messages, v.Readings, wrongsOf(v))
 	}
 }

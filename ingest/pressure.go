@@ -271,7 +271,7 @@ func (g *Gauge) Runway() time.Duration {
 }
 
 // Room implements Pressure: it waits until there is more room, or one tick when nothing is refused and yet the log was full.
-func (g *Gauge) Room(ctx context.Context) error {
+func (g *Gauge) Wait(ctx context.Context) error {
 	g.mu.Lock()
 	changed, refusing := g.changed, g.refusing.Load()
 	g.mu.Unlock()

@@ -115,7 +115,7 @@ func TestBothCausesMustPassBeforeMessagesAreTakenAgain(t *testing.T) {
 
 // A log of 1 GiB fills by 10 MiB a second. It is let go on until it has half a minute left, and then refused although it
 // is far from nine tenths; when it fills more slowly it is taken again from a minute on, and at once when the applier is
-// as fast as the doors.
+// as fast as the transports.
 func TestDoorsRefuseWhenTheLogWillBeFullInHalfAMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -207,7 +207,7 @@ func TestRecordsHaveARunwayToo(t *testing.T) {
 			g.Sample()
 		}
 		if !g.Refusing() {
-			t.Errorf("half of the records are gone in ten seconds, %v are left, and nobody is refused", g.Runway())
+			t.Errorf("half of the records are gone in ten seconds, %v are left, and nothing is refused", g.Runway())
 		}
 	})
 }
@@ -251,7 +251,7 @@ type dial struct {
 func (d *dial) Refusing() bool { d.mu.Lock(); defer d.mu.Unlock(); return d.refusing }
 func (d *dial) Full() bool     { d.mu.Lock(); defer d.mu.Unlock(); return d.full }
 func (d *dial) Sample()        {}
-func (d *dial) Room(ctx context.Context) error {
+func (d *dial) Wait(ctx context.Context) error {
 	d.mu.Lock()
 	changed := d.changed
 	d.mu.Unlock()
@@ -273,9 +273,9 @@ func (d *dial) turn(refusing, full bool) {
 	d.changed = make(chan struct{})
 }
 
-// paperGate is a gate before a paper log.
-func paperGate(failClosed bool) (*Intake, *paperLog, *dial, *testCeiling) {
-	log, d, c := &paperLog{}, &dial{}, &testCeiling{known: map[string]bool{"acme": true}, left: -1, stranger: 100}
+// paperIntake is an intake before a paper log.
+func paperIntake(failClosed bool) (*Intake, *paperLog, *dial, *testCeiling) {
+	log, d, c := &paperLog{}, &dial{}, &testCeiling{known: map[string]bool{"acme": true}, left: -1, unauthenticated: 100}
 	d.turn(false, false)
 	return NewIntake(IntakeConfig{DeviceAuth: AuthRequired, FailClosed: failClosed}, IntakeDeps{Log: log, Counts: NewTransportCounts(NewListening(func() time.Duration { return 0 })),
 		Stamp: func() model.Stamp { return model.Stamp{Wall: 1} }, Ceiling: c, Pressure: d, Tap: NewTap(func() model.Nanos { return 1 }, nil), Logger: slog.New(slog.DiscardHandler),
@@ -284,7 +284,7 @@ func paperGate(failClosed bool) (*Intake, *paperLog, *dial, *testCeiling) {
 		}}), log, d, c
 }
 
-// sender is a way to send, as the gate sees it.
+// sender is a way to send, as the intake sees it.
 type sender struct {
 	name       string
 	http, mute bool
@@ -334,7 +334,7 @@ func TestFailClosedByVersionQoSAndPressure(t *testing.T) {
 }
 
 func offered(t *testing.T, s sender, failClosed bool, state string, over bool, want string) {
-	g, log, d, c := paperGate(failClosed)
+	g, log, d, c := paperIntake(failClosed)
 	if over {
 		c.left = 0
 	}
@@ -379,7 +379,7 @@ func ended(a *Answer) string {
 func TestWhoWaitsForRoomIsLetInWhenFailClosedIsSwitchedOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g, _, d, _ := paperGate(true)
+		g, _, d, _ := paperIntake(true)
 		d.turn(true, false)
 		var got *Answer
 		go g.Accept(t.Context(), senders[1].arrival(), func(a Answer) { got = &a })

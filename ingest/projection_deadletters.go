@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,6 +11,9 @@ import (
 	"weir/model"
 	"weir/store"
 )
+
+// namesSetAside is how many readings that were set aside are named.
+const namesSetAside = 20
 
 // detailBytes is how much of a dead letter is shown.
 const detailBytes = 2 << 10
@@ -24,7 +28,7 @@ type deadLetterProjection struct {
 }
 
 func newDeadLetterProjection(cfg *ApplyConfig, m *applyMetrics) *deadLetterProjection {
-	return &deadLetterProjection{bound: cfg.DeadLetters, rejectedBytes: cfg.StrangersBytes, trimmed: m.deadLettersTrimmed, aside: m.setAside, since: map[string]store.DeadLetterBound{}}
+	return &deadLetterProjection{bound: cfg.DeadLetters, rejectedBytes: cfg.RejectedBytes, trimmed: m.deadLettersTrimmed, aside: m.setAside, since: map[string]store.DeadLetterBound{}}
 }
 
 // Record implements Projection.
@@ -38,8 +42,8 @@ func (p *deadLetterProjection) Record(_ context.Context, e *Event, out *Effects)
 	r := e.Record
 	d := &store.DeadLetter{Tenant: r.Account, Occurred: r.Received.Wall.Micros(), Kind: store.DeadLetterIngest, Reason: string(e.Reason),
 		Source: r.Source, Summary: e.Why, Attempts: 1, Subject: r.Device, Epoch: e.At.Epoch, Offset: e.At.Offset,
-		Unauthenticated: ofStrangers(r.Account, e.Reason),
-		Record:   model.AppendRecord(nil, r)}
+		Unauthenticated: isRejectedPayload(r.Account, e.Reason),
+		Record:          model.AppendRecord(nil, r)}
 	if r.Message != nil {
 		d.Detail = describe(r.Message)
 	}
@@ -86,8 +90,8 @@ func (p *deadLetterProjection) crowded(d *store.DeadLetter) bool {
 	return true
 }
 
-// ofStrangers reports whether a dead letter lies in the rejected-payload buffer, which drops the oldest.
-func ofStrangers(account string, reason Reason) bool {
+// isRejectedPayload reports whether a dead letter lies in the rejected-payload buffer, which drops the oldest.
+func isRejectedPayload(account string, reason Reason) bool {
 	return account == "" || reason == ReasonBadCredential || reason == ReasonUnknownDevice
 }
 
@@ -118,4 +122,21 @@ func shorten(detail string) string {
 		return strings.ToValidUTF8(detail[:detailBytes], "") + "…"
 	}
 	return detail
+}
+
+// setAside counts the readings that were set aside, and names the first of them in a dead letter. Its kind is one of its own: in
+// the ledger the message is stored.
+func (p *deadLetterProjection) setAside(e *Event, out *Effects) {
+	p.aside.Add(float64(len(e.SetAside)))
+	var names []string
+	for _, r := range e.SetAside {
+		if len(names) < namesSetAside && !slices.Contains(names, r.Metric) {
+			names = append(names, r.Metric)
+		}
+	}
+	r := e.Record
+	p.keep(&store.DeadLetter{Tenant: r.Account, Occurred: r.Received.Wall.Micros(), Kind: store.DeadLetterReadings, Reason: string(ReasonSeriesLimit),
+		Source: r.Source, Attempts: 1, Subject: r.Device, Epoch: e.At.Epoch, Offset: e.At.Offset, Detail: shorten(strings.Join(names, " ")),
+		Summary: fmt.Sprintf("%d of %d readings would open more series than the device or the tenant may have (limits.series_per_device, "+
+			"limits.series_per_tenant); the others are stored", len(e.SetAside), len(e.SetAside)+r.Readings())}, out)
 }

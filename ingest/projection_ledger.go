@@ -62,7 +62,7 @@ func (l *ledgerProjection) Record(_ context.Context, e *Event, _ *Effects) error
 		l.metrics.stored.Inc()
 		l.stored.Add(readings)
 	} else {
-		l.metrics.fates.WithLabelValues(string(e.Outcome), string(e.Reason)).Inc()
+		l.metrics.outcomes.WithLabelValues(string(e.Outcome), string(e.Reason)).Inc()
 	}
 	return nil
 }
@@ -104,18 +104,18 @@ func compareLedgerKeys(a, b store.LedgerKey) int {
 
 // LedgerLine is one tenant's hour at one source: what came in, and its outcomes.
 type LedgerLine struct {
-	Tenant   string
-	Door     string // transport of the source
-	Source   string
-	Hour     int64 // since the epoch
-	Received store.LedgerCount
-	Headings map[store.Outcome]store.LedgerCount
-	Reasons  []LedgerReason
+	Tenant    string
+	Transport string // transport of the source
+	Source    string
+	Hour      int64 // since the epoch
+	Received  store.LedgerCount
+	Outcomes  map[store.Outcome]store.LedgerCount
+	Reasons   []LedgerReason
 }
 
 // LedgerReason is the share of an outcome that one reason has.
 type LedgerReason struct {
-	Heading store.Outcome
+	Outcome store.Outcome
 	Reason  string
 	Count   store.LedgerCount
 }
@@ -123,21 +123,21 @@ type LedgerReason struct {
 // Missing is by how many messages the line does not balance: positive when messages came in and ended nowhere.
 func (l *LedgerLine) Missing() int64 {
 	n := l.Received.Messages
-	for _, c := range l.Headings {
+	for _, c := range l.Outcomes {
 		n -= c.Messages
 	}
 	return n
 }
 
 // Readings is how many readings were stored.
-func (l *LedgerLine) Readings() int64 { return l.Headings[store.OutcomeStored].Readings }
+func (l *LedgerLine) Readings() int64 { return l.Outcomes[store.OutcomeStored].Readings }
 
 // Ledger reads the ledger of a running instance: what is on disk, what waits in memory for a checkpoint, and what the
 // transports hold. It is consistent up to the messages that are moving at this instant.
 type Ledger struct {
 	store  store.Store
 	memory *ledgerProjection // nil: nothing runs
-	doors  *TransportCounts
+	counts *TransportCounts
 }
 
 // NewStoredLedger reads what is on disk only: the ledger of an instance that does not run.
@@ -157,12 +157,12 @@ func (l *Ledger) Lines(ctx context.Context, flt store.LedgerFilter) ([]LedgerLin
 	out := make([]LedgerLine, 0, len(lines))
 	for _, ln := range lines {
 		slices.SortFunc(ln.Reasons, func(a, b LedgerReason) int {
-			return cmp.Or(cmp.Compare(a.Heading, b.Heading), cmp.Compare(a.Reason, b.Reason))
+			return cmp.Or(cmp.Compare(a.Outcome, b.Outcome), cmp.Compare(a.Reason, b.Reason))
 		})
 		out = append(out, *ln)
 	}
 	slices.SortFunc(out, func(a, b LedgerLine) int {
-		return cmp.Or(cmp.Compare(b.Hour, a.Hour), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Door, b.Door), cmp.Compare(a.Source, b.Source))
+		return cmp.Or(cmp.Compare(b.Hour, a.Hour), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Transport, b.Transport), cmp.Compare(a.Source, b.Source))
 	})
 	return out, nil
 }
@@ -175,7 +175,7 @@ func (l *Ledger) read(ctx context.Context, flt store.LedgerFilter, add func(stor
 	// checkpoint.
 	l.memory.mu.Lock()
 	defer l.memory.mu.Unlock()
-	l.doors.live(add)
+	l.counts.live(add)
 	for k, c := range l.memory.open {
 		add(k, *c)
 	}
@@ -209,22 +209,22 @@ func addToLine(lines map[line]*LedgerLine, k store.LedgerKey, c store.LedgerCoun
 	at := line{tenant: k.Tenant, source: k.Source, hour: k.Hour}
 	ln := lines[at]
 	if ln == nil {
-		ln = &LedgerLine{Tenant: k.Tenant, Door: k.Transport, Source: k.Source, Hour: k.Hour, Headings: map[store.Outcome]store.LedgerCount{}}
+		ln = &LedgerLine{Tenant: k.Tenant, Transport: k.Transport, Source: k.Source, Hour: k.Hour, Outcomes: map[store.Outcome]store.LedgerCount{}}
 		lines[at] = ln
 	}
 	if k.Outcome == store.OutcomeReceived {
 		ln.Received.Add(c)
 		return
 	}
-	have := ln.Headings[k.Outcome]
+	have := ln.Outcomes[k.Outcome]
 	have.Add(c)
-	ln.Headings[k.Outcome] = have
+	ln.Outcomes[k.Outcome] = have
 	if k.Reason == "" {
 		return
 	}
-	i := slices.IndexFunc(ln.Reasons, func(r LedgerReason) bool { return r.Heading == k.Outcome && r.Reason == k.Reason })
+	i := slices.IndexFunc(ln.Reasons, func(r LedgerReason) bool { return r.Outcome == k.Outcome && r.Reason == k.Reason })
 	if i < 0 {
-		ln.Reasons = append(ln.Reasons, LedgerReason{Heading: k.Outcome, Reason: k.Reason, Count: c})
+		ln.Reasons = append(ln.Reasons, LedgerReason{Outcome: k.Outcome, Reason: k.Reason, Count: c})
 		return
 	}
 	ln.Reasons[i].Count.Add(c)

@@ -72,6 +72,7 @@ func (p *ruleProjection) Record(_ context.Context, e *Event, out *Effects) error
 		p.message(e, out)
 	case e.Transition != nil:
 		p.begin(e, out, rules.Transition)
+		p.input.Presence = e.Record.Presence.State
 		p.apply(0, e.Transition.Row.Occurred)
 		p.mu.Unlock()
 	case e.Change != nil:
@@ -132,7 +133,7 @@ func (p *ruleProjection) measurements(ms []model.Reading, occurred []model.Micro
 	}
 }
 
-// change tells the engine what a change of the metadata means for its rules and devices. The view is changed already.
+// change applies a change of the metadata to the rules and devices of the engine. The view is changed already.
 func (p *ruleProjection) change(at rules.Position, c *MetadataChange) {
 	view := p.metadata.view
 	switch c.Kind {

@@ -174,7 +174,7 @@ func (s *seen) addRepeat(r *model.Record) {
 func (s *seen) report(m *applyMetrics, now model.Nanos) {
 	m.altIDs.Set(float64(len(s.altIDs)))
 	m.clients.Set(float64(len(s.clients)))
-	m.forgotten.Add(float64(s.evicted))
+	m.evicted.Add(float64(s.evicted))
 	s.evicted = 0
 	if len(s.pages) > 0 {
 		m.altIDSpan.Set(time.Duration(now - s.pages[0].last).Seconds())

@@ -111,3 +111,12 @@ func (s *seriesProjection) Release(context.Context, WriteFunc) error {
 	s.frozen = nil
 	return nil
 }
+
+// admitted returns the readings that the series limits admit.
+func (s *seriesProjection) admitted(ctx context.Context, tenant, device int64, all []model.Reading) (fit []model.Reading, err error) {
+	err = s.retry.until(ctx, "the series of a device cannot be read", func() (err error) {
+		fit, err = s.series.AdmitPart(ctx, tenant, device, all)
+		return err
+	})
+	return fit, err
+}

@@ -38,7 +38,7 @@ func BenchmarkReplay(b *testing.B) {
 	w.must(<-ended)
 }
 
-// pile appends messages as a door makes them, in batches of a thousand, and hands none of them to an applier.
+// pile appends messages as a transport makes them, in batches of a thousand, and hands none of them to an applier.
 func (w *world) pile(n int) {
 	w.t.Helper()
 	var body [16]byte

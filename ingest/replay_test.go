@@ -56,11 +56,11 @@ func (w *world) traffic(seed uint64, n int) {
 			version = 3 - version
 			w.change(w.profile(version, w.rulesOf(version)...))
 		case 1:
-			w.gate.Presence(context.Background(), TransportMQTT, "mqtt1", *a.Conn, model.Presence{State: model.PresenceState(1 + r.IntN(2)),
+			w.intake.Presence(context.Background(), TransportMQTT, "mqtt1", *a.Conn, model.Presence{State: model.PresenceState(1 + r.IntN(2)),
 				Session: uint64(1 + r.IntN(50)), Occurred: w.clock.stamp().Wall}, func(an Answer) { answers <- an })
 			sent++
 		}
-		w.gate.Accept(context.Background(), a, func(an Answer) { answers <- an })
+		w.intake.Accept(context.Background(), a, func(an Answer) { answers <- an })
 		sent++
 		if len(answers) > 20 || r.IntN(6) == 0 {
 			for ; sent > 0; sent-- {
@@ -185,7 +185,7 @@ func tableRows(t testing.TB, db store.Store, table, query string, args ...any) (
 }
 
 // unfilled returns the result tables in which the traffic left nothing: results that it does not bring about, or tables that
-// were added and of which nobody has said that they are none.
+// were added and that are not named as none.
 func unfilled(d map[string][]string) (out []string) {
 	for _, table := range slices.Sorted(maps.Keys(d)) {
 		if len(d[table]) == 0 && maybeEmpty[table] == "" && !strings.HasPrefix(table, "meta ") {

@@ -193,3 +193,26 @@ func inEnum(enum []string, v float64) bool {
 	}
 	return false
 }
+
+// part reduces a partial message to the readings that the series limits admit, and notes the others in e. It reports false
+// when they admit none. The record of the log is shared and stays as it is.
+func (s *resolver) part(ctx context.Context, e *Event) (bool, error) {
+	all := e.Record.Message.Measurements
+	fit, err := s.results.readings.admitted(ctx, e.TenantID, e.DeviceID, all)
+	if err != nil || len(fit) == 0 {
+		return false, err
+	}
+	rest := fit
+	for _, r := range all { // fit is in the order of all
+		if len(rest) > 0 && rest[0] == r {
+			rest = rest[1:]
+		} else {
+			e.SetAside = append(e.SetAside, r)
+		}
+	}
+	rec, m := *e.Record, *e.Record.Message
+	m.Measurements, rec.Message = fit, &m
+	e.Record = &rec
+	s.times(e)
+	return true, nil
+}

@@ -17,7 +17,7 @@ import (
 // Bounds of the tap.
 const (
 	maxWatchers = 16  // at a time
-	watchRoom   = 256 // messages that a watcher has not fetched; what comes beyond them is counted and left out
+	watchQueue  = 256 // messages that a watcher has not fetched; what comes beyond them is counted and left out
 	shownValues = 4   // of a message
 )
 
@@ -32,10 +32,10 @@ type Sighting struct {
 	Connection bool
 	Tenant     string // whose ledger counts it; "" for unauthenticated senders and unknown tenants
 	Named      string // tenant as the sender named it
-	Door       string
+	Transport  string
 	Source     string
 	Device     string // as named, or that of the credential; "" when nothing names one
-	Heading    store.Outcome
+	Outcome    store.Outcome
 	Reason     Reason
 	Why        string
 	Bytes      uint32
@@ -50,11 +50,11 @@ type Sighting struct {
 
 // Watch selects what a watcher sees. An empty field restricts nothing.
 type Watch struct {
-	Tenant  *string // "" is unauthenticated senders and unknown tenants
-	Device  string
-	Unnamed bool // besides those of Device also messages that name no device: they may be of this one
-	Door    string
-	Heading store.Outcome
+	Tenant    *string // "" is unauthenticated senders and unknown tenants
+	Device    string
+	Unnamed   bool // besides those of Device also messages that name no device: they may be of this one
+	Transport string
+	Outcome   store.Outcome
 }
 
 // Tap lets the operator watch messages as they end. The flow never waits for it: a watcher that is too slow gets the number
@@ -64,7 +64,7 @@ type Tap struct {
 	leftOut prometheus.Counter
 
 	mu       sync.Mutex                 // guards changes of watchers
-	watchers atomic.Pointer[[]*Watcher] // copied on change, so that tell takes no common lock
+	watchers atomic.Pointer[[]*Watcher] // copied on change, so that show takes no common lock
 }
 
 // NewTap returns a tap without watchers. now is the clock of the receive stamps.
@@ -107,15 +107,15 @@ func (t *Tap) remove(w *Watcher) {
 // ending is a message with its outcome.
 type ending struct {
 	rec        *model.Record
-	heading    store.Outcome
+	outcome    store.Outcome
 	reason     Reason
 	why        string
 	offset     model.Offset
 	connection bool
 }
 
-// tell shows an ending to the watchers that select it. It never blocks.
-func (t *Tap) tell(e ending) {
+// show shows an ending to the watchers that select it. It never blocks.
+func (t *Tap) show(e ending) {
 	for _, w := range *t.watchers.Load() {
 		if w.wants.takes(&e) {
 			w.offer(t, &e)
@@ -125,28 +125,28 @@ func (t *Tap) tell(e ending) {
 
 // ConnectionRefused shows a connection that a transport refused before it could bring a message. tenant and device are
 // what it claimed; known says that the tenant exists.
-func (t *Tap) ConnectionRefused(door, source, tenant, device, why string, known bool) {
+func (t *Tap) ConnectionRefused(transport, source, tenant, device, why string, known bool) {
 	if !t.Busy() {
 		return
 	}
-	r := &model.Record{Transport: door, Source: source, Tenant: tenant, Device: device, Received: model.Stamp{Wall: t.now()}, Verdict: model.VerdictBad}
+	r := &model.Record{Transport: transport, Source: source, Tenant: tenant, Device: device, Received: model.Stamp{Wall: t.now()}, Verdict: model.VerdictBad}
 	if known {
 		r.Account = tenant
 	}
-	t.tell(ending{rec: r, heading: store.OutcomeRefused, reason: Reason(why), connection: true})
+	t.show(ending{rec: r, outcome: store.OutcomeRefused, reason: Reason(why), connection: true})
 }
 
 func (w *Watch) takes(e *ending) bool {
 	device := w.Device == "" || e.rec.Device == w.Device || w.Unnamed && e.rec.Device == ""
-	return device && (w.Tenant == nil || *w.Tenant == e.rec.Account) && (w.Door == "" || w.Door == e.rec.Transport) &&
-		(w.Heading == "" || w.Heading == e.heading)
+	return device && (w.Tenant == nil || *w.Tenant == e.rec.Account) && (w.Transport == "" || w.Transport == e.rec.Transport) &&
+		(w.Outcome == "" || w.Outcome == e.outcome)
 }
 
 // sighting is what may be shown of an ending.
 func (t *Tap) sighting(e *ending) Sighting {
 	r := e.rec
-	s := Sighting{Received: r.Received.Wall, Ended: max(t.now(), r.Received.Wall), Connection: e.connection, Tenant: r.Account, Named: r.Tenant, Door: r.Transport,
-		Source: r.Source, Device: r.Device, Heading: e.heading, Reason: e.reason, Why: e.why, Bytes: r.Bytes, Offset: e.offset}
+	s := Sighting{Received: r.Received.Wall, Ended: max(t.now(), r.Received.Wall), Connection: e.connection, Tenant: r.Account, Named: r.Tenant, Transport: r.Transport,
+		Source: r.Source, Device: r.Device, Outcome: e.outcome, Reason: e.reason, Why: e.why, Bytes: r.Bytes, Offset: e.offset}
 	m := r.Message
 	if m == nil || r.Account == "" || r.Verdict != model.VerdictOK {
 		return s
@@ -173,7 +173,7 @@ func firstValues(m *model.Message) []string {
 	return out
 }
 
-// Watcher is one who watches. One goroutine fetches; Close may be called from any.
+// Watcher is a client that follows outcomes live. One goroutine fetches; Close may be called from any.
 type Watcher struct {
 	tap   *Tap
 	wants Watch
@@ -192,7 +192,7 @@ func (w *Watcher) offer(t *Tap, e *ending) {
 	switch {
 	case w.ended:
 		return
-	case len(w.queue) >= watchRoom:
+	case len(w.queue) >= watchQueue:
 		w.left++
 		t.leftOut.Inc()
 		return

@@ -36,7 +36,7 @@ func (w *world) seen(watcher *Watcher) ([]Sighting, int64) {
 }
 
 func fateOf(s Sighting) string {
-	return strings.TrimSuffix(fmt.Sprintf("%s %s/%s %s %s %s %v", s.Door, s.Tenant, s.Device, s.Heading, s.Reason, s.Type, s.Values), " ")
+	return strings.TrimSuffix(fmt.Sprintf("%s %s/%s %s %s %s %v", s.Transport, s.Tenant, s.Device, s.Outcome, s.Reason, s.Type, s.Values), " ")
 }
 
 func TestWhoWatchesSeesEachMessageEndOnceItsEndIsKept(t *testing.T) {
@@ -80,11 +80,11 @@ func TestRefusalsAreSeenAtTheDoor(t *testing.T) {
 	http := func(tenant, body string) *Arrival {
 		return &Arrival{Transport: TransportHTTP, Source: "http1", Tenant: tenant, Body: []byte(body)}
 	}
-	told := w.arrival(1, `{"eventType":`)
-	w.send(told)
+	refused := w.arrival(1, `{"eventType":`)
+	w.send(refused)
 	w.send(http("ghost", `{`))
-	w.gate.Refuse(w.gate.Received(TransportMQTT, "mqtt1", "acme", 0), ReasonNoConsumer)
-	w.ceiling.left, w.ceiling.stranger = 0, 0
+	w.intake.Refuse(w.intake.Received(TransportMQTT, "mqtt1", "acme", 0), ReasonNoConsumer)
+	w.ceiling.left, w.ceiling.unauthenticated = 0, 0
 	w.send(w.arrival(1, temp(1)))
 	mute := w.arrival(1, temp(2))
 	mute.CannotRefuse = true
@@ -124,7 +124,7 @@ func TestNothingIsShownOfWhatProvesToBeNobodys(t *testing.T) {
 		t.Fatalf("%d seen", len(seen))
 	}
 	for _, s := range seen {
-		if s.Heading != store.OutcomeDeadLetter || s.Device != "d1" {
+		if s.Outcome != store.OutcomeDeadLetter || s.Device != "d1" {
 			t.Errorf("%+v", s)
 		}
 		all := fmt.Sprintf("%+v", s)
@@ -141,23 +141,23 @@ func TestAWatcherSeesWhatItAskedFor(t *testing.T) {
 		wants Watch
 		sees  []string
 	}{
-		"all":                      {Watch{}, []string{"a", "b", "c", "d"}},
-		"a tenant":                 {Watch{Tenant: new("acme")}, []string{"a", "b", "d"}},
-		"strangers":                {Watch{Tenant: new("")}, []string{"c"}},
-		"a device":                 {Watch{Device: "d1"}, []string{"a"}},
-		"a device or none":         {Watch{Device: "d1", Unnamed: true}, []string{"a", "d"}},
-		"a transport":              {Watch{Door: TransportHTTP}, []string{"b", "c"}},
-		"a heading":                {Watch{Heading: store.OutcomeStored}, []string{"a", "b"}},
-		"a heading of a transport": {Watch{Heading: store.OutcomeStored, Door: TransportMQTT}, []string{"a"}},
+		"all":                       {Watch{}, []string{"a", "b", "c", "d"}},
+		"a tenant":                  {Watch{Tenant: new("acme")}, []string{"a", "b", "d"}},
+		"unauthenticated":           {Watch{Tenant: new("")}, []string{"c"}},
+		"a device":                  {Watch{Device: "d1"}, []string{"a"}},
+		"a device or none":          {Watch{Device: "d1", Unnamed: true}, []string{"a", "d"}},
+		"a transport":               {Watch{Transport: TransportHTTP}, []string{"b", "c"}},
+		"an outcome":                {Watch{Outcome: store.OutcomeStored}, []string{"a", "b"}},
+		"an outcome at a transport": {Watch{Outcome: store.OutcomeStored, Transport: TransportMQTT}, []string{"a"}},
 	} {
 		w, err := tap.Watch(c.wants)
 		if err != nil {
 			t.Fatal(err)
 		}
-		tap.tell(ending{rec: &model.Record{Account: "acme", Device: "d1", Transport: TransportMQTT, Source: "a"}, heading: store.OutcomeStored})
-		tap.tell(ending{rec: &model.Record{Account: "acme", Device: "d2", Transport: TransportHTTP, Source: "b"}, heading: store.OutcomeStored})
-		tap.tell(ending{rec: &model.Record{Tenant: "ghost", Device: "d3", Transport: TransportHTTP, Source: "c"}, heading: store.OutcomeDeadLetter})
-		tap.tell(ending{rec: &model.Record{Account: "acme", Transport: TransportMQTT, Source: "d"}, heading: store.OutcomeRefused})
+		tap.show(ending{rec: &model.Record{Account: "acme", Device: "d1", Transport: TransportMQTT, Source: "a"}, outcome: store.OutcomeStored})
+		tap.show(ending{rec: &model.Record{Account: "acme", Device: "d2", Transport: TransportHTTP, Source: "b"}, outcome: store.OutcomeStored})
+		tap.show(ending{rec: &model.Record{Tenant: "ghost", Device: "d3", Transport: TransportHTTP, Source: "c"}, outcome: store.OutcomeDeadLetter})
+		tap.show(ending{rec: &model.Record{Account: "acme", Transport: TransportMQTT, Source: "d"}, outcome: store.OutcomeRefused})
 		seen, _, err := w.Next(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -173,7 +173,7 @@ func TestAWatcherSeesWhatItAskedFor(t *testing.T) {
 	}
 }
 
-// A watcher that fetches nothing holds a bounded number of messages, knows how many it has missed, and nobody waits.
+// A watcher that fetches nothing holds a bounded number of messages, knows how many it has missed, and nothing waits.
 func TestAFloodIsBoundedAndWhatIsLeftOutIsCounted(t *testing.T) {
 	t.Parallel()
 	tap := NewTap(func() model.Nanos { return 1 }, nil)
@@ -184,12 +184,12 @@ func TestAFloodIsBoundedAndWhatIsLeftOutIsCounted(t *testing.T) {
 	defer w.Close()
 	flood := func(from, to int) {
 		for i := from; i < to; i++ {
-			tap.tell(ending{rec: &model.Record{Bytes: uint32(i)}, heading: store.OutcomeStored})
+			tap.show(ending{rec: &model.Record{Bytes: uint32(i)}, outcome: store.OutcomeStored})
 		}
 	}
 	flood(0, 1000)
 	seen, left, err := w.Next(t.Context())
-	if err != nil || len(seen) != watchRoom || left != 1000-watchRoom || seen[watchRoom-1].Bytes != watchRoom-1 {
+	if err != nil || len(seen) != watchQueue || left != 1000-watchQueue || seen[watchQueue-1].Bytes != watchQueue-1 {
 		t.Errorf("%d seen, %d left out, %v", len(seen), left, err)
 	}
 	flood(1000, 1002)
@@ -210,7 +210,7 @@ func TestWatchersComeAndGoWhileMessagesEnd(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				tap.tell(ending{rec: &model.Record{}, heading: store.OutcomeStored})
+				tap.show(ending{rec: &model.Record{}, outcome: store.OutcomeStored})
 			}
 		}
 	})
@@ -233,7 +233,7 @@ func TestWatchersComeAndGoWhileMessagesEnd(t *testing.T) {
 	close(stop)
 	telling.Wait()
 	if tap.Busy() {
-		t.Error("busy with nobody there")
+		t.Error("busy without a watcher")
 	}
 }
 
@@ -265,19 +265,19 @@ func TestTheTapTakesSoManyWatchersUntilOneGoes(t *testing.T) {
 	}
 }
 
-// What nobody watches costs no memory, at the gate and behind the log.
+// Without a watcher a message costs no memory, at the intake and after the log.
 func TestATapThatNobodyWatchesCostsNothing(t *testing.T) {
 	w := newWorld(t)
 	w.applier.out = &Effects{}
 	m := &arrival{Arrival: &Arrival{Transport: TransportMQTT, Tenant: "acme", Topic: "d1"}}
-	if n := testing.AllocsPerRun(100, func() { w.gate.show(m, store.OutcomeRefused, "why") }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { w.intake.show(m, store.OutcomeRefused, "why") }); n != 0 {
 		t.Errorf("%v allocations for a refusal", n)
 	}
 	w.furnish(1)
 	w.send(w.arrival(1, temp(1)))
 	w.apply()
 	if w.applier.out.endings != nil {
-		t.Error("endings are gathered for nobody")
+		t.Error("endings are gathered without a watcher")
 	}
 	var none *Tap
 	if none.Busy() {
@@ -294,7 +294,7 @@ func BenchmarkTapThatNobodyWatches(b *testing.B) {
 	}
 }
 
-// A watcher that fetches nothing is the worst case while somebody watches.
+// A watcher that fetches nothing is the worst case of watching.
 func BenchmarkTapWithAWatcherThatSleeps(b *testing.B) {
 	tap := NewTap(func() model.Nanos { return 1 }, nil)
 	w, err := tap.Watch(Watch{})
@@ -302,9 +302,9 @@ func BenchmarkTapWithAWatcherThatSleeps(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer w.Close()
-	e := ending{rec: &model.Record{Account: "acme", Device: "d1"}, heading: store.OutcomeStored}
+	e := ending{rec: &model.Record{Account: "acme", Device: "d1"}, outcome: store.OutcomeStored}
 	b.ReportAllocs()
 	for b.Loop() {
-		tap.tell(e)
+		tap.show(e)
 	}
 }

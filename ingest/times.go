@@ -134,7 +134,7 @@ func (t *recordTimes) learn(m *model.TimeMap) {
 
 // load reads the times as of the checkpoint.
 func (t *recordTimes) load(tx store.Tx) (err error) {
-	if t.newest, err = ReceivedAsOfHead(tx); err != nil {
+	if t.newest, err = ReceivedAtCheckpoint(tx); err != nil {
 		return err
 	}
 	t.received.Store(int64(t.newest))
@@ -149,8 +149,8 @@ func (t *recordTimes) load(tx store.Tx) (err error) {
 	return nil
 }
 
-// ReceivedAsOfHead is the receive time of the newest record that the checkpoint contains.
-func ReceivedAsOfHead(tx store.Tx) (model.Nanos, error) {
+// ReceivedAtCheckpoint is the receive time of the newest record that the checkpoint contains.
+func ReceivedAtCheckpoint(tx store.Tx) (model.Nanos, error) {
 	n, _, err := store.MetaInt(tx, metaReceived)
 	return model.Nanos(n), err
 }

@@ -30,17 +30,17 @@ type Verifier struct {
 
 // Verdict is what a Verifier has found.
 type Verdict struct {
-	Head     model.Offset // what the store contains
-	Last     model.Offset // newest record of the log, 0 when it holds none after the checkpoint
-	Rows     int64        // chunks and runs of blocks that were read
-	Messages int64        // that are stored, recounted
-	Readings int64
-	Waiting  int64 // messages in the log after the checkpoint
-	Lines    int   // of the ledger
-	Wrongs   []Wrong
-	More     int // wrongs that are not listed
-	// Untold is how many dead letters were counted and have left: for their age, for want of room, or out of the rejected-payload buffer.
-	Untold int64
+	Checkpoint model.Offset // what the store contains
+	Last       model.Offset // newest record of the log, 0 when it holds none after the checkpoint
+	Rows       int64        // chunks and runs of blocks that were read
+	Messages   int64        // that are stored, recounted
+	Readings   int64
+	Waiting    int64 // messages in the log after the checkpoint
+	Lines      int   // of the ledger
+	Wrongs     []Wrong
+	More       int // wrongs that are not listed
+	// Removed is how many dead letters were counted and have left: for their age, for want of room, or out of the rejected-payload buffer.
+	Removed int64
 	// Expired is how many readings are short and were removed for their age: at most as many as retention
 	// says it removed, which does not say whose they were.
 	Expired int64
@@ -48,14 +48,14 @@ type Verdict struct {
 
 // Wrong is one thing that does not balance, and by how much.
 type Wrong struct {
-	Kind     string // WrongMessages, …
-	Tenant   string
-	Door     string
-	Hour     int64 // since the epoch, 0 when it belongs to none
-	Row      string
-	Messages int64 // missing when positive, too many when negative
-	Readings int64
-	Text     string
+	Kind      string // WrongMessages, …
+	Tenant    string
+	Transport string
+	Hour      int64 // since the epoch, 0 when it belongs to none
+	Row       string
+	Messages  int64 // missing when positive, too many when negative
+	Readings  int64
+	Text      string
 }
 
 // Kinds of what is wrong.
@@ -74,16 +74,16 @@ const maxWrongs = 1000
 // recounting is one verification under way.
 type recounting struct {
 	*Verifier
-	out     *Verdict
-	tokens  map[int64]string
-	counted map[store.LedgerKey]store.LedgerCount // the ledger as of the checkpoint, and of the log after it
-	stored  map[line]store.LedgerCount            // recounted
-	dead    map[deadLine]int64                    // recounted
-	door    map[string]string                     // transport of each source, as the ledger has it
-	trimmed map[string]model.Micros               // up to when dead letters of a tenant went because there were too many
-	gaps    []series.Gap
-	names   map[int64]string // of the series around them
-	removed int64            // readings, locations and events that went because their time was over
+	out        *Verdict
+	tokens     map[int64]string
+	counted    map[store.LedgerKey]store.LedgerCount // the ledger as of the checkpoint, and of the log after it
+	stored     map[line]store.LedgerCount            // recounted
+	dead       map[deadLine]int64                    // recounted
+	transports map[string]string                     // transport of each source, as the ledger has it
+	trimmed    map[string]model.Micros               // up to when dead letters of a tenant went because there were too many
+	gaps       []series.Gap
+	names      map[int64]string // of the series around them
+	removed    int64            // readings, locations and events that went because their time was over
 }
 
 type deadLine struct {
@@ -93,7 +93,7 @@ type deadLine struct {
 
 // Verify recounts. An error says that it could not; what it found is in the verdict.
 func (v *Verifier) Verify(ctx context.Context) (*Verdict, error) {
-	r := &recounting{Verifier: v, out: &Verdict{}, counted: map[store.LedgerKey]store.LedgerCount{}, stored: map[line]store.LedgerCount{}, dead: map[deadLine]int64{}, door: map[string]string{}}
+	r := &recounting{Verifier: v, out: &Verdict{}, counted: map[store.LedgerKey]store.LedgerCount{}, stored: map[line]store.LedgerCount{}, dead: map[deadLine]int64{}, transports: map[string]string{}}
 	if err := v.Store.Read(ctx, func(tx store.Tx) error { return r.read(ctx, tx) }); err != nil {
 		return nil, err
 	}
@@ -119,16 +119,16 @@ func (r *recounting) read(ctx context.Context, tx store.Tx) (err error) {
 	}
 	r.removed = removed[store.KeptReadings] + removed[store.KeptLocations] + removed[store.KeptEvents]
 	var gen uint64
-	if r.out.Head, gen, err = store.CheckpointState(tx); err != nil {
+	if r.out.Checkpoint, gen, err = store.CheckpointState(tx); err != nil {
 		return err
 	}
 	if err := store.Ledger(tx, store.LedgerFilter{}, func(k store.LedgerKey, c store.LedgerCount) error { r.count(k, c); return nil }); err != nil {
 		return err
 	}
-	if err := store.TallyRowEvents(tx, r.out.Head, r.tally); err != nil {
+	if err := store.TallyRowEvents(tx, r.out.Checkpoint, r.tally); err != nil {
 		return err
 	}
-	if err := store.TallyDeadLetters(tx, r.out.Head, func(t store.DeadTally) error {
+	if err := store.TallyDeadLetters(tx, r.out.Checkpoint, func(t store.DeadTally) error {
 		r.dead[deadLine{line{tenant: t.Tenant, source: t.Source, hour: t.Hour}, t.Reason}] += t.Count
 		return nil
 	}); err != nil {
@@ -171,7 +171,7 @@ func (r *recounting) count(k store.LedgerKey, c store.LedgerCount) {
 	have := r.counted[k]
 	have.Add(c)
 	r.counted[k] = have
-	r.door[k.Source] = k.Transport
+	r.transports[k.Source] = k.Transport
 }
 
 func (r *recounting) tally(t store.RowTally) error {
@@ -184,8 +184,8 @@ func (r *recounting) tally(t store.RowTally) error {
 	return nil
 }
 
-// doorOf is the transport of a source, the source itself where the ledger does not have it.
-func (r *recounting) doorOf(source string) string { return cmp.Or(r.door[source], source) }
+// transportOf is the transport of a source, the source itself where the ledger does not have it.
+func (r *recounting) transportOf(source string) string { return cmp.Or(r.transports[source], source) }
 
 func (r *recounting) tenant(id int64) string { return cmp.Or(r.tokens[id], fmt.Sprintf("#%d", id)) }
 
@@ -204,7 +204,7 @@ func (r *recounting) wrong(w Wrong) {
 // readLog counts what the log holds after the checkpoint: what its batches carry from the transports, and each message as
 // waiting.
 func (r *recounting) readLog(ctx context.Context) error {
-	next, epoch := r.out.Head+1, uint32(0)
+	next, epoch := r.out.Checkpoint+1, uint32(0)
 	err := r.Batches(ctx, next, func(b *spool.Batch) error {
 		if b.First > next && (epoch == 0 || b.Epoch == epoch) {
 			r.wrong(Wrong{Kind: WrongLog, Messages: int64(b.First - next),
@@ -222,7 +222,7 @@ func (r *recounting) readLog(ctx context.Context) error {
 }
 
 func (r *recounting) batch(b *spool.Batch) error {
-	if b.First > r.out.Head {
+	if b.First > r.out.Checkpoint {
 		meta, err := decodeMeta(b.Meta)
 		if err != nil {
 			return fmt.Errorf("batch at %d: %w", b.First, err)
@@ -233,7 +233,7 @@ func (r *recounting) batch(b *spool.Batch) error {
 	}
 	for i := range b.Records {
 		off := b.First + model.Offset(i)
-		if off <= r.out.Head {
+		if off <= r.out.Checkpoint {
 			continue
 		}
 		rec, err := model.DecodeRecord(b.Records[i].Data)
@@ -271,7 +271,7 @@ func (r *recounting) balance() {
 	r.out.Expired = r.expired(lines)
 	net := map[line]store.LedgerCount{}
 	for l, ln := range lines {
-		all, want, have := line{tenant: l.tenant, source: l.source}, ln.Headings[store.OutcomeStored], r.stored[l]
+		all, want, have := line{tenant: l.tenant, source: l.source}, ln.Outcomes[store.OutcomeStored], r.stored[l]
 		n := net[all]
 		n.Add(store.LedgerCount{Messages: want.Messages - have.Messages, Readings: want.Readings - have.Readings})
 		net[all] = n
@@ -295,18 +295,18 @@ func (r *recounting) balance() {
 func (r *recounting) balanceMessages(l line, ln *LedgerLine) {
 	switch n := ln.Missing(); {
 	case n > 0:
-		r.wrong(Wrong{Kind: WrongMessages, Tenant: l.tenant, Door: r.doorOf(l.source), Hour: l.hour, Messages: n,
+		r.wrong(Wrong{Kind: WrongMessages, Tenant: l.tenant, Transport: r.transportOf(l.source), Hour: l.hour, Messages: n,
 			Text: "received, and have no outcome"})
 	case n < 0:
-		r.wrong(Wrong{Kind: WrongMessages, Tenant: l.tenant, Door: r.doorOf(l.source), Hour: l.hour, Messages: n,
-			Text: "ended under a heading, and were not received"})
+		r.wrong(Wrong{Kind: WrongMessages, Tenant: l.tenant, Transport: r.transportOf(l.source), Hour: l.hour, Messages: n,
+			Text: "have an outcome, and were not received"})
 	}
 }
 
 // expired is how many readings are short in all, when retention has removed as many; else 0, and each line is reported.
 func (r *recounting) expired(lines map[line]*LedgerLine) (short int64) {
 	for l, ln := range lines {
-		short += max(ln.Headings[store.OutcomeStored].Readings-r.stored[l].Readings, 0)
+		short += max(ln.Outcomes[store.OutcomeStored].Readings-r.stored[l].Readings, 0)
 	}
 	if short > r.removed {
 		return 0
@@ -316,8 +316,8 @@ func (r *recounting) expired(lines map[line]*LedgerLine) (short int64) {
 
 // balanceStored reports whether readings are short.
 func (r *recounting) balanceStored(l line, ln *LedgerLine) bool {
-	want, have := ln.Headings[store.OutcomeStored], r.stored[l]
-	w := Wrong{Kind: WrongStored, Tenant: l.tenant, Door: r.doorOf(l.source), Hour: l.hour, Messages: want.Messages - have.Messages, Readings: want.Readings - have.Readings}
+	want, have := ln.Outcomes[store.OutcomeStored], r.stored[l]
+	w := Wrong{Kind: WrongStored, Tenant: l.tenant, Transport: r.transportOf(l.source), Hour: l.hour, Messages: want.Messages - have.Messages, Readings: want.Readings - have.Readings}
 	if w.Messages == 0 && w.Readings == 0 || r.out.Expired > 0 && w.Messages >= 0 && w.Readings > 0 {
 		return false
 	}
@@ -359,12 +359,12 @@ func (r *recounting) balanceDead() {
 			continue // as above
 		}
 		trimmed, some := r.trimmed[d.tenant]
-		if n > 0 && (d.hour < r.DeadSince || some && d.hour <= trimmed.Nanos().Hour() || ofStrangers(d.tenant, Reason(d.reason))) {
-			r.out.Untold += n
+		if n > 0 && (d.hour < r.DeadSince || some && d.hour <= trimmed.Nanos().Hour() || isRejectedPayload(d.tenant, Reason(d.reason))) {
+			r.out.Removed += n
 			continue
 		}
 		if n != 0 {
-			r.wrong(Wrong{Kind: WrongDeadLetters, Tenant: d.tenant, Door: r.doorOf(d.source), Hour: d.hour, Messages: n,
+			r.wrong(Wrong{Kind: WrongDeadLetters, Tenant: d.tenant, Transport: r.transportOf(d.source), Hour: d.hour, Messages: n,
 				Text: fmt.Sprintf("counted as dead letters (%s): %d; there are %d", d.reason, want[d], r.dead[d])})
 		}
 	}

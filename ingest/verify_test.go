@@ -43,10 +43,10 @@ func (w *world) sendAll(n int) {
 	}
 }
 
-func told(v *Verdict) string {
+func wrongsOf(v *Verdict) string {
 	var b strings.Builder
 	for _, x := range v.Wrongs {
-		fmt.Fprintf(&b, "%s %s %s %s: %d messages, %d readings: %s\n", x.Kind, x.Tenant, x.Door, x.Row, x.Messages, x.Readings, x.Text)
+		fmt.Fprintf(&b, "%s %s %s %s: %d messages, %d readings: %s\n", x.Kind, x.Tenant, x.Transport, x.Row, x.Messages, x.Readings, x.Text)
 	}
 	return b.String()
 }
@@ -75,7 +75,7 @@ func TestWhatIsOnDiskBalancesAtAnyInstant(t *testing.T) {
 		t.Helper()
 		v := w.verifyDisk()
 		if len(v.Wrongs) != 0 || v.Waiting != waiting {
-			t.Errorf("%s: %d waiting, %s", when, v.Waiting, told(v))
+			t.Errorf("%s: %d waiting, %s", when, v.Waiting, wrongsOf(v))
 		}
 		return v
 	}
@@ -110,7 +110,7 @@ func TestAHeadThatWasCutInsideABatchBalances(t *testing.T) {
 	const n = 21 // one whose sync is held, and those that gather behind it
 	done := make(chan Answer, n)
 	for i := range n {
-		w.gate.Accept(context.Background(), w.arrival(1+i%2, temp(float64(i))), func(an Answer) { done <- an })
+		w.intake.Accept(context.Background(), w.arrival(1+i%2, temp(float64(i))), func(an Answer) { done <- an })
 	}
 	close(hold)
 	for range n {
@@ -127,7 +127,7 @@ func TestAHeadThatWasCutInsideABatchBalances(t *testing.T) {
 	}))
 	v := w.verifyDisk()
 	if !inside || len(v.Wrongs) != 0 || v.Waiting == 0 || v.Messages+v.Waiting != n {
-		t.Errorf("inside a batch: %v; head %d, %d stored, %d waiting: %s", inside, v.Head, v.Messages, v.Waiting, told(v))
+		t.Errorf("inside a batch: %v; head %d, %d stored, %d waiting: %s", inside, v.Checkpoint, v.Messages, v.Waiting, wrongsOf(v))
 	}
 }
 
@@ -202,18 +202,18 @@ func TestEachThingThatDoesNotBalanceIsNamed(t *testing.T) {
 				w.apply()
 				w.writeHead()
 				if v := w.verifyDisk(); len(v.Wrongs) != 0 {
-					t.Fatalf("before anything was done: %s", told(v))
+					t.Fatalf("before anything was done: %s", wrongsOf(v))
 				}
 				c.after(w)
 			}
 			v := w.verifyDisk()
-			got := told(v)
+			got := wrongsOf(v)
 			if len(c.want) == 0 && len(v.Wrongs) != 0 {
 				t.Errorf("all is well, and yet: %s", got)
 			}
 			for _, want := range c.want {
 				if !strings.Contains(got, want) {
-					t.Errorf("%q is not told:\n%s", want, got)
+					t.Errorf("%q is not reported:\n%s", want, got)
 				}
 			}
 		})
@@ -242,13 +242,13 @@ func TestReadingsWhoseTimeIsOverAreNotMissingButOthersAre(t *testing.T) {
 		return err
 	})
 	if v := w.verifyDisk(); len(v.Wrongs) != 0 || v.Expired != 20 || v.Readings != 0 {
-		t.Errorf("%d expired, %d there: %s", v.Expired, v.Readings, told(v))
+		t.Errorf("%d expired, %d there: %s", v.Expired, v.Readings, wrongsOf(v))
 	}
 	write(func(tx store.Tx) error {
 		_, err := tx.Exec(`UPDATE ledger SET readings = readings + 1 WHERE heading = 'stored'`)
 		return err
 	})
-	if got := told(w.verifyDisk()); !strings.Contains(got, "stored acme mqtt : 20 messages, 21 readings") {
+	if got := wrongsOf(w.verifyDisk()); !strings.Contains(got, "stored acme mqtt : 20 messages, 21 readings") {
 		t.Errorf("one more than was removed: %s", got)
 	}
 }
@@ -263,7 +263,7 @@ func TestARecordThatIsInNeitherLogNorStoreIsNamed(t *testing.T) {
 	}}
 	out, err := v.Verify(context.Background())
 	w.must(err)
-	if got := told(out); !strings.Contains(got, "the records 1 to 4 are neither in the store nor in the log") {
+	if got := wrongsOf(out); !strings.Contains(got, "the records 1 to 4 are neither in the store nor in the log") {
 		t.Error(got)
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"weir/store/sqlite"
 )
 
-// world is an instance without doors: a log and a store in a directory, a gate before and an applier behind, and a clock
+// world is an instance without listeners: a log and a store in a directory, an intake before and an applier after, and a clock
 // that stands until it is moved.
 type world struct {
 	t     testing.TB
@@ -36,8 +36,8 @@ type world struct {
 
 	log     *bolt.Log
 	db      *sqlite.DB
-	doors   *TransportCounts
-	gate    *Intake
+	counts  *TransportCounts
+	intake  *Intake
 	applier *Applier
 	control *Controller
 	ceiling *testCeiling
@@ -88,10 +88,10 @@ func (c *testClock) elapsed() time.Duration {
 }
 
 type testCeiling struct {
-	mu       sync.Mutex
-	known    map[string]bool
-	left     int // -1: no end
-	stranger int
+	mu              sync.Mutex
+	known           map[string]bool
+	left            int // -1: no end
+	unauthenticated int
 }
 
 func (c *testCeiling) Known(tenant string) bool { return c.known[tenant] }
@@ -114,23 +114,23 @@ func (c *testCeiling) Wait(_ context.Context, tenant string, n int, _ time.Durat
 func (c *testCeiling) TakeUnauthenticated(n, _ int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.stranger < n {
+	if c.unauthenticated < n {
 		return false
 	}
-	c.stranger -= n
+	c.unauthenticated -= n
 	return true
 }
 
 func testConfig() ApplyConfig {
 	return ApplyConfig{MaxAge: 366 * 24 * time.Hour, MaxFutureSkew: 5 * time.Minute, ReplayBytes: 1 << 20, HeadAge: time.Hour, HeadBytes: 64 << 20,
-		DedupeWindow: 14 * 24 * time.Hour, DedupeMaxBytes: 1 << 20, StrangersBytes: 16 << 20, CommitRetry: time.Millisecond}
+		DedupeWindow: 14 * 24 * time.Hour, DedupeMaxBytes: 1 << 20, RejectedBytes: 16 << 20, CommitRetry: time.Millisecond}
 }
 
 func newWorld(t testing.TB, change ...func(*world)) *world {
 	t.Helper()
 	w := &world{t: t, dir: t.TempDir(), cfg: testConfig(), gcfg: IntakeConfig{DeviceAuth: AuthRequired},
 		clock:   &testClock{wall: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)},
-		ceiling: &testCeiling{known: map[string]bool{"acme": true, "other": true}, left: -1, stranger: 1000}, ring: make(chan *store.DeadLetter, 100)}
+		ceiling: &testCeiling{known: map[string]bool{"acme": true, "other": true}, left: -1, unauthenticated: 1000}, ring: make(chan *store.DeadLetter, 100)}
 	for _, f := range change {
 		f(w)
 	}
@@ -152,16 +152,16 @@ func (w *world) open() {
 	var err error
 	w.db, err = sqlite.Open(ctx, filepath.Join(w.dir, "weir.db"), sqlite.Options{Clock: func() time.Time { return w.clock.stamp().Wall.Time() }})
 	w.must(err)
-	w.doors = NewTransportCounts(NewListening(w.clock.elapsed))
-	w.doors.listening.Open()
-	w.log, err = bolt.Open(filepath.Join(w.dir, "spool"), bolt.Options{MaxBytes: cmp.Or(w.logBytes, 64<<20), Meta: w.doors, Sync: w.sync})
+	w.counts = NewTransportCounts(NewListening(w.clock.elapsed))
+	w.counts.listening.Open()
+	w.log, err = bolt.Open(filepath.Join(w.dir, "spool"), bolt.Options{MaxBytes: cmp.Or(w.logBytes, 64<<20), Meta: w.counts, Sync: w.sync})
 	w.must(err)
 	w.boots++
 	w.time = NewClock(ClockConfig{Boot: w.boots, Now: w.clock.now, Built: w.built, Log: w.log, Logger: slog.New(slog.DiscardHandler)})
 	w.tap = NewTap(func() model.Nanos { return w.clock.stamp().Wall }, nil)
 	w.applier = w.newApplier(w.log, w.db)
 	w.control = w.applier.deps.Controller
-	w.gate = NewIntake(w.gcfg, IntakeDeps{Log: w.log, Counts: w.doors, Stamp: w.time.Stamp, Ceiling: w.ceiling, Pressure: NewGauge(GaugeConfig{Log: w.log}),
+	w.intake = NewIntake(w.gcfg, IntakeDeps{Log: w.log, Counts: w.counts, Stamp: w.time.Stamp, Ceiling: w.ceiling, Pressure: NewGauge(GaugeConfig{Log: w.log}),
 		Seal: func(_ string, b []byte) ([]byte, error) { return b, nil }, Verify: w.verify, Logger: slog.New(slog.DiscardHandler),
 		Tap: w.tap, KeepRejected: func(_ context.Context, d *store.DeadLetter) error { w.ring <- d; return nil }})
 }
@@ -178,7 +178,7 @@ func (w *world) newApplier(log spool.Log, st store.Store) *Applier {
 	if w.projections != nil {
 		more = w.projections()
 	}
-	a, err := NewApplier(ctx, w.cfg, ApplyDeps{Projections: more, Log: log, Store: st, Counts: w.doors, Listening: w.doors.listening, Series: readings,
+	a, err := NewApplier(ctx, w.cfg, ApplyDeps{Projections: more, Log: log, Store: st, Counts: w.counts, Series: readings,
 		Rules: rules.NewEngine(compiler, nil), Controller: NewController(st, log, w.time.Stamp, logger), Clock: w.time, Logger: logger,
 		Edges: func(es ...model.Edge) { w.edges = append(w.edges, es...) }, Tap: w.tap})
 	w.must(err)
@@ -259,7 +259,7 @@ func (w *world) arrival(device int, body string) *Arrival {
 func (w *world) send(a *Arrival) Answer {
 	w.t.Helper()
 	done := make(chan Answer, 1)
-	w.gate.Accept(context.Background(), a, func(an Answer) { done <- an })
+	w.intake.Accept(context.Background(), a, func(an Answer) { done <- an })
 	return <-done
 }
 
@@ -295,10 +295,10 @@ func (w *world) ledger() map[store.Outcome]int64 {
 	sum := map[store.Outcome]int64{}
 	for _, l := range lines {
 		if l.Missing() != 0 {
-			w.t.Errorf("ledger line %s/%s hour %d misses %d: %+v", l.Tenant, l.Door, l.Hour, l.Missing(), l)
+			w.t.Errorf("ledger line %s/%s hour %d misses %d: %+v", l.Tenant, l.Transport, l.Hour, l.Missing(), l)
 		}
 		sum[store.OutcomeReceived] += l.Received.Messages
-		for h, c := range l.Headings {
+		for h, c := range l.Outcomes {
 			sum[h] += c.Messages
 		}
 	}

@@ -146,7 +146,7 @@ func (o *Operator) backlog(now time.Time) health.Finding {
 	s := o.deps.Spool.Stats()
 	waiting := int64(s.Last) - int64(o.deps.Applier.Applied())
 	text := fmt.Sprintf("%s to be applied, the log holds %s of %s", health.Count(max(waiting, 0), "record"), health.Bytes(s.Bytes), health.Bytes(s.MaxBytes))
-	if since := o.deps.Applier.HeadSince(); since > 0 {
+	if since := o.deps.Applier.UnwrittenSince(); since > 0 {
 		text += fmt.Sprintf(", the oldest that is not yet in the store came %s ago", now.Sub(since.Time()).Round(time.Second))
 	}
 	const hint = "look at applier, store and disk-sync; ingest.spool_max_bytes is how much may wait"

@@ -72,13 +72,13 @@ func (o *Operator) ledger(ctx context.Context, q LedgerQuery) (*LedgerReport, er
 }
 
 func ledgerEntry(l *ingest.LedgerLine) LedgerEntry {
-	e := LedgerEntry{Hour: time.Unix(l.Hour*3600, 0).UTC(), Tenant: l.Tenant, Transport: l.Door, Received: l.Received.Messages,
+	e := LedgerEntry{Hour: time.Unix(l.Hour*3600, 0).UTC(), Tenant: l.Tenant, Transport: l.Transport, Received: l.Received.Messages,
 		Outcomes: map[string]int64{}, Readings: l.Readings(), Missing: l.Missing()}
-	for h, c := range l.Headings {
+	for h, c := range l.Outcomes {
 		e.Outcomes[string(h)] = c.Messages
 	}
 	for _, r := range l.Reasons {
-		e.Reasons = append(e.Reasons, ReasonCount{Outcome: string(r.Heading), Reason: r.Reason, Count: r.Count.Messages})
+		e.Reasons = append(e.Reasons, ReasonCount{Outcome: string(r.Outcome), Reason: r.Reason, Count: r.Count.Messages})
 	}
 	return e
 }

@@ -64,7 +64,7 @@ func (o *Operator) tail(_ context.Context, q TailQuery) (source[*Sightings], err
 	if q.Tenant != nil && *q.Tenant != "" && !o.deps.Govern.Known(*q.Tenant) {
 		return nil, errNoTenant(*q.Tenant)
 	}
-	w, err := o.deps.Tap.Watch(ingest.Watch{Tenant: q.Tenant, Device: q.Device, Unnamed: q.Unnamed, Door: q.Transport, Heading: outcome})
+	w, err := o.deps.Tap.Watch(ingest.Watch{Tenant: q.Tenant, Device: q.Device, Unnamed: q.Unnamed, Transport: q.Transport, Outcome: outcome})
 	if err != nil {
 		return nil, err
 	}
@@ -102,8 +102,8 @@ func (s *tailSource) Next(ctx context.Context) (*Sightings, error) {
 }
 
 func seenOf(s *ingest.Sighting) Seen {
-	m := Seen{Time: s.Received.Time(), Tenant: s.Tenant, Transport: s.Door, Source: s.Source, Device: s.Device, Connection: s.Connection,
-		Outcome: string(s.Heading), Reason: string(s.Reason), Why: s.Why, EventType: s.Type, Values: s.Values, Readings: s.Readings, AltID: s.AltID,
+	m := Seen{Time: s.Received.Time(), Tenant: s.Tenant, Transport: s.Transport, Source: s.Source, Device: s.Device, Connection: s.Connection,
+		Outcome: string(s.Outcome), Reason: string(s.Reason), Why: s.Why, EventType: s.Type, Values: s.Values, Readings: s.Readings, AltID: s.AltID,
 		Bytes: int(s.Bytes), Offset: uint64(s.Offset), DelayMS: float64((s.Ended-s.Received)/1000) / 1000}
 	if s.Named != s.Tenant {
 		m.Named = s.Named

@@ -64,8 +64,8 @@ func deadSince(retention time.Duration, now time.Time) int64 {
 }
 
 func verificationOf(v *ingest.Verdict) *Verification {
-	out := &Verification{Head: v.Head, Last: max(v.Last, v.Head), Hours: v.Lines, Messages: v.Messages, Readings: v.Readings, Waiting: v.Waiting,
-		Unlisted: v.More, Untold: v.Untold, Expired: v.Expired, Wrongs: []Imbalance{}}
+	out := &Verification{Head: v.Checkpoint, Last: max(v.Last, v.Checkpoint), Hours: v.Lines, Messages: v.Messages, Readings: v.Readings, Waiting: v.Waiting,
+		Unlisted: v.More, Untold: v.Removed, Expired: v.Expired, Wrongs: []Imbalance{}}
 	for _, w := range v.Wrongs {
 		out.Wrongs = append(out.Wrongs, imbalance(w))
 	}
@@ -74,7 +74,7 @@ func verificationOf(v *ingest.Verdict) *Verification {
 }
 
 func imbalance(w ingest.Wrong) Imbalance {
-	i := Imbalance{Kind: w.Kind, Tenant: w.Tenant, Transport: w.Door, Row: w.Row, Messages: w.Messages, Readings: w.Readings, Text: w.Text}
+	i := Imbalance{Kind: w.Kind, Tenant: w.Tenant, Transport: w.Transport, Row: w.Row, Messages: w.Messages, Readings: w.Readings, Text: w.Text}
 	if w.Hour != 0 {
 		i.Hour = new(time.Unix(w.Hour*3600, 0).UTC())
 	}

@@ -109,7 +109,7 @@ func TestFoldProperties(t *testing.T) {
 }
 
 // Claims of rising sessions give the same end state in whatever order they arrive, as long as each session sends one
-// connect and one later disconnect: that is what lets a door report without waiting for the others.
+// connect and one later disconnect: that is what lets a transport report without waiting for the others.
 func TestLateClaimsOfOldSessionsDoNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 5).Draw(t, "sessions")

@@ -298,13 +298,13 @@ func (t *tracing) turnedAway(ctx context.Context) error {
 	}
 	for i := range lines {
 		for _, r := range lines[i].Reasons {
-			if r.Heading != store.OutcomeRefused && r.Heading != store.OutcomeDropped {
+			if r.Outcome != store.OutcomeRefused && r.Outcome != store.OutcomeDropped {
 				continue
 			}
-			n := slices.IndexFunc(t.report.TurnedAway, func(c ReasonCount) bool { return c.Outcome == string(r.Heading) && c.Reason == r.Reason })
+			n := slices.IndexFunc(t.report.TurnedAway, func(c ReasonCount) bool { return c.Outcome == string(r.Outcome) && c.Reason == r.Reason })
 			if n < 0 {
 				n = len(t.report.TurnedAway)
-				t.report.TurnedAway = append(t.report.TurnedAway, ReasonCount{string(r.Heading), r.Reason, 0})
+				t.report.TurnedAway = append(t.report.TurnedAway, ReasonCount{string(r.Outcome), r.Reason, 0})
 			}
 			t.report.TurnedAway[n].Count += r.Count.Messages
 		}

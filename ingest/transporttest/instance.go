@@ -47,7 +47,7 @@ type Instance struct {
 	control  *ingest.Controller
 	ceiling  *ceiling
 	pressure *pressure
-	sync     *syncGate
+	sync     *syncControl
 	stop     context.CancelFunc
 	running  sync.WaitGroup
 
@@ -57,7 +57,7 @@ type Instance struct {
 
 func newInstance(t *testing.T) *Instance {
 	t.Helper()
-	in := &Instance{t: t, dir: t.TempDir(), ceiling: &ceiling{}, pressure: newPressure(), sync: &syncGate{}, disabled: map[string]bool{}}
+	in := &Instance{t: t, dir: t.TempDir(), ceiling: &ceiling{}, pressure: newPressure(), sync: &syncControl{}, disabled: map[string]bool{}}
 	in.open()
 	in.furnish()
 	t.Cleanup(in.close)
@@ -91,8 +91,8 @@ func (in *Instance) open() {
 	in.must(err)
 	in.control = ingest.NewController(in.db, in.log, clock.Stamp, logger)
 	in.applier, err = ingest.NewApplier(ctx, ingest.ApplyConfig{MaxAge: 366 * 24 * time.Hour, MaxFutureSkew: time.Minute, ReplayBytes: 1 << 30, HeadAge: time.Hour,
-		HeadBytes: 64 << 20, DedupeWindow: time.Hour, DedupeMaxBytes: 1 << 20, StrangersBytes: 1 << 20, CommitRetry: time.Millisecond},
-		ingest.ApplyDeps{Log: in.log, Store: in.db, Counts: in.counts, Listening: listening, Series: readings, Rules: rules.NewEngine(compiler, nil),
+		HeadBytes: 64 << 20, DedupeWindow: time.Hour, DedupeMaxBytes: 1 << 20, RejectedBytes: 1 << 20, CommitRetry: time.Millisecond},
+		ingest.ApplyDeps{Log: in.log, Store: in.db, Counts: in.counts, Series: readings, Rules: rules.NewEngine(compiler, nil),
 			Controller: in.control, Clock: clock, Logger: logger})
 	in.must(err)
 	clock.Begin(in.applier.Received())
@@ -182,10 +182,10 @@ func (in *Instance) outcomes() map[store.Outcome]int64 {
 	sum := map[store.Outcome]int64{}
 	for _, l := range lines {
 		if l.Missing() != 0 || l.Source != Source {
-			in.t.Errorf("the ledger has %d missing of %s at %q: %+v", l.Missing(), l.Door, l.Source, l)
+			in.t.Errorf("the ledger has %d missing of %s at %q: %+v", l.Missing(), l.Transport, l.Source, l)
 		}
 		sum[store.OutcomeReceived] += l.Received.Messages
-		for o, c := range l.Headings {
+		for o, c := range l.Outcomes {
 			sum[o] += c.Messages
 		}
 	}
@@ -268,7 +268,7 @@ func (p *pressure) Refusing() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.
 func (p *pressure) Full() bool     { return p.Refusing() }
 func (p *pressure) Sample()        {}
 
-func (p *pressure) Room(ctx context.Context) error {
+func (p *pressure) Wait(ctx context.Context) error {
 	p.mu.Lock()
 	changed := p.changed
 	p.held++
@@ -284,8 +284,8 @@ func (p *pressure) Room(ctx context.Context) error {
 
 func (p *pressure) holding() int { p.mu.Lock(); defer p.mu.Unlock(); return p.held }
 
-// syncGate stands around the log's syncs.
-type syncGate struct {
+// syncControl stands around the log's syncs.
+type syncControl struct {
 	mu      sync.Mutex
 	mode    syncMode
 	change  chan struct{}
@@ -303,7 +303,7 @@ const (
 
 var errSync = errors.New("the disk does not take it")
 
-func (g *syncGate) set(m syncMode) {
+func (g *syncControl) set(m syncMode) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.mode = m; g.change != nil {
@@ -312,7 +312,7 @@ func (g *syncGate) set(m syncMode) {
 	}
 }
 
-func (g *syncGate) run(sync func() error) error {
+func (g *syncControl) run(sync func() error) error {
 	g.mu.Lock()
 	for g.mode == syncHeld {
 		if g.change == nil {
@@ -336,7 +336,7 @@ func (g *syncGate) run(sync func() error) error {
 	return sync()
 }
 
-func (g *syncGate) seen() (waiting, failed int) {
+func (g *syncControl) seen() (waiting, failed int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.waiting, g.failed

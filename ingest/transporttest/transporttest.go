@@ -150,7 +150,7 @@ func (r *run) unanswered(what string, c <-chan string) {
 // refused waits for the words of a refusal, if the transport has any.
 func (r *run) refused(a Adapter, why ingest.Reason, c <-chan string) {
 	r.t.Helper()
-	if want, told := a.Refusals[why]; told {
+	if want, known := a.Refusals[why]; known {
 		r.wants(string(why), c, want)
 	}
 }
@@ -197,7 +197,7 @@ func testFailedSync(t *testing.T, a Adapter) {
 	in.sync.set(syncFails)
 	c := p.Send(1)
 	until(t, "a sync has failed", func() bool { _, failed := in.sync.seen(); return failed > 0 })
-	if want, told := a.Refusals[ingest.ReasonUnavailable]; told {
+	if want, known := a.Refusals[ingest.ReasonUnavailable]; known {
 		r.wants("a sync that fails", c, want)
 	} else {
 		r.unanswered("a sync that fails", c)
@@ -227,7 +227,7 @@ func testRefusals(t *testing.T, a Adapter) {
 	in.ceiling.set(true, false)
 	r.refused(a, ingest.ReasonCeiling, p.Send(1))
 	in.ceiling.set(false, false)
-	if _, told := a.Refusals[ingest.ReasonUnauthenticated]; told {
+	if _, known := a.Refusals[ingest.ReasonUnauthenticated]; known {
 		in.disable(Device(2))
 		in.ceiling.set(false, true)
 		r.refused(a, ingest.ReasonUnauthenticated, r.peer(2).Send(1))
@@ -250,8 +250,8 @@ func testCeilingFirst(t *testing.T, a Adapter) {
 	r := start(t, a, in)
 	in.ceiling.set(true, false)
 	in.pressure.set(true)
-	want, told := a.Refusals[ingest.ReasonCeiling]
-	if !told {
+	want, known := a.Refusals[ingest.ReasonCeiling]
+	if !known {
 		want = Acknowledged // it is dropped
 	}
 	r.wants("over the ceiling, at a full log", r.peer(1).Send(1), want)
@@ -318,7 +318,7 @@ func testStopAndStart(t *testing.T, a Adapter) {
 	in.must(in.log.Sync(context.Background()))
 	in.records(func(rec *model.Record) {
 		if rec.Kind == model.KindPresence && rec.Presence.State != model.Connected {
-			t.Errorf("the stop is told as %v of %s: %s", rec.Presence.State, rec.Device, rec.Presence.Reason)
+			t.Errorf("the stop is reported as %v of %s: %s", rec.Presence.State, rec.Device, rec.Presence.Reason)
 		}
 	})
 }
