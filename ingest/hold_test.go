@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,7 +53,7 @@ func held(t *testing.T, full string, vouched, mute bool, holdFor time.Duration) 
 	if mute {
 		turnedAway = "dropped backpressure"
 	}
-	offer := func(ctx context.Context) (got *string, log *paperLog, d *dial) {
+	offer := func(ctx context.Context) (got *atomic.Value, log *paperLog, d *dial) {
 		g, log, d, _ := paperIntake(false)
 		d.turn(full == "disk", full == "disk")
 		log.full = full == "log"
@@ -61,29 +62,30 @@ func held(t *testing.T, full string, vouched, mute bool, holdFor time.Duration) 
 			a.Topic, a.Body, a.Conn = "d1", []byte(temp(1)), &model.Binding{Tenant: "acme", Device: "d1", DeviceID: 1, Credential: 7}
 		}
 		a.CannotRefuse, a.HoldFor = mute, holdFor
-		got = new("waits")
-		go g.Accept(ctx, a, func(an Answer) { *got = ended(&an) })
+		got = new(atomic.Value)
+		got.Store("waits")
+		go g.Accept(ctx, a, func(an Answer) { got.Store(ended(&an)) })
 		synctest.Wait()
 		return got, log, d
 	}
 	got, _, _ := offer(t.Context())
 	if holdFor == 0 {
-		if *got != turnedAway {
-			t.Errorf("not held: %s", *got)
+		if got.Load() != turnedAway {
+			t.Errorf("not held: %s", got.Load())
 		}
 		return
 	}
-	if *got != "waits" {
-		t.Fatalf("held: %s", *got)
+	if got.Load() != "waits" {
+		t.Fatalf("held: %s", got.Load())
 	}
 	time.Sleep(holdTime - time.Millisecond)
-	if synctest.Wait(); *got != "waits" {
-		t.Errorf("shortly before: %s", *got)
+	if synctest.Wait(); got.Load() != "waits" {
+		t.Errorf("shortly before: %s", got.Load())
 	}
 	time.Sleep(time.Millisecond)
 	synctest.Wait()
-	if want := map[bool]string{true: turnedAway, false: "waits"}[holdFor > 0]; *got != want {
-		t.Errorf("after %v: %s, want %s", holdTime, *got, want)
+	if want := map[bool]string{true: turnedAway, false: "waits"}[holdFor > 0]; got.Load() != want {
+		t.Errorf("after %v: %s, want %s", holdTime, got.Load(), want)
 	}
 
 	got, log, d := offer(t.Context())
@@ -92,15 +94,15 @@ func held(t *testing.T, full string, vouched, mute bool, holdFor time.Duration) 
 	log.full = false
 	log.mu.Unlock()
 	d.turn(false, false)
-	if synctest.Wait(); *got != "stored" {
-		t.Errorf("with room again: %s", *got)
+	if synctest.Wait(); got.Load() != "stored" {
+		t.Errorf("with room again: %s", got.Load())
 	}
 
 	ctx, gone := context.WithCancel(t.Context())
 	got, _, _ = offer(ctx)
 	gone()
-	if synctest.Wait(); *got != "withheld backpressure" {
-		t.Errorf("the connection ended: %s", *got)
+	if synctest.Wait(); got.Load() != "withheld backpressure" {
+		t.Errorf("the connection ended: %s", got.Load())
 	}
 }
 
