@@ -64,7 +64,7 @@ func (tn *tenant) five(device string) *testweir.MQTT {
 }
 
 const (
-	soon  = time.Minute
+	soon  = 3 * time.Minute
 	quiet = 700 * time.Millisecond // in which an acknowledgement would have come
 )
 
