@@ -3,6 +3,7 @@ package presence
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,19 +15,27 @@ import (
 func tracked(t *testing.T, cfg TrackerConfig, test func(tr *Tracker, got func() []string)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
 		var all []string
 		cfg.Source, cfg.Timing = "s1", Timing{Grace: time.Minute, Check: time.Hour}
 		if cfg.MaxGraces == nil {
 			cfg.MaxGraces = func() int { return 10 }
 		}
 		tr := NewTracker(cfg, TrackerDeps{Now: time.Now, Emit: func(_ context.Context, b model.Binding, p model.Presence) {
+			mu.Lock()
+			defer mu.Unlock()
 			all = append(all, b.Device+" "+p.State.String()+" "+p.Reason)
 		}})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- tr.Run(ctx) }()
 		time.Sleep(2 * time.Minute) // the grace of the start is over
-		test(tr, func() []string { synctest.Wait(); return all })
+		test(tr, func() []string {
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(all)
+		})
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
