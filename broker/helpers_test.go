@@ -315,6 +315,17 @@ func (c *client) expect(what string, want ...[]byte) {
 	}
 }
 
+// expectInAnyOrder is expect where the standard leaves the order open: an answer, and a message on its way to the same client.
+func (c *client) expectInAnyOrder(what string, want ...[]byte) {
+	c.t.Helper()
+	synctest.Wait()
+	got := c.take()
+	sorted := func(packets [][]byte) [][]byte { return slices.SortedFunc(slices.Values(packets), bytes.Compare) }
+	if !slices.EqualFunc(sorted(got), sorted(want), slices.Equal) {
+		c.t.Fatalf("%s: received % x, want % x in any order", what, got, want)
+	}
+}
+
 func (c *client) expectClosed(what string) {
 	c.t.Helper()
 	synctest.Wait()

@@ -296,7 +296,7 @@ func TestOpenTopicsKeepTheStatementsOfTheStandard(t *testing.T) {
 			c := s.client("c")
 			c.subscribed("t", 2)
 			c.send(pub(s.v, qos2, "t", 1, "x"))
-			c.expect("both under 1", ack(pktPubrec, 1), pub(s.v, qos2, "t", 1, "x"))
+			c.expectInAnyOrder("both under 1", ack(pktPubrec, 1), pub(s.v, qos2, "t", 1, "x"))
 			c.send(ack(pktPubrec, 1), ack(pktPubrel, 1), ack(pktPubcomp, 1))
 			c.expect("both end", ack(pktPubrel, 1), ack(pktPubcomp, 1))
 		}},

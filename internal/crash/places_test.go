@@ -113,8 +113,8 @@ func (w *world) told() {
 	if err := resp.Write(&b); err != nil {
 		w.t.Fatal(err)
 	}
-	if !strings.Contains(b.String(), "\nweir_ingest_lost_unread_total ") || strings.Contains(b.String(), "\nweir_ingest_lost_unread_total 0\n") {
-		w.t.Error("the metric of DurableLostUnread says nothing")
+	if !strings.Contains(b.String(), "\nweir_ingest_lost_records_total ") || strings.Contains(b.String(), "\nweir_ingest_lost_records_total 0\n") {
+		w.t.Error("weir_ingest_lost_records_total is missing or 0")
 	}
 }
 
