@@ -72,7 +72,7 @@ check-test: ## make test, remembering which statements were shown
 	@WEIR_CONFORMANCE_LOG=$(SHOWN) $(MAKE) --no-print-directory test TESTFLAGS='-count=1 -vet=off'
 
 check-conformance: ## docs/conformance.md says what the tests showed; after check-test
-	@$(GO) run ./internal/conformance/check -log $(SHOWN)
+	@$(GO) run ./internal/test/conformance/check -log $(SHOWN)
 
 check-race: ## the tests under the race detector, in random order; needs a C compiler
 	@CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=1 -vet=off ./...
@@ -118,10 +118,10 @@ bench-compare: ## Go's benchmarks against those of a commit, in turns: BASE=HEAD
 	@./bench/compare '$(or $(BASE),HEAD)' $(PACKAGES)
 
 crash: ## kill the program KILLS (200) times and cut its power as often, and look at what is left; SEED repeats a plan
-	@$(GO) test ./internal/crash -count=1 -vet=off -timeout 20m -v -kills $(KILLS) -seed $(SEED)
+	@$(GO) test ./internal/test/crash -count=1 -vet=off -timeout 20m -v -kills $(KILLS) -seed $(SEED)
 
 soak: ## good and bad clients for DURATION (1h); fails when anything is lost or grows; SOAK_OUT=FILE takes the samples as JSON
-	SOAK=$(DURATION) $(GO) test ./internal/soak -run '^TestSoak$$' -count=1 -vet=off -v -timeout 0
+	SOAK=$(DURATION) $(GO) test ./internal/test/soak -run '^TestSoak$$' -count=1 -vet=off -v -timeout 0
 
 fuzz: ## let every fuzz target look for FUZZTIME (20s)
 	@./tools/fuzz $(FUZZTIME) $(FUZZJOBS)
@@ -138,7 +138,7 @@ generate: ## write what is made from the sources: docs/configuration.md, cli.md,
 
 conformance: ## write docs/conformance.md from a whole test run
 	@$(MAKE) --no-print-directory check-test
-	@$(GO) run ./internal/conformance/check -log $(SHOWN) -write
+	@$(GO) run ./internal/test/conformance/check -log $(SHOWN) -write
 
 clean: ## remove what was built
 	rm -rf weir bin dist

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"weir/internal/testweir"
+	"weir/internal/test/testweir"
 )
 
 // pages are all pages of the documentation, by the path of their file.

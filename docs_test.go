@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/follow"
-	"weir/internal/need"
-	"weir/internal/testweir"
+	"weir/internal/test/follow"
+	"weir/internal/test/need"
+	"weir/internal/test/testweir"
 )
 
 // documentTimeout is how long a page, or the demonstration until its first firing, may take.

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/follow"
-	"weir/internal/testweir"
+	"weir/internal/test/follow"
+	"weir/internal/test/testweir"
 )
 
 // pathLimit is how long the commands of a newcomer's path may take, from the first to a firing seen.

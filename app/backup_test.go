@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/testweir"
+	"weir/internal/test/testweir"
 	"weir/spool/bolt"
 )
 

@@ -18,7 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"weir/health"
-	"weir/internal/testcerts"
+	"weir/internal/test/testcerts"
 	"weir/operate"
 	"weir/store"
 )

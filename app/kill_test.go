@@ -17,8 +17,8 @@ import (
 
 	"weir/app"
 	"weir/config"
-	"weir/internal/conformance"
-	"weir/internal/testweir"
+	"weir/internal/test/conformance"
+	"weir/internal/test/testweir"
 	"weir/operate"
 )
 

@@ -14,7 +14,7 @@ import (
 
 	"weir/app"
 	"weir/config"
-	"weir/internal/testcerts"
+	"weir/internal/test/testcerts"
 )
 
 // description is the form in which the library prints what a collector describes.

@@ -23,7 +23,7 @@ import (
 	"weir/broker"
 	"weir/config"
 	"weir/ingest"
-	"weir/internal/testweir"
+	"weir/internal/test/testweir"
 	"weir/model"
 	"weir/operate"
 )

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/testweir"
+	"weir/internal/test/testweir"
 )
 
 // fleet writes a site of n devices, each with an access token, whose readings a rule looks at, and returns its path.

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"weir/internal/need"
+	"weir/internal/test/need"
 )
 
 func TestASlowDiskTakesItsTimeAndTellsItsErrors(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"weir/internal/testweir"
+	"weir/internal/test/testweir"
 )
 
 // siteDevices is how many devices the site file declares, each with an access token of its own.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"weir/ingest"
-	"weir/internal/conformance"
+	"weir/internal/test/conformance"
 )
 
 var bothVersions = []byte{mqtt311, mqtt5}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"weir/ingest"
-	"weir/internal/conformance"
+	"weir/internal/test/conformance"
 )
 
 // hostileConnects are CONNECTs that must not open a session, each with its exact answer: "" is a connection closed without

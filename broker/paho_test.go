@@ -13,7 +13,7 @@ import (
 	"github.com/eclipse/paho.golang/paho"
 
 	"weir/ingest"
-	"weir/internal/conformance"
+	"weir/internal/test/conformance"
 	"weir/model"
 )
 

@@ -15,7 +15,7 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 
 	"weir/ingest"
-	"weir/internal/conformance"
+	"weir/internal/test/conformance"
 	"weir/model"
 )
 

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"weir/internal/testcerts"
+	"weir/internal/test/testcerts"
 )
 
 // secured are the parts of a test of TLS.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"weir/internal/testweir"
+	"weir/internal/test/testweir"
 )
 
 func TestAShellIsOfferedTheTokensThatExist(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"weir/internal/testweir"
+	"weir/internal/test/testweir"
 )
 
 func TestEveryDemoFiresWithinTenSeconds(t *testing.T) {

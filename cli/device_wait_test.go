@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"weir/internal/need"
-	"weir/internal/testweir"
+	"weir/internal/test/need"
+	"weir/internal/test/testweir"
 	"weir/operate"
 )
 

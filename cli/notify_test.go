@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/testweir"
+	"weir/internal/test/testweir"
 )
 
 // hearer is an init system that is notified of a service's state.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/conformance"
+	"weir/internal/test/conformance"
 )
 
 func load(yaml string, environ ...string) (*Config, error) {

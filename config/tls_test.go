@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/testcerts"
+	"weir/internal/test/testcerts"
 )
 
 // pairs writes the certificates of a test and returns their directory.

@@ -11,7 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"weir/internal/conformance"
+	"weir/internal/test/conformance"
 )
 
 const updateByVariable = `mutation($r: DeviceUpdateRequest!) { updateDevice(token: "d1", request: $r) }`

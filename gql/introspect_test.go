@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"weir/internal/conformance"
+	"weir/internal/test/conformance"
 )
 
 func TestIntrospectionIsOffByDefaultAndTypenameIsNot(t *testing.T) {

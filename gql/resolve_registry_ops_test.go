@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"weir/internal/conformance"
+	"weir/internal/test/conformance"
 	"weir/model"
 	"weir/store"
 )

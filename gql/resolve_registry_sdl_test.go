@@ -9,7 +9,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"weir/gql"
-	"weir/internal/conformance"
+	"weir/internal/test/conformance"
 	"weir/model"
 )
 

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"weir/gql"
-	"weir/internal/conformance"
+	"weir/internal/test/conformance"
 	"weir/model"
 	"weir/registry"
 	"weir/rules"

@@ -17,7 +17,7 @@ import (
 
 	"weir/auth"
 	"weir/govern"
-	"weir/internal/conformance"
+	"weir/internal/test/conformance"
 	"weir/model"
 	"weir/store"
 	"weir/store/sqlite"

@@ -15,9 +15,9 @@ import (
 	"github.com/coder/websocket"
 
 	"weir/gql"
-	"weir/internal/conformance"
 	"weir/internal/hub"
-	"weir/internal/testweir"
+	"weir/internal/test/conformance"
+	"weir/internal/test/testweir"
 	"weir/model"
 	"weir/series"
 )

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/testweir"
+	"weir/internal/test/testweir"
 	"weir/model"
 )
 

@@ -18,9 +18,9 @@ import (
 
 	"weir/auth"
 	"weir/govern"
-	"weir/internal/conformance"
 	"weir/internal/rootkey"
-	"weir/internal/testweir"
+	"weir/internal/test/conformance"
+	"weir/internal/test/testweir"
 	"weir/model"
 	"weir/store"
 	"weir/store/sqlite"

@@ -12,8 +12,8 @@ import (
 
 	"github.com/vektah/gqlparser/v2/ast"
 
-	"weir/internal/conformance"
-	"weir/internal/testweir"
+	"weir/internal/test/conformance"
+	"weir/internal/test/testweir"
 	"weir/model"
 )
 

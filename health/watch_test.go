@@ -12,7 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"weir/internal/need"
+	"weir/internal/test/need"
 )
 
 // watchWorld is a watch over a gauge, a counter and a histogram, with a clock that is moved.

@@ -21,7 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"weir/ingest"
-	"weir/internal/conformance"
+	"weir/internal/test/conformance"
 )
 
 type fakeIntake struct {

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/need"
+	"weir/internal/test/need"
 	"weir/model"
 	"weir/series"
 	"weir/store"

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"weir/internal/conformance"
+	"weir/internal/test/conformance"
 )
 
 func TestValidateGoesThroughTheListInOrder(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"weir/internal/need"
+	"weir/internal/test/need"
 )
 
 // named are the files of secrets that a site file names.

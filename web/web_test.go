@@ -18,8 +18,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"weir/internal/conformance"
 	"weir/internal/requestid"
+	"weir/internal/test/conformance"
 )
 
 func echoPath(name string) http.Handler {

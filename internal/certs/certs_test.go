@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/testcerts"
+	"weir/internal/test/testcerts"
 )
 
 // kept is a keeper on files of a test.

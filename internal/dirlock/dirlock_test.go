@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"weir/internal/need"
+	"weir/internal/test/need"
 )
 
 func TestOneOwnerAtATime(t *testing.T) {

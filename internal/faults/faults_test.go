@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"weir/internal/need"
-	"weir/internal/testweir"
+	"weir/internal/test/need"
+	"weir/internal/test/testweir"
 )
 
 // The program that is shipped holds nothing of the points; that the other build does shows that the look finds them.

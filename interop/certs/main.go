@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"weir/internal/testcerts"
+	"weir/internal/test/testcerts"
 )
 
 func main() {

@@ -16,7 +16,7 @@ import (
 
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"weir/internal/need"
+	"weir/internal/test/need"
 	"weir/store"
 )
 

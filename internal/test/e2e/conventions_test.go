@@ -1,0 +1,307 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"weir/internal/test/conformance"
+	"weir/internal/test/testweir"
+)
+
+// areaIndex is what /schema/index.json lists.
+type areaIndex struct {
+	Areas []struct {
+		Area, Plane, Token, Endpoint, Schema string
+		API                                  *bool
+	}
+}
+
+func (w *world) index(t testing.TB) areaIndex {
+	t.Helper()
+	var ix areaIndex
+	resp, body := w.get(t, "/schema/index.json")
+	if err := json.Unmarshal([]byte(body), &ix); err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s %v %s", resp.Status, err, body)
+	}
+	return ix
+}
+
+func publishedSchemas(t *testing.T, w *world) {
+	ix := w.index(t)
+	served := 0
+	for _, a := range ix.Areas {
+		if a.Schema == "" {
+			continue
+		}
+		served++
+		if a.Endpoint != w.API+"/api/"+a.Area+"/graphql" || a.Schema != w.API+"/schema/"+a.Area+".graphql" || a.Plane != "tenant" {
+			t.Errorf("%+v", a)
+		}
+		resp, body := w.get(t, strings.TrimPrefix(a.Schema, w.API))
+		if resp.StatusCode != http.StatusOK || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain") ||
+			resp.Header.Get("Access-Control-Allow-Origin") != "*" || !strings.HasPrefix(body, "# Area: "+a.Area+"\n") || !strings.Contains(body, "# Plane: tenant") {
+			t.Errorf("%s: %s %v %.200s", a.Schema, resp.Status, resp.Header, body)
+		}
+	}
+	if served < 5 {
+		t.Errorf("%d areas are listed", served)
+	}
+	conformance.Shown(t, "S3-110")
+	for _, absent := range []string{"sparkplug-ingest", "lwm2m-ingest", "nobody"} {
+		resp, err := http.Post(w.API+"/api/"+absent+"/graphql", "application/json", strings.NewReader(`{"query":"{ping}"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusNotFound {
+			t.Errorf("%s: %s", absent, resp.Status)
+		}
+	}
+	conformance.Shown(t, "S3-005")
+	for _, q := range []string{`{_empty}`, `mutation{_empty}`} {
+		if a := w.ask(t, "event-sources", "", q, nil); string(a.Data) != `{"_empty":null}` || len(a.Errors) > 0 {
+			t.Errorf("event-sources %s: %s", q, a.raw)
+		}
+	}
+	conformance.Shown(t, "S3-006")
+}
+
+// names: mutations of an entity are create, update and delete; what lists takes criteria with a page.
+func names(t *testing.T, w *world) {
+	entities, lists := 0, 0
+	for _, a := range w.index(t).Areas {
+		if a.Schema == "" {
+			continue
+		}
+		_, sdl := w.get(t, "/schema/"+a.Area+".graphql")
+		var mutations []string
+		if strings.Contains(sdl, "\ntype Mutation {") {
+			for _, f := range fieldsOf(t, sdl, "type", "Mutation") {
+				mutations = append(mutations, regexp.MustCompile(`^\w+`).FindString(f))
+			}
+		}
+		for _, m := range mutations {
+			entity, ok := strings.CutPrefix(m, "create")
+			if !ok || m == "createDevices" { // many at once
+				continue
+			}
+			entities++
+			if !slices.Contains(mutations, "update"+entity) || !slices.Contains(mutations, "delete"+entity) {
+				t.Errorf("%s has no update or no delete", m)
+			}
+		}
+		for _, f := range fieldsOf(t, sdl, "type", "Query") {
+			m := regexp.MustCompile(`^(\w+)\(criteria: (\w+)!\): (\w+SearchResults)!$`).FindStringSubmatch(f)
+			if m == nil {
+				if strings.Contains(f, "SearchResults") {
+					t.Errorf("%s takes no criteria", f)
+				}
+				continue
+			}
+			lists++
+			criteria, results := fieldsOf(t, sdl, "input", m[2]), fieldsOf(t, sdl, "type", m[3])
+			if !slices.Contains(criteria, "pageNumber: Int!") || !slices.Contains(criteria, "pageSize: Int!") ||
+				!slices.Contains(results, "pagination: SearchResultsPagination!") {
+				t.Errorf("%s: %q, %q", m[1], criteria, results)
+			}
+		}
+	}
+	if entities < 6 || lists < 10 {
+		t.Errorf("%d entities, %d lists", entities, lists)
+	}
+	conformance.Shown(t, "S3-012", "S3-013")
+}
+
+func signIn(t *testing.T, w *world) {
+	tn := w.tenant(t, "sign-in")
+	var sel struct {
+		SelectTenant struct{ AccessToken, RefreshToken, ExpiresAt string }
+	}
+	w.must(t, "user-management", "", `mutation($i:String!){selectTenant(identityToken:$i,tenant:"sign-in"){accessToken refreshToken expiresAt}}`,
+		map[string]any{"i": w.identity}).into(t, &sel)
+	var ref struct {
+		Refresh struct{ AccessToken, RefreshToken string }
+	}
+	w.must(t, "user-management", "", `mutation($r:String!){refresh(refreshToken:$r){accessToken refreshToken}}`,
+		map[string]any{"r": sel.SelectTenant.RefreshToken}).into(t, &ref)
+	for _, token := range []string{tn.token, sel.SelectTenant.AccessToken, ref.Refresh.AccessToken} {
+		a := w.must(t, "user-management", token, `{tenant{token} tenantGovernance{ingestMessagesPerSecond tierToken purgeState} me{email}}`, nil)
+		if want := `{"tenant":{"token":"sign-in"},"tenantGovernance":{"ingestMessagesPerSecond":null,"tierToken":"silver","purgeState":"active"},"me":{"email":"admin@example.org"}}`; string(a.Data) != want {
+			t.Errorf("%s, want %s", a.Data, want)
+		}
+	}
+	for who, vars := range map[string]map[string]any{"an unknown email": {"e": "nobody@example.org", "p": testweir.Password},
+		"a wrong password": {"e": "admin@example.org", "p": "wrong"}} {
+		if a := w.ask(t, "user-management", "", `mutation($e:String!,$p:String!){login(email:$e,password:$p){identityToken}}`, vars); a.refusal() != "INVALID_INPUT invalid credentials" {
+			t.Errorf("%s: %s", who, a.raw)
+		}
+	}
+	if a := w.ask(t, "user-management", "", `mutation($i:String!){selectTenant(identityToken:$i,tenant:"nowhere"){accessToken}}`, map[string]any{"i": w.identity}); a.refusal() != "INVALID_INPUT invalid credentials" {
+		t.Error(a.raw)
+	}
+	// A consumed refresh token ends what came of it once its successor was used.
+	if a := w.ask(t, "user-management", "", `mutation($r:String!){refresh(refreshToken:$r){accessToken}}`, map[string]any{"r": ref.Refresh.RefreshToken}); len(a.Errors) > 0 {
+		t.Error(a.raw)
+	}
+	if a := w.ask(t, "user-management", "", `mutation($r:String!){refresh(refreshToken:$r){accessToken}}`, map[string]any{"r": sel.SelectTenant.RefreshToken}); a.refusal() != "INVALID_INPUT invalid or expired token" {
+		t.Error(a.raw)
+	}
+	conformance.Shown(t, "S3-008")
+}
+
+func introspectionOff(t *testing.T, w *world) {
+	for _, a := range w.index(t).Areas {
+		if a.Schema == "" {
+			continue
+		}
+		for _, q := range []string{`{__schema{queryType{name}}}`, `query X{__type(name:"Query"){name}}`, `{...F} fragment F on Query{__schema{types{name}}}`} {
+			if got := w.ask(t, a.Area, "", q, nil); !strings.HasPrefix(got.refusal(), "INTROSPECTION_DISABLED ") || strings.Contains(got.raw, `"data":{`) {
+				t.Errorf("%s %s: %s", a.Area, q, got.raw)
+			}
+		}
+		if got := w.ask(t, a.Area, "", `{__typename}`, nil); string(got.Data) != `{"__typename":"Query"}` {
+			t.Errorf("%s: %s", a.Area, got.raw)
+		}
+		if resp, _ := w.get(t, "/api/"+a.Area+"/graphiql"); resp.StatusCode != http.StatusNotFound {
+			t.Errorf("%s has an explorer: %s", a.Area, resp.Status)
+		}
+	}
+	conformance.Shown(t, "S3-106")
+}
+
+// With developer tools on introspection answers, and what it answers is what is published.
+func TestDeveloperTools(t *testing.T) {
+	t.Parallel()
+	on := &world{Proc: testweir.Start(t, testweir.Options{Env: []string{"WEIR_GRAPHQL_DEV_TOOLS=true"}})}
+	for _, a := range on.index(t).Areas {
+		if a.Schema == "" {
+			continue
+		}
+		on.sameAsPublished(t, a.Area)
+		resp, page := on.get(t, "/api/"+a.Area+"/graphiql")
+		if resp.StatusCode != http.StatusOK || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") ||
+			!strings.Contains(page, `"graphql"`) && !strings.Contains(page, `'graphql'`) {
+			t.Errorf("%s explorer: %s", a.Area, resp.Status)
+		}
+	}
+	conformance.Shown(t, "S3-112", "S1-111")
+	off := &world{Proc: testweir.Start(t, testweir.Options{Env: []string{"WEIR_GRAPHQL_DEV_TOOLS=yes"}})}
+	introspectionOff(t, off)
+	conformance.Shown(t, "S3-107", "S3-108")
+}
+
+// introspected is a type as introspection shows it.
+type introspected struct {
+	Kind, Name  string
+	Fields      []introspectedField
+	InputFields []introspectedField
+	EnumValues  []struct{ Name string }
+}
+
+type introspectedField struct {
+	Name, DefaultValue string
+	Type               typeRef
+	Args               []introspectedField
+}
+
+type typeRef struct {
+	Kind, Name string
+	OfType     *typeRef
+}
+
+func (r *typeRef) String() string {
+	switch r.Kind {
+	case "NON_NULL":
+		return r.OfType.String() + "!"
+	case "LIST":
+		return "[" + r.OfType.String() + "]"
+	}
+	return r.Name
+}
+
+// text writes a field as schema text does.
+func (f *introspectedField) text() string {
+	out := f.Name
+	if len(f.Args) > 0 {
+		var args []string
+		for _, a := range f.Args {
+			args = append(args, a.text())
+		}
+		out += "(" + strings.Join(args, ", ") + ")"
+	}
+	out += ": " + f.Type.String()
+	if f.DefaultValue != "" {
+		out += " = " + f.DefaultValue
+	}
+	return out
+}
+
+func (w *world) sameAsPublished(t testing.TB, area string) {
+	t.Helper()
+	_, sdl := w.get(t, "/schema/"+area+".graphql")
+	const ref = `kind name ofType{kind name ofType{kind name ofType{kind name}}}`
+	var out struct {
+		Schema struct{ Types []introspected } `json:"__schema"`
+	}
+	w.must(t, area, "", `{__schema{types{kind name fields(includeDeprecated:true){name type{`+ref+`} args{name defaultValue type{`+ref+`}}} inputFields{name defaultValue type{`+ref+`}} enumValues{name}}}}`, nil).into(t, &out)
+	keyword := map[string]string{"OBJECT": "type", "INTERFACE": "interface", "INPUT_OBJECT": "input", "ENUM": "enum"}
+	introspected := map[string]bool{}
+	for _, typ := range out.Schema.Types {
+		kind := keyword[typ.Kind]
+		if strings.HasPrefix(typ.Name, "__") || kind == "" {
+			continue
+		}
+		introspected[kind+" "+typ.Name] = true
+		var got []string
+		for _, f := range append(typ.Fields, typ.InputFields...) {
+			got = append(got, f.text())
+		}
+		for _, v := range typ.EnumValues {
+			got = append(got, v.Name)
+		}
+		if want := fieldsOf(t, sdl, kind, typ.Name); !slices.Equal(got, want) {
+			t.Errorf("%s %s %s: introspection shows %q, the file %q", area, kind, typ.Name, got, want)
+		}
+	}
+	for _, m := range regexp.MustCompile(`(?m)^(type|interface|input|enum) (\w+)`).FindAllStringSubmatch(sdl, -1) {
+		if !introspected[m[1]+" "+m[2]] {
+			t.Errorf("%s: introspection does not show %s %s", area, m[1], m[2])
+		}
+	}
+}
+
+// A request with an unknown input field fails whole; what stands beside it is not executed.
+func refusedWhole(t *testing.T, w *world) {
+	tn := w.tenant(t, "refused-whole")
+	a := w.ask(t, "device-management", tn.token, `mutation{good:createDeviceType(request:{token:"t"}){id} bad:createDeviceType(request:{token:"u",manufacturr:"x"}){id}}`, nil)
+	if m := a.refusal(); len(a.Errors) != 1 || !strings.Contains(m, `"manufacturr"`) || !strings.Contains(m, `Did you mean "manufacturer"?`) || a.status != http.StatusOK {
+		t.Error(a.raw)
+	}
+	conformance.Shown(t, "S3-103")
+	b := w.ask(t, "device-management", tn.token, `mutation($r:DeviceTypeCreateRequest){good:createDeviceType(request:{token:"t"}){id} bad:createDeviceType(request:$r){id}}`,
+		map[string]any{"r": map[string]any{"token": "u", "manufacturr": "x"}})
+	if m := b.refusal(); !strings.Contains(m, `Variable "$r" got invalid value`) || !strings.Contains(m, `Field "manufacturr" is not defined by type "DeviceTypeCreateRequest".`) ||
+		!strings.Contains(m, `Did you mean "manufacturer"?`) {
+		t.Error(b.raw)
+	}
+	conformance.Shown(t, "S3-104")
+	if got := tn.devices(`{deviceTypes(criteria:{pageNumber:1,pageSize:10}){pagination{totalRecords}}}`, nil).raw; !strings.Contains(got, `"totalRecords":0`) {
+		t.Errorf("something was executed: %s", got)
+	}
+	conformance.Shown(t, "S3-105")
+}
+
+// Tenant ids follow the pattern of tokens.
+func tenantIDs(t *testing.T, w *world) {
+	w.Run("", "tenant", "create", longest)
+	for _, bad := range []string{longest + "x", "-a", "_a", "a.b", "a*", "a>", "a+", "a#", "a/b", "a:b", "a b", ""} {
+		if out, err := w.TryRun("", "tenant", "create", "--", bad); err == nil || !strings.Contains(out, "token") {
+			t.Errorf("tenant create %q: %v %s", bad, err, out)
+		}
+	}
+	conformance.Shown(t, "S3-019")
+}
