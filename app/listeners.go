@@ -79,7 +79,8 @@ func (b *base) open(pair *certs.Reloader, these []operate.Listener) (open []Open
 		}
 		open = append(open, socket)
 	}
-	for _, s := range open {
+	for i, s := range open {
+		open[i].About.Address = s.Addr().String()
 		b.listeners.opened(s.About.Name, s.Addr().String())
 	}
 	return open, nil

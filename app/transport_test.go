@@ -189,7 +189,7 @@ func dialLines(t *testing.T, address, token string) *lineSender {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	if _, err := fmt.Fprintln(c, "acme", token); errors.Join(err, c.SetDeadline(time.Now().Add(time.Minute))) != nil {
+	if _, err := fmt.Fprintln(c, "acme", token); errors.Join(err, c.SetDeadline(time.Now().Add(30*time.Second))) != nil {
 		t.Fatal(err)
 	}
 	return &lineSender{c, bufio.NewScanner(c)}
@@ -248,8 +248,8 @@ func TestATransportFromOutsideIsOneOfTheInstance(t *testing.T) {
 	if err != nil || resp.Err() != nil {
 		t.Fatal(err, resp.Err())
 	}
-	if n, ok := s.kept(); ok {
-		t.Errorf("the connection of a device that was deleted goes on: %d", n)
+	if n, ok := s.kept(); ok || errors.Is(s.in.Err(), os.ErrDeadlineExceeded) {
+		t.Errorf("the connection of a device that was deleted goes on: %d, %v", n, s.in.Err())
 	}
 	in.stop()
 	if got := sourceOf(t, l.Sources()); got.State != ingest.SourceShut || got.Counts.Connected != 0 {
@@ -506,5 +506,50 @@ func checkLinesLedger(t *testing.T, client *operate.Client, stored int) {
 		if m.Transport != "lines" {
 			t.Errorf("a message came over %q", m.Transport)
 		}
+	}
+}
+
+// TestATransportThatCannotStartLeavesNoSocketOpen: neither one that fails to be built nor one whose second listener is taken.
+func TestATransportThatCannotStartLeavesNoSocketOpen(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { taken.Close() })
+	for name, second := range map[string]string{"the second listener is taken": taken.Addr().String(), "it fails": ""} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			free, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			address := free.Addr().String()
+			if err := free.Close(); err != nil {
+				t.Fatal(err)
+			}
+			broken := errors.New("it is broken")
+			kind := app.Transport{Name: "broken", Source: "broken1",
+				Listeners: func(config.Config) []operate.Listener {
+					return []operate.Listener{{Name: "first", Key: "broken.first", Configured: address}, {Name: "second", Key: "broken.second", Configured: second}}
+				},
+				New: func(d app.TransportDeps) (app.Served, error) {
+					if len(d.Sockets) != 1 || d.Sockets[0].About.Name != "first" || d.Sockets[0].Addr().String() != address {
+						t.Errorf("it is given %+v", d.Sockets)
+					}
+					return app.Served{}, broken
+				}}
+			cfg := config.Default()
+			cfg.DataDir, cfg.Listeners = t.TempDir()+"/d", config.Listeners{}
+			err = app.New(cfg, app.Options{Transports: []app.Transport{kind}}).Run(t.Context(), func() { t.Error("it is ready") }, nil)
+			if second == "" && !errors.Is(err, broken) || second != "" && !strings.Contains(fmt.Sprint(err), "broken.second: "+second+" is in use by another process") {
+				t.Errorf("got %v", err)
+			}
+			if again, err := net.Listen("tcp", address); err != nil {
+				t.Errorf("its socket is still open: %v", err)
+			} else if err := again.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

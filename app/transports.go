@@ -34,6 +34,14 @@ type Transport struct {
 // ownTransports are those of Weir, in the order of the start.
 func ownTransports() []Transport { return []Transport{mqttTransport, httpTransport} }
 
+// TransportNames are the names of Weir's own, as the ledger has them.
+func TransportNames() (names []string) {
+	for _, t := range ownTransports() {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
 // TransportDeps are what a transport is built from.
 type TransportDeps struct {
 	Config     config.Config
