@@ -7,6 +7,7 @@ import (
 
 	"weir/config"
 	"weir/httpingest"
+	"weir/ingest"
 	"weir/internal/memory"
 )
 
@@ -38,7 +39,6 @@ func (t *httpTransport) start(life context.Context) error {
 	if plain == "" && secure == "" {
 		return nil
 	}
-	c := t.cfg.Ingest
 	var open []httpingest.Listener
 	if plain != "" {
 		l, err := t.listenOn("listeners.ingest", plain, &t.addrs.Ingest)
@@ -54,8 +54,8 @@ func (t *httpTransport) start(life context.Context) error {
 		}
 		open = append(open, httpingest.Listener{Listener: l, TLS: pair.Server(false)})
 	}
-	h, err := httpingest.New(httpingest.Config{InstanceID: t.cfg.Instance.ID, Source: t.source, MaxBody: int(c.MaxBody), HeaderTimeout: c.HTTPHeaderTimeout,
-		RequestTimeout: c.HTTPRequestTimeout, MaxConnections: t.lock.ingestConnections(), MaxLargeBodies: t.budget.largeBodies()},
+	h, err := httpingest.New(httpingest.Config{InstanceID: t.cfg.Instance.ID, Source: t.source, Settings: t.cfg.Ingest.Settings,
+		MaxConnections: t.lock.ingestConnections(), MaxLargeBodies: t.budget.largeBodies()},
 		httpingest.Deps{Intake: t.intake.into, Listeners: open, Logger: t.log, Registerer: t.metrics})
 	if err != nil {
 		return errors.Join(err, closeAll(open))
@@ -81,22 +81,22 @@ func (t *httpTransport) stop(ctx context.Context) error {
 
 func (t *httpTransport) apply(c *config.Config) {
 	if h := t.http.Load(); h != nil {
-		h.SetMaxBody(int(c.Ingest.MaxBody))
+		h.SetMaxBody(c.Ingest.MaxBody)
 	}
 }
 
 func (*httpTransport) connections() (open, maximum int) { return 0, 0 }
 
 func (t *httpTransport) opened() []listener {
-	how := "HTTP ingest; " + protection(t.cfg.Auth.DeviceAuthMode)
+	how := "HTTP ingest; " + protection(t.cfg.Auth.DeviceAuth)
 	return []listener{{"ingest", t.addrs.Ingest, how + "; no TLS"}, {"ingest_tls", t.addrs.IngestTLS, how + "; TLS"}}
 }
 
-func protection(mode string) string {
+func protection(mode ingest.DeviceAuthMode) string {
 	switch mode {
-	case "optional":
+	case ingest.AuthOptional:
 		return "a credential in the body is checked when there is one"
-	case "disabled":
+	case ingest.AuthDisabled:
 		return "NO credential is asked for"
 	}
 	return "a credential in each body"

@@ -49,11 +49,9 @@ func (m *mqtt) start(life context.Context) error {
 	if !m.cfg.Broker.Enabled || len(listeners) == 0 {
 		return nil
 	}
-	b, err := broker.New(broker.Config{InstanceID: m.cfg.Instance.ID, Source: m.source, MaxConnections: m.lock.maxConnections(m.cfg.Broker.MaxConnections),
+	b, err := broker.New(broker.Config{InstanceID: m.cfg.Instance.ID, Source: m.source, Settings: m.settings(&m.cfg),
 		MaxHandshakes: m.lock.maxHandshakes(), MaxLargePackets: m.budget.largeBodies(),
-		SilentPresence: !m.cfg.Presence.Broker, RestartGrace: m.cfg.Presence.RestartGrace,
-		ReconcileInterval: m.cfg.Presence.ReconcileInterval, AllowQoS2: m.cfg.Broker.AllowQoS2,
-		Open: openTopics(m.cfg.Broker)},
+		SilentPresence: !m.cfg.Presence.Broker, Timing: m.cfg.Presence.Timing, Open: openTopics(m.cfg.Broker.OpenSettings)},
 		broker.Deps{Intake: m.intake.into, Verifier: connectVerifier{m.entities.verifier}, Presence: presences{m.store, m.entities}, Refused: m.refused, Logger: m.log, Registerer: m.metrics})
 	if err != nil {
 		return err
@@ -85,9 +83,15 @@ func (m *mqtt) stop(ctx context.Context) error {
 
 func (m *mqtt) apply(c *config.Config) {
 	if b := m.broker.Load(); b != nil {
-		b.Set(broker.Settings{MaxConnections: m.lock.maxConnections(c.Broker.MaxConnections), AllowQoS2: c.Broker.AllowQoS2,
-			RestartGrace: c.Presence.RestartGrace, ReconcileInterval: c.Presence.ReconcileInterval})
+		b.Set(m.settings(c), c.Presence.Timing)
 	}
+}
+
+// settings are the configured ones, with as many connections as memory and open files allow.
+func (m *mqtt) settings(c *config.Config) broker.Settings {
+	s := c.Broker.Settings
+	s.MaxConnections = m.lock.maxConnections(s.MaxConnections)
+	return s
 }
 
 func (m *mqtt) connections() (open, maximum int) {
@@ -118,7 +122,7 @@ func (m *mqtt) openTo() string {
 
 // proofs is what opens a connection at mqtts.
 func (m *mqtt) proofs() string {
-	if m.cfg.TLS.ClientCAFile != "" {
+	if m.cfg.TLS.ClientCA != "" {
 		return "a credential or a certificate"
 	}
 	return "a credential"
@@ -158,11 +162,11 @@ func (m *mqtt) listeners() (all []mqttListener) {
 }
 
 // openTopics are those of the configuration, nil for none.
-func openTopics(c config.Broker) *broker.OpenConfig {
-	if c.OpenTopics == "" {
+func openTopics(s broker.OpenSettings) *broker.OpenConfig {
+	if s.OpenTopics == "" {
 		return nil
 	}
-	return &broker.OpenConfig{Tenant: c.OpenTopicsTenant, Anonymous: c.OpenTopicsAnonymous}
+	return &broker.OpenConfig{OpenSettings: s}
 }
 
 // connectVerifier lets the broker ask auth about a connection.
