@@ -8,17 +8,17 @@ import (
 // Settings are the keys of device connections, in the section broker. They may change while the broker runs.
 type Settings struct {
 	// AllowQoS2 applies to new connections: open ones keep what their CONNACK said.
-	AllowQoS2 bool `yaml:"allow_qos2" doc:"Complete the QoS 2 handshake and keep the message as for QoS 1; else QoS 2 is refused." reload:"yes"`
+	AllowQoS2 bool `yaml:"allow_qos2" doc:"Complete the QoS 2 handshake and store the message as for QoS 1; false: QoS 2 is refused." reload:"yes"`
 	// MaxConnections leaves open connections alone; new ones are refused until there are fewer.
 	MaxConnections int `yaml:"max_connections" default:"100000" zero:"default" doc:"Maximum number of connections at once." reload:"yes"`
 }
 
 // OpenSettings are the keys of the open topics, in the section broker.
 type OpenSettings struct {
-	OpenTopics string `yaml:"open_topics" format:"address" doc:"Address of a listener for general publish and subscribe, apart from the devices; nothing published there is stored. Empty: there is none."`
+	OpenTopics string `yaml:"open_topics" format:"address" doc:"Address of a listener for general publish and subscribe, separate from the devices; nothing published there is stored. Empty: no such listener."`
 	// OpenTopicsTenant is one tenant only, so that tenants never meet.
-	OpenTopicsTenant    string `yaml:"open_topics_tenant" doc:"The tenant whose device credentials open a connection there; empty: none of them."`
-	OpenTopicsAnonymous bool   `yaml:"open_topics_anonymous" doc:"Any client that reaches that listener is let in; on a loopback address only."`
+	OpenTopicsTenant    string `yaml:"open_topics_tenant" doc:"Tenant whose device credentials are accepted there; empty: no device credentials are accepted."`
+	OpenTopicsAnonymous bool   `yaml:"open_topics_anonymous" doc:"Whether clients are accepted there without a credential; on a loopback address only."`
 }
 
 // Set changes the settings and the timing of presence. Zero values mean the defaults.

@@ -1,8 +1,8 @@
-// Package config is what an operator may set: one Config, read from a YAML file and from WEIR_* variables, checked as a
-// whole before anything listens. Every mistake is reported at once, each with its line, its column and what was meant.
+// Package config reads the configuration: one Config from YAML files, WEIR_* variables and flags, checked as a whole before a
+// listener opens. All mistakes are reported together, each with its line, its column and a suggestion.
 //
-// A key exists when something applies it. A key of a later version is unknown until then, so that no setting is accepted
-// that does nothing.
+// A key exists only when code applies it: a key of a later version is an unknown key, so that no accepted setting is without
+// effect.
 package config
 
 import (
@@ -28,7 +28,7 @@ import (
 // layers above it apply are declared here. Package setting describes the tags.
 type Config struct {
 	Instance Instance `yaml:"instance"`
-	DataDir  string   `yaml:"data_dir" default:"./weir-data" doc:"Where everything is kept. Relative paths start where weir was started."`
+	DataDir  string   `yaml:"data_dir" default:"./weir-data" doc:"Directory of all data. A relative path is relative to the working directory."`
 	web.URLs
 	Site       []string        `yaml:"site" doc:"Site files that are applied at every start, before the listeners open; relative to this file."`
 	Listeners  Listeners       `yaml:"listeners"`
@@ -53,18 +53,18 @@ type Config struct {
 // Instance names this instance.
 type Instance struct {
 	ID   string `yaml:"id" default:"weir" doc:"First level of MQTT topics and first path segment of HTTP ingest; an entity token."`
-	Node string `yaml:"node" doc:"Name of this node in each line of the log; empty: none is named."`
+	Node string `yaml:"node" doc:"Name of this node in each line of the log; empty: no name."`
 }
 
 // Listeners are addresses; an empty one is not opened.
 type Listeners struct {
 	API     string `yaml:"api" format:"address" default:":8080" doc:"GraphQL, schema files, health."`
-	Ingest  string `yaml:"ingest" format:"address" default:":8081" doc:"HTTP ingest; plain HTTP, TLS by what stands in front."`
+	Ingest  string `yaml:"ingest" format:"address" default:":8081" doc:"HTTP ingest, without TLS; a reverse proxy can add it."`
 	MQTT    string `yaml:"mqtt" format:"address" default:":1883" doc:"Broker for devices, without TLS."`
 	MQTTS   string `yaml:"mqtts" format:"address" default:":8883" doc:"Broker for devices over TLS; opened when tls has a certificate."`
 	Metrics string `yaml:"metrics" format:"address" default:"127.0.0.1:9090" doc:"/metrics in the text exposition format."`
 
-	APITLS    string `yaml:"api_tls" format:"address" doc:"What listeners.api carries, over TLS; needs a certificate in tls."`
+	APITLS    string `yaml:"api_tls" format:"address" doc:"The same as listeners.api, over TLS; needs a certificate in tls."`
 	IngestTLS string `yaml:"ingest_tls" format:"address" doc:"HTTP ingest over TLS; needs a certificate in tls."`
 	MQTTWS    string `yaml:"mqtt_ws" format:"address" doc:"Broker for devices over WebSocket at /mqtt, without TLS."`
 	MQTTWSS   string `yaml:"mqtt_wss" format:"address" doc:"Broker for devices over WebSocket with TLS at /mqtt; needs a certificate in tls."`
@@ -106,7 +106,7 @@ type Broker struct {
 
 // Limits bound memory and cardinality.
 type Limits struct {
-	Memory setting.Memory `yaml:"memory" doc:"auto: from the container or the machine; or a size. Caches and queues follow it."`
+	Memory setting.Memory `yaml:"memory" doc:"Memory of the process: a size, or auto: from the limit of the container or machine. It determines the sizes of caches and queues."`
 	series.Settings
 	registry.DeviceSettings
 	ingest.DeadLetterSettings
@@ -114,22 +114,22 @@ type Limits struct {
 
 // Presence is about which devices are connected.
 type Presence struct {
-	Broker bool `yaml:"broker" default:"true" doc:"Whether connects and disconnects at the broker assert presence."`
+	Broker bool `yaml:"broker" default:"true" doc:"Whether connections to the broker set the presence of devices."`
 	presence.Timing
-	InactivityTimeout time.Duration `yaml:"inactivity_timeout" default:"10m" zero:"no" doc:"A device of inferred presence is inactive after this much silence." reload:"yes"`
+	InactivityTimeout time.Duration `yaml:"inactivity_timeout" default:"10m" zero:"no" doc:"A device with inferred presence is inactive this long after its last message." reload:"yes"`
 }
 
 // History says how long things are kept.
 type History struct {
 	EventRetentionDays    int           `yaml:"event_retention_days" doc:"How many days readings, alerts, state changes and detections are kept; 0: for ever."`
-	LocationRetentionDays int           `yaml:"location_retention_days" doc:"How many days locations are kept; 0: as events."`
+	LocationRetentionDays int           `yaml:"location_retention_days" doc:"How many days locations are kept; 0: as long as events."`
 	AuditRetention        time.Duration `yaml:"audit_retention" doc:"How long the audit journal is kept; 0s: for ever."`
 	DeadLetterRetention   time.Duration `yaml:"dead_letter_retention" default:"720h" doc:"How long a dead letter is kept; 0s: for ever." reload:"yes"`
 }
 
 // Secrets is about the root key.
 type Secrets struct {
-	RootKeyFile string `yaml:"root_key_file" doc:"Where the root key is; empty: root.key in data_dir."`
+	RootKeyFile string `yaml:"root_key_file" doc:"File of the root key; empty: root.key in data_dir."`
 }
 
 // Metrics is about /metrics.
@@ -140,12 +140,12 @@ type Metrics struct {
 // Logging is about the log on stderr.
 type Logging struct {
 	Level  string `yaml:"level" default:"info" doc:"debug, info, warn or error." enum:"debug info warn error" reload:"yes"`
-	Format string `yaml:"format" default:"auto" doc:"auto: text on a terminal, else json; or text or json." enum:"auto text json"`
+	Format string `yaml:"format" default:"auto" doc:"text, json, or auto: text on a terminal, otherwise json." enum:"auto text json"`
 }
 
 // Files is about the files of the configuration themselves.
 type Files struct {
-	Watch bool `yaml:"watch" doc:"Whether a change of a file that the configuration was read from is taken as weir reload takes it." reload:"yes"`
+	Watch bool `yaml:"watch" doc:"Whether a change of a configuration file is applied as by weir reload." reload:"yes"`
 }
 
 // Default returns the defaults.

@@ -52,7 +52,7 @@ func (l *loader) tags(k key) {
 		def, _ := setting.OfTag(k.of, "default")
 		k.value.Set(def)
 	default:
-		l.check(k.path, zero != "no", "must be longer than nothing")
+		l.check(k.path, zero != "no", "must be longer than 0s")
 	}
 	if k.value.CanInt() {
 		l.bounds(k)

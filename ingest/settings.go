@@ -9,18 +9,18 @@ import (
 
 // AuthSettings are the intake's key in the section auth.
 type AuthSettings struct {
-	DeviceAuth DeviceAuthMode `yaml:"device_auth_mode" default:"required" enum:"required optional disabled" doc:"What an event must prove: required, optional or disabled." reload:"yes"`
+	DeviceAuth DeviceAuthMode `yaml:"device_auth_mode" default:"required" enum:"required optional disabled" doc:"Credential in an event: required, optional (verified when present) or disabled (not verified)." reload:"yes"`
 }
 
 // HoldSettings are the intake's key in the section broker.
 type HoldSettings struct {
 	// FailClosed holds arrivals with HoldFor from the first refusal of the log on.
-	FailClosed bool `yaml:"fail_closed" doc:"Publishes wait unacknowledged as soon as the log refuses others. Alias: infrastructure.messaging.mqttFailClosed." reload:"yes"`
+	FailClosed bool `yaml:"fail_closed" doc:"Publishes wait unacknowledged while the log refuses messages. Alias: infrastructure.messaging.mqttFailClosed." reload:"yes"`
 }
 
 // TimeSettings are the keys of event times, in the section ingest.
 type TimeSettings struct {
-	MaxFutureSkew time.Duration `yaml:"max_future_skew" default:"5m" doc:"An event later than its receipt by more is stored at receipt + this."`
+	MaxFutureSkew time.Duration `yaml:"max_future_skew" default:"5m" doc:"An event time further after its receipt is replaced by receipt + this."`
 	MaxAge        time.Duration `yaml:"max_age" default:"8784h" zero:"no" doc:"An event older than this at its receipt is a dead letter."`
 }
 
@@ -32,8 +32,8 @@ type DedupeSettings struct {
 
 // CheckpointSettings are the keys of checkpoints, in the section spool.
 type CheckpointSettings struct {
-	ReplayBytes setting.Size  `yaml:"replay_bytes" default:"64MiB" min:"64KiB" doc:"A checkpoint is written when the log after the last one passes this."`
-	HeadAge     time.Duration `yaml:"head_age" default:"1h" zero:"no" doc:"A checkpoint is written when the oldest reading that none contains is older than this."`
+	ReplayBytes setting.Size  `yaml:"replay_bytes" default:"64MiB" min:"64KiB" doc:"A checkpoint is written when the log after the last checkpoint is larger than this."`
+	HeadAge     time.Duration `yaml:"head_age" default:"1h" zero:"no" doc:"A checkpoint is written when the oldest reading outside a checkpoint is older than this."`
 }
 
 // DiskSettings are the key of the gauge, in the section spool.
@@ -43,8 +43,8 @@ type DiskSettings struct {
 
 // DeadLetterSettings are the keys of dead letters, in the section limits.
 type DeadLetterSettings struct {
-	DeadLetters     int64        `yaml:"dead_letters_per_tenant" default:"100000" zero:"default" doc:"Maximum number of dead letters that are kept of a tenant; the oldest go."`
-	DeadLetterBytes setting.Size `yaml:"dead_letter_bytes_per_tenant" default:"64MiB" zero:"default" doc:"Maximum bytes of them."`
+	DeadLetters     int64        `yaml:"dead_letters_per_tenant" default:"100000" zero:"default" doc:"Maximum number of stored dead letters of a tenant; the oldest are removed first."`
+	DeadLetterBytes setting.Size `yaml:"dead_letter_bytes_per_tenant" default:"64MiB" zero:"default" doc:"Maximum bytes of the stored dead letters of a tenant."`
 }
 
 func (s DeadLetterSettings) bound() store.DeadLetterBound {

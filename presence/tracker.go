@@ -47,7 +47,7 @@ type TrackerConfig struct {
 // Timing are the keys of a tracker, in the section presence. They may change while it runs.
 type Timing struct {
 	// Grace begins at a start, or when Weir ends a connection.
-	Grace time.Duration `yaml:"restart_grace" default:"150s" zero:"no" doc:"How long a device may take to come back after a start." reload:"yes"`
+	Grace time.Duration `yaml:"restart_grace" default:"150s" zero:"no" doc:"Time for a device to reconnect after a start." reload:"yes"`
 	Check time.Duration `yaml:"reconcile_interval" default:"5m" zero:"no" doc:"How often stored presence is compared with live connections and repaired." reload:"yes"`
 }
 

@@ -10,5 +10,5 @@ type Capacity struct {
 
 // CommitSettings are the key of the committer, in the section spool.
 type CommitSettings struct {
-	CommitInterval setting.Interval `yaml:"commit_interval" default:"auto" doc:"auto: only while more is about to come, at most half a flush where a flush takes over 5 ms, else 3 ms; or a duration that trades latency for wear."`
+	CommitInterval setting.Interval `yaml:"commit_interval" default:"auto" doc:"How long a commit waits for more messages. auto: only while senders can add some, at most half a flush where a flush takes over 5 ms, otherwise 3 ms; a longer duration means less wear and more latency."`
 }

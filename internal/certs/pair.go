@@ -17,9 +17,9 @@ import (
 
 // Files are the files of a certificate, its key and the CA of client certificates, all PEM: the keys of the section tls.
 type Files struct {
-	Cert     string `yaml:"cert_file" doc:"Certificate in PEM, followed by those between it and its CA; read again when the file changes."`
+	Cert     string `yaml:"cert_file" doc:"Certificate in PEM, followed by its intermediate certificates; read again when the file changes."`
 	Key      string `yaml:"key_file" doc:"Private key of cert_file in PEM, unencrypted; read again when the file changes."`
-	ClientCA string `yaml:"client_ca_file" doc:"CAs in PEM that sign the certificates of devices (X509_CERTIFICATE), for listeners.mqtts; empty: none is asked for."`
+	ClientCA string `yaml:"client_ca_file" doc:"CAs in PEM that sign the certificates of devices (X509_CERTIFICATE), for listeners.mqtts; empty: no client certificate is requested."`
 }
 
 // Enabled reports whether there is a certificate, so that listeners can use TLS.
