@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -199,24 +198,6 @@ func TestGathering(t *testing.T) {
 	}
 }
 
-func TestHowManyAreGathered(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		flush         time.Duration
-		interval      time.Duration
-		senders, goal int
-	}{
-		{time.Millisecond, Auto, 1, 1}, {time.Millisecond, Auto, 64, 52}, {time.Millisecond, Auto, 1000, 256},
-		{20 * time.Millisecond, Auto, 1, 1}, {20 * time.Millisecond, Auto, 1000, 1000},
-		{time.Millisecond, time.Second, 1000, math.MaxInt},
-	} {
-		l := &Log{flush: c.flush, senders: c.senders, opt: Options{CommitInterval: c.interval}}
-		if got := l.gathers(); got != c.goal {
-			t.Errorf("%d senders, a flush of %v, interval %v: %d, want %d", c.senders, c.flush, c.interval, got, c.goal)
-		}
-	}
-}
-
 // appendThem appends n entries, with a pause between two; what it returns says when the last was answered.
 func appendThem(t *testing.T, l *Log, n int, pause time.Duration) (answered func() time.Time) {
 	t.Helper()
@@ -279,7 +260,7 @@ func TestCloseDoesNotWaitBetweenItsBatches(t *testing.T) {
 		hold := make(chan struct{})
 		l := open(t, t.TempDir(), Options{CommitInterval: time.Hour, Sync: func(sync func() error) error { <-hold; return sync() }})
 		for range 3 {
-			if err := l.Append(t.Context(), spool.Entry{Data: make([]byte, batchBytes/2)}); err != nil {
+			if err := l.Append(t.Context(), spool.Entry{Data: make([]byte, spool.BatchBytes/2)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -289,36 +270,6 @@ func TestCloseDoesNotWaitBetweenItsBatches(t *testing.T) {
 		shut(t, l)
 		if time.Since(started) > 0 || l.Stats().Batches != 2 {
 			t.Fatalf("%d batches in %v", l.Stats().Batches, time.Since(started))
-		}
-	})
-}
-
-// TestSyncIsHeardDuringACommit: what it waits for lies in the batch after the one being synced.
-func TestSyncIsHeardDuringACommit(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		hold := make(chan struct{})
-		l := open(t, t.TempDir(), Options{CommitInterval: time.Hour, Sync: func(sync func() error) error { <-hold; return sync() }})
-		synced := make(chan struct{})
-		for range 2 {
-			if err := l.Append(t.Context(), spool.Entry{Data: []byte("x")}); err != nil {
-				t.Fatal(err)
-			}
-			go func() {
-				if err := l.Sync(t.Context()); err != nil {
-					t.Error(err)
-				}
-				synced <- struct{}{}
-			}()
-			synctest.Wait()
-		}
-		<-l.flushNow // told of the second Sync before it could matter
-		started := time.Now()
-		close(hold)
-		<-synced
-		<-synced
-		if time.Since(started) > 0 {
-			t.Fatalf("waited %v", time.Since(started))
 		}
 	})
 }
@@ -365,7 +316,7 @@ func TestFullBatchDoesNotWaitForMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := open(t, t.TempDir(), Options{CommitInterval: time.Hour})
 		for range 2 {
-			if err := l.Append(t.Context(), spool.Entry{Data: make([]byte, batchBytes/2)}); err != nil {
+			if err := l.Append(t.Context(), spool.Entry{Data: make([]byte, spool.BatchBytes/2)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -402,7 +353,7 @@ func TestBatchIsBoundedInBytes(t *testing.T) {
 		if b == nil {
 			return
 		}
-		if len(b.Records)*(100<<10) > batchBytes {
+		if len(b.Records)*(100<<10) > spool.BatchBytes {
 			t.Fatalf("a batch of %d records of 100 KiB", len(b.Records))
 		}
 	}

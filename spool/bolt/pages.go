@@ -27,7 +27,7 @@ const (
 	leafFlag     = 0x02
 	bucketFlag   = 0x01
 	maxPageDepth = 16
-	// maxBatch is above the size of any batch: the last group in it may exceed batchBytes.
+	// maxBatch is above the size of any batch: the last group in it may exceed spool.BatchBytes.
 	maxBatch = 8 << 20
 )
 
