@@ -47,7 +47,7 @@ const (
 	// Results survive a crash of the process. After a power cut the log replays them: it is trimmed only up to offsets of a
 	// commit that is synced.
 	Results Durability = iota
-	// Durable survives a power cut: API writes, control rows, and the checkpoint that lets the log be trimmed.
+	// Durable survives a power cut: API writes, metadata changes, and the checkpoint that lets the log be trimmed.
 	Durable
 )
 

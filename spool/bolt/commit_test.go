@@ -68,7 +68,7 @@ func TestDiskThatTakesNothingIsRefusedUntilItDoes(t *testing.T) {
 	})
 }
 
-func TestEntriesQueuedBehindAFailureAreAnswered(t *testing.T) {
+func TestEntriesQueuedAfterAFailureAreAnswered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		dir, hold := t.TempDir(), make(chan struct{})
@@ -165,15 +165,15 @@ func TestGathering(t *testing.T) {
 		batches      uint64
 		waited       time.Duration // from the first that comes again until all are answered
 	}{
-		"a slow disk waits for all that it answered":    {20 * time.Millisecond, Auto, 3, 3, 1, 24 * time.Millisecond},
-		"a slow disk waits half a flush for one of two": {20 * time.Millisecond, Auto, 2, 1, 1, 25 * time.Millisecond},
-		"a slow disk does not wait for who sends alone": {20 * time.Millisecond, Auto, 1, 1, 1, 20 * time.Millisecond},
-		"a fast disk waits for four of five":            {time.Millisecond, Auto, 2, 2, 1, 3 * time.Millisecond},
-		"a fast disk waits 3 ms for who does not come":  {time.Millisecond, Auto, 5, 1, 1, 4 * time.Millisecond},
-		"a fast disk does not wait for who sends alone": {time.Millisecond, Auto, 1, 2, 2, 3 * time.Millisecond},
-		"told not to wait":                              {20 * time.Millisecond, 0, 2, 2, 2, 40 * time.Millisecond},
-		"told to wait longer than it would":             {time.Millisecond, 50 * time.Millisecond, 2, 2, 1, 51 * time.Millisecond},
-		"told to wait less than the two need":           {time.Millisecond, time.Millisecond, 2, 2, 2, 4 * time.Millisecond},
+		"a slow disk waits for all that it answered":          {20 * time.Millisecond, Auto, 3, 3, 1, 24 * time.Millisecond},
+		"a slow disk waits half a flush for one of two":       {20 * time.Millisecond, Auto, 2, 1, 1, 25 * time.Millisecond},
+		"a slow disk does not wait for a single sender":       {20 * time.Millisecond, Auto, 1, 1, 1, 20 * time.Millisecond},
+		"a fast disk waits for four of five":                  {time.Millisecond, Auto, 2, 2, 1, 3 * time.Millisecond},
+		"a fast disk waits 3 ms for senders that do not come": {time.Millisecond, Auto, 5, 1, 1, 4 * time.Millisecond},
+		"a fast disk does not wait for a single sender":       {time.Millisecond, Auto, 1, 2, 2, 3 * time.Millisecond},
+		"configured not to wait":                              {20 * time.Millisecond, 0, 2, 2, 2, 40 * time.Millisecond},
+		"configured to wait longer than it would":             {time.Millisecond, 50 * time.Millisecond, 2, 2, 1, 51 * time.Millisecond},
+		"configured to wait less than the two need":           {time.Millisecond, time.Millisecond, 2, 2, 2, 4 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -425,7 +425,7 @@ func TestBudgetCountsWhatTheDiskTakes(t *testing.T) {
 	}
 }
 
-func TestTheLogTakesNoMoreRecordsThanItsBudgetAndControlRecordsAlways(t *testing.T) {
+func TestTheLogTakesNoMoreRecordsThanItsBudgetAndMetadataChangesAlways(t *testing.T) {
 	t.Parallel()
 	l, err := Open(t.TempDir(), Options{MaxRecords: 3, unsafe: true})
 	if err != nil {
@@ -453,10 +453,10 @@ func TestTheLogTakesNoMoreRecordsThanItsBudgetAndControlRecordsAlways(t *testing
 		t.Fatal(err)
 	}
 	if err := put(2, false); !errors.Is(err, spool.ErrFull) {
-		t.Errorf("two with room for one: %v", err)
+		t.Errorf("two with space for one: %v", err)
 	}
 	if err := put(1, false); err != nil {
-		t.Errorf("one with room for one: %v", err)
+		t.Errorf("one with space for one: %v", err)
 	}
 	if s := l.Stats(); s.MaxRecords != 3 || s.Last+1-s.First != 3 {
 		t.Errorf("%+v", s)

@@ -210,7 +210,7 @@ func (r *reader) hold(s *span) error {
 	}
 	if err := s.acquire(); err != nil {
 		if errors.Is(err, spool.ErrDamaged) {
-			err = s.place(err, s.begin)
+			err = s.located(err, s.begin)
 		}
 		return err
 	}

@@ -115,7 +115,7 @@ func TestTheLogIsCarriedBackWhileWritesGoOn(t *testing.T) {
 func TestAReaderThatStaysHoldsNoWriterForLong(t *testing.T) {
 	db := newDB(t, three[0])
 	blob := strings.Repeat("x", 1<<20)
-	if err := db.Read(t.Context(), func(store.Tx) error { // its snapshot keeps the log from starting anew
+	if err := db.Read(t.Context(), func(store.Tx) error { // its snapshot keeps the log from starting again
 		for range 40 {
 			if err := db.Write(context.Background(), store.Results, func(tx store.Tx) error {
 				_, err := tx.Exec(`INSERT INTO a (id, x) VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET x = excluded.x`, blob)
@@ -169,7 +169,7 @@ func TestDiskFullLosesTheBatchAndNothingElse(t *testing.T) {
 	if err := <-held; err != nil {
 		t.Error(err)
 	}
-	// The large one fails; its neighbour is kept, or fails too where SQLite gave up the transaction. Both were told.
+	// The large one fails; its neighbour is kept, or fails too where SQLite gave up the transaction. Both got their result.
 	if n := one[int64](t, db, `SELECT count(*) FROM a`); failed == 0 || n != int64(3-failed) {
 		t.Errorf("%d failed, %d rows", failed, n)
 	}
@@ -182,7 +182,7 @@ type codeError int
 func (e codeError) Error() string { return fmt.Sprint("code ", int(e)) }
 func (e codeError) Code() int     { return int(e) }
 
-func TestACommitThatFailsAnswersNobodyWithYes(t *testing.T) {
+func TestACommitThatFailsConfirmsNoWrite(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		fault error
@@ -254,7 +254,7 @@ var errFull = errors.New("full")
 func (fullRegistry) Register(prometheus.Collector) error  { return errFull }
 func (fullRegistry) Unregister(prometheus.Collector) bool { return false }
 
-func TestCloseLeavesOneFileThatNobodyHoldsOpen(t *testing.T) {
+func TestCloseLeavesOneFileThatIsNotOpen(t *testing.T) {
 	db := newDB(t, three[0])
 	exec(t, db, `INSERT INTO a (x) VALUES ('x')`)
 	if err := db.Read(t.Context(), func(tx store.Tx) error {

@@ -134,7 +134,7 @@ func testReads(t *testing.T, f *fixture) {
 			t.Error(err)
 		}
 	})
-	t.Run("who finds all readers busy waits, or leaves with his context", func(t *testing.T) {
+	t.Run("a Read that finds all readers busy waits, or ends with its context", func(t *testing.T) {
 		var holding sync.WaitGroup
 		release := make(chan struct{})
 		limited, cancel := context.WithCancel(f.ctx)
