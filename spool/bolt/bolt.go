@@ -2,10 +2,11 @@
 // committed batch, written by one committer that makes durable together whatever arrived during the previous commit.
 // spool/DESIGN.md has the reasoning.
 //
-// The path of a record: Append puts it into the queue (append.go); the committer takes the queued entries as one batch,
-// encodes it (batch.go), commits it into the present span (commit.go, span.go), puts it into the tail (tail.go) and
-// answers each sender; a reader reads it from the tail, or from the spans when it is late (reader.go); Trim removes it
-// (trim.go). Opening finds first and last without reading the batches in between (recover.go).
+// The path of a record: Append (append.go) passes it to the Gatherer of package spool, which takes the queued entries as
+// one batch; the committer encodes it (batch.go), commits it into the present span (commit.go, span.go) and puts it into
+// the tail; the Gatherer answers each sender; a reader reads it from the tail, or from the spans when it is late
+// (reader.go); Trim removes it (trim.go). Opening finds first and last without reading the batches in between
+// (recover.go).
 package bolt
 
 import (
