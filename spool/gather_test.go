@@ -178,3 +178,29 @@ func TestSyncIsHeardDuringACommit(t *testing.T) {
 		}
 	})
 }
+
+// TestAnAppendThatWaitsGoesOnAfterTheCommit: the next append waits for the unsynced bound until a batch is stored.
+func TestAnAppendThatWaitsGoesOnAfterTheCommit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hold, blocked, appended := make(chan struct{}), 0, 0
+		g := gather(t, &memory{hold: hold}, GatherOptions{Blocked: func() { blocked++ }})
+		go func() {
+			for range 4 {
+				if err := g.Append(t.Context(), []Entry{{Data: make([]byte, MaxRecord)}}); err != nil {
+					t.Error(err)
+				}
+				appended++
+			}
+		}()
+		synctest.Wait()
+		if blocked != 1 || appended != 2 {
+			t.Errorf("%d waits after %d appends", blocked, appended)
+		}
+		close(hold)
+		synctest.Wait()
+		if appended != 4 {
+			t.Errorf("%d appends", appended)
+		}
+	})
+}
