@@ -108,7 +108,7 @@ func Open(ctx context.Context, cfg Config, st store.Store, o Options) (*Series, 
 	if s.account == nil {
 		s.account = noAccount{}
 	}
-	removed, err := dropUnflipped(func(fn func(store.Tx) error) error { return st.Write(ctx, store.Results, fn) })
+	removed, err := dropUnpublished(func(fn func(store.Tx) error) error { return st.Write(ctx, store.Results, fn) })
 	if err != nil {
 		return nil, fmt.Errorf("series: remove an interrupted head write: %w", err)
 	}
@@ -129,8 +129,8 @@ func Open(ctx context.Context, cfg Config, st store.Store, o Options) (*Series, 
 	return s, nil
 }
 
-// dropUnflipped removes the rows of generations that were never published, a slice at a time.
-func dropUnflipped(run func(func(store.Tx) error) error) (removed int64, err error) {
+// dropUnpublished removes the rows of generations that were never published, a slice at a time.
+func dropUnpublished(run func(func(store.Tx) error) error) (removed int64, err error) {
 	const slice = 200
 	for {
 		var n int64

@@ -97,7 +97,7 @@ func report(b *testing.B, l *Log) {
 	b.ReportMetric(float64(b.Elapsed())/float64(time.Microsecond)/float64(max(s.Batches, 1)), "us/batch")
 }
 
-// BenchmarkAppendPaced has senders that wait for nobody: 15 entries every half a millisecond. What a commit costs is
+// BenchmarkAppendPaced has senders that wait for no answer: 15 entries every half a millisecond. What a commit costs is
 // shared by those that it holds.
 func BenchmarkAppendPaced(b *testing.B) {
 	l := benchLog(b)

@@ -12,9 +12,8 @@ import (
 	"weir/spool"
 )
 
-// Auto as CommitInterval gathers for the next batch only as long as it is worthwhile: until most of the senders that can
-// append have, for at most half a flush where a flush takes over 5 ms, else 3 ms. A single sender never waits.
-const Auto = time.Duration(setting.Auto)
+// Auto as CommitInterval is spool.Auto.
+const Auto = spool.Auto
 
 // Defaults of Options and the fixed sizes.
 const (
@@ -26,16 +25,9 @@ const (
 	// ReserveBytes is the space above MaxBytes that only exempt entries may use.
 	ReserveBytes = 16 << 20
 
-	batchBytes     = 1 << 20 // a batch is closed when it holds this much
-	entryOverhead  = 64      // the cost of an entry without data in the unsynced bound
-	recordOverhead = 8       // the assumed overhead of a record on disk until its batch is weighed
-	slowFlush      = 5 * time.Millisecond
-	maxLinger      = 100 * time.Millisecond
-	fastLinger     = 3 * time.Millisecond // where a flush is fast
-	firstRetry     = 100 * time.Millisecond
-	lastRetry      = 5 * time.Second
-	fastGoal       = 256 // the maximum number of entries that it gathers
-	largestSpan    = 256 << 20
+	firstRetry  = 100 * time.Millisecond
+	lastRetry   = 5 * time.Second
+	largestSpan = 256 << 20
 )
 
 // Options of a log. The zero value is usable: every zero means the default, except CommitInterval, where it means
@@ -82,7 +74,7 @@ func (o Options) withDefaults() Options {
 	if o.UnsyncedBytes <= 0 {
 		o.UnsyncedBytes = DefaultUnsyncedBytes
 	}
-	o.UnsyncedBytes = max(o.UnsyncedBytes, spool.MaxGroup+spool.MaxGroupEntries*entryOverhead)
+	o.UnsyncedBytes = max(o.UnsyncedBytes, spool.MinUnsynced)
 	if o.TailBytes <= 0 {
 		o.TailBytes = DefaultTailBytes
 	}

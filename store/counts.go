@@ -1,9 +1,13 @@
 package store
 
-import "weir/model"
+import (
+	"errors"
 
-// The reads of a recount: the packed rows of all tenants, and the row events and dead letters by the hour of their
-// receipt.
+	"weir/model"
+)
+
+// What the database holds, counted: the totals, and the reads of a recount, which are the packed rows of all tenants, and
+// the row events and dead letters by the hour of their receipt.
 
 // ChunksAfter returns at most limit chunks of generation gen or earlier with an id above after, by id.
 func ChunksAfter(tx Tx, gen uint64, after int64, limit int) ([]Chunk, error) {
@@ -82,21 +86,18 @@ func TallyDeadLetters(tx Tx, upto model.Offset, f func(DeadTally) error) error {
 	return rows.Err()
 }
 
-// TenantTokens returns the tokens of all tenants by row id.
-func TenantTokens(tx Tx) (map[int64]string, error) {
-	rows, err := tx.Query(`SELECT id, token FROM tenants`)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	out := map[int64]string{}
-	for rows.Next() {
-		var id int64
-		var token string
-		if err := rows.Scan(&id, &token); err != nil {
-			return nil, err
-		}
-		out[id] = token
-	}
-	return out, rows.Err()
+// Holdings are the counts of a database's content.
+type Holdings struct {
+	Tenants, Devices int64
+	// Messages are those that the ledger has as stored, Readings those in them.
+	Messages, Readings int64
+}
+
+// ReadHoldings counts what the database holds.
+func ReadHoldings(tx Tx) (h Holdings, err error) {
+	err = errors.Join(
+		tx.QueryRow(`SELECT count(*) FROM tenants`).Scan(&h.Tenants),
+		tx.QueryRow(`SELECT count(*) FROM devices`).Scan(&h.Devices),
+		tx.QueryRow(`SELECT coalesce(sum(messages), 0), coalesce(sum(readings), 0) FROM ledger WHERE heading = ?`, string(OutcomeStored)).Scan(&h.Messages, &h.Readings))
+	return h, err
 }
