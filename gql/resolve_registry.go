@@ -12,6 +12,7 @@ func RegisterRegistry(a *Area, r *registry.Registry) {
 	a.Entities(r.Kinds)
 	registerProfiles(a, r)
 	registerDevices(a, r)
+	registerAccessTokens(a, r)
 	a.Query("facetValues", Requires(model.DeviceRead), Do(func(ctx context.Context, in struct {
 		Facet registry.DeviceFacet `gql:"facet"`
 	}) (any, error) {
@@ -57,6 +58,21 @@ func registerDevices(a *Area, r *registry.Registry) {
 		return r.CreateDevices(ctx, PrincipalFrom(ctx), registry.Bulk{Type: q.Type, Count: q.Count, StartIndex: q.StartIndex,
 			TokenTemplate: q.TokenTemplate, NameTemplate: q.NameTemplate, ExternalIDTemplate: q.ExternalIDTemplate, Metadata: q.Metadata})
 	}))
+	a.Mutation("deleteDevices", Requires(model.DeviceWrite), func(ctx context.Context, _ any, args Args) (any, error) {
+		return r.DeleteDevices(ctx, PrincipalFrom(ctx), args.Strings("tokens"))
+	}, ListLimit("tokens", registry.MaxImport))
+}
+
+func registerAccessTokens(a *Area, r *registry.Registry) {
+	a.Type("IssuedAccessToken", registry.IssuedToken{})
+	a.Mutation("issueAccessToken", Requires(model.DeviceWrite), func(ctx context.Context, _ any, args Args) (any, error) {
+		q := args.Object("request")
+		until, err := instant(q, "expiresAt", true)
+		if err != nil {
+			return nil, err
+		}
+		return r.IssueToken(ctx, PrincipalFrom(ctx), registry.TokenRequest{Device: q.String("deviceToken"), Replace: q.Bool("replace"), Until: until})
+	})
 	a.Field("DeviceCredential", "credentialId", On(func(_ context.Context, c registry.DeviceCredential, _ Args) (any, error) {
 		return r.CredentialID(&c)
 	}))

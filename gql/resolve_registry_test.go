@@ -2,6 +2,7 @@ package gql_test
 
 import (
 	"context"
+	"errors"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -32,6 +33,27 @@ type registryWorld struct {
 	db     *sqlite.DB
 	reads  atomic.Int64
 	clock  atomic.Int64
+	writes atomic.Int64
+	broken atomic.Bool // changes fail after their last statement
+}
+
+// breakingStore counts the writes and, while broken is set, lets each fail once it has done everything.
+type breakingStore struct {
+	store.Store
+	writes *atomic.Int64
+	broken *atomic.Bool
+}
+
+var errBroken = errors.New("the disk is full")
+
+func (s breakingStore) Write(ctx context.Context, d store.Durability, fn func(store.Tx) error) error {
+	s.writes.Add(1)
+	return s.Store.Write(ctx, d, func(tx store.Tx) error {
+		if err := fn(tx); err != nil || !s.broken.Load() {
+			return err
+		}
+		return errBroken
+	})
 }
 
 // countingStore counts the snapshots that resolvers read.
@@ -85,7 +107,7 @@ func newRegistryWorld(t testing.TB) *registryWorld {
 	w.clock.Store(1_700_000_000_000_000)
 	w.r = registry.New(registry.Config{}, registry.Deps{
 		Store:     countingStore{db, &w.reads},
-		Writer:    store.Direct{Store: db, Now: func() time.Time { return time.UnixMicro(w.clock.Add(1000)) }},
+		Writer:    store.Direct{Store: breakingStore{db, &w.writes, &w.broken}, Now: func() time.Time { return time.UnixMicro(w.clock.Add(1000)) }},
 		Sealer:    store.NewVault([32]byte{7}),
 		Hasher:    lengthHasher{},
 		Validator: ruleGate{compiler},
