@@ -2,8 +2,8 @@ package gql_test
 
 import (
 	"context"
-	"errors"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
