@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"weir/gql"
+	"weir/gql/engine"
 	"weir/internal/test/conformance"
 	"weir/model"
 	"weir/registry"
@@ -29,7 +30,7 @@ type registryWorld struct {
 	testing.TB
 	r      *registry.Registry
 	server *gql.Server
-	engine *gql.Engine
+	engine *engine.Engine
 	db     *sqlite.DB
 	reads  atomic.Int64
 	clock  atomic.Int64
@@ -137,7 +138,7 @@ var (
 )
 
 // as runs a request for a caller.
-func (w *registryWorld) as(p *model.Principal, query string, variables map[string]any) *gql.Response {
+func (w *registryWorld) as(p *model.Principal, query string, variables map[string]any) *engine.Response {
 	w.Helper()
 	if variables != nil { // as they come over the wire
 		b, err := json.Marshal(variables)
@@ -151,7 +152,7 @@ func (w *registryWorld) as(p *model.Principal, query string, variables map[strin
 			w.Fatal(err)
 		}
 	}
-	return w.engine.Execute(gql.WithCall(w.Context(), gql.Call{Principal: p, Transport: gql.HTTP}), gql.Request{Query: query, Variables: variables})
+	return w.engine.Execute(gql.WithCall(w.Context(), gql.Call{Principal: p, Transport: gql.HTTP}), engine.Request{Query: query, Variables: variables})
 }
 
 // ok runs a request that must succeed, and returns the value at the path of response keys, as JSON gives it.
@@ -160,7 +161,7 @@ func (w *registryWorld) ok(query string, variables map[string]any, path ...strin
 	return w.value(w.as(writer, query, variables), query, path...)
 }
 
-func (w *registryWorld) value(resp *gql.Response, query string, path ...string) any {
+func (w *registryWorld) value(resp *engine.Response, query string, path ...string) any {
 	w.Helper()
 	if len(resp.Errors) > 0 {
 		w.Fatalf("%s: %s", query, resp.Errors[0].Message)
