@@ -12,9 +12,6 @@ import (
 // map[string]any. The values are shared and must not be changed.
 type Args struct{ m map[string]any }
 
-// ArgsOf wraps a map of coerced values.
-func ArgsOf(m map[string]any) Args { return Args{m} }
-
 // Has reports whether name was sent, as null or with a value.
 func (a Args) Has(name string) bool { _, ok := a.m[name]; return ok }
 
@@ -34,9 +31,6 @@ func (a Args) Text(name string) *string {
 
 // Int returns the argument, 0 when absent or null.
 func (a Args) Int(name string) int { v, _ := a.m[name].(int); return v }
-
-// Float returns the argument, 0 when absent or null.
-func (a Args) Float(name string) float64 { v, _ := a.m[name].(float64); return v }
 
 // Bool returns the argument, false when absent or null.
 func (a Args) Bool(name string) bool { v, _ := a.m[name].(bool); return v }

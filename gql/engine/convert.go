@@ -33,7 +33,6 @@ func (e *Engine) convert(def *ast.OperationDefinition) (*Operation, []*Error) {
 // query makes one step of all root fields except introspection, which is answered separately.
 func (c *converter) query(set ast.SelectionSet) {
 	c.eachRoot(set, nil, func(f *ast.Field, around []ast.DirectiveList) {
-		c.timeout(f)
 		if asksSchema(f) {
 			c.op.introspection = append(c.op.introspection, question{f, append(around, f.Directives)})
 			c.noteConditions(f.SelectionSet)
@@ -59,7 +58,6 @@ func (c *converter) mutation(set ast.SelectionSet) {
 	var keys []string
 	wrapped := map[string][]gast.Selection{}
 	c.eachRoot(set, nil, func(f *ast.Field, around []ast.DirectiveList) {
-		c.timeout(f)
 		if wrapped[f.Alias] == nil {
 			keys = append(keys, f.Alias)
 		}
@@ -78,43 +76,37 @@ func (c *converter) mutation(set ast.SelectionSet) {
 	}
 }
 
-func (c *converter) timeout(f *ast.Field) {
-	if reg := c.engine.registered(f); reg != nil {
-		c.op.timeout = max(c.op.timeout, reg.timeout)
+// eachRoot visits the root fields with the directives of the fragments around them, outermost first.
+func (c *converter) eachRoot(set ast.SelectionSet, around []ast.DirectiveList, visit func(*ast.Field, []ast.DirectiveList)) {
+	for _, s := range set {
+		if f, ok := s.(*ast.Field); ok {
+			visit(f, around)
+			continue
+		}
+		below, dirs := parts(s)
+		c.eachRoot(below, append(around[:len(around):len(around)], dirs), visit)
 	}
 }
 
-// eachRoot visits the root fields with the directives of the fragments around them, outermost first.
-func (c *converter) eachRoot(set ast.SelectionSet, around []ast.DirectiveList, visit func(*ast.Field, []ast.DirectiveList)) {
-	inside := func(set ast.SelectionSet, dirs ast.DirectiveList) {
-		c.eachRoot(set, append(around[:len(around):len(around)], dirs), visit)
+// parts returns what is selected below a selection, fragments spread, and its directives.
+func parts(s ast.Selection) (below ast.SelectionSet, dirs ast.DirectiveList) {
+	switch s := s.(type) {
+	case *ast.Field:
+		return s.SelectionSet, s.Directives
+	case *ast.InlineFragment:
+		return s.SelectionSet, s.Directives
+	case *ast.FragmentSpread:
+		return s.Definition.SelectionSet, s.Directives
 	}
-	for _, s := range set {
-		switch s := s.(type) {
-		case *ast.Field:
-			visit(s, around)
-		case *ast.InlineFragment:
-			inside(s.SelectionSet, s.Directives)
-		case *ast.FragmentSpread:
-			inside(s.Definition.SelectionSet, s.Directives)
-		}
-	}
+	return nil, nil
 }
 
 // noteConditions records the directives of introspection, which is not converted.
 func (c *converter) noteConditions(set ast.SelectionSet) {
 	for _, s := range set {
-		switch s := s.(type) {
-		case *ast.Field:
-			c.directives(s.Directives)
-			c.noteConditions(s.SelectionSet)
-		case *ast.InlineFragment:
-			c.directives(s.Directives)
-			c.noteConditions(s.SelectionSet)
-		case *ast.FragmentSpread:
-			c.directives(s.Directives)
-			c.noteConditions(s.Definition.SelectionSet)
-		}
+		below, dirs := parts(s)
+		c.directives(dirs)
+		c.noteConditions(below)
 	}
 }
 
@@ -238,13 +230,11 @@ func (c *converter) constants() []*Error {
 // expand adds the response keys of a selection to a shape in their order, fragments spread.
 func (c *converter) expand(set ast.SelectionSet, into *shape) {
 	for _, s := range set {
-		switch s := s.(type) {
-		case *ast.Field:
-			c.expand(s.SelectionSet, into.child(s.Alias))
-		case *ast.InlineFragment:
-			c.expand(s.SelectionSet, into)
-		case *ast.FragmentSpread:
-			c.expand(s.Definition.SelectionSet, into)
+		below, _ := parts(s)
+		if f, ok := s.(*ast.Field); ok {
+			c.expand(below, into.child(f.Alias))
+		} else {
+			c.expand(below, into)
 		}
 	}
 }
@@ -253,24 +243,21 @@ func (c *converter) expand(set ast.SelectionSet, into *shape) {
 func (c *converter) price(set ast.SelectionSet, parent costKind) []costNode {
 	var out []costNode
 	for _, s := range set {
-		switch s := s.(type) {
-		case *ast.Field:
-			if asksSchema(s) {
-				continue
-			}
+		below, _ := parts(s)
+		f, ok := s.(*ast.Field)
+		switch {
+		case !ok:
+			out = append(out, c.price(below, parent)...)
+		case !asksSchema(f):
 			n := costNode{site: -1}
-			if len(s.SelectionSet) > 0 {
-				n.rule = c.engine.costRuleOf(parent, s, c.engine.registered(s))
-				if i, ok := c.siteOf[s]; ok {
+			if len(below) > 0 {
+				n.rule = c.engine.costRuleOf(parent, f, c.engine.registered(f))
+				if i, ok := c.siteOf[f]; ok {
 					n.site = i
 				}
-				n.children = c.price(s.SelectionSet, n.rule.kind)
+				n.children = c.price(below, n.rule.kind)
 			}
 			out = append(out, n)
-		case *ast.InlineFragment:
-			out = append(out, c.price(s.SelectionSet, parent)...)
-		case *ast.FragmentSpread:
-			out = append(out, c.price(s.Definition.SelectionSet, parent)...)
 		}
 	}
 	return out

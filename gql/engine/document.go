@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"strings"
-	"time"
 
 	gast "github.com/graphql-go/graphql/language/ast"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -33,7 +32,6 @@ type Operation struct {
 	cost          []costNode                    // before the page sizes are known
 	conditions    []*ast.Directive              // directives that depend on variables
 	booleans      map[string]bool               // variables that directives read
-	timeout       time.Duration                 // the longest that a root field declares, 0 for none
 	subscription  *field                        // the field of a subscription
 	subField      *ast.Field                    // its selection
 }

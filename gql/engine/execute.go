@@ -121,7 +121,7 @@ func (sc *scope) finish(resp *Response) *Response {
 	case sc.bytes.Load() > int64(sc.engine.limits.ResponseBytes):
 		resp.data, resp.Errors = nil, []*Error{responseLimit(sc.engine.limits.ResponseBytes)}
 	case sc.expired() && sc.op.def.Operation != ast.Mutation && len(resp.Errors) > 0:
-		resp.data, resp.Errors = nil, []*Error{timeError(sc.time)}
+		resp.data, resp.Errors = nil, []*Error{timeError(sc.engine.limits.Time)}
 	}
 	return resp
 }
@@ -175,8 +175,8 @@ func (e *Engine) checkCost(op *Operation, args map[*ast.Field]Args) []*Error {
 }
 
 func (e *Engine) newScope(ctx context.Context, op *Operation, in inputs) (*scope, context.CancelFunc) {
-	sc := &scope{engine: e, time: max(e.limits.Time, op.timeout), args: in.args, op: op}
-	ctx, cancel := context.WithTimeout(ctx, sc.time)
+	sc := &scope{engine: e, args: in.args, op: op}
+	ctx, cancel := context.WithTimeout(ctx, e.limits.Time)
 	sc.ctx = context.WithValue(ctx, scopeKey{}, sc)
 	return sc, cancel
 }

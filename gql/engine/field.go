@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
-	"time"
 
 	"github.com/graphql-go/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -18,7 +17,6 @@ import (
 type scope struct {
 	engine   *Engine
 	ctx      context.Context
-	time     time.Duration
 	args     map[*ast.Field]Args
 	op       *Operation
 	bytes    atomic.Int64
@@ -37,7 +35,7 @@ func (sc *scope) expired() bool { return errors.Is(sc.ctx.Err(), context.Deadlin
 // over returns an error when the execution has ended and no further field may be resolved.
 func (sc *scope) over(where string) error {
 	if sc.expired() {
-		return timeError(sc.time)
+		return timeError(sc.engine.limits.Time)
 	}
 	if err := sc.ctx.Err(); err != nil {
 		return sc.translate(where, err)

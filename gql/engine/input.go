@@ -26,11 +26,7 @@ func (e *Engine) variables(op *ast.OperationDefinition, in map[string]any) (map[
 		v, sent := in[d.Variable]
 		switch {
 		case !sent && d.DefaultValue != nil:
-			l := literalCoercer{schema: e.schema}
-			if v, ok := l.value(d.Type, d.DefaultValue); ok {
-				out[d.Variable] = v
-			}
-			c.errs = append(c.errs, l.errs...)
+			c.errs = append(c.errs, fill(e.schema, out, d.Variable, d.Type, d.DefaultValue)...)
 		case !sent && d.Type.NonNull:
 			c.failf(`Variable "$%s" of required type "%s" was not provided.`, d.Variable, d.Type)
 		case !sent:
@@ -116,10 +112,7 @@ func (c *variableCoercer) object(def *ast.Definition, v any, path *inputPath) an
 			continue
 		}
 		if f.DefaultValue != nil {
-			l := literalCoercer{schema: c.schema}
-			if d, ok := l.value(f.Type, f.DefaultValue); ok {
-				out[f.Name] = d
-			}
+			fill(c.schema, out, f.Name, f.Type, f.DefaultValue) // the schema's default is valid
 			continue
 		}
 		if f.Type.NonNull {

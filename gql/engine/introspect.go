@@ -117,19 +117,14 @@ func (w *introspector) value(typ string, src any, set ast.SelectionSet) any {
 // collect gathers the fields of a selection. Introspection has no abstract types, so every fragment applies.
 func (w *introspector) collect(set ast.SelectionSet, into *asked) {
 	for _, s := range set {
-		switch s := s.(type) {
-		case *ast.Field:
-			if w.included(s.Directives) {
-				into.add(s)
-			}
-		case *ast.InlineFragment:
-			if w.included(s.Directives) {
-				w.collect(s.SelectionSet, into)
-			}
-		case *ast.FragmentSpread:
-			if w.included(s.Directives) {
-				w.collect(s.Definition.SelectionSet, into)
-			}
+		below, dirs := parts(s)
+		if !w.included(dirs) {
+			continue
+		}
+		if f, ok := s.(*ast.Field); ok {
+			into.add(f)
+		} else {
+			w.collect(below, into)
 		}
 	}
 }

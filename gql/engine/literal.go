@@ -54,6 +54,15 @@ func (c *literalCoercer) value(t *ast.Type, v *ast.Value) (out any, ok bool) {
 	return out, true
 }
 
+// fill sets a default value.
+func fill(schema *ast.Schema, into map[string]any, name string, t *ast.Type, def *ast.Value) []*Error {
+	c := literalCoercer{schema: schema}
+	if v, ok := c.value(t, def); ok {
+		into[name] = v
+	}
+	return c.errs
+}
+
 func (c *literalCoercer) list(t *ast.Type, v *ast.Value) any {
 	if v.Kind != ast.ListValue { // a single value stands for a list of one
 		x, _ := c.value(t.Elem, v)
@@ -93,10 +102,7 @@ func (c *literalCoercer) object(def *ast.Definition, v *ast.Value) any {
 			}
 		}
 		if f.DefaultValue != nil {
-			d := literalCoercer{schema: c.schema}
-			if x, ok := d.value(f.Type, f.DefaultValue); ok {
-				out[f.Name] = x
-			}
+			fill(c.schema, out, f.Name, f.Type, f.DefaultValue)
 			continue
 		}
 		if f.Type.NonNull {
@@ -121,10 +127,7 @@ func (c *literalCoercer) arguments(defs ast.ArgumentDefinitionList, args ast.Arg
 			pos = a.Position
 		}
 		if d.DefaultValue != nil {
-			l := literalCoercer{schema: c.schema}
-			if v, ok := l.value(d.Type, d.DefaultValue); ok {
-				out[d.Name] = v
-			}
+			fill(c.schema, out, d.Name, d.Type, d.DefaultValue)
 			continue
 		}
 		if d.Type.NonNull {

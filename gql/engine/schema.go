@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"time"
 
 	"github.com/vektah/gqlparser/v2/ast"
 )
@@ -65,9 +64,6 @@ type Option func(*field)
 // CredentialCheck marks an operation that verifies a secret: a request may hold only few of them.
 func CredentialCheck() Option { return func(f *field) { f.credentialCheck = true } }
 
-// Timeout gives a root field its own time limit.
-func Timeout(d time.Duration) Option { return func(f *field) { f.timeout = d } }
-
 // ListLimit allows the list at path ("ids", "request.deviceTokens") up to maximum elements instead of the common limit.
 func ListLimit(path string, maximum int) Option {
 	return func(f *field) {
@@ -94,7 +90,6 @@ type field struct {
 	resolve         Resolver
 	subscribe       Subscriber
 	credentialCheck bool
-	timeout         time.Duration
 	listLimits      map[string]int
 	multiplier      func(Args) int
 	refers          bool
