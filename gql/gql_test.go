@@ -150,7 +150,7 @@ func testReader(as ...model.Authority) *model.Principal {
 func (w *world) do(p *model.Principal, query, variables string) string {
 	w.t.Helper()
 	ctx := WithCall(context.Background(), Call{Principal: p, RequestID: "req-1", Transport: HTTP})
-	req, err := engine.ParseRequest([]byte(fmt.Sprintf(`{"query":%q,"variables":%s}`, query, cmp.Or(variables, "null"))))
+	req, err := engine.ParseRequest(fmt.Appendf(nil, `{"query":%q,"variables":%s}`, query, cmp.Or(variables, "null")))
 	if err != nil {
 		w.t.Fatal(err)
 	}
