@@ -195,6 +195,10 @@ func refusedArrow(dir, imported string, test bool) string {
 		return to + " has no floor"
 	case under(imported, testOnly) && !test && !under(dir, testOnly):
 		return "only tests may"
+	case !test && under(dir, foundations) && to != "model" && to != "internal":
+		return "a foundation imports model and internal only"
+	case from == to && under(imported, foundations):
+		return ""
 	case from == to && (test || from == "internal" || under(dir, []string{imported})):
 		return "" // a test of the package, a helper, or a part of its parent
 	case from == to:
@@ -458,7 +462,7 @@ func stale(have, required map[string]bool) []string {
 		check("floors", name, have[name])
 	}
 	for table, names := range map[string][]string{"testOnly": testOnly, "drivers": drivers, "driverUsers": driverUsers, "sqlWithin": sqlWithin,
-		"cliMay": cliMay, "pure": pure, "replayed": replayed, "domain": domain} {
+		"cliMay": cliMay, "pure": pure, "foundations": foundations, "replayed": replayed, "domain": domain} {
 		for _, name := range names {
 			check(table, name, have[name])
 		}
