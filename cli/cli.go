@@ -108,6 +108,7 @@ func newRoot(c *command) *cobra.Command {
 		newLedger(c),
 		newAlerts(c),
 		newTail(c),
+		newFirings(c),
 		newSend(c),
 		newSite(c),
 		newConfig(c),
@@ -172,6 +173,16 @@ func exactly(names ...string) cobra.PositionalArgs {
 			return usageError{fmt.Errorf("%s takes %s, not %d", cmd.CommandPath(), count(len(names), "argument"), len(args))}
 		}
 		return usageError{fmt.Errorf("%s: %s is missing", cmd.CommandPath(), names[len(args)])}
+	}
+}
+
+// upTo takes none of the named arguments, or the first few.
+func upTo(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > len(names) {
+			return usageError{fmt.Errorf("%s takes at most %s, not %d", cmd.CommandPath(), count(len(names), "argument"), len(args))}
+		}
+		return nil
 	}
 }
 
