@@ -100,10 +100,17 @@ type firedCounter struct {
 }
 
 func newFiredCounter() *firedCounter {
-	return &firedCounter{prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_eventprocessing_detections_total",
+	c := &firedCounter{prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_eventprocessing_detections_total",
 		Help: "Detections stored since the start, by tenant, profile, severity and edge (raised, resolved); with more than " + strconv.Itoa(maxFiredLabels) +
 			" combinations the others have the profile (other)."}, []string{"tenant", "profile", "severity", "edge"}), map[[4]string]prometheus.Counter{}}
+	for _, s := range []model.EdgeSignal{model.Raised, model.Resolved} {
+		c.WithLabelValues(otherFired(s.String())...)
+	}
+	return c
 }
+
+// otherFired are the labels of what is counted together.
+func otherFired(edge string) []string { return []string{"", "(other)", "", edge} }
 
 func (c *firedCounter) count(edges []model.Edge) {
 	for i := range edges {
@@ -111,12 +118,11 @@ func (c *firedCounter) count(edges []model.Edge) {
 		labels := [4]string{e.Tenant, e.Profile, e.Severity, e.Signal.String()}
 		counter, known := c.known[labels]
 		if !known {
-			if len(c.known) >= maxFiredLabels {
-				labels = [4]string{"", "(other)", "", labels[3]}
-			}
-			counter = c.WithLabelValues(labels[:]...)
 			if len(c.known) < maxFiredLabels {
+				counter = c.WithLabelValues(labels[:]...)
 				c.known[labels] = counter
+			} else {
+				counter = c.WithLabelValues(otherFired(labels[3])...)
 			}
 		}
 		counter.Inc()
