@@ -230,6 +230,9 @@ func hintOf(err error, code int, at string) string {
 	if e, ok := errors.AsType[checkError](err); ok {
 		return e.hint
 	}
+	if e, ok := errors.AsType[*operate.NotRunningError](err); ok {
+		return e.Hint(operate.OtherInstances())
+	}
 	switch operate.FaultOf(err) {
 	case operate.Locked:
 		return "one process owns a data directory at a time: stop that one, or name another directory with --data"

@@ -28,7 +28,7 @@ func newDeviceShow(c *command) *cobra.Command {
 				return &model.Error{Code: model.CodeUnsupported, Message: "the commands need the access token, which cannot be shown again",
 					Hint: fmt.Sprintf("make a new one, which ends the old: weir device rotate %s %s --print-commands", args[0], args[1])}
 			}
-			op, err := c.existing(cmd.Context())
+			op, err := c.operator(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -40,7 +40,7 @@ func newFirings(c *command) *cobra.Command {
 			if follow {
 				return c.followFirings(cmd.Context(), q)
 			}
-			op, err := c.existing(cmd.Context())
+			op, err := c.operator(cmd.Context())
 			if err != nil {
 				return err
 			}

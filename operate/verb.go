@@ -97,6 +97,8 @@ func (v *Verb[In, Out]) Ask(ctx context.Context, to Target, in In) (out Out, err
 		return out, t.call(ctx, v.Name, in, &out)
 	case *Directory:
 		switch {
+		case v.entities == nil && v.atRest == nil:
+			return out, notRunning(t.Config.DataDir)
 		case v.atRest != nil:
 			return v.atRest(t, ctx, in)
 		case v.entities != nil:
