@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"weir/gql/engine"
 	"weir/model"
 	"weir/registry"
 	"weir/rules"
@@ -58,7 +59,7 @@ func showDetection(d *store.Detection) pastDetection {
 	return v
 }
 
-func (p *processingResolvers) detections(ctx context.Context, _ any, args Args) (any, error) {
+func (p *processingResolvers) detections(ctx context.Context, _ any, args engine.Args) (any, error) {
 	c := args.Object("criteria")
 	page := store.Page{Number: c.Int("pageNumber"), Size: c.Int("pageSize")}.Norm()
 	f, err := p.detectionFilter(ctx, c, page)
@@ -79,7 +80,7 @@ func (p *processingResolvers) detections(ctx context.Context, _ any, args Args) 
 	return out, nil
 }
 
-func (p *processingResolvers) detectionFilter(ctx context.Context, c Args, page store.Page) (*store.DetectionFilter, error) {
+func (p *processingResolvers) detectionFilter(ctx context.Context, c engine.Args, page store.Page) (*store.DetectionFilter, error) {
 	by := PrincipalFrom(ctx)
 	f := &store.DetectionFilter{TenantID: by.TenantID, Profile: c.String("profileToken"), Rule: c.String("ruleToken"), Severity: c.String("severity")}
 	var err error
@@ -142,7 +143,7 @@ func (p *processingResolvers) before(ctx context.Context, f *store.DetectionFilt
 }
 
 // allExist refuses criteria that name what does not exist, so that a misspelt token does not look like a quiet night.
-func (p *processingResolvers) allExist(ctx context.Context, c Args) error {
+func (p *processingResolvers) allExist(ctx context.Context, c engine.Args) error {
 	by := PrincipalFrom(ctx)
 	if token := c.String("deviceToken"); token != "" {
 		if ds, err := p.Devices.ByToken(ctx, by, []string{token}); err != nil || len(ds) == 0 {
