@@ -37,8 +37,8 @@ type Claim struct {
 	Type   string
 	ID     string
 	Secret string
-	// Door says that a connection waits for the answer, so that a password hash runs in the transports' lane.
-	Door bool
+	// Connecting says that a connection waits for the answer: a password hash then runs in the transports' lane.
+	Connecting bool
 	// Presented says that the TLS connection itself presented the certificate whose hash ID is. Without it an
 	// X509_CERTIFICATE claim proves nothing.
 	Presented bool
@@ -70,7 +70,7 @@ type CredentialFinder interface {
 	FindCredentials(ctx context.Context, tenantID int64, credentialType string, idHash [sha256.Size]byte) ([]CredentialRow, error)
 }
 
-// Forgotten names the credentials that changed: one, all of a device, or all of a tenant. The others
+// Invalidation names the credentials that changed: one, all of a device, or all of a tenant. The others
 // are zero.
 type Invalidation struct {
 	CredentialID, DeviceID int64
@@ -288,7 +288,7 @@ func (v *Verifier) verifyPassword(ctx context.Context, c Claim, key proofKey, te
 // the first of them failed.
 func (v *Verifier) checkPassword(ctx context.Context, c Claim, name backoffKey, encoded string) error {
 	lane := LaneAPI
-	if c.Door {
+	if c.Connecting {
 		lane = LaneTransport
 	}
 	release, err := v.cfg.Hasher.hold(ctx, lane)

@@ -75,9 +75,9 @@ func newGateOf(t *testing.T, remembered int) *gate {
 }
 
 var (
-	tokenClaim = Claim{Tenant: "acme", Type: AccessToken, ID: "token-1", Door: true}
-	basicClaim = Claim{Tenant: "acme", Type: MQTTBasic, ID: "user-1", Secret: "secret-1", Door: true}
-	certClaim  = Claim{Tenant: "acme", Type: X509Certificate, ID: "cafe", Door: true, Presented: true}
+	tokenClaim = Claim{Tenant: "acme", Type: AccessToken, ID: "token-1", Connecting: true}
+	basicClaim = Claim{Tenant: "acme", Type: MQTTBasic, ID: "user-1", Secret: "secret-1", Connecting: true}
+	certClaim  = Claim{Tenant: "acme", Type: X509Certificate, ID: "cafe", Connecting: true, Presented: true}
 )
 
 func (g *gate) want(c Claim, want error) Proof {

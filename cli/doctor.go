@@ -26,11 +26,11 @@ func newDoctor(c *command) *cobra.Command {
 			"running instance is asked; where none runs, the directory is looked at as it lies, and nothing in it is changed: the\n" +
 			"database is read to its end where the time of a check allows that.\n\n" +
 			"Ends with 0 when nothing fails and with 5 when something does; with --strict with 5 for warnings, too.",
-		Example: "  weir doctor\n  weir doctor --strict --json\n  weir doctor --patience 30m",
+		Example: "  weir doctor\n  weir doctor --strict --json\n  weir doctor --timeout 30m",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if timeout <= 0 {
-				return usageError{errors.New("--patience takes a time such as 4s or 30m")}
+				return usageError{errors.New("--timeout takes a time such as 4s or 30m")}
 			}
 			r, err := c.examine(cmd.Context(), timeout)
 			if err != nil {
@@ -41,7 +41,7 @@ func newDoctor(c *command) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "end with 5 when there are warnings, too")
-	cmd.Flags().DurationVar(&timeout, "patience", operate.CheckTimeout, "maximum time of each check where no instance runs")
+	cmd.Flags().DurationVar(&timeout, "timeout", operate.CheckTimeout, "maximum time of each check where no instance runs")
 	return cmd
 }
 

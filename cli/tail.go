@@ -26,7 +26,7 @@ func newTail(c *command) *cobra.Command {
 			"MQTT listener turns away are shown too. What comes too fast to show is counted. Of an unauthenticated\n" +
 			"message no values are shown, and never a credential: its tenant is (unauthenticated), or (NAME?) for one that does not exist.\n" +
 			"It ends with Ctrl-C.",
-		Example: "  weir tail\n  weir tail --tenant acme --heading dead-letter\n  weir tail --device boiler-1 --limit 1 --json",
+		Example: "  weir tail\n  weir tail --tenant acme --outcome dead-letter\n  weir tail --device boiler-1 --limit 1 --json",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("tenant") {
@@ -57,7 +57,7 @@ func newTail(c *command) *cobra.Command {
 	cmd.Flags().StringVar(&tenant, "tenant", "", "of one tenant; \"\" is unauthenticated senders and unknown tenants")
 	cmd.Flags().StringVar(&q.Device, "device", "", "of one device, as the message names it")
 	cmd.Flags().StringVar(&q.Transport, "transport", "", "of one transport: mqtt, http")
-	cmd.Flags().StringVar(&q.Outcome, "heading", "", "of one outcome: stored, duplicate, dead-letter, refused, dropped")
+	cmd.Flags().StringVar(&q.Outcome, "outcome", "", "of one outcome: stored, duplicate, dead-letter, refused, dropped")
 	cmd.Flags().Int64Var(&limit, "limit", 0, "end after so many (default: at Ctrl-C)")
 	return cmd
 }
@@ -65,7 +65,7 @@ func newTail(c *command) *cobra.Command {
 // checkTail refuses what no message can be: it would be waited for in vain.
 func checkTail(q operate.TailQuery) error {
 	if !slices.Contains([]string{"", "stored", "duplicate", "dead-letter", "dead letter", "refused", "dropped"}, q.Outcome) {
-		return usageError{fmt.Errorf("--heading: %q is none of stored, duplicate, dead-letter, refused, dropped", q.Outcome)}
+		return usageError{fmt.Errorf("--outcome: %q is none of stored, duplicate, dead-letter, refused, dropped", q.Outcome)}
 	}
 	if !slices.Contains([]string{"", "mqtt", "http"}, q.Transport) {
 		return usageError{fmt.Errorf("--transport: %q is neither mqtt nor http", q.Transport)}
