@@ -54,12 +54,6 @@ var retiredNames = map[string]string{
 // locations have a heading in degrees, which is the field's own word.
 var locations = regexp.MustCompile(`^(?:gql|ingest|model|series|store|httpingest|registry)\..*(?:Location|Heading$)`)
 
-// notYetRewritten are the pages and packages that still contain retired words. An entry that is no longer needed fails the test.
-var notYetRewritten = []string{
-	"auth",
-	"docs/mqtt-conformance.md", // made from texts of broker
-}
-
 // TestRetiredWordsStayOut reads what users and programmers read and fails on each word that docs/glossary.md retired.
 func TestRetiredWordsStayOut(t *testing.T) {
 	t.Parallel()
@@ -73,16 +67,8 @@ func TestRetiredWordsStayOut(t *testing.T) {
 		}
 	}
 	for _, where := range slices.Sorted(maps.Keys(found)) {
-		if slices.Contains(notYetRewritten, where) {
-			continue
-		}
 		for _, f := range found[where] {
 			t.Errorf("%s: %s", where, f)
-		}
-	}
-	for _, where := range notYetRewritten {
-		if len(found[where]) == 0 {
-			t.Errorf("%s contains no retired word: remove it from notYetRewritten", where)
 		}
 	}
 }

@@ -175,7 +175,7 @@ func TestAVerifiedCredentialIsRememberedForTenMinutes(t *testing.T) {
 	g.want(tokenClaim, ErrCredentialBad)
 }
 
-func TestAChangeForgetsAtOnceAndTellsTheDoors(t *testing.T) {
+func TestAChangeInvalidatesAtOnceAndNotifiesTheTransports(t *testing.T) {
 	for name, f := range map[string]Invalidation{"credential": {CredentialID: 11}, "device": {DeviceID: 101}, "tenant": {Tenant: "acme"}} {
 		t.Run(name, func(t *testing.T) {
 			g := newGate(t)
@@ -299,7 +299,7 @@ func TestAStoreThatFailsIsNoVerdict(t *testing.T) {
 	}
 }
 
-func TestVerifyingAndForgettingAtOnce(t *testing.T) {
+func TestVerifyingAndInvalidatingAtOnce(t *testing.T) {
 	g := newGateOf(t, 4)
 	var wg sync.WaitGroup
 	for i := range 4 {
