@@ -245,17 +245,12 @@ func tagNames(tag *ast.BasicLit) (names []string) {
 	return names
 }
 
+var flagMethod = regexp.MustCompile(`^(?:Bool|Duration|Int|Int64|String|StringArray|StringSlice|Uint|Uint64|Float64)(?:Var)?P?$`)
+
 // flagName returns the name of the flag that a call declares: the first string among its arguments.
 func flagName(call *ast.CallExpr) string {
 	method, ok := call.Fun.(*ast.SelectorExpr)
-	if !ok {
-		return ""
-	}
-	set, ok := method.X.(*ast.CallExpr)
-	if !ok {
-		return ""
-	}
-	if of, ok := set.Fun.(*ast.SelectorExpr); !ok || of.Sel.Name != "Flags" && of.Sel.Name != "PersistentFlags" {
+	if !ok || !flagMethod.MatchString(method.Sel.Name) {
 		return ""
 	}
 	for _, arg := range call.Args {

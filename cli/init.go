@@ -20,8 +20,9 @@ func newInit(c *command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init",
 		Short: "Write a first configuration",
-		Long: "Write a configuration file with every key and what it is for. Where the profile differs from the defaults a key is set,\n" +
-			"else it is commented out. The profiles:\n\n" + profileList(),
+		Long: "Write a configuration file with every key and its description. A key is set if\n" +
+			"the profile differs from the default, otherwise it is commented out. The\n" +
+			"profiles:\n\n" + profileList(),
 		Example: "  weir init --profile gateway -o /etc/weir/weir.yaml\n  weir init --profile dev -o -",
 		Args:    exactly(),
 		RunE: func(*cobra.Command, []string) error {
@@ -42,9 +43,9 @@ func newInit(c *command) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&profile, "profile", "", "what to begin for: "+strings.Join(profileNames(), ", "))
+	cmd.Flags().StringVar(&profile, "profile", "", "kind of machine: "+strings.Join(profileNames(), ", "))
 	cmd.Flags().StringVarP(&out, "output", "o", "weir.yaml", "file to write; - for stdout")
-	cmd.Flags().BoolVar(&force, "force", false, "write over a file that is there")
+	cmd.Flags().BoolVar(&force, "force", false, "overwrite an existing file")
 	return cmd
 }
 

@@ -22,10 +22,12 @@ func newSend(c *command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "send TENANT DEVICE METRIC=VALUE...",
 		Short: "Send a test reading over a transport and show its outcome",
-		Long: "Send a reading in the name of a device over a real transport of the running instance, and show how it answered and\n" +
-			"where the reading ended. For the send the device gets an access token of its own that is removed afterwards, and is\n" +
-			"good for minutes should that fail; --token-file tries the device's own. Over MQTT it is a connection besides the\n" +
-			"device's, which does not count as its presence.",
+		Long: "Send a reading as a device over a transport of the running instance, and show\n" +
+			"the transport's answer and the outcome of the reading. The command creates an\n" +
+			"access token for the device and removes it afterwards; the token expires after\n" +
+			"minutes if the removal fails. --token-file uses the device's own token instead.\n" +
+			"Over MQTT the command opens a second connection, which does not affect the\n" +
+			"device's presence.",
 		Example: "  weir send acme boiler-1 temp=21.5\n  weir send acme boiler-1 temp=85 pressure=1.2 --transport mqtt --count 5 --interval 1s\n" +
 			"  weir send acme boiler-1 temp=21.5 --at 2026-03-01T12:00:00Z --alt-id test-1",
 		Args: atLeast("the tenant's token", "the device's token", "a reading such as temp=21.5"),
@@ -45,11 +47,11 @@ func newSend(c *command) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&s.transport, "transport", "http", "transport: http or mqtt")
-	cmd.Flags().StringVar(&at, "at", "", "when it was measured: a time such as 2026-03-01T12:00:00Z, or -10m for ten minutes ago (default: now)")
-	cmd.Flags().StringVar(&s.altID, "alt-id", "", "id by which a repeat is recognised, of the same --at")
+	cmd.Flags().StringVar(&at, "at", "", "time of the measurement, such as 2026-03-01T12:00:00Z, or -10m for ten minutes ago (default: now)")
+	cmd.Flags().StringVar(&s.altID, "alt-id", "", "identifier that marks a repeat with the same --at as a duplicate")
 	cmd.Flags().StringVar(&s.tokenFile, "token-file", "", "read the device's access token from a file; - is stdin")
-	cmd.Flags().IntVar(&s.count, "count", 1, fmt.Sprintf("how many readings to send, up to %d", maxSendCount))
-	cmd.Flags().DurationVar(&s.interval, "interval", time.Second, "from one to the next")
+	cmd.Flags().IntVar(&s.count, "count", 1, fmt.Sprintf("number of readings, up to %d", maxSendCount))
+	cmd.Flags().DurationVar(&s.interval, "interval", time.Second, "time between readings")
 	return cmd
 }
 
