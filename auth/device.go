@@ -207,7 +207,7 @@ func (v *Verifier) verify(ctx context.Context, c Claim) (Proof, error) {
 	}
 	tenant, enabled, _ := v.cfg.Tenants.Lookup(c.Tenant)
 	if !enabled {
-		tenant = 0 // no row belongs to it, so that the search takes its time and finds nothing
+		tenant = 0 // no row has it: the search takes as long as one that finds a row
 	}
 	key := v.keyOf(c)
 	if p, ok := v.recall(key, tenant); ok {
@@ -392,8 +392,8 @@ func (v *Verifier) unlink(_ proofKey, r remembered) {
 	v.byDevice[r.proof.DeviceID] = left
 }
 
-// VerdictOf says what a refusal of Verify is called in the log. ok is false when err is no refusal: the claim could not
-// be judged, and its message must not be accepted.
+// VerdictOf returns the verdict that the log stores for a refusal of Verify. ok is false when err is no refusal: the claim
+// could not be judged, and the caller must not accept its message.
 func VerdictOf(err error) (v model.Verdict, ok bool) {
 	switch {
 	case err == nil:

@@ -133,8 +133,8 @@ func (k *copying) fill(ctx context.Context, w io.Writer, keep func() error) (*op
 	}
 	last := operate.LastBackup{At: made.Created, Bytes: k.written, Seconds: time.Since(k.began).Seconds()}
 	_, err = operate.NoteBackup.Ask(ctx, to, last)
-	if err != nil { // the copy is whole and in its place all the same
-		k.c.note("weir doctor will not know of this copy: %v", err)
+	if err != nil { // the copy is complete and in place nevertheless
+		k.c.note("the time of this copy was not recorded, so weir doctor does not show it: %v", err)
 	}
 	return made, nil
 }

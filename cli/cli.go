@@ -159,7 +159,7 @@ type checkError struct {
 
 func (e checkError) Unwrap() error { return e.error }
 
-// exactly is cobra.ExactArgs with our exit code and the names of what is missing.
+// exactly is cobra.ExactArgs with the exit code for usage errors and the names of missing arguments.
 func exactly(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == len(names) {

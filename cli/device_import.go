@@ -126,7 +126,7 @@ func (im *deviceImport) read() (string, error) {
 	return strings.TrimPrefix(string(b), "\ufeff"), err // spreadsheets begin with a byte order mark
 }
 
-// parseDevices reads the rows of a file and, for each, its line. What does not read is a problem, and the rest goes on.
+// parseDevices reads the rows of a file and, for each, its line. An unreadable row is a problem; the other rows are read.
 func parseDevices(text, deviceType string) (rows []operate.DeviceRow, lines []int, problems []csvProblem) {
 	r := csv.NewReader(strings.NewReader(text))
 	r.FieldsPerRecord = -1

@@ -116,7 +116,7 @@ func (a tenantAPI) dropLent(ctx context.Context, device string) error {
 	return nil
 }
 
-// takeBack removes a lent token. It is no error that it is gone.
+// takeBack removes a temporary token. It is no error if the token was removed before.
 func (a tenantAPI) takeBack(ctx context.Context, t *lentToken) error {
 	if err := a.removeCredential(ctx, t.credential); err != nil && model.CodeOf(err) != model.CodeNotFound {
 		return err

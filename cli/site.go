@@ -17,7 +17,7 @@ func newSite(c *command) *cobra.Command {
 	return group("site", "The declared state: plan, apply, export", newSiteValidate(c), newSitePlan(c), newSiteApply(c), newSiteExport(c))
 }
 
-// siteFiles is cobra.MinimumNArgs with our exit code.
+// siteFiles is cobra.MinimumNArgs with the exit code for usage errors.
 func siteFiles(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return usageError{fmt.Errorf("%s: a site file is missing", cmd.CommandPath())}
@@ -156,7 +156,7 @@ func (c *command) withSite(ctx context.Context, files []string, doing string, do
 	return do(ctx, op, d)
 }
 
-// progress says on a terminal that something takes its time. The function that it returns takes that back.
+// progress shows on a terminal that a long step runs. The returned function removes the line.
 func (c *command) progress(doing string) (done func()) {
 	if !isTerminal(c.io.Stderr) {
 		return func() {}

@@ -109,10 +109,10 @@ func Open(ctx context.Context, cfg Config, st store.Store, o Options) (*Series, 
 	}
 	removed, err := dropUnflipped(func(fn func(store.Tx) error) error { return st.Write(ctx, store.Results, fn) })
 	if err != nil {
-		return nil, fmt.Errorf("series: remove an interrupted head write: %w", err)
+		return nil, fmt.Errorf("series: remove rows of an interrupted checkpoint: %w", err)
 	}
 	if removed > 0 && o.Logger != nil {
-		o.Logger.Info("removed rows of an interrupted head write", "rows", removed)
+		o.Logger.Info("removed rows of an interrupted checkpoint", "rows", removed)
 	}
 	err = st.Read(ctx, func(tx store.Tx) (err error) {
 		if s.base, s.gen, err = store.CheckpointState(tx); err != nil {
@@ -128,7 +128,7 @@ func Open(ctx context.Context, cfg Config, st store.Store, o Options) (*Series, 
 	return s, nil
 }
 
-// dropUnflipped removes the rows of generations that were never published, a slice at a time.
+// dropUnflipped removes the rows of generations that were never published, one slice per transaction.
 func dropUnflipped(run func(func(store.Tx) error) error) (removed int64, err error) {
 	const slice = 200
 	for {

@@ -54,7 +54,7 @@ type Traced struct {
 	InLog     bool         `json:"inLog"` // the log still holds the record
 }
 
-// HeadingUnknown is the outcome of a message which was applied and of which neither readings nor a dead letter are there.
+// OutcomeUnknown is the outcome of a message that was applied and of which neither readings nor a dead letter exist.
 const OutcomeUnknown = "unknown"
 
 // maxTraced is the maximum of messages in one trace.

@@ -10,7 +10,7 @@ import (
 // A column of whole numbers is a head byte, two bits of mode and six of Rice parameter, then the mode's numbers, then
 // the residuals. All arithmetic wraps, so that every int64 survives.
 const (
-	// Plain, Delta and Curve are what an encoder may choose from.
+	// Plain, Delta and DeltaOfDelta are the encodings that an encoder chooses from.
 	Plain     = 0 // residuals to a base
 	Delta     = 1 // the first value, then residuals of differences to a usual difference
 	Curve     = 2 // the first value and difference, then differences of differences
