@@ -46,7 +46,7 @@ var retiredProse = map[string]string{
 var retiredNames = map[string]string{
 	"door": "transport, listener", "doors": "transports, listeners", "gate": "Intake", "fate": "Outcome", "fates": "Outcomes",
 	"heading": "Outcome", "headings": "Outcomes", "stranger": "unauthenticated", "strangers": "unauthenticated",
-	"told": "notified, reported", "tell": "notify, report", "tells": "notifies, reports", "patience": "timeout", "mute": "CannotRefuse",
+	"told": "notified, reported", "tell": "notify, report", "tells": "notifies, reports", "patience": "timeout", "mute": "CannotRefuse", "curve": "DeltaOfDelta",
 	"hole": "LogGap", "holes": "LogGaps", "obey": "apply", "obeyed": "effective", "hurry": "cancel", "lobby": "pending connections",
 	"guest": "pending connection", "guests": "pending connections", "ailing": "Unhealthy", "keeper": "tracker", "onlooker": "watcher",
 	"onlookers": "watchers", "station": "component", "stations": "components", "room": "package, component", "rooms": "packages, components",

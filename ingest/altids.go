@@ -147,7 +147,7 @@ func (g altIDGroup) append(b []byte, prev *altIDKey, e *pack.Encoder) []byte {
 		texts[i], times[i] = g[i].altID, g[i].occurred
 	}
 	if b = e.AppendTexts(b, texts); k.timed {
-		b = e.AppendInts(b, times, pack.Delta, pack.Curve)
+		b = e.AppendInts(b, times, pack.Delta, pack.DeltaOfDelta)
 	}
 	return b
 }
