@@ -6,6 +6,7 @@ import (
 	"weir/config"
 	"weir/gql"
 	"weir/internal/memory"
+	"weir/internal/setting"
 	"weir/operate"
 )
 
@@ -72,8 +73,13 @@ var (
 
 // shares say how memory is divided, in the order in which the status shows them.
 func shares() []share {
-	return []share{headShare, altIDShare, repeatShare, ruleShare, storeCacheShare, unsyncedShare, tailShare, bodyShare, mqttShare,
-		ingestShare, apiShare, graphQLShare, documentShare, resultShare, commandShare}
+	all := []share{headShare, altIDShare, repeatShare, ruleShare, storeCacheShare, unsyncedShare, tailShare, bodyShare}
+	for _, t := range ownTransports() {
+		if t.share != nil {
+			all = append(all, *t.share)
+		}
+	}
+	return append(all, apiShare, graphQLShare, documentShare, resultShare, commandShare)
 }
 
 // Budget is how an instance divides its memory: each part gets its minimum, and of what is left after that its parts per
@@ -112,8 +118,8 @@ func RuntimeLimit(cfg config.Config) int64 {
 func CheckMemory(cfg config.Config) error {
 	if limit := MemoryLimit(cfg); limit < MinMemory {
 		return config.Problems{{Path: "limits.memory",
-			Reason: fmt.Sprintf("the container or the machine leaves %s for Weir, which needs %s", config.Size(limit>>20<<20), config.Size(MinMemory)),
-			Hint:   fmt.Sprintf("give it more memory; or say limits.memory: %s, when you know that it is there", config.Size(MinMemory))}}
+			Reason: fmt.Sprintf("the container or the machine leaves %s for Weir, which needs %s", setting.Size(limit>>20<<20), setting.Size(MinMemory)),
+			Hint:   fmt.Sprintf("give it more memory; or say limits.memory: %s, when you know that it is there", setting.Size(MinMemory))}}
 	}
 	return nil
 }

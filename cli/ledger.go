@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"weir/app"
 	"weir/operate"
 )
 
@@ -40,7 +42,7 @@ func newLedger(c *command) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&tenant, "tenant", "", "only this tenant; \"\" stands for unauthenticated senders and unknown tenants")
-	cmd.Flags().StringVar(&q.Transport, "transport", "", "only this transport: mqtt, http")
+	cmd.Flags().StringVar(&q.Transport, "transport", "", "only this transport: "+strings.Join(app.TransportNames(), ", "))
 	cmd.Flags().DurationVar(&since, "since", 0, "only the last hours, such as 24h")
 	cmd.AddCommand(newDeadLetters(c), newLedgerVerify(c), newLedgerTrace(c))
 	return cmd

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/app"
 	"weir/operate"
 )
 
@@ -57,7 +58,7 @@ func newTail(c *command) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&tenant, "tenant", "", "only this tenant; \"\" stands for unauthenticated senders and unknown tenants")
 	cmd.Flags().StringVar(&q.Device, "device", "", "only this device, as the message names it")
-	cmd.Flags().StringVar(&q.Transport, "transport", "", "only this transport: mqtt, http")
+	cmd.Flags().StringVar(&q.Transport, "transport", "", "only this transport: "+strings.Join(app.TransportNames(), ", "))
 	cmd.Flags().StringVar(&q.Outcome, "outcome", "", "only this outcome: stored, duplicate, dead-letter, refused, dropped")
 	cmd.Flags().Int64Var(&limit, "limit", 0, "stop after this number of messages (default: at Ctrl-C)")
 	return cmd
@@ -68,8 +69,8 @@ func checkTail(q operate.TailQuery) error {
 	if !slices.Contains([]string{"", "stored", "duplicate", "dead-letter", "dead letter", "refused", "dropped"}, q.Outcome) {
 		return usageError{fmt.Errorf("--outcome: %q is none of stored, duplicate, dead-letter, refused, dropped", q.Outcome)}
 	}
-	if !slices.Contains([]string{"", "mqtt", "http"}, q.Transport) {
-		return usageError{fmt.Errorf("--transport: %q is neither mqtt nor http", q.Transport)}
+	if names := app.TransportNames(); q.Transport != "" && !slices.Contains(names, q.Transport) {
+		return usageError{fmt.Errorf("--transport: %q is neither %s", q.Transport, strings.Join(names, " nor "))}
 	}
 	return nil
 }

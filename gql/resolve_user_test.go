@@ -17,6 +17,7 @@ import (
 
 	"weir/auth"
 	"weir/govern"
+	"weir/internal/setting"
 	"weir/internal/test/conformance"
 	"weir/model"
 	"weir/store"
@@ -67,7 +68,7 @@ func newUserWorld(t *testing.T) *userWorld {
 	if w.govern, err = govern.New(t.Context(), govern.DefaultConfig(), govern.Deps{Store: db, Writer: writer, Clock: w.now}); err != nil {
 		t.Fatal(err)
 	}
-	w.auth, err = auth.New(t.Context(), auth.Config{InstanceID: "test", ServiceSecret: serviceSecret}, auth.Deps{Store: db, Writer: writer,
+	w.auth, err = auth.New(t.Context(), auth.Config{InstanceID: "test", Settings: auth.Settings{ServiceSecret: setting.NewSecret(serviceSecret)}}, auth.Deps{Store: db, Writer: writer,
 		Vault: store.NewVault([32]byte{1}), Tenants: w.govern, Hasher: auth.NewHasher(auth.Params{MemoryKiB: 8, Passes: 1, Lanes: 1}, nil), Clock: w.now})
 	if err != nil {
 		t.Fatal(err)

@@ -105,7 +105,7 @@ func TestAnImpossibleImportReportsEveryErrorAndCreatesNothing(t *testing.T) {
 
 func TestAnImportKeepsToTheCeilingAndToItsOwnBound(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, Config{DevicesPerTenant: 2})
+	b := newBench(t, Config{DeviceSettings: DeviceSettings{DevicesPerTenant: 2}})
 	b.seed()
 	b.unchanged("ceiling", func() {
 		_, _, err := b.ImportDevices(t.Context(), acme, Import{Entries: []Entry{entry("a", "t"), entry("b", "t")}})

@@ -80,7 +80,7 @@ func (l *Log) refusal(g group) error {
 		l.metrics.refused.unavailable.Inc()
 		return l.failure
 	}
-	budget := l.opt.MaxBytes
+	budget := int64(l.opt.MaxBytes)
 	if g.exempt {
 		budget += ReserveBytes
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/setting"
 	"weir/model"
 	"weir/spool"
 )
@@ -60,7 +61,7 @@ func BenchmarkAppendPipelined(b *testing.B) {
 }
 
 func benchLog(b *testing.B) *Log {
-	l, err := Open(b.TempDir(), Options{CommitInterval: Auto, MaxBytes: 64 << 30})
+	l, err := Open(b.TempDir(), Options{CommitSettings: spool.CommitSettings{CommitInterval: setting.Auto}, Capacity: spool.Capacity{MaxBytes: 64 << 30}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -148,7 +148,7 @@ func (l *Log) Stats() spool.Stats {
 	defer l.mu.Unlock()
 	s := l.stats
 	s.First, s.Last = l.first, l.last
-	s.Bytes, s.MaxBytes, s.MaxRecords, s.Through = l.through-l.trimmed, l.opt.MaxBytes, l.opt.MaxRecords, l.through
+	s.Bytes, s.MaxBytes, s.MaxRecords, s.Through = l.through-l.trimmed, int64(l.opt.MaxBytes), l.opt.MaxRecords, l.through
 	s.UnsyncedBytes, s.DiskBytes, s.TailBytes = l.unsynced, l.disk, l.tail.bytes
 	s.Err = l.failure
 	return s

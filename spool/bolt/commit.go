@@ -90,7 +90,7 @@ func (l *Log) linger(closing bool) {
 func (l *Log) pause() time.Duration {
 	switch {
 	case l.opt.CommitInterval >= 0:
-		return l.opt.CommitInterval
+		return time.Duration(l.opt.CommitInterval)
 	case l.flush > slowFlush:
 		return min(l.flush/2, maxLinger)
 	}

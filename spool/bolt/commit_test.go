@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"weir/internal/setting"
 	"weir/model"
 	"weir/spool"
 )
@@ -179,7 +180,7 @@ func TestGathering(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				l := open(t, t.TempDir(), Options{CommitInterval: c.interval, unsafe: true, Sync: func(sync func() error) error {
+				l := open(t, t.TempDir(), Options{CommitSettings: spool.CommitSettings{CommitInterval: setting.Interval(c.interval)}, unsafe: true, Sync: func(sync func() error) error {
 					time.Sleep(c.commit)
 					return sync()
 				}})
@@ -210,7 +211,7 @@ func TestHowManyAreGathered(t *testing.T) {
 		{20 * time.Millisecond, Auto, 1, 1}, {20 * time.Millisecond, Auto, 1000, 1000},
 		{time.Millisecond, time.Second, 1000, math.MaxInt},
 	} {
-		l := &Log{flush: c.flush, senders: c.senders, opt: Options{CommitInterval: c.interval}}
+		l := &Log{flush: c.flush, senders: c.senders, opt: Options{CommitSettings: spool.CommitSettings{CommitInterval: setting.Interval(c.interval)}}}
 		if got := l.gathers(); got != c.goal {
 			t.Errorf("%d senders, a flush of %v, interval %v: %d, want %d", c.senders, c.flush, c.interval, got, c.goal)
 		}
@@ -246,7 +247,7 @@ func appendThem(t *testing.T, l *Log, n int, pause time.Duration) (answered func
 func TestSyncAndCloseDoNotWaitForMore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := open(t, t.TempDir(), Options{CommitInterval: time.Hour})
+		l := open(t, t.TempDir(), Options{CommitSettings: spool.CommitSettings{CommitInterval: setting.Interval(time.Hour)}})
 		started := time.Now()
 		for _, end := range []func(){
 			func() {
@@ -277,7 +278,7 @@ func TestCloseDoesNotWaitBetweenItsBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		started := time.Now()
 		hold := make(chan struct{})
-		l := open(t, t.TempDir(), Options{CommitInterval: time.Hour, Sync: func(sync func() error) error { <-hold; return sync() }})
+		l := open(t, t.TempDir(), Options{CommitSettings: spool.CommitSettings{CommitInterval: setting.Interval(time.Hour)}, Sync: func(sync func() error) error { <-hold; return sync() }})
 		for range 3 {
 			if err := l.Append(t.Context(), spool.Entry{Data: make([]byte, batchBytes/2)}); err != nil {
 				t.Fatal(err)
@@ -298,7 +299,7 @@ func TestSyncIsHeardDuringACommit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})
-		l := open(t, t.TempDir(), Options{CommitInterval: time.Hour, Sync: func(sync func() error) error { <-hold; return sync() }})
+		l := open(t, t.TempDir(), Options{CommitSettings: spool.CommitSettings{CommitInterval: setting.Interval(time.Hour)}, Sync: func(sync func() error) error { <-hold; return sync() }})
 		synced := make(chan struct{})
 		for range 2 {
 			if err := l.Append(t.Context(), spool.Entry{Data: []byte("x")}); err != nil {
@@ -363,7 +364,7 @@ func TestAppendsThatWaitAreServedInOrder(t *testing.T) {
 func TestFullBatchDoesNotWaitForMore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := open(t, t.TempDir(), Options{CommitInterval: time.Hour})
+		l := open(t, t.TempDir(), Options{CommitSettings: spool.CommitSettings{CommitInterval: setting.Interval(time.Hour)}})
 		for range 2 {
 			if err := l.Append(t.Context(), spool.Entry{Data: make([]byte, batchBytes/2)}); err != nil {
 				t.Fatal(err)
@@ -476,7 +477,7 @@ func TestBudgetCountsWhatTheDiskTakes(t *testing.T) {
 
 func TestTheLogTakesNoMoreRecordsThanItsBudgetAndControlRecordsAlways(t *testing.T) {
 	t.Parallel()
-	l, err := Open(t.TempDir(), Options{MaxRecords: 3, unsafe: true})
+	l, err := Open(t.TempDir(), Options{Capacity: spool.Capacity{MaxRecords: 3}, unsafe: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,18 +7,17 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"weir/internal/setting"
 	"weir/model"
 	"weir/spool"
 )
 
 // Auto as CommitInterval gathers for the next batch only as long as it is worthwhile: until most of the senders that can
 // append have, for at most half a flush where a flush takes over 5 ms, else 3 ms. A single sender never waits.
-const Auto time.Duration = -1
+const Auto = time.Duration(setting.Auto)
 
 // Defaults of Options and the fixed sizes.
 const (
-	DefaultMaxBytes      = 1 << 30
-	DefaultMaxRecords    = 10_000_000
 	DefaultSpanBytes     = 64 << 20
 	DefaultSpanBytes32   = 16 << 20 // 32 bit: little address space to map files into
 	DefaultUnsyncedBytes = 8 << 20
@@ -42,13 +41,11 @@ const (
 // Options of a log. The zero value is usable: every zero means the default, except CommitInterval, where it means
 // no wait (Auto is the product's default).
 type Options struct {
-	MaxBytes      int64 // maximum size of the batches that are not trimmed
-	MaxRecords    int64 // and maximum number of their records
-	SpanBytes     int64 // size at which the next file is started; at most an eighth of MaxBytes
-	UnsyncedBytes int64 // bound of the bytes not yet synced; at least one largest group
-	TailBytes     int64 // memory for batches that readers have not read yet, values included by estimate
-	// CommitInterval is how long the committer gathers before it commits; negative: Auto.
-	CommitInterval time.Duration
+	spool.Capacity             // of the batches that are not trimmed
+	spool.CommitSettings       // how long the committer gathers before it commits; negative: Auto
+	SpanBytes            int64 // size at which the next file is started; at most an eighth of MaxBytes
+	UnsyncedBytes        int64 // bound of the bytes not yet synced; at least one largest group
+	TailBytes            int64 // memory for batches that readers have not read yet, values included by estimate
 	// Sync, when set, wraps each batch's durable step: it calls sync once and returns its error, and may hold,
 	// delay or fail it. A batch is stored only when both return nil.
 	Sync func(sync func() error) error
@@ -74,19 +71,14 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.MaxBytes <= 0 {
-		o.MaxBytes = DefaultMaxBytes
-	}
-	if o.MaxRecords <= 0 {
-		o.MaxRecords = DefaultMaxRecords
-	}
+	setting.FillDefaults(&o.Capacity)
 	if o.SpanBytes <= 0 {
 		o.SpanBytes = DefaultSpanBytes
 		if bits.UintSize == 32 {
 			o.SpanBytes = DefaultSpanBytes32
 		}
 	}
-	o.SpanBytes = max(min(o.SpanBytes, o.MaxBytes/8, largestSpan), 4*pageSize)
+	o.SpanBytes = max(min(o.SpanBytes, int64(o.MaxBytes)/8, largestSpan), 4*pageSize)
 	if o.UnsyncedBytes <= 0 {
 		o.UnsyncedBytes = DefaultUnsyncedBytes
 	}

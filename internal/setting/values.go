@@ -1,4 +1,4 @@
-package config
+package setting
 
 import (
 	"encoding/json"
