@@ -8,8 +8,10 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode"
@@ -40,24 +42,15 @@ var retiredProse = map[string]string{
 	`lobby`:                                    "pending connections",
 }
 
-// retiredNames are words that no exported identifier contains.
+// retiredNames are words that no exported identifier, flag or name in a struct tag contains.
 var retiredNames = map[string]string{
 	"door": "transport, listener", "doors": "transports, listeners", "gate": "Intake", "fate": "Outcome", "fates": "Outcomes",
 	"heading": "Outcome", "headings": "Outcomes", "stranger": "unauthenticated", "strangers": "unauthenticated",
-	"told": "notified, reported", "tell": "notify, report", "tells": "notifies, reports", "patience": "timeout", "mute": "CannotRefuse",
+	"told": "notified, reported", "tell": "notify, report", "tells": "notifies, reports", "patience": "timeout", "mute": "CannotRefuse", "curve": "DeltaOfDelta",
 	"hole": "LogGap", "holes": "LogGaps", "obey": "apply", "obeyed": "effective", "hurry": "cancel", "lobby": "pending connections",
 	"guest": "pending connection", "guests": "pending connections", "ailing": "Unhealthy", "keeper": "tracker", "onlooker": "watcher",
 	"onlookers": "watchers", "station": "component", "stations": "components", "room": "package, component", "rooms": "packages, components",
 	"anew": "again", "whoever": "the client", "nobody": "no client", "somebody": "a client", "most": "max", "least": "min",
-}
-
-// locations have a heading in degrees, which is the field's own word.
-var locations = regexp.MustCompile(`^(?:gql|ingest|model|series|store|httpingest|registry)\..*(?:Location|Heading$)`)
-
-// notYetRewritten are the pages and packages that still contain retired words. An entry that is no longer needed fails the test.
-var notYetRewritten = []string{
-	"auth",
-	"docs/mqtt-conformance.md", // made from texts of broker
 }
 
 // TestRetiredWordsStayOut reads what users and programmers read and fails on each word that docs/glossary.md retired.
@@ -67,22 +60,14 @@ func TestRetiredWordsStayOut(t *testing.T) {
 	for page, text := range proseOf(t) {
 		found[page] = retiredIn(text)
 	}
-	for _, n := range exportedNames(t) {
-		if words := retiredInName(n.name); len(words) > 0 && !(slices.Equal(words, []string{"heading"}) && locations.MatchString(n.name)) {
+	for _, n := range declaredNames(t) {
+		if words := retiredInName(n.name); len(words) > 0 && !(slices.Equal(words, []string{"heading"}) && n.location) {
 			found[n.pkg] = append(found[n.pkg], fmt.Sprintf("%s: %s contains %s; write %s", n.at, n.name, words[0], retiredNames[words[0]]))
 		}
 	}
 	for _, where := range slices.Sorted(maps.Keys(found)) {
-		if slices.Contains(notYetRewritten, where) {
-			continue
-		}
 		for _, f := range found[where] {
 			t.Errorf("%s: %s", where, f)
-		}
-	}
-	for _, where := range notYetRewritten {
-		if len(found[where]) == 0 {
-			t.Errorf("%s contains no retired word: remove it from notYetRewritten", where)
 		}
 	}
 }
@@ -101,13 +86,23 @@ func TestRetiredWordsAreFound(t *testing.T) {
 			t.Errorf("%q: %v", text, got)
 		}
 	}
-	for name, want := range map[string]bool{"ingest.OpenDoor": true, "ingest.GateConfig": true, "ingest.Aggregate": false, "app.LeastMemory": true, "a.Investigate": false} {
+	for name, want := range map[string]bool{"ingest.OpenDoor": true, "ingest.GateConfig": true, "ingest.Aggregate": false, "app.LeastMemory": true,
+		"a.Investigate": false, "flag --max-doors": true, "tag told_by": true, "flag --outdoor": false} {
 		if got := retiredInName(name); len(got) > 0 != want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	if !locations.MatchString("model.Location.Heading") || locations.MatchString("app.TailQuery.Heading") {
-		t.Error("a location's heading is not distinguished from an outcome")
+	got := map[string]bool{}
+	for _, n := range namesIn(t, "p.go", `package p
+type Location struct { Latitude, Heading float64 `+"`json:\"heading\" gql:\"way\"`"+` }
+type Seen struct { Outcome string `+"`json:\"heading,omitempty\"`"+` }
+func Add(c *cobra.Command) { c.Flags().StringVarP(&x, "door", "d", "", ""); c.PersistentFlags().Bool("quiet", false, "") }`) {
+		got[n.name] = n.location
+	}
+	want := map[string]bool{"p.Location": false, "p.Location.Latitude": true, "p.Location.Heading": true, "tag heading": false, "tag way": true,
+		"p.Seen": false, "p.Seen.Outcome": false, "p.Add": false, "flag --door": false, "flag --quiet": false}
+	if !maps.Equal(got, want) {
+		t.Errorf("names %v, want %v", got, want)
 	}
 }
 
@@ -171,40 +166,106 @@ func proseOf(t *testing.T) map[string]string {
 	return out
 }
 
-type exportedName struct{ pkg, name, at string }
+// declaredName is a name that users or other packages see; location says that it belongs to a type with a latitude, whose
+// heading is a direction.
+type declaredName struct {
+	pkg, name, at string
+	location      bool
+}
 
-// exportedNames returns the exported identifiers of the program: package.Name, package.Type.Member.
-func exportedNames(t *testing.T) []exportedName {
+// declaredNames returns the exported identifiers of the program (package.Name, package.Type.Member), the names in the tags of
+// its structs (JSON, GraphQL, YAML) and the flags of its commands.
+func declaredNames(t *testing.T) []declaredName {
 	t.Helper()
-	var out []exportedName
-	files := token.NewFileSet()
+	var out []declaredName
 	for path, text := range sources(t, ".") {
-		if strings.HasSuffix(path, "_test.go") {
-			continue
+		if !strings.HasSuffix(path, "_test.go") {
+			out = append(out, namesIn(t, path, text)...)
 		}
-		f, err := parser.ParseFile(files, path, text, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
+	}
+	slices.SortFunc(out, func(a, b declaredName) int { return strings.Compare(a.at, b.at) })
+	return out
+}
+
+func namesIn(t *testing.T, path, text string) (out []declaredName) {
+	t.Helper()
+	files := token.NewFileSet()
+	f, err := parser.ParseFile(files, path, text, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	add := func(name string, at token.Pos, location bool) {
+		out = append(out, declaredName{filepath.Dir(path), name, files.Position(at).String(), location})
+	}
+	exported := func(id *ast.Ident, owner string, location bool) {
+		if id.IsExported() {
+			add(strings.ReplaceAll(f.Name.Name+"."+owner+"."+id.Name, "..", "."), id.Pos(), location)
 		}
-		pkg := filepath.Dir(path)
-		add := func(id *ast.Ident, owner string) {
-			if id.IsExported() {
-				out = append(out, exportedName{pkg, strings.ReplaceAll(f.Name.Name+"."+owner+"."+id.Name, "..", "."), files.Position(id.Pos()).String()})
-			}
-		}
-		for _, d := range f.Decls {
-			switch d := d.(type) {
-			case *ast.FuncDecl:
-				add(d.Name, receiverOf(d))
-			case *ast.GenDecl:
-				for _, s := range d.Specs {
-					namesOf(s, add)
-				}
+	}
+	for _, d := range f.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			exported(d.Name, receiverOf(d), false)
+		case *ast.GenDecl:
+			for _, s := range d.Specs {
+				namesOf(s, exported)
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b exportedName) int { return strings.Compare(a.at, b.at) })
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.StructType:
+			location := hasLatitude(n)
+			for _, field := range n.Fields.List {
+				for _, name := range tagNames(field.Tag) {
+					add("tag "+name, field.Pos(), location)
+				}
+			}
+		case *ast.CallExpr:
+			if name := flagName(n); name != "" {
+				add("flag --"+name, n.Pos(), false)
+			}
+		}
+		return true
+	})
 	return out
+}
+
+// tagNames returns the names that a struct tag gives a field.
+func tagNames(tag *ast.BasicLit) (names []string) {
+	if tag == nil {
+		return nil
+	}
+	text, _ := strconv.Unquote(tag.Value)
+	for _, key := range []string{"json", "gql", "yaml"} {
+		if name, _, _ := strings.Cut(reflect.StructTag(text).Get(key), ","); name != "" && name != "-" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+var flagMethod = regexp.MustCompile(`^(?:Bool|Duration|Int|Int64|String|StringArray|StringSlice|Uint|Uint64|Float64)(?:Var)?P?$`)
+
+// flagName returns the name of the flag that a call declares: the first string among its arguments.
+func flagName(call *ast.CallExpr) string {
+	method, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || !flagMethod.MatchString(method.Sel.Name) {
+		return ""
+	}
+	for _, arg := range call.Args {
+		if lit, ok := arg.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+			name, _ := strconv.Unquote(lit.Value)
+			return name
+		}
+	}
+	return ""
+}
+
+func hasLatitude(s *ast.StructType) bool {
+	return slices.ContainsFunc(s.Fields.List, func(f *ast.Field) bool {
+		return slices.ContainsFunc(f.Names, func(id *ast.Ident) bool { return id.Name == "Latitude" })
+	})
 }
 
 func receiverOf(d *ast.FuncDecl) (name string) {
@@ -220,18 +281,20 @@ func receiverOf(d *ast.FuncDecl) (name string) {
 }
 
 // namesOf adds the names of a declaration: constants, variables, types with their fields and methods.
-func namesOf(s ast.Spec, add func(id *ast.Ident, owner string)) {
+func namesOf(s ast.Spec, add func(id *ast.Ident, owner string, location bool)) {
 	switch s := s.(type) {
 	case *ast.ValueSpec:
 		for _, id := range s.Names {
-			add(id, "")
+			add(id, "", false)
 		}
 	case *ast.TypeSpec:
-		add(s.Name, "")
+		add(s.Name, "", false)
+		fields, ok := s.Type.(*ast.StructType)
+		location := ok && hasLatitude(fields)
 		ast.Inspect(s.Type, func(n ast.Node) bool {
 			if field, ok := n.(*ast.Field); ok {
 				for _, id := range field.Names {
-					add(id, s.Name.Name)
+					add(id, s.Name.Name, location)
 				}
 			}
 			return true
@@ -249,8 +312,14 @@ func retiredInName(name string) (words []string) {
 	return words
 }
 
-// camelWords splits an identifier at its capitals: OpenDoor, HTTPDoor.
+// camelWords splits a name at its capitals, hyphens and underscores: OpenDoor, HTTPDoor, max-doors.
 func camelWords(name string) (words []string) {
+	if parts := strings.FieldsFunc(name, func(r rune) bool { return strings.ContainsRune("-_ ", r) }); len(parts) > 1 || len(parts) == 1 && parts[0] != name {
+		for _, part := range parts {
+			words = append(words, camelWords(part)...)
+		}
+		return words
+	}
 	rs := []rune(name)
 	begin := 0
 	for i := 1; i <= len(rs); i++ {

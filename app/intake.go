@@ -54,7 +54,7 @@ func (i *intake) disk() (free, size int64, err error) {
 
 // verify asks auth about the credential in a body.
 func (i *intake) verify(ctx context.Context, tenant string, c ingest.Credential) (ingest.Proof, model.Verdict, error) {
-	p, err := i.entities.verifier.Verify(ctx, auth.Claim{Tenant: tenant, Type: c.Type, ID: c.ID, Secret: c.Secret, Door: true})
+	p, err := i.entities.verifier.Verify(ctx, auth.Claim{Tenant: tenant, Type: c.Type, ID: c.ID, Secret: c.Secret, Connecting: true})
 	if err != nil {
 		verdict, refused := auth.VerdictOf(err)
 		if !refused {

@@ -274,7 +274,7 @@ func check(t *testing.T, p *testweir.Proc, senders []*sender) {
 	var ledger struct {
 		Hours []struct {
 			Tenant   string
-			Headings map[string]int
+			Outcomes map[string]int
 			Missing  int
 		}
 	}
@@ -289,7 +289,7 @@ func check(t *testing.T, p *testweir.Proc, senders []*sender) {
 		if h.Missing != 0 {
 			t.Errorf("the ledger does not balance: %+v", h)
 		}
-		stored += h.Headings["stored"]
+		stored += h.Outcomes["stored"]
 	}
 	if stored != total {
 		t.Errorf("the ledger says that %d messages are stored, %d are", stored, total)

@@ -117,7 +117,7 @@ func openTopics(s broker.OpenSettings) *broker.OpenConfig {
 type connectVerifier struct{ v *auth.Verifier }
 
 func (d connectVerifier) Verify(ctx context.Context, c broker.Claim) (broker.Proof, error) {
-	p, err := d.v.Verify(ctx, auth.Claim{Tenant: c.Tenant, Type: c.Type, ID: c.ID, Secret: c.Secret, Door: true,
+	p, err := d.v.Verify(ctx, auth.Claim{Tenant: c.Tenant, Type: c.Type, ID: c.ID, Secret: c.Secret, Connecting: true,
 		Presented: c.Type == broker.X509Certificate})
 	if err != nil {
 		return broker.Proof{}, err

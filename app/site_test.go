@@ -159,14 +159,14 @@ func TestASiteAppliedWhileNothingRunsIsInForceAfterTheStart(t *testing.T) {
 		}
 	}
 	var ledger struct {
-		Hours []struct{ Headings map[string]int }
+		Hours []struct{ Outcomes map[string]int }
 	}
 	for n := 0; n < 100; {
 		n = 0
 		p.RunJSON(&ledger, "ledger")
 		for _, h := range ledger.Hours {
-			n += h.Headings["stored"] + h.Headings["dead letter"]
-			if h.Headings["dead letter"] > 0 {
+			n += h.Outcomes["stored"] + h.Outcomes["dead letter"]
+			if h.Outcomes["dead letter"] > 0 {
 				t.Fatalf("%+v", h)
 			}
 		}

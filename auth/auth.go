@@ -6,8 +6,8 @@
 // they carry was read when they were minted, and a token is revoked by moving the not-before instant of what it was
 // minted from (identity, membership, role, tenant). All of that is in memory, so that Authenticate reads no store.
 //
-// Devices are judged by a Verifier, which doors call before they append. A password hash runs in a Hasher only, at most
-// two at a time.
+// A Verifier judges devices, which transports call before they append. A password hash runs in a Hasher only, at most two at a
+// time.
 package auth
 
 import (
@@ -80,7 +80,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Tenants is what auth must know of tenants. It reads memory.
+// Tenants looks tenants up in memory.
 type Tenants interface {
 	// Lookup returns the row id of a tenant, 0 and false for one that does not exist.
 	Lookup(token string) (id int64, enabled, known bool)
@@ -220,8 +220,8 @@ func (a *Auth) load(ctx context.Context) error {
 // housekeeping is how often Run looks for keys to rotate and sessions that have ended.
 const housekeeping = 10 * time.Minute
 
-// Run rotates signing keys and removes sessions that have ended, until ctx ends. What fails is tried again the next time:
-// people go on signing in with the key there is.
+// Run rotates signing keys and removes sessions that have ended, until ctx ends. A failed attempt is repeated the next time;
+// until then sign-in uses the existing key.
 func (a *Auth) Run(ctx context.Context) error {
 	t := time.NewTicker(housekeeping)
 	defer t.Stop()

@@ -64,7 +64,7 @@ func (c *claims) has(a model.Authority) bool { return slices.Contains(c.Authorit
 // that microseconds survive. 0 means that the claim is absent.
 type numericDate model.Micros
 
-// maxNumericDate is the year 9999: beyond it no time of ours is written.
+// maxNumericDate is the year 9999; Weir writes no later time.
 const maxNumericDate = 253402300799
 
 var errNumericDate = errors.New("auth: not a numeric date")

@@ -37,8 +37,8 @@ type Claim struct {
 	Type   string
 	ID     string
 	Secret string
-	// Door says that a connection waits for the answer, so that a password hash runs in the transports' lane.
-	Door bool
+	// Connecting says that a connection waits for the answer: a password hash then runs in the transports' lane.
+	Connecting bool
 	// Presented says that the TLS connection itself presented the certificate whose hash ID is. Without it an
 	// X509_CERTIFICATE claim proves nothing.
 	Presented bool
@@ -70,7 +70,7 @@ type CredentialFinder interface {
 	FindCredentials(ctx context.Context, tenantID int64, credentialType string, idHash [sha256.Size]byte) ([]CredentialRow, error)
 }
 
-// Forgotten names the credentials that changed: one, all of a device, or all of a tenant. The others
+// Invalidation names the credentials that changed: one, all of a device, or all of a tenant. The others
 // are zero.
 type Invalidation struct {
 	CredentialID, DeviceID int64
@@ -207,7 +207,7 @@ func (v *Verifier) verify(ctx context.Context, c Claim) (Proof, error) {
 	}
 	tenant, enabled, _ := v.cfg.Tenants.Lookup(c.Tenant)
 	if !enabled {
-		tenant = 0 // no row belongs to it, so that the search takes its time and finds nothing
+		tenant = 0 // no row has it: the search takes as long as one that finds a row
 	}
 	key := v.keyOf(c)
 	if p, ok := v.recall(key, tenant); ok {
@@ -288,7 +288,7 @@ func (v *Verifier) verifyPassword(ctx context.Context, c Claim, key proofKey, te
 // the first of them failed.
 func (v *Verifier) checkPassword(ctx context.Context, c Claim, name backoffKey, encoded string) error {
 	lane := LaneAPI
-	if c.Door {
+	if c.Connecting {
 		lane = LaneTransport
 	}
 	release, err := v.cfg.Hasher.hold(ctx, lane)
@@ -392,8 +392,8 @@ func (v *Verifier) unlink(_ proofKey, r remembered) {
 	v.byDevice[r.proof.DeviceID] = left
 }
 
-// VerdictOf says what a refusal of Verify is called in the log. ok is false when err is no refusal: the claim could not
-// be judged, and its message must not be accepted.
+// VerdictOf returns the verdict that the log stores for a refusal of Verify. ok is false when err is no refusal: the claim
+// could not be judged, and the caller must not accept its message.
 func VerdictOf(err error) (v model.Verdict, ok bool) {
 	switch {
 	case err == nil:

@@ -75,9 +75,9 @@ func newGateOf(t *testing.T, remembered int) *gate {
 }
 
 var (
-	tokenClaim = Claim{Tenant: "acme", Type: AccessToken, ID: "token-1", Door: true}
-	basicClaim = Claim{Tenant: "acme", Type: MQTTBasic, ID: "user-1", Secret: "secret-1", Door: true}
-	certClaim  = Claim{Tenant: "acme", Type: X509Certificate, ID: "cafe", Door: true, Presented: true}
+	tokenClaim = Claim{Tenant: "acme", Type: AccessToken, ID: "token-1", Connecting: true}
+	basicClaim = Claim{Tenant: "acme", Type: MQTTBasic, ID: "user-1", Secret: "secret-1", Connecting: true}
+	certClaim  = Claim{Tenant: "acme", Type: X509Certificate, ID: "cafe", Connecting: true, Presented: true}
 )
 
 func (g *gate) want(c Claim, want error) Proof {
@@ -175,7 +175,7 @@ func TestAVerifiedCredentialIsRememberedForTenMinutes(t *testing.T) {
 	g.want(tokenClaim, ErrCredentialBad)
 }
 
-func TestAChangeForgetsAtOnceAndTellsTheDoors(t *testing.T) {
+func TestAChangeInvalidatesAtOnceAndNotifiesTheTransports(t *testing.T) {
 	for name, f := range map[string]Invalidation{"credential": {CredentialID: 11}, "device": {DeviceID: 101}, "tenant": {Tenant: "acme"}} {
 		t.Run(name, func(t *testing.T) {
 			g := newGate(t)
@@ -299,7 +299,7 @@ func TestAStoreThatFailsIsNoVerdict(t *testing.T) {
 	}
 }
 
-func TestVerifyingAndForgettingAtOnce(t *testing.T) {
+func TestVerifyingAndInvalidatingAtOnce(t *testing.T) {
 	g := newGateOf(t, 4)
 	var wg sync.WaitGroup
 	for i := range 4 {

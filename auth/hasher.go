@@ -31,8 +31,8 @@ func (l Lane) String() string {
 // Maximum number of waiting callers per lane. A slot serves some ten to thirty hashes a second, so the last caller in
 // line waits a few seconds.
 const (
-	maxWaitingAPI  = 32
-	maxWaitingDoor = 256
+	maxWaitingAPI       = 32
+	maxWaitingTransport = 256
 )
 
 // Hasher runs password hashes, at most two at a time: a hash takes 19 MiB and a whole core, and
@@ -116,7 +116,7 @@ func (h *Hasher) hold(ctx context.Context, l Lane) (release func(), err error) {
 
 func (h *Hasher) maxWaiting(l Lane) int64 {
 	if l == LaneTransport {
-		return maxWaitingDoor
+		return maxWaitingTransport
 	}
 	return maxWaitingAPI
 }

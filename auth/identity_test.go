@@ -48,7 +48,7 @@ func (h *house) dump() string {
 	return b.String()
 }
 
-func TestNobodyGivesWhatHeDoesNotHold(t *testing.T) {
+func TestNoUserGrantsAnAuthorityThatTheyDoNotHold(t *testing.T) {
 	ctx := t.Context()
 	h := newHouse(t)
 	h.ok(h.Roles.Create(ctx, operator, store.Patch{"scope": "system", "token": "clerk", "authorities": []any{"user:read", "user:write", "role:write"}}))

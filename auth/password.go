@@ -106,8 +106,8 @@ func (h phc) sane() bool {
 		h.Lanes >= 1 && h.Lanes <= 16 && len(h.salt) >= 8 && len(h.salt) <= 64 && len(h.key) >= 16 && len(h.key) <= 64
 }
 
-// HashSecret is how a secret that Weir minted (256 random bits) is kept: as SHA-256. It needs no slow hash, for nobody
-// can guess it.
+// HashSecret returns the stored form of a secret that Weir minted (256 random bits): its SHA-256. It needs no slow hash, for
+// nobody can guess it.
 func HashSecret(secret string) [sha256.Size]byte { return sha256.Sum256([]byte(secret)) }
 
 // MintSecret returns a new secret of 256 random bits as 43 characters of unpadded base64url.

@@ -99,7 +99,7 @@ func TestPasswordsThatMayNotBeChosen(t *testing.T) {
 	}
 }
 
-func TestTwoPlacesForHashesOneIsTheDoors(t *testing.T) {
+func TestOneOfTwoHashSlotsBelongsToTheTransports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := NewHasher(weak, nil)
 		hold := func(l Lane) func() {

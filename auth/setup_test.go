@@ -195,7 +195,7 @@ weir_auth_setup_links_total{outcome="throttled"} 2
 	}
 }
 
-func TestSetupPageGoesOnWhateverStrangersTry(t *testing.T) {
+func TestSetupPageWithstandsUnauthenticatedAttempts(t *testing.T) {
 	t.Parallel()
 	f := newFirstRun()
 	page, err := f.Redeem(f.mint(t), f.made)

@@ -64,7 +64,7 @@ func (a *Auth) Login(ctx context.Context, email, password string, source netip.A
 
 // attempt is one try to sign in.
 type attempt struct {
-	email             string // "" when the input cannot be an email; the attempt runs all the same
+	email             string // "" when the input cannot be an email; the attempt runs nevertheless
 	label             string // for the journal
 	bySource, byEmail backoffKey
 }
@@ -278,7 +278,7 @@ func (j *failureJournal) claim(now time.Time) int64 {
 	return n
 }
 
-// write does not wait for the disk: a failure is no promise to anybody.
+// write does not wait for the disk: no client was promised that a failure is recorded.
 func (j *failureJournal) write(ctx context.Context, a *Auth, label string) error {
 	n := j.claim(a.now())
 	if n == 0 {

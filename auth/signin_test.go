@@ -15,7 +15,7 @@ import (
 	"weir/store"
 )
 
-func TestFirstStartMakesRolesAndNobody(t *testing.T) {
+func TestFirstStartMakesRolesAndNoUser(t *testing.T) {
 	h := newHouse(t)
 	all, err := h.roles(operator)
 	if err != nil {
@@ -218,7 +218,7 @@ func TestTheJournalHasSignInsAndABoundedNumberOfFailures(t *testing.T) {
 	}
 }
 
-func TestTheJournalTakesNoControlCharactersFromStrangers(t *testing.T) {
+func TestTheJournalTakesNoControlCharactersFromUnauthenticatedClients(t *testing.T) {
 	h := newHouse(t)
 	for given, want := range map[string]string{"EVE\n@x\x00": "eve?@x?", strings.Repeat("ä", 200): strings.Repeat("ä", 127), "": ""} {
 		_, _ = h.Login(t.Context(), given, "wrong", home)

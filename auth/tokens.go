@@ -185,8 +185,8 @@ func (a *Auth) servicePrincipal(c *claims, tenantHeader string) *model.Principal
 	return p
 }
 
-// Valid reports whether the principal of a token may go on, and until when if nothing revokes it before. A principal
-// that came from no token is always valid.
+// Valid reports whether the principal of a token is still authorized, and until when unless a revocation comes first. A
+// principal that came from no token is always valid.
 func (a *Auth) Valid(p *model.Principal) (until time.Time, ok bool) {
 	switch p.Kind {
 	case model.AccessCaller, model.IdentityCaller:

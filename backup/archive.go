@@ -31,7 +31,7 @@ func (a *archive) add(name string, bytes int64, write func(io.Writer) error) err
 	if err := write(io.MultiWriter(a.tar, sum)); err != nil {
 		return err
 	}
-	if err := a.tar.Flush(); err != nil { // tells when fewer bytes came
+	if err := a.tar.Flush(); err != nil { // fails when fewer bytes came
 		return err
 	}
 	a.files = append(a.files, File{Name: name, Bytes: bytes, SHA256: hex.EncodeToString(sum.Sum(nil))})

@@ -68,8 +68,8 @@ func (r *Report) find(format string, args ...any) {
 	r.Findings = append(r.Findings, fmt.Sprintf(format, args...))
 }
 
-// Verify reads an archive to its end and opens the copies in a folder of its own under scratch, "" for that of the system,
-// which it removes. The error is for what kept it from looking; what it found is in the report.
+// Verify reads a whole archive and opens the copies in a folder of its own under scratch, "" for that of the system, which it
+// removes. The error is for what kept it from looking; what it found is in the report.
 func Verify(ctx context.Context, d Drivers, r io.Reader, scratch string) (_ *Report, err error) {
 	dir, err := os.MkdirTemp(scratch, "weir-verify-")
 	if err != nil {

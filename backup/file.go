@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// Draft is a file that is not there under its name before it is whole. What is written in vain leaves nothing behind: where
-// the system can, the draft has no name at all, so that not even a kill leaves one.
+// Draft is a file that gets its name when it is complete. An abandoned draft leaves no file: where the system can, the draft
+// has no name at all, so that not even a kill leaves one.
 type Draft struct {
 	*os.File
 	path  string
@@ -31,7 +31,7 @@ func NewDraft(path string) (*Draft, error) {
 	return &Draft{File: f, path: path, named: true}, nil
 }
 
-// Keep makes the file durable and gives it its name. The error is fs.ErrExist when somebody has taken the name meanwhile.
+// Keep makes the file durable and gives it its name. The error is fs.ErrExist when a file of that name exists by then.
 func (d *Draft) Keep() error {
 	err := d.Sync()
 	if err == nil {

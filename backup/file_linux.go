@@ -18,7 +18,7 @@ func nameless(dir string) (*os.File, error) {
 	return os.OpenFile(dir, os.O_WRONLY|unix.O_TMPFILE, 0o600)
 }
 
-// name gives a nameless file its name, unless somebody has it.
+// name gives a nameless file its name, unless a file has it.
 func name(f *os.File, path string) error {
 	err := unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("%s/%d", openFiles, f.Fd()), unix.AT_FDCWD, path, unix.AT_SYMLINK_FOLLOW)
 	if err != nil {

@@ -30,8 +30,8 @@ type Receiver interface {
 	File(name string, bytes int64, r io.Reader) error
 }
 
-// Read reads an archive, compressed or not, to its end. Errors: ErrForeign, ErrVersion, ErrDamaged, those of the reader
-// and of the receiver.
+// Read reads a whole archive, compressed or not. Errors: ErrForeign, ErrVersion, ErrDamaged, those of the reader and of the
+// receiver.
 func Read(r io.Reader, to Receiver) (*Manifest, error) {
 	in := &input{r: bufio.NewReaderSize(r, 64<<10)}
 	plain, err := in.plain()
@@ -230,18 +230,18 @@ func (a *reading) manifest(h *tar.Header) (*Manifest, error) {
 	return m, nil
 }
 
-// ends reads what stands behind the manifest: nothing but the end of the tar.
+// ends checks that only the end of the tar follows the manifest.
 func (a *reading) ends(plain io.Reader) error {
 	if _, err := a.tar.Next(); err != io.EOF {
 		if err == nil {
-			err = errors.New("something stands behind the table of contents")
+			err = errors.New("data follows the table of contents")
 		}
 		return a.in.damage("", err)
 	}
 	for buf := make([]byte, 4096); ; {
 		n, err := plain.Read(buf)
 		if len(bytes.Trim(buf[:n], "\x00")) > 0 {
-			return &DamageError{"", "something stands behind its end"}
+			return &DamageError{"", "data follows the end of the archive"}
 		}
 		if err == io.EOF {
 			return nil
@@ -252,7 +252,7 @@ func (a *reading) ends(plain io.Reader) error {
 	}
 }
 
-// parseHead reads the head. A newer format is told before anything else of it is looked at.
+// parseHead reads the head. A newer format is reported before any other field is checked.
 func parseHead(text []byte) (Header, error) {
 	var v struct {
 		Format int `json:"format"`
@@ -302,14 +302,14 @@ func (h Header) check(file string) error {
 	return nil
 }
 
-// strict reads JSON that has nothing unknown in it and nothing behind it.
+// strict reads JSON without unknown members and without data after it.
 func strict(file string, text []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	err := d.Decode(into)
 	if err == nil {
 		if _, more := d.Token(); more != io.EOF {
-			err = errors.New("something stands behind it")
+			err = errors.New("data follows it")
 		}
 	}
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 // directory is no instance.
 const unfinished = "restore.unfinished"
 
-// restoredName is the file that tells the first start after a restore what it starts from.
+// restoredName is the file that describes the restore to the first start after it.
 const restoredName = "restored.json"
 
 // Restored is what the first start after a restore needs to know.
@@ -108,7 +108,7 @@ func Restore(ctx context.Context, d Drivers, r io.Reader, dir string, key func(H
 	return report, settle(dir, at, m, given)
 }
 
-// settle puts what was proved in place. The folder goes last, so that a directory without it is whole.
+// settle moves the verified files into place. The folder goes last, so that a directory without it is complete.
 func settle(dir, at string, m *Manifest, key *rootkey.Key) error {
 	if key != nil {
 		if err := writeFile(filepath.Join(at, keyName), keyText(*key)); err != nil {
@@ -132,7 +132,7 @@ func settle(dir, at string, m *Manifest, key *rootkey.Key) error {
 			return err
 		}
 	}
-	// What looking at the database has left beside it is in the database.
+	// The files that opening the database left next to it hold nothing that the database lacks.
 	return errors.Join(syncDir(filepath.Join(dir, filepath.Clean(logFolder))), syncDir(dir), os.RemoveAll(at), syncDir(dir))
 }
 
@@ -153,8 +153,8 @@ func checkKey(path, id string) error {
 	return nil
 }
 
-// nextEpoch is an epoch that no other life of the instance has: not that of the original, which went on after the backup,
-// nor that of another restore of the same one. The clock tells them apart where there is one.
+// nextEpoch is an epoch that no other life of the instance has: not that of the original, which went on after the backup, nor
+// that of another restore of the same one. The clock distinguishes them if it is set.
 func nextEpoch(epoch uint32, now time.Time) uint32 {
 	return max(epoch+1, uint32(now.Unix()))
 }

@@ -10,7 +10,7 @@ type address struct{ host, port string }
 
 func (a address) String() string { return net.JoinHostPort(a.host, a.port) }
 
-// freeAddress is a port of loopback that nobody listens on at the moment.
+// freeAddress returns an address on loopback whose port is free at the moment.
 func freeAddress(ctx context.Context) (address, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -5,7 +5,7 @@
 //	bench.go      what is measured, in which order
 //	instance.go   building, starting, stopping, killing the program
 //	provision.go  a tenant, its rules, its devices
-//	peers.go      the programs that are measured beside it
+//	peers.go      the programs that are measured for comparison
 //	mqtt.go       the client's side of MQTT, as few bytes and calls as it takes
 //	body.go       what a device sends
 //	load.go       how a device sends: closed loop, paced
@@ -84,7 +84,7 @@ func parts() []part {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	signal.Ignore(syscall.SIGPIPE) // whoever reads may go away, the servers are to be stopped all the same
+	signal.Ignore(syscall.SIGPIPE) // the reader of the output may exit; the servers must still be stopped
 	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
 		if !errors.Is(err, flag.ErrHelp) {
 			fmt.Fprintln(os.Stderr, "bench:", err)
@@ -148,7 +148,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	return errors.Join(err, e)
 }
 
-// measure runs the parts one after the other. One that fails has no block, and the others go on; what is measured is
+// measure runs the parts one after the other. A part that fails has no block, and the others continue; what is measured is
 // written at once.
 func (b *bench) measure(ctx context.Context, chosen []part, into string) (failed error) {
 	for _, p := range chosen {
@@ -174,7 +174,7 @@ func (b *bench) measure(ctx context.Context, chosen []part, into string) (failed
 	return failed
 }
 
-// commit names what is measured, "" where nobody knows.
+// commit returns the measured commit, "" if it is unknown.
 func (b *bench) commit(ctx context.Context) string {
 	git := func(args ...string) (string, error) {
 		cmd := exec.CommandContext(ctx, "git", args...)

@@ -19,8 +19,8 @@ type shared struct {
 	logged   atomic.Int64 // bytes that were written for the log
 }
 
-// board is what the bench and the lab have in common, as one of them sees it: a file that both have mapped. On it stand the
-// hands of a clock, which the bench turns and the lab obeys, and what the lab has written for the log.
+// board is what the bench and the lab have in common, as one of them sees it: a file that both have mapped. On it stand the a
+// clock that the bench sets and the lab follows, and the number of bytes that the lab wrote for the log.
 //
 // The clock runs quicker than the time of day, but never past the moment up to which it was let run: so the bench knows
 // within which span the lab stamps what it is sent.

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dropped asks the kernel to forget the pages of the files under dir, so that they are read from the disk.
+// dropped asks the kernel to drop the cached pages of the files under dir, so that they are read from the disk.
 func dropped(dir string) error {
 	return filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {

@@ -65,7 +65,7 @@ type outcome struct {
 	edges int64
 }
 
-// drive lets the senders work for the time of the bench. watch, unless nil, is told when the measured time begins and ends.
+// drive lets the senders work for the time of the bench. watch, unless nil, is called when the measured time begins and ends.
 func (b *bench) drive(ctx context.Context, pid int, senders []*sender, p pattern, watch func(begins bool) error) (*outcome, error) {
 	var stop atomic.Bool
 	errs := make(chan error, len(senders))
@@ -106,19 +106,19 @@ func (b *bench) drive(ctx context.Context, pid int, senders []*sender, p pattern
 	return o, err
 }
 
-// told is how many senders' errors are told; mostly all have the same.
-const told = 3
+// shown is how many senders' errors are shown; usually all are the same.
+const shown = 3
 
 // firstOf joins the first errors and counts the others.
 func firstOf(errs <-chan error) (err error) {
 	n := 0
 	for e := range errs {
-		if n++; n <= told {
+		if n++; n <= shown {
 			err = errors.Join(err, e)
 		}
 	}
-	if n > told {
-		err = errors.Join(err, fmt.Errorf("and %d more senders", n-told))
+	if n > shown {
+		err = errors.Join(err, fmt.Errorf("and %d more senders", n-shown))
 	}
 	return err
 }
@@ -223,6 +223,6 @@ func total(senders []*sender) (n int64) {
 
 func closeAll(senders []*sender) {
 	for _, s := range senders {
-		_ = s.Close() // everything was acknowledged, or the error is told already
+		_ = s.Close() // everything was acknowledged, or the error is reported already
 	}
 }

@@ -108,7 +108,7 @@ func (in *instance) start(ctx context.Context) error {
 	in.took = time.Since(began)
 	in.exited = make(chan error, 1)
 	go func() {
-		for lines.Scan() { // nobody else reads it
+		for lines.Scan() { // the pipe has no other reader
 		}
 		in.exited <- in.cmd.Wait()
 	}()

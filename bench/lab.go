@@ -22,7 +22,7 @@ func lab(ctx context.Context, args []string) error {
 	f := flag.NewFlagSet(labCommand, flag.ContinueOnError)
 	settings := f.String("config", "", "as of weir run")
 	sync := f.Duration("sync", 0, "each flush of the log takes so long at least")
-	shared := f.String("board", "", "file of the board whose clock is obeyed and which is told what the log writes")
+	shared := f.String("board", "", "file of the board that supplies the clock and counts the log's writes")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func slow(least time.Duration) func(func() error) error {
 	}
 }
 
-// counted tells the board what each durable step writes: the kernel counts for each thread, and the step stays on one.
+// counted adds the bytes of each durable step to the board: the kernel counts for each thread, and the step stays on one.
 func counted(b *board) func(func() error) error {
 	return func(sync func() error) error {
 		runtime.LockOSThread()

@@ -58,7 +58,7 @@ func TestGrowthIsThatOfTheSecondHalf(t *testing.T) {
 	}
 }
 
-func TestFewErrorsAreToldAndAllAreCounted(t *testing.T) {
+func TestFewErrorsAreShownAndAllAreCounted(t *testing.T) {
 	t.Parallel()
 	errs := make(chan error, 10)
 	for range 7 {

@@ -18,7 +18,7 @@ type sender struct {
 	lat   hist         // of the goroutine that reads
 	timed atomic.Bool  // whether lat is kept: not while the load warms up
 	out   []byte       // of the goroutine that writes
-	held  atomic.Bool  // the server is held up on purpose: nobody gives it up
+	held  atomic.Bool  // the server is delayed on purpose: timeouts do not apply
 }
 
 // pattern is how a sender sends until stop: it returns when everything that it has sent is acknowledged.
@@ -27,7 +27,7 @@ type pattern func(s *sender, stop *atomic.Bool) error
 // grace is how long a sender waits for an acknowledgement before it gives the server up.
 const grace = 60 * time.Second
 
-// closedLoop keeps window messages in flight. What the acknowledgements make room for is sent in one write, or, when split,
+// closedLoop keeps window messages in flight. The messages that acknowledgements allow are sent in one write, or, when split,
 // in a write each.
 func closedLoop(window int, split bool) pattern {
 	return func(s *sender, stop *atomic.Bool) error {

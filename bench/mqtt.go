@@ -103,7 +103,7 @@ func countAcks(b []byte, next int64) (int, error) {
 	return n, nil
 }
 
-// acks waits for the PUBACK of message next and takes those behind it that have come, too.
+// acks waits for the PUBACK of message next and also reads the later ones that have arrived.
 func (c *client) acks(next int64) (int, error) {
 	if _, err := c.r.Peek(4); err != nil {
 		return 0, err

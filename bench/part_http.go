@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// http measures the HTTP door: connections that are kept, one request in flight on each.
+// http measures the HTTP transport: connections that are kept, one request in flight on each.
 func (b *bench) http(ctx context.Context) error {
 	const conns = 64
 	for _, c := range []struct {

@@ -30,7 +30,7 @@ func (b *bench) idle(ctx context.Context, conns int, g goal) error {
 		return err
 	}
 	defer in.drop()
-	if err := in.restart(ctx); err != nil { // making the devices is over and forgotten
+	if err := in.restart(ctx); err != nil { // without the memory that creating the devices needed
 		return err
 	}
 	senders, err := in.connect(ctx, conns, live)

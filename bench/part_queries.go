@@ -62,7 +62,7 @@ func (b *bench) fill(ctx context.Context, in *instance, devices int, shape func(
 	return k, time.Since(began), in.verify(ctx, k)
 }
 
-// settle has the head written, by a stop, and starts again: everything is where it stays.
+// settle stops the instance, which writes a checkpoint, and starts it again: the readings are in their final form.
 func (in *instance) settle(ctx context.Context) error {
 	if err := in.restart(ctx); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (in *instance) settle(ctx context.Context) error {
 	return err
 }
 
-// question is a query with what is asked anew each time.
+// question is a query with variables that change for each call.
 type question struct {
 	name  string
 	doc   string
@@ -139,7 +139,7 @@ func (b *bench) refused(q question, err error) error {
 	return nil
 }
 
-// time asks one after the other over one connection; the first answers of a fresh start are told apart.
+// time asks one after the other over one connection; the first answers after a start are counted separately.
 func (b *bench) time(ctx context.Context, in *instance, q question, readings int64) error {
 	var h hist
 	var first time.Duration

@@ -64,7 +64,7 @@ func declare(dir string, devices int) (file string, err error) {
 	return file, os.WriteFile(file, []byte(site), 0o600)
 }
 
-// command runs the program beside the instance and says how long it took.
+// command runs the program while the instance runs and returns how long it took.
 func (in *instance) command(ctx context.Context, args ...string) (time.Duration, error) {
 	cmd := exec.CommandContext(ctx, in.b.binary, append(args, "--config", in.configFile())...)
 	cmd.Env = testweir.Environ()

@@ -19,9 +19,8 @@ const stalledConfig = "limits: {memory: 256MiB}\ningest: {spool_max_bytes: 128Mi
 
 const stalledLimit = 256 // MiB
 
-// stall measures memory while nothing can be applied and everybody goes on sending: MQTT with all that clients may have in
-// flight, HTTP again and again after each refusal. In the end the applier is let go, and what was acknowledged must be
-// there.
+// stall measures memory while nothing can be applied and all clients keep sending: MQTT with the maximum in flight, HTTP again
+// after each refusal. Finally the applier is released, and every acknowledged reading must be there.
 func (b *bench) stall(ctx context.Context) error {
 	long := *b
 	long.seconds = 30 * b.seconds
@@ -121,7 +120,7 @@ func (w *watchMemory) halves() (early, late float64) {
 	return slices.Max(s[:len(s)/2]), slices.Max(s[len(s)/2:])
 }
 
-// walWriteLock is the byte of a database's -shm file that whoever writes has locked (sqlite.org/walformat.html, 2.3.2).
+// walWriteLock is the byte of a database's -shm file that the writer has locked (sqlite.org/walformat.html, 2.3.2).
 const walWriteLock = 120
 
 // holdDatabase takes the writer's lock of a database, as another program could, until the file is closed.
@@ -142,7 +141,7 @@ func holdDatabase(shm string) (*os.File, error) {
 	}
 }
 
-// postsOrRefusals sends one event per POST; what is refused for want of room counts for nothing and is tried again.
+// postsOrRefusals sends one event per POST; an event refused because the log is full is not counted and is tried again.
 func postsOrRefusals(host string, refused *atomic.Int64) pattern {
 	return func(s *sender, stop *atomic.Bool) error {
 		var payload []byte

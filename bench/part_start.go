@@ -117,8 +117,8 @@ func (b *bench) store(ctx context.Context, in *instance, bytes int64, k *kept) e
 // behind is what waits in the log.
 type behind struct{ bytes, messages int64 }
 
-// pile sends messages of one reading each until the records in the log have so many bytes, and kills the process. All the
-// while nobody can write to the store, so that no head is written and all of them are to be applied.
+// pile sends messages of one reading each until the records in the log have so many bytes, and kills the process. All the while
+// the store cannot be written, so that no checkpoint is written and all of them remain to be applied.
 func (b *bench) pile(ctx context.Context, in *instance, bytes int64, k *kept) (w behind, err error) {
 	senders, err := in.connect(ctx, in.setup.devices, live)
 	if err != nil {

@@ -96,7 +96,7 @@ func (b *bench) peer(ctx context.Context, name, program string, mqtt address, co
 		return nil, err
 	}
 	stop := func() {
-		_ = cmd.Process.Kill() // nobody asks it anything any more
+		_ = cmd.Process.Kill() // it has no clients any more
 		_ = cmd.Wait()
 	}
 	if err := listens(ctx, mqtt.String()); err != nil {
@@ -108,7 +108,7 @@ func (b *bench) peer(ctx context.Context, name, program string, mqtt address, co
 	}}, nil
 }
 
-// listens waits until somebody listens.
+// listens waits until a server listens on the address.
 func listens(ctx context.Context, addr string) error {
 	for tries := 0; ; tries++ {
 		c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", addr)

@@ -69,7 +69,7 @@ func (f *fleet) moment(number int) time.Time {
 	return f.start.Add(time.Duration(number)*tick + time.Duration(f.r.Int64N(int64(tick))))
 }
 
-// shared makes a board for an instance that is about to be started, and what the lab is told of it. The time stands until
+// shared makes a board for an instance that is about to be started, and returns the lab's flags for it. The time stands until
 // the fleet begins, a day ago.
 func (b *bench) shared() (*board, []string, time.Time, error) {
 	start := time.Now().Truncate(time.Second).Add(-24 * time.Hour)
@@ -145,7 +145,7 @@ func (s *sender) arrays(host string, as []arrival, bodies []*body) error {
 	return nil
 }
 
-// delays are how long the newest readings took to arrive, as the instance tells their times.
+// delays are how long the newest readings took to arrive, by the times that the instance reports.
 func (in *instance) delays(ctx context.Context) (*hist, error) {
 	var page struct {
 		Events struct {

@@ -136,7 +136,7 @@ func TestTheLoadInTheMiddleCounts(t *testing.T) {
 	}
 }
 
-func TestOtherProgramsAreToldWhatIsMeasured(t *testing.T) {
+func TestOtherProgramsAreConfiguredAsTheMeasurementNeeds(t *testing.T) {
 	t.Parallel()
 	got := natsConf(address{"127.0.0.1", "1"}, address{"127.0.0.1", "2"}, "/d")
 	want := "server_name: bench\nlisten: \"127.0.0.1:1\"\njetstream { store_dir: \"/d\", sync_interval: always }\nmqtt { listen: \"127.0.0.1:2\", js_api_timeout: \"60s\" }\n"

@@ -13,7 +13,7 @@ type verdict struct {
 	ends   *cause // set: no PUBACK; the connection ends once everything before is acknowledged
 }
 
-// slot is a publish that waits for its turn to be acknowledged.
+// slot is a publish whose acknowledgement is pending.
 type slot struct {
 	id        uint16
 	kind      byte // of the acknowledgement: PUBACK, PUBREC or PUBCOMP
@@ -23,12 +23,12 @@ type slot struct {
 	verdict
 }
 
-// acks is the acknowledgement queue of a connection. PUBACKs leave in the order in which the publishes arrived
-// (MQTT-4.6.0-2) in whatever order the answers come, refused ones included. It is bounded by the receive window. Where QoS
-// 2 is allowed, its PUBREC stands in the place of the PUBACK, and the identifier stays taken until the PUBREL.
+// acks is the acknowledgement queue of a connection. PUBACKs leave in the order in which the publishes arrived (MQTT-4.6.0-2)
+// regardless of the order of the answers, refusals included. It is bounded by the receive window. Where QoS 2 is allowed, its
+// PUBREC takes the position of the PUBACK, and the identifier stays taken until the PUBREL.
 //
-// The answers come from the committer of the log, which must not wait for a socket: complete only encodes, and a goroutine
-// that lives no longer than there is something to write puts all that has gathered into one write.
+// The answers come from the committer of the log, which must not wait for a socket: complete only encodes, and a goroutine that
+// ends when the buffer is empty writes everything that has gathered at once.
 type acks struct {
 	c *conn
 
@@ -54,8 +54,8 @@ func (a *acks) init(c *conn) {
 	a.room = make(chan struct{}, 1)
 }
 
-// open takes the next place in the queue for a publish. A client that overruns the window of its CONNACK is refused with
-// 0x93; a 3.1.1 client has not been given one and waits. A packet identifier that is still in flight is refused unless the publish is
+// open takes the next slot of the queue for a publish. A client that overruns the window of its CONNACK is refused with 0x93; a
+// 3.1.1 client has not been given one and waits. A packet identifier that is still in flight is refused unless the publish is
 // marked as a repeat: the second of two PUBACKs of one identifier could be taken for that of another message.
 //
 // again is set for a publish at QoS 2 that is stored and not yet released: it has been answered once more and is no message.
@@ -114,7 +114,7 @@ func (a *acks) reply(s slot) *cause {
 	return nil
 }
 
-// release ends an exchange at QoS 2: PUBREL is answered with PUBCOMP (MQTT-4.3.3-11), in its turn.
+// release ends an exchange at QoS 2: PUBREL is answered with PUBCOMP (MQTT-4.3.3-11), in order.
 func (a *acks) release(id uint16) *cause {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -127,7 +127,7 @@ func (a *acks) release(id uint16) *cause {
 	return a.reply(end)
 }
 
-// close takes the last place in the queue: when its turn comes the connection ends with why.
+// close takes the last slot of the queue: the connection ends with why once every earlier slot is acknowledged.
 func (a *acks) close(why *cause) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -154,7 +154,7 @@ func (a *acks) push(s slot) uint64 {
 
 func (a *acks) at(number uint64) *slot { return &a.slots[number&uint64(len(a.slots)-1)] }
 
-// complete sets how the publish with that number ended. It does not block.
+// complete sets the verdict of the publish with that number. It does not block.
 func (a *acks) complete(number uint64, v verdict) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -222,7 +222,7 @@ func count(b bool) int {
 	return 0
 }
 
-// write puts what has gathered on the wire until nothing is left.
+// write writes the encoded acknowledgements until none is left.
 func (a *acks) write() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -275,7 +275,7 @@ func (a *acks) drain() <-chan struct{} {
 	return ch
 }
 
-// stop drops what is still open; answers that come later are ignored.
+// stop drops the open slots; later answers are ignored.
 func (a *acks) stop() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

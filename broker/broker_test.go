@@ -21,7 +21,7 @@ func forBoth(t *testing.T, cfg Config, test func(*testing.T, *bench, byte)) {
 	}
 }
 
-func TestPublishIsAcknowledgedOnlyWhenTheGateHasAnswered(t *testing.T) {
+func TestPublishIsAcknowledgedOnlyWhenTheIntakeHasAnswered(t *testing.T) {
 	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
 		x.intake.hold = true
 		c := x.connect(v)
@@ -73,7 +73,7 @@ func TestWhatIsNotStoredIsNotAcknowledgedAndTheClientIsSentToReconnect(t *testin
 }
 
 // The refusals of the intake as MQTT can say them: a reason to MQTT 5; to 3.1.1, which knows none, the end of the connection.
-func TestRefusalsAreToldAsTheVersionCan(t *testing.T) {
+func TestRefusalsAreReportedAsTheVersionAllows(t *testing.T) {
 	for _, tc := range []struct {
 		reason ingest.Reason
 		code   byte
@@ -114,7 +114,7 @@ func TestDroppedByRuleIsAcknowledged(t *testing.T) {
 	})
 }
 
-func TestArrivalCarriesWhatTheGateNeeds(t *testing.T) {
+func TestArrivalCarriesWhatTheIntakeNeeds(t *testing.T) {
 	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
 		c := x.connect(v, func(h *hello) { h.keepAlive = 40 })
 		c.send(publishPacket(v, qos1|dup, theEvents, 5, `{"x":1}`), publishPacket(v, 0, theEvents, 0, `{"y":2}`))

@@ -12,7 +12,7 @@ import (
 func TestAcknowledgementsConform(t *testing.T) { conforms(t, ackCases) }
 
 var ackCases = []conformCase{
-	{"4.3.2-4 2.2.1-5 3.4.2-1", "a PUBACK with the identifier, only when the message is in safe hands", 0, Config{}, func(x *bench, v byte) {
+	{"4.3.2-4 2.2.1-5 3.4.2-1", "a PUBACK with the identifier, only after the message is durable", 0, Config{}, func(x *bench, v byte) {
 		x.intake.hold = true
 		c := x.connect(v)
 		for _, id := range []uint16{1, 0x1234, 65535} {
@@ -24,7 +24,7 @@ var ackCases = []conformCase{
 		}
 		c.expect("stored", puback(1), []byte{0x40, 2, 0x12, 0x34}, []byte{0x40, 2, 0xff, 0xff})
 	}},
-	{"4.6.0-2", "PUBACKs in the order of the PUBLISHes, refused ones among them", 0, Config{}, func(x *bench, v byte) {
+	{"4.6.0-2", "PUBACKs in the order of the PUBLISHes, refusals included", 0, Config{}, func(x *bench, v byte) {
 		x.intake.hold = true
 		c := x.connect(v)
 		for id := range uint16(6) {
@@ -38,7 +38,7 @@ var ackCases = []conformCase{
 		x.intake.settle(0, ingest.Answer{})
 		c.expect("in order", puback(1), puback(2), puback(3), puback(4), puback(5), puback(6))
 	}},
-	{"3.4.2-1 3.4.2-2 4.13.2-1", "each refusal with a code that a PUBACK may carry", mqtt5, Config{}, func(x *bench, v byte) {
+	{"3.4.2-1 3.4.2-2 4.13.2-1", "each refusal has a code that is valid in a PUBACK", mqtt5, Config{}, func(x *bench, v byte) {
 		c := x.connect(v)
 		for reason, code := range map[ingest.Reason]byte{
 			ingest.ReasonUndecodable: codePayloadInvalid, ingest.ReasonTooManyReadings: codePayloadInvalid, ingest.ReasonNotAuthorized: codeNotAuthorized,
@@ -52,7 +52,7 @@ var ackCases = []conformCase{
 			c.expect(string(reason), pubackReason(1, code, "because"))
 		}
 	}},
-	{"3.4.2-2 3.1.2-24 3.1.2-29", "a reason string only where it fits and is wanted", mqtt5, Config{}, func(x *bench, v byte) {
+	{"3.4.2-2 3.1.2-24 3.1.2-29", "a reason string only if it fits and is requested", mqtt5, Config{}, func(x *bench, v byte) {
 		text := strings.Repeat("r", 25) // 10 bytes stand before it
 		x.intake.answer = func(*ingest.Arrival) ingest.Answer {
 			return ingest.Answer{Outcome: ingest.Refused, Reason: ingest.ReasonUndecodable, Text: text}
@@ -70,7 +70,7 @@ var ackCases = []conformCase{
 			c.expect("refused", want)
 		}
 	}},
-	{"3.3.4-7 3.3.4-8", "more at a time than the Receive Maximum", mqtt5, Config{ReceiveMaximum: 4}, func(x *bench, v byte) {
+	{"3.3.4-7 3.3.4-8", "more messages in flight than the Receive Maximum", mqtt5, Config{ReceiveMaximum: 4}, func(x *bench, v byte) {
 		x.intake.hold = true
 		c, got := x.connack(v)
 		if !strings.Contains(string(got), string(prop16(propReceiveMaximum, 4))) {
@@ -95,7 +95,7 @@ var ackCases = []conformCase{
 		c.expect("what was taken is acknowledged before the end", puback(11), puback(12), puback(13), puback(14), disconnect(codeReceiveMaximum))
 		c.expectClosed("an overrun window")
 	}},
-	{"2.2.1-3 4.3.2-1", "an identifier that is in use", 0, Config{}, func(x *bench, v byte) {
+	{"2.2.1-3 4.3.2-1", "an identifier in use", 0, Config{}, func(x *bench, v byte) {
 		x.intake.hold = true
 		c := x.connect(v)
 		c.send(publishPacket(v, qos1, theEvents, 5, "M1"), publishPacket(v, qos1, theEvents, 5, "M2"))
@@ -109,7 +109,7 @@ var ackCases = []conformCase{
 		c.expectClosed("an identifier in use")
 		x.expectStored("M1")
 	}},
-	{"4.3.3-8 4.3.3-10 4.3.3-11 4.3.3-12 3.6.2-1 3.7.2-1 2.2.1-5", "an exchange at QoS 2 where it is allowed", 0, Config{Settings: Settings{AllowQoS2: true}}, func(x *bench, v byte) {
+	{"4.3.3-8 4.3.3-10 4.3.3-11 4.3.3-12 3.6.2-1 3.7.2-1 2.2.1-5", "an exchange at QoS 2 if it is allowed", 0, Config{Settings: Settings{AllowQoS2: true}}, func(x *bench, v byte) {
 		c := x.connect(v)
 		for range 2 {
 			c.send(publishPacket(v, qos2, theEvents, 3, "M"), publishPacket(v, qos2|dup, theEvents, 3, "M"))
@@ -119,7 +119,7 @@ var ackCases = []conformCase{
 		}
 		x.expectStored("M", "M")
 	}},
-	{"4.3.3-9 3.5.2-1", "a PUBREC that refuses ends the exchange", mqtt5, Config{Settings: Settings{AllowQoS2: true}}, func(x *bench, v byte) {
+	{"4.3.3-9 3.5.2-1", "a negative PUBREC ends the exchange", mqtt5, Config{Settings: Settings{AllowQoS2: true}}, func(x *bench, v byte) {
 		x.intake.answer = func(*ingest.Arrival) ingest.Answer {
 			return ingest.Answer{Outcome: ingest.Refused, Reason: ingest.ReasonCeiling}
 		}
@@ -137,7 +137,7 @@ var ackCases = []conformCase{
 			c.expectEnd(codeMalformed)
 		}
 	}},
-	{"4.3.2-3 4.4.0-2", "PUBACKs for what was never sent are no error", 0, Config{}, func(x *bench, v byte) {
+	{"4.3.2-3 4.4.0-2", "PUBACKs for messages that were never sent are no error", 0, Config{}, func(x *bench, v byte) {
 		c := x.connect(v)
 		c.send(puback(9), pingreq)
 		if v == mqtt5 {
@@ -148,7 +148,7 @@ var ackCases = []conformCase{
 			x.t.Error("closed")
 		}
 	}},
-	{"4.13.1-1", "what cannot be told in a PUBACK ends the connection after those before it", 0, Config{}, func(x *bench, v byte) {
+	{"4.13.1-1", "an error that no PUBACK can report ends the connection after the earlier PUBACKs", 0, Config{}, func(x *bench, v byte) {
 		x.intake.hold = true
 		c := x.connect(v)
 		for id := range uint16(3) {

@@ -15,7 +15,7 @@ func TestConnectConforms(t *testing.T) { conforms(t, connectCases) }
 func refusedConnack(code byte) []byte { return []byte{pktConnack << 4, 3, 0, code, 0} }
 
 var connectCases = []conformCase{
-	{"3.1.0-1", "the first packet is no CONNECT", 0, Config{}, func(x *bench, v byte) {
+	{"3.1.0-1", "the first packet is not a CONNECT", 0, Config{}, func(x *bench, v byte) {
 		for _, first := range [][]byte{pingreq, publishPacket(v, qos1, theEvents, 1, "{}"), subscribePacket(v, 1, theCommands), goodbye, {0xF0, 0}} {
 			x.expectRefused(v, first)
 		}
@@ -30,7 +30,7 @@ var connectCases = []conformCase{
 			x.expectRefused(v, connectPacket(v, func(h *hello) { h.name = name }))
 		}
 	}},
-	{"3.1.2-2", "a protocol level that is not spoken", 0, Config{}, func(x *bench, v byte) {
+	{"3.1.2-2", "an unsupported protocol level", 0, Config{}, func(x *bench, v byte) {
 		levels := []byte{0, 3, 6, 0x80 | mqtt5, 255}
 		if v == mqtt311 {
 			levels = append(levels, 0x80|mqtt311) // of a bridge
@@ -46,7 +46,7 @@ var connectCases = []conformCase{
 		}
 		x.expectRefused(v, connectPacket(v, func(h *hello) { h.flags |= flagReserved }), answer...)
 	}},
-	{"3.1.2-11 3.1.2-12 3.1.2-13 v3:3.1.2-11", "flags of a will that contradict", 0, Config{}, func(x *bench, v byte) {
+	{"3.1.2-11 3.1.2-12 3.1.2-13 v3:3.1.2-11", "contradicting will flags", 0, Config{}, func(x *bench, v byte) {
 		var answer []byte
 		if v == mqtt5 {
 			answer = refusedConnack(codeMalformed)
@@ -56,7 +56,7 @@ var connectCases = []conformCase{
 		}
 		x.expectRefused(v, connectPacket(v, func(h *hello) { h.flags, h.will = h.flags|24, []string{theEvents, "x"} }), answer...)
 	}},
-	{"3.1.2-9 3.1.2-16 3.1.2-17 3.1.2-18 3.1.2-19", "fields that the flags promise and that are not there, or the other way round", 0, Config{}, func(x *bench, v byte) {
+	{"3.1.2-9 3.1.2-16 3.1.2-17 3.1.2-18 3.1.2-19", "missing fields that the flags announce, and unannounced fields", 0, Config{}, func(x *bench, v byte) {
 		var answer []byte
 		if v == mqtt5 {
 			answer = refusedConnack(codeMalformed)
@@ -70,7 +70,7 @@ var connectCases = []conformCase{
 	{"v3:3.1.2-22", "a password without a user name", mqtt311, Config{}, func(x *bench, v byte) {
 		x.expectRefused(v, connectPacket(v, func(h *hello) { h.noUser, h.password = true, "x" }))
 	}},
-	{"3.1.3-1 3.1.3-2 3.1.3-3", "all the fields, in their order", 0, Config{}, func(x *bench, v byte) {
+	{"3.1.3-1 3.1.3-2 3.1.3-3", "all fields in their order", 0, Config{}, func(x *bench, v byte) {
 		c, got := x.connack(v, func(h *hello) { h.user, h.password, h.will = "acme:user1", "s3cret", []string{theEvents, "w"} })
 		if !slices.Equal(got, connackFor(v, 0)) {
 			x.t.Errorf("answered % x", got)
@@ -80,7 +80,7 @@ var connectCases = []conformCase{
 		}
 		c.send(goodbye)
 	}},
-	{"3.1.3-4 3.1.3-11 3.1.3-12 1.5.4-1 1.5.4-2", "texts that are no UTF-8", 0, Config{}, func(x *bench, v byte) {
+	{"3.1.3-4 3.1.3-11 3.1.3-12 1.5.4-1 1.5.4-2", "strings that are not UTF-8", 0, Config{}, func(x *bench, v byte) {
 		var answer []byte
 		if v == mqtt5 {
 			answer = refusedConnack(codeMalformed)
@@ -91,7 +91,7 @@ var connectCases = []conformCase{
 			x.expectRefused(v, connectPacket(v, func(h *hello) { h.will = []string{theEvents + bad, "x"} }), answer...)
 		}
 	}},
-	{"1.5.4-3", "a zero width no-break space is a character like any other", 0, Config{}, func(x *bench, v byte) {
+	{"1.5.4-3", "a zero width no-break space is an ordinary character", 0, Config{}, func(x *bench, v byte) {
 		const bom = "\xef\xbb\xbf"
 		claim := Claim{Tenant: "acme", Type: AccessToken, ID: bom + "tok"}
 		x.verifier.proofs[claim] = x.verifier.proofs[Claim{Tenant: "acme", Type: AccessToken, ID: "tok1"}]
@@ -105,7 +105,7 @@ var connectCases = []conformCase{
 	{"v3:3.1.3-8", "an empty client id without a clean session", mqtt311, Config{}, func(x *bench, v byte) {
 		x.expectRefused(v, connectPacket(v, func(h *hello) { h.clientID, h.flags = "", 0 }), 0x20, 2, 0, 2)
 	}},
-	{"3.1.3-5 3.1.3-6 3.1.3-8 v3:3.1.3-9", "client ids of another form are refused as everything about identity is", 0, Config{}, func(x *bench, v byte) {
+	{"3.1.3-5 3.1.3-6 3.1.3-8 v3:3.1.3-9", "client ids of another form are refused like every identity error", 0, Config{}, func(x *bench, v byte) {
 		answer := []byte{0x20, 2, 0, 5}
 		if v == mqtt5 {
 			answer = refusedConnack(codeNotAuthorized)
@@ -114,7 +114,7 @@ var connectCases = []conformCase{
 			x.expectRefused(v, connectPacket(v, func(h *hello) { h.clientID = id }), answer...)
 		}
 	}},
-	{"3.1.4-2 3.1.4-6 3.2.2-6 3.2.2-7 4.13.2-1 v3:3.2.2-4 v3:3.2.2-5", "a credential that is refused, with packets behind it", 0, Config{}, func(x *bench, v byte) {
+	{"3.1.4-2 3.1.4-6 3.2.2-6 3.2.2-7 4.13.2-1 v3:3.2.2-4 v3:3.2.2-5", "a refused credential, followed by packets", 0, Config{}, func(x *bench, v byte) {
 		answer := []byte{0x20, 2, 0, 5}
 		if v == mqtt5 {
 			answer = refusedConnack(codeNotAuthorized)
@@ -123,7 +123,7 @@ var connectCases = []conformCase{
 		synctest.Wait()
 		x.expectRefused(v, connectPacket(v, stays(v), func(h *hello) { h.user = "acme:wrong" }), answer...)
 	}},
-	{"3.1.4-5 3.2.0-1 3.2.0-2 3.2.2-1", "packets sent before the CONNACK are answered after it, and it comes once", 0, Config{}, func(x *bench, v byte) {
+	{"3.1.4-5 3.2.0-1 3.2.0-2 3.2.2-1", "packets sent before the CONNACK are answered after it, and it is sent once", 0, Config{}, func(x *bench, v byte) {
 		c := x.dial(v)
 		c.send(connectPacket(v), pingreq, pingreq, subscribePacket(v, 1, theCommands))
 		c.expect("all at once", connackFor(v, 0), pingresp, pingresp, subackPacket(v, 1, 1))
@@ -132,7 +132,7 @@ var connectCases = []conformCase{
 			c.expectEnd(codeQoSNotSupported)
 		}
 	}},
-	{"3.2.2-9 3.2.2-11 4.3.3-1", "QoS 2 where it is not offered", 0, Config{}, func(x *bench, v byte) {
+	{"3.2.2-9 3.2.2-11 4.3.3-1", "QoS 2 if it is not offered", 0, Config{}, func(x *bench, v byte) {
 		c := x.connect(v)
 		c.send(publishPacket(v, qos1, theEvents, 1, "before"), publishPacket(v, qos2, theEvents, 2, "{}"), publishPacket(v, qos1, theEvents, 3, "after"))
 		synctest.Wait()
@@ -156,11 +156,11 @@ var connectCases = []conformCase{
 		}
 		x.expectRefused(v, connectPacket(v, func(h *hello) { h.flags, h.will = h.flags|16, []string{theEvents, "x"} }), answer...)
 	}},
-	{"3.2.2-13", "a will that is to be retained", mqtt5, Config{}, func(x *bench, v byte) {
+	{"3.2.2-13", "a will with the retain flag", mqtt5, Config{}, func(x *bench, v byte) {
 		x.expectRefused(v, connectPacket(v, func(h *hello) { h.flags, h.will = h.flags|flagWillRetain, []string{theEvents, "x"} }),
 			refusedConnack(codeRetainNotSupported)...)
 	}},
-	{"3.2.2-21 3.2.2-22 3.1.2-21", "the keep-alive that the server wants", mqtt5, Config{}, func(x *bench, v byte) {
+	{"3.2.2-21 3.2.2-22 3.1.2-21", "the Server Keep Alive", mqtt5, Config{}, func(x *bench, v byte) {
 		for asked, told := range map[uint16]uint16{0: 600, 1: 1, 60: 60, 600: 600, 601: 600, math.MaxUint16: 600} {
 			c, got := x.connack(v, func(h *hello) { h.keepAlive = asked })
 			if !strings.Contains(string(got), string(prop16(19, told))) {
@@ -175,7 +175,7 @@ var connectCases = []conformCase{
 			c.expectEnd(codeKeepAliveTimeout)
 		}
 	}},
-	{"3.1.2-22", "silence for one and a half of the keep-alive", 0, Config{}, func(x *bench, v byte) {
+	{"3.1.2-22", "silence for one and a half times the keep-alive", 0, Config{}, func(x *bench, v byte) {
 		c := x.connect(v, func(h *hello) { h.keepAlive = 10 })
 		for range 3 {
 			time.Sleep(14900 * time.Millisecond)
@@ -185,7 +185,7 @@ var connectCases = []conformCase{
 		time.Sleep(15001 * time.Millisecond)
 		c.expectEnd(codeKeepAliveTimeout)
 	}},
-	{"3.1.2-24 3.2.2-19 3.2.2-20", "a client that takes only packets too small for the CONNACK", mqtt5, Config{}, func(x *bench, v byte) {
+	{"3.1.2-24 3.2.2-19 3.2.2-20", "a client whose maximum packet size is below the CONNACK's size", mqtt5, Config{}, func(x *bench, v byte) {
 		kept := x.connect(v)
 		for _, most := range []uint32{1, 4} {
 			x.expectRefused(v, connectPacket(v, func(h *hello) { h.props = prop32(propMaximumPacketSize, most) }))
@@ -200,14 +200,14 @@ var connectCases = []conformCase{
 			h.props = slices.Concat(prop32(propMaximumPacketSize, 31), prop32(propSessionExpiry, math.MaxUint32))
 		})
 	}},
-	{"3.1.2-28 3.1.2-26 4.12.0-6 4.12.0-7", "what the CONNACK does not hold: response information, an alias, an authentication", mqtt5, Config{}, func(x *bench, v byte) {
+	{"3.1.2-28 3.1.2-26 4.12.0-6 4.12.0-7", "the CONNACK has no response information, alias or authentication", mqtt5, Config{}, func(x *bench, v byte) {
 		for _, asks := range [][]byte{prop8(propRequestResponseInfo, 0), prop8(propRequestResponseInfo, 1), prop16(34, 10)} {
 			if _, got := x.connack(v, func(h *hello) { h.props = asks }); !slices.Equal(got, connackFor(v, 0)) {
 				x.t.Errorf("% x: answered % x", asks, got)
 			}
 		}
 	}},
-	{"2.2.2-1 3.1.4-1", "properties of a CONNECT that are given twice, unknown, out of range or misplaced", mqtt5, Config{}, func(x *bench, v byte) {
+	{"2.2.2-1 3.1.4-1", "repeated, unknown, out-of-range and misplaced properties of a CONNECT", mqtt5, Config{}, func(x *bench, v byte) {
 		for _, tc := range []struct {
 			props []byte
 			code  byte
@@ -233,7 +233,7 @@ var connectCases = []conformCase{
 		x.expectRefused(v, connectPacket(v, func(h *hello) { h.props = slices.Concat(propText(21, "SCRAM-SHA-256"), propText(22, "data")) }),
 			refusedConnack(codeBadAuthMethod)...)
 	}},
-	{"3.15.1-1 4.12.1-1", "an authentication that was not begun", 0, Config{}, func(x *bench, v byte) {
+	{"3.15.1-1 4.12.1-1", "an AUTH without enhanced authentication", 0, Config{}, func(x *bench, v byte) {
 		c := x.connect(v)
 		c.send([]byte{0xF0, 2, 0x19, 0})
 		c.expectEnd(codeProtocolError)

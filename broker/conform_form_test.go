@@ -11,14 +11,14 @@ func TestFormConforms(t *testing.T)      { conforms(t, formCases) }
 func TestWebSocketConforms(t *testing.T) { conforms(t, webSocketCases) }
 
 var formCases = []conformCase{
-	{"1.5.5-1", "a remaining length in more bytes than needed, or in more than four", 0, Config{}, func(x *bench, v byte) {
+	{"1.5.5-1", "a remaining length in more bytes than needed, or in more than 4", 0, Config{}, func(x *bench, v byte) {
 		for _, p := range [][]byte{{0xC0, 0x80, 0}, {0xC0, 0x80, 0x80, 0x80, 0}, {0xC0, 0x80, 0x80, 0x80, 0x80, 0}, {0x30, 0xff, 0xff, 0xff, 0xff, 1}} {
 			c := x.connect(v)
 			c.send(p)
 			c.expectEnd(codeMalformed)
 		}
 	}},
-	{"1.5.4-1 1.5.4-2 1.5.7-1", "texts in properties that are no UTF-8", mqtt5, Config{}, func(x *bench, v byte) {
+	{"1.5.4-1 1.5.4-2 1.5.7-1", "strings in properties that are not UTF-8", mqtt5, Config{}, func(x *bench, v byte) {
 		for _, bad := range []string{"\xff", "\xed\xa0\x80", "a\x00"} {
 			for _, section := range [][]byte{props(propText(propUser, bad, "v")), props(propText(propUser, "k", bad)), props(propText(3, bad))} {
 				c := x.connect(v)
@@ -33,21 +33,21 @@ var formCases = []conformCase{
 			c.expectEnd(codeMalformed)
 		}
 	}},
-	{"4.13.1-1 v3:4.8.0-1", "packets that only a server sends", 0, Config{}, func(x *bench, v byte) {
+	{"4.13.1-1 v3:4.8.0-1", "packets that only a server may send", 0, Config{}, func(x *bench, v byte) {
 		for _, p := range [][]byte{{0x20, 2, 0, 0}, subackPacket(v, 1, 0), unsubackPacket(v, 1, 0), pingresp} {
 			c := x.connect(v)
 			c.send(p)
 			c.expectEnd(codeProtocolError)
 		}
 	}},
-	{"4.13.1-1", "packets of QoS 2 where it is not offered", 0, Config{}, func(x *bench, v byte) {
+	{"4.13.1-1", "packets of QoS 2 if it is not offered", 0, Config{}, func(x *bench, v byte) {
 		for _, p := range [][]byte{{0x50, 2, 0, 1}, {0x62, 2, 0, 1}, {0x70, 2, 0, 1}} {
 			c := x.connect(v)
 			c.send(p)
 			c.expectEnd(codeProtocolError)
 		}
 	}},
-	{"4.13.1-1", "packets with too little or too much in them", 0, Config{}, func(x *bench, v byte) {
+	{"4.13.1-1", "packets with missing or surplus bytes", 0, Config{}, func(x *bench, v byte) {
 		bad := [][]byte{{0x40, 0}, {0x40, 1, 0}, {0xC0, 1, 0}, {0x82, 1, 0}, {0xA2, 1, 0}, {0x30, 0}, {0x30, 1, 0}, {0x32, 3, 0, 1, 'a'}}
 		if v == mqtt311 {
 			bad = append(bad, []byte{0x40, 3, 0, 1, 0}, []byte{0xE0, 1, 0})
@@ -60,7 +60,7 @@ var formCases = []conformCase{
 			c.expectEnd(codeMalformed)
 		}
 	}},
-	{"4.2.0-1", "a stream in pieces of any size", 0, Config{}, func(x *bench, v byte) {
+	{"4.2.0-1", "a stream split at any size", 0, Config{}, func(x *bench, v byte) {
 		c := x.connect(v)
 		stream := slices.Concat(publishPacket(v, qos1, theEvents, 1, "one"), pingreq, publishPacket(v, qos1, theEvents, 2, "two"))
 		for _, b := range stream {
@@ -93,7 +93,7 @@ var webSocketCases = []conformCase{
 		c.expect("a text frame", want...)
 		c.expectClosed("a text frame")
 	}},
-	{"6.0.0-2", "packets and frames have nothing to do with each other", 0, Config{}, func(x *bench, v byte) {
+	{"6.0.0-2", "packet and frame boundaries are independent", 0, Config{}, func(x *bench, v byte) {
 		c, end := x.overWS(v)
 		defer end()
 		stream := slices.Concat(connectPacket(v), publishPacket(v, qos1, theEvents, 1, "{}"), pingreq)

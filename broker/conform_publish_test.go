@@ -12,7 +12,7 @@ import (
 func TestPublishConforms(t *testing.T) { conforms(t, publishCases) }
 
 var publishCases = []conformCase{
-	{"3.3.1-1 3.3.1-3 4.3.2-5", "after its PUBACK an identifier begins a new message, whatever DUP says", 0, Config{}, func(x *bench, v byte) {
+	{"3.3.1-1 3.3.1-3 4.3.2-5", "after its PUBACK an identifier starts a new message, with or without DUP", 0, Config{}, func(x *bench, v byte) {
 		c := x.connect(v)
 		for _, flags := range []byte{qos1, qos1 | dup, qos1} {
 			c.send(publishPacket(v, flags, theEvents, 7, "same"))
@@ -29,12 +29,12 @@ var publishCases = []conformCase{
 		c.expectEnd(codeProtocolError)
 		x.expectStored()
 	}},
-	{"3.3.1-4", "both bits of the QoS", 0, Config{}, func(x *bench, v byte) {
+	{"3.3.1-4", "QoS 3", 0, Config{}, func(x *bench, v byte) {
 		c := x.connect(v)
 		c.send(publishPacket(v, qos1|qos2, theEvents, 1, "{}"))
 		c.expectEnd(codeMalformed)
 	}},
-	{"3.3.1-5 3.3.1-8 3.2.2-14", "RETAIN changes nothing: nothing is retained", 0, Config{}, func(x *bench, v byte) {
+	{"3.3.1-5 3.3.1-8 3.2.2-14", "RETAIN has no effect: nothing is retained", 0, Config{}, func(x *bench, v byte) {
 		c := x.connect(v)
 		c.send(publishPacket(v, 1, theEvents, 0, "zero"), publishPacket(v, qos1|1, theEvents, 1, "one"))
 		c.expect("accepted", puback(1))
@@ -43,7 +43,7 @@ var publishCases = []conformCase{
 			x.t.Errorf("%d messages retained", n)
 		}
 	}},
-	{"3.3.2-1", "a topic that is no text", 0, Config{}, func(x *bench, v byte) {
+	{"3.3.2-1", "a topic that is not a well-formed string", 0, Config{}, func(x *bench, v byte) {
 		for _, topic := range []string{"\xff", "a\x00", "\xed\xa0\x80"} {
 			c := x.connect(v)
 			c.send(publishPacket(v, qos1, topic, 1, "{}"))
@@ -59,12 +59,12 @@ var publishCases = []conformCase{
 		}
 		x.expectStored()
 	}},
-	{"4.7.3-1", "a topic of no characters", 0, Config{}, func(x *bench, v byte) {
+	{"4.7.3-1", "an empty topic", 0, Config{}, func(x *bench, v byte) {
 		c := x.connect(v)
 		c.send(publishPacket(v, qos1, "", 1, "{}"))
 		c.expectEnd(codeProtocolError)
 	}},
-	{"4.7.3-3 4.7.3-4", "a topic of 65,535 bytes, and one that a normalisation would make our own", 0, Config{}, func(x *bench, v byte) {
+	{"4.7.3-3 4.7.3-4", "a topic of 65,535 bytes, and one that normalisation would make the device's own", 0, Config{}, func(x *bench, v byte) {
 		for _, topic := range []string{strings.Repeat("t", 65535), strings.ToUpper(theEvents), theEvents + "/", "/" + theEvents, strings.Replace(theEvents, "e", "e\u0301", 1)} {
 			c := x.connect(v)
 			c.send(publishPacket(v, qos1, topic, 1, "{}"))
@@ -77,7 +77,7 @@ var publishCases = []conformCase{
 		}
 		x.expectStored()
 	}},
-	{"2.2.1-2", "at QoS 0 nothing stands between topic and payload", 0, Config{}, func(x *bench, v byte) {
+	{"2.2.1-2", "at QoS 0 no bytes separate topic and payload", 0, Config{}, func(x *bench, v byte) {
 		c := x.connect(v)
 		c.send(publishPacket(v, 0, theEvents, 0, "\x00\x01rest"), pingreq)
 		c.expect("QoS 0", pingresp)
@@ -90,7 +90,7 @@ var publishCases = []conformCase{
 			c.expectEnd(codeProtocolError)
 		}
 	}},
-	{"3.3.2-4 3.3.2-5 3.3.2-13 3.3.2-16 3.3.2-19 3.3.4-1", "a request with response topic, correlation data and all that a PUBLISH may have", mqtt5, Config{}, func(x *bench, v byte) {
+	{"3.3.2-4 3.3.2-5 3.3.2-13 3.3.2-16 3.3.2-19 3.3.4-1", "a request with response topic, correlation data and every other PUBLISH property", mqtt5, Config{}, func(x *bench, v byte) {
 		c := x.connect(v)
 		all := props(prop8(1, 1), prop32(2, 60), propText(3, "application/json"), propText(8, "reply/to/me"), propText(9, "\x00\xff"),
 			propText(propUser, "k", "v"), propText(propUser, "k", "v"))
@@ -122,7 +122,7 @@ var publishCases = []conformCase{
 		c.send(publishWith(qos1, theEvents, 1, props([]byte{propSubscriptionID, 1}), "{}"))
 		c.expectEnd(codeProtocolError)
 	}},
-	{"2.2.2-1 4.13.1-1", "properties of a PUBLISH of bad form", mqtt5, Config{}, func(x *bench, v byte) {
+	{"2.2.2-1 4.13.1-1", "malformed properties of a PUBLISH", mqtt5, Config{}, func(x *bench, v byte) {
 		for _, tc := range []struct {
 			section []byte
 			code    byte
@@ -146,7 +146,7 @@ var publishCases = []conformCase{
 		}
 		x.expectStored()
 	}},
-	{"3.2.2-15", "a packet that is larger than was told", 0, Config{MaxPacket: 1000}, func(x *bench, v byte) {
+	{"3.2.2-15", "a packet above the Maximum Packet Size", 0, Config{MaxPacket: 1000}, func(x *bench, v byte) {
 		head := len(publishPacket(v, qos1, theEvents, 1, strings.Repeat("x", 200))) - 200
 		c := x.connect(v)
 		c.send(publishPacket(v, qos1, theEvents, 1, strings.Repeat("x", 1000-head)))
@@ -157,7 +157,7 @@ var publishCases = []conformCase{
 			x.t.Errorf("%d messages stored", n)
 		}
 	}},
-	{"4.3.1-1", "QoS 0 is answered by nothing, stored or refused", 0, Config{}, func(x *bench, v byte) {
+	{"4.3.1-1", "QoS 0 has no answer, stored or refused", 0, Config{}, func(x *bench, v byte) {
 		c := x.connect(v)
 		c.send(publishPacket(v, 0, theEvents, 0, "a"))
 		c.expect("stored")
@@ -170,7 +170,7 @@ var publishCases = []conformCase{
 			x.t.Error("closed")
 		}
 	}},
-	{"4.6.0-5 4.6.0-6", "messages reach the log in the order of the connection, whatever their QoS", 0, Config{}, func(x *bench, v byte) {
+	{"4.6.0-5 4.6.0-6", "messages reach the log in the order of arrival, regardless of their QoS", 0, Config{}, func(x *bench, v byte) {
 		c := x.connect(v)
 		var want []string
 		for i := range 50 {

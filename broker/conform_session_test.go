@@ -25,7 +25,7 @@ func (x *bench) sessionPresent(v byte, end []byte, options ...func(*hello)) bool
 }
 
 var sessionCases = []conformCase{
-	{"3.1.2-4 3.1.2-5 3.1.2-6 3.1.2-23 3.1.4-4 3.2.2-2 3.2.2-3 v3:3.1.2-4 v3:3.1.2-6 v3:3.2.2-1 v3:3.2.2-2 v3:3.2.2-3", "session present", 0, Config{}, func(x *bench, v byte) {
+	{"3.1.2-4 3.1.2-5 3.1.2-6 3.1.2-23 3.1.4-4 3.2.2-2 3.2.2-3 v3:3.1.2-4 v3:3.1.2-6 v3:3.2.2-1 v3:3.2.2-2 v3:3.2.2-3", "Session Present", 0, Config{}, func(x *bench, v byte) {
 		keep, end := stays(v), goodbye
 		clean := func(*hello) {}
 		for i, tc := range []struct {
@@ -37,7 +37,7 @@ var sessionCases = []conformCase{
 			}
 		}
 	}},
-	{"4.1.0-1 4.1.0-2", "a session ends when its time is over, and not while connected", 0, Config{}, func(x *bench, v byte) {
+	{"4.1.0-1 4.1.0-2", "a session ends after its expiry interval, and not while connected", 0, Config{}, func(x *bench, v byte) {
 		life := 256 * time.Second
 		if v == mqtt311 {
 			life = 12 * time.Hour // the longest there is: 3.1.1 cannot ask for less
@@ -63,7 +63,7 @@ var sessionCases = []conformCase{
 			x.t.Error("forgotten while connected")
 		}
 	}},
-	{"3.1.2-23", "the session expiry that is granted", mqtt5, Config{}, func(x *bench, v byte) {
+	{"3.1.2-23", "the granted session expiry", mqtt5, Config{}, func(x *bench, v byte) {
 		const most = 12 * 3600
 		for _, tc := range []struct {
 			asked uint32
@@ -78,7 +78,7 @@ var sessionCases = []conformCase{
 			x.t.Errorf("a second connection of the device: % x", got)
 		}
 	}},
-	{"3.1.4-3 v3:3.1.4-2", "a client id that is connected already", 0, Config{}, func(x *bench, v byte) {
+	{"3.1.4-3 v3:3.1.4-2", "a client id that is already connected", 0, Config{}, func(x *bench, v byte) {
 		first := x.connect(v)
 		x.connect(v)
 		first.expectEnd(codeSessionTakenOver)
@@ -103,7 +103,7 @@ var sessionCases = []conformCase{
 			c.expectEnd(codeMalformed)
 		}
 	}},
-	{"3.14.4-1 3.14.4-2", "nothing after a DISCONNECT counts", 0, Config{}, func(x *bench, v byte) {
+	{"3.14.4-1 3.14.4-2", "packets after a DISCONNECT have no effect", 0, Config{}, func(x *bench, v byte) {
 		c := x.connect(v)
 		c.send(publishPacket(v, 0, theEvents, 0, "before"), goodbye, publishPacket(v, 0, theEvents, 0, "after"), pingreq)
 		c.expect("nothing")
@@ -126,7 +126,7 @@ var sessionCases = []conformCase{
 			c.expectEnd(codeMalformed)
 		}
 	}},
-	{"3.14.2-2", "a session that lives longer than was asked for at the beginning", mqtt5, Config{}, func(x *bench, v byte) {
+	{"3.14.2-2", "a session expiry raised in the DISCONNECT", mqtt5, Config{}, func(x *bench, v byte) {
 		c := x.connect(v)
 		c.send([]byte{0xE0, 7, 0, 5, propSessionExpiry, 0, 0, 0, 1})
 		c.expectEnd(codeProtocolError)
@@ -148,12 +148,12 @@ var sessionCases = []conformCase{
 		x.stop()
 		c.expectEnd(codeShuttingDown)
 	}},
-	{"4.12.1-2", "a credential that is taken away", 0, Config{}, func(x *bench, v byte) {
+	{"4.12.1-2", "a revoked credential", 0, Config{}, func(x *bench, v byte) {
 		c := x.connect(v)
 		x.broker.Drop(everybody)
 		c.expectEnd(codeNotAuthorized)
 	}},
-	{"4.4.0-1", "what was not acknowledged before a connection ended is a new message on the next", 0, Config{}, func(x *bench, v byte) {
+	{"4.4.0-1", "a message that was not acknowledged before a connection ended is new on the next connection", 0, Config{}, func(x *bench, v byte) {
 		x.intake.hold = true
 		c := x.connect(v, stays(v))
 		c.send(publishPacket(v, qos1, theEvents, 3, "M"))

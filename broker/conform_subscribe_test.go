@@ -43,7 +43,7 @@ var subscribeCases = []conformCase{
 			c.expect("nothing to end", unsubackPacket(v, id, codeNoSubscription))
 		}
 	}},
-	{"3.8.1-1 3.10.1-1", "reserved flags", 0, Config{}, func(x *bench, v byte) {
+	{"3.8.1-1 3.10.1-1", "the reserved flags are checked", 0, Config{}, func(x *bench, v byte) {
 		for _, p := range [][]byte{subscribePacket(v, 1, theCommands), unsubscribePacket(v, 1, theCommands)} {
 			for _, flags := range []byte{0, 1, 3, 6, 10} {
 				c := x.connect(v)
@@ -52,7 +52,7 @@ var subscribeCases = []conformCase{
 			}
 		}
 	}},
-	{"3.8.3-1 3.10.3-1 4.7.3-2", "filters that are no text", 0, Config{}, func(x *bench, v byte) {
+	{"3.8.3-1 3.10.3-1 4.7.3-2", "filters that are not well-formed strings", 0, Config{}, func(x *bench, v byte) {
 		for _, filter := range []string{"\xff", "a\x00b", "\xed\xa0\x80"} {
 			for _, p := range [][]byte{subscribePacket(v, 1, theCommands, filter), unsubscribePacket(v, 1, theCommands, filter)} {
 				c := x.connect(v)
@@ -61,21 +61,21 @@ var subscribeCases = []conformCase{
 			}
 		}
 	}},
-	{"3.8.3-2 3.10.3-2", "no filter at all", 0, Config{}, func(x *bench, v byte) {
+	{"3.8.3-2 3.10.3-2", "no filter", 0, Config{}, func(x *bench, v byte) {
 		for _, p := range [][]byte{subscribePacket(v, 1), unsubscribePacket(v, 1)} {
 			c := x.connect(v)
 			c.send(p)
 			c.expectEnd(codeProtocolError)
 		}
 	}},
-	{"4.7.3-1", "a filter of no characters", 0, Config{}, func(x *bench, v byte) {
+	{"4.7.3-1", "an empty filter", 0, Config{}, func(x *bench, v byte) {
 		for _, p := range [][]byte{subscribePacket(v, 1, theCommands, ""), unsubscribePacket(v, 1, "")} {
 			c := x.connect(v)
 			c.send(p)
 			c.expectEnd(codeMalformed)
 		}
 	}},
-	{"3.8.3-5 v3:3.8.3-4", "reserved bits of the options, and a QoS of 3", 0, Config{}, func(x *bench, v byte) {
+	{"3.8.3-5 v3:3.8.3-4", "reserved bits of the options, and QoS 3", 0, Config{}, func(x *bench, v byte) {
 		bad := []byte{3, 0x40, 0x80, 0x30}
 		if v == mqtt311 {
 			bad = append(bad, 4, 8, 0x10, 0x20) // what 5.0 gave a meaning
@@ -99,7 +99,7 @@ var subscribeCases = []conformCase{
 			}
 		}
 	}},
-	{"3.8.4-3 3.8.4-4", "the same filter again takes the place of the first", 0, Config{}, func(x *bench, v byte) {
+	{"3.8.4-3 3.8.4-4", "the same filter again replaces the first", 0, Config{}, func(x *bench, v byte) {
 		c := x.connect(v)
 		p := subscribePacket(v, 2, theCommands)
 		p[len(p)-1] = 0
@@ -110,7 +110,7 @@ var subscribeCases = []conformCase{
 			x.t.Errorf("received %q", got)
 		}
 	}},
-	{"3.8.4-5 3.8.4-6 3.8.4-7 3.9.3-1 3.9.3-2 3.2.2-10 4.7.1-1 4.7.1-2 4.8.2-1 4.8.2-2", "a code for each filter, in order, that says why", 0, Config{}, func(x *bench, v byte) {
+	{"3.8.4-5 3.8.4-6 3.8.4-7 3.9.3-1 3.9.3-2 3.2.2-10 4.7.1-1 4.7.1-2 4.8.2-1 4.8.2-2", "a code for each filter, in order, with the reason", 0, Config{}, func(x *bench, v byte) {
 		filters, codes := []string{}, []byte{}
 		for _, tc := range []struct {
 			filter string
@@ -138,7 +138,7 @@ var subscribeCases = []conformCase{
 			x.t.Errorf("received %q", got)
 		}
 	}},
-	{"3.1.2-24 3.9.2-1", "a SUBACK that would be larger than the client takes", mqtt5, Config{}, func(x *bench, v byte) {
+	{"3.1.2-24 3.9.2-1", "a SUBACK above the client's maximum packet size", mqtt5, Config{}, func(x *bench, v byte) {
 		c := x.connect(v, func(h *hello) { h.props = prop32(propMaximumPacketSize, 40) })
 		filters := slices.Repeat([]string{"a"}, 36)
 		c.send(subscribePacket(v, 1, filters[:35]...))
@@ -146,7 +146,7 @@ var subscribeCases = []conformCase{
 		c.send(subscribePacket(v, 2, filters...))
 		c.expectEnd(codePacketTooLarge)
 	}},
-	{"3.8.3-4", "no local on a shared subscription", mqtt5, Config{}, func(x *bench, v byte) {
+	{"3.8.3-4", "No Local on a shared subscription", mqtt5, Config{}, func(x *bench, v byte) {
 		c := x.connect(v)
 		c.send(subscribeWith(1, []byte{0}, "$share/g/"+theCommands, 4))
 		c.expectEnd(codeProtocolError)
@@ -167,7 +167,7 @@ var subscribeCases = []conformCase{
 		}
 		x.command("nobody is subscribed")
 	}},
-	{"3.8.4-8 3.10.4-1 3.10.4-2 3.3.2-3 4.5.0-1", "commands come while subscribed, at the QoS that was granted", 0, Config{}, func(x *bench, v byte) {
+	{"3.8.4-8 3.10.4-1 3.10.4-2 3.3.2-3 4.5.0-1", "commands arrive while subscribed, at the granted QoS", 0, Config{}, func(x *bench, v byte) {
 		c := x.connect(v)
 		x.command("before")
 		c.send(subscribePacket(v, 1, theCommands))
@@ -187,12 +187,12 @@ var subscribeCases = []conformCase{
 		x.command("after")
 		c.expect("after it")
 	}},
-	{"3.10.4-6 3.11.3-1 3.11.3-2", "a code for each filter that is ended, in order", mqtt5, Config{}, func(x *bench, v byte) {
+	{"3.10.4-6 3.11.3-1 3.11.3-2", "a code for each removed filter, in order", mqtt5, Config{}, func(x *bench, v byte) {
 		c := x.connect(v)
 		c.send(subscribePacket(v, 1, theCommands), unsubscribePacket(v, 2, "#", theCommands, theCommands))
 		c.expect("both", subackPacket(v, 1, 1), unsubackPacket(v, 2, codeNoSubscription, 0, codeNoSubscription))
 	}},
-	{"3.8.4-1", "an identifier that a PUBLISH of the client uses at the same time", 0, Config{}, func(x *bench, v byte) {
+	{"3.8.4-1", "an identifier that a PUBLISH of the client also uses", 0, Config{}, func(x *bench, v byte) {
 		x.intake.hold = true
 		c := x.connect(v)
 		c.send(publishPacket(v, qos1, theEvents, 4, "{}"), subscribePacket(v, 4, theCommands), unsubscribePacket(v, 4, theCommands))
@@ -205,7 +205,7 @@ var subscribeCases = []conformCase{
 		c.send(pingreq, pingreq, pingreq)
 		c.expect("PINGRESP", pingresp, pingresp, pingresp)
 	}},
-	{"2.1.3-1 v3:2.2.2-1 v3:2.2.2-2", "flags of packets that have none", 0, Config{}, func(x *bench, v byte) {
+	{"2.1.3-1 v3:2.2.2-1 v3:2.2.2-2", "flags of packets whose flags are reserved", 0, Config{}, func(x *bench, v byte) {
 		for _, p := range [][]byte{{0xC1, 0}, {0xC8, 0}, {0xE1, 0}, {0x42, 2, 0, 1}, {0x00, 0}} {
 			c := x.connect(v)
 			c.send(p)

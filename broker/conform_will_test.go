@@ -49,13 +49,13 @@ var willCases = []conformCase{
 			}
 		}
 	}},
-	{"3.14.4-3 3.1.2-10 v3:3.1.2-12", "a DISCONNECT takes the will with it", 0, Config{}, func(x *bench, v byte) {
+	{"3.14.4-3 3.1.2-10 v3:3.1.2-12", "a DISCONNECT removes the will", 0, Config{}, func(x *bench, v byte) {
 		x.connect(v, leaves(v, 0, 0)).send(goodbye)
 		x.connect(v).conn.Close() // and one that has none leaves none
 		time.Sleep(time.Hour)
 		x.expectStored()
 	}},
-	{"3.14.2-1 3.1.2-8", "a DISCONNECT with another reason does not", mqtt5, Config{}, func(x *bench, v byte) {
+	{"3.14.2-1 3.1.2-8", "a DISCONNECT with another reason keeps the will", mqtt5, Config{}, func(x *bench, v byte) {
 		for n, code := range []byte{0x04, 0x80, 0x81, 0x82, 0x83, 0x90, 0x93, 0x94, 0x95, 0x96, 0x97, 0x98, 0x99} {
 			c := x.connect(v, leaves(v, 0, 0))
 			c.send([]byte{0xE0, 1, code})
@@ -75,7 +75,7 @@ var willCases = []conformCase{
 		time.Sleep(time.Hour)
 		x.expectStored("will")
 	}},
-	{"3.1.3-9 4.1.0-2", "a session that ends before its will's delay takes it along", mqtt5, Config{}, func(x *bench, v byte) {
+	{"3.1.3-9 4.1.0-2", "a session that ends before its will's delay publishes the will", mqtt5, Config{}, func(x *bench, v byte) {
 		x.connect(v, leaves(v, 60, 30)).conn.Close()
 		time.Sleep(29 * time.Second)
 		x.expectStored()
@@ -84,7 +84,7 @@ var willCases = []conformCase{
 		x.connect(v, leaves(v, math.MaxUint32, 0)).conn.Close() // at once when it ends with the connection
 		x.expectStored("will", "will")
 	}},
-	{"3.1.3-9", "a client that returns in time calls its will off, and starting clean does not", mqtt5, Config{}, func(x *bench, v byte) {
+	{"3.1.3-9", "a client that resumes its session in time cancels its will; a clean start does not", mqtt5, Config{}, func(x *bench, v byte) {
 		x.connect(v, leaves(v, 30, 60)).conn.Close()
 		time.Sleep(29 * time.Second)
 		c := x.connect(v, stays(v))
@@ -97,7 +97,7 @@ var willCases = []conformCase{
 		x.connect(v)
 		x.expectStored("will")
 	}},
-	{"3.1.3-9", "a DISCONNECT that asks for the will leaves it its delay", mqtt5, Config{}, func(x *bench, v byte) {
+	{"3.1.3-9", "a DISCONNECT that requests the will keeps its delay", mqtt5, Config{}, func(x *bench, v byte) {
 		c := x.connect(v, leaves(v, 30, 60))
 		c.send([]byte{0xE0, 1, 4})
 		c.expectClosed("a DISCONNECT")
@@ -116,9 +116,9 @@ var willCases = []conformCase{
 			next          func(*hello)
 			wills         int
 		}{
-			{"the session goes on and the will has a delay", 30, 60, stays(v), 0},
+			{"the session is resumed and the will has a delay", 30, 60, stays(v), 0},
 			{"the will has no delay", 0, 60, stays(v), 1},
-			{"the next starts clean", 30, 60, func(*hello) {}, 1},
+			{"the next connection starts clean", 30, 60, func(*hello) {}, 1},
 			{"the session ends with its connection", 30, 0, stays(v), 1},
 		} {
 			before := len(x.intake.bodies())
@@ -152,7 +152,7 @@ var willCases = []conformCase{
 			}
 		}
 	}},
-	{"3.1.2-8 3.1.3-9", "when Weir stops its sessions end, and wills are due, those with a delay as well", 0, Config{}, func(x *bench, v byte) {
+	{"3.1.2-8 3.1.3-9", "when Weir stops, its sessions end and wills are published, including delayed ones", 0, Config{}, func(x *bench, v byte) {
 		x.connect(v, leaves(v, 30, 60)).conn.Close()
 		synctest.Wait()
 		x.connect(v, leaves(v, 30, 60), func(h *hello) {
@@ -169,7 +169,7 @@ var willCases = []conformCase{
 			x.t.Errorf("%d wills in the end", n)
 		}
 	}},
-	{"3.1.2-8", "the will of a credential that was taken away is refused and counted, a delayed one too", 0, Config{}, func(x *bench, v byte) {
+	{"3.1.2-8", "the will of a revoked credential is refused and counted, also if delayed", 0, Config{}, func(x *bench, v byte) {
 		x.connect(v, leaves(v, 0, 0))
 		x.broker.Drop(everybody)
 		want := []ingest.Reason{ingest.ReasonNotAuthorized}
@@ -185,7 +185,7 @@ var willCases = []conformCase{
 			x.t.Errorf("refused %v, received %d", got, x.intake.counted())
 		}
 	}},
-	{"3.1.2-14 3.1.2-15 3.1.3-10", "a will goes the way of every message, muted, with the binding of its device", 0, Config{}, func(x *bench, v byte) {
+	{"3.1.2-14 3.1.2-15 3.1.3-10", "a will is handled like every message, with CannotRefuse and its device's binding", 0, Config{}, func(x *bench, v byte) {
 		x.connect(v, leaves(v, 0, 0), func(h *hello) {
 			if v == mqtt5 {
 				h.willProps = slices.Concat(prop8(1, 1), prop32(2, 60), propText(3, "application/json"), propText(8, "a"), propText(9, "c"), propText(propUser, "k", "v"))

@@ -147,18 +147,18 @@ const conformancePreamble = `# MQTT conformance
 
 <!-- Written by ` + "`" + conformanceUpdate + "`" + `; do not edit. -->
 
-Every numbered normative statement of MQTT 5.0 and MQTT 3.1.1, in our words, how Weir stands to it on a device's
-connection, and the tests of package ` + "`broker`" + ` that show it: raw bytes in, exact bytes out. Where the two versions say the same
-they share a row. Codes are reason codes of MQTT 5.0; 3.1.1 is closed where it has no code.
+Every numbered normative statement of MQTT 5.0 and MQTT 3.1.1, paraphrased, with Weir's conformance on a device's
+connection and the tests of package ` + "`broker`" + ` that show it: raw bytes in, exact bytes out. Statements that both versions share
+have one row. Codes are reason codes of MQTT 5.0; a 3.1.1 connection is closed where 3.1.1 has no code.
 
 A device's connection is not a general broker: a device publishes on its own topics, subscribes to its own commands, and
-what it publishes goes to the durable log. What follows from that is marked:
+its messages go to the durable log. The column "Weir" has one of these:
 
-- **conforms**: as the standard says
+- **conforms**: as the standard demands
 - **refused by policy**: the standard allows it, a device may not; the row names the code
-- **not offered**: optional in the standard, or without meaning here; the CONNACK of MQTT 5.0 says so where it can
-- **departs**: on purpose; the row says why
-- **of clients**: binds the client; the row says what follows when it does not
+- **not offered**: optional in the standard, or not applicable; the CONNACK of MQTT 5.0 states it if it has a field for it
+- **departs**: deliberate; the row gives the reason
+- **of clients**: binds the client; the row says what follows from a violation
 
 `
 
@@ -173,7 +173,7 @@ func writeConformance(t *testing.T) []byte {
 		}
 	}
 	var words []string
-	for _, s := range []stand{obeyed, refused, off, departs, ofClients} {
+	for _, s := range []stand{conforming, refused, off, departs, ofClients} {
 		words = append(words, fmt.Sprintf("%d %s", counts[s], s))
 	}
 	fmt.Fprintf(&b, "Statements: %s.\n", strings.Join(words, ", "))

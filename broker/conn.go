@@ -29,7 +29,7 @@ type endKind uint8
 
 const (
 	abnormal  endKind = iota
-	clean             // the client sent a DISCONNECT that takes its will back
+	clean             // the client sent a DISCONNECT that removes its will
 	takenOver         // by a connection with the same client id
 	revoked           // by a change of credential, device or tenant: the session ends too
 )
@@ -66,7 +66,7 @@ var (
 
 // service is what a listener is for: the devices, or the open topics. It decides what connections and sessions leave open.
 type service interface {
-	// claims reads who the CONNECT claims to be and refuses what the service never accepts.
+	// claims reads the identity that the CONNECT claims and refuses what the service never accepts.
 	claims(p *connect) (identity, *refusal)
 	// verify verifies the credential.
 	verify(ctx context.Context, p *connect, id identity) (Proof, *refusal)
@@ -183,7 +183,7 @@ func (c *conn) run() {
 	}
 }
 
-// recovered ends a connection whose handling has panicked; others go on.
+// recovered ends a connection whose handling has panicked; other connections are not affected.
 func (c *conn) recovered(what string) {
 	if p := recover(); p != nil {
 		c.b.metrics.panics.Inc()
@@ -290,7 +290,7 @@ func (c *conn) finish() {
 		c.expire.Stop()
 	}
 	if why == causeShutdown {
-		select { // what was handed to the log is answered before the client is sent away
+		select { // messages handed to the log are answered before the client is disconnected
 		case <-c.acks.drain():
 		case <-c.b.closing.Done():
 		}
@@ -323,7 +323,7 @@ func (c *conn) lastWord(why *cause, rest []byte) {
 	_, _ = c.nc.Write(rest) // the client may be gone already; the connection ends either way
 }
 
-// linger closes a connection such that what was written last arrives: closing over unread bytes would reset it.
+// linger closes a connection so that the last written bytes arrive: closing it with unread bytes would reset it.
 func linger(conn net.Conn) {
 	defer conn.Close()
 	half, ok := conn.(interface{ CloseWrite() error })

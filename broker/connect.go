@@ -58,7 +58,7 @@ var (
 	refuseSmallest   = &refusal{why: "packet-size"} // the client takes not even a refusal
 	refuseBusy       = &refusal{code: codeServerBusy, v3: connackUnavailable, why: "busy"}
 	refuseStopping   = &refusal{code: codeShuttingDown, v3: connackUnavailable, why: "stopping"}
-	// One answer for every cause that has to do with identity, so that an unauthenticated client learns nothing from it.
+	// One answer for every identity error, so that it reveals nothing to an unauthenticated client.
 	refuseIdentity = &refusal{code: codeNotAuthorized, v3: connackNotAuthorized, why: "not-authorized"}
 )
 
@@ -126,7 +126,7 @@ func decodeConnect(body []byte) (connect, *refusal) {
 // bridgeBit is set in the protocol level by bridges.
 const bridgeBit = 0x80
 
-// forDevice refuses what no device may ask for: to be a bridge, and a will that is retained (MQTT-3.2.2-13). 3.1.1 has no code
+// forDevice refuses requests that no device may make: to be a bridge, and a retained will (MQTT-3.2.2-13). 3.1.1 has no code
 // for the second, and the flag is ignored there.
 func (p *connect) forDevice() *refusal {
 	if p.bridge {

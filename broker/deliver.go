@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// outbox is what waits to be written to a client besides the acknowledgements of its own publishes. The reader of the
-// connection writes its answers itself; deliveries are written by a goroutine that lives no longer than there is something to
-// write, so that a connection that only listens has none. The lock of the connection's pubsub guards it.
+// outbox holds the bytes and messages that are to be written to a client besides the acknowledgements of its own publishes. The
+// reader of the connection writes its answers itself; a goroutine that ends when nothing is left writes deliveries, so that a
+// connection that only listens has none. The lock of the connection's pubsub guards it.
 type outbox struct {
 	out        []byte // encoded answers
 	writing    bool   // one goroutine writes: the reader, or that of deliveries
@@ -29,7 +29,7 @@ func (o *outbox) init(p *pubsub, hello *connect) {
 // writeBatch is how many bytes are put into one write, about.
 const writeBatch = 32 << 10
 
-// wake starts writing, unless that is under way. It needs the lock.
+// wake starts the writing goroutine, unless it runs. It needs the lock.
 func (c *conn) wake() {
 	if !c.writing && !c.shut {
 		c.writing = true
@@ -37,7 +37,7 @@ func (c *conn) wake() {
 	}
 }
 
-// deliver writes what waits until nothing is left.
+// deliver writes the outbox until it is empty.
 func (c *conn) deliver() {
 	defer c.recovered("writing to a client panicked")
 	for b := c.pubsub.fill(c, nil); len(b) > 0 && c.write(b) == nil; {

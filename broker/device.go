@@ -48,7 +48,7 @@ func (t *topics) purpose(topic string) purpose {
 }
 
 // devices is the service for devices: what they publish goes to the intake, and they may subscribe to their own commands.
-// Commands are not kept for a device that is away: that is the platform's part.
+// Commands are not kept for a disconnected device: the platform does that.
 type devices struct {
 	b      *Broker
 	pubsub *pubsub

@@ -217,7 +217,7 @@ func deafen(t testing.TB, ln *pipeListener, v byte, options ...func(*hello)) net
 	return conn
 }
 
-func TestASubscriberThatDoesNotReadStallsNobody(t *testing.T) {
+func TestASubscriberThatDoesNotReadStallsNoOtherClient(t *testing.T) {
 	t.Parallel()
 	for _, v := range bothVersions {
 		inBubble(t, Config{WriteTimeout: 4 * time.Second}, func(t *testing.T, x *bench) {

@@ -100,7 +100,7 @@ func (c *wsConn) next() error {
 	return c.bad(closeProtocol)
 }
 
-// head reads what stands before the payload. A client masks all that it sends.
+// head reads the header of a frame. A client masks every payload.
 func (c *wsConn) head() (opcode byte, fin bool, err error) {
 	var b [8]byte
 	if _, err = io.ReadFull(c.in, b[:2]); err != nil {
@@ -155,7 +155,7 @@ func (c *wsConn) bad(status uint16) error {
 	return errFrame
 }
 
-// pong answers a ping. The time for it is its own: nothing may have been written for long.
+// pong answers a ping with its own deadline: the last write may be long ago.
 func (c *wsConn) pong(payload []byte) error {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
@@ -199,7 +199,7 @@ func (c *wsConn) frame(opcode byte, payload []byte) error {
 	return err
 }
 
-// CloseWrite says that nothing follows: the close frame, then the end of what carries it.
+// CloseWrite sends the close frame and then closes the write side of the underlying connection.
 func (c *wsConn) CloseWrite() error {
 	c.wmu.Lock()
 	status := c.status

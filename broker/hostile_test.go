@@ -236,7 +236,7 @@ func TestPanicEndsOneConnection(t *testing.T) {
 	})
 }
 
-func TestWhoeverSaysNothingIsSentAway(t *testing.T) {
+func TestASilentClientIsDisconnected(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, x *bench) {
 		silent, slow := x.dial(mqtt311), x.dial(mqtt311)
 		slow.send(connectPacket(mqtt311)[:10])

@@ -17,7 +17,7 @@ type message struct {
 	from    string // client id
 }
 
-// messageOverhead is what a message costs beyond its bytes, about.
+// messageOverhead is the approximate memory of a message beyond its bytes.
 const messageOverhead = 128
 
 func (m *message) size() int64 {

@@ -154,7 +154,7 @@ func (o *openTopics) permit(*conn, string) byte { return codeSuccess }
 // bridgeStates is where bridges publish whether they are connected; of the reserved topics these are open to clients.
 const bridgeStates = "$SYS/broker/connection/"
 
-// forbidden is why no client may publish on a topic, "" when every client may.
+// forbidden returns why no client may publish on a topic, "" when every client may.
 func (o *openTopics) forbidden(topic string) string {
 	switch {
 	case o.devices.MatchString(topic):
@@ -165,7 +165,7 @@ func (o *openTopics) forbidden(topic string) string {
 	return ""
 }
 
-// publishWill publishes a will. One that finds no room is counted: no client is there to be answered.
+// publishWill publishes a will. A refused will is counted: no client remains to be answered.
 func (o *openTopics) publishWill(w *lastWill) {
 	o.pubsub.mu.Lock()
 	defer o.pubsub.mu.Unlock()

@@ -65,7 +65,7 @@ func TestOpenTopicsKeepTheStatementsOfTheStandard(t *testing.T) {
 		version      byte
 		try          func(s *stage)
 	}{
-		{"MQTT-3.1.2-4", "a clean start discards the session that was there", both, func(s *stage) {
+		{"MQTT-3.1.2-4", "a clean start discards the existing session", both, func(s *stage) {
 			c := s.client("c", resumable)
 			c.subscribed("t", 1)
 			c.conn.Close()
@@ -74,12 +74,12 @@ func TestOpenTopicsKeepTheStatementsOfTheStandard(t *testing.T) {
 				s.Error("it was not discarded")
 			}
 		}},
-		{"MQTT-3.1.2-5", "without a session a new one is made, and Session Present is 0", both, func(s *stage) {
+		{"MQTT-3.1.2-5", "without a session a new one is created, and Session Present is 0", both, func(s *stage) {
 			if s.present("c", resumable) {
 				s.Error("there was one")
 			}
 		}},
-		{"MQTT-3.1.2-23", "the session is kept for as long as it was asked for", both, func(s *stage) {
+		{"MQTT-3.1.2-23", "the session is kept for the requested time", both, func(s *stage) {
 			c := s.client("c", resumable)
 			c.conn.Close()
 			time.Sleep(900 * time.Second)
@@ -87,7 +87,7 @@ func TestOpenTopicsKeepTheStatementsOfTheStandard(t *testing.T) {
 				s.Error("it is gone")
 			}
 		}},
-		{"MQTT-3.1.2-22", "nothing for one and a half keep-alives ends the connection", both, func(s *stage) {
+		{"MQTT-3.1.2-22", "silence for one and a half keep-alives ends the connection", both, func(s *stage) {
 			c := s.client("c", func(h *hello) { h.keepAlive = 10 })
 			time.Sleep(14 * time.Second)
 			c.send([]byte{0xC0, 0})
@@ -95,7 +95,7 @@ func TestOpenTopicsKeepTheStatementsOfTheStandard(t *testing.T) {
 			time.Sleep(16 * time.Second)
 			s.ends(c, "too late", codeKeepAliveTimeout)
 		}},
-		{"MQTT-3.1.2-10", "the will is discarded when it was published", both, func(s *stage) {
+		{"MQTT-3.1.2-10", "the will is discarded after it was published", both, func(s *stage) {
 			r := s.client("r")
 			r.subscribed("w", 0)
 			for range 2 {
@@ -110,14 +110,14 @@ func TestOpenTopicsKeepTheStatementsOfTheStandard(t *testing.T) {
 			synctest.Wait()
 			s.client("r").subscribed("w", 0)
 		}},
-		{"MQTT-3.1.3-5", "client ids of 1 to 23 letters and digits are taken", both, func(s *stage) {
+		{"MQTT-3.1.3-5", "client ids of 1 to 23 letters and digits are accepted", both, func(s *stage) {
 			for _, id := range []string{"a", "0123456789abcdefghijklm", "NOPQRSTUVWXYZnopqrstuvw"} {
 				s.client(id)
 			}
 		}},
-		{"MQTT-3.1.3-6", "no client id: the server gives one", only5, func(s *stage) { s.client("") }},
-		{"MQTT-3.1.3-7 of 3.1.1", "no client id with a clean session is taken", only311, func(s *stage) { s.client("") }},
-		{"MQTT-3.1.4-3", "the one that has the client id is sent away with 0x8E", both, func(s *stage) {
+		{"MQTT-3.1.3-6", "without a client id the server assigns one", only5, func(s *stage) { s.client("") }},
+		{"MQTT-3.1.3-7 of 3.1.1", "no client id with a clean session is accepted", only311, func(s *stage) { s.client("") }},
+		{"MQTT-3.1.4-3", "the earlier connection with the client id is closed with 0x8E", both, func(s *stage) {
 			c := s.client("c")
 			s.client("c")
 			s.ends(c, "taken over", codeSessionTakenOver)
@@ -127,7 +127,7 @@ func TestOpenTopicsKeepTheStatementsOfTheStandard(t *testing.T) {
 			c.send(connectPacket(s.v))
 			s.ends(c, "second CONNECT", codeProtocolError)
 		}},
-		{"MQTT-3.2.2-16", "the client id that was given stands in the CONNACK", only5, func(s *stage) {
+		{"MQTT-3.2.2-16", "the CONNACK has the assigned client id", only5, func(s *stage) {
 			c := s.x.dial(mqtt5)
 			c.send(connectPacket(mqtt5, func(h *hello) { h.clientID, h.noUser = "", true }))
 			synctest.Wait()
@@ -135,27 +135,27 @@ func TestOpenTopicsKeepTheStatementsOfTheStandard(t *testing.T) {
 				s.Errorf("% x", got)
 			}
 		}},
-		{"MQTT-3.3.1-3", "DUP is not handed on", both, func(s *stage) {
+		{"MQTT-3.3.1-3", "DUP is not forwarded", both, func(s *stage) {
 			r, w := s.client("r"), s.client("w")
 			r.subscribed("t", 1)
 			w.send(pub(s.v, qos1|dup, "t", 9, "x"))
 			r.expect("without DUP", pub(s.v, qos1, "t", 1, "x"))
 		}},
-		{"MQTT-3.3.1-5", "a retained message takes the place of the one before, at its own QoS", both, func(s *stage) {
+		{"MQTT-3.3.1-5", "a retained message replaces the earlier one, at its own QoS", both, func(s *stage) {
 			s.client("w").send(pub(s.v, qos2|retain, "t", 1, "old"), pub(s.v, retain, "t", 0, "new"))
 			synctest.Wait()
 			c := s.client("c")
 			c.send(sub(s.v, 1, "t", 2))
 			c.expect("the last", subackPacket(s.v, 1, 2), pub(s.v, retain, "t", 0, "new"))
 		}},
-		{"MQTT-3.3.1-8", "a message without the flag neither is kept nor removes one", both, func(s *stage) {
+		{"MQTT-3.3.1-8", "a message without the retain flag is not retained and removes none", both, func(s *stage) {
 			s.client("w").send(pub(s.v, retain, "t", 0, "kept"), pub(s.v, 0, "t", 0, "x"), pub(s.v, 0, "t", 0, ""))
 			synctest.Wait()
 			c := s.client("c")
 			c.send(sub(s.v, 1, "t", 0))
 			c.expect("it is there", subackPacket(s.v, 1, 0), pub(s.v, retain, "t", 0, "kept"))
 		}},
-		{"MQTT-3.3.1-7", "an empty retained message is not kept", both, func(s *stage) {
+		{"MQTT-3.3.1-7", "an empty retained message is not stored", both, func(s *stage) {
 			s.client("w").send(pub(s.v, retain, "t", 0, ""))
 			synctest.Wait()
 			s.client("c").subscribed("t", 0)
@@ -166,12 +166,12 @@ func TestOpenTopicsKeepTheStatementsOfTheStandard(t *testing.T) {
 			s.client("w").send(pub(s.v, qos2, "t", 1, ""))
 			r.expect("empty", pub(s.v, qos2, "t", 1, ""))
 		}},
-		{"MQTT-3.3.4-1", "QoS 1 is answered with PUBACK, 2 with PUBREC, 0 not at all, also where nobody reads", both, func(s *stage) {
+		{"MQTT-3.3.4-1", "QoS 1 is answered with PUBACK, 2 with PUBREC, 0 not at all, also without a subscriber", both, func(s *stage) {
 			w := s.client("w")
 			w.send(pub(s.v, 0, "t", 0, "x"), pub(s.v, qos1, "t", 1, "x"), pub(s.v, qos2, "t", 2, "x"))
 			w.expect("answers", puback(1), ack(pktPubrec, 2))
 		}},
-		{"MQTT-3.6.2-1", "a PUBREL that nothing belongs to is answered", both, func(s *stage) {
+		{"MQTT-3.6.2-1", "a PUBREL for an unknown identifier is answered", both, func(s *stage) {
 			c := s.client("c")
 			c.send(ack(pktPubrel, 5))
 			if s.v == mqtt5 {
@@ -180,7 +180,7 @@ func TestOpenTopicsKeepTheStatementsOfTheStandard(t *testing.T) {
 				c.expect("PUBCOMP", ack(pktPubcomp, 5))
 			}
 		}},
-		{"section 4.3.3", "a PUBREC that nothing belongs to is answered", both, func(s *stage) {
+		{"section 4.3.3", "a PUBREC for an unknown identifier is answered", both, func(s *stage) {
 			c := s.client("c")
 			c.send(ack(pktPubrec, 5))
 			if s.v == mqtt5 {
@@ -189,7 +189,7 @@ func TestOpenTopicsKeepTheStatementsOfTheStandard(t *testing.T) {
 				c.expect("PUBREL", ack(pktPubrel, 5))
 			}
 		}},
-		{"MQTT-3.8.4-1", "SUBSCRIBE is answered with the identifier and a code for each filter in its order", both, func(s *stage) {
+		{"MQTT-3.8.4-1", "SUBSCRIBE is answered with its identifier and a code for each filter in order", both, func(s *stage) {
 			c := s.client("c")
 			b := []byte{0, 7}
 			if s.v == mqtt5 {
@@ -201,14 +201,14 @@ func TestOpenTopicsKeepTheStatementsOfTheStandard(t *testing.T) {
 			c.send(packet(0x82, b...))
 			c.expect("SUBACK", subackPacket(s.v, 7, 0, 1, 2))
 		}},
-		{"MQTT-3.8.4-3", "the same filter again takes the place of the one before", both, func(s *stage) {
+		{"MQTT-3.8.4-3", "the same filter again replaces the earlier one", both, func(s *stage) {
 			c := s.client("c")
 			c.subscribed("t", 2)
 			c.subscribed("t", 0)
 			s.client("w").send(pub(s.v, qos2, "t", 1, "x"))
 			c.expect("once, at the new QoS", pub(s.v, 0, "t", 0, "x"))
 		}},
-		{"MQTT-3.10.4-1", "filters are compared letter by letter", both, func(s *stage) {
+		{"MQTT-3.10.4-1", "filters are compared character by character", both, func(s *stage) {
 			c := s.client("c")
 			c.subscribed("a/+", 0)
 			c.send(unsub(s.v, 2, "a/b", "A/+", "a/#"))
@@ -220,7 +220,7 @@ func TestOpenTopicsKeepTheStatementsOfTheStandard(t *testing.T) {
 			s.client("w").send(pub(s.v, 0, "a/b", 0, "x"))
 			c.expect("MQTT-3.10.4-2: nothing more")
 		}},
-		{"MQTT-3.10.4-3", "what was begun is completed after an UNSUBSCRIBE", both, func(s *stage) {
+		{"MQTT-3.10.4-3", "an exchange in progress is completed after an UNSUBSCRIBE", both, func(s *stage) {
 			c := s.client("c")
 			c.subscribed("t", 2)
 			s.client("w").send(pub(s.v, qos2, "t", 1, "x"))
@@ -234,13 +234,13 @@ func TestOpenTopicsKeepTheStatementsOfTheStandard(t *testing.T) {
 			c.send([]byte{0xC0, 0})
 			c.expect("PINGRESP", []byte{0xD0, 0})
 		}},
-		{"section 3.14.2.1", "DISCONNECT with 0x04 asks for the will", only5, func(s *stage) {
+		{"section 3.14.2.1", "DISCONNECT with 0x04 requests the will", only5, func(s *stage) {
 			r := s.client("r")
 			r.subscribed("w", 0)
 			s.client("c", func(h *hello) { h.will = []string{"w", "x"} }).send([]byte{0xE0, 1, 4})
 			r.expect("the will", pub(s.v, 0, "w", 0, "x"))
 		}},
-		{"MQTT-3.14.4-3", "a goodbye discards the will, also one that is delayed", only5, func(s *stage) {
+		{"MQTT-3.14.4-3", "a normal DISCONNECT discards the will, also a delayed one", only5, func(s *stage) {
 			r := s.client("r", func(h *hello) { h.keepAlive = 600 })
 			r.subscribed("w", 0)
 			s.client("c", resumable, func(h *hello) {
@@ -249,7 +249,7 @@ func TestOpenTopicsKeepTheStatementsOfTheStandard(t *testing.T) {
 			time.Sleep(20 * time.Second)
 			r.expect("none")
 		}},
-		{"section 3.1.2.11.2", "DISCONNECT may not lengthen a session of 0", only5, func(s *stage) {
+		{"section 3.1.2.11.2", "DISCONNECT may not raise a session expiry of 0", only5, func(s *stage) {
 			c := s.client("c")
 			c.send([]byte{0xE0, 7, 0, 5, propSessionExpiry, 0, 0, 0, 1})
 			s.ends(c, "a protocol error", codeProtocolError)
@@ -280,7 +280,7 @@ func TestOpenTopicsKeepTheStatementsOfTheStandard(t *testing.T) {
 			synctest.Wait()
 			s.client("r", resumable).expect("and no repeat")
 		}},
-		{"MQTT-4.3.3-10", "a publish at QoS 2 is known again on the next connection until its PUBREL", both, func(s *stage) {
+		{"MQTT-4.3.3-10", "a publish at QoS 2 is recognised on the next connection until its PUBREL", both, func(s *stage) {
 			r, w := s.client("r"), s.client("w", resumable)
 			r.subscribed("t", 0)
 			w.send(pub(s.v, qos2, "t", 1, "x"))
@@ -315,7 +315,7 @@ func TestOpenTopicsKeepTheStatementsOfTheStandard(t *testing.T) {
 			c.send(sub(s.v, 1, "", 0))
 			s.ends(c, "an empty filter", codeMalformed)
 		}},
-		{"MQTT-4.7.3-4", "names are not changed on their way", both, func(s *stage) {
+		{"MQTT-4.7.3-4", "topic names are forwarded unchanged", both, func(s *stage) {
 			r, w := s.client("r"), s.client("w")
 			r.subscribed("#", 0)
 			for _, name := range []string{"a//b", "/", "A b", "ä/é", "a/./../b", "\ufeffx", strings.Repeat("x", 60000)} {
@@ -323,20 +323,20 @@ func TestOpenTopicsKeepTheStatementsOfTheStandard(t *testing.T) {
 				r.expect(name[:1], pub(s.v, 0, name, 0, "x"))
 			}
 		}},
-		{"MQTT-1.5.4-1", "a name that is no UTF-8, or holds U+0000, is malformed", both, func(s *stage) {
+		{"MQTT-1.5.4-1", "a name that is not UTF-8, or contains U+0000, is malformed", both, func(s *stage) {
 			for _, name := range []string{"\xc0\x80", "\xed\xa0\x80", "a\x00"} {
 				c := s.client("c")
 				c.send(pub(s.v, 0, name, 0, "x"))
 				s.ends(c, "no UTF-8", codeMalformed)
 			}
 		}},
-		{"MQTT-4.8.2-3", "a shared subscription is held by the QoS that each member asked for", both, func(s *stage) {
+		{"MQTT-4.8.2-3", "a shared subscription delivers at each member's requested QoS", both, func(s *stage) {
 			c := s.client("c")
 			c.subscribed("$share/g/t", 0)
 			s.client("w").send(pub(s.v, qos1, "t", 1, "x"))
 			c.expect("at QoS 0", pub(s.v, 0, "t", 0, "x"))
 		}},
-		{"section 4.8.2", "groups, and subscriptions that are not shared, each get their copy", both, func(s *stage) {
+		{"section 4.8.2", "each group and each ordinary subscription receives a copy", both, func(s *stage) {
 			c := s.client("c")
 			c.subscribed("$share/g/t", 0)
 			c.subscribed("$share/h/t", 0)
@@ -349,7 +349,7 @@ func TestOpenTopicsKeepTheStatementsOfTheStandard(t *testing.T) {
 			s.client("w").send(pub(s.v, 0, "t", 0, "x"))
 			c.expect("one", one)
 		}},
-		{"MQTT-4.9.0-1", "no more at QoS 1 and 2 are under way than the receive maximum; with each answer one more", only5, func(s *stage) {
+		{"MQTT-4.9.0-1", "at most Receive Maximum messages at QoS 1 and 2 are in flight; each answer allows one more", only5, func(s *stage) {
 			r := s.client("r", func(h *hello) { h.props = []byte{propReceiveMaximum, 0, 2} })
 			r.subscribed("t", 2)
 			w := s.client("w")
@@ -362,7 +362,7 @@ func TestOpenTopicsKeepTheStatementsOfTheStandard(t *testing.T) {
 			r.send(puback(1), puback(3))
 			r.expect("two more", pub(s.v, qos1, "t", 4, "x"), pub(s.v, qos1, "t", 5, "x"))
 		}},
-		{"MQTT-4.9.0-3", "other packets are handled while nothing more may be sent", only5, func(s *stage) {
+		{"MQTT-4.9.0-3", "other packets are handled while the send quota is used up", only5, func(s *stage) {
 			r := s.client("r", func(h *hello) { h.props = []byte{propReceiveMaximum, 0, 1} })
 			r.subscribed("t", 1)
 			s.client("w").send(pub(s.v, qos1, "t", 1, "x"), pub(s.v, qos1, "t", 2, "x"))
@@ -376,7 +376,7 @@ func TestOpenTopicsKeepTheStatementsOfTheStandard(t *testing.T) {
 			c.send(connectPacket(mqtt5, func(h *hello) { h.noUser, h.props = true, slices.Concat([]byte{propAuthMethod}, str("m")) }))
 			c.expect("0x8C", []byte{0x20, 3, 0, codeBadAuthMethod, 0})
 		}},
-		{"section 3.1.2.11.7", "no reason string for whom it is unwelcome", only5, func(s *stage) {
+		{"section 3.1.2.11.7", "no reason string if the client disabled problem information", only5, func(s *stage) {
 			c := s.client("c", func(h *hello) { h.props = []byte{propRequestProblemInfo, 0} })
 			c.send(pub(s.v, qos1, theEvents, 1, "x"))
 			c.expect("the code alone", []byte{0x40, 3, 0, 1, codeNotAuthorized})

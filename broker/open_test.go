@@ -830,7 +830,7 @@ func TestOpenTopicsDoNotWaitForASlowReader(t *testing.T) {
 	})
 }
 
-func TestOpenTopicsAreToldThatWeirStops(t *testing.T) {
+func TestOpenTopicsAreNotifiedThatWeirStops(t *testing.T) {
 	inOpen(t, OpenConfig{}, func(t *testing.T, x *bench) {
 		r, _ := x.open(mqtt5, "r")
 		r.subscribed("w", 0)
@@ -920,7 +920,7 @@ func FuzzOpenStream(f *testing.F) {
 	})
 }
 
-func TestOpenTopicsForgetAWillThatIsNoLongerWanted(t *testing.T) {
+func TestOpenTopicsRemoveAWillThatIsNoLongerWanted(t *testing.T) {
 	inOpen(t, OpenConfig{}, func(t *testing.T, x *bench) {
 		r, _ := x.open(mqtt5, "r", func(h *hello) { h.keepAlive = 600 })
 		r.subscribed("w", 0)

@@ -12,8 +12,8 @@ import (
 // There is one for the devices and one for the open topics: the same code, apart from each other, so that no client of one can
 // meet the other.
 //
-// One lock guards all of it. A goroutine that holds it writes to no connection: what a client is to get goes into its queue,
-// and is written from there without the lock, so that a slow client holds up no other.
+// One lock guards all of it. A goroutine that holds it writes to no connection: a delivery goes into the client's queue and is
+// written from there without the lock, so that a slow client delays no other.
 type pubsub struct {
 	service service
 	limits  limits
@@ -221,8 +221,8 @@ func (p *pubsub) gather(m *message, s *subscription) {
 	d.qos, d.retain, d.ids = max(d.qos, one.qos), d.retain || one.retain, append(d.ids, one.ids...)
 }
 
-// choose returns the member of a group whose turn it is: of those that are connected and have room, else of those that are
-// away.
+// choose returns the next member of a group: of the connected members whose queue has space, otherwise of the disconnected
+// ones.
 func (p *pubsub) choose(g *shareGroup, m *message) *subscription {
 	var second *subscription
 	for i := range g.members {
@@ -237,13 +237,13 @@ func (p *pubsub) choose(g *shareGroup, m *message) *subscription {
 		}
 	}
 	if second == nil && len(g.members) > 0 {
-		second = g.members[0] // its queue is full: there the message is counted as dropped
+		second = g.members[0] // its queue is full: the message is counted as dropped there
 	}
 	return second
 }
 
-// retain keeps a message as the last of its topic, or removes that when it is empty (MQTT-3.3.1-6). It returns false when
-// there is no room.
+// retain keeps a message as the last of its topic, or removes that when it is empty (MQTT-3.3.1-6). It returns false when the
+// maximum is reached.
 func (p *pubsub) retain(m *message) bool {
 	n := p.tree.find(m.topic, false)
 	var old *message

@@ -36,7 +36,7 @@ type lastWill struct {
 }
 
 // join gives a connection its session: the one that was kept, unless it is to start clean (MQTT-3.1.2-4). The client that
-// returns calls its delayed will off (MQTT-3.1.3-9); a clean start ends the session and publishes it.
+// returns cancels its delayed will (MQTT-3.1.3-9); a clean start ends the session and publishes it.
 func (p *pubsub) join(c *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,7 +69,7 @@ func (p *pubsub) returned(s *session) {
 }
 
 // leave takes the connection from its session and ends or keeps that. It returns the will when it is due now: only the client
-// itself takes its will back, with a DISCONNECT of reason 0 (MQTT-3.1.2-8).
+// itself removes its will, with a DISCONNECT of reason 0 (MQTT-3.1.2-8).
 func (p *pubsub) leave(c *conn, why *cause) (due *lastWill) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,8 +108,8 @@ func (p *pubsub) keep(s *session, c *conn, will *lastWill) {
 	}
 }
 
-// keepQueue leaves in the queue what belongs to the session: nothing at QoS 0, and nothing at all where the platform keeps
-// what is for an absent client.
+// keepQueue leaves in the queue the messages that belong to the session: none at QoS 0, and none at all if the platform keeps
+// messages for disconnected clients.
 func (p *pubsub) keepQueue(s *session) {
 	if p.limits.KeepsMessages {
 		s.queue = slices.DeleteFunc(s.queue, func(d delivery) bool {

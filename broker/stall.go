@@ -56,5 +56,5 @@ func (w *stall) look() {
 	w.end()
 }
 
-// stop stops watching for good. A look that runs now may still arm the timer once more; by then the session has its end.
+// stop stops the timer. A concurrent look may arm it once more; the session has ended by then.
 func (w *stall) stop() { w.timer.Stop() }

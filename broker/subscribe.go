@@ -16,7 +16,7 @@ func (c *conn) subscribe(body []byte) *cause {
 	if len(pk.Properties.SubscriptionIdentifier) > 0 && !c.pubsub.limits.Identifiers {
 		return causeSubscriptionID // the CONNACK said so, section 3.2.2.3.12
 	}
-	c.answer(nil) // there is room for an answer from here on
+	c.answer(nil) // from here on the outbox has space for an answer
 	c.pubsub.mu.Lock()
 	at := len(c.out)
 	codes := make([]byte, 0, len(pk.Filters))

@@ -184,7 +184,7 @@ func TestAConnectionEndsWithItsCertificate(t *testing.T) {
 	})
 }
 
-func TestASlowHandshakeHoldsUpNobody(t *testing.T) {
+func TestASlowHandshakeDelaysNoOtherClient(t *testing.T) {
 	t.Parallel()
 	inSecureBubble(t, Config{MaxHandshakes: 4}, false, func(t *testing.T, s *secured) {
 		var idle []net.Conn

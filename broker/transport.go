@@ -49,8 +49,8 @@ func (b *Broker) Listen(ln net.Listener, on Listener) {
 	b.listeners.added = append(b.listeners.added, added{ln, on})
 }
 
-// Run serves the listeners and keeps presence true: it ends the grace of devices that did not return and repairs what was
-// lost. It returns nil when ctx ends, and an error when a listener fails.
+// Run serves the listeners and keeps presence correct: it ends the grace of devices that did not return and repeats lost
+// transitions. It returns nil when ctx ends, and an error when a listener fails.
 func (b *Broker) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -301,7 +301,7 @@ func TestAPingIsAnsweredAndTheLastWordIsHeard(t *testing.T) {
 	})
 }
 
-func TestWhatOpensNoWebSocketIsToldWhy(t *testing.T) {
+func TestARefusedWebSocketHandshakeGetsTheReason(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, old, new, want string }{
 		{"another path", "/mqtt ", "/ ", "404"},
@@ -333,7 +333,7 @@ func TestWhatOpensNoWebSocketIsToldWhy(t *testing.T) {
 	}
 }
 
-func TestAStrangersRequestIsBoundedInSizeAndTime(t *testing.T) {
+func TestAnUnauthenticatedRequestIsBoundedInSizeAndTime(t *testing.T) {
 	t.Parallel()
 	inBubble(t, Config{}, func(t *testing.T, x *bench) {
 		ln := x.serve(Listener{WebSocket: true})

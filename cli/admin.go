@@ -26,9 +26,10 @@ func newAdminCreate(c *command) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "create EMAIL",
-		Short: "Make an administrator",
-		Long: "Make an administrator, on a running instance or on a directory where none runs. The password is asked for; a\n" +
-			"program gives it on stdin or in a file. A superuser may enter every tenant.",
+		Short: "Create an administrator",
+		Long: "Create an administrator, on a running instance or in a data directory that no\n" +
+			"instance uses. The command asks for the password; a program passes it on stdin\n" +
+			"or in a file. A superuser may enter every tenant.",
 		Example: "  weir admin create you@example.org\n  printf %s \"$PASSWORD\" | weir admin create you@example.org --password-file -",
 		Args:    exactly("the email address"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -57,7 +58,7 @@ func newAdminCreate(c *command) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&a.Role, "role", "superuser", "system role: superuser or operator")
-	cmd.Flags().StringVar(&a.Tenant, "tenant", "", "enter this tenant as tenant-admin, too")
+	cmd.Flags().StringVar(&a.Tenant, "tenant", "", "also make the account tenant-admin of this tenant")
 	cmd.Flags().StringVar(&file, "password-file", "", "read the password from a file; - is stdin")
 	return cmd
 }
@@ -66,9 +67,11 @@ func newAdminPasswd(c *command) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "passwd EMAIL",
-		Short: "Give an account a new password",
-		Long: "Give an account a new password, on a running instance or on a directory where none runs, and end all its sessions: a new\n" +
-			"sign-in is needed. The password is asked for twice; a program gives it on stdin or in a file.",
+		Short: "Set a new password for an account",
+		Long: "Set a new password for an account, on a running instance or in a data directory\n" +
+			"that no instance uses, and end all sessions of the account: its user must sign\n" +
+			"in again. The command asks for the password twice; a program passes it on stdin\n" +
+			"or in a file.",
 		Example: "  weir admin passwd you@example.org\n  printf %s \"$PASSWORD\" | weir admin passwd you@example.org --password-file -",
 		Args:    exactly("the email address"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -109,9 +112,10 @@ func unknownAdmin(err error) error {
 
 func newAdminList(c *command) *cobra.Command {
 	return &cobra.Command{
-		Use:     "list",
-		Short:   "List the accounts that can sign in",
-		Long:    "List all accounts by email, with their system roles and the tenants that they may enter. A superuser may enter every tenant.",
+		Use:   "list",
+		Short: "List the accounts that can sign in",
+		Long: "List all accounts by email, with their system roles and the tenants that they\n" +
+			"may enter. A superuser may enter every tenant.",
 		Example: "  weir admin list\n  weir admin list --json",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -153,8 +157,10 @@ func newAdminLink(c *command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "link",
 		Short: "Print a new link to the setup page",
-		Long: "Print a new link to the setup page of the running instance, where the first administrator is made in a browser. The\n" +
-			"link is good once, for 30 minutes, and ends every link before it. Once there is an administrator none is made.",
+		Long: "Print a new link to the setup page of the running instance, where the first\n" +
+			"administrator is created in a browser. The link is valid once, for 30 minutes,\n" +
+			"and invalidates every earlier link. After the first administrator was created,\n" +
+			"the command prints none.",
 		Example: "  weir admin link",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

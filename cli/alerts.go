@@ -17,10 +17,11 @@ func newAlerts(c *command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "alerts",
 		Short: "Print the alerts as a rules file for Prometheus",
-		Long: "Print a rules file for Prometheus: the conditions that need an operator, each with its severity, one line of what\n" +
-			"it means and a link to what to do. Every expression uses metrics that the metrics listener of this version shows.\n" +
-			"The instance watches the same conditions itself: it writes a line into its log when one begins and when it is over,\n" +
-			"and weir status names those that fire.",
+		Long: "Print a rules file for Prometheus: the conditions that need an operator, each\n" +
+			"with its severity, a one-line description and a link to instructions. Every\n" +
+			"expression uses metrics that the metrics listener of this version exports. The\n" +
+			"instance evaluates the same conditions itself: it logs a line when a condition\n" +
+			"begins and when it ends, and weir status lists those that hold.",
 		Example: "  weir alerts > /etc/prometheus/rules/weir.yml\n  weir alerts --docs https://wiki.example.org/weir\n  weir alerts --json",
 		Args:    exactly(),
 		RunE: func(*cobra.Command, []string) error {
@@ -33,7 +34,7 @@ func newAlerts(c *command) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&docs, "docs", documentation, "where the documentation is, for the links")
+	cmd.Flags().StringVar(&docs, "docs", documentation, "address of the documentation, for the links")
 	return cmd
 }
 

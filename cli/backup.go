@@ -42,12 +42,15 @@ func newBackupCreate(c *command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create FILE",
 		Short: "Copy the instance into one file, without stopping it",
-		Long: "Write a consistent copy of the database and the log into one file that only you can read: everything that was\n" +
-			"acknowledged before the command began is in it. A running instance goes on meanwhile; where none runs, the directory\n" +
-			"is copied as it lies. The file is there when it is whole and not before; an existing one is not overwritten. - writes\n" +
-			"to stdout, so that a copy need not lie on this machine at all.\n\n" +
-			"The root key stays out unless --with-root-key asks for it: without the key the secrets of a copy cannot be read. Keep\n" +
-			"the key in another place. The configuration is no part of the copy.",
+		Long: "Write a consistent copy of the database and the log into one file that only you\n" +
+			"can read. The copy contains everything that was acknowledged before the command\n" +
+			"began. A running instance continues to work meanwhile; without one, the\n" +
+			"directory is copied as it is. The file appears under its name when it is\n" +
+			"complete; an existing file is not overwritten. - writes to stdout, so that the\n" +
+			"copy can be stored on another machine.\n\n" +
+			"The copy contains the root key only with --with-root-key. Without the key the\n" +
+			"secrets in a copy cannot be read, so keep the key in another place. The copy\n" +
+			"does not contain the configuration.",
 		Example: "  weir backup create /mnt/usb/weir-monday.backup\n  weir backup create --gzip --rate 2MiB weir.backup.gz\n" +
 			"  ssh gateway weir backup create - > gateway.backup",
 		Args: exactly("FILE"),
@@ -63,9 +66,9 @@ func newBackupCreate(c *command) *cobra.Command {
 			return k.run(cmd.Context())
 		},
 	}
-	cmd.Flags().BoolVar(&k.q.WithRootKey, "with-root-key", false, "put the root key into the copy: every holder of the file can read every secret")
+	cmd.Flags().BoolVar(&k.q.WithRootKey, "with-root-key", false, "include the root key: every holder of the file can then read every secret")
 	cmd.Flags().BoolVar(&k.gzip, "gzip", false, "compress the copy")
-	cmd.Flags().StringVar(&rate, "rate", "", "maximum `SIZE` to read a second, such as 2MiB, for slow disks")
+	cmd.Flags().StringVar(&rate, "rate", "", "maximum `SIZE` read per second, such as 2MiB, for slow disks")
 	return cmd
 }
 
@@ -128,8 +131,8 @@ func (k *copying) fill(ctx context.Context, w io.Writer, keep func() error) (*op
 	}
 	last := operate.LastBackup{At: made.Created, Bytes: k.written, Seconds: time.Since(k.began).Seconds()}
 	_, err = operate.NoteBackup.Ask(ctx, to, last)
-	if err != nil { // the copy is whole and in its place all the same
-		k.c.note("weir doctor will not know of this copy: %v", err)
+	if err != nil { // the copy is complete and in place nevertheless
+		k.c.note("the time of this copy was not recorded, so weir doctor does not show it: %v", err)
 	}
 	return made, nil
 }
@@ -184,10 +187,11 @@ func newBackupVerify(c *command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify FILE",
 		Short: "Verify that a copy can be restored",
-		Long: "Read a copy to its end, hold every file against its sum, unpack database and log into a temporary directory, open them,\n" +
-			"read all of both, and see that they belong together. - reads from stdin. It needs as much free space as the copy has\n" +
-			"when it is not compressed, in the directory for temporary files or in --scratch.\n\n" +
-			"Ends with 0 when the copy can be restored and with 5 when it cannot.",
+		Long: "Read a whole copy, compare every file with its checksum, unpack database and\n" +
+			"log into a temporary directory, open and read both, and check that they belong\n" +
+			"together. - reads from stdin. The command needs as much free space as the\n" +
+			"uncompressed copy, in the directory for temporary files or in --scratch.\n\n" +
+			"The exit code is 0 if the copy can be restored, otherwise 5.",
 		Example: "  weir backup verify /mnt/usb/weir-monday.backup\n  weir backup verify --scratch /mnt/usb weir.backup.gz",
 		Args:    exactly("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -207,7 +211,7 @@ func newBackupVerify(c *command) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&scratch, "scratch", "", "the `directory` to unpack into for the while (default: that for temporary files)")
+	cmd.Flags().StringVar(&scratch, "scratch", "", "temporary `directory` to unpack into (default: the system's)")
 	return cmd
 }
 
@@ -255,13 +259,16 @@ func newBackupRestore(c *command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Restore a copy into an empty data directory",
-		Long: "Unpack a copy into the data directory, which must be empty or not be there. Everything is read, held against its sums,\n" +
-			"opened and compared before any of it is put in place; a directory in which a restore was cut short starts no instance\n" +
-			"and is restored into again. - reads from stdin.\n\n" +
-			"Where the copy does not hold the root key, the key is taken from --root-key-file, from WEIR_ROOT_KEY, or from\n" +
-			"secrets.root_key_file, and must be the one that the copy is sealed under.\n\n" +
-			"The next start applies what the log of the copy holds and goes on in a new epoch; the time from the copy until then is\n" +
-			"marked as a gap of the ledger.",
+		Long: "Unpack a copy into the data directory, which must be empty or absent. The\n" +
+			"command reads everything, compares it with its checksums and opens it before it\n" +
+			"puts anything in place. An instance does not start on a directory whose restore\n" +
+			"was interrupted; run the command again. - reads from stdin.\n\n" +
+			"If the copy does not contain the root key, the command reads the key from\n" +
+			"--root-key-file, from WEIR_ROOT_KEY, or from secrets.root_key_file. The key\n" +
+			"must be the one that sealed the copy.\n\n" +
+			"The next start applies the records in the copy's log and continues in a new\n" +
+			"epoch. The time between the copy and that start is marked as a gap in the\n" +
+			"ledger.",
 		Example: "  weir backup restore weir-monday.backup --data /var/lib/weir --root-key-file root.key",
 		Args:    exactly("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -283,6 +290,6 @@ func newBackupRestore(c *command) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&q.RootKeyFile, "root-key-file", "", "the `file` that holds the root key, which is put into the data directory")
+	cmd.Flags().StringVar(&q.RootKeyFile, "root-key-file", "", "`file` with the root key, which the command copies into the data directory")
 	return cmd
 }

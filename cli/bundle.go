@@ -24,11 +24,14 @@ func newBundle(c *command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bundle",
 		Short: "Gather diagnostics for support",
-		Long: "Write what is needed to understand an instance from afar into one file that only you can read: version,\n" +
-			"configuration, findings of weir doctor, status, ledger and dead letters by reason of the last days, metrics, what\n" +
-			"the process is doing, names and sizes of files, and facts of the machine. Secrets, and what devices have sent, are\n" +
-			"left out. Names are not: of tenants, rules, hosts, directories. Look into it before you send it.\n\n" +
-			"It works on a running instance and, with less in it, where none runs. An existing file is not overwritten.",
+		Long: "Write one file for support that only you can read: version, configuration,\n" +
+			"findings of weir doctor, status, ledger and dead letters of the last days by\n" +
+			"reason, metrics, activity of the process, names and sizes of files, and facts\n" +
+			"about the machine. The file contains no secrets and no data that devices sent.\n" +
+			"It contains names: of tenants, rules, hosts, directories. Review it before you\n" +
+			"send it.\n\n" +
+			"The command works on a running instance and, with fewer contents, without one.\n" +
+			"An existing file is not overwritten.",
 		Example: "  weir bundle\n  weir bundle -o /tmp/weir-bundle.tar.gz",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -79,8 +79,9 @@ func newRoot(c *command) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "weir",
 		Short: "A whole IoT platform in one binary",
-		Long: "Weir takes readings in over MQTT and HTTP, keeps each on disk before it acknowledges it, judges them by rules,\n" +
-			"and shows everything through GraphQL. Nothing vanishes silently: see weir ledger.",
+		Long: "Weir receives readings over MQTT and HTTP, writes each to disk before it\n" +
+			"acknowledges it, evaluates rules on it, and serves everything through GraphQL.\n" +
+			"weir ledger shows the outcome of every message.",
 		Version: Version, SilenceErrors: true, SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -160,7 +161,7 @@ type checkError struct {
 
 func (e checkError) Unwrap() error { return e.error }
 
-// exactly is cobra.ExactArgs with our exit code and the names of what is missing.
+// exactly is cobra.ExactArgs with the exit code for usage errors and the names of missing arguments.
 func exactly(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == len(names) {

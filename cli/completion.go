@@ -18,8 +18,9 @@ func newCompletion(c *command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion SHELL",
 		Short: "Print the completion script of a shell",
-		Long: "Print the script with which bash, zsh, fish or powershell completes commands and options of weir. Tokens of tenants\n" +
-			"and devices are completed, too, while an instance runs on the data directory.",
+		Long: "Print the script that lets bash, zsh, fish or powershell complete the commands\n" +
+			"and options of weir. While an instance runs on the data directory, the script\n" +
+			"also completes the tokens of tenants and devices.",
 		Example: "  weir completion bash > /etc/bash_completion.d/weir\n  weir completion zsh > \"${fpath[1]}/_weir\"\n" +
 			"  weir completion fish > ~/.config/fish/completions/weir.fish\n  weir completion powershell | Out-String | Invoke-Expression",
 		ValidArgs: shells,

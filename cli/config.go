@@ -46,9 +46,9 @@ func newConfigShow(c *command) *cobra.Command {
 	var origin bool
 	cmd := &cobra.Command{
 		Use:   "show",
-		Short: "Show what applies, and where it comes from",
-		Long: "Show every key with the value that applies: defaults, the files, the environment and the flags, in this order. Secrets\n" +
-			"are shown as (set).",
+		Short: "Show the effective configuration and its sources",
+		Long: "Show every key with its effective value: from defaults, files, environment and\n" +
+			"flags, in increasing order of precedence. Secrets are shown as (set).",
 		Example: "  weir config show --config weir.yaml\n  weir config show --config weir.yaml --origin",
 		Args:    exactly(),
 		RunE: func(*cobra.Command, []string) error {
@@ -64,15 +64,16 @@ func newConfigShow(c *command) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&origin, "origin", false, "show after each value where it comes from")
+	cmd.Flags().BoolVar(&origin, "origin", false, "show the source of each value")
 	return cmd
 }
 
 func newConfigSchema(c *command) *cobra.Command {
 	return &cobra.Command{
-		Use:     "schema",
-		Short:   "Print the JSON Schema of the configuration file",
-		Long:    "Print the JSON Schema (2020-12) of the configuration file: for editors that complete and check as one writes.",
+		Use:   "schema",
+		Short: "Print the JSON Schema of the configuration file",
+		Long: "Print the JSON Schema (2020-12) of the configuration file, for editors that\n" +
+			"complete and check while you type.",
 		Example: "  weir config schema > weir.schema.json",
 		Args:    exactly(),
 		RunE: func(*cobra.Command, []string) error {

@@ -16,10 +16,12 @@ func newConfigDiff(c *command) *cobra.Command {
 	var running, exitCode bool
 	cmd := &cobra.Command{
 		Use:   "diff",
-		Short: "Show what differs from the defaults, or from what runs",
-		Long: "Show the keys that differ from their defaults, and where their values come from. With --running: what the files of the\n" +
-			"running instance say now against what applies, and which of these a reload takes and which wait for a restart. The\n" +
-			"instance reads them itself, under its own flags and environment; nothing is changed.",
+		Short: "Compare the configuration with the defaults or with a running instance",
+		Long: "Show the keys that differ from their defaults, and the source of each value.\n" +
+			"With --running: show how the configuration files differ from the configuration\n" +
+			"of the running instance, which keys a reload applies and which need a restart.\n" +
+			"The instance reads the files itself, with its own flags and environment, and\n" +
+			"changes nothing.",
 		Example: "  weir config diff --config weir.yaml\n  weir config diff --running --exit-code",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -30,8 +32,8 @@ func newConfigDiff(c *command) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&running, "running", false, "compare the files with what applies in the running instance")
-	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "end with 5 when there is a difference")
+	cmd.Flags().BoolVar(&running, "running", false, "compare the files with the configuration of the running instance")
+	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with 5 if there is a difference")
 	return cmd
 }
 

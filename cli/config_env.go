@@ -14,8 +14,9 @@ func newConfigEnv(c *command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "env",
 		Short: "List the variables that Weir reads",
-		Long: "List every variable that Weir reads, with its default and its meaning. Those of keys come first: WEIR_ and the key in\n" +
-			"capitals, with _ for each dot. They count above the files and below the flags.",
+		Long: "List every variable that Weir reads, with its default and its meaning. The\n" +
+			"variables of configuration keys come first: WEIR_ and the key in capitals, with\n" +
+			"_ for each dot. They override the files, and flags override them.",
 		Example: "  weir config env | grep LISTENERS",
 		Args:    exactly(),
 		RunE: func(*cobra.Command, []string) error {

@@ -15,8 +15,9 @@ func newConfigValidate(c *command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate [FILE...]",
 		Short: "Check the configuration and change nothing",
-		Long: "Read the configuration as weir run would, environment included, and report every mistake with its line and column.\n" +
-			"Warnings go to stderr; with --strict they end it with 5. Several files are checked each for itself.",
+		Long: "Read the configuration as weir run would, including the environment, and report\n" +
+			"every mistake with its line and column. Warnings go to stderr; with --strict a\n" +
+			"warning makes the exit code 5. Several files are checked independently.",
 		Example: "  weir config validate --config weir.yaml\n  weir config validate --strict plant-1.yaml plant-2.yaml",
 		RunE: func(cmd *cobra.Command, files []string) error {
 			src, err := c.source()
@@ -32,7 +33,7 @@ func newConfigValidate(c *command) *cobra.Command {
 			return c.validateEach(src, files, strict)
 		},
 	}
-	cmd.Flags().BoolVar(&strict, "strict", false, "take warnings for errors")
+	cmd.Flags().BoolVar(&strict, "strict", false, "treat warnings as errors")
 	return cmd
 }
 

@@ -24,16 +24,17 @@ func newDemo(c *command) *cobra.Command {
 	d := &demo{c: c}
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Show a throw-away instance with simulated devices",
-		Long: "Run a throw-away instance on loopback with a demo tenant, a device profile with a rule, and a few simulated devices\n" +
-			"that connect through the real MQTT listener. Readings and firings are printed as any client would get them, over\n" +
-			"GraphQL subscriptions, until Ctrl-C; then everything is removed.",
+		Short: "Run a temporary instance with simulated devices",
+		Long: "Run a temporary instance on loopback with a demo tenant, a device profile with\n" +
+			"a rule, and a few simulated devices that connect through the MQTT listener. The\n" +
+			"command prints readings and rule firings until Ctrl-C, as any client receives\n" +
+			"them over GraphQL subscriptions. Then it removes everything.",
 		Example: "  weir demo\n  weir demo --for 30s --devices 5",
 		Args:    exactly(),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return d.run(cmd.Context()) },
 	}
-	cmd.Flags().DurationVar(&d.lasts, "for", 0, "end by itself after this long, such as 30s (default: at Ctrl-C)")
-	cmd.Flags().IntVar(&d.devices, "devices", 3, fmt.Sprintf("how many devices to simulate, 1 to %d", maxDemoDevices))
+	cmd.Flags().DurationVar(&d.lasts, "for", 0, "stop after this time, such as 30s (default: at Ctrl-C)")
+	cmd.Flags().IntVar(&d.devices, "devices", 3, fmt.Sprintf("number of simulated devices, 1 to %d", maxDemoDevices))
 	return cmd
 }
 

@@ -100,7 +100,7 @@ func (d *demoDevice) session(ctx context.Context, start time.Time) error {
 	}
 }
 
-// publish sends a reading and waits for its PUBACK. A message that is refused is counted; the device goes on.
+// publish sends a reading and waits for its PUBACK. A refused message is counted; the device continues.
 func (d *demoDevice) publish(ctx context.Context, client *paho.Client, start time.Time) error {
 	now := time.Now()
 	temp := d.wave.at(now.Sub(start))

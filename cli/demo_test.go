@@ -98,7 +98,7 @@ func TestAFiringIsShownBehindItsReadingWhicheverComesFirst(t *testing.T) {
 	}
 }
 
-func TestDemoColorsOnlyWhenToldTo(t *testing.T) {
+func TestDemoColorsOnlyOnRequest(t *testing.T) {
 	t.Parallel()
 	v := 81.25
 	moments := []demoMoment{{Device: "boiler-1", Value: &v}, {Device: "boiler-1", Value: &v, Rule: "too-hot", Edge: "raised", Severity: "major"},

@@ -20,11 +20,13 @@ func newDeviceAdd(c *command) *cobra.Command {
 	first := firstReading{c: c}
 	cmd := &cobra.Command{
 		Use:   "add TENANT TOKEN",
-		Short: "Make a device with an access token",
-		Long: "Make a device with an access token, which is printed once, and print how the device sends its first reading.\n" +
-			"Without --type the device gets the type \"" + operate.DefaultDeviceType + "\", which is made when there is none.\n\n" +
-			"With --wait the command goes on until the first reading has arrived, and shows what is refused on the way: a wrong\n" +
-			"credential, a malformed body, a value outside its range, a reading over the ceiling. It ends with 5 when none arrives.",
+		Short: "Create a device with an access token",
+		Long: "Create a device with an access token, print the token once, and print commands\n" +
+			"that send a first reading. Without --type the device has the type \"" + operate.DefaultDeviceType + "\",\n" +
+			"which the command creates if it does not exist.\n\n" +
+			"With --wait the command waits for the first reading and shows refusals\n" +
+			"meanwhile: a wrong credential, a malformed body, a value out of range, a\n" +
+			"reading over the ceiling. The exit code is 5 if no reading arrives.",
 		Example: "  weir device add acme boiler-1\n  weir device add acme boiler-1 --print-commands=curl\n  weir device add acme boiler-1 --wait=5m",
 		Args:    exactly("the tenant's token", "the device's token"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -35,9 +37,9 @@ func newDeviceAdd(c *command) *cobra.Command {
 			}, printDevice)
 		},
 	}
-	cmd.Flags().StringVar(&d.Type, "type", "", "token of its device type")
+	cmd.Flags().StringVar(&d.Type, "type", "", "token of the device type")
 	cmd.Flags().StringVar(&d.Name, "name", "", "display name")
-	cmd.Flags().StringVar(&d.ExternalID, "external-id", "", "id that others give it: a serial number, a MAC address")
+	cmd.Flags().StringVar(&d.ExternalID, "external-id", "", "identifier in other systems: a serial number, a MAC address")
 	first.flags(cmd)
 	return cmd
 }

@@ -30,10 +30,10 @@ type (
 )
 
 func (f *firstReading) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.commands, "print-commands", "", "print only the commands of a first reading: all, mosquitto_pub, curl or go")
+	cmd.Flags().StringVar(&f.commands, "print-commands", "", "print only the commands for a first reading: all, mosquitto_pub, curl or go")
 	cmd.Flags().Lookup("print-commands").NoOptDefVal = "all"
-	cmd.Flags().StringVar(&f.host, "host", "", "name or address in the commands, where the instance listens on every interface (default: this machine)")
-	cmd.Flags().DurationVar(&f.wait, "wait", 0, "wait for the first reading, and show what is refused meanwhile")
+	cmd.Flags().StringVar(&f.host, "host", "", "host name or address in the commands, if the instance listens on every interface (default: this machine)")
+	cmd.Flags().DurationVar(&f.wait, "wait", 0, "wait for the first reading, and show refusals meanwhile")
 	cmd.Flags().Lookup("wait").NoOptDefVal = "60s"
 }
 

@@ -20,12 +20,15 @@ func newDeviceImport(c *command) *cobra.Command {
 	im := deviceImport{c: c}
 	cmd := &cobra.Command{
 		Use:   "import TENANT FILE",
-		Short: "Make many devices from a CSV file",
-		Long: "Make the devices of a CSV file (- is stdin): all of them, or none. Its first line names the columns by the API's names:\n\n" +
+		Short: "Create many devices from a CSV file",
+		Long: "Create the devices of a CSV file (- is stdin): all of them, or none. The first\n" +
+			"line names the columns by the API's names:\n\n" +
 			"  " + strings.Join(deviceColumns, ", ") + "\n" +
 			"  " + strings.Join(credentialColumns, ", ") + "\n\n" +
-			"token must be there. An empty cell is a value that is absent. A device without a credential gets an access token; these\n" +
-			"are written to --out, or to stdout, as CSV. All mistakes of the file are reported at once, with line and column.",
+			"token is required. An empty cell is an absent value. A device without a\n" +
+			"credential gets an access token; the access tokens are written as CSV to --out,\n" +
+			"or to stdout. All mistakes in the file are reported at once, with line and\n" +
+			"column.",
 		Example: "  weir device import acme fleet.csv --dry-run\n  weir device import acme fleet.csv --type boiler --out tokens.csv",
 		Args:    exactly("the tenant's token", "the file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -33,9 +36,9 @@ func newDeviceImport(c *command) *cobra.Command {
 			return im.run(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVar(&im.deviceType, "type", "", "device type of those that name none (default: \""+operate.DefaultDeviceType+"\", made when there is none)")
+	cmd.Flags().StringVar(&im.deviceType, "type", "", "device type of rows without one (default: \""+operate.DefaultDeviceType+"\", created if it does not exist)")
 	cmd.Flags().StringVar(&im.out, "out", "", "write the access tokens to a new file that only its owner can read")
-	cmd.Flags().BoolVar(&im.dryRun, "dry-run", false, "say what is wrong and make nothing")
+	cmd.Flags().BoolVar(&im.dryRun, "dry-run", false, "report mistakes and create nothing")
 	return cmd
 }
 
@@ -123,7 +126,7 @@ func (im *deviceImport) read() (string, error) {
 	return strings.TrimPrefix(string(b), "\ufeff"), err // spreadsheets begin with a byte order mark
 }
 
-// parseDevices reads the rows of a file and, for each, its line. What does not read is a problem, and the rest goes on.
+// parseDevices reads the rows of a file and, for each, its line. An unreadable row is a problem; the other rows are read.
 func parseDevices(text, deviceType string) (rows []operate.DeviceRow, lines []int, problems []csvProblem) {
 	r := csv.NewReader(strings.NewReader(text))
 	r.FieldsPerRecord = -1

@@ -20,8 +20,9 @@ func newDeviceList(c *command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list TENANT",
 		Short: "List the devices of a tenant, newest first",
-		Long: "List the devices of a tenant, newest first, a page at a time. PRESENCE is connected or disconnected where the transport\n" +
-			"reports it, else active or silent, and - for a device that was never heard.",
+		Long: "List the devices of a tenant, newest first, one page per call. PRESENCE is\n" +
+			"connected or disconnected if the transport reports it, otherwise active or\n" +
+			"silent, and - for a device that has never sent anything.",
 		Example: "  weir device list acme\n  weir device list acme --type boiler --all --json",
 		Args:    exactly("the tenant's token"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -44,10 +45,10 @@ func newDeviceList(c *command) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&q.deviceType, "type", "", "of one device type")
-	cmd.Flags().IntVar(&q.limit, "limit", 100, fmt.Sprintf("at most this many on a page, up to %d", operate.MaxDevicePage))
-	cmd.Flags().IntVar(&q.page, "page", 1, "which page")
-	cmd.Flags().BoolVar(&all, "all", false, "all pages from --page on")
+	cmd.Flags().StringVar(&q.deviceType, "type", "", "only devices of this type")
+	cmd.Flags().IntVar(&q.limit, "limit", 100, fmt.Sprintf("maximum number on a page, up to %d", operate.MaxDevicePage))
+	cmd.Flags().IntVar(&q.page, "page", 1, "number of the page")
+	cmd.Flags().BoolVar(&all, "all", false, "all pages, starting with --page")
 	return cmd
 }
 

@@ -15,8 +15,10 @@ func newDeviceRm(c *command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rm TENANT TOKEN...",
 		Short: "Remove devices with their credentials",
-		Long: "Remove devices: all that are named, or none when one does not exist. Their credentials, their live state and their\n" +
-			"latest values go with them, and their connections end. Their history stays; a device of the same token begins a new one.",
+		Long: "Remove all named devices, or none if one does not exist. The command also\n" +
+			"removes their credentials, live state and latest values, and their connections\n" +
+			"end. Their history is kept; a new device with the same token starts a new\n" +
+			"history.",
 		Example: "  weir device rm acme boiler-1\n  weir device rm acme boiler-1 boiler-2 --yes",
 		Args:    atLeast("the tenant's token", "the device's token"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -42,7 +44,7 @@ func newDeviceRm(c *command) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
 	return cmd
 }
 

@@ -15,9 +15,10 @@ func newDeviceRotate(c *command) *cobra.Command {
 	first := firstReading{c: c}
 	cmd := &cobra.Command{
 		Use:   "rotate TENANT TOKEN",
-		Short: "Give a device a new access token",
-		Long: "Give a device a new access token, which is printed once. Those that it had are no longer good, and connections that\n" +
-			"they opened end, unless --keep leaves them. Credentials of other types are left as they are.",
+		Short: "Create a new access token for a device",
+		Long: "Create a new access token for a device and print it once. The earlier access\n" +
+			"tokens become invalid, and the connections that they opened end, unless --keep\n" +
+			"is given. Credentials of other types are not changed.",
 		Example: "  weir device rotate acme boiler-1\n  weir device rotate acme boiler-1 --keep --print-commands=curl",
 		Args:    exactly("the tenant's token", "the device's token"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -29,8 +30,8 @@ func newDeviceRotate(c *command) *cobra.Command {
 			}, printRotated)
 		},
 	}
-	cmd.Flags().BoolVar(&keep, "keep", false, "leave the access tokens that the device has")
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&keep, "keep", false, "keep the existing access tokens valid")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
 	first.flags(cmd)
 	return cmd
 }

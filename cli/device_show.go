@@ -19,8 +19,10 @@ func newDeviceShow(c *command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show TENANT TOKEN",
 		Short: "Show the state of a device",
-		Long: "Show a device: its fields, its credentials without their secrets, its presence, the latest value of each metric, the\n" +
-			"rules that fired last, and the newest dead letters that name it. Where nothing runs, values are as of the last stop.",
+		Long: "Show a device: its fields, its credentials without their secrets, its presence,\n" +
+			"the latest value of each metric, the rules that fired last, and the newest dead\n" +
+			"letters that name it.\n" +
+			"Without a running instance, the values are as of the last stop.",
 		Example: "  weir device show acme boiler-1",
 		Args:    exactly("the tenant's token", "the device's token"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -41,7 +43,7 @@ func newDeviceShow(c *command) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&commands, "print-commands", false, "cannot be: the secret is shown once; see weir device rotate")
+	cmd.Flags().BoolVar(&commands, "print-commands", false, "not possible: the secret is shown once; see weir device rotate")
 	return cmd
 }
 

@@ -20,17 +20,19 @@ func newDoctor(c *command) *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look for what is wrong, and show what to do",
-		Long: "Look at the configuration, the data directory, the disk, the clock, the limits of the system, the listeners and what\n" +
-			"the instance knows of itself, one line for each check: ok, warn, fail, or skip where it could not look and why. A\n" +
-			"running instance is asked; where none runs, the directory is looked at as it lies, and nothing in it is changed: the\n" +
-			"database is read to its end where the time of a check allows that.\n\n" +
-			"Ends with 0 when nothing fails and with 5 when something does; with --strict with 5 for warnings, too.",
-		Example: "  weir doctor\n  weir doctor --strict --json\n  weir doctor --patience 30m",
+		Short: "Check the instance and show what to do",
+		Long: "Check the configuration, the data directory, the disk, the clock, system\n" +
+			"limits, the listeners and the state of the instance. Each check prints one\n" +
+			"line: ok, warn, fail, or skip with the reason. A running instance checks\n" +
+			"itself. Without one, the command reads the directory and changes nothing in it;\n" +
+			"it reads the whole database if the timeout of a check allows that.\n\n" +
+			"The exit code is 0 if no check fails, otherwise 5; with --strict it is 5 for\n" +
+			"warnings, too.",
+		Example: "  weir doctor\n  weir doctor --strict --json\n  weir doctor --timeout 30m",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if timeout <= 0 {
-				return usageError{errors.New("--patience takes a time such as 4s or 30m")}
+				return usageError{errors.New("--timeout takes a time such as 4s or 30m")}
 			}
 			r, err := c.examine(cmd.Context(), timeout)
 			if err != nil {
@@ -40,8 +42,8 @@ func newDoctor(c *command) *cobra.Command {
 			return reportError(r, strict)
 		},
 	}
-	cmd.Flags().BoolVar(&strict, "strict", false, "end with 5 when there are warnings, too")
-	cmd.Flags().DurationVar(&timeout, "patience", operate.CheckTimeout, "maximum time of each check where no instance runs")
+	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 5 for warnings, too")
+	cmd.Flags().DurationVar(&timeout, "timeout", operate.CheckTimeout, "maximum time of each check if no instance runs")
 	return cmd
 }
 

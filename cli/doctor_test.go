@@ -9,7 +9,7 @@ import (
 	"weir/health"
 )
 
-func TestAConfigurationIsToldWithoutItsLines(t *testing.T) {
+func TestAConfigurationIsReportedWithoutItsLines(t *testing.T) {
 	t.Parallel()
 	ps := config.Problems{{File: "weir.yaml", Line: 3, Column: 5, Path: "auth.superuser_pasword", Reason: "is not a key", Source: "  superuser_pasword: hunter2"}}
 	for want, f := range map[health.Result]health.Finding{health.Failure: configFinding(ps, nil, false), health.Warning: configFinding(nil, ps, false), health.OK: configFinding(nil, nil, false)} {

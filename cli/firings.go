@@ -23,10 +23,11 @@ func newFirings(c *command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "firings [TENANT]",
 		Short: "Show which rules fired, on which device and when",
-		Long: "List the rules that fired, newest first: when, in which tenant, on which device, the rule, its severity, the edge\n" +
-			"(raised: its condition began to hold; resolved: it no longer holds) and the value that raised it.\n\n" +
-			"With --follow, show each firing as it is stored, until Ctrl-C. Past firings are kept for\n" +
-			"history.event_retention_days.",
+		Long: "List the rules that fired, newest first: when, in which tenant, on which device,\n" +
+			"the rule, its severity, the edge (raised: its condition began to hold; resolved:\n" +
+			"it no longer holds) and the value that raised it.\n\n" +
+			"With --follow, show each firing as it is stored, until Ctrl-C. Past firings are\n" +
+			"kept for history.event_retention_days.",
 		Example: "  weir firings\n  weir firings acme --since 12h --severity critical\n  weir firings acme --device boiler-1 --edge raised --json\n" +
 			"  weir firings --follow",
 		Args: upTo("the tenant's token"),

@@ -24,11 +24,12 @@ func newHealth(c *command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "health",
 		Short: "Check that the instance serves, for containers and load balancers",
-		Long: "Ask the running instance whether it serves. It is cheap and needs nothing but this binary: an image without a shell\n" +
-			"may use it as its health check. Ends with 0 when the instance is ready, with 5 when it is not, or when it serves\n" +
-			"and something is wrong (it says what), and with 4 when none runs.\n\n" +
-			"The instance is asked over its socket in the data directory; with --url over the network, at /readyz of its api\n" +
-			"listener, which shows less.",
+		Long: "Ask the running instance whether it serves. The command is cheap and needs only\n" +
+			"this binary: an image without a shell can use it as its health check. The exit\n" +
+			"code is 0 if the instance is ready, 5 if it is not ready or serves with a\n" +
+			"failing check (which it prints), and 4 if no instance runs.\n\n" +
+			"The command uses the socket in the data directory; with --url it uses /readyz\n" +
+			"of the api listener over the network, which shows less.",
 		Example: "  weir health\n  weir health --wait 30s && weir status\n  weir health --url http://127.0.0.1:8080",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -43,8 +44,8 @@ func newHealth(c *command) *cobra.Command {
 			return c.showHealth(h)
 		},
 	}
-	cmd.Flags().StringVar(&base, "url", "", "ask this `address` instead, such as http://127.0.0.1:8080")
-	cmd.Flags().DurationVar(&wait, "wait", 0, "wait until it is ready, at most this long, such as 30s")
+	cmd.Flags().StringVar(&base, "url", "", "check this `address` instead, such as http://127.0.0.1:8080")
+	cmd.Flags().DurationVar(&wait, "wait", 0, "wait until the instance is ready, for at most this time, such as 30s")
 	return cmd
 }
 

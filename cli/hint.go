@@ -10,7 +10,7 @@ import (
 // diskHint is what to do about a disk that is full, "" for any other error.
 func diskHint(err error) string {
 	if operate.FaultOf(err) == operate.NoSpace || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return "the disk is full: make room and start again, nothing that was acknowledged is lost; weir doctor shows what is free"
+		return "the disk is full: free some space and start again; no acknowledged message is lost; weir doctor shows the free space"
 	}
 	return ""
 }

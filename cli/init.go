@@ -22,12 +22,13 @@ func newInit(c *command) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "init",
-		Short: "Write a first configuration, or make an empty instance",
-		Long: "Write a configuration file with every key and what it is for. A key is set where the profile differs\n" +
-			"from the defaults; the others are commented out. The profiles:\n\n" + profileList() + "\n" +
-			"With --data, make an empty instance in that directory instead, without starting it, so that tenants,\n" +
-			"devices and administrators can be added before the first start. Only weir init --data, weir run and\n" +
-			"weir demo make an instance.",
+		Short: "Write a first configuration, or create an empty instance",
+		Long: "Write a configuration file with every key and its description. A key is set if\n" +
+			"the profile differs from the default, otherwise it is commented out. The\n" +
+			"profiles:\n\n" + profileList() + "\n" +
+			"With --data, create an empty instance in that directory instead, without starting\n" +
+			"it, so that tenants, devices and administrators can be added before the first\n" +
+			"start. Only weir init --data, weir run and weir demo create an instance.",
 		Example: "  weir init\n  weir init --profile gateway -o /etc/weir/weir.yaml\n  weir init --data /var/lib/weir",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -58,7 +59,7 @@ func newInit(c *command) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&profile, "profile", "dev", "what to begin for: "+strings.Join(profileNames(), ", "))
 	cmd.Flags().StringVarP(&out, "output", "o", "weir.yaml", "file to write; - for stdout")
-	cmd.Flags().BoolVar(&force, "force", false, "write over a file that is there")
+	cmd.Flags().BoolVar(&force, "force", false, "overwrite an existing file")
 	return cmd
 }
 

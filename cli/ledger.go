@@ -21,8 +21,9 @@ func newLedger(c *command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ledger",
 		Short: "Show the outcomes of all messages, per hour",
-		Long: "Every message that reached a transport ends with exactly one outcome. An hour balances when what was received, counted\n" +
-			"by the transport, equals what ended; MISSING is the difference.",
+		Long: "Every message that reached a transport ends with exactly one outcome. An hour\n" +
+			"balances when what was received, counted by the transport, equals what ended;\n" +
+			"MISSING is the difference.",
 		Example: "  weir ledger --since 24h\n  weir ledger --tenant acme --transport mqtt --json",
 		Args:    func(cmd *cobra.Command, args []string) error { return exactly()(cmd, args) },
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -40,9 +41,9 @@ func newLedger(c *command) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&tenant, "tenant", "", "of one tenant; \"\" is unauthenticated senders and unknown tenants")
-	cmd.Flags().StringVar(&q.Transport, "transport", "", "of one transport: "+strings.Join(app.TransportNames(), ", "))
-	cmd.Flags().DurationVar(&since, "since", 0, "of the last hours, such as 24h")
+	cmd.Flags().StringVar(&tenant, "tenant", "", "only this tenant; \"\" stands for unauthenticated senders and unknown tenants")
+	cmd.Flags().StringVar(&q.Transport, "transport", "", "only this transport: "+strings.Join(app.TransportNames(), ", "))
+	cmd.Flags().DurationVar(&since, "since", 0, "only the last hours, such as 24h")
 	cmd.AddCommand(newDeadLetters(c), newLedgerVerify(c), newLedgerTrace(c))
 	return cmd
 }
@@ -87,9 +88,10 @@ func newDeadLetters(c *command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dead-letters",
 		Short: "List accepted messages that could not be stored, newest first",
-		Long: "List accepted messages that could not be stored, newest first, each with the reason: a device or tenant that does\n" +
-			"not exist, a credential that does not fit, an impossible time. Bodies that were refused as unreadable are among them;\n" +
-			"their senders were notified.",
+		Long: "List accepted messages that could not be stored, newest first, each with the\n" +
+			"reason: an unknown device or tenant, a wrong credential, an impossible time.\n" +
+			"The list includes unreadable bodies that were refused; their senders received\n" +
+			"an error.",
 		Example: "  weir ledger dead-letters\n  weir ledger dead-letters --tenant acme --reason unknown-device --limit 10",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -109,10 +111,10 @@ func newDeadLetters(c *command) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&tenant, "tenant", "", "of one tenant; \"\" is unauthenticated senders and unknown tenants")
-	cmd.Flags().StringVar(&q.Reason, "reason", "", "of one reason, such as unknown-device")
-	cmd.Flags().IntVar(&q.Limit, "limit", 50, "at most this many, up to 1000")
-	cmd.Flags().Int64Var(&q.Before, "before", 0, "older than the dead letter with this id")
+	cmd.Flags().StringVar(&tenant, "tenant", "", "only this tenant; \"\" stands for unauthenticated senders and unknown tenants")
+	cmd.Flags().StringVar(&q.Reason, "reason", "", "only this reason, such as unknown-device")
+	cmd.Flags().IntVar(&q.Limit, "limit", 50, "maximum number, up to 1000")
+	cmd.Flags().Int64Var(&q.Before, "before", 0, "only dead letters older than the one with this id")
 	return cmd
 }
 

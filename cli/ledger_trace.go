@@ -16,11 +16,13 @@ func newLedgerTrace(c *command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trace TENANT DEVICE",
 		Short: "Show the outcome of each message of a device",
-		Long: "Show for each message of a device that was received in a span of time where it ended, oldest first: stored and how many\n" +
-			"readings of it are there, dead letter and why, duplicate of which record, or waiting in the log.\n\n" +
-			"What is stored or a dead letter is shown for as long as it is kept. A duplicate leaves nothing but its count, so it is\n" +
-			"shown only while the log still holds its record. A message that a transport turned away has no record: the counts of\n" +
-			"the whole tenant in those hours are shown in addition.",
+		Long: "Show the outcome of each message of a device that was received in a span of\n" +
+			"time, oldest first: stored with the number of readings, dead letter with the\n" +
+			"reason, duplicate with the original record, or waiting in the log.\n\n" +
+			"Stored messages and dead letters are shown as long as they are kept. A\n" +
+			"duplicate leaves only a count, so it is shown while the log still holds its\n" +
+			"record. A message that a transport refused has no record; the command also\n" +
+			"shows the counts of the whole tenant in those hours.",
 		Example: "  weir ledger trace acme boiler-1\n  weir ledger trace acme boiler-1 --since 2h\n" +
 			"  weir ledger trace acme boiler-1 --since 2026-03-01T08:00:00Z --until 2026-03-01T09:00:00Z --json",
 		Args: exactly("TENANT", "DEVICE"),
@@ -43,8 +45,8 @@ func newLedgerTrace(c *command) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&since, "since", since, "from then on: a time as 2026-03-01T08:00:00Z, or how long ago, such as 2h")
-	cmd.Flags().StringVar(&until, "until", "", "up to then, likewise (default: now)")
+	cmd.Flags().StringVar(&since, "since", since, "start: a time such as 2026-03-01T08:00:00Z, or a duration before now, such as 2h")
+	cmd.Flags().StringVar(&until, "until", "", "end, likewise (default: now)")
 	return cmd
 }
 

@@ -15,15 +15,18 @@ import (
 func newLedgerVerify(c *command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "verify",
-		Short: "Recount what is stored, and show what does not balance",
-		Long: "Recount what is stored from what is on disk: every packed row to its last reading, locations and alerts, dead letters,\n" +
-			"and the part of the log that the store does not contain yet. Hold it, per tenant, transport and hour, against what the\n" +
-			"transports counted as received and against what was counted as stored, and show what does not balance and by how much. Rows\n" +
-			"that do not read, or hold a reading twice, are named.\n\n" +
-			"A running instance recounts itself from one snapshot while it goes on; where none runs, the directory is read as it\n" +
-			"lies and nothing in it is changed. It reads the whole store, a few rows at a time. Dead letters that have left with\n" +
-			"their time, or out of the rejected-payload buffer, are counted apart: they cannot be recounted any more.\n\n" +
-			"Ends with 0 when everything balances, and with 5 when something does not.",
+		Short: "Recount the stored messages, and show every difference",
+		Long: "Recount from the disk: every reading in every packed row, locations and alerts,\n" +
+			"dead letters, and the part of the log that the store does not contain yet.\n" +
+			"Compare the result, per tenant, transport and hour, with the messages that the\n" +
+			"transports counted as received and with those counted as stored. Show every\n" +
+			"difference. Rows that cannot be read, or contain a reading twice, are named.\n\n" +
+			"A running instance recounts from one snapshot while it continues to work.\n" +
+			"Without one, the command reads the directory and changes nothing in it. The\n" +
+			"command reads the whole store, a few rows per transaction. Dead letters that\n" +
+			"were removed because of their age, or from the rejected-payload buffer, are\n" +
+			"counted separately, because they cannot be recounted.\n\n" +
+			"The exit code is 0 if everything balances, otherwise 5.",
 		Example: "  weir ledger verify\n  weir ledger verify --json --data /var/lib/weir",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

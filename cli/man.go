@@ -17,8 +17,9 @@ func newMan(c *command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "man [COMMAND…]",
 		Short: "Print a manual page, or write all of them",
-		Long: "Print the manual page of weir, or of one of its commands, in the format of man(1). With --dir the pages of all\n" +
-			"commands are written into a directory, which is made when it is not there; pages of the same name are replaced.",
+		Long: "Print the manual page of weir, or of one of its commands, in the format of\n" +
+			"man(1). --dir writes the pages of all commands into a directory, which it\n" +
+			"creates if necessary; existing pages of the same name are replaced.",
 		Example: "  weir man | man -l -\n  weir man device add > weir-device-add.1\n  weir man --dir /usr/local/share/man/man1",
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -51,7 +51,7 @@ func socketPath(t *testing.T) string {
 	return filepath.Join(dir, "notify")
 }
 
-func TestTheInitSystemIsToldOfReadinessAndOfTheStop(t *testing.T) {
+func TestTheInitSystemIsNotifiedOfReadinessAndOfTheStop(t *testing.T) {
 	t.Parallel()
 	path := socketPath(t)
 	h := hear(t, path)
@@ -67,7 +67,7 @@ func TestTheInitSystemIsToldOfReadinessAndOfTheStop(t *testing.T) {
 	}
 }
 
-func TestAnInitSystemThatDoesNotListenStopsNobody(t *testing.T) {
+func TestAnInitSystemThatDoesNotListenStopsNothing(t *testing.T) {
 	t.Parallel()
 	p := testweir.Start(t, testweir.Options{Env: []string{"NOTIFY_SOCKET=" + socketPath(t)}})
 	if err := p.Stop(); err != nil {

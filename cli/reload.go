@@ -13,9 +13,11 @@ func newReload(c *command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "reload",
 		Short: "Make the running instance read its configuration again",
-		Long: "Make the running instance read its configuration again, under its own flags and environment, and apply what can be applied\n" +
-			"without a restart; the keys that wait for one are listed. When anything is wrong the old configuration stays whole,\n" +
-			"every mistake is reported, and the exit code is 3. SIGHUP does the same, and config.watch does it when a file has changed.",
+		Long: "Make the running instance read its configuration again, with its own flags and\n" +
+			"environment, and apply every change that needs no restart. The command lists\n" +
+			"the keys that need one. If the configuration has a mistake, nothing is changed,\n" +
+			"every mistake is reported, and the exit code is 3. SIGHUP has the same effect;\n" +
+			"config.watch has it when a file changes.",
 		Example: "  weir reload --config weir.yaml\n  weir config diff --running    # what it would do",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -18,10 +18,11 @@ func newRun(c *command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "run",
 		Short: "Run an instance until Ctrl-C",
-		Long: "Run an instance on the data directory. An empty directory will do: keys and database are made, the listeners are\n" +
-			"printed with what protects them, and how to make the first administrator: with a command, or in a browser with a link\n" +
-			"that is good once. No default password exists.\n" +
-			"SIGHUP, or weir reload, reads the configuration again; see weir reload --help.",
+		Long: "Run an instance on the data directory. In an empty directory the instance\n" +
+			"creates keys and database. It prints the listeners with their protection, and\n" +
+			"how to create the first administrator: with a command, or in a browser with a\n" +
+			"link that is valid once. There is no default password. SIGHUP or weir reload\n" +
+			"makes the instance read the configuration again; see weir reload --help.",
 		Example: "  weir run\n  weir run --config /etc/weir/weir.yaml",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

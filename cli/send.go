@@ -22,11 +22,13 @@ func newSend(c *command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "send TENANT DEVICE METRIC=VALUE...",
 		Short: "Send a test reading over a transport and show its outcome",
-		Long: "Send a reading in the name of a device over a real transport of the running instance, and show how it answered and\n" +
-			"where the reading ended. For the send the device gets an access token of its own that is removed afterwards, and is\n" +
-			"good for minutes should that fail; --token-file tries the device's own. Over MQTT it is a connection besides the\n" +
-			"device's, which does not count as its presence.",
-		Example: "  weir send acme boiler-1 temp=21.5\n  weir send acme boiler-1 temp=85 pressure=1.2 --door mqtt --count 5 --interval 1s\n" +
+		Long: "Send a reading as a device over a transport of the running instance, and show\n" +
+			"the transport's answer and the outcome of the reading. The command creates an\n" +
+			"access token for the device and removes it afterwards; the token expires after\n" +
+			"minutes if the removal fails. --token-file uses the device's own token instead.\n" +
+			"Over MQTT the command opens a second connection, which does not affect the\n" +
+			"device's presence.",
+		Example: "  weir send acme boiler-1 temp=21.5\n  weir send acme boiler-1 temp=85 pressure=1.2 --transport mqtt --count 5 --interval 1s\n" +
 			"  weir send acme boiler-1 temp=21.5 --at 2026-03-01T12:00:00Z --alt-id test-1",
 		Args: atLeast("the tenant's token", "the device's token", "a reading such as temp=21.5"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -44,12 +46,12 @@ func newSend(c *command) *cobra.Command {
 			return s.run(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVar(&s.transport, "door", "http", "transport: http or mqtt")
-	cmd.Flags().StringVar(&at, "at", "", "when it was measured: a time such as 2026-03-01T12:00:00Z, or -10m for ten minutes ago (default: now)")
-	cmd.Flags().StringVar(&s.altID, "alt-id", "", "id by which a repeat is recognised, of the same --at")
+	cmd.Flags().StringVar(&s.transport, "transport", "http", "transport: http or mqtt")
+	cmd.Flags().StringVar(&at, "at", "", "time of the measurement, such as 2026-03-01T12:00:00Z, or -10m for ten minutes ago (default: now)")
+	cmd.Flags().StringVar(&s.altID, "alt-id", "", "identifier that marks a repeat with the same --at as a duplicate")
 	cmd.Flags().StringVar(&s.tokenFile, "token-file", "", "read the device's access token from a file; - is stdin")
-	cmd.Flags().IntVar(&s.count, "count", 1, fmt.Sprintf("how many readings to send, up to %d", maxSendCount))
-	cmd.Flags().DurationVar(&s.interval, "interval", time.Second, "from one to the next")
+	cmd.Flags().IntVar(&s.count, "count", 1, fmt.Sprintf("number of readings, up to %d", maxSendCount))
+	cmd.Flags().DurationVar(&s.interval, "interval", time.Second, "time between readings")
 	return cmd
 }
 
@@ -78,9 +80,9 @@ type sending struct {
 // sent is a reading and what became of it.
 type sent struct {
 	Reading   int             `json:"reading"` // from 1
-	Transport string          `json:"door"`
+	Transport string          `json:"transport"`
 	Answer    transportAnswer `json:"answer"`
-	Outcome   *operate.Seen   `json:"fate,omitempty"` // absent when the transport refused it and nothing more is known
+	Message   *operate.Seen   `json:"message,omitempty"` // absent when the transport refused it and nothing more is known
 }
 
 // transportAnswer is the answer of a transport.
@@ -93,7 +95,7 @@ type transportAnswer struct {
 func (s *sending) check() error {
 	switch {
 	case s.transport != "http" && s.transport != "mqtt":
-		return usageError{fmt.Errorf("--door: %q is neither http nor mqtt", s.transport)}
+		return usageError{fmt.Errorf("--transport: %q is neither http nor mqtt", s.transport)}
 	case s.count < 1 || s.count > maxSendCount:
 		return usageError{fmt.Errorf("--count must lie in 1..%d", maxSendCount)}
 	case s.interval < 0:
@@ -231,7 +233,7 @@ func (s *sending) one(ctx context.Context, to sender, seen *watching, i int) (*s
 	if !answer.OK {
 		return r, nil
 	}
-	r.Outcome, err = s.outcome(ctx, seen, at, len(body))
+	r.Message, err = s.outcome(ctx, seen, at, len(body))
 	return r, err
 }
 
@@ -277,15 +279,15 @@ func (s *sending) show(r *sent) {
 		return
 	}
 	text := fmt.Sprintf("%s answered %s", r.Transport, printable(r.Answer.Text))
-	if r.Outcome != nil {
-		text += "; " + outcomeText(r.Outcome)
-		if v := valuesText(r.Outcome); v != "" {
+	if r.Message != nil {
+		text += "; " + outcomeText(r.Message)
+		if v := valuesText(r.Message); v != "" {
 			text += "; " + v
 		}
-		if f := firingsText(r.Outcome); f != "" {
+		if f := firingsText(r.Message); f != "" {
 			text += "; " + f
 		}
-		text += "; took " + delayText(r.Outcome.DelayMS)
+		text += "; took " + delayText(r.Message.DelayMS)
 	}
 	fmt.Fprintln(s.c.io.Stdout, text)
 }
@@ -295,10 +297,10 @@ func (s *sending) verdict(r *sent) error {
 	switch {
 	case !r.Answer.OK:
 		return &model.Error{Code: model.CodeInvalidInput, Message: fmt.Sprintf("the transport refused reading %d: %s", r.Reading, r.Answer.Text), Hint: s.hint("")}
-	case r.Outcome.Outcome == "stored" || r.Outcome.Outcome == "duplicate":
+	case r.Message.Outcome == "stored" || r.Message.Outcome == "duplicate":
 		return nil
 	}
-	return &model.Error{Code: model.CodeInvalidInput, Message: fmt.Sprintf("reading %d was not stored: %s", r.Reading, outcomeText(r.Outcome)), Hint: s.hint(r.Outcome.Reason)}
+	return &model.Error{Code: model.CodeInvalidInput, Message: fmt.Sprintf("reading %d was not stored: %s", r.Reading, outcomeText(r.Message)), Hint: s.hint(r.Message.Reason)}
 }
 
 func (s *sending) hint(reason string) string {

@@ -26,7 +26,7 @@ type sender interface {
 func (s *sending) open(ctx context.Context, at operate.Listeners) (sender, error) {
 	closed := func(key, other string) error {
 		return &model.Error{Code: model.CodeUnsupported, Message: fmt.Sprintf("the transport %s is not open on this instance", s.transport),
-			Hint: fmt.Sprintf("open it with listeners.%s, or send with --door %s", key, other)}
+			Hint: fmt.Sprintf("open it with listeners.%s, or send with --transport %s", key, other)}
 	}
 	if s.transport == "http" {
 		ingest := at.At(operate.IngestListener)

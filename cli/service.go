@@ -31,9 +31,9 @@ type serviceFlags struct {
 
 func (f *serviceFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.init, "init", "", "init system: systemd, procd (OpenWrt) or openrc (Alpine); default: that of this machine")
-	cmd.Flags().StringVar(&f.user, "user", "weir", "user that the service runs as, and group of the same name")
-	cmd.Flags().StringVar(&f.binary, "binary", "", "path of the program (default: this one)")
-	cmd.Flags().BoolVar(&f.lowPorts, "low-ports", false, "let it listen on ports below 1024 (systemd)")
+	cmd.Flags().StringVar(&f.user, "user", "weir", "user and group that the service runs as")
+	cmd.Flags().StringVar(&f.binary, "binary", "", "path of the program (default: the running program)")
+	cmd.Flags().BoolVar(&f.lowPorts, "low-ports", false, "allow ports below 1024 (systemd)")
 }
 
 func newServicePrint(c *command) *cobra.Command {
@@ -41,9 +41,11 @@ func newServicePrint(c *command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "print",
 		Short: "Print the unit or init script",
-		Long: "Print the systemd unit, or the init script for procd or OpenRC, that weir service install writes and that the\n" +
-			"packages hold. --config defaults to /etc/weir/weir.yaml; the data directory to /var/lib/weir, on OpenWrt, where /var\n" +
-			"does not outlive a restart, to /srv/weir. A --data of your own goes on the command line of the service.",
+		Long: "Print the systemd unit, or the init script for procd or OpenRC, that weir\n" +
+			"service install writes and that the packages contain. --config defaults to\n" +
+			"/etc/weir/weir.yaml, the data directory to /var/lib/weir; on OpenWrt, where\n" +
+			"/var is lost at a restart, to /srv/weir. The printed command line contains\n" +
+			"--data if you give it.",
 		Example: "  weir service print --init systemd\n  weir service print --init procd --data /mnt/sda1/weir",
 		Args:    exactly(),
 		RunE: func(*cobra.Command, []string) error {
@@ -106,9 +108,10 @@ func newServiceInstall(c *command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "install",
 		Short: "Install the unit or init script, with user and directories",
-		Long: "Make what is missing of: the user, the directories, a small configuration, the unit or init script. What is there is\n" +
-			"left as it is; a unit that differs is replaced, and the one before is kept next to it as .old. Nothing is started.\n" +
-			"The packages have done all this already. A configuration that is there says where the data is.",
+		Long: "Create whatever is missing: the user, the directories, a small configuration,\n" +
+			"the unit or init script. Existing files are kept, except for a unit that\n" +
+			"differs: it is replaced and kept as .old. Nothing is started. The packages have\n" +
+			"done all this already. An existing configuration determines the data directory.",
 		Example: "  weir service install --dry-run\n  sudo weir service install",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -135,7 +138,7 @@ func newServiceInstall(c *command) *cobra.Command {
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "change nothing, and say what would be done")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "change nothing, and show the planned changes")
 	return cmd
 }
 

@@ -17,7 +17,7 @@ func newSite(c *command) *cobra.Command {
 	return group("site", "The declared state: plan, apply, export", newSiteValidate(c), newSitePlan(c), newSiteApply(c), newSiteExport(c))
 }
 
-// siteFiles is cobra.MinimumNArgs with our exit code.
+// siteFiles is cobra.MinimumNArgs with the exit code for usage errors.
 func siteFiles(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return usageError{fmt.Errorf("%s: a site file is missing", cmd.CommandPath())}
@@ -48,8 +48,9 @@ func newSiteValidate(c *command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate FILE…",
 		Short: "Check site files without an instance",
-		Long: "Read site files as site apply would and report every mistake with its file, line and column. What only an instance can\n" +
-			"say (whether a name is taken, whether a rule compiles) is said by site plan.",
+		Long: "Read site files as site apply would and report every mistake with its file,\n" +
+			"line and column. site plan also reports what only an instance can check, such\n" +
+			"as whether a name is taken and whether a rule compiles.",
 		Example: "  weir site validate site.yaml\n  weir site validate --no-secrets site.yaml devices.yaml",
 		Args:    siteFiles,
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -60,7 +61,7 @@ func newSiteValidate(c *command) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&withoutSecrets, "no-secrets", false, "do not look for the files and variables of secrets")
+	cmd.Flags().BoolVar(&withoutSecrets, "no-secrets", false, "do not read files and variables with secrets")
 	return cmd
 }
 
@@ -76,9 +77,10 @@ func newSitePlan(c *command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan FILE…",
 		Short: "Show what site apply would change",
-		Long: "Show what site apply would change, and for whom: + is made, ~ changed, - deleted, ^ published. The plan is an apply\n" +
-			"that is taken back, so it also says what would be refused. It works on a running instance and on a directory where\n" +
-			"none runs.",
+		Long: "Show what site apply would change: + created, ~ changed, - deleted, ^\n" +
+			"published. The plan is an apply that is rolled back, so it also reports what\n" +
+			"would be refused. It works on a running instance and on a data directory that\n" +
+			"no instance uses.",
 		Example: "  weir site plan site.yaml\n  weir site plan --exit-code site.yaml   # 5 when something would change",
 		Args:    siteFiles,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -95,8 +97,8 @@ func newSitePlan(c *command) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&prune, "prune", false, "delete what is not declared, of the kinds whose lists the files have")
-	cmd.Flags().BoolVar(&exit, "exit-code", false, "end with 5 when something would change")
+	cmd.Flags().BoolVar(&prune, "prune", false, "delete undeclared entities of the kinds that have a list in the files")
+	cmd.Flags().BoolVar(&exit, "exit-code", false, "exit with 5 if something would change")
 	return cmd
 }
 
@@ -106,9 +108,11 @@ func newSiteApply(c *command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply FILE…",
 		Short: "Apply site files to the instance",
-		Long: "Apply site files to the instance: all that they declare, or nothing when anything is refused. What the files do not\n" +
-			"name is kept; --prune deletes it, of the kinds whose lists the files have, and asks for --yes when it would delete\n" +
-			"something. Profiles whose draft is not what is published are published. Applying the same files again changes nothing.",
+		Long: "Apply site files to the instance: everything that they declare, or nothing if\n" +
+			"anything is refused. Entities that the files do not name are kept; --prune\n" +
+			"deletes those whose kind has a list in the files, and needs --yes to delete\n" +
+			"anything. A profile is published if its draft differs from the published\n" +
+			"version. Applying the same files again changes nothing.",
 		Example: "  weir site apply site.yaml\n  weir site apply --prune --yes site.yaml\n  weir site apply --expect \"$(weir site plan --json site.yaml | jq -r .digest)\" site.yaml",
 		Args:    siteFiles,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -131,9 +135,9 @@ func newSiteApply(c *command) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&prune, "prune", false, "delete what is not declared, of the kinds whose lists the files have")
+	cmd.Flags().BoolVar(&prune, "prune", false, "delete undeclared entities of the kinds that have a list in the files")
 	cmd.Flags().BoolVar(&yes, "yes", false, "delete without asking")
-	cmd.Flags().StringVar(&expect, "expect", "", "digest of a plan: refuse when other changes would be made")
+	cmd.Flags().StringVar(&expect, "expect", "", "digest of a plan: refuse other changes than it shows")
 	return cmd
 }
 
@@ -152,7 +156,7 @@ func (c *command) withSite(ctx context.Context, files []string, doing string, do
 	return do(ctx, op, d)
 }
 
-// progress says on a terminal that something takes its time. The function that it returns takes that back.
+// progress shows on a terminal that a long step runs. The returned function removes the line.
 func (c *command) progress(doing string) (done func()) {
 	if !isTerminal(c.io.Stderr) {
 		return func() {}
@@ -216,8 +220,9 @@ func newSiteExport(c *command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "Write the declared state as a site file, without secrets",
-		Long: "Write what is there as a site file. Secrets are not written: applied to the same instance the file changes nothing;\n" +
-			"applied to another one it says which secrets it lacks.",
+		Long: "Write the state of the instance as a site file, without secrets. Applied to the\n" +
+			"same instance the file changes nothing; applied to another one it reports which\n" +
+			"secrets are missing.",
 		Example: "  weir site export -o site.yaml\n  weir site export --tenant acme",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -237,8 +242,8 @@ func newSiteExport(c *command) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&e.Tenant, "tenant", "", "of one tenant; default: of the whole instance")
-	cmd.Flags().StringVarP(&out, "output", "o", "", "write it to a file; - for stdout")
-	cmd.Flags().BoolVar(&force, "force", false, "write over a file that is there")
+	cmd.Flags().StringVar(&e.Tenant, "tenant", "", "only this tenant (default: the whole instance)")
+	cmd.Flags().StringVarP(&out, "output", "o", "", "file to write; - for stdout")
+	cmd.Flags().BoolVar(&force, "force", false, "overwrite an existing file")
 	return cmd
 }

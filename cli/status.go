@@ -19,8 +19,9 @@ func newStatus(c *command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "Show the state of the running instance",
-		Long: "Show how the running instance is: what listens, how much waits in the log, how large the store is, whether the ledger\n" +
-			"balances. weir doctor looks closer; weir health is for programs that only want to know whether it serves.",
+		Long: "Show the state of the running instance: its listeners, the number of records\n" +
+			"that wait in the log, the size of the store, and whether the ledger balances.\n" +
+			"weir doctor checks more; weir health is for programs that need only one answer.",
 		Example: "  weir status\n  weir status --json",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

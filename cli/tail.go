@@ -22,12 +22,13 @@ func newTail(c *command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tail",
 		Short: "Show messages with their outcomes as they end",
-		Long: "Show each message as it ends: when it was received, whose it is, over which transport, of which device, its\n" +
-			"outcome and why, its first values, and how long it took from the receipt to the end. Connections that the\n" +
-			"MQTT listener turns away are shown too. What comes too fast to show is counted. Of an unauthenticated\n" +
-			"message no values are shown, and never a credential: its tenant is (unauthenticated), or (NAME?) for one that does not exist.\n" +
-			"It ends with Ctrl-C.",
-		Example: "  weir tail\n  weir tail --tenant acme --heading dead-letter\n  weir tail --device boiler-1 --limit 1 --json",
+		Long: "Show each message when its outcome is known: receive time, tenant, transport,\n" +
+			"device, outcome and reason, first values, and the time from receipt to outcome.\n" +
+			"Connections that the MQTT listener refuses are shown, too. Messages that arrive\n" +
+			"too fast to be shown are counted. An unauthenticated message is shown without\n" +
+			"its values, and a credential is never shown; the tenant is (unauthenticated),\n" +
+			"or (NAME?) for an unknown tenant. End the command with Ctrl-C.",
+		Example: "  weir tail\n  weir tail --tenant acme --outcome dead-letter\n  weir tail --device boiler-1 --limit 1 --json",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("tenant") {
@@ -55,18 +56,18 @@ func newTail(c *command) *cobra.Command {
 			return c.showTail(cmd.Context(), seen, limit)
 		},
 	}
-	cmd.Flags().StringVar(&tenant, "tenant", "", "of one tenant; \"\" is unauthenticated senders and unknown tenants")
-	cmd.Flags().StringVar(&q.Device, "device", "", "of one device, as the message names it")
-	cmd.Flags().StringVar(&q.Transport, "transport", "", "of one transport: "+strings.Join(app.TransportNames(), ", "))
-	cmd.Flags().StringVar(&q.Outcome, "heading", "", "of one outcome: stored, duplicate, dead-letter, refused, dropped")
-	cmd.Flags().Int64Var(&limit, "limit", 0, "end after so many (default: at Ctrl-C)")
+	cmd.Flags().StringVar(&tenant, "tenant", "", "only this tenant; \"\" stands for unauthenticated senders and unknown tenants")
+	cmd.Flags().StringVar(&q.Device, "device", "", "only this device, as the message names it")
+	cmd.Flags().StringVar(&q.Transport, "transport", "", "only this transport: "+strings.Join(app.TransportNames(), ", "))
+	cmd.Flags().StringVar(&q.Outcome, "outcome", "", "only this outcome: stored, duplicate, dead-letter, refused, dropped")
+	cmd.Flags().Int64Var(&limit, "limit", 0, "stop after this number of messages (default: at Ctrl-C)")
 	return cmd
 }
 
 // checkTail refuses what no message can be: it would be waited for in vain.
 func checkTail(q operate.TailQuery) error {
 	if !slices.Contains([]string{"", "stored", "duplicate", "dead-letter", "dead letter", "refused", "dropped"}, q.Outcome) {
-		return usageError{fmt.Errorf("--heading: %q is none of stored, duplicate, dead-letter, refused, dropped", q.Outcome)}
+		return usageError{fmt.Errorf("--outcome: %q is none of stored, duplicate, dead-letter, refused, dropped", q.Outcome)}
 	}
 	if names := app.TransportNames(); q.Transport != "" && !slices.Contains(names, q.Transport) {
 		return usageError{fmt.Errorf("--transport: %q is neither %s", q.Transport, strings.Join(names, " nor "))}

@@ -20,9 +20,10 @@ func newTenantCreate(c *command) *cobra.Command {
 	var t operate.NewTenant
 	cmd := &cobra.Command{
 		Use:   "create TOKEN",
-		Short: "Make a tenant",
-		Long: "Make a tenant, on a running instance or on a directory where none runs. The token names it in topics and URLs and\n" +
-			"cannot be changed; the tier says how much it may use.",
+		Short: "Create a tenant",
+		Long: "Create a tenant, on a running instance or in a data directory that no instance\n" +
+			"uses. The token names the tenant in topics and URLs and cannot be changed; the\n" +
+			"tier determines how much the tenant may use.",
 		Example: "  weir tenant create acme --name 'Acme Inc.'",
 		Args:    exactly("the tenant's token"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -47,9 +48,10 @@ func newTenantCreate(c *command) *cobra.Command {
 
 func newTenantList(c *command) *cobra.Command {
 	return &cobra.Command{
-		Use:     "list",
-		Short:   "List the tenants",
-		Long:    "List all tenants by token, with their tier, whether they are enabled, and how many devices they have.",
+		Use:   "list",
+		Short: "List the tenants",
+		Long: "List all tenants by token, with their tier, whether they are enabled, and how\n" +
+			"many devices they have.",
 		Example: "  weir tenant list\n  weir tenant list --json",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

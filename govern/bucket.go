@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// bucket is a token bucket counted in readings. A message is admitted whole or not at all; one that is larger than the
-// bucket (an HTTP array) is admitted when the bucket is full and leaves a debt, so that the rate holds all the same.
+// bucket is a token bucket counted in readings. A message is admitted whole or not at all; one that is larger than the bucket
+// (an HTTP array) is admitted when the bucket is full and leaves a debt, so that the rate still holds.
 type bucket struct {
 	mu     sync.Mutex
 	rate   float64 // tokens a second; 0 refuses everything
@@ -91,9 +91,9 @@ func seconds(s float64) time.Duration {
 	return time.Duration(math.Ceil(s*1e9)) + 1
 }
 
-// wait takes n as soon as there is room, waiting for at most timeout; it reports false after that time or when ctx
-// ends. Callers are served one after the other. Others may take what became free while a caller slept; once that has
-// happened it reserves its share, so that a steady stream of small messages cannot starve a large one.
+// wait takes n as soon as the bucket holds enough tokens, after at most timeout; it reports false after that time or when ctx
+// ends. Callers are served one after the other. Others may take what became free while a caller slept; once that has happened
+// it reserves its share, so that a steady stream of small messages cannot starve a large one.
 func (b *bucket) wait(ctx context.Context, n int, timeout time.Duration, now func() time.Time) bool {
 	if b.take(n, now()) {
 		return true
@@ -111,12 +111,12 @@ func (b *bucket) wait(ctx context.Context, n int, timeout time.Duration, now fun
 	took := b.serve(ctx, n, deadline, now)
 	<-b.turn
 	if !took {
-		sleep(ctx, deadline.Sub(now())) // the sender is slowed down even though there will be no room
+		sleep(ctx, deadline.Sub(now())) // the sender is slowed down although it will be refused
 	}
 	return took
 }
 
-// serve is wait for the first caller in line. It returns at once when there will be no room before the deadline.
+// serve is wait for the first caller in line. It returns at once when the tokens cannot suffice before the deadline.
 func (b *bucket) serve(ctx context.Context, n int, deadline time.Time, now func() time.Time) bool {
 	for overtaken := false; ; overtaken = true {
 		need := b.try(n, now(), false)

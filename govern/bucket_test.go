@@ -146,7 +146,7 @@ func TestUnknownNamesHaveSlotsAndThenOneCommonBucket(t *testing.T) {
 	}
 }
 
-func TestStrangersShareOneAllowanceOfMessagesAndBytes(t *testing.T) {
+func TestUnauthenticatedSendersShareOneAllowanceOfMessagesAndBytes(t *testing.T) {
 	g := open(t, openStore(t), DefaultConfig(), newManual().now)
 	for i := range 100 {
 		if !g.AdmitUnauthenticated(10) {

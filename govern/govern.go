@@ -1,8 +1,8 @@
 // Package govern holds the tenants of the instance and how much of it each may use: tenants, their tiers, and the ceilings
 // that follow from them.
 //
-// A governance value cascades: the tenant's own, else its tier's, else the platform's. The ingest ceiling is a token
-// bucket per tenant, counted in readings and shared by every door; messages without a valid credential draw on allowances of their
+// A governance value cascades: the tenant's own, else its tier's, else the platform's. The ingest ceiling is a token bucket per
+// tenant, counted in readings and shared by all transports; messages without a valid credential draw on allowances of their
 // own. All of it is in memory and follows the store as changes commit.
 package govern
 
@@ -171,8 +171,8 @@ func (g *Govern) Empty(tenant string) bool {
 	return empty
 }
 
-// Wait admits n readings of a tenant as soon as there is room. It waits for at most timeout and then reports false, as
-// it does when ctx ends.
+// Wait admits n readings of a tenant as soon as its ceiling allows. It waits for at most timeout and then reports false, as it
+// does when ctx ends.
 func (g *Govern) Wait(ctx context.Context, tenant string, n int, timeout time.Duration) bool {
 	ok := g.bucketOf(tenant).wait(ctx, max(n, 1), timeout, g.now)
 	if !ok {
@@ -201,7 +201,7 @@ func (g *Govern) TakeUnauthenticated(messages, bytes int) bool {
 	return ok
 }
 
-// SetManualFloor sets the shedding level, 0 to 3; see the table beside shedFactors.
+// SetManualFloor sets the shedding level, 0 to 3; see shedFactors.
 func (g *Govern) SetManualFloor(level int) error {
 	if level < 0 || level >= len(shedFactors) {
 		return model.Invalid("manual_floor", "must be 0 to %d", len(shedFactors)-1)

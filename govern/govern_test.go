@@ -146,7 +146,7 @@ func TestEachSwitchOfATenantPutsAViewRow(t *testing.T) {
 	}
 }
 
-func TestSwitchingATenantTellsTheDoorsAfterwards(t *testing.T) {
+func TestSwitchingATenantNotifiesTheTransportsAfterwards(t *testing.T) {
 	db := openStore(t)
 	var g *Govern
 	var told []bool

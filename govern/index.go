@@ -8,7 +8,7 @@ import (
 	"weir/model"
 )
 
-// entry is what the flow must know of a tenant.
+// entry holds the values of a tenant that admission needs.
 type entry struct {
 	id         int64
 	token      string

@@ -344,7 +344,7 @@ type ledgerView struct {
 }
 
 type ledgerReasonView struct {
-	Heading string `gql:"heading"`
+	Outcome string `gql:"outcome"`
 	Reason  string `gql:"reason"`
 	Count   int64  `gql:"count"`
 }

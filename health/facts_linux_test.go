@@ -2,7 +2,7 @@ package health
 
 import "testing"
 
-func TestAMountIsToldWithoutWhatItsOptionsGiveAway(t *testing.T) {
+func TestAMountIsReportedWithoutSecretsOfItsOptions(t *testing.T) {
 	t.Parallel()
 	const mounts = `22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
 30 22 0:26 / /var/lib rw,relatime,credentials=/root/x - cifs //nas/share rw,username=u,password=secret

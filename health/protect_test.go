@@ -45,7 +45,7 @@ func TestFilesThatOthersMayReadOrOwn(t *testing.T) {
 	holds(t, m.FileModes(filepath.Join(dir, "none")).Look(t.Context()), Skipped, "no directory", "")
 }
 
-func TestADiskIsToldByItsKind(t *testing.T) {
+func TestADiskIsReportedByItsKind(t *testing.T) {
 	t.Parallel()
 	m := sound()
 	for text, d := range map[string]Disk{"SD card or eMMC": {Name: "mmcblk0"}, "a rotating disk": {Name: "sda", Rotating: true}, "does not rotate": {Name: "nvme0n1"}} {

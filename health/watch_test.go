@@ -164,7 +164,7 @@ func anchor(title string) string {
 	return b.String()
 }
 
-func TestWhatIsWrittenIsToldPerReadingAndPerDay(t *testing.T) {
+func TestWrittenBytesAreReportedPerReadingAndPerDay(t *testing.T) {
 	t.Parallel()
 	var m Meter
 	if w := m.Writing(); w != nil {

@@ -19,7 +19,7 @@ import (
 const (
 	// ReasonBadTenant: the tenant does not match the token pattern.
 	ReasonBadTenant ingest.Reason = "bad-tenant"
-	// ReasonUnreadable: the body could not be read to its end.
+	// ReasonUnreadable: the body could not be read completely.
 	ReasonUnreadable ingest.Reason = "unreadable"
 )
 
@@ -197,7 +197,7 @@ func (a response) write(w http.ResponseWriter) {
 	head.Set("X-Content-Type-Options", "nosniff")
 	head.Set("Content-Length", strconv.Itoa(len(line)))
 	w.WriteHeader(a.status)
-	_, _ = w.Write([]byte(line)) // the client may be gone
+	_, _ = w.Write([]byte(line)) // the client may have disconnected
 }
 
 const maxLine = 500

@@ -253,7 +253,7 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-func TestArrivalCarriesWhatTheGateNeeds(t *testing.T) {
+func TestArrivalCarriesWhatTheIntakeNeeds(t *testing.T) {
 	d := open(t, Config{})
 	d.do(t, "POST", "/weir/acme/events", event)
 	a := d.intake.arrivals[0]
@@ -283,7 +283,7 @@ func TestAnswerWaitsForTheGate(t *testing.T) {
 	})
 }
 
-func TestGateThatNeverAnswersIsAFailedHandOver(t *testing.T) {
+func TestAnIntakeThatNeverAnswersIsAFailedHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, pipes := inMemory(t, Config{})
 		d.intake.hold = make(chan struct{})

@@ -50,9 +50,9 @@ func (in *Intake) over(m *arrival, r Reason) {
 	in.end(m, Refused, r, "over the ingest ceiling")
 }
 
-// roomy reports whether the log takes the message. One with HoldFor waits here, so that its sender feels it: while no
-// message is taken, and with fail-closed as soon as others are refused. The sender of QoS 0 waits for no answer, so
-// fail-closed does not apply to it.
+// roomy reports whether the log takes the message. A message with HoldFor waits here, which slows its sender: while no message
+// is taken, and with fail-closed as soon as others are refused. A sender at QoS 0 waits for no answer, so fail-closed does not
+// apply to it.
 func (in *Intake) roomy(ctx context.Context, m *arrival) bool {
 	for in.deps.Pressure.Refusing() {
 		cfg := in.cfg.Load()
@@ -68,7 +68,7 @@ func (in *Intake) roomy(ctx context.Context, m *arrival) bool {
 	return true
 }
 
-// awaitRoom waits until there may be room, or another configuration applies. It reports false when the message may be held
+// awaitRoom waits until the log may have space, or another configuration applies. It reports false when the message may be held
 // no longer, or ctx has ended.
 func (in *Intake) awaitRoom(ctx context.Context, m *arrival, cfg *effectiveConfig) bool {
 	wait, cancel := context.WithCancel(m.hold(ctx))
@@ -165,7 +165,7 @@ func (in *Intake) append(ctx context.Context, m *arrival, done func(Answer)) {
 	}
 }
 
-// again waits for room after the log was full, and reports whether the message may be handed over once more.
+// again waits for space after the log was full, and reports whether the message may be handed over again.
 func (in *Intake) again(ctx context.Context, m *arrival, err error) bool {
 	if m.HoldFor == 0 || !errors.Is(err, spool.ErrFull) {
 		return false
@@ -239,7 +239,7 @@ func (in *Intake) appendAll(ctx context.Context, ms []*arrival, done func(Answer
 	}
 }
 
-// lost ends a message that was handed over in vain.
+// lost ends a message whose hand-over to the log failed.
 func (in *Intake) lost(ctx context.Context, m *arrival, err error) {
 	in.deps.Counts.passed(m.line, m.rec.Readings())
 	in.failed(ctx, m, err)

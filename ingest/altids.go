@@ -12,8 +12,8 @@ import (
 	"weir/store"
 )
 
-// An event that carries an altId is known by its key: tenant, device, altId and occurredTime as sent. Memory holds a
-// hash of the key, the disk the key itself wherever that is shorter: those of one device have much in common.
+// An event that carries an altId is known by its key: tenant, device, altId and occurredTime as sent. Memory holds a hash of
+// the key. The disk holds the key itself where that is shorter, because the keys of one device have much in common.
 
 // altIDPage is the altIds of one checkpoint.
 type altIDPage struct {
@@ -118,7 +118,7 @@ func (p *altIDPage) groups() func(yield func(altIDGroup) bool) {
 	}
 }
 
-// maxAltIDGroup bounds what a reader has to make room for at once.
+// maxAltIDGroup bounds the memory that a reader allocates at once.
 const maxAltIDGroup = 1 << 12
 
 func cmpBool(a, b bool) int {
@@ -147,7 +147,7 @@ func (g altIDGroup) append(b []byte, prev *altIDKey, e *pack.Encoder) []byte {
 		texts[i], times[i] = g[i].altID, g[i].occurred
 	}
 	if b = e.AppendTexts(b, texts); k.timed {
-		b = e.AppendInts(b, times, pack.Delta, pack.Curve)
+		b = e.AppendInts(b, times, pack.Delta, pack.DeltaOfDelta)
 	}
 	return b
 }

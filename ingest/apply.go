@@ -18,8 +18,8 @@ import (
 	"weir/store"
 )
 
-// ApplyConfig is the applier's configuration. All of it decides over results, so a replay under another one is another
-// replay.
+// ApplyConfig is the applier's configuration. All of it affects results: a replay under another configuration may give other
+// results.
 type ApplyConfig struct {
 	TimeSettings
 	DedupeSettings
@@ -62,8 +62,8 @@ type ApplyDeps struct {
 	Tap *Tap
 }
 
-// Applier is everything right of the log: it reads the batches in order, resolves each record once, lets the projections
-// take it in, commits what others must see at once, and writes what waits in memory with a checkpoint.
+// Applier reads the batches of the log in order, resolves each record once, passes it to the projections, commits what others
+// must see at once, and writes the rest, which waits in memory, with a checkpoint.
 type Applier struct {
 	cfg     ApplyConfig
 	deps    ApplyDeps
@@ -87,7 +87,7 @@ type Applier struct {
 	heard   atomic.Int64
 }
 
-// NewApplier loads the results as of the checkpoint and returns an applier that goes on after it.
+// NewApplier loads the results as of the checkpoint and returns an applier that continues after it.
 func NewApplier(ctx context.Context, cfg ApplyConfig, deps ApplyDeps) (*Applier, error) {
 	a := &Applier{cfg: cfg, deps: deps, metrics: newApplyMetrics(deps.Registry)}
 	a.retry = &retrier{wait: cfg.CommitRetry, retries: a.metrics.retries, logger: deps.Logger}
@@ -163,7 +163,7 @@ func (a *Applier) Stalled() string {
 	return ""
 }
 
-// ListeningTime is the listening time of the newest record that was applied: a process goes on from there.
+// ListeningTime is the listening time of the newest record that was applied: a process continues from there.
 func (a *Applier) ListeningTime() int64 { return a.heard.Load() }
 
 // RuleHealth returns a row for each rule of the active version of a tenant's profile, by rule token; none when the
@@ -175,15 +175,15 @@ func (a *Applier) RuleHealth(ctx context.Context, tenant, profile string) ([]Rul
 // RuleStats are the figures of the engine.
 func (a *Applier) RuleStats() rules.Stats { return a.results.rules.stats() }
 
-// UnhealthyRules are the rules that do not run or could not judge everything they were given.
+// UnhealthyRules returns the rules that do not run or failed on some of their input.
 func (a *Applier) UnhealthyRules() []rules.Health { return a.results.rules.unhealthy() }
 
-// Silence is how long a device may be silent before its inferred presence ends: what its profile says, else standard.
+// Silence is how long a device may be silent before its inferred presence ends: the value of its profile, otherwise standard.
 func (a *Applier) Silence(tenant, device string, standard time.Duration) time.Duration {
 	return a.results.metadata.silence(tenant, device, standard)
 }
 
-// DeviceState returns what is known of the activity and presence of a device, nil when nothing is.
+// DeviceState returns the activity and presence of a device, nil when nothing is known.
 func (a *Applier) DeviceState(ctx context.Context, tenantID, deviceID int64) (*store.DeviceState, error) {
 	return a.results.activity.state(ctx, a.deps.Store, tenantID, deviceID)
 }
@@ -223,8 +223,8 @@ func (a *Applier) next(ctx context.Context, r *logReader) (*spool.Batch, error) 
 	return b, a.skip(ctx, gap)
 }
 
-// skip goes on after a gap: it is noted in the store, once however often it is replayed, and the metadata is taken as the
-// store knows it there, for the changes in the gap are effective already.
+// skip continues after a gap. It notes the gap in the store (once, also if it is replayed) and loads the metadata as the store
+// has it there, because the changes in the gap are effective already.
 func (a *Applier) skip(ctx context.Context, g *LogGap) error {
 	fresh := false
 	now := a.Received()
@@ -246,7 +246,7 @@ func (a *Applier) skip(ctx context.Context, g *LogGap) error {
 	return a.reloadMetadata(ctx, g.Last)
 }
 
-// noticed is when a gap is found.
+// noticed returns the time that a gap found now is noted with.
 func (a *Applier) noticed() model.Nanos {
 	if a.deps.Clock != nil {
 		return a.deps.Clock.Stamp().Wall
@@ -315,10 +315,10 @@ func (a *Applier) apply(ctx context.Context, b *spool.Batch) error {
 	return nil
 }
 
-// begin makes room for the effects of a batch, or of the rest of one.
+// begin starts the effects of a batch, or of the rest of one.
 func (a *Applier) begin() { a.out = &Effects{watched: a.watched()} }
 
-// watched is how to find out whether a client waits for readings, nil when none can.
+// watched returns a function that reports whether a client waits for readings, nil when no client can.
 func (a *Applier) watched() func() bool {
 	switch {
 	case a.deps.Readings == nil:
@@ -357,7 +357,7 @@ func (a *Applier) record(ctx context.Context, stored *spool.Record, off model.Of
 	return nil
 }
 
-// resolve finds out what a record means, and lets the projections take it in.
+// resolve resolves a record and passes it to the projections.
 func (a *Applier) resolve(ctx context.Context, e *Event) error {
 	switch r := e.Record; r.Kind {
 	case model.KindMessage, model.KindRaw:
@@ -438,8 +438,8 @@ func (a *Applier) checkpoint(ctx context.Context, off model.Offset) error {
 	return nil
 }
 
-// commit writes what others must see of the batch. A store that refuses is asked again until it takes it or the
-// process stops: nothing after it may overtake it.
+// commit writes what others must see of the batch. It repeats a failed write until it succeeds or the process stops: nothing
+// after it may overtake it.
 func (a *Applier) commit(ctx context.Context, last model.Offset) error {
 	faults.Point("apply.commit")
 	if !a.out.empty() {
@@ -457,7 +457,7 @@ func (a *Applier) commit(ctx context.Context, last model.Offset) error {
 	return nil
 }
 
-// announce hands out what is now committed.
+// announce sends what is now committed to the subscribers.
 func (a *Applier) announce() {
 	if a.out.sequence > 0 {
 		a.deps.Controller.Passed(a.out.sequence)

@@ -23,7 +23,7 @@ const metaListening = "listening"
 // stopTimeout is how long the last checkpoint may take at a stop.
 const stopTimeout = 30 * time.Second
 
-// Checkpoint is an offset up to which the store holds every result, and what resolution goes on from there.
+// Checkpoint is an offset up to which the store holds every result, and the state with which resolution continues from there.
 type Checkpoint struct {
 	Offset     model.Offset
 	Generation uint64          // of the rows that it publishes
@@ -44,8 +44,8 @@ func (c *Checkpoint) publish(tx store.Tx) error {
 	return store.SetCheckpointState(tx, c.Offset, c.Generation)
 }
 
-// checkpointer writes what the projections hold in memory, between two records. When it does so follows from the records
-// alone (their bytes, their receive times, the memory that they fill), so that the same log has the same checkpoints.
+// checkpointer writes what the projections hold in memory, between two records. The moment follows from the records alone
+// (their bytes, their receive times, the memory that they fill), so that the same log has the same checkpoints.
 type checkpointer struct {
 	cfg     *ApplyConfig
 	store   store.Store
@@ -175,7 +175,7 @@ func (c *checkpointer) try(ctx context.Context, at Checkpoint) error {
 	})
 }
 
-// slice returns what runs one transaction of results.
+// slice returns a function that runs one transaction of results.
 func (c *checkpointer) slice(ctx context.Context) WriteFunc {
 	return func(fn func(store.Tx) error) error { return c.store.Write(ctx, store.Results, fn) }
 }
@@ -201,7 +201,7 @@ func inSlices[T any](write WriteFunc, rows []T, put func(store.Tx, T) error) err
 	return nil
 }
 
-// retrier repeats what must not be left out until it succeeds or the process stops; meanwhile nothing after it overtakes it.
+// retrier repeats a required step until it succeeds or the process stops; later steps wait.
 type retrier struct {
 	wait    time.Duration
 	retries prometheus.Counter

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// clockSlack is how far the wall may lie behind the newest stamp and still be believed: small steps back are what time
-	// servers do, and the stamps stand still until the wall has caught up.
+	// clockSlack is how far the wall clock may lie before the newest stamp and still be plausible: time servers step clocks
+	// back by small amounts, and the stamps slow down until the clock has caught up.
 	clockSlack = model.Nanos(time.Minute)
 	clockTick  = time.Second
 	// guessAt is how full the log may be, in percent of its budget, before waiting for the clock ends.
@@ -25,9 +25,9 @@ const (
 // ClockConfig is the configuration of a clock.
 type ClockConfig struct {
 	Boot uint64
-	// Now returns what the wall says and the monotonic time since the start.
+	// Now returns the wall clock's time and the monotonic time since the start.
 	Now func() (wall time.Time, mono time.Duration)
-	// Built is when the program was made: no time before that is a time of day.
+	// Built is the build time of the program: no earlier time is plausible.
 	Built time.Time
 	// Synchronized reports whether the system says that its clock is synchronized: then it is believed even when it
 	// lies before the newest stamp. nil: it never does.
@@ -37,28 +37,27 @@ type ClockConfig struct {
 	Registry     prometheus.Registerer
 }
 
-// Clock gives out stamps and knows whether the wall can be believed. A wall clock is plausible when it lies neither before
-// the build nor before the newest stamp of the log. Until it does, what comes in is stamped with monotonic time, and the
-// applier waits; then a time map in the log says for all of it what the time of day was. A replay reads the map and asks
-// no clock.
+// Clock gives out stamps and decides whether the wall clock is plausible. A wall clock is plausible when it lies neither before
+// the build nor before the newest stamp of the log. Until then, messages are stamped with monotonic time, and the applier
+// waits; then a time map in the log gives the time of day of each stamp. A replay reads the map and asks no clock.
 type Clock struct {
 	cfg ClockConfig
 
 	mu     sync.Mutex
 	begun  bool
 	unset  bool // no time of day is known
-	behind bool // the wall went back by more than the slack
+	behind bool // the wall clock went back by more than the slack
 	floor  model.Nanos
 	since  int64 // monotonic time at which the floor held
 	newest model.Nanos
 	at     int64          // monotonic time of newest
 	known  *model.TimeMap // of this boot, once it is durable
 	mapped chan struct{}  // closed with known
-	now    model.Nanos    // what the wall said last
+	now    model.Nanos    // last reading of the wall clock
 	gap    prometheus.Gauge
 }
 
-// NewClock returns a clock that believes the wall, though never before the build, until Begin.
+// NewClock returns a clock that trusts the wall clock until Begin, except for times before the build.
 func NewClock(cfg ClockConfig) *Clock {
 	c := &Clock{cfg: cfg, mapped: make(chan struct{}), gap: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_clock_behind_seconds",
 		Help: "Time by which the system clock lags behind the newest receive stamp, otherwise 0."})}
@@ -77,7 +76,7 @@ func NewClock(cfg ClockConfig) *Clock {
 	return c
 }
 
-// Begin holds the wall against the newest stamp of the log. It is called once, when everything that the log held at the
+// Begin compares the wall clock with the newest stamp of the log. It is called once, when everything that the log held at the
 // start is applied and before anything is stamped that goes into it.
 func (c *Clock) Begin(newest model.Nanos) {
 	c.mu.Lock()
@@ -108,7 +107,7 @@ func (c *Clock) built() model.Nanos {
 	return model.NanosOf(c.cfg.Built)
 }
 
-// Stamp says when something is received. The wall of a stamp never lies before that of one that was given out earlier.
+// Stamp returns the receive time of what arrives now. The wall time of a stamp is never before that of an earlier stamp.
 func (c *Clock) Stamp() model.Stamp {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,7 +125,7 @@ func (c *Clock) Stamp() model.Stamp {
 			if wall >= c.built() {
 				s.Shown = wall
 			}
-			// At half the speed of time: the wall catches up, and what is apart in time stays so.
+			// The stamps advance at half speed: the wall clock catches up, and distinct times stay distinct.
 			wall = c.newest + model.Nanos(mono-c.at)/2
 		}
 	}
@@ -135,7 +134,7 @@ func (c *Clock) Stamp() model.Stamp {
 	return s
 }
 
-// step notices that the wall went back by more than the slack, and that it has caught up.
+// step notices that the wall clock went back by more than the slack, and that it has caught up.
 func (c *Clock) step(wall model.Nanos) {
 	gap := c.newest - wall
 	c.gap.Set(max(0, time.Duration(gap).Seconds()))
@@ -149,7 +148,7 @@ func (c *Clock) step(wall model.Nanos) {
 	}
 }
 
-// Doubt says why the wall cannot be believed, "" when it can.
+// Doubt returns why the wall clock is implausible, "" when it is plausible.
 func (c *Clock) Doubt() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -167,7 +166,7 @@ func (c *Clock) Doubt() string {
 
 func stampText(n model.Nanos) string { return n.Time().Format(time.RFC3339) }
 
-// Run looks at the wall until ctx ends.
+// Run samples the wall clock until ctx ends.
 func (c *Clock) Run(ctx context.Context) error {
 	t := time.NewTicker(clockTick)
 	defer t.Stop()
@@ -183,7 +182,7 @@ func (c *Clock) Run(ctx context.Context) error {
 	}
 }
 
-// Look notices that the wall has become plausible and puts the time map of this boot into the log. When the log is too
+// Sample notices that the wall clock has become plausible and appends the time map of this boot to the log. When the log is too
 // full to wait longer, the map says that the stamps hold as they were given out.
 func (c *Clock) Sample(ctx context.Context) error {
 	c.mu.Lock()
@@ -240,7 +239,7 @@ func (c *Clock) timeMap(ctx context.Context) (*model.TimeMap, error) {
 	}
 }
 
-// appendTimeMap writes a time map and waits until it is durable: nothing may count by one that a power cut takes back.
+// appendTimeMap writes a time map and waits until it is durable: no result may depend on one that a power cut removes.
 func appendTimeMap(ctx context.Context, log spool.Log, at model.Stamp, m *model.TimeMap) error {
 	r := &model.Record{Kind: model.KindTimeMap, Received: at, TimeMap: m}
 	synced := make(chan error, 1)

@@ -189,7 +189,7 @@ func (p *parts) add(c *model.Control) (changes []model.ViewChange, complete bool
 		*p = parts{seq: c.Sequence}
 	}
 	if c.Sequence != p.seq || c.Part != p.next {
-		return nil, false, fmt.Errorf("control record %d part %d does not follow part %d of %d", c.Sequence, c.Part, int(p.next)-1, p.seq)
+		return nil, false, fmt.Errorf("metadata change %d part %d does not follow part %d of %d", c.Sequence, c.Part, int(p.next)-1, p.seq)
 	}
 	p.next++
 	p.body = append(p.body, c.Body...)
@@ -197,7 +197,7 @@ func (p *parts) add(c *model.Control) (changes []model.ViewChange, complete bool
 		return nil, false, nil
 	}
 	if changes, err = store.DecodeViewChanges(p.body); err != nil {
-		return nil, false, fmt.Errorf("control record %d: %w", c.Sequence, err)
+		return nil, false, fmt.Errorf("metadata change %d: %w", c.Sequence, err)
 	}
 	*p = parts{}
 	return changes, true, nil

@@ -320,7 +320,7 @@ func (d *decoder) entryTime() model.EntryTime {
 	return model.EntryTime{At: d.time("occurredTime"), Has: true}
 }
 
-// time takes an RFC 3339 instant. The zero instant is what forgetful clients send for "none" and is refused.
+// time takes an RFC 3339 instant. The zero instant is what some clients send for "none" and is refused.
 func (d *decoder) time(what string) model.Nanos {
 	s := d.String(what)
 	if d.Err() != nil {
@@ -336,8 +336,8 @@ func (d *decoder) time(what string) model.Nanos {
 	return model.NanosOf(t)
 }
 
-// decimal takes a string that holds a finite decimal number. Only what JSON would call a number, and a leading plus, is
-// taken: no hexadecimal, no underscores, no words.
+// decimal takes a string that holds a finite decimal number. It accepts the syntax of a JSON number with an optional leading
+// plus: no hexadecimal, no underscores, no words.
 func (d *decoder) decimal(what string) float64 {
 	b := d.Bytes(what)
 	if d.Err() != nil {

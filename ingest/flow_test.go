@@ -96,7 +96,7 @@ func TestEveryUnfitMessageEndsAsADeadLetterThatNamesItsReason(t *testing.T) {
 	}
 }
 
-func TestWhatADoorTurnsAwayIsCountedAndNotStored(t *testing.T) {
+func TestWhatATransportRejectsIsCountedAndNotStored(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.furnish(1)

@@ -154,7 +154,8 @@ func checkFinite(what string, v float64) string {
 	return ""
 }
 
-// checkLocation returns what is out of range. A heading is stored to 4 decimals, so what would round to 360 is refused.
+// checkLocation returns what is out of range. A direction is stored to 4 decimals, so a value that would round to 360 is
+// refused.
 func checkLocation(l *model.Location) string {
 	switch {
 	case math.IsNaN(l.Latitude) || math.IsNaN(l.Longitude):

@@ -1,7 +1,7 @@
-// Package ingest is the one way in. An Intake stands after every transport: it decodes what a device sent, verifies the
-// credential in the body, takes the readings from the tenant's ceiling, hands the record to the log and, once that is on
-// disk, answers how it ended. An Applier stands on the other side of the log: it resolves each record against the registry
-// as of its offset, judges it and stores the results. DESIGN.md describes how the two fit together.
+// Package ingest accepts messages and computes results from them. Every transport hands its messages to an Intake: it decodes
+// what a device sent, verifies the credential in the body, takes the readings from the tenant's ceiling, hands the record to
+// the log and, once that is on disk, answers with the outcome. An Applier reads the other end of the log: it resolves each
+// record against the registry as of its offset, judges it and stores the results. DESIGN.md describes how the two fit together.
 package ingest
 
 import (
@@ -16,7 +16,7 @@ type Arrival struct {
 	Transport string // Transport.Name, by which the ledger can be narrowed
 	Source    string // event source id, by which the ledger balances
 	Tenant    string // named by topic, path or configuration; of the token pattern
-	// Topic is the device that the transport names, "" where only the body can (HTTP).
+	// Topic is the device that the transport names, "" if only the body names one (HTTP).
 	Topic string
 	// Body holds the bytes as they came: they are measured, hashed, and sealed where they do not decode. It is read until
 	// Accept returns, not after.
@@ -35,24 +35,24 @@ type Arrival struct {
 	// CannotRefuse says that the transport cannot express a refusal (MQTT 3.1.1, QoS 0): what does not decode is acknowledged
 	// through the log as a dead letter, and what is over the ceiling is dropped and counted.
 	CannotRefuse bool
-	// CeilingWait is how long Accept may wait for room under the tenant's ceiling before it drops or refuses.
+	// CeilingWait is how long Accept may wait for the tenant's ceiling before it drops or refuses.
 	CeilingWait time.Duration
-	// HoldFor is how long the message is held unanswered while the log has no room, so that the sender feels it; negative:
-	// as long as ctx lives. When that time is over, and at 0, it is dropped where CannotRefuse is set, else refused.
+	// HoldFor is how long the message is held unanswered while the log is full, which slows the sender; negative: as long as
+	// ctx lives. When that time is over, and at 0, it is dropped where CannotRefuse is set, else refused.
 	HoldFor time.Duration
-	// Partial says that a series limit sets aside the readings that it keeps out, and stores the rest: the transport put the
-	// message together from several readings, and one of them too many must not lose the others.
+	// Partial says that a series limit sets aside the readings that it keeps out, and stores the rest: the transport combined
+	// several readings into the message, and one surplus reading must not lose the others.
 	Partial bool
 }
 
-// Outcome is how a message ended at the intake.
+// Outcome is the intake's decision about a message.
 type Outcome uint8
 
 // The outcomes. A transport acknowledges Stored and Dropped, refuses Refused and leaves Withheld without an answer.
 const (
 	Stored   Outcome = iota // synced in the log
 	Refused                 // turned away; report why to the sender
-	Dropped                 // lost by rule and counted; the transport has no words for the sender
+	Dropped                 // dropped and counted; the protocol cannot report it to the sender
 	Withheld                // not stored and not answered: the sender resends
 )
 
@@ -108,8 +108,8 @@ type Transport interface {
 	Name() string
 	// Run serves until ctx ends. An error stops the instance.
 	Run(ctx context.Context) error
-	// Close takes no new peers, notifies those that are there where the protocol can, and returns once everything that was
-	// accepted is answered. When ctx ends first it drops what is left and returns the error of ctx.
+	// Close accepts no new peers, notifies the connected ones if the protocol can, and returns when every accepted message is
+	// answered. When ctx ends first it drops the rest and returns the error of ctx.
 	Close(ctx context.Context) error
 	// Drop ends the connections of the bindings for which f returns true: their credential, device or tenant has changed.
 	Drop(f func(model.Binding) bool)

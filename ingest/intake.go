@@ -13,7 +13,7 @@ import (
 	"weir/store"
 )
 
-// DeviceAuthMode says what the intake asks of the credential in a body.
+// DeviceAuthMode determines how the intake treats the credential in a body.
 type DeviceAuthMode string
 
 // The modes: required refuses an event for which nothing vouches, optional checks what is presented, disabled checks none.
@@ -51,7 +51,7 @@ type Pressure interface {
 	Full() bool
 	// Sample reads the figures again: the log has just refused a record.
 	Sample()
-	// Wait waits until there may be more room than there was, or ctx ends.
+	// Wait waits until the log may have more space than before, or ctx ends.
 	Wait(ctx context.Context) error
 }
 
@@ -161,8 +161,8 @@ type arrival struct {
 }
 
 // Accept takes one message in and reports through done, exactly once, how it ended. It may wait: for the ceiling up to
-// CeilingWait, for the log while its unsynced bound is reached, and for room in the log up to HoldFor. ctx is the life of
-// the connection: when it ends first, the message is withheld.
+// CeilingWait, for the log while its unsynced bound is reached, and for space in the log up to HoldFor. ctx is the life of the
+// connection: when it ends first, the message is withheld.
 func (in *Intake) Accept(ctx context.Context, a *Arrival, done func(Answer)) {
 	m := in.receive(a)
 	defer m.stopHold()
@@ -177,7 +177,7 @@ func (in *Intake) Accept(ctx context.Context, a *Arrival, done func(Answer)) {
 	in.append(ctx, m, done)
 }
 
-// AcceptAll takes an array of messages in: all of them or, when one is unfit or there is no room for all, none. done is
+// AcceptAll takes an array of messages in: all of them or, when one is unfit or the log lacks space for all, none. done is
 // called once, with the index of the message that decided, -1 when all are stored.
 func (in *Intake) AcceptAll(ctx context.Context, as []*Arrival, done func(Answer, int)) {
 	ms := make([]*arrival, len(as))
@@ -216,15 +216,15 @@ func (in *Intake) Received(transport, source, tenant string, bytes int) Packet {
 	return Packet{in.receive(&Arrival{Transport: transport, Source: source, Tenant: tenant})}
 }
 
-// Refuse counts how a received packet ended.
+// Refuse counts a received packet as refused, with the reason.
 func (in *Intake) Refuse(p Packet, reason Reason) { in.end(p.m, Refused, reason, "") }
 
-// TenantFull reports whether the tenant's ceiling has no room at all, so that a transport need not read the body.
+// TenantFull reports whether the tenant's ceiling admits no reading at all, so that a transport need not read the body.
 func (in *Intake) TenantFull(tenant string) bool {
 	return in.deps.Ceiling.Known(tenant) && in.deps.Ceiling.Empty(tenant)
 }
 
-// receive counts the message as received. Tenants that do not exist share one account, so that no sender fills the ledger.
+// receive counts the message as received. Unknown tenants share one account, so that no sender can fill the ledger.
 func (in *Intake) receive(a *Arrival) *arrival {
 	m := &arrival{Arrival: a, stamp: in.deps.Stamp(), readings: 1}
 	m.line = line{transport: a.Transport, source: a.Source, hour: m.stamp.Hour()}

@@ -22,8 +22,8 @@ func metaOutcomes() []store.Outcome {
 	return []store.Outcome{store.OutcomeReceived, store.OutcomeRefused, store.OutcomeDropped, store.OutcomeStored, store.OutcomeDuplicate, store.OutcomeDeadLetter}
 }
 
-// batchMeta is what rides in every batch besides its records: the span of listening time that they were received in, and
-// what the transports counted since the batch before. A record's listening time follows from its own stamp and the span, so
+// batchMeta is the data that every batch carries besides its records: the span of listening time that they were received in,
+// and what the transports counted since the batch before. A record's listening time follows from its own stamp and the span, so
 // that it does not depend on how records were gathered into batches.
 type batchMeta struct {
 	Span   Span

@@ -62,7 +62,7 @@ type Gauge struct {
 
 	mu      sync.Mutex
 	on      map[Cause]bool
-	changed chan struct{} // closed when there is more room than there was
+	changed chan struct{} // closed when the log has more space than before
 	samples []sample      // of the last runwayOver, oldest first
 	runway  time.Duration
 	reserve int64
@@ -185,8 +185,8 @@ func between(on, begins, ends bool) bool {
 func nineTenths(n int64) int64  { return n - n/10 }
 func eightTenths(n int64) int64 { return n - n/5 - min(n%5, 1) }
 
-// forecast is when the log will be full if it goes on filling as it did in the last seconds: what is appended and not applied
-// stays. It needs the lock.
+// forecast returns when the log will be full at the rate of the last seconds: it keeps what is appended and not applied. It
+// needs the lock.
 func (g *Gauge) forecast(s spool.Stats, applied model.Offset, now time.Time) time.Duration {
 	g.samples = append(g.samples, sample{now, s.Through, s.Last, applied})
 	for len(g.samples) > 2 && now.Sub(g.samples[1].at) >= runwayOver {
@@ -213,7 +213,7 @@ func (g *Gauge) forecast(s spool.Stats, applied model.Offset, now time.Time) tim
 	return time.Duration(runway * float64(time.Second))
 }
 
-// report wakes what waits when there is more room than before, and logs what has changed. It needs the lock.
+// report wakes the waiting senders when the log has more space than before, and logs every change of state. It needs the lock.
 func (g *Gauge) report(before []string, full bool) {
 	now := g.causes()
 	g.refusing.Store(len(now) > 0)
@@ -262,14 +262,15 @@ func (g *Gauge) Why() []string {
 	return g.causes()
 }
 
-// Runway is when the log will be full if everything goes on as in the last seconds; more than a century when it does not fill.
+// Runway is the time until the log is full at the rate of the last seconds; more than a century when it does not fill.
 func (g *Gauge) Runway() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.runway
 }
 
-// Room implements Pressure: it waits until there is more room, or one tick when nothing is refused and yet the log was full.
+// Wait implements Pressure: it waits until the log has more space, or one tick when nothing is refused although the log was
+// full.
 func (g *Gauge) Wait(ctx context.Context) error {
 	g.mu.Lock()
 	changed, refusing := g.changed, g.refusing.Load()

@@ -58,7 +58,7 @@ func (l *paperLog) holding(bytes, records int64) {
 	})
 }
 
-func TestDoorsRefuseFromNineTenthsAndTakeFromEightTenthsOfBytesOrRecordsOnWhicheverIsTighter(t *testing.T) {
+func TestTransportsRefuseFromNineTenthsAndAcceptFromEightTenthsOfTheTighterLimit(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []Cause{CauseBytes, CauseRecords} {
 		log := &paperLog{}
@@ -116,7 +116,7 @@ func TestBothCausesMustPassBeforeMessagesAreTakenAgain(t *testing.T) {
 // A log of 1 GiB fills by 10 MiB a second. It is let go on until it has half a minute left, and then refused although it
 // is far from nine tenths; when it fills more slowly it is taken again from a minute on, and at once when the applier is
 // as fast as the transports.
-func TestDoorsRefuseWhenTheLogWillBeFullInHalfAMinute(t *testing.T) {
+func TestTransportsRefuseWhenTheLogWillBeFullInHalfAMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const second, mib = 1000, int64(1 << 20) // records

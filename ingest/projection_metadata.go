@@ -52,7 +52,7 @@ func loadMetadata(tx store.Tx, at model.Offset) (view *metadataView, sequence ui
 	return view, sequence, err
 }
 
-// set applies one change to the view and returns what projections must know of it.
+// set applies one change to the view and returns the change as the projections need it.
 func (m *metadataProjection) set(c *model.ViewChange) (*MetadataChange, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -75,8 +75,8 @@ func (m *metadataProjection) passed(sequence uint64, from model.Offset, out *Eff
 	out.Step(func(tx store.Tx) error { return store.SetView(tx, viewControlSequence, "", body, from) })
 }
 
-// reload takes the view as the store knows it at an offset, and returns how the profiles have changed since: those that
-// are gone, then those with another version, both by id.
+// reload takes the view as the store knows it at an offset, and returns how the profiles have changed since: the removed ones,
+// then those with another version, both by id.
 func (m *metadataProjection) reload(tx store.Tx, at model.Offset) ([]*MetadataChange, error) {
 	view, sequence, err := loadMetadata(tx, at)
 	if err != nil {
@@ -89,7 +89,7 @@ func (m *metadataProjection) reload(tx store.Tx, at model.Offset) ([]*MetadataCh
 	return changes, nil
 }
 
-// profileChanges are the changes between two views: profiles that are gone, then those with another version, by id.
+// profileChanges returns the changes between two views: removed profiles, then those with another version, by id.
 func profileChanges(before, after *metadataView) (out []*MetadataChange) {
 	change := func(id int64) {
 		out = append(out, &MetadataChange{Kind: model.ViewProfile, id: id, stored: true, profile: before.profiles[id]})
@@ -107,7 +107,7 @@ func profileChanges(before, after *metadataView) (out []*MetadataChange) {
 	return out
 }
 
-// silence is how long a device may be silent before its inferred presence ends: what its profile says, else standard.
+// silence is how long a device may be silent before its inferred presence ends: the value of its profile, otherwise standard.
 func (m *metadataProjection) silence(tenant, device string, standard time.Duration) time.Duration {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

@@ -16,7 +16,7 @@ type seriesProjection struct {
 	retry  *retrier
 	frozen *series.Frozen
 	gen    uint64
-	points []series.Point // room for those of one record
+	points []series.Point // memory for those of one record
 }
 
 // admits reports whether all readings of a message may be kept, before the first series is opened: all or none.

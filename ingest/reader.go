@@ -17,7 +17,7 @@ type LogGap struct {
 	Fresh       bool
 }
 
-// ErrStoreOlder: the log holds more than the store can know of.
+// ErrStoreOlder: the log holds changes that the store has never numbered.
 var ErrStoreOlder = errors.New("ingest: the database is older than the log")
 
 // logReader reads the log in order, and reports what cannot be read as a gap.
@@ -136,7 +136,7 @@ type ahead struct {
 	err     error              // of the goroutine, not returned yet; the goroutine's until batches is closed
 }
 
-// decodedBatch is a batch and the room that its records were decoded into.
+// decodedBatch is a batch and the memory that its records were decoded into.
 type decodedBatch struct {
 	spool.Batch
 	decoder model.RecordDecoder
@@ -153,7 +153,7 @@ func readAhead(below spool.Reader, upTo model.Offset) *ahead {
 	return a
 }
 
-// run waits for room only: batches has a place for each.
+// run waits for memory only: batches has a slot for each.
 func (a *ahead) run(upTo model.Offset) {
 	defer close(a.batches)
 	for d := range a.free {
@@ -216,7 +216,7 @@ func (a *ahead) take(b *decodedBatch, more bool, below func() (*spool.Batch, err
 	return &b.Batch, nil
 }
 
-// giveBack lets the room of the batch that was applied be used again.
+// giveBack lets the memory of the applied batch be used again.
 func (a *ahead) giveBack() {
 	if a.given != nil && a.free != nil {
 		a.free <- a.given

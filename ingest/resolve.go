@@ -17,7 +17,7 @@ type resolver struct {
 	maxAge, maxFutureSkew time.Duration
 	results               *results
 	metrics               *applyMetrics
-	occurred              []model.Micros // room for those of one message
+	occurred              []model.Micros // memory for those of one message
 }
 
 // message decides the outcome of a message.
@@ -48,7 +48,7 @@ func (s *resolver) message(ctx context.Context, e *Event) error {
 	return nil
 }
 
-// presence finds out what a presence record changes. Where the device is gone, its state is gone with it.
+// presence determines what a presence record changes. A removed device has no state.
 func (s *resolver) presence(ctx context.Context, e *Event) (err error) {
 	what, reason := s.results.metadata.view.resolve(e.Record.Tenant, e.Record.Device)
 	if reason != ReasonNone || e.Record.DeviceID != 0 && e.Record.DeviceID != what.device.ID {
@@ -65,7 +65,7 @@ func (e *Event) refer(what resolved) {
 	e.ProfileID, e.profile = what.profileID, what.profile
 }
 
-// check finds out whether a message can be kept, in the order in which an unauthenticated sender would learn least.
+// check determines whether a message can be kept, in the order that reveals least to an unauthenticated sender.
 func (s *resolver) check(e *Event) (Reason, string) {
 	r := e.Record
 	what, reason := s.results.metadata.view.resolve(r.Tenant, r.Device)
@@ -79,7 +79,7 @@ func (s *resolver) check(e *Event) (Reason, string) {
 	case reason == ReasonUnknownDevice:
 		return reason, "the device does not exist"
 	case r.DeviceID != 0 && r.DeviceID != what.device.ID:
-		return ReasonBadCredential, "the credential belongs to a device of that name that is gone"
+		return ReasonBadCredential, "the credential belongs to a removed device of that name"
 	case r.Message.Type == model.NewRelationship:
 		return ReasonNoRelationship, "relationships are not kept yet"
 	}

@@ -198,7 +198,7 @@ type Watcher struct {
 	ended bool
 }
 
-// offer queues a sighting. It is made only when there is room for it, so that a flood costs the flow next to nothing.
+// offer queues a sighting. It is created only when the queue has space, so that a flood costs ingest next to nothing.
 func (w *Watcher) offer(t *Tap, e *ending) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

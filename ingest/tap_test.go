@@ -71,7 +71,7 @@ func TestWhoWatchesSeesEachMessageEndOnceItsEndIsKept(t *testing.T) {
 	}
 }
 
-func TestRefusalsAreSeenAtTheDoor(t *testing.T) {
+func TestRefusalsAreSeenAtTheTransport(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.furnish(1)
@@ -108,7 +108,7 @@ func TestRefusalsAreSeenAtTheDoor(t *testing.T) {
 	}
 }
 
-func TestNothingIsShownOfWhatProvesToBeNobodys(t *testing.T) {
+func TestNothingIsShownOfUnauthenticatedMessages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.furnish(1)
@@ -266,7 +266,7 @@ func TestTheTapTakesSoManyWatchersUntilOneGoes(t *testing.T) {
 }
 
 // Without a watcher a message costs no memory, at the intake and after the log.
-func TestATapThatNobodyWatchesCostsNothing(t *testing.T) {
+func TestATapWithoutWatchersCostsNothing(t *testing.T) {
 	w := newWorld(t)
 	w.applier.out = &Effects{}
 	m := &arrival{Arrival: &Arrival{Transport: TransportMQTT, Tenant: "acme", Topic: "d1"}}
@@ -285,7 +285,7 @@ func TestATapThatNobodyWatchesCostsNothing(t *testing.T) {
 	}
 }
 
-func BenchmarkTapThatNobodyWatches(b *testing.B) {
+func BenchmarkTapWithoutWatchers(b *testing.B) {
 	tap := NewTap(func() model.Nanos { return 1 }, nil)
 	for b.Loop() {
 		if tap.Busy() {

@@ -125,7 +125,7 @@ func (t *recordTimes) resolve(r *model.Record) *model.Record {
 	return &c
 }
 
-// learn takes in a time map that is read at its offset. The first of a boot counts.
+// learn adds a time map that was read from the log. The first of a boot counts.
 func (t *recordTimes) learn(m *model.TimeMap) {
 	if t.timeMap == nil || t.timeMap.Boot != m.Boot {
 		t.timeMap = m

@@ -39,7 +39,8 @@ type Verdict struct {
 	Lines      int   // of the ledger
 	Wrongs     []Wrong
 	More       int // wrongs that are not listed
-	// Removed is how many dead letters were counted and have left: for their age, for want of room, or out of the rejected-payload buffer.
+	// Removed is how many counted dead letters were removed since: for their age, because of the maximum, or from the
+	// rejected-payload buffer.
 	Removed int64
 	// Expired is how many readings are short and were removed for their age: at most as many as retention
 	// says it removed, which does not say whose they were.

@@ -268,7 +268,7 @@ func TestARecordThatIsInNeitherLogNorStoreIsNamed(t *testing.T) {
 	}
 }
 
-func TestALogThatNobodyHasOpenIsWalkedAsOneThatIsRead(t *testing.T) {
+func TestAClosedLogIsWalkedLikeAnOpenOne(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.mixed()

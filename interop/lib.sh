@@ -1,4 +1,4 @@
-# What interop/run is told in: prepare, start, the clients, and what is expected of their answers. Sourced, not run.
+# The vocabulary of interop/run: prepare, start, the clients, and what is expected of their answers. Sourced, not run.
 
 unset "${!WEIR_@}" # what they say is meant for another Weir
 password='correct horse battery staple'
@@ -106,7 +106,7 @@ start_demo() {
   demo_dir=$(awk '$1 == "data" {print $2}' "$work/demo")
 }
 
-# demo_commands prints what the demo tells people to type, in its order.
+# demo_commands prints the commands that the demo prints, in its order.
 demo_commands() {
   awk '/^Try it/ {on = 1} /devices send/ {on = 0} on && /^  / {print}' "$work/demo"
   sed -n 's/^Where every message ended: //p' "$work/demo"
@@ -170,7 +170,7 @@ sign_in() {
   jq -er .data.selectTenant.accessToken "$work/answer" || fail "selectTenant" "$(cat "$work/answer")" >&2
 }
 
-# http METHOD PATH [BODY] at the ingest door leaves $code, $work/headers and $work/body.
+# http METHOD PATH [BODY] at the HTTP transport leaves $code, $work/headers and $work/body.
 http() {
   local method=$1 path=$2 data=()
   [ $# -lt 3 ] || { printf %s "$3" >"$work/sending"; data=(--data-binary @"$work/sending"); }

@@ -24,7 +24,7 @@ const connected = await new Promise((resolve) => {
   closed.then(resolve)
 })
 say({ connect: connected })
-client.on('error', () => {}) // what follows is told by the step that meets it
+client.on('error', () => {}) // the step that meets the error reports it
 client.on('disconnect', (packet) => say({ disconnect: { code: packet.reasonCode, reason: packet.properties?.reasonString } }))
 
 const refusal = (err, packet) => ({ ok: false, code: err.code ?? packet?.reasonCode, message: err.message, reason: packet?.properties?.reasonString })

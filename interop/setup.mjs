@@ -1,4 +1,4 @@
-// The setup page in a real browser, as somebody on a phone uses it: node setup.mjs CHROMIUM LINK. LINK is a printed one;
+// The setup page in a real browser, as a user of a phone uses it: node setup.mjs CHROMIUM LINK. LINK is a printed one;
 // the browser opens it on a name of the LAN, over plain http. Writes one line per check that holds, and ends with 1 at the
 // first that does not.
 import { execFile } from 'node:child_process'
@@ -16,7 +16,7 @@ const secret = link.hash.slice(1)
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 const sourcePath = (name) => fileURLToPath(new URL(`../web/${name}`, import.meta.url))
 const source = (name) => readFileSync(sourcePath(name), 'utf8')
-const shots = process.env.SHOTS // a directory for pictures, when somebody wants to look
+const shots = process.env.SHOTS // a directory for pictures, for a visual check
 
 const passed = (what) => process.stdout.write(what + '\n')
 function holds(what, ok, ...why) {
@@ -93,7 +93,7 @@ try {
   await early.route('**/setup/setup.*', (route) => route.fulfill({ path: sourcePath(new URL(route.request().url()).pathname.split('/').pop()) }), { times: 3 })
   await early.goto(link.href)
   await early.getByRole('heading', { level: 1, name: 'Make the first administrator', exact: true }).waitFor()
-  holds('who comes while Weir starts is let in by himself, with his link', answered === 1 && complaints.splice(0).every((c) => c.includes('503')))
+  holds('a client that connects while Weir starts is let in afterwards, with its link', answered === 1 && complaints.splice(0).every((c) => c.includes('503')))
   const wrong = await open(link.href + 'x')
   await step(wrong, 'This link is no longer valid')
   holds('a wrong link is refused', complaints.splice(0).every((c) => c.includes('403')))

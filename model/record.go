@@ -10,7 +10,7 @@ const (
 	KindPresence        RecordKind = 3 // a device connected or disconnected
 	KindControl         RecordKind = 4 // a metadata change
 	KindClock           RecordKind = 5 // only advances the time
-	KindTimeMap         RecordKind = 6 // maps a boot's monotonic time to the wall
+	KindTimeMap         RecordKind = 6 // maps a boot's monotonic time to wall time
 	KindEpochJump       RecordKind = 7 // the log was lost; offsets continue above the results
 	KindCommandResponse RecordKind = 8
 	KindDeviceReport    RecordKind = 9

@@ -29,7 +29,7 @@ const (
 	flagHash        = 1 << 3
 	flagAccount     = 1 << 4 // Account is Tenant; else Account is written out
 	flagUnset       = 1 << 5 // the clock was not set: Received.Wall is an estimate until the time map of the boot is known
-	flagBehind      = 1 << 6 // the wall had gone back: Received.Shown is written out
+	flagBehind      = 1 << 6 // the wall clock had gone back: Received.Shown is written out
 	flagWide        = 1 << 7 // the first that does not fit in format 1, which read its flags as a uvarint; never set
 	flagPartial     = 1 << 8
 	flagPacketZero  = 1 << 9

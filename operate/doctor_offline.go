@@ -198,7 +198,7 @@ func (s *atRest) storeFits(ctx context.Context) health.Finding {
 	err := s.store.Check(ctx)
 	switch {
 	case ctx.Err() != nil:
-		return health.Skip("%s on disk, format known%s, but not read to its end within %s: weir doctor --patience 30m gives it longer",
+		return health.Skip("%s on disk, format known%s, but not read to its end within %s: weir doctor --timeout 30m gives it longer",
 			health.Bytes(size), s.pending(), s.timeout)
 	case err != nil:
 		return health.Fail(StoreHint(s.cfg.DataDir), "%v", err)

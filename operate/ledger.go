@@ -29,7 +29,7 @@ type LedgerEntry struct {
 	Tenant    string           `json:"tenant"`
 	Transport string           `json:"transport"`
 	Received  int64            `json:"received"`
-	Outcomes  map[string]int64 `json:"headings"`
+	Outcomes  map[string]int64 `json:"outcomes"`
 	Reasons   []ReasonCount    `json:"reasons,omitempty"`
 	Readings  int64            `json:"readings"`
 	// Missing is by how many messages the hour does not balance, 0 when it does.

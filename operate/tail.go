@@ -16,7 +16,7 @@ type TailQuery struct {
 	// Unnamed asks, besides for Device, for what names no device: it may be its.
 	Unnamed   bool   `json:"unnamed,omitempty"`
 	Transport string `json:"transport,omitempty"`
-	Outcome   string `json:"heading,omitempty"`
+	Outcome   string `json:"outcome,omitempty"`
 }
 
 // Sightings are what a tail shows at once.
@@ -35,7 +35,7 @@ type Seen struct {
 	Source     string    `json:"source,omitempty"`
 	Device     string    `json:"device,omitempty"` // as named
 	Connection bool      `json:"connection,omitempty"`
-	Outcome    string    `json:"heading"`
+	Outcome    string    `json:"outcome"`
 	Reason     string    `json:"reason,omitempty"`
 	Why        string    `json:"why,omitempty"`
 	EventType  string    `json:"eventType,omitempty"`
@@ -68,7 +68,7 @@ var outcomes = map[string]store.Outcome{"stored": store.OutcomeStored, "duplicat
 func (o *Operator) tail(_ context.Context, q TailQuery) (source[*Sightings], error) {
 	outcome, known := outcomes[q.Outcome]
 	if q.Outcome != "" && !known {
-		return nil, model.Invalid("heading", "%q is none of stored, duplicate, dead-letter, refused, dropped", q.Outcome)
+		return nil, model.Invalid("outcome", "%q is none of stored, duplicate, dead-letter, refused, dropped", q.Outcome)
 	}
 	if q.Tenant != nil && *q.Tenant != "" && !o.deps.Govern.Known(*q.Tenant) {
 		return nil, errNoTenant(*q.Tenant)

@@ -1,4 +1,4 @@
-# What packaging/test is told in, on top of interop/lib.sh: roots, packages, and what is expected of them. Sourced, not run.
+# The vocabulary of packaging/test, on top of interop/lib.sh: roots, packages, and what is expected of them. Sourced, not run.
 # shellcheck shell=bash disable=SC2034,SC2154
 
 root=''         # of Debian
@@ -158,9 +158,9 @@ start_unit() {
     sh -c 'umask 0077 && cd /var/lib/weir && exec "$@"' sh "${line[@]}"
 }
 
-# launch COMMAND… starts an instance, and waits until it has told its addresses.
+# launch COMMAND… starts an instance, and waits until it has printed its addresses.
 launch() {
-  : >"$work/out" # what the one before has told
+  : >"$work/out" # output of the instance before
   "$@" >"$work/out" 2>>"$work/log" &
   weir_pid=$!
   await "the instance is ready" grep -q '^  socket ' "$work/out"
@@ -196,7 +196,7 @@ RC
   IPKG_INSTROOT=$r sh "$work/ipk.control/postinst" configure
 }
 
-# start_openwrt runs the init script, and then what it told procd to run.
+# start_openwrt runs the init script, and then the command that it gave to procd.
 start_openwrt() {
   local r=$work/ipk line user
   cat >>"$r/etc/weir/weir.yaml" <<'YAML'
@@ -263,14 +263,14 @@ is_mode() {
   passed "$1: $2 $3 $4"
 }
 
-# send_reading DEVICE TOKEN VALUE at the HTTP door of the tenant acme.
+# send_reading DEVICE TOKEN VALUE at the HTTP transport of the tenant acme.
 send_reading() {
   http POST /weir/acme/events "$(jq -nc --arg t "$2" --arg v "$3" '{credentialType: "ACCESS_TOKEN", credentialId: $t, eventType: "Measurement",
     payload: {entries: [{measurements: {temp: $v}}]}}')"
   [ "$code" = 202 ] || fail "a reading over HTTP" "status: $code" "$(cat "$work/body")"
 }
 
-# await_reading VALUE [EMAIL]: somebody sees it in the tenant acme.
+# await_reading VALUE [EMAIL]: a query in the tenant acme returns it.
 await_reading() {
   local access
   access=$(sign_in "${2:-root@example.org}" acme)

@@ -365,7 +365,7 @@ func (t *Tracker) scan(ctx context.Context, visit func(Asserted) bool) bool {
 }
 
 // check compares both ways: a device stored as connected that is not, and one that is connected and not stored so, because a
-// transition was refused. It repairs only what two checks in a row have found: the applier may be behind.
+// transition was refused. It repairs only what two consecutive checks have found: the applier may lag.
 func (t *Tracker) check(ctx context.Context) {
 	odd := map[int64]uint64{}
 	again := func(device int64, session uint64) bool {

@@ -60,7 +60,7 @@ func TestAnImportMakesItsDevicesWithWhatTheyProveThemselvesBy(t *testing.T) {
 	}
 }
 
-func TestAnImportThatCannotBeTellsEverythingAndMakesNothing(t *testing.T) {
+func TestAnImpossibleImportReportsEveryErrorAndCreatesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Config{})
 	ctx := t.Context()

@@ -231,7 +231,7 @@ func (e *Engine) RemoveDevice(at Position, deviceID int64, emit Emit) {
 	delete(e.devices, d.id)
 }
 
-// end resolves a raised key that no sample resolves. The stamp is the device's own time, never the wall clock.
+// end resolves a raised key that no sample resolves, at the device's own time, never the wall clock's.
 func (e *Engine) end(p *profile, d *device, k *key, at Position, emit Emit) {
 	if !k.raised {
 		return

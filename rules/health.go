@@ -28,7 +28,7 @@ type Health struct {
 	Message     string // why the rule does not run; "" when it does
 	EvalErrors  int64  // samples that the rule could not evaluate
 	LateSamples int64  // samples set aside, and edges not emitted for their age
-	RefusedKeys int64  // edges that found no room in the tenant's budget of keys
+	RefusedKeys int64  // edges refused because the tenant's budget of keys was used up
 	// LastInputAt is the receive time of the last sample in the rule's scope, 0 when there was none.
 	LastInputAt model.Nanos
 	// MissingMetrics are the metrics that the rule names and that no device of the profile has sent since

@@ -194,7 +194,7 @@ func (e *Engine) judgeKey(p *profile, d *device, i int32, anchor string) {
 	}
 }
 
-// keep stores the state and the edges of an evaluation. A key without anything to remember takes no room.
+// keep stores the state and the edges of an evaluation. A key without state takes no memory.
 func (e *Engine) keep(p *profile, d *device, i int32, anchor string) {
 	at, known := d.find(i, anchor)
 	switch {

@@ -69,7 +69,7 @@ func (s *Sample) Parent() cel.Activation { return nil }
 // Equality and conversion, which few expressions use, go through a real map.
 type metricMap struct {
 	readings []model.Reading
-	kept     []model.Reading // room for the finite ones when others are among them
+	kept     []model.Reading // memory for the finite ones if others are among them
 }
 
 var _ traits.Mapper = (*metricMap)(nil)

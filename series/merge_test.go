@@ -184,7 +184,7 @@ func TestBlocksThatRetentionRemovesMeanwhileStayGone(t *testing.T) {
 	}
 }
 
-func TestADamagedBlockIsToldAndTheOthersAreMerged(t *testing.T) {
+func TestADamagedBlockIsReportedAndTheOthersAreMerged(t *testing.T) {
 	t.Parallel()
 	st := openStore(t)
 	s := open(t, st, Config{ChunkReadings: 64, FullReadings: 16})

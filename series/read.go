@@ -138,8 +138,7 @@ func (p *piece) decode(c *columns, d depth) (*columns, error) {
 	return c, nil
 }
 
-// settle removes the readings after upto from a piece that grew during a capture. It reports whether any
-// are left.
+// settle removes the readings after upto from a piece that grew during a capture. It reports whether any are left.
 func (p *piece) settle() (bool, error) {
 	if !p.late {
 		return true, nil

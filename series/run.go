@@ -57,7 +57,7 @@ func (e *encoder) appendRun(dst []byte, c *columns, baseTime, baseOffset int64) 
 	}
 	e.ints[1] = lags
 	dst = append(dst, flags)
-	dst = e.AppendInts(dst, e.shifted(c.Times, baseTime), pack.Delta, pack.Curve)
+	dst = e.AppendInts(dst, e.shifted(c.Times, baseTime), pack.Delta, pack.DeltaOfDelta)
 	dst = e.AppendFloats(dst, c.Values)
 	if flags&runLagsZero == 0 {
 		dst = e.AppendInts(dst, e.ints[1], pack.Plain, pack.Delta)

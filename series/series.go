@@ -110,10 +110,10 @@ func Open(ctx context.Context, cfg Config, st store.Store, o Options) (*Series, 
 	}
 	removed, err := dropUnpublished(func(fn func(store.Tx) error) error { return st.Write(ctx, store.Results, fn) })
 	if err != nil {
-		return nil, fmt.Errorf("series: remove an interrupted head write: %w", err)
+		return nil, fmt.Errorf("series: remove rows of an interrupted checkpoint: %w", err)
 	}
 	if removed > 0 && o.Logger != nil {
-		o.Logger.Info("removed rows of an interrupted head write", "rows", removed)
+		o.Logger.Info("removed rows of an interrupted checkpoint", "rows", removed)
 	}
 	err = st.Read(ctx, func(tx store.Tx) (err error) {
 		if s.base, s.gen, err = store.CheckpointState(tx); err != nil {

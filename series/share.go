@@ -5,9 +5,9 @@ import (
 	"runtime/debug"
 )
 
-// One goroutine, the transaction's, reads the rows of a query for buckets. Their pieces are summed a share at a time,
-// in parallel where a processor is free, and the results are combined in the order in which the pieces
-// were read: the sums do not depend on timing.
+// One goroutine, the transaction's, reads the rows of a query for buckets. Their pieces are summed one share at a time, in
+// parallel where a processor is free, and the results are combined in the order in which the pieces were read: the sums do not
+// depend on timing.
 
 // sharePieces is how many pieces are summed together: some milliseconds' work. Fewer in all are summed where they are read.
 const sharePieces = 64

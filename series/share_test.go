@@ -38,7 +38,7 @@ func sharedDay(t *testing.T) *Series {
 	return s
 }
 
-func TestBucketsAreTheSameWhoeverSums(t *testing.T) {
+func TestBucketsAreTheSameInEveryWayOfSumming(t *testing.T) {
 	t.Parallel()
 	s := sharedDay(t)
 	for _, q := range []BucketQuery{

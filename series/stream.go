@@ -81,7 +81,7 @@ func (s *stream) appendValue(b []byte, v float64) []byte {
 			b = append(b, byte(d<<2|moreDecimals))
 		}
 	}
-	// 61 bits are what a scaled difference may take beside its mark.
+	// A scaled difference has at most 61 bits besides its mark.
 	if u := pack.Zigzag(i - s.value); ok && u < 1<<62 {
 		s.value = i
 		return binary.AppendUvarint(b, u<<1)

@@ -16,7 +16,7 @@ import (
 //   - the directory, columns with a number for each run: series (from the base), label set, number of readings, first event
 //     time (from the base), span, decimals of its values (notDecimal: it is written as float64), length of its packed form;
 //   - a byte of flags;
-//   - how the steps between event times, the values and the lags behind event time are written, as groups, one to a run;
+//   - how the steps between event times, the values and the lags after event time are written, as groups, one to a run;
 //     the first value of each run where its values are written as differences;
 //   - for each run one stream of bits: the steps but the last, which follows from the span, the values, the lags; and its
 //     altIds where they are not written together;

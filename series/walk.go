@@ -52,7 +52,7 @@ func (w *walk) push(c cursor) {
 	}
 }
 
-// settle restores the heap after its top has changed or, without more, ended.
+// settle restores the heap after its top changed or ended.
 func (w *walk) settle(more bool) {
 	if !more {
 		last := len(w.heap) - 1

@@ -64,7 +64,7 @@ func (r *reader) entity(k *kind, n *yamldoc.Node, path, scope string, lists map[
 	if r.name(k, n, e) {
 		into, _ = r.declare(k, scope, e, lists)
 	} else {
-		e.Name = path // it is no entity, and yet what is wrong inside it is told
+		e.Name = path // it is no entity, but the mistakes inside it are reported
 	}
 	switch k {
 	case r.format.tenant:

@@ -80,7 +80,7 @@ func (d *Document) entities() int {
 	return count(d.Lists)
 }
 
-// settle gives the values of a document that came as JSON the types that they had: whole numbers came as others.
+// settle restores the types of a document that was encoded as JSON: whole numbers were decoded as floats.
 func (d *Document) settle(k *kind) {
 	if d.Lists == nil {
 		d.Lists = map[string][]*Entity{}

@@ -114,7 +114,8 @@ func (l *level) each(k *kind, f func(row) error) error {
 // batch is how many rows are read at once.
 const batch = 256
 
-// put makes and changes what is declared. Rows are read some at a time, and what is as declared costs no more than that.
+// put creates and changes the declared entities. It reads rows in groups; an entity that is as declared costs no more than
+// that.
 func (l *level) put() error {
 	for _, k := range l.kinds() {
 		for some := range slices.Chunk(l.declared(k), batch) {

@@ -62,7 +62,7 @@ func gallery(t testing.TB) []pair {
 	return out
 }
 
-func TestABadFileIsToldWithEveryMistakeAndItsPlace(t *testing.T) {
+func TestABadFileIsReportedWithEveryMistakeAndItsPosition(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	for _, p := range gallery(t) {

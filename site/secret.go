@@ -68,7 +68,7 @@ func (r *reader) secret(from, name, base string) (value, why string) {
 	return value, ""
 }
 
-// exposed warns of a file with secrets that everybody on the machine may read.
+// exposed warns of a file with secrets that other users of the machine may read.
 func (r *reader) exposed(path string) {
 	fi, err := r.src.Stat(path)
 	if err != nil || fi.Mode().Perm()&0o004 == 0 || r.warned[path] {
@@ -78,7 +78,7 @@ func (r *reader) exposed(path string) {
 	r.warnings = append(r.warnings, path+" holds secrets and may be read by every user of this machine: chmod o-r "+path)
 }
 
-// beside is a path that a file names: relative to that file.
+// beside resolves a path that a file names, relative to that file.
 func beside(base, path string) string {
 	if filepath.IsAbs(path) {
 		return path

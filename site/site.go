@@ -6,7 +6,7 @@
 // what is there, and the plan of it is empty.
 //
 // An apply holds the one writer while it runs: a second for ten thousand devices. Meanwhile what the API writes, and the
-// applier's own writes, wait; the listeners go on, for the log takes what they accept.
+// applier's own writes, wait; the listeners continue, because the log takes what they accept.
 package site
 
 import (

@@ -6,7 +6,7 @@ import (
 	"weir/store"
 )
 
-// Tables of the kinds that have something special. What else there is to know of a kind is in its description.
+// Tables of the kinds that have something special. Everything else about a kind is in its description.
 const (
 	tableTiers       = "tenant_tiers"
 	tableTenants     = "tenants"

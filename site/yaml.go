@@ -116,7 +116,7 @@ func reads(written, name, text string) bool {
 	return ok && sameJSON(got, text)
 }
 
-// value writes what a JSON text holds behind a key or a dash; false when it has no form in YAML.
+// value writes a JSON value after a key or a dash; it returns false when the value has no form in YAML.
 func (w *writer) value(before, text string, indent int) bool {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()

@@ -109,7 +109,7 @@ func NewSetupCall[In, Out any](do func(r *http.Request, in In) (Out, error)) Set
 
 // SetupGuard says how the calls of the setup page are taken.
 type SetupGuard struct {
-	BaseURL string // its host is our own, too: what stands in front may give us another one
+	BaseURL string // its host is accepted, too: a proxy in front may pass another host
 	Log     *slog.Logger
 }
 

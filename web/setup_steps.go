@@ -127,7 +127,7 @@ type setupAdministrator struct {
 }
 
 type setupAdministratorMade struct {
-	Page  string `json:"page"` // the secret with which this page goes on
+	Page  string `json:"page"` // the secret of the page's session
 	Email string `json:"email"`
 }
 
@@ -210,7 +210,7 @@ func (s *Setup) lookForReading(r *http.Request, q setupReading) (*setupReadings,
 	return out, err
 }
 
-// tenantOf is the tenant of a page that goes on.
+// tenantOf returns the tenant of a page with a session.
 func (s *Setup) tenantOf(page string) (string, error) {
 	if err := s.links.Continue(page); err != nil {
 		return "", err

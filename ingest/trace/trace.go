@@ -36,7 +36,7 @@ type Report struct {
 
 // ReasonCount is the share of an outcome that one reason has.
 type ReasonCount struct {
-	Outcome string `json:"heading"`
+	Outcome string `json:"outcome"`
 	Reason  string `json:"reason"`
 	Count   int64  `json:"count"`
 }
@@ -46,7 +46,7 @@ type Traced struct {
 	Received  time.Time    `json:"received"`
 	Offset    model.Offset `json:"offset"`
 	Transport string       `json:"transport"`
-	Outcome   string       `json:"heading"` // as in the ledger; unknown where nothing is known
+	Outcome   string       `json:"outcome"` // as in the ledger; unknown where nothing is known
 	Reason    string       `json:"reason,omitempty"`
 	Text      string       `json:"text,omitempty"`
 	Readings  int          `json:"readings"` // that are kept
@@ -54,7 +54,7 @@ type Traced struct {
 	InLog     bool         `json:"inLog"` // the log still holds the record
 }
 
-// HeadingUnknown is the outcome of a message which was applied and of which neither readings nor a dead letter are there.
+// OutcomeUnknown is the outcome of a message that was applied and of which neither readings nor a dead letter exist.
 const OutcomeUnknown = "unknown"
 
 // maxTraced is the maximum of messages in one trace.

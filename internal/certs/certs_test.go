@@ -95,7 +95,7 @@ func TestAReplacedPairIsServedToThoseWhoComeOnceItStandsStill(t *testing.T) {
 	}
 }
 
-func TestHalfAPairChangesNothingAndIsTold(t *testing.T) {
+func TestHalfAPairChangesNothingAndIsReported(t *testing.T) {
 	t.Parallel()
 	k := keep(t, false)
 	old := k.State().Pair

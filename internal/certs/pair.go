@@ -171,7 +171,7 @@ func (p *Pair) Rooted() bool {
 	return last.CheckSignatureFrom(last) == nil
 }
 
-// Public reports whether this machine trusts the certificate without being told: others most likely do, too.
+// Public reports whether this machine's root certificates vouch for the certificate: other machines probably trust it, too.
 func (p *Pair) Public() bool {
 	between := x509.NewCertPool()
 	for _, c := range p.chain[1:] {

@@ -40,7 +40,7 @@ func TestADirectoryThatIsNotThere(t *testing.T) {
 	}
 }
 
-func TestADirectoryIsFreeAtOnceWhoeverHasACopyOfTheDescriptor(t *testing.T) {
+func TestADirectoryIsFreeAtOnceDespiteACopyOfTheDescriptor(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	l, err := Acquire(dir)

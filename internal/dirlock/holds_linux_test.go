@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestTheOwnerIsToldWithoutTakingTheLock(t *testing.T) {
+func TestTheOwnerIsReportedWithoutTakingTheLock(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if pid := Owner(dir); pid != 0 {

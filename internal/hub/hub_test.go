@@ -30,7 +30,7 @@ func TestASubscriberSeesWhatItsFilterTakesInOrder(t *testing.T) {
 	}
 }
 
-func TestASlowSubscriberGetsItsBufferThenIsTold(t *testing.T) {
+func TestASlowSubscriberGetsItsBufferThenAnError(t *testing.T) {
 	h := New[int]("t", prometheus.NewRegistry())
 	slow, quick := h.Subscribe(nil, 3), h.Subscribe(nil, 100)
 	for v := range 10 {

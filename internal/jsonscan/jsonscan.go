@@ -191,7 +191,7 @@ func (s *Scanner) Raw() []byte {
 	return s.b[from:s.pos]
 }
 
-// Skip takes any value and forgets it.
+// Skip reads any value and discards it.
 func (s *Scanner) Skip() { s.skip(0) }
 
 func (s *Scanner) skip(depth int) {

@@ -36,7 +36,7 @@ func TestMoreGarbageMayGatherWhileMuchIsMade(t *testing.T) {
 	}
 }
 
-func TestTheRuntimeTellsWhatThePacerAsks(t *testing.T) {
+func TestTheRuntimeReportsWhatThePacerAsks(t *testing.T) {
 	t.Parallel()
 	if spare := NewPacer(8 << 30).spare; spare != maxSpare {
 		t.Errorf("%d to spare", spare)

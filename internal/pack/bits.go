@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// A number is written in Rice code: its high part in unary, then k low bits. One whose high part would take riceEscape
-// zeros is written whole behind so many of them, so that an outlier costs 11 bytes and not a thousand.
+// A number is written in Rice code: its high part in unary, then k low bits. One whose high part would take riceEscape zeros is
+// written whole after so many of them, so that an outlier costs 11 bytes and not a thousand.
 const riceEscape = 24
 
 // BitWriter appends bits, least significant first, so that several columns share their bytes.

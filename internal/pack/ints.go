@@ -10,11 +10,11 @@ import (
 // A column of whole numbers is a head byte, two bits of mode and six of Rice parameter, then the mode's numbers, then
 // the residuals. All arithmetic wraps, so that every int64 survives.
 const (
-	// Plain, Delta and Curve are what an encoder may choose from.
-	Plain     = 0 // residuals to a base
-	Delta     = 1 // the first value, then residuals of differences to a usual difference
-	Curve     = 2 // the first value and difference, then differences of differences
-	constMode = 3 // one value, for all
+	// Plain, Delta and DeltaOfDelta are the encodings that an encoder chooses from.
+	Plain        = 0 // residuals to a base
+	Delta        = 1 // the first value, then residuals of differences to a usual difference
+	DeltaOfDelta = 2 // the first value and difference, then differences of differences
+	constMode    = 3 // one value, for all
 
 	riceNone   = 62 // every residual is 0 and none is written
 	riceScaled = 63 // residuals are multiples of a number, which follows with the real parameter
@@ -75,7 +75,7 @@ func (e *Encoder) plan(mode byte, v []int64) plan {
 		for i := range r {
 			r[i] -= p.b
 		}
-	case Curve:
+	case DeltaOfDelta:
 		d := v[1] - v[0]
 		p.a, p.b = v[0], d
 		for i, x := range v[2:] {

@@ -43,7 +43,7 @@ func (e *Encoder) AppendTexts(dst []byte, texts []string) []byte {
 	}
 	if prefix, digits, ok := e.counters(have); ok {
 		dst = append(AppendText(append(dst, counting), prefix), byte(digits))
-		return e.AppendInts(dst, e.ints, Delta, Curve)
+		return e.AppendInts(dst, e.ints, Delta, DeltaOfDelta)
 	}
 	if sameLength(have) {
 		return appendMolded(append(dst, molded), have)

@@ -1,5 +1,5 @@
-// Package yamldoc reads a YAML document into a plain tree in which every node knows where it stands, and describes
-// mistakes by file, line and column, with the line itself. It decides nothing about keys: whoever reads the tree does.
+// Package yamldoc reads a YAML document into a plain tree in which every node knows where it stands, and describes mistakes by
+// file, line and column, with the line itself. It decides nothing about keys: the reader of the tree does.
 package yamldoc
 
 import (
@@ -102,8 +102,8 @@ const (
 	maxDepth = 64
 )
 
-// Parse reads the one document of a file. An empty one is a Null. Keys that are given twice and second documents are
-// problems; the tree is returned beside them as far as it goes, so that more can be found in it.
+// Parse reads the one document of a file. An empty one is a Null. Keys that are given twice and second documents are problems;
+// the readable part of the tree is returned with them, so that the caller can find more mistakes in it.
 func Parse(name string, text []byte) (*Node, Problems) {
 	text = bytes.TrimPrefix(text, []byte("\ufeff")) // some editors begin with a byte order mark
 	b := &builder{file: &File{Name: name, lines: strings.Split(string(text), "\n")}, anchors: map[string]*Node{}}
@@ -193,7 +193,7 @@ func (b *builder) place(t *token.Token) Position {
 func (b *builder) node(path string, n ast.Node, depth int) *Node {
 	at := b.place(n.GetToken())
 	if b.nodes++; b.nodes > maxNodes || depth > maxDepth {
-		if b.nodes != maxNodes+2 { // told once
+		if b.nodes != maxNodes+2 { // reported once
 			b.problem(path, at, "", "the document is too large or too deep: at most %d values, %d deep", maxNodes, maxDepth)
 		}
 		b.nodes = maxNodes + 1

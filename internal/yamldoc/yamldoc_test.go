@@ -52,7 +52,7 @@ func TestADocumentBecomesAPlainTree(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeReadIsToldWithItsPlace(t *testing.T) {
+func TestUnreadableDocumentsAreReportedWithTheirPosition(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"a: 1\na: 2":           "f.yaml:2:1: a: is given twice\n    a: 2\n    ^",

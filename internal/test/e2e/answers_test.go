@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,12 +50,15 @@ var answersAsked = []struct{ area, query string }{
 	{"event-management", `{locationEvents(criteria:{pageNumber:1,pageSize:100}){results{id deviceToken occurredTime latitude longitude elevation accuracy speed heading}}}`},
 	{"event-management", `{alertEvents(criteria:{pageNumber:1,pageSize:100}){results{id deviceToken occurredTime type level message source}}}`},
 	{"event-management", `{bucketedMeasurements(criteria:{intervalSeconds:60}){bucketStart name avg min max sum count}}`},
-	{"event-management", `{ingestLedger(criteria:{}){hour transport received stored duplicate deadLetter refused dropped waiting readings reasons{heading reason count}}}`},
+	{"event-management", `{ingestLedger(criteria:{}){hour transport received stored duplicate deadLetter refused dropped waiting readings reasons{heading:outcome reason count}}}`},
 	{"device-state", `{a:latestMeasurements(deviceToken:"boiler-1"){deviceToken name value unit occurredTime} b:latestMeasurements(deviceToken:"boiler-2"){name value classifier dataType occurredTime}}`},
 	{"device-state", `{latestLocations(deviceTokens:["boiler-1","boiler-2"]){deviceToken latitude longitude heading occurredTime}}`},
 	{"device-state", `{deviceStatesByDeviceToken(deviceTokens:["boiler-2"]){deviceToken lastActivityTime lastConnectTime sessionId}}`},
 	{"event-processing", `{ruleHealth(profileToken:"boiler"){ruleToken fireCount}}`},
 }
+
+// askedThen are queries of answersAsked as the programs of the fixtures knew them, where a field has another name now.
+var askedThen = strings.NewReplacer("reasons{heading:outcome reason count}", "reasons{heading reason count}")
 
 // A directory with its log, a backup and a site file of an earlier program are opened, and answer as that program did.
 func TestTheAnswersOfAnEarlierProgram(t *testing.T) {
@@ -109,7 +113,7 @@ func sameAnswers(t *testing.T, want, got map[string]json.RawMessage) {
 		t.Errorf("the fixture has %d answers for %d queries", len(want), len(answersAsked))
 	}
 	for _, q := range answersAsked {
-		if w, g := compact(t, want[q.query]), compact(t, got[q.query]); w != g {
+		if w, g := compact(t, want[askedThen.Replace(q.query)]), compact(t, got[q.query]); w != g {
 			t.Errorf("%s\n%s\nanswered then %.2000s\nnow           %.2000s", q.area, q.query, w, g)
 		}
 	}

@@ -359,7 +359,7 @@ type ledgerLine struct {
 	Transport                                                                    string
 	Received, Stored, Duplicate, DeadLetter, Refused, Dropped, Waiting, Readings int
 	Reasons                                                                      []struct {
-		Heading, Reason string
+		Outcome, Reason string
 		Count           int
 	}
 }
@@ -370,7 +370,7 @@ func (tn *tenant) ledger(transport string) ledgerLine {
 	var sum ledgerLine
 	until(tn.t, "a ledger that has settled", func() error {
 		var out struct{ IngestLedger []ledgerLine }
-		tn.events(`query($t:String!){ingestLedger(criteria:{transport:$t}){transport received stored duplicate deadLetter refused dropped waiting readings reasons{heading reason count}}}`,
+		tn.events(`query($t:String!){ingestLedger(criteria:{transport:$t}){transport received stored duplicate deadLetter refused dropped waiting readings reasons{outcome reason count}}}`,
 			map[string]any{"t": transport}).into(tn.t, &out)
 		sum = ledgerLine{}
 		for _, l := range out.IngestLedger {
