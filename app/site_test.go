@@ -147,10 +147,12 @@ func TestASiteAppliedWhileNothingRunsIsInForceAfterTheStart(t *testing.T) {
 	dir := t.TempDir()
 	config := testweir.WriteConfig(t, dir, "")
 	site := fleet(t, dir, 100, "first")
-	cmd := exec.Command(testweir.Binary(t), "site", "apply", site, "--config", config)
-	cmd.Env = testweir.Environ()
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	for _, args := range [][]string{{"init", "--data", filepath.Join(dir, "data")}, {"site", "apply", site, "--config", config}} {
+		cmd := exec.Command(testweir.Binary(t), args...)
+		cmd.Env = testweir.Environ()
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", args[0], err, out)
+		}
 	}
 	p := testweir.Start(t, testweir.Options{Dir: dir})
 	for i := range 100 {
