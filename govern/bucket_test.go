@@ -3,12 +3,12 @@ package govern
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"weir/internal/test/seed"
 	"weir/store"
 )
 
@@ -272,10 +272,12 @@ func TestWaitersTogetherNeverExceedTheRate(t *testing.T) {
 		var mu sync.Mutex
 		admitted := 0
 		var wg sync.WaitGroup
+		all := seed.Rand(t)
 		for range 40 {
+			r := seed.Fork(all)
 			wg.Go(func() {
 				for range 5 {
-					n := 1 + rand.IntN(64)
+					n := 1 + r.IntN(64)
 					if b.wait(t.Context(), n, 10*time.Second, time.Now) {
 						mu.Lock()
 						admitted += n

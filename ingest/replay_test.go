@@ -347,32 +347,34 @@ func TestTheSameLogGivesTheSameResultsHoweverItWasCut(t *testing.T) {
 func TestAKillAnywhereLeavesTheSameResults(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(4) {
-		w := newWorld(t, smallHeads)
-		release := w.log.HoldTrim()
-		w.furnish(6, w.rulesOf(1)...)
-		w.traffic(seed, 300)
-		w.apply()
-		w.finishHead(w.applier)
-		want := dump(t, w.db)
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			w := newWorld(t, smallHeads)
+			release := w.log.HoldTrim()
+			w.furnish(6, w.rulesOf(1)...)
+			w.traffic(seed, 300)
+			w.apply()
+			w.finishHead(w.applier)
+			want := dump(t, w.db)
 
-		r := rand.New(rand.NewPCG(seed, 9))
-		db, err := sqlite.Open(context.Background(), filepath.Join(t.TempDir(), "weir.db"), sqlite.Options{})
-		w.must(err)
-		var a *Applier
-		for kills := 0; ; kills++ {
-			a = w.newApplier(w.log, db)
-			if w.killedWhileApplying(a, r) {
-				a.checkpoints.end()
-				_ = a.checkpoints.await()
-				continue
+			r := rand.New(rand.NewPCG(seed, 9))
+			db, err := sqlite.Open(context.Background(), filepath.Join(t.TempDir(), "weir.db"), sqlite.Options{})
+			w.must(err)
+			var a *Applier
+			for kills := 0; ; kills++ {
+				a = w.newApplier(w.log, db)
+				if w.killedWhileApplying(a, r) {
+					a.checkpoints.end()
+					_ = a.checkpoints.await()
+					continue
+				}
+				break
 			}
-			break
-		}
-		w.finishHead(a)
-		compareDumps(t, dump(t, db), want)
-		a.checkpoints.end()
-		w.must(db.Close())
-		release()
+			w.finishHead(a)
+			compareDumps(t, dump(t, db), want)
+			a.checkpoints.end()
+			w.must(db.Close())
+			release()
+		})
 	}
 }
 

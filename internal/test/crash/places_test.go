@@ -20,6 +20,7 @@ import (
 
 	"weir/internal/test/need"
 	"weir/internal/test/powercut"
+	"weir/internal/test/seed"
 	"weir/internal/test/testweir"
 )
 
@@ -128,7 +129,7 @@ func (w *world) restart() {
 func TestTheLogIsDeleted(t *testing.T) {
 	whole(t)
 	t.Parallel()
-	w := furnishWith(t, testweir.Options{Dir: t.TempDir()}, seldom, plan(t))
+	w := furnishWith(t, testweir.Options{Dir: t.TempDir()}, seldom, seed.Rand(t))
 	w.send()
 	if err := w.p.Stop(); err != nil { // a head is written
 		t.Fatal(err)
@@ -157,7 +158,7 @@ func TestTheLogIsDeleted(t *testing.T) {
 func TestTheLogIsOlderThanTheStore(t *testing.T) {
 	whole(t)
 	t.Parallel()
-	w := furnishWith(t, testweir.Options{Dir: t.TempDir()}, seldom, plan(t))
+	w := furnishWith(t, testweir.Options{Dir: t.TempDir()}, seldom, seed.Rand(t))
 	spool := filepath.Join(w.opt.Dir, "data", "spool")
 	old := filepath.Join(w.opt.Dir, "old")
 	w.send()
@@ -204,7 +205,7 @@ func (w *world) onwards() {
 func TestPowerCutBetweenACommitOfTheStoreAndItsSync(t *testing.T) {
 	whole(t)
 	t.Parallel()
-	r := plan(t)
+	r := seed.Rand(t)
 	w, m := onMachine(t, r)
 	for round := range 4 {
 		m.Plan(&powercut.Stop{After: 2 + 3*round, Of: suffix("weir.db-wal")})
@@ -254,7 +255,7 @@ func onMachineWith(t *testing.T, config string, r *rand.Rand) (*world, *powercut
 func TestTheLastSyncOfTheLogIsLost(t *testing.T) {
 	whole(t)
 	t.Parallel()
-	w, m := onMachine(t, plan(t))
+	w, m := onMachine(t, seed.Rand(t))
 	w.send()
 	safe := w.acked()
 	m.Lie(suffix(".span"))
@@ -279,7 +280,7 @@ func TestTheLastSyncOfTheLogIsLost(t *testing.T) {
 func TestTheLastSyncOfTheStoreIsLost(t *testing.T) {
 	whole(t)
 	t.Parallel()
-	w, m := onMachineWith(t, seldom, plan(t))
+	w, m := onMachineWith(t, seldom, seed.Rand(t))
 	w.send()
 	end, sent := w.load("")
 	<-sent
@@ -306,7 +307,7 @@ func TestTheLastSyncOfTheStoreIsLost(t *testing.T) {
 func TestTheDiskIsFull(t *testing.T) {
 	whole(t)
 	t.Parallel()
-	r := plan(t)
+	r := seed.Rand(t)
 	dir := t.TempDir()
 	data := filepath.Join(dir, "data")
 	if err := os.Mkdir(data, 0o700); err != nil {

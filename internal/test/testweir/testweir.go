@@ -97,7 +97,7 @@ func compile(name string, flags ...string) (path string, err error) {
 // root is the top of the module.
 func root() string {
 	_, file, _, _ := runtime.Caller(0)
-	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
+	return filepath.Join(filepath.Dir(file), "..", "..", "..")
 }
 
 // Environ is the environment of the test without the variables of Weir: what they say is meant for the test. A
