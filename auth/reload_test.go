@@ -25,14 +25,14 @@ func TestAChangedConfigCountsForWhatIsMintedFromThenOn(t *testing.T) {
 		t.Errorf("the new secret: %d", w.Code)
 	}
 	pair := h.enter("ada@example.org", "acme")
-	h.clock.step(10 * time.Minute)
+	h.clock.Step(10 * time.Minute)
 	if h.accepts(PlaneTenant, pair.Access) || !h.accepts(PlaneTenant, before) {
 		t.Error("the new time does not hold for new tokens, or holds for old ones")
 	}
 	if _, err := h.Refresh(t.Context(), pair.Refresh); err == nil {
 		t.Error("a refresh token of two minutes lives longer")
 	}
-	h.clock.step(time.Hour)
+	h.clock.Step(time.Hour)
 	if err := h.tidy(t.Context()); err != nil || h.keys.active().kid == first {
 		t.Errorf("the signing key is not replaced: %v", err)
 	}
@@ -45,7 +45,7 @@ func TestAConfigThatCannotBeUsedChangesNothing(t *testing.T) {
 	}
 	h.member("ada@example.org")
 	token := h.enter("ada@example.org", "acme").Access
-	h.clock.step(time.Minute)
+	h.clock.Step(time.Minute)
 	if !h.accepts(PlaneTenant, token) {
 		t.Error("it counts")
 	}

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/internal/test/need"
+	"weir/internal/test/poll"
 	"weir/internal/test/powercut"
 	"weir/internal/test/seed"
 	"weir/internal/test/testweir"
@@ -368,7 +369,7 @@ func TestTheDiskIsFull(t *testing.T) {
 			if err := os.Remove(ballast); err != nil {
 				t.Fatal(err)
 			}
-			until(t, "the log takes messages again", func() bool {
+			poll.True(t, "the log takes messages again", func() bool {
 				return post(http.DefaultClient, w.p, "churn", []byte(`{"eventType":"Measurement","payload":{"entries":[{"measurements":{"other":"1"}}]}}`))
 			})
 			w.p.Kill()
@@ -378,14 +379,4 @@ func TestTheDiskIsFull(t *testing.T) {
 		w.check()
 	}
 	w.checkWhole()
-}
-
-// until waits for something that comes by itself.
-func until(t *testing.T, what string, so func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !so(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("in vain: %s", what)
-		}
-	}
 }
