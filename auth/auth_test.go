@@ -109,7 +109,7 @@ func newHouseWith(t *testing.T, cfg Config) *house {
 	t.Helper()
 	h := &house{t: t, db: fixture.Store(t), clock: newClock(), tenants: &tenantsFake{rows: map[string]*fakeTenant{}}}
 	h.deps = Deps{Store: h.db, Writer: store.Direct{Store: h.db, Now: h.clock.Now}, Vault: plainVault{}, Tenants: h.tenants,
-		Hasher: NewHasher(weak, nil), Clock: h.clock.Now, generateKey: func() (*rsa.PrivateKey, error) { return commonKey() }}
+		Hasher: NewHasher(weak, nil), Clock: h.clock.Now, GenerateKey: func() (*rsa.PrivateKey, error) { return commonKey() }}
 	h.tenant("acme")
 	h.tenant("globex")
 	h.reopen(cfg)

@@ -9,7 +9,7 @@ import (
 
 func TestAChangedConfigCountsForWhatIsMintedFromThenOn(t *testing.T) {
 	h := newHouse(t)
-	h.deps.generateKey = func() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 1024) }
+	h.deps.GenerateKey = func() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 1024) }
 	h.reopen(Config{InstanceID: "test", AccessTokenTTL: 3 * time.Hour})
 	h.member("ada@example.org")
 	before := h.enter("ada@example.org", "acme").Access

@@ -327,7 +327,7 @@ func TestAServiceTokenTakesItsTenantFromTheHeader(t *testing.T) {
 func TestKeysRotateAndRetiredOnesVerifyForEightDays(t *testing.T) {
 	h := newHouse(t)
 	made := 0
-	h.deps.generateKey = func() (*rsa.PrivateKey, error) { made++; return rsa.GenerateKey(rand.Reader, 1024) }
+	h.deps.GenerateKey = func() (*rsa.PrivateKey, error) { made++; return rsa.GenerateKey(rand.Reader, 1024) }
 	cfg := Config{InstanceID: "test", SigningKeyMaxAge: 24 * time.Hour, AccessTokenTTL: 60 * 24 * time.Hour, RefreshTokenTTL: 60 * 24 * time.Hour}
 	h.reopen(cfg)
 	h.member("ada@example.org")

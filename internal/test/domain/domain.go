@@ -4,6 +4,9 @@ package domain
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"sync"
 	"testing"
 	"time"
 
@@ -48,7 +51,8 @@ func New(t testing.TB, c Config) *Domain {
 	if d.Govern, err = govern.New(t.Context(), govern.DefaultConfig(), govern.Deps{Store: c.Store, Writer: c.Writer, Clock: c.Clock}); err != nil {
 		t.Fatal(err)
 	}
-	d.Auth, err = auth.New(t.Context(), c.Auth, auth.Deps{Store: c.Store, Writer: c.Writer, Vault: d.Vault, Tenants: d.Govern, Hasher: d.Hasher, Clock: c.Clock})
+	d.Auth, err = auth.New(t.Context(), c.Auth, auth.Deps{Store: c.Store, Writer: c.Writer, Vault: d.Vault, Tenants: d.Govern, Hasher: d.Hasher, Clock: c.Clock,
+		GenerateKey: signingKey})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,6 +60,9 @@ func New(t testing.TB, c Config) *Domain {
 		Invalidate: c.Invalidate})
 	return d
 }
+
+// signingKey is made once for all tests of a process: making one takes long.
+var signingKey = sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 2048) })
 
 // Rules returns the validator of rules that an instance has.
 func Rules(t testing.TB) registry.Validator {
