@@ -295,13 +295,15 @@ func TestAServiceTokenTakesItsTenantFromTheHeader(t *testing.T) {
 	}
 	h.tenants.set("globex", false, 0)
 	for header, want := range map[string]string{"": "", "acme": "acme", "globex": "", "nowhere": "", "a.b": "", strings.Repeat("x", 9000): ""} {
-		p, err := h.Authenticate(PlaneTenant, token, header)
-		if err != nil || p.Tenant != want || (p.TenantID != 0) != (want != "") || p.Kind != model.ServiceCaller {
-			t.Errorf("header %.10q: %+v, %v", header, p, err)
-		}
-		if err == nil && (!p.Has(model.AIInfer) || !p.Has(model.TenantRead) || p.Has(model.DeviceRead)) {
-			t.Errorf("authorities %+v", p)
-		}
+		t.Run(header, func(t *testing.T) {
+			p, err := h.Authenticate(PlaneTenant, token, header)
+			if err != nil || p.Tenant != want || (p.TenantID != 0) != (want != "") || p.Kind != model.ServiceCaller {
+				t.Errorf("header %.10q: %+v, %v", header, p, err)
+			}
+			if err == nil && (!p.Has(model.AIInfer) || !p.Has(model.TenantRead) || p.Has(model.DeviceRead)) {
+				t.Errorf("authorities %+v", p)
+			}
+		})
 	}
 	p, err := h.Authenticate(PlaneTenant, token, "acme")
 	if err != nil {

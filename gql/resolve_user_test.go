@@ -311,13 +311,15 @@ func TestSignInThroughTheAPI(t *testing.T) {
 		fmt.Sprintf(`mutation { login(email: "ada@example.org", password: %q) { nothing } }`, userPassword):                                        "",
 		fmt.Sprintf(`mutation { updateProfile(request: {firstName: "x"}) { email } login(email: "x@y", password: %q) { expiresAt } }`, "whatever"): "",
 	} {
-		a := w.post("", "", document)
-		if len(a.Errors) == 0 || want != "" && a.Errors[0].Message != want {
-			t.Errorf("%s: %+v", document, a)
-		}
-		if strings.Contains(fmt.Sprint(a.Errors), userPassword) {
-			t.Errorf("the answer shows a password: %+v", a.Errors)
-		}
+		t.Run(document, func(t *testing.T) {
+			a := w.post("", "", document)
+			if len(a.Errors) == 0 || want != "" && a.Errors[0].Message != want {
+				t.Errorf("%s: %+v", document, a)
+			}
+			if strings.Contains(fmt.Sprint(a.Errors), userPassword) {
+				t.Errorf("the answer shows a password: %+v", a.Errors)
+			}
+		})
 	}
 }
 

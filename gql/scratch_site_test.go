@@ -166,16 +166,18 @@ func TestAMistakeAboutADescribedKindHasItsPlace(t *testing.T) {
 		"gardens: [{token: g}], beds: [{token: b, gardenToken: g, sunny: true}]":                                    "an empty bed cannot be published",
 		"gardens: [{token: g, name: far too long}]":                                                                 "tenants[0].gardens[0].name: is longer than 8 characters",
 	} {
-		before := s.rows()
-		d, err := s.read("version: 1\ntenants: [{token: green, " + text + "}]")
-		if err == nil {
-			_, err = s.site.Apply(s.Context(), siteOperator, d, site.Options{})
-		}
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", text, err, want)
-		}
-		if after := s.rows(); after != before {
-			t.Errorf("%s: refused, but rows changed to\n%s", text, after)
-		}
+		t.Run(text, func(t *testing.T) {
+			before := s.rows()
+			d, err := s.read("version: 1\ntenants: [{token: green, " + text + "}]")
+			if err == nil {
+				_, err = s.site.Apply(s.Context(), siteOperator, d, site.Options{})
+			}
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", text, err, want)
+			}
+			if after := s.rows(); after != before {
+				t.Errorf("%s: refused, but rows changed to\n%s", text, after)
+			}
+		})
 	}
 }

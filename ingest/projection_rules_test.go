@@ -26,7 +26,9 @@ func (k goneKind) Compile(*rules.Definition, *rules.Predicate) (rules.Judge, *ru
 	return k, nil
 }
 
-func (goneKind) Decode([]byte) (rules.Memory, error) { return nil, errors.New("the kind keeps nothing") }
+func (goneKind) Decode([]byte) (rules.Memory, error) {
+	return nil, errors.New("the kind keeps nothing")
+}
 
 func (goneKind) Judge(st *rules.State, s *rules.Sample, out *rules.Verdict) {
 	st.Latch(s.Presence == model.Disconnected, rules.Firing{At: s.Occurred, Value: float64(s.Presence), HasValue: true}, out)

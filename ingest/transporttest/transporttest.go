@@ -186,6 +186,7 @@ func testHeldSync(t *testing.T, a Adapter) {
 	in.sync.set(syncHeld)
 	c := p.Send(1)
 	poll.True(t, "the message waits for its sync", func() bool { waiting, _ := in.sync.seen(); return waiting > 0 })
+	r.refused(a, ingest.ReasonUndecodable, r.peer(2).Garbage()) // needs no sync: an answer that came too early is here by now
 	r.unanswered("before the sync", c)
 	in.sync.set(syncFree)
 	r.wants("after it", c, Acknowledged)
