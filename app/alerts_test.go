@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"weir/health"
+	"weir/operate"
 )
 
 // scrape returns the metrics that an instance shows: the labels of each series, by name.
 func (in *instance) scrape(t *testing.T) map[string][]map[string]string {
 	t.Helper()
-	resp, err := http.Get("http://" + in.Addresses().Metrics + "/metrics")
+	resp, err := http.Get("http://" + in.Listeners().At(operate.MetricsListener) + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}

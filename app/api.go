@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"weir/config"
 	"weir/gql"
 	"weir/model"
 	"weir/operate"
@@ -47,7 +48,7 @@ func (a *api) Start(context.Context, context.Context) error {
 	f.late[serviceTokenPath].set(e.Auth.ServiceToken())
 	var calls http.Handler
 	a.setup, calls = web.NewSetup(web.SetupConfig{BaseURL: a.cfg.BaseURL, DataDir: a.cfg.DataDir, Log: a.log, Metrics: a.metrics,
-		Listener: func() (string, string) { return apiListener(&a.addrs) }}, setupSteps{e.Entities, a.applier})
+		Listener: func() (string, string) { return apiListener(a.listeners.list()) }}, setupSteps{e.Entities, a.applier})
 	f.late[web.SetupCalls].set(calls)
 	f.closed.Store(new(e.Auth.HasSuperuser))
 	return nil
@@ -167,11 +168,8 @@ type scrape struct {
 
 // Start implements component.
 func (s *scrape) Start(_, life context.Context) error {
-	if !s.cfg.Metrics.Enabled || s.cfg.Listeners.Metrics == "" {
-		return nil
-	}
-	l, err := s.listenOn("listeners.metrics", s.cfg.Listeners.Metrics, &s.addrs.Metrics)
-	if err != nil {
+	sockets, err := s.open(nil, []operate.Listener{metricsListener(s.cfg)})
+	if err != nil || len(sockets) == 0 {
 		return err
 	}
 	mux := http.NewServeMux()
@@ -179,12 +177,20 @@ func (s *scrape) Start(_, life context.Context) error {
 	s.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
 		MaxHeaderBytes: 16 << 10}
 	s.goes(life, "metrics", func(context.Context) error {
-		if err := s.server.Serve(web.Bounded(l, maxScrapers, "metrics", s.metrics)); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.server.Serve(web.Bounded(sockets[0], maxScrapers, "metrics", s.metrics)); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil
 	})
 	return nil
+}
+
+func metricsListener(c config.Config) operate.Listener {
+	l := operate.Listener{Name: operate.MetricsListener, Key: "listeners.metrics", Protocol: "metrics", Access: "anyone who can reach it"}
+	if c.Metrics.Enabled {
+		l.Configured = c.Listeners.Metrics
+	}
+	return l
 }
 
 // Stop implements component.

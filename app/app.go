@@ -42,6 +42,8 @@ type Options struct {
 	Now func() (wall time.Time, mono time.Duration)
 	// RuleKinds are kinds of rules besides those of Weir.
 	RuleKinds []rules.Kind
+	// Transports are transports besides those of Weir.
+	Transports []Transport
 }
 
 // Instance is a running Weir. Two fit in one process.
@@ -82,15 +84,20 @@ func New(cfg config.Config, opt Options) *Instance {
 	in.api = &api{base: b, front: in.front, entities: in.entities, applier: in.applier, spool: in.spool, operator: in.operator}
 	in.scrape = &scrape{base: b}
 	in.socket = &socket{base: b, operator: in.operator}
-	in.transports = newTransports(b, in)
+	in.transports = &transports{base: b, lock: in.lock, certificate: in.certificate, store: in.store, spool: in.spool, entities: in.entities, applier: in.applier,
+		intake: in.intake, api: in.api}
 	in.reload = newReload(b, in)
 	in.operator.connections, in.operator.reloads, in.operator.setupLink = in.transports.connections, in.reload, in.api.setupLink
 	openAccounts(in)
 	return in
 }
 
-// Addresses returns what the instance listens on; it is complete once Run has called ready.
-func (in *Instance) Addresses() operate.Addresses { return in.addrs }
+// Listeners returns the listeners that the instance can have, with the addresses of those that are open. It is complete
+// once Run has called ready.
+func (in *Instance) Listeners() operate.Listeners { return in.listeners.list() }
+
+// Sources returns how the event sources of the transports are.
+func (in *Instance) Sources() []ingest.SourceStatus { return in.transports.sources() }
 
 // Run starts the instance, calls ready when it serves (ready may be nil), and stops it when ctx ends or a part fails.
 // Closing early ends the waits of the stop; a nil channel never does.

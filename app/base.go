@@ -9,11 +9,9 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"os"
-	"strings"
+	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,24 +19,23 @@ import (
 
 	"weir/config"
 	"weir/internal/memory"
-	"weir/model"
-	"weir/operate"
 )
 
 // base is what all components of an instance share.
 type base struct {
-	cfg      config.Config
-	opt      Options
-	log      *slog.Logger
-	metrics  *prometheus.Registry
-	memory   *memory.Accountant
-	accounts map[string]*memory.Account // of the parts that count what they hold
-	budget   Budget
-	boot     uint64
-	started  time.Time
-	addrs    operate.Addresses
-	ready    atomic.Bool
-	current  atomic.Pointer[config.Config] // with what reloads have applied
+	cfg       config.Config
+	opt       Options
+	log       *slog.Logger
+	metrics   *prometheus.Registry
+	memory    *memory.Accountant
+	accounts  map[string]*memory.Account // of the parts that count what they hold
+	budget    Budget
+	boot      uint64
+	started   time.Time
+	kinds     []Transport // of transports
+	listeners listeners
+	ready     atomic.Bool
+	current   atomic.Pointer[config.Config] // with what reloads have applied
 
 	failOnce sync.Once
 	failed   chan error
@@ -57,6 +54,8 @@ func newBase(cfg config.Config, opt Options) *base {
 	}
 	b := &base{cfg: cfg, opt: opt, log: opt.Logger, metrics: prometheus.NewRegistry(), accounts: map[string]*memory.Account{},
 		budget: NewBudget(MemoryLimit(cfg)), started: time.Now(), failed: make(chan error, 1)}
+	b.kinds = slices.Concat(ownTransports(), opt.Transports)
+	b.listeners.all = listenersOf(cfg, b.kinds)
 	b.current.Store(&cfg)
 	b.memory = memory.New(b.budget.Limit, b.metrics)
 	b.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -112,38 +111,6 @@ func (b *base) warn(ws []config.Warning) {
 		}
 		b.log.Warn("configuration: "+at+" "+w.Reason, "hint", w.Hint)
 	}
-}
-
-// listenOn opens the listener of a key of the configuration and notes where it really is.
-func (b *base) listenOn(key, addr string, at *string) (net.Listener, error) {
-	l, err := net.Listen("tcp", addr)
-	if b.opt.AnyPort && errors.Is(err, syscall.EADDRINUSE) {
-		if host, _, split := net.SplitHostPort(addr); split == nil {
-			l, err = net.Listen("tcp", net.JoinHostPort(host, "0"))
-		}
-	}
-	if err != nil {
-		return nil, notListening(key, addr, err)
-	}
-	*at = l.Addr().String()
-	return l, nil
-}
-
-// notListening says which listener did not open, and what to do.
-func notListening(key, addr string, err error) error {
-	variable := "WEIR_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
-	e := &model.Error{Message: fmt.Sprintf("%s: %s cannot be opened: %v", key, addr, err), Err: err,
-		Hint: fmt.Sprintf("choose another address with %s or %s", key, variable)}
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		e.Message = fmt.Sprintf("%s: %s is in use by another process", key, addr)
-		e.Hint = fmt.Sprintf("stop what has the port (ss -ltnp shows it), or choose another one with %s or %s", key, variable)
-	case errors.Is(err, os.ErrPermission):
-		e.Hint = fmt.Sprintf("ports below 1024 need CAP_NET_BIND_SERVICE; choose a higher one with %s or %s", key, variable)
-	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		e.Hint = fmt.Sprintf("no interface of this machine has the address; choose another one with %s or %s", key, variable)
-	}
-	return e
 }
 
 func ignoreClosed(err error) error {

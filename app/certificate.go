@@ -68,7 +68,7 @@ func (e expiry) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	left := time.Until(e.c.pair.State().Pair.Expires()).Seconds()
-	for _, name := range e.c.addrs.Secure() {
+	for _, name := range e.c.listeners.list().Secure() {
 		ch <- prometheus.MustNewConstMetric(expiryDesc, prometheus.GaugeValue, left, name)
 	}
 }

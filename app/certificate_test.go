@@ -131,22 +131,22 @@ func TestEveryDoorSpeaksTLS(t *testing.T) {
 	t.Parallel()
 	g := runGuarded(t)
 	c := g.client()
-	resp, err := c.Get("https://" + g.Addresses().APITLS + "/schema/index.json")
+	resp, err := c.Get("https://" + g.Listeners().At(operate.APITLSListener) + "/schema/index.json")
 	if err != nil {
 		t.Fatal(err)
 	}
 	index, _ := io.ReadAll(resp.Body)
-	if resp.Body.Close(); resp.StatusCode != 200 || resp.ProtoMajor != 1 || !strings.Contains(string(index), "https://"+g.Addresses().APITLS) {
+	if resp.Body.Close(); resp.StatusCode != 200 || resp.ProtoMajor != 1 || !strings.Contains(string(index), "https://"+g.Listeners().At(operate.APITLSListener)) {
 		t.Errorf("the API: %s, %s, %s", resp.Status, resp.Proto, index)
 	}
 	body := strings.Replace(anonymousReading, "{", `{"credentialType":"ACCESS_TOKEN","credentialId":"`+g.token+`",`, 1)
-	if resp, err = c.Post("https://"+g.Addresses().IngestTLS+"/weir/acme/events", "application/json", strings.NewReader(body)); err != nil {
+	if resp, err = c.Post("https://"+g.Listeners().At(operate.IngestTLSListener)+"/weir/acme/events", "application/json", strings.NewReader(body)); err != nil {
 		t.Fatal(err)
 	}
 	if resp.Body.Close(); resp.StatusCode != http.StatusAccepted {
 		t.Errorf("HTTP ingest: %s", resp.Status)
 	}
-	g.exchange(g.dial(g.Addresses().MQTTS), helloOf("weir:acme:d1", "acme:"+g.token), welcome)
+	g.exchange(g.dial(g.Listeners().At(operate.MQTTSListener)), helloOf("weir:acme:d1", "acme:"+g.token), welcome)
 	s, err := operate.GetStatus.Ask(t.Context(), g.operatorClient(), operate.None{})
 	if err != nil {
 		t.Fatal(err)
@@ -172,7 +172,7 @@ func TestACertificateOfTheCAIsACredentialOnceItIsRegistered(t *testing.T) {
 		t.Fatal(err)
 	}
 	hello := helloOf("weir:acme:d1", "acme:")
-	g.exchange(g.dial(g.Addresses().MQTTS, own.TLS()), hello, turned)
+	g.exchange(g.dial(g.Listeners().At(operate.MQTTSListener), own.TLS()), hello, turned)
 	by, err := g.entities.Within(operate.Local(), "acme")
 	if err != nil {
 		t.Fatal(err)
@@ -181,9 +181,9 @@ func TestACertificateOfTheCAIsACredentialOnceItIsRegistered(t *testing.T) {
 		"credentialId": own.Hash(), "enabled": true}); err != nil {
 		t.Fatal(err)
 	}
-	conn := g.dial(g.Addresses().MQTTS, own.TLS())
+	conn := g.dial(g.Listeners().At(operate.MQTTSListener), own.TLS())
 	g.exchange(conn, hello, welcome)
-	g.exchange(g.dial(g.Addresses().MQTTS), hello, turned) // the hash alone is no proof
+	g.exchange(g.dial(g.Listeners().At(operate.MQTTSListener)), hello, turned) // the hash alone is no proof
 	if _, err := g.entities.Registry.Credentials.Update(t.Context(), by, "cert", store.Patch{"enabled": false}); err != nil {
 		t.Fatal(err)
 	}
@@ -195,11 +195,11 @@ func TestACertificateOfTheCAIsACredentialOnceItIsRegistered(t *testing.T) {
 func TestACertificateIsReplacedAndNoConnectionIsLost(t *testing.T) {
 	t.Parallel()
 	g := runGuarded(t)
-	device := g.dial(g.Addresses().MQTTS)
+	device := g.dial(g.Listeners().At(operate.MQTTSListener))
 	g.exchange(device, helloOf("weir:acme:d1", "acme:"+g.token), welcome)
 	fresh := g.put(t, time.Now().Add(20*24*time.Hour))
 	g.look()
-	for _, addr := range []string{g.Addresses().MQTTS, g.Addresses().APITLS, g.Addresses().IngestTLS, g.Addresses().MQTTWSS} {
+	for _, addr := range []string{g.Listeners().At(operate.MQTTSListener), g.Listeners().At(operate.APITLSListener), g.Listeners().At(operate.IngestTLSListener), g.Listeners().At("mqtt_wss")} {
 		if seen := g.dial(addr).ConnectionState().PeerCertificates[0]; !seen.Equal(fresh.Cert) {
 			t.Errorf("%s shows the one before", addr)
 		}
@@ -223,7 +223,7 @@ func TestACertificateIsReplacedAndNoConnectionIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.look()
-	if seen := g.dial(g.Addresses().MQTTS).ConnectionState().PeerCertificates[0]; !seen.Equal(fresh.Cert) {
+	if seen := g.dial(g.Listeners().At(operate.MQTTSListener)).ConnectionState().PeerCertificates[0]; !seen.Equal(fresh.Cert) {
 		t.Error("half a pair is shown")
 	}
 	s, err := operate.GetStatus.Ask(t.Context(), g.operatorClient(), operate.None{})
@@ -254,7 +254,7 @@ func TestAnExpiredCertificateIsServedAndToldUntilItIsRenewed(t *testing.T) {
 	g := runGuarded(t)
 	g.put(t, time.Now().Add(-time.Hour))
 	g.look()
-	if _, err := tls.Dial("tcp", g.Addresses().MQTTS, &tls.Config{RootCAs: g.ca.Pool(), ServerName: "localhost"}); err == nil || !strings.Contains(err.Error(), "expired") {
+	if _, err := tls.Dial("tcp", g.Listeners().At(operate.MQTTSListener), &tls.Config{RootCAs: g.ca.Pool(), ServerName: "localhost"}); err == nil || !strings.Contains(err.Error(), "expired") {
 		t.Errorf("a client says %v", err)
 	}
 	if f := g.certificateFinding(); f.Result != health.Failure || !strings.Contains(f.Text, "has expired") {
@@ -292,7 +292,7 @@ func TestAnExpiredCertificateIsServedAndToldUntilItIsRenewed(t *testing.T) {
 	}
 	g.put(t, time.Now().Add(90*24*time.Hour))
 	g.look()
-	g.exchange(g.dial(g.Addresses().MQTTS), helloOf("weir:acme:d1", "acme:"+g.token), welcome)
+	g.exchange(g.dial(g.Listeners().At(operate.MQTTSListener)), helloOf("weir:acme:d1", "acme:"+g.token), welcome)
 	if got := firing(time.Now().Add(3 * time.Hour)); len(got) > 0 {
 		t.Errorf("renewed, and %v fire", got)
 	}

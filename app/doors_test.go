@@ -79,7 +79,7 @@ func (in *instance) run(t *testing.T, ctx context.Context) {
 }
 
 func (in *instance) post() (int, http.Header, error) {
-	resp, err := http.Post("http://"+in.Addresses().Ingest+"/weir/acme/events", "application/json",
+	resp, err := http.Post("http://"+in.Listeners().At(operate.IngestListener)+"/weir/acme/events", "application/json",
 		strings.NewReader(`{"credentialType":"ACCESS_TOKEN","credentialId":"`+in.token+`","eventType":"Measurement","payload":{"entries":[{"measurements":{"t":"1"}}]}}`))
 	if err != nil {
 		return 0, nil, err
@@ -91,7 +91,7 @@ func (in *instance) post() (int, http.Header, error) {
 
 func (in *instance) publish(t *testing.T) *testweir.MQTT {
 	t.Helper()
-	m, err := testweir.DialMQTT(in.Addresses().MQTT, "weir", "acme", in.device, in.token)
+	m, err := testweir.DialMQTT(in.Listeners().At(operate.MQTTListener), "weir", "acme", in.device, in.token)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestAPortThatIsTakenIsReplacedOnlyWhereAnyWillDo(t *testing.T) {
 		came := false
 		err := in.Run(ctx, func() {
 			came = true
-			if at := in.Addresses().API; at == "" || at == taken.Addr().String() {
+			if at := in.Listeners().At(operate.APIListener); at == "" || at == taken.Addr().String() {
 				t.Errorf("the API is at %q", at)
 			}
 			stop()

@@ -54,11 +54,11 @@ func logAtRest(dir string) (*bolt.Resting, error) { return bolt.AtRest(dir) }
 
 // AtRest is a data directory in which nothing runs, for the verbs that can be answered there.
 func AtRest(cfg config.Config, getenv func(string) string, log *slog.Logger) *operate.Directory {
-	return &operate.Directory{Config: cfg, Getenv: getenv, Log: log, Wiring: wiring{}}
+	return &operate.Directory{Config: cfg, Getenv: getenv, Log: log, Wiring: wiring{ownTransports()}}
 }
 
 // wiring implements operate.Wiring.
-type wiring struct{}
+type wiring struct{ transports []Transport }
 
 func (wiring) InspectStore(ctx context.Context, path string) (backup.Inspector, error) {
 	i, err := sqlite.Inspect(ctx, path)
@@ -110,14 +110,16 @@ func (wiring) OpenEntities(ctx context.Context, cfg config.Config, getenv func(s
 	return e, st, nil
 }
 
-func (wiring) TransportOf(source string) string {
-	for _, k := range transportKinds {
-		if k.source == source {
-			return k.transport
+func (w wiring) TransportOf(source string) string {
+	for _, k := range w.transports {
+		if k.Source == source {
+			return k.Name
 		}
 	}
 	return ""
 }
+
+func (w wiring) Listeners(cfg config.Config) operate.Listeners { return listenersOf(cfg, w.transports) }
 
 func (wiring) Plan(cfg config.Config) operate.Plan {
 	return operate.Plan{Memory: MemoryLimit(cfg), Runtime: RuntimeLimit(cfg), MQTTConnections: NewBudget(MemoryLimit(cfg)).mqttConnections(cfg.Broker.MaxConnections)}

@@ -37,7 +37,7 @@ type entities struct {
 func (e *entities) Start(ctx, life context.Context) (err error) {
 	e.control = ingest.NewController(e.store.db, e.spool.log, e.spool.clock.Stamp, e.base.log)
 	if e.entityParts, err = newEntities(ctx, e.cfg, entityDeps{store: e.store.db, writer: e.control, vault: e.store.vault, logger: e.base.log, registerer: e.metrics,
-		certs: e.certificate.pair, addrs: &e.addrs, limits: ruleLimits(e.cfg, e.budget, e.opt.RuleKinds)}); err != nil {
+		certs: e.certificate.pair, listeners: e.listeners.list, limits: ruleLimits(e.cfg, e.budget, e.opt.RuleKinds)}); err != nil {
 		return err
 	}
 	e.goes(life, "auth", e.Auth.Run)
@@ -58,13 +58,13 @@ type entityDeps struct {
 	logger     *slog.Logger
 	registerer prometheus.Registerer
 	limits     rules.Limits
-	addrs      *operate.Addresses
+	listeners  func() operate.Listeners
 	certs      *certs.Reloader
 }
 
 // newEntities builds the parts that know the entities.
 func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entityParts, err error) {
-	p.Entities = &operate.Entities{Config: cfg, Addrs: d.addrs, Served: d.certs, Store: d.store}
+	p.Entities = &operate.Entities{Config: cfg, Listeners: d.listeners, Served: d.certs, Store: d.store}
 	hasher := auth.NewHasher(auth.Params{}, d.registerer)
 	if p.compiler, err = rules.NewCompiler(d.limits); err != nil {
 		return p, err
@@ -106,7 +106,7 @@ func restingEntities(ctx context.Context, cfg config.Config, st store.Store, get
 		return nil, err
 	}
 	p, err := newEntities(ctx, cfg, entityDeps{store: st, writer: store.Direct{Store: st}, vault: vault, logger: log,
-		limits: ruleLimits(cfg, NewBudget(MemoryLimit(cfg)), nil), addrs: &operate.Addresses{}})
+		limits: ruleLimits(cfg, NewBudget(MemoryLimit(cfg)), nil), listeners: func() operate.Listeners { return nil }})
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"weir/config"
 	"weir/gql"
 	"weir/operate"
 	"weir/web"
@@ -66,26 +67,29 @@ func (f *front) Start(_, life context.Context) error {
 	if f.web, err = web.New(cfg); err != nil {
 		return err
 	}
-	return f.open(life)
+	return f.listen(life)
 }
 
 // open opens the listeners.
-func (f *front) open(life context.Context) error {
-	if addr := f.cfg.Listeners.API; addr != "" {
-		l, err := f.listenOn("listeners.api", addr, &f.addrs.API)
-		if err != nil {
-			return err
-		}
-		f.serving.Go(f.part(life, "api", func(context.Context) error { return ignoreClosed(f.web.Serve(l)) }))
+func (f *front) listen(life context.Context) error {
+	sockets, err := f.open(f.certificate.pair, apiListeners(f.cfg))
+	for _, s := range sockets {
+		f.serving.Go(f.part(life, s.About.Name, func(context.Context) error {
+			if s.TLS != nil {
+				return ignoreClosed(f.web.ServeTLS(s, s.TLS))
+			}
+			return ignoreClosed(f.web.Serve(s))
+		}))
 	}
-	if addr := f.cfg.Listeners.APITLS; addr != "" && f.certificate.pair != nil {
-		l, err := f.listenOn("listeners.api_tls", addr, &f.addrs.APITLS)
-		if err != nil {
-			return err
-		}
-		f.serving.Go(f.part(life, "api over TLS", func(context.Context) error { return ignoreClosed(f.web.ServeTLS(l, f.certificate.pair.Server(false))) }))
+	return err
+}
+
+func apiListeners(c config.Config) operate.Listeners {
+	const protocol, access = "GraphQL", "GraphQL; signed tokens"
+	return operate.Listeners{
+		{Name: operate.APIListener, Key: "listeners.api", Configured: c.Listeners.API, Protocol: protocol, Access: access},
+		{Name: operate.APITLSListener, Key: "listeners.api_tls", Configured: c.Listeners.APITLS, Protocol: protocol, Access: access, TLS: true},
 	}
-	return nil
 }
 
 // Stop implements component.
@@ -107,9 +111,9 @@ func (f *front) setupState() web.SetupState {
 
 // apiListener is where the setup page is reached: over TLS only where nothing else is open, since the names of the
 // certificate may be none of those that its link can have.
-func apiListener(at *operate.Addresses) (scheme, address string) {
-	if at.API != "" {
-		return "http", at.API
+func apiListener(ls operate.Listeners) (scheme, address string) {
+	if plain := ls.At(operate.APIListener); plain != "" {
+		return "http", plain
 	}
-	return "https", at.APITLS
+	return "https", ls.At(operate.APITLSListener)
 }

@@ -1,13 +1,11 @@
 package app
 
 import (
-	"context"
-	"errors"
-	"sync/atomic"
-
 	"weir/config"
 	"weir/httpingest"
+	"weir/ingest"
 	"weir/internal/memory"
+	"weir/operate"
 )
 
 // connectionHTTP is what a connection takes; maxIngest bounds their number.
@@ -23,73 +21,33 @@ func (b Budget) ingestConnections() int {
 }
 
 // httpTransport is HTTP ingest.
-type httpTransport struct {
-	transportDeps
-	http atomic.Pointer[httpingest.Transport] // nil: it does not listen
-}
+var httpTransport = Transport{Name: ingest.TransportHTTP, Source: "http1", Listeners: ingestListeners, New: newHTTP, share: &ingestShare}
 
-func newHTTP(d transportDeps) transport { return &httpTransport{transportDeps: d} }
-
-func (t *httpTransport) start(life context.Context) error {
-	plain, secure, pair := t.cfg.Listeners.Ingest, t.cfg.Listeners.IngestTLS, t.certificate.pair
-	if pair == nil {
-		secure = ""
+func newHTTP(d TransportDeps) (Served, error) {
+	if len(d.Sockets) == 0 {
+		return Served{}, nil
 	}
-	if plain == "" && secure == "" {
-		return nil
+	var listeners []httpingest.Listener
+	for _, s := range d.Sockets {
+		listeners = append(listeners, httpingest.Listener{Listener: s.Listener, TLS: s.TLS})
 	}
-	c := t.cfg.Ingest
-	var open []httpingest.Listener
-	if plain != "" {
-		l, err := t.listenOn("listeners.ingest", plain, &t.addrs.Ingest)
-		if err != nil {
-			return err
-		}
-		open = append(open, httpingest.Listener{Listener: l})
-	}
-	if secure != "" {
-		l, err := t.listenOn("listeners.ingest_tls", secure, &t.addrs.IngestTLS)
-		if err != nil {
-			return errors.Join(err, closeAll(open))
-		}
-		open = append(open, httpingest.Listener{Listener: l, TLS: pair.Server(false)})
-	}
-	h, err := httpingest.New(httpingest.Config{InstanceID: t.cfg.Instance.ID, Source: t.source, MaxBody: int(c.MaxBody), HeaderTimeout: c.HTTPHeaderTimeout,
-		RequestTimeout: c.HTTPRequestTimeout, MaxConnections: t.lock.ingestConnections(), MaxLargeBodies: t.budget.largeBodies()},
-		httpingest.Deps{Intake: t.intake.into, Listeners: open, Logger: t.log, Registerer: t.metrics})
+	c := d.Config.Ingest
+	h, err := httpingest.New(httpingest.Config{InstanceID: d.Config.Instance.ID, Source: d.Source, MaxBody: int(c.MaxBody), HeaderTimeout: c.HTTPHeaderTimeout,
+		RequestTimeout: c.HTTPRequestTimeout, MaxConnections: d.lock.ingestConnections(), MaxLargeBodies: d.lock.budget.largeBodies()},
+		httpingest.Deps{Intake: d.Intake, Listeners: listeners, Logger: d.Logger, Registerer: d.Registerer})
 	if err != nil {
-		return errors.Join(err, closeAll(open))
+		return Served{}, err
 	}
-	t.http.Store(h)
-	t.goes(life, h.Name(), h.Run)
-	return nil
+	return Served{Transport: h, Reload: func(c *config.Config) { h.SetMaxBody(int(c.Ingest.MaxBody)) }}, nil
 }
 
-// closeAll closes sockets at which no client was accepted.
-func closeAll(open []httpingest.Listener) (err error) {
-	for _, l := range open {
-		err = errors.Join(err, l.Close())
+func ingestListeners(c config.Config) []operate.Listener {
+	const protocol = "HTTP ingest"
+	access := protocol + "; " + protection(c.Auth.DeviceAuthMode)
+	return []operate.Listener{
+		{Name: operate.IngestListener, Key: "listeners.ingest", Configured: c.Listeners.Ingest, Protocol: protocol, Access: access},
+		{Name: operate.IngestTLSListener, Key: "listeners.ingest_tls", Configured: c.Listeners.IngestTLS, Protocol: protocol, Access: access, TLS: true},
 	}
-	return err
-}
-func (t *httpTransport) stop(ctx context.Context) error {
-	if h := t.http.Load(); h != nil {
-		return h.Close(ctx)
-	}
-	return nil
-}
-
-func (t *httpTransport) apply(c *config.Config) {
-	if h := t.http.Load(); h != nil {
-		h.SetMaxBody(int(c.Ingest.MaxBody))
-	}
-}
-
-func (*httpTransport) connections() (open, maximum int) { return 0, 0 }
-
-func (t *httpTransport) opened() []listener {
-	how := "HTTP ingest; " + protection(t.cfg.Auth.DeviceAuthMode)
-	return []listener{{"ingest", t.addrs.Ingest, how + "; no TLS"}, {"ingest_tls", t.addrs.IngestTLS, how + "; TLS"}}
 }
 
 func protection(mode string) string {

@@ -85,7 +85,7 @@ func init() {
 	if dir := os.Getenv(kindDir); dir != "" {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		in := app.New(kindConfig(dir), app.Options{RuleKinds: []rules.Kind{quietKind{}}})
-		err := in.Run(ctx, func() { fmt.Println(in.Addresses().Ingest) }, nil)
+		err := in.Run(ctx, func() { fmt.Println(in.Listeners().At(operate.IngestListener)) }, nil)
 		stop()
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"weir/operate"
 )
 
 var update = flag.Bool("update", false, "write docs/limits.md")
@@ -111,7 +113,7 @@ func metrics(names ...string) []string { return names }
 func TestEveryLimitIsShown(t *testing.T) {
 	t.Parallel()
 	in := runInstance(t, nil)
-	resp, err := http.Get("http://" + in.Addresses().Metrics + "/metrics")
+	resp, err := http.Get("http://" + in.Listeners().At(operate.MetricsListener) + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}

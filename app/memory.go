@@ -72,8 +72,13 @@ var (
 
 // shares say how memory is divided, in the order in which the status shows them.
 func shares() []share {
-	return []share{headShare, altIDShare, repeatShare, ruleShare, storeCacheShare, unsyncedShare, tailShare, bodyShare, mqttShare,
-		ingestShare, apiShare, graphQLShare, documentShare, resultShare, commandShare}
+	all := []share{headShare, altIDShare, repeatShare, ruleShare, storeCacheShare, unsyncedShare, tailShare, bodyShare}
+	for _, t := range ownTransports() {
+		if t.share != nil {
+			all = append(all, *t.share)
+		}
+	}
+	return append(all, apiShare, graphQLShare, documentShare, resultShare, commandShare)
 }
 
 // Budget is how an instance divides its memory: each part gets its minimum, and of what is left after that its parts per

@@ -2,8 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
-	"sync/atomic"
 
 	"weir/auth"
 	"weir/broker"
@@ -11,6 +9,7 @@ import (
 	"weir/ingest"
 	"weir/internal/memory"
 	"weir/model"
+	"weir/operate"
 	"weir/presence"
 	"weir/store"
 )
@@ -36,125 +35,73 @@ func connectionsIn(bytes int64, configured int) int {
 	return int(min(int64(configured), max(bytes/connectionMQTT, minConnections)))
 }
 
-// mqtt is the broker with its listeners.
-type mqtt struct {
-	transportDeps
-	broker atomic.Pointer[broker.Broker] // nil: it does not listen
-}
+// mqttTransport is the broker.
+var mqttTransport = Transport{Name: ingest.TransportMQTT, Source: "mqtt1", Listeners: mqttListeners, New: newMQTT, share: &mqttShare}
 
-func newMQTT(d transportDeps) transport { return &mqtt{transportDeps: d} }
-
-func (m *mqtt) start(life context.Context) error {
-	listeners := m.listeners()
-	if !m.cfg.Broker.Enabled || len(listeners) == 0 {
-		return nil
+func newMQTT(d TransportDeps) (Served, error) {
+	if len(d.Sockets) == 0 {
+		return Served{}, nil
 	}
-	b, err := broker.New(broker.Config{InstanceID: m.cfg.Instance.ID, Source: m.source, MaxConnections: m.lock.maxConnections(m.cfg.Broker.MaxConnections),
-		MaxHandshakes: m.lock.maxHandshakes(), MaxLargePackets: m.budget.largeBodies(),
-		SilentPresence: !m.cfg.Presence.Broker, RestartGrace: m.cfg.Presence.RestartGrace,
-		ReconcileInterval: m.cfg.Presence.ReconcileInterval, AllowQoS2: m.cfg.Broker.AllowQoS2,
-		Open: openTopics(m.cfg.Broker)},
-		broker.Deps{Intake: m.intake.into, Verifier: connectVerifier{m.entities.verifier}, Presence: presences{m.store, m.entities}, Refused: m.refused, Logger: m.log, Registerer: m.metrics})
+	c, lock := d.Config, d.lock
+	b, err := broker.New(broker.Config{InstanceID: c.Instance.ID, Source: d.Source, MaxConnections: lock.maxConnections(c.Broker.MaxConnections),
+		MaxHandshakes: lock.maxHandshakes(), MaxLargePackets: lock.budget.largeBodies(),
+		SilentPresence: !c.Presence.Broker, RestartGrace: c.Presence.RestartGrace,
+		ReconcileInterval: c.Presence.ReconcileInterval, AllowQoS2: c.Broker.AllowQoS2,
+		Open: openTopics(c.Broker)},
+		broker.Deps{Intake: d.Intake, Verifier: connectVerifier{d.Verifier}, Presence: d.Presence, Refused: d.Refused, Logger: d.Logger, Registerer: d.Registerer})
 	if err != nil {
-		return err
+		return Served{}, err
 	}
-	for _, l := range listeners {
-		o, err := m.listenOn(l.key, l.address, l.at)
-		if err != nil {
-			return errors.Join(err, b.Close(life))
+	for _, s := range d.Sockets {
+		b.Listen(s.Listener, broker.Listener{Name: s.About.Name, TLS: s.TLS, WebSocket: s.About.Protocol == mqttOverWebSocket, Open: s.About.Protocol == mqttOpen})
+	}
+	return Served{Transport: b,
+		Reload: func(c *config.Config) {
+			b.Set(broker.Settings{MaxConnections: lock.maxConnections(c.Broker.MaxConnections), AllowQoS2: c.Broker.AllowQoS2,
+				RestartGrace: c.Presence.RestartGrace, ReconcileInterval: c.Presence.ReconcileInterval})
+		},
+		Connections: func() (open, maximum int) { return b.Connections(), b.Settings().MaxConnections }}, nil
+}
+
+// Protocols of the broker's listeners.
+const (
+	mqttPlain         = "MQTT"
+	mqttOverWebSocket = "MQTT over WebSocket"
+	mqttOpen          = "MQTT on open topics"
+)
+
+// mqttListeners are those of the broker. Of those with TLS only mqtts asks for the certificate of a device.
+func mqttListeners(c config.Config) []operate.Listener {
+	const devices, webSocket = "devices; a credential per connection", "devices over WebSocket, /mqtt; a credential per connection"
+	l, secure := c.Listeners, devices
+	if c.TLS.ClientCAFile != "" {
+		secure = "devices; a credential or a certificate per connection"
+	}
+	all := []operate.Listener{
+		{Name: operate.MQTTListener, Key: "listeners.mqtt", Configured: l.MQTT, Protocol: mqttPlain, Access: devices},
+		{Name: operate.MQTTSListener, Key: "listeners.mqtts", Configured: l.MQTTS, Protocol: mqttPlain, Access: secure, TLS: true, ClientCertificate: true},
+		{Name: "mqtt_ws", Key: "listeners.mqtt_ws", Configured: l.MQTTWS, Protocol: mqttOverWebSocket, Access: webSocket},
+		{Name: "mqtt_wss", Key: "listeners.mqtt_wss", Configured: l.MQTTWSS, Protocol: mqttOverWebSocket, Access: webSocket, TLS: true},
+		{Name: operate.OpenListener, Key: "broker.open_topics", Configured: c.Broker.OpenTopics, Protocol: mqttOpen,
+			Access: "general publish and subscribe, NOT stored; " + openTo(c.Broker)},
+	}
+	if !c.Broker.Enabled {
+		for i := range all {
+			all[i].Configured = ""
 		}
-		b.Listen(o, l.Listener)
 	}
-	m.broker.Store(b)
-	m.entities.verifier.OnInvalidate(func(f auth.Invalidation) {
-		b.Drop(func(bound model.Binding) bool {
-			return f.CredentialID != 0 && bound.Credential == f.CredentialID || f.DeviceID != 0 && bound.DeviceID == f.DeviceID ||
-				f.Tenant != "" && bound.Tenant == f.Tenant
-		})
-	})
-	m.goes(life, b.Name(), b.Run)
-	return nil
-}
-
-func (m *mqtt) stop(ctx context.Context) error {
-	if b := m.broker.Load(); b != nil {
-		return b.Close(ctx)
-	}
-	return nil
-}
-
-func (m *mqtt) apply(c *config.Config) {
-	if b := m.broker.Load(); b != nil {
-		b.Set(broker.Settings{MaxConnections: m.lock.maxConnections(c.Broker.MaxConnections), AllowQoS2: c.Broker.AllowQoS2,
-			RestartGrace: c.Presence.RestartGrace, ReconcileInterval: c.Presence.ReconcileInterval})
-	}
-}
-
-func (m *mqtt) connections() (open, maximum int) {
-	if b := m.broker.Load(); b != nil {
-		return b.Connections(), b.Settings().MaxConnections
-	}
-	return 0, 0
-}
-
-func (m *mqtt) opened() []listener {
-	return []listener{{"mqtt", m.addrs.MQTT, "devices; a credential per connection; no TLS"},
-		{"mqtts", m.addrs.MQTTS, "devices; " + m.proofs() + " per connection; TLS"},
-		{"mqtt_ws", m.addrs.MQTTWS, "devices over WebSocket, /mqtt; a credential per connection; no TLS"},
-		{"mqtt_wss", m.addrs.MQTTWSS, "devices over WebSocket, /mqtt; a credential per connection; TLS"},
-		{"open_topics", m.addrs.OpenTopics, "general publish and subscribe, NOT stored; " + m.openTo() + "; no TLS"}}
+	return all
 }
 
 // openTo says which clients may use the open topics.
-func (m *mqtt) openTo() string {
-	switch b := m.cfg.Broker; {
+func openTo(b config.Broker) string {
+	switch {
 	case b.OpenTopicsAnonymous:
 		return "NO credential is asked for"
 	case b.OpenTopicsTenant != "":
 		return "a device credential of " + b.OpenTopicsTenant
 	}
 	return "no client is let in"
-}
-
-// proofs is what opens a connection at mqtts.
-func (m *mqtt) proofs() string {
-	if m.cfg.TLS.ClientCAFile != "" {
-		return "a credential or a certificate"
-	}
-	return "a credential"
-}
-
-// refused shows a connection that the broker turned away.
-func (m *mqtt) refused(tenant, device, why string) {
-	m.applier.tap.ConnectionRefused(ingest.TransportMQTT, m.source, tenant, device, why, m.entities.Govern.Known(tenant))
-}
-
-// mqttListener is a listener of the broker.
-type mqttListener struct {
-	broker.Listener
-	key     string
-	address string  // as configured
-	at      *string // where it really is
-}
-
-// listeners are those that are to be opened. Of those with TLS only mqtts asks for the certificate of a device.
-func (m *mqtt) listeners() (all []mqttListener) {
-	l := m.cfg.Listeners
-	add := func(name, address string, at *string, d broker.Listener) {
-		if d.Name = name; address != "" {
-			all = append(all, mqttListener{d, "listeners." + name, address, at})
-		}
-	}
-	add("mqtt", l.MQTT, &m.addrs.MQTT, broker.Listener{})
-	add("mqtt_ws", l.MQTTWS, &m.addrs.MQTTWS, broker.Listener{WebSocket: true})
-	if pair := m.certificate.pair; pair != nil {
-		add("mqtts", l.MQTTS, &m.addrs.MQTTS, broker.Listener{TLS: pair.Server(true)})
-		add("mqtt_wss", l.MQTTWSS, &m.addrs.MQTTWSS, broker.Listener{TLS: pair.Server(false), WebSocket: true})
-	}
-	if open := m.cfg.Broker.OpenTopics; open != "" {
-		all = append(all, mqttListener{broker.Listener{Name: "open_topics", Open: true}, "broker.open_topics", open, &m.addrs.OpenTopics})
-	}
-	return all
 }
 
 // openTopics are those of the configuration, nil for none.

@@ -29,7 +29,7 @@ type operator struct {
 
 // Start implements component.
 func (o *operator) Start(ctx, life context.Context) error {
-	o.asked = operate.New(operate.Deps{Entities: o.entities.Entities, Wiring: wiring{}, Version: o.opt.Version, Getenv: o.opt.Getenv, Started: o.started,
+	o.asked = operate.New(operate.Deps{Entities: o.entities.Entities, Wiring: wiring{o.kinds}, Version: o.opt.Version, Getenv: o.opt.Getenv, Started: o.started,
 		Ready: o.ready.Load, Effective: o.effective, Reloads: o.reloads, SetupLink: o.setupLink, Connections: o.connections,
 		Background: o.running.Go, Log: o.log, Metrics: o.metrics, Memory: o.memory, Store: o.store.db, Spool: o.spool.log, Vault: o.store.vault,
 		Series: o.applier.series, Applier: o.applier.ingest, Clock: o.spool.clock, Tap: o.applier.tap, Gauge: o.intake.gauge, Files: o.lock.files,
@@ -61,7 +61,7 @@ func (s *socket) Start(ctx, life context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.addrs.Socket = path
+	s.listeners.opened(operate.SocketListener, path)
 	s.goes(life, "socket", func(context.Context) error { return serve() })
 	return nil
 }

@@ -58,7 +58,7 @@ func TestTallyProcess(t *testing.T) {
 	in := app.New(cfg, app.Options{Projections: []ingest.Projection{&tally{}}})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { _, _ = io.Copy(io.Discard, os.Stdin); cancel() }()
-	if err := in.Run(ctx, func() { fmt.Printf("\nlistens %s\n", in.Addresses().Ingest) }, nil); err != nil {
+	if err := in.Run(ctx, func() { fmt.Printf("\nlistens %s\n", in.Listeners().At(operate.IngestListener)) }, nil); err != nil {
 		t.Fatal(err)
 	}
 }

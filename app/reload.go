@@ -155,7 +155,7 @@ func (r *reload) apply(c *config.Config) error {
 		return err
 	}
 	r.in.intake.into.Set(intakeConfig(*c))
-	r.in.transports.apply(c)
+	r.in.transports.reload(c)
 	r.in.entities.Registry.SetDevicesPerTenant(int64(c.Limits.DevicesPerTenant))
 	r.in.front.web.SetURLs(c.BaseURL, c.DocsURL)
 	r.current.Store(c)

@@ -130,13 +130,13 @@ func (r *reloaded) ask(method, url string, header map[string]string, body string
 }
 
 func (r *reloaded) get(path string) string {
-	b, _ := r.ask(http.MethodGet, "http://"+r.Addresses().API+path, nil, "")
+	b, _ := r.ask(http.MethodGet, "http://"+r.Listeners().At(operate.APIListener)+path, nil, "")
 	return b
 }
 
 // post sends a body to HTTP ingest.
 func (r *reloaded) post(body string) int {
-	_, status := r.ask(http.MethodPost, "http://"+r.Addresses().Ingest+"/weir/acme/events", map[string]string{"Content-Type": "application/json"}, body)
+	_, status := r.ask(http.MethodPost, "http://"+r.Listeners().At(operate.IngestListener)+"/weir/acme/events", map[string]string{"Content-Type": "application/json"}, body)
 	return status
 }
 
@@ -207,7 +207,7 @@ var effects = map[string]struct {
 		return authConfig(*r.effective()).SigningKeyMaxAge == time.Hour
 	}},
 	"auth.service_secret": {"a-service-secret-of-32-bytes-or-more", func(r *reloaded) bool {
-		_, status := r.ask(http.MethodPost, "http://"+r.Addresses().API+serviceTokenPath, map[string]string{"X-Weir-Service-Secret": "a-service-secret-of-32-bytes-or-more"},
+		_, status := r.ask(http.MethodPost, "http://"+r.Listeners().At(operate.APIListener)+serviceTokenPath, map[string]string{"X-Weir-Service-Secret": "a-service-secret-of-32-bytes-or-more"},
 			`{"subject": "rules", "authorities": ["ai:infer"]}`)
 		return status == http.StatusOK
 	}},
@@ -217,7 +217,7 @@ var effects = map[string]struct {
 	}},
 	"broker.fail_closed": {"true", func(r *reloaded) bool { return r.intake.into.Config().FailClosed }}, // what follows is seen in ingest
 	"broker.allow_qos2": {"true", func(r *reloaded) bool {
-		m, code, err := testweir.ConnectMQTT(r.Addresses().MQTT, "weir:acme:d1", "acme:"+r.token, "")
+		m, code, err := testweir.ConnectMQTT(r.Listeners().At(operate.MQTTListener), "weir:acme:d1", "acme:"+r.token, "")
 		if err != nil || code != 0 {
 			return false
 		}
@@ -233,15 +233,15 @@ var effects = map[string]struct {
 		return err == nil && bytes.Equal(pubrec, []byte{0x50, 2, 0, 7})
 	}},
 	"broker.max_connections": {"1", func(r *reloaded) bool {
-		first, code, err := testweir.ConnectMQTT(r.Addresses().MQTT, "weir:acme:d1:a", "acme:"+r.token, "")
+		first, code, err := testweir.ConnectMQTT(r.Listeners().At(operate.MQTTListener), "weir:acme:d1:a", "acme:"+r.token, "")
 		for ; err == nil && code == 3; time.Sleep(time.Millisecond) { // the connection of the key before may still be closing
-			first, code, err = testweir.ConnectMQTT(r.Addresses().MQTT, "weir:acme:d1:a", "acme:"+r.token, "")
+			first, code, err = testweir.ConnectMQTT(r.Listeners().At(operate.MQTTListener), "weir:acme:d1:a", "acme:"+r.token, "")
 		}
 		if err != nil || code != 0 {
 			return false
 		}
 		defer first.Close()
-		_, code, err = testweir.ConnectMQTT(r.Addresses().MQTT, "weir:acme:d1:b", "acme:"+r.token, "")
+		_, code, err = testweir.ConnectMQTT(r.Listeners().At(operate.MQTTListener), "weir:acme:d1:b", "acme:"+r.token, "")
 		return err == nil && code == 3
 	}},
 	// What follows from these two takes its time, which is seen in broker, on a clock of its own.
@@ -249,7 +249,7 @@ var effects = map[string]struct {
 	"presence.reconcile_interval": {"9s", func(r *reloaded) bool { return r.brokerSettings().ReconcileInterval == 9*time.Second }},
 	"presence.inactivity_timeout": {"77s", func(r *reloaded) bool {
 		_, _, token := r.lives()
-		b, _ := r.ask(http.MethodPost, "http://"+r.Addresses().API+"/api/device-state/graphql", map[string]string{"Authorization": "Bearer " + token, "Content-Type": "application/json"},
+		b, _ := r.ask(http.MethodPost, "http://"+r.Listeners().At(operate.APIListener)+"/api/device-state/graphql", map[string]string{"Authorization": "Bearer " + token, "Content-Type": "application/json"},
 			`{"query": "{deviceStatesByDeviceToken(deviceTokens: [\"d1\"]) {inactivityTimeout}}"}`)
 		return strings.Contains(b, `"inactivityTimeout":77`)
 	}},
@@ -491,7 +491,7 @@ func (in *Instance) operatorClient() operate.Target {
 }
 
 func (in *Instance) brokerSettings() broker.Settings {
-	return in.transports.all[0].(*mqtt).broker.Load().Settings()
+	return in.transports.all()[0].Transport.(*broker.Broker).Settings()
 }
 
 func (in *Instance) entrances() *operate.Entrances {

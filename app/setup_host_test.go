@@ -23,7 +23,8 @@ func TestTheCommandsNameTheHostThatThePageWasOpenedOn(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		in.addrs.MQTT, in.addrs.Ingest = "[::]:1883", "0.0.0.0:8081" // as if they were open on every interface
+		in.listeners.opened(operate.MQTTListener, "[::]:1883") // as if they were open on every interface
+		in.listeners.opened(operate.IngestListener, "0.0.0.0:8081")
 		made, err := steps.MakeDevice(ctx, "acme", "d1", "gateway.lan")
 		snippets, _ := made.Snippets.([]operate.Snippet)
 		if err != nil || len(snippets) != 3 || !strings.HasPrefix(snippets[0].Text, "mosquitto_pub -h gateway.lan -p 1883 ") ||

@@ -65,7 +65,7 @@ func startFirstRun(t *testing.T, dir string) *firstRun {
 // link is the secret of the link that was printed.
 func (f *firstRun) link(t *testing.T) string {
 	t.Helper()
-	m := regexp.MustCompile(`(?m)^  http://` + regexp.QuoteMeta(f.Addresses().API) + `/setup#(\S{43})$`).FindStringSubmatch(f.out.String())
+	m := regexp.MustCompile(`(?m)^  http://` + regexp.QuoteMeta(f.Listeners().At(operate.APIListener)) + `/setup#(\S{43})$`).FindStringSubmatch(f.out.String())
 	if m == nil {
 		t.Fatalf("no link was printed:\n%s", &f.out)
 	}
@@ -79,7 +79,7 @@ func (f *firstRun) call(t *testing.T, name string, body any) (int, map[string]an
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := http.Post("http://"+f.Addresses().API+"/setup/v1/"+name, "application/json", bytes.NewReader(b))
+	resp, err := http.Post("http://"+f.Listeners().At(operate.APIListener)+"/setup/v1/"+name, "application/json", bytes.NewReader(b))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,7 +290,7 @@ func TestTheSetupPageIsClosedOnceAnAdministratorExists(t *testing.T) {
 	}
 	defer client.Close()
 	shown := func() string {
-		resp, err := http.Get("http://" + f.Addresses().API + "/setup")
+		resp, err := http.Get("http://" + f.Listeners().At(operate.APIListener) + "/setup")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -355,7 +355,7 @@ func TestANewPasswordEndsAllSessions(t *testing.T) {
 	}
 	ask := func(token, document string) string {
 		t.Helper()
-		_, b, err := testweir.GraphQL{API: "http://" + in.Addresses().API, Area: "user-management", Token: token, Query: document}.Post(t.Context())
+		_, b, err := testweir.GraphQL{API: "http://" + in.Listeners().At(operate.APIListener), Area: "user-management", Token: token, Query: document}.Post(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

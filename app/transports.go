@@ -4,75 +4,90 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/auth"
 	"weir/config"
 	"weir/ingest"
+	"weir/model"
+	"weir/operate"
+	"weir/presence"
 )
 
-// transport is a way in for devices.
-type transport interface {
-	// start opens the listeners that are configured; after an error stop is called all the same.
-	start(life context.Context) error
-	// stop lets no device in any more, notifies those that are connected, and waits until they have their answers.
-	stop(ctx context.Context) error
-	// apply takes over what a reload has changed.
-	apply(*config.Config)
-	// connections are how many there are and may be; 0, 0 for a transport without lasting ones.
-	connections() (open, maximum int)
-	// opened are its listeners, for people.
-	opened() []listener
+// Transport is a transport that an instance can have. Adding one is its package, its section of the configuration, and an
+// entry in ownTransports, or in Options.Transports from outside.
+type Transport struct {
+	Name   string // as the ledger names it
+	Source string // id of its event source
+	// Listeners returns the listeners that the configuration gives it; nil: it has none.
+	Listeners func(config.Config) []operate.Listener
+	// New builds it. Its sockets belong to it unless New fails.
+	New func(TransportDeps) (Served, error)
+
+	share *share // of the memory; nil: it takes none of its own
 }
 
-// transportKind is a transport of this Weir: adding one is its package, its section of the configuration, and an entry here.
-type transportKind struct {
-	source    string // id of its event source
-	transport string // as the ledger names it
-	make      func(transportDeps) transport
+// ownTransports are those of Weir, in the order of the start.
+func ownTransports() []Transport { return []Transport{mqttTransport, httpTransport} }
+
+// TransportNames are the names of Weir's own, as the ledger has them.
+func TransportNames() (names []string) {
+	for _, t := range ownTransports() {
+		names = append(names, t.Name)
+	}
+	return names
 }
 
-var transportKinds = []transportKind{
-	{"mqtt1", ingest.TransportMQTT, newMQTT},
-	{"http1", ingest.TransportHTTP, newHTTP},
+// TransportDeps are what a transport is built from.
+type TransportDeps struct {
+	Config     config.Config
+	Source     string
+	Sockets    []OpenSocket // of its listeners those that the configuration opens
+	Intake     *ingest.Intake
+	Verifier   *auth.Verifier // of the credentials that a connection presents
+	Presence   presence.Store // what is stored of its devices' presence
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+	// Refused shows a connection that was turned away in weir tail. It does not block.
+	Refused func(tenant, device, why string)
+
+	lock *lock // how many connections memory and open files allow
 }
 
-// transportDeps are what a transport is built from.
-type transportDeps struct {
-	*base
-	source      string
-	lock        *lock
-	store       *database
-	certificate *certificate
-	entities    *entities
-	applier     *applier
-	intake      *intake
+// Served is a transport that was built, and what the instance asks of it besides.
+type Served struct {
+	ingest.Transport // nil: the configuration leaves it out
+	// Reload takes over what a reload of the configuration has changed; nil: nothing.
+	Reload func(*config.Config)
+	// Connections are how many lasting connections there are and may be; nil: the transport has none.
+	Connections func() (open, maximum int)
 }
-
-// listener is one that is open, or not: then its address is "".
-type listener struct{ name, address, how string }
 
 // transports are all ways in.
 type transports struct {
 	*base
-	front    *front
-	spool    *logStore
-	entities *entities
-	api      *api
-	all      []transport
-}
+	lock        *lock
+	certificate *certificate
+	store       *database
+	spool       *logStore
+	entities    *entities
+	applier     *applier
+	intake      *intake
+	api         *api
 
-func newTransports(b *base, in *Instance) *transports {
-	t := &transports{base: b, front: in.front, spool: in.spool, entities: in.entities, api: in.api}
-	for _, k := range transportKinds {
-		t.all = append(t.all, k.make(transportDeps{base: b, source: k.source, lock: in.lock, store: in.store, certificate: in.certificate,
-			entities: in.entities, applier: in.applier, intake: in.intake}))
-	}
-	return t
+	mu     sync.Mutex
+	served []Served
 }
 
 // Start opens the ways in, last of all.
 func (t *transports) Start(ctx, life context.Context) error {
-	for _, one := range t.all {
-		if err := one.start(life); err != nil {
+	t.entities.verifier.OnInvalidate(t.drop)
+	for _, k := range t.kinds {
+		if err := t.start(life, k); err != nil {
 			return errors.Join(err, t.Stop(ctx))
 		}
 	}
@@ -81,43 +96,90 @@ func (t *transports) Start(ctx, life context.Context) error {
 	return nil
 }
 
-// Stop implements component.
+// start builds a transport on its open sockets and runs it.
+func (t *transports) start(life context.Context, k Transport) error {
+	var sockets []OpenSocket
+	var err error
+	if k.Listeners != nil {
+		if sockets, err = t.open(t.certificate.pair, k.Listeners(t.cfg)); err != nil {
+			return err
+		}
+	}
+	s, err := k.New(TransportDeps{Config: t.cfg, Source: k.Source, Sockets: sockets, Intake: t.intake.into, Verifier: t.entities.verifier,
+		Presence: presences{t.store, t.entities}, Logger: t.log, Registerer: t.metrics, lock: t.lock,
+		Refused: func(tenant, device, why string) {
+			t.applier.tap.ConnectionRefused(k.Name, k.Source, tenant, device, why, t.entities.Govern.Known(tenant))
+		}})
+	if err != nil || s.Transport == nil {
+		return errors.Join(err, closeAll(sockets))
+	}
+	t.mu.Lock()
+	t.served = append(t.served, s)
+	t.mu.Unlock()
+	t.goes(life, k.Name, s.Run)
+	return nil
+}
+
+// Stop implements component: it lets no device in any more, notifies those that are connected, and waits until they have
+// their answers.
 func (t *transports) Stop(ctx context.Context) error {
 	t.spool.listening.Shut()
 	var errs []error
-	for i := range t.all {
-		errs = append(errs, t.all[len(t.all)-1-i].stop(ctx))
+	for _, s := range slices.Backward(t.all()) {
+		errs = append(errs, s.Close(ctx))
 	}
 	return errors.Join(errs...)
 }
 
-func (t *transports) apply(c *config.Config) {
-	for _, one := range t.all {
-		one.apply(c)
+// all are the transports that run.
+func (t *transports) all() []Served {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.served)
+}
+
+// drop ends the connections that what was invalidated has let in.
+func (t *transports) drop(f auth.Invalidation) {
+	for _, s := range t.all() {
+		s.Drop(func(b model.Binding) bool {
+			return f.CredentialID != 0 && b.Credential == f.CredentialID || f.DeviceID != 0 && b.DeviceID == f.DeviceID ||
+				f.Tenant != "" && b.Tenant == f.Tenant
+		})
+	}
+}
+
+// reload hands every transport what a reload has changed.
+func (t *transports) reload(c *config.Config) {
+	for _, s := range t.all() {
+		if s.Reload != nil {
+			s.Reload(c)
+		}
 	}
 }
 
 func (t *transports) connections() (open, maximum int) {
-	for _, one := range t.all {
-		n, m := one.connections()
-		open, maximum = open+n, maximum+m
+	for _, s := range t.all() {
+		if s.Connections != nil {
+			n, m := s.Connections()
+			open, maximum = open+n, maximum+m
+		}
 	}
 	return open, maximum
+}
+
+func (t *transports) sources() (all []ingest.SourceStatus) {
+	for _, s := range t.all() {
+		all = append(all, s.Sources()...)
+	}
+	return all
 }
 
 // report says what is open and whether it is protected, and what to do first.
 func (t *transports) report() {
 	out := t.opt.Out
 	fmt.Fprintf(out, "Weir %s, instance %s, data in %s\n", t.opt.Version, t.cfg.Instance.ID, t.cfg.DataDir)
-	all := []listener{{"api", t.addrs.API, "GraphQL; signed tokens; no TLS"}, {"api_tls", t.addrs.APITLS, "GraphQL; signed tokens; TLS"}}
-	for i := range t.all {
-		all = append(all, t.all[len(t.all)-1-i].opened()...)
-	}
-	all = append(all, listener{"metrics", t.addrs.Metrics, "anyone who can reach it"}, listener{"socket", t.addrs.Socket, "the operator; file mode 0600"})
-	for _, l := range all {
-		if l.address != "" {
-			fmt.Fprintf(out, "  %-12s %-24s %s\n", l.name, l.address, l.how)
-		}
+	for _, l := range t.listeners.list().Open() {
+		fmt.Fprintf(out, "  %-12s %-24s %s\n", l.Name, l.Address, l.Description())
 	}
 	if !t.entities.Auth.HasSuperuser() {
 		fmt.Fprintf(out, "\nNo account can sign in yet: no default password exists. Make the first administrator with\n"+

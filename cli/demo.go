@@ -44,7 +44,7 @@ type demo struct {
 	devices int
 
 	cfg     *config.Config
-	addrs   operate.Addresses
+	at      operate.Listeners
 	api     *demoAPI
 	cast    []*demoDevice // the simulated devices
 	byHand  *demoDevice   // one that the reader may send for
@@ -77,7 +77,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 		return err
 	case <-ready:
 	}
-	d.addrs = in.Addresses()
+	d.at = in.Listeners()
 	playing, stop := context.WithCancel(ctx)
 	defer stop()
 	played := make(chan error, 1)

@@ -6,6 +6,8 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+
+	"weir/operate"
 )
 
 // demoPrinter shows a demo. It is called from several goroutines.
@@ -54,12 +56,12 @@ func (t *demoText) printf(format string, args ...any) {
 }
 
 func (t *demoText) intro(d *demo) {
-	api, ingest := "http://"+d.addrs.API, "http://"+d.addrs.Ingest
+	api, ingest := "http://"+d.at.At(operate.APIListener), "http://"+d.at.At(operate.IngestListener)
 	t.printf("%s\n\n", t.paint(inBold, "A throw-away Weir. Ctrl-C ends it and removes everything."))
 	t.printf("  api       %s, explorer at %s/api/event-management/graphiql\n", api, api)
 	t.printf("  ingest    %s\n", ingest)
-	t.printf("  mqtt      %s\n", d.addrs.MQTT)
-	t.printf("  metrics   http://%s/metrics\n", d.addrs.Metrics)
+	t.printf("  mqtt      %s\n", d.at.At(operate.MQTTListener))
+	t.printf("  metrics   http://%s/metrics\n", d.at.At(operate.MetricsListener))
 	t.printf("  data      %s\n", d.cfg.DataDir)
 	t.printf("  sign in   %s\n  password  %s\n", demoEmail, d.api.password)
 	t.printf("\nTry it in another terminal. Sign in:\n\n")
@@ -145,7 +147,7 @@ func (j *demoJSON) line(kind string, v any) {
 }
 
 func (j *demoJSON) intro(d *demo) {
-	j.line("demo", map[string]any{"listeners": d.addrs, "dataDir": d.cfg.DataDir, "email": demoEmail, "password": d.api.password,
+	j.line("demo", map[string]any{"listeners": d.at, "dataDir": d.cfg.DataDir, "email": demoEmail, "password": d.api.password,
 		"tenant": demoTenant, "devices": len(d.cast)})
 }
 

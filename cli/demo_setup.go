@@ -29,7 +29,7 @@ func (d *demo) setUp(ctx context.Context, op *operate.Client) error {
 	if _, err := operate.CreateTenant.Ask(ctx, op, operate.NewTenant{Token: demoTenant, Name: "Demo"}); err != nil {
 		return err
 	}
-	d.api = &demoAPI{base: "http://" + d.addrs.API, password: demoPassword(), client: &http.Client{Timeout: 30 * time.Second}}
+	d.api = &demoAPI{base: "http://" + d.at.At(operate.APIListener), password: demoPassword(), client: &http.Client{Timeout: 30 * time.Second}}
 	if _, err := operate.CreateAdmin.Ask(ctx, op, operate.NewAdmin{Email: demoEmail, Password: d.api.password, Tenant: demoTenant}); err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (d *demo) addDevice(ctx context.Context, op *operate.Client, token string) 
 	if err != nil {
 		return nil, err
 	}
-	return &demoDevice{token: token, secret: made.Secret, instance: made.Instance, addr: d.addrs.MQTT}, nil
+	return &demoDevice{token: token, secret: made.Secret, instance: made.Instance, addr: d.at.At(operate.MQTTListener)}, nil
 }
 
 // fireCount is how many edges the rule has had, as ruleHealth says.

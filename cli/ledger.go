@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"weir/app"
 	"weir/operate"
 )
 
@@ -39,7 +41,7 @@ func newLedger(c *command) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&tenant, "tenant", "", "of one tenant; \"\" is unauthenticated senders and unknown tenants")
-	cmd.Flags().StringVar(&q.Transport, "transport", "", "of one transport: mqtt, http")
+	cmd.Flags().StringVar(&q.Transport, "transport", "", "of one transport: "+strings.Join(app.TransportNames(), ", "))
 	cmd.Flags().DurationVar(&since, "since", 0, "of the last hours, such as 24h")
 	cmd.AddCommand(newDeadLetters(c), newLedgerVerify(c), newLedgerTrace(c))
 	return cmd

@@ -23,22 +23,24 @@ type sender interface {
 }
 
 // open opens the way to the listener.
-func (s *sending) open(ctx context.Context, at operate.Addresses) (sender, error) {
+func (s *sending) open(ctx context.Context, at operate.Listeners) (sender, error) {
 	closed := func(key, other string) error {
 		return &model.Error{Code: model.CodeUnsupported, Message: fmt.Sprintf("the transport %s is not open on this instance", s.transport),
 			Hint: fmt.Sprintf("open it with listeners.%s, or send with --door %s", key, other)}
 	}
 	if s.transport == "http" {
-		if at.Ingest == "" {
+		ingest := at.At(operate.IngestListener)
+		if ingest == "" {
 			return nil, closed("ingest", "mqtt")
 		}
 		// No proxy: the instance is on this machine.
-		return httpSender{operate.IngestURL(at.Ingest, "", s.instance, s.tenant), &http.Client{Transport: &http.Transport{}}}, nil
+		return httpSender{operate.IngestURL(ingest, "", s.instance, s.tenant), &http.Client{Transport: &http.Transport{}}}, nil
 	}
-	if at.MQTT == "" {
+	mqtt := at.At(operate.MQTTListener)
+	if mqtt == "" {
 		return nil, closed("mqtt", "http")
 	}
-	return s.connect(ctx, operate.Reachable(at.MQTT))
+	return s.connect(ctx, operate.Reachable(mqtt))
 }
 
 // httpSender posts events.

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -68,8 +69,8 @@ func printStatus(w io.Writer, s *operate.Status) {
 	}
 	printRemoved(row, s.Removed)
 	printLastReload(row, s.Reload)
-	if s.Listeners.OpenTopics != "" {
-		row("!", "open topics are served at %s (broker.open_topics): nothing published there is stored", s.Listeners.OpenTopics)
+	if at := s.Listeners.At(operate.OpenListener); at != "" {
+		row("!", "open topics are served at %s (broker.open_topics): nothing published there is stored", at)
 	}
 	if !s.LastStop.Clean {
 		row("!", "the last stop was not a clean one (%s): %s", count(int(s.LastStop.Unclean), "such stop"), or(s.LastStop.Evidence, "nothing says why"))
@@ -96,14 +97,19 @@ func printStatus(w io.Writer, s *operate.Status) {
 }
 
 // listenersText names the listeners that every instance has, and those of the others that are open.
-func listenersText(l operate.Addresses) string {
-	open := []string{"api " + orNone(l.API), "ingest " + orNone(l.Ingest), "mqtt " + orNone(l.MQTT)}
-	for _, more := range []struct{ name, addr string }{{"api_tls", l.APITLS}, {"ingest_tls", l.IngestTLS}, {"mqtts", l.MQTTS}, {"mqtt_ws", l.MQTTWS}, {"mqtt_wss", l.MQTTWSS}, {"open_topics", l.OpenTopics}} {
-		if more.addr != "" {
-			open = append(open, more.name+" "+more.addr)
+func listenersText(all operate.Listeners) string {
+	shown := []string{operate.APIListener, operate.IngestListener, operate.MQTTListener}
+	hidden := append([]string{operate.MetricsListener, operate.SocketListener}, shown...)
+	for _, l := range all {
+		if !slices.Contains(hidden, l.Name) {
+			shown = append(shown, l.Name)
 		}
 	}
-	return strings.Join(append(open, "metrics "+orNone(l.Metrics)), ", ")
+	shown = append(shown, operate.MetricsListener)
+	for i, name := range shown {
+		shown[i] = name + " " + orNone(all.At(name))
+	}
+	return strings.Join(shown, ", ")
 }
 
 // printCertificate says until when the certificate is good. One that could not be replaced, or is over, wants to be seen.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/app"
 	"weir/operate"
 )
 
@@ -56,7 +57,7 @@ func newTail(c *command) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&tenant, "tenant", "", "of one tenant; \"\" is unauthenticated senders and unknown tenants")
 	cmd.Flags().StringVar(&q.Device, "device", "", "of one device, as the message names it")
-	cmd.Flags().StringVar(&q.Transport, "transport", "", "of one transport: mqtt, http")
+	cmd.Flags().StringVar(&q.Transport, "transport", "", "of one transport: "+strings.Join(app.TransportNames(), ", "))
 	cmd.Flags().StringVar(&q.Outcome, "heading", "", "of one outcome: stored, duplicate, dead-letter, refused, dropped")
 	cmd.Flags().Int64Var(&limit, "limit", 0, "end after so many (default: at Ctrl-C)")
 	return cmd
@@ -67,8 +68,8 @@ func checkTail(q operate.TailQuery) error {
 	if !slices.Contains([]string{"", "stored", "duplicate", "dead-letter", "dead letter", "refused", "dropped"}, q.Outcome) {
 		return usageError{fmt.Errorf("--heading: %q is none of stored, duplicate, dead-letter, refused, dropped", q.Outcome)}
 	}
-	if !slices.Contains([]string{"", "mqtt", "http"}, q.Transport) {
-		return usageError{fmt.Errorf("--transport: %q is neither mqtt nor http", q.Transport)}
+	if names := app.TransportNames(); q.Transport != "" && !slices.Contains(names, q.Transport) {
+		return usageError{fmt.Errorf("--transport: %q is neither %s", q.Transport, strings.Join(names, " nor "))}
 	}
 	return nil
 }

@@ -17,9 +17,6 @@ type Listener struct {
 	TLS     bool   // its traffic cannot be read on the network
 }
 
-// Name is the last part of the key.
-func (l Listener) Name() string { return strings.TrimPrefix(l.Key, "listeners.") }
-
 // PortsFree checks, when no instance runs, that every listener could be opened.
 func PortsFree(ls []Listener) Check {
 	return Check{"ports", func(context.Context) Finding {

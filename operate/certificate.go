@@ -30,20 +30,9 @@ func (o *Operator) certificateStatus() *CertificateStatus {
 	}
 	s := o.deps.Served.State()
 	out := &CertificateStatus{File: o.deps.Config.TLS.CertFile, Names: s.Pair.Names(), NotBefore: s.Pair.Begins().UTC(), NotAfter: s.Pair.Expires().UTC(),
-		Listeners: o.deps.Addrs.Secure()}
+		Listeners: o.deps.Listeners().Secure()}
 	if s.Failed != nil {
 		out.Problem, out.Since = CertificateError(s.Failed), s.Since.UTC()
-	}
-	return out
-}
-
-// Secure are the listeners that speak TLS, by name.
-func (a Addresses) Secure() []string {
-	out := []string{}
-	for _, l := range a.listeners() {
-		if l.TLS && l.Address != "" {
-			out = append(out, l.Name())
-		}
 	}
 	return out
 }

@@ -39,7 +39,8 @@ type Entrances struct {
 }
 
 func (e *Entities) entrances(context.Context, None) (*Entrances, error) {
-	return &Entrances{e.Config.Instance.ID, e.Addrs.MQTT, e.Addrs.Ingest, e.secureListeners()}, nil
+	at := e.Listeners()
+	return &Entrances{e.Config.Instance.ID, at.At(MQTTListener), at.At(IngestListener), e.secureListeners(at)}, nil
 }
 
 // SecureListeners are the listeners that speak TLS, and what a client must know of their certificate.
@@ -52,12 +53,13 @@ type SecureListeners struct {
 }
 
 // secureListeners are those that are open.
-func (e *Entities) secureListeners() *SecureListeners {
-	if e.Served == nil || e.Addrs.MQTTS == "" && e.Addrs.IngestTLS == "" {
+func (e *Entities) secureListeners(at Listeners) *SecureListeners {
+	mqtts, ingest := at.At(MQTTSListener), at.At(IngestTLSListener)
+	if e.Served == nil || mqtts == "" && ingest == "" {
 		return nil
 	}
 	p := e.Served.State().Pair
-	d := &SecureListeners{MQTT: e.Addrs.MQTTS, Ingest: e.Addrs.IngestTLS, Names: p.Names()}
+	d := &SecureListeners{MQTT: mqtts, Ingest: ingest, Names: p.Names()}
 	switch {
 	case p.Public():
 	case p.Rooted():

@@ -46,7 +46,7 @@ func (o *Operator) doctor(ctx context.Context, q DoctorQuery) (*health.Report, e
 func (o *Operator) checks(m health.Machine, q DoctorQuery) []health.Check {
 	cfg := *o.deps.Effective()
 	dir := cfg.DataDir
-	log, plan := o.deps.Spool.Stats(), o.deps.Wiring.Plan(cfg)
+	log, plan, listeners := o.deps.Spool.Stats(), o.deps.Wiring.Plan(cfg), o.deps.Listeners()
 	return slices.Concat([]health.Check{
 		{ID: "instance", Look: func(context.Context) health.Finding { return o.isUp(q.Version) }},
 		m.Directory(dir),
@@ -70,10 +70,10 @@ func (o *Operator) checks(m health.Machine, q DoctorQuery) []health.Check {
 		}},
 		m.OpenFileLimit(plan.MQTTConnections),
 		health.MemoryLimit(memoryOf(cfg, plan, debug.SetMemoryLimit(-1))),
-		health.PortsAnswer(o.deps.Addrs.listeners()),
-		names(cfg),
-		health.Exposure(configured(cfg)),
-	}, openTopicsChecks(cfg), o.certificateChecks(m.Now), []health.Check{
+		health.PortsAnswer(listeners.opened()),
+		names(cfg, listeners),
+		health.Exposure(listeners.configured()),
+	}, openTopicsChecks(listeners), o.certificateChecks(m.Now), []health.Check{
 		health.DeviceAuth(cfg.Auth.DeviceAuthMode),
 		{ID: "sign-in", Look: func(context.Context) health.Finding { return signIn(o.deps.Auth.HasSuperuser(), dir) }},
 		{ID: "ledger", Look: func(ctx context.Context) health.Finding { return ledgerFinding(ctx, o.deps.Applier.Ledger()) }},
@@ -293,13 +293,14 @@ func ceilings(ctx context.Context, l *ingest.Ledger, now time.Time) health.Findi
 }
 
 // openTopicsChecks say that there are open topics; where there are none nothing is to be said.
-func openTopicsChecks(cfg config.Config) []health.Check {
-	if cfg.Broker.OpenTopics == "" || !cfg.Broker.Enabled {
+func openTopicsChecks(ls Listeners) []health.Check {
+	address := ls.named(OpenListener).Configured
+	if address == "" {
 		return nil
 	}
 	return []health.Check{{ID: "open-topics", Look: func(context.Context) health.Finding {
 		return health.Warn("leave broker.open_topics out unless a bridge, local nodes or a conformance suite need it",
-			"%s serves general publish and subscribe: nothing published there is stored", cfg.Broker.OpenTopics)
+			"%s serves general publish and subscribe: nothing published there is stored", address)
 	}}}
 }
 
@@ -311,34 +312,10 @@ func memoryOf(cfg config.Config, plan Plan, runtime int64) health.Memory {
 }
 
 // names are those that the configuration holds.
-func names(cfg config.Config) health.Check {
+func names(cfg config.Config, ls Listeners) health.Check {
 	values := []string{cfg.BaseURL}
-	for _, l := range configured(cfg) {
+	for _, l := range ls.configured() {
 		values = append(values, l.Address)
 	}
 	return health.Names(values, net.DefaultResolver.LookupHost)
-}
-
-// configured are the listeners as the configuration has them.
-func configured(cfg config.Config) []health.Listener {
-	l := cfg.Listeners
-	if !cfg.Broker.Enabled {
-		l.MQTT, l.MQTTS, l.MQTTWS, l.MQTTWSS, cfg.Broker.OpenTopics = "", "", "", "", ""
-	}
-	if !cfg.Metrics.Enabled {
-		l.Metrics = ""
-	}
-	if !cfg.TLS.Enabled() {
-		l.MQTTS, l.APITLS, l.IngestTLS, l.MQTTWSS = "", "", "", ""
-	}
-	return Addresses{API: l.API, Ingest: l.Ingest, MQTT: l.MQTT, Metrics: l.Metrics, MQTTS: l.MQTTS, APITLS: l.APITLS, IngestTLS: l.IngestTLS,
-		MQTTWS: l.MQTTWS, MQTTWSS: l.MQTTWSS, OpenTopics: cfg.Broker.OpenTopics}.listeners()
-}
-
-func (a Addresses) listeners() []health.Listener {
-	return []health.Listener{{Key: "listeners.api", Address: a.API}, {Key: "listeners.api_tls", Address: a.APITLS, TLS: true},
-		{Key: "listeners.ingest", Address: a.Ingest}, {Key: "listeners.ingest_tls", Address: a.IngestTLS, TLS: true},
-		{Key: "listeners.mqtt", Address: a.MQTT}, {Key: "listeners.mqtts", Address: a.MQTTS, TLS: true},
-		{Key: "listeners.mqtt_ws", Address: a.MQTTWS}, {Key: "listeners.mqtt_wss", Address: a.MQTTWSS, TLS: true},
-		{Key: "listeners.metrics", Address: a.Metrics}, {Key: "broker.open_topics", Address: a.OpenTopics}}
 }

@@ -104,7 +104,7 @@ func (s *atRest) close() {
 }
 
 func (s *atRest) checks(m health.Machine) []health.Check {
-	dir, plan := s.cfg.DataDir, s.wiring.Plan(s.cfg)
+	dir, plan, listeners := s.cfg.DataDir, s.wiring.Plan(s.cfg), s.wiring.Listeners(s.cfg)
 	// Without the store nothing can be said of what it holds.
 	stored := func(id string, look func(context.Context) health.Finding) health.Check {
 		return health.Check{ID: id, Look: func(ctx context.Context) health.Finding {
@@ -143,10 +143,10 @@ func (s *atRest) checks(m health.Machine) []health.Check {
 		m.Clock(build.Time(), dir, SpoolPath(dir)),
 		m.OpenFileLimit(plan.MQTTConnections),
 		health.MemoryLimit(memoryOf(s.cfg, plan, s.runtimeLimit(plan))),
-		health.PortsFree(configured(s.cfg)),
-		names(s.cfg),
-		health.Exposure(configured(s.cfg)),
-	}, openTopicsChecks(s.cfg), restingCertificate(s.cfg, m.Now), []health.Check{
+		health.PortsFree(listeners.configured()),
+		names(s.cfg, listeners),
+		health.Exposure(listeners.configured()),
+	}, openTopicsChecks(listeners), restingCertificate(s.cfg, m.Now), []health.Check{
 		health.DeviceAuth(s.cfg.Auth.DeviceAuthMode),
 		stored("sign-in", s.signIn),
 		current("ledger", s.ledger),

@@ -24,14 +24,15 @@ import (
 // Entities are the parts that know tenants, identities and devices. They need a store and no log: they serve on a directory in which
 // nothing runs, too, where changes wait in the control table for the next start.
 type Entities struct {
-	Config   config.Config
-	Addrs    *Addresses      // what the instance listens on; empty when none runs
-	Served   *certs.Reloader // the certificate of the listeners that speak TLS; nil for none
-	Store    store.Store
-	Govern   *govern.Govern
-	Auth     *auth.Auth
-	Registry *registry.Registry
-	Site     *site.Site
+	Config config.Config
+	// Listeners returns those of the instance; none where nothing runs.
+	Listeners func() Listeners
+	Served    *certs.Reloader // the certificate of the listeners that speak TLS; nil for none
+	Store     store.Store
+	Govern    *govern.Govern
+	Auth      *auth.Auth
+	Registry  *registry.Registry
+	Site      *site.Site
 	// Areas are the GraphQL areas that the API serves; where nothing runs those of entities and their state.
 	Areas *gql.Server
 

@@ -50,6 +50,8 @@ type Wiring interface {
 	WalkLog(ctx context.Context, dir string, from model.Offset, f func(*spool.Batch) error) error
 	// TransportOf is the transport that an event source belongs to, "" for an unknown one.
 	TransportOf(source string) string
+	// Listeners are those that an instance with this configuration has, all of them closed.
+	Listeners(config.Config) Listeners
 	// Plan is what the configuration means on this machine.
 	Plan(config.Config) Plan
 }

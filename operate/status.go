@@ -19,7 +19,7 @@ type Status struct {
 	DataDir     string    `json:"dataDir"`
 	StartedAt   time.Time `json:"startedAt"`
 	Ready       bool      `json:"ready"`
-	Listeners   Addresses `json:"listeners"`
+	Listeners   Listeners `json:"listeners"`
 	Connections int       `json:"connections"`
 	// MaxConnections is how many there may be: broker.max_connections, or fewer where memory or the open files that the
 	// system allows (MaxOpenFiles, 0: no limit) do not suffice; 0: the broker does not listen.
@@ -61,23 +61,6 @@ type RulesStatus struct {
 	Keys     int `json:"keys"`    // pairs of rule and device with state
 }
 
-// Addresses are what the instance really listens on, "" where it does not.
-type Addresses struct {
-	API     string `json:"api,omitempty"`
-	Ingest  string `json:"ingest,omitempty"`
-	MQTT    string `json:"mqtt,omitempty"`
-	Metrics string `json:"metrics,omitempty"`
-	Socket  string `json:"socket,omitempty"`
-
-	MQTTS     string `json:"mqtts,omitempty"`
-	APITLS    string `json:"apiTls,omitempty"`
-	IngestTLS string `json:"ingestTls,omitempty"`
-	MQTTWS    string `json:"mqttWs,omitempty"`
-	MQTTWSS   string `json:"mqttWss,omitempty"`
-
-	OpenTopics string `json:"openTopics,omitempty"`
-}
-
 // MemoryStatus is how the memory is divided and used.
 type MemoryStatus struct {
 	Limit int64         `json:"limitBytes"`
@@ -111,7 +94,7 @@ type LogStatus struct {
 func (o *Operator) status(ctx context.Context, _ None) (*Status, error) {
 	log, db := o.deps.Spool.Stats(), o.deps.Store.Stats()
 	s := &Status{Version: o.deps.Version, Instance: o.deps.Config.Instance.ID, DataDir: o.deps.Config.DataDir, StartedAt: o.deps.Started.UTC(), Ready: o.deps.Ready(),
-		Listeners: *o.deps.Addrs, Waiting: o.deps.Applier.Stalled(), StoreBytes: db.Bytes, HeadBytes: o.deps.Series.Bytes(), Rules: RulesStatus(o.deps.Applier.RuleStats()),
+		Listeners: o.deps.Listeners(), Waiting: o.deps.Applier.Stalled(), StoreBytes: db.Bytes, HeadBytes: o.deps.Series.Bytes(), Rules: RulesStatus(o.deps.Applier.RuleStats()),
 		Log: LogStatus{First: log.First, Last: log.Last, Applied: o.deps.Applier.Applied(), Bytes: log.Bytes, MaxBytes: log.MaxBytes,
 			DiskBytes: log.DiskBytes, Refusing: o.deps.Gauge.Refusing()}}
 	s.MaxOpenFiles = o.deps.Files

@@ -48,6 +48,10 @@ func (testWiring) WalkLog(ctx context.Context, dir string, from model.Offset, f 
 
 func (testWiring) TransportOf(string) string { return "" }
 
+func (testWiring) Listeners(cfg config.Config) Listeners {
+	return Listeners{{Name: APIListener, Key: "listeners.api", Configured: cfg.Listeners.API}}
+}
+
 func (testWiring) Plan(cfg config.Config) Plan {
 	return Plan{Memory: 64 << 20, Runtime: 60 << 20, MQTTConnections: cfg.Broker.MaxConnections}
 }
