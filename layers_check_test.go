@@ -197,6 +197,10 @@ func refusedArrow(dir, imported string, test bool) string {
 		return "only tests may"
 	case under(dir, []string{"internal/test"}):
 		return "" // it stands beside the house and builds worlds of any floor for the tests
+	case !test && under(dir, foundations) && to != "model" && to != "internal":
+		return "a foundation imports model and internal only"
+	case from == to && under(imported, foundations):
+		return ""
 	case from == to && (test || from == "internal" || under(dir, []string{imported})):
 		return "" // a test of the package, a helper, or a part of its parent
 	case from == to:
@@ -460,7 +464,7 @@ func stale(have, required map[string]bool) []string {
 		check("floors", name, have[name])
 	}
 	for table, names := range map[string][]string{"testOnly": testOnly, "drivers": drivers, "driverUsers": driverUsers, "sqlWithin": sqlWithin,
-		"cliMay": cliMay, "pure": pure, "replayed": replayed, "domain": domain} {
+		"cliMay": cliMay, "pure": pure, "foundations": foundations, "replayed": replayed, "domain": domain} {
 		for _, name := range names {
 			check(table, name, have[name])
 		}

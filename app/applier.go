@@ -7,10 +7,10 @@ import (
 
 	"weir/ingest"
 	"weir/internal/hub"
+	"weir/internal/setting"
 	"weir/model"
 	"weir/rules"
 	"weir/series"
-	"weir/store"
 )
 
 // applier follows the log: readings, rules, and all other results.
@@ -30,7 +30,7 @@ type applier struct {
 // nothing ran.
 func (a *applier) Start(ctx, life context.Context) error {
 	var err error
-	if a.series, err = series.Open(ctx, series.Config{SeriesPerDevice: a.cfg.Limits.SeriesPerDevice, SeriesPerTenant: a.cfg.Limits.SeriesPerTenant},
+	if a.series, err = series.Open(ctx, series.Config{Settings: a.cfg.Limits.Settings},
 		a.store.db, series.Options{Account: a.accounts[headShare.Name], Logger: a.log, Registerer: a.metrics}); err != nil {
 		return err
 	}
@@ -59,10 +59,10 @@ func (a *applier) Start(ctx, life context.Context) error {
 
 func (a *applier) config(headBytes int64) ingest.ApplyConfig {
 	c := a.cfg
-	return ingest.ApplyConfig{MaxAge: c.Ingest.MaxAge, MaxFutureSkew: c.Ingest.MaxFutureSkew, ReplayBytes: int64(c.Spool.ReplayBytes), HeadAge: c.Spool.HeadAge,
-		LogBytes: int64(c.Ingest.SpoolMaxBytes) / 4, LogRecords: int64(c.Ingest.SpoolMaxMessages) / 4, HeadBytes: headBytes, DedupeWindow: c.Ingest.DedupeWindow, DedupeMaxBytes: altIDBytes(a.budget, a.cfg), RepeatsBytes: a.budget.of(repeatShare),
-		DeadLetters:   store.DeadLetterBound{Rows: int64(c.Limits.DeadLetters), Bytes: int64(c.Limits.DeadLetterBytes)},
-		RejectedBytes: rejectedBytes, CommitRetry: time.Second}
+	c.Ingest.DedupeMaxBytes = setting.Size(altIDBytes(a.budget, c))
+	return ingest.ApplyConfig{TimeSettings: c.Ingest.TimeSettings, DedupeSettings: c.Ingest.DedupeSettings, CheckpointSettings: c.Spool.CheckpointSettings,
+		DeadLetterSettings: c.Limits.DeadLetterSettings, LogBytes: int64(c.Ingest.Capacity.MaxBytes) / 4, LogRecords: c.Ingest.MaxRecords / 4,
+		HeadBytes: headBytes, RepeatsBytes: a.budget.of(repeatShare), RejectedBytes: rejectedBytes, CommitRetry: time.Second}
 }
 
 // caughtUp waits until everything that was acknowledged before is applied.

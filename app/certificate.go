@@ -22,7 +22,7 @@ func (c *certificate) Start(context.Context, context.Context) (err error) {
 	if !c.cfg.TLS.Enabled() {
 		return nil
 	}
-	if c.pair, err = certs.New(c.cfg.TLS.Files()); err != nil {
+	if c.pair, err = certs.New(c.cfg.TLS); err != nil {
 		return err
 	}
 	c.metrics.MustRegister(expiry{c})
@@ -43,12 +43,12 @@ func (c *certificate) look(now bool) error {
 	changed, err := look()
 	switch {
 	case err != nil:
-		c.log.Error("the certificate was not replaced: the one before is served on", "file", c.cfg.TLS.CertFile, "error", operate.CertificateError(err))
+		c.log.Error("the certificate was not replaced: the one before is served on", "file", c.cfg.TLS.Cert, "error", operate.CertificateError(err))
 	case changed:
-		c.log.Info("the certificate was replaced: connections from now on are given it", "file", c.cfg.TLS.CertFile,
+		c.log.Info("the certificate was replaced: connections from now on are given it", "file", c.cfg.TLS.Cert,
 			"expires", c.pair.State().Pair.Expires().UTC().Format(time.RFC3339))
 	case failed != nil && c.pair.State().Failed == nil:
-		c.log.Info("the files of the certificate are good again: they are what is served", "file", c.cfg.TLS.CertFile)
+		c.log.Info("the files of the certificate are good again: they are what is served", "file", c.cfg.TLS.Cert)
 	}
 	return err
 }

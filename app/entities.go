@@ -73,8 +73,7 @@ func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entity
 		OnSwitch: func(tenant string, _ bool) { p.verifier.Invalidate(auth.Invalidation{Tenant: tenant}) }}); err != nil {
 		return p, err
 	}
-	p.Registry = registry.New(registry.Config{DevicesPerTenant: int64(cfg.Limits.DevicesPerTenant),
-		RulesPerTenant: int64(cfg.Detection.MaxRulesPerTenant)}, registry.Deps{Store: d.store, Writer: d.writer,
+	p.Registry = registry.New(registry.Config{DeviceSettings: cfg.Limits.DeviceSettings, RulesPerTenant: int64(cfg.Detection.MaxRules)}, registry.Deps{Store: d.store, Writer: d.writer,
 		Sealer: d.vault, Hasher: hasher, Validator: validator{p.compiler}, Registerer: d.registerer,
 		Removals: []registry.Removal{ingest.RemoveDeviceRows},
 		Invalidate: func(device, credential int64) {
@@ -158,16 +157,12 @@ func (s storedStates) LatestLocations(ctx context.Context, devices []int64) (out
 func (storedStates) Silence(_, _ string, standard time.Duration) time.Duration { return standard }
 
 func authConfig(cfg config.Config) auth.Config {
-	a := cfg.Auth
-	return auth.Config{InstanceID: cfg.Instance.ID, AccessTokenTTL: a.AccessTokenTTL, RefreshTokenTTL: a.RefreshTokenTTL,
-		SigningKeyMaxAge: a.SigningKeyMaxAge, ServiceSecret: a.ServiceSecret.Reveal(), SuperuserEmail: a.SuperuserEmail,
-		SuperuserPassword: a.SuperuserPassword.Reveal()}
+	return auth.Config{InstanceID: cfg.Instance.ID, Settings: cfg.Auth.Settings}
 }
 
 func governConfig(cfg config.Config) govern.Config {
 	g := govern.DefaultConfig()
-	g.IngestMessagesPerSecond, g.IngestBurst = cfg.Governance.IngestMessagesPerSecond, int64(cfg.Governance.IngestBurst)
-	g.ShedPriority, g.ManualFloor = int64(cfg.Governance.ShedPriority), cfg.Governance.ManualFloor
+	g.Settings = cfg.Governance
 	return g
 }
 
@@ -201,6 +196,5 @@ func (v validator) Validate(_ context.Context, _ *model.Principal, candidates []
 
 // ruleLimits are the limits of the rules, those of the memory among them.
 func ruleLimits(cfg config.Config, b Budget, kinds []rules.Kind) rules.Limits {
-	d := cfg.Detection
-	return rules.Limits{MaxDuration: d.MaxRuleDuration, MaxRules: d.MaxRulesPerTenant, MaxKeys: d.MaxKeysPerTenant, MaxKeysInAll: b.keysInAll(), Kinds: kinds}
+	return rules.Limits{Settings: cfg.Detection, MaxKeysInAll: b.keysInAll(), Kinds: kinds}
 }

@@ -31,30 +31,28 @@ func newHTTP(d TransportDeps) (Served, error) {
 	for _, s := range d.Sockets {
 		listeners = append(listeners, httpingest.Listener{Listener: s.Listener, TLS: s.TLS})
 	}
-	c := d.Config.Ingest
-	h, err := httpingest.New(httpingest.Config{InstanceID: d.Config.Instance.ID, Source: d.Source, MaxBody: int(c.MaxBody), HeaderTimeout: c.HTTPHeaderTimeout,
-		RequestTimeout: c.HTTPRequestTimeout, MaxConnections: d.lock.ingestConnections(), MaxLargeBodies: d.lock.budget.largeBodies()},
+	h, err := httpingest.New(httpingest.Config{InstanceID: d.Config.Instance.ID, Source: d.Source, Settings: d.Config.Ingest.Settings, MaxConnections: d.lock.ingestConnections(), MaxLargeBodies: d.lock.budget.largeBodies()},
 		httpingest.Deps{Intake: d.Intake, Listeners: listeners, Logger: d.Logger, Registerer: d.Registerer})
 	if err != nil {
 		return Served{}, err
 	}
-	return Served{Transport: h, Reload: func(c *config.Config) { h.SetMaxBody(int(c.Ingest.MaxBody)) }}, nil
+	return Served{Transport: h, Reload: func(c *config.Config) { h.SetMaxBody(c.Ingest.MaxBody) }}, nil
 }
 
 func ingestListeners(c config.Config) []operate.Listener {
 	const protocol = "HTTP ingest"
-	access := protocol + "; " + protection(c.Auth.DeviceAuthMode)
+	access := protocol + "; " + protection(c.Auth.DeviceAuth)
 	return []operate.Listener{
 		{Name: operate.IngestListener, Key: "listeners.ingest", Configured: c.Listeners.Ingest, Protocol: protocol, Access: access},
 		{Name: operate.IngestTLSListener, Key: "listeners.ingest_tls", Configured: c.Listeners.IngestTLS, Protocol: protocol, Access: access, TLS: true},
 	}
 }
 
-func protection(mode string) string {
+func protection(mode ingest.DeviceAuthMode) string {
 	switch mode {
-	case "optional":
+	case ingest.AuthOptional:
 		return "a credential in the body is checked when there is one"
-	case "disabled":
+	case ingest.AuthDisabled:
 		return "NO credential is asked for"
 	}
 	return "a credential in each body"

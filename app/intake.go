@@ -28,7 +28,7 @@ const countsInterval = 10 * time.Second
 
 // Start implements component.
 func (i *intake) Start(_, life context.Context) error {
-	i.gauge = ingest.NewGauge(ingest.GaugeConfig{Log: i.spool.log, Applied: i.applier.ingest.Applied, Disk: i.disk, DiskReserve: int64(i.cfg.Spool.DiskReserve),
+	i.gauge = ingest.NewGauge(ingest.GaugeConfig{Log: i.spool.log, Applied: i.applier.ingest.Applied, Disk: i.disk, DiskSettings: i.cfg.Spool.DiskSettings,
 		Logger: i.log, Registry: i.metrics})
 	i.into = ingest.NewIntake(intakeConfig(i.cfg),
 		ingest.IntakeDeps{Log: i.spool.log, Counts: i.spool.counts, Stamp: i.spool.clock.Stamp, Verify: i.verify, Ceiling: i.entities.Govern, Pressure: i.gauge,
@@ -43,7 +43,7 @@ func (i *intake) Start(_, life context.Context) error {
 func (i *intake) Stop(ctx context.Context) error { return i.into.Shut(ctx) }
 
 func intakeConfig(cfg config.Config) ingest.IntakeConfig {
-	return ingest.IntakeConfig{DeviceAuth: ingest.DeviceAuthMode(cfg.Auth.DeviceAuthMode), FailClosed: cfg.Broker.FailClosed}
+	return ingest.IntakeConfig{AuthSettings: cfg.Auth.AuthSettings, HoldSettings: cfg.Broker.HoldSettings}
 }
 
 // disk is what is free on the disk of the data directory, and how large it is.

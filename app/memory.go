@@ -6,6 +6,7 @@ import (
 	"weir/config"
 	"weir/gql"
 	"weir/internal/memory"
+	"weir/internal/setting"
 	"weir/operate"
 )
 
@@ -117,8 +118,8 @@ func RuntimeLimit(cfg config.Config) int64 {
 func CheckMemory(cfg config.Config) error {
 	if limit := MemoryLimit(cfg); limit < MinMemory {
 		return config.Problems{{Path: "limits.memory",
-			Reason: fmt.Sprintf("the container or the machine leaves %s for Weir, which needs %s", config.Size(limit>>20<<20), config.Size(MinMemory)),
-			Hint:   fmt.Sprintf("give it more memory; or say limits.memory: %s, when you know that it is there", config.Size(MinMemory))}}
+			Reason: fmt.Sprintf("the container or the machine leaves %s for Weir, which needs %s", setting.Size(limit>>20<<20), setting.Size(MinMemory)),
+			Hint:   fmt.Sprintf("give it more memory; or say limits.memory: %s, when you know that it is there", setting.Size(MinMemory))}}
 	}
 	return nil
 }

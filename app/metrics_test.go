@@ -60,7 +60,7 @@ func withEveryListener(t *testing.T) *app.Instance {
 		t.Fatal(err)
 	}
 	cfg := config.Default()
-	if cfg.TLS.CertFile, cfg.TLS.KeyFile, err = pair.Write(t.TempDir(), "server"); err != nil {
+	if cfg.TLS.Cert, cfg.TLS.Key, err = pair.Write(t.TempDir(), "server"); err != nil {
 		t.Fatal(err)
 	}
 	cfg.DataDir = t.TempDir() + "/d"

@@ -43,11 +43,15 @@ func newMQTT(d TransportDeps) (Served, error) {
 		return Served{}, nil
 	}
 	c, lock := d.Config, d.lock
-	b, err := broker.New(broker.Config{InstanceID: c.Instance.ID, Source: d.Source, MaxConnections: lock.maxConnections(c.Broker.MaxConnections),
+	// The configured settings, with as many connections as memory and open files allow.
+	settings := func(c *config.Config) broker.Settings {
+		s := c.Broker.Settings
+		s.MaxConnections = lock.maxConnections(s.MaxConnections)
+		return s
+	}
+	b, err := broker.New(broker.Config{InstanceID: c.Instance.ID, Source: d.Source, Settings: settings(&c),
 		MaxHandshakes: lock.maxHandshakes(), MaxLargePackets: lock.budget.largeBodies(),
-		SilentPresence: !c.Presence.Broker, RestartGrace: c.Presence.RestartGrace,
-		ReconcileInterval: c.Presence.ReconcileInterval, AllowQoS2: c.Broker.AllowQoS2,
-		Open: openTopics(c.Broker)},
+		SilentPresence: !c.Presence.Broker, Timing: c.Presence.Timing, Open: openTopics(c.Broker.OpenSettings)},
 		broker.Deps{Intake: d.Intake, Verifier: connectVerifier{d.Verifier}, Presence: d.Presence, Refused: d.Refused, Logger: d.Logger, Registerer: d.Registerer})
 	if err != nil {
 		return Served{}, err
@@ -56,10 +60,7 @@ func newMQTT(d TransportDeps) (Served, error) {
 		b.Listen(s.Listener, broker.Listener{Name: s.About.Name, TLS: s.TLS, WebSocket: s.About.Protocol == mqttOverWebSocket, Open: s.About.Protocol == mqttOpen})
 	}
 	return Served{Transport: b,
-		Reload: func(c *config.Config) {
-			b.Set(broker.Settings{MaxConnections: lock.maxConnections(c.Broker.MaxConnections), AllowQoS2: c.Broker.AllowQoS2,
-				RestartGrace: c.Presence.RestartGrace, ReconcileInterval: c.Presence.ReconcileInterval})
-		},
+		Reload:      func(c *config.Config) { b.Set(settings(c), c.Presence.Timing) },
 		Connections: func() (open, maximum int) { return b.Connections(), b.Settings().MaxConnections }}, nil
 }
 
@@ -74,7 +75,7 @@ const (
 func mqttListeners(c config.Config) []operate.Listener {
 	const devices, webSocket = "devices; a credential per connection", "devices over WebSocket, /mqtt; a credential per connection"
 	l, secure := c.Listeners, devices
-	if c.TLS.ClientCAFile != "" {
+	if c.TLS.ClientCA != "" {
 		secure = "devices; a credential or a certificate per connection"
 	}
 	all := []operate.Listener{
@@ -105,11 +106,11 @@ func openTo(b config.Broker) string {
 }
 
 // openTopics are those of the configuration, nil for none.
-func openTopics(c config.Broker) *broker.OpenConfig {
-	if c.OpenTopics == "" {
+func openTopics(s broker.OpenSettings) *broker.OpenConfig {
+	if s.OpenTopics == "" {
 		return nil
 	}
-	return &broker.OpenConfig{Tenant: c.OpenTopicsTenant, Anonymous: c.OpenTopicsAnonymous}
+	return &broker.OpenConfig{OpenSettings: s}
 }
 
 // connectVerifier lets the broker ask auth about a connection.

@@ -156,8 +156,8 @@ func (r *reload) apply(c *config.Config) error {
 	}
 	r.in.intake.into.Set(intakeConfig(*c))
 	r.in.transports.reload(c)
-	r.in.entities.Registry.SetDevicesPerTenant(int64(c.Limits.DevicesPerTenant))
-	r.in.front.web.SetURLs(c.BaseURL, c.DocsURL)
+	r.in.entities.Registry.SetDevicesPerTenant(c.Limits.DevicesPerTenant)
+	r.in.front.web.SetURLs(c.URLs)
 	r.current.Store(c)
 	r.in.operator.retention.Wake()
 	return nil

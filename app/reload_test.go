@@ -26,6 +26,7 @@ import (
 	"weir/internal/test/testweir"
 	"weir/model"
 	"weir/operate"
+	"weir/presence"
 )
 
 // reloaded is an instance whose configuration file the test writes.
@@ -245,8 +246,8 @@ var effects = map[string]struct {
 		return err == nil && code == 3
 	}},
 	// What follows from these two takes its time, which is seen in broker, on a clock of its own.
-	"presence.restart_grace":      {"7s", func(r *reloaded) bool { return r.brokerSettings().RestartGrace == 7*time.Second }},
-	"presence.reconcile_interval": {"9s", func(r *reloaded) bool { return r.brokerSettings().ReconcileInterval == 9*time.Second }},
+	"presence.restart_grace":      {"7s", func(r *reloaded) bool { return r.presenceTiming().Grace == 7*time.Second }},
+	"presence.reconcile_interval": {"9s", func(r *reloaded) bool { return r.presenceTiming().Check == 9*time.Second }},
 	"presence.inactivity_timeout": {"77s", func(r *reloaded) bool {
 		_, _, token := r.lives()
 		b, _ := r.ask(http.MethodPost, "http://"+r.Listeners().At(operate.APIListener)+"/api/device-state/graphql", map[string]string{"Authorization": "Bearer " + token, "Content-Type": "application/json"},
@@ -304,7 +305,7 @@ func TestEachReloadableKeyIsObeyedAfterAReload(t *testing.T) {
 		}
 	}
 	r.write("")
-	if got := r.Instance.reload.Reload("test"); got.Outcome != operate.ReloadTaken || r.intake.into.Config() != (ingest.IntakeConfig{DeviceAuth: ingest.AuthRequired}) {
+	if got := r.Instance.reload.Reload("test"); got.Outcome != operate.ReloadTaken || r.intake.into.Config() != (ingest.IntakeConfig{AuthSettings: ingest.AuthSettings{DeviceAuth: ingest.AuthRequired}}) {
 		t.Errorf("back to the defaults: %+v, %+v", got, r.intake.into.Config())
 	}
 }
@@ -490,8 +491,8 @@ func (in *Instance) operatorClient() operate.Target {
 	return c
 }
 
-func (in *Instance) brokerSettings() broker.Settings {
-	return in.transports.all()[0].Transport.(*broker.Broker).Settings()
+func (in *Instance) presenceTiming() presence.Timing {
+	return in.transports.all()[0].Transport.(*broker.Broker).Timing()
 }
 
 func (in *Instance) entrances() *operate.Entrances {

@@ -59,8 +59,7 @@ func (s *logStore) Start(ctx, _ context.Context) error {
 	}
 	s.noteRunning(machine)
 	log := logOptions{UnsyncedBytes: s.budget.of(unsyncedShare), TailBytes: s.budget.of(tailShare),
-		MaxBytes: int64(s.cfg.Ingest.SpoolMaxBytes), MaxRecords: int64(s.cfg.Ingest.SpoolMaxMessages), CommitInterval: time.Duration(s.cfg.Spool.CommitInterval),
-		Sync: s.opt.Sync, Meta: s.counts, Logger: s.base.log, Registerer: s.metrics}
+		Capacity: s.cfg.Ingest.Capacity, CommitSettings: s.cfg.Spool.CommitSettings, Sync: s.opt.Sync, Meta: s.counts, Logger: s.base.log, Registerer: s.metrics}
 	if restored != nil {
 		log.NewEpoch, log.MinEpoch = true, restored.Epoch
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"weir/internal/setting"
 	"weir/model"
 	"weir/store"
 	"weir/store/entity"
@@ -32,23 +33,11 @@ import (
 type Config struct {
 	InstanceID string
 	// IssuerURL is the claim iss; "" makes it weir:{InstanceID}.
-	IssuerURL       string
-	AccessTokenTTL  time.Duration // 15 minutes
-	RefreshTokenTTL time.Duration // 7 days
-	// SigningKeyMaxAge replaces a signing key that is older; 0 never does.
-	SigningKeyMaxAge time.Duration
-	// ServiceSecret opens /auth/service-token; "" closes it, fewer than 32 bytes are refused.
-	ServiceSecret string
-	// SuperuserEmail and SuperuserPassword make the first identity, when there is none yet.
-	SuperuserEmail    string
-	SuperuserPassword string
+	IssuerURL string
+	Settings
 }
 
-const (
-	defaultAccessTTL  = 15 * time.Minute
-	defaultRefreshTTL = 7 * 24 * time.Hour
-	maxRefreshTTL     = 365 * 24 * time.Hour
-)
+const maxRefreshTTL = 365 * 24 * time.Hour
 
 func (c Config) issuer() string {
 	if c.IssuerURL != "" {
@@ -58,12 +47,7 @@ func (c Config) issuer() string {
 }
 
 func (c Config) withDefaults() Config {
-	if c.AccessTokenTTL == 0 {
-		c.AccessTokenTTL = defaultAccessTTL
-	}
-	if c.RefreshTokenTTL == 0 {
-		c.RefreshTokenTTL = defaultRefreshTTL
-	}
+	setting.FillDefaults(&c.Settings)
 	return c
 }
 
@@ -71,7 +55,7 @@ func (c Config) withDefaults() Config {
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	var errs []error
-	if c.ServiceSecret != "" && len(c.ServiceSecret) < minServiceSecret {
+	if c.ServiceSecret.Set() && len(c.ServiceSecret.Reveal()) < minServiceSecret {
 		errs = append(errs, model.Invalid("auth.service_secret", "must have at least %d bytes", minServiceSecret))
 	}
 	if c.AccessTokenTTL < time.Minute {
@@ -87,8 +71,8 @@ func (c Config) Validate() error {
 		if _, err := normEmail("auth.superuser_email", c.SuperuserEmail); err != nil {
 			errs = append(errs, err)
 		}
-		if c.SuperuserPassword != "" {
-			if err := CheckPassword(c.SuperuserPassword); err != nil {
+		if c.SuperuserPassword.Set() {
+			if err := CheckPassword(c.SuperuserPassword.Reveal()); err != nil {
 				errs = append(errs, fmt.Errorf("auth.superuser_password: %w", err))
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/setting"
 	"weir/internal/test/fixture"
 	"weir/model"
 	"weir/store"
@@ -382,15 +383,14 @@ func text(s *string) string {
 }
 
 func TestConfigNamesEveryReasonAndNoSecret(t *testing.T) {
-	cfg := Config{InstanceID: "x", ServiceSecret: "short-secret", AccessTokenTTL: 1, RefreshTokenTTL: -1, SigningKeyMaxAge: 1,
-		SuperuserEmail: "nobody", SuperuserPassword: "hunter2"}
+	cfg := Config{InstanceID: "x", Settings: Settings{ServiceSecret: setting.NewSecret("short-secret"), AccessTokenTTL: 1, RefreshTokenTTL: -1, SigningKeyMaxAge: 1, SuperuserEmail: "nobody", SuperuserPassword: setting.NewSecret("hunter2")}}
 	err := cfg.Validate()
 	for _, key := range []string{"service_secret", "access_token_ttl", "refresh_token_ttl", "signing_key_max_age", "superuser_email", "superuser_password"} {
 		if err == nil || !strings.Contains(err.Error(), "auth."+key) {
 			t.Errorf("%v does not name %s", err, key)
 		}
 	}
-	for _, secret := range []string{cfg.ServiceSecret, cfg.SuperuserPassword} {
+	for _, secret := range []string{cfg.ServiceSecret.Reveal(), cfg.SuperuserPassword.Reveal()} {
 		if strings.Contains(err.Error(), secret) {
 			t.Errorf("%v shows a secret", err)
 		}

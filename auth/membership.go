@@ -132,7 +132,7 @@ func (a *Auth) seed(ctx context.Context) error {
 		}
 		return nil
 	})
-	if err != nil || a.cfg.SuperuserEmail == "" || a.cfg.SuperuserPassword == "" || a.dir.count() > 0 {
+	if err != nil || a.cfg.SuperuserEmail == "" || !a.cfg.SuperuserPassword.Set() || a.dir.count() > 0 {
 		return err
 	}
 	return a.seedSuperuser(ctx)
@@ -144,7 +144,7 @@ func (a *Auth) seedSuperuser(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	hash, err := a.hasher.Hash(ctx, a.cfg.SuperuserPassword)
+	hash, err := a.hasher.Hash(ctx, a.cfg.SuperuserPassword.Reveal())
 	if err != nil {
 		return err
 	}

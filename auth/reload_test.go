@@ -5,20 +5,21 @@ import (
 	"crypto/rsa"
 	"testing"
 	"time"
+
+	"weir/internal/setting"
 )
 
 func TestAChangedConfigCountsForWhatIsMintedFromThenOn(t *testing.T) {
 	h := newHouse(t)
 	h.deps.GenerateKey = func() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 1024) }
-	h.reopen(Config{InstanceID: "test", AccessTokenTTL: 3 * time.Hour})
+	h.reopen(Config{InstanceID: "test", Settings: Settings{AccessTokenTTL: 3 * time.Hour}})
 	h.member("ada@example.org")
 	before := h.enter("ada@example.org", "acme").Access
 	if w := h.askService("POST", serviceSecret, "192.0.2.9", askInfer); w.Code != 503 {
 		t.Fatalf("without a secret: %d", w.Code)
 	}
 	first := h.keys.active().kid
-	if err := h.SetConfig(Config{InstanceID: "test", AccessTokenTTL: time.Minute, RefreshTokenTTL: 2 * time.Minute, SigningKeyMaxAge: time.Hour,
-		ServiceSecret: serviceSecret}); err != nil {
+	if err := h.SetConfig(Config{InstanceID: "test", Settings: Settings{AccessTokenTTL: time.Minute, RefreshTokenTTL: 2 * time.Minute, SigningKeyMaxAge: time.Hour, ServiceSecret: setting.NewSecret(serviceSecret)}}); err != nil {
 		t.Fatal(err)
 	}
 	if w := h.askService("POST", serviceSecret, "192.0.2.9", askInfer); w.Code != 200 {
@@ -40,7 +41,7 @@ func TestAChangedConfigCountsForWhatIsMintedFromThenOn(t *testing.T) {
 
 func TestAConfigThatCannotBeUsedChangesNothing(t *testing.T) {
 	h := newHouse(t)
-	if err := h.SetConfig(Config{InstanceID: "test", AccessTokenTTL: time.Second}); err == nil {
+	if err := h.SetConfig(Config{InstanceID: "test", Settings: Settings{AccessTokenTTL: time.Second}}); err == nil {
 		t.Fatal("it is taken")
 	}
 	h.member("ada@example.org")

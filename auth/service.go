@@ -58,7 +58,7 @@ func (a *Auth) serveService(w http.ResponseWriter, r *http.Request) (status int,
 		w.Header().Set("Allow", http.MethodPost)
 		return http.StatusMethodNotAllowed, "method not allowed"
 	}
-	secret := a.live.Load().ServiceSecret
+	secret := a.live.Load().ServiceSecret.Reveal()
 	if secret == "" {
 		return http.StatusServiceUnavailable, "no service secret is configured"
 	}

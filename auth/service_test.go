@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"weir/internal/setting"
 )
 
 const serviceSecret = "0123456789abcdef0123456789abcdef"
@@ -26,7 +28,7 @@ func (h *house) askService(method, secret, from, body string) *httptest.Response
 const askInfer = `{"subject": "rules", "authorities": ["ai:infer"]}`
 
 func TestServiceTokenStatuses(t *testing.T) {
-	h := newHouseWith(t, Config{InstanceID: "test", ServiceSecret: serviceSecret})
+	h := newHouseWith(t, Config{InstanceID: "test", Settings: Settings{ServiceSecret: setting.NewSecret(serviceSecret)}})
 	for name, c := range map[string]struct {
 		method, secret, body string
 		status               int
@@ -87,7 +89,7 @@ func TestNoServiceTokenWithoutAConfiguredSecret(t *testing.T) {
 }
 
 func TestWrongServiceSecretsAreBoundedPerAddress(t *testing.T) {
-	h := newHouseWith(t, Config{InstanceID: "test", ServiceSecret: serviceSecret})
+	h := newHouseWith(t, Config{InstanceID: "test", Settings: Settings{ServiceSecret: setting.NewSecret(serviceSecret)}})
 	for i := range 10 {
 		if w := h.askService("POST", "wrong", "192.0.2.1", askInfer); w.Code != http.StatusUnauthorized {
 			t.Fatalf("attempt %d: %d", i+1, w.Code)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/setting"
 	"weir/internal/test/fixture"
 	"weir/model"
 	"weir/store"
@@ -53,7 +54,7 @@ func TestFirstStartMakesRolesAndNobody(t *testing.T) {
 }
 
 func TestTheConfiguredSuperuserIsMadeAtFirstStartOnly(t *testing.T) {
-	cfg := Config{InstanceID: "test", SuperuserEmail: " Root@Example.org ", SuperuserPassword: password}
+	cfg := Config{InstanceID: "test", Settings: Settings{SuperuserEmail: " Root@Example.org ", SuperuserPassword: setting.NewSecret(password)}}
 	h := newHouseWith(t, cfg)
 	in, err := h.Login(t.Context(), "root@example.org", password, home)
 	if err != nil || !in.Superuser || !h.HasSuperuser() {

@@ -17,13 +17,14 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"weir/internal/setting"
 	"weir/model"
 	"weir/store"
 )
 
 // TestTokenKindsAndPlanes walks over every kind of token on every plane and as every argument.
 func TestTokenKindsAndPlanes(t *testing.T) {
-	h := newHouseWith(t, Config{InstanceID: "test", ServiceSecret: strings.Repeat("s", 32)})
+	h := newHouseWith(t, Config{InstanceID: "test", Settings: Settings{ServiceSecret: setting.NewSecret(strings.Repeat("s", 32))}})
 	h.member("root@example.org", RoleTenantAdmin)
 	h.ok(h.SetSystemRoles(t.Context(), operator, "root@example.org", []string{RoleSuperuser}))
 	identity := h.signIn("root@example.org")
@@ -330,7 +331,7 @@ func TestKeysRotateAndRetiredOnesVerifyForEightDays(t *testing.T) {
 	h := newHouse(t)
 	made := 0
 	h.deps.GenerateKey = func() (*rsa.PrivateKey, error) { made++; return rsa.GenerateKey(rand.Reader, 1024) }
-	cfg := Config{InstanceID: "test", SigningKeyMaxAge: 24 * time.Hour, AccessTokenTTL: 60 * 24 * time.Hour, RefreshTokenTTL: 60 * 24 * time.Hour}
+	cfg := Config{InstanceID: "test", Settings: Settings{SigningKeyMaxAge: 24 * time.Hour, AccessTokenTTL: 60 * 24 * time.Hour, RefreshTokenTTL: 60 * 24 * time.Hour}}
 	h.reopen(cfg)
 	h.member("ada@example.org")
 	before := h.enter("ada@example.org", "acme").Access
@@ -353,7 +354,7 @@ func TestKeysRotateAndRetiredOnesVerifyForEightDays(t *testing.T) {
 	if got := h.jwks(); !maps.Equal(got, map[string]bool{first: true, second: true}) {
 		t.Errorf("key set %v", got)
 	}
-	if err := h.SetConfig(Config{InstanceID: "test", RefreshTokenTTL: time.Hour}); err != nil {
+	if err := h.SetConfig(Config{InstanceID: "test", Settings: Settings{RefreshTokenTTL: time.Hour}}); err != nil {
 		t.Fatal(err)
 	}
 	h.clock.Step(8*24*time.Hour + time.Minute)

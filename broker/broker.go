@@ -31,6 +31,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/ingest"
+	"weir/internal/setting"
 	"weir/model"
 	"weir/presence"
 )
@@ -40,7 +41,7 @@ type Config struct {
 	InstanceID string // first level of every topic
 	Source     string // event source id; "mqtt1"
 
-	MaxConnections   int // 100,000; beyond it a CONNECT is refused as busy
+	Settings
 	MaxPerDevice     int // 1,000 connections of one device, by suffixes of its client id
 	MaxHandshakes    int // 1,024 connections that have not sent their CONNECT; beyond it the oldest of them is closed
 	MaxConnectPacket int // 64 KiB
@@ -51,17 +52,14 @@ type Config struct {
 
 	// Open are the open topics, served by a Listener with Open; nil: there are none.
 	Open *OpenConfig
-	// AllowQoS2 completes the handshake of QoS 2; the message is stored as for QoS 1. Else QoS 2 is refused.
-	AllowQoS2 bool
 
 	ConnectTimeout time.Duration // 10 s from accept to CONNACK
 	WriteTimeout   time.Duration // 10 s for one write, then the reader is too slow
 	MaxKeepAlive   time.Duration // 600 s
 	MaxSession     time.Duration // 12 h, then the client has to connect again
 
-	SilentPresence    bool          // do not assert presence; what was asserted before is demoted
-	RestartGrace      time.Duration // 150 s in which a device that Weir cut off may return
-	ReconcileInterval time.Duration // 300 s
+	SilentPresence bool // do not assert presence; what was asserted before is demoted
+	presence.Timing
 }
 
 // Deps are the collaborators. Intake and Verifier are required; Presence is, unless Config.SilentPresence is set and nothing was
@@ -157,7 +155,7 @@ func New(cfg Config, deps Deps) (*Broker, error) {
 	}
 	b := &Broker{cfg: cfg, deps: deps, log: deps.Logger, metrics: newMetrics(deps.Registerer),
 		large: make(chan struct{}, cfg.MaxLargePackets)}
-	b.settings.Store(cfg.settings())
+	b.settings.Store(&cfg.Settings)
 	if deps.Registerer != nil {
 		b.registerBounds(deps.Registerer)
 	}
@@ -176,7 +174,7 @@ func New(cfg Config, deps Deps) (*Broker, error) {
 
 // newTracker returns the tracker of the devices' presence.
 func (b *Broker) newTracker() *presence.Tracker {
-	return presence.NewTracker(presence.TrackerConfig{Source: b.cfg.Source, Silent: b.cfg.SilentPresence, Timing: b.cfg.settings().timing(),
+	return presence.NewTracker(presence.TrackerConfig{Source: b.cfg.Source, Silent: b.cfg.SilentPresence, Timing: b.cfg.Timing,
 		MaxGraces: func() int { return b.settings.Load().MaxConnections }},
 		presence.TrackerDeps{Store: b.deps.Presence, Crowded: b.pending.crowded, Now: b.deps.Now, Logger: b.log,
 			InGrace: func(n int) { b.metrics.grace.Set(float64(n)) }, ReadFailed: b.metrics.presenceUnknown.Inc,
@@ -198,7 +196,8 @@ func (c Config) withDefaults() Config {
 			*v = d
 		}
 	}
-	number(&c.MaxConnections, 100_000)
+	setting.FillDefaults(&c.Settings)
+	setting.FillDefaults(&c.Timing)
 	number(&c.MaxPerDevice, 1000)
 	number(&c.MaxHandshakes, 1024)
 	number(&c.MaxConnectPacket, 64<<10)
@@ -210,8 +209,6 @@ func (c Config) withDefaults() Config {
 	duration(&c.WriteTimeout, 10*time.Second)
 	duration(&c.MaxKeepAlive, 600*time.Second)
 	duration(&c.MaxSession, 12*time.Hour)
-	duration(&c.RestartGrace, 150*time.Second)
-	duration(&c.ReconcileInterval, 300*time.Second)
 	c.MaxConnectPacket = min(c.MaxConnectPacket, c.MaxPacket)
 	c.ReceiveMaximum = min(c.ReceiveMaximum, math.MaxUint16)
 	c.MaxKeepAlive = min(c.MaxKeepAlive, maxKeepAlive*time.Second)

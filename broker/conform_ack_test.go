@@ -109,7 +109,7 @@ var ackCases = []conformCase{
 		c.expectClosed("an identifier in use")
 		x.expectStored("M1")
 	}},
-	{"4.3.3-8 4.3.3-10 4.3.3-11 4.3.3-12 3.6.2-1 3.7.2-1 2.2.1-5", "an exchange at QoS 2 where it is allowed", 0, Config{AllowQoS2: true}, func(x *bench, v byte) {
+	{"4.3.3-8 4.3.3-10 4.3.3-11 4.3.3-12 3.6.2-1 3.7.2-1 2.2.1-5", "an exchange at QoS 2 where it is allowed", 0, Config{Settings: Settings{AllowQoS2: true}}, func(x *bench, v byte) {
 		c := x.connect(v)
 		for range 2 {
 			c.send(publishPacket(v, qos2, theEvents, 3, "M"), publishPacket(v, qos2|dup, theEvents, 3, "M"))
@@ -119,7 +119,7 @@ var ackCases = []conformCase{
 		}
 		x.expectStored("M", "M")
 	}},
-	{"4.3.3-9 3.5.2-1", "a PUBREC that refuses ends the exchange", mqtt5, Config{AllowQoS2: true}, func(x *bench, v byte) {
+	{"4.3.3-9 3.5.2-1", "a PUBREC that refuses ends the exchange", mqtt5, Config{Settings: Settings{AllowQoS2: true}}, func(x *bench, v byte) {
 		x.intake.answer = func(*ingest.Arrival) ingest.Answer {
 			return ingest.Answer{Outcome: ingest.Refused, Reason: ingest.ReasonCeiling}
 		}
@@ -130,7 +130,7 @@ var ackCases = []conformCase{
 		}
 		x.expectStored("M", "M")
 	}},
-	{"3.6.1-1", "a PUBREL with other flags", 0, Config{AllowQoS2: true}, func(x *bench, v byte) {
+	{"3.6.1-1", "a PUBREL with other flags", 0, Config{Settings: Settings{AllowQoS2: true}}, func(x *bench, v byte) {
 		for _, flags := range []byte{0, 1, 3, 4, 15} {
 			c := x.connect(v)
 			c.send([]byte{0x60 | flags, 2, 0, 1})

@@ -47,7 +47,7 @@ func TestAPublishThatIsNotStoredIsNotAcknowledged(t *testing.T) {
 
 func TestQoS2IsRefusedWithAPubrec(t *testing.T) {
 	t.Parallel()
-	inBubble(t, Config{AllowQoS2: true}, func(t *testing.T, x *bench) {
+	inBubble(t, Config{Settings: Settings{AllowQoS2: true}}, func(t *testing.T, x *bench) {
 		x.intake.answer = func(*ingest.Arrival) ingest.Answer {
 			return ingest.Answer{Outcome: ingest.Refused, Reason: ingest.ReasonCeiling}
 		}

@@ -66,7 +66,7 @@ func TestEveryPacketSplitAtEveryByte(t *testing.T) {
 	for _, v := range bothVersions {
 		stream, answers := script(v)
 		for cut := range stream {
-			inBubble(t, Config{AllowQoS2: true}, func(t *testing.T, x *bench) {
+			inBubble(t, Config{Settings: Settings{AllowQoS2: true}}, func(t *testing.T, x *bench) {
 				c := x.dial(v)
 				c.send(stream[:cut])
 				synctest.Wait()
@@ -83,7 +83,7 @@ func TestEveryPacketInFramesSplitAtEveryByte(t *testing.T) {
 	for _, v := range bothVersions {
 		stream, answers := script(v)
 		for name, frames := range cuts(stream) {
-			inBubble(t, Config{AllowQoS2: true}, func(t *testing.T, x *bench) {
+			inBubble(t, Config{Settings: Settings{AllowQoS2: true}}, func(t *testing.T, x *bench) {
 				c, end := x.overWS(v)
 				c.send(frames)
 				time.Sleep(2 * lastWordTimeout)

@@ -36,9 +36,9 @@ const ourLimit = 500
 
 // ourReader is a connection that reads and does nothing: QoS 2 is allowed, so that it reads what the library reads.
 func ourReader(version byte, stream []byte) *conn {
-	cfg := Config{AllowQoS2: true, MaxPacket: ourLimit}.withDefaults()
+	cfg := Config{Settings: Settings{AllowQoS2: true}, MaxPacket: ourLimit}.withDefaults()
 	b := &Broker{cfg: cfg, deps: Deps{Intake: &fakeIntake{}}, metrics: newMetrics(nil), large: make(chan struct{}, 1)}
-	b.settings.Store(cfg.settings())
+	b.settings.Store(&cfg.Settings)
 	d := newDevices(b)
 	return &conn{b: b, service: d, pubsub: d.pubsub, version: version, allowQoS2: true, asked: 1, in: bufio.NewReaderSize(bytes.NewReader(stream), readBuffer), ctx: context.Background()}
 }

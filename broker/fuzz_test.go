@@ -103,7 +103,7 @@ func FuzzStream(f *testing.F) {
 		}
 		cut = max(0, min(cut, len(stream)))
 		synctest.Test(t, func(t *testing.T) {
-			x := newBench(t, Config{AllowQoS2: cut%2 == 1}, nil)
+			x := newBench(t, Config{Settings: Settings{AllowQoS2: cut%2 == 1}}, nil)
 			defer x.stop()
 			c := x.connect(version)
 			c.send(stream[:cut])

@@ -268,7 +268,7 @@ func TestIdleConnectionsCannotKeepDevicesOut(t *testing.T) {
 }
 
 func TestConnectionLimit(t *testing.T) {
-	forBoth(t, Config{MaxConnections: 1}, func(t *testing.T, x *bench, v byte) {
+	forBoth(t, Config{Settings: Settings{MaxConnections: 1}}, func(t *testing.T, x *bench, v byte) {
 		first := x.connect(v)
 		second := x.dial(v)
 		second.send(connectPacket(v, func(h *hello) { h.clientID, h.user = "weir:acme:dev2", "acme:tok2" }))
@@ -306,7 +306,7 @@ func TestConnectionsOfOneDeviceAreBounded(t *testing.T) {
 }
 
 func TestConnectionsInAnyStateAreBounded(t *testing.T) {
-	inBubble(t, Config{MaxConnections: 1, MaxHandshakes: 1}, func(t *testing.T, x *bench) {
+	inBubble(t, Config{Settings: Settings{MaxConnections: 1}, MaxHandshakes: 1}, func(t *testing.T, x *bench) {
 		x.verifier.hook = func() { time.Sleep(3 * time.Second) }
 		for range 2 {
 			x.dial(mqtt5).send(connectPacket(mqtt5))

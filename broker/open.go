@@ -14,9 +14,7 @@ import (
 // nodes of a site and conformance suites. They are apart from the devices: nothing published there is stored, and no topic of
 // a device can be published there. Zero values mean the defaults named here.
 type OpenConfig struct {
-	Tenant    string // whose device credentials open a connection; one only, so that tenants never meet
-	Anonymous bool   // every client that reaches the listener is let in
-
+	OpenSettings
 	MaxConnections   int   // 1,000; beyond it a CONNECT is refused as busy
 	MaxSessions      int   // 1,000 sessions are kept for clients that are away; those that left first go
 	MaxSubscriptions int   // 1,000 of one client; beyond it a SUBSCRIBE is refused with 0x97
@@ -115,7 +113,7 @@ func (o *openTopics) soundWill(w *will) bool {
 
 // verify verifies a credential of the tenant.
 func (o *openTopics) verify(ctx context.Context, p *connect, _ identity) (Proof, *refusal) {
-	if o.cfg.Anonymous {
+	if o.cfg.OpenTopicsAnonymous {
 		return Proof{}, nil
 	}
 	tenant, credential, _ := strings.Cut(p.user, ":")
@@ -123,7 +121,7 @@ func (o *openTopics) verify(ctx context.Context, p *connect, _ identity) (Proof,
 	if p.password != "" {
 		claim.Type, claim.Secret = MQTTBasic, p.password
 	}
-	if o.cfg.Tenant == "" || tenant != o.cfg.Tenant || credential == "" {
+	if o.cfg.OpenTopicsTenant == "" || tenant != o.cfg.OpenTopicsTenant || credential == "" {
 		return Proof{}, refuseIdentity
 	}
 	proof, err := o.b.deps.Verifier.Verify(ctx, claim)

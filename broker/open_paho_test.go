@@ -15,7 +15,7 @@ import (
 // The client library that the world uses agrees with the open topics over a real socket: many publishers, one reader that
 // takes little at a time, and every message once and in the order of its publisher.
 func TestPahoAgreesWithTheOpenTopics(t *testing.T) {
-	b, err := New(Config{InstanceID: "weir", Open: &OpenConfig{Tenant: "acme"}}, Deps{Intake: &fakeIntake{}, Verifier: knownDevices()})
+	b, err := New(Config{InstanceID: "weir", Open: &OpenConfig{OpenSettings: OpenSettings{OpenTopicsTenant: "acme"}}}, Deps{Intake: &fakeIntake{}, Verifier: knownDevices()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func inOpen(t *testing.T, cfg OpenConfig, test func(*testing.T, *bench)) {
 
 func inOpenOf(t *testing.T, cfg Config, test func(*testing.T, *bench)) {
 	t.Helper()
-	cfg.Open.Anonymous = cfg.Open.Tenant == ""
+	cfg.Open.OpenTopicsAnonymous = cfg.Open.OpenTopicsTenant == ""
 	synctest.Test(t, func(t *testing.T) {
 		x := newBench(t, cfg, nil)
 		defer x.stop()
@@ -653,7 +653,7 @@ func TestOpenTopicsRefuseTopicsOfDevices(t *testing.T) {
 }
 
 func TestOpenTopicsOfATenantAskForItsCredential(t *testing.T) {
-	inOpen(t, OpenConfig{Tenant: "acme"}, func(t *testing.T, x *bench) {
+	inOpen(t, OpenConfig{OpenSettings: OpenSettings{OpenTopicsTenant: "acme"}}, func(t *testing.T, x *bench) {
 		as := func(user, password string) func(*hello) {
 			return func(h *hello) { h.noUser, h.user, h.password = user == "", user, password }
 		}
@@ -686,7 +686,7 @@ func TestOpenTopicsOfATenantAskForItsCredential(t *testing.T) {
 
 func TestOpenTopicsAndDevicesNeverMeet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		x := newBench(t, Config{Open: &OpenConfig{Anonymous: true}}, nil)
+		x := newBench(t, Config{Open: &OpenConfig{OpenSettings: OpenSettings{OpenTopicsAnonymous: true}}}, nil)
 		defer x.stop()
 		device := x.connect(mqtt5)
 		device.send(subscribePacket(mqtt5, 1, theCommands))

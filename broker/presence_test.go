@@ -155,7 +155,7 @@ func TestRestartGrace(t *testing.T) {
 	for id := range int64(1200) {
 		store.rows = append(store.rows, stored(100+id, 20+uint64(id), true))
 	}
-	withStore(t, Config{ReconcileInterval: time.Hour}, store, func(t *testing.T, x *bench) {
+	withStore(t, Config{Timing: presence.Timing{Check: time.Hour}}, store, func(t *testing.T, x *bench) {
 		c := x.connect(mqtt5)
 		defer c.conn.Close()
 		ping := func(d time.Duration) {
@@ -193,7 +193,7 @@ func TestRestartGrace(t *testing.T) {
 // Whom Weir cut off has the same grace.
 func TestGraceAfterWeirCutsADeviceOff(t *testing.T) {
 	for _, returns := range []bool{true, false} {
-		withStore(t, Config{ReconcileInterval: time.Hour}, &fakeStore{}, func(t *testing.T, x *bench) {
+		withStore(t, Config{Timing: presence.Timing{Check: time.Hour}}, &fakeStore{}, func(t *testing.T, x *bench) {
 			time.Sleep(200 * time.Second) // the grace of the start is over
 			x.connect(mqtt5)
 			x.broker.Drop(func(model.Binding) bool { return true })

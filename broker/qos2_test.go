@@ -9,7 +9,7 @@ import (
 )
 
 func TestQoS2WhereItIsAllowed(t *testing.T) {
-	forBoth(t, Config{AllowQoS2: true, ReceiveMaximum: 2}, func(t *testing.T, x *bench, v byte) {
+	forBoth(t, Config{Settings: Settings{AllowQoS2: true}, ReceiveMaximum: 2}, func(t *testing.T, x *bench, v byte) {
 		x.intake.hold = true
 		c := x.connect(v, func(h *hello) { h.will, h.flags = []string{theEvents, "will"}, h.flags|16 })
 		pubrec := func(id byte) []byte { return []byte{0x50, 2, 0, id} }
@@ -60,7 +60,7 @@ func TestQoS2WhereItIsAllowed(t *testing.T) {
 }
 
 func TestIdentifierOfAnOpenQoS2ExchangeIsTaken(t *testing.T) {
-	inBubble(t, Config{AllowQoS2: true}, func(t *testing.T, x *bench) {
+	inBubble(t, Config{Settings: Settings{AllowQoS2: true}}, func(t *testing.T, x *bench) {
 		c := x.connect(mqtt5)
 		c.send(publishPacket(mqtt5, qos2, theEvents, 1, "M1"), publishPacket(mqtt5, qos1, theEvents, 1, "M2"))
 		c.expect("another message with its identifier", []byte{0x50, 2, 0, 1}, disconnect(codeProtocolError))
@@ -69,7 +69,7 @@ func TestIdentifierOfAnOpenQoS2ExchangeIsTaken(t *testing.T) {
 }
 
 func TestConnackWhereQoS2IsAllowed(t *testing.T) {
-	inBubble(t, Config{AllowQoS2: true}, func(t *testing.T, x *bench) {
+	inBubble(t, Config{Settings: Settings{AllowQoS2: true}}, func(t *testing.T, x *bench) {
 		c := x.dial(mqtt5)
 		c.send(connectPacket(mqtt5))
 		synctest.Wait()

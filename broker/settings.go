@@ -1,34 +1,36 @@
 package broker
 
 import (
-	"time"
-
+	"weir/internal/setting"
 	"weir/presence"
 )
 
-// Settings are the part of a Config that may change while the broker runs. Zero values mean the defaults, as there.
+// Settings are the keys of device connections, in the section broker. They may change while the broker runs.
 type Settings struct {
-	MaxConnections    int  // open connections stay; a new one is refused until there are fewer
-	AllowQoS2         bool // for connections made from now on: the others keep what their CONNACK said
-	RestartGrace      time.Duration
-	ReconcileInterval time.Duration
+	// AllowQoS2 applies to new connections: open ones keep what their CONNACK said.
+	AllowQoS2 bool `yaml:"allow_qos2" doc:"Complete the QoS 2 handshake and store the message as for QoS 1; false: QoS 2 is refused." reload:"yes"`
+	// MaxConnections leaves open connections alone; new ones are refused until there are fewer.
+	MaxConnections int `yaml:"max_connections" default:"100000" zero:"default" doc:"Maximum number of connections at once." reload:"yes"`
 }
 
-func (c Config) settings() *Settings {
-	return &Settings{MaxConnections: c.MaxConnections, AllowQoS2: c.AllowQoS2, RestartGrace: c.RestartGrace, ReconcileInterval: c.ReconcileInterval}
+// OpenSettings are the keys of the open topics, in the section broker.
+type OpenSettings struct {
+	OpenTopics string `yaml:"open_topics" format:"address" doc:"Address of a listener for general publish and subscribe, separate from the devices; nothing published there is stored. Empty: no such listener."`
+	// OpenTopicsTenant is one tenant only, so that tenants never meet.
+	OpenTopicsTenant    string `yaml:"open_topics_tenant" doc:"Tenant whose device credentials are accepted there; empty: no device credentials are accepted."`
+	OpenTopicsAnonymous bool   `yaml:"open_topics_anonymous" doc:"Whether clients are accepted there without a credential; on a loopback address only."`
 }
 
-func (s *Settings) timing() presence.Timing {
-	return presence.Timing{Grace: s.RestartGrace, Check: s.ReconcileInterval}
+// Set changes the settings and the timing of presence. Zero values mean the defaults.
+func (b *Broker) Set(s Settings, t presence.Timing) {
+	setting.FillDefaults(&s)
+	setting.FillDefaults(&t)
+	b.settings.Store(&s)
+	b.tracker.Set(t)
 }
 
-// Set changes the settings.
-func (b *Broker) Set(s Settings) {
-	c := Config{MaxConnections: s.MaxConnections, AllowQoS2: s.AllowQoS2, RestartGrace: s.RestartGrace, ReconcileInterval: s.ReconcileInterval}
-	now := c.withDefaults().settings()
-	b.settings.Store(now)
-	b.tracker.Set(now.timing())
-}
-
-// Settings returns what applies now.
+// Settings returns the effective settings.
 func (b *Broker) Settings() Settings { return *b.settings.Load() }
+
+// Timing returns the effective timing of presence.
+func (b *Broker) Timing() presence.Timing { return b.tracker.Timing() }

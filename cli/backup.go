@@ -16,6 +16,7 @@ import (
 
 	"weir/app"
 	"weir/config"
+	"weir/internal/setting"
 	"weir/model"
 	"weir/operate"
 )
@@ -53,7 +54,7 @@ func newBackupCreate(c *command) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			k.file = args[0]
 			if rate != "" {
-				var size config.Size
+				var size setting.Size
 				if err := size.UnmarshalText([]byte(rate)); err != nil || size == 0 {
 					return usageError{fmt.Errorf("--rate %s: must be a size such as 512KiB or 2MiB", rate)}
 				}

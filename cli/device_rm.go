@@ -55,16 +55,9 @@ type devicesRemoved struct {
 // removeDevices removes devices, none when one does not exist.
 func (a tenantAPI) removeDevices(ctx context.Context, tokens []string) (*devicesRemoved, error) {
 	tokens = slices.Compact(slices.Sorted(slices.Values(tokens)))
-	if err := a.known(ctx, "nothing was removed; "+a.listHint(), tokens...); err != nil {
-		return nil, err
+	const document = `mutation($tokens: [String!]!) { deleteDevices(tokens: $tokens) }`
+	if err := a.run(ctx, deviceArea, document, gqlVars{"tokens": tokens}, nil); err != nil {
+		return nil, a.located(err, "nothing was removed; ")
 	}
-	out := &devicesRemoved{Tenant: a.tenant}
-	for _, token := range tokens {
-		const document = `mutation($token: String!) { deleteDevice(token: $token) }`
-		if err := a.run(ctx, deviceArea, document, gqlVars{"token": token}, nil); err != nil {
-			return nil, fmt.Errorf("%s removed: %w", count(len(out.Removed), "device"), err)
-		}
-		out.Removed = append(out.Removed, token)
-	}
-	return out, nil
+	return &devicesRemoved{Tenant: a.tenant, Removed: tokens}, nil
 }

@@ -35,38 +35,18 @@ func newDeviceRotate(c *command) *cobra.Command {
 	return cmd
 }
 
-// rotateDevice gives a device a new access token and then ends those that it had, unless they are kept.
+// rotateDevice gives a device a new access token, in place of those that it has unless they are kept.
 func (a tenantAPI) rotateDevice(ctx context.Context, token string, keep bool) (*operate.DeviceAdded, error) {
-	const document = `query($token: String!) { devicesByToken(tokens: [$token]) { deviceType { token } } }`
-	var found struct{ DevicesByToken []deviceRow }
-	if err := a.run(ctx, deviceArea, document, gqlVars{"token": token}, &found); err != nil {
-		return nil, err
-	}
-	if len(found.DevicesByToken) == 0 {
-		return nil, a.noDevice(token, a.listHint())
-	}
 	at, err := operate.GetEntrances.Ask(ctx, a.to, operate.None{})
 	if err != nil {
 		return nil, err
 	}
-	had, err := a.credentials(ctx, token)
+	issued, err := a.issueToken(ctx, token, !keep, nil)
 	if err != nil {
 		return nil, err
 	}
-	out := &operate.DeviceAdded{Tenant: a.tenant, Token: token, Type: found.DevicesByToken[0].DeviceType.Token, Entrances: *at}
-	if _, out.Secret, err = a.addToken(ctx, token, nil); err != nil || keep {
-		return out, err
-	}
-	for _, c := range had {
-		if c.Type != accessToken {
-			continue
-		}
-		if err := a.removeCredential(ctx, c.Token); err != nil {
-			return nil, err
-		}
-		out.Removed++
-	}
-	return out, nil
+	return &operate.DeviceAdded{Tenant: a.tenant, Token: token, Type: issued.Credential.Device.DeviceType.Token, Removed: issued.Replaced,
+		Secret: issued.AccessToken, Entrances: *at}, nil
 }
 
 func printRotated(w io.Writer, d *operate.DeviceAdded, host string) {

@@ -107,7 +107,7 @@ func (a tenantAPI) showDevice(ctx context.Context, token string) (*deviceDetails
 		return nil, err
 	}
 	if len(found.DevicesByToken) == 0 {
-		return nil, a.noDevice(token, a.listHint())
+		return nil, a.located(model.NotFound("device", token), "")
 	}
 	d := found.DevicesByToken[0]
 	states, err := a.states(ctx, []string{token})

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"weir/model"
@@ -36,37 +37,13 @@ func (a tenantAPI) run(ctx context.Context, area, document string, v gqlVars, in
 	return json.Unmarshal(resp.Data, into)
 }
 
-// noDevice refuses a device that does not exist.
-func (a tenantAPI) noDevice(token, hint string) error {
-	e := model.NotFound("device", token)
-	e.Hint = hint
-	return e
-}
-
-// known checks that devices exist.
-func (a tenantAPI) known(ctx context.Context, hint string, tokens ...string) error {
-	const document = `query($tokens: [String!]!) { devicesByToken(tokens: $tokens) { token } }`
-	for len(tokens) > 0 {
-		page := tokens[:min(len(tokens), operate.MaxDevicePage)]
-		var found struct{ DevicesByToken []struct{ Token string } }
-		if err := a.run(ctx, deviceArea, document, gqlVars{"tokens": page}, &found); err != nil {
-			return err
-		}
-		have := map[string]bool{}
-		for _, d := range found.DevicesByToken {
-			have[d.Token] = true
-		}
-		for _, token := range page {
-			if !have[token] {
-				return a.noDevice(token, hint)
-			}
-		}
-		tokens = tokens[len(page):]
+// located adds to the refusal of a device that does not exist where the devices are listed, after a text.
+func (a tenantAPI) located(err error, before string) error {
+	e, ok := errors.AsType[*model.Error](err)
+	if !ok || e.Code != model.CodeNotFound || e.Hint != "" {
+		return err
 	}
-	return nil
-}
-
-// listHint is what to do about a device that does not exist.
-func (a tenantAPI) listHint() string {
-	return fmt.Sprintf("see what there is with: weir device list %s", a.tenant)
+	out := *e
+	out.Hint = fmt.Sprintf("%ssee what there is with: weir device list %s", before, a.tenant)
+	return &out
 }

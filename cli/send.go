@@ -176,7 +176,7 @@ func (s *sending) credential(ctx context.Context, client *operate.Client) (giveB
 	if err != nil {
 		return nil, err
 	}
-	s.token = lent.secret
+	s.token = lent.AccessToken
 	return func() error { // after Ctrl-C, too
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sendWait)
 		defer cancel()

@@ -54,7 +54,7 @@ auth: {service_secret_file: secret.txt}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Instance.ID != "other" || c.DataDir != "/var/lib/weir" || c.Ingest.SpoolMaxBytes != 2<<30 || c.Ingest.MaxFutureSkew != 90*time.Second ||
+	if c.Instance.ID != "other" || c.DataDir != "/var/lib/weir" || c.Ingest.Capacity.MaxBytes != 2<<30 || c.Ingest.MaxFutureSkew != 90*time.Second ||
 		time.Duration(c.Spool.CommitInterval) != 5*time.Millisecond || c.Spool.ReplayBytes != 256<<10 || !c.Broker.FailClosed || c.Limits.Memory != 256<<20 ||
 		c.Limits.SeriesPerDevice != 256 || c.Governance.IngestMessagesPerSecond != 12.5 || c.Auth.ServiceSecret.Reveal() != "from-a-file-of-at-least-32-bytes-" {
 		t.Errorf("got %+v", c)

@@ -1,13 +1,10 @@
 package config
 
 import (
-	"encoding"
-	"fmt"
 	"reflect"
-	"strconv"
 	"strings"
-	"time"
 
+	"weir/internal/setting"
 	"weir/internal/yamldoc"
 )
 
@@ -34,17 +31,17 @@ var references = []struct {
 type field struct {
 	kind  fieldKind
 	value reflect.Value
-	tag   reflect.StructTag
+	of    reflect.StructField
 }
 
-func (f field) secret() bool { return f.value.Type() == reflect.TypeFor[Secret]() }
+func (f field) secret() bool { return f.value.Type() == reflect.TypeFor[setting.Secret]() }
 
 // reference reports whether the key says where a secret stands, not what it is.
 func (f field) reference() bool { return f.kind >= fieldSecretFile }
 
-func (f field) doc() string      { return f.tag.Get("doc") }
-func (f field) reloadable() bool { return f.tag.Get("reload") == "yes" }
-func (f field) enum() []string   { return strings.Fields(f.tag.Get("enum")) }
+func (f field) doc() string      { return f.of.Tag.Get("doc") }
+func (f field) reloadable() bool { return f.of.Tag.Get("reload") == "yes" }
+func (f field) enum() []string   { return strings.Fields(f.of.Tag.Get("enum")) }
 
 // path is the key under which it is known where a value was given: a secret is one key, however it is spelled.
 func (f field) path(path string) string {
@@ -58,12 +55,9 @@ func (f field) path(path string) string {
 
 // fieldOf finds the field of a struct that a key names.
 func fieldOf(in reflect.Value, key string) (field, bool) {
-	for sf, v := range in.Fields() {
+	for sf, v := range setting.Keys(in) {
 		name := sf.Tag.Get("yaml")
-		if name == "" { // no key
-			continue
-		}
-		f := field{kind: kindOf(v), value: v, tag: sf.Tag}
+		f := field{kind: kindOf(v), value: v, of: sf}
 		if name == key {
 			return f, true
 		}
@@ -79,9 +73,7 @@ func fieldOf(in reflect.Value, key string) (field, bool) {
 
 func kindOf(v reflect.Value) fieldKind {
 	switch {
-	case v.Type() == reflect.TypeFor[Secret]():
-		return fieldScalar
-	case v.Kind() == reflect.Struct:
+	case setting.IsSection(v):
 		return fieldSection
 	case v.Type() == reflect.TypeFor[[]string]():
 		return fieldList
@@ -104,13 +96,10 @@ func fieldAt(in reflect.Value, path string) (field, bool) {
 
 func names(in reflect.Value) []string {
 	var out []string
-	for sf, v := range in.Fields() {
+	for sf, v := range setting.Keys(in) {
 		name := sf.Tag.Get("yaml")
-		if name == "" {
-			continue
-		}
 		out = append(out, name)
-		if v.Type() == reflect.TypeFor[Secret]() {
+		if v.Type() == reflect.TypeFor[setting.Secret]() {
 			for _, r := range references {
 				out = append(out, name+r.suffix)
 			}
@@ -134,48 +123,14 @@ func leaves(in reflect.Value, path string, f func(string, field)) {
 // shownSecret is what commands show in place of a secret.
 const shownSecret = "(set)"
 
-// set parses text into the field and returns what is wrong with it. A list stands in one text with commas between.
+// set parses text into the field and returns what is wrong with it. The items of a list are separated by commas.
 func (f field) set(text string) string {
 	if f.kind == fieldList {
 		f.setList(splitList(text))
 		return ""
 	}
-	if u, ok := f.value.Addr().Interface().(encoding.TextUnmarshaler); ok {
-		if err := u.UnmarshalText([]byte(text)); err != nil {
-			return err.Error()
-		}
-		return ""
-	}
-	switch p := f.value.Addr().Interface().(type) {
-	case *string:
-		*p = text
-	case *[]string:
-		*p = strings.FieldsFunc(text, func(r rune) bool { return r == ',' })
-	case *bool:
-		if text != "true" && text != "false" {
-			return "must be true or false"
-		}
-		*p = text == "true"
-	case *int:
-		n, err := strconv.ParseInt(text, 10, 32)
-		if err != nil || len(text) > 1 && text[0] == '0' {
-			return "must be a whole number"
-		}
-		*p = int(n)
-	case *float64:
-		n, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			return "must be a number"
-		}
-		*p = n
-	case *time.Duration:
-		d, err := time.ParseDuration(text)
-		if err != nil {
-			return "must be a duration such as 30s, 5m or 24h"
-		}
-		*p = d
-	default:
-		return fmt.Sprintf("has a type that cannot be set: %T", p)
+	if err := setting.Parse(f.value, text); err != nil {
+		return err.Error()
 	}
 	return ""
 }

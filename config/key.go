@@ -48,15 +48,14 @@ func text(v reflect.Value) string {
 
 // yaml writes a value as the file takes it, on one line.
 func (k key) yaml() string {
-	switch k.value.Interface().(type) {
-	case Secret:
-		if k.value.Interface().(Secret).Set() {
-			return shownSecret
-		}
+	switch {
+	case k.secret() && k.value.IsZero():
 		return `""`
-	case string:
+	case k.secret():
+		return shownSecret
+	case k.value.Kind() == reflect.String:
 		return quoted(k.value.String())
-	case []string:
+	case k.kind == fieldList:
 		items := make([]string, k.value.Len())
 		for i := range items {
 			items[i] = quoted(k.value.Index(i).String())
@@ -78,7 +77,7 @@ func quoted(s string) string {
 // json is a value as JSON takes it: sizes and durations as texts.
 func (k key) json() any {
 	switch x := k.value.Interface().(type) {
-	case bool, int, float64, string:
+	case bool, int, int64, float64, string:
 		return x
 	case []string:
 		if x == nil {

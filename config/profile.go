@@ -40,17 +40,17 @@ func gateway(c *Config) {
 	c.DataDir = "/var/lib/weir"
 	c.Limits.Memory = 192 << 20
 	c.Limits.DevicesPerTenant, c.Limits.SeriesPerTenant = 2_000, 20_000
-	c.Ingest.SpoolMaxBytes, c.Ingest.DedupeMaxBytes = 512<<20, 8<<20
+	c.Ingest.Capacity.MaxBytes, c.Ingest.DedupeMaxBytes = 512<<20, 8<<20
 	c.Spool.HeadAge = 6 * time.Hour
 	c.Governance.IngestMessagesPerSecond, c.Governance.IngestBurst = 200, 1000
 	c.Broker.MaxConnections = 2_000
-	c.Detection.MaxKeysPerTenant = 50_000
+	c.Detection.MaxKeys = 50_000
 	c.History.DeadLetterRetention = 168 * time.Hour
 }
 
 func site(c *Config) {
 	c.DataDir = "/var/lib/weir"
-	c.Ingest.SpoolMaxBytes = 8 << 30
+	c.Ingest.Capacity.MaxBytes = 8 << 30
 	c.Governance.IngestMessagesPerSecond, c.Governance.IngestBurst = 5000, 10_000
 	c.Broker.MaxConnections = 20_000
 	c.Logging.Format = "json"

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"time"
+
+	"weir/internal/setting"
 )
 
 // Schema is the JSON Schema (2020-12) of the configuration file, for editors and for programs that write one. What two
@@ -87,8 +89,8 @@ func schemaOfKey(k key) map[string]any {
 	if words := k.enum(); len(words) > 0 {
 		s["enum"] = words
 	}
-	if lowest, highest, ok := k.bounds(); ok {
-		s["minimum"], s["maximum"] = lowest, highest
+	if lowest, highest := k.bound("min"), k.bound("max"); s["type"] == "integer" && lowest != nil && highest != nil {
+		s["minimum"], s["maximum"] = lowest.Int(), highest.Int()
 	}
 	return s
 }
@@ -97,7 +99,7 @@ func typeOf(k key) map[string]any {
 	switch k.value.Interface().(type) {
 	case bool:
 		return map[string]any{"type": "boolean"}
-	case int:
+	case int, int64:
 		return map[string]any{"type": "integer"}
 	case float64:
 		return map[string]any{"type": "number"}
@@ -105,11 +107,11 @@ func typeOf(k key) map[string]any {
 		return map[string]any{"type": "array", "items": map[string]any{"type": "string", "minLength": 1}}
 	case time.Duration: // 0 needs no unit
 		return map[string]any{"type": []string{"string", "integer"}, "pattern": "^(0|(" + durationPattern + ")+)$", "minimum": 0, "maximum": 0}
-	case Interval:
+	case setting.Interval:
 		return map[string]any{"type": []string{"string", "integer"}, "pattern": "^(auto|0|(" + durationPattern + ")+)$", "minimum": 0, "maximum": 0}
-	case Size:
+	case setting.Size:
 		return map[string]any{"type": []string{"string", "integer"}, "pattern": "^" + sizePattern + "$", "minimum": 0}
-	case Memory:
+	case setting.Memory:
 		return map[string]any{"type": []string{"string", "integer"}, "pattern": "^(auto|" + sizePattern + ")$", "minimum": 32 << 20}
 	}
 	return map[string]any{"type": "string"}

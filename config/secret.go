@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"weir/internal/setting"
 )
 
 // credentialsDirectory is the variable by which systemd says where the credentials of a unit lie.
@@ -36,7 +38,7 @@ func (l *loader) secrets() {
 			l.problems = append(l.problems, r.by.problem(r.path, true, "", why))
 			continue
 		}
-		l.override(map[string]any{key: NewSecret(value)})
+		l.override(map[string]any{key: setting.NewSecret(value)})
 	}
 }
 
@@ -106,7 +108,7 @@ func (l *loader) secretsInside(name string) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(l.layer)) {
 		s := l.layer[key]
-		if v, ok := s.value.(Secret); ok && s.path == key && v.Set() {
+		if v, ok := s.value.(setting.Secret); ok && s.path == key && v.Set() {
 			by := l.given[key][len(l.given[key])-1]
 			l.warnings = append(l.warnings, by.problem(key, true, "chmod 600 "+name+", or keep the secret elsewhere: "+key+"_file",
 				fmt.Sprintf("the file holds this secret and is readable by others (%v)", fi.Mode().Perm())))

@@ -9,8 +9,8 @@ import (
 // tls checks that the certificate can be served, and that no listener waits for one that is not there.
 func (l *loader) tls() {
 	t := l.config.TLS
-	l.check("tls.cert_file", t.CertFile != "" || t.KeyFile == "" && t.ClientCAFile == "", "must be given with tls.key_file and tls.client_ca_file")
-	l.check("tls.key_file", t.KeyFile != "" || t.CertFile == "", "must be given with tls.cert_file")
+	l.check("tls.cert_file", t.Cert != "" || t.Key == "" && t.ClientCA == "", "must be given with tls.key_file and tls.client_ca_file")
+	l.check("tls.key_file", t.Key != "" || t.Cert == "", "must be given with tls.cert_file")
 	if t.Enabled() {
 		l.certificate()
 		return
@@ -27,7 +27,7 @@ func (l *loader) certificate() {
 	if l.src.ReadFile == nil || l.src.Asking || l.bad["tls.cert_file"] || l.bad["tls.key_file"] {
 		return
 	}
-	_, err := certs.Load(l.config.TLS.Files(), l.src.ReadFile)
+	_, err := certs.Load(l.config.TLS, l.src.ReadFile)
 	if e, ok := errors.AsType[*certs.Error](err); ok {
 		l.complain(keyOf(e.File), e.Hint, e.Reason)
 	}
@@ -49,7 +49,7 @@ func keyOf(f certs.File) string {
 
 // keyMode warns of a key that every user of the machine can read. A group may: that of the certificates often does.
 func (l *loader) keyMode() {
-	key := l.config.TLS.KeyFile
+	key := l.config.TLS.Key
 	fi, err := l.src.Stat(key)
 	if err != nil || fi.Mode().Perm()&0o004 == 0 {
 		return

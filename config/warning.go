@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"weir/ingest"
 	"weir/internal/yamldoc"
 )
 
@@ -21,13 +22,13 @@ func (c *Config) Warnings() []Warning {
 	warn := func(path, hint, reason string) {
 		out = append(out, c.place(path).problem(path, false, hint, reason))
 	}
-	if open(c.Listeners.Ingest) && c.Auth.DeviceAuthMode != "required" {
+	if open(c.Listeners.Ingest) && c.Auth.DeviceAuth != ingest.AuthRequired {
 		warn("listeners.ingest", "set auth.device_auth_mode to required, or name an address such as 127.0.0.1:8081",
-			"is open on every interface, without TLS, and auth.device_auth_mode is "+c.Auth.DeviceAuthMode+": any client that reaches it can send as any device")
+			"is open on every interface, without TLS, and auth.device_auth_mode is "+string(c.Auth.DeviceAuth)+": any client that reaches it can send as any device")
 	}
-	if c.TLS.Enabled() && open(c.Listeners.IngestTLS) && c.Auth.DeviceAuthMode != "required" {
+	if c.TLS.Enabled() && open(c.Listeners.IngestTLS) && c.Auth.DeviceAuth != ingest.AuthRequired {
 		warn("listeners.ingest_tls", "set auth.device_auth_mode to required, or name one address",
-			"is open on every interface and auth.device_auth_mode is "+c.Auth.DeviceAuthMode+": any client that reaches it can send as any device")
+			"is open on every interface and auth.device_auth_mode is "+string(c.Auth.DeviceAuth)+": any client that reaches it can send as any device")
 	}
 	if c.mqttsWithoutCertificate() {
 		warn("listeners.mqtts", "set tls.cert_file and tls.key_file, or leave the key out", "is not opened: there is no certificate")

@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 
+	"weir/internal/setting"
 	"weir/model"
 )
 
@@ -32,25 +33,23 @@ type Values struct {
 
 // Config holds the platform's defaults, the last level of the cascade, and the operator's shedding level.
 type Config struct {
-	IngestMessagesPerSecond      float64 // counted in readings
-	IngestBurst                  int64   // in effect at least 256
+	Settings
 	OutboundMessagesPerSecond    float64
 	OutboundBurst                int64
 	AIInferenceRequestsPerMinute float64
 	AIInferenceBurst             int64
 	HeldCommandCeiling           int64
-	ShedPriority                 int64 // 1..100
 	GeoFenceCeiling              int64
 	GeoFencePositionCeiling      int64
 	GeoFencePositionBudget       int64
-	ManualFloor                  int // 0..3, see Shed
 }
 
 // DefaultConfig returns the defaults of the interface.
 func DefaultConfig() Config {
-	return Config{IngestMessagesPerSecond: 1000, IngestBurst: 2000, OutboundMessagesPerSecond: 100, OutboundBurst: 200,
-		AIInferenceRequestsPerMinute: 30, AIInferenceBurst: 15, HeldCommandCeiling: 10000, ShedPriority: 30,
+	c := Config{OutboundMessagesPerSecond: 100, OutboundBurst: 200, AIInferenceRequestsPerMinute: 30, AIInferenceBurst: 15, HeldCommandCeiling: 10000,
 		GeoFenceCeiling: 100, GeoFencePositionCeiling: 512, GeoFencePositionBudget: 51200}
+	setting.SetDefaults(&c.Settings)
+	return c
 }
 
 // Validate returns every reason why the configuration cannot be used.

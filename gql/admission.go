@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 )
 
@@ -39,19 +38,6 @@ func (a *admission) enter(ctx context.Context, n int64) (leave func(), ok bool) 
 	a.held.Add(n)
 	return func() { a.held.Add(-n); a.bytes.Release(n) }, true
 }
-
-// results bounds the bytes of all responses that are being built, or written to slow clients. A response over the bound
-// is refused at once: requests that each hold a part of their response and wait for one another would never end.
-type results struct {
-	maximum int64
-	used    atomic.Int64
-	refused prometheus.Counter
-}
-
-// add counts n more bytes and reports whether the sum is within the bound. They count in either case, until give.
-func (r *results) add(n int64) bool { return r.used.Add(n) <= r.maximum }
-
-func (r *results) give(n int64) { r.used.Add(-n) }
 
 // inflight counts the running requests, so that Drain can wait for their end.
 type inflight struct {

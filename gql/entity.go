@@ -9,6 +9,7 @@ import (
 
 	"github.com/vektah/gqlparser/v2/ast"
 
+	"weir/gql/engine"
 	"weir/model"
 	"weir/store"
 	"weir/store/entity"
@@ -17,8 +18,8 @@ import (
 // Entities registers the kinds of a catalog in the area: their types, queries and mutations as far as the schema has
 // them, with the targets of their references and their parts. A field that is registered by hand takes precedence.
 func (a *Area) Entities(c *entity.Catalog) {
-	e := &entities{area: a, catalog: c, byID: map[string]*Loader[int64, any]{}}
-	a.lacking = append(a.lacking, e.register)
+	e := &entities{area: a, catalog: c, byID: map[string]*engine.Loader[int64, any]{}}
+	a.schema.Complete(e.register)
 }
 
 // searchPage is the position of a page in a list.
@@ -39,18 +40,18 @@ type entities struct {
 	area    *Area
 	catalog *entity.Catalog
 	schema  *ast.Schema
-	byID    map[string]*Loader[int64, any] // of rows, by table
+	byID    map[string]*engine.Loader[int64, any] // of rows, by table
 }
 
 func (e *entities) register(schema *ast.Schema) {
 	e.schema = schema
-	if e.schema.Types["SearchResultsPagination"] != nil && e.area.types["SearchResultsPagination"] == nil {
+	if e.schema.Types["SearchResultsPagination"] != nil && !e.area.schema.Bound("SearchResultsPagination") {
 		e.area.Type("SearchResultsPagination", searchPage{})
 	}
 	for _, kind := range e.catalog.Area(e.area.name) {
 		info := kind.Info()
 		if schema.Types[info.Type] == nil {
-			e.area.fail(fmt.Errorf("the schema has no type %s, which %s is shown as", info.Type, info.Kind))
+			e.area.schema.Fail(fmt.Errorf("the schema has no type %s, which %s is shown as", info.Type, info.Kind))
 			continue
 		}
 		e.shown(kind)
@@ -58,7 +59,7 @@ func (e *entities) register(schema *ast.Schema) {
 		e.writes(kind)
 		e.versions(kind)
 		for _, problem := range checkEntity(schema, info) {
-			e.area.fail(problem)
+			e.area.schema.Fail(problem)
 		}
 	}
 }
@@ -66,7 +67,7 @@ func (e *entities) register(schema *ast.Schema) {
 // shown registers the fields of a kind's type: those of the row, and the entities that it refers to.
 func (e *entities) shown(kind entity.Any) {
 	info := kind.Info()
-	e.area.types[info.Type] = append(e.area.types[info.Type], rowBinding(kind))
+	e.bind(kind)
 	if results := info.Type + "SearchResults"; e.schema.Types[results] != nil {
 		e.area.Type(results, searchResults{})
 	}
@@ -80,11 +81,35 @@ func (e *entities) shown(kind entity.Any) {
 	}
 }
 
+// bind binds the rows of a kind: the fields of the row, and those whose tag names a field of the API. References have a tag
+// too, but it is the name under which requests set them. Secrets are shown as null, as is the time of deletion: rows are
+// deleted for good.
+func (e *entities) bind(kind entity.Any) {
+	b, err := engine.NewBinding(kind.New())
+	if err != nil {
+		e.area.schema.Fail(err)
+		return
+	}
+	b.Null("deletedAt")
+	b.Show("id", "ID")
+	b.Show("createdAt", "CreatedAt")
+	b.Show("updatedAt", "UpdatedAt")
+	for _, f := range kind.Info().Fields {
+		switch {
+		case f.Ref != "", f.Hidden:
+			b.Hide(f.Name)
+		case f.Secret:
+			b.Null(f.Name)
+		}
+	}
+	e.area.schema.Bind(kind.Info().Type, b)
+}
+
 // leadsTo resolves a reference; the targets of many rows are read in one batch.
-func (e *entities) leadsTo(kind entity.Any, column string, to entity.Any) Resolver {
+func (e *entities) leadsTo(kind entity.Any, column string, to entity.Any) engine.Resolver {
 	rows := e.byID[to.Info().Table]
 	if rows == nil {
-		rows = NewLoader(func(ctx context.Context, ids []int64) (map[int64]any, error) {
+		rows = engine.NewLoader(func(ctx context.Context, ids []int64) (map[int64]any, error) {
 			some, err := to.Follow(ctx, PrincipalFrom(ctx), "id", anys(ids)...)
 			found := make(map[int64]any, len(some))
 			for _, row := range some {
@@ -94,7 +119,7 @@ func (e *entities) leadsTo(kind entity.Any, column string, to entity.Any) Resolv
 		})
 		e.byID[to.Info().Table] = rows
 	}
-	return func(ctx context.Context, src any, _ Args) (any, error) {
+	return func(ctx context.Context, src any, _ engine.Args) (any, error) {
 		id, ok := kind.Value(src, column).(int64)
 		if !ok {
 			return nil, nil
@@ -104,9 +129,9 @@ func (e *entities) leadsTo(kind entity.Any, column string, to entity.Any) Resolv
 }
 
 // partsOf resolves the parts of a row, in the order of lists.
-func (e *entities) partsOf(kind, part entity.Any) Resolver {
+func (e *entities) partsOf(kind, part entity.Any) engine.Resolver {
 	column := part.Info().Parent.Column
-	rows := NewLoader(func(ctx context.Context, owners []int64) (map[int64][]any, error) {
+	rows := engine.NewLoader(func(ctx context.Context, owners []int64) (map[int64][]any, error) {
 		some, err := part.Follow(ctx, PrincipalFrom(ctx), column, anys(owners)...)
 		found := make(map[int64][]any, len(owners))
 		for _, row := range some {
@@ -118,7 +143,7 @@ func (e *entities) partsOf(kind, part entity.Any) Resolver {
 		}
 		return found, err
 	})
-	return func(ctx context.Context, src any, _ Args) (any, error) {
+	return func(ctx context.Context, src any, _ engine.Args) (any, error) {
 		return rows.Then(ctx, kind.Head(src).ID, func(rows []any, _ bool) (any, error) {
 			if rows == nil {
 				rows = []any{} // an empty list, not null
@@ -139,27 +164,27 @@ func anys(ids []int64) []any {
 func (e *entities) reads(kind entity.Any) {
 	info := kind.Info()
 	access := Requires(info.Read...)
-	e.query(info.Plural+"ById", access, func(ctx context.Context, _ any, args Args) (any, error) {
+	e.query(info.Plural+"ById", access, func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		ids, err := rowIDs("ids", args.Strings("ids"))
 		if err != nil {
 			return nil, err
 		}
 		return kind.ByID(ctx, PrincipalFrom(ctx), ids)
 	})
-	e.query(info.Plural+"ByToken", access, func(ctx context.Context, _ any, args Args) (any, error) {
+	e.query(info.Plural+"ByToken", access, func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		return kind.ByToken(ctx, PrincipalFrom(ctx), args.Strings("tokens"))
 	})
-	e.query(small(info.Type), access, func(ctx context.Context, _ any, args Args) (any, error) {
+	e.query(small(info.Type), access, func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		rows, err := kind.ByToken(ctx, PrincipalFrom(ctx), []string{args.String("token")})
 		if err != nil || len(rows) == 0 {
 			return nil, err
 		}
 		return rows[0], nil
 	})
-	e.query(info.Plural, access, func(ctx context.Context, _ any, args Args) (any, error) {
+	e.query(info.Plural, access, func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		criteria := args.Object("criteria")
 		page := store.Page{Number: criteria.Int("pageNumber"), Size: criteria.Int("pageSize")}
-		rows, total, err := kind.List(ctx, PrincipalFrom(ctx), page, info.Criteria(criteria.m)...)
+		rows, total, err := kind.List(ctx, PrincipalFrom(ctx), page, info.Criteria(criteria.Map())...)
 		if err != nil {
 			return nil, err
 		}
@@ -171,23 +196,23 @@ func (e *entities) reads(kind entity.Any) {
 func (e *entities) writes(kind entity.Any) {
 	info := kind.Info()
 	access := Requires(info.Write...)
-	e.mutation("create"+info.Type, access, func(ctx context.Context, _ any, args Args) (any, error) {
+	e.mutation("create"+info.Type, access, func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		if !args.Has("request") || args.IsNull("request") { // the schema declares it optional
 			return nil, model.Invalid("request", "is required")
 		}
 		return kind.Create(ctx, PrincipalFrom(ctx), args.Patch("request"))
 	})
-	e.mutation("update"+info.Type, access, func(ctx context.Context, _ any, args Args) (any, error) {
+	e.mutation("update"+info.Type, access, func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		expect, err := expected(args)
 		if err != nil {
 			return nil, err
 		}
 		return kind.Update(ctx, PrincipalFrom(ctx), args.String("token"), args.Patch("request"), expect)
 	})
-	e.mutation("delete"+info.Type, Requires(info.Delete...), func(ctx context.Context, _ any, args Args) (any, error) {
+	e.mutation("delete"+info.Type, Requires(info.Delete...), func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		return kind.Delete(ctx, PrincipalFrom(ctx), args.String("token"))
 	})
-	e.mutation("rename"+info.Type, access, func(ctx context.Context, _ any, args Args) (any, error) {
+	e.mutation("rename"+info.Type, access, func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		return kind.Rename(ctx, PrincipalFrom(ctx), args.String("token"), args.String("newToken"))
 	})
 }
@@ -199,50 +224,50 @@ func (e *entities) versions(kind entity.Any) {
 	}
 	e.area.Type(info.Type+"Version", entity.Version{})
 	write := Requires(info.Write...)
-	e.mutation("publish"+info.Type, write, func(ctx context.Context, _ any, args Args) (any, error) {
+	e.mutation("publish"+info.Type, write, func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		expect, err := expected(args)
 		if err != nil {
 			return nil, err
 		}
-		return versions.Publish(ctx, PrincipalFrom(ctx), args.String("token"), args.text("label"), args.text("description"), expect)
+		return versions.Publish(ctx, PrincipalFrom(ctx), args.String("token"), args.Text("label"), args.Text("description"), expect)
 	})
-	e.mutation("rollback"+info.Type, write, func(ctx context.Context, _ any, args Args) (any, error) {
+	e.mutation("rollback"+info.Type, write, func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		return versions.Rollback(ctx, PrincipalFrom(ctx), args.String("token"), int64(args.Int("version")))
 	})
-	e.query(small(info.Type)+"Versions", Requires(info.Read...), func(ctx context.Context, _ any, args Args) (any, error) {
+	e.query(small(info.Type)+"Versions", Requires(info.Read...), func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		return versions.History(ctx, PrincipalFrom(ctx), args.String("token"))
 	})
 }
 
 // query, mutation and refer register a field that the schema has and that has no registration yet.
-func (e *entities) query(name string, access Access, fn Resolver) {
+func (e *entities) query(name string, access Access, fn engine.Resolver) {
 	if e.lacks(e.schema.Query, "Query", name) {
 		e.area.Query(name, access, fn)
 	}
 }
 
-func (e *entities) mutation(name string, access Access, fn Resolver) {
+func (e *entities) mutation(name string, access Access, fn engine.Resolver) {
 	if e.lacks(e.schema.Mutation, "Mutation", name) {
 		e.area.Mutation(name, access, fn)
 	}
 }
 
-func (e *entities) refer(typ, name string, fn Resolver) {
+func (e *entities) refer(typ, name string, fn engine.Resolver) {
 	if e.lacks(e.schema.Types[typ], typ, name) {
-		e.area.Field(typ, name, fn, refers())
+		e.area.Field(typ, name, fn, engine.Refers())
 	}
 }
 
 func (e *entities) lacks(def *ast.Definition, typ, name string) bool {
-	return def != nil && def.Fields.ForName(name) != nil && e.area.fields[typ+"."+name] == nil
+	return def != nil && def.Fields.ForName(name) != nil && !e.area.schema.Registered(typ, name)
 }
 
 // small returns the name with a lower-case first letter.
 func small(name string) string { return strings.ToLower(name[:1]) + name[1:] }
 
 // expected reads the precondition of a write.
-func expected(args Args) (entity.Expect, error) {
-	text := args.text("expectedUpdatedAt")
+func expected(args engine.Args) (entity.Expect, error) {
+	text := args.Text("expectedUpdatedAt")
 	if text == nil {
 		return 0, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"weir/gql"
+	"weir/gql/engine"
 )
 
 // A page of 100 rows with 20 fields each, without and with what the rows refer to.
@@ -22,7 +23,7 @@ func BenchmarkPageOfEntities(b *testing.B) {
 			ctx := gql.WithCall(b.Context(), gql.Call{Principal: writer, Transport: gql.HTTP})
 			b.ReportAllocs()
 			for b.Loop() {
-				if body, err := json.Marshal(w.engine.Execute(ctx, gql.Request{Query: query})); err != nil || len(body) < 30_000 {
+				if body, err := json.Marshal(w.engine.Execute(ctx, engine.Request{Query: query})); err != nil || len(body) < 30_000 {
 					b.Fatal(len(body), err)
 				}
 			}

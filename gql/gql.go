@@ -1,17 +1,15 @@
-// Package gql serves the GraphQL areas. The schema files under schema are the source of truth: each is parsed into
-// types, every field must find a resolver or a Go field with its name, every resolver a field, or the start fails.
-//
-// The steps of a request: parse and validate (gqlparser, kept in a bounded cache) → limits → this package's coercion,
-// which keeps absent, null and value apart → authority → resolvers (executed by graphql-go, which gets a document
-// without arguments; the coerced arguments are in the scope) → response in document order.
+// Package gql serves the GraphQL areas over HTTP and WebSocket. The schema files under schema are the source of truth: each
+// is parsed into types, every field must find a resolver or a Go field with its name, every resolver a field, or the start
+// fails. Package engine executes the requests; this one knows the callers, what each operation demands of them, and the
+// resolvers of the areas.
 //
 // An area is made of
 //
 //	area := server.Area("device-management", gql.TenantPlane)
 //	area.Type("Device", Device{})                        // Go fields with a tag gql:"name"
-//	area.Field("Device", "deviceType", gql.On(...))      // nested fields that need work
-//	area.Query("devices", gql.Requires(model.DeviceRead), gql.Do(...))
-//	area.Mutation("createDevice", gql.Requires(model.DeviceWrite), gql.Do(...))
+//	area.Field("Device", "deviceType", engine.On(...))      // nested fields that need work
+//	area.Query("devices", gql.Requires(model.DeviceRead), engine.Do(...))
+//	area.Mutation("createDevice", gql.Requires(model.DeviceWrite), engine.Do(...))
 //	area.Subscription("deviceStream", gql.Requires(model.DeviceRead), ...)
 //
 // and after Build, Handler serves it over HTTP and, for subscriptions, over graphql-transport-ws.
@@ -27,6 +25,8 @@ import (
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/gql/engine"
 )
 
 //go:embed schema/*.graphql
@@ -45,10 +45,9 @@ type Config struct {
 type Server struct {
 	cfg       Config
 	log       *slog.Logger
-	cache     *cache
+	runtime   *engine.Runtime
 	metrics   *metrics
 	admission *admission
-	results   *results
 	sockets   *socketLimits
 	inflight  *inflight
 	areas     []*Area
@@ -62,8 +61,9 @@ func New(cfg Config) *Server {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	m := newMetrics(cfg.Registerer)
-	s := &Server{cfg: cfg, log: cfg.Log, metrics: m, cache: newCache(cfg.Limits.CacheBytes, m),
-		admission: newAdmission(cfg.Limits.PendingBytes), results: &results{maximum: cfg.Limits.ResultBytes, refused: m.resultsRefused}, sockets: newSocketLimits(cfg.Limits, m), inflight: newInflight()}
+	s := &Server{cfg: cfg, log: cfg.Log, metrics: m, admission: newAdmission(cfg.Limits.PendingBytes), sockets: newSocketLimits(cfg.Limits, m),
+		inflight: newInflight(), runtime: engine.New(engine.Config{Limits: cfg.Limits.Limits, DevTools: cfg.DevTools, Log: cfg.Log, Registerer: cfg.Registerer,
+			RequestID: func(ctx context.Context) string { return CallFrom(ctx).RequestID }})}
 	if cfg.Registerer != nil {
 		s.registerBounds(cfg.Registerer)
 	}
@@ -75,13 +75,13 @@ func New(cfg Config) *Server {
 func (s *Server) Area(name string, plane Plane) *Area {
 	sdl, err := SDL(name)
 	a := s.AreaOf(name, plane, sdl)
-	a.fail(err)
+	a.schema.Fail(err)
 	return a
 }
 
 // AreaOf adds an area with the given schema text.
 func (s *Server) AreaOf(name string, plane Plane, sdl string) *Area {
-	a := newArea(s, name, plane, sdl)
+	a := &Area{schema: s.runtime.Schema(name, sdl), name: name, plane: plane}
 	s.areas = append(s.areas, a)
 	return a
 }
@@ -95,12 +95,12 @@ func SDL(name string) (string, error) {
 	return string(b), nil
 }
 
-// Build prepares the areas for requests. Its error lists everything that does not fit: fields without a resolver,
-// resolvers without a field, Go fields of a type that the schema's type cannot show.
+// Build prepares the areas for requests. Its error lists everything that does not fit, see engine.Schema.
 func (s *Server) Build() error {
 	var errs []error
 	for _, a := range s.areas {
-		if err := a.build(); err != nil {
+		var err error
+		if a.engine, err = a.schema.Build(); err != nil {
 			errs = append(errs, fmt.Errorf("gql: area %s: %w", a.name, err))
 		}
 	}
@@ -112,14 +112,14 @@ func (s *Server) Build() error {
 func (s *Server) Operations() []Operation {
 	var ops []Operation
 	for _, a := range s.areas {
-		ops = append(ops, a.operations()...)
+		ops = append(ops, a.operations...)
 	}
 	slices.SortFunc(ops, compareOperations)
 	return ops
 }
 
 // Engine returns the built area of that name for calls within the process, nil when there is none.
-func (s *Server) Engine(area string) *Engine {
+func (s *Server) Engine(area string) *engine.Engine {
 	for _, a := range s.areas {
 		if a.name == area {
 			return a.engine
@@ -131,11 +131,11 @@ func (s *Server) Engine(area string) *Engine {
 // Handler serves the area over HTTP and WebSocket; auth authenticates the caller. An area may be served several times
 // with different authentication, as on the unix socket. It panics when the server is not built or the area unknown.
 func (s *Server) Handler(area string, auth Authenticate) http.Handler {
-	e := s.Engine(area)
-	if e == nil || !s.built {
+	i := slices.IndexFunc(s.areas, func(a *Area) bool { return a.name == area })
+	if i < 0 || !s.built {
 		panic("gql: Handler before Build, or of an unknown area: " + area)
 	}
-	return &handler{server: s, engine: e, auth: auth}
+	return &handler{server: s, area: s.areas[i], engine: s.areas[i].engine, auth: auth}
 }
 
 // Drain refuses new requests with 503, closes the WebSocket connections with 1001 and waits until running requests

@@ -1,11 +1,8 @@
 package gql
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -13,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"weir/gql/engine"
 	"weir/internal/requestid"
 	"weir/model"
 )
@@ -23,16 +21,17 @@ const TenantHeader = "X-Weir-Tenant"
 // handler serves one area: POST for queries and mutations, an upgrade for graphql-transport-ws.
 type handler struct {
 	server *Server
-	engine *Engine
+	area   *Area
+	engine *engine.Engine
 	auth   Authenticate
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = requestid.Ensure(w, r)
-	upgrade := r.Method == http.MethodGet && h.engine.area.plane == TenantPlane && isUpgrade(r)
+	upgrade := r.Method == http.MethodGet && h.area.plane == TenantPlane && isUpgrade(r)
 	if r.Method != http.MethodPost && !upgrade {
 		w.Header().Set("Allow", http.MethodPost)
-		reply(w, http.StatusMethodNotAllowed, refuse(errorf("", "GraphQL requests are sent by POST")))
+		reply(w, http.StatusMethodNotAllowed, engine.Refuse(engine.Errorf("", "GraphQL requests are sent by POST")))
 		return
 	}
 	if !h.server.inflight.begin() {
@@ -58,7 +57,7 @@ func isUpgrade(r *http.Request) bool {
 
 func (h *handler) post(w http.ResponseWriter, r *http.Request) {
 	if !isJSON(r.Header.Get("Content-Type")) {
-		reply(w, http.StatusUnsupportedMediaType, refuse(errorf("", "the body must be application/json")))
+		reply(w, http.StatusUnsupportedMediaType, engine.Refuse(engine.Errorf("", "the body must be application/json")))
 		return
 	}
 	ctx := r.Context()
@@ -67,7 +66,7 @@ func (h *handler) post(w http.ResponseWriter, r *http.Request) {
 		if status == http.StatusUnauthorized {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 		}
-		reply(w, status, refuse(refusal))
+		reply(w, status, engine.Refuse(refusal))
 		return
 	}
 	maximum := h.server.cfg.Limits.BodyBytes
@@ -84,30 +83,30 @@ func (h *handler) post(w http.ResponseWriter, r *http.Request) {
 	defer leave()
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maximum))
 	if err != nil {
-		reply(w, http.StatusBadRequest, refuse(bodyError(err, maximum)))
+		reply(w, http.StatusBadRequest, engine.Refuse(bodyError(err, maximum)))
 		return
 	}
-	req, err := ParseRequest(body)
+	req, err := engine.ParseRequest(body)
 	if err != nil {
-		reply(w, http.StatusBadRequest, refuse(errorf("", "%s", err)))
+		reply(w, http.StatusBadRequest, engine.Refuse(engine.Errorf("", "%s", err)))
 		return
 	}
 	ctx = WithCall(ctx, Call{Principal: session.Principal, RequestID: requestid.From(ctx), Remote: remote(r), Transport: HTTP})
-	resp := h.engine.respond(ctx, req)
-	defer resp.done()
+	resp := h.engine.Respond(ctx, req)
+	defer resp.Done()
 	reply(w, http.StatusOK, resp)
 }
 
 func (h *handler) unavailable(w http.ResponseWriter, why string) {
 	w.Header().Set("Retry-After", "1")
-	reply(w, http.StatusServiceUnavailable, refuse(errorf(model.CodeUnavailable, "%s", why)))
+	reply(w, http.StatusServiceUnavailable, engine.Refuse(engine.Errorf(model.CodeUnavailable, "%s", why)))
 }
 
-func bodyError(err error, maximum int64) *Error {
+func bodyError(err error, maximum int64) *engine.Error {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return limitError("body", "the body is larger than the limit of %d bytes", maximum)
+		return engine.LimitError("body", "the body is larger than the limit of %d bytes", maximum)
 	}
-	return errorf("", "the body could not be read")
+	return engine.Errorf("", "the body could not be read")
 }
 
 func isJSON(contentType string) bool {
@@ -119,12 +118,12 @@ func isJSON(contentType string) bool {
 }
 
 // prove authenticates the caller. status is the HTTP status of the refusal.
-func (h *handler) prove(ctx context.Context, authorization, tenant string, from netip.Addr, t Transport) (Session, int, *Error) {
+func (h *handler) prove(ctx context.Context, authorization, tenant string, from netip.Addr, t Transport) (Session, int, *engine.Error) {
 	bearer, ok := bearerOf(authorization)
 	if !ok {
-		return Session{}, http.StatusUnauthorized, fromModel(model.Unauthenticated("the Authorization header must be: Bearer <token>"))
+		return Session{}, http.StatusUnauthorized, engine.FromModel(model.Unauthenticated("the Authorization header must be: Bearer <token>"))
 	}
-	plane := h.engine.area.plane
+	plane := h.area.plane
 	s, err := h.auth(ctx, Credentials{Plane: plane, Bearer: bearer, Tenant: tenant, Remote: from, Transport: t})
 	if err != nil {
 		return Session{}, authStatus(err), h.authError(ctx, err)
@@ -135,11 +134,11 @@ func (h *handler) prove(ctx context.Context, authorization, tenant string, from 
 	}
 	switch {
 	case kind == model.Anonymous && bearer != "":
-		return Session{}, http.StatusUnauthorized, fromModel(model.Unauthenticated("the token is not valid"))
+		return Session{}, http.StatusUnauthorized, engine.FromModel(model.Unauthenticated("the token is not valid"))
 	case kind == model.Anonymous && plane == IdentityPlane:
-		return Session{}, http.StatusUnauthorized, fromModel(model.Unauthenticated("an identity token is required"))
+		return Session{}, http.StatusUnauthorized, engine.FromModel(model.Unauthenticated("an identity token is required"))
 	case !plane.takes(kind, t):
-		return Session{}, http.StatusUnauthorized, fromModel(model.Unauthenticated("this kind of token is not accepted here"))
+		return Session{}, http.StatusUnauthorized, engine.FromModel(model.Unauthenticated("this kind of token is not accepted here"))
 	}
 	return s, 0, nil
 }
@@ -154,13 +153,13 @@ func authStatus(err error) int {
 	return http.StatusUnauthorized
 }
 
-func (h *handler) authError(ctx context.Context, err error) *Error {
+func (h *handler) authError(ctx context.Context, err error) *engine.Error {
 	if e, ok := errors.AsType[*model.Error](err); ok {
-		return fromModel(e)
+		return engine.FromModel(e)
 	}
 	id := requestid.From(ctx)
-	h.server.log.Error("graphql: authentication failed", "request", id, "area", h.engine.area.name, "error", err)
-	return internalError(id)
+	h.server.log.Error("graphql: authentication failed", "request", id, "area", h.area.name, "error", err)
+	return engine.InternalError(id)
 }
 
 // bearerOf returns the token of an Authorization header, "" for none; ok is false for another scheme or an empty token.
@@ -182,7 +181,7 @@ func remote(r *http.Request) netip.Addr {
 	return ap.Addr().Unmap()
 }
 
-func reply(w http.ResponseWriter, status int, resp *Response) {
+func reply(w http.ResponseWriter, status int, resp *engine.Response) {
 	b, err := resp.MarshalJSON()
 	if err != nil {
 		status, b = http.StatusInternalServerError, []byte(`{"errors":[{"message":"internal error"}]}`)
@@ -192,52 +191,4 @@ func reply(w http.ResponseWriter, status int, resp *Response) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	_, _ = w.Write(b) // the client may have disconnected
-}
-
-// ParseRequest reads the envelope {"query", "variables", "operationName"}. Other keys are ignored; an array, a second
-// value or a member of the wrong kind is an error with a text that may be shown to the client.
-func ParseRequest(body []byte) (Request, error) {
-	if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '[' {
-		return Request{}, errors.New("batches of requests are not supported")
-	}
-	var envelope map[string]json.RawMessage // a map, because encoding/json matches the fields of a struct without case
-	if err := json.Unmarshal(body, &envelope); err != nil || envelope == nil {
-		return Request{}, errors.New("the body is no JSON object")
-	}
-	return requestOf(envelope)
-}
-
-func requestOf(envelope map[string]json.RawMessage) (Request, error) {
-	var req Request
-	var query, name *string
-	if err := member(envelope, "query", &query); err != nil {
-		return Request{}, err
-	}
-	if query == nil {
-		return Request{}, errors.New(`the member "query" is missing`)
-	}
-	if err := member(envelope, "operationName", &name); err != nil {
-		return Request{}, err
-	}
-	if err := member(envelope, "variables", &req.Variables); err != nil {
-		return Request{}, err
-	}
-	req.Query = *query
-	if name != nil {
-		req.OperationName = *name
-	}
-	return req, nil
-}
-
-func member(envelope map[string]json.RawMessage, name string, into any) error {
-	raw, ok := envelope[name]
-	if !ok {
-		return nil
-	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	if d.Decode(into) != nil {
-		return fmt.Errorf("the member %q has the wrong type", name)
-	}
-	return nil
 }

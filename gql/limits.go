@@ -3,26 +3,17 @@ package gql
 import (
 	"strconv"
 	"time"
+
+	"weir/gql/engine"
 )
 
 // Limits bounds what one request and all of them together may cost. A zero or negative field takes its default: no
 // setting removes a limit.
 type Limits struct {
-	BodyBytes          int64         // HTTP body and WebSocket message, 4 MiB
-	QueryLength        int           // bytes of query text, 100,000
-	Depth              int           // 15
-	QueryRootFields    int           // response keys at the root of a query, 20
-	MutationRootFields int           // of a mutation, 5
-	Selections         int           // selections with fragments spread, 2,000; all operations of a document ten times that
-	Cost               int           // 500,000
-	Time               time.Duration // of one request or one item of a subscription, 30 s
-	CredentialChecks   int           // 1
-	ListArgument       int           // elements of a list in an argument, 1,000
-	ResponseBytes      int           // 32 MiB
+	engine.Limits
 
-	CacheBytes   int64 // document cache of all areas together, estimated, 16 MiB
+	BodyBytes    int64 // HTTP body and WebSocket message, 4 MiB
 	PendingBytes int64 // bodies being read and run at one time, 64 MiB
-	ResultBytes  int64 // of all answers that are put together or written at one time, 64 MiB
 
 	Connections            int // WebSocket connections of the instance, 1,000
 	ConnectionsPerIdentity int // 16
@@ -30,20 +21,9 @@ type Limits struct {
 }
 
 func (l Limits) withDefaults() Limits {
+	l.Limits = l.Limits.WithDefaults()
 	orDefault(&l.BodyBytes, 4<<20)
-	orDefault(&l.QueryLength, 100_000)
-	orDefault(&l.Depth, 15)
-	orDefault(&l.QueryRootFields, 20)
-	orDefault(&l.MutationRootFields, 5)
-	orDefault(&l.Selections, 2_000)
-	orDefault(&l.Cost, 500_000)
-	orDefault(&l.Time, 30*time.Second)
-	orDefault(&l.CredentialChecks, 1)
-	orDefault(&l.ListArgument, 1_000)
-	orDefault(&l.ResponseBytes, 32<<20)
-	orDefault(&l.CacheBytes, 16<<20)
 	orDefault(&l.PendingBytes, 64<<20)
-	orDefault(&l.ResultBytes, 64<<20)
 	orDefault(&l.Connections, 1_000)
 	orDefault(&l.ConnectionsPerIdentity, 16)
 	orDefault(&l.Subscriptions, 32)
@@ -52,7 +32,7 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-func orDefault[T int | int64 | time.Duration](field *T, def T) {
+func orDefault[T int | int64](field *T, def T) {
 	if *field <= 0 {
 		*field = def
 	}
@@ -69,15 +49,17 @@ func LimitsFromEnv(getenv func(string) string) Limits {
 		return int(n)
 	}
 	return Limits{
-		BodyBytes:          int64(number("BODY_BYTES")),
-		QueryLength:        number("QUERY_LENGTH"),
-		Depth:              number("DEPTH"),
-		QueryRootFields:    number("QUERY_ROOT_FIELDS"),
-		MutationRootFields: number("MUTATION_ROOT_FIELDS"),
-		Selections:         number("SELECTIONS"),
-		Cost:               number("COST"),
-		Time:               secondsOf(getenv("WEIR_GRAPHQL_MAX_TIME")),
-		CredentialChecks:   number("CREDENTIAL_CHECKS"),
+		BodyBytes: int64(number("BODY_BYTES")),
+		Limits: engine.Limits{
+			QueryLength:        number("QUERY_LENGTH"),
+			Depth:              number("DEPTH"),
+			QueryRootFields:    number("QUERY_ROOT_FIELDS"),
+			MutationRootFields: number("MUTATION_ROOT_FIELDS"),
+			Selections:         number("SELECTIONS"),
+			Cost:               number("COST"),
+			Time:               secondsOf(getenv("WEIR_GRAPHQL_MAX_TIME")),
+			CredentialChecks:   number("CREDENTIAL_CHECKS"),
+		},
 	}.withDefaults()
 }
 

@@ -4,26 +4,14 @@ import (
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"weir/model"
 )
 
 type metrics struct {
-	requests       *prometheus.CounterVec   // area, kind
-	seconds        *prometheus.HistogramVec // area
-	errors         *prometheus.CounterVec   // code
-	internal       *prometheus.CounterVec   // area
-	cacheHits      prometheus.Counter
-	cacheMisses    prometheus.Counter
-	cacheEvictions prometheus.Counter
-	cacheBytes     prometheus.Gauge
 	pendingRefused prometheus.Counter
-	resultsRefused prometheus.Counter
 	sockets        prometheus.Gauge
 	subscriptions  prometheus.Gauge
 	socketsClosed  *prometheus.CounterVec // code
 	socketsRefused *prometheus.CounterVec // limit
-	slow           prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -37,42 +25,20 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 	}
 	m := &metrics{
-		requests: counters("weir_graphql_requests_total", "GraphQL requests by kind: query, mutation, subscription, refused.", "area", "kind"),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "weir_graphql_request_seconds",
-			Help: "Duration of queries and mutations.", Buckets: []float64{.001, .005, .02, .1, .5, 2, 10, 30}}, []string{"area"}),
-		errors:         counters("weir_graphql_errors_total", "Errors returned to callers, by code.", "code"),
-		internal:       counters("weir_graphql_internal_errors_total", "Internal errors, whose details are not returned to callers.", "area"),
-		cacheHits:      counter("weir_graphql_document_cache_hits_total", "Requests whose prepared document was in the cache."),
-		cacheMisses:    counter("weir_graphql_document_cache_misses_total", "Requests whose document was not in the cache."),
-		cacheEvictions: counter("weir_graphql_document_cache_evictions_total", "Documents evicted from the cache."),
-		cacheBytes:     gauge("weir_graphql_document_cache_bytes", "Estimated size of the cached documents."),
 		pendingRefused: counter("weir_graphql_pending_refused_total", "Requests refused because the maximum of pending bytes was reached."),
-		resultsRefused: counter("weir_graphql_results_refused_total", "Results abandoned because the maximum of result bytes was reached."),
 		sockets:        gauge("weir_graphql_websocket_connections", "Open WebSocket connections."),
 		subscriptions:  gauge("weir_graphql_websocket_operations", "Operations running on WebSocket connections."),
 		socketsClosed:  counters("weir_graphql_websocket_closed_total", "WebSocket connections closed by the server, by close code.", "code"),
 		socketsRefused: counters("weir_graphql_websocket_refused_total", "WebSocket connections and subscriptions refused, by limit (instance, identity, subscriptions).", "limit"),
-		slow:           counter("weir_graphql_websocket_slow_subscribers_total", "Subscriptions ended because the subscriber was too slow."),
 	}
 	for _, limit := range []string{"instance", "identity", "subscriptions"} { // exported from the start
 		m.socketsRefused.WithLabelValues(limit)
 	}
-	m.errors.WithLabelValues(string(model.CodeUnavailable))
 	m.socketsClosed.WithLabelValues(strconv.Itoa(int(closeMalformed)))
 	if reg != nil {
-		reg.MustRegister(m.requests, m.seconds, m.errors, m.internal, m.cacheHits, m.cacheMisses, m.cacheEvictions, m.cacheBytes,
-			m.pendingRefused, m.resultsRefused, m.sockets, m.subscriptions, m.socketsClosed, m.socketsRefused, m.slow)
+		reg.MustRegister(m.pendingRefused, m.sockets, m.subscriptions, m.socketsClosed, m.socketsRefused)
 	}
 	return m
-}
-
-// create makes the series of an area, so that a scrape shows them at 0 before they first count.
-func (m *metrics) create(area string) {
-	for _, kind := range []string{"query", "mutation", "subscription", "refused"} {
-		m.requests.WithLabelValues(area, kind)
-	}
-	m.seconds.WithLabelValues(area)
-	m.internal.WithLabelValues(area)
 }
 
 // registerBounds shows how much of what is bounded may be used, and is.
@@ -83,8 +49,5 @@ func (s *Server) registerBounds(reg prometheus.Registerer) {
 	l := s.cfg.Limits
 	gauge("pending_bytes", "Size of the request bodies being read and executed.", s.admission.held.Load)
 	gauge("max_pending_bytes", "Maximum of pending bytes; further requests wait.", func() int64 { return l.PendingBytes })
-	gauge("result_bytes", "Size of the results being built or written.", s.results.used.Load)
-	gauge("max_result_bytes", "Maximum of result bytes.", func() int64 { return l.ResultBytes })
-	gauge("max_document_cache_bytes", "Maximum size of the document cache.", func() int64 { return l.CacheBytes })
 	gauge("max_websocket_connections", "Maximum number of WebSocket connections.", func() int64 { return int64(l.Connections) })
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"weir/gql/engine"
 	"weir/ingest"
 	"weir/internal/hub"
 	"weir/model"
@@ -183,8 +184,8 @@ func finiteOrNil(f float64) *float64 {
 }
 
 // eventsOf returns the resolver of an event query. fixed is the only type of its results, nil for all types.
-func eventsOf[T any](e *eventResolvers, fixed []model.EventType, show func(*series.Event) T) Resolver {
-	return func(ctx context.Context, _ any, args Args) (any, error) {
+func eventsOf[T any](e *eventResolvers, fixed []model.EventType, show func(*series.Event) T) engine.Resolver {
+	return func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		c := args.Object("criteria")
 		scope, err := e.scope(ctx, c, fixed)
 		if err != nil {
@@ -225,7 +226,7 @@ type eventScope struct {
 
 // scope reads a criteria input; nil when it can select nothing: an unknown device, an anchor (no device is anchored yet),
 // or types without the only possible one.
-func (e *eventResolvers) scope(ctx context.Context, c Args, fixed []model.EventType) (*eventScope, error) {
+func (e *eventResolvers) scope(ctx context.Context, c engine.Args, fixed []model.EventType) (*eventScope, error) {
 	s := &eventScope{types: fixed}
 	var err error
 	if s.start, err = instant(c, "startTime", false); err != nil {
@@ -251,7 +252,7 @@ func (e *eventResolvers) scope(ctx context.Context, c Args, fixed []model.EventT
 }
 
 // restrict returns the types that are both in the criteria's eventTypes and fixed.
-func (s *eventScope) restrict(c Args) (possible bool, err error) {
+func (s *eventScope) restrict(c engine.Args) (possible bool, err error) {
 	var in struct {
 		Types []int `gql:"eventTypes"`
 	}
@@ -277,7 +278,7 @@ func (s *eventScope) restrict(c Args) (possible bool, err error) {
 
 // instant reads an RFC 3339 time. A bound between two stored microseconds is rounded inwards: the end down,
 // the start up.
-func instant(c Args, name string, end bool) (*model.Micros, error) {
+func instant(c engine.Args, name string, end bool) (*model.Micros, error) {
 	if !c.Has(name) || c.IsNull(name) {
 		return nil, nil
 	}
@@ -303,7 +304,7 @@ type bucketView struct {
 	Count int64        `gql:"count"`
 }
 
-func (e *eventResolvers) buckets(ctx context.Context, _ any, args Args) (any, error) {
+func (e *eventResolvers) buckets(ctx context.Context, _ any, args engine.Args) (any, error) {
 	c := args.Object("criteria")
 	if c.Int("intervalSeconds") < 1 {
 		return nil, model.Invalid("intervalSeconds", "must be at least 1")
@@ -348,7 +349,7 @@ type ledgerReasonView struct {
 	Count   int64  `gql:"count"`
 }
 
-func (e *eventResolvers) ledger(ctx context.Context, _ any, args Args) (any, error) {
+func (e *eventResolvers) ledger(ctx context.Context, _ any, args engine.Args) (any, error) {
 	c := args.Object("criteria")
 	start, err := instant(c, "startTime", false)
 	if err != nil {
@@ -391,9 +392,9 @@ func showLedger(l *ingest.LedgerLine) ledgerView {
 	return v
 }
 
-func (e *eventResolvers) stream(ctx context.Context, args Args) (Stream, error) {
+func (e *eventResolvers) stream(ctx context.Context, args engine.Args) (engine.Stream, error) {
 	tenant, device, name := PrincipalFrom(ctx).TenantID, args.String("deviceToken"), args.String("name")
-	return StreamOf(e.Readings.Subscribe(func(p series.Point) bool {
+	return engine.StreamOf(e.Readings.Subscribe(func(p series.Point) bool {
 		return p.TenantID == tenant && (device == "" || p.DeviceToken == device) && (name == "" || p.Metric == name)
-	}, SubscriptionBuffer), showPoint), nil
+	}, engine.SubscriptionBuffer), showPoint), nil
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"weir/gql/engine"
 	"weir/ingest"
 	"weir/internal/hub"
 	"weir/model"
@@ -40,7 +41,7 @@ func RegisterProcessing(a *Area, d ProcessingDeps) {
 
 	read := Requires(model.DeviceRead)
 	a.Query("eventProcessingInfo", Anonymous(), always(processingInfo{"event-processing"}))
-	a.Query("validateDetectionRules", read, Do(p.validate))
+	a.Query("validateDetectionRules", read, engine.Do(p.validate))
 	a.Query("ruleHealth", read, p.health)
 	a.Subscription("detectionStream", read, p.stream)
 }
@@ -112,7 +113,7 @@ type healthView struct {
 	ClockHeld      bool          `gql:"clockHeld"`
 }
 
-func (p *processingResolvers) health(ctx context.Context, _ any, args Args) (any, error) {
+func (p *processingResolvers) health(ctx context.Context, _ any, args engine.Args) (any, error) {
 	rows, err := p.Health.RuleHealth(ctx, PrincipalFrom(ctx).Tenant, args.String("profileToken"))
 	out := make([]healthView, len(rows))
 	for i, r := range rows {
@@ -147,10 +148,10 @@ func showEdge(e model.Edge) any {
 	return v
 }
 
-func (p *processingResolvers) stream(ctx context.Context, args Args) (Stream, error) {
+func (p *processingResolvers) stream(ctx context.Context, args engine.Args) (engine.Stream, error) {
 	profile, tenant := args.String("profileToken"), PrincipalFrom(ctx).TenantID
 	if profile == "" {
 		return nil, model.Invalid("profileToken", "must not be empty")
 	}
-	return StreamOf(p.Edges.Subscribe(func(e model.Edge) bool { return e.TenantID == tenant && e.Profile == profile }, SubscriptionBuffer), showEdge), nil
+	return engine.StreamOf(p.Edges.Subscribe(func(e model.Edge) bool { return e.TenantID == tenant && e.Profile == profile }, engine.SubscriptionBuffer), showEdge), nil
 }

@@ -3,6 +3,7 @@ package gql
 import (
 	"context"
 
+	"weir/gql/engine"
 	"weir/model"
 	"weir/registry"
 )
@@ -12,7 +13,8 @@ func RegisterRegistry(a *Area, r *registry.Registry) {
 	a.Entities(r.Kinds)
 	registerProfiles(a, r)
 	registerDevices(a, r)
-	a.Query("facetValues", Requires(model.DeviceRead), Do(func(ctx context.Context, in struct {
+	registerAccessTokens(a, r)
+	a.Query("facetValues", Requires(model.DeviceRead), engine.Do(func(ctx context.Context, in struct {
 		Facet registry.DeviceFacet `gql:"facet"`
 	}) (any, error) {
 		return r.FacetValues(ctx, PrincipalFrom(ctx), in.Facet)
@@ -22,16 +24,16 @@ func RegisterRegistry(a *Area, r *registry.Registry) {
 func registerProfiles(a *Area, r *registry.Registry) {
 	a.Type("DeviceLocationDeclaration", registry.LocationDeclaration{})
 	a.Type("DeviceLocationCapability", registry.LocationCapability{})
-	a.Field("DeviceProfile", "location", On(func(_ context.Context, p registry.DeviceProfile, _ Args) (any, error) {
+	a.Field("DeviceProfile", "location", engine.On(func(_ context.Context, p registry.DeviceProfile, _ engine.Args) (any, error) {
 		return p.Declaration()
 	}))
-	counts := NewLoader(func(ctx context.Context, profiles []int64) (map[int64]int64, error) {
+	counts := engine.NewLoader(func(ctx context.Context, profiles []int64) (map[int64]int64, error) {
 		return r.TypeCounts(ctx, PrincipalFrom(ctx), profiles)
 	})
-	a.Field("DeviceProfile", "deviceTypeCount", On(func(ctx context.Context, p registry.DeviceProfile, _ Args) (any, error) {
+	a.Field("DeviceProfile", "deviceTypeCount", engine.On(func(ctx context.Context, p registry.DeviceProfile, _ engine.Args) (any, error) {
 		return counts.Then(ctx, p.ID, func(n int64, _ bool) (any, error) { return n, nil }), nil
 	}))
-	a.Query("deviceLocationDeclaration", Requires(model.DeviceRead), Do(func(ctx context.Context, in struct {
+	a.Query("deviceLocationDeclaration", Requires(model.DeviceRead), engine.Do(func(ctx context.Context, in struct {
 		Device string `gql:"deviceToken"`
 	}) (any, error) {
 		return r.LocationOf(ctx, PrincipalFrom(ctx), in.Device)
@@ -39,10 +41,10 @@ func registerProfiles(a *Area, r *registry.Registry) {
 }
 
 func registerDevices(a *Area, r *registry.Registry) {
-	a.Query("devicesByExternalId", Requires(model.DeviceRead), func(ctx context.Context, _ any, args Args) (any, error) {
+	a.Query("devicesByExternalId", Requires(model.DeviceRead), func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		return r.DevicesByExternalID(ctx, PrincipalFrom(ctx), args.Strings("externalIds"))
 	})
-	a.Mutation("createDevices", Requires(model.DeviceWrite), Do(func(ctx context.Context, in struct {
+	a.Mutation("createDevices", Requires(model.DeviceWrite), engine.Do(func(ctx context.Context, in struct {
 		Request struct {
 			Type               string  `gql:"deviceTypeToken"`
 			Count              int64   `gql:"count"`
@@ -57,7 +59,22 @@ func registerDevices(a *Area, r *registry.Registry) {
 		return r.CreateDevices(ctx, PrincipalFrom(ctx), registry.Bulk{Type: q.Type, Count: q.Count, StartIndex: q.StartIndex,
 			TokenTemplate: q.TokenTemplate, NameTemplate: q.NameTemplate, ExternalIDTemplate: q.ExternalIDTemplate, Metadata: q.Metadata})
 	}))
-	a.Field("DeviceCredential", "credentialId", On(func(_ context.Context, c registry.DeviceCredential, _ Args) (any, error) {
+	a.Mutation("deleteDevices", Requires(model.DeviceWrite), func(ctx context.Context, _ any, args engine.Args) (any, error) {
+		return r.DeleteDevices(ctx, PrincipalFrom(ctx), args.Strings("tokens"))
+	}, engine.ListLimit("tokens", registry.MaxImport))
+}
+
+func registerAccessTokens(a *Area, r *registry.Registry) {
+	a.Type("IssuedAccessToken", registry.IssuedToken{})
+	a.Mutation("issueAccessToken", Requires(model.DeviceWrite), func(ctx context.Context, _ any, args engine.Args) (any, error) {
+		q := args.Object("request")
+		until, err := instant(q, "expiresAt", true)
+		if err != nil {
+			return nil, err
+		}
+		return r.IssueToken(ctx, PrincipalFrom(ctx), registry.TokenRequest{Device: q.String("deviceToken"), Replace: q.Bool("replace"), Until: until})
+	})
+	a.Field("DeviceCredential", "credentialId", engine.On(func(_ context.Context, c registry.DeviceCredential, _ engine.Args) (any, error) {
 		return r.CredentialID(&c)
 	}))
 }

@@ -3,6 +3,7 @@ package gql_test
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -329,4 +330,87 @@ func TestChangesAreInTheJournal(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("journal %q, want %q", got, want)
 	}
+}
+
+// TestAnAccessTokenIsReplacedInOneChange: a change that fails leaves the old tokens, one that succeeds the new token alone.
+func TestAnAccessTokenIsReplacedInOneChange(t *testing.T) {
+	t.Parallel()
+	w := newRegistryWorld(t)
+	w.seed()
+	secrets := func() (ids []string) {
+		q := `{ deviceCredentials(criteria: {pageNumber: 1, pageSize: 9, device: "d", credentialType: "ACCESS_TOKEN"}) { results { credentialId } } }`
+		for _, c := range w.ok(q, nil, "deviceCredentials", "results").([]any) {
+			ids = append(ids, c.(map[string]any)["credentialId"].(string))
+		}
+		return ids
+	}
+	const replace = `mutation { issueAccessToken(request: {deviceToken: "d", replace: true}) {
+		accessToken replaced credential { enabled device { token deviceType { token } } } } }`
+	w.broken.Store(true)
+	w.refuses(replace, nil, "", "internal error")
+	w.broken.Store(false)
+	if have := secrets(); !slices.Equal(have, []string{"a-secret"}) {
+		t.Fatalf("after a failed change there are %q", have)
+	}
+	before := w.writes.Load()
+	got := w.ok(replace, nil, "issueAccessToken").(map[string]any)
+	if n := w.writes.Load() - before; n != 1 {
+		t.Errorf("%d changes", n)
+	}
+	if have := secrets(); got["replaced"] != 1.0 || !slices.Equal(have, []string{got["accessToken"].(string)}) {
+		t.Errorf("replaced %v, left %q", got, have)
+	}
+	want := map[string]any{"enabled": true, "device": map[string]any{"token": "d", "deviceType": map[string]any{"token": "t"}}}
+	if !reflect.DeepEqual(got["credential"], want) {
+		t.Errorf("credential %v, want %v", got["credential"], want)
+	}
+	kept := w.ok(`mutation { issueAccessToken(request: {deviceToken: "d", expiresAt: "2001-01-01T00:00:00Z"}) { replaced credential { expiresAt } } }`, nil, "issueAccessToken")
+	if want := (map[string]any{"replaced": 0.0, "credential": map[string]any{"expiresAt": "2001-01-01T00:00:00Z"}}); !reflect.DeepEqual(kept, want) || len(secrets()) != 2 {
+		t.Errorf("added %v, want %v, left %q", kept, want, secrets())
+	}
+	w.ok(`mutation { issueAccessToken(request: {deviceToken: "d", expiresAt: "2100-01-01T00:00:00Z"}) { replaced } }`, nil)
+	if have := secrets(); len(have) != 2 {
+		t.Errorf("the expired token is kept: %q", have)
+	}
+	w.refuses(`mutation { issueAccessToken(request: {deviceToken: "nope"}) { replaced } }`, nil, model.CodeNotFound, `device "nope"`)
+	w.refuses(`mutation { issueAccessToken(request: {deviceToken: "d", expiresAt: "soon"}) { replaced } }`, nil, model.CodeInvalidInput, "expiresAt")
+	w.refusesFor(reader, replace, nil, model.CodeForbidden, "device:write")
+}
+
+func TestDevicesAreDeletedTogetherOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	w := newRegistryWorld(t)
+	w.seed()
+	w.ok(`mutation { createDevice(request: {token: "f", deviceTypeToken: "u"}) { token } }`, nil)
+	const rest = `{ devicesByToken(tokens: ["d", "e", "f"]) { token } }`
+	w.refuses(`mutation { deleteDevices(tokens: ["d", "nope", "f"]) }`, nil, model.CodeNotFound, `device "nope"`)
+	w.refusesFor(neighbour, `mutation { deleteDevices(tokens: ["d", "f"]) }`, nil, model.CodeNotFound, `device "d"`)
+	w.broken.Store(true)
+	w.refuses(`mutation { deleteDevices(tokens: ["d", "e", "f"]) }`, nil, "", "internal error")
+	w.broken.Store(false)
+	if n := len(w.ok(rest, nil, "devicesByToken").([]any)); n != 3 {
+		t.Fatalf("%d of 3 devices are left", n)
+	}
+	many := make([]string, 1001) // more than the common limit of a list
+	for i := range many {
+		many[i] = "d"
+	}
+	before := w.writes.Load()
+	if n := w.ok(`mutation ($t: [String!]!) { deleteDevices(tokens: $t) }`, map[string]any{"t": jsonList(append(many, "f"))}, "deleteDevices"); n != 2.0 {
+		t.Errorf("%v devices were deleted", n)
+	}
+	if n := w.writes.Load() - before; n != 1 {
+		t.Errorf("%d changes", n)
+	}
+	if left := fmt.Sprint(w.ok(rest, nil, "devicesByToken")); left != "[map[token:e]]" {
+		t.Errorf("left %s", left)
+	}
+}
+
+func jsonList(texts []string) []any {
+	out := make([]any, len(texts))
+	for i, s := range texts {
+		out[i] = s
+	}
+	return out
 }

@@ -3,6 +3,7 @@ package gql_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"weir/gql"
+	"weir/gql/engine"
 	"weir/internal/test/conformance"
 	"weir/internal/test/domain"
 	"weir/internal/test/fixture"
@@ -28,10 +30,31 @@ type registryWorld struct {
 	testing.TB
 	r      *registry.Registry
 	server *gql.Server
-	engine *gql.Engine
+	engine *engine.Engine
 	db     *sqlite.DB
 	reads  atomic.Int64
 	clock  atomic.Int64
+	writes atomic.Int64
+	broken atomic.Bool // changes fail after their last statement
+}
+
+// breakingStore counts the writes and, while broken is set, lets each fail once it has done everything.
+type breakingStore struct {
+	store.Store
+	writes *atomic.Int64
+	broken *atomic.Bool
+}
+
+var errBroken = errors.New("the disk is full")
+
+func (s breakingStore) Write(ctx context.Context, d store.Durability, fn func(store.Tx) error) error {
+	s.writes.Add(1)
+	return s.Store.Write(ctx, d, func(tx store.Tx) error {
+		if err := fn(tx); err != nil || !s.broken.Load() {
+			return err
+		}
+		return errBroken
+	})
 }
 
 // countingStore counts the snapshots that resolvers read.
@@ -58,7 +81,7 @@ func newRegistryWorld(t testing.TB) *registryWorld {
 	w.clock.Store(1_700_000_000_000_000)
 	w.r = registry.New(registry.Config{}, registry.Deps{
 		Store:     countingStore{db, &w.reads},
-		Writer:    store.Direct{Store: db, Now: func() time.Time { return time.UnixMicro(w.clock.Add(1000)) }},
+		Writer:    store.Direct{Store: breakingStore{db, &w.writes, &w.broken}, Now: func() time.Time { return time.UnixMicro(w.clock.Add(1000)) }},
 		Sealer:    store.NewVault([32]byte{7}),
 		Hasher:    lengthHasher{},
 		Validator: domain.Rules(t),
@@ -84,7 +107,7 @@ var (
 )
 
 // as runs a request for a caller.
-func (w *registryWorld) as(p *model.Principal, query string, variables map[string]any) *gql.Response {
+func (w *registryWorld) as(p *model.Principal, query string, variables map[string]any) *engine.Response {
 	w.Helper()
 	if variables != nil { // as they come over the wire
 		b, err := json.Marshal(variables)
@@ -98,7 +121,7 @@ func (w *registryWorld) as(p *model.Principal, query string, variables map[strin
 			w.Fatal(err)
 		}
 	}
-	return w.engine.Execute(gql.WithCall(w.Context(), gql.Call{Principal: p, Transport: gql.HTTP}), gql.Request{Query: query, Variables: variables})
+	return w.engine.Execute(gql.WithCall(w.Context(), gql.Call{Principal: p, Transport: gql.HTTP}), engine.Request{Query: query, Variables: variables})
 }
 
 // ok runs a request that must succeed, and returns the value at the path of response keys, as JSON gives it.
@@ -107,7 +130,7 @@ func (w *registryWorld) ok(query string, variables map[string]any, path ...strin
 	return w.value(w.as(writer, query, variables), query, path...)
 }
 
-func (w *registryWorld) value(resp *gql.Response, query string, path ...string) any {
+func (w *registryWorld) value(resp *engine.Response, query string, path ...string) any {
 	w.Helper()
 	if len(resp.Errors) > 0 {
 		w.Fatalf("%s: %s", query, resp.Errors[0].Message)

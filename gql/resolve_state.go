@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"weir/gql/engine"
 	"weir/ingest"
 	"weir/model"
 	"weir/registry"
@@ -51,24 +52,24 @@ func RegisterState(a *Area, d StateDeps) {
 
 	state, location := Requires(model.StateRead), Requires(model.LocationRead)
 	a.Query("deviceStates", state, s.list)
-	a.Query("deviceStatesByDeviceToken", state, func(ctx context.Context, _ any, args Args) (any, error) {
+	a.Query("deviceStatesByDeviceToken", state, func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		ds, err := s.Devices.ByToken(ctx, PrincipalFrom(ctx), args.Strings("deviceTokens"))
 		return s.of(ctx, ds, err)
 	})
-	a.Query("deviceStatesByExternalId", state, func(ctx context.Context, _ any, args Args) (any, error) {
+	a.Query("deviceStatesByExternalId", state, func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		ds, err := s.External.DevicesByExternalID(ctx, PrincipalFrom(ctx), args.Strings("externalIds"))
 		return s.of(ctx, ds, err)
 	})
 	a.Query("assertedDeviceStates", state, s.asserted)
 	a.Query("latestMeasurements", state, s.measurements)
-	a.Query("latestLocation", location, func(ctx context.Context, _ any, args Args) (any, error) {
+	a.Query("latestLocation", location, func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		ls, err := s.locations(ctx, []string{args.String("deviceToken")})
 		if err != nil || len(ls) == 0 {
 			return nil, err
 		}
 		return ls[0], nil
 	})
-	a.Query("latestLocations", location, func(ctx context.Context, _ any, args Args) (any, error) {
+	a.Query("latestLocations", location, func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		return s.locations(ctx, args.Strings("deviceTokens"))
 	})
 }
@@ -142,7 +143,7 @@ func (s *stateResolvers) all(ctx context.Context) ([]stateView, error) {
 	return out, nil
 }
 
-func (s *stateResolvers) list(ctx context.Context, _ any, args Args) (any, error) {
+func (s *stateResolvers) list(ctx context.Context, _ any, args engine.Args) (any, error) {
 	c := args.Object("criteria")
 	all, err := s.all(ctx)
 	if err != nil {
@@ -182,7 +183,7 @@ func (s *stateResolvers) of(ctx context.Context, ds []*registry.Device, err erro
 	return out, nil
 }
 
-func (s *stateResolvers) asserted(ctx context.Context, _ any, args Args) (any, error) {
+func (s *stateResolvers) asserted(ctx context.Context, _ any, args engine.Args) (any, error) {
 	size := args.Int("pageSize")
 	if size < 1 || size > 1000 {
 		return nil, model.Invalid("pageSize", "must lie in 1..1000")
@@ -223,7 +224,7 @@ type latestMeasurementView struct {
 	Occurred   model.Micros  `gql:"occurredTime"`
 }
 
-func (s *stateResolvers) measurements(ctx context.Context, _ any, args Args) (any, error) {
+func (s *stateResolvers) measurements(ctx context.Context, _ any, args engine.Args) (any, error) {
 	ds, err := s.Devices.ByToken(ctx, PrincipalFrom(ctx), []string{args.String("deviceToken")})
 	if err != nil || len(ds) == 0 {
 		return []latestMeasurementView{}, err

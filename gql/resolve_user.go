@@ -7,6 +7,7 @@ import (
 
 	"weir/auth"
 	"weir/govern"
+	"weir/gql/engine"
 	"weir/model"
 	"weir/store"
 )
@@ -57,28 +58,28 @@ func RegisterUser(a *Area, d UserDeps) {
 	a.Query("ping", Anonymous(), always("pong"))
 	a.Query("tenant", AnyCaller(), u.tenant)
 	a.Query("tenantGovernance", AnyCaller(), u.governance)
-	a.Query("tenantTokens", Requires(model.TenantRead).WithoutTenant(), func(context.Context, any, Args) (any, error) {
+	a.Query("tenantTokens", Requires(model.TenantRead).WithoutTenant(), func(context.Context, any, engine.Args) (any, error) {
 		return d.Tenants.TenantTokens(), nil
 	})
-	a.Query("me", AnyCaller(), func(ctx context.Context, _ any, _ Args) (any, error) {
+	a.Query("me", AnyCaller(), func(ctx context.Context, _ any, _ engine.Args) (any, error) {
 		return d.Profiles.Me(ctx, PrincipalFrom(ctx))
 	})
-	a.Query("identityMemberships", Anonymous(), func(_ context.Context, _ any, args Args) (any, error) {
+	a.Query("identityMemberships", Anonymous(), func(_ context.Context, _ any, args engine.Args) (any, error) {
 		return d.SignIn.IdentityMemberships(args.String("identityToken"))
 	})
 	a.Query("functionalAreas", AnyCaller(), always(d.Areas))
 	a.Query("tokenMasks", AnyCaller(), always(defaultTokenMasks))
 
-	a.Mutation("login", Anonymous(), func(ctx context.Context, _ any, args Args) (any, error) {
+	a.Mutation("login", Anonymous(), func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		return d.SignIn.Login(ctx, args.String("email"), args.String("password"), CallFrom(ctx).Remote)
-	}, CredentialCheck())
-	a.Mutation("selectTenant", Anonymous(), func(ctx context.Context, _ any, args Args) (any, error) {
+	}, engine.CredentialCheck())
+	a.Mutation("selectTenant", Anonymous(), func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		return d.SignIn.SelectTenant(ctx, args.String("identityToken"), args.String("tenant"))
 	})
-	a.Mutation("refresh", Anonymous(), func(ctx context.Context, _ any, args Args) (any, error) {
+	a.Mutation("refresh", Anonymous(), func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		return d.SignIn.Refresh(ctx, args.String("refreshToken"))
 	})
-	a.Mutation("updateProfile", AnyCaller(), func(ctx context.Context, _ any, args Args) (any, error) {
+	a.Mutation("updateProfile", AnyCaller(), func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		return d.Profiles.UpdateProfile(ctx, PrincipalFrom(ctx), args.Patch("request"))
 	})
 }
@@ -92,11 +93,11 @@ type tenantView struct {
 	Description *string `gql:"description"` // a tenant has no description yet
 }
 
-func always(v any) Resolver {
-	return func(context.Context, any, Args) (any, error) { return v, nil }
+func always(v any) engine.Resolver {
+	return func(context.Context, any, engine.Args) (any, error) { return v, nil }
 }
 
-func (u *userResolvers) tenant(ctx context.Context, _ any, _ Args) (any, error) {
+func (u *userResolvers) tenant(ctx context.Context, _ any, _ engine.Args) (any, error) {
 	name := PrincipalFrom(ctx).Tenant
 	t, err := u.Tenants.Tenant(ctx, name)
 	switch {
@@ -108,7 +109,7 @@ func (u *userResolvers) tenant(ctx context.Context, _ any, _ Args) (any, error) 
 	return tenantView{Token: t.Token, Name: t.Name}, nil
 }
 
-func (u *userResolvers) governance(ctx context.Context, _ any, _ Args) (any, error) {
+func (u *userResolvers) governance(ctx context.Context, _ any, _ engine.Args) (any, error) {
 	p := PrincipalFrom(ctx)
 	if p.Kind == model.ServiceCaller {
 		if err := Require(ctx, model.TenantRead); err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"weir/auth"
 	"weir/govern"
+	"weir/internal/setting"
 	"weir/internal/test/conformance"
 	"weir/internal/test/domain"
 	"weir/internal/test/fixture"
@@ -45,7 +46,7 @@ func newUserWorld(t *testing.T) *userWorld {
 	w := &userWorld{t: t, Clock: fixture.NewClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))}
 	db := fixture.Store(t)
 	d := domain.New(t, domain.Config{Store: db, Writer: store.Direct{Store: db, Now: w.Now}, Clock: w.Now,
-		Auth: auth.Config{InstanceID: "test", ServiceSecret: serviceSecret}})
+		Auth: auth.Config{InstanceID: "test", Settings: auth.Settings{ServiceSecret: setting.NewSecret(serviceSecret)}}})
 	w.govern, w.auth = d.Govern, d.Auth
 	w.must(w.govern.Tenants.Create(t.Context(), userOperator, store.Patch{"token": "acme", "name": "Acme", "tierToken": "gold", "ingestBurst": 1234}))
 	w.must(w.govern.Tenants.Create(t.Context(), userOperator, store.Patch{"token": "globex"}))

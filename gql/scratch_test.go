@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weir/gql"
+	"weir/gql/engine"
 	"weir/internal/test/fixture"
 	"weir/model"
 	"weir/store"
@@ -231,8 +232,8 @@ func newScratch(t testing.TB) *scratch {
 	return s
 }
 
-func (s *scratch) as(p *model.Principal, query string) *gql.Response {
-	return s.server.Engine("scratch").Execute(gql.WithCall(s.Context(), gql.Call{Principal: p, Transport: gql.HTTP}), gql.Request{Query: query})
+func (s *scratch) as(p *model.Principal, query string) *engine.Response {
+	return s.server.Engine("scratch").Execute(gql.WithCall(s.Context(), gql.Call{Principal: p, Transport: gql.HTTP}), engine.Request{Query: query})
 }
 
 // gives runs a request of the gardener's and compares the whole answer.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"weir/gql/engine"
 	"weir/internal/requestid"
 	"weir/model"
 )
@@ -314,7 +315,7 @@ func (s *socket) subscribe(m message) (websocket.StatusCode, string) {
 	if m.ID == "" || json.Unmarshal(m.Payload, &members) != nil || members == nil {
 		return closeMalformed, "subscribe needs an id and a payload"
 	}
-	req, err := requestOf(members)
+	req, err := engine.RequestOf(members)
 	if err != nil {
 		return closeMalformed, err.Error()
 	}
@@ -337,7 +338,7 @@ func (s *socket) subscribe(m message) (websocket.StatusCode, string) {
 	case full:
 		cancel()
 		s.h.server.metrics.socketsRefused.WithLabelValues("subscriptions").Inc()
-		s.send(errorMessage(m.ID, limitError("subscriptions", "a connection may have %d subscriptions",
+		s.send(errorMessage(m.ID, engine.LimitError("subscriptions", "a connection may have %d subscriptions",
 			s.h.server.cfg.Limits.Subscriptions)))
 		return 0, ""
 	}
@@ -351,42 +352,38 @@ func (s *socket) subscribe(m message) (websocket.StatusCode, string) {
 }
 
 // run executes an operation to its end.
-func (s *socket) run(ctx context.Context, id string, op *socketOp, req Request) {
+func (s *socket) run(ctx context.Context, id string, op *socketOp, req engine.Request) {
 	e := s.h.engine
-	prepared, resp := e.ready(req)
+	prepared, resp := e.Prepare(req)
 	if resp != nil {
-		e.observe("refused", time.Now(), resp)
 		s.finish(id, op, errorMessage(id, resp.Errors...))
 		return
 	}
 	leave, ok := s.h.server.admission.enter(ctx, int64(len(req.Query)))
 	if !ok {
 		s.h.server.metrics.pendingRefused.Inc()
-		s.finish(id, op, errorMessage(id, errorf(model.CodeUnavailable, "too many requests are waiting")))
+		s.finish(id, op, errorMessage(id, engine.Errorf(model.CodeUnavailable, "too many requests are waiting")))
 		return
 	}
-	start := time.Now()
-	if prepared.subscription == nil {
-		resp := e.perform(ctx, prepared, req.Variables, start)
+	if !prepared.Subscribes() {
+		resp := e.Perform(ctx, prepared, req.Variables)
 		leave()
 		s.answer(id, op, resp)
-		resp.done()
+		resp.Done()
 		return
 	}
-	sub, resp := e.subscribe(ctx, prepared, req.Variables)
+	sub, resp := e.Subscribe(ctx, prepared, req.Variables)
 	leave() // an open subscription only waits
 	if resp != nil {
-		e.observe("refused", start, resp)
 		s.finish(id, op, errorMessage(id, resp.Errors...))
 		return
 	}
-	e.metrics.requests.WithLabelValues(e.area.name, "subscription").Inc()
 	s.follow(ctx, id, op, sub)
 }
 
 // answer sends the result of a query or mutation.
-func (s *socket) answer(id string, op *socketOp, resp *Response) {
-	if resp.refused() {
+func (s *socket) answer(id string, op *socketOp, resp *engine.Response) {
+	if resp.Refused() {
 		s.finish(id, op, errorMessage(id, resp.Errors...))
 		return
 	}
@@ -396,14 +393,14 @@ func (s *socket) answer(id string, op *socketOp, resp *Response) {
 }
 
 // follow sends the responses of a subscription until it ends.
-func (s *socket) follow(ctx context.Context, id string, op *socketOp, sub *subscription) {
-	defer sub.stream.Close()
+func (s *socket) follow(ctx context.Context, id string, op *socketOp, sub *engine.Subscription) {
+	defer sub.Close()
 	for {
-		resp, errs := sub.next(ctx)
+		resp, errs := sub.Next(ctx)
 		switch {
 		case resp != nil:
 			sent := s.next(id, op, resp)
-			if resp.done(); !sent {
+			if resp.Done(); !sent {
 				return
 			}
 		case len(errs) > 0:
@@ -417,11 +414,11 @@ func (s *socket) follow(ctx context.Context, id string, op *socketOp, sub *subsc
 }
 
 // next sends one result unless the client has completed the operation.
-func (s *socket) next(id string, op *socketOp, resp *Response) bool {
+func (s *socket) next(id string, op *socketOp, resp *engine.Response) bool {
 	payload, err := resp.MarshalJSON()
 	if err != nil {
 		s.h.server.log.Error("graphql: response cannot be encoded", "request", s.id, "error", err)
-		s.finish(id, op, errorMessage(id, internalError(s.id)))
+		s.finish(id, op, errorMessage(id, engine.InternalError(s.id)))
 		return false
 	}
 	s.mu.Lock()
@@ -443,7 +440,7 @@ func (s *socket) finish(id string, op *socketOp, last message) {
 	}
 }
 
-func errorMessage(id string, errs ...*Error) message {
+func errorMessage(id string, errs ...*engine.Error) message {
 	payload, err := json.Marshal(errs)
 	if err != nil {
 		payload = []byte(`[{"message":"internal error"}]`)

@@ -15,6 +15,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"weir/gql/engine"
 	"weir/internal/test/fixture"
 	"weir/model"
 )
@@ -216,7 +217,7 @@ func TestASlowSubscriberIsToldAndOnlyItsSubscriptionEnds(t *testing.T) {
 		s := w.open(t, "good")
 		s.subscribe("1", `subscription { counts }`)
 		synctest.Wait()
-		for n := range 2 * SubscriptionBuffer { // the client reads none of them meanwhile
+		for n := range 2 * engine.SubscriptionBuffer { // the client reads none of them meanwhile
 			w.counts.Publish(n)
 		}
 		next := 0
@@ -236,7 +237,7 @@ func TestASlowSubscriberIsToldAndOnlyItsSubscriptionEnds(t *testing.T) {
 			}
 			next++
 		}
-		if next < SubscriptionBuffer || next >= 2*SubscriptionBuffer {
+		if next < engine.SubscriptionBuffer || next >= 2*engine.SubscriptionBuffer {
 			t.Errorf("%d items came before the error", next)
 		}
 		synctest.Wait()

@@ -77,6 +77,8 @@ func walkRegistry() []walkOp {
 		write("renameDeviceProfile", `(token: "q", newToken: "q2")`, `!NOT_FOUND "q"`),
 		write("publishDeviceProfile", `(token: "p")`, `!NOT_FOUND "p"`),
 		write("rollbackDeviceProfile", `(token: "p", version: 1)`, `!NOT_FOUND "p"`),
+		write("issueAccessToken", `(request: {deviceToken: "d"})`, `!NOT_FOUND "d"`),
+		write("deleteDevices", `(tokens: ["n1", "n2"])`, `!NOT_FOUND "n1"`),
 	}, deletes)
 }
 

@@ -14,11 +14,11 @@ import (
 	"log/slog"
 	"net/http"
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/ingest"
+	"weir/internal/setting"
 	"weir/model"
 )
 
@@ -27,12 +27,10 @@ type Config struct {
 	InstanceID string // first segment of the path
 	Source     string // event source id; "http1"
 
-	MaxBody        int           // 1 MiB
-	MaxEvents      int           // 1,000 events in an array
-	MaxLargeBodies int           // 32 bodies over 64 KiB are read at a time, others wait
-	HeaderTimeout  time.Duration // 5 s for the headers
-	RequestTimeout time.Duration // 60 s for the whole request
-	MaxConnections int           // 4,096; beyond it none is accepted until one closes
+	Settings
+	MaxEvents      int // 1,000 events in an array
+	MaxLargeBodies int // 32 bodies over 64 KiB are read at a time, others wait
+	MaxConnections int // 4,096; beyond it none is accepted until one closes
 }
 
 // Deps are the collaborators. Intake is required.
@@ -94,17 +92,10 @@ func (c Config) withDefaults() Config {
 			*v = d
 		}
 	}
-	duration := func(v *time.Duration, d time.Duration) {
-		if *v <= 0 {
-			*v = d
-		}
-	}
-	number(&c.MaxBody, 1<<20)
+	setting.FillDefaults(&c.Settings)
 	number(&c.MaxEvents, 1000)
 	number(&c.MaxLargeBodies, 32)
 	number(&c.MaxConnections, 4096)
-	duration(&c.HeaderTimeout, 5*time.Second)
-	duration(&c.RequestTimeout, 60*time.Second)
 	if c.Source == "" {
 		c.Source = "http1"
 	}

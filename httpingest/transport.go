@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/ingest"
+	"weir/internal/setting"
 	"weir/model"
 )
 
@@ -76,7 +77,7 @@ func newTransport(h *handler, routes http.Handler) *Transport {
 func (t *Transport) Name() string { return ingest.TransportHTTP }
 
 // SetMaxBody changes the maximum size of a body in bytes, for later requests.
-func (t *Transport) SetMaxBody(n int) { t.handler.maxBody.Store(int64(n)) }
+func (t *Transport) SetMaxBody(n setting.Size) { t.handler.maxBody.Store(int64(n)) }
 
 // Run implements ingest.Transport: it serves the listeners until Close is called or ctx ends. The end of ctx closes
 // open connections.

@@ -21,19 +21,17 @@ import (
 // ApplyConfig is the applier's configuration. All of it decides over results, so a replay under another one is another
 // replay.
 type ApplyConfig struct {
-	MaxAge         time.Duration // an event older than this at its receipt is a dead letter
-	MaxFutureSkew  time.Duration // a later one is stored at receipt + this
-	ReplayBytes    int64         // a checkpoint is due when the log after the last one passes this
-	LogBytes       int64         // … or takes more than this of the log's budget, pages included; 0: no limit
-	LogRecords     int64         // … or holds more records than this; 0: no limit
-	HeadAge        time.Duration // … or the oldest reading in memory is older than this, by receive time
-	HeadBytes      int64         // … or what waits takes more memory than this
-	DedupeWindow   time.Duration
-	DedupeMaxBytes int64
-	RepeatsBytes   int64                 // memory for the repeats of all MQTT clients together, 16 MiB when 0
-	DeadLetters    store.DeadLetterBound // of each tenant; zero: there is none
-	RejectedBytes  int64                 // of the rejected-payload buffer, in dead letters of unauthenticated senders
-	CommitRetry    time.Duration
+	TimeSettings
+	DedupeSettings
+	CheckpointSettings
+	DeadLetterSettings // of each tenant; zero: there is no limit
+
+	LogBytes      int64 // a checkpoint is due, too, when the log takes more than this of its budget, pages included; 0: no limit
+	LogRecords    int64 // … or holds more records than this; 0: no limit
+	HeadBytes     int64 // … or what waits takes more memory than this
+	RepeatsBytes  int64 // memory for the repeats of all MQTT clients together, 16 MiB when 0
+	RejectedBytes int64 // of the rejected-payload buffer, in dead letters of unauthenticated senders
+	CommitRetry   time.Duration
 }
 
 // ApplyDeps are the applier's collaborators.

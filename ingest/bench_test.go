@@ -43,7 +43,7 @@ func BenchmarkAccept(b *testing.B) {
 	clock := NewClock(ClockConfig{Boot: 1, Log: log, Logger: slog.New(slog.DiscardHandler),
 		Now: func() (time.Time, time.Duration) { now := time.Now(); return now, now.Sub(started) }})
 	clock.Begin(0)
-	intake := NewIntake(IntakeConfig{DeviceAuth: AuthRequired}, IntakeDeps{Log: log, Counts: counts, Stamp: clock.Stamp,
+	intake := NewIntake(IntakeConfig{AuthSettings: AuthSettings{DeviceAuth: AuthRequired}}, IntakeDeps{Log: log, Counts: counts, Stamp: clock.Stamp,
 		Ceiling: &testCeiling{known: map[string]bool{"acme": true}, left: -1}, Pressure: NewGauge(GaugeConfig{Log: log}), Logger: slog.New(slog.DiscardHandler),
 		Tap: NewTap(func() model.Nanos { return 0 }, nil)})
 	conn := &model.Binding{Tenant: "acme", TenantID: 1, Device: "d1", DeviceID: 1, Credential: 100}

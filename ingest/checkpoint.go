@@ -96,7 +96,7 @@ func (c *checkpointer) add(bytes int, received model.Nanos) {
 
 // due reports whether it is time for a checkpoint after a record.
 func (c *checkpointer) due(received model.Nanos) bool {
-	return c.bytes >= c.cfg.ReplayBytes || received-c.oldest >= model.Nanos(c.cfg.HeadAge) || c.results.pendingBytes() >= c.cfg.HeadBytes ||
+	return c.bytes >= int64(c.cfg.ReplayBytes) || received-c.oldest >= model.Nanos(c.cfg.HeadAge) || c.results.pendingBytes() >= c.cfg.HeadBytes ||
 		c.cfg.LogBytes > 0 && c.weight >= c.cfg.LogBytes || c.cfg.LogRecords > 0 && c.records >= c.cfg.LogRecords
 }
 

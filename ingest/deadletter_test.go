@@ -12,13 +12,13 @@ import (
 
 func TestATenantKeepsItsNewestDeadLettersUpToTheirBoundAndTheLedgerKnowsWhichWent(t *testing.T) {
 	t.Parallel()
-	for name, bound := range map[string]store.DeadLetterBound{
-		"rows":  {Rows: 10, Bytes: 1 << 30},
-		"bytes": {Rows: 1 << 30, Bytes: 10 << 10},
+	for name, bound := range map[string]DeadLetterSettings{
+		"rows":  {DeadLetters: 10, DeadLetterBytes: 1 << 30},
+		"bytes": {DeadLetters: 1 << 30, DeadLetterBytes: 10 << 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, func(w *world) { w.cfg.DeadLetters = bound })
+			w := newWorld(t, func(w *world) { w.cfg.DeadLetterSettings = bound })
 			w.furnish(1)
 			const sent = 60
 			for i := range sent {
@@ -35,8 +35,8 @@ func TestATenantKeepsItsNewestDeadLettersUpToTheirBoundAndTheLedgerKnowsWhichWen
 			for _, d := range left {
 				bytes += d.Bytes
 			}
-			most := bound.Rows + max(bound.Rows/100, 1)
-			if int64(len(left)) > most || bytes > bound.Bytes+bound.Bytes/16+left[0].Bytes || len(left) < 5 {
+			most := bound.DeadLetters + max(bound.DeadLetters/100, 1)
+			if int64(len(left)) > most || bytes > int64(bound.DeadLetterBytes)+int64(bound.DeadLetterBytes)/16+left[0].Bytes || len(left) < 5 {
 				t.Errorf("%d dead letters of %d bytes are left", len(left), bytes)
 			}
 			if left[0].Offset < left[len(left)-1].Offset || int(left[0].Offset) < sent {

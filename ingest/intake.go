@@ -60,9 +60,9 @@ type SealFunc func(ad string, plain []byte) ([]byte, error)
 
 // IntakeConfig is the configuration of an intake.
 type IntakeConfig struct {
-	DeviceAuth    DeviceAuthMode
-	FailClosed    bool // arrivals with HoldFor are held from the first refusal of the log on
-	RejectedQueue int  // copies of refused bodies on their way to the rejected-payload buffer, 256 when 0
+	AuthSettings
+	HoldSettings
+	RejectedQueue int // copies of refused bodies on their way to the rejected-payload buffer, 256 when 0
 }
 
 // IntakeDeps are the intake's collaborators.

@@ -38,7 +38,7 @@ func (w *world) deadLetters() []store.DeadLetter {
 // the ledger balances, also when the log is replayed.
 func TestASeriesLimitSetsAsideReadingByReading(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(w *world) { w.kept = series.Config{SeriesPerDevice: 5} })
+	w := newWorld(t, func(w *world) { w.kept = series.Config{Settings: series.Settings{SeriesPerDevice: 5}} })
 	w.furnish(1)
 	for _, a := range []*Arrival{
 		w.manyMetrics(0, 3, true),   // all fit

@@ -49,10 +49,9 @@ type GaugeConfig struct {
 	Applied func() model.Offset
 	// Disk is what is free on the disk of the log, and how large it is; nil: the disk is not watched.
 	Disk func() (free, size int64, err error)
-	// DiskReserve is what must stay free of it. On a small disk it is a twentieth.
-	DiskReserve int64
-	Logger      *slog.Logger // nil: silent
-	Registry    prometheus.Registerer
+	DiskSettings
+	Logger   *slog.Logger // nil: silent
+	Registry prometheus.Registerer
 }
 
 // Gauge watches how full the log and its disk are. It implements Pressure.
@@ -84,7 +83,7 @@ func NewGauge(c GaugeConfig) *Gauge {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	g := &Gauge{GaugeConfig: c, on: map[Cause]bool{}, changed: make(chan struct{}), runway: endless, reserve: c.DiskReserve}
+	g := &Gauge{GaugeConfig: c, on: map[Cause]bool{}, changed: make(chan struct{}), runway: endless, reserve: int64(c.DiskReserve)}
 	g.Sample()
 	if c.Registry != nil {
 		c.Registry.MustRegister(g.collectors()...)
@@ -167,7 +166,7 @@ func (g *Gauge) Sample() {
 		g.on[CauseRunway] = between(g.on[CauseRunway], g.runway < runwayRefuse, g.runway >= runwayResume)
 	}
 	if known {
-		g.reserve = min(g.DiskReserve, size/20)
+		g.reserve = min(int64(g.DiskReserve), size/20)
 		g.on[CauseDisk] = between(g.on[CauseDisk], free < g.reserve, free >= g.reserve+g.reserve/4)
 		g.full.Store(between(full, free < g.reserve/2, free >= g.reserve*3/4))
 	}

@@ -219,7 +219,7 @@ func TestTheReserveOfTheDiskRefusesAndHalfOfItStopsEverybody(t *testing.T) {
 	const size, reserve = 1_000_000, 1000
 	var free int64 = size
 	var failing error
-	g := NewGauge(GaugeConfig{Log: log, DiskReserve: reserve, Disk: func() (int64, int64, error) { return free, size, failing }})
+	g := NewGauge(GaugeConfig{Log: log, DiskSettings: DiskSettings{DiskReserve: reserve}, Disk: func() (int64, int64, error) { return free, size, failing }})
 	for i, step := range []struct {
 		free           int64
 		refusing, full bool
@@ -235,7 +235,7 @@ func TestTheReserveOfTheDiskRefusesAndHalfOfItStopsEverybody(t *testing.T) {
 	if g.Sample(); g.Refusing() {
 		t.Error("a disk that cannot be looked at is taken for a full one")
 	}
-	small := NewGauge(GaugeConfig{Log: log, DiskReserve: reserve, Disk: func() (int64, int64, error) { return 600, 10_000, nil }})
+	small := NewGauge(GaugeConfig{Log: log, DiskSettings: DiskSettings{DiskReserve: reserve}, Disk: func() (int64, int64, error) { return 600, 10_000, nil }})
 	if small.Refusing() {
 		t.Error("on a small disk a twentieth is enough")
 	}
@@ -277,7 +277,7 @@ func (d *dial) turn(refusing, full bool) {
 func paperIntake(failClosed bool) (*Intake, *paperLog, *dial, *testCeiling) {
 	log, d, c := &paperLog{}, &dial{}, &testCeiling{known: map[string]bool{"acme": true}, left: -1, unauthenticated: 100}
 	d.turn(false, false)
-	return NewIntake(IntakeConfig{DeviceAuth: AuthRequired, FailClosed: failClosed}, IntakeDeps{Log: log, Counts: NewTransportCounts(NewListening(func() time.Duration { return 0 })),
+	return NewIntake(IntakeConfig{AuthSettings: AuthSettings{DeviceAuth: AuthRequired}, HoldSettings: HoldSettings{FailClosed: failClosed}}, IntakeDeps{Log: log, Counts: NewTransportCounts(NewListening(func() time.Duration { return 0 })),
 		Stamp: func() model.Stamp { return model.Stamp{Wall: 1} }, Ceiling: c, Pressure: d, Tap: NewTap(func() model.Nanos { return 1 }, nil), Logger: slog.New(slog.DiscardHandler),
 		Verify: func(context.Context, string, Credential) (Proof, model.Verdict, error) {
 			return Proof{Credential: 7, DeviceID: 1, Device: "d1"}, model.VerdictOK, nil
@@ -387,11 +387,11 @@ func TestWhoWaitsForRoomIsLetInWhenFailClosedIsSwitchedOff(t *testing.T) {
 		if got != nil {
 			t.Fatalf("not waiting: %s", ended(got))
 		}
-		g.Set(IntakeConfig{DeviceAuth: AuthRequired})
+		g.Set(IntakeConfig{AuthSettings: AuthSettings{DeviceAuth: AuthRequired}})
 		if synctest.Wait(); ended(got) != "stored" {
 			t.Errorf("switched off: %s", ended(got))
 		}
-		g.Set(IntakeConfig{DeviceAuth: AuthRequired, FailClosed: true})
+		g.Set(IntakeConfig{AuthSettings: AuthSettings{DeviceAuth: AuthRequired}, HoldSettings: HoldSettings{FailClosed: true}})
 		got = nil
 		ctx, gone := context.WithCancel(t.Context())
 		go g.Accept(ctx, senders[3].arrival(), func(a Answer) { got = &a })

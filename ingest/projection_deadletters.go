@@ -28,7 +28,7 @@ type deadLetterProjection struct {
 }
 
 func newDeadLetterProjection(cfg *ApplyConfig, m *applyMetrics) *deadLetterProjection {
-	return &deadLetterProjection{bound: cfg.DeadLetters, rejectedBytes: cfg.RejectedBytes, trimmed: m.deadLettersTrimmed, aside: m.setAside, since: map[string]store.DeadLetterBound{}}
+	return &deadLetterProjection{bound: cfg.bound(), rejectedBytes: cfg.RejectedBytes, trimmed: m.deadLettersTrimmed, aside: m.setAside, since: map[string]store.DeadLetterBound{}}
 }
 
 // Record implements Projection.

@@ -42,7 +42,7 @@ type seenProjection struct {
 }
 
 func newSeenProjection(cfg *ApplyConfig, m *applyMetrics) *seenProjection {
-	return &seenProjection{seen: newSeen(cfg.DedupeWindow, cfg.DedupeMaxBytes, cfg.RepeatsBytes), metrics: m}
+	return &seenProjection{seen: newSeen(cfg.DedupeWindow, int64(cfg.DedupeMaxBytes), cfg.RepeatsBytes), metrics: m}
 }
 
 // Load implements Projection.

@@ -300,7 +300,7 @@ func TestTheSameLogGivesTheSameResultsHoweverItWasCut(t *testing.T) {
 	}
 	w.clock.advance(1000 * time.Hour) // another wall clock
 	dir := t.TempDir()
-	log, err := bolt.Open(filepath.Join(dir, "spool"), bolt.Options{MaxBytes: 64 << 20, Meta: re})
+	log, err := bolt.Open(filepath.Join(dir, "spool"), bolt.Options{Capacity: spool.Capacity{MaxBytes: 64 << 20}, Meta: re})
 	w.must(err)
 	defer log.Close()
 	for i, rec := range records {

@@ -54,7 +54,7 @@ func newPlant(tb testing.TB, devices, altEvery int, noise bool) *plant {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = db.Close() })
-	readings, err := series.Open(ctx, series.Config{SeriesPerTenant: 1 << 20}, db, series.Options{})
+	readings, err := series.Open(ctx, series.Config{Settings: series.Settings{SeriesPerTenant: 1 << 20}}, db, series.Options{})
 	if err != nil {
 		tb.Fatal(err)
 	}

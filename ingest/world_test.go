@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/setting"
 	"weir/model"
 	"weir/rules"
 	"weir/series"
@@ -123,13 +124,12 @@ func (c *testCeiling) TakeUnauthenticated(n, _ int) bool {
 }
 
 func testConfig() ApplyConfig {
-	return ApplyConfig{MaxAge: 366 * 24 * time.Hour, MaxFutureSkew: 5 * time.Minute, ReplayBytes: 1 << 20, HeadAge: time.Hour, HeadBytes: 64 << 20,
-		DedupeWindow: 14 * 24 * time.Hour, DedupeMaxBytes: 1 << 20, RejectedBytes: 16 << 20, CommitRetry: time.Millisecond}
+	return ApplyConfig{TimeSettings: TimeSettings{MaxAge: 366 * 24 * time.Hour, MaxFutureSkew: 5 * time.Minute}, CheckpointSettings: CheckpointSettings{ReplayBytes: 1 << 20, HeadAge: time.Hour}, HeadBytes: 64 << 20, DedupeSettings: DedupeSettings{DedupeWindow: 14 * 24 * time.Hour, DedupeMaxBytes: 1 << 20}, RejectedBytes: 16 << 20, CommitRetry: time.Millisecond}
 }
 
 func newWorld(t testing.TB, change ...func(*world)) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), cfg: testConfig(), gcfg: IntakeConfig{DeviceAuth: AuthRequired},
+	w := &world{t: t, dir: t.TempDir(), cfg: testConfig(), gcfg: IntakeConfig{AuthSettings: AuthSettings{DeviceAuth: AuthRequired}},
 		clock:   &testClock{wall: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)},
 		ceiling: &testCeiling{known: map[string]bool{"acme": true, "other": true}, left: -1, unauthenticated: 1000}, ring: make(chan *store.DeadLetter, 100)}
 	for _, f := range change {
@@ -155,7 +155,7 @@ func (w *world) open() {
 	w.must(err)
 	w.counts = NewTransportCounts(NewListening(w.clock.elapsed))
 	w.counts.listening.Open()
-	w.log, err = bolt.Open(filepath.Join(w.dir, "spool"), bolt.Options{MaxBytes: cmp.Or(w.logBytes, 64<<20), Meta: w.counts, Sync: w.sync})
+	w.log, err = bolt.Open(filepath.Join(w.dir, "spool"), bolt.Options{Capacity: spool.Capacity{MaxBytes: setting.Size(cmp.Or(w.logBytes, 64<<20))}, Meta: w.counts, Sync: w.sync})
 	w.must(err)
 	w.boots++
 	w.time = NewClock(ClockConfig{Boot: w.boots, Now: w.clock.now, Built: w.built, Log: w.log, Logger: slog.New(slog.DiscardHandler)})

@@ -29,7 +29,7 @@ func (o *Operator) certificateStatus() *CertificateStatus {
 		return nil
 	}
 	s := o.deps.Served.State()
-	out := &CertificateStatus{File: o.deps.Config.TLS.CertFile, Names: s.Pair.Names(), NotBefore: s.Pair.Begins().UTC(), NotAfter: s.Pair.Expires().UTC(),
+	out := &CertificateStatus{File: o.deps.Config.TLS.Cert, Names: s.Pair.Names(), NotBefore: s.Pair.Begins().UTC(), NotAfter: s.Pair.Expires().UTC(),
 		Listeners: o.deps.Listeners().Secure()}
 	if s.Failed != nil {
 		out.Problem, out.Since = CertificateError(s.Failed), s.Since.UTC()
@@ -54,11 +54,11 @@ func restingCertificate(cfg config.Config, now func() time.Time) []health.Check 
 		return nil
 	}
 	return []health.Check{health.Certificate(func() health.Pair {
-		k, err := certs.New(cfg.TLS.Files())
+		k, err := certs.New(cfg.TLS)
 		if err != nil {
-			return health.Pair{File: cfg.TLS.CertFile, Problem: CertificateError(err)}
+			return health.Pair{File: cfg.TLS.Cert, Problem: CertificateError(err)}
 		}
 		p := k.State().Pair
-		return health.Pair{File: cfg.TLS.CertFile, NotBefore: p.Begins(), NotAfter: p.Expires()}
+		return health.Pair{File: cfg.TLS.Cert, NotBefore: p.Begins(), NotAfter: p.Expires()}
 	}, now)}
 }

@@ -63,7 +63,7 @@ func (e *Entities) secureListeners(at Listeners) *SecureListeners {
 	switch {
 	case p.Public():
 	case p.Rooted():
-		d.CAFile = e.Config.TLS.CertFile
+		d.CAFile = e.Config.TLS.Cert
 	default:
 		d.CAFile = "ca.pem" // of the CA; where it lies is not known
 	}

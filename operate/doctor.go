@@ -74,7 +74,7 @@ func (o *Operator) checks(m health.Machine, q DoctorQuery) []health.Check {
 		names(cfg, listeners),
 		health.Exposure(listeners.configured()),
 	}, openTopicsChecks(listeners), o.certificateChecks(m.Now), []health.Check{
-		health.DeviceAuth(cfg.Auth.DeviceAuthMode),
+		health.DeviceAuth(string(cfg.Auth.DeviceAuth)),
 		{ID: "sign-in", Look: func(context.Context) health.Finding { return signIn(o.deps.Auth.HasSuperuser(), dir) }},
 		{ID: "ledger", Look: func(ctx context.Context) health.Finding { return ledgerFinding(ctx, o.deps.Applier.Ledger()) }},
 		{ID: "backlog", Look: func(context.Context) health.Finding { return o.backlog(m.Now()) }},

@@ -132,7 +132,7 @@ func (s *atRest) checks(m health.Machine) []health.Check {
 		m.FileModes(dir),
 		m.FileSystemKind(dir),
 		m.DiskKind(dir),
-		m.Space(dir, int64(s.cfg.Ingest.SpoolMaxBytes)-sizeOf(SpoolPath(dir))),
+		m.Space(dir, int64(s.cfg.Ingest.Capacity.MaxBytes)-sizeOf(SpoolPath(dir))),
 		m.Sync(dir),
 		{ID: "root-key", Look: func(context.Context) health.Finding { return s.rootKey() }},
 		{ID: "store", Look: s.storeFits},
@@ -147,7 +147,7 @@ func (s *atRest) checks(m health.Machine) []health.Check {
 		names(s.cfg, listeners),
 		health.Exposure(listeners.configured()),
 	}, openTopicsChecks(listeners), restingCertificate(s.cfg, m.Now), []health.Check{
-		health.DeviceAuth(s.cfg.Auth.DeviceAuthMode),
+		health.DeviceAuth(string(s.cfg.Auth.DeviceAuth)),
 		stored("sign-in", s.signIn),
 		current("ledger", s.ledger),
 		stored("backlog", func(context.Context) health.Finding { return s.backlog() }),

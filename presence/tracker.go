@@ -44,10 +44,11 @@ type TrackerConfig struct {
 	MaxGraces func() int
 }
 
-// Timing may change while a tracker runs.
+// Timing are the keys of a tracker, in the section presence. They may change while it runs.
 type Timing struct {
-	Grace time.Duration // in which a device may return after a start, or after Weir ended its connection
-	Check time.Duration // between two comparisons of what is stored with what is connected
+	// Grace begins at a start, or when Weir ends a connection.
+	Grace time.Duration `yaml:"restart_grace" default:"150s" zero:"no" doc:"Time for a device to reconnect after a start." reload:"yes"`
+	Check time.Duration `yaml:"reconcile_interval" default:"5m" zero:"no" doc:"How often stored presence is compared with live connections and repaired." reload:"yes"`
 }
 
 // TrackerDeps are the collaborators of a tracker. Emit and Now are required.
@@ -128,7 +129,8 @@ func (t *Tracker) Set(timing Timing) {
 	t.nudge()
 }
 
-func (t *Tracker) current() Timing {
+// Timing returns the effective timing.
+func (t *Tracker) Timing() Timing {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.timing
@@ -225,11 +227,11 @@ func (t *Tracker) Run(ctx context.Context) error {
 	if !t.restart(ctx) {
 		return nil
 	}
-	every := t.current().Check
+	every := t.Timing().Check
 	check := time.NewTicker(every)
 	defer check.Stop()
 	for {
-		if now := t.current().Check; now != every {
+		if now := t.Timing().Check; now != every {
 			every = now
 			check.Reset(every)
 		}
@@ -251,7 +253,7 @@ func (t *Tracker) Run(ctx context.Context) error {
 // restart gives every device that was connected when Weir stopped its grace, longer while connections queue but not for ever,
 // and then disconnects those that have not returned. It returns false when ctx ended.
 func (t *Tracker) restart(ctx context.Context) bool {
-	grace, started := t.current().Grace, nanos(t.deps.Now())
+	grace, started := t.Timing().Grace, nanos(t.deps.Now())
 	if !sleep(ctx, grace) {
 		return false
 	}

@@ -19,7 +19,7 @@ func (b *bench) fleet(n int) {
 }
 
 func BenchmarkCreateDevice(b *testing.B) {
-	w := newBench(b, Config{DevicesPerTenant: 1 << 40})
+	w := newBench(b, Config{DeviceSettings: DeviceSettings{DevicesPerTenant: 1 << 40}})
 	w.seed()
 	for i := 0; b.Loop(); i++ {
 		must(w.Devices.Create(b.Context(), acme, store.Patch{"token": fmt.Sprint("n", i), "deviceTypeToken": "t"}))(b)
@@ -27,7 +27,7 @@ func BenchmarkCreateDevice(b *testing.B) {
 }
 
 func BenchmarkBulkOf1000(b *testing.B) {
-	w := newBench(b, Config{DevicesPerTenant: 1 << 40})
+	w := newBench(b, Config{DeviceSettings: DeviceSettings{DevicesPerTenant: 1 << 40}})
 	w.seed()
 	for i := 0; b.Loop(); i++ {
 		must(w.CreateDevices(b.Context(), acme, Bulk{Type: "t", Count: maxBulk, TokenTemplate: fmt.Sprint("r", i, "-{n}")}))(b)
@@ -35,7 +35,7 @@ func BenchmarkBulkOf1000(b *testing.B) {
 }
 
 func BenchmarkImportOf10000(b *testing.B) {
-	w := newBench(b, Config{DevicesPerTenant: 1 << 40})
+	w := newBench(b, Config{DeviceSettings: DeviceSettings{DevicesPerTenant: 1 << 40}})
 	w.seed()
 	for i := 0; b.Loop(); i++ {
 		entries := make([]Entry, 10_000)
@@ -49,13 +49,10 @@ func BenchmarkImportOf10000(b *testing.B) {
 }
 
 func BenchmarkFindCredential(b *testing.B) {
-	w := newBench(b, Config{DevicesPerTenant: 1 << 40})
+	w := newBench(b, Config{DeviceSettings: DeviceSettings{DevicesPerTenant: 1 << 40}})
 	w.fleet(10_000)
-	_, secret, err := w.AddAccessToken(b.Context(), acme, "f5000")
-	if err != nil {
-		b.Fatal(err)
-	}
-	hash := sha256.Sum256([]byte(secret))
+	issued := must(w.IssueToken(b.Context(), acme, TokenRequest{Device: "f5000"}))(b)
+	hash := sha256.Sum256([]byte(issued.Secret))
 	for b.Loop() {
 		if len(must(w.FindCredentials(b.Context(), 1, AccessToken, hash))(b)) != 1 {
 			b.Fatal("not found")
@@ -64,7 +61,7 @@ func BenchmarkFindCredential(b *testing.B) {
 }
 
 func BenchmarkListOf100000(b *testing.B) {
-	w := newBench(b, Config{DevicesPerTenant: 1 << 40})
+	w := newBench(b, Config{DeviceSettings: DeviceSettings{DevicesPerTenant: 1 << 40}})
 	w.fleet(100_000)
 	for name, page := range map[string]store.Page{"first": {Number: 1}, "last": {Number: 1000}} {
 		for of, filters := range map[string][]store.Filter{"all": nil, "type": {store.RefersTo("type_id", "device_types", "t")}} {

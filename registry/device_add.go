@@ -47,73 +47,75 @@ func (r *Registry) AddDeviceOfType(ctx context.Context, by *model.Principal, p, 
 	return d, typeMade, secret, nil
 }
 
-// AddAccessToken mints one more access token for a device.
-func (r *Registry) AddAccessToken(ctx context.Context, by *model.Principal, device string) (credential *DeviceCredential, secret string, err error) {
-	return r.addToken(ctx, by, device, nil, func(*store.Change, *Device) error { return nil })
+// TokenRequest asks for a new access token of a device.
+type TokenRequest struct {
+	Device  string
+	Replace bool          // the access tokens that the device has are removed
+	Until   *model.Micros // the token is temporary and expires then; those of the device that have expired are removed
 }
 
-// temporary marks the access tokens of AddTemporaryToken.
+// IssuedToken is a new access token.
+type IssuedToken struct {
+	Credential *DeviceCredential `gql:"credential"`
+	Secret     string            `gql:"accessToken"`
+	Replaced   int               `gql:"replaced"` // how many were removed because of TokenRequest.Replace
+}
+
+// temporary marks the access tokens with an end.
 const temporary = `{"temporary":true}`
 
-// AddTemporaryToken mints an access token that is good until a time. Those of the device whose time is over go.
-func (r *Registry) AddTemporaryToken(ctx context.Context, by *model.Principal, device string, until model.Micros) (*DeviceCredential, string, error) {
-	return r.addToken(ctx, by, device, store.Patch{"expiresAt": until, "metadata": temporary}, func(c *store.Change, d *Device) error {
-		_, err := r.dropTokens(c, d, func(have *DeviceCredential) bool {
-			return text(have.Metadata) == temporary && have.ExpiresAt != nil && *have.ExpiresAt <= c.At
-		})
-		return err
-	})
-}
-
-// ReplaceAccessTokens mints a new access token for a device and removes all others that it had; removed is their number.
-func (r *Registry) ReplaceAccessTokens(ctx context.Context, by *model.Principal, device string) (secret string, removed int, err error) {
-	_, secret, err = r.addToken(ctx, by, device, nil, func(c *store.Change, d *Device) (err error) {
-		removed, err = r.dropTokens(c, d, func(*DeviceCredential) bool { return true })
-		return err
-	})
-	return secret, removed, err
-}
-
-// addToken mints an access token with more fields, in one change with what is done before.
-func (r *Registry) addToken(ctx context.Context, by *model.Principal, device string, more store.Patch,
-	before func(*store.Change, *Device) error) (credential *DeviceCredential, secret string, err error) {
-	secret, p, err := r.mint(ctx, by, device, more)
-	if err != nil {
-		return nil, "", err
+// IssueToken mints an access token and removes those that it replaces, in one change. The secret is returned here and
+// shown nowhere else.
+func (r *Registry) IssueToken(ctx context.Context, by *model.Principal, q TokenRequest) (*IssuedToken, error) {
+	var more store.Patch
+	if q.Until != nil {
+		more = store.Patch{"expiresAt": *q.Until, "metadata": temporary}
 	}
+	secret, p, err := r.mint(ctx, by, q.Device, more)
+	if err != nil {
+		return nil, err
+	}
+	out := &IssuedToken{Secret: secret}
 	err = r.mutate(ctx, by, func(c *store.Change) error {
-		d, err := r.Devices.Must(c, c.By.TenantID, device)
+		d, err := r.Devices.Must(c, c.By.TenantID, q.Device)
 		if err != nil {
 			return err
 		}
-		if err := before(c, d); err != nil {
+		if out.Replaced, err = r.dropTokens(c, d, q); err != nil {
 			return err
 		}
-		credential, err = r.Credentials.Make(c, p)
+		out.Credential, err = r.Credentials.Make(c, p)
 		return err
 	})
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	return credential, secret, nil
+	return out, nil
 }
 
-// dropTokens removes the access tokens of a device that which names.
-func (r *Registry) dropTokens(c *store.Change, d *Device, which func(*DeviceCredential) bool) (n int, err error) {
+// dropTokens removes the access tokens of a device that a new one replaces, and returns their number, and the temporary
+// ones that have expired.
+func (r *Registry) dropTokens(c *store.Change, d *Device, q TokenRequest) (replaced int, err error) {
+	if !q.Replace && q.Until == nil {
+		return 0, nil
+	}
 	have, err := r.Credentials.Table.By(c, c.By.TenantID, "device_id", d.ID)
 	if err != nil {
 		return 0, err
 	}
 	for _, credential := range have {
-		if credential.Type != AccessToken || !which(credential) {
+		expired := text(credential.Metadata) == temporary && credential.ExpiresAt != nil && *credential.ExpiresAt <= c.At
+		if credential.Type != AccessToken || !q.Replace && !expired {
 			continue
 		}
 		if _, err := r.Credentials.Remove(c, credential.Token); err != nil {
-			return n, err
+			return 0, err
 		}
-		n++
+		if q.Replace {
+			replaced++
+		}
 	}
-	return n, nil
+	return replaced, nil
 }
 
 // mint makes a secret of 256 random bits and the prepared fields of its credential, whose token is a random UUID. more

@@ -269,14 +269,14 @@ func TestADeviceIsAddedWithItsAccessToken(t *testing.T) {
 	if got := b.find(acme, AccessToken, secret); len(got) != 1 || got[0].DeviceID != d.ID || !got[0].Enabled || got[0].ExpiresAt != 0 {
 		t.Errorf("found %+v", got)
 	}
-	c, second, err := b.AddAccessToken(ctx, operator, "new")
-	if err != nil || second == secret || c.DeviceID != d.ID || !model.ValidToken(c.Token) {
-		t.Errorf("second token: %+v, %v", c, err)
+	second, err := b.IssueToken(ctx, operator, TokenRequest{Device: "new"})
+	if err != nil || second.Secret == secret || second.Credential.DeviceID != d.ID || !model.ValidToken(second.Credential.Token) {
+		t.Errorf("second token: %+v, %v", second, err)
 	}
 	b.unchanged("refused", func() {
 		_, _, err := b.AddDevice(ctx, operator, store.Patch{"token": "new", "deviceTypeToken": "t"})
 		b.refused("token in use", err, model.CodeConflict, "unique")
-		_, _, err = b.AddAccessToken(ctx, operator, "nope")
+		_, err = b.IssueToken(ctx, operator, TokenRequest{Device: "nope"})
 		b.refused("no device", err, model.CodeNotFound, `device "nope"`)
 		_, _, err = b.AddDevice(ctx, &model.Principal{Kind: model.LocalOperator}, store.Patch{"token": "x", "deviceTypeToken": "t"})
 		b.refused("no tenant", err, model.CodeUnauthenticated, "unauthenticated")

@@ -325,10 +325,11 @@ func anys(values []string) []any {
 	return out
 }
 
-// DeleteDevices removes devices in one change: all of them, or none when one does not exist.
-func (r *Registry) DeleteDevices(ctx context.Context, by *model.Principal, tokens []string) error {
-	return r.mutate(ctx, by, func(c *store.Change) error {
-		for _, token := range unique(tokens) {
+// DeleteDevices removes devices in one change, all of them, or none when one does not exist, and returns their number.
+func (r *Registry) DeleteDevices(ctx context.Context, by *model.Principal, tokens []string) (int, error) {
+	tokens = unique(tokens)
+	err := r.mutate(ctx, by, func(c *store.Change) error {
+		for _, token := range tokens {
 			deleted, err := r.Devices.Remove(c, token)
 			if err != nil {
 				return err
@@ -339,4 +340,5 @@ func (r *Registry) DeleteDevices(ctx context.Context, by *model.Principal, token
 		}
 		return nil
 	})
+	return len(tokens), err
 }

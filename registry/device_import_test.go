@@ -105,7 +105,7 @@ func TestAnImportThatCannotBeTellsEverythingAndMakesNothing(t *testing.T) {
 
 func TestAnImportKeepsToTheCeilingAndToItsOwnBound(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, Config{DevicesPerTenant: 2})
+	b := newBench(t, Config{DeviceSettings: DeviceSettings{DevicesPerTenant: 2}})
 	b.seed()
 	b.unchanged("ceiling", func() {
 		_, _, err := b.ImportDevices(t.Context(), acme, Import{Entries: []Entry{entry("a", "t"), entry("b", "t")}})
@@ -121,11 +121,11 @@ func TestDevicesGoTogetherOrNotAtAll(t *testing.T) {
 	b.seed()
 	must(b.Devices.Create(t.Context(), acme, store.Patch{"token": "e", "deviceTypeToken": "t"}))(t)
 	b.unchanged("one is not there", func() {
-		err := b.DeleteDevices(t.Context(), acme, []string{"d", "nope"})
+		_, err := b.DeleteDevices(t.Context(), acme, []string{"d", "nope"})
 		b.refused("one is not there", err, model.CodeNotFound, `device "nope"`)
 	})
-	if err := b.DeleteDevices(t.Context(), acme, []string{"d", "e", "d"}); err != nil {
-		t.Error(err)
+	if n, err := b.DeleteDevices(t.Context(), acme, []string{"d", "e", "d"}); n != 2 || err != nil {
+		t.Errorf("%d removed, %v", n, err)
 	}
 	if have := must(b.Devices.ByToken(t.Context(), acme, []string{"d", "e"}))(t); len(have) > 0 {
 		t.Errorf("%d are left", len(have))
@@ -138,29 +138,28 @@ func TestAccessTokensAreReplacedAndLentOnesGoWhenTheirTimeIsOver(t *testing.T) {
 	ctx := t.Context()
 	b.seed()
 	must(b.Credentials.Create(ctx, acme, store.Patch{"token": "u", "deviceToken": "d", "credentialType": MQTTBasic, "credentialId": "user", "enabled": true}))(t)
-	_, first, err := b.AddAccessToken(ctx, acme, "d")
-	if err != nil {
-		t.Fatal(err)
+	issue := func(q TokenRequest) *IssuedToken {
+		t.Helper()
+		q.Device = "d"
+		return must(b.IssueToken(ctx, acme, q))(t)
 	}
+	first := issue(TokenRequest{}).Secret
 	now := model.Micros(b.now.Load())
-	_, over, err := b.AddTemporaryToken(ctx, acme, "d", now)
-	if err != nil {
-		t.Fatal(err)
+	over := issue(TokenRequest{Until: new(now)}).Secret
+	lent := issue(TokenRequest{Until: new(now + 3_600_000_000)})
+	if lent.Replaced != 0 || lent.Credential.ExpiresAt == nil || *lent.Credential.ExpiresAt != now+3_600_000_000 {
+		t.Fatalf("%+v", lent)
 	}
-	lent, good, err := b.AddTemporaryToken(ctx, acme, "d", now+3_600_000_000)
-	if err != nil || lent.ExpiresAt == nil || *lent.ExpiresAt != now+3_600_000_000 {
-		t.Fatalf("%+v, %v", lent, err)
-	}
-	for secret, want := range map[string]int{first: 1, over: 0, good: 1} {
+	for secret, want := range map[string]int{first: 1, over: 0, lent.Secret: 1} {
 		if got := b.find(acme, AccessToken, secret); len(got) != want {
 			t.Errorf("%d of them", len(got))
 		}
 	}
-	second, removed, err := b.ReplaceAccessTokens(ctx, acme, "d")
-	if err != nil || removed != 2 {
-		t.Errorf("%d removed, %v", removed, err)
+	second := issue(TokenRequest{Replace: true})
+	if second.Replaced != 2 {
+		t.Errorf("%d removed", second.Replaced)
 	}
-	for secret, want := range map[string]int{first: 0, good: 0, second: 1} {
+	for secret, want := range map[string]int{first: 0, lent.Secret: 0, second.Secret: 1} {
 		if got := b.find(acme, AccessToken, secret); len(got) != want {
 			t.Errorf("after the replacement %d of them", len(got))
 		}

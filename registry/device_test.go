@@ -192,7 +192,7 @@ func TestBulkCreatesAllDevicesOrNone(t *testing.T) {
 
 func TestATenantHasAtMostItsCeilingOfDevices(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, Config{DevicesPerTenant: 3})
+	b := newBench(t, Config{DeviceSettings: DeviceSettings{DevicesPerTenant: 3}})
 	ctx := t.Context()
 	b.seed()
 	bulk := func(p *model.Principal, n int64) error {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"weir/internal/setting"
 	"weir/model"
 	"weir/store"
 	"weir/store/entity"
@@ -22,7 +23,7 @@ import (
 
 // Config holds the registry's limits. Zero values mean the defaults.
 type Config struct {
-	DevicesPerTenant     int64 // limits.devices_per_tenant
+	DeviceSettings
 	CredentialsPerDevice int64
 	MetricsPerProfile    int64
 	RulesPerProfile      int64
@@ -31,7 +32,7 @@ type Config struct {
 
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
-	return Config{DevicesPerTenant: 100_000, CredentialsPerDevice: 64, MetricsPerProfile: 1000, RulesPerProfile: 500, RulesPerTenant: 500}
+	return Config{CredentialsPerDevice: 64, MetricsPerProfile: 1000, RulesPerProfile: 500, RulesPerTenant: 500}
 }
 
 func (c Config) withDefaults() Config {
@@ -41,7 +42,7 @@ func (c Config) withDefaults() Config {
 			*v = fallback
 		}
 	}
-	set(&c.DevicesPerTenant, d.DevicesPerTenant)
+	setting.FillDefaults(&c.DeviceSettings)
 	set(&c.CredentialsPerDevice, d.CredentialsPerDevice)
 	set(&c.MetricsPerProfile, d.MetricsPerProfile)
 	set(&c.RulesPerProfile, d.RulesPerProfile)

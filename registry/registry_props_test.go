@@ -18,7 +18,7 @@ import (
 // What resolution would read after any changes is what the tables say, and the counts of devices are right.
 func TestViewRowsFollowAnyChanges(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, Config{DevicesPerTenant: 6})
+	b := newBench(t, Config{DeviceSettings: DeviceSettings{DevicesPerTenant: 6}})
 	ctx := t.Context()
 	rapid.Check(t, func(rt *rapid.T) {
 		tenants := []*model.Principal{acme, other}

@@ -1,11 +1,12 @@
 package rules
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strconv"
-	"time"
 
+	"weir/internal/setting"
 	"weir/model"
 )
 
@@ -30,10 +31,8 @@ func (c *Compiler) Limits() Limits { return c.limits }
 
 // Limits are what the instance allows and performs. A zero number stands for its default.
 type Limits struct {
-	MaxDuration time.Duration // longest duration of a rule; default 24 h
-	MaxCost     uint64        // static worst case of one expression; default 100
-	MaxRules    int           // rules of a tenant that run; default 500
-	MaxKeys     int           // keys of a tenant, and as many devices with a clock; default 1,000,000
+	Settings
+	MaxCost uint64 // static worst case of one expression; default 100
 	// MaxKeysInAll is the maximum of keys and devices with a clock of all tenants together; default: what MaxKeys allows
 	// each of them.
 	MaxKeysInAll int
@@ -44,29 +43,13 @@ type Limits struct {
 	Kinds []Kind
 }
 
-// Defaults of Limits.
-const (
-	DefaultMaxDuration = 24 * time.Hour
-	DefaultMaxCost     = 100
-	DefaultMaxRules    = 500
-	DefaultMaxKeys     = 1_000_000
-)
+// DefaultMaxCost is the default of Limits.MaxCost.
+const DefaultMaxCost = 100
 
 func (l Limits) withDefaults() Limits {
-	set := func(p *int, d int) {
-		if *p == 0 {
-			*p = d
-		}
-	}
-	if l.MaxDuration == 0 {
-		l.MaxDuration = DefaultMaxDuration
-	}
-	if l.MaxCost == 0 {
-		l.MaxCost = DefaultMaxCost
-	}
-	set(&l.MaxRules, DefaultMaxRules)
-	set(&l.MaxKeys, DefaultMaxKeys)
-	set(&l.MaxKeysInAll, math.MaxInt)
+	setting.FillDefaults(&l.Settings)
+	l.MaxCost = cmp.Or(l.MaxCost, DefaultMaxCost)
+	l.MaxKeysInAll = cmp.Or(l.MaxKeysInAll, math.MaxInt)
 	return l
 }
 

@@ -239,7 +239,7 @@ func TestRuleThatNoLongerCompilesIsKeptAndNotRun(t *testing.T) {
 	b.took()
 	pages := b.e.Freeze()
 
-	b.e = NewEngine(newTestCompiler(t, Limits{MaxDuration: 3600e9}), nil)
+	b.e = NewEngine(newTestCompiler(t, Limits{Settings: Settings{MaxDuration: 3600e9}}), nil)
 	if err := b.e.Load(pages); err != nil {
 		t.Fatal(err)
 	}
@@ -355,7 +355,7 @@ func TestKeysAndDevicesOfAllTenantsTogetherAreBounded(t *testing.T) {
 
 func TestKeysBeyondTheBudgetAreRefusedAndCounted(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, Limits{MaxKeys: 3})
+	b := newBench(t, Limits{Settings: Settings{MaxKeys: 3}})
 	b.install(1, view("hot", hot(80)), view("warm", hot(70)))
 	b.apply(1, 10, readings("temp", 90.0))
 	b.apply(2, 10, readings("temp", 90.0))
@@ -378,7 +378,7 @@ func TestKeysBeyondTheBudgetAreRefusedAndCounted(t *testing.T) {
 
 func TestRulesBeyondTheTenantsLimitDoNotRun(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, Limits{MaxRules: 2})
+	b := newBench(t, Limits{Settings: Settings{MaxRules: 2}})
 	other := ProfileRef{ProfileKey: ProfileKey{7, 71}, TenantToken: "acme", Token: "valve", Version: 1}
 	b.e.Install(b.place(0), other, []model.RuleView{view("x", hot(1))}, b.emit)
 	b.install(1, view("b", hot(1)), view("a", hot(1)))

@@ -91,7 +91,7 @@ func drawLog(t *rapid.T) []op {
 	return ops
 }
 
-var simLimits = Limits{MaxDuration: 3600e9, MaxKeys: 3}
+var simLimits = Limits{Settings: Settings{MaxDuration: 3600e9, MaxKeys: 3}}
 
 // TestReplayFromAnySnapshotGivesTheSameEdges runs a log in one go, and once more with the engine thrown away and
 // loaded from its pages at random places.
@@ -169,7 +169,7 @@ func reload(t *rapid.T, c *Compiler, e *Engine, store map[string]Page, active ma
 // TestEngineAgreesWithThePlainModel compares the engine with a few lines that have no index, no buckets and no pages.
 func TestEngineAgreesWithThePlainModel(t *testing.T) {
 	t.Parallel()
-	c, compiled := newTestCompiler(t, Limits{MaxDuration: 3600e9}), map[model.RuleView]*Program{}
+	c, compiled := newTestCompiler(t, Limits{Settings: Settings{MaxDuration: 3600e9}}), map[model.RuleView]*Program{}
 	rapid.Check(t, func(t *rapid.T) {
 		e, m := NewEngine(c, nil), newPlain(c, compiled)
 		for i, o := range drawLog(t) {

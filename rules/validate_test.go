@@ -45,7 +45,7 @@ func TestValidateGoesThroughTheListInOrder(t *testing.T) {
 
 func TestDurationAboveTheMaximumDoesNotCompile(t *testing.T) {
 	t.Parallel()
-	c := newTestCompiler(t, Limits{MaxDuration: 60e9})
+	c := newTestCompiler(t, Limits{Settings: Settings{MaxDuration: 60e9}})
 	for _, text := range []string{
 		`{"name":"n","type":"absence","timeout":"61s"}`,
 		`{"name":"n","type":"duration","hold":"61s","when":{"metric":"t","op":"gt","threshold":1}}`,

@@ -58,7 +58,7 @@ func (f *Frozen) Bytes() int64 { return f.head.bytes }
 // removes the rows of a failed one. The caller's goroutine does the encoding.
 func (f *Frozen) Write(ctx context.Context, gen uint64, run func(func(store.Tx) error) error) error {
 	began := time.Now()
-	if _, err := dropUnflipped(run); err != nil {
+	if _, err := dropUnpublished(run); err != nil {
 		return err
 	}
 	w := &headWriter{ctx: ctx, gen: gen, run: run}
@@ -88,7 +88,7 @@ func (f *Frozen) Publish(tx store.Tx) error {
 		return err
 	}
 	if f.gen <= gen {
-		return errors.New("series: flip of a head that was not written under a newer generation")
+		return errors.New("series: a checkpoint that was not written under a newer generation cannot be published")
 	}
 	return store.SetCheckpointState(tx, f.head.last, f.gen)
 }
@@ -263,7 +263,7 @@ func (w *headWriter) block(b *blockBuilder, tenantID int64) error {
 }
 
 // latest writes the latest values of series and devices. Those rows have no generation: an older one may be replaced
-// before the flip, because a replay after the old head offset computes the same newest reading.
+// before the publication, because a replay after the old checkpoint computes the same newest reading.
 func (w *headWriter) latest(h *head) error {
 	acts := slices.SortedFunc(slices.Values(h.acts), func(a, b *activity) int { return cmp.Compare(a.id, b.id) })
 	for _, a := range acts {

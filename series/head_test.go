@@ -342,7 +342,7 @@ func TestTheSameLogMakesAHeadOfTheSameSize(t *testing.T) {
 func TestSeriesBeyondTheLimitsAreNotAdmitted(t *testing.T) {
 	t.Parallel()
 	st := fixture.Store(t)
-	s := open(t, st, Config{SeriesPerDevice: 3, SeriesPerTenant: 5})
+	s := open(t, st, Config{Settings: Settings{SeriesPerDevice: 3, SeriesPerTenant: 5}})
 	metrics := func(names ...string) []model.Reading {
 		var out []model.Reading
 		for _, n := range names {
@@ -407,7 +407,7 @@ func TestSeriesBeyondTheLimitsAreNotAdmitted(t *testing.T) {
 func TestASeriesCountsUntilItsDeviceIsDeletedHoweverOldItsReadings(t *testing.T) {
 	t.Parallel()
 	st := fixture.Store(t)
-	s := open(t, st, Config{SeriesPerDevice: 2, SeriesPerTenant: 3})
+	s := open(t, st, Config{Settings: Settings{SeriesPerDevice: 2, SeriesPerTenant: 3}})
 	put(t, s, reading(1, 1, "a", day0, 1), reading(1, 1, "b", day0, 1), reading(1, 2, "a", day0, 1))
 	if err := writeHead(s, 1); err != nil {
 		t.Fatal(err)
@@ -478,7 +478,7 @@ func TestAnInterruptedForgetIsUndoneUntilItsReplay(t *testing.T) {
 func TestIDsOfATenantShareGroupsWithNoOther(t *testing.T) {
 	t.Parallel()
 	st := fixture.Store(t)
-	s := open(t, st, Config{SeriesPerDevice: 1 << 20})
+	s := open(t, st, Config{Settings: Settings{SeriesPerDevice: 1 << 20}})
 	const each = 600
 	add := func(from, to int) {
 		for i := from; i < to; i++ {

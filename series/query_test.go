@@ -186,7 +186,7 @@ func TestBothEndsOfARangeAreInclusiveAndAMicrosecondCounts(t *testing.T) {
 func TestBucketsRefuseWhatTheyMust(t *testing.T) {
 	t.Parallel()
 	st := fixture.Store(t)
-	s := open(t, st, Config{SeriesPerDevice: 10})
+	s := open(t, st, Config{Settings: Settings{SeriesPerDevice: 10}})
 	if _, err := s.Buckets(t.Context(), BucketQuery{TenantID: 1}); model.CodeOf(err) != model.CodeInvalidInput {
 		t.Fatalf("interval 0: %v", err)
 	}

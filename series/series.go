@@ -20,14 +20,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"weir/internal/setting"
 	"weir/model"
 	"weir/store"
 )
 
 // Config bounds the memory. A value of 0 or less means its default.
 type Config struct {
-	SeriesPerDevice int // 256
-	SeriesPerTenant int // 100,000
+	Settings
 	// ChunkReadings is the approximate number of readings of a chunk, 512: the first chunk has that many, later ones fill a page; a series with at least FullReadings (300) open readings at
 	// a freeze gets a chunk, one with fewer goes into a block. Both affect the size of rows, not whether they can be
 	// read.
@@ -38,6 +38,7 @@ type Config struct {
 }
 
 func (c *Config) setDefaults() {
+	setting.FillDefaults(&c.Settings)
 	for _, f := range [...]struct {
 		v    *int
 		most int
@@ -107,7 +108,7 @@ func Open(ctx context.Context, cfg Config, st store.Store, o Options) (*Series, 
 	if s.account == nil {
 		s.account = noAccount{}
 	}
-	removed, err := dropUnflipped(func(fn func(store.Tx) error) error { return st.Write(ctx, store.Results, fn) })
+	removed, err := dropUnpublished(func(fn func(store.Tx) error) error { return st.Write(ctx, store.Results, fn) })
 	if err != nil {
 		return nil, fmt.Errorf("series: remove an interrupted head write: %w", err)
 	}
@@ -128,8 +129,8 @@ func Open(ctx context.Context, cfg Config, st store.Store, o Options) (*Series, 
 	return s, nil
 }
 
-// dropUnflipped removes the rows of generations that were never published, a slice at a time.
-func dropUnflipped(run func(func(store.Tx) error) error) (removed int64, err error) {
+// dropUnpublished removes the rows of generations that were never published, a slice at a time.
+func dropUnpublished(run func(func(store.Tx) error) error) (removed int64, err error) {
 	const slice = 200
 	for {
 		var n int64

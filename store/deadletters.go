@@ -36,7 +36,7 @@ const (
 func AddDeadLetter(tx Tx, d *DeadLetter) error {
 	_, err := tx.Exec(`INSERT INTO dead_letters (tenant, occurred, kind, reason, source, summary, detail, attempts, subject, epoch,
 		log_offset, stranger, bytes, record) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-		d.Tenant, int64(d.Occurred), d.Kind, d.Reason, d.Source, d.Summary, nullText(d.Detail), d.Attempts, nullText(d.Subject),
+		d.Tenant, int64(d.Occurred), d.Kind, d.Reason, d.Source, d.Summary, orNull(d.Detail), d.Attempts, orNull(d.Subject),
 		int64(d.Epoch), int64(d.Offset), d.Unauthenticated, d.Bytes, d.Record)
 	return err
 }
@@ -177,5 +177,3 @@ func DeadLetterReasons(tx Tx, t model.Micros) ([]ReasonCount, error) {
 	}
 	return out, rows.Err()
 }
-
-func nullText(s string) sql.NullString { return sql.NullString{String: s, Valid: s != ""} }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"database/sql"
+	"errors"
 	"math"
 	"strconv"
 
@@ -58,7 +59,7 @@ func InsertAlert(tx Tx, e *EventRow) error {
 	a := &e.Alert
 	_, err := tx.Exec(`INSERT INTO row_events (`+eventColumns+`, kind, level, message, origin)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (log_offset, idx) DO NOTHING`,
-		append(e.columns(model.AlertEvent), a.Type, int64(a.Level), nullText(a.Message), nullText(a.Source))...)
+		append(e.columns(model.AlertEvent), a.Type, int64(a.Level), orNull(a.Message), orNull(a.Source))...)
 	return err
 }
 
@@ -66,7 +67,7 @@ func InsertAlert(tx Tx, e *EventRow) error {
 func InsertStateChange(tx Tx, e *EventRow) error {
 	_, err := tx.Exec(`INSERT INTO row_events (`+eventColumns+`, state, reason, session)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (log_offset, idx) DO NOTHING`,
-		append(e.columns(model.StateChange), int64(e.State.State), nullText(e.State.Reason), strconv.FormatUint(e.State.Session, 10))...)
+		append(e.columns(model.StateChange), int64(e.State.State), orNull(e.State.Reason), strconv.FormatUint(e.State.Session, 10))...)
 	return err
 }
 
@@ -172,3 +173,13 @@ const (
 	MinMicros model.Micros = math.MinInt64
 	MaxMicros model.Micros = math.MaxInt64
 )
+
+// HasRowEvent reports whether the event of a log position is stored as a row. A replay uses it to detect its own work.
+func HasRowEvent(tx Tx, at model.Offset, index uint32) (bool, error) {
+	var one int
+	err := tx.QueryRow(`SELECT 1 FROM row_events WHERE log_offset = ? AND idx = ?`, int64(at), int64(index)).Scan(&one)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}

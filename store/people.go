@@ -121,9 +121,6 @@ func holdings(tx Tx, query string, args []any) (map[int64][]int64, error) {
 	return roles, err
 }
 
-// TenantID returns the row id of a tenant, 0 when there is none.
-func TenantID(tx Tx, token string) (int64, error) { return refID(tx, "tenants", true, 0, token) }
-
 // SetIdentityRoles replaces the system roles of an identity.
 func SetIdentityRoles(tx Tx, identity int64, roles []int64) error {
 	return setRoles(tx, "identity_roles", "identity_id", identity, roles)

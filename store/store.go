@@ -24,6 +24,8 @@ var (
 	// ErrUnsynced: a sync failed. Writes since the previous sync may be lost without another error, so this open file takes
 	// no further writes. After the database is opened again it is consistent, and the log replays what it lacks.
 	ErrUnsynced = errors.New("store: a sync failed; what was written since the one before may be lost")
+	// ErrOpenRows: a statement was begun while the rows of another one of its transaction were open. It did nothing.
+	ErrOpenRows = errors.New("store: read and close the rows of a query before the next statement")
 )
 
 // UniqueError is returned by Exec and Insert when a unique index refuses a row.
@@ -45,7 +47,7 @@ const (
 	// Results survive a crash of the process. After a power cut the log replays them: it is trimmed only up to offsets of a
 	// commit that is synced.
 	Results Durability = iota
-	// Durable survives a power cut: API writes, control rows, and the checkpoint that lets the log be trimmed.
+	// Durable survives a power cut: API writes, metadata changes, and the checkpoint that lets the log be trimmed.
 	Durable
 )
 
@@ -65,8 +67,8 @@ type Store interface {
 }
 
 // Tx is a transaction. Statements use ? for parameters and only what both dialects share (ON CONFLICT … DO UPDATE,
-// RETURNING, no functions of one dialect); they are prepared once per connection. It is valid inside fn only, for one
-// goroutine.
+// RETURNING, no functions of one dialect); they are prepared once per connection. They do not nest: while rows of Query are
+// open, every other statement is refused with ErrOpenRows. It is valid inside fn only, for one goroutine.
 type Tx interface {
 	Context() context.Context
 	// Exec runs a statement and returns the number of rows it changed.

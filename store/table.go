@@ -20,7 +20,7 @@ type Row struct {
 	UpdatedAt model.Micros
 }
 
-// Desc describes a kind of entity; the fields stand in the tags of T, see Field.
+// Desc describes a kind of entity; the fields are in the tags of T, see Field.
 type Desc[T any] struct {
 	Kind     string // in messages: "device type"
 	Name     string // of the table

@@ -1,6 +1,100 @@
 package store
 
-import "weir/model"
+import (
+	"encoding/json"
+	"fmt"
+
+	"weir/model"
+)
+
+// MaxControlBody is the maximum size of a control row's body in bytes: with its other fields, a record of the log stays
+// under 1 MiB.
+const MaxControlBody = 1<<20 - 4<<10
+
+// formatView is the version that the encoded view changes begin with.
+const formatView = 1
+
+// EncodeViewChanges returns the body of a metadata change before it is split: a version, then JSON.
+func EncodeViewChanges(vs []model.ViewChange) ([]byte, error) {
+	body, err := json.Marshal(vs)
+	if err != nil {
+		return nil, fmt.Errorf("store: view changes: %w", err)
+	}
+	return append([]byte{formatView}, body...), nil
+}
+
+// DecodeViewChanges is the inverse of EncodeViewChanges, over the joined parts of a sequence. Errors: ErrVersion for the
+// body of a newer Weir, ErrDamaged otherwise.
+func DecodeViewChanges(body []byte) ([]model.ViewChange, error) {
+	if len(body) == 0 {
+		return nil, fmt.Errorf("%w: control body is empty", ErrDamaged)
+	}
+	if body[0] != formatView {
+		return nil, fmt.Errorf("%w: control body of version %d, this Weir reads %d", ErrVersion, body[0], formatView)
+	}
+	var vs []model.ViewChange
+	if err := json.Unmarshal(body[1:], &vs); err != nil {
+		return nil, fmt.Errorf("%w: control body: %w", ErrDamaged, err)
+	}
+	return vs, nil
+}
+
+// PendingControl returns at most limit control rows of sequences above after, in order. They are to be appended to the
+// log. The result may end within a sequence; RemoveControl is called when its last part is appended.
+func PendingControl(tx Tx, after uint64, limit int) ([]model.Control, error) {
+	rows, err := tx.Query(`SELECT sequence, part, parts, body FROM control WHERE sequence > ? ORDER BY sequence, part LIMIT ?`,
+		int64(after), limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var cs []model.Control
+	for rows.Next() {
+		var c model.Control
+		if err := rows.Scan(&c.Sequence, &c.Part, &c.Parts, &c.Body); err != nil {
+			return nil, err
+		}
+		cs = append(cs, c)
+	}
+	return cs, rows.Err()
+}
+
+// RemoveControl removes all parts of a sequence after they were appended to the log.
+func RemoveControl(tx Tx, sequence uint64) error {
+	_, err := tx.Exec(`DELETE FROM control WHERE sequence = ?`, int64(sequence))
+	return err
+}
+
+// insertControl writes the rows of one change and returns its sequence, which is never used again.
+func insertControl(tx Tx, vs []model.ViewChange) (uint64, error) {
+	body, err := EncodeViewChanges(vs)
+	if err != nil {
+		return 0, err
+	}
+	last, _, err := MetaInt(tx, metaControlSequence)
+	if err != nil {
+		return 0, err
+	}
+	sequence := last + 1
+	if err := SetMetaInt(tx, metaControlSequence, sequence); err != nil {
+		return 0, err
+	}
+	parts := (len(body) + MaxControlBody - 1) / MaxControlBody
+	if parts > maxControlParts {
+		return 0, model.Errorf(model.CodeLimitExceeded, "the change needs %d bytes of the log, more than %d", len(body), maxControlParts*MaxControlBody)
+	}
+	for part := range parts {
+		piece := body[part*MaxControlBody : min((part+1)*MaxControlBody, len(body))]
+		if _, err := tx.Exec(`INSERT INTO control (sequence, part, parts, body) VALUES (?, ?, ?, ?)`,
+			sequence, part, parts, piece); err != nil {
+			return 0, err
+		}
+	}
+	return uint64(sequence), nil
+}
+
+// maxControlParts bounds one change: 16 MiB of the log are reserved for metadata changes.
+const maxControlParts = 12
 
 // ViewRow is one row of the metadata view, with the span of the log in which it is effective.
 type ViewRow struct {

@@ -41,20 +41,14 @@ var planes = map[string]plane{
 func (s *Server) schemaIndex() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		urls := s.urls.Load()
-		base := cmp.Or(urls.base, baseOf(r))
+		base := cmp.Or(urls.BaseURL, baseOf(r))
 		public(w, "application/json")
 		enc := json.NewEncoder(w)
 		enc.SetEscapeHTML(false)
 		enc.SetIndent("", "  ")
-		_ = enc.Encode(s.indexAt(base, cmp.Or(urls.docs, base))) // the caller has left
+		_ = enc.Encode(s.indexAt(base, cmp.Or(urls.DocsURL, base))) // the caller has left
 	})
 }
-
-// urls are where the world finds the API and the schema files.
-type urls struct{ base, docs string }
-
-// SetURLs changes what the index says, as Config has it.
-func (s *Server) SetURLs(base, docs string) { s.urls.Store(&urls{base, docs}) }
 
 func (s *Server) indexAt(base, docs string) index {
 	ix := index{

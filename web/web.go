@@ -27,9 +27,8 @@ import (
 
 // Config says how the front behaves.
 type Config struct {
-	BaseURL  string // as clients reach it, without a slash at the end; "" takes it from each request
-	DocsURL  string // where the schema files are published, "" is BaseURL
-	DevTools bool   // serves the explorer
+	URLs
+	DevTools bool // serves the explorer
 	Areas    []Area
 	// Absent lists what the schema index names as having no GraphQL.
 	Absent []Absent
@@ -78,7 +77,7 @@ func (a Area) prefix() string {
 // Server is the front.
 type Server struct {
 	cfg     Config
-	urls    atomic.Pointer[urls] // what counts in place of cfg.BaseURL and cfg.DocsURL
+	urls    atomic.Pointer[URLs] // effective in place of cfg.URLs
 	log     *slog.Logger
 	handler http.Handler
 	http    *http.Server
@@ -99,7 +98,7 @@ func New(cfg Config) (*Server, error) {
 		cfg.MaxConnections = 2048
 	}
 	s := &Server{cfg: cfg, log: cfg.Log, places: make(chan struct{}, cfg.MaxConnections), metrics: newMetrics(cfg.Registerer), listen: newListenerMetrics("http", cfg.MaxConnections, cfg.Registerer)}
-	s.SetURLs(cfg.BaseURL, cfg.DocsURL)
+	s.SetURLs(cfg.URLs)
 	mux, err := s.routes()
 	if err != nil {
 		return nil, err

@@ -82,7 +82,7 @@ func (in *Instance) open() {
 	var err error
 	in.db, err = sqlite.Open(ctx, filepath.Join(in.dir, "weir.db"), sqlite.Options{Clock: time.Now})
 	in.must(err)
-	in.log, err = bolt.Open(filepath.Join(in.dir, "spool"), bolt.Options{MaxBytes: 64 << 20, Meta: in.counts, Sync: in.sync.run})
+	in.log, err = bolt.Open(filepath.Join(in.dir, "spool"), bolt.Options{Capacity: spool.Capacity{MaxBytes: 64 << 20}, Meta: in.counts, Sync: in.sync.run})
 	in.must(err)
 	clock := ingest.NewClock(ingest.ClockConfig{Boot: uint64(started.UnixNano()), Log: in.log, Logger: logger,
 		Now: func() (time.Time, time.Duration) { now := time.Now(); return now, now.Sub(started) }})
@@ -91,14 +91,14 @@ func (in *Instance) open() {
 	readings, err := series.Open(ctx, series.Config{}, in.db, series.Options{})
 	in.must(err)
 	in.control = ingest.NewController(in.db, in.log, clock.Stamp, logger)
-	in.applier, err = ingest.NewApplier(ctx, ingest.ApplyConfig{MaxAge: 366 * 24 * time.Hour, MaxFutureSkew: time.Minute, ReplayBytes: 1 << 30, HeadAge: time.Hour,
-		HeadBytes: 64 << 20, DedupeWindow: time.Hour, DedupeMaxBytes: 1 << 20, RejectedBytes: 1 << 20, CommitRetry: time.Millisecond},
+	in.applier, err = ingest.NewApplier(ctx, ingest.ApplyConfig{TimeSettings: ingest.TimeSettings{MaxAge: 366 * 24 * time.Hour, MaxFutureSkew: time.Minute}, CheckpointSettings: ingest.CheckpointSettings{ReplayBytes: 1 << 30, HeadAge: time.Hour},
+		HeadBytes: 64 << 20, DedupeSettings: ingest.DedupeSettings{DedupeWindow: time.Hour, DedupeMaxBytes: 1 << 20}, RejectedBytes: 1 << 20, CommitRetry: time.Millisecond},
 		ingest.ApplyDeps{Log: in.log, Store: in.db, Counts: in.counts, Series: readings, Rules: rules.NewEngine(compiler, nil),
 			Controller: in.control, Clock: clock, Logger: logger})
 	in.must(err)
 	clock.Begin(in.applier.Received())
 	listening.Open()
-	in.Intake = ingest.NewIntake(ingest.IntakeConfig{DeviceAuth: ingest.AuthRequired}, ingest.IntakeDeps{Log: in.log, Counts: in.counts, Stamp: clock.Stamp,
+	in.Intake = ingest.NewIntake(ingest.IntakeConfig{AuthSettings: ingest.AuthSettings{DeviceAuth: ingest.AuthRequired}}, ingest.IntakeDeps{Log: in.log, Counts: in.counts, Stamp: clock.Stamp,
 		Verify: in.verifyBody, Ceiling: in.ceiling, Pressure: in.pressure, Seal: func(_ string, b []byte) ([]byte, error) { return b, nil },
 		KeepRejected: func(context.Context, *store.DeadLetter) error { return nil }, Logger: logger})
 	var life context.Context

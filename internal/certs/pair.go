@@ -15,8 +15,15 @@ import (
 	"time"
 )
 
-// Files are where a certificate, its key and the CA of client certificates are, all PEM. ClientCA may be "".
-type Files struct{ Cert, Key, ClientCA string }
+// Files are the files of a certificate, its key and the CA of client certificates, all PEM: the keys of the section tls.
+type Files struct {
+	Cert     string `yaml:"cert_file" doc:"Certificate in PEM, followed by its intermediate certificates; read again when the file changes."`
+	Key      string `yaml:"key_file" doc:"Private key of cert_file in PEM, unencrypted; read again when the file changes."`
+	ClientCA string `yaml:"client_ca_file" doc:"CAs in PEM that sign the certificates of devices (X509_CERTIFICATE), for listeners.mqtts; empty: no client certificate is requested."`
+}
+
+// Enabled reports whether there is a certificate, so that listeners can use TLS.
+func (f Files) Enabled() bool { return f.Cert != "" }
 
 // File says which of the files something is about.
 type File int

@@ -107,7 +107,7 @@ func TestDecodeGivesBackWhatWasEncoded(t *testing.T) {
 	})
 }
 
-// sealed puts the right checksum behind bytes that are otherwise wrong.
+// sealed appends the right checksum to bytes that are otherwise wrong.
 func sealed(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
@@ -160,7 +160,7 @@ func FuzzDecodeBatch(f *testing.F) {
 		f.Add(whole[:len(whole)/2])
 	}
 	f.Fuzz(func(t *testing.T, value []byte) {
-		// As it is, and with its checksum put right, so that what lies behind it is reached too.
+		// As it is, and with its checksum put right, so that the code after the check is reached too.
 		for _, v := range [][]byte{value, sealed(bytes.Clone(value))} {
 			b, h, err := decodeBatch(v)
 			if err != nil {

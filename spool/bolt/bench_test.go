@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/setting"
 	"weir/model"
 	"weir/spool"
 )
@@ -60,7 +61,7 @@ func BenchmarkAppendPipelined(b *testing.B) {
 }
 
 func benchLog(b *testing.B) *Log {
-	l, err := Open(b.TempDir(), Options{CommitInterval: Auto, MaxBytes: 64 << 30})
+	l, err := Open(b.TempDir(), Options{CommitSettings: spool.CommitSettings{CommitInterval: setting.Auto}, Capacity: spool.Capacity{MaxBytes: 64 << 30}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -96,7 +97,7 @@ func report(b *testing.B, l *Log) {
 	b.ReportMetric(float64(b.Elapsed())/float64(time.Microsecond)/float64(max(s.Batches, 1)), "us/batch")
 }
 
-// BenchmarkAppendPaced has senders that wait for nobody: 15 entries every half a millisecond. What a commit costs is
+// BenchmarkAppendPaced has senders that wait for no answer: 15 entries every half a millisecond. What a commit costs is
 // shared by those that it holds.
 func BenchmarkAppendPaced(b *testing.B) {
 	l := benchLog(b)

@@ -2,14 +2,14 @@
 // committed batch, written by one committer that makes durable together whatever arrived during the previous commit.
 // spool/DESIGN.md has the reasoning.
 //
-// The path of a record: Append puts it into the queue (append.go); the committer takes the queued entries as one batch,
-// encodes it (batch.go), commits it into the present span (commit.go, span.go), puts it into the tail (tail.go) and
-// answers each sender; a reader reads it from the tail, or from the spans when it is late (reader.go); Trim removes it
-// (trim.go). Opening finds first and last without reading the batches in between (recover.go).
+// The path of a record: Append (append.go) passes it to the Gatherer of package spool, which takes the queued entries as
+// one batch; the committer encodes it (batch.go), commits it into the present span (commit.go, span.go) and puts it into
+// the tail; the Gatherer answers each sender; a reader reads it from the tail, or from the spans when it is late
+// (reader.go); Trim removes it (trim.go). Opening finds first and last without reading the batches in between
+// (recover.go).
 package bolt
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"sync"
@@ -29,17 +29,12 @@ type Log struct {
 	log     *slog.Logger
 	metrics *metrics
 
-	wake     chan struct{} // the queue is no longer empty, or the log is closing
-	flushNow chan struct{} // stop gathering and commit
+	gatherer *spool.Gatherer
 	stopped  chan struct{} // the committer has ended
 
 	trimming sync.Mutex // one Trim or HoldTrim at a time; taken before mu
 
 	mu      sync.Mutex
-	queue   queue
-	waiting []*waiter
-	syncs   []syncWaiter
-	closing bool
 	closed  bool  // every entry is answered, no more are accepted
 	failure error // the reason why appends are refused
 
@@ -48,27 +43,21 @@ type Log struct {
 	spans       []*span // in order; the last is the one being written
 	disk        int64   // the size of their files
 	doomed      []string
-	tail        tail
-	readers     map[*reader]struct{}
-	changed     chan struct{} // closed when last moves or the log closes; nil while no reader waits
-	unsynced    int64         // the cost of queued and committing entries
-	pending     int64         // their approximate share of the budget
-	through     int64         // weight of the log up to and including last
-	trimmed     int64         // weight of the batches before first
-	senders     int           // of the last batch: those that it answered and those that were queued then
-	goal        int           // the number of queued entries that ends the gathering
-	enqueued    uint64        // entries accepted since the start
-	answered    uint64        // entries answered since the start
+	tail        *spool.Tail
+	through     int64 // weight of the log up to and including last
+	trimmed     int64 // weight of the batches before first
 	holds       int
 	heldTrim    model.Offset
 	stats       spool.Stats // the counters of it
 
 	// The following fields belong to the committer.
-	current *span // nil until the first span could be created
-	ahead   *ahead
-	buffer  []byte
-	flush   time.Duration // moving mean of one flush
-	retry   time.Duration
+	current  *span // nil until the first span could be created
+	ahead    *ahead
+	buffer   []byte
+	written  *spool.Batch  // committed and not published
+	extent   int64         // of the present span, with written
+	syncTime time.Duration // of the newest commit
+	retry    time.Duration // until the next attempt to recover
 }
 
 var _ spool.Log = (*Log)(nil)
@@ -85,15 +74,12 @@ type ahead struct {
 func Open(dir string, opt Options) (*Log, error) {
 	opt = opt.withDefaults()
 	l := &Log{
-		dir:      dir,
-		opt:      opt,
-		log:      opt.Logger,
-		wake:     make(chan struct{}, 1),
-		flushNow: make(chan struct{}, 1),
-		stopped:  make(chan struct{}),
-		readers:  map[*reader]struct{}{},
-		tail:     tail{max: opt.TailBytes},
-		retry:    firstRetry,
+		dir:     dir,
+		opt:     opt,
+		log:     opt.Logger,
+		stopped: make(chan struct{}),
+		tail:    spool.NewTail(opt.TailBytes),
+		retry:   firstRetry,
 	}
 	if err := l.recover(); err != nil {
 		return nil, errors.Join(err, l.closeCurrent())
@@ -102,6 +88,7 @@ func Open(dir string, opt Options) (*Log, error) {
 	if l.metrics, err = newMetrics(opt.Registerer, l); err != nil {
 		return nil, errors.Join(err, l.closeCurrent())
 	}
+	l.gatherer = spool.NewGatherer(committer{l}, spool.GatherOptions{UnsyncedBytes: opt.UnsyncedBytes, Interval: time.Duration(opt.CommitInterval), Blocked: l.metrics.blocked.Inc})
 	go l.run()
 	return l, nil
 }
@@ -144,30 +131,22 @@ func (l *Log) PairID() [16]byte { return l.id.pair }
 
 // Stats implements spool.Log.
 func (l *Log) Stats() spool.Stats {
+	unsynced := l.gatherer.Unsynced()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.stats
 	s.First, s.Last = l.first, l.last
-	s.Bytes, s.MaxBytes, s.MaxRecords, s.Through = l.through-l.trimmed, l.opt.MaxBytes, l.opt.MaxRecords, l.through
-	s.UnsyncedBytes, s.DiskBytes, s.TailBytes = l.unsynced, l.disk, l.tail.bytes
+	s.Bytes, s.MaxBytes, s.MaxRecords, s.Through = l.through-l.trimmed, int64(l.opt.MaxBytes), l.opt.MaxRecords, l.through
+	s.UnsyncedBytes, s.DiskBytes, s.TailBytes = unsynced, l.disk, l.tail.Bytes()
 	s.Err = l.failure
 	return s
 }
 
 // Close implements spool.Log. A second call waits for the first and returns nil.
 func (l *Log) Close() error {
-	l.mu.Lock()
-	again := l.closing
-	l.closing = true
-	for _, w := range l.waiting {
-		close(w.ready)
-	}
-	l.waiting = nil
-	l.mu.Unlock()
-	signal(l.wake)
-	signal(l.flushNow)
+	first := l.gatherer.Close()
 	<-l.stopped
-	if again {
+	if !first {
 		return nil
 	}
 	l.metrics.unregister()
@@ -186,45 +165,4 @@ func (l *Log) closeCurrent() error {
 		l.current = nil
 	}
 	return err
-}
-
-// Sync implements spool.Log.
-func (l *Log) Sync(ctx context.Context) error {
-	l.mu.Lock()
-	if l.answered == l.enqueued {
-		l.mu.Unlock()
-		return nil
-	}
-	w := syncWaiter{upTo: l.enqueued, done: make(chan struct{})}
-	l.syncs = append(l.syncs, w)
-	l.mu.Unlock()
-	signal(l.flushNow)
-	select {
-	case <-w.done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// syncWaiter is a Sync that waits for the entries accepted before it.
-type syncWaiter struct {
-	upTo uint64
-	done chan struct{}
-}
-
-// signal sets a flag channel.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
-// announce wakes the waiting readers. The caller holds mu.
-func (l *Log) announce() {
-	if l.changed != nil {
-		close(l.changed)
-		l.changed = nil
-	}
 }

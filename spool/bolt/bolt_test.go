@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"weir/internal/setting"
 	"weir/spool"
 	"weir/spool/spooltest"
 )
@@ -13,11 +14,11 @@ func TestConformance(t *testing.T) {
 	spooltest.Run(t, func(t *testing.T, opt spooltest.Options) spool.Log {
 		t.Helper()
 		l, err := Open(filepath.Join(opt.Place, "spool"), Options{
-			MaxBytes:       opt.MaxBytes,
+			Capacity:       spool.Capacity{MaxBytes: setting.Size(opt.MaxBytes)},
 			SpanBytes:      opt.SpanBytes,
 			UnsyncedBytes:  opt.UnsyncedBytes,
 			TailBytes:      opt.TailBytes,
-			CommitInterval: Auto,
+			CommitSettings: spool.CommitSettings{CommitInterval: setting.Auto},
 			Meta:           opt.Meta,
 			Sync:           opt.Sync,
 			MinOffset:      opt.MinOffset,

@@ -3,10 +3,8 @@ package bolt
 import (
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	"weir/internal/faults"
@@ -14,144 +12,48 @@ import (
 	"weir/spool"
 )
 
+// committer is the Log for its Gatherer, which calls it from one goroutine, except Admit.
+type committer struct{ *Log }
+
+var _ spool.Committer = committer{}
+
 // run is the committer: the only goroutine that writes batches and answers senders.
 func (l *Log) run() {
 	defer close(l.stopped)
-	var entries []spool.Entry
-	for l.awaitWork() {
-		l.mu.Lock()
-		entries = l.queue.take(entries[:0], batchBytes)
-		l.mu.Unlock()
-		l.store(entries)
-		clear(entries)
-		// The senders just answered can append again at once: wait for them, or they would arrive in halves, one half always
-		// waiting for the other's flush (64 writers on a fast disk: 94,000/s without this, 141,000/s with it).
-		runtime.Gosched()
-	}
+	l.gatherer.Run()
 	l.mu.Lock()
 	l.closed = true
-	l.announce()
+	l.tail.Announce()
 	l.mu.Unlock()
 }
 
-// awaitWork returns true when entries are queued, false when the log closes and none are. While appends are refused it
-// retries recovery, less and less often.
-func (l *Log) awaitWork() bool {
-	for {
-		l.mu.Lock()
-		queued, closing, failed := l.queue.len() > 0, l.closing, l.failure != nil
-		l.mu.Unlock()
-		switch {
-		case queued:
-			l.linger(closing)
-			return true
-		case closing:
-			return false
-		}
-		var retry <-chan time.Time
-		if failed {
-			retry = time.After(l.retry)
-		}
-		select {
-		case <-l.wake:
-		case <-retry:
-			l.retry = min(2*l.retry, lastRetry)
-			l.recoverWriting()
-		}
-	}
-}
-
-// linger gathers more entries for the next batch: a commit costs the same for one as for many. With the automatic
-// interval it ends when most of the senders that can append have done so.
-func (l *Log) linger(closing bool) {
-	wait := l.pause()
-	if wait <= 0 || closing {
-		return
-	}
-	select {
-	case <-l.flushNow: // sent for an earlier batch, or handled below
-	default:
-	}
-	l.mu.Lock()
-	l.goal = l.gathers()
-	enough := l.enough()
-	l.mu.Unlock()
-	if enough {
-		return
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-l.flushNow:
-	}
-}
-
-func (l *Log) pause() time.Duration {
-	switch {
-	case l.opt.CommitInterval >= 0:
-		return l.opt.CommitInterval
-	case l.flush > slowFlush:
-		return min(l.flush/2, maxLinger)
-	}
-	return fastLinger
-}
-
-// gathers returns the number of entries that ends the gathering early. The senders answered by the last batch and those
-// queued then can append again at once. A slow disk waits for all of them, otherwise a part of them would always wait for
-// the other's flush. A fast disk leaves a fifth to arrive during its flush, and of many senders waits only for enough to
-// make a commit cheap, so that the processors have work meanwhile; when the senders do not wait for acknowledgements, a
-// batch gathers for the time of a few flushes. The caller holds mu.
-func (l *Log) gathers() int {
-	switch {
-	case l.opt.CommitInterval >= 0:
-		return math.MaxInt
-	case l.flush > slowFlush:
-		return l.senders
-	}
-	return min(l.senders-l.senders/5, fastGoal)
-}
-
-// enough reports whether the queue is worth a commit. The caller holds mu.
-func (l *Log) enough() bool {
-	return l.queue.bytes >= batchBytes || l.queue.len() >= l.goal || len(l.syncs) > 0
-}
-
-// store makes one batch of entries durable, or fails it, and answers all of them.
-func (l *Log) store(entries []spool.Entry) {
+// Commit implements spool.Committer. bbolt flushes twice: the pages, then the page that names them.
+func (l committer) Commit(entries []spool.Entry) (first model.Offset, flush time.Duration, err error) {
 	b := &spool.Batch{Epoch: l.id.epoch, First: l.last + 1, Meta: l.opt.Meta.Take(entries), Records: make([]spool.Record, len(entries))}
 	for i, e := range entries {
 		b.Records[i] = spool.Record{Data: e.Data, Value: e.Value}
 	}
 	faults.Point("spool.taken")
-	weight, err := l.write(b)
+	took, err := l.write(b)
 	faults.Point("spool.synced")
 	l.opt.Meta.Settle(err == nil)
 	if err != nil {
-		err = l.mend(err)
+		l.metrics.failed.Inc()
+		return 0, 0, l.mend(err)
 	}
-	l.settle(b, entries, weight, err)
-	for i, e := range entries {
-		switch {
-		case e.Done == nil:
-		case err != nil:
-			e.Done(0, err)
-		default:
-			e.Done(b.First+model.Offset(i), nil)
-		}
-	}
-	faults.Point("spool.answered")
-	l.acknowledged(len(entries))
+	l.written, l.extent = b, l.readExtent()
+	return b.First, took / 2, nil
 }
 
-// write writes b to the present span, makes it durable and returns the budget that the batch uses.
-func (l *Log) write(b *spool.Batch) (int64, error) {
+// write writes b to the present span, makes it durable and sets the budget that it uses. It returns the duration of the
+// commit.
+func (l *Log) write(b *spool.Batch) (time.Duration, error) {
 	if err := l.makeRoom(); err != nil {
 		return 0, err
 	}
 	size := batchSize(b)
 	weight := weigh(size)
-	if cap(l.buffer) < size || cap(l.buffer) > 4*batchBytes {
+	if cap(l.buffer) < size || cap(l.buffer) > 4*spool.BatchBytes {
 		l.buffer = make([]byte, 0, size)
 	}
 	l.buffer = appendBatch(l.buffer[:0], b, l.through, weight)
@@ -159,73 +61,35 @@ func (l *Log) write(b *spool.Batch) (int64, error) {
 	if err := l.current.commit(b.First, l.buffer, l.opt.Sync); err != nil {
 		return 0, err
 	}
-	l.measured(time.Since(started))
+	took := time.Since(started)
+	b.Weight = int64(weight)
+	l.metrics.syncSeconds.Observe(took.Seconds())
 	l.metrics.written.Add(float64(size))
-	return int64(weight), nil
+	l.metrics.stored(len(b.Records))
+	l.syncTime = took
+	return took, nil
 }
 
-// measured takes a commit's duration into the mean. bbolt flushes twice: the pages, then the page that names them.
-func (l *Log) measured(commit time.Duration) {
-	flush := commit / 2
-	if l.flush == 0 {
-		l.flush = flush
-	}
-	l.flush += (flush - l.flush) / 4
-	l.metrics.syncSeconds.Observe(commit.Seconds())
-	l.mu.Lock()
-	l.stats.LastSyncNanos = int64(commit)
-	l.mu.Unlock()
-}
-
-// settle updates the statistics for a batch that is stored (err nil) or has failed, and announces a stored one to readers.
-func (l *Log) settle(b *spool.Batch, entries []spool.Entry, weight int64, err error) {
-	disk := int64(0)
-	if err == nil {
-		disk = l.extent()
-	}
+// Publish implements spool.Committer: it updates the statistics for the batch written and announces it to readers.
+func (l committer) Publish() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.senders = len(entries) + l.queue.len()
-	for _, e := range entries {
-		l.unsynced -= entryCost(e)
-		l.pending -= recordWeight(e)
-	}
-	l.grant()
-	if err != nil {
-		l.metrics.failed.Inc()
-		return
-	}
+	b := l.written
+	l.written = nil
 	l.stats.Syncs++
 	l.stats.Batches++
-	l.stats.Records += uint64(len(entries))
-	l.metrics.stored(len(entries))
-	l.last, b.Weight = b.Last(), weight
-	l.through += weight
-	l.disk += max(disk-l.current.disk, 0)
-	l.current.disk = max(disk, l.current.disk)
-	l.tail.push(b, l.through, weight)
-	l.announce()
+	l.stats.Records += uint64(len(b.Records))
+	l.stats.LastSyncNanos = int64(l.syncTime)
+	l.last = b.Last()
+	l.through += b.Weight
+	l.disk += max(l.extent-l.current.disk, 0)
+	l.current.disk = max(l.extent, l.current.disk)
+	l.tail.Push(b, l.through)
+	l.tail.Announce()
 }
 
-// acknowledged counts answered entries, for Sync.
-func (l *Log) acknowledged(n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.answered += uint64(n)
-	kept := l.syncs[:0]
-	for _, w := range l.syncs {
-		if w.upTo <= l.answered {
-			close(w.done)
-		} else {
-			kept = append(kept, w)
-		}
-	}
-	clear(l.syncs[len(kept):])
-	l.syncs = kept
-}
-
-// extent returns the size of the present span. A file with unreadable pages is abandoned for the next one.
-func (l *Log) extent() int64 {
+// readExtent returns the size of the present span. A file with unreadable pages is abandoned for the next one.
+func (l *Log) readExtent() int64 {
 	n, err := l.current.extent()
 	if err != nil {
 		l.current.doubtful = true
@@ -250,7 +114,7 @@ func (l *Log) mend(cause error) error {
 	return cause
 }
 
-// refuse makes appends fail until recoverWriting has succeeded.
+// refuse makes appends fail until Repair has succeeded.
 func (l *Log) refuse(err error) {
 	l.mu.Lock()
 	first := l.failure == nil
@@ -262,7 +126,19 @@ func (l *Log) refuse(err error) {
 	}
 }
 
-func (l *Log) recoverWriting() {
+// Retry implements spool.Committer.
+func (l committer) Retry() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.failure == nil {
+		return 0
+	}
+	return l.retry
+}
+
+// Repair implements spool.Committer. While it fails it is called again, less and less often.
+func (l committer) Repair() {
+	l.retry = min(2*l.retry, lastRetry)
 	if err := l.makeRoom(); err != nil {
 		l.refuse(fmt.Errorf("%w: %w", spool.ErrUnavailable, err))
 	}
@@ -302,7 +178,7 @@ func (a *ahead) discard(dir string) error {
 }
 
 // mapBytes is the mapped size of a span: its own and that of the batch that exceeds it.
-func (l *Log) mapBytes() int64 { return l.opt.SpanBytes + 2*batchBytes }
+func (l *Log) mapBytes() int64 { return l.opt.SpanBytes + 2*spool.BatchBytes }
 
 // nextSpan makes the span that begins with the next offset the present one. Its name is durable before it is used. A
 // present span without a batch has the same name and is replaced.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"weir/internal/setting"
 	"weir/model"
 	"weir/spool"
 )
@@ -69,7 +69,7 @@ func TestDiskThatTakesNothingIsRefusedUntilItDoes(t *testing.T) {
 	})
 }
 
-func TestEntriesQueuedBehindAFailureAreAnswered(t *testing.T) {
+func TestEntriesQueuedAfterAFailureAreAnswered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		dir, hold := t.TempDir(), make(chan struct{})
@@ -166,20 +166,20 @@ func TestGathering(t *testing.T) {
 		batches      uint64
 		waited       time.Duration // from the first that comes again until all are answered
 	}{
-		"a slow disk waits for all that it answered":    {20 * time.Millisecond, Auto, 3, 3, 1, 24 * time.Millisecond},
-		"a slow disk waits half a flush for one of two": {20 * time.Millisecond, Auto, 2, 1, 1, 25 * time.Millisecond},
-		"a slow disk does not wait for who sends alone": {20 * time.Millisecond, Auto, 1, 1, 1, 20 * time.Millisecond},
-		"a fast disk waits for four of five":            {time.Millisecond, Auto, 2, 2, 1, 3 * time.Millisecond},
-		"a fast disk waits 3 ms for who does not come":  {time.Millisecond, Auto, 5, 1, 1, 4 * time.Millisecond},
-		"a fast disk does not wait for who sends alone": {time.Millisecond, Auto, 1, 2, 2, 3 * time.Millisecond},
-		"told not to wait":                              {20 * time.Millisecond, 0, 2, 2, 2, 40 * time.Millisecond},
-		"told to wait longer than it would":             {time.Millisecond, 50 * time.Millisecond, 2, 2, 1, 51 * time.Millisecond},
-		"told to wait less than the two need":           {time.Millisecond, time.Millisecond, 2, 2, 2, 4 * time.Millisecond},
+		"a slow disk waits for all that it answered":          {20 * time.Millisecond, Auto, 3, 3, 1, 24 * time.Millisecond},
+		"a slow disk waits half a flush for one of two":       {20 * time.Millisecond, Auto, 2, 1, 1, 25 * time.Millisecond},
+		"a slow disk does not wait for a single sender":       {20 * time.Millisecond, Auto, 1, 1, 1, 20 * time.Millisecond},
+		"a fast disk waits for four of five":                  {time.Millisecond, Auto, 2, 2, 1, 3 * time.Millisecond},
+		"a fast disk waits 3 ms for senders that do not come": {time.Millisecond, Auto, 5, 1, 1, 4 * time.Millisecond},
+		"a fast disk does not wait for a single sender":       {time.Millisecond, Auto, 1, 2, 2, 3 * time.Millisecond},
+		"configured not to wait":                              {20 * time.Millisecond, 0, 2, 2, 2, 40 * time.Millisecond},
+		"configured to wait longer than it would":             {time.Millisecond, 50 * time.Millisecond, 2, 2, 1, 51 * time.Millisecond},
+		"configured to wait less than the two need":           {time.Millisecond, time.Millisecond, 2, 2, 2, 4 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				l := open(t, t.TempDir(), Options{CommitInterval: c.interval, unsafe: true, Sync: func(sync func() error) error {
+				l := open(t, t.TempDir(), Options{CommitSettings: spool.CommitSettings{CommitInterval: setting.Interval(c.interval)}, unsafe: true, Sync: func(sync func() error) error {
 					time.Sleep(c.commit)
 					return sync()
 				}})
@@ -196,24 +196,6 @@ func TestGathering(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-func TestHowManyAreGathered(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		flush         time.Duration
-		interval      time.Duration
-		senders, goal int
-	}{
-		{time.Millisecond, Auto, 1, 1}, {time.Millisecond, Auto, 64, 52}, {time.Millisecond, Auto, 1000, 256},
-		{20 * time.Millisecond, Auto, 1, 1}, {20 * time.Millisecond, Auto, 1000, 1000},
-		{time.Millisecond, time.Second, 1000, math.MaxInt},
-	} {
-		l := &Log{flush: c.flush, senders: c.senders, opt: Options{CommitInterval: c.interval}}
-		if got := l.gathers(); got != c.goal {
-			t.Errorf("%d senders, a flush of %v, interval %v: %d, want %d", c.senders, c.flush, c.interval, got, c.goal)
-		}
 	}
 }
 
@@ -246,7 +228,7 @@ func appendThem(t *testing.T, l *Log, n int, pause time.Duration) (answered func
 func TestSyncAndCloseDoNotWaitForMore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := open(t, t.TempDir(), Options{CommitInterval: time.Hour})
+		l := open(t, t.TempDir(), Options{CommitSettings: spool.CommitSettings{CommitInterval: setting.Interval(time.Hour)}})
 		started := time.Now()
 		for _, end := range []func(){
 			func() {
@@ -277,9 +259,9 @@ func TestCloseDoesNotWaitBetweenItsBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		started := time.Now()
 		hold := make(chan struct{})
-		l := open(t, t.TempDir(), Options{CommitInterval: time.Hour, Sync: func(sync func() error) error { <-hold; return sync() }})
+		l := open(t, t.TempDir(), Options{CommitSettings: spool.CommitSettings{CommitInterval: setting.Interval(time.Hour)}, Sync: func(sync func() error) error { <-hold; return sync() }})
 		for range 3 {
-			if err := l.Append(t.Context(), spool.Entry{Data: make([]byte, batchBytes/2)}); err != nil {
+			if err := l.Append(t.Context(), spool.Entry{Data: make([]byte, spool.BatchBytes/2)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -289,36 +271,6 @@ func TestCloseDoesNotWaitBetweenItsBatches(t *testing.T) {
 		shut(t, l)
 		if time.Since(started) > 0 || l.Stats().Batches != 2 {
 			t.Fatalf("%d batches in %v", l.Stats().Batches, time.Since(started))
-		}
-	})
-}
-
-// TestSyncIsHeardDuringACommit: what it waits for lies in the batch after the one being synced.
-func TestSyncIsHeardDuringACommit(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		hold := make(chan struct{})
-		l := open(t, t.TempDir(), Options{CommitInterval: time.Hour, Sync: func(sync func() error) error { <-hold; return sync() }})
-		synced := make(chan struct{})
-		for range 2 {
-			if err := l.Append(t.Context(), spool.Entry{Data: []byte("x")}); err != nil {
-				t.Fatal(err)
-			}
-			go func() {
-				if err := l.Sync(t.Context()); err != nil {
-					t.Error(err)
-				}
-				synced <- struct{}{}
-			}()
-			synctest.Wait()
-		}
-		<-l.flushNow // told of the second Sync before it could matter
-		started := time.Now()
-		close(hold)
-		<-synced
-		<-synced
-		if time.Since(started) > 0 {
-			t.Fatalf("waited %v", time.Since(started))
 		}
 	})
 }
@@ -363,9 +315,9 @@ func TestAppendsThatWaitAreServedInOrder(t *testing.T) {
 func TestFullBatchDoesNotWaitForMore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := open(t, t.TempDir(), Options{CommitInterval: time.Hour})
+		l := open(t, t.TempDir(), Options{CommitSettings: spool.CommitSettings{CommitInterval: setting.Interval(time.Hour)}})
 		for range 2 {
-			if err := l.Append(t.Context(), spool.Entry{Data: make([]byte, batchBytes/2)}); err != nil {
+			if err := l.Append(t.Context(), spool.Entry{Data: make([]byte, spool.BatchBytes/2)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -402,7 +354,7 @@ func TestBatchIsBoundedInBytes(t *testing.T) {
 		if b == nil {
 			return
 		}
-		if len(b.Records)*(100<<10) > batchBytes {
+		if len(b.Records)*(100<<10) > spool.BatchBytes {
 			t.Fatalf("a batch of %d records of 100 KiB", len(b.Records))
 		}
 	}
@@ -474,9 +426,9 @@ func TestBudgetCountsWhatTheDiskTakes(t *testing.T) {
 	}
 }
 
-func TestTheLogTakesNoMoreRecordsThanItsBudgetAndControlRecordsAlways(t *testing.T) {
+func TestTheLogTakesNoMoreRecordsThanItsBudgetAndMetadataChangesAlways(t *testing.T) {
 	t.Parallel()
-	l, err := Open(t.TempDir(), Options{MaxRecords: 3, unsafe: true})
+	l, err := Open(t.TempDir(), Options{Capacity: spool.Capacity{MaxRecords: 3}, unsafe: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -502,10 +454,10 @@ func TestTheLogTakesNoMoreRecordsThanItsBudgetAndControlRecordsAlways(t *testing
 		t.Fatal(err)
 	}
 	if err := put(2, false); !errors.Is(err, spool.ErrFull) {
-		t.Errorf("two with room for one: %v", err)
+		t.Errorf("two with space for one: %v", err)
 	}
 	if err := put(1, false); err != nil {
-		t.Errorf("one with room for one: %v", err)
+		t.Errorf("one with space for one: %v", err)
 	}
 	if s := l.Stats(); s.MaxRecords != 3 || s.Last+1-s.First != 3 {
 		t.Errorf("%+v", s)

@@ -38,7 +38,7 @@ func copied(t *testing.T, l copier, between func()) string {
 	return dir
 }
 
-func TestACopyHoldsWhatWasStoredWhenItBeganAndHasNoHole(t *testing.T) {
+func TestACopyHoldsWhatWasStoredWhenItBeganAndHasNoGap(t *testing.T) {
 	t.Parallel()
 	l := open(t, t.TempDir(), small)
 	n := 0

@@ -20,7 +20,7 @@ type Inventory struct {
 	Complete    bool // every batch was read
 }
 
-// Look reads the log in dir and changes nothing. Newest first it reads as many batches as it can until ctx ends, and
+// Inspect reads the log in dir and changes nothing. Newest first it reads as many batches as it can until ctx ends, and
 // returns the error of Open, or the damage. The error is os.ErrNotExist when there is no log.
 func Inspect(ctx context.Context, dir string) (*Inventory, error) {
 	r, err := AtRest(dir)

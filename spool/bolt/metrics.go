@@ -81,7 +81,7 @@ func gauges(l *Log) []prometheus.Collector {
 func (l *Log) tailBytes() float64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return float64(l.tail.bytes)
+	return float64(l.tail.Bytes())
 }
 
 func (m *metrics) register(all []prometheus.Collector) error {

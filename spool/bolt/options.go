@@ -7,18 +7,16 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"weir/internal/setting"
 	"weir/model"
 	"weir/spool"
 )
 
-// Auto as CommitInterval gathers for the next batch only as long as it is worthwhile: until most of the senders that can
-// append have, for at most half a flush where a flush takes over 5 ms, else 3 ms. A single sender never waits.
-const Auto time.Duration = -1
+// Auto as CommitInterval is spool.Auto.
+const Auto = spool.Auto
 
 // Defaults of Options and the fixed sizes.
 const (
-	DefaultMaxBytes      = 1 << 30
-	DefaultMaxRecords    = 10_000_000
 	DefaultSpanBytes     = 64 << 20
 	DefaultSpanBytes32   = 16 << 20 // 32 bit: little address space to map files into
 	DefaultUnsyncedBytes = 8 << 20
@@ -27,28 +25,19 @@ const (
 	// ReserveBytes is the space above MaxBytes that only exempt entries may use.
 	ReserveBytes = 16 << 20
 
-	batchBytes     = 1 << 20 // a batch is closed when it holds this much
-	entryOverhead  = 64      // the cost of an entry without data in the unsynced bound
-	recordOverhead = 8       // the assumed overhead of a record on disk until its batch is weighed
-	slowFlush      = 5 * time.Millisecond
-	maxLinger      = 100 * time.Millisecond
-	fastLinger     = 3 * time.Millisecond // where a flush is fast
-	firstRetry     = 100 * time.Millisecond
-	lastRetry      = 5 * time.Second
-	fastGoal       = 256 // the maximum number of entries that it gathers
-	largestSpan    = 256 << 20
+	firstRetry  = 100 * time.Millisecond
+	lastRetry   = 5 * time.Second
+	largestSpan = 256 << 20
 )
 
 // Options of a log. The zero value is usable: every zero means the default, except CommitInterval, where it means
 // no wait (Auto is the product's default).
 type Options struct {
-	MaxBytes      int64 // maximum size of the batches that are not trimmed
-	MaxRecords    int64 // and maximum number of their records
-	SpanBytes     int64 // size at which the next file is started; at most an eighth of MaxBytes
-	UnsyncedBytes int64 // bound of the bytes not yet synced; at least one largest group
-	TailBytes     int64 // memory for batches that readers have not read yet, values included by estimate
-	// CommitInterval is how long the committer gathers before it commits; negative: Auto.
-	CommitInterval time.Duration
+	spool.Capacity             // of the batches that are not trimmed
+	spool.CommitSettings       // how long the committer gathers before it commits; negative: Auto
+	SpanBytes            int64 // size at which the next file is started; at most an eighth of MaxBytes
+	UnsyncedBytes        int64 // bound of the bytes not yet synced; at least one largest group
+	TailBytes            int64 // memory for batches that readers have not read yet, values included by estimate
 	// Sync, when set, wraps each batch's durable step: it calls sync once and returns its error, and may hold,
 	// delay or fail it. A batch is stored only when both return nil.
 	Sync func(sync func() error) error
@@ -74,23 +63,18 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.MaxBytes <= 0 {
-		o.MaxBytes = DefaultMaxBytes
-	}
-	if o.MaxRecords <= 0 {
-		o.MaxRecords = DefaultMaxRecords
-	}
+	setting.FillDefaults(&o.Capacity)
 	if o.SpanBytes <= 0 {
 		o.SpanBytes = DefaultSpanBytes
 		if bits.UintSize == 32 {
 			o.SpanBytes = DefaultSpanBytes32
 		}
 	}
-	o.SpanBytes = max(min(o.SpanBytes, o.MaxBytes/8, largestSpan), 4*pageSize)
+	o.SpanBytes = max(min(o.SpanBytes, int64(o.MaxBytes)/8, largestSpan), 4*pageSize)
 	if o.UnsyncedBytes <= 0 {
 		o.UnsyncedBytes = DefaultUnsyncedBytes
 	}
-	o.UnsyncedBytes = max(o.UnsyncedBytes, spool.MaxGroup+spool.MaxGroupEntries*entryOverhead)
+	o.UnsyncedBytes = max(o.UnsyncedBytes, spool.MinUnsynced)
 	if o.TailBytes <= 0 {
 		o.TailBytes = DefaultTailBytes
 	}

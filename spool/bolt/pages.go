@@ -13,11 +13,11 @@ import (
 // recurse until the process ends. All numbers are little endian, as on every machine that Weir is built for.
 //
 //	page     id u64, flags u16, count u16, pages that follow it as its overflow u32; then count elements
-//	leaf     flags u32, place of the key counted from the element u32, length of key u32, of value u32
-//	branch   place of the key u32, length u32, page u64
+//	leaf     flags u32, distance of the key from the element u32, length of key u32, of value u32
+//	branch   distance of the key u32, length u32, page u64
 //	bucket   a leaf's value when its flag says so: root page u64 (0: the page follows right here), sequence u64
 //	meta     magic, version, page size, flags, each u32; root page u64, sequence u64, free list u64, pages u64, transaction
-//	         u64, FNV-1a of what stands before it u64
+//	         u64, FNV-1a of everything before it u64
 const (
 	pageHead     = 16
 	elementSize  = 16
@@ -27,7 +27,7 @@ const (
 	leafFlag     = 0x02
 	bucketFlag   = 0x01
 	maxPageDepth = 16
-	// maxBatch is above the size of any batch: the last group in it may exceed batchBytes.
+	// maxBatch is above the size of any batch: the last group in it may exceed spool.BatchBytes.
 	maxBatch = 8 << 20
 )
 

@@ -14,17 +14,15 @@ import (
 
 // Reader implements spool.Log.
 func (l *Log) Reader(from model.Offset) (spool.Reader, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closing {
+	if l.gatherer.Closing() {
 		return nil, spool.ErrClosed
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if from < l.first {
 		return nil, trimmed(from, l.first)
 	}
-	r := &reader{log: l, next: from}
-	l.readers[r] = struct{}{}
-	return r, nil
+	return &reader{log: l, at: l.tail.Follow(from)}, nil
 }
 
 func trimmed(offset, first model.Offset) error {
@@ -33,12 +31,11 @@ func trimmed(offset, first model.Offset) error {
 
 // reader returns batches from the tail while it keeps up, otherwise from the spans.
 type reader struct {
-	log  *Log
-	next model.Offset // guarded by Log.mu: the tail needs the position of every reader
+	log *Log
+	at  *spool.Follower // guarded by Log.mu: the tail needs the position of every reader
 
 	// The following fields belong to the reader.
-	epoch  uint32 // of the last batch returned, 0 before the first
-	held   *span  // the span it last read from, kept open for the next batch
+	held   *span // the span it last read from, kept open for the next batch
 	closed bool
 }
 
@@ -73,7 +70,7 @@ func (r *reader) Close() {
 	r.closed = true
 	r.hold(nil)
 	r.log.mu.Lock()
-	delete(r.log.readers, r)
+	r.log.tail.Leave(r.at)
 	r.log.mu.Unlock()
 }
 
@@ -113,28 +110,15 @@ func (r *reader) fromTail() (*spool.Batch, view, error) {
 	l := r.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if r.next < l.first {
-		return nil, view{}, trimmed(r.next, l.first)
+	if r.at.Next < l.first {
+		return nil, view{}, trimmed(r.at.Next, l.first)
 	}
-	if t, ok := l.tail.find(r.next); ok {
+	if b, _ := l.tail.Find(r.at.Next); b != nil {
 		l.metrics.reads.memory.Inc()
-		l.moved(r, t.Batch)
-		return t.Batch, view{}, nil
+		l.tail.Moved(r.at, b)
+		return b, view{}, nil
 	}
-	if l.changed == nil {
-		l.changed = make(chan struct{})
-	}
-	return nil, view{next: r.next, last: l.last, closed: l.closed, changed: l.changed}, nil
-}
-
-// moved sets r after b and drops the batches that every reader has read. The caller holds mu.
-func (l *Log) moved(r *reader, b *spool.Batch) {
-	r.next, r.epoch = b.Last()+1, b.Epoch
-	slowest := r.next
-	for other := range l.readers {
-		slowest = min(slowest, other.next)
-	}
-	l.tail.forget(slowest)
+	return nil, view{next: r.at.Next, last: l.last, closed: l.closed, changed: l.tail.Changed()}, nil
 }
 
 // fromDisk reads the next batch from the spans. It returns nil when the log has none up to last: a jump to a new
@@ -165,7 +149,7 @@ func (r *reader) fromDisk(now view) (*spool.Batch, error) {
 		case b != nil:
 			r.log.metrics.reads.disk.Inc()
 			r.log.mu.Lock()
-			r.log.moved(r, b)
+			r.log.tail.Moved(r.at, b)
 			r.log.mu.Unlock()
 			return b, nil
 		case limit > now.last:
@@ -189,12 +173,12 @@ func (r *reader) read(s *span, from, limit model.Offset) (*spool.Batch, error) {
 var errMissing = errors.New("records are missing")
 
 // missing reports a gap: within an epoch, batches are contiguous.
-func (r *reader) missing(b *spool.Batch) bool { return r.epoch == b.Epoch && b.First > r.next }
+func (r *reader) missing(b *spool.Batch) bool { return r.at.Epoch == b.Epoch && b.First > r.at.Next }
 
 // follows returns an error for a gap.
 func (r *reader) follows(s *span, b *spool.Batch) error {
 	if r.missing(b) {
-		return &spool.DamageError{File: s.name(), Offset: r.next, Next: b.First, Reason: errMissing.Error()}
+		return &spool.DamageError{File: s.name(), Offset: r.at.Next, Next: b.First, Reason: errMissing.Error()}
 	}
 	return nil
 }
@@ -203,8 +187,8 @@ func (r *reader) follows(s *span, b *spool.Batch) error {
 func (r *reader) explain(err error) error {
 	r.log.mu.Lock()
 	defer r.log.mu.Unlock()
-	if r.next < r.log.first {
-		return trimmed(r.next, r.log.first)
+	if r.at.Next < r.log.first {
+		return trimmed(r.at.Next, r.log.first)
 	}
 	return err
 }
@@ -226,7 +210,7 @@ func (r *reader) hold(s *span) error {
 	}
 	if err := s.acquire(); err != nil {
 		if errors.Is(err, spool.ErrDamaged) {
-			err = s.place(err, s.begin)
+			err = s.located(err, s.begin)
 		}
 		return err
 	}

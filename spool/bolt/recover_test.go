@@ -139,7 +139,7 @@ func TestDamagedBatchIsNamedAndCanBePassed(t *testing.T) {
 		t.Fatalf("damage is %+v", damage)
 	}
 	if read, err := drain(t, l, damage.Next); read != 30 || err != nil {
-		t.Fatalf("behind the damage: %d records, %v", read, err)
+		t.Fatalf("after the damage: %d records, %v", read, err)
 	}
 	if err := l.Trim(20); err != nil {
 		t.Fatal(err)
@@ -172,7 +172,7 @@ func TestDamagedPagesAreAnErrorAndNotTheEndOfTheProcess(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
-		"file cut short": func(t *testing.T, file string) {
+		"truncated file": func(t *testing.T, file string) {
 			if err := os.Truncate(file, 5*pageSize); err != nil {
 				t.Fatal(err)
 			}
@@ -290,7 +290,7 @@ func TestLogInUseIsRefused(t *testing.T) {
 	}
 }
 
-func TestEpochOfANewLifeIsAtLeastTheOneAskedFor(t *testing.T) {
+func TestANewEpochIsAtLeastTheMinimumRequested(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	l := open(t, dir, Options{MinEpoch: 7})
@@ -356,7 +356,7 @@ func TestOpeningReadsOnlyTheEnds(t *testing.T) {
 	}
 }
 
-func TestReaderLetsGoOfTrimmedSpans(t *testing.T) {
+func TestReaderReleasesTrimmedSpans(t *testing.T) {
 	t.Parallel()
 	l := open(t, filled(t, 40), small)
 	r, err := l.Reader(1)
@@ -371,7 +371,7 @@ func TestReaderLetsGoOfTrimmedSpans(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := r.Next(context.Background()); !errors.Is(err, spool.ErrTrimmed) {
-		t.Fatalf("read on behind a trim: %v", err)
+		t.Fatalf("read on after a trim: %v", err)
 	}
 }
 
@@ -417,8 +417,8 @@ func TestUnreadableBatchGoesOnCounting(t *testing.T) {
 	}
 }
 
-// TestNothingBehindAJumpIsReadableBeforeItsSync: the reader stands where no record is, the next one is on disk already.
-func TestNothingBehindAJumpIsReadableBeforeItsSync(t *testing.T) {
+// TestNothingAfterAJumpIsReadableBeforeItsSync: the reader is at an offset without a record, the next one is on disk already.
+func TestNothingAfterAJumpIsReadableBeforeItsSync(t *testing.T) {
 	t.Parallel()
 	inside, hold := make(chan struct{}, 1), make(chan struct{})
 	opt := small

@@ -54,7 +54,7 @@ func openSalvage(s *span, limit model.Offset) (*salvage, error) {
 	if err := v.search(newPageFile(f, info.Size()), s.begin); err != nil {
 		return nil, errors.Join(fmt.Errorf("spool: %s: %w", s.name(), err), f.Close())
 	}
-	v.settle()
+	v.reconcile()
 	return v, nil
 }
 
@@ -112,9 +112,9 @@ func (v *salvage) take(value []byte, at int64, begin, limit model.Offset) {
 	v.batches = append(v.batches, salvaged{h.first, b.Last(), at, len(value), h})
 }
 
-// settle sorts the batches found, and drops copies of the same batch, which bbolt leaves when it rewrites a leaf, and
+// reconcile sorts the batches found, and drops copies of the same batch, which bbolt leaves when it rewrites a leaf, and
 // all batches that contradict one another.
-func (v *salvage) settle() {
+func (v *salvage) reconcile() {
 	slices.SortFunc(v.batches, func(a, b salvaged) int { return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(b.last, a.last)) })
 	kept := v.batches[:0]
 	for i := 0; i < len(v.batches); {

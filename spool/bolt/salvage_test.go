@@ -58,7 +58,7 @@ func (m *mixed) files(t *testing.T) map[string][]byte {
 	return out
 }
 
-// intact are the batches of which one copy stands in pages that no damage has touched.
+// intact are the batches of which one copy lies in pages that no damage has touched.
 func (m *mixed) intact(before, after map[string][]byte) map[int]bool {
 	out := map[int]bool{}
 	for _, b := range m.batches {
@@ -99,7 +99,7 @@ var damages = map[string]func(r *rand.Rand, content []byte) []byte{
 		}
 		return b
 	},
-	"a page of another place": func(r *rand.Rand, b []byte) []byte {
+	"a page of another position": func(r *rand.Rand, b []byte) []byte {
 		n := len(b) / pageSize
 		copy(b[r.IntN(n)*pageSize:][:pageSize], bytes.Clone(b[r.IntN(n)*pageSize:][:pageSize]))
 		return b
@@ -109,14 +109,14 @@ var damages = map[string]func(r *rand.Rand, content []byte) []byte{
 		clear(b[at:min(at+512*(1+r.IntN(40)), len(b))])
 		return b
 	},
-	"the first page":          func(_ *rand.Rand, b []byte) []byte { clear(b[:pageSize]); return b },
-	"the second page":         func(_ *rand.Rand, b []byte) []byte { clear(b[pageSize : 2*pageSize]); return b },
-	"both first pages":        func(_ *rand.Rand, b []byte) []byte { clear(b[:2*pageSize]); return b },
-	"cut off":                 func(r *rand.Rand, b []byte) []byte { return b[:r.IntN(len(b))] },
-	"cut off at a page":       func(r *rand.Rand, b []byte) []byte { return b[:r.IntN(len(b)/pageSize)*pageSize] },
-	"emptied":                 func(_ *rand.Rand, b []byte) []byte { return b[:0] },
-	"gone":                    func(_ *rand.Rand, _ []byte) []byte { return nil },
-	"a file of somebody else": func(_ *rand.Rand, _ []byte) []byte { return bytes.Repeat([]byte("not a span\n"), 5000) },
+	"the first page":            func(_ *rand.Rand, b []byte) []byte { clear(b[:pageSize]); return b },
+	"the second page":           func(_ *rand.Rand, b []byte) []byte { clear(b[pageSize : 2*pageSize]); return b },
+	"both first pages":          func(_ *rand.Rand, b []byte) []byte { clear(b[:2*pageSize]); return b },
+	"truncated":                 func(r *rand.Rand, b []byte) []byte { return b[:r.IntN(len(b))] },
+	"truncated at a page":       func(r *rand.Rand, b []byte) []byte { return b[:r.IntN(len(b)/pageSize)*pageSize] },
+	"emptied":                   func(_ *rand.Rand, b []byte) []byte { return b[:0] },
+	"gone":                      func(_ *rand.Rand, _ []byte) []byte { return nil },
+	"a file of another program": func(_ *rand.Rand, _ []byte) []byte { return bytes.Repeat([]byte("not a span\n"), 5000) },
 }
 
 // TestWhateverIsDamagedTheRestIsReadAndTheLossNamed: no record is wrong, none of an undamaged batch is missing, and every
@@ -212,7 +212,7 @@ func (m *mixed) readPast(t *testing.T, l *Log) (got map[model.Offset]string, los
 		case b == nil:
 			return got, lost
 		default:
-			for o := next; o < b.First; o++ { // whoever reads sees that they are missing
+			for o := next; o < b.First; o++ { // the reader sees that they are missing
 				lost[o] = true
 			}
 			for i, rec := range b.Records {

@@ -241,7 +241,7 @@ func (s *span) seek(from, limit model.Offset) (out *stored, err error) {
 		out, err = s.copyBatch(tx, c, k, limit)
 		return err
 	})
-	return out, s.place(err, from)
+	return out, s.located(err, from)
 }
 
 // keyBefore moves the cursor to the last batch that begins before from and returns its key, nil when there is none.
@@ -262,7 +262,7 @@ func (s *span) before(from model.Offset) (out *stored, err error) {
 		out, err = s.copyBatch(tx, c, keyBefore(c, from), from)
 		return err
 	})
-	return out, s.place(err, from)
+	return out, s.located(err, from)
 }
 
 // header returns the header of the last batch that begins before from, nil when there is none. It reads one page.
@@ -282,7 +282,7 @@ func (s *span) header(from model.Offset) (h *batchHeader, err error) {
 		}
 		return err
 	})
-	return h, s.place(err, from)
+	return h, s.located(err, from)
 }
 
 func (s *span) copyBatch(tx *bbolt.Tx, c *bbolt.Cursor, k []byte, limit model.Offset) (*stored, error) {
@@ -357,12 +357,12 @@ func (st *stored) decode(s *span) (*spool.Batch, error) {
 	return b, nil
 }
 
-// place converts errors of bbolt that mean damage into damage.
-func (s *span) place(err error, offset model.Offset) error {
+// located converts errors of bbolt that mean damage into damage.
+func (s *span) located(err error, offset model.Offset) error {
 	if err == nil || errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if _, placed := errors.AsType[*spool.DamageError](err); placed {
+	if _, located := errors.AsType[*spool.DamageError](err); located {
 		return err
 	}
 	return s.damage(err, offset, 0)
@@ -479,7 +479,7 @@ func (s *span) identity() (id identity, err error) {
 		id, err = decodeIdentity(value)
 		return err
 	})
-	return id, s.place(err, s.begin)
+	return id, s.located(err, s.begin)
 }
 
 // makeAhead creates an empty span under a temporary name.

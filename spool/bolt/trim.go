@@ -21,31 +21,32 @@ func (l *Log) Trim(to model.Offset) error {
 
 // trim is Trim with the lock held.
 func (l *Log) trim(to model.Offset) error {
+	if l.gatherer.Closing() {
+		return spool.ErrClosed
+	}
 	l.mu.Lock()
-	closing, held, first := l.closing, l.holds > 0, l.first
+	held, first := l.holds > 0, l.first
 	to = min(to, l.last)
 	if held {
 		l.heldTrim = max(l.heldTrim, to)
 	}
 	l.mu.Unlock()
 	switch {
-	case closing:
-		return spool.ErrClosed
 	case held:
 		return nil
 	case to >= first:
-		l.forget(to, l.weightThrough(to))
+		l.moveFirst(to, l.weightThrough(to))
 	}
 	return l.removeDoomed()
 }
 
-// forget moves first after to and removes the spans before it from the list.
-func (l *Log) forget(to model.Offset, weight int64) {
+// moveFirst moves first after to and removes the spans before it from the list.
+func (l *Log) moveFirst(to model.Offset, weight int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.first = to + 1
 	l.trimmed = max(l.trimmed, weight)
-	l.tail.forget(l.first)
+	l.tail.DropBefore(l.first)
 	n := 0
 	for n+1 < len(l.spans) && l.spans[n+1].begin <= l.first {
 		l.doomed = append(l.doomed, l.spans[n].name())
@@ -64,13 +65,13 @@ func (l *Log) weightThrough(offset model.Offset) int64 {
 		defer l.mu.Unlock()
 		return l.through
 	}
-	t, ok := l.tail.find(offset)
+	b, through := l.tail.Find(offset)
 	l.mu.Unlock()
-	if ok {
-		if t.Last() == offset {
-			return t.through
+	if b != nil {
+		if b.Last() == offset {
+			return through
 		}
-		return t.through - t.weight
+		return through - b.Weight
 	}
 	w, err := l.weightOnDisk(offset)
 	if err != nil {

@@ -44,7 +44,7 @@ type plain struct {
 	want        map[model.Offset]string
 	first, next model.Offset
 	reader      spool.Reader
-	at          model.Offset // where reader stands
+	at          model.Offset // the position of reader
 	serial      int
 }
 
@@ -123,7 +123,7 @@ func (m *plain) read() {
 	switch {
 	case m.at < m.first:
 		if !errors.Is(err, spool.ErrTrimmed) {
-			m.rt.Fatalf("reading %d behind a trim to %d: %v", m.at, m.first, err)
+			m.rt.Fatalf("reading %d after a trim to %d: %v", m.at, m.first, err)
 		}
 		m.dropReader()
 	case err != nil:

@@ -79,7 +79,7 @@ func testMinOffset(t *testing.T, open Opener) {
 			t.Fatalf("batch of %d has epoch %d, want %d", b.First, b.Epoch, wanted)
 		}
 	}
-	r.Close() // lets go of the file it reads
+	r.Close() // releases the file it reads
 	want[at] = "c"
 	must(t, l.Close())
 	same(t, readAll(t, opened(t, open, opt), 1001), want)
@@ -197,7 +197,7 @@ func testReaders(t *testing.T, open Opener) {
 	}
 	release()
 	a.wait(t, 30)
-	put(t, l, "behind it")
+	put(t, l, "after it")
 	r, err := l.Reader(120)
 	must(t, err)
 	defer r.Close()
@@ -240,6 +240,6 @@ func testReaderWaits(t *testing.T, open Opener) {
 	}()
 	must(t, l.Close())
 	if g := <-got; g != "true" {
-		t.Fatal("a waiting reader was not told that the log is closed")
+		t.Fatal("a waiting reader was not notified that the log is closed")
 	}
 }

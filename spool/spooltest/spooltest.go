@@ -14,16 +14,16 @@ import (
 	"weir/spool"
 )
 
-// Options are what the suite asks of a driver. Zero values mean the driver's defaults.
+// Options are the driver options that the suite uses. Zero values mean the driver's defaults.
 type Options struct {
-	// Place tells logs apart: the same place is the same log, opened again. It is a folder that exists.
+	// Place distinguishes logs: the same place is the same log, opened again. It is a folder that exists.
 	Place         string
 	MaxBytes      int64 // budget
-	SpanBytes     int64 // how little Trim must be able to give back, at most
+	SpanBytes     int64 // the maximum that Trim may leave unfreed
 	UnsyncedBytes int64 // bound of what waits for its sync; the driver may raise it to MaxUnsynced
 	TailBytes     int64 // memory for readers that keep up
 	Meta          spool.MetaSource
-	Sync          func(sync func() error) error // stands around each batch's durable step
+	Sync          func(sync func() error) error // wraps each batch's durable step
 	MinOffset     model.Offset
 	PairID        [16]byte
 }
@@ -31,7 +31,7 @@ type Options struct {
 // MaxUnsynced is what a driver may raise a small unsynced bound to: one largest group and a little.
 const MaxUnsynced = spool.MaxGroup + 128*spool.MaxGroupEntries
 
-// Reserve is the least room above MaxBytes that a driver keeps for exempt entries.
+// Reserve is the minimum space above MaxBytes that a driver keeps for exempt entries.
 const Reserve = 16 << 20
 
 // Opener opens a log. It fails the test when it cannot. The suite closes the log.
@@ -46,7 +46,7 @@ func Run(t *testing.T, open Opener) {
 		"records are there after opening again":                 testReopen,
 		"next offset lies above what the results know":          testMinOffset,
 		"the pair id is kept":                                   testPairID,
-		"trim lets go and gives space back":                     testTrim,
+		"trim removes records and frees space":                  testTrim,
 		"trim waits for the last hold":                          testHoldTrim,
 		"several readers from memory and from disk":             testReaders,
 		"a reader waits for the next batch":                     testReaderWaits,
@@ -195,7 +195,7 @@ type gate struct {
 	before error         // returned instead of syncing
 	after  error         // returned although it was synced
 	held   chan struct{} // when set, each step waits for it to be closed
-	inside chan struct{} // told when a step waits
+	inside chan struct{} // signaled when a step waits
 }
 
 func newGate() *gate { return &gate{inside: make(chan struct{}, 64)} }

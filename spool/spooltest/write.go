@@ -144,7 +144,7 @@ func testFull(t *testing.T, open Opener) {
 	if l.Stats().Bytes != 0 {
 		t.Fatalf("%d bytes kept after all is trimmed", l.Stats().Bytes)
 	}
-	put(t, l, "room again")
+	put(t, l, "space again")
 }
 
 func testTooLarge(t *testing.T, open Opener) {
@@ -241,7 +241,7 @@ func testUnsyncedBound(t *testing.T, open Opener) {
 	}
 }
 
-// counter is a MetaSource that gives how many entries it has seen in batches that were not settled as stored.
+// counter is a MetaSource that gives how many entries it has seen in batches that were not reported as stored.
 type counter struct {
 	mu             sync.Mutex
 	unsaved, taken int
@@ -427,7 +427,7 @@ func first(l spool.Log) model.Offset {
 	return first
 }
 
-// chase reads behind a trim: ErrTrimmed and nothing else may befall it, and it begins anew at the first.
+// chase reads while a trim runs: it may only fail with ErrTrimmed, and then begins again at the first record.
 func chase(ctx context.Context, t *testing.T, l spool.Log, upTo model.Offset) {
 	for {
 		r, err := l.Reader(first(l))
@@ -443,7 +443,7 @@ func chase(ctx context.Context, t *testing.T, l spool.Log, upTo model.Offset) {
 		}
 		r.Close()
 		if !errors.Is(err, spool.ErrTrimmed) {
-			t.Errorf("a reader behind the trim: %v", err)
+			t.Errorf("a reader during the trim: %v", err)
 			return
 		}
 	}

@@ -207,7 +207,7 @@ func (e erasedVersions[T]) Rollback(ctx context.Context, by *model.Principal, to
 
 func (e erased[T]) link(o *Info, kind Any) { e.k.links.link(e.k.info, o, kind) }
 
-// nameRefs puts tokens in the place of row ids.
+// nameRefs replaces row ids by tokens.
 func (k *Kind[T]) nameRefs(tx store.Tx, patches []store.Patch) error {
 	for _, f := range k.info.Refs() {
 		var ids []int64

@@ -16,9 +16,9 @@
 //     operations that the kind shall have. gql registers what it finds there, and refuses to start when a name, a
 //     nullability or a criterion is another than in the description.
 //
-// What the description settles:
+// What the description determines:
 //
-//   - Authority. The verbs demand Read, Write and Delete of the principal themselves, whoever calls them. GraphQL refuses
+//   - Authority. The verbs demand Read, Write and Delete of the principal themselves, for every caller. GraphQL refuses
 //     early by the same description. Kind.Rows reads without authority, for operations that demand one of their own.
 //   - References. A field with the option ref takes a token and holds a row id. The API shows the entity under the name
 //     without "Token". While a row of another kind refers to a row, it cannot be deleted (IN_USE names the kind).
@@ -32,6 +32,6 @@
 // # Transactions
 //
 // Each verb is one change (store.Change). Verbs that are called with the context of a change under way, Change.Context,
-// are a part of it instead: whoever opens a change calls the verbs of any kind, of any package, and all of it is committed
+// are a part of it instead: a caller that opens a change calls the verbs of any kind, of any package, and all of it is committed
 // or nothing is. What takes long (a password hash) is done before the change.
 package entity

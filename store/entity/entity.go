@@ -9,7 +9,7 @@ import (
 	"weir/store"
 )
 
-// Base is what the kinds of an instance stand on.
+// Base is what the kinds of an instance need.
 type Base struct {
 	Store  store.Store
 	Writer store.Writer
@@ -18,7 +18,7 @@ type Base struct {
 // Needs names the authorities that a principal must hold, all of them.
 func Needs(as ...model.Authority) []model.Authority { return as }
 
-// Desc describes one kind of entity. What concerns a single field stands in the tags of T, see store.Field.
+// Desc describes one kind of entity. What concerns a single field is in the tags of T, see store.Field.
 type Desc[T any] struct {
 	Kind   string // in messages: "device type"
 	Type   string // in the API: "DeviceType"
@@ -40,7 +40,7 @@ type Desc[T any] struct {
 	// Referrers hold rows of this kind without being kinds themselves: while one exists, a delete is refused. Kinds that
 	// refer to this one are known by their fields.
 	Referrers []store.Referrer
-	// Filters are criteria of lists beside those that fields give by their tag.
+	// Filters are criteria of lists besides those that fields give by their tag.
 	Filters []Filter
 	// Versions makes the rows drafts that are published, see Versions.
 	Versions Versioning[T]
@@ -50,14 +50,14 @@ type Desc[T any] struct {
 	Prepare func(ctx context.Context, by *model.Principal, token string, p store.Patch, create bool) error
 	// Admit runs in the transaction before n rows are made.
 	Admit func(c *store.Change, n int64) error
-	// Check refuses a row as it is about to be written, by what only the whole row can tell.
+	// Check refuses a row as it is about to be written, by rules that concern the whole row.
 	Check func(tx store.Tx, row *T, changed store.Changed) error
 	// Removing runs in the transaction before a row is removed: what goes with it and is no kind.
 	Removing func(c *store.Change, row *T) error
 	// Changed runs in the transaction after a row was made (old is nil), changed, or removed (row is nil). It is not called
 	// for the parts of a row that is removed.
 	Changed func(c *store.Change, old, row *T) error
-	// Views names the metadata changes of such a step: what resolution reads from the change's place in the log on.
+	// Views names the metadata changes of such a step: what resolution reads from the offset of the change on.
 	Views func(c *store.Change, old, row *T) []View
 }
 

@@ -268,7 +268,7 @@ func (v *Versions[T, S]) freeze(ctx context.Context, by *model.Principal, d *dra
 	return made, nil
 }
 
-// activate makes a version the effective one, from the change's place in the log on.
+// activate makes a version the effective one, from the offset of the change on.
 func (v *Versions[T, S]) activate(c *store.Change, row *T, body *S, version int64) error {
 	if v.Activate != nil {
 		if err := v.Activate(c, row, body); err != nil {

@@ -78,7 +78,7 @@ func TestACopyIsOneMomentOfADatabaseThatIsWrittenMeanwhile(t *testing.T) {
 func TestACopyEndsWithItsContextAndWithItsWriter(t *testing.T) {
 	t.Parallel()
 	db := newDB(t, three...)
-	full := errors.New("no room")
+	full := errors.New("no space")
 	copyTo := func(ctx context.Context, w io.Writer) error {
 		return db.Copy(ctx, func(_ store.Tx, _ int64, pages func(io.Writer) error) error { return pages(w) })
 	}

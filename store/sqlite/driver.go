@@ -8,6 +8,8 @@ import (
 	"fmt"
 
 	modernc "modernc.org/sqlite"
+
+	"weir/store"
 )
 
 // maxStatements bounds the prepared statements that a connection keeps: some tens of kilobytes each at worst.
@@ -47,22 +49,20 @@ type preparer interface {
 	driver.ConnPrepareContext
 }
 
-// conn is a connection that keeps its statements prepared, translates errors, and tracks its open rows, so
-// that a transaction never ends before its cursors. database/sql serializes all calls.
+// conn is a connection that keeps its statements prepared, translates errors, and runs one statement at a time: it tracks
+// its open rows, refuses the next statement until they are closed, and ends no transaction before them. database/sql
+// serializes all calls.
 type conn struct {
 	preparer
 	cached map[string]*list.Element // of *statement
 	recent *list.List               // front: used most recently
-	open   []*rows
+	open   *rows                    // nil: none
 }
 
-// statement is a prepared statement. While busy it belongs to open rows: a second use of the same text prepares
-// it again, because otherwise the inner loop would reset the outer one.
+// statement is a prepared statement.
 type statement struct {
 	query string
 	stmt  driver.Stmt
-	busy  bool
-	once  bool // not in the cache, closed after use
 }
 
 // CheckNamedValue implements driver.NamedValueChecker: the types that SQLite binds pass unchanged.
@@ -81,27 +81,26 @@ func (c *conn) CheckNamedValue(nv *driver.NamedValue) error {
 
 // ExecContext implements driver.ExecerContext.
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	s, err := c.acquire(ctx, query)
+	stmt, err := c.prepared(ctx, query)
 	if err != nil {
 		return nil, err
 	}
-	res, err := s.stmt.(driver.StmtExecContext).ExecContext(ctx, args)
-	return res, translate(errors.Join(err, c.release(s)))
+	res, err := stmt.(driver.StmtExecContext).ExecContext(ctx, args)
+	return res, translate(err)
 }
 
 // QueryContext implements driver.QueryerContext.
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	s, err := c.acquire(ctx, query)
+	stmt, err := c.prepared(ctx, query)
 	if err != nil {
 		return nil, err
 	}
-	inner, err := s.stmt.(driver.StmtQueryContext).QueryContext(ctx, args)
+	inner, err := stmt.(driver.StmtQueryContext).QueryContext(ctx, args)
 	if err != nil {
-		return nil, translate(errors.Join(err, c.release(s)))
+		return nil, translate(err)
 	}
-	r := &rows{inner: inner, conn: c, of: s}
-	c.open = append(c.open, r)
-	return r, nil
+	c.open = &rows{inner: inner, conn: c, query: query}
+	return c.open, nil
 }
 
 // run executes an internal statement without parameters and ignores its rows.
@@ -110,13 +109,14 @@ func (c *conn) run(query string) error {
 	return err
 }
 
-// closeRows closes every open cursor and returns how many there were.
-func (c *conn) closeRows() int {
-	n := len(c.open)
-	for len(c.open) > 0 {
-		_ = c.open[len(c.open)-1].Close() // its error belongs to an abandoned statement
+// closeRows closes the open rows and returns their query, "" when there were none.
+func (c *conn) closeRows() (query string) {
+	if c.open == nil {
+		return ""
 	}
-	return n
+	query = c.open.query
+	_ = c.open.Close() // its error belongs to an abandoned statement
+	return query
 }
 
 // Close finalizes the statements and closes the connection.
@@ -131,56 +131,38 @@ func (c *conn) Close() error {
 	return errors.Join(err, c.preparer.Close())
 }
 
-func (c *conn) acquire(ctx context.Context, query string) (*statement, error) {
-	e, ok := c.cached[query]
-	if ok {
-		if s := e.Value.(*statement); !s.busy {
-			c.recent.MoveToFront(e)
-			s.busy = true
-			return s, nil
-		}
+// prepared returns the prepared statement of a query. It refuses while rows are open.
+func (c *conn) prepared(ctx context.Context, query string) (driver.Stmt, error) {
+	if c.open != nil {
+		return nil, fmt.Errorf("%w: %q while the rows of %q are open", store.ErrOpenRows, query, c.open.query)
+	}
+	if e, ok := c.cached[query]; ok {
+		c.recent.MoveToFront(e)
+		return e.Value.(*statement).stmt, nil
 	}
 	stmt, err := c.PrepareContext(ctx, query)
 	if err != nil {
 		return nil, translate(err)
 	}
-	s := &statement{query: query, stmt: stmt, busy: true, once: ok}
-	if !s.once {
-		c.cached[query] = c.recent.PushFront(s)
-		return s, c.evict()
-	}
-	return s, nil
+	c.cached[query] = c.recent.PushFront(&statement{query, stmt})
+	return stmt, c.evict()
 }
 
-// evict closes the least recently used statement when there are too many. A busy one becomes a one-time
-// statement instead, closed when its rows are.
+// evict closes the least recently used statement when there are too many.
 func (c *conn) evict() error {
 	if c.recent.Len() <= maxStatements {
 		return nil
 	}
 	s := c.recent.Remove(c.recent.Back()).(*statement)
 	delete(c.cached, s.query)
-	if s.busy {
-		s.once = true
-		return nil
-	}
 	return s.stmt.Close()
 }
 
-func (c *conn) release(s *statement) error {
-	s.busy = false
-	if s.once {
-		return s.stmt.Close()
-	}
-	return nil
-}
-
-// rows wraps a cursor and returns its statement when it is closed.
+// rows wraps a cursor.
 type rows struct {
-	inner  driver.Rows
-	conn   *conn
-	of     *statement
-	closed bool
+	inner driver.Rows
+	conn  *conn
+	query string
 }
 
 // Columns implements driver.Rows.
@@ -191,17 +173,9 @@ func (r *rows) Next(dest []driver.Value) error { return translate(r.inner.Next(d
 
 // Close implements driver.Rows. A second call does nothing: the end of the transaction may have closed it.
 func (r *rows) Close() error {
-	if r.closed {
+	if r.conn.open != r {
 		return nil
 	}
-	r.closed = true
-	for i, o := range r.conn.open {
-		if o == r {
-			last := len(r.conn.open) - 1
-			r.conn.open[i], r.conn.open[last] = r.conn.open[last], nil
-			r.conn.open = r.conn.open[:last]
-			break
-		}
-	}
-	return translate(errors.Join(r.inner.Close(), r.conn.release(r.of)))
+	r.conn.open = nil
+	return translate(r.inner.Close())
 }

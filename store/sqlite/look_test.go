@@ -24,7 +24,7 @@ func made(t *testing.T, texts ...string) string {
 	return path
 }
 
-func TestAnOnlookerSeesWhatIsToComeAndChangesNothing(t *testing.T) {
+func TestAnInspectorReportsPendingMigrationsAndChangesNothing(t *testing.T) {
 	t.Parallel()
 	path := made(t, three[:2]...)
 	o, err := look(t.Context(), path, some(three...))
@@ -41,7 +41,7 @@ func TestAnOnlookerSeesWhatIsToComeAndChangesNothing(t *testing.T) {
 		_, err := tx.Exec(`INSERT INTO a (x) VALUES ('y')`)
 		return err
 	}); err == nil {
-		t.Error("an onlooker has written")
+		t.Error("an inspector has written")
 	}
 	if err := o.Close(); err != nil {
 		t.Error(err)
@@ -54,7 +54,7 @@ func TestAnOnlookerSeesWhatIsToComeAndChangesNothing(t *testing.T) {
 	}
 }
 
-func TestAnOnlookerTellsANewerAndADamagedDatabaseApart(t *testing.T) {
+func TestAnInspectorDistinguishesANewerAndADamagedDatabase(t *testing.T) {
 	t.Parallel()
 	if _, err := look(t.Context(), made(t, three...), some(three[:1]...)); !errors.Is(err, store.ErrVersion) {
 		t.Errorf("a newer one: %v", err)
@@ -71,7 +71,7 @@ func TestAnOnlookerTellsANewerAndADamagedDatabaseApart(t *testing.T) {
 	}
 }
 
-func TestAnOnlookersCheckFindsABrokenPageAndEndsWithItsContext(t *testing.T) {
+func TestAnInspectorsCheckFindsABrokenPageAndEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	path := made(t, three...)
 	o, err := look(t.Context(), path, some(three...))

@@ -225,7 +225,7 @@ func (db *DB) Read(ctx context.Context, fn func(store.Tx) error) (err error) {
 		return err
 	}
 	t := &tx{ctx: ctx, conn: c}
-	var left int
+	var left string
 	var endErr error
 	func() {
 		defer func() { // also when fn panics, so that the connection can be used again
@@ -239,8 +239,8 @@ func (db *DB) Read(ctx context.Context, fn func(store.Tx) error) (err error) {
 		return err
 	case endErr != nil:
 		return endErr
-	case left > 0 && ctx.Err() == nil:
-		return fmt.Errorf("store/sqlite: %d result sets were left open by a Read", left)
+	case left != "" && ctx.Err() == nil:
+		return fmt.Errorf("store/sqlite: a Read left the rows of %q open", left)
 	}
 	return nil
 }
@@ -277,8 +277,8 @@ func beginRead(c *sql.Conn) error {
 	})
 }
 
-// endRead ends the transaction and returns how many cursors were still open.
-func endRead(c *sql.Conn) (left int, err error) {
+// endRead ends the transaction and returns the query whose rows were still open, "" for none.
+func endRead(c *sql.Conn) (left string, err error) {
 	err = raw(c, func(c *conn) error {
 		left = c.closeRows()
 		return c.run("ROLLBACK")

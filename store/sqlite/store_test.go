@@ -10,7 +10,7 @@ import (
 	"weir/store/storetest"
 )
 
-// still is a clock that stands, so that no batch is cut short by its time.
+// still is a clock that does not move, so that no batch ends early by its time.
 func still() time.Time { return time.Unix(1_800_000_000, 0) }
 
 func TestStore(t *testing.T) {

@@ -163,6 +163,7 @@ func (w *writer) batch() {
 	answered := false
 	defer func() {
 		if !answered {
+			w.closeRows() // of the function that ended its goroutine
 			w.fail(taken, errors.Join(errExited, w.control("ROLLBACK")))
 		}
 	}()
@@ -230,8 +231,8 @@ func (w *writer) runOne(r *request, single bool) error {
 	r.tx = &tx{ctx: ctx, conn: w.conn, write: true}
 	r.err = call(r.fn, r.tx)
 	r.tx.end()
-	if left := w.closeRows(); left > 0 && r.err == nil {
-		r.err = fmt.Errorf("store/sqlite: %d result sets were left open by a Write", left)
+	if left := w.closeRows(); left != "" && r.err == nil {
+		r.err = fmt.Errorf("store/sqlite: a Write left the rows of %q open", left)
 	}
 	switch {
 	case single && r.err != nil:
@@ -359,7 +360,7 @@ func (w *writer) control(statements ...string) error {
 	})
 }
 
-func (w *writer) closeRows() (left int) {
+func (w *writer) closeRows() (left string) {
 	_ = raw(w.conn, func(c *conn) error { left = c.closeRows(); return nil })
 	return left
 }

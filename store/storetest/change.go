@@ -265,7 +265,7 @@ func testSecrets(t *testing.T, f *fixture) {
 			return err
 		})
 	})
-	t.Run("a row put in another's place does not open", func(t *testing.T) {
+	t.Run("a row moved to another's key does not open", func(t *testing.T) {
 		f.write(t, func(tx store.Tx) error {
 			_, err := tx.Exec(`UPDATE secrets SET tenant_id = ? WHERE tenant_id = ?`, 99, there)
 			return err

@@ -59,27 +59,31 @@ func testReads(t *testing.T, f *fixture) {
 		}
 		f.plain(t)
 	})
-	t.Run("the same query inside its own loop", func(t *testing.T) {
+	t.Run("a query inside the loop over the rows of another is refused", func(t *testing.T) {
 		f.read(t, func(tx store.Tx) error {
-			rows, err := tx.Query(`SELECT a FROM st_plain ORDER BY id`)
-			if err != nil {
-				return err
-			}
-			defer rows.Close()
-			outer := 0
-			for rows.Next() {
-				outer++
-				if as, err := plain(tx); err != nil || len(as) != 2 {
-					t.Errorf("inner loop: %v, %v", as, err)
+			const outer = `SELECT a FROM st_plain ORDER BY id`
+			var text string
+			for name, inner := range map[string]func() error{
+				"Query":          func() error { _, err := plain(tx); return err },
+				"QueryRow":       func() error { return tx.QueryRow(`SELECT 'x'`).Scan(&text) },
+				"the same query": func() error { return tx.QueryRow(outer).Scan(&text) },
+			} {
+				seen, err := within(tx, outer, func() {
+					if err := inner(); !errors.Is(err, store.ErrOpenRows) || !strings.Contains(err.Error(), outer) {
+						t.Errorf("%s: %v", name, err)
+					}
+				})
+				if seen != 2 || err != nil {
+					t.Errorf("%s: the outer loop saw %d rows, %v", name, seen, err)
+				}
+				if err := inner(); err != nil {
+					t.Errorf("%s after the loop: %v", name, err)
 				}
 			}
-			if outer != 2 {
-				t.Errorf("the outer loop saw %d rows", outer)
-			}
-			return rows.Err()
+			return nil
 		})
 	})
-	t.Run("result sets left open are an error, not a leak", func(t *testing.T) {
+	t.Run("rows left open are an error, not a leak", func(t *testing.T) {
 		for range 20 {
 			err := f.Read(f.ctx, func(tx store.Tx) error {
 				rows, err := tx.Query(`SELECT a FROM st_plain`)
@@ -88,7 +92,7 @@ func testReads(t *testing.T, f *fixture) {
 				}
 				return err
 			})
-			if err == nil || !strings.Contains(err.Error(), "left open") {
+			if err == nil || !strings.Contains(err.Error(), "open") {
 				t.Fatal(err)
 			}
 		}
@@ -130,7 +134,7 @@ func testReads(t *testing.T, f *fixture) {
 			t.Error(err)
 		}
 	})
-	t.Run("who finds all readers busy waits, or leaves with his context", func(t *testing.T) {
+	t.Run("a Read that finds all readers busy waits, or ends with its context", func(t *testing.T) {
 		var holding sync.WaitGroup
 		release := make(chan struct{})
 		limited, cancel := context.WithCancel(f.ctx)
@@ -155,6 +159,19 @@ func testReads(t *testing.T, f *fixture) {
 		holding.Wait()
 		f.plain(t)
 	})
+}
+
+// within calls f for each row of a query while its rows are open.
+func within(tx store.Tx, query string, f func()) (seen int, err error) {
+	rows, err := tx.Query(query)
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	for ; rows.Next(); seen++ {
+		f()
+	}
+	return seen, rows.Err()
 }
 
 func testWrites(t *testing.T, f *fixture) {
@@ -192,6 +209,52 @@ func testWrites(t *testing.T, f *fixture) {
 		if err == nil || len(f.plain(t)) != 0 {
 			t.Error(err, f.plain(t))
 		}
+	})
+	t.Run("rows left open are an error, also of a function that ends its goroutine", func(t *testing.T) {
+		open := func(tx store.Tx) error {
+			if err := insertPlain(tx, "lost"); err != nil {
+				return err
+			}
+			rows, err := tx.Query(`SELECT a FROM st_plain`)
+			if err == nil {
+				rows.Next()
+			}
+			return err
+		}
+		if err := f.Write(f.ctx, store.Results, open); err == nil || !strings.Contains(err.Error(), "open") {
+			t.Error(err)
+		}
+		if err := f.Write(f.ctx, store.Results, func(tx store.Tx) error {
+			err := open(tx)
+			runtime.Goexit()
+			return err
+		}); err == nil {
+			t.Error("no error")
+		}
+		if as := f.plain(t); len(as) != 0 {
+			t.Error(as)
+		}
+	})
+	t.Run("a write inside the loop over a query's rows is refused", func(t *testing.T) {
+		f.write(t, func(tx store.Tx) error {
+			id, err := tx.Insert(`INSERT INTO st_plain (a, b) VALUES (?, ?)`, "outer", nil)
+			if err != nil {
+				return err
+			}
+			seen, err := within(tx, `SELECT a FROM st_plain`, func() {
+				if err := insertPlain(tx, "inner"); !errors.Is(err, store.ErrOpenRows) {
+					t.Errorf("Insert: %v", err)
+				}
+				if _, err := tx.Exec(`UPDATE st_plain SET b = 'x'`); !errors.Is(err, store.ErrOpenRows) {
+					t.Errorf("Exec: %v", err)
+				}
+			})
+			if seen != 1 {
+				t.Errorf("%d rows", seen)
+			}
+			_, e := tx.Exec(`DELETE FROM st_plain WHERE id = ?`, id)
+			return errors.Join(err, e)
+		})
 	})
 	t.Run("OnCommit runs in order, after the commit, before Write returns", func(t *testing.T) {
 		var ran []int

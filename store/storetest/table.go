@@ -285,7 +285,7 @@ func testTable(t *testing.T, f *fixture) {
 	})
 	t.Run("rename", func(t *testing.T) { f.testRename(t) })
 	t.Run("delete", func(t *testing.T) { f.testDelete(t) })
-	t.Run("the description tells the fields", func(t *testing.T) {
+	t.Run("the description returns the fields", func(t *testing.T) {
 		fs := books.Fields()
 		if len(fs) != 17 || fs[0].Name != "token" || !fs[0].Token || fs[1].Name != "title" || fs[1].Column != "name" ||
 			fs[16].Name != "" || !fs[15].Secret || fs[4].Ref != "st_shelves" || !fs[4].Required {

@@ -1,0 +1,29 @@
+package store
+
+// TenantID returns the row id of a tenant, 0 when there is none.
+func TenantID(tx Tx, token string) (int64, error) { return refID(tx, "tenants", true, 0, token) }
+
+// TenantTokens returns the tokens of all tenants by row id.
+func TenantTokens(tx Tx) (map[int64]string, error) {
+	rows, err := tx.Query(`SELECT id, token FROM tenants`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	out := map[int64]string{}
+	for rows.Next() {
+		var id int64
+		var token string
+		if err := rows.Scan(&id, &token); err != nil {
+			return nil, err
+		}
+		out[id] = token
+	}
+	return out, rows.Err()
+}
+
+// LastTierOrder returns the largest display order of a tenant tier, 0 when there is none.
+func LastTierOrder(tx Tx) (n int64, err error) {
+	err = tx.QueryRow(`SELECT coalesce(max(display_order), 0) FROM tenant_tiers`).Scan(&n)
+	return n, err
+}
