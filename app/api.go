@@ -68,7 +68,8 @@ func (a *api) register(name string, area *gql.Area) {
 		gql.RegisterState(area, gql.StateDeps{States: ap.ingest, Latest: ap.series, Devices: e.Registry.Devices.Rows, External: e.Registry,
 			Listening: a.spool.listening.Now, Silence: func() time.Duration { return a.effective().Presence.InactivityTimeout }})
 	case "event-processing":
-		gql.RegisterProcessing(area, gql.ProcessingDeps{Rules: e.compiler, Health: ap.ingest, Edges: ap.edges})
+		gql.RegisterProcessing(area, gql.ProcessingDeps{Rules: e.compiler, Health: ap.ingest, Edges: ap.edges, Past: ap.ingest,
+			Devices: e.Registry.Devices.Rows, Profiles: e.Registry.Profiles.Rows, RuleRows: e.Registry.Rules.Rows})
 	case "event-sources":
 		gql.RegisterPlaceholder(area)
 	}

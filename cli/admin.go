@@ -76,7 +76,7 @@ func newAdminPasswd(c *command) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			op, err := c.existing(cmd.Context())
+			op, err := c.operator(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -115,7 +115,7 @@ func newAdminList(c *command) *cobra.Command {
 		Example: "  weir admin list\n  weir admin list --json",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			all, err := ask(cmd.Context(), c.existing, &operate.ListAdmins, operate.None{})
+			all, err := ask(cmd.Context(), c.operator, &operate.ListAdmins, operate.None{})
 			if err != nil {
 				return err
 			}

@@ -110,9 +110,6 @@ func (k *copying) fill(ctx context.Context, w io.Writer, keep func() error) (*op
 	if err != nil {
 		return nil, err
 	}
-	if !operate.Exists(*cfg) {
-		return nil, operate.ErrNotRunning
-	}
 	to, err := k.c.reach(ctx, *cfg)
 	if err != nil {
 		return nil, err

@@ -108,6 +108,7 @@ func newRoot(c *command) *cobra.Command {
 		newLedger(c),
 		newAlerts(c),
 		newTail(c),
+		newFirings(c),
 		newSend(c),
 		newSite(c),
 		newConfig(c),
@@ -175,6 +176,16 @@ func exactly(names ...string) cobra.PositionalArgs {
 	}
 }
 
+// upTo takes none of the named arguments, or the first few.
+func upTo(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > len(names) {
+			return usageError{fmt.Errorf("%s takes at most %s, not %d", cmd.CommandPath(), count(len(names), "argument"), len(args))}
+		}
+		return nil
+	}
+}
+
 // group is a command that only holds others.
 func group(use, short string, subs ...*cobra.Command) *cobra.Command {
 	g := &cobra.Command{Use: use, Short: short, Args: func(cmd *cobra.Command, args []string) error {
@@ -218,6 +229,9 @@ func hintOf(err error, code int, at string) string {
 	}
 	if e, ok := errors.AsType[checkError](err); ok {
 		return e.hint
+	}
+	if e, ok := errors.AsType[*operate.NotRunningError](err); ok {
+		return e.Hint(operate.OtherInstances())
 	}
 	switch operate.FaultOf(err) {
 	case operate.Locked:

@@ -49,7 +49,7 @@ const completeTimeout = 500 * time.Millisecond
 func (c *command) completeTokens(root *cobra.Command) {
 	for _, cmd := range root.Commands() {
 		c.completeTokens(cmd)
-		words := strings.Fields(cmd.Use)[1:]
+		words := strings.Fields(strings.NewReplacer("[", "", "]", "").Replace(cmd.Use))[1:]
 		if cmd.ValidArgs == nil && cmd.ValidArgsFunction == nil && slices.Contains(words, "TENANT") {
 			cmd.ValidArgsFunction = c.offer(words)
 		}

@@ -77,7 +77,7 @@ func (t *demoText) intro(d *demo) {
 		"    \"{ruleHealth(profileToken:\\\"%s\\\"){ruleToken fireCount lastSignal lastFiredAt}}\"}'\n", demoProfile)
 	t.printf("\nA reading of your own, over HTTP; it will be too hot:\n\n")
 	t.printf("  curl -i %s/%s/%s/events -d '%s'\n", ingest, d.byHand.instance, demoTenant, d.byHandEvent())
-	t.printf("\nWhere every message ended: %s ledger --data %s\n\n", programName(), d.cfg.DataDir)
+	t.printf("\nWhich rules fired, and where every message ended:\n\n  %[1]s firings --data %[2]s\n  %[1]s ledger --data %[2]s\n\n", programName(), d.cfg.DataDir)
 	t.printf("%d devices send their temperature each second; the rule %q raises above %g °C.\n\n", len(d.cast), demoRule, demoThreshold)
 	t.printf("%s\n", t.paint(inGrey, fmt.Sprintf("%-8s  %-10s  %s", "TIME", "DEVICE", "TEMPERATURE")))
 }
@@ -129,7 +129,7 @@ func (t *demoText) summary(s *demoSummary) {
 		balance = t.paint(inRed, "NOT balanced")
 	}
 	t.printf("  ledger    %d received, %d stored with %d readings: %s\n", s.Received, s.Stored, s.Readings, balance)
-	t.printf("  rule      %d firings counted, %d shown above\n", s.Fired, s.Seen)
+	t.printf("  rule      %d firings counted, %d shown above; weir firings lists those of an instance\n", s.Fired, s.Seen)
 	t.printf("  removed   %s\n", s.Dir)
 }
 

@@ -56,7 +56,7 @@ func (f *firstReading) run(cmd *cobra.Command, tenant, device string, give giveT
 		return err
 	}
 	if f.wait == 0 && f.commands == "" {
-		op, err := f.c.existing(cmd.Context())
+		op, err := f.c.operator(cmd.Context())
 		if err != nil {
 			return err
 		}

@@ -79,7 +79,7 @@ func (im *deviceImport) run(ctx context.Context) error {
 		return model.Errorf(model.CodeLimitExceeded, "%s has %s devices; one import makes at most %s, so split it", im.file,
 			grouped(int64(len(rows))), grouped(operate.MaxDeviceImport))
 	}
-	op, err := im.c.existing(ctx)
+	op, err := im.c.operator(ctx)
 	if err != nil {
 		return err
 	}

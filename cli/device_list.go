@@ -28,7 +28,7 @@ func newDeviceList(c *command) *cobra.Command {
 			if q.limit < 1 || q.limit > operate.MaxDevicePage || q.page < 1 {
 				return usageError{fmt.Errorf("--limit must lie in 1..%d, --page counts from 1", operate.MaxDevicePage)}
 			}
-			op, err := c.existing(cmd.Context())
+			op, err := c.operator(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -27,7 +27,7 @@ func newDeviceRm(c *command) *cobra.Command {
 			if err := c.confirm(cmd.Context(), yes, fmt.Sprintf("Remove %s of tenant %s?", what, args[0])); err != nil {
 				return err
 			}
-			op, err := c.existing(cmd.Context())
+			op, err := c.operator(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -19,8 +19,8 @@ func newDeviceShow(c *command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show TENANT TOKEN",
 		Short: "Show the state of a device",
-		Long: "Show a device: its fields, its credentials without their secrets, its presence, the latest value of each metric, and the\n" +
-			"newest dead letters that name it. Where nothing runs, values are as of the last stop.",
+		Long: "Show a device: its fields, its credentials without their secrets, its presence, the latest value of each metric, the\n" +
+			"rules that fired last, and the newest dead letters that name it. Where nothing runs, values are as of the last stop.",
 		Example: "  weir device show acme boiler-1",
 		Args:    exactly("the tenant's token", "the device's token"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -28,7 +28,7 @@ func newDeviceShow(c *command) *cobra.Command {
 				return &model.Error{Code: model.CodeUnsupported, Message: "the commands need the access token, which cannot be shown again",
 					Hint: fmt.Sprintf("make a new one, which ends the old: weir device rotate %s %s --print-commands", args[0], args[1])}
 			}
-			op, err := c.existing(cmd.Context())
+			op, err := c.operator(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -58,6 +58,7 @@ type deviceDetails struct {
 	Credentials    []credential         `json:"credentials"`
 	Latest         []latestValue        `json:"latest"`
 	Location       *location            `json:"location,omitempty"`
+	Firings        []operate.Firing     `json:"firings"`     // the newest few
 	DeadLetters    []operate.DeadLetter `json:"deadLetters"` // the newest few that name the device
 }
 
@@ -88,8 +89,11 @@ type location struct {
 	Occurred  time.Time `json:"occurredTime"`
 }
 
-// shownDeadLetters is how many dead letters of a device are shown.
-const shownDeadLetters = 5
+// How many dead letters and firings of a device are shown.
+const (
+	shownDeadLetters = 5
+	shownFirings     = 5
+)
 
 // showDevice gathers what is known of a device.
 func (a tenantAPI) showDevice(ctx context.Context, token string) (*deviceDetails, error) {
@@ -132,6 +136,11 @@ func (a tenantAPI) showDevice(ctx context.Context, token string) (*deviceDetails
 	if err := a.latest(ctx, token, out); err != nil {
 		return nil, err
 	}
+	fired, err := operate.ListFirings.Ask(ctx, a.to, operate.FiringQuery{Tenant: a.tenant, Device: token, Limit: shownFirings})
+	if err != nil {
+		return nil, err
+	}
+	out.Firings = fired.Firings
 	out.DeadLetters, err = operate.ListDeadLetters.Ask(ctx, a.to, operate.DeadLetterQuery{Tenant: &a.tenant, Device: &token, Limit: shownDeadLetters})
 	return out, err
 }
@@ -199,6 +208,9 @@ func printDetails(w io.Writer, d *deviceDetails) {
 	}
 	if l := d.Location; l != nil && l.Latitude != nil && l.Longitude != nil {
 		row("location", "%v, %v at %s", *l.Latitude, *l.Longitude, l.Occurred.UTC().Format(time.RFC3339Nano))
+	}
+	for i := range d.Firings {
+		row("firing", "%s", firingText(&d.Firings[i]))
 	}
 	for _, l := range d.DeadLetters {
 		row("dead letter", "%s  %s: %s", timeText(&l.Occurred), l.Reason, printable(l.Summary))

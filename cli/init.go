@@ -1,15 +1,18 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"weir/app"
 	"weir/config"
 	"weir/model"
 )
@@ -19,12 +22,23 @@ func newInit(c *command) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "init",
-		Short: "Write a first configuration",
-		Long: "Write a configuration file with every key and what it is for. Where the profile differs from the defaults a key is set,\n" +
-			"else it is commented out. The profiles:\n\n" + profileList(),
-		Example: "  weir init --profile gateway -o /etc/weir/weir.yaml\n  weir init --profile dev -o -",
+		Short: "Write a first configuration, or make an empty instance",
+		Long: "Write a configuration file with every key and what it is for. A key is set where the profile differs\n" +
+			"from the defaults; the others are commented out. The profiles:\n\n" + profileList() + "\n" +
+			"With --data, make an empty instance in that directory instead, without starting it, so that tenants,\n" +
+			"devices and administrators can be added before the first start. Only weir init --data, weir run and\n" +
+			"weir demo make an instance.",
+		Example: "  weir init\n  weir init --profile gateway -o /etc/weir/weir.yaml\n  weir init --data /var/lib/weir",
 		Args:    exactly(),
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("data") {
+				for _, flag := range []string{"profile", "output", "force"} {
+					if cmd.Flags().Changed(flag) {
+						return usageError{fmt.Errorf("--%s is for a configuration file, --data for an instance: use one after the other", flag)}
+					}
+				}
+				return c.makeInstance(cmd.Context())
+			}
 			p, ok := config.ProfileNamed(profile)
 			if !ok {
 				return usageError{fmt.Errorf("--profile must be one of %s", strings.Join(profileNames(), ", "))}
@@ -37,15 +51,35 @@ func newInit(c *command) *cobra.Command {
 				return err
 			}
 			c.show(map[string]any{"file": out, "profile": p.Name}, func(w io.Writer) {
-				fmt.Fprintf(w, "%s is written; check it with: weir config validate --config %[1]s\n", out)
+				fmt.Fprintf(w, "%s is written for the profile %s; check it with: weir config validate --config %[1]s\n", out, p.Name)
 			})
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&profile, "profile", "", "what to begin for: "+strings.Join(profileNames(), ", "))
+	cmd.Flags().StringVar(&profile, "profile", "dev", "what to begin for: "+strings.Join(profileNames(), ", "))
 	cmd.Flags().StringVarP(&out, "output", "o", "weir.yaml", "file to write; - for stdout")
 	cmd.Flags().BoolVar(&force, "force", false, "write over a file that is there")
 	return cmd
+}
+
+// makeInstance makes an instance in the data directory, which must hold none.
+func (c *command) makeInstance(ctx context.Context) error {
+	cfg, err := c.load()
+	if err != nil {
+		return err
+	}
+	d := app.AtRest(*cfg, c.getenv, c.logger(cfg.Logging))
+	if err := errors.Join(d.Make(ctx), d.Close()); err != nil {
+		return err
+	}
+	dir := cfg.DataDir
+	if abs, err := filepath.Abs(dir); err == nil {
+		dir = abs
+	}
+	c.show(map[string]any{"dataDir": dir, "instanceId": cfg.Instance.ID}, func(w io.Writer) {
+		fmt.Fprintf(w, "%s holds a new, empty instance; start it with: weir run --data %[1]s\n", dir)
+	})
+	return nil
 }
 
 func profileNames() []string {

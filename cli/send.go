@@ -282,6 +282,9 @@ func (s *sending) show(r *sent) {
 		if v := valuesText(r.Outcome); v != "" {
 			text += "; " + v
 		}
+		if f := firingsText(r.Outcome); f != "" {
+			text += "; " + f
+		}
 		text += "; took " + delayText(r.Outcome.DelayMS)
 	}
 	fmt.Fprintln(s.c.io.Stdout, text)

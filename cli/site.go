@@ -221,7 +221,7 @@ func newSiteExport(c *command) *cobra.Command {
 		Example: "  weir site export -o site.yaml\n  weir site export --tenant acme",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			op, err := c.existing(cmd.Context())
+			op, err := c.operator(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -129,6 +129,9 @@ func printSeen(w io.Writer, m *operate.Seen) {
 	if v := valuesText(m); v != "" {
 		line += "  " + v
 	}
+	if f := firingsText(m); f != "" {
+		line += "  " + f
+	}
 	fmt.Fprintf(w, "%s  %s\n", printable(line), delayText(m.DelayMS))
 }
 
@@ -154,6 +157,19 @@ func valuesText(m *operate.Seen) string {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return printable(text)
+}
+
+// firingsText names the rules that a message made fire.
+func firingsText(m *operate.Seen) string {
+	var out []string
+	for _, f := range m.Firings {
+		text := "FIRING " + f.Rule + " " + f.Edge
+		if f.Severity != "" {
+			text += " (" + f.Severity + ")"
+		}
+		out = append(out, text)
+	}
+	return printable(strings.Join(out, "; "))
 }
 
 func delayText(ms float64) string {

@@ -9,7 +9,8 @@ import (
 	"weir/operate"
 )
 
-// operator reaches the instance of the data directory: over its socket when it runs, else on the store itself.
+// operator reaches the instance of the data directory: over its socket when it runs, else on the store itself. A directory that
+// holds no instance stays as it is, and the error says so: a mistyped one must not become a second instance.
 func (c *command) operator(ctx context.Context) (operate.Target, error) {
 	cfg, err := c.load()
 	if err != nil {
@@ -20,18 +21,6 @@ func (c *command) operator(ctx context.Context) (operate.Target, error) {
 		return to, d.Open(ctx)
 	}
 	return to, err
-}
-
-// existing is operator for what makes nothing: a directory in which there is nothing stays as it is, ErrNotRunning.
-func (c *command) existing(ctx context.Context) (operate.Target, error) {
-	cfg, err := c.load()
-	if err != nil {
-		return nil, err
-	}
-	if !operate.Exists(*cfg) {
-		return nil, operate.ErrNotRunning
-	}
-	return c.operator(ctx)
 }
 
 // client reaches a running instance, also one whose configuration was broken since it has started.

@@ -53,7 +53,7 @@ func newTenantList(c *command) *cobra.Command {
 		Example: "  weir tenant list\n  weir tenant list --json",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			all, err := ask(cmd.Context(), c.existing, &operate.ListTenants, operate.None{})
+			all, err := ask(cmd.Context(), c.operator, &operate.ListTenants, operate.None{})
 			if err != nil {
 				return err
 			}

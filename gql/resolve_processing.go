@@ -27,6 +27,11 @@ type ProcessingDeps struct {
 	Rules  RuleChecker
 	Health HealthReader
 	Edges  *hub.Hub[model.Edge]
+	// Past are the stored detections; the others say what exists.
+	Past     DetectionReader
+	Devices  DeviceFinder
+	Profiles ProfileFinder
+	RuleRows RuleFinder
 }
 
 // RegisterProcessing registers the operations of the event-processing area.
@@ -38,11 +43,15 @@ func RegisterProcessing(a *Area, d ProcessingDeps) {
 	a.Type("DetectionRuleValidationWarning", validationWarningView{})
 	a.Type("RuleHealth", healthView{})
 	a.Type("DetectionEvent", detectionView{})
+	a.Type("SearchResultsPagination", searchPage{})
+	a.Type("Detection", pastDetection{})
+	a.Type("DetectionSearchResults", eventPage[pastDetection]{})
 
 	read := Requires(model.DeviceRead)
 	a.Query("eventProcessingInfo", Anonymous(), always(processingInfo{"event-processing"}))
 	a.Query("validateDetectionRules", read, engine.Do(p.validate))
 	a.Query("ruleHealth", read, p.health)
+	a.Query("detections", read, p.detections)
 	a.Subscription("detectionStream", read, p.stream)
 }
 

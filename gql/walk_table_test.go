@@ -129,6 +129,7 @@ var walkTable = map[string][]walkOp{
 		{kind: "query", name: "eventProcessingInfo", anonymous: true},
 		{kind: "query", name: "validateDetectionRules", needs: model.DeviceRead, args: `(rules: [])`},
 		{kind: "query", name: "ruleHealth", needs: model.DeviceRead, args: `(profileToken: "p")`, stranger: "[]"},
+		{kind: "query", name: "detections", needs: model.DeviceRead, args: `(criteria: {pageNumber: 1, pageSize: 10})`, stranger: noPage},
 		{kind: "subscription", name: "detectionStream", needs: model.DeviceRead, args: `(profileToken: "p")`},
 	},
 }

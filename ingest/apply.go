@@ -364,10 +364,14 @@ func (a *Applier) resolve(ctx context.Context, e *Event) error {
 		if err := a.resolver.message(ctx, e); err != nil {
 			return err
 		}
-		if a.deps.Tap.Busy() {
-			a.out.endings = append(a.out.endings, ending{rec: r, outcome: e.Outcome, reason: e.Reason, why: e.Why, offset: e.At.Offset})
+		if !a.deps.Tap.Busy() {
+			return a.results.record(ctx, e, a.out)
 		}
-		return a.results.record(ctx, e, a.out)
+		at, before := len(a.out.endings), len(a.out.edges)
+		a.out.endings = append(a.out.endings, ending{rec: r, outcome: e.Outcome, reason: e.Reason, why: e.Why, offset: e.At.Offset})
+		err := a.results.record(ctx, e, a.out)
+		a.out.endings[at].fired = a.out.edges[before:len(a.out.edges):len(a.out.edges)]
+		return err
 	case model.KindPresence:
 		if err := a.resolver.presence(ctx, e); err != nil || e.Transition == nil {
 			return err
@@ -458,8 +462,11 @@ func (a *Applier) announce() {
 	if a.out.sequence > 0 {
 		a.deps.Controller.Passed(a.out.sequence)
 	}
-	if a.deps.Edges != nil && len(a.out.fresh) > 0 {
-		a.deps.Edges(a.out.fresh...)
+	if len(a.out.fresh) > 0 {
+		a.metrics.fired.count(a.out.fresh)
+		if a.deps.Edges != nil {
+			a.deps.Edges(a.out.fresh...)
+		}
 	}
 	if a.deps.Readings != nil && len(a.out.points) > 0 {
 		a.deps.Readings(a.out.points...)

@@ -1,8 +1,11 @@
 package ingest
 
 import (
+	"strconv"
+
 	"github.com/prometheus/client_golang/prometheus"
 
+	"weir/model"
 	"weir/store"
 )
 
@@ -50,6 +53,7 @@ type applyMetrics struct {
 	altIDSpan prometheus.Gauge
 	clients   prometheus.Gauge
 	outcomes  *prometheus.CounterVec
+	fired     *firedCounter
 	stored    prometheus.Counter // of outcomes
 
 	deadLettersTrimmed prometheus.Counter
@@ -78,9 +82,49 @@ func newApplyMetrics(reg prometheus.Registerer) *applyMetrics {
 		Help: "Readings that a series limit kept out of a message whose others are stored."})
 	m.deadLettersTrimmed = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_dead_letters_trimmed_total",
 		Help: "Oldest dead letters removed because a tenant or the rejected-payload buffer had its maximum."})
+	m.fired = newFiredCounter()
 	m.stored = m.outcomes.WithLabelValues(string(store.OutcomeStored), string(ReasonNone))
 	if reg != nil {
-		reg.MustRegister(m.deadLettersTrimmed, m.setAside, m.retries, m.heads, m.late, m.lost, m.evicted, m.altIDs, m.altIDSpan, m.clients, m.outcomes)
+		reg.MustRegister(m.deadLettersTrimmed, m.setAside, m.retries, m.heads, m.late, m.lost, m.evicted, m.altIDs, m.altIDSpan, m.clients, m.outcomes, m.fired)
 	}
 	return m
+}
+
+// maxFiredLabels bounds the label sets of weir_eventprocessing_detections_total; what fires beyond them is counted together.
+const maxFiredLabels = 1000
+
+// firedCounter counts detections. One goroutine counts.
+type firedCounter struct {
+	*prometheus.CounterVec
+	known map[[4]string]prometheus.Counter
+}
+
+func newFiredCounter() *firedCounter {
+	c := &firedCounter{prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_eventprocessing_detections_total",
+		Help: "Detections stored since the start, by tenant, profile, severity and edge (raised, resolved); with more than " + strconv.Itoa(maxFiredLabels) +
+			" combinations the others have the profile (other)."}, []string{"tenant", "profile", "severity", "edge"}), map[[4]string]prometheus.Counter{}}
+	for _, s := range []model.EdgeSignal{model.Raised, model.Resolved} {
+		c.WithLabelValues(otherFired(s.String())...)
+	}
+	return c
+}
+
+// otherFired are the labels of what is counted together.
+func otherFired(edge string) []string { return []string{"", "(other)", "", edge} }
+
+func (c *firedCounter) count(edges []model.Edge) {
+	for i := range edges {
+		e := &edges[i]
+		labels := [4]string{e.Tenant, e.Profile, e.Severity, e.Signal.String()}
+		counter, known := c.known[labels]
+		if !known {
+			if len(c.known) < maxFiredLabels {
+				counter = c.WithLabelValues(labels[:]...)
+				c.known[labels] = counter
+			} else {
+				counter = c.WithLabelValues(otherFired(labels[3])...)
+			}
+		}
+		counter.Inc()
+	}
 }

@@ -19,6 +19,7 @@ const (
 	maxWatchers = 16  // at a time
 	watchQueue  = 256 // messages that a watcher has not fetched; what comes beyond them is counted and left out
 	shownValues = 4   // of a message
+	shownFired  = 4   // rules that a message made fire
 )
 
 // ErrWatchEnded: the watcher was closed.
@@ -46,6 +47,14 @@ type Sighting struct {
 	Occurred model.Nanos // as sent; 0 when the event gives none
 	Values   []string    // the first few, as text
 	Readings int         // how many there are in all
+	Fired    []Firing    // the first few
+}
+
+// Firing is a rule that a message made fire.
+type Firing struct {
+	Rule     string // token
+	Signal   model.EdgeSignal
+	Severity string // "" when the rule declares none
 }
 
 // Watch selects what a watcher sees. An empty field restricts nothing.
@@ -112,6 +121,7 @@ type ending struct {
 	why        string
 	offset     model.Offset
 	connection bool
+	fired      []model.Edge // what it made rules fire
 }
 
 // show shows an ending to the watchers that select it. It never blocks.
@@ -154,6 +164,9 @@ func (t *Tap) sighting(e *ending) Sighting {
 	s.Type, s.AltID, s.Readings, s.Values = m.Type.String(), m.AltID, m.Readings(), firstValues(m)
 	if m.HasOccurred {
 		s.Occurred = m.Occurred
+	}
+	for _, f := range e.fired[:min(len(e.fired), shownFired)] {
+		s.Fired = append(s.Fired, Firing{f.Rule, f.Signal, f.Severity})
 	}
 	return s
 }

@@ -188,6 +188,9 @@ func (o *Operator) strained() func() error {
 // backup writes a copy of a directory in which nothing runs.
 func (d *Directory) backup(ctx context.Context, q BackupQuery, w io.Writer, about func(int64)) (_ *BackupMade, err error) {
 	cfg := d.Config
+	if !Exists(cfg) {
+		return nil, notRunning(cfg.DataDir)
+	}
 	lock, err := takeOwnDataDir(cfg.DataDir)
 	if err != nil {
 		return nil, err

@@ -15,13 +15,10 @@ import (
 	"weir/model"
 )
 
-// ErrNotRunning says that nothing answers on the socket of a data directory.
-var ErrNotRunning = errors.New("no instance runs on this data directory")
-
 // Client carries verbs out on a running instance over its socket.
 type Client struct{ http *http.Client }
 
-// Dial returns a client of the instance that runs on a data directory. The error is ErrNotRunning when none does.
+// Dial returns a client of the instance that runs on a data directory. The error is a NotRunningError when none does.
 func Dial(ctx context.Context, cfg config.Config) (*Client, error) {
 	path := SocketPath(cfg.DataDir)
 	dial := func(ctx context.Context) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "unix", path) }
@@ -31,7 +28,7 @@ func Dial(ctx context.Context, cfg config.Config) (*Client, error) {
 			return nil, &model.Error{Message: fmt.Sprintf("the socket of the instance may not be opened by this user: %v", err), Err: err,
 				Hint: "run the command as the user that the instance runs as"}
 		}
-		return nil, ErrNotRunning
+		return nil, notRunning(cfg.DataDir)
 	}
 	_ = c.Close()
 	return &Client{&http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}}}, nil

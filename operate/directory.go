@@ -141,16 +141,33 @@ type Directory struct {
 	closers  []io.Closer
 }
 
-// Open takes the lock and opens the database for the verbs about entities, until Close.
+// Open takes the lock and opens the database for the verbs about entities, until Close. The error is a NotRunningError for a
+// directory that holds no instance: only Make and a start make one.
 func (d *Directory) Open(ctx context.Context) error {
 	_, err := d.open(ctx)
 	return err
 }
 
-func (d *Directory) open(ctx context.Context) (*Entities, error) {
-	if d.entities != nil {
-		return d.entities, nil
+// Make makes an instance without tenants and accounts in a directory that holds none, and leaves it open.
+func (d *Directory) Make(ctx context.Context) error {
+	if Exists(d.Config) {
+		return &model.Error{Code: model.CodeConflict, Message: d.Config.DataDir + " holds an instance already", Hint: "start it with weir run, or name another directory with --data"}
 	}
+	_, err := d.take(ctx)
+	return err
+}
+
+func (d *Directory) open(ctx context.Context) (*Entities, error) {
+	switch {
+	case d.entities != nil:
+		return d.entities, nil
+	case !Exists(d.Config):
+		return nil, notRunning(d.Config.DataDir)
+	}
+	return d.take(ctx)
+}
+
+func (d *Directory) take(ctx context.Context) (*Entities, error) {
 	lock, err := takeOwnDataDir(d.Config.DataDir)
 	if err != nil {
 		return nil, err
@@ -170,10 +187,4 @@ func (d *Directory) Close() (err error) {
 	}
 	d.entities, d.closers = nil, nil
 	return err
-}
-
-// Exists reports whether a data directory holds anything, or may: an error of the look is for Open to report.
-func Exists(cfg config.Config) bool {
-	_, err := os.Stat(DBPath(cfg.DataDir))
-	return !errors.Is(err, os.ErrNotExist)
 }

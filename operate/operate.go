@@ -18,6 +18,7 @@ import (
 	"weir/backup"
 	"weir/config"
 	"weir/ingest"
+	"weir/internal/hub"
 	"weir/internal/memory"
 	"weir/model"
 	"weir/series"
@@ -88,6 +89,7 @@ type Deps struct {
 	Applier    *ingest.Applier
 	Clock      *ingest.Clock
 	Tap        *ingest.Tap
+	Edges      *hub.Hub[model.Edge]
 	Gauge      *ingest.Gauge
 	Files      int // that may be open, 0 for any number
 	LastStop   LastStop

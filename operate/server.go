@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"sync/atomic"
 	"syscall"
@@ -49,7 +50,7 @@ func (s *Server) Listen(ctx, life context.Context) (serve func() error, path str
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, "", err
 	}
-	l, err := listenAlone(ctx, path)
+	l, err := listenAlone(ctx, findable(path))
 	if err != nil {
 		return nil, "", fmt.Errorf("the operator's socket cannot be opened (paths of sockets have about 100 characters at most): %w", err)
 	}
@@ -109,6 +110,16 @@ func reply(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v) // a peer that is gone needs no answer
+}
+
+// findable is the path to bind: the absolute one, by which other commands find the instance (OtherInstances), unless it is too long
+// for the address of a socket.
+func findable(path string) string {
+	abs, err := filepath.Abs(path)
+	if err != nil || len(abs) >= len(syscall.RawSockaddrUnix{}.Path) {
+		return path
+	}
+	return abs
 }
 
 // listenAlone opens a socket that only its owner may connect to, from the first moment on: on Linux the file gets

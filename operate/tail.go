@@ -44,9 +44,18 @@ type Seen struct {
 	// Occurred is the time that the event gives itself.
 	Occurred *time.Time `json:"occurredTime,omitempty"`
 	AltID    string     `json:"altId,omitempty"`
-	Bytes    int        `json:"bytes"`
-	Offset   uint64     `json:"offset,omitempty"` // in the log; 0: it did not enter it
-	DelayMS  float64    `json:"delayMs"`          // from the receipt to the end
+	// Firings are the first few rules that it made fire.
+	Firings []SeenFiring `json:"firings,omitempty"`
+	Bytes   int          `json:"bytes"`
+	Offset  uint64       `json:"offset,omitempty"` // in the log; 0: it did not enter it
+	DelayMS float64      `json:"delayMs"`          // from the receipt to the end
+}
+
+// SeenFiring is a rule that a message made fire.
+type SeenFiring struct {
+	Rule     string `json:"rule"`
+	Edge     string `json:"edge"` // raised or resolved
+	Severity string `json:"severity,omitempty"`
 }
 
 // tailPace is how often a tail shows what has gathered: with the buffer of a watcher it bounds what a tail may cost.
@@ -107,6 +116,9 @@ func seenOf(s *ingest.Sighting) Seen {
 		Bytes: int(s.Bytes), Offset: uint64(s.Offset), DelayMS: float64((s.Ended-s.Received)/1000) / 1000}
 	if s.Named != s.Tenant {
 		m.Named = s.Named
+	}
+	for _, f := range s.Fired {
+		m.Firings = append(m.Firings, SeenFiring{f.Rule, f.Signal.String(), f.Severity})
 	}
 	if s.Occurred != 0 {
 		m.Occurred = new(s.Occurred.Time())

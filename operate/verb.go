@@ -42,6 +42,7 @@ var (
 	TraceDevice = Verb[trace.Query, *trace.Report]{Name: "ledger-trace", timeout: traceTimeout, running: (*Operator).trace}
 
 	ListDeadLetters = Verb[DeadLetterQuery, []DeadLetter]{Name: "dead-letters", entities: (*Entities).deadLetters}
+	ListFirings     = Verb[FiringQuery, *Firings]{Name: "firings", entities: (*Entities).firings}
 	ListTokens      = Verb[TokenQuery, []string]{Name: "tokens", running: (*Operator).tokens}
 
 	CreateAdmin   = Verb[NewAdmin, *AdminCreated]{Name: "admin-create", entities: (*Entities).createAdmin}
@@ -63,9 +64,10 @@ var (
 
 // The verbs whose answer goes on.
 var (
-	Tail         = StreamVerb[TailQuery, *Sightings]{Name: "tail", open: (*Operator).tail}
-	VerifyLedger = RecountVerb{StreamVerb[None, VerifyStep]{Name: "ledger-verify", open: (*Operator).openRecount}}
-	MakeBackup   = BackupVerb{Name: "backup"}
+	Tail          = StreamVerb[TailQuery, *Sightings]{Name: "tail", open: (*Operator).tail}
+	FollowFirings = StreamVerb[FiringQuery, *Firing]{Name: "firings-follow", open: (*Operator).followFirings}
+	VerifyLedger  = RecountVerb{StreamVerb[None, VerifyStep]{Name: "ledger-verify", open: (*Operator).openRecount}}
+	MakeBackup    = BackupVerb{Name: "backup"}
 )
 
 // served is a verb as the socket serves it, under its name.
@@ -75,9 +77,9 @@ type served interface {
 }
 
 // verbs are all that the socket serves.
-var verbs = []served{&GetStatus, &GetHealth, &RunDoctor, &MakeBundle, &Reload, &PlanReload, &NoteBackup, &ShowLedger, &TraceDevice, &ListDeadLetters,
+var verbs = []served{&GetStatus, &GetHealth, &RunDoctor, &MakeBundle, &Reload, &PlanReload, &NoteBackup, &ShowLedger, &TraceDevice, &ListDeadLetters, &ListFirings,
 	&ListTokens, &CreateAdmin, &SetPassword, &ListAdmins, &MakeSetupLink, &CreateTenant, &ListTenants, &AddDevice, &ImportDevices, &GetEntrances,
-	&RunGraphQL, &PlanSite, &ApplySite, &ExportSite, &Tail, &VerifyLedger, &MakeBackup}
+	&RunGraphQL, &PlanSite, &ApplySite, &ExportSite, &Tail, &FollowFirings, &VerifyLedger, &MakeBackup}
 
 // Target is where a verb is carried out: a Client over the socket of a running instance, or a Directory in which nothing runs.
 type Target interface {
@@ -95,6 +97,8 @@ func (v *Verb[In, Out]) Ask(ctx context.Context, to Target, in In) (out Out, err
 		return out, t.call(ctx, v.Name, in, &out)
 	case *Directory:
 		switch {
+		case v.entities == nil && v.atRest == nil:
+			return out, notRunning(t.Config.DataDir)
 		case v.atRest != nil:
 			return v.atRest(t, ctx, in)
 		case v.entities != nil:

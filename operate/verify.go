@@ -247,7 +247,7 @@ func (v *RecountVerb) Ask(ctx context.Context, to Target, progress func(done, al
 func (d *Directory) verifyLedger(ctx context.Context, progress func(done, all int64)) (_ *Verification, err error) {
 	cfg := d.Config
 	if !Exists(cfg) {
-		return nil, ErrNotRunning
+		return nil, notRunning(cfg.DataDir)
 	}
 	lock, err := dirlock.Acquire(cfg.DataDir)
 	if err != nil {

@@ -50,6 +50,9 @@ var (
 	severities = [...]string{Critical, Major, Minor, WarningLevel, Indeterminate}
 )
 
+// SeverityNames returns the severities that a definition may declare, the gravest first.
+func SeverityNames() []string { return severities[:] }
+
 // Definition is a decoded rule definition. A zero value or nil means that the field is absent; thresholds and
 // lateness are pointers because 0 differs from absent there.
 type Definition struct {

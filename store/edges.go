@@ -2,6 +2,7 @@ package store
 
 import (
 	"database/sql"
+	"errors"
 
 	"weir/model"
 )
@@ -55,26 +56,111 @@ func Fires(tx Tx, tenantID int64, prefix string) (map[string]RuleFires, error) {
 	return out, rows.Err()
 }
 
+// Detection is a stored edge with its row id, which a replay does not change.
+type Detection struct {
+	Row int64
+	model.Edge
+}
+
+// DetectionFilter selects detections; a zero field restricts nothing.
+type DetectionFilter struct {
+	TenantID int64
+	Device   int64  // row id
+	Series   string // token of the device or anchor
+	Profile  string // token
+	Rule     string // token
+	Severity string
+	Signal   model.EdgeSignal
+	From, To model.Micros // event time, inclusive; To 0: no bound
+	// Before is a position in the list: only what comes after it, which is strictly older.
+	Before *DetectionPosition
+}
+
+// DetectionPosition is a position in the list of detections: newest event time first, then newest row.
+type DetectionPosition struct {
+	Occurred model.Micros
+	Row      int64
+}
+
+func (f *DetectionFilter) where() (w where) {
+	equal := func(column string, v any, given bool) {
+		if given {
+			w.add(column+" = ?", v)
+		}
+	}
+	equal("tenant_id", f.TenantID, f.TenantID != 0)
+	equal("device_id", f.Device, f.Device != 0)
+	equal("series", f.Series, f.Series != "")
+	equal("profile", f.Profile, f.Profile != "")
+	equal("rule_token", f.Rule, f.Rule != "")
+	equal("severity", f.Severity, f.Severity != "")
+	equal("signal", int64(f.Signal), f.Signal != 0)
+	if f.From != 0 {
+		w.add("occurred >= ?", int64(f.From))
+	}
+	if f.To != 0 {
+		w.add("occurred <= ?", int64(f.To))
+	}
+	if b := f.Before; b != nil {
+		w.add("occurred <= ? AND (occurred < ? OR id < ?)", int64(b.Occurred), int64(b.Occurred), b.Row)
+	}
+	return w
+}
+
+// Detections returns a page of detections, newest first.
+func Detections(tx Tx, f DetectionFilter, page Page) ([]Detection, error) {
+	w := f.where()
+	limit, offset := page.bounds()
+	var out []Detection
+	err := edges(tx, w.text()+" ORDER BY occurred DESC, id DESC LIMIT ? OFFSET ?", append(w.args, limit, offset), func(d *Detection) error {
+		out = append(out, *d)
+		return nil
+	})
+	return out, err
+}
+
+// CountDetections returns how many detections there are.
+func CountDetections(tx Tx, f DetectionFilter) (n int64, err error) {
+	w := f.where()
+	err = tx.QueryRow(`SELECT COUNT(*) FROM edges`+w.text(), w.args...).Scan(&n)
+	return n, err
+}
+
+// DetectionAt returns the position in the list of a tenant's detection, nil when it has none in this row.
+func DetectionAt(tx Tx, tenantID, row int64) (*DetectionPosition, error) {
+	at := &DetectionPosition{Row: row}
+	err := tx.QueryRow(`SELECT occurred FROM edges WHERE id = ? AND tenant_id = ?`, row, tenantID).Scan((*int64)(&at.Occurred))
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return at, err
+}
+
 // Edges calls f for each detection of a tenant, in the order of edge ids.
 func Edges(tx Tx, tenantID int64, f func(*model.Edge) error) error {
-	rows, err := tx.Query(`SELECT epoch, log_offset, idx, rule, key, n, tenant_id, tenant, profile, version, rule_token, kind, signal, series,
-		device_id, occurred, received, severity, value FROM edges WHERE tenant_id = ? ORDER BY epoch, log_offset, idx, rule, key, n`, tenantID)
+	return edges(tx, " WHERE tenant_id = ? ORDER BY epoch, log_offset, idx, rule, key, n", []any{tenantID},
+		func(d *Detection) error { return f(&d.Edge) })
+}
+
+func edges(tx Tx, clauses string, args []any, f func(*Detection) error) error {
+	rows, err := tx.Query(`SELECT id, epoch, log_offset, idx, rule, key, n, tenant_id, tenant, profile, version, rule_token, kind, signal, series,
+		device_id, occurred, received, severity, value FROM edges`+clauses, args...)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var e model.Edge
+		var d Detection
 		var epoch, offset, idx, n, signal, received int64
 		var value sql.NullFloat64
-		if err := rows.Scan(&epoch, &offset, &idx, &e.ID.Rule, &e.ID.Key, &n, &e.TenantID, &e.Tenant, &e.Profile, &e.Version, &e.Rule,
-			&e.Kind, &signal, &e.Series, &e.Device, (*int64)(&e.Occurred), &received, &e.Severity, &value); err != nil {
+		if err := rows.Scan(&d.Row, &epoch, &offset, &idx, &d.ID.Rule, &d.ID.Key, &n, &d.TenantID, &d.Tenant, &d.Profile, &d.Version, &d.Rule,
+			&d.Kind, &signal, &d.Series, &d.Device, (*int64)(&d.Occurred), &received, &d.Severity, &value); err != nil {
 			return err
 		}
-		e.ID.Epoch, e.ID.Offset, e.ID.Index, e.ID.N = uint32(epoch), model.Offset(offset), uint32(idx), uint16(n)
-		e.Signal, e.Received = model.EdgeSignal(signal), model.Micros(received).Nanos()
-		e.Value, e.HasValue = value.Float64, value.Valid
-		if err := f(&e); err != nil {
+		d.ID.Epoch, d.ID.Offset, d.ID.Index, d.ID.N = uint32(epoch), model.Offset(offset), uint32(idx), uint16(n)
+		d.Signal, d.Received = model.EdgeSignal(signal), model.Micros(received).Nanos()
+		d.Value, d.HasValue = value.Float64, value.Valid
+		if err := f(&d); err != nil {
 			return err
 		}
 	}

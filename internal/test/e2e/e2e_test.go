@@ -27,7 +27,7 @@ func TestTheRunningProgram(t *testing.T) {
 	t.Parallel()
 	w := start(t, testweir.Options{Config: generous})
 	for name, test := range map[string]func(*testing.T, *world){
-		"processing area": processingArea, "validation": validation, "publish gate": publishGate, "rule health": ruleHealth,
+		"processing area": processingArea, "validation": validation, "publish gate": publishGate, "rule health": ruleHealth, "past detections": pastDetections,
 		"detections": detections, "severities": severities, "expressions": expressions, "profiles apart": profilesApart,
 		"slow subscriber": slowSubscriber, "shapes of processing": processingShapes,
 		"http statuses": httpStatuses, "body credentials": bodyCredentials, "retries": retries, "mqtt credentials": mqttCredentials,

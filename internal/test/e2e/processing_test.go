@@ -581,3 +581,112 @@ func slowSubscriber(t *testing.T, w *world) {
 		t.Errorf("%+v %v", m, err)
 	}
 }
+
+// pastDetections asks for what fired before anybody listened.
+func pastDetections(t *testing.T, w *world) {
+	tn := w.tenant(t, "past-detections")
+	tn.profile("p", map[string]string{"hot": above("Too hot", "temp", 30, `,"severity":"critical"`), "warm": above("Warm", "temp", 20, "")})
+	tn.profile("idle", map[string]string{"never": above("Never", "temp", 20, "")})
+	tn.device("d", "p")
+	tn.device("e", "p")
+	d, e := tn.connect("d"), tn.connect("e")
+	base := time.Now().Add(-time.Hour).Truncate(time.Second)
+	for i, v := range []string{"25", "31", "5"} { // warm raised; hot raised; both resolved
+		d.send(measured("temp", v, at(base.Add(time.Duration(i)*time.Minute))))
+	}
+	e.send(measured("temp", "26", at(base.Add(10*time.Minute))))
+
+	type row struct {
+		ID, RuleID, RuleToken, ProfileToken, Kind, Edge, Series, DeviceToken, OccurredTime string
+		ProfileVersion                                                                     int
+		Severity                                                                           *string
+		Value                                                                              *float64
+	}
+	type list struct {
+		Results    []row
+		Pagination struct{ PageStart, PageEnd, TotalRecords int }
+	}
+	const fields = `{results{id ruleId ruleToken profileToken profileVersion kind edge series deviceToken occurredTime severity value} pagination{pageStart pageEnd totalRecords}}`
+	ask := func(criteria string) list {
+		t.Helper()
+		var out struct{ Detections list }
+		tn.rules(`{detections(criteria:{`+criteria+`})`+fields+`}`, nil).into(t, &out)
+		return out.Detections
+	}
+	short := func(l list) string {
+		var out []string
+		for _, r := range l.Results {
+			out = append(out, r.Series+" "+r.RuleToken+" "+r.Edge)
+		}
+		return strings.Join(out, ", ")
+	}
+	until(t, "all edges", func() error {
+		if l := ask("pageNumber:1,pageSize:100"); l.Pagination.TotalRecords != 5 {
+			return fmt.Errorf("%+v", l)
+		}
+		return nil
+	})
+	all := ask("pageNumber:1,pageSize:100")
+	if p := all.Pagination; p.PageStart != 1 || p.PageEnd != 5 {
+		t.Errorf("%+v", p)
+	}
+	first := all.Results[3] // hot, raised
+	if first.RuleID != "past-detections/p@1/hot" || first.ProfileToken != "p" || first.ProfileVersion != 1 || first.Kind != "threshold" || first.DeviceToken != "d" ||
+		!sameInstant(first.OccurredTime, base.Add(time.Minute).UTC().Format(time.RFC3339Nano)) || *first.Severity != "critical" || *first.Value != 31 {
+		t.Errorf("%+v", first)
+	}
+	at := func(minute int) string {
+		return base.Add(time.Duration(minute) * time.Minute).UTC().Format(time.RFC3339)
+	}
+	for criteria, want := range map[string]string{
+		"":                                  "e warm raised, d warm resolved, d hot resolved, d hot raised, d warm raised",
+		`,deviceToken:"e"`:                  "e warm raised",
+		`,profileToken:"p",ruleToken:"hot"`: "d hot resolved, d hot raised",
+		`,severity:"critical"`:              "d hot resolved, d hot raised",
+		`,edge:"raised"`:                    "e warm raised, d hot raised, d warm raised",
+		`,startTime:"` + at(1) + `",endTime:"` + at(2) + `"`: "d warm resolved, d hot resolved, d hot raised",
+		`,before:"` + first.ID + `"`:                         "d warm raised",
+		`,profileToken:"idle"`:                               "",
+		`,severity:"minor"`:                                  "",
+	} {
+		got := short(ask("pageNumber:1,pageSize:100" + criteria))
+		if got = strings.Replace(got, "d hot resolved, d warm resolved", "d warm resolved, d hot resolved", 1); got != want { // at one instant
+			t.Errorf("%s: %s, want %s", criteria, got, want)
+		}
+	}
+	var pages []string
+	for n := 1; n <= 3; n++ {
+		l := ask(fmt.Sprintf("pageNumber:%d,pageSize:2", n))
+		pages = append(pages, short(l))
+		if l.Pagination.TotalRecords != 5 {
+			t.Errorf("page %d: %+v", n, l.Pagination)
+		}
+	}
+	if got, want := strings.Join(pages, ", "), short(all); got != want {
+		t.Errorf("page by page %s, at once %s", got, want)
+	}
+	refused := func(tn *tenant, criteria, code string) {
+		t.Helper()
+		a := w.ask(t, "event-processing", tn.token, `{detections(criteria:{pageNumber:1,pageSize:10`+criteria+`}){pagination{totalRecords}}}`, nil)
+		if !strings.HasPrefix(a.refusal(), code+" ") {
+			t.Errorf("%s: %s, want %s", criteria, a.raw, code)
+		}
+	}
+	for criteria, want := range map[string]string{
+		`,deviceToken:"nobody"`:  `NOT_FOUND`,
+		`,profileToken:"nobody"`: `NOT_FOUND`,
+		`,ruleToken:"nobody"`:    `NOT_FOUND`,
+		`,severity:"loud"`:       `INVALID_INPUT`,
+		`,edge:"both"`:           `INVALID_INPUT`,
+		`,startTime:"noon"`:      `INVALID_INPUT`,
+		`,before:"x"`:            `INVALID_INPUT`,
+		`,before:"999999999"`:    `NOT_FOUND`,
+	} {
+		refused(tn, criteria, want)
+	}
+	other := w.tenant(t, "past-detections-other")
+	refused(other, `,before:"`+first.ID+`"`, "NOT_FOUND")
+	if a := other.rules(`{detections(criteria:{pageNumber:1,pageSize:10}){results{id}}}`, nil); a.raw != `{"data":{"detections":{"results":[]}}}` {
+		t.Errorf("another tenant sees %s", a.raw)
+	}
+}
