@@ -620,7 +620,7 @@ func pastDetections(t *testing.T, w *world) {
 		}
 		return strings.Join(out, ", ")
 	}
-	until(t, "all edges", func() error {
+	poll.Until(t, "all edges", func() error {
 		if l := ask("pageNumber:1,pageSize:100"); l.Pagination.TotalRecords != 5 {
 			return fmt.Errorf("%+v", l)
 		}
