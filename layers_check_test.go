@@ -195,6 +195,8 @@ func refusedArrow(dir, imported string, test bool) string {
 		return to + " has no floor"
 	case under(imported, testOnly) && !test && !under(dir, testOnly):
 		return "only tests may"
+	case under(dir, []string{"internal/test"}):
+		return "" // it stands beside the house and builds worlds of any floor for the tests
 	case !test && under(dir, foundations) && to != "model" && to != "internal":
 		return "a foundation imports model and internal only"
 	case from == to && under(imported, foundations):

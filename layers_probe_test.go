@@ -27,6 +27,7 @@ var house = map[string]string{
 	"store/sqlite/sqlite.go":           `import ("modernc.org/sqlite"; "modernc.org/sqlite/lib"; "weir/store")`,
 	"internal/hub/hub.go":              `import "weir/internal/wire"`,
 	"internal/test/conformance/x/x.go": `import "weir/internal/test/conformance"`,
+	"internal/test/fixture/store.go":   `import ("weir/model"; "weir/store/sqlite")`,
 	"model/model.go":                   `import "weir/internal/wire"`,
 	"internal/wire/wire.go":            `import "weir/internal/deep"`,
 	"presence/track.go":                `import "time"; var now = time.Now`,

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/test/poll"
+	"weir/internal/test/seed"
 	"weir/internal/test/testweir"
 	"weir/spool/bolt"
 )
@@ -37,19 +38,27 @@ func TestABackupTakenAtFullSpeedIsRestoredWithEverythingThatWasAcknowledgedBefor
 	}
 	out := t.TempDir()
 	file := filepath.Join(out, "weir.backup")
-	r := rand.New(rand.NewPCG(2, uint64(time.Now().UnixNano())))
-	for range backupKills {
+	r := seed.Rand(t)
+	within := int64(150 * time.Millisecond)
+	for kills := 0; kills < backupKills; {
 		cmd := exec.Command(testweir.Binary(t), "backup", "create", file, "--rate", "2MiB", "--config", p.Config)
 		cmd.Env = testweir.Environ()
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(r.IntN(150)) * time.Millisecond) // the random moment
+		time.Sleep(time.Duration(r.Int64N(within + 1))) // the random moment
 		_ = cmd.Process.Kill()
-		if err := cmd.Wait(); err == nil {
-			t.Fatal("it was through before it was killed")
+		if err := cmd.Wait(); err == nil { // it was complete already, so the next is killed earlier
+			within /= 2
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+			continue
 		}
 		nothingIn(t, out)
+		if cmd.ProcessState.ExitCode() == -1 { // else it was refused, because the one before is still being made
+			kills++
+		}
 	}
 	floor := make([]int, len(senders))
 	for i, s := range senders {
@@ -60,20 +69,18 @@ func TestABackupTakenAtFullSpeedIsRestoredWithEverythingThatWasAcknowledgedBefor
 		Size int64
 		Log  struct{ Epoch uint32 }
 	}
-	for range 200 { // the instance may not have noticed yet that the last one was killed
+	poll.Until(t, "the instance has noticed that the last one was killed", func() error {
 		text, err := p.TryRun("", "backup", "create", file, "--json")
-		if err == nil {
-			if err := json.Unmarshal([]byte(text), &made); err != nil {
-				t.Fatal(err, text)
-			}
-			break
-		}
-		if !strings.Contains(text, "being made already") {
+		if err != nil && !strings.Contains(text, "being made already") {
 			t.Fatal(err, text)
 		}
-	}
+		if err == nil {
+			err = json.Unmarshal([]byte(text), &made)
+		}
+		return err
+	})
 	if made.Size == 0 {
-		t.Fatal("no backup could be made")
+		t.Fatal("an empty backup was made")
 	}
 	close(stop)
 	wg.Wait()
@@ -102,10 +109,15 @@ func TestABackupTakenAtFullSpeedIsRestoredWithEverythingThatWasAcknowledgedBefor
 	}
 
 	stop = make(chan struct{})
-	for _, s := range senders {
+	restored := make([]int64, len(senders))
+	for i, s := range senders {
+		restored[i] = int64(s.acked)
+		s.seen.Store(restored[i])
 		wg.Go(func() { s.run(p, stop) })
 	}
-	time.Sleep(200 * time.Millisecond)
+	for i, s := range senders {
+		poll.True(t, s.device+" goes on", func() bool { return s.seen.Load() > restored[i] })
+	}
 	close(stop)
 	wg.Wait()
 	check(t, p, senders)
@@ -149,18 +161,15 @@ func TestABackupEndsWithTheInstance(t *testing.T) {
 // awaitBusy waits until a backup is being made.
 func awaitBusy(t *testing.T, p *testweir.Proc) {
 	t.Helper()
-	for late := time.Now().Add(20 * time.Second); time.Now().Before(late); time.Sleep(5 * time.Millisecond) {
+	poll.True(t, "a backup is being made", func() bool {
 		resp, err := http.Get(p.Metrics + "/metrics")
 		if err != nil {
 			t.Fatal(err)
 		}
 		text, err := io.ReadAll(resp.Body)
 		_ = resp.Body.Close()
-		if err == nil && bytes.Contains(text, []byte("\nweir_backup_running 1\n")) {
-			return
-		}
-	}
-	t.Fatal("no backup is being made")
+		return err == nil && bytes.Contains(text, []byte("\nweir_backup_running 1\n"))
+	})
 }
 
 func nothingIn(t *testing.T, dir string) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -18,6 +17,8 @@ import (
 	"weir/app"
 	"weir/config"
 	"weir/internal/test/conformance"
+	"weir/internal/test/poll"
+	"weir/internal/test/seed"
 	"weir/internal/test/testweir"
 	"weir/operate"
 )
@@ -137,13 +138,15 @@ func TestKilledAtRandomMomentsNothingIsMissingAndNothingIsTwice(t *testing.T) {
 	opt := testweir.Options{Dir: t.TempDir(), Config: killConfig, Env: env}
 	p := testweir.Start(t, opt)
 	senders := furnish(t, p)
-	r := rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano())))
+	r := seed.Rand(t)
 	for range killRounds {
 		stop := make(chan struct{})
 		var wg sync.WaitGroup
 		for _, s := range senders {
 			wg.Go(func() { s.run(p, stop) })
 		}
+		before := acknowledged(senders)
+		poll.True(t, "the devices send", func() bool { return acknowledged(senders) > before })
 		time.Sleep(time.Duration(20+r.IntN(300)) * time.Millisecond) // the random moment
 		if held, limit := anonymous(t, p.PID()), int64(memoryLimit); env != nil && held > limit {
 			t.Errorf("the process holds %d bytes of memory, its limit is %d", held, limit)
@@ -170,6 +173,14 @@ func TestKilledAtRandomMomentsNothingIsMissingAndNothingIsTwice(t *testing.T) {
 	}
 	check(t, p, senders)
 	conformance.Shown(t, "S2-014", "S2-027", "S1-054")
+}
+
+// acknowledged is how many messages of all senders were acknowledged.
+func acknowledged(senders []*sender) (n int64) {
+	for _, s := range senders {
+		n += s.seen.Load()
+	}
+	return n
 }
 
 // recountAtRest recounts what a kill has left, as it lies.

@@ -21,6 +21,8 @@ import (
 
 	"weir/app"
 	"weir/config"
+	"weir/internal/test/fixture"
+	"weir/internal/test/testweir"
 	"weir/model"
 	"weir/operate"
 	"weir/store"
@@ -31,26 +33,8 @@ import (
 type firstRun struct {
 	*app.Instance
 	cfg      config.Config
-	out, log safeBuffer
+	out, log fixture.Buffer
 	stop     func()
-}
-
-// safeBuffer is a buffer that several may write to.
-type safeBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 // startFirstRun starts an instance on a directory, at the log level debug.
@@ -338,7 +322,7 @@ func TestAnInstanceWithoutAPIPrintsNoLink(t *testing.T) {
 	cfg := config.Default()
 	cfg.DataDir = t.TempDir() + "/d"
 	cfg.Listeners = config.Listeners{}
-	var out safeBuffer
+	var out fixture.Buffer
 	in := app.New(cfg, app.Options{Out: &out})
 	ctx, stop := context.WithCancel(t.Context())
 	err := in.Run(ctx, func() {
@@ -371,24 +355,7 @@ func TestANewPasswordEndsAllSessions(t *testing.T) {
 	}
 	ask := func(token, document string) string {
 		t.Helper()
-		body, err := json.Marshal(map[string]string{"query": document})
-		if err != nil {
-			t.Fatal(err)
-		}
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+in.Listeners().At(operate.APIListener)+"/api/user-management/graphql", bytes.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set("Content-Type", "application/json")
-		if token != "" {
-			req.Header.Set("Authorization", "Bearer "+token)
-		}
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		b, err := io.ReadAll(resp.Body)
+		_, b, err := testweir.GraphQL{API: "http://" + in.Listeners().At(operate.APIListener), Area: "user-management", Token: token, Query: document}.Post(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,7 +3,6 @@ package app_test
 import (
 	"bytes"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
@@ -14,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/test/seed"
 	"weir/internal/test/testweir"
 )
 
@@ -185,7 +185,7 @@ func TestAKillInTheMiddleOfAnApplyLeavesAllOrNothing(t *testing.T) {
 	if testing.Short() {
 		rounds = 2
 	}
-	name := ""
+	name, r := "", seed.Rand(t)
 	for round := range rounds {
 		p := testweir.Start(t, testweir.Options{Dir: dir})
 		name = fmt.Sprintf("round-%d", round)
@@ -204,7 +204,7 @@ func TestAKillInTheMiddleOfAnApplyLeavesAllOrNothing(t *testing.T) {
 		case err := <-ended:
 			answered = err == nil
 			ended <- err
-		case <-time.After(time.Duration(rand.IntN(1200)) * time.Millisecond):
+		case <-time.After(time.Duration(r.IntN(1200)) * time.Millisecond):
 		}
 		p.Kill()
 		if err := <-ended; err == nil {

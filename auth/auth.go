@@ -103,12 +103,11 @@ type Deps struct {
 	Vault   Sealer
 	Tenants Tenants
 	Hasher  *Hasher
-	// Clock is time.Now when nil; Logger is silent, Registerer registers nothing.
-	Clock      func() time.Time
-	Logger     *slog.Logger
-	Registerer prometheus.Registerer
-
-	generateKey func() (*rsa.PrivateKey, error) // tests
+	// Clock is time.Now when nil; Logger is silent, Registerer registers nothing; GenerateKey makes an RSA key of keyBits.
+	Clock       func() time.Time
+	Logger      *slog.Logger
+	Registerer  prometheus.Registerer
+	GenerateKey func() (*rsa.PrivateKey, error)
 }
 
 // Auth keeps identities and tokens. All methods are safe for concurrent use.
@@ -153,11 +152,11 @@ func New(ctx context.Context, cfg Config, d Deps) (*Auth, error) {
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)
 	}
-	if d.generateKey == nil {
-		d.generateKey = generateKey
+	if d.GenerateKey == nil {
+		d.GenerateKey = generateKey
 	}
 	a := &Auth{cfg: cfg, store: d.Store, writer: d.Writer, vault: d.Vault, tenants: d.Tenants, hasher: d.Hasher,
-		now: d.Clock, log: d.Logger, generateKey: d.generateKey, dir: &directory{},
+		now: d.Clock, log: d.Logger, generateKey: d.GenerateKey, dir: &directory{},
 		bySource:     newBackoff(signInRule, maxBackoffEntries, d.Clock),
 		byEmail:      newBackoff(emailRule, maxBackoffEntries, d.Clock),
 		serviceTries: newSourceTries(d.Clock)}

@@ -1,23 +1,25 @@
 package auth
 
 import (
-	"context"
 	"crypto/rsa"
-	"fmt"
 	"net/netip"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"weir/internal/test/fixture"
 	"weir/model"
 	"weir/store"
 	"weir/store/sqlite"
 )
 
+func newClock() *fixture.Clock {
+	return fixture.NewClock(time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC))
+}
+
 // operator holds the data directory.
-var operator = &model.Principal{Kind: model.LocalOperator, Subject: "operator"}
+var operator = fixture.Operator()
 
 // weak makes password hashes cheap.
 var weak = Params{MemoryKiB: 8, Passes: 1, Lanes: 1}
@@ -25,26 +27,6 @@ var weak = Params{MemoryKiB: 8, Passes: 1, Lanes: 1}
 const password = "correct horse"
 
 var home = netip.MustParseAddr("192.0.2.1")
-
-// manual is a clock that a test turns.
-type manual struct {
-	mu sync.Mutex
-	at time.Time
-}
-
-func newManual() *manual { return &manual{at: time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC)} }
-
-func (m *manual) now() time.Time {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.at
-}
-
-func (m *manual) step(d time.Duration) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.at = m.at.Add(d)
-}
 
 // tenantsFake stands for govern.
 type tenantsFake struct {
@@ -116,32 +98,18 @@ type house struct {
 	*Auth
 	t       *testing.T
 	db      *sqlite.DB
-	clock   *manual
+	clock   *fixture.Clock
 	tenants *tenantsFake
 	deps    Deps
-}
-
-func openStore(t *testing.T) *sqlite.DB {
-	t.Helper()
-	db, err := sqlite.Open(context.Background(), filepath.Join(t.TempDir(), "weir.db"), sqlite.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return db
 }
 
 func newHouse(t *testing.T) *house { return newHouseWith(t, Config{InstanceID: "test"}) }
 
 func newHouseWith(t *testing.T, cfg Config) *house {
 	t.Helper()
-	h := &house{t: t, db: openStore(t), clock: newManual(), tenants: &tenantsFake{rows: map[string]*fakeTenant{}}}
-	h.deps = Deps{Store: h.db, Writer: store.Direct{Store: h.db, Now: h.clock.now}, Vault: plainVault{}, Tenants: h.tenants,
-		Hasher: NewHasher(weak, nil), Clock: h.clock.now, generateKey: func() (*rsa.PrivateKey, error) { return commonKey() }}
+	h := &house{t: t, db: fixture.Store(t), clock: newClock(), tenants: &tenantsFake{rows: map[string]*fakeTenant{}}}
+	h.deps = Deps{Store: h.db, Writer: store.Direct{Store: h.db, Now: h.clock.Now}, Vault: plainVault{}, Tenants: h.tenants,
+		Hasher: NewHasher(weak, nil), Clock: h.clock.Now, GenerateKey: func() (*rsa.PrivateKey, error) { return commonKey() }}
 	h.tenant("acme")
 	h.tenant("globex")
 	h.reopen(cfg)
@@ -241,13 +209,6 @@ func (h *house) accepts(p Plane, token string) bool {
 		h.t.Errorf("refused with %v", err)
 	}
 	return err == nil
-}
-
-func wantCode(t *testing.T, err error, code model.Code, text string) {
-	t.Helper()
-	if model.CodeOf(err) != code || !strings.Contains(fmt.Sprint(err), text) {
-		t.Errorf("error %v (code %q), want code %q with %q", err, model.CodeOf(err), code, text)
-	}
 }
 
 // audits returns the operations of the journal, oldest first, as "operation table label by actor".

@@ -24,8 +24,8 @@ func TestWaitsDoubleBeyondTheFreeFailures(t *testing.T) {
 }
 
 func TestAnEntryLivesTenMinutesWithoutAnAttempt(t *testing.T) {
-	clock := newManual()
-	b := newBackoff(signInRule, 10, clock.now)
+	clock := newClock()
+	b := newBackoff(signInRule, 10, clock.Now)
 	k := backoffKeyOf("ada")
 	for range 8 {
 		b.failed(k)
@@ -33,16 +33,16 @@ func TestAnEntryLivesTenMinutesWithoutAnAttempt(t *testing.T) {
 	if w := b.blocked(k); w != 4*time.Second {
 		t.Fatalf("wait %v", w)
 	}
-	clock.step(9 * time.Minute)
+	clock.Step(9 * time.Minute)
 	if w := b.blocked(k); w != 0 {
 		t.Fatalf("wait %v after the wait", w)
 	}
-	clock.step(9 * time.Minute) // the attempt above kept it alive
+	clock.Step(9 * time.Minute) // the attempt above kept it alive
 	b.failed(k)
 	if w := b.blocked(k); w != 8*time.Second {
 		t.Errorf("wait %v: the failures were forgotten too early", w)
 	}
-	clock.step(10 * time.Minute)
+	clock.Step(10 * time.Minute)
 	b.failed(k)
 	if w := b.blocked(k); w != 0 {
 		t.Errorf("wait %v: the failures were not forgotten", w)
@@ -50,7 +50,7 @@ func TestAnEntryLivesTenMinutesWithoutAnAttempt(t *testing.T) {
 }
 
 func TestTheTableOfFailuresIsBounded(t *testing.T) {
-	b := newBackoff(signInRule, 3, newManual().now)
+	b := newBackoff(signInRule, 3, newClock().Now)
 	for _, name := range []string{"a", "b", "c", "a", "d", "e"} {
 		b.failed(backoffKeyOf(name))
 	}

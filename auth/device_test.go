@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/test/fixture"
 	"weir/model"
 )
 
@@ -57,7 +58,7 @@ type gate struct {
 	*Verifier
 	t       *testing.T
 	rows    *credentialsFake
-	clock   *manual
+	clock   *fixture.Clock
 	tenants *tenantsFake
 	hasher  *Hasher
 }
@@ -65,9 +66,9 @@ type gate struct {
 func newGate(t *testing.T) *gate { return newGateOf(t, 0) }
 
 func newGateOf(t *testing.T, remembered int) *gate {
-	g := &gate{t: t, rows: &credentialsFake{rows: map[string]CredentialRow{}}, clock: newManual(), hasher: NewHasher(weak, nil),
+	g := &gate{t: t, rows: &credentialsFake{rows: map[string]CredentialRow{}}, clock: newClock(), hasher: NewHasher(weak, nil),
 		tenants: &tenantsFake{rows: map[string]*fakeTenant{"acme": {id: 1, enabled: true}, "globex": {id: 2, enabled: true}}}}
-	g.Verifier = NewVerifier(VerifierConfig{Credentials: g.rows, Tenants: g.tenants, Hasher: g.hasher, Clock: g.clock.now, MaxRemembered: remembered})
+	g.Verifier = NewVerifier(VerifierConfig{Credentials: g.rows, Tenants: g.tenants, Hasher: g.hasher, Clock: g.clock.Now, MaxRemembered: remembered})
 	g.rows.set(1, AccessToken, "token-1", CredentialRow{ID: 11, DeviceID: 101, Device: "d1", Enabled: true})
 	g.rows.set(1, MQTTBasic, "user-1", CredentialRow{ID: 12, DeviceID: 101, Device: "d1", Enabled: true, PasswordHash: weak.hash("secret-1")})
 	g.rows.set(1, X509Certificate, "cafe", CredentialRow{ID: 13, DeviceID: 102, Device: "d2", Enabled: true})
@@ -140,12 +141,12 @@ func TestCredentialsOfDevices(t *testing.T) {
 
 func TestDisabledAndExpiredCredentialsAreRefused(t *testing.T) {
 	g := newGate(t)
-	end := g.clock.now().Add(time.Minute)
+	end := g.clock.Now().Add(time.Minute)
 	g.rows.set(1, AccessToken, "token-1", CredentialRow{ID: 11, DeviceID: 101, Enabled: true, ExpiresAt: model.MicrosOf(end)})
 	if p := g.want(tokenClaim, nil); p.Expires != model.MicrosOf(end) {
 		t.Errorf("%+v", p)
 	}
-	g.clock.step(time.Minute) // remembered, and yet
+	g.clock.Step(time.Minute) // remembered, and yet
 	g.want(tokenClaim, ErrCredentialBad)
 	g.rows.set(1, MQTTBasic, "user-1", CredentialRow{ID: 12, DeviceID: 101, PasswordHash: weak.hash("secret-1")})
 	g.want(basicClaim, ErrCredentialBad)
@@ -158,12 +159,12 @@ func TestAVerifiedCredentialIsRememberedForTenMinutes(t *testing.T) {
 	for _, c := range []Claim{tokenClaim, basicClaim, certClaim} {
 		g.want(c, nil)
 		reads := g.rows.readCount()
-		g.clock.step(rememberFor - time.Second)
+		g.clock.Step(rememberFor - time.Second)
 		g.want(c, nil)
 		if g.rows.readCount() != reads {
 			t.Errorf("%s was read again", c.Type)
 		}
-		g.clock.step(time.Second)
+		g.clock.Step(time.Second)
 		g.want(c, nil)
 		if g.rows.readCount() == reads {
 			t.Errorf("%s is remembered for too long", c.Type)
@@ -252,7 +253,7 @@ func TestFailedPasswordsOfAUserName(t *testing.T) {
 	g.rows.set(2, MQTTBasic, "user-1", CredentialRow{ID: 21, DeviceID: 201, Enabled: true, PasswordHash: weak.hash("secret-1")})
 	g.want(change(basicClaim, func(c *Claim) { c.Tenant = "globex" }), nil)
 	g.want(tokenClaim, nil)
-	g.clock.step(time.Second)
+	g.clock.Step(time.Second)
 	g.want(basicClaim, nil)
 	for range 10 {
 		g.want(wrong, ErrCredentialBad)

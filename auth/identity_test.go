@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"weir/internal/setting"
+	"weir/internal/test/fixture"
 	"weir/model"
 	"weir/store"
 )
@@ -95,7 +96,7 @@ func TestNoUserGrantsAnAuthorityThatTheyDoNotHold(t *testing.T) {
 			return err
 		},
 	} {
-		t.Run(name, func(t *testing.T) { wantCode(t, do(), model.CodeForbidden, "forbidden: ") })
+		t.Run(name, func(t *testing.T) { fixture.Refused(t, do(), model.CodeForbidden, "forbidden: ") })
 	}
 	if after := h.dump(); after != before {
 		t.Errorf("a refusal wrote something:\n%s\nbefore:\n%s", after, before)
@@ -184,7 +185,7 @@ func TestRefusalsOfTheDirectoryWriteNothing(t *testing.T) {
 			return err
 		}, model.CodeInvalidInput, "at most"},
 	} {
-		t.Run(name, func(t *testing.T) { wantCode(t, c.do(), c.code, c.text) })
+		t.Run(name, func(t *testing.T) { fixture.Refused(t, c.do(), c.code, c.text) })
 	}
 	if after := h.dump(); after != before {
 		t.Errorf("a refusal wrote something:\n%s\nbefore:\n%s", after, before)
@@ -369,9 +370,9 @@ func TestAProfileIsThePersonsOwn(t *testing.T) {
 	}
 	service := model.Service("tester", "acme", 1, model.AllAuthorities)
 	_, err = h.Me(ctx, service)
-	wantCode(t, err, model.CodeUnauthenticated, "unauthenticated")
+	fixture.Refused(t, err, model.CodeUnauthenticated, "unauthenticated")
 	_, err = h.UpdateProfile(ctx, service, store.Patch{"firstName": "x"})
-	wantCode(t, err, model.CodeUnauthenticated, "unauthenticated")
+	fixture.Refused(t, err, model.CodeUnauthenticated, "unauthenticated")
 }
 
 func text(s *string) string {

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"weir/internal/test/fixture"
 	"weir/model"
 )
 
@@ -152,7 +153,7 @@ func TestTooManyWaitingForAHashAreTurnedAway(t *testing.T) {
 		if _, err := h.hold(ctx, LaneAPI); !errors.Is(err, ErrBusy) {
 			t.Errorf("%v", err)
 		}
-		wantCode(t, unavailable(ErrBusy), model.CodeUnavailable, "")
+		fixture.Refused(t, unavailable(ErrBusy), model.CodeUnavailable, "")
 		cancel()
 		wg.Wait()
 		release()

@@ -11,7 +11,7 @@ import (
 
 func TestAChangedConfigCountsForWhatIsMintedFromThenOn(t *testing.T) {
 	h := newHouse(t)
-	h.deps.generateKey = func() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 1024) }
+	h.deps.GenerateKey = func() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 1024) }
 	h.reopen(Config{InstanceID: "test", Settings: Settings{AccessTokenTTL: 3 * time.Hour}})
 	h.member("ada@example.org")
 	before := h.enter("ada@example.org", "acme").Access
@@ -26,14 +26,14 @@ func TestAChangedConfigCountsForWhatIsMintedFromThenOn(t *testing.T) {
 		t.Errorf("the new secret: %d", w.Code)
 	}
 	pair := h.enter("ada@example.org", "acme")
-	h.clock.step(10 * time.Minute)
+	h.clock.Step(10 * time.Minute)
 	if h.accepts(PlaneTenant, pair.Access) || !h.accepts(PlaneTenant, before) {
 		t.Error("the new time does not hold for new tokens, or holds for old ones")
 	}
 	if _, err := h.Refresh(t.Context(), pair.Refresh); err == nil {
 		t.Error("a refresh token of two minutes lives longer")
 	}
-	h.clock.step(time.Hour)
+	h.clock.Step(time.Hour)
 	if err := h.tidy(t.Context()); err != nil || h.keys.active().kid == first {
 		t.Errorf("the signing key is not replaced: %v", err)
 	}
@@ -46,7 +46,7 @@ func TestAConfigThatCannotBeUsedChangesNothing(t *testing.T) {
 	}
 	h.member("ada@example.org")
 	token := h.enter("ada@example.org", "acme").Access
-	h.clock.step(time.Minute)
+	h.clock.Step(time.Minute)
 	if !h.accepts(PlaneTenant, token) {
 		t.Error("it counts")
 	}

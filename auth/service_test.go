@@ -71,7 +71,7 @@ func TestServiceTokenStatuses(t *testing.T) {
 			if err := json.Unmarshal(w.Body.Bytes(), &reply); err != nil {
 				t.Fatal(err)
 			}
-			if want := h.clock.now().Add(15 * time.Minute).Unix(); reply.ExpiresAt != want {
+			if want := h.clock.Now().Add(15 * time.Minute).Unix(); reply.ExpiresAt != want {
 				t.Errorf("expiresAt %d, want %d", reply.ExpiresAt, want)
 			}
 			if !h.accepts(PlaneTenant, reply.Token) || h.accepts(PlaneTenantSocket, reply.Token) || h.accepts(PlaneIdentity, reply.Token) {
@@ -95,7 +95,7 @@ func TestWrongServiceSecretsAreBoundedPerAddress(t *testing.T) {
 			t.Fatalf("attempt %d: %d", i+1, w.Code)
 		}
 	}
-	h.clock.step(20 * time.Second)
+	h.clock.Step(20 * time.Second)
 	w := h.askService("POST", serviceSecret, "192.0.2.1", askInfer)
 	if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "40" {
 		t.Errorf("status %d, Retry-After %q", w.Code, w.Header().Get("Retry-After"))
@@ -103,7 +103,7 @@ func TestWrongServiceSecretsAreBoundedPerAddress(t *testing.T) {
 	if w := h.askService("POST", serviceSecret, "192.0.2.2", askInfer); w.Code != http.StatusOK {
 		t.Errorf("another address: %d", w.Code)
 	}
-	h.clock.step(40 * time.Second)
+	h.clock.Step(40 * time.Second)
 	if w := h.askService("POST", serviceSecret, "192.0.2.1", askInfer); w.Code != http.StatusOK {
 		t.Errorf("after the minute: %d", w.Code)
 	}

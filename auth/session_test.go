@@ -42,7 +42,7 @@ func TestRefreshRotatesAndReadsAuthoritiesAnew(t *testing.T) {
 	if h.accepts(PlaneTenant, first.Access) {
 		t.Error("a change of roles left the access token good")
 	}
-	h.clock.step(time.Minute)
+	h.clock.Step(time.Minute)
 	second := h.refreshed(first.Refresh)
 	p, err := h.Authenticate(PlaneTenant, second.Access, "")
 	if err != nil || !p.Has(model.DashboardWrite) {
@@ -51,7 +51,7 @@ func TestRefreshRotatesAndReadsAuthoritiesAnew(t *testing.T) {
 	if second.Refresh == first.Refresh || second.Expires <= first.Expires {
 		t.Error("nothing was rotated")
 	}
-	h.clock.step(time.Minute)
+	h.clock.Step(time.Minute)
 	third := h.refreshed(second.Refresh)
 	if !h.accepts(PlaneTenant, third.Access) {
 		t.Error("the third access token is not good")
@@ -65,9 +65,9 @@ func TestALostAnswerMayBeAskedForAgainWithin10Seconds(t *testing.T) {
 	h := newHouse(t)
 	h.member("ada@example.org")
 	first := h.enter("ada@example.org", "acme")
-	h.clock.step(time.Minute)
+	h.clock.Step(time.Minute)
 	second := h.refreshed(first.Refresh)
-	h.clock.step(10 * time.Second)
+	h.clock.Step(10 * time.Second)
 	h.reopen(Config{InstanceID: "test"})
 	if again := h.refreshed(first.Refresh); *again != *second {
 		t.Errorf("another pair:\n%v\n%v", again, second)
@@ -79,10 +79,10 @@ func TestALostAnswerMayBeAskedForAgainWithin10Seconds(t *testing.T) {
 
 func TestAConsumedTokenEndsItsSessionAndNoOther(t *testing.T) {
 	for name, spoil := range map[string]func(h *house, first, second *AuthToken){
-		"after the grace":               func(h *house, _, _ *AuthToken) { h.clock.step(10*time.Second + time.Microsecond) },
+		"after the grace":               func(h *house, _, _ *AuthToken) { h.clock.Step(10*time.Second + time.Microsecond) },
 		"after its successor was used":  func(h *house, _, second *AuthToken) { h.refreshed(second.Refresh) },
 		"two turns back, in the grace":  func(h *house, _, second *AuthToken) { h.refreshed(h.refreshed(second.Refresh).Refresh) },
-		"after the grace and a restart": func(h *house, _, _ *AuthToken) { h.clock.step(time.Minute); h.reopen(Config{InstanceID: "test"}) },
+		"after the grace and a restart": func(h *house, _, _ *AuthToken) { h.clock.Step(time.Minute); h.reopen(Config{InstanceID: "test"}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -150,8 +150,8 @@ func TestWhatEndsASessionAndWhatDoesNot(t *testing.T) {
 		"another membership removed":   {func(h *house) { h.ok(h.RemoveMembership(ctx, operator, ada, "globex")) }, ""},
 		"tenant disabled":              {func(h *house) { h.tenants.set("acme", false, 0) }, "invalid credentials"},
 		"tenant removed and made anew": {func(h *house) { h.tenants.rows["acme"] = h.tenants.rows["globex"] }, "invalid credentials"},
-		"time":                         {func(h *house) { h.clock.step(7*24*time.Hour + time.Minute) }, badToken},
-		"almost the time":              {func(h *house) { h.clock.step(7*24*time.Hour - time.Minute) }, ""},
+		"time":                         {func(h *house) { h.clock.Step(7*24*time.Hour + time.Minute) }, badToken},
+		"almost the time":              {func(h *house) { h.clock.Step(7*24*time.Hour - time.Minute) }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -188,7 +188,7 @@ func TestSessionsOfOnePersonAreBounded(t *testing.T) {
 	token := h.signIn("ada@example.org")
 	var last *AuthToken
 	for range maxSessions {
-		h.clock.step(time.Microsecond)
+		h.clock.Step(time.Microsecond)
 		var err error
 		if last, err = h.SelectTenant(t.Context(), token, "acme"); err != nil {
 			t.Fatal(err)
@@ -216,9 +216,9 @@ func TestTidyRemovesSessionsThatHaveEnded(t *testing.T) {
 	h := newHouse(t)
 	h.member("ada@example.org")
 	h.enter("ada@example.org", "acme")
-	h.clock.step(6 * 24 * time.Hour)
+	h.clock.Step(6 * 24 * time.Hour)
 	h.enter("ada@example.org", "acme")
-	h.clock.step(25 * time.Hour)
+	h.clock.Step(25 * time.Hour)
 	if err := h.tidy(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -11,26 +11,27 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"weir/internal/test/fixture"
 	"weir/model"
 )
 
 // firstRun is a Setup with a clock that the test turns and no administrator.
 type firstRun struct {
 	*Setup
-	clock *manual
+	clock *fixture.Clock
 	admin atomic.Bool
 }
 
 func newFirstRun() *firstRun {
-	f := &firstRun{clock: newManual()}
-	f.Setup = NewSetup(f.admin.Load, f.clock.now, nil)
+	f := &firstRun{clock: newClock()}
+	f.Setup = NewSetup(f.admin.Load, f.clock.Now, nil)
 	return f
 }
 
 func (f *firstRun) mint(t *testing.T) string {
 	t.Helper()
 	link, until, err := f.Mint()
-	if err != nil || !until.Equal(f.clock.now().Add(30*time.Minute)) {
+	if err != nil || !until.Equal(f.clock.Now().Add(30*time.Minute)) {
 		t.Fatalf("minted until %s: %v", until, err)
 	}
 	return link
@@ -56,11 +57,11 @@ func TestSetupLinkIsGoodForThirtyMinutes(t *testing.T) {
 	if len(link) != 43 || strings.ContainsAny(link, "+/=") {
 		t.Errorf("%q is not 256 bits in base64url", link)
 	}
-	f.clock.step(30*time.Minute - 1)
-	if until, err := f.Open(link); err != nil || until.Sub(f.clock.now()) != 1 {
+	f.clock.Step(30*time.Minute - 1)
+	if until, err := f.Open(link); err != nil || until.Sub(f.clock.Now()) != 1 {
 		t.Errorf("in time: until %s, %v", until, err)
 	}
-	f.clock.step(1)
+	f.clock.Step(1)
 	_, err := f.Open(link)
 	refusedLink(t, "after its time", err)
 	_, err = f.Redeem(link, f.made)
@@ -86,7 +87,7 @@ func TestSetupLinkIsUsedOnceAndItsPageGoesOn(t *testing.T) {
 	f := newFirstRun()
 	link := f.mint(t)
 	refusedLink(t, "the link as the page's secret", f.Continue(link))
-	f.clock.step(20 * time.Minute)
+	f.clock.Step(20 * time.Minute)
 	page, err := f.Redeem(link, f.made)
 	if err != nil {
 		t.Fatal(err)
@@ -98,11 +99,11 @@ func TestSetupLinkIsUsedOnceAndItsPageGoesOn(t *testing.T) {
 	if err := f.Continue(page); err != nil {
 		t.Errorf("the page goes on: %v", err)
 	}
-	f.clock.step(10*time.Minute - 1)
+	f.clock.Step(10*time.Minute - 1)
 	if err := f.Continue(page); err != nil {
 		t.Errorf("until the link's time is over: %v", err)
 	}
-	f.clock.step(1)
+	f.clock.Step(1)
 	refusedLink(t, "the page after the link's time", f.Continue(page))
 }
 
@@ -163,12 +164,12 @@ func TestSetupAfterTenWrongLinksAMinuteLetsInTheRightOneOnly(t *testing.T) {
 	t.Parallel()
 	f := newFirstRun()
 	reg := prometheus.NewRegistry()
-	f.Setup = NewSetup(f.admin.Load, f.clock.now, reg)
+	f.Setup = NewSetup(f.admin.Load, f.clock.Now, reg)
 	link := f.mint(t)
 	for i := range 10 {
 		_, err := f.Open(fmt.Sprintf("guess %d", i))
 		refusedLink(t, "a guess", err)
-		f.clock.step(time.Second)
+		f.clock.Step(time.Second)
 	}
 	_, err := f.Open("guess 10")
 	if e, ok := errors.AsType[*model.Error](err); !ok || e.Code != model.CodeThrottled || e.Ext["retryAfterSeconds"] != 50 {
@@ -180,7 +181,7 @@ func TestSetupAfterTenWrongLinksAMinuteLetsInTheRightOneOnly(t *testing.T) {
 	if err := f.Continue("guess 11"); model.CodeOf(err) != model.CodeThrottled {
 		t.Errorf("a guessed page: %v", err)
 	}
-	f.clock.step(50 * time.Second)
+	f.clock.Step(50 * time.Second)
 	_, err = f.Open("guess 12")
 	refusedLink(t, "a minute after the first", err)
 	const want = `

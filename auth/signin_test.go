@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"weir/internal/setting"
+	"weir/internal/test/fixture"
 	"weir/model"
 	"weir/store"
 )
@@ -77,13 +78,13 @@ func TestLoginAnswersAlikeWhateverIsWrong(t *testing.T) {
 		if in != nil || err == nil || err.Error() != "invalid credentials" {
 			t.Errorf("login(%.20q): %v, %v", c[0], in, err)
 		}
-		wantCode(t, err, model.CodeInvalidInput, "")
+		fixture.Refused(t, err, model.CodeInvalidInput, "")
 	}
 	in, err := h.Login(t.Context(), "  ADA@example.ORG ", password, home)
 	if err != nil || in.Superuser || len(in.Memberships) != 0 {
 		t.Errorf("%+v, %v", in, err)
 	}
-	if want := model.MicrosOf(h.clock.now().Add(identityLife).Truncate(time.Second)); in.Expires != want {
+	if want := model.MicrosOf(h.clock.Now().Add(identityLife).Truncate(time.Second)); in.Expires != want {
 		t.Errorf("expires %s, want %s", in.Expires, want)
 	}
 }
@@ -131,23 +132,23 @@ func TestSignInBackOff(t *testing.T) {
 		}
 	}
 	err := try(password, "192.0.2.1")
-	wantCode(t, err, model.CodeThrottled, "")
+	fixture.Refused(t, err, model.CodeThrottled, "")
 	if e, _ := errors.AsType[*model.Error](err); e.Ext["retryAfterSeconds"] != 1 {
 		t.Errorf("retryAfterSeconds %v", e.Ext["retryAfterSeconds"])
 	}
 	if err := try(password, "192.0.2.2"); err != nil {
 		t.Errorf("another source is held back too: %v", err)
 	}
-	h.clock.step(time.Second)
+	h.clock.Step(time.Second)
 	if err := try("wrong", "192.0.2.1"); model.CodeOf(err) != model.CodeInvalidInput {
 		t.Fatalf("%v", err)
 	}
-	h.clock.step(1500 * time.Millisecond)
+	h.clock.Step(1500 * time.Millisecond)
 	err = try(password, "192.0.2.1")
 	if e, ok := errors.AsType[*model.Error](err); !ok || e.Code != model.CodeThrottled || e.Ext["retryAfterSeconds"] != 1 {
 		t.Errorf("half a second of two is left: %v", err)
 	}
-	h.clock.step(500 * time.Millisecond)
+	h.clock.Step(500 * time.Millisecond)
 	if err := try(password, "192.0.2.1"); err != nil {
 		t.Fatalf("after the wait: %v", err)
 	}
@@ -166,7 +167,7 @@ func TestAnEmailAloneIsHeldBackFrom100FailuresOn(t *testing.T) {
 		}
 	}
 	_, err := h.Login(t.Context(), "ada@example.org", password, netip.MustParseAddr("203.0.113.1"))
-	wantCode(t, err, model.CodeThrottled, "")
+	fixture.Refused(t, err, model.CodeThrottled, "")
 }
 
 func TestManyAttemptsAtOnceDoNotSlipPastTheBackOff(t *testing.T) {
@@ -204,7 +205,7 @@ func TestTheJournalHasSignInsAndABoundedNumberOfFailures(t *testing.T) {
 	if n := len(got) - before; n != failureBurst {
 		t.Errorf("%d rows of failures, want %d", n, failureBurst)
 	}
-	h.clock.step(time.Second)
+	h.clock.Step(time.Second)
 	_, _ = h.Login(t.Context(), "late", "wrong", home)
 	err := h.db.Read(t.Context(), func(tx store.Tx) error {
 		events, _, err := store.ListAudit(tx, store.Page{Size: 1}, store.AuditFilter{Operation: store.AuditLoginFailed})
@@ -335,11 +336,11 @@ func TestSelectTenantNeedsAnEnabledMembershipInAnEnabledTenant(t *testing.T) {
 		})
 	}
 	token := h.signIn("ada@example.org")
-	h.clock.step(identityLife + clockLeeway + time.Second)
+	h.clock.Step(identityLife + clockLeeway + time.Second)
 	_, err := h.SelectTenant(t.Context(), token, "acme")
-	wantCode(t, err, model.CodeInvalidInput, "invalid or expired token")
+	fixture.Refused(t, err, model.CodeInvalidInput, "invalid or expired token")
 	_, err = h.SelectTenant(t.Context(), h.enter("ada@example.org", "acme").Access, "acme")
-	wantCode(t, err, model.CodeInvalidInput, "invalid or expired token")
+	fixture.Refused(t, err, model.CodeInvalidInput, "invalid or expired token")
 }
 
 func TestMembershipsOfASignInLeaveOutWhatIsDisabled(t *testing.T) {
@@ -372,5 +373,5 @@ func TestMembershipsOfASignInLeaveOutWhatIsDisabled(t *testing.T) {
 	h.ok(h.SetMembershipEnabled(t.Context(), operator, "ada@example.org", "globex", false))
 	see()
 	_, err := h.IdentityMemberships("forged")
-	wantCode(t, err, model.CodeInvalidInput, "invalid or expired token")
+	fixture.Refused(t, err, model.CodeInvalidInput, "invalid or expired token")
 }

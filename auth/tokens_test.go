@@ -96,7 +96,7 @@ func TestTokensThatDoNotVerify(t *testing.T) {
 	if !h.accepts(PlaneTenant, good) {
 		t.Fatal("the good one is refused")
 	}
-	now := h.clock.now().Unix()
+	now := h.clock.Now().Unix()
 	header, rest, _ := strings.Cut(good, ".")
 	payload, signature, _ := strings.Cut(rest, ".")
 	encode := func(v map[string]any) string {
@@ -217,7 +217,7 @@ func TestRevocationIsAtOnce(t *testing.T) {
 			h.tenants.set("acme", false, 0)
 		}, access},
 		"tenant disabled and enabled": {func(h *house) {
-			h.tenants.set("acme", true, model.MicrosOf(h.clock.now())+1000)
+			h.tenants.set("acme", true, model.MicrosOf(h.clock.Now())+1000)
 		}, access},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -257,8 +257,8 @@ func TestATokenMintedAfterARevocationIsGoodEvenWhenTheClockWentBack(t *testing.T
 	h := newHouse(t)
 	h.member("ada@example.org")
 	h.ok(h.SetMembershipRoles(t.Context(), operator, "ada@example.org", "acme", []string{RoleTenantAdmin}))
-	h.tenants.set("acme", true, model.MicrosOf(h.clock.now()))
-	h.clock.step(-100 * time.Hour)
+	h.tenants.set("acme", true, model.MicrosOf(h.clock.Now()))
+	h.clock.Step(-100 * time.Hour)
 	h.reopen(Config{InstanceID: "test"})
 	old := h.enter("ada@example.org", "acme")
 	if !h.accepts(PlaneTenant, old.Access) {
@@ -278,7 +278,7 @@ func TestStampsGrowWhateverTheClockDoes(t *testing.T) {
 	last := h.stamp(0)
 	for i := range 1000 {
 		if i%10 == 0 {
-			h.clock.step(-time.Second)
+			h.clock.Step(-time.Second)
 		}
 		next := h.stamp(0)
 		if next <= last {
@@ -296,19 +296,21 @@ func TestAServiceTokenTakesItsTenantFromTheHeader(t *testing.T) {
 	}
 	h.tenants.set("globex", false, 0)
 	for header, want := range map[string]string{"": "", "acme": "acme", "globex": "", "nowhere": "", "a.b": "", strings.Repeat("x", 9000): ""} {
-		p, err := h.Authenticate(PlaneTenant, token, header)
-		if err != nil || p.Tenant != want || (p.TenantID != 0) != (want != "") || p.Kind != model.ServiceCaller {
-			t.Errorf("header %.10q: %+v, %v", header, p, err)
-		}
-		if err == nil && (!p.Has(model.AIInfer) || !p.Has(model.TenantRead) || p.Has(model.DeviceRead)) {
-			t.Errorf("authorities %+v", p)
-		}
+		t.Run(header, func(t *testing.T) {
+			p, err := h.Authenticate(PlaneTenant, token, header)
+			if err != nil || p.Tenant != want || (p.TenantID != 0) != (want != "") || p.Kind != model.ServiceCaller {
+				t.Errorf("header %.10q: %+v, %v", header, p, err)
+			}
+			if err == nil && (!p.Has(model.AIInfer) || !p.Has(model.TenantRead) || p.Has(model.DeviceRead)) {
+				t.Errorf("authorities %+v", p)
+			}
+		})
 	}
 	p, err := h.Authenticate(PlaneTenant, token, "acme")
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.clock.step(serviceLife + clockLeeway + time.Second)
+	h.clock.Step(serviceLife + clockLeeway + time.Second)
 	if _, ok := h.Valid(p); ok {
 		t.Error("valid beyond its life")
 	}
@@ -328,13 +330,13 @@ func TestAServiceTokenTakesItsTenantFromTheHeader(t *testing.T) {
 func TestKeysRotateAndRetiredOnesVerifyForEightDays(t *testing.T) {
 	h := newHouse(t)
 	made := 0
-	h.deps.generateKey = func() (*rsa.PrivateKey, error) { made++; return rsa.GenerateKey(rand.Reader, 1024) }
+	h.deps.GenerateKey = func() (*rsa.PrivateKey, error) { made++; return rsa.GenerateKey(rand.Reader, 1024) }
 	cfg := Config{InstanceID: "test", Settings: Settings{SigningKeyMaxAge: 24 * time.Hour, AccessTokenTTL: 60 * 24 * time.Hour, RefreshTokenTTL: 60 * 24 * time.Hour}}
 	h.reopen(cfg)
 	h.member("ada@example.org")
 	before := h.enter("ada@example.org", "acme").Access
 	first := h.keys.active().kid
-	h.clock.step(24*time.Hour + time.Minute)
+	h.clock.Step(24*time.Hour + time.Minute)
 	if err := h.tidy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -355,7 +357,7 @@ func TestKeysRotateAndRetiredOnesVerifyForEightDays(t *testing.T) {
 	if err := h.SetConfig(Config{InstanceID: "test", Settings: Settings{RefreshTokenTTL: time.Hour}}); err != nil {
 		t.Fatal(err)
 	}
-	h.clock.step(8*24*time.Hour + time.Minute)
+	h.clock.Step(8*24*time.Hour + time.Minute)
 	if err := h.tidy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -476,7 +478,7 @@ func FuzzAuthenticate(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	a := &Auth{cfg: Config{InstanceID: "test"}.withDefaults(), now: newManual().now, tenants: &tenantsFake{}, bySource: &backoff{}, byEmail: &backoff{},
+	a := &Auth{cfg: Config{InstanceID: "test"}.withDefaults(), now: newClock().Now, tenants: &tenantsFake{}, bySource: &backoff{}, byEmail: &backoff{},
 		dir: &directory{}}
 	a.m = newAuthMetrics(nil, a)
 	a.parser = a.newParser()

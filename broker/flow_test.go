@@ -165,7 +165,7 @@ func TestPubacksLeaveInFewWrites(t *testing.T) {
 			x.intake.hold = true
 			conn, theirs := net.Pipe()
 			server := &countingConn{Conn: theirs}
-			x.ln.conns <- server
+			x.ln.Offer(server)
 			var b [64]byte
 			if _, err := conn.Write(connectPacket(v)); err != nil {
 				t.Fatal(err)
@@ -201,7 +201,7 @@ func TestPubacksLeaveInFewWrites(t *testing.T) {
 }
 
 // deafen opens a connection that subscribes and from then on reads nothing.
-func deafen(t testing.TB, ln *pipeListener, v byte, options ...func(*hello)) net.Conn {
+func deafen(t testing.TB, ln pipes, v byte, options ...func(*hello)) net.Conn {
 	t.Helper()
 	conn := ln.dial()
 	var b [128]byte

@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"weir/ingest"
+	"weir/internal/test/fixture"
 	"weir/model"
 	"weir/presence"
 )
@@ -156,36 +157,12 @@ func knownDevices() *fakeVerifier {
 	}}
 }
 
-// pipeListener is a listener whose connections are in memory, so that the clock of a bubble governs them.
-type pipeListener struct {
-	conns  chan net.Conn
-	closed chan struct{}
-	once   sync.Once
-}
+// pipes is a listener in memory. A connection to one that is closed is over at once.
+type pipes struct{ *fixture.Pipes }
 
-func newPipeListener() *pipeListener {
-	return &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
-}
-
-func (l *pipeListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-func (l *pipeListener) Close() error   { l.once.Do(func() { close(l.closed) }); return nil }
-func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
-
-func (l *pipeListener) dial() net.Conn {
-	ours, theirs := net.Pipe()
-	select {
-	case l.conns <- theirs:
-	case <-l.closed:
-		theirs.Close()
-	}
-	return ours
+func (l pipes) dial() net.Conn {
+	c, _ := l.Dial(context.Background())
+	return c
 }
 
 // bench is a broker with its neighbours.
@@ -194,7 +171,7 @@ type bench struct {
 	intake   *fakeIntake
 	verifier *fakeVerifier
 	broker   *Broker
-	ln       *pipeListener
+	ln       pipes
 }
 
 // inBubble runs test with a broker under a clock of its own. Everything must have ended when it returns.
@@ -208,7 +185,7 @@ func inBubble(t *testing.T, cfg Config, test func(*testing.T, *bench)) {
 }
 
 func newBench(t testing.TB, cfg Config, store presence.Store) *bench {
-	x := &bench{t: t, intake: &fakeIntake{}, verifier: knownDevices(), ln: newPipeListener()}
+	x := &bench{t: t, intake: &fakeIntake{}, verifier: knownDevices(), ln: pipes{fixture.NewPipes(0)}}
 	cfg.InstanceID = "weir"
 	var err error
 	if x.broker, err = New(cfg, Deps{Intake: x.intake, Verifier: x.verifier, Presence: store}); err != nil {

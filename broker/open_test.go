@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"weir/internal/test/fixture"
 	"weir/model"
 )
 
@@ -27,7 +28,7 @@ func inOpenOf(t *testing.T, cfg Config, test func(*testing.T, *bench)) {
 		x := newBench(t, cfg, nil)
 		defer x.stop()
 		synctest.Wait() // the listener for devices is served
-		x.ln = newPipeListener()
+		x.ln = pipes{fixture.NewPipes(0)}
 		go func() {
 			if err := x.broker.ServeListener(context.Background(), x.ln, Listener{Name: "open_topics", Open: true}); err != nil {
 				t.Errorf("ServeDoor: %v", err)
@@ -673,7 +674,7 @@ func TestOpenTopicsOfATenantAskForItsCredential(t *testing.T) {
 		x := newBench(t, Config{Open: &OpenConfig{}}, nil)
 		defer x.stop()
 		synctest.Wait() // the listener for devices is served
-		x.ln = newPipeListener()
+		x.ln = pipes{fixture.NewPipes(0)}
 		go func() { _ = x.broker.ServeListener(context.Background(), x.ln, Listener{Open: true}) }()
 		for _, user := range []string{"acme:tok1", ":tok1", ""} {
 			d := x.dial(mqtt5)
@@ -691,7 +692,7 @@ func TestOpenTopicsAndDevicesNeverMeet(t *testing.T) {
 		device.send(subscribePacket(mqtt5, 1, theCommands))
 		device.expect("SUBACK", subackPacket(mqtt5, 1, 1))
 		synctest.Wait() // the listener for devices is served
-		x.ln = newPipeListener()
+		x.ln = pipes{fixture.NewPipes(0)}
 		go func() { _ = x.broker.ServeListener(context.Background(), x.ln, Listener{Open: true}) }()
 		same, _ := x.open(mqtt5, theClient) // with the device's client id
 		same.subscribed("#", 1)
@@ -1031,7 +1032,7 @@ func TestOpenTopicsAreShownInTheMetrics(t *testing.T) {
 		if counted(t, x.broker.metrics.open) != 0 {
 			t.Error("the gauge says that there are some")
 		}
-		if err := x.broker.ServeListener(t.Context(), newPipeListener(), Listener{Open: true}); err == nil {
+		if err := x.broker.ServeListener(t.Context(), pipes{fixture.NewPipes(0)}, Listener{Open: true}); err == nil {
 			t.Error("served what there is not")
 		}
 	})

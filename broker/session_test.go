@@ -16,6 +16,7 @@ import (
 
 	"weir/ingest"
 	"weir/internal/test/conformance"
+	"weir/internal/test/fixture"
 	"weir/model"
 )
 
@@ -729,7 +730,7 @@ func TestServeEndsWithItsContextAndConnectionsStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newBench(t, Config{}, nil)
 		c := x.connect(mqtt5)
-		second, ctx := newPipeListener(), context.Background()
+		second, ctx := pipes{fixture.NewPipes(0)}, context.Background()
 		ctx, cancel := context.WithCancel(ctx)
 		served := make(chan error)
 		go func() { served <- x.broker.Serve(ctx, second) }()
@@ -748,7 +749,7 @@ func TestServeEndsWithItsContextAndConnectionsStay(t *testing.T) {
 		x.stop()
 		c.expectClosed("Close")
 		d.expectClosed("Close")
-		if err := x.broker.Serve(context.Background(), newPipeListener()); err == nil {
+		if err := x.broker.Serve(context.Background(), pipes{fixture.NewPipes(0)}); err == nil {
 			t.Error("a closed broker serves")
 		}
 	})

@@ -17,7 +17,7 @@ type secured struct {
 	*bench
 	ca     *testcerts.CA
 	server testcerts.Pair
-	ln     *pipeListener
+	ln     pipes
 }
 
 // inSecureBubble runs test with a broker that serves TLS, too, and asks for client certificates.

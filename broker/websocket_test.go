@@ -16,12 +16,13 @@ import (
 
 	"github.com/coder/websocket"
 
+	"weir/internal/test/fixture"
 	"weir/model"
 )
 
 // serve has the broker serve one more listener.
-func (x *bench) serve(d Listener) *pipeListener {
-	ln := newPipeListener()
+func (x *bench) serve(d Listener) pipes {
+	ln := pipes{fixture.NewPipes(0)}
 	go func() {
 		if err := x.broker.ServeListener(context.Background(), ln, d); err != nil {
 			x.t.Errorf("ServeDoor: %v", err)

@@ -19,14 +19,16 @@ func TestASecretUnderAMistypedKeyIsNotShown(t *testing.T) {
 		"a reserved character":  "auth:\n  service_secret: @hunter2\n",
 		"a key of elsewhere":    "mqtt: {user: a, Password: hunter2}\n",
 	} {
-		file := filepath.Join(t.TempDir(), "weir.yaml")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		_, err := Load(Source{File: file})
-		if err == nil || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "weir.yaml")
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := Load(Source{File: file})
+			if err == nil || strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
 	}
 }
 

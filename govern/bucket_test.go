@@ -3,41 +3,24 @@ package govern
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"weir/internal/test/fixture"
+	"weir/internal/test/seed"
 	"weir/store"
 )
 
-// manual is a clock that a test turns.
-type manual struct {
-	mu sync.Mutex
-	at time.Time
-}
+func newClock() *fixture.Clock { return fixture.NewClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)) }
 
-func newManual() *manual { return &manual{at: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)} }
-
-func (m *manual) now() time.Time {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.at
-}
-
-func (m *manual) step(d time.Duration) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.at = m.at.Add(d)
-}
-
-func withRate(t *testing.T, rate float64, burst int64, priority int64, floor int) (*Govern, *manual) {
+func withRate(t *testing.T, rate float64, burst int64, priority int64, floor int) (*Govern, *fixture.Clock) {
 	t.Helper()
-	clock := newManual()
+	clock := newClock()
 	cfg := DefaultConfig()
 	cfg.ManualFloor = floor
-	g := open(t, openStore(t), cfg, clock.now)
+	g := open(t, fixture.Store(t), cfg, clock.Now)
 	mustCreate(t, g, store.Patch{"token": "acme", "ingestMessagesPerSecond": rate, "ingestBurst": burst, "shedPriority": priority})
 	return g, clock
 }
@@ -56,7 +39,7 @@ func TestTheCeilingIsCountedInReadingsAllOrNone(t *testing.T) {
 	if !g.Empty("acme") {
 		t.Error("the bucket is not empty")
 	}
-	clock.step(10 * time.Millisecond)
+	clock.Step(10 * time.Millisecond)
 	if g.Empty("acme") || !g.Take("acme", 1) || g.Take("acme", 1) {
 		t.Error("10 ms at 100 readings a second are not exactly one")
 	}
@@ -74,11 +57,11 @@ func TestAnArrayLargerThanTheBucketLeavesADebt(t *testing.T) {
 	if !g.Take("acme", 1000) {
 		t.Fatal("refused with a full bucket: it could never be admitted")
 	}
-	clock.step(7 * time.Second)
+	clock.Step(7 * time.Second)
 	if g.Take("acme", 1) {
 		t.Error("admitted before the debt of 700 was paid")
 	}
-	clock.step(100 * time.Millisecond)
+	clock.Step(100 * time.Millisecond)
 	if !g.Take("acme", 1) {
 		t.Error("refused after the debt was paid")
 	}
@@ -100,7 +83,7 @@ func TestShedding(t *testing.T) {
 	if err := g.SetManualFloor(2); err != nil {
 		t.Fatal(err)
 	}
-	clock.step(time.Hour)
+	clock.Step(time.Hour)
 	admitted := 0
 	for g.Take("acme", 1) {
 		admitted++
@@ -127,10 +110,10 @@ func TestAnUpdateOfTheCeilingKeepsWhatWasUsed(t *testing.T) {
 }
 
 func TestUnknownNamesHaveSlotsAndThenOneCommonBucket(t *testing.T) {
-	clock := newManual()
+	clock := newClock()
 	cfg := DefaultConfig()
 	cfg.IngestMessagesPerSecond, cfg.IngestBurst = 1, 256
-	g := open(t, openStore(t), cfg, clock.now)
+	g := open(t, fixture.Store(t), cfg, clock.Now)
 	for i := range unknownSlots {
 		if !g.Take(fmt.Sprintf("no-%d", i), 256) {
 			t.Fatalf("name %d has no bucket of its own", i)
@@ -139,7 +122,7 @@ func TestUnknownNamesHaveSlotsAndThenOneCommonBucket(t *testing.T) {
 	if !g.Take("one-more", 256) || g.Take("yet-another", 1) {
 		t.Error("names beyond the slots do not share one bucket")
 	}
-	clock.step(2 * time.Minute)
+	clock.Step(2 * time.Minute)
 	g.Take("later", 1)
 	if n := g.unknown.size(); n > 2 {
 		t.Errorf("%d slots are still held", n)
@@ -147,7 +130,7 @@ func TestUnknownNamesHaveSlotsAndThenOneCommonBucket(t *testing.T) {
 }
 
 func TestUnauthenticatedSendersShareOneAllowanceOfMessagesAndBytes(t *testing.T) {
-	g := open(t, openStore(t), DefaultConfig(), newManual().now)
+	g := open(t, fixture.Store(t), DefaultConfig(), newClock().Now)
 	for i := range 100 {
 		if !g.AdmitUnauthenticated(10) {
 			t.Fatalf("message %d refused", i)
@@ -156,11 +139,11 @@ func TestUnauthenticatedSendersShareOneAllowanceOfMessagesAndBytes(t *testing.T)
 	if g.AdmitUnauthenticated(10) {
 		t.Error("the 101st message of a second was admitted")
 	}
-	g = open(t, openStore(t), DefaultConfig(), newManual().now)
+	g = open(t, fixture.Store(t), DefaultConfig(), newClock().Now)
 	if !g.AdmitUnauthenticated(1<<20-10) || g.AdmitUnauthenticated(11) || !g.AdmitUnauthenticated(10) {
 		t.Error("bytes are not bounded to 1 MiB a second")
 	}
-	g = open(t, openStore(t), DefaultConfig(), newManual().now)
+	g = open(t, fixture.Store(t), DefaultConfig(), newClock().Now)
 	if !g.TakeUnauthenticated(90, 1000) || g.TakeUnauthenticated(11, 1<<19) || !g.TakeUnauthenticated(10, 1<<20-1000) {
 		t.Error("a refusal by one bucket drew on the other")
 	}
@@ -272,10 +255,12 @@ func TestWaitersTogetherNeverExceedTheRate(t *testing.T) {
 		var mu sync.Mutex
 		admitted := 0
 		var wg sync.WaitGroup
+		all := seed.Rand(t)
 		for range 40 {
+			r := seed.Fork(all)
 			wg.Go(func() {
 				for range 5 {
-					n := 1 + rand.IntN(64)
+					n := 1 + r.IntN(64)
 					if b.wait(t.Context(), n, 10*time.Second, time.Now) {
 						mu.Lock()
 						admitted += n

@@ -4,34 +4,19 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"weir/internal/test/fixture"
 	"weir/model"
 	"weir/store"
 	"weir/store/entity"
-	"weir/store/sqlite"
 )
 
 // operator may do everything here.
-var operator = &model.Principal{Kind: model.LocalOperator, Subject: "operator"}
-
-func openStore(t *testing.T) *sqlite.DB {
-	t.Helper()
-	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "weir.db"), sqlite.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return db
-}
+var operator = fixture.Operator()
 
 func open(t *testing.T, db store.Store, cfg Config, clock func() time.Time) *Govern {
 	t.Helper()
@@ -42,14 +27,7 @@ func open(t *testing.T, db store.Store, cfg Config, clock func() time.Time) *Gov
 	return g
 }
 
-func newGovern(t *testing.T) *Govern { return open(t, openStore(t), DefaultConfig(), nil) }
-
-func wantCode(t *testing.T, err error, code model.Code, text string) {
-	t.Helper()
-	if model.CodeOf(err) != code || !strings.Contains(err.Error(), text) {
-		t.Errorf("error %v (code %q), want code %q with %q", err, model.CodeOf(err), code, text)
-	}
-}
+func newGovern(t *testing.T) *Govern { return open(t, fixture.Store(t), DefaultConfig(), nil) }
 
 func mustCreate(t *testing.T, g *Govern, p store.Patch) *Tenant {
 	t.Helper()
@@ -61,7 +39,7 @@ func mustCreate(t *testing.T, g *Govern, p store.Patch) *Tenant {
 }
 
 func TestFirstStartMakesTiersOnceAndNoTenant(t *testing.T) {
-	db := openStore(t)
+	db := fixture.Store(t)
 	g := open(t, db, DefaultConfig(), nil)
 	if tokens := g.TenantTokens(); len(tokens) != 0 {
 		t.Errorf("tenants %v at first start", tokens)
@@ -84,7 +62,7 @@ func TestFirstStartMakesTiersOnceAndNoTenant(t *testing.T) {
 }
 
 func TestANewTenantIsSilverEnabledAndInForceAtOnce(t *testing.T) {
-	db := openStore(t)
+	db := fixture.Store(t)
 	g := open(t, db, DefaultConfig(), nil)
 	tenant := mustCreate(t, g, store.Patch{"token": "acme", "name": "Acme"})
 	id, enabled, known := g.Lookup("acme")
@@ -105,7 +83,7 @@ func TestANewTenantIsSilverEnabledAndInForceAtOnce(t *testing.T) {
 }
 
 func TestEachSwitchOfATenantPutsAViewRow(t *testing.T) {
-	db := openStore(t)
+	db := fixture.Store(t)
 	g := open(t, db, DefaultConfig(), nil)
 	tenant := mustCreate(t, g, store.Patch{"token": "acme"})
 	before := g.NotBefore("acme")
@@ -147,7 +125,7 @@ func TestEachSwitchOfATenantPutsAViewRow(t *testing.T) {
 }
 
 func TestSwitchingATenantNotifiesTheTransportsAfterwards(t *testing.T) {
-	db := openStore(t)
+	db := fixture.Store(t)
 	var g *Govern
 	var told []bool
 	g, err := New(t.Context(), DefaultConfig(), Deps{Store: db, Writer: store.Direct{Store: db}, OnSwitch: func(tenant string, enabled bool) {
@@ -217,7 +195,7 @@ func TestTierConfigIsClearedByNullBracesAndEmptyText(t *testing.T) {
 
 func TestRefusalsOfTenantsAndTiersWriteNothing(t *testing.T) {
 	ctx := t.Context()
-	db := openStore(t)
+	db := fixture.Store(t)
 	g := open(t, db, DefaultConfig(), nil)
 	mustCreate(t, g, store.Patch{"token": "acme", "tierToken": "gold"})
 	tenant := func(p store.Patch) func() error {
@@ -275,7 +253,7 @@ func TestRefusalsOfTenantsAndTiersWriteNothing(t *testing.T) {
 			return err
 		}, model.CodeForbidden, "tenant:write"},
 	} {
-		t.Run(name, func(t *testing.T) { wantCode(t, c.do(), c.code, c.text) })
+		t.Run(name, func(t *testing.T) { fixture.Refused(t, c.do(), c.code, c.text) })
 	}
 	if after := dump(t, db); after != before {
 		t.Errorf("a refusal wrote something:\n%s\nbefore:\n%s", after, before)
@@ -337,7 +315,7 @@ func TestReorderedTiersStayInTheirOrder(t *testing.T) {
 }
 
 func TestADamagedTierReferenceStopsTheStart(t *testing.T) {
-	db := openStore(t)
+	db := fixture.Store(t)
 	g := open(t, db, DefaultConfig(), nil)
 	tenant := mustCreate(t, g, store.Patch{"token": "acme"})
 	g.index.mu.RLock()

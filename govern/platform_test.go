@@ -3,13 +3,14 @@ package govern
 import (
 	"testing"
 
+	"weir/internal/test/fixture"
 	"weir/store"
 )
 
 func TestTheDefaultsOfThePlatformChangeAndKeepWhatWasUsed(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.IngestMessagesPerSecond, cfg.IngestBurst = 1, 1000
-	g := open(t, openStore(t), cfg, newManual().now)
+	g := open(t, fixture.Store(t), cfg, newClock().Now)
 	mustCreate(t, g, store.Patch{"token": "acme"})
 	mustCreate(t, g, store.Patch{"token": "own", "ingestBurst": int64(300)})
 	for _, name := range []string{"acme", "nobody"} {
@@ -39,7 +40,7 @@ func TestTheDefaultsOfThePlatformChangeAndKeepWhatWasUsed(t *testing.T) {
 
 func TestTheManualFloorOfThePlatformCounts(t *testing.T) {
 	cfg := DefaultConfig()
-	g := open(t, openStore(t), cfg, newManual().now)
+	g := open(t, fixture.Store(t), cfg, newClock().Now)
 	mustCreate(t, g, store.Patch{"token": "acme", "shedPriority": int64(30)})
 	cfg.ManualFloor = 3
 	if err := g.SetPlatform(cfg); err != nil {

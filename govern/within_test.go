@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"weir/internal/test/fixture"
 	"weir/model"
 	"weir/store"
 )
@@ -11,7 +12,7 @@ import (
 // The verbs take part in a change of somebody else's: what is in memory follows with its commit, and what was told of it
 // is told then.
 func TestTheVerbsTakePartInAChange(t *testing.T) {
-	db := openStore(t)
+	db := fixture.Store(t)
 	var told []bool
 	writer := store.Direct{Store: db}
 	g, err := New(t.Context(), DefaultConfig(), Deps{Store: db, Writer: writer, OnSwitch: func(_ string, enabled bool) { told = append(told, enabled) }})

@@ -1,7 +1,6 @@
 package gql
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 
 	"weir/gql/engine"
 	"weir/internal/hub"
+	"weir/internal/test/fixture"
 	"weir/model"
 )
 
@@ -50,29 +50,12 @@ func makeDevice(n int) testDevice {
 type world struct {
 	t       testing.TB
 	server  *Server
-	log     syncBuffer
+	log     fixture.Buffer
 	devices *hub.Hub[testDevice]
 	counts  *hub.Hub[int]
 	touched []string
 	calls   int // of resolvers
 	mu      sync.Mutex
-}
-
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 func newWorld(t testing.TB, cfg Config) *world {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -18,9 +17,10 @@ import (
 	"weir/gql"
 	"weir/gql/engine"
 	"weir/internal/test/conformance"
+	"weir/internal/test/domain"
+	"weir/internal/test/fixture"
 	"weir/model"
 	"weir/registry"
-	"weir/rules"
 	"weir/store"
 	"weir/store/sqlite"
 )
@@ -68,21 +68,6 @@ func (s countingStore) Read(ctx context.Context, fn func(store.Tx) error) error 
 	return s.Store.Read(ctx, fn)
 }
 
-type ruleGate struct{ compiler *rules.Compiler }
-
-func (g ruleGate) Validate(_ context.Context, _ *model.Principal, drafts []registry.Candidate) ([]registry.Refusal, error) {
-	var candidates []rules.Candidate
-	for _, d := range drafts {
-		candidates = append(candidates, rules.Candidate(d))
-	}
-	var refused []registry.Refusal
-	errs, _ := g.compiler.Validate(candidates)
-	for _, e := range errs {
-		refused = append(refused, registry.Refusal{Token: e.Token, Message: e.Message})
-	}
-	return refused, nil
-}
-
 type lengthHasher struct{}
 
 func (lengthHasher) Hash(_ context.Context, password string) (string, error) {
@@ -91,19 +76,7 @@ func (lengthHasher) Hash(_ context.Context, password string) (string, error) {
 
 func newRegistryWorld(t testing.TB) *registryWorld {
 	t.Helper()
-	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "weir.db"), sqlite.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	compiler, err := rules.NewCompiler(rules.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := fixture.Store(t)
 	w := &registryWorld{TB: t, db: db, server: gql.New(gql.Config{})}
 	w.clock.Store(1_700_000_000_000_000)
 	w.r = registry.New(registry.Config{}, registry.Deps{
@@ -111,7 +84,7 @@ func newRegistryWorld(t testing.TB) *registryWorld {
 		Writer:    store.Direct{Store: breakingStore{db, &w.writes, &w.broken}, Now: func() time.Time { return time.UnixMicro(w.clock.Add(1000)) }},
 		Sealer:    store.NewVault([32]byte{7}),
 		Hasher:    lengthHasher{},
-		Validator: ruleGate{compiler},
+		Validator: domain.Rules(t),
 	})
 	gql.RegisterRegistry(w.server.Area("device-management", gql.TenantPlane), w.r)
 	if err := w.server.Build(); err != nil {
@@ -122,11 +95,7 @@ func newRegistryWorld(t testing.TB) *registryWorld {
 }
 
 func member(tenant string, id int64, as ...model.Authority) *model.Principal {
-	p := &model.Principal{Kind: model.AccessCaller, Subject: "ada", Tenant: tenant, TenantID: id, Tenants: map[model.Authority]bool{}}
-	for _, a := range as {
-		p.Tenants[a] = true
-	}
-	return p
+	return fixture.Member("ada", tenant, id, as...)
 }
 
 var (
@@ -215,39 +184,7 @@ func (w *registryWorld) refusesFor(p *model.Principal, query string, variables m
 // dump is every row that a change of the registry may touch.
 func (w *registryWorld) dump() string {
 	w.Helper()
-	var all strings.Builder
-	err := w.db.Read(w.Context(), func(tx store.Tx) error {
-		all.Reset()
-		for _, table := range append(tables(), "device_profile_versions", "device_counts", "audit_events", "control") {
-			rows, err := tx.Query("SELECT * FROM " + table + " ORDER BY 1")
-			if err != nil {
-				return err
-			}
-			columns, err := rows.Columns()
-			if err != nil {
-				return err
-			}
-			values := make([]any, len(columns))
-			to := make([]any, len(columns))
-			for i := range values {
-				to[i] = &values[i]
-			}
-			for rows.Next() {
-				if err := rows.Scan(to...); err != nil {
-					return err
-				}
-				fmt.Fprintln(&all, table, values)
-			}
-			if err := rows.Close(); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		w.Fatal(err)
-	}
-	return all.String()
+	return fixture.Dump(w, w.db, append(tables(), "device_profile_versions", "device_counts", "audit_events", "control")...)
 }
 
 // seedRequests make two of each kind: profiles p and q, types t (of p) and u, a metric, a rule, devices d and e,

@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,9 +17,10 @@ import (
 	"weir/govern"
 	"weir/internal/setting"
 	"weir/internal/test/conformance"
+	"weir/internal/test/domain"
+	"weir/internal/test/fixture"
 	"weir/model"
 	"weir/store"
-	"weir/store/sqlite"
 )
 
 const (
@@ -29,7 +28,7 @@ const (
 	serviceSecret = "0123456789abcdef0123456789abcdef"
 )
 
-var userOperator = &model.Principal{Kind: model.LocalOperator, Subject: "operator"}
+var userOperator = fixture.Operator()
 
 // userWorld is the user-management area over real tenants and identities.
 type userWorld struct {
@@ -38,41 +37,17 @@ type userWorld struct {
 	govern *govern.Govern
 	server *Server
 	http   http.Handler
-
-	mu sync.Mutex
-	at time.Time
-}
-
-func (w *userWorld) now() time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.at
-}
-
-func (w *userWorld) step(d time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.at = w.at.Add(d)
+	*fixture.Clock
 }
 
 // newUserWorld has the tenants acme and globex; ada administers acme, bob globex, view is a plain member of acme.
 func newUserWorld(t *testing.T) *userWorld {
 	t.Helper()
-	w := &userWorld{t: t, at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
-	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "weir.db"), sqlite.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	writer := store.Direct{Store: db, Now: w.now}
-	if w.govern, err = govern.New(t.Context(), govern.DefaultConfig(), govern.Deps{Store: db, Writer: writer, Clock: w.now}); err != nil {
-		t.Fatal(err)
-	}
-	w.auth, err = auth.New(t.Context(), auth.Config{InstanceID: "test", Settings: auth.Settings{ServiceSecret: setting.NewSecret(serviceSecret)}}, auth.Deps{Store: db, Writer: writer,
-		Vault: store.NewVault([32]byte{1}), Tenants: w.govern, Hasher: auth.NewHasher(auth.Params{MemoryKiB: 8, Passes: 1, Lanes: 1}, nil), Clock: w.now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := &userWorld{t: t, Clock: fixture.NewClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))}
+	db := fixture.Store(t)
+	d := domain.New(t, domain.Config{Store: db, Writer: store.Direct{Store: db, Now: w.Now}, Clock: w.Now,
+		Auth: auth.Config{InstanceID: "test", Settings: auth.Settings{ServiceSecret: setting.NewSecret(serviceSecret)}}})
+	w.govern, w.auth = d.Govern, d.Auth
 	w.must(w.govern.Tenants.Create(t.Context(), userOperator, store.Patch{"token": "acme", "name": "Acme", "tierToken": "gold", "ingestBurst": 1234}))
 	w.must(w.govern.Tenants.Create(t.Context(), userOperator, store.Patch{"token": "globex"}))
 	for email, tenant := range map[string]string{"ada@example.org": "acme", "bob@example.org": "globex", "view@example.org": "acme"} {
@@ -167,7 +142,7 @@ func (w *userWorld) enter(email, tenant string) (access, refresh string) {
 	a := w.post("", "", fmt.Sprintf(`mutation { selectTenant(identityToken: %q, tenant: %q) { accessToken refreshToken expiresAt } }`, w.login(email), tenant))
 	access, _ = a.value("selectTenant", "accessToken").(string)
 	refresh, _ = a.value("selectTenant", "refreshToken").(string)
-	if access == "" || refresh == "" || a.value("selectTenant", "expiresAt") != w.now().Add(15*time.Minute).Format(time.RFC3339) {
+	if access == "" || refresh == "" || a.value("selectTenant", "expiresAt") != w.Now().Add(15*time.Minute).Format(time.RFC3339) {
 		w.t.Fatalf("selectTenant: %+v", a)
 	}
 	return access, refresh
@@ -293,7 +268,7 @@ func TestUserManagementWalkOfCallers(t *testing.T) {
 			}
 		}
 	}
-	w.step(15*time.Minute + 31*time.Second)
+	w.Step(15*time.Minute + 31*time.Second)
 	for op, document := range userOperations {
 		if a := w.post(access, "", document); a.status != http.StatusUnauthorized {
 			t.Errorf("%s with an expired token: %+v", op, a)
@@ -337,13 +312,15 @@ func TestSignInThroughTheAPI(t *testing.T) {
 		fmt.Sprintf(`mutation { login(email: "ada@example.org", password: %q) { nothing } }`, userPassword):                                        "",
 		fmt.Sprintf(`mutation { updateProfile(request: {firstName: "x"}) { email } login(email: "x@y", password: %q) { expiresAt } }`, "whatever"): "",
 	} {
-		a := w.post("", "", document)
-		if len(a.Errors) == 0 || want != "" && a.Errors[0].Message != want {
-			t.Errorf("%s: %+v", document, a)
-		}
-		if strings.Contains(fmt.Sprint(a.Errors), userPassword) {
-			t.Errorf("the answer shows a password: %+v", a.Errors)
-		}
+		t.Run(document, func(t *testing.T) {
+			a := w.post("", "", document)
+			if len(a.Errors) == 0 || want != "" && a.Errors[0].Message != want {
+				t.Errorf("%s: %+v", document, a)
+			}
+			if strings.Contains(fmt.Sprint(a.Errors), userPassword) {
+				t.Errorf("the answer shows a password: %+v", a.Errors)
+			}
+		})
 	}
 }
 
@@ -365,7 +342,7 @@ func TestADisabledTenantIsOverAtOnce(t *testing.T) {
 	if err != nil || principal.Revoked() || principal.Expires.IsZero() {
 		t.Fatalf("%+v, %v", principal, err)
 	}
-	w.step(time.Second)
+	w.Step(time.Second)
 	w.must(w.govern.SetTenantEnabled(t.Context(), userOperator, "acme", false))
 	if a := w.post(access, "", `{ ping }`); a.status != http.StatusUnauthorized {
 		t.Errorf("%+v", a)

@@ -6,13 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"weir/auth"
-	"weir/govern"
-	"weir/internal/rootkey"
+	"weir/internal/test/domain"
 	"weir/model"
-	"weir/registry"
 	"weir/site"
-	"weir/store"
 	"weir/store/entity"
 )
 
@@ -28,17 +24,8 @@ var siteOperator = &model.Principal{Kind: model.LocalOperator, Subject: "ada"}
 func newScratchSite(t testing.TB) *scratchSite {
 	t.Helper()
 	s := &scratchSite{scratch: newScratch(t), dir: t.TempDir()}
-	hasher, vault := auth.NewHasher(auth.Params{MemoryKiB: 8, Passes: 1, Lanes: 1}, nil), store.NewVault(rootkey.Key{7})
-	tenants, err := govern.New(t.Context(), govern.DefaultConfig(), govern.Deps{Store: s.db, Writer: s.writer})
-	if err != nil {
-		t.Fatal(err)
-	}
-	people, err := auth.New(t.Context(), auth.Config{InstanceID: "weir"}, auth.Deps{Store: s.db, Writer: s.writer, Vault: vault, Tenants: tenants, Hasher: hasher})
-	if err != nil {
-		t.Fatal(err)
-	}
-	devices := registry.New(registry.Config{}, registry.Deps{Store: s.db, Writer: s.writer, Sealer: vault, Hasher: hasher})
-	s.site = site.New(site.Parts{Store: s.db, Writer: s.writer, Govern: tenants, Auth: people, Registry: devices, Hasher: hasher, Vault: vault,
+	d := domain.New(t, domain.Config{Store: s.db, Writer: s.writer})
+	s.site = site.New(site.Parts{Store: s.db, Writer: s.writer, Govern: d.Govern, Auth: d.Auth, Registry: d.Registry, Hasher: d.Hasher, Vault: d.Vault,
 		Kinds: []*entity.Catalog{s.catalog}})
 	return s
 }
@@ -179,16 +166,18 @@ func TestAMistakeAboutADescribedKindHasItsPlace(t *testing.T) {
 		"gardens: [{token: g}], beds: [{token: b, gardenToken: g, sunny: true}]":                                    "an empty bed cannot be published",
 		"gardens: [{token: g, name: far too long}]":                                                                 "tenants[0].gardens[0].name: is longer than 8 characters",
 	} {
-		before := s.rows()
-		d, err := s.read("version: 1\ntenants: [{token: green, " + text + "}]")
-		if err == nil {
-			_, err = s.site.Apply(s.Context(), siteOperator, d, site.Options{})
-		}
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", text, err, want)
-		}
-		if after := s.rows(); after != before {
-			t.Errorf("%s: refused, but rows changed to\n%s", text, after)
-		}
+		t.Run(text, func(t *testing.T) {
+			before := s.rows()
+			d, err := s.read("version: 1\ntenants: [{token: green, " + text + "}]")
+			if err == nil {
+				_, err = s.site.Apply(s.Context(), siteOperator, d, site.Options{})
+			}
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", text, err, want)
+			}
+			if after := s.rows(); after != before {
+				t.Errorf("%s: refused, but rows changed to\n%s", text, after)
+			}
+		})
 	}
 }

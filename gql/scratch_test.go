@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -14,6 +13,7 @@ import (
 
 	"weir/gql"
 	"weir/gql/engine"
+	"weir/internal/test/fixture"
 	"weir/model"
 	"weir/store"
 	"weir/store/entity"
@@ -211,15 +211,7 @@ type scratch struct {
 
 func newScratch(t testing.TB) *scratch {
 	t.Helper()
-	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "weir.db"), sqlite.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	db := fixture.Store(t)
 	if err := db.Write(t.Context(), store.Durable, func(tx store.Tx) (err error) {
 		for statement := range strings.SplitSeq(scratchTables, ";") {
 			_, e := tx.Exec(statement)
@@ -273,33 +265,12 @@ func (s *scratch) refuses(by *model.Principal, query string, code model.Code, te
 func (s *scratch) rows() string {
 	s.Helper()
 	var all strings.Builder
-	err := s.db.Read(s.Context(), func(tx store.Tx) error {
-		for _, q := range []string{"id, token, name FROM gardens", "id, token, garden_id, name, length, sunny, tags, key, active_version FROM beds",
-			"id, token, bed_id, name FROM plants", "id, token, text FROM labels", "bed_id, version, snapshot FROM bed_versions",
-			"label_id, version, snapshot FROM label_versions", "id, operation, table_name, entity_label FROM audit_events", "sequence, body FROM control"} {
-			rows, err := tx.Query("SELECT " + q + " ORDER BY 1, 2")
-			if err != nil {
-				return err
-			}
-			columns, _ := rows.Columns()
-			for rows.Next() {
-				values, to := make([]any, len(columns)), make([]any, len(columns))
-				for i := range values {
-					to[i] = &values[i]
-				}
-				if err := rows.Scan(to...); err != nil {
-					return err
-				}
-				fmt.Fprintln(&all, q, values)
-			}
-			if err := rows.Close(); err != nil {
-				return err
-			}
+	for _, q := range []string{"id, token, name FROM gardens", "id, token, garden_id, name, length, sunny, tags, key, active_version FROM beds",
+		"id, token, bed_id, name FROM plants", "id, token, text FROM labels", "bed_id, version, snapshot FROM bed_versions",
+		"label_id, version, snapshot FROM label_versions", "id, operation, table_name, entity_label FROM audit_events", "sequence, body FROM control"} {
+		for _, row := range fixture.Rows(s, s.db, "SELECT "+q+" ORDER BY 1, 2") {
+			fmt.Fprintf(&all, "%s [%s]\n", q, row)
 		}
-		return nil
-	})
-	if err != nil {
-		s.Fatal(err)
 	}
 	return all.String()
 }

@@ -16,40 +16,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"weir/gql/engine"
+	"weir/internal/test/fixture"
 	"weir/model"
 )
-
-// pipeListener lets a real HTTP server run in a synctest bubble.
-type pipeListener struct {
-	conns chan net.Conn
-	done  chan struct{}
-}
-
-func newPipeListener() *pipeListener {
-	return &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
-}
-
-func (l *pipeListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *pipeListener) Close() error   { close(l.done); return nil }
-func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
-
-func (l *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	client, server := net.Pipe()
-	select {
-	case l.conns <- server:
-		return client, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
 
 // socketWorld is a world behind a real server.
 type socketWorld struct {
@@ -78,10 +47,10 @@ func inSocketWorld(t *testing.T, cfg Config, fn func(t *testing.T, w *socketWorl
 			"hour": session("hour", time.Hour, testReader(model.AllAuthorities)), "other": session("other", 0, other),
 			"poor": session("poor", 0, testReader()), "service": session("service", 0, model.Service("svc", "t1", 1, model.DeviceRead)),
 		}
-		l := newPipeListener()
+		l := fixture.NewPipes(0)
 		server := &http.Server{Handler: w.server.Handler("test", w.sessions.authenticate), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
 		go func() { _ = server.Serve(l) }()
-		w.client = &http.Client{Transport: &http.Transport{DialContext: l.dial, DisableKeepAlives: true}}
+		w.client = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return l.Dial(ctx) }, DisableKeepAlives: true}}
 		defer func() { // also when fn has given up: a bubble must be left empty
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()

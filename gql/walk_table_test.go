@@ -7,8 +7,8 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
+	"weir/internal/test/poll"
 	"weir/internal/test/testweir"
 	"weir/model"
 )
@@ -193,7 +193,7 @@ func (w *walk) furnishAcme(t *testing.T) {
 // settled waits until everything that was acknowledged is applied, and the end of the connection, too.
 func (w *walk) settled(t testing.TB) {
 	t.Helper()
-	until(t, "the events and the presence of d", func() error {
+	poll.Until(t, "the events and the presence of d", func() error {
 		var out struct {
 			DeviceStatesByDeviceToken []struct{ PresenceSource, LastDisconnectTime string }
 		}
@@ -211,22 +211,6 @@ func (w *walk) settled(t testing.TB) {
 		}
 		return nil
 	})
-}
-
-// until asks again and again until ok says nil.
-func until(t testing.TB, what string, ok func() error) {
-	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for {
-		err := ok()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: %v", what, err)
-		}
-		time.Sleep(5 * time.Millisecond) // another process is asked; it cannot be waited for otherwise
-	}
 }
 
 // everythingOf is all that a tenant's administrator can read of the registry and of events.

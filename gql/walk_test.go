@@ -284,27 +284,11 @@ func (r *reply) empty() bool {
 // ask sends a request. An answer of the kind that must never come fails the test.
 func (w *walk) ask(t testing.TB, area string, c caller, query string, vars map[string]any) *reply {
 	t.Helper()
-	body, err := json.Marshal(map[string]any{"query": query, "variables": vars})
-	if err != nil {
-		t.Fatal(err)
-	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.API+"/api/"+area+"/graphql", bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	if c.token != "" {
-		req.Header.Set("Authorization", "Bearer "+c.token)
-	}
+	q := testweir.GraphQL{API: w.API, Area: area, Token: c.token, Query: query, Variables: vars}
 	if c.tenant != "" {
-		req.Header.Set("X-Weir-Tenant", c.tenant)
+		q.Header = http.Header{"X-Weir-Tenant": {c.tenant}}
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
+	resp, b, err := q.Post(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

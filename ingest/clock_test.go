@@ -297,46 +297,48 @@ func TestALogThatFillsUpWaitsForNoClock(t *testing.T) {
 func TestAKillWhileTheTimeIsUnknownLeavesTheSameResults(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(3) {
-		w := newWorld(t, smallHeads, withoutTime)
-		release := w.log.HoldTrim()
-		w.furnish(6, w.rulesOf(1)...)
-		w.begin()
-		w.traffic(seed, 120)
-		release()
-		w.restart()
-		release = w.log.HoldTrim()
-		w.begin()
-		w.traffic(seed+100, 120)
-		w.clock.step(noon)
-		w.look()
-		w.traffic(seed+200, 120)
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			w := newWorld(t, smallHeads, withoutTime)
+			release := w.log.HoldTrim()
+			w.furnish(6, w.rulesOf(1)...)
+			w.begin()
+			w.traffic(seed, 120)
+			release()
+			w.restart()
+			release = w.log.HoldTrim()
+			w.begin()
+			w.traffic(seed+100, 120)
+			w.clock.step(noon)
+			w.look()
+			w.traffic(seed+200, 120)
 
-		r := rand.New(rand.NewPCG(seed, 9))
-		var want map[string][]string
-		for _, deadly := range []bool{false, true} {
-			db, err := sqlite.Open(context.Background(), filepath.Join(t.TempDir(), "weir.db"), sqlite.Options{})
-			w.must(err)
-			var a *Applier
-			for {
-				a = w.newApplier(w.log, db)
-				a.times.clock = NewClock(ClockConfig{Boot: 99, Now: w.clock.now, Log: w.log, Logger: slog.New(slog.DiscardHandler)}) // a later start
-				if deadly && w.killedWhileApplying(a, r) {
-					a.checkpoints.end()
-					_ = a.checkpoints.await()
-					continue
+			r := rand.New(rand.NewPCG(seed, 9))
+			var want map[string][]string
+			for _, deadly := range []bool{false, true} {
+				db, err := sqlite.Open(context.Background(), filepath.Join(t.TempDir(), "weir.db"), sqlite.Options{})
+				w.must(err)
+				var a *Applier
+				for {
+					a = w.newApplier(w.log, db)
+					a.times.clock = NewClock(ClockConfig{Boot: 99, Now: w.clock.now, Log: w.log, Logger: slog.New(slog.DiscardHandler)}) // a later start
+					if deadly && w.killedWhileApplying(a, r) {
+						a.checkpoints.end()
+						_ = a.checkpoints.await()
+						continue
+					}
+					w.applyTo(a, w.log)
+					break
 				}
-				w.applyTo(a, w.log)
-				break
+				w.finishHead(a)
+				if got := dump(t, db); deadly {
+					compareDumps(t, got, want)
+				} else if want = got; len(want["series_blocks"]) == 0 || len(want["edges"]) == 0 {
+					t.Error("the traffic left nothing")
+				}
+				a.checkpoints.end()
+				w.must(db.Close())
 			}
-			w.finishHead(a)
-			if got := dump(t, db); deadly {
-				compareDumps(t, got, want)
-			} else if want = got; len(want["series_blocks"]) == 0 || len(want["edges"]) == 0 {
-				t.Error("the traffic left nothing")
-			}
-			a.checkpoints.end()
-			w.must(db.Close())
-		}
-		release()
+			release()
+		})
 	}
 }

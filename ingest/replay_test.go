@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/test/fixture"
 	"weir/model"
 	"weir/spool"
 	"weir/spool/bolt"
@@ -149,37 +150,15 @@ func dump(t testing.TB, db store.Store) map[string][]string {
 
 func tableRows(t testing.TB, db store.Store, table, query string, args ...any) (out []string) {
 	t.Helper()
-	err := db.Read(context.Background(), func(tx store.Tx) error {
-		rows, err := tx.Query(query, args...)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		cols, err := rows.Columns()
-		if err != nil {
-			return err
-		}
-		for rows.Next() {
-			vals, ptrs := make([]any, len(cols)), make([]any, len(cols))
-			for i := range vals {
-				ptrs[i] = &vals[i]
+	fixture.EachRow(t, db, func(columns []string, values []any) {
+		var b strings.Builder
+		for i, c := range columns {
+			if c != "id" || !slices.Contains(bookkeeping, table) {
+				fmt.Fprintf(&b, "%s=%v ", c, values[i])
 			}
-			if err := rows.Scan(ptrs...); err != nil {
-				return err
-			}
-			var b strings.Builder
-			for i, c := range cols {
-				if c != "id" || !slices.Contains(bookkeeping, table) {
-					fmt.Fprintf(&b, "%s=%v ", c, vals[i])
-				}
-			}
-			out = append(out, b.String())
 		}
-		return rows.Err()
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+		out = append(out, b.String())
+	}, query, args...)
 	slices.Sort(out)
 	return out
 }
@@ -347,32 +326,34 @@ func TestTheSameLogGivesTheSameResultsHoweverItWasCut(t *testing.T) {
 func TestAKillAnywhereLeavesTheSameResults(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(4) {
-		w := newWorld(t, smallHeads)
-		release := w.log.HoldTrim()
-		w.furnish(6, w.rulesOf(1)...)
-		w.traffic(seed, 300)
-		w.apply()
-		w.finishHead(w.applier)
-		want := dump(t, w.db)
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			w := newWorld(t, smallHeads)
+			release := w.log.HoldTrim()
+			w.furnish(6, w.rulesOf(1)...)
+			w.traffic(seed, 300)
+			w.apply()
+			w.finishHead(w.applier)
+			want := dump(t, w.db)
 
-		r := rand.New(rand.NewPCG(seed, 9))
-		db, err := sqlite.Open(context.Background(), filepath.Join(t.TempDir(), "weir.db"), sqlite.Options{})
-		w.must(err)
-		var a *Applier
-		for kills := 0; ; kills++ {
-			a = w.newApplier(w.log, db)
-			if w.killedWhileApplying(a, r) {
-				a.checkpoints.end()
-				_ = a.checkpoints.await()
-				continue
+			r := rand.New(rand.NewPCG(seed, 9))
+			db, err := sqlite.Open(context.Background(), filepath.Join(t.TempDir(), "weir.db"), sqlite.Options{})
+			w.must(err)
+			var a *Applier
+			for kills := 0; ; kills++ {
+				a = w.newApplier(w.log, db)
+				if w.killedWhileApplying(a, r) {
+					a.checkpoints.end()
+					_ = a.checkpoints.await()
+					continue
+				}
+				break
 			}
-			break
-		}
-		w.finishHead(a)
-		compareDumps(t, dump(t, db), want)
-		a.checkpoints.end()
-		w.must(db.Close())
-		release()
+			w.finishHead(a)
+			compareDumps(t, dump(t, db), want)
+			a.checkpoints.end()
+			w.must(db.Close())
+			release()
+		})
 	}
 }
 

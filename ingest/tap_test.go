@@ -150,26 +150,28 @@ func TestAWatcherSeesWhatItAskedFor(t *testing.T) {
 		"an outcome":                {Watch{Outcome: store.OutcomeStored}, []string{"a", "b"}},
 		"an outcome at a transport": {Watch{Outcome: store.OutcomeStored, Transport: TransportMQTT}, []string{"a"}},
 	} {
-		w, err := tap.Watch(c.wants)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tap.show(ending{rec: &model.Record{Account: "acme", Device: "d1", Transport: TransportMQTT, Source: "a"}, outcome: store.OutcomeStored})
-		tap.show(ending{rec: &model.Record{Account: "acme", Device: "d2", Transport: TransportHTTP, Source: "b"}, outcome: store.OutcomeStored})
-		tap.show(ending{rec: &model.Record{Tenant: "ghost", Device: "d3", Transport: TransportHTTP, Source: "c"}, outcome: store.OutcomeDeadLetter})
-		tap.show(ending{rec: &model.Record{Account: "acme", Transport: TransportMQTT, Source: "d"}, outcome: store.OutcomeRefused})
-		seen, _, err := w.Next(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		for _, s := range seen {
-			got = append(got, s.Source)
-		}
-		if !slices.Equal(got, c.sees) {
-			t.Errorf("%s: sees %v, not %v", name, got, c.sees)
-		}
-		w.Close()
+		t.Run(name, func(t *testing.T) {
+			w, err := tap.Watch(c.wants)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tap.show(ending{rec: &model.Record{Account: "acme", Device: "d1", Transport: TransportMQTT, Source: "a"}, outcome: store.OutcomeStored})
+			tap.show(ending{rec: &model.Record{Account: "acme", Device: "d2", Transport: TransportHTTP, Source: "b"}, outcome: store.OutcomeStored})
+			tap.show(ending{rec: &model.Record{Tenant: "ghost", Device: "d3", Transport: TransportHTTP, Source: "c"}, outcome: store.OutcomeDeadLetter})
+			tap.show(ending{rec: &model.Record{Account: "acme", Transport: TransportMQTT, Source: "d"}, outcome: store.OutcomeRefused})
+			seen, _, err := w.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, s := range seen {
+				got = append(got, s.Source)
+			}
+			if !slices.Equal(got, c.sees) {
+				t.Errorf("%s: sees %v, not %v", name, got, c.sees)
+			}
+			w.Close()
+		})
 	}
 }
 

@@ -49,6 +49,7 @@ type world struct {
 	edges   []model.Edge
 	// projections makes further projections for each start.
 	projections func() []Projection
+	kinds       []rules.Kind // from outside
 }
 
 type testClock struct {
@@ -169,7 +170,7 @@ func (w *world) open() {
 func (w *world) newApplier(log spool.Log, st store.Store) *Applier {
 	w.t.Helper()
 	ctx := context.Background()
-	compiler, err := rules.NewCompiler(rules.Limits{})
+	compiler, err := rules.NewCompiler(rules.Limits{Kinds: w.kinds})
 	w.must(err)
 	readings, err := series.Open(ctx, w.kept, st, series.Options{})
 	w.must(err)

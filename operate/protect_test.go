@@ -12,10 +12,12 @@ import (
 func TestNetworkFileSystemsAreRefused(t *testing.T) {
 	t.Parallel()
 	for kind, refused := range map[string]bool{"nfs": true, "smb": true, "ext4": false, "tmpfs": false, "": false} {
-		err := refuseRemote("/data", kind)
-		if (err != nil) != refused || refused && !strings.Contains(err.Error(), "/data is on "+kind) {
-			t.Errorf("%s: %v", kind, err)
-		}
+		t.Run(kind, func(t *testing.T) {
+			err := refuseRemote("/data", kind)
+			if (err != nil) != refused || refused && !strings.Contains(err.Error(), "/data is on "+kind) {
+				t.Errorf("%s: %v", kind, err)
+			}
+		})
 	}
 }
 

@@ -61,9 +61,11 @@ func TestDraftsAreCheckedForForm(t *testing.T) {
 			"description too long":       {profile("description", strings.Repeat("n", 1025)), "description"},
 			"active version is no field": {profile("activeVersion", 3), "activeVersion"},
 		} {
-			if code := model.CodeOf(c.err); code != model.CodeInvalidInput && code != model.CodeLimitExceeded || !strings.HasPrefix(c.err.Error(), c.field+":") {
-				t.Errorf("%s: got %v, want a refusal that begins with %s", what, c.err, c.field)
-			}
+			t.Run(what, func(t *testing.T) {
+				if code := model.CodeOf(c.err); code != model.CodeInvalidInput && code != model.CodeLimitExceeded || !strings.HasPrefix(c.err.Error(), c.field+":") {
+					t.Errorf("%s: got %v, want a refusal that begins with %s", what, c.err, c.field)
+				}
+			})
 		}
 	})
 	if err := metric(store.Patch{"minValue": 1.5, "maxValue": 1.5}); err != nil {

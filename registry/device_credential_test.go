@@ -193,12 +193,14 @@ func TestRefusedCredentialsWriteNothing(t *testing.T) {
 		"id in use in the type": {base(X509Certificate, cert), model.CodeConflict, "credentialId of a device credential must be unique"},
 		"token in use":          {with(base(AccessToken, "x"), "token", "cert"), model.CodeConflict, "unique"},
 	} {
-		b.unchanged(what, func() {
-			_, err := b.Credentials.Create(ctx, acme, c.p)
-			b.refused(what, err, c.code, c.text)
-			if err != nil && (strings.Contains(err.Error(), cert) || strings.Contains(err.Error(), hashCredentialID(cert))) {
-				t.Errorf("%s: the message shows the id: %v", what, err)
-			}
+		t.Run(what, func(t *testing.T) {
+			b.unchanged(what, func() {
+				_, err := b.Credentials.Create(ctx, acme, c.p)
+				b.refused(what, err, c.code, c.text)
+				if err != nil && (strings.Contains(err.Error(), cert) || strings.Contains(err.Error(), hashCredentialID(cert))) {
+					t.Errorf("%s: the message shows the id: %v", what, err)
+				}
+			})
 		})
 	}
 	must(b.Credentials.Create(ctx, acme, with(with(base(AccessToken, "x"), "credentialValue", ""), "expiresAt", "")))(t)

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"weir/internal/test/fixture"
 	"weir/model"
 	"weir/store"
 	"weir/store/entity"
@@ -175,7 +176,7 @@ func TestRecordsOfAnotherTenantAreNotThere(t *testing.T) {
 		foreign(b, b.Devices, "d", d.ID, store.Patch{"name": "x"}, store.Patch{"token": "n", "deviceTypeToken": "t"})
 		foreign(b, b.Credentials, "c", c.ID, store.Patch{"enabled": false}, store.Patch{"token": "n", "deviceToken": "d", "credentialType": AccessToken, "credentialId": "y", "enabled": true})
 	})
-	nobody := member("eve", "", 0, model.DeviceRead, model.DeviceWrite)
+	nobody := fixture.Member("eve", "", 0, model.DeviceRead, model.DeviceWrite)
 	if _, err := b.Devices.ByToken(ctx, nobody, []string{"d"}); model.CodeOf(err) != model.CodeUnauthenticated {
 		t.Errorf("a caller without a tenant reads: %v", err)
 	}

@@ -3,7 +3,6 @@ package registry
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/test/fixture"
 	"weir/model"
 	"weir/store"
 	"weir/store/sqlite"
@@ -62,15 +62,7 @@ func (fakeHasher) Hash(_ context.Context, password string) (string, error) {
 
 func newBench(t testing.TB, c Config) *bench {
 	t.Helper()
-	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "weir.db"), sqlite.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	db := fixture.Store(t)
 	b := &bench{TB: t, db: db, validator: &fakeValidator{refuse: map[string]string{}}}
 	b.now.Store(1_700_000_000_000_000)
 	clock := func() time.Time { return time.UnixMicro(b.now.Add(1000)) }
@@ -95,18 +87,10 @@ func (b *bench) note(to *[][2]int64, x, y int64) {
 	*to = append(*to, [2]int64{x, y})
 }
 
-func member(subject, tenant string, id int64, as ...model.Authority) *model.Principal {
-	p := &model.Principal{Kind: model.AccessCaller, Subject: subject, Tenant: tenant, TenantID: id, Tenants: map[model.Authority]bool{}}
-	for _, a := range as {
-		p.Tenants[a] = true
-	}
-	return p
-}
-
 // acme and other are the principals of two tenants.
 var (
-	acme  = member("ada", "acme", 1, model.DeviceRead, model.DeviceWrite)
-	other = member("bob", "other", 2, model.DeviceRead, model.DeviceWrite)
+	acme  = fixture.Member("ada", "acme", 1, model.DeviceRead, model.DeviceWrite)
+	other = fixture.Member("bob", "other", 2, model.DeviceRead, model.DeviceWrite)
 )
 
 // dump returns every row of every table that a change of the registry may touch, in the order of row ids.
@@ -120,36 +104,9 @@ func (b *bench) dump() map[string][]string {
 	return all
 }
 
-func (b *bench) rows(query string, args ...any) (all []string) {
+func (b *bench) rows(query string, args ...any) []string {
 	b.Helper()
-	err := b.db.Read(b.Context(), func(tx store.Tx) error {
-		all = nil
-		rows, err := tx.Query(query, args...)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		columns, err := rows.Columns()
-		if err != nil {
-			return err
-		}
-		for rows.Next() {
-			values := make([]any, len(columns))
-			to := make([]any, len(columns))
-			for i := range values {
-				to[i] = &values[i]
-			}
-			if err := rows.Scan(to...); err != nil {
-				return err
-			}
-			all = append(all, strings.TrimSuffix(fmt.Sprintln(values...), "\n"))
-		}
-		return rows.Err()
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
-	return all
+	return fixture.Rows(b, b.db, query, args...)
 }
 
 // unchanged runs fn and fails when any row changed.

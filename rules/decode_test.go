@@ -19,9 +19,11 @@ func TestOversizedAndIllFormedText(t *testing.T) {
 		strings.Repeat("[", 20e3): "the definition is not valid JSON: invalid character '[' exceeded max depth (at byte 10001)",
 		`{"type":"` + strings.Repeat("x", 200) + `"}`: `type: "` + strings.Repeat("x", 40) + `…" is not one of threshold, deltaRate, repeating, duration, absence, aggregate, correlation, connectivity`,
 	} {
-		if _, err := Decode([]byte(text)); err == nil || err.Error() != want {
-			t.Errorf("%.40q: %v", text, err)
-		}
+		t.Run(text, func(t *testing.T) {
+			if _, err := Decode([]byte(text)); err == nil || err.Error() != want {
+				t.Errorf("%.40q: %v", text, err)
+			}
+		})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"weir/internal/test/fixture"
 	"weir/model"
 	"weir/store"
 )
@@ -50,7 +51,7 @@ func (f *fleet) round(tb testing.TB, s *Series) {
 // deviceDay fills a store with a day of 200 devices, each hour a head.
 func deviceDay(b *testing.B) (store.Store, *Series, *fleet) {
 	b.Helper()
-	st := openStore(b)
+	st := fixture.Store(b)
 	s := open(b, st, Config{})
 	f := newFleet(200, 10_000_000)
 	for range 24 {
@@ -65,7 +66,7 @@ func deviceDay(b *testing.B) (store.Store, *Series, *fleet) {
 }
 
 func BenchmarkPut(b *testing.B) {
-	s := open(b, openStore(b), Config{})
+	s := open(b, fixture.Store(b), Config{})
 	f := newFleet(1000, 10_000_000)
 	b.ReportAllocs()
 	n := 0
@@ -81,7 +82,7 @@ func BenchmarkPut(b *testing.B) {
 func BenchmarkHeadWrite(b *testing.B) {
 	for _, per := range []int{5, 360} {
 		b.Run(fmt.Sprintf("readings=%d", per), func(b *testing.B) {
-			st := openStore(b)
+			st := fixture.Store(b)
 			s := open(b, st, Config{})
 			f := newFleet(1000, 10_000_000)
 			n := 0

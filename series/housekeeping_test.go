@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"weir/internal/test/fixture"
 	"weir/model"
 	"weir/store"
 )
@@ -94,7 +95,7 @@ func (k *keeping) check() {
 func TestHeadsMergingAndRetentionMeetInAnyOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
-		st := openStore(t)
+		st := fixture.Store(t)
 		k := &keeping{t: r, st: st, s: open(r, st, Config{ChunkReadings: 16, FullReadings: 8, ChunkBytes: 400}), put: map[model.Offset]model.Micros{}}
 		for range rapid.IntRange(5, 25).Draw(r, "steps") {
 			k.step(false)

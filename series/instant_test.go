@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/test/fixture"
 	"weir/model"
 	"weir/store"
 )
@@ -13,7 +14,7 @@ import (
 // fleetOfOneInstant fills a store with devices that all report at the same instants: with chunks, with blocks, and a head.
 func fleetOfOneInstant(t *testing.T, devices, rounds int) *Series {
 	t.Helper()
-	s := open(t, openStore(t), Config{ChunkReadings: 10, FullReadings: 10})
+	s := open(t, fixture.Store(t), Config{ChunkReadings: 10, FullReadings: 10})
 	offset := model.Offset(0)
 	for n := range rounds {
 		for d := range devices {

@@ -5,13 +5,14 @@ import (
 	"slices"
 	"testing"
 
+	"weir/internal/test/fixture"
 	"weir/model"
 	"weir/store"
 )
 
 func TestAPageFarDownIsTheSameHoweverTheWalkGetsThere(t *testing.T) {
 	t.Parallel()
-	st := openStore(t)
+	st := fixture.Store(t)
 	s := open(t, st, Config{ChunkReadings: 256, FullReadings: 100})
 	r := rand.New(rand.NewPCG(1, 2))
 	type key struct {
@@ -65,7 +66,7 @@ func TestAPageFarDownIsTheSameHoweverTheWalkGetsThere(t *testing.T) {
 
 func TestALeapLeavesLittleToWalk(t *testing.T) {
 	t.Parallel()
-	st := openStore(t)
+	st := fixture.Store(t)
 	s := open(t, st, Config{})
 	f := newFleet(100, 10_000_000)
 	for n := range 1000 {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/test/fixture"
 	"weir/model"
 	"weir/store"
 )
@@ -79,7 +80,7 @@ func answers(t *testing.T, s *Series) string {
 
 func TestBlocksAreMergedWhenTheirSeriesHaveAChunksWorth(t *testing.T) {
 	t.Parallel()
-	st := openStore(t)
+	st := fixture.Store(t)
 	s := open(t, st, Config{ChunkReadings: 64, FullReadings: 32, ChunkBytes: 4000})
 	fill(t, s, 5, 5)
 	before := answers(t, s)
@@ -104,7 +105,7 @@ func TestBlocksAreMergedWhenTheirSeriesHaveAChunksWorth(t *testing.T) {
 
 func TestADayThatIsOverComesTogetherInFewRowsOnce(t *testing.T) {
 	t.Parallel()
-	st := openStore(t)
+	st := fixture.Store(t)
 	s := open(t, st, Config{})
 	readings, _ := fill(t, s, 7, 9)
 	before := answers(t, s)
@@ -127,7 +128,7 @@ func TestADayThatIsOverComesTogetherInFewRowsOnce(t *testing.T) {
 
 func TestTooManyRowsAreMergedHoweverFewReadingsTheyHave(t *testing.T) {
 	t.Parallel()
-	st := openStore(t)
+	st := fixture.Store(t)
 	s := open(t, st, Config{})
 	fill(t, s, 1, mergeRows)
 	if n, err := s.Merge(t.Context(), day0, noPause); n == 0 || err != nil {
@@ -150,7 +151,7 @@ func (b *brokenStore) Write(ctx context.Context, d store.Durability, fn func(sto
 
 func TestAMergingThatFailsInTheMiddleLeavesWhatWasThere(t *testing.T) {
 	t.Parallel()
-	st := openStore(t)
+	st := fixture.Store(t)
 	s := open(t, st, Config{ChunkReadings: 64, FullReadings: 16})
 	fill(t, s, 5, 5)
 	before, rows := answers(t, s), countRows(t, st)
@@ -167,7 +168,7 @@ func TestAMergingThatFailsInTheMiddleLeavesWhatWasThere(t *testing.T) {
 
 func TestBlocksThatRetentionRemovesMeanwhileStayGone(t *testing.T) {
 	t.Parallel()
-	st := openStore(t)
+	st := fixture.Store(t)
 	s := open(t, st, Config{ChunkReadings: 64, FullReadings: 16})
 	fill(t, s, 5, 5)
 	if n, err := s.Merge(t.Context(), day0, func() error {
@@ -186,7 +187,7 @@ func TestBlocksThatRetentionRemovesMeanwhileStayGone(t *testing.T) {
 
 func TestADamagedBlockIsReportedAndTheOthersAreMerged(t *testing.T) {
 	t.Parallel()
-	st := openStore(t)
+	st := fixture.Store(t)
 	s := open(t, st, Config{ChunkReadings: 64, FullReadings: 16})
 	fill(t, s, 300, 5) // three parts
 	exec(t, st, `UPDATE series_blocks SET data = substr(data, 1, 20) || x'ff' || substr(data, 22) WHERE id = 1`)
@@ -198,7 +199,7 @@ func TestADamagedBlockIsReportedAndTheOthersAreMerged(t *testing.T) {
 
 func TestAMergeEndsWhenItsPauseSaysSo(t *testing.T) {
 	t.Parallel()
-	st := openStore(t)
+	st := fixture.Store(t)
 	s := open(t, st, Config{ChunkReadings: 64, FullReadings: 16})
 	fill(t, s, 5, 5)
 	if n, err := s.Merge(t.Context(), day0, func() error { return context.Canceled }); n != 0 || !errors.Is(err, context.Canceled) {
@@ -209,7 +210,7 @@ func TestAMergeEndsWhenItsPauseSaysSo(t *testing.T) {
 // A Weir before merging made blocks of whole groups of series.
 func TestBlocksOfManyPartsAreMergedIntoOnesOfOnePartEach(t *testing.T) {
 	t.Parallel()
-	st := openStore(t)
+	st := fixture.Store(t)
 	s := open(t, st, Config{})
 	readings, _ := fill(t, s, 300, 2)
 	before := answers(t, s)
@@ -265,7 +266,7 @@ func TestBlocksOfManyPartsAreMergedIntoOnesOfOnePartEach(t *testing.T) {
 // row by the time it writes.
 func TestAMergingDoesNotTakeTheRowThatHasTheIdOfOneItRead(t *testing.T) {
 	t.Parallel()
-	st := openStore(t)
+	st := fixture.Store(t)
 	s := open(t, st, Config{})
 	_, last := fill(t, s, 3, 1)
 	n, err := s.Merge(t.Context(), day0+3*microsPerDay, func() error {

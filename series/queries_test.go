@@ -3,13 +3,15 @@ package series
 import (
 	"context"
 	"testing"
+
+	"weir/internal/test/fixture"
 )
 
 // BenchmarkQueriesOfTenMillion is what the API asks of a store of ten million readings: 1,000 devices, a reading each ten
 // seconds, a head each hour. It takes a minute to fill.
 func BenchmarkQueriesOfTenMillion(b *testing.B) {
 	const devices = 1000
-	st := openStore(b)
+	st := fixture.Store(b)
 	s := open(b, st, Config{})
 	f := newFleet(devices, 10_000_000)
 	for n := range 10_000 {

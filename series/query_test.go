@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/test/fixture"
 	"weir/model"
 	"weir/store"
 )
@@ -58,7 +59,7 @@ func ids(events []Event) []string {
 
 func TestEventsOfAllTypesAreMergedInOneOrder(t *testing.T) {
 	t.Parallel()
-	st := openStore(t)
+	st := fixture.Store(t)
 	s := open(t, st, Config{ChunkBytes: 1, ChunkReadings: 2, FullReadings: 2})
 	location, alert, change := row(model.LocationEvent, 3, 0, day0), row(model.AlertEvent, 2, 1, day0+10), row(model.StateChange, 5, 0, day0+10)
 	location.Location = model.Location{Latitude: 47.123456789, Longitude: -8.000000004, Elevation: 400.00005, Accuracy: math.NaN(), Speed: math.NaN(), Heading: 359.99994}
@@ -136,7 +137,7 @@ func TestEventsOfAllTypesAreMergedInOneOrder(t *testing.T) {
 
 func TestManyRowEventsAreWalkedInBatches(t *testing.T) {
 	t.Parallel()
-	st := openStore(t)
+	st := fixture.Store(t)
 	s := open(t, st, Config{})
 	var rows []store.EventRow
 	for i := range 3 * fullBatch {
@@ -165,7 +166,7 @@ func TestManyRowEventsAreWalkedInBatches(t *testing.T) {
 
 func TestBothEndsOfARangeAreInclusiveAndAMicrosecondCounts(t *testing.T) {
 	t.Parallel()
-	st := openStore(t)
+	st := fixture.Store(t)
 	s := open(t, st, Config{ChunkBytes: 1, ChunkReadings: 4, FullReadings: 2})
 	for i := range 6 {
 		put(t, s, reading(model.Offset(i+1), 1, "temp", day0+model.Micros(i), float64(i)))
@@ -184,7 +185,7 @@ func TestBothEndsOfARangeAreInclusiveAndAMicrosecondCounts(t *testing.T) {
 
 func TestBucketsRefuseWhatTheyMust(t *testing.T) {
 	t.Parallel()
-	st := openStore(t)
+	st := fixture.Store(t)
 	s := open(t, st, Config{Settings: Settings{SeriesPerDevice: 10}})
 	if _, err := s.Buckets(t.Context(), BucketQuery{TenantID: 1}); model.CodeOf(err) != model.CodeInvalidInput {
 		t.Fatalf("interval 0: %v", err)
@@ -214,7 +215,7 @@ func TestBucketsRefuseWhatTheyMust(t *testing.T) {
 
 func TestBucketsOfDaysAreAnsweredFromSummariesAndEqualTheRawOnes(t *testing.T) {
 	t.Parallel()
-	st := openStore(t)
+	st := fixture.Store(t)
 	s := open(t, st, Config{ChunkBytes: 1, ChunkReadings: 50, FullReadings: 50})
 	f := newFleet(3, 600_000_000)
 	for range 400 {
@@ -241,7 +242,7 @@ func TestBucketsOfDaysAreAnsweredFromSummariesAndEqualTheRawOnes(t *testing.T) {
 
 func TestADamagedRowIsAnErrorThatNamesIt(t *testing.T) {
 	t.Parallel()
-	st := openStore(t)
+	st := fixture.Store(t)
 	s := open(t, st, Config{ChunkBytes: 1, ChunkReadings: 10, FullReadings: 8})
 	for i := range 25 {
 		put(t, s, reading(model.Offset(i+1), 1, "temp", day0+model.Micros(i)*7_000_000, float64(i)))
@@ -289,7 +290,7 @@ func TestADamagedRowIsAnErrorThatNamesIt(t *testing.T) {
 
 func TestANewerRowFormatIsSaidToBeNewer(t *testing.T) {
 	t.Parallel()
-	st := openStore(t)
+	st := fixture.Store(t)
 	s := open(t, st, Config{ChunkBytes: 1, ChunkReadings: 4})
 	for i := range 4 {
 		put(t, s, reading(model.Offset(i+1), 1, "temp", day0+model.Micros(i), 1))
@@ -310,7 +311,7 @@ func TestANewerRowFormatIsSaidToBeNewer(t *testing.T) {
 
 func TestLatestLocationIsMergedFromHeadsAndRows(t *testing.T) {
 	t.Parallel()
-	st := openStore(t)
+	st := fixture.Store(t)
 	s := open(t, st, Config{})
 	at := func(offset model.Offset, device int64, occurred model.Micros, lat float64) {
 		s.PutLocation(&store.LatestLocation{Device: device, TenantID: 1, DeviceToken: fmt.Sprintf("dev-%d", device), Occurred: occurred, Updated: occurred + 7,
@@ -361,7 +362,7 @@ func TestLatestLocationIsMergedFromHeadsAndRows(t *testing.T) {
 
 func TestBeforeMustBeAnEventsID(t *testing.T) {
 	t.Parallel()
-	s := open(t, openStore(t), Config{})
+	s := open(t, fixture.Store(t), Config{})
 	for _, id := range []string{"x", ":::", "d:2:3", "d:2:1:5", "d:2:x:5.1", "d:2:1:-5.1", "d:2:1:5.-1", "d:2:1:5.1:6", strings.Repeat("x", 200)} {
 		_, err := s.Events(t.Context(), Query{TenantID: 1, Before: id})
 		if model.CodeOf(err) != model.CodeInvalidInput || !strings.HasPrefix(err.Error(), "before: ") || len(err.Error()) > 150 {
@@ -399,7 +400,7 @@ func TestPageNumbersAndSizesAreBounded(t *testing.T) {
 
 func TestOpenReportsAStoreThatCannotBeRead(t *testing.T) {
 	t.Parallel()
-	st := openStore(t)
+	st := fixture.Store(t)
 	exec(t, st, `DROP TABLE series_blocks`)
 	if _, err := Open(t.Context(), Config{}, st, Options{}); err == nil {
 		t.Fatal("opened without its table")

@@ -8,15 +8,14 @@ import (
 	"maps"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
 
+	"weir/internal/test/fixture"
 	"weir/model"
 	"weir/store"
-	"weir/store/sqlite"
 )
 
 // TestMain has the race detector see fewer random runs: it makes the store some twenty times slower.
@@ -31,20 +30,6 @@ func TestMain(m *testing.M) {
 }
 
 const day0 model.Micros = 1_790_035_200_000_000 // a UTC midnight
-
-func openStore(tb testing.TB) store.Store {
-	tb.Helper()
-	st, err := sqlite.Open(tb.Context(), filepath.Join(tb.TempDir(), "weir.db"), sqlite.Options{})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		if err := st.Close(); err != nil {
-			tb.Error(err)
-		}
-	})
-	return st
-}
 
 func open(tb interface{ Fatal(...any) }, st store.Store, cfg Config) *Series {
 	s, err := Open(context.Background(), cfg, st, Options{})
@@ -343,7 +328,7 @@ func (x *machine) latest(t *rapid.T) {
 }
 
 func TestReadsEqualThePlainModelThroughFreezesMergesCrashesAndReplays(t *testing.T) {
-	st := openStore(t)
+	st := fixture.Store(t)
 	var tenant int64
 	offset := model.Offset(0)
 	rapid.Check(t, func(t *rapid.T) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/test/fixture"
 	"weir/model"
 	"weir/store"
 )
@@ -17,7 +18,7 @@ import (
 // sharedDay fills a store with several shares of chunks, and a head beside them.
 func sharedDay(t *testing.T) *Series {
 	t.Helper()
-	s := open(t, openStore(t), Config{ChunkReadings: 10, FullReadings: 5})
+	s := open(t, fixture.Store(t), Config{ChunkReadings: 10, FullReadings: 5})
 	r := rand.New(rand.NewPCG(5, 6))
 	for n := range 530 {
 		for device := range 20 {

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/test/fixture"
+	"weir/model"
 	"weir/store"
 )
 
@@ -66,10 +68,15 @@ func TestATenantIsNeverDeleted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.apply(w.read("version: 1\ntenants: [{token: acme}]"), Options{})
-	if _, err := w.govern.Tenants.Delete(t.Context(), operator, "acme"); err == nil || w.count("tenants") != 1 {
-		t.Errorf("a tenant is deleted: %v", err)
+	before := w.dump()
+	deleted, err := w.govern.Tenants.Delete(t.Context(), operator, "acme")
+	fixture.Refused(t, err, model.CodeInvalidInput, "a tenant cannot be deleted, disable it")
+	if deleted {
+		t.Error("a tenant is deleted")
 	}
-	if _, err := w.govern.Tenants.Update(t.Context(), operator, "acme", store.Patch{"enabled": false}); err == nil {
-		t.Error("a tenant is disabled by an update")
+	_, err = w.govern.Tenants.Update(t.Context(), operator, "acme", store.Patch{"enabled": false})
+	fixture.Refused(t, err, model.CodeInvalidInput, "enabled: ")
+	if after := w.dump(); after != before {
+		t.Errorf("refused, but rows changed from\n%s\nto\n%s", before, after)
 	}
 }

@@ -136,14 +136,16 @@ func TestSecretsThatEverybodyMayReadAreWarnedOf(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for name, mode := range map[string]fs.FileMode{"open.txt": 0o644, "closed.txt": 0o600, "open.csv": 0o644, "plain.csv": 0o644} {
-		text := map[string]string{"open.csv": "token,accessToken\nd,k\n", "plain.csv": "token\ne\n"}[name]
-		if text == "" {
-			text = "secret\n"
-		}
-		path := filepath.Join(dir, name)
-		if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chmod(path, mode)); err != nil { // whatever the umask is
-			t.Fatal(err)
-		}
+		t.Run(name, func(t *testing.T) {
+			text := map[string]string{"open.csv": "token,accessToken\nd,k\n", "plain.csv": "token\ne\n"}[name]
+			if text == "" {
+				text = "secret\n"
+			}
+			path := filepath.Join(dir, name)
+			if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chmod(path, mode)); err != nil { // whatever the umask is
+				t.Fatal(err)
+			}
+		})
 	}
 	text := `
 version: 1

@@ -2,7 +2,6 @@ package site
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -12,10 +11,10 @@ import (
 
 	"weir/auth"
 	"weir/govern"
-	"weir/internal/rootkey"
+	"weir/internal/test/domain"
+	"weir/internal/test/fixture"
 	"weir/model"
 	"weir/registry"
-	"weir/rules"
 	"weir/store"
 	"weir/store/sqlite"
 )
@@ -69,21 +68,6 @@ func (h *countingHasher) taken() int {
 	return n
 }
 
-type compiling struct{ *rules.Compiler }
-
-func (c compiling) Validate(_ context.Context, _ *model.Principal, candidates []registry.Candidate) ([]registry.Refusal, error) {
-	in := make([]rules.Candidate, len(candidates))
-	for i, c := range candidates {
-		in[i] = rules.Candidate(c)
-	}
-	var out []registry.Refusal
-	errs, _ := c.Compiler.Validate(in)
-	for _, e := range errs {
-		out = append(out, registry.Refusal{Token: e.Token, Message: e.Message})
-	}
-	return out, nil
-}
-
 // firstDay is the database of an instance that was started once: making its signing key takes longer than most tests.
 var firstDay struct {
 	once sync.Once
@@ -94,7 +78,7 @@ func newWorld(t testing.TB) *world {
 	t.Helper()
 	firstDay.once.Do(func() {
 		dir := t.TempDir()
-		db := openStore(t, dir)
+		db := fixture.StoreIn(t, dir)
 		openWorld(t, db, dir)
 		if err := db.Close(); err != nil { // nothing is left in the log beside it
 			t.Fatal(err)
@@ -108,44 +92,21 @@ func newWorld(t testing.TB) *world {
 	if err := os.WriteFile(filepath.Join(dir, "weir.db"), firstDay.db, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return openWorld(t, openStore(t, dir), dir)
-}
-
-func openStore(t testing.TB, dir string) *sqlite.DB {
-	t.Helper()
-	db, err := sqlite.Open(t.Context(), filepath.Join(dir, "weir.db"), sqlite.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return db
+	return openWorld(t, fixture.StoreIn(t, dir), dir)
 }
 
 func openWorld(t testing.TB, db *sqlite.DB, dir string) *world {
 	t.Helper()
-	w := &world{TB: t, db: db, dir: dir, hasher: &countingHasher{Hasher: auth.NewHasher(auth.Params{MemoryKiB: 8, Passes: 1, Lanes: 1}, nil)}}
-	writer, vault := store.Direct{Store: db}, store.NewVault(rootkey.Key{7})
-	compiler, err := rules.NewCompiler(rules.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if w.govern, err = govern.New(t.Context(), govern.DefaultConfig(), govern.Deps{Store: db, Writer: writer}); err != nil {
-		t.Fatal(err)
-	}
-	w.registry = registry.New(registry.Config{}, registry.Deps{Store: db, Writer: writer, Sealer: vault, Hasher: w.hasher, Validator: compiling{compiler},
-		Invalidate: func(int64, int64) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.forgotten++
-		}})
-	if w.auth, err = auth.New(t.Context(), auth.Config{InstanceID: "weir"}, auth.Deps{Store: db, Writer: writer, Vault: vault, Tenants: w.govern, Hasher: w.hasher.Hasher}); err != nil {
-		t.Fatal(err)
-	}
-	w.Site = New(Parts{Store: db, Writer: writer, Govern: w.govern, Auth: w.auth, Registry: w.registry, Hasher: w.hasher, Vault: vault})
+	w := &world{TB: t, db: db, dir: dir, hasher: &countingHasher{}}
+	writer := store.Direct{Store: db}
+	d := domain.New(t, domain.Config{Store: db, Writer: writer, Hasher: w.hasher, Invalidate: func(int64, int64) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.forgotten++
+	}})
+	w.hasher.Hasher = d.Hasher
+	w.govern, w.auth, w.registry = d.Govern, d.Auth, d.Registry
+	w.Site = New(Parts{Store: db, Writer: writer, Govern: w.govern, Auth: w.auth, Registry: w.registry, Hasher: w.hasher, Vault: d.Vault})
 	return w
 }
 
@@ -234,40 +195,9 @@ func (w *world) export() *Document {
 // dump is every row that an apply could change.
 func (w *world) dump() string {
 	w.Helper()
-	var b strings.Builder
-	err := w.db.Read(w.Context(), func(tx store.Tx) error {
-		for _, table := range []string{"meta", "control", "secrets", "audit_events", "tenant_tiers", "tenants", "roles", "identities", "identity_roles",
-			"memberships", "membership_roles", "device_profiles", "device_profile_versions", "metric_definitions", "detection_rules", "device_types",
-			"devices", "device_counts", "device_credentials"} {
-			rows, err := tx.Query("SELECT * FROM " + table + " ORDER BY 1, 2")
-			if err != nil {
-				return err
-			}
-			columns, err := rows.Columns()
-			if err != nil {
-				return err
-			}
-			for rows.Next() {
-				values := make([]any, len(columns))
-				to := make([]any, len(columns))
-				for i := range values {
-					to[i] = &values[i]
-				}
-				if err := rows.Scan(to...); err != nil {
-					return err
-				}
-				fmt.Fprintln(&b, table, values)
-			}
-			if err := rows.Err(); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		w.Fatal(err)
-	}
-	return b.String()
+	return fixture.Dump(w, w.db, "meta", "control", "secrets", "audit_events", "tenant_tiers", "tenants", "roles", "identities", "identity_roles",
+		"memberships", "membership_roles", "device_profiles", "device_profile_versions", "metric_definitions", "detection_rules", "device_types",
+		"devices", "device_counts", "device_credentials")
 }
 
 const plantFile = `

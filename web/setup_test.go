@@ -214,14 +214,16 @@ func TestSetupRefusalsSayWhatTheyAreAbout(t *testing.T) {
 		"limit":     {422, `{"error":"enough","code":"LIMIT_EXCEEDED"}`},
 		"inside":    {500, `{"error":"something went wrong inside; the log of the instance says what"}`},
 	} {
-		w := setupPost(h, "/setup/v1/fail", `{"link":"`+link+`"}`)
-		body, err := io.ReadAll(w.Body)
-		if err != nil || w.Code != want.status || strings.TrimSpace(string(body)) != want.body {
-			t.Errorf("%s: %d %s", link, w.Code, body)
-		}
-		if after := w.Header().Get("Retry-After"); link == "throttled" && after != "42" {
-			t.Errorf("Retry-After: %q", after)
-		}
+		t.Run(link, func(t *testing.T) {
+			w := setupPost(h, "/setup/v1/fail", `{"link":"`+link+`"}`)
+			body, err := io.ReadAll(w.Body)
+			if err != nil || w.Code != want.status || strings.TrimSpace(string(body)) != want.body {
+				t.Errorf("%s: %d %s", link, w.Code, body)
+			}
+			if after := w.Header().Get("Retry-After"); link == "throttled" && after != "42" {
+				t.Errorf("Retry-After: %q", after)
+			}
+		})
 	}
 	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "disk /secret/path is gone") {
 		t.Errorf("the log says:\n%s", &log)

@@ -20,6 +20,7 @@ import (
 
 	"weir/internal/requestid"
 	"weir/internal/test/conformance"
+	"weir/internal/test/fixture"
 )
 
 func echoPath(name string) http.Handler {
@@ -220,24 +221,6 @@ func TestMetricsAreOnTheirOwnHandler(t *testing.T) {
 	}
 }
 
-// pipeListener hands out the server's ends of pipes.
-type pipeListener struct {
-	conns chan net.Conn
-	done  chan struct{}
-}
-
-func (l *pipeListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *pipeListener) Close() error   { close(l.done); return nil }
-func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
-
 func TestShutdownWaitsForRunningRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := testConfig()
@@ -247,11 +230,11 @@ func TestShutdownWaitsForRunningRequests(t *testing.T) {
 			fmt.Fprint(w, "done")
 		})
 		s := newServer(t, cfg)
-		l := &pipeListener{make(chan net.Conn), make(chan struct{})}
+		l := fixture.NewPipes(0)
 		served := make(chan error, 1)
 		go func() { served <- s.Serve(l) }()
 		client, server := net.Pipe()
-		l.conns <- server
+		l.Offer(server)
 		answer := make(chan string, 1)
 		go func() {
 			_, _ = io.WriteString(client, "GET /waits HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -285,10 +268,10 @@ func TestShutdownCutsWhatDoesNotEnd(t *testing.T) {
 		cfg := testConfig()
 		cfg.Handlers["GET /waits"] = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 		s := newServer(t, cfg)
-		l := &pipeListener{make(chan net.Conn), make(chan struct{})}
+		l := fixture.NewPipes(0)
 		go func() { _ = s.Serve(l) }()
 		client, server := net.Pipe()
-		l.conns <- server
+		l.Offer(server)
 		go func() {
 			_, _ = io.WriteString(client, "GET /waits HTTP/1.1\r\nHost: x\r\n\r\n")
 			_, _ = io.ReadAll(client)
@@ -308,22 +291,22 @@ func TestOpenConnectionsAreBounded(t *testing.T) {
 		cfg := testConfig()
 		cfg.MaxConnections = 2
 		s := newServer(t, cfg)
-		l := &pipeListener{make(chan net.Conn, 10), make(chan struct{})}
+		l := fixture.NewPipes(10)
 		go func() { _ = s.Serve(l) }()
 		var clients []net.Conn
 		for range 3 {
 			client, server := net.Pipe()
-			l.conns <- server
+			l.Offer(server)
 			clients = append(clients, client)
 		}
 		synctest.Wait()
-		if n := testutil.ToFloat64(s.listen.connections); n != 2 || len(l.conns) != 1 {
-			t.Errorf("%v open, %d wait", n, len(l.conns))
+		if n := testutil.ToFloat64(s.listen.connections); n != 2 || l.Waiting() != 1 {
+			t.Errorf("%v open, %d wait", n, l.Waiting())
 		}
 		_ = clients[0].Close()
 		synctest.Wait()
-		if n := testutil.ToFloat64(s.listen.connections); n != 2 || len(l.conns) != 0 {
-			t.Errorf("%v open, %d wait", n, len(l.conns))
+		if n := testutil.ToFloat64(s.listen.connections); n != 2 || l.Waiting() != 0 {
+			t.Errorf("%v open, %d wait", n, l.Waiting())
 		}
 		for _, c := range clients {
 			_ = c.Close()
@@ -341,10 +324,10 @@ func TestOpenConnectionsAreBounded(t *testing.T) {
 func TestAHeaderThatNeverEndsIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, testConfig())
-		l := &pipeListener{make(chan net.Conn), make(chan struct{})}
+		l := fixture.NewPipes(0)
 		go func() { _ = s.Serve(l) }()
 		client, server := net.Pipe()
-		l.conns <- server
+		l.Offer(server)
 		start := time.Now()
 		go func() { _, _ = io.WriteString(client, "GET /healthz HTTP/1.1\r\nHost:") }()
 		_, _ = io.ReadAll(client)

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"weir/internal/hub"
+	"weir/internal/test/fixture"
 	"weir/model"
 )
 
@@ -122,30 +122,13 @@ type world struct {
 	t       testing.TB
 	runtime *Runtime
 	engine  *Engine
-	log     syncBuffer
+	log     fixture.Buffer
 	devices *hub.Hub[testDevice]
 	counts  *hub.Hub[int]
 	loads   [][]int64
 	touched []string
 	calls   int // of resolvers
 	mu      sync.Mutex
-}
-
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 func makeDevice(n int) testDevice {

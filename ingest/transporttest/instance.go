@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"weir/ingest"
+	"weir/internal/test/poll"
 	"weir/model"
 	"weir/rules"
 	"weir/series"
@@ -128,7 +129,7 @@ func (in *Instance) apply() {
 	ended := make(chan error, 1)
 	go func() { ended <- in.applier.Run(ctx) }()
 	_, last := in.log.Bounds()
-	until(in.t, "the log is applied", func() bool { return in.applier.Applied() >= last })
+	poll.True(in.t, "the log is applied", func() bool { return in.applier.Applied() >= last })
 	cancel()
 	in.must(<-ended)
 }
@@ -344,15 +345,3 @@ func (g *syncControl) seen() (waiting, failed int) {
 
 // timeout ends what would otherwise hang.
 const timeout = 30 * time.Second
-
-// until polls a condition.
-func until(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	end := time.Now().Add(timeout)
-	for !holds() {
-		if time.Now().After(end) {
-			t.Fatalf("after %v it does not hold that %s", timeout, what)
-		}
-		time.Sleep(time.Millisecond)
-	}
-}

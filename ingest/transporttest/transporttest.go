@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"weir/ingest"
+	"weir/internal/test/poll"
 	"weir/model"
 	"weir/store"
 )
@@ -87,7 +88,7 @@ func start(t *testing.T, a Adapter, in *Instance) *run {
 	ended := make(chan error, 1)
 	r := &run{t: t, Subject: a.New(t, in), cancel: cancel, ended: ended}
 	go func() { ended <- r.Run(ctx) }()
-	until(t, "the source is up", func() bool { return r.Sources()[0].State == ingest.SourceUp })
+	poll.True(t, "the source is up", func() bool { return r.Sources()[0].State == ingest.SourceUp })
 	t.Cleanup(r.stop)
 	return r
 }
@@ -184,7 +185,8 @@ func testHeldSync(t *testing.T, a Adapter) {
 	p := r.peer(1)
 	in.sync.set(syncHeld)
 	c := p.Send(1)
-	until(t, "the message waits for its sync", func() bool { waiting, _ := in.sync.seen(); return waiting > 0 })
+	poll.True(t, "the message waits for its sync", func() bool { waiting, _ := in.sync.seen(); return waiting > 0 })
+	r.refused(a, ingest.ReasonUndecodable, r.peer(2).Garbage()) // needs no sync: an answer that came too early is here by now
 	r.unanswered("before the sync", c)
 	in.sync.set(syncFree)
 	r.wants("after it", c, Acknowledged)
@@ -196,7 +198,7 @@ func testFailedSync(t *testing.T, a Adapter) {
 	p := r.peer(1)
 	in.sync.set(syncFails)
 	c := p.Send(1)
-	until(t, "a sync has failed", func() bool { _, failed := in.sync.seen(); return failed > 0 })
+	poll.True(t, "a sync has failed", func() bool { _, failed := in.sync.seen(); return failed > 0 })
 	if want, known := a.Refusals[ingest.ReasonUnavailable]; known {
 		r.wants("a sync that fails", c, want)
 	} else {
@@ -204,8 +206,8 @@ func testFailedSync(t *testing.T, a Adapter) {
 	}
 	in.sync.set(syncFree)
 	p.Close()
-	until(t, "the log takes messages again", func() bool { return in.log.Stats().Err == nil })
-	until(t, "the message is acknowledged when it is sent again", func() bool {
+	poll.True(t, "the log takes messages again", func() bool { return in.log.Stats().Err == nil })
+	poll.True(t, "the message is acknowledged when it is sent again", func() bool {
 		again, err := r.Connect(Device(1))
 		if err != nil {
 			return false
@@ -264,7 +266,7 @@ func testFullLog(t *testing.T, a Adapter) {
 	in.pressure.set(true)
 	c := p.Send(1)
 	if a.Holds {
-		until(t, "the message is held", func() bool { return in.pressure.holding() > 0 })
+		poll.True(t, "the message is held", func() bool { return in.pressure.holding() > 0 })
 		r.unanswered("at a full log", c)
 	} else {
 		r.wants("at a full log", c, a.Refusals[ingest.ReasonBackpressure])
@@ -330,7 +332,7 @@ func testClose(t *testing.T, a Adapter) {
 	p := r.peer(1)
 	in.sync.set(syncHeld)
 	c := p.Send(1)
-	until(t, "the message waits for its sync", func() bool { waiting, _ := in.sync.seen(); return waiting > 0 })
+	poll.True(t, "the message waits for its sync", func() bool { waiting, _ := in.sync.seen(); return waiting > 0 })
 	closed := make(chan error, 1)
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -376,10 +378,10 @@ func testKills(t *testing.T, a Adapter) {
 	p := r.peer(3)
 	in.sync.set(syncHeld)
 	c := p.Send(9)
-	until(t, "the message waits for its sync", func() bool { waiting, _ := in.sync.seen(); return waiting > 0 })
+	poll.True(t, "the message waits for its sync", func() bool { waiting, _ := in.sync.seen(); return waiting > 0 })
 	r.unanswered("killed in the sync", c)
 	in.sync.set(syncFails) // the process dies before the disk has it
-	until(t, "the sync has failed", func() bool { _, failed := in.sync.seen(); return failed > 0 })
+	poll.True(t, "the sync has failed", func() bool { _, failed := in.sync.seen(); return failed > 0 })
 	in.sync.set(syncFree)
 	p.Close()
 	r.stop()
@@ -435,8 +437,8 @@ func testLeaks(t *testing.T, a Adapter) {
 	for range 3 {
 		use()
 	}
-	until(t, "as many goroutines are left as before", func() bool { return runtime.NumGoroutine() <= goroutines })
-	until(t, "as many descriptors are left as before", func() bool { return descriptors(t) <= files })
+	poll.True(t, "as many goroutines are left as before", func() bool { return runtime.NumGoroutine() <= goroutines })
+	poll.True(t, "as many descriptors are left as before", func() bool { return descriptors(t) <= files })
 }
 
 // descriptors is how many files and sockets the process has open, 0 where that cannot be counted.

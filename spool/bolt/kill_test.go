@@ -7,16 +7,21 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
+	"weir/internal/test/seed"
 	"weir/model"
 	"weir/spool"
 )
 
 // victimVariable makes the test binary append to the log in the folder that it names, until it is killed.
 const victimVariable = "WEIR_SPOOL_VICTIM"
+
+// seedVariable is the seed of what it appends.
+const seedVariable = "WEIR_SPOOL_SEED"
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(victimVariable); dir != "" {
@@ -34,11 +39,16 @@ func victim(dir string) error {
 	if err != nil {
 		return err
 	}
+	of, err := strconv.ParseUint(os.Getenv(seedVariable), 10, 64)
+	if err != nil {
+		return err
+	}
 	var writers sync.WaitGroup
-	for w := range 8 {
+	for w := range uint64(8) {
+		r := rand.New(rand.NewPCG(of, w))
 		writers.Go(func() {
 			for i := 0; ; i++ {
-				data := fmt.Sprintf("%d/%d/%d/%s", os.Getpid(), w, i, strings.Repeat("x", rand.IntN(2000)))
+				data := fmt.Sprintf("%d/%d/%d/%s", os.Getpid(), w, i, strings.Repeat("x", r.IntN(2000)))
 				answered := make(chan struct{})
 				err := l.Append(context.Background(), spool.Entry{Data: []byte(data), Done: func(o model.Offset, err error) {
 					if err == nil {
@@ -60,10 +70,10 @@ func victim(dir string) error {
 func TestKilledProcessKeepsWhatItAcknowledged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	acked := map[model.Offset]string{}
+	acked, r := map[model.Offset]string{}, seed.Rand(t)
 	for round := range 4 {
 		before := len(acked)
-		kill(t, dir, acked, 1+rand.IntN(800))
+		kill(t, dir, acked, 1+r.IntN(800), r.Uint64())
 		if len(acked) == before {
 			t.Fatalf("round %d acknowledged nothing", round)
 		}
@@ -96,10 +106,10 @@ func TestKilledProcessKeepsWhatItAcknowledged(t *testing.T) {
 }
 
 // kill runs a victim until it has acknowledged so many records, kills it, and adds all that it acknowledged to acked.
-func kill(t *testing.T, dir string, acked map[model.Offset]string, after int) {
+func kill(t *testing.T, dir string, acked map[model.Offset]string, after int, of uint64) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), victimVariable+"="+dir)
+	cmd.Env = append(os.Environ(), victimVariable+"="+dir, fmt.Sprintf("%s=%d", seedVariable, of))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

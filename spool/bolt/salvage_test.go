@@ -133,7 +133,9 @@ func TestWhateverIsDamagedTheRestIsReadAndTheLossNamed(t *testing.T) {
 				rounds = 4
 			}
 			for seed := range rounds {
-				m.suffer(t, before, rand.New(rand.NewPCG(uint64(seed), 1)), damage)
+				t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+					m.suffer(t, before, rand.New(rand.NewPCG(uint64(seed), 1)), damage)
+				})
 			}
 		})
 	}

@@ -69,4 +69,20 @@ func TestACatalogOverCatalogsLinksOnce(t *testing.T) {
 	if parts := c.Of("shelves").Parts(); len(parts) != 0 {
 		t.Errorf("books are parts of shelves: %v", parts)
 	}
+	type tree struct {
+		store.Row
+		Token string `store:"token,token"`
+	}
+	type leaf struct {
+		store.Row
+		Token string `store:"token,token"`
+		Tree  int64  `store:"tree_id,required,ref=trees,parent"`
+	}
+	needs := entity.Needs(model.DeviceRead)
+	trees := entity.New(base, entity.Desc[tree]{Kind: "tree", Type: "Tree", Plural: "trees", Table: "trees", Read: needs, Write: needs})
+	leaves := entity.New(base, entity.Desc[leaf]{Kind: "leaf", Type: "Leaf", Plural: "leaves", Table: "leaves", Read: needs, Write: needs})
+	entity.NewCatalog(trees, leaves)
+	if parts := entity.NewCatalog(trees, leaves).Of("trees").Parts(); len(parts) != 1 || parts[0].Info() != leaves.Info() {
+		t.Errorf("the parts of trees are %v", parts)
+	}
 }

@@ -7,15 +7,11 @@ package crash_test
 
 import (
 	"flag"
-	"hash/fnv"
-	"math/rand/v2"
 	"testing"
-	"time"
 )
 
 var (
 	kills   = flag.Int("kills", few, "how often the program is killed, and how often its power is cut")
-	seed    = flag.Uint64("seed", 0, "repeat the plan of a run that printed it; 0: a new one")
 	verbose = flag.Bool("rounds", false, "tell of each round")
 )
 
@@ -28,17 +24,4 @@ func whole(t *testing.T) {
 	if *kills <= few {
 		t.Skip("make crash runs it")
 	}
-}
-
-// plan is the chance that a test runs by. It is printed, so that the run can be repeated as far as the machine lets it.
-func plan(t *testing.T) *rand.Rand {
-	t.Helper()
-	s := *seed
-	if s == 0 {
-		s = uint64(time.Now().UnixNano())
-	}
-	t.Logf("-seed %d", s)
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(t.Name()))
-	return rand.New(rand.NewPCG(s, h.Sum64()))
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/test/seed"
 	"weir/internal/test/testweir"
 )
 
@@ -21,7 +22,7 @@ import (
 // the books. Every point is met at least once when there are kills enough.
 func TestKills(t *testing.T) {
 	t.Parallel()
-	r := plan(t)
+	r := seed.Rand(t)
 	k := &killer{t: t, file: filepath.Join(t.TempDir(), "plan"), pass: pointsOf(t), missed: map[string]int{}, met: map[string]int{}}
 	w := furnish(t, testweir.Options{Dir: t.TempDir(), Binary: testweir.Tagged(t, "faults"), Env: []string{"FAULTS_PLAN=" + k.file}}, r)
 	began, random, starting := time.Now(), 0, 0

@@ -19,7 +19,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/internal/test/need"
+	"weir/internal/test/poll"
 	"weir/internal/test/powercut"
+	"weir/internal/test/seed"
 	"weir/internal/test/testweir"
 )
 
@@ -128,7 +130,7 @@ func (w *world) restart() {
 func TestTheLogIsDeleted(t *testing.T) {
 	whole(t)
 	t.Parallel()
-	w := furnishWith(t, testweir.Options{Dir: t.TempDir()}, seldom, plan(t))
+	w := furnishWith(t, testweir.Options{Dir: t.TempDir()}, seldom, seed.Rand(t))
 	w.send()
 	if err := w.p.Stop(); err != nil { // a head is written
 		t.Fatal(err)
@@ -157,7 +159,7 @@ func TestTheLogIsDeleted(t *testing.T) {
 func TestTheLogIsOlderThanTheStore(t *testing.T) {
 	whole(t)
 	t.Parallel()
-	w := furnishWith(t, testweir.Options{Dir: t.TempDir()}, seldom, plan(t))
+	w := furnishWith(t, testweir.Options{Dir: t.TempDir()}, seldom, seed.Rand(t))
 	spool := filepath.Join(w.opt.Dir, "data", "spool")
 	old := filepath.Join(w.opt.Dir, "old")
 	w.send()
@@ -204,7 +206,7 @@ func (w *world) onwards() {
 func TestPowerCutBetweenACommitOfTheStoreAndItsSync(t *testing.T) {
 	whole(t)
 	t.Parallel()
-	r := plan(t)
+	r := seed.Rand(t)
 	w, m := onMachine(t, r)
 	for round := range 4 {
 		m.Plan(&powercut.Stop{After: 2 + 3*round, Of: suffix("weir.db-wal")})
@@ -254,7 +256,7 @@ func onMachineWith(t *testing.T, config string, r *rand.Rand) (*world, *powercut
 func TestTheLastSyncOfTheLogIsLost(t *testing.T) {
 	whole(t)
 	t.Parallel()
-	w, m := onMachine(t, plan(t))
+	w, m := onMachine(t, seed.Rand(t))
 	w.send()
 	safe := w.acked()
 	m.Lie(suffix(".span"))
@@ -279,7 +281,7 @@ func TestTheLastSyncOfTheLogIsLost(t *testing.T) {
 func TestTheLastSyncOfTheStoreIsLost(t *testing.T) {
 	whole(t)
 	t.Parallel()
-	w, m := onMachineWith(t, seldom, plan(t))
+	w, m := onMachineWith(t, seldom, seed.Rand(t))
 	w.send()
 	end, sent := w.load("")
 	<-sent
@@ -306,7 +308,7 @@ func TestTheLastSyncOfTheStoreIsLost(t *testing.T) {
 func TestTheDiskIsFull(t *testing.T) {
 	whole(t)
 	t.Parallel()
-	r := plan(t)
+	r := seed.Rand(t)
 	dir := t.TempDir()
 	data := filepath.Join(dir, "data")
 	if err := os.Mkdir(data, 0o700); err != nil {
@@ -367,7 +369,7 @@ func TestTheDiskIsFull(t *testing.T) {
 			if err := os.Remove(ballast); err != nil {
 				t.Fatal(err)
 			}
-			until(t, "the log takes messages again", func() bool {
+			poll.True(t, "the log takes messages again", func() bool {
 				return post(http.DefaultClient, w.p, "churn", []byte(`{"eventType":"Measurement","payload":{"entries":[{"measurements":{"other":"1"}}]}}`))
 			})
 			w.p.Kill()
@@ -377,14 +379,4 @@ func TestTheDiskIsFull(t *testing.T) {
 		w.check()
 	}
 	w.checkWhole()
-}
-
-// until waits for something that comes by itself.
-func until(t *testing.T, what string, so func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !so(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("in vain: %s", what)
-		}
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"weir/internal/test/powercut"
+	"weir/internal/test/seed"
 	"weir/internal/test/testweir"
 )
 
@@ -44,7 +45,7 @@ func suffix(s string) func(string) bool {
 // that was acknowledged is there after the start, once.
 func TestTornWrites(t *testing.T) {
 	t.Parallel()
-	r := plan(t)
+	r := seed.Rand(t)
 	dir := t.TempDir()
 	w := furnish(t, testweir.Options{Dir: dir}, r)
 	end, sent := w.load("")
@@ -116,7 +117,7 @@ func TestTornWrites(t *testing.T) {
 // The power fails during the first starts of an instance, when nothing is paired and no key is made: it comes up in the end.
 func TestTornFirstStarts(t *testing.T) {
 	t.Parallel()
-	r := plan(t)
+	r := seed.Rand(t)
 	for range max(2, *kills/8) {
 		opt := testweir.Options{Dir: t.TempDir(), Config: settings}
 		data := filepath.Join(opt.Dir, "data")

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/test/seed"
 	"weir/internal/test/testweir"
 )
 
@@ -103,7 +104,7 @@ func (w *world) load(point string) (stop func(), sent <-chan struct{}) {
 	var sending, running sync.WaitGroup
 	for _, s := range w.sources {
 		most := 20 + w.r.IntN(200)/s.per
-		r := rand.New(rand.NewPCG(w.r.Uint64(), 0))
+		r := seed.Fork(w.r)
 		sending.Go(func() { s.run(w.p, most, closed, r) })
 	}
 	running.Go(func() {

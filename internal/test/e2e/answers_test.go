@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/test/poll"
 	"weir/internal/test/testweir"
 )
 
@@ -135,7 +136,7 @@ func openAnswers(t *testing.T, dir, fixture string) map[string]json.RawMessage {
 	w := &world{Proc: testweir.Start(t, testweir.Options{Dir: dir, Config: answersConfig})}
 	w.login()
 	tn := w.enter(t, "acme")
-	until(t, "a ledger without waiting messages", func() error {
+	poll.Until(t, "a ledger without waiting messages", func() error {
 		var out struct{ IngestLedger []ledgerLine }
 		tn.events(`{ingestLedger(criteria:{}){waiting}}`, nil).into(t, &out)
 		for _, l := range out.IngestLedger {

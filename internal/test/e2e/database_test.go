@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/test/poll"
 	"weir/internal/test/testweir"
 )
 
@@ -64,7 +65,7 @@ func TestADamagedDatabaseIsFoundAndNothingGoesOnInSilence(t *testing.T) {
 				return
 			}
 			mine.world = &world{Proc: p}
-			until(t, "the damage", func() error {
+			poll.Until(t, "the damage", func() error {
 				out, _ := p.TryRun("", "doctor")
 				health, _ := p.TryRun("", "health")
 				status := p.Run("", "status")

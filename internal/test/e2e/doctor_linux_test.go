@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/test/poll"
 	"weir/internal/test/testweir"
 )
 
@@ -19,7 +20,7 @@ func TestHealthAndDoctorSeeAStandstill(t *testing.T) {
 	tn := w.enter(t, "first")
 	release := holdDatabase(t, w)
 	tn.kept(measured("temp", "1", `"device":"boiler-1"`))
-	until(t, "a standstill", func() error {
+	poll.Until(t, "a standstill", func() error {
 		out, err := w.TryRun("", "health")
 		if code(err) != 5 || !strings.Contains(out, "weir: degraded: what was accepted is not applied: ") || !strings.Contains(out, "hint: weir doctor") {
 			return errors.New(out)
@@ -31,7 +32,7 @@ func TestHealthAndDoctorSeeAStandstill(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 	release()
-	until(t, "health", func() error {
+	poll.Until(t, "health", func() error {
 		_, err := w.TryRun("", "health", "--wait", "10s")
 		return err
 	})

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/test/poll"
 	"weir/internal/test/testweir"
 )
 
@@ -119,24 +120,7 @@ func (a *answer) refusal() string {
 // ask sends a GraphQL request.
 func (w *world) ask(t testing.TB, area, token, query string, vars map[string]any) *answer {
 	t.Helper()
-	body, err := json.Marshal(map[string]any{"query": query, "variables": vars})
-	if err != nil {
-		t.Fatal(err)
-	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.API+"/api/"+area+"/graphql", bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
+	resp, b, err := testweir.GraphQL{API: w.API, Area: area, Token: token, Query: query, Variables: vars}.Post(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -344,7 +328,7 @@ func (tn *tenant) measurements(criteria map[string]any) ([]measurement, int) {
 func (tn *tenant) arrived(n int) []measurement {
 	tn.t.Helper()
 	var all []measurement
-	until(tn.t, fmt.Sprintf("%d readings", n), func() error {
+	poll.Until(tn.t, fmt.Sprintf("%d readings", n), func() error {
 		var total int
 		if all, total = tn.measurements(nil); total != n {
 			return fmt.Errorf("there are %d", total)
@@ -368,7 +352,7 @@ type ledgerLine struct {
 func (tn *tenant) ledger(transport string) ledgerLine {
 	tn.t.Helper()
 	var sum ledgerLine
-	until(tn.t, "a ledger that has settled", func() error {
+	poll.Until(tn.t, "a ledger that has settled", func() error {
 		var out struct{ IngestLedger []ledgerLine }
 		tn.events(`query($t:String!){ingestLedger(criteria:{transport:$t}){transport received stored duplicate deadLetter refused dropped waiting readings reasons{outcome reason count}}}`,
 			map[string]any{"t": transport}).into(tn.t, &out)
@@ -392,28 +376,12 @@ func (tn *tenant) ledger(transport string) ledgerLine {
 	return sum
 }
 
-// until asks again and again until ok says nil.
-func until(t testing.TB, what string, ok func() error) {
-	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for {
-		err := ok()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: %v", what, err)
-		}
-		time.Sleep(5 * time.Millisecond) // another process is asked; it cannot be waited for otherwise
-	}
-}
-
 // applied waits until all that was acknowledged to the tenant so far is applied: a marker that is sent last has arrived.
 func (tn *tenant) applied(device string) {
 	tn.t.Helper()
 	mark := fmt.Sprint(time.Now().UnixNano() % 1_000_000_000)
 	tn.kept(measured("mark", mark, tn.as(device)))
-	until(tn.t, "the marker", func() error {
+	poll.Until(tn.t, "the marker", func() error {
 		var out struct {
 			LatestMeasurements []struct {
 				Name  string

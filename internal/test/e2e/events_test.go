@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/internal/test/conformance"
+	"weir/internal/test/poll"
 	"weir/internal/test/testweir"
 )
 
@@ -227,7 +228,7 @@ func presence(t *testing.T, w *world) {
 	tn.kept(measured("temp", "1", tn.as("http")))
 	becomes := func(device, what string, ok func(presenceOf) bool) {
 		t.Helper()
-		until(t, device+" becomes "+what, func() error {
+		poll.Until(t, device+" becomes "+what, func() error {
 			if p, known := tn.presence(device); !known || !ok(p) {
 				return fmt.Errorf("%+v", p)
 			}

@@ -14,6 +14,7 @@ import (
 
 	"weir/internal/test/conformance"
 	"weir/internal/test/need"
+	"weir/internal/test/poll"
 	"weir/internal/test/testweir"
 )
 
@@ -33,7 +34,7 @@ func holdDatabase(t *testing.T, w *world) (release func()) {
 		t.Fatal(err)
 	}
 	const writeLock = 120
-	until(t, "the write lock", func() error {
+	poll.Until(t, "the write lock", func() error {
 		return unix.FcntlFlock(f.Fd(), unix.F_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: writeLock, Len: 1})
 	})
 	t.Cleanup(func() { _ = f.Close() })
@@ -109,7 +110,7 @@ func TestBackpressure(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 	conformance.Shown(t, "S2-032")
-	until(t, "room in the log", func() error {
+	poll.Until(t, "room in the log", func() error {
 		if code, _ := status(poor, measured("temp", "8", poor.as("d"))); code != http.StatusAccepted {
 			return fmt.Errorf("%d", code)
 		}
@@ -144,7 +145,7 @@ func TestAFailedHandOver(t *testing.T) {
 	if err := unix.Prlimit(w.PID(), unix.RLIMIT_FSIZE, &old, nil); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the log takes events again", func() error {
+	poll.Until(t, "the log takes events again", func() error {
 		if resp := tn.post(event); resp.StatusCode != http.StatusAccepted {
 			return fmt.Errorf("%s", resp.Status)
 		}

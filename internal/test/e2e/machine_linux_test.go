@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"weir/internal/test/need"
+	"weir/internal/test/poll"
 	"weir/internal/test/testweir"
 )
 
@@ -65,7 +66,7 @@ func TestMoreConnectionsThanOpenFilesAllow(t *testing.T) {
 	if _, total := tn.measurements(map[string]any{"pageSize": 1}); total > n {
 		t.Errorf("%d readings", total)
 	}
-	until(t, "all readings", func() error {
+	poll.Until(t, "all readings", func() error {
 		if _, total := tn.measurements(map[string]any{"pageSize": 1}); total != n {
 			return fmt.Errorf("%d of %d", total, n)
 		}
@@ -135,11 +136,11 @@ func TestAFullDiskRefusesAndTellsAndGoesOnByItself(t *testing.T) {
 	if status != 503 {
 		t.Fatalf("a full disk is answered %d", status)
 	}
-	until(t, "a finding", func() error {
+	poll.Until(t, "a finding", func() error {
 		out, _ := tn.TryRun("", "doctor")
 		return says(out, "fail  disk-space", "free disk space")
 	})
-	until(t, "the status", func() error { // the reserve of the disk is looked at five times a second: an append may be first
+	poll.Until(t, "the status", func() error { // the reserve of the disk is looked at five times a second: an append may be first
 		status := tn.Run("", "status")
 		if says(status, "new messages are refused: the disk has little room left", "spool.disk_reserve") == nil {
 			return nil
@@ -147,14 +148,14 @@ func TestAFullDiskRefusesAndTellsAndGoesOnByItself(t *testing.T) {
 		return says(status, "the log refuses appends", "no space left on device")
 	})
 	release()
-	until(t, "room", func() error {
+	poll.Until(t, "room", func() error {
 		n, status := tn.flood(1)
 		if kept += n; status != 202 {
 			return fmt.Errorf("%d", status)
 		}
 		return nil
 	})
-	until(t, "all that was acknowledged", func() error {
+	poll.Until(t, "all that was acknowledged", func() error {
 		if _, total := tn.measurements(map[string]any{"pageSize": 1}); total != kept {
 			return fmt.Errorf("%d of %d", total, kept)
 		}
@@ -198,11 +199,11 @@ func TestADiskThatTurnsReadOnly(t *testing.T) {
 		t.Fatalf("%d more were kept, then %d", more, status)
 	}
 	kept += more
-	until(t, "a finding", func() error {
+	poll.Until(t, "a finding", func() error {
 		out, _ := tn.TryRun("", "doctor")
 		return says(out, "read-only file system", "hint: mount it for writing")
 	})
-	until(t, "health", func() error {
+	poll.Until(t, "health", func() error {
 		out, _ := tn.TryRun("", "health")
 		return says(out, "degraded", "the log refuses appends")
 	})

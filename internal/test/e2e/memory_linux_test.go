@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"weir/internal/test/need"
+	"weir/internal/test/poll"
 	"weir/internal/test/testweir"
 )
 
@@ -22,7 +23,7 @@ func within(t *testing.T, bytes int64) []string {
 	err := os.Mkdir(dir, 0o755)
 	if err == nil {
 		t.Cleanup(func() {
-			until(t, "the end of the control group", func() error { return os.Remove(dir) })
+			poll.Until(t, "the end of the control group", func() error { return os.Remove(dir) })
 		})
 		err = os.WriteFile(filepath.Join(dir, limit), fmt.Append(nil, bytes), 0o644)
 	}
@@ -43,7 +44,7 @@ func TestAProcessThatTheSystemEndsForWantOfMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	tn = tn.again()
-	until(t, "the evidence", func() error {
+	poll.Until(t, "the evidence", func() error {
 		return says(tn.Run("", "status"), "the last stop was not a clean one", "for want of memory")
 	})
 	if _, err := os.Stat(tn.path("running.json")); err != nil {
@@ -69,7 +70,7 @@ func TestAFloodWithinLittleMemoryEndsNothing(t *testing.T) {
 		}
 		n += 4 * 256
 	}
-	until(t, "all readings", func() error {
+	poll.Until(t, "all readings", func() error {
 		if _, total := tn.measurements(map[string]any{"pageSize": 1}); total != n {
 			return fmt.Errorf("%d of %d", total, n)
 		}

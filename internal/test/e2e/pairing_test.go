@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/test/poll"
 	"weir/internal/test/testweir"
 )
 
@@ -56,7 +57,7 @@ func (tn *tenant) tellsOfALoss(why string) {
 	tn.t.Helper()
 	status := tn.Run("", "status")
 	if !strings.Contains(status, "lost of the log: ") || !strings.Contains(status, why) || !strings.Contains(status, "DurableLostUnread") {
-		until(tn.t, "the loss in the status", func() error { return says(tn.Run("", "status"), "lost of the log: ", why) })
+		poll.Until(tn.t, "the loss in the status", func() error { return says(tn.Run("", "status"), "lost of the log: ", why) })
 	}
 	if out, err := tn.TryRun("", "doctor"); !strings.Contains(out, "warn  log-losses") || !strings.Contains(out, why) {
 		tn.t.Errorf("doctor: %v\n%s", err, out)

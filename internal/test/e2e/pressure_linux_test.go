@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"weir/internal/test/conformance"
+	"weir/internal/test/poll"
 	"weir/internal/test/testweir"
 )
 
@@ -220,7 +221,7 @@ func TestFailClosed(t *testing.T) {
 	if _, err := crumbs.Puback(); err != nil {
 		t.Error(err)
 	}
-	until(t, "everything acknowledged, and what was sent at QoS 0, is stored once", func() error {
+	poll.Until(t, "everything acknowledged, and what was sent at QoS 0, is stored once", func() error {
 		if _, total := poor.measurements(map[string]any{"pageSize": 1}); total != n+(sent+1)*256 {
 			return fmt.Errorf("%d of %d", total, n+(sent+1)*256)
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"weir/internal/test/conformance"
+	"weir/internal/test/poll"
 	"weir/internal/test/testweir"
 )
 
@@ -244,7 +245,7 @@ func ruleHealth(t *testing.T, w *world) {
 		if i != 0 {
 			continue
 		}
-		until(t, "the first fire", func() error {
+		poll.Until(t, "the first fire", func() error {
 			if h := tn.health("p")[1]; h.FireCount != 1 || h.LastSignal == nil || *h.LastSignal != "raised" || !sameTime(h.LastFiredAt, base) {
 				return fmt.Errorf("%+v", h)
 			}
@@ -252,7 +253,7 @@ func ruleHealth(t *testing.T, w *world) {
 		})
 	}
 	last := base.Add(4 * time.Minute)
-	until(t, "the last edge", func() error {
+	poll.Until(t, "the last edge", func() error {
 		h := tn.health("p")
 		hot, cold := h[1], h[0]
 		if hot.FireCount != 4 || *hot.LastSignal != "resolved" || !sameTime(hot.LastFiredAt, last) || cold.FireCount != 2 || *cold.LastSignal != "resolved" {
@@ -504,7 +505,7 @@ func profilesApart(t *testing.T, w *world) {
 	if d := tn.next(s); d.Series != "d" || d.RuleToken != "hot" {
 		t.Errorf("%s", show(d))
 	}
-	until(t, "the edges of the other profile", func() error {
+	poll.Until(t, "the edges of the other profile", func() error {
 		if h := tn.health("q"); h[0].FireCount != 3 {
 			return fmt.Errorf("%+v", h)
 		}
@@ -619,7 +620,7 @@ func pastDetections(t *testing.T, w *world) {
 		}
 		return strings.Join(out, ", ")
 	}
-	until(t, "all edges", func() error {
+	poll.Until(t, "all edges", func() error {
 		if l := ask("pageNumber:1,pageSize:100"); l.Pagination.TotalRecords != 5 {
 			return fmt.Errorf("%+v", l)
 		}

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"os"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/test/poll"
 	"weir/internal/test/testweir"
 )
 
@@ -131,22 +133,26 @@ func TestSaturation(t *testing.T) {
 			f.wg.Go(func() { f.overHTTP(tn.Ingest+"/weir/flood/events", body) })
 		}
 	}
-	until(t, "the log is full", func() error {
+	poll.Until(t, "the log is full", func() error {
 		if tn.metric(t, "weir_spool_bytes") < 0.97*tn.metric(t, "weir_spool_max_bytes") {
 			return errors.New("not yet")
 		}
 		return nil
 	})
-	var before, after int64
-	const looks = 30
-	for i := range looks { // HTTP goes on being refused, MQTT goes on waiting
-		time.Sleep(100 * time.Millisecond)
-		if n := w.anonymous(t); i < looks/2 {
+	// HTTP goes on being refused, MQTT goes on waiting. How long that takes does not matter: each third has as many refusals. A
+	// peak in the last one is no growth, so its least counts, against the most of the first.
+	const third = 1000
+	before, after := int64(0), int64(math.MaxInt64)
+	from := f.refused.Load()
+	poll.True(t, "HTTP is refused again and again", func() bool {
+		switch n, refused := w.anonymous(t), f.refused.Load()-from; {
+		case refused < third:
 			before = max(before, n)
-		} else {
-			after = max(after, n)
+		case refused >= 2*third:
+			after = min(after, n)
 		}
-	}
+		return f.refused.Load()-from >= 3*third
+	})
 	const limit = 128 << 20
 	t.Logf("memory: %d MiB idle, %d and %d MiB with a full log; %d acknowledged, %d refused", idle>>20, before>>20, after>>20, f.acknowledged.Load(), f.refused.Load())
 	if after > limit || after > before+16<<20 {
@@ -179,7 +185,7 @@ func TestSaturation(t *testing.T) {
 	if odd := f.other.Load(); odd != nil {
 		t.Error(*odd)
 	}
-	until(t, "everything acknowledged is stored", func() error {
+	poll.Until(t, "everything acknowledged is stored", func() error {
 		if _, total := tn.measurements(map[string]any{"pageSize": 1}); int64(total) != f.acknowledged.Load()*20 {
 			return fmt.Errorf("%d of %d readings", total, f.acknowledged.Load()*20)
 		}

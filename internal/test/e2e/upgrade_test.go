@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/test/poll"
 	"weir/internal/test/testweir"
 )
 
@@ -103,7 +104,7 @@ func (tn *tenant) hasReadings(want []float64) {
 // hasFired waits until the rule has this many edges.
 func (tn *tenant) hasFired(want int) {
 	tn.t.Helper()
-	until(tn.t, fmt.Sprintf("%d fires", want), func() error {
+	poll.Until(tn.t, fmt.Sprintf("%d fires", want), func() error {
 		if h := tn.health("boiler"); len(h) != 1 || h[0].FireCount != want || h[0].RuleToken != "too-hot" {
 			return fmt.Errorf("%+v", h)
 		}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"strings"
@@ -256,7 +255,7 @@ func cutAtEveryByte(ctx context.Context, p *plant, device string) error {
 		return err
 	}
 	defer withContext(ctx, c)()
-	version := byte(v311 + rand.IntN(2))
+	version := byte(v311 + p.chance().IntN(2))
 	l := p.ledgers[device]
 	commands := "weir/" + tenant + "/device-commands/" + device
 	var script []byte
@@ -304,14 +303,15 @@ func cutAtEveryByte(ctx context.Context, p *plant, device string) error {
 
 // garbage sends bytes that mean nothing once it is connected. A stream of them soon breaks a rule.
 func garbage(ctx context.Context, p *plant, device string) error {
-	c, err := p.join(ctx, overTCP, v311+byte(rand.IntN(2)), device, 2)
+	r := p.chance()
+	c, err := p.join(ctx, overTCP, v311+byte(r.IntN(2)), device, 2)
 	if err != nil {
 		return err
 	}
 	defer withContext(ctx, c)()
 	b := make([]byte, 64)
 	for i := range b {
-		b[i] = byte(rand.Uint32())
+		b[i] = byte(r.Uint32())
 	}
 	if _, err := c.Write(b); err != nil {
 		return err

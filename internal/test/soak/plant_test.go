@@ -6,13 +6,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"weir/internal/test/seed"
 	"weir/internal/test/testcerts"
 	"weir/internal/test/testweir"
 )
@@ -29,7 +32,17 @@ type plant struct {
 	mqtts, mqttWS string
 	trust         *tls.Config
 	ledgers       map[string]*ledger
-	reader        string // token of somebody who looks at readings
+	reader        string // token of an account that reads measurements
+
+	drawing sync.Mutex
+	r       *rand.Rand
+}
+
+// chance returns random numbers for one goroutine.
+func (p *plant) chance() *rand.Rand {
+	p.drawing.Lock()
+	defer p.drawing.Unlock()
+	return seed.Fork(p.r)
 }
 
 // ledger is what a device has sent. A reading is certain when it was acknowledged, and possible from the moment at which it was
@@ -76,7 +89,7 @@ func start(t *testing.T, roles map[string]int) *plant {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &plant{trust: &tls.Config{RootCAs: ca.Pool(), ServerName: "localhost", MinVersion: tls.VersionTLS12}, ledgers: map[string]*ledger{}}
+	p := &plant{r: seed.Rand(t), trust: &tls.Config{RootCAs: ca.Pool(), ServerName: "localhost", MinVersion: tls.VersionTLS12}, ledgers: map[string]*ledger{}}
 	p.Proc = testweir.Start(t, testweir.Options{Dir: dir, Config: fmt.Sprintf(`
 governance: {ingest_messages_per_second: 1000000, ingest_burst: 1000000}
 limits: {memory: %d}

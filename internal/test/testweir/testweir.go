@@ -9,9 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -322,24 +320,7 @@ func (p *Proc) Query(area, token, query string, vars map[string]any, into any) {
 
 // TryQuery is Query for a document that may be refused.
 func (p *Proc) TryQuery(area, token, query string, vars map[string]any, into any) error {
-	body, err := json.Marshal(map[string]any{"query": query, "variables": vars})
-	if err != nil {
-		return err
-	}
-	req, err := http.NewRequest(http.MethodPost, p.API+"/api/"+area+"/graphql", bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
+	resp, b, err := GraphQL{API: p.API, Area: area, Token: token, Query: query, Variables: vars}.Post(p.t.Context())
 	if err != nil {
 		return err
 	}

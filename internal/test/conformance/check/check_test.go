@@ -58,9 +58,11 @@ func TestEachDifferenceIsNamed(t *testing.T) {
 		"an id that does not exist":      {doc, log + "S1-999\tapp\tTestC\n", "app.TestC shows S1-999, which is no statement"},
 		"half a line":                    {doc, log + "S1-0", "no id, package, test"},
 	} {
-		if err := check(c.doc, c.log); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: got %v, want %q", name, err, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if err := check(c.doc, c.log); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: got %v, want %q", name, err, c.want)
+			}
+		})
 	}
 }
 
