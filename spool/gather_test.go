@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,7 +15,7 @@ import (
 // memory is a Committer that keeps what it commits. The zero value works.
 type memory struct {
 	hold    <-chan struct{} // a commit waits for it; nil: it does not wait
-	fail    error           // of the next commits
+	broken  atomic.Bool     // commits fail until Repair
 	batches [][]string
 	last    model.Offset
 	next    []string
@@ -28,8 +29,8 @@ func (m *memory) Commit(entries []Entry) (model.Offset, time.Duration, error) {
 	if m.hold != nil {
 		<-m.hold
 	}
-	if m.fail != nil {
-		return 0, 0, m.fail
+	if m.broken.Load() {
+		return 0, 0, errors.New("no disk")
 	}
 	m.next = nil
 	for _, e := range entries {
@@ -45,13 +46,13 @@ func (m *memory) Publish() {
 }
 
 func (m *memory) Retry() time.Duration {
-	if m.fail == nil {
-		return 0
+	if m.broken.Load() {
+		return time.Second
 	}
-	return time.Second
+	return 0
 }
 
-func (m *memory) Repair() { m.fail = nil }
+func (m *memory) Repair() { m.broken.Store(false) }
 
 // gather runs a Gatherer over a committer until the test ends.
 func gather(t *testing.T, c Committer, opt GatherOptions) *Gatherer {
@@ -110,13 +111,13 @@ func TestAGathererServesAnyCommitter(t *testing.T) {
 		if !slices.Equal(offsets, []model.Offset{1, 2, 3, 4}) || len(m.batches) != 2 || !slices.Equal(m.batches[1], []string{"b", "c", "d"}) || g.Unsynced() != 0 {
 			t.Error(offsets, m.batches, g.Unsynced())
 		}
-		m.fail = errors.New("no disk")
+		m.broken.Store(true)
 		add("e")
 		if err := g.Sync(t.Context()); err != nil || len(failures) != 1 || m.published != 2 {
 			t.Error(err, failures, m.published)
 		}
 		time.Sleep(time.Minute) // it is repaired without another append
-		if m.fail != nil {
+		if m.broken.Load() {
 			t.Error("not repaired")
 		}
 		add("f")
