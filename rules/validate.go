@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -46,6 +47,27 @@ func (c *Compiler) Validate(candidates []Candidate) ([]ValidationError, []Valida
 		}
 	}
 	return errs, warns
+}
+
+// Inspect decodes and compiles one definition and returns everything that is wrong with it: every offence of a single
+// field, or the first of those that concern fields together or the engine. Without an offence p is its program.
+func (c *Compiler) Inspect(definition string, opt Options) (p *Program, warnings []Warning, faults []*Error) {
+	def, faults := decodeAll([]byte(definition), c.kinds)
+	if len(faults) > 0 {
+		return nil, nil, faults
+	}
+	p, warnings, err := c.Compile(def, opt)
+	if err == nil {
+		err = p.Evaluable()
+	}
+	if err == nil {
+		return p, warnings, nil
+	}
+	fault, ok := errors.AsType[*Error](err)
+	if !ok {
+		fault = refuse("", "%v", err)
+	}
+	return nil, nil, []*Error{fault}
 }
 
 func (c *Compiler) validate(cand Candidate) ([]Warning, error) {
