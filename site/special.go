@@ -12,6 +12,8 @@ const (
 	tableTenants     = "tenants"
 	tableRoles       = "roles"
 	tableProfiles    = "device_profiles"
+	tableMetrics     = "metric_definitions"
+	tableRules       = "detection_rules"
 	tableDevices     = "devices"
 	tableCredentials = "device_credentials"
 )
@@ -32,6 +34,7 @@ func (f *Format) specialize() {
 		tableProfiles: func(k *kind) {
 			k.field("location").keys = []string{"expectedAccuracyMeters", "expectedUpdateIntervalSeconds"}
 		},
+		tableMetrics:     func(k *kind) { k.field("metricKey").uniqueInside = true },
 		tableCredentials: func(k *kind) { k.secrets, k.exported = credentialSecrets, exportedCredential },
 	} {
 		if k := f.of(table); k != nil {
