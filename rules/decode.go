@@ -204,3 +204,37 @@ func (d *decoder) publish(a *Action) setter {
 		})
 	}
 }
+
+// Schema is the JSON Schema of what Decode reads, apart from what fields must be to each other.
+func Schema() map[string]any {
+	text, flag, number := kindSchema("string"), kindSchema("boolean"), kindSchema("number")
+	count, span, op := kindSchema("integer"), kindSchema("string"), enumSchema(texts(ops[:]))
+	headers := kindSchema("object")
+	action := objectSchema(map[string]any{"type": enumSchema(texts(actionTypes[:])), "guard": text, "maxAge": span,
+		"raiseAlarm":  objectSchema(map[string]any{"alarmKey": text, "alarmKeyTemplate": text}),
+		"sendCommand": objectSchema(map[string]any{"command": text, "payload": text}),
+		"httpCall":    objectSchema(map[string]any{"url": text, "method": text, "headers": headers, "bodyTemplate": text, "secretRef": text, "timeoutMs": count}),
+		"publish":     objectSchema(map[string]any{"connectorRef": text, "payloadTemplate": text, "timeoutMs": count}),
+	}, "type")
+	return objectSchema(map[string]any{"name": text, "description": text, "type": enumSchema(texts(typesOf(builtin()))), "severity": enumSchema(severities[:]),
+		"actions": map[string]any{"type": "array", "maxItems": MaxActions, "items": action},
+		"when":    objectSchema(map[string]any{"metric": text, "op": op, "threshold": number, "thresholdAttr": text, "cel": text}),
+		"metric":  text, "window": span, "hold": span, "timeout": span, "gap": span, "count": count, "rate": flag,
+		"windowMode": enumSchema(windowModes[:]), "agg": enumSchema(aggregates[:]), "op": op, "threshold": number, "anchorType": text,
+		"memberCap": count, "lateness": span}, "name", "type")
+}
+
+func kindSchema(kind string) map[string]any { return map[string]any{"type": kind} }
+
+// enumSchema describes a text that is one of those named, or empty: the field is absent then.
+func enumSchema(words []string) map[string]any {
+	return map[string]any{"enum": append([]string{""}, words...)}
+}
+
+func objectSchema(properties map[string]any, required ...string) map[string]any {
+	s := map[string]any{"type": "object", "properties": properties, "additionalProperties": false}
+	if len(required) > 0 {
+		s["required"] = required
+	}
+	return s
+}

@@ -64,7 +64,8 @@ type field struct {
 	own         bool     // no field of the API: it says what to do, not what is
 	keys        []string // a document has only these keys; nil: any
 
-	uniqueInside bool // no two inside of one entity have the same value
+	uniqueInside bool                  // no two inside of one entity have the same value
+	inner        func() map[string]any // JSON Schema of a document; nil: any
 }
 
 // Format is everything that can be declared, by the keys of a file.

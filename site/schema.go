@@ -1,6 +1,11 @@
 package site
 
-import "weir/model"
+import (
+	"maps"
+	"slices"
+
+	"weir/model"
+)
 
 // Schema is the JSON Schema (2020-12) of a site file, for editors and for programs that write one. It is made from the
 // descriptions of the kinds. What two values must be to each other it does not say: weir site validate does.
@@ -85,6 +90,10 @@ func (f *field) schema() map[string]any {
 		s["items"] = map[string]any{"type": []string{"string", "number", "boolean"}}
 	case documentField:
 		types = append(types, "object", "array", "string")
+		if f.inner != nil {
+			maps.Copy(s, f.inner())
+			types = slices.DeleteFunc(types, func(t string) bool { return t == "array" })
+		}
 		if f.keys != nil {
 			inner := map[string]any{}
 			for _, key := range f.keys {

@@ -3,6 +3,7 @@ package site
 import (
 	"weir/model"
 	"weir/registry"
+	"weir/rules"
 	"weir/store"
 )
 
@@ -34,6 +35,7 @@ func (f *Format) specialize() {
 		tableProfiles: func(k *kind) {
 			k.field("location").keys = []string{"expectedAccuracyMeters", "expectedUpdateIntervalSeconds"}
 		},
+		tableRules:       func(k *kind) { k.field("definition").inner = rules.Schema },
 		tableMetrics:     func(k *kind) { k.field("metricKey").uniqueInside = true },
 		tableCredentials: func(k *kind) { k.secrets, k.exported = credentialSecrets, exportedCredential },
 	} {
