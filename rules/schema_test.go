@@ -43,6 +43,10 @@ func TestEveryOffenceOfADefinitionIsNamed(t *testing.T) {
 	if strings.Join(got, " ") != want {
 		t.Errorf("got  %s\nwant %s", strings.Join(got, " "), want)
 	}
+	_, _, faults = c.Inspect(`{"name":"n","typ":"threshold","when":{"cel":"temp > 1.0"}}`, Options{})
+	if len(faults) != 3 || faults[2].Field != "when" || faults[2].Hint == "" {
+		t.Error(faults)
+	}
 	p, _, faults := c.Inspect(hot(80), Options{})
 	if p == nil || len(faults) > 0 {
 		t.Error(faults)
