@@ -244,6 +244,15 @@ func (a *Auth) tidy(ctx context.Context) error {
 	return a.sweepSessions(ctx)
 }
 
+// CheckIdentity returns what is wrong with an identity whatever an instance holds: its email and its names.
+func CheckIdentity(email string, names store.Patch) []error {
+	_, refused := identities.Check(names, false)
+	if _, err := normEmail("email", email); err != nil {
+		refused = append(refused, err)
+	}
+	return refused
+}
+
 // normEmail trims and lower-cases an email and checks its form as far as a directory needs it.
 func normEmail(field, email string) (string, error) {
 	e := strings.ToLower(strings.TrimSpace(email))

@@ -40,7 +40,7 @@ func (a *Auth) describe(b entity.Base) *entity.Catalog {
 			}
 			return nil
 		},
-		Check: func(_ store.Tx, r *Role, _ store.Changed) error { return r.check() },
+		Valid: (*Role).check,
 		Removing: func(_ *store.Change, r *Role) error {
 			if r.Token == RoleSuperuser {
 				return errSuperuserStays()

@@ -48,6 +48,7 @@ type verdict struct {
 }
 
 func judge(src config.Source) verdict {
+	src.Thorough = true
 	r := config.Read(src)
 	v := verdict{File: src.File, Valid: r.Problems == nil, Problems: r.Problems}
 	if v.Valid {

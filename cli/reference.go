@@ -140,6 +140,7 @@ func example(cmd *cobra.Command) string {
 // withoutJSON are the commands for which --json changes nothing, and why.
 var withoutJSON = map[string]string{
 	"weir config schema": "the schema is JSON",
+	"weir site schema":   "the schema is JSON",
 	"weir run":           "its answer is the instance; the log has logging.format",
 	"weir completion":    "the script is for a shell",
 	"weir man":           "the page is for man",

@@ -14,7 +14,7 @@ import (
 )
 
 func newSite(c *command) *cobra.Command {
-	return group("site", "The declared state: plan, apply, export", newSiteValidate(c), newSitePlan(c), newSiteApply(c), newSiteExport(c))
+	return group("site", "The declared state: plan, apply, export", newSiteValidate(c), newSitePlan(c), newSiteApply(c), newSiteExport(c), newSiteSchema(c))
 }
 
 // siteFiles is cobra.MinimumNArgs with the exit code for usage errors.
@@ -26,8 +26,10 @@ func siteFiles(cmd *cobra.Command, args []string) error {
 }
 
 // readSite reads site files here, where the command runs: their paths, their secrets and their variables are this user's.
-func (c *command) readSite(files []string, withoutSecrets bool) (*operate.SiteDocument, error) {
-	d, warnings, err := operate.ReadSite(operate.SiteSource{LookupEnv: c.lookupEnv, WithoutSecrets: withoutSecrets}, files...)
+// Everything that needs no instance is checked here, where each mistake has its position.
+func (c *command) readSite(files []string, src operate.SiteSource) (*operate.SiteDocument, error) {
+	src.LookupEnv, src.Checked = c.lookupEnv, true
+	d, warnings, err := operate.ReadSite(src, files...)
 	for _, w := range warnings {
 		c.note("warning: %s", w)
 	}
@@ -44,17 +46,19 @@ func (c *command) lookupEnv(name string) (string, bool) {
 }
 
 func newSiteValidate(c *command) *cobra.Command {
-	var withoutSecrets bool
+	var withoutSecrets, partial bool
 	cmd := &cobra.Command{
 		Use:   "validate FILE…",
 		Short: "Check site files without an instance",
-		Long: "Read site files as site apply would and report every mistake with its file,\n" +
-			"line and column. site plan also reports what only an instance can check, such\n" +
-			"as whether a name is taken and whether a rule compiles.",
+		Long: "Read site files as site apply would, check every value, compile the rules and\n" +
+			"report every mistake with its file, line and column. With --partial a field\n" +
+			"that is required may be missing, because the instance has the entity already.\n" +
+			"site plan also reports what only an instance can check, such as whether an\n" +
+			"external id is taken.",
 		Example: "  weir site validate site.yaml\n  weir site validate --no-secrets site.yaml devices.yaml",
 		Args:    siteFiles,
 		RunE: func(_ *cobra.Command, args []string) error {
-			if _, err := c.readSite(args, withoutSecrets); err != nil {
+			if _, err := c.readSite(args, operate.SiteSource{WithoutSecrets: withoutSecrets, Complete: !partial}); err != nil {
 				return err
 			}
 			c.show(map[string]any{"valid": true}, func(w io.Writer) { fmt.Fprintf(w, "%s valid\n", isOrAre(args)) })
@@ -62,6 +66,7 @@ func newSiteValidate(c *command) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&withoutSecrets, "no-secrets", false, "do not read files and variables with secrets")
+	cmd.Flags().BoolVar(&partial, "partial", false, "allow required fields to be missing: the instance has them")
 	return cmd
 }
 
@@ -90,7 +95,7 @@ func newSitePlan(c *command) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c.show(p, func(w io.Writer) { printPlan(w, p) })
+			c.showPlan(p)
 			if exit && len(p.Changes) > 0 {
 				return checkError{errors.New("the instance is not as declared: " + count(len(p.Changes), "change")), "weir site apply makes it so"}
 			}
@@ -131,7 +136,7 @@ func newSiteApply(c *command) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c.show(p, func(w io.Writer) { printPlan(w, p) })
+			c.showPlan(p)
 			return nil
 		},
 	}
@@ -143,7 +148,7 @@ func newSiteApply(c *command) *cobra.Command {
 
 // withSite reads the files and works with them on the instance.
 func (c *command) withSite(ctx context.Context, files []string, doing string, do func(context.Context, operate.Target, *operate.SiteDocument) (*operate.SitePlan, error)) (*operate.SitePlan, error) {
-	d, err := c.readSite(files, false)
+	d, err := c.readSite(files, operate.SiteSource{})
 	if err != nil {
 		return nil, err
 	}
@@ -183,6 +188,21 @@ func (c *command) progress(doing string) (done func()) {
 	}
 }
 
+// showPlan shows a plan. As JSON the warnings are a part of it.
+func (c *command) showPlan(p *operate.SitePlan) {
+	if !c.json {
+		for _, w := range p.Warnings {
+			c.note("warning: %s", printable(w))
+		}
+	}
+	c.show(p, func(w io.Writer) {
+		printPlan(w, p)
+		for i := range p.Undeclared {
+			fmt.Fprintln(w, printable(p.Undeclared[i].String()))
+		}
+	})
+}
+
 func printPlan(w io.Writer, p *operate.SitePlan) {
 	for i := range p.Changes {
 		fmt.Fprintln(w, printable(p.Changes[i].String()))
@@ -211,6 +231,22 @@ func siteText(s *operate.SiteStatus) string {
 		changes = count(s.Changes, "change")
 	}
 	return fmt.Sprintf("%s applied at %s: %s; digest %s", strings.Join(s.Files, ", "), s.At.Format(time.RFC3339), changes, s.Digest)
+}
+
+func newSiteSchema(c *command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "Print the JSON Schema of site files",
+		Long: "Print the JSON Schema (2020-12) of site files. Editors use it to complete keys\n" +
+			"and to underline mistakes. What two values must be to each other only weir site\n" +
+			"validate checks.",
+		Example: "  weir site schema > site.schema.json",
+		Args:    exactly(),
+		RunE: func(*cobra.Command, []string) error {
+			c.writeJSON(c.io.Stdout, operate.SiteSchema())
+			return nil
+		},
+	}
 }
 
 func newSiteExport(c *command) *cobra.Command {

@@ -75,13 +75,13 @@ var gallery = []struct{ name, yaml, want string }{
 weir.yaml:3:12: broker.enabled: must be true or false
       enabled: maybe
                ^
-weir.yaml:4:11: logging.level: must be one of [debug info warn error]
+weir.yaml:4:11: logging.level: must be one of debug, info, warn, error
     logging: {level: loud}
               ^`},
 	{"cross-field errors, all of them", "data_dir: \"\"\nlogging: {level: warning}\nspool: {replay_bytes: 1GiB}\n", `weir.yaml:1:1: data_dir: must not be empty
     data_dir: ""
     ^
-weir.yaml:2:11: logging.level: must be one of [debug info warn error] (did you mean warn?)
+weir.yaml:2:11: logging.level: must be one of debug, info, warn, error (did you mean warn?)
     logging: {level: warning}
               ^
 weir.yaml:3:9: spool.replay_bytes: must be at most half of ingest.spool_max_bytes, or the log is full before the head is written
@@ -149,9 +149,9 @@ weir.yaml:3:9: spool.replay_bytes: must be at most half of ingest.spool_max_byte
 	{"a list where one is meant", "logging:\n  level: [info]\n", `weir.yaml:2:3: logging.level: must be a single value
       level: [info]
       ^`},
-	{"second document", "data_dir: a\n---\ndata_dir: b\n", `weir.yaml:3:9: a second document (put everything into the first one)
-    data_dir: b
-            ^`},
+	{"second document", "data_dir: a\n---\ndata_dir: b\n", `weir.yaml:2:1: a second document (put everything into the first one)
+    ---
+    ^`},
 }
 
 func TestTheGalleryOfBadConfigurations(t *testing.T) {

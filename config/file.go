@@ -97,7 +97,7 @@ func (l *loader) value(path string, node *yamldoc.Node, at yamldoc.Position, f f
 	switch {
 	case node.Kind == yamldoc.Null && !f.reference(): // a key without a value keeps what it has
 	case node.Kind == yamldoc.List && f.kind == fieldList:
-		l.give(path, f, by, node.Place, func() string { return l.items(path, node, f) })
+		l.give(path, f, by, node.Place, "", func() string { return l.items(path, node, f) })
 	case f.kind == fieldList:
 		l.bad[path] = true
 		l.problem(path, at, false, "write [a, b], or one line with - for each", "must be a list")

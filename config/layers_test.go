@@ -122,7 +122,7 @@ conf.d/20.yaml:2:12: metrics.enabled: must be true or false
       enabled: 7
                ^
 conf.d/30.yaml: permission denied
-weir.yaml:1:11: logging.level: must be one of [debug info warn error]
+weir.yaml:1:11: logging.level: must be one of debug, info, warn, error
     logging: {level: loud}
               ^
 weir.yaml:2:19: broker.enabled: must be true or false
@@ -135,9 +135,9 @@ weir.yaml:2:19: broker.enabled: must be true or false
 
 // others is what is reported of variables and flags, word for word.
 var others = []struct{ set, env, want string }{
-	{env: "WEIR_LOGGING_LEVEL=loud", want: "WEIR_LOGGING_LEVEL: must be one of [debug info warn error]"},
-	{env: "WEIR_LOGGING_LEVEL=warning", want: "WEIR_LOGGING_LEVEL: must be one of [debug info warn error] (did you mean warn?)"},
-	{set: "logging.level=warning", want: "--set logging.level: must be one of [debug info warn error] (did you mean warn?)"},
+	{env: "WEIR_LOGGING_LEVEL=loud", want: "WEIR_LOGGING_LEVEL: must be one of debug, info, warn, error"},
+	{env: "WEIR_LOGGING_LEVEL=warning", want: "WEIR_LOGGING_LEVEL: must be one of debug, info, warn, error (did you mean warn?)"},
+	{set: "logging.level=warning", want: "--set logging.level: must be one of debug, info, warn, error (did you mean warn?)"},
 	{set: "data_dir=", want: "--set data_dir: must not be empty"},
 	{set: "broker=true", want: "--set broker: is a section (name one of its keys, such as broker.enabled)"},
 	{set: "broker.enabled.x=true", want: "--set broker.enabled.x: is not a key that this Weir knows (did you mean broker.enabled?)"},

@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"weir/internal/yamldoc"
 )
@@ -58,6 +60,7 @@ func Read(src Source) Reading {
 	l.layers()
 	l.siteFiles()
 	l.validate()
+	l.siteFilesExist()
 	l.conceal()
 	r := Reading{DataDir: c.DataDir, Fingerprint: Fingerprint(l.seen.Sum(nil))}
 	if len(l.problems) > 0 {
@@ -162,15 +165,25 @@ func (l *loader) end(to func(map[string]any)) {
 }
 
 // give notes that a key is given here and sets it. path is the key as it is spelled; place is where its value stands.
-func (l *loader) give(path string, f field, by given, place yamldoc.Position, set func() string) {
+func (l *loader) give(path string, f field, by given, place yamldoc.Position, hint string, set func() string) {
 	key := f.path(path)
 	l.given[key] = append(l.given[key], by)
 	why := set()
 	if why != "" {
 		l.bad[key] = true
-		l.problems = append(l.problems, given{at: place, name: by.name}.problem(path, f.secret(), "", why))
+		l.problems = append(l.problems, given{at: place, name: by.name}.problem(path, f.secret(), hint, why))
 	}
 	l.once(key, path, f, by, why == "")
+}
+
+// inHours suggests the duration in hours for one in days, "" for another text.
+func inHours(f field, text string) string {
+	days, ok := strings.CutSuffix(text, "d")
+	n, err := strconv.ParseUint(days, 10, 16)
+	if !ok || err != nil || f.value.Type() != reflect.TypeFor[time.Duration]() {
+		return ""
+	}
+	return fmt.Sprintf("write %dh", n*24)
 }
 
 // once holds that a layer gives a key in one way: a secret in one of its forms, and no two spellings with different values.
@@ -189,7 +202,7 @@ func (l *loader) once(key, path string, f field, by given, set bool) {
 
 // text sets a key from a string. quoted distinguishes a string from a number or a word.
 func (l *loader) text(path string, f field, by given, place yamldoc.Position, text string) {
-	l.give(path, f, by, place, func() string {
+	l.give(path, f, by, place, inHours(f, text), func() string {
 		switch {
 		case f.reference():
 			return l.refer(path, f, given{at: place, name: by.name}, text)
@@ -292,7 +305,12 @@ func (l *loader) strangeKey(path, key string, by given, near []string) {
 		l.warnings = append(l.warnings, by.problem(path, false, instead, "is retired and does nothing"))
 		return
 	}
-	l.problems = append(l.problems, by.problem(path, false, yamldoc.Suggest(key, near), "is not a key that this Weir knows"))
+	hint := yamldoc.Suggest(key, near)
+	if f, found := fieldAt(l.root, path); by.file && found && f.kind != fieldSection {
+		section, name, _ := strings.Cut(key, ".")
+		hint = "keys nest: write " + section + ": and below it, indented, " + name
+	}
+	l.problems = append(l.problems, by.problem(path, false, hint, "is not a key that this Weir knows"))
 }
 
 func paths(in reflect.Value) []string {

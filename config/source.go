@@ -22,6 +22,8 @@ type Source struct {
 	// Asking says that the caller wants to find an instance, not to run one: whether the files of the certificate can be
 	// served is left to the instance, which may have better ones in memory than lie there now.
 	Asking bool
+	// Thorough looks for the site files, too, which a start reads.
+	Thorough bool
 
 	// What reads; plain files of at most maxFileBytes and those of package os when ReadFile is nil.
 	ReadFile func(string) ([]byte, error)
@@ -92,7 +94,10 @@ func (l *loader) files() {
 	if text, err := l.read(file); err == nil {
 		l.file(file, text)
 	} else if !isDir || !notThere(err) || len(overlay) == 0 {
-		hint := "weir runs without a file, too: leave --config and WEIR_CONFIG out"
+		hint := ""
+		if notThere(err) {
+			hint = "weir runs without a file, too: leave --config and WEIR_CONFIG out"
+		}
 		if errors.Is(err, fs.ErrPermission) {
 			hint = "run the command as root, or as a member of the group that the file belongs to"
 		}

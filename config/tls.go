@@ -9,8 +9,9 @@ import (
 // tls checks that the certificate can be served, and that no listener waits for one that is not there.
 func (l *loader) tls() {
 	t := l.config.TLS
-	l.check("tls.cert_file", t.Cert != "" || t.Key == "" && t.ClientCA == "", "must be given with tls.key_file and tls.client_ca_file")
-	l.check("tls.key_file", t.Key != "" || t.Cert == "", "must be given with tls.cert_file")
+	l.with("tls.cert_file", "tls.key_file", t.Cert != "" || t.Key == "")
+	l.with("tls.cert_file", "tls.client_ca_file", t.Cert != "" || t.ClientCA == "")
+	l.with("tls.key_file", "tls.cert_file", t.Key != "" || t.Cert == "")
 	if t.Enabled() {
 		l.certificate()
 		return

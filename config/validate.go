@@ -2,13 +2,13 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"net"
 	"net/url"
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"weir/auth"
@@ -32,13 +32,15 @@ func (l *loader) validate() {
 		l.check(path, days >= 0 && days <= 36500, "must lie in 0..36500")
 	}
 	l.spaceForCheckpoints()
+	l.paths()
+	l.ports()
 }
 
 // tags checks a value against the tags of its key: enum, format, zero, min and max. No setting removes a limit: where 0 or less
 // means the default, the value is replaced.
 func (l *loader) tags(k key) {
 	if words := k.enum(); len(words) > 0 && !slices.Contains(words, k.value.String()) {
-		l.complain(k.path, yamldoc.Suggest(k.value.String(), words), fmt.Sprintf("must be one of %v", words))
+		l.complain(k.path, yamldoc.Suggest(k.value.String(), words), "must be one of "+strings.Join(words, ", "))
 	}
 	switch addr := k.value.String(); k.of.Tag.Get("format") {
 	case "address":
@@ -139,12 +141,29 @@ func (l *loader) complain(path, hint, reason string) {
 		return
 	}
 	l.bad[path] = true
-	by := given{}
-	if g := l.given[path]; len(g) > 0 {
-		by = g[len(g)-1]
-	}
 	f, _ := fieldAt(l.root, path)
-	l.problems = append(l.problems, by.problem(path, f.secret(), hint, reason))
+	l.problems = append(l.problems, l.last(path).problem(path, f.secret(), hint, reason))
+}
+
+// last is where the value of a key was given, nowhere for one that was not.
+func (l *loader) last(path string) given {
+	if g := l.given[path]; len(g) > 0 {
+		return g[len(g)-1]
+	}
+	return given{}
+}
+
+// with checks that a key was given, as another one demands: the problem is at that one, where it stands in a file.
+func (l *loader) with(path, other string, ok bool) {
+	if ok || l.bad[path] {
+		return
+	}
+	l.bad[path] = true
+	by := l.last(path)
+	if from := l.last(other); !by.file && by.name == "" && from.file {
+		by = from
+	}
+	l.problems = append(l.problems, by.problem(path, false, "", "must be given with "+other))
 }
 
 func validURL(s string) bool {

@@ -45,20 +45,19 @@ func (g *Govern) tenantKind(b entity.Base) *entity.Kind[Tenant] {
 			}
 			return nil
 		},
-		Check:   func(_ store.Tx, t *Tenant, changed store.Changed) error { return t.check(changed) },
+		Valid: func(t *Tenant) error { return t.Overrides().check() },
+		Check: func(_ store.Tx, t *Tenant, changed store.Changed) error {
+			if changed.New {
+				t.Enabled, t.NotBefore = true, t.CreatedAt
+			}
+			return nil
+		},
 		Changed: func(c *store.Change, _, t *Tenant) error { return g.publish(c, t) },
 		Removing: func(*store.Change, *Tenant) error {
 			return model.Invalid("token", "a tenant cannot be deleted, disable it")
 		},
 		Views: tenantViews,
 	})
-}
-
-func (t *Tenant) check(changed store.Changed) error {
-	if changed.New {
-		t.Enabled, t.NotBefore = true, t.CreatedAt
-	}
-	return t.Overrides().check()
 }
 
 // tenantViews: a reading of a tenant that is disabled is refused.

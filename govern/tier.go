@@ -26,6 +26,7 @@ func (g *Govern) tierKind(b entity.Base) *entity.Kind[Tier] {
 	return entity.New(b, entity.Desc[Tier]{
 		Kind: "tenant tier", Type: "TenantTier", Plural: "tenantTiers", Site: "tiers", Area: area, Table: "tenant_tiers", Instance: true,
 		Order: "display_order, token", Read: mayRead, Write: mayWrite,
+		Valid: (*Tier).valid,
 		Check: func(tx store.Tx, t *Tier, changed store.Changed) error { return t.check(tx, changed) },
 		Changed: func(c *store.Change, old, t *Tier) error {
 			if old != nil && t != nil {
@@ -49,6 +50,10 @@ func (t *Tier) check(tx store.Tx, changed store.Changed) error {
 		}
 		t.DisplayOrder = last + 1
 	}
+	return nil
+}
+
+func (t *Tier) valid() error {
 	if t.Config == nil {
 		return nil
 	}

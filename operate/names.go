@@ -39,6 +39,9 @@ func AllRetained() []Retained { return store.AllKept[:] }
 // NewBackupDraft is a file that becomes a backup once it is kept.
 func NewBackupDraft(file string) (*BackupDraft, error) { return backup.NewDraft(file) }
 
+// SiteSchema is the JSON Schema of a site file.
+func SiteSchema() map[string]any { return site.Schema() }
+
 // ReadSite reads the files of a site.
 func ReadSite(src SiteSource, files ...string) (*SiteDocument, []string, error) {
 	return site.Read(src, files...)

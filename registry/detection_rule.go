@@ -25,9 +25,10 @@ func (r *Registry) detectionRules() *entity.Kind[DetectionRule] {
 	return entity.New(r.base(), entity.Desc[DetectionRule]{
 		Kind: "detection rule", Type: "DetectionRule", Plural: "detectionRules", Area: area, Table: "detection_rules",
 		Read: mayRead, Write: mayWrite,
+		Valid: (*DetectionRule).check,
 		Check: func(tx store.Tx, d *DetectionRule, changed store.Changed) error {
-			if err := d.check(); err != nil || !changed.Has("profile_id") {
-				return err
+			if !changed.Has("profile_id") {
+				return nil
 			}
 			return checkCount(tx, r.Rules, d.TenantID, "profile_id", d.ProfileID, d.ID, r.config.RulesPerProfile, "detection rules of a device profile")
 		},

@@ -131,6 +131,11 @@ func (r *Registry) checkCertificateID(d *DeviceCredential) error {
 	if err != nil {
 		return err
 	}
+	return CheckCertificateID(id)
+}
+
+// CheckCertificateID refuses an id that no credential of type X509_CERTIFICATE can have.
+func CheckCertificateID(id string) error {
 	if b, err := hex.DecodeString(id); err != nil || len(b) != sha256.Size || strings.ToLower(id) != id {
 		return model.Invalid("credentialId", "must be the SHA-256 of the certificate as 64 lower-case hexadecimal digits")
 	}

@@ -27,7 +27,7 @@ func (r *Registry) deviceProfiles() *entity.Kind[DeviceProfile] {
 	return entity.New(r.base(), entity.Desc[DeviceProfile]{
 		Kind: "device profile", Type: "DeviceProfile", Plural: "deviceProfiles", Area: area, Table: "device_profiles",
 		Read: mayRead, Write: mayWrite, Rename: r.checkRenamable, Versions: r.versions,
-		Check: func(_ store.Tx, p *DeviceProfile, _ store.Changed) error { return p.check() },
+		Valid: (*DeviceProfile).check,
 		Views: profileViews,
 	})
 }

@@ -28,9 +28,10 @@ func (r *Registry) metricDefinitions() *entity.Kind[MetricDefinition] {
 	return entity.New(r.base(), entity.Desc[MetricDefinition]{
 		Kind: "metric definition", Type: "MetricDefinition", Plural: "metricDefinitions", Area: area, Table: "metric_definitions",
 		Read: mayRead, Write: mayWrite,
+		Valid: (*MetricDefinition).check,
 		Check: func(tx store.Tx, m *MetricDefinition, changed store.Changed) error {
-			if err := m.check(); err != nil || !changed.Has("profile_id") {
-				return err
+			if !changed.Has("profile_id") {
+				return nil
 			}
 			return checkCount(tx, r.Metrics, m.TenantID, "profile_id", m.ProfileID, m.ID, r.config.MetricsPerProfile, "metric definitions of a device profile")
 		},

@@ -249,7 +249,7 @@ func (c *Compiler) compileActions(p *Program) ([]Warning, error) {
 			}
 			checked, _, err := x.env.check(x.text, c.limits.MaxCost)
 			if err != nil {
-				return nil, refuse(x.field, "%v", err)
+				return nil, refusedAt(x.field, err)
 			}
 			r := readsOf(checked.NativeRep().Expr())
 			readsValue = readsValue || r.vars[varValue] && !r.vars[varHasValue]

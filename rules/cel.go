@@ -4,10 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strconv"
 	"strings"
 
 	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/cost"
+	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/ext"
@@ -48,6 +52,7 @@ type environment struct {
 	env    *cel.Env
 	result *cel.Type
 	sizes  sizes
+	vars   []string // declared variables, sorted
 }
 
 type environments struct {
@@ -80,12 +85,14 @@ func newEnvironments() (*environments, error) {
 		return nil, fmt.Errorf("rules: expression environment: %w", err)
 	}
 	return &environments{
-		leaf:     environment{leaf, cel.BoolType, leafSizes()},
-		guard:    environment{firing, cel.BoolType, firingSizes()},
-		template: environment{firing, cel.StringType, firingSizes()},
-		alarmKey: environment{key, cel.StringType, firingSizes()},
+		leaf:     environment{leaf, cel.BoolType, leafSizes(), []string{varAnchors, varAttr, varDevice, varGeo, varMetrics, varOccurred}},
+		guard:    environment{firing, cel.BoolType, firingSizes(), firingVars()},
+		template: environment{firing, cel.StringType, firingSizes(), firingVars()},
+		alarmKey: environment{key, cel.StringType, firingSizes(), []string{varSeries}},
 	}, nil
 }
+
+func firingVars() []string { return []string{varHasValue, varSeries, varValue} }
 
 func newEnv(vars ...cel.EnvOption) (*cel.Env, error) {
 	opts := append([]cel.EnvOption{
@@ -108,7 +115,7 @@ func noFences(_, _ ref.Val) ref.Val { return types.NewErr("no fence set") }
 func (e *environment) check(src string, maxCost uint64) (*cel.Ast, uint64, error) {
 	ast, iss := e.env.Compile(src)
 	if iss.Err() != nil {
-		return nil, 0, issueText(iss)
+		return nil, 0, e.refusal(src, iss)
 	}
 	if !ast.OutputType().IsExactType(e.result) {
 		return nil, 0, fmt.Errorf("the expression gives a %s, it must give a %s", cel.FormatCELType(ast.OutputType()), cel.FormatCELType(e.result))
@@ -130,14 +137,80 @@ func costError(cost, limit uint64) error {
 	return fmt.Errorf("the expression may cost %d, at most %d is allowed", cost, limit)
 }
 
-// issueText is the first finding with its line and column, on one line.
-func issueText(iss *cel.Issues) error {
+// refusal is the first finding with its line and column, on one line, and what to write instead.
+func (e *environment) refusal(src string, iss *cel.Issues) *Error {
 	first := iss.Errors()[0]
-	msg := strings.Join(strings.Fields(first.Message), " ")
-	if first.Location == nil || first.Location.Line() < 1 {
-		return errors.New(msg)
+	err := refuse("", "%s", strings.Join(strings.Fields(first.Message), " "))
+	if first.Location != nil && first.Location.Line() >= 1 {
+		err.Reason = fmt.Sprintf("line %d, column %d: %s", first.Location.Line(), first.Location.Column()+1, err.Reason)
 	}
-	return fmt.Errorf("line %d, column %d: %s", first.Location.Line(), first.Location.Column()+1, msg)
+	if parsed, bad := e.env.Parse(src); bad.Err() == nil { // the same text has the same ids
+		err.Hint = e.hint(parsed.NativeRep().Expr(), first.ExprID)
+	}
+	return err
+}
+
+// refusedAt is the error of an expression as that of the field in which it stands.
+func refusedAt(field string, err error) *Error {
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		return refuse(field, "%v", err)
+	}
+	placed := *e
+	placed.Field = field
+	return &placed
+}
+
+// hint is what to write instead of the part of an expression that does not compile, "" when nothing is known to help: the
+// variables that there are in place of an unknown one, and a double in place of a whole number.
+func (e *environment) hint(root ast.Expr, id int64) string {
+	var found ast.Expr
+	ast.PostOrderVisit(root, ast.NewExprVisitor(func(x ast.Expr) {
+		if x.ID() == id {
+			found = x
+		}
+	}))
+	switch {
+	case found == nil:
+		return ""
+	case found.Kind() == ast.IdentKind:
+		return e.declared(found.AsIdent())
+	case found.Kind() == ast.CallKind:
+		return doubleFor(found.AsCall())
+	}
+	return ""
+}
+
+// declared lists the variables, and how a metric of an unknown name is read.
+func (e *environment) declared(name string) string {
+	if slices.Contains(e.vars, name) {
+		return ""
+	}
+	text := "the variables are " + strings.Join(e.vars, ", ")
+	if slices.Contains(e.vars, varMetrics) {
+		text += fmt.Sprintf("; %s.%s reads the metric %[2]s", varMetrics, name)
+	}
+	return text
+}
+
+// arithmetic are the operators whose sides must have one type.
+var arithmetic = []string{operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals, operators.Equals, operators.NotEquals,
+	operators.Add, operators.Subtract, operators.Multiply, operators.Divide}
+
+// doubleFor offers the double for a whole number that is compared with, or added to, something else.
+func doubleFor(c ast.CallExpr) string {
+	if !slices.Contains(arithmetic, c.FunctionName()) {
+		return ""
+	}
+	for _, arg := range c.Args() {
+		if arg.Kind() != ast.LiteralKind {
+			continue
+		}
+		if n, ok := arg.AsLiteral().(types.Int); ok {
+			return "write " + strconv.FormatInt(int64(n), 10) + ".0: metrics, attributes and values are doubles"
+		}
+	}
+	return ""
 }
 
 // sizes answers the cost estimator by the path of a variable: the first element is the variable, "@keys" and

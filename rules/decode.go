@@ -24,16 +24,23 @@ const maxIdentifier = model.MaxToken
 // the order of the text. An empty string, false and an empty list count as absent. The type is one of Weir's kinds or
 // of more.
 func Decode(src []byte, more ...Kind) (*Definition, error) {
-	if err := checkText(src); err != nil {
-		return nil, err
-	}
-	d := &decoder{json.NewDecoder(bytes.NewReader(src)), typesOf(append(builtin(), more...))}
-	d.UseNumber()
-	def := new(Definition)
-	if err := d.definition(def); err != nil {
-		return nil, err
+	def, faults := decodeAll(src, append(builtin(), more...))
+	if len(faults) > 0 {
+		return nil, faults[0]
 	}
 	return def, nil
+}
+
+// decodeAll is Decode with every offence, in the order of the text.
+func decodeAll(src []byte, kinds []Kind) (*Definition, []*Error) {
+	if err := checkText(src); err != nil {
+		return nil, []*Error{err}
+	}
+	d := newDecoder(src)
+	d.types = typesOf(kinds)
+	def := new(Definition)
+	d.definition(def)
+	return def, d.faults
 }
 
 // checkText makes sure that the token walk meets one well-formed value, so that it need not handle broken syntax.
@@ -58,9 +65,9 @@ func checkText(src []byte) *Error {
 	return nil
 }
 
-func (d *decoder) definition(def *Definition) error {
+func (d *decoder) definition(def *Definition) {
 	const maxCount = math.MaxInt32
-	err := d.object("", map[string]setter{
+	d.note(d.object("", map[string]setter{
 		"name":        d.text(&def.Name),
 		"description": d.text(&def.Description),
 		"type":        oneOf(d, &def.Type, d.types),
@@ -81,16 +88,13 @@ func (d *decoder) definition(def *Definition) error {
 		"anchorType":  d.identifier(&def.AnchorType),
 		"memberCap":   d.integer(&def.MemberCap, 1, maxCount),
 		"lateness":    d.span(&def.Lateness),
-	})
-	switch {
-	case err != nil:
-		return err
-	case strings.TrimSpace(def.Name) == "":
-		return refuse("name", "required")
-	case def.Type == "":
-		return refuse("type", "required")
+	}))
+	if strings.TrimSpace(def.Name) == "" && !d.refused("name") {
+		d.note(refuse("name", "required"))
 	}
-	return nil
+	if def.Type == "" && !d.refused("type") {
+		d.note(refuse("type", "required"))
+	}
 }
 
 func (d *decoder) condition(to *Condition) setter {
@@ -115,9 +119,7 @@ func (d *decoder) actions(to *[]Action) setter {
 				return refuse(path, "at most %d actions are allowed", MaxActions)
 			}
 			var a Action
-			if err := d.action(&a, fmt.Sprintf("%s[%d]", path, i)); err != nil {
-				return err
-			}
+			d.apart(func() *Error { return d.action(&a, fmt.Sprintf("%s[%d]", path, i)) })
 			*to = append(*to, a)
 		}
 		d.token()
@@ -126,6 +128,7 @@ func (d *decoder) actions(to *[]Action) setter {
 }
 
 func (d *decoder) action(a *Action, path string) *Error {
+	before := len(d.faults)
 	err := d.object(path, map[string]setter{
 		"type":        oneOf(d, &a.Type, actionTypes[:]),
 		"raiseAlarm":  d.raiseAlarm(a),
@@ -135,7 +138,7 @@ func (d *decoder) action(a *Action, path string) *Error {
 		"guard":       d.text(&a.Guard),
 		"maxAge":      d.span(&a.MaxAge),
 	})
-	if err != nil {
+	if err != nil || len(d.faults) > before {
 		return err
 	}
 	return a.checkForm(path)
@@ -200,4 +203,38 @@ func (d *decoder) publish(a *Action) setter {
 			"timeoutMs":       d.integer(&a.Publish.TimeoutMs, 0, maxTimeoutMs),
 		})
 	}
+}
+
+// Schema is the JSON Schema of what Decode reads, apart from what fields must be to each other.
+func Schema() map[string]any {
+	text, flag, number := kindSchema("string"), kindSchema("boolean"), kindSchema("number")
+	count, span, op := kindSchema("integer"), kindSchema("string"), enumSchema(texts(ops[:]))
+	headers := kindSchema("object")
+	action := objectSchema(map[string]any{"type": enumSchema(texts(actionTypes[:])), "guard": text, "maxAge": span,
+		"raiseAlarm":  objectSchema(map[string]any{"alarmKey": text, "alarmKeyTemplate": text}),
+		"sendCommand": objectSchema(map[string]any{"command": text, "payload": text}),
+		"httpCall":    objectSchema(map[string]any{"url": text, "method": text, "headers": headers, "bodyTemplate": text, "secretRef": text, "timeoutMs": count}),
+		"publish":     objectSchema(map[string]any{"connectorRef": text, "payloadTemplate": text, "timeoutMs": count}),
+	}, "type")
+	return objectSchema(map[string]any{"name": text, "description": text, "type": enumSchema(texts(typesOf(builtin()))), "severity": enumSchema(severities[:]),
+		"actions": map[string]any{"type": "array", "maxItems": MaxActions, "items": action},
+		"when":    objectSchema(map[string]any{"metric": text, "op": op, "threshold": number, "thresholdAttr": text, "cel": text}),
+		"metric":  text, "window": span, "hold": span, "timeout": span, "gap": span, "count": count, "rate": flag,
+		"windowMode": enumSchema(windowModes[:]), "agg": enumSchema(aggregates[:]), "op": op, "threshold": number, "anchorType": text,
+		"memberCap": count, "lateness": span}, "name", "type")
+}
+
+func kindSchema(kind string) map[string]any { return map[string]any{"type": kind} }
+
+// enumSchema describes a text that is one of those named, or empty: the field is absent then.
+func enumSchema(words []string) map[string]any {
+	return map[string]any{"enum": append([]string{""}, words...)}
+}
+
+func objectSchema(properties map[string]any, required ...string) map[string]any {
+	s := map[string]any{"type": "object", "properties": properties, "additionalProperties": false}
+	if len(required) > 0 {
+		s["required"] = required
+	}
+	return s
 }

@@ -16,6 +16,7 @@ package rules
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -99,13 +100,28 @@ type Error struct {
 	// Field is the path of the field, such as when, hold or actions[0].httpCall.url; "" for the rule as a whole.
 	Field  string
 	Reason string
+	Fields []string // of an unknown field: those that its object has
+	Values []string // of a value that is none of these: the permitted ones
+	Hint   string   // what to write instead, "" for nothing
 }
 
 func (e *Error) Error() string {
-	if e.Field == "" {
-		return e.Reason
+	text := e.Reason
+	if e.Field != "" {
+		text = e.Field + ": " + text
 	}
-	return e.Field + ": " + e.Reason
+	if hint := e.Advice(); hint != "" {
+		text += " (" + hint + ")"
+	}
+	return text
+}
+
+// Advice is what to write instead, with the names that there are, "" for nothing.
+func (e *Error) Advice() string {
+	if len(e.Fields) > 0 {
+		return "known are " + strings.Join(e.Fields, ", ")
+	}
+	return e.Hint
 }
 
 // Top is the top-level field that the error concerns, "" for the rule as a whole.

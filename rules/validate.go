@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -46,6 +47,45 @@ func (c *Compiler) Validate(candidates []Candidate) ([]ValidationError, []Valida
 		}
 	}
 	return errs, warns
+}
+
+// Inspect decodes and compiles one definition and returns everything that is wrong with it: every offence of a single
+// field and of the condition, or the first of those that concern fields together or the engine. Without an offence p is its
+// program.
+func (c *Compiler) Inspect(definition string, opt Options) (p *Program, warnings []Warning, faults []*Error) {
+	def, faults := decodeAll([]byte(definition), c.kinds)
+	if len(faults) > 0 {
+		return nil, nil, append(faults, c.conditionFaults(def, faults)...)
+	}
+	p, warnings, err := c.Compile(def, opt)
+	if err == nil {
+		err = p.Evaluable()
+	}
+	if err == nil {
+		return p, warnings, nil
+	}
+	fault, ok := errors.AsType[*Error](err)
+	if !ok {
+		fault = refuse("", "%v", err)
+	}
+	return nil, nil, []*Error{fault}
+}
+
+// conditionFaults looks at the condition of a definition that has other faults.
+func (c *Compiler) conditionFaults(def *Definition, found []*Error) []*Error {
+	if def == nil || slices.ContainsFunc(found, func(e *Error) bool { return e.Top() == "when" }) {
+		return nil
+	}
+	if err := def.When.checkForm(); err != nil {
+		return []*Error{err}
+	}
+	if def.When.CEL == "" {
+		return nil
+	}
+	if _, _, err := c.envs.leaf.check(def.When.CEL, c.limits.MaxCost); err != nil {
+		return []*Error{refusedAt("when", err)}
+	}
+	return nil
 }
 
 func (c *Compiler) validate(cand Candidate) ([]Warning, error) {

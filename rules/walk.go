@@ -1,7 +1,9 @@
 package rules
 
 import (
+	"bytes"
 	"encoding/json"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -12,10 +14,39 @@ import (
 	"weir/model"
 )
 
-// decoder walks the tokens of text that is known to be well-formed.
+// decoder walks the tokens of text that is known to be well-formed, and goes on after an offence.
 type decoder struct {
 	*json.Decoder
-	types []Type // that a rule may have
+	types  []Type // that a rule may have
+	faults []*Error
+}
+
+func newDecoder(src []byte) *decoder {
+	d := &decoder{Decoder: json.NewDecoder(bytes.NewReader(src))}
+	d.UseNumber()
+	return d
+}
+
+// note keeps an offence.
+func (d *decoder) note(err *Error) {
+	if err != nil {
+		d.faults = append(d.faults, err)
+	}
+}
+
+// refused reports whether something was held against a field.
+func (d *decoder) refused(field string) bool {
+	return slices.ContainsFunc(d.faults, func(e *Error) bool { return e.Field == field })
+}
+
+// apart lets read walk the next value by itself, so that the walk continues after the value whatever read has left of it.
+func (d *decoder) apart(read func() *Error) {
+	var value json.RawMessage
+	_ = d.Decode(&value) // checkText made sure that there is one
+	whole := d.Decoder
+	d.Decoder = newDecoder(value).Decoder
+	d.note(read())
+	d.Decoder = whole
 }
 
 // setter reads the value of one field. path is the field's, for errors.
@@ -26,7 +57,9 @@ func (d *decoder) object(path string, fields map[string]setter) *Error {
 	return d.members(path, func(name, at string) *Error {
 		set, ok := fields[name]
 		if !ok {
-			return refuse(at, "unknown field")
+			err := refuse(at, "unknown field")
+			err.Fields = slices.Sorted(maps.Keys(fields))
+			return err
 		}
 		return set(at)
 	})
@@ -40,14 +73,14 @@ func (d *decoder) members(path string, set func(name, at string) *Error) *Error 
 	seen := map[string]bool{}
 	for d.More() {
 		name, _ := d.token().(string)
-		at := join(path, name)
-		if seen[name] {
-			return refuse(at, "given twice")
-		}
+		at, again := join(path, name), seen[name]
 		seen[name] = true
-		if err := set(name, at); err != nil {
-			return err
-		}
+		d.apart(func() *Error {
+			if again {
+				return refuse(at, "given twice")
+			}
+			return set(name, at)
+		})
 	}
 	d.token()
 	return nil
@@ -90,7 +123,9 @@ func oneOf[S ~string](d *decoder, to *S, allowed []S) setter {
 			return err
 		}
 		if s != "" && !slices.Contains(allowed, S(s)) {
-			return refuse(path, "%s is not one of %s", quote(s), list(allowed))
+			err := refuse(path, "%s is not one of %s", quote(s), strings.Join(texts(allowed), ", "))
+			err.Values = texts(allowed)
+			return err
 		}
 		*to = S(s)
 		return nil
@@ -225,6 +260,9 @@ func kindOfJSON(c byte) string {
 	return "a number"
 }
 
+// Join composes the path of a field as Error.Field has it.
+func Join(path, name string) string { return join(path, name) }
+
 // join composes the path of a field. A name that no field has is shown short.
 func join(path, name string) string {
 	if !model.ValidToken(name) {
@@ -236,12 +274,12 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-func list[S ~string](names []S) string {
+func texts[S ~string](names []S) []string {
 	ss := make([]string, len(names))
 	for i, n := range names {
 		ss[i] = string(n)
 	}
-	return strings.Join(ss, ", ")
+	return ss
 }
 
 func quote(s string) string { return strconv.Quote(short(s)) }

@@ -35,7 +35,7 @@ func (c *Compiler) setCost(p *Program) error {
 	}
 	_, cost, err := c.envs.leaf.check(text, c.limits.MaxCost)
 	if err != nil {
-		return refuse("when", "%v", err)
+		return refusedAt("when", err)
 	}
 	p.cost = cost
 	return nil
@@ -47,7 +47,7 @@ func (c *Compiler) compileLeaf(p *Program) ([]Warning, error) {
 	d := p.def
 	leaf, _, err := c.envs.leaf.check(d.When.CEL, c.limits.MaxCost)
 	if err != nil {
-		return nil, refuse("when", "%v", err)
+		return nil, refusedAt("when", err)
 	}
 	r := readsOf(leaf.NativeRep().Expr())
 	if err := r.checkFences(d); err != nil {

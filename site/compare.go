@@ -1,9 +1,12 @@
 package site
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"time"
 
+	"weir/internal/yamldoc"
 	"weir/model"
 	"weir/store"
 )
@@ -19,9 +22,65 @@ func (k *kind) diff(have store.Patch, want store.Patch) (patch store.Patch, chan
 			continue
 		}
 		patch[f.name] = v
-		changes = append(changes, FieldChange{Name: f.name, Old: f.shown(have[f.name]), New: f.shown(v)})
+		change := FieldChange{Name: f.name, Old: f.shown(have[f.name]), New: f.shown(v)}
+		if f.typ == documentField {
+			change.Inside = insideDocument(f.name, change.Old, change.New)
+		}
+		changes = append(changes, change)
 	}
 	return patch, changes
+}
+
+// insideDocument is what differs between two JSON documents, by path; nil where one of them is none.
+func insideDocument(name string, before, after any) []FieldChange {
+	a, okA := before.(string)
+	b, okB := after.(string)
+	if !okA || !okB {
+		return nil
+	}
+	x, errX := decodeJSON(a)
+	y, errY := decodeJSON(b)
+	if errX != nil || errY != nil {
+		return nil
+	}
+	return differences(name, x, y)
+}
+
+// differences descends into objects and into lists of one length.
+func differences(path string, a, b any) (out []FieldChange) {
+	if sameValue(a, b) {
+		return nil
+	}
+	switch x := a.(type) {
+	case map[string]any:
+		y, ok := b.(map[string]any)
+		if !ok {
+			break
+		}
+		keys := slices.AppendSeq(slices.Collect(maps.Keys(x)), maps.Keys(y))
+		slices.Sort(keys)
+		for _, key := range slices.Compact(keys) {
+			v, had := x[key]
+			w, has := y[key]
+			switch at := yamldoc.Join(path, key); {
+			case had && has:
+				out = append(out, differences(at, v, w)...)
+			default:
+				out = append(out, FieldChange{Name: at, Old: v, New: w})
+			}
+		}
+		return out
+	case []any:
+		y, ok := b.([]any)
+		if !ok || len(x) != len(y) {
+			break
+		}
+		for i := range x {
+			out = append(out, differences(fmt.Sprintf("%s[%d]", path, i), x[i], y[i])...)
+		}
+		return out
+	}
+	return []FieldChange{{Name: path, Old: a, New: b}}
 }
 
 // shown is a value of a plan.

@@ -59,12 +59,15 @@ func (r *reader) entity(k *kind, n *yamldoc.Node, path, scope string, lists map[
 		return
 	}
 	place := start(n)
-	e := &Entity{At: Position{File: place.File.Name, Line: place.Line, Column: place.Column, Path: path}, Fields: store.Patch{}, Places: map[string][2]int{}}
+	e := &Entity{At: Position{File: place.File.Name, Line: place.Line, Column: place.Column, Path: path}, Fields: store.Patch{}, Places: map[string][2]int{}, scope: scope}
 	into, inner := e, scope // metrics, rules and credentials have their token in the tenant
 	if r.name(k, n, e) {
 		into, _ = r.declare(k, scope, e, lists)
 	} else {
 		e.Name = path // it is no entity, but the mistakes inside it are reported
+	}
+	if into == e {
+		r.items = append(r.items, item{k, e, r.inside})
 	}
 	switch k {
 	case r.format.tenant:
@@ -116,7 +119,10 @@ func (r *reader) key(k *kind, e *Entity, entry yamldoc.Entry, path, scope string
 		if e.Lists == nil {
 			e.Lists = map[string][]*Entity{}
 		}
+		outer := r.inside
+		r.inside = e
 		r.list(nested, entry.Value, path, scope, e.Lists)
+		r.inside = outer
 	case k == r.format.tenant && entry.Key == keyFrom:
 		r.fleets(e, entry.Value, path, scope)
 	case f == nil:
@@ -128,6 +134,9 @@ func (r *reader) key(k *kind, e *Entity, entry yamldoc.Entry, path, scope string
 		v, ok := r.fieldValue(f, entry.Value, path)
 		if ok {
 			e.Fields[f.name] = v
+		}
+		if f.name == "definition" {
+			r.documents[e] = entry.Value
 		}
 	}
 }

@@ -36,6 +36,8 @@ type Entity struct {
 	// Places are line and column of the fields, in the file of the entity.
 	Places map[string][2]int    `json:"places,omitempty"`
 	Lists  map[string][]*Entity `json:"lists,omitempty"`
+
+	scope string // where its name is unique, while it is read
 }
 
 // Place is where something is declared.

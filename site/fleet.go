@@ -150,6 +150,8 @@ func (r *reader) row(tenant *Entity, c *csvFile, row []string, at yamldoc.Positi
 			}
 		}
 	}
+	e.scope = c.scope
+	r.items = append(r.items, item{r.format.of(tableDevices), e, tenant})
 	if !model.ValidToken(e.Name) {
 		r.problem(at, "token", "letters, digits, - and _, at most 128; the first is a letter or a digit", "is no token")
 		return

@@ -54,10 +54,18 @@ type field struct {
 	typ         fieldType
 	ref         string // the list that it names a member of
 	emptyClears bool
-	emptyIsNone bool     // {} means null
+	emptyIsNone bool  // {} means null
+	required    bool  // a create names it
+	max         int64 // as of store.Field
+	min         *int64
+	oneOf       []string // permitted values; nil: any
+	unique      bool     // no two in a tenant have the same value
 	secret      bool     // given by name_file or name_env
 	own         bool     // no field of the API: it says what to do, not what is
 	keys        []string // a document has only these keys; nil: any
+
+	uniqueInside bool                  // no two inside of one entity have the same value
+	inner        func() map[string]any // JSON Schema of a document; nil: any
 }
 
 // Format is everything that can be declared, by the keys of a file.
@@ -110,7 +118,8 @@ func newKind(live entity.Any) *kind {
 		if d.Name == "" || d.Token || d.Parent || d.Hidden {
 			continue
 		}
-		k.fields = append(k.fields, field{name: d.Name, column: d.Column, typ: typeOf(&d), ref: d.Ref, emptyClears: d.EmptyClears, secret: d.Secret})
+		k.fields = append(k.fields, field{name: d.Name, column: d.Column, typ: typeOf(&d), ref: d.Ref, emptyClears: d.EmptyClears, secret: d.Secret, oneOf: d.OneOf, unique: d.Unique && !d.Secret,
+			required: d.Required && !d.Secret, max: d.Max, min: d.Min})
 	}
 	if live.Versions() != nil {
 		k.fields = append(k.fields, field{name: keyPublish, typ: boolField, own: true})

@@ -146,16 +146,37 @@ func (l *level) putSome(k *kind, some []declared) error {
 	}
 	for i := range some {
 		d := &some[i]
+		if l.followsLost(k, d) {
+			l.lose(l.tenant, k.list, d.Name)
+			continue
+		}
 		if r := have[d.Name]; r != nil {
 			err = l.change(k, d, r)
 		} else {
 			err = l.make(k, d)
 		}
 		if err != nil {
-			return at(d.Entity, err)
+			l.lose(l.tenant, k.list, d.Name)
+			if err := l.refuse(d.Entity, err); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// followsLost reports whether an entity is a part of, or refers to, one that was refused.
+func (l *level) followsLost(k *kind, d *declared) bool {
+	if len(l.lost) == 0 {
+		return false
+	}
+	if k.parent != nil && l.isLost(l.tenant, k.outer.list, d.implied[k.parent.Name].(string)) {
+		return true
+	}
+	return slices.ContainsFunc(k.fields, func(f field) bool {
+		name, ok := d.Fields[f.name].(string)
+		return ok && f.ref != "" && l.isLost(l.tenant, f.ref, name)
+	})
 }
 
 func (l *level) change(k *kind, d *declared, have *row) error {

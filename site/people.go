@@ -37,11 +37,19 @@ func (w *work) putIdentities() error {
 			err = w.updateIdentity(e, p)
 		}
 		if err != nil {
-			return at(e, err)
+			if err := w.refuse(e, err); err != nil {
+				return err
+			}
+			continue
 		}
 		for _, m := range e.Lists["memberships"] {
+			if w.isLost("", w.format.tenant.list, m.Name) {
+				continue
+			}
 			if err := w.putMembership(e, m, p); err != nil {
-				return at(m, err)
+				if err := w.refuse(m, err); err != nil {
+					return err
+				}
 			}
 		}
 	}

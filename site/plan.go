@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -26,6 +27,54 @@ type Plan struct {
 	// Digest names the files and the changes: an apply that expects it refuses to make others.
 	Digest  string `json:"digest"`
 	Applied bool   `json:"applied"`
+	// Undeclared is what is there, of the kinds whose lists the files have, and is not declared: what prune would delete. Of a
+	// plan without prune only.
+	Undeclared []Undeclared `json:"undeclared,omitempty"`
+	// Warnings are what is probably not meant, each with its position. Of a plan only.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// Undeclared are entities of one kind that the files do not name.
+type Undeclared struct {
+	Kind   string   `json:"kind"`
+	Tenant string   `json:"tenant,omitempty"`
+	Count  int      `json:"count"`
+	Names  []string `json:"names"` // the first of them, in their order
+}
+
+// maxNamed bounds the names of what is not declared.
+const maxNamed = 5
+
+// String is what is not declared on one line.
+func (u *Undeclared) String() string {
+	kind, verb, them := u.Kind, "is", "it"
+	if u.Count != 1 {
+		kind, verb, them = plural(u.Kind), "are", "them"
+	}
+	of := slices.Clone(u.Names)
+	for i := range of {
+		if u.Tenant != "" && u.Kind != kindMembership {
+			of[i] = u.Tenant + "/" + of[i]
+		}
+	}
+	if u.Count > len(of) {
+		of = append(of, "…")
+	}
+	return fmt.Sprintf("%d %s %s not in the file; --prune would delete %s: %s", u.Count, kind, verb, them, strings.Join(of, ", "))
+}
+
+func plural(kind string) string {
+	if stem, ok := strings.CutSuffix(kind, "y"); ok {
+		return stem + "ies"
+	}
+	return kind + "s"
+}
+
+// leave notes what prune would delete.
+func (p *Plan) leave(kind, tenant string, names []string) {
+	if len(names) > 0 {
+		p.Undeclared = append(p.Undeclared, Undeclared{kind, tenant, len(names), slices.Clone(names[:min(len(names), maxNamed)])})
+	}
 }
 
 // Change is what happens to one entity.
@@ -45,6 +94,8 @@ type FieldChange struct {
 	Old    any    `json:"old"`
 	New    any    `json:"new"`
 	Secret bool   `json:"secret,omitempty"`
+	// Inside is what differs within a document, each with its path.
+	Inside []FieldChange `json:"inside,omitempty"`
 }
 
 // add notes a change.
@@ -102,10 +153,19 @@ func (f *FieldChange) String() string {
 	if f.Secret {
 		return f.Name + " (changed)"
 	}
-	return f.Name + " " + shownValue(f.Old) + " → " + shownValue(f.New)
+	if len(f.Inside) > 0 {
+		parts := make([]string, len(f.Inside))
+		for i := range f.Inside {
+			parts[i] = f.Inside[i].String()
+		}
+		return strings.Join(parts, ", ")
+	}
+	before, after := shownValue(f.Old), shownValue(f.New)
+	from := commonStart(before, after)
+	return f.Name + " " + cut(before, from) + " → " + cut(after, from)
 }
 
-// shownValue is a value on a line, cut where it is long.
+// shownValue is a value on a line.
 func shownValue(v any) string {
 	if v == nil {
 		return "none"
@@ -114,5 +174,37 @@ func shownValue(v any) string {
 	if err != nil {
 		return "?"
 	}
-	return shortened(string(b))
+	return string(b)
+}
+
+// What is shown of a long value: so many characters, and so many of them before the first that differs.
+const (
+	maxValueShown = 60
+	sharedShown   = 20
+)
+
+// commonStart is where the part of two values begins in which they differ, 0 where both can be shown whole.
+func commonStart(a, b string) int {
+	x, y := []rune(a), []rune(b)
+	if max(len(x), len(y)) <= maxValueShown {
+		return 0
+	}
+	n := 0
+	for n < min(len(x), len(y)) && x[n] == y[n] {
+		n++
+	}
+	return max(n-sharedShown, 0)
+}
+
+// cut is the part of a value that is shown.
+func cut(s string, from int) string {
+	r := []rune(s)[from:]
+	out := string(r[:min(len(r), maxValueShown)])
+	if from > 0 {
+		out = "…" + out
+	}
+	if len(r) > maxValueShown {
+		out += "…"
+	}
+	return out
 }

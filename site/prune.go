@@ -53,6 +53,10 @@ func (l *level) pruneKind(k *kind, early bool) error {
 
 func (l *level) remove(k *kind, gone []string) error {
 	slices.Sort(gone)
+	if !l.opt.Prune {
+		l.plan.leave(k.name, l.tenant, gone)
+		return nil
+	}
 	for _, name := range gone {
 		if _, err := k.live.Delete(l.ctx, l.by, name); err != nil {
 			return unpruned(err)
@@ -133,8 +137,13 @@ func (w *work) pruneIdentities() error {
 		return err
 	}
 	slices.SortFunc(have, func(a, b *auth.Identity) int { return strings.Compare(a.Email, b.Email) })
+	var left []string
 	for _, p := range have {
 		i := slices.IndexFunc(list, func(e *Entity) bool { return e.Name == p.Email })
+		if i < 0 && !w.opt.Prune {
+			left = append(left, p.Email)
+			continue
+		}
 		if i < 0 {
 			if _, err := w.parts.Auth.DeleteIdentity(w.ctx, w.by, p.Email); err != nil {
 				return unpruned(err)
@@ -150,11 +159,16 @@ func (w *work) pruneIdentities() error {
 			if isDeclared(keep, m.Tenant) {
 				continue
 			}
+			if !w.opt.Prune {
+				w.plan.leave(kindMembership, m.Tenant, []string{p.Email + " in " + m.Tenant})
+				continue
+			}
 			if _, err := w.parts.Auth.RemoveMembership(w.ctx, w.by, p.Email, m.Tenant); err != nil {
 				return unpruned(err)
 			}
 			w.plan.add(Change{Op: Delete, Kind: kindMembership, Tenant: m.Tenant, Name: p.Email})
 		}
 	}
+	w.plan.leave(w.format.identity.name, "", left)
 	return nil
 }

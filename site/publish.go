@@ -14,7 +14,7 @@ func (l *level) publish() error {
 			continue
 		}
 		for _, d := range l.declared(k) {
-			if d.Fields[keyPublish] == false {
+			if d.Fields[keyPublish] == false || l.isLost(l.tenant, k.list, d.Name) {
 				continue
 			}
 			differs, next, err := versions.Unpublished(l.ctx, l.by, d.Name)
@@ -25,7 +25,10 @@ func (l *level) publish() error {
 				continue
 			}
 			if _, err := versions.Publish(l.ctx, l.by, d.Name, nil, nil); err != nil {
-				return at(refused(k, d.Entity, err), err)
+				if err := l.refuse(refused(k, d.Entity, err), err); err != nil {
+					return err
+				}
+				continue
 			}
 			l.plan.add(Change{Op: Publish, Kind: k.name, Tenant: l.tenant, Name: d.Name, Version: next})
 		}

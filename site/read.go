@@ -1,6 +1,7 @@
 package site
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -31,11 +32,14 @@ func Read(src Source, files ...string) (d *Document, warnings []string, err erro
 // mistake at once. Warnings are for people.
 func (f *Format) Read(src Source, files ...string) (d *Document, warnings []string, err error) {
 	r := &reader{src: src.withDefaults(), format: f, doc: &Document{Lists: map[string][]*Entity{}, format: f}, warned: map[string]bool{},
-		index: map[string]*Entity{}, sources: map[string]*yamldoc.File{}}
+		index: map[string]*Entity{}, sources: map[string]*yamldoc.File{}, documents: map[*Entity]*yamldoc.Node{}}
 	for _, name := range files {
 		r.file(name)
 	}
 	r.references()
+	if r.src.Checked || r.src.Complete {
+		r.check()
+	}
 	if len(r.problems) > 0 {
 		r.sort(files)
 		r.conceal()
@@ -58,6 +62,11 @@ type reader struct {
 	bytes    int                      // of the files so far
 	index    map[string]*Entity       // by scope, list and name: each is declared once
 	sources  map[string]*yamldoc.File // with their lines, by name
+
+	// What check looks at.
+	items     []item
+	inside    *Entity                   // of the list that is being read
+	documents map[*Entity]*yamldoc.Node // the definitions of rules as they stand in the file
 }
 
 // sort puts the problems into the order of the files that were named, what they include after them.
@@ -143,9 +152,14 @@ func (r *reader) text(name string, at yamldoc.Position, path string) ([]byte, bo
 		return nil, false
 	}
 	r.bytes += len(text)
-	sum := sha256.Sum256(text)
+	sum := sha256.Sum256(normal(text))
 	r.doc.Files = append(r.doc.Files, File{Name: name, SHA256: hex.EncodeToString(sum[:])})
 	return text, true
+}
+
+// normal is a text as its digest sees it: without a byte order mark, and with the line breaks of Unix.
+func normal(text []byte) []byte {
+	return bytes.ReplaceAll(bytes.TrimPrefix(text, []byte("\ufeff")), []byte("\r\n"), []byte("\n"))
 }
 
 // declare adds an entity to a list, or says that it is there already. A tenant may be declared in several files: its

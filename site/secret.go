@@ -17,6 +17,12 @@ type Source struct {
 	LookupEnv func(string) (string, bool)       // nil: no variable is set
 	// WithoutSecrets leaves _file and _env of secrets unread: the format is checked where the secrets are not.
 	WithoutSecrets bool
+	// Checked reads every value as the API would and compiles the rules, so that everything that needs no instance is
+	// refused here, with its position.
+	Checked bool
+	// Complete is Checked for files that declare all that they name: a required field that is missing is a mistake, though
+	// an instance that has the entity already would keep its own.
+	Complete bool
 }
 
 func (s Source) withDefaults() Source {

@@ -13,11 +13,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"weir/auth"
 	"weir/govern"
 	"weir/model"
 	"weir/registry"
+	"weir/rules"
 	"weir/store"
 	"weir/store/entity"
 )
@@ -45,8 +47,9 @@ type Hasher interface {
 
 // Site makes an instance what files declare. It is safe for concurrent use.
 type Site struct {
-	parts  Parts
-	format *Format
+	parts    Parts
+	format   *Format
+	compiler func() (*rules.Compiler, error) // of the rules that a plan looks at
 }
 
 // New returns the site of an instance.
@@ -54,7 +57,8 @@ func New(p Parts) *Site {
 	if p.Progress == nil {
 		p.Progress = func(int, int) {}
 	}
-	return &Site{parts: p, format: NewFormat(append([]*entity.Catalog{p.Govern.Kinds, p.Auth.Kinds, p.Registry.Kinds}, p.Kinds...)...)}
+	return &Site{parts: p, format: NewFormat(append([]*entity.Catalog{p.Govern.Kinds, p.Auth.Kinds, p.Registry.Kinds}, p.Kinds...)...),
+		compiler: sync.OnceValues(newCompiler)}
 }
 
 // Read reads the files of a site into one document, see Format.Read.
@@ -113,6 +117,7 @@ func (s *Site) attempt(ctx context.Context, by *model.Principal, d *Document, o 
 	var plan *Plan
 	err = s.parts.Writer.Mutate(ctx, by, func(c *store.Change) error {
 		w := s.work(c, by, d, o, pw)
+		w.dry = dry
 		if err := w.all(); err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package site
 import (
 	"weir/model"
 	"weir/registry"
+	"weir/rules"
 	"weir/store"
 )
 
@@ -12,6 +13,8 @@ const (
 	tableTenants     = "tenants"
 	tableRoles       = "roles"
 	tableProfiles    = "device_profiles"
+	tableMetrics     = "metric_definitions"
+	tableRules       = "detection_rules"
 	tableDevices     = "devices"
 	tableCredentials = "device_credentials"
 )
@@ -32,6 +35,8 @@ func (f *Format) specialize() {
 		tableProfiles: func(k *kind) {
 			k.field("location").keys = []string{"expectedAccuracyMeters", "expectedUpdateIntervalSeconds"}
 		},
+		tableRules:       func(k *kind) { k.field("definition").inner = rules.Schema },
+		tableMetrics:     func(k *kind) { k.field("metricKey").uniqueInside = true },
 		tableCredentials: func(k *kind) { k.secrets, k.exported = credentialSecrets, exportedCredential },
 	} {
 		if k := f.of(table); k != nil {

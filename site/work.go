@@ -16,16 +16,60 @@ import (
 type work struct {
 	ctx    context.Context
 	by     *model.Principal
+	site   *Site
 	parts  *Parts
 	format *Format
 	doc    *Document
 	opt    Options
 	plan   *Plan
 	pw     *passwords
+	dry    bool // a plan
+
+	refusals []*model.Error  // so far, each with its position
+	lost     map[string]bool // entities that were refused, by name: what refers to them is not refused for it
+}
+
+// maxRefusals is how many refusals are reported at once.
+const maxRefusals = 50
+
+// refuse keeps a refusal of an entity, so that the others are reported with it. Other errors end the work.
+func (w *work) refuse(e *Entity, err error) error {
+	refusal, ok := errors.AsType[*model.Error](at(e, err))
+	if !ok {
+		return err
+	}
+	if w.refusals = append(w.refusals, refusal); len(w.refusals) >= maxRefusals {
+		return w.refused()
+	}
+	return nil
+}
+
+// refused is one refusal of all that were kept, nil for none.
+func (w *work) refused() error {
+	switch len(w.refusals) {
+	case 0:
+		return nil
+	case 1:
+		return w.refusals[0]
+	}
+	all := *w.refusals[0]
+	lines := make([]string, len(w.refusals))
+	for i, e := range w.refusals {
+		lines[i] = e.Message
+	}
+	all.Message, all.All = strings.Join(lines, "\n"), w.refusals
+	return &all
+}
+
+// lose notes that an entity was refused. scope is its tenant, "" for the instance.
+func (w *work) lose(scope, list, name string) { w.lost[scope+"/"+list+"/"+name] = true }
+
+func (w *work) isLost(scope, list, name string) bool {
+	return w.lost[scope+"/"+list+"/"+name] || w.lost["/"+list+"/"+name]
 }
 
 func (s *Site) work(c *store.Change, by *model.Principal, d *Document, o Options, pw *passwords) *work {
-	return &work{ctx: c.Context(), by: by, parts: &s.parts, format: s.format, doc: d, opt: o, plan: &Plan{}, pw: pw}
+	return &work{ctx: c.Context(), by: by, site: s, parts: &s.parts, format: s.format, doc: d, opt: o, plan: &Plan{}, pw: pw, lost: map[string]bool{}}
 }
 
 // all is the order of things: what is referred to comes before what refers to it. What is deleted and holds something that
@@ -38,6 +82,9 @@ func (w *work) all() error {
 	}
 	var inside []*level
 	for _, e := range w.doc.Lists[w.format.tenant.list] {
+		if w.isLost("", w.format.tenant.list, e.Name) {
+			continue
+		}
 		t, err := w.enter(e)
 		if err != nil {
 			return at(e, err)
@@ -47,7 +94,10 @@ func (w *work) all() error {
 			return err
 		}
 	}
-	if err := w.putIdentities(); err != nil || !w.opt.Prune {
+	if err := w.putIdentities(); err != nil {
+		return err
+	}
+	if err := w.refused(); err != nil || !w.looksForMore() {
 		return err
 	}
 	for _, t := range slices.Backward(inside) {
@@ -61,9 +111,12 @@ func (w *work) all() error {
 	return top.prune(false)
 }
 
+// looksForMore reports whether what is not declared is looked for: to be deleted, or in a plan to be shown.
+func (w *work) looksForMore() bool { return w.opt.Prune || w.dry }
+
 // all is what comes first in a tenant.
 func (l *level) all() error {
-	if l.opt.Prune {
+	if l.looksForMore() {
 		if err := l.prune(true); err != nil {
 			return err
 		}
@@ -71,7 +124,10 @@ func (l *level) all() error {
 	if err := l.put(); err != nil {
 		return err
 	}
-	return l.publish()
+	if err := l.publish(); err != nil || !l.dry {
+		return err
+	}
+	return l.advise()
 }
 
 // at gives a refusal the position of what it refuses: of the field that it names, where that is declared, or else of the

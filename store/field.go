@@ -108,7 +108,7 @@ func newField(sf reflect.StructField, tag string) (*Field, error) {
 	if f.Filter == filterByName {
 		f.Filter = apiName(sf)
 	}
-	return f, f.check()
+	return f, f.consistent()
 }
 
 // filterByName is the Filter of a field until its name is known.
@@ -172,8 +172,8 @@ func (f *Field) number(value string, to *int64) (err error) {
 	return err
 }
 
-// check refuses descriptions that contradict themselves.
-func (f *Field) check() error {
+// consistent refuses descriptions that contradict themselves.
+func (f *Field) consistent() error {
 	text := f.typ.Kind() == reflect.String
 	switch {
 	case f.typ == microsType, f.typ == listType, f.typ == bytesType:

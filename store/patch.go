@@ -39,6 +39,18 @@ func (f *Field) set(tx Tx, tenantID int64, row reflect.Value, v any) error {
 	return nil
 }
 
+// check puts the value of a patch into a field of row as set does, but for references, of which it checks the form.
+func (f *Field) check(row reflect.Value, v any) error {
+	token, isText := v.(string)
+	switch {
+	case f.Ref == "" || v == nil || isText && token == "" && f.EmptyClears:
+		return f.set(nil, 0, row, v)
+	case !isText:
+		return model.Invalid(f.Label, "a token was expected")
+	}
+	return model.CheckToken(f.Label, token)
+}
+
 // put sets a field to a value of its type without the pointer.
 func (f *Field) put(row, value reflect.Value) {
 	to := row.FieldByIndex(f.index)

@@ -180,6 +180,31 @@ func (t *Table[T]) Create(c *Change, tenantID int64, p Patch) (*T, error) {
 	return row, nil
 }
 
+// Check returns what is wrong with the values of a create whatever is stored, in the order of the fields, and the row that
+// they make. A required field that is missing is one of them where the patch is complete; secrets may be given elsewhere.
+func (t *Table[T]) Check(p Patch, complete bool) (row *T, refused []error) {
+	row = new(T)
+	if err := t.known(p); err != nil {
+		return row, []error{err}
+	}
+	v := reflect.ValueOf(row).Elem()
+	for _, f := range t.fields {
+		value, named := p[f.Name]
+		var err error
+		switch {
+		case f.Name == "":
+		case named && !(value == nil && !f.Required):
+			err = f.check(v, value)
+		case f.Required && complete && !f.Secret:
+			err = model.Invalid(f.Label, "is required")
+		}
+		if err != nil {
+			refused = append(refused, err)
+		}
+	}
+	return row, refused
+}
+
 // Insert inserts a row that code has filled. It sets ID, CreatedAt and UpdatedAt.
 func (t *Table[T]) Insert(c *Change, row *T) error {
 	h := t.head(row)

@@ -105,6 +105,10 @@ const (
 // Parse reads the one document of a file. An empty one is a Null. Keys that are given twice and second documents are problems;
 // the readable part of the tree is returned with them, so that the caller can find more mistakes in it.
 func Parse(name string, text []byte) (*Node, Problems) {
+	if bytes.HasPrefix(text, []byte{0xff, 0xfe}) || bytes.HasPrefix(text, []byte{0xfe, 0xff}) {
+		at := Position{File: NewFile(name), Line: 1, Column: 1}
+		return &Node{Place: at}, Problems{at.Problem("", false, "save it as UTF-8", "this is UTF-16, not UTF-8")}
+	}
 	text = bytes.TrimPrefix(text, []byte("\ufeff")) // some editors begin with a byte order mark
 	b := &builder{file: &File{Name: name, lines: strings.Split(string(text), "\n")}, anchors: map[string]*Node{}}
 	root := &Node{Place: Position{File: b.file}}
@@ -123,7 +127,11 @@ func Parse(name string, text []byte) (*Node, Problems) {
 			continue
 		}
 		if i > 0 {
-			b.problem("", b.place(doc.Body.GetToken()), "put everything into the first one", "a second document")
+			at := doc.Start
+			if at == nil {
+				at = doc.Body.GetToken()
+			}
+			b.problem("", b.place(at), "put everything into the first one", "a second document")
 			break
 		}
 		root = b.node("", doc.Body, 0)
@@ -178,7 +186,19 @@ func (b *builder) syntax(err error) {
 		_, text, _ = strings.Cut(text, "] ")
 	}
 	text, _, _ = strings.Cut(text, "\n")
-	b.problem("", at, "", "this is not YAML: %s", text)
+	b.problem("", at, b.tabs(at.Line), "this is not YAML: %s", text)
+}
+
+// tabs is the hint for a line that a tab indents, "" for another one.
+func (b *builder) tabs(line int) string {
+	if line < 1 || line > len(b.file.lines) {
+		return ""
+	}
+	text := b.file.lines[line-1]
+	if indent := text[:len(text)-len(strings.TrimLeft(text, " \t"))]; !strings.Contains(indent, "\t") {
+		return ""
+	}
+	return "use blanks: YAML is not indented with tabs"
 }
 
 func (b *builder) place(t *token.Token) Position {

@@ -26,6 +26,8 @@ type Any interface {
 	// Follow returns the rows whose column (id, or a reference) holds one of the values, without demanding an authority:
 	// the row that leads there was demanded.
 	Follow(ctx context.Context, by *model.Principal, column string, values ...any) ([]any, error)
+	// Check returns what is wrong with the patch of a create whatever an instance holds, see Kind.Check.
+	Check(p store.Patch, complete bool) []error
 	// Values returns rows as the patches of their creates would give them, references as tokens and secrets left out.
 	Values(ctx context.Context, by *model.Principal, rows ...any) ([]store.Patch, error)
 	// Head, Token and Value read a row.
@@ -123,6 +125,8 @@ type erased[T any] struct{ k *Kind[T] }
 func (e erased[T]) Info() *Info { return e.k.info }
 
 func (e erased[T]) New() any { return new(T) }
+
+func (e erased[T]) Check(p store.Patch, complete bool) []error { return e.k.Check(p, complete) }
 
 func (e erased[T]) Create(ctx context.Context, by *model.Principal, p store.Patch) (any, error) {
 	return one(e.k.Create(ctx, by, p))

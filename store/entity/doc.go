@@ -27,7 +27,7 @@
 //   - Versions. With Desc.Versions the rows are drafts: the row and its parts. A publish freezes them as a body of its own
 //     type; see Versions for where the effective version is noted.
 //   - Metadata changes. Desc.Views names what resolution of readings must know of a change, from its offset in the log on.
-//   - What only code can decide hangs on the hooks of Desc: Prepare, Admit, Check, Removing, Changed.
+//   - What only code can decide hangs on the hooks of Desc: Prepare, Admit, Valid, Check, Removing, Changed.
 //
 // # Transactions
 //

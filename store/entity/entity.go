@@ -50,7 +50,10 @@ type Desc[T any] struct {
 	Prepare func(ctx context.Context, by *model.Principal, token string, p store.Patch, create bool) error
 	// Admit runs in the transaction before n rows are made.
 	Admit func(c *store.Change, n int64) error
-	// Check refuses a row as it is about to be written, by rules that concern the whole row.
+	// Valid refuses a row by rules that concern several of its fields and nothing else, so that it can be asked where no
+	// instance is. It may put values into their normal form.
+	Valid func(row *T) error
+	// Check refuses a row as it is about to be written, by rules that concern what is stored besides. Valid comes first.
 	Check func(tx store.Tx, row *T, changed store.Changed) error
 	// Removing runs in the transaction before a row is removed: what goes with it and is no kind.
 	Removing func(c *store.Change, row *T) error

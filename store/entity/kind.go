@@ -27,7 +27,7 @@ type Kind[T any] struct {
 
 // New makes a kind of its description. A mistake in it is one of the program: it panics.
 func New[T any](b Base, d Desc[T]) *Kind[T] {
-	table := store.NewTable(store.Desc[T]{Kind: d.Kind, Name: d.Table, Instance: d.Instance, Order: d.Order, Check: d.Check, Label: d.Label})
+	table := store.NewTable(store.Desc[T]{Kind: d.Kind, Name: d.Table, Instance: d.Instance, Order: d.Order, Check: d.check(), Label: d.Label})
 	k := &Kind[T]{Rows: &Rows[T]{store: b.Store, table: table, instance: d.Instance}, Table: table, desc: d,
 		info: d.info(table.Fields()), writer: b.Writer}
 	if d.Type == "" || d.Plural == "" || len(d.Read) == 0 || len(d.Write) == 0 {
@@ -37,6 +37,33 @@ func New[T any](b Base, d Desc[T]) *Kind[T] {
 		d.Versions.of(k)
 	}
 	return k
+}
+
+// check is Valid and then Check.
+func (d *Desc[T]) check() func(store.Tx, *T, store.Changed) error {
+	if d.Valid == nil {
+		return d.Check
+	}
+	valid, check := d.Valid, d.Check
+	return func(tx store.Tx, row *T, changed store.Changed) error {
+		if err := valid(row); err != nil || check == nil {
+			return err
+		}
+		return check(tx, row, changed)
+	}
+}
+
+// Check returns what is wrong with the patch of a create whatever an instance holds. Where the patch is not complete, an
+// instance may have what it leaves out.
+func (k *Kind[T]) Check(p store.Patch, complete bool) []error {
+	row, refused := k.Table.Check(p, complete)
+	if len(refused) > 0 || !complete || k.desc.Valid == nil {
+		return refused
+	}
+	if err := k.desc.Valid(row); err != nil {
+		refused = append(refused, err)
+	}
+	return refused
 }
 
 // Info describes the kind.

@@ -1,0 +1,243 @@
+package site
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"weir/auth"
+	"weir/govern"
+	"weir/internal/yamldoc"
+	"weir/model"
+	"weir/registry"
+	"weir/rules"
+	"weir/store"
+)
+
+// item is an entity as it stands in a file, whether its name is valid or not.
+type item struct {
+	kind  *kind
+	e     *Entity
+	outer *Entity // what it is declared inside of, nil at the top
+}
+
+// check reads every value as the API would and compiles the rules: everything that needs no instance.
+func (r *reader) check() {
+	compiler, err := newCompiler()
+	if err != nil {
+		r.problem(yamldoc.Position{}, "", "", "the rules cannot be compiled: %v", err)
+		return
+	}
+	for _, it := range r.items {
+		refused := r.values(it)
+		if it.kind.is(tableRules) && !refused["definition"] {
+			r.rule(it, compiler)
+		}
+	}
+	r.distinct()
+}
+
+// values checks the fields of an entity and returns those that were refused.
+func (r *reader) values(it item) map[string]bool {
+	refused := map[string]bool{}
+	for _, err := range r.valueErrors(it) {
+		e, ok := errors.AsType[*model.Error](err)
+		if !ok {
+			continue // it is about what is stored
+		}
+		refused[e.Field] = true
+		if _, given := it.e.Places[e.Field]; given && !it.e.has(e.Field) { // reported when it was read
+			continue
+		}
+		at := it.e.field(e.Field)
+		r.problem(r.place(at), yamldoc.Join(it.e.At.Path, e.Field), it.permitted(e.Field), "%s", e.Text())
+	}
+	return refused
+}
+
+// has reports whether a field has a value.
+func (e *Entity) has(name string) bool {
+	_, field := e.Fields[name]
+	_, secret := e.Secrets[name]
+	return field || secret
+}
+
+func (r *reader) valueErrors(it item) (refused []error) {
+	switch {
+	case it.kind == r.format.identity:
+		refused = auth.CheckIdentity(it.e.Name, given(it.e.Fields, "firstName", "lastName"))
+		if password, ok := it.e.Secrets["password"]; ok && !r.src.WithoutSecrets {
+			refused = append(refused, auth.CheckPassword(password))
+		}
+	case it.kind.live != nil:
+		refused = it.kind.live.Check(it.patch(), r.src.Complete)
+		if it.kind.is(tableCredentials) {
+			refused = append(refused, checkCredential(it.e))
+		}
+	}
+	return refused
+}
+
+func given(from store.Patch, names ...string) store.Patch {
+	p := store.Patch{}
+	for _, name := range names {
+		if v, ok := from[name]; ok {
+			p[name] = v
+		}
+	}
+	return p
+}
+
+// checkCredential checks what a credential says in the file itself.
+func checkCredential(e *Entity) error {
+	kind, _ := e.Fields["credentialType"].(string)
+	if id, ok := e.Secrets["credentialId"]; ok && id != "" && kind == registry.X509Certificate {
+		return registry.CheckCertificateID(id)
+	}
+	return nil
+}
+
+// patch is what a create of the entity would be given, with a name in place of what follows from where it stands.
+func (it item) patch() store.Patch {
+	p := store.Patch{"token": it.e.Name}
+	if !model.ValidToken(it.e.Name) { // reported when it was read
+		p["token"] = "x"
+	}
+	if it.kind.parent != nil {
+		p[it.kind.parent.Name] = "x"
+	}
+	if it.kind.is(tableTenants) {
+		p["tierToken"] = govern.DefaultTier
+	} else if it.kind.field("enabled") != nil {
+		p["enabled"] = true
+	}
+	for name, v := range it.e.Fields {
+		if f := it.kind.field(name); f != nil && f.column != "" {
+			p[name] = v
+		}
+	}
+	return p
+}
+
+// permitted suggests one of the permitted values of a field.
+func (it item) permitted(name string) string {
+	f := it.kind.field(name)
+	value, ok := it.e.Fields[name].(string)
+	if f == nil || !ok || len(f.oneOf) == 0 {
+		return ""
+	}
+	return yamldoc.Suggest(strings.ToUpper(value), f.oneOf)
+}
+
+// rule compiles the definition of a rule. What is wrong with one that is not published is a warning.
+func (r *reader) rule(it item, compiler *rules.Compiler) {
+	definition, ok := it.e.Fields["definition"].(string)
+	if !ok {
+		return
+	}
+	program, advice, faults := compiler.Inspect(definition, rules.Options{GroupScoped: it.e.Fields["entityGroupToken"] != nil})
+	draft := it.e.Fields["enabled"] == false || it.outer != nil && it.outer.Fields[keyPublish] == false
+	for _, fault := range faults {
+		p := r.fault(it.e, fault)
+		if draft {
+			p.Source = ""
+			r.warnings = append(r.warnings, p.String()+"; the rule cannot be published")
+		} else {
+			r.problems = append(r.problems, p)
+		}
+	}
+	for _, w := range advice {
+		r.warn(it.e, "", w.Message)
+	}
+	if program == nil || !r.src.Complete || it.outer == nil {
+		return
+	}
+	for _, a := range adviceOn(program, declaredMetrics(it.outer)) {
+		r.warn(it.e, a.field, a.message)
+	}
+}
+
+func (r *reader) warn(e *Entity, field, message string) {
+	p := r.fault(e, &rules.Error{Field: field, Reason: message})
+	p.Source = ""
+	r.warnings = append(r.warnings, p.String())
+}
+
+// fault is an offence of a definition at its key.
+func (r *reader) fault(e *Entity, fault *rules.Error) yamldoc.Problem {
+	at, path, node := r.place(e.field("definition")), yamldoc.Join(e.At.Path, "definition"), r.documents[e]
+	if fault.Field != "" {
+		path = yamldoc.Join(path, fault.Field)
+	}
+	at, value := locate(node, at, fault.Field)
+	if value != nil && fault.Field == "when" {
+		if i := slices.IndexFunc(value.Entries, func(e yamldoc.Entry) bool { return e.Key == "cel" }); i >= 0 { // it is about the expression
+			at, path = value.Entries[i].Place, path+".cel"
+		}
+	}
+	var hints []string
+	switch {
+	case len(fault.Fields) > 0:
+		hints = append(hints, suggest(fault.Field[strings.LastIndexByte(fault.Field, '.')+1:], fault.Fields))
+	case value != nil && len(fault.Values) > 0:
+		hints = append(hints, yamldoc.Suggest(value.Text, fault.Values))
+	}
+	hints = slices.DeleteFunc(append(hints, fault.Advice()), func(s string) bool { return s == "" })
+	return at.Problem(path, false, strings.Join(hints, " "), "%s", fault.Reason)
+}
+
+// locate follows the path of a field into a document, as far as there are keys. The node is nil where the path is left.
+func locate(n *yamldoc.Node, at yamldoc.Position, field string) (yamldoc.Position, *yamldoc.Node) {
+	for field != "" && n != nil {
+		var next *yamldoc.Node
+		switch n.Kind {
+		case yamldoc.Map:
+			for _, e := range n.Entries {
+				rest, ok := strings.CutPrefix(field, rules.Join("", e.Key))
+				if ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
+					at, field, next = e.Place, strings.TrimPrefix(rest, "."), e.Value
+					break
+				}
+			}
+		case yamldoc.List:
+			index, rest, _ := strings.Cut(strings.TrimPrefix(field, "["), "]")
+			if i, err := strconv.Atoi(index); err == nil && i >= 0 && i < len(n.Items) {
+				next = n.Items[i]
+				at, field = start(next), strings.TrimPrefix(rest, ".")
+			}
+		}
+		n = next
+	}
+	return at, n
+}
+
+// distinct refuses two entities with the same value of a field that must be unique: in the tenant, or inside of one entity.
+func (r *reader) distinct() {
+	type owner struct {
+		scope string
+		outer *Entity
+		kind  *kind
+		field string
+		value string
+	}
+	first := map[owner]*Entity{}
+	for _, it := range r.items {
+		for _, f := range it.kind.fields {
+			value, ok := it.e.Fields[f.name].(string)
+			if !ok || value == "" || !f.unique && !f.uniqueInside {
+				continue
+			}
+			o := owner{it.e.scope, nil, it.kind, f.name, value}
+			if f.uniqueInside {
+				o.outer = it.outer
+			}
+			if have := first[o]; have != nil {
+				at := it.e.field(f.name)
+				r.problem(r.place(at), yamldoc.Join(it.e.At.Path, f.name), "", "%q is given to the %s %q at %s already", shortened(value), it.kind.name, have.Name, have.field(f.name))
+				continue
+			}
+			first[o] = it.e
+		}
+	}
+}
