@@ -78,7 +78,7 @@ func newOpenTopics(b *Broker, cfg OpenConfig) *openTopics {
 	cfg = cfg.withDefaults()
 	o := &openTopics{b: b, cfg: cfg, metrics: newPubsubMetrics(b.deps.Registerer),
 		devices: regexp.MustCompile(`^` + regexp.QuoteMeta(b.cfg.InstanceID) + one +
-			`(devices/[^/]+/events|command-responses/[^/]+|device-reports/[^/]+|device-commands/[^/]+)$`)}
+			`(devices/[^/]+/(events|telemetry)|command-responses/[^/]+|device-reports/[^/]+|device-commands/[^/]+)$`)}
 	o.pubsub = newPubsub(o, limits{OpenConfig: cfg, MaxConnections: func() int { return cfg.MaxConnections }, MaxQoS: 2, MaxAliases: openAliases,
 		Identifiers: true, KeepsMessages: true, AllowQoS2: func() bool { return true }}, o.metrics)
 	return o

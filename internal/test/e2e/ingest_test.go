@@ -33,7 +33,7 @@ func httpStatuses(t *testing.T, w *world) {
 		{"/weir/http-statuses/events", `{"eventType":`, http.StatusBadRequest},
 		{"/weir/http-statuses/events", `nothing of the kind`, http.StatusBadRequest},
 		{"/weir/http-statuses/events", ``, http.StatusBadRequest},
-		{"/weir/http-statuses/events", `{"eventType":"Measurement","payload":{"entries":[{"measurements":{"temp":1}}]}}`, http.StatusBadRequest},
+		{"/weir/http-statuses/events", `{"eventType":"Measurement","payload":{"entries":[{"measurements":{"temp":[1]}}]}}`, http.StatusBadRequest},
 		{"/weir/http.statuses/events", good, http.StatusBadRequest},
 		{"/weir/-x/events", good, http.StatusBadRequest},
 		{"/weir/a%20b/events", good, http.StatusBadRequest},
