@@ -79,22 +79,26 @@ func (d *devices) claims(p *connect) (identity, *refusal) {
 	if r := p.forDevice(); r != nil {
 		return identity{}, r
 	}
-	id, r := p.identify(d.b.cfg.InstanceID)
+	id, mistake := p.identify(d.b.cfg.InstanceID)
 	switch {
-	case r != nil:
-		return id, r
+	case mistake != "":
+		return id, refuseIdentity
 	case p.will != nil && p.will.qos == 2 && !d.pubsub.qos2():
 		return id, refuseWillQoS
-	case p.will != nil && id.topics.purpose(p.will.topic) == forbidden:
-		return id, refuseIdentity
 	}
-	return id, nil
+	var r *refusal
+	id.assigned, r = p.assign()
+	return id, r
 }
 
-func (d *devices) verify(ctx context.Context, p *connect, id identity) (Proof, *refusal) {
+func (d *devices) verify(ctx context.Context, p *connect, id *identity) (Proof, *refusal) {
 	proof, err := d.b.deps.Verifier.Verify(ctx, id.claim)
-	if err != nil || proof.Tenant != id.tenant || proof.Device != id.device {
+	if err != nil || proof.Tenant != id.tenant || !id.free && proof.Device != id.device {
 		return Proof{}, refuseIdentity
+	}
+	id.prove(p.clientID, d.b.cfg.InstanceID, proof.Device)
+	if p.will != nil && id.topics.purpose(p.will.topic) == forbidden {
+		return Proof{}, refuseWillTopic
 	}
 	if id.claim.Type == X509Certificate && (proof.Expires == 0 || p.shown.ends < proof.Expires) {
 		proof.Expires = p.shown.ends
@@ -105,6 +109,7 @@ func (d *devices) verify(ctx context.Context, p *connect, id identity) (Proof, *
 // offers says what a device may not use: nearly all that is optional.
 func (d *devices) offers(c *conn, p *packets.Properties) {
 	p.MaximumQos, p.MaximumQosFlag = 1, !c.allowQoS2
+	p.AssignedClientID = c.assigned
 	p.RetainAvailableFlag, p.WildcardSubAvailableFlag, p.SharedSubAvailableFlag, p.SubIDAvailableFlag = true, true, true, true
 }
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"container/list"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"runtime/debug"
@@ -76,9 +77,15 @@ func (b *Broker) reportRefused(p *connect, r *refusal) {
 	if b.deps.Refused == nil {
 		return
 	}
-	if id, unread := p.identify(b.cfg.InstanceID); unread == nil {
-		b.deps.Refused(id.tenant, id.device, r.why)
+	id, mistake := p.identify(b.cfg.InstanceID)
+	switch r {
+	case refuseIdentity:
+	case refuseWillTopic:
+		mistake = fmt.Sprintf("the will's topic %s is none of the device's topics", shownID(p.will.topic))
+	default:
+		mistake = ""
 	}
+	b.deps.Refused(id.tenant, id.device, r.why, mistake)
 }
 
 // refuse answers a CONNECT that was refused, in the form of the client's version.
@@ -144,7 +151,7 @@ func (b *Broker) admit(nc net.Conn, in *bufio.Reader, p *connect, l *Listener) (
 	defer cancel()
 	for range verifyAttempts {
 		drops := b.drops.Load()
-		proof, r := s.verify(ctx, p, id)
+		proof, r := s.verify(ctx, p, &id)
 		if r != nil {
 			return nil, r
 		}

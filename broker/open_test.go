@@ -597,7 +597,7 @@ func TestOpenTopicsSayWhatTheyOffer(t *testing.T) {
 		synctest.Wait()
 		got := c.take()[0]
 		props := got[5:]
-		if !bytes.Contains(props, slices.Concat([]byte{propAssignedClientID, 0, 31}, []byte(openAutoName))) {
+		if !bytes.Contains(props, slices.Concat([]byte{propAssignedClientID, 0, 31}, []byte(autoName))) {
 			t.Errorf("no client id assigned (MQTT-3.2.2-16): % x", props)
 		}
 		for _, want := range [][]byte{{propReceiveMaximum, 1, 0}, {propMaximumPacketSize, 0, 0x10, 0, 0}, {propTopicAliasMaximum, 0, openAliases}, {propServerKeepAlive, 2, 0x58}} {
