@@ -30,9 +30,9 @@ func TestDocumentsGettingStarted(t *testing.T) {
 	followHere(t, "docs/getting-started.md")
 }
 
-// TestDocumentsTransports sends with every client that the transports' pages show and that is at hand.
+// TestDocumentsTransports sends with every client that the pages of transports and devices show and that is at hand.
 func TestDocumentsTransports(t *testing.T) {
-	for _, page := range []string{"docs/transports/README.md", "docs/transports/mqtt.md", "docs/transports/http.md"} {
+	for _, page := range []string{"docs/transports/README.md", "docs/transports/mqtt.md", "docs/transports/http.md", "docs/devices/programs.md"} {
 		t.Run(filepath.Base(page), func(t *testing.T) {
 			t.Parallel()
 			needs(t, "sh", "curl", "jq", "mosquitto_pub")

@@ -63,7 +63,7 @@ var chapters = []struct {
 	}},
 	{"Connections", []bounded{
 		{"MQTT connections", "100,000; fewer where memory is small", keys("broker.max_connections", "limits.memory"), metrics("weir_broker_connections", "weir_broker_max_connections"), metrics(`weir_broker_refused_connects_total{reason="busy"}`, `weir_broker_refused_connects_total{reason="too-many"}`), "CONNACK 0x89, for 3.1.1 return code 3", "40 KiB each, of `MQTT connections`"},
-		{"of one device, by suffixes", "1,000", nil, nil, metrics(`weir_broker_refused_connects_total{reason="busy"}`), "likewise", ""},
+		{"of one device, by client ids", "1,000", nil, nil, metrics(`weir_broker_refused_connects_total{reason="busy"}`), "likewise", ""},
 		{"connections without a CONNECT", "1,024, 10 s each", nil, metrics("weir_broker_handshakes"), metrics(`weir_broker_refused_connects_total{reason="handshakes"}`), "the oldest is closed", "64 KiB each at worst"},
 		{"publishes in flight", "256 of a connection", nil, metrics("weir_broker_pending_acks"), metrics(`weir_broker_disconnects_total{cause="receive-maximum-exceeded"}`), "MQTT 5: the connection ends with 0x93; MQTT 3.1.1: not read until there is room", "the messages themselves count as unsynced"},
 		{"packets that a client does not read", "64 packets or 10 s", nil, nil, metrics(`weir_broker_disconnects_total{cause="slow-reader"}`), "the connection ends", "2 KiB and 64 packets"},

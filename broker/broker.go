@@ -42,7 +42,7 @@ type Config struct {
 	Source     string // event source id; "mqtt1"
 
 	Settings
-	MaxPerDevice     int // 1,000 connections of one device, by suffixes of its client id
+	MaxPerDevice     int // 1,000 connections of one device, by client ids
 	MaxHandshakes    int // 1,024 connections that have not sent their CONNECT; beyond it the oldest of them is closed
 	MaxConnectPacket int // 64 KiB
 	MaxPacket        int // 1 MiB, header included

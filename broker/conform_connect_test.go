@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"bytes"
 	"math"
 	"slices"
 	"strings"
@@ -105,12 +106,35 @@ var connectCases = []conformCase{
 	{"v3:3.1.3-8", "an empty client id without a clean session", mqtt311, Config{}, func(x *bench, v byte) {
 		x.expectRefused(v, connectPacket(v, func(h *hello) { h.clientID, h.flags = "", 0 }), 0x20, 2, 0, 2)
 	}},
-	{"3.1.3-5 3.1.3-6 3.1.3-8 v3:3.1.3-9", "client ids of another form are refused like every identity error", 0, Config{}, func(x *bench, v byte) {
+	{"3.1.3-5", "client ids of letters and digits", 0, Config{}, func(x *bench, v byte) {
+		for _, id := range []string{"0", "abcXYZ0123456789", "abcdefghijklmnopqrstuvw"} {
+			if _, got := x.connack(v, func(h *hello) { h.clientID = id }); !slices.Equal(got, connackFor(v, 0)) {
+				x.t.Errorf("%s: answered % x", id, got)
+			}
+		}
+	}},
+	{"3.1.3-6 3.1.3-7 3.2.2-16", "an empty client id is assigned", 0, Config{}, func(x *bench, v byte) {
+		_, got := x.connack(v, func(h *hello) { h.clientID = "" })
+		if v == mqtt311 && !slices.Equal(got, connackFor(v, 0)) || v == mqtt5 && !bytes.Contains(got, slices.Concat([]byte{propAssignedClientID, 0, 31}, []byte(autoName))) {
+			x.t.Errorf("answered % x", got)
+		}
+		if v == mqtt5 {
+			for most, answer := range map[uint32][]byte{minConnack + minForID - 1: refusedConnack(codePacketTooLarge), minConnack + minForID: nil} {
+				limited := func(h *hello) { h.clientID, h.props = "", prop32(propMaximumPacketSize, most) }
+				if answer != nil {
+					x.expectRefused(v, connectPacket(v, limited), answer...)
+				} else if _, got := x.connack(v, limited); len(got) > int(most) {
+					x.t.Errorf("a CONNACK of %d bytes to a client that takes %d", len(got), most)
+				}
+			}
+		}
+	}},
+	{"3.1.3-8 v3:3.1.3-9", "client ids that name another device are refused like every identity error", 0, Config{}, func(x *bench, v byte) {
 		answer := []byte{0x20, 2, 0, 5}
 		if v == mqtt5 {
 			answer = refusedConnack(codeNotAuthorized)
 		}
-		for _, id := range []string{"", "abcXYZ0123456789", "weir:acme:dev2"} {
+		for _, id := range []string{"weir:acme:dev2", "weir:globex:dev1", "other:acme:dev1", "weir:acme", "weir:"} {
 			x.expectRefused(v, connectPacket(v, func(h *hello) { h.clientID = id }), answer...)
 		}
 	}},

@@ -68,8 +68,8 @@ var (
 type service interface {
 	// claims reads the identity that the CONNECT claims and refuses what the service never accepts.
 	claims(p *connect) (identity, *refusal)
-	// verify verifies the credential.
-	verify(ctx context.Context, p *connect, id identity) (Proof, *refusal)
+	// verify verifies the credential and completes the identity with what it proves.
+	verify(ctx context.Context, p *connect, id *identity) (Proof, *refusal)
 	// offers sets the properties of the CONNACK, except for those that every service has.
 	offers(c *conn, p *packets.Properties)
 	// begin is called after the CONNACK and before the first packet is read, ended once the connection is gone.
@@ -98,7 +98,8 @@ type conn struct {
 	in       *bufio.Reader
 	binding  model.Binding
 
-	clientID    string
+	clientID    string // of the session; see identity
+	assigned    string // the client id that the server chose, "" if the client has its own
 	version     byte
 	clean       bool
 	problemInfo bool
@@ -129,20 +130,23 @@ type conn struct {
 	// Of a device.
 	topics   topics
 	suffixed bool   // its client id has a suffix: it shares the device with others and asserts no presence
+	unkept   bool   // it leaves no session: a device may have any number of suffixes and of client ids of a free form
 	number   uint64 // of the presence session
 
 	// Of the open topics.
-	assigned bool // the client id is the server's choice
-	bridge   bool // it gets nothing back that it sent, and retained messages as such
-	aliases  map[uint16]string
+	bridge  bool // it gets nothing back that it sent, and retained messages as such
+	aliases map[uint16]string
 
 	outbox
 }
 
 func (b *Broker) newConn(s service, p *pubsub, nc net.Conn, in *bufio.Reader, hello *connect, id identity, proof Proof) *conn {
-	c := &conn{b: b, service: s, pubsub: p, nc: nc, in: in, binding: proof.Binding, topics: id.topics, clientID: hello.clientID, version: hello.version,
-		suffixed: id.suffixed, assigned: id.assigned, bridge: hello.bridge, clean: hello.clean, problemInfo: hello.problemInfo,
+	c := &conn{b: b, service: s, pubsub: p, nc: nc, in: in, binding: proof.Binding, topics: id.topics, clientID: id.client, version: hello.version,
+		suffixed: id.suffixed, unkept: id.suffixed || id.free, bridge: hello.bridge, clean: hello.clean, problemInfo: hello.problemInfo,
 		maxPacket: hello.maxPacket, will: hello.will, proofEnds: proof.Expires, asked: hello.expiry, done: make(chan struct{})}
+	if id.assigned {
+		c.assigned = hello.clientID
+	}
 	c.allowQoS2 = p.qos2() // before anything of the connection is judged
 	c.keepAlive = b.cfg.MaxKeepAlive
 	if hello.keepAlive > 0 {
@@ -156,10 +160,10 @@ func (b *Broker) newConn(s service, p *pubsub, nc net.Conn, in *bufio.Reader, he
 	return c
 }
 
-// grant is the session expiry that the client gets for what it asks, in seconds. Of a device only the connection without a
-// suffix may leave a session: a device may have any number of suffixes.
+// grant is the session expiry that the client gets for what it asks, in seconds. Of a device only the connection whose client id
+// is the device's name may leave a session.
 func (c *conn) grant(asked uint32) uint32 {
-	if c.suffixed {
+	if c.unkept {
 		return 0
 	}
 	return min(asked, uint32(c.b.cfg.MaxSession/time.Second))

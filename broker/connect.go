@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"crypto/rand"
 	"fmt"
 	"math"
 	"strconv"
@@ -61,7 +62,8 @@ var (
 	refuseBusy       = &refusal{code: codeServerBusy, v3: connackUnavailable, why: "busy"}
 	refuseStopping   = &refusal{code: codeShuttingDown, v3: connackUnavailable, why: "stopping"}
 	// One answer for every identity error, so that it reveals nothing to an unauthenticated client.
-	refuseIdentity = &refusal{code: codeNotAuthorized, v3: connackNotAuthorized, why: "not-authorized"}
+	refuseIdentity  = &refusal{code: codeNotAuthorized, v3: connackNotAuthorized, why: "not-authorized"}
+	refuseWillTopic = &refusal{code: codeNotAuthorized, v3: connackNotAuthorized, why: "not-authorized"} // a word of its own in reports only
 )
 
 // Flags of a CONNECT, section 3.1.2.3.
@@ -242,22 +244,42 @@ func (p *connect) serves() *refusal {
 	return refusePacketSize
 }
 
+// assign chooses a client id for a client that has none (MQTT-3.1.3-6).
+func (p *connect) assign() (assigned bool, r *refusal) {
+	switch {
+	case p.clientID != "":
+		return false, nil
+	case p.maxPacket > 0 && p.maxPacket < minConnack+minForID:
+		return false, refusePacketSize
+	}
+	p.clientID = autoName + rand.Text()
+	return true, nil
+}
+
+const (
+	autoName = "auto-"
+	minForID = 34 // bytes more of a CONNACK that holds an assigned client id
+)
+
 // identity is who a CONNECT claims to be.
 type identity struct {
 	tenant, device string
-	suffixed       bool // the client id has a suffix of the device's choice
-	assigned       bool // the client id is the server's choice
+	client         string // the client id by which the session is known: unique in the instance
+	free           bool   // the client id has a form of its own: the credential alone names the device
+	suffixed       bool   // the client id names the device and has a suffix of the device's choice
+	assigned       bool   // the client id is the server's choice
 	topics         topics
 	claim          Claim
 }
 
-// maxSuffix bounds the part of the client id that the device chooses, in bytes: it is kept with every record.
+// maxSuffix bounds what the device chooses of its client id, in bytes: it is kept with every record.
 const maxSuffix = 128
 
 // identify takes apart user name and client id: user name {tenant}:{credentialId}, or {tenant}: where the certificate of
-// the connection is the credential, client id {instanceId}:{tenant}:{deviceToken}, optionally with : and a suffix. mistake
-// says for the operator what does not have this form, "" when all of it has; it holds no part of a user name or password,
-// which may be a credential. The parts that could be read are set in any case.
+// the connection is the credential. The client id may name the device, in the form {instanceId}:{tenant}:{deviceToken},
+// optionally with : and a suffix; then the credential must be of that device. Any other client id leaves it to the credential.
+// mistake says for the operator what is wrong, "" when nothing is; it holds no part of a user name or password, which may be a
+// credential. The parts that could be read are set in any case.
 func (p *connect) identify(instance string) (id identity, mistake string) {
 	tenant, credential, ok := strings.Cut(p.user, ":")
 	byCertificate := ok && credential == "" && p.password == "" && p.shown.hash != ""
@@ -276,30 +298,47 @@ func (p *connect) identify(instance string) (id identity, mistake string) {
 	if credential == "" && !byCertificate {
 		return id, "the user name has no credential after the tenant: " + wantUser
 	}
-	parts := strings.SplitN(p.clientID, ":", 4)
-	want := instance + ":" + tenant + ":DEVICE"
-	switch {
-	case p.clientID == "":
-		return id, "there is no client id: it is " + want
-	case len(parts) < 3 || !model.ValidToken(parts[2]):
-		return id, fmt.Sprintf("client id %s is not %s", shownID(p.clientID), want)
-	case parts[0] != instance:
-		return id, fmt.Sprintf("client id %s does not begin with %s, the id of this instance", shownID(p.clientID), instance)
-	case parts[1] != tenant:
-		return id, fmt.Sprintf("client id %s names another tenant than the user name, %s", shownID(p.clientID), tenant)
-	}
-	id.device, id.suffixed = parts[2], len(parts) == 4
-	if id.suffixed && (parts[3] == "" || len(parts[3]) > maxSuffix) {
-		return id, fmt.Sprintf("the suffix of client id %s must have 1 to %d bytes", shownID(p.clientID), maxSuffix)
-	}
-	id.topics, id.claim = topicsOf(instance, tenant, id.device), Claim{Tenant: tenant, Type: AccessToken, ID: credential}
+	id.claim = Claim{Tenant: tenant, Type: AccessToken, ID: credential}
 	if byCertificate {
 		id.claim.Type, id.claim.ID = X509Certificate, p.shown.hash
 	}
 	if p.password != "" {
 		id.claim.Type, id.claim.Secret = MQTTBasic, p.password
 	}
-	return id, ""
+	return id, id.readClientID(p.clientID, instance)
+}
+
+// readClientID finds out whether the client id names the device, and returns what is wrong with it.
+func (id *identity) readClientID(clientID, instance string) (mistake string) {
+	parts := strings.SplitN(clientID, ":", 4)
+	if parts[0] != instance && (len(parts) < 3 || parts[1] != id.tenant) || len(parts) == 1 {
+		if id.free = true; len(clientID) > maxSuffix {
+			return fmt.Sprintf("client id %s has more than %d bytes", shownID(clientID), maxSuffix)
+		}
+		return ""
+	}
+	switch {
+	case len(parts) < 3 || !model.ValidToken(parts[2]):
+		return fmt.Sprintf("client id %s is not %s:%s:DEVICE", shownID(clientID), instance, id.tenant)
+	case parts[0] != instance:
+		return fmt.Sprintf("client id %s does not begin with %s, the id of this instance", shownID(clientID), instance)
+	case parts[1] != id.tenant:
+		return fmt.Sprintf("client id %s names another tenant than the user name, %s", shownID(clientID), id.tenant)
+	}
+	id.device, id.suffixed = parts[2], len(parts) == 4
+	if id.suffixed && (parts[3] == "" || len(parts[3]) > maxSuffix) {
+		return fmt.Sprintf("the suffix of client id %s must have 1 to %d bytes", shownID(clientID), maxSuffix)
+	}
+	return ""
+}
+
+// prove completes the identity with the device that the credential has proven. A client id of a free form counts per device, so
+// that those of two devices may be equal.
+func (id *identity) prove(clientID, instance, device string) {
+	id.device, id.topics, id.client = device, topicsOf(instance, id.tenant, device), clientID
+	if id.free {
+		id.client = instance + ":" + id.tenant + ":" + device + "/" + clientID
+	}
 }
 
 // shownID is a client id as a report shows it. It may be long.

@@ -13,15 +13,16 @@ import (
 	"weir/presence"
 )
 
-// topics are the four topics of a device. A connection may publish on the first three and subscribe to the last.
+// topics are the topics of a device. A connection may publish on all but the last and subscribe to the last.
 type topics struct {
-	events, responses, reports, commands string
+	events, telemetry, responses, reports, commands string
 }
 
 func topicsOf(instance, tenant, device string) topics {
 	base := instance + "/" + tenant + "/"
 	return topics{
 		events:    base + "devices/" + device + "/events",
+		telemetry: base + "devices/" + device + "/telemetry",
 		responses: base + "command-responses/" + device,
 		reports:   base + "device-reports/" + device,
 		commands:  base + "device-commands/" + device,
@@ -32,15 +33,18 @@ func topicsOf(instance, tenant, device string) topics {
 type purpose uint8
 
 const (
-	forbidden  purpose = iota
-	forEvents          // to the intake
-	noConsumer         // the device's own, but nothing reads it yet
+	forbidden    purpose = iota
+	forEvents            // to the intake
+	forTelemetry         // to the intake, as a flat body
+	noConsumer           // the device's own, but nothing reads it yet
 )
 
 func (t *topics) purpose(topic string) purpose {
 	switch topic {
 	case t.events:
 		return forEvents
+	case t.telemetry:
+		return forTelemetry
 	case t.responses, t.reports:
 		return noConsumer
 	}
@@ -81,16 +85,20 @@ func (d *devices) claims(p *connect) (identity, *refusal) {
 		return id, refuseIdentity
 	case p.will != nil && p.will.qos == 2 && !d.pubsub.qos2():
 		return id, refuseWillQoS
-	case p.will != nil && id.topics.purpose(p.will.topic) == forbidden:
-		return id, refuseIdentity
 	}
-	return id, nil
+	var r *refusal
+	id.assigned, r = p.assign()
+	return id, r
 }
 
-func (d *devices) verify(ctx context.Context, p *connect, id identity) (Proof, *refusal) {
+func (d *devices) verify(ctx context.Context, p *connect, id *identity) (Proof, *refusal) {
 	proof, err := d.b.deps.Verifier.Verify(ctx, id.claim)
-	if err != nil || proof.Tenant != id.tenant || proof.Device != id.device {
+	if err != nil || proof.Tenant != id.tenant || !id.free && proof.Device != id.device {
 		return Proof{}, refuseIdentity
+	}
+	id.prove(p.clientID, d.b.cfg.InstanceID, proof.Device)
+	if p.will != nil && id.topics.purpose(p.will.topic) == forbidden {
+		return Proof{}, refuseWillTopic
 	}
 	if id.claim.Type == X509Certificate && (proof.Expires == 0 || p.shown.ends < proof.Expires) {
 		proof.Expires = p.shown.ends
@@ -101,6 +109,7 @@ func (d *devices) verify(ctx context.Context, p *connect, id identity) (Proof, *
 // offers says what a device may not use: nearly all that is optional.
 func (d *devices) offers(c *conn, p *packets.Properties) {
 	p.MaximumQos, p.MaximumQosFlag = 1, !c.allowQoS2
+	p.AssignedClientID = c.assigned
 	p.RetainAvailableFlag, p.WildcardSubAvailableFlag, p.SharedSubAvailableFlag, p.SubIDAvailableFlag = true, true, true, true
 }
 
@@ -164,13 +173,15 @@ func (d *devices) publishWill(w *lastWill) {
 	a := &ingest.Arrival{Transport: ingest.TransportMQTT, Source: d.b.cfg.Source, Tenant: w.binding.Tenant, Topic: w.binding.Device, Body: w.payload,
 		Conn: w.binding, ClientID: w.clientID, HoldFor: -1, CannotRefuse: true} // the client is gone
 	own := topicsOf(d.b.cfg.InstanceID, w.binding.Tenant, w.binding.Device)
-	switch {
+	switch purpose := own.purpose(w.topic); {
 	case w.revoked:
 		d.refuseWill(a, ingest.ReasonNotAuthorized)
 		return
-	case own.purpose(w.topic) != forEvents:
+	case purpose != forEvents && purpose != forTelemetry:
 		d.refuseWill(a, ingest.ReasonNoConsumer)
 		return
+	default:
+		a.Flat = purpose == forTelemetry
 	}
 	ctx, cancel := context.WithTimeout(d.b.closing, d.b.cfg.ConnectTimeout)
 	defer cancel()

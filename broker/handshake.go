@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"container/list"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"runtime/debug"
@@ -77,7 +78,11 @@ func (b *Broker) reportRefused(p *connect, r *refusal) {
 		return
 	}
 	id, mistake := p.identify(b.cfg.InstanceID)
-	if r != refuseIdentity {
+	switch r {
+	case refuseIdentity:
+	case refuseWillTopic:
+		mistake = fmt.Sprintf("the will's topic %s is none of the device's topics", shownID(p.will.topic))
+	default:
 		mistake = ""
 	}
 	b.deps.Refused(id.tenant, id.device, r.why, mistake)
@@ -146,7 +151,7 @@ func (b *Broker) admit(nc net.Conn, in *bufio.Reader, p *connect, l *Listener) (
 	defer cancel()
 	for range verifyAttempts {
 		drops := b.drops.Load()
-		proof, r := s.verify(ctx, p, id)
+		proof, r := s.verify(ctx, p, &id)
 		if r != nil {
 			return nil, r
 		}

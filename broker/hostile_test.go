@@ -74,7 +74,12 @@ var hostileConnects = []struct {
 	{"client id of another device", 5, connectPacket(5, func(h *hello) { h.clientID = "weir:acme:dev2" }), "2003008700", "not-authorized"},
 	{"client id of another tenant", 5, connectPacket(5, func(h *hello) { h.clientID = "weir:globex:dev1" }), "2003008700", "not-authorized"},
 	{"client id of another instance", 5, connectPacket(5, func(h *hello) { h.clientID = "other:acme:dev1" }), "2003008700", "not-authorized"},
-	{"empty client id", 5, connectPacket(5, func(h *hello) { h.clientID = "" }), "2003008700", "not-authorized"},
+	{"endless client id", 5, connectPacket(5, func(h *hello) { h.clientID = strings.Repeat("x", 129) }), "2003008700", "not-authorized"},
+	{"client id without a device", 5, connectPacket(5, func(h *hello) { h.clientID = "weir:acme" }), "2003008700", "not-authorized"},
+	{"free client id and a wrong credential", 5, connectPacket(5, func(h *hello) { h.clientID, h.user = "esp32", "acme:nope" }), "2003008700", "not-authorized"},
+	{"free client id and the will of another device", 5, connectPacket(5, func(h *hello) {
+		h.clientID, h.will = "esp32", []string{"weir/acme/devices/dev2/events", "{}"}
+	}), "2003008700", "not-authorized"},
 	{"empty suffix", 5, connectPacket(5, func(h *hello) { h.clientID = theClient + ":" }), "2003008700", "not-authorized"},
 	{"endless suffix", 5, connectPacket(5, func(h *hello) { h.clientID = theClient + ":" + strings.Repeat("x", 129) }), "2003008700", "not-authorized"},
 	{"wildcard for a device", 5, connectPacket(5, func(h *hello) { h.clientID = "weir:acme:+" }), "2003008700", "not-authorized"},

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A device that cannot connect learns nothing; the operator is told what is wrong with its user name or client id, without
+// A device that cannot connect learns nothing; the operator sees what is wrong with its user name or client id, without
 // any part of what may be a credential.
 func TestTheOperatorSeesWhatIsWrongWithAConnect(t *testing.T) {
 	t.Parallel()
@@ -21,14 +21,16 @@ func TestTheOperatorSeesWhatIsWrongWithAConnect(t *testing.T) {
 		"no tenant before the mark": {"foo", ":" + secret, "", "", "the user name does not begin with the token of a tenant: write it as TENANT:ACCESS_TOKEN"},
 		"an impossible tenant":      {"foo", secret + "!:x", "", "", "the user name does not begin with the token of a tenant: write it as TENANT:ACCESS_TOKEN"},
 		"no credential":             {"weir:acme:d", "acme:", "", "acme", "the user name has no credential after the tenant: write it as TENANT:ACCESS_TOKEN"},
-		"no client id":              {"", "acme:" + secret, "", "acme", "there is no client id: it is weir:acme:DEVICE"},
-		"a foreign client id":       {"foo", "acme:" + secret, "", "acme", `client id "foo" is not weir:acme:DEVICE`},
-		"a generated client id":     {"auto-3F2A:b:c d", "acme:" + secret, "", "acme", `client id "auto-3F2A:b:c d" is not weir:acme:DEVICE`},
+		"no client id":              {"", "acme:" + secret, "", "acme", ""},
+		"a free client id":          {"foo", "acme:" + secret, "", "acme", ""},
+		"a generated client id":     {"auto-3F2A:b:c d", "acme:" + secret, "", "acme", ""},
+		"no device":                 {"weir:acme", "acme:" + secret, "", "acme", `client id "weir:acme" is not weir:acme:DEVICE`},
+		"an impossible device":      {"weir:acme:a/b", "acme:" + secret, "", "acme", `client id "weir:acme:a/b" is not weir:acme:DEVICE`},
 		"another instance":          {"plant:acme:d", "acme:" + secret, "", "acme", `client id "plant:acme:d" does not begin with weir, the id of this instance`},
 		"another tenant":            {"weir:globex:d", "acme:" + secret, "", "acme", `client id "weir:globex:d" names another tenant than the user name, acme`},
 		"an empty suffix":           {"weir:acme:d:", "acme:" + secret, "", "acme", `the suffix of client id "weir:acme:d:" must have 1 to 128 bytes`},
-		"control characters":        {"a\x1b[31m", "acme:" + secret, "", "acme", `client id "a\x1b[31m" is not weir:acme:DEVICE`},
-		"a long client id":          {strings.Repeat("x", 500), "acme:" + secret, "", "acme", `client id "` + strings.Repeat("x", 64) + `"… is not weir:acme:DEVICE`},
+		"control characters":        {"weir:a\x1b[31m", "acme:" + secret, "", "acme", `client id "weir:a\x1b[31m" is not weir:acme:DEVICE`},
+		"a long client id":          {strings.Repeat("x", 500), "acme:" + secret, "", "acme", `client id "` + strings.Repeat("x", 64) + `"… has more than 128 bytes`},
 		"all is well":               {"weir:acme:d", "acme:" + secret, "", "acme", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"crypto/rand"
 	"math"
 	"regexp"
 	"strings"
@@ -42,13 +41,11 @@ func (c OpenConfig) withDefaults() OpenConfig {
 }
 
 const (
-	openAliases  = 16  // topic aliases of one connection, in each direction
-	maxLevels    = 128 // of a topic name or filter
-	maxOpenID    = 256 // bytes of a client id
-	minForID     = 34  // bytes more of a CONNACK that holds a chosen client id
-	maxOpenQoS2  = 4096
-	allQueues    = 4 // times MaxQueuedBytes are what all queues may hold
-	openAutoName = "auto-"
+	openAliases = 16  // topic aliases of one connection, in each direction
+	maxLevels   = 128 // of a topic name or filter
+	maxOpenID   = 256 // bytes of a client id
+	maxOpenQoS2 = 4096
+	allQueues   = 4 // times MaxQueuedBytes are what all queues may hold
 )
 
 // Reasons for which an open topic refuses or drops.
@@ -78,7 +75,7 @@ func newOpenTopics(b *Broker, cfg OpenConfig) *openTopics {
 	cfg = cfg.withDefaults()
 	o := &openTopics{b: b, cfg: cfg, metrics: newPubsubMetrics(b.deps.Registerer),
 		devices: regexp.MustCompile(`^` + regexp.QuoteMeta(b.cfg.InstanceID) + one +
-			`(devices/[^/]+/events|command-responses/[^/]+|device-reports/[^/]+|device-commands/[^/]+)$`)}
+			`(devices/[^/]+/(events|telemetry)|command-responses/[^/]+|device-reports/[^/]+|device-commands/[^/]+)$`)}
 	o.pubsub = newPubsub(o, limits{OpenConfig: cfg, MaxConnections: func() int { return cfg.MaxConnections }, MaxQoS: 2, MaxAliases: openAliases,
 		Identifiers: true, KeepsMessages: true, AllowQoS2: func() bool { return true }}, o.metrics)
 	return o
@@ -96,15 +93,12 @@ func (o *openTopics) claims(p *connect) (id identity, r *refusal) {
 	switch {
 	case len(p.clientID) > maxOpenID:
 		return id, refuseClientID
-	case p.clientID == "" && p.maxPacket > 0 && p.maxPacket < minConnack+minForID:
-		return id, refusePacketSize
 	case p.will != nil && !o.soundWill(p.will):
 		return id, refuseOpenTopic
 	}
-	if p.clientID == "" {
-		p.clientID, id.assigned = openAutoName+rand.Text(), true
-	}
-	return id, nil
+	id.assigned, r = p.assign()
+	id.client = p.clientID
+	return id, r
 }
 
 func (o *openTopics) soundWill(w *will) bool {
@@ -112,7 +106,7 @@ func (o *openTopics) soundWill(w *will) bool {
 }
 
 // verify verifies a credential of the tenant.
-func (o *openTopics) verify(ctx context.Context, p *connect, _ identity) (Proof, *refusal) {
+func (o *openTopics) verify(ctx context.Context, p *connect, _ *identity) (Proof, *refusal) {
 	if o.cfg.OpenTopicsAnonymous {
 		return Proof{}, nil
 	}
@@ -133,10 +127,7 @@ func (o *openTopics) verify(ctx context.Context, p *connect, _ identity) (Proof,
 
 // offers is all of MQTT, within bounds.
 func (o *openTopics) offers(c *conn, p *packets.Properties) {
-	p.TopicAliasMaximum = openAliases
-	if c.assigned {
-		p.AssignedClientID = c.clientID
-	}
+	p.TopicAliasMaximum, p.AssignedClientID = openAliases, c.assigned
 }
 
 func (o *openTopics) begin(c *conn) {

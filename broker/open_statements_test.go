@@ -112,7 +112,7 @@ func connectionStatements() []openStatement {
 			c := s.x.dial(mqtt5)
 			c.send(connectPacket(mqtt5, func(h *hello) { h.clientID, h.noUser = "", true }))
 			synctest.Wait()
-			if got := c.take(); len(got) != 1 || !strings.Contains(string(got[0]), openAutoName) {
+			if got := c.take(); len(got) != 1 || !strings.Contains(string(got[0]), autoName) {
 				s.Errorf("% x", got)
 			}
 		}},

@@ -597,7 +597,7 @@ func TestOpenTopicsSayWhatTheyOffer(t *testing.T) {
 		synctest.Wait()
 		got := c.take()[0]
 		props := got[5:]
-		if !bytes.Contains(props, slices.Concat([]byte{propAssignedClientID, 0, 31}, []byte(openAutoName))) {
+		if !bytes.Contains(props, slices.Concat([]byte{propAssignedClientID, 0, 31}, []byte(autoName))) {
 			t.Errorf("no client id assigned (MQTT-3.2.2-16): % x", props)
 		}
 		for _, want := range [][]byte{{propReceiveMaximum, 1, 0}, {propMaximumPacketSize, 0, 0x10, 0, 0}, {propTopicAliasMaximum, 0, openAliases}, {propServerKeepAlive, 2, 0x58}} {
@@ -613,7 +613,7 @@ func TestOpenTopicsSayWhatTheyOffer(t *testing.T) {
 
 // A topic of a device is served by the broker for devices: a PUBACK here would be taken for a promise.
 func TestOpenTopicsRefuseTopicsOfDevices(t *testing.T) {
-	for _, topic := range []string{theEvents, "weir/other/devices/x/events", theReports, theCommands, "weir/acme/command-responses/dev1"} {
+	for _, topic := range []string{theEvents, theTelemetry, "weir/other/devices/x/events", theReports, theCommands, "weir/acme/command-responses/dev1"} {
 		forBothOpen(t, OpenConfig{}, func(t *testing.T, x *bench, v byte) {
 			r, _ := x.open(v, "r")
 			r.subscribed("#", 1)

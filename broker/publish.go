@@ -91,9 +91,9 @@ func (d *devices) publish(c *conn, header byte, body []byte) *cause {
 		}
 	}
 	reason := ingest.ReasonNotAuthorized
-	switch c.topics.purpose(p.topic) {
-	case forEvents:
-		c.accept(&p, number)
+	switch purpose := c.topics.purpose(p.topic); purpose {
+	case forEvents, forTelemetry:
+		c.accept(&p, number, purpose == forTelemetry)
 		return nil
 	case noConsumer:
 		reason = ingest.ReasonNoConsumer
@@ -143,11 +143,11 @@ func reasonText(r ingest.Reason) string {
 	return "not the topic of this connection's device"
 }
 
-// accept hands an event to the intake.
-func (c *conn) accept(p *publish, number uint64) {
+// accept hands an event, or a flat body, to the intake.
+func (c *conn) accept(p *publish, number uint64, flat bool) {
 	a := &ingest.Arrival{
 		Transport: ingest.TransportMQTT, Source: c.b.cfg.Source, Tenant: c.binding.Tenant, Topic: c.binding.Device,
-		Body: p.payload,
+		Body: p.payload, Flat: flat,
 		Conn: &c.binding, ClientID: c.clientID, PacketID: p.id, Dup: p.dup, HoldFor: -1,
 		CannotRefuse: c.version < mqtt5 || p.qos == 0,
 	}

@@ -99,7 +99,7 @@ func TestTheWaitForAFirstReadingShowsWhyItDoesNotComeUntilItDoes(t *testing.T) {
 		t.Fatalf("connected with a wrong credential: %v, %v", code, err)
 	}
 	w.says(w.stderr, `^connection refused \(not-authorized\)$`)
-	postEvent(t, p, token, `{"entries":[{"measurements":{"temp":21.5}}]}}`)
+	postEvent(t, p, token, `{"entries":[{"measurements":{"temp":[21.5]}}]}}`)
 	w.says(w.stderr, `^refused \(undecodable\): payload: the value of a metric must be a string.* \(it names no device, and may be another's\)$`)
 	p.Run("", "send", "acme", "other", "temp=99") // is none of its
 

@@ -19,6 +19,8 @@ import (
 const (
 	// ReasonBadTenant: the tenant does not match the token pattern.
 	ReasonBadTenant ingest.Reason = "bad-tenant"
+	// ReasonBadDevice: the device in the path does not match the token pattern.
+	ReasonBadDevice ingest.Reason = "bad-device"
 	// ReasonUnreadable: the body could not be read completely.
 	ReasonUnreadable ingest.Reason = "unreadable"
 )
@@ -50,7 +52,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Request) response {
-	tenant, ok := h.tenantOf(r.URL)
+	to, ok := h.addressOf(r.URL)
+	tenant := to.tenant
 	switch {
 	case !ok:
 		return response{status: http.StatusNotFound, text: "no such path"}
@@ -59,6 +62,8 @@ func (h *handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		return response{status: http.StatusMethodNotAllowed, text: "only POST is allowed here"}
 	case !model.ValidToken(tenant):
 		return h.refuse("", int(max(r.ContentLength, 0)), ReasonBadTenant, response{http.StatusBadRequest, "the tenant is not a valid tenant id", 0})
+	case to.flat && !model.ValidToken(to.device):
+		return h.refuse(tenant, int(max(r.ContentLength, 0)), ReasonBadDevice, response{http.StatusBadRequest, "the device is not a valid device token", 0})
 	case h.deps.Intake.TenantFull(tenant):
 		return h.refuse(tenant, int(max(r.ContentLength, 0)), ingest.ReasonCeiling, overCeiling)
 	}
@@ -66,38 +71,51 @@ func (h *handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if err != nil {
 		return h.bodyFailed(tenant, len(body), err)
 	}
+	if to.flat {
+		return h.one(ctx, h.telemetry(to, r.Header, body))
+	}
 	events, err := ingest.SplitArray(body, h.cfg.MaxEvents)
 	switch {
 	case err == nil && events == nil:
-		return h.one(ctx, tenant, body)
+		return h.one(ctx, h.arrival(tenant, body))
 	case err != nil:
 		return h.refuse(tenant, len(body), ingest.ReasonUndecodable, response{http.StatusBadRequest, err.Error(), 0})
 	}
 	return h.all(ctx, tenant, events)
 }
 
-const eventsPath = "/events"
+// address is what a path names.
+type address struct {
+	tenant, device string
+	flat           bool // the body is flat, and of the device
+}
 
-// tenantOf returns the tenant of /{instanceId}/{tenant}/events. The path is split before it is unescaped: an escaped
-// slash is part of a name and never separates segments.
-func (h *handler) tenantOf(u *url.URL) (tenant string, ok bool) {
-	if u.RawPath == "" { // the path contains no escaped slash
-		if rest, ok := strings.CutPrefix(u.Path, h.prefix); ok {
-			tenant, ok = strings.CutSuffix(rest, eventsPath)
-			return tenant, ok && !strings.Contains(tenant, "/")
+// addressOf returns what /{instanceId}/{tenant}/events or /{instanceId}/{tenant}/devices/{device}/telemetry names. The path is
+// split before it is unescaped: an escaped slash is part of a name and never separates segments.
+func (h *handler) addressOf(u *url.URL) (a address, ok bool) {
+	path := u.Path
+	if u.RawPath != "" { // the path contains escapes that matter
+		path = u.EscapedPath()
+	}
+	parts := strings.Split(path, "/")
+	switch {
+	case len(parts) == 4 && parts[3] == "events":
+	case len(parts) == 6 && parts[3] == "devices" && parts[5] == "telemetry":
+		a.device, a.flat = parts[4], true
+	default:
+		return a, false
+	}
+	instance := parts[1]
+	a.tenant = parts[2]
+	if u.RawPath != "" {
+		var err error
+		for _, name := range []*string{&instance, &a.tenant, &a.device} {
+			if *name, err = url.PathUnescape(*name); err != nil {
+				return a, false
+			}
 		}
-		return "", false
 	}
-	parts := strings.Split(u.EscapedPath(), "/")
-	if len(parts) != 4 || parts[0] != "" || parts[3] != "events" {
-		return "", false
-	}
-	instance, err := url.PathUnescape(parts[1])
-	if err != nil || instance != h.cfg.InstanceID {
-		return "", false
-	}
-	tenant, err = url.PathUnescape(parts[2])
-	return tenant, err == nil
+	return a, parts[0] == "" && instance == h.cfg.InstanceID
 }
 
 // refuse counts a message that does not become an arrival.
@@ -125,9 +143,17 @@ func (h *handler) arrival(tenant string, body []byte) *ingest.Arrival {
 	return &ingest.Arrival{Transport: ingest.TransportHTTP, Source: h.cfg.Source, Tenant: tenant, Body: body}
 }
 
-func (h *handler) one(ctx context.Context, tenant string, body []byte) response {
+// telemetry is the arrival of a flat body: the path names the device, and the header holds its credential.
+func (h *handler) telemetry(to address, head http.Header, body []byte) *ingest.Arrival {
+	a := h.arrival(to.tenant, body)
+	a.Topic, a.Flat = to.device, true
+	a.Credential, a.Fault = credentialOf(head)
+	return a
+}
+
+func (h *handler) one(ctx context.Context, a *ingest.Arrival) response {
 	answered := make(chan ingest.Answer, 1)
-	h.deps.Intake.Accept(ctx, h.arrival(tenant, body), func(a ingest.Answer) { answered <- a })
+	h.deps.Intake.Accept(ctx, a, func(a ingest.Answer) { answered <- a })
 	return responseTo(<-answered)
 }
 

@@ -1,8 +1,10 @@
 // Package httpingest is the HTTP transport: POST {ingest_url}/{instanceId}/{tenant}/events with one ingest event or an
-// array of them. The listener speaks HTTP or HTTPS and authenticates no connection: the credential is in the body. The
+// array of them, and POST {ingest_url}/{instanceId}/{tenant}/devices/{device}/telemetry with a flat body. The listener speaks
+// HTTP or HTTPS and authenticates no connection: the credential is in the event, or beside a flat body in the header. The
 // status reports whether an event is stored, or why not.
 //
 //	handler.go     the path, the order of the checks, the answers
+//	credential.go  the credential of a header
 //	body.go        reading a bounded body, splitting an array
 //	timeout.go     the deadline of a request
 //	transport.go   the listeners with their timeouts and connection limit
@@ -59,7 +61,6 @@ type Intake interface {
 type handler struct {
 	cfg     Config
 	maxBody atomic.Int64 // effective in place of cfg.MaxBody
-	prefix  string       // of every path
 	deps    Deps
 	metrics *metrics
 	large   chan struct{} // slots for large bodies
@@ -78,7 +79,7 @@ func newHandler(cfg Config, deps Deps) (*handler, error) {
 	if deps.Logger == nil {
 		deps.Logger = slog.New(slog.DiscardHandler)
 	}
-	h := &handler{cfg: cfg, prefix: "/" + cfg.InstanceID + "/", deps: deps, metrics: newMetrics(deps.Registerer), large: make(chan struct{}, cfg.MaxLargeBodies)}
+	h := &handler{cfg: cfg, deps: deps, metrics: newMetrics(deps.Registerer), large: make(chan struct{}, cfg.MaxLargeBodies)}
 	h.maxBody.Store(int64(cfg.MaxBody))
 	if deps.Registerer != nil {
 		h.registerBounds(deps.Registerer)

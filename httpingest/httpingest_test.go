@@ -626,7 +626,8 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 
 // FuzzPath: whatever the path is, a tenant that is taken from it has the pattern or is refused.
 func FuzzPath(f *testing.F) {
-	for _, s := range []string{"/weir/acme/events", "/weir/a%2Fb/events", "//", "/weir/%zz/events", "/weir/acme/events/"} {
+	for _, s := range []string{"/weir/acme/events", "/weir/a%2Fb/events", "//", "/weir/%zz/events", "/weir/acme/events/", "/weir/acme/devices/d1/telemetry",
+		"/weir/acme/devices/a%2Fb/telemetry", "/weir/acme/devices/events/x/telemetry"} {
 		f.Add(s)
 	}
 	h, err := newHandler(Config{InstanceID: "weir"}, Deps{Intake: &fakeIntake{}})
@@ -638,8 +639,8 @@ func FuzzPath(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if tenant, ok := h.tenantOf(u); ok && !strings.Contains(path, "events") {
-			t.Fatalf("%q gave %q", path, tenant)
+		if a, ok := h.addressOf(u); ok && !strings.Contains(path, "events") && !a.flat || a.flat && !strings.Contains(path, "telemetry") || !a.flat && a.device != "" {
+			t.Fatalf("%q gave %+v", path, a)
 		}
 	})
 }

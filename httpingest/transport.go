@@ -126,7 +126,7 @@ func (t *Transport) Close(ctx context.Context) error {
 	return nil
 }
 
-// Drop implements ingest.Transport. It does nothing: no connection belongs to a device, each body has its credential.
+// Drop implements ingest.Transport. It does nothing: no connection belongs to a device, each request has its credential.
 func (t *Transport) Drop(func(model.Binding) bool) {}
 
 // Sources implements ingest.Transport.

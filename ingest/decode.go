@@ -215,7 +215,7 @@ func (d *decoder) metric(m *model.Message, first, entry int, name string) {
 		return
 	}
 	d.count()
-	v := d.decimal("the value of a metric")
+	v := d.value("the value of a metric")
 	if d.Err() == nil {
 		m.Measurements = append(m.Measurements, model.Reading{Entry: uint16(entry), Metric: name, Value: v})
 	}
@@ -336,25 +336,64 @@ func (d *decoder) time(what string) model.Nanos {
 	return model.NanosOf(t)
 }
 
-// decimal takes a string that holds a finite decimal number. It accepts the syntax of a JSON number with an optional leading
-// plus: no hexadecimal, no underscores, no words.
+// value takes the value of a metric: a string that holds a number, a number, or true (1) or false (0).
+func (d *decoder) value(what string) float64 {
+	switch c := d.Peek(); {
+	case c == '"':
+		return d.decimal(what)
+	case c == 't' || c == 'f':
+		return d.boolean(what)
+	case c == '-' || c >= '0' && c <= '9':
+		v, ok := floatOf(d.Number(what))
+		if !ok {
+			d.Fail("%s must be a finite number", what)
+		}
+		return v
+	}
+	d.Fail("%s must be a string that holds a number, a number, or true or false", what)
+	return 0
+}
+
+// boolean takes true as 1 and false as 0.
+func (d *decoder) boolean(what string) float64 {
+	if d.Bool(what) {
+		return 1
+	}
+	return 0
+}
+
+// decimal takes a string that holds a finite decimal number.
 func (d *decoder) decimal(what string) float64 {
 	b := d.Bytes(what)
 	if d.Err() != nil {
 		return 0
 	}
+	v, why := decimalOf(b)
+	if why != "" {
+		d.Fail("%s %s", what, why)
+	}
+	return v
+}
+
+// decimalOf reads the text of a finite decimal number and returns what is wrong with it, "" when nothing is. It accepts the
+// syntax of a JSON number with an optional leading plus: no hexadecimal, no underscores, no words.
+func decimalOf(b []byte) (v float64, why string) {
 	for _, c := range b {
 		if !(c >= '0' && c <= '9' || c == '.' || c == '-' || c == '+' || c == 'e' || c == 'E') {
-			d.Fail("%s must be a string that holds a number", what)
-			return 0
+			return 0, "must be a string that holds a number"
 		}
 	}
-	v, err := strconv.ParseFloat(string(b), 64)
-	if err != nil {
-		v = math.NaN() // beyond float64, or no number
+	v, ok := floatOf(string(b))
+	if !ok {
+		return 0, notFinite
 	}
-	d.check(checkFinite(what, v))
-	return v
+	return v, ""
+}
+
+// floatOf reads a number; ok is false for what is beyond float64 or no number.
+func floatOf(s string) (v float64, ok bool) {
+	v, err := strconv.ParseFloat(s, 64)
+	return v, err == nil && !math.IsInf(v, 0) && !math.IsNaN(v)
 }
 
 func (d *decoder) bounded(what string, most int) string {

@@ -149,10 +149,12 @@ func checkMetric(before []model.Reading, name string) string {
 
 func checkFinite(what string, v float64) string {
 	if math.IsInf(v, 0) || math.IsNaN(v) {
-		return what + " must be a string that holds a finite number"
+		return what + " " + notFinite
 	}
 	return ""
 }
+
+const notFinite = "must be a string that holds a finite number"
 
 // checkLocation returns what is out of range. A direction is stored to 4 decimals, so a value that would round to 360 is
 // refused.

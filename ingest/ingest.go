@@ -26,6 +26,13 @@ type Arrival struct {
 	// Message is what a transport with a format of its own decoded from Body; nil: Body is an ingest event in JSON. Its
 	// bounds and form are checked as those of a JSON event. It belongs to the intake from here on.
 	Message *model.Message
+	// Flat says that Body is a flat body: one JSON object of metrics and their values instead of an ingest event.
+	Flat bool
+	// Credential is what the sender presents outside a flat body or a decoded message, such as in a header. It counts like one in
+	// an ingest event.
+	Credential Credential
+	// Fault is what the transport found wrong outside the body, fit to be sent to the device: the message is refused as undecodable.
+	Fault string
 	// Conn is the device that something outside the body vouches for: a connection, a handshake, the topic of a trusted
 	// source. nil: the credential in the body has to.
 	Conn *model.Binding

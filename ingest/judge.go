@@ -56,12 +56,21 @@ func (in *Intake) judge(ctx context.Context, m *arrival) {
 	m.unauthenticated = m.line.tenant == "" || m.rec.Verdict != model.VerdictOK
 }
 
-// event returns the message that the transport decoded, or else decodes the body. Both have passed the same checks.
-func (m *arrival) event(readings []model.Reading) (Decoded, *DecodeError) {
-	if m.Message != nil {
-		return Decoded{Message: *m.Message}, checkMessage(m.Message)
+// event returns the message that the transport decoded, or else decodes the body. Both have passed the same checks. A credential
+// that the transport took from elsewhere stands in the place of one in the body.
+func (m *arrival) event(readings []model.Reading) (ev Decoded, _ *DecodeError) {
+	var err error
+	switch {
+	case m.Fault != "":
+		return ev, &DecodeError{Reason: ReasonUndecodable, Text: m.Fault}
+	case m.Message != nil:
+		return Decoded{Message: *m.Message, Credential: m.Credential}, checkMessage(m.Message)
+	case m.Flat:
+		ev, err = decodeFlatInto(readings, m.Body)
+		ev.Credential = m.Credential
+	default:
+		ev, err = decodeInto(readings, m.Body)
 	}
-	ev, err := decodeInto(readings, m.Body)
 	de, _ := errors.AsType[*DecodeError](err)
 	return ev, de
 }

@@ -96,10 +96,11 @@ type Tracker struct {
 	odd    map[int64]uint64     // what the last check found to differ, with the session number found
 }
 
-// connection is a device's connection, or when the last one ended.
+// connection is the latest connection of a device with the number of those that are open, or when the last one ended.
 type connection struct {
 	binding model.Binding
 	session uint64
+	open    int
 	ended   time.Time
 }
 
@@ -149,7 +150,7 @@ func (t *Tracker) Arrived(ctx context.Context, b model.Binding) (session uint64)
 	session = max(stored+1, t.last+1, nanos(now))
 	t.last = session
 	delete(t.left, b.DeviceID)
-	t.live[b.DeviceID] = connection{binding: b, session: session}
+	t.live[b.DeviceID] = connection{binding: b, session: session, open: t.live[b.DeviceID].open + 1}
 	t.countGrace()
 	t.mu.Unlock()
 	t.emit(ctx, b, model.Connected, "connected", session, now)
@@ -178,27 +179,31 @@ func (t *Tracker) readFailed(what string, err error) {
 
 func nanos(at time.Time) uint64 { return uint64(max(at.UnixNano(), 0)) }
 
-// Left reports the end of the connection that Arrived gave the session number. It is ignored when a later connection of the
-// device has arrived already.
+// Left reports, once, the end of the connection that Arrived gave the session number. While another connection of the device is
+// open it is no transition: only the last end is, and it bears the number of the latest connection.
 func (t *Tracker) Left(ctx context.Context, b model.Binding, session uint64, reason string, by By) {
 	if t.cfg.Silent || session == 0 {
 		return
 	}
 	now := t.deps.Now()
 	t.mu.Lock()
-	if t.live[b.DeviceID].session != session {
+	c := t.live[b.DeviceID]
+	if c.open--; c.open > 0 {
+		t.live[b.DeviceID] = c
+	}
+	if c.open != 0 {
 		t.mu.Unlock()
 		return
 	}
 	delete(t.live, b.DeviceID)
 	if by == ByWeir && len(t.left) < t.cfg.MaxGraces() {
-		t.left[b.DeviceID] = connection{binding: b, session: session, ended: now}
+		t.left[b.DeviceID] = connection{binding: b, session: c.session, ended: now}
 	}
 	t.countGrace()
 	t.mu.Unlock()
 	switch by {
 	case ByDevice:
-		t.emit(ctx, b, model.Disconnected, reason, session, now)
+		t.emit(ctx, b, model.Disconnected, reason, c.session, now)
 	case ByWeir:
 		t.nudge()
 	}

@@ -97,3 +97,20 @@ func TestASilentTrackerAssertsNothing(t *testing.T) {
 		}
 	})
 }
+
+// A device may have several connections at a time: it leaves with the last of them, whichever that is.
+func TestTheLastConnectionOfADeviceDecides(t *testing.T) {
+	for _, order := range [][2]int{{0, 1}, {1, 0}} {
+		tracked(t, TrackerConfig{}, func(tr *Tracker, got func() []string) {
+			sessions := []uint64{tr.Arrived(t.Context(), d1), tr.Arrived(t.Context(), d1)}
+			tr.Left(t.Context(), d1, sessions[order[0]], "lost", ByDevice)
+			if len(got()) != 2 {
+				t.Errorf("%v: after the first end %q", order, got())
+			}
+			tr.Left(t.Context(), d1, sessions[order[1]], "lost", ByDevice)
+			if want := []string{"d1 CONNECTED connected", "d1 CONNECTED connected", "d1 DISCONNECTED lost"}; !slices.Equal(got(), want) {
+				t.Errorf("%v: %q", order, got())
+			}
+		})
+	}
+}

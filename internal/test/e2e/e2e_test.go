@@ -31,6 +31,7 @@ func TestTheRunningProgram(t *testing.T) {
 		"detections": detections, "severities": severities, "expressions": expressions, "profiles apart": profilesApart,
 		"slow subscriber": slowSubscriber, "shapes of processing": processingShapes,
 		"http statuses": httpStatuses, "body credentials": bodyCredentials, "retries": retries, "mqtt credentials": mqttCredentials,
+		"device recipes": deviceRecipes, "arduino": arduino, "header credentials": headerCredentials,
 		"own topics": ownTopics, "told or kept": toldOrKept, "one body through both doors": oneBody,
 		"event queries": eventQueries, "buckets": buckets, "backfill": backfill, "presence": presence,
 		"tokens": tokens, "external ids": externalIDs, "common properties": commonProperties, "concurrent updates": concurrentUpdates,

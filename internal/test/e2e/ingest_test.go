@@ -33,7 +33,7 @@ func httpStatuses(t *testing.T, w *world) {
 		{"/weir/http-statuses/events", `{"eventType":`, http.StatusBadRequest},
 		{"/weir/http-statuses/events", `nothing of the kind`, http.StatusBadRequest},
 		{"/weir/http-statuses/events", ``, http.StatusBadRequest},
-		{"/weir/http-statuses/events", `{"eventType":"Measurement","payload":{"entries":[{"measurements":{"temp":1}}]}}`, http.StatusBadRequest},
+		{"/weir/http-statuses/events", `{"eventType":"Measurement","payload":{"entries":[{"measurements":{"temp":[1]}}]}}`, http.StatusBadRequest},
 		{"/weir/http.statuses/events", good, http.StatusBadRequest},
 		{"/weir/-x/events", good, http.StatusBadRequest},
 		{"/weir/a%20b/events", good, http.StatusBadRequest},
@@ -151,7 +151,10 @@ func mqttCredentials(t *testing.T, w *world) {
 		{"weir:first:d", "first:mqtt-credentials-d", "", 5}, // of another tenant
 		{d, "first:mqtt-credentials-d", "", 5},              // likewise
 		{"other:mqtt-credentials:d", "mqtt-credentials:user", "right", 5},
-		{"anything", "mqtt-credentials:user", "right", 5},
+		{"anything", "mqtt-credentials:user", "right", 0}, // the credential names the device
+		{"anything", "mqtt-credentials:user", "wrong", 5},
+		{"", "mqtt-credentials:mqtt-credentials-d", "", 0},
+		{"", "mqtt-credentials:nobody", "", 5},
 		{d, "mqtt-credentials-d", "", 5},
 	} {
 		if got := code(c.id, c.user, c.password); got != c.want {
