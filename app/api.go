@@ -50,6 +50,7 @@ func (a *api) Start(context.Context, context.Context) error {
 	a.setup, calls = web.NewSetup(web.SetupConfig{BaseURL: a.cfg.BaseURL, DataDir: a.cfg.DataDir, Log: a.log, Metrics: a.metrics,
 		Listener: func() (string, string) { return apiListener(a.listeners.list()) }}, setupSteps{e.Entities, a.applier})
 	f.late[web.SetupCalls].set(calls)
+	f.accounts.Store(e.Entities)
 	f.closed.Store(new(e.Auth.HasSuperuser))
 	return nil
 }

@@ -116,6 +116,7 @@ func newRoot(c *command) *cobra.Command {
 		newInit(c),
 		newReload(c),
 		newService(c),
+		newDocs(c),
 		newVersion(c),
 		newCompletion(c),
 		newMan(c),
