@@ -81,12 +81,15 @@ func (f *front) Start(_, life context.Context) error {
 func (f *front) pages(cfg web.Config) web.Front {
 	return web.Front{Instance: f.cfg.Instance.ID, Version: f.opt.Version, BaseURL: func() string { return f.effective().BaseURL },
 		Setup: f.setupState, Ready: f.ready.Load, Listeners: f.shown, Areas: cfg.Areas, DevTools: cfg.DevTools, Log: f.log, Firings: f.fired,
-		Accounts: web.Accounts{Auth: func() web.SignIn {
-			if e := f.accounts.Load(); e != nil {
-				return e.Auth
-			}
-			return nil
-		}}}
+		Accounts: web.Accounts{Auth: f.signIn}}
+}
+
+// signIn is what the pages sign people in with, nil until it is known.
+func (f *front) signIn() web.SignIn {
+	if e := f.accounts.Load(); e != nil {
+		return e.Auth
+	}
+	return nil
 }
 
 // shown are the listeners that are open, without the operator's socket: its path says nothing to a browser.

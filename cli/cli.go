@@ -114,6 +114,7 @@ func newRoot(c *command) *cobra.Command {
 		newSite(c),
 		newConfig(c),
 		newInit(c),
+		newCert(c),
 		newReload(c),
 		newService(c),
 		newDocs(c),
