@@ -41,6 +41,15 @@ func TestDocumentsTransports(t *testing.T) {
 	}
 }
 
+// TestDocumentsTLS opens mqtts in two commands.
+func TestDocumentsTLS(t *testing.T) {
+	t.Parallel()
+	needs(t, "sh", "grep", "mosquitto_pub")
+	_, o := here(t)
+	o.Env = append(o.Env, "WEIR_LISTENERS_MQTTS=127.0.0.1:0")
+	follow.Page(t, "docs/tls.md", o)
+}
+
 // TestDocumentsReadme does what the first screen says, and ends with a firing seen.
 func TestDocumentsReadme(t *testing.T) {
 	t.Parallel()

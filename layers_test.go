@@ -16,6 +16,7 @@ import (
 var floors = map[string]int{
 	"internal": -1,
 	"model":    0,
+	"docs":     0, // the documentation as a part of the program
 	"store":    1, "spool": 1, "rules": 1,
 	"registry": 2, "series": 2, "auth": 2, "govern": 2, "presence": 2, "command": 2, "alarm": 2, "notify": 2, "connectors": 2, "inference": 2,
 	"ingest": 3, "actions": 3, "site": 3, "backup": 3, "health": 3,
@@ -77,6 +78,7 @@ var libraries = []library{
 	{path: "golang.org/x/term", what: "the terminal", within: []string{"cli"}},
 	{path: "golang.org/x/sync", what: "semaphores and groups", within: []string{"app", "operate", "cli", "gql", "bench"}, tests: everyTest},
 	{path: "golang.org/x/sys", what: "the system", within: []string{"app", "operate", "backup", "health", "bench", "internal"}, tests: everyTest},
+	{path: "github.com/yuin/goldmark", what: "the Markdown renderer", within: []string{"web"}},
 	{path: "github.com/prometheus/client_golang/prometheus", what: "metrics", tests: everyTest, within: []string{"internal/hub", "internal/memory",
 		"store/sqlite", "spool/bolt", "rules", "registry", "series", "auth", "govern", "presence", "command", "alarm", "notify", "connectors", "ingest",
 		"actions", "health", "broker", "httpingest", "mqttsource", "sparkplug", "lwm2m", "edge", "gql", "web", "operate", "app"}},
@@ -107,7 +109,7 @@ var driverUsers = []string{"app"}
 var sqlWithin = []string{"store"}
 
 // cliMay are the packages that the command line knows: it parses, asks and shows.
-var cliMay = []string{"operate", "app", "config", "model", "health", "internal"}
+var cliMay = []string{"operate", "app", "config", "model", "health", "docs", "internal"}
 
 // pure packages and files return what follows from their arguments: no I/O, no clock, no randomness, no goroutine, neither in
 // them nor in what they import. Their tests may.

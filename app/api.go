@@ -48,8 +48,9 @@ func (a *api) Start(context.Context, context.Context) error {
 	f.late[serviceTokenPath].set(e.Auth.ServiceToken())
 	var calls http.Handler
 	a.setup, calls = web.NewSetup(web.SetupConfig{BaseURL: a.cfg.BaseURL, DataDir: a.cfg.DataDir, Log: a.log, Metrics: a.metrics,
-		Listener: func() (string, string) { return apiListener(a.listeners.list()) }}, setupSteps{e.Entities, a.applier})
+		Listener: func() (string, string) { return apiListener(a.listeners.list()) }, Accounts: web.Accounts{Auth: f.signIn}}, setupSteps{e.Entities, a.applier})
 	f.late[web.SetupCalls].set(calls)
+	f.accounts.Store(e.Entities)
 	f.closed.Store(new(e.Auth.HasSuperuser))
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"net/http"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -21,8 +22,10 @@ type front struct {
 	web         *web.Server
 	late        map[string]*later // by area or path
 	// closed reports whether an administrator exists.
-	closed  atomic.Pointer[func() bool]
-	serving sync.WaitGroup // answers until the store has closed
+	closed atomic.Pointer[func() bool]
+	// accounts are what the pages sign people in with, nil until they are known.
+	accounts atomic.Pointer[operate.Entities]
+	serving  sync.WaitGroup // answers until the store has closed
 }
 
 const (
@@ -63,14 +66,64 @@ func (f *front) Start(_, life context.Context) error {
 		f.late[name] = &later{}
 		cfg.Areas = append(cfg.Areas, web.Area{Name: name, Plane: "tenant", Token: "access", SDL: sdl, Handler: f.late[name]})
 	}
-	var err error
+	pages, err := f.pages(cfg).Pages()
+	if err != nil {
+		return err
+	}
+	maps.Copy(cfg.Handlers, pages)
 	if f.web, err = web.New(cfg); err != nil {
 		return err
 	}
 	return f.listen(life)
 }
 
-// open opens the listeners.
+// pages are those of / and below.
+func (f *front) pages(cfg web.Config) web.Front {
+	return web.Front{Instance: f.cfg.Instance.ID, Version: f.opt.Version, BaseURL: func() string { return f.effective().BaseURL },
+		Setup: f.setupState, Ready: f.ready.Load, Listeners: f.shown, Areas: cfg.Areas, DevTools: cfg.DevTools, Log: f.log, Firings: f.fired,
+		Accounts: web.Accounts{Auth: f.signIn}}
+}
+
+// signIn is what the pages sign people in with, nil until it is known.
+func (f *front) signIn() web.SignIn {
+	if e := f.accounts.Load(); e != nil {
+		return e.Auth
+	}
+	return nil
+}
+
+// shown are the listeners that are open, without the operator's socket: its path says nothing to a browser.
+func (f *front) shown() (out []web.FrontListener) {
+	for _, l := range f.listeners.list().Open() {
+		if l.Name != operate.SocketListener {
+			out = append(out, web.FrontListener{Name: l.Name, Address: l.Address, Description: l.Description()})
+		}
+	}
+	return out
+}
+
+// fired is what fired last, in one tenant or in all.
+func (f *front) fired(ctx context.Context, tenant string, limit int) ([]web.Firing, error) {
+	found, err := f.accounts.Load().Firings(ctx, operate.FiringQuery{Tenant: tenant, Limit: limit})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]web.Firing, len(found.Firings))
+	for i := range found.Firings {
+		out[i] = firing(&found.Firings[i])
+	}
+	return out, nil
+}
+
+func firing(f *operate.Firing) web.Firing {
+	w := web.Firing{Time: f.Occurred.UTC().Format("2006-01-02 15:04:05 UTC"), Tenant: f.Tenant, Device: f.Device, Rule: f.Rule, Edge: f.Edge}
+	if f.Value != nil {
+		w.Value = strconv.FormatFloat(*f.Value, 'g', -1, 64)
+	}
+	return w
+}
+
+// listen opens the listeners.
 func (f *front) listen(life context.Context) error {
 	sockets, err := f.open(f.certificate.pair, apiListeners(f.cfg))
 	for _, s := range sockets {

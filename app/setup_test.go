@@ -388,3 +388,75 @@ func TestANewPasswordEndsAllSessions(t *testing.T) {
 		t.Errorf("with the new password: %s", s)
 	}
 }
+
+// A page that is loaded again goes on where it was: the cookie of the administrator's answer proves it, and nothing else does.
+func TestTheSetupPageSurvivesAReloadInEachStep(t *testing.T) {
+	t.Parallel()
+	f := startFirstRun(t, t.TempDir()+"/d")
+	base := "http://" + f.Listeners().At(operate.APIListener)
+	body := fmt.Sprintf(`{"link":%q,"email":"you@example.org","password":"correct horse"}`, f.link(t))
+	resp, err := http.Post(base+"/setup/v1/administrator", "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	cookies := map[string]*http.Cookie{}
+	for _, c := range resp.Cookies() {
+		if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.MaxAge <= 0 {
+			t.Errorf("%+v", c)
+		}
+		cookies[c.Name] = c
+	}
+	if len(cookies) != 2 {
+		t.Fatalf("%v", cookies)
+	}
+	ask := func(method, path string, c *http.Cookie) (int, string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, base+path, strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		if c != nil {
+			r.AddCookie(c)
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		b, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, strings.TrimSpace(string(b))
+	}
+	page := cookies["weir_setup"].Value
+	resumes := func(rest string) {
+		t.Helper()
+		want := fmt.Sprintf(`{"page":%q,"email":"you@example.org"%s}`, page, rest)
+		if status, got := ask("POST", "/setup/v1/resume", cookies["weir_setup"]); status != http.StatusOK || got != want {
+			t.Errorf("%d %s, want %s", status, got, want)
+		}
+	}
+	resumes("")
+	f.must(t, "tenant", form{"page": page, "token": "acme", "name": ""})
+	resumes(`,"tenant":"acme"`)
+	f.must(t, "device", form{"page": page, "token": "boiler-1"})
+	resumes(`,"tenant":"acme","device":"boiler-1"`)
+	for name, c := range map[string]*http.Cookie{"no cookie": nil, "the session": cookies["weir_session"], "a guess": {Name: "weir_setup", Value: "guess"}} {
+		if status, got := ask("POST", "/setup/v1/resume", c); status != http.StatusForbidden || strings.Contains(got, page) {
+			t.Errorf("%s: %d %s", name, status, got)
+		}
+	}
+	if _, got := ask("GET", "/setup?continue", nil); !strings.Contains(got, "What has arrived") {
+		t.Errorf("the page after a reload: %s", got)
+	}
+	if _, got := ask("GET", "/setup", nil); strings.Contains(got, "<form") {
+		t.Errorf("the page of a used link: %s", got)
+	}
+	// The browser is signed in on the page of /.
+	if _, got := ask("GET", "/", cookies["weir_session"]); !strings.Contains(got, "<strong>you@example.org</strong>, administrator of this instance") {
+		t.Errorf("the page of /: %s", got)
+	}
+}

@@ -1,6 +1,7 @@
 package gql
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -49,6 +50,7 @@ type socket struct {
 	ctx    context.Context
 	id     string // request id of the upgrade, for the log
 	remote netip.Addr
+	header string // the token of the upgrade's Authorization header, for a connection_init without one
 
 	started  time.Time
 	lastSeen atomic.Int64 // unix nanoseconds of the last frame from the client
@@ -79,8 +81,8 @@ func (h *handler) upgrade(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer limits.close()
-	s := &socket{h: h, id: requestid.From(r.Context()), remote: remote(r), started: time.Now(), release: func() {},
-		ops: map[string]*socketOp{}}
+	s := &socket{h: h, id: requestid.From(r.Context()), remote: remote(r), header: upgradeAuthorization(r), started: time.Now(),
+		release: func() {}, ops: map[string]*socketOp{}}
 	s.touch()
 	s.lastPing = s.started
 	alive := func(context.Context, []byte) bool { s.touch(); return true }
@@ -228,7 +230,11 @@ func (s *socket) init(m message) (websocket.StatusCode, string) {
 	if again {
 		return closeSecondInit, "connection_init came twice"
 	}
-	session, code, why := s.prove(m.Payload)
+	authorization, ok := authorizationOf(m.Payload)
+	if !ok {
+		return closeMalformed, "the payload is malformed"
+	}
+	session, code, why := s.prove(cmp.Or(authorization, s.header))
 	if code != 0 {
 		return code, why
 	}
@@ -244,12 +250,8 @@ func (s *socket) init(m message) (websocket.StatusCode, string) {
 	return 0, ""
 }
 
-// prove authenticates the token in the payload of connection_init or ping.
-func (s *socket) prove(payload json.RawMessage) (Session, websocket.StatusCode, string) {
-	authorization, ok := authorizationOf(payload)
-	if !ok {
-		return Session{}, closeMalformed, "the payload is malformed"
-	}
+// prove authenticates the value of an Authorization header, "" for none.
+func (s *socket) prove(authorization string) (Session, websocket.StatusCode, string) {
 	session, _, refusal := s.h.prove(requestid.With(s.ctx, s.id), authorization, "", s.remote, WebSocket)
 	switch {
 	case refusal == nil:
@@ -258,22 +260,6 @@ func (s *socket) prove(payload json.RawMessage) (Session, websocket.StatusCode, 
 		return Session{}, websocket.StatusInternalError, refusal.Message
 	}
 	return Session{}, closeUnauthorized, refusal.Message
-}
-
-func authorizationOf(payload json.RawMessage) (string, bool) {
-	if len(payload) == 0 {
-		return "", true
-	}
-	var members map[string]json.RawMessage
-	if json.Unmarshal(payload, &members) != nil {
-		return "", false
-	}
-	raw, sent := members["Authorization"]
-	var authorization string
-	if sent && json.Unmarshal(raw, &authorization) != nil {
-		return "", false
-	}
-	return authorization, true
 }
 
 // ping sends a pong. A token of the same identity and tenant in the payload extends the connection.
@@ -286,12 +272,12 @@ func (s *socket) ping(m message) (websocket.StatusCode, string) {
 	acked, old := s.acked, s.session
 	s.mu.Unlock()
 	if authorization != "" && acked {
-		session, code, why := s.prove(m.Payload)
+		session, code, why := s.prove(authorization)
 		if code != 0 {
 			return code, why
 		}
 		if !sameCaller(old, session) {
-			return closeUnauthorized, "the token is of somebody else"
+			return closeUnauthorized, "the token belongs to another identity or tenant"
 		}
 		s.mu.Lock()
 		s.session = session

@@ -143,6 +143,19 @@ try {
   await page.locator('#arrival').scrollIntoViewIfNeeded()
   await looks(page, 'The reading')
 
+  await page.reload()
+  await step(page, 'Send the first reading')
+  await page.locator('#arrival.good').waitFor()
+  holds('after a reload the page goes on, and names the command for another token',
+    (await page.locator('#rotate').textContent()) === 'weir device rotate sud-werk-co device-1' && (await page.locator('#snippets pre').count()) === 0)
+  await page.getByRole('link', { name: 'To the start page' }).click()
+  await page.getByRole('heading', { level: 2, name: 'Signed in', exact: true }).waitFor()
+  holds('the setup ends signed in on the start page', (await page.locator('main').innerText()).includes('you@example.org, administrator of this instance'))
+  await looks(page, 'The start page')
+  await page.getByRole('link', { name: 'Documentation' }).first().click()
+  await page.getByRole('heading', { level: 1, name: 'Weir: documentation', exact: true }).waitFor()
+  await looks(page, 'The documentation')
+
   await other.locator('#email').fill('me@example.org')
   await other.locator('#password').fill('correct horse')
   await other.locator('#again').fill('correct horse')

@@ -57,8 +57,8 @@ var Edges = []string{model.Raised.String(), model.Resolved.String()}
 // Severities returns the severities that a rule may declare, the gravest first.
 func Severities() []string { return rules.SeverityNames() }
 
-// firings lists past detections.
-func (e *Entities) firings(ctx context.Context, q FiringQuery) (*Firings, error) {
+// Firings lists past detections.
+func (e *Entities) Firings(ctx context.Context, q FiringQuery) (*Firings, error) {
 	if q.Limit < 1 || q.Limit > MaxFirings {
 		return nil, model.Invalid("limit", "must be within 1..%d", MaxFirings)
 	}

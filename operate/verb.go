@@ -42,7 +42,7 @@ var (
 	TraceDevice = Verb[trace.Query, *trace.Report]{Name: "ledger-trace", timeout: traceTimeout, running: (*Operator).trace}
 
 	ListDeadLetters = Verb[DeadLetterQuery, []DeadLetter]{Name: "dead-letters", entities: (*Entities).deadLetters}
-	ListFirings     = Verb[FiringQuery, *Firings]{Name: "firings", entities: (*Entities).firings}
+	ListFirings     = Verb[FiringQuery, *Firings]{Name: "firings", entities: (*Entities).Firings}
 	ListTokens      = Verb[TokenQuery, []string]{Name: "tokens", running: (*Operator).tokens}
 
 	CreateAdmin   = Verb[NewAdmin, *AdminCreated]{Name: "admin-create", entities: (*Entities).createAdmin}

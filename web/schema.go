@@ -52,7 +52,7 @@ func (s *Server) schemaIndex() http.Handler {
 
 func (s *Server) indexAt(base, docs string) index {
 	ix := index{
-		Description:     "The GraphQL areas of this instance. Introspection is off: the schema files are the reference.",
+		Description:     "The GraphQL areas of this instance. " + s.introspection(),
 		EndpointPattern: "{base_url}/api/<area>/graphql",
 		BaseURL:         base, Planes: planes,
 	}
@@ -66,6 +66,14 @@ func (s *Server) indexAt(base, docs string) index {
 		ix.Areas = append(ix.Areas, indexEntry{Area: a.Area, API: new(false), Note: a.Note})
 	}
 	return ix
+}
+
+// introspection says whether the schema can be asked for, too: the developer tools open it.
+func (s *Server) introspection() string {
+	if s.cfg.DevTools {
+		return "Introspection is on; the schema files are the same schema."
+	}
+	return "Introspection is off: the schema files are the reference."
 }
 
 // baseOf is how the caller has reached us.

@@ -46,6 +46,9 @@ const (
 	SetupClosed                     // there is one, and nothing to be filled in
 )
 
+// setupContinues is the query of the page's address once its link is used up.
+const setupContinues = "continue"
+
 // setupPolicy lets the page load its own script and style and talk to its own host, and nothing else.
 const setupPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 
@@ -66,6 +69,11 @@ func setupHTML(state func() SetupState) http.Handler {
 		case SetupOpen:
 			setupFile("text/html; charset=utf-8", setupPage).ServeHTTP(w, r)
 		case SetupClosed:
+			// The page that has made the administrator goes on after a reload; without its secret it can do nothing.
+			if r.URL.RawQuery == setupContinues {
+				setupFile("text/html; charset=utf-8", setupPage).ServeHTTP(w, r)
+				return
+			}
 			setupFile("text/html; charset=utf-8", setupClosedPage).ServeHTTP(w, r)
 		default:
 			setupHeader(w, "text/html; charset=utf-8")
@@ -137,6 +145,11 @@ func (g SetupGuard) guarded(call SetupCall) http.Handler {
 		if err != nil {
 			g.refuse(w, r, err)
 			return
+		}
+		if in, ok := out.(interface{ setCookies() []*http.Cookie }); ok {
+			for _, c := range in.setCookies() {
+				http.SetCookie(w, c)
+			}
 		}
 		setupSend(w, http.StatusOK, out)
 	})

@@ -8,7 +8,7 @@ const pollEvery = 2000 // ms
 const timeout = 20000 // ms until the page says what to check
 
 let link = location.hash.slice(1)
-let page = '' // with what the page goes on once the link is used up
+let page = '' // with what the page goes on once the link is used up; after a reload a cookie that no script reads gives it back
 let busy = false
 
 // Refusal is what a call was answered when it was not done.
@@ -26,7 +26,7 @@ async function call(name, body) {
       method: 'POST',
       headers: { 'Content-Type': 'application/json' },
       body: JSON.stringify(body),
-      credentials: 'omit',
+      credentials: 'same-origin', // the answer about the administrator signs this browser in
       cache: 'no-store',
     })
   } catch {
@@ -159,6 +159,15 @@ function snippet(s) {
   return made
 }
 
+// folded shows a program on demand: it is longer than all else on the page.
+function folded(s) {
+  const details = document.createElement('details')
+  const summary = document.createElement('summary')
+  summary.textContent = 'A program in ' + s.title
+  details.append(summary, snippet(s))
+  return details
+}
+
 // copy works without the clipboard of secure pages, too: plain http has none.
 async function copy(pre) {
   try {
@@ -187,7 +196,7 @@ async function watch(device) {
         arrival(`A message has come and was not stored: ${status.refused.reason} (${status.refused.summary}).`)
         $('checks').hidden = false
       } else if (Date.now() - began > timeout) {
-        arrival('Nothing has come yet. What to check stands below; this page goes on waiting.')
+        arrival('Nothing has come yet. What to check is listed below; this page keeps waiting.')
         $('checks').hidden = false
       }
     } catch (refusal) {
@@ -209,6 +218,7 @@ function arrival(text, good = false) {
 
 // begin looks at the link before anything is typed.
 async function begin() {
+  if (!link && location.search === '?continue') return resume()
   if (!link) return show('nolink')
   say('Looking at the link…')
   try {
@@ -218,6 +228,31 @@ async function begin() {
     if (refusal.code === 'UNAUTHENTICATED') return show('refused')
     $('wait-error').textContent = refusal.status === 429
       ? `Too many wrong links were tried. Try again in ${refusal.after || 60} seconds.` : sentence(refusal.message)
+    show('wait')
+  } finally {
+    say('')
+  }
+}
+
+// resume goes on where the page was before it was loaded again.
+async function resume() {
+  say('Looking where this page was…')
+  try {
+    const made = await call('resume', {})
+    page = made.page
+    fill('who', made.email)
+    if (made.tenant) fill('tenant', made.tenant)
+    if (!made.tenant) return show('tenant')
+    if (!made.device) return show('device')
+    fill('device', made.device)
+    $('rotate').textContent = `weir device rotate ${made.tenant} ${made.device}`
+    $('fresh').hidden = true
+    $('resumed').hidden = false
+    show('reading')
+    watch(made.device)
+  } catch (refusal) {
+    if (refusal.code === 'UNAUTHENTICATED') return show('over')
+    $('wait-error').textContent = sentence(refusal.message)
     show('wait')
   } finally {
     say('')
@@ -245,7 +280,8 @@ function setUp() {
     }
     page = made.page
     link = ''
-    history.replaceState(null, '', location.pathname) // what is used up need not stay in the history
+    // What is used up need not stay in the history; the query has the server send this page again after a reload.
+    history.replaceState(null, '', location.pathname + '?continue')
     f.password.value = f.again.value = ''
     fill('who', made.email)
     show('tenant')
@@ -260,7 +296,7 @@ function setUp() {
   step('device', 'Making the device…', checkToken, async (f) => {
     const made = await call('device', { page, token: f.token.value.trim() })
     fill('device', made.token)
-    $('snippets').replaceChildren(...(made.snippets || []).map(snippet))
+    $('snippets').replaceChildren(...(made.snippets || []).map((s) => (s.language === 'sh' ? snippet(s) : folded(s))))
     $('nodoor').hidden = $('snippets').children.length > 0
     show('reading')
     watch(made.token)

@@ -81,7 +81,9 @@ type Setup struct {
 	links *auth.Setup
 
 	mu     sync.Mutex
+	email  string       // of the administrator that the page has made
 	tenant *SetupTenant // which the page has made; its devices go there only
+	device string       // which the page has made last
 }
 
 // SetupConfig says where the page is reached.
@@ -90,6 +92,8 @@ type SetupConfig struct {
 	DataDir string
 	// Listener is the address of the API listener and its scheme, "" when it is closed.
 	Listener func() (scheme, address string)
+	// Accounts sign the browser in that has made the administrator.
+	Accounts Accounts
 	Log      *slog.Logger
 	Metrics  prometheus.Registerer
 }
@@ -103,6 +107,7 @@ func NewSetup(cfg SetupConfig, steps SetupSteps) (*Setup, http.Handler) {
 		"tenant":        NewSetupCall(s.makeTenant),
 		"device":        NewSetupCall(s.makeDevice),
 		"reading":       NewSetupCall(s.lookForReading),
+		"resume":        NewSetupCall(s.resume),
 	})
 }
 
@@ -129,7 +134,15 @@ type setupAdministrator struct {
 type setupAdministratorMade struct {
 	Page  string `json:"page"` // the secret of the page's session
 	Email string `json:"email"`
+
+	cookies []*http.Cookie
 }
+
+func (m setupAdministratorMade) setCookies() []*http.Cookie { return m.cookies }
+
+// setupCookie holds the secret of the page's session for a reload of the page. No script can read it, and a page of
+// another host cannot make a browser send it; only the call resume looks at it.
+const setupCookie = "weir_setup"
 
 func (s *Setup) makeAdministrator(r *http.Request, q setupAdministrator) (out setupAdministratorMade, err error) {
 	out.Page, err = s.links.Redeem(q.Link, func() error {
@@ -137,10 +150,51 @@ func (s *Setup) makeAdministrator(r *http.Request, q setupAdministrator) (out se
 		out.Email = email
 		return taken(err, "email", "an account with this address exists already; choose another one")
 	})
-	if err == nil {
-		s.cfg.Log.Info("the setup page has made the first administrator")
+	if err != nil {
+		return out, err
 	}
-	return out, err
+	s.cfg.Log.Info("the setup page has made the first administrator")
+	s.mu.Lock()
+	s.email = out.Email
+	s.mu.Unlock()
+	secure := encrypted(r, s.cfg.BaseURL)
+	out.cookies = []*http.Cookie{{Name: setupCookie, Value: out.Page, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: secure, MaxAge: int(auth.SetupLife.Seconds())}}
+	if s.cfg.Accounts.Auth == nil {
+		return out, nil
+	}
+	// A sign-in that fails here is done by the person on the page of /.
+	if in, err := s.cfg.Accounts.signIn(r, q.Email, q.Password); err == nil {
+		out.cookies = append(out.cookies, in.cookie(secure))
+	}
+	return out, nil
+}
+
+type setupResume struct{}
+
+// setupResumed is what a page has made before it was loaded again.
+type setupResumed struct {
+	Page   string `json:"page"`
+	Email  string `json:"email"`
+	Tenant string `json:"tenant,omitempty"`
+	Device string `json:"device,omitempty"`
+}
+
+// resume gives a page that was loaded again its secret back, which its cookie holds.
+func (s *Setup) resume(r *http.Request, _ setupResume) (setupResumed, error) {
+	page := ""
+	if c, err := r.Cookie(setupCookie); err == nil {
+		page = c.Value
+	}
+	if err := s.links.Continue(page); err != nil {
+		return setupResumed{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := setupResumed{Page: page, Email: s.email, Device: s.device}
+	if s.tenant != nil {
+		out.Tenant = s.tenant.Token
+	}
+	return out, nil
 }
 
 type setupTenant struct {
@@ -183,6 +237,9 @@ func (s *Setup) makeDevice(r *http.Request, q setupDevice) (*SetupDevice, error)
 	if err != nil {
 		return nil, taken(err, "token", "a device with this token exists already; choose another one")
 	}
+	s.mu.Lock()
+	s.device = made.Token
+	s.mu.Unlock()
 	return made, nil
 }
 

@@ -5,6 +5,8 @@
 //	/api/<area>/graphiql, …                            the explorer, with developer tools on
 //	/schema/index.json, /schema/<file>.graphql         what there is
 //	/healthz, /readyz                                  for monitoring
+//	/, /api, /docs/                                    pages for people, handed in as Handlers (Front)
+//	/setup                                             the page of the first run, likewise (SetupPages)
 //
 // Metrics are on a handler of their own, for the private listener.
 package web
@@ -17,6 +19,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -73,6 +76,13 @@ func (a Area) prefix() string {
 	}
 	return "/api/" + a.Name + "/" + a.Variant
 }
+
+// Endpoint is the path of the area, as / and /schema/index.json name it.
+func (a Area) Endpoint() string { return a.prefix() + "/graphql" }
+
+// SchemaPath and ExplorerPath are the ways to the area's schema and explorer from /.
+func (a Area) SchemaPath() string   { return "schema/" + a.file() + ".graphql" }
+func (a Area) ExplorerPath() string { return strings.TrimPrefix(a.prefix(), "/") + "/graphiql" }
 
 // Server is the front.
 type Server struct {

@@ -340,3 +340,13 @@ func TestAHeaderThatNeverEndsIsCutOff(t *testing.T) {
 		}
 	})
 }
+
+func TestTheSchemaIndexSaysWhetherIntrospectionIsOn(t *testing.T) {
+	for on, want := range map[bool]string{false: "Introspection is off: the schema files are the reference.", true: "Introspection is on;"} {
+		cfg := testConfig()
+		cfg.DevTools = on
+		if body := get(newServer(t, cfg).Handler(), "GET", "/schema/index.json").Body.String(); !strings.Contains(body, want) {
+			t.Errorf("developer tools %v: %.200s", on, body)
+		}
+	}
+}

@@ -164,11 +164,11 @@ func (p *Pair) Names() []string {
 // Covers reports whether the certificate is for a host.
 func (p *Pair) Covers(host string) bool { return p.chain[0].VerifyHostname(host) == nil }
 
-// Rooted reports whether the file of the certificate ends with a CA that signs itself, so that a client may be given the
-// file itself as what to trust.
+// Rooted reports whether the file of the certificate ends with one that is signed by its own key, a CA or a self-signed
+// certificate, so that a client may be given the file itself as what to trust.
 func (p *Pair) Rooted() bool {
 	last := p.chain[len(p.chain)-1]
-	return last.CheckSignatureFrom(last) == nil
+	return last.CheckSignature(last.SignatureAlgorithm, last.RawTBSCertificate, last.Signature) == nil
 }
 
 // Public reports whether this machine's root certificates vouch for the certificate: other machines probably trust it, too.

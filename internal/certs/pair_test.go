@@ -13,6 +13,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestAKeyOfAnotherCertificateIsNotTakenForNoKey: the two mistakes are mended in other ways.
@@ -75,5 +76,26 @@ func TestAKeyOfAnotherCertificateIsNotTakenForNoKey(t *testing.T) {
 				t.Errorf("got %+v, want %s", err, c.want)
 			}
 		})
+	}
+}
+
+func TestASelfSignedCertificateIsForItsNamesAndNoCA(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	made, err := NewSelfSigned([]string{"gateway.lan", "10.0.0.7"}, now, 24*time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Load(Files{Cert: "cert", Key: "key"}, func(name string) ([]byte, error) {
+		return map[string][]byte{"cert": made.Cert, "key": made.Key}[name], nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !p.Covers("gateway.lan") || !p.Covers("10.0.0.7") || p.Covers("other.lan") || !p.Rooted() || p.Public() || p.chain[0].IsCA {
+		t.Errorf("names %v, rooted %v, public %v, CA %v", p.Names(), p.Rooted(), p.Public(), p.chain[0].IsCA)
+	}
+	if p.Begins().After(now) || !p.Expires().Equal(made.NotAfter) || made.Fingerprint != Fingerprint(p.chain[0].Raw) || len(made.Fingerprint) != 95 {
+		t.Errorf("%s to %s, %s", p.Begins(), p.Expires(), made.Fingerprint)
 	}
 }

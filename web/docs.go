@@ -1,0 +1,197 @@
+package web
+
+import (
+	"bytes"
+	"fmt"
+	"html"
+	"html/template"
+	"net/http"
+	"path"
+	"strings"
+	"unicode"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	tables "github.com/yuin/goldmark/extension/ast"
+	"github.com/yuin/goldmark/renderer"
+	"github.com/yuin/goldmark/text"
+	"github.com/yuin/goldmark/util"
+
+	"weir/docs"
+)
+
+// docsPage is what the template of a page of the documentation is filled with.
+type docsPage struct {
+	Version string
+	Title   string
+	Up      string // the relative way to /
+	First   bool
+	Body    template.HTML
+	Pages   []docsLink
+}
+
+type docsLink struct {
+	docs.Page
+	Address string
+	Current bool
+}
+
+// docs serves a page of the documentation at its own path, so that the links between pages hold as they are written.
+func (s *front) docs(w http.ResponseWriter, r *http.Request) {
+	at := r.PathValue("page")
+	if at == "" {
+		at = docs.First
+	}
+	source, ok := docs.Read(at)
+	if !ok {
+		s.otherPage(w, r, at)
+		return
+	}
+	body, err := renderPage(at, source)
+	if err != nil {
+		s.Log.Error("a page of the documentation cannot be shown", "page", at, "error", err)
+		http.Error(w, "internal error", http.StatusInternalServerError)
+		return
+	}
+	depth := strings.Count(at, "/")
+	p := docsPage{Version: s.Version, Up: strings.Repeat("../", depth+1), First: at == docs.First, Body: template.HTML(body)} // escaped by the renderer
+	for _, page := range docs.Pages() {
+		current := page.Path == at
+		if current {
+			p.Title = page.Title
+		}
+		p.Pages = append(p.Pages, docsLink{page, strings.Repeat("../", depth) + page.Path, current})
+	}
+	s.show(w, http.StatusOK, "docs.html", p)
+}
+
+// otherPage answers for an address that is no page: the page that was meant, or 404 with the way to the list.
+func (s *front) otherPage(w http.ResponseWriter, r *http.Request, at string) {
+	up := strings.Repeat("../", strings.Count(at, "/"))
+	if p, found, _ := docs.Find(at); found {
+		leadsTo(up+p.Path).ServeHTTP(w, r)
+		return
+	}
+	s.show(w, http.StatusNotFound, "docs.html", docsPage{Version: s.Version, Title: "There is no such page", Up: up + "../",
+		Body: template.HTML(`<h1>There is no such page</h1><p>` + html.EscapeString(at) + ` is not part of this documentation. <a href="` + up + docs.First + `">All pages</a></p>`)})
+}
+
+// renderPage makes HTML of a page. Raw HTML in it is left out.
+func renderPage(at, source string) (string, error) {
+	md := goldmark.New(goldmark.WithExtensions(extension.Table), goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(docsRenderer{}, 1))))
+	from := []byte(source)
+	tree := md.Parser().Parse(text.NewReader(from))
+	identify(tree, from)
+	unlink(tree, at)
+	var b bytes.Buffer
+	err := md.Renderer().Render(&b, from, tree)
+	return b.String(), err
+}
+
+// nodesOf returns the nodes of a kind.
+func nodesOf[N ast.Node](tree ast.Node) (found []N) {
+	_ = ast.Walk(tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) { // the walker returns no error
+		if one, ok := n.(N); ok && entering {
+			found = append(found, one)
+		}
+		return ast.WalkContinue, nil
+	})
+	return found
+}
+
+// identify gives each heading the id that links to it use, made as on the usual hosts of Markdown: lower case, letters,
+// digits, - and _ kept, a blank as -, a number after an id that is taken.
+func identify(tree ast.Node, source []byte) {
+	used := map[string]int{}
+	for _, h := range nodesOf[*ast.Heading](tree) {
+		id := strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case unicode.IsLetter(r) || unicode.IsDigit(r) || r == '-' || r == '_':
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, plainText(h, source))
+		used[id]++
+		if n := used[id]; n > 1 {
+			id = fmt.Sprintf("%s-%d", id, n-1)
+		}
+		h.SetAttributeString("id", []byte(id))
+	}
+}
+
+func plainText(n ast.Node, source []byte) string {
+	var b strings.Builder
+	for _, t := range nodesOf[*ast.Text](n) {
+		b.Write(t.Segment.Value(source))
+	}
+	return b.String()
+}
+
+// unlink turns links to files that are not pages of the documentation, such as ../README.md, into their text.
+func unlink(tree ast.Node, at string) {
+	for _, l := range nodesOf[*ast.Link](tree) {
+		to, _, _ := strings.Cut(string(l.Destination), "#")
+		if to == "" || strings.Contains(to, "://") || strings.HasPrefix(to, "mailto:") {
+			continue
+		}
+		if _, ok := docs.Read(path.Join(path.Dir(at), to)); ok {
+			continue
+		}
+		for c := l.FirstChild(); c != nil; c = l.FirstChild() {
+			l.Parent().InsertBefore(l.Parent(), l, c)
+		}
+		l.Parent().RemoveChild(l.Parent(), l)
+	}
+}
+
+// docsRenderer writes what the standard renderer would write otherwise: a block of code with the name of its file, and what
+// may be wider than the page so that it scrolls by itself, with the keyboard, too.
+type docsRenderer struct{}
+
+// RegisterFuncs implements renderer.NodeRenderer.
+func (d docsRenderer) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
+	r.Register(ast.KindFencedCodeBlock, d.code)
+	r.Register(tables.KindTable, d.table)
+}
+
+func (docsRenderer) code(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
+	if !entering {
+		return ast.WalkContinue, nil
+	}
+	block := n.(*ast.FencedCodeBlock)
+	if name := fileOf(block, source); name != "" {
+		_, _ = fmt.Fprintf(w, "<p class=\"file\">%s</p>", html.EscapeString(name)) // Render reports the writer's error
+	}
+	_, _ = w.WriteString(`<pre tabindex="0"><code>`)
+	for i := range block.Lines().Len() {
+		line := block.Lines().At(i)
+		_, _ = w.WriteString(html.EscapeString(string(line.Value(source))))
+	}
+	_, err := w.WriteString("</code></pre>\n")
+	return ast.WalkContinue, err
+}
+
+// fileOf is the name of the file that a block is the content of: yaml file=site.yaml.
+func fileOf(block *ast.FencedCodeBlock, source []byte) string {
+	if block.Info == nil {
+		return ""
+	}
+	for word := range strings.FieldsSeq(string(block.Info.Segment.Value(source))) {
+		if name, ok := strings.CutPrefix(word, "file="); ok {
+			return name
+		}
+	}
+	return ""
+}
+
+func (docsRenderer) table(w util.BufWriter, _ []byte, _ ast.Node, entering bool) (ast.WalkStatus, error) {
+	out := "</table></div>\n"
+	if entering {
+		out = `<div class="wide" tabindex="0"><table>` + "\n"
+	}
+	_, err := w.WriteString(out)
+	return ast.WalkContinue, err
+}
