@@ -43,7 +43,7 @@ func newDoctor(c *command) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 5 for warnings, too")
-	cmd.Flags().DurationVar(&timeout, "timeout", operate.CheckTimeout, "maximum time of each check if no instance runs")
+	spanVar(cmd.Flags(), &timeout, "timeout", operate.CheckTimeout, "maximum time of each check if no instance runs")
 	return cmd
 }
 

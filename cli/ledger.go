@@ -17,21 +17,17 @@ import (
 func newLedger(c *command) *cobra.Command {
 	var q operate.LedgerQuery
 	var tenant string
-	var since time.Duration
 	cmd := &cobra.Command{
 		Use:   "ledger",
 		Short: "Show the outcomes of all messages, per hour",
 		Long: "Every message that reached a transport ends with exactly one outcome. An hour\n" +
 			"balances when what was received, counted by the transport, equals what ended;\n" +
 			"MISSING is the difference.",
-		Example: "  weir ledger --since 24h\n  weir ledger --tenant acme --transport mqtt --json",
-		Args:    func(cmd *cobra.Command, args []string) error { return exactly()(cmd, args) },
+		Example: "  weir ledger --since 3d\n  weir ledger --tenant acme --transport mqtt --json",
+		Args:    subcommandOrNone,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("tenant") {
 				q.Tenant = &tenant
-			}
-			if since > 0 {
-				q.Since = new(time.Now().Add(-since))
 			}
 			r, err := ask(cmd.Context(), c.client, &operate.ShowLedger, q)
 			if err != nil {
@@ -42,8 +38,8 @@ func newLedger(c *command) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&tenant, "tenant", "", "only this tenant; \"\" stands for unauthenticated senders and unknown tenants")
-	cmd.Flags().StringVar(&q.Transport, "transport", "", "only this transport: "+strings.Join(app.TransportNames(), ", "))
-	cmd.Flags().DurationVar(&since, "since", 0, "only the last hours, such as 24h")
+	choiceVar(cmd.Flags(), &q.Transport, "transport", "", app.TransportNames(), "only this transport: "+strings.Join(app.TransportNames(), ", "))
+	momentVar(cmd.Flags(), &q.Since, "since", "", "from then on: a time such as 2026-03-01T08:00:00Z, or how long ago, such as 24h or 3d")
 	cmd.AddCommand(newDeadLetters(c), newLedgerVerify(c), newLedgerTrace(c))
 	return cmd
 }
