@@ -224,6 +224,13 @@ func TestDocumentsSiteFiles(t *testing.T) {
 	followHere(t, "docs/site-files.md")
 }
 
+// TestDocumentsRules makes the rules of the page fire.
+func TestDocumentsRules(t *testing.T) {
+	t.Parallel()
+	needs(t, "sh")
+	followHere(t, "docs/rules.md")
+}
+
 // beside follows a page that speaks of an instance that runs already.
 func beside(t *testing.T, page string, args ...string) {
 	t.Helper()
