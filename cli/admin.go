@@ -128,7 +128,7 @@ func newAdminList(c *command) *cobra.Command {
 			if len(all) == 0 {
 				c.note("no account can sign in yet; make the first administrator with weir admin create, or in a browser: weir admin link")
 			}
-			c.show(all, func(w io.Writer) { printAdmins(w, all) })
+			c.show(map[string]any{"total": len(all), "admins": all}, func(w io.Writer) { printAdmins(w, all) })
 			return nil
 		},
 	}

@@ -64,7 +64,7 @@ func newTenantList(c *command) *cobra.Command {
 			if len(all) == 0 {
 				c.note("there is no tenant yet; make one with: weir tenant create TOKEN")
 			}
-			c.show(all, func(w io.Writer) { printTenants(w, all) })
+			c.show(map[string]any{"total": len(all), "tenants": all}, func(w io.Writer) { printTenants(w, all) })
 			return nil
 		},
 	}
