@@ -123,7 +123,7 @@ func (l *lines) serve(ctx context.Context, c net.Conn) {
 	tenant, token, _ := strings.Cut(in.Text(), " ")
 	b, ok := l.admit(ctx, c, auth.Claim{Tenant: tenant, Type: "ACCESS_TOKEN", ID: token})
 	if !ok {
-		l.Refused(tenant, "", "not authorized")
+		l.Refused(tenant, "", "not authorized", "")
 		return
 	}
 	var answering sync.WaitGroup

@@ -53,7 +53,7 @@ type TransportDeps struct {
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 	// Refused shows a connection that was turned away in weir tail. It does not block.
-	Refused func(tenant, device, why string)
+	Refused func(tenant, device, why, mistake string)
 
 	lock *lock // how many connections memory and open files allow
 }
@@ -107,8 +107,8 @@ func (t *transports) start(life context.Context, k Transport) error {
 	}
 	s, err := k.New(TransportDeps{Config: t.cfg, Source: k.Source, Sockets: sockets, Intake: t.intake.into, Verifier: t.entities.verifier,
 		Presence: presences{t.store, t.entities}, Logger: t.log, Registerer: t.metrics, lock: t.lock,
-		Refused: func(tenant, device, why string) {
-			t.applier.tap.ConnectionRefused(k.Name, k.Source, tenant, device, why, t.entities.Govern.Known(tenant))
+		Refused: func(tenant, device, why, mistake string) {
+			t.applier.tap.ConnectionRefused(k.Name, k.Source, tenant, device, why, mistake, t.entities.Govern.Known(tenant))
 		}})
 	if err != nil || s.Transport == nil {
 		return errors.Join(err, closeAll(sockets))

@@ -68,8 +68,10 @@ type Deps struct {
 	Intake   Intake
 	Verifier Verifier
 	Presence presence.Store
-	// Refused is called for connections that named a device and were refused; nil: it is not called. It must not block.
-	Refused    func(tenant, device, why string)
+	// Refused is called for each CONNECT that was refused; nil: it is not called. It must not block. tenant and device are
+	// what it claimed, "" where it could not be read; mistake says what is wrong with its user name or client id, "" when
+	// they have the right form.
+	Refused    func(tenant, device, why, mistake string)
 	Logger     *slog.Logger          // nil: nothing is logged
 	Registerer prometheus.Registerer // nil: metrics are kept and not registered
 	Now        func() time.Time      // wall clock; nil: time.Now

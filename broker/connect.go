@@ -1,7 +1,9 @@
 package broker
 
 import (
+	"fmt"
 	"math"
+	"strconv"
 	"strings"
 
 	"weir/model"
@@ -253,27 +255,58 @@ type identity struct {
 const maxSuffix = 128
 
 // identify takes apart user name and client id: user name {tenant}:{credentialId}, or {tenant}: where the certificate of
-// the connection is the credential, client id {instanceId}:{tenant}:{deviceToken}, optionally with : and a suffix.
-func (p *connect) identify(instance string) (identity, *refusal) {
+// the connection is the credential, client id {instanceId}:{tenant}:{deviceToken}, optionally with : and a suffix. mistake
+// says for the operator what does not have this form, "" when all of it has; it holds no part of a user name or password,
+// which may be a credential. The parts that could be read are set in any case.
+func (p *connect) identify(instance string) (id identity, mistake string) {
 	tenant, credential, ok := strings.Cut(p.user, ":")
 	byCertificate := ok && credential == "" && p.password == "" && p.shown.hash != ""
-	if !ok || credential == "" && !byCertificate || !model.ValidToken(tenant) {
-		return identity{}, refuseIdentity
+	const wantUser = "write it as TENANT:ACCESS_TOKEN"
+	switch {
+	case p.user == "" && p.password == "":
+		return id, "there is no user name: " + wantUser
+	case p.user == "":
+		return id, "there is a password and no user name: the access token belongs into the user name, " + wantUser
+	case !ok:
+		return id, "the user name has no tenant: " + wantUser
+	case !model.ValidToken(tenant):
+		return id, "the user name does not begin with the token of a tenant: " + wantUser
+	}
+	id.tenant = tenant
+	if credential == "" && !byCertificate {
+		return id, "the user name has no credential after the tenant: " + wantUser
 	}
 	parts := strings.SplitN(p.clientID, ":", 4)
-	if len(parts) < 3 || parts[0] != instance || parts[1] != tenant || !model.ValidToken(parts[2]) {
-		return identity{}, refuseIdentity
+	want := instance + ":" + tenant + ":DEVICE"
+	switch {
+	case p.clientID == "":
+		return id, "there is no client id: it is " + want
+	case len(parts) < 3 || !model.ValidToken(parts[2]):
+		return id, fmt.Sprintf("client id %s is not %s", shownID(p.clientID), want)
+	case parts[0] != instance:
+		return id, fmt.Sprintf("client id %s does not begin with %s, the id of this instance", shownID(p.clientID), instance)
+	case parts[1] != tenant:
+		return id, fmt.Sprintf("client id %s names another tenant than the user name, %s", shownID(p.clientID), tenant)
 	}
-	if len(parts) == 4 && (parts[3] == "" || len(parts[3]) > maxSuffix) {
-		return identity{}, refuseIdentity
+	id.device, id.suffixed = parts[2], len(parts) == 4
+	if id.suffixed && (parts[3] == "" || len(parts[3]) > maxSuffix) {
+		return id, fmt.Sprintf("the suffix of client id %s must have 1 to %d bytes", shownID(p.clientID), maxSuffix)
 	}
-	id := identity{tenant: tenant, device: parts[2], suffixed: len(parts) == 4, topics: topicsOf(instance, tenant, parts[2]),
-		claim: Claim{Tenant: tenant, Type: AccessToken, ID: credential}}
+	id.topics, id.claim = topicsOf(instance, tenant, id.device), Claim{Tenant: tenant, Type: AccessToken, ID: credential}
 	if byCertificate {
 		id.claim.Type, id.claim.ID = X509Certificate, p.shown.hash
 	}
 	if p.password != "" {
 		id.claim.Type, id.claim.Secret = MQTTBasic, p.password
 	}
-	return id, nil
+	return id, ""
+}
+
+// shownID is a client id as a report shows it. It may be long.
+func shownID(id string) string {
+	const most = 64
+	if len(id) > most {
+		return fmt.Sprintf("%.*q…", most, id)
+	}
+	return strconv.Quote(id)
 }

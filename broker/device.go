@@ -75,10 +75,10 @@ func (d *devices) claims(p *connect) (identity, *refusal) {
 	if r := p.forDevice(); r != nil {
 		return identity{}, r
 	}
-	id, r := p.identify(d.b.cfg.InstanceID)
+	id, mistake := p.identify(d.b.cfg.InstanceID)
 	switch {
-	case r != nil:
-		return id, r
+	case mistake != "":
+		return id, refuseIdentity
 	case p.will != nil && p.will.qos == 2 && !d.pubsub.qos2():
 		return id, refuseWillQoS
 	case p.will != nil && id.topics.purpose(p.will.topic) == forbidden:

@@ -33,7 +33,7 @@ func FuzzConnect(f *testing.F) {
 		if !utf8.ValidString(p.clientID) || !utf8.ValidString(p.user) || p.will != nil && (p.will.qos > 2 || !utf8.ValidString(p.will.topic)) {
 			t.Fatalf("accepted %+v", p)
 		}
-		if id, r := p.identify("weir"); r == nil && (id.claim.ID == "" || id.claim.Tenant != id.tenant || id.device == "") {
+		if id, mistake := p.identify("weir"); mistake == "" && (id.claim.ID == "" || id.claim.Tenant != id.tenant || id.device == "") {
 			t.Fatalf("identified %+v", id)
 		}
 	})

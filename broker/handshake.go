@@ -76,9 +76,11 @@ func (b *Broker) reportRefused(p *connect, r *refusal) {
 	if b.deps.Refused == nil {
 		return
 	}
-	if id, unread := p.identify(b.cfg.InstanceID); unread == nil {
-		b.deps.Refused(id.tenant, id.device, r.why)
+	id, mistake := p.identify(b.cfg.InstanceID)
+	if r != refuseIdentity {
+		mistake = ""
 	}
+	b.deps.Refused(id.tenant, id.device, r.why, mistake)
 }
 
 // refuse answers a CONNECT that was refused, in the form of the client's version.

@@ -135,7 +135,7 @@ func (t *Tap) show(e ending) {
 
 // ConnectionRefused shows a connection that a transport refused before it could bring a message. tenant and device are
 // what it claimed; known says that the tenant exists.
-func (t *Tap) ConnectionRefused(transport, source, tenant, device, why string, known bool) {
+func (t *Tap) ConnectionRefused(transport, source, tenant, device, why, mistake string, known bool) {
 	if !t.Busy() {
 		return
 	}
@@ -143,7 +143,7 @@ func (t *Tap) ConnectionRefused(transport, source, tenant, device, why string, k
 	if known {
 		r.Account = tenant
 	}
-	t.show(ending{rec: r, outcome: store.OutcomeRefused, reason: Reason(why), connection: true})
+	t.show(ending{rec: r, outcome: store.OutcomeRefused, reason: Reason(why), why: mistake, connection: true})
 }
 
 func (w *Watch) takes(e *ending) bool {

@@ -91,7 +91,7 @@ func TestRefusalsAreSeenAtTheTransport(t *testing.T) {
 	w.send(mute)
 	w.send(http("acme", `{"device":"d1","credentialType":"ACCESS_TOKEN","credentialId":"wrong","altId":"s3cret",`+
 		`"eventType":"Measurement","payload":{"entries":[{"measurements":{"temp":"7"}}]}}`))
-	w.tap.ConnectionRefused(TransportMQTT, "mqtt1", "acme", "d1", "not-authorized", true)
+	w.tap.ConnectionRefused(TransportMQTT, "mqtt1", "acme", "d1", "not-authorized", "", true)
 	var got []string
 	seen, _ := w.seen(watcher)
 	for _, s := range seen {
