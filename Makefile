@@ -130,11 +130,14 @@ interop: build ## real clients against the binary: mosquitto, also as a bridge, 
 	@WEIR=$(CURDIR)/weir ./interop/run
 	@WEIR=$(CURDIR)/weir ./interop/open-topics
 
-generate: ## write what is made from the sources: docs/configuration.md, cli.md, mqtt-conformance.md, limits.md
+generate: ## write what is made from the sources: docs/configuration.md, cli.md, mqtt-conformance.md, limits.md, rules.md, api.md
 	$(GO) test -run '^TestTheReference' -count=1 ./config -update
 	$(GO) test -run '^TestTheCLIReference' -count=1 ./cli -update
 	$(GO) test -run '^TestTheConformancePage' -count=1 ./broker -update
 	$(GO) test -run '^TestEveryLimitIsShown' -count=1 ./app -update
+	$(GO) test -run '^TestTheRuleReference' -count=1 ./rules -update
+	$(GO) test -run '^TestTheAPIReference' -count=1 ./gql -update
+	$(GO) test -run '^TestTheAPIReference' -count=1 ./auth -update
 
 conformance: ## write docs/conformance.md from a whole test run
 	@$(MAKE) --no-print-directory check-test

@@ -104,12 +104,16 @@ func (c *commandTree) read(t *testing.T, path ...string) {
 	}
 	at := strings.Join(path, " ")
 	c.flags[at] = flagLine.FindAllString(string(out), -1)
-	_, list, _ := strings.Cut(string(out), "Available Commands:\n")
-	list, _, _ = strings.Cut(list, "\n\n")
-	for _, m := range subLine.FindAllStringSubmatch(list, -1) {
-		c.subs[at] = append(c.subs[at], m[1])
-		if m[1] != "help" {
-			c.read(t, append(slices.Clone(path), m[1])...)
+	for section := range strings.SplitSeq(string(out), "\n\n") {
+		title, list, _ := strings.Cut(section, "\n")
+		if !strings.HasSuffix(title, ":") || strings.HasSuffix(title, "Flags:") || slices.Contains([]string{"Usage:", "Examples:"}, title) {
+			continue // commands stand below "Available Commands:", those of the root below the names of their groups
+		}
+		for _, m := range subLine.FindAllStringSubmatch(list, -1) {
+			c.subs[at] = append(c.subs[at], m[1])
+			if m[1] != "help" {
+				c.read(t, append(slices.Clone(path), m[1])...)
+			}
 		}
 	}
 }

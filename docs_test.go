@@ -233,6 +233,20 @@ func TestDocumentsSiteFiles(t *testing.T) {
 	followHere(t, "docs/site-files.md")
 }
 
+// TestDocumentsRules makes the rules of the page fire.
+func TestDocumentsRules(t *testing.T) {
+	t.Parallel()
+	needs(t, "sh")
+	followHere(t, "docs/rules.md")
+}
+
+// TestDocumentsAPI signs in and queries with every client of the page that is at hand.
+func TestDocumentsAPI(t *testing.T) {
+	t.Parallel()
+	needs(t, "sh", "curl", "jq")
+	followHere(t, "docs/api.md")
+}
+
 // beside follows a page that speaks of an instance that runs already.
 func beside(t *testing.T, page string, args ...string) {
 	t.Helper()

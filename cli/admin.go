@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +19,8 @@ import (
 )
 
 func newAdmin(c *command) *cobra.Command {
-	return group("admin", "Administrators of the instance", newAdminCreate(c), newAdminPasswd(c), newAdminList(c), newAdminLink(c))
+	return group("admin", "Administrators of the instance", newAdminCreate(c), newAdminPasswd(c), newAdminList(c), newAdminRole(c), newAdminEnable(c), newAdminDisable(c), newAdminRm(c),
+		newAdminLink(c))
 }
 
 func newAdminCreate(c *command) *cobra.Command {
@@ -126,10 +128,83 @@ func newAdminList(c *command) *cobra.Command {
 			if len(all) == 0 {
 				c.note("no account can sign in yet; make the first administrator with weir admin create, or in a browser: weir admin link")
 			}
-			c.show(all, func(w io.Writer) { printAdmins(w, all) })
+			c.show(map[string]any{"total": len(all), "admins": all}, func(w io.Writer) { printAdmins(w, all) })
 			return nil
 		},
 	}
+}
+
+func newAdminRole(c *command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "role EMAIL ROLE",
+		Short: "Give an account another system role",
+		Long: "Give an account another system role, superuser or operator, in place of those\n" +
+			"that it has. Its user must sign in again. The last superuser stays one.",
+		Example: "  weir admin role you@example.org operator",
+		Args:    exactly("the email address", "the system role (superuser or operator)"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.changeAdmin(cmd.Context(), operate.AdminChange{Email: args[0], Roles: args[1:]})
+		},
+	}
+}
+
+func newAdminEnable(c *command) *cobra.Command {
+	return &cobra.Command{
+		Use:     "enable EMAIL",
+		Short:   "Let a disabled account sign in again",
+		Example: "  weir admin enable you@example.org",
+		Args:    exactly("the email address"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.changeAdmin(cmd.Context(), operate.AdminChange{Email: args[0], Enabled: new(true)})
+		},
+	}
+}
+
+func newAdminDisable(c *command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "disable EMAIL",
+		Short: "Sign an account out and refuse its sign-in",
+		Long: "Sign an account out everywhere and refuse its sign-in; weir admin enable reverses\n" +
+			"it. The last superuser stays enabled.",
+		Example: "  weir admin disable ops@example.org",
+		Args:    exactly("the email address"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.changeAdmin(cmd.Context(), operate.AdminChange{Email: args[0], Enabled: new(false)})
+		},
+	}
+}
+
+func (c *command) changeAdmin(ctx context.Context, change operate.AdminChange) error {
+	a, err := ask(ctx, c.operator, &operate.ChangeAdmin, change)
+	if err != nil {
+		return unknownAdmin(err)
+	}
+	c.show(a, func(w io.Writer) { printAdmins(w, []operate.AdminLine{*a}) })
+	return nil
+}
+
+func newAdminRm(c *command) *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use:     "rm EMAIL",
+		Short:   "Remove an account",
+		Long:    "Remove an account with its roles in all tenants, and end its sessions. The last\nsuperuser stays.",
+		Example: "  weir admin rm ops@example.org --yes",
+		Args:    exactly("the email address"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := c.confirm(cmd.Context(), yes, "Remove the account "+args[0]+"?"); err != nil {
+				return err
+			}
+			gone, err := ask(cmd.Context(), c.operator, &operate.RemoveAdmin, operate.AdminName{Email: args[0]})
+			if err != nil {
+				return unknownAdmin(err)
+			}
+			c.show(gone, func(w io.Writer) { fmt.Fprintf(w, "account %s removed\n", printable(gone.Email)) })
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
 }
 
 func printAdmins(w io.Writer, all []operate.AdminLine) {

@@ -30,7 +30,7 @@ func newAlerts(c *command) *cobra.Command {
 			for i := range list {
 				shown[i] = shownAlert{list[i], list[i].Expr(), list[i].For.String()}
 			}
-			c.show(shown, func(w io.Writer) { fmt.Fprint(w, health.Rules(list, docs)) })
+			c.show(map[string]any{"total": len(shown), "alerts": shown}, func(w io.Writer) { fmt.Fprint(w, health.Rules(list, docs)) })
 			return nil
 		},
 	}

@@ -12,6 +12,8 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -53,7 +55,7 @@ type IO struct {
 func Run(ctx context.Context, args []string, stdio IO) int {
 	c := &command{io: stdio}
 	root := newRoot(c)
-	root.SetArgs(args)
+	root.SetArgs(joined(root, args))
 	root.SetIn(stdio.Stdin)
 	root.SetOut(stdio.Stdout)
 	root.SetErr(stdio.Stderr)
@@ -81,49 +83,43 @@ func newRoot(c *command) *cobra.Command {
 		Short: "A whole IoT platform in one binary",
 		Long: "Weir receives readings over MQTT and HTTP, writes each to disk before it\n" +
 			"acknowledges it, evaluates rules on it, and serves everything through GraphQL.\n" +
-			"weir ledger shows the outcome of every message.",
+			"weir ledger shows the outcome of every message.\n\n" +
+			"Start here: weir demo shows it at work; weir run starts an instance in ./weir-data\n" +
+			"and prints a link to its setup page. weir man COMMAND prints a manual page; the\n" +
+			"documentation begins at docs/README.md.",
 		Version: Version, SilenceErrors: true, SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(flagError)
 	root.Args = unknownCommand
-	root.SuggestionsMinimumDistance = 2
 	root.PersistentPreRunE = namedPlaces
 	f := root.PersistentFlags()
 	f.StringVar(&c.configFile, "config", "", "configuration file, or its directory (default: $WEIR_CONFIG, else /etc/weir/weir.yaml if there)")
 	f.StringVar(&c.dataDir, "data", "", "data directory; overrides data_dir (default: ./weir-data)")
 	f.StringArrayVar(&c.set, "set", nil, "set a key of the configuration, `KEY=VALUE`; may be repeated")
 	f.BoolVar(&c.json, "json", false, "write the answer as JSON")
-	root.AddCommand(
-		newRun(c),
-		newDemo(c),
-		newAdmin(c),
-		newTenant(c),
-		newDevice(c),
-		newStatus(c),
-		newHealth(c),
-		newDoctor(c),
-		newBundle(c),
-		newBackup(c),
-		newLedger(c),
-		newAlerts(c),
-		newTail(c),
-		newFirings(c),
-		newSend(c),
-		newSite(c),
-		newConfig(c),
-		newInit(c),
-		newCert(c),
-		newReload(c),
-		newService(c),
-		newDocs(c),
-		newVersion(c),
-		newCompletion(c),
-		newMan(c),
-	)
+	for i, g := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"Start here", []*cobra.Command{newDemo(c), newRun(c), newInit(c)}},
+		{"Tenants, devices, people", []*cobra.Command{newTenant(c), newDevice(c), newType(c), newProfile(c), newRule(c), newAdmin(c), newSite(c)}},
+		{"Messages and readings", []*cobra.Command{newSend(c), newTail(c), newReadings(c), newFirings(c), newLedger(c), newAPI(c)}},
+		{"The instance", []*cobra.Command{newStatus(c), newDoctor(c), newHealth(c), newReload(c), newConfig(c), newCert(c), newBackup(c), newService(c), newAlerts(c), newBundle(c)}},
+		{"This program", []*cobra.Command{newDocs(c), newCompletion(c), newMan(c), newVersion(c)}},
+	} {
+		id := strconv.Itoa(i)
+		root.AddGroup(&cobra.Group{ID: id, Title: g.title + ":"})
+		for _, cmd := range g.commands {
+			cmd.GroupID = id
+			root.AddCommand(cmd)
+		}
+	}
+	root.SetHelpCommandGroupID("4")
 	root.CompletionOptions.DisableDefaultCmd = true
 	c.completeTokens(root)
+	_ = root.RegisterFlagCompletionFunc("set", completeKeys) // fails only when it is registered twice
 	return root
 }
 
@@ -144,8 +140,42 @@ func unknownCommand(root *cobra.Command, args []string) error {
 		return nil
 	}
 	text := fmt.Sprintf("unknown command %q for %q", args[0], root.CommandPath())
-	if similar := root.SuggestionsFor(args[0]); len(similar) > 0 {
+	if similar := similarCommands(root, args[0]); len(similar) > 0 {
 		text += "\n\nDid you mean this?\n\t" + strings.Join(similar, "\n\t") + "\n"
+	}
+	return usageError{errors.New(text)}
+}
+
+// synonyms are words that people try first, by the name of the command that does it.
+var synonyms = map[string][]string{
+	"add": {"create", "new", "make"}, "create": {"add", "new", "make"}, "rm": {"delete", "remove", "del"}, "list": {"ls", "all"},
+	"show": {"get", "describe", "info", "cat"}, "set": {"edit", "update", "change"}, "passwd": {"password", "reset"}, "send": {"publish", "post"},
+	"tail": {"log", "logs", "watch"}, "run": {"start", "serve", "server"}, "firings": {"alarm", "alarms", "detections"},
+	"api": {"graphql", "query", "gql"}, "readings": {"values", "measurements", "history", "export"}, "admin": {"user", "users", "account"},
+	"site": {"plan", "apply"}, "man": {"docs", "manual"}, "type": {"types"}, "bundle": {"diagnostics", "support"},
+}
+
+// similarCommands are those below a command that a misspelt word may mean.
+func similarCommands(under *cobra.Command, word string) []string {
+	for _, cmd := range under.Commands() {
+		cmd.SuggestFor = synonyms[cmd.Name()]
+	}
+	if under.SuggestionsMinimumDistance = 2; len(word) < 5 {
+		under.SuggestionsMinimumDistance = 1 // two letters of four make another word
+	}
+	similar := under.SuggestionsFor(word)
+	slices.Sort(similar)
+	return slices.Compact(similar)
+}
+
+// subcommandOrNone are the arguments of a command that holds others: none of its own.
+func subcommandOrNone(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("%s has no command %q", cmd.CommandPath(), args[0])
+	if similar := similarCommands(cmd, args[0]); len(similar) > 0 {
+		text += " (did you mean " + strings.Join(similar, " or ") + "?)"
 	}
 	return usageError{errors.New(text)}
 }
@@ -191,12 +221,7 @@ func upTo(names ...string) cobra.PositionalArgs {
 
 // group is a command that only holds others.
 func group(use, short string, subs ...*cobra.Command) *cobra.Command {
-	g := &cobra.Command{Use: use, Short: short, Args: func(cmd *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			return usageError{fmt.Errorf("%s has no command %q", cmd.CommandPath(), args[0])}
-		}
-		return nil
-	}, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	g := &cobra.Command{Use: use, Short: short, Args: subcommandOrNone, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	g.AddCommand(subs...)
 	return g
 }

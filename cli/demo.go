@@ -33,7 +33,7 @@ func newDemo(c *command) *cobra.Command {
 		Args:    exactly(),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return d.run(cmd.Context()) },
 	}
-	cmd.Flags().DurationVar(&d.lasts, "for", 0, "stop after this time, such as 30s (default: at Ctrl-C)")
+	spanVar(cmd.Flags(), &d.lasts, "for", 0, "stop after this time, such as 30s (default: at Ctrl-C)")
 	cmd.Flags().IntVar(&d.devices, "devices", 3, fmt.Sprintf("number of simulated devices, 1 to %d", maxDemoDevices))
 	return cmd
 }

@@ -12,7 +12,7 @@ import (
 )
 
 func newDevice(c *command) *cobra.Command {
-	return group("device", "Devices of a tenant", newDeviceAdd(c), newDeviceList(c), newDeviceShow(c), newDeviceRm(c), newDeviceImport(c), newDeviceRotate(c))
+	return group("device", "Devices of a tenant", newDeviceAdd(c), newDeviceList(c), newDeviceShow(c), newDeviceSet(c), newDeviceRm(c), newDeviceImport(c), newDeviceRotate(c))
 }
 
 func newDeviceAdd(c *command) *cobra.Command {

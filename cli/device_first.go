@@ -30,19 +30,17 @@ type (
 )
 
 func (f *firstReading) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.commands, "print-commands", "", "print only the commands for a first reading: all, mosquitto_pub, curl or go")
+	choiceVar(cmd.Flags(), &f.commands, "print-commands", "", snippets, "print only the commands for a first reading: all, mosquitto_pub, curl or go")
 	cmd.Flags().Lookup("print-commands").NoOptDefVal = "all"
 	cmd.Flags().StringVar(&f.host, "host", "", "host name or address in the commands, if the instance listens on every interface (default: this machine)")
-	cmd.Flags().DurationVar(&f.wait, "wait", 0, "wait for the first reading, and show refusals meanwhile")
+	spanVar(cmd.Flags(), &f.wait, "wait", 0, "wait for the first reading, and show refusals meanwhile")
 	cmd.Flags().Lookup("wait").NoOptDefVal = "60s"
 }
 
+// snippets are the values of --print-commands.
+var snippets = []string{"all", "mosquitto_pub", "curl", "go"}
+
 func (f *firstReading) check() error {
-	switch f.commands {
-	case "", "all", "mosquitto_pub", "curl", "go":
-	default:
-		return usageError{fmt.Errorf("--print-commands: %q is none of all, mosquitto_pub, curl, go", f.commands)}
-	}
 	if f.wait < 0 {
 		return usageError{errors.New("--wait must not be negative")}
 	}

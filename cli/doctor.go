@@ -38,12 +38,15 @@ func newDoctor(c *command) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c.show(r, func(w io.Writer) { printReport(w, r) })
+			c.show(r, func(w io.Writer) {
+				printReport(w, r)
+				printSummary(w, r)
+			})
 			return reportError(r, strict)
 		},
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 5 for warnings, too")
-	cmd.Flags().DurationVar(&timeout, "timeout", operate.CheckTimeout, "maximum time of each check if no instance runs")
+	spanVar(cmd.Flags(), &timeout, "timeout", operate.CheckTimeout, "maximum time of each check if no instance runs")
 	return cmd
 }
 
@@ -122,12 +125,24 @@ func printReport(w io.Writer, r *health.Report) {
 	}
 }
 
-// reportError is how weir doctor ends.
-func reportError(r *health.Report, strict bool) error {
+// printSummary ends a report with how many findings there are of each kind.
+func printSummary(w io.Writer, r *health.Report) {
+	counts := countFindings(r)
+	fmt.Fprintf(w, "%s, %s, %d ok, %d skipped\n", count(counts[health.Failure], "failure"), count(counts[health.Warning], "warning"), counts[health.OK],
+		counts[health.Skipped])
+}
+
+func countFindings(r *health.Report) map[health.Result]int {
 	counts := map[health.Result]int{}
 	for _, f := range r.Findings {
 		counts[f.Result]++
 	}
+	return counts
+}
+
+// reportError is how weir doctor ends.
+func reportError(r *health.Report, strict bool) error {
+	counts := countFindings(r)
 	failed, warned := counts[health.Failure], counts[health.Warning]
 	switch {
 	case failed > 0:

@@ -2,14 +2,11 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,7 +15,6 @@ import (
 
 func newFirings(c *command) *cobra.Command {
 	q := operate.FiringQuery{}
-	var since, until string
 	var follow bool
 	cmd := &cobra.Command{
 		Use:   "firings [TENANT]",
@@ -35,7 +31,7 @@ func newFirings(c *command) *cobra.Command {
 			if len(args) > 0 {
 				q.Tenant = args[0]
 			}
-			if err := checkFirings(&q, since, until, follow, cmd.Flags().Changed); err != nil {
+			if err := checkFirings(&q, follow, cmd.Flags().Changed); err != nil {
 				return err
 			}
 			if follow {
@@ -57,25 +53,16 @@ func newFirings(c *command) *cobra.Command {
 	cmd.Flags().StringVar(&q.Device, "device", "", "of one device")
 	cmd.Flags().StringVar(&q.Profile, "profile", "", "of the rules of one device profile")
 	cmd.Flags().StringVar(&q.Rule, "rule", "", "of one rule")
-	cmd.Flags().StringVar(&q.Severity, "severity", "", "of one severity: "+strings.Join(operate.Severities(), ", "))
-	cmd.Flags().StringVar(&q.Edge, "edge", "", "only one edge: "+strings.Join(operate.Edges, " or "))
-	cmd.Flags().StringVar(&since, "since", "", "from then on: a time such as 2026-03-01T08:00:00Z, or how long ago, such as 12h")
-	cmd.Flags().StringVar(&until, "until", "", "up to then, likewise (default: now)")
+	choiceVar(cmd.Flags(), &q.Severity, "severity", "", operate.Severities(), "of one severity: "+strings.Join(operate.Severities(), ", "))
+	choiceVar(cmd.Flags(), &q.Edge, "edge", "", operate.Edges, "only one edge: "+strings.Join(operate.Edges, " or "))
+	momentVar(cmd.Flags(), &q.Since, "since", "", "from then on: a time such as 2026-03-01T08:00:00Z, or how long ago, such as 12h or 3d")
+	momentVar(cmd.Flags(), &q.Until, "until", "", "up to then, likewise (default: now)")
 	cmd.Flags().IntVar(&q.Limit, "limit", 50, fmt.Sprintf("at most this many, up to %d", operate.MaxFirings))
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "show firings as they are stored, until Ctrl-C")
 	return cmd
 }
 
-func checkFirings(q *operate.FiringQuery, since, until string, follow bool, given func(string) bool) error {
-	oneOf := func(flag, value string, of []string) error {
-		if value == "" || slices.Contains(of, value) {
-			return nil
-		}
-		return usageError{fmt.Errorf("--%s: %q is none of %s", flag, value, strings.Join(of, ", "))}
-	}
-	if err := errors.Join(oneOf("severity", q.Severity, operate.Severities()), oneOf("edge", q.Edge, operate.Edges)); err != nil {
-		return err
-	}
+func checkFirings(q *operate.FiringQuery, follow bool, given func(string) bool) error {
 	if follow {
 		for _, flag := range []string{"since", "until", "limit"} {
 			if given(flag) {
@@ -86,20 +73,6 @@ func checkFirings(q *operate.FiringQuery, since, until string, follow bool, give
 	}
 	if q.Limit < 1 || q.Limit > operate.MaxFirings {
 		return usageError{fmt.Errorf("--limit must be within 1..%d", operate.MaxFirings)}
-	}
-	now := time.Now()
-	for _, t := range []struct {
-		flag, text string
-		into       **time.Time
-	}{{"--since", since, &q.Since}, {"--until", until, &q.Until}} {
-		if t.text == "" {
-			continue
-		}
-		at, err := instant(t.flag, t.text, now)
-		if err != nil {
-			return err
-		}
-		*t.into = &at
 	}
 	return nil
 }

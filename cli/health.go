@@ -45,7 +45,7 @@ func newHealth(c *command) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&base, "url", "", "check this `address` instead, such as http://127.0.0.1:8080")
-	cmd.Flags().DurationVar(&wait, "wait", 0, "wait until the instance is ready, for at most this time, such as 30s")
+	spanVar(cmd.Flags(), &wait, "wait", 0, "wait until the instance is ready, for at most this time, such as 30s")
 	return cmd
 }
 

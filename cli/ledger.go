@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -17,21 +18,17 @@ import (
 func newLedger(c *command) *cobra.Command {
 	var q operate.LedgerQuery
 	var tenant string
-	var since time.Duration
 	cmd := &cobra.Command{
 		Use:   "ledger",
 		Short: "Show the outcomes of all messages, per hour",
 		Long: "Every message that reached a transport ends with exactly one outcome. An hour\n" +
 			"balances when what was received, counted by the transport, equals what ended;\n" +
-			"MISSING is the difference.",
-		Example: "  weir ledger --since 24h\n  weir ledger --tenant acme --transport mqtt --json",
-		Args:    func(cmd *cobra.Command, args []string) error { return exactly()(cmd, args) },
+			"MISSING is the difference. Outcomes that no message had have no column.",
+		Example: "  weir ledger --since 3d\n  weir ledger --tenant acme --transport mqtt --json",
+		Args:    subcommandOrNone,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("tenant") {
 				q.Tenant = &tenant
-			}
-			if since > 0 {
-				q.Since = new(time.Now().Add(-since))
 			}
 			r, err := ask(cmd.Context(), c.client, &operate.ShowLedger, q)
 			if err != nil {
@@ -42,8 +39,8 @@ func newLedger(c *command) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&tenant, "tenant", "", "only this tenant; \"\" stands for unauthenticated senders and unknown tenants")
-	cmd.Flags().StringVar(&q.Transport, "transport", "", "only this transport: "+strings.Join(app.TransportNames(), ", "))
-	cmd.Flags().DurationVar(&since, "since", 0, "only the last hours, such as 24h")
+	choiceVar(cmd.Flags(), &q.Transport, "transport", "", app.TransportNames(), "only this transport: "+strings.Join(app.TransportNames(), ", "))
+	momentVar(cmd.Flags(), &q.Since, "since", "", "from then on: a time such as 2026-03-01T08:00:00Z, or how long ago, such as 24h or 3d")
 	cmd.AddCommand(newDeadLetters(c), newLedgerVerify(c), newLedgerTrace(c))
 	return cmd
 }
@@ -51,22 +48,37 @@ func newLedger(c *command) *cobra.Command {
 // unauthenticated stands for what belongs to no tenant.
 const unauthenticated = "(unauthenticated)"
 
-var ledgerOutcomes = []string{"stored", "duplicate", "dead letter", "refused", "dropped", "waiting"}
+// ledgerOutcomes are the columns of the ledger. A column but STORED is left out when no line has a message of it, so that
+// lines fit into 80 characters.
+var ledgerOutcomes = []struct{ outcome, title string }{{"stored", "STORED"}, {"duplicate", "DUPLICATE"}, {"dead letter", "DEAD"}, {"refused", "REFUSED"},
+	{"dropped", "DROPPED"}, {"waiting", "WAITING"}}
+
+func printHours(w io.Writer, lines []operate.LedgerEntry) {
+	columns := slices.Clone(ledgerOutcomes)
+	columns = slices.DeleteFunc(columns, func(c struct{ outcome, title string }) bool {
+		return c.outcome != "stored" && !slices.ContainsFunc(lines, func(l operate.LedgerEntry) bool { return l.Outcomes[c.outcome] != 0 })
+	})
+	t := tabwriter.NewWriter(w, 0, 0, 1, ' ', tabwriter.AlignRight)
+	fmt.Fprint(t, "HOUR\tTENANT\tVIA\tRECEIVED\t")
+	for _, c := range columns {
+		fmt.Fprintf(t, "%s\t", c.title)
+	}
+	fmt.Fprintln(t, "READINGS\tMISSING\t")
+	for _, l := range lines {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t", l.Hour.Format("2006-01-02 15:04"), cmp.Or(l.Tenant, unauthenticated), l.Transport, l.Received)
+		for _, c := range columns {
+			fmt.Fprintf(t, "%d\t", l.Outcomes[c.outcome])
+		}
+		fmt.Fprintf(t, "%d\t%d\t\n", l.Readings, l.Missing)
+	}
+	_ = t.Flush() // the reader has gone
+}
 
 func printLedger(w io.Writer, r *operate.LedgerReport) {
 	if len(r.Lines) == 0 {
 		fmt.Fprintln(w, "no message has reached a transport yet")
 	} else {
-		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprintln(t, "HOUR\tTENANT\tVIA\tRECEIVED\tSTORED\tDUPLICATE\tDEAD\tREFUSED\tDROPPED\tWAITING\tREADINGS\tMISSING\t")
-		for _, l := range r.Lines {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t", l.Hour.Format("2006-01-02 15:04"), cmp.Or(l.Tenant, unauthenticated), l.Transport, l.Received)
-			for _, h := range ledgerOutcomes {
-				fmt.Fprintf(t, "%d\t", l.Outcomes[h])
-			}
-			fmt.Fprintf(t, "%d\t%d\t\n", l.Readings, l.Missing)
-		}
-		_ = t.Flush() // the reader has gone
+		printHours(w, r.Lines)
 		for _, l := range r.Lines {
 			for _, n := range l.Reasons {
 				fmt.Fprintf(w, "%s %s %s: %d %s (%s)\n", l.Hour.Format("2006-01-02 15:04"), cmp.Or(l.Tenant, unauthenticated), l.Transport, n.Count, n.Outcome, n.Reason)
@@ -107,7 +119,7 @@ func newDeadLetters(c *command) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c.show(ds, func(w io.Writer) { printDeadLetters(w, ds) })
+			c.show(map[string]any{"deadLetters": ds}, func(w io.Writer) { printDeadLetters(w, ds) })
 			return nil
 		},
 	}

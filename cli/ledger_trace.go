@@ -12,7 +12,7 @@ import (
 )
 
 func newLedgerTrace(c *command) *cobra.Command {
-	since, until := "24h", ""
+	var since, until *time.Time
 	cmd := &cobra.Command{
 		Use:   "trace TENANT DEVICE",
 		Short: "Show the outcome of each message of a device",
@@ -27,15 +27,9 @@ func newLedgerTrace(c *command) *cobra.Command {
 			"  weir ledger trace acme boiler-1 --since 2026-03-01T08:00:00Z --until 2026-03-01T09:00:00Z --json",
 		Args: exactly("TENANT", "DEVICE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			q := operate.TraceQuery{Tenant: args[0], Device: args[1], Until: time.Now()}
-			var err error
-			if q.Since, err = instant("--since", since, q.Until); err != nil {
-				return err
-			}
-			if until != "" {
-				if q.Until, err = instant("--until", until, q.Until); err != nil {
-					return err
-				}
+			q := operate.TraceQuery{Tenant: args[0], Device: args[1], Since: *since, Until: time.Now()}
+			if until != nil {
+				q.Until = *until
 			}
 			r, err := ask(cmd.Context(), c.client, &operate.TraceDevice, q)
 			if err != nil {
@@ -45,21 +39,9 @@ func newLedgerTrace(c *command) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&since, "since", since, "start: a time such as 2026-03-01T08:00:00Z, or a duration before now, such as 2h")
-	cmd.Flags().StringVar(&until, "until", "", "end, likewise (default: now)")
+	momentVar(cmd.Flags(), &since, "since", "24h", "start: a time such as 2026-03-01T08:00:00Z, or a span before now, such as 2h or 3d")
+	momentVar(cmd.Flags(), &until, "until", "", "end, likewise (default: now)")
 	return cmd
-}
-
-// instant reads a time, or a span before now.
-func instant(flag, text string, now time.Time) (time.Time, error) {
-	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
-		return now.Add(-d), nil
-	}
-	t, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return t, usageError{fmt.Errorf("%s: %q is neither a time as 2026-03-01T08:00:00Z nor a span such as 2h", flag, text)}
-	}
-	return t, nil
 }
 
 func printTrace(w io.Writer, r *operate.TraceReport) {

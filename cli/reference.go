@@ -150,7 +150,8 @@ var withoutJSON = map[string]string{
 func writeReference(w io.Writer, root *cobra.Command) {
 	fmt.Fprint(w, "# Command line\n\nMade from the commands themselves by `make generate`; `weir COMMAND --help` says the same.\n\n"+
 		"stdout is data, stderr is messages. Nothing is coloured in a pipe, and no line is cut to the width of a terminal.\n"+
-		"Every command answers in JSON with `--json`, errors included; for these it changes nothing:\n\n")
+		"Every command answers in JSON with `--json`, errors included. Names are camelCase; the keys of the configuration are written as in\n"+
+		"its file. A list is an object with a named array, and `total` where the number of all elements is known. For these `--json` changes nothing:\n\n")
 	for _, cmd := range reachable(root) {
 		if why, ok := withoutJSON[cmd.CommandPath()]; ok {
 			fmt.Fprintf(w, "- `%s`: %s\n", cmd.CommandPath(), why)

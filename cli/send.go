@@ -46,12 +46,12 @@ func newSend(c *command) *cobra.Command {
 			return s.run(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVar(&s.transport, "transport", "http", "transport: http or mqtt")
-	cmd.Flags().StringVar(&at, "at", "", "time of the measurement, such as 2026-03-01T12:00:00Z, or -10m for ten minutes ago (default: now)")
+	choiceVar(cmd.Flags(), &s.transport, "transport", "http", []string{"http", "mqtt"}, "transport: http or mqtt")
+	cmd.Flags().StringVar(&at, "at", "", "time of the measurement, such as 2026-03-01T12:00:00Z, or -10m for ten minutes ago (default: now); a time too far ahead is stored as ingest.max_future_skew from now, and the answer shows it")
 	cmd.Flags().StringVar(&s.altID, "alt-id", "", "identifier that marks a repeat with the same --at as a duplicate")
 	cmd.Flags().StringVar(&s.tokenFile, "token-file", "", "read the device's access token from a file; - is stdin")
 	cmd.Flags().IntVar(&s.count, "count", 1, fmt.Sprintf("number of readings, up to %d", maxSendCount))
-	cmd.Flags().DurationVar(&s.interval, "interval", time.Second, "time between readings")
+	spanVar(cmd.Flags(), &s.interval, "interval", time.Second, "time between readings")
 	return cmd
 }
 
@@ -94,8 +94,6 @@ type transportAnswer struct {
 
 func (s *sending) check() error {
 	switch {
-	case s.transport != "http" && s.transport != "mqtt":
-		return usageError{fmt.Errorf("--transport: %q is neither http nor mqtt", s.transport)}
 	case s.count < 1 || s.count > maxSendCount:
 		return usageError{fmt.Errorf("--count must lie in 1..%d", maxSendCount)}
 	case s.interval < 0:
@@ -128,12 +126,12 @@ func parseAt(s string, now time.Time) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
 	}
-	if d, err := time.ParseDuration(s); err == nil {
-		return now.Add(d), nil
+	if span, ok := parseSpan(s); ok {
+		return now.Add(span), nil
 	}
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil {
-		return t, usageError{fmt.Errorf("--at: %q is neither a time such as 2026-03-01T12:00:00Z nor a duration such as -10m", s)}
+		return t, usageError{fmt.Errorf("--at: %q is neither a time such as 2026-03-01T12:00:00Z nor a span such as -10m or -2d", s)}
 	}
 	return t, nil
 }
@@ -283,6 +281,9 @@ func (s *sending) show(r *sent) {
 		text += "; " + outcomeText(r.Message)
 		if v := valuesText(r.Message); v != "" {
 			text += "; " + v
+		}
+		if at := r.Message.Stored; at != nil {
+			text += fmt.Sprintf("; stored as of %s, since %s is too far ahead (ingest.max_future_skew)", timeText(at), timeText(r.Message.Occurred))
 		}
 		if f := firingsText(r.Message); f != "" {
 			text += "; " + f

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -37,9 +36,6 @@ func newTail(c *command) *cobra.Command {
 			if limit < 0 {
 				return usageError{errors.New("--limit must not be negative")}
 			}
-			if err := checkTail(q); err != nil {
-				return err
-			}
 			client, err := c.dial(cmd.Context())
 			if err != nil {
 				return err
@@ -58,22 +54,14 @@ func newTail(c *command) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&tenant, "tenant", "", "only this tenant; \"\" stands for unauthenticated senders and unknown tenants")
 	cmd.Flags().StringVar(&q.Device, "device", "", "only this device, as the message names it")
-	cmd.Flags().StringVar(&q.Transport, "transport", "", "only this transport: "+strings.Join(app.TransportNames(), ", "))
-	cmd.Flags().StringVar(&q.Outcome, "outcome", "", "only this outcome: stored, duplicate, dead-letter, refused, dropped")
+	choiceVar(cmd.Flags(), &q.Transport, "transport", "", app.TransportNames(), "only this transport: "+strings.Join(app.TransportNames(), ", "))
+	choiceVar(cmd.Flags(), &q.Outcome, "outcome", "", outcomes, "only this outcome: "+strings.Join(outcomes, ", "))
 	cmd.Flags().Int64Var(&limit, "limit", 0, "stop after this number of messages (default: at Ctrl-C)")
 	return cmd
 }
 
-// checkTail refuses what no message can be: it would be waited for in vain.
-func checkTail(q operate.TailQuery) error {
-	if !slices.Contains([]string{"", "stored", "duplicate", "dead-letter", "dead letter", "refused", "dropped"}, q.Outcome) {
-		return usageError{fmt.Errorf("--outcome: %q is none of stored, duplicate, dead-letter, refused, dropped", q.Outcome)}
-	}
-	if names := app.TransportNames(); q.Transport != "" && !slices.Contains(names, q.Transport) {
-		return usageError{fmt.Errorf("--transport: %q is neither %s", q.Transport, strings.Join(names, " nor "))}
-	}
-	return nil
-}
+// outcomes are how a message may end, as an option names them.
+var outcomes = []string{"stored", "duplicate", "dead-letter", "refused", "dropped"}
 
 // showTail writes what is seen until ctx or the instance ends, or limit messages were shown (0: no limit).
 func (c *command) showTail(ctx context.Context, seen *watching, limit int64) error {

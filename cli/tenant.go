@@ -2,6 +2,8 @@ package cli
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -13,7 +15,7 @@ import (
 )
 
 func newTenant(c *command) *cobra.Command {
-	return group("tenant", "Tenants of the instance", newTenantCreate(c), newTenantList(c))
+	return group("tenant", "Tenants of the instance", newTenantCreate(c), newTenantList(c), newTenantSet(c), newTenantEnable(c), newTenantDisable(c))
 }
 
 func newTenantCreate(c *command) *cobra.Command {
@@ -62,10 +64,79 @@ func newTenantList(c *command) *cobra.Command {
 			if len(all) == 0 {
 				c.note("there is no tenant yet; make one with: weir tenant create TOKEN")
 			}
-			c.show(all, func(w io.Writer) { printTenants(w, all) })
+			c.show(map[string]any{"total": len(all), "tenants": all}, func(w io.Writer) { printTenants(w, all) })
 			return nil
 		},
 	}
+}
+
+func newTenantSet(c *command) *cobra.Command {
+	var name, tier string
+	cmd := &cobra.Command{
+		Use:   "set TOKEN",
+		Short: "Change the name or the tier of a tenant",
+		Long: "Change the name or the tier of a tenant; what is not named stays. An empty name\n" +
+			"removes it. The token cannot be changed.",
+		Example: "  weir tenant set acme --name 'Acme Ltd.' --tier gold",
+		Args:    exactly("the tenant's token"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			change := operate.TenantChange{Token: args[0]}
+			if cmd.Flags().Changed("name") {
+				change.Name = &name
+			}
+			if cmd.Flags().Changed("tier") {
+				change.Tier = &tier
+			}
+			if change.Name == nil && change.Tier == nil {
+				return usageError{errors.New("nothing to change: give --name or --tier")}
+			}
+			return c.changeTenant(cmd.Context(), change)
+		},
+	}
+	cmd.Flags().StringVar(&name, "name", "", "display name")
+	cmd.Flags().StringVar(&tier, "tier", "", "gold, silver or bronze")
+	return cmd
+}
+
+func newTenantEnable(c *command) *cobra.Command {
+	return &cobra.Command{
+		Use:     "enable TOKEN",
+		Short:   "Enable a tenant that was disabled",
+		Example: "  weir tenant enable acme",
+		Args:    exactly("the tenant's token"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.changeTenant(cmd.Context(), operate.TenantChange{Token: args[0], Enabled: new(true)})
+		},
+	}
+}
+
+func newTenantDisable(c *command) *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "disable TOKEN",
+		Short: "Disable a tenant: refuse its devices and users, keep its data",
+		Long: "Disable a tenant: its devices are refused and its users are signed out at once.\n" +
+			"Its data stays; weir tenant enable reverses it.",
+		Example: "  weir tenant disable acme --yes",
+		Args:    exactly("the tenant's token"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := c.confirm(cmd.Context(), yes, "Refuse the devices and users of "+args[0]+"?"); err != nil {
+				return err
+			}
+			return c.changeTenant(cmd.Context(), operate.TenantChange{Token: args[0], Enabled: new(false)})
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
+
+func (c *command) changeTenant(ctx context.Context, change operate.TenantChange) error {
+	t, err := ask(ctx, c.operator, &operate.ChangeTenant, change)
+	if err != nil {
+		return err
+	}
+	c.show(t, func(w io.Writer) { printTenants(w, []operate.TenantLine{*t}) })
+	return nil
 }
 
 func printTenants(w io.Writer, all []operate.TenantLine) {

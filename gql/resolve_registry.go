@@ -27,6 +27,8 @@ func registerProfiles(a *Area, r *registry.Registry) {
 	a.Field("DeviceProfile", "location", engine.On(func(_ context.Context, p registry.DeviceProfile, _ engine.Args) (any, error) {
 		return p.Declaration()
 	}))
+	a.Type("CommandDefinition", commandDefinition{})
+	a.Field("DeviceProfile", "commandDefinitions", always([]commandDefinition{}))
 	counts := engine.NewLoader(func(ctx context.Context, profiles []int64) (map[int64]int64, error) {
 		return r.TypeCounts(ctx, PrincipalFrom(ctx), profiles)
 	})
@@ -38,6 +40,21 @@ func registerProfiles(a *Area, r *registry.Registry) {
 	}) (any, error) {
 		return r.LocationOf(ctx, PrincipalFrom(ctx), in.Device)
 	}))
+}
+
+// commandDefinition is a command of a profile. There is none yet; the type lets clients ask for whole profiles.
+type commandDefinition struct {
+	ID          string                 `gql:"id"`
+	CreatedAt   *string                `gql:"createdAt"`
+	UpdatedAt   *string                `gql:"updatedAt"`
+	DeletedAt   *string                `gql:"deletedAt"`
+	Token       string                 `gql:"token"`
+	Name        *string                `gql:"name"`
+	Description *string                `gql:"description"`
+	Profile     registry.DeviceProfile `gql:"deviceProfile"`
+	Key         string                 `gql:"commandKey"`
+	Schema      *string                `gql:"parameterSchema"`
+	Metadata    *string                `gql:"metadata"`
 }
 
 func registerDevices(a *Area, r *registry.Registry) {

@@ -165,6 +165,11 @@ func TestNestedFieldsAreReadTogether(t *testing.T) {
 	if !reflect.DeepEqual(profile, want) {
 		t.Errorf("profile %v, want %v", profile, want)
 	}
+	// A client that asks for a whole profile, commands included, gets one.
+	whole := w.ok(`{ deviceProfilesByToken(tokens: ["q"]) { commandDefinitions { id token commandKey parameterSchema deviceProfile { token } } } }`, nil, "deviceProfilesByToken")
+	if want := ([]any{map[string]any{"commandDefinitions": []any{}}}); !reflect.DeepEqual(whole, want) {
+		t.Errorf("%v, not %v", whole, want)
+	}
 	empty := w.ok(`{ deviceProfilesByToken(tokens: ["q"]) { deviceTypeCount metricDefinitions { id } detectionRules { id } location { expectedAccuracyMeters } } }`, nil, "deviceProfilesByToken")
 	if want := ([]any{map[string]any{"deviceTypeCount": 0.0, "metricDefinitions": []any{}, "detectionRules": []any{}, "location": nil}}); !reflect.DeepEqual(empty, want) {
 		t.Errorf("an empty profile reads as %v", empty)

@@ -34,7 +34,7 @@ func (e *Entities) createAdmin(ctx context.Context, a NewAdmin) (*AdminCreated, 
 func (e *Entities) CreateAdmin(ctx context.Context, by *model.Principal, a NewAdmin) (*AdminCreated, error) {
 	if a.Tenant != "" {
 		if _, _, known := e.Govern.Lookup(a.Tenant); !known {
-			return nil, errNoTenant(a.Tenant)
+			return nil, e.noTenant(a.Tenant)
 		}
 	}
 	id, err := e.Auth.CreateIdentity(ctx, by, newIdentity(a))
@@ -102,6 +102,54 @@ func (e *Entities) admins(ctx context.Context, _ None) ([]AdminLine, error) {
 	}
 	slices.SortFunc(lines, func(a, b AdminLine) int { return strings.Compare(a.Email, b.Email) })
 	return lines, nil
+}
+
+// AdminChange is what weir admin role, enable and disable change; nil leaves it as it is.
+type AdminChange struct {
+	Email   string   `json:"email"`
+	Enabled *bool    `json:"enabled,omitempty"`
+	Roles   []string `json:"roles,omitempty"` // system roles; empty: as they are
+}
+
+// changeAdmin changes an account. What ends its rights ends its sessions, too.
+func (e *Entities) changeAdmin(ctx context.Context, a AdminChange) (*AdminLine, error) {
+	if len(a.Roles) > 0 {
+		if _, err := e.Auth.SetSystemRoles(ctx, Local(), a.Email, a.Roles); err != nil {
+			return nil, err
+		}
+	}
+	if a.Enabled != nil {
+		if _, err := e.Auth.SetIdentityEnabled(ctx, Local(), a.Email, *a.Enabled); err != nil {
+			return nil, err
+		}
+	}
+	lines, err := e.admins(ctx, None{})
+	if err != nil {
+		return nil, err
+	}
+	email := strings.ToLower(strings.TrimSpace(a.Email))
+	i := slices.IndexFunc(lines, func(l AdminLine) bool { return l.Email == email })
+	if i < 0 {
+		return nil, model.NotFound("identity", email)
+	}
+	return &lines[i], nil
+}
+
+// AdminName names an account.
+type AdminName struct {
+	Email string `json:"email"`
+}
+
+// removeAdmin removes an account with its memberships; the last enabled superuser stays.
+func (e *Entities) removeAdmin(ctx context.Context, a AdminName) (*AdminName, error) {
+	removed, err := e.Auth.DeleteIdentity(ctx, Local(), a.Email)
+	if err == nil && !removed {
+		err = model.NotFound("identity", a.Email)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &a, nil
 }
 
 // SetupLink is a new one-time link to the setup page, at every address where the page may be reached.

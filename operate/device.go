@@ -112,7 +112,7 @@ func (e *Entities) within(tenant string) (*model.Principal, error) { return e.Wi
 func (e *Entities) Within(by *model.Principal, tenant string) (*model.Principal, error) {
 	id, _, known := e.Govern.Lookup(tenant)
 	if !known {
-		return nil, errNoTenant(tenant)
+		return nil, e.noTenant(tenant)
 	}
 	by.Tenant, by.TenantID = tenant, id
 	return by, nil

@@ -15,6 +15,7 @@ import (
 	"weir/govern"
 	"weir/gql"
 	"weir/internal/certs"
+	"weir/internal/yamldoc"
 	"weir/model"
 	"weir/registry"
 	"weir/site"
@@ -51,7 +52,10 @@ type GraphQLRequest struct {
 type GraphQLResponse struct {
 	Data   json.RawMessage `json:"data,omitempty"`
 	Errors []struct {
-		Message    string `json:"message"`
+		Message string `json:"message"`
+		// Path is that of the field, empty for an error in the document itself; Locations are places in the document.
+		Path       []any                        `json:"path"`
+		Locations  []struct{ Line, Column int } `json:"locations"`
 		Extensions struct {
 			Code   model.Code `json:"code"`
 			Reason string     `json:"reason"`
@@ -71,6 +75,36 @@ func (r *GraphQLResponse) Err() error {
 	return &model.Error{Code: e.Extensions.Code, Reason: e.Extensions.Reason, Message: e.Message}
 }
 
+// Refusal is every error of the answer in one, for the author of the document; nil when there is none. An error in the
+// document itself is INVALID_INPUT.
+func (r *GraphQLResponse) Refusal() error {
+	var texts []string
+	out := &model.Error{}
+	for i := range r.Errors {
+		e := &r.Errors[i]
+		code := e.Extensions.Code
+		if code == "" && len(e.Path) == 0 {
+			code = model.CodeInvalidInput
+		}
+		if i == 0 {
+			out.Code, out.Reason = code, e.Extensions.Reason
+		}
+		text := e.Message
+		if len(e.Path) == 0 && len(e.Locations) > 0 {
+			text = fmt.Sprintf("%d:%d: %s", e.Locations[0].Line, e.Locations[0].Column, text)
+		}
+		if code != "" {
+			text += " (" + string(code) + ")"
+		}
+		texts = append(texts, text)
+	}
+	if len(texts) == 0 {
+		return nil
+	}
+	out.Message = strings.Join(texts, "\n")
+	return out
+}
+
 // graphQL runs a document as the local operator in a tenant.
 func (e *Entities) graphQL(ctx context.Context, q GraphQLRequest) (*GraphQLResponse, error) {
 	by, err := e.within(q.Tenant)
@@ -78,7 +112,7 @@ func (e *Entities) graphQL(ctx context.Context, q GraphQLRequest) (*GraphQLRespo
 		return nil, err
 	}
 	if e.Areas.Engine(q.Area) == nil {
-		return nil, model.Invalid("area", "%q is not served here", q.Area)
+		return nil, model.Invalid("area", "%q is not served here; the areas are %s", q.Area, strings.Join(e.areaNames(), ", "))
 	}
 	body, err := json.Marshal(map[string]any{"query": q.Query, "variables": q.Variables})
 	if err != nil {
@@ -97,6 +131,16 @@ func (e *Entities) graphQL(ctx context.Context, q GraphQLRequest) (*GraphQLRespo
 	return out, json.Unmarshal(p.Bytes(), out)
 }
 
+func (e *Entities) areaNames() []string {
+	var names []string
+	for _, o := range e.Areas.Operations() {
+		if !slices.Contains(names, o.Area) {
+			names = append(names, o.Area)
+		}
+	}
+	return names
+}
+
 // deviceNamed returns a device that must exist.
 func (e *Entities) deviceNamed(ctx context.Context, by *model.Principal, token string) (*registry.Device, error) {
 	have, err := e.Registry.Devices.ByToken(ctx, by, []string{token})
@@ -111,11 +155,14 @@ func (e *Entities) deviceNamed(ctx context.Context, by *model.Principal, token s
 	return have[0], nil
 }
 
-// errNoTenant refuses a verb that names a tenant which does not exist.
-func errNoTenant(tenant string) error {
-	e := model.NotFound("tenant", tenant)
-	e.Hint = fmt.Sprintf("make it with: weir tenant create %s", tenant)
-	return e
+// noTenant refuses a verb that names a tenant which does not exist. The hint names the nearest one.
+func (e *Entities) noTenant(tenant string) error {
+	err := model.NotFound("tenant", tenant)
+	err.Hint = fmt.Sprintf("make it with: weir tenant create %s", tenant)
+	if near := yamldoc.Suggest(tenant, e.Govern.TenantTokens()); near != "" {
+		err.Hint = near + " list the tenants with: weir tenant list"
+	}
+	return err
 }
 
 // TokenQuery asks for tokens that begin with Prefix: of tenants, or of the devices of Tenant.

@@ -2,6 +2,8 @@ package operate
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"weir/ingest"
@@ -54,6 +56,9 @@ func (o *Operator) ledger(ctx context.Context, q LedgerQuery) (*LedgerReport, er
 		f.From = new(model.NanosOf(*q.Since).Hour())
 	}
 	lines, err := o.deps.Applier.Ledger().Lines(ctx, f)
+	if err == nil && len(lines) == 0 {
+		err = o.deps.knownTenant(q.Tenant)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -69,6 +74,14 @@ func (o *Operator) ledger(ctx context.Context, q LedgerQuery) (*LedgerReport, er
 		return err
 	})
 	return r, err
+}
+
+// knownTenant refuses a filter that names a tenant which does not exist: nothing could match it.
+func (e *Entities) knownTenant(tenant *string) error {
+	if tenant != nil && *tenant != "" && !e.Govern.Known(*tenant) {
+		return e.noTenant(*tenant)
+	}
+	return nil
 }
 
 func ledgerEntry(l *ingest.LedgerLine) LedgerEntry {
@@ -123,7 +136,27 @@ func (e *Entities) deadLetters(ctx context.Context, q DeadLetterQuery) ([]DeadLe
 		}
 		return err
 	})
-	return out, err
+	if err == nil && len(out) == 0 {
+		err = e.knownTenant(q.Tenant)
+		if reasons := DeadLetterReasons(); err == nil && q.Reason != "" && !slices.Contains(reasons, q.Reason) {
+			err = model.Invalid("reason", "%q is none of %s", q.Reason, strings.Join(reasons, ", "))
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// DeadLetterReasons are why Weir's own parts make dead letters. A transport may have further ones.
+func DeadLetterReasons() []string {
+	reasons := []ingest.Reason{ingest.ReasonBadCredential, ingest.ReasonBadTime, ingest.ReasonInvalidValue, ingest.ReasonNoConsumer, ingest.ReasonNoRelationship,
+		ingest.ReasonSeriesLimit, ingest.ReasonTooManyReadings, ingest.ReasonUndecodable, ingest.ReasonUnknownDevice, ingest.ReasonUnknownTenant}
+	out := make([]string, len(reasons))
+	for i, r := range reasons {
+		out[i] = string(r)
+	}
+	return out
 }
 
 func deadLetter(d *store.DeadLetter) DeadLetter {

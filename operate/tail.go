@@ -43,7 +43,9 @@ type Seen struct {
 	Readings   int       `json:"readings"`
 	// Occurred is the time that the event gives itself.
 	Occurred *time.Time `json:"occurredTime,omitempty"`
-	AltID    string     `json:"altId,omitempty"`
+	// Stored is the time under which it is kept, where that is another one: an event time may not lie far ahead.
+	Stored *time.Time `json:"storedTime,omitempty"`
+	AltID  string     `json:"altId,omitempty"`
 	// Firings are the first few rules that it made fire.
 	Firings []SeenFiring `json:"firings,omitempty"`
 	Bytes   int          `json:"bytes"`
@@ -71,19 +73,20 @@ func (o *Operator) tail(_ context.Context, q TailQuery) (source[*Sightings], err
 		return nil, model.Invalid("outcome", "%q is none of stored, duplicate, dead-letter, refused, dropped", q.Outcome)
 	}
 	if q.Tenant != nil && *q.Tenant != "" && !o.deps.Govern.Known(*q.Tenant) {
-		return nil, errNoTenant(*q.Tenant)
+		return nil, o.deps.noTenant(*q.Tenant)
 	}
 	w, err := o.deps.Tap.Watch(ingest.Watch{Tenant: q.Tenant, Device: q.Device, Unnamed: q.Unnamed, Transport: q.Transport, Outcome: outcome})
 	if err != nil {
 		return nil, err
 	}
-	return &tailSource{w: w}, nil
+	return &tailSource{w: w, maxSkew: o.deps.Effective().Ingest.MaxFutureSkew}, nil
 }
 
 // tailSource paces a watcher.
 type tailSource struct {
-	w     *ingest.Watcher
-	began bool
+	w       *ingest.Watcher
+	maxSkew time.Duration
+	began   bool
 }
 
 // Close implements source.
@@ -105,12 +108,12 @@ func (s *tailSource) Next(ctx context.Context) (*Sightings, error) {
 	}
 	t := &Sightings{Messages: make([]Seen, len(seen)), LeftOut: left}
 	for i := range seen {
-		t.Messages[i] = seenOf(&seen[i])
+		t.Messages[i] = seenOf(&seen[i], s.maxSkew)
 	}
 	return t, nil
 }
 
-func seenOf(s *ingest.Sighting) Seen {
+func seenOf(s *ingest.Sighting, maxSkew time.Duration) Seen {
 	m := Seen{Time: s.Received.Time(), Tenant: s.Tenant, Transport: s.Transport, Source: s.Source, Device: s.Device, Connection: s.Connection,
 		Outcome: string(s.Outcome), Reason: string(s.Reason), Why: s.Why, EventType: s.Type, Values: s.Values, Readings: s.Readings, AltID: s.AltID,
 		Bytes: int(s.Bytes), Offset: uint64(s.Offset), DelayMS: float64((s.Ended-s.Received)/1000) / 1000}
@@ -122,6 +125,9 @@ func seenOf(s *ingest.Sighting) Seen {
 	}
 	if s.Occurred != 0 {
 		m.Occurred = new(s.Occurred.Time())
+	}
+	if last := s.Received + model.Nanos(maxSkew); s.Outcome == store.OutcomeStored && s.Occurred > last {
+		m.Stored = new(last.Time())
 	}
 	return m
 }

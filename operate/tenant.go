@@ -79,3 +79,44 @@ func (e *Entities) tenants(ctx context.Context, _ None) ([]TenantLine, error) {
 	slices.SortFunc(lines, func(a, b TenantLine) int { return strings.Compare(a.Token, b.Token) })
 	return lines, nil
 }
+
+// TenantChange is what weir tenant set, enable and disable change; nil leaves a field as it is.
+type TenantChange struct {
+	Token   string  `json:"token"`
+	Name    *string `json:"name,omitempty"` // "" removes it
+	Tier    *string `json:"tier,omitempty"`
+	Enabled *bool   `json:"enabled,omitempty"`
+}
+
+// changeTenant changes a tenant and returns what has become of it.
+func (e *Entities) changeTenant(ctx context.Context, t TenantChange) (*TenantLine, error) {
+	if !e.Govern.Known(t.Token) {
+		return nil, e.noTenant(t.Token)
+	}
+	p := store.Patch{}
+	if t.Name != nil {
+		p["name"] = *t.Name
+	}
+	if t.Tier != nil {
+		p["tierToken"] = *t.Tier
+	}
+	if len(p) > 0 {
+		if _, err := e.Govern.Tenants.Update(ctx, Local(), t.Token, p); err != nil {
+			return nil, err
+		}
+	}
+	if t.Enabled != nil {
+		if _, err := e.Govern.SetTenantEnabled(ctx, Local(), t.Token, *t.Enabled); err != nil {
+			return nil, err
+		}
+	}
+	lines, err := e.tenants(ctx, None{})
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(lines, func(l TenantLine) bool { return l.Token == t.Token })
+	if i < 0 {
+		return nil, e.noTenant(t.Token)
+	}
+	return &lines[i], nil
+}

@@ -48,8 +48,11 @@ var (
 	CreateAdmin   = Verb[NewAdmin, *AdminCreated]{Name: "admin-create", entities: (*Entities).createAdmin}
 	SetPassword   = Verb[NewPassword, *PasswordSet]{Name: "admin-passwd", entities: (*Entities).setPassword}
 	ListAdmins    = Verb[None, []AdminLine]{Name: "admin-list", entities: (*Entities).admins}
+	ChangeAdmin   = Verb[AdminChange, *AdminLine]{Name: "admin-change", entities: (*Entities).changeAdmin}
+	RemoveAdmin   = Verb[AdminName, *AdminName]{Name: "admin-remove", entities: (*Entities).removeAdmin}
 	MakeSetupLink = Verb[None, *SetupLink]{Name: "admin-link", running: (*Operator).setupLink}
 	CreateTenant  = Verb[NewTenant, *TenantCreated]{Name: "tenant-create", entities: (*Entities).createTenant}
+	ChangeTenant  = Verb[TenantChange, *TenantLine]{Name: "tenant-change", entities: (*Entities).changeTenant}
 	ListTenants   = Verb[None, []TenantLine]{Name: "tenant-list", entities: (*Entities).tenants}
 	AddDevice     = Verb[NewDevice, *DeviceAdded]{Name: "device-add", entities: (*Entities).addDevice}
 	ImportDevices = Verb[DeviceImport, *DevicesImported]{Name: "device-import", timeout: importTimeout, entities: (*Entities).importDevices}
@@ -78,7 +81,7 @@ type served interface {
 
 // verbs are all that the socket serves.
 var verbs = []served{&GetStatus, &GetHealth, &RunDoctor, &MakeBundle, &Reload, &PlanReload, &NoteBackup, &ShowLedger, &TraceDevice, &ListDeadLetters, &ListFirings,
-	&ListTokens, &CreateAdmin, &SetPassword, &ListAdmins, &MakeSetupLink, &CreateTenant, &ListTenants, &AddDevice, &ImportDevices, &GetEntrances,
+	&ListTokens, &CreateAdmin, &SetPassword, &ListAdmins, &ChangeAdmin, &RemoveAdmin, &MakeSetupLink, &CreateTenant, &ChangeTenant, &ListTenants, &AddDevice, &ImportDevices, &GetEntrances,
 	&RunGraphQL, &PlanSite, &ApplySite, &ExportSite, &Tail, &FollowFirings, &VerifyLedger, &MakeBackup}
 
 // Target is where a verb is carried out: a Client over the socket of a running instance, or a Directory in which nothing runs.

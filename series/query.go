@@ -18,6 +18,8 @@ type Query struct {
 	Start, End *model.Micros
 	// Types, of Events only.
 	Types []model.EventType
+	// Metric, unless "", selects the readings of one metric; rows of other types are not affected.
+	Metric string
 	// Anchors, unless nil, lists the selected anchor sets.
 	Anchors []int64
 	Page    Page
@@ -162,7 +164,7 @@ func (q *Query) wants(t model.EventType) bool {
 }
 
 func (q *Query) selection() (*selection, error) {
-	sel := &selection{tenantID: q.TenantID, anchors: q.Anchors, from: math.MinInt64, to: math.MaxInt64}
+	sel := &selection{tenantID: q.TenantID, metric: q.Metric, anchors: q.Anchors, from: math.MinInt64, to: math.MaxInt64}
 	if q.Device != nil {
 		if sel.device = *q.Device; sel.device == 0 {
 			sel.from, sel.to = 1, 0 // no device has this id

@@ -1,0 +1,118 @@
+package gql_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"weir/gql"
+	"weir/model"
+	"weir/registry"
+)
+
+var update = flag.Bool("update", false, "write the tables of docs/api.md")
+
+const referencePage = "../docs/api.md"
+
+// TestTheAPIReferenceNamesEveryOperation holds the table of authorities in docs/api.md against the resolvers; -update writes it.
+func TestTheAPIReferenceNamesEveryOperation(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(referencePage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const begin, end = "<!-- begin authorities: made from the resolvers by make generate -->\n", "<!-- end authorities -->"
+	head, rest, ok := strings.Cut(string(page), begin)
+	old, tail, closed := strings.Cut(rest, end)
+	if !ok || !closed {
+		t.Fatalf("%s has lost the lines between which it is made", referencePage)
+	}
+	made := authorityTable()
+	if *update {
+		if err := os.WriteFile(referencePage, []byte(head+begin+made+end+tail), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if old != made {
+		t.Errorf("%s is not what the resolvers demand; make generate writes it:\n%s", referencePage, made)
+	}
+}
+
+// TestTheAPIReferenceExplainsEveryCode holds the table of codes against those that there are.
+func TestTheAPIReferenceExplainsEveryCode(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(referencePage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "<!-- begin codes -->")
+	table, _, _ := strings.Cut(rest, "<!-- end codes -->")
+	all := []model.Code{model.CodeUnauthenticated, model.CodeForbidden, model.CodeInvalidInput, model.CodeNotFound, model.CodeConflict, model.CodeInUse,
+		model.CodeUnsupported, model.CodeTooManyRootFields, model.CodeTooManyCredentials, model.CodeThrottled, model.CodeUnavailable,
+		model.CodeIntrospectionDisabled, model.CodeLimitExceeded}
+	for _, code := range all {
+		if !strings.Contains(table, "| `"+string(code)+"` |") {
+			t.Errorf("%s does not explain %s", referencePage, code)
+		}
+	}
+	if n := strings.Count(table, "\n| `"); n != len(all) {
+		t.Errorf("%s explains %d codes, there are %d", referencePage, n, len(all))
+	}
+}
+
+// authorityTable lists the operations of all areas by what they demand.
+func authorityTable() string {
+	s := gql.New(gql.Config{})
+	gql.RegisterUser(s.Area("user-management", gql.TenantPlane), gql.UserDeps{})
+	gql.RegisterRegistry(s.Area("device-management", gql.TenantPlane), registry.New(registry.Config{}, registry.Deps{}))
+	gql.RegisterEvents(s.Area("event-management", gql.TenantPlane), gql.EventDeps{})
+	gql.RegisterState(s.Area("device-state", gql.TenantPlane), gql.StateDeps{})
+	gql.RegisterProcessing(s.Area("event-processing", gql.TenantPlane), gql.ProcessingDeps{})
+	byAccess := map[string]map[string][]string{}
+	var order []string
+	for _, o := range s.Operations() {
+		if strings.HasPrefix(o.Name, "_") {
+			continue // placeholders
+		}
+		who := demand(o.Access)
+		if byAccess[who] == nil {
+			byAccess[who] = map[string][]string{}
+			order = append(order, who)
+		}
+		byAccess[who][o.Area] = append(byAccess[who][o.Area], "`"+o.Name+"`")
+	}
+	slices.Sort(order)
+	var b strings.Builder
+	b.WriteString("\n| what the caller needs | area | operations |\n|---|---|---|\n")
+	for _, who := range order {
+		var areas []string
+		for area := range byAccess[who] {
+			areas = append(areas, area)
+		}
+		slices.Sort(areas)
+		for _, area := range areas {
+			fmt.Fprintf(&b, "| %s | %s | %s |\n", who, area, strings.Join(byAccess[who][area], ", "))
+		}
+	}
+	return b.String() + "\n"
+}
+
+// demand says what an operation needs of its caller.
+func demand(a gql.Access) string {
+	switch as := a.Authorities(); {
+	case a.Anonymous():
+		return "nothing, not even a token"
+	case len(as) == 0:
+		return "any token of the tenant"
+	default:
+		names := make([]string, len(as))
+		for i, one := range as {
+			names[i] = "`" + string(one) + "`"
+		}
+		return strings.Join(names, " and ")
+	}
+}
