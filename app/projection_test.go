@@ -1,13 +1,11 @@
 package app_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -64,44 +62,17 @@ func TestTallyProcess(t *testing.T) {
 }
 
 // tallied is a running instance with the projection.
-type tallied struct {
-	*exec.Cmd
-	stdin  io.Closer
-	ingest string
-}
+type tallied struct{ *child }
 
 func startTallied(t *testing.T, dir string) *tallied {
 	t.Helper()
-	p := &tallied{Cmd: exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestTallyProcess$")}
-	p.Env = append(os.Environ(), tallyDir+"="+dir)
-	var err error
-	if p.stdin, err = p.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	out, err := p.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
-	var all strings.Builder
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		if address, ok := strings.CutPrefix(lines.Text(), "listens "); ok {
-			p.ingest = address
-			go func() { _, _ = io.Copy(io.Discard, out) }()
-			return p
-		}
-		all.WriteString(lines.Text() + "\n")
-	}
-	t.Fatalf("it does not start: %s", all.String())
-	return nil
+	return &tallied{startChild(t, "TestTallyProcess", tallyDir, dir)}
 }
 
 // post sends a message with two readings and waits until it is acknowledged.
 func (p *tallied) post(t *testing.T, token string) {
 	t.Helper()
-	resp, err := http.Post("http://"+p.ingest+"/weir/acme/events", "application/json", strings.NewReader(`{"credentialType":"ACCESS_TOKEN","credentialId":"`+token+
+	resp, err := http.Post("http://"+p.address+"/weir/acme/events", "application/json", strings.NewReader(`{"credentialType":"ACCESS_TOKEN","credentialId":"`+token+
 		`","eventType":"Measurement","payload":{"entries":[{"measurements":{"a":"1","b":"2"}}]}}`))
 	if err != nil {
 		t.Fatal(err)

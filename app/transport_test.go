@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -317,38 +316,11 @@ func TestLinesProcess(t *testing.T) {
 }
 
 // linesProcess is a running instance with the transport.
-type linesProcess struct {
-	*exec.Cmd
-	stdin   io.Closer
-	address string
-}
+type linesProcess struct{ *child }
 
 func startLines(t *testing.T, dir string) *linesProcess {
 	t.Helper()
-	p := &linesProcess{Cmd: exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestLinesProcess$")}
-	p.Env = append(os.Environ(), linesDir+"="+dir)
-	var err error
-	if p.stdin, err = p.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	out, err := p.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
-	var all strings.Builder
-	for printed := bufio.NewScanner(out); printed.Scan(); {
-		if address, ok := strings.CutPrefix(printed.Text(), "listens "); ok {
-			p.address = address
-			go func() { _, _ = io.Copy(io.Discard, out) }()
-			return p
-		}
-		all.WriteString(printed.Text() + "\n")
-	}
-	t.Fatalf("it does not start: %s", all.String())
-	return nil
+	return &linesProcess{startChild(t, "TestLinesProcess", linesDir, dir)}
 }
 
 // stop ends the instance in order; it must report no error.

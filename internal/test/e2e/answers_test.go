@@ -175,7 +175,7 @@ func restoreAnswers(t *testing.T, file, dir string) {
 func weir(t *testing.T, args ...string) {
 	t.Helper()
 	cmd := exec.Command(testweir.Binary(t), args...)
-	cmd.Dir = t.TempDir()
+	cmd.Dir, cmd.Env = t.TempDir(), testweir.Environ()
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("weir %v: %v\n%s", args, err, out)
 	}
