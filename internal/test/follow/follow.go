@@ -1,15 +1,15 @@
-// Package follow does what a page of the documentation says: it takes the commands out of the page, runs them as a reader
-// would, in one shell, and holds what they print against what the page shows. Only tests use it.
+// Package follow does what a page of the documentation says: it takes the commands out of the rendered page, runs them as a
+// reader would, in one shell for each terminal, and holds what they print against what the page shows. Only tests use it.
 package follow
 
 import (
 	"bufio"
 	"bytes"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
+	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,125 +17,91 @@ import (
 	"time"
 )
 
-// Step is a block of a page that is done: commands and what they must print, or a file to be written.
-type Step struct {
-	Line     int
-	Language string // sh for commands, else that of the file
-	Server   bool   // it runs until the page ends
-	If       string // the step is done only where this is at hand; "" everywhere
-	File     string // the block is the content of this file
-	Body     string
-	Prints   []string // lines, in their order; … stands for anything
-}
-
-// Read takes the steps out of a page: ```sh blocks, and the ```text block that may follow each. A block of "sh server"
-// runs on, one of "sh if=NAME" needs NAME; a block of any language with "file=NAME" is saved as that file. Other kinds of
-// block, such as ```console, are for the reader alone.
-func Read(t *testing.T, page string) []Step {
-	t.Helper()
-	b, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var steps []Step
-	block, body := "", ""
-	for i, line := range strings.Split(string(b), "\n") {
-		info, fence := strings.CutPrefix(line, "```")
-		switch {
-		case !fence:
-			body += line + "\n"
-		case block == "":
-			block, body = "other", ""
-			if step, ok := stepOf(info); ok {
-				step.Line = i + 1
-				steps, block = append(steps, step), "step"
-			} else if info == "text" {
-				block = "prints"
-			}
-		default:
-			if block == "step" {
-				steps[len(steps)-1].Body = body
-			} else if block == "prints" && len(steps) > 0 && steps[len(steps)-1].Prints == nil {
-				steps[len(steps)-1].Prints = strings.Split(strings.TrimSpace(body), "\n")
-			}
-			block = ""
-		}
-	}
-	return steps
-}
-
-// stepOf reads what stands behind the opening fence; ok is false for a block that is only read.
-func stepOf(info string) (s Step, ok bool) {
-	words := strings.Fields(info)
-	if len(words) == 0 {
-		return s, false
-	}
-	s.Language = words[0]
-	for _, w := range words[1:] {
-		name, value, _ := strings.Cut(w, "=")
-		switch name {
-		case "server":
-			s.Server = true
-		case "if":
-			s.If = value
-		case "file":
-			s.File = value
-		}
-	}
-	return s, s.Language == "sh" || s.File != ""
-}
-
 // Options say where a page is followed.
 type Options struct {
-	Dir     string          // where the commands run
-	Files   string          // where the page's files are written; default: Dir
-	Have    map[string]bool // what steps with an if may count on
-	Env     []string        // their environment
-	Shell   []string        // default: sh; another root: chroot ROOT sh
+	Dir  string   // where the first terminal begins
+	Home string   // where every other terminal begins, and HOME; default: Dir
+	Env  []string // what every terminal begins with, besides HOME
+	// Have says what is at hand: a step is left out when the text above it names, as code or not, what is known to be missing.
+	Have map[string]bool
+	// Section is the heading whose steps are followed; "": all.
+	Section string
+	// NotRun says how the commands of a block of console are checked instead; nil: by TestDocumentsNameOnlyCommandsThatExist.
+	NotRun  func(Step) string
+	Shell   []string // default: sh; another root: chroot ROOT sh. It is one terminal
 	Replace *strings.Replacer
 	Timeout time.Duration // of one step; default: a minute
 }
 
-// Page runs a page's steps in their order in one shell, and holds what each prints against the page.
-func Page(t *testing.T, page string, o Options) {
-	t.Helper()
-	if o.Shell == nil {
-		o.Shell = []string{"sh"}
-	}
+func (o Options) complete() Options {
 	if o.Replace == nil {
 		o.Replace = strings.NewReplacer()
 	}
 	if o.Timeout == 0 {
 		o.Timeout = time.Minute
 	}
-	if o.Files == "" {
-		o.Files = o.Dir
+	if o.Home == "" {
+		o.Home = o.Dir
 	}
-	sh := newShell(t, o)
-	for _, s := range Read(t, page) {
+	return o
+}
+
+// Page does a page's steps in their order, each in its terminal, and holds what is printed against the page. A command that
+// does not return keeps its terminal until the page ends: the page has to lead its reader to another one.
+func Page(t testing.TB, page string, o Options) {
+	t.Helper()
+	o = o.complete()
+	steps := Read(t, page)
+	if o.Section != "" {
+		steps = slices.DeleteFunc(steps, func(s Step) bool { return s.Section != o.Section })
+	}
+	if len(steps) == 0 {
+		t.Fatalf("%s %s: no step", page, o.Section)
+	}
+	open := map[int]*shell{}
+	for i, s := range steps {
 		where := fmt.Sprintf("%s:%d", page, s.Line)
-		if s.If != "" && !o.Have[s.If] {
-			t.Logf("%s: needs %s, left out", where, s.If)
+		if reason := o.leaveOut(s); reason != "" {
+			t.Logf("%s: not run: %s: %s", where, strings.TrimSpace(s.Body), reason)
 			continue
+		}
+		if open[s.Terminal] == nil {
+			open[s.Terminal] = newShell(t, o, len(open) == 0)
+		}
+		sh := open[s.Terminal]
+		if sh.busy != "" {
+			t.Fatalf("%s: the terminal is taken by %q, and the page names no other one", where, sh.busy)
 		}
 		if s.File != "" {
-			save(t, filepath.Join(o.Files, s.File), o.Replace.Replace(s.Body))
+			sh.do(t, where, save(s.File, o.Replace.Replace(s.Body)), false, func(string) error { return nil })
 			continue
 		}
-		sh.do(t, where, s.Server, o.Replace.Replace(s.Body), func(got string) error {
+		stays := s.Prints != nil && i+1 < len(steps) && steps[i+1].Terminal != s.Terminal
+		sh.do(t, where, o.Replace.Replace(s.Body), stays, func(got string) error {
 			return printed(got, strings.Split(o.Replace.Replace(strings.Join(s.Prints, "\n")), "\n"))
 		})
 	}
 }
 
-func save(t *testing.T, path, body string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
+// leaveOut says why a step is not done; "" when it is.
+func (o Options) leaveOut(s Step) string {
+	if s.Language == "console" && s.File == "" {
+		if o.NotRun == nil {
+			return "only its commands and flags are checked"
+		}
+		return o.NotRun(s)
 	}
-	if err := os.WriteFile(path, []byte(body), 0o644); err != nil {
-		t.Fatal(err)
+	for what, there := range o.Have {
+		if !there && regexp.MustCompile(`(^|[^\w-])`+regexp.QuoteMeta(what)+`($|[^\w-])`).MatchString(s.Above+s.Body) {
+			return "needs " + what
+		}
 	}
+	return ""
+}
+
+// save is the command that writes a file where the reader is.
+func save(file, body string) string {
+	return fmt.Sprintf("mkdir -p '%s' && cat >'%s' <<'THE END OF THE FILE'\n%sTHE END OF THE FILE\n", path.Dir(file), file, body)
 }
 
 // printed looks for the wanted lines in what was printed, in their order; … stands for anything.
@@ -158,12 +124,13 @@ func printed(got string, want []string) error {
 	return nil
 }
 
-// shell is one shell that keeps its variables from step to step.
+// shell is one terminal: it keeps its variables and its directory from step to step.
 type shell struct {
 	cmd     *exec.Cmd
 	in      *bufio.Writer
 	out     output
 	timeout time.Duration
+	busy    string // the commands that have not returned
 }
 
 // output gathers what the shell prints and tells who waits for it.
@@ -203,10 +170,20 @@ func (o *output) take(done func(string) bool, deadline <-chan time.Time) (string
 	}
 }
 
-func newShell(t *testing.T, o Options) *shell {
+// newShell opens a terminal. Nothing of another one is known in it.
+func newShell(t testing.TB, o Options, first bool) *shell {
 	t.Helper()
-	s := &shell{cmd: exec.Command(o.Shell[0], o.Shell[1:]...), out: output{more: make(chan struct{}, 1)}, timeout: o.Timeout}
-	s.cmd.Dir, s.cmd.Env = o.Dir, o.Env
+	command, dir := o.Shell, o.Home
+	if first {
+		dir = o.Dir
+	} else if command != nil {
+		t.Fatal("the page opens a second terminal on a machine that has one")
+	}
+	if command == nil {
+		command = []string{"sh"}
+	}
+	s := &shell{cmd: exec.Command(command[0], command[1:]...), out: output{more: make(chan struct{}, 1)}, timeout: o.Timeout}
+	s.cmd.Dir, s.cmd.Env = dir, slices.Concat(o.Env, []string{"HOME=" + o.Home})
 	s.cmd.Stdout, s.cmd.Stderr = &s.out, &s.out
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	in, err := s.cmd.StdinPipe()
@@ -226,31 +203,26 @@ func newShell(t *testing.T, o Options) *shell {
 
 const mark = "-- the step has ended with "
 
-// do runs a step and holds check against what it printed; a server's step is over when check is content.
-func (s *shell) do(t *testing.T, where string, server bool, commands string, check func(string) error) {
+// do runs a step and holds check against what it printed. One that may stay is over when check is content, and then has the
+// terminal to itself until it returns.
+func (s *shell) do(t testing.TB, where, commands string, mayStay bool, check func(string) error) {
 	t.Helper()
-	if server {
-		commands = strings.TrimSpace(commands) + " &\n"
-	} else {
-		commands += fmt.Sprintf("echo '%s'$?\n", mark)
-	}
-	if _, err := s.in.WriteString(commands); err != nil {
+	if _, err := fmt.Fprintf(s.in, "%s\necho '%s'$?\n", strings.TrimRight(commands, "\n"), mark); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.in.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	over := func(got string) bool {
-		if server {
-			return check(got) == nil
-		}
-		return strings.Contains(got, mark)
-	}
-	got, ok := s.out.take(over, time.After(s.timeout))
-	if err := check(got); err != nil || !ok {
+	got, ok := s.out.take(func(got string) bool { return strings.Contains(got, mark) || mayStay && check(got) == nil }, time.After(s.timeout))
+	err := check(got)
+	switch {
+	case err != nil:
 		t.Fatalf("%s: %v; it printed:\n%s", where, err, got)
-	}
-	if !server && !strings.Contains(got, mark+"0\n") {
+	case !ok:
+		t.Fatalf("%s: it does not return, and the page leads to no other terminal; it printed:\n%s", where, got)
+	case !strings.Contains(got, mark):
+		s.busy = strings.TrimSpace(commands)
+	case !strings.Contains(got, mark+"0\n"):
 		t.Fatalf("%s: its last command failed:\n%s", where, got)
 	}
 }
