@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/cli"
 	"weir/internal/test/follow"
 	"weir/internal/test/need"
 	"weir/internal/test/testweir"
@@ -22,12 +24,44 @@ import (
 // documentTimeout is how long a page, or the demonstration until its first firing, may take.
 const documentTimeout = time.Minute
 
-// TestDocumentsGettingStarted follows the page as a reader would: its commands in their order in one shell, and what each
-// prints must be what stands below it.
+// TestDocumentsGettingStarted follows the page as a reader would, from a directory with nothing in it but the archive.
 func TestDocumentsGettingStarted(t *testing.T) {
 	t.Parallel()
-	needs(t, "sh", "curl", "jq", "mosquitto_pub")
-	followHere(t, "docs/getting-started.md")
+	needs(t, "sh", "tar", "curl", "jq", "mosquitto_pub")
+	follow.Page(t, "docs/getting-started.md", unpacking(t))
+}
+
+// unpacking is a machine on which nothing of Weir is installed, and whose user has downloaded the archive.
+func unpacking(t *testing.T) follow.Options {
+	t.Helper()
+	o := here(t)
+	o.Env = append(o.Env, "PATH="+os.Getenv("PATH"))
+	archive(t, o.Home)
+	return o
+}
+
+// archive puts the archive of this machine into dir: that of make check-paths, else one of the same layout with the program of
+// the tests. It has the name that the pages print, also on another machine.
+func archive(t *testing.T, dir string) {
+	t.Helper()
+	if made := os.Getenv("PATHS"); made != "" {
+		copyInto(t, packaged(t, "tar.gz"), dir)
+		return
+	}
+	tree := t.TempDir()
+	name := "weir-" + cli.Version + "-linux-amd64"
+	for _, file := range []struct {
+		name, from string
+		mode       fs.FileMode
+	}{{"weir", testweir.Binary(t), 0o755}, {"README.md", "README.md", 0o644}, {"LICENSE", "LICENSE", 0o644}} {
+		install(t, tree, filepath.Join(name, file.name), file.from, file.mode)
+	}
+	if err := os.CopyFS(filepath.Join(tree, name, "examples"), os.DirFS("examples")); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("tar", "-C", tree, "-czf", filepath.Join(dir, name+".tar.gz"), name).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 }
 
 // TestDocumentsTransports sends with every client that the pages of transports and devices show and that is at hand.
@@ -45,7 +79,7 @@ func TestDocumentsTransports(t *testing.T) {
 func TestDocumentsTLS(t *testing.T) {
 	t.Parallel()
 	needs(t, "sh", "grep", "mosquitto_pub")
-	_, o := here(t)
+	o := here(t)
 	o.Env = append(o.Env, "WEIR_LISTENERS_MQTTS=127.0.0.1:0")
 	follow.Page(t, "docs/tls.md", o)
 }
@@ -125,48 +159,39 @@ func needs(t *testing.T, programs ...string) {
 	}
 }
 
-// followHere runs a page's steps in a directory of their own.
+// followHere runs a page's steps in the empty directory of a user.
 func followHere(t *testing.T, page string) {
 	t.Helper()
-	_, o := here(t)
-	follow.Page(t, page, o)
+	follow.Page(t, page, here(t))
 }
 
-// here is a directory with weir in it and on the path. The ports of a page stand for free ones.
-func here(t *testing.T) (dir string, o follow.Options) {
+// here is the empty home directory of a user who has weir on the path. The ports of a page stand for free ones.
+func here(t *testing.T) follow.Options {
 	t.Helper()
-	dir = t.TempDir()
-	if err := os.Symlink(testweir.Binary(t), filepath.Join(dir, "weir")); err != nil {
+	home, bin := t.TempDir(), t.TempDir()
+	if err := os.Symlink(testweir.Binary(t), filepath.Join(bin, "weir")); err != nil {
 		t.Fatal(err)
 	}
-	have := clients(t, dir)
+	have := clients(t, home)
 	ports, env := freePorts(t)
-	env = append(env, "PATH="+dir+":"+os.Getenv("PATH"))
-	return dir, follow.Options{Dir: dir, Env: env, Replace: ports, Have: have}
+	env = append(env, "PATH="+bin+":"+os.Getenv("PATH"), "GOCACHE="+goEnv(t, "GOCACHE"), "GOMODCACHE="+goEnv(t, "GOMODCACHE"))
+	return follow.Options{Dir: home, Home: home, Env: append(env, goProxy(t)...), Replace: ports, Have: have}
 }
 
-// clients brings the libraries that the pages' programs use into dir and says which are at hand. Go's is our own
-// dependency; those of the others are used where they are installed.
-func clients(t *testing.T, dir string) map[string]bool {
+// clients says which of the libraries that the pages' programs use are at hand, by what the pages say is needed, and lets
+// node find its own.
+func clients(t *testing.T, home string) map[string]bool {
 	t.Helper()
-	for _, name := range []string{"go.mod", "go.sum"} {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
 	have := map[string]bool{}
 	for _, program := range []string{"python3", "node"} {
 		_, err := exec.LookPath(program)
 		have[program] = err == nil
 	}
-	have["paho-mqtt"] = exec.Command("python3", "-c", "from paho.mqtt.client import CallbackAPIVersion").Run() == nil
+	have["pip install paho-mqtt"] = exec.Command("python3", "-c", "from paho.mqtt.client import CallbackAPIVersion").Run() == nil
+	have["npm install mqtt"] = false
 	if modules, err := filepath.Abs("interop/node_modules"); err == nil && have["node"] {
 		if _, err := os.Stat(filepath.Join(modules, "mqtt")); err == nil {
-			have["mqtt.js"] = os.Symlink(modules, filepath.Join(dir, "node_modules")) == nil
+			have["npm install mqtt"] = os.Symlink(modules, filepath.Join(home, "node_modules")) == nil
 		}
 	}
 	for what, there := range have {
@@ -247,12 +272,20 @@ func TestDocumentsAPI(t *testing.T) {
 	followHere(t, "docs/api.md")
 }
 
+// goProxy lets go get take the modules that this tree uses as well from the cache, which has the layout of a proxy; what the
+// cache lacks comes from where this machine gets its modules.
+func goProxy(t *testing.T) []string {
+	t.Helper()
+	cache := filepath.Join(goEnv(t, "GOMODCACHE"), "cache", "download")
+	return []string{"GOPROXY=file://" + cache + "," + goEnv(t, "GOPROXY"), "GOSUMDB=off"}
+}
+
 // beside follows a page that speaks of an instance that runs already.
 func beside(t *testing.T, page string, args ...string) {
 	t.Helper()
-	dir, o := here(t)
-	cmd := exec.Command("./weir", args...)
-	cmd.Dir, cmd.Env = dir, o.Env
+	o := here(t)
+	cmd := exec.Command(testweir.Binary(t), args...)
+	cmd.Dir, cmd.Env = o.Dir, o.Env
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -261,8 +294,8 @@ func beside(t *testing.T, page string, args ...string) {
 		_ = cmd.Wait() // it was killed
 	})
 	for deadline := time.Now().Add(documentTimeout); ; time.Sleep(20 * time.Millisecond) {
-		status := exec.Command("./weir", "status")
-		status.Dir, status.Env = dir, o.Env
+		status := exec.Command(testweir.Binary(t), "status")
+		status.Dir, status.Env = o.Dir, o.Env
 		if status.Run() == nil {
 			break
 		}

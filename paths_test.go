@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,8 +36,8 @@ func TestPathLaptop(t *testing.T) {
 	needs(t, "make", "curl", "jq")
 	home := t.TempDir()
 	ports, env := freePorts(t)
-	env = append(env, "HOME="+home, "GOCACHE="+goEnv(t, "GOCACHE"), "GOMODCACHE="+goEnv(t, "GOMODCACHE"), "GOPATH="+goEnv(t, "GOPATH"))
-	inTime(t, "docs/paths/laptop.md", follow.Options{Files: home, Env: env, Replace: ports})
+	env = append(env, "GOCACHE="+goEnv(t, "GOCACHE"), "GOMODCACHE="+goEnv(t, "GOMODCACHE"), "GOPATH="+goEnv(t, "GOPATH"))
+	inTime(t, "docs/paths/laptop.md", follow.Options{Home: home, Env: env, Replace: ports})
 }
 
 func goEnv(t *testing.T, name string) string {
@@ -52,14 +53,14 @@ func goEnv(t *testing.T, name string) string {
 // what the unit says, as the user that it names.
 func TestPathVM(t *testing.T) {
 	root := debian(t)
-	install(t, root, "usr/bin/systemctl", "testdata/systemctl")
-	install(t, root, "usr/bin/journalctl", "testdata/journalctl")
+	install(t, root, "usr/bin/systemctl", "testdata/systemctl", 0o755)
+	install(t, root, "usr/bin/journalctl", "testdata/journalctl", 0o755)
 	if err := os.MkdirAll(filepath.Join(root, "run/systemd/system"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	copyInto(t, packaged(t, "deb"), filepath.Join(root, "root"))
 	tellLog(t, filepath.Join(root, "var/log/weir.log"))
-	inTime(t, "docs/paths/vm.md", follow.Options{Files: filepath.Join(root, "root"), Env: plainEnv(),
+	inTime(t, "docs/paths/vm.md", follow.Options{Home: "/root", Env: plainEnv(),
 		Shell: apart(`mount -t proc proc ` + root + `/proc && exec chroot ` + root + ` /bin/sh -c 'cd /root && exec sh'`)})
 }
 
@@ -67,14 +68,14 @@ func TestPathVM(t *testing.T) {
 // The image is a Debian with procd's rc.common in place of a whole OpenWrt.
 func TestPathGateway(t *testing.T) {
 	image := debian(t)
-	install(t, image, "etc/rc.common", "testdata/rc.common")
+	install(t, image, "etc/rc.common", "testdata/rc.common", 0o755)
 	tellLog(t, filepath.Join(image, "var/log/messages"))
 	dir := t.TempDir()
 	copyInto(t, packaged(t, "ipk"), dir)
 	if err := os.Symlink(testweir.Binary(t), filepath.Join(dir, "weir")); err != nil {
 		t.Fatal(err)
 	}
-	inTime(t, "docs/paths/gateway.md", follow.Options{Dir: dir, Have: map[string]bool{"boot": true},
+	inTime(t, "docs/paths/gateway.md", follow.Options{Dir: dir, Home: dir,
 		Env:   append(plainEnv(), "IMAGE="+image, "GATEWAY=127.0.0.1", "PATH="+dir+":"+os.Getenv("PATH")),
 		Shell: apart(`mount -t proc proc ` + image + `/proc && exec sh`)})
 }
@@ -141,14 +142,18 @@ func copyInto(t *testing.T, file, dir string) {
 	}
 }
 
-// install puts a program of ours into a root.
-func install(t *testing.T, root, path, from string) {
+// install puts a file of ours into a root.
+func install(t *testing.T, root, path, from string, mode fs.FileMode) {
 	t.Helper()
 	b, err := os.ReadFile(from)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(root, path), b, 0o755); err != nil {
+	path = filepath.Join(root, path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, b, mode); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -1,6 +1,9 @@
 package service
 
 import (
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +35,76 @@ func TestEachInitSystemHasItsText(t *testing.T) {
 		if strings.Contains(text, "{{") || strings.Contains(text, "<no value>") {
 			t.Errorf("%s: something is not filled in:\n%s", c.init, text)
 		}
+	}
+}
+
+// startScript runs the part of an init script that prepares the start, as sh would, and returns the calls of chown and chmod.
+func startScript(t *testing.T, o Options, start string) string {
+	t.Helper()
+	root := t.TempDir()
+	for _, name := range []string{"passwd", "group"} {
+		path := filepath.Join(root, "etc", name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(o.User+":x:1:1:::\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	script := `for name in chown chmod; do eval "$name() { echo $name \"\$@\"; }"; done
+mkdir() { :; }; checkpath() { :; }; procd_open_instance() { :; }; procd_set_param() { :; }; procd_close_instance() { :; }
+` + o.Unit() + start
+	cmd := exec.Command("sh", "-c", script)
+	cmd.Env = append(os.Environ(), "IPKG_INSTROOT="+root)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return string(out)
+}
+
+// TestTheStartGivesWhatRootHasRestoredToTheUser covers the init systems whose script does it; systemd does it for a
+// StateDirectory by itself.
+func TestTheStartGivesWhatRootHasRestoredToTheUser(t *testing.T) {
+	t.Parallel()
+	for init, start := range map[Init]string{Procd: "\nstart_service\n", OpenRC: "\nstart_pre\n"} {
+		o := defaults(init)
+		owned := func(owner string) string {
+			return "\nls() { echo \"drwxr-x--- 5 " + owner + " " + owner + " 4096 Nov 20 08:30 $2\"; }" + start
+		}
+		want := "chown -Rh weir:weir " + o.Data + "/\n"
+		if got := startScript(t, o, owned("root")); !strings.Contains(got, want) {
+			t.Errorf("%s: the data of another user: %q is missing in\n%s", init, want, got)
+		}
+		if got := startScript(t, o, owned("weir")); strings.Contains(got, "-Rh") {
+			t.Errorf("%s: the data of its user is touched:\n%s", init, got)
+		}
+	}
+}
+
+func TestOnOpenWrtTheStartOpensTheSecretsOfAnImageToTheUser(t *testing.T) {
+	t.Parallel()
+	o := defaults(Procd)
+	dir := t.TempDir()
+	o.Config, o.Data = filepath.Join(dir, "weir.yaml"), t.TempDir()
+	for _, name := range []string{"weir.yaml", "conf.d/site.yaml", "secrets/boiler-1", "site.yaml"} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := startScript(t, o, "\nstart_service\n")
+	for _, part := range []string{"weir.yaml", "conf.d", "conf.d/site.yaml", "secrets", "secrets/boiler-1"} {
+		path := filepath.Join(dir, part)
+		if want := "chown root:weir " + path + "\nchmod g+rX,o= " + path + "\n"; !strings.Contains(got, want) {
+			t.Errorf("%q is missing in\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, filepath.Join(dir, "site.yaml")) {
+		t.Errorf("a file that is none of the service's is changed:\n%s", got)
 	}
 }
 

@@ -5,6 +5,7 @@ package follow
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"fmt"
 	"os/exec"
 	"path"
@@ -22,7 +23,7 @@ type Options struct {
 	Dir  string   // where the first terminal begins
 	Home string   // where every other terminal begins, and HOME; default: Dir
 	Env  []string // what every terminal begins with, besides HOME
-	// Have says what is at hand: a step is left out when the text above it names, as code or not, what is known to be missing.
+	// Have says what is at hand: from a step on that names what is missing, or has it named above it, a section is left out.
 	Have map[string]bool
 	// Section is the heading whose steps are followed; "": all.
 	Section string
@@ -58,11 +59,12 @@ func Page(t testing.TB, page string, o Options) {
 	if len(steps) == 0 {
 		t.Fatalf("%s %s: no step", page, o.Section)
 	}
-	open := map[int]*shell{}
+	open, missing := map[int]*shell{}, map[string]string{}
 	for i, s := range steps {
 		where := fmt.Sprintf("%s:%d", page, s.Line)
-		if reason := o.leaveOut(s); reason != "" {
-			t.Logf("%s: not run: %s: %s", where, strings.TrimSpace(s.Body), reason)
+		missing[s.Section] = cmp.Or(missing[s.Section], o.missing(s))
+		if reason := cmp.Or(missing[s.Section], o.notRun(s)); reason != "" {
+			t.Logf("%s: not run: %s: %s", where, cmp.Or(s.File, strings.TrimSpace(s.Body)), reason)
 			continue
 		}
 		if open[s.Terminal] == nil {
@@ -83,14 +85,19 @@ func Page(t testing.TB, page string, o Options) {
 	}
 }
 
-// leaveOut says why a step is not done; "" when it is.
-func (o Options) leaveOut(s Step) string {
-	if s.Language == "console" && s.File == "" {
-		if o.NotRun == nil {
-			return "only its commands and flags are checked"
-		}
-		return o.NotRun(s)
+// notRun says how a block that is only shown is checked; "" for every other one.
+func (o Options) notRun(s Step) string {
+	switch {
+	case s.Language != "console" || s.File != "":
+		return ""
+	case o.NotRun == nil:
+		return "only its commands and flags are checked"
 	}
+	return o.NotRun(s)
+}
+
+// missing says what a step needs and is not there.
+func (o Options) missing(s Step) string {
 	for what, there := range o.Have {
 		if !there && regexp.MustCompile(`(^|[^\w-])`+regexp.QuoteMeta(what)+`($|[^\w-])`).MatchString(s.Above+s.Body) {
 			return "needs " + what
