@@ -13,7 +13,8 @@ GO        ?= go
 VERSION   ?= $(shell git describe --tags --dirty 2>/dev/null)
 # Of the commit, not of the build: the same sources make the same bytes.
 STAMP     := $(shell TZ=UTC git log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ 2>/dev/null)
-LDFLAGS   := -s -w $(if $(VERSION),-X weir/cli.Version=$(VERSION:v%=%)) $(if $(STAMP),-X weir/internal/build.stamp=$(STAMP))
+COMMIT    := $(shell git describe --always --abbrev=12 --dirty --exclude '*' 2>/dev/null)
+LDFLAGS   := -s -w $(if $(VERSION),-X weir/cli.Version=$(VERSION:v%=%)) $(if $(STAMP),-X weir/internal/build.stamp=$(STAMP)) $(if $(COMMIT),-X weir/internal/build.commit=$(COMMIT))
 # No path of the machine goes into the binary. Without the flag the build shares what the tests have compiled.
 BUILDFLAGS ?= -trimpath
 GOBUILD    = $(GO) build $(BUILDFLAGS) -ldflags '$(LDFLAGS)'

@@ -22,6 +22,8 @@ type Options struct {
 	Logger  *slog.Logger
 	Getenv  func(string) string
 	Version string
+	// Program is how the program was called, for the commands that the start prints; "": weir.
+	Program string
 	// Out is where the instance says what it has opened and what to do first; nil: nowhere.
 	Out io.Writer
 	// AnyPort opens a listener on a free port where the one it was given is taken.

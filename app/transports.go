@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -183,7 +184,7 @@ func (t *transports) report() {
 	}
 	if !t.entities.Auth.HasSuperuser() {
 		fmt.Fprintf(out, "\nNo account can sign in yet: no default password exists. Make the first administrator with\n"+
-			"  weir admin create you@example.org --data %s\n", t.cfg.DataDir)
+			"  %s admin create you@example.org --data %s\n", cmp.Or(t.opt.Program, "weir"), t.cfg.DataDir)
 		t.api.setup.Print(out)
 	}
 }

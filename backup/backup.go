@@ -50,6 +50,8 @@ var (
 type DamageError struct {
 	File   string // of the archive, "" when it is not known which
 	Reason string
+	// Head: the beginning does not read, so that the file may also be no backup at all.
+	Head bool
 }
 
 func (e *DamageError) Error() string {
@@ -58,6 +60,9 @@ func (e *DamageError) Error() string {
 	}
 	return fmt.Sprintf("%v: %s: %s", ErrDamaged, e.File, e.Reason)
 }
+
+// Is makes errors.Is(err, ErrForeign) hold, too, where nothing but remains of the beginning says that this was a backup.
+func (e *DamageError) Is(target error) bool { return e.Head && target == ErrForeign }
 
 // Unwrap makes errors.Is(err, ErrDamaged) hold.
 func (e *DamageError) Unwrap() error { return ErrDamaged }

@@ -48,8 +48,9 @@ func Read(r io.Reader, to Receiver) (*Manifest, error) {
 
 // input remembers what the medium itself said, so that a disk that cannot be read is not called a damaged archive.
 type input struct {
-	r   *bufio.Reader
-	err error
+	r       *bufio.Reader
+	err     error
+	remains bool // the first block looks like that of a backup
 }
 
 func (in *input) Read(b []byte) (int, error) {
@@ -71,11 +72,14 @@ func (in *input) ReadByte() (byte, error) {
 
 // plain is the tar, whether or not it is compressed.
 func (in *input) plain() (io.Reader, error) {
-	begin, err := in.r.Peek(2)
+	begin, err := in.r.Peek(blockSize)
 	switch {
 	case err != nil && err != io.EOF:
 		return nil, err
-	case !bytes.Equal(begin, []byte{0x1f, 0x8b}):
+	case len(begin) == 0:
+		return nil, &DamageError{Reason: "it is empty", Head: true}
+	case !bytes.HasPrefix(begin, gzipMagic):
+		in.remains = remains(begin)
 		return in, nil
 	}
 	z, err := gzip.NewReader(in)
@@ -85,15 +89,32 @@ func (in *input) plain() (io.Reader, error) {
 	return z, nil
 }
 
+// blockSize is that of a tar (POSIX.1 ustar); gzipMagic begins a compressed file (RFC 1952 §2.3.1), with the method deflate.
+const blockSize = 512
+
+var gzipMagic = []byte{0x1f, 0x8b}
+
+// remains reports whether a first block that does not read was once that of a backup: it has the name of the head, or the
+// magic of a tar (both are far enough apart), or all but one byte of that of gzip.
+func remains(block []byte) bool {
+	same := 0
+	for i, b := range append(gzipMagic[:2:2], 8) {
+		if i < len(block) && block[i] == b {
+			same++
+		}
+	}
+	return same == 2 || bytes.HasPrefix(block, []byte(headName)) || len(block) == blockSize && bytes.HasPrefix(block[257:], []byte("ustar"))
+}
+
 // damage is what err means for an archive: those of the medium and of the receiver pass as they are.
 func (in *input) damage(file string, err error) error {
 	if in.err != nil {
 		return in.err
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) || err == io.EOF {
-		return &DamageError{file, "it is cut off"}
+		return &DamageError{File: file, Reason: "it is cut off"}
 	}
-	return &DamageError{file, err.Error()}
+	return &DamageError{File: file, Reason: err.Error()}
 }
 
 // reading is an archive on its way.
@@ -115,7 +136,7 @@ func (a *reading) all() (*Manifest, error) {
 		h, err := a.tar.Next()
 		switch {
 		case err == io.EOF:
-			return nil, &DamageError{"", "it is cut off: the table of contents is missing"}
+			return nil, &DamageError{Reason: "it is cut off: the table of contents is missing"}
 		case err != nil:
 			return nil, a.in.damage("", err)
 		}
@@ -136,6 +157,8 @@ func (a *reading) first() error {
 		return a.in.err
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return a.in.damage("", err)
+	case err != nil && a.in.remains:
+		return &DamageError{File: headName, Reason: "it does not read", Head: true}
 	case err != nil || h.Name != headName || h.Typeflag != tar.TypeReg:
 		return ErrForeign
 	}
@@ -157,11 +180,11 @@ func (a *reading) file(h *tar.Header) error {
 	known := h.Name == storeName || logFile.MatchString(h.Name) || h.Name == keyName && a.head.RootKey.Included && h.Size <= maxKey
 	switch {
 	case h.Typeflag != tar.TypeReg || !known:
-		return &DamageError{printable(h.Name), "no such file belongs into a backup"}
+		return &DamageError{File: printable(h.Name), Reason: "no such file belongs into a backup"}
 	case a.have[h.Name]:
-		return &DamageError{h.Name, "it is there twice"}
+		return &DamageError{File: h.Name, Reason: "it is there twice"}
 	case len(a.files) >= maxFiles:
-		return &DamageError{"", "it has too many files"}
+		return &DamageError{Reason: "it has too many files"}
 	}
 	a.have[h.Name] = true
 	sum := sha256.New()
@@ -194,7 +217,7 @@ func (b *body) Read(p []byte) (int, error) {
 // small reads a file that is kept in memory.
 func (a *reading) small(h *tar.Header, limit int64) ([]byte, error) {
 	if h.Size > limit {
-		return nil, &DamageError{h.Name, "it is too large"}
+		return nil, &DamageError{File: h.Name, Reason: "it is too large"}
 	}
 	sum := sha256.New()
 	text, err := io.ReadAll(io.TeeReader(a.tar, sum))
@@ -217,15 +240,15 @@ func (a *reading) manifest(h *tar.Header) (*Manifest, error) {
 		return nil, err
 	}
 	if len(m.Files) != len(files) {
-		return nil, &DamageError{manifestName, fmt.Sprintf("it names %d files, %d are there", len(m.Files), len(files))}
+		return nil, &DamageError{File: manifestName, Reason: fmt.Sprintf("it names %d files, %d are there", len(m.Files), len(files))}
 	}
 	for i, f := range files {
 		if f != m.Files[i] {
-			return nil, &DamageError{f.Name, "it is not what was written: size or sum differ"}
+			return nil, &DamageError{File: f.Name, Reason: "it is not what was written: size or sum differ"}
 		}
 	}
 	if m.Header != a.head {
-		return nil, &DamageError{manifestName, "it belongs to another backup"}
+		return nil, &DamageError{File: manifestName, Reason: "it belongs to another backup"}
 	}
 	return m, nil
 }
@@ -241,7 +264,7 @@ func (a *reading) ends(plain io.Reader) error {
 	for buf := make([]byte, 4096); ; {
 		n, err := plain.Read(buf)
 		if len(bytes.Trim(buf[:n], "\x00")) > 0 {
-			return &DamageError{"", "data follows the end of the archive"}
+			return &DamageError{Reason: "data follows the end of the archive"}
 		}
 		if err == io.EOF {
 			return nil
@@ -258,7 +281,7 @@ func parseHead(text []byte) (Header, error) {
 		Format int `json:"format"`
 	}
 	if err := json.Unmarshal(text, &v); err != nil || v.Format < 1 {
-		return Header{}, ErrForeign
+		return Header{}, &DamageError{File: headName, Reason: "it does not read", Head: true}
 	}
 	if v.Format > Format {
 		return Header{}, fmt.Errorf("%w: the backup has format %d, this Weir reads %d", ErrVersion, v.Format, Format)
@@ -276,11 +299,11 @@ func parseManifest(text []byte) (*Manifest, error) {
 		return nil, err
 	}
 	if m.Log.First > m.Log.Last+1 {
-		return nil, &DamageError{manifestName, "the log ends before it begins"}
+		return nil, &DamageError{File: manifestName, Reason: "the log ends before it begins"}
 	}
 	for _, f := range m.Files {
 		if sum, err := hex.DecodeString(f.SHA256); err != nil || len(sum) != sha256.Size || f.Bytes < 0 {
-			return nil, &DamageError{manifestName, "a sum or size does not read"}
+			return nil, &DamageError{File: manifestName, Reason: "a sum or size does not read"}
 		}
 	}
 	return m, m.check(manifestName)
@@ -291,13 +314,13 @@ func (h Header) check(file string) error {
 	pair, err := hex.DecodeString(h.PairID)
 	switch {
 	case h.Format != Format:
-		return &DamageError{file, "the format is another one"}
+		return &DamageError{File: file, Reason: "the format is another one"}
 	case err != nil || len(pair) != 0 && len(pair) != 16:
-		return &DamageError{file, "the pair id does not read"}
+		return &DamageError{File: file, Reason: "the pair id does not read"}
 	case h.Created.IsZero():
-		return &DamageError{file, "it was made at no time"}
+		return &DamageError{File: file, Reason: "it was made at no time"}
 	case h.RootKey.Included && h.RootKey.ID == "":
-		return &DamageError{file, "it holds a root key that nothing is sealed under"}
+		return &DamageError{File: file, Reason: "it holds a root key that nothing is sealed under"}
 	}
 	return nil
 }
@@ -313,7 +336,7 @@ func strict(file string, text []byte, into any) error {
 		}
 	}
 	if err != nil {
-		return &DamageError{file, err.Error()}
+		return &DamageError{File: file, Reason: err.Error()}
 	}
 	return nil
 }

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
+	"os/signal"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -57,6 +60,12 @@ func (d *demo) run(ctx context.Context) (err error) {
 	if err := d.check(); err != nil {
 		return err
 	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	// In weir demo | head the reader leaves: without the signal a write fails instead, and the demo ends as at Ctrl-C.
+	signal.Ignore(syscall.SIGPIPE)
+	defer signal.Reset(syscall.SIGPIPE)
+	d.printer = newDemoPrinter(d.c, stop)
 	dir, err := os.MkdirTemp("", "weir-demo-")
 	if err != nil {
 		return err
@@ -65,7 +74,6 @@ func (d *demo) run(ctx context.Context) (err error) {
 	if d.cfg, err = demoConfig(dir); err != nil {
 		return err
 	}
-	d.printer = newDemoPrinter(d.c)
 
 	// The instance outlives Ctrl-C: the devices leave first, the books are read, then it is asked to stop.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -79,10 +87,8 @@ func (d *demo) run(ctx context.Context) (err error) {
 	case <-ready:
 	}
 	d.at = in.Listeners()
-	playing, stop := context.WithCancel(ctx)
-	defer stop()
 	played := make(chan error, 1)
-	go func() { played <- d.play(playing) }()
+	go func() { played <- d.play(ctx) }()
 	select {
 	case err := <-ended: // by itself: a part has failed, and what the play says of it does not matter
 		stop()
@@ -92,6 +98,20 @@ func (d *demo) run(ctx context.Context) (err error) {
 		end()
 		return errors.Join(err, <-ended)
 	}
+}
+
+// untilGone is a writer that calls gone when nothing can be written any more.
+type untilGone struct {
+	io.Writer
+	gone func()
+}
+
+func (w untilGone) Write(b []byte) (int, error) {
+	n, err := w.Writer.Write(b)
+	if err != nil {
+		w.gone()
+	}
+	return n, err
 }
 
 func (d *demo) check() error {

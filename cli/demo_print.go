@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 
@@ -19,11 +21,13 @@ type demoPrinter interface {
 	edges() int64 // how many edges were shown
 }
 
-func newDemoPrinter(c *command) demoPrinter {
+// newDemoPrinter returns a printer to stdout; gone is called when its reader has left.
+func newDemoPrinter(c *command, gone func()) demoPrinter {
+	out := untilGone{c.io.Stdout, gone}
 	if c.json {
-		return &demoJSON{c: c}
+		return &demoJSON{c: c, out: out}
 	}
-	return &demoText{out: c.io.Stdout, color: isTerminal(c.io.Stdout) && c.getenv("NO_COLOR") == "" && c.getenv("TERM") != "dumb"}
+	return &demoText{out: out, color: isTerminal(c.io.Stdout) && c.getenv("NO_COLOR") == "" && c.getenv("TERM") != "dumb"}
 }
 
 // demoText shows a demo to people.
@@ -57,6 +61,7 @@ func (t *demoText) printf(format string, args ...any) {
 
 func (t *demoText) intro(d *demo) {
 	api, ingest := "http://"+d.at.At(operate.APIListener), "http://"+d.at.At(operate.IngestListener)
+	program := programName()
 	t.printf("%s\n\n", t.paint(inBold, "A throw-away Weir. Ctrl-C ends it and removes everything."))
 	t.printf("  api       %s, explorer at %s/api/event-management/graphiql\n", api, api)
 	t.printf("  ingest    %s\n", ingest)
@@ -64,20 +69,11 @@ func (t *demoText) intro(d *demo) {
 	t.printf("  metrics   http://%s/metrics\n", d.at.At(operate.MetricsListener))
 	t.printf("  data      %s\n", d.cfg.DataDir)
 	t.printf("  sign in   %s\n  password  %s\n", demoEmail, d.api.password)
-	t.printf("\nTry it in another terminal. Sign in:\n\n")
-	t.printf("  URL=%s/api\n", api)
-	t.printf("  ID=$(curl -s $URL/user-management/graphql -H 'Content-Type: application/json' -d '{\"query\":\n"+
-		"    \"mutation{login(email:\\\"%s\\\",password:\\\"%s\\\"){identityToken}}\"}' | grep -o '[^\"]*\\.[^\"]*\\.[^\"]*')\n", demoEmail, d.api.password)
-	t.printf("  TOKEN=$(curl -s $URL/user-management/graphql -H 'Content-Type: application/json' -d '{\"query\":\n"+
-		"    \"mutation{selectTenant(identityToken:\\\"'$ID'\\\",tenant:\\\"%s\\\"){accessToken}}\"}' | grep -o '[^\"]*\\.[^\"]*\\.[^\"]*')\n", demoTenant)
-	t.printf("\nWhat the newest readings are, and how often the rule has fired:\n\n")
-	t.printf("  curl -s $URL/event-management/graphql -H \"Authorization: Bearer $TOKEN\" -H 'Content-Type: application/json' -d '{\"query\":\n" +
-		"    \"{measurementEvents(criteria:{pageNumber:1,pageSize:5}){results{deviceToken occurredTime name value}}}\"}'\n")
-	t.printf("  curl -s $URL/event-processing/graphql -H \"Authorization: Bearer $TOKEN\" -H 'Content-Type: application/json' -d '{\"query\":\n"+
-		"    \"{ruleHealth(profileToken:\\\"%s\\\"){ruleToken fireCount lastSignal lastFiredAt}}\"}'\n", demoProfile)
+	t.printf("\nTry it in another terminal:\n\n")
+	t.printf("  %[1]s firings --data %[2]s\n  %[1]s tail --data %[2]s\n", program, d.cfg.DataDir)
+	t.printf("  %s api %s '{measurementEvents(criteria:{pageNumber:1,pageSize:5}){results{deviceToken name value}}}' --data %s\n", program, eventArea, d.cfg.DataDir)
 	t.printf("\nA reading of your own, over HTTP; it will be too hot:\n\n")
-	t.printf("  curl -i %s/%s/%s/events -d '%s'\n", ingest, d.byHand.instance, demoTenant, d.byHandEvent())
-	t.printf("\nWhich rules fired, and where every message ended:\n\n  %[1]s firings --data %[2]s\n  %[1]s ledger --data %[2]s\n\n", programName(), d.cfg.DataDir)
+	t.printf("  curl -i %s/%s/%s/events -d '%s'\n\n", ingest, d.byHand.instance, demoTenant, d.byHandEvent())
 	t.printf("%d devices send their temperature each second; the rule %q raises above %g °C.\n\n", len(d.cast), demoRule, demoThreshold)
 	t.printf("%s\n", t.paint(inGrey, fmt.Sprintf("%-8s  %-10s  %s", "TIME", "DEVICE", "TEMPERATURE")))
 }
@@ -88,11 +84,15 @@ func (d *demo) byHandEvent() string {
 		d.byHand.secret)
 }
 
+// programName is how to call this program again: as it was called, without the directory where a shell finds it by its name.
 func programName() string {
-	if len(os.Args) > 0 && os.Args[0] != "" {
-		return os.Args[0]
+	if len(os.Args) == 0 || os.Args[0] == "" {
+		return "weir"
 	}
-	return "weir"
+	if found, err := exec.LookPath(filepath.Base(os.Args[0])); err == nil && found == os.Args[0] {
+		return filepath.Base(os.Args[0])
+	}
+	return os.Args[0]
 }
 
 func (t *demoText) show(m demoMoment) {
@@ -136,6 +136,7 @@ func (t *demoText) summary(s *demoSummary) {
 // demoJSON shows a demo to programs: one object a line, each with a member that names its kind.
 type demoJSON struct {
 	c     *command
+	out   io.Writer
 	mu    sync.Mutex
 	shown atomic.Int64
 }
@@ -143,7 +144,7 @@ type demoJSON struct {
 func (j *demoJSON) line(kind string, v any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.c.writeLine(j.c.io.Stdout, map[string]any{kind: v})
+	j.c.writeLine(j.out, map[string]any{kind: v})
 }
 
 func (j *demoJSON) intro(d *demo) {

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"weir/config"
 	"weir/internal/test/testweir"
 )
 
@@ -128,8 +129,53 @@ func TestDemoColorsOnlyOnRequest(t *testing.T) {
 		t.Errorf("colored: %q", c)
 	}
 	// A writer that is no terminal is never colored.
-	if newDemoPrinter(&command{io: IO{Stdout: &bytes.Buffer{}}}).(*demoText).color {
+	if newDemoPrinter(&command{io: IO{Stdout: &bytes.Buffer{}}}, nil).(*demoText).color {
 		t.Error("colors into a pipe")
+	}
+}
+
+// As in weir demo | head -3: what the demo made is removed, too.
+func TestTheDemoEndsCleanlyWhenItsReaderLeaves(t *testing.T) {
+	t.Parallel()
+	for _, format := range []string{"--json=false", "--json"} {
+		tmp := t.TempDir()
+		cmd := exec.Command(testweir.Binary(t), "demo", "--devices", "1", "--for", "1m", format)
+		cmd.Env = append(testweir.Environ(), "TMPDIR="+tmp)
+		var errs bytes.Buffer
+		cmd.Stderr = &errs
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill() }) // gone by then, unless the test failed
+		if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+		if err := out.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); err != nil || errs.Len() > 0 {
+			t.Errorf("%s: ended with %v, stderr: %s", format, err, errs.String())
+		}
+		if left, err := os.ReadDir(tmp); err != nil || len(left) > 0 {
+			t.Errorf("%s: left behind: %v, %v", format, left, err)
+		}
+	}
+}
+
+// TestTheDemoExplainsItselfInFewLines: the first reading is on the same screen as the addresses.
+func TestTheDemoExplainsItselfInFewLines(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	(&demoText{out: &out}).intro(&demo{cfg: &config.Config{DataDir: "d"}, api: &demoAPI{}, byHand: &demoDevice{}})
+	if n := strings.Count(out.String(), "\n"); n > 24 {
+		t.Errorf("%d lines before the first reading:\n%s", n, out.String())
+	}
+	if s := out.String(); strings.Contains(s, "grep") || !strings.Contains(s, " api event-management '") {
+		t.Errorf("a query needs no token:\n%s", s)
 	}
 }
 

@@ -51,7 +51,7 @@ func newRun(c *command) *cobra.Command {
 			if cfg.Instance.Node != "" {
 				logger = logger.With("node", cfg.Instance.Node)
 			}
-			in := app.New(*cfg, app.Options{Logger: logger, Level: level, Getenv: c.getenv, Version: Version, Out: c.io.Stdout,
+			in := app.New(*cfg, app.Options{Logger: logger, Level: level, Getenv: c.getenv, Version: Version, Program: programName(), Out: c.io.Stdout,
 				Source: &src, Hangup: hangup})
 			return in.Run(cmd.Context(), c.serviceReady(cmd.Context(), logger), c.io.Cancel)
 		},

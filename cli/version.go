@@ -4,21 +4,28 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"runtime/debug"
+	"time"
 
 	"github.com/spf13/cobra"
+
+	"weir/internal/build"
 )
 
 func newVersion(c *command) *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version",
-		Long:    "Print the version, the Go release it was built with and the platform.",
+		Long:    "Print the version, the Go release it was built with, the platform, and the commit\nof the sources where the build knows it.",
 		Example: "  weir version\n  weir version --json",
 		Args:    exactly(),
 		RunE: func(*cobra.Command, []string) error {
 			v := versions()
-			c.show(v, func(w io.Writer) { fmt.Fprintf(w, "weir %s %s %s\n", v["version"], v["go"], v["platform"]) })
+			c.show(v, func(w io.Writer) {
+				fmt.Fprintf(w, "weir %s %s %s\n", v["version"], v["go"], v["platform"])
+				if v["revision"] != "" {
+					fmt.Fprintf(w, "commit %s of %s\n", v["revision"], build.Time().Format(time.DateOnly))
+				}
+			})
 			return nil
 		},
 	}
@@ -27,12 +34,8 @@ func newVersion(c *command) *cobra.Command {
 // versions says which binary this is.
 func versions() map[string]string {
 	v := map[string]string{"version": Version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				v["revision"] = s.Value
-			}
-		}
+	if c := build.Commit(); c != "" {
+		v["revision"] = c
 	}
 	return v
 }

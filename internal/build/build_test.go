@@ -25,3 +25,12 @@ func TestTheBuildIsNotOlderThanTheFirstWeir(t *testing.T) {
 		t.Error(Time())
 	}
 }
+
+// The build may set the commit; without that it is the one that Go has noted, if any.
+func TestTheCommitIsThatOfTheBuild(t *testing.T) {
+	defer func(c string) { commit = c }(commit)
+	commit = "a7e83af50b5b-dirty"
+	if got := Commit(); got != commit {
+		t.Error(got)
+	}
+}
