@@ -14,7 +14,8 @@ USER 65532:65532
 WORKDIR /data
 VOLUME /data
 ENV WEIR_DATA_DIR=/data
-EXPOSE 8080/tcp 8081/tcp 1883/tcp
+# 8883 opens with a certificate; 9090 with WEIR_LISTENERS_METRICS=:9090.
+EXPOSE 8080/tcp 8081/tcp 1883/tcp 8883/tcp 9090/tcp
 STOPSIGNAL SIGTERM
 LABEL org.opencontainers.image.title="weir" \
       org.opencontainers.image.description="IoT platform in one binary" \

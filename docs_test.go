@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -118,6 +119,166 @@ func TestDocumentsReadme(t *testing.T) {
 	if err := cmd.Wait(); !fired {
 		t.Errorf("make run showed no firing (%v):\n%s", err, seen)
 	}
+}
+
+// TestDocumentsReadmeFirstRun does what the page says of the archive, and TestDocumentsReadmeConfigure what it says of a file.
+func TestDocumentsReadmeFirstRun(t *testing.T) {
+	t.Parallel()
+	needs(t, "sh", "tar")
+	o := unpacking(t)
+	o.Section = "First run"
+	follow.Page(t, "README.md", o)
+}
+
+func TestDocumentsReadmeConfigure(t *testing.T) {
+	t.Parallel()
+	needs(t, "sh")
+	o := here(t)
+	o.Section = "Configure"
+	follow.Page(t, "README.md", o)
+}
+
+// TestDocumentsExamples runs the examples of the archive in the home directory of a user.
+func TestDocumentsExamples(t *testing.T) {
+	t.Parallel()
+	needs(t, "sh", "tar")
+	o := here(t)
+	archive(t, o.Home)
+	if out, err := exec.Command("sh", "-c", "cd "+o.Home+" && tar -xzf *.tar.gz && mv weir-*/ unpacked").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	o.Dir = filepath.Join(o.Home, "unpacked", "examples")
+	follow.Page(t, "examples/README.md", o)
+	if _, err := os.Stat(filepath.Join(o.Home, "weir-examples", "gateway", "weir-data", "weir.db")); err != nil {
+		t.Errorf("the data is somewhere else: %v", err)
+	}
+}
+
+// cell is a command in a row of README's table of installations.
+var cell = regexp.MustCompile("`(?:[A-Z]+=\\S+ )*([a-z-]+ [^`]*)`")
+
+// TestDocumentsReadmeInstall checks what cannot be run here, and says how; no command of the table or of the container may be
+// left without a check.
+func TestDocumentsReadmeInstall(t *testing.T) {
+	t.Parallel()
+	needs(t, "sh")
+	_, install, found := strings.Cut(string(read(t, "README.md")), "\n## Install\n")
+	install, _, _ = strings.Cut(install, "\n## ")
+	table, _, _ := strings.Cut(install, "\nPackages exist")
+	checked := 0
+	for _, m := range cell.FindAllStringSubmatch(table, -1) {
+		for command := range strings.SplitSeq(m[1], " && ") {
+			how, err := checkInstall(t, command)
+			if err != nil {
+				t.Errorf("README.md: %s: %v", command, err)
+			}
+			t.Logf("README.md: not run: %s: %s", command, how)
+			checked++
+		}
+	}
+	if !found || checked < 10 {
+		t.Errorf("only %d commands were found in the table", checked)
+	}
+	for _, s := range follow.Read(t, "README.md") {
+		if s.Section == "In a container" {
+			how, err := checkContainer(t, s.Body)
+			if err != nil {
+				t.Errorf("README.md:%d: %v", s.Line, err)
+			}
+			t.Logf("README.md:%d: not run: %s: %s", s.Line, s.Body, how)
+		}
+	}
+	if _, err := checkContainer(t, "`"+strings.Join(regexp.MustCompile(`-[pe] \S+`).FindAllString(install, -1), "\n")+"`"); err != nil {
+		t.Errorf("README.md: %v", err)
+	}
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// checkInstall says how a command that installs Weir is checked where it cannot be run.
+func checkInstall(t *testing.T, command string) (how string, err error) {
+	t.Helper()
+	words := strings.Fields(command)
+	switch file := words[len(words)-1]; words[0] {
+	case "apt", "dnf", "apk", "opkg", "docker", "tar":
+		return "its file is one that packaging/dist or packaging/image makes; make check-packages installs or unpacks it", released(t, file)
+	case "rc-service":
+		return "the tests of internal/service run the start of that script, make check-packages reads it with shellcheck", nil
+	case "systemctl", "rc-update":
+		if !strings.Contains(string(read(t, "packaging/scripts/postinst")), strings.Join(words[:2], " ")) {
+			return "", fmt.Errorf("packaging/scripts/postinst prints another one")
+		}
+		return "it is what the package prints", nil
+	case "weir":
+		return "TestDocumentsNameOnlyCommandsThatExist", nil
+	case "make":
+		out, err := exec.Command("make", "-n", words[1]).CombinedOutput()
+		if err == nil && !strings.Contains(string(out), "-X weir/internal/build.commit=") {
+			err = fmt.Errorf("the build does not name its commit: %s", out)
+		}
+		return "make -n knows the target", err
+	}
+	return "", fmt.Errorf("nothing checks this command")
+}
+
+// released reports whether a pattern of a file's name matches what is built here, and not two files.
+func released(t *testing.T, pattern string) error {
+	t.Helper()
+	var names []string
+	for _, format := range []string{"", "deb", "rpm", "apk", "ipk"} {
+		cmd := exec.Command("packaging/version", format)
+		out, err := cmd.Output()
+		if err != nil {
+			return err
+		}
+		v := strings.TrimSpace(string(out))
+		names = append(names, map[string][]string{"": {"weir-" + v + "-linux-amd64.tar.gz", "weir-" + v + "-linux-amd64.docker.tar.gz"},
+			"deb": {"weir_" + v + "_amd64.deb"}, "rpm": {"weir-" + v + "-1.x86_64.rpm"}, "apk": {"weir_" + v + "-r0_x86_64.apk"},
+			"ipk": {"weir_" + v + "_x86_64.ipk"}}[format]...)
+	}
+	matching := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		ok, err := filepath.Match(strings.TrimPrefix(pattern, "./"), name)
+		return err != nil || !ok
+	})
+	if len(matching) != 1 {
+		return fmt.Errorf("%s stands for %q of %q", pattern, matching, names)
+	}
+	return nil
+}
+
+// checkContainer holds ports, volume, variables and the name of the image against what the image is made from.
+func checkContainer(t *testing.T, commands string) (how string, err error) {
+	t.Helper()
+	image, pack := string(read(t, "Dockerfile")), string(read(t, "packaging/image"))
+	for _, m := range regexp.MustCompile(`-(p|v|e) ([^\s`+"`"+`]+)`).FindAllStringSubmatch(commands, -1) {
+		switch parts := strings.Split(m[2], ":"); m[1] {
+		case "p":
+			if !regexp.MustCompile(`(?m)^EXPOSE .*\b` + parts[len(parts)-1] + `/tcp`).MatchString(image) {
+				return "", fmt.Errorf("the image exposes no port %s", m[2])
+			}
+		case "v":
+			if !strings.Contains(image, "\nVOLUME "+parts[len(parts)-1]+"\n") {
+				return "", fmt.Errorf("the image has no volume %s", m[2])
+			}
+		case "e":
+			cmd := exec.Command(testweir.Binary(t), "config", "validate")
+			cmd.Dir, cmd.Env = t.TempDir(), append(testweir.Environ(), m[2])
+			if out, err := cmd.CombinedOutput(); err != nil {
+				return "", fmt.Errorf("%s: %v: %s", m[2], err, out)
+			}
+		}
+	}
+	if strings.Contains(commands, "docker load") && (!strings.Contains(commands, "^Loaded image: ") || !strings.Contains(pack, "RepoTags: [$t]")) {
+		return "", fmt.Errorf("the archive names no image")
+	}
+	return "ports, volume and variables against Dockerfile; make check-packages runs the image without an engine", nil
 }
 
 // reference finds links to files and, between backticks, names that look like files of the tree.

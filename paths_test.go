@@ -60,8 +60,16 @@ func TestPathVM(t *testing.T) {
 	}
 	copyInto(t, packaged(t, "deb"), filepath.Join(root, "root"))
 	tellLog(t, filepath.Join(root, "var/log/weir.log"))
-	inTime(t, "docs/paths/vm.md", follow.Options{Home: "/root", Env: plainEnv(),
-		Shell: apart(`mount -t proc proc ` + root + `/proc && exec chroot ` + root + ` /bin/sh -c 'cd /root && exec sh'`)})
+	inside := func(script string) []string {
+		return apart(`mount -t proc proc ` + root + `/proc && exec chroot ` + root + ` /bin/sh -c 'cd /root && ` + script + ` exec sh'`)
+	}
+	t.Run("from the package to a firing", func(t *testing.T) {
+		inTime(t, "docs/paths/vm.md", follow.Options{Home: "/root", Env: plainEnv(), Shell: inside("")})
+	})
+	t.Run("a restore after damage", func(t *testing.T) {
+		follow.Page(t, "docs/troubleshooting.md", follow.Options{Home: "/root", Env: plainEnv(), Console: true, Section: "The database is damaged", Shell: inside(
+			"rm -f /run/weir.pid && systemctl start weir && weir health --wait 30s && mkdir -p /mnt/usb && weir backup create /mnt/usb/weir-1.backup &&")})
+	})
 }
 
 // TestPathGateway puts an image together from the package for OpenWrt and a site file, starts it, and touches it no more.

@@ -27,6 +27,8 @@ type Options struct {
 	Have map[string]bool
 	// Section is the heading whose steps are followed; "": all.
 	Section string
+	// Console lets the blocks of console run, too.
+	Console bool
 	// NotRun says how the commands of a block of console are checked instead; nil: by TestDocumentsNameOnlyCommandsThatExist.
 	NotRun  func(Step) string
 	Shell   []string // default: sh; another root: chroot ROOT sh. It is one terminal
@@ -88,7 +90,7 @@ func Page(t testing.TB, page string, o Options) {
 // notRun says how a block that is only shown is checked; "" for every other one.
 func (o Options) notRun(s Step) string {
 	switch {
-	case s.Language != "console" || s.File != "":
+	case s.Language != "console" || s.File != "" || o.Console:
 		return ""
 	case o.NotRun == nil:
 		return "only its commands and flags are checked"

@@ -42,8 +42,8 @@ func TestAPageIsReadAsItIsRendered(t *testing.T) {
 		"a name behind the fence": {"The file:\n\n```yaml file=a.yml\na: 1\n```\n", nil},
 		"a name in a sentence":    {"The file **`a.yml`** is:\n\n```yaml\na: 1\n```\n", nil},
 		"a list":                  {"- One:\n\n  ```sh\n  true\n  ```\n", []Step{{Line: 4, Language: "sh", Body: "true\n"}}},
-		"terminals": {"```sh\na\n```\nIn a second terminal:\n```sh\nb\n```\nBack in the first terminal:\n```sh\nc\n```\n",
-			[]Step{{Line: 2, Language: "sh", Body: "a\n"}, {Line: 6, Language: "sh", Terminal: 1, Body: "b\n"}, {Line: 10, Language: "sh", Body: "c\n"}}},
+		"terminals": {"```sh\na\n```\nIn a second\nterminal:\n```sh\nb\n```\nBack in the first terminal:\n```sh\nc\n```\n",
+			[]Step{{Line: 2, Language: "sh", Body: "a\n"}, {Line: 7, Language: "sh", Terminal: 1, Body: "b\n"}, {Line: 11, Language: "sh", Body: "c\n"}}},
 		"another terminal, twice": {"```sh\na\n```\nIn another terminal:\n```sh\nb\n```\nIn another terminal:\n```console\nc\n```\n",
 			[]Step{{Line: 2, Language: "sh", Body: "a\n"}, {Line: 6, Language: "sh", Terminal: 1, Body: "b\n"}, {Line: 10, Language: "console", Terminal: 2, Body: "c\n"}}},
 	} {

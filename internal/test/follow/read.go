@@ -146,7 +146,7 @@ func (r *reader) end(name string) {
 }
 
 // terminals are the ways to say where a step is done.
-var terminals = regexp.MustCompile(`(?i)\b(first|second|third|new|another) (?:terminal|shell)\b`)
+var terminals = regexp.MustCompile(`(?i)\b(first|second|third|new|another)\s+(?:terminal|shell)\b`)
 
 func (r *reader) block() {
 	s := Step{Line: r.line(), Language: r.language, Section: r.section, File: r.caption, Body: r.body.String()}
