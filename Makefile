@@ -90,7 +90,7 @@ check-cross: ## the binary builds for gateways: arm64 and armv7
 check-docs: build ## every command of the documents works and prints what stands there
 	@DOCUMENTS=must $(GO) test -run '^TestDocuments|^TestPathLaptop$$' -count=1 -vet=off .
 
-check-paths: ## the newcomers' paths of docs/paths on a VM and a gateway; needs root and the network
+check-paths: ## README, getting-started and the paths of docs/paths with the archive, on a VM and on a gateway; needs root and the network
 	@./tools/paths
 
 dist: ## build what is released into dist/, for each machine: archives, packages, SHA256SUMS; needs GNU tar

@@ -121,8 +121,8 @@ type Presence struct {
 
 // History says how long things are kept.
 type History struct {
-	EventRetentionDays    int           `yaml:"event_retention_days" doc:"How many days readings, alerts, state changes and detections are kept; 0: for ever."`
-	LocationRetentionDays int           `yaml:"location_retention_days" doc:"How many days locations are kept; 0: as long as events."`
+	EventRetentionDays    int           `yaml:"event_retention_days" min:"0" max:"36500" doc:"How many days readings, alerts, state changes and detections are kept; 0: for ever."`
+	LocationRetentionDays int           `yaml:"location_retention_days" min:"0" max:"36500" doc:"How many days locations are kept; 0: as long as events."`
 	AuditRetention        time.Duration `yaml:"audit_retention" doc:"How long the audit journal is kept; 0s: for ever."`
 	DeadLetterRetention   time.Duration `yaml:"dead_letter_retention" default:"720h" doc:"How long a dead letter is kept; 0s: for ever." reload:"yes"`
 }

@@ -52,7 +52,7 @@ func TestTheReferencesDefaultsAreTheDefaults(t *testing.T) {
 func referencePage() string {
 	var b strings.Builder
 	c := Default()
-	b.WriteString("\n| key | default | meaning |\n|---|---|---|\n")
+	b.WriteString("\n| key | default | bounds | meaning |\n|---|---|---|---|\n")
 	for _, k := range c.keys() {
 		note := k.doc()
 		if k.kind == fieldList {
@@ -64,11 +64,58 @@ func referencePage() string {
 		if k.reloadable() {
 			note += " *Reload.*"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", k.path, code(text(k.value)), strings.ReplaceAll(note, "|", `\|`))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.path, code(text(k.value)), boundsOf(k), strings.ReplaceAll(note, "|", `\|`))
 	}
 	fmt.Fprintf(&b, "\n*Reload*: a running instance takes it from a reload; every other key waits for a restart.\n"+
 		"\nA file that sets every key to its default:\n\n```yaml\n%s```\n\n", defaultsAsYAML())
 	return b.String()
+}
+
+// boundsOf says what the loader holds a value of the key against, as far as its tags say it.
+func boundsOf(k key) string {
+	lowest, highest := k.bound("min"), k.bound("max")
+	switch {
+	case len(k.enum()) > 0:
+		return "`" + strings.Join(k.enum(), "`, `") + "`"
+	case lowest != nil && highest != nil:
+		return text(*lowest) + " to " + text(*highest)
+	case lowest != nil:
+		return "at least " + text(*lowest)
+	case k.of.Tag.Get("zero") == "no":
+		return "longer than 0s"
+	}
+	return ""
+}
+
+// TestTheReferenceNamesEveryBound: what a tag bounds is refused beyond it, and the page says so.
+func TestTheReferenceNamesEveryBound(t *testing.T) {
+	t.Parallel()
+	b, err := os.ReadFile(referencePath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Default()
+	bounded := 0
+	for _, k := range c.keys() {
+		lowest := k.bound("min")
+		if lowest == nil {
+			continue
+		}
+		bounded++
+		if !strings.Contains(string(b), "| `"+k.path+"` | "+code(text(k.value))+" | "+boundsOf(k)+" |") {
+			t.Errorf("%s: its bounds are not in the table", k.path)
+		}
+		if !lowest.CanInt() || lowest.Int() == 0 {
+			continue
+		}
+		section, name, _ := strings.Cut(k.path, ".")
+		if _, err := load(fmt.Sprintf("%s:\n  %s: -1\n", section, name)); err == nil && k.of.Tag.Get("zero") != "default" {
+			t.Errorf("%s: a value under %s is taken", k.path, text(*lowest))
+		}
+	}
+	if bounded < 5 {
+		t.Errorf("only %d keys have bounds", bounded)
+	}
 }
 
 func defaultsAsYAML() string {

@@ -28,9 +28,6 @@ func (l *loader) validate() {
 	l.auth()
 	l.openTopics()
 	l.tls()
-	for path, days := range map[string]int{"history.event_retention_days": c.History.EventRetentionDays, "history.location_retention_days": c.History.LocationRetentionDays} {
-		l.check(path, days >= 0 && days <= 36500, "must lie in 0..36500")
-	}
 	l.spaceForCheckpoints()
 	l.paths()
 	l.ports()
