@@ -147,8 +147,8 @@ func unlink(tree ast.Node, at string) {
 	}
 }
 
-// docsRenderer writes what the standard renderer would write otherwise: a block of code with the name of its file, and what
-// may be wider than the page so that it scrolls by itself, with the keyboard, too.
+// docsRenderer writes what may be wider than the page otherwise than the standard renderer: it scrolls by itself, with the
+// keyboard, too.
 type docsRenderer struct{}
 
 // RegisterFuncs implements renderer.NodeRenderer.
@@ -162,9 +162,6 @@ func (docsRenderer) code(w util.BufWriter, source []byte, n ast.Node, entering b
 		return ast.WalkContinue, nil
 	}
 	block := n.(*ast.FencedCodeBlock)
-	if name := fileOf(block, source); name != "" {
-		_, _ = fmt.Fprintf(w, "<p class=\"file\">%s</p>", html.EscapeString(name)) // Render reports the writer's error
-	}
 	_, _ = w.WriteString(`<pre tabindex="0"><code>`)
 	for i := range block.Lines().Len() {
 		line := block.Lines().At(i)
@@ -172,19 +169,6 @@ func (docsRenderer) code(w util.BufWriter, source []byte, n ast.Node, entering b
 	}
 	_, err := w.WriteString("</code></pre>\n")
 	return ast.WalkContinue, err
-}
-
-// fileOf is the name of the file that a block is the content of: yaml file=site.yaml.
-func fileOf(block *ast.FencedCodeBlock, source []byte) string {
-	if block.Info == nil {
-		return ""
-	}
-	for word := range strings.FieldsSeq(string(block.Info.Segment.Value(source))) {
-		if name, ok := strings.CutPrefix(word, "file="); ok {
-			return name
-		}
-	}
-	return ""
 }
 
 func (docsRenderer) table(w util.BufWriter, _ []byte, _ ast.Node, entering bool) (ast.WalkStatus, error) {

@@ -284,12 +284,12 @@ func TestTheDocumentationIsServedWhole(t *testing.T) {
 }
 
 func TestAPageOfTheDocumentationIsRendered(t *testing.T) {
-	got, err := renderPage("here/page.md", "# A `code` & b\n\n## A code  b\n\n```yaml file=site.yaml\na: <b>\n```\n\n| x | y |\n|---|---|\n| 1 | 2 |\n\n<b onclick=x>raw</b>\n\n"+
+	got, err := renderPage("here/page.md", "# A `code` & b\n\n## A code  b\n\n**`site.yaml`**\n\n```yaml\na: <b>\n```\n\n| x | y |\n|---|---|\n| 1 | 2 |\n\n<b onclick=x>raw</b>\n\n"+
 		"[out](../../README.md) [in](../api.md#tokens) [net](https://example.org)\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`<h1 id="a-code--b">A <code>code</code> &amp; b</h1>`, `<h2 id="a-code--b-1">`, `<p class="file">site.yaml</p><pre tabindex="0"><code>a: &lt;b&gt;` + "\n</code></pre>",
+	for _, want := range []string{`<h1 id="a-code--b">A <code>code</code> &amp; b</h1>`, `<h2 id="a-code--b-1">`, "<p><strong><code>site.yaml</code></strong></p>\n" + `<pre tabindex="0"><code>a: &lt;b&gt;` + "\n</code></pre>",
 		`<div class="wide" tabindex="0"><table>`, "<td>2</td>", "</tbody>\n</table></div>", `<p>out <a href="../api.md#tokens">in</a> <a href="https://example.org">net</a></p>`} {
 		if !strings.Contains(got, want) {
 			t.Errorf("lacks %s:\n%s", want, got)

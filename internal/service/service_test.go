@@ -108,6 +108,19 @@ func TestOnOpenWrtTheStartOpensTheSecretsOfAnImageToTheUser(t *testing.T) {
 	}
 }
 
+func TestTheConfigurationOfAFirstInstallationNamesTLS(t *testing.T) {
+	t.Parallel()
+	text := defaults(Systemd).Starter()
+	for _, w := range []string{"mqtts:", "_tls", "cert_file", `"weir cert"`} {
+		if !strings.Contains(text, w) {
+			t.Errorf("%q is missing in\n%s", w, text)
+		}
+	}
+	if strings.Contains(text, "None of them") {
+		t.Errorf("listeners with TLS exist:\n%s", text)
+	}
+}
+
 func TestPlacesOfOnesOwnStandInTheUnit(t *testing.T) {
 	t.Parallel()
 	o := defaults(Systemd)
