@@ -285,8 +285,10 @@ func (s *sending) show(r *sent) {
 		if at := r.Message.Stored; at != nil {
 			text += fmt.Sprintf("; stored as of %s, since %s is too far ahead (ingest.max_future_skew)", timeText(at), timeText(r.Message.Occurred))
 		}
-		if f := firingsText(r.Message); f != "" {
-			text += "; " + f
+		for _, more := range []string{outOfRangeText(r.Message), firingsText(r.Message)} {
+			if more != "" {
+				text += "; " + more
+			}
 		}
 		text += "; took " + delayText(r.Message.DelayMS)
 	}

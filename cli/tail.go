@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/app"
+	"weir/model"
 	"weir/operate"
 )
 
@@ -22,7 +23,8 @@ func newTail(c *command) *cobra.Command {
 		Use:   "tail",
 		Short: "Show messages with their outcomes as they end",
 		Long: "Show each message when its outcome is known: receive time, tenant, transport,\n" +
-			"device, outcome and reason, first values, and the time from receipt to outcome.\n" +
+			"device, outcome and reason, first values, which of them were out of range, and\n" +
+			"the time from receipt to outcome.\n" +
 			"Connections that the MQTT listener refuses are shown, too. Messages that arrive\n" +
 			"too fast to be shown are counted. An unauthenticated message is shown without\n" +
 			"its values, and a credential is never shown; the tenant is (unauthenticated),\n" +
@@ -118,8 +120,10 @@ func printSeen(w io.Writer, m *operate.Seen) {
 	if v := valuesText(m); v != "" {
 		line += "  " + v
 	}
-	if f := firingsText(m); f != "" {
-		line += "  " + f
+	for _, more := range []string{outOfRangeText(m), firingsText(m)} {
+		if more != "" {
+			line += "  " + more
+		}
 	}
 	fmt.Fprintf(w, "%s  %s\n", printable(line), delayText(m.DelayMS))
 }
@@ -143,6 +147,26 @@ func outcomeText(m *operate.Seen) string {
 func valuesText(m *operate.Seen) string {
 	text := strings.Join(m.Values, " ")
 	if more := m.Readings - len(m.Values); more > 0 && len(m.Values) > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return printable(text)
+}
+
+// outOfRangeText names the stored readings that were outside their range.
+func outOfRangeText(m *operate.Seen) string {
+	var out []string
+	for _, r := range m.Marked {
+		text := r.Metric + " flagged"
+		if r.Mark == model.Clamped.String() {
+			text = fmt.Sprintf("%s stored as %v", r.Metric, r.Stored)
+		}
+		out = append(out, text)
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	text := "OUT OF RANGE " + strings.Join(out, ", ")
+	if more := m.OutOfRange - len(out); more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return printable(text)
