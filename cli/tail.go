@@ -117,15 +117,19 @@ func printSeen(w io.Writer, m *operate.Seen) {
 		device = "-"
 	}
 	line := fmt.Sprintf("%s  %s  %s  %s  %s", m.Time.UTC().Format("15:04:05.000Z"), tenant, m.Transport, device, outcomeText(m))
-	if v := valuesText(m); v != "" {
-		line += "  " + v
-	}
-	for _, more := range []string{outOfRangeText(m), firingsText(m)} {
-		if more != "" {
-			line += "  " + more
+	line += each("  ", valuesText(m), outOfRangeText(m), firingsText(m))
+	fmt.Fprintf(w, "%s  %s\n", printable(line), delayText(m.DelayMS))
+}
+
+// each is the texts that are not empty, each after the separator.
+func each(separator string, texts ...string) string {
+	var b strings.Builder
+	for _, text := range texts {
+		if text != "" {
+			b.WriteString(separator + text)
 		}
 	}
-	fmt.Fprintf(w, "%s  %s\n", printable(line), delayText(m.DelayMS))
+	return b.String()
 }
 
 // outcomeText says where a message ended, and why.
