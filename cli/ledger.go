@@ -50,7 +50,7 @@ const unauthenticated = "(unauthenticated)"
 
 // ledgerOutcomes are the columns of the ledger. A column but STORED is left out when no line has a message of it, so that
 // lines fit into 80 characters.
-var ledgerOutcomes = []struct{ outcome, title string }{{"stored", "STORED"}, {"duplicate", "DUPLICATE"}, {"dead letter", "DEAD"}, {"refused", "REFUSED"},
+var ledgerOutcomes = []struct{ outcome, title string }{{"stored", "STORED"}, {"duplicate", "DUPLICATE"}, {"dead-letter", "DEAD"}, {"refused", "REFUSED"},
 	{"dropped", "DROPPED"}, {"waiting", "WAITING"}}
 
 func printHours(w io.Writer, lines []operate.LedgerEntry) {
@@ -81,7 +81,7 @@ func printLedger(w io.Writer, r *operate.LedgerReport) {
 		printHours(w, r.Lines)
 		for _, l := range r.Lines {
 			for _, n := range l.Reasons {
-				fmt.Fprintf(w, "%s %s %s: %d %s (%s)\n", l.Hour.Format("2006-01-02 15:04"), cmp.Or(l.Tenant, unauthenticated), l.Transport, n.Count, n.Outcome, n.Reason)
+				fmt.Fprintf(w, "%s %s %s: %d %s (%s)\n", l.Hour.Format("2006-01-02 15:04"), cmp.Or(l.Tenant, unauthenticated), l.Transport, n.Count, outcomeWords(n.Outcome), n.Reason)
 			}
 		}
 	}

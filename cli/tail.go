@@ -124,9 +124,12 @@ func printSeen(w io.Writer, m *operate.Seen) {
 	fmt.Fprintf(w, "%s  %s\n", printable(line), delayText(m.DelayMS))
 }
 
+// outcomeWords is the name of an outcome in a sentence.
+func outcomeWords(name string) string { return strings.ReplaceAll(name, "-", " ") }
+
 // outcomeText says where a message ended, and why.
 func outcomeText(m *operate.Seen) string {
-	text := m.Outcome
+	text := outcomeWords(m.Outcome)
 	if m.Connection {
 		text = "connection " + m.Outcome
 	}

@@ -123,7 +123,14 @@ type healthView struct {
 }
 
 func (p *processingResolvers) health(ctx context.Context, _ any, args engine.Args) (any, error) {
-	rows, err := p.Health.RuleHealth(ctx, PrincipalFrom(ctx).Tenant, args.String("profileToken"))
+	profile := args.String("profileToken")
+	rows, err := p.Health.RuleHealth(ctx, PrincipalFrom(ctx).Tenant, profile)
+	if err == nil && len(rows) == 0 {
+		var known bool
+		if known, err = p.hasProfile(ctx, profile); err == nil && !known {
+			hintNone(ctx, "profileToken", "device profile", profile)
+		}
+	}
 	out := make([]healthView, len(rows))
 	for i, r := range rows {
 		out[i] = healthView{ID: r.RuntimeID, Token: r.Token, Name: r.Name, Status: string(r.Status), Fires: clampInt(r.Fires), Message: textOrNil(r.Message),
@@ -162,5 +169,13 @@ func (p *processingResolvers) stream(ctx context.Context, args engine.Args) (eng
 	if profile == "" {
 		return nil, model.Invalid("profileToken", "must not be empty")
 	}
+	if known, err := p.hasProfile(ctx, profile); err != nil || !known {
+		return nil, orNotFound(err, "device profile", profile)
+	}
 	return engine.StreamOf(p.Edges.Subscribe(func(e model.Edge) bool { return e.TenantID == tenant && e.Profile == profile }, engine.SubscriptionBuffer), showEdge), nil
+}
+
+func (p *processingResolvers) hasProfile(ctx context.Context, token string) (bool, error) {
+	ps, err := p.Profiles.ByToken(ctx, PrincipalFrom(ctx), []string{token})
+	return len(ps) > 0, err
 }
