@@ -124,12 +124,12 @@ type DeadLetter struct {
 	Refused bool `json:"refused,omitempty"`
 }
 
-// maxDeadLetters is the maximum of dead letters in one list.
-const maxDeadLetters = 1000
+// MaxDeadLetters is the maximum of dead letters in one list.
+const MaxDeadLetters = 1000
 
 func (e *Entities) deadLetters(ctx context.Context, q DeadLetterQuery) ([]DeadLetter, error) {
-	if q.Limit < 1 || q.Limit > maxDeadLetters {
-		return nil, model.Invalid("limit", "must lie in 1..%d", maxDeadLetters)
+	if q.Limit < 1 || q.Limit > MaxDeadLetters {
+		return nil, model.Invalid("limit", "must lie in 1..%d", MaxDeadLetters)
 	}
 	out := []DeadLetter{}
 	err := e.Store.Read(ctx, func(tx store.Tx) error {
