@@ -64,7 +64,11 @@ func printCredentials(w io.Writer, all []credential) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "TOKEN\tTYPE\tENABLED\tEXPIRES")
 	for i := range all {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", all[i].Token, all[i].Type, yesNo(all[i].Enabled), timeText(all[i].ExpiresAt))
+		expires := "-"
+		if all[i].ExpiresAt != nil {
+			expires = all[i].ExpiresAt.UTC().Format(time.DateOnly)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", all[i].Token, all[i].Type, yesNo(all[i].Enabled), expires)
 	}
 	_ = t.Flush() // the reader has gone
 	for i := range all {
