@@ -18,7 +18,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/model"
-	"weir/registry"
 )
 
 func newCredential(c *command) *cobra.Command {
@@ -73,13 +72,19 @@ func printCredentials(w io.Writer, all []credential) {
 	_ = t.Flush() // the reader has gone
 	for i := range all {
 		switch all[i].Type {
-		case registry.MQTTBasic:
+		case mqttBasic:
 			fmt.Fprintf(w, "%s: user name %s\n", all[i].Token, printable(all[i].ID))
-		case registry.X509Certificate:
+		case x509Certificate:
 			fmt.Fprintf(w, "%s: SHA-256 of the certificate\n  %s\n", all[i].Token, printable(all[i].ID))
 		}
 	}
 }
+
+// The types of credentials besides access tokens, as the API names them.
+const (
+	mqttBasic       = "MQTT_BASIC"       // the id is a user name
+	x509Certificate = "X509_CERTIFICATE" // the id is the SHA-256 of the certificate
+)
 
 // newCredentialFlags are the options of weir credential add.
 type newCredentialFlags struct {
@@ -136,11 +141,11 @@ func (c *command) credentialRequest(f *newCredentialFlags, device string) (gqlVa
 	}
 	if f.certificate != "" {
 		id, err := certificateID(f.certificate)
-		request["credentialType"], request["credentialId"] = registry.X509Certificate, id
+		request["credentialType"], request["credentialId"] = x509Certificate, id
 		return request, err
 	}
 	password, err := c.password(f.passwordFile)
-	request["credentialType"], request["credentialId"], request["credentialValue"] = registry.MQTTBasic, f.user, password
+	request["credentialType"], request["credentialId"], request["credentialValue"] = mqttBasic, f.user, password
 	return request, err
 }
 
@@ -218,7 +223,8 @@ func newCredentialRm(c *command) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:     "rm TENANT CREDENTIAL",
-		Short:   "Remove a credential; connections that it proved end",
+		Short:   "Remove a credential",
+		Long:    "Remove a credential; connections that it proved end. weir credential disable\nrefuses it and keeps it.",
 		Example: "  weir credential rm acme boiler-1-mqtt --yes",
 		Args:    exactly("the tenant's token", "the credential's token"),
 		RunE: func(cmd *cobra.Command, args []string) error {

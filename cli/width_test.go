@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"weir/operate"
-	"weir/registry"
 )
 
 // TestTablesFitTheScreen prints each list with long values as plants have them. Lists of devices and firings have more
@@ -40,7 +39,7 @@ func TestTablesFitTheScreen(t *testing.T) {
 			printReadings(w, []reading{{Occurred: at, Metric: "discharge-pressure", Value: &value, Unit: "m3/h"}})
 		}, screen},
 		"credentials": {func(w io.Writer) {
-			printCredentials(w, []credential{{Token: "0198c2f4-7d6e-7c3a-9d0e-0123456789ab", Type: registry.X509Certificate, ID: strings.Repeat("0f", 32), ExpiresAt: &at}})
+			printCredentials(w, []credential{{Token: "0198c2f4-7d6e-7c3a-9d0e-0123456789ab", Type: x509Certificate, ID: strings.Repeat("0f", 32), ExpiresAt: &at}})
 		}, screen},
 		"devices": {func(w io.Writer) {
 			printDevices(w, &deviceList{Devices: []deviceSummary{{Token: "boiler-17", Type: "boiler", Name: new("Boiler 17"), ExternalID: new("SN 4711"),

@@ -123,14 +123,7 @@ type healthView struct {
 }
 
 func (p *processingResolvers) health(ctx context.Context, _ any, args engine.Args) (any, error) {
-	profile := args.String("profileToken")
-	rows, err := p.Health.RuleHealth(ctx, PrincipalFrom(ctx).Tenant, profile)
-	if err == nil && len(rows) == 0 {
-		var known bool
-		if known, err = p.hasProfile(ctx, profile); err == nil && !known {
-			hintNone(ctx, "profileToken", "device profile", profile)
-		}
-	}
+	rows, err := p.Health.RuleHealth(ctx, PrincipalFrom(ctx).Tenant, args.String("profileToken"))
 	out := make([]healthView, len(rows))
 	for i, r := range rows {
 		out[i] = healthView{ID: r.RuntimeID, Token: r.Token, Name: r.Name, Status: string(r.Status), Fires: clampInt(r.Fires), Message: textOrNil(r.Message),
