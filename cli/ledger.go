@@ -169,6 +169,9 @@ func printLedger(w io.Writer, r *operate.LedgerReport) {
 			for _, n := range l.Reasons {
 				fmt.Fprintf(w, "%s: %d %s (%s)\n", ledgerRow(&l), n.Count, outcomeWords(n.Outcome), n.Reason)
 			}
+			if l.OutOfRange > 0 {
+				fmt.Fprintf(w, "%s: %d of the readings out of range\n", ledgerRow(&l), l.OutOfRange)
+			}
 		}
 	}
 	printGaps(w, r.Gaps)
