@@ -103,7 +103,7 @@ func (f *firstReading) printCommands(d *operate.DeviceAdded) error {
 		return &model.Error{Code: model.CodeUnsupported, Message: fmt.Sprintf("device %s has its access token, but no listener is open for such a command", d.Token),
 			Hint: fmt.Sprintf("open listeners.ingest or listeners.mqtt, then: weir device rotate %s %s --print-commands", d.Tenant, d.Token)}
 	}
-	f.c.show(chosen, func(w io.Writer) { printCommands(w, chosen) })
+	f.c.show(map[string]any{"total": len(chosen), "commands": chosen}, func(w io.Writer) { printCommands(w, chosen) })
 	return nil
 }
 

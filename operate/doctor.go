@@ -73,7 +73,7 @@ func (o *Operator) checks(m health.Machine, q DoctorQuery) []health.Check {
 		health.PortsAnswer(listeners.opened()),
 		names(cfg, listeners),
 		health.Exposure(listeners.configured()),
-	}, openTopicsChecks(listeners), o.certificateChecks(m.Now), []health.Check{
+	}, openTopicsChecks(listeners), o.openTopicsTenantChecks(), o.certificateChecks(m.Now), []health.Check{
 		health.DeviceAuth(string(cfg.Auth.DeviceAuth)),
 		{ID: "sign-in", Look: func(context.Context) health.Finding { return signIn(o.deps.Auth.HasSuperuser(), dir) }},
 		{ID: "ledger", Look: func(ctx context.Context) health.Finding { return ledgerFinding(ctx, o.deps.Applier.Ledger()) }},
@@ -290,6 +290,17 @@ func ceilings(ctx context.Context, l *ingest.Ledger, now time.Time) health.Findi
 	}
 	return health.Warn("give the tenant a larger tier, raise governance.ingest_messages_per_second, or let its devices send less",
 		"turned away in the last hours for the ceiling: %s", strings.Join(text, ", "))
+}
+
+// openTopicsTenantChecks say that broker.open_topics_tenant names no tenant: then no client gets in.
+func (o *Operator) openTopicsTenantChecks() []health.Check {
+	b := o.deps.Effective().Broker
+	if b.OpenTopics == "" || b.OpenTopicsTenant == "" || o.deps.Govern.Known(b.OpenTopicsTenant) {
+		return nil
+	}
+	return []health.Check{{ID: "open-topics-tenant", Look: func(context.Context) health.Finding {
+		return health.Warn("name a tenant of weir tenant list, or make it", "broker.open_topics_tenant: there is no tenant %q, so no client gets in", b.OpenTopicsTenant)
+	}}}
 }
 
 // openTopicsChecks say that there are open topics; where there are none nothing is to be said.
