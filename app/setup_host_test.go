@@ -18,7 +18,7 @@ func TestTheCommandsNameTheHostThatThePageWasOpenedOn(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	err := in.Run(ctx, func() {
 		defer stop()
-		steps := setupSteps{in.entities.Entities, in.applier}
+		steps := setupSteps{in.entities, in.applier, in.intake}
 		if _, err := steps.MakeTenant(ctx, "acme", ""); err != nil {
 			t.Error(err)
 			return
