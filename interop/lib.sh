@@ -19,6 +19,7 @@ prepare() {
   install curl curl
   install jq jq
   install chromium chromium
+  install pip3 python3-pip
   if [ ${#missing[@]} -gt 0 ]; then
     local sudo=''
     [ "$(id -u)" = 0 ] || sudo=sudo
@@ -197,11 +198,16 @@ stream() {
   pids+=($!)
 }
 
+# setup_link prints the first link of the setup page, as the instance has printed it.
+setup_link() { sed -n 's|^  \(http://.*/setup#.*\)|\1|p' "$work/out" | head -n 1; }
+
+now_ms() { date +%s%3N; }
+
 # browse SCRIPT ARG…: a script of ours in a real browser. Each line it writes is a check that holds, one that begins with
-# FAIL is the last.
+# FAIL is the last. Pictures of each state go to $SHOTS.
 browse() {
   local line ended=0
-  node "$here/$1" "$(command -v chromium)" "${@:2}" >"$work/browsed" 2>"$work/complained" || ended=$?
+  SHOTS=${SHOTS:-$here/../bin/screenshots} node "$here/../interop/$1" "$(command -v chromium)" "${@:2}" >"$work/browsed" 2>"$work/complained" || ended=$?
   while IFS= read -r line; do
     case $line in "FAIL "*) fail "${line#FAIL }" "$(sed '1,/^FAIL /d' "$work/browsed")" ;; esac
     passed "$line"
