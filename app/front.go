@@ -64,7 +64,10 @@ func (f *front) Start(_, life context.Context) error {
 			return err
 		}
 		f.late[name] = &later{}
-		cfg.Areas = append(cfg.Areas, web.Area{Name: name, Plane: "tenant", Token: "access", SDL: sdl, Handler: f.late[name]})
+		cfg.Areas = append(cfg.Areas, web.Area{Name: name, Plane: "tenant", Token: "access", SDL: sdl, Example: examples[name], Handler: f.late[name]})
+	}
+	if cfg.DevTools {
+		f.log.Info("developer tools are on: introspection and the explorer of the API are open to every client", "variable", gql.DevToolsVariable)
 	}
 	pages, err := f.pages(cfg).Pages()
 	if err != nil {

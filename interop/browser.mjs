@@ -30,7 +30,7 @@ export async function browse(name, { executablePath, hosts = [] }, script) {
   try {
     await script()
   } catch (err) {
-    process.stdout.write(`FAIL ${err.message}\n`)
+    process.stdout.write(`FAIL ${[err.message, ...complaints].join('\n      ')}\n`)
     process.exitCode = 1
   } finally {
     await browser.close()
