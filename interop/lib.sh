@@ -13,6 +13,12 @@ began=$SECONDS
 missing=()
 install() { command -v "$1" >/dev/null || missing+=("$2"); }
 
+# install_modules puts what package-lock.json names beside the scripts, unless it is there.
+install_modules() {
+  local dir=$here/../interop
+  [ "$dir/node_modules/.package-lock.json" -nt "$dir/package-lock.json" ] || (cd "$dir" && npm ci --silent --no-audit --no-fund)
+}
+
 prepare() {
   install mosquitto_pub mosquitto-clients
   install mosquitto_sub mosquitto-clients
@@ -26,9 +32,7 @@ prepare() {
     $sudo apt-get update -q >/dev/null
     DEBIAN_FRONTEND=noninteractive $sudo apt-get install -qy --no-install-recommends "${missing[@]}" >/dev/null
   fi
-  if ! [ "$here/node_modules/.package-lock.json" -nt "$here/package-lock.json" ]; then
-    (cd "$here" && npm ci --silent --no-audit --no-fund)
-  fi
+  install_modules
   work=$(mktemp -d "${TMPDIR:-/tmp}/weir-interop.XXXXXX")
   trap 'tidy $?' EXIT
   trap 'exit 130' INT TERM
