@@ -103,11 +103,12 @@ type reading struct {
 
 // readings fetches the newest selected readings page by page.
 func (a tenantAPI) readings(ctx context.Context, q readingQuery) (*readingList, error) {
-	const document = `query($c: EventSearchCriteria!) { measurementEvents(criteria: $c) {
+	const document = `query($c: EventSearchCriteria!, $metric: String) { measurementEvents(criteria: $c, name: $metric) {
 		results { id occurredTime name value unit dataType } pagination { totalRecords } } }`
 	criteria := gqlVars{"pageNumber": 1, "deviceToken": q.device}
+	variables := gqlVars{"c": criteria}
 	if q.metric != "" {
-		criteria["name"] = q.metric
+		variables["metric"] = q.metric
 	}
 	for name, t := range map[string]*time.Time{"startTime": q.since, "endTime": q.until} {
 		if t != nil {
@@ -124,7 +125,7 @@ func (a tenantAPI) readings(ctx context.Context, q readingQuery) (*readingList, 
 				Pagination struct{ TotalRecords int64 }
 			}
 		}
-		if err := a.run(ctx, eventArea, document, gqlVars{"c": criteria}, &got); err != nil {
+		if err := a.run(ctx, eventArea, document, variables, &got); err != nil {
 			return nil, err
 		}
 		page := &got.MeasurementEvents

@@ -196,7 +196,7 @@ func eventsOf[T any](e *eventResolvers, fixed []model.EventType, show func(*seri
 			return eventPage[T]{Results: []T{}}, nil
 		}
 		r, err := e.Events.Events(ctx, series.Query{TenantID: PrincipalFrom(ctx).TenantID, Device: scope.device, Start: scope.start, End: scope.end,
-			Types: scope.types, Metric: c.String("name"), Page: page, Before: c.String("before")})
+			Types: scope.types, Metric: args.String("name"), Page: page, Before: c.String("before")})
 		if err != nil {
 			return nil, err
 		}
@@ -256,17 +256,8 @@ func (s *eventScope) restrict(c engine.Args) (possible bool, err error) {
 	var in struct {
 		Types []int `gql:"eventTypes"`
 	}
-	if err := c.Decode(&in); err != nil {
-		return false, err
-	}
-	if c.String("name") != "" {
-		if len(s.types) > 0 && s.types[0] != model.MeasurementEvent || len(in.Types) > 0 && !slices.Contains(in.Types, int(model.MeasurementEvent)) {
-			return false, nil
-		}
-		s.types = []model.EventType{model.MeasurementEvent}
-	}
-	if len(in.Types) == 0 {
-		return true, nil
+	if err := c.Decode(&in); err != nil || len(in.Types) == 0 {
+		return true, err
 	}
 	var types []model.EventType
 	for _, n := range in.Types {

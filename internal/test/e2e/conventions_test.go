@@ -95,7 +95,7 @@ func names(t *testing.T, w *world) {
 			}
 		}
 		for _, f := range fieldsOf(t, sdl, "type", "Query") {
-			m := regexp.MustCompile(`^(\w+)\(criteria: (\w+)!\): (\w+SearchResults)!$`).FindStringSubmatch(f)
+			m := regexp.MustCompile(`^(\w+)\(criteria: (\w+)!(?:, \w+: \w+)*\): (\w+SearchResults)!$`).FindStringSubmatch(f)
 			if m == nil {
 				if strings.Contains(f, "SearchResults") {
 					t.Errorf("%s takes no criteria", f)
