@@ -83,6 +83,9 @@ func printLedger(w io.Writer, r *operate.LedgerReport) {
 			for _, n := range l.Reasons {
 				fmt.Fprintf(w, "%s %s %s: %d %s (%s)\n", l.Hour.Format("2006-01-02 15:04"), cmp.Or(l.Tenant, unauthenticated), l.Transport, n.Count, n.Outcome, n.Reason)
 			}
+			if l.OutOfRange > 0 {
+				fmt.Fprintf(w, "%s %s %s: %d of the readings out of range\n", l.Hour.Format("2006-01-02 15:04"), cmp.Or(l.Tenant, unauthenticated), l.Transport, l.OutOfRange)
+			}
 		}
 	}
 	printGaps(w, r.Gaps)

@@ -221,6 +221,7 @@ type latestMeasurementView struct {
 	Classifier *int32        `gql:"classifier"`
 	Unit       *string       `gql:"unit"`
 	DataType   *string       `gql:"dataType"`
+	OutOfRange *string       `gql:"outOfRange"`
 	Occurred   model.Micros  `gql:"occurredTime"`
 }
 
@@ -234,7 +235,8 @@ func (s *stateResolvers) measurements(ctx context.Context, _ any, args engine.Ar
 	for i := range ms {
 		m := &ms[i]
 		out[i] = latestMeasurementView{ID: strconv.FormatInt(m.ID, 10), CreatedAt: m.Created, UpdatedAt: m.Updated, Device: ds[0].Token,
-			Name: m.Metric, Value: m.Value, Unit: textOrNil(m.Unit), DataType: textOrNil(m.DataType), Occurred: m.Occurred}
+			Name: m.Metric, Value: m.Value, Unit: textOrNil(m.Unit), DataType: textOrNil(m.DataType), OutOfRange: textOrNil(m.Mark.String()),
+			Occurred: m.Occurred}
 		if m.HasClassifier {
 			out[i].Classifier = &m.Classifier
 		}

@@ -34,6 +34,8 @@ type LedgerEntry struct {
 	Outcomes  map[string]int64 `json:"outcomes"`
 	Reasons   []ReasonCount    `json:"reasons,omitempty"`
 	Readings  int64            `json:"readings"`
+	// OutOfRange is how many of the readings were outside the range of their metric and have a mark.
+	OutOfRange int64 `json:"outOfRange,omitempty"`
 	// Missing is by how many messages the hour does not balance, 0 when it does.
 	Missing int64 `json:"missing"`
 }
@@ -86,7 +88,7 @@ func (e *Entities) knownTenant(tenant *string) error {
 
 func ledgerEntry(l *ingest.LedgerLine) LedgerEntry {
 	e := LedgerEntry{Hour: time.Unix(l.Hour*3600, 0).UTC(), Tenant: l.Tenant, Transport: l.Transport, Received: l.Received.Messages,
-		Outcomes: map[string]int64{}, Readings: l.Readings(), Missing: l.Missing()}
+		Outcomes: map[string]int64{}, Readings: l.Readings(), OutOfRange: l.OutOfRange, Missing: l.Missing()}
 	for h, c := range l.Outcomes {
 		e.Outcomes[string(h)] = c.Messages
 	}
