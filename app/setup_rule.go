@@ -83,7 +83,7 @@ func (s setupSteps) declare(ctx context.Context, by *model.Principal, profile *r
 		}
 	}
 	_, err = s.Registry.Metrics.Create(ctx, by, store.Patch{"token": tokenOf(profile.Token + "-" + metric), "deviceProfileToken": profile.Token, "metricKey": metric,
-		"dataType": "DOUBLE"})
+		"dataType": "DOUBLE", "outOfRange": "FLAG"})
 	return err
 }
 

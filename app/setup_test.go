@@ -511,6 +511,12 @@ func TestTheSetupPageShowsARuleFireWithoutADevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
+	// A range that is added later does not throw the worst reading away.
+	metric, err := operate.RunGraphQL.Ask(t.Context(), client, operate.GraphQLRequest{Area: "device-management", Tenant: "acme",
+		Query: `{ metricDefinitionsByToken(tokens: ["device-temp"]) { metricKey dataType outOfRange } }`})
+	if want := `{"metricDefinitionsByToken":[{"metricKey":"temp","dataType":"DOUBLE","outOfRange":"FLAG"}]}`; err != nil || string(metric.Data) != want {
+		t.Errorf("%s, %v", metric.Data, err)
+	}
 	ledger, err := operate.ShowLedger.Ask(t.Context(), client, operate.LedgerQuery{Tenant: new("acme")})
 	if err != nil || len(ledger.Lines) != 1 {
 		t.Fatalf("%+v, %v", ledger, err)
