@@ -30,7 +30,7 @@ type (
 )
 
 func (f *firstReading) flags(cmd *cobra.Command) {
-	choiceVar(cmd.Flags(), &f.commands, "print-commands", "", snippets, "print only the commands for a first reading: all, mosquitto_pub, curl or go")
+	choiceVar(cmd.Flags(), &f.commands, "print-commands", "", snippets, "print only the commands for a first reading: all, mosquitto_pub, curl, python or go")
 	cmd.Flags().Lookup("print-commands").NoOptDefVal = "all"
 	cmd.Flags().StringVar(&f.host, "host", "", "host name or address in the commands, if the instance listens on every interface (default: this machine)")
 	spanVar(cmd.Flags(), &f.wait, "wait", 0, "wait for the first reading, and show refusals meanwhile")
@@ -38,7 +38,7 @@ func (f *firstReading) flags(cmd *cobra.Command) {
 }
 
 // snippets are the values of --print-commands.
-var snippets = []string{"all", "mosquitto_pub", "curl", "go"}
+var snippets = []string{"all", "mosquitto_pub", "curl", "python", "go"}
 
 func (f *firstReading) check() error {
 	if f.wait < 0 {
@@ -115,7 +115,10 @@ func printCommands(w io.Writer, all []operate.Snippet) {
 				fmt.Fprintln(w)
 			}
 			how := "# " + s.Title
-			if s.Language == "go" {
+			switch s.Language {
+			case "python":
+				how += ": save it as first.py, then: python3 first.py"
+			case "go":
 				how = "// " + s.Title + ": save it as first.go, then: go run first.go"
 			}
 			fmt.Fprintln(w, how)

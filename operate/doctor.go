@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/config"
+	"weir/gql"
 	"weir/health"
 	"weir/ingest"
 	"weir/internal/build"
@@ -73,7 +74,7 @@ func (o *Operator) checks(m health.Machine, q DoctorQuery) []health.Check {
 		health.PortsAnswer(listeners.opened()),
 		names(cfg, listeners),
 		health.Exposure(listeners.configured()),
-	}, openTopicsChecks(listeners), o.openTopicsTenantChecks(), o.certificateChecks(m.Now), []health.Check{
+	}, openTopicsChecks(listeners), o.openTopicsTenantChecks(), devToolsChecks(o.deps.Getenv), o.certificateChecks(m.Now), []health.Check{
 		health.DeviceAuth(string(cfg.Auth.DeviceAuth)),
 		{ID: "sign-in", Look: func(context.Context) health.Finding { return signIn(o.deps.Auth.HasSuperuser(), dir) }},
 		{ID: "ledger", Look: func(ctx context.Context) health.Finding { return ledgerFinding(ctx, o.deps.Applier.Ledger()) }},
@@ -312,6 +313,16 @@ func openTopicsChecks(ls Listeners) []health.Check {
 	return []health.Check{{ID: "open-topics", Look: func(context.Context) health.Finding {
 		return health.Warn("leave broker.open_topics out unless a bridge, local nodes or a conformance suite need it",
 			"%s serves general publish and subscribe: nothing published there is stored", address)
+	}}}
+}
+
+// devToolsChecks say that the developer tools are on; where they are off nothing is to be said.
+func devToolsChecks(getenv func(string) string) []health.Check {
+	if !gql.DevTools(getenv) {
+		return nil
+	}
+	return []health.Check{{ID: "dev-tools", Look: func(context.Context) health.Finding {
+		return health.Warn("leave "+gql.DevToolsVariable+" out except on a development instance", "introspection and the explorer of the API are open to every client")
 	}}}
 }
 
