@@ -132,11 +132,6 @@ func (a tenantAPI) showDevice(ctx context.Context, token string) (*deviceDetails
 	if out.Credentials, err = a.credentials(ctx, token); err != nil {
 		return nil, err
 	}
-	for i := range out.Credentials {
-		if out.Credentials[i].Type == accessToken {
-			out.Credentials[i].ID = ""
-		}
-	}
 	if err := a.latest(ctx, token, out); err != nil {
 		return nil, err
 	}

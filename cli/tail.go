@@ -121,6 +121,9 @@ func printSeen(w io.Writer, m *operate.Seen) {
 	fmt.Fprintf(w, "%s  %s\n", printable(line), delayText(m.DelayMS))
 }
 
+// outcomeWords is the name of an outcome in a sentence.
+func outcomeWords(name string) string { return strings.ReplaceAll(name, "-", " ") }
+
 // each is the texts that are not empty, each after the separator.
 func each(separator string, texts ...string) string {
 	var b strings.Builder
@@ -134,7 +137,7 @@ func each(separator string, texts ...string) string {
 
 // outcomeText says where a message ended, and why.
 func outcomeText(m *operate.Seen) string {
-	text := m.Outcome
+	text := outcomeWords(m.Outcome)
 	if m.Connection {
 		text = "connection " + m.Outcome
 	}

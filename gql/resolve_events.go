@@ -244,6 +244,9 @@ func (e *eventResolvers) scope(ctx context.Context, c engine.Args, fixed []model
 	}
 	if c.Has("deviceToken") && !c.IsNull("deviceToken") {
 		ds, err := e.Devices.ByToken(ctx, PrincipalFrom(ctx), []string{c.String("deviceToken")})
+		if err == nil && len(ds) == 0 {
+			hintNone(ctx, "deviceToken", "device", c.String("deviceToken"))
+		}
 		if err != nil || len(ds) == 0 {
 			return nil, err
 		}

@@ -28,7 +28,7 @@ type Sightings struct {
 
 // Seen is a message that has ended. Of one whose sender is unauthenticated it shows neither values nor ids.
 type Seen struct {
-	Time       time.Time `json:"time"`   // when it was received
+	Time       time.Time `json:"receivedTime"`
 	Tenant     string    `json:"tenant"` // "" for unauthenticated senders and unknown tenants
 	Named      string    `json:"namedTenant,omitempty"`
 	Transport  string    `json:"transport"`
@@ -125,7 +125,7 @@ func (s *tailSource) Next(ctx context.Context) (*Sightings, error) {
 
 func seenOf(s *ingest.Sighting, maxSkew time.Duration) Seen {
 	m := Seen{Time: s.Received.Time(), Tenant: s.Tenant, Transport: s.Transport, Source: s.Source, Device: s.Device, Connection: s.Connection,
-		Outcome: string(s.Outcome), Reason: string(s.Reason), Why: s.Why, EventType: s.Type, Values: s.Values, Readings: s.Readings, AltID: s.AltID,
+		Outcome: outcomeName(s.Outcome), Reason: string(s.Reason), Why: s.Why, EventType: s.Type, Values: s.Values, Readings: s.Readings, AltID: s.AltID,
 		Bytes: int(s.Bytes), Offset: uint64(s.Offset), DelayMS: float64((s.Ended-s.Received)/1000) / 1000}
 	if s.Named != s.Tenant {
 		m.Named = s.Named
