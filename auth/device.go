@@ -44,8 +44,8 @@ type Claim struct {
 	// From is the address that presented it; the zero Addr counts as an address too. Wrong passwords are counted per user name
 	// and address first.
 	From netip.Addr
-	// Spend is called before a password hash runs, which is what an unauthenticated sender can make expensive; false refuses the
-	// claim with ErrSpent. nil: the hash runs.
+	// Spend is called before a password hash runs for an address that has not proven the user name lately; false refuses the claim
+	// with ErrSpent. nil: the hash runs.
 	Spend func() bool
 	// Connecting says that a connection waits for the answer: a password hash then runs in the transports' lane.
 	Connecting bool
@@ -276,7 +276,7 @@ func (v *Verifier) verifyPassword(ctx context.Context, c Claim, key proofKey, te
 	if err := v.mayTry(name); err != nil {
 		return Proof{}, err
 	}
-	if c.Spend != nil && !c.Spend() {
+	if c.Spend != nil && !v.backoff.trusts(name) && !c.Spend() {
 		return Proof{}, ErrSpent
 	}
 	row, err := v.find(ctx, c, tenant)

@@ -147,7 +147,7 @@ func reasonText(r ingest.Reason) string {
 func (c *conn) accept(p *publish, number uint64, flat bool) {
 	a := &ingest.Arrival{
 		Transport: ingest.TransportMQTT, Source: c.b.cfg.Source, Tenant: c.binding.Tenant, Topic: c.binding.Device,
-		Body: p.payload, Flat: flat,
+		Body: p.payload, Flat: flat, From: c.from,
 		Conn: &c.binding, ClientID: c.clientID, PacketID: p.id, Dup: p.dup, HoldFor: -1,
 		CannotRefuse: c.version < mqtt5 || p.qos == 0,
 	}
