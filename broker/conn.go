@@ -104,6 +104,8 @@ type conn struct {
 	assigned    string // the client id that the server chose, "" if the client has its own
 	version     byte
 	clean       bool
+	published   int      // at QoS 1 and 2, up to resendPhase
+	begun       []uint16 // packet identifiers of the first of them, see mayRepeat
 	problemInfo bool
 	keepAlive   time.Duration
 	maxPacket   uint32
