@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"weir/auth"
@@ -53,11 +54,16 @@ func (i *intake) disk() (free, size int64, err error) {
 }
 
 // verify asks auth about the credential in a body.
-func (i *intake) verify(ctx context.Context, tenant string, c ingest.Credential) (ingest.Proof, model.Verdict, error) {
-	p, err := i.entities.verifier.Verify(ctx, auth.Claim{Tenant: tenant, Type: c.Type, ID: c.ID, Secret: c.Secret, Connecting: true})
+func (i *intake) verify(ctx context.Context, c ingest.Claim) (ingest.Proof, model.Verdict, error) {
+	p, err := i.entities.verifier.Verify(ctx, auth.Claim{Tenant: c.Tenant, Type: c.Type, ID: c.ID, Secret: c.Secret, From: c.From, Spend: c.Spend, Connecting: true})
 	if err != nil {
 		verdict, refused := auth.VerdictOf(err)
-		if !refused {
+		switch {
+		case errors.Is(err, auth.ErrSpent):
+			return ingest.Proof{}, model.VerdictBad, ingest.ErrSpent
+		case errors.Is(err, auth.ErrBusy):
+			return ingest.Proof{}, model.VerdictBad, &model.Error{Code: model.CodeUnavailable, Message: "too many credentials are being checked", Err: err}
+		case !refused:
 			return ingest.Proof{}, model.VerdictBad, err
 		}
 		return ingest.Proof{}, verdict, nil
@@ -68,11 +74,13 @@ func (i *intake) verify(ctx context.Context, tenant string, c ingest.Credential)
 // rejectedBytes bounds the buffer of rejected payloads of unauthenticated senders.
 const rejectedBytes = 16 << 20
 
-// keepRejected puts the copy of a body that was refused into the rejected-payload buffer.
-func (i *intake) keepRejected(ctx context.Context, d *store.DeadLetter) error {
+// keepRejected puts copies of bodies that were refused into the rejected-payload buffer.
+func (i *intake) keepRejected(ctx context.Context, ds []*store.DeadLetter) error {
 	return i.store.db.Write(ctx, store.Results, func(tx store.Tx) error {
-		if err := store.AddDeadLetter(tx, d); err != nil {
-			return err
+		for _, d := range ds {
+			if err := store.AddDeadLetter(tx, d); err != nil {
+				return err
+			}
 		}
 		_, err := store.TrimRejected(tx, rejectedBytes)
 		return err

@@ -46,7 +46,7 @@ var chapters = []struct {
 			metrics("weir_broker_large_packet_waits_total", "weir_httpingest_large_body_waits_total"), "others wait to be read", "1 MiB each, of `large bodies`"},
 		{"messages of unauthenticated senders", "100 a second, 1 MiB a second, all of them together", nil, metrics("weir_govern_unknown_tenant_buckets"), metrics("weir_govern_unauthenticated_refused_total", `weir_ingest_refused_messages_total{reason="unauthenticated"}`),
 			"HTTP 429, `Retry-After: 1`; MQTT 5 0x97", "1,024 names have their own bucket, all others share one"},
-		{"copies of refused bodies queued for the rejected-payload buffer", "256", nil, nil, metrics("weir_ingest_refused_copies_dropped_total"), "the copy is dropped; its sender received the refusal", "256 × 1 MiB at worst, of the 1 MiB a second of unauthenticated senders"},
+		{"copies of refused bodies for the rejected-payload buffer", "4 KiB each, 20 a second, 100 at once", nil, nil, metrics("weir_ingest_refused_copies_dropped_total"), "the copy is dropped; its sender received the refusal", "400 KiB at worst"},
 	}},
 	{"The durable log", []bounded{
 		{"bytes not yet applied", "1 GiB, pages included", keys("ingest.spool_max_bytes"), metrics("weir_spool_bytes", "weir_spool_max_bytes", `weir_ingest_backpressure_cause{cause="bytes"}`), metrics("weir_eventsources_total_msg_backpressured", `weir_ingest_refused_messages_total{reason="backpressure"}`, `weir_spool_refused_appends_total{reason="full"}`),
@@ -84,7 +84,7 @@ var chapters = []struct {
 		{"prepared documents", "16 MiB; less where memory is small", keys("limits.memory"), metrics("weir_graphql_document_cache_bytes", "weir_graphql_max_document_cache_bytes"), metrics("weir_graphql_document_cache_evictions_total"), "the least recently used go", "of `GraphQL documents`"},
 		{"bodies of commands over 64 KiB", "64 MiB (a site file), else 16 MiB; less where memory is small", keys("limits.memory"), metrics("weir_socket_command_bytes", "weir_socket_max_command_bytes"), metrics("weir_socket_command_waits_total"), "others wait; larger ones are refused with LIMIT_EXCEEDED", "of `commands`"},
 		{"watchers of message outcomes", "16, 256 messages each", nil, metrics("weir_tail_watchers"), metrics("weir_tail_dropped_messages_total"), "LIMIT_EXCEEDED; messages are dropped and their number is shown", "some KiB each"},
-		{"password hashes", "2 at a time; 32 and 256 wait", nil, metrics(`weir_auth_password_hash_waiting{lane="api"}`, `weir_auth_password_hash_waiting{lane="transport"}`), metrics(`weir_auth_password_hash_refused_total{lane="api"}`, `weir_auth_password_hash_refused_total{lane="transport"}`), "refused as busy", "19 MiB each"},
+		{"password hashes", "2 at a time; 32 and 256 wait; 5 a second for credentials in messages that prove nothing", nil, metrics(`weir_auth_password_hash_waiting{lane="api"}`, `weir_auth_password_hash_waiting{lane="transport"}`), metrics(`weir_auth_password_hash_refused_total{lane="api"}`, `weir_auth_password_hash_refused_total{lane="transport"}`), "refused as busy", "19 MiB each"},
 		{"names with failed passwords", "32,768, 10 min", nil, metrics("weir_auth_backoff_entries"), nil, "the least recent is evicted", "about 100 bytes each"},
 		{"verified credentials in the cache", "32,768, 10 min", nil, metrics("weir_auth_device_credentials_cached"), nil, "the least recent is evicted", "about 200 bytes each"},
 		{"sessions of an identity in a tenant", "64", nil, nil, metrics("weir_auth_sessions_evicted_total"), "the oldest ends", "disk"},

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"fmt"
 
 	"weir/auth"
 	"weir/broker"
@@ -117,9 +118,12 @@ func openTopics(s broker.OpenSettings) *broker.OpenConfig {
 type connectVerifier struct{ v *auth.Verifier }
 
 func (d connectVerifier) Verify(ctx context.Context, c broker.Claim) (broker.Proof, error) {
-	p, err := d.v.Verify(ctx, auth.Claim{Tenant: c.Tenant, Type: c.Type, ID: c.ID, Secret: c.Secret, Connecting: true,
+	p, err := d.v.Verify(ctx, auth.Claim{Tenant: c.Tenant, Type: c.Type, ID: c.ID, Secret: c.Secret, From: c.From, Connecting: true,
 		Presented: c.Type == broker.X509Certificate})
 	if err != nil {
+		if _, judged := auth.VerdictOf(err); !judged {
+			err = fmt.Errorf("%w: %w", broker.ErrBusy, err)
+		}
 		return broker.Proof{}, err
 	}
 	return broker.Proof{Binding: model.Binding{Tenant: p.Tenant, TenantID: p.TenantID, Device: p.Device, DeviceID: p.DeviceID, Credential: p.CredentialID},

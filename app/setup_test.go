@@ -23,6 +23,7 @@ import (
 	"weir/app"
 	"weir/config"
 	"weir/internal/test/fixture"
+	"weir/internal/test/poll"
 	"weir/internal/test/testweir"
 	"weir/model"
 	"weir/operate"
@@ -503,9 +504,9 @@ func TestTheSetupPageShowsARuleFireWithoutADevice(t *testing.T) {
 	f.must(t, "rule", rule(100))
 	f.must(t, "send", send(50))
 	f.must(t, "send", send(101))
-	if all := seen(2)["firings"].([]any); all[0].(map[string]any)["value"] != "101" {
-		t.Errorf("the rule with another threshold: %v", all)
-	}
+	poll.True(t, "the rule with another threshold fires", func() bool {
+		return seen(1)["firings"].([]any)[0].(map[string]any)["value"] == "101"
+	})
 	client, err := operate.Dial(t.Context(), f.cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -132,8 +132,7 @@ type Auth struct {
 	dir         *directory
 	lastStamp   atomic.Int64
 
-	bySource *backoff // sign-in per (email, source)
-	byEmail  *backoff // sign-in per email
+	attempts *attempts // to sign in
 	failures failureJournal
 
 	serviceTries *sourceTries
@@ -157,8 +156,7 @@ func New(ctx context.Context, cfg Config, d Deps) (*Auth, error) {
 	}
 	a := &Auth{cfg: cfg, store: d.Store, writer: d.Writer, vault: d.Vault, tenants: d.Tenants, hasher: d.Hasher,
 		now: d.Clock, log: d.Logger, generateKey: d.GenerateKey, dir: &directory{},
-		bySource:     newBackoff(signInRule, maxBackoffEntries, d.Clock),
-		byEmail:      newBackoff(emailRule, maxBackoffEntries, d.Clock),
+		attempts:     newAttempts(signInRule, emailRule, d.Clock),
 		serviceTries: newSourceTries(d.Clock)}
 	a.Kinds = a.describe(entity.Base{Store: d.Store, Writer: d.Writer})
 	a.live.Store(&cfg)

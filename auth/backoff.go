@@ -15,11 +15,13 @@ type backoffRule struct {
 	lifetime time.Duration // time without an attempt after which an entry is removed
 }
 
-// The rules of the interface: sign-in per (email, source), sign-in per email alone, device passwords per user name.
+// The rules of the interface: sign-in per (email, source) and per email alone, device passwords per (user name, source) and per
+// user name alone. The second of each pair begins later, so that one address cannot lock out all others.
 var (
 	signInRule = backoffRule{free: 5, first: time.Second, longest: 5 * time.Minute, lifetime: 10 * time.Minute}
 	emailRule  = backoffRule{free: 99, first: time.Second, longest: 5 * time.Minute, lifetime: 10 * time.Minute}
 	deviceRule = backoffRule{free: 10, first: time.Second, longest: 30 * time.Second, lifetime: 10 * time.Minute}
+	nameRule   = backoffRule{free: 99, first: time.Second, longest: 30 * time.Second, lifetime: 10 * time.Minute}
 )
 
 // wait after the n-th failure in a row.
@@ -54,6 +56,7 @@ func backoffKeyOf(parts ...string) backoffKey {
 }
 
 type failures struct {
+	name  backoffKey
 	n     int
 	last  time.Time // last attempt
 	until time.Time // attempts before it are refused
@@ -85,14 +88,14 @@ func (b *backoff) blocked(k backoffKey) time.Duration {
 	return max(0, f.until.Sub(now))
 }
 
-// failed counts a failure.
-func (b *backoff) failed(k backoffKey) {
+// failed counts a failure of a key that belongs to a name.
+func (b *backoff) failed(k, name backoffKey) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.now()
 	f := b.alive(k)
 	if f == nil {
-		f = &failures{}
+		f = &failures{name: name}
 		b.keys.put(k, f)
 	}
 	f.n++
@@ -104,6 +107,17 @@ func (b *backoff) succeeded(k backoffKey) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.keys.remove(k)
+}
+
+// forget removes all keys of a name. It walks through the table.
+func (b *backoff) forget(name backoffKey) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for k, e := range b.keys.entries {
+		if e.Value.(*lruEntry[backoffKey, *failures]).value.name == name {
+			b.keys.remove(k)
+		}
+	}
 }
 
 // alive returns the entry unless its lifetime is over.
@@ -134,4 +148,64 @@ func sourceOf(a netip.Addr) string {
 		return p.String()
 	}
 	return a.String()
+}
+
+// trustedFor is how long an address that has proven a name is not subject to the rule of the name alone.
+const trustedFor = 7 * 24 * time.Hour
+
+// attemptKey is a name, with the source and alone.
+type attemptKey struct{ bySource, byName backoffKey }
+
+// attemptKeyOf makes the key of an attempt from a source at a name of one or more parts.
+func attemptKeyOf(source netip.Addr, name ...string) attemptKey {
+	return attemptKey{backoffKeyOf(append(name, sourceOf(source))...), backoffKeyOf(name...)}
+}
+
+// attempts counts failures per (name, source) and per name alone. An address that has proven the name lately is subject to the
+// first rule only, so that strangers with many addresses do not lock out the owner of the name.
+type attempts struct {
+	bySource, byName *backoff
+
+	mu      sync.Mutex
+	trusted *lru[backoffKey, time.Time] // by name and source: the newest success
+}
+
+func newAttempts(source, name backoffRule, now func() time.Time) *attempts {
+	return &attempts{bySource: newBackoff(source, maxBackoffEntries, now), byName: newBackoff(name, maxBackoffEntries, now),
+		trusted: newLRU[backoffKey, time.Time](maxBackoffEntries, nil)}
+}
+
+// blocked returns how long an attempt must still wait, 0 when it is allowed.
+func (a *attempts) blocked(k attemptKey) time.Duration {
+	wait := a.bySource.blocked(k.bySource)
+	if a.trusts(k) {
+		return wait
+	}
+	return max(wait, a.byName.blocked(k.byName))
+}
+
+func (a *attempts) trusts(k attemptKey) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at, ok := a.trusted.get(k.bySource)
+	return ok && a.byName.now().Sub(at) < trustedFor
+}
+
+func (a *attempts) failed(k attemptKey) {
+	a.bySource.failed(k.bySource, k.byName)
+	a.byName.failed(k.byName, k.byName)
+}
+
+func (a *attempts) succeeded(k attemptKey) {
+	a.bySource.succeeded(k.bySource)
+	a.byName.succeeded(k.byName)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.trusted.put(k.bySource, a.byName.now())
+}
+
+// forget removes what is counted of a name, from every source: its password is another one.
+func (a *attempts) forget(name backoffKey) {
+	a.byName.succeeded(name)
+	a.bySource.forget(name)
 }

@@ -28,7 +28,7 @@ func TestAnEntryLivesTenMinutesWithoutAnAttempt(t *testing.T) {
 	b := newBackoff(signInRule, 10, clock.Now)
 	k := backoffKeyOf("ada")
 	for range 8 {
-		b.failed(k)
+		b.failed(k, k)
 	}
 	if w := b.blocked(k); w != 4*time.Second {
 		t.Fatalf("wait %v", w)
@@ -38,12 +38,12 @@ func TestAnEntryLivesTenMinutesWithoutAnAttempt(t *testing.T) {
 		t.Fatalf("wait %v after the wait", w)
 	}
 	clock.Step(9 * time.Minute) // the attempt above kept it alive
-	b.failed(k)
+	b.failed(k, k)
 	if w := b.blocked(k); w != 8*time.Second {
 		t.Errorf("wait %v: the failures were forgotten too early", w)
 	}
 	clock.Step(10 * time.Minute)
-	b.failed(k)
+	b.failed(k, k)
 	if w := b.blocked(k); w != 0 {
 		t.Errorf("wait %v: the failures were not forgotten", w)
 	}
@@ -52,7 +52,7 @@ func TestAnEntryLivesTenMinutesWithoutAnAttempt(t *testing.T) {
 func TestTheTableOfFailuresIsBounded(t *testing.T) {
 	b := newBackoff(signInRule, 3, newClock().Now)
 	for _, name := range []string{"a", "b", "c", "a", "d", "e"} {
-		b.failed(backoffKeyOf(name))
+		b.failed(backoffKeyOf(name), backoffKey{})
 	}
 	if b.size() != 3 {
 		t.Errorf("%d entries", b.size())

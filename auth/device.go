@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -31,12 +32,21 @@ var (
 	ErrCredentialUnsupported = errors.New("auth: this proof cannot be given here")
 )
 
+// ErrSpent says that Claim.Spend did not allow the password hash. The claim was not judged.
+var ErrSpent = errors.New("auth: a password hash was not allowed")
+
 // Claim is a credential as a device presents it.
 type Claim struct {
 	Tenant string
 	Type   string
 	ID     string
 	Secret string
+	// From is the address that presented it; the zero Addr counts as an address too. Wrong passwords are counted per user name
+	// and address first.
+	From netip.Addr
+	// Spend is called before a password hash runs for an address that has not proven the user name lately; false refuses the claim
+	// with ErrSpent. nil: the hash runs.
+	Spend func() bool
 	// Connecting says that a connection waits for the answer: a password hash then runs in the transports' lane.
 	Connecting bool
 	// Presented says that the TLS connection itself presented the certificate whose hash ID is. Without it an
@@ -116,7 +126,7 @@ type Verifier struct {
 	cfg     VerifierConfig
 	now     func() time.Time
 	secret  []byte // of this process: no hash in memory can be attacked offline
-	backoff *backoff
+	backoff *attempts
 	m       verifierMetrics
 
 	mu    sync.Mutex
@@ -137,7 +147,7 @@ func NewVerifier(cfg VerifierConfig) *Verifier {
 	if cfg.MaxRemembered <= 0 {
 		cfg.MaxRemembered = maxRemembered
 	}
-	v := &Verifier{cfg: cfg, now: cfg.Clock, secret: make([]byte, 32), backoff: newBackoff(deviceRule, maxBackoffEntries, cfg.Clock),
+	v := &Verifier{cfg: cfg, now: cfg.Clock, secret: make([]byte, 32), backoff: newAttempts(deviceRule, nameRule, cfg.Clock),
 		byCredential: map[int64]proofKey{}, byDevice: map[int64][]int64{}}
 	_, _ = rand.Read(v.secret)
 	v.known = newLRU(cfg.MaxRemembered, v.unlink)
@@ -193,8 +203,10 @@ func (v *Verifier) Fresh(p Proof) bool {
 	return v.epoch == p.epoch
 }
 
-// Verify judges a claim: ErrCredentialMissing, ErrCredentialBad, ErrCredentialUnsupported and ErrBusy are refusals, any
-// other error means that it could not be judged. An unknown credential takes the time of a known one.
+// Verify judges a claim: ErrCredentialMissing, ErrCredentialBad and ErrCredentialUnsupported are refusals. Any other error means
+// that it was not judged, so that the right credential may have been presented: ErrBusy, ErrSpent, a *model.Error with
+// CodeThrottled while a user name waits after wrong passwords, or a failed read. An unknown credential takes the time of a known
+// one.
 func (v *Verifier) Verify(ctx context.Context, c Claim) (Proof, error) {
 	p, err := v.verify(ctx, c)
 	v.m.verified.WithLabelValues(outcomeOf(err)).Inc()
@@ -260,10 +272,12 @@ func (v *Verifier) verifyID(ctx context.Context, c Claim, key proofKey, tenant i
 // verifyPassword judges a user name and a password. A change that comes while the hash runs is seen: the row is read
 // again afterwards.
 func (v *Verifier) verifyPassword(ctx context.Context, c Claim, key proofKey, tenant int64) (Proof, error) {
-	name := backoffKeyOf(c.Tenant, c.ID)
-	if v.backoff.blocked(name) > 0 {
-		v.m.throttled.Inc()
-		return Proof{}, ErrCredentialBad
+	name := attemptKeyOf(c.From, c.Tenant, c.ID)
+	if err := v.mayTry(name); err != nil {
+		return Proof{}, err
+	}
+	if c.Spend != nil && !v.backoff.trusts(name) && !c.Spend() {
+		return Proof{}, ErrSpent
 	}
 	row, err := v.find(ctx, c, tenant)
 	if err != nil {
@@ -284,9 +298,19 @@ func (v *Verifier) verifyPassword(ctx context.Context, c Claim, key proofKey, te
 	return v.remember(key, c.Tenant, tenant, again, epoch), nil
 }
 
+// mayTry returns the refusal of a user name that waits after wrong passwords. It depends on nothing but the name and the address,
+// so that it reveals nothing about the credential.
+func (v *Verifier) mayTry(name attemptKey) error {
+	if wait := v.backoff.blocked(name); wait > 0 {
+		v.m.throttled.Inc()
+		return errThrottled(wait)
+	}
+	return nil
+}
+
 // checkPassword runs the hash. The wait is checked again once the lane is free: many attempts may have queued before
 // the first of them failed.
-func (v *Verifier) checkPassword(ctx context.Context, c Claim, name backoffKey, encoded string) error {
+func (v *Verifier) checkPassword(ctx context.Context, c Claim, name attemptKey, encoded string) error {
 	lane := LaneAPI
 	if c.Connecting {
 		lane = LaneTransport
@@ -296,9 +320,8 @@ func (v *Verifier) checkPassword(ctx context.Context, c Claim, name backoffKey, 
 		return err
 	}
 	defer release()
-	if v.backoff.blocked(name) > 0 {
-		v.m.throttled.Inc()
-		return ErrCredentialBad
+	if err := v.mayTry(name); err != nil {
+		return err
 	}
 	ok, _, err := v.cfg.Hasher.check(encoded, c.Secret)
 	if err != nil {
@@ -418,8 +441,10 @@ func outcomeOf(err error) string {
 		return "refused"
 	case errors.Is(err, ErrCredentialUnsupported):
 		return "unsupported"
-	case errors.Is(err, ErrBusy):
+	case errors.Is(err, ErrBusy), errors.Is(err, ErrSpent):
 		return "busy"
+	case model.CodeOf(err) == model.CodeThrottled:
+		return "throttled"
 	}
 	return "error"
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -91,6 +92,15 @@ func (g *gate) want(c Claim, want error) Proof {
 		g.t.Errorf("a refusal gives the proof %+v", p)
 	}
 	return p
+}
+
+// waits expects the refusal of a user name that waits after wrong passwords, which is no verdict about the credential.
+func (g *gate) waits(c Claim) {
+	g.t.Helper()
+	_, err := g.Verify(g.t.Context(), c)
+	if _, verdict := VerdictOf(err); verdict || model.CodeOf(err) != model.CodeThrottled {
+		g.t.Errorf("%s %q: %v, want a refusal for now", c.Type, c.ID, err)
+	}
 }
 
 func change(c Claim, fn func(*Claim)) Claim { fn(&c); return c }
@@ -249,10 +259,14 @@ func TestFailedPasswordsOfAUserName(t *testing.T) {
 	for range 11 {
 		g.want(wrong, ErrCredentialBad)
 	}
-	g.want(basicClaim, ErrCredentialBad) // inside the wait the right password fails too
+	g.waits(basicClaim) // inside the wait the right password is not looked at either
+	g.waits(wrong)
+	g.want(change(basicClaim, func(c *Claim) { c.From = netip.MustParseAddr("192.0.2.9") }), nil) // it is, from another address
 	g.rows.set(2, MQTTBasic, "user-1", CredentialRow{ID: 21, DeviceID: 201, Enabled: true, PasswordHash: weak.hash("secret-1")})
 	g.want(change(basicClaim, func(c *Claim) { c.Tenant = "globex" }), nil)
 	g.want(tokenClaim, nil)
+	g.Invalidate(Invalidation{CredentialID: 12})
+	g.waits(basicClaim)
 	g.clock.Step(time.Second)
 	g.want(basicClaim, nil)
 	for range 10 {
@@ -265,6 +279,41 @@ func TestFailedPasswordsOfAUserName(t *testing.T) {
 		g.want(unknown, ErrCredentialBad)
 	}
 	g.want(tokenClaim, nil)
+}
+
+// Strangers at many addresses do not lock out a device that has proven itself.
+func TestAUserNameWaitsForAllAddressesOnlyAfterManyFailures(t *testing.T) {
+	g := newGate(t)
+	wrong := change(basicClaim, func(c *Claim) { c.Secret = "wrong" })
+	from := func(c Claim, i int) Claim { c.From = netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}); return c }
+	g.want(from(basicClaim, 200), nil)
+	for i := range 100 {
+		g.want(from(wrong, i), ErrCredentialBad)
+	}
+	g.Invalidate(Invalidation{CredentialID: 12}) // the proof is not remembered: the password is checked again
+	g.waits(from(basicClaim, 201))
+	g.want(from(basicClaim, 200), nil)
+}
+
+func TestAHashIsAllowedBeforeItRuns(t *testing.T) {
+	g := newGate(t)
+	asked := 0
+	spend := func(allow bool) func(*Claim) {
+		return func(c *Claim) { c.Spend = func() bool { asked++; return allow } }
+	}
+	_, err := g.Verify(t.Context(), change(basicClaim, spend(false)))
+	if _, verdict := VerdictOf(err); !errors.Is(err, ErrSpent) || verdict {
+		t.Errorf("%v", err)
+	}
+	g.want(change(basicClaim, spend(true)), nil)
+	if asked != 2 {
+		t.Errorf("asked %d times, want 2", asked)
+	}
+	g.want(change(basicClaim, spend(false)), nil) // remembered: no hash
+	g.want(change(tokenClaim, spend(false)), nil)
+	if asked != 2 {
+		t.Errorf("asked %d times, though no hash ran", asked-2)
+	}
 }
 
 func TestAnUnknownUserCostsAHash(t *testing.T) {

@@ -307,7 +307,7 @@ func (e *edit) keepsSuperuser() error {
 	return err
 }
 
-// SetPassword gives a person another password and ends all sessions. hashed is its hash where it was prepared.
+// SetPassword gives a person another password, ends all sessions, and ends the wait after wrong passwords. hashed is its hash where it was prepared.
 func (a *Auth) SetPassword(ctx context.Context, by *model.Principal, email, password string, hashed ...string) (*Identity, error) {
 	if err := entity.Demand(by, entity.Needs(model.UserWrite)); err != nil {
 		return nil, err
@@ -328,6 +328,7 @@ func (a *Auth) SetPassword(ctx context.Context, by *model.Principal, email, pass
 		if err := store.EndRefreshSessions(e, e.row.ID, 0); err != nil {
 			return err
 		}
+		e.OnCommit(func() { a.attempts.forget(backoffKeyOf(e.row.Email)) })
 		return identities.Save(e.Change, e.row, "password_hash", "not_before")
 	})
 }

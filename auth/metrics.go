@@ -77,7 +77,7 @@ func newAuthMetrics(reg prometheus.Registerer, a *Auth) authMetrics {
 	people := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_auth_identities",
 		Help: "Identities in memory."}, func() float64 { return float64(a.dir.count()) })
 	register(reg, m.signIns, m.refreshes, m.service, m.refusedTokens, m.sessionsCrowdedOut, m.housekeepingFailed, people,
-		entries("sign_in_source", a.bySource), entries("sign_in_email", a.byEmail))
+		entries("sign_in_source", a.attempts.bySource), entries("sign_in_email", a.attempts.byName))
 	return m
 }
 
@@ -90,13 +90,13 @@ type verifierMetrics struct {
 func newVerifierMetrics(reg prometheus.Registerer, v *Verifier) verifierMetrics {
 	m := verifierMetrics{
 		verified: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_auth_device_credentials_total",
-			Help: "Device credentials verified, by outcome (ok, missing, refused, unsupported, busy, error)."}, []string{"outcome"}),
+			Help: "Device credentials verified, by outcome (ok, missing, refused, unsupported, throttled, busy, error)."}, []string{"outcome"}),
 		recalled: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_auth_device_credentials_cache_hits_total",
 			Help: "Device credentials verified from the cache."}),
 		throttled: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_auth_device_passwords_throttled_total",
 			Help: "Device passwords refused without a check, during the backoff after failed ones."}),
 	}
-	create(m.verified, "ok", "missing", "refused", "unsupported", "busy", "error")
+	create(m.verified, "ok", "missing", "refused", "unsupported", "throttled", "busy", "error")
 	known := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_auth_device_credentials_cached",
 		Help: "Verified device credentials in the cache."}, func() float64 {
 		v.mu.Lock()
@@ -105,7 +105,7 @@ func newVerifierMetrics(reg prometheus.Registerer, v *Verifier) verifierMetrics 
 	})
 	names := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_auth_backoff_entries",
 		Help: "Entries with recent failed attempts, by table.", ConstLabels: prometheus.Labels{"table": "device"}},
-		func() float64 { return float64(v.backoff.size()) })
+		func() float64 { return float64(v.backoff.byName.size()) })
 	register(reg, m.verified, m.recalled, m.throttled, known, names)
 	return m
 }

@@ -64,9 +64,9 @@ func (a *Auth) Login(ctx context.Context, email, password string, source netip.A
 
 // attempt is one try to sign in.
 type attempt struct {
-	email             string // "" when the input cannot be an email; the attempt runs nevertheless
-	label             string // for the journal
-	bySource, byEmail backoffKey
+	email string // "" when the input cannot be an email; the attempt runs nevertheless
+	label string // for the journal
+	key   attemptKey
 }
 
 func newAttempt(given string, source netip.Addr) attempt {
@@ -82,12 +82,12 @@ func newAttempt(given string, source netip.Addr) attempt {
 			return r
 		}, t.label)
 	}
-	t.bySource, t.byEmail = backoffKeyOf(t.label, sourceOf(source)), backoffKeyOf(t.label)
+	t.key = attemptKeyOf(source, t.label)
 	return t
 }
 
 func (a *Auth) login(ctx context.Context, t attempt, password string) (*SignIn, error) {
-	if wait := a.blocked(t); wait > 0 {
+	if wait := a.attempts.blocked(t.key); wait > 0 {
 		return nil, errThrottled(wait)
 	}
 	row, err := readSecret(ctx, a.store, t.email)
@@ -102,10 +102,6 @@ func (a *Auth) login(ctx context.Context, t attempt, password string) (*SignIn, 
 		return nil, cmp.Or(a.failures.write(ctx, a, t.label), err)
 	}
 	return a.admit(ctx, t, row, renewed)
-}
-
-func (a *Auth) blocked(t attempt) time.Duration {
-	return max(a.bySource.blocked(t.bySource), a.byEmail.blocked(t.byEmail))
 }
 
 func readSecret(ctx context.Context, st store.Store, email string) (row secretRow, err error) {
@@ -124,7 +120,7 @@ func (a *Auth) checkSecret(ctx context.Context, t attempt, row secretRow, passwo
 		return "", unavailable(err)
 	}
 	defer release()
-	if wait := a.blocked(t); wait > 0 {
+	if wait := a.attempts.blocked(t.key); wait > 0 {
 		return "", errThrottled(wait)
 	}
 	ok, renew, err := a.hasher.check(row.hash, password)
@@ -132,14 +128,12 @@ func (a *Auth) checkSecret(ctx context.Context, t attempt, row secretRow, passwo
 	case err != nil:
 		return "", err
 	case !ok || !row.enabled:
-		a.bySource.failed(t.bySource)
-		a.byEmail.failed(t.byEmail)
+		a.attempts.failed(t.key)
 		return "", errCredentials()
 	case renew:
 		renewed = a.hasher.params.hash(password)
 	}
-	a.bySource.succeeded(t.bySource)
-	a.byEmail.succeeded(t.byEmail)
+	a.attempts.succeeded(t.key)
 	return renewed, nil
 }
 

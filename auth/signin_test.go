@@ -170,6 +170,35 @@ func TestAnEmailAloneIsHeldBackFrom100FailuresOn(t *testing.T) {
 	fixture.Refused(t, err, model.CodeThrottled, "")
 }
 
+// An address that has signed in is not held back by strangers at other addresses, and a new password ends every wait.
+func TestStrangersDoNotLockOutWhoHasSignedIn(t *testing.T) {
+	h := newHouse(t)
+	h.person("ada@example.org")
+	h.signIn("ada@example.org")
+	office := netip.MustParseAddr("203.0.113.1")
+	wrong := func(n int) {
+		for i := range n {
+			_, _ = h.Login(t.Context(), "ada@example.org", "wrong", netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}))
+		}
+	}
+	wrong(100)
+	_, err := h.Login(t.Context(), "ada@example.org", password, office)
+	fixture.Refused(t, err, model.CodeThrottled, "")
+	if _, err := h.Login(t.Context(), "ada@example.org", password, home); err != nil {
+		t.Errorf("at home: %v", err)
+	}
+	wrong(100)
+	for range 6 {
+		_, _ = h.Login(t.Context(), "ada@example.org", "wrong", office)
+	}
+	if _, err := h.SetPassword(t.Context(), operator, "ada@example.org", password+"2"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Login(t.Context(), "ada@example.org", password+"2", office); err != nil {
+		t.Errorf("after a new password: %v", err)
+	}
+}
+
 func TestManyAttemptsAtOnceDoNotSlipPastTheBackOff(t *testing.T) {
 	h := newHouse(t)
 	h.person("ada@example.org")

@@ -481,7 +481,7 @@ func FuzzAuthenticate(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	a := &Auth{cfg: Config{InstanceID: "test"}.withDefaults(), now: newClock().Now, tenants: &tenantsFake{}, bySource: &backoff{}, byEmail: &backoff{},
+	a := &Auth{cfg: Config{InstanceID: "test"}.withDefaults(), now: newClock().Now, tenants: &tenantsFake{}, attempts: &attempts{bySource: &backoff{}, byName: &backoff{}},
 		dir: &directory{}}
 	a.m = newAuthMetrics(nil, a)
 	a.parser = a.newParser()
@@ -512,7 +512,7 @@ func BenchmarkAuthenticate(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	a := &Auth{cfg: Config{InstanceID: "test"}.withDefaults(), now: time.Now, tenants: &tenantsFake{}, bySource: &backoff{}, byEmail: &backoff{},
+	a := &Auth{cfg: Config{InstanceID: "test"}.withDefaults(), now: time.Now, tenants: &tenantsFake{}, attempts: &attempts{bySource: &backoff{}, byName: &backoff{}},
 		dir: &directory{}}
 	a.m = newAuthMetrics(nil, a)
 	a.parser = a.newParser()

@@ -314,11 +314,11 @@ func pubackCode(r ingest.Reason) byte {
 		return codePayloadInvalid
 	case ingest.ReasonNotAuthorized, ingest.ReasonDisabledTenant:
 		return codeNotAuthorized
-	case ingest.ReasonCeiling, ingest.ReasonUnauthenticated:
+	case ingest.ReasonCeiling, ingest.ReasonUnauthenticated, ingest.ReasonThrottled:
 		return codeQuotaExceeded
 	case ingest.ReasonNoConsumer:
 		return codeImplementation
-	case ingest.ReasonBackpressure, ingest.ReasonUnavailable:
+	case ingest.ReasonBackpressure, ingest.ReasonUnavailable, ingest.ReasonBusy:
 		return codeServerBusy
 	}
 	return codeUnspecified

@@ -24,6 +24,7 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -89,7 +90,8 @@ type Intake interface {
 	Refuse(p ingest.Packet, reason ingest.Reason)
 }
 
-// Verifier verifies device credentials. Any error is a refusal; the answer to the device never says which.
+// Verifier verifies device credentials. An error that wraps ErrBusy says that the credential was not judged, any other is a refusal;
+// the answer to the device never says which refusal.
 type Verifier interface {
 	Verify(ctx context.Context, c Claim) (Proof, error)
 }
@@ -107,7 +109,12 @@ type Claim struct {
 	Type   string // AccessToken, MQTTBasic or X509Certificate
 	ID     string
 	Secret string // of MQTTBasic only
+	From   netip.Addr
 }
+
+// ErrBusy says that a credential was not judged: too many are being checked, or its user name waits after wrong passwords. The
+// device is told that the server is busy, since it may have presented the right one.
+var ErrBusy = errors.New("broker: the credential cannot be checked now")
 
 // Proof is a verified credential.
 type Proof struct {

@@ -42,7 +42,7 @@ var ackCases = []conformCase{
 		c := x.connect(v)
 		for reason, code := range map[ingest.Reason]byte{
 			ingest.ReasonUndecodable: codePayloadInvalid, ingest.ReasonTooManyReadings: codePayloadInvalid, ingest.ReasonNotAuthorized: codeNotAuthorized,
-			ingest.ReasonDisabledTenant: codeNotAuthorized, ingest.ReasonCeiling: codeQuotaExceeded, ingest.ReasonUnauthenticated: codeQuotaExceeded,
+			ingest.ReasonDisabledTenant: codeNotAuthorized, ingest.ReasonCeiling: codeQuotaExceeded, ingest.ReasonUnauthenticated: codeQuotaExceeded, ingest.ReasonThrottled: codeQuotaExceeded,
 			ingest.ReasonNoConsumer: codeImplementation, "anything else": codeUnspecified,
 		} {
 			x.intake.answer = func(*ingest.Arrival) ingest.Answer {

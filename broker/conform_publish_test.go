@@ -19,8 +19,28 @@ var publishCases = []conformCase{
 			c.expect("each", puback(7))
 		}
 		x.expectStored("same", "same", "same")
-		if a := x.intake.seenArrivals(); a[0].Dup || !a[1].Dup || a[2].Dup || a[1].PacketID != 7 {
-			x.t.Error("the intake was not told which one says that it is a repeat")
+		if a := x.intake.seenArrivals(); a[0].Dup || a[1].Dup || a[2].Dup || a[1].PacketID != 7 {
+			x.t.Error("a message after the PUBACK counts as a repeat of the one before it")
+		}
+	}},
+	{"4.4.0-1 v3:4.4.0-1", "DUP counts on a new connection, until the identifier is used", 0, Config{}, func(x *bench, v byte) {
+		for _, clean := range []bool{false, true} {
+			var opts []func(*hello)
+			if !clean {
+				opts = append(opts, stays(v))
+			}
+			c := x.connect(v, opts...)
+			before := len(x.intake.seenArrivals())
+			for _, id := range []byte{7, 7, 8} {
+				c.send(publishPacket(v, qos1|dup, theEvents, uint16(id), "same"))
+				c.expect("each", puback(id))
+			}
+			a := x.intake.seenArrivals()[before:]
+			if !a[0].Dup || a[1].Dup || !a[2].Dup {
+				x.t.Errorf("clean %v: repeats %v %v %v", clean, a[0].Dup, a[1].Dup, a[2].Dup)
+			}
+			c.conn.Close()
+			synctest.Wait()
 		}
 	}},
 	{"3.3.1-2", "DUP at QoS 0", 0, Config{}, func(x *bench, v byte) {

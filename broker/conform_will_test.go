@@ -51,6 +51,7 @@ var willCases = []conformCase{
 	}},
 	{"3.14.4-3 3.1.2-10 v3:3.1.2-12", "a DISCONNECT removes the will", 0, Config{}, func(x *bench, v byte) {
 		x.connect(v, leaves(v, 0, 0)).send(goodbye)
+		synctest.Wait()
 		x.connect(v).conn.Close() // and one that has none leaves none
 		time.Sleep(time.Hour)
 		x.expectStored()

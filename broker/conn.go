@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -94,6 +95,7 @@ type conn struct {
 	service  service
 	pubsub   *pubsub // the sessions of the service
 	nc       net.Conn
+	from     netip.Addr
 	listener string
 	in       *bufio.Reader
 	binding  model.Binding
@@ -102,6 +104,8 @@ type conn struct {
 	assigned    string // the client id that the server chose, "" if the client has its own
 	version     byte
 	clean       bool
+	published   int      // at QoS 1 and 2, up to resendPhase
+	begun       []uint16 // packet identifiers of the first of them, see mayRepeat
 	problemInfo bool
 	keepAlive   time.Duration
 	maxPacket   uint32
@@ -143,7 +147,7 @@ type conn struct {
 func (b *Broker) newConn(s service, p *pubsub, nc net.Conn, in *bufio.Reader, hello *connect, id identity, proof Proof) *conn {
 	c := &conn{b: b, service: s, pubsub: p, nc: nc, in: in, binding: proof.Binding, topics: id.topics, clientID: id.client, version: hello.version,
 		suffixed: id.suffixed, unkept: id.suffixed || id.free, bridge: hello.bridge, clean: hello.clean, problemInfo: hello.problemInfo,
-		maxPacket: hello.maxPacket, will: hello.will, proofEnds: proof.Expires, asked: hello.expiry, done: make(chan struct{})}
+		maxPacket: hello.maxPacket, will: hello.will, proofEnds: proof.Expires, from: hello.from, asked: hello.expiry, done: make(chan struct{})}
 	if id.assigned {
 		c.assigned = hello.clientID
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"math"
+	"net/netip"
 	"strconv"
 	"strings"
 
@@ -26,6 +27,7 @@ type connect struct {
 	bridge                       bool // marked by the highest bit of the version, as mosquitto does
 	problemInfo                  bool // reason strings are welcome
 	shown                        certificate
+	from                         netip.Addr // the zero Addr where the connection has none
 }
 
 // will is a will message.

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"math"
 	"strings"
 	"sync"
@@ -92,7 +93,11 @@ func (d *devices) claims(p *connect) (identity, *refusal) {
 }
 
 func (d *devices) verify(ctx context.Context, p *connect, id *identity) (Proof, *refusal) {
+	id.claim.From = p.from
 	proof, err := d.b.deps.Verifier.Verify(ctx, id.claim)
+	if errors.Is(err, ErrBusy) {
+		return Proof{}, refuseBusy
+	}
 	if err != nil || proof.Tenant != id.tenant || !id.free && proof.Device != id.device {
 		return Proof{}, refuseIdentity
 	}

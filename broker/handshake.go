@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -53,7 +54,7 @@ func (b *Broker) greet(raw net.Conn, l *Listener) (in *conn) {
 		return nil
 	}
 	p, r := decodeConnect(body)
-	p.shown = shown
+	p.shown, p.from = shown, addressOf(nc)
 	if r == nil {
 		if in, r = b.admit(nc, buffer, &p, l); r == nil {
 			return in
@@ -64,6 +65,14 @@ func (b *Broker) greet(raw net.Conn, l *Listener) (in *conn) {
 	}
 	b.refuse(nc, p.version, r)
 	return nil
+}
+
+// addressOf is the address of the other side.
+func addressOf(nc net.Conn) netip.Addr {
+	if a, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
+		return a.AddrPort().Addr()
+	}
+	return netip.Addr{}
 }
 
 // countRefused counts a connection that is not established.

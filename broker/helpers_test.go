@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -124,6 +125,7 @@ type fakeVerifier struct {
 	mu     sync.Mutex
 	proofs map[Claim]Proof
 	hook   func()
+	err    error // of what is in no proof; nil: a refusal
 	calls  int
 }
 
@@ -136,8 +138,12 @@ func (v *fakeVerifier) Verify(_ context.Context, c Claim) (Proof, error) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	c.From = netip.Addr{} // a credential is good from every address
 	if p, ok := v.proofs[c]; ok {
 		return p, nil
+	}
+	if v.err != nil {
+		return Proof{}, v.err
 	}
 	return Proof{}, errors.New("no")
 }

@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"encoding/hex"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -288,6 +289,19 @@ func TestConnectionLimit(t *testing.T) {
 		if again.isClosed() {
 			t.Error("a takeover at the limit was refused")
 		}
+	})
+}
+
+// A credential that could not be checked may be the right one: the device is asked to come back, and not told that it is wrong.
+func TestACredentialThatCannotBeCheckedIsNotRefused(t *testing.T) {
+	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
+		x.verifier.err = fmt.Errorf("%w: the disk is on fire", ErrBusy)
+		answer := []byte{0x20, 2, 0, 3}
+		if v == mqtt5 {
+			answer = refusedConnack(codeServerBusy)
+		}
+		x.expectRefused(v, connectPacket(v, func(h *hello) { h.user = "acme:tok9" }), answer...)
+		x.connect(v) // whose credential is known
 	})
 }
 

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"math"
 	"regexp"
 	"strings"
@@ -111,7 +112,7 @@ func (o *openTopics) verify(ctx context.Context, p *connect, _ *identity) (Proof
 		return Proof{}, nil
 	}
 	tenant, credential, _ := strings.Cut(p.user, ":")
-	claim := Claim{Tenant: tenant, Type: AccessToken, ID: credential}
+	claim := Claim{Tenant: tenant, Type: AccessToken, ID: credential, From: p.from}
 	if p.password != "" {
 		claim.Type, claim.Secret = MQTTBasic, p.password
 	}
@@ -119,6 +120,9 @@ func (o *openTopics) verify(ctx context.Context, p *connect, _ *identity) (Proof
 		return Proof{}, refuseIdentity
 	}
 	proof, err := o.b.deps.Verifier.Verify(ctx, claim)
+	if errors.Is(err, ErrBusy) {
+		return Proof{}, refuseBusy
+	}
 	if err != nil || proof.Tenant != tenant {
 		return Proof{}, refuseIdentity
 	}

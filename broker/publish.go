@@ -2,6 +2,7 @@ package broker
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"time"
 
@@ -143,12 +144,33 @@ func reasonText(r ingest.Reason) string {
 	return "not the topic of this connection's device"
 }
 
+// resendPhase is how many publishes at the beginning of a connection may be repeats: a client has at most 256 of them in
+// flight (Config.ReceiveMaximum), and may send new ones in between.
+const resendPhase = 512
+
+// mayRepeat reports whether a publish may repeat one of an earlier connection. DUP alone does not say so: once a message is
+// acknowledged, its identifier begins a new one, whatever the flag (MQTT-4.3.2-5; 3.1.1: MQTT-4.3.2-2). So it counts only before the
+// identifier is used on this connection. A clean start makes no difference, although nothing can be repeated after one by the
+// standard: the common clients repeat all the same, and an acknowledgement that was lost must not double a reading.
+func (c *conn) mayRepeat(p *publish) bool {
+	if p.qos == 0 || c.published >= resendPhase {
+		return false
+	}
+	repeats := p.dup && !slices.Contains(c.begun, p.id)
+	if c.published++; c.published < resendPhase {
+		c.begun = append(c.begun, p.id)
+	} else {
+		c.begun = nil
+	}
+	return repeats
+}
+
 // accept hands an event, or a flat body, to the intake.
 func (c *conn) accept(p *publish, number uint64, flat bool) {
 	a := &ingest.Arrival{
 		Transport: ingest.TransportMQTT, Source: c.b.cfg.Source, Tenant: c.binding.Tenant, Topic: c.binding.Device,
-		Body: p.payload, Flat: flat,
-		Conn: &c.binding, ClientID: c.clientID, PacketID: p.id, Dup: p.dup, HoldFor: -1,
+		Body: p.payload, Flat: flat, From: c.from,
+		Conn: &c.binding, ClientID: c.clientID, PacketID: p.id, Dup: c.mayRepeat(p), HoldFor: -1,
 		CannotRefuse: c.version < mqtt5 || p.qos == 0,
 	}
 	if a.CannotRefuse {

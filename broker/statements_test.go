@@ -157,7 +157,7 @@ var statements = []chapter{
 		{"4.3.1-1", "4.3.1-1", "a PUBLISH at QoS 0 has no answer", conforming, "", ""},
 		{"4.3.2-1 4.3.2-2", "4.3.2-1", "a new message at QoS 1 has an unused identifier", conforming, "0x82 for an identifier in use", ""},
 		{"4.3.2-4 3.4.2-1", "4.3.2-2", "the PUBACK is sent after the receiver accepted ownership", conforming, "after the message is on disk", "TestPublishIsAcknowledgedOnlyWhenTheIntakeHasAnswered"},
-		{"4.3.2-5", "", "after the PUBACK the identifier starts a new message", conforming, "", ""},
+		{"4.3.2-5", "", "after the PUBACK the identifier starts a new message", conforming, "on the same connection; on a later one DUP repeats the newest message of that identifier if the payload is equal, since its PUBACK may have been lost, after a clean start too", ""},
 		{"3.4.2-2 3.4.2-3", "", "no reason string or user property that would make a PUBACK too large", conforming, "the reason is omitted, also if the client requests none", "TestReasonsRespectTheClientsWishes TestRepliesDoNotEchoUserProperties"},
 		{"4.3.3-1 4.3.3-2 4.3.3-3 4.3.3-4 4.3.3-5 4.3.3-6 4.3.3-7", "4.3.3-1", "the sender's duties at QoS 2", ofClients, "0x9B unless `broker.allow_qos2`", ""},
 		{"4.3.3-8 4.3.3-10 4.3.3-11 4.3.3-12 4.3.3-13", "4.3.3-2", "the receiver's duties at QoS 2: PUBREC, again for a repeat, PUBCOMP, then a new message", conforming, "with `broker.allow_qos2`", "TestQoS2WhereItIsAllowed"},

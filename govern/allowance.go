@@ -10,6 +10,8 @@ const (
 	unknownSlots            = 1024
 	unauthenticatedMessages = 100     // a second
 	unauthenticatedBytes    = 1 << 20 // a second
+	unauthenticatedHashes   = 5       // password hashes a second: each takes a core for 20 to 200 ms
+	hashBurst               = 20
 	unknownSlotsLifetime    = time.Minute
 )
 
@@ -91,11 +93,12 @@ type unauthenticated struct {
 	mu       sync.Mutex
 	messages *bucket
 	bytes    *bucket
+	hashes   *bucket
 }
 
 func newUnauthenticated(now func() time.Time) *unauthenticated {
 	return &unauthenticated{now: now, messages: newBucket(unauthenticatedMessages, unauthenticatedMessages, now()),
-		bytes: newBucket(unauthenticatedBytes, unauthenticatedBytes, now())}
+		bytes: newBucket(unauthenticatedBytes, unauthenticatedBytes, now()), hashes: newBucket(unauthenticatedHashes, hashBurst, now())}
 }
 
 // take draws on both buckets or on neither.
@@ -111,4 +114,17 @@ func (s *unauthenticated) take(messages, bytes int) bool {
 		return false
 	}
 	return true
+}
+
+// takeHash draws one password hash.
+func (s *unauthenticated) takeHash() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hashes.take(1, s.now())
+}
+
+func (s *unauthenticated) returnHash() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hashes.giveBack(1)
 }

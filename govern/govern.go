@@ -188,6 +188,19 @@ func (g *Govern) bucketOf(tenant string) *bucket {
 	return g.unknown.bucket(tenant)
 }
 
+// TakeHash admits a password hash for a sender that has proven nothing yet: 5 a second, and 20 at once after a quiet time, for all of
+// them together. ReturnHash gives it back once it has proven its sender.
+func (g *Govern) TakeHash() bool {
+	ok := g.unauthenticated.takeHash()
+	if !ok {
+		g.m.unauthenticatedRefused.Inc()
+	}
+	return ok
+}
+
+// ReturnHash gives back what TakeHash admitted.
+func (g *Govern) ReturnHash() { g.unauthenticated.returnHash() }
+
 // AdmitUnauthenticated admits a message of that many bytes without a valid credential.
 func (g *Govern) AdmitUnauthenticated(bytes int) bool { return g.TakeUnauthenticated(1, bytes) }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"strconv"
@@ -72,16 +73,16 @@ func (h *handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		return h.bodyFailed(tenant, len(body), err)
 	}
 	if to.flat {
-		return h.one(ctx, h.telemetry(to, r.Header, body))
+		return h.one(ctx, h.telemetry(r, to, body))
 	}
 	events, err := ingest.SplitArray(body, h.cfg.MaxEvents)
 	switch {
 	case err == nil && events == nil:
-		return h.one(ctx, h.arrival(tenant, body))
+		return h.one(ctx, h.arrival(r, tenant, body))
 	case err != nil:
 		return h.refuse(tenant, len(body), ingest.ReasonUndecodable, response{http.StatusBadRequest, err.Error(), 0})
 	}
-	return h.all(ctx, tenant, events)
+	return h.all(ctx, r, tenant, events)
 }
 
 // address is what a path names.
@@ -139,15 +140,16 @@ func (h *handler) bodyFailed(tenant string, read int, err error) response {
 	return h.refuse(tenant, read, ReasonUnreadable, response{http.StatusBadRequest, "the body could not be read", 0})
 }
 
-func (h *handler) arrival(tenant string, body []byte) *ingest.Arrival {
-	return &ingest.Arrival{Transport: ingest.TransportHTTP, Source: h.cfg.Source, Tenant: tenant, Body: body}
+func (h *handler) arrival(r *http.Request, tenant string, body []byte) *ingest.Arrival {
+	from, _ := netip.ParseAddrPort(r.RemoteAddr) // of a listener that has no such addresses: the zero Addr
+	return &ingest.Arrival{Transport: ingest.TransportHTTP, Source: h.cfg.Source, Tenant: tenant, From: from.Addr(), Body: body}
 }
 
 // telemetry is the arrival of a flat body: the path names the device, and the header holds its credential.
-func (h *handler) telemetry(to address, head http.Header, body []byte) *ingest.Arrival {
-	a := h.arrival(to.tenant, body)
+func (h *handler) telemetry(r *http.Request, to address, body []byte) *ingest.Arrival {
+	a := h.arrival(r, to.tenant, body)
 	a.Topic, a.Flat = to.device, true
-	a.Credential, a.Fault = credentialOf(head)
+	a.Credential, a.Fault = credentialOf(r.Header)
 	return a
 }
 
@@ -157,10 +159,10 @@ func (h *handler) one(ctx context.Context, a *ingest.Arrival) response {
 	return responseTo(<-answered)
 }
 
-func (h *handler) all(ctx context.Context, tenant string, events [][]byte) response {
+func (h *handler) all(ctx context.Context, r *http.Request, tenant string, events [][]byte) response {
 	arrivals := make([]*ingest.Arrival, len(events))
 	for i, e := range events {
-		arrivals[i] = h.arrival(tenant, e)
+		arrivals[i] = h.arrival(r, tenant, e)
 	}
 	type about struct {
 		ingest.Answer
@@ -197,6 +199,10 @@ func responseTo(a ingest.Answer) response {
 			answer = overCeiling
 		case ingest.ReasonUnauthenticated:
 			answer = response{http.StatusTooManyRequests, "too many requests", ceilingRetry}
+		case ingest.ReasonThrottled:
+			answer = response{http.StatusTooManyRequests, "too many wrong passwords", max(a.RetryAfter, ceilingRetry)}
+		case ingest.ReasonBusy:
+			answer = response{http.StatusServiceUnavailable, "too many credentials are being checked", ceilingRetry}
 		case ingest.ReasonBackpressure:
 			answer = response{http.StatusServiceUnavailable, "the platform is behind, nothing was stored", backpressureRetry}
 		}

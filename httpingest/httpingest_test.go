@@ -195,6 +195,8 @@ func TestStatuses(t *testing.T) {
 		{name: "bucket empty and the body too large", full: true, body: strings.Repeat("x", 1<<20+1), status: 429, text: "the tenant is over its ingest ceiling", retryAfter: "1", counted: ingest.ReasonCeiling},
 		{name: "over the ceiling", answer: refused(ingest.ReasonCeiling), status: 429, text: "the tenant is over its ingest ceiling", retryAfter: "1", reached: true},
 		{name: "unauthenticated", answer: refused(ingest.ReasonUnauthenticated), status: 429, text: "too many requests", retryAfter: "1", reached: true},
+		{name: "a user name that waits", answer: ingest.Answer{Outcome: ingest.Refused, Reason: ingest.ReasonThrottled, RetryAfter: 17}, status: 429, text: "too many wrong passwords", retryAfter: "17", reached: true},
+		{name: "too many credentials", answer: refused(ingest.ReasonBusy), status: 503, text: "too many credentials are being checked", retryAfter: "1", reached: true},
 		{name: "backpressure", answer: refused(ingest.ReasonBackpressure), status: 503, text: "the platform is behind, nothing was stored", retryAfter: "10", reached: true},
 		{name: "failed hand-over", answer: refused(ingest.ReasonUnavailable), status: 503, text: "the event could not be stored", reached: true},
 		{name: "withheld", answer: ingest.Answer{Outcome: ingest.Withheld}, status: 503, text: "the event could not be stored", reached: true},

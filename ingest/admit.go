@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"errors"
+	"time"
 
 	"weir/model"
 	"weir/spool"
@@ -24,6 +25,7 @@ const noRoom = "the instance has no room for new events"
 func (in *Intake) take(ctx context.Context, m *arrival) bool {
 	if m.unauthenticated {
 		if in.deps.Ceiling.TakeUnauthenticated(1, len(m.Body)) {
+			gathered(ctx, m.stamp)
 			return true
 		}
 		in.over(m, ReasonUnauthenticated)
@@ -34,6 +36,20 @@ func (in *Intake) take(ctx context.Context, m *arrival) bool {
 	}
 	in.over(m, ReasonCeiling)
 	return false
+}
+
+// gatherEvery is the pace at which messages of unauthenticated senders reach the log.
+const gatherEvery = 100 * time.Millisecond
+
+// gathered waits until the next tenth of a second, so that the messages of unauthenticated senders share the commits of the log: one
+// commit for each of them would let anyone wear out the flash.
+func gathered(ctx context.Context, now model.Stamp) {
+	t := time.NewTimer(gatherEvery - time.Duration(now.Mono)%gatherEvery)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
 }
 
 // takeReadings takes n readings from the ceiling of the message's tenant.
@@ -132,6 +148,9 @@ func (in *Intake) admitAll(ctx context.Context, ms []*arrival) (bad int) {
 	if unauthenticated > 0 && !in.deps.Ceiling.TakeUnauthenticated(unauthenticated, bytes) {
 		in.over(first, ReasonUnauthenticated)
 		return 0
+	}
+	if unauthenticated > 0 {
+		gathered(ctx, first.stamp)
 	}
 	if !in.roomy(ctx, first) {
 		in.metrics.backpressured.Inc()

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -174,6 +175,64 @@ func TestARepeatOfTheTransportIsTheSameMessage(t *testing.T) {
 	w.apply()
 	if l := w.ledger(); l[store.OutcomeStored] != 4 || l[store.OutcomeDuplicate] != 1 {
 		t.Errorf("ledger: %v", l)
+	}
+}
+
+// A client that takes the lowest free identifier uses the same one again and again: what it sent before the newest message with it
+// was acknowledged to it, and cannot be what it repeats.
+func TestARepeatIsComparedWithTheNewestMessageOfItsIdentifier(t *testing.T) {
+	t.Parallel()
+	s := newSeen(time.Hour, 1<<20, 0)
+	r := func(id uint16, payload byte) *model.Record {
+		return &model.Record{ClientID: "c", PacketID: id, Dup: true, Hash: [16]byte{payload}}
+	}
+	for _, payload := range []byte{20, 21} {
+		s.addRepeat(r(1, payload))
+		s.addRepeat(r(2, payload))
+	}
+	for id := range uint16(2) {
+		if s.isRepeat(r(id+1, 20)) || !s.isRepeat(r(id+1, 21)) {
+			t.Errorf("identifier %d: the newest message is not what a repeat is compared with", id+1)
+		}
+	}
+	if s.isRepeat(r(3, 21)) {
+		t.Error("a message with an identifier that was not used is a repeat")
+	}
+}
+
+// Pages of version 1 are read for ever: what they hold is known until the client has sent as much as it can have in flight.
+func TestRepeatsOfAnEarlierVersionAreKnown(t *testing.T) {
+	t.Parallel()
+	r := func(id uint16) *model.Record {
+		return &model.Record{ClientID: "c", PacketID: id, Dup: true, Hash: [16]byte{1, 2, 3, 4, 5, 6, 7, 8}}
+	}
+	page := []byte{1, 1, 'c', 14, 2} // version, client, time 7, two messages
+	for id := range uint16(2) {
+		page = binary.LittleEndian.AppendUint64(page, legacyHash(r(id+1)))
+	}
+	s := newSeen(time.Hour, 1<<20, 0)
+	if err := s.load(store.SeenPage{Kind: seenRepeats, Body: page}); err != nil {
+		t.Fatal(err)
+	}
+	if !s.isRepeat(r(1)) || !s.isRepeat(r(2)) || s.isRepeat(r(3)) {
+		t.Error("what a page of version 1 holds is not known")
+	}
+	s.written = 1 << 20 // all pages are written again
+	again := newSeen(time.Hour, 1<<20, 0)
+	f := s.freeze(8)
+	for _, p := range f.pages() {
+		if err := again.load(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !again.isRepeat(r(1)) || !again.isRepeat(r(2)) {
+		t.Error("it is gone after a checkpoint")
+	}
+	for id := range uint16(legacyFor) {
+		again.addRepeat(r(id + 100))
+	}
+	if again.isRepeat(r(1)) || again.clients["c"].legacy != nil {
+		t.Error("it is kept for ever")
 	}
 }
 

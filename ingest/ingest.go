@@ -6,6 +6,7 @@ package ingest
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"weir/internal/setting"
@@ -31,6 +32,8 @@ type Arrival struct {
 	// Credential is what the sender presents outside a flat body or a decoded message, such as in a header. It counts like one in
 	// an ingest event.
 	Credential Credential
+	// From is the address of the sender, the zero Addr where there is none: wrong passwords are counted by it too.
+	From netip.Addr
 	// Fault is what the transport found wrong outside the body, fit to be sent to the device: the message is refused as undecodable.
 	Fault string
 	// Conn is the device that something outside the body vouches for: a connection, a handshake, the topic of a trusted
@@ -79,6 +82,8 @@ const (
 	ReasonTooLarge        Reason = "too-large"
 	ReasonUnavailable     Reason = "log-unavailable" // the hand-over to the log failed
 	ReasonNoConsumer      Reason = "no-consumer"     // a topic that nothing reads yet
+	ReasonThrottled       Reason = "throttled"       // the user name waits after wrong passwords: the credential was not looked at
+	ReasonBusy            Reason = "busy"            // too many credentials are being checked
 	ReasonUnauthenticated Reason = "unauthenticated" // over the ceiling that all unauthenticated senders share
 	ReasonDisabledTenant  Reason = "tenant-disabled"
 

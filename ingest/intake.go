@@ -2,12 +2,16 @@ package ingest
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"weir/internal/lograte"
+	"weir/internal/trickle"
 	"weir/model"
 	"weir/spool"
 	"weir/store"
@@ -30,9 +34,22 @@ type Proof struct {
 	Device     string
 }
 
-// VerifyFunc verifies a credential that a body presents. The proof counts with model.VerdictOK only; an error says that
-// the credential could not be looked up, and its message must not be accepted.
-type VerifyFunc func(ctx context.Context, tenant string, c Credential) (Proof, model.Verdict, error)
+// Claim is a credential that a message presents.
+type Claim struct {
+	Tenant string
+	Credential
+	From netip.Addr
+	// Spend is called before a password hash runs; false says that no hash is allowed now.
+	Spend func() bool
+}
+
+// ErrSpent says that a credential was not judged because Claim.Spend did not allow it.
+var ErrSpent = errors.New("ingest: a password hash was not allowed")
+
+// VerifyFunc verifies a credential that a message presents. The proof counts with model.VerdictOK only. An error says that the
+// credential was not judged, and its message must not be accepted: ErrSpent, a *model.Error with CodeThrottled while the user name
+// waits after wrong passwords or with CodeUnavailable while too many are being checked, else a fault.
+type VerifyFunc func(ctx context.Context, c Claim) (Proof, model.Verdict, error)
 
 // Ceiling hands out readings. Known reports whether a tenant of that name exists.
 type Ceiling interface {
@@ -41,6 +58,10 @@ type Ceiling interface {
 	Wait(ctx context.Context, tenant string, readings int, timeout time.Duration) bool
 	Empty(tenant string) bool
 	TakeUnauthenticated(messages, bytes int) bool
+	// TakeHash draws on the password hashes that all unauthenticated senders share. ReturnHash gives one back, for a sender that
+	// has proven itself by it.
+	TakeHash() bool
+	ReturnHash()
 }
 
 // Pressure reports how full the log is.
@@ -62,7 +83,6 @@ type SealFunc func(ad string, plain []byte) ([]byte, error)
 type IntakeConfig struct {
 	AuthSettings
 	HoldSettings
-	RejectedQueue int // copies of refused bodies on their way to the rejected-payload buffer, 256 when 0
 }
 
 // IntakeDeps are the intake's collaborators.
@@ -74,8 +94,8 @@ type IntakeDeps struct {
 	Ceiling  Ceiling
 	Pressure Pressure
 	Seal     SealFunc
-	// KeepRejected stores a copy of a body that was refused as unreadable.
-	KeepRejected func(ctx context.Context, d *store.DeadLetter) error
+	// KeepRejected stores copies of bodies that were refused as unreadable, in one transaction.
+	KeepRejected func(ctx context.Context, ds []*store.DeadLetter) error
 	// Tap shows messages as they end; nil shows them nowhere.
 	Tap      *Tap
 	Logger   *slog.Logger
@@ -87,16 +107,15 @@ type Intake struct {
 	cfg      atomic.Pointer[effectiveConfig]
 	deps     IntakeDeps
 	metrics  *intakeMetrics
-	rejected chan *store.DeadLetter
+	rejected *trickle.Queue[*store.DeadLetter]
+	faults   lograte.Every // credentials that could not be looked up
 	shut     atomic.Bool
 }
 
 // NewIntake returns an intake. Run stores the copies of refused bodies until its context ends.
 func NewIntake(cfg IntakeConfig, deps IntakeDeps) *Intake {
-	if cfg.RejectedQueue == 0 {
-		cfg.RejectedQueue = 256
-	}
-	in := &Intake{deps: deps, metrics: newIntakeMetrics(deps.Registry), rejected: make(chan *store.DeadLetter, cfg.RejectedQueue)}
+	in := &Intake{deps: deps, metrics: newIntakeMetrics(deps.Registry)}
+	in.rejected = trickle.NewQueue(copiesPerSecond, copyBurst, deps.KeepRejected, in.lostCopies)
 	in.Set(cfg)
 	return in
 }
@@ -109,7 +128,6 @@ type effectiveConfig struct {
 }
 
 // Set changes what an event must prove and whether publishes wait, for what arrives from now on and for what waits already.
-// The length of the queue stays.
 func (in *Intake) Set(cfg IntakeConfig) {
 	f := &effectiveConfig{IntakeConfig: cfg}
 	f.over, f.end = context.WithCancel(context.Background())
@@ -122,17 +140,13 @@ func (in *Intake) Set(cfg IntakeConfig) {
 func (in *Intake) Config() IntakeConfig { return in.cfg.Load().IntakeConfig }
 
 // Run writes the copies of refused bodies to the rejected-payload buffer.
-func (in *Intake) Run(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case d := <-in.rejected:
-			if err := in.deps.KeepRejected(ctx, d); err != nil && ctx.Err() == nil {
-				in.metrics.rejectedLost.Inc()
-				in.deps.Logger.Warn("the copy of a refused body could not be stored", "error", err)
-			}
-		}
+func (in *Intake) Run(ctx context.Context) error { return in.rejected.Run(ctx) }
+
+// lostCopies counts copies that the rejected-payload buffer did not get.
+func (in *Intake) lostCopies(n int, err error) {
+	in.metrics.rejectedLost.Add(float64(n))
+	if err != nil {
+		in.deps.Logger.Warn("copies of refused bodies could not be stored", "copies", n, "error", err)
 	}
 }
 
@@ -154,6 +168,7 @@ type arrival struct {
 	// readings is what the message takes from a bucket; a message that carries none counts as one.
 	readings        int
 	unauthenticated bool
+	hashed          bool            // TakeHash gave one
 	held            context.Context // of a positive HoldFor, once it is held: ends with that time
 	release         context.CancelFunc
 	answer          Answer // set when it ended already
@@ -251,7 +266,7 @@ func (in *Intake) end(m *arrival, o Outcome, r Reason, text string) {
 	m.answer, m.ended = Answer{Outcome: o, Reason: r, Text: text}, true
 	in.show(m, counted, text)
 	switch {
-	case r == ReasonCeiling || r == ReasonUnauthenticated:
+	case r == ReasonCeiling || r == ReasonUnauthenticated || r == ReasonBusy:
 		m.answer.RetryAfter = 1
 	case r == ReasonBackpressure:
 		m.answer.RetryAfter = 10

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"time"
 
 	"weir/model"
 	"weir/store"
@@ -40,11 +41,7 @@ func (in *Intake) judge(ctx context.Context, m *arrival) {
 	m.readings = max(1, ev.Message.Readings())
 	in.metrics.decoded.Inc()
 	if err := in.vouch(ctx, m, &ev); err != nil {
-		in.deps.Logger.Error("a credential could not be looked up", "error", err)
-		in.end(m, Refused, ReasonUnavailable, "the credential cannot be checked now")
-		return
-	}
-	if m.ended {
+		in.unjudged(m, err)
 		return
 	}
 	switch {
@@ -96,10 +93,16 @@ func (in *Intake) vouch(ctx context.Context, m *arrival, ev *Decoded) error {
 		}
 		return nil
 	}
-	proof, verdict, err := in.deps.Verify(ctx, m.Tenant, ev.Credential)
+	proof, verdict, err := in.deps.Verify(ctx, Claim{Tenant: m.Tenant, Credential: ev.Credential, From: m.From, Spend: func() bool {
+		m.hashed = in.deps.Ceiling.TakeHash()
+		return m.hashed
+	}})
 	if err != nil || verdict != model.VerdictOK {
 		r.Verdict = verdict
 		return err
+	}
+	if m.hashed {
+		in.deps.Ceiling.ReturnHash()
 	}
 	if r.Device == "" {
 		r.Device = proof.Device
@@ -112,29 +115,76 @@ func (in *Intake) vouch(ctx context.Context, m *arrival, ev *Decoded) error {
 	return nil
 }
 
+// unjudged ends a message whose credential was not judged: the sender may have presented the right one, so that it must learn that
+// nothing was stored.
+func (in *Intake) unjudged(m *arrival, err error) {
+	code := model.CodeOf(err)
+	switch {
+	case errors.Is(err, ErrSpent):
+		in.over(m, ReasonUnauthenticated)
+	case code == model.CodeThrottled:
+		in.end(m, Refused, ReasonThrottled, "too many wrong passwords for this user name, try again later")
+		m.answer.RetryAfter = retryAfterOf(err)
+	case code == model.CodeUnavailable:
+		in.end(m, Refused, ReasonBusy, "too many credentials are being checked, try again")
+	default:
+		if held, ok := in.faults.Allow(m.stamp.Wall.Time()); ok {
+			in.deps.Logger.Error("a credential could not be looked up", "error", err, "others", held)
+		}
+		in.end(m, Refused, ReasonUnavailable, "the credential cannot be checked now")
+	}
+}
+
+// retryAfterOf is the wait in seconds that a refusal with CodeThrottled carries.
+func retryAfterOf(err error) int {
+	if e, ok := errors.AsType[*model.Error](err); ok {
+		if after, ok := e.Ext["retryAfterSeconds"].(int); ok {
+			return after
+		}
+	}
+	return 1
+}
+
 // unreadable refuses a body that is no ingest event. Where the transport cannot express that it is acknowledged through the
 // log instead, sealed, and ends as a dead letter; where it can, a copy goes to the rejected-payload buffer for the operator.
 func (in *Intake) unreadable(m *arrival, r Reason, why string) {
 	in.metrics.undecoded.Inc()
 	m.rec.Message = nil
+	if !m.CannotRefuse {
+		in.end(m, Refused, r, why)
+		in.keepCopy(m, r, why)
+		return
+	}
 	sealed, err := in.deps.Seal(rawAD(m.Tenant), m.Body)
 	if err != nil {
 		in.deps.Logger.Error("a body cannot be sealed", "error", err)
 		in.end(m, Refused, ReasonUnavailable, "the event could not be stored")
 		return
 	}
-	if m.CannotRefuse {
-		m.rec.Kind, m.rec.Why, m.rec.Verdict, m.rec.Raw = model.KindRaw, why, model.VerdictOK, sealed
+	m.rec.Kind, m.rec.Why, m.rec.Verdict, m.rec.Raw = model.KindRaw, why, model.VerdictOK, sealed
+}
+
+// The bounds of the copies that go to the rejected-payload buffer.
+const (
+	maxCopy         = 4 << 10 // bytes of a body
+	copiesPerSecond = 20
+	copyBurst       = 100
+)
+
+// keepCopy hands the beginning of a refused body to the rejected-payload buffer, unless too many came lately: those are only
+// counted.
+func (in *Intake) keepCopy(m *arrival, r Reason, why string) {
+	if !in.rejected.Take(time.Duration(m.stamp.Mono)) {
+		in.lostCopies(1, nil)
 		return
 	}
-	in.end(m, Refused, r, why)
-	d := &store.DeadLetter{Tenant: m.line.tenant, Occurred: m.stamp.Wall.Micros(), Kind: store.DeadLetterIngest, Reason: string(r), Source: m.Source,
-		Summary: why, Subject: m.Topic, Unauthenticated: true, Bytes: int64(len(m.Body)) + 256, Record: sealed}
-	select {
-	case in.rejected <- d:
-	default:
-		in.metrics.rejectedLost.Inc()
+	sealed, err := in.deps.Seal(rawAD(m.Tenant), m.Body[:min(len(m.Body), maxCopy)])
+	if err != nil {
+		in.lostCopies(1, err)
+		return
 	}
+	in.rejected.Put(&store.DeadLetter{Tenant: m.line.tenant, Occurred: m.stamp.Wall.Micros(), Kind: store.DeadLetterIngest, Reason: string(r),
+		Source: m.Source, Summary: why, Subject: m.Topic, Unauthenticated: true, Bytes: int64(len(sealed)) + 256, Record: sealed})
 }
 
 func rawAD(tenant string) string { return tenant + "/ingest/raw" }

@@ -27,13 +27,13 @@ func newIntakeMetrics(reg prometheus.Registerer) *intakeMetrics {
 		limited:         counter("weir_eventsources_total_msg_rate_limited", "Messages refused because of an ingest ceiling."),
 		backpressured:   counter("weir_eventsources_total_msg_backpressured", "Messages refused because the log is filling up."),
 		failedAppends:   counter("weir_ingest_failed_appends_total", "Messages that could not be appended to the log."),
-		rejectedLost:    counter("weir_ingest_refused_copies_dropped_total", "Copies of refused bodies dropped because the queue of the rejected-payload buffer was full."),
+		rejectedLost:    counter("weir_ingest_refused_copies_dropped_total", "Copies of refused bodies that were not kept: more than 20 a second came, or they could not be stored."),
 		presenceRefused: counter("weir_ingest_presence_refused_total", "Presence transitions refused; a later check repairs them."),
 		strayBytes:      counter("weir_ingest_refused_packet_bytes_total", "Bytes of packets refused before they were decoded into messages."),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_ingest_refused_messages_total",
 			Help: "Messages refused or dropped by a transport, by reason."}, []string{"reason"}),
 	}
-	for _, r := range []Reason{ReasonCeiling, ReasonBackpressure, ReasonUnauthenticated, ReasonTooManyReadings, ReasonTooLarge, ReasonUnavailable} {
+	for _, r := range []Reason{ReasonCeiling, ReasonBackpressure, ReasonUnauthenticated, ReasonThrottled, ReasonBusy, ReasonTooManyReadings, ReasonTooLarge, ReasonUnavailable} {
 		m.refused.WithLabelValues(string(r)) // what turns away at a bound is shown from the start
 	}
 	if reg != nil {

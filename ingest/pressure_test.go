@@ -279,7 +279,7 @@ func paperIntake(failClosed bool) (*Intake, *paperLog, *dial, *testCeiling) {
 	d.turn(false, false)
 	return NewIntake(IntakeConfig{AuthSettings: AuthSettings{DeviceAuth: AuthRequired}, HoldSettings: HoldSettings{FailClosed: failClosed}}, IntakeDeps{Log: log, Counts: NewTransportCounts(NewListening(func() time.Duration { return 0 })),
 		Stamp: func() model.Stamp { return model.Stamp{Wall: 1} }, Ceiling: c, Pressure: d, Tap: NewTap(func() model.Nanos { return 1 }, nil), Logger: slog.New(slog.DiscardHandler),
-		Verify: func(context.Context, string, Credential) (Proof, model.Verdict, error) {
+		Verify: func(context.Context, Claim) (Proof, model.Verdict, error) {
 			return Proof{Credential: 7, DeviceID: 1, Device: "d1"}, model.VerdictOK, nil
 		}}), log, d, c
 }

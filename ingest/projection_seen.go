@@ -22,6 +22,7 @@ const (
 
 const (
 	seenVersion      = 1
+	repeatVersion    = 2         // of pages of repeats; version 1 is read as well
 	altIDVersion     = 2         // of pages of altIds; version 1 is read as well
 	altIDCost        = 40        // bytes of memory an altId takes, its share of the table included
 	repeatsPerClient = 1024      // messages remembered per client
@@ -131,6 +132,7 @@ type seen struct {
 type repeats struct {
 	client     string
 	ring       []uint64
+	legacy     []uint64 // of pages of version 1, until the client has sent as much as it can have in flight
 	next       int
 	added      int // since the last checkpoint
 	at         model.Nanos
@@ -141,18 +143,37 @@ func newSeen(window time.Duration, maxBytes, maxRepeats int64) *seen {
 	return &seen{window: window, maxBytes: maxBytes, maxRepeats: cmp.Or(maxRepeats, repeatsBytes), altIDs: map[[16]byte]struct{}{}, clients: map[string]*repeats{}}
 }
 
-// repeatHash identifies a message among those of its client.
+// repeatHash identifies a message among those of its client: the packet identifier in the upper 16 bits, below it a part of the hash
+// of the payload.
 func repeatHash(r *model.Record) uint64 {
+	return binary.LittleEndian.Uint64(r.Hash[:8])<<16>>16 | uint64(r.PacketID)<<48
+}
+
+// legacyHash is repeatHash in pages of version 1.
+func legacyHash(r *model.Record) uint64 {
 	return binary.LittleEndian.Uint64(r.Hash[:8]) ^ uint64(r.PacketID)<<48 ^ uint64(r.PacketID)
 }
 
-// isRepeat reports whether the record says it may be a repeat and equals one of its client's last messages.
+// legacyFor is how many messages a client sends until none of before can be in flight.
+const legacyFor = 256
+
+// isRepeat reports whether the record says that it may be a repeat, and equals the newest message of its client with that packet
+// identifier: an identifier is used again only when the message before was acknowledged to the client.
 func (s *seen) isRepeat(r *model.Record) bool {
 	if !r.Dup || r.PacketID == 0 {
 		return false
 	}
 	c := s.clients[r.ClientID]
-	return c != nil && slices.Contains(c.ring, repeatHash(r))
+	if c == nil {
+		return false
+	}
+	h := repeatHash(r)
+	for i := range len(c.ring) {
+		if one := c.ring[(c.next+2*len(c.ring)-1-i)%len(c.ring)]; one>>48 == h>>48 {
+			return one == h
+		}
+	}
+	return slices.Contains(c.legacy, legacyHash(r))
 }
 
 // addRepeat remembers the record as one of its client's last messages.
@@ -163,6 +184,10 @@ func (s *seen) addRepeat(r *model.Record) {
 	c := s.client(r.ClientID)
 	c.at = max(c.at, r.Received.Wall)
 	s.push(c, repeatHash(r))
+	if c.legacy != nil && len(c.ring) >= legacyFor {
+		s.clientBytes -= 8 * int64(cap(c.legacy))
+		c.legacy = nil
+	}
 	c.added = min(c.added+1, repeatsPerClient)
 	for s.clientBytes > s.maxRepeats && s.oldest != c {
 		s.evict(s.oldest)
@@ -216,7 +241,7 @@ func (s *seen) unlink(c *repeats) {
 func (s *seen) evict(c *repeats) {
 	s.unlink(c)
 	delete(s.clients, c.client)
-	s.clientBytes -= clientOverhead + int64(len(c.client)) + 8*int64(cap(c.ring))
+	s.clientBytes -= clientOverhead + int64(len(c.client)) + 8*int64(cap(c.ring)+cap(c.legacy))
 }
 
 func (s *seen) push(c *repeats, h uint64) {
@@ -229,6 +254,16 @@ func (s *seen) push(c *repeats, h uint64) {
 	}
 	c.ring[c.next] = h
 	c.next = (c.next + 1) % repeatsPerClient
+}
+
+// pushLegacy adds an entry of a page of version 1; pages come oldest first.
+func (s *seen) pushLegacy(c *repeats, h uint64) {
+	if len(c.legacy) >= repeatsPerClient {
+		c.legacy = c.legacy[1:]
+	}
+	before := cap(c.legacy)
+	c.legacy = append(c.legacy, h)
+	s.clientBytes += 8 * int64(cap(c.legacy)-before)
 }
 
 // last returns the newest n entries of a ring, oldest first.
@@ -275,11 +310,13 @@ func (s *seen) freeze(now model.Nanos) frozenSeen {
 		s.pages = s.pages[1:]
 	}
 	f.dropBefore = oldest.Micros()
-	rings := s.freezeRepeats(now, func(c *repeats) int { return c.added })
+	rings := s.pack(repeatVersion, now, func(c *repeats) []uint64 { return c.last(min(c.added, len(c.ring))) })
 	if n := pageBytes(rings); s.written+n > 2*s.clientBytes+repeatsPage || s.written > repeatsPage && 2*n > s.clientBytes {
 		// Most of what is in the store was overtaken, or nearly all is to be written anyhow: all rings are written again, and
 		// the old pages are removed.
-		rings, f.renew, s.written = s.freezeRepeats(now, func(c *repeats) int { return len(c.ring) }), true, 0
+		legacy := s.pack(seenVersion, now, func(c *repeats) []uint64 { return c.legacy })
+		rings = append(legacy, s.pack(repeatVersion, now, func(c *repeats) []uint64 { return c.last(len(c.ring)) })...)
+		f.renew, s.written = true, 0
 	}
 	s.written += pageBytes(rings)
 	for c := s.oldest; c != nil; c = c.more {
@@ -304,24 +341,24 @@ func pageBytes(pages []store.SeenPage) (n int64) {
 	return n
 }
 
-// freezeRepeats packs the newest entries of each client, as many as count says, least recently active client first.
-func (s *seen) freezeRepeats(now model.Nanos, count func(*repeats) int) (add []store.SeenPage) {
-	body := []byte{seenVersion}
+// pack writes pages of what entries says of each client, least recently active client first.
+func (s *seen) pack(version byte, now model.Nanos, entries func(*repeats) []uint64) (add []store.SeenPage) {
+	body := []byte{version}
 	flush := func() {
 		if len(body) > 1 {
 			add = append(add, store.SeenPage{Kind: seenRepeats, LastTime: now.Micros(), Body: body})
-			body = []byte{seenVersion}
+			body = []byte{version}
 		}
 	}
 	for c := s.oldest; c != nil; c = c.more {
-		n := min(count(c), len(c.ring))
-		if n == 0 {
+		hashes := entries(c)
+		if len(hashes) == 0 {
 			continue
 		}
 		body = wire.AppendString(body, c.client)
 		body = binary.AppendVarint(body, int64(c.at))
-		body = binary.AppendUvarint(body, uint64(n))
-		for _, h := range c.last(n) {
+		body = binary.AppendUvarint(body, uint64(len(hashes)))
+		for _, h := range hashes {
 			body = binary.LittleEndian.AppendUint64(body, h)
 		}
 		if len(body) > repeatsPage {
@@ -340,6 +377,7 @@ func (s *seen) load(p store.SeenPage) error {
 	case seenAltIDs:
 		known, load = altIDVersion, s.loadAltIDs
 	case seenRepeats:
+		known = repeatVersion
 	default:
 		return fmt.Errorf("seen page %d is of unknown kind %q", p.ID, p.Kind)
 	}
@@ -359,7 +397,11 @@ func (s *seen) loadRepeats(p store.SeenPage) error {
 		c := s.client(r.String())
 		c.at = model.Nanos(r.Varint())
 		for range r.Count(8) {
-			s.push(c, r.Uint64())
+			if p.Body[0] == seenVersion {
+				s.pushLegacy(c, r.Uint64())
+			} else {
+				s.push(c, r.Uint64())
+			}
 		}
 	}
 	return r.End()

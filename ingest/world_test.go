@@ -94,6 +94,7 @@ type testCeiling struct {
 	known           map[string]bool
 	left            int // -1: no end
 	unauthenticated int
+	hashes          int // -1: no end
 }
 
 func (c *testCeiling) Known(tenant string) bool { return c.known[tenant] }
@@ -113,6 +114,17 @@ func (c *testCeiling) Take(_ string, n int) bool {
 func (c *testCeiling) Wait(_ context.Context, tenant string, n int, _ time.Duration) bool {
 	return c.Take(tenant, n)
 }
+func (c *testCeiling) TakeHash() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hashes--
+	return c.hashes >= 0
+}
+func (c *testCeiling) ReturnHash() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hashes++
+}
 func (c *testCeiling) TakeUnauthenticated(n, _ int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -131,7 +143,7 @@ func newWorld(t testing.TB, change ...func(*world)) *world {
 	t.Helper()
 	w := &world{t: t, dir: t.TempDir(), cfg: testConfig(), gcfg: IntakeConfig{AuthSettings: AuthSettings{DeviceAuth: AuthRequired}},
 		clock:   &testClock{wall: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)},
-		ceiling: &testCeiling{known: map[string]bool{"acme": true, "other": true}, left: -1, unauthenticated: 1000}, ring: make(chan *store.DeadLetter, 100)}
+		ceiling: &testCeiling{known: map[string]bool{"acme": true, "other": true}, left: -1, unauthenticated: 1000, hashes: 1000}, ring: make(chan *store.DeadLetter, 100)}
 	for _, f := range change {
 		f(w)
 	}
@@ -164,7 +176,12 @@ func (w *world) open() {
 	w.control = w.applier.deps.Controller
 	w.intake = NewIntake(w.gcfg, IntakeDeps{Log: w.log, Counts: w.counts, Stamp: w.time.Stamp, Ceiling: w.ceiling, Pressure: NewGauge(GaugeConfig{Log: w.log}),
 		Seal: func(_ string, b []byte) ([]byte, error) { return b, nil }, Verify: w.verify, Logger: slog.New(slog.DiscardHandler),
-		Tap: w.tap, KeepRejected: func(_ context.Context, d *store.DeadLetter) error { w.ring <- d; return nil }})
+		Tap: w.tap, KeepRejected: func(_ context.Context, ds []*store.DeadLetter) error {
+			for _, d := range ds {
+				w.ring <- d
+			}
+			return nil
+		}})
 }
 
 func (w *world) newApplier(log spool.Log, st store.Store) *Applier {
@@ -200,11 +217,11 @@ func (w *world) restart() {
 	w.open()
 }
 
-func (w *world) verify(_ context.Context, tenant string, c Credential) (Proof, model.Verdict, error) {
+func (w *world) verify(_ context.Context, c Claim) (Proof, model.Verdict, error) {
 	switch {
 	case c.Type == "X509_CERTIFICATE":
 		return Proof{}, model.VerdictNotSupported, nil
-	case tenant == "acme" && c.Type == "ACCESS_TOKEN" && c.ID == "token-1":
+	case c.Tenant == "acme" && c.Type == "ACCESS_TOKEN" && c.ID == "token-1":
 		return Proof{Credential: 7, DeviceID: 1, Device: "d1"}, model.VerdictOK, nil
 	}
 	return Proof{}, model.VerdictBad, nil

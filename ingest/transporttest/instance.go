@@ -100,7 +100,7 @@ func (in *Instance) open() {
 	listening.Open()
 	in.Intake = ingest.NewIntake(ingest.IntakeConfig{AuthSettings: ingest.AuthSettings{DeviceAuth: ingest.AuthRequired}}, ingest.IntakeDeps{Log: in.log, Counts: in.counts, Stamp: clock.Stamp,
 		Verify: in.verifyBody, Ceiling: in.ceiling, Pressure: in.pressure, Seal: func(_ string, b []byte) ([]byte, error) { return b, nil },
-		KeepRejected: func(context.Context, *store.DeadLetter) error { return nil }, Logger: logger})
+		KeepRejected: func(context.Context, []*store.DeadLetter) error { return nil }, Logger: logger})
 	var life context.Context
 	life, in.stop = context.WithCancel(ctx)
 	in.running.Go(func() { _ = in.Intake.Run(life) })
@@ -161,8 +161,8 @@ func (in *Instance) Verify(tenant, token string) (b model.Binding, ok bool) {
 	return model.Binding{}, false
 }
 
-func (in *Instance) verifyBody(_ context.Context, tenant string, c ingest.Credential) (ingest.Proof, model.Verdict, error) {
-	b, ok := in.Verify(tenant, c.ID)
+func (in *Instance) verifyBody(_ context.Context, c ingest.Claim) (ingest.Proof, model.Verdict, error) {
+	b, ok := in.Verify(c.Tenant, c.ID)
 	if !ok {
 		return ingest.Proof{}, model.VerdictBad, nil
 	}
@@ -246,6 +246,8 @@ func (c *ceiling) TakeUnauthenticated(int, int) bool {
 	defer c.mu.Unlock()
 	return !c.unproven
 }
+func (c *ceiling) TakeHash() bool { return true }
+func (c *ceiling) ReturnHash()    {}
 
 // pressure is a log that is full when the test says so.
 type pressure struct {
