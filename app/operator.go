@@ -33,7 +33,7 @@ func (o *operator) Start(ctx, life context.Context) error {
 		Ready: o.ready.Load, Effective: o.effective, Reloads: o.reloads, SetupLink: o.setupLink, Connections: o.connections,
 		Background: o.running.Go, Log: o.log, Metrics: o.metrics, Memory: o.memory, Store: o.store.db, Spool: o.spool.log, Vault: o.store.vault,
 		Series: o.applier.series, Applier: o.applier.ingest, Clock: o.spool.clock, Tap: o.applier.tap, Edges: o.applier.edges, Gauge: o.intake.gauge, Files: o.lock.files,
-		LastStop: o.spool.lastStop})
+		LastStop: o.spool.lastStop, Writes: o.spool.writes})
 	keep := upkeep.Maintained{Store: o.store.db, Series: o.applier.series, Applier: o.applier.ingest, Clock: o.spool.clock, Effective: o.effective,
 		Look: o.look, Log: o.log, Metrics: o.metrics}
 	o.retention = upkeep.NewRetention(keep)

@@ -15,6 +15,7 @@ import (
 	"weir/internal/build"
 	"weir/model"
 	"weir/operate"
+	"weir/spool"
 	"weir/store"
 )
 
@@ -27,6 +28,7 @@ type logStore struct {
 	counts    *ingest.TransportCounts
 	listening *ingest.Listening
 	clock     *ingest.Clock
+	writes    *spool.Budget
 	gap       *ingest.LogGap // what of the log is known to be lost since the start
 	changes   uint64         // of the registry, as of the start
 	foreign   string         // where a log of another store was set aside, "" when there was none
@@ -58,7 +60,8 @@ func (s *logStore) Start(ctx, _ context.Context) error {
 		s.lastStop.Evidence = operate.Evidence(operate.ReadRunning(s.cfg.DataDir), machine.Traces())
 	}
 	s.noteRunning(machine)
-	log := logOptions{UnsyncedBytes: s.budget.of(unsyncedShare), TailBytes: s.budget.of(tailShare),
+	s.writes = spool.NewBudget(s.cfg.Spool.BudgetSettings)
+	log := logOptions{Stretch: s.writes.Interval, UnsyncedBytes: s.budget.of(unsyncedShare), TailBytes: s.budget.of(tailShare),
 		Capacity: s.cfg.Ingest.Capacity, CommitSettings: s.cfg.Spool.CommitSettings, Sync: s.opt.Sync, Meta: s.counts, Logger: s.base.log, Registerer: s.metrics}
 	if restored != nil {
 		log.NewEpoch, log.MinEpoch = true, restored.Epoch

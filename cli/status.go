@@ -53,6 +53,9 @@ func printStatus(w io.Writer, s *operate.Status) {
 	if s.Written != nil {
 		row("written", "%s", s.Written.String())
 	}
+	if s.WriteBudget != nil {
+		row("write budget", "%s", s.WriteBudget.String(health.Bytes))
+	}
 	row("rules", "%d running in %s", s.Rules.Rules, count(s.Rules.Profiles, "profile"))
 	if s.Site != nil {
 		row("site", "%s", printable(siteText(s.Site)))

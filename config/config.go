@@ -92,6 +92,7 @@ type Ingest struct {
 // Spool is about the durable log.
 type Spool struct {
 	spool.CommitSettings
+	spool.BudgetSettings
 	ingest.CheckpointSettings
 	ingest.DiskSettings
 }

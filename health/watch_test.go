@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/test/need"
+	"weir/spool"
 )
 
 // watchWorld is a watch over a gauge, a counter and a histogram, with a clock that is moved.
@@ -190,19 +191,27 @@ func TestWrittenBytesAreReportedPerReadingAndPerDay(t *testing.T) {
 	if got, want := few.String(), "1.0 MiB since the start"; got != want {
 		t.Errorf("the writes of the start count for few readings: %s, want %s", got, want)
 	}
-	if f := Wear(w).Look(t.Context()); f.Result != OK {
+	if f := Wear(w, nil).Look(t.Context()); f.Result != OK {
 		t.Errorf("15 GiB a day: %+v", f)
 	}
 	w.PerDay = 60 << 30
-	if f := Wear(w).Look(t.Context()); f.Result != Warning || !strings.Contains(f.Hint, "spool.commit_interval") {
+	if f := Wear(w, nil).Look(t.Context()); f.Result != Warning || !strings.Contains(f.Hint, "spool.write_budget") {
 		t.Errorf("60 GiB a day: %+v", f)
 	}
 	w.Span = time.Minute
-	if f := Wear(w).Look(t.Context()); f.Result != OK {
+	if f := Wear(w, nil).Look(t.Context()); f.Result != OK {
 		t.Errorf("a minute says nothing: %+v", f)
 	}
-	if f := Wear(nil).Look(t.Context()); f.Result != Skipped {
+	if f := Wear(nil, nil).Look(t.Context()); f.Result != Skipped {
 		t.Errorf("unknown: %+v", f)
+	}
+	b := &spool.BudgetState{PerDay: 20 << 30, Today: 3 << 30, CommitIntervalMillis: 70}
+	if f := Wear(nil, b).Look(t.Context()); f.Result != OK || f.Text != "write budget: 3.0 GiB of 20 GiB today; commits wait 70 ms for it" {
+		t.Errorf("within its budget: %+v", f)
+	}
+	b.Exhausted = true
+	if f := Wear(nil, b).Look(t.Context()); f.Result != Warning || !strings.Contains(f.Hint, "spool.commit_interval_max") {
+		t.Errorf("a budget that cannot be kept: %+v", f)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"weir/spool"
 )
 
 // Writing is the amount that a process writes to its disk, which wears flash.
@@ -79,14 +81,19 @@ func (m *Meter) Writing() *Writing {
 // wornPerDay wears out a card of 32 GB with a rating of 30 TB within two years.
 const wornPerDay = 40 << 30
 
-// Wear checks how much a process writes to its disk. w is nil when the system does not report it.
-func Wear(w *Writing) Check {
+// Wear checks how much a process writes to its disk. w is nil when the system does not report it, b without a write budget.
+func Wear(w *Writing, b *spool.BudgetState) Check {
 	return Check{"disk-wear", func(context.Context) Finding {
 		switch {
+		case b != nil && b.Exhausted:
+			return Warn("let devices send several readings at once, raise spool.commit_interval_max (acknowledgements come later by that), or "+
+				"raise spool.write_budget", "the write budget cannot be kept: %s", b.String(Bytes))
+		case b != nil:
+			return Good("write budget: %s", b.String(Bytes))
 		case w == nil:
 			return Skip("the system does not report the bytes that this process writes")
 		case w.Span >= leastSpan && w.PerDay > wornPerDay:
-			return Warn("on flash, turn spool.commit_interval up (100ms gathers more into a flush; acknowledgements come later by that), "+
+			return Warn("on flash, set spool.write_budget, such as 20GiB a day (commits then wait longer where they must, and acknowledgements with them), "+
 				"let devices send several readings at once, or raise spool.head_age", "%s", w)
 		}
 		return Good("%s", w)

@@ -56,7 +56,7 @@ func (o *Operator) checks(m health.Machine, q DoctorQuery) []health.Check {
 		m.DiskKind(dir),
 		m.Space(dir, log.MaxBytes-log.DiskBytes),
 		m.Sync(dir),
-		health.Wear(o.vitals.writing()),
+		health.Wear(o.vitals.writing(), o.writeBudget()),
 		{ID: "root-key", Look: func(context.Context) health.Finding {
 			return rootKeyFinding(rootkey.Options{File: RootKeyPath(o.deps.Config), Env: o.deps.Getenv("WEIR_ROOT_KEY"), SealedUnder: o.deps.Vault.KeyID()})
 		}},

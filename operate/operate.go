@@ -91,6 +91,7 @@ type Deps struct {
 	Tap        *ingest.Tap
 	Edges      *hub.Hub[model.Edge]
 	Gauge      *ingest.Gauge
+	Writes     *spool.Budget
 	Files      int // that may be open, 0 for any number
 	LastStop   LastStop
 }

@@ -10,6 +10,7 @@ import (
 	"weir/health"
 	"weir/internal/memory"
 	"weir/model"
+	"weir/spool"
 	"weir/store"
 )
 
@@ -45,10 +46,12 @@ type Status struct {
 	// Alerts are the names of those that fire, of weir alerts.
 	Alerts []string `json:"alerts"`
 	// Written is what goes to the disk, nil where the system does not say.
-	Written    *health.Writing `json:"written,omitempty"`
-	Unbalanced int             `json:"unbalancedHours"` // ledger lines that do not balance
-	LedgerGaps int             `json:"ledgerGaps"`
-	Site       *SiteStatus     `json:"site,omitempty"` // nil: no site file was applied since the start
+	Written *health.Writing `json:"written,omitempty"`
+	// WriteBudget is nil without spool.write_budget.
+	WriteBudget *spool.BudgetState `json:"writeBudget,omitempty"`
+	Unbalanced  int                `json:"unbalancedHours"` // ledger lines that do not balance
+	LedgerGaps  int                `json:"ledgerGaps"`
+	Site        *SiteStatus        `json:"site,omitempty"` // nil: no site file was applied since the start
 	// Reload is how the last reload of the configuration ended, nil when there was none.
 	Reload *ReloadReport `json:"reload,omitempty"`
 	// Certificate is nil when there is none.
@@ -115,6 +118,7 @@ func (o *Operator) status(ctx context.Context, _ None) (*Status, error) {
 	}
 	s.Connections, s.MaxConnections = o.deps.Connections()
 	s.Alerts, s.Written = o.vitals.shown()
+	s.WriteBudget = o.writeBudget()
 	s.Reload = o.deps.Reloads.Last()
 	s.Certificate = o.certificateStatus()
 	switch err := o.stored(ctx, s); {
@@ -124,6 +128,14 @@ func (o *Operator) status(ctx context.Context, _ None) (*Status, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// writeBudget is where the write budget stands, nil without one.
+func (o *Operator) writeBudget() *spool.BudgetState {
+	if s := o.deps.Writes.State(); s.PerDay > 0 {
+		return &s
+	}
+	return nil
 }
 
 // stored adds what stands in the database.

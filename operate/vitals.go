@@ -8,6 +8,7 @@ import (
 
 	"weir/health"
 	"weir/model"
+	"weir/spool"
 	"weir/store"
 )
 
@@ -50,6 +51,16 @@ func newVitals(o *Operator, m health.Machine) *vitals {
 	o.deps.Metrics.MustRegister(v.pending, v.lag, v.stalled, v.unbalanced, v.free, v.size, v.dead, v.losses,
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "weir_ingest_readings_stored_total", Help: "Readings stored since the start."},
 			func() float64 { return float64(o.deps.Applier.ReadingsStored()) }))
+	budget := func(name, help string, value func(spool.BudgetState) float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value(o.deps.Writes.State()) })
+	}
+	o.deps.Metrics.MustRegister(
+		budget("weir_spool_write_budget_bytes", "Bytes that may be written per day, 0 without a budget.", func(s spool.BudgetState) float64 { return float64(s.PerDay) }),
+		budget("weir_disk_written_today_bytes", "Bytes written since the day began in UTC, or since the start when that was later.", func(s spool.BudgetState) float64 { return float64(s.Today) }),
+		budget("weir_spool_stretched_commit_interval_seconds", "Time that commits wait to keep the write budget.", func(s spool.BudgetState) float64 { return s.CommitIntervalMillis / 1000 }),
+		budget("weir_spool_write_budget_exhausted", "1 while the write budget is exceeded although commits wait as long as they may.", func(s spool.BudgetState) float64 {
+			return map[bool]float64{true: 1}[s.Exhausted]
+		}))
 	if _, err := m.Written(); err == nil {
 		o.deps.Metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "weir_disk_written_bytes_total",
 			Help: "Bytes that this process wrote to disks, as counted by the kernel."}, v.written))
@@ -92,9 +103,13 @@ func (v *vitals) look(ctx context.Context, now time.Time) {
 		v.free.Set(float64(fs.FreeBytes))
 		v.size.Set(float64(fs.Bytes))
 	}
-	if n, err := v.machine.Written(); err == nil {
+	n, err := v.machine.Written()
+	if err == nil {
 		v.meter.Sample(now, n, v.o.deps.Applier.ReadingsStored())
+	} else {
+		n = -1
 	}
+	v.o.deps.Writes.Sample(now, n, v.o.deps.Spool.Stats().Batches)
 	if now.Sub(v.ledgered) >= ledgerTick {
 		v.ledgered = now
 		v.lookAtLedger(ctx, now)

@@ -77,6 +77,9 @@ type GatherOptions struct {
 	UnsyncedBytes int64 // bound of the bytes not yet synced, at least MinUnsynced
 	// Interval is the time to gather before a commit; negative: Auto.
 	Interval time.Duration
+	// Stretch, with the automatic interval, says how long a batch gathers at least, to spare the disk: nothing but a full batch ends
+	// it earlier. 0: as long as is worthwhile. nil: always so.
+	Stretch func() time.Duration
 	// Blocked is called when an append begins to wait for the unsynced bound; nil: not called.
 	Blocked func()
 }
@@ -85,6 +88,9 @@ type GatherOptions struct {
 func NewGatherer(c Committer, opt GatherOptions) *Gatherer {
 	if opt.Blocked == nil {
 		opt.Blocked = func() {}
+	}
+	if opt.Stretch == nil {
+		opt.Stretch = func() time.Duration { return 0 }
 	}
 	return &Gatherer{committer: c, opt: opt, wake: make(chan struct{}, 1), flushNow: make(chan struct{}, 1)}
 }
@@ -315,7 +321,7 @@ func (g *Gatherer) awaitWork() bool {
 // linger gathers more entries for the next batch: a commit costs the same for one as for many. With the automatic
 // interval it ends when most of the senders that can append have done so.
 func (g *Gatherer) linger(closing bool) {
-	wait := g.pause()
+	wait, stretched := g.pause()
 	if wait <= 0 || closing {
 		return
 	}
@@ -324,7 +330,7 @@ func (g *Gatherer) linger(closing bool) {
 	default:
 	}
 	g.mu.Lock()
-	g.goal = g.gathers()
+	g.goal = g.gathers(stretched)
 	enough := g.enough()
 	g.mu.Unlock()
 	if enough {
@@ -338,14 +344,19 @@ func (g *Gatherer) linger(closing bool) {
 	}
 }
 
-func (g *Gatherer) pause() time.Duration {
-	switch {
-	case g.opt.Interval >= 0:
-		return g.opt.Interval
-	case g.flush > slowFlush:
-		return min(g.flush/2, maxLinger)
+// pause returns the longest time to gather, and whether the senders that have appended do not end it.
+func (g *Gatherer) pause() (_ time.Duration, stretched bool) {
+	if g.opt.Interval >= 0 {
+		return g.opt.Interval, true
 	}
-	return fastLinger
+	auto := fastLinger
+	if g.flush > slowFlush {
+		auto = min(g.flush/2, maxLinger)
+	}
+	if stretch := g.opt.Stretch(); stretch > 0 {
+		return max(stretch, auto), true
+	}
+	return auto, false
 }
 
 // gathers returns the number of entries that ends the gathering early. The senders answered by the last batch and those
@@ -353,9 +364,9 @@ func (g *Gatherer) pause() time.Duration {
 // the other's flush. A fast disk leaves a fifth to arrive during its flush, and of many senders waits only for enough to
 // make a commit cheap, so that the processors have work meanwhile; when the senders do not wait for acknowledgements, a
 // batch gathers for the time of a few flushes. The caller holds mu.
-func (g *Gatherer) gathers() int {
+func (g *Gatherer) gathers(stretched bool) int {
 	switch {
-	case g.opt.Interval >= 0:
+	case stretched:
 		return math.MaxInt
 	case g.flush > slowFlush:
 		return g.senders

@@ -132,6 +132,31 @@ func TestAGathererServesAnyCommitter(t *testing.T) {
 	})
 }
 
+// A stretched batch is not ended by the senders that have appended, and the automatic interval comes back without a restart.
+func TestABatchIsStretched(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var stretch atomic.Int64
+		m := &memory{}
+		g := gather(t, m, GatherOptions{Interval: Auto, Stretch: func() time.Duration { return time.Duration(stretch.Load()) }})
+		answered := func() (after time.Duration) {
+			t.Helper()
+			begun, done := time.Now(), make(chan time.Duration, 1)
+			if err := g.Append(t.Context(), []Entry{{Done: func(model.Offset, error) { done <- time.Since(begun) }}}); err != nil {
+				t.Fatal(err)
+			}
+			return <-done
+		}
+		answered() // the first batch knows no senders
+		for _, want := range []time.Duration{0, 70 * time.Millisecond, 250 * time.Millisecond, 0} {
+			stretch.Store(int64(want))
+			if got := answered(); got != want {
+				t.Errorf("stretched to %v: answered after %v", want, got)
+			}
+		}
+	})
+}
+
 func TestHowManyAreGathered(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -144,7 +169,7 @@ func TestHowManyAreGathered(t *testing.T) {
 		{time.Millisecond, time.Second, 1000, math.MaxInt},
 	} {
 		g := &Gatherer{flush: c.flush, senders: c.senders, opt: GatherOptions{Interval: c.interval}}
-		if got := g.gathers(); got != c.goal {
+		if got := g.gathers(c.interval >= 0); got != c.goal {
 			t.Errorf("%d senders, a flush of %v, interval %v: %d, want %d", c.senders, c.flush, c.interval, got, c.goal)
 		}
 	}

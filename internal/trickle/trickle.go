@@ -1,5 +1,5 @@
 // Package trickle keeps what anyone can cause from costing more than a trickle of it: a queue takes some items a second, and hands
-// those of a second over together.
+// them over once a second: the first after a quiet time at once, what comes meanwhile together.
 package trickle
 
 import (
@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	gather    = time.Second // for which items wait for others
+	gather    = time.Second // between two times of handing over
 	lastWrite = 2 * time.Second
 )
 
@@ -78,14 +78,13 @@ func (q *Queue[T]) Run(ctx context.Context) error {
 			return nil
 		case <-q.wake:
 		}
+		q.write(ctx)
 		t := time.NewTimer(gather)
 		select {
 		case <-ctx.Done():
-			t.Stop()
-			continue
 		case <-t.C:
 		}
-		q.write(ctx)
+		t.Stop()
 	}
 }
 

@@ -33,12 +33,21 @@ func TestItemsAreHandedOverTogether(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- q.Run(ctx) }()
+		q.Put(1)
+		synctest.Wait()
+		if len(writes) != 1 {
+			t.Errorf("the first waits: %v", writes)
+		}
 		for range burst + 3 {
 			q.Put(1)
 		}
+		synctest.Wait()
+		if len(writes) != 1 {
+			t.Errorf("those that follow do not wait: %v", writes)
+		}
 		time.Sleep(gather + time.Millisecond)
 		synctest.Wait()
-		if len(writes) != 1 || writes[0] != burst || lost != 3 {
+		if len(writes) != 2 || writes[1] != burst || lost != 3 {
 			t.Errorf("writes of %v items, %d lost", writes, lost)
 		}
 		fail = errors.New("disk on fire")
@@ -55,7 +64,7 @@ func TestItemsAreHandedOverTogether(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if len(writes) != 3 || writes[2] != 1 {
+		if len(writes) != 4 || writes[3] != 1 {
 			t.Errorf("the end wrote %v", writes)
 		}
 	})

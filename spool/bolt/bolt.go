@@ -88,7 +88,7 @@ func Open(dir string, opt Options) (*Log, error) {
 	if l.metrics, err = newMetrics(opt.Registerer, l); err != nil {
 		return nil, errors.Join(err, l.closeCurrent())
 	}
-	l.gatherer = spool.NewGatherer(committer{l}, spool.GatherOptions{UnsyncedBytes: opt.UnsyncedBytes, Interval: time.Duration(opt.CommitInterval), Blocked: l.metrics.blocked.Inc})
+	l.gatherer = spool.NewGatherer(committer{l}, spool.GatherOptions{UnsyncedBytes: opt.UnsyncedBytes, Interval: time.Duration(opt.CommitInterval), Stretch: opt.Stretch, Blocked: l.metrics.blocked.Inc})
 	go l.run()
 	return l, nil
 }

@@ -33,11 +33,12 @@ const (
 // Options of a log. The zero value is usable: every zero means the default, except CommitInterval, where it means
 // no wait (Auto is the product's default).
 type Options struct {
-	spool.Capacity             // of the batches that are not trimmed
-	spool.CommitSettings       // how long the committer gathers before it commits; negative: Auto
-	SpanBytes            int64 // size at which the next file is started; at most an eighth of MaxBytes
-	UnsyncedBytes        int64 // bound of the bytes not yet synced; at least one largest group
-	TailBytes            int64 // memory for batches that readers have not read yet, values included by estimate
+	spool.Capacity                            // of the batches that are not trimmed
+	spool.CommitSettings                      // how long the committer gathers before it commits; negative: Auto
+	Stretch              func() time.Duration // see spool.GatherOptions; nil: commits are not stretched
+	SpanBytes            int64                // size at which the next file is started; at most an eighth of MaxBytes
+	UnsyncedBytes        int64                // bound of the bytes not yet synced; at least one largest group
+	TailBytes            int64                // memory for batches that readers have not read yet, values included by estimate
 	// Sync, when set, wraps each batch's durable step: it calls sync once and returns its error, and may hold,
 	// delay or fail it. A batch is stored only when both return nil.
 	Sync func(sync func() error) error
