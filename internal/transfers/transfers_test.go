@@ -1,0 +1,168 @@
+package transfers
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// message is a transfer in a test.
+type message struct {
+	*Slot
+	stopped bool
+	entered time.Duration // how long it waited; 0 while it waits
+}
+
+func enter(s *Slots, owner string) *message {
+	m := &message{}
+	began := time.Now()
+	go func() {
+		m.Slot = s.Enter(context.Background(), owner, func() {
+			m.stopped = true
+			m.Leave()
+		})
+		m.entered = time.Since(began)
+	}()
+	synctest.Wait()
+	return m
+}
+
+// TestAnOwnerHasAQuarter: a further message of it waits, those of others do not.
+func TestAnOwnerHasAQuarter(t *testing.T) {
+	for _, slots := range []int{1, 4, 5, 8, 32} {
+		synctest.Test(t, func(t *testing.T) {
+			s := New(slots)
+			var all []*Slot
+			for s.Len() < max(slots/ownerShare, 1) {
+				all = append(all, s.TryEnter("a", func() {}))
+			}
+			if s.TryEnter("a", func() {}) != nil {
+				t.Errorf("of %d one owner has %d and another one", slots, len(all))
+			}
+			for i := s.Len(); i < s.Max(); i++ {
+				all = append(all, s.TryEnter(fmt.Sprint(i), func() {}))
+			}
+			if s.TryEnter("last", func() {}) != nil || s.Len() != slots {
+				t.Errorf("of %d %d are taken", slots, s.Len())
+			}
+			for _, slot := range all {
+				slot.Leave()
+				slot.Leave() // again, does nothing
+			}
+			if s.Len() != 0 || len(s.owned) != 0 {
+				t.Errorf("%d, %v are left", s.Len(), s.owned)
+			}
+		})
+	}
+}
+
+// TestAFreedSlotGoesToTheFirstThatMayHaveIt: one whose owner has its share lets others by.
+func TestAFreedSlotGoesToTheFirstThatMayHaveIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(4)
+		a, b, c, d := enter(s, "a"), enter(s, "b"), enter(s, "c"), enter(s, "d")
+		for _, m := range []*message{a, b, c, d} {
+			if !m.Complete() { // none can be stopped
+				t.Fatal("stopped")
+			}
+		}
+		a2, e, f := enter(s, "a"), enter(s, "e"), enter(s, "f")
+		b.Leave()
+		synctest.Wait()
+		if a2.Slot != nil || e.Slot == nil || f.Slot != nil {
+			t.Error("not the first that may have it")
+		}
+		a.Leave()
+		synctest.Wait()
+		if a2.Slot == nil || f.Slot != nil {
+			t.Error("not the first")
+		}
+		for _, m := range []*message{c, d, a2, e} {
+			m.Leave()
+		}
+		synctest.Wait()
+		f.Leave()
+	})
+}
+
+// TestAStalledMessageIsStoppedWhileOthersWait: and only then, and only one that is in the way.
+func TestAStalledMessageIsStoppedWhileOthersWait(t *testing.T) {
+	for name, c := range map[string]struct {
+		slots   int
+		arrives int // of the first message, ten times a second
+		waiter  string
+		after   time.Duration // the other one's wait; 0: it waits on
+	}{
+		"stalled before":             {1, 0, "b", time.Nanosecond},
+		"drips":                      {1, 10, "b", 2 * time.Second},
+		"at the minimum rate":        {1, minRate / 10 * 12 / 10, "b", 0},
+		"in the way of its owner":    {4, 0, "a", time.Nanosecond},
+		"dripping, of its own owner": {4, 10, "a", 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := New(c.slots)
+				first := enter(s, "a")
+				for range 60 * 10 {
+					first.Arrived(c.arrives)
+					time.Sleep(time.Second / 10)
+				}
+				if first.stopped {
+					t.Fatal("stopped though no other waits")
+				}
+				second := enter(s, c.waiter)
+				for range 10 * 10 {
+					first.Arrived(c.arrives)
+					time.Sleep(time.Second / 10)
+				}
+				synctest.Wait()
+				switch {
+				case c.after == 0:
+					if first.stopped || second.Slot != nil {
+						t.Error("stopped")
+					}
+					first.Leave()
+					synctest.Wait()
+				case !first.stopped || second.Slot == nil || second.entered > c.after:
+					t.Errorf("stopped %v, the other one waited for %v", first.stopped, second.entered)
+				case first.Complete():
+					t.Error("it is complete though it was stopped")
+				}
+				second.Leave()
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) { // another owner's is not in the way
+		s := New(8)
+		other, a, b := enter(s, "x"), enter(s, "a"), enter(s, "a")
+		time.Sleep(time.Minute)
+		a.Arrived(1)
+		c := enter(s, "a")
+		if other.stopped || a.stopped || !b.stopped || c.Slot == nil {
+			t.Errorf("stopped %v %v %v", other.stopped, a.stopped, b.stopped)
+		}
+		for _, m := range []*message{other, a, c} {
+			m.Leave()
+		}
+	})
+}
+
+// TestGivingUp: a message that waits no longer takes no slot.
+func TestGivingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(1)
+		a := s.TryEnter("a", func() {})
+		a.Complete()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if s.Enter(ctx, "b", func() {}) != nil {
+			t.Error("two have one slot")
+		}
+		a.Leave()
+		if s.Len() != 0 || len(s.waiting) != 0 {
+			t.Errorf("%d taken, %d wait", s.Len(), len(s.waiting))
+		}
+	})
+}
