@@ -74,6 +74,7 @@ func (h *handler) post(w http.ResponseWriter, r *http.Request) {
 		maximum = min(maximum, maxAnonymousBody)
 	}
 	if r.ContentLength > maximum {
+		w.Header().Set("Connection", "close") // or the server would read some of the body first
 		reply(w, http.StatusBadRequest, engine.Refuse(bodyError(&http.MaxBytesError{Limit: maximum}, maximum)))
 		return
 	}

@@ -25,14 +25,21 @@ type Slots struct {
 
 	mu      sync.Mutex
 	held    []*Slot
-	owned   map[string]int
-	waiting []*waiter // in the order in which they came
+	waiting []*waiter         // in the order in which they came
+	owners  map[string]*owner // those that hold a slot or wait for one
+	grants  uint64
+}
+
+// owner is what an owner has. Owners take turns: a free slot goes to the one whose last one is longest ago.
+type owner struct {
+	held, waiting int
+	last          uint64 // grants when it got a slot, 0 for never
 }
 
 // Slot is one message that is being received.
 type Slot struct {
 	slots *Slots
-	owner string
+	name  string // of the owner
 	stop  func()
 	once  sync.Once
 
@@ -51,7 +58,7 @@ type waiter struct {
 
 // New returns so many slots.
 func New(n int) *Slots {
-	return &Slots{max: n, maxOwned: max(n/ownerShare, 1), owned: map[string]int{}}
+	return &Slots{max: n, maxOwned: max(n/ownerShare, 1), owners: map[string]*owner{}}
 }
 
 // Max is the number of slots, Len how many are taken.
@@ -65,52 +72,81 @@ func (s *Slots) Len() int {
 
 // TryEnter takes a slot when that needs no waiting, else it returns nil. stop is called, at most once, when the message is to be
 // stopped because it does not arrive; it must not block, and its caller has to Leave then as always.
-func (s *Slots) TryEnter(owner string, stop func()) *Slot {
+func (s *Slots) TryEnter(name string, stop func()) *Slot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.free(owner) {
+	if !s.free(name) {
 		return nil
 	}
-	return s.take(&Slot{slots: s, owner: owner, stop: stop})
+	return s.take(&Slot{slots: s, name: name, stop: stop})
 }
 
 // Enter is TryEnter, but waits for a slot; nil when ctx ends first.
-func (s *Slots) Enter(ctx context.Context, owner string, stop func()) *Slot {
-	s.mu.Lock()
-	slot := &Slot{slots: s, owner: owner, stop: stop}
-	if s.free(owner) {
-		defer s.mu.Unlock()
-		return s.take(slot)
+func (s *Slots) Enter(ctx context.Context, name string, stop func()) *Slot {
+	if slot := s.TryEnter(name, stop); slot != nil {
+		return slot
 	}
-	w := &waiter{slot, make(chan struct{})}
-	s.waiting = append(s.waiting, w)
-	s.mu.Unlock()
+	w := s.wait(&Slot{slots: s, name: name, stop: stop})
 	tick := time.NewTicker(stallTime)
 	defer tick.Stop()
 	for {
-		s.stopStalled(owner)
+		s.stopStalled(name)
 		select {
 		case <-w.ready:
-			return slot
+			return w.slot
 		case <-tick.C:
 		case <-ctx.Done():
 			if s.abandon(w) {
 				return nil
 			}
-			return slot // it was granted at the same moment
+			return w.slot // it was granted at the same moment
 		}
 	}
 }
 
+// of returns what an owner has.
+func (s *Slots) of(name string) *owner {
+	o := s.owners[name]
+	if o == nil {
+		o = &owner{}
+		s.owners[name] = o
+	}
+	return o
+}
+
+// tidy removes an owner that has nothing left.
+func (s *Slots) tidy(name string) {
+	if o := s.owners[name]; o.held == 0 && o.waiting == 0 {
+		delete(s.owners, name)
+	}
+}
+
 // free reports whether the owner may have a slot now.
-func (s *Slots) free(owner string) bool { return len(s.held) < s.max && s.owned[owner] < s.maxOwned }
+func (s *Slots) free(name string) bool {
+	o := s.owners[name]
+	return len(s.held) < s.max && (o == nil || o.held < s.maxOwned)
+}
 
 func (s *Slots) take(slot *Slot) *Slot {
 	now := time.Now()
 	slot.last, slot.mark = now, now
 	s.held = append(s.held, slot)
-	s.owned[slot.owner]++
+	s.grants++
+	o := s.of(slot.name)
+	o.held++
+	o.last = s.grants
 	return slot
+}
+
+// wait adds a waiter. Its slot may have come free meanwhile.
+func (s *Slots) wait(slot *Slot) *waiter {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := &waiter{slot, make(chan struct{})}
+	s.waiting = append(s.waiting, w)
+	s.of(slot.name).waiting++
+	s.grant()
+	return w
 }
 
 // abandon removes a waiter; false when it has its slot already.
@@ -121,18 +157,27 @@ func (s *Slots) abandon(w *waiter) bool {
 	if i < 0 {
 		return false
 	}
-	s.waiting = slices.Delete(s.waiting, i, i+1)
+	s.remove(i)
+	s.tidy(w.slot.name)
 	return true
 }
 
+// remove takes a waiter from those that wait.
+func (s *Slots) remove(i int) *waiter {
+	w := s.waiting[i]
+	s.waiting = slices.Delete(s.waiting, i, i+1)
+	s.of(w.slot.name).waiting--
+	return w
+}
+
 // stopStalled stops one message that keeps the owner from having a slot and does not arrive.
-func (s *Slots) stopStalled(owner string) {
+func (s *Slots) stopStalled(name string) {
 	s.mu.Lock()
 	var stop func()
-	ownFull := s.owned[owner] >= s.maxOwned
+	ownFull := s.of(name).held >= s.maxOwned
 	now := time.Now()
 	for _, slot := range s.held {
-		if (!ownFull || slot.owner == owner) && slot.stalled(now) && stop == nil {
+		if (!ownFull || slot.name == name) && slot.stalled(now) && stop == nil {
 			slot.stopped, stop = true, slot.stop
 		}
 	}
@@ -188,21 +233,26 @@ func (t *Slot) Leave() {
 		t.complete = true
 		i := slices.Index(s.held, t)
 		s.held = slices.Delete(s.held, i, i+1)
-		if s.owned[t.owner]--; s.owned[t.owner] == 0 {
-			delete(s.owned, t.owner)
-		}
+		s.of(t.name).held--
+		s.tidy(t.name)
 		s.grant()
 	})
 }
 
-// grant gives free slots to those that wait, in the order in which they came.
+// grant gives free slots to those that wait: to the owner whose turn it is, and of its waiters to the first.
 func (s *Slots) grant() {
-	s.waiting = slices.DeleteFunc(s.waiting, func(w *waiter) bool {
-		if !s.free(w.slot.owner) {
-			return false
+	for {
+		next := -1
+		for i, w := range s.waiting {
+			if s.free(w.slot.name) && (next < 0 || s.of(w.slot.name).last < s.of(s.waiting[next].slot.name).last) {
+				next = i
+			}
 		}
+		if next < 0 {
+			return
+		}
+		w := s.remove(next)
 		s.take(w.slot)
 		close(w.ready)
-		return true
-	})
+	}
 }

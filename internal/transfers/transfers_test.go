@@ -51,15 +51,15 @@ func TestAnOwnerHasAQuarter(t *testing.T) {
 				slot.Leave()
 				slot.Leave() // again, does nothing
 			}
-			if s.Len() != 0 || len(s.owned) != 0 {
-				t.Errorf("%d, %v are left", s.Len(), s.owned)
+			if s.Len() != 0 || len(s.owners) != 0 {
+				t.Errorf("%d, %v are left", s.Len(), s.owners)
 			}
 		})
 	}
 }
 
-// TestAFreedSlotGoesToTheFirstThatMayHaveIt: one whose owner has its share lets others by.
-func TestAFreedSlotGoesToTheFirstThatMayHaveIt(t *testing.T) {
+// TestAFreedSlotGoesToTheOwnerWhoseTurnItIs: one that has its share lets others by.
+func TestAFreedSlotGoesToTheOwnerWhoseTurnItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(4)
 		a, b, c, d := enter(s, "a"), enter(s, "b"), enter(s, "c"), enter(s, "d")
@@ -76,14 +76,17 @@ func TestAFreedSlotGoesToTheFirstThatMayHaveIt(t *testing.T) {
 		}
 		a.Leave()
 		synctest.Wait()
-		if a2.Slot == nil || f.Slot != nil {
-			t.Error("not the first")
+		if a2.Slot != nil || f.Slot == nil {
+			t.Error("a second one before the first of another owner")
 		}
-		for _, m := range []*message{c, d, a2, e} {
+		c.Leave()
+		synctest.Wait()
+		if a2.Slot == nil {
+			t.Error("not the last")
+		}
+		for _, m := range []*message{d, a2, e, f} {
 			m.Leave()
 		}
-		synctest.Wait()
-		f.Leave()
 	})
 }
 
@@ -147,6 +150,36 @@ func TestAStalledMessageIsStoppedWhileOthersWait(t *testing.T) {
 			m.Leave()
 		}
 	})
+}
+
+// TestManyStalledMessagesOfOneOwnerDelayAnotherForSecondsOnly: however many of them wait.
+func TestManyStalledMessagesOfOneOwnerDelayAnotherForSecondsOnly(t *testing.T) {
+	for _, slots := range []int{1, 5, 32} {
+		synctest.Test(t, func(t *testing.T) {
+			s := New(slots)
+			var all []*message
+			for range 100 {
+				all = append(all, enter(s, "a"))
+			}
+			for range 10 {
+				m := enter(s, "b")
+				time.Sleep(2 * time.Second)
+				if synctest.Wait(); m.Slot == nil {
+					t.Fatalf("of %d slots none after 2 s", slots)
+				}
+				m.Leave()
+			}
+			for s.Len() > 0 {
+				time.Sleep(time.Second) // they are stopped one after the other, but the last ones: no other waits for these
+				for _, m := range all {
+					if m.Slot != nil {
+						m.Leave()
+					}
+				}
+				synctest.Wait()
+			}
+		})
+	}
 }
 
 // TestGivingUp: a message that waits no longer takes no slot.
