@@ -391,9 +391,19 @@ type client struct {
 	closed bool
 }
 
-func (p *pipes) dial() *client {
+func (p *pipes) dial() *client { return p.dialFrom("127.0.0.1") }
+
+// from is a connection from an address.
+type from struct {
+	net.Conn
+	ip string
+}
+
+func (f from) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(f.ip), Port: 1} }
+
+func (p *pipes) dialFrom(ip string) *client {
 	ours, theirs := net.Pipe()
-	p.conns <- theirs
+	p.conns <- from{theirs, ip}
 	c := &client{conn: ours}
 	go func() {
 		r := bufio.NewReader(ours)
