@@ -2,6 +2,7 @@ package gql
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"log"
@@ -13,8 +14,10 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"weir/internal/connlimit"
 	"weir/internal/test/fixture"
 	"weir/model"
 )
@@ -221,5 +224,41 @@ func TestAMessageBeforeSigningInIsSmall(t *testing.T) {
 		s.receive()
 		_ = s.conn.Write(t.Context(), websocket.MessageText, []byte(long))
 		s.expectClose(websocket.StatusMessageTooBig)
+	})
+}
+
+// TestOnlyASignedInSocketKeepsItsConnection where the listener is full: a silent one, or one without a token, is evicted.
+func TestOnlyASignedInSocketKeepsItsConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Config{})
+		limit := connlimit.New(3, connlimit.Metrics{Connections: prometheus.NewGauge(prometheus.GaugeOpts{}),
+			Waits: prometheus.NewCounter(prometheus.CounterOpts{}), Closed: connlimit.NewClosed("closed")})
+		h := &http.Server{Handler: w.server.Handler("test", testSessions{"good": {Principal: testReader(model.AllAuthorities)}}.authenticate)}
+		limit.Guard(h)
+		pipes := fixture.NewPipes(0)
+		go func() { _ = h.Serve(limit.Listen(pipes)) }()
+		client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return pipes.Dial(ctx) }}}
+		world := &socketWorld{world: w, client: client}
+		signedIn, silent, noToken := world.open(t, "good"), world.dial(t, subprotocol), world.dial(t, subprotocol)
+		silent.receive()
+		noToken.send(`{"type":"connection_init"}`)
+		noToken.expect(`{"type":"connection_ack"}`)
+		noToken.receive()
+		for range 3 { // each takes the slot of the oldest one
+			time.Sleep(time.Second)
+			world.dial(t, subprotocol)
+			synctest.Wait()
+		}
+		if len(silent.inbox) == 0 || len(noToken.inbox) == 0 {
+			t.Errorf("evicted: %v, %v", len(silent.inbox), len(noToken.inbox))
+		}
+		signedIn.send(`{"type":"ping"}`)
+		signedIn.expect(`{"type":"pong"}`)
+		_ = signedIn.conn.CloseNow()
+		_ = h.Close()
+		if err := w.server.Drain(t.Context()); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
 	})
 }
