@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,7 +55,7 @@ func onTheWire(t *testing.T, limits Limits, test func(*testing.T, *wire)) {
 }
 
 // post announces a body of size bytes and sends as many of them; the answer's status comes later.
-func (w *wire) post(token string, size int, sent string) (net.Conn, *string) {
+func (w *wire) post(token string, size int, sent string) (net.Conn, *atomic.Value) {
 	c, err := w.pipes.Dial(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
@@ -62,13 +63,14 @@ func (w *wire) post(token string, size int, sent string) (net.Conn, *string) {
 	if token != "" {
 		token = "Authorization: Bearer " + token + "\r\n"
 	}
-	status := new(string)
+	status := new(atomic.Value)
+	status.Store("")
 	go func() {
 		_, _ = fmt.Fprintf(c, "POST /graphql HTTP/1.1\r\nHost: x\r\n%sContent-Length: %d\r\n\r\n%s", token, size, sent)
 	}()
 	go func() {
 		if line, err := bufio.NewReader(c).ReadString('\n'); err == nil && len(line) > 12 {
-			*status = line[9:12]
+			status.Store(line[9:12])
 		}
 		_, _ = io.Copy(io.Discard, c)
 	}()
@@ -82,11 +84,11 @@ func (w *wire) asked(token string, size int, d time.Duration) (string, time.Dura
 	body := `{"query":"{ ping }"}` + strings.Repeat(" ", size)
 	c, status := w.post(token, len(body), body)
 	defer c.Close()
-	for *status == "" && time.Since(began) < d {
+	for status.Load() == "" && time.Since(began) < d {
 		time.Sleep(time.Second / 10)
 		synctest.Wait()
 	}
-	return *status, time.Since(began)
+	return status.Load().(string), time.Since(began)
 }
 
 // TestUnfinishedBodiesDoNotDelayOthers: whatever they announce and have sent, a signed-in user is served at once, small and large.
@@ -142,8 +144,8 @@ func TestABodyWithoutATokenIsSmall(t *testing.T) {
 			}
 		}
 		_, status := w.post("", maxAnonymousBody+1, "")
-		if *status != "400" {
-			t.Errorf("announced: %s", *status)
+		if status.Load() != "400" {
+			t.Errorf("announced: %s", status.Load())
 		}
 	})
 }
@@ -158,8 +160,8 @@ func TestALargeBodyThatWaitsDoesNotDelaySmallOnes(t *testing.T) {
 			t.Errorf("a small one: %s after %v", status, took)
 		}
 		time.Sleep(admissionTimeout)
-		if synctest.Wait(); *first != "" || *second != "503" {
-			t.Errorf("the large ones: %q, %q", *first, *second)
+		if synctest.Wait(); first.Load() != "" || second.Load() != "503" {
+			t.Errorf("the large ones: %q, %q", first.Load(), second.Load())
 		}
 		time.Sleep(time.Minute)
 	})

@@ -9,6 +9,7 @@
 package connlimit
 
 import (
+	"cmp"
 	"net"
 	"net/netip"
 	"slices"
@@ -198,7 +199,7 @@ func (l *Limit) evict(n int) {
 			all = append(all, c)
 		}
 	}
-	slices.SortFunc(all, func(a, b *conn) int { return int(b.age - a.age) })
+	slices.SortFunc(all, func(a, b *conn) int { return cmp.Compare(b.age, a.age) })
 	for n > 0 && len(all) > 0 {
 		level := 0
 		for _, c := range all {

@@ -10,7 +10,9 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -92,8 +94,21 @@ func (s *server) closedFor(reason string) int {
 // client is a connection from an address.
 type client struct {
 	net.Conn
-	closed bool
+	mu     sync.Mutex
+	ended  bool
 	status []string
+}
+
+func (c *client) closed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ended
+}
+
+func (c *client) statuses() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.status)
 }
 
 type from struct {
@@ -119,12 +134,14 @@ func (s *server) dial(addr, path string) *client {
 		in := bufio.NewReader(ours)
 		for {
 			line, err := in.ReadString('\n')
-			if err != nil {
-				c.closed = true
-				return
-			}
+			c.mu.Lock()
 			if strings.HasPrefix(line, "HTTP/1.1 ") {
 				c.status = append(c.status, line[9:12])
+			}
+			c.ended = err != nil
+			c.mu.Unlock()
+			if err != nil {
+				return
 			}
 		}
 	}()
@@ -182,8 +199,8 @@ func TestWhichConnectionIsEvicted(t *testing.T) {
 					time.Sleep(writeTimeout)
 				}
 				d := s.dial(c.newest, "/")
-				if len(d.status) != 1 || d.status[0] != "200" {
-					t.Errorf("the new one was answered %q", d.status)
+				if len(d.statuses()) != 1 || d.statuses()[0] != "200" {
+					t.Errorf("the new one was answered %q", d.statuses())
 				}
 				if _, err := all[c.evicted].Write([]byte("G")); err == nil {
 					t.Error("the expected one was not evicted")
@@ -202,13 +219,13 @@ func TestAcceptWaitsWhileAllAreBusy(t *testing.T) {
 		a := s.dial("127.0.0.1", "/held")
 		b := s.dial("127.0.0.1", "/keep")
 		late := s.dial("127.0.0.2", "/")
-		if len(late.status) != 0 || testutil.ToFloat64(s.limit.metrics.Waits) != 1 {
-			t.Fatalf("answered %q", late.status)
+		if len(late.statuses()) != 0 || testutil.ToFloat64(s.limit.metrics.Waits) != 1 {
+			t.Fatalf("answered %q", late.statuses())
 		}
 		close(s.hold)
 		synctest.Wait()
-		if len(a.status) != 1 || len(late.status) != 1 || !a.closed || b.closed {
-			t.Errorf("%+v, %+v, %+v", a, b, late)
+		if len(a.statuses()) != 1 || len(late.statuses()) != 1 || !a.closed() || b.closed() {
+			t.Errorf("%q, closed %v; closed %v; %q", a.statuses(), a.closed(), b.closed(), late.statuses())
 		}
 		_ = b.Close()
 		synctest.Wait()
@@ -225,11 +242,11 @@ func TestAFloodOfSilentConnections(t *testing.T) {
 		for i := range 1000 {
 			s.dial(fmt.Sprintf("127.0.0.%d", 1+i%20), "")
 			if i%50 == 49 {
-				if good.get("/"); len(good.status) != 2+i/50 {
-					t.Fatalf("after %d it has %d answers", i, len(good.status))
+				if good.get("/"); len(good.statuses()) != 2+i/50 {
+					t.Fatalf("after %d it has %d answers", i, len(good.statuses()))
 				}
 				c := s.dial("127.0.1.1", "/")
-				if len(c.status) != 1 {
+				if len(c.statuses()) != 1 {
 					t.Fatalf("after %d a new connection got no answer", i)
 				}
 				_ = c.Close()
@@ -247,13 +264,13 @@ func TestIdleConnectionsEndEarlierWhenHalfOfTheSlotsAreTaken(t *testing.T) {
 		a, b := s.dial("127.0.0.1", "/"), s.dial("127.0.0.1", "/")
 		time.Sleep(crowdedIdle)
 		c := s.dial("127.0.0.2", "/") // the third is half of them only once it is there
-		if a.closed || b.closed {
+		if a.closed() || b.closed() {
 			t.Fatal("closed too early")
 		}
 		b.get("/")
 		d := s.dial("127.0.0.2", "/")
-		if synctest.Wait(); !a.closed || b.closed || c.closed || d.closed || s.closedFor(reasonIdle) != 1 {
-			t.Errorf("%v %v %v %v, %d counted", a.closed, b.closed, c.closed, d.closed, s.closedFor(reasonIdle))
+		if synctest.Wait(); !a.closed() || b.closed() || c.closed() || d.closed() || s.closedFor(reasonIdle) != 1 {
+			t.Errorf("%v %v %v %v, %d counted", a.closed(), b.closed(), c.closed(), d.closed(), s.closedFor(reasonIdle))
 		}
 	})
 }
@@ -287,19 +304,19 @@ func TestABodyHasAMinimumRate(t *testing.T) {
 					if c.part > 0 {
 						_, _ = d.Write(make([]byte, c.part))
 					}
-					if synctest.Wait(); d.closed {
+					if synctest.Wait(); d.closed() {
 						break
 					}
 					time.Sleep(time.Second)
 				}
-				for !d.closed && len(d.status) == 0 {
+				for !d.closed() && len(d.statuses()) == 0 {
 					time.Sleep(time.Second)
 					synctest.Wait()
 				}
 				slow := s.closedFor(reasonSlowBody)
 				took := time.Since(began)
-				if c.ends == 0 && (len(d.status) != 1 || slow != 0) || c.ends > 0 && (!d.closed || took.Round(time.Second) != c.ends) || c.ends > 0 && c.ends < time.Minute && slow != 1 {
-					t.Errorf("closed %v, answered %q, after %v, %d counted", d.closed, d.status, took, slow)
+				if c.ends == 0 && (len(d.statuses()) != 1 || slow != 0) || c.ends > 0 && (!d.closed() || took.Round(time.Second) != c.ends) || c.ends > 0 && c.ends < time.Minute && slow != 1 {
+					t.Errorf("closed %v, answered %q, after %v, %d counted", d.closed(), d.statuses(), took, slow)
 				}
 			})
 		})
@@ -318,8 +335,8 @@ func TestAConnectionGoesOnAfterASlowBody(t *testing.T) {
 		d.get("/held")
 		time.Sleep(time.Minute - time.Second)
 		close(s.hold)
-		if synctest.Wait(); len(d.status) != 2 || d.closed {
-			t.Errorf("answered %q", d.status)
+		if synctest.Wait(); len(d.statuses()) != 2 || d.closed() {
+			t.Errorf("answered %q", d.statuses())
 		}
 	})
 }

@@ -3,6 +3,7 @@ package transfers
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,12 +19,23 @@ type message struct {
 func enter(s *Slots, owner string) *message {
 	m := &message{}
 	began := time.Now()
-	go func() {
-		m.Slot = s.Enter(context.Background(), owner, func() {
-			m.stopped = true
+	var mu sync.Mutex // it may be stopped as soon as it has its slot
+	leave := func() {
+		if m.stopped && m.Slot != nil {
 			m.Leave()
+		}
+	}
+	go func() {
+		slot := s.Enter(context.Background(), owner, func() {
+			mu.Lock()
+			defer mu.Unlock()
+			m.stopped = true
+			leave()
 		})
-		m.entered = time.Since(began)
+		mu.Lock()
+		defer mu.Unlock()
+		m.Slot, m.entered = slot, time.Since(began)
+		leave()
 	}()
 	synctest.Wait()
 	return m
@@ -112,6 +124,7 @@ func TestAStalledMessageIsStoppedWhileOthersWait(t *testing.T) {
 					first.Arrived(c.arrives)
 					time.Sleep(time.Second / 10)
 				}
+				synctest.Wait()
 				if first.stopped {
 					t.Fatal("stopped though no other waits")
 				}
@@ -171,12 +184,13 @@ func TestManyStalledMessagesOfOneOwnerDelayAnotherForSecondsOnly(t *testing.T) {
 			}
 			for s.Len() > 0 {
 				time.Sleep(time.Second) // they are stopped one after the other, but the last ones: no other waits for these
+				synctest.Wait()
 				for _, m := range all {
 					if m.Slot != nil {
 						m.Leave()
+						synctest.Wait()
 					}
 				}
-				synctest.Wait()
 			}
 		})
 	}
