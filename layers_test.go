@@ -79,7 +79,7 @@ var libraries = []library{
 	{path: "golang.org/x/sync", what: "semaphores and groups", within: []string{"app", "operate", "cli", "gql", "bench"}, tests: everyTest},
 	{path: "golang.org/x/sys", what: "the system", within: []string{"app", "operate", "backup", "health", "bench", "internal"}, tests: everyTest},
 	{path: "github.com/yuin/goldmark", what: "the Markdown renderer", within: []string{"web", "internal/test/follow"}},
-	{path: "github.com/prometheus/client_golang/prometheus", what: "metrics", tests: everyTest, within: []string{"internal/hub", "internal/memory",
+	{path: "github.com/prometheus/client_golang/prometheus", what: "metrics", tests: everyTest, within: []string{"internal/hub", "internal/memory", "internal/connlimit",
 		"store/sqlite", "spool/bolt", "rules", "registry", "series", "auth", "govern", "presence", "command", "alarm", "notify", "connectors", "ingest",
 		"actions", "health", "broker", "httpingest", "mqttsource", "sparkplug", "lwm2m", "edge", "gql", "web", "operate", "app"}},
 	{path: "github.com/prometheus/client_golang/prometheus/promhttp", what: "the page of metrics", within: []string{"web"}},

@@ -104,8 +104,9 @@ func (s *scrape) Start(_, life context.Context) error {
 	mux.Handle("/metrics", web.Metrics(s.metrics))
 	s.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
 		MaxHeaderBytes: 16 << 10}
+	bounded := web.Bounded(s.server, sockets[0], maxScrapers, "metrics", s.metrics)
 	s.goes(life, "metrics", func(context.Context) error {
-		if err := s.server.Serve(web.Bounded(sockets[0], maxScrapers, "metrics", s.metrics)); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.server.Serve(bounded); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil

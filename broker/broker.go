@@ -33,6 +33,7 @@ import (
 
 	"weir/ingest"
 	"weir/internal/setting"
+	"weir/internal/transfers"
 	"weir/model"
 	"weir/presence"
 )
@@ -47,7 +48,7 @@ type Config struct {
 	MaxHandshakes    int // 1,024 connections that have not sent their CONNECT; beyond it the oldest of them is closed
 	MaxConnectPacket int // 64 KiB
 	MaxPacket        int // 1 MiB, header included
-	MaxLargePackets  int // 32 packets over 64 KiB are read at a time, others wait
+	MaxLargePackets  int // 32 packets over 64 KiB are read at a time, a quarter of them of one tenant; others wait
 	ReceiveMaximum   int // 256 publishes of a connection may wait for their PUBACK
 	MaxKeptSessions  int // 10,000 subscriptions are remembered for devices that are away; the oldest go first
 
@@ -132,8 +133,8 @@ type Broker struct {
 	pending   pending
 	tracker   *presence.Tracker
 	devices   *devices
-	general   *openTopics   // nil: there are none
-	large     chan struct{} // places for packets over largePacket
+	general   *openTopics      // nil: there are none
+	large     *transfers.Slots // for packets over largePacket
 	listeners listeners
 	state     sourceState
 
@@ -163,7 +164,7 @@ func New(cfg Config, deps Deps) (*Broker, error) {
 		deps.Logger = slog.New(slog.DiscardHandler)
 	}
 	b := &Broker{cfg: cfg, deps: deps, log: deps.Logger, metrics: newMetrics(deps.Registerer),
-		large: make(chan struct{}, cfg.MaxLargePackets)}
+		large: transfers.New(cfg.MaxLargePackets)}
 	b.settings.Store(&cfg.Settings)
 	if deps.Registerer != nil {
 		b.registerBounds(deps.Registerer)

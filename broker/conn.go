@@ -55,6 +55,7 @@ var (
 	causeTakenOver      = &cause{word: "taken-over", code: codeSessionTakenOver, kind: takenOver}
 	causeWithheld       = &cause{word: "not-stored", code: codeServerBusy, ours: true}
 	causeStalled        = &cause{word: "stalled", code: codeServerBusy, ours: true}
+	causeStalledPacket  = &cause{word: "stalled-packet", code: codeServerBusy, ours: true}
 	causeSlowReader     = &cause{word: "slow-reader", ours: true}
 	causeExpired        = &cause{word: "session-expired", code: codeMaximumConnectTime, ours: true}
 	causeDropped        = &cause{word: "dropped", code: codeNotAuthorized, ours: true, kind: revoked}

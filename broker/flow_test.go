@@ -300,8 +300,8 @@ func TestADrippedPacketHasNoMoreThanItsKeepAlive(t *testing.T) {
 	}
 }
 
-// The places for large packets are few and common to all: who takes one and drips loses it, and who waited for one has
-// its whole time then.
+// The slots for large packets are few and common to all: a client that drips takes none and has a bounded time, and one that waited
+// for a slot has its whole time then.
 func TestADrippedLargePacketDoesNotKeepItsPlace(t *testing.T) {
 	t.Parallel()
 	for _, v := range bothVersions {
@@ -310,20 +310,32 @@ func TestADrippedLargePacketDoesNotKeepItsPlace(t *testing.T) {
 			dripping := x.connect(v, func(h *hello) { h.clientID, h.keepAlive = theClient+":slow", math.MaxUint16 })
 			dripping.send(big[:10])
 			synctest.Wait()
-			waiting := x.connect(v, func(h *hello) { h.keepAlive = 20 })
-			began := time.Now()
-			go waiting.send(big)
-			time.Sleep(42 * time.Second) // 30, and 100 KiB at 8 KiB a second; its own keep-alive is over by then
+			other := x.connect(v, func(h *hello) { h.keepAlive = 600 })
+			go other.send(big)
+			other.expect("the next", puback(1))
+			time.Sleep(42 * time.Second) // 30, and 100 KiB at 8 KiB a second
 			synctest.Wait()
-			if dripping.isClosed() || waiting.isClosed() {
+			if dripping.isClosed() {
 				t.Fatal("closed too early")
 			}
 			time.Sleep(time.Second)
 			dripping.expectEnd(codeKeepAliveTimeout)
-			waiting.expect("the next", puback(1))
-			if took := time.Since(began); took > 44*time.Second {
-				t.Errorf("it waited for %v", took)
+
+			slow := x.connect(v, func(h *hello) { h.clientID, h.keepAlive = theClient+":steady", 600 })
+			long400 := publishPacket(v, qos1, theEvents, 1, strings.Repeat("x", 400<<10))
+			slow.send(long400[:70<<10])
+			waiting := x.connect(v, func(h *hello) { h.clientID, h.keepAlive = theClient+":waits", 20 })
+			go waiting.send(big)
+			for rest := range slices.Chunk(long400[70<<10:], 5<<10) {
+				synctest.Wait()
+				if len(waiting.take()) > 0 || waiting.isClosed() || slow.isClosed() {
+					t.Fatal("it did not wait, or one of them was closed")
+				}
+				slow.send(rest)
+				time.Sleep(time.Second / 2)
 			}
+			slow.expect("the steady one", puback(1))
+			waiting.expect("after it", puback(1))
 			// The next packet has its own time, also where it has begun already and lies in the buffer behind the large one.
 			long := x.connect(v, func(h *hello) { h.keepAlive = 600 })
 			next := publishPacket(v, qos1, theEvents, 2, "{}")
@@ -333,5 +345,32 @@ func TestADrippedLargePacketDoesNotKeepItsPlace(t *testing.T) {
 			long.send(next[5:])
 			long.expect("after it", puback(2))
 		})
+	}
+}
+
+// A tenant has a quarter of the slots for large packets, and one that stalls loses its slot to one that waits.
+func TestStalledLargePacketsOfATenantDoNotDelayAnother(t *testing.T) {
+	t.Parallel()
+	for _, v := range bothVersions {
+		for _, slots := range []int{1, 5, 32} {
+			inBubble(t, Config{MaxLargePackets: slots}, func(t *testing.T, x *bench) {
+				big := publishPacket(v, qos1, theEvents, 1, strings.Repeat("x", 100<<10))
+				for i := range 2 * slots {
+					c := x.connect(v, func(h *hello) { h.clientID, h.keepAlive = fmt.Sprintf("%s:%d", theClient, i), 600 })
+					go c.send(big[:70<<10])
+					synctest.Wait()
+				}
+				c := x.connect(v, func(h *hello) { h.clientID, h.user = "weir:globex:dev1", "globex:tok9" })
+				go c.send(publishPacket(v, qos1, "weir/globex/devices/dev1/events", 1, strings.Repeat("x", 100<<10)))
+				time.Sleep(2 * time.Second)
+				c.expect("another tenant's", puback(1))
+				if n := counted(t, x.broker.metrics.disconnects.WithLabelValues(causeStalledPacket.word)); slots < 4 && n == 0 {
+					t.Errorf("of %d slots: %v were stopped", slots, n)
+				}
+				if n := x.broker.large.Len(); n > max(slots/4, 1) {
+					t.Errorf("of %d slots one tenant has %d", slots, n)
+				}
+			})
+		}
 	}
 }

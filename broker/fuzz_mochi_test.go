@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/mochi-mqtt/server/v2/packets"
+
+	"weir/internal/transfers"
 )
 
 // reading is what one of the two readers makes of a packet.
@@ -37,7 +39,7 @@ const ourLimit = 500
 // ourReader is a connection that reads and does nothing: QoS 2 is allowed, so that it reads what the library reads.
 func ourReader(version byte, stream []byte) *conn {
 	cfg := Config{Settings: Settings{AllowQoS2: true}, MaxPacket: ourLimit}.withDefaults()
-	b := &Broker{cfg: cfg, deps: Deps{Intake: &fakeIntake{}}, metrics: newMetrics(nil), large: make(chan struct{}, 1)}
+	b := &Broker{cfg: cfg, deps: Deps{Intake: &fakeIntake{}}, metrics: newMetrics(nil), large: transfers.New(1)}
 	b.settings.Store(&cfg.Settings)
 	d := newDevices(b)
 	return &conn{b: b, service: d, pubsub: d.pubsub, version: version, allowQoS2: true, asked: 1, in: bufio.NewReaderSize(bytes.NewReader(stream), readBuffer), ctx: context.Background()}

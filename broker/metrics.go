@@ -73,7 +73,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	for _, limit := range []string{"too-many", "handshakes", refuseBusy.why} { // what turns away at a bound is shown from the start
 		m.refused.WithLabelValues(limit)
 	}
-	for _, c := range []*cause{causeReceiveMaximum, causeTooLarge, causeSlowReader, causeStalled} {
+	for _, c := range []*cause{causeReceiveMaximum, causeTooLarge, causeSlowReader, causeStalled, causeStalledPacket} {
 		m.disconnects.WithLabelValues(c.word)
 	}
 	for _, outcome := range []ingest.Outcome{ingest.Stored, ingest.Refused, ingest.Dropped} {
@@ -93,6 +93,6 @@ func (b *Broker) registerBounds(reg prometheus.Registerer) {
 			func() float64 { return float64(value()) }))
 	}
 	gauge("max_connections", "Maximum number of MQTT connections: as configured, or less where memory is small.", func() int { return b.Settings().MaxConnections })
-	gauge("large_packets", "Packets over 64 KiB being read.", func() int { return len(b.large) })
-	gauge("max_large_packets", "Maximum number of packets over 64 KiB being read.", func() int { return cap(b.large) })
+	gauge("large_packets", "Packets over 64 KiB being read.", func() int { return b.large.Len() })
+	gauge("max_large_packets", "Maximum number of packets over 64 KiB being read.", func() int { return b.large.Max() })
 }

@@ -3,7 +3,6 @@ package broker
 import (
 	"bufio"
 	"errors"
-	"io"
 	"os"
 	"time"
 )
@@ -82,8 +81,9 @@ func (c *conn) header() (header byte, size int, err error) {
 	return fixedHeader(c.in)
 }
 
-// largePacket is the size from which on a packet needs one of a few places to be read: memory for it is taken from all
-// connections together.
+// largePacket is the size from which on a packet needs one of a few slots to be read: memory for the rest of it is taken from all
+// connections together. One tenant has a quarter of the slots, and so have all clients of the open topics; a packet that stalls while
+// others wait ends its connection.
 const largePacket = 64 << 10
 
 // maxFixedHeader is the length of the longest fixed header.
@@ -182,46 +182,65 @@ func (c *conn) body(size int) (body []byte, release func(), err error) {
 		}
 		return body, func() { _, _ = c.in.Discard(size) }, nil
 	}
-	if size > largePacket {
-		select {
-		case c.b.large <- struct{}{}:
-		default:
-			c.b.metrics.largeWaits.Inc()
-			select {
-			case c.b.large <- struct{}{}:
-			case <-c.ctx.Done():
-				return nil, nil, errEnded
-			}
-		}
-		defer func() { <-c.b.large }()
-	}
 	// The client is believed only as far as it has sent: memory grows with what arrives.
 	body = make([]byte, 0, min(size, 8<<10))
-	if size > largePacket {
-		c.hasten(size)
+	if size <= largePacket {
+		body, err = c.readTo(body, size, nil)
+		return body, func() {}, err
 	}
+	c.limitLarge(size)
+	if body, err = c.readTo(body, largePacket, nil); err == nil {
+		body, err = c.readLarge(body, size)
+	}
+	return body, func() {}, err
+}
+
+// readLarge reads the rest of a large packet, in a slot of the client's tenant or of the open topics.
+func (c *conn) readLarge(body []byte, size int) ([]byte, error) {
+	stop := func() { c.end(causeStalledPacket) }
+	slot := c.b.large.TryEnter(c.binding.Tenant, stop)
+	if slot == nil {
+		c.b.metrics.largeWaits.Inc()
+		if slot = c.b.large.Enter(c.ctx, c.binding.Tenant, stop); slot == nil {
+			return nil, errEnded
+		}
+		c.limitLarge(size)
+	}
+	defer slot.Leave()
+	body, err := c.readTo(body, size, slot.Arrived)
+	if !slot.Complete() {
+		return nil, errEnded
+	}
+	return body, err
+}
+
+// readTo appends to body until it has size bytes. arrived, if any, is called with the size of each part.
+func (c *conn) readTo(body []byte, size int, arrived func(int)) ([]byte, error) {
 	for len(body) < size {
 		if len(body) == cap(body) {
 			body = append(make([]byte, 0, min(size, 2*cap(body))), body...)
 		}
-		n, err := io.ReadFull(c.in, body[len(body):cap(body)])
+		n, err := c.in.Read(body[len(body):min(cap(body), size)])
 		body = body[:len(body)+n]
+		if arrived != nil {
+			arrived(n)
+		}
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
-	return body, func() {}, nil
+	return body, nil
 }
 
-// A packet that holds one of the places for large ones has to arrive within largeGrace and at largeRate bytes a second, or
-// within the silence that its client is allowed where that is less: a client that drips bytes would keep the place from others.
+// A large packet has to arrive within largeGrace and at largeRate bytes a second, or
+// within the silence that its client is allowed where that is less.
 const (
 	largeGrace = 30 * time.Second
 	largeRate  = 8 << 10
 )
 
-// hasten sets the deadline of a large packet. Its time begins now, however long the packet has waited for its place.
-func (c *conn) hasten(size int) {
+// limitLarge sets the deadline of a large packet. Its time begins now, however long the packet has waited for its slot.
+func (c *conn) limitLarge(size int) {
 	_ = c.nc.SetReadDeadline(time.Now().Add(min(c.silence(), largeGrace+time.Duration(size)*time.Second/largeRate)))
 	c.deadline = time.Time{} // the next packet has its own
 	if c.cause.Load() != nil {

@@ -61,7 +61,7 @@ func New(cfg Config) *Server {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	m := newMetrics(cfg.Registerer)
-	s := &Server{cfg: cfg, log: cfg.Log, metrics: m, admission: newAdmission(cfg.Limits.PendingBytes), sockets: newSocketLimits(cfg.Limits, m),
+	s := &Server{cfg: cfg, log: cfg.Log, metrics: m, admission: newAdmission(cfg.Limits, m), sockets: newSocketLimits(cfg.Limits, m),
 		inflight: newInflight(), runtime: engine.New(engine.Config{Limits: cfg.Limits.Limits, DevTools: cfg.DevTools, Log: cfg.Log, Registerer: cfg.Registerer,
 			RequestID: func(ctx context.Context) string { return CallFrom(ctx).RequestID }})}
 	if cfg.Registerer != nil {

@@ -3,7 +3,7 @@ package gql
 import (
 	"context"
 	"errors"
-	"io"
+	"fmt"
 	"mime"
 	"net/http"
 	"net/netip"
@@ -70,18 +70,26 @@ func (h *handler) post(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	maximum := h.server.cfg.Limits.BodyBytes
-	room := r.ContentLength
-	if room < 0 || room > maximum {
-		room = maximum
+	if session.anonymous() {
+		maximum = min(maximum, maxAnonymousBody)
 	}
-	leave, ok := h.server.admission.enter(ctx, room)
+	if r.ContentLength > maximum {
+		w.Header().Set("Connection", "close") // or the server would read some of the body first
+		reply(w, http.StatusBadRequest, engine.Refuse(bodyError(&http.MaxBytesError{Limit: maximum}, maximum)))
+		return
+	}
+	body, done, err := h.server.admission.read(ctx, w, http.MaxBytesReader(w, r.Body, maximum), bodyOwner(session))
+	defer done()
+	leave, ok := func() {}, !errors.Is(err, errBusy)
+	if err == nil {
+		leave, ok = h.server.admission.run(ctx, session.anonymous())
+	}
 	if !ok {
 		h.server.metrics.pendingRefused.Inc()
-		h.unavailable(w, "too many requests are waiting")
+		h.unavailable(w, errBusy.Error())
 		return
 	}
 	defer leave()
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maximum))
 	if err != nil {
 		reply(w, http.StatusBadRequest, engine.Refuse(bodyError(err, maximum)))
 		return
@@ -100,6 +108,19 @@ func (h *handler) post(w http.ResponseWriter, r *http.Request) {
 func (h *handler) unavailable(w http.ResponseWriter, why string) {
 	w.Header().Set("Retry-After", "1")
 	reply(w, http.StatusServiceUnavailable, engine.Refuse(engine.Errorf(model.CodeUnavailable, "%s", why)))
+}
+
+// bodyOwner is whose bodies count together: those of a tenant, those of an identity that acts in none, those of all callers without a
+// token.
+func bodyOwner(s Session) string {
+	switch p := s.Principal; {
+	case s.anonymous():
+		return anonymousOwner
+	case p.Tenant != "":
+		return "tenant " + p.Tenant
+	default:
+		return fmt.Sprintf("identity %d %s", p.Identity, p.Subject)
+	}
 }
 
 func bodyError(err error, maximum int64) *engine.Error {

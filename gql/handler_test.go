@@ -176,7 +176,9 @@ func TestTooMuchAtOnceWaitsAndIsThenRefused(t *testing.T) {
 		ask := func(query string) *httptest.ResponseRecorder {
 			rec := httptest.NewRecorder()
 			body := fmt.Sprintf(`{"query":%q}`, query) + strings.Repeat(" ", 900<<10)
-			h.ServeHTTP(rec, httptest.NewRequest("POST", "/graphql", strings.NewReader(body)))
+			r := httptest.NewRequest("POST", "/graphql", strings.NewReader(body))
+			r.Header.Set("Authorization", "Bearer good")
+			h.ServeHTTP(rec, r)
 			return rec
 		}
 		go ask(`{ slow }`)

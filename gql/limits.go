@@ -13,7 +13,7 @@ type Limits struct {
 	engine.Limits
 
 	BodyBytes    int64 // HTTP body and WebSocket message, 4 MiB
-	PendingBytes int64 // bodies being read and run at one time, 64 MiB
+	PendingBytes int64 // bodies being read and run at one time, 64 MiB; admission.go divides it
 
 	Connections            int // WebSocket connections of the instance, 1,000
 	ConnectionsPerIdentity int // 16

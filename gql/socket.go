@@ -15,6 +15,7 @@ import (
 	"github.com/coder/websocket"
 
 	"weir/gql/engine"
+	"weir/internal/connlimit"
 	"weir/internal/requestid"
 	"weir/model"
 )
@@ -55,7 +56,7 @@ type socket struct {
 	started  time.Time
 	lastSeen atomic.Int64 // unix nanoseconds of the last frame from the client
 	lastPing time.Time    // supervisor only
-	release  func()       // ends the count for the identity
+	slot     *socketSlot
 
 	mu      sync.Mutex
 	begun   bool // connection_init was received
@@ -75,14 +76,16 @@ type message struct {
 }
 
 func (h *handler) upgrade(w http.ResponseWriter, r *http.Request) {
-	limits := h.server.sockets
-	if !limits.open() {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+	defer cancel()
+	slot := h.server.sockets.open(cancel)
+	if slot == nil {
 		h.unavailable(w, "too many WebSocket connections are open")
 		return
 	}
-	defer limits.close()
+	defer slot.close()
 	s := &socket{h: h, id: requestid.From(r.Context()), remote: remote(r), header: upgradeAuthorization(r), started: time.Now(),
-		release: func() {}, ops: map[string]*socketOp{}}
+		slot: slot, ctx: ctx, ops: map[string]*socketOp{}}
 	s.touch()
 	s.lastPing = s.started
 	alive := func(context.Context, []byte) bool { s.touch(); return true }
@@ -94,15 +97,12 @@ func (h *handler) upgrade(w http.ResponseWriter, r *http.Request) {
 		return // Accept has sent the response
 	}
 	s.conn = conn
-	conn.SetReadLimit(h.server.cfg.Limits.BodyBytes)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+	conn.SetReadLimit(min(h.server.cfg.Limits.BodyBytes, maxAnonymousBody))
 	defer func() {
 		cancel()
 		s.wg.Wait()
-		s.release()
 		_ = conn.CloseNow() // no effect when it is closed already
 	}()
-	s.ctx = ctx
 	if conn.Subprotocol() != subprotocol {
 		s.close(closeMalformed, "the subprotocol must be "+subprotocol)
 		return
@@ -238,11 +238,13 @@ func (s *socket) init(m message) (websocket.StatusCode, string) {
 	if code != 0 {
 		return code, why
 	}
-	release, ok := s.h.server.sockets.join(socketKey(session, s.remote))
-	if !ok {
+	if !s.slot.join(session, s.remote) {
 		return closeTryAgainLater, "this identity has too many connections"
 	}
-	s.release = release
+	if !session.anonymous() {
+		connlimit.Keep(s.ctx)
+		s.conn.SetReadLimit(s.h.server.cfg.Limits.BodyBytes)
+	}
 	s.mu.Lock()
 	s.session, s.acked = session, true
 	s.mu.Unlock()
@@ -345,7 +347,7 @@ func (s *socket) run(ctx context.Context, id string, op *socketOp, req engine.Re
 		s.finish(id, op, errorMessage(id, resp.Errors...))
 		return
 	}
-	leave, ok := s.h.server.admission.enter(ctx, int64(len(req.Query)))
+	leave, ok := s.h.server.admission.run(ctx, PrincipalFrom(ctx).Kind == model.Anonymous)
 	if !ok {
 		s.h.server.metrics.pendingRefused.Inc()
 		s.finish(id, op, errorMessage(id, engine.Errorf(model.CodeUnavailable, "too many requests are waiting")))

@@ -5,6 +5,11 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/netip"
+	"os"
+	"time"
+
+	"weir/internal/connlimit"
 )
 
 var errTooLarge = errors.New("body too large")
@@ -24,20 +29,9 @@ func (h *handler) readBody(ctx context.Context, w http.ResponseWriter, r *http.R
 	if r.ContentLength >= 0 {
 		first = min(r.ContentLength, 8<<10)
 	}
-	body, err := readAll(src, make([]byte, 0, first+1), largeBody)
+	body, err := readAll(src, make([]byte, 0, first+1), largeBody, nil)
 	if err == nil && len(body) >= largeBody {
-		select {
-		case h.large <- struct{}{}:
-		default:
-			h.metrics.largeWaits.Inc()
-			select {
-			case h.large <- struct{}{}:
-			case <-ctx.Done():
-				return body, ctx.Err()
-			}
-		}
-		defer func() { <-h.large }()
-		body, err = readAll(src, body, int(limit)+1)
+		body, err = h.readLarge(ctx, w, r, src, body, int(limit)+1)
 	}
 	if _, over := errors.AsType[*http.MaxBytesError](err); over {
 		return body, errTooLarge
@@ -45,14 +39,48 @@ func (h *handler) readBody(ctx context.Context, w http.ResponseWriter, r *http.R
 	return body, err
 }
 
-// readAll appends the rest of src to body, up to limit bytes in total.
-func readAll(src io.Reader, body []byte, limit int) ([]byte, error) {
+// readLarge reads the rest of a large body, in a slot of its source address.
+func (h *handler) readLarge(ctx context.Context, w http.ResponseWriter, r *http.Request, src io.Reader, body []byte, limit int) ([]byte, error) {
+	owner := sourceOf(r)
+	stop := func() {
+		h.metrics.largeStopped.Inc()
+		_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // a closed connection needs none
+	}
+	slot := h.large.TryEnter(owner, stop)
+	if slot == nil {
+		h.metrics.largeWaits.Inc()
+		if slot = h.large.Enter(ctx, owner, stop); slot == nil {
+			return body, ctx.Err()
+		}
+	}
+	defer slot.Leave()
+	body, err := readAll(src, body, limit, slot.Arrived)
+	if !slot.Complete() {
+		return body, os.ErrDeadlineExceeded
+	}
+	return body, err
+}
+
+// sourceOf is the source address of a request: until its body is read, no more is known about its sender.
+func sourceOf(r *http.Request) string {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return ""
+	}
+	return connlimit.SourceOf(from.Addr()).String()
+}
+
+// readAll appends the rest of src to body, up to limit bytes in total. arrived, if any, is called with the size of each part.
+func readAll(src io.Reader, body []byte, limit int, arrived func(int)) ([]byte, error) {
 	for len(body) < limit {
 		if len(body) == cap(body) {
 			body = append(body, 0)[:len(body)]
 		}
 		n, err := src.Read(body[len(body):min(cap(body), limit)])
 		body = body[:len(body)+n]
+		if arrived != nil {
+			arrived(n)
+		}
 		if err == io.EOF {
 			return body, nil
 		}

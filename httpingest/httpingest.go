@@ -21,6 +21,7 @@ import (
 
 	"weir/ingest"
 	"weir/internal/setting"
+	"weir/internal/transfers"
 	"weir/model"
 )
 
@@ -31,8 +32,8 @@ type Config struct {
 
 	Settings
 	MaxEvents      int // 1,000 events in an array
-	MaxLargeBodies int // 32 bodies over 64 KiB are read at a time, others wait
-	MaxConnections int // 4,096; beyond it none is accepted until one closes
+	MaxLargeBodies int // 32 bodies over 64 KiB are read at a time, a quarter of them of one source address; others wait
+	MaxConnections int // 4,096; beyond it a new connection evicts an idle one
 }
 
 // Deps are the collaborators. Intake is required.
@@ -63,7 +64,7 @@ type handler struct {
 	maxBody atomic.Int64 // effective in place of cfg.MaxBody
 	deps    Deps
 	metrics *metrics
-	large   chan struct{} // slots for large bodies
+	large   *transfers.Slots // for large bodies
 
 	received, refused, last atomic.Int64 // requests, those not answered with 202, and the time of the last one that was
 }
@@ -79,7 +80,7 @@ func newHandler(cfg Config, deps Deps) (*handler, error) {
 	if deps.Logger == nil {
 		deps.Logger = slog.New(slog.DiscardHandler)
 	}
-	h := &handler{cfg: cfg, deps: deps, metrics: newMetrics(deps.Registerer), large: make(chan struct{}, cfg.MaxLargeBodies)}
+	h := &handler{cfg: cfg, deps: deps, metrics: newMetrics(deps.Registerer), large: transfers.New(cfg.MaxLargeBodies)}
 	h.maxBody.Store(int64(cfg.MaxBody))
 	if deps.Registerer != nil {
 		h.registerBounds(deps.Registerer)

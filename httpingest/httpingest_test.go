@@ -393,9 +393,19 @@ type client struct {
 	closed bool
 }
 
-func (p *pipes) dial() *client {
+func (p *pipes) dial() *client { return p.dialFrom("127.0.0.1") }
+
+// from is a connection from an address.
+type from struct {
+	net.Conn
+	ip string
+}
+
+func (f from) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(f.ip), Port: 1} }
+
+func (p *pipes) dialFrom(ip string) *client {
 	ours, theirs := net.Pipe()
-	p.conns <- theirs
+	p.conns <- from{theirs, ip}
 	c := &client{conn: ours}
 	go func() {
 		r := bufio.NewReader(ours)
@@ -454,6 +464,7 @@ func (d *instance) serve(t *testing.T) *pipes {
 // Who does not send a request in time is cut off and counted; who has sent one and idles is not counted.
 func TestTimeLimits(t *testing.T) {
 	head := "POST /weir/acme/events HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n"
+	large := "POST /weir/acme/events HTTP/1.1\r\nHost: x\r\nContent-Length: 60000\r\n\r\n"
 	for _, tc := range []struct {
 		name    string
 		send    []string // each followed by a pause of 4 s
@@ -463,8 +474,10 @@ func TestTimeLimits(t *testing.T) {
 		{"nothing", nil, 5 * time.Second, 1},
 		{"half the headers", []string{head}, time.Second, 1},
 		{"headers in drops", []string{"P", "OST /weir/acme/events"}, 0, 1},
-		{"headers without a body", []string{head + "\r\n"}, 56 * time.Second, 1},
-		{"body in drops", slices.Concat([]string{head + "\r\n"}, strings.Split("xxxxxxxxx", "")), 20 * time.Second, 1},
+		{"headers without a body", []string{head + "\r\n"}, 16 * time.Second, 1},
+		{"body in drops", slices.Concat([]string{head + "\r\n"}, strings.Split("xxx", "")), 4 * time.Second, 1},
+		{"body that stalls", []string{large, strings.Repeat("x", 20<<10)}, 22 * time.Second, 1},
+		{"body at the minimum rate", slices.Concat([]string{large}, slices.Repeat([]string{strings.Repeat("x", 2500)}, 13)), 4 * time.Second, 1},
 		{"idle after a request", []string{request(event)}, 56 * time.Second, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -516,20 +529,24 @@ func TestBodyCutShort(t *testing.T) {
 
 func TestConnectionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, p := inMemory(t, Config{MaxConnections: 2})
+		d, p := inMemory(t, Config{MaxConnections: 2})
+		d.intake.hold = make(chan struct{})
 		a, b := p.dial(), p.dial()
-		var late *client
-		go func() { late = p.dial() }()
+		a.send(request(event)) // a request that is being handled keeps its connection
+		b.send(request(event))
 		synctest.Wait()
-		if late != nil {
-			t.Fatal("a third connection was accepted")
+		late := p.dial()
+		go late.send(request(event))
+		synctest.Wait()
+		if n := testutil.ToFloat64(d.handler.metrics.connections); n != 2 || len(d.intake.bodies()) != 2 {
+			t.Fatal("a third connection was served")
 		}
 		a.conn.Close()
 		synctest.Wait()
-		if late == nil {
-			t.Fatal("no place came free")
+		if len(d.intake.bodies()) != 3 {
+			t.Fatal("no slot came free")
 		}
-		late.send(request(event))
+		close(d.intake.hold)
 		synctest.Wait()
 		if got := late.take(); !strings.HasPrefix(got, "HTTP/1.1 202") {
 			t.Errorf("answered %q", got)

@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/connlimit"
 )
 
 // metrics are the transport's metrics. None has a tenant label.
@@ -15,6 +17,8 @@ type metrics struct {
 	closedBefore prometheus.Counter
 	waits        prometheus.Counter
 	largeWaits   prometheus.Counter
+	largeStopped prometheus.Counter
+	closed       *prometheus.CounterVec // by reason
 }
 
 // newMetrics makes the metrics and registers them when reg is not nil.
@@ -32,9 +36,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		Help: "Times that accept waited because the ingest listener had its maximum of connections."})
 	m.largeWaits = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_httpingest_large_body_waits_total",
 		Help: "Bodies over 64 KiB that waited because the maximum was being read."})
+	m.largeStopped = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_httpingest_large_bodies_stopped_total",
+		Help: "Bodies over 64 KiB that did not arrive while others waited: their connections were closed."})
+	m.closed = connlimit.NewClosed("weir_httpingest_connections_closed_total")
 	m.accepted = m.requests.WithLabelValues(strconv.Itoa(http.StatusAccepted))
 	if reg != nil {
-		reg.MustRegister(m.requests, m.connections, m.closedBefore, m.waits, m.largeWaits)
+		reg.MustRegister(m.requests, m.connections, m.closedBefore, m.waits, m.largeWaits, m.largeStopped, m.closed)
 	}
 	return m
 }
@@ -45,6 +52,6 @@ func (h *handler) registerBounds(reg prometheus.Registerer) {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_httpingest_" + name, Help: help}, func() float64 { return float64(value()) }))
 	}
 	gauge("max_connections", "Maximum number of connections of the ingest listener.", func() int { return h.cfg.MaxConnections })
-	gauge("large_bodies", "Bodies over 64 KiB being read.", func() int { return len(h.large) })
-	gauge("max_large_bodies", "Maximum number of bodies over 64 KiB being read.", func() int { return cap(h.large) })
+	gauge("large_bodies", "Bodies over 64 KiB being read.", func() int { return h.large.Len() })
+	gauge("max_large_bodies", "Maximum number of bodies over 64 KiB being read.", func() int { return h.large.Max() })
 }

@@ -11,9 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"weir/ingest"
+	"weir/internal/connlimit"
 	"weir/internal/setting"
 	"weir/model"
 )
@@ -30,8 +29,8 @@ type Transport struct {
 	http    http.Server
 	handler *handler
 	opened  []Listener
-	slots   chan struct{} // one per connection
-	conns   sync.Map      // net.Conn → *visit
+	limit   *connlimit.Limit
+	conns   sync.Map // net.Conn → *visit
 
 	mu     sync.Mutex
 	state  ingest.SourceState
@@ -57,7 +56,9 @@ func New(cfg Config, deps Deps) (*Transport, error) {
 
 // newTransport returns a transport that serves routes: h itself or, in tests, a handler that calls it.
 func newTransport(h *handler, routes http.Handler) *Transport {
-	t := &Transport{handler: h, opened: h.deps.Listeners, slots: make(chan struct{}, h.cfg.MaxConnections)}
+	m := h.metrics
+	t := &Transport{handler: h, opened: h.deps.Listeners,
+		limit: connlimit.New(h.cfg.MaxConnections, connlimit.Metrics{Connections: m.connections, Waits: m.waits, Closed: m.closed})}
 	t.enter(ingest.SourceDown, nil)
 	t.http = http.Server{
 		Handler:           routes,
@@ -65,13 +66,17 @@ func newTransport(h *handler, routes http.Handler) *Transport {
 		ReadTimeout:       h.cfg.RequestTimeout,
 		WriteTimeout:      h.cfg.RequestTimeout + h.cfg.HeaderTimeout, // counted from the end of the headers
 		IdleTimeout:       h.cfg.RequestTimeout,
-		MaxHeaderBytes:    16 << 10,
+		MaxHeaderBytes:    maxHeader - connlimit.HeaderSlack,
 		ConnContext:       t.connected,
 		ConnState:         t.track,
 		ErrorLog:          slog.NewLogLogger(h.deps.Logger.Handler(), slog.LevelDebug),
 	}
+	t.limit.Guard(&t.http)
 	return t
 }
+
+// maxHeader is the size of the headers of a request, its first line included.
+const maxHeader = 16 << 10
 
 // Name implements ingest.Transport.
 func (t *Transport) Name() string { return ingest.TransportHTTP }
@@ -103,9 +108,9 @@ func (t *Transport) Run(ctx context.Context) error {
 }
 
 // serve accepts connections on l until the transport is closed; it then returns nil. A TLS handshake has the timeout of
-// the headers. All listeners share the slots for connections.
+// the headers. All listeners share the connection limit.
 func (t *Transport) serve(l Listener) error {
-	var ln net.Listener = &boundedListener{Listener: l.Listener, slots: t.slots, waits: t.handler.metrics.waits, closed: make(chan struct{})}
+	ln := t.limit.Listen(l.Listener)
 	if l.TLS != nil {
 		ln = tls.NewListener(ln, l.TLS)
 	}
@@ -135,7 +140,7 @@ func (t *Transport) Sources() []ingest.SourceStatus {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := ingest.SourceStatus{ID: h.cfg.Source, Kind: t.Name(), State: t.state, Since: t.since, LastError: t.failed,
-		Counts: ingest.SourceCounts{Connected: int64(len(t.slots)), Received: h.received.Load(), Refused: h.refused.Load()}}
+		Counts: ingest.SourceCounts{Connected: int64(t.limit.Len()), Received: h.received.Load(), Refused: h.refused.Load()}}
 	if at := h.last.Load(); at != 0 {
 		s.LastMessage = time.Unix(0, at)
 	}
@@ -174,8 +179,6 @@ func began(r *http.Request) {
 // too long. A connection that closes between two requests is not counted.
 func (t *Transport) track(c net.Conn, state http.ConnState) {
 	switch state {
-	case http.StateNew:
-		t.handler.metrics.connections.Inc()
 	case http.StateActive:
 		if v, ok := t.conns.Load(c); ok {
 			v.(*visit).waiting.Store(true)
@@ -185,54 +188,8 @@ func (t *Transport) track(c net.Conn, state http.ConnState) {
 			v.(*visit).waiting.Store(false)
 		}
 	case http.StateClosed, http.StateHijacked:
-		t.handler.metrics.connections.Dec()
 		if v, ok := t.conns.LoadAndDelete(c); ok && v.(*visit).waiting.Load() {
 			t.handler.metrics.closedBefore.Inc()
 		}
 	}
-}
-
-// boundedListener accepts a connection only when a slot is free; until then connections wait in the queue of the
-// operating system.
-type boundedListener struct {
-	net.Listener
-	slots  chan struct{}
-	waits  prometheus.Counter
-	once   sync.Once
-	closed chan struct{}
-}
-
-func (l *boundedListener) Accept() (net.Conn, error) {
-	select {
-	case l.slots <- struct{}{}:
-	default:
-		l.waits.Inc()
-		select {
-		case l.slots <- struct{}{}:
-		case <-l.closed:
-			return nil, net.ErrClosed
-		}
-	}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.slots
-		return nil, err
-	}
-	return &boundedConn{Conn: c, slots: l.slots}, nil
-}
-
-func (l *boundedListener) Close() error {
-	l.once.Do(func() { close(l.closed) })
-	return l.Listener.Close()
-}
-
-type boundedConn struct {
-	net.Conn
-	once  sync.Once
-	slots chan struct{}
-}
-
-func (c *boundedConn) Close() error {
-	defer c.once.Do(func() { <-c.slots })
-	return c.Conn.Close()
 }

@@ -60,7 +60,7 @@ func (s *Server) Listen(ctx, life context.Context) (serve func() error, path str
 	}
 	s.http = &http.Server{Handler: s.unharmed(mux), ReadHeaderTimeout: 5 * time.Second, MaxHeaderBytes: 16 << 10}
 	s.streaming, s.endStreams = context.WithCancel(life)
-	bounded := web.Bounded(l, maxOperators, "socket", s.o.deps.Metrics)
+	bounded := web.Bounded(s.http, l, maxOperators, "socket", s.o.deps.Metrics)
 	return func() error {
 		if err := s.http.Serve(bounded); !errors.Is(err, http.ErrServerClosed) {
 			return err

@@ -25,6 +25,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"weir/internal/connlimit"
 	"weir/internal/requestid"
 )
 
@@ -92,9 +93,9 @@ type Server struct {
 	log     *slog.Logger
 	handler http.Handler
 	http    *http.Server
-	places  chan struct{} // one per connection, of all listeners together
 	metrics *metrics
-	listen  *listenerMetrics
+	limit   *connlimit.Limit // of all listeners together
+	listen  connlimit.Metrics
 }
 
 // New makes the front. It fails when two routes are the same.
@@ -108,7 +109,8 @@ func New(cfg Config) (*Server, error) {
 	if cfg.MaxConnections <= 0 {
 		cfg.MaxConnections = 2048
 	}
-	s := &Server{cfg: cfg, log: cfg.Log, places: make(chan struct{}, cfg.MaxConnections), metrics: newMetrics(cfg.Registerer), listen: newListenerMetrics("http", cfg.MaxConnections, cfg.Registerer)}
+	s := &Server{cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer), listen: newListenerMetrics("http", cfg.MaxConnections, cfg.Registerer)}
+	s.limit = connlimit.New(cfg.MaxConnections, s.listen)
 	s.SetURLs(cfg.URLs)
 	mux, err := s.routes()
 	if err != nil {
@@ -116,6 +118,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.handler = s.recovered(requestid.Handler(mux))
 	s.http = newHTTPServer(s.handler, s.log)
+	s.limit.Guard(s.http)
 	return s, nil
 }
 
@@ -132,18 +135,21 @@ func newHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 		// GraphQL request (drafting and inference included) plus the time to send a large answer.
 		WriteTimeout:   5 * time.Minute,
 		IdleTimeout:    2 * time.Minute,
-		MaxHeaderBytes: 32 << 10,
+		MaxHeaderBytes: maxHeader - connlimit.HeaderSlack,
 		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug), // malformed requests of unauthenticated clients
 	}
 }
 
-// Serve answers on l until Shutdown. More than MaxConnections connections wait to be accepted.
-func (s *Server) Serve(l net.Listener) error { return s.serve(limitListener(l, s.places, s.listen)) }
+// maxHeader is the size of the headers of a request, its first line included.
+const maxHeader = 32 << 10
+
+// Serve answers on l until Shutdown. Beyond MaxConnections a new connection evicts an idle one.
+func (s *Server) Serve(l net.Listener) error { return s.serve(s.limit.Listen(l)) }
 
 // ServeTLS is Serve over TLS. A handshake takes at most as long as the headers of a request may. HTTP/2 is not offered:
-// one connection could carry more requests at once than its place stands for.
+// one connection could carry more requests at once than its slot stands for.
 func (s *Server) ServeTLS(l net.Listener, c *tls.Config) error {
-	return s.serve(tls.NewListener(limitListener(l, s.places, s.listen), c))
+	return s.serve(tls.NewListener(s.limit.Listen(l), c))
 }
 
 func (s *Server) serve(l net.Listener) error {

@@ -197,3 +197,25 @@ func TestErrorsOfOneAnswerAreBounded(t *testing.T) {
 		t.Errorf("counted %v", n)
 	}
 }
+
+// A subscription has exactly one root field, by response key (GraphQL, section 5.2.4.1): aliases of one field are several.
+func TestASubscriptionSelectsOneRootField(t *testing.T) {
+	w := newWorld(t, Config{})
+	for query, refused := range map[string]bool{
+		`subscription { counts }`:                                               false,
+		`subscription { counts counts }`:                                        false,
+		`subscription { counts refused }`:                                       true,
+		`subscription { a: counts b: counts }`:                                  true,
+		`subscription { counts again: counts }`:                                 true,
+		`subscription { counts ...F } fragment F on Subscription { b: counts }`: true,
+		`subscription { counts ... on Subscription { b: counts } }`:             true,
+	} {
+		_, resp := w.engine.Prepare(Request{Query: query})
+		if got := resp != nil; got != refused {
+			t.Errorf("%s: refused %v", query, got)
+		}
+		if refused && !strings.Contains(w.json(resp), "exactly one root field") {
+			t.Errorf("%s: %s", query, w.json(resp))
+		}
+	}
+}

@@ -156,6 +156,9 @@ func (m *measurer) repeats(set ast.SelectionSet, at *repeated) *Error {
 func (m *measurer) roots(op *ast.OperationDefinition) *Error {
 	keys := map[string]bool{} // response key → checks credentials
 	m.rootKeys(op.Operation, op.SelectionSet, keys, map[string]bool{})
+	if op.Operation == ast.Subscription && len(keys) > 1 { // the library's rule counts names, the specification response keys
+		return Errorf("", "A subscription must select exactly one root field, this one selects %d.", len(keys)).at(op.Position)
+	}
 	limits := m.engine.limits
 	maximum, kind := limits.QueryRootFields, "query"
 	if op.Operation == ast.Mutation {
