@@ -13,7 +13,7 @@ import (
 type database struct {
 	*base
 	db    storeDriver
-	spare func(free int64) error // keeps space of the disk for deletes on a full one
+	spare func(bytes int64) error // keeps space of the disk for deletes on a full one
 	vault *store.Vault
 }
 

@@ -38,7 +38,7 @@ type entities struct {
 func (e *entities) Start(ctx, life context.Context) (err error) {
 	e.control = ingest.NewController(e.store.db, e.spool.log, e.spool.clock.Stamp, e.base.log)
 	if e.entityParts, err = newEntities(ctx, e.cfg, entityDeps{store: e.store.db, writer: e.control, vault: e.store.vault, logger: e.base.log, registerer: e.metrics,
-		certs: e.certificate.pair, listeners: e.listeners.list, disk: e.roomOnDisk, limits: ruleLimits(e.cfg, e.budget, e.opt.RuleKinds)}); err != nil {
+		certs: e.certificate.pair, listeners: e.listeners.list, disk: e.checkDisk, limits: ruleLimits(e.cfg, e.budget, e.opt.RuleKinds)}); err != nil {
 		return err
 	}
 	e.goes(life, "auth", e.Auth.Run)
@@ -46,16 +46,21 @@ func (e *entities) Start(ctx, life context.Context) (err error) {
 	return nil
 }
 
-// spareInterval is how often it is looked whether the disk has room for the spare file of the database again.
-const spareInterval = time.Minute
+// What is kept of the disk for deletes on a full one: the write-ahead log of some hundred of them, and never so much that the
+// disk would have more than its reserve once that is given up.
+const (
+	spareBytes    = 4 << 20
+	spareShare    = 4           // of the reserve
+	spareInterval = time.Minute // between two attempts to keep it
+)
 
 // keepSpare keeps space of the disk for deletes on a disk that is full.
 func (e *entities) keepSpare(ctx context.Context) error {
 	t := time.NewTicker(spareInterval)
 	defer t.Stop()
 	for {
-		if free, reserve, err := e.freeDisk(); err == nil {
-			if err := e.store.spare(free - reserve); err != nil {
+		if free, reserve, err := e.freeDisk(); err == nil && free >= 2*reserve {
+			if err := e.store.spare(min(spareBytes, reserve/spareShare)); err != nil {
 				e.base.log.Warn("no space can be kept for deletes on a full disk", "error", err)
 			}
 		}
@@ -67,9 +72,9 @@ func (e *entities) keepSpare(ctx context.Context) error {
 	}
 }
 
-// roomOnDisk refuses what makes or grows rows while less is free than the disk reserve: the API must not fill a disk to its last
+// checkDisk refuses what makes or grows rows while less is free than the disk reserve: the API must not fill a disk to its last
 // byte. What removes is taken.
-func (e *entities) roomOnDisk() error {
+func (e *entities) checkDisk() error {
 	free, reserve, err := e.freeDisk()
 	if err != nil || free >= reserve {
 		return nil // a disk that fails is reported by the database, when it cannot write

@@ -29,7 +29,7 @@ type Values struct {
 	GeoFenceCeiling              *int64   `json:"geoFenceCeiling,omitempty" gql:"geoFenceCeiling"`
 	GeoFencePositionCeiling      *int64   `json:"geoFencePositionCeiling,omitempty" gql:"geoFencePositionCeiling"`
 	GeoFencePositionBudget       *int64   `json:"geoFencePositionBudget,omitempty" gql:"geoFencePositionBudget"`
-	RegistryBytes                *int64   `json:"registryBytes,omitempty" gql:"registryBytes"`
+	RegistryBytes                *int64   `json:"registryBytes,omitempty"`
 }
 
 // Config holds the platform's defaults, the last level of the cascade, and the operator's shedding level.
@@ -98,7 +98,7 @@ var dimensions = []dimension{
 	{key: "geoFenceCeiling", configKey: "geofence_ceiling", whole: func(v *Values) **int64 { return &v.GeoFenceCeiling }, min: 1, max: 1000},
 	{key: "geoFencePositionCeiling", configKey: "geofence_position_ceiling", whole: func(v *Values) **int64 { return &v.GeoFencePositionCeiling }, min: 4, max: 4096},
 	{key: "geoFencePositionBudget", configKey: "geofence_position_budget", whole: func(v *Values) **int64 { return &v.GeoFencePositionBudget }, min: 4},
-	{key: "registryBytes", configKey: "registry_bytes", whole: func(v *Values) **int64 { return &v.RegistryBytes }, min: 1 << 10, max: 1 << 40},
+	{key: "registryBytes", configKey: "registry_bytes", whole: func(v *Values) **int64 { return &v.RegistryBytes }, min: 1, max: 1 << 40},
 }
 
 // check returns an INVALID_INPUT error that names the field when the value is set and out of bounds.

@@ -36,7 +36,7 @@ func Mutate(ctx context.Context, st Store, by *model.Principal, now func() time.
 	}
 	err = st.Write(ctx, Durable, write)
 	if s, ok := st.(spare); ok && errors.Is(err, ErrFull) && (c == nil || !c.grows) {
-		s.MakeRoom()
+		s.FreeSpace()
 		err = st.Write(ctx, Durable, write)
 	}
 	if err != nil {
@@ -46,7 +46,7 @@ func Mutate(ctx context.Context, st Store, by *model.Principal, now func() time.
 }
 
 // spare is a store that keeps some space of the disk for changes that make no rows: on a full disk deletes must work.
-type spare interface{ MakeRoom() }
+type spare interface{ FreeSpace() }
 
 // run runs fn and stores what the change has gathered. It returns the sequence of its view changes, 0 for none.
 func (c *Change) run(fn func(*Change) error) (seq uint64, err error) {

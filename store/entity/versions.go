@@ -23,6 +23,8 @@ type Versions[T, S any] struct {
 	Owner string // column that holds the id of the draft's row
 	// Max is how many versions of a row are kept, 0 for all: a publish beyond it removes the oldest that are not effective.
 	Max int64
+	// Pruned is called after the commit with how many a publish removed; nil: not at all.
+	Pruned func(n int64)
 
 	// Freeze says what a publish of the draft would freeze.
 	Freeze func(tx store.Tx, row *T) (*S, error)
@@ -469,6 +471,9 @@ func (v *Versions[T, S]) prune(c *store.Change, row *T) error {
 	var have int64
 	if err := c.QueryRow(`SELECT count(*) FROM `+v.Table+` WHERE `+v.Owner+` = ?`, id).Scan(&have); err != nil || have < v.Max {
 		return err
+	}
+	if v.Pruned != nil {
+		c.OnCommit(func() { v.Pruned(have - v.Max + 1) })
 	}
 	return v.removeSome(c, row, ` AND id IN (SELECT id FROM `+v.Table+` WHERE `+v.Owner+` = ? AND version <> ?
 		AND version < (SELECT max(version) FROM `+v.Table+` WHERE `+v.Owner+` = ?) ORDER BY version LIMIT ?)`, id, effective, id, have-v.Max+1)
