@@ -134,16 +134,15 @@ func (s *logStore) tie(ctx context.Context, p *paired, id [16]byte, epoch uint32
 	})
 }
 
-// knownGap looks for a loss that was noted before and after which no checkpoint has been written since: the log begins after it.
+// knownGap looks for a loss that was noted before and after which no checkpoint has been written since: the log begins after
+// it, or holds nothing after it.
 func (s *logStore) knownGap(ctx context.Context, p *paired) error {
-	first, _ := s.log.Bounds()
-	if first <= p.head+1 {
-		return nil
-	}
+	first, last := s.log.Bounds()
 	return s.store.db.Read(ctx, func(tx store.Tx) error {
 		ls, err := store.LogLosses(tx)
 		for _, l := range ls {
-			if l.First <= p.head+1 && l.Last+1 >= first {
+			before, after := first > p.head+1 && l.First <= p.head+1 && l.Last+1 >= first, l.Last > p.head && l.Last == last
+			if before || after {
 				s.gap = &ingest.LogGap{First: l.First, Last: l.Last, Why: l.Why}
 			}
 		}
