@@ -79,3 +79,32 @@ func identityIn(t *testing.T, dir string) [16]byte {
 	defer shut(t, l)
 	return l.PairID()
 }
+
+// An empty file of the name of one that is missing lets the others be read.
+func TestAnEmptyFileStandsForOneThatIsMissing(t *testing.T) {
+	t.Parallel()
+	dir := filled(t, 40)
+	files := spanFiles(t, dir)
+	if err := os.Remove(files[0]); err != nil {
+		t.Fatal(err)
+	}
+	next, ok := spanBegin(filepath.Base(files[1]))
+	if !ok || next < 5 {
+		t.Fatalf("the second file is %s", files[1])
+	}
+	write(t, filepath.Join(dir, FileName(4)), nil) // the results have the three before
+	opt := small
+	opt.Mend = true
+	l := open(t, dir, opt)
+	if first, _ := l.Bounds(); first != 4 {
+		t.Errorf("the log begins with %d", first)
+	}
+	_, err := drain(t, l, 4)
+	damage, ok := errors.AsType[*spool.DamageError](err)
+	if !ok || damage.Offset != 4 || damage.Next != next {
+		t.Fatalf("%v", err)
+	}
+	if read, err := drain(t, l, next); err != nil || read != 40-int(next)+1 {
+		t.Errorf("%d records behind it, %v", read, err)
+	}
+}
