@@ -71,7 +71,8 @@ func (a *applier) caughtUp(ctx context.Context) error {
 	for !a.ingest.CaughtUp() {
 		select {
 		case err := <-a.failed:
-			return older(a.cfg.DataDir, err)
+			first, _ := a.spool.log.Bounds()
+			return older(a.cfg.DataDir, err, a.ingest.Applied(), first)
 		case <-ctx.Done():
 			return nil
 		case <-time.After(2 * time.Millisecond):

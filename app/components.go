@@ -104,6 +104,7 @@ func (in *Instance) stop(up []entry, early <-chan struct{}) error {
 		}
 		if err := c.of(in).Stop(wait); err != nil {
 			errs = append(errs, fmt.Errorf("stopping %s: %w", c.name, err))
+			in.spool.incomplete = true
 		}
 		release()
 	}

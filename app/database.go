@@ -13,6 +13,7 @@ import (
 type database struct {
 	*base
 	db    storeDriver
+	spare func(bytes int64) error // keeps space of the disk for deletes on a full one
 	vault *store.Vault
 }
 
@@ -23,9 +24,11 @@ func (d *database) Start(ctx, _ context.Context) (err error) {
 			return err
 		}
 	}
-	if d.db, err = openStore(ctx, d.cfg.DataDir, storeOptions{CacheBytes: d.budget.of(storeCacheShare), Logger: d.log, Registerer: d.metrics}); err != nil {
+	db, err := openStore(ctx, d.cfg.DataDir, storeOptions{CacheBytes: d.budget.of(storeCacheShare), Logger: d.log, Registerer: d.metrics})
+	if err != nil {
 		return err
 	}
+	d.db, d.spare = db, db.KeepSpare
 	d.vault, err = openVault(ctx, d.db, operate.RootKeyPath(d.cfg), d.opt.Getenv("WEIR_ROOT_KEY"), func(warning string) { d.log.Warn(warning) })
 	if err != nil {
 		return errors.Join(err, d.db.Close())

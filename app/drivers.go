@@ -49,6 +49,9 @@ func openSpool(dir string, o logOptions) (logDriver, *beginning, error) {
 	return l, &beginning{copied: b.Why == bolt.Copied, why: string(b.Why), last: b.Last, next: b.Next, damage: b.Err}, nil
 }
 
+// logFileName is the name of the file of the log that begins with a record.
+func logFileName(first model.Offset) string { return bolt.FileName(first) }
+
 // logAtRest is the log in a folder that nothing has open.
 func logAtRest(dir string) (*bolt.Resting, error) { return bolt.AtRest(dir) }
 

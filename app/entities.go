@@ -12,6 +12,7 @@ import (
 	"weir/config"
 	"weir/govern"
 	"weir/gql"
+	"weir/health"
 	"weir/ingest"
 	"weir/internal/certs"
 	"weir/model"
@@ -37,11 +38,55 @@ type entities struct {
 func (e *entities) Start(ctx, life context.Context) (err error) {
 	e.control = ingest.NewController(e.store.db, e.spool.log, e.spool.clock.Stamp, e.base.log)
 	if e.entityParts, err = newEntities(ctx, e.cfg, entityDeps{store: e.store.db, writer: e.control, vault: e.store.vault, logger: e.base.log, registerer: e.metrics,
-		certs: e.certificate.pair, listeners: e.listeners.list, limits: ruleLimits(e.cfg, e.budget, e.opt.RuleKinds)}); err != nil {
+		certs: e.certificate.pair, listeners: e.listeners.list, disk: e.checkDisk, limits: ruleLimits(e.cfg, e.budget, e.opt.RuleKinds)}); err != nil {
 		return err
 	}
 	e.goes(life, "auth", e.Auth.Run)
+	e.goes(life, "spare", e.keepSpare)
 	return nil
+}
+
+// What is kept of the disk for deletes on a full one: the write-ahead log of some hundred of them, and never so much that the
+// disk would have more than its reserve once that is given up.
+const (
+	spareBytes    = 4 << 20
+	spareShare    = 4           // of the reserve
+	spareInterval = time.Minute // between two attempts to keep it
+)
+
+// keepSpare keeps space of the disk for deletes on a disk that is full.
+func (e *entities) keepSpare(ctx context.Context) error {
+	t := time.NewTicker(spareInterval)
+	defer t.Stop()
+	for {
+		if free, reserve, err := e.freeDisk(); err == nil && free >= 2*reserve {
+			if err := e.store.spare(min(spareBytes, reserve/spareShare)); err != nil {
+				e.base.log.Warn("no space can be kept for deletes on a full disk", "error", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		}
+	}
+}
+
+// checkDisk refuses what makes or grows rows while less is free than the disk reserve: the API must not fill a disk to its last
+// byte. What removes is taken.
+func (e *entities) checkDisk() error {
+	free, reserve, err := e.freeDisk()
+	if err != nil || free >= reserve {
+		return nil // a disk that fails is reported by the database, when it cannot write
+	}
+	return model.Errorf(model.CodeUnavailable, "unavailable: the disk is nearly full, %s are free and spool.disk_reserve keeps %s: nothing is made or enlarged, deletes work; free some space",
+		health.Bytes(free), health.Bytes(reserve))
+}
+
+// freeDisk is what is free on the disk of the data directory, and what of it must stay free.
+func (e *entities) freeDisk() (free, reserve int64, err error) {
+	fs, err := health.ThisMachine().FileSystem(e.cfg.DataDir)
+	return int64(fs.FreeBytes) + e.store.db.Stats().FreeBytes, min(int64(e.cfg.Spool.DiskReserve), int64(fs.Bytes)/20), err
 }
 
 // entityParts are what needs a store and no log; they serve on a directory in which nothing runs, too.
@@ -60,38 +105,60 @@ type entityDeps struct {
 	limits     rules.Limits
 	listeners  func() operate.Listeners
 	certs      *certs.Reloader
+	disk       func() error // refuses what makes rows while the disk is nearly full; nil: never
 }
 
 // newEntities builds the parts that know the entities.
 func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entityParts, err error) {
+	bounded := bound(&d, func(tenant int64) int64 { return p.Govern.RegistryBytes(tenant) })
 	p.Entities = &operate.Entities{Config: cfg, Listeners: d.listeners, Served: d.certs, Store: d.store}
 	hasher := auth.NewHasher(auth.Params{}, d.registerer)
 	if p.compiler, err = rules.NewCompiler(d.limits); err != nil {
 		return p, err
 	}
-	if p.Govern, err = govern.New(ctx, governConfig(cfg), govern.Deps{Store: d.store, Writer: d.writer, Registerer: d.registerer,
+	if p.Govern, err = govern.New(ctx, governConfig(cfg), govern.Deps{Store: d.store, Writer: bounded, Registerer: d.registerer,
 		OnSwitch: func(tenant string, _ bool) { p.verifier.Invalidate(auth.Invalidation{Tenant: tenant}) }}); err != nil {
 		return p, err
 	}
-	p.Registry = registry.New(registry.Config{DeviceSettings: cfg.Limits.DeviceSettings, RulesPerTenant: int64(cfg.Detection.MaxRules)}, registry.Deps{Store: d.store, Writer: d.writer,
+	p.Registry = registry.New(registry.Config{DeviceSettings: cfg.Limits.DeviceSettings, RulesPerTenant: int64(cfg.Detection.MaxRules)}, registry.Deps{Store: d.store, Writer: bounded,
 		Sealer: d.vault, Hasher: hasher, Validator: validator{p.compiler}, Registerer: d.registerer,
 		Removals: []registry.Removal{ingest.RemoveDeviceRows},
 		Invalidate: func(device, credential int64) {
 			p.verifier.Invalidate(auth.Invalidation{DeviceID: device, CredentialID: credential})
 		}})
 	p.verifier = auth.NewVerifier(auth.VerifierConfig{Credentials: finder{p.Registry}, Tenants: p.Govern, Hasher: hasher, Registerer: d.registerer})
-	p.Auth, err = auth.New(ctx, authConfig(cfg), auth.Deps{Store: d.store, Writer: d.writer, Vault: d.vault, Tenants: p.Govern,
+	p.Auth, err = auth.New(ctx, authConfig(cfg), auth.Deps{Store: d.store, Writer: bounded, Vault: d.vault, Tenants: p.Govern,
 		Hasher: hasher, Logger: d.logger, Registerer: d.registerer})
 	if err != nil {
 		return p, err
 	}
-	p.Site = site.New(site.Parts{Store: d.store, Writer: d.writer, Govern: p.Govern, Auth: p.Auth, Registry: p.Registry, Hasher: hasher, Vault: d.vault,
+	if err = store.CountUsage(ctx, d.store, p.Registry.Kinds, p.Auth.Kinds, p.Govern.Kinds); err != nil {
+		return p, err
+	}
+	p.Site = site.New(site.Parts{Store: d.store, Writer: bounded, Govern: p.Govern, Auth: p.Auth, Registry: p.Registry, Hasher: hasher, Vault: d.vault,
 		Progress: func(done, all int) {
 			if all >= 2*passwordProgress && done%passwordProgress == 0 {
 				d.logger.Info("comparing the passwords of the site", "done", done, "of", all)
 			}
 		}})
 	return p, nil
+}
+
+// bound is the writer of all that changes entities: it alone lets their rows grow no further than they may.
+func bound(d *entityDeps, limit func(tenant int64) int64) *store.Bounded {
+	refused := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_registry_refused_changes_total",
+		Help: "Changes that were refused because of what they would have made, by cause (bytes of the tenant, disk)."}, []string{"cause"})
+	bytes, disk := refused.WithLabelValues("bytes"), refused.WithLabelValues("disk")
+	if d.registerer != nil {
+		d.registerer.MustRegister(refused)
+	}
+	return &store.Bounded{Writer: d.writer, Growth: store.Growth{Limit: limit, Disk: d.disk, Refused: func(full bool) {
+		if full {
+			disk.Inc()
+		} else {
+			bytes.Inc()
+		}
+	}}}
 }
 
 // passwordProgress is after how many passwords of a site the progress is logged: each takes a good part of a second on a

@@ -134,16 +134,15 @@ func (s *logStore) tie(ctx context.Context, p *paired, id [16]byte, epoch uint32
 	})
 }
 
-// knownGap looks for a loss that was noted before and after which no checkpoint has been written since: the log begins after it.
+// knownGap looks for a loss that was noted before and after which no checkpoint has been written since: the log begins after
+// it, or holds nothing after it.
 func (s *logStore) knownGap(ctx context.Context, p *paired) error {
-	first, _ := s.log.Bounds()
-	if first <= p.head+1 {
-		return nil
-	}
+	first, last := s.log.Bounds()
 	return s.store.db.Read(ctx, func(tx store.Tx) error {
 		ls, err := store.LogLosses(tx)
 		for _, l := range ls {
-			if l.First <= p.head+1 && l.Last+1 >= first {
+			before, after := first > p.head+1 && l.First <= p.head+1 && l.Last+1 >= first, l.Last > p.head && l.Last == last
+			if before || after {
 				s.gap = &ingest.LogGap{First: l.First, Last: l.Last, Why: l.Why}
 			}
 		}
@@ -151,11 +150,16 @@ func (s *logStore) knownGap(ctx context.Context, p *paired) error {
 	})
 }
 
-// older adds what to do about a database that is older than its log.
-func older(dir string, err error) error {
+// older adds what to do about a database that is older than its log. Where the log begins after the next record that the results
+// need, a file of it may be missing instead: an empty one of its name lets the start name it as lost and read the others.
+func older(dir string, err error, checkpoint, first model.Offset) error {
 	if !errors.Is(err, ingest.ErrStoreOlder) {
 		return err
 	}
-	return &model.Error{Message: err.Error(), Err: err, Hint: "put the newer weir.db back; or bring back a whole backup, log and all, into an empty directory: " +
-		"weir backup restore FILE --data DIR; to go on with this database, move " + operate.SpoolPath(dir) + " away: what came after it is in that log alone then"}
+	hint := "put the newer weir.db back; or bring back a whole backup, log and all, into an empty directory: weir backup restore FILE --data DIR; "
+	if first > checkpoint+1 {
+		hint += "or, where the database is right and a file of the log is missing, make an empty one of its name, and the start names its records as lost and reads the others: touch " +
+			filepath.Join(operate.SpoolPath(dir), logFileName(checkpoint+1)) + "; "
+	}
+	return &model.Error{Message: err.Error(), Err: err, Hint: hint + "to go on with this database, move " + operate.SpoolPath(dir) + " away: what came after it is in that log alone then"}
 }

@@ -156,7 +156,7 @@ func (r *reload) apply(c *config.Config) error {
 	}
 	r.in.intake.into.Set(intakeConfig(*c))
 	r.in.transports.reload(c)
-	r.in.entities.Registry.SetDevicesPerTenant(c.Limits.DevicesPerTenant)
+	r.in.entities.Registry.SetLimits(c.Limits.DeviceSettings)
 	r.in.front.web.SetURLs(c.URLs)
 	r.current.Store(c)
 	r.in.operator.retention.Wake()

@@ -27,6 +27,7 @@ import (
 	"weir/model"
 	"weir/operate"
 	"weir/presence"
+	"weir/store"
 )
 
 // reloaded is an instance whose configuration file the test writes.
@@ -265,6 +266,15 @@ var effects = map[string]struct {
 		_, err := r.entities.AddDevice(r.t.Context(), operate.Local(), operate.NewDevice{Tenant: "acme", Token: "d2"})
 		return model.CodeOf(err) == model.CodeLimitExceeded
 	}},
+	"limits.device_types_per_tenant": {"1", func(r *reloaded) bool {
+		_, err := r.entities.Registry.Types.Create(r.t.Context(), r.acme(), store.Patch{"token": "more"})
+		return model.CodeOf(err) == model.CodeLimitExceeded
+	}},
+	"limits.device_profiles_per_tenant": {"1", func(r *reloaded) bool {
+		_, err := r.entities.Registry.Profiles.Create(r.t.Context(), r.acme(), store.Patch{"token": "more"})
+		return model.CodeOf(err) == model.CodeLimitExceeded
+	}},
+	"governance.registry_bytes": {"1KiB", func(r *reloaded) bool { return *r.entities.Govern.Limits("nobody").RegistryBytes == 1024 }},
 	"history.dead_letter_retention": {"1ns", func(r *reloaded) bool {
 		for late := time.Now().Add(20 * time.Second); time.Now().Before(late); time.Sleep(5 * time.Millisecond) {
 			if r.letters() == 0 {
@@ -273,6 +283,15 @@ var effects = map[string]struct {
 		}
 		return false
 	}},
+}
+
+// acme is the operator in the tenant acme.
+func (r *reloaded) acme() *model.Principal {
+	by, err := r.entities.Within(operate.Local(), "acme")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return by
 }
 
 func TestEachReloadableKeyIsObeyedAfterAReload(t *testing.T) {

@@ -33,6 +33,8 @@ type logStore struct {
 	changes   uint64         // of the registry, as of the start
 	foreign   string         // where a log of another store was set aside, "" when there was none
 	lastStop  operate.LastStop
+	// incomplete says that a part above the log failed to stop: counts that it had may not be in the log.
+	incomplete bool
 }
 
 // Start opens the log and holds it against the store: both carry one pair id, and the log must reach as far as the
@@ -82,6 +84,9 @@ func (s *logStore) Start(ctx, _ context.Context) error {
 		if err := s.takeUp(ctx, restored); err != nil {
 			return errors.Join(err, s.log.Close())
 		}
+	}
+	if at := s.lastRecorded(); at > 0 {
+		written = min(written, at) // a full disk may have been written to in vain since
 	}
 	if err := s.takeStock(ctx, written); err != nil {
 		return errors.Join(err, s.log.Close())
@@ -147,6 +152,25 @@ func (s *logStore) takeStock(ctx context.Context, from model.Micros) (err error)
 			Help: "1 when the previous process ended without a clean stop."}, func() float64 { return now })))
 }
 
+// lastRecorded is when the newest record of the log was received, 0 where it cannot be read.
+func (s *logStore) lastRecorded() model.Micros {
+	_, last := s.log.Bounds()
+	r, err := s.log.Reader(last)
+	if err != nil {
+		return 0
+	}
+	defer r.Close()
+	b, err := r.TryNext()
+	if err != nil || b == nil || len(b.Records) == 0 {
+		return 0
+	}
+	newest, err := model.DecodeRecord(b.Records[len(b.Records)-1].Data)
+	if err != nil {
+		return 0
+	}
+	return newest.Received.Wall.Micros()
+}
+
 // lastWritten is when a file in a directory was last written, now when none is there.
 func lastWritten(dir string) model.Micros {
 	newest := model.Micros(0)
@@ -162,9 +186,10 @@ func lastWritten(dir string) model.Micros {
 	return newest
 }
 
-// Stop implements component.
+// Stop implements component. The stop is marked as a clean one only where everything above the log stopped without an error:
+// else the next start marks the span as a gap of the ledger.
 func (s *logStore) Stop(context.Context) error {
-	if err := s.log.Close(); err != nil {
+	if err := s.log.Close(); err != nil || s.incomplete {
 		return err
 	}
 	if err := os.WriteFile(operate.CleanPath(s.cfg.DataDir), nil, 0o600); err != nil {

@@ -182,7 +182,12 @@ func (t *transports) report() {
 	for _, l := range t.listeners.list().Open() {
 		fmt.Fprintf(out, "  %-12s %-24s %s\n", l.Name, l.Address, l.Description())
 	}
-	if !t.entities.Auth.HasSuperuser() {
+	switch {
+	case t.entities.Auth.HasSuperuser():
+	case t.entities.Auth.HasIdentity(): // no link: who reads the log of an instance in use must not become its owner
+		fmt.Fprintf(out, "\nThere is no superuser. Make one with\n"+
+			"  weir admin create you@example.org --data %s\nor in a browser: weir admin link makes a link\n", t.cfg.DataDir)
+	default:
 		fmt.Fprintf(out, "\nNo account can sign in yet: no default password exists. Make the first administrator with\n"+
 			"  %s admin create you@example.org --data %s\n", cmp.Or(t.opt.Program, "weir"), t.cfg.DataDir)
 		t.api.setup.Print(out)

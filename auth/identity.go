@@ -116,6 +116,18 @@ func (a *Auth) HasSuperuser() bool {
 	return false
 }
 
+// HasIdentity reports whether an enabled identity exists.
+func (a *Auth) HasIdentity() bool {
+	a.dir.mu.RLock()
+	defer a.dir.mu.RUnlock()
+	for _, p := range a.dir.persons {
+		if p.enabled {
+			return true
+		}
+	}
+	return false
+}
+
 // AnySuperuser is HasSuperuser for a store on which no instance runs.
 func AnySuperuser(tx store.Tx) (bool, error) {
 	return store.OthersHold(tx, ScopeSystem, RoleSuperuser, 0)

@@ -17,7 +17,7 @@ type membershipRow struct {
 	NotBefore  model.Micros `store:"not_before"`
 }
 
-var memberships = store.NewTable[membershipRow](store.Desc[membershipRow]{Kind: "membership", Name: "memberships"})
+var memberships = store.NewTable[membershipRow](store.Desc[membershipRow]{Kind: "membership", Name: "memberships", Uncounted: true})
 
 // AddMembership lets a person into a tenant with roles of scope tenant. Roles of a tenant are the operator's to give,
 // whatever they carry.

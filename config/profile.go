@@ -42,7 +42,7 @@ func gateway(c *Config) {
 	c.Limits.DevicesPerTenant, c.Limits.SeriesPerTenant = 2_000, 20_000
 	c.Ingest.Capacity.MaxBytes, c.Ingest.DedupeMaxBytes = 512<<20, 8<<20
 	c.Spool.HeadAge, c.Spool.WriteBudget = 6*time.Hour, 20<<30
-	c.Governance.IngestMessagesPerSecond, c.Governance.IngestBurst = 200, 1000
+	c.Governance.IngestMessagesPerSecond, c.Governance.IngestBurst, c.Governance.RegistryBytes = 200, 1000, 16<<20
 	c.Broker.MaxConnections = 2_000
 	c.Detection.MaxKeys = 50_000
 	c.History.DeadLetterRetention = 168 * time.Hour

@@ -252,6 +252,9 @@ func (g *Govern) Governance(tenant string) (v Governance, ok bool) {
 	return Governance{Values: e.overrides.or(x.tiers[e.tier]), AIExternalEnabled: e.aiExternal, Tier: x.tierTokens[e.tier]}, true
 }
 
+// RegistryBytes is how many bytes the rows of a tenant may take.
+func (g *Govern) RegistryBytes(tenant int64) int64 { return *g.Limits(g.TokenOf(tenant)).RegistryBytes }
+
 // Limits returns the values in effect for a tenant with the platform's defaults filled in: none is nil. An unknown
 // tenant has the platform's.
 func (g *Govern) Limits(tenant string) Values {

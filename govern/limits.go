@@ -29,6 +29,7 @@ type Values struct {
 	GeoFenceCeiling              *int64   `json:"geoFenceCeiling,omitempty" gql:"geoFenceCeiling"`
 	GeoFencePositionCeiling      *int64   `json:"geoFencePositionCeiling,omitempty" gql:"geoFencePositionCeiling"`
 	GeoFencePositionBudget       *int64   `json:"geoFencePositionBudget,omitempty" gql:"geoFencePositionBudget"`
+	RegistryBytes                *int64   `json:"registryBytes,omitempty"`
 }
 
 // Config holds the platform's defaults, the last level of the cascade, and the operator's shedding level.
@@ -56,7 +57,7 @@ func DefaultConfig() Config {
 func (c Config) Validate() error {
 	v := Values{&c.IngestMessagesPerSecond, &c.IngestBurst, &c.OutboundMessagesPerSecond, &c.OutboundBurst,
 		&c.AIInferenceRequestsPerMinute, &c.AIInferenceBurst, &c.ShedPriority, &c.HeldCommandCeiling, &c.GeoFenceCeiling,
-		&c.GeoFencePositionCeiling, &c.GeoFencePositionBudget}
+		&c.GeoFencePositionCeiling, &c.GeoFencePositionBudget, new(int64(c.RegistryBytes))}
 	var errs []error
 	for _, d := range dimensions {
 		if err := d.check(&v, d.configKey); err != nil {
@@ -73,7 +74,7 @@ func (c Config) Validate() error {
 func (c Config) values() Values {
 	return Values{new(c.IngestMessagesPerSecond), new(c.IngestBurst), new(c.OutboundMessagesPerSecond), new(c.OutboundBurst),
 		new(c.AIInferenceRequestsPerMinute), new(c.AIInferenceBurst), new(c.ShedPriority), new(c.HeldCommandCeiling),
-		new(c.GeoFenceCeiling), new(c.GeoFencePositionCeiling), new(c.GeoFencePositionBudget)}
+		new(c.GeoFenceCeiling), new(c.GeoFencePositionCeiling), new(c.GeoFencePositionBudget), new(int64(c.RegistryBytes))}
 }
 
 // dimension describes one governance key: its names, its place in Values, its bounds.
@@ -97,6 +98,7 @@ var dimensions = []dimension{
 	{key: "geoFenceCeiling", configKey: "geofence_ceiling", whole: func(v *Values) **int64 { return &v.GeoFenceCeiling }, min: 1, max: 1000},
 	{key: "geoFencePositionCeiling", configKey: "geofence_position_ceiling", whole: func(v *Values) **int64 { return &v.GeoFencePositionCeiling }, min: 4, max: 4096},
 	{key: "geoFencePositionBudget", configKey: "geofence_position_budget", whole: func(v *Values) **int64 { return &v.GeoFencePositionBudget }, min: 4},
+	{key: "registryBytes", configKey: "registry_bytes", whole: func(v *Values) **int64 { return &v.RegistryBytes }, min: 1, max: 1 << 40},
 }
 
 // check returns an INVALID_INPUT error that names the field when the value is set and out of bounds.
@@ -191,7 +193,7 @@ func (d *dimension) read(v *Values, raw json.RawMessage) error {
 	if d.float != nil {
 		*d.float(v) = number
 	} else {
-		if *number != math.Trunc(*number) || math.Abs(*number) > math.MaxInt32 {
+		if *number != math.Trunc(*number) || math.Abs(*number) > float64(max(d.max, math.MaxInt32)) {
 			return model.Invalid("config", "%s must be a whole number", d.key)
 		}
 		*d.whole(v) = new(int64(*number))

@@ -33,6 +33,7 @@ type Tenant struct {
 	GeoFenceCeiling              *int64   `store:"geofence_ceiling,clear" gql:"geoFenceCeiling"`
 	GeoFencePositionCeiling      *int64   `store:"geofence_position_ceiling,clear" gql:"geoFencePositionCeiling"`
 	GeoFencePositionBudget       *int64   `store:"geofence_position_budget,clear" gql:"geoFencePositionBudget"`
+	RegistryBytes                *int64   `store:"registry_bytes,clear" gql:"registryBytes"`
 }
 
 // tenantKind describes the tenants. Whether one is enabled is no field of a patch, see SetTenantEnabled.
@@ -72,7 +73,7 @@ func tenantViews(_ *store.Change, old, t *Tenant) []entity.View {
 func (t *Tenant) Overrides() Values {
 	return Values{t.IngestMessagesPerSecond, t.IngestBurst, t.OutboundMessagesPerSecond, t.OutboundBurst,
 		t.AIInferenceRequestsPerMinute, t.AIInferenceBurst, t.ShedPriority, t.HeldCommandCeiling, t.GeoFenceCeiling,
-		t.GeoFencePositionCeiling, t.GeoFencePositionBudget}
+		t.GeoFencePositionCeiling, t.GeoFencePositionBudget, t.RegistryBytes}
 }
 
 // Tenant returns a tenant by its token, nil when there is none. Every principal that is resolved to a tenant may read it.

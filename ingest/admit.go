@@ -174,7 +174,7 @@ func (in *Intake) append(ctx context.Context, m *arrival, done func(Answer)) {
 		if err == nil {
 			return
 		}
-		in.deps.Counts.passed(m.line, m.rec.Readings())
+		in.deps.Counts.returned(m.line, m.rec.Readings())
 		if in.again(ctx, m, err) {
 			continue
 		}
@@ -245,7 +245,7 @@ func (in *Intake) appendAll(ctx context.Context, ms []*arrival, done func(Answer
 			return
 		}
 		for _, m := range ms {
-			in.deps.Counts.passed(m.line, m.rec.Readings())
+			in.deps.Counts.returned(m.line, m.rec.Readings())
 		}
 		if in.again(ctx, ms[0], err) {
 			continue
@@ -260,6 +260,6 @@ func (in *Intake) appendAll(ctx context.Context, ms []*arrival, done func(Answer
 
 // lost ends a message whose hand-over to the log failed.
 func (in *Intake) lost(ctx context.Context, m *arrival, err error) {
-	in.deps.Counts.passed(m.line, m.rec.Readings())
+	in.deps.Counts.returned(m.line, m.rec.Readings())
 	in.failed(ctx, m, err)
 }

@@ -45,8 +45,8 @@ type TransportCounts struct {
 
 // tally is what moves through a line at this instant.
 type tally struct {
-	parsed  int64             // received, the outcome at the intake is not known yet
-	waiting store.LedgerCount // handed to the log, not yet passed by Apply
+	parsed  int64             // received, neither in a batch nor turned away yet
+	waiting store.LedgerCount // received and without an outcome: at the intake, or in the log before Apply. Readings are those in the log
 }
 
 // tallies has a tally per line on which something moves. The messages of one line come in a row more often than not, so
@@ -90,7 +90,9 @@ var _ spool.MetaSource = (*TransportCounts)(nil)
 
 func (d *TransportCounts) received(l line) {
 	d.mu.Lock()
-	d.lines.of(l).parsed++
+	n := d.lines.of(l)
+	n.parsed++
+	n.waiting.Messages++
 	d.mu.Unlock()
 }
 
@@ -98,7 +100,9 @@ func (d *TransportCounts) received(l line) {
 func (d *TransportCounts) turnedAway(l line, o store.Outcome, r Reason, readings int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.lines.of(l).parsed--
+	n := d.lines.of(l)
+	n.parsed--
+	n.waiting.Messages--
 	d.count(l.key(store.OutcomeReceived, ReasonNone), store.LedgerCount{Messages: 1})
 	d.count(l.key(o, r), store.LedgerCount{Messages: 1, Readings: int64(readings)})
 }
@@ -109,10 +113,13 @@ func (d *TransportCounts) count(k store.LedgerKey, c store.LedgerCount) {
 	d.pending[k] = have
 }
 
-// handed notes that a record is on its way to the log; passed, that Apply has decided on it or the log refused it.
+// handed notes that the record of a received message is on its way to the log; returned, that the log refused it; passed, that
+// Apply has decided on it.
 func (d *TransportCounts) handed(l line, readings int) {
-	d.move(l, store.LedgerCount{Messages: 1, Readings: int64(readings)})
+	d.move(l, store.LedgerCount{Readings: int64(readings)})
 }
+
+func (d *TransportCounts) returned(l line, readings int) { d.handed(l, -readings) }
 
 func (d *TransportCounts) passed(l line, readings int) {
 	d.move(l, store.LedgerCount{Messages: -1, Readings: -int64(readings)})
@@ -218,7 +225,7 @@ func (d *TransportCounts) Pending() bool {
 // counted reports whether records of the kind are messages of the ledger.
 func counted(k model.RecordKind) bool { return k == model.KindMessage || k == model.KindRaw }
 
-// live adds to the stored ledger what is not yet on disk: parsed and pending counts, and what waits for Apply.
+// live adds to the stored ledger what is not yet on disk: parsed and pending counts, and what waits at the intake or for Apply.
 func (d *TransportCounts) live(add func(store.LedgerKey, store.LedgerCount)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

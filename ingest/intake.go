@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"sync/atomic"
@@ -156,7 +157,13 @@ func (in *Intake) Shut(ctx context.Context) error {
 	if err := in.keepCounts(ctx); err != nil {
 		return err
 	}
-	return in.deps.Log.Sync(ctx)
+	if err := in.deps.Log.Sync(ctx); err != nil {
+		return err
+	}
+	if in.deps.Counts.Pending() {
+		return fmt.Errorf("%w: counts of the transports are not in it", spool.ErrUnavailable)
+	}
+	return nil
 }
 
 // arrival is an Arrival on its way through the intake.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"weir/model"
 	"weir/store"
@@ -171,6 +172,42 @@ func (l *Ledger) Lines(ctx context.Context, flt store.LedgerFilter) ([]LedgerLin
 		return cmp.Or(cmp.Compare(b.Hour, a.Hour), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Transport, b.Transport), cmp.Compare(a.Source, b.Source))
 	})
 	return out, nil
+}
+
+// How often, and how far apart, the ledger of a running instance is read before an imbalance of it counts: messages that are
+// moving at that instant are none.
+const (
+	balanceReads = 4
+	balancePause = 100 * time.Millisecond
+)
+
+// Imbalances returns the lines that do not balance, and how many lines there are. Of a running instance these are the lines
+// that miss the same number of messages each time they are read.
+func (l *Ledger) Imbalances(ctx context.Context) (wrong []LedgerLine, all int, err error) {
+	for n := range balanceReads {
+		lines, err := l.Lines(ctx, store.LedgerFilter{})
+		if err != nil {
+			return nil, 0, err
+		}
+		before := wrong
+		all, wrong = len(lines), slices.DeleteFunc(lines, func(now LedgerLine) bool {
+			return now.Missing() == 0 || n > 0 && !slices.ContainsFunc(before, now.missesAs)
+		})
+		if len(wrong) == 0 || l.memory == nil || n == balanceReads-1 {
+			break
+		}
+		select {
+		case <-time.After(balancePause):
+		case <-ctx.Done():
+			return nil, 0, ctx.Err()
+		}
+	}
+	return wrong, all, nil
+}
+
+// missesAs reports whether the other is the same line and misses as many messages.
+func (l *LedgerLine) missesAs(o LedgerLine) bool {
+	return l.Tenant == o.Tenant && l.Source == o.Source && l.Hour == o.Hour && l.Missing() == o.Missing()
 }
 
 func (l *Ledger) read(ctx context.Context, flt store.LedgerFilter, add func(store.LedgerKey, store.LedgerCount)) error {

@@ -76,7 +76,7 @@ func (o *Operator) checks(m health.Machine, q DoctorQuery) []health.Check {
 		health.Exposure(listeners.configured()),
 	}, openTopicsChecks(listeners), o.openTopicsTenantChecks(), devToolsChecks(o.deps.Getenv), o.certificateChecks(m.Now), []health.Check{
 		health.DeviceAuth(string(cfg.Auth.DeviceAuth)),
-		{ID: "sign-in", Look: func(context.Context) health.Finding { return signIn(o.deps.Auth.HasSuperuser(), dir) }},
+		{ID: "sign-in", Look: func(context.Context) health.Finding { return signIn(o.deps.Auth.HasSuperuser(), o.deps.Auth.HasIdentity(), dir) }},
 		{ID: "ledger", Look: func(ctx context.Context) health.Finding { return ledgerFinding(ctx, o.deps.Applier.Ledger()) }},
 		{ID: "backlog", Look: func(context.Context) health.Finding { return o.backlog(m.Now()) }},
 		{ID: "dead-letters", Look: func(ctx context.Context) health.Finding { return deadLetterFinding(ctx, o.deps.Store, m.Now()) }},
@@ -191,30 +191,30 @@ func reloadFinding(r *ReloadReport) health.Finding {
 	return health.Good("the last one, at %s, applies", r.At.Format(time.RFC3339))
 }
 
-func signIn(can bool, dir string) health.Finding {
-	if can {
+func signIn(superuser, anyone bool, dir string) health.Finding {
+	hint := "weir admin create you@example.org --data " + dir + ", or in a browser: weir admin link"
+	switch {
+	case superuser:
 		return health.Good("there is an administrator")
+	case anyone:
+		return health.Warn(hint, "there is no superuser: accounts can sign in to their tenants, and none can administer the instance")
 	}
-	return health.Warn("weir admin create you@example.org --data "+dir+", or in a browser: weir admin link", "no account can sign in yet")
+	return health.Warn(hint, "no account can sign in yet")
 }
 
 func ledgerFinding(ctx context.Context, l *ingest.Ledger) health.Finding {
-	lines, err := l.Lines(ctx, store.LedgerFilter{})
+	wrong, all, err := l.Imbalances(ctx)
 	if err != nil {
 		return health.Skip("the ledger cannot be read: %v", err)
 	}
-	var hours int
 	var missing int64
-	for i := range lines {
-		if n := lines[i].Missing(); n != 0 {
-			hours++
-			missing += n
-		}
+	for i := range wrong {
+		missing += wrong[i].Missing()
 	}
-	if hours > 0 {
-		return health.Fail("weir ledger shows which; this is a defect of Weir: please report it with weir bundle", "%s out of balance, by %s", health.Count(hours, "hour"), health.Count(missing, "message"))
+	if len(wrong) > 0 {
+		return health.Fail("weir ledger shows which; this is a defect of Weir: please report it with weir bundle", "%s out of balance, by %s", health.Count(len(wrong), "hour"), health.Count(missing, "message"))
 	}
-	return health.Good("balanced, %s", health.Count(len(lines), "line"))
+	return health.Good("balanced, %s", health.Count(all, "line"))
 }
 
 func deadLetterFinding(ctx context.Context, st interface {

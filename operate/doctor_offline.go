@@ -253,14 +253,17 @@ func (s *atRest) lastStop(m health.Machine) health.Finding {
 }
 
 func (s *atRest) signIn(ctx context.Context) health.Finding {
-	var can bool
+	var superuser, anyone bool
 	if err := s.store.Read(ctx, func(tx store.Tx) (err error) {
-		can, err = auth.AnySuperuser(tx)
+		if superuser, err = auth.AnySuperuser(tx); err != nil {
+			return err
+		}
+		anyone, err = store.AnyIdentity(tx)
 		return err
 	}); err != nil {
 		return health.Skip("it cannot be read: %v", err)
 	}
-	return signIn(can || s.cfg.Auth.SuperuserEmail != "", s.cfg.DataDir)
+	return signIn(superuser || s.cfg.Auth.SuperuserEmail != "", anyone, s.cfg.DataDir)
 }
 
 // waiting is how many records the log holds that the store does not know.

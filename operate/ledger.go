@@ -68,13 +68,7 @@ func (o *Operator) ledger(ctx context.Context, q LedgerQuery) (*LedgerReport, er
 	for i := range lines {
 		r.Lines[i] = ledgerEntry(&lines[i])
 	}
-	err = o.deps.Store.Read(ctx, func(tx store.Tx) error {
-		gaps, err := store.LedgerGaps(tx, shownGaps)
-		for _, g := range gaps {
-			r.Gaps = append(r.Gaps, Gap{g.From.Time(), g.To.Time()})
-		}
-		return err
-	})
+	r.Gaps, err = gapsOf(ctx, o.deps.Store)
 	return r, err
 }
 

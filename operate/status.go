@@ -140,16 +140,15 @@ func (o *Operator) writeBudget() *spool.BudgetState {
 
 // stored adds what stands in the database.
 func (o *Operator) stored(ctx context.Context, s *Status) error {
-	l, err := o.ledger(ctx, LedgerQuery{})
+	wrong, _, err := o.deps.Applier.Ledger().Imbalances(ctx)
 	if err != nil {
 		return err
 	}
-	for i := range l.Lines {
-		if l.Lines[i].Missing != 0 {
-			s.Unbalanced++
-		}
+	gaps, err := gapsOf(ctx, o.deps.Store)
+	if err != nil {
+		return err
 	}
-	s.LedgerGaps = len(l.Gaps)
+	s.Unbalanced, s.LedgerGaps = len(wrong), len(gaps)
 	if err := o.deps.Store.Read(ctx, func(tx store.Tx) (err error) {
 		s.Removed, err = store.Removed(tx)
 		return err

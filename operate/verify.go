@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"time"
 
 	"weir/backup"
@@ -100,51 +101,21 @@ func (o *Operator) verifyLedger(ctx context.Context, progress func(done, all int
 	return out, o.addLive(ctx, out)
 }
 
-// How often, and how far apart, the ledger in memory is looked at before an imbalance of it is believed: messages that are
-// moving at that instant are none.
-const (
-	liveLooks = 4
-	livePause = 100 * time.Millisecond
-)
-
 // addLive adds the hours that do not balance in memory: what the applier has lost since the last checkpoint.
 func (o *Operator) addLive(ctx context.Context, out *Verification) error {
-	var still map[[3]string]int64
-	for look := range liveLooks {
-		if look > 0 {
-			select {
-			case <-time.After(livePause):
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-		r, err := o.ledger(ctx, LedgerQuery{})
-		if err != nil {
-			return err
-		}
-		now := map[[3]string]int64{}
-		for _, l := range r.Lines {
-			k := [3]string{l.Tenant, l.Transport, l.Hour.Format(time.RFC3339)}
-			if was, there := still[k]; l.Missing != 0 && (look == 0 || there && was == l.Missing) {
-				now[k] = l.Missing
-			}
-		}
-		if still = now; len(still) == 0 {
-			return nil
-		}
+	wrong, _, err := o.deps.Applier.Ledger().Imbalances(ctx)
+	if err != nil {
+		return err
 	}
-	for _, w := range out.Wrongs {
-		if w.Kind == ingest.WrongMessages && w.Hour != nil {
-			delete(still, [3]string{w.Tenant, w.Transport, w.Hour.Format(time.RFC3339)})
-		}
-	}
-	for k, n := range still {
-		hour, err := time.Parse(time.RFC3339, k[2])
-		if err != nil {
-			return err
+	for i := range wrong {
+		e := ledgerEntry(&wrong[i])
+		if slices.ContainsFunc(out.Wrongs, func(w Imbalance) bool {
+			return w.Kind == ingest.WrongMessages && w.Hour != nil && w.Hour.Equal(e.Hour) && w.Tenant == e.Tenant && w.Transport == e.Transport
+		}) {
+			continue
 		}
 		out.Balanced = false
-		out.Wrongs = append(out.Wrongs, Imbalance{Kind: ingest.WrongMessages, Tenant: k[0], Transport: k[1], Hour: &hour, Messages: n,
+		out.Wrongs = append(out.Wrongs, Imbalance{Kind: ingest.WrongMessages, Tenant: e.Tenant, Transport: e.Transport, Hour: &e.Hour, Messages: e.Missing,
 			Text: "received, and have no outcome (seen in memory, not yet in the store)"})
 	}
 	return nil

@@ -43,6 +43,17 @@ func checkCount[T any](tx store.Tx, k *entity.Kind[T], tenant int64, column stri
 	return err
 }
 
+// admitRows returns the Admit of a kind of which a tenant may have only as many rows as limit says; key is its configuration key.
+func admitRows[T any](kind func() *entity.Kind[T], key string, limit func() int64) func(*store.Change, int64) error {
+	return func(c *store.Change, n int64) error {
+		have, err := kind().Table.Count(c, c.By.TenantID)
+		if maximum := limit(); err == nil && have+n > maximum {
+			err = model.OverLimit(key, "a tenant has at most %d", maximum)
+		}
+		return err
+	}
+}
+
 // unique drops repeated keys.
 func unique(keys []string) []string {
 	seen := make(map[string]bool, len(keys))

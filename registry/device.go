@@ -42,8 +42,8 @@ func (r *Registry) admitDevices(c *store.Change, n int64) error {
 	if err != nil {
 		return err
 	}
-	if most := r.devicesPerTenant.Load(); have > most {
-		return model.OverLimit("limits.devices_per_tenant", "a tenant has at most %d devices", most)
+	if maximum := r.perTenant.Load().DevicesPerTenant; have > maximum {
+		return model.OverLimit("limits.devices_per_tenant", "a tenant has at most %d devices", maximum)
 	}
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 
 	"weir/model"
 	"weir/store"
@@ -35,6 +37,9 @@ func (r *Registry) CreateDevices(ctx context.Context, by *model.Principal, b Bul
 		if err := r.admitDevices(c, b.Count); err != nil {
 			return err
 		}
+		if err := c.Admit(c.By.TenantID, sizeOf(patches)); err != nil { // all of them, before the first is written
+			return err
+		}
 		for _, p := range patches {
 			d, err := r.Devices.Make(c, p)
 			if err != nil {
@@ -48,6 +53,14 @@ func (r *Registry) CreateDevices(ctx context.Context, by *model.Principal, b Bul
 		return nil, err
 	}
 	return devices, nil
+}
+
+// sizeOf is what the rows of patches count for.
+func sizeOf(patches []store.Patch) (n int64) {
+	for _, p := range patches {
+		n += store.SizeOf(slices.Collect(maps.Values(p))...) - int64(len(p["deviceTypeToken"].(string)))
+	}
+	return n
 }
 
 // expand makes the fields of each device.

@@ -146,6 +146,9 @@ func (r *Registry) ensureType(c *store.Change, p store.Patch) (made bool, err er
 	if err != nil || have != nil {
 		return false, err
 	}
+	if err := r.Types.Admit(c, 1); err != nil {
+		return false, err
+	}
 	_, err = r.Types.Make(c, p)
 	return err == nil, err
 }

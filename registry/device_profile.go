@@ -28,6 +28,8 @@ func (r *Registry) deviceProfiles() *entity.Kind[DeviceProfile] {
 		Kind: "device profile", Type: "DeviceProfile", Plural: "deviceProfiles", Area: area, Table: "device_profiles",
 		Read: mayRead, Write: mayWrite, Rename: r.checkRenamable, Versions: r.versions,
 		Valid: (*DeviceProfile).check,
+		Admit: admitRows(func() *entity.Kind[DeviceProfile] { return r.Profiles }, "limits.device_profiles_per_tenant",
+			func() int64 { return r.perTenant.Load().ProfilesPerTenant }),
 		Views: profileViews,
 	})
 }

@@ -24,6 +24,8 @@ type DeviceType struct {
 func (r *Registry) deviceTypes() *entity.Kind[DeviceType] {
 	return entity.New(r.base(), entity.Desc[DeviceType]{
 		Kind: "device type", Type: "DeviceType", Plural: "deviceTypes", Area: area, Table: "device_types", Read: mayRead, Write: mayWrite,
+		Admit: admitRows(func() *entity.Kind[DeviceType] { return r.Types }, "limits.device_types_per_tenant",
+			func() int64 { return r.perTenant.Load().TypesPerTenant }),
 		Views: typeViews,
 	})
 }

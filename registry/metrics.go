@@ -7,6 +7,7 @@ type metrics struct {
 	publishes *prometheus.CounterVec // by outcome
 	lookups   *prometheus.CounterVec // by outcome
 	forgotten prometheus.Counter
+	pruned    prometheus.Counter
 }
 
 // newMetrics makes the counters and registers them; with a nil reg they count unseen.
@@ -18,6 +19,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "Lookups of device credentials in the store by outcome (found, none, failed)."}, []string{"outcome"}),
 		forgotten: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_registry_credential_invalidations_total",
 			Help: "Changes of devices and credentials that invalidated cached credentials."}),
+		pruned: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_registry_versions_removed_total",
+			Help: "Versions of device profiles that a publish removed because there were more than are kept."}),
 	}
 	for _, outcome := range []string{"published", "refused", "failed"} { // exported from the start
 		m.publishes.WithLabelValues(outcome)
@@ -26,7 +29,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		m.lookups.WithLabelValues(outcome)
 	}
 	if reg != nil {
-		reg.MustRegister(m.publishes, m.lookups, m.forgotten)
+		reg.MustRegister(m.publishes, m.lookups, m.forgotten, m.pruned)
 	}
 	return m
 }

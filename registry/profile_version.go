@@ -18,7 +18,7 @@ func idKey(id int64) string { return strconv.FormatInt(id, 10) }
 // profileVersions describes what a publish of a profile freezes and what follows from it.
 func (r *Registry) profileVersions() *entity.Versions[DeviceProfile, Snapshot] {
 	return &entity.Versions[DeviceProfile, Snapshot]{
-		Kind: "device profile version", Table: "device_profile_versions", Owner: "profile_id",
+		Kind: "device profile version", Table: "device_profile_versions", Owner: "profile_id", Max: r.config.VersionsPerProfile, Pruned: func(n int64) { r.m.pruned.Add(float64(n)) },
 		Freeze: r.freezeProfile, Validate: r.validateRules, Encode: (*Snapshot).encode, Decode: decodeSnapshot,
 		Active: func(p *DeviceProfile) **int64 { return &p.ActiveVersion }, ActiveColumn: "active_version",
 		Activate: r.checkTenantRules,

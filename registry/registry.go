@@ -28,11 +28,12 @@ type Config struct {
 	MetricsPerProfile    int64
 	RulesPerProfile      int64
 	RulesPerTenant       int64 // detection.max_rules_per_tenant: of active versions
+	VersionsPerProfile   int64 // kept: a publish beyond it removes the oldest that are not effective
 }
 
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
-	return Config{CredentialsPerDevice: 64, MetricsPerProfile: 1000, RulesPerProfile: 500, RulesPerTenant: 500}
+	return Config{CredentialsPerDevice: 64, MetricsPerProfile: 1000, RulesPerProfile: 500, RulesPerTenant: 500, VersionsPerProfile: 100}
 }
 
 func (c Config) withDefaults() Config {
@@ -47,6 +48,7 @@ func (c Config) withDefaults() Config {
 	set(&c.MetricsPerProfile, d.MetricsPerProfile)
 	set(&c.RulesPerProfile, d.RulesPerProfile)
 	set(&c.RulesPerTenant, d.RulesPerTenant)
+	set(&c.VersionsPerProfile, d.VersionsPerProfile)
 	return c
 }
 
@@ -114,11 +116,11 @@ type Registry struct {
 	// Kinds are these and those that nothing here needs by name.
 	Kinds *entity.Catalog
 
-	config           Config
-	devicesPerTenant atomic.Int64 // what counts in place of config.DevicesPerTenant
-	parts            Deps
-	m                *metrics
-	versions         *entity.Versions[DeviceProfile, Snapshot]
+	config    Config
+	perTenant atomic.Pointer[DeviceSettings] // applies in place of those of config
+	parts     Deps
+	m         *metrics
+	versions  *entity.Versions[DeviceProfile, Snapshot]
 }
 
 // What the kinds have in common.
@@ -138,7 +140,7 @@ func New(c Config, p Deps) *Registry {
 		p.Invalidate = func(int64, int64) {}
 	}
 	r := &Registry{config: c.withDefaults(), parts: p, m: newMetrics(p.Registerer)}
-	r.devicesPerTenant.Store(r.config.DevicesPerTenant)
+	r.perTenant.Store(&r.config.DeviceSettings)
 	r.Profiles, r.Metrics, r.Rules = r.deviceProfiles(), r.metricDefinitions(), r.detectionRules()
 	r.Types, r.Devices, r.Credentials = r.deviceTypes(), r.devices(), r.deviceCredentials()
 	r.Kinds = entity.NewCatalog(r.kinds()...)
@@ -157,8 +159,8 @@ func (r *Registry) base() entity.Base {
 	return entity.Base{Store: r.parts.Store, Writer: r.parts.Writer}
 }
 
-// SetDevicesPerTenant changes how many devices a tenant may have. Those that are there stay.
-func (r *Registry) SetDevicesPerTenant(n int64) { r.devicesPerTenant.Store(n) }
+// SetLimits changes how many devices, types and profiles a tenant may have. Those that are there stay.
+func (r *Registry) SetLimits(s DeviceSettings) { r.perTenant.Store(&s) }
 
 // mutate runs fn as one change, for who may write devices.
 func (r *Registry) mutate(ctx context.Context, by *model.Principal, fn func(*store.Change) error) error {

@@ -58,6 +58,7 @@ func TestViewRowsFollowAnyChanges(t *testing.T) {
 			view[string(v.Kind)+" "+v.Key] = string(v.Body)
 		}
 		b.compareViews(rt, view)
+		b.compareBytes(rt)
 		b.clear(rt)
 	})
 }
@@ -111,7 +112,8 @@ func (b *bench) clear(rt *rapid.T) {
 				return err
 			}
 		}
-		return nil
+		_, err := tx.Exec(`DELETE FROM meta WHERE key LIKE 'tenant_bytes/%'`)
+		return err
 	})
 	if err != nil {
 		rt.Fatal(err)

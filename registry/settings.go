@@ -1,6 +1,8 @@
 package registry
 
-// DeviceSettings are the key of devices, in the section limits.
+// DeviceSettings are the keys of the registry, in the section limits.
 type DeviceSettings struct {
-	DevicesPerTenant int64 `yaml:"devices_per_tenant" default:"100000" zero:"default" doc:"Maximum number of devices of a tenant." reload:"yes"`
+	DevicesPerTenant  int64 `yaml:"devices_per_tenant" default:"100000" zero:"default" doc:"Maximum number of devices of a tenant." reload:"yes"`
+	TypesPerTenant    int64 `yaml:"device_types_per_tenant" default:"1000" zero:"default" doc:"Maximum number of device types of a tenant." reload:"yes"`
+	ProfilesPerTenant int64 `yaml:"device_profiles_per_tenant" default:"1000" zero:"default" doc:"Maximum number of device profiles of a tenant." reload:"yes"`
 }

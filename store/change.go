@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"weir/model"
@@ -14,7 +15,10 @@ type Change struct {
 	By *model.Principal // nil: internal work
 	At model.Micros     // one instant for the whole change
 
-	views []model.ViewChange
+	views  []model.ViewChange
+	growth *Growth          // nil: nothing bounds it
+	usage  map[int64]*usage // of the tenants whose rows it has grown or shrunk
+	grows  bool             // it makes or grows rows
 }
 
 // Mutate runs fn in one durable transaction. View changes that fn adds to the Change become control rows in the same
@@ -24,22 +28,35 @@ func Mutate(ctx context.Context, st Store, by *model.Principal, now func() time.
 	if c := changeOf(ctx); c != nil {
 		return 0, c.join(by, fn)
 	}
-	err = st.Write(ctx, Durable, func(tx Tx) error {
-		c := &Change{Tx: tx, By: by, At: model.MicrosOf(now())}
-		if err := fn(c); err != nil {
-			return err
-		}
-		if len(c.views) == 0 {
-			return nil
-		}
-		s, err := insertControl(tx, c.views)
-		seq = s
+	var c *Change
+	write := func(tx Tx) (err error) {
+		c = &Change{Tx: tx, By: by, At: model.MicrosOf(now())}
+		seq, err = c.run(fn)
 		return err
-	})
+	}
+	err = st.Write(ctx, Durable, write)
+	if s, ok := st.(spare); ok && errors.Is(err, ErrFull) && (c == nil || !c.grows) {
+		s.FreeSpace()
+		err = st.Write(ctx, Durable, write)
+	}
 	if err != nil {
-		return 0, err
+		return 0, unavailable(err)
 	}
 	return seq, nil
+}
+
+// spare is a store that keeps some space of the disk for changes that make no rows: on a full disk deletes must work.
+type spare interface{ FreeSpace() }
+
+// run runs fn and stores what the change has gathered. It returns the sequence of its view changes, 0 for none.
+func (c *Change) run(fn func(*Change) error) (seq uint64, err error) {
+	if err := fn(c); err != nil {
+		return 0, err
+	}
+	if err := c.storeUsage(); err != nil || len(c.views) == 0 {
+		return 0, err
+	}
+	return insertControl(c.Tx, c.views)
 }
 
 // View adds changes of the metadata view. They are effective from their record in the log on, in this order.

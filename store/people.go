@@ -151,6 +151,12 @@ func OthersHold(tx Tx, scope, token string, except int64) (found bool, err error
 	return found, err
 }
 
+// AnyIdentity reports whether an enabled identity exists.
+func AnyIdentity(tx Tx) (found bool, err error) {
+	err = tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM identities WHERE enabled)`).Scan(&found)
+	return found, err
+}
+
 // PasswordOf returns the password hash of the identity with that email and whether it is enabled; "" when there is none.
 func PasswordOf(tx Tx, email string) (hash string, enabled bool, err error) {
 	err = tx.QueryRow(`SELECT password_hash, enabled FROM identities WHERE email = ?`, email).Scan(&hash, &enabled)

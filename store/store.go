@@ -19,6 +19,8 @@ var (
 	ErrVersion = errors.New("store: newer format")
 	// ErrFull: the disk is full; nothing of the write is kept.
 	ErrFull = errors.New("store: the disk is full")
+	// ErrUnwritable: the disk refuses to be written: it is read-only, or it fails. Nothing of the write is kept.
+	ErrUnwritable = errors.New("store: the disk refuses to be written")
 	// ErrDamaged: a row or body does not have the form that Weir writes. The text names table and key.
 	ErrDamaged = errors.New("store: damaged")
 	// ErrUnsynced: a sync failed. Writes since the previous sync may be lost without another error, so this open file takes

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"database/sql"
 	"errors"
 	"fmt"
 	"reflect"
@@ -25,7 +26,9 @@ type Desc[T any] struct {
 	Kind     string // in messages: "device type"
 	Name     string // of the table
 	Instance bool   // the kind belongs to the instance, there is no tenant_id; pass tenant 0
-	Order    string // of lists; default: created_at DESC, token
+	// Uncounted leaves the rows out of what the rows of their tenant may take: operators make them.
+	Uncounted bool
+	Order     string // of lists; default: created_at DESC, token
 	// Check validates a row before it is written, where the rules concern several fields. changed names the columns that
 	// are written. An error stops the change.
 	Check func(tx Tx, row *T, changed Changed) error
@@ -223,12 +226,17 @@ func (t *Table[T]) Insert(c *Change, row *T) error {
 	if !t.desc.Instance {
 		args = append(args, h.TenantID)
 	}
-	id, err := c.Insert(t.insert, t.args(args, row, t.fields)...)
+	args = t.args(args, row, t.fields)
+	size := SizeOf(args...)
+	if err := c.Admit(t.account(h), size); err != nil {
+		return err
+	}
+	id, err := c.Insert(t.insert, args...)
 	if err != nil {
 		return t.refused(err, row)
 	}
 	h.ID = id
-	return t.audit(c, AuditCreate, row)
+	return errors.Join(c.Grown(t.account(h), size), t.audit(c, AuditCreate, row))
 }
 
 // Update sets the fields of a patch: absent keeps, nil clears, a value sets. It writes only these columns, so that two
@@ -320,14 +328,16 @@ func (t *Table[T]) Free(tx Tx, row *T, referrers ...Referrer) error {
 
 // Remove removes a row that was read in this transaction, without a check of its referrers.
 func (t *Table[T]) Remove(c *Change, row *T) error {
-	n, err := c.Exec(`DELETE FROM `+t.desc.Name+` WHERE id = ?`, t.head(row).ID)
-	if err != nil {
+	h := t.head(row)
+	var size int64
+	err := c.QueryRow(`DELETE FROM `+t.desc.Name+` WHERE id = ? RETURNING `+RowSize(t.stringColumns(t.fields)...), h.ID).Scan(&size)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return model.NotFound(t.desc.Kind, t.label(row))
+	case err != nil:
 		return err
 	}
-	if n == 0 {
-		return model.NotFound(t.desc.Kind, t.label(row))
-	}
-	return t.audit(c, AuditDelete, row)
+	return errors.Join(c.Grown(t.account(h), -size), t.audit(c, AuditDelete, row))
 }
 
 // write updates the named columns of one row.
@@ -344,6 +354,13 @@ func (t *Table[T]) write(c *Change, row *T, named []*Field) error {
 	h := t.head(row)
 	updated := max(c.At, h.UpdatedAt+1) // strictly later, whatever the wall clock does: preconditions compare it
 	args := t.args([]any{int64(updated)}, row, named)
+	growth, err := t.growth(c, h.ID, named, args)
+	if err != nil {
+		return err
+	}
+	if err := c.Admit(t.account(h), growth); err != nil {
+		return err
+	}
 	n, err := c.Exec(`UPDATE `+t.desc.Name+` SET updated_at = ?, `+strings.Join(changed.columns, " = ?, ")+
 		` = ? WHERE id = ?`, append(args, h.ID)...)
 	if err != nil {
@@ -353,7 +370,47 @@ func (t *Table[T]) write(c *Change, row *T, named []*Field) error {
 		return model.NotFound(t.desc.Kind, t.label(row))
 	}
 	h.UpdatedAt = updated
-	return t.audit(c, AuditUpdate, row)
+	return errors.Join(c.Grown(t.account(h), growth), t.audit(c, AuditUpdate, row))
+}
+
+// account is the tenant whose bytes a row counts among, 0 for none.
+func (t *Table[T]) account(h *Row) int64 {
+	if t.desc.Instance || t.desc.Uncounted {
+		return 0
+	}
+	return h.TenantID
+}
+
+// growth is by how many bytes a row grows when the named fields are set to args.
+func (t *Table[T]) growth(tx Tx, id int64, named []*Field, args []any) (int64, error) {
+	columns := t.stringColumns(named)
+	if len(columns) == 0 {
+		return 0, nil
+	}
+	var before int64
+	err := tx.QueryRow(`SELECT `+textSize(columns)+` FROM `+t.desc.Name+` WHERE id = ?`, id).Scan(&before)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil // the update finds that out
+	}
+	return textBytes(args) - before, err
+}
+
+// stringColumns are the columns of fields that hold strings.
+func (t *Table[T]) stringColumns(fields []*Field) (columns []string) {
+	for _, f := range fields {
+		if k := f.typ.Kind(); k == reflect.String || k == reflect.Slice {
+			columns = append(columns, f.Column)
+		}
+	}
+	return columns
+}
+
+// CountBytes implements Counter.
+func (t *Table[T]) CountBytes(tx Tx, sums map[int64]int64) error {
+	if t.desc.Instance || t.desc.Uncounted {
+		return nil
+	}
+	return CountRows(tx, sums, t.desc.Name, t.stringColumns(t.fields)...)
 }
 
 func (t *Table[T]) must(tx Tx, tenantID int64, token string) (*T, error) {

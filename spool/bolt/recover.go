@@ -99,7 +99,7 @@ func (l *Log) salvageEnds() error {
 		}
 		if n := len(v.batches); n > 0 && !found {
 			found, l.through = true, v.batches[n-1].header.through()
-			l.last = max(l.last, v.batches[n-1].last)
+			l.last = v.batches[n-1].last
 		}
 		if err := v.close(); err != nil {
 			return err
@@ -189,7 +189,7 @@ func (l *Log) create() error {
 // jump starts a new epoch above the offsets of the log and of the results. Older batches stay readable.
 func (l *Log) jump(why Reason, damage error) error {
 	l.id.epoch = max(l.id.epoch+1, l.opt.MinEpoch)
-	end := max(l.last, l.opt.MinOffset)
+	end := max(l.last, l.opt.MinOffset, l.spans[len(l.spans)-1].begin-1)
 	l.began = &Began{Why: why, Last: l.last, Next: end + 1, Err: damage}
 	if why != Copied {
 		l.log.Error("spool: a part of the log is lost; going on above it in a new epoch", "why", string(why), "last", l.last, "next", end+1, "epoch", l.id.epoch, "error", damage)
@@ -210,6 +210,9 @@ func (l *Log) findEnds() error {
 	if newest == nil {
 		l.first = l.last + 1
 		return nil
+	}
+	if hole := l.last; newest.last() < hole && hole > l.opt.MinOffset && l.opt.Mend {
+		return l.spans[len(l.spans)-1].damage(errMissing, newest.last()+1, hole+1) // before the newest file, which has no batch
 	}
 	l.last = max(l.last, newest.last())
 	l.through = newest.through()

@@ -57,7 +57,8 @@ type span struct {
 	abandoned atomic.Bool
 }
 
-func spanName(begin model.Offset) string { return fmt.Sprintf("%016x", uint64(begin)) + spanSuffix }
+// FileName is the name of the file of a log that begins with a record.
+func FileName(begin model.Offset) string { return fmt.Sprintf("%016x", uint64(begin)) + spanSuffix }
 
 // spanBegin parses the offset in a file's name.
 func spanBegin(name string) (model.Offset, bool) {
@@ -65,10 +66,10 @@ func spanBegin(name string) (model.Offset, bool) {
 		return 0, false
 	}
 	n, err := strconv.ParseUint(name[:16], 16, 64)
-	return model.Offset(n), err == nil && spanName(model.Offset(n)) == name
+	return model.Offset(n), err == nil && FileName(model.Offset(n)) == name
 }
 
-func (s *span) name() string { return spanName(s.begin) }
+func (s *span) name() string { return FileName(s.begin) }
 func (s *span) path() string { return filepath.Join(s.dir, s.name()) }
 
 func batchName(first model.Offset) []byte {

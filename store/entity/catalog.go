@@ -40,6 +40,8 @@ type Any interface {
 	Parts() []Any
 	// Versions is nil where rows have none.
 	Versions() AnyVersions
+	// Counter counts what the rows and their versions take.
+	store.Counter
 
 	link(o *Info, kind Any)
 	removeBelow(c *store.Change, tenant int64, column string, whole int64) error
@@ -200,6 +202,24 @@ func (e erased[T]) Versions() AnyVersions {
 		return nil
 	}
 	return erasedVersions[T]{e.k}
+}
+
+// CountBytes implements store.Counter.
+func (e erased[T]) CountBytes(tx store.Tx, sums map[int64]int64) error {
+	if err := e.k.Table.CountBytes(tx, sums); err != nil || e.k.desc.Versions == nil {
+		return err
+	}
+	return e.k.desc.Versions.CountBytes(tx, sums)
+}
+
+// CountBytes implements store.Counter for all kinds of the catalog.
+func (c *Catalog) CountBytes(tx store.Tx, sums map[int64]int64) error {
+	for _, k := range c.kinds {
+		if err := k.CountBytes(tx, sums); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // erasedVersions are the verbs of a kind with versions.

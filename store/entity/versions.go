@@ -21,6 +21,10 @@ type Versions[T, S any] struct {
 	Kind  string // in messages: "device profile version"
 	Table string
 	Owner string // column that holds the id of the draft's row
+	// Max is how many versions of a row are kept, 0 for all: a publish beyond it removes the oldest that are not effective.
+	Max int64
+	// Pruned is called after the commit with how many a publish removed; nil: not at all.
+	Pruned func(n int64)
 
 	// Freeze says what a publish of the draft would freeze.
 	Freeze func(tx store.Tx, row *T) (*S, error)
@@ -53,6 +57,7 @@ type Versioning[T any] interface {
 	unpublished(tx store.Tx, row *T) (differs bool, next int64, err error)
 	list(tx store.Tx, tenant int64, token string) ([]*Version, error)
 	removeAll(c *store.Change, row *T) error
+	store.Counter
 }
 
 // Version is what is shown of a published version.
@@ -257,6 +262,9 @@ func (v *Versions[T, S]) freeze(ctx context.Context, by *model.Principal, d *dra
 			return errDraftMoved
 		}
 		row := *d.row
+		if err := v.prune(c, &row); err != nil {
+			return err
+		}
 		if made, err = v.insert(c, &row, d.body, label, description); err != nil {
 			return err
 		}
@@ -360,13 +368,17 @@ func (v *Versions[T, S]) insert(c *store.Change, row *T, body *S, label, descrip
 	if made.Version, err = v.next(c, head.ID); err != nil {
 		return nil, err
 	}
+	size := store.SizeOf(label, description, made.PublishedBy, text)
+	if err := c.Admit(head.TenantID, size); err != nil {
+		return nil, err
+	}
 	made.ID, err = c.Insert(`INSERT INTO `+v.Table+` (tenant_id, `+v.Owner+`, version, label, description, published_at, published_by, snapshot)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
 		head.TenantID, head.ID, made.Version, made.Label, made.Description, int64(made.PublishedAt), made.PublishedBy, text)
 	if err != nil {
 		return nil, err
 	}
-	return made, v.audit(c, store.AuditCreate, row, made.ID, made.Version)
+	return made, errors.Join(c.Grown(head.TenantID, size), v.audit(c, store.AuditCreate, row, made.ID, made.Version))
 }
 
 func (v *Versions[T, S]) audit(c *store.Change, operation string, row *T, id, version int64) error {
@@ -444,28 +456,62 @@ func (v *Versions[T, S]) Effective(tx store.Tx, tenant int64) (map[int64]*S, err
 }
 
 // removeAll removes all versions of a row that goes.
-func (v *Versions[T, S]) removeAll(c *store.Change, row *T) error {
-	rows, err := c.Query(`DELETE FROM `+v.Table+` WHERE `+v.Owner+` = ? RETURNING id, version`, v.k.Table.Head(row).ID)
+func (v *Versions[T, S]) removeAll(c *store.Change, row *T) error { return v.removeSome(c, row, "") }
+
+// prune removes the oldest versions of a row, as far as there are more than Max with the one that is made next. The effective
+// version stays, and so does the newest, which names the next number.
+func (v *Versions[T, S]) prune(c *store.Change, row *T) error {
+	if v.Max == 0 {
+		return nil
+	}
+	id, effective := v.k.Table.Head(row).ID, int64(0)
+	if v.Active != nil {
+		effective = v.active(row)
+	}
+	var have int64
+	if err := c.QueryRow(`SELECT count(*) FROM `+v.Table+` WHERE `+v.Owner+` = ?`, id).Scan(&have); err != nil || have < v.Max {
+		return err
+	}
+	if v.Pruned != nil {
+		c.OnCommit(func() { v.Pruned(have - v.Max + 1) })
+	}
+	return v.removeSome(c, row, ` AND id IN (SELECT id FROM `+v.Table+` WHERE `+v.Owner+` = ? AND version <> ?
+		AND version < (SELECT max(version) FROM `+v.Table+` WHERE `+v.Owner+` = ?) ORDER BY version LIMIT ?)`, id, effective, id, have-v.Max+1)
+}
+
+// removeSome removes the versions of a row that a condition, if there is one, names.
+func (v *Versions[T, S]) removeSome(c *store.Change, row *T, condition string, args ...any) error {
+	head := v.k.Table.Head(row)
+	rows, err := c.Query(`DELETE FROM `+v.Table+` WHERE `+v.Owner+` = ?`+condition+` RETURNING id, version, `+store.RowSize(versionStrings...),
+		append([]any{head.ID}, args...)...)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
-	type gone struct{ id, version int64 }
-	var all []gone
+	type removed struct{ id, version, size int64 }
+	var all []removed
 	for rows.Next() {
-		var g gone
-		if err := rows.Scan(&g.id, &g.version); err != nil {
+		var r removed
+		if err := rows.Scan(&r.id, &r.version, &r.size); err != nil {
 			return err
 		}
-		all = append(all, g)
+		all = append(all, r)
 	}
 	if err := rows.Err(); err != nil {
 		return err
 	}
-	for _, g := range all {
-		if err := v.audit(c, store.AuditDelete, row, g.id, g.version); err != nil {
+	for _, r := range all {
+		if err := errors.Join(c.Grown(head.TenantID, -r.size), v.audit(c, store.AuditDelete, row, r.id, r.version)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// versionStrings are the columns of strings of a version.
+var versionStrings = []string{"label", "description", "published_by", "snapshot"}
+
+// CountBytes implements store.Counter.
+func (v *Versions[T, S]) CountBytes(tx store.Tx, sums map[int64]int64) error {
+	return store.CountRows(tx, sums, v.Table, versionStrings...)
 }

@@ -31,8 +31,19 @@ func translate(err error) error {
 		return fmt.Errorf("%w: %w", store.ErrDamaged, err)
 	case code&primaryMask == sqlite3.SQLITE_FULL, code == sqlite3.SQLITE_IOERR_SHMSIZE: // the latter: no space next to the file
 		return fmt.Errorf("%w (%w)", store.ErrFull, err)
+	case code&primaryMask == sqlite3.SQLITE_READONLY, unwritable(code):
+		return fmt.Errorf("%w (%w)", store.ErrUnwritable, err)
 	}
 	return err
+}
+
+// unwritable reports whether a code says that a file could not be written. Failed syncs are not among them, see syncFailed.
+func unwritable(code int) bool {
+	switch code {
+	case sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_TRUNCATE, sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_DELETE:
+		return true
+	}
+	return false
 }
 
 // uniqueError reads table and columns from "… UNIQUE constraint failed: t.a, t.b (2067)". For an index over an

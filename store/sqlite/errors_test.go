@@ -31,3 +31,41 @@ func TestUniqueErrorsNameTableAndColumns(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatTheDiskRefusesHasAName(t *testing.T) {
+	db := newDB(t, `CREATE TABLE u (id INTEGER PRIMARY KEY)`)
+	err := raw(db.conns[0].conn, func(c *conn) error { return errors.Join(c.run("PRAGMA query_only=1"), c.run("INSERT INTO u VALUES (1)")) })
+	if !errors.Is(translate(err), store.ErrUnwritable) || errors.Is(translate(err), store.ErrFull) {
+		t.Errorf("a read-only database: %v", err)
+	}
+}
+
+func TestSpaceIsKeptAndFreed(t *testing.T) {
+	db := newDB(t, `CREATE TABLE u (id INTEGER PRIMARY KEY, b BLOB)`)
+	for range 2 {
+		if err := db.KeepSpare(1 << 16); err != nil || fileBytes(SparePath(db.path)) != 1<<16 {
+			t.Fatal(err)
+		}
+	}
+	if err := db.KeepSpare(1 << 20); err != nil || fileBytes(SparePath(db.path)) != 1<<16 {
+		t.Error("one that is there does not stay", err)
+	}
+	write := func() int64 {
+		if err := db.Write(t.Context(), store.Results, func(tx store.Tx) error {
+			_, err := tx.Exec(`INSERT INTO u (b) VALUES (zeroblob(100000))`)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return fileBytes(db.path + "-wal")
+	}
+	before := write()
+	db.FreeSpace()
+	if n := fileBytes(SparePath(db.path)); n != 0 {
+		t.Errorf("%d bytes are still kept", n)
+	}
+	if after := write(); after > before {
+		t.Errorf("the write-ahead log has grown from %d to %d bytes: its space is not used again", before, after)
+	}
+	db.FreeSpace() // nothing is kept
+}

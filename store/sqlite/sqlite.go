@@ -63,6 +63,7 @@ type DB struct {
 	reading   atomic.Int64
 	freeBytes atomic.Int64
 	doubt     atomic.Pointer[error] // of suspect
+	spare     sync.Mutex            // held while the spare file is made or removed
 }
 
 var _ store.Store = (*DB)(nil)

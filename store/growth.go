@@ -1,0 +1,229 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"weir/model"
+)
+
+// What the rows of a tenant take, and how far they may grow. Every write of a Table, and every version that is frozen, notes by
+// how many bytes the rows of its tenant grow or shrink; Mutate stores the sums with the change. So a kind of entity that is
+// added later is counted as the others are.
+
+// rowBytes is what a row counts for in addition to its strings: its numbers and its entries in indexes.
+const rowBytes = 64
+
+// Growth is what bounds the growth of rows.
+type Growth struct {
+	// Limit is how many bytes the rows of a tenant may take.
+	Limit func(tenant int64) int64
+	// Disk refuses growth while the disk has no room for it; nil: the disk is not watched.
+	Disk func() error
+	// Refused is called for each change that is refused; nil: not at all.
+	Refused func(disk bool)
+}
+
+// Bounded is a Writer whose changes let rows grow only as far as Growth says. Changes that only remove or shrink rows are never
+// refused, nor is internal work.
+type Bounded struct {
+	Writer
+	Growth
+}
+
+// Mutate implements Writer.
+func (b *Bounded) Mutate(ctx context.Context, by *model.Principal, fn func(*Change) error) error {
+	return b.Writer.Mutate(ctx, by, func(c *Change) error {
+		c.growth = &b.Growth
+		return fn(c)
+	})
+}
+
+// usage is what the rows of a tenant take.
+type usage struct{ stored, more int64 }
+
+// usageKey is the key of the sum in the meta table.
+func usageKey(tenant int64) string { return fmt.Sprintf("%s%d", usagePrefix, tenant) }
+
+const usagePrefix = "tenant_bytes/"
+
+// UsedBytes returns what the rows of a tenant take, as the bound counts it.
+func UsedBytes(tx Tx, tenant int64) (int64, error) {
+	n, _, err := MetaInt(tx, usageKey(tenant))
+	return n, err
+}
+
+// Admit refuses rows that would grow by n bytes where the bounds of the change do not allow it. What makes or grows a row asks
+// before it writes; what makes many rows may ask for all of them first.
+func (c *Change) Admit(tenant, n int64) error {
+	if n <= 0 {
+		return nil
+	}
+	c.grows = true
+	g := c.growth
+	if g == nil || c.By == nil {
+		return nil
+	}
+	if g.Disk != nil {
+		if err := g.Disk(); err != nil {
+			return g.refuse(true, err)
+		}
+	}
+	if tenant == 0 || g.Limit == nil {
+		return nil
+	}
+	u, err := c.used(tenant)
+	if err != nil {
+		return err
+	}
+	if have, limit := u.stored+u.more, g.Limit(tenant); have+n > limit {
+		return g.refuse(false, model.OverLimit(BytesKey, "the rows of the tenant take %d of %d bytes, %d more were asked for; delete what is not needed", have, limit, n))
+	}
+	return nil
+}
+
+// BytesKey is the configuration key of the bytes that the rows of a tenant may take.
+const BytesKey = "governance.registry_bytes"
+
+func (g *Growth) refuse(disk bool, err error) error {
+	if g.Refused != nil {
+		g.Refused(disk)
+	}
+	return err
+}
+
+// Grown notes that the rows of a tenant take n bytes more, or less when n is negative.
+func (c *Change) Grown(tenant, n int64) error {
+	if tenant == 0 || n == 0 {
+		return nil
+	}
+	u, err := c.used(tenant)
+	if err == nil {
+		u.more += n
+	}
+	return err
+}
+
+func (c *Change) used(tenant int64) (*usage, error) {
+	if u := c.usage[tenant]; u != nil {
+		return u, nil
+	}
+	stored, err := UsedBytes(c, tenant)
+	if err != nil {
+		return nil, err
+	}
+	if c.usage == nil {
+		c.usage = map[int64]*usage{}
+	}
+	u := &usage{stored: stored}
+	c.usage[tenant] = u
+	return u, nil
+}
+
+// storeUsage stores the sums that the change has moved.
+func (c *Change) storeUsage() error {
+	for _, tenant := range slices.Sorted(maps.Keys(c.usage)) {
+		u := c.usage[tenant]
+		if u.more == 0 {
+			continue
+		}
+		if err := SetMetaInt(c.Tx, usageKey(tenant), max(u.stored+u.more, 0)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// metaCounted marks that the sums follow from the rows; a database of an older Weir has none.
+const metaCounted = "tenant_bytes"
+
+// Counter adds what the rows of a table take to the sum of each tenant.
+type Counter interface {
+	CountBytes(tx Tx, sums map[int64]int64) error
+}
+
+// CountUsage counts what the rows of all tenants take, once in the life of a database: changes keep the sums from then on.
+func CountUsage(ctx context.Context, st Store, counters ...Counter) error {
+	var done bool
+	err := st.Read(ctx, func(tx Tx) (err error) {
+		_, done, err = MetaInt(tx, metaCounted)
+		return err
+	})
+	if err != nil || done {
+		return err
+	}
+	return st.Write(ctx, Results, func(tx Tx) error {
+		sums := map[int64]int64{}
+		for _, c := range counters {
+			if err := c.CountBytes(tx, sums); err != nil {
+				return err
+			}
+		}
+		for _, tenant := range slices.Sorted(maps.Keys(sums)) {
+			if err := SetMetaInt(tx, usageKey(tenant), sums[tenant]); err != nil {
+				return err
+			}
+		}
+		return SetMetaInt(tx, metaCounted, 1)
+	})
+}
+
+// CountRows is CountBytes of a table whose rows have a tenant and these columns of strings.
+func CountRows(tx Tx, sums map[int64]int64, table string, columns ...string) error {
+	rows, err := tx.Query(`SELECT tenant_id, sum(` + RowSize(columns...) + `) FROM ` + table + ` GROUP BY tenant_id ORDER BY tenant_id`)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var tenant, n int64
+		if err := rows.Scan(&tenant, &n); err != nil {
+			return err
+		}
+		sums[tenant] += n
+	}
+	return rows.Err()
+}
+
+// RowSize is the expression of what a row with these columns of strings counts for.
+func RowSize(columns ...string) string { return fmt.Sprint(rowBytes) + " + " + textSize(columns) }
+
+// textSize is the expression of what columns of strings take.
+func textSize(columns []string) string {
+	if len(columns) == 0 {
+		return "0"
+	}
+	return "coalesce(octet_length(" + strings.Join(columns, "), 0) + coalesce(octet_length(") + "), 0)"
+}
+
+// SizeOf is what a row of these values counts for, as RowSize has it.
+func SizeOf(values ...any) int64 { return rowBytes + textBytes(values) }
+
+func textBytes(values []any) (n int64) {
+	for _, v := range values {
+		rv := reflect.ValueOf(v)
+		if rv.Kind() == reflect.Pointer {
+			rv = rv.Elem() // nothing for nil
+		}
+		if rv.Kind() == reflect.String || rv.Kind() == reflect.Slice {
+			n += int64(rv.Len())
+		}
+	}
+	return n
+}
+
+// unavailable is the refusal of a change that the disk does not take.
+func unavailable(err error) error {
+	switch {
+	case errors.Is(err, ErrFull):
+		return &model.Error{Code: model.CodeUnavailable, Err: err, Message: "unavailable: the disk is full, nothing was changed; free some space"}
+	case errors.Is(err, ErrUnwritable):
+		return &model.Error{Code: model.CodeUnavailable, Err: err, Message: "unavailable: the disk refuses to be written, nothing was changed; see weir doctor"}
+	}
+	return err
+}
