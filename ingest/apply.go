@@ -277,6 +277,9 @@ func (a *Applier) reloadMetadata(ctx context.Context, at model.Offset) error {
 	return a.commit(ctx, at)
 }
 
+// maxPendingEdges is how many edges of a batch may wait in memory: with more, what comes before is committed first.
+const maxPendingEdges = 16 << 10
+
 // apply applies one batch. The transports' counts of a batch that begins at or before the checkpoint are in it already.
 func (a *Applier) apply(ctx context.Context, b *spool.Batch) error {
 	meta, err := decodeMeta(b.Meta)
@@ -306,6 +309,12 @@ func (a *Applier) apply(ctx context.Context, b *spool.Batch) error {
 		}
 		if err := a.record(ctx, &b.Records[i], off, weight); err != nil {
 			return fmt.Errorf("record at %d: %w", off, err)
+		}
+		if len(a.out.edges) >= maxPendingEdges && off < b.Last() {
+			if err := a.commit(ctx, off); err != nil {
+				return err
+			}
+			a.begin()
 		}
 	}
 	if err := a.commit(ctx, b.Last()); err != nil {

@@ -57,6 +57,9 @@ func Run(t *testing.T, d Driver) {
 		{"Meta", testMeta},
 		{"Audit", testAudit},
 		{"Known", testKnown},
+		{"Edges", testEdges},
+		{"Detections", testDetections},
+		{"OldDetections", testOldDetections},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
