@@ -114,7 +114,9 @@ func testEdges(t *testing.T, f *fixture) {
 			}
 			return err
 		})
-		order := func(a, b model.Edge) int { return cmp.Or(cmp.Compare(a.ID.Offset, b.ID.Offset), cmp.Compare(a.ID.Index, b.ID.Index)) }
+		order := func(a, b model.Edge) int {
+			return cmp.Or(cmp.Compare(a.ID.Offset, b.ID.Offset), cmp.Compare(a.ID.Index, b.ID.Index))
+		}
 		got := slices.SortedFunc(slices.Values(edgesOf(t, f, tenant+1)), order)
 		if !slices.Equal(got, slices.DeleteFunc(slices.Clone(edges), func(e model.Edge) bool { return e.TenantID != tenant+1 })) {
 			t.Errorf("tenant %d: the edges are not those that were added", tenant+1)
