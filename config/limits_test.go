@@ -12,7 +12,7 @@ var limits = []string{
 	"ingest.http_header_timeout", "ingest.http_request_timeout", "spool.replay_bytes", "spool.head_age", "spool.disk_reserve",
 	"governance.ingest_messages_per_second", "governance.ingest_burst", "governance.shed_priority", "broker.max_connections",
 	"limits.memory", "limits.series_per_device", "limits.series_per_tenant", "limits.devices_per_tenant", "limits.dead_letters_per_tenant",
-	"limits.dead_letter_bytes_per_tenant", "detection.max_rule_duration", "detection.max_rules_per_tenant", "detection.max_keys_per_tenant",
+	"limits.dead_letter_bytes_per_tenant", "detection.max_rule_duration", "detection.max_rules_per_tenant", "detection.max_keys_per_tenant", "detection.max_edges_per_second",
 }
 
 func TestNoSettingRemovesALimit(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/faults"
+	"weir/internal/lograte"
 	"weir/model"
 	"weir/rules"
 	"weir/series"
@@ -78,6 +79,7 @@ type Applier struct {
 	listening rules.Listening // newest of any record
 	span      Span            // of the batch
 	epoch     uint32          // of the batch, 0 before the first
+	flapLog   lograte.Every   // lines about rules that flap
 	out       *Effects        // of the batch, nil before the first
 	event     Event           // of the record
 	lastStart model.Offset    // newest record when this process started: later ones came through its own transports
@@ -470,6 +472,12 @@ func (a *Applier) commit(ctx context.Context, last model.Offset) error {
 func (a *Applier) announce() {
 	if a.out.sequence > 0 {
 		a.deps.Controller.Passed(a.out.sequence)
+	}
+	if n, rule := a.results.rules.flapped(); n > 0 {
+		if more, ok := a.flapLog.Allow(time.Now()); ok {
+			a.deps.Logger.Warn("a rule flaps: its tenant has more detections than detection.max_edges_per_second allows; those over it are counted, not kept",
+				"rule", rule, "over", n, "lines_left_out", more)
+		}
 	}
 	if len(a.out.fresh) > 0 {
 		a.metrics.fired.count(a.out.fresh)

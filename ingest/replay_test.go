@@ -344,35 +344,62 @@ func TestTheSameLogGivesTheSameResultsHoweverItWasCut(t *testing.T) {
 func TestAKillAnywhereLeavesTheSameResults(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(4) {
-		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			w := newWorld(t, smallHeads)
-			release := w.log.HoldTrim()
-			w.furnish(6, w.rulesOf(1)...)
-			w.traffic(seed, 300)
-			w.apply()
-			w.finishHead(w.applier)
-			want := dump(t, w.db)
-
-			r := rand.New(rand.NewPCG(seed, 9))
-			db, err := sqlite.Open(context.Background(), filepath.Join(t.TempDir(), "weir.db"), sqlite.Options{})
-			w.must(err)
-			var a *Applier
-			for kills := 0; ; kills++ {
-				a = w.newApplier(w.log, db)
-				if w.killedWhileApplying(a, r) {
-					a.checkpoints.end()
-					_ = a.checkpoints.await()
-					continue
-				}
-				break
-			}
-			w.finishHead(a)
-			compareDumps(t, dump(t, db), want)
-			a.checkpoints.end()
-			w.must(db.Close())
-			release()
-		})
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { killAnywhere(t, seed, 300, smallHeads) })
 	}
+}
+
+// flapping is a number of messages of the traffic with more than two minutes of a detection a second, and some more.
+const flapping = 1200
+
+// TestAKillWhileARuleFlapsLeavesTheSameResults: which edges are over the ceiling follows from the log.
+func TestAKillWhileARuleFlapsLeavesTheSameResults(t *testing.T) {
+	t.Parallel()
+	killAnywhere(t, 5, flapping, smallHeads, func(w *world) { w.maxEdges = 1 })
+}
+
+func TestARuleThatFlapsIsNamedInItsHealthAndTheLog(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(w *world) { w.maxEdges = 1 })
+	w.furnish(6, w.rulesOf(1)...)
+	w.traffic(5, flapping)
+	w.apply()
+	h, err := w.applier.RuleHealth(context.Background(), "acme", "boiler")
+	if err != nil || !slices.ContainsFunc(h, func(r RuleHealth) bool { return r.HeldEdges > 0 && r.Flaps && strings.Contains(r.Message, "flaps") }) {
+		t.Errorf("the ceiling was not met: %+v, %v", h, err)
+	}
+	if lines := strings.Count(w.logged.String(), "a rule flaps"); lines != 1 {
+		t.Errorf("%d lines of the log name a rule that flaps", lines)
+	}
+}
+
+func killAnywhere(t *testing.T, seed uint64, messages int, options ...func(*world)) {
+	t.Helper()
+	w := newWorld(t, options...)
+	release := w.log.HoldTrim()
+	w.furnish(6, w.rulesOf(1)...)
+	w.traffic(seed, messages)
+	w.apply()
+	w.finishHead(w.applier)
+	want := dump(t, w.db)
+
+	r := rand.New(rand.NewPCG(seed, 9))
+	db, err := sqlite.Open(context.Background(), filepath.Join(t.TempDir(), "weir.db"), sqlite.Options{})
+	w.must(err)
+	var a *Applier
+	for kills := 0; ; kills++ {
+		a = w.newApplier(w.log, db)
+		if w.killedWhileApplying(a, r) {
+			a.checkpoints.end()
+			_ = a.checkpoints.await()
+			continue
+		}
+		break
+	}
+	w.finishHead(a)
+	compareDumps(t, dump(t, db), want)
+	a.checkpoints.end()
+	w.must(db.Close())
+	release()
 }
 
 // killedWhileApplying applies batches until chance ends the process; false when it reached the end.
