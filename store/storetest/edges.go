@@ -280,3 +280,26 @@ func testOldDetections(t *testing.T, f *fixture) {
 		return err
 	})
 }
+
+// testDetectionTies shows the order of detections at one instant, in more blocks than are read at a time: the newest id first, also
+// where a block that reaches further has an older one.
+func testDetectionTies(t *testing.T, f *fixture) {
+	at := func(offset model.Offset, seconds ...model.Micros) (es []model.Edge) {
+		for _, s := range seconds {
+			es = append(es, model.Edge{TenantID: 1, ID: model.EdgeID{Epoch: 1, Offset: offset, Rule: "p/r", Key: "1"}, Profile: "p", Rule: "r", Device: 1, Occurred: hour0 + s*1_000_000})
+		}
+		return es
+	}
+	addEdges(t, f, at(1, 0, 5))
+	for i := range 3 {
+		addEdges(t, f, at(model.Offset(2+i), 0))
+	}
+	for i := range 6 {
+		addEdges(t, f, at(model.Offset(10+i), 10))
+	}
+	f.read(t, func(tx store.Tx) error {
+		ds, err := store.Detections(tx, store.DetectionFilter{TenantID: 1}, store.Page{})
+		checkList(t, ds, 11)
+		return err
+	})
+}

@@ -60,6 +60,7 @@ func Run(t *testing.T, d Driver) {
 		{"Edges", testEdges},
 		{"Detections", testDetections},
 		{"OldDetections", testOldDetections},
+		{"DetectionTies", testDetectionTies},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
