@@ -326,8 +326,15 @@ func (a *Applier) apply(ctx context.Context, b *spool.Batch) error {
 	return nil
 }
 
-// begin starts the effects of a batch, or of the rest of one.
-func (a *Applier) begin() { a.out = &Effects{watched: a.watched()} }
+// begin starts the effects of a batch, or of the rest of one. Subscribers may still have the edges of the one before: there is
+// room for as many, and none is shared.
+func (a *Applier) begin() {
+	edges := 0
+	if a.out != nil {
+		edges = len(a.out.edges)
+	}
+	a.out = &Effects{watched: a.watched(), edges: make([]model.Edge, 0, edges)}
+}
 
 // watched returns a function that reports whether a client waits for readings, nil when no client can.
 func (a *Applier) watched() func() bool {
