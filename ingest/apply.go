@@ -79,7 +79,7 @@ type Applier struct {
 	listening rules.Listening // newest of any record
 	span      Span            // of the batch
 	epoch     uint32          // of the batch, 0 before the first
-	flapLog   lograte.Every   // lines about rules that flap
+	flapLog   lograte.Every   // lines about rules that flap, by receive time
 	out       *Effects        // of the batch, nil before the first
 	event     Event           // of the record
 	lastStart model.Offset    // newest record when this process started: later ones came through its own transports
@@ -481,7 +481,7 @@ func (a *Applier) announce() {
 		a.deps.Controller.Passed(a.out.sequence)
 	}
 	if n, rule := a.results.rules.flapped(); n > 0 {
-		if more, ok := a.flapLog.Allow(time.Now()); ok {
+		if more, ok := a.flapLog.Allow(a.times.newest.Time()); ok {
 			a.deps.Logger.Warn("a rule flaps: its tenant has more detections than detection.max_edges_per_second allows; those over it are counted, not kept",
 				"rule", rule, "over", n, "lines_left_out", more)
 		}
