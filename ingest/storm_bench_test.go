@@ -16,13 +16,15 @@ func BenchmarkStorm(b *testing.B) {
 		name  string
 		rules int
 		limit func(i int) float64
+		edges int // the ceiling; 0: the default, which is not met
 	}{
-		{"ten rules, no edges", 10, func(i int) float64 { return float64(200 + 5*i) }},
-		{"ten rules, 2.6 edges a reading", 10, func(i int) float64 { return float64(60 + 5*i) }},
-		{"500 rules, 167 edges a reading", 500, func(i int) float64 { return float64(i) / 5 }},
+		{"ten rules, no edges", 10, func(i int) float64 { return float64(200 + 5*i) }, 0},
+		{"ten rules, 2.6 edges a reading", 10, func(i int) float64 { return float64(60 + 5*i) }, 0},
+		{"500 rules, 167 edges a reading", 500, func(i int) float64 { return float64(i) / 5 }, 0},
+		{"500 rules, over the ceiling", 500, func(i int) float64 { return float64(i) / 5 }, 1},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			w := newWorld(b, func(w *world) { w.cfg.ReplayBytes, w.logBytes = 64<<20, 8<<30 })
+			w := newWorld(b, func(w *world) { w.cfg.ReplayBytes, w.logBytes, w.maxEdges = 64<<20, 8<<30, c.edges })
 			var rs []model.RuleView
 			for i := range c.rules {
 				rs = append(rs, thresholdRule(fmt.Sprintf("r%03d", i), "temp", "gt", c.limit(i)))
