@@ -231,3 +231,49 @@ func edgeAsRow(tx store.Tx, e *model.Edge) error {
 		e.TenantID, e.ID.Rule, int64(e.Occurred), int64(e.Signal))
 	return err
 }
+
+// BenchmarkEdgesRemoved removes detections whose time is over, in the steps of retention. An operation is 960 of them.
+func BenchmarkEdgesRemoved(b *testing.B) {
+	for name, add := range map[string]func(store.Tx, []model.Edge) error{"rows": func(tx store.Tx, es []model.Edge) error {
+		for i := range es {
+			if err := edgeAsRow(tx, &es[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, "blocks": func(tx store.Tx, es []model.Edge) error { _, err := store.AddEdges(tx, es); return err }} {
+		b.Run(name, func(b *testing.B) {
+			db, err := Open(b.Context(), filepath.Join(b.TempDir(), "weir.db"), Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer db.Close()
+			write := func(f func(store.Tx) error) {
+				if err := db.Write(b.Context(), store.Results, f); err != nil {
+					b.Fatal(err)
+				}
+			}
+			edges := stormEdges(960)
+			for range b.N {
+				write(func(tx store.Tx) error { return add(tx, edges) })
+				for i := range edges {
+					edges[i].ID.Offset += 960
+				}
+			}
+			write(func(tx store.Tx) error { return store.SetCheckpointState(tx, edges[959].ID.Offset, 1) })
+			b.ResetTimer()
+			cpu, gone := processCPU(b), int64(0)
+			for more := true; more; {
+				write(func(tx store.Tx) error {
+					step, err := store.RemoveBefore(tx, store.KeptDetections, store.MaxMicros, 100)
+					gone, more = gone+step.Entries, step.Rows > 0
+					return err
+				})
+			}
+			b.ReportMetric(float64(processCPU(b)-cpu)/float64(gone), "cpu-ns/edge")
+			if gone != int64(960*b.N) {
+				b.Errorf("%d are gone of %d", gone, 960*b.N)
+			}
+		})
+	}
+}
