@@ -66,6 +66,7 @@ func parts() []part {
 		{"pubacks", "Durable PUBACKs", (*bench).pubacks},
 		{"paced", "Paced loads", (*bench).pacedLoads},
 		{"endtoend", "End to end", (*bench).endToEnd},
+		{"storm", "A storm of edges", (*bench).storm},
 		{"slowdisk", "A slow disk", (*bench).slowDisk},
 		{"http", "HTTP ingest", (*bench).http},
 		{"queries", "Queries", (*bench).queries},

@@ -23,7 +23,7 @@ type body struct {
 	number    int64 // of the next reading
 	sum       float64
 	edges     int64
-	over      bool // the last value was above the rule's threshold
+	over      int64 // rules whose threshold the last value was above
 	lastMicro int64
 }
 
@@ -34,10 +34,22 @@ const (
 	sensor                 // a walk in hundredths
 	noise                  // float64 without any pattern
 	frost                  // the same below zero: no rule is met
+	swing                  // 0.00 to 99.99 in no order: all over the limits of a storm
 )
 
 // ruleThreshold is what one of the ten rules compares with; the others are never reached.
 const ruleThreshold = 25
+
+// ruleLimit is what a rule compares with.
+func ruleLimit(i int) float64 {
+	if i == 0 {
+		return ruleThreshold
+	}
+	return float64(1000 + i)
+}
+
+// stormLimit is what a rule of a storm compares with.
+func stormLimit(i int) float64 { return float64(60 + 5*i) }
 
 func newBody(kind bodyKind, seed uint64) *body {
 	return &body{kind: kind, r: rand.New(rand.NewPCG(7, seed)), level: 2150, perMsg: 1}
@@ -93,6 +105,20 @@ func (b *body) appendTime(out []byte) []byte {
 	return append(out, `Z"`...)
 }
 
+// judge counts the edges that a value brings about. The limits of a storm rise with the rules: each that lies between the value
+// and the one before is crossed.
+func (b *body) judge(v float64) {
+	over := int64(0)
+	if b.kind != swing && v > ruleThreshold {
+		over = 1
+	}
+	for i := 0; b.kind == swing && i < rulesPerReading && v > stormLimit(i); i++ {
+		over++
+	}
+	b.edges += max(over-b.over, b.over-over)
+	b.over = over
+}
+
 func (b *body) appendValue(out []byte) []byte {
 	var v float64
 	switch b.kind {
@@ -109,14 +135,13 @@ func (b *body) appendValue(out []byte) []byte {
 		if b.kind == frost {
 			v = -math.Abs(v)
 		}
+	case swing:
+		v = float64(b.r.Int64N(10_000)) / 100
 	}
 	b.number++
 	b.sum += v
-	if over := v > ruleThreshold; over != b.over {
-		b.over = over
-		b.edges++
-	}
-	if b.kind >= noise {
+	b.judge(v)
+	if b.kind == noise || b.kind == frost {
 		return strconv.AppendFloat(out, v, 'g', -1, 64)
 	}
 	return strconv.AppendFloat(out, v, 'f', 2, 64)

@@ -47,7 +47,8 @@ type setup struct {
 	config  string   // more of it
 	lab     []string // arguments of the lab, which then runs in the program's place
 	devices int
-	rules   int // that judge each reading
+	rules   int                    // that judge each reading
+	limit   func(rule int) float64 // what each rule compares with; nil: ruleLimit
 }
 
 // instance is a data directory and the process that runs on it.

@@ -74,11 +74,11 @@ func (in *instance) furnish(ctx context.Context, rules int) error {
 		return err
 	}
 	for i := range rules {
-		limit := ruleThreshold
-		if i > 0 {
-			limit = 1000 + i
+		limit := ruleLimit(i)
+		if in.limit != nil {
+			limit = in.limit(i)
 		}
-		def := fmt.Sprintf(`{"name":"rule %d","type":"threshold","severity":"major","when":{"metric":"temp","op":"gt","threshold":%d}}`, i, limit)
+		def := fmt.Sprintf(`{"name":"rule %d","type":"threshold","severity":"major","when":{"metric":"temp","op":"gt","threshold":%g}}`, i, limit)
 		if err := do(fmt.Sprintf(`mutation($d:String!){createDetectionRule(request:{token:"r%d",deviceProfileToken:"p",definition:$d,enabled:true}){token}}`, i),
 			map[string]any{"d": def}); err != nil {
 			return err

@@ -13,7 +13,7 @@ var limits = []string{
 	"governance.ingest_messages_per_second", "governance.ingest_burst", "governance.shed_priority", "broker.max_connections",
 	"limits.memory", "limits.series_per_device", "limits.series_per_tenant", "limits.devices_per_tenant", "limits.device_types_per_tenant",
 	"limits.device_profiles_per_tenant", "governance.registry_bytes", "limits.dead_letters_per_tenant",
-	"limits.dead_letter_bytes_per_tenant", "detection.max_rule_duration", "detection.max_rules_per_tenant", "detection.max_keys_per_tenant",
+	"limits.dead_letter_bytes_per_tenant", "detection.max_rule_duration", "detection.max_rules_per_tenant", "detection.max_keys_per_tenant", "detection.max_edges_per_second",
 }
 
 func TestNoSettingRemovesALimit(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/faults"
+	"weir/internal/lograte"
 	"weir/model"
 	"weir/rules"
 	"weir/series"
@@ -78,6 +79,7 @@ type Applier struct {
 	listening rules.Listening // newest of any record
 	span      Span            // of the batch
 	epoch     uint32          // of the batch, 0 before the first
+	flapLog   lograte.Every   // lines about rules that flap, by receive time
 	out       *Effects        // of the batch, nil before the first
 	event     Event           // of the record
 	lastStart model.Offset    // newest record when this process started: later ones came through its own transports
@@ -277,6 +279,9 @@ func (a *Applier) reloadMetadata(ctx context.Context, at model.Offset) error {
 	return a.commit(ctx, at)
 }
 
+// maxPendingEdges is how many edges of a batch may wait in memory: with more, what comes before is committed first.
+const maxPendingEdges = 16 << 10
+
 // apply applies one batch. The transports' counts of a batch that begins at or before the checkpoint are in it already.
 func (a *Applier) apply(ctx context.Context, b *spool.Batch) error {
 	meta, err := decodeMeta(b.Meta)
@@ -307,6 +312,12 @@ func (a *Applier) apply(ctx context.Context, b *spool.Batch) error {
 		if err := a.record(ctx, &b.Records[i], off, weight); err != nil {
 			return fmt.Errorf("record at %d: %w", off, err)
 		}
+		if len(a.out.edges) >= maxPendingEdges && off < b.Last() {
+			if err := a.commit(ctx, off); err != nil {
+				return err
+			}
+			a.begin()
+		}
 	}
 	if err := a.commit(ctx, b.Last()); err != nil {
 		return err
@@ -315,8 +326,15 @@ func (a *Applier) apply(ctx context.Context, b *spool.Batch) error {
 	return nil
 }
 
-// begin starts the effects of a batch, or of the rest of one.
-func (a *Applier) begin() { a.out = &Effects{watched: a.watched()} }
+// begin starts the effects of a batch, or of the rest of one. Subscribers may still have the edges of the one before: there is
+// room for as many, and none is shared.
+func (a *Applier) begin() {
+	edges := 0
+	if a.out != nil {
+		edges = len(a.out.edges)
+	}
+	a.out = &Effects{watched: a.watched(), edges: make([]model.Edge, 0, edges)}
+}
 
 // watched returns a function that reports whether a client waits for readings, nil when no client can.
 func (a *Applier) watched() func() bool {
@@ -465,6 +483,12 @@ func (a *Applier) commit(ctx context.Context, last model.Offset) error {
 func (a *Applier) announce() {
 	if a.out.sequence > 0 {
 		a.deps.Controller.Passed(a.out.sequence)
+	}
+	if n, rule := a.results.rules.flapped(); n > 0 {
+		if more, ok := a.flapLog.Allow(a.times.newest.Time()); ok {
+			a.deps.Logger.Warn("a rule flaps: its tenant has more detections than detection.max_edges_per_second allows; those over it are counted, not kept",
+				"rule", rule, "over", n, "lines_left_out", more)
+		}
 	}
 	if len(a.out.fresh) > 0 {
 		a.metrics.fired.count(a.out.fresh)

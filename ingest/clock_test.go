@@ -332,7 +332,7 @@ func TestAKillWhileTheTimeIsUnknownLeavesTheSameResults(t *testing.T) {
 				w.finishHead(a)
 				if got := dump(t, db); deadly {
 					compareDumps(t, got, want)
-				} else if want = got; len(want["series_blocks"]) == 0 || len(want["edges"]) == 0 {
+				} else if want = got; len(want["series_blocks"]) == 0 || len(want["edge_blocks"]) == 0 {
 					t.Error("the traffic left nothing")
 				}
 				a.checkpoints.end()

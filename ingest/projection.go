@@ -222,21 +222,14 @@ func (e *Effects) Readings(points []series.Point) {
 func (e *Effects) empty() bool { return len(e.steps) == 0 && len(e.edges) == 0 }
 
 // write runs inside the transaction, again when an attempt before it failed.
-func (e *Effects) write(tx store.Tx) error {
-	e.fresh = e.fresh[:0]
+func (e *Effects) write(tx store.Tx) (err error) {
 	for _, f := range e.steps {
 		if err := f(tx); err != nil {
 			return err
 		}
 	}
-	for i := range e.edges {
-		fresh, err := store.AddEdge(tx, &e.edges[i])
-		if err != nil {
-			return err
-		}
-		if fresh {
-			e.fresh = append(e.fresh, e.edges[i])
-		}
+	if len(e.edges) > 0 {
+		e.fresh, err = store.AddEdges(tx, e.edges)
 	}
-	return nil
+	return err
 }

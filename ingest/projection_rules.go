@@ -187,7 +187,7 @@ func (p *ruleProjection) RemoveDevice(_ context.Context, e *Event, out *Effects)
 func (p *ruleProjection) Freeze(at Checkpoint) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.frozen, p.gen = p.engine.Freeze(), at.Generation
+	p.frozen, p.gen = append(p.engine.Freeze(), p.engine.FreezeCeilings(at.Listening)...), at.Generation
 }
 
 // Write implements Projection.
@@ -261,6 +261,13 @@ func (a *Applier) DetectionAt(ctx context.Context, tenantID, row int64) (at *sto
 		return err
 	})
 	return at, err
+}
+
+// flapped returns how many edges were over a ceiling since the last call, and the runtime id of a rule that fired some of them.
+func (p *ruleProjection) flapped() (n int64, rule string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.engine.Flapped()
 }
 
 func (p *ruleProjection) stats() rules.Stats {

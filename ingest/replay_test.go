@@ -103,7 +103,8 @@ var notResults = func() map[string]string {
 }()
 
 // maybeEmpty are result tables that the traffic need not fill, each with the reason.
-var maybeEmpty = map[string]string{"series_chunks": "a chunk has more readings of a series than the traffic sends between two checkpoints"}
+var maybeEmpty = map[string]string{"series_chunks": "a chunk has more readings of a series than the traffic sends between two checkpoints",
+	"edges": "detections of earlier versions; now they are in edge_blocks"}
 
 // bookkeeping are tables whose row ids are given out at the commit, so that they say nothing.
 var bookkeeping = []string{"edges", "dead_letters", "seen_pages", "row_events"}
@@ -140,13 +141,30 @@ func dump(t testing.TB, db store.Store) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}
 	for _, table := range tables(t, db) {
-		if notResults[table] == "" {
+		if table == "edge_blocks" {
+			out[table] = detections(t, db)
+		} else if notResults[table] == "" {
 			out[table] = tableRows(t, db, table, `SELECT * FROM `+table)
 		}
 	}
 	for _, key := range metaResults {
 		out["meta "+key] = tableRows(t, db, "meta", `SELECT value, number FROM meta WHERE key = ?`, key)
 	}
+	return out
+}
+
+// detections returns what the blocks of edges hold, as text in one order: which edges share a block follows from the batches.
+func detections(t testing.TB, db store.Store) (out []string) {
+	t.Helper()
+	if err := db.Read(context.Background(), func(tx store.Tx) error {
+		return store.Edges(tx, 1, func(e *model.Edge) error {
+			out = append(out, fmt.Sprintf("%+v", *e))
+			return nil
+		})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(out)
 	return out
 }
 
@@ -328,35 +346,70 @@ func TestTheSameLogGivesTheSameResultsHoweverItWasCut(t *testing.T) {
 func TestAKillAnywhereLeavesTheSameResults(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(4) {
-		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			w := newWorld(t, smallHeads)
-			release := w.log.HoldTrim()
-			w.furnish(6, w.rulesOf(1)...)
-			w.traffic(seed, 300)
-			w.apply()
-			w.finishHead(w.applier)
-			want := dump(t, w.db)
-
-			r := rand.New(rand.NewPCG(seed, 9))
-			db, err := sqlite.Open(context.Background(), filepath.Join(t.TempDir(), "weir.db"), sqlite.Options{})
-			w.must(err)
-			var a *Applier
-			for kills := 0; ; kills++ {
-				a = w.newApplier(w.log, db)
-				if w.killedWhileApplying(a, r) {
-					a.checkpoints.end()
-					_ = a.checkpoints.await()
-					continue
-				}
-				break
-			}
-			w.finishHead(a)
-			compareDumps(t, dump(t, db), want)
-			a.checkpoints.end()
-			w.must(db.Close())
-			release()
-		})
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { killAnywhere(t, seed, 300, smallHeads) })
 	}
+}
+
+// flapping is a number of messages of the traffic, some eight minutes of it, with many more detections than one a second.
+const flapping = 2400
+
+// TestAKillWhileARuleFlapsLeavesTheSameResults: which edges are over the ceiling follows from the log.
+func TestAKillWhileARuleFlapsLeavesTheSameResults(t *testing.T) {
+	t.Parallel()
+	killAnywhere(t, 5, flapping, smallHeads, func(w *world) { w.maxEdges = 1 }).flaps()
+}
+
+// flaps shows that a rule was over the ceiling and that its health says so.
+func (w *world) flaps() {
+	w.t.Helper()
+	h, err := w.applier.RuleHealth(context.Background(), "acme", "boiler")
+	if err != nil || !slices.ContainsFunc(h, func(r RuleHealth) bool { return r.HeldEdges > 10 && r.Flaps && strings.Contains(r.Message, "flaps") }) {
+		w.t.Errorf("the ceiling was not met: %+v, %v", h, err)
+	}
+}
+
+func TestARuleThatFlapsIsNamedInItsHealthAndTheLog(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(w *world) { w.maxEdges = 1 })
+	w.furnish(6, w.rulesOf(1)...)
+	start := w.clock.elapsed()
+	w.traffic(5, flapping)
+	w.apply()
+	w.flaps()
+	if lines := strings.Count(w.logged.String(), "a rule flaps"); lines < 1 || lines > 1+int((w.clock.elapsed()-start)/time.Minute) {
+		t.Errorf("%d lines of the log name a rule that flaps, in %s", lines, w.clock.elapsed()-start)
+	}
+}
+
+func killAnywhere(t *testing.T, seed uint64, messages int, options ...func(*world)) *world {
+	t.Helper()
+	w := newWorld(t, options...)
+	release := w.log.HoldTrim()
+	w.furnish(6, w.rulesOf(1)...)
+	w.traffic(seed, messages)
+	w.apply()
+	w.finishHead(w.applier)
+	want := dump(t, w.db)
+
+	r := rand.New(rand.NewPCG(seed, 9))
+	db, err := sqlite.Open(context.Background(), filepath.Join(t.TempDir(), "weir.db"), sqlite.Options{})
+	w.must(err)
+	var a *Applier
+	for kills := 0; ; kills++ {
+		a = w.newApplier(w.log, db)
+		if w.killedWhileApplying(a, r) {
+			a.checkpoints.end()
+			_ = a.checkpoints.await()
+			continue
+		}
+		break
+	}
+	w.finishHead(a)
+	compareDumps(t, dump(t, db), want)
+	a.checkpoints.end()
+	w.must(db.Close())
+	release()
+	return w
 }
 
 // killedWhileApplying applies batches until chance ends the process; false when it reached the end.

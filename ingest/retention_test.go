@@ -88,13 +88,13 @@ func TestWhatAReplayMayMeetAgainIsNotRemoved(t *testing.T) {
 	}
 	// What heads have passed is gone, the rest is there: a replay changes nothing.
 	want := dump(t, w.db)
-	if len(want["row_events"]) == 0 || len(want["edges"]) == 0 {
+	if len(want["row_events"]) == 0 || len(want["edge_blocks"]) == 0 {
 		t.Fatal("rows that a replay meets again were removed")
 	}
 	w.restart()
 	w.apply()
 	got := dump(t, w.db)
-	for _, table := range []string{"row_events", "edges", "rule_fires"} {
+	for _, table := range []string{"row_events", "edge_blocks", "rule_fires"} {
 		if fmt.Sprint(got[table]) != fmt.Sprint(want[table]) {
 			t.Errorf("the replay changed %s: %d rows, want %d", table, len(got[table]), len(want[table]))
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weir/internal/setting"
+	"weir/internal/test/fixture"
 	"weir/model"
 	"weir/rules"
 	"weir/series"
@@ -49,7 +50,9 @@ type world struct {
 	edges   []model.Edge
 	// projections makes further projections for each start.
 	projections func() []Projection
-	kinds       []rules.Kind // from outside
+	kinds       []rules.Kind   // from outside
+	maxEdges    int            // a second of a tenant; 0: the default
+	logged      fixture.Buffer // by appliers
 }
 
 type testClock struct {
@@ -187,11 +190,11 @@ func (w *world) open() {
 func (w *world) newApplier(log spool.Log, st store.Store) *Applier {
 	w.t.Helper()
 	ctx := context.Background()
-	compiler, err := rules.NewCompiler(rules.Limits{Kinds: w.kinds})
+	compiler, err := rules.NewCompiler(rules.Limits{Kinds: w.kinds, Settings: rules.Settings{MaxEdges: w.maxEdges}})
 	w.must(err)
 	readings, err := series.Open(ctx, w.kept, st, series.Options{})
 	w.must(err)
-	logger := slog.New(slog.DiscardHandler)
+	logger := slog.New(slog.NewTextHandler(&w.logged, nil))
 	var more []Projection
 	if w.projections != nil {
 		more = w.projections()

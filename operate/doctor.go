@@ -251,6 +251,8 @@ func rulesFinding(s rules.Stats, unhealthy []rules.Health) health.Finding {
 		switch {
 		case h.Status == rules.CompileError:
 			what, result = "does not run: "+h.Message, health.Fail
+		case h.Flaps:
+			what = h.Message
 		case h.EvalErrors == 0:
 			what = fmt.Sprintf("%d detections found no room (detection.max_keys_per_tenant)", h.RefusedKeys)
 		}

@@ -109,7 +109,9 @@ func TestRulesInErrorAreNamed(t *testing.T) {
 	broken := rules.Health{RuntimeID: "acme/p@1/a", Status: rules.CompileError, Message: "no such metric"}
 	strained := rules.Health{RuntimeID: "acme/p@1/b", Status: rules.Active, EvalErrors: 3}
 	crowded := rules.Health{RuntimeID: "acme/p@1/c", Status: rules.Active, RefusedKeys: 2}
+	flapping := rules.Health{RuntimeID: "acme/p@1/d", Status: rules.Active, EvalErrors: 1, HeldEdges: 9, Flaps: true, Message: "this rule flaps: 9 of its detections"}
 	s := rules.Stats{Rules: 4}
+	found(t, rulesFinding(s, []rules.Health{flapping}), health.Warning, "acme/p@1/d this rule flaps: 9 of its detections")
 	found(t, rulesFinding(s, nil), health.OK, "4 run")
 	found(t, rulesFinding(s, []rules.Health{strained, crowded}), health.Warning, "acme/p@1/b 3 samples could not be judged; acme/p@1/c 2 detections found no room")
 	found(t, rulesFinding(s, []rules.Health{broken, strained}), health.Failure, "2 of 4: acme/p@1/a does not run: no such metric")

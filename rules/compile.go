@@ -35,6 +35,7 @@ type Settings struct {
 	MaxDuration time.Duration `yaml:"max_rule_duration" default:"24h" zero:"no" doc:"Longest window, hold or time-out of a rule."`
 	MaxRules    int           `yaml:"max_rules_per_tenant" default:"500" zero:"default" doc:"Maximum number of rules that run for a tenant."`
 	MaxKeys     int           `yaml:"max_keys_per_tenant" default:"1000000" zero:"default" doc:"Maximum number of pairs of rule and device with state."`
+	MaxEdges    int           `yaml:"max_edges_per_second" default:"5000" zero:"default" doc:"Maximum number of detections a second that are kept of a tenant, as an average over two minutes. A rule that goes beyond it flaps: its health says so."`
 }
 
 // Limits are what the instance allows and performs. A zero number stands for its default.

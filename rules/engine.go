@@ -34,6 +34,10 @@ type Engine struct {
 	state   State // of the key that is judged
 	verdict Verdict
 	batch   []firedKey // edges of the sample
+
+	flapping       flappingRule // a rule of the newest edge over a ceiling
+	flapped        int64        // edges over a ceiling since they were asked for
+	ceilingsStored bool
 }
 
 // ProfileKey names a profile by row ids.
@@ -49,6 +53,7 @@ type ProfileRef struct {
 
 type tenant struct {
 	rules, keys, devices int
+	edges                allowance
 }
 
 // firedKey is an edge of a sample before it is emitted.
@@ -197,6 +202,9 @@ func (e *Engine) emitBatch(p *profile, emit Emit) {
 	slices.SortStableFunc(e.batch, func(a, b firedKey) int { return cmp.Compare(a.rule, b.rule) })
 	for i := range e.batch {
 		f := &e.batch[i]
+		if !e.mayEmit(p, p.rules[f.rule], e.sample.Position) {
+			continue
+		}
 		at, _ := f.device.find(f.rule, f.anchor)
 		emit(p.edge(f.device, &f.device.keys[at], e.sample.Position, f.Firing))
 	}
@@ -233,7 +241,7 @@ func (e *Engine) RemoveDevice(at Position, deviceID int64, emit Emit) {
 
 // end resolves a raised key that no sample resolves, at the device's own time, never the wall clock's.
 func (e *Engine) end(p *profile, d *device, k *key, at Position, emit Emit) {
-	if !k.raised {
+	if !k.raised || !e.mayEmit(p, p.rules[k.rule], at) {
 		return
 	}
 	own := Clock{Newest: d.newest, Arrived: d.arrived, Now: at.Listening}.Time()

@@ -313,6 +313,9 @@ func TestHealthCountsWhatARuleMissed(t *testing.T) {
 		t.Errorf("an unknown profile has %v", rows)
 	}
 	const metrics = `
+# HELP weir_eventprocessing_detect_edges_over_ceiling_total Detections not kept because the tenant had more than detection.max_edges_per_second.
+# TYPE weir_eventprocessing_detect_edges_over_ceiling_total counter
+weir_eventprocessing_detect_edges_over_ceiling_total 0
 # HELP weir_eventprocessing_detect_eval_errors_total Samples for which the evaluation of a rule failed.
 # TYPE weir_eventprocessing_detect_eval_errors_total counter
 weir_eventprocessing_detect_eval_errors_total 3

@@ -25,10 +25,12 @@ type Health struct {
 	Token       string
 	Name        string // display name of the definition, else the token
 	Status      Status
-	Message     string // why the rule does not run; "" when it does
+	Message     string // why the rule does not run, or that it flaps; else ""
 	EvalErrors  int64  // samples that the rule could not evaluate
 	LateSamples int64  // samples set aside, and edges not emitted for their age
 	RefusedKeys int64  // edges refused because the tenant's budget of keys was used up
+	HeldEdges   int64  // edges not kept because the tenant had more than its ceiling
+	Flaps       bool   // the last of them was less than an hour before the newest sample
 	// LastInputAt is the receive time of the last sample in the rule's scope, 0 when there was none.
 	LastInputAt model.Nanos
 	// MissingMetrics are the metrics that the rule names and that no device of the profile has sent since
@@ -44,7 +46,7 @@ func (e *Engine) Health(k ProfileKey) []Health {
 	}
 	rows := make([]Health, 0, len(p.rules))
 	for _, r := range p.rules {
-		rows = append(rows, p.health(r))
+		rows = append(rows, e.health(p, r))
 	}
 	return rows
 }
@@ -54,8 +56,8 @@ func (e *Engine) Unhealthy() []Health {
 	var rows []Health
 	for _, p := range e.profiles {
 		for _, r := range p.rules {
-			if r.program == nil || r.EvalErrors > 0 || r.RefusedKeys > 0 {
-				rows = append(rows, p.health(r))
+			if r.program == nil || r.EvalErrors > 0 || r.RefusedKeys > 0 || e.flaps(r) {
+				rows = append(rows, e.health(p, r))
 			}
 		}
 	}
@@ -63,14 +65,17 @@ func (e *Engine) Unhealthy() []Health {
 	return rows
 }
 
-func (p *profile) health(r *rule) Health {
+func (e *Engine) health(p *profile, r *rule) Health {
 	h := Health{
 		RuntimeID: model.RuleRuntimeID(p.tenantToken, p.token, p.version, r.token), StableID: r.stable,
 		Token: r.token, Name: r.name, Status: Active, Message: r.problem,
 		EvalErrors: r.EvalErrors, LateSamples: r.LateSamples, RefusedKeys: r.RefusedKeys, LastInputAt: r.LastInputAt,
+		HeldEdges: r.HeldEdges, Flaps: e.flaps(r),
 	}
 	if r.program == nil {
 		h.Status = CompileError
+	} else if h.Flaps {
+		h.Message = h.flaps()
 	}
 	for i, name := range r.wants {
 		if !r.came[i] {
@@ -86,6 +91,7 @@ type metrics struct {
 	late       prometheus.Counter
 	evalErrors prometheus.Counter
 	refused    prometheus.Counter
+	heldEdges  prometheus.Counter
 	rules      prometheus.Gauge
 	keys       prometheus.Gauge
 }
@@ -103,11 +109,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		late:       counter("late_samples_total", "Samples and edges discarded because they were too old."),
 		evalErrors: counter("eval_errors_total", "Samples for which the evaluation of a rule failed."),
 		refused:    counter("keys_refused_total", "Samples refused because the tenant or the instance had its maximum of keys."),
+		heldEdges:  counter("edges_over_ceiling_total", "Detections not kept because the tenant had more than detection.max_edges_per_second."),
 		rules:      gauge("rules_active", "Active rules."),
 		keys:       gauge("live_keys", "Keys with state."),
 	}
 	if reg != nil {
-		reg.MustRegister(m.applied, m.late, m.evalErrors, m.refused, m.rules, m.keys)
+		reg.MustRegister(m.applied, m.late, m.evalErrors, m.refused, m.heldEdges, m.rules, m.keys)
 	}
 	return m
 }

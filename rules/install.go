@@ -140,7 +140,7 @@ func matchRules(old, next []*rule) []int32 {
 			continue
 		}
 		n := next[j]
-		n.counters = o.counters
+		n.counters, n.ceiling = o.counters, o.ceiling
 		if n.body == o.body {
 			moved[i] = int32(j)
 			n.inherit(o)

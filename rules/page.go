@@ -39,6 +39,8 @@ const (
 	pageDevices = 'd' // per bucket: devices and their clocks
 	pageKeys    = 'k' // per bucket: keys
 	pageShared  = 's' // one: the keys without a device, and their clock
+	// pageCeilings is one for all profiles, with an id of its own.
+	pageCeilings = 'e'
 )
 
 type pageKey struct {

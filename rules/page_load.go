@@ -11,6 +11,13 @@ import (
 // pages' offset; equal bodies find their state, so that no edge is emitted, and their timers run. After an error the
 // engine must not be used.
 func (e *Engine) Load(pages []Page) error {
+	var ceilings []Page
+	pages = slices.DeleteFunc(slices.Clone(pages), func(p Page) bool {
+		if p.ID == ceilingsID {
+			ceilings = append(ceilings, p)
+		}
+		return p.ID == ceilingsID
+	})
 	keyed, err := keyPages(pages)
 	if err != nil {
 		return err
@@ -24,6 +31,11 @@ func (e *Engine) Load(pages []Page) error {
 				return fmt.Errorf("%w (page %s)", err, k.id())
 			}
 			e.stored[k.pageKey] = true
+		}
+	}
+	for _, p := range ceilings {
+		if err := e.loadCeilings(p); err != nil {
+			return err
 		}
 	}
 	for _, t := range e.tenants {

@@ -64,6 +64,7 @@ type rule struct {
 	wants    []string // metrics that the body names, sorted
 	came     []bool   // which of wants came since this body has been live
 	counters
+	ceiling
 	seen uint64 // last sample that it judged
 }
 

@@ -237,6 +237,7 @@ func limitTable() string {
 		{"`window`, `hold`, `timeout`, `gap`, `lateness`, `maxAge`", FormatDuration(s.MaxDuration) + " (`detection.max_rule_duration`)"},
 		{"rules of a tenant that run", fmt.Sprintf("%d (`detection.max_rules_per_tenant`)", s.MaxRules)},
 		{"pairs of rule and device with state, of a tenant", fmt.Sprintf("%d (`detection.max_keys_per_tenant`)", s.MaxKeys)},
+		{"detections a second of a tenant, over two minutes", fmt.Sprintf("%d (`detection.max_edges_per_second`)", s.MaxEdges)},
 	} {
 		fmt.Fprintf(&b, "| %s | %s |\n", l.what, l.max)
 	}

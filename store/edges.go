@@ -2,29 +2,136 @@ package store
 
 import (
 	"database/sql"
-	"errors"
+	"fmt"
 
 	"weir/model"
 )
 
-// AddEdge stores a detection and counts the fire. It returns false, and changes nothing, for an existing edge, which a
-// replay adds again.
-func AddEdge(tx Tx, e *model.Edge) (bool, error) {
-	n, err := tx.Exec(`INSERT INTO edges (epoch, log_offset, idx, rule, key, n, tenant_id, tenant, profile, version, rule_token, kind,
-		signal, series, device_id, occurred, received, severity, value) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-		ON CONFLICT DO NOTHING`,
-		int64(e.ID.Epoch), int64(e.ID.Offset), int64(e.ID.Index), e.ID.Rule, e.ID.Key, int64(e.ID.N), e.TenantID, e.Tenant, e.Profile,
-		e.Version, e.Rule, e.Kind, int64(e.Signal), e.Series, e.Device, int64(e.Occurred), int64(e.Received.Micros()), e.Severity,
-		sql.NullFloat64{Float64: e.Value, Valid: e.HasValue})
-	if err != nil || n == 0 {
-		return false, err
+// maxBlockEdges is the maximum of edges in a block, so that a page of detections never reads much more than it shows.
+const maxBlockEdges = 4096
+
+// AddEdges stores the detections of records of the log, in its order, and counts the fires. It returns those that are new: all
+// edges of a record are committed together, so that a replay, which adds the edges of known records again, changes nothing.
+func AddEdges(tx Tx, edges []model.Edge) (fresh []model.Edge, err error) {
+	var known, last int64
+	if err := tx.QueryRow(`SELECT log_offset, last_edge FROM edge_progress WHERE id = 1`).Scan(&known, &last); err != nil {
+		return nil, err
 	}
-	_, err = tx.Exec(`INSERT INTO rule_fires (tenant_id, rule, fires, last_fired, last_signal) VALUES (?, ?, 1, ?, ?)
-		ON CONFLICT (tenant_id, rule) DO UPDATE SET fires = rule_fires.fires + 1,
-		last_signal = CASE WHEN excluded.last_fired >= rule_fires.last_fired THEN excluded.last_signal ELSE rule_fires.last_signal END,
-		last_fired = CASE WHEN excluded.last_fired >= rule_fires.last_fired THEN excluded.last_fired ELSE rule_fires.last_fired END`,
-		e.TenantID, e.ID.Rule, int64(e.Occurred), int64(e.Signal))
-	return err == nil, err
+	for fresh = edges; len(fresh) > 0 && fresh[0].ID.Offset <= model.Offset(known); {
+		fresh = fresh[1:]
+	}
+	if len(fresh) == 0 {
+		return nil, nil
+	}
+	w := edgeWriter{tx: tx, last: last, blocks: map[blockKey]*model.EdgePacker{}, fires: map[ruleKey]*RuleFires{}}
+	for i := range fresh {
+		if err := w.add(&fresh[i]); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.finish(fresh[len(fresh)-1].ID.Offset); err != nil {
+		return nil, err
+	}
+	return fresh, nil
+}
+
+// blockKey is what the edges of a block have in common. With the hour a block that a page of detections must read lies near
+// the page in time, however late single edges come.
+type blockKey struct {
+	tenant, hour int64
+	epoch        uint32
+}
+
+type ruleKey struct {
+	tenant int64
+	rule   string // stable id
+}
+
+// edgeWriter gathers the edges of a transaction.
+type edgeWriter struct {
+	tx     Tx
+	last   int64 // newest id of an edge
+	blocks map[blockKey]*model.EdgePacker
+	keys   []blockKey // of blocks, in the order of their first edges
+	fires  map[ruleKey]*RuleFires
+
+	key   blockKey // of the newest edge
+	block *model.EdgePacker
+	data  []byte
+}
+
+const hourMicros = 3_600_000_000
+
+// hourOf returns the UTC hour of an event time, as a number.
+func hourOf(t model.Micros) int64 {
+	h := int64(t) / hourMicros
+	if int64(t)%hourMicros < 0 {
+		h--
+	}
+	return h
+}
+
+func (w *edgeWriter) add(e *model.Edge) error {
+	if key := (blockKey{e.TenantID, hourOf(e.Occurred), e.ID.Epoch}); w.block == nil || key != w.key {
+		w.key, w.block = key, w.blocks[key]
+		if w.block == nil {
+			w.block = &model.EdgePacker{}
+			w.blocks[key] = w.block
+			w.keys = append(w.keys, key)
+		}
+	}
+	w.block.Add(e)
+	w.count(e)
+	if w.block.Len() < maxBlockEdges {
+		return nil
+	}
+	err := w.write(w.key.tenant, w.block)
+	w.block.Reset()
+	return err
+}
+
+func (w *edgeWriter) count(e *model.Edge) {
+	key := ruleKey{e.TenantID, e.ID.Rule}
+	f := w.fires[key]
+	if f == nil {
+		f = &RuleFires{LastFired: e.Occurred}
+		w.fires[key] = f
+	}
+	if f.Fires++; e.Occurred >= f.LastFired {
+		f.LastFired, f.LastSignal = e.Occurred, e.Signal
+	}
+}
+
+// write stores a block.
+func (w *edgeWriter) write(tenant int64, b *model.EdgePacker) error {
+	w.data = b.Append(w.data[:0])
+	_, err := w.tx.Exec(`INSERT INTO edge_blocks (id, n, tenant_id, log_offset, first_at, last_at, received, rules, sources, data)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, w.last+1, b.Len(), tenant, int64(b.Offset), int64(b.First), int64(b.Last), int64(b.Received),
+		int64(b.RuleBits), int64(b.SourceBits), w.data)
+	w.last += int64(b.Len())
+	return err
+}
+
+// finish stores what is left, the fires, and the offset up to which the edges are known.
+func (w *edgeWriter) finish(offset model.Offset) error {
+	for _, key := range w.keys {
+		if b := w.blocks[key]; b.Len() > 0 {
+			if err := w.write(key.tenant, b); err != nil {
+				return err
+			}
+		}
+	}
+	for key, f := range w.fires {
+		if _, err := w.tx.Exec(`INSERT INTO rule_fires (tenant_id, rule, fires, last_fired, last_signal) VALUES (?, ?, ?, ?, ?)
+			ON CONFLICT (tenant_id, rule) DO UPDATE SET fires = rule_fires.fires + excluded.fires,
+			last_signal = CASE WHEN excluded.last_fired >= rule_fires.last_fired THEN excluded.last_signal ELSE rule_fires.last_signal END,
+			last_fired = CASE WHEN excluded.last_fired >= rule_fires.last_fired THEN excluded.last_fired ELSE rule_fires.last_fired END`,
+			key.tenant, key.rule, f.Fires, int64(f.LastFired), int64(f.LastSignal)); err != nil {
+			return err
+		}
+	}
+	_, err := w.tx.Exec(`UPDATE edge_progress SET log_offset = ?, last_edge = ? WHERE id = 1`, int64(offset), w.last)
+	return err
 }
 
 // RuleFires is the number of times that a rule fired.
@@ -56,93 +163,75 @@ func Fires(tx Tx, tenantID int64, prefix string) (map[string]RuleFires, error) {
 	return out, rows.Err()
 }
 
-// Detection is a stored edge with its row id, which a replay does not change.
-type Detection struct {
-	Row int64
-	model.Edge
-}
-
-// DetectionFilter selects detections; a zero field restricts nothing.
-type DetectionFilter struct {
-	TenantID int64
-	Device   int64  // row id
-	Series   string // token of the device or anchor
-	Profile  string // token
-	Rule     string // token
-	Severity string
-	Signal   model.EdgeSignal
-	From, To model.Micros // event time, inclusive; To 0: no bound
-	// Before is a position in the list: only what comes after it, which is strictly older.
-	Before *DetectionPosition
-}
-
-// DetectionPosition is a position in the list of detections: newest event time first, then newest row.
-type DetectionPosition struct {
-	Occurred model.Micros
-	Row      int64
-}
-
-func (f *DetectionFilter) where() (w where) {
-	equal := func(column string, v any, given bool) {
-		if given {
-			w.add(column+" = ?", v)
+// Edges calls f for each detection of a tenant, in the order in which they were stored. f must not use the transaction.
+func Edges(tx Tx, tenantID int64, f func(*model.Edge) error) error {
+	if err := edgeRows(tx, " WHERE tenant_id = ? ORDER BY id", []any{tenantID}, func(d *Detection) error { return f(&d.Edge) }); err != nil {
+		return err
+	}
+	rows, err := tx.Query(`SELECT id, data FROM edge_blocks WHERE tenant_id = ? ORDER BY id`, tenantID)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id int64
+		var data sql.RawBytes
+		if err := rows.Scan(&id, &data); err != nil {
+			return err
+		}
+		b, err := readEdgeBlock(id, tenantID, data)
+		if err != nil {
+			return err
+		}
+		var failed error
+		if err := b.each(func(e *model.PackedEdge) bool {
+			d := b.detection(e)
+			failed = f(&d.Edge)
+			return failed == nil
+		}); err != nil {
+			return err
+		}
+		if failed != nil {
+			return failed
 		}
 	}
-	equal("tenant_id", f.TenantID, f.TenantID != 0)
-	equal("device_id", f.Device, f.Device != 0)
-	equal("series", f.Series, f.Series != "")
-	equal("profile", f.Profile, f.Profile != "")
-	equal("rule_token", f.Rule, f.Rule != "")
-	equal("severity", f.Severity, f.Severity != "")
-	equal("signal", int64(f.Signal), f.Signal != 0)
-	if f.From != 0 {
-		w.add("occurred >= ?", int64(f.From))
+	return rows.Err()
+}
+
+// edgeBlock is a block of detections and its row.
+type edgeBlock struct {
+	id, tenant int64
+	*model.EdgeBlock
+}
+
+// readEdgeBlock reads a block of the table; data must stay as it is while its edges are read.
+func readEdgeBlock(id, tenant int64, data []byte) (*edgeBlock, error) {
+	b, err := model.ReadEdgeBlock(data)
+	if err != nil {
+		return nil, damagedBlock(id, err)
 	}
-	if f.To != 0 {
-		w.add("occurred <= ?", int64(f.To))
+	return &edgeBlock{id, tenant, b}, nil
+}
+
+func damagedBlock(id int64, err error) error {
+	return fmt.Errorf("%w: edge_blocks %d: %w", ErrDamaged, id, err)
+}
+
+func (b *edgeBlock) each(f func(*model.PackedEdge) bool) error {
+	if err := b.Each(f); err != nil {
+		return damagedBlock(b.id, err)
 	}
-	if b := f.Before; b != nil {
-		w.add("occurred <= ? AND (occurred < ? OR id < ?)", int64(b.Occurred), int64(b.Occurred), b.Row)
-	}
-	return w
+	return nil
 }
 
-// Detections returns a page of detections, newest first.
-func Detections(tx Tx, f DetectionFilter, page Page) ([]Detection, error) {
-	w := f.where()
-	limit, offset := page.bounds()
-	var out []Detection
-	err := edges(tx, w.text()+" ORDER BY occurred DESC, id DESC LIMIT ? OFFSET ?", append(w.args, limit, offset), func(d *Detection) error {
-		out = append(out, *d)
-		return nil
-	})
-	return out, err
+func (b *edgeBlock) detection(e *model.PackedEdge) Detection {
+	d := Detection{Row: b.id + int64(e.At), Edge: b.Edge(e)}
+	d.TenantID = b.tenant
+	return d
 }
 
-// CountDetections returns how many detections there are.
-func CountDetections(tx Tx, f DetectionFilter) (n int64, err error) {
-	w := f.where()
-	err = tx.QueryRow(`SELECT COUNT(*) FROM edges`+w.text(), w.args...).Scan(&n)
-	return n, err
-}
-
-// DetectionAt returns the position in the list of a tenant's detection, nil when it has none in this row.
-func DetectionAt(tx Tx, tenantID, row int64) (*DetectionPosition, error) {
-	at := &DetectionPosition{Row: row}
-	err := tx.QueryRow(`SELECT occurred FROM edges WHERE id = ? AND tenant_id = ?`, row, tenantID).Scan((*int64)(&at.Occurred))
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
-	return at, err
-}
-
-// Edges calls f for each detection of a tenant, in the order of edge ids.
-func Edges(tx Tx, tenantID int64, f func(*model.Edge) error) error {
-	return edges(tx, " WHERE tenant_id = ? ORDER BY epoch, log_offset, idx, rule, key, n", []any{tenantID},
-		func(d *Detection) error { return f(&d.Edge) })
-}
-
-func edges(tx Tx, clauses string, args []any, f func(*Detection) error) error {
+// edgeRows calls f for detections that an earlier Weir stored as a row each.
+func edgeRows(tx Tx, clauses string, args []any, f func(*Detection) error) error {
 	rows, err := tx.Query(`SELECT id, epoch, log_offset, idx, rule, key, n, tenant_id, tenant, profile, version, rule_token, kind, signal, series,
 		device_id, occurred, received, severity, value FROM edges`+clauses, args...)
 	if err != nil {

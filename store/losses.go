@@ -72,7 +72,7 @@ func HighestOffset(tx Tx) (highest model.Offset, err error) {
 		return 0, err
 	}
 	for _, query := range []string{
-		`SELECT coalesce(max(log_offset), 0) FROM edges`,
+		`SELECT coalesce(max(log_offset), 0) FROM edge_progress`,
 		`SELECT coalesce(max(log_offset), 0) FROM row_events`,
 		`SELECT coalesce(max(log_offset), 0) FROM dead_letters WHERE log_offset > 0`,
 		// Every change of the view moves this row with it.

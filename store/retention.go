@@ -156,10 +156,15 @@ func (s *sweep) events(types ...model.EventType) error {
 	})
 }
 
-// detections removes by receive time. It rises with the ids, so that only the oldest rows are read.
+// detections removes by receive time, whole blocks. It rises with the ids, so that only the oldest rows are read.
 func (s *sweep) detections() error {
-	return s.each(`DELETE FROM edges WHERE id = ?`, `SELECT id, 1 FROM (SELECT id, received, log_offset FROM edges ORDER BY id LIMIT `+oldestDetections+`) AS oldest
-		WHERE received < ? AND log_offset <= ? ORDER BY id LIMIT ?`, s.before, s.head)
+	for _, t := range [...]struct{ table, n string }{{`edges`, `1`}, {`edge_blocks`, `n`}} {
+		if err := s.each(`DELETE FROM `+t.table+` WHERE id = ?`, `SELECT id, n FROM (SELECT id, `+t.n+` AS n, received, log_offset FROM `+t.table+
+			` ORDER BY id LIMIT `+oldestDetections+`) AS oldest WHERE received < ? AND log_offset <= ? ORDER BY id LIMIT ?`, s.before, s.head); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 const oldestDetections = "1000"

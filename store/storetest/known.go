@@ -33,7 +33,7 @@ func testKnown(t *testing.T, f *fixture) {
 		}},
 		{40, func(tx store.Tx) error { return store.AddDeadLetter(tx, letter) }},
 		{50, func(tx store.Tx) error {
-			_, err := store.AddEdge(tx, &model.Edge{TenantID: 1, ID: model.EdgeID{Epoch: 1, Offset: 50, Rule: "r"}})
+			_, err := store.AddEdges(tx, []model.Edge{{TenantID: 1, ID: model.EdgeID{Epoch: 1, Offset: 50, Rule: "r"}}})
 			return err
 		}},
 	} {

@@ -57,6 +57,10 @@ func Run(t *testing.T, d Driver) {
 		{"Meta", testMeta},
 		{"Audit", testAudit},
 		{"Known", testKnown},
+		{"Edges", testEdges},
+		{"Detections", testDetections},
+		{"OldDetections", testOldDetections},
+		{"DetectionTies", testDetectionTies},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
