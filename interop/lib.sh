@@ -113,7 +113,8 @@ start_demo() {
 
 # demo_commands prints the commands that the demo prints, in its order.
 demo_commands() {
-  awk '/^Try it/ {on = 1} /devices send/ {on = 0} on && /^  / {print}' "$work/demo"
+  # tail goes on until it is stopped
+  awk '/^Try it/ {on = 1} /devices send/ {on = 0} on && /^  / {print}' "$work/demo" | sed 's/^  \(.* tail .*\)/timeout 5 \1 || true/'
   sed -n 's/^Where every message ended: //p' "$work/demo"
 }
 

@@ -3,6 +3,8 @@ package trickle
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,49 +25,68 @@ func TestAFloodIsTakenInAtItsRate(t *testing.T) {
 	}
 }
 
+// kept is where items go.
+type kept struct {
+	mu     sync.Mutex
+	fail   error
+	writes []int
+	lost   int
+}
+
+func (k *kept) keep(_ context.Context, items []int) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.writes = append(k.writes, len(items))
+	return k.fail
+}
+
+func (k *kept) lose(n int, _ error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.lost += n
+}
+
+func (k *kept) expect(t *testing.T, what string, lost int, writes ...int) {
+	t.Helper()
+	synctest.Wait()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.lost != lost || !slices.Equal(k.writes, writes) {
+		t.Errorf("%s: writes of %v items, %d lost; want %v, %d", what, k.writes, k.lost, writes, lost)
+	}
+}
+
+func (k *kept) fails(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.fail = err
+}
+
 func TestItemsAreHandedOverTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var writes []int
-		lost := 0
-		fail := error(nil)
-		q := NewQueue(perSecond, burst, func(_ context.Context, ds []int) error { writes = append(writes, len(ds)); return fail },
-			func(n int, err error) { lost += n })
+		k := &kept{}
+		q := NewQueue(perSecond, burst, k.keep, k.lose)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- q.Run(ctx) }()
 		q.Put(1)
-		synctest.Wait()
-		if len(writes) != 1 {
-			t.Errorf("the first waits: %v", writes)
-		}
+		k.expect(t, "the first", 0, 1)
 		for range burst + 3 {
 			q.Put(1)
 		}
-		synctest.Wait()
-		if len(writes) != 1 {
-			t.Errorf("those that follow do not wait: %v", writes)
-		}
+		k.expect(t, "those that follow", 3, 1)
 		time.Sleep(gather + time.Millisecond)
-		synctest.Wait()
-		if len(writes) != 2 || writes[1] != burst || lost != 3 {
-			t.Errorf("writes of %v items, %d lost", writes, lost)
-		}
-		fail = errors.New("disk on fire")
+		k.expect(t, "a second later", 3, 1, burst)
+		k.fails(errors.New("disk on fire"))
 		q.Put(1)
 		time.Sleep(gather + time.Millisecond)
-		synctest.Wait()
-		if lost != 4 {
-			t.Errorf("%d lost, want 4", lost)
-		}
-		fail = nil
+		k.expect(t, "a write that fails", 4, 1, burst, 1)
+		k.fails(nil)
 		q.Put(1)
-		synctest.Wait()
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if len(writes) != 4 || writes[3] != 1 {
-			t.Errorf("the end wrote %v", writes)
-		}
+		k.expect(t, "the end", 4, 1, burst, 1, 1)
 	})
 }

@@ -294,6 +294,9 @@ func (c *client) topic() string { return "weir/" + c.tn.name + "/devices/" + c.d
 func (c *client) send(body string) {
 	c.tn.t.Helper()
 	c.id++
+	if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil { // each message has one, however many there are
+		c.tn.t.Fatal(err)
+	}
 	if err := c.Publish(c.topic(), c.id, false, []byte(body)); err != nil {
 		c.tn.t.Fatal(err)
 	}
