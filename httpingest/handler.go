@@ -78,7 +78,7 @@ func (h *handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	events, err := ingest.SplitArray(body, h.cfg.MaxEvents)
 	switch {
 	case err == nil && events == nil:
-		return h.one(ctx, h.arrival(r, tenant, body))
+		return h.one(ctx, h.arrival(senderOf(r), tenant, body))
 	case err != nil:
 		return h.refuse(tenant, len(body), ingest.ReasonUndecodable, response{http.StatusBadRequest, err.Error(), 0})
 	}
@@ -140,14 +140,19 @@ func (h *handler) bodyFailed(tenant string, read int, err error) response {
 	return h.refuse(tenant, read, ReasonUnreadable, response{http.StatusBadRequest, "the body could not be read", 0})
 }
 
-func (h *handler) arrival(r *http.Request, tenant string, body []byte) *ingest.Arrival {
-	from, _ := netip.ParseAddrPort(r.RemoteAddr) // of a listener that has no such addresses: the zero Addr
-	return &ingest.Arrival{Transport: ingest.TransportHTTP, Source: h.cfg.Source, Tenant: tenant, From: from.Addr(), Body: body}
+func (h *handler) arrival(from netip.Addr, tenant string, body []byte) *ingest.Arrival {
+	return &ingest.Arrival{Transport: ingest.TransportHTTP, Source: h.cfg.Source, Tenant: tenant, From: from, Body: body}
+}
+
+// senderOf is the address of the sender; the zero Addr on a listener that has no such addresses.
+func senderOf(r *http.Request) netip.Addr {
+	from, _ := netip.ParseAddrPort(r.RemoteAddr)
+	return from.Addr()
 }
 
 // telemetry is the arrival of a flat body: the path names the device, and the header holds its credential.
 func (h *handler) telemetry(r *http.Request, to address, body []byte) *ingest.Arrival {
-	a := h.arrival(r, to.tenant, body)
+	a := h.arrival(senderOf(r), to.tenant, body)
 	a.Topic, a.Flat = to.device, true
 	a.Credential, a.Fault = credentialOf(r.Header)
 	return a
@@ -161,8 +166,9 @@ func (h *handler) one(ctx context.Context, a *ingest.Arrival) response {
 
 func (h *handler) all(ctx context.Context, r *http.Request, tenant string, events [][]byte) response {
 	arrivals := make([]*ingest.Arrival, len(events))
+	from := senderOf(r)
 	for i, e := range events {
-		arrivals[i] = h.arrival(r, tenant, e)
+		arrivals[i] = h.arrival(from, tenant, e)
 	}
 	type about struct {
 		ingest.Answer

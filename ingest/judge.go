@@ -128,7 +128,7 @@ func (in *Intake) unjudged(m *arrival, err error) {
 	case code == model.CodeUnavailable:
 		in.end(m, Refused, ReasonBusy, "too many credentials are being checked, try again")
 	default:
-		if held, ok := in.faults.Allow(m.stamp.Wall.Time()); ok {
+		if held, ok := in.faults.Allow(time.Duration(m.stamp.Mono)); ok {
 			in.deps.Logger.Error("a credential could not be looked up", "error", err, "others", held)
 		}
 		in.end(m, Refused, ReasonUnavailable, "the credential cannot be checked now")

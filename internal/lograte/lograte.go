@@ -10,16 +10,17 @@ import (
 type Every struct {
 	Interval time.Duration
 
-	mu   sync.Mutex
-	next time.Time
-	held int64
+	mu    sync.Mutex
+	begun bool
+	next  time.Duration
+	held  int64
 }
 
-// Allow reports whether a message may be logged at now, and how many were held back since the one before.
-func (e *Every) Allow(now time.Time) (held int64, ok bool) {
+// Allow reports whether a message may be logged at a monotonic time, and how many were held back since the one before.
+func (e *Every) Allow(now time.Duration) (held int64, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if now.Before(e.next) {
+	if e.begun && now < e.next {
 		e.held++
 		return 0, false
 	}
@@ -27,6 +28,6 @@ func (e *Every) Allow(now time.Time) (held int64, ok bool) {
 	if interval == 0 {
 		interval = time.Minute
 	}
-	held, e.held, e.next = e.held, 0, now.Add(interval)
+	held, e.held, e.begun, e.next = e.held, 0, true, now+interval
 	return held, true
 }

@@ -7,13 +7,13 @@ import (
 
 func TestOneMessagePerIntervalAndACountOfTheOthers(t *testing.T) {
 	var e Every
-	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	at := time.Duration(0)
 	let, held := 0, int64(0)
 	for range 1000 { // of a hundred seconds
 		if n, ok := e.Allow(at); ok {
 			let, held = let+1, held+n
 		}
-		at = at.Add(100 * time.Millisecond)
+		at += 100 * time.Millisecond
 	}
 	if let != 2 || held != 599 {
 		t.Errorf("%d messages, %d held back, want 2 and 599", let, held)

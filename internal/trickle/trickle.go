@@ -19,12 +19,11 @@ type Queue[T any] struct {
 	keep             func(context.Context, []T) error
 	lost             func(items int, err error)
 
-	mu    sync.Mutex
-	held  []T
-	room  float64       // items that may be taken now
-	at    time.Duration // of the newest Take
-	wake  chan struct{}
-	begun bool
+	mu   sync.Mutex
+	held []T
+	room float64       // items that may be taken now
+	at   time.Duration // of the newest Take
+	wake chan struct{}
 }
 
 // NewQueue returns a queue that takes perSecond items a second, and burst at once after a quiet time; it holds no more than burst. keep
@@ -38,10 +37,8 @@ func NewQueue[T any](perSecond, burst int, keep func(context.Context, []T) error
 func (q *Queue[T]) Take(now time.Duration) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.begun {
-		q.room = min(float64(q.burst), q.room+max(0, (now-q.at).Seconds())*float64(q.perSecond))
-	}
-	q.at, q.begun = now, true
+	q.room = min(float64(q.burst), q.room+max(0, (now-q.at).Seconds())*float64(q.perSecond))
+	q.at = now
 	if q.room < 1 {
 		return false
 	}
