@@ -5,14 +5,11 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"weir/config"
 	"weir/gql"
-	"weir/model"
 	"weir/operate"
-	"weir/store"
 	"weir/web"
 )
 
@@ -26,6 +23,7 @@ type api struct {
 	entities *entities
 	applier  *applier
 	spool    *logStore
+	intake   *intake
 	operator *operator
 	setup    *web.Setup
 }
@@ -48,7 +46,7 @@ func (a *api) Start(context.Context, context.Context) error {
 	f.late[serviceTokenPath].set(e.Auth.ServiceToken())
 	var calls http.Handler
 	a.setup, calls = web.NewSetup(web.SetupConfig{BaseURL: a.cfg.BaseURL, DataDir: a.cfg.DataDir, Log: a.log, Metrics: a.metrics,
-		Listener: func() (string, string) { return apiListener(a.listeners.list()) }, Accounts: web.Accounts{Auth: f.signIn}}, setupSteps{e.Entities, a.applier})
+		Listener: func() (string, string) { return apiListener(a.listeners.list()) }, Accounts: web.Accounts{Auth: f.signIn}}, setupSteps{e, a.applier, a.intake})
 	f.late[web.SetupCalls].set(calls)
 	f.accounts.Store(e.Entities)
 	f.closed.Store(new(e.Auth.HasSuperuser))
@@ -86,78 +84,6 @@ func (a *api) Stop(ctx context.Context) error {
 }
 
 func (a *api) setupLink() (*operate.SetupLink, error) { return a.setup.Link() }
-
-// setupSteps carries out what the page of the first run asks for.
-type setupSteps struct {
-	*operate.Entities
-	applier *applier
-}
-
-// bySetup is the principal of a browser that has opened the link: it was printed for the owner of the data directory.
-func bySetup() *model.Principal { return &model.Principal{Kind: model.LocalOperator, Subject: "setup"} }
-
-// HasAdministrator implements web.SetupSteps.
-func (s setupSteps) HasAdministrator() bool { return s.Auth.HasSuperuser() }
-
-// MakeAdministrator implements web.SetupSteps.
-func (s setupSteps) MakeAdministrator(ctx context.Context, email, password string) (string, error) {
-	made, err := s.CreateAdmin(ctx, bySetup(), operate.NewAdmin{Email: email, Password: password})
-	if err != nil {
-		return "", err
-	}
-	return made.Email, nil
-}
-
-// MakeTenant implements web.SetupSteps.
-func (s setupSteps) MakeTenant(ctx context.Context, token, name string) (*web.SetupTenant, error) {
-	made, err := s.CreateTenant(ctx, bySetup(), operate.NewTenant{Token: token, Name: name})
-	if err != nil {
-		return nil, err
-	}
-	return &web.SetupTenant{Token: made.Token, Name: made.Name, Tier: made.Tier}, nil
-}
-
-// MakeDevice implements web.SetupSteps.
-func (s setupSteps) MakeDevice(ctx context.Context, tenant, token, host string) (*web.SetupDevice, error) {
-	made, err := s.AddDevice(ctx, bySetup(), operate.NewDevice{Tenant: tenant, Token: token})
-	if err != nil {
-		return nil, err
-	}
-	return &web.SetupDevice{Tenant: tenant, Token: made.Token, Snippets: operate.FirstReading(made, host)}, nil
-}
-
-// Latest implements web.SetupSteps.
-func (s setupSteps) Latest(ctx context.Context, tenant, device string) ([]web.SetupReading, error) {
-	by, err := s.Within(bySetup(), tenant)
-	if err != nil {
-		return nil, err
-	}
-	devices, err := s.Registry.Devices.ByToken(ctx, by, []string{device})
-	if err != nil {
-		return nil, err
-	}
-	if len(devices) == 0 {
-		return nil, model.NotFound("device", device)
-	}
-	latest, err := s.applier.series.LatestMeasurements(ctx, devices[0].ID)
-	out := make([]web.SetupReading, len(latest))
-	for i, m := range latest {
-		out[i] = web.SetupReading{Metric: m.Metric, Value: strconv.FormatFloat(m.Value, 'g', -1, 64), Received: m.Updated.Time()}
-	}
-	return out, err
-}
-
-// NewestRefusal implements web.SetupSteps.
-func (s setupSteps) NewestRefusal(ctx context.Context, tenant string) (newest *web.SetupRefusal, err error) {
-	err = s.Store.Read(ctx, func(tx store.Tx) error {
-		letters, err := store.DeadLetters(tx, store.DeadLetterFilter{Tenant: &tenant, Limit: 1})
-		for i := range letters {
-			newest = &web.SetupRefusal{Reason: letters[i].Reason, Summary: letters[i].Summary}
-		}
-		return err
-	})
-	return newest, err
-}
 
 // maxScrapers is how many connections the metrics listener has at most.
 const maxScrapers = 64

@@ -81,7 +81,7 @@ func New(cfg config.Config, opt Options) *Instance {
 	in.site = &siteFiles{base: b, entities: in.entities}
 	in.intake = &intake{base: b, store: in.store, spool: in.spool, entities: in.entities, applier: in.applier}
 	in.operator = &operator{base: b, lock: in.lock, store: in.store, spool: in.spool, entities: in.entities, applier: in.applier, intake: in.intake}
-	in.api = &api{base: b, front: in.front, entities: in.entities, applier: in.applier, spool: in.spool, operator: in.operator}
+	in.api = &api{base: b, front: in.front, entities: in.entities, applier: in.applier, spool: in.spool, intake: in.intake, operator: in.operator}
 	in.scrape = &scrape{base: b}
 	in.socket = &socket{base: b, operator: in.operator}
 	in.transports = &transports{base: b, lock: in.lock, certificate: in.certificate, store: in.store, spool: in.spool, entities: in.entities, applier: in.applier,

@@ -57,14 +57,17 @@ func (f *front) Start(_, life context.Context) error {
 	for path, h := range f.late {
 		cfg.Handlers[path] = h
 	}
-	maps.Copy(cfg.Handlers, web.SetupPages(f.setupState))
+	maps.Copy(cfg.Handlers, web.SetupPages(f.setupState, f.opt.Version))
 	for _, name := range areaNames {
 		sdl, err := gql.SDL(name)
 		if err != nil {
 			return err
 		}
 		f.late[name] = &later{}
-		cfg.Areas = append(cfg.Areas, web.Area{Name: name, Plane: "tenant", Token: "access", SDL: sdl, Handler: f.late[name]})
+		cfg.Areas = append(cfg.Areas, web.Area{Name: name, Plane: "tenant", Token: "access", SDL: sdl, Example: examples[name], Handler: f.late[name]})
+	}
+	if cfg.DevTools {
+		f.log.Info("developer tools are on: introspection and the explorer of the API are open to every client", "variable", gql.DevToolsVariable)
 	}
 	pages, err := f.pages(cfg).Pages()
 	if err != nil {
@@ -104,7 +107,11 @@ func (f *front) shown() (out []web.FrontListener) {
 
 // fired is what fired last, in one tenant or in all.
 func (f *front) fired(ctx context.Context, tenant string, limit int) ([]web.Firing, error) {
-	found, err := f.accounts.Load().Firings(ctx, operate.FiringQuery{Tenant: tenant, Limit: limit})
+	return firingsOf(ctx, f.accounts.Load(), operate.FiringQuery{Tenant: tenant, Limit: limit})
+}
+
+func firingsOf(ctx context.Context, e *operate.Entities, q operate.FiringQuery) ([]web.Firing, error) {
+	found, err := e.Firings(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +123,7 @@ func (f *front) fired(ctx context.Context, tenant string, limit int) ([]web.Firi
 }
 
 func firing(f *operate.Firing) web.Firing {
-	w := web.Firing{Time: f.Occurred.UTC().Format("2006-01-02 15:04:05 UTC"), Tenant: f.Tenant, Device: f.Device, Rule: f.Rule, Edge: f.Edge}
+	w := web.Firing{Time: f.Occurred.UTC().Format("2006-01-02 15:04:05 UTC"), Tenant: f.Tenant, Device: f.Device, Rule: f.Rule, Edge: f.Edge, Severity: f.Severity}
 	if f.Value != nil {
 		w.Value = strconv.FormatFloat(*f.Value, 'g', -1, 64)
 	}

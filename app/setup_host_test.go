@@ -18,7 +18,7 @@ func TestTheCommandsNameTheHostThatThePageWasOpenedOn(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	err := in.Run(ctx, func() {
 		defer stop()
-		steps := setupSteps{in.entities.Entities, in.applier}
+		steps := setupSteps{in.entities, in.applier, in.intake}
 		if _, err := steps.MakeTenant(ctx, "acme", ""); err != nil {
 			t.Error(err)
 			return
@@ -27,9 +27,10 @@ func TestTheCommandsNameTheHostThatThePageWasOpenedOn(t *testing.T) {
 		in.listeners.opened(operate.IngestListener, "0.0.0.0:8081")
 		made, err := steps.MakeDevice(ctx, "acme", "d1", "gateway.lan")
 		snippets, _ := made.Snippets.([]operate.Snippet)
-		if err != nil || len(snippets) != 3 || !strings.HasPrefix(snippets[0].Text, "mosquitto_pub -h gateway.lan -p 1883 ") ||
-			!strings.HasPrefix(snippets[1].Text, "curl -i http://gateway.lan:8081/weir/acme/events ") ||
-			!strings.Contains(snippets[2].Text, `"http://gateway.lan:8081/weir/acme/events"`) {
+		if err != nil || len(snippets) != 4 || !strings.HasPrefix(snippets[0].Text, "mosquitto_pub -h gateway.lan -p 1883 ") ||
+			!strings.HasPrefix(snippets[1].Text, "curl -i http://gateway.lan:8081/weir/acme/devices/d1/telemetry ") ||
+			!strings.Contains(snippets[2].Text, `client.connect("gateway.lan", 1883)`) ||
+			!strings.Contains(snippets[3].Text, `"http://gateway.lan:8081/weir/acme/devices/d1/telemetry"`) {
 			t.Errorf("%+v, %v", made, err)
 		}
 	}, nil)

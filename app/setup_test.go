@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -458,5 +459,134 @@ func TestTheSetupPageSurvivesAReloadInEachStep(t *testing.T) {
 	// The browser is signed in on the page of /.
 	if _, got := ask("GET", "/", cookies["weir_session"]); !strings.Contains(got, "<strong>you@example.org</strong>, administrator of this instance") {
 		t.Errorf("the page of /: %s", got)
+	}
+}
+
+// Without any device the page shows the first firing: a test reading, a rule that watches it, another test reading.
+func TestTheSetupPageShowsARuleFireWithoutADevice(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir() + "/d"
+	f := startFirstRun(t, dir)
+	page := f.page(t)
+	f.must(t, "tenant", form{"page": page, "token": "acme", "name": ""})
+	f.must(t, "device", form{"page": page, "token": "boiler-1"})
+	send := func(value float64) map[string]any {
+		return map[string]any{"page": page, "device": "boiler-1", "metric": "temp", "value": value}
+	}
+	rule := func(threshold float64) map[string]any {
+		return map[string]any{"page": page, "device": "boiler-1", "metric": "temp", "op": "gt", "threshold": threshold, "severity": "major"}
+	}
+	// seen waits until the page is shown as many firings.
+	seen := func(firings int) map[string]any {
+		for {
+			out := f.must(t, "reading", form{"page": page, "device": "boiler-1"})
+			if all, _ := out["firings"].([]any); len(all) >= firings && len(out["readings"].([]any)) > 0 {
+				return out
+			}
+		}
+	}
+	f.must(t, "send", send(21.5))
+	if got := seen(0)["readings"].([]any)[0].(map[string]any); got["metric"] != "temp" || got["value"] != "21.5" {
+		t.Errorf("the test reading: %v", got)
+	}
+	made := f.must(t, "rule", rule(24))
+	if made["token"] != "temp-gt" || made["threshold"] != 24.0 {
+		t.Errorf("the rule: %v", made)
+	}
+	f.must(t, "rule", rule(24)) // its answer was lost on the way
+	f.must(t, "send", send(26))
+	first := seen(1)["firings"].([]any)[0].(map[string]any)
+	if first["rule"] != "temp-gt" || first["edge"] != "raised" || first["severity"] != "major" || first["value"] != "26" || first["device"] != "boiler-1" {
+		t.Errorf("the firing: %v", first)
+	}
+	// The same metric and operator is the same rule.
+	f.must(t, "rule", rule(100))
+	f.must(t, "send", send(50))
+	f.must(t, "send", send(101))
+	if all := seen(2)["firings"].([]any); all[0].(map[string]any)["value"] != "101" {
+		t.Errorf("the rule with another threshold: %v", all)
+	}
+	client, err := operate.Dial(t.Context(), f.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	// A range that is added later does not throw the worst reading away.
+	metric, err := operate.RunGraphQL.Ask(t.Context(), client, operate.GraphQLRequest{Area: "device-management", Tenant: "acme",
+		Query: `{ metricDefinitionsByToken(tokens: ["device-temp"]) { metricKey dataType outOfRange } }`})
+	if want := `{"metricDefinitionsByToken":[{"metricKey":"temp","dataType":"DOUBLE","outOfRange":"FLAG"}]}`; err != nil || string(metric.Data) != want {
+		t.Errorf("%s, %v", metric.Data, err)
+	}
+	ledger, err := operate.ShowLedger.Ask(t.Context(), client, operate.LedgerQuery{Tenant: new("acme")})
+	if err != nil || len(ledger.Lines) != 1 {
+		t.Fatalf("%+v, %v", ledger, err)
+	}
+	if l := ledger.Lines[0]; l.Transport != "http" || l.Received != 4 || l.Outcomes["stored"] != 4 || l.Missing != 0 {
+		t.Errorf("the ledger: %+v", l)
+	}
+	found, err := operate.ListFirings.Ask(t.Context(), client, operate.FiringQuery{Tenant: "acme", Rule: "temp-gt", Limit: 10})
+	if err != nil || found.Total < 2 {
+		t.Errorf("weir firings: %+v, %v", found, err)
+	}
+}
+
+func TestTheSetupPageSaysWhyARuleOrAReadingIsRefused(t *testing.T) {
+	t.Parallel()
+	f := startFirstRun(t, t.TempDir()+"/d")
+	page := f.page(t)
+	q := func(change map[string]any) map[string]any {
+		all := map[string]any{"page": page, "device": "boiler-1", "metric": "temp", "op": "gt", "threshold": 24, "severity": "major"}
+		maps.Copy(all, change)
+		return all
+	}
+	reading := func(change map[string]any) map[string]any {
+		all := map[string]any{"page": page, "device": "boiler-1", "metric": "temp", "value": 1}
+		maps.Copy(all, change)
+		return all
+	}
+	refused := func(name string, body map[string]any, status int, field, text string) {
+		t.Helper()
+		got, out := f.call(t, name, body)
+		about, _ := out["field"].(string)
+		if said, _ := out["error"].(string); got != status || about != field || !strings.Contains(said, text) {
+			t.Errorf("%s %v: %d %v", name, body, got, out)
+		}
+	}
+	refused("rule", q(nil), 409, "", "no tenant yet")
+	f.must(t, "tenant", form{"page": page, "token": "acme", "name": ""})
+	f.must(t, "device", form{"page": page, "token": "boiler-1"})
+	refused("rule", q(map[string]any{"page": "guess"}), 403, "", noLonger)
+	refused("send", reading(map[string]any{"page": "guess"}), 403, "", noLonger)
+	refused("rule", q(map[string]any{"device": "boiler-2"}), 422, "", `device "boiler-2" does not exist`)
+	refused("send", reading(map[string]any{"device": "boiler-2"}), 422, "", `device "boiler-2" does not exist`)
+	refused("rule", q(map[string]any{"op": "above"}), 400, "definition", "op")
+	refused("rule", q(map[string]any{"severity": "urgent"}), 400, "definition", "severity")
+	refused("rule", q(map[string]any{"metric": ""}), 400, "metricKey", "")
+	refused("send", reading(map[string]any{"metric": strings.Repeat("m", 129)}), 400, "metric", "128")
+	refused("send", reading(map[string]any{"metric": ""}), 400, "metric", "")
+	// Nothing of a refused rule is left.
+	f.must(t, "rule", q(nil))
+}
+
+// The page offers the operators and severities that rules know, and no others.
+func TestTheSetupPageOffersWhatRulesKnow(t *testing.T) {
+	t.Parallel()
+	f := startFirstRun(t, t.TempDir()+"/d")
+	resp, err := http.Get("http://" + f.Listeners().At(operate.APIListener) + "/setup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var severities []string
+	_, list, _ := strings.Cut(string(b), `id="rule-severity"`)
+	for _, m := range regexp.MustCompile(`<option[^>]*>([a-z]+)</option>`).FindAllStringSubmatch(list, -1) {
+		severities = append(severities, m[1])
+	}
+	if want := operate.Severities(); !slices.Equal(severities, want) {
+		t.Errorf("severities %q, want %q", severities, want)
 	}
 }

@@ -167,8 +167,8 @@ func TestASiteAppliedWhileNothingRunsIsInForceAfterTheStart(t *testing.T) {
 		n = 0
 		p.RunJSON(&ledger, "ledger")
 		for _, h := range ledger.Hours {
-			n += h.Outcomes["stored"] + h.Outcomes["dead letter"]
-			if h.Outcomes["dead letter"] > 0 {
+			n += h.Outcomes["stored"] + h.Outcomes["dead-letter"]
+			if h.Outcomes["dead-letter"] > 0 {
 				t.Fatalf("%+v", h)
 			}
 		}

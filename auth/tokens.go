@@ -129,12 +129,15 @@ func (p Plane) kinds() []Kind {
 
 // Authenticate verifies a bearer token presented on a plane. tenantHeader is X-Weir-Tenant; it counts for a service
 // token only, and where it names no enabled tenant none is resolved. Every refusal is UNAUTHENTICATED and wraps ErrToken:
-// the caller does not learn why.
+// the caller learns that the token has expired, as it says itself, and otherwise not why.
 func (a *Auth) Authenticate(p Plane, token, tenantHeader string) (*model.Principal, error) {
 	principal, err := a.authenticate(p, token, tenantHeader)
 	if err != nil {
 		a.m.refusedTokens.Inc()
 		refusal := model.Unauthenticated("the token is not valid")
+		if errors.Is(err, jwt.ErrTokenExpired) { // its signature was verified before
+			refusal = model.Unauthenticated("the token has expired")
+		}
 		refusal.Err = err
 		return nil, refusal
 	}

@@ -171,6 +171,9 @@ func TestTokensThatDoNotVerify(t *testing.T) {
 			if err != nil && !strings.HasPrefix(err.Error(), "unauthenticated") {
 				t.Errorf("message %q", err)
 			}
+			if expired := name == "expired"; err != nil && strings.Contains(err.Error(), "the token has expired") != expired {
+				t.Errorf("message %q", err)
+			}
 		})
 	}
 	for name, token := range map[string]string{"within the leeway": change("exp", now-29), "leeway of nbf": change("nbf", now+29),

@@ -264,7 +264,7 @@ func (c *command) password(file string) (string, error) {
 	if file != "" {
 		password, err := c.secretLine(file)
 		if err == nil && password == "" {
-			err = errors.New("the password is empty")
+			err = &model.Error{Code: model.CodeInvalidInput, Message: "the password is empty"}
 		}
 		return password, err
 	}

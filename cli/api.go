@@ -70,6 +70,9 @@ func (c *command) runDocument(ctx context.Context, op operate.Target, q operate.
 	if len(resp.Data) > 0 && string(resp.Data) != "null" {
 		c.writeJSON(c.io.Stdout, resp.Data)
 	}
+	for _, hint := range resp.Extensions.Hints {
+		c.note("hint: %s", hint)
+	}
 	return resp.Refusal()
 }
 

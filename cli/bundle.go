@@ -37,14 +37,16 @@ func newBundle(c *command) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			now := time.Now().UTC()
 			name := "weir-bundle-" + now.Format("20060102T150405Z")
-			if file == "" {
-				file = name + ".tar.gz"
-			}
 			files, err := c.gather(cmd.Context())
 			if err != nil {
 				return err
 			}
-			if err := writeBundle(file, name, now, files); err != nil {
+			if file == "" {
+				file, err = writeUnnamed(name, now, files)
+			} else {
+				err = writeBundle(file, name, now, files)
+			}
+			if err != nil {
 				return bundleError(file, err)
 			}
 			c.showBundle(file, files)
@@ -79,6 +81,24 @@ func (c *command) gather(ctx context.Context) ([]operate.BundleFile, error) {
 	defer to.Close()
 	more, err := operate.MakeBundle.Ask(ctx, to, operate.None{})
 	return append(files, more...), err
+}
+
+// sameSecond is how many bundles one second gives a name of their own.
+const sameSecond = 9
+
+// writeUnnamed writes the archive under its name, or with a number behind it where another bundle has that name.
+func writeUnnamed(name string, now time.Time, files []operate.BundleFile) (file string, err error) {
+	for n := 1; n <= sameSecond; n++ {
+		dir := name
+		if n > 1 {
+			dir = fmt.Sprintf("%s-%d", name, n)
+		}
+		file = dir + ".tar.gz"
+		if err = writeBundle(file, dir, now, files); !errors.Is(err, fs.ErrExist) {
+			break
+		}
+	}
+	return file, err
 }
 
 // writeBundle writes the archive; what is left of one that fails is removed.

@@ -57,7 +57,8 @@ func newConfigShow(c *command) *cobra.Command {
 				return err
 			}
 			if origin {
-				c.show(cfg.Values(), func(w io.Writer) { fmt.Fprint(w, cfg.OriginYAML()) })
+				values := cfg.Values()
+				c.show(map[string]any{"total": len(values), "keys": values}, func(w io.Writer) { fmt.Fprint(w, cfg.OriginYAML()) })
 				return nil
 			}
 			c.show(cfg.Tree(), func(w io.Writer) { fmt.Fprint(w, cfg.YAML()) })

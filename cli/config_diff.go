@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -37,6 +38,14 @@ func newConfigDiff(c *command) *cobra.Command {
 	return cmd
 }
 
+// shownChanges are differences as JSON has them: against the defaults and against a running instance alike. What a reload
+// applies has reload: true.
+type shownChanges struct {
+	Total    int              `json:"total"`
+	Changes  []config.Change  `json:"changes"`
+	Warnings []config.Warning `json:"warnings,omitempty"`
+}
+
 // diff shows the differences and returns how many there are.
 func (c *command) diff(cmd *cobra.Command, running bool) (int, error) {
 	if running {
@@ -48,7 +57,7 @@ func (c *command) diff(cmd *cobra.Command, running bool) (int, error) {
 	}
 	d := config.Default()
 	changes := config.Diff(&d, cfg)
-	c.show(changes, func(w io.Writer) {
+	c.show(shownChanges{len(changes), changes, nil}, func(w io.Writer) {
 		if len(changes) == 0 {
 			fmt.Fprintln(w, "every key has its default")
 		}
@@ -70,8 +79,9 @@ func (c *command) diffRunning(cmd *cobra.Command) (int, error) {
 	if len(r.Problems) > 0 {
 		return 0, r.Problems
 	}
-	c.show(r, func(w io.Writer) { printReload(w, r, "a reload takes", "as they apply") })
-	return len(r.Taken) + len(r.Waiting), nil
+	changes := append(slices.Clone(r.Taken), r.Waiting...)
+	c.show(shownChanges{len(changes), changes, r.Warnings}, func(w io.Writer) { printReload(w, r, "a reload takes", "as they apply") })
+	return len(changes), nil
 }
 
 // orQuotes is a value that can be seen.

@@ -21,7 +21,7 @@ func newConfigEnv(c *command) *cobra.Command {
 		Args:    exactly(),
 		RunE: func(*cobra.Command, []string) error {
 			vars := append(config.Variables(), config.OtherVariables()...)
-			c.show(vars, func(w io.Writer) { printVariables(w, vars) })
+			c.show(map[string]any{"total": len(vars), "variables": vars}, func(w io.Writer) { printVariables(w, vars) })
 			return nil
 		},
 	}

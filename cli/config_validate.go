@@ -77,7 +77,7 @@ func (c *command) validateEach(src config.Source, files []string, strict bool) e
 		verdicts, problems, warnings = append(verdicts, v), append(problems, v.Problems...), warnings+len(v.Warnings)
 		c.warn(v.Warnings)
 	}
-	c.show(verdicts, func(w io.Writer) {
+	c.show(map[string]any{"valid": len(problems) == 0, "files": verdicts}, func(w io.Writer) {
 		for _, v := range verdicts {
 			if v.Valid {
 				fmt.Fprintf(w, "%s: the configuration is valid; data in %s\n", v.File, v.dataDir)

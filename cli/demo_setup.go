@@ -62,8 +62,8 @@ func (d *demo) makeProfile(ctx context.Context) error {
 	rule := fmt.Sprintf(`{"name":"Too hot","type":"threshold","severity":"major","when":{"metric":"temp","op":"gt","threshold":%g}}`, demoThreshold)
 	const profile = `mutation($rule: String!) {
 		createDeviceProfile(request: {token: "boiler", name: "Boiler"}) { token }
-		temp: createMetricDefinition(request: {token: "boiler-temp", deviceProfileToken: "boiler", metricKey: "temp", dataType: "DOUBLE", unit: "Cel"}) { token }
-		pressure: createMetricDefinition(request: {token: "boiler-pressure", deviceProfileToken: "boiler", metricKey: "pressure", dataType: "DOUBLE", unit: "bar"}) { token }
+		temp: createMetricDefinition(request: {token: "boiler-temp", deviceProfileToken: "boiler", metricKey: "temp", dataType: "DOUBLE", unit: "Cel", outOfRange: "FLAG"}) { token }
+		pressure: createMetricDefinition(request: {token: "boiler-pressure", deviceProfileToken: "boiler", metricKey: "pressure", dataType: "DOUBLE", unit: "bar", outOfRange: "FLAG"}) { token }
 		createDetectionRule(request: {token: "too-hot", deviceProfileToken: "boiler", definition: $rule, enabled: true}) { token }
 	}`
 	if err := d.api.query(ctx, "device-management", profile, map[string]any{"rule": rule}, nil); err != nil {

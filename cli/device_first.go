@@ -30,7 +30,7 @@ type (
 )
 
 func (f *firstReading) flags(cmd *cobra.Command) {
-	choiceVar(cmd.Flags(), &f.commands, "print-commands", "", snippets, "print only the commands for a first reading: all, mosquitto_pub, curl or go")
+	choiceVar(cmd.Flags(), &f.commands, "print-commands", "", snippets, "print only the commands for a first reading: all, mosquitto_pub, curl, python or go")
 	cmd.Flags().Lookup("print-commands").NoOptDefVal = "all"
 	cmd.Flags().StringVar(&f.host, "host", "", "host name or address in the commands, if the instance listens on every interface (default: this machine)")
 	spanVar(cmd.Flags(), &f.wait, "wait", 0, "wait for the first reading, and show refusals meanwhile")
@@ -38,7 +38,7 @@ func (f *firstReading) flags(cmd *cobra.Command) {
 }
 
 // snippets are the values of --print-commands.
-var snippets = []string{"all", "mosquitto_pub", "curl", "go"}
+var snippets = []string{"all", "mosquitto_pub", "curl", "python", "go"}
 
 func (f *firstReading) check() error {
 	if f.wait < 0 {
@@ -103,7 +103,7 @@ func (f *firstReading) printCommands(d *operate.DeviceAdded) error {
 		return &model.Error{Code: model.CodeUnsupported, Message: fmt.Sprintf("device %s has its access token, but no listener is open for such a command", d.Token),
 			Hint: fmt.Sprintf("open listeners.ingest or listeners.mqtt, then: weir device rotate %s %s --print-commands", d.Tenant, d.Token)}
 	}
-	f.c.show(chosen, func(w io.Writer) { printCommands(w, chosen) })
+	f.c.show(map[string]any{"total": len(chosen), "commands": chosen}, func(w io.Writer) { printCommands(w, chosen) })
 	return nil
 }
 
@@ -115,7 +115,10 @@ func printCommands(w io.Writer, all []operate.Snippet) {
 				fmt.Fprintln(w)
 			}
 			how := "# " + s.Title
-			if s.Language == "go" {
+			switch s.Language {
+			case "python":
+				how += ": save it as first.py, then: python3 first.py"
+			case "go":
 				how = "// " + s.Title + ": save it as first.go, then: go run first.go"
 			}
 			fmt.Fprintln(w, how)

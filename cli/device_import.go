@@ -24,7 +24,8 @@ func newDeviceImport(c *command) *cobra.Command {
 		Long: "Create the devices of a CSV file (- is stdin): all of them, or none. The first\n" +
 			"line names the columns by the API's names:\n\n" +
 			"  " + strings.Join(deviceColumns, ", ") + "\n" +
-			"  " + strings.Join(credentialColumns, ", ") + "\n\n" +
+			"  " + strings.Join(credentialColumns, ", ") + "\n" +
+			"  " + accessTokenColumn + ", as in the lists of site files: short for an ACCESS_TOKEN\n\n" +
 			"token is required. An empty cell is an absent value. A device without a\n" +
 			"credential gets an access token; the access tokens are written as CSV to --out,\n" +
 			"or to stdout. All mistakes in the file are reported at once, with line and\n" +
@@ -47,6 +48,14 @@ var (
 	deviceColumns     = []string{"token", "name", "description", "deviceTypeToken", "externalId", "metadata"}
 	credentialColumns = []string{"credentialType", "credentialId", "credentialValue", "expiresAt"}
 )
+
+// accessTokenColumn is the one column for a credential that lists of site files have: the id of one of type ACCESS_TOKEN.
+const accessTokenColumn = "accessToken"
+
+// importColumns are all that a header may name.
+func importColumns() []string {
+	return append(slices.Concat(deviceColumns, credentialColumns), accessTokenColumn)
+}
 
 // maxImportBytes bounds the file: it travels in one command.
 const maxImportBytes = 6 << 20
@@ -174,8 +183,10 @@ func checkHeader(header []string) []csvProblem {
 		switch {
 		case seen[name]:
 			problems = append(problems, csvProblem{1, printable(name), "the column is there twice"})
-		case !slices.Contains(deviceColumns, name) && !slices.Contains(credentialColumns, name):
-			problems = append(problems, csvProblem{1, printable(name), "is no column; the columns are " + strings.Join(slices.Concat(deviceColumns, credentialColumns), ", ")})
+		case !slices.Contains(importColumns(), name):
+			problems = append(problems, csvProblem{1, printable(name), "is no column; the columns are " + strings.Join(importColumns(), ", ")})
+		case name == accessTokenColumn && (slices.Contains(header, "credentialType") || slices.Contains(header, "credentialId")):
+			problems = append(problems, csvProblem{1, name, "stands for credentialType and credentialId, which the header names as well; leave one out"})
 		}
 		seen[name] = true
 	}
@@ -197,6 +208,8 @@ func rowOf(header, record []string, deviceType string) operate.DeviceRow {
 			row.Device[name] = record[i]
 		case slices.Contains(credentialColumns, name):
 			row.Credential[name] = record[i]
+		case name == accessTokenColumn:
+			row.Credential["credentialType"], row.Credential["credentialId"] = accessToken, record[i]
 		}
 	}
 	return row

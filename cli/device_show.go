@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -80,6 +81,7 @@ type latestValue struct {
 	Metric   string    `json:"name"`
 	Value    float64   `json:"value"`
 	Unit     string    `json:"unit,omitempty"`
+	Mark     string    `json:"outOfRange,omitempty"` // FLAGGED or CLAMPED
 	Occurred time.Time `json:"occurredTime"`
 	Received time.Time `json:"receivedTime"`
 }
@@ -130,11 +132,6 @@ func (a tenantAPI) showDevice(ctx context.Context, token string) (*deviceDetails
 	if out.Credentials, err = a.credentials(ctx, token); err != nil {
 		return nil, err
 	}
-	for i := range out.Credentials {
-		if out.Credentials[i].Type == accessToken {
-			out.Credentials[i].ID = ""
-		}
-	}
 	if err := a.latest(ctx, token, out); err != nil {
 		return nil, err
 	}
@@ -150,7 +147,7 @@ func (a tenantAPI) showDevice(ctx context.Context, token string) (*deviceDetails
 // latest adds what was heard of a device last.
 func (a tenantAPI) latest(ctx context.Context, token string, out *deviceDetails) error {
 	const document = `query($token: String!) {
-		latestMeasurements(deviceToken: $token) { name value unit occurredTime updatedAt }
+		latestMeasurements(deviceToken: $token) { name value unit outOfRange occurredTime updatedAt }
 		latestLocation(deviceToken: $token) { latitude longitude occurredTime }
 	}`
 	var found struct {
@@ -158,6 +155,7 @@ func (a tenantAPI) latest(ctx context.Context, token string, out *deviceDetails)
 			Name         string
 			Value        float64
 			Unit         *string
+			OutOfRange   string
 			OccurredTime time.Time
 			UpdatedAt    time.Time
 		}
@@ -171,7 +169,7 @@ func (a tenantAPI) latest(ctx context.Context, token string, out *deviceDetails)
 	}
 	out.Latest = make([]latestValue, len(found.LatestMeasurements))
 	for i, m := range found.LatestMeasurements {
-		out.Latest[i] = latestValue{Metric: m.Name, Value: m.Value, Occurred: m.OccurredTime, Received: m.UpdatedAt}
+		out.Latest[i] = latestValue{Metric: m.Name, Value: m.Value, Mark: m.OutOfRange, Occurred: m.OccurredTime, Received: m.UpdatedAt}
 		if m.Unit != nil {
 			out.Latest[i].Unit = *m.Unit
 		}
@@ -206,7 +204,11 @@ func printDetails(w io.Writer, d *deviceDetails) {
 		if v.Unit != "" {
 			unit = " " + v.Unit
 		}
-		row("latest", "%s = %v%s at %s", printable(v.Metric), v.Value, printable(unit), v.Occurred.UTC().Format(time.RFC3339Nano))
+		mark := ""
+		if v.Mark != "" {
+			mark = ", out of range (" + strings.ToLower(v.Mark) + ")"
+		}
+		row("latest", "%s = %v%s at %s%s", printable(v.Metric), v.Value, printable(unit), v.Occurred.UTC().Format(time.RFC3339Nano), mark)
 	}
 	if l := d.Location; l != nil && l.Latitude != nil && l.Longitude != nil {
 		row("location", "%v, %v at %s", *l.Latitude, *l.Longitude, l.Occurred.UTC().Format(time.RFC3339Nano))

@@ -16,7 +16,7 @@ const accessToken = "ACCESS_TOKEN"
 // lentFor is how long a lent access token is valid if it is not taken back.
 const lentFor = 5 * time.Minute
 
-// credentials are those of a device, oldest first, with their ids.
+// credentials are those of a device, oldest first, without secrets.
 func (a tenantAPI) credentials(ctx context.Context, device string) ([]credential, error) {
 	const document = `query($c: DeviceCredentialSearchCriteria!) { deviceCredentials(criteria: $c) {
 		results { id token credentialType credentialId enabled expiresAt createdAt }
@@ -44,7 +44,9 @@ func (a tenantAPI) credentials(ctx context.Context, device string) ([]credential
 	slices.SortFunc(rows, func(x, y row) int { return cmp.Compare(number(x), number(y)) })
 	out := make([]credential, len(rows))
 	for i, r := range rows {
-		out[i] = r.credential
+		if out[i] = r.credential; r.Type == accessToken {
+			out[i].ID = "" // the secret itself
+		}
 	}
 	return out, nil
 }

@@ -31,7 +31,7 @@ func newDocs(c *command) *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				pages := docs.Pages()
-				c.show(pages, func(w io.Writer) { listDocs(w, pages) })
+				c.show(map[string]any{"total": len(pages), "pages": pages}, func(w io.Writer) { listDocs(w, pages) })
 				return nil
 			}
 			p, ok, near := docs.Find(args[0])

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -24,7 +25,8 @@ func newLedger(c *command) *cobra.Command {
 		Short: "Show the outcomes of all messages, per hour",
 		Long: "Every message that reached a transport ends with exactly one outcome. An hour\n" +
 			"balances when what was received, counted by the transport, equals what ended;\n" +
-			"MISSING is the difference. Outcomes that no message had have no column.",
+			"MISSING is the difference. Outcomes that no message had have no column. A table\n" +
+			"that would be wider than 80 characters has one column OTHER for all but STORED.",
 		Example: "  weir ledger --since 3d\n  weir ledger --tenant acme --transport mqtt --json",
 		Args:    subcommandOrNone,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -50,30 +52,114 @@ func newLedger(c *command) *cobra.Command {
 // unauthenticated stands for what belongs to no tenant.
 const unauthenticated = "(unauthenticated)"
 
-// ledgerOutcomes are the columns of the ledger. A column but STORED is left out when no line has a message of it, so that
-// lines fit into 80 characters.
-var ledgerOutcomes = []struct{ outcome, title string }{{"stored", "STORED"}, {"duplicate", "DUPLICATE"}, {"dead letter", "DEAD"}, {"refused", "REFUSED"},
-	{"dropped", "DROPPED"}, {"waiting", "WAITING"}}
+// ledgerColumn is an outcome's column of the ledger.
+type ledgerColumn struct{ outcome, title string }
 
-func printHours(w io.Writer, lines []operate.LedgerEntry) {
-	columns := slices.Clone(ledgerOutcomes)
-	columns = slices.DeleteFunc(columns, func(c struct{ outcome, title string }) bool {
+// ledgerColumns are the outcomes in their order. A column but STORED is left out when no line has a message of it.
+func ledgerColumns(lines []operate.LedgerEntry) []ledgerColumn {
+	all := []ledgerColumn{{"stored", "STORED"}, {"duplicate", "DUPLICATE"}, {"dead-letter", "DEAD"}, {"refused", "REFUSED"}, {"dropped", "DROPPED"}, {"waiting", "WAITING"}}
+	return slices.DeleteFunc(all, func(c ledgerColumn) bool {
 		return c.outcome != "stored" && !slices.ContainsFunc(lines, func(l operate.LedgerEntry) bool { return l.Outcomes[c.outcome] != 0 })
 	})
-	t := tabwriter.NewWriter(w, 0, 0, 1, ' ', tabwriter.AlignRight)
+}
+
+// screen is the width that tables of the ledger keep to.
+const screen = 80
+
+// How a table of the ledger writes hours: without the year where the line would be too long, since the lines of the
+// reasons below it have it.
+const (
+	fullHour  = "2006-01-02 15:04"
+	shortHour = "01-02 15:04"
+)
+
+// printHours writes the table of hours in the first form that fits the screen: with the full hour or the short one, with
+// all columns or with one for all outcomes but STORED. Outcomes without a column follow below it.
+func printHours(w io.Writer, lines []operate.LedgerEntry) {
+	columns := ledgerColumns(lines)
+	fewer := []ledgerColumn{{"stored", "STORED"}, {"", "OTHER"}}
+	hours := []string{fullHour, shortHour}
+	if lines[0].Hour.Year() != lines[len(lines)-1].Hour.Year() {
+		hours = hours[:1]
+	}
+	table := ""
+	for form, shown := range [][]ledgerColumn{columns, fewer} {
+		for _, hour := range hours {
+			if table = hoursTable(lines, shown, hour); widthOf(table) > screen {
+				continue
+			}
+			fmt.Fprint(w, table)
+			if form > 0 {
+				printUnexplained(w, lines, columns[1:])
+			}
+			return
+		}
+	}
+	fmt.Fprint(w, table) // tokens that are too long for any form
+	printUnexplained(w, lines, columns[1:])
+}
+
+// printUnexplained shows the outcomes that no line about a reason shows.
+func printUnexplained(w io.Writer, lines []operate.LedgerEntry, columns []ledgerColumn) {
+	for i := range lines {
+		l := &lines[i]
+		var rest []string
+		for _, c := range columns {
+			explained := slices.ContainsFunc(l.Reasons, func(r operate.ReasonCount) bool { return r.Outcome == c.outcome })
+			if n := l.Outcomes[c.outcome]; n != 0 && !explained {
+				rest = append(rest, fmt.Sprintf("%d %s", n, outcomeWords(c.outcome)))
+			}
+		}
+		if len(rest) > 0 {
+			fmt.Fprintf(w, "%s: %s\n", ledgerRow(l), strings.Join(rest, ", "))
+		}
+	}
+}
+
+// hoursTable is the table with some columns; the outcome "" stands for all but stored.
+func hoursTable(lines []operate.LedgerEntry, columns []ledgerColumn, hour string) string {
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 0, 1, ' ', tabwriter.AlignRight)
 	fmt.Fprint(t, "HOUR\tTENANT\tVIA\tRECEIVED\t")
 	for _, c := range columns {
 		fmt.Fprintf(t, "%s\t", c.title)
 	}
 	fmt.Fprintln(t, "READINGS\tMISSING\t")
 	for _, l := range lines {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t", l.Hour.Format("2006-01-02 15:04"), cmp.Or(l.Tenant, unauthenticated), l.Transport, l.Received)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t", l.Hour.Format(hour), cmp.Or(l.Tenant, unauthenticated), l.Transport, l.Received)
 		for _, c := range columns {
-			fmt.Fprintf(t, "%d\t", l.Outcomes[c.outcome])
+			n := l.Outcomes[c.outcome]
+			if c.outcome == "" {
+				n = otherOutcomes(&l)
+			}
+			fmt.Fprintf(t, "%d\t", n)
 		}
 		fmt.Fprintf(t, "%d\t%d\t\n", l.Readings, l.Missing)
 	}
-	_ = t.Flush() // the reader has gone
+	_ = t.Flush()                                          // a string takes everything
+	return strings.ReplaceAll(b.String()[1:], "\n ", "\n") // every line begins with the blank between columns
+}
+
+func otherOutcomes(l *operate.LedgerEntry) (n int64) {
+	for outcome, count := range l.Outcomes {
+		if outcome != "stored" {
+			n += count
+		}
+	}
+	return n
+}
+
+// widthOf is the length of the longest line.
+func widthOf(text string) (width int) {
+	for line := range strings.Lines(text) {
+		width = max(width, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")))
+	}
+	return width
+}
+
+// ledgerRow names a line of the table in what is said about it.
+func ledgerRow(l *operate.LedgerEntry) string {
+	return fmt.Sprintf("%s %s %s", l.Hour.Format(fullHour), cmp.Or(l.Tenant, unauthenticated), l.Transport)
 }
 
 func printLedger(w io.Writer, r *operate.LedgerReport, all bool) {
@@ -83,7 +169,10 @@ func printLedger(w io.Writer, r *operate.LedgerReport, all bool) {
 		printHours(w, r.Lines)
 		for _, l := range r.Lines {
 			for _, n := range l.Reasons {
-				fmt.Fprintf(w, "%s %s %s: %d %s (%s)\n", l.Hour.Format("2006-01-02 15:04"), cmp.Or(l.Tenant, unauthenticated), l.Transport, n.Count, n.Outcome, n.Reason)
+				fmt.Fprintf(w, "%s: %d %s (%s)\n", ledgerRow(&l), n.Count, outcomeWords(n.Outcome), n.Reason)
+			}
+			if l.OutOfRange > 0 {
+				fmt.Fprintf(w, "%s: %d of the readings out of range\n", ledgerRow(&l), l.OutOfRange)
 			}
 		}
 	}
@@ -119,6 +208,9 @@ func newDeadLetters(c *command) *cobra.Command {
 			if cmd.Flags().Changed("tenant") {
 				q.Tenant = &tenant
 			}
+			if q.Limit < 1 || q.Limit > operate.MaxDeadLetters {
+				return usageError{fmt.Errorf("--limit must lie in 1..%d", operate.MaxDeadLetters)}
+			}
 			client, err := c.client(cmd.Context())
 			if err != nil {
 				return err
@@ -134,7 +226,7 @@ func newDeadLetters(c *command) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&tenant, "tenant", "", "only this tenant; \"\" stands for unauthenticated senders and unknown tenants")
 	cmd.Flags().StringVar(&q.Reason, "reason", "", "only this reason, such as unknown-device")
-	cmd.Flags().IntVar(&q.Limit, "limit", 50, "maximum number, up to 1000")
+	cmd.Flags().IntVar(&q.Limit, "limit", 50, fmt.Sprintf("maximum number, up to %d", operate.MaxDeadLetters))
 	cmd.Flags().Int64Var(&q.Before, "before", 0, "only dead letters older than the one with this id")
 	return cmd
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -8,28 +9,41 @@ import (
 	"weir/operate"
 )
 
-// After many unclean stops the newest gaps are printed, and how many there are besides.
-func TestGapsAreSummarised(t *testing.T) {
+// TestTheLedgerFitsTheScreen: with every outcome, with unauthenticated senders, and with large numbers.
+func TestTheLedgerFitsTheScreen(t *testing.T) {
 	t.Parallel()
-	at := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-	for _, c := range []struct {
-		gaps, lines int
-		all         bool
-		last        string
-	}{
-		{0, 0, false, ""}, {3, 3, false, "gap: "}, {4, 4, false, "and 1 gap before; weir ledger --all shows them\n"},
-		{94, 4, false, "and 91 gaps before; weir ledger --all shows them\n"}, {94, 94, true, "gap: "},
-	} {
-		r := &operate.LedgerReport{}
-		for i := range c.gaps {
-			r.Gaps = append(r.Gaps, operate.Gap{From: at.Add(time.Duration(-i) * time.Hour), To: at})
+	hour := time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
+	line := func(tenant, transport string, n int64, outcomes ...string) operate.LedgerEntry {
+		l := operate.LedgerEntry{Hour: hour, Tenant: tenant, Transport: transport, Received: n * int64(len(outcomes)), Readings: n, Outcomes: map[string]int64{}}
+		for _, o := range outcomes {
+			l.Outcomes[o] = n
+			if o == "dead-letter" || o == "refused" || o == "dropped" {
+				l.Reasons = append(l.Reasons, operate.ReasonCount{Outcome: o, Reason: "bad-credential", Count: n})
+			}
 		}
+		return l
+	}
+	everything := []string{"stored", "duplicate", "dead-letter", "refused", "dropped", "waiting"}
+	for name, c := range map[string]struct {
+		lines       []operate.LedgerEntry
+		has, hasNot string
+	}{
+		"stored only":          {[]operate.LedgerEntry{line("acme", "mqtt", 12, "stored")}, `^            HOUR TENANT  VIA RECEIVED STORED READINGS MISSING\n2026-03-01 08:00   acme mqtt       12     12       12       0\n`, "DEAD|OTHER"},
+		"with unauthenticated": {[]operate.LedgerEntry{line("acme", "mqtt", 12, "stored"), line("", "http", 3, "dead-letter", "refused")}, `^ +HOUR .*DEAD REFUSED READINGS MISSING\n03-01 08:00 `, "OTHER"},
+		"every outcome":        {[]operate.LedgerEntry{line("acme", "mqtt", 12, everything...), line("", "http", 3, "refused")}, `(?m)^2026-03-01 08:00 acme mqtt: 12 duplicate, 12 waiting$`, "DEAD"},
+		"every outcome, and many": {[]operate.LedgerEntry{line("plant-north-seven", "mqtt", 1_234_567, everything...), line("", "http", 99_999, "refused")},
+			`(?m)^03-01 08:00 +plant-north-seven mqtt +7407402 +1234567 +6172835 +1234567 +0$`, "DEAD"},
+		"over the turn of the year": {[]operate.LedgerEntry{line("plant-north-seven", "mqtt", 12, everything...), {Hour: hour.AddDate(-1, 0, 0), Transport: "http"}}, `2025-03-01 08:00`, "DEAD"},
+	} {
 		var b strings.Builder
-		printGaps(&b, r.Gaps, c.all)
-		lines := strings.SplitAfter(b.String(), "\n")
-		lines = lines[:len(lines)-1]
-		if len(lines) != c.lines || c.lines > 0 && (!strings.HasPrefix(lines[len(lines)-1], c.last) || !strings.Contains(lines[0], "2026-03-01T00:00:00Z")) {
-			t.Errorf("%d gaps, all %v: %q", c.gaps, c.all, lines)
+		printHours(&b, c.lines)
+		if text := b.String(); widthOf(text) > screen || !regexp.MustCompile(c.has).MatchString(text) || regexp.MustCompile(c.hasNot).MatchString(text) {
+			t.Errorf("%s: %d characters wide\n%s", name, widthOf(text), text)
+		}
+		for _, l := range c.lines {
+			if ended := l.Outcomes["stored"] + otherOutcomes(&l); ended != l.Received {
+				t.Errorf("%s: %d of %d", name, ended, l.Received)
+			}
 		}
 	}
 }

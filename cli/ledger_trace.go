@@ -60,12 +60,12 @@ func printTrace(w io.Writer, r *operate.TraceReport) {
 		fmt.Fprintln(w, "the log holds no records any more: duplicates left nothing but their count")
 	}
 	for _, n := range r.TurnedAway {
-		fmt.Fprintf(w, "turned away in these hours, of the whole tenant: %s %s (%s)\n", countText(n.Count, "message"), n.Outcome, n.Reason)
+		fmt.Fprintf(w, "turned away in these hours, of the whole tenant: %s %s (%s)\n", countText(n.Count, "message"), outcomeWords(n.Outcome), n.Reason)
 	}
 }
 
 func tracedText(m *operate.Traced) string {
-	text := m.Outcome
+	text := outcomeWords(m.Outcome)
 	if m.Outcome == "stored" {
 		text += ", " + countText(int64(m.Readings), "reading")
 	}

@@ -90,7 +90,8 @@ func printVerification(w io.Writer, v *operate.Verification) {
 	}
 	fmt.Fprintf(w, "; the store contains the log up to record %d", v.Head)
 	if v.Waiting > 0 {
-		fmt.Fprintf(w, ", %s after it", countText(v.Waiting, "message"))
+		fmt.Fprintf(w, ", %s after it\n", countText(v.Waiting, "message"))
+		fmt.Fprint(w, "messages after it are safe in the log; weir ledger counts them where they end, this recount once the store contains them")
 	}
 	fmt.Fprintln(w)
 	for _, i := range v.Wrongs {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"weir/model"
 )
 
 func newProfile(c *command) *cobra.Command {
@@ -17,7 +19,7 @@ func newProfile(c *command) *cobra.Command {
 
 var profileKind = listedKind{command: "profile", name: "device profile", query: "deviceProfiles", criteria: "DeviceProfileSearchCriteria",
 	details: "token name description category activeVersion deviceTypeCount createdAt updatedAt " +
-		"metricDefinitions { token metricKey dataType unit minValue maxValue } detectionRules { token name enabled definition }"}
+		"metricDefinitions { token metricKey dataType unit minValue maxValue outOfRange } detectionRules { token name enabled definition }"}
 
 // only is the kind with another selection.
 func (k listedKind) only(selection string) listedKind {
@@ -46,6 +48,8 @@ type metricRow struct {
 	Unit     *string  `json:"unit,omitempty"`
 	Min      *float64 `json:"minValue,omitempty"`
 	Max      *float64 `json:"maxValue,omitempty"`
+	// OutOfRange is what becomes of a value outside the range.
+	OutOfRange string `json:"outOfRange"`
 }
 
 type profileRule struct {
@@ -155,6 +159,13 @@ func (m *metricRow) text() string {
 	}
 	if m.Max != nil {
 		text += fmt.Sprintf(", up to %v", *m.Max)
+	}
+	switch {
+	case m.Min == nil && m.Max == nil:
+	case m.OutOfRange == model.OutOfRangeRefuse:
+		text += ", values outside are refused"
+	case m.OutOfRange == model.OutOfRangeClamp:
+		text += ", values outside are clamped"
 	}
 	return text
 }

@@ -28,7 +28,9 @@ func newReadings(c *command) *cobra.Command {
 		Use:   "readings TENANT DEVICE [METRIC]",
 		Short: "Show or export the stored readings of a device, newest first",
 		Long: "Show the stored readings of a device, or of one of its metrics, newest first.\n" +
-			"--csv writes them for a spreadsheet: time, metric, value, unit.",
+			"--csv writes them for a spreadsheet: time, metric, value, unit. When one of them\n" +
+			"was outside the range of its metric, there is a column out_of_range: FLAGGED is a\n" +
+			"value as it was sent, CLAMPED the bound in its place.",
 		Example: "  weir readings acme boiler-1 --since 1d\n  weir readings acme boiler-1 temp --since 14d --limit 100000 --csv > temp.csv",
 		Args:    between(2, "the tenant's token", "the device's token", "the metric"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -99,12 +101,14 @@ type reading struct {
 	Value    *float64  `json:"value"`
 	Unit     string    `json:"unit,omitempty"`
 	DataType string    `json:"dataType,omitempty"`
+	// OutOfRange is FLAGGED or CLAMPED, "" for a value in its range.
+	OutOfRange string `json:"outOfRange,omitempty"`
 }
 
 // readings fetches the newest selected readings page by page.
 func (a tenantAPI) readings(ctx context.Context, q readingQuery) (*readingList, error) {
 	const document = `query($c: EventSearchCriteria!, $metric: String) { measurementEvents(criteria: $c, name: $metric) {
-		results { id occurredTime name value unit dataType } pagination { totalRecords } } }`
+		results { id occurredTime name value unit dataType outOfRange } pagination { totalRecords } } }`
 	criteria := gqlVars{"pageNumber": 1, "deviceToken": q.device}
 	variables := gqlVars{"c": criteria}
 	if q.metric != "" {
@@ -178,22 +182,29 @@ func printReadings(w io.Writer, all []reading) {
 		return
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "TIME\tMETRIC\tVALUE\tUNIT")
-	for i := range all {
-		fmt.Fprintln(t, strings.Join(all[i].fields(), "\t"))
+	for _, row := range readingRows(all, "TIME", "METRIC", "VALUE", "UNIT", "OUT OF RANGE") {
+		fmt.Fprintln(t, strings.Join(row, "\t"))
 	}
 	_ = t.Flush() // the reader has gone
 }
 
 // writeReadings writes readings as CSV.
 func writeReadings(w io.Writer, all []reading) error {
-	out := csv.NewWriter(w)
-	rows := make([][]string, 0, len(all)+1)
-	rows = append(rows, []string{"time", "metric", "value", "unit"})
-	for i := range all {
-		rows = append(rows, all[i].fields())
+	return csv.NewWriter(w).WriteAll(readingRows(all, "time", "metric", "value", "unit", "out_of_range"))
+}
+
+// readingRows is a table of readings below its titles. It has the last column only where one of them has a mark.
+func readingRows(all []reading, titles ...string) [][]string {
+	columns := len(titles)
+	if !slices.ContainsFunc(all, func(r reading) bool { return r.OutOfRange != "" }) {
+		columns--
 	}
-	return out.WriteAll(rows)
+	rows := make([][]string, 0, len(all)+1)
+	rows = append(rows, titles[:columns])
+	for i := range all {
+		rows = append(rows, all[i].fields()[:columns])
+	}
+	return rows
 }
 
 // fields are the columns of a reading.
@@ -202,5 +213,5 @@ func (r *reading) fields() []string {
 	if r.Value != nil {
 		value = strconv.FormatFloat(*r.Value, 'g', -1, 64)
 	}
-	return []string{r.Occurred.UTC().Format("2006-01-02T15:04:05.000Z"), printable(r.Metric), value, printable(r.Unit)}
+	return []string{r.Occurred.UTC().Format("2006-01-02T15:04:05.000Z"), printable(r.Metric), value, printable(r.Unit), r.OutOfRange}
 }

@@ -146,12 +146,22 @@ var withoutJSON = map[string]string{
 	"weir man":           "the page is for man",
 }
 
+// jsonShape is what all answers in JSON have in common.
+const jsonShape = "- The answer is one object. A list is a named array in it, with `total` where the number of all elements is known\n" +
+	"  (`{\"total\": 2, \"tenants\": [\u2026]}`). `weir tail`, `weir send`, `weir firings --follow` and `weir demo` write an object on each line.\n" +
+	"- Keys are camelCase. Only the keys of the configuration (`config show`) are written as in its file, and the metrics' own names in\n" +
+	"  `status` (`removed`) as in `/metrics`.\n" +
+	"- Outcomes, reasons and other fixed values are written as the options take them: `dead-letter`, `bad-credential`, `series_limit`.\n" +
+	"- Times are RFC 3339. A message has `occurredTime` (of the device), `receivedTime` and, where it was moved, `storedTime`; what people make has\n" +
+	"  `createdAt` and `updatedAt`; what the instance did has `at`.\n" +
+	"- An error is an object on stderr: `error`, `exit` (the exit code), `code` (as in [the API](api.md#errors)), `hint`, `problems`.\n" +
+	"- `weir site export` has the file as a text in `yaml`.\n"
+
 // writeReference writes docs/cli.md.
 func writeReference(w io.Writer, root *cobra.Command) {
 	fmt.Fprint(w, "# Command line\n\nMade from the commands themselves by `make generate`; `weir COMMAND --help` says the same.\n\n"+
 		"stdout is data, stderr is messages. Nothing is coloured in a pipe, and no line is cut to the width of a terminal.\n"+
-		"Every command answers in JSON with `--json`, errors included. Names are camelCase; the keys of the configuration are written as in\n"+
-		"its file. A list is an object with a named array, and `total` where the number of all elements is known. For these `--json` changes nothing:\n\n")
+		"Every command answers in JSON with `--json`, errors included:\n\n"+jsonShape+"\nFor these `--json` changes nothing:\n\n")
 	for _, cmd := range reachable(root) {
 		if why, ok := withoutJSON[cmd.CommandPath()]; ok {
 			fmt.Fprintf(w, "- `%s`: %s\n", cmd.CommandPath(), why)

@@ -278,16 +278,11 @@ func (s *sending) show(r *sent) {
 	}
 	text := fmt.Sprintf("%s answered %s", r.Transport, printable(r.Answer.Text))
 	if r.Message != nil {
-		text += "; " + outcomeText(r.Message)
-		if v := valuesText(r.Message); v != "" {
-			text += "; " + v
-		}
+		text += each("; ", outcomeText(r.Message), valuesText(r.Message))
 		if at := r.Message.Stored; at != nil {
 			text += fmt.Sprintf("; stored as of %s, since %s is too far ahead (ingest.max_future_skew)", timeText(at), timeText(r.Message.Occurred))
 		}
-		if f := firingsText(r.Message); f != "" {
-			text += "; " + f
-		}
+		text += each("; ", outOfRangeText(r.Message), firingsText(r.Message))
 		text += "; took " + delayText(r.Message.DelayMS)
 	}
 	fmt.Fprintln(s.c.io.Stdout, text)

@@ -73,6 +73,9 @@ func printStatus(w io.Writer, s *operate.Status) {
 	if at := s.Listeners.At(operate.OpenListener); at != "" {
 		row("!", "open topics are served at %s (broker.open_topics): nothing published there is stored", at)
 	}
+	if s.DevTools {
+		row("!", "developer tools are on (WEIR_GRAPHQL_DEV_TOOLS): introspection and the explorer of the API are open")
+	}
 	if !s.LastStop.Clean {
 		row("!", "the last stop was not a clean one (%s): %s", count(int(s.LastStop.Unclean), "such stop"), or(s.LastStop.Evidence, "nothing says why"))
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/app"
+	"weir/model"
 	"weir/operate"
 )
 
@@ -22,7 +23,8 @@ func newTail(c *command) *cobra.Command {
 		Use:   "tail",
 		Short: "Show messages with their outcomes as they end",
 		Long: "Show each message when its outcome is known: receive time, tenant, transport,\n" +
-			"device, outcome and reason, first values, and the time from receipt to outcome.\n" +
+			"device, outcome and reason, first values, which of them were out of range, and\n" +
+			"the time from receipt to outcome.\n" +
 			"Connections that the MQTT listener refuses are shown, too. Messages that arrive\n" +
 			"too fast to be shown are counted. An unauthenticated message is shown without\n" +
 			"its values, and a credential is never shown; the tenant is (unauthenticated),\n" +
@@ -115,18 +117,27 @@ func printSeen(w io.Writer, m *operate.Seen) {
 		device = "-"
 	}
 	line := fmt.Sprintf("%s  %s  %s  %s  %s", m.Time.UTC().Format("15:04:05.000Z"), tenant, m.Transport, device, outcomeText(m))
-	if v := valuesText(m); v != "" {
-		line += "  " + v
-	}
-	if f := firingsText(m); f != "" {
-		line += "  " + f
-	}
+	line += each("  ", valuesText(m), outOfRangeText(m), firingsText(m))
 	fmt.Fprintf(w, "%s  %s\n", printable(line), delayText(m.DelayMS))
+}
+
+// outcomeWords is the name of an outcome in a sentence.
+func outcomeWords(name string) string { return strings.ReplaceAll(name, "-", " ") }
+
+// each is the texts that are not empty, each after the separator.
+func each(separator string, texts ...string) string {
+	var b strings.Builder
+	for _, text := range texts {
+		if text != "" {
+			b.WriteString(separator + text)
+		}
+	}
+	return b.String()
 }
 
 // outcomeText says where a message ended, and why.
 func outcomeText(m *operate.Seen) string {
-	text := m.Outcome
+	text := outcomeWords(m.Outcome)
 	if m.Connection {
 		text = "connection " + m.Outcome
 	}
@@ -143,6 +154,26 @@ func outcomeText(m *operate.Seen) string {
 func valuesText(m *operate.Seen) string {
 	text := strings.Join(m.Values, " ")
 	if more := m.Readings - len(m.Values); more > 0 && len(m.Values) > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return printable(text)
+}
+
+// outOfRangeText names the stored readings that were outside their range.
+func outOfRangeText(m *operate.Seen) string {
+	var out []string
+	for _, r := range m.Marked {
+		text := r.Metric + " flagged"
+		if r.Mark == model.Clamped.String() {
+			text = fmt.Sprintf("%s stored as %v", r.Metric, r.Stored)
+		}
+		out = append(out, text)
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	text := "OUT OF RANGE " + strings.Join(out, ", ")
+	if more := m.OutOfRange - len(out); more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return printable(text)

@@ -26,7 +26,7 @@ func (a *Area) SDL() string { return a.schema.SDL() }
 
 // Query registers a field of the query root.
 func (a *Area) Query(name string, access Access, fn engine.Resolver, opts ...engine.Option) {
-	a.schema.Query(name, a.demand("query", name, access), fn, opts...)
+	a.schema.Query(name, a.demand("query", name, access), withPageHints(fn), opts...)
 }
 
 // Mutation registers a field of the mutation root.

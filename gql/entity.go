@@ -185,6 +185,9 @@ func (e *entities) reads(kind entity.Any) {
 		criteria := args.Object("criteria")
 		page := store.Page{Number: criteria.Int("pageNumber"), Size: criteria.Int("pageSize")}
 		rows, total, err := kind.List(ctx, PrincipalFrom(ctx), page, info.Criteria(criteria.Map())...)
+		if err == nil && total == 0 {
+			err = e.hintUnknown(ctx, info, criteria)
+		}
 		if err != nil {
 			return nil, err
 		}

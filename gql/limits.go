@@ -75,8 +75,11 @@ func secondsOf(s string) time.Duration {
 	return d
 }
 
+// DevToolsVariable is the variable that turns introspection and the explorer on.
+const DevToolsVariable = "WEIR_GRAPHQL_DEV_TOOLS"
+
 // DevTools reads WEIR_GRAPHQL_DEV_TOOLS as strconv.ParseBool does; a value that it cannot read means false.
 func DevTools(getenv func(string) string) bool {
-	on, err := strconv.ParseBool(getenv("WEIR_GRAPHQL_DEV_TOOLS"))
+	on, err := strconv.ParseBool(getenv(DevToolsVariable))
 	return err == nil && on
 }

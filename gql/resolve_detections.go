@@ -151,7 +151,7 @@ func (p *processingResolvers) allExist(ctx context.Context, c engine.Args) error
 		}
 	}
 	if token := c.String("profileToken"); token != "" {
-		if ps, err := p.Profiles.ByToken(ctx, by, []string{token}); err != nil || len(ps) == 0 {
+		if known, err := p.hasProfile(ctx, token); err != nil || !known {
 			return orNotFound(err, "device profile", token)
 		}
 	}

@@ -113,6 +113,7 @@ type measurementView struct {
 	Classifier *string      `gql:"classifier"`
 	Unit       *string      `gql:"unit"`
 	DataType   *string      `gql:"dataType"`
+	OutOfRange *string      `gql:"outOfRange"`
 }
 
 type alertView struct {
@@ -145,7 +146,7 @@ func showLocation(e *series.Event) locationView {
 
 func showMeasurement(e *series.Event) measurementView {
 	v := measurementView{ID: e.ID(), Device: e.DeviceToken, Type: int(e.Type), Occurred: e.Occurred, Name: e.Metric, Value: e.Value,
-		Unit: textOrNil(e.Unit), DataType: textOrNil(e.DataType)}
+		Unit: textOrNil(e.Unit), DataType: textOrNil(e.DataType), OutOfRange: textOrNil(e.Mark.String())}
 	if e.HasClassifier {
 		v.Classifier = new(strconv.Itoa(int(e.Classifier)))
 	}
@@ -159,7 +160,7 @@ func showAlert(e *series.Event) alertView {
 
 func showPoint(p series.Point) any {
 	return showMeasurement(&series.Event{Type: model.MeasurementEvent, DeviceToken: p.DeviceToken, Occurred: p.Occurred, Offset: p.Offset,
-		Index: p.Index, Metric: p.Metric, Value: p.Value, Classifier: p.Classifier, HasClassifier: p.HasClassifier, Unit: p.Unit, DataType: p.DataType})
+		Index: p.Index, Metric: p.Metric, Value: p.Value, Classifier: p.Classifier, HasClassifier: p.HasClassifier, Unit: p.Unit, DataType: p.DataType, Mark: p.Mark})
 }
 
 func textOrNil(s string) *string {
@@ -243,6 +244,9 @@ func (e *eventResolvers) scope(ctx context.Context, c engine.Args, fixed []model
 	}
 	if c.Has("deviceToken") && !c.IsNull("deviceToken") {
 		ds, err := e.Devices.ByToken(ctx, PrincipalFrom(ctx), []string{c.String("deviceToken")})
+		if err == nil && len(ds) == 0 {
+			hintNone(ctx, "deviceToken", "device", c.String("deviceToken"))
+		}
 		if err != nil || len(ds) == 0 {
 			return nil, err
 		}
@@ -340,6 +344,7 @@ type ledgerView struct {
 	Dropped    int64              `gql:"dropped"`
 	Waiting    int64              `gql:"waiting"`
 	Readings   int64              `gql:"readings"`
+	OutOfRange int64              `gql:"outOfRange"`
 	Reasons    []ledgerReasonView `gql:"reasons"`
 }
 
@@ -385,7 +390,7 @@ func showLedger(l *ingest.LedgerLine) ledgerView {
 	n := func(h store.Outcome) int64 { return clampInt(l.Outcomes[h].Messages) }
 	v := ledgerView{Hour: time.Unix(l.Hour*3600, 0).UTC().Format(time.RFC3339), Transport: l.Transport, Received: clampInt(l.Received.Messages),
 		Stored: n(store.OutcomeStored), Duplicate: n(store.OutcomeDuplicate), DeadLetter: n(store.OutcomeDeadLetter), Refused: n(store.OutcomeRefused),
-		Dropped: n(store.OutcomeDropped), Waiting: n(store.OutcomeWaiting), Readings: clampInt(l.Readings()), Reasons: []ledgerReasonView{}}
+		Dropped: n(store.OutcomeDropped), Waiting: n(store.OutcomeWaiting), Readings: clampInt(l.Readings()), OutOfRange: clampInt(l.OutOfRange), Reasons: []ledgerReasonView{}}
 	for _, r := range l.Reasons {
 		v.Reasons = append(v.Reasons, ledgerReasonView{string(r.Outcome), r.Reason, clampInt(r.Count.Messages)})
 	}

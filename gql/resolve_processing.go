@@ -162,5 +162,13 @@ func (p *processingResolvers) stream(ctx context.Context, args engine.Args) (eng
 	if profile == "" {
 		return nil, model.Invalid("profileToken", "must not be empty")
 	}
+	if known, err := p.hasProfile(ctx, profile); err != nil || !known {
+		return nil, orNotFound(err, "device profile", profile)
+	}
 	return engine.StreamOf(p.Edges.Subscribe(func(e model.Edge) bool { return e.TenantID == tenant && e.Profile == profile }, engine.SubscriptionBuffer), showEdge), nil
+}
+
+func (p *processingResolvers) hasProfile(ctx context.Context, token string) (bool, error) {
+	ps, err := p.Profiles.ByToken(ctx, PrincipalFrom(ctx), []string{token})
+	return len(ps) > 0, err
 }

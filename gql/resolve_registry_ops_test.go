@@ -1,6 +1,7 @@
 package gql_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -418,4 +419,35 @@ func jsonList(texts []string) []any {
 		out[i] = s
 	}
 	return out
+}
+
+// TestAPageThatIsReplacedAndAFilterThatNamesNothingAreReported: the contract answers both without an error.
+func TestAPageThatIsReplacedAndAFilterThatNamesNothingAreReported(t *testing.T) {
+	t.Parallel()
+	w := newRegistryWorld(t)
+	w.seed()
+	for criteria, want := range map[string][]string{
+		`pageNumber: 1, pageSize: 1000`:               nil,
+		`pageNumber: 2, pageSize: 5, deviceType: "t"`: nil,
+		`pageNumber: 1, pageSize: 1001`:               {"pageSize: 1001 is outside of 1 to 1000, a page of 1000 was given"},
+		`pageNumber: 0, pageSize: 0`:                  {"pageSize: 0 is outside of 1 to 1000, a page of 100 was given", "pageNumber: pages are counted from 1, so 0 gave page 1"},
+		`pageNumber: 1, pageSize: 5, deviceType: "T"`: {`deviceType: there is no device type "T"`},
+	} {
+		resp := w.as(writer, `{ devices(criteria: {`+criteria+`}) { results { token } } }`, nil)
+		b, err := json.Marshal(resp)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var answer struct {
+			Data       map[string]any
+			Errors     []any
+			Extensions struct{ Hints []string }
+		}
+		if err := json.Unmarshal(b, &answer); err != nil || answer.Data["devices"] == nil || len(answer.Errors) > 0 || !slices.Equal(answer.Extensions.Hints, want) {
+			t.Errorf("%s: %s, want the hints %q", criteria, b, want)
+		}
+		if want == nil && strings.Contains(string(b), "extensions") {
+			t.Errorf("%s: %s", criteria, b)
+		}
+	}
 }

@@ -63,14 +63,16 @@ func RegisterState(a *Area, d StateDeps) {
 	a.Query("assertedDeviceStates", state, s.asserted)
 	a.Query("latestMeasurements", state, s.measurements)
 	a.Query("latestLocation", location, func(ctx context.Context, _ any, args engine.Args) (any, error) {
-		ls, err := s.locations(ctx, []string{args.String("deviceToken")})
+		ds, err := s.device(ctx, args.String("deviceToken"))
+		ls, err := s.locations(ctx, ds, err)
 		if err != nil || len(ls) == 0 {
 			return nil, err
 		}
 		return ls[0], nil
 	})
 	a.Query("latestLocations", location, func(ctx context.Context, _ any, args engine.Args) (any, error) {
-		return s.locations(ctx, args.Strings("deviceTokens"))
+		ds, err := s.Devices.ByToken(ctx, PrincipalFrom(ctx), args.Strings("deviceTokens"))
+		return s.locations(ctx, ds, err)
 	})
 }
 
@@ -210,6 +212,15 @@ func (s *stateResolvers) asserted(ctx context.Context, _ any, args engine.Args) 
 	return out, nil
 }
 
+// device returns the device of a token, or none and a hint.
+func (s *stateResolvers) device(ctx context.Context, token string) ([]*registry.Device, error) {
+	ds, err := s.Devices.ByToken(ctx, PrincipalFrom(ctx), []string{token})
+	if err == nil && len(ds) == 0 {
+		hintNone(ctx, "deviceToken", "device", token)
+	}
+	return ds, err
+}
+
 type latestMeasurementView struct {
 	ID         string        `gql:"id"`
 	CreatedAt  model.Micros  `gql:"createdAt"`
@@ -221,11 +232,12 @@ type latestMeasurementView struct {
 	Classifier *int32        `gql:"classifier"`
 	Unit       *string       `gql:"unit"`
 	DataType   *string       `gql:"dataType"`
+	OutOfRange *string       `gql:"outOfRange"`
 	Occurred   model.Micros  `gql:"occurredTime"`
 }
 
 func (s *stateResolvers) measurements(ctx context.Context, _ any, args engine.Args) (any, error) {
-	ds, err := s.Devices.ByToken(ctx, PrincipalFrom(ctx), []string{args.String("deviceToken")})
+	ds, err := s.device(ctx, args.String("deviceToken"))
 	if err != nil || len(ds) == 0 {
 		return []latestMeasurementView{}, err
 	}
@@ -234,7 +246,8 @@ func (s *stateResolvers) measurements(ctx context.Context, _ any, args engine.Ar
 	for i := range ms {
 		m := &ms[i]
 		out[i] = latestMeasurementView{ID: strconv.FormatInt(m.ID, 10), CreatedAt: m.Created, UpdatedAt: m.Updated, Device: ds[0].Token,
-			Name: m.Metric, Value: m.Value, Unit: textOrNil(m.Unit), DataType: textOrNil(m.DataType), Occurred: m.Occurred}
+			Name: m.Metric, Value: m.Value, Unit: textOrNil(m.Unit), DataType: textOrNil(m.DataType), OutOfRange: textOrNil(m.Mark.String()),
+			Occurred: m.Occurred}
 		if m.HasClassifier {
 			out[i].Classifier = &m.Classifier
 		}
@@ -257,8 +270,8 @@ type latestLocationView struct {
 	Occurred  model.Micros  `gql:"occurredTime"`
 }
 
-func (s *stateResolvers) locations(ctx context.Context, tokens []string) ([]latestLocationView, error) {
-	ds, err := s.Devices.ByToken(ctx, PrincipalFrom(ctx), tokens)
+// locations shows the latest positions of some devices; a device without one is left out.
+func (s *stateResolvers) locations(ctx context.Context, ds []*registry.Device, err error) ([]latestLocationView, error) {
 	if err != nil || len(ds) == 0 {
 		return []latestLocationView{}, err
 	}

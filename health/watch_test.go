@@ -186,6 +186,10 @@ func TestWrittenBytesAreReportedPerReadingAndPerDay(t *testing.T) {
 	if got, want := w.String(), "686 MiB since the start, 1000 B a reading; 15 GiB a day, going by the last 1h0m0s"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
+	few := Writing{Bytes: 1 << 20, Readings: 999, PerReading: 1 << 20}
+	if got, want := few.String(), "1.0 MiB since the start"; got != want {
+		t.Errorf("the writes of the start count for few readings: %s, want %s", got, want)
+	}
 	if f := Wear(w).Look(t.Context()); f.Result != OK {
 		t.Errorf("15 GiB a day: %+v", f)
 	}

@@ -21,7 +21,7 @@ type Writing struct {
 // String formats it in one line.
 func (w *Writing) String() string {
 	told := fmt.Sprintf("%s since the start", Bytes(w.Bytes))
-	if w.PerReading > 0 {
+	if w.Readings >= fewestReadings {
 		told += fmt.Sprintf(", %s a reading", Bytes(int64(w.PerReading)))
 	}
 	if w.Span >= leastSpan {
@@ -31,8 +31,9 @@ func (w *Writing) String() string {
 }
 
 const (
-	longestSpan = time.Hour
-	leastSpan   = 5 * time.Minute // below that a start or a checkpoint dominates
+	fewestReadings = 1000 // below that the start dominates what is written for each
+	longestSpan    = time.Hour
+	leastSpan      = 5 * time.Minute // below that a start or a checkpoint dominates
 )
 
 // Meter records the writes of the last hour.

@@ -368,7 +368,11 @@ func (a *Applier) resolve(ctx context.Context, e *Event) error {
 			return a.results.record(ctx, e, a.out)
 		}
 		at, before := len(a.out.endings), len(a.out.edges)
-		a.out.endings = append(a.out.endings, ending{rec: r, outcome: e.Outcome, reason: e.Reason, why: e.Why, offset: e.At.Offset})
+		end := ending{rec: r, outcome: e.Outcome, reason: e.Reason, why: e.Why, offset: e.At.Offset, outOfRange: e.OutOfRange}
+		if e.OutOfRange > 0 {
+			end.marked = e.Record.Message.Measurements
+		}
+		a.out.endings = append(a.out.endings, end)
 		err := a.results.record(ctx, e, a.out)
 		a.out.endings[at].fired = a.out.edges[before:len(a.out.edges):len(a.out.edges)]
 		return err

@@ -87,6 +87,7 @@ const (
 	ReasonUnknownDevice  Reason = "unknown-device"
 	ReasonBadCredential  Reason = "bad-credential"
 	ReasonInvalidValue   Reason = "invalid-value"
+	ReasonOutOfRange     Reason = "out-of-range" // in the ledger only: of the readings of stored messages that have a mark
 	ReasonSeriesLimit    Reason = "series_limit"
 	ReasonNoRelationship Reason = "no-relationships" // relationships do not exist yet
 )

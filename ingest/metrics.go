@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -54,6 +55,7 @@ type applyMetrics struct {
 	clients   prometheus.Gauge
 	outcomes  *prometheus.CounterVec
 	fired     *firedCounter
+	marked    *markCounter
 	stored    prometheus.Counter // of outcomes
 
 	deadLettersTrimmed prometheus.Counter
@@ -82,10 +84,10 @@ func newApplyMetrics(reg prometheus.Registerer) *applyMetrics {
 		Help: "Readings that a series limit kept out of a message whose others are stored."})
 	m.deadLettersTrimmed = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_dead_letters_trimmed_total",
 		Help: "Oldest dead letters removed because a tenant or the rejected-payload buffer had its maximum."})
-	m.fired = newFiredCounter()
+	m.fired, m.marked = newFiredCounter(), newMarkCounter()
 	m.stored = m.outcomes.WithLabelValues(string(store.OutcomeStored), string(ReasonNone))
 	if reg != nil {
-		reg.MustRegister(m.deadLettersTrimmed, m.setAside, m.retries, m.heads, m.late, m.lost, m.evicted, m.altIDs, m.altIDSpan, m.clients, m.outcomes, m.fired)
+		reg.MustRegister(m.deadLettersTrimmed, m.setAside, m.retries, m.heads, m.late, m.lost, m.evicted, m.altIDs, m.altIDSpan, m.clients, m.outcomes, m.fired, m.marked)
 	}
 	return m
 }
@@ -127,4 +129,51 @@ func (c *firedCounter) count(edges []model.Edge) {
 		}
 		counter.Inc()
 	}
+}
+
+// maxMarkLabels bounds the label sets of weir_ingest_out_of_range_readings_total; what is beyond them is counted together.
+const maxMarkLabels = 1000
+
+// otherTenants is the tenant of what is counted together.
+const otherTenants = "(other)"
+
+// markCounter counts stored readings that were outside their range. One goroutine counts.
+type markCounter struct {
+	*prometheus.CounterVec
+	known map[markLabels]prometheus.Counter
+}
+
+type markLabels struct{ tenant, mark string }
+
+func newMarkCounter() *markCounter {
+	c := &markCounter{prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_ingest_out_of_range_readings_total",
+		Help: "Stored readings that were outside the range of their metric, by tenant and mark (flagged, clamped); with more than " + strconv.Itoa(maxMarkLabels) +
+			" combinations the others have the tenant (other)."}, []string{"tenant", "mark"}), map[markLabels]prometheus.Counter{}}
+	for _, m := range []model.RangeMark{model.Flagged, model.Clamped} {
+		c.WithLabelValues(otherTenants, strings.ToLower(m.String()))
+	}
+	return c
+}
+
+// count counts the marked readings of a stored message.
+func (c *markCounter) count(e *Event) {
+	for _, v := range e.Record.Message.Measurements {
+		if v.Mark != model.InRange {
+			c.of(e.Record.Account, strings.ToLower(v.Mark.String())).Inc()
+		}
+	}
+}
+
+func (c *markCounter) of(tenant, mark string) prometheus.Counter {
+	labels := markLabels{tenant, mark}
+	counter, known := c.known[labels]
+	switch {
+	case known:
+	case len(c.known) < maxMarkLabels:
+		counter = c.WithLabelValues(tenant, mark)
+		c.known[labels] = counter
+	default:
+		counter = c.WithLabelValues(otherTenants, mark)
+	}
+	return counter
 }

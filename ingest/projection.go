@@ -178,9 +178,12 @@ type Event struct {
 	Occurred []model.Micros
 	// SetAside are the readings of a stored message that a series limit kept out: its Record lacks them.
 	SetAside []model.Reading
-	stored   bool     // the outcome is store.OutcomeStored
-	repeat   bool     // a repeat of the transport, which is not remembered again
-	altID    [16]byte // hash of the key, of a message with an altId that may be stored
+	// OutOfRange is how many readings of a stored message were outside their range: they have a mark.
+	OutOfRange int
+	outside    bool     // a value is outside its range, which does not refuse it
+	stored     bool     // the outcome is store.OutcomeStored
+	repeat     bool     // a repeat of the transport, which is not remembered again
+	altID      [16]byte // hash of the key, of a message with an altId that may be stored
 
 	// Transition is what a presence record changes.
 	Transition *Transition

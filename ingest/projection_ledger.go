@@ -57,8 +57,12 @@ func (l *ledgerProjection) Record(_ context.Context, e *Event, _ *Effects) error
 	if e.Outcome == "" {
 		return nil
 	}
-	readings := int64(e.Record.Readings())
-	l.add(lineOf(e.Record).key(e.Outcome, e.Reason), store.LedgerCount{Messages: 1, Readings: readings})
+	readings, outside := int64(e.Record.Readings()), int64(e.OutOfRange)
+	l.add(lineOf(e.Record).key(e.Outcome, e.Reason), store.LedgerCount{Messages: 1, Readings: readings - outside})
+	if outside > 0 {
+		l.add(lineOf(e.Record).key(e.Outcome, ReasonOutOfRange), store.LedgerCount{Readings: outside})
+		l.metrics.marked.count(e)
+	}
 	if e.Stored() {
 		l.metrics.stored.Inc()
 		l.stored.Add(readings)
@@ -112,6 +116,8 @@ type LedgerLine struct {
 	Received  store.LedgerCount
 	Outcomes  map[store.Outcome]store.LedgerCount
 	Reasons   []LedgerReason
+	// OutOfRange is how many of the stored readings were outside their range and have a mark.
+	OutOfRange int64
 }
 
 // LedgerReason is the share of an outcome that one reason has.
@@ -256,7 +262,11 @@ func addToLine(lines map[line]*LedgerLine, k store.LedgerKey, c store.LedgerCoun
 	have := ln.Outcomes[k.Outcome]
 	have.Add(c)
 	ln.Outcomes[k.Outcome] = have
-	if k.Reason == "" {
+	switch {
+	case k.Reason == "":
+		return
+	case k.Outcome == store.OutcomeStored && k.Reason == string(ReasonOutOfRange):
+		ln.OutOfRange += c.Readings
 		return
 	}
 	i := slices.IndexFunc(ln.Reasons, func(r LedgerReason) bool { return r.Outcome == k.Outcome && r.Reason == k.Reason })

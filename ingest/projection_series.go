@@ -69,7 +69,8 @@ func point(e *Event, i int) series.Point {
 	r := e.Record
 	v := &r.Message.Measurements[i]
 	p := series.Point{TenantID: e.TenantID, Device: e.DeviceID, DeviceToken: r.Device, Metric: v.Metric, Source: r.Source,
-		Occurred: e.Occurred[i], Received: r.Received.Wall.Micros(), Offset: e.At.Offset, Index: uint32(i), Value: v.Value, AltID: r.Message.AltID}
+		Occurred: e.Occurred[i], Received: r.Received.Wall.Micros(), Offset: e.At.Offset, Index: uint32(i), Value: v.Value, AltID: r.Message.AltID,
+		Mark: v.Mark}
 	if e.profile != nil {
 		if d := e.profile.metrics[v.Metric]; d != nil {
 			p.Unit, p.DataType = d.Unit, d.DataType

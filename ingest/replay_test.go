@@ -51,6 +51,8 @@ func (w *world) traffic(seed uint64, n int) {
 			a.PacketID, a.Dup = uint16(1+r.IntN(3)), r.IntN(2) == 0
 		case 4:
 			a = w.arrival(device, measurement("temp", 900, ""))
+		case 5:
+			a = w.arrival(device, measurement("flagged", float64(r.IntN(3)), ""))
 		}
 		switch r.IntN(40) {
 		case 0:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -44,6 +45,9 @@ func (s *resolver) message(ctx context.Context, e *Event) error {
 		e.Outcome = store.OutcomeDuplicate
 	default:
 		e.Outcome, e.stored = store.OutcomeStored, true
+		if e.outside {
+			e.mark()
+		}
 	}
 	return nil
 }
@@ -88,7 +92,7 @@ func (s *resolver) check(e *Event) (Reason, string) {
 		s.metrics.late.Inc()
 		return ReasonBadTime, fmt.Sprintf("an event time lies more than %d days before the receipt", int(s.maxAge.Hours()/24))
 	}
-	if why := unfit(what.profile, r.Message); why != "" {
+	if why := e.unfit(); why != "" {
 		return ReasonInvalidValue, why
 	}
 	return ReasonNone, ""
@@ -157,17 +161,21 @@ func (s *resolver) at(r *model.Record, own model.EntryTime) (_ model.Micros, ok 
 	return min(t, stamp.Wall+model.Nanos(s.maxFutureSkew)).Micros(), true
 }
 
-// unfit checks the values of declared metrics against the active profile version; one that is refused refuses the event.
-func unfit(p *profileView, m *model.Message) string {
-	if p == nil {
+// unfit checks the values of declared metrics against the active profile version; one that is refused refuses the event. It
+// notes whether one is outside its range that is not refused.
+func (e *Event) unfit() string {
+	if e.profile == nil {
 		return ""
 	}
+	m := e.Record.Message
 	for i := range m.Measurements {
 		v := &m.Measurements[i]
-		d := p.metrics[v.Metric]
+		d := e.profile.metrics[v.Metric]
 		if d == nil {
 			continue
 		}
+		_, outside := d.Outside(v.Value)
+		e.outside = e.outside || outside
 		switch {
 		case d.DataType == "STRING":
 			return fmt.Sprintf("metric %s is declared as text and cannot hold a measurement", v.Metric)
@@ -175,13 +183,36 @@ func unfit(p *profileView, m *model.Message) string {
 			return fmt.Sprintf("metric %s must be a whole number", v.Metric)
 		case d.DataType == "BOOLEAN" && v.Value != 0 && v.Value != 1:
 			return fmt.Sprintf("metric %s must be 0 or 1", v.Metric)
-		case d.Min != nil && v.Value < *d.Min, d.Max != nil && v.Value > *d.Max:
+		case outside && d.OutOfRange == "":
 			return fmt.Sprintf("metric %s is outside its declared range", v.Metric)
 		case len(d.Enum) > 0 && !inEnum(d.Enum, v.Value):
 			return fmt.Sprintf("metric %s is none of its declared values", v.Metric)
 		}
 	}
 	return ""
+}
+
+// mark marks the readings of a stored message that are outside their range, in a copy: the record of the log is shared, and a
+// dead letter keeps what was sent.
+func (e *Event) mark() {
+	rec, m := *e.Record, *e.Record.Message
+	m.Measurements, rec.Message = slices.Clone(m.Measurements), &m
+	for i := range m.Measurements {
+		v := &m.Measurements[i]
+		d := e.profile.metrics[v.Metric]
+		if d == nil {
+			continue
+		}
+		bound, outside := d.Outside(v.Value)
+		if !outside {
+			continue
+		}
+		e.OutOfRange++
+		if v.Mark = model.Flagged; d.OutOfRange == model.OutOfRangeClamp {
+			v.Mark, v.Value = model.Clamped, bound
+		}
+	}
+	e.Record = &rec
 }
 
 // inEnum compares as numbers: an enum is written as text, a measurement holds a number.

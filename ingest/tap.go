@@ -48,6 +48,16 @@ type Sighting struct {
 	Values   []string    // the first few, as text
 	Readings int         // how many there are in all
 	Fired    []Firing    // the first few
+
+	OutOfRange int      // stored readings that were outside their range
+	Marked     []Marked // the first few of them
+}
+
+// Marked is a stored reading that was outside its range.
+type Marked struct {
+	Metric string
+	Mark   model.RangeMark
+	Stored float64 // the bound, for model.Clamped
 }
 
 // Firing is a rule that a message made fire.
@@ -122,6 +132,8 @@ type ending struct {
 	offset     model.Offset
 	connection bool
 	fired      []model.Edge // what it made rules fire
+	outOfRange int          // readings with a mark
+	marked     []model.Reading
 }
 
 // show shows an ending to the watchers that select it. It never blocks.
@@ -167,6 +179,12 @@ func (t *Tap) sighting(e *ending) Sighting {
 	}
 	for _, f := range e.fired[:min(len(e.fired), shownFired)] {
 		s.Fired = append(s.Fired, Firing{f.Rule, f.Signal, f.Severity})
+	}
+	s.OutOfRange = e.outOfRange
+	for _, v := range e.marked {
+		if v.Mark != model.InRange && len(s.Marked) < shownValues {
+			s.Marked = append(s.Marked, Marked{v.Metric, v.Mark, v.Value})
+		}
 	}
 	return s
 }

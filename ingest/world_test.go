@@ -246,7 +246,8 @@ func (w *world) furnish(devices int, rs ...model.RuleView) {
 func (w *world) profile(version int, rs ...model.RuleView) model.ViewChange {
 	lo, hi := -50.0, 500.0
 	return row(model.ViewProfile, "20", model.ProfileView{V: 1, Tenant: "acme", Token: "boiler", Version: version, Rules: rs,
-		Metrics: []model.MetricView{{Key: "temp", DataType: "DOUBLE", Unit: "Cel", Min: &lo, Max: &hi}, {Key: "n", DataType: "INT"}}})
+		Metrics: []model.MetricView{{Key: "temp", DataType: "DOUBLE", Unit: "Cel", Min: &lo, Max: &hi}, {Key: "n", DataType: "INT"},
+			{Key: "flagged", DataType: "DOUBLE", Max: new(1.0), OutOfRange: model.OutOfRangeFlag}}})
 }
 
 // arrival is a message of a connected device.

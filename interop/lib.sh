@@ -13,21 +13,26 @@ began=$SECONDS
 missing=()
 install() { command -v "$1" >/dev/null || missing+=("$2"); }
 
+# install_modules puts what package-lock.json names beside the scripts, unless it is there.
+install_modules() {
+  local dir=$here/../interop
+  [ "$dir/node_modules/.package-lock.json" -nt "$dir/package-lock.json" ] || (cd "$dir" && npm ci --silent --no-audit --no-fund)
+}
+
 prepare() {
   install mosquitto_pub mosquitto-clients
   install mosquitto_sub mosquitto-clients
   install curl curl
   install jq jq
   install chromium chromium
+  install pip3 python3-pip
   if [ ${#missing[@]} -gt 0 ]; then
     local sudo=''
     [ "$(id -u)" = 0 ] || sudo=sudo
     $sudo apt-get update -q >/dev/null
     DEBIAN_FRONTEND=noninteractive $sudo apt-get install -qy --no-install-recommends "${missing[@]}" >/dev/null
   fi
-  if ! [ "$here/node_modules/.package-lock.json" -nt "$here/package-lock.json" ]; then
-    (cd "$here" && npm ci --silent --no-audit --no-fund)
-  fi
+  install_modules
   work=$(mktemp -d "${TMPDIR:-/tmp}/weir-interop.XXXXXX")
   trap 'tidy $?' EXIT
   trap 'exit 130' INT TERM
@@ -197,11 +202,16 @@ stream() {
   pids+=($!)
 }
 
+# setup_link prints the first link of the setup page, as the instance has printed it.
+setup_link() { sed -n 's|^  \(http://.*/setup#.*\)|\1|p' "$work/out" | head -n 1; }
+
+now_ms() { date +%s%3N; }
+
 # browse SCRIPT ARG…: a script of ours in a real browser. Each line it writes is a check that holds, one that begins with
-# FAIL is the last.
+# FAIL is the last. Pictures of each state go to $SHOTS.
 browse() {
   local line ended=0
-  node "$here/$1" "$(command -v chromium)" "${@:2}" >"$work/browsed" 2>"$work/complained" || ended=$?
+  SHOTS=${SHOTS:-$here/../bin/screenshots} node "$here/../interop/$1" "$(command -v chromium)" "${@:2}" >"$work/browsed" 2>"$work/complained" || ended=$?
   while IFS= read -r line; do
     case $line in "FAIL "*) fail "${line#FAIL }" "$(sed '1,/^FAIL /d' "$work/browsed")" ;; esac
     passed "$line"

@@ -3,67 +3,26 @@
 // first that does not.
 import { execFile } from 'node:child_process'
 import { readFileSync } from 'node:fs'
-import { createRequire } from 'node:module'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
-import { chromium } from 'playwright-core'
+import { browse, complaints, headed, holds, looks, open, ownHost, quiet, requests } from './browser.mjs'
 
 const [executablePath, printed] = process.argv.slice(2)
 const lanName = 'gateway.lan'
 const link = new URL(printed)
 link.hostname = lanName
 const secret = link.hash.slice(1)
-const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 const sourcePath = (name) => fileURLToPath(new URL(`../web/${name}`, import.meta.url))
 const source = (name) => readFileSync(sourcePath(name), 'utf8')
-const shots = process.env.SHOTS // a directory for pictures, for a visual check
-
-const passed = (what) => process.stdout.write(what + '\n')
-function holds(what, ok, ...why) {
-  if (!ok) throw new Error([what, ...why.map((w) => (typeof w === 'string' ? w : JSON.stringify(w)))].join('\n      '))
-  passed(what)
-}
-
-const browser = await chromium.launch({ executablePath, args: [`--host-resolver-rules=MAP ${lanName} ${new URL(printed).hostname},MAP * ~NOTFOUND`] })
-const requests = []
-const complaints = []
-
-async function open(url, options = {}) {
-  const context = await browser.newContext({ viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true, ...options })
-  context.on('request', (r) => requests.push(r))
-  const page = await context.newPage()
-  page.on('console', (m) => complaints.push(`${m.type()}: ${m.text()}`))
-  page.on('pageerror', (e) => complaints.push(e.message))
-  if (url) await page.goto(url)
-  return page
-}
 
 const at = (page) => page.evaluate(() => ({ tag: document.activeElement.tagName, id: document.activeElement.id, text: document.activeElement.textContent }))
 
-// step waits for the heading of a step and holds what must be true of each: where the focus is, no sideways scrolling,
-// nothing that axe objects to, in light and in dark.
+// step waits for the heading of a step and holds where the focus is, besides what must be true of each state.
 async function step(page, heading) {
-  await page.getByRole('heading', { level: 1, name: heading, exact: true }).waitFor()
+  await headed(page, heading)
   const focus = await at(page)
   holds(`${heading}: the focus is at the heading`, focus.tag === 'H1' && focus.text === heading, focus)
   await looks(page, heading)
-}
-
-async function looks(page, name) {
-  await narrow(page, name)
-  for (const colorScheme of ['light', 'dark']) {
-    await page.emulateMedia({ colorScheme })
-    await page.evaluate(axe)
-    const { violations, passes } = await page.evaluate(() => globalThis.axe.run(document))
-    holds(`${name}: axe finds nothing, ${colorScheme}`, violations.length === 0 && passes.length > 5,
-      ...violations.map((v) => `${v.id}: ${v.help}: ${v.nodes.map((n) => n.html).join(' ')}`))
-    if (shots) await page.screenshot({ path: `${shots}/${name.replace(/\W+/g, '-')}-${colorScheme}.png`, fullPage: true })
-  }
-}
-
-async function narrow(page, name) {
-  const widths = await page.evaluate(() => [document.documentElement.scrollWidth, document.documentElement.clientWidth])
-  holds(`${name}: nothing to scroll sideways at 390 px`, widths[0] <= widths[1] && widths[1] === 390, widths)
 }
 
 // typed fills a form with the keyboard alone: a value for each input, from the heading on, and Enter.
@@ -81,10 +40,9 @@ async function refused(page, id, text) {
   holds(`refused beside its input, which has the focus: ${text}`, told.includes(text), told)
 }
 
-try {
+await browse('setup', { executablePath, hosts: [`MAP ${lanName} ${new URL(printed).hostname}`] }, async () => {
   const plain = await open(link.href, { javaScriptEnabled: false })
   holds('without JavaScript the page says what to do instead', (await plain.locator('body').innerText()).includes('weir admin create you@example.org'))
-  await narrow(plain, 'Without JavaScript')
   await step(await open(link.href.split('#')[0]), 'This link is not whole')
 
   const early = await open('')
@@ -103,6 +61,9 @@ try {
   holds('the page is no secure context: plain http on a name of the LAN', await page.evaluate(() => !isSecureContext && location.hostname === 'gateway.lan'))
 
   await step(page, 'Make the first administrator')
+  holds('it warns that it is not encrypted', (await page.locator('#plain').innerText()).includes('weir cert'))
+  holds('its footer has the version and a link to the documentation', /^Weir \S+ · Documentation$/.test(await page.locator('footer').innerText()),
+    await page.locator('footer').innerText())
   await typed(page, null)
   await refused(page, 'email', 'Must be an email address')
   await looks(page, 'Errors')
@@ -128,8 +89,9 @@ try {
   await step(page, 'Send the first reading')
   const commands = await page.locator('#snippets pre').allTextContents()
   const curl = commands.find((c) => c.startsWith('curl '))
-  holds('the commands of mosquitto_pub and curl and a program in Go are shown', commands.length === 3 && curl &&
-    commands.some((c) => c.startsWith('mosquitto_pub ')) && commands.some((c) => c.startsWith('package main')), commands)
+  holds('the commands of mosquitto_pub and curl are shown, programs in Python and Go are folded', commands.length === 4 && curl &&
+    commands.some((c) => c.startsWith('mosquitto_pub ')) && await page.locator('#snippets details:not([open]) pre').count() === 2 &&
+    commands.some((c) => c.includes('import paho.mqtt.client')) && commands.some((c) => c.startsWith('package main')), commands)
   await page.getByRole('button', { name: 'Copy the command for curl' }).click()
   await page.waitForFunction(() => document.getElementById('status').textContent !== '')
   const marked = await page.evaluate(() => [document.getElementById('status').textContent, getSelection().toString()])
@@ -148,6 +110,42 @@ try {
   await page.locator('#arrival.good').waitFor()
   holds('after a reload the page goes on, and names the command for another token',
     (await page.locator('#rotate').textContent()) === 'weir device rotate sud-werk-co device-1' && (await page.locator('#snippets pre').count()) === 0)
+
+  await page.locator('#test-metric').fill('')
+  await page.getByRole('button', { name: 'Send a test reading' }).click()
+  await refused(page, 'test-metric', 'Must have a name')
+  await page.locator('#test-metric').fill('rpm')
+  await page.locator('#test-value').fill('-7.5')
+  await page.locator('#test-value').press('Enter')
+  await page.waitForFunction(() => document.getElementById('arrival').textContent.includes('rpm = -7.5'))
+  holds('a test reading of another metric appears by itself', true)
+  await page.getByRole('button', { name: 'Make a rule that watches it' }).click()
+  await step(page, 'Make a rule')
+  await page.locator('#rule-metric').selectOption('rpm')
+  await page.locator('#rule-op').selectOption('lt')
+  holds('the threshold is proposed on the far side of the value', await page.locator('#rule-threshold').inputValue() === '-8.5', await page.locator('#rule-threshold').inputValue())
+  await page.locator('#rule-threshold').fill('')
+  await page.locator('#rule-threshold').press('Enter')
+  await refused(page, 'rule-threshold', 'Must be a number')
+  await page.locator('#rule-threshold').fill('-10')
+  await page.locator('#rule-threshold').press('Enter')
+  await step(page, 'See the rule fire')
+  await page.reload()
+  await step(page, 'See the rule fire')
+  await page.locator('#fire-value').fill('-9')
+  await page.locator('#fire-value').press('Enter')
+  await page.getByRole('button', { name: 'Change the rule' }).click()
+  await headed(page, 'Make a rule')
+  await page.locator('#rule-metric').selectOption('rpm')
+  await page.locator('#rule-op').selectOption('lt')
+  await page.locator('#rule-threshold').fill('-20')
+  await page.locator('#rule-threshold').press('Enter')
+  await headed(page, 'See the rule fire')
+  holds('a reading that does not meet the condition fires nothing', (await page.locator('#fired').textContent()) === 'Nothing yet.')
+  await page.locator('#fire-value').fill('-21')
+  await page.locator('#fire-value').press('Enter')
+  await page.locator('#fired.good').waitFor()
+  holds('after a reload and a change of the rule it fires', (await page.locator('#fired').textContent()).includes('FIRING rpm-lt raised (major): rpm = -21 on device-1'))
   await page.getByRole('link', { name: 'To the start page' }).click()
   await page.getByRole('heading', { level: 2, name: 'Signed in', exact: true }).waitFor()
   holds('the setup ends signed in on the start page', (await page.locator('main').innerText()).includes('you@example.org, administrator of this instance'))
@@ -169,19 +167,8 @@ try {
   await looks(again, 'Set up')
   quiet()
 
-  const hosts = [...new Set(requests.map((r) => new URL(r.url()).host))]
-  holds(`${requests.length} requests, and not one to another host`, hosts.length === 1 && hosts[0] === link.host, hosts)
+  ownHost(link.host)
   const heads = await Promise.all(requests.map((r) => r.allHeaders().catch(() => ({}))))
   holds('the link stands in no address and no header of a request',
     !requests.some((r) => r.url().split('#')[0].includes(secret)) && !heads.some((h) => JSON.stringify(h).includes(secret)))
-} catch (err) {
-  process.stdout.write(`FAIL ${err.message}\n`)
-  process.exitCode = 1
-} finally {
-  await browser.close()
-}
-
-// quiet holds that the browser has said nothing: no error of the policy, none of a script.
-function quiet() {
-  holds('the console is empty: nothing was blocked, nothing failed', complaints.length === 0, complaints)
-}
+})

@@ -53,6 +53,7 @@ type EntryTime struct {
 // Reading is one metric value. Readings of one entry share Entry and Time and are one sample to the rules.
 type Reading struct {
 	Entry  uint16
+	Mark   RangeMark // given when the record is applied; not part of a record
 	Metric string
 	Value  float64
 	Time   EntryTime

@@ -61,6 +61,19 @@ type MetricView struct {
 	Min      *float64 `json:"min,omitempty"`
 	Max      *float64 `json:"max,omitempty"`
 	Enum     []string `json:"enum,omitempty"`
+	// OutOfRange is OutOfRangeFlag, OutOfRangeClamp or, for OutOfRangeRefuse, "".
+	OutOfRange string `json:"outOfRange,omitempty"`
+}
+
+// Outside reports whether a value is outside the metric's range, and the bound that it exceeds.
+func (v *MetricView) Outside(value float64) (bound float64, outside bool) {
+	switch {
+	case v.Min != nil && value < *v.Min:
+		return *v.Min, true
+	case v.Max != nil && value > *v.Max:
+		return *v.Max, true
+	}
+	return 0, false
 }
 
 // RuleView is an enabled detection rule of a published version.

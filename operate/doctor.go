@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/config"
+	"weir/gql"
 	"weir/health"
 	"weir/ingest"
 	"weir/internal/build"
@@ -73,7 +74,7 @@ func (o *Operator) checks(m health.Machine, q DoctorQuery) []health.Check {
 		health.PortsAnswer(listeners.opened()),
 		names(cfg, listeners),
 		health.Exposure(listeners.configured()),
-	}, openTopicsChecks(listeners), o.certificateChecks(m.Now), []health.Check{
+	}, openTopicsChecks(listeners), o.openTopicsTenantChecks(), devToolsChecks(o.deps.Getenv), o.certificateChecks(m.Now), []health.Check{
 		health.DeviceAuth(string(cfg.Auth.DeviceAuth)),
 		{ID: "sign-in", Look: func(context.Context) health.Finding {
 			return signIn(o.deps.Auth.HasSuperuser(), o.deps.Auth.HasIdentity(), dir)
@@ -294,6 +295,17 @@ func ceilings(ctx context.Context, l *ingest.Ledger, now time.Time) health.Findi
 		"turned away in the last hours for the ceiling: %s", strings.Join(text, ", "))
 }
 
+// openTopicsTenantChecks say that broker.open_topics_tenant names no tenant: then no client gets in.
+func (o *Operator) openTopicsTenantChecks() []health.Check {
+	b := o.deps.Effective().Broker
+	if b.OpenTopics == "" || b.OpenTopicsTenant == "" || o.deps.Govern.Known(b.OpenTopicsTenant) {
+		return nil
+	}
+	return []health.Check{{ID: "open-topics-tenant", Look: func(context.Context) health.Finding {
+		return health.Warn("name a tenant of weir tenant list, or make it", "broker.open_topics_tenant: there is no tenant %q, so no client gets in", b.OpenTopicsTenant)
+	}}}
+}
+
 // openTopicsChecks say that there are open topics; where there are none nothing is to be said.
 func openTopicsChecks(ls Listeners) []health.Check {
 	address := ls.named(OpenListener).Configured
@@ -303,6 +315,16 @@ func openTopicsChecks(ls Listeners) []health.Check {
 	return []health.Check{{ID: "open-topics", Look: func(context.Context) health.Finding {
 		return health.Warn("leave broker.open_topics out unless a bridge, local nodes or a conformance suite need it",
 			"%s serves general publish and subscribe: nothing published there is stored", address)
+	}}}
+}
+
+// devToolsChecks say that the developer tools are on; where they are off nothing is to be said.
+func devToolsChecks(getenv func(string) string) []health.Check {
+	if !gql.DevTools(getenv) {
+		return nil
+	}
+	return []health.Check{{ID: "dev-tools", Look: func(context.Context) health.Finding {
+		return health.Warn("leave "+gql.DevToolsVariable+" out except on a development instance", "introspection and the explorer of the API are open to every client")
 	}}}
 }
 

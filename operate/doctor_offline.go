@@ -146,7 +146,7 @@ func (s *atRest) checks(m health.Machine) []health.Check {
 		health.PortsFree(listeners.configured()),
 		names(s.cfg, listeners),
 		health.Exposure(listeners.configured()),
-	}, openTopicsChecks(listeners), restingCertificate(s.cfg, m.Now), []health.Check{
+	}, openTopicsChecks(listeners), devToolsChecks(s.getenv), restingCertificate(s.cfg, m.Now), []health.Check{
 		health.DeviceAuth(string(s.cfg.Auth.DeviceAuth)),
 		stored("sign-in", s.signIn),
 		current("ledger", s.ledger),

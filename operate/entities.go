@@ -61,6 +61,9 @@ type GraphQLResponse struct {
 			Reason string     `json:"reason"`
 		} `json:"extensions"`
 	} `json:"errors,omitempty"`
+	Extensions struct {
+		Hints []string `json:"hints,omitempty"`
+	} `json:"extensions,omitzero"`
 }
 
 // Err is the first refusal of the answer, nil when there is none.

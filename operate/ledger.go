@@ -34,6 +34,8 @@ type LedgerEntry struct {
 	Outcomes  map[string]int64 `json:"outcomes"`
 	Reasons   []ReasonCount    `json:"reasons,omitempty"`
 	Readings  int64            `json:"readings"`
+	// OutOfRange is how many of the readings were outside the range of their metric and have a mark.
+	OutOfRange int64 `json:"outOfRange,omitempty"`
 	// Missing is by how many messages the hour does not balance, 0 when it does.
 	Missing int64 `json:"missing"`
 }
@@ -80,15 +82,18 @@ func (e *Entities) knownTenant(tenant *string) error {
 
 func ledgerEntry(l *ingest.LedgerLine) LedgerEntry {
 	e := LedgerEntry{Hour: time.Unix(l.Hour*3600, 0).UTC(), Tenant: l.Tenant, Transport: l.Transport, Received: l.Received.Messages,
-		Outcomes: map[string]int64{}, Readings: l.Readings(), Missing: l.Missing()}
+		Outcomes: map[string]int64{}, Readings: l.Readings(), OutOfRange: l.OutOfRange, Missing: l.Missing()}
 	for h, c := range l.Outcomes {
-		e.Outcomes[string(h)] = c.Messages
+		e.Outcomes[outcomeName(h)] = c.Messages
 	}
 	for _, r := range l.Reasons {
-		e.Reasons = append(e.Reasons, ReasonCount{Outcome: string(r.Outcome), Reason: r.Reason, Count: r.Count.Messages})
+		e.Reasons = append(e.Reasons, ReasonCount{Outcome: outcomeName(r.Outcome), Reason: r.Reason, Count: r.Count.Messages})
 	}
 	return e
 }
+
+// outcomeName is the name of an outcome in answers, as it is in options: with a hyphen, not with a blank.
+func outcomeName(o store.Outcome) string { return strings.ReplaceAll(string(o), " ", "-") }
 
 // DeadLetterQuery narrows a list of dead letters.
 type DeadLetterQuery struct {
@@ -102,7 +107,7 @@ type DeadLetterQuery struct {
 // DeadLetter is one as the command line shows it.
 type DeadLetter struct {
 	ID       int64     `json:"id"`
-	Occurred time.Time `json:"occurred"`
+	Occurred time.Time `json:"occurredTime"`
 	Tenant   string    `json:"tenant"`
 	Kind     string    `json:"kind"`
 	Reason   string    `json:"reason"`
@@ -115,12 +120,12 @@ type DeadLetter struct {
 	Refused bool `json:"refused,omitempty"`
 }
 
-// maxDeadLetters is the maximum of dead letters in one list.
-const maxDeadLetters = 1000
+// MaxDeadLetters is the maximum of dead letters in one list.
+const MaxDeadLetters = 1000
 
 func (e *Entities) deadLetters(ctx context.Context, q DeadLetterQuery) ([]DeadLetter, error) {
-	if q.Limit < 1 || q.Limit > maxDeadLetters {
-		return nil, model.Invalid("limit", "must lie in 1..%d", maxDeadLetters)
+	if q.Limit < 1 || q.Limit > MaxDeadLetters {
+		return nil, model.Invalid("limit", "must lie in 1..%d", MaxDeadLetters)
 	}
 	out := []DeadLetter{}
 	err := e.Store.Read(ctx, func(tx store.Tx) error {
@@ -174,5 +179,12 @@ func (o *Operator) trace(ctx context.Context, q trace.Query) (*trace.Report, err
 	limits := o.deps.Effective().Ingest
 	t := trace.Tracer{Store: o.deps.Store, Log: o.deps.Spool, Readings: o.deps.Series, Ledger: o.deps.Applier.Ledger(), Applied: o.deps.Applier.Applied,
 		MaxAge: limits.MaxAge, MaxFutureSkew: limits.MaxFutureSkew, TransportOf: o.deps.Wiring.TransportOf}
-	return t.Trace(ctx, q, d.TenantID, d.ID)
+	r, err := t.Trace(ctx, q, d.TenantID, d.ID)
+	if err != nil {
+		return nil, err
+	}
+	for i := range r.Messages {
+		r.Messages[i].Outcome = outcomeName(store.Outcome(r.Messages[i].Outcome))
+	}
+	return r, nil
 }

@@ -10,44 +10,52 @@ import (
 
 // Snippet is a command or a program that sends a device's first reading, as a person would type it.
 type Snippet struct {
-	Title    string `json:"title"`    // what it needs: mosquitto_pub, curl, Go
-	Language string `json:"language"` // what it is written in: sh or go
+	Title    string `json:"title"`    // what it needs: mosquitto_pub, curl, Python, Go
+	Language string `json:"language"` // what it is written in: sh, python or go
 	Text     string `json:"text"`     // may hold several lines
 }
 
+// firstReading is the flat body that all of them send.
+const firstReading = `{"temp": 21.5}`
+
 // FirstReading returns the ways in which a device can send its first reading, by every listener that is open: over TLS where
 // its certificate is for the host in the command. host stands for a listener on every interface; "" is this machine.
-func FirstReading(d *DeviceAdded, host string) []Snippet {
-	var all []Snippet
+func FirstReading(d *DeviceAdded, host string) (all []Snippet) {
 	secure := d.Secure
 	if secure == nil {
 		secure = &SecureListeners{}
 	}
+	python := ""
 	if h, port, tls := secure.choose(d.MQTT, secure.MQTT, host); port != "" {
-		trust := ""
-		switch {
-		case tls && secure.CAFile == "":
-			trust = " --tls-use-os-certs"
-		case tls:
-			trust = " --cafile " + quoted(secure.CAFile)
+		trust, trusts := "", ""
+		if tls && secure.CAFile == "" {
+			trust, trusts = " --tls-use-os-certs", "client.tls_set()\n"
+		} else if tls {
+			trust, trusts = " --cafile "+quoted(secure.CAFile), fmt.Sprintf("client.tls_set(%q)\n", secure.CAFile)
 		}
-		all = append(all, Snippet{"mosquitto_pub", "sh", strings.Join([]string{
-			fmt.Sprintf("mosquitto_pub -h %s -p %s%s -q 1 -i %s:%s:%s -u '%s:%s' \\", h, port, trust, d.Instance, d.Tenant, d.Token, d.Tenant, d.Secret),
-			fmt.Sprintf("  -t %s/%s/devices/%s/events \\", d.Instance, d.Tenant, d.Token),
-			fmt.Sprintf("  -m '%s'", firstReading(""))}, "\n")})
+		topic := fmt.Sprintf("%s/%s/devices/%s/telemetry", d.Instance, d.Tenant, d.Token)
+		all = append(all, Snippet{"mosquitto_pub", "sh", fmt.Sprintf("mosquitto_pub -h %s -p %s%s -q 1 -V 5 -u '%s:%s' \\\n  -t %s -m '%s'",
+			h, port, trust, d.Tenant, d.Secret, topic, firstReading)})
+		python = fmt.Sprintf(pythonProgram, d.Tenant, d.Secret, trusts, h, port, topic, firstReading)
 	}
+	golang := ""
 	if h, port, tls := secure.choose(d.Ingest, secure.Ingest, host); port != "" {
-		url, trust := fmt.Sprintf("http://%s/%s/%s/events", net.JoinHostPort(h, port), d.Instance, d.Tenant), ""
+		scheme, trust := "http", ""
 		if tls {
-			url = "https" + strings.TrimPrefix(url, "http")
+			scheme = "https"
 			if secure.CAFile != "" {
 				trust = " --cacert " + quoted(secure.CAFile)
 			}
 		}
-		event := firstReading(fmt.Sprintf(`"credentialType":"ACCESS_TOKEN","credentialId":%q,`, d.Secret))
-		all = append(all, Snippet{"curl", "sh", fmt.Sprintf("curl -i%s %s \\\n  -d '%s'", trust, url, event)})
-		if trust == "" { // the program trusts whom its system does
-			all = append(all, Snippet{"Go", "go", fmt.Sprintf(goProgram, event, url)})
+		url := fmt.Sprintf("%s://%s/%s/%s/devices/%s/telemetry", scheme, net.JoinHostPort(h, port), d.Instance, d.Tenant, d.Token)
+		all = append(all, Snippet{"curl", "sh", fmt.Sprintf("curl -i%s %s \\\n  -H 'Authorization: Bearer %s' -d '%s'", trust, url, d.Secret, firstReading)})
+		if trust == "" { // the program trusts what its system does
+			golang = fmt.Sprintf(goProgram, firstReading, url, "Bearer "+d.Secret)
+		}
+	}
+	for _, s := range []Snippet{{"Python", "python", python}, {"Go", "go", golang}} {
+		if s.Text != "" {
+			all = append(all, s)
 		}
 	}
 	return all
@@ -97,7 +105,22 @@ func quoted(path string) string {
 	return path
 }
 
-// goProgram sends an event to a URL. It needs no module.
+// pythonProgram publishes a reading. It needs paho-mqtt, 2.0 or later.
+const pythonProgram = `# needs: pip install paho-mqtt
+import paho.mqtt.client as mqtt
+
+client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5)
+client.username_pw_set("%s:%s")
+%sclient.on_connect = lambda client, data, flags, reason, properties: print("CONNACK", reason)
+client.on_publish = lambda client, data, mid, reason, properties: print("PUBACK", reason)
+client.connect("%s", %s)
+client.loop_start()
+client.publish("%s", '%s', qos=1).wait_for_publish(10)
+client.disconnect()
+client.loop_stop()
+`
+
+// goProgram posts a reading to a URL. It needs no module.
 const goProgram = `package main
 
 import (
@@ -108,8 +131,13 @@ import (
 )
 
 func main() {
-	const event = ` + "`%s`" + `
-	resp, err := http.Post(%q, "application/json", strings.NewReader(event))
+	const reading = ` + "`%s`" + `
+	r, err := http.NewRequest("POST", %q, strings.NewReader(reading))
+	if err != nil {
+		log.Fatal(err)
+	}
+	r.Header.Set("Authorization", %q)
+	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -125,10 +153,6 @@ func main() {
 func IngestURL(addr, host, instance, tenant string) string {
 	h, port := reachable(addr, host)
 	return fmt.Sprintf("http://%s/%s/%s/events", net.JoinHostPort(h, port), instance, tenant)
-}
-
-func firstReading(credential string) string {
-	return `{` + credential + `"eventType":"Measurement","payload":{"entries":[{"measurements":{"temp":"21.5"}}]}}`
 }
 
 // reachable is an address at which a listener can be reached: host, or this machine, where it listens on every interface.

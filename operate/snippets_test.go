@@ -35,7 +35,7 @@ func TestAFirstReadingHasACommandForEveryOpenDoor(t *testing.T) {
 		}
 		return all
 	}
-	if got := titles(); got != "mosquitto_pub/sh curl/sh Go/go " {
+	if got := titles(); got != "mosquitto_pub/sh curl/sh Python/python Go/go " {
 		t.Errorf("with both transports %q", got)
 	}
 	d.MQTT = ""
@@ -56,14 +56,15 @@ func TestAFirstReadingTakesTheDoorThatItsHostCanTrust(t *testing.T) {
 		secure     *SecureListeners
 		host       string
 		mqtt, http string
+		python     string
 	}{
-		{"no TLS", true, nil, "gw.lan", "-h gw.lan -p 1883 -q", "curl -i http://gw.lan:8081/"},
+		{"no TLS", true, nil, "gw.lan", "-h gw.lan -p 1883 -q", "curl -i http://gw.lan:8081/", `client.connect("gw.lan", 1883)`},
 		{"for the host, of a CA of their own", true, &SecureListeners{Names: []string{"gw.lan"}, CAFile: "/etc/weir/my ca.pem"}, "gw.lan",
-			"-h gw.lan -p 8883 --cafile '/etc/weir/my ca.pem' -q", "curl -i --cacert '/etc/weir/my ca.pem' https://gw.lan:8444/"},
-		{"for the host, of a CA that all know", true, &SecureListeners{Names: []string{"*.lan"}}, "gw.lan", "-h gw.lan -p 8883 --tls-use-os-certs -q", "curl -i https://gw.lan:8444/"},
-		{"for another host", true, &SecureListeners{Names: []string{"weir.example.org"}}, "gw.lan", "-h gw.lan -p 1883 -q", "curl -i http://gw.lan:8081/"},
-		{"for another host, and nothing else open", false, &SecureListeners{Names: []string{"weir.example.org"}}, "", "-h weir.example.org -p 8883 --tls", "curl -i https://weir.example.org:8444/"},
-		{"for localhost", true, &SecureListeners{Names: []string{"localhost"}, CAFile: "ca.pem"}, "", "-h localhost -p 8883 --cafile ca.pem -q", "curl -i --cacert ca.pem https://localhost:8444/"},
+			"-h gw.lan -p 8883 --cafile '/etc/weir/my ca.pem' -q", "curl -i --cacert '/etc/weir/my ca.pem' https://gw.lan:8444/", `client.tls_set("/etc/weir/my ca.pem")`},
+		{"for the host, of a CA that all know", true, &SecureListeners{Names: []string{"*.lan"}}, "gw.lan", "-h gw.lan -p 8883 --tls-use-os-certs -q", "curl -i https://gw.lan:8444/", "client.tls_set()\n"},
+		{"for another host", true, &SecureListeners{Names: []string{"weir.example.org"}}, "gw.lan", "-h gw.lan -p 1883 -q", "curl -i http://gw.lan:8081/", `client.connect("gw.lan", 1883)`},
+		{"for another host, and nothing else open", false, &SecureListeners{Names: []string{"weir.example.org"}}, "", "-h weir.example.org -p 8883 --tls", "curl -i https://weir.example.org:8444/", `client.connect("weir.example.org", 8883)`},
+		{"for localhost", true, &SecureListeners{Names: []string{"localhost"}, CAFile: "ca.pem"}, "", "-h localhost -p 8883 --cafile ca.pem -q", "curl -i --cacert ca.pem https://localhost:8444/", `client.tls_set("ca.pem")`},
 	} {
 		d := &DeviceAdded{Tenant: "acme", Token: "boiler-1", Secret: "s3cret", Entrances: Entrances{Instance: "weir", Secure: c.secure}}
 		if c.plain {
@@ -73,10 +74,13 @@ func TestAFirstReadingTakesTheDoorThatItsHostCanTrust(t *testing.T) {
 			c.secure.MQTT, c.secure.Ingest = ":8883", ":8444"
 		}
 		all := FirstReading(d, c.host)
-		if !strings.Contains(all[0].Text, c.mqtt) || !strings.Contains(all[1].Text, c.http) {
-			t.Errorf("%s:\n%s\n%s", c.name, all[0].Text, all[1].Text)
+		if !strings.Contains(all[0].Text, c.mqtt) || !strings.Contains(all[1].Text, c.http) || !strings.Contains(all[2].Text, c.python) {
+			t.Errorf("%s:\n%s\n%s\n%s", c.name, all[0].Text, all[1].Text, all[2].Text)
 		}
-		if inGo := len(all) == 3; inGo == strings.Contains(all[1].Text, "--cacert") {
+		if strings.Contains(all[2].Text, "tls_set") != strings.Contains(all[0].Text, "-p 8883") {
+			t.Errorf("%s: TLS in one of these only:\n%s\n%s", c.name, all[0].Text, all[2].Text)
+		}
+		if inGo := all[len(all)-1].Title == "Go"; inGo == strings.Contains(all[1].Text, "--cacert") {
 			t.Errorf("%s: a program in Go: %v", c.name, inGo)
 		}
 	}
@@ -88,7 +92,7 @@ func TestTheGoProgramOfAFirstReadingRunsAsItIs(t *testing.T) {
 	statuses, posted := make(chan int, 1), make(chan string, 1)
 	ingest := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body) // a short body is seen below
-		posted <- r.Method + " " + r.URL.Path + " " + string(body)
+		posted <- r.Method + " " + r.URL.Path + " " + r.Header.Get("Authorization") + " " + string(body)
 		w.WriteHeader(<-statuses)
 	}))
 	defer ingest.Close()
@@ -119,7 +123,7 @@ func TestTheGoProgramOfAFirstReadingRunsAsItIs(t *testing.T) {
 	if out, err := run(http.StatusAccepted); err != nil || !strings.Contains(out, "202 Accepted") {
 		t.Errorf("%v: %s", err, out)
 	}
-	want := `POST /weir/acme/events {"credentialType":"ACCESS_TOKEN","credentialId":"s3cret","eventType":"Measurement","payload":{"entries":[{"measurements":{"temp":"21.5"}}]}}`
+	want := `POST /weir/acme/devices/boiler-1/telemetry Bearer s3cret {"temp": 21.5}`
 	select {
 	case got := <-posted:
 		if got != want {

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"time"
 
+	"weir/gql"
 	"weir/health"
 	"weir/internal/memory"
 	"weir/model"
@@ -20,6 +21,7 @@ type Status struct {
 	StartedAt   time.Time `json:"startedAt"`
 	Ready       bool      `json:"ready"`
 	Listeners   Listeners `json:"listeners"`
+	DevTools    bool      `json:"devTools,omitempty"` // introspection and the explorer of the API are open
 	Connections int       `json:"connections"`
 	// MaxConnections is how many there may be: broker.max_connections, or fewer where memory or the open files that the
 	// system allows (MaxOpenFiles, 0: no limit) do not suffice; 0: the broker does not listen.
@@ -98,6 +100,7 @@ func (o *Operator) status(ctx context.Context, _ None) (*Status, error) {
 		Log: LogStatus{First: log.First, Last: log.Last, Applied: o.deps.Applier.Applied(), Bytes: log.Bytes, MaxBytes: log.MaxBytes,
 			DiskBytes: log.DiskBytes, Refusing: o.deps.Gauge.Refusing()}}
 	s.MaxOpenFiles = o.deps.Files
+	s.DevTools = gql.DevTools(o.deps.Getenv)
 	s.LastStop = o.deps.LastStop
 	if db.Err != nil {
 		s.Damaged = db.Err.Error()

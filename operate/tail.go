@@ -28,7 +28,7 @@ type Sightings struct {
 
 // Seen is a message that has ended. Of one whose sender is unauthenticated it shows neither values nor ids.
 type Seen struct {
-	Time       time.Time `json:"time"`   // when it was received
+	Time       time.Time `json:"receivedTime"`
 	Tenant     string    `json:"tenant"` // "" for unauthenticated senders and unknown tenants
 	Named      string    `json:"namedTenant,omitempty"`
 	Transport  string    `json:"transport"`
@@ -48,9 +48,12 @@ type Seen struct {
 	AltID  string     `json:"altId,omitempty"`
 	// Firings are the first few rules that it made fire.
 	Firings []SeenFiring `json:"firings,omitempty"`
-	Bytes   int          `json:"bytes"`
-	Offset  uint64       `json:"offset,omitempty"` // in the log; 0: it did not enter it
-	DelayMS float64      `json:"delayMs"`          // from the receipt to the end
+	// OutOfRange is how many of its stored readings were outside their range, Marked the first few of them.
+	OutOfRange int          `json:"outOfRange,omitempty"`
+	Marked     []SeenMarked `json:"marked,omitempty"`
+	Bytes      int          `json:"bytes"`
+	Offset     uint64       `json:"offset,omitempty"` // in the log; 0: it did not enter it
+	DelayMS    float64      `json:"delayMs"`          // from the receipt to the end
 }
 
 // SeenFiring is a rule that a message made fire.
@@ -58,6 +61,13 @@ type SeenFiring struct {
 	Rule     string `json:"rule"`
 	Edge     string `json:"edge"` // raised or resolved
 	Severity string `json:"severity,omitempty"`
+}
+
+// SeenMarked is a stored reading that was outside its range.
+type SeenMarked struct {
+	Metric string  `json:"name"`
+	Mark   string  `json:"mark"`   // FLAGGED or CLAMPED
+	Stored float64 `json:"stored"` // the bound, for CLAMPED
 }
 
 // tailPace is how often a tail shows what has gathered: with the buffer of a watcher it bounds what a tail may cost.
@@ -115,13 +125,17 @@ func (s *tailSource) Next(ctx context.Context) (*Sightings, error) {
 
 func seenOf(s *ingest.Sighting, maxSkew time.Duration) Seen {
 	m := Seen{Time: s.Received.Time(), Tenant: s.Tenant, Transport: s.Transport, Source: s.Source, Device: s.Device, Connection: s.Connection,
-		Outcome: string(s.Outcome), Reason: string(s.Reason), Why: s.Why, EventType: s.Type, Values: s.Values, Readings: s.Readings, AltID: s.AltID,
+		Outcome: outcomeName(s.Outcome), Reason: string(s.Reason), Why: s.Why, EventType: s.Type, Values: s.Values, Readings: s.Readings, AltID: s.AltID,
 		Bytes: int(s.Bytes), Offset: uint64(s.Offset), DelayMS: float64((s.Ended-s.Received)/1000) / 1000}
 	if s.Named != s.Tenant {
 		m.Named = s.Named
 	}
 	for _, f := range s.Fired {
 		m.Firings = append(m.Firings, SeenFiring{f.Rule, f.Signal.String(), f.Severity})
+	}
+	m.OutOfRange = s.OutOfRange
+	for _, r := range s.Marked {
+		m.Marked = append(m.Marked, SeenMarked{r.Metric, r.Mark.String(), r.Stored})
 	}
 	if s.Occurred != 0 {
 		m.Occurred = new(s.Occurred.Time())

@@ -14,12 +14,15 @@ prepare() {
   install_tool shellcheck shellcheck
   install_tool curl curl
   install_tool jq jq
+  install_tool chromium chromium
+  install_tool npm npm
   [ -x /bin/busybox ] && ! ldd /bin/busybox >/dev/null 2>&1 || missing+=(busybox-static)
   [ -f /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)
   if [ ${#missing[@]} -gt 0 ]; then
     apt-get update -q >/dev/null
     DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "${missing[@]}" >/dev/null
   fi
+  install_modules
   umask 022
   work=$(mktemp -d "${TMPDIR:-/tmp}/weir-packages.XXXXXX")
   root=$work/root

@@ -1,13 +1,17 @@
 package registry
 
 import (
+	"context"
+	"math"
+	"slices"
+	"strconv"
 	"weir/model"
 	"weir/store"
 	"weir/store/entity"
 )
 
-// MetricDefinition declares a metric of a profile: readings of its key get unit and data type stamped, and values outside
-// of what it allows are refused. A profile declares a key once.
+// MetricDefinition declares a metric of a profile: readings of its key get unit and data type stamped, and values that
+// it does not allow are refused, those outside its range as OutOfRange says. A profile declares a key once.
 type MetricDefinition struct {
 	store.Row
 	Token       string   `store:"token,token" gql:"token"`
@@ -19,6 +23,7 @@ type MetricDefinition struct {
 	Unit        *string  `store:"unit,clear,max=128" gql:"unit"`
 	MinValue    *float64 `store:"min_value,clear" gql:"minValue"`
 	MaxValue    *float64 `store:"max_value,clear" gql:"maxValue"`
+	OutOfRange  string   `store:"out_of_range,required,oneof=REFUSE|FLAG|CLAMP" gql:"outOfRange"`
 	Enum        *string  `store:"enum,clear,json,max=16384" gql:"enum"`
 	Descriptor  *string  `store:"descriptor,clear,max=16384" gql:"descriptor"`
 	Metadata    *string  `store:"metadata,clear,json,max=65536" gql:"metadata"`
@@ -28,7 +33,7 @@ func (r *Registry) metricDefinitions() *entity.Kind[MetricDefinition] {
 	return entity.New(r.base(), entity.Desc[MetricDefinition]{
 		Kind: "metric definition", Type: "MetricDefinition", Plural: "metricDefinitions", Area: area, Table: "metric_definitions",
 		Read: mayRead, Write: mayWrite,
-		Valid: (*MetricDefinition).check,
+		Prepare: refuseOutOfRange, Valid: (*MetricDefinition).check,
 		Check: func(tx store.Tx, m *MetricDefinition, changed store.Changed) error {
 			if !changed.Has("profile_id") {
 				return nil
@@ -38,13 +43,42 @@ func (r *Registry) metricDefinitions() *entity.Kind[MetricDefinition] {
 	})
 }
 
+// refuseOutOfRange lets a new definition refuse where the caller says nothing else.
+func refuseOutOfRange(_ context.Context, _ *model.Principal, _ string, p store.Patch, create bool) error {
+	if _, named := p["outOfRange"]; create && !named {
+		p["outOfRange"] = model.OutOfRangeRefuse
+	}
+	return nil
+}
+
 // check holds the fields against each other.
 func (m *MetricDefinition) check() error {
 	if m.MinValue != nil && m.MaxValue != nil && *m.MinValue > *m.MaxValue {
 		return model.Invalid("minValue", "%v is above maxValue %v", *m.MinValue, *m.MaxValue)
 	}
-	_, err := m.allowed()
-	return err
+	allowed, err := m.allowed()
+	if err != nil || m.OutOfRange != model.OutOfRangeClamp {
+		return err
+	}
+	if err := m.clampable("minValue", m.MinValue, allowed); err != nil {
+		return err
+	}
+	return m.clampable("maxValue", m.MaxValue, allowed)
+}
+
+// clampable refuses a bound that could not be stored in place of a value.
+func (m *MetricDefinition) clampable(name string, bound *float64, allowed []string) error {
+	isBound := func(s string) bool { v, err := strconv.ParseFloat(s, 64); return err == nil && v == *bound }
+	switch {
+	case bound == nil, m.DataType == "STRING": // no measurement is stored
+	case m.DataType == "INT" && *bound != math.Trunc(*bound):
+		return model.Invalid(name, "%v is no whole number: outOfRange CLAMP would store it as a value of the type INT", *bound)
+	case m.DataType == "BOOLEAN" && *bound != 0 && *bound != 1:
+		return model.Invalid(name, "%v is neither 0 nor 1: outOfRange CLAMP would store it as a value of the type BOOLEAN", *bound)
+	case len(allowed) > 0 && !slices.ContainsFunc(allowed, isBound):
+		return model.Invalid(name, "%v is not in enum: outOfRange CLAMP would store it as a value", *bound)
+	}
+	return nil
 }
 
 // allowed returns the allowed strings, nil when there is no enum.
@@ -61,8 +95,12 @@ func (m *MetricDefinition) frozen() (SnapshotMetric, error) {
 	if err != nil {
 		return SnapshotMetric{}, err
 	}
+	view := model.MetricView{Key: m.MetricKey, DataType: m.DataType, Unit: text(m.Unit), Min: m.MinValue, Max: m.MaxValue, Enum: allowed}
+	if m.OutOfRange != model.OutOfRangeRefuse { // a version that refuses is as it was before the field existed
+		view.OutOfRange = m.OutOfRange
+	}
 	return SnapshotMetric{
-		MetricView: model.MetricView{Key: m.MetricKey, DataType: m.DataType, Unit: text(m.Unit), Min: m.MinValue, Max: m.MaxValue, Enum: allowed},
+		MetricView: view,
 		Token:      m.Token, Name: text(m.Name), Description: text(m.Description), Descriptor: text(m.Descriptor),
 	}, nil
 }

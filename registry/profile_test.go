@@ -3,6 +3,7 @@ package registry
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -374,4 +375,61 @@ func TestAPublishIsRefusedThatWouldHaveMoreRulesRunThanATenantMay(t *testing.T) 
 		_, err := b.Profiles.Rollback(ctx, acme, "p", 1)
 		b.refused("back to more", err, model.CodeLimitExceeded, "detection.max_rules_per_tenant")
 	})
+}
+
+// TestOutOfRangeIsFrozenAtPublish: resolution reads it of the published version, and a version that refuses is as it was before
+// the field existed.
+func TestOutOfRangeIsFrozenAtPublish(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Config{})
+	ctx := t.Context()
+	p, _, _ := b.seed()
+	b.fillDraft()
+	key := idKey(p.ID)
+	if m := must(b.Metrics.ByToken(ctx, acme, []string{"m-temp"}))(t)[0]; m.OutOfRange != model.OutOfRangeRefuse {
+		t.Errorf("a definition that says nothing has outOfRange %q", m.OutOfRange)
+	}
+	must(b.Profiles.Publish(ctx, acme, "p", nil, nil))(t)
+	b.view("publish", row(t, model.ViewProfile, key, filledView("p", 1)))
+	must(b.Metrics.Update(ctx, acme, "m-temp", store.Patch{"outOfRange": "FLAG"}))(t)
+	b.view("a change of the draft")
+	must(b.Profiles.Publish(ctx, acme, "p", nil, nil))(t)
+	flagged := filledView("p", 2)
+	flagged.Metrics[1].OutOfRange = model.OutOfRangeFlag
+	b.view("second publish", row(t, model.ViewProfile, key, flagged))
+	must(b.Profiles.Rollback(ctx, acme, "p", 1))(t)
+	b.view("rollback", row(t, model.ViewProfile, key, filledView("p", 1)))
+}
+
+// TestABoundThatClampWouldStoreIsAValueOfTheMetric: CLAMP stores a bound as a reading.
+func TestABoundThatClampWouldStoreIsAValueOfTheMetric(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Config{})
+	b.seed()
+	for i, c := range []struct {
+		refused string // field; "" for none
+		p       store.Patch
+	}{
+		{"", store.Patch{"dataType": "INT", "minValue": -1.0, "maxValue": 2.0, "outOfRange": "CLAMP"}},
+		{"minValue", store.Patch{"dataType": "INT", "minValue": -0.5, "maxValue": 2.0, "outOfRange": "CLAMP"}},
+		{"maxValue", store.Patch{"dataType": "INT", "minValue": -1.0, "maxValue": 2.5, "outOfRange": "CLAMP"}},
+		{"", store.Patch{"dataType": "INT", "minValue": -0.5, "maxValue": 2.5, "outOfRange": "FLAG"}},
+		{"", store.Patch{"dataType": "DOUBLE", "minValue": -0.5, "maxValue": 2.5, "outOfRange": "CLAMP"}},
+		{"maxValue", store.Patch{"dataType": "BOOLEAN", "maxValue": 0.5, "outOfRange": "CLAMP"}},
+		{"", store.Patch{"dataType": "BOOLEAN", "maxValue": 0.0, "outOfRange": "CLAMP"}},
+		{"maxValue", store.Patch{"dataType": "DOUBLE", "maxValue": 40.0, "enum": `["1","2"]`, "outOfRange": "CLAMP"}},
+		{"", store.Patch{"dataType": "DOUBLE", "maxValue": 40.0, "enum": `["1","4e1"]`, "outOfRange": "CLAMP"}},
+		{"outOfRange", store.Patch{"dataType": "DOUBLE", "outOfRange": "DROP"}},
+		{"outOfRange", store.Patch{"dataType": "DOUBLE", "outOfRange": nil}},
+	} {
+		token := "m-" + strconv.Itoa(i)
+		c.p["token"], c.p["deviceProfileToken"], c.p["metricKey"] = token, "p", token
+		_, err := b.Metrics.Create(t.Context(), acme, c.p)
+		if c.refused == "" && err != nil {
+			t.Errorf("%v: %v", c.p, err)
+		}
+		if refusal, ok := errors.AsType[*model.Error](err); c.refused != "" && (!ok || refusal.Field != c.refused) {
+			t.Errorf("%v: %v, want a refusal of %s", c.p, err, c.refused)
+		}
+	}
 }

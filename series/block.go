@@ -3,6 +3,7 @@ package series
 import (
 	"cmp"
 	"encoding/binary"
+	"slices"
 
 	"weir/internal/pack"
 	"weir/model"
@@ -14,11 +15,12 @@ type labels struct {
 	source, unit, dataType string
 	anchors                int64
 	profile                int64 // reserved: row id of the profile version
+	mark                   model.RangeMark
 }
 
 func (l *labels) compare(m *labels) int {
 	return cmp.Or(cmp.Compare(l.source, m.source), cmp.Compare(l.unit, m.unit), cmp.Compare(l.dataType, m.dataType),
-		cmp.Compare(l.anchors, m.anchors), cmp.Compare(l.profile, m.profile))
+		cmp.Compare(l.anchors, m.anchors), cmp.Compare(l.profile, m.profile), cmp.Compare(l.mark, m.mark))
 }
 
 // entry is the directory entry of one run of a block.
@@ -119,12 +121,24 @@ func (b *blockBuilder) labelIndex(l *labels) int64 {
 	return int64(len(b.labels) - 1)
 }
 
+// version is the oldest version that can hold the runs.
+func (b *blockBuilder) version() byte {
+	if slices.ContainsFunc(b.labels, func(l *labels) bool { return l.mark != model.InRange }) {
+		return blockVersion
+	}
+	return plainBlock
+}
+
 // blob returns the packed block.
 func (b *blockBuilder) blob() []byte {
-	dst := binary.AppendUvarint([]byte{blockVersion}, uint64(len(b.labels)))
+	version := b.version()
+	dst := binary.AppendUvarint([]byte{version}, uint64(len(b.labels)))
 	for _, l := range b.labels {
 		dst = pack.AppendText(pack.AppendText(pack.AppendText(dst, l.source), l.unit), l.dataType)
 		dst = binary.AppendVarint(binary.AppendVarint(dst, l.anchors), l.profile)
+		if version == blockVersion {
+			dst = append(dst, byte(l.mark))
+		}
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(b.entries)))
 	dst = binary.AppendVarint(dst, b.base.series)
@@ -139,7 +153,7 @@ func decodeBlock(blob []byte) (*block, error) {
 	if err != nil {
 		return nil, err
 	}
-	sets, src, err := decodeLabels(src)
+	sets, src, err := decodeLabels(src, version)
 	if err != nil {
 		return nil, err
 	}
@@ -158,13 +172,13 @@ func decodeBlock(blob []byte) (*block, error) {
 	if b.baseOffset, src, err = pack.Varint(src); err != nil {
 		return nil, err
 	}
-	if version < blockVersion {
+	if version < plainBlock {
 		return b, b.decodeRuns(src, sets, series)
 	}
 	return b, b.decodeTable(src, sets, series)
 }
 
-func decodeLabels(src []byte) ([]labels, []byte, error) {
+func decodeLabels(src []byte, version byte) ([]labels, []byte, error) {
 	n, src, err := pack.Uvarint(src)
 	if err != nil || n > uint64(len(src)) {
 		return nil, nil, pack.ErrForm
@@ -179,6 +193,11 @@ func decodeLabels(src []byte) ([]labels, []byte, error) {
 		}
 		for _, field := range [...]*int64{&l.anchors, &l.profile} {
 			if *field, src, err = pack.Varint(src); err != nil {
+				return nil, nil, err
+			}
+		}
+		if version == blockVersion {
+			if l.mark, src, err = takeMark(src); err != nil {
 				return nil, nil, err
 			}
 		}

@@ -6,14 +6,19 @@ import (
 	"hash/crc32"
 
 	"weir/internal/pack"
+	"weir/model"
 	"weir/store"
 )
 
-// The first byte of a chunk or a block that is written. Older versions stay readable: version 1 has altIds and
-// values in fewer forms, and each form identifies itself; for the other changes of version 3 of a block, see its table.
+// The first byte of a chunk or a block. Older versions stay readable: version 1 has altIds and values in fewer forms, and
+// each form identifies itself; for the other changes of version 3 of a block, see its table. The newest versions have the
+// mark of the readings, a byte after the version of a chunk and a byte in each label set of a block. They are written only
+// where there is a mark, so that other rows cost nothing more.
 const (
-	chunkVersion  = 2
-	blockVersion  = 3
+	plainChunk    = 2
+	chunkVersion  = 3
+	plainBlock    = 3
+	blockVersion  = 4
 	oldestVersion = 1
 )
 
@@ -46,18 +51,48 @@ func unsealed(blob []byte, newest byte) (version byte, body []byte, err error) {
 // appendChunk appends the blob of readings that are in order of time.
 func (e *encoder) appendChunk(dst []byte, c *columns) []byte {
 	start := len(dst)
-	dst = binary.AppendUvarint(append(dst, chunkVersion), uint64(c.len()))
+	dst = binary.AppendUvarint(append(dst, plainChunk), uint64(c.len()))
 	dst = binary.AppendVarint(dst, c.Times[0])
 	dst = binary.AppendVarint(dst, c.Offsets[0])
 	dst = e.appendRun(dst, c, c.Times[0], c.Offsets[0])
 	return sealed(dst, start)
 }
 
+// markedChunk returns the blob of a chunk whose readings all have a mark.
+func markedChunk(blob []byte, mark model.RangeMark) []byte {
+	if mark == model.InRange {
+		return blob
+	}
+	dst := append(make([]byte, 0, len(blob)+1), chunkVersion, byte(mark))
+	return sealed(append(dst, blob[1:len(blob)-4]...), 0)
+}
+
+// chunkMark is the mark of a chunk's readings. Decoding the blob finds out whether it is damaged.
+func chunkMark(blob []byte) model.RangeMark {
+	if len(blob) < 2 || blob[0] != chunkVersion {
+		return model.InRange
+	}
+	return model.RangeMark(blob[1])
+}
+
+// takeMark reads a mark. A marked version is written for a mark only, but a label set beside others may have none.
+func takeMark(src []byte) (model.RangeMark, []byte, error) {
+	if len(src) == 0 || src[0] > byte(model.MaxRangeMark) {
+		return 0, nil, pack.ErrForm
+	}
+	return model.RangeMark(src[0]), src[1:], nil
+}
+
 // decodeChunk reads a chunk's blob into c.
 func decodeChunk(blob []byte, c *columns, d depth) error {
-	_, src, err := unsealed(blob, chunkVersion)
+	version, src, err := unsealed(blob, chunkVersion)
 	if err != nil {
 		return err
+	}
+	if version == chunkVersion {
+		if _, src, err = takeMark(src); err != nil {
+			return err
+		}
 	}
 	n, src, err := pack.Uvarint(src)
 	if err != nil || n > maxRun {

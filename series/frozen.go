@@ -226,7 +226,7 @@ func (w *headWriter) chunk(a *activity, l *labels, sum summary, blob []byte) err
 func chunkRow(gen uint64, tenantID, series int64, l *labels, sum summary, blob []byte) *store.Chunk {
 	return &store.Chunk{Gen: gen, TenantID: tenantID, Series: series, Anchors: l.anchors, Profile: l.profile,
 		First: sum.first, Last: sum.last, Count: sum.n, Sum: sum.sum, Min: sum.min, Max: sum.max,
-		FirstOffset: sum.firstOffset, LastOffset: sum.lastOffset, Source: l.source, Unit: l.unit, DataType: l.dataType, Data: blob}
+		FirstOffset: sum.firstOffset, LastOffset: sum.lastOffset, Source: l.source, Unit: l.unit, DataType: l.dataType, Data: markedChunk(blob, l.mark)}
 }
 
 // blocks packs short runs: those of one part of a group and one day together.

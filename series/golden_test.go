@@ -2,6 +2,7 @@ package series
 
 import (
 	"encoding/hex"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -11,6 +12,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"weir/internal/pack"
+	"weir/model"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -183,5 +187,69 @@ func sameBlock(t *testing.T, blob []byte, runs []goldenRun) {
 			en.series != int64(512+i*i) {
 			t.Errorf("run %d: %v, %+v", i, err, en)
 		}
+	}
+}
+
+// markedRuns are runs of one series with and without a mark, as a sensor leaves them that was out of its range for a while.
+func markedRuns() []goldenRun {
+	runs := goldenRuns()[:1]
+	for _, mark := range []model.RangeMark{model.Flagged, model.Clamped} {
+		l := *runs[0].labels
+		l.mark = mark
+		runs = append(runs, goldenRun{sensor(3+int(mark), uint64(mark)), &l})
+	}
+	return runs
+}
+
+func TestMarkedRowsAreReadForEver(t *testing.T) {
+	t.Parallel()
+	var e encoder
+	for name, c := range goldenColumns() {
+		plain := e.appendChunk(nil, c)
+		for _, mark := range []model.RangeMark{model.Flagged, model.Clamped} {
+			blob := golden(t, fmt.Sprintf("chunk-v3-%s-%s", name, strings.ToLower(mark.String())), markedChunk(plain, mark))
+			sameChunk(t, name, blob, c)
+			if got := chunkMark(blob); got != mark {
+				t.Errorf("%s: mark %v, want %v", name, got, mark)
+			}
+		}
+	}
+	runs := markedRuns()
+	b := blockBuilder{enc: &encoder{}}
+	for i, r := range runs {
+		b.add(int64(512+i*i), r.labels, r.columns)
+	}
+	sameBlock(t, golden(t, "block-v4-marked", b.blob()), runs)
+}
+
+// What has no mark is written as before there were any.
+func TestRowsWithoutAMarkCostNothingMore(t *testing.T) {
+	t.Parallel()
+	var e encoder
+	plain := e.appendChunk(nil, sensor(40, 9))
+	if blob := markedChunk(plain, model.InRange); blob[0] != plainChunk || &blob[0] != &plain[0] {
+		t.Errorf("version %d, %d bytes instead of %d", blob[0], len(blob), len(plain))
+	}
+	if marked := markedChunk(plain, model.Flagged); len(marked) != len(plain)+1 {
+		t.Errorf("a marked chunk has %d bytes, one without a mark %d", len(marked), len(plain))
+	}
+	b := blockBuilder{enc: &encoder{}}
+	b.add(1, &labels{source: "mqtt1"}, sensor(5, 1))
+	if blob := b.blob(); blob[0] != plainBlock {
+		t.Errorf("a block without a mark has version %d", blob[0])
+	}
+}
+
+func TestAnUnknownMarkIsAnErrorAndNeverAReading(t *testing.T) {
+	t.Parallel()
+	var e encoder
+	blob := markedChunk(e.appendChunk(nil, sensor(5, 1)), model.MaxRangeMark+1)
+	if err := decodeChunk(blob, &columns{}, everything); !errors.Is(err, pack.ErrForm) {
+		t.Error(err)
+	}
+	b := blockBuilder{enc: &encoder{}}
+	b.add(1, &labels{source: "mqtt1", mark: model.MaxRangeMark + 1}, sensor(5, 1))
+	if _, err := decodeBlock(b.blob()); !errors.Is(err, pack.ErrForm) {
+		t.Error(err)
 	}
 }

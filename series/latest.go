@@ -15,7 +15,7 @@ type location = store.LatestLocation
 // latest is the row of the latest value of the series.
 func (a *activity) latest() *store.LatestMeasurement {
 	m := &store.LatestMeasurement{ID: a.id, Device: a.dev.id, DeviceToken: a.dev.token, Metric: a.metric, Value: a.value,
-		Unit: a.labels.unit, DataType: a.labels.dataType, Occurred: a.occurred, Created: a.created, Updated: a.received}
+		Unit: a.labels.unit, DataType: a.labels.dataType, Mark: a.labels.mark, Occurred: a.occurred, Created: a.created, Updated: a.received}
 	m.Classifier, m.HasClassifier = classifierOf(a.classifier)
 	return m
 }

@@ -28,6 +28,7 @@ type Point struct {
 	HasClassifier    bool
 	Unit             string
 	DataType         string
+	Mark             model.RangeMark
 }
 
 func (p *Point) codedClassifier() int64 {
@@ -45,7 +46,7 @@ func classifierOf(code int64) (int32, bool) {
 }
 
 func (p *Point) labels() labels {
-	return labels{source: p.Source, unit: p.Unit, dataType: p.DataType, anchors: p.Anchors, profile: p.Profile}
+	return labels{source: p.Source, unit: p.Unit, dataType: p.DataType, anchors: p.Anchors, profile: p.Profile, mark: p.Mark}
 }
 
 // EventID composes the id of an event, opaque to clients.

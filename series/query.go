@@ -61,6 +61,7 @@ type Event struct {
 	HasClassifier bool
 	Unit          string
 	DataType      string
+	Mark          model.RangeMark
 
 	Location model.Location // absent coordinates are NaN
 	Alert    model.Alert

@@ -302,7 +302,7 @@ func TestANewerRowFormatIsSaidToBeNewer(t *testing.T) {
 	if err := st.Read(t.Context(), func(tx store.Tx) error { return tx.QueryRow(`SELECT data FROM series_chunks`).Scan(&blob) }); err != nil {
 		t.Fatal(err)
 	}
-	blob[0]++
+	blob[0] = chunkVersion + 1
 	exec(t, st, `UPDATE series_chunks SET data = ?`, resealed(blob))
 	if _, err := s.Measurements(t.Context(), Query{TenantID: 1}); !errors.Is(err, store.ErrVersion) {
 		t.Fatal(err)

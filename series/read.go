@@ -200,7 +200,7 @@ func damaged(row string, err error) error {
 
 func chunkPiece(c *store.Chunk) piece {
 	return piece{series: c.Series, first: c.First, last: c.Last, n: int(c.Count), lastOffset: c.LastOffset, chunk: c.Data, row: "series_chunks", rowID: c.ID,
-		labels: &labels{source: c.Source, unit: c.Unit, dataType: c.DataType, anchors: c.Anchors, profile: c.Profile},
+		labels: &labels{source: c.Source, unit: c.Unit, dataType: c.DataType, anchors: c.Anchors, profile: c.Profile, mark: chunkMark(c.Data)},
 		sums:   &summary{sum: c.Sum, min: c.Min, max: c.Max}}
 }
 

@@ -78,7 +78,7 @@ func (m *plain) events(q Query) []Event {
 		}
 		out = append(out, Event{Type: model.MeasurementEvent, Device: p.Device, DeviceToken: p.DeviceToken, Source: p.Source, AltID: p.AltID,
 			Anchors: p.Anchors, Occurred: p.Occurred, Received: p.Received, Offset: p.Offset, Index: p.Index, Metric: p.Metric, Value: p.Value,
-			Classifier: p.Classifier, HasClassifier: p.HasClassifier, Unit: p.Unit, DataType: p.DataType})
+			Classifier: p.Classifier, HasClassifier: p.HasClassifier, Unit: p.Unit, DataType: p.DataType, Mark: p.Mark})
 	}
 	slices.SortFunc(out, func(a, b Event) int {
 		return place{b.Occurred, b.Offset, b.Index}.compare(place{a.Occurred, a.Offset, a.Index})
@@ -135,7 +135,7 @@ func (m *plain) latest(device int64) map[string]store.LatestMeasurement {
 			created = p.Received
 		}
 		out[p.Metric] = store.LatestMeasurement{Device: device, DeviceToken: p.DeviceToken, Metric: p.Metric, Value: p.Value, Classifier: p.Classifier,
-			HasClassifier: p.HasClassifier, Unit: p.Unit, DataType: p.DataType, Occurred: p.Occurred, Created: created, Updated: p.Received}
+			HasClassifier: p.HasClassifier, Unit: p.Unit, DataType: p.DataType, Mark: p.Mark, Occurred: p.Occurred, Created: created, Updated: p.Received}
 	}
 	return out
 }
@@ -159,6 +159,7 @@ func (x *machine) drawPoint(t *rapid.T, i int) Point {
 		Metric: rapid.SampledFrom([]string{"temp", "hum", "volt"}).Draw(t, "metric"), Source: rapid.SampledFrom([]string{"mqtt1", "mqtt1", "http1"}).Draw(t, "source"),
 		Occurred: x.now, Received: x.now + 1500, Offset: *x.offset, Index: uint32(i), Unit: "u", DataType: "double",
 		Value: rapid.OneOf(rapid.Map(rapid.Int64Range(-5000, 5000), func(v int64) float64 { return float64(v) / 100 }), rapid.Float64Range(-1e6, 1e6)).Draw(t, "value")}
+	p.Mark = rapid.SampledFrom([]model.RangeMark{model.InRange, model.InRange, model.Flagged, model.Clamped}).Draw(t, "mark")
 	switch rapid.IntRange(0, 9).Draw(t, "kind") {
 	case 0:
 		p.Occurred -= model.Micros(rapid.Int64Range(0, 3*microsPerDay).Draw(t, "late by"))

@@ -199,7 +199,7 @@ func (p *pieceCursor) event(e *Event) {
 	c, i := p.c, p.i
 	*e = Event{Type: model.MeasurementEvent, Occurred: model.Micros(c.Times[i]), Received: model.Micros(c.Received[i]),
 		Offset: model.Offset(c.Offsets[i]), Index: uint32(c.Indexes[i]), Value: c.Values[i], series: p.series,
-		Source: p.labels.source, Unit: p.labels.unit, DataType: p.labels.dataType, Anchors: p.labels.anchors}
+		Source: p.labels.source, Unit: p.labels.unit, DataType: p.labels.dataType, Anchors: p.labels.anchors, Mark: p.labels.mark}
 	if c.Classifiers != nil {
 		e.Classifier, e.HasClassifier = classifierOf(c.Classifiers[i])
 	}

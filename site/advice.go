@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"weir/internal/yamldoc"
+	"weir/model"
 	"weir/registry"
 	"weir/rules"
 )
@@ -50,7 +51,7 @@ func (l *level) adviseProfile(profile *Entity, compiler *rules.Compiler) error {
 	}
 	metrics := make([]metric, len(definitions))
 	for i, m := range definitions {
-		metrics[i] = metric{m.MetricKey, m.MinValue, m.MaxValue}
+		metrics[i] = metric{m.MetricKey, m.MinValue, m.MaxValue, m.OutOfRange}
 	}
 	slices.SortFunc(all, func(a, b *registry.DetectionRule) int { return strings.Compare(a.Token, b.Token) })
 	for _, rule := range all {
@@ -77,9 +78,15 @@ func warningAt(profile *Entity, rule string, a remark) string {
 // declaredMetrics are the metrics that a profile declares in the files.
 func declaredMetrics(profile *Entity) (metrics []metric) {
 	for _, e := range profile.Lists["metricDefinitions"] {
-		if key, ok := e.Fields["metricKey"].(string); ok {
-			metrics = append(metrics, metric{key, bound(e.Fields["minValue"]), bound(e.Fields["maxValue"])})
+		key, ok := e.Fields["metricKey"].(string)
+		if !ok {
+			continue
 		}
+		outOfRange, ok := e.Fields["outOfRange"].(string)
+		if !ok {
+			outOfRange = model.OutOfRangeFlag // that of a new definition
+		}
+		metrics = append(metrics, metric{key, bound(e.Fields["minValue"]), bound(e.Fields["maxValue"]), outOfRange})
 	}
 	return metrics
 }
@@ -91,10 +98,22 @@ func bound(v any) *float64 {
 	return nil
 }
 
-// metric is a declared metric with the bounds of its values, nil for none.
+// metric is a declared metric with the bounds of its values, nil for none, and what becomes of a value outside them.
 type metric struct {
-	key      string
-	min, max *float64
+	key        string
+	min, max   *float64
+	outOfRange string
+}
+
+// beyond says what a rule sees of a value outside the range.
+func (m *metric) beyond() string {
+	switch m.outOfRange {
+	case model.OutOfRangeFlag:
+		return "only a value outside the range crosses it; outOfRange: FLAG keeps such a value and lets rules judge it"
+	case model.OutOfRangeClamp:
+		return "no value crosses it, because outOfRange: CLAMP replaces a value outside the range by the bound"
+	}
+	return "no value crosses it, because outOfRange: REFUSE makes a value outside the range a dead letter; FLAG would keep it"
 }
 
 // remark is what is probably not meant in a rule that can run.
@@ -129,7 +148,8 @@ func adviceOn(p *rules.Program, metrics []metric) (out []remark) {
 		return out
 	}
 	if m := metrics[i]; m.min != nil && *when.Threshold < *m.min || m.max != nil && *when.Threshold > *m.max {
-		out = append(out, remark{"when.threshold", fmt.Sprintf("%v lies outside of the range of the metric %q, %s..%s", *when.Threshold, m.key, limit(m.min), limit(m.max))})
+		out = append(out, remark{"when.threshold", fmt.Sprintf("%v lies outside of the range of the metric %q, %s..%s: %s", *when.Threshold, m.key, limit(m.min), limit(m.max),
+			m.beyond())})
 	}
 	return out
 }

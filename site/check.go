@@ -109,8 +109,11 @@ func (it item) patch() store.Patch {
 	}
 	if it.kind.is(tableTenants) {
 		p["tierToken"] = govern.DefaultTier
-	} else if it.kind.field("enabled") != nil {
-		p["enabled"] = true
+	}
+	for i := range it.kind.fields {
+		if f := &it.kind.fields[i]; f.fresh != nil && f.column != "" {
+			p[f.name] = f.fresh
+		}
 	}
 	for name, v := range it.e.Fields {
 		if f := it.kind.field(name); f != nil && f.column != "" {

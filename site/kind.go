@@ -61,6 +61,7 @@ type field struct {
 	oneOf       []string // permitted values; nil: any
 	unique      bool     // no two in a tenant have the same value
 	secret      bool     // given by name_file or name_env
+	fresh       any      // value of a new one where the file names none; nil: none
 	own         bool     // no field of the API: it says what to do, not what is
 	keys        []string // a document has only these keys; nil: any
 
@@ -119,12 +120,23 @@ func newKind(live entity.Any) *kind {
 			continue
 		}
 		k.fields = append(k.fields, field{name: d.Name, column: d.Column, typ: typeOf(&d), ref: d.Ref, emptyClears: d.EmptyClears, secret: d.Secret, oneOf: d.OneOf, unique: d.Unique && !d.Secret,
-			required: d.Required && !d.Secret, max: d.Max, min: d.Min})
+			required: d.Required && !d.Secret, max: d.Max, min: d.Min, fresh: freshValue(d.Name)})
 	}
 	if live.Versions() != nil {
 		k.fields = append(k.fields, field{name: keyPublish, typ: boolField, own: true})
 	}
 	return k
+}
+
+// freshValue is the value that a new entity has in a field of that name where the file names none.
+func freshValue(name string) any {
+	switch name {
+	case "enabled":
+		return true
+	case "outOfRange": // the API's default is that of its contract, REFUSE, with which the worst reading raises no alarm
+		return model.OutOfRangeFlag
+	}
+	return nil
 }
 
 // is reports whether these are the rows of a table.

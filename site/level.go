@@ -200,8 +200,10 @@ func (l *level) change(k *kind, d *declared, have *row) error {
 
 func (l *level) make(k *kind, d *declared) error {
 	patch := store.Patch{"token": d.Name}
-	if k.field("enabled") != nil {
-		patch["enabled"] = true
+	for i := range k.fields {
+		if f := &k.fields[i]; f.fresh != nil {
+			patch[f.name] = f.fresh
+		}
 	}
 	for _, from := range []store.Patch{d.Fields, d.implied} {
 		for name, v := range from {

@@ -156,7 +156,7 @@ tenants:
           - {token: off, enabled: false, definition: {name: n, type: threshold, when: {metric: nothing, op: gt, threshold: 1}}}
 `)
 	p := w.plan(d, Options{})
-	const want = `site.yaml:9:28: detection rule boiler/never: when.threshold: 500 lies outside of the range of the metric "temp", -40..400
+	const want = `site.yaml:9:28: detection rule boiler/never: when.threshold: 500 lies outside of the range of the metric "temp", -40..400: only a value outside the range crosses it; outOfRange: FLAG keeps such a value and lets rules judge it
 site.yaml:8:27: detection rule boiler/typo: when.metric: the profile declares no metric "Temp" (did you mean temp?)`
 	if got := strings.ReplaceAll(strings.Join(p.Warnings, "\n"), w.dir+"/", ""); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

@@ -128,6 +128,10 @@ func (g *gardener) maybe(p store.Patch, fields []field, without ...string) store
 		if f.secret || f.own || f.ref != "" || skip(f.name) || !g.yes() {
 			continue
 		}
+		if f.oneOf != nil {
+			p[f.name] = rapid.SampledFrom(f.oneOf).Draw(g.T, f.name)
+			continue
+		}
 		switch f.typ {
 		case textField:
 			p[f.name] = g.text()

@@ -29,7 +29,7 @@ func (f *Format) specialize() {
 		},
 		tableRoles: func(k *kind) { k.field("authorities").typ = setField },
 		tableTenants: func(k *kind) {
-			k.fields = append(k.fields, field{name: "enabled", typ: boolField})
+			k.fields = append(k.fields, field{name: "enabled", typ: boolField, fresh: freshValue("enabled")})
 			k.values, k.write = tenantValues, writeTenant
 		},
 		tableProfiles: func(k *kind) {

@@ -19,6 +19,7 @@ type LatestMeasurement struct {
 	HasClassifier bool
 	Unit          string
 	DataType      string
+	Mark          model.RangeMark
 	Occurred      model.Micros
 	Created       model.Micros // receive time of the first reading of the series
 	Updated       model.Micros // receive time of this one
@@ -26,20 +27,20 @@ type LatestMeasurement struct {
 
 // PutLatestMeasurement replaces the latest value of a series when m is strictly newer.
 func PutLatestMeasurement(tx Tx, m *LatestMeasurement) error {
-	_, err := tx.Exec(`INSERT INTO latest_measurements (series, value, classifier, unit, data_type, occurred_at, created_at, updated_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+	_, err := tx.Exec(`INSERT INTO latest_measurements (series, value, classifier, unit, data_type, range_mark, occurred_at, created_at,
+		updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (series) DO UPDATE SET value = excluded.value, classifier = excluded.classifier, unit = excluded.unit,
-		data_type = excluded.data_type, occurred_at = excluded.occurred_at, updated_at = excluded.updated_at
+		data_type = excluded.data_type, range_mark = excluded.range_mark, occurred_at = excluded.occurred_at, updated_at = excluded.updated_at
 		WHERE excluded.occurred_at > latest_measurements.occurred_at`,
-		m.ID, m.Value, sql.NullInt64{Int64: int64(m.Classifier), Valid: m.HasClassifier}, m.Unit, m.DataType, int64(m.Occurred),
-		int64(m.Created), int64(m.Updated))
+		m.ID, m.Value, sql.NullInt64{Int64: int64(m.Classifier), Valid: m.HasClassifier}, m.Unit, m.DataType, int64(m.Mark),
+		int64(m.Occurred), int64(m.Created), int64(m.Updated))
 	return err
 }
 
 // LatestMeasurements returns the latest value of each series of a device, by metric.
 func LatestMeasurements(tx Tx, device int64) ([]LatestMeasurement, error) {
-	rows, err := tx.Query(`SELECT s.id, s.device_id, s.device_token, s.metric, l.value, l.classifier, l.unit, l.data_type, l.occurred_at,
-		l.created_at, l.updated_at FROM series s JOIN latest_measurements l ON l.series = s.id WHERE s.device_id = ? ORDER BY s.metric`, device)
+	rows, err := tx.Query(`SELECT s.id, s.device_id, s.device_token, s.metric, l.value, l.classifier, l.unit, l.data_type, l.range_mark,
+		l.occurred_at, l.created_at, l.updated_at FROM series s JOIN latest_measurements l ON l.series = s.id WHERE s.device_id = ? ORDER BY s.metric`, device)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +50,7 @@ func LatestMeasurements(tx Tx, device int64) ([]LatestMeasurement, error) {
 		var m LatestMeasurement
 		var classifier sql.NullInt64
 		if err := rows.Scan(&m.ID, &m.Device, &m.DeviceToken, &m.Metric, &m.Value, &classifier, &m.Unit, &m.DataType,
-			(*int64)(&m.Occurred), (*int64)(&m.Created), (*int64)(&m.Updated)); err != nil {
+			&m.Mark, (*int64)(&m.Occurred), (*int64)(&m.Created), (*int64)(&m.Updated)); err != nil {
 			return nil, err
 		}
 		m.Classifier, m.HasClassifier = int32(classifier.Int64), classifier.Valid

@@ -42,12 +42,13 @@ type Front struct {
 
 // Firing is an edge of a rule as a page shows it.
 type Firing struct {
-	Time   string `json:"time"`
-	Tenant string `json:"tenant"`
-	Device string `json:"device"`
-	Rule   string `json:"rule"`
-	Edge   string `json:"edge"`
-	Value  string `json:"value,omitempty"`
+	Time     string `json:"time"`
+	Tenant   string `json:"tenant"`
+	Device   string `json:"device"`
+	Rule     string `json:"rule"`
+	Edge     string `json:"edge"`
+	Severity string `json:"severity,omitempty"`
+	Value    string `json:"value,omitempty"`
 }
 
 // maxFirings is how many the page shows.
@@ -131,7 +132,7 @@ func (s *front) home(w http.ResponseWriter, r *http.Request) {
 		leadsTo("setup").ServeHTTP(w, r)
 		return
 	case SetupStarting:
-		setupHTML(s.Setup).ServeHTTP(w, r)
+		setupHTML(s.Setup, s.Version).ServeHTTP(w, r)
 		return
 	}
 	p := s.page(r)

@@ -17,11 +17,15 @@ func (s *Server) routes() (mux *http.ServeMux, err error) {
 		}
 	}()
 	mux = http.NewServeMux()
+	explorers, err := explorers(s.cfg.Areas)
+	if err != nil {
+		return nil, err
+	}
 	for _, a := range s.cfg.Areas {
 		// The prefix is removed, so that an area's handler can be mounted alone at /graphql as well.
 		mux.Handle(a.prefix()+"/graphql", http.StripPrefix(a.prefix(), a.Handler))
 		if s.cfg.DevTools {
-			mux.Handle("GET "+a.prefix()+"/graphiql", explorer())
+			mux.Handle("GET "+a.prefix()+"/graphiql", explorers[a.prefix()])
 		}
 		mux.Handle("GET /schema/"+a.file()+".graphql", schemaFile(a.SDL))
 	}

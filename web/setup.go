@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"errors"
+	"html/template"
 	"io"
 	"log/slog"
 	"mime"
@@ -54,34 +55,41 @@ const setupPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; im
 
 // SetupPages returns the routes of the setup page: the page itself, which is the same for every client, its script,
 // its style and its sign. What proves the right to fill it in stands in the fragment of the link, which no server ever sees.
-func SetupPages(state func() SetupState) map[string]http.Handler {
+func SetupPages(state func() SetupState, version string) map[string]http.Handler {
 	return map[string]http.Handler{
-		"GET /setup":           setupHTML(state),
+		"GET /setup":           setupHTML(state, version),
 		"GET /setup/setup.js":  setupFile("text/javascript; charset=utf-8", setupScript),
 		"GET /setup/setup.css": setupFile("text/css; charset=utf-8", setupStyle),
 		"GET /setup/setup.svg": setupFile("image/svg+xml", setupIcon),
 	}
 }
 
-func setupHTML(state func() SetupState) http.Handler {
+func setupHTML(state func() SetupState, version string) http.Handler {
+	const html = "text/html; charset=utf-8"
+	open, closed, starting := setupFile(html, filled(setupPage, version)), setupFile(html, filled(setupClosedPage, version)), filled(setupStartingPage, version)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch state() {
 		case SetupOpen:
-			setupFile("text/html; charset=utf-8", setupPage).ServeHTTP(w, r)
+			open.ServeHTTP(w, r)
 		case SetupClosed:
 			// The page that has made the administrator goes on after a reload; without its secret it can do nothing.
 			if r.URL.RawQuery == setupContinues {
-				setupFile("text/html; charset=utf-8", setupPage).ServeHTTP(w, r)
+				open.ServeHTTP(w, r)
 				return
 			}
-			setupFile("text/html; charset=utf-8", setupClosedPage).ServeHTTP(w, r)
+			closed.ServeHTTP(w, r)
 		default:
-			setupHeader(w, "text/html; charset=utf-8")
+			setupHeader(w, html)
 			w.Header().Set("Retry-After", "1")
 			w.WriteHeader(http.StatusServiceUnavailable)
-			_, _ = w.Write(setupStartingPage) // the caller has left
+			_, _ = w.Write(starting) // the caller has left
 		}
 	})
+}
+
+// filled puts the version into the footer of a page.
+func filled(page []byte, version string) []byte {
+	return bytes.ReplaceAll(page, []byte("{{version}}"), []byte(template.HTMLEscapeString(version)))
 }
 
 func setupFile(contentType string, content []byte) http.Handler {

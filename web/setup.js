@@ -4,12 +4,14 @@
 
 const $ = (id) => document.getElementById(id)
 const main = document.querySelector('main')
-const pollEvery = 2000 // ms
+const pollEvery = 1000 // ms
 const timeout = 20000 // ms until the page says what to check
 
 let link = location.hash.slice(1)
 let page = '' // with what the page goes on once the link is used up; after a reload a cookie that no script reads gives it back
 let busy = false
+let device = '' // the first one
+let rule = null // that was made last
 
 // Refusal is what a call was answered when it was not done.
 class Refusal extends Error {
@@ -179,41 +181,105 @@ async function copy(pre) {
   }
 }
 
-// watch asks for the device's readings until there is one or the time is over.
-async function watch(device) {
+// watch asks what has arrived and what fired until the rule of the page has fired.
+async function watch() {
+  if (watching) return
+  watching = true
   const began = Date.now()
-  arrival('Waiting for the first reading…')
+  report('arrival', 'Waiting for the first reading…')
   for (;;) {
     try {
       const status = await call('reading', { page, device })
-      if (status.readings.length > 0) {
-        arrival('The first reading is here: ' + status.readings.map((r) => `${r.metric} = ${r.value}`).join(', ') + '.', true)
-        $('checks').hidden = true
-        $('next').hidden = false
-        return
-      }
-      if (status.refused) {
-        arrival(`A message has come and was not stored: ${status.refused.reason} (${status.refused.summary}).`)
-        $('checks').hidden = false
-      } else if (Date.now() - began > timeout) {
-        arrival('Nothing has come yet. What to check is listed below; this page keeps waiting.')
-        $('checks').hidden = false
-      }
+      arrived(status, Date.now() - began > timeout)
+      if (rule && fired(status.firings || [])) break
     } catch (refusal) {
       if (refusal.code === 'UNAUTHENTICATED') {
-        arrival('This page no longer looks: its 30 minutes are over, or Weir was started again. What arrives is seen with weir tail.')
+        const over = 'This page no longer looks: its 30 minutes are over, or Weir was started again. '
+        report('arrival', over + 'What arrives is seen with weir tail.')
+        report('fired', over + 'What fires is seen with weir firings.')
         $('checks').hidden = false
-        return
+        break
       }
-      arrival('Weir does not answer just now; this page goes on trying.')
+      report('arrival', 'Weir does not answer just now; this page goes on trying.')
     }
-    await new Promise((wake) => setTimeout(wake, pollEvery))
+    await new Promise((wake) => { wakeUp = wake; setTimeout(wake, pollEvery) })
+  }
+  watching = false
+}
+
+let watching = false
+let wakeUp = () => {} // ends the pause of watch
+
+function arrived({ readings, refused }, late) {
+  if (readings.length > 0) {
+    report('arrival', 'The newest readings: ' + readings.map((r) => `${r.metric} = ${r.value}`).join(', ') + '.', true)
+    $('checks').hidden = true
+    $('next').hidden = false
+    offer(readings)
+  } else if (refused) {
+    report('arrival', `A message has come and was not stored: ${refused.reason} (${refused.summary}).`)
+    $('checks').hidden = false
+  } else if (late) {
+    report('arrival', 'Nothing has come yet. What to check is listed below; this page keeps waiting.')
+    $('checks').hidden = false
   }
 }
 
-function arrival(text, good = false) {
-  if ($('arrival').textContent !== text) $('arrival').textContent = text
-  $('arrival').classList.toggle('good', good)
+// offer fills the form of the rule with what has arrived, and leaves alone what was chosen there.
+function offer(readings) {
+  const f = $('rule').querySelector('form').elements
+  const chosen = f.metric.value
+  f.metric.replaceChildren(...readings.map((r) => new Option(r.metric, r.metric)))
+  if (readings.some((r) => r.metric === chosen)) f.metric.value = chosen
+  if (!f.threshold.dataset.own) propose(f, readings)
+  f.op.onchange = f.metric.onchange = () => f.threshold.dataset.own || propose(f, readings)
+  f.threshold.oninput = () => { f.threshold.dataset.own = 'yes' }
+}
+
+function propose(f, readings) {
+  f.threshold.value = beyond(Number(readings.find((r) => r.metric === f.metric.value).value), f.op.value)
+}
+
+const upward = (op) => op === 'gt' || op === 'ge'
+
+// beyond is a round number on the far side of a value, as an operator sees it.
+function beyond(value, op) {
+  const margin = Math.max(Math.abs(value) / 10, 1)
+  const far = upward(op) ? value + margin : value - margin
+  const round = Number(far.toPrecision(2))
+  return (upward(op) ? round > value : round < value) ? round : far
+}
+
+const words = { gt: 'is above', ge: 'is at or above', lt: 'is below', le: 'is at or below' }
+
+let shown = '' // the firing that the page shows
+let earlier = '' // the one of the rule before it was changed
+
+function ruleMade(made) {
+  rule = made
+  earlier = shown
+  fill('rule', made.token)
+  fill('metric', made.metric)
+  fill('condition', `${made.metric} ${words[made.op]} ${made.threshold}`)
+  $('firing').querySelector('form').elements.value.value = beyond(made.threshold, made.op)
+  report('fired', 'Nothing yet.')
+  $('done').hidden = true
+  show('firing')
+}
+
+// fired shows the newest edge of the rule, and reports whether it has raised.
+function fired(firings) {
+  const newest = firings.find((f) => f.rule === rule.token && f.edge === 'raised' && f.value !== undefined)
+  if (!newest || JSON.stringify(newest) === earlier) return false
+  shown = JSON.stringify(newest)
+  report('fired', `FIRING ${newest.rule} raised (${newest.severity}): ${rule.metric} = ${newest.value} on ${newest.device}, ${newest.time}.`, true)
+  $('done').hidden = false
+  return true
+}
+
+function report(id, text, good = false) {
+  if ($(id).textContent !== text) $(id).textContent = text
+  $(id).classList.toggle('good', good)
 }
 
 // begin looks at the link before anything is typed.
@@ -244,12 +310,14 @@ async function resume() {
     if (made.tenant) fill('tenant', made.tenant)
     if (!made.tenant) return show('tenant')
     if (!made.device) return show('device')
-    fill('device', made.device)
+    device = made.device
+    fill('device', device)
     $('rotate').textContent = `weir device rotate ${made.tenant} ${made.device}`
     $('fresh').hidden = true
     $('resumed').hidden = false
-    show('reading')
-    watch(made.device)
+    if (made.rule) ruleMade(made.rule)
+    else show('reading')
+    watch()
   } catch (refusal) {
     if (refusal.code === 'UNAUTHENTICATED') return show('over')
     $('wait-error').textContent = sentence(refusal.message)
@@ -261,6 +329,7 @@ async function resume() {
 
 // setUp makes the page live.
 function setUp() {
+  $('plain').hidden = isSecureContext
   step('administrator', 'Making the administrator…', (f) => {
     const errors = {}
     if (!/^[^@\s]+@[^@\s]+$/.test(f.email.value.trim())) errors.email = 'Must be an email address, such as you@example.org.'
@@ -295,12 +364,27 @@ function setUp() {
 
   step('device', 'Making the device…', checkToken, async (f) => {
     const made = await call('device', { page, token: f.token.value.trim() })
-    fill('device', made.token)
+    device = made.token
+    fill('device', device)
     $('snippets').replaceChildren(...(made.snippets || []).map((s) => (s.language === 'sh' ? snippet(s) : folded(s))))
     $('nodoor').hidden = $('snippets').children.length > 0
     show('reading')
-    watch(made.token)
+    watch()
   })
+
+  const number = (f, name) => (Number.isFinite(f[name].valueAsNumber) ? {} : { [name]: 'Must be a number.' })
+  const send = async (metric, value) => {
+    await call('send', { page, device, metric, value })
+    wakeUp()
+  }
+  step('reading', 'Sending…', (f) => ({ ...(f.metric.value.trim() ? {} : { metric: 'Must have a name, such as temp.' }), ...number(f, 'value') }),
+    (f) => send(f.metric.value.trim(), f.value.valueAsNumber))
+  step('firing', 'Sending…', (f) => number(f, 'value'), (f) => send(rule.metric, f.value.valueAsNumber))
+  step('rule', 'Making the rule…', (f) => number(f, 'threshold'), async (f) => {
+    ruleMade(await call('rule', { page, device, metric: f.metric.value, op: f.op.value, threshold: f.threshold.valueAsNumber, severity: f.severity.value }))
+    watch()
+  })
+  $('to-rule').addEventListener('click', () => show('rule'))
 
   suggest($('tenant').querySelector('form').elements)
   $('retry').addEventListener('click', begin)

@@ -1,19 +1,10 @@
 package web
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
-	"net"
 	"net/http"
-	"net/netip"
-	"net/url"
-	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -38,10 +29,17 @@ type SetupSteps interface {
 	MakeTenant(ctx context.Context, token, name string) (*SetupTenant, error)
 	// MakeDevice makes a device with an access token. host is the name under which the page was reached.
 	MakeDevice(ctx context.Context, tenant, token, host string) (*SetupDevice, error)
+	// Send takes a reading of a device in, as HTTP ingest does: without an error it is on disk, and counted.
+	Send(ctx context.Context, tenant, device, metric string, value float64) error
 	// Latest are the newest readings of a device.
 	Latest(ctx context.Context, tenant, device string) ([]SetupReading, error)
 	// NewestRefusal is the newest message of the tenant that was not stored, nil for none.
 	NewestRefusal(ctx context.Context, tenant string) (*SetupRefusal, error)
+	// AddRule makes and publishes a rule for a device, or changes the one with the same metric and operator. It returns the rule
+	// with its token.
+	AddRule(ctx context.Context, tenant string, rule SetupRule) (*SetupRule, error)
+	// Firings are the newest of a device, newest first.
+	Firings(ctx context.Context, tenant, device string) ([]Firing, error)
 }
 
 // SetupTenant is a tenant that the page has made.
@@ -58,19 +56,6 @@ type SetupDevice struct {
 	Snippets any    `json:"snippets"` // commands that send a first reading
 }
 
-// SetupReading is the newest value of a metric.
-type SetupReading struct {
-	Metric   string    `json:"metric"`
-	Value    string    `json:"value"`
-	Received time.Time `json:"received"`
-}
-
-// SetupRefusal is why a message was not stored.
-type SetupRefusal struct {
-	Reason  string `json:"reason"`
-	Summary string `json:"summary"`
-}
-
 // Setup is the first run in a browser: the one-time link, and what its page does with it. The administrator comes first,
 // and uses the link up; a tenant that fails afterwards leaves an instance with an administrator, as weir admin create makes
 // it, and the page stays at its second step with what was filled in. A page that asks for the same tenant again gets it
@@ -84,6 +69,7 @@ type Setup struct {
 	email  string       // of the administrator that the page has made
 	tenant *SetupTenant // which the page has made; its devices go there only
 	device string       // which the page has made last
+	rule   *SetupRule   // which the page has made last
 }
 
 // SetupConfig says where the page is reached.
@@ -106,7 +92,9 @@ func NewSetup(cfg SetupConfig, steps SetupSteps) (*Setup, http.Handler) {
 		"administrator": NewSetupCall(s.makeAdministrator),
 		"tenant":        NewSetupCall(s.makeTenant),
 		"device":        NewSetupCall(s.makeDevice),
+		"send":          NewSetupCall(s.send),
 		"reading":       NewSetupCall(s.lookForReading),
+		"rule":          NewSetupCall(s.addRule),
 		"resume":        NewSetupCall(s.resume),
 	})
 }
@@ -173,10 +161,11 @@ type setupResume struct{}
 
 // setupResumed is what a page has made before it was loaded again.
 type setupResumed struct {
-	Page   string `json:"page"`
-	Email  string `json:"email"`
-	Tenant string `json:"tenant,omitempty"`
-	Device string `json:"device,omitempty"`
+	Page   string     `json:"page"`
+	Email  string     `json:"email"`
+	Tenant string     `json:"tenant,omitempty"`
+	Device string     `json:"device,omitempty"`
+	Rule   *SetupRule `json:"rule,omitempty"`
 }
 
 // resume gives a page that was loaded again its secret back, which its cookie holds.
@@ -190,7 +179,7 @@ func (s *Setup) resume(r *http.Request, _ setupResume) (setupResumed, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := setupResumed{Page: page, Email: s.email, Device: s.device}
+	out := setupResumed{Page: page, Email: s.email, Device: s.device, Rule: s.rule}
 	if s.tenant != nil {
 		out.Tenant = s.tenant.Token
 	}
@@ -238,33 +227,9 @@ func (s *Setup) makeDevice(r *http.Request, q setupDevice) (*SetupDevice, error)
 		return nil, taken(err, "token", "a device with this token exists already; choose another one")
 	}
 	s.mu.Lock()
-	s.device = made.Token
+	s.device, s.rule = made.Token, nil
 	s.mu.Unlock()
 	return made, nil
-}
-
-type setupReading struct {
-	Page   string `json:"page"`
-	Device string `json:"device"`
-}
-
-type setupReadings struct {
-	Readings []SetupReading `json:"readings"`
-	// Refused is the newest message of the tenant that was not stored, while no reading is there.
-	Refused *SetupRefusal `json:"refused,omitempty"`
-}
-
-// lookForReading answers with the device's newest readings; the page asks until there is one.
-func (s *Setup) lookForReading(r *http.Request, q setupReading) (*setupReadings, error) {
-	tenant, err := s.tenantOf(q.Page)
-	if err != nil {
-		return nil, err
-	}
-	out := &setupReadings{}
-	if out.Readings, err = s.steps.Latest(r.Context(), tenant, q.Device); err == nil && len(out.Readings) == 0 {
-		out.Refused, err = s.steps.NewestRefusal(r.Context(), tenant)
-	}
-	return out, err
 }
 
 // tenantOf returns the tenant of a page with a session.
@@ -286,129 +251,4 @@ func taken(err error, field, text string) error {
 		return model.Invalid(field, "%s", text)
 	}
 	return err
-}
-
-// SetupLink is a new one-time link, at every address where the page may be reached.
-type SetupLink struct {
-	URLs    []string  `json:"urls"`
-	Expires time.Time `json:"expires"`
-	// Hint says how to reach the page from another machine, "" where the link does.
-	Hint string `json:"hint,omitempty"`
-}
-
-// Link makes a new link, which ends the one before. It is refused once an administrator exists.
-func (s *Setup) Link() (*SetupLink, error) {
-	scheme, listen := s.cfg.Listener()
-	if listen == "" {
-		return nil, &model.Error{Code: model.CodeUnsupported, Message: "the API listener is closed: there is no setup page",
-			Hint: "open it with listeners.api, or make the administrator with weir admin create"}
-	}
-	secret, until, err := s.links.Mint()
-	if err != nil {
-		return nil, err
-	}
-	l := &SetupLink{Expires: until.UTC().Truncate(time.Second), Hint: setupHint(s.cfg.BaseURL, listen)}
-	for _, at := range setupURLs(s.cfg.BaseURL, listen, hostName(), ownAddresses()) {
-		if s.cfg.BaseURL == "" {
-			at = scheme + strings.TrimPrefix(at, "http")
-		}
-		l.URLs = append(l.URLs, at+setupPath+"#"+secret)
-	}
-	return l, nil
-}
-
-// Print prints the link of a first start. The log says that it waits, and never the link itself.
-func (s *Setup) Print(out io.Writer) {
-	if _, listen := s.cfg.Listener(); out == io.Discard || listen == "" {
-		return
-	}
-	l, err := s.Link()
-	if err != nil { // an administrator was made this very moment
-		return
-	}
-	fmt.Fprintf(out, "or in a browser, with this link: it is good once, for %d minutes (a new one: weir admin link --data %s)\n",
-		int(auth.SetupLife.Minutes()), s.cfg.DataDir)
-	for _, u := range l.URLs {
-		fmt.Fprintf(out, "  %s\n", u)
-	}
-	if l.Hint != "" {
-		fmt.Fprintf(out, "  (%s)\n", l.Hint)
-	}
-	s.cfg.Log.Info("no account can sign in yet: the setup page waits for the link that was printed", "until", l.Expires)
-}
-
-// maxSetupURLs bounds the addresses of a machine with many networks.
-const maxSetupURLs = 8
-
-// setupURLs returns where the API can be reached: at base, when it is set, else at the address that it listens on. For
-// a listener on every interface these are the machine's name and its own addresses; one with neither is reached by itself.
-func setupURLs(base, listen, name string, own []netip.Addr) []string {
-	if base != "" {
-		return []string{strings.TrimRight(base, "/")}
-	}
-	at, err := netip.ParseAddrPort(listen)
-	if err != nil || !at.Addr().IsUnspecified() {
-		return []string{"http://" + listen}
-	}
-	port := strconv.Itoa(int(at.Port()))
-	var urls []string
-	if name != "" && name != "localhost" {
-		urls = append(urls, "http://"+net.JoinHostPort(name, port))
-	}
-	for _, a := range own {
-		// A browser cannot name the interface that a link-local address of IPv6 needs.
-		if a.IsLoopback() || a.Is6() && (at.Addr().Is4() || a.IsLinkLocalUnicast()) || len(urls) == maxSetupURLs {
-			continue
-		}
-		urls = append(urls, "http://"+net.JoinHostPort(a.String(), port))
-	}
-	if len(urls) == 0 {
-		urls = append(urls, "http://"+net.JoinHostPort("127.0.0.1", port))
-	}
-	return urls
-}
-
-// setupHint says how a page that only the machine itself reaches is opened on another one.
-func setupHint(base, listen string) string {
-	at, err := netip.ParseAddrPort(listen)
-	if base != "" || err != nil || !at.Addr().IsLoopback() {
-		return ""
-	}
-	return fmt.Sprintf("only this machine reaches it; from another one first: ssh -L %d:%s %s", at.Port(), listen, cmp.Or(hostName(), "this-machine"))
-}
-
-func hostName() string {
-	name, err := os.Hostname()
-	if err != nil {
-		return ""
-	}
-	return PlainHost(name)
-}
-
-// ownAddresses are the addresses of this machine, none where the system does not report them.
-func ownAddresses() []netip.Addr {
-	networks, err := net.InterfaceAddrs()
-	if err != nil {
-		return nil
-	}
-	var own []netip.Addr
-	for _, n := range networks {
-		if p, err := netip.ParsePrefix(n.String()); err == nil {
-			own = append(own, p.Addr().Unmap())
-		}
-	}
-	return own
-}
-
-// PlainHost is the host of a Host header, "" when it has a character that no name or address has: it becomes part of a
-// command that a person types.
-func PlainHost(hostPort string) string {
-	host := (&url.URL{Host: hostPort}).Hostname()
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(".-_:", r)
-	}
-	if len(host) > 253 || strings.HasPrefix(host, "-") || strings.ContainsFunc(host, func(r rune) bool { return !plain(r) }) {
-		return ""
-	}
-	return host
 }

@@ -26,7 +26,7 @@ func setupServer(t *testing.T, state SetupState, g SetupGuard) http.Handler {
 		"fail": NewSetupCall(func(_ *http.Request, q ask) (ask, error) { return q, setupFailures[q.Link] }),
 	})
 	cfg := testConfig()
-	cfg.Handlers = SetupPages(func() SetupState { return state })
+	cfg.Handlers = SetupPages(func() SetupState { return state }, "1.2.3")
 	cfg.Handlers["/setup/v1/"] = calls
 	return newServer(t, cfg).Handler()
 }

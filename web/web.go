@@ -55,6 +55,7 @@ type Area struct {
 	Token   string // access, identity or service
 	Note    string
 	SDL     string
+	Example string       // the document that the explorer begins with
 	Handler http.Handler // serves at the route, the prefix removed
 }
 

@@ -2,6 +2,8 @@ package web
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -116,6 +118,28 @@ func TestTheExplorerIsThereOnlyWithDevTools(t *testing.T) {
 		if w.Code != 200 || w.Header().Get("Content-Type") != "text/html; charset=utf-8" {
 			t.Errorf("on: %s: %d %v", path, w.Code, w.Header())
 		}
+	}
+	for _, a := range cfg.Areas {
+		page := get(on, "GET", a.prefix()+"/graphiql").Body.String()
+		for _, other := range cfg.Areas {
+			if !strings.Contains(page, `<option value="`+other.ExplorerPath()+`"`) {
+				t.Errorf("%s does not lead to %s", a.ExplorerPath(), other.ExplorerPath())
+			}
+		}
+		if !strings.Contains(page, `<option value="`+a.ExplorerPath()+`" data-example="" selected>`) || strings.Contains(page, "GraphiQL") {
+			t.Errorf("%s: %.2000s", a.ExplorerPath(), page)
+		}
+		if up := strings.Repeat("../", strings.Count(a.ExplorerPath(), "/")); !strings.Contains(page, `href="`+up+`setup/setup.css"`) {
+			t.Errorf("%s: the style is not found by %s", a.ExplorerPath(), up)
+		}
+	}
+	// The policy names the page's own script by its digest, so that no other runs.
+	w := get(on, "GET", cfg.Areas[0].prefix()+"/graphiql")
+	_, script, _ := strings.Cut(w.Body.String(), "<script>")
+	script, _, _ = strings.Cut(script, "</script>")
+	sum := sha256.Sum256([]byte(script))
+	if csp := w.Header().Get("Content-Security-Policy"); !strings.Contains(csp, "script-src 'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"';") || strings.Contains(csp, "unsafe") {
+		t.Error(csp)
 	}
 	page := string(explorerPage)
 	if !strings.Contains(page, `const endpoint = "graphql";`) || strings.Contains(page, "http:") || strings.Contains(page, "https:") || strings.Contains(page, "src=") {

@@ -113,7 +113,7 @@ func (e *Engine) execute(ctx context.Context, op *Operation, in map[string]any) 
 
 // finish replaces a response over a limit by an error, except for mutations, whose effects the caller must see.
 func (sc *scope) finish(resp *Response) *Response {
-	resp.held, resp.results = sc.bytes.Load(), sc.engine.results
+	resp.held, resp.results, resp.hints = sc.bytes.Load(), sc.engine.results, sc.hints.list()
 	switch {
 	case sc.crowded.Load() && sc.op.def.Operation != ast.Mutation:
 		sc.engine.results.refused.Inc()

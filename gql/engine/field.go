@@ -23,6 +23,7 @@ type scope struct {
 	crowded  atomic.Bool // the bound on all results together was reached
 	internal atomic.Int64
 	loaders  loaderSet
+	hints    hints
 	ahead    map[string]outcome // of root fields that the plain path resolved before the executor, by response key
 }
 

@@ -16,6 +16,7 @@ type Response struct {
 	shape *shape
 	limit int
 	early bool // refused before anything ran
+	hints []string
 
 	results *results // which count its bytes until Done
 	held    int64
@@ -35,8 +36,8 @@ func (r *Response) Done() {
 	}
 }
 
-// MarshalJSON writes {"data": …, "errors": […]}: keys in the order of the request, without data when nothing was
-// executed, without errors when there are none.
+// MarshalJSON writes {"data": …, "errors": […], "extensions": {"hints": […]}}: keys in the order of the request, without
+// data when nothing was executed, without errors and extensions when there are none.
 func (r *Response) MarshalJSON() ([]byte, error) {
 	b, err := r.append(nil)
 	if err != nil { // only a result over the limit
@@ -69,6 +70,16 @@ func (r *Response) append(b []byte) ([]byte, error) {
 			return nil, fmt.Errorf("engine: encode errors: %w", err)
 		}
 		b = append(append(b, `"errors":`...), errs...)
+	}
+	if len(r.hints) > 0 {
+		b = append(b, `,"extensions":{"hints":[`...)
+		for i, text := range r.hints {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = appendString(b, text)
+		}
+		b = append(b, "]}"...)
 	}
 	return append(b, '}'), nil
 }

@@ -43,7 +43,7 @@ type ReasonCount struct {
 
 // Traced is a message and where it ended.
 type Traced struct {
-	Received  time.Time    `json:"received"`
+	Received  time.Time    `json:"receivedTime"`
 	Offset    model.Offset `json:"offset"`
 	Transport string       `json:"transport"`
 	Outcome   string       `json:"outcome"` // as in the ledger; unknown where nothing is known

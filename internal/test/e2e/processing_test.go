@@ -416,15 +416,17 @@ func detections(t *testing.T, w *world) {
 		}
 	}
 	conformance.Shown(t, "S1-105")
-	empty, err := tn.Dial("event-processing", tn.token)
-	if err == nil {
-		err = empty.Subscribe("7", detectionQuery, map[string]any{"p": ""})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if m, err := empty.Next(20 * time.Second); err != nil || m.Type != "error" || m.ID != "7" || !strings.Contains(string(m.Payload), "profileToken") {
-		t.Errorf("%+v %s %v", m, m.Payload, err)
+	for profile, want := range map[string]string{"": "profileToken", "nope": `device profile \"nope\" does not exist`} {
+		refused, err := tn.Dial("event-processing", tn.token)
+		if err == nil {
+			err = refused.Subscribe("7", detectionQuery, map[string]any{"p": profile})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m, err := refused.Next(20 * time.Second); err != nil || m.Type != "error" || m.ID != "7" || !strings.Contains(string(m.Payload), want) {
+			t.Errorf("%q: %+v %s %v", profile, m, m.Payload, err)
+		}
 	}
 	conformance.Shown(t, "S1-100")
 }

@@ -1,0 +1,45 @@
+package app
+
+// examples are the documents that the explorer of each area begins with: each answers something on an instance that has a
+// device, for any member of a tenant.
+var examples = map[string]string{
+	"user-management": `{
+  me { email firstName lastName }
+  tenant { token name }
+  functionalAreas
+}
+`,
+	"device-management": `{
+  devices(criteria: {pageNumber: 1, pageSize: 10}) {
+    results { token name deviceType { token } }
+    pagination { totalRecords }
+  }
+}
+`,
+	"event-management": `{
+  measurementEvents(criteria: {pageNumber: 1, pageSize: 10}) {
+    results { deviceToken occurredTime name value unit }
+    pagination { totalRecords }
+  }
+}
+`,
+	"device-state": `{
+  deviceStates(criteria: {pageNumber: 1, pageSize: 10}) {
+    results { deviceToken active lastActivityTime }
+    pagination { totalRecords }
+  }
+}
+`,
+	"event-processing": `# Live: subscription { detectionStream(profileToken: "device") { ruleToken edge series value } }
+query {
+  detections(criteria: {pageNumber: 1, pageSize: 10}) {
+    results { occurredTime deviceToken ruleToken severity edge value }
+    pagination { totalRecords }
+  }
+}
+`,
+	"event-sources": `{
+  _empty
+}
+`,
+}
