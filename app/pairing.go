@@ -58,9 +58,22 @@ func orphaned(dir string) error {
 			return nil // a first start that was cut short
 		}
 	}
+	if !noDatabase(dir) {
+		return &model.Error{Message: fmt.Sprintf("%s does not know the log beside it, which holds records: what was written last is missing with %[1]s-wal", operate.DBPath(dir)),
+			Hint: "put weir.db-wal back as it was, beside weir.db; or move the directory away and bring back a backup: weir backup restore FILE --data " + dir}
+	}
 	return &model.Error{Message: fmt.Sprintf("%s is gone, and the log beside it holds records of it", operate.DBPath(dir)),
 		Hint: "put weir.db (with weir.db-wal, if there was one) back as it was; or move the directory away and bring back a backup: " +
 			"weir backup restore FILE --data " + dir + "; or, to begin with nothing, move the directory away"}
+}
+
+// checkSpoolPath refuses a file in the place of the directory of the log.
+func checkSpoolPath(path string) error {
+	if info, err := os.Stat(path); err != nil || info.IsDir() {
+		return nil
+	}
+	return &model.Error{Message: path + " is a file, the directory of the log was expected",
+		Hint: "move it away and put the directory back as it was; where there was none, the start makes it"}
 }
 
 // noDatabase reports whether there is no database, or an empty file in its place.

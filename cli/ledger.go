@@ -19,6 +19,7 @@ import (
 func newLedger(c *command) *cobra.Command {
 	var q operate.LedgerQuery
 	var tenant string
+	var all bool
 	cmd := &cobra.Command{
 		Use:   "ledger",
 		Short: "Show the outcomes of all messages, per hour",
@@ -36,12 +37,13 @@ func newLedger(c *command) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c.show(r, func(w io.Writer) { printLedger(w, r) })
+			c.show(r, func(w io.Writer) { printLedger(w, r, all) })
 			return nil
 		},
 	}
 	cmd.Flags().StringVar(&tenant, "tenant", "", "only this tenant; \"\" stands for unauthenticated senders and unknown tenants")
 	choiceVar(cmd.Flags(), &q.Transport, "transport", "", app.TransportNames(), "only this transport: "+strings.Join(app.TransportNames(), ", "))
+	cmd.Flags().BoolVar(&all, "all", false, "every gap, not only the newest")
 	momentVar(cmd.Flags(), &q.Since, "since", "", "from then on: a time such as 2026-03-01T08:00:00Z, or how long ago, such as 24h or 3d")
 	cmd.AddCommand(newDeadLetters(c), newLedgerVerify(c), newLedgerTrace(c))
 	return cmd
@@ -160,7 +162,7 @@ func ledgerRow(l *operate.LedgerEntry) string {
 	return fmt.Sprintf("%s %s %s", l.Hour.Format(fullHour), cmp.Or(l.Tenant, unauthenticated), l.Transport)
 }
 
-func printLedger(w io.Writer, r *operate.LedgerReport) {
+func printLedger(w io.Writer, r *operate.LedgerReport, all bool) {
 	if len(r.Lines) == 0 {
 		fmt.Fprintln(w, "no message has reached a transport yet")
 	} else {
@@ -174,10 +176,17 @@ func printLedger(w io.Writer, r *operate.LedgerReport) {
 			}
 		}
 	}
-	printGaps(w, r.Gaps)
+	printGaps(w, r.Gaps, all)
 }
 
-func printGaps(w io.Writer, gaps []operate.Gap) {
+// shownGaps is how many gaps are printed, the newest, unless all are asked for.
+const shownGaps = 3
+
+func printGaps(w io.Writer, gaps []operate.Gap, all bool) {
+	if more := len(gaps) - shownGaps; more > 0 && !all {
+		gaps = gaps[:shownGaps]
+		defer fmt.Fprintf(w, "and %s before; weir ledger --all shows them\n", count(more, "gap"))
+	}
 	for _, g := range gaps {
 		fmt.Fprintf(w, "gap: refusals from %s to %s may not be counted (unclean stop)\n", g.From.Format(time.RFC3339), g.To.Format(time.RFC3339))
 	}

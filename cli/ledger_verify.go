@@ -106,7 +106,7 @@ func printVerification(w io.Writer, v *operate.Verification) {
 	if v.Expired > 0 {
 		fmt.Fprintf(w, "%s went because their time was over: retention accounts for as many\n", countText(v.Expired, "reading"))
 	}
-	printGaps(w, v.Gaps)
+	printGaps(w, v.Gaps, false)
 }
 
 func imbalanceText(i *operate.Imbalance) string {

@@ -76,7 +76,9 @@ func (o *Operator) checks(m health.Machine, q DoctorQuery) []health.Check {
 		health.Exposure(listeners.configured()),
 	}, openTopicsChecks(listeners), o.openTopicsTenantChecks(), devToolsChecks(o.deps.Getenv), o.certificateChecks(m.Now), []health.Check{
 		health.DeviceAuth(string(cfg.Auth.DeviceAuth)),
-		{ID: "sign-in", Look: func(context.Context) health.Finding { return signIn(o.deps.Auth.HasSuperuser(), o.deps.Auth.HasIdentity(), dir) }},
+		{ID: "sign-in", Look: func(context.Context) health.Finding {
+			return signIn(o.deps.Auth.HasSuperuser(), o.deps.Auth.HasIdentity(), dir)
+		}},
 		{ID: "ledger", Look: func(ctx context.Context) health.Finding { return ledgerFinding(ctx, o.deps.Applier.Ledger()) }},
 		{ID: "backlog", Look: func(context.Context) health.Finding { return o.backlog(m.Now()) }},
 		{ID: "dead-letters", Look: func(ctx context.Context) health.Finding { return deadLetterFinding(ctx, o.deps.Store, m.Now()) }},

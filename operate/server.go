@@ -47,6 +47,9 @@ func NewServer(o *Operator, maxBytes int64) *Server {
 func (s *Server) Listen(ctx, life context.Context) (serve func() error, path string, err error) {
 	path = SocketPath(s.o.deps.Config.DataDir)
 	// The lock is ours, so a socket that lies here is one that a killed process left.
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return nil, "", &model.Error{Message: path + " is a directory, the socket of the instance was expected", Hint: "move it away: the start makes the socket"}
+	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, "", err
 	}

@@ -139,7 +139,8 @@ func (c *Change) storeUsage() error {
 	return nil
 }
 
-// metaCounted marks that the sums follow from the rows; a database of an older Weir has none.
+// metaCounted marks that the sums follow from the rows; a database of an older Weir has none. A migration that gives rows a column of
+// strings removes it (DELETE FROM meta WHERE key = 'tenant_bytes'), so that they are counted again.
 const metaCounted = "tenant_bytes"
 
 // Counter adds what the rows of a table take to the sum of each tenant.

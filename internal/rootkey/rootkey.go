@@ -139,6 +139,9 @@ func read(path string) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	if info.IsDir() {
+		return Result{}, fmt.Errorf("%w: %s is a directory, a file was expected: move it away and put the key back as it was, mode 0600", ErrMalformed, path)
+	}
 	var res Result
 	switch mode := info.Mode().Perm(); {
 	case mode&0o007 != 0:

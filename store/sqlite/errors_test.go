@@ -34,7 +34,9 @@ func TestUniqueErrorsNameTableAndColumns(t *testing.T) {
 
 func TestWhatTheDiskRefusesHasAName(t *testing.T) {
 	db := newDB(t, `CREATE TABLE u (id INTEGER PRIMARY KEY)`)
-	err := raw(db.conns[0].conn, func(c *conn) error { return errors.Join(c.run("PRAGMA query_only=1"), c.run("INSERT INTO u VALUES (1)")) })
+	err := raw(db.conns[0].conn, func(c *conn) error {
+		return errors.Join(c.run("PRAGMA query_only=1"), c.run("INSERT INTO u VALUES (1)"))
+	})
 	if !errors.Is(translate(err), store.ErrUnwritable) || errors.Is(translate(err), store.ErrFull) {
 		t.Errorf("a read-only database: %v", err)
 	}
