@@ -485,7 +485,7 @@ func (a *Applier) announce() {
 		a.deps.Controller.Passed(a.out.sequence)
 	}
 	if n, rule := a.results.rules.flapped(); n > 0 {
-		if more, ok := a.flapLog.Allow(a.times.newest.Time()); ok {
+		if more, ok := a.flapLog.Allow(time.Duration(a.times.newest)); ok {
 			a.deps.Logger.Warn("a rule flaps: its tenant has more detections than detection.max_edges_per_second allows; those over it are counted, not kept",
 				"rule", rule, "over", n, "lines_left_out", more)
 		}
