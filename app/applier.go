@@ -11,6 +11,7 @@ import (
 	"weir/model"
 	"weir/rules"
 	"weir/series"
+	"weir/store"
 )
 
 // applier follows the log: readings, rules, and all other results.
@@ -31,12 +32,12 @@ type applier struct {
 func (a *applier) Start(ctx, life context.Context) error {
 	var err error
 	if a.series, err = series.Open(ctx, series.Config{Settings: a.cfg.Limits.Settings},
-		a.store.db, series.Options{Account: a.accounts[headShare.Name], Logger: a.log, Registerer: a.metrics}); err != nil {
+		a.store.db, series.Options{Applier: a.store.db.For(store.Applier), Scans: a.store.db.For(store.Scans), Account: a.accounts[headShare.Name], Logger: a.log, Registerer: a.metrics}); err != nil {
 		return err
 	}
 	a.edges, a.readings = hub.New[model.Edge]("detections", a.metrics), hub.New[series.Point]("measurements", a.metrics)
 	a.tap = ingest.NewTap(func() model.Nanos { return a.spool.clock.Stamp().Wall }, a.metrics)
-	a.ingest, err = ingest.NewApplier(ctx, a.config(a.accounts[headShare.Name].Budget()), ingest.ApplyDeps{Log: a.spool.log, Store: a.store.db, Counts: a.spool.counts,
+	a.ingest, err = ingest.NewApplier(ctx, a.config(a.accounts[headShare.Name].Budget()), ingest.ApplyDeps{Log: a.spool.log, Store: a.store.db.For(store.Applier), Queries: a.store.db, Counts: a.spool.counts,
 		Series: a.series, Rules: rules.NewEngine(a.entities.compiler, a.metrics), Controller: a.entities.control, Clock: a.spool.clock, Gap: a.spool.gap, Changes: &a.spool.changes, Logger: a.log, Registry: a.metrics,
 		Projections: a.opt.Projections, Edges: a.edges.Publish, Readings: a.readings.Publish, Watched: a.readings.Busy, Tap: a.tap})
 	if err != nil {

@@ -36,8 +36,8 @@ type entities struct {
 
 // Start reads the entities: tenants, identities, devices.
 func (e *entities) Start(ctx, life context.Context) (err error) {
-	e.control = ingest.NewController(e.store.db, e.spool.log, e.spool.clock.Stamp, e.base.log)
-	if e.entityParts, err = newEntities(ctx, e.cfg, entityDeps{store: e.store.db, writer: e.control, vault: e.store.vault, logger: e.base.log, registerer: e.metrics,
+	e.control = ingest.NewController(e.store.db.For(store.Applier), e.spool.log, e.spool.clock.Stamp, e.base.log)
+	if e.entityParts, err = newEntities(ctx, e.cfg, entityDeps{store: e.store.db, devices: e.store.db.For(store.Devices), writer: e.control, vault: e.store.vault, logger: e.base.log, registerer: e.metrics,
 		certs: e.certificate.pair, listeners: e.listeners.list, disk: e.checkDisk, limits: ruleLimits(e.cfg, e.budget, e.opt.RuleKinds)}); err != nil {
 		return err
 	}
@@ -98,6 +98,7 @@ type entityParts struct {
 
 type entityDeps struct {
 	store      store.Store
+	devices    store.Store // for what a device waits for; nil: store
 	writer     store.Writer
 	vault      *store.Vault
 	logger     *slog.Logger
@@ -120,7 +121,7 @@ func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entity
 		OnSwitch: func(tenant string, _ bool) { p.verifier.Invalidate(auth.Invalidation{Tenant: tenant}) }}); err != nil {
 		return p, err
 	}
-	p.Registry = registry.New(registry.Config{DeviceSettings: cfg.Limits.DeviceSettings, RulesPerTenant: int64(cfg.Detection.MaxRules)}, registry.Deps{Store: d.store, Writer: bounded,
+	p.Registry = registry.New(registry.Config{DeviceSettings: cfg.Limits.DeviceSettings, RulesPerTenant: int64(cfg.Detection.MaxRules)}, registry.Deps{Store: d.store, Devices: d.devices, Writer: bounded,
 		Sealer: d.vault, Hasher: hasher, Validator: validator{p.compiler}, Registerer: d.registerer,
 		Removals: []registry.Removal{ingest.RemoveDeviceRows},
 		Invalidate: func(device, credential int64) {

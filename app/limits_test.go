@@ -98,7 +98,9 @@ var chapters = []struct {
 		{"verified credentials in the cache", "32,768, 10 min", nil, metrics("weir_auth_device_credentials_cached"), nil, "the least recent is evicted", "about 200 bytes each"},
 		{"sessions of an identity in a tenant", "64", nil, nil, metrics("weir_auth_sessions_evicted_total"), "the oldest ends", "disk"},
 		{"writes that wait for the database", "1,024", nil, metrics("weir_store_queued_writes"), nil, "the next caller waits", ""},
-		{"readers of the database", "4 at a time", nil, metrics("weir_store_readers_in_use"), nil, "others wait", "of `store cache`"},
+		{"reads of the database for queries", "4 at a time; long ones, from 1,000 rows or pieces of rows on, 2 of these", nil, metrics("weir_store_readers_in_use", `weir_store_waiting_reads{class="queries"}`, `weir_store_waiting_reads{class="scans"}`, "weir_series_long_queries_total"), metrics(`weir_store_reads_refused_total{class="queries"}`, `weir_store_reads_refused_total{class="scans"}`), "others wait until their request times out (`WEIR_GRAPHQL_MAX_TIME`); the applier and devices do not", "of `store cache`"},
+		{"reads of the database for credentials and presence", "2 at a time", nil, metrics(`weir_store_waiting_reads{class="devices"}`), metrics(`weir_store_reads_refused_total{class="devices"}`), "others wait until their connection times out; no query delays them", "of `store cache`"},
+		{"reads of the whole database: backup, recount of the ledger, check", "2 at a time", nil, metrics(`weir_store_waiting_reads{class="bulk"}`), metrics(`weir_store_reads_refused_total{class="bulk"}`), "others wait until the command ends", "of `store cache`"},
 	}},
 	{"What is kept", []bounded{
 		{"series", "256 of a device, 100,000 of a tenant", keys("limits.series_per_device", "limits.series_per_tenant"), metrics("weir_series_head_series"), metrics("weir_series_refused_messages_total"), "a dead letter `series_limit`", "at most 512 bytes each while it is active"},

@@ -137,7 +137,7 @@ type presences struct {
 }
 
 func (p presences) PresenceSession(ctx context.Context, device int64) (session uint64, err error) {
-	err = p.store.db.Read(ctx, func(tx store.Tx) error {
+	err = p.store.db.For(store.Devices).Read(ctx, func(tx store.Tx) error {
 		d, err := store.GetDeviceState(tx, device)
 		if err == nil && d != nil {
 			session = d.Session
@@ -149,7 +149,7 @@ func (p presences) PresenceSession(ctx context.Context, device int64) (session u
 
 func (p presences) AssertedPresence(ctx context.Context, source string, after int64, limit int) ([]presence.Asserted, error) {
 	var out []presence.Asserted
-	err := p.store.db.Read(ctx, func(tx store.Tx) error {
+	err := p.store.db.For(store.Devices).Read(ctx, func(tx store.Tx) error {
 		rows, err := store.AssertedStates(tx, source, after, limit)
 		if err != nil {
 			return err

@@ -38,7 +38,8 @@ type ApplyConfig struct {
 // ApplyDeps are the applier's collaborators.
 type ApplyDeps struct {
 	Log        spool.Log
-	Store      store.Store
+	Store      store.Store // with readers of the applier's own
+	Queries    store.Store // with the readers of queries, which do not hold up the applier; nil: Store
 	Counts     *TransportCounts
 	Series     *series.Series
 	Rules      *rules.Engine
@@ -91,6 +92,9 @@ type Applier struct {
 
 // NewApplier loads the results as of the checkpoint and returns an applier that continues after it.
 func NewApplier(ctx context.Context, cfg ApplyConfig, deps ApplyDeps) (*Applier, error) {
+	if deps.Queries == nil {
+		deps.Queries = deps.Store
+	}
 	a := &Applier{cfg: cfg, deps: deps, metrics: newApplyMetrics(deps.Registry)}
 	a.retry = &retrier{wait: cfg.CommitRetry, retries: a.metrics.retries, logger: deps.Logger}
 	a.results = newResults(&a.cfg, &a.deps, a.metrics, a.retry)
@@ -128,7 +132,7 @@ func (a *Applier) load(tx store.Tx) error {
 
 // Ledger returns the ledger of this instance.
 func (a *Applier) Ledger() *Ledger {
-	return &Ledger{store: a.deps.Store, memory: a.results.ledger, counts: a.deps.Counts}
+	return &Ledger{store: a.deps.Queries, memory: a.results.ledger, counts: a.deps.Counts}
 }
 
 // Applied is the newest record whose effects are committed or in memory.
@@ -171,7 +175,7 @@ func (a *Applier) ListeningTime() int64 { return a.heard.Load() }
 // RuleHealth returns a row for each rule of the active version of a tenant's profile, by rule token; none when the
 // profile has no published version.
 func (a *Applier) RuleHealth(ctx context.Context, tenant, profile string) ([]RuleHealth, error) {
-	return a.results.rules.health(ctx, a.deps.Store, tenant, profile)
+	return a.results.rules.health(ctx, a.deps.Queries, tenant, profile)
 }
 
 // RuleStats are the figures of the engine.
@@ -187,12 +191,12 @@ func (a *Applier) Silence(tenant, device string, standard time.Duration) time.Du
 
 // DeviceState returns the activity and presence of a device, nil when nothing is known.
 func (a *Applier) DeviceState(ctx context.Context, tenantID, deviceID int64) (*store.DeviceState, error) {
-	return a.results.activity.state(ctx, a.deps.Store, tenantID, deviceID)
+	return a.results.activity.state(ctx, a.deps.Queries, tenantID, deviceID)
 }
 
 // DeviceStates returns the states of a tenant's devices in order of device row ids.
 func (a *Applier) DeviceStates(ctx context.Context, tenantID int64) ([]*store.DeviceState, error) {
-	return a.results.activity.states(ctx, a.deps.Store, tenantID)
+	return a.results.activity.states(ctx, a.deps.Queries, tenantID)
 }
 
 // Run applies batches until ctx ends or the log is closed.

@@ -25,6 +25,7 @@ type ledgerProjection struct {
 	found  *store.LedgerCount
 	frozen map[store.LedgerKey]*store.LedgerCount
 	at     model.Offset // of the frozen ones
+	gone   model.Offset // of those that were frozen last and are in the store only
 }
 
 func newLedgerProjection(m *applyMetrics) *ledgerProjection {
@@ -97,7 +98,7 @@ func (l *ledgerProjection) Publish(tx store.Tx) error {
 // Release implements Projection.
 func (l *ledgerProjection) Release(context.Context, WriteFunc) error {
 	l.mu.Lock()
-	l.frozen = nil
+	l.frozen, l.gone = nil, l.at
 	l.mu.Unlock()
 	return nil
 }
@@ -214,26 +215,42 @@ func (l *Ledger) read(ctx context.Context, flt store.LedgerFilter, add func(stor
 	if l.memory == nil {
 		return l.store.Read(ctx, func(tx store.Tx) error { return l.stored(tx, flt, add) })
 	}
-	// The lock is held over the snapshot, so that frozen counts are seen once: in memory, or on disk with the
-	// checkpoint.
-	l.memory.mu.Lock()
-	defer l.memory.mu.Unlock()
-	l.counts.live(add)
-	for k, c := range l.memory.open {
-		add(k, *c)
-	}
-	return l.store.Read(ctx, func(tx store.Tx) error {
-		head, _, err := store.CheckpointState(tx)
-		if err != nil {
+	for {
+		missed := false
+		err := l.store.Read(ctx, func(tx store.Tx) error {
+			head, _, err := store.CheckpointState(tx)
+			if err != nil {
+				return err
+			}
+			if missed = !l.memory.report(head, l.counts, add); missed {
+				return nil
+			}
+			return l.stored(tx, flt, add)
+		})
+		if err != nil || !missed {
 			return err
 		}
-		if l.memory.frozen != nil && l.memory.at > head {
-			for k, c := range l.memory.frozen {
-				add(k, *c)
-			}
+	}
+}
+
+// report adds the counts that a snapshot of the store with that checkpoint lacks; false, and nothing, when some of these left
+// memory since the snapshot. The lock is never held while the store is read: the applier needs it.
+func (l *ledgerProjection) report(checkpoint model.Offset, live *TransportCounts, add func(store.LedgerKey, store.LedgerCount)) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.gone > checkpoint {
+		return false
+	}
+	live.live(add)
+	for k, c := range l.open {
+		add(k, *c)
+	}
+	if l.frozen != nil && l.at > checkpoint {
+		for k, c := range l.frozen {
+			add(k, *c)
 		}
-		return l.stored(tx, flt, add)
-	})
+	}
+	return true
 }
 
 func (l *Ledger) stored(tx store.Tx, flt store.LedgerFilter, add func(store.LedgerKey, store.LedgerCount)) error {

@@ -245,7 +245,7 @@ func (p *ruleProjection) health(ctx context.Context, st store.Store, tenant, pro
 
 // Detections returns a page of past detections, newest first, and how many there are in all.
 func (a *Applier) Detections(ctx context.Context, f store.DetectionFilter, page store.Page) (found []store.Detection, total int64, err error) {
-	err = a.deps.Store.Read(ctx, func(tx store.Tx) error {
+	err = a.deps.Queries.Read(ctx, func(tx store.Tx) error {
 		if found, err = store.Detections(tx, f, page); err == nil {
 			total, err = store.CountDetections(tx, f)
 		}
@@ -256,7 +256,7 @@ func (a *Applier) Detections(ctx context.Context, f store.DetectionFilter, page 
 
 // DetectionAt returns the position of a tenant's detection in the list of detections, nil when it has none in this row.
 func (a *Applier) DetectionAt(ctx context.Context, tenantID, row int64) (at *store.DetectionPosition, err error) {
-	err = a.deps.Store.Read(ctx, func(tx store.Tx) (err error) {
+	err = a.deps.Queries.Read(ctx, func(tx store.Tx) (err error) {
 		at, err = store.DetectionAt(tx, tenantID, row)
 		return err
 	})

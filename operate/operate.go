@@ -28,7 +28,7 @@ import (
 
 // Store is the database of a running instance.
 type Store interface {
-	store.Store
+	store.Driver
 	backup.Store
 	// Check reads the whole database and returns store.ErrDamaged when it does not hang together.
 	Check(ctx context.Context) error

@@ -86,7 +86,7 @@ func imbalance(w ingest.Wrong) Imbalance {
 func (o *Operator) verifyLedger(ctx context.Context, progress func(done, all int64)) (*Verification, error) {
 	release := o.deps.Spool.HoldTrim() // before the checkpoint is read: the log after it must still be there
 	defer release()
-	v := &ingest.Verifier{Store: o.deps.Store, DeadSince: deadSince(o.deps.Effective().History.DeadLetterRetention, time.Now()), Progress: progress,
+	v := &ingest.Verifier{Store: o.deps.Store.For(store.Bulk), DeadSince: deadSince(o.deps.Effective().History.DeadLetterRetention, time.Now()), Progress: progress,
 		Batches: func(ctx context.Context, from model.Offset, f func(*spool.Batch) error) error {
 			return ingest.LogBatches(ctx, o.deps.Spool, from, f)
 		}}

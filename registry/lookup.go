@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,7 +11,7 @@ import (
 
 // FindCredentials returns the credentials of a tenant with this type and SHA-256 of their id: none or one.
 func (r *Registry) FindCredentials(ctx context.Context, tenantID int64, credentialType string, idHash [sha256.Size]byte) (found []store.CredentialRow, err error) {
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) (err error) {
+	err = store.Read(ctx, cmp.Or(r.parts.Devices, r.parts.Store), func(tx store.Tx) (err error) {
 		found, err = store.FindCredentials(tx, tenantID, credentialType, hex.EncodeToString(idHash[:]))
 		return err
 	})

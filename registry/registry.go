@@ -95,6 +95,7 @@ type Invalidate func(deviceID, credentialID int64)
 // Parts are the registry's collaborators. Removals, Forget, Registerer and Random may be left out.
 type Deps struct {
 	Store      store.Store
+	Devices    store.Store // reads what a device waits for; nil: Store
 	Writer     store.Writer
 	Sealer     Sealer
 	Hasher     Hasher

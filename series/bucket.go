@@ -54,8 +54,8 @@ func (s *Series) Buckets(ctx context.Context, q BucketQuery) ([]Bucket, error) {
 	sel.metric = q.Metric
 	var out []Bucket
 	err = s.read(ctx, func(tx store.Tx, snap snapshot) error {
-		b := &bucketing{walk: walk{ctx: ctx, tx: tx, gen: snap.gen, q: sel}, interval: min(q.IntervalSeconds, math.MaxInt32) * 1_000_000,
-			sums: map[bucketKey]*bucketSum{}, numbers: map[string]int32{}, metrics: map[int64]int32{}, sharing: sharing{slots: make(chan struct{}, s.helpers)}}
+		b := &bucketing{walk: snap.walk(ctx, tx, sel), interval: min(q.IntervalSeconds, math.MaxInt32) * 1_000_000,
+			sums: map[bucketKey]*bucketSum{}, numbers: map[string]int32{}, metrics: map[int64]int32{}, sharing: sharing{slots: s.helpers}}
 		defer b.wait()
 		if err := b.fill(s, snap); err != nil {
 			return err

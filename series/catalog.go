@@ -155,7 +155,7 @@ func (s *Series) device(ctx context.Context, tenantID, id int64) (*device, error
 
 func (s *Series) loadDevice(ctx context.Context, tenantID, id int64) (*device, error) {
 	dev := &device{id: id, tenantID: tenantID}
-	err := s.st.Read(ctx, func(tx store.Tx) error {
+	err := s.applier.Read(ctx, func(tx store.Tx) error {
 		_, gen, err := store.CheckpointState(tx)
 		if err != nil {
 			return err

@@ -4,16 +4,39 @@ import "weir/store"
 
 // Counts come from the rows; only rows across an end of the range are decoded.
 
-func countPieces(pieces []piece, q *selection) (int64, error) {
+func (w *walk) countPieces(pieces []piece) (int64, error) {
 	all, c := int64(0), &columns{}
 	for i := range pieces {
-		n, err := pieces[i].count(q, c)
+		n, err := w.countPiece(&pieces[i], c)
 		if err != nil {
 			return 0, err
 		}
 		all += n
 	}
 	return all, nil
+}
+
+// countPiece returns how many readings of a piece the walk selects. c is scratch space.
+func (w *walk) countPiece(p *piece, c *columns) (int64, error) {
+	if w.q.holds(p.first, p.last) {
+		return int64(p.n), nil
+	}
+	if err := w.spend(1); err != nil {
+		return 0, err
+	}
+	return p.count(w.q, c)
+}
+
+// countRowEvents counts the events of a scope.
+func (w *walk) countRowEvents(scope store.EventScope) (int64, error) {
+	if w.effort == nil {
+		return store.CountRowEvents(w.tx, scope, store.AllRows)
+	}
+	n, err := store.CountRowEvents(w.tx, scope, int64(w.effort.steps+1)*rowsPerStep)
+	if err != nil {
+		return 0, err
+	}
+	return n, w.spend(int(n / rowsPerStep))
 }
 
 // count returns how many readings of a piece are selected. c is scratch space.
@@ -52,7 +75,7 @@ func (w *walk) countChunks(sc store.PackedScope) (int64, error) {
 		}
 		for i := range rows {
 			p := chunkPiece(&rows[i])
-			n, err := p.count(w.q, c)
+			n, err := w.countPiece(&p, c)
 			if err != nil {
 				return 0, err
 			}
@@ -86,7 +109,7 @@ func (w *walk) countBlocks(sc store.PackedScope, only map[int64]bool) (int64, er
 			if err != nil {
 				return 0, err
 			}
-			n, err := countPieces(pieces, w.q)
+			n, err := w.countPieces(pieces)
 			if err != nil {
 				return 0, err
 			}
@@ -103,7 +126,7 @@ func (w *walk) countBlocks(sc store.PackedScope, only map[int64]bool) (int64, er
 func (w *walk) countRows(k cursor) (int64, error) {
 	total := int64(0)
 	err := w.pieces(k, func(p *piece) error {
-		n, err := p.count(w.q, w.scratch())
+		n, err := w.countPiece(p, w.scratch())
 		total += n
 		return err
 	})
@@ -114,6 +137,9 @@ func (w *walk) countRows(k cursor) (int64, error) {
 func (w *walk) pieces(k cursor, f func(*piece) error) error {
 	for more := true; more; {
 		if err := w.ctx.Err(); err != nil {
+			return err
+		}
+		if err := w.spend(1); err != nil {
 			return err
 		}
 		var added []cursor

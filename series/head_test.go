@@ -567,7 +567,7 @@ func TestMetricsCountWhatIsWritten(t *testing.T) {
 			t.Errorf("%v: %v, want %v", c.Desc(), got, want)
 		}
 	}
-	if n, err := testutil.GatherAndCount(reg); err != nil || n != 15 {
+	if n, err := testutil.GatherAndCount(reg); err != nil || n != 16 {
 		t.Errorf("%d metrics, %v", n, err)
 	}
 	err = st.Read(t.Context(), func(tx store.Tx) error {

@@ -52,7 +52,7 @@ func (w *walk) leap(pieces []piece, skip int64) (*walk, int64, error) {
 		}
 		q := *w.q
 		q.to = at
-		near := &walk{ctx: w.ctx, tx: w.tx, gen: w.gen, q: &q}
+		near := &walk{ctx: w.ctx, tx: w.tx, gen: w.gen, effort: w.effort, q: &q}
 		// The number of its events is known: nothing is counted again.
 		for _, p := range overlapping(pieces, &q) {
 			near.push(&pieceCursor{piece: p})
@@ -125,8 +125,8 @@ func (w *walk) countNewer(pieces []piece, at model.Micros) (int64, error) {
 	if q.from > q.to {
 		return 0, nil
 	}
-	newer := walk{ctx: w.ctx, tx: w.tx, gen: w.gen, q: &q}
-	total, err := countPieces(overlapping(pieces, &q), &q)
+	newer := walk{ctx: w.ctx, tx: w.tx, gen: w.gen, effort: w.effort, q: &q}
+	total, err := newer.countPieces(overlapping(pieces, &q))
 	if err != nil {
 		return 0, err
 	}

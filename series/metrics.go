@@ -5,6 +5,7 @@ import "github.com/prometheus/client_golang/prometheus"
 type metrics struct {
 	refused  prometheus.Counter
 	retries  prometheus.Counter
+	scans    prometheus.Counter
 	readings prometheus.Counter
 	chunks   prometheus.Counter
 	blocks   prometheus.Counter
@@ -26,6 +27,7 @@ func newMetrics(reg prometheus.Registerer, stats func() Stats) *metrics {
 	m := &metrics{
 		refused:      counter("refused_messages_total", "Messages refused because the device or tenant has its maximum number of series."),
 		retries:      counter("read_retries_total", "Reads restarted because a checkpoint completed while they started."),
+		scans:        counter("long_queries_total", "Queries that continued with the readers of scans because they are long."),
 		readings:     counter("readings_written_total", "Readings written to chunks and blocks."),
 		chunks:       counter("chunks_written_total", "Chunks written."),
 		blocks:       counter("blocks_written_total", "Blocks written."),
@@ -37,7 +39,7 @@ func newMetrics(reg prometheus.Registerer, stats func() Stats) *metrics {
 			Buckets: prometheus.ExponentialBuckets(0.01, 2, 12)}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.refused, m.retries, m.readings, m.chunks, m.blocks, m.bytes, m.writes, m.merged, m.mergedBlocks, m.mergedBytes,
+		reg.MustRegister(m.refused, m.retries, m.scans, m.readings, m.chunks, m.blocks, m.bytes, m.writes, m.merged, m.mergedBlocks, m.mergedBytes,
 			gauge("head_bytes", "Memory of the readings not yet written to the store.", func(s Stats) int64 { return s.Bytes }),
 			gauge("head_readings", "Readings not yet written to the store.", func(s Stats) int64 { return s.Readings }),
 			gauge("head_series", "Series with readings not yet written to the store.", func(s Stats) int64 { return s.Series }),

@@ -119,7 +119,7 @@ func (s *Series) Events(ctx context.Context, q Query) (*Result, error) {
 	err = s.read(ctx, func(tx store.Tx, snap snapshot) error {
 		// fn may run again: results of the last run must not remain.
 		res.Events, res.Total = nil, 0
-		w := &walk{ctx: ctx, tx: tx, gen: snap.gen, q: sel}
+		w := new(snap.walk(ctx, tx, sel))
 		skip := res.Page.skip()
 		if q.wants(model.MeasurementEvent) {
 			pieces, err := s.capture(snap, sel)
@@ -138,7 +138,7 @@ func (s *Series) Events(ctx context.Context, q Query) (*Result, error) {
 		for _, t := range rowTypes {
 			if q.wants(t) {
 				scope := sel.rows(t)
-				n, err := store.CountRowEvents(tx, scope)
+				n, err := w.countRowEvents(scope)
 				if err != nil {
 					return err
 				}
@@ -207,7 +207,7 @@ func (q *selection) scope(gen uint64, series int64) store.PackedScope {
 // measurements adds cursors for the selected measurements to the walk, those of the heads' pieces included, and returns
 // how many there are.
 func (w *walk) measurements(pieces []piece) (int64, error) {
-	total, err := countPieces(pieces, w.q)
+	total, err := w.countPieces(pieces)
 	if err != nil {
 		return 0, err
 	}
@@ -219,6 +219,9 @@ func (w *walk) measurements(pieces []piece) (int64, error) {
 		return 0, err
 	}
 	for _, sc := range scopes.chunks {
+		if err := w.spend(1); err != nil {
+			return 0, err
+		}
 		n, err := w.countChunks(sc)
 		if err != nil {
 			return 0, err

@@ -20,21 +20,64 @@ import (
 type snapshot struct {
 	offset model.Offset
 	gen    uint64
+	effort *effort
 }
 
-var errAgain = errors.New("series: a head was released while a read began")
+func (n snapshot) walk(ctx context.Context, tx store.Tx, q *selection) walk {
+	return walk{ctx: ctx, tx: tx, gen: n.gen, effort: n.effort, q: q}
+}
+
+var (
+	errAgain = errors.New("series: a head was released while a read began")
+	errLong  = errors.New("series: a query takes more than the readers of short queries give")
+)
+
+// A query begins with the readers of short ones. It ends when it turns out to be long, after some milliseconds, and begins
+// again with the readers of scans, of which there are few: however many long queries there are, short ones go on.
+const (
+	shortSteps  = 1000 // rows that a short query reads and pieces that it decodes: a page with a chunk of each of many series
+	rowsPerStep = 100  // rows that it counts cost a step
+)
+
+// effort is how many steps a query has left as a short one; nil: any number.
+type effort struct{ steps int }
+
+func (e *effort) spend(steps int) error {
+	if e == nil {
+		return nil
+	}
+	if e.steps -= steps; e.steps < 0 {
+		return errLong
+	}
+	return nil
+}
 
 // mostRetries is never reached: each retry takes a whole checkpoint between two adjacent statements.
 const mostRetries = 50
 
+// read runs fn in a snapshot, and again in another one after errAgain and errLong: the results of the last run count.
 func (s *Series) read(ctx context.Context, fn func(store.Tx, snapshot) error) error {
+	err := s.readBy(ctx, s.st, s.shortSteps, fn)
+	if errors.Is(err, errLong) {
+		s.m.scans.Inc()
+		err = s.readBy(ctx, s.scans, 0, fn)
+	}
+	return err
+}
+
+// readBy reads a store; steps bounds a short query and is 0 for a long one.
+func (s *Series) readBy(ctx context.Context, st store.Store, steps int, fn func(store.Tx, snapshot) error) error {
 	for range mostRetries {
-		err := s.st.Read(ctx, func(tx store.Tx) error {
+		var e *effort
+		if steps > 0 {
+			e = &effort{steps}
+		}
+		err := st.Read(ctx, func(tx store.Tx) error {
 			offset, gen, err := store.CheckpointState(tx)
 			if err != nil {
 				return err
 			}
-			return fn(tx, snapshot{offset, gen})
+			return fn(tx, snapshot{offset, gen, e})
 		})
 		if !errors.Is(err, errAgain) {
 			return err

@@ -11,6 +11,7 @@
 package series
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -66,6 +67,10 @@ func (noAccount) Shrink(int64) {}
 
 // Options are the collaborators of a Series. All may be nil.
 type Options struct {
+	// Applier and Scans are the store with the readers of the applier, and with those of long queries. Both default to the
+	// store that short queries read.
+	Applier, Scans store.Store
+
 	Account    Account
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
@@ -75,7 +80,9 @@ type Options struct {
 // else is safe for concurrent use.
 type Series struct {
 	cfg     Config
-	st      store.Store
+	st      store.Store // for writes and short queries
+	applier store.Store
+	scans   store.Store
 	account Account
 	m       *metrics
 
@@ -91,8 +98,9 @@ type Series struct {
 
 	backlog atomic.Pointer[Backlog] // as of the last Merge
 
-	captureSlice int // series that a reader examines before the applier gets its turn
-	helpers      int // goroutines that sum in addition to the reader of a query for buckets
+	captureSlice int           // series that a reader examines before the applier gets its turn
+	helpers      chan struct{} // one for each goroutine that sums in addition to the readers of queries for buckets
+	shortSteps   int           // of a query with the readers of short ones
 
 	// The applier's scratch space.
 	enc     encoder
@@ -104,7 +112,7 @@ type Series struct {
 func Open(ctx context.Context, cfg Config, st store.Store, o Options) (*Series, error) {
 	cfg.setDefaults()
 	s := &Series{cfg: cfg, st: st, account: o.Account, devices: map[int64]*device{}, tenants: map[int64]*tenant{}, captureSlice: 512,
-		helpers: runtime.GOMAXPROCS(0) - 1}
+		applier: cmp.Or(o.Applier, st), scans: cmp.Or(o.Scans, st), helpers: make(chan struct{}, runtime.GOMAXPROCS(0)-1), shortSteps: shortSteps}
 	if s.account == nil {
 		s.account = noAccount{}
 	}

@@ -2,6 +2,7 @@ package series
 
 import (
 	"fmt"
+	"runtime"
 	"runtime/debug"
 )
 
@@ -39,7 +40,7 @@ type sharing struct {
 	open    *share
 	pending []*share      // started, in order
 	free    []*share      // to be used again
-	slots   chan struct{} // the maximum number that work besides the reader
+	slots   chan struct{} // one for each that works besides the readers of all queries
 }
 
 // work sums the pieces of a share. It keeps a panic for the reader, whose caller handles it.
@@ -93,6 +94,9 @@ func bucketStart(at, interval int64) int64 {
 
 // piece adds a piece to the open share.
 func (b *bucketing) piece(p *piece) error {
+	if err := b.effort.spend(1); err != nil {
+		return err
+	}
 	s := b.opened()
 	s.pieces = append(s.pieces, *p)
 	if len(s.pieces) < sharePieces {
@@ -102,6 +106,7 @@ func (b *bucketing) piece(p *piece) error {
 		return err
 	}
 	b.handOut()
+	runtime.Gosched() // the applier is not to wait for a long query
 	select {
 	case b.slots <- struct{}{}:
 		go func() {

@@ -48,7 +48,8 @@ func TestBucketsAreTheSameInEveryWayOfSumming(t *testing.T) {
 		{TenantID: 1, IntervalSeconds: 6 * 3600},
 	} {
 		var all [][]Bucket
-		for _, s.helpers = range []int{0, 1, 3} {
+		for _, n := range []int{0, 1, 3} {
+			s.helpers = make(chan struct{}, n)
 			got, err := s.Buckets(t.Context(), q)
 			if err != nil || len(got) == 0 {
 				t.Fatal(len(got), err)
@@ -77,10 +78,11 @@ func TestAChunkThatIsDamagedEndsABucketQuery(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	for _, s.helpers = range []int{0, 3} {
+	for _, n := range []int{0, 3} {
+		s.helpers = make(chan struct{}, n)
 		_, err := s.Buckets(t.Context(), BucketQuery{TenantID: 1, IntervalSeconds: 60})
 		if !errors.Is(err, store.ErrDamaged) || !strings.Contains(err.Error(), "series_chunks 70") {
-			t.Errorf("%d helpers: %v", s.helpers, err)
+			t.Errorf("%d helpers: %v", n, err)
 		}
 	}
 }

@@ -23,8 +23,13 @@ func (s *Series) Traces(ctx context.Context, tenantID, device int64, from, to, s
 	var out map[model.Offset]*Trace
 	err := s.read(ctx, func(tx store.Tx, snap snapshot) error {
 		out = map[model.Offset]*Trace{} // fn may run again: results of the last run must not remain
-		w := &walk{ctx: ctx, tx: tx, gen: snap.gen, q: sel}
-		add := func(p *piece) error { return p.trace(w.scratch(), out, since, until, most) }
+		w := new(snap.walk(ctx, tx, sel))
+		add := func(p *piece) error {
+			if err := w.spend(1); err != nil {
+				return err
+			}
+			return p.trace(w.scratch(), out, since, until, most)
+		}
 		pieces, err := s.capture(snap, sel)
 		if err != nil {
 			return err

@@ -3,6 +3,7 @@ package series
 import (
 	"context"
 	"math"
+	"runtime"
 
 	"weir/internal/pack"
 	"weir/model"
@@ -12,12 +13,20 @@ import (
 // A walk visits the events of a selection from the newest to the oldest. Its cursors are in a heap by the newest
 // position that they may still return; a row is read and decoded only when its turn comes.
 type walk struct {
-	ctx   context.Context
-	tx    store.Tx
-	gen   uint64
-	q     *selection
-	heap  []ranked
-	spare []*columns // of finished cursors
+	ctx    context.Context
+	tx     store.Tx
+	gen    uint64
+	effort *effort
+	q      *selection
+	heap   []ranked
+	spare  []*columns // of finished cursors
+}
+
+// spend counts rows that are read and pieces that are decoded, and lets others run in between. Its error ends a walk that
+// began with the readers of short queries.
+func (w *walk) spend(steps int) error {
+	runtime.Gosched() // a long query holds up neither the applier nor a device
+	return w.effort.spend(steps)
 }
 
 // cursor returns events, newest first.
@@ -104,6 +113,9 @@ func (w *walk) page(skip int64, size int) ([]Event, error) {
 
 func (w *walk) prepare() error {
 	if err := w.ctx.Err(); err != nil {
+		return err
+	}
+	if err := w.spend(1); err != nil {
 		return err
 	}
 	added, more, err := w.heap[0].prepare(w)

@@ -160,11 +160,14 @@ func scanEvent(rows scanner) (*EventRow, error) {
 	return &e, nil
 }
 
-// CountRowEvents counts the events of a scope.
-func CountRowEvents(tx Tx, s EventScope) (int64, error) {
+// AllRows is the limit of a count that has none.
+const AllRows = math.MaxInt64
+
+// CountRowEvents counts the events of a scope, up to limit.
+func CountRowEvents(tx Tx, s EventScope, limit int64) (int64, error) {
 	q, args := s.where(nil)
 	var n int64
-	err := tx.QueryRow(`SELECT COUNT(*) FROM row_events WHERE `+q, args...).Scan(&n)
+	err := tx.QueryRow(`SELECT COUNT(*) FROM (SELECT 1 FROM row_events WHERE `+q+` LIMIT ?) AS some`, append(args, limit)...).Scan(&n)
 	return n, err
 }
 

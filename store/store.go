@@ -26,6 +26,8 @@ var (
 	// ErrUnsynced: a sync failed. Writes since the previous sync may be lost without another error, so this open file takes
 	// no further writes. After the database is opened again it is consistent, and the log replays what it lacks.
 	ErrUnsynced = errors.New("store: a sync failed; what was written since the one before may be lost")
+	// ErrBusy: the context ended while all readers of the class were in use. It is returned with the context's error.
+	ErrBusy = errors.New("store: no reader became free in time")
 	// ErrOpenRows: a statement was begun while the rows of another one of its transaction were open. It did nothing.
 	ErrOpenRows = errors.New("store: read and close the rows of a query before the next statement")
 )
@@ -66,6 +68,33 @@ type Store interface {
 	// Stats returns figures for status and metrics.
 	Stats() Stats
 	Close() error
+}
+
+// Readers is a class of readers. Each has connections of its own, so that a read waits for others of its class only.
+type Readers uint8
+
+// The classes.
+const (
+	Queries Readers = iota // short reads of people and programs: the readers of Store.Read of a Driver
+	Scans                  // long reads of people and programs: half of the readers of Queries, and no more
+	Bulk                   // reads of the whole database: backup, verification
+	Applier                // of the applier and of the changes on their way into the log
+	Devices                // what a device waits for: its credential, its presence
+)
+
+// AllReaders are all classes.
+var AllReaders = [...]Readers{Queries, Scans, Bulk, Applier, Devices}
+
+// String returns the name of the class, as metrics label it.
+func (r Readers) String() string {
+	return [...]string{"queries", "scans", "bulk", "applier", "devices"}[r]
+}
+
+// Driver is a Store that gives each class of readers a handle.
+type Driver interface {
+	Store
+	// For returns the store with the readers of a class. A Read waits for one until its context ends: ErrBusy.
+	For(Readers) Store
 }
 
 // Tx is a transaction. Statements use ? for parameters and only what both dialects share (ON CONFLICT … DO UPDATE,

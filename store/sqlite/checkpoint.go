@@ -19,7 +19,7 @@ const (
 	walSoftBytes   = 4 << 20  // from this size on the checkpointer works
 	walStepBytes   = 1 << 20  // and again after each growth by this size
 	walHardBytes   = 32 << 20 // from this size on the writer waits for a restart of the log
-	restartWait    = 200 * time.Millisecond
+	restartWait    = 50 * time.Millisecond
 	checkpointWait = 100 * time.Millisecond // of the checkpointer for a lock
 )
 

@@ -12,7 +12,7 @@ import (
 // Copy calls fn in one consistent snapshot. write writes the database as of that snapshot as a file of so many bytes, page
 // by page, so that no second copy is made and writes go on meanwhile; only the write-ahead log grows as long as fn runs.
 func (db *DB) Copy(ctx context.Context, fn func(tx store.Tx, bytes int64, write func(io.Writer) error) error) error {
-	return db.Read(ctx, func(tx store.Tx) error { return copyPages(tx, fn) })
+	return db.read(ctx, store.Bulk, func(tx store.Tx) error { return copyPages(tx, fn) })
 }
 
 // Copy is DB.Copy of a database that is not open.

@@ -32,7 +32,7 @@ func (db *DB) doubts() error {
 // Check reads the whole file and returns ErrDamaged when its pages are inconsistent. It ends with ctx.
 func (db *DB) Check(ctx context.Context) error {
 	var said string
-	err := db.Read(ctx, func(tx store.Tx) error { return tx.QueryRow(`PRAGMA quick_check(1)`).Scan(&said) })
+	err := db.read(ctx, store.Bulk, func(tx store.Tx) error { return tx.QueryRow(`PRAGMA quick_check(1)`).Scan(&said) })
 	if err == nil && said != "ok" {
 		err = fmt.Errorf("%w: %s", store.ErrDamaged, said)
 		db.suspect(err)

@@ -35,7 +35,7 @@ func look(ctx context.Context, path string, migrations fs.FS) (o *Inspector, err
 	if _, err := os.Stat(abs); err != nil {
 		return nil, fmt.Errorf("store/sqlite: %w", err)
 	}
-	o = &Inspector{db: &DB{path: abs, log: slog.New(slog.DiscardHandler), count: 1, closing: make(chan struct{})}}
+	o = &Inspector{db: &DB{path: abs, log: slog.New(slog.DiscardHandler), count: 1, metrics: newMetrics(nil), closing: make(chan struct{})}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("store/sqlite: %s: %w", path, translate(err)), o.db.closeConns())
@@ -49,8 +49,7 @@ func look(ctx context.Context, path string, migrations fs.FS) (o *Inspector, err
 	if o.Pending, err = pending(ctx, conn, migrations); err != nil {
 		return o, err
 	}
-	o.db.readers = make(chan *sql.Conn, 1)
-	o.db.readers <- conn
+	o.db.oneReader(conn)
 	return o, nil
 }
 
@@ -87,6 +86,6 @@ func (o *Inspector) Check(ctx context.Context) error {
 // Close closes the database.
 func (o *Inspector) Close() error {
 	close(o.db.closing)
-	<-o.db.readers
+	<-o.db.readers[store.Queries].free
 	return o.db.closeConns()
 }

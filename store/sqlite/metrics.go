@@ -5,9 +5,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/store"
 )
 
-// metrics of the store, without labels.
+// metrics of the store.
 type metrics struct {
 	reg        prometheus.Registerer
 	registered []prometheus.Collector
@@ -21,6 +23,7 @@ type metrics struct {
 	ckptFailed  prometheus.Counter
 	ckptTime    prometheus.Histogram
 	pauses      prometheus.Counter
+	gaveUp      *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -42,7 +45,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		starved:     counter("checkpoints_incomplete_total", "Checkpoints of the write-ahead log that a reader or the writer prevented from completing."),
 		ckptFailed:  counter("checkpoints_failed_total", "Checkpoints of the write-ahead log that failed."),
 		ckptTime:    seconds("checkpoint_seconds", "Duration of a checkpoint of the write-ahead log."),
-		pauses:      counter("checkpoint_pauses_total", "Pauses of the writer because the write-ahead log exceeded its maximum size."),
+		gaveUp: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_store_reads_refused_total",
+			Help: "Reads that ended while they waited for a reader connection, by class of readers (queries, scans, bulk, applier, devices)."}, []string{"class"}),
+		pauses: counter("checkpoint_pauses_total", "Pauses of the writer because the write-ahead log exceeded its maximum size."),
 	}
 }
 
@@ -55,10 +60,10 @@ func (m *metrics) register(db *DB) error {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_store_" + name, Help: help}, f)
 	}
 	var errs []error
-	for _, c := range []prometheus.Collector{
-		m.commits, m.failed, m.batchSize, m.batchTime, m.checkpoints, m.starved, m.ckptFailed, m.ckptTime, m.pauses,
+	collectors := []prometheus.Collector{
+		m.commits, m.failed, m.batchSize, m.batchTime, m.checkpoints, m.starved, m.ckptFailed, m.ckptTime, m.pauses, m.gaveUp,
 		gauge("queued_writes", "Writes queued for the writer.", func() float64 { return float64(len(db.w.queue)) }),
-		gauge("readers_in_use", "Reader connections in use.", func() float64 { return float64(db.reading.Load()) }),
+		gauge("readers_in_use", "Reader connections in use.", func() float64 { return float64(db.readersInUse()) }),
 		gauge("bytes", "Size of the database and its write-ahead log.", func() float64 { return float64(db.Stats().Bytes) }),
 		gauge("free_bytes", "Size of the free pages inside the database.", func() float64 { return float64(db.freeBytes.Load()) }),
 		gauge("damaged", "1 when the database is damaged: a page differs from what was written, or a sync failed.", func() float64 {
@@ -68,7 +73,13 @@ func (m *metrics) register(db *DB) error {
 			return 0
 		}),
 		gauge("wal_bytes", "Size of the write-ahead log.", func() float64 { return float64(fileBytes(db.path + "-wal")) }),
-	} {
+	}
+	for class, q := range db.readers {
+		m.gaveUp.WithLabelValues(class.String())
+		collectors = append(collectors, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_store_waiting_reads", Help: "Reads that wait for a reader connection, by class of readers (queries, scans, bulk, applier, devices).",
+			ConstLabels: prometheus.Labels{"class": class.String()}}, func() float64 { return float64(q.waiting.Load()) }))
+	}
+	for _, c := range collectors {
 		if err := m.reg.Register(c); err != nil {
 			errs = append(errs, err)
 			continue
@@ -84,6 +95,9 @@ func (m *metrics) unregister() {
 	}
 	m.registered = nil
 }
+
+// busy counts a read that no reader became free for.
+func (m *metrics) busy(class store.Readers) { m.gaveUp.WithLabelValues(class.String()).Inc() }
 
 func (m *metrics) batch(n int, took time.Duration) {
 	m.commits.Inc()

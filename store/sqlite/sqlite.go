@@ -1,6 +1,7 @@
 // Package sqlite keeps the store in one SQLite database (WAL). One goroutine owns the write connection: it runs the queued
-// functions, each in a savepoint, and commits them together; a pool of connections reads snapshots in parallel. A
-// third connection checkpoints the write-ahead log, so that no write waits for that.
+// functions, each in a savepoint, and commits them together; other connections read snapshots in parallel, and each class
+// of readers has its own, so that neither the applier nor a device waits for a query. A further connection checkpoints the
+// write-ahead log, so that no write waits for that.
 package sqlite
 
 import (
@@ -29,7 +30,7 @@ import (
 type Options struct {
 	Logger     *slog.Logger          // nil: silent
 	Registerer prometheus.Registerer // nil: metrics are not registered
-	Readers    int                   // number of reader connections, 4
+	Readers    int                   // number of reader connections for queries, 4
 	CacheBytes int64                 // page caches of all connections together, 12 MiB
 	Clock      func() time.Time      // time.Now
 
@@ -39,7 +40,6 @@ type Options struct {
 }
 
 const (
-	defaultReaders    = 4
 	defaultCacheBytes = 12 << 20
 	busyTimeout       = 5 * time.Second // only other programs (a shell on the file) hold locks that are waited for
 )
@@ -51,22 +51,21 @@ type DB struct {
 	clock   func() time.Time
 	metrics *metrics
 
-	conns   []connection // all, in the order in which they were opened
-	readers chan *sql.Conn
-	count   int // of readers
+	conns   []connection             // all, in the order in which they were opened
+	readers map[store.Readers]*queue // made once
+	count   int                      // of the readers for queries
 	w       *writer
 	ckpt    *checkpointer
 
 	closing   chan struct{}
 	closeOnce sync.Once
 	closeErr  error
-	reading   atomic.Int64
 	freeBytes atomic.Int64
 	doubt     atomic.Pointer[error] // of suspect
 	spare     sync.Mutex            // held while the spare file is made or removed
 }
 
-var _ store.Store = (*DB)(nil)
+var _ store.Driver = (*DB)(nil)
 
 // Open opens the database at path, creates it when there is none, and migrates its schema. Errors:
 // store.ErrVersion for a database of a newer Weir, store.ErrDamaged for a file that is no Weir database or was altered.
@@ -118,7 +117,7 @@ func open(ctx context.Context, path string, o Options, migrations fs.FS) (*DB, e
 // connectAll opens the write connection first: it creates the file and its tables, which readers may not.
 func (db *DB) connectAll(ctx context.Context, o Options, migrations fs.FS) error {
 	cacheBytes := cmp.Or(max(o.CacheBytes, 0), defaultCacheBytes)
-	wc, err := db.connect(ctx, db.dsn(cacheBytes/3, false))
+	wc, err := db.connect(ctx, db.dsn(cacheBytes*writerCache/cacheParts, false))
 	if err != nil {
 		return err
 	}
@@ -128,13 +127,8 @@ func (db *DB) connectAll(ctx context.Context, o Options, migrations fs.FS) error
 	if err := migrate(ctx, wc, migrations, db.clock(), db.log); err != nil {
 		return err
 	}
-	db.readers = make(chan *sql.Conn, db.count)
-	for range db.count {
-		rc, err := db.connect(ctx, db.dsn(cacheBytes*2/3/int64(db.count), true))
-		if err != nil {
-			return err
-		}
-		db.readers <- rc
+	if err := db.openReaders(ctx, cacheBytes); err != nil {
+		return err
 	}
 	cc, err := db.connect(ctx, db.dsn(0, false))
 	if err != nil {
@@ -210,18 +204,18 @@ func checkAutoVacuum(ctx context.Context, c *sql.Conn) error {
 	return nil
 }
 
-// Read implements store.Store.
-func (db *DB) Read(ctx context.Context, fn func(store.Tx) error) (err error) {
+// Read implements store.Store: it is a read of Queries.
+func (db *DB) Read(ctx context.Context, fn func(store.Tx) error) error {
+	return db.read(ctx, store.Queries, fn)
+}
+
+func (db *DB) read(ctx context.Context, class store.Readers, fn func(store.Tx) error) (err error) {
 	defer func() { db.suspect(err) }()
-	c, err := db.reader(ctx)
+	c, release, err := db.take(ctx, class)
 	if err != nil {
 		return err
 	}
-	db.reading.Add(1)
-	defer func() {
-		db.reading.Add(-1)
-		db.readers <- c
-	}()
+	defer release()
 	if err := beginRead(c); err != nil {
 		return err
 	}
@@ -244,25 +238,6 @@ func (db *DB) Read(ctx context.Context, fn func(store.Tx) error) (err error) {
 		return fmt.Errorf("store/sqlite: a Read left the rows of %q open", left)
 	}
 	return nil
-}
-
-func (db *DB) reader(ctx context.Context) (*sql.Conn, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	select {
-	case <-db.closing:
-		return nil, store.ErrClosed
-	default:
-	}
-	select {
-	case c := <-db.readers:
-		return c, nil
-	case <-db.closing:
-		return nil, store.ErrClosed
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
 }
 
 // beginRead opens a transaction and reads once: only a read pins the snapshot.
@@ -307,9 +282,17 @@ func (db *DB) Stats() store.Stats {
 		FreeBytes:    db.freeBytes.Load(),
 		Commits:      db.w.commits.Load(),
 		WriterQueue:  len(db.w.queue),
-		ReadersInUse: int(db.reading.Load()),
+		ReadersInUse: db.readersInUse(),
 		Err:          db.doubts(),
 	}
+}
+
+func (db *DB) readersInUse() int {
+	n := int64(0)
+	for _, q := range db.readers {
+		n += q.inUse.Load()
+	}
+	return int(n)
 }
 
 // Close refuses new work, completes the queued work, waits for the readers and closes the file after a checkpoint of
@@ -319,9 +302,7 @@ func (db *DB) Close() error {
 		close(db.closing)
 		db.w.wait()
 		db.ckpt.wait()
-		for range db.count {
-			<-db.readers
-		}
+		db.drainReaders()
 		db.closeErr = db.closeConns()
 		db.metrics.unregister()
 	})
