@@ -1,6 +1,13 @@
 package store
 
-import "weir/model"
+import (
+	"cmp"
+	"database/sql"
+	"errors"
+	"slices"
+
+	"weir/model"
+)
 
 // Retained is a kind of history with a retention time of its own.
 type Retained string
@@ -24,15 +31,40 @@ type Removal struct {
 	Entries int64 // readings, where rows hold several
 }
 
-// RemoveBefore removes at most limit rows of a kind that lie completely before t. In the same transaction it adds them to
-// the counts of Removed, so that they stay accounted for. A Removal without rows means that none are left. Results that a
-// replay may produce again stay until a checkpoint lies after them, however old they are.
+// RemoveBefore removes at most limit rows of a kind that lie completely before t, the oldest first. A Removal without rows
+// means that none are left.
 func RemoveBefore(tx Tx, k Retained, t model.Micros, limit int) (Removal, error) {
-	head, gen, err := CheckpointState(tx)
+	e, err := FindExpired(tx, k, t, limit)
 	if err != nil {
 		return Removal{}, err
 	}
-	s := sweep{tx: tx, before: int64(t), head: int64(head), gen: int64(gen), limit: limit}
+	return e.Remove(tx, limit)
+}
+
+// Expired is rows of a kind whose time is over, in the order in which their removal writes least: an index by series has few
+// pages with the rows of a series, and one by time has few with all of them.
+type Expired struct {
+	kind   Retained
+	groups []expiredGroup
+}
+
+// expiredGroup is rows of one table. remove is a statement for the id of each: it removes nothing that came to this id since.
+type expiredGroup struct {
+	remove string
+	args   []any // after the id
+	rows   []expiredRow
+}
+
+type expiredRow struct{ id, entries int64 }
+
+// FindExpired returns the oldest rows of a kind that lie completely before t, at most limit of them. Results that a replay may
+// produce again stay until a checkpoint lies after them, however old they are.
+func FindExpired(tx Tx, k Retained, t model.Micros, limit int) (*Expired, error) {
+	head, gen, err := CheckpointState(tx)
+	if err != nil {
+		return nil, err
+	}
+	s := sweep{tx: tx, before: int64(t), head: int64(head), gen: int64(gen), left: limit, found: &Expired{kind: k}}
 	switch k {
 	case KeptReadings:
 		err = s.readings()
@@ -43,18 +75,59 @@ func RemoveBefore(tx Tx, k Retained, t model.Micros, limit int) (Removal, error)
 	case KeptDetections:
 		err = s.detections()
 	case KeptDeadLetters:
-		err = s.each(`DELETE FROM dead_letters WHERE id = ?`, `SELECT id, 1 FROM dead_letters WHERE occurred < ? ORDER BY occurred LIMIT ?`, s.before)
+		err = s.find(`DELETE FROM dead_letters WHERE id = ? AND occurred < ?`, []any{s.before},
+			`SELECT id, 1 FROM dead_letters WHERE occurred < ? ORDER BY occurred LIMIT ?`, s.before)
 	case KeptAudit:
-		err = s.each(`DELETE FROM audit_events WHERE id = ?`, `SELECT id, 1 FROM audit_events WHERE occurred_at < ? ORDER BY occurred_at LIMIT ?`, s.before)
+		err = s.find(`DELETE FROM audit_events WHERE id = ? AND occurred_at < ?`, []any{s.before},
+			`SELECT id, 1 FROM audit_events WHERE occurred_at < ? ORDER BY occurred_at LIMIT ?`, s.before)
 	}
-	if err != nil || s.done.Rows == 0 {
-		return s.done, err
+	return s.found, err
+}
+
+// Rows is how many rows are left to be removed.
+func (e *Expired) Rows() (n int) {
+	for i := range e.groups {
+		n += len(e.groups[i].rows)
 	}
-	have, _, err := MetaInt(tx, metaRemoved(k))
+	return n
+}
+
+// Remove removes at most limit of the rows, and counts their entries in the same transaction, so that they stay accounted for. When the
+// transaction fails, rows that are left of it are found again.
+func (e *Expired) Remove(tx Tx, limit int) (done Removal, err error) {
+	for limit > 0 && len(e.groups) > 0 {
+		g := &e.groups[0]
+		part := g.rows[:min(limit, len(g.rows))]
+		limit -= len(part)
+		if err := g.removePart(tx, part, &done); err != nil {
+			return done, err
+		}
+		if g.rows = g.rows[len(part):]; len(g.rows) == 0 {
+			e.groups = e.groups[1:]
+		}
+	}
+	if done.Rows == 0 {
+		return done, nil
+	}
+	have, _, err := MetaInt(tx, metaRemoved(e.kind))
 	if err != nil {
-		return s.done, err
+		return done, err
 	}
-	return s.done, SetMetaInt(tx, metaRemoved(k), have+s.done.Entries)
+	return done, SetMetaInt(tx, metaRemoved(e.kind), have+done.Entries)
+}
+
+// removePart removes rows in the order of their table.
+func (g *expiredGroup) removePart(tx Tx, rows []expiredRow, done *Removal) error {
+	slices.SortFunc(rows, func(a, b expiredRow) int { return cmp.Compare(a.id, b.id) })
+	for _, r := range rows {
+		n, err := tx.Exec(g.remove, append([]any{r.id}, g.args...)...)
+		if err != nil {
+			return err
+		}
+		done.Rows += n
+		done.Entries += n * r.entries
+	}
+	return nil
 }
 
 // Removed returns the total number of entries of each kind that retention removed.
@@ -74,43 +147,36 @@ func Removed(tx Tx) (map[Retained]int64, error) {
 
 func metaRemoved(k Retained) string { return "removed:" + string(k) }
 
-// sweep is one step of retention.
+// sweep looks for what is expired.
 type sweep struct {
 	tx                Tx
 	before, head, gen int64
-	limit             int
-	done              Removal
+	left              int // rows that may still be found
+	found             *Expired
 }
 
-// each removes the rows that a query returns, up to the limit of the step. The query ends with its LIMIT parameter and
-// returns ids and numbers of entries.
-func (s *sweep) each(remove, find string, args ...any) error {
-	left := s.limit - int(s.done.Rows)
-	if left <= 0 {
+// find adds the rows that a query returns, up to the limit. The query ends with its LIMIT parameter and returns ids and
+// numbers of entries.
+func (s *sweep) find(remove string, removeArgs []any, query string, args ...any) error {
+	if s.left <= 0 {
 		return nil
 	}
-	rows, err := s.tx.Query(find, append(args, left)...)
+	rows, err := s.tx.Query(query, append(args, s.left)...)
 	if err != nil {
 		return err
 	}
-	var found [][2]int64
+	defer rows.Close()
+	g := expiredGroup{remove: remove, args: removeArgs}
 	for rows.Next() {
-		var r [2]int64
-		if err := rows.Scan(&r[0], &r[1]); err != nil {
-			_ = rows.Close()
+		var r expiredRow
+		if err := rows.Scan(&r.id, &r.entries); err != nil {
 			return err
 		}
-		found = append(found, r)
+		g.rows = append(g.rows, r)
 	}
-	if err := rows.Close(); err != nil {
-		return err
-	}
-	for _, r := range found {
-		if _, err := s.tx.Exec(remove, r[0]); err != nil {
-			return err
-		}
-		s.done.Rows++
-		s.done.Entries += r[1]
+	if len(g.rows) > 0 {
+		s.found.groups = append(s.found.groups, g)
+		s.left -= len(g.rows)
 	}
 	return rows.Err()
 }
@@ -122,7 +188,7 @@ func (s *sweep) tenants(table string, f func(tenant int64) error) error {
 		if err := s.tx.QueryRow(`SELECT MIN(tenant_id) FROM `+table+` WHERE tenant_id > ?`, tenant).Scan(&next); err != nil || next == nil {
 			return err
 		}
-		if tenant = *next; int(s.done.Rows) >= s.limit {
+		if tenant = *next; s.left <= 0 {
 			return nil
 		}
 		if err := f(tenant); err != nil {
@@ -132,22 +198,46 @@ func (s *sweep) tenants(table string, f func(tenant int64) error) error {
 }
 
 func (s *sweep) readings() error {
-	for _, table := range [...]string{`series_chunks`, `series_blocks`} {
-		if err := s.tenants(table, func(tenant int64) error {
-			return s.each(`DELETE FROM `+table+` WHERE id = ?`,
-				`SELECT id, n FROM `+table+` WHERE tenant_id = ? AND last_at < ? AND gen <= ? ORDER BY last_at LIMIT ?`, tenant, s.before, s.gen)
-		}); err != nil {
-			return err
-		}
+	if err := s.tenants(`series_chunks`, s.chunks); err != nil {
+		return err
 	}
-	return nil
+	return s.tenants(`series_blocks`, func(tenant int64) error { return s.packed(`series_blocks`, tenant) })
+}
+
+// chunks finds the oldest chunks of a tenant, by series.
+func (s *sweep) chunks(tenant int64) error {
+	var newest int64 // of those that fit
+	err := s.tx.QueryRow(`SELECT last_at FROM series_chunks WHERE tenant_id = ? AND last_at < ? AND gen <= ? ORDER BY last_at LIMIT 1 OFFSET ?`,
+		tenant, s.before, s.gen, s.left-1).Scan(&newest)
+	end := newest + 1
+	if errors.Is(err, sql.ErrNoRows) {
+		end, err = s.before, nil
+	}
+	if err != nil {
+		return err
+	}
+	was := s.left
+	if err := s.find(removePacked(`series_chunks`), []any{s.before, s.gen}, `SELECT c.id, c.n FROM series AS s, series_chunks AS c
+		WHERE s.tenant_id = ? AND c.series = s.id AND c.last_at < ? AND c.gen <= ? ORDER BY c.series, c.last_at LIMIT ?`, tenant, end, s.gen); err != nil || s.left < was {
+		return err
+	}
+	return s.packed(`series_chunks`, tenant) // of series that are not in the catalog
+}
+
+func (s *sweep) packed(table string, tenant int64) error {
+	return s.find(removePacked(table), []any{s.before, s.gen},
+		`SELECT id, n FROM `+table+` WHERE tenant_id = ? AND last_at < ? AND gen <= ? ORDER BY last_at LIMIT ?`, tenant, s.before, s.gen)
+}
+
+func removePacked(table string) string {
+	return `DELETE FROM ` + table + ` WHERE id = ? AND last_at < ? AND gen <= ?`
 }
 
 func (s *sweep) events(types ...model.EventType) error {
 	return s.tenants(`row_events`, func(tenant int64) error {
 		for _, t := range types {
-			if err := s.each(`DELETE FROM row_events WHERE id = ?`, `SELECT id, 1 FROM row_events
-				WHERE tenant_id = ? AND type = ? AND occurred_at < ? AND log_offset <= ? ORDER BY occurred_at LIMIT ?`,
+			if err := s.find(`DELETE FROM row_events WHERE id = ? AND tenant_id = ? AND type = ? AND occurred_at < ? AND log_offset <= ?`, []any{tenant, int64(t), s.before, s.head},
+				`SELECT id, 1 FROM row_events WHERE tenant_id = ? AND type = ? AND occurred_at < ? AND log_offset <= ? ORDER BY occurred_at LIMIT ?`,
 				tenant, int64(t), s.before, s.head); err != nil {
 				return err
 			}
@@ -156,11 +246,12 @@ func (s *sweep) events(types ...model.EventType) error {
 	})
 }
 
-// detections removes by receive time, whole blocks. It rises with the ids, so that only the oldest rows are read.
+// detections finds by receive time, whole blocks. It rises with the ids, so that only the oldest rows are read.
 func (s *sweep) detections() error {
 	for _, t := range [...]struct{ table, n string }{{`edges`, `1`}, {`edge_blocks`, `n`}} {
-		if err := s.each(`DELETE FROM `+t.table+` WHERE id = ?`, `SELECT id, n FROM (SELECT id, `+t.n+` AS n, received, log_offset FROM `+t.table+
-			` ORDER BY id LIMIT `+oldestDetections+`) AS oldest WHERE received < ? AND log_offset <= ? ORDER BY id LIMIT ?`, s.before, s.head); err != nil {
+		if err := s.find(`DELETE FROM `+t.table+` WHERE id = ? AND received < ? AND log_offset <= ?`, []any{s.before, s.head},
+			`SELECT id, n FROM (SELECT id, `+t.n+` AS n, received, log_offset FROM `+t.table+
+				` ORDER BY id LIMIT `+oldestDetections+`) AS oldest WHERE received < ? AND log_offset <= ? ORDER BY id LIMIT ?`, s.before, s.head); err != nil {
 			return err
 		}
 	}
