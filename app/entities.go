@@ -59,7 +59,7 @@ func (e *entities) keepSpare(ctx context.Context) error {
 	t := time.NewTicker(spareInterval)
 	defer t.Stop()
 	for {
-		if free, reserve, err := e.freeDisk(); err == nil && free >= 2*reserve {
+		if free, reserve, err := e.disk(); err == nil && free >= 2*reserve {
 			if err := e.store.spare(min(spareBytes, reserve/spareShare)); err != nil {
 				e.base.log.Warn("no space can be kept for deletes on a full disk", "error", err)
 			}
@@ -83,10 +83,16 @@ func (e *entities) checkDisk() error {
 		health.Bytes(free), health.Bytes(reserve))
 }
 
-// freeDisk is what is free on the disk of the data directory, and what of it must stay free.
+// freeDisk is what is free for rows, the free pages of the database included, and what of it must stay free.
 func (e *entities) freeDisk() (free, reserve int64, err error) {
+	free, reserve, err = e.disk()
+	return free + e.store.db.Stats().FreeBytes, reserve, err
+}
+
+// disk is what is free on the disk of the data directory, and what of it must stay free.
+func (e *entities) disk() (free, reserve int64, err error) {
 	fs, err := health.ThisMachine().FileSystem(e.cfg.DataDir)
-	return int64(fs.FreeBytes) + e.store.db.Stats().FreeBytes, min(int64(e.cfg.Spool.DiskReserve), int64(fs.Bytes)/20), err
+	return int64(fs.FreeBytes), min(int64(e.cfg.Spool.DiskReserve), int64(fs.Bytes)/20), err
 }
 
 // entityParts are what needs a store and no log; they serve on a directory in which nothing runs, too.

@@ -35,7 +35,7 @@ func (o *operator) Start(ctx, life context.Context) error {
 		Series: o.applier.series, Applier: o.applier.ingest, Clock: o.spool.clock, Tap: o.applier.tap, Edges: o.applier.edges, Gauge: o.intake.gauge, Files: o.lock.files,
 		LastStop: o.spool.lastStop, Writes: o.spool.writes})
 	keep := upkeep.Maintained{Store: o.store.db, Series: o.applier.series, Applier: o.applier.ingest, Clock: o.spool.clock, Effective: o.effective,
-		Look: o.look, Log: o.log, Metrics: o.metrics}
+		Disk: o.entities.disk, Look: o.look, Log: o.log, Metrics: o.metrics}
 	o.retention = upkeep.NewRetention(keep)
 	look := o.asked.StartVitals(ctx)
 	if !o.spool.lastStop.Clean {
@@ -44,6 +44,7 @@ func (o *operator) Start(ctx, life context.Context) error {
 	o.goes(life, "vitals", look)
 	o.goes(life, "retention", o.retention.Run)
 	o.goes(life, "merge", keep.Merge)
+	o.goes(life, "space", keep.Space)
 	return nil
 }
 

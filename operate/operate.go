@@ -32,6 +32,8 @@ type Store interface {
 	backup.Store
 	// Check reads the whole database and returns store.ErrDamaged when it does not hang together.
 	Check(ctx context.Context) error
+	GiveBack(ctx context.Context, bytes int64) (int64, error)
+	FreeSpace()
 }
 
 // Log is the log of a running instance.

@@ -4,6 +4,7 @@ package upkeep
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -42,7 +43,9 @@ type Maintained struct {
 	Clock     *ingest.Clock
 	Effective func() *config.Config
 	// Look returns what the system's clock says and the monotonic time since the start.
-	Look    func() (time.Time, time.Duration)
+	Look func() (time.Time, time.Duration)
+	// Disk returns what is free on the disk of the database, without its free pages, and what of it must stay free.
+	Disk    func() (free, reserve int64, err error)
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
 }
@@ -51,6 +54,10 @@ type Maintained struct {
 type Store interface {
 	store.Store
 	Check(ctx context.Context) error
+	// GiveBack gives free pages, of so many bytes at most, back to the file system; it returns how many bytes that were.
+	GiveBack(ctx context.Context, bytes int64) (int64, error)
+	// FreeSpace frees the space that is kept for removals on a full disk.
+	FreeSpace()
 }
 
 // Retention removes history whose time is over.
@@ -173,11 +180,8 @@ func (r *Retention) remove(ctx context.Context, k store.Retained, before model.M
 func (r *Retention) removeFound(ctx context.Context, k store.Retained, found *store.Expired) (all store.Removal, err error) {
 	for found.Rows() > 0 {
 		_, began := r.Look()
-		var step store.Removal
-		if err := r.Store.Write(ctx, store.Results, func(tx store.Tx) (err error) {
-			step, err = found.Remove(tx, r.rows)
-			return err
-		}); err != nil {
+		step, err := r.step(ctx, found)
+		if err != nil {
 			return all, err
 		}
 		faults.Point("retention.step")
@@ -195,6 +199,23 @@ func (r *Retention) removeFound(ctx context.Context, k store.Retained, found *st
 		}
 	}
 	return all, nil
+}
+
+// step removes some rows, on a full disk with the space that is kept for that.
+func (r *Retention) step(ctx context.Context, found *store.Expired) (done store.Removal, err error) {
+	rows := r.rows
+	write := func() error {
+		return r.Store.Write(ctx, store.Results, func(tx store.Tx) (err error) {
+			done, err = found.Remove(tx, rows)
+			return err
+		})
+	}
+	if err = write(); errors.Is(err, store.ErrFull) {
+		r.Store.FreeSpace()
+		rows = sweepMin
+		err = write()
+	}
+	return done, err
 }
 
 // steadyClock notices when the wall leaps forward against the monotonic time.

@@ -71,3 +71,46 @@ func TestSpaceIsKeptAndFreed(t *testing.T) {
 	}
 	db.FreeSpace() // nothing is kept
 }
+
+// TestFreePagesAreGivenBack: the file gets smaller by what is asked for, and not while a reader needs its end; what is asked for
+// meanwhile gives nothing more.
+func TestFreePagesAreGivenBack(t *testing.T) {
+	t.Parallel()
+	db := newDB(t, `CREATE TABLE u (id INTEGER PRIMARY KEY, b BLOB)`)
+	exec(t, db, `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100) INSERT INTO u SELECT i, zeroblob(100000) FROM n`)
+	give := func(bytes int64) int64 {
+		t.Helper()
+		n, err := db.GiveBack(t.Context(), bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if n := give(1 << 20); n != 0 {
+		t.Errorf("%d bytes of a database without free pages", n)
+	}
+	exec(t, db, `DELETE FROM u WHERE id <= 90`)
+	db.ckpt.run(db.ckpt.conn, "RESTART", restartWait)
+	before := fileBytes(db.path)
+	if n := give(1 << 20); n != 1<<20 || before-fileBytes(db.path) < n {
+		t.Errorf("%d bytes were given back, the file went from %d to %d", n, before, fileBytes(db.path))
+	}
+	if n := db.Stats().FreeBytes; n < 7<<20 || n > 8_500_000 {
+		t.Errorf("%d bytes are still free inside", n)
+	}
+	before = fileBytes(db.path)
+	release := hold(t, db, store.Bulk, 1)
+	if n := give(1 << 20); n != 1<<20 || fileBytes(db.path) != before {
+		t.Errorf("%d bytes, with a reader; the file went from %d to %d", n, before, fileBytes(db.path))
+	}
+	if n := give(1 << 20); n != 0 {
+		t.Errorf("%d bytes more although the first are still in the file", n)
+	}
+	release()
+	if n := give(1 << 20); n != 1<<20 || before-fileBytes(db.path) < 2*n {
+		t.Errorf("%d bytes after the reader, the file went from %d to %d", n, before, fileBytes(db.path))
+	}
+	if n := one[int64](t, db, `SELECT sum(length(b)) FROM u`); n != 10*100_000 {
+		t.Errorf("%d bytes of rows are left", n)
+	}
+}

@@ -1,10 +1,14 @@
 package sqlite
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"os"
+
+	"weir/store"
 )
 
 // SparePath is the path of the spare file of a database.
@@ -36,6 +40,60 @@ func (db *DB) FreeSpace() {
 		db.log.Warn("the spare file of the database cannot be removed", "error", err)
 	}
 	db.ckpt.run(db.ckpt.conn, "RESTART", restartWait)
+}
+
+// GiveBack gives free pages of the database, of so many bytes at most, back to the file system: the file gets smaller. It returns
+// how many bytes that were: 0 when no page is free, and while a reader of an older state keeps the file from getting smaller.
+func (db *DB) GiveBack(ctx context.Context, bytes int64) (given int64, err error) {
+	if long, err := db.tooLong(ctx); err != nil || long {
+		return 0, err
+	}
+	err = db.Write(ctx, store.Results, func(tx store.Tx) error {
+		before, size, err := freePages(tx)
+		if err != nil || before == 0 {
+			return err
+		}
+		rows, err := tx.Query(fmt.Sprintf(`PRAGMA incremental_vacuum(%d)`, max(bytes/size, 1)))
+		if err != nil {
+			return err
+		}
+		for rows.Next() { // each frees a page
+		}
+		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+			return err
+		}
+		after, _, err := freePages(tx)
+		given = (before - after) * size
+		tx.OnCommit(func() { db.freeBytes.Store(after * size) })
+		return err
+	})
+	if err != nil || given == 0 {
+		return 0, err
+	}
+	db.ckpt.run(db.ckpt.conn, "PASSIVE", checkpointWait) // which shortens the file
+	return given, nil
+}
+
+// tooLong reports whether the file still contains pages that were given back, after an attempt to shorten it.
+func (db *DB) tooLong(ctx context.Context) (long bool, err error) {
+	for range 2 {
+		var bytes int64
+		if err := db.Read(ctx, func(tx store.Tx) error {
+			return tx.QueryRow(`SELECT page_count * page_size FROM pragma_page_count, pragma_page_size`).Scan(&bytes)
+		}); err != nil {
+			return false, err
+		}
+		if long = fileBytes(db.path) > bytes; !long {
+			return false, nil
+		}
+		db.ckpt.run(db.ckpt.conn, "PASSIVE", checkpointWait)
+	}
+	return true, nil
+}
+
+func freePages(tx store.Tx) (pages, size int64, err error) {
+	err = tx.QueryRow(`SELECT freelist_count, page_size FROM pragma_freelist_count, pragma_page_size`).Scan(&pages, &size)
+	return pages, size, err
 }
 
 func removeIfThere(path string) error {
