@@ -70,6 +70,7 @@ func parts() []part {
 		{"slowdisk", "A slow disk", (*bench).slowDisk},
 		{"http", "HTTP ingest", (*bench).http},
 		{"queries", "Queries", (*bench).queries},
+		{"scans", "Long queries at once", (*bench).scans},
 		{"disk", "Disk per reading", (*bench).diskBytes},
 		{"fleet", "A large fleet", (*bench).fleet},
 		{"device", "What the device takes", (*bench).device},
