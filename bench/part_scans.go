@@ -45,8 +45,8 @@ func (b *bench) scans(ctx context.Context) error {
 		return err
 	}
 	what := fmt.Sprintf("%d queries of all devices at once, %s readings: ", scanners, count(float64(want.readings)))
-	b.judged(atMost(100, 20, millis), what+"longest stand-still of the applier", inMillis(s.still), "%d looks at the counter of stored readings, %s apart at most; paced at %s; %d queries, p50 %s%s",
-		s.looks, short(s.apart), perSecond(o.rate), s.all.n, short(s.all.quantile(0.5)), o.others())
+	b.judged(atMost(100, 20, millis), what+"longest stand-still of the applier", inMillis(s.still), "%d looks at the counter of stored readings, %s apart at most; paced at %s; %d queries, p50 %s; server %.2f cores%s",
+		s.looks, short(s.apart), perSecond(o.rate), s.all.n, short(s.all.quantile(0.5)), o.cpu, o.others())
 	b.judged(atMost(100, 20, millis), what+"longest CONNECT of a new device", inMillis(s.connect.quantile(1)), "%d devices, p50 %s, p99 %s; PUBACK p50 %s, p99 %s, longest %s; newest page of a device p50 %s, p99 %s",
 		s.connect.n, short(s.connect.quantile(0.5)), short(s.connect.quantile(0.99)), short(o.lat.quantile(0.5)), short(o.lat.quantile(0.99)), short(o.lat.quantile(1)),
 		short(s.small.quantile(0.5)), short(s.small.quantile(0.99)))

@@ -106,6 +106,9 @@ func (b *bucketing) fill(s *Series, snap snapshot) error {
 	if err != nil {
 		return err
 	}
+	if err := b.spend(len(pieces)); err != nil {
+		return err
+	}
 	for i := range pieces {
 		p := &pieces[i]
 		b.metrics[p.series] = b.number(p.live.metric)
@@ -158,6 +161,9 @@ func (b *bucketing) number(metric string) int32 {
 }
 
 func (b *bucketing) chunks(sc store.PackedScope) error {
+	if err := b.spendChunks(sc); err != nil {
+		return err
+	}
 	if b.interval < summaryInterval {
 		return store.ChunkValues(b.tx, sc, func(c *store.Chunk) error {
 			if !b.q.hasAnchors(c.Anchors) {
@@ -187,6 +193,18 @@ func (b *bucketing) chunks(sc store.PackedScope) error {
 		p := chunkPiece(c)
 		return b.piece(&p)
 	})
+}
+
+// spendChunks spends what the chunks of a scope cost before the first of them is decoded.
+func (b *bucketing) spendChunks(sc store.PackedScope) error {
+	if b.effort == nil {
+		return nil
+	}
+	n, err := store.CountChunkRows(b.tx, sc, b.effort.steps+1)
+	if err != nil {
+		return err
+	}
+	return b.spend(n)
 }
 
 func (b *bucketing) add(p *part) error {

@@ -94,9 +94,6 @@ func bucketStart(at, interval int64) int64 {
 
 // piece adds a piece to the open share.
 func (b *bucketing) piece(p *piece) error {
-	if err := b.effort.spend(1); err != nil {
-		return err
-	}
 	s := b.opened()
 	s.pieces = append(s.pieces, *p)
 	if len(s.pieces) < sharePieces {

@@ -304,6 +304,13 @@ func CountChunks(tx Tx, s PackedScope, lastInside model.Micros) (int64, error) {
 	return countPacked(tx, `series_chunks`, q+inside, append(args, int64(s.From), int64(lastInside)))
 }
 
+// CountChunkRows counts the chunks of a scope, up to limit.
+func CountChunkRows(tx Tx, s PackedScope, limit int) (n int, err error) {
+	q, args := s.chunks(nil)
+	err = tx.QueryRow(`SELECT COUNT(*) FROM (SELECT 1 FROM series_chunks WHERE `+q+` LIMIT ?) AS some`, append(args, limit)...).Scan(&n)
+	return n, err
+}
+
 // CountBlocks is CountChunks for blocks, with the readings of all their series.
 func CountBlocks(tx Tx, s PackedScope, lastInside model.Micros) (int64, error) {
 	q, args := s.blocks(nil)
