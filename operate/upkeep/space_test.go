@@ -18,7 +18,9 @@ import (
 // emptyLog is a log that holds nothing.
 type emptyLog struct{ spool.Log }
 
-func (emptyLog) Stats() spool.Stats { return spool.Stats{First: 1, MaxBytes: 1 << 30, MaxRecords: 1000} }
+func (emptyLog) Stats() spool.Stats {
+	return spool.Stats{First: 1, MaxBytes: 1 << 30, MaxRecords: 1000}
+}
 
 // TestADiskThatWasFullTakesMessagesAgainOnceRetentionHasRemovedEnough: of a disk with little more than the database, less is free
 // than the reserve, and stays so while what is removed stays in the file.
