@@ -84,14 +84,17 @@ type Applier struct {
 	event     Event           // of the record
 	lastStart model.Offset    // newest record when this process started: later ones came through its own transports
 
-	applied atomic.Uint64
-	newest  atomic.Int64 // receive time of the newest record that was applied
-	heard   atomic.Int64
+	applied  atomic.Uint64
+	newest   atomic.Int64 // receive time of the newest record that was applied
+	heard    atomic.Int64
+	working  atomic.Int64 // receive time of the batch that is being applied, 0 when none is
+	begun    replayBegin
+	replayed chan struct{} // closed once what was there when the process started is applied
 }
 
 // NewApplier loads the results as of the checkpoint and returns an applier that continues after it.
 func NewApplier(ctx context.Context, cfg ApplyConfig, deps ApplyDeps) (*Applier, error) {
-	a := &Applier{cfg: cfg, deps: deps, metrics: newApplyMetrics(deps.Registry)}
+	a := &Applier{cfg: cfg, deps: deps, metrics: newApplyMetrics(deps.Registry), replayed: make(chan struct{})}
 	a.retry = &retrier{wait: cfg.CommitRetry, retries: a.metrics.retries, logger: deps.Logger}
 	a.results = newResults(&a.cfg, &a.deps, a.metrics, a.retry)
 	a.resolver = resolver{maxAge: cfg.MaxAge, maxFutureSkew: cfg.MaxFutureSkew, results: a.results, metrics: a.metrics}
@@ -104,6 +107,9 @@ func NewApplier(ctx context.Context, cfg ApplyConfig, deps ApplyDeps) (*Applier,
 	}
 	a.applied.Store(uint64(a.checkpoints.newest.Offset))
 	a.heard.Store(int64(a.listening))
+	a.begun = replayBegin{time.Now(), a.Applied()}
+	a.working.Store(int64(max(a.times.newest, 1)))
+	a.progressed()
 	return a, nil
 }
 
@@ -149,10 +155,6 @@ func (a *Applier) ReadingsStored() int64 { return a.results.ledger.stored.Load()
 // SeenBytes is the memory of remembered altIds, as of the newest checkpoint; RepeatBytes that of clients' repeats.
 func (a *Applier) SeenBytes() int64   { return a.results.seen.altIDsHeld.Load() }
 func (a *Applier) RepeatBytes() int64 { return a.results.seen.repeatsHeld.Load() }
-
-// CaughtUp reports whether every record that was there when the process started is applied: from then on a query
-// returns every acknowledged reading.
-func (a *Applier) CaughtUp() bool { return a.Applied() >= a.lastStart }
 
 // Stalled says why the applier waits, "" when it does not.
 func (a *Applier) Stalled() string {
@@ -288,6 +290,9 @@ func (a *Applier) apply(ctx context.Context, b *spool.Batch) error {
 	if err != nil {
 		return fmt.Errorf("batch at %d: %w", b.First, err)
 	}
+	if len(b.Records) > 0 {
+		a.working.Store(int64(max(a.times.newest, receivedAt(&b.Records[0]))))
+	}
 	if err := a.times.await(ctx, b, a.Applied()); err != nil {
 		return err
 	}
@@ -382,7 +387,7 @@ func (a *Applier) resolve(ctx context.Context, e *Event) error {
 		if err := a.resolver.message(ctx, e); err != nil {
 			return err
 		}
-		if !a.deps.Tap.Busy() {
+		if !a.deps.Tap.Busy() || e.At.Offset <= a.lastStart { // watchers have seen it before the start
 			return a.results.record(ctx, e, a.out)
 		}
 		at, before := len(a.out.endings), len(a.out.edges)
@@ -475,6 +480,7 @@ func (a *Applier) commit(ctx context.Context, last model.Offset) error {
 	a.newest.Store(int64(a.times.newest))
 	a.times.received.Store(int64(a.times.newest))
 	a.heard.Store(int64(a.listening))
+	a.progressed()
 	a.announce()
 	return nil
 }
