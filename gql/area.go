@@ -41,6 +41,7 @@ func (a *Area) refusal(anonymous bool) *model.Error {
 	e := model.Errorf(model.CodeUnavailable, "Weir is starting: queries wait until what was acknowledged before the start is applied; devices are served")
 	e.Ext = map[string]any{"retryAfterSeconds": s.RetryAfter}
 	if !anonymous {
+		e.Message += fmt.Sprintf("; %d of %d records are applied", s.Applied, s.Records)
 		e.Ext["appliedRecords"], e.Ext["recordsToApply"] = s.Applied, s.Records
 	}
 	return e
