@@ -124,5 +124,5 @@ func (a *applier) Stop(ctx context.Context) error {
 
 // waitsFor says what a stop waits for.
 func (a *applier) waitsFor() string {
-	return health.Count(a.ingest.Waiting(), "record") + " of the log are left to apply"
+	return health.Count(a.ingest.Waiting(), "record") + " of the log left to apply"
 }

@@ -1,9 +1,18 @@
 package app
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/config"
+)
 
 // Registry returns the registry that the metrics listener exports.
 func (in *Instance) Registry() *prometheus.Registry { return in.metrics }
 
 // Older is what is said of a database that is older than its log.
 var Older = older
+
+// Reporting reports what an instance waits for until the function that it returns is called.
+func Reporting(cfg config.Config, opt Options, during string, what func() string) (done func()) {
+	return newBase(cfg, opt).reporting(during, what)
+}

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,20 +24,36 @@ import (
 	"weir/operate"
 )
 
-// barrier is a projection that lets the applier go on once it is lifted.
+// barrier is a projection that keeps the applier at a record until it is lifted.
 type barrier struct {
 	ingest.ProjectionBase
-	reached chan struct{}
-	lifted  chan struct{}
+	reached chan struct{} // closed with the first record
 	once    sync.Once
+	mu      sync.Mutex
+	lifted  chan struct{}
 }
 
-func newBarrier() *barrier { return &barrier{reached: make(chan struct{}), lifted: make(chan struct{})} }
+func newBarrier() *barrier {
+	return &barrier{reached: make(chan struct{}), lifted: make(chan struct{})}
+}
+
+func barriers(b *barrier) []ingest.Projection { return []ingest.Projection{b} }
+
+// hold lets the barrier down again until what it returns is closed.
+func (b *barrier) hold() chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lifted = make(chan struct{})
+	return b.lifted
+}
 
 func (b *barrier) Record(ctx context.Context, _ *ingest.Event, _ *ingest.Effects) error {
 	b.once.Do(func() { close(b.reached) })
+	b.mu.Lock()
+	lifted := b.lifted
+	b.mu.Unlock()
 	select {
-	case <-b.lifted:
+	case <-lifted:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -160,7 +177,7 @@ func TestDevicesAreServedWhileTheLogIsAppliedAndQueriesWait(t *testing.T) {
 	t.Parallel()
 	const before = 5
 	b := newBarrier()
-	in := runInstance(t, nil).killed(t, before).starts(t, app.Options{Projections: []ingest.Projection{b}})
+	in := runInstance(t, nil).killed(t, before).starts(t, app.Options{Projections: barriers(b)})
 	<-b.reached
 	if _, err := in.publish(t).Puback(); err != nil {
 		t.Fatalf("no PUBACK: %v", err)
@@ -259,7 +276,7 @@ func TestAStopWhileTheLogIsAppliedIsCleanAndLosesNothing(t *testing.T) {
 	const before = 5
 	cut := runInstance(t, nil).killed(t, before)
 	b := newBarrier()
-	in := cut.starts(t, app.Options{Projections: []ingest.Projection{b}})
+	in := cut.starts(t, app.Options{Projections: barriers(b)})
 	<-b.reached
 	if code, _, err := in.post(); err != nil || code != http.StatusAccepted {
 		t.Fatalf("%d, %v", code, err)
@@ -285,6 +302,27 @@ func TestAStopWhileTheLogIsAppliedIsCleanAndLosesNothing(t *testing.T) {
 	}
 }
 
+// A kill in the middle, with devices that were served meanwhile: the start after it has everything once.
+func TestAKillWhileTheLogIsAppliedLosesNothing(t *testing.T) {
+	t.Parallel()
+	const before, meanwhile = 5, 3
+	b := newBarrier()
+	in := runInstance(t, nil).killed(t, before).starts(t, app.Options{Projections: barriers(b)})
+	<-b.reached
+	twice := in.killed(t, meanwhile)
+	again := twice.starts(t, app.Options{Projections: barriers(newBarrier())}).killed(t, meanwhile)
+	next, _, err := again.again(t, app.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := next.stored(t); n != before+2*meanwhile {
+		t.Errorf("%d readings are stored, want %d", n, before+2*meanwhile)
+	}
+	if s := next.status(t); s.Unbalanced != 0 {
+		t.Errorf("afterwards: %+v", s)
+	}
+}
+
 // A boot that ended before its clock was set left records without a time of day: the listeners wait until they are applied, since
 // a stamp must not lie before them.
 func TestListenersWaitForALogWhoseEndHasNoTimeOfDay(t *testing.T) {
@@ -295,7 +333,9 @@ func TestListenersWaitForALogWhoseEndHasNoTimeOfDay(t *testing.T) {
 		return time.Unix(0, 0).Add(mono), mono
 	}}).killed(t, 3)
 	b := newBarrier()
-	opt := app.Options{Projections: []ingest.Projection{b}}
+	var served atomic.Bool
+	waits := make(chan string, 100)
+	opt := app.Options{Projections: barriers(b), Serving: func() { served.Store(true) }, Waits: func(text string, _ time.Duration) { waits <- text }}
 	next := &instance{Instance: app.New(cut.cfg, opt), cfg: cut.cfg, device: cut.device, token: cut.token}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -303,13 +343,16 @@ func TestListenersWaitForALogWhoseEndHasNoTimeOfDay(t *testing.T) {
 	go func() { ended <- next.Run(ctx, func() { close(ready) }, nil) }()
 	t.Cleanup(func() { cancel(); err := <-ended; ended <- err })
 	select {
-	case <-b.reached:
+	case text := <-waits:
+		if !strings.Contains(text, "starting: what was acknowledged before the start is being applied, 0 of") {
+			t.Errorf("it says %q", text)
+		}
 	case err := <-ended:
 		ended <- err
 		t.Fatalf("the start ended: %v", err)
 	}
-	if at := next.Listeners().At(operate.MQTTListener); at != "" {
-		t.Errorf("the broker listens at %s", at)
+	if at := next.Listeners().At(operate.MQTTListener); at != "" || served.Load() {
+		t.Errorf("devices are served, the broker listens at %s", at)
 	}
 	close(b.lifted)
 	<-ready
