@@ -70,7 +70,7 @@ func (a *api) starting() *gql.Starting {
 	if r == nil {
 		return nil
 	}
-	return &gql.Starting{Applied: r.Applied, Records: r.Records, RetryAfter: min(max(int(r.Left.Seconds()), 1), maxRetryAfter)}
+	return &gql.Starting{Applied: r.Applied, Records: r.Records, RetryAfter: min(max(int(a.applier.left(r).Seconds()), 1), maxRetryAfter)}
 }
 
 // asOf is the receive time up to which what was received is applied.

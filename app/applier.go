@@ -101,6 +101,14 @@ func (a *applier) afterReplay(run func(context.Context) error) func(context.Cont
 	}
 }
 
+// left is how long the rest of a replay takes at its rate so far, 0 when that is not known.
+func (a *applier) left(r *ingest.Replay) time.Duration {
+	if r.Applied == 0 {
+		return 0
+	}
+	return time.Duration(float64(time.Since(a.started)) * float64(r.Records-r.Applied) / float64(r.Applied))
+}
+
 // progress says how far a start has come with what was acknowledged before it.
 func (a *applier) progress() string {
 	if r := a.ingest.Replay(); r != nil {

@@ -84,11 +84,12 @@ type Applier struct {
 	event     Event           // of the record
 	lastStart model.Offset    // newest record when this process started: later ones came through its own transports
 
+	firstApplied model.Offset // what was applied when this process started
+
 	applied  atomic.Uint64
 	newest   atomic.Int64 // receive time of the newest record that was applied
 	heard    atomic.Int64
-	working  atomic.Int64 // receive time of the batch that is being applied, 0 when none is
-	begun    replayBegin
+	working  atomic.Int64  // receive time of the batch that is being applied, 0 when none is
 	replayed chan struct{} // closed once what was there when the process started is applied
 }
 
@@ -107,7 +108,7 @@ func NewApplier(ctx context.Context, cfg ApplyConfig, deps ApplyDeps) (*Applier,
 	}
 	a.applied.Store(uint64(a.checkpoints.newest.Offset))
 	a.heard.Store(int64(a.listening))
-	a.begun = replayBegin{time.Now(), a.Applied()}
+	a.firstApplied = a.Applied()
 	a.working.Store(int64(max(a.times.newest, 1)))
 	a.progressed()
 	return a, nil

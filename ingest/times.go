@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync/atomic"
-	"time"
 
 	"weir/model"
 	"weir/spool"
@@ -248,17 +247,10 @@ func (a *Applier) Waiting() int64 {
 	return max(int64(last)-int64(a.Applied()), 0)
 }
 
-// replayBegin is when and where a process began to apply.
-type replayBegin struct {
-	at   time.Time
-	from model.Offset
-}
-
 // Replay is how far a start has come with the records that were in the log before it.
 type Replay struct {
-	Applied int64         `json:"applied"`
-	Records int64         `json:"records"`
-	Left    time.Duration `json:"-"` // at the rate so far, 0 when it is not known
+	Applied int64 `json:"applied"`
+	Records int64 `json:"records"`
 }
 
 func (r Replay) String() string {
@@ -270,11 +262,7 @@ func (a *Applier) Replay() *Replay {
 	if a.CaughtUp() {
 		return nil
 	}
-	r := &Replay{Applied: int64(a.Applied() - a.begun.from), Records: int64(a.lastStart - a.begun.from)}
-	if r.Applied > 0 {
-		r.Left = time.Duration(float64(time.Since(a.begun.at)) * float64(r.Records-r.Applied) / float64(r.Applied))
-	}
-	return r
+	return &Replay{Applied: int64(a.Applied() - a.firstApplied), Records: int64(a.lastStart - a.firstApplied)}
 }
 
 // Replayed is closed once every record that was there when the process started is applied: from then on a query returns every
