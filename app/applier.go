@@ -54,7 +54,8 @@ func (a *applier) Start(ctx, life context.Context) error {
 	a.spool.listening.Resume(max(end.Listening, a.ingest.ListeningTime()))
 	// From here on something is stamped that goes into the log.
 	a.spool.clock.Begin(max(end.Received, a.ingest.Received()))
-	a.goes(life, "clock", a.spool.clock.Run)
+	// Only records of this start wait for its clock: a log that is full of older ones must not end that wait.
+	a.goes(life, "clock", a.afterReplay(a.spool.clock.Run))
 	if err := a.entities.control.Drain(ctx); err != nil {
 		return fmt.Errorf("changes that were made while nothing ran: %w", err)
 	}
