@@ -41,8 +41,8 @@ type initSystem struct {
 	stopping func() // notifies once the stop begins
 }
 
-func (c *command) initSystem(ctx context.Context, log *slog.Logger) *initSystem {
-	s := &initSystem{notifier: c.notifier(), log: log}
+func newInitSystem(ctx context.Context, n notifier, log *slog.Logger) *initSystem {
+	s := &initSystem{notifier: n, log: log}
 	s.stopping = sync.OnceFunc(func() {
 		context.AfterFunc(ctx, func() { s.say("STOPPING=1", "STATUS=Stopping") })
 	})
