@@ -9,12 +9,19 @@ import (
 
 	"weir/config"
 	"weir/gql"
+	"weir/model"
 	"weir/operate"
 	"weir/web"
 )
 
 // areaNames are the GraphQL areas that this Weir serves, in the order of the schema index.
 var areaNames = []string{"user-management", "device-management", "event-management", "device-state", "event-processing", "event-sources"}
+
+// fromLog are the areas that show what is applied of the log.
+var fromLog = []string{"event-management", "device-state", "event-processing"}
+
+// maxRetryAfter bounds, in seconds, when a query that waits for a start should be repeated.
+const maxRetryAfter = 30
 
 // api puts what people and programs ask through the front.
 type api struct {
@@ -33,7 +40,11 @@ func (a *api) Start(context.Context, context.Context) error {
 	e, f := a.entities, a.front
 	server := gql.New(gql.Config{Limits: a.budget.graphQL(gql.LimitsFromEnv(a.opt.Getenv)), DevTools: gql.DevTools(a.opt.Getenv), Log: a.log, Registerer: a.metrics})
 	for _, name := range areaNames {
-		a.register(name, server.Area(name, gql.TenantPlane))
+		area := server.Area(name, gql.TenantPlane)
+		if slices.Contains(fromLog, name) {
+			area.WaitFor(a.starting)
+		}
+		a.register(name, area)
 	}
 	if err := server.Build(); err != nil {
 		return err
@@ -53,6 +64,20 @@ func (a *api) Start(context.Context, context.Context) error {
 	return nil
 }
 
+// starting is what the areas that show what is applied wait for, nil once it is applied.
+func (a *api) starting() *gql.Starting {
+	r := a.applier.ingest.Replay()
+	if r == nil {
+		return nil
+	}
+	return &gql.Starting{Applied: r.Applied, Records: r.Records, RetryAfter: min(max(int(a.applier.left(r).Seconds()), 1), maxRetryAfter)}
+}
+
+// asOf is the receive time up to which what was received is applied.
+func (a *api) asOf() model.Micros {
+	return a.applier.ingest.AsOf(a.spool.clock.Stamp().Wall).Micros()
+}
+
 // register gives an area its resolvers.
 func (a *api) register(name string, area *gql.Area) {
 	e, ap := a.entities, a.applier
@@ -62,12 +87,12 @@ func (a *api) register(name string, area *gql.Area) {
 	case "device-management":
 		gql.RegisterRegistry(area, e.Registry)
 	case "event-management":
-		gql.RegisterEvents(area, gql.EventDeps{Events: ap.series, Devices: e.Registry.Devices.Rows, Ledger: ap.ingest.Ledger(), Readings: ap.readings})
+		gql.RegisterEvents(area, gql.EventDeps{AsOf: a.asOf, Events: ap.series, Devices: e.Registry.Devices.Rows, Ledger: ap.ingest.Ledger(), Readings: ap.readings})
 	case "device-state":
-		gql.RegisterState(area, gql.StateDeps{States: ap.ingest, Latest: ap.series, Devices: e.Registry.Devices.Rows, External: e.Registry,
+		gql.RegisterState(area, gql.StateDeps{AsOf: a.asOf, States: ap.ingest, Latest: ap.series, Devices: e.Registry.Devices.Rows, External: e.Registry,
 			Listening: a.spool.listening.Now, Silence: func() time.Duration { return a.effective().Presence.InactivityTimeout }})
 	case "event-processing":
-		gql.RegisterProcessing(area, gql.ProcessingDeps{Rules: e.compiler, Health: ap.ingest, Edges: ap.edges, Past: ap.ingest,
+		gql.RegisterProcessing(area, gql.ProcessingDeps{AsOf: a.asOf, Rules: e.compiler, Health: ap.ingest, Edges: ap.edges, Past: ap.ingest,
 			Devices: e.Registry.Devices.Rows, Profiles: e.Registry.Profiles.Rows, RuleRows: e.Registry.Rules.Rows})
 	case "event-sources":
 		gql.RegisterPlaceholder(area)

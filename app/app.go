@@ -32,6 +32,11 @@ type Options struct {
 	Source *config.Source
 	// Level is that of Logger, for a reload to change; nil: it stays.
 	Level *slog.LevelVar
+	// Serving is called once devices are served, where queries must still wait for what was acknowledged before the start; nil: it
+	// is not.
+	Serving func()
+	// Waits is told what a start or a stop waits for, every few seconds, and how much longer it may take; nil: it is not.
+	Waits func(text string, more time.Duration)
 	// Hangup asks for a reload; nil: never.
 	Hangup <-chan os.Signal
 	// Ticks are when a watched configuration is looked at; nil: every two seconds.
@@ -101,26 +106,54 @@ func (in *Instance) Listeners() operate.Listeners { return in.listeners.list() }
 // Sources returns how the event sources of the transports are.
 func (in *Instance) Sources() []ingest.SourceStatus { return in.transports.sources() }
 
-// Run starts the instance, calls ready when it serves (ready may be nil), and stops it when ctx ends or a part fails.
-// Closing early ends the waits of the stop; a nil channel never does.
+// Run starts the instance, calls ready when it answers everything (ready may be nil), and stops it when ctx ends or a part
+// fails. Closing early ends the waits of the stop; a nil channel never does.
 func (in *Instance) Run(ctx context.Context, ready func(), early <-chan struct{}) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	in.background.end = end
 	up, err := in.start(ctx, life)
 	if err == nil {
-		in.ready.Store(true)
-		in.log.Info("ready", "took", time.Since(in.started).Round(time.Millisecond).String())
-		if ready != nil {
-			ready()
-		}
-		select {
-		case <-ctx.Done():
-			in.log.Info("stopping")
-		case err = <-in.failed:
+		if err = in.serve(ctx, ready); err != nil {
 			in.log.Error("a part failed; stopping", "error", err)
+		} else {
+			in.log.Info("stopping")
 		}
 	}
 	in.ready.Store(false)
+	in.serving.Store(false)
 	return errors.Join(err, in.stop(up, early))
+}
+
+// serve calls ready once everything that was acknowledged before the start is applied. It returns when ctx ends, or with the
+// error of a part that failed.
+func (in *Instance) serve(ctx context.Context, ready func()) error {
+	if ctx.Err() != nil { // the start was cut short
+		return nil
+	}
+	in.serving.Store(true)
+	if !in.applier.ingest.CaughtUp() {
+		in.log.Info("devices are served; queries wait for what was acknowledged before the start", "took", in.sinceStart())
+		if in.opt.Serving != nil {
+			in.opt.Serving()
+		}
+	}
+	if err := in.applier.caughtUp(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	in.ready.Store(true)
+	in.log.Info("ready", "took", in.sinceStart())
+	if ready != nil {
+		ready()
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-in.failed:
+		return err
+	}
+}
+
+func (in *Instance) sinceStart() string {
+	return time.Since(in.started).Round(time.Millisecond).String()
 }

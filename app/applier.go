@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"weir/health"
 	"weir/ingest"
 	"weir/internal/hub"
 	"weir/internal/setting"
@@ -27,8 +28,8 @@ type applier struct {
 	tap      *ingest.Tap
 }
 
-// Start loads the results, applies what the log holds after them, and appends the changes that were made while
-// nothing ran.
+// Start loads the results, begins to apply what the log holds after them, and appends the changes that were made while
+// nothing ran. What was acknowledged before is applied in the background while devices are served; queries wait for it.
 func (a *applier) Start(ctx, life context.Context) error {
 	var err error
 	if a.series, err = series.Open(ctx, series.Config{Settings: a.cfg.Limits.Settings},
@@ -43,14 +44,19 @@ func (a *applier) Start(ctx, life context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.goes(life, "applier", a.ingest.Run)
-	if err := a.caughtUp(ctx); err != nil {
-		return err
+	end, known := ingest.EndOf(a.spool.log)
+	a.goes(life, "applier", a.run)
+	if !known {
+		// The end of the log does not say the time: the listeners wait until what it holds is applied.
+		if err := a.caughtUp(ctx); err != nil || ctx.Err() != nil {
+			return err
+		}
 	}
-	a.spool.listening.Resume(a.ingest.ListeningTime())
+	a.spool.listening.Resume(max(end.Listening, a.ingest.ListeningTime()))
 	// From here on something is stamped that goes into the log.
-	a.spool.clock.Begin(a.ingest.Received())
-	a.goes(life, "clock", a.spool.clock.Run)
+	a.spool.clock.Begin(max(end.Received, a.ingest.Received()))
+	// Only records of this start wait for its clock: a log that is full of older ones must not end that wait.
+	a.goes(life, "clock", a.afterReplay(a.spool.clock.Run))
 	if err := a.entities.control.Drain(ctx); err != nil {
 		return fmt.Errorf("changes that were made while nothing ran: %w", err)
 	}
@@ -66,36 +72,67 @@ func (a *applier) config(headBytes int64) ingest.ApplyConfig {
 		HeadBytes: headBytes, RepeatsBytes: a.budget.of(repeatShare), RejectedBytes: rejectedBytes, CommitRetry: time.Second}
 }
 
+// run applies the log until life ends.
+func (a *applier) run(life context.Context) error {
+	err := a.ingest.Run(life)
+	first, _ := a.spool.log.Bounds()
+	return older(a.cfg.DataDir, err, a.ingest.Applied(), first)
+}
+
 // caughtUp waits until everything that was acknowledged before is applied.
 func (a *applier) caughtUp(ctx context.Context) error {
-	began, reported := time.Now(), time.Now()
-	for !a.ingest.CaughtUp() {
+	defer a.reporting("starting", a.progress)()
+	select {
+	case err := <-a.failed:
+		return err
+	case <-ctx.Done():
+	case <-a.ingest.Replayed():
+	}
+	return nil
+}
+
+// afterReplay runs a part once everything that was acknowledged before the start is applied.
+func (a *applier) afterReplay(run func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
 		select {
-		case err := <-a.failed:
-			first, _ := a.spool.log.Bounds()
-			return older(a.cfg.DataDir, err, a.ingest.Applied(), first)
+		case <-a.ingest.Replayed():
+			return run(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// left is how long the rest of a replay takes at its rate so far, 0 when that is not known.
+func (a *applier) left(r *ingest.Replay) time.Duration {
+	if r.Applied == 0 {
+		return 0
+	}
+	return time.Duration(float64(time.Since(a.started)) * float64(r.Records-r.Applied) / float64(r.Applied))
+}
+
+// progress says how far a start has come with what was acknowledged before it.
+func (a *applier) progress() string {
+	if r := a.ingest.Replay(); r != nil {
+		return r.String()
+	}
+	return "what was acknowledged before the start is applied"
+}
+
+// Stop waits until the end of the log is applied, unless the start is still at what it found there; what the timeout does not
+// cover is applied after the next start.
+func (a *applier) Stop(ctx context.Context) error {
+	for a.ingest.CaughtUp() && a.ingest.Waiting() > 0 && a.ingest.Stalled() == "" {
+		select {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(2 * time.Millisecond):
-		}
-		if time.Since(reported) > 2*time.Second {
-			reported = time.Now()
-			_, last := a.spool.log.Bounds()
-			a.log.Info("applying what was acknowledged before the start", "applied", a.ingest.Applied(), "of", last, "since", time.Since(began).Round(time.Second).String())
 		}
 	}
 	return nil
 }
 
-// Stop waits until the end of the log is applied; what the timeout does not cover is applied at the next start.
-func (a *applier) Stop(ctx context.Context) error {
-	_, last := a.spool.log.Bounds()
-	for a.ingest.Applied() < last && a.ingest.Stalled() == "" {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(2 * time.Millisecond):
-		}
-	}
-	return nil
+// waitsFor says what a stop waits for.
+func (a *applier) waitsFor() string {
+	return health.Count(a.ingest.Waiting(), "record") + " of the log left to apply"
 }

@@ -34,7 +34,8 @@ type base struct {
 	started   time.Time
 	kinds     []Transport // of transports
 	listeners listeners
-	ready     atomic.Bool
+	serving   atomic.Bool                   // all components run: devices are served
+	ready     atomic.Bool                   // … and queries are answered: what was acknowledged before the start is applied
 	current   atomic.Pointer[config.Config] // with what reloads have applied
 
 	failOnce sync.Once

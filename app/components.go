@@ -42,10 +42,12 @@ var components = []entry{
 	{"background", func(in *Instance) component { return in.background }, 0},
 	// Tenants, identities, devices: read into memory before the first question.
 	{"registry", func(in *Instance) component { return in.entities }, 0},
-	// Everything acknowledged before is applied before anything may be queried; at a stop, before the log closes.
+	// What was acknowledged before is applied in the background from here on; at a stop, before the log closes. What answers from
+	// it waits for it by itself (ingest.Applier.Replayed).
 	{"applier", func(in *Instance) component { return in.applier }, 60 * time.Second},
 	// What the files of the configuration declare applies before it decides about a caller: people sign in after it, devices
-	// are known before their first message. It needs the applier, since its changes are records of the log.
+	// are known before their first message. It needs the controller that the applier has started, since its changes are records of
+	// the log.
 	{"site", func(in *Instance) component { return in.site }, 0},
 	{"intake", func(in *Instance) component { return in.intake }, 5 * time.Second},
 	// Figures that are looked at rather than counted, and what keeps the store in shape.
@@ -98,17 +100,30 @@ func (in *Instance) stop(up []entry, early <-chan struct{}) error {
 	}()
 	var errs []error
 	for _, c := range slices.Backward(up) {
-		wait, release := ctx, func() {}
-		if c.timeout > 0 {
-			wait, release = context.WithTimeout(ctx, c.timeout)
-		}
-		if err := c.of(in).Stop(wait); err != nil {
+		if err := in.stopOne(ctx, c); err != nil {
 			errs = append(errs, fmt.Errorf("stopping %s: %w", c.name, err))
 			in.spool.incomplete = true
 		}
-		release()
 	}
 	return errors.Join(append(errs, in.background.Stop(ctx))...) // a start that failed early may have begun something
+}
+
+// stopOne stops a component within its timeout, and says what it waits for where that takes long.
+func (in *Instance) stopOne(ctx context.Context, e entry) error {
+	if e.timeout > 0 {
+		var release func()
+		ctx, release = context.WithTimeout(ctx, e.timeout)
+		defer release()
+	}
+	c := e.of(in)
+	defer in.reporting("stopping", func() string {
+		text := "waiting for " + e.name
+		if w, ok := c.(interface{ waitsFor() string }); ok {
+			text += ", " + w.waitsFor()
+		}
+		return text
+	})()
+	return c.Stop(ctx)
 }
 
 // background is what runs besides the components.

@@ -3,6 +3,7 @@ package app
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"weir/config"
 	"weir/store"
 )
 
@@ -14,3 +15,8 @@ var Older = older
 
 // Store returns the database of a running instance.
 func (in *Instance) Store() store.Driver { return in.store.db }
+
+// Reporting reports what an instance waits for until the function that it returns is called.
+func Reporting(cfg config.Config, opt Options, during string, what func() string) (done func()) {
+	return newBase(cfg, opt).reporting(during, what)
+}

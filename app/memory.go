@@ -168,13 +168,13 @@ func openAccounts(in *Instance) {
 	}
 }
 
-// asked asks a part what it holds once the instance is ready.
+// asked asks a part what it holds once the instance serves.
 func (in *Instance) asked(held func(*Instance) int64) func() int64 {
 	if held == nil {
 		return nil
 	}
 	return func() int64 {
-		if !in.ready.Load() {
+		if !in.serving.Load() {
 			return 0
 		}
 		return held(in)

@@ -134,6 +134,7 @@ func (d connectVerifier) Verify(ctx context.Context, c broker.Claim) (broker.Pro
 type presences struct {
 	store    *database
 	entities *entities
+	applier  *applier
 }
 
 func (p presences) PresenceSession(ctx context.Context, device int64) (session uint64, err error) {
@@ -147,7 +148,14 @@ func (p presences) PresenceSession(ctx context.Context, device int64) (session u
 	return session, err
 }
 
+// AssertedPresence implements presence.Store. It waits until what was acknowledged before the start is applied: a connection
+// that began or ended shortly before it is not stored yet.
 func (p presences) AssertedPresence(ctx context.Context, source string, after int64, limit int) ([]presence.Asserted, error) {
+	select {
+	case <-p.applier.ingest.Replayed():
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	var out []presence.Asserted
 	err := p.store.db.For(store.Devices).Read(ctx, func(tx store.Tx) error {
 		rows, err := store.AssertedStates(tx, source, after, limit)

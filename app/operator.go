@@ -39,11 +39,11 @@ func (o *operator) Start(ctx, life context.Context) error {
 	o.retention = upkeep.NewRetention(keep)
 	look := o.asked.StartVitals(ctx)
 	if !o.spool.lastStop.Clean {
-		o.goes(life, "store check", func(ctx context.Context) error { return keep.CheckStore(ctx, operate.StoreHint(o.cfg.DataDir)) })
+		o.goes(life, "store check", o.applier.afterReplay(func(ctx context.Context) error { return keep.CheckStore(ctx, operate.StoreHint(o.cfg.DataDir)) }))
 	}
 	o.goes(life, "vitals", look)
-	o.goes(life, "retention", o.retention.Run)
-	o.goes(life, "merge", keep.Merge)
+	o.goes(life, "retention", o.applier.afterReplay(o.retention.Run))
+	o.goes(life, "merge", o.applier.afterReplay(keep.Merge))
 	o.goes(life, "space", keep.Space)
 	return nil
 }

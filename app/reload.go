@@ -48,7 +48,7 @@ func (r *reload) Possible() error {
 	if r.opt.Source == nil {
 		return errNoSource()
 	}
-	if !r.ready.Load() {
+	if !r.serving.Load() {
 		return model.Errorf(model.CodeUnavailable, "the instance is starting or stopping")
 	}
 	return nil

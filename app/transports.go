@@ -107,7 +107,7 @@ func (t *transports) start(life context.Context, k Transport) error {
 		}
 	}
 	s, err := k.New(TransportDeps{Config: t.cfg, Source: k.Source, Sockets: sockets, Intake: t.intake.into, Verifier: t.entities.verifier,
-		Presence: presences{t.store, t.entities}, Logger: t.log, Registerer: t.metrics, lock: t.lock,
+		Presence: presences{t.store, t.entities, t.applier}, Logger: t.log, Registerer: t.metrics, lock: t.lock,
 		Refused: func(tenant, device, why, mistake string) {
 			t.applier.tap.ConnectionRefused(k.Name, k.Source, tenant, device, why, mistake, t.entities.Govern.Known(tenant))
 		}})

@@ -59,7 +59,8 @@ type instance struct {
 	cmd    *exec.Cmd
 	exited chan error
 	stderr bytes.Buffer  // read once the process has ended
-	took   time.Duration // of the last start
+	served time.Duration // from exec until the last listener was open, of the last start
+	took   time.Duration // … and until every acknowledged reading could be queried
 	wrote  int64         // bytes that the process which ended last has caused to be written to the disk
 
 	api, ingest, mqtt, metrics string
@@ -82,7 +83,7 @@ func (b *bench) fresh(ctx context.Context, s setup) (*instance, error) {
 	return in, in.start(ctx)
 }
 
-// start runs the program and returns when it has said what it listens on, which is the last thing that it does at a start.
+// start runs the program and returns when it answers queries.
 func (in *instance) start(ctx context.Context) error {
 	text := fmt.Sprintf("data_dir: %q\nlisteners: {api: \"127.0.0.1:0\", ingest: \"127.0.0.1:0\", mqtt: \"127.0.0.1:0\", metrics: \"127.0.0.1:0\"}\n%s%s",
 		in.data(), raised, in.config)
@@ -106,7 +107,7 @@ func (in *instance) start(ctx context.Context) error {
 	}
 	lines := bufio.NewScanner(out)
 	up := in.listeners(lines)
-	in.took = time.Since(began)
+	in.served = time.Since(began)
 	in.exited = make(chan error, 1)
 	go func() {
 		for lines.Scan() { // the pipe has no other reader
@@ -116,8 +117,33 @@ func (in *instance) start(ctx context.Context) error {
 	if !up {
 		return fmt.Errorf("the instance did not come up: %w: %s", <-in.exited, in.stderr.String())
 	}
+	if err := in.answers(ctx); err != nil {
+		return err
+	}
+	in.took = time.Since(began)
 	in.client, err = operate.Dial(ctx, config.Config{DataDir: in.data()})
 	return err
+}
+
+// answers waits until the instance answers queries.
+func (in *instance) answers(ctx context.Context) error {
+	for {
+		resp, err := http.Get(in.api + "/readyz")
+		if err == nil {
+			_ = resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		select {
+		case err := <-in.exited:
+			in.exited <- err
+			return fmt.Errorf("the instance ended before it answered: %w: %s", err, in.stderr.String())
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Millisecond):
+		}
+	}
 }
 
 // program is what is run, and its arguments.

@@ -18,10 +18,21 @@ func (b *bench) starts(ctx context.Context) error {
 	if !b.all {
 		data, small, large = data/20, small/20, large/20
 	}
-	if err := b.startBacklog(ctx, atMost(2000, 500, millis), data, small, false); err != nil {
+	if err := b.startBacklog(ctx, backlog{goal: atMost(2000, 500, millis), data: data, bytes: small}); err != nil {
 		return fmt.Errorf("with data: %w", err)
 	}
-	return b.startBacklog(ctx, atMost(30_000, 10_000, millis), 0, large, true)
+	if err := b.startBacklog(ctx, backlog{goal: atMost(30_000, 10_000, millis), bytes: large, cold: true}); err != nil {
+		return fmt.Errorf("cold: %w", err)
+	}
+	return b.startBacklog(ctx, backlog{goal: atMost(30_000, 10_000, millis), bytes: large, cold: true, edges: true})
+}
+
+// backlog is what a start finds.
+type backlog struct {
+	goal
+	data, bytes int64 // in the store, and in the log after the last checkpoint
+	cold        bool  // no file is in the page cache
+	edges       bool  // the values lie all over the limits of the rules
 }
 
 func (b *bench) startEmpty(ctx context.Context) error {
@@ -41,7 +52,7 @@ func (b *bench) startEmpty(ctx context.Context) error {
 		}
 	}
 	slices.Sort(took)
-	b.judged(atMost(300, 100, millis), "start to ready, initialised and empty", inMillis(took[len(took)/2]), "median of %d, %s to %s, from exec until the last listener is open",
+	b.judged(atMost(300, 100, millis), "start to ready, initialised and empty", inMillis(took[len(took)/2]), "median of %d, %s to %s, from exec until queries are answered",
 		len(took), short(took[0]), short(took[len(took)-1]))
 	return nil
 }
@@ -50,17 +61,20 @@ func (b *bench) startEmpty(ctx context.Context) error {
 const roomy = "ingest: {spool_max_bytes: 8GiB}\n"
 
 // startBacklog kills the process with so many bytes of data in the store and of records in the log that no head covers,
-// so that all of these are applied again, ten rules included, before it is ready.
-func (b *bench) startBacklog(ctx context.Context, g goal, data, backlog int64, cold bool) error {
-	const devices = 50
-	in, err := b.ready(ctx, setup{config: roomy, devices: devices, rules: rulesPerReading})
+// so that all of these are applied again, ten rules included, before queries are answered. Devices are served before.
+func (b *bench) startBacklog(ctx context.Context, w backlog) error {
+	s, values := setup{config: roomy, devices: 50, rules: rulesPerReading}, live
+	if w.edges {
+		s.config, s.limit, values = roomy+stormy, stormLimit, swing
+	}
+	in, err := b.ready(ctx, s)
 	if err != nil {
 		return err
 	}
 	defer in.drop()
-	k := kept{rules: true}
-	if data > 0 {
-		if err := b.store(ctx, in, data, &k); err != nil {
+	k := kept{rules: !w.edges}
+	if w.data > 0 {
+		if err := b.store(ctx, in, w.data, &k); err != nil {
 			return err
 		}
 	}
@@ -74,12 +88,12 @@ func (b *bench) startBacklog(ctx context.Context, g goal, data, backlog int64, c
 	if err := in.start(ctx); err != nil {
 		return err
 	}
-	behind, err := b.pile(ctx, in, backlog, &k)
+	behind, err := b.pile(ctx, in, w.bytes, values, &k)
 	if err != nil {
 		return err
 	}
 	pages := "files in the page cache"
-	if cold {
+	if w.cold {
 		if err := dropped(in.data()); err != nil {
 			return err
 		}
@@ -88,18 +102,27 @@ func (b *bench) startBacklog(ctx context.Context, g goal, data, backlog int64, c
 	if err := in.start(ctx); err != nil {
 		return err
 	}
-	took := in.took
+	served, took := in.served, in.took
 	if err := in.verify(ctx, k); err != nil {
 		return err
 	}
-	what := fmt.Sprintf("start to ready after SIGKILL, %.0f MB unapplied", float64(behind.bytes)/1e6)
-	if data > 0 {
+	if w.edges {
+		if err := in.verifyFires(ctx, k.edges); err != nil {
+			return err
+		}
+	}
+	what := fmt.Sprintf("after SIGKILL, %.0f MB unapplied", float64(behind.bytes)/1e6)
+	if w.data > 0 {
 		what += fmt.Sprintf(", %.0f MB of data", float64(use.store)/1e6)
 	}
-	if cold {
+	if w.edges {
+		what += fmt.Sprintf(", %.1f edges a reading", float64(k.edges)/float64(k.readings))
+	}
+	if w.cold {
 		what += ", cold"
 	}
-	b.judged(g, what, inMillis(took), "%s messages of one reading each, ten rules, applied again from %s of records; %s", count(float64(behind.messages)), mebi(behind.bytes), pages)
+	b.judged(w.goal, "start to ready "+what, inMillis(took), "%s messages of one reading each, ten rules, applied again from %s of records; %s", count(float64(behind.messages)), mebi(behind.bytes), pages)
+	b.judged(atMost(2000, 500, millis), "start to listeners open "+what, inMillis(served), "from exec until the last listener is open; the rest is applied while devices are served")
 	return nil
 }
 
@@ -119,8 +142,8 @@ type behind struct{ bytes, messages int64 }
 
 // pile sends messages of one reading each until the records in the log have so many bytes, and kills the process. All the while
 // the store cannot be written, so that no checkpoint is written and all of them remain to be applied.
-func (b *bench) pile(ctx context.Context, in *instance, bytes int64, k *kept) (w behind, err error) {
-	senders, err := in.connect(ctx, in.setup.devices, live)
+func (b *bench) pile(ctx context.Context, in *instance, bytes int64, values bodyKind, k *kept) (w behind, err error) {
+	senders, err := in.connect(ctx, in.setup.devices, values)
 	if err != nil {
 		return w, err
 	}

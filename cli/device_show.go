@@ -41,6 +41,7 @@ func newDeviceShow(c *command) *cobra.Command {
 				return err
 			}
 			c.show(d, func(w io.Writer) { printDetails(w, d) })
+			c.noteLag(cmd.Context(), op)
 			return nil
 		},
 	}

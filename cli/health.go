@@ -27,7 +27,9 @@ func newHealth(c *command) *cobra.Command {
 		Long: "Ask the running instance whether it serves. The command is cheap and needs only\n" +
 			"this binary: an image without a shell can use it as its health check. The exit\n" +
 			"code is 0 if the instance is ready, 5 if it is not ready or serves with a\n" +
-			"failing check (which it prints), and 4 if no instance runs.\n\n" +
+			"failing check (which it prints), and 4 if no instance runs. After a start,\n" +
+			"devices are served before the instance is ready: queries wait until what was\n" +
+			"acknowledged before the start is applied, and the command says how far it is.\n\n" +
 			"The command uses the socket in the data directory; with --url it uses /readyz\n" +
 			"of the api listener over the network, which shows less.",
 		Example: "  weir health\n  weir health --wait 30s && weir status\n  weir health --url http://127.0.0.1:8080",

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -64,6 +66,30 @@ func TestTheInitSystemIsNotifiedOfReadinessAndOfTheStop(t *testing.T) {
 	}
 	if got := h.next(); got != "STOPPING=1\nSTATUS=Stopping" {
 		t.Errorf("then %q", got)
+	}
+}
+
+// To the init system an instance is ready when devices are served; what a start or a stop waits for extends its timeouts.
+func TestTheInitSystemDoesNotWaitForWhatIsApplied(t *testing.T) {
+	t.Parallel()
+	path := socketPath(t)
+	h := hear(t, path)
+	ctx, stop := context.WithCancel(t.Context())
+	s := newInitSystem(ctx, notifier{path}, slog.New(slog.DiscardHandler))
+	for _, c := range []struct {
+		what func()
+		want string
+	}{
+		{s.serving, "READY=1\nSTATUS=Serving devices; queries wait for what was acknowledged before the start"},
+		{func() { s.waits("starting: 3 of 5", 30*time.Second) }, "STATUS=starting: 3 of 5\nEXTEND_TIMEOUT_USEC=30000000"},
+		{s.ready, "READY=1\nSTATUS=Ready"},
+		{stop, "STOPPING=1\nSTATUS=Stopping"},
+		{func() { s.waits("stopping: waiting for applier", 30*time.Second) }, "STATUS=stopping: waiting for applier\nEXTEND_TIMEOUT_USEC=30000000"},
+	} {
+		c.what()
+		if got := h.next(); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
 	}
 }
 

@@ -60,6 +60,7 @@ func newReadings(c *command) *cobra.Command {
 			if left := list.Total - int64(len(list.Readings)); left > 0 && !c.json {
 				c.note("%s older; --limit or --until shows them", countText(left, "reading"))
 			}
+			c.noteLag(cmd.Context(), client)
 			return err
 		},
 	}

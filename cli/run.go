@@ -51,9 +51,10 @@ func newRun(c *command) *cobra.Command {
 			if cfg.Instance.Node != "" {
 				logger = logger.With("node", cfg.Instance.Node)
 			}
+			s := newInitSystem(cmd.Context(), c.notifier(), logger)
 			in := app.New(*cfg, app.Options{Logger: logger, Level: level, Getenv: c.getenv, Version: Version, Program: programName(), Out: c.io.Stdout,
-				Source: &src, Hangup: hangup})
-			return in.Run(cmd.Context(), c.serviceReady(cmd.Context(), logger), c.io.Cancel)
+				Source: &src, Hangup: hangup, Serving: s.serving, Waits: s.waits})
+			return in.Run(cmd.Context(), s.ready, c.io.Cancel)
 		},
 	}
 }

@@ -40,6 +40,9 @@ func printStatus(w io.Writer, s *operate.Status) {
 	if !s.Ready {
 		state = "not ready"
 	}
+	if s.Replay != nil {
+		state = "starting, devices are served and queries wait: " + s.Replay.String()
+	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
 	row("state", "%s, version %s, up %s", state, s.Version, time.Since(s.StartedAt).Round(time.Second))
@@ -186,7 +189,7 @@ func records(l *operate.LogStatus) string {
 	case l.Last < l.First:
 		return "no records"
 	case l.Applied < l.Last:
-		return fmt.Sprintf("records %d to %d, applied up to %d", l.First, l.Last, l.Applied)
+		return fmt.Sprintf("records %d to %d, applied up to %d, as of %s", l.First, l.Last, l.Applied, l.AsOf.Local().Format(time.DateTime))
 	}
 	return fmt.Sprintf("records %d to %d, all applied", l.First, l.Last)
 }

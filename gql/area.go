@@ -16,6 +16,35 @@ type Area struct {
 	plane      Plane
 	operations []Operation
 	engine     *engine.Engine
+	starting   func() *Starting // nil: the area answers from the first moment on
+}
+
+// Starting is why an area does not answer yet: it shows what is applied of the log, and a start is at it.
+type Starting struct {
+	Applied, Records int64
+	RetryAfter       int // whole seconds
+}
+
+// WaitFor makes an area answer UNAVAILABLE as long as starting does not return nil. It is called before Build.
+func (a *Area) WaitFor(starting func() *Starting) { a.starting = starting }
+
+// refusal is the answer of an area that does not answer yet, nil for one that does. How much there is to apply is shown to
+// callers that have proven who they are.
+func (a *Area) refusal(anonymous bool) *model.Error {
+	if a.starting == nil {
+		return nil
+	}
+	s := a.starting()
+	if s == nil {
+		return nil
+	}
+	e := model.Errorf(model.CodeUnavailable, "Weir is starting: queries wait until what was acknowledged before the start is applied; devices are served")
+	e.Ext = map[string]any{"retryAfterSeconds": s.RetryAfter}
+	if !anonymous {
+		e.Message += fmt.Sprintf("; %d of %d records are applied", s.Applied, s.Records)
+		e.Ext["appliedRecords"], e.Ext["recordsToApply"] = s.Applied, s.Records
+	}
+	return e
 }
 
 // Name returns the area's name, which is also that of its schema file.

@@ -29,6 +29,17 @@ type searchPage struct {
 	Total int64 `gql:"totalRecords"`
 }
 
+// AsOf returns the receive time up to which everything that was received is in what is queried now; nil: it is not known.
+type AsOf func() model.Micros
+
+// now is the time for a query that has not read anything yet.
+func (f AsOf) now() *model.Micros {
+	if f == nil {
+		return nil
+	}
+	return new(f())
+}
+
 // searchResults is a page of rows.
 type searchResults struct {
 	Results    []any      `gql:"results"`

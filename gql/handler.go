@@ -40,6 +40,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer h.server.inflight.end()
 	if upgrade {
+		if refusal := h.area.refusal(true); refusal != nil {
+			h.starting(w, refusal)
+			return
+		}
 		h.upgrade(w, r)
 		return
 	}
@@ -67,6 +71,10 @@ func (h *handler) post(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 		}
 		reply(w, status, engine.Refuse(refusal))
+		return
+	}
+	if refusal := h.area.refusal(session.anonymous()); refusal != nil {
+		h.starting(w, refusal)
 		return
 	}
 	maximum := h.server.cfg.Limits.BodyBytes
@@ -108,6 +116,12 @@ func (h *handler) post(w http.ResponseWriter, r *http.Request) {
 func (h *handler) unavailable(w http.ResponseWriter, why string) {
 	w.Header().Set("Retry-After", "1")
 	reply(w, http.StatusServiceUnavailable, engine.Refuse(engine.Errorf(model.CodeUnavailable, "%s", why)))
+}
+
+// starting answers a request to an area that does not answer yet.
+func (h *handler) starting(w http.ResponseWriter, why *model.Error) {
+	w.Header().Set("Retry-After", fmt.Sprint(why.Ext["retryAfterSeconds"]))
+	reply(w, http.StatusServiceUnavailable, engine.Refuse(engine.FromModel(why)))
 }
 
 // bodyOwner is whose bodies count together: those of a tenant, those of an identity that acts in none, those of all callers without a

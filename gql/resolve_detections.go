@@ -60,7 +60,7 @@ func showDetection(d *store.Detection) pastDetection {
 }
 
 func (p *processingResolvers) detections(ctx context.Context, _ any, args engine.Args) (any, error) {
-	c := args.Object("criteria")
+	c, asOf := args.Object("criteria"), p.AsOf.now()
 	page := store.Page{Number: c.Int("pageNumber"), Size: c.Int("pageSize")}.Norm()
 	f, err := p.detectionFilter(ctx, c, page)
 	if err != nil {
@@ -73,7 +73,7 @@ func (p *processingResolvers) detections(ctx context.Context, _ any, args engine
 	if err != nil {
 		return nil, err
 	}
-	out := eventPage[pastDetection]{Results: make([]pastDetection, len(found)), Pagination: pageOf(page.Number, page.Size, len(found), total)}
+	out := eventPage[pastDetection]{Results: make([]pastDetection, len(found)), Pagination: pageOf(page.Number, page.Size, len(found), total), AsOf: asOf}
 	for i := range found {
 		out.Results[i] = showDetection(&found[i])
 	}

@@ -35,6 +35,7 @@ type LedgerReader interface {
 
 // EventDeps are the collaborators of the event-management area.
 type EventDeps struct {
+	AsOf     AsOf
 	Events   EventReader
 	Devices  DeviceFinder
 	Ledger   LedgerReader
@@ -128,8 +129,9 @@ type alertView struct {
 }
 
 type eventPage[T any] struct {
-	Results    []T        `gql:"results"`
-	Pagination searchPage `gql:"pagination"`
+	Results    []T           `gql:"results"`
+	Pagination searchPage    `gql:"pagination"`
+	AsOf       *model.Micros `gql:"asOf"`
 }
 
 func showEvent(e *series.Event) eventView {
@@ -193,15 +195,16 @@ func eventsOf[T any](e *eventResolvers, fixed []model.EventType, show func(*seri
 			return nil, err
 		}
 		page := series.Page{Number: c.Int("pageNumber"), Size: c.Int("pageSize")}
+		asOf := e.AsOf.now()
 		if scope == nil {
-			return eventPage[T]{Results: []T{}}, nil
+			return eventPage[T]{Results: []T{}, AsOf: asOf}, nil
 		}
 		r, err := e.Events.Events(ctx, series.Query{TenantID: PrincipalFrom(ctx).TenantID, Device: scope.device, Start: scope.start, End: scope.end,
 			Types: scope.types, Metric: args.String("name"), Page: page, Before: c.String("before")})
 		if err != nil {
 			return nil, err
 		}
-		out := eventPage[T]{Results: make([]T, len(r.Events)), Pagination: pageOf(r.Page.Number, r.Page.Size, len(r.Events), r.Total)}
+		out := eventPage[T]{Results: make([]T, len(r.Events)), Pagination: pageOf(r.Page.Number, r.Page.Size, len(r.Events), r.Total), AsOf: asOf}
 		for i := range r.Events {
 			out.Results[i] = show(&r.Events[i])
 		}

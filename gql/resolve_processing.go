@@ -24,6 +24,7 @@ type HealthReader interface {
 
 // ProcessingDeps are the collaborators of the event-processing area.
 type ProcessingDeps struct {
+	AsOf   AsOf
 	Rules  RuleChecker
 	Health HealthReader
 	Edges  *hub.Hub[model.Edge]

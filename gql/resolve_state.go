@@ -33,6 +33,7 @@ type ExternalFinder interface {
 
 // StateDeps are the collaborators of the device-state area.
 type StateDeps struct {
+	AsOf      AsOf
 	States    StateReader
 	Latest    LatestReader
 	Devices   DeviceFinder
@@ -146,7 +147,7 @@ func (s *stateResolvers) all(ctx context.Context) ([]stateView, error) {
 }
 
 func (s *stateResolvers) list(ctx context.Context, _ any, args engine.Args) (any, error) {
-	c := args.Object("criteria")
+	c, asOf := args.Object("criteria"), s.AsOf.now()
 	all, err := s.all(ctx)
 	if err != nil {
 		return nil, err
@@ -163,7 +164,7 @@ func (s *stateResolvers) list(ctx context.Context, _ any, args engine.Args) (any
 	page := store.Page{Number: c.Int("pageNumber"), Size: c.Int("pageSize")}.Norm()
 	from := min((page.Number-1)*page.Size, len(all))
 	rows := all[from:min(from+page.Size, len(all))]
-	return eventPage[stateView]{Results: rows, Pagination: pageOf(page.Number, page.Size, len(rows), int64(len(all)))}, nil
+	return eventPage[stateView]{Results: rows, Pagination: pageOf(page.Number, page.Size, len(rows), int64(len(all))), AsOf: asOf}, nil
 }
 
 // of shows the states of some devices; a device without a state is left out.

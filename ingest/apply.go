@@ -85,9 +85,13 @@ type Applier struct {
 	event     Event           // of the record
 	lastStart model.Offset    // newest record when this process started: later ones came through its own transports
 
-	applied atomic.Uint64
-	newest  atomic.Int64 // receive time of the newest record that was applied
-	heard   atomic.Int64
+	firstApplied model.Offset // what was applied when this process started
+
+	applied  atomic.Uint64
+	newest   atomic.Int64 // receive time of the newest record that was applied
+	heard    atomic.Int64
+	working  atomic.Int64  // receive time of the batch that is being applied, 0 when none is
+	replayed chan struct{} // closed once what was there when the process started is applied
 }
 
 // NewApplier loads the results as of the checkpoint and returns an applier that continues after it.
@@ -95,7 +99,7 @@ func NewApplier(ctx context.Context, cfg ApplyConfig, deps ApplyDeps) (*Applier,
 	if deps.Queries == nil {
 		deps.Queries = deps.Store
 	}
-	a := &Applier{cfg: cfg, deps: deps, metrics: newApplyMetrics(deps.Registry)}
+	a := &Applier{cfg: cfg, deps: deps, metrics: newApplyMetrics(deps.Registry), replayed: make(chan struct{})}
 	a.retry = &retrier{wait: cfg.CommitRetry, retries: a.metrics.retries, logger: deps.Logger}
 	a.results = newResults(&a.cfg, &a.deps, a.metrics, a.retry)
 	a.resolver = resolver{maxAge: cfg.MaxAge, maxFutureSkew: cfg.MaxFutureSkew, results: a.results, metrics: a.metrics}
@@ -108,6 +112,9 @@ func NewApplier(ctx context.Context, cfg ApplyConfig, deps ApplyDeps) (*Applier,
 	}
 	a.applied.Store(uint64(a.checkpoints.newest.Offset))
 	a.heard.Store(int64(a.listening))
+	a.firstApplied = a.Applied()
+	a.working.Store(int64(max(a.times.newest, 1)))
+	a.progressed()
 	return a, nil
 }
 
@@ -153,10 +160,6 @@ func (a *Applier) ReadingsStored() int64 { return a.results.ledger.stored.Load()
 // SeenBytes is the memory of remembered altIds, as of the newest checkpoint; RepeatBytes that of clients' repeats.
 func (a *Applier) SeenBytes() int64   { return a.results.seen.altIDsHeld.Load() }
 func (a *Applier) RepeatBytes() int64 { return a.results.seen.repeatsHeld.Load() }
-
-// CaughtUp reports whether every record that was there when the process started is applied: from then on a query
-// returns every acknowledged reading.
-func (a *Applier) CaughtUp() bool { return a.Applied() >= a.lastStart }
 
 // Stalled says why the applier waits, "" when it does not.
 func (a *Applier) Stalled() string {
@@ -292,6 +295,9 @@ func (a *Applier) apply(ctx context.Context, b *spool.Batch) error {
 	if err != nil {
 		return fmt.Errorf("batch at %d: %w", b.First, err)
 	}
+	if len(b.Records) > 0 {
+		a.working.Store(int64(max(a.times.newest, receivedAt(&b.Records[0]))))
+	}
 	if err := a.times.await(ctx, b, a.Applied()); err != nil {
 		return err
 	}
@@ -386,7 +392,7 @@ func (a *Applier) resolve(ctx context.Context, e *Event) error {
 		if err := a.resolver.message(ctx, e); err != nil {
 			return err
 		}
-		if !a.deps.Tap.Busy() {
+		if !a.deps.Tap.Busy() || e.At.Offset <= a.lastStart { // watchers have seen it before the start
 			return a.results.record(ctx, e, a.out)
 		}
 		at, before := len(a.out.endings), len(a.out.edges)
@@ -479,6 +485,7 @@ func (a *Applier) commit(ctx context.Context, last model.Offset) error {
 	a.newest.Store(int64(a.times.newest))
 	a.times.received.Store(int64(a.times.newest))
 	a.heard.Store(int64(a.listening))
+	a.progressed()
 	a.announce()
 	return nil
 }

@@ -27,6 +27,7 @@ type Controller struct {
 	nudge  chan struct{}
 
 	mu      sync.Mutex
+	follows bool // the applier has applied what was there at the start: it passes a record as soon as it is appended
 	passed  uint64
 	waiting map[uint64][]chan struct{}
 }
@@ -57,7 +58,7 @@ func (c *Controller) Run(ctx context.Context) error {
 }
 
 // Drain appends what is in the control table now. The listeners open after it, so that no reading overtakes a change
-// that was made while nothing ran.
+// that was made while nothing ran or by the files of a site.
 func (c *Controller) Drain(ctx context.Context) error {
 	for limit := 64; ; {
 		var rows []model.Control
@@ -79,6 +80,7 @@ func (c *Controller) Drain(ctx context.Context) error {
 			}
 		}
 		faults.Point("control.appended")
+		c.appended(whole[len(whole)-1].Sequence)
 		if err := c.remove(ctx, whole); err != nil {
 			return err
 		}
@@ -120,10 +122,32 @@ func (c *Controller) remove(ctx context.Context, rows []model.Control) error {
 	})
 }
 
+// follow notes that the applier has applied what was there at the start.
+func (c *Controller) follow() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.follows = true
+}
+
+// appended notes that a sequence is in the log. While the applier replays what was there at the start that is all a mutation
+// waits for: whatever comes in afterwards is judged after it.
+func (c *Controller) appended(seq uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.follows {
+		c.pass(seq)
+	}
+}
+
 // Passed notes that Apply has passed a sequence.
 func (c *Controller) Passed(seq uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.pass(seq)
+}
+
+// pass lets the mutations go on that wait for a sequence. It needs the lock.
+func (c *Controller) pass(seq uint64) {
 	c.passed = max(c.passed, seq)
 	for s, chans := range c.waiting {
 		if s <= seq {
@@ -136,7 +160,8 @@ func (c *Controller) Passed(seq uint64) {
 }
 
 // Mutate implements store.Writer on a running instance: it runs fn in one durable transaction and returns when Apply has
-// passed the change's record, or after a second with the change stored.
+// passed the change's record, or after a second with the change stored. While a start is replayed it returns once the record
+// is in the log.
 func (c *Controller) Mutate(ctx context.Context, by *model.Principal, fn func(*store.Change) error) error {
 	seq, err := store.Mutate(ctx, c.store, by, func() time.Time { return c.stamp().Wall.Time() }, fn)
 	if err != nil || seq == 0 {

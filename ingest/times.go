@@ -166,3 +166,128 @@ func writeTimes(tx store.Tx, received model.Nanos, m *model.TimeMap) error {
 	}
 	return store.SetMeta(tx, metaTimeMap, b)
 }
+
+// LogEnd is how far the log had come when it was opened: the newest receive stamp and the newest listening time in it.
+type LogEnd struct {
+	Received  model.Nanos
+	Listening int64 // nanoseconds
+}
+
+// endRecords is how many of the newest records EndOf reads: one that was held up on its way to the log has an earlier stamp than
+// those that overtook it.
+const endRecords = 4096
+
+// EndOf reads the end of the log, so that stamps continue from it before its records are applied. ok is false where only the
+// applier finds the time out: a record there was stamped without a time of day, or cannot be read.
+func EndOf(log spool.Log) (end LogEnd, ok bool) {
+	first, last := log.Bounds()
+	if last < first {
+		return end, true
+	}
+	r, err := log.Reader(max(first, last-min(last, endRecords)))
+	if err != nil {
+		return LogEnd{}, false
+	}
+	defer r.Close()
+	for read := model.Offset(0); read < last; {
+		b, err := r.TryNext()
+		if err != nil || b == nil || !end.add(b) {
+			return LogEnd{}, false
+		}
+		read = b.Last()
+	}
+	return end, true
+}
+
+// add takes a batch in; false where it does not say the time.
+func (e *LogEnd) add(b *spool.Batch) bool {
+	meta, err := decodeMeta(b.Meta)
+	if err != nil {
+		return false
+	}
+	for i := range b.Records {
+		r, err := model.DecodeRecord(b.Records[i].Data)
+		if err != nil || r.Received.Clock == model.ClockUnset {
+			return false
+		}
+		e.Received, e.Listening = max(e.Received, r.Received.Wall), max(e.Listening, meta.Span.At(r.Received.Mono))
+	}
+	return true
+}
+
+// receivedAt is the receive stamp of a record, 0 where it does not decode.
+func receivedAt(stored *spool.Record) model.Nanos {
+	r, ok := stored.Value.(*model.Record)
+	if !ok {
+		var err error
+		if r, err = model.DecodeRecord(stored.Data); err != nil {
+			return 0
+		}
+	}
+	return r.Received.Wall
+}
+
+// AsOf is the receive time up to which all records of the log are applied: now where none waits.
+func (a *Applier) AsOf(now model.Nanos) model.Nanos {
+	if a.Waiting() == 0 {
+		return now
+	}
+	if at := a.working.Load(); at > 0 {
+		return min(now, model.Nanos(at))
+	}
+	if a.Stalled() != "" {
+		return min(now, a.Newest())
+	}
+	return now // what has just come
+}
+
+// Waiting is how many records of the log are not applied yet.
+func (a *Applier) Waiting() int64 {
+	_, last := a.deps.Log.Bounds()
+	return max(int64(last)-int64(a.Applied()), 0)
+}
+
+// Replay is how far a start has come with the records that were in the log before it.
+type Replay struct {
+	Applied int64 `json:"applied"`
+	Records int64 `json:"records"`
+}
+
+func (r Replay) String() string {
+	return fmt.Sprintf("what was acknowledged before the start is being applied, %d of %d records", r.Applied, r.Records)
+}
+
+// Replay returns nil once everything that was in the log at the start is applied.
+func (a *Applier) Replay() *Replay {
+	if a.CaughtUp() {
+		return nil
+	}
+	return &Replay{Applied: int64(a.Applied() - a.firstApplied), Records: int64(a.lastStart - a.firstApplied)}
+}
+
+// Replayed is closed once every record that was there when the process started is applied: from then on a query returns every
+// reading that was acknowledged before.
+func (a *Applier) Replayed() <-chan struct{} { return a.replayed }
+
+// CaughtUp reports whether Replayed is closed.
+func (a *Applier) CaughtUp() bool {
+	select {
+	case <-a.replayed:
+		return true
+	default:
+		return false
+	}
+}
+
+// progressed notes what follows from how far the applier is: whether the start is caught up with, and whether something waits.
+func (a *Applier) progressed() {
+	if !a.CaughtUp() && a.Applied() >= a.lastStart {
+		if a.deps.Controller != nil {
+			a.deps.Controller.follow()
+		}
+		close(a.replayed)
+	}
+	if a.Waiting() == 0 {
+		a.working.Store(0)
+	}
+}

@@ -93,7 +93,7 @@ func (o *Operator) checks(m health.Machine, q DoctorQuery) []health.Check {
 func (o *Operator) isUp(asker string) health.Finding {
 	switch up := time.Since(o.deps.Started).Round(time.Second); {
 	case !o.deps.Ready():
-		return health.Warn("wait for it: weir health --wait 1m", "version %s, not ready: it is starting or stopping", o.deps.Version)
+		return health.Warn("wait for it: weir health --wait 1m", "version %s, not ready: %s", o.deps.Version, o.unready())
 	case asker != "" && asker != o.deps.Version:
 		return health.Warn("restart the instance to run what is installed", "version %s runs, this binary is %s", o.deps.Version, asker)
 	default:

@@ -14,6 +14,7 @@ import (
 	"weir/config"
 	"weir/health"
 	"weir/internal/dirlock"
+	"weir/model"
 	"weir/store"
 )
 
@@ -28,13 +29,20 @@ const (
 type Health struct {
 	State    string   `json:"state"`
 	Problems []string `json:"problems,omitempty"`
+	// Waiting is how many records of the log are not applied yet; then AsOf is the receive time up to which all are.
+	Waiting int64      `json:"waiting,omitempty"`
+	AsOf    *time.Time `json:"asOf,omitempty"`
 }
 
 func (o *Operator) health(context.Context, None) (*Health, error) {
-	if !o.deps.Ready() {
-		return &Health{State: HealthNotReady, Problems: []string{"it is starting or stopping"}}, nil
-	}
 	h := &Health{State: HealthReady}
+	if h.Waiting = o.deps.Applier.Waiting(); h.Waiting > 0 {
+		h.AsOf = new(o.deps.Applier.AsOf(model.NanosOf(time.Now())).Time().UTC())
+	}
+	if !o.deps.Ready() {
+		h.State, h.Problems = HealthNotReady, []string{o.unready()}
+		return h, nil
+	}
 	if err := o.deps.Spool.Stats().Err; err != nil {
 		h.Problems = append(h.Problems, "the log refuses appends: "+err.Error())
 	}
@@ -51,6 +59,14 @@ func (o *Operator) health(context.Context, None) (*Health, error) {
 		h.State = HealthDegraded
 	}
 	return h, nil
+}
+
+// unready is why an instance is not ready. One that still applies what was acknowledged before its start serves devices.
+func (o *Operator) unready() string {
+	if r := o.deps.Applier.Replay(); r != nil {
+		return "devices are served, queries wait: " + r.String()
+	}
+	return "it is starting or stopping"
 }
 
 // healthTimeout bounds one question.

@@ -53,6 +53,9 @@ type Gap struct {
 const shownGaps = 100
 
 func (o *Operator) ledger(ctx context.Context, q LedgerQuery) (*LedgerReport, error) {
+	if r := o.deps.Applier.Replay(); r != nil { // the batch that is being applied is counted in part
+		return nil, model.Errorf(model.CodeUnavailable, "the ledger waits: %s", r)
+	}
 	f := store.LedgerFilter{Tenant: q.Tenant, Transport: q.Transport}
 	if q.Since != nil {
 		f.From = new(model.NanosOf(*q.Since).Hour())

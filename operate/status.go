@@ -8,6 +8,7 @@ import (
 
 	"weir/gql"
 	"weir/health"
+	"weir/ingest"
 	"weir/internal/memory"
 	"weir/model"
 	"weir/spool"
@@ -16,14 +17,17 @@ import (
 
 // Status is how a running instance is.
 type Status struct {
-	Version     string    `json:"version"`
-	Instance    string    `json:"instanceId"`
-	DataDir     string    `json:"dataDir"`
-	StartedAt   time.Time `json:"startedAt"`
-	Ready       bool      `json:"ready"`
-	Listeners   Listeners `json:"listeners"`
-	DevTools    bool      `json:"devTools,omitempty"` // introspection and the explorer of the API are open
-	Connections int       `json:"connections"`
+	Version   string    `json:"version"`
+	Instance  string    `json:"instanceId"`
+	DataDir   string    `json:"dataDir"`
+	StartedAt time.Time `json:"startedAt"`
+	Ready     bool      `json:"ready"`
+	// Replay is how far a start has come with what was acknowledged before it, nil once that is applied: devices are served
+	// meanwhile, queries wait.
+	Replay      *ingest.Replay `json:"replay,omitempty"`
+	Listeners   Listeners      `json:"listeners"`
+	DevTools    bool           `json:"devTools,omitempty"` // introspection and the explorer of the API are open
+	Connections int            `json:"connections"`
 	// MaxConnections is how many there may be: broker.max_connections, or fewer where memory or the open files that the
 	// system allows (MaxOpenFiles, 0: no limit) do not suffice; 0: the broker does not listen.
 	MaxConnections int       `json:"maxConnections"`
@@ -84,6 +88,7 @@ type LogStatus struct {
 	First     model.Offset `json:"first"`
 	Last      model.Offset `json:"last"`
 	Applied   model.Offset `json:"applied"`
+	AsOf      time.Time    `json:"asOf"` // receive time up to which all records are applied
 	Bytes     int64        `json:"bytes"`
 	MaxBytes  int64        `json:"maxBytes"`
 	DiskBytes int64        `json:"diskBytes"`
@@ -98,9 +103,9 @@ type LogStatus struct {
 
 func (o *Operator) status(ctx context.Context, _ None) (*Status, error) {
 	log, db := o.deps.Spool.Stats(), o.deps.Store.Stats()
-	s := &Status{Version: o.deps.Version, Instance: o.deps.Config.Instance.ID, DataDir: o.deps.Config.DataDir, StartedAt: o.deps.Started.UTC(), Ready: o.deps.Ready(),
+	s := &Status{Version: o.deps.Version, Instance: o.deps.Config.Instance.ID, DataDir: o.deps.Config.DataDir, StartedAt: o.deps.Started.UTC(), Ready: o.deps.Ready(), Replay: o.deps.Applier.Replay(),
 		Listeners: o.deps.Listeners(), Waiting: o.deps.Applier.Stalled(), StoreBytes: db.Bytes, HeadBytes: o.deps.Series.Bytes(), Rules: RulesStatus(o.deps.Applier.RuleStats()),
-		Log: LogStatus{First: log.First, Last: log.Last, Applied: o.deps.Applier.Applied(), Bytes: log.Bytes, MaxBytes: log.MaxBytes,
+		Log: LogStatus{First: log.First, Last: log.Last, Applied: o.deps.Applier.Applied(), AsOf: o.deps.Applier.AsOf(model.NanosOf(time.Now())).Time().UTC(), Bytes: log.Bytes, MaxBytes: log.MaxBytes,
 			DiskBytes: log.DiskBytes, Refusing: o.deps.Gauge.Refusing()}}
 	s.MaxOpenFiles = o.deps.Files
 	s.DevTools = gql.DevTools(o.deps.Getenv)
@@ -140,9 +145,12 @@ func (o *Operator) writeBudget() *spool.BudgetState {
 
 // stored adds what stands in the database.
 func (o *Operator) stored(ctx context.Context, s *Status) error {
-	wrong, _, err := o.deps.Applier.Ledger().Imbalances(ctx)
-	if err != nil {
-		return err
+	var wrong []ingest.LedgerLine
+	var err error
+	if s.Replay == nil { // else the batch that is being applied is counted in part
+		if wrong, _, err = o.deps.Applier.Ledger().Imbalances(ctx); err != nil {
+			return err
+		}
 	}
 	gaps, err := gapsOf(ctx, o.deps.Store)
 	if err != nil {

@@ -2,6 +2,7 @@ package operate
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,7 +29,7 @@ type vitals struct {
 	watch   *health.Watch
 	meter   health.Meter
 
-	pending, lag, stalled, unbalanced, free, size, dead, losses prometheus.Gauge
+	unbalanced, free, size, dead, losses prometheus.Gauge
 
 	pulse    pulse
 	standing standing
@@ -40,17 +41,25 @@ func newVitals(o *Operator, m health.Machine) *vitals {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 	}
 	v := &vitals{o: o, machine: m,
-		pending:    gauge("weir_eventprocessing_detect_consumer_pending", "Records of the log not yet applied."),
-		lag:        gauge("weir_eventprocessing_detect_lag_seconds", "Time by which applying lags behind receiving, 0 when no record waits."),
-		stalled:    gauge("weir_ingest_applier_stalled", "1 while records wait and none is applied."),
 		unbalanced: gauge("weir_ledger_unbalanced_lines", "Lines of the ledger of the last two days that do not balance."),
 		losses:     gauge("weir_log_recent_gaps", "Gaps found in the log within the last day; the value survives restarts."),
 		free:       gauge("weir_disk_free_bytes", "Free space of the file system of the data directory."),
 		size:       gauge("weir_disk_size_bytes", "Size of the file system of the data directory.")}
 	v.dead = gauge("weir_dead_letters", "Dead letters kept, of all tenants and of unauthenticated senders, as of the last minute.")
-	o.deps.Metrics.MustRegister(v.pending, v.lag, v.stalled, v.unbalanced, v.free, v.size, v.dead, v.losses,
+	o.deps.Metrics.MustRegister(v.unbalanced, v.free, v.size, v.dead, v.losses,
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "weir_ingest_readings_stored_total", Help: "Readings stored since the start."},
 			func() float64 { return float64(o.deps.Applier.ReadingsStored()) }))
+	live := func(name, help string, value func() float64) {
+		o.deps.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+	}
+	live("weir_eventprocessing_detect_consumer_pending", "Records of the log not yet applied.", func() float64 { return float64(o.deps.Applier.Waiting()) })
+	live("weir_eventprocessing_detect_lag_seconds", "Time by which applying lags behind receiving, 0 when no record waits.", func() float64 {
+		now := model.NanosOf(time.Now())
+		return max(now.Time().Sub(o.deps.Applier.AsOf(now).Time()).Seconds(), 0)
+	})
+	live("weir_ingest_applier_stalled", "1 while records wait and none is applied.", func() float64 {
+		return map[bool]float64{true: 1}[v.beat(time.Now())]
+	})
 	budget := func(name, help string, value func(spool.BudgetState) float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value(o.deps.Writes.State()) })
 	}
@@ -97,8 +106,7 @@ func (o *Operator) StartVitals(ctx context.Context) (run func(context.Context) e
 }
 
 func (v *vitals) look(ctx context.Context, now time.Time) {
-	_, last := v.o.deps.Spool.Bounds()
-	v.lookAtApplier(v.pulse.beat(now, v.o.deps.Applier.Applied(), last, v.o.deps.Applier.Newest(), v.o.deps.Applier.Stalled() != ""))
+	v.beat(now)
 	if fs, err := v.machine.FileSystem(v.o.deps.Config.DataDir); err == nil {
 		v.free.Set(float64(fs.FreeBytes))
 		v.size.Set(float64(fs.Bytes))
@@ -117,13 +125,10 @@ func (v *vitals) look(ctx context.Context, now time.Time) {
 	v.watch.Sample(now)
 }
 
-func (v *vitals) lookAtApplier(pending int64, lag time.Duration, stalled bool) {
-	v.pending.Set(float64(pending))
-	v.lag.Set(lag.Seconds())
-	v.stalled.Set(0)
-	if stalled {
-		v.stalled.Set(1)
-	}
+// beat looks at the applier, and reports whether it stands still.
+func (v *vitals) beat(now time.Time) (stalled bool) {
+	a := v.o.deps.Applier
+	return v.pulse.beat(now, a.Applied(), a.Waiting(), a.Stalled() != "")
 }
 
 // lookAtLedger counts the lines that miss the same as a minute ago.
@@ -157,29 +162,19 @@ func (v *vitals) writing() *health.Writing {
 
 // pulse is how the applier moves, from one look to the next.
 type pulse struct {
+	mu      sync.Mutex
 	applied model.Offset
 	moved   time.Time // when applied last changed, or nothing waited
-	waiting time.Time // since when something waits; zero: nothing does
 }
 
-// beat works out how far the applier is behind, and whether it stands still. How old the newest record is that it has
-// judged says little after a quiet hour: the lag is no longer than something has been waiting.
-func (p *pulse) beat(now time.Time, applied, last model.Offset, newest model.Nanos, failing bool) (pending int64, lag time.Duration, stalled bool) {
-	pending = max(int64(last)-int64(applied), 0)
-	if pending == 0 {
-		p.waiting = time.Time{}
-	} else if p.waiting.IsZero() {
-		p.waiting = now
-	}
-	if pending == 0 || applied != p.applied || p.moved.IsZero() {
+// beat works out whether the applier stands still: records wait, and none was applied for a while.
+func (p *pulse) beat(now time.Time, applied model.Offset, waiting int64, failing bool) (stalled bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if waiting == 0 || applied != p.applied || p.moved.IsZero() {
 		p.applied, p.moved = applied, now
 	}
-	if pending > 0 {
-		if lag = now.Sub(p.waiting); newest > 0 {
-			lag = max(min(lag, now.Sub(newest.Time())), 0)
-		}
-	}
-	return pending, lag, failing || now.Sub(p.moved) >= stalledAfter
+	return failing || now.Sub(p.moved) >= stalledAfter
 }
 
 // standing separates lines of the ledger that do not balance from messages that are moving at the instant of a look.

@@ -38,7 +38,8 @@ type Config struct {
 	Absent []Absent
 	// Handlers are further routes, by pattern of net/http.ServeMux: JWKS, service tokens, device message schemas.
 	Handlers map[string]http.Handler
-	// Ready reports whether the stores and signing keys are loaded and the server is not stopping.
+	// Ready reports whether the stores and signing keys are loaded, what was acknowledged before the start is applied, and the
+	// server is not stopping.
 	Ready func() bool
 
 	Log        *slog.Logger

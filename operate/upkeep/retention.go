@@ -97,12 +97,12 @@ func NewRetention(k Maintained) *Retention {
 		r.removed.WithLabelValues(string(k))
 	}
 	k.Metrics.MustRegister(r.removed)
-	r.steady.newest = k.Applier.Received()
 	return r
 }
 
 // Run sweeps every hour, and when Wake is called, until ctx ends.
 func (r *Retention) Run(ctx context.Context) error {
+	r.steady.newest = max(r.steady.newest, r.Applier.Received())
 	t := time.NewTicker(sweepEvery)
 	defer t.Stop()
 	for {

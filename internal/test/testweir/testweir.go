@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // built has what builds the program with each tag, "" for none, once for all tests of the process.
@@ -128,6 +130,8 @@ type Options struct {
 	Env    []string // more environment
 	Under  []string // a command that runs the instance: prlimit and what it takes
 	Binary string   // of another build than the shipped one; "" is that
+	// Serving makes Start return once devices are served, although queries may still wait for what was acknowledged before.
+	Serving bool
 	// Wrap may change how the process is started; nil leaves it.
 	Wrap func(*exec.Cmd) error
 }
@@ -209,12 +213,29 @@ func TryStart(t testing.TB, o Options) (*Proc, error) {
 				for range lines {
 				}
 			}()
-			return p, nil
+			if o.Serving || p.answers() {
+				return p, nil
+			}
 		}
 	}
 	err = <-p.exited
 	p.exited <- err
 	return nil, fmt.Errorf("the instance did not come up: %w\n%s", err, p.Stderr())
+}
+
+// answers waits until the instance answers queries; false when it has ended before.
+func (p *Proc) answers() bool {
+	for !p.Over() {
+		resp, err := http.Get(p.API + "/readyz")
+		if err == nil {
+			_ = resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return true
+			}
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	return false
 }
 
 type lockedWriter struct{ p *Proc }
