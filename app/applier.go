@@ -8,6 +8,7 @@ import (
 	"weir/ingest"
 	"weir/internal/hub"
 	"weir/internal/setting"
+	"weir/internal/throttle"
 	"weir/model"
 	"weir/rules"
 	"weir/series"
@@ -24,6 +25,7 @@ type applier struct {
 	edges    *hub.Hub[model.Edge]
 	readings *hub.Hub[series.Point]
 	tap      *ingest.Tap
+	throttle *throttle.Throttle
 }
 
 // Start loads the results, applies what the log holds after them, and appends the changes that were made while
@@ -36,9 +38,10 @@ func (a *applier) Start(ctx, life context.Context) error {
 	}
 	a.edges, a.readings = hub.New[model.Edge]("detections", a.metrics), hub.New[series.Point]("measurements", a.metrics)
 	a.tap = ingest.NewTap(func() model.Nanos { return a.spool.clock.Stamp().Wall }, a.metrics)
+	a.throttle = throttle.New()
 	a.ingest, err = ingest.NewApplier(ctx, a.config(a.accounts[headShare.Name].Budget()), ingest.ApplyDeps{Log: a.spool.log, Store: a.store.db, Counts: a.spool.counts,
 		Series: a.series, Rules: rules.NewEngine(a.entities.compiler, a.metrics), Controller: a.entities.control, Clock: a.spool.clock, Gap: a.spool.gap, Changes: &a.spool.changes, Logger: a.log, Registry: a.metrics,
-		Projections: a.opt.Projections, Edges: a.edges.Publish, Readings: a.readings.Publish, Watched: a.readings.Busy, Tap: a.tap})
+		Projections: a.opt.Projections, Edges: a.edges.Publish, Readings: a.readings.Publish, Watched: a.readings.Busy, Tap: a.tap, Throttle: a.throttle})
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"weir/internal/faults"
 	"weir/internal/lograte"
+	"weir/internal/throttle"
 	"weir/model"
 	"weir/rules"
 	"weir/series"
@@ -61,6 +62,8 @@ type ApplyDeps struct {
 	Watched func() bool
 	// Tap shows messages as they end; nil: none are shown.
 	Tap *Tap
+	// Throttle is given what each tenant costs; nil: it is not counted.
+	Throttle *throttle.Throttle
 }
 
 // Applier reads the batches of the log in order, resolves each record once, passes it to the projections, commits what others
@@ -82,7 +85,8 @@ type Applier struct {
 	flapLog   lograte.Every   // lines about rules that flap, by receive time
 	out       *Effects        // of the batch, nil before the first
 	event     Event           // of the record
-	lastStart model.Offset    // newest record when this process started: later ones came through its own transports
+	work      workMeter
+	lastStart model.Offset // newest record when this process started: later ones came through its own transports
 
 	applied atomic.Uint64
 	newest  atomic.Int64 // receive time of the newest record that was applied
@@ -362,10 +366,12 @@ func (a *Applier) record(ctx context.Context, stored *spool.Record, off model.Of
 	}
 	a.listening = max(a.listening, rules.Listening(a.span.At(r.Received.Mono)))
 	a.event = Event{Record: r, At: rules.Position{Epoch: a.epoch, Offset: off, Received: r.Received.Wall, Listening: a.listening}}
+	judged := a.results.rules.cost()
 	a.results.advance(a.event.At, a.out)
 	if err := a.resolve(ctx, &a.event); err != nil {
 		return err
 	}
+	a.work.add(r.Account, r.Readings(), a.results.rules.cost()-judged)
 	a.times.newest = max(a.times.newest, r.Received.Wall)
 	a.checkpoints.weight += weight
 	a.checkpoints.add(len(stored.Data), r.Received.Wall)
@@ -475,6 +481,7 @@ func (a *Applier) commit(ctx context.Context, last model.Offset) error {
 	a.newest.Store(int64(a.times.newest))
 	a.times.received.Store(int64(a.times.newest))
 	a.heard.Store(int64(a.listening))
+	a.work.report(a.deps.Throttle)
 	a.announce()
 	return nil
 }

@@ -135,6 +135,7 @@ func (e *Engine) judge(p *profile, d *device, i int32, r *model.Reading) {
 		return
 	}
 	rule.seen = e.seq
+	e.worked.Judged++
 	e.sample.at = r
 	switch rule.program.uses.Keys {
 	case ByDevice:
