@@ -51,6 +51,10 @@ func (b *bench) beside(ctx context.Context, what string, bounded bool) error {
 		return err
 	}
 	defer func() { _ = quiet.Close() }()
+	w := &watchNeighbour{in: in, ctx: ctx, sender: quiet}
+	if err := w.first(); err != nil {
+		return err
+	}
 	if err := b.quiet(ctx); err != nil { // before the connections: silent ones are closed
 		return err
 	}
@@ -70,7 +74,6 @@ func (b *bench) beside(ctx context.Context, what string, bounded bool) error {
 	defer b.perf(ctx, "neighbour", in.pid())()
 	var refused atomic.Int64
 	mqtt, post := closedLoop(20, false), postsAtCeiling(in.ingest, &refused)
-	w := &watchNeighbour{in: in, ctx: ctx, sender: quiet}
 	o, err := long.drive(ctx, in.pid(), senders, func(s *sender, stop *atomic.Bool) error {
 		if s.index >= clients {
 			return post(s, stop)
@@ -123,6 +126,18 @@ type watchNeighbour struct {
 	done   chan error
 
 	acked, visible hist // from the PUBLISH to its PUBACK; from there until a query returns the reading
+}
+
+// first sends a reading before the load: the neighbour was there before.
+func (w *watchNeighbour) first() error {
+	if err := w.in.signInTo(w.ctx, neighbourTenant); err != nil {
+		return err
+	}
+	if err := w.one(); err != nil {
+		return err
+	}
+	w.acked, w.visible = hist{}, hist{}
+	return w.in.signIn(w.ctx)
 }
 
 func (w *watchNeighbour) watch(begins bool) error {

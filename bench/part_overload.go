@@ -8,7 +8,7 @@ import (
 )
 
 // overloadConfig gives the instance a small log, so that it would be full in a few seconds.
-const overloadConfig = stormy + "ingest: {spool_max_bytes: 64MiB}\n"
+const overloadConfig = stormy + "ingest: {spool_max_bytes: 64MiB}\nspool: {replay_bytes: 32MiB}\n"
 
 // overload measures how evenly PUBACKs come while more is sent than can be applied: a closed loop of readings that each cross many
 // thresholds, with a log that could fill in seconds.

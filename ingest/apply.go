@@ -283,8 +283,12 @@ func (a *Applier) reloadMetadata(ctx context.Context, at model.Offset) error {
 	return a.commit(ctx, at)
 }
 
-// maxPendingEdges is how many edges of a batch may wait in memory: with more, what comes before is committed first.
-const maxPendingEdges = 16 << 10
+// maxPendingEdges is how many edges of a batch may wait in memory, and maxPendingCost what may be done for a batch before it is
+// visible, some tenths of a second: with more, what comes before is committed first.
+const (
+	maxPendingEdges = 16 << 10
+	maxPendingCost  = 5_000_000
+)
 
 // apply applies one batch. The transports' counts of a batch that begins at or before the checkpoint are in it already.
 func (a *Applier) apply(ctx context.Context, b *spool.Batch) error {
@@ -316,7 +320,7 @@ func (a *Applier) apply(ctx context.Context, b *spool.Batch) error {
 		if err := a.record(ctx, &b.Records[i], off, weight); err != nil {
 			return fmt.Errorf("record at %d: %w", off, err)
 		}
-		if len(a.out.edges) >= maxPendingEdges && off < b.Last() {
+		if (len(a.out.edges) >= maxPendingEdges || a.work.cost >= maxPendingCost) && off < b.Last() {
 			if err := a.commit(ctx, off); err != nil {
 				return err
 			}

@@ -67,7 +67,10 @@ const (
 )
 
 // workMeter adds up what the tenants of a batch cost the applier. One goroutine uses it.
-type workMeter struct{ work []throttle.Work }
+type workMeter struct {
+	work []throttle.Work
+	cost int64 // of all
+}
 
 // add adds a record. Those of a tenant come in a row more often than not; a batch of many tenants has some lines for each.
 func (w *workMeter) add(tenant string, readings int, judged int64) {
@@ -75,8 +78,10 @@ func (w *workMeter) add(tenant string, readings int, judged int64) {
 		w.work = append(w.work, throttle.Work{Tenant: tenant})
 	}
 	last := &w.work[len(w.work)-1]
+	cost := costRecord + costReading*int64(readings) + judged
 	last.Readings += int64(max(readings, 1))
-	last.Cost += costRecord + costReading*int64(readings) + judged
+	last.Cost += cost
+	w.cost += cost
 }
 
 // report hands over what was added and begins again.
@@ -85,7 +90,7 @@ func (w *workMeter) report(t *throttle.Throttle) {
 		t.Applied(w.work)
 	}
 	clear(w.work)
-	w.work = w.work[:0]
+	w.work, w.cost = w.work[:0], 0
 }
 
 // Gauge watches how full the log and its disk are. It implements Pressure.
