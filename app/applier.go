@@ -28,6 +28,10 @@ type applier struct {
 	throttle *throttle.Throttle
 }
 
+// checkpointsInLog is how many checkpoints a full log would be worth: each makes room for as much as it covers, so room comes back in
+// steps that are small beside what senders are slowed by before the log is full.
+const checkpointsInLog = 8
+
 // Start loads the results, applies what the log holds after them, and appends the changes that were made while
 // nothing ran.
 func (a *applier) Start(ctx, life context.Context) error {
@@ -64,7 +68,7 @@ func (a *applier) config(headBytes int64) ingest.ApplyConfig {
 	c := a.cfg
 	c.Ingest.DedupeMaxBytes = setting.Size(altIDBytes(a.budget, c))
 	return ingest.ApplyConfig{TimeSettings: c.Ingest.TimeSettings, DedupeSettings: c.Ingest.DedupeSettings, CheckpointSettings: c.Spool.CheckpointSettings,
-		DeadLetterSettings: c.Limits.DeadLetterSettings, LogBytes: int64(c.Ingest.Capacity.MaxBytes) / 4, LogRecords: c.Ingest.MaxRecords / 4,
+		DeadLetterSettings: c.Limits.DeadLetterSettings, LogBytes: int64(c.Ingest.Capacity.MaxBytes) / checkpointsInLog, LogRecords: c.Ingest.MaxRecords / checkpointsInLog,
 		HeadBytes: headBytes, RepeatsBytes: a.budget.of(repeatShare), RejectedBytes: rejectedBytes, CommitRetry: time.Second}
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // overloadConfig gives the instance a small log, so that it would be full in a few seconds.
-const overloadConfig = stormy + "ingest: {spool_max_bytes: 64MiB}\nspool: {replay_bytes: 32MiB}\n"
+const overloadConfig = stormy + "ingest: {spool_max_bytes: 32MiB}\nspool: {replay_bytes: 16MiB}\n"
 
 // overload measures how evenly PUBACKs come while more is sent than can be applied: a closed loop of readings that each cross many
 // thresholds, with a log that could fill in seconds.
@@ -39,7 +39,7 @@ func (b *bench) overload(ctx context.Context) error {
 	if err := in.verify(ctx, kept{readings: o.acked, sum: o.sum}); err != nil {
 		return err
 	}
-	b.judged(atMost(500, 100, millis), fmt.Sprintf("more readings than can be applied, %d clients × 20 in flight, %d rules, a log of 64 MiB, %s: longest time without a PUBACK", conns, rules, long.seconds),
+	b.judged(atMost(500, 100, millis), fmt.Sprintf("more readings than can be applied, %d clients × 20 in flight, %d rules, a log of 32 MiB, %s: longest time without a PUBACK", conns, rules, long.seconds),
 		inMillis(w.longest), "the longest of one client %s; PUBACK p50 %s, p99 %s; acknowledged %s; waiting for the applier %d at most, which took %s; server %.2f cores%s",
 		short(o.lat.quantile(1)), short(o.lat.quantile(0.5)), short(o.lat.quantile(0.99)), perSecond(o.rate), w.backlog.most, short(time.Since(waiting)), o.cpu, o.others())
 	return nil

@@ -102,6 +102,7 @@ type Gauge struct {
 	mu      sync.Mutex
 	on      map[Cause]bool
 	changed chan struct{} // closed when the log has more space than before
+	first   model.Offset  // of the log
 	samples []sample      // of the last runwayOver, oldest first
 	runway  time.Duration
 	reserve int64
@@ -241,7 +242,9 @@ func (g *Gauge) Sample() {
 		g.on[CauseDisk] = between(g.on[CauseDisk], free < g.reserve, free >= g.reserve+g.reserve/4)
 		g.full.Store(between(full, free < g.reserve/2, free >= g.reserve*3/4))
 	}
-	g.report(before, full)
+	freed := s.First > g.first
+	g.first = s.First
+	g.report(before, full, freed)
 }
 
 // part is n as a part of all, 0 when there is no bound.
@@ -292,11 +295,12 @@ func (g *Gauge) forecast(s spool.Stats, applied model.Offset, now time.Time) tim
 	return time.Duration(runway * float64(time.Second))
 }
 
-// report wakes the waiting senders when the log has more space than before, and logs every change of state. It needs the lock.
-func (g *Gauge) report(before []string, full bool) {
+// report wakes the waiting senders when the log has more space than before, and logs every change of state. A message that found the log
+// full waits for any space, not until nothing is refused any more. It needs the lock.
+func (g *Gauge) report(before []string, full, freed bool) {
 	now := g.causes()
 	g.refusing.Store(len(now) > 0)
-	if len(before) > 0 && len(now) == 0 || full && !g.full.Load() {
+	if len(before) > 0 && (freed || len(now) == 0) || full && !g.full.Load() {
 		close(g.changed)
 		g.changed = make(chan struct{})
 	}
@@ -348,7 +352,7 @@ func (g *Gauge) Runway() time.Duration {
 	return g.runway
 }
 
-// Wait implements Pressure: it waits until the log has more space, or one tick when nothing is refused although the log was
+// Wait implements Pressure: it waits until the log has more space than now, or one tick when nothing is refused although the log was
 // full.
 func (g *Gauge) Wait(ctx context.Context) error {
 	g.mu.Lock()

@@ -15,9 +15,12 @@
 package throttle
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -296,10 +299,51 @@ type Slowed struct {
 	Readings float64 `json:"readingsPerSecond"`
 }
 
-// Slowed returns the tenants that are slowed, those that cost most first.
-func (h *Throttle) Slowed() []Slowed {
+// State is who is slowed, and by how much.
+type State struct {
+	// LagSeconds is how long a message that comes now has to wait for the applier.
+	LagSeconds float64 `json:"lagSeconds"`
+	// DelaySeconds is the longest delay of an acknowledgement in the last second.
+	DelaySeconds float64 `json:"delaySeconds"`
+	// Tenants that are slowed, those that cost most first.
+	Tenants []Slowed `json:"tenants"`
+}
+
+// shownTenants is how many tenants String names.
+const shownTenants = 3
+
+// String describes it in one line, for people.
+func (s *State) String() string {
+	var names []string
+	for _, t := range s.Tenants[:min(len(s.Tenants), shownTenants)] {
+		names = append(names, fmt.Sprintf("%s (%.0f %% of the applier's work)", t.Tenant, 100*t.Share))
+	}
+	if more := len(s.Tenants) - shownTenants; more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	why := fmt.Sprintf("the applier is %.1f s behind", s.LagSeconds)
+	if s.Tenants[0].Reason == ReasonFill {
+		why = "the log fills"
+	}
+	return fmt.Sprintf("%s: acknowledgements of %s are delayed by up to %.0f ms", why, strings.Join(names, ", "), 1000*s.DelaySeconds)
+}
+
+// State returns who is slowed, nil when no tenant is.
+func (h *Throttle) State() *State {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	s := &State{LagSeconds: h.lag.Seconds(), Tenants: h.slowed()}
+	for _, d := range h.delays {
+		s.DelaySeconds = max(s.DelaySeconds, d.longest.Seconds(), d.last.Seconds())
+	}
+	if len(s.Tenants) == 0 {
+		return nil
+	}
+	return s
+}
+
+// slowed returns the tenants that are slowed, those that cost most first. It needs the lock.
+func (h *Throttle) slowed() []Slowed {
 	var all []Slowed
 	for name, t := range h.tenants {
 		if t.limit > 0 {
@@ -307,13 +351,7 @@ func (h *Throttle) Slowed() []Slowed {
 		}
 	}
 	slices.SortFunc(all, func(a, b Slowed) int {
-		switch {
-		case a.Share != b.Share:
-			return int(math.Copysign(1, b.Share-a.Share))
-		case a.Tenant < b.Tenant:
-			return -1
-		}
-		return 1
+		return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(a.Tenant, b.Tenant))
 	})
 	return all
 }

@@ -150,7 +150,7 @@ func TestSendersAreSlowedToTheRateOfTheApplier(t *testing.T) {
 		if n, longest := p.Delayed(ReasonLag); n == 0 || longest == 0 || longest > maxDelay {
 			t.Errorf("%d delayed, for %v at most", n, longest)
 		}
-		if s := p.Slowed(); len(s) != 1 || s[0].Tenant != "acme" || s[0].Share < 0.99 || math.Abs(s[0].Readings-2000) > 400 {
+		if s := p.State(); s == nil || len(s.Tenants) != 1 || s.Tenants[0].Tenant != "acme" || s.Tenants[0].Share < 0.99 || math.Abs(s.Tenants[0].Readings-2000) > 400 {
 			t.Errorf("slowed: %+v", s)
 		}
 	})
@@ -179,10 +179,8 @@ func TestANeighbourIsNotSlowedAndNotLate(t *testing.T) {
 		if p.done["acme"] < 0.95*1000*30 {
 			t.Errorf("of the other one %v were applied in 30 s, 30,000 could be", p.done["acme"])
 		}
-		for _, s := range p.Slowed() {
-			if s.Tenant != "acme" {
-				t.Errorf("slowed: %+v", s)
-			}
+		if s := p.State(); s != nil && (len(s.Tenants) != 1 || s.Tenants[0].Tenant != "acme") {
+			t.Errorf("slowed: %+v", s)
 		}
 	})
 }
@@ -212,7 +210,7 @@ func TestNobodyIsSlowedWhereTheApplierKeepsUpOrStandsStill(t *testing.T) {
 		p := newPlant(t, 2000, map[string]float64{"acme": 1})
 		p.connect(10, "acme", 10*time.Millisecond) // 1,000/s
 		p.run(10 * time.Second)
-		if n, _ := p.Delayed(ReasonLag); n != 0 || len(p.Slowed()) != 0 {
+		if n, _ := p.Delayed(ReasonLag); n != 0 || p.State() != nil {
 			t.Errorf("%d delayed", n)
 		}
 		p.capacity = 0
@@ -273,5 +271,17 @@ func TestTenantsAreForgotten(t *testing.T) {
 	now = now.Add(time.Second)
 	if p.Sample(now, 0, 0, 0); len(p.tenants) != 1 || p.tenants["beta"] == nil {
 		t.Errorf("kept: %v", p.tenants)
+	}
+}
+
+func TestTheStateNamesWhoCostsMost(t *testing.T) {
+	t.Parallel()
+	s := &State{LagSeconds: 2.34, DelaySeconds: 0.0401, Tenants: []Slowed{{Tenant: "acme", Share: 0.9}, {Tenant: "b", Share: 0.05}, {Tenant: "c"}, {Tenant: "d"}}}
+	if got, want := s.String(), "the applier is 2.3 s behind: acknowledgements of acme (90 % of the applier's work), b (5 % of the applier's work), c (0 % of the applier's work), 1 more are delayed by up to 40 ms"; got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	s.Tenants[0].Reason = ReasonFill
+	if got, want := s.String()[:len("the log fills: ")], "the log fills: "; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
