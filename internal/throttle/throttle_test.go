@@ -41,6 +41,7 @@ func newPlant(t *testing.T, capacity float64, cost map[string]float64) *plant {
 	p := &plant{Throttle: New(), t: t, capacity: capacity, cost: cost, worst: map[string]time.Duration{}, last: map[string]time.Time{},
 		pause: map[string]time.Duration{}, done: map[string]float64{}}
 	p.ctx, p.end = context.WithCancel(t.Context())
+	t.Cleanup(p.stop)
 	return p
 }
 
@@ -203,7 +204,7 @@ func TestTheLogDoesNotFill(t *testing.T) {
 	})
 }
 
-// TestNobodyIsSlowedWhereTheApplierKeepsUpOrStandsStill
+// TestNobodyIsSlowedWhereTheApplierKeepsUpOrStandsStill: while it stands still there is no rate to slow to.
 func TestNobodyIsSlowedWhereTheApplierKeepsUpOrStandsStill(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -225,6 +226,32 @@ func TestNobodyIsSlowedWhereTheApplierKeepsUpOrStandsStill(t *testing.T) {
 		}
 		p.stop()
 	})
+}
+
+// TestABurstAfterAQuietTimeIsNotSlowed: how fast the applier is shows only when it has never run out of records.
+func TestABurstAfterAQuietTimeIsNotSlowed(t *testing.T) {
+	t.Parallel()
+	h, now := New(), time.Unix(1, 0)
+	last, applied := uint64(1), uint64(0)
+	step := func(came, done uint64) {
+		now = now.Add(50 * time.Millisecond)
+		last, applied = last+came, applied+done
+		h.Applied([]Work{{"acme", int64(done), 1}})
+		h.Sample(now, last, applied, 0)
+	}
+	for range 100 {
+		step(2, 2) // one waits each time, and is not the one before
+	}
+	step(1000, 2)
+	for range 3 {
+		if s := h.State(); s != nil {
+			t.Fatalf("slowed: %v", s)
+		}
+		step(0, 300)
+	}
+	if h.speed.value() != 6000 {
+		t.Errorf("the applier takes %v/s, measured %v/s", 6000, h.speed.value())
+	}
 }
 
 // TestADelayEnds: with its connection, and with what the transport allows.
