@@ -10,13 +10,13 @@ import (
 // overloadConfig gives the instance a small log, so that it would be full in a few seconds.
 const overloadConfig = stormy + "ingest: {spool_max_bytes: 32MiB}\nspool: {replay_bytes: 16MiB}\n"
 
-// overload measures how evenly PUBACKs come while more is sent than can be applied: a closed loop of readings that each cross many
+// overload measures how evenly PUBACKs come while far more is sent than can be applied: a closed loop of readings that each cross many
 // thresholds, with a log that could fill in seconds.
 func (b *bench) overload(ctx context.Context) error {
 	long := *b
 	long.seconds = 5 * b.seconds
-	const conns, rules = 50, 100
-	in, err := b.ready(ctx, setup{config: overloadConfig, devices: conns, rules: rules, limit: func(i int) float64 { return 20 + 60*float64(i)/rules }})
+	const conns, rules = 50, crowdRules
+	in, err := b.ready(ctx, setup{config: overloadConfig, devices: conns, rules: rules, limit: crowdLimit})
 	if err != nil {
 		return err
 	}
