@@ -9,6 +9,7 @@ import (
 	"weir/ingest"
 	"weir/internal/hub"
 	"weir/internal/setting"
+	"weir/internal/throttle"
 	"weir/model"
 	"weir/rules"
 	"weir/series"
@@ -26,7 +27,12 @@ type applier struct {
 	edges    *hub.Hub[model.Edge]
 	readings *hub.Hub[series.Point]
 	tap      *ingest.Tap
+	throttle *throttle.Throttle
 }
+
+// checkpointsInLog is how many checkpoints a full log would be worth: each makes room for as much as it covers, so room comes back in
+// steps that are small beside what senders are slowed by before the log is full.
+const checkpointsInLog = 8
 
 // Start loads the results, begins to apply what the log holds after them, and appends the changes that were made while
 // nothing ran. What was acknowledged before is applied in the background while devices are served; queries wait for it.
@@ -38,9 +44,10 @@ func (a *applier) Start(ctx, life context.Context) error {
 	}
 	a.edges, a.readings = hub.New[model.Edge]("detections", a.metrics), hub.New[series.Point]("measurements", a.metrics)
 	a.tap = ingest.NewTap(func() model.Nanos { return a.spool.clock.Stamp().Wall }, a.metrics)
+	a.throttle = throttle.New()
 	a.ingest, err = ingest.NewApplier(ctx, a.config(a.accounts[headShare.Name].Budget()), ingest.ApplyDeps{Log: a.spool.log, Store: a.store.db.For(store.Applier), Queries: a.store.db, Counts: a.spool.counts,
 		Series: a.series, Rules: rules.NewEngine(a.entities.compiler, a.metrics), Controller: a.entities.control, Clock: a.spool.clock, Gap: a.spool.gap, Changes: &a.spool.changes, Logger: a.log, Registry: a.metrics,
-		Projections: a.opt.Projections, Edges: a.edges.Publish, Readings: a.readings.Publish, Watched: a.readings.Busy, Tap: a.tap})
+		Projections: a.opt.Projections, Edges: a.edges.Publish, Readings: a.readings.Publish, Watched: a.readings.Busy, Tap: a.tap, Throttle: a.throttle})
 	if err != nil {
 		return err
 	}
@@ -68,7 +75,7 @@ func (a *applier) config(headBytes int64) ingest.ApplyConfig {
 	c := a.cfg
 	c.Ingest.DedupeMaxBytes = setting.Size(altIDBytes(a.budget, c))
 	return ingest.ApplyConfig{TimeSettings: c.Ingest.TimeSettings, DedupeSettings: c.Ingest.DedupeSettings, CheckpointSettings: c.Spool.CheckpointSettings,
-		DeadLetterSettings: c.Limits.DeadLetterSettings, LogBytes: int64(c.Ingest.Capacity.MaxBytes) / 4, LogRecords: c.Ingest.MaxRecords / 4,
+		DeadLetterSettings: c.Limits.DeadLetterSettings, LogBytes: int64(c.Ingest.Capacity.MaxBytes) / checkpointsInLog, LogRecords: c.Ingest.MaxRecords / checkpointsInLog,
 		HeadBytes: headBytes, RepeatsBytes: a.budget.of(repeatShare), RejectedBytes: rejectedBytes, CommitRetry: time.Second}
 }
 

@@ -67,6 +67,8 @@ func parts() []part {
 		{"paced", "Paced loads", (*bench).pacedLoads},
 		{"endtoend", "End to end", (*bench).endToEnd},
 		{"storm", "A storm of edges", (*bench).storm},
+		{"neighbour", "A neighbour of a tenant at its ceilings", (*bench).neighbour},
+		{"overload", "More than can be applied", (*bench).overload},
 		{"slowdisk", "A slow disk", (*bench).slowDisk},
 		{"http", "HTTP ingest", (*bench).http},
 		{"queries", "Queries", (*bench).queries},

@@ -90,7 +90,9 @@ func (in *instance) furnish(ctx context.Context, rules int) error {
 	return do(`mutation{publishDeviceProfile(token:"p"){version}}`, nil)
 }
 
-func (in *instance) signIn(ctx context.Context) error {
+func (in *instance) signIn(ctx context.Context) error { return in.signInTo(ctx, tenant) }
+
+func (in *instance) signInTo(ctx context.Context, tenant string) error {
 	in.token = ""
 	var login struct {
 		Login struct{ IdentityToken string }

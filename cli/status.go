@@ -91,6 +91,9 @@ func printStatus(w io.Writer, s *operate.Status) {
 	if s.Log.Refusing {
 		row("!", "new messages are refused: %s", strings.Join(refusals(s.Log.RefusingFor), "; "))
 	}
+	if s.Log.Slowing != nil {
+		row("!", "%s", printable(s.Log.Slowing.String()))
+	}
 	if s.Log.Error != "" {
 		row("!", "the log refuses appends: %s", printable(s.Log.Error))
 	}

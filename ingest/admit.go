@@ -3,16 +3,20 @@ package ingest
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"weir/model"
 	"weir/spool"
 )
 
-// admit takes the readings and looks at the log. The ceiling comes before the backpressure, always.
+// admit takes the readings, slows the sender and looks at the log. The ceiling comes before the backpressure, always.
 func (in *Intake) admit(ctx context.Context, m *arrival) {
 	if !in.take(ctx, m) {
 		return
+	}
+	if !m.unauthenticated {
+		in.slow(ctx, m, m.readings)
 	}
 	if !in.roomy(ctx, m) {
 		in.metrics.backpressured.Inc()
@@ -55,6 +59,21 @@ func gathered(ctx context.Context, now model.Stamp) {
 // takeReadings takes n readings from the ceiling of the message's tenant.
 func (in *Intake) takeReadings(ctx context.Context, m *arrival, n int) bool {
 	return in.deps.Ceiling.Take(m.Tenant, n) || m.CeilingWait > 0 && in.deps.Ceiling.Wait(ctx, m.Tenant, n, m.CeilingWait)
+}
+
+// slow delays a message of so many readings while the applier is far behind, for no longer than its sender can wait.
+func (in *Intake) slow(ctx context.Context, m *arrival, readings int) {
+	if in.deps.Throttle == nil {
+		return
+	}
+	most := time.Duration(math.MaxInt64)
+	if m.HoldFor > 0 {
+		most = m.HoldFor / 2
+	}
+	if m.CeilingWait > 0 {
+		most = min(most, m.CeilingWait/2)
+	}
+	in.deps.Throttle.Wait(ctx, m.line.tenant, readings, most)
 }
 
 func (in *Intake) over(m *arrival, r Reason) {
@@ -151,6 +170,9 @@ func (in *Intake) admitAll(ctx context.Context, ms []*arrival) (bad int) {
 	}
 	if unauthenticated > 0 {
 		gathered(ctx, first.stamp)
+	}
+	if byTenant > 0 {
+		in.slow(ctx, first, byTenant)
 	}
 	if !in.roomy(ctx, first) {
 		in.metrics.backpressured.Inc()

@@ -12,6 +12,7 @@ import (
 
 	"weir/internal/faults"
 	"weir/internal/lograte"
+	"weir/internal/throttle"
 	"weir/model"
 	"weir/rules"
 	"weir/series"
@@ -62,6 +63,8 @@ type ApplyDeps struct {
 	Watched func() bool
 	// Tap shows messages as they end; nil: none are shown.
 	Tap *Tap
+	// Throttle is given what each tenant costs; nil: it is not counted.
+	Throttle *throttle.Throttle
 }
 
 // Applier reads the batches of the log in order, resolves each record once, passes it to the projections, commits what others
@@ -83,7 +86,8 @@ type Applier struct {
 	flapLog   lograte.Every   // lines about rules that flap, by receive time
 	out       *Effects        // of the batch, nil before the first
 	event     Event           // of the record
-	lastStart model.Offset    // newest record when this process started: later ones came through its own transports
+	work      workMeter
+	lastStart model.Offset // newest record when this process started: later ones came through its own transports
 
 	firstApplied model.Offset // what was applied when this process started
 
@@ -286,8 +290,12 @@ func (a *Applier) reloadMetadata(ctx context.Context, at model.Offset) error {
 	return a.commit(ctx, at)
 }
 
-// maxPendingEdges is how many edges of a batch may wait in memory: with more, what comes before is committed first.
-const maxPendingEdges = 16 << 10
+// maxPendingEdges is how many edges of a batch may wait in memory, and maxPendingCost what may be done for a batch before it is
+// visible, some tenths of a second: with more, what comes before is committed first.
+const (
+	maxPendingEdges = 16 << 10
+	maxPendingCost  = 5_000_000
+)
 
 // apply applies one batch. The transports' counts of a batch that begins at or before the checkpoint are in it already.
 func (a *Applier) apply(ctx context.Context, b *spool.Batch) error {
@@ -322,7 +330,7 @@ func (a *Applier) apply(ctx context.Context, b *spool.Batch) error {
 		if err := a.record(ctx, &b.Records[i], off, weight); err != nil {
 			return fmt.Errorf("record at %d: %w", off, err)
 		}
-		if len(a.out.edges) >= maxPendingEdges && off < b.Last() {
+		if (len(a.out.edges) >= maxPendingEdges || a.work.cost >= maxPendingCost) && off < b.Last() {
 			if err := a.commit(ctx, off); err != nil {
 				return err
 			}
@@ -372,10 +380,12 @@ func (a *Applier) record(ctx context.Context, stored *spool.Record, off model.Of
 	}
 	a.listening = max(a.listening, rules.Listening(a.span.At(r.Received.Mono)))
 	a.event = Event{Record: r, At: rules.Position{Epoch: a.epoch, Offset: off, Received: r.Received.Wall, Listening: a.listening}}
+	judged := a.results.rules.cost()
 	a.results.advance(a.event.At, a.out)
 	if err := a.resolve(ctx, &a.event); err != nil {
 		return err
 	}
+	a.work.add(r.Account, r.Readings(), a.results.rules.cost()-judged)
 	a.times.newest = max(a.times.newest, r.Received.Wall)
 	a.checkpoints.weight += weight
 	a.checkpoints.add(len(stored.Data), r.Received.Wall)
@@ -485,6 +495,7 @@ func (a *Applier) commit(ctx context.Context, last model.Offset) error {
 	a.newest.Store(int64(a.times.newest))
 	a.times.received.Store(int64(a.times.newest))
 	a.heard.Store(int64(a.listening))
+	a.work.report(a.deps.Throttle)
 	a.progressed()
 	a.announce()
 	return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/lograte"
+	"weir/internal/throttle"
 	"weir/internal/trickle"
 	"weir/model"
 	"weir/spool"
@@ -94,6 +95,7 @@ type IntakeDeps struct {
 	Verify   VerifyFunc
 	Ceiling  Ceiling
 	Pressure Pressure
+	Throttle *throttle.Throttle // nil: no sender is slowed
 	Seal     SealFunc
 	// KeepRejected stores copies of bodies that were refused as unreadable, in one transaction.
 	KeepRejected func(ctx context.Context, ds []*store.DeadLetter) error

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"weir/internal/throttle"
 	"weir/model"
 	"weir/spool"
 )
@@ -23,6 +24,7 @@ const (
 	runwayOver   = 10 * time.Second // the rates are measured over this time
 	runwayMin    = 5 * time.Second  // … and from no less than this
 	pressureTick = 200 * time.Millisecond
+	behindTick   = 50 * time.Millisecond // while the applier is behind
 )
 
 // Cause is why new messages are turned away, as the label of the metric.
@@ -50,8 +52,45 @@ type GaugeConfig struct {
 	// Disk is what is free on the disk of the log, and how large it is; nil: the disk is not watched.
 	Disk func() (free, size int64, err error)
 	DiskSettings
+	// Throttle is kept up to date; nil: there is none.
+	Throttle *throttle.Throttle
 	Logger   *slog.Logger // nil: silent
 	Registry prometheus.Registerer
+}
+
+// What applying takes, in units of about 10 ns: a record, each of its readings, each rule that judges, each edge.
+const (
+	costRecord    = 60
+	costReading   = 25
+	costJudgement = 1
+	costEdge      = 30
+)
+
+// workMeter adds up what the tenants of a batch cost the applier. One goroutine uses it.
+type workMeter struct {
+	work []throttle.Work
+	cost int64 // of all
+}
+
+// add adds a record. Those of a tenant come in a row more often than not; a batch of many tenants has some lines for each.
+func (w *workMeter) add(tenant string, readings int, judged int64) {
+	if n := len(w.work); n == 0 || w.work[n-1].Tenant != tenant {
+		w.work = append(w.work, throttle.Work{Tenant: tenant})
+	}
+	last := &w.work[len(w.work)-1]
+	cost := costRecord + costReading*int64(readings) + judged
+	last.Readings += int64(max(readings, 1))
+	last.Cost += cost
+	w.cost += cost
+}
+
+// report hands over what was added and begins again.
+func (w *workMeter) report(t *throttle.Throttle) {
+	if t != nil {
+		t.Applied(w.work)
+	}
+	clear(w.work)
+	w.work, w.cost = w.work[:0], 0
 }
 
 // Gauge watches how full the log and its disk are. It implements Pressure.
@@ -63,6 +102,7 @@ type Gauge struct {
 	mu      sync.Mutex
 	on      map[Cause]bool
 	changed chan struct{} // closed when the log has more space than before
+	first   model.Offset  // of the log
 	samples []sample      // of the last runwayOver, oldest first
 	runway  time.Duration
 	reserve int64
@@ -110,11 +150,31 @@ func (g *Gauge) collectors() []prometheus.Collector {
 			return float64(g.reserve)
 		}),
 	}
+	if g.Throttle != nil {
+		all = append(all, throttled(g.Throttle)...)
+	}
 	for _, c := range causes {
 		all = append(all, gauge("weir_ingest_backpressure_cause", "1 while new messages are refused for this cause.", prometheus.Labels{"cause": string(c.Cause)}, func() float64 {
 			g.mu.Lock()
 			defer g.mu.Unlock()
 			return truth(g.on[c.Cause])
+		}))
+	}
+	return all
+}
+
+// throttled are the metrics of a throttle.
+func throttled(t *throttle.Throttle) (all []prometheus.Collector) {
+	for _, r := range throttle.Reasons() {
+		labels := prometheus.Labels{"reason": string(r)}
+		all = append(all, prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "weir_ingest_slowed_messages_total", ConstLabels: labels,
+			Help: "Messages whose acknowledgement was delayed because applying lags behind (lag) or the log fills (fill)."}, func() float64 {
+			n, _ := t.Delayed(r)
+			return float64(n)
+		}), prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_ingest_slowed_delay_seconds", ConstLabels: labels,
+			Help: "Longest delay of an acknowledgement in the last second, by reason; 0 when none is delayed."}, func() float64 {
+			_, d := t.Delayed(r)
+			return d.Seconds()
 		}))
 	}
 	return all
@@ -129,7 +189,7 @@ func truth(b bool) float64 {
 
 // Run samples the log until ctx ends.
 func (g *Gauge) Run(ctx context.Context) error {
-	t := time.NewTicker(pressureTick)
+	t := time.NewTimer(pressureTick)
 	defer t.Stop()
 	for {
 		select {
@@ -137,8 +197,17 @@ func (g *Gauge) Run(ctx context.Context) error {
 			return nil
 		case <-t.C:
 			g.Sample()
+			t.Reset(g.tick())
 		}
 	}
+}
+
+// tick is when to sample again.
+func (g *Gauge) tick() time.Duration {
+	if g.Throttle != nil && g.Throttle.Lag() > 0 {
+		return behindTick
+	}
+	return pressureTick
 }
 
 // Sample implements Pressure.
@@ -159,6 +228,9 @@ func (g *Gauge) Sample() {
 	defer g.mu.Unlock()
 	before, full := g.causes(), g.full.Load()
 	records := int64(s.Last + 1 - s.First)
+	if g.Throttle != nil {
+		g.Throttle.Sample(time.Now(), uint64(s.Last), uint64(applied), max(part(s.Bytes, s.MaxBytes), part(records, s.MaxRecords)))
+	}
 	g.on[CauseBytes] = between(g.on[CauseBytes], s.Bytes >= nineTenths(s.MaxBytes), s.Bytes <= eightTenths(s.MaxBytes))
 	g.on[CauseRecords] = between(g.on[CauseRecords], records >= nineTenths(s.MaxRecords), records <= eightTenths(s.MaxRecords))
 	if g.Applied != nil {
@@ -170,7 +242,17 @@ func (g *Gauge) Sample() {
 		g.on[CauseDisk] = between(g.on[CauseDisk], free < g.reserve, free >= g.reserve+g.reserve/4)
 		g.full.Store(between(full, free < g.reserve/2, free >= g.reserve*3/4))
 	}
-	g.report(before, full)
+	freed := s.First > g.first
+	g.first = s.First
+	g.report(before, full, freed)
+}
+
+// part is n as a part of all, 0 when there is no bound.
+func part(n, all int64) float64 {
+	if all <= 0 {
+		return 0
+	}
+	return float64(n) / float64(all)
 }
 
 // between is a state that begins and ends at different values.
@@ -213,11 +295,12 @@ func (g *Gauge) forecast(s spool.Stats, applied model.Offset, now time.Time) tim
 	return time.Duration(runway * float64(time.Second))
 }
 
-// report wakes the waiting senders when the log has more space than before, and logs every change of state. It needs the lock.
-func (g *Gauge) report(before []string, full bool) {
+// report wakes the waiting senders when the log has more space than before, and logs every change of state. A message that found the log
+// full waits for any space, not until nothing is refused any more. It needs the lock.
+func (g *Gauge) report(before []string, full, freed bool) {
 	now := g.causes()
 	g.refusing.Store(len(now) > 0)
-	if len(before) > 0 && len(now) == 0 || full && !g.full.Load() {
+	if len(before) > 0 && (freed || len(now) == 0) || full && !g.full.Load() {
 		close(g.changed)
 		g.changed = make(chan struct{})
 	}
@@ -269,7 +352,7 @@ func (g *Gauge) Runway() time.Duration {
 	return g.runway
 }
 
-// Wait implements Pressure: it waits until the log has more space, or one tick when nothing is refused although the log was
+// Wait implements Pressure: it waits until the log has more space than now, or one tick when nothing is refused although the log was
 // full.
 func (g *Gauge) Wait(ctx context.Context) error {
 	g.mu.Lock()

@@ -270,6 +270,12 @@ func (p *ruleProjection) flapped() (n int64, rule string) {
 	return p.engine.Flapped()
 }
 
+// cost is what judging has cost so far, in the unit of workMeter. Only the applier calls it.
+func (p *ruleProjection) cost() int64 {
+	w := p.engine.Worked()
+	return w.Judged*costJudgement + w.Edges*costEdge
+}
+
 func (p *ruleProjection) stats() rules.Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()

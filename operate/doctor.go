@@ -16,8 +16,10 @@ import (
 	"weir/internal/build"
 	"weir/internal/memory"
 	"weir/internal/rootkey"
+	"weir/internal/throttle"
 	"weir/model"
 	"weir/rules"
+	"weir/spool"
 	"weir/store"
 )
 
@@ -152,10 +154,17 @@ func (o *Operator) backlog(now time.Time) health.Finding {
 	if since := o.deps.Applier.UnwrittenSince(); since > 0 {
 		text += fmt.Sprintf(", the oldest that is not yet in the store came %s ago", now.Sub(since.Time()).Round(time.Second))
 	}
+	return backlogFinding(s, o.deps.Gauge.Refusing(), o.slowing(), text)
+}
+
+func backlogFinding(s spool.Stats, refusing bool, slowing *throttle.State, text string) health.Finding {
 	const hint = "look at applier, store and disk-sync; ingest.spool_max_bytes is how much may wait"
 	switch {
-	case o.deps.Gauge.Refusing():
+	case refusing:
 		return health.Fail(hint, "new messages are refused: %s", text)
+	case slowing != nil:
+		return health.Warn("look at the rules of the tenant that costs most: those that flap cost most; its ceiling is governance.ingest_messages_per_second, or that of its tier",
+			"%v; %s", slowing, text)
 	case s.MaxBytes > 0 && s.Bytes*100 >= s.MaxBytes*backlogWarning:
 		return health.Warn(hint, "%s", text)
 	}

@@ -17,8 +17,10 @@ import (
 	"weir/ingest"
 	"weir/internal/dirlock"
 	"weir/internal/rootkey"
+	"weir/internal/throttle"
 	"weir/model"
 	"weir/rules"
+	"weir/spool"
 	"weir/store"
 	"weir/store/sqlite"
 )
@@ -46,6 +48,17 @@ func booked(t *testing.T, fill func(store.Tx) error) store.Store {
 		t.Fatal(err)
 	}
 	return st
+}
+
+// TestTheDoctorNamesWhoIsSlowed: a tenant that costs most is named; a refusal comes first.
+func TestTheDoctorNamesWhoIsSlowed(t *testing.T) {
+	t.Parallel()
+	half := spool.Stats{Bytes: 50, MaxBytes: 100}
+	slowing := &throttle.State{LagSeconds: 3, Tenants: []throttle.Slowed{{Tenant: "acme", Share: 0.93}}}
+	found(t, backlogFinding(spool.Stats{MaxBytes: 100}, false, nil, "waits"), health.OK, "waits")
+	found(t, backlogFinding(half, false, nil, "waits"), health.Warning, "waits")
+	found(t, backlogFinding(half, false, slowing, "waits"), health.Warning, "acme (93 % of the applier's work)")
+	found(t, backlogFinding(half, true, slowing, "waits"), health.Failure, "new messages are refused")
 }
 
 var noon = time.Date(2026, 6, 1, 12, 30, 0, 0, time.UTC)

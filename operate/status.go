@@ -10,6 +10,7 @@ import (
 	"weir/health"
 	"weir/ingest"
 	"weir/internal/memory"
+	"weir/internal/throttle"
 	"weir/model"
 	"weir/spool"
 	"weir/store"
@@ -96,6 +97,8 @@ type LogStatus struct {
 	// RefusingFor are the causes: bytes, records, runway, disk.
 	RefusingFor []string `json:"refusingFor,omitempty"`
 	MaxRecords  int64    `json:"maxRecords"`
+	// Slowing is who is slowed because applying lags behind or the log fills, nil when no tenant is.
+	Slowing *throttle.State `json:"slowing,omitempty"`
 	// Losses are the parts of the log that were lost, in the last week.
 	Losses []Loss `json:"losses,omitempty"`
 	Error  string `json:"error,omitempty"`
@@ -118,6 +121,7 @@ func (o *Operator) status(ctx context.Context, _ None) (*Status, error) {
 	if s.Log.MaxRecords = log.MaxRecords; s.Log.Refusing {
 		s.Log.RefusingFor = o.deps.Gauge.Why()
 	}
+	s.Log.Slowing = o.slowing()
 	if log.Err != nil {
 		s.Log.Error = log.Err.Error()
 	}
@@ -133,6 +137,14 @@ func (o *Operator) status(ctx context.Context, _ None) (*Status, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// slowing is who is slowed, nil when no tenant is.
+func (o *Operator) slowing() *throttle.State {
+	if t := o.deps.Gauge.Throttle; t != nil {
+		return t.State()
+	}
+	return nil
 }
 
 // writeBudget is where the write budget stands, nil without one.

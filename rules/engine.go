@@ -34,6 +34,7 @@ type Engine struct {
 	state   State // of the key that is judged
 	verdict Verdict
 	batch   []firedKey // edges of the sample
+	worked  Worked
 
 	flapping       flappingRule // a rule of the newest edge over a ceiling
 	flapped        int64        // edges over a ceiling since they were asked for
@@ -92,6 +93,15 @@ func (e *Engine) Stats() Stats {
 	}
 	return s
 }
+
+// Worked is what the engine has done so far.
+type Worked struct {
+	Judged int64 // rules that looked at a sample
+	Edges  int64 // what they brought about, those over a ceiling included
+}
+
+// Worked returns what the engine has done so far.
+func (e *Engine) Worked() Worked { return e.worked }
 
 // Apply judges one sample by the rules of its profile and emits its edges in the order of their rules' tokens. A
 // device that the engine knows under another profile is removed there first.
@@ -199,6 +209,7 @@ func (e *Engine) emitBatch(p *profile, emit Emit) {
 	if len(e.batch) == 0 {
 		return
 	}
+	e.worked.Edges += int64(len(e.batch))
 	slices.SortStableFunc(e.batch, func(a, b firedKey) int { return cmp.Compare(a.rule, b.rule) })
 	for i := range e.batch {
 		f := &e.batch[i]

@@ -62,6 +62,10 @@ func (d *device) find(rule int32, anchor string) (at int, ok bool) {
 	if len(d.keys) == 0 { // the common case, in which no rule fired
 		return 0, false
 	}
+	// In a storm every rule has a key, without an anchor: then it is where its rule is.
+	if at := int(rule); anchor == "" && at < len(d.keys) && d.keys[at].rule == rule && d.keys[at].extra == nil {
+		return at, true
+	}
 	return slices.BinarySearchFunc(d.keys, rule, func(k key, r int32) int {
 		if k.rule != r {
 			return cmp.Compare(k.rule, r)
@@ -135,6 +139,7 @@ func (e *Engine) judge(p *profile, d *device, i int32, r *model.Reading) {
 		return
 	}
 	rule.seen = e.seq
+	e.worked.Judged++
 	e.sample.at = r
 	switch rule.program.uses.Keys {
 	case ByDevice:
