@@ -26,7 +26,7 @@ import (
 // attackerVariable makes this test binary the attackers' process.
 const attackerVariable = "SIEGE_ATTACKERS"
 
-// sources is from how many addresses strangers come.
+// sources is from how many addresses attackers come.
 const sources = 250
 
 // attacker is what an attacker knows.

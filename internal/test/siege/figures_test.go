@@ -102,7 +102,7 @@ func (f *figures) wait(t *testing.T, x *target, d time.Duration) {
 const (
 	delayMax = 250 * time.Millisecond // of a known device's PUBACK and POST, p99
 	queryMax = 2 * time.Second        // of a signed-in user's query, each
-	writeMax = 1e6                    // bytes a second for strangers
+	writeMax = 1e6                    // bytes a second for unauthenticated senders
 	linesMax = 1                      // of the log, a second
 )
 
@@ -145,8 +145,8 @@ func (f *figures) judge(t *testing.T, x *target, slack float64, long bool) {
 	lines := float64(f.whole.lines)
 	row("lines of the log a second", fmt.Sprintf("%.2f", lines/seconds), fmt.Sprintf("≤ %d", linesMax), lines <= linesMax*seconds+linesOnce, true)
 	if x.disk != nil {
-		strangers := f.rest.written() - f.calm.written()
-		row("written for strangers a second", kb(strangers), "≤ "+kb(writeMax), strangers <= writeMax, long)
+		unauthenticated := f.rest.written() - f.calm.written()
+		row("written for unauthenticated senders a second", kb(unauthenticated), "≤ "+kb(writeMax), unauthenticated <= writeMax, long)
 		row("  written in all, without the tenant's rows", kb(f.rest.written()), "", true, false)
 		row("  before the siege", kb(f.calm.written()), "", true, false)
 		row("  until the tenant had met its budget", kb(float64(f.whole.taken-f.rest.taken)/max((f.whole.took-f.rest.took).Seconds(), 1)), "", true, false)
