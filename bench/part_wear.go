@@ -89,7 +89,7 @@ func (b *bench) wearAt(ctx context.Context, rate float64, w wearing) error {
 	}
 	var device, process [2]int64
 	i := 0
-	o, err := long.load(ctx, in, "wear", devices, paced(rate), kept{}, func(bool) (err error) {
+	o, err := long.load(ctx, in, "wear", devices, paced(rate), kept{refusals: w.budget > 0}, func(bool) (err error) {
 		if process[i], err = written(in.pid()); err == nil {
 			device[i], _, err = sectors(b.work)
 		}
