@@ -1,7 +1,6 @@
 package app_test
 
 import (
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -9,15 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/test/made"
+
 	"weir/operate"
-)
-
-var update = flag.Bool("update", false, "write docs/limits.md")
-
-const (
-	limitsPath  = "../docs/limits.md"
-	limitsBegin = "<!-- begin: made from the table of app/limits_test.go by make generate -->\n"
-	limitsEnd   = "<!-- end -->\n"
 )
 
 // bounded is something that grows with what comes from outside, and where it ends.
@@ -166,25 +159,7 @@ func TestEveryLimitIsShown(t *testing.T) {
 			}
 		}
 	}
-	page, err := os.ReadFile(limitsPath)
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, rest, ok := strings.Cut(string(page), limitsBegin)
-	old, tail, closed := strings.Cut(rest, limitsEnd)
-	if !ok || !closed {
-		t.Fatalf("%s has lost the lines between which it is made", limitsPath)
-	}
-	made := limitsTables()
-	if *update {
-		if err := os.WriteFile(limitsPath, []byte(head+limitsBegin+made+limitsEnd+tail), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if old != made {
-		t.Errorf("%s is not what the table says; make generate writes it", limitsPath)
-	}
+	made.Part(t, "../docs/limits.md", "", limitsTables(), "make generate")
 }
 
 func limitsTables() string {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/test/made"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/app"
@@ -26,11 +28,8 @@ func TestMetricsAreFrozen(t *testing.T) {
 	t.Parallel()
 	const path = "testdata/metrics.txt"
 	got := metricsOf(t, withEveryListener(t))
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
+	if made.Update() {
+		made.Write(t, path, []byte(got))
 	}
 	want, err := os.ReadFile(path)
 	if err != nil {

@@ -1,17 +1,15 @@
 package auth
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"weir/internal/test/made"
+
 	"weir/model"
 )
-
-var update = flag.Bool("update", false, "write the table of roles in docs/api.md")
 
 const referencePage = "../docs/api.md"
 
@@ -19,26 +17,7 @@ const referencePage = "../docs/api.md"
 // member holds; -update writes it.
 func TestTheAPIReferenceNamesWhatRolesCarry(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(referencePage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const begin, end = "<!-- begin roles: made from package auth by make generate -->\n", "<!-- end roles -->"
-	head, rest, ok := strings.Cut(string(page), begin)
-	old, tail, closed := strings.Cut(rest, end)
-	if !ok || !closed {
-		t.Fatalf("%s has lost the lines between which it is made", referencePage)
-	}
-	made := roleTable()
-	if *update {
-		if err := os.WriteFile(referencePage, []byte(head+begin+made+end+tail), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if old != made {
-		t.Errorf("%s is not what the roles carry; make generate writes it:\n%s", referencePage, made)
-	}
+	made.Part(t, referencePage, "roles", roleTable(), "make generate")
 }
 
 func roleTable() string {

@@ -2,20 +2,18 @@ package broker
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-)
 
-var update = flag.Bool("update", false, "write docs/mqtt-conformance.md again")
+	"weir/internal/test/made"
+)
 
 const (
 	conformancePage   = "../docs/mqtt-conformance.md"
@@ -25,15 +23,7 @@ const (
 // TestTheConformancePage holds the page to the list of statements and to the cases that show them.
 func TestTheConformancePage(t *testing.T) {
 	t.Parallel()
-	want := writeConformance(t)
-	if *update {
-		if err := os.WriteFile(conformancePage, want, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got, err := os.ReadFile(conformancePage); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("%s is not what the tests say (%v); write it again with\n\t%s", conformancePage, err, conformanceUpdate)
-	}
+	made.File(t, conformancePage, writeConformance(t), conformanceUpdate)
 }
 
 // Every statement of both standards is listed, once, and every one that a case claims to show is on the list.

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/test/made"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -27,21 +29,9 @@ func isGroup(c *cobra.Command) bool { return len(children(c)) > 0 && len(options
 
 func TestTheCLIReferenceSaysWhatTheCommandsAre(t *testing.T) {
 	t.Parallel()
-	var made bytes.Buffer
-	writeReference(&made, tree())
-	if *update {
-		if err := os.WriteFile(referencePath, made.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	b, err := os.ReadFile(referencePath)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(b, made.Bytes()) {
-		t.Errorf("%s is not what the commands say; make generate writes it", referencePath)
-	}
+	var page bytes.Buffer
+	writeReference(&page, tree())
+	made.File(t, referencePath, page.Bytes(), "make generate")
 }
 
 func TestEveryCommandSaysWhatItIsFor(t *testing.T) {

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -20,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/test/made"
+
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"weir/config"
@@ -31,8 +32,6 @@ import (
 	"weir/store"
 	"weir/store/sqlite"
 )
-
-var update = flag.Bool("update", false, "write what the program says into the scripts")
 
 // TestScripts runs the real program as its users do. Each script has a directory of its own; in addition to the commands of
 // testscript there are:
@@ -60,7 +59,7 @@ func TestScripts(t *testing.T) {
 	binary := testweir.Binary(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                filepath.Join("testdata", "script"),
-		UpdateScripts:      *update,
+		UpdateScripts:      made.Update(),
 		RequireUniqueNames: true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("PATH", filepath.Dir(binary)+string(os.PathListSeparator)+env.Getenv("PATH"))

@@ -1,43 +1,19 @@
 package config
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
+
+	"weir/internal/test/made"
 )
 
-var update = flag.Bool("update", false, "write docs/configuration.md")
-
-const (
-	referencePath = "../docs/configuration.md"
-	// What stands between these lines of the page is made from the structs; the rest is written by hand.
-	referenceBegin = "<!-- begin: made from config.Config by make generate -->\n"
-	referenceEnd   = "<!-- end -->\n"
-)
+const referencePath = "../docs/configuration.md"
 
 func TestTheReferenceSaysWhatTheConfigurationIs(t *testing.T) {
 	t.Parallel()
-	b, err := os.ReadFile(referencePath)
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, rest, ok := strings.Cut(string(b), referenceBegin)
-	old, tail, closed := strings.Cut(rest, referenceEnd)
-	if !ok || !closed {
-		t.Fatalf("%s has lost the lines between which it is made", referencePath)
-	}
-	made := referencePage()
-	if *update {
-		if err := os.WriteFile(referencePath, []byte(head+referenceBegin+made+referenceEnd+tail), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if old != made {
-		t.Errorf("%s is not what config.Config says; make generate writes it", referencePath)
-	}
+	made.Part(t, referencePath, "", referencePage(), "make generate")
 }
 
 func TestTheReferencesDefaultsAreTheDefaults(t *testing.T) {

@@ -1,45 +1,25 @@
 package gql_test
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"weir/internal/test/made"
+
 	"weir/gql"
 	"weir/model"
 	"weir/registry"
 )
-
-var update = flag.Bool("update", false, "write the tables of docs/api.md")
 
 const referencePage = "../docs/api.md"
 
 // TestTheAPIReferenceNamesEveryOperation holds the table of authorities in docs/api.md against the resolvers; -update writes it.
 func TestTheAPIReferenceNamesEveryOperation(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(referencePage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const begin, end = "<!-- begin authorities: made from the resolvers by make generate -->\n", "<!-- end authorities -->"
-	head, rest, ok := strings.Cut(string(page), begin)
-	old, tail, closed := strings.Cut(rest, end)
-	if !ok || !closed {
-		t.Fatalf("%s has lost the lines between which it is made", referencePage)
-	}
-	made := authorityTable()
-	if *update {
-		if err := os.WriteFile(referencePage, []byte(head+begin+made+end+tail), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if old != made {
-		t.Errorf("%s is not what the resolvers demand; make generate writes it:\n%s", referencePage, made)
-	}
+	made.Part(t, referencePage, "authorities", authorityTable(), "make generate")
 }
 
 // TestTheAPIReferenceExplainsEveryCode holds the table of codes against those that there are.

@@ -3,15 +3,14 @@ package rules
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"reflect"
 	"strings"
 	"testing"
-)
 
-var update = flag.Bool("update", false, "rewrite the golden files")
+	"weir/internal/test/made"
+)
 
 // performed are the action types that the test's instance performs: all but publish.
 var performed = []ActionType{ActionRaiseAlarm, ActionSendCommand, ActionHTTPCall}
@@ -68,9 +67,7 @@ func writeGolden(t *testing.T, file string, cases []goldenCase) {
 		}
 		fmt.Fprintf(&b, "--\n%s\n", c.want)
 	}
-	if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	made.Write(t, file, b.Bytes())
 }
 
 // outcome describes everything that decoding and compiling say about a definition.
@@ -116,13 +113,13 @@ func TestGolden(t *testing.T) {
 			if refused != wantRefused {
 				t.Errorf("%s: %s: refused is %t: %s", file, g.title, refused, got)
 			}
-			if *update {
+			if made.Update() {
 				cases[i].want = got
 			} else if got != g.want {
 				t.Errorf("%s: %s:\n got %s\nwant %s", file, g.title, got, g.want)
 			}
 		}
-		if *update {
+		if made.Update() {
 			writeGolden(t, file, cases)
 		}
 	}

@@ -2,10 +2,11 @@ package rules
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"weir/internal/test/made"
 
 	"cel.dev/cel-go/cel"
 
@@ -17,28 +18,9 @@ const referencePage = "../docs/rules.md"
 // TestTheRuleReferenceSaysWhatThePackageDoes holds the tables of docs/rules.md against the package; -update writes them.
 func TestTheRuleReferenceSaysWhatThePackageDoes(t *testing.T) {
 	t.Parallel()
-	b, err := os.ReadFile(referencePage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	page := string(b)
-	for name, made := range map[string]string{"kinds": kindTable(t), "operators": operatorTable(), "environments": environmentTable(t),
+	for name, text := range map[string]string{"kinds": kindTable(t), "operators": operatorTable(), "environments": environmentTable(t),
 		"functions": functionList(t), "examples": exampleTable(t), "actions": actionTable(), "limits": limitTable(), "warnings": warningTable()} {
-		begin, end := "<!-- begin "+name+": made from package rules by make generate -->\n", "<!-- end "+name+" -->"
-		head, rest, ok := strings.Cut(page, begin)
-		old, tail, closed := strings.Cut(rest, end)
-		if !ok || !closed {
-			t.Fatalf("%s has lost the lines between which %s are made", referencePage, name)
-		}
-		if old != made && !*update {
-			t.Errorf("%s: the %s are not what the package does; make generate writes them:\n%s", referencePage, name, made)
-		}
-		page = head + begin + made + end + tail
-	}
-	if *update {
-		if err := os.WriteFile(referencePage, []byte(page), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		made.Part(t, referencePage, name, text, "make generate")
 	}
 }
 

@@ -3,7 +3,6 @@ package series
 import (
 	"encoding/hex"
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
 	"math"
@@ -13,11 +12,11 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/test/made"
+
 	"weir/internal/pack"
 	"weir/model"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // goldenColumns are readings that use every part of the format.
 func goldenColumns() map[string]*columns {
@@ -49,10 +48,8 @@ func newColumns() map[string]*columns {
 func golden(t *testing.T, name string, blob []byte) []byte {
 	t.Helper()
 	path := filepath.Join("testdata", name+".hex")
-	if *update {
-		if err := os.WriteFile(path, []byte(hex.EncodeToString(blob)+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+	if made.Update() {
+		made.Write(t, path, []byte(hex.EncodeToString(blob)+"\n"))
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {

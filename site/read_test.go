@@ -2,16 +2,15 @@ package site
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-)
 
-var update = flag.Bool("update", false, "write what is said of bad files into the gallery")
+	"weir/internal/test/made"
+)
 
 // beside are the files that stand beside those of the gallery.
 var besideFiles = map[string]string{
@@ -75,15 +74,13 @@ func TestABadFileIsReportedWithEveryMistakeAndItsPosition(t *testing.T) {
 		if strings.Contains(got, "s3cret") {
 			t.Errorf("%s: a secret is shown:\n%s", p.name, got)
 		}
-		if got != p.want && !*update {
+		if got != p.want && !made.Update() {
 			t.Errorf("%s: got\n%s\nwant\n%s", p.name, got, p.want)
 		}
 		fmt.Fprintf(&b, "=== %s\n%s--\n%s\n", p.name, p.text, got)
 	}
-	if *update {
-		if err := os.WriteFile(filepath.Join("testdata", "bad.txt"), []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+	if made.Update() {
+		made.Write(t, filepath.Join("testdata", "bad.txt"), []byte(b.String()))
 	}
 }
 
