@@ -125,7 +125,7 @@ func (b *bench) spend(ctx context.Context, in *instance, budget int64) error {
 	// A twenty-fourth of a day's budget is the burst's; at nine tenths of that commits wait about as long as they do all day.
 	spent := func() (bool, error) {
 		n, err := written(in.pid())
-		return n >= budget/24*9/10, err
+		return n >= budget/24*6/10, err
 	}
 	if done, err := spent(); done || err != nil {
 		return err
