@@ -2,7 +2,7 @@
 # it needs. "make help" lists the targets.
 
 .DEFAULT_GOAL := build
-.PHONY: help run demo test check build bench bench-compare crash soak fuzz interop generate conformance cover clean \
+.PHONY: help run demo test check build bench bench-compare crash soak siege fuzz interop generate conformance cover clean \
 	dist image image-root packages check-packages check-reproducible \
 	check-format check-tidy check-vet check-fix check-staticcheck check-test check-conformance check-race check-386 check-cross check-docs check-paths
 
@@ -21,7 +21,8 @@ GOBUILD    = $(GO) build $(BUILDFLAGS) -ldflags '$(LDFLAGS)'
 HOSTARCH  ?= $(patsubst arm,armv7,$(shell $(GO) env GOHOSTARCH))
 FUZZTIME  ?= 20s
 FUZZJOBS  ?= 2
-DURATION  ?= 1h
+DURATION  ?= $(if $(filter siege,$(MAKECMDGOALS)),5m,1h)
+SLACK     ?= 1
 TESTFLAGS ?=
 KILLS     ?= 200
 SEED      ?= 0
@@ -123,6 +124,9 @@ crash: ## kill the program KILLS (200) times and cut its power as often, and loo
 
 soak: ## good and bad clients for DURATION (1h); fails when anything is lost or grows; SOAK_OUT=FILE takes the samples as JSON
 	SOAK=$(DURATION) $(GO) test ./internal/test/soak -run '^TestSoak$$' -count=1 -vet=off -v -timeout 0
+
+siege: ## every flood at once for DURATION (5m) on a disk of 5 MB/s with 192 MiB; delays may take SLACK (1) times their bounds; needs root
+	SIEGE=$(DURATION) SIEGE_SLACK=$(SLACK) $(GO) test ./internal/test/siege -run '^TestSiege$$' -count=1 -vet=off -v -timeout 0
 
 fuzz: ## let every fuzz target look for FUZZTIME (20s)
 	@./tools/fuzz $(FUZZTIME) $(FUZZJOBS)

@@ -315,15 +315,7 @@ func (v *Verifier) checkPassword(ctx context.Context, c Claim, name attemptKey, 
 	if c.Connecting {
 		lane = LaneTransport
 	}
-	release, err := v.cfg.Hasher.hold(ctx, lane)
-	if err != nil {
-		return err
-	}
-	defer release()
-	if err := v.mayTry(name); err != nil {
-		return err
-	}
-	ok, _, err := v.cfg.Hasher.check(encoded, c.Secret)
+	ok, err := v.cfg.Hasher.attempt(ctx, lane, func() error { return v.mayTry(name) }, encoded, c.Secret)
 	if err != nil {
 		return err
 	}

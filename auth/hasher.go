@@ -95,8 +95,47 @@ func (h *Hasher) check(encoded, password string) (ok, renew bool, err error) {
 	return ok, stored.Params != h.params, nil
 }
 
+// After a wrong password of a device its slot stays taken for coolDown times as long as the hash took, at least a millisecond:
+// clients that guess have a quarter of the slots' processor time, and devices with the right password all of it.
+const coolDown = 3
+
+// attempt checks the password of a client that has proven nothing yet. ready is asked once the slot is taken.
+func (h *Hasher) attempt(ctx context.Context, l Lane, ready func() error, encoded, password string) (bool, error) {
+	free, err := h.acquire(ctx, l)
+	if err != nil {
+		return false, err
+	}
+	if err := ready(); err != nil {
+		free()
+		return false, err
+	}
+	begun := time.Now()
+	ok, _, err := h.check(encoded, password)
+	took := time.Since(begun)
+	h.m.seconds.WithLabelValues(l.String()).Observe(took.Seconds())
+	if ok || err != nil || l != LaneTransport {
+		free()
+	} else {
+		time.AfterFunc(coolDown*max(took, time.Millisecond), free)
+	}
+	return ok, err
+}
+
 // hold waits for a slot. release must be called once.
 func (h *Hasher) hold(ctx context.Context, l Lane) (release func(), err error) {
+	free, err := h.acquire(ctx, l)
+	if err != nil {
+		return nil, err
+	}
+	begun := time.Now()
+	return func() {
+		free()
+		h.m.seconds.WithLabelValues(l.String()).Observe(time.Since(begun).Seconds())
+	}, nil
+}
+
+// acquire waits for a slot, unless too many wait. free must be called once.
+func (h *Hasher) acquire(ctx context.Context, l Lane) (free func(), err error) {
 	if h.waiting[l].Add(1) > h.maxWaiting(l) {
 		h.waiting[l].Add(-1)
 		h.m.refused.WithLabelValues(l.String()).Inc()
@@ -107,11 +146,7 @@ func (h *Hasher) hold(ctx context.Context, l Lane) (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	begun := time.Now()
-	return func() {
-		<-slot
-		h.m.seconds.WithLabelValues(l.String()).Observe(time.Since(begun).Seconds())
-	}, nil
+	return func() { <-slot }, nil
 }
 
 func (h *Hasher) maxWaiting(l Lane) int64 {

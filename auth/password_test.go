@@ -133,6 +133,40 @@ func TestOneOfTwoHashSlotsBelongsToTheTransports(t *testing.T) {
 	})
 }
 
+// A flood of wrong passwords must leave processor time to all else: two slots are as many as the cores of a small machine.
+func TestAWrongPasswordKeepsItsSlotForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := NewHasher(weak, nil)
+		encoded, err := h.Hash(t.Context(), "right")
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		attempt := func(password string, want bool, after time.Duration) {
+			t.Helper()
+			ok, err := h.attempt(t.Context(), LaneTransport, func() error { return nil }, encoded, password)
+			if ok != want || err != nil {
+				t.Errorf("%v, %v", ok, err)
+			}
+			if got := time.Since(begun); got != after {
+				t.Errorf("%q was checked after %v, want %v", password, got, after)
+			}
+		}
+		for range 10 {
+			attempt("right", true, 0)
+		}
+		attempt("wrong", false, 0)
+		attempt("wrong", false, 0) // in the other slot
+		attempt("right", true, coolDown*time.Millisecond)
+		time.Sleep(time.Second)
+		release, err := h.hold(t.Context(), LaneAPI)
+		if err != nil {
+			t.Fatal(err)
+		}
+		release()
+	})
+}
+
 func TestTooManyWaitingForAHashAreTurnedAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := NewHasher(weak, nil)

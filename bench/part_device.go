@@ -9,6 +9,10 @@ import (
 // device measures what the block device takes for each reading, the file system's own journal included, as the kernel's
 // statistics of the disk say; the load of the idle machine is measured before and subtracted.
 func (b *bench) device(ctx context.Context) error {
+	return b.onOwnDisk(func(b *bench) error { return b.deviceOf(ctx) })
+}
+
+func (b *bench) deviceOf(ctx context.Context) error {
 	if _, ok, err := sectors(b.work); err != nil || !ok {
 		b.row("device bytes per reading", "not measured", "the kernel has no statistics for the device under %s", b.work)
 		return err

@@ -52,8 +52,9 @@ func newTenantList(c *command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the tenants",
-		Long: "List all tenants by token, with their tier, whether they are enabled, and how\n" +
-			"many devices they have.",
+		Long: "List all tenants by token, with their tier, whether they are enabled, how many\n" +
+			"devices they have, and how many bytes their rows take of their maximum\n" +
+			"(governance.registry_bytes).",
 		Example: "  weir tenant list\n  weir tenant list --json",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -144,9 +145,10 @@ func printTenants(w io.Writer, all []operate.TenantLine) {
 		return
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "TOKEN\tNAME\tTIER\tENABLED\tDEVICES")
+	fmt.Fprintln(t, "TOKEN\tNAME\tTIER\tENABLED\tDEVICES\tROWS TAKE")
 	for _, l := range all {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\n", l.Token, cmp.Or(printable(l.Name), "-"), l.Tier, yesNo(l.Enabled), l.Devices)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s of %s\n", l.Token, cmp.Or(printable(l.Name), "-"), l.Tier, yesNo(l.Enabled), l.Devices,
+			bytesText(l.RegistryBytes), bytesText(l.MaxRegistryBytes))
 	}
 	_ = t.Flush() // the reader has gone
 }

@@ -13,20 +13,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"weir/internal/test/loopback"
 	"weir/internal/test/poll"
 )
-
-// dialFrom connects from one of the loopback addresses.
-func dialFrom(t *testing.T, source, to string) net.Conn {
-	t.Helper()
-	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}}
-	c, err := d.DialContext(t.Context(), "tcp", to)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	return c
-}
 
 // TestFloodsDoNotKeepADeviceOut: silent connections, such that have sent one request, and half bodies, from many addresses; a device is
 // served on its old connection and on new ones all the time.
@@ -52,15 +41,15 @@ func TestFloodsDoNotKeepADeviceOut(t *testing.T) {
 					t.Fatalf("%v, %v", res, err)
 				}
 			}
-			kept := dialFrom(t, "127.0.1.1", to)
+			kept := loopback.Dial(t, "127.0.1.1", to)
 			for i := range 5 * slots {
-				c := dialFrom(t, fmt.Sprintf("127.0.0.%d", 1+i%20), to)
+				c := loopback.Dial(t, fmt.Sprintf("127.0.0.%d", 1+i%20), to)
 				if _, err := io.WriteString(c, sent); err != nil {
 					t.Fatal(err)
 				}
 				if i%50 == 0 {
 					post(kept)
-					post(dialFrom(t, fmt.Sprintf("127.0.2.%d", 1+i/50), to))
+					post(loopback.Dial(t, fmt.Sprintf("127.0.2.%d", 1+i/50), to))
 				}
 			}
 			poll.True(t, "connections were evicted", func() bool { return testutil.ToFloat64(closed) >= 4*slots })
@@ -104,7 +93,7 @@ func TestHeadersAreBounded(t *testing.T) {
 	d := open(t, Config{})
 	for size, want := range map[int]int{maxHeader: 202, maxHeader + 1: 431} {
 		head := fmt.Sprintf("POST /weir/acme/events HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\nX: ", len(event))
-		c := dialFrom(t, "127.0.0.1", strings.TrimPrefix(d.url, "http://"))
+		c := loopback.Dial(t, "127.0.0.1", strings.TrimPrefix(d.url, "http://"))
 		_, _ = fmt.Fprintf(c, "%s%s\r\n\r\n%s", head, strings.Repeat("x", size-len(head)-4), event)
 		res, err := http.ReadResponse(bufio.NewReader(c), nil)
 		if err != nil || res.StatusCode != want {

@@ -127,6 +127,8 @@ func (in *Intake) unjudged(m *arrival, err error) {
 		m.answer.RetryAfter = retryAfterOf(err)
 	case code == model.CodeUnavailable:
 		in.end(m, Refused, ReasonBusy, "too many credentials are being checked, try again")
+	case errors.Is(err, context.Canceled): // the sender has closed its connection meanwhile
+		in.end(m, Refused, ReasonUnavailable, "the connection was closed before the credential was checked")
 	default:
 		if held, ok := in.faults.Allow(time.Duration(m.stamp.Mono)); ok {
 			in.deps.Logger.Error("a credential could not be looked up", "error", err, "others", held)

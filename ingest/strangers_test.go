@@ -130,8 +130,9 @@ func TestACredentialThatWasNotJudgedIsNoVerdict(t *testing.T) {
 		{&model.Error{Code: model.CodeUnavailable}, ReasonBusy, 1, false},
 		{ErrSpent, ReasonUnauthenticated, 1, false},
 		{errors.New("disk on fire"), ReasonUnavailable, 0, true},
+		{fmt.Errorf("reading: %w", context.Canceled), ReasonUnavailable, 0, false}, // its connection was closed
 	} {
-		t.Run(string(c.reason), func(t *testing.T) {
+		t.Run(c.err.Error(), func(t *testing.T) {
 			t.Parallel()
 			var logged bytes.Buffer
 			in, log, _ := onPaper(func(context.Context, Claim) (Proof, model.Verdict, error) { return Proof{}, model.VerdictBad, c.err }, &logged)

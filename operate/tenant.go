@@ -51,6 +51,9 @@ type TenantLine struct {
 	Tier    string `json:"tier"`
 	Enabled bool   `json:"enabled"`
 	Devices int64  `json:"devices"`
+	// RegistryBytes is what the rows of the tenant take, of MaxRegistryBytes at most.
+	RegistryBytes    int64 `json:"registryBytes"`
+	MaxRegistryBytes int64 `json:"maxRegistryBytes"`
 }
 
 // tenants lists all tenants by their tokens.
@@ -73,6 +76,13 @@ func (e *Entities) tenants(ctx context.Context, _ None) ([]TenantLine, error) {
 		by.Tenant, by.TenantID = t.Token, t.ID
 		var err error
 		if _, lines[i].Devices, err = e.Registry.Devices.List(ctx, by, store.Page{Number: 1, Size: 1}); err != nil {
+			return nil, err
+		}
+		lines[i].MaxRegistryBytes = e.Govern.RegistryBytes(t.ID)
+		if err := e.Store.Read(ctx, func(tx store.Tx) (err error) {
+			lines[i].RegistryBytes, err = store.UsedBytes(tx, t.ID)
+			return err
+		}); err != nil {
 			return nil, err
 		}
 	}

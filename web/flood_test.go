@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"weir/internal/test/loopback"
 	"weir/internal/test/poll"
 )
 
@@ -31,17 +32,6 @@ func listening(t *testing.T, cfg Config) (*Server, string) {
 		}
 	})
 	return s, l.Addr().String()
-}
-
-func dialFrom(t *testing.T, source, to string) net.Conn {
-	t.Helper()
-	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}}
-	c, err := d.DialContext(t.Context(), "tcp", to)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	return c
 }
 
 // TestFloodsDoNotKeepAUserOut: silent connections, such that have sent one request, and half bodies, from many addresses; a user is served
@@ -68,14 +58,14 @@ func TestFloodsDoNotKeepAUserOut(t *testing.T) {
 					t.Fatalf("%v, %v", res, err)
 				}
 			}
-			kept := dialFrom(t, "127.0.1.1", to)
+			kept := loopback.Dial(t, "127.0.1.1", to)
 			for i := range 5 * slots {
-				if _, err := io.WriteString(dialFrom(t, fmt.Sprintf("127.0.0.%d", 1+i%20), to), sent); err != nil {
+				if _, err := io.WriteString(loopback.Dial(t, fmt.Sprintf("127.0.0.%d", 1+i%20), to), sent); err != nil {
 					t.Fatal(err)
 				}
 				if i%50 == 0 {
 					get(kept)
-					get(dialFrom(t, fmt.Sprintf("127.0.2.%d", 1+i/50), to))
+					get(loopback.Dial(t, fmt.Sprintf("127.0.2.%d", 1+i/50), to))
 				}
 			}
 			poll.True(t, "connections were evicted", func() bool { return testutil.ToFloat64(s.listen.Closed.WithLabelValues("full")) >= 4*slots })
@@ -91,7 +81,7 @@ func TestHeadersAreBounded(t *testing.T) {
 	_, to := listening(t, testConfig())
 	for size, want := range map[int]int{maxHeader: http.StatusOK, maxHeader + 1: http.StatusRequestHeaderFieldsTooLarge} {
 		const head = "GET /healthz HTTP/1.1\r\nHost: x\r\nX: "
-		c := dialFrom(t, "127.0.0.1", to)
+		c := loopback.Dial(t, "127.0.0.1", to)
 		_, _ = io.WriteString(c, head+strings.Repeat("x", size-len(head)-4)+"\r\n\r\n")
 		res, err := http.ReadResponse(bufio.NewReader(c), nil)
 		if err != nil || res.StatusCode != want {

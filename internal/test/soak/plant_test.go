@@ -1,15 +1,9 @@
 package soak_test
 
 import (
-	"context"
 	"crypto/tls"
-	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net/http"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -129,34 +123,6 @@ func (p *plant) furnish(roles map[string]int) {
 
 func device(role string, i int) string { return fmt.Sprintf("%s-%d", role, i) }
 
-// scrape reads the metrics. Those with labels stand under name{labels}.
-func (p *plant) scrape(ctx context.Context) (map[string]float64, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.Metrics+"/metrics", nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return nil, err
-	}
-	all := map[string]float64{}
-	for line := range strings.Lines(string(text)) {
-		if i := strings.LastIndexByte(line, ' '); i > 0 && line[0] != '#' {
-			v, err := strconv.ParseFloat(strings.TrimSpace(line[i+1:]), 64)
-			if err != nil {
-				return nil, err
-			}
-			all[line[:i]] = v
-		}
-	}
-	return all, nil
-}
-
 // count compares what is stored of a device with its ledger: everything that was acknowledged, and nothing that was never sent or
 // is there twice.
 func (p *plant) count(token, device string) error {
@@ -172,17 +138,4 @@ func (p *plant) count(token, device string) error {
 		return fmt.Errorf("%s: %d readings are stored, %d were acknowledged, %d sent", device, got, l.certain.Load(), l.possible.Load())
 	}
 	return nil
-}
-
-// applied reports whether nothing waits for the applier.
-func (p *plant) applied() (bool, error) {
-	out, err := p.TryRun("", "status", "--json")
-	if err != nil {
-		return false, fmt.Errorf("%w: %s", err, out)
-	}
-	var s struct{ Log struct{ Last, Applied int64 } }
-	if err := json.Unmarshal([]byte(out), &s); err != nil {
-		return false, err
-	}
-	return s.Log.Applied >= s.Log.Last, nil
 }

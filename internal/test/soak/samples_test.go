@@ -3,10 +3,7 @@ package soak_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 )
@@ -23,7 +20,7 @@ type sample struct {
 }
 
 func (p *plant) sample(ctx context.Context) (sample, error) {
-	m, err := p.scrape(ctx)
+	m, err := p.Scrape(ctx)
 	if err != nil {
 		return sample{}, err
 	}
@@ -32,22 +29,8 @@ func (p *plant) sample(ctx context.Context) (sample, error) {
 	if s.Goroutines == 0 || s.Descriptors == 0 {
 		return s, fmt.Errorf("the metrics do not say what is held: %d, %d", s.Goroutines, s.Descriptors)
 	}
-	s.Anonymous, err = anonymous(p.PID())
+	_, s.Anonymous, err = p.Memory()
 	return s, err
-}
-
-func anonymous(pid int) (int64, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(b)) {
-		if v, ok := strings.CutPrefix(line, "RssAnon:"); ok {
-			n, err := strconv.ParseInt(strings.Fields(v)[0], 10, 64)
-			return n << 10, err
-		}
-	}
-	return 0, fmt.Errorf("no RssAnon in %q", b)
 }
 
 // samples are what was seen, and every metric as it stood in the end.

@@ -41,7 +41,7 @@ func TestSoak(t *testing.T) {
 	stop()
 	took := time.Since(began)
 	after := p.quiet(t, base, 90*time.Second)
-	if seen.metrics, err = p.scrape(t.Context()); err != nil {
+	if seen.metrics, err = p.Scrape(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	report(t, seen, base, after, made, took)
@@ -105,7 +105,7 @@ func (p *plant) quiet(t *testing.T, base sample, within time.Duration) sample {
 		if err != nil {
 			t.Fatal(err)
 		}
-		done, err := p.applied()
+		done, err := p.Applied()
 		if err != nil {
 			t.Fatal(err)
 		}

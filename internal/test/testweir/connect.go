@@ -19,7 +19,13 @@ func ConnectMQTTAlive(addr, clientID, user, password string, keepAlive byte) (*M
 	if err != nil {
 		return nil, 0, err
 	}
+	return ConnectMQTTOver(c, clientID, user, password, keepAlive)
+}
+
+// ConnectMQTTOver is ConnectMQTTAlive on a connection that is there; it is closed unless the client is accepted.
+func ConnectMQTTOver(c net.Conn, clientID, user, password string, keepAlive byte) (*MQTT, byte, error) {
 	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		_ = c.Close()
 		return nil, 0, err
 	}
 	m := &MQTT{Conn: c, r: bufio.NewReaderSize(c, 16<<10)}

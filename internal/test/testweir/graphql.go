@@ -13,7 +13,8 @@ import (
 type GraphQL struct {
 	API, Area, Token, Query string // API is http://host:port; no Token: unauthenticated
 	Variables               map[string]any
-	Header                  http.Header // more of them
+	Header                  http.Header  // more of them
+	Client                  *http.Client // nil: the default one
 }
 
 // Post sends the request and returns the response with its body, which is read to its end.
@@ -31,7 +32,11 @@ func (q GraphQL) Post(ctx context.Context) (*http.Response, []byte, error) {
 	if q.Token != "" {
 		req.Header.Set("Authorization", "Bearer "+q.Token)
 	}
-	resp, err := http.DefaultClient.Do(req)
+	client := q.Client
+	if client == nil {
+		client = http.DefaultClient
+	}
+	resp, err := client.Do(req)
 	if err != nil {
 		return nil, nil, err
 	}
