@@ -110,6 +110,10 @@ func (u *updateWalk) run(m *ast.FieldDefinition) {
 			u.must(q, nil)
 		}
 	}
+	if u.token != "" {
+		u.must("mutation { create"+u.typ+"(request: "+literal(with(createWith()[u.typ], "token", siblingToken))+") { token } }", nil)
+	}
+	sibling := u.sibling()
 	for _, def := range u.input.Fields {
 		f, ok := u.fields[def.Name]
 		if !ok {
@@ -117,6 +121,9 @@ func (u *updateWalk) run(m *ast.FieldDefinition) {
 			continue
 		}
 		u.threeStates(def.Name, def.Type.String(), f)
+		if now := u.sibling(); now != sibling {
+			t.Errorf("%s.%s: updates of %q changed another record from\n%s to\n%s", u.input.Name, def.Name, u.token, sibling, now)
+		}
 	}
 	for field := range u.fields {
 		if u.input.Fields.ForName(field) == nil {
@@ -124,7 +131,10 @@ func (u *updateWalk) run(m *ast.FieldDefinition) {
 		}
 	}
 	u.unknownFields()
-	conformance.Shown(t, "S3-042", "S3-043", "S3-044", "S3-045", "S3-048", "S3-103", "S3-104", "S3-105", "S3-113")
+	if u.token != "" {
+		conformance.Shown(t, "S3-044")
+	}
+	conformance.Shown(t, "S3-042", "S3-043", "S3-045", "S3-048", "S3-103", "S3-104", "S3-105", "S3-113")
 	if u.typ == "Profile" {
 		conformance.Shown(t, "S3-047", "S3-066")
 	}
@@ -162,9 +172,30 @@ func (u *updateWalk) call(request string) string {
 // record is the whole record as the API shows it.
 func (u *updateWalk) record() string {
 	u.t.Helper()
-	name, _, _ := strings.Cut(u.reads, "(")
-	typ := u.schema.Query.Fields.ForName(name).Type.Name()
-	return u.must("{ "+u.reads+selectAll(u.schema, typ, 2, nil)+" }", nil).raw
+	return u.whole(u.reads, 2)
+}
+
+// siblingToken is the token of a record of the same kind that no update names.
+const siblingToken = "sibling"
+
+// sibling is that record without those that it refers to, "" where the mutation takes no token.
+func (u *updateWalk) sibling() string {
+	u.t.Helper()
+	if u.token == "" {
+		return ""
+	}
+	return u.whole(strings.Replace(u.reads, fmt.Sprintf("%q", u.token), fmt.Sprintf("%q", siblingToken), 1), 1)
+}
+
+// whole is everything that a query can show of a record, to a depth.
+func (u *updateWalk) whole(query string, depth int) string {
+	u.t.Helper()
+	name, _, _ := strings.Cut(query, "(")
+	r := u.must("{ x: "+query+selectAll(u.schema, u.schema.Query.Fields.ForName(name).Type.Name(), depth, nil)+" }", nil)
+	if empty := string(r.Data["x"]); empty == "[]" || empty == "null" {
+		u.t.Fatalf("%s shows no record", query)
+	}
+	return r.raw
 }
 
 // shown reads one field back. A password cannot be read: which of the two signs the device in is asked at the broker.

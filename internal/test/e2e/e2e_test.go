@@ -31,7 +31,7 @@ func TestTheRunningProgram(t *testing.T) {
 		"detections": detections, "severities": severities, "expressions": expressions, "profiles apart": profilesApart,
 		"slow subscriber": slowSubscriber, "shapes of processing": processingShapes,
 		"http statuses": httpStatuses, "body credentials": bodyCredentials, "retries": retries, "mqtt credentials": mqttCredentials,
-		"device recipes": deviceRecipes, "arduino": arduino, "header credentials": headerCredentials,
+		"device recipes": deviceRecipes, "arduino": arduino, "header credentials": headerCredentials, "device credentials elsewhere": deviceCredentialsElsewhere,
 		"own topics": ownTopics, "told or kept": toldOrKept, "one body through both doors": oneBody,
 		"out of range": outOfRange, "event queries": eventQueries, "buckets": buckets, "backfill": backfill, "presence": presence,
 		"tokens": tokens, "external ids": externalIDs, "common properties": commonProperties, "concurrent updates": concurrentUpdates,
