@@ -24,6 +24,7 @@ type updateKind struct {
 	reads     string // query that shows the record
 	list      bool   // reads gives a list of one
 	fields    map[string]updateField
+	create    map[string]any // what a create of one more needs besides the token
 }
 
 // updateKinds has a row for every update input that is served, by the name of its type.
@@ -31,9 +32,13 @@ func updateKinds() map[string]updateKind {
 	kinds := map[string]updateKind{"Profile": {"user-management", "Profile", "", "me", false, map[string]updateField{
 		"firstName": {first: "Ada", second: "Grace", nulls: "clears", empty: true},
 		"lastName":  {first: "Lovelace", second: "Hopper", nulls: "clears", empty: true},
-	}}}
+	}, nil}, "Dashboard": {"dashboard-management", "Dashboard", "main", `dashboard(token: "main")`, false, map[string]updateField{
+		"name":        text3,
+		"description": text3,
+		"definition":  {first: `{"a": [1, 2.50]}`, second: `{}`, nulls: "refused"},
+	}, map[string]any{"definition": "{}"}}}
 	for typ, k := range updateInputs() {
-		kinds[typ] = updateKind{"device-management", typ, k.token, fmt.Sprintf("%sByToken(tokens: [%q])", pluralOf(typ), k.token), true, k.fields}
+		kinds[typ] = updateKind{"device-management", typ, k.token, fmt.Sprintf("%sByToken(tokens: [%q])", pluralOf(typ), k.token), true, k.fields, createWith()[typ]}
 	}
 	return kinds
 }
@@ -110,8 +115,11 @@ func (u *updateWalk) run(m *ast.FieldDefinition) {
 			u.must(q, nil)
 		}
 	}
+	if u.area == "dashboard-management" {
+		u.make(u.token)
+	}
 	if u.token != "" {
-		u.must("mutation { create"+u.typ+"(request: "+literal(with(createWith()[u.typ], "token", siblingToken))+") { token } }", nil)
+		u.make(siblingToken)
 	}
 	sibling := u.sibling()
 	for _, def := range u.input.Fields {
@@ -146,7 +154,13 @@ func (u *updateWalk) run(m *ast.FieldDefinition) {
 	}
 }
 
-// ask runs a request as the administrator of the tenant.
+// make makes a record of the kind.
+func (u *updateWalk) make(token string) {
+	u.t.Helper()
+	u.must("mutation { create"+u.typ+"(request: "+literal(with(u.create, "token", token))+") { token } }", nil)
+}
+
+// do runs a request as the administrator of the tenant.
 func (u *updateWalk) do(query string, vars map[string]any) *reply {
 	u.t.Helper()
 	return u.ask(u.t, u.area, u.by, query, vars)
