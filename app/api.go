@@ -15,7 +15,7 @@ import (
 )
 
 // areaNames are the GraphQL areas that this Weir serves, in the order of the schema index.
-var areaNames = []string{"user-management", "device-management", "event-management", "device-state", "event-processing", "event-sources"}
+var areaNames = []string{"user-management", "device-management", "event-management", "device-state", "event-processing", "dashboard-management", "event-sources"}
 
 // fromLog are the areas that show what is applied of the log.
 var fromLog = []string{"event-management", "device-state", "event-processing"}
@@ -94,6 +94,8 @@ func (a *api) register(name string, area *gql.Area) {
 	case "event-processing":
 		gql.RegisterProcessing(area, gql.ProcessingDeps{AsOf: a.asOf, Rules: e.compiler, Health: ap.ingest, Edges: ap.edges, Past: ap.ingest,
 			Devices: e.Registry.Devices.Rows, Profiles: e.Registry.Profiles.Rows, RuleRows: e.Registry.Rules.Rows})
+	case "dashboard-management":
+		gql.RegisterDashboards(area, e.Registry)
 	case "event-sources":
 		gql.RegisterPlaceholder(area)
 	}

@@ -185,6 +185,7 @@ func restingEntities(ctx context.Context, cfg config.Config, st store.Store, get
 	}
 	p.Areas = gql.New(gql.Config{Log: log})
 	gql.RegisterRegistry(p.Areas.Area("device-management", gql.TenantPlane), p.Registry)
+	gql.RegisterDashboards(p.Areas.Area("dashboard-management", gql.TenantPlane), p.Registry)
 	states := storedStates{st}
 	gql.RegisterState(p.Areas.Area("device-state", gql.TenantPlane), gql.StateDeps{States: states, Latest: states, Devices: p.Registry.Devices.Rows, External: p.Registry,
 		Listening: func() int64 { return math.MaxInt64 }, // a device is not active where nothing listens

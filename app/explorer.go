@@ -38,6 +38,13 @@ query {
   }
 }
 `,
+	"dashboard-management": `{
+  dashboards(criteria: {pageNumber: 1, pageSize: 10}) {
+    results { token name description updatedAt }
+    pagination { totalRecords }
+  }
+}
+`,
 	"event-sources": `{
   _empty
 }

@@ -270,6 +270,11 @@ var effects = map[string]struct {
 		_, err := r.entities.Registry.Types.Create(r.t.Context(), r.acme(), store.Patch{"token": "more"})
 		return model.CodeOf(err) == model.CodeLimitExceeded
 	}},
+	"limits.dashboards_per_tenant": {"1", func(r *reloaded) bool {
+		dashboards := r.entities.Registry.Kinds.Of("dashboards")
+		_, err := dashboards.Create(r.t.Context(), r.acme(), store.Patch{"token": "more", "definition": "{}"})
+		return model.CodeOf(err) == model.CodeLimitExceeded
+	}},
 	"limits.device_profiles_per_tenant": {"1", func(r *reloaded) bool {
 		_, err := r.entities.Registry.Profiles.Create(r.t.Context(), r.acme(), store.Patch{"token": "more"})
 		return model.CodeOf(err) == model.CodeLimitExceeded

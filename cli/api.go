@@ -17,7 +17,7 @@ import (
 )
 
 // areas are those of the API, as weir api takes them.
-var areas = []string{deviceArea, stateArea, eventArea, processingArea, "user-management"}
+var areas = []string{deviceArea, stateArea, eventArea, processingArea, dashboardArea, "user-management"}
 
 func newAPI(c *command) *cobra.Command {
 	var tenant, variables string
@@ -29,8 +29,8 @@ func newAPI(c *command) *cobra.Command {
 			"the name of a file. Without --tenant the command uses the only tenant that\n" +
 			"there is. Errors go to stderr with their codes, and the exit code is 6.\n\n" +
 			"The areas are " + strings.Join(areas[:3], ", ") + ",\n" +
-			strings.Join(areas[3:], " and ") + ". In a data directory that no instance uses,\n" +
-			"the command serves " + deviceArea + " and " + stateArea + ".",
+			strings.Join(areas[3:5], ", ") + " and " + areas[5] + ". In a data\n" +
+			"directory that no instance uses, the command serves " + deviceArea + ",\n" + stateArea + " and " + dashboardArea + ".",
 		Example: "  weir api device-management '{devices(criteria:{pageNumber:1,pageSize:10}){results{token name}}}'\n" +
 			"  weir api event-processing @health.graphql --tenant acme --variables '{\"profile\":\"boiler\"}'",
 		Args:      exactly("the area ("+strings.Join(areas, ", ")+")", "the query (- is stdin, @FILE a file)"),

@@ -19,6 +19,7 @@ const (
 	stateArea      = "device-state"
 	eventArea      = "event-management"
 	processingArea = "event-processing"
+	dashboardArea  = "dashboard-management"
 )
 
 // tenantAPI asks the resolvers of the API, in a tenant as the local operator: in the running instance, or in this process on

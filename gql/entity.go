@@ -111,9 +111,23 @@ func (e *entities) bind(kind entity.Any) {
 			b.Hide(f.Name)
 		case f.Secret:
 			b.Null(f.Name)
+		case f.Large:
+			b.Hide(f.Name)
+			e.refer(kind.Info().Type, f.Name, notListed(kind, f))
 		}
 	}
 	e.area.schema.Bind(kind.Info().Type, b)
+}
+
+// notListed shows a large field, which rows of lists do not have.
+func notListed(kind entity.Any, f store.Field) engine.Resolver {
+	info := kind.Info()
+	return func(_ context.Context, src any, _ engine.Args) (any, error) {
+		if text, _ := kind.Value(src, f.Column).(string); text != "" {
+			return text, nil
+		}
+		return nil, model.Invalid(f.Name, "%s does not return it, read it with %s(token)", info.Plural, small(info.Type))
+	}
 }
 
 // leadsTo resolves a reference; the targets of many rows are read in one batch.
@@ -246,11 +260,41 @@ func (e *entities) versions(kind entity.Any) {
 		return versions.Publish(ctx, PrincipalFrom(ctx), args.String("token"), args.Text("label"), args.Text("description"), expect)
 	})
 	e.mutation("rollback"+info.Type, write, func(ctx context.Context, _ any, args engine.Args) (any, error) {
-		return versions.Rollback(ctx, PrincipalFrom(ctx), args.String("token"), int64(args.Int("version")))
+		expect, err := expected(args)
+		if err != nil {
+			return nil, err
+		}
+		return versions.Rollback(ctx, PrincipalFrom(ctx), args.String("token"), int64(args.Int("version")), expect)
 	})
 	e.query(small(info.Type)+"Versions", Requires(info.Read...), func(ctx context.Context, _ any, args engine.Args) (any, error) {
-		return versions.History(ctx, PrincipalFrom(ctx), args.String("token"))
+		limit, offset, err := span(args)
+		if err != nil {
+			return nil, err
+		}
+		return versions.History(ctx, PrincipalFrom(ctx), args.String("token"), limit, offset)
 	})
+}
+
+// Bounds of the arguments limit and offset. Where the schema has none all is returned that is kept.
+const (
+	standardLimit = 100
+	maxLimit      = 1000
+)
+
+// span reads the arguments limit and offset.
+func span(args engine.Args) (limit, offset int64, err error) {
+	limit, offset = standardLimit, 0
+	if args.Has("limit") && !args.IsNull("limit") {
+		if limit = int64(args.Int("limit")); limit < 1 || limit > maxLimit {
+			return 0, 0, model.Invalid("limit", "must be between 1 and %d", maxLimit)
+		}
+	}
+	if args.Has("offset") && !args.IsNull("offset") {
+		if offset = int64(args.Int("offset")); offset < 0 {
+			return 0, 0, model.Invalid("offset", "must not be negative")
+		}
+	}
+	return limit, offset, nil
 }
 
 // query, mutation and refer register a field that the schema has and that has no registration yet.

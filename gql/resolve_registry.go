@@ -21,6 +21,9 @@ func RegisterRegistry(a *Area, r *registry.Registry) {
 	}))
 }
 
+// RegisterDashboards registers the dashboards in the dashboard-management area.
+func RegisterDashboards(a *Area, r *registry.Registry) { a.Entities(r.Kinds) }
+
 func registerProfiles(a *Area, r *registry.Registry) {
 	a.Type("DeviceLocationDeclaration", registry.LocationDeclaration{})
 	a.Type("DeviceLocationCapability", registry.LocationCapability{})

@@ -491,7 +491,7 @@ func (s *scratch) verbsRefuse(kind entity.Any) {
 		_, _, err4 := kind.List(ctx, by, store.Page{})
 		errs := []error{err1, err2, err3, err4}
 		if v := kind.Versions(); v != nil {
-			_, err5 := v.History(ctx, by, "b")
+			_, err5 := v.History(ctx, by, "b", 1000, 0)
 			_, _, err6 := v.Unpublished(ctx, by, "b")
 			errs = append(errs, err5, err6)
 		}

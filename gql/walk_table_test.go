@@ -125,6 +125,16 @@ var walkTable = map[string][]walkOp{
 		{kind: "query", name: "latestLocation", needs: model.LocationRead, args: `(deviceToken: "d")`, stranger: "null"},
 		{kind: "query", name: "latestLocations", needs: model.LocationRead, args: `(deviceTokens: ["d"])`, stranger: "[]"},
 	},
+	"dashboard-management": {
+		dashboards("query", "dashboard", model.DashboardRead, `(token: "main")`, "null"),
+		dashboards("query", "dashboards", model.DashboardRead, `(criteria: {pageNumber: 1, pageSize: 10})`, noPage),
+		dashboards("query", "dashboardVersions", model.DashboardRead, `(token: "main")`, "[]"),
+		dashboards("mutation", "createDashboard", model.DashboardWrite, `(request: {token: "other", definition: "{}"})`, ""),
+		dashboards("mutation", "updateDashboard", model.DashboardWrite, `(token: "main", request: {name: "new"})`, `!NOT_FOUND "main"`),
+		dashboards("mutation", "publishDashboard", model.DashboardWrite, `(token: "main")`, `!NOT_FOUND "main"`),
+		dashboards("mutation", "rollbackDashboard", model.DashboardWrite, `(token: "main", version: 1)`, `!NOT_FOUND "main"`),
+		dashboards("mutation", "deleteDashboard", model.DashboardWrite, `(token: "main")`, "false"),
+	},
 	"event-processing": {
 		{kind: "query", name: "eventProcessingInfo", anonymous: true},
 		{kind: "query", name: "validateDetectionRules", needs: model.DeviceRead, args: `(rules: [])`},
@@ -133,6 +143,14 @@ var walkTable = map[string][]walkOp{
 		{kind: "subscription", name: "detectionStream", needs: model.DeviceRead, args: `(profileToken: "p")`},
 	},
 }
+
+// dashboards is an operation of dashboard-management.
+func dashboards(kind, name string, needs model.Authority, args, stranger string) walkOp {
+	return walkOp{kind: kind, name: name, needs: needs, args: args, stranger: stranger}
+}
+
+// notListed are the fields of a type that lists refuse.
+var notListed = map[string]string{"Dashboard": "definition"}
 
 func makeDir(path string) error { return os.MkdirAll(path, 0o750) }
 
@@ -155,6 +173,10 @@ func (w *walk) furnishAcme(t *testing.T) {
 		g: createDevice(request: {token: "gone", deviceTypeToken: "t", name: %[1]q}) { id }
 		k: createDeviceCredential(request: {token: "k", deviceToken: "d", credentialType: "ACCESS_TOKEN", credentialId: "%[1]s-id", enabled: true, metadata: "\"%[1]s\""}) { id }
 		v: publishDeviceProfile(token: "p", label: %[1]q) { version } }`, onlyAcme), map[string]any{"rule": strings.Replace(hotRule, `"hot"`, `"`+onlyAcme+`"`, 1)})
+	if r := w.ask(t, "dashboard-management", caller{token: w.own}, fmt.Sprintf(`mutation { d: createDashboard(request: {token: "main", name: %[1]q, definition: "{\"of\":\"%[1]s\"}"}) { id }
+		v: publishDashboard(token: "main", label: %[1]q) { version } }`, onlyAcme), nil); len(r.Errors) > 0 {
+		t.Fatal(r.raw)
+	}
 	c, err := testweir.DialMQTT(w.MQTT, "weir", walkTenant, "d", onlyAcme+"-id")
 	if err != nil {
 		t.Fatal(err)
@@ -217,7 +239,7 @@ func (w *walk) settled(t testing.TB) {
 func (w *walk) everythingOf(t testing.TB, token string) string {
 	t.Helper()
 	var all strings.Builder
-	for _, area := range []string{"device-management", "event-management", "device-state", "event-processing"} {
+	for _, area := range []string{"device-management", "event-management", "device-state", "event-processing", "dashboard-management"} {
 		for _, op := range walkTable[area] {
 			if op.kind != "query" || strings.HasSuffix(op.name, "ById") || op.anonymous || op.name == "ingestLedger" {
 				continue

@@ -24,6 +24,7 @@ type updateKind struct {
 	reads     string // query that shows the record
 	list      bool   // reads gives a list of one
 	fields    map[string]updateField
+	create    map[string]any // what a create of one more needs besides the token
 }
 
 // updateKinds has a row for every update input that is served, by the name of its type.
@@ -31,9 +32,13 @@ func updateKinds() map[string]updateKind {
 	kinds := map[string]updateKind{"Profile": {"user-management", "Profile", "", "me", false, map[string]updateField{
 		"firstName": {first: "Ada", second: "Grace", nulls: "clears", empty: true},
 		"lastName":  {first: "Lovelace", second: "Hopper", nulls: "clears", empty: true},
-	}}}
+	}, nil}, "Dashboard": {"dashboard-management", "Dashboard", "main", `dashboard(token: "main")`, false, map[string]updateField{
+		"name":        text3,
+		"description": text3,
+		"definition":  {first: `{"a": [1, 2.50]}`, second: `{}`, nulls: "refused"},
+	}, map[string]any{"definition": "{}"}}}
 	for typ, k := range updateInputs() {
-		kinds[typ] = updateKind{"device-management", typ, k.token, fmt.Sprintf("%sByToken(tokens: [%q])", pluralOf(typ), k.token), true, k.fields}
+		kinds[typ] = updateKind{"device-management", typ, k.token, fmt.Sprintf("%sByToken(tokens: [%q])", pluralOf(typ), k.token), true, k.fields, createWith()[typ]}
 	}
 	return kinds
 }
@@ -110,6 +115,13 @@ func (u *updateWalk) run(m *ast.FieldDefinition) {
 			u.must(q, nil)
 		}
 	}
+	if u.area == "dashboard-management" {
+		u.make(u.token)
+	}
+	if u.token != "" {
+		u.make(siblingToken)
+	}
+	sibling := u.sibling()
 	for _, def := range u.input.Fields {
 		f, ok := u.fields[def.Name]
 		if !ok {
@@ -117,6 +129,9 @@ func (u *updateWalk) run(m *ast.FieldDefinition) {
 			continue
 		}
 		u.threeStates(def.Name, def.Type.String(), f)
+		if now := u.sibling(); now != sibling {
+			t.Errorf("%s.%s: updates of %q changed another record from\n%s to\n%s", u.input.Name, def.Name, u.token, sibling, now)
+		}
 	}
 	for field := range u.fields {
 		if u.input.Fields.ForName(field) == nil {
@@ -124,7 +139,10 @@ func (u *updateWalk) run(m *ast.FieldDefinition) {
 		}
 	}
 	u.unknownFields()
-	conformance.Shown(t, "S3-042", "S3-043", "S3-044", "S3-045", "S3-048", "S3-103", "S3-104", "S3-105", "S3-113")
+	if u.token != "" {
+		conformance.Shown(t, "S3-044")
+	}
+	conformance.Shown(t, "S3-042", "S3-043", "S3-045", "S3-048", "S3-103", "S3-104", "S3-105", "S3-113")
 	if u.typ == "Profile" {
 		conformance.Shown(t, "S3-047", "S3-066")
 	}
@@ -136,7 +154,13 @@ func (u *updateWalk) run(m *ast.FieldDefinition) {
 	}
 }
 
-// ask runs a request as the administrator of the tenant.
+// make makes a record of the kind.
+func (u *updateWalk) make(token string) {
+	u.t.Helper()
+	u.must("mutation { create"+u.typ+"(request: "+literal(with(u.create, "token", token))+") { token } }", nil)
+}
+
+// do runs a request as the administrator of the tenant.
 func (u *updateWalk) do(query string, vars map[string]any) *reply {
 	u.t.Helper()
 	return u.ask(u.t, u.area, u.by, query, vars)
@@ -162,9 +186,30 @@ func (u *updateWalk) call(request string) string {
 // record is the whole record as the API shows it.
 func (u *updateWalk) record() string {
 	u.t.Helper()
-	name, _, _ := strings.Cut(u.reads, "(")
-	typ := u.schema.Query.Fields.ForName(name).Type.Name()
-	return u.must("{ "+u.reads+selectAll(u.schema, typ, 2, nil)+" }", nil).raw
+	return u.whole(u.reads, 2)
+}
+
+// siblingToken is the token of a record of the same kind that no update names.
+const siblingToken = "sibling"
+
+// sibling is that record without those that it refers to, "" where the mutation takes no token.
+func (u *updateWalk) sibling() string {
+	u.t.Helper()
+	if u.token == "" {
+		return ""
+	}
+	return u.whole(strings.Replace(u.reads, fmt.Sprintf("%q", u.token), fmt.Sprintf("%q", siblingToken), 1), 1)
+}
+
+// whole is everything that a query can show of a record, to a depth.
+func (u *updateWalk) whole(query string, depth int) string {
+	u.t.Helper()
+	name, _, _ := strings.Cut(query, "(")
+	r := u.must("{ x: "+query+selectAll(u.schema, u.schema.Query.Fields.ForName(name).Type.Name(), depth, nil)+" }", nil)
+	if empty := string(r.Data["x"]); empty == "[]" || empty == "null" {
+		u.t.Fatalf("%s shows no record", query)
+	}
+	return r.raw
 }
 
 // shown reads one field back. A password cannot be read: which of the two signs the device in is asked at the broker.

@@ -242,7 +242,7 @@ func TestAProfileKeepsItsNewestVersions(t *testing.T) {
 	must(b.Profiles.Publish(ctx, acme, "q", nil, nil))(t)
 	versions := func(want string) {
 		t.Helper()
-		vs := must(b.Profiles.History(ctx, acme, "p"))(t)
+		vs := must(b.Profiles.History(ctx, acme, "p", 1000, 0))(t)
 		var got []string
 		for _, v := range vs {
 			got = append(got, fmt.Sprint(v.Version))
@@ -266,7 +266,7 @@ func TestAProfileKeepsItsNewestVersions(t *testing.T) {
 	if _, err := b.Profiles.Rollback(ctx, acme, "p", 1); model.CodeOf(err) != model.CodeNotFound {
 		t.Errorf("back to a version that is gone: %v", err)
 	}
-	if vs := must(b.Profiles.History(ctx, acme, "q"))(t); len(vs) != 1 {
+	if vs := must(b.Profiles.History(ctx, acme, "q", 1000, 0))(t); len(vs) != 1 {
 		t.Errorf("the other profile has %d versions", len(vs))
 	}
 }

@@ -94,13 +94,13 @@ func TestPublishFreezesTheDraftAndRollbackReturnsToIt(t *testing.T) {
 	})
 	third := must(b.Profiles.Publish(ctx, acme, "p", nil, nil))(t)
 	var versions []int64
-	for _, v := range must(b.Profiles.History(ctx, acme, "p"))(t) {
+	for _, v := range must(b.Profiles.History(ctx, acme, "p", 1000, 0))(t) {
 		versions = append(versions, v.Version)
 	}
 	if third.Version != 3 || !slices.Equal(versions, []int64{3, 2, 1}) {
 		t.Errorf("published %d, versions %v", third.Version, versions)
 	}
-	if vs := must(b.Profiles.History(ctx, other, "p"))(t); len(vs) != 0 {
+	if vs := must(b.Profiles.History(ctx, other, "p", 1000, 0))(t); len(vs) != 0 {
 		t.Errorf("another tenant sees %d versions", len(vs))
 	}
 }

@@ -1,5 +1,5 @@
 // Package registry holds what a tenant declares about its devices: device types, device profiles with their metric
-// definitions and detection rules, devices, and what devices prove themselves by. It keeps their rules; the life that all
+// definitions and detection rules, devices, what devices prove themselves by, assets, and the dashboards that show them. It keeps their rules; the life that all
 // kinds share (create, three-state update, delete, reads, versions, audit) is written once in store/entity, and each kind is
 // described in a file of its own and named in Registry.kinds.
 //
@@ -28,7 +28,7 @@ type Config struct {
 	MetricsPerProfile    int64
 	RulesPerProfile      int64
 	RulesPerTenant       int64 // detection.max_rules_per_tenant: of active versions
-	VersionsPerProfile   int64 // kept: a publish beyond it removes the oldest that are not effective
+	VersionsPerProfile   int64 // kept, of a dashboard too: a publish beyond it removes the oldest that are not effective
 }
 
 // DefaultConfig returns the defaults.
@@ -153,6 +153,7 @@ func (r *Registry) kinds() []entity.Entry {
 	return []entity.Entry{
 		r.Profiles, r.Metrics, r.Rules, r.Types, r.Devices, r.Credentials,
 		r.assetTypes(), r.assets(),
+		r.dashboards(),
 	}
 }
 
@@ -160,7 +161,7 @@ func (r *Registry) base() entity.Base {
 	return entity.Base{Store: r.parts.Store, Writer: r.parts.Writer}
 }
 
-// SetLimits changes how many devices, types and profiles a tenant may have. Those that are there stay.
+// SetLimits changes how many devices, types, profiles and dashboards a tenant may have. Those that are there stay.
 func (r *Registry) SetLimits(s DeviceSettings) { r.perTenant.Store(&s) }
 
 // mutate runs fn as one change, for who may write devices.

@@ -36,6 +36,7 @@ type Field struct {
 	Secret      bool // secret: never read through the API
 	Hidden      bool // hidden: not in requests and responses; code uses it by its name
 	JSON        bool // json: a well-formed JSON document, not null; objects and lists of a patch are written as one
+	Large       bool // large: a text that lists leave out; reads of single rows have it
 	List        bool // a list of strings
 	NonEmpty    bool // nonempty: neither "" nor an empty list
 
@@ -142,6 +143,8 @@ func (f *Field) option(option string) error {
 		f.Hidden = true
 	case "json":
 		f.JSON = true
+	case "large":
+		f.Large = true
 	case "list":
 		f.List = true
 	case "nonempty":
@@ -196,6 +199,8 @@ func (f *Field) consistent() error {
 		return fmt.Errorf("a parent is a required reference")
 	case f.JSON && !text:
 		return fmt.Errorf("a document is a string")
+	case f.Large && !(text && f.Required && (f.JSON || f.NonEmpty)):
+		return fmt.Errorf("a large field is a required text that is never empty: in a list it is")
 	case f.List != (f.typ == listType):
 		return fmt.Errorf("a list is a []string")
 	case f.List && f.null:

@@ -94,7 +94,8 @@ func (t *Table[T]) Select(tx Tx, tenantID int64, order string, filters ...Filter
 	return t.query(tx, q, " ORDER BY "+order)
 }
 
-// List returns a page of the rows that match the filters, in the kind's order, and the number of all matching rows.
+// List returns a page of the rows that match the filters, in the kind's order, and the number of all matching rows. Large
+// fields are "" in them.
 func (t *Table[T]) List(tx Tx, tenantID int64, page Page, filters ...Filter) (rows []*T, total int64, err error) {
 	q, err := t.filtered(tenantID, filters)
 	if err != nil {
@@ -108,7 +109,7 @@ func (t *Table[T]) List(tx Tx, tenantID int64, page Page, filters ...Filter) (ro
 		return nil, total, nil
 	}
 	q.args = append(q.args, limit, offset)
-	rows, err = t.query(tx, q, " ORDER BY "+t.order+" LIMIT ? OFFSET ?")
+	rows, err = t.rows(tx, t.listed, q, " ORDER BY "+t.order+" LIMIT ? OFFSET ?")
 	return rows, total, err
 }
 
@@ -204,7 +205,11 @@ func (t *Table[T]) filtered(tenantID int64, filters []Filter) (where, error) {
 }
 
 func (t *Table[T]) query(tx Tx, q where, tail string) ([]*T, error) {
-	rows, err := tx.Query(`SELECT `+t.columns+` FROM `+t.desc.Name+q.text()+tail, q.args...)
+	return t.rows(tx, t.columns, q, tail)
+}
+
+func (t *Table[T]) rows(tx Tx, columns string, q where, tail string) ([]*T, error) {
+	rows, err := tx.Query(`SELECT `+columns+` FROM `+t.desc.Name+q.text()+tail, q.args...)
 	if err != nil {
 		return nil, err
 	}
@@ -274,6 +279,11 @@ func NotBelow(column string, value any) Filter { return Filter{column, column + 
 
 // NotAbove matches rows with the value or a smaller one in the column.
 func NotAbove(column string, value any) Filter { return Filter{column, column + " <= ?", []any{value}} }
+
+// Contains lets a row through whose column holds a part, whatever the case of its letters.
+func Contains(column, part string) Filter {
+	return Filter{column, "instr(fold(" + column + "), fold(?)) > 0", []any{part}}
+}
 
 // RefersTo matches rows with the row id of the token in the other table, of the same tenant, in the column. An unknown
 // token matches none.

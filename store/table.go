@@ -64,6 +64,7 @@ type Table[T any] struct {
 	token   *Field // nil for kinds without one
 	row     []int  // index of the embedded Row
 	columns string // of a read
+	listed  string // of a list: large fields are empty
 	insert  string
 	order   string
 }
@@ -92,6 +93,12 @@ func NewTable[T any](d Desc[T]) *Table[T] {
 		columns = append(columns, f.Column)
 	}
 	t.columns = strings.Join(columns, ", ")
+	t.listed = t.columns
+	for _, f := range t.fields {
+		if f.Large {
+			t.listed = strings.Replace(t.listed, ", "+f.Column, ", '' AS "+f.Column, 1)
+		}
+	}
 	t.insert = "INSERT INTO " + d.Name + " (" + strings.Join(columns[1:], ", ") + ") VALUES (?" +
 		strings.Repeat(", ?", len(columns)-2) + ")"
 	t.order = d.Order

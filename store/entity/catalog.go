@@ -171,7 +171,14 @@ func (e erased[T]) Follow(ctx context.Context, by *model.Principal, column strin
 func (e erased[T]) Values(ctx context.Context, by *model.Principal, rows ...any) ([]store.Patch, error) {
 	patches := make([]store.Patch, len(rows))
 	for i, row := range rows {
-		patches[i] = e.k.Values(row.(*T))
+		whole, err := e.k.complete(ctx, by, row.(*T))
+		if err != nil {
+			return nil, err
+		}
+		if whole == nil {
+			whole = row.(*T) // it has been removed since
+		}
+		patches[i] = e.k.Values(whole)
 	}
 	err := store.Read(ctx, e.k.Rows.store, func(tx store.Tx) error { return e.k.nameRefs(tx, patches) })
 	return patches, err
@@ -225,8 +232,8 @@ func (c *Catalog) CountBytes(tx store.Tx, sums map[int64]int64) error {
 // erasedVersions are the verbs of a kind with versions.
 type erasedVersions[T any] struct{ *Kind[T] }
 
-func (e erasedVersions[T]) Rollback(ctx context.Context, by *model.Principal, token string, version int64) (any, error) {
-	return one(e.Kind.Rollback(ctx, by, token, version))
+func (e erasedVersions[T]) Rollback(ctx context.Context, by *model.Principal, token string, version int64, expect ...Expect) (any, error) {
+	return one(e.Kind.Rollback(ctx, by, token, version, expect...))
 }
 
 func (e erased[T]) link(o *Info, kind Any) { e.k.links.link(e.k.info, o, kind) }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 
 	"weir/model"
 	"weir/store"
@@ -129,6 +130,12 @@ func (k *Kind[T]) Each(ctx context.Context, by *model.Principal, f func(row *T) 
 			return err
 		}
 		for _, row := range rows {
+			if row, err = k.complete(ctx, by, row); err != nil {
+				return err
+			}
+			if row == nil {
+				continue // it has been removed since
+			}
 			if err := f(row); err != nil {
 				return err
 			}
@@ -137,6 +144,18 @@ func (k *Kind[T]) Each(ctx context.Context, by *model.Principal, f func(row *T) 
 			return nil
 		}
 	}
+}
+
+// complete returns a row of a list with its large fields, nil when it is gone.
+func (k *Kind[T]) complete(ctx context.Context, by *model.Principal, row *T) (*T, error) {
+	if !slices.ContainsFunc(k.info.Fields, func(f store.Field) bool { return f.Large }) {
+		return row, nil
+	}
+	rows, err := k.ByID(ctx, by, []int64{k.Table.Head(row).ID})
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	return rows[0], nil
 }
 
 // Create makes a row of a patch, which names its token.

@@ -55,7 +55,7 @@ type Versioning[T any] interface {
 	publish(ctx context.Context, by *model.Principal, token string, label, description *string, expect []Expect) (*Version, error)
 	rollback(c *store.Change, row *T, version int64) (*T, error)
 	unpublished(tx store.Tx, row *T) (differs bool, next int64, err error)
-	list(tx store.Tx, tenant int64, token string) ([]*Version, error)
+	list(tx store.Tx, tenant int64, token string, limit, offset int64) ([]*Version, error)
 	removeAll(c *store.Change, row *T) error
 	store.Counter
 }
@@ -77,9 +77,10 @@ type AnyVersions interface {
 	// of the transaction, which then makes sure that the draft is still the one that was validated. A refusal writes nothing.
 	Publish(ctx context.Context, by *model.Principal, token string, label, description *string, expect ...Expect) (*Version, error)
 	// Rollback makes an existing version the effective one, or the draft what it says. It returns the row.
-	Rollback(ctx context.Context, by *model.Principal, token string, version int64) (any, error)
-	// History returns the published versions, newest first. A row that does not exist has none.
-	History(ctx context.Context, by *model.Principal, token string) ([]*Version, error)
+	Rollback(ctx context.Context, by *model.Principal, token string, version int64, expect ...Expect) (any, error)
+	// History returns published versions, newest first, at most limit of them after the first offset. A row that does not
+	// exist has none.
+	History(ctx context.Context, by *model.Principal, token string, limit, offset int64) ([]*Version, error)
 	// Unpublished reports whether a publish would freeze something else than the effective version, and the number of the
 	// version that it would make.
 	Unpublished(ctx context.Context, by *model.Principal, token string) (differs bool, next int64, err error)
@@ -94,7 +95,7 @@ func (k *Kind[T]) Publish(ctx context.Context, by *model.Principal, token string
 }
 
 // Rollback goes back to a version, see AnyVersions.
-func (k *Kind[T]) Rollback(ctx context.Context, by *model.Principal, token string, version int64) (*T, error) {
+func (k *Kind[T]) Rollback(ctx context.Context, by *model.Principal, token string, version int64, expect ...Expect) (*T, error) {
 	if err := k.MayWrite(by); err != nil {
 		return nil, err
 	}
@@ -103,18 +104,21 @@ func (k *Kind[T]) Rollback(ctx context.Context, by *model.Principal, token strin
 		if err != nil {
 			return nil, err
 		}
+		if err := k.expected(row, expect); err != nil {
+			return nil, err
+		}
 		return k.desc.Versions.rollback(c, row, version)
 	})
 }
 
 // History lists the versions of a row, see AnyVersions.
-func (k *Kind[T]) History(ctx context.Context, by *model.Principal, token string) (vs []*Version, err error) {
+func (k *Kind[T]) History(ctx context.Context, by *model.Principal, token string, limit, offset int64) (vs []*Version, err error) {
 	if err := k.MayRead(by); err != nil {
 		return nil, err
 	}
 	tenant, _ := k.Rows.tenant(by)
 	err = store.Read(ctx, k.Rows.store, func(tx store.Tx) (err error) {
-		vs, err = k.desc.Versions.list(tx, tenant, token)
+		vs, err = k.desc.Versions.list(tx, tenant, token, limit, offset)
 		return err
 	})
 	return vs, err
@@ -386,14 +390,14 @@ func (v *Versions[T, S]) audit(c *store.Change, operation string, row *T, id, ve
 		Table: v.Table, Key: strconv.FormatInt(id, 10), Label: v.name(row, version), Rows: 1})
 }
 
-func (v *Versions[T, S]) list(tx store.Tx, tenant int64, token string) ([]*Version, error) {
+func (v *Versions[T, S]) list(tx store.Tx, tenant int64, token string, limit, offset int64) ([]*Version, error) {
 	versions := []*Version{}
 	row, err := v.k.Table.Get(tx, tenant, token)
 	if err != nil || row == nil {
 		return versions, err
 	}
 	rows, err := tx.Query(`SELECT id, `+v.Owner+`, version, label, description, published_at, published_by FROM `+v.Table+`
-		WHERE `+v.Owner+` = ? ORDER BY version DESC`, v.k.Table.Head(row).ID)
+		WHERE `+v.Owner+` = ? ORDER BY version DESC LIMIT ? OFFSET ?`, v.k.Table.Head(row).ID, limit, offset)
 	if err != nil {
 		return nil, err
 	}

@@ -70,6 +70,22 @@ func publishedSchemas(t *testing.T, w *world) {
 	conformance.Shown(t, "S3-006")
 }
 
+// otherVerbs are the mutations of an area that are not named after what they do to an entity.
+var otherVerbs = map[string][]string{
+	"user-management":   {"login", "selectTenant", "refresh", "updateProfile"},
+	"device-management": {"createDevices", "deleteDevices", "issueAccessToken"}, // additions: many at once, and a token
+}
+
+// ofAnEntity reports whether a mutation is one of the six that act on an entity which the area can create.
+func ofAnEntity(name string, mutations []string) bool {
+	for _, verb := range []string{"create", "update", "delete", "rename", "publish", "rollback"} {
+		if entity, ok := strings.CutPrefix(name, verb); ok && slices.Contains(mutations, "create"+entity) {
+			return true
+		}
+	}
+	return false
+}
+
 // names: mutations of an entity are create, update and delete; what lists takes criteria with a page.
 func names(t *testing.T, w *world) {
 	entities, lists := 0, 0
@@ -85,8 +101,11 @@ func names(t *testing.T, w *world) {
 			}
 		}
 		for _, m := range mutations {
+			if m != "_empty" && !slices.Contains(otherVerbs[a.Area], m) && !ofAnEntity(m, mutations) {
+				t.Errorf("%s: %s is neither create, update, delete, rename, publish or rollback of an entity nor a verb of the reference", a.Area, m)
+			}
 			entity, ok := strings.CutPrefix(m, "create")
-			if !ok || m == "createDevices" { // many at once
+			if !ok || slices.Contains(otherVerbs[a.Area], m) {
 				continue
 			}
 			entities++
@@ -173,7 +192,7 @@ func introspectionOff(t *testing.T, w *world) {
 	conformance.Shown(t, "S3-106")
 }
 
-// With developer tools on introspection answers, and what it answers is what is published.
+// With developer tools on introspection answers and the explorer is there; with a value that is no boolean neither is.
 func TestDeveloperTools(t *testing.T) {
 	t.Parallel()
 	on := &world{Proc: testweir.Start(t, testweir.Options{Env: []string{"WEIR_GRAPHQL_DEV_TOOLS=true"}})}
@@ -181,97 +200,18 @@ func TestDeveloperTools(t *testing.T) {
 		if a.Schema == "" {
 			continue
 		}
-		on.sameAsPublished(t, a.Area)
+		if got := on.ask(t, a.Area, "", `{__schema{queryType{name}}}`, nil); string(got.Data) != `{"__schema":{"queryType":{"name":"Query"}}}` {
+			t.Errorf("%s: introspection answers %s", a.Area, got.raw)
+		}
 		resp, page := on.get(t, "/api/"+a.Area+"/graphiql")
 		if resp.StatusCode != http.StatusOK || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") ||
 			!strings.Contains(page, `"graphql"`) && !strings.Contains(page, `'graphql'`) {
 			t.Errorf("%s explorer: %s", a.Area, resp.Status)
 		}
 	}
-	conformance.Shown(t, "S3-112", "S1-111")
 	off := &world{Proc: testweir.Start(t, testweir.Options{Env: []string{"WEIR_GRAPHQL_DEV_TOOLS=yes"}})}
 	introspectionOff(t, off)
 	conformance.Shown(t, "S3-107", "S3-108")
-}
-
-// introspected is a type as introspection shows it.
-type introspected struct {
-	Kind, Name  string
-	Fields      []introspectedField
-	InputFields []introspectedField
-	EnumValues  []struct{ Name string }
-}
-
-type introspectedField struct {
-	Name, DefaultValue string
-	Type               typeRef
-	Args               []introspectedField
-}
-
-type typeRef struct {
-	Kind, Name string
-	OfType     *typeRef
-}
-
-func (r *typeRef) String() string {
-	switch r.Kind {
-	case "NON_NULL":
-		return r.OfType.String() + "!"
-	case "LIST":
-		return "[" + r.OfType.String() + "]"
-	}
-	return r.Name
-}
-
-// text writes a field as schema text does.
-func (f *introspectedField) text() string {
-	out := f.Name
-	if len(f.Args) > 0 {
-		var args []string
-		for _, a := range f.Args {
-			args = append(args, a.text())
-		}
-		out += "(" + strings.Join(args, ", ") + ")"
-	}
-	out += ": " + f.Type.String()
-	if f.DefaultValue != "" {
-		out += " = " + f.DefaultValue
-	}
-	return out
-}
-
-func (w *world) sameAsPublished(t testing.TB, area string) {
-	t.Helper()
-	_, sdl := w.get(t, "/schema/"+area+".graphql")
-	const ref = `kind name ofType{kind name ofType{kind name ofType{kind name}}}`
-	var out struct {
-		Schema struct{ Types []introspected } `json:"__schema"`
-	}
-	w.must(t, area, "", `{__schema{types{kind name fields(includeDeprecated:true){name type{`+ref+`} args{name defaultValue type{`+ref+`}}} inputFields{name defaultValue type{`+ref+`}} enumValues{name}}}}`, nil).into(t, &out)
-	keyword := map[string]string{"OBJECT": "type", "INTERFACE": "interface", "INPUT_OBJECT": "input", "ENUM": "enum"}
-	introspected := map[string]bool{}
-	for _, typ := range out.Schema.Types {
-		kind := keyword[typ.Kind]
-		if strings.HasPrefix(typ.Name, "__") || kind == "" {
-			continue
-		}
-		introspected[kind+" "+typ.Name] = true
-		var got []string
-		for _, f := range append(typ.Fields, typ.InputFields...) {
-			got = append(got, f.text())
-		}
-		for _, v := range typ.EnumValues {
-			got = append(got, v.Name)
-		}
-		if want := fieldsOf(t, sdl, kind, typ.Name); !slices.Equal(got, want) {
-			t.Errorf("%s %s %s: introspection shows %q, the file %q", area, kind, typ.Name, got, want)
-		}
-	}
-	for _, m := range regexp.MustCompile(`(?m)^(type|interface|input|enum) (\w+)`).FindAllStringSubmatch(sdl, -1) {
-		if !introspected[m[1]+" "+m[2]] {
-			t.Errorf("%s: introspection does not show %s %s", area, m[1], m[2])
-		}
-	}
 }
 
 // A request with an unknown input field fails whole; what stands beside it is not executed.

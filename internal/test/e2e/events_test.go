@@ -54,6 +54,9 @@ func eventQueries(t *testing.T, w *world) {
 		{map[string]any{"deviceToken": "d", "startTime": minute(4).Format(time.RFC3339)}, []float64{14}, 1},
 		{map[string]any{"deviceToken": "d", "endTime": minute(0).Format(time.RFC3339)}, []float64{10}, 1},
 		{map[string]any{"deviceToken": "d", "startTime": minute(0).Add(time.Microsecond).Format(time.RFC3339Nano), "endTime": minute(1).Add(-time.Microsecond).Format(time.RFC3339Nano)}, nil, 0},
+		// They came a moment ago and happened an hour ago: what counts is when they happened.
+		{map[string]any{"startTime": base.Add(30 * time.Minute).Format(time.RFC3339)}, nil, 0},
+		{map[string]any{"deviceToken": "d", "startTime": base.Format(time.RFC3339), "endTime": base.Add(30 * time.Minute).Format(time.RFC3339)}, []float64{14, 13, 12, 11, 10}, 5},
 		{map[string]any{"eventTypes": []int{2, 3}, "deviceToken": "e"}, []float64{55}, 1},
 		{map[string]any{"eventTypes": []int{1, 3}}, nil, 0},
 	} {
@@ -66,7 +69,7 @@ func eventQueries(t *testing.T, w *world) {
 			t.Errorf("%v: %v of %d, want %v of %d", c.criteria, got, total, c.want, c.total)
 		}
 	}
-	conformance.Shown(t, "S3-025", "S3-026", "S3-028")
+	conformance.Shown(t, "S3-025", "S3-026", "S3-028", "S3-032")
 	for query, want := range map[string]string{
 		`events(criteria:{pageNumber:1,pageSize:10}){pagination{totalRecords}}`:                                           `{"events":{"pagination":{"totalRecords":8}}}`,
 		`events(criteria:{pageNumber:1,pageSize:10,eventTypes:[1,3]}){results{eventType deviceToken}}`:                    `{"events":{"results":[{"eventType":3,"deviceToken":"d"},{"eventType":1,"deviceToken":"d"}]}}`,

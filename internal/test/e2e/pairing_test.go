@@ -2,10 +2,14 @@ package e2e_test
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"weir/internal/test/conformance"
 
 	"weir/internal/test/poll"
 	"weir/internal/test/testweir"
@@ -172,6 +176,58 @@ func TestADamagedLogIsGonePast(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAStallAndALossOfTheLogAreReported: while nothing is applied the metric of DurableStalledBehindStream says so; when the
+// records that waited cannot be read at the next start, that of DurableLostUnread does. Log, status and the rules agree.
+func TestAStallAndALossOfTheLogAreReported(t *testing.T) {
+	t.Parallel()
+	w := start(t, testweir.Options{Config: generous})
+	tn := w.tenant(t, "stalled")
+	tn.plain("d")
+	tn.kept(measured("temp", "1", tn.as("d")))
+	tn.arrived(1)
+	rules := w.Run("", "alerts")
+	const stalled, lost = "weir_ingest_applier_stalled", "weir_log_recent_gaps"
+	if err := says(rules, "alert: DurableStalledBehindStream", stalled+" > 0", "alert: DurableLostUnread", lost+" > 0"); err != nil {
+		t.Error(err)
+	}
+	if a, b := w.metric(t, stalled), w.metric(t, lost); a != 0 || b != 0 {
+		t.Errorf("%s %v, %s %v before anything happened", stalled, a, lost, b)
+	}
+	release := holdDatabase(t, w)
+	tn.kept(`{"eventType":"Alert","payload":{"entries":[{"type":"smoke","level":3}]},` + tn.as("d") + `}`) // a row with its batch
+	poll.Until(t, "the stall in the metrics and in the log", func() error {
+		if w.metric(t, stalled) != 1 {
+			return errors.New("the metric says 0")
+		}
+		return says(w.Stderr(), "database is locked")
+	})
+	w.Kill()
+	release()
+	for _, span := range tn.spans() {
+		content, err := os.ReadFile(span)
+		if err == nil {
+			err = os.WriteFile(span, bytes.Repeat([]byte{0xa5}, len(content)), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	tn = tn.again()
+	tn.tellsOfALoss("could not be read")
+	if err := says(tn.Stderr(), "a part of the log is lost"); err != nil {
+		t.Error(err)
+	}
+	poll.Until(t, "the loss in the metrics, and the end of the stall", func() error {
+		if a, b := tn.metric(t, stalled), tn.metric(t, lost); a != 0 || b == 0 {
+			return fmt.Errorf("%s %v, %s %v", stalled, a, lost, b)
+		}
+		return nil
+	})
+	tn.kept(measured("temp", "9", tn.as("d")))
+	tn.applied("d")
+	conformance.Shown(t, "S2-034")
 }
 
 // TestALogWithoutItsDatabaseIsLeftAlone: its records would be taken for those of strangers.

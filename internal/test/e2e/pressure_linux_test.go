@@ -177,7 +177,7 @@ func TestFailClosed(t *testing.T) {
 		t.Fatal("fail-closed on: acknowledged at nine tenths")
 	}
 	always("fail-closed on")
-	again := poor.connect("d") // who is not answered comes again and repeats itself
+	again := poor.connect("d") // a client that gets no answer connects again and repeats its message
 	again.id = three.id
 	if three = again; three.Publish(three.topic(), three.id, true, last) != nil || answered("3.1.1, repeated", three.MQTT, quiet, ack3) {
 		t.Fatal("fail-closed on: the repeat is acknowledged at nine tenths")
@@ -227,8 +227,87 @@ func TestFailClosed(t *testing.T) {
 		}
 		return nil
 	})
+	// Of rich only what filled the log and the ceiling is stored; what came over the ceiling was dropped behind its PUBACK.
+	mqtt, http := rich.ledger("mqtt"), rich.ledger("http")
+	dropped := 0
+	for _, r := range mqtt.Reasons {
+		if r.Outcome == "dropped" && r.Reason == "ceiling" {
+			dropped += r.Count
+		}
+	}
+	if dropped != 2 || mqtt.Dropped != 2 {
+		t.Errorf("the ledger says %+v, want two messages dropped at the ceiling", mqtt)
+	}
+	if _, total := rich.measurements(map[string]any{"pageSize": 1}); total != mqtt.Readings+http.Readings {
+		t.Errorf("%d readings are stored, the ledger says %d and %d", total, mqtt.Readings, http.Readings)
+	}
 	w.Run("", "ledger", "verify")
-	conformance.Shown(t, "S2-033", "S2-037", "S2-039")
+	conformance.Shown(t, "S2-033", "S2-039")
+}
+
+// TestFailClosedHoldsUntilThereIsRoom: with the setting on, devices of both versions get no PUBACK, connect again and repeat
+// their messages, get none either, and are acknowledged once the log has room; each message is stored once. What was
+// acknowledged in this state survives a kill.
+func TestFailClosedHoldsUntilThereIsRoom(t *testing.T) {
+	t.Parallel()
+	o := testweir.Options{Dir: t.TempDir(), Config: small}
+	w := start(t, o)
+	tn := w.tenant(t, "closed")
+	tn.plain("d", "e", "f")
+	release := holdDatabase(t, w)
+	tn.fill("f", strings.Replace(strings.Trim(tn.bulk(1), "[]"), ","+tn.as("d"), "", 1))
+	w.set(t, "broker: {fail_closed: true}")
+	const topic5 = "weir/closed/devices/e/events"
+	held := measured("held", "1")
+	publish := func(three *client, five *testweir.MQTT, again bool) {
+		t.Helper()
+		if err := three.Publish(three.topic(), 7, again, []byte(held)); err != nil {
+			t.Fatal(err)
+		}
+		if err := five.Publish(topic5, 7, again, append([]byte{0}, held...)); err != nil {
+			t.Fatal(err)
+		}
+		for what, m := range map[string]*testweir.MQTT{"3.1.1": three.MQTT, "5.0": five} {
+			if err := m.SetReadDeadline(time.Now().Add(quiet)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := m.Puback(); !os.IsTimeout(err) {
+				t.Fatalf("%s, again %t: answered (%v) although the log is nearly full", what, again, err)
+			}
+		}
+	}
+	three, five := tn.connect("d"), tn.five("e")
+	publish(three, five, false)
+	_, _ = three.Close(), five.Close()
+	three, five = tn.connect("d"), tn.five("e")
+	publish(three, five, true)
+	release()
+	if err := three.SetReadDeadline(time.Now().Add(soon)); err != nil {
+		t.Fatal(err)
+	}
+	if id, err := three.Puback(); err != nil || id != 7 {
+		t.Errorf("3.1.1: PUBACK %d, %v, although there is room", id, err)
+	}
+	if err := five.SetReadDeadline(time.Now().Add(soon)); err != nil {
+		t.Fatal(err)
+	}
+	if id, code, err := five.Puback5(); err != nil || id != 7 || code != 0 {
+		t.Errorf("5.0: PUBACK %d, %#x, %v, although there is room", id, code, err)
+	}
+	w.Kill()
+	w = &world{Proc: testweir.Start(t, o)}
+	w.login()
+	tn = w.enter(t, "closed")
+	for _, device := range []string{"d", "e"} {
+		poll.Until(t, "the message of "+device+", once", func() error {
+			if got, total := tn.measurements(map[string]any{"deviceToken": device}); total != 1 {
+				return fmt.Errorf("%d: %v", total, got)
+			}
+			return nil
+		})
+	}
+	w.Run("", "ledger", "verify")
+	conformance.Shown(t, "S2-037", "S2-040")
 }
 
 // answeredOne publishes and says whether an acknowledgement came soon.

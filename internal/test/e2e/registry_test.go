@@ -2,6 +2,8 @@ package e2e_test
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,12 +16,24 @@ var longest = "A" + strings.Repeat("z-_9", 31) + "abc"
 
 func tokens(t *testing.T, w *world) {
 	tn := w.tenant(t, "tokens")
-	tn.devices(`mutation{a:createDeviceProfile(request:{token:"p"}){id} b:createDeviceType(request:{token:"t"}){id} c:createDevice(request:{token:"d",deviceTypeToken:"t"}){id}}`, nil)
+	tn.devices(`mutation{a:createDeviceProfile(request:{token:"p"}){id} b:createDeviceType(request:{token:"t"}){id} c:createDevice(request:{token:"d",deviceTypeToken:"t"}){id}
+		d:createAssetType(request:{token:"at"}){id}}`, nil)
 	creates := map[string]map[string]any{
 		"DeviceType": {}, "DeviceProfile": {}, "Device": {"deviceTypeToken": "t"},
 		"MetricDefinition": {"deviceProfileToken": "p", "metricKey": "fresh", "dataType": "INT"},
 		"DetectionRule":    {"deviceProfileToken": "p", "definition": above("r", "t", 1, ""), "enabled": true},
 		"DeviceCredential": {"deviceToken": "d", "credentialType": "ACCESS_TOKEN", "credentialId": "fresh", "enabled": true},
+		"AssetType":        {}, "Asset": {"assetTypeToken": "at"},
+	}
+	_, sdl := w.get(t, "/schema/device-management.graphql")
+	inputs := regexp.MustCompile(`(?m)^input (\w+)CreateRequest `).FindAllStringSubmatch(sdl, -1)
+	for _, input := range inputs {
+		if takes := slices.Contains(fieldsOf(t, sdl, "input", input[1]+"CreateRequest"), "token: String!"); takes && creates[input[1]] == nil {
+			t.Errorf("%s has a token and is not tried", input[1])
+		}
+	}
+	if len(inputs) < len(creates) {
+		t.Errorf("%d kinds are created, %d are tried", len(inputs), len(creates))
 	}
 	bad := []string{longest + "x", "", "-a", "_a", "a.b", "a*", "a>", "a+", "a#", "a/b", "a:b", "a b"}
 	for typ, request := range creates {
@@ -39,8 +53,14 @@ func tokens(t *testing.T, w *world) {
 			t.Errorf("%s", got.raw)
 		}
 	}
-	for _, token := range append(bad, " ") {
-		tn.refused(`mutation($n:String!){renameDeviceProfile(token:"p",newToken:$n){token}}`, map[string]any{"n": token}, "INVALID_INPUT", "newToken")
+	renames := regexp.MustCompile(`(?m)^  (rename\w+)\(token: String!, newToken: String!\)`).FindAllStringSubmatch(sdl, -1)
+	for _, rename := range renames {
+		for _, token := range append(bad, " ") {
+			tn.refused(`mutation($n:String!){`+rename[1]+`(token:"p",newToken:$n){token}}`, map[string]any{"n": token}, "INVALID_INPUT", "newToken")
+		}
+	}
+	if len(renames) == 0 {
+		t.Error("nothing can be renamed")
 	}
 	conformance.Shown(t, "S3-014", "S3-015", "S3-016", "S3-017", "S3-018")
 }

@@ -1,0 +1,69 @@
+package registry
+
+import (
+	"encoding/json"
+	"strings"
+
+	"weir/model"
+	"weir/store"
+	"weir/store/entity"
+)
+
+// Dashboard is the draft of what a viewer draws. Weir keeps its definition and does not read it.
+type Dashboard struct {
+	store.Row
+	Token       string  `store:"token,token" gql:"token"`
+	Name        *string `store:"name,clear,max=128" gql:"name"`
+	Description *string `store:"description,clear,max=1024" gql:"description"`
+	Definition  string  `store:"definition,required,json,large,max=1048576" gql:"definition"`
+}
+
+// dashboardBody is what a publish freezes, and a rollback copies back into the draft.
+type dashboardBody struct {
+	V           int     `json:"v"`
+	Name        *string `json:"name,omitempty"`
+	Description *string `json:"description,omitempty"`
+	Definition  string  `json:"definition"`
+}
+
+// dashboardFormat is the version of dashboardBody.
+const dashboardFormat = 1
+
+func (r *Registry) dashboards() *entity.Kind[Dashboard] {
+	var kind *entity.Kind[Dashboard]
+	kind = entity.New(r.base(), entity.Desc[Dashboard]{
+		Kind: "dashboard", Type: "Dashboard", Plural: "dashboards", Area: "dashboard-management", Table: "dashboards",
+		Read: entity.Needs(model.DashboardRead), Write: entity.Needs(model.DashboardWrite),
+		Valid: (*Dashboard).check,
+		Admit: admitRows(func() *entity.Kind[Dashboard] { return kind }, "limits.dashboards_per_tenant",
+			func() int64 { return r.perTenant.Load().DashboardsPerTenant }),
+		Filters: []entity.Filter{{Name: "name", Of: func(part any) store.Filter { return store.Contains("name", part.(string)) }}},
+		Versions: &entity.Versions[Dashboard, dashboardBody]{
+			Kind: "dashboard version", Table: "dashboard_versions", Owner: "dashboard_id", Max: r.config.VersionsPerProfile,
+			Pruned: func(n int64) { r.m.pruned.Add(float64(n)) },
+			Freeze: func(_ store.Tx, d *Dashboard) (*dashboardBody, error) {
+				return &dashboardBody{dashboardFormat, d.Name, d.Description, d.Definition}, nil
+			},
+			Encode: func(b *dashboardBody) (string, error) {
+				text, err := json.Marshal(b)
+				return string(text), err
+			},
+			Decode: func(text string) (*dashboardBody, error) {
+				b := new(dashboardBody)
+				return b, json.Unmarshal([]byte(text), b)
+			},
+			Restore: func(d *Dashboard, b *dashboardBody) []string {
+				d.Name, d.Description, d.Definition = b.Name, b.Description, b.Definition
+				return []string{"name", "description", "definition"}
+			},
+		},
+	})
+	return kind
+}
+
+func (d *Dashboard) check() error {
+	if !strings.HasPrefix(strings.TrimLeft(d.Definition, " \t\r\n"), "{") {
+		return model.Invalid("definition", "is no JSON object")
+	}
+	return nil
+}
