@@ -15,10 +15,14 @@ type Change struct {
 	By *model.Principal // nil: internal work
 	At model.Micros     // one instant for the whole change
 
-	views  []model.ViewChange
-	growth *Growth          // nil: nothing bounds it
-	usage  map[int64]*usage // of the tenants whose rows it has grown or shrunk
-	grows  bool             // it makes or grows rows
+	views   []model.ViewChange
+	growth  *Growth          // nil: nothing bounds it
+	usage   map[int64]*usage // of the tenants whose rows it has grown or shrunk
+	grows   bool             // it makes or grows rows
+	pace    *Pace            // nil: nothing bounds what it writes
+	paced   int64            // the tenant whose caller it is
+	wrote   int64            // bytes of rows
+	largest int64            // of these rows
 }
 
 // Mutate runs fn in one durable transaction. View changes that fn adds to the Change become control rows in the same

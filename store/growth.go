@@ -29,19 +29,36 @@ type Growth struct {
 	Refused func(disk bool)
 }
 
-// Bounded is a Writer whose changes let rows grow only as far as Growth says. Changes that only remove or shrink rows are never
-// refused, nor is internal work.
+// Bounded is a Writer whose changes let rows grow only as far as Growth says, and write as much as Pace lets their callers. Changes
+// that only remove rows are never refused, nor is internal work.
 type Bounded struct {
 	Writer
 	Growth
+	Pace Pace
 }
 
 // Mutate implements Writer.
 func (b *Bounded) Mutate(ctx context.Context, by *model.Principal, fn func(*Change) error) error {
-	return b.Writer.Mutate(ctx, by, func(c *Change) error {
+	paced := by != nil && by.Kind != model.LocalOperator && by.TenantID != 0 && !InChange(ctx)
+	if paced {
+		if err := b.Pace.wait(ctx, by.TenantID); err != nil {
+			return err
+		}
+	}
+	var wrote int64
+	err := b.Writer.Mutate(ctx, by, func(c *Change) error {
 		c.growth = &b.Growth
-		return fn(c)
+		if paced {
+			c.pace, c.paced = &b.Pace, by.TenantID
+		}
+		err := fn(c)
+		wrote = c.wrote
+		return err
 	})
+	if err != nil && wrote > 0 {
+		b.Pace.give(by.TenantID, wrote)
+	}
+	return err
 }
 
 // usage is what the rows of a tenant take.

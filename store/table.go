@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -235,7 +236,7 @@ func (t *Table[T]) Insert(c *Change, row *T) error {
 	}
 	args = t.args(args, row, t.fields)
 	size := SizeOf(args...)
-	if err := c.Admit(t.account(h), size); err != nil {
+	if err := cmp.Or(c.Admit(t.account(h), size), c.Wrote(size)); err != nil {
 		return err
 	}
 	id, err := c.Insert(t.insert, args...)
@@ -365,7 +366,7 @@ func (t *Table[T]) write(c *Change, row *T, named []*Field) error {
 	if err != nil {
 		return err
 	}
-	if err := c.Admit(t.account(h), growth); err != nil {
+	if err := cmp.Or(c.Admit(t.account(h), growth), c.Wrote(SizeOf(args...))); err != nil {
 		return err
 	}
 	n, err := c.Exec(`UPDATE `+t.desc.Name+` SET updated_at = ?, `+strings.Join(changed.columns, " = ?, ")+

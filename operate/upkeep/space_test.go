@@ -29,13 +29,12 @@ func TestADiskThatWasFullTakesMessagesAgainOnceRetentionHasRemovedEnough(t *test
 	const reserve, days = 2 << 20, 6
 	db := fixture.Store(t)
 	chunksOf(t, db, 100, days, 10) // 24 MB
-	taken := func() (n int64) {
-		for _, path := range []string{db.Stats().Path, db.Stats().Path + "-wal"} {
-			if info, err := os.Stat(path); err == nil {
-				n += info.Size()
-			}
+	taken := func() int64 { // by the file alone: how long the write-ahead log is depends on the machine
+		info, err := os.Stat(db.Stats().Path)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return n
+		return info.Size()
 	}
 	size := taken() + reserve/4 // the disk
 	disk := func() (int64, int64, error) { return size - taken(), reserve, nil }

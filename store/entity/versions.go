@@ -373,7 +373,7 @@ func (v *Versions[T, S]) insert(c *store.Change, row *T, body *S, label, descrip
 		return nil, err
 	}
 	size := store.SizeOf(label, description, made.PublishedBy, text)
-	if err := c.Admit(head.TenantID, size); err != nil {
+	if err := cmp.Or(c.Admit(head.TenantID, size), c.Wrote(size)); err != nil {
 		return nil, err
 	}
 	made.ID, err = c.Insert(`INSERT INTO `+v.Table+` (tenant_id, `+v.Owner+`, version, label, description, published_at, published_by, snapshot)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"weir/internal/faults"
@@ -15,9 +16,12 @@ import (
 // writes are faster than the disk or there is always a reader of an older state, the writer pauses: until
 // the disk has caught up, and restartWait longer for the readers.
 const (
-	walKeepBytes   = 2 << 20  // the file is truncated to this size when the log restarts
-	walSoftBytes   = 4 << 20  // from this size on the checkpointer works
-	walStepBytes   = 1 << 20  // and again after each growth by this size
+	walKeepBytes   = 2 << 20   // the file is truncated to this size when the log restarts
+	walSoftBytes   = 4 << 20   // from this size on the checkpointer works
+	walSlowBytes   = 512 << 10 // … on a disk that is slow to take that much: a sync of the log would wait behind it
+	slowCheckpoint = 100 * time.Millisecond
+	fastCheckpoint = slowCheckpoint / 8
+	walStepBytes   = 1 << 20  // and again after each growth by this size, at most half of that
 	walHardBytes   = 32 << 20 // from this size on the writer waits for a restart of the log
 	restartWait    = 50 * time.Millisecond
 	checkpointWait = 100 * time.Millisecond // of the checkpointer for a lock
@@ -31,6 +35,8 @@ type checkpointer struct {
 	running sync.WaitGroup
 	one     sync.Mutex // one checkpoint at a time: SQLite would not wait for the other
 
+	begin atomic.Int64 // size of the log from which on the checkpointer works
+
 	// Only for the writer's goroutine.
 	soft int64 // size of the log at which to wake the checkpointer next
 	hard int64 // size at which the writer pauses next
@@ -38,6 +44,7 @@ type checkpointer struct {
 
 func newCheckpointer(db *DB, conn *sql.Conn) *checkpointer {
 	k := &checkpointer{db: db, conn: conn, wake: make(chan struct{}, 1), soft: walSoftBytes, hard: walHardBytes}
+	k.begin.Store(walSoftBytes)
 	k.running.Go(k.loop)
 	return k
 }
@@ -58,12 +65,12 @@ func (k *checkpointer) loop() {
 // grown is called by the writer between two batches.
 func (k *checkpointer) grown(w *writer) {
 	size := fileBytes(k.db.path + "-wal")
-	if size < walSoftBytes {
-		k.soft, k.hard = walSoftBytes, walHardBytes
+	if begin := k.begin.Load(); size < begin {
+		k.soft, k.hard = begin, walHardBytes
 		return
 	}
 	if size >= k.soft {
-		k.soft = size + walStepBytes
+		k.soft = size + min(walStepBytes, k.begin.Load()/2)
 		select {
 		case k.wake <- struct{}{}:
 		default:
@@ -83,6 +90,12 @@ func (k *checkpointer) run(c *sql.Conn, mode string, wait time.Duration) {
 	took, busy, err := checkpoint(c, mode, wait)
 	faults.Point("store.checkpointed")
 	k.db.metrics.checkpoint(took, busy, err)
+	switch begin := k.begin.Load(); {
+	case took > slowCheckpoint:
+		k.begin.Store(max(begin/2, walSlowBytes))
+	case took < fastCheckpoint:
+		k.begin.Store(min(begin*2, walSoftBytes))
+	}
 	if err != nil { // nothing is lost, the log only stays longer; the next checkpoint tries again
 		k.db.log.Warn("store checkpoint failed", "mode", mode, "error", err)
 	}
