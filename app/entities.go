@@ -154,17 +154,15 @@ func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entity
 // bound is the writer of all that changes entities: it alone lets their rows grow no further than they may.
 func bound(d *entityDeps, limit func(tenant int64) int64) *store.Bounded {
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_registry_refused_changes_total",
-		Help: "Changes that were refused because of what they would have made, by cause (bytes of the tenant, disk)."}, []string{"cause"})
-	bytes, disk := refused.WithLabelValues("bytes"), refused.WithLabelValues("disk")
+		Help: "Changes that were refused because of what they would have written, by cause (bytes of the tenant, disk, size of the change, rate of the tenant)."}, []string{"cause"})
+	for _, cause := range store.GrowthCauses() {
+		refused.WithLabelValues(string(cause))
+	}
 	if d.registerer != nil {
 		d.registerer.MustRegister(refused)
 	}
-	return &store.Bounded{Writer: d.writer, Growth: store.Growth{Limit: limit, Disk: d.disk, Refused: func(full bool) {
-		if full {
-			disk.Inc()
-		} else {
-			bytes.Inc()
-		}
+	return &store.Bounded{Writer: d.writer, Growth: store.Growth{Limit: limit, Disk: d.disk, Refused: func(cause store.GrowthCause) {
+		refused.WithLabelValues(string(cause)).Inc()
 	}}}
 }
 

@@ -117,8 +117,8 @@ func (b *bench) used(tenant int64) (n int64) {
 func bounded(t *testing.T) (*bench, *store.Growth, *[2]int) {
 	b := newBench(t, Config{})
 	var refused [2]int
-	w := &store.Bounded{Writer: b.parts.Writer, Growth: store.Growth{Refused: func(disk bool) {
-		if disk {
+	w := &store.Bounded{Writer: b.parts.Writer, Growth: store.Growth{Refused: func(cause store.GrowthCause) {
+		if cause == store.GrowthDisk {
 			refused[1]++
 		} else {
 			refused[0]++

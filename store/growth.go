@@ -26,8 +26,22 @@ type Growth struct {
 	// Disk refuses growth while the disk has no room for it; nil: the disk is not watched.
 	Disk func() error
 	// Refused is called for each change that is refused; nil: not at all.
-	Refused func(disk bool)
+	Refused func(GrowthCause)
 }
+
+// GrowthCause is why a change is refused, as the label of the metric.
+type GrowthCause string
+
+// The causes.
+const (
+	GrowthBytes GrowthCause = "bytes" // the rows of the tenant take all that they may
+	GrowthDisk  GrowthCause = "disk"  // the disk is nearly full
+	GrowthSize  GrowthCause = "size"  // the change writes too much
+	GrowthRate  GrowthCause = "rate"  // the changes of the tenant write too much
+)
+
+// GrowthCauses are all of them.
+func GrowthCauses() []GrowthCause { return []GrowthCause{GrowthBytes, GrowthDisk, GrowthSize, GrowthRate} }
 
 // Bounded is a Writer whose changes let rows grow only as far as Growth says, and write as much as Pace lets their callers. Changes
 // that only remove rows are never refused, nor is internal work.
@@ -42,7 +56,7 @@ func (b *Bounded) Mutate(ctx context.Context, by *model.Principal, fn func(*Chan
 	paced := by != nil && by.Kind != model.LocalOperator && by.TenantID != 0 && !InChange(ctx)
 	if paced {
 		if err := b.Pace.wait(ctx, by.TenantID); err != nil {
-			return err
+			return b.throttled(err)
 		}
 	}
 	var wrote int64
@@ -57,6 +71,14 @@ func (b *Bounded) Mutate(ctx context.Context, by *model.Principal, fn func(*Chan
 	})
 	if err != nil && wrote > 0 {
 		b.Pace.give(by.TenantID, wrote)
+	}
+	return err
+}
+
+// throttled counts a change that is refused because others of the tenant have written too much.
+func (g *Growth) throttled(err error) error {
+	if model.CodeOf(err) == model.CodeThrottled {
+		return g.refuse(GrowthRate, err)
 	}
 	return err
 }
@@ -88,7 +110,7 @@ func (c *Change) Admit(tenant, n int64) error {
 	}
 	if g.Disk != nil {
 		if err := g.Disk(); err != nil {
-			return g.refuse(true, err)
+			return g.refuse(GrowthDisk, err)
 		}
 	}
 	if tenant == 0 || g.Limit == nil {
@@ -99,7 +121,7 @@ func (c *Change) Admit(tenant, n int64) error {
 		return err
 	}
 	if have, limit := u.stored+u.more, g.Limit(tenant); have+n > limit {
-		return g.refuse(false, model.OverLimit(BytesKey, "the rows of the tenant take %d of %d bytes, %d more were asked for; delete what is not needed", have, limit, n))
+		return g.refuse(GrowthBytes, model.OverLimit(BytesKey, "the rows of the tenant take %d of %d bytes, %d more were asked for; delete what is not needed", have, limit, n))
 	}
 	return nil
 }
@@ -107,9 +129,9 @@ func (c *Change) Admit(tenant, n int64) error {
 // BytesKey is the configuration key of the bytes that the rows of a tenant may take.
 const BytesKey = "governance.registry_bytes"
 
-func (g *Growth) refuse(disk bool, err error) error {
+func (g *Growth) refuse(cause GrowthCause, err error) error {
 	if g.Refused != nil {
-		g.Refused(disk)
+		g.Refused(cause)
 	}
 	return err
 }
