@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,21 +37,21 @@ func TestASlowedMessageWaitsInTheLedgerAndIsStored(t *testing.T) {
 					in, _, _, _ := paperIntake(false)
 					in.deps.Throttle = farBehind("acme")
 					in.deps.Throttle.Delay("acme", 5, time.Now()) // 100 ms for the next one
-					var got *Answer
+					var got atomic.Pointer[Answer]
 					if array {
-						go in.AcceptAll(t.Context(), []*Arrival{s.arrival()}, func(a Answer, _ int) { got = &a })
+						go in.AcceptAll(t.Context(), []*Arrival{s.arrival()}, func(a Answer, _ int) { got.Store(&a) })
 					} else {
-						go in.Accept(t.Context(), s.arrival(), func(a Answer) { got = &a })
+						go in.Accept(t.Context(), s.arrival(), func(a Answer) { got.Store(&a) })
 					}
 					time.Sleep(99 * time.Millisecond)
 					synctest.Wait()
 					one := store.LedgerCount{Messages: 1}
-					if c := in.deps.Counts.shown(); got != nil || c[store.OutcomeReceived] != one || c[store.OutcomeWaiting] != one || len(c) != 2 {
-						t.Fatalf("after 99 ms: %s, %v", ended(got), c)
+					if c := in.deps.Counts.shown(); got.Load() != nil || c[store.OutcomeReceived] != one || c[store.OutcomeWaiting] != one || len(c) != 2 {
+						t.Fatalf("after 99 ms: %s, %v", ended(got.Load()), c)
 					}
 					time.Sleep(time.Millisecond)
-					if synctest.Wait(); ended(got) != "stored" {
-						t.Errorf("after 100 ms: %s", ended(got))
+					if synctest.Wait(); ended(got.Load()) != "stored" {
+						t.Errorf("after 100 ms: %s", ended(got.Load()))
 					}
 				})
 			})
@@ -119,17 +120,17 @@ func TestAFullLogTakesMessagesAsSoonAsThereIsAnyRoom(t *testing.T) {
 		log.full = true
 		g := NewGauge(GaugeConfig{Log: log})
 		in.deps.Pressure = g
-		var got *Answer
-		go in.Accept(t.Context(), senders[1].arrival(), func(a Answer) { got = &a })
-		if synctest.Wait(); got != nil {
-			t.Fatalf("not held: %s", ended(got))
+		var got atomic.Pointer[Answer]
+		go in.Accept(t.Context(), senders[1].arrival(), func(a Answer) { got.Store(&a) })
+		if synctest.Wait(); got.Load() != nil {
+			t.Fatalf("not held: %s", ended(got.Load()))
 		}
 		log.mu.Lock()
 		log.stats.First, log.stats.Bytes, log.full = 63, 875, false
 		log.mu.Unlock()
 		g.Sample()
-		if synctest.Wait(); ended(got) != "stored" || !g.Refusing() {
-			t.Errorf("at 87.5 %%: %s, refusing %v", ended(got), g.Refusing())
+		if synctest.Wait(); ended(got.Load()) != "stored" || !g.Refusing() {
+			t.Errorf("at 87.5 %%: %s, refusing %v", ended(got.Load()), g.Refusing())
 		}
 	})
 }
