@@ -41,7 +41,9 @@ const (
 )
 
 // GrowthCauses are all of them.
-func GrowthCauses() []GrowthCause { return []GrowthCause{GrowthBytes, GrowthDisk, GrowthSize, GrowthRate} }
+func GrowthCauses() []GrowthCause {
+	return []GrowthCause{GrowthBytes, GrowthDisk, GrowthSize, GrowthRate}
+}
 
 // Bounded is a Writer whose changes let rows grow only as far as Growth says, and write as much as Pace lets their callers. Changes
 // that only remove rows are never refused, nor is internal work.

@@ -205,7 +205,7 @@ func stormEdges(n int) []model.Edge {
 		device, rule := reading*7919%50+1, "r"+strconv.Itoa(i%10)
 		edges[i] = model.Edge{ID: model.EdgeID{Epoch: 1, Offset: model.Offset(1000 + reading), Rule: "p/" + rule, Key: strconv.Itoa(device)}, Tenant: "acme", TenantID: 1,
 			Profile: "p", Version: 1, Rule: rule, Kind: "threshold", Signal: model.EdgeSignal(1 + i%2), Series: fmt.Sprintf("d%05d", device), Device: int64(device),
-			Occurred: model.Micros(1_790_000_000_000_000 + reading*5 + reading*7919%300), Received: model.Micros(1_790_000_000_000_900 + reading*5).Nanos(), Severity: "major"}
+			Occurred: model.Micros(1_790_000_000_000_000 + int64(reading*5+reading*7919%300)), Received: model.Micros(1_790_000_000_000_900 + int64(reading*5)).Nanos(), Severity: "major"}
 		if i%2 == 0 {
 			edges[i].Value, edges[i].HasValue = float64(reading*7919%10000)/100, true
 		}
