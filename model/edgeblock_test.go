@@ -140,8 +140,8 @@ func BenchmarkEdgeBlock(b *testing.B) {
 		reading := i / 5 * 2 // five edges of two readings
 		device, rule := reading%50+1, fmt.Sprint("r", i%10)
 		edges[i] = Edge{ID: EdgeID{Epoch: 1, Offset: Offset(1000 + reading), Rule: "p/" + rule, Key: fmt.Sprint(device)}, Tenant: "acme", Profile: "p", Version: 1,
-			Rule: rule, Kind: "threshold", Signal: EdgeSignal(1 + i%2), Series: fmt.Sprintf("d%05d", device), Device: int64(device), Occurred: Micros(1_790_000_000_000_000 + reading*37),
-			Received: Micros(1_790_000_000_000_900 + reading*36).Nanos(), Severity: "major"}
+			Rule: rule, Kind: "threshold", Signal: EdgeSignal(1 + i%2), Series: fmt.Sprintf("d%05d", device), Device: int64(device), Occurred: Micros(1_790_000_000_000_000 + int64(reading*37)),
+			Received: Micros(1_790_000_000_000_900 + int64(reading*36)).Nanos(), Severity: "major"}
 		if i%2 == 0 {
 			edges[i].Value, edges[i].HasValue = float64(reading*7919%10000)/100, true
 		}

@@ -29,7 +29,7 @@ func TestADiskThatWasFullTakesMessagesAgainOnceRetentionHasRemovedEnough(t *test
 	const reserve, days = 2 << 20, 6
 	db := fixture.Store(t)
 	chunksOf(t, db, 100, days, 10) // 24 MB
-	taken := func() int64 { // by the file alone: how long the write-ahead log is depends on the machine
+	taken := func() int64 {        // by the file alone: how long the write-ahead log is depends on the machine
 		info, err := os.Stat(db.Stats().Path)
 		if err != nil {
 			t.Fatal(err)
