@@ -2,6 +2,7 @@
 import CodeMirror from 'codemirror'
 import { GraphiQL } from 'graphiql'
 import 'graphiql/style.css'
+import { getOperationAST, parse } from 'graphql'
 import { createClient } from 'graphql-ws'
 import { createRoot } from 'react-dom/client'
 import './explorer.css'
@@ -30,26 +31,24 @@ async function* subscribe(request, authorization) {
   }
 }
 
-function fetcher(request, { documentAST, headers = {} } = {}) {
-  const operations = documentAST?.definitions.filter((d) => d.kind === 'OperationDefinition') ?? []
-  const chosen = operations.find((d) => d.name?.value === request.operationName) ?? operations[0]
+// subscribes reports whether the chosen operation of a document is a subscription. What cannot be parsed the server refuses.
+function subscribes({ query, operationName }) {
+  try {
+    return getOperationAST(parse(query), operationName)?.operation === 'subscription'
+  } catch {
+    return false
+  }
+}
+
+function fetcher(request, { headers = {} } = {}) {
   say('')
-  if (chosen?.operation !== 'subscription') return post(endpoint, request, headers)
+  if (!subscribes(request)) return post(endpoint, request, headers)
   return subscribe(request, Object.entries(headers).find(([name]) => name.toLowerCase() === 'authorization')?.[1] || bearer())
 }
 
-// What GraphiQL keeps of an area lives as long as the page.
-const kept = new Map()
-function storageOf(area) {
-  const key = (name) => `${area} ${name}`
-  return {
-    get length() { return kept.size },
-    getItem: (name) => kept.get(key(name)) ?? null,
-    setItem: (name, value) => { kept.set(key(name), String(value)) },
-    removeItem: (name) => { kept.delete(key(name)) },
-    clear: () => kept.clear(),
-  }
-}
+// The tabs of each area are kept as long as the page is open. GraphiQL itself stores nothing.
+const drafts = new Map()
+const nothing = { length: 0, getItem: () => null, setItem() {}, removeItem() {}, clear() {} }
 
 // Each editor has a name for screen readers, and is scrolled by the keyboard.
 const names = { graphql: 'Document', 'graphql-variables': 'Variables', 'graphql-results': 'Result' }
@@ -63,9 +62,10 @@ const view = createRoot(place)
 // show makes the page that of an area: its address, its schema, and the documents that were left there or its example.
 function show() {
   const { value: area, dataset } = areas.selectedOptions[0]
+  const keep = ({ tabs }) => drafts.set(area, tabs.map(({ query, variables, headers }) => ({ query, variables, headers })))
   history.replaceState(null, '', root + area)
-  view.render(<GraphiQL key={area} fetcher={fetcher} storage={storageOf(area)} defaultQuery={dataset.example} defaultEditorToolsVisibility="variables"
-    shouldPersistHeaders={false} forcedTheme="system">
+  view.render(<GraphiQL key={area} fetcher={fetcher} storage={nothing} defaultTabs={drafts.get(area) ?? [{ query: dataset.example }]} onTabChange={keep}
+    defaultEditorToolsVisibility="variables" shouldPersistHeaders={false} forcedTheme="system">
     <GraphiQL.Logo><a href="https://github.com/graphql/graphiql" rel="noreferrer" target="_blank">GraphiQL</a></GraphiQL.Logo>
   </GraphiQL>)
 }
