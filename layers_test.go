@@ -88,6 +88,7 @@ var libraries = []library{
 	{path: "pgregory.net/rapid", what: "a test library", within: testOnly, tests: everyTest},
 	{path: "go.uber.org/goleak", what: "a test library", within: testOnly, tests: everyTest},
 	{path: "github.com/rogpeppe/go-internal", what: "a test library", within: testOnly, tests: everyTest},
+	{path: "github.com/santhosh-tekuri/jsonschema/v6", what: "a test library", within: testOnly, tests: everyTest},
 }
 
 // standard fences packages of the standard library, likewise.
