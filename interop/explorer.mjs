@@ -1,8 +1,9 @@
 // The explorer of the developer tools, GraphiQL: node explorer.mjs CHROMIUM API SEND. API is the address of the listener; SEND is a
 // shell command that has the rule of the first run resolve.
 import { execFile } from 'node:child_process'
+import { createServer, request } from 'node:http'
 import { promisify } from 'node:util'
-import { browse, desk, headed, holds, looks, open, ownHost, quiet } from './browser.mjs'
+import { browse, desk, headed, holds, looks, open, ownHost, quiet, requests } from './browser.mjs'
 
 const [executablePath, api, send] = process.argv.slice(2)
 const query = '.graphiql-query-editor'
@@ -97,6 +98,20 @@ await browse('explorer', { executablePath, hosts: [`EXCLUDE ${new URL(api).hostn
   await area('device-management')
   await area('event-processing')
   holds('the document of an area is still there after a look at another', (await text(query)).startsWith('subscription('))
+
+  // Behind an ingress that serves the instance below a path of its own.
+  const ingress = createServer((r, w) => {
+    r.pipe(request(`${api}${r.url.replace(/^\/iot/, '')}`, { method: r.method, headers: r.headers }, (answer) => answer.pipe(w.writeHead(answer.statusCode, answer.headers))))
+  }).listen(0, '127.0.0.1')
+  await new Promise((resolve) => ingress.on('listening', resolve))
+  const outside = `http://127.0.0.1:${ingress.address().port}`
+  await page.goto(`${outside}/iot/api/event-sources/graphiql`)
+  await page.locator(`${query} .CodeMirror`).waitFor()
+  await run()
+  await result('"_empty": null')
+  const asked = requests.map((r) => r.url()).filter((u) => u.startsWith(outside) && u.endsWith('/graphql'))
+  holds('it asks the endpoint by the way on which it was reached', asked.length > 1 && asked.every((u) => u === `${outside}/iot/api/event-sources/graphql`), asked)
   quiet()
-  ownHost(new URL(api).host)
+  ownHost(new URL(api).host, new URL(outside).host)
+  ingress.close()
 })
