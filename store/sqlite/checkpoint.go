@@ -43,7 +43,7 @@ type checkpointer struct {
 	one     sync.Mutex // one checkpoint at a time: SQLite would not wait for the other
 
 	begin  atomic.Int64          // so much to copy back wakes the checkpointer
-	failed atomic.Pointer[error] // a sync that was not SQLite's own has failed
+	failed atomic.Pointer[error] // of a sync that was not SQLite's own: what it takes for copied back may be lost
 
 	// Only for the writer's goroutine.
 	soft int64 // bytes to copy back at which to wake the checkpointer next
@@ -83,10 +83,6 @@ func (k *checkpointer) loop() {
 
 // grown is called by the writer between two batches.
 func (k *checkpointer) grown(w *writer) {
-	if err := k.failed.Load(); err != nil { // what SQLite takes for copied may be lost, and the log would be overwritten
-		w.broken = *err
-		return
-	}
 	length, copied, err := walFrames(w.conn, "NOOP")
 	if err != nil {
 		k.db.log.Warn("the length of the write-ahead log is unknown", "error", err)
