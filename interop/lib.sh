@@ -213,7 +213,7 @@ script() {
   local line ended=0
   node "$@" >"$work/scripted" 2>"$work/complained" || ended=$?
   while IFS= read -r line; do
-    case $line in "FAIL "*) fail "${line#FAIL }" "$(sed '1,/^FAIL /d' "$work/scripted")" ;; esac
+    case $line in "FAIL "*) fail "${line#FAIL }" "$(sed '0,/^FAIL /d' "$work/scripted")" ;; esac
     passed "$line"
   done <"$work/scripted"
   [ "$ended" = 0 ] || fail "$1 ended with $ended" "$(cat "$work/complained")"
