@@ -24,10 +24,20 @@ async function askUsers(root, query, variables) {
   return answer.data
 }
 
+// ofInstance reports whether the chosen area is of the identity plane, which takes the identity token itself: api/AREA/PLANE/graphiql.
+const ofInstance = () => $('area').value.split('/').length > 3
+
 async function signIn(root) {
   say('Signing in…')
   const who = (await askUsers(root, 'mutation($e: String!, $p: String!) { login(email: $e, password: $p) { identityToken memberships { tenant } } }',
     { e: $('email').value, p: $('password').value })).login
+  if (ofInstance()) {
+    clearTimeout(renewal)
+    $('token').value = who.identityToken
+    $('password').value = ''
+    say('Signed in to the instance.')
+    return
+  }
   const tenants = who.memberships.map((m) => m.tenant)
   $('tenants').replaceChildren(...tenants.map((t) => new Option(t, t)))
   if (!$('tenant').value && tenants.length === 1) $('tenant').value = tenants[0]
