@@ -19,6 +19,8 @@ func anchored(device int, anchors ...model.Anchor) model.ViewChange {
 	return row(model.ViewAnchors, fmt.Sprint(device), model.AnchorsView{V: 1, Tenant: 1, Anchors: anchors})
 }
 
+var seriesAll series.Query
+
 var hall, roof = model.Anchor{Type: "area", Token: "hall"}, model.Anchor{Type: "area", Token: "roof"}
 
 // borne returns what the events of a device bear, oldest first: their type and their anchors.

@@ -449,7 +449,7 @@ func (a *Applier) change(ctx context.Context, e *Event) error {
 			return err
 		}
 	}
-	m.passed(c.Sequence, e.At.Offset, a.out)
+	m.passed(c.Sequence, e.At, a.out)
 	return nil
 }
 

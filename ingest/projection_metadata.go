@@ -9,6 +9,7 @@ import (
 
 	"weir/ingest/view"
 	"weir/model"
+	"weir/rules"
 	"weir/store"
 )
 
@@ -71,8 +72,8 @@ func (m *metadataProjection) set(c *model.ViewChange) (*MetadataChange, error) {
 // Record implements Projection: it writes the row of a change, and that of a set of anchors which an event bears first.
 func (m *metadataProjection) Record(_ context.Context, e *Event, out *Effects) error {
 	if c := e.Change; c != nil && !c.stored {
-		kind, key, body, from := c.Kind, c.Key, c.Body, e.At.Offset
-		out.Step(func(tx store.Tx) error { return store.SetView(tx, kind, key, body, from) })
+		kind, key, body, from, at := c.Kind, c.Key, c.Body, e.At.Offset, e.At.Received.Micros()
+		out.Step(func(tx store.Tx) error { return store.SetView(tx, kind, key, body, from, at) })
 	}
 	if e.newAnchors {
 		row := anchorRow(e.anchors)
@@ -168,11 +169,13 @@ func (m *metadataProjection) setsWith(ctx context.Context, tenantID int64, ancho
 	return slices.Compact(sets), nil
 }
 
-// passed notes that all changes of a sequence are effective from an offset on.
-func (m *metadataProjection) passed(sequence uint64, from model.Offset, out *Effects) {
+// passed notes that all changes of a sequence are effective from a record on.
+func (m *metadataProjection) passed(sequence uint64, from rules.Position, out *Effects) {
 	m.sequence, out.sequence = sequence, sequence
 	body := strconv.AppendUint(nil, sequence, 10)
-	out.Step(func(tx store.Tx) error { return store.SetView(tx, viewControlSequence, "", body, from) })
+	out.Step(func(tx store.Tx) error {
+		return store.SetView(tx, viewControlSequence, "", body, from.Offset, from.Received.Micros())
+	})
 }
 
 // reload takes the view as the store knows it at an offset, and returns how the profiles have changed since: the removed ones,

@@ -106,11 +106,11 @@ type ViewRow struct {
 	Body []byte
 }
 
-// SetView sets the body of (kind, key) from offset on; a nil body ends the row there. Setting it again with the same
-// offset, as a replay does, changes nothing.
-func SetView(tx Tx, kind model.ViewKind, key string, body []byte, from model.Offset) error {
-	if _, err := tx.Exec(`UPDATE view_rows SET to_offset = ? WHERE kind = ? AND key = ? AND to_offset IS NULL AND from_offset < ?`,
-		int64(from), string(kind), key, int64(from)); err != nil {
+// SetView sets the body of (kind, key) from offset on, whose record was received at; a nil body ends the row there. Setting it
+// again with the same offset, as a replay does, changes nothing.
+func SetView(tx Tx, kind model.ViewKind, key string, body []byte, from model.Offset, at model.Micros) error {
+	if _, err := tx.Exec(`UPDATE view_rows SET to_offset = ?, ended_at = ? WHERE kind = ? AND key = ? AND to_offset IS NULL AND from_offset < ?`,
+		int64(from), int64(at), string(kind), key, int64(from)); err != nil {
 		return err
 	}
 	if body == nil {

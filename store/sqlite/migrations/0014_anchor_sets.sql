@@ -16,3 +16,6 @@ CREATE TABLE anchor_set_members (
 ) WITHOUT ROWID;
 
 CREATE INDEX anchor_set_members_set ON anchor_set_members (set_id);
+
+-- When the record that ended the row was received; null while it is effective, and in rows that an earlier version has ended.
+ALTER TABLE view_rows ADD COLUMN ended_at INTEGER;
