@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"weir/ingest/view"
@@ -28,6 +29,7 @@ type metadataProjection struct {
 	view     *view.View
 	sequence uint64 // newest that is effective
 	lastSet  int64  // highest number of a set of anchors
+	held     atomic.Int64
 	parts    parts
 }
 
@@ -40,9 +42,14 @@ func (m *metadataProjection) Load(tx store.Tx, at Checkpoint) (err error) {
 	if m.lastSet, err = store.LastAnchorSet(tx); err != nil {
 		return err
 	}
-	m.view, m.sequence, err = loadMetadata(tx, at.Offset)
+	if m.view, m.sequence, err = loadMetadata(tx, at.Offset); err == nil {
+		m.held.Store(m.view.Memory())
+	}
 	return err
 }
+
+// MetadataBytes is about how much memory the metadata view takes.
+func (a *Applier) MetadataBytes() int64 { return a.results.metadata.held.Load() }
 
 // loadMetadata reads the view as of an offset, and the newest sequence that is effective there.
 func loadMetadata(tx store.Tx, at model.Offset) (v *view.View, sequence uint64, err error) {
@@ -66,6 +73,7 @@ func (m *metadataProjection) set(c *model.ViewChange) (*MetadataChange, error) {
 	if err != nil {
 		return nil, err
 	}
+	m.held.Store(m.view.Memory())
 	return &MetadataChange{Change: *change}, nil
 }
 
@@ -191,6 +199,7 @@ func (m *metadataProjection) reload(tx store.Tx, at model.Offset) (changes []*Me
 		changes = append(changes, &MetadataChange{Change: *c, stored: true})
 	}
 	m.view, m.sequence = after, sequence
+	m.held.Store(after.Memory())
 	return changes, nil
 }
 

@@ -19,6 +19,18 @@ type ViewChange struct {
 	Body []byte   `json:"b,omitempty"`
 }
 
+// Memory is about how many bytes the row takes in memory while it is effective.
+func (c ViewChange) Memory() int64 {
+	n := int64(len(c.Key)) + 160 // with its places in maps
+	switch c.Kind {
+	case ViewProfile:
+		n += 8 * int64(len(c.Body)) // decoded, and compiled rules
+	case ViewAnchors:
+		n += int64(len(c.Body)) // devices with the same anchors share them
+	}
+	return n
+}
+
 // TenantView is the body of a ViewTenant row.
 type TenantView struct {
 	V       int   `json:"v"`

@@ -28,7 +28,19 @@ type View struct {
 
 	anchors map[int64]*AnchorSet // of the devices that have any
 	sets    map[string]*AnchorSet
+
+	rows map[rowKey]int64 // memory of those for which the body decides
+	held int64            // memory of all
 }
+
+// rowKey names a row.
+type rowKey struct {
+	kind model.ViewKind
+	key  string
+}
+
+// Memory is about how many bytes the view takes.
+func (v *View) Memory() int64 { return v.held }
 
 // Tenant is a tenant with its devices.
 type Tenant struct {
@@ -46,7 +58,7 @@ type Profile struct {
 // New returns an empty view.
 func New() *View {
 	return &View{Tenants: map[string]*Tenant{}, Types: map[int64]model.DeviceTypeView{}, Profiles: map[int64]*Profile{},
-		anchors: map[int64]*AnchorSet{}, sets: map[string]*AnchorSet{}}
+		anchors: map[int64]*AnchorSet{}, sets: map[string]*AnchorSet{}, rows: map[rowKey]int64{}}
 }
 
 // Change is a change of one row of the view. The rows of the same metadata change that come after it in the record are not
@@ -99,10 +111,55 @@ func (v *View) setter(k model.ViewKind) func(*Change) error {
 // body that is none.
 func (v *View) Set(kind model.ViewKind, key string, body []byte) (*Change, error) {
 	c := &Change{Kind: kind, Key: key, Body: body}
+	before := v.memory(kind, key)
 	if err := v.setter(kind)(c); err != nil {
 		return nil, fmt.Errorf("view row %s %q: %w", kind, key, err)
 	}
+	v.account(c, before)
 	return c, nil
+}
+
+// memory is what a row takes now.
+func (v *View) memory(kind model.ViewKind, key string) int64 {
+	exists := false
+	switch kind {
+	case model.ViewTenant:
+		t := v.Tenants[key]
+		exists = t != nil && t.known
+	case model.ViewDevice:
+		tenant, device, _ := strings.Cut(key, "/")
+		if t := v.Tenants[tenant]; t != nil {
+			_, exists = t.devices[device]
+		}
+	case model.ViewDeviceType:
+		if id, err := strconv.ParseInt(key, 10, 64); err == nil {
+			_, exists = v.Types[id]
+		}
+	default:
+		return v.rows[rowKey{kind, key}]
+	}
+	if !exists {
+		return 0
+	}
+	return model.ViewChange{Kind: kind, Key: key}.Memory()
+}
+
+// account counts the memory of a row that took so much before the change.
+func (v *View) account(c *Change, before int64) {
+	var now int64
+	if c.Body != nil {
+		now = model.ViewChange{Kind: c.Kind, Key: c.Key, Body: c.Body}.Memory()
+	}
+	v.held += now - before
+	switch c.Kind {
+	case model.ViewTenant, model.ViewDevice, model.ViewDeviceType: // each row of these takes the same
+	default:
+		if now == 0 {
+			delete(v.rows, rowKey{c.Kind, c.Key})
+		} else {
+			v.rows[rowKey{c.Kind, c.Key}] = now
+		}
+	}
 }
 
 func (v *View) setTenant(c *Change) error {
