@@ -184,11 +184,11 @@ func (w *registryWorld) refusesFor(p *model.Principal, query string, variables m
 // dump is every row that a change of the registry may touch.
 func (w *registryWorld) dump() string {
 	w.Helper()
-	return fixture.Dump(w, w.db, append(tables(), "device_profile_versions", "device_counts", "audit_events", "control")...)
+	return fixture.Dump(w, w.db, append(tables(), "device_profile_versions", "device_counts", "row_counts", "facet_keys", "audit_events", "control")...)
 }
 
-// seedRequests make two of each kind: profiles p and q, types t (of p) and u, a metric, a rule, devices d and e,
-// credentials c and k. The last one takes the variable rule.
+// seedRequests make two of each kind: profiles p and q, types t (of p) and u, a metric, a rule, a command, devices d and e,
+// credentials c and k. The second one takes the variable rule.
 var seedRequests = []string{
 	`mutation { a: createDeviceProfile(request: {token: "p"}) { token } b: createDeviceProfile(request: {token: "q"}) { token }
 		c: createDeviceType(request: {token: "t", profileToken: "p"}) { token } d: createDeviceType(request: {token: "u"}) { token }
@@ -198,6 +198,7 @@ var seedRequests = []string{
 		c: createDevice(request: {token: "e", deviceTypeToken: "u"}) { token }
 		d: createDeviceCredential(request: {token: "c", deviceToken: "d", credentialType: "MQTT_BASIC", credentialId: "user", credentialValue: "pw", enabled: true}) { token }
 		e: createDeviceCredential(request: {token: "k", deviceToken: "d", credentialType: "ACCESS_TOKEN", credentialId: "a-secret", enabled: true}) { token } }`,
+	`mutation { createCommandDefinition(request: {token: "cmd", deviceProfileToken: "p", commandKey: "reboot"}) { token } }`,
 }
 
 // seed makes two rows of each kind.
@@ -297,6 +298,10 @@ var updatesByHand = map[string]map[string]updateField{
 		"enum":      {first: `["a"]`, second: `["a", "b"]`, nulls: "clears"},
 		"metricKey": {first: "k1", second: "k2", nulls: "refused"},
 		"dataType":  {first: "INT", second: "STRING", nulls: "refused"},
+	},
+	"CommandDefinition": {
+		"commandKey":      {first: "k1", second: "k2", nulls: "refused"},
+		"parameterSchema": {first: `[{"name": "on", "dataType": "BOOLEAN"}]`, second: `[]`, nulls: "clears"},
 	},
 	"DetectionRule": {
 		"authoringGraph": {first: `{"n":1}`, second: `{}`, nulls: "clears"},

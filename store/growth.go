@@ -38,11 +38,12 @@ const (
 	GrowthDisk  GrowthCause = "disk"  // the disk is nearly full
 	GrowthSize  GrowthCause = "size"  // the change writes too much
 	GrowthRate  GrowthCause = "rate"  // the changes of the tenant write too much
+	GrowthRows  GrowthCause = "rows"  // the tenant has as many rows of the kind as it may
 )
 
 // GrowthCauses are all of them.
 func GrowthCauses() []GrowthCause {
-	return []GrowthCause{GrowthBytes, GrowthDisk, GrowthSize, GrowthRate}
+	return []GrowthCause{GrowthBytes, GrowthDisk, GrowthSize, GrowthRate, GrowthRows}
 }
 
 // Bounded is a Writer whose changes let rows grow only as far as Growth says, and write as much as Pace lets their callers. Changes
@@ -130,6 +131,14 @@ func (c *Change) Admit(tenant, n int64) error {
 
 // BytesKey is the configuration key of the bytes that the rows of a tenant may take.
 const BytesKey = "governance.registry_bytes"
+
+// Refuse counts that the change is refused for a cause, and returns err.
+func (c *Change) Refuse(cause GrowthCause, err error) error {
+	if c.growth == nil {
+		return err
+	}
+	return c.growth.refuse(cause, err)
+}
 
 func (g *Growth) refuse(cause GrowthCause, err error) error {
 	if g.Refused != nil {
