@@ -160,7 +160,7 @@ func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entity
 // bound is the writer of all that changes entities: it alone lets their rows grow no further than they may.
 func bound(d *entityDeps, limit func(tenant int64) int64) *store.Bounded {
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_registry_refused_changes_total",
-		Help: "Changes that were refused because of what they would have written, by cause (bytes of the tenant, disk, size of the change, rate of the tenant, rows of a kind)."}, []string{"cause"})
+		Help: "Changes that were refused because of what they would have written, by cause (bytes of the tenant, disk, size of the change, rate of the tenant)."}, []string{"cause"})
 	for _, cause := range store.GrowthCauses() {
 		refused.WithLabelValues(string(cause))
 	}

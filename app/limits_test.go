@@ -104,7 +104,7 @@ var chapters = []struct {
 		{"assets, customers and areas of a tenant", "100,000 of each", keys("limits.assets_per_tenant", "limits.customers_per_tenant", "limits.areas_per_tenant"), nil, metrics(`weir_registry_refused_changes_total{cause="rows"}`), "LIMIT_EXCEEDED, with the key", "of the bytes below"},
 		{"asset types, customer types, and area types, of a tenant", "1,000 of each", keys("limits.entity_types_per_tenant"), nil, metrics(`weir_registry_refused_changes_total{cause="rows"}`), "LIMIT_EXCEEDED, with the key", "of the bytes below"},
 		{"facet keys of a tenant", "1,000, 1,000 values each", keys("limits.facet_keys_per_tenant"), nil, metrics(`weir_registry_refused_changes_total{cause="rows"}`), "LIMIT_EXCEEDED, with the key", "of the bytes below"},
-		{"definitions of a device profile", "1,000 metrics, 500 commands, 500 rules", nil, nil, nil, "LIMIT_EXCEEDED", "of the bytes below"},
+		{"definitions of a device profile", "1,000 metrics, 500 commands, 500 rules", nil, nil, nil, "refused with LIMIT_EXCEEDED", "of the bytes below"},
 		{"dashboards of a tenant", "1,000, a definition 1 MiB", keys("limits.dashboards_per_tenant"), nil, metrics(`weir_registry_refused_changes_total{cause="rows"}`), "LIMIT_EXCEEDED, with the key", "of the bytes below"},
 		{"device types, and device profiles, of a tenant", "1,000 of each", keys("limits.device_types_per_tenant", "limits.device_profiles_per_tenant"), nil, metrics(`weir_registry_refused_changes_total{cause="rows"}`), "LIMIT_EXCEEDED, with the key", "of the bytes below"},
 		{"versions of a device profile, and of a dashboard", "100", nil, nil, metrics("weir_registry_versions_removed_total"), "a publish removes the oldest version that is not the effective one", "of the bytes below"},

@@ -589,6 +589,40 @@ func TestReferencesOfUpdates(t *testing.T) {
 	w.refuses(`mutation { updateDevice(token: "d", request: {deviceTypeToken: ""}) { token } }`, nil, model.CodeInvalidInput, "deviceTypeToken")
 }
 
+// The type of a device, an asset, a customer and an area: an update that omits it keeps it, a value re-points it, null and an
+// unknown token refuse the whole update.
+func TestTypesOfDevicesAssetsCustomersAndAreasInUpdates(t *testing.T) {
+	t.Parallel()
+	w := newRegistryWorld(t)
+	w.seed()
+	seen := 0
+	for _, typ := range []string{"Device", "Asset", "Customer", "Area"} {
+		row, of := seededRows(typ)[0], seededRows(typ+"Type")
+		field := strings.ToLower(typ[:1]) + typ[1:] + "Type"
+		read := func() any {
+			return w.ok(fmt.Sprintf(`{ %sByToken(tokens: [%q]) { %s { token } } }`, pluralOf(typ), row, field), nil, pluralOf(typ)+"ByToken", field, "token")
+		}
+		update := func(request string) string {
+			return fmt.Sprintf(`mutation { update%s(token: %q, request: {name: "n %d", %s}) { token } }`, typ, row, seen, request)
+		}
+		for _, step := range []struct{ request, want string }{
+			{field + `Token: "` + of[1] + `"`, of[1]}, {`description: "d"`, of[1]}, {field + `Token: "` + of[0] + `"`, of[0]},
+		} {
+			w.ok(update(step.request), nil)
+			if got := read(); got != step.want {
+				t.Errorf("%s {%s}: %v, want %v", typ, step.request, got, step.want)
+			}
+			seen++
+		}
+		for _, bad := range []string{"null", `""`, `"nowhere"`} {
+			w.refuses(update(field+"Token: "+bad), nil, model.CodeInvalidInput, field+"Token")
+		}
+	}
+	if seen == 12 {
+		conformance.Shown(t, "S3-079")
+	}
+}
+
 func TestARulesGroupScopeIsAPair(t *testing.T) {
 	t.Parallel()
 	w := newRegistryWorld(t)

@@ -40,7 +40,7 @@ tenants:
 	w.wantPlan(w.export(), Options{Prune: true}, "")
 	less := w.read(strings.NewReplacer("          - {token: c1, commandKey: reboot}\n", "", "maxValue: 100", "maxValue: 50", "areas: [{token: hall-7, areaTypeToken: hall}]", "areas: []").Replace(file))
 	got = lines(w.plan(less, Options{Prune: true}))
-	for _, line := range []string{"- command definition acme/c1", "~ command definition acme/c2: parameterSchema ", "- area acme/hall-7", "^ publish acme/p v2"} {
+	for _, line := range []string{"- command definition acme/c1", "~ command definition acme/c2: parameterSchema[0].maxValue 100 → 50", "- area acme/hall-7", "^ publish acme/p v2"} {
 		if !strings.Contains(got, line) {
 			t.Errorf("%s is not in\n%s", line, got)
 		}
@@ -48,11 +48,11 @@ tenants:
 	w.apply(less, Options{Prune: true})
 	w.wantPlan(w.export(), Options{Prune: true}, "")
 	w.files(map[string]string{"wrong.yaml": strings.NewReplacer("commandKey: valve", "commandKey: reboot").Replace(file)})
-	if _, _, err := Read(Source{}, filepath.Join(w.dir, "wrong.yaml")); err == nil || !strings.Contains(err.Error(), "reboot") {
+	if _, _, err := Read(Source{Checked: true}, filepath.Join(w.dir, "wrong.yaml")); err == nil || !strings.Contains(err.Error(), "reboot") {
 		t.Errorf("a key twice: %v", err)
 	}
 	w.files(map[string]string{"wrong.yaml": strings.NewReplacer("dataType: INT", "dataType: WHOLE").Replace(file)})
-	if _, _, err := Read(Source{}, filepath.Join(w.dir, "wrong.yaml")); err == nil || !strings.Contains(err.Error(), `"level": dataType`) {
+	if _, _, err := Read(Source{Checked: true, Complete: true}, filepath.Join(w.dir, "wrong.yaml")); err == nil || !strings.Contains(err.Error(), `"level": dataType`) {
 		t.Errorf("a wrong parameter: %v", err)
 	}
 }
