@@ -63,7 +63,7 @@ func Parse(text string) (*Schema, error) {
 	d.DisallowUnknownFields()
 	s := &Schema{}
 	if err := d.Decode(&s.params); err != nil {
-		return nil, fmt.Errorf("is no JSON array of parameters: %s", strings.TrimPrefix(err.Error(), "json: "))
+		return nil, fmt.Errorf("is no JSON array of parameters: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("has something after the JSON array of parameters")
