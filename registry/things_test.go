@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/test/fixture"
 	"weir/model"
 	"weir/store"
 	"weir/store/entity"
@@ -170,12 +171,15 @@ func BenchmarkSearchOf100000(b *testing.B) {
 	} {
 		filters := must(w.Devices.Info().Criteria(ctx, acme, c.criteria))(b)
 		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				rows, total, err := w.Devices.List(ctx, acme, store.Page{}, filters...)
-				if err != nil || int64(len(rows)) != min(total, 100) || total < c.total {
-					b.Fatal(len(rows), total, err)
+			cpu := fixture.CPU(b, func() {
+				for b.Loop() {
+					rows, total, err := w.Devices.List(ctx, acme, store.Page{}, filters...)
+					if err != nil || int64(len(rows)) != min(total, 100) || total < c.total {
+						b.Fatal(len(rows), total, err)
+					}
 				}
-			}
+			})
+			b.ReportMetric(float64(cpu.Nanoseconds())/float64(b.N), "cpu-ns/op")
 		})
 	}
 	ids := make([]int64, 100_000)
