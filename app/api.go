@@ -38,6 +38,7 @@ type api struct {
 // Start implements component.
 func (a *api) Start(context.Context, context.Context) error {
 	e, f := a.entities, a.front
+	e.states = a.activeDevices
 	server := gql.New(gql.Config{Limits: a.budget.graphQL(gql.LimitsFromEnv(a.opt.Getenv)), DevTools: gql.DevTools(a.opt.Getenv), Log: a.log, Registerer: a.metrics})
 	for _, name := range areaNames {
 		area := server.Area(name, gql.TenantPlane)
@@ -78,6 +79,21 @@ func (a *api) asOf() model.Micros {
 	return a.applier.ingest.AsOf(a.spool.clock.Stamp().Wall).Micros()
 }
 
+// state is what the states of devices are read from.
+func (a *api) state() gql.StateDeps {
+	e, ap := a.entities, a.applier
+	return gql.StateDeps{AsOf: a.asOf, States: ap.ingest, Latest: ap.series, Devices: e.Registry.Devices.Rows, External: e.Registry,
+		Listening: a.spool.listening.Now, Silence: func() time.Duration { return a.effective().Presence.InactivityTimeout }}
+}
+
+// activeDevices are those of a tenant that are active now. They are not known before the log is applied.
+func (a *api) activeDevices(ctx context.Context, by *model.Principal) ([]int64, error) {
+	if a.starting() != nil {
+		return nil, model.Errorf(model.CodeUnavailable, "unavailable: Weir is starting, which devices are active is known once what was acknowledged before the start is applied")
+	}
+	return a.state().ActiveDevices(ctx, by)
+}
+
 // register gives an area its resolvers.
 func (a *api) register(name string, area *gql.Area) {
 	e, ap := a.entities, a.applier
@@ -89,8 +105,7 @@ func (a *api) register(name string, area *gql.Area) {
 	case "event-management":
 		gql.RegisterEvents(area, gql.EventDeps{AsOf: a.asOf, Events: ap.series, Devices: e.Registry.Devices.Rows, Ledger: ap.ingest.Ledger(), Readings: ap.readings, Anchors: ap.ingest})
 	case "device-state":
-		gql.RegisterState(area, gql.StateDeps{AsOf: a.asOf, States: ap.ingest, Latest: ap.series, Devices: e.Registry.Devices.Rows, External: e.Registry,
-			Listening: a.spool.listening.Now, Silence: func() time.Duration { return a.effective().Presence.InactivityTimeout }})
+		gql.RegisterState(area, a.state())
 	case "event-processing":
 		gql.RegisterProcessing(area, gql.ProcessingDeps{AsOf: a.asOf, Rules: e.compiler, Health: ap.ingest, Edges: ap.edges, Past: ap.ingest,
 			Devices: e.Registry.Devices.Rows, Profiles: e.Registry.Profiles.Rows, RuleRows: e.Registry.Rules.Rows})

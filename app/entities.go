@@ -33,14 +33,19 @@ type entities struct {
 	certificate *certificate
 	control     *ingest.Controller
 	metadata    atomic.Pointer[ingest.Applier] // which holds it; nil until there is one
+	states      activeDevices                  // set once the areas are built
 	entityParts
 }
+
+// activeDevices returns the row ids of the tenant's devices that are active now.
+type activeDevices func(ctx context.Context, by *model.Principal) ([]int64, error)
 
 // Start reads the entities: tenants, identities, devices.
 func (e *entities) Start(ctx, life context.Context) (err error) {
 	e.control = ingest.NewController(e.store.db.For(store.Applier), e.spool.log, e.spool.clock.Stamp, e.base.log)
 	if e.entityParts, err = newEntities(ctx, e.cfg, entityDeps{store: e.store.db, devices: e.store.db.For(store.Devices), writer: e.control, vault: e.store.vault, logger: e.base.log, registerer: e.metrics,
-		certs: e.certificate.pair, listeners: e.listeners.list, disk: e.checkDisk, metadata: e.metadataMemory, limits: ruleLimits(e.cfg, e.budget, e.opt.RuleKinds)}); err != nil {
+		certs: e.certificate.pair, listeners: e.listeners.list, disk: e.checkDisk, metadata: e.metadataMemory, limits: ruleLimits(e.cfg, e.budget, e.opt.RuleKinds),
+		active: func(ctx context.Context, by *model.Principal) ([]int64, error) { return e.states(ctx, by) }}); err != nil {
 		return err
 	}
 	e.goes(life, "auth", e.Auth.Run)
@@ -122,6 +127,7 @@ type entityDeps struct {
 	limits     rules.Limits
 	listeners  func() operate.Listeners
 	certs      *certs.Reloader
+	active     activeDevices
 	disk       func() error // refuses what makes rows while the disk is nearly full; nil: never
 	metadata   func() (held, limit int64)
 }
@@ -140,7 +146,7 @@ func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entity
 	}
 	p.Registry = registry.New(registry.Config{DeviceSettings: cfg.Limits.DeviceSettings, RulesPerTenant: int64(cfg.Detection.MaxRules)}, registry.Deps{Store: d.store, Devices: d.devices, Writer: bounded,
 		Sealer: d.vault, Hasher: hasher, Validator: validator{p.compiler}, Registerer: d.registerer,
-		Removals: []registry.Removal{ingest.RemoveDeviceRows},
+		Removals: []registry.Removal{ingest.RemoveDeviceRows}, Active: d.active,
 		Invalidate: func(device, credential int64) {
 			p.verifier.Invalidate(auth.Invalidation{DeviceID: device, CredentialID: credential})
 		}})
@@ -150,7 +156,7 @@ func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entity
 	if err != nil {
 		return p, err
 	}
-	if err = store.CountUsage(ctx, d.store, p.Registry.Kinds, p.Auth.Kinds, p.Govern.Kinds); err != nil {
+	if err = store.CountUsage(ctx, d.store, p.Registry.Kinds, p.Registry.Keyed, p.Auth.Kinds, p.Govern.Kinds); err != nil {
 		return p, err
 	}
 	p.Site = site.New(site.Parts{Store: d.store, Writer: bounded, Govern: p.Govern, Auth: p.Auth, Registry: p.Registry, Hasher: hasher, Vault: d.vault,
@@ -187,7 +193,9 @@ func restingEntities(ctx context.Context, cfg config.Config, st store.Store, get
 	if err != nil {
 		return nil, err
 	}
+	var state gql.StateDeps
 	p, err := newEntities(ctx, cfg, entityDeps{store: st, writer: store.Direct{Store: st}, vault: vault, logger: log,
+		active: func(ctx context.Context, by *model.Principal) ([]int64, error) { return state.ActiveDevices(ctx, by) },
 		limits: ruleLimits(cfg, NewBudget(MemoryLimit(cfg)), nil), listeners: func() operate.Listeners { return nil }})
 	if err != nil {
 		return nil, err
@@ -196,9 +204,10 @@ func restingEntities(ctx context.Context, cfg config.Config, st store.Store, get
 	gql.RegisterRegistry(p.Areas.Area("device-management", gql.TenantPlane), p.Registry)
 	gql.RegisterDashboards(p.Areas.Area("dashboard-management", gql.TenantPlane), p.Registry)
 	states := storedStates{st}
-	gql.RegisterState(p.Areas.Area("device-state", gql.TenantPlane), gql.StateDeps{States: states, Latest: states, Devices: p.Registry.Devices.Rows, External: p.Registry,
+	state = gql.StateDeps{States: states, Latest: states, Devices: p.Registry.Devices.Rows, External: p.Registry,
 		Listening: func() int64 { return math.MaxInt64 }, // a device is not active where nothing listens
-		Silence:   func() time.Duration { return cfg.Presence.InactivityTimeout }})
+		Silence:   func() time.Duration { return cfg.Presence.InactivityTimeout }}
+	gql.RegisterState(p.Areas.Area("device-state", gql.TenantPlane), state)
 	return p.Entities, p.Areas.Build()
 }
 

@@ -270,6 +270,17 @@ var effects = map[string]struct {
 		_, err := r.entities.Registry.Types.Create(r.t.Context(), r.acme(), store.Patch{"token": "more"})
 		return model.CodeOf(err) == model.CodeLimitExceeded
 	}},
+	"limits.assets_per_tenant":    {"1", oneMore("asset", "assets")},
+	"limits.customers_per_tenant": {"1", oneMore("customer", "customers")},
+	"limits.areas_per_tenant":     {"1", oneMore("area", "areas")},
+	"limits.entity_types_per_tenant": {"1", func(r *reloaded) bool {
+		_, err := r.entities.Registry.Kinds.Of("customer_types").Create(r.t.Context(), r.acme(), store.Patch{"token": "more"})
+		return model.CodeOf(err) == model.CodeLimitExceeded
+	}},
+	"limits.facet_keys_per_tenant": {"1", func(r *reloaded) bool {
+		_, err := r.entities.Registry.SetFacetKey(r.t.Context(), r.acme(), store.Patch{"memberType": "device", "key": time.Now().String(), "valueType": "LONG"})
+		return model.CodeOf(err) == model.CodeLimitExceeded
+	}},
 	"limits.dashboards_per_tenant": {"1", func(r *reloaded) bool {
 		dashboards := r.entities.Registry.Kinds.Of("dashboards")
 		_, err := dashboards.Create(r.t.Context(), r.acme(), store.Patch{"token": "more", "definition": "{}"})
@@ -288,6 +299,18 @@ var effects = map[string]struct {
 		}
 		return false
 	}},
+}
+
+// oneMore makes one more row of a kind, of a type that it makes first, and reports whether the ceiling refuses it.
+func oneMore(kind, table string) func(*reloaded) bool {
+	return func(r *reloaded) bool {
+		kinds := r.entities.Registry.Kinds
+		if _, err := kinds.Of(kind+"_types").Create(r.t.Context(), r.acme(), store.Patch{"token": "of"}); err != nil && model.CodeOf(err) != model.CodeConflict {
+			r.t.Fatal(err)
+		}
+		_, err := kinds.Of(table).Create(r.t.Context(), r.acme(), store.Patch{"token": "more", kind + "TypeToken": "of"})
+		return model.CodeOf(err) == model.CodeLimitExceeded
+	}
 }
 
 // acme is the operator in the tenant acme.

@@ -23,7 +23,7 @@ func described() []entity.Any {
 
 // seededByHand are the two rows of each kind that seedRequests makes. Every other kind has rows of its type's name.
 var seededByHand = map[string][2]string{
-	"DeviceType": {"t", "u"}, "DeviceProfile": {"p", "q"}, "MetricDefinition": {"m", ""}, "DetectionRule": {"r", ""},
+	"DeviceType": {"t", "u"}, "DeviceProfile": {"p", "q"}, "MetricDefinition": {"m", ""}, "CommandDefinition": {"cmd", ""}, "DetectionRule": {"r", ""},
 	"Device": {"d", "e"}, "DeviceCredential": {"c", "k"},
 }
 
@@ -122,9 +122,10 @@ func createWith() map[string]map[string]any {
 }
 
 var createByHand = map[string]map[string]any{
-	"MetricDefinition": {"metricKey": "fresh", "dataType": "INT"},
-	"DetectionRule":    {"definition": hotRule},
-	"DeviceCredential": {"credentialType": "ACCESS_TOKEN", "credentialId": "fresh"},
+	"MetricDefinition":  {"metricKey": "fresh", "dataType": "INT"},
+	"CommandDefinition": {"commandKey": "fresh"},
+	"DetectionRule":     {"definition": hotRule},
+	"DeviceCredential":  {"credentialType": "ACCESS_TOKEN", "credentialId": "fresh"},
 }
 
 // seedDescribed are the requests that make two rows of each kind that seedRequests does not make. Every text that may be
@@ -187,7 +188,7 @@ func walkRow(typ string) string {
 }
 
 // walkDeletes are rows that furnishAcme makes to be deleted.
-var walkDeletes = map[string]string{"DeviceCredential": "k", "DetectionRule": "r", "MetricDefinition": "m", "Device": "gone", "DeviceType": "u",
+var walkDeletes = map[string]string{"DeviceCredential": "k", "DetectionRule": "r", "MetricDefinition": "m", "CommandDefinition": "cmd", "Device": "gone", "DeviceType": "u",
 	"DeviceProfile": "q2"}
 
 func changes(info *entity.Info, verb, args, stranger string) walkOp {

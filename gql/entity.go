@@ -209,7 +209,11 @@ func (e *entities) reads(kind entity.Any) {
 	e.query(info.Plural, access, func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		criteria := args.Object("criteria")
 		page := store.Page{Number: criteria.Int("pageNumber"), Size: criteria.Int("pageSize")}
-		rows, total, err := kind.List(ctx, PrincipalFrom(ctx), page, info.Criteria(criteria.Map())...)
+		filters, err := info.Criteria(ctx, PrincipalFrom(ctx), criteria.Map())
+		if err != nil {
+			return nil, err
+		}
+		rows, total, err := kind.List(ctx, PrincipalFrom(ctx), page, filters...)
 		if err == nil && total == 0 {
 			err = e.hintUnknown(ctx, info, criteria)
 		}

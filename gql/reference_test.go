@@ -22,6 +22,50 @@ func TestTheAPIReferenceNamesEveryOperation(t *testing.T) {
 	made.Part(t, referencePage, "authorities", authorityTable(t), "make generate")
 }
 
+// TestTheAPIReferenceSaysWhatADeleteDoes holds the table of deletes in docs/api.md against the descriptions; -update writes it. Each
+// of its cells has a test, see TestEachCellOfTheTableOfDeletes in package registry.
+func TestTheAPIReferenceSaysWhatADeleteDoes(t *testing.T) {
+	t.Parallel()
+	made.Part(t, referencePage, "deletes", deleteTable(), "make generate")
+}
+
+// goesBesides is what goes with a row and is no kind.
+var goesBesides = map[string][]string{"Device": {"presence", "latest values"}}
+
+// deleteTable lists what refuses the delete of a row of each kind, and what goes with it.
+func deleteTable() string {
+	r := registry.New(registry.Config{}, registry.Deps{})
+	var b strings.Builder
+	b.WriteString("\n| what is deleted | refused while it is referred to by | goes with it |\n|---|---|---|\n")
+	for _, kind := range append(r.Kinds.All(), r.Keyed.All()...) {
+		var refused, goes []string
+		for _, o := range r.Kinds.All() {
+			for _, ref := range o.Info().Refs() {
+				switch {
+				case ref.Ref != kind.Info().Table:
+				case ref.Parent:
+					goes = append(goes, o.Info().Kind+"s")
+				default:
+					refused = append(refused, "a "+o.Info().Kind)
+				}
+			}
+		}
+		if kind.Versions() != nil {
+			goes = append(goes, "versions")
+		}
+		goes = append(goes, goesBesides[kind.Info().Type]...)
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", kind.Info().Kind, cell(refused), cell(goes))
+	}
+	return b.String() + "\n"
+}
+
+func cell(entries []string) string {
+	if len(entries) == 0 {
+		return "–"
+	}
+	return strings.ReplaceAll(strings.Join(entries, ", "), "a a", "an a")
+}
+
 // TestTheAPIReferenceExplainsEveryCode holds the table of codes against those that there are.
 func TestTheAPIReferenceExplainsEveryCode(t *testing.T) {
 	t.Parallel()

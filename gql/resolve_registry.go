@@ -11,14 +11,13 @@ import (
 // RegisterRegistry registers the registry's kinds and their special operations in the device-management area.
 func RegisterRegistry(a *Area, r *registry.Registry) {
 	a.Entities(r.Kinds)
+	a.Entities(r.Keyed)
 	registerProfiles(a, r)
 	registerDevices(a, r)
 	registerAccessTokens(a, r)
-	a.Query("facetValues", Requires(model.DeviceRead), engine.Do(func(ctx context.Context, in struct {
-		Facet registry.DeviceFacet `gql:"facet"`
-	}) (any, error) {
-		return r.FacetValues(ctx, PrincipalFrom(ctx), in.Facet)
-	}))
+	registerCommands(a, r)
+	registerFacets(a, r)
+	registerReferences(a, r)
 }
 
 // RegisterDashboards registers the dashboards in the dashboard-management area.
@@ -30,8 +29,6 @@ func registerProfiles(a *Area, r *registry.Registry) {
 	a.Field("DeviceProfile", "location", engine.On(func(_ context.Context, p registry.DeviceProfile, _ engine.Args) (any, error) {
 		return p.Declaration()
 	}))
-	a.Type("CommandDefinition", commandDefinition{})
-	a.Field("DeviceProfile", "commandDefinitions", always([]commandDefinition{}))
 	counts := engine.NewLoader(func(ctx context.Context, profiles []int64) (map[int64]int64, error) {
 		return r.TypeCounts(ctx, PrincipalFrom(ctx), profiles)
 	})
@@ -45,19 +42,36 @@ func registerProfiles(a *Area, r *registry.Registry) {
 	}))
 }
 
-// commandDefinition is a command of a profile. There is none yet; the type lets clients ask for whole profiles.
-type commandDefinition struct {
-	ID          string                 `gql:"id"`
-	CreatedAt   *string                `gql:"createdAt"`
-	UpdatedAt   *string                `gql:"updatedAt"`
-	DeletedAt   *string                `gql:"deletedAt"`
-	Token       string                 `gql:"token"`
-	Name        *string                `gql:"name"`
-	Description *string                `gql:"description"`
-	Profile     registry.DeviceProfile `gql:"deviceProfile"`
-	Key         string                 `gql:"commandKey"`
-	Schema      *string                `gql:"parameterSchema"`
-	Metadata    *string                `gql:"metadata"`
+func registerFacets(a *Area, r *registry.Registry) {
+	a.Query("facetValues", Requires(model.DeviceRead), engine.Do(func(ctx context.Context, in struct {
+		Facet registry.DeviceFacet `gql:"facet"`
+	}) (any, error) {
+		return r.FacetValues(ctx, PrincipalFrom(ctx), in.Facet)
+	}))
+	a.Field("FacetKey", "values", engine.On(func(_ context.Context, k registry.FacetKey, _ engine.Args) (any, error) {
+		if len(k.Values) == 0 {
+			return nil, nil
+		}
+		return k.Values, nil
+	}))
+	a.Mutation("setFacetKey", Requires(model.DeviceWrite), func(ctx context.Context, _ any, args engine.Args) (any, error) {
+		if !args.Has("request") || args.IsNull("request") { // the schema declares it optional
+			return nil, model.Invalid("request", "is required")
+		}
+		return r.SetFacetKey(ctx, PrincipalFrom(ctx), args.Patch("request"))
+	})
+	a.Mutation("deleteFacetKey", Requires(model.DeviceWrite), func(ctx context.Context, _ any, args engine.Args) (any, error) {
+		return r.DeleteFacetKey(ctx, PrincipalFrom(ctx), args.String("memberType"), args.String("key"))
+	})
+}
+
+func registerReferences(a *Area, r *registry.Registry) {
+	a.Type("EntityRef", registry.EntityRef{})
+	a.Query("existingEntityRefs", Requires(model.DeviceRead), engine.Do(func(ctx context.Context, in struct {
+		Refs []registry.EntityRef `gql:"refs"`
+	}) (any, error) {
+		return r.ExistingRefs(ctx, PrincipalFrom(ctx), in.Refs)
+	}))
 }
 
 func registerDevices(a *Area, r *registry.Registry) {

@@ -184,11 +184,11 @@ func (w *registryWorld) refusesFor(p *model.Principal, query string, variables m
 // dump is every row that a change of the registry may touch.
 func (w *registryWorld) dump() string {
 	w.Helper()
-	return fixture.Dump(w, w.db, append(tables(), "device_profile_versions", "device_counts", "audit_events", "control")...)
+	return fixture.Dump(w, w.db, append(tables(), "device_profile_versions", "device_counts", "row_counts", "facet_keys", "audit_events", "control")...)
 }
 
-// seedRequests make two of each kind: profiles p and q, types t (of p) and u, a metric, a rule, devices d and e,
-// credentials c and k. The last one takes the variable rule.
+// seedRequests make two of each kind: profiles p and q, types t (of p) and u, a metric, a rule, a command, devices d and e,
+// credentials c and k. The second one takes the variable rule.
 var seedRequests = []string{
 	`mutation { a: createDeviceProfile(request: {token: "p"}) { token } b: createDeviceProfile(request: {token: "q"}) { token }
 		c: createDeviceType(request: {token: "t", profileToken: "p"}) { token } d: createDeviceType(request: {token: "u"}) { token }
@@ -198,6 +198,7 @@ var seedRequests = []string{
 		c: createDevice(request: {token: "e", deviceTypeToken: "u"}) { token }
 		d: createDeviceCredential(request: {token: "c", deviceToken: "d", credentialType: "MQTT_BASIC", credentialId: "user", credentialValue: "pw", enabled: true}) { token }
 		e: createDeviceCredential(request: {token: "k", deviceToken: "d", credentialType: "ACCESS_TOKEN", credentialId: "a-secret", enabled: true}) { token } }`,
+	`mutation { createCommandDefinition(request: {token: "cmd", deviceProfileToken: "p", commandKey: "reboot"}) { token } }`,
 }
 
 // seed makes two rows of each kind.
@@ -297,6 +298,10 @@ var updatesByHand = map[string]map[string]updateField{
 		"enum":      {first: `["a"]`, second: `["a", "b"]`, nulls: "clears"},
 		"metricKey": {first: "k1", second: "k2", nulls: "refused"},
 		"dataType":  {first: "INT", second: "STRING", nulls: "refused"},
+	},
+	"CommandDefinition": {
+		"commandKey":      {first: "k1", second: "k2", nulls: "refused"},
+		"parameterSchema": {first: `[{"name": "on", "dataType": "BOOLEAN"}]`, second: `[]`, nulls: "clears"},
 	},
 	"DetectionRule": {
 		"authoringGraph": {first: `{"n":1}`, second: `{}`, nulls: "clears"},
@@ -582,6 +587,40 @@ func TestReferencesOfUpdates(t *testing.T) {
 	}
 	conformance.Shown(t, "S3-078")
 	w.refuses(`mutation { updateDevice(token: "d", request: {deviceTypeToken: ""}) { token } }`, nil, model.CodeInvalidInput, "deviceTypeToken")
+}
+
+// The type of a device, an asset, a customer and an area: an update that omits it keeps it, a value re-points it, null and an
+// unknown token refuse the whole update.
+func TestTypesOfDevicesAssetsCustomersAndAreasInUpdates(t *testing.T) {
+	t.Parallel()
+	w := newRegistryWorld(t)
+	w.seed()
+	seen := 0
+	for _, typ := range []string{"Device", "Asset", "Customer", "Area"} {
+		row, of := seededRows(typ)[0], seededRows(typ+"Type")
+		field := strings.ToLower(typ[:1]) + typ[1:] + "Type"
+		read := func() any {
+			return w.ok(fmt.Sprintf(`{ %sByToken(tokens: [%q]) { %s { token } } }`, pluralOf(typ), row, field), nil, pluralOf(typ)+"ByToken", field, "token")
+		}
+		update := func(request string) string {
+			return fmt.Sprintf(`mutation { update%s(token: %q, request: {name: "n %d", %s}) { token } }`, typ, row, seen, request)
+		}
+		for _, step := range []struct{ request, want string }{
+			{field + `Token: "` + of[1] + `"`, of[1]}, {`description: "d"`, of[1]}, {field + `Token: "` + of[0] + `"`, of[0]},
+		} {
+			w.ok(update(step.request), nil)
+			if got := read(); got != step.want {
+				t.Errorf("%s {%s}: %v, want %v", typ, step.request, got, step.want)
+			}
+			seen++
+		}
+		for _, bad := range []string{"null", `""`, `"nowhere"`} {
+			w.refuses(update(field+"Token: "+bad), nil, model.CodeInvalidInput, field+"Token")
+		}
+	}
+	if seen == 12 {
+		conformance.Shown(t, "S3-079")
+	}
 }
 
 func TestARulesGroupScopeIsAPair(t *testing.T) {

@@ -79,6 +79,37 @@ func RegisterState(a *Area, d StateDeps) {
 
 type stateResolvers struct{ StateDeps }
 
+// ActiveDevices returns the row ids of the tenant's devices that deviceStates shows as active.
+func (d StateDeps) ActiveDevices(ctx context.Context, by *model.Principal) ([]int64, error) {
+	rows, err := d.States.DeviceStates(ctx, by.TenantID)
+	if err != nil {
+		return nil, err
+	}
+	now, standard := d.Listening(), d.Silence()
+	var active, unsure []int64
+	states := map[int64]*store.DeviceState{}
+	for _, row := range rows {
+		switch {
+		case row.Asserted, ingest.Active(row, now, min(standard, shortestSilence)):
+			if ingest.Active(row, now, standard) {
+				active = append(active, row.DeviceID)
+			}
+		case row.HasActivity: // the profile of the device decides
+			unsure, states[row.DeviceID] = append(unsure, row.DeviceID), row
+		}
+	}
+	devices, err := d.Devices.ByID(ctx, by, unsure)
+	for _, dev := range devices {
+		if ingest.Active(states[dev.ID], now, d.States.Silence(by.Tenant, dev.Token, standard)) {
+			active = append(active, dev.ID)
+		}
+	}
+	return active, err
+}
+
+// shortestSilence is the shortest inactivity time-out that a profile can have.
+const shortestSilence = time.Minute
+
 type stateView struct {
 	ID             string        `gql:"id"`
 	CreatedAt      model.Micros  `gql:"createdAt"`

@@ -67,6 +67,13 @@ func walkRegistry() []walkOp {
 	reads, creates, updates, deletes := walkKinds()
 	return together(reads, []walkOp{
 		read("facetValues", `(facet: MANUFACTURER)`, "[]"),
+		read("facetKeys", `(criteria: {pageNumber: 1, pageSize: 10})`, noPage),
+		read("existingEntityRefs", `(refs: [{type: "device", token: "d"}, {type: "area", token: "Area-1"}])`, "[]"),
+		read("deviceCommandVocabulary", `(deviceToken: "d")`, "null"),
+		read("validateCommandEnqueue", `(deviceToken: "d", commandKey: "reboot")`,
+			`{"allowed":false,"code":"DEVICE_NOT_FOUND","reason":"there is no device \"d\""}`),
+		read("validateCommandEnqueueBatch", `(deviceTokens: ["d"], commandKey: "reboot")`,
+			`[{"deviceToken":"d","code":"DEVICE_NOT_FOUND","reason":"there is no device \"d\""}]`),
 		read("deviceProfileVersions", `(token: "p")`, "[]"),
 		read("deviceLocationDeclaration", `(deviceToken: "d")`, "null"),
 		read("devicesByExternalId", `(externalIds: ["sn/1"])`, "[]"),
@@ -77,6 +84,8 @@ func walkRegistry() []walkOp {
 		write("renameDeviceProfile", `(token: "q", newToken: "q2")`, `!NOT_FOUND "q"`),
 		write("publishDeviceProfile", `(token: "p")`, `!NOT_FOUND "p"`),
 		write("rollbackDeviceProfile", `(token: "p", version: 1)`, `!NOT_FOUND "p"`),
+		write("setFacetKey", `(request: {memberType: "device", key: "floor", valueType: "LONG"})`, ""),
+		write("deleteFacetKey", `(memberType: "device", key: "gone")`, "false"),
 		write("issueAccessToken", `(request: {deviceToken: "d"})`, `!NOT_FOUND "d"`),
 		write("deleteDevices", `(tokens: ["n1", "n2"])`, `!NOT_FOUND "n1"`),
 	}, deletes)
@@ -168,6 +177,8 @@ func (w *walk) furnishAcme(t *testing.T) {
 		t: createDeviceType(request: {token: "t", profileToken: "p", name: %[1]q, manufacturer: %[1]q}) { id }
 		u: createDeviceType(request: {token: "u", name: %[1]q}) { id }
 		m: createMetricDefinition(request: {token: "m", deviceProfileToken: "p", metricKey: "temp", dataType: "DOUBLE", name: %[1]q, unit: %[1]q}) { id } }`, onlyAcme), nil)
+	do(fmt.Sprintf(`mutation { c: createCommandDefinition(request: {token: "cmd", deviceProfileToken: "p", commandKey: "reboot", name: %[1]q}) { id }
+		f: setFacetKey(request: {memberType: "device", key: "gone", valueType: "STRING", label: %[1]q}) { id } }`, onlyAcme), nil)
 	do(fmt.Sprintf(`mutation ($rule: String!) { r: createDetectionRule(request: {token: "r", deviceProfileToken: "p", definition: $rule, enabled: true, name: %[1]q}) { id }
 		d: createDevice(request: {token: "d", deviceTypeToken: "t", externalId: "sn/1", name: %[1]q}) { id }
 		g: createDevice(request: {token: "gone", deviceTypeToken: "t", name: %[1]q}) { id }

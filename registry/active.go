@@ -39,15 +39,9 @@ func (r *Registry) LocationOf(ctx context.Context, by *model.Principal, device s
 
 // activeOf returns the active version that judges a device, nil when there is none.
 func (r *Registry) activeOf(tx store.Tx, d *Device) (*Snapshot, error) {
-	t, err := r.Types.Table.GetByID(tx, d.TenantID, d.TypeID)
-	if err != nil || t == nil || t.ProfileID == nil {
-		return nil, err
-	}
-	p, err := r.Profiles.Table.GetByID(tx, d.TenantID, *t.ProfileID)
-	if err != nil || p == nil || p.ActiveVersion == nil {
-		return nil, err
-	}
-	return r.versions.Body(tx, p.ID, *p.ActiveVersion)
+	active := map[int64]*Snapshot{d.TypeID: nil}
+	err := r.activeOfTypes(tx, d.TenantID, active)
+	return active[d.TypeID], err
 }
 
 // Active returns the active version of a profile as resolution reads it, nil when the profile does not exist or was

@@ -48,10 +48,41 @@ func admitRows[T any](kind func() *entity.Kind[T], key string, limit func() int6
 	return func(c *store.Change, n int64) error {
 		have, err := kind().Table.Count(c, c.By.TenantID)
 		if maximum := limit(); err == nil && have+n > maximum {
-			err = model.OverLimit(key, "a tenant has at most %d", maximum)
+			err = c.Refuse(store.GrowthRows, model.OverLimit(key, "a tenant has at most %d", maximum))
 		}
 		return err
 	}
+}
+
+// The ceiling that the types of assets, customers and areas share: it holds for each kind by itself.
+const entityTypesKey = "limits.entity_types_per_tenant"
+
+func (r *Registry) maxEntityTypes() int64 { return r.perTenant.Load().EntityTypesPerTenant }
+
+// admitCounted is admitRows for a kind that may have so many rows that a count over all of them would cost: their number is
+// stored. The kind's Removing is removeCounted.
+func admitCounted(table, key string, limit func() int64) func(*store.Change, int64) error {
+	return func(c *store.Change, n int64) error {
+		have, err := store.AddRows(c, c.By.TenantID, table, n)
+		if maximum := limit(); err == nil && have > maximum {
+			err = c.Refuse(store.GrowthRows, model.OverLimit(key, "a tenant has at most %d", maximum))
+		}
+		return err
+	}
+}
+
+// removeCounted is the Removing of a kind whose Admit is admitCounted.
+func removeCounted[T any](table string) func(*store.Change, *T) error {
+	return func(c *store.Change, _ *T) error {
+		_, err := store.AddRows(c, c.By.TenantID, table, -1)
+		return err
+	}
+}
+
+// removingThing removes what goes with an asset, a customer or an area.
+func (r *Registry) removingThing(c *store.Change, table string, row store.Row, _ string) error {
+	_, err := store.AddRows(c, row.TenantID, table, -1)
+	return err
 }
 
 // unique drops repeated keys.

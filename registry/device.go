@@ -23,6 +23,10 @@ type Device struct {
 func (r *Registry) devices() *entity.Kind[Device] {
 	return entity.New(r.base(), entity.Desc[Device]{
 		Kind: "device", Type: "Device", Plural: "devices", Area: area, Table: "devices", Read: mayRead, Write: mayWrite,
+		Filters: []entity.Filter{
+			{Name: "search", Of: func(part any) store.Filter { return store.ContainsAny(part.(string), "token", "name", "external_id") }},
+			{Name: "active", Find: r.activeDevices},
+		},
 		Admit: r.admitDevices, Removing: r.removingDevice, Changed: r.deviceChanged, Views: deviceViews,
 	})
 }
@@ -36,6 +40,18 @@ func (r *Registry) DevicesByExternalID(ctx context.Context, by *model.Principal,
 	return r.Devices.Rows.By(ctx, by, "external_id", values...)
 }
 
+// activeDevices finds the devices that are active now, or those that are not.
+func (r *Registry) activeDevices(ctx context.Context, by *model.Principal, active any) (store.Filter, error) {
+	if r.parts.Active == nil {
+		return store.Among(nil, active.(bool)), nil
+	}
+	if err := r.Devices.MayRead(by); err != nil {
+		return store.Filter{}, err
+	}
+	ids, err := r.parts.Active(ctx, by)
+	return store.Among(ids, active.(bool)), err
+}
+
 // admitDevices counts n more devices of the tenant, and refuses them above its ceiling.
 func (r *Registry) admitDevices(c *store.Change, n int64) error {
 	have, err := store.CountDevices(c, c.By.TenantID, n)
@@ -43,7 +59,7 @@ func (r *Registry) admitDevices(c *store.Change, n int64) error {
 		return err
 	}
 	if maximum := r.perTenant.Load().DevicesPerTenant; have > maximum {
-		return model.OverLimit("limits.devices_per_tenant", "a tenant has at most %d devices", maximum)
+		return c.Refuse(store.GrowthRows, model.OverLimit("limits.devices_per_tenant", "a tenant has at most %d devices", maximum))
 	}
 	return nil
 }

@@ -228,7 +228,8 @@ func TestCredentialsAreListedByRemainingLife(t *testing.T) {
 	type criteria = map[string]any
 	tokens := func(s criteria, page store.Page) (got []string) {
 		t.Helper()
-		rows, _, err := b.Credentials.List(ctx, acme, page, b.Credentials.Info().Criteria(s)...)
+		filters := must(b.Credentials.Info().Criteria(ctx, acme, s))(t)
+		rows, _, err := b.Credentials.List(ctx, acme, page, filters...)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,12 +1,19 @@
 package registry
 
 import (
-	"context"
-
 	"weir/model"
 	"weir/store"
 	"weir/store/entity"
 )
+
+// Brand is how rows of a type look to people.
+type Brand struct {
+	ImageURL        *string `store:"image_url,clear,max=2048" gql:"imageUrl"`
+	Icon            *string `store:"icon,clear,max=128" gql:"icon"`
+	BackgroundColor *string `store:"background_color,clear,max=64" gql:"backgroundColor"`
+	ForegroundColor *string `store:"foreground_color,clear,max=64" gql:"foregroundColor"`
+	BorderColor     *string `store:"border_color,clear,max=64" gql:"borderColor"`
+}
 
 // DeviceType is what a kind of device is. Its devices have the capabilities of its profile, if it has one.
 type DeviceType struct {
@@ -47,35 +54,4 @@ func typeViews(_ *store.Change, old, row *DeviceType) []entity.View {
 		return nil
 	}
 	return []entity.View{{Kind: model.ViewDeviceType, Key: idKey(row.ID), Body: model.DeviceTypeView{V: 1, Profile: row.profile()}}}
-}
-
-// DeviceFacet names a property whose values in use can be listed.
-type DeviceFacet string
-
-// The facets: the first two of device types, the last of device profiles.
-const (
-	FacetManufacturer DeviceFacet = "MANUFACTURER"
-	FacetModel        DeviceFacet = "MODEL"
-	FacetCategory     DeviceFacet = "CATEGORY"
-)
-
-// FacetValues returns the distinct values of a facet in use, sorted.
-func (r *Registry) FacetValues(ctx context.Context, by *model.Principal, facet DeviceFacet) (values []string, err error) {
-	if err := r.Types.MayRead(by); err != nil {
-		return nil, err
-	}
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) (err error) {
-		switch facet {
-		case FacetManufacturer:
-			values, err = r.Types.Table.Distinct(tx, by.TenantID, "manufacturer")
-		case FacetModel:
-			values, err = r.Types.Table.Distinct(tx, by.TenantID, "model")
-		case FacetCategory:
-			values, err = r.Profiles.Table.Distinct(tx, by.TenantID, "category")
-		default:
-			err = model.Invalid("facet", "%q is no facet", facet)
-		}
-		return err
-	})
-	return values, err
 }

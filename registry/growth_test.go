@@ -16,7 +16,7 @@ func (b *bench) compareBytes(t interface{ Errorf(string, ...any) }) {
 	b.Helper()
 	rows, sums := map[int64]int64{}, map[int64]int64{}
 	err := b.db.Read(b.Context(), func(tx store.Tx) error {
-		err := b.Kinds.CountBytes(tx, rows)
+		err := errors.Join(b.Kinds.CountBytes(tx, rows), b.Keyed.CountBytes(tx, rows))
 		for _, tenant := range []int64{acme.TenantID, other.TenantID} {
 			n, used := store.UsedBytes(tx, tenant)
 			if sums[tenant] = n; n == 0 {

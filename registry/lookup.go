@@ -5,9 +5,68 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 
+	"weir/model"
 	"weir/store"
 )
+
+// EntityRef names an entity by its type and its token.
+type EntityRef struct {
+	Type  string `gql:"type"`
+	Token string `gql:"token"`
+}
+
+// entityTypes are the types of entities that a reference of type and token may name, and the tables that hold them.
+var entityTypes = []struct{ name, table string }{
+	{"device", "devices"},
+	{"asset", "assets"},
+	{"area", "areas"},
+	{"customer", "customers"},
+}
+
+// tableOf returns the table that holds the entities of a type. field is the input field in a refusal.
+func tableOf(field, entityType string) (string, error) {
+	names := make([]string, len(entityTypes))
+	for i, t := range entityTypes {
+		if t.name == entityType {
+			return t.table, nil
+		}
+		names[i] = t.name
+	}
+	return "", model.Invalid(field, "%.40q is no type of entities, there are %s", entityType, strings.Join(names, ", "))
+}
+
+// ExistingRefs returns those of the references whose entities exist, in the order given.
+func (r *Registry) ExistingRefs(ctx context.Context, by *model.Principal, refs []EntityRef) (existing []EntityRef, err error) {
+	if err := r.Devices.MayRead(by); err != nil {
+		return nil, err
+	}
+	tokens := map[string][]string{} // by table
+	tables := make([]string, len(refs))
+	for i, ref := range refs {
+		if tables[i], err = tableOf("refs.type", ref.Type); err != nil {
+			return nil, err
+		}
+		tokens[tables[i]] = append(tokens[tables[i]], ref.Token)
+	}
+	found := map[string]map[string]int64{}
+	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) (err error) {
+		for table, some := range tokens {
+			if found[table], err = store.IDs(tx, table, by.TenantID, unique(some)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	existing = []EntityRef{}
+	for i, ref := range refs {
+		if _, ok := found[tables[i]][ref.Token]; ok {
+			existing = append(existing, ref)
+		}
+	}
+	return existing, err
+}
 
 // FindCredentials returns the credentials of a tenant with this type and SHA-256 of their id: none or one.
 func (r *Registry) FindCredentials(ctx context.Context, tenantID int64, credentialType string, idHash [sha256.Size]byte) (found []store.CredentialRow, err error) {

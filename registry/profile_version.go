@@ -39,8 +39,13 @@ func (r *Registry) freezeProfile(tx store.Tx, p *DeviceProfile) (*Snapshot, erro
 	if err != nil {
 		return nil, err
 	}
+	commands, err := r.Commands.Table.By(tx, p.TenantID, "profile_id", p.ID)
+	if err != nil {
+		return nil, err
+	}
 	slices.SortFunc(metrics, func(a, b *MetricDefinition) int { return strings.Compare(a.MetricKey, b.MetricKey) })
 	slices.SortFunc(rules, func(a, b *DetectionRule) int { return strings.Compare(a.Token, b.Token) })
+	slices.SortFunc(commands, func(a, b *CommandDefinition) int { return strings.Compare(a.CommandKey, b.CommandKey) })
 	s := &Snapshot{V: snapshotFormat}
 	for _, m := range metrics {
 		frozen, err := m.frozen()
@@ -51,6 +56,9 @@ func (r *Registry) freezeProfile(tx store.Tx, p *DeviceProfile) (*Snapshot, erro
 	}
 	for _, rule := range rules {
 		s.Rules = append(s.Rules, rule.frozen())
+	}
+	for _, command := range commands {
+		s.V, s.Commands = snapshotFormatCommands, append(s.Commands, command.frozen())
 	}
 	if t := p.InactivityTimeout; t != nil {
 		s.InactivityTimeout = int(*t)

@@ -1,5 +1,5 @@
 // Package registry holds what a tenant declares about its devices: device types, device profiles with their metric
-// definitions and detection rules, devices, what devices prove themselves by, assets, and the dashboards that show them. It keeps their rules; the life that all
+// and command definitions and detection rules, devices, what devices prove themselves by, assets, customers and areas, and the dashboards that show them. It keeps their rules; the life that all
 // kinds share (create, three-state update, delete, reads, versions, audit) is written once in store/entity, and each kind is
 // described in a file of its own and named in Registry.kinds.
 //
@@ -26,6 +26,7 @@ type Config struct {
 	DeviceSettings
 	CredentialsPerDevice int64
 	MetricsPerProfile    int64
+	CommandsPerProfile   int64
 	RulesPerProfile      int64
 	RulesPerTenant       int64 // detection.max_rules_per_tenant: of active versions
 	VersionsPerProfile   int64 // kept, of a dashboard too: a publish beyond it removes the oldest that are not effective
@@ -33,7 +34,7 @@ type Config struct {
 
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
-	return Config{CredentialsPerDevice: 64, MetricsPerProfile: 1000, RulesPerProfile: 500, RulesPerTenant: 500, VersionsPerProfile: 100}
+	return Config{CredentialsPerDevice: 64, MetricsPerProfile: 1000, CommandsPerProfile: 500, RulesPerProfile: 500, RulesPerTenant: 500, VersionsPerProfile: 100}
 }
 
 func (c Config) withDefaults() Config {
@@ -46,6 +47,7 @@ func (c Config) withDefaults() Config {
 	setting.FillDefaults(&c.DeviceSettings)
 	set(&c.CredentialsPerDevice, d.CredentialsPerDevice)
 	set(&c.MetricsPerProfile, d.MetricsPerProfile)
+	set(&c.CommandsPerProfile, d.CommandsPerProfile)
 	set(&c.RulesPerProfile, d.RulesPerProfile)
 	set(&c.RulesPerTenant, d.RulesPerTenant)
 	set(&c.VersionsPerProfile, d.VersionsPerProfile)
@@ -94,13 +96,15 @@ type Invalidate func(deviceID, credentialID int64)
 
 // Parts are the registry's collaborators. Removals, Forget, Registerer and Random may be left out.
 type Deps struct {
-	Store      store.Store
-	Devices    store.Store // reads what a device waits for; nil: Store
-	Writer     store.Writer
-	Sealer     Sealer
-	Hasher     Hasher
-	Validator  Validator
-	Removals   []Removal
+	Store     store.Store
+	Devices   store.Store // reads what a device waits for; nil: Store
+	Writer    store.Writer
+	Sealer    Sealer
+	Hasher    Hasher
+	Validator Validator
+	Removals  []Removal
+	// Active returns the row ids of the tenant's devices that are active now; nil: none is.
+	Active     func(ctx context.Context, by *model.Principal) ([]int64, error)
 	Invalidate Invalidate
 	Registerer prometheus.Registerer // nil: metrics are not registered
 	Random     io.Reader             // nil: crypto/rand
@@ -111,11 +115,15 @@ type Registry struct {
 	Types       *entity.Kind[DeviceType]
 	Profiles    *entity.Kind[DeviceProfile]
 	Metrics     *entity.Kind[MetricDefinition]
+	Commands    *entity.Kind[CommandDefinition]
 	Rules       *entity.Kind[DetectionRule]
 	Devices     *entity.Kind[Device]
 	Credentials *entity.Kind[DeviceCredential]
-	// Kinds are these and those that nothing here needs by name.
+	FacetKeys   *entity.Kind[FacetKey]
+	// Kinds are these and those that nothing here needs by name, except those of Keyed.
 	Kinds *entity.Catalog
+	// Keyed are the kinds whose rows no token names.
+	Keyed *entity.Catalog
 
 	config    Config
 	perTenant atomic.Pointer[DeviceSettings] // applies in place of those of config
@@ -144,15 +152,18 @@ func New(c Config, p Deps) *Registry {
 	r.perTenant.Store(&r.config.DeviceSettings)
 	r.Profiles, r.Metrics, r.Rules = r.deviceProfiles(), r.metricDefinitions(), r.detectionRules()
 	r.Types, r.Devices, r.Credentials = r.deviceTypes(), r.devices(), r.deviceCredentials()
-	r.Kinds = entity.NewCatalog(r.kinds()...)
+	r.Commands, r.FacetKeys = r.commandDefinitions(), r.facetKeys()
+	r.Kinds, r.Keyed = entity.NewCatalog(r.kinds()...), entity.NewCatalog(r.FacetKeys)
 	return r
 }
 
 // kinds lists the kinds; what is referred to comes first.
 func (r *Registry) kinds() []entity.Entry {
 	return []entity.Entry{
-		r.Profiles, r.Metrics, r.Rules, r.Types, r.Devices, r.Credentials,
+		r.Profiles, r.Metrics, r.Commands, r.Rules, r.Types, r.Devices, r.Credentials,
 		r.assetTypes(), r.assets(),
+		r.customerTypes(), r.customers(),
+		r.areaTypes(), r.areas(),
 		r.dashboards(),
 	}
 }
@@ -161,7 +172,7 @@ func (r *Registry) base() entity.Base {
 	return entity.Base{Store: r.parts.Store, Writer: r.parts.Writer}
 }
 
-// SetLimits changes how many devices, types, profiles and dashboards a tenant may have. Those that are there stay.
+// SetLimits changes how many rows of the kinds a tenant may have. Those that are there stay.
 func (r *Registry) SetLimits(s DeviceSettings) { r.perTenant.Store(&s) }
 
 // mutate runs fn as one change, for who may write devices.

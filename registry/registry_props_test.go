@@ -107,7 +107,8 @@ func (b *bench) compareViews(rt *rapid.T, view map[string]string) {
 // clear removes everything, so that each run of the property begins empty.
 func (b *bench) clear(rt *rapid.T) {
 	err := b.db.Write(b.Context(), store.Results, func(tx store.Tx) error {
-		for _, table := range []string{"devices", "device_counts", "device_types", "device_profiles", "audit_events"} {
+		for _, table := range []string{"device_credentials", "devices", "device_counts", "device_types", "device_profile_versions", "metric_definitions", "command_definitions",
+			"detection_rules", "device_profiles", "assets", "asset_types", "customers", "customer_types", "areas", "area_types", "row_counts", "audit_events", "control"} {
 			if _, err := tx.Exec("DELETE FROM " + table); err != nil {
 				return err
 			}

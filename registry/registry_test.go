@@ -97,8 +97,9 @@ var (
 func (b *bench) dump() map[string][]string {
 	b.Helper()
 	all := map[string][]string{}
-	for _, table := range []string{"device_profiles", "device_profile_versions", "metric_definitions", "detection_rules",
-		"device_types", "devices", "device_counts", "device_credentials", "audit_events", "control"} {
+	for _, table := range []string{"device_profiles", "device_profile_versions", "metric_definitions", "command_definitions", "detection_rules",
+		"device_types", "devices", "device_counts", "device_credentials", "asset_types", "assets", "customer_types", "customers", "area_types", "areas",
+		"row_counts", "facet_keys", "audit_events", "control"} {
 		all[table] = b.rows("SELECT * FROM " + table + " ORDER BY 1")
 	}
 	return all

@@ -7,14 +7,19 @@ import (
 	"weir/model"
 )
 
-// snapshotFormat is the format version that this Weir writes.
-const snapshotFormat = 1
+// Formats of a snapshot. The second has commands, and is written only where there are some: a draft without any freezes to
+// what it froze to before, so that an upgrade leaves nothing unpublished.
+const (
+	snapshotFormat         = 1
+	snapshotFormatCommands = 2
+)
 
 // Snapshot is the body of a published version: what the draft held when it was published. It is never changed.
 type Snapshot struct {
 	V                 int                  `json:"v"`
-	Metrics           []SnapshotMetric     `json:"metrics,omitempty"` // by key
-	Rules             []SnapshotRule       `json:"rules,omitempty"`   // enabled and disabled, by token
+	Metrics           []SnapshotMetric     `json:"metrics,omitempty"`  // by key
+	Rules             []SnapshotRule       `json:"rules,omitempty"`    // enabled and disabled, by token
+	Commands          []SnapshotCommand    `json:"commands,omitempty"` // by key, since format 2
 	InactivityTimeout int                  `json:"inactivityTimeoutSeconds,omitempty"`
 	Location          *LocationDeclaration `json:"location,omitempty"`
 }
@@ -36,6 +41,15 @@ type SnapshotRule struct {
 	Enabled     bool   `json:"enabled"`
 }
 
+// SnapshotCommand is a frozen command definition.
+type SnapshotCommand struct {
+	Token       string  `json:"token"`
+	Key         string  `json:"commandKey" gql:"commandKey"`
+	Name        *string `json:"name,omitempty" gql:"name"`
+	Description *string `json:"description,omitempty" gql:"description"`
+	Parameters  *string `json:"parameterSchema,omitempty" gql:"parameterSchema"` // see package parameter
+}
+
 // LocationDeclaration says what a profile's devices are expected to report of their position. It is information for
 // clients and never gates ingest. The zero value declares a location without expectations.
 type LocationDeclaration struct {
@@ -49,8 +63,8 @@ func decodeSnapshot(body string) (*Snapshot, error) {
 	if err := json.Unmarshal([]byte(body), &s); err != nil {
 		return nil, fmt.Errorf("snapshot of a profile version: %w", err)
 	}
-	if s.V < 1 || s.V > snapshotFormat {
-		return nil, fmt.Errorf("snapshot of a profile version has format %d, this Weir reads up to %d", s.V, snapshotFormat)
+	if s.V < 1 || s.V > snapshotFormatCommands {
+		return nil, fmt.Errorf("snapshot of a profile version has format %d, this Weir reads up to %d", s.V, snapshotFormatCommands)
 	}
 	return &s, nil
 }

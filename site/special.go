@@ -14,6 +14,7 @@ const (
 	tableRoles       = "roles"
 	tableProfiles    = "device_profiles"
 	tableMetrics     = "metric_definitions"
+	tableCommands    = "command_definitions"
 	tableRules       = "detection_rules"
 	tableDevices     = "devices"
 	tableCredentials = "device_credentials"
@@ -36,6 +37,7 @@ func (f *Format) specialize() {
 			k.field("location").keys = []string{"expectedAccuracyMeters", "expectedUpdateIntervalSeconds"}
 		},
 		tableRules:       func(k *kind) { k.field("definition").inner = rules.Schema },
+		tableCommands:    func(k *kind) { k.field("commandKey").uniqueInside = true },
 		tableMetrics:     func(k *kind) { k.field("metricKey").uniqueInside = true },
 		tableCredentials: func(k *kind) { k.secrets, k.exported = credentialSecrets, exportedCredential },
 	} {

@@ -40,3 +40,12 @@ func CountDevices(tx Tx, tenantID, more int64) (have int64, err error) {
 		tenantID, more).Scan(&have)
 	return have, err
 }
+
+// AddRows adds to the stored number of rows that a tenant has in a table and returns it, for kinds of which a tenant may have
+// many.
+func AddRows(tx Tx, tenantID int64, table string, more int64) (have int64, err error) {
+	err = tx.QueryRow(`INSERT INTO row_counts (tenant_id, name, rows) VALUES (?, ?, ?)
+		ON CONFLICT (tenant_id, name) DO UPDATE SET rows = row_counts.rows + excluded.rows RETURNING rows`,
+		tenantID, table, more).Scan(&have)
+	return have, err
+}

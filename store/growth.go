@@ -42,11 +42,12 @@ const (
 	GrowthRate  GrowthCause = "rate"  // the changes of the tenant write too much
 
 	GrowthMetadata GrowthCause = "metadata" // what the messages of all tenants are judged by takes all the memory that it may
+	GrowthRows     GrowthCause = "rows"     // the tenant has as many rows of the kind as it may
 )
 
 // GrowthCauses are all of them.
 func GrowthCauses() []GrowthCause {
-	return []GrowthCause{GrowthBytes, GrowthDisk, GrowthSize, GrowthRate, GrowthMetadata}
+	return []GrowthCause{GrowthBytes, GrowthDisk, GrowthSize, GrowthRate, GrowthRows, GrowthMetadata}
 }
 
 // Bounded is a Writer whose changes let rows grow only as far as Growth says, and write as much as Pace lets their callers. Changes
@@ -156,6 +157,14 @@ const MemoryKey = "limits.memory"
 
 // BytesKey is the configuration key of the bytes that the rows of a tenant may take.
 const BytesKey = "governance.registry_bytes"
+
+// Refuse counts that the change is refused for a cause, and returns err.
+func (c *Change) Refuse(cause GrowthCause, err error) error {
+	if c.growth == nil {
+		return err
+	}
+	return c.growth.refuse(cause, err)
+}
 
 func (g *Growth) refuse(cause GrowthCause, err error) error {
 	if g.Refused != nil {

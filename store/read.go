@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -94,22 +95,22 @@ func (t *Table[T]) Select(tx Tx, tenantID int64, order string, filters ...Filter
 	return t.query(tx, q, " ORDER BY "+order)
 }
 
-// List returns a page of the rows that match the filters, in the kind's order, and the number of all matching rows. Large
-// fields are "" in them.
+// List returns a page of the rows that match the filters, in the kind's order, and the number of all matching rows, which are
+// counted where the page does not show the end. Large fields are "" in them.
 func (t *Table[T]) List(tx Tx, tenantID int64, page Page, filters ...Filter) (rows []*T, total int64, err error) {
 	q, err := t.filtered(tenantID, filters)
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := tx.QueryRow(`SELECT count(*) FROM `+t.desc.Name+q.text(), q.args...).Scan(&total); err != nil {
+	limit, offset := page.bounds()
+	args := append(slices.Clone(q.args), limit, offset)
+	if rows, err = t.rows(tx, t.listed, where{q.conditions, args}, " ORDER BY "+t.order+" LIMIT ? OFFSET ?"); err != nil {
 		return nil, 0, err
 	}
-	limit, offset := page.bounds()
-	if offset >= total {
-		return nil, total, nil
+	if n := int64(len(rows)); n < limit && (n > 0 || offset == 0) {
+		return rows, offset + n, nil
 	}
-	q.args = append(q.args, limit, offset)
-	rows, err = t.rows(tx, t.listed, q, " ORDER BY "+t.order+" LIMIT ? OFFSET ?")
+	err = tx.QueryRow(`SELECT count(*) FROM `+t.desc.Name+q.text(), q.args...).Scan(&total)
 	return rows, total, err
 }
 
@@ -172,15 +173,28 @@ func Tokens(tx Tx, table string, ids []int64) (map[int64]string, error) {
 	return tokens, nil
 }
 
+// IDs returns the row ids of a tenant's rows of a table by their tokens; tokens without a row are left out.
+func IDs(tx Tx, table string, tenantID int64, tokens []string) (map[string]int64, error) {
+	ids := make(map[string]int64, len(tokens))
+	for some := range slices.Chunk(tokens, maxIn) {
+		args := padded(len(some), func(i int) any { return some[i] })
+		query := `SELECT token, id FROM ` + table + ` WHERE tenant_id = ? AND token IN (?` + strings.Repeat(", ?", len(args)-1) + `)`
+		if err := scanPairs(tx, ids, query, append([]any{tenantID}, args...)...); err != nil {
+			return nil, err
+		}
+	}
+	return ids, nil
+}
+
 // scanPairs reads a query of two columns.
-func scanPairs[V any](tx Tx, into map[int64]V, query string, args ...any) error {
+func scanPairs[K comparable, V any](tx Tx, into map[K]V, query string, args ...any) error {
 	rows, err := tx.Query(query, args...)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var key int64
+		var key K
 		var value V
 		if err := rows.Scan(&key, &value); err != nil {
 			return err
@@ -283,6 +297,30 @@ func NotAbove(column string, value any) Filter { return Filter{column, column + 
 // Contains lets a row through whose column holds a part, whatever the case of its letters.
 func Contains(column, part string) Filter {
 	return Filter{column, "instr(fold(" + column + "), fold(?)) > 0", []any{part}}
+}
+
+// ContainsAny lets a row through one of whose columns holds a part, whatever the case of its letters. column is the first of them,
+// others are the rest, which may be null. An index over the same columns makes it cheap, see the migration of devices.
+func ContainsAny(part, column string, others ...string) Filter {
+	all := "%." + column
+	for _, o := range others {
+		all += " || char(10) || coalesce(%." + o + ", '')"
+	}
+	return Filter{column, "instr(fold(" + all + "), fold(?)) > 0", []any{part}}
+}
+
+// Among matches rows with one of the ids, or with none of them. They may be many: they are one argument.
+func Among(ids []int64, among bool) Filter {
+	list := make([]byte, 0, 8*len(ids)+2)
+	list = append(list, '[')
+	for i, id := range ids {
+		if i > 0 {
+			list = append(list, ',')
+		}
+		list = strconv.AppendInt(list, id, 10)
+	}
+	in := map[bool]string{true: "IN", false: "NOT IN"}[among]
+	return Filter{"id", "%.id " + in + " (SELECT value FROM json_each(?))", []any{string(append(list, ']'))}}
 }
 
 // RefersTo matches rows with the row id of the token in the other table, of the same tenant, in the column. An unknown

@@ -74,10 +74,12 @@ type View struct {
 	Body any // has a JSON form
 }
 
-// Filter is a criterion of lists that is more than a column's value.
+// Filter is a criterion of lists that is more than a column's value. It has one of Of and Find.
 type Filter struct {
 	Name string
 	Of   func(value any) store.Filter
+	// Find is for a criterion that must be looked up before the list is read.
+	Find func(ctx context.Context, by *model.Principal, value any) (store.Filter, error)
 }
 
 // Info is what there is to know of a kind without its Go type.
@@ -140,12 +142,20 @@ func filterOf(f store.Field) func(any) store.Filter {
 }
 
 // Criteria turns the criteria of a list into filters. Null and what is no filter of the kind do not restrict.
-func (i *Info) Criteria(criteria map[string]any) []store.Filter {
-	var fs []store.Filter
+func (i *Info) Criteria(ctx context.Context, by *model.Principal, criteria map[string]any) (fs []store.Filter, err error) {
 	for _, f := range i.Filters {
-		if v := criteria[f.Name]; v != nil {
+		v := criteria[f.Name]
+		switch {
+		case v == nil:
+		case f.Find == nil:
 			fs = append(fs, f.Of(v))
+		default:
+			found, err := f.Find(ctx, by, v)
+			if err != nil {
+				return nil, err
+			}
+			fs = append(fs, found)
 		}
 	}
-	return fs
+	return fs, nil
 }

@@ -82,7 +82,8 @@ func ExampleNew() {
 	fmt.Println(err)
 	_, err = shelves.Delete(ctx, librarian, "a")
 	fmt.Println(err)
-	found, total, _ := books.List(ctx, reader, store.Page{}, books.Info().Criteria(map[string]any{"shelf": "a"})...)
+	onShelf, _ := books.Info().Criteria(ctx, reader, map[string]any{"shelf": "a"})
+	found, total, _ := books.List(ctx, reader, store.Page{}, onShelf...)
 	fmt.Println(found[0].Token, total)
 	// Output:
 	// shelfToken: "b" does not exist

@@ -18,12 +18,16 @@ func tokens(t *testing.T, w *world) {
 	tn := w.tenant(t, "tokens")
 	tn.devices(`mutation{a:createDeviceProfile(request:{token:"p"}){id} b:createDeviceType(request:{token:"t"}){id} c:createDevice(request:{token:"d",deviceTypeToken:"t"}){id}
 		d:createAssetType(request:{token:"at"}){id}}`, nil)
+	tn.devices(`mutation{a:createCustomerType(request:{token:"ct"}){id} b:createAreaType(request:{token:"rt"}){id}}`, nil)
 	creates := map[string]map[string]any{
 		"DeviceType": {}, "DeviceProfile": {}, "Device": {"deviceTypeToken": "t"},
 		"MetricDefinition": {"deviceProfileToken": "p", "metricKey": "fresh", "dataType": "INT"},
 		"DetectionRule":    {"deviceProfileToken": "p", "definition": above("r", "t", 1, ""), "enabled": true},
 		"DeviceCredential": {"deviceToken": "d", "credentialType": "ACCESS_TOKEN", "credentialId": "fresh", "enabled": true},
 		"AssetType":        {}, "Asset": {"assetTypeToken": "at"},
+		"CustomerType": {}, "Customer": {"customerTypeToken": "ct"},
+		"AreaType": {}, "Area": {"areaTypeToken": "rt"},
+		"CommandDefinition": {"deviceProfileToken": "p", "commandKey": "fresh"},
 	}
 	_, sdl := w.get(t, "/schema/device-management.graphql")
 	inputs := regexp.MustCompile(`(?m)^input (\w+)CreateRequest `).FindAllStringSubmatch(sdl, -1)
