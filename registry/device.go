@@ -24,6 +24,7 @@ func (r *Registry) devices() *entity.Kind[Device] {
 	return entity.New(r.base(), entity.Desc[Device]{
 		Kind: "device", Type: "Device", Plural: "devices", Area: area, Table: "devices", Read: mayRead, Write: mayWrite,
 		Admit: r.admitDevices, Removing: r.removingDevice, Changed: r.deviceChanged, Views: deviceViews,
+		Filters: []entity.Filter{{Name: "group", Of: r.inGroup}},
 	})
 }
 
@@ -48,12 +49,15 @@ func (r *Registry) admitDevices(c *store.Change, n int64) error {
 	return nil
 }
 
-// removingDevice removes what is alive of the device. History stays with its row id.
+// removingDevice removes what is alive of the device, and its relationships. History stays with its row id.
 func (r *Registry) removingDevice(c *store.Change, d *Device) error {
 	for _, remove := range r.parts.Removals {
 		if err := remove(c, d.TenantID, d.ID); err != nil {
 			return err
 		}
+	}
+	if err := r.removeRelationships(c, d.TenantID, EntityDevice, d.ID, d.Token); err != nil {
+		return err
 	}
 	_, err := store.CountDevices(c, d.TenantID, -1)
 	return err
