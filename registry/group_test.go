@@ -35,8 +35,8 @@ const attributeTable = `CREATE TABLE IF NOT EXISTS attributes (
 func (b *bench) makeAttributes() {
 	b.Helper()
 	b.write(attributeTable)
-	b.write(`CREATE INDEX IF NOT EXISTS attributes_by_number ON attributes (tenant_id, entity_type, scope, key, number_value, entity_id)`)
-	b.write(`CREATE INDEX IF NOT EXISTS attributes_by_text ON attributes (tenant_id, entity_type, scope, key, text_value, entity_id) WHERE text_value IS NOT NULL`)
+	b.write(`CREATE INDEX IF NOT EXISTS attributes_by_number ON attributes (tenant_id, entity_type, scope, key, number_value, value_type, entity_id)`)
+	b.write(`CREATE INDEX IF NOT EXISTS attributes_by_text ON attributes (tenant_id, entity_type, scope, key, text_value, value_type, entity_id) WHERE text_value IS NOT NULL`)
 }
 
 func (b *bench) write(query string, args ...any) {

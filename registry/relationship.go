@@ -2,6 +2,8 @@ package registry
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"weir/model"
 	"weir/store"
@@ -56,6 +58,9 @@ func EntityTypes() map[string]string {
 func builtInTypes() map[string]bool {
 	return map[string]bool{"assigned": true, relations.MemberRelation: false}
 }
+
+// BuiltInRelationshipTypes are the tokens of the relationship types that need not be made before they are used.
+func BuiltInRelationshipTypes() []string { return slices.Sorted(maps.Keys(builtInTypes())) }
 
 func (r *Registry) relationshipTypes() *entity.Kind[RelationshipType] {
 	return entity.New(r.base(), entity.Desc[RelationshipType]{

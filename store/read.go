@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -311,6 +312,20 @@ func NotAbove(column string, value any) Filter { return Where(column, column+" <
 // Contains lets a row through whose column holds a part, whatever the case of its letters.
 func Contains(column, part string) Filter {
 	return Where(column, "instr(fold("+column+"), fold(?)) > 0", part)
+}
+
+// Among matches rows with one of the ids, or with none of them. They may be many: they are one argument.
+func Among(ids []int64, among bool) Filter {
+	list := make([]byte, 0, 8*len(ids)+2)
+	list = append(list, '[')
+	for i, id := range ids {
+		if i > 0 {
+			list = append(list, ',')
+		}
+		list = strconv.AppendInt(list, id, 10)
+	}
+	in := map[bool]string{true: "IN", false: "NOT IN"}[among]
+	return Where("id", "%.id "+in+" (SELECT value FROM json_each(?))", string(append(list, ']')))
 }
 
 // RefersTo matches rows with the row id of the token in the other table, of the same tenant, in the column. An unknown
