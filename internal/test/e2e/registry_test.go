@@ -17,13 +17,15 @@ var longest = "A" + strings.Repeat("z-_9", 31) + "abc"
 func tokens(t *testing.T, w *world) {
 	tn := w.tenant(t, "tokens")
 	tn.devices(`mutation{a:createDeviceProfile(request:{token:"p"}){id} b:createDeviceType(request:{token:"t"}){id} c:createDevice(request:{token:"d",deviceTypeToken:"t"}){id}
-		d:createAssetType(request:{token:"at"}){id}}`, nil)
+		d:createAssetType(request:{token:"at"}){id} e:createEntityRelationshipType(request:{token:"rt",tracked:true}){id}}`, nil)
 	creates := map[string]map[string]any{
 		"DeviceType": {}, "DeviceProfile": {}, "Device": {"deviceTypeToken": "t"},
 		"MetricDefinition": {"deviceProfileToken": "p", "metricKey": "fresh", "dataType": "INT"},
 		"DetectionRule":    {"deviceProfileToken": "p", "definition": above("r", "t", 1, ""), "enabled": true},
 		"DeviceCredential": {"deviceToken": "d", "credentialType": "ACCESS_TOKEN", "credentialId": "fresh", "enabled": true},
 		"AssetType":        {}, "Asset": {"assetTypeToken": "at"},
+		"EntityGroup": {"memberType": "device"}, "EntityRelationshipType": {"tracked": false},
+		"EntityRelationship": {"sourceType": "device", "source": "d", "targetType": "device", "target": "d", "relationshipType": "rt"},
 	}
 	_, sdl := w.get(t, "/schema/device-management.graphql")
 	inputs := regexp.MustCompile(`(?m)^input (\w+)CreateRequest `).FindAllStringSubmatch(sdl, -1)
