@@ -85,7 +85,7 @@ func TestEachSortOfBadArrowIsNamed(t *testing.T) {
 		{"a foundation and the domain", "gql/engine/bad.go", "weir/registry", "a foundation imports model and internal only"},
 		{"the GraphQL parser outside gql", "auth/bad.go", "github.com/vektah/gqlparser/v2", "a GraphQL library belongs in gql only"},
 		{"DTLS outside lwm2m", "broker/bad.go", "github.com/pion/dtls/v3", "CoAP or DTLS belongs in lwm2m only"},
-		{"expressions outside rules", "registry/bad.go", "cel.dev/cel-go/cel", "the expression engine belongs in rules only"},
+		{"expressions outside rules", "registry/bad.go", "cel.dev/cel-go/cel", "the expression engine belongs in rules, registry/selector only"},
 		{"YAML outside yamldoc", "rules/bad.go", "github.com/goccy/go-yaml", "the YAML parser belongs in internal/yamldoc only"},
 		{"cobra outside cli", "app/bad.go", "github.com/spf13/cobra", "the command line library belongs in cli only"},
 		{"files in rules", "rules/bad.go", "os", "rules does no I/O"},

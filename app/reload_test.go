@@ -39,6 +39,7 @@ type reloaded struct {
 	ticks  chan time.Time
 	level  *slog.LevelVar
 	token  string // of the device acme/d1
+	tokens int    // that fresh has given
 }
 
 const reloadPassword = "correct horse battery"
@@ -281,6 +282,20 @@ var effects = map[string]struct {
 		_, err := r.entities.Registry.SetFacetKey(r.t.Context(), r.acme(), store.Patch{"memberType": "device", "key": time.Now().String(), "valueType": "LONG"})
 		return model.CodeOf(err) == model.CodeLimitExceeded
 	}},
+	"limits.groups_per_tenant": {"1", func(r *reloaded) bool {
+		_, err := r.entities.Registry.Groups.Create(r.t.Context(), r.acme(), store.Patch{"token": "more", "memberType": "device"})
+		return model.CodeOf(err) == model.CodeLimitExceeded
+	}},
+	"limits.selectors_per_tenant": {"1", func(r *reloaded) bool {
+		groups, token := r.entities.Registry.Groups, r.fresh()
+		if _, err := groups.Create(r.t.Context(), r.acme(), store.Patch{"token": token, "memberType": "device", "membershipMode": "dynamic", "selector": `"k" in attr`}); err != nil {
+			r.t.Error(err)
+		}
+		_, err := groups.Publish(r.t.Context(), r.acme(), token, nil, nil)
+		return model.CodeOf(err) == model.CodeLimitExceeded
+	}},
+	"limits.relationships_per_device":         {"1", func(r *reloaded) bool { return r.relatesNoMore("member") }},
+	"limits.tracked_relationships_per_device": {"1", func(r *reloaded) bool { return r.relatesNoMore("assigned") }},
 	"limits.dashboards_per_tenant": {"1", func(r *reloaded) bool {
 		dashboards := r.entities.Registry.Kinds.Of("dashboards")
 		_, err := dashboards.Create(r.t.Context(), r.acme(), store.Patch{"token": "more", "definition": "{}"})
@@ -311,6 +326,19 @@ func oneMore(kind, table string) func(*reloaded) bool {
 		_, err := kinds.Of(table).Create(r.t.Context(), r.acme(), store.Patch{"token": "more", kind + "TypeToken": "of"})
 		return model.CodeOf(err) == model.CodeLimitExceeded
 	}
+}
+
+// fresh is a token that nothing has.
+func (r *reloaded) fresh() string {
+	r.tokens++
+	return fmt.Sprint("fresh-", r.tokens)
+}
+
+// relatesNoMore reports whether the device may have no further relationship of a type; else it has one more.
+func (r *reloaded) relatesNoMore(relationshipType string) bool {
+	_, err := r.entities.Registry.Relationships.Create(r.t.Context(), r.acme(), store.Patch{"token": r.fresh(), "sourceType": "device", "source": "d1",
+		"targetType": "device", "target": "d1", "relationshipType": relationshipType})
+	return model.CodeOf(err) == model.CodeLimitExceeded
 }
 
 // acme is the operator in the tenant acme.

@@ -100,7 +100,9 @@ type updateInput struct {
 func updateInputs() map[string]updateInput {
 	all := map[string]updateInput{}
 	for _, kind := range described() {
-		all[kind.Info().Type] = updateInput{seededRows(kind.Info().Type)[0], updatesOf(kind.Info())}
+		if fields := updatesOf(kind.Info()); len(fields) > 0 { // else a row is never changed
+			all[kind.Info().Type] = updateInput{seededRows(kind.Info().Type)[0], fields}
+		}
 	}
 	return all
 }
@@ -126,6 +128,9 @@ var createByHand = map[string]map[string]any{
 	"CommandDefinition": {"commandKey": "fresh"},
 	"DetectionRule":     {"definition": hotRule},
 	"DeviceCredential":  {"credentialType": "ACCESS_TOKEN", "credentialId": "fresh"},
+	"EntityGroup":       {"memberType": "device", "membershipMode": "dynamic", "selector": `memberType == "device"`},
+
+	"EntityRelationship": {"sourceType": "asset", "source": "Asset-1", "targetType": "group", "target": "EntityGroup-1"},
 }
 
 // seedDescribed are the requests that make two rows of each kind that seedRequests does not make. Every text that may be
@@ -173,7 +178,11 @@ func walkKinds() (reads, creates, updates, deletes []walkOp) {
 		if row, byHand := walkDeletes[info.Type]; byHand {
 			rows[1] = row
 		}
-		deletes = append(deletes, changes(info, "delete", fmt.Sprintf("(token: %q)", rows[1]), "false"))
+		verb := "delete"
+		if info.Type == "EntityRelationship" {
+			verb = "remove"
+		}
+		deletes = append(deletes, changes(info, verb, fmt.Sprintf("(token: %q)", rows[1]), "false"))
 	}
 	slices.Reverse(deletes)
 	return reads, creates, updates, deletes
@@ -193,7 +202,7 @@ var walkDeletes = map[string]string{"DeviceCredential": "k", "DetectionRule": "r
 
 func changes(info *entity.Info, verb, args, stranger string) walkOp {
 	needs := info.Write[0]
-	if verb == "delete" {
+	if verb == "delete" || verb == "remove" {
 		needs = info.Delete[0]
 	}
 	return walkOp{kind: "mutation", name: verb + info.Type, needs: needs, args: args, stranger: stranger}

@@ -134,14 +134,7 @@ func notListed(kind entity.Any, f store.Field) engine.Resolver {
 func (e *entities) leadsTo(kind entity.Any, column string, to entity.Any) engine.Resolver {
 	rows := e.byID[to.Info().Table]
 	if rows == nil {
-		rows = engine.NewLoader(func(ctx context.Context, ids []int64) (map[int64]any, error) {
-			some, err := to.Follow(ctx, PrincipalFrom(ctx), "id", anys(ids)...)
-			found := make(map[int64]any, len(some))
-			for _, row := range some {
-				found[to.Head(row).ID] = row
-			}
-			return found, err
-		})
+		rows = rowsByID(to)
 		e.byID[to.Info().Table] = rows
 	}
 	return func(ctx context.Context, src any, _ engine.Args) (any, error) {
@@ -151,6 +144,18 @@ func (e *entities) leadsTo(kind entity.Any, column string, to entity.Any) engine
 		}
 		return rows.Load(ctx, id), nil
 	}
+}
+
+// rowsByID loads the rows of a kind that others refer to.
+func rowsByID(kind entity.Any) *engine.Loader[int64, any] {
+	return engine.NewLoader(func(ctx context.Context, ids []int64) (map[int64]any, error) {
+		some, err := kind.Follow(ctx, PrincipalFrom(ctx), "id", anys(ids)...)
+		found := make(map[int64]any, len(some))
+		for _, row := range some {
+			found[kind.Head(row).ID] = row
+		}
+		return found, err
+	})
 }
 
 // partsOf resolves the parts of a row, in the order of lists.

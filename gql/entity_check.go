@@ -70,9 +70,9 @@ func (c *entityCheck) input(suffix string) ast.FieldList {
 func (c *entityCheck) shows(f store.Field) {
 	def := c.schema.Types[c.info.Type].Fields.ForName(f.Name)
 	switch {
-	case !f.Immutable && f.Clear == f.Required:
+	case !f.Immutable && f.Clear == (f.Required || f.Keep):
 		c.failf("%s.%s: null must either clear or be refused", c.info.Type, f.Name)
-	case f.Ref == "" && !f.Secret && (def == nil || def.Type.NonNull && !f.Required && !f.List):
+	case f.Ref == "" && !f.Secret && (def == nil || def.Type.NonNull && !f.Required && !f.List && (f.Nullable() || !f.Immutable)):
 		c.failf("%s.%s does not show a field with required %v", c.info.Type, f.Name, f.Required)
 	}
 }

@@ -18,6 +18,8 @@ func RegisterRegistry(a *Area, r *registry.Registry) {
 	registerCommands(a, r)
 	registerFacets(a, r)
 	registerReferences(a, r)
+	registerRelationships(a, r)
+	registerGroups(a, r)
 }
 
 // RegisterDashboards registers the dashboards in the dashboard-management area.

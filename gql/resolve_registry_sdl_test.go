@@ -50,7 +50,7 @@ func TestDescriptionsAndSchemaAgree(t *testing.T) {
 				continue
 			}
 			inUpdate = append(inUpdate, f.Name)
-			if f.Clear == f.Required {
+			if f.Clear == (f.Required || f.Keep) {
 				t.Errorf("%s.%s: null must either clear or be refused", typ, f.Name)
 			}
 			if def := schema.Types[typ].Fields.ForName(f.Name); f.Ref == "" && (def == nil || def.Type.NonNull != f.Required) {
@@ -58,6 +58,9 @@ func TestDescriptionsAndSchemaAgree(t *testing.T) {
 			}
 		}
 		sameFields(t, create, inCreate)
+		if update == nil && len(inUpdate) == 0 && schema.Mutation.Fields.ForName("update"+typ) == nil {
+			continue // its rows are never changed
+		}
 		sameFields(t, update, inUpdate)
 		for _, def := range update.Fields {
 			if def.Type.NonNull || def.DefaultValue != nil {

@@ -184,7 +184,7 @@ func (w *registryWorld) refusesFor(p *model.Principal, query string, variables m
 // dump is every row that a change of the registry may touch.
 func (w *registryWorld) dump() string {
 	w.Helper()
-	return fixture.Dump(w, w.db, append(tables(), "device_profile_versions", "device_counts", "row_counts", "facet_keys", "audit_events", "control")...)
+	return fixture.Dump(w, w.db, append(tables(), "device_profile_versions", "entity_group_versions", "device_counts", "row_counts", "facet_keys", "audit_events", "control")...)
 }
 
 // seedRequests make two of each kind: profiles p and q, types t (of p) and u, a metric, a rule, a command, devices d and e,
@@ -306,8 +306,11 @@ var updatesByHand = map[string]map[string]updateField{
 	"DetectionRule": {
 		"authoringGraph": {first: `{"n":1}`, second: `{}`, nulls: "clears"},
 		"definition":     {first: brokenRule, second: hotRule, nulls: "refused"},
-		// There are no groups yet, so no value is accepted; TestARulesGroupScopeIsAPair shows the rest.
+		// One of the two alone is refused; TestARulesGroupScopeIsAPair shows the rest.
 		"entityGroupToken": {nulls: "clears"}, "entityGroupVersion": {nulls: "clears"},
+	},
+	"EntityGroup": {
+		"selector": {first: `memberType == "device"`, second: `memberType != "asset"`, nulls: "refused"},
 	},
 	"DeviceCredential": {
 		"credentialType":  {first: "ACCESS_TOKEN", second: "MQTT_BASIC", nulls: "refused"},
@@ -564,8 +567,10 @@ func TestReferencesOfUpdates(t *testing.T) {
 	for _, kind := range described() {
 		typ, token := kind.Info().Type, seededRows(kind.Info().Type)[0]
 		for _, ref := range kind.Info().Refs() {
-			q := fmt.Sprintf(`mutation { update%s(token: %q, request: {metadata: "{}", %s: "nowhere"}) { token } }`, typ, token, ref.Name)
-			w.refuses(q, nil, model.CodeInvalidInput, ref.Name)
+			if !ref.Immutable {
+				q := fmt.Sprintf(`mutation { update%s(token: %q, request: {metadata: "{}", %s: "nowhere"}) { token } }`, typ, token, ref.Name)
+				w.refuses(q, nil, model.CodeInvalidInput, ref.Name)
+			}
 			create, vars := w.create(typ, with(with(createWith()[typ], "token", "fresh"), ref.Name, "nowhere"))
 			w.refuses(create, vars, model.CodeInvalidInput, ref.Name)
 		}
@@ -634,6 +639,16 @@ func TestARulesGroupScopeIsAPair(t *testing.T) {
 	w.refuses(update(`entityGroupVersion: 1`), nil, model.CodeInvalidInput, "entityGroupToken")
 	w.refuses(update(`name: "n", entityGroupToken: "g", entityGroupVersion: 1`), nil, model.CodeInvalidInput, `entity group "g"`)
 	w.ok(update(`entityGroupToken: null, entityGroupVersion: null`), nil)
+	w.ok(`mutation { createEntityGroup(request: {token: "g", memberType: "device", membershipMode: "dynamic", selector: "\"a\" in attr"}) { id } publishEntityGroup(token: "g") { version } }`, nil)
+	w.ok(update(`entityGroupToken: "g", entityGroupVersion: 1`), nil)
+	w.refuses(update(`entityGroupToken: null`), nil, model.CodeInvalidInput, "entityGroupToken: is required with entityGroupVersion")
+	w.refuses(update(`entityGroupVersion: 2`), nil, model.CodeInvalidInput, "has no published version 2")
+	w.refuses(`mutation { deleteEntityGroup(token: "g") }`, nil, model.CodeInUse, "in use by a detection rule")
+	if got := w.ok(`{ detectionRulesByToken(tokens: ["r"]) { entityGroupToken } }`, nil, "detectionRulesByToken", "entityGroupToken"); got != "g" {
+		t.Errorf("scoped to %v", got)
+	}
+	w.ok(update(`entityGroupToken: null, entityGroupVersion: null`), nil)
+	w.ok(`mutation { deleteEntityGroup(token: "g") }`, nil)
 }
 
 func TestTwoWritersOfDifferentFieldsBothSurvive(t *testing.T) {

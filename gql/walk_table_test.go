@@ -77,8 +77,15 @@ func walkRegistry() []walkOp {
 		read("deviceProfileVersions", `(token: "p")`, "[]"),
 		read("deviceLocationDeclaration", `(deviceToken: "d")`, "null"),
 		read("devicesByExternalId", `(externalIds: ["sn/1"])`, "[]"),
+		read("entityGroupVersions", `(token: "EntityGroup-1")`, "[]"),
+		read("previewSelector", `(memberType: "asset", selector: "memberType == \"asset\"", pagination: {pageNumber: 1, pageSize: 10})`,
+			`{"valid":true,"error":null,"members":`+noPage+`}`),
+		read("resolveDeviceGroupTargets", `(groupToken: "EntityGroup-1", limit: 10)`,
+			`{"rejected":true,"code":"GROUP_NOT_FOUND","reason":"entity group \"EntityGroup-1\" does not exist","deviceTokens":[],"nextCursor":null,"resolvedVersion":null}`),
 	}, creates, []walkOp{
 		write("createDevices", `(request: {deviceTypeToken: "t", count: 2, tokenTemplate: "n{n}"})`, `!INVALID_INPUT "t"`),
+		write("createEntityRelationships", `(requests: [{token: "many", sourceType: "device", source: "d", targetType: "asset", target: "Asset-1", relationshipType: "assigned"}])`,
+			`!INVALID_INPUT "d"`),
 	}, updates, []walkOp{
 		write("updateDeviceCredential", `(token: "k", request: {metadata: "1"})`, `!NOT_FOUND "k"`),
 		write("renameDeviceProfile", `(token: "q", newToken: "q2")`, `!NOT_FOUND "q"`),
@@ -86,6 +93,9 @@ func walkRegistry() []walkOp {
 		write("rollbackDeviceProfile", `(token: "p", version: 1)`, `!NOT_FOUND "p"`),
 		write("setFacetKey", `(request: {memberType: "device", key: "floor", valueType: "LONG"})`, ""),
 		write("deleteFacetKey", `(memberType: "device", key: "gone")`, "false"),
+		write("publishEntityGroup", `(token: "EntityGroup-1")`, `!NOT_FOUND "EntityGroup-1"`),
+		write("rollbackEntityGroup", `(token: "EntityGroup-1", version: 1)`, `!NOT_FOUND "EntityGroup-1"`),
+		write("removeEntityRelationships", `(tokens: ["many"])`, "false"),
 		write("issueAccessToken", `(request: {deviceToken: "d"})`, `!NOT_FOUND "d"`),
 		write("deleteDevices", `(tokens: ["n1", "n2"])`, `!NOT_FOUND "n1"`),
 	}, deletes)
@@ -210,6 +220,7 @@ func (w *walk) furnishAcme(t *testing.T) {
 	for _, q := range seedDescribed(onlyAcme) {
 		do(q, nil)
 	}
+	do(fmt.Sprintf(`mutation { publishEntityGroup(token: "EntityGroup-1", label: %q) { version } }`, onlyAcme), nil)
 	for _, kind := range described() {
 		typ := kind.Info().Type
 		ops := fmt.Sprintf("%sByToken(tokens: [%q])", kind.Info().Plural, walkRow(typ))

@@ -385,10 +385,21 @@ func selectAll(s *ast.Schema, typ string, depth int, inside []string) string {
 		if strings.HasPrefix(f.Name, "__") || notListed[typ] == f.Name && slices.ContainsFunc(inside, isPage) || !leaf && (depth == 1 || slices.Contains(inside, child.Name)) {
 			continue
 		}
-		parts = append(parts, f.Name+selectAll(s, child.Name, depth-1, append(inside, typ)))
+		page := ""
+		if f.Arguments.ForName("pagination") != nil {
+			page = "(pagination: {pageNumber: 1, pageSize: 10})"
+		}
+		below := selectAll(s, child.Name, depth-1, append(inside, typ))
+		if below == nothing {
+			continue
+		}
+		parts = append(parts, f.Name+page+below)
 	}
 	return " { " + strings.Join(parts, " ") + " }"
 }
+
+// nothing is what selectAll returns of a type without a field that is not too deep.
+const nothing = " {  }"
 
 // access calls every query and mutation as everybody who must be refused, as a stranger, and at last as who may.
 func (w *walk) access(t *testing.T) {

@@ -35,7 +35,9 @@ func (r *Registry) areaTypes() *entity.Kind[AreaType] {
 func (r *Registry) areas() *entity.Kind[Area] {
 	return entity.New(r.base(), entity.Desc[Area]{
 		Kind: "area", Type: "Area", Plural: "areas", Area: area, Table: "areas", Read: mayRead, Write: mayWrite,
-		Admit:    admitCounted("areas", "limits.areas_per_tenant", func() int64 { return r.perTenant.Load().AreasPerTenant }),
-		Removing: func(c *store.Change, row *Area) error { return r.removingThing(c, "areas", row.Row, row.Token) },
+		Admit: admitCounted("areas", "limits.areas_per_tenant", func() int64 { return r.perTenant.Load().AreasPerTenant }),
+		Removing: func(c *store.Change, row *Area) error {
+			return r.removingThing(c, EntityArea, "areas", row.Row, row.Token)
+		},
 	})
 }

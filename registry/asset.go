@@ -35,7 +35,9 @@ func (r *Registry) assetTypes() *entity.Kind[AssetType] {
 func (r *Registry) assets() *entity.Kind[Asset] {
 	return entity.New(r.base(), entity.Desc[Asset]{
 		Kind: "asset", Type: "Asset", Plural: "assets", Area: area, Table: "assets", Read: mayRead, Write: mayWrite,
-		Admit:    admitCounted("assets", "limits.assets_per_tenant", func() int64 { return r.perTenant.Load().AssetsPerTenant }),
-		Removing: func(c *store.Change, row *Asset) error { return r.removingThing(c, "assets", row.Row, row.Token) },
+		Admit: admitCounted("assets", "limits.assets_per_tenant", func() int64 { return r.perTenant.Load().AssetsPerTenant }),
+		Removing: func(c *store.Change, row *Asset) error {
+			return r.removingThing(c, EntityAsset, "assets", row.Row, row.Token)
+		},
 	})
 }

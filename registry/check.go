@@ -80,7 +80,10 @@ func removeCounted[T any](table string) func(*store.Change, *T) error {
 }
 
 // removingThing removes what goes with an asset, a customer or an area.
-func (r *Registry) removingThing(c *store.Change, table string, row store.Row, _ string) error {
+func (r *Registry) removingThing(c *store.Change, entityType, table string, row store.Row, token string) error {
+	if err := r.removeRelationships(c, row.TenantID, entityType, row.ID, token); err != nil {
+		return err
+	}
 	_, err := store.AddRows(c, row.TenantID, table, -1)
 	return err
 }

@@ -35,7 +35,9 @@ func (r *Registry) customerTypes() *entity.Kind[CustomerType] {
 func (r *Registry) customers() *entity.Kind[Customer] {
 	return entity.New(r.base(), entity.Desc[Customer]{
 		Kind: "customer", Type: "Customer", Plural: "customers", Area: area, Table: "customers", Read: mayRead, Write: mayWrite,
-		Admit:    admitCounted("customers", "limits.customers_per_tenant", func() int64 { return r.perTenant.Load().CustomersPerTenant }),
-		Removing: func(c *store.Change, row *Customer) error { return r.removingThing(c, "customers", row.Row, row.Token) },
+		Admit: admitCounted("customers", "limits.customers_per_tenant", func() int64 { return r.perTenant.Load().CustomersPerTenant }),
+		Removing: func(c *store.Change, row *Customer) error {
+			return r.removingThing(c, EntityCustomer, "customers", row.Row, row.Token)
+		},
 	})
 }

@@ -27,6 +27,11 @@ func (r *Registry) detectionRules() *entity.Kind[DetectionRule] {
 		Read: mayRead, Write: mayWrite,
 		Valid: (*DetectionRule).check,
 		Check: func(tx store.Tx, d *DetectionRule, changed store.Changed) error {
+			if changed.Has("entity_group_token") || changed.Has("entity_group_version") {
+				if err := r.checkGroupScope(tx, d); err != nil {
+					return err
+				}
+			}
 			if !changed.Has("profile_id") {
 				return nil
 			}
@@ -52,8 +57,7 @@ func (d *DetectionRule) check() error {
 	return d.checkGroup()
 }
 
-// checkGroup refuses half a group scope, and one that names no published version of a dynamic group. There are no entity
-// groups yet, so none does.
+// checkGroup refuses half a group scope.
 func (d *DetectionRule) checkGroup() error {
 	switch {
 	case d.GroupToken == nil && d.GroupVersion == nil:
@@ -63,7 +67,16 @@ func (d *DetectionRule) checkGroup() error {
 	case d.GroupVersion == nil:
 		return model.Invalid("entityGroupVersion", "is required with entityGroupToken")
 	}
-	return model.Invalid("entityGroupToken", "entity group %q has no published version %d", *d.GroupToken, *d.GroupVersion)
+	return nil
+}
+
+// checkGroupScope refuses a group scope that is no published version of a dynamic group of devices.
+func (r *Registry) checkGroupScope(tx store.Tx, d *DetectionRule) error {
+	if d.GroupToken == nil {
+		return nil
+	}
+	_, err := r.publishedGroup(tx, d.TenantID, "entityGroupToken", *d.GroupToken, *d.GroupVersion)
+	return err
 }
 
 // frozen is the rule as a snapshot keeps it.

@@ -26,6 +26,7 @@ func (r *Registry) devices() *entity.Kind[Device] {
 		Filters: []entity.Filter{
 			{Name: "search", Of: func(part any) store.Filter { return store.ContainsAny(part.(string), "token", "name", "external_id") }},
 			{Name: "active", Find: r.activeDevices},
+			{Name: "group", Of: r.inGroup},
 		},
 		Admit: r.admitDevices, Removing: r.removingDevice, Changed: r.deviceChanged, Views: deviceViews,
 	})
@@ -64,12 +65,15 @@ func (r *Registry) admitDevices(c *store.Change, n int64) error {
 	return nil
 }
 
-// removingDevice removes what is alive of the device. History stays with its row id.
+// removingDevice removes what is alive of the device, and its relationships. History stays with its row id.
 func (r *Registry) removingDevice(c *store.Change, d *Device) error {
 	for _, remove := range r.parts.Removals {
 		if err := remove(c, d.TenantID, d.ID); err != nil {
 			return err
 		}
+	}
+	if err := r.removeRelationships(c, d.TenantID, EntityDevice, d.ID, d.Token); err != nil {
+		return err
 	}
 	_, err := store.CountDevices(c, d.TenantID, -1)
 	return err

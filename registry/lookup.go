@@ -17,12 +17,14 @@ type EntityRef struct {
 	Token string `gql:"token"`
 }
 
-// entityTypes are the types of entities that a reference of type and token may name, and the tables that hold them.
+// entityTypes are the types of entities that a reference of type and token may name, and the tables that hold them. A further one is a
+// line here, and a call of removeRelationships where its rows are removed.
 var entityTypes = []struct{ name, table string }{
-	{"device", "devices"},
-	{"asset", "assets"},
-	{"area", "areas"},
-	{"customer", "customers"},
+	{EntityDevice, "devices"},
+	{EntityAsset, "assets"},
+	{EntityArea, "areas"},
+	{EntityCustomer, "customers"},
+	{EntityGroups, "entity_groups"},
 }
 
 // tableOf returns the table that holds the entities of a type. field is the input field in a refusal.

@@ -99,9 +99,12 @@ func (r *Registry) validateRules(ctx context.Context, by *model.Principal, p *De
 
 // checkTenantRules refuses a version with which the tenant would have more rules run than it may. A version with fewer
 // rules than the active one is let through whatever the others have: it is a step towards the limit.
-func (r *Registry) checkTenantRules(c *store.Change, p *DeviceProfile, s *Snapshot) error {
+func (r *Registry) checkTenantRules(c *store.Change, p *DeviceProfile, s *Snapshot, _ int64) error {
 	active, err := r.versions.Effective(c, p.TenantID)
 	if err != nil {
+		return err
+	}
+	if err := r.checkScopes(c, p, s); err != nil {
 		return err
 	}
 	before := active[p.ID].enabledRules()

@@ -1,7 +1,7 @@
 // Package registry holds what a tenant declares about its devices: device types, device profiles with their metric
-// and command definitions and detection rules, devices, what devices prove themselves by, assets, customers and areas, and the dashboards that show them. It keeps their rules; the life that all
-// kinds share (create, three-state update, delete, reads, versions, audit) is written once in store/entity, and each kind is
-// described in a file of its own and named in Registry.kinds.
+// and command definitions and detection rules, devices, what devices prove themselves by, assets, customers and areas, how these are related and
+// grouped, and the dashboards that show them. It keeps their rules; the life that all kinds share (create, three-state update, delete, reads,
+// versions, audit) is written once in store/entity, and each kind is described in a file of its own and named in Registry.kinds.
 //
 // What decides how a reading is judged changes at an offset of the log: descriptions name the view rows of such a change,
 // which hold from the record on that carries them.
@@ -17,6 +17,7 @@ import (
 
 	"weir/internal/setting"
 	"weir/model"
+	"weir/registry/selector"
 	"weir/store"
 	"weir/store/entity"
 )
@@ -120,6 +121,10 @@ type Registry struct {
 	Devices     *entity.Kind[Device]
 	Credentials *entity.Kind[DeviceCredential]
 	FacetKeys   *entity.Kind[FacetKey]
+	Groups      *entity.Kind[EntityGroup]
+
+	RelationshipTypes *entity.Kind[RelationshipType]
+	Relationships     *entity.Kind[Relationship]
 	// Kinds are these and those that nothing here needs by name, except those of Keyed.
 	Kinds *entity.Catalog
 	// Keyed are the kinds whose rows no token names.
@@ -130,6 +135,9 @@ type Registry struct {
 	parts     Deps
 	m         *metrics
 	versions  *entity.Versions[DeviceProfile, Snapshot]
+
+	groupVersions *entity.Versions[EntityGroup, GroupSnapshot]
+	selectors     selector.Compiler
 }
 
 // What the kinds have in common.
@@ -153,17 +161,21 @@ func New(c Config, p Deps) *Registry {
 	r.Profiles, r.Metrics, r.Rules = r.deviceProfiles(), r.metricDefinitions(), r.detectionRules()
 	r.Types, r.Devices, r.Credentials = r.deviceTypes(), r.devices(), r.deviceCredentials()
 	r.Commands, r.FacetKeys = r.commandDefinitions(), r.facetKeys()
+	r.Groups, r.RelationshipTypes, r.Relationships = r.groups(), r.relationshipTypes(), r.relationships()
 	r.Kinds, r.Keyed = entity.NewCatalog(r.kinds()...), entity.NewCatalog(r.FacetKeys)
 	return r
 }
 
-// kinds lists the kinds; what is referred to comes first.
+// kinds lists the kinds; what is referred to comes first. Rules are scoped to groups, and relationships are between what comes
+// before them.
 func (r *Registry) kinds() []entity.Entry {
 	return []entity.Entry{
+		r.Groups,
 		r.Profiles, r.Metrics, r.Commands, r.Rules, r.Types, r.Devices, r.Credentials,
 		r.assetTypes(), r.assets(),
 		r.customerTypes(), r.customers(),
 		r.areaTypes(), r.areas(),
+		r.RelationshipTypes, r.Relationships,
 		r.dashboards(),
 	}
 }

@@ -25,6 +25,7 @@ type kind struct {
 	live   entity.Any   // nil: no kind of store/entity
 	parent *store.Field // of a part: the field that names the outer one
 	early  bool         // what is not declared is deleted before others are made, see prune.go
+	first  bool         // drafts are published before the kinds that follow are made, which refer to versions
 
 	// What is special of some, see special.go.
 	ordered  bool // the order of its list means something

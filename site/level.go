@@ -123,6 +123,11 @@ func (l *level) put() error {
 				return err
 			}
 		}
+		if k.first {
+			if err := l.publishKind(k); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

@@ -219,6 +219,7 @@ func (g *gardener) fill() {
 
 func (g *gardener) inside(tenant string) {
 	r, ctx, by, k := g.w.registry, g.w.Context(), g.w.by(tenant), g.w.format
+	groups := g.groups(by)
 	var profiles []string
 	for range g.few() {
 		profile := g.token("profile")
@@ -256,6 +257,43 @@ func (g *gardener) inside(tenant string) {
 		for range g.few() {
 			g.credential(by, device)
 		}
+		g.relationships(by, device, groups)
+	}
+}
+
+// groups makes groups, dynamic ones published once, or not, or changed since. It returns the static groups of devices.
+func (g *gardener) groups(by *model.Principal) (static []string) {
+	r, ctx, k := g.w.registry, g.w.Context(), g.w.format
+	for range g.few() {
+		p := g.maybe(store.Patch{"token": g.token("group"), "memberType": "device"}, k.of("entity_groups").fields, "membershipMode", "selector")
+		if g.yes() {
+			static = append(static, must[*registry.EntityGroup](g)(r.Groups.Create(ctx, by, p)).Token)
+			continue
+		}
+		p["membershipMode"], p["selector"] = "dynamic", rapid.SampledFrom([]string{`attr["a"] == 1`, "\"k\" in attr\n  && !(attr['b'] != \"é\")"}).Draw(g.T, "selector")
+		token := must[*registry.EntityGroup](g)(r.Groups.Create(ctx, by, p)).Token
+		if g.yes() {
+			must[*entity.Version](g)(r.Groups.Publish(ctx, by, token, nil, nil))
+		}
+		if g.seldom() {
+			must[*registry.EntityGroup](g)(r.Groups.Update(ctx, by, token, store.Patch{"selector": `attr["n"] < 5`}))
+		}
+	}
+	return static
+}
+
+// relationships relates a device to itself and to groups.
+func (g *gardener) relationships(by *model.Principal, device string, groups []string) {
+	r, ctx := g.w.registry, g.w.Context()
+	for range g.few() {
+		p := store.Patch{"token": g.token("relationship"), "sourceType": "device", "source": device, "targetType": "device", "target": device, "relationshipType": "assigned"}
+		if len(groups) > 0 && g.yes() {
+			p["sourceType"], p["source"], p["relationshipType"] = "group", groups[0], "member"
+		}
+		if g.yes() {
+			p["metadata"] = g.metadata()
+		}
+		must[*registry.Relationship](g)(r.Relationships.Create(ctx, by, p))
 	}
 }
 

@@ -41,7 +41,7 @@ func (l *level) pruneKind(k *kind, early bool) error {
 	keep := names(list)
 	var gone []string
 	if err := l.each(k, func(r row) error {
-		if !keep[r.name] && !(l.tenant == "" && slices.Contains(seeded[k.list], r.name)) { // no file declared what a first start made
+		if !keep[r.name] && !((l.tenant == "" || k.is(tableRelationshipTypes)) && slices.Contains(seeded[k.list], r.name)) { // no file declared what Weir made
 			gone = append(gone, r.name)
 		}
 		return nil

@@ -12,6 +12,7 @@ import (
 	"weir/auth"
 	"weir/govern"
 	"weir/internal/yamldoc"
+	"weir/registry"
 )
 
 // maxProblems is how many mistakes are reported at once.
@@ -191,10 +192,12 @@ func (r *reader) place(p Position) yamldoc.Position {
 	return yamldoc.Position{File: f, Line: p.Line, Column: p.Column}
 }
 
-// seeded are what a first start makes: they need no declaration to be referred to.
+// seeded are what a first start makes, or the first use: they need no declaration to be referred to.
 var seeded = map[string][]string{
 	"tiers": {"gold", govern.DefaultTier, "bronze"},
 	"roles": {auth.RoleSuperuser, auth.RoleOperator, auth.RoleTenantAdmin},
+
+	"entityRelationshipTypes": registry.BuiltInRelationshipTypes(),
 }
 
 // references holds what refers to a list that the files have against it. A list that they do not have may be in the
@@ -253,6 +256,9 @@ func (s *scope) list(key string) map[string]bool {
 
 // refer looks at every field of an entity that names another one.
 func (r *reader) refer(k *kind, e *Entity, s *scope) {
+	if k.is(tableRelationships) {
+		r.referEnds(e, s)
+	}
 	for i := range k.fields {
 		f := &k.fields[i]
 		if f.ref == "" {
@@ -267,6 +273,17 @@ func (r *reader) refer(k *kind, e *Entity, s *scope) {
 			for _, name := range v {
 				r.resolve(f.ref, name.(string), e, f.name, s)
 			}
+		}
+	}
+}
+
+// referEnds looks at both ends of a relationship, each of which names its type in another field.
+func (r *reader) referEnds(e *Entity, s *scope) {
+	for _, end := range []string{"source", "target"} {
+		entityType, _ := e.Fields[end+"Type"].(string)
+		token, _ := e.Fields[end].(string)
+		if k := r.format.of(registry.EntityTypes()[entityType]); k != nil && token != "" {
+			r.resolve(k.list, token, e, end, s)
 		}
 	}
 }

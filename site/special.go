@@ -18,6 +18,10 @@ const (
 	tableRules       = "detection_rules"
 	tableDevices     = "devices"
 	tableCredentials = "device_credentials"
+
+	tableGroups            = "entity_groups"
+	tableRelationships     = "entity_relationships"
+	tableRelationshipTypes = "entity_relationship_types"
 )
 
 // specialize adds what descriptions do not say: of the format (which lists are sets, which keys a document has), and of the
@@ -28,7 +32,8 @@ func (f *Format) specialize() {
 			k.ordered = true
 			k.field("config").emptyIsNone = true
 		},
-		tableRoles: func(k *kind) { k.field("authorities").typ = setField },
+		tableGroups: func(k *kind) { k.first = true }, // rules are scoped to versions
+		tableRoles:  func(k *kind) { k.field("authorities").typ = setField },
 		tableTenants: func(k *kind) {
 			k.fields = append(k.fields, field{name: "enabled", typ: boolField, fresh: freshValue("enabled")})
 			k.values, k.write = tenantValues, writeTenant

@@ -17,7 +17,7 @@ import (
 //	Name *string `store:"name,clear,max=128" gql:"name"`
 //
 // store holds the column and then options, gql the name that a Patch uses (default: the Go name with a small first
-// letter). A field without one of the options that make it a field of the API (token, clear, required, immutable) is
+// letter). A field without one of the options that make it a field of the API (token, clear, required, keep, immutable) is
 // set by code only.
 //
 // The Go type decides about the values of a patch: string, bool, int64 (or int), float64, model.Micros (an RFC 3339
@@ -31,6 +31,7 @@ type Field struct {
 	Unique      bool // unique: it has a unique index, in addition to the token's
 	Clear       bool // clear: null clears; the zero value where the Go type is no pointer
 	Required    bool // required: keep or set; null refused, and a create must name it
+	Keep        bool // keep: keep or set; null refused in an update, and a create may leave it out
 	Immutable   bool // immutable: named in creates only
 	EmptyClears bool // emptyclears: "" is null
 	Secret      bool // secret: never read through the API
@@ -102,7 +103,7 @@ func newField(sf reflect.StructField, tag string) (*Field, error) {
 			return nil, err
 		}
 	}
-	if f.Token || f.Clear || f.Required || f.Immutable {
+	if f.Token || f.Clear || f.Required || f.Keep || f.Immutable {
 		f.Name = apiName(sf)
 	}
 	f.Label = cmp.Or(f.Name, f.Column)
@@ -133,6 +134,8 @@ func (f *Field) option(option string) error {
 		f.Clear = true
 	case "required":
 		f.Required = true
+	case "keep":
+		f.Keep = true
 	case "immutable":
 		f.Immutable = true
 	case "emptyclears":
@@ -187,6 +190,8 @@ func (f *Field) consistent() error {
 	switch {
 	case f.Clear && f.Required:
 		return fmt.Errorf("both clear and required")
+	case f.Keep && (f.Clear || f.Required || f.Immutable):
+		return fmt.Errorf("keep and another of clear, required, immutable")
 	case f.EmptyClears && !f.Clear:
 		return fmt.Errorf("emptyclears without clear")
 	case f.Token && !(text && !f.null):

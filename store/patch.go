@@ -81,6 +81,9 @@ func (f *Field) get(v reflect.Value) any {
 	return v.Interface()
 }
 
+// Nullable reports whether the column may be null.
+func (f *Field) Nullable() bool { return f.null }
+
 // Type is the Go type of the field's values, without a pointer.
 func (f *Field) Type() reflect.Type { return f.typ }
 

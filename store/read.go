@@ -74,7 +74,7 @@ func padded(n int, value func(int) any) []any {
 
 // First returns the first row by id that matches the filters, nil when there is none.
 func (t *Table[T]) First(tx Tx, tenantID int64, filters ...Filter) (*T, error) {
-	q, err := t.filtered(tenantID, filters)
+	q, err := t.filtered(tx, tenantID, filters)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (t *Table[T]) First(tx Tx, tenantID int64, filters ...Filter) (*T, error) {
 // Select returns all rows that match the filters in the given order of columns. It is for code that knows a bound of
 // their number; List returns pages.
 func (t *Table[T]) Select(tx Tx, tenantID int64, order string, filters ...Filter) ([]*T, error) {
-	q, err := t.filtered(tenantID, filters)
+	q, err := t.filtered(tx, tenantID, filters)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (t *Table[T]) Select(tx Tx, tenantID int64, order string, filters ...Filter
 // List returns a page of the rows that match the filters, in the kind's order, and the number of all matching rows, which are
 // counted where the page does not show the end. Large fields are "" in them.
 func (t *Table[T]) List(tx Tx, tenantID int64, page Page, filters ...Filter) (rows []*T, total int64, err error) {
-	q, err := t.filtered(tenantID, filters)
+	q, err := t.filtered(tx, tenantID, filters)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -116,7 +116,7 @@ func (t *Table[T]) List(tx Tx, tenantID int64, page Page, filters ...Filter) (ro
 
 // Count returns the number of rows that match the filters.
 func (t *Table[T]) Count(tx Tx, tenantID int64, filters ...Filter) (n int64, err error) {
-	q, err := t.filtered(tenantID, filters)
+	q, err := t.filtered(tx, tenantID, filters)
 	if err != nil {
 		return 0, err
 	}
@@ -128,7 +128,7 @@ func (t *Table[T]) Count(tx Tx, tenantID int64, filters ...Filter) (n int64, err
 func (t *Table[T]) CountBy(tx Tx, tenantID int64, column string, values ...int64) (map[int64]int64, error) {
 	counts := map[int64]int64{}
 	for some := range slices.Chunk(values, maxIn) {
-		q, err := t.filtered(tenantID, []Filter{In(column, padded(len(some), func(i int) any { return some[i] })...)})
+		q, err := t.filtered(tx, tenantID, []Filter{In(column, padded(len(some), func(i int) any { return some[i] })...)})
 		if err != nil {
 			return nil, err
 		}
@@ -141,7 +141,7 @@ func (t *Table[T]) CountBy(tx Tx, tenantID int64, column string, values ...int64
 
 // Distinct returns the distinct strings of a column, sorted.
 func (t *Table[T]) Distinct(tx Tx, tenantID int64, column string) ([]string, error) {
-	q, err := t.filtered(tenantID, []Filter{NotNull(column)})
+	q, err := t.filtered(tx, tenantID, []Filter{NotNull(column)})
 	if err != nil {
 		return nil, err
 	}
@@ -204,12 +204,16 @@ func scanPairs[K comparable, V any](tx Tx, into map[K]V, query string, args ...a
 	return rows.Err()
 }
 
-func (t *Table[T]) filtered(tenantID int64, filters []Filter) (where, error) {
-	var q where
+func (t *Table[T]) filtered(tx Tx, tenantID int64, filters []Filter) (q where, err error) {
 	if !t.desc.Instance {
 		q.add(t.desc.Name+".tenant_id = ?", tenantID)
 	}
 	for _, f := range filters {
+		if f.resolve != nil {
+			if f, err = f.resolve(tx, tenantID); err != nil {
+				return q, err
+			}
+		}
 		if f.column != "id" && f.column != "created_at" && f.column != "updated_at" && t.byCol[f.column] == nil {
 			return q, fmt.Errorf("store: %s has no column %q", t.desc.Name, f.column)
 		}
@@ -266,37 +270,48 @@ type Filter struct {
 	column    string
 	condition string // % is replaced by the table's name
 	args      []any
+	resolve   func(tx Tx, tenantID int64) (Filter, error) // gives the filter in place of the other fields; nil: they are it
+}
+
+// Resolved is a filter that depends on what is stored: resolve is called within the transaction of each read.
+func Resolved(resolve func(tx Tx, tenantID int64) (Filter, error)) Filter {
+	return Filter{resolve: resolve}
+}
+
+// Where matches rows by a condition on the column, for the parts of this package; % in it is replaced by the table's name.
+func Where(column, condition string, args ...any) Filter {
+	return Filter{column: column, condition: condition, args: args}
 }
 
 // Eq matches rows with the value in the column.
-func Eq(column string, value any) Filter { return Filter{column, column + " = ?", []any{value}} }
+func Eq(column string, value any) Filter { return Where(column, column+" = ?", value) }
 
 // Ne matches rows with another value in the column.
-func Ne(column string, value any) Filter { return Filter{column, column + " <> ?", []any{value}} }
+func Ne(column string, value any) Filter { return Where(column, column+" <> ?", value) }
 
 // In matches rows with one of the values in the column; without values it matches none.
 func In(column string, values ...any) Filter {
 	if len(values) == 0 {
-		return Filter{column, "1 = 0", nil}
+		return Where(column, "1 = 0")
 	}
-	return Filter{column, column + " IN (?" + strings.Repeat(", ?", len(values)-1) + ")", values}
+	return Where(column, column+" IN (?"+strings.Repeat(", ?", len(values)-1)+")", values...)
 }
 
 // Null matches rows with null in the column.
-func Null(column string) Filter { return Filter{column, column + " IS NULL", nil} }
+func Null(column string) Filter { return Where(column, column+" IS NULL") }
 
 // NotNull matches rows without null in the column.
-func NotNull(column string) Filter { return Filter{column, column + " IS NOT NULL", nil} }
+func NotNull(column string) Filter { return Where(column, column+" IS NOT NULL") }
 
 // NotBelow matches rows with the value or a greater one in the column.
-func NotBelow(column string, value any) Filter { return Filter{column, column + " >= ?", []any{value}} }
+func NotBelow(column string, value any) Filter { return Where(column, column+" >= ?", value) }
 
 // NotAbove matches rows with the value or a smaller one in the column.
-func NotAbove(column string, value any) Filter { return Filter{column, column + " <= ?", []any{value}} }
+func NotAbove(column string, value any) Filter { return Where(column, column+" <= ?", value) }
 
 // Contains lets a row through whose column holds a part, whatever the case of its letters.
 func Contains(column, part string) Filter {
-	return Filter{column, "instr(fold(" + column + "), fold(?)) > 0", []any{part}}
+	return Where(column, "instr(fold("+column+"), fold(?)) > 0", part)
 }
 
 // ContainsAny lets a row through one of whose columns holds a part, whatever the case of its letters. column is the first of them,
@@ -306,7 +321,7 @@ func ContainsAny(part, column string, others ...string) Filter {
 	for _, o := range others {
 		all += " || char(10) || coalesce(%." + o + ", '')"
 	}
-	return Filter{column, "instr(fold(" + all + "), fold(?)) > 0", []any{part}}
+	return Where(column, "instr(fold("+all+"), fold(?)) > 0", part)
 }
 
 // Among matches rows with one of the ids, or with none of them. They may be many: they are one argument.
@@ -320,18 +335,23 @@ func Among(ids []int64, among bool) Filter {
 		list = strconv.AppendInt(list, id, 10)
 	}
 	in := map[bool]string{true: "IN", false: "NOT IN"}[among]
-	return Filter{"id", "%.id " + in + " (SELECT value FROM json_each(?))", []any{string(append(list, ']'))}}
+	return Where("id", "%.id "+in+" (SELECT value FROM json_each(?))", string(append(list, ']')))
 }
 
 // RefersTo matches rows with the row id of the token in the other table, of the same tenant, in the column. An unknown
 // token matches none.
 func RefersTo(column, table, token string) Filter {
-	return Filter{column, column + " = (SELECT r.id FROM " + table + " r WHERE r.tenant_id = %.tenant_id AND r.token = ?)", []any{token}}
+	return Where(column, column+" = (SELECT r.id FROM "+table+" r WHERE r.tenant_id = %.tenant_id AND r.token = ?)", token)
+}
+
+// RefersToFlagged matches rows that refer to a row of the other table, of the same tenant, whose column flag has the value.
+func RefersToFlagged(column, table, flag string, value bool) Filter {
+	return Where(column, column+" IN (SELECT r.id FROM "+table+" r WHERE r.tenant_id = %.tenant_id AND r."+flag+" = ?)", value)
 }
 
 // RefersToShared is RefersTo for a table of the instance.
 func RefersToShared(column, table, token string) Filter {
-	return Filter{column, column + " = (SELECT r.id FROM " + table + " r WHERE r.token = ?)", []any{token}}
+	return Where(column, column+" = (SELECT r.id FROM "+table+" r WHERE r.token = ?)", token)
 }
 
 // listText returns the form of a list in its column.

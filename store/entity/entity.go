@@ -50,6 +50,9 @@ type Desc[T any] struct {
 	Prepare func(ctx context.Context, by *model.Principal, token string, p store.Patch, create bool) error
 	// Admit runs in the transaction before n rows are made.
 	Admit func(c *store.Change, n int64) error
+	// Making runs in the transaction before a row is made of a patch: it makes what the row refers to and what comes into
+	// being by its first use.
+	Making func(c *store.Change, p store.Patch) error
 	// Valid refuses a row by rules that concern several of its fields and nothing else, so that it can be asked where no
 	// instance is. It may put values into their normal form.
 	Valid func(row *T) error

@@ -200,6 +200,11 @@ func (k *Kind[T]) Admit(c *store.Change, n int64) error {
 
 // Make makes a row of a prepared patch within a change that has been admitted.
 func (k *Kind[T]) Make(c *store.Change, p store.Patch) (*T, error) {
+	if k.desc.Making != nil {
+		if err := k.desc.Making(c, p); err != nil {
+			return nil, err
+		}
+	}
 	row, err := k.Table.Create(c, k.tenantIn(c), p)
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -23,9 +24,13 @@ type Versions[T, S any] struct {
 	Owner string // column that holds the id of the draft's row
 	// Max is how many versions of a row are kept, 0 for all: a publish beyond it removes the oldest that are not effective.
 	Max int64
+	// Keeps names versions of a row that a publish does not remove, since something refers to them; nil: none.
+	Keeps func(tx store.Tx, row *T) ([]int64, error)
 	// Pruned is called after the commit with how many a publish removed; nil: not at all.
 	Pruned func(n int64)
 
+	// Versioned refuses the publish of a row that has no versions; nil: every row has.
+	Versioned func(row *T) error
 	// Freeze says what a publish of the draft would freeze.
 	Freeze func(tx store.Tx, row *T) (*S, error)
 	// Validate refuses a body. It runs outside of the transaction, since it may take longer than the one writer may be held.
@@ -40,7 +45,7 @@ type Versions[T, S any] struct {
 	// Restore sets the fields of the draft to what a version says and returns their columns.
 	Restore func(row *T, body *S) (columns []string)
 	// Activate runs in the transaction that makes a version the effective one, before the row says so: it may refuse.
-	Activate func(c *store.Change, row *T, body *S) error
+	Activate func(c *store.Change, row *T, body *S, version int64) error
 	// Views names the metadata changes of that.
 	Views func(c *store.Change, row *T, body *S, version int64) []View
 	// Done is called after each publish, in a change of others once that is committed.
@@ -165,7 +170,7 @@ func checkText(field string, s *string, limit int) error {
 // draft is what a publish would freeze, as one snapshot of the store showed it.
 type draft[T, S any] struct {
 	row      *T
-	body     *S
+	body     *S // nil for a row that has no versions
 	revision string
 }
 
@@ -193,6 +198,9 @@ func (v *Versions[T, S]) tryPublish(ctx context.Context, by *model.Principal, to
 		if err := v.k.expected(d.row, expect); err != nil {
 			return nil, err
 		}
+		if d.body == nil {
+			return nil, v.Versioned(d.row)
+		}
 		if v.Validate != nil {
 			if err := v.Validate(ctx, by, d.row, d.body); err != nil {
 				return nil, err
@@ -217,7 +225,9 @@ func (v *Versions[T, S]) readDraft(ctx context.Context, by *model.Principal, tok
 		if d.revision, err = v.Revision(tx, d.row); err != nil {
 			return err
 		}
-		d.body, err = v.Freeze(tx, d.row)
+		if v.versioned(d.row) {
+			d.body, err = v.Freeze(tx, d.row)
+		}
 		return err
 	})
 	return &d, err
@@ -283,7 +293,7 @@ func (v *Versions[T, S]) freeze(ctx context.Context, by *model.Principal, d *dra
 // activate makes a version the effective one, from the offset of the change on.
 func (v *Versions[T, S]) activate(c *store.Change, row *T, body *S, version int64) error {
 	if v.Activate != nil {
-		if err := v.Activate(c, row, body); err != nil {
+		if err := v.Activate(c, row, body, version); err != nil {
 			return err
 		}
 	}
@@ -318,6 +328,9 @@ func (v *Versions[T, S]) rollback(c *store.Change, row *T, version int64) (*T, e
 	return row, v.activate(c, row, body, version)
 }
 
+// versioned reports whether a row has versions.
+func (v *Versions[T, S]) versioned(row *T) bool { return v.Versioned == nil || v.Versioned(row) == nil }
+
 // active is the effective version of a row, 0 for none.
 func (v *Versions[T, S]) active(row *T) int64 {
 	if n := *v.Active(row); n != nil {
@@ -327,6 +340,9 @@ func (v *Versions[T, S]) active(row *T) int64 {
 }
 
 func (v *Versions[T, S]) unpublished(tx store.Tx, row *T) (differs bool, next int64, err error) {
+	if !v.versioned(row) {
+		return false, 0, nil
+	}
 	frozen, err := v.Freeze(tx, row)
 	if err != nil {
 		return false, 0, err
@@ -396,8 +412,13 @@ func (v *Versions[T, S]) list(tx store.Tx, tenant int64, token string, limit, of
 	if err != nil || row == nil {
 		return versions, err
 	}
+	return v.scan(tx, versions, v.Owner+` = ? ORDER BY version DESC LIMIT ? OFFSET ?`, v.k.Table.Head(row).ID, limit, offset)
+}
+
+// scan appends the versions that a condition names.
+func (v *Versions[T, S]) scan(tx store.Tx, to []*Version, condition string, args ...any) ([]*Version, error) {
 	rows, err := tx.Query(`SELECT id, `+v.Owner+`, version, label, description, published_at, published_by FROM `+v.Table+`
-		WHERE `+v.Owner+` = ? ORDER BY version DESC LIMIT ? OFFSET ?`, v.k.Table.Head(row).ID, limit, offset)
+		WHERE `+condition, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -407,9 +428,68 @@ func (v *Versions[T, S]) list(tx store.Tx, tenant int64, token string, limit, of
 		if err := rows.Scan(&n.ID, &n.Owner, &n.Version, &n.Label, &n.Description, &n.PublishedAt, &n.PublishedBy); err != nil {
 			return nil, err
 		}
-		versions = append(versions, n)
+		to = append(to, n)
 	}
-	return versions, rows.Err()
+	return to, rows.Err()
+}
+
+// Of returns the versions of each of some rows by their row ids, newest first.
+func (v *Versions[T, S]) Of(tx store.Tx, tenant int64, owners []int64) (map[int64][]*Version, error) {
+	of := make(map[int64][]*Version, len(owners))
+	for some := range slices.Chunk(owners, perStatement) {
+		condition, args := v.among(tenant, v.Owner, some)
+		versions, err := v.scan(tx, nil, condition+` ORDER BY version DESC`, args...)
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range versions {
+			of[n.Owner] = append(of[n.Owner], n)
+		}
+	}
+	return of, nil
+}
+
+// Bodies returns what versions froze, by the row ids of the versions. Those that do not exist are left out.
+func (v *Versions[T, S]) Bodies(tx store.Tx, tenant int64, ids []int64) (map[int64]*S, error) {
+	bodies := make(map[int64]*S, len(ids))
+	for some := range slices.Chunk(ids, perStatement) {
+		if err := v.addBodies(tx, bodies, tenant, some); err != nil {
+			return nil, err
+		}
+	}
+	return bodies, nil
+}
+
+func (v *Versions[T, S]) addBodies(tx store.Tx, to map[int64]*S, tenant int64, ids []int64) error {
+	condition, args := v.among(tenant, "id", ids)
+	rows, err := tx.Query(`SELECT id, `+v.Owner+`, version, snapshot FROM `+v.Table+` WHERE `+condition, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id, owner, version int64
+		var text string
+		if err := rows.Scan(&id, &owner, &version, &text); err != nil {
+			return err
+		}
+		if to[id], err = v.decode(text, owner, version); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// perStatement is how many values one statement names.
+const perStatement = 256
+
+// among is the condition that a column of a tenant's versions holds one of some values.
+func (v *Versions[T, S]) among(tenant int64, column string, values []int64) (condition string, args []any) {
+	args = append(make([]any, 0, len(values)+1), tenant)
+	for _, value := range values {
+		args = append(args, value)
+	}
+	return `tenant_id = ? AND ` + column + ` IN (?` + strings.Repeat(", ?", len(values)-1) + `)`, args
 }
 
 // Body returns what a version of a row froze, nil when there is no such version.
@@ -463,7 +543,7 @@ func (v *Versions[T, S]) Effective(tx store.Tx, tenant int64) (map[int64]*S, err
 func (v *Versions[T, S]) removeAll(c *store.Change, row *T) error { return v.removeSome(c, row, "") }
 
 // prune removes the oldest versions of a row, as far as there are more than Max with the one that is made next. The effective
-// version stays, and so does the newest, which names the next number.
+// version stays, and so does the newest, which names the next number, and what Keeps names.
 func (v *Versions[T, S]) prune(c *store.Change, row *T) error {
 	if v.Max == 0 {
 		return nil
@@ -476,11 +556,21 @@ func (v *Versions[T, S]) prune(c *store.Change, row *T) error {
 	if err := c.QueryRow(`SELECT count(*) FROM `+v.Table+` WHERE `+v.Owner+` = ?`, id).Scan(&have); err != nil || have < v.Max {
 		return err
 	}
+	kept := []any{id, effective}
+	if v.Keeps != nil {
+		versions, err := v.Keeps(c, row)
+		if err != nil {
+			return err
+		}
+		for _, version := range versions {
+			kept = append(kept, version)
+		}
+	}
 	if v.Pruned != nil {
 		c.OnCommit(func() { v.Pruned(have - v.Max + 1) })
 	}
-	return v.removeSome(c, row, ` AND id IN (SELECT id FROM `+v.Table+` WHERE `+v.Owner+` = ? AND version <> ?
-		AND version < (SELECT max(version) FROM `+v.Table+` WHERE `+v.Owner+` = ?) ORDER BY version LIMIT ?)`, id, effective, id, have-v.Max+1)
+	return v.removeSome(c, row, ` AND id IN (SELECT id FROM `+v.Table+` WHERE `+v.Owner+` = ? AND version NOT IN (?`+strings.Repeat(", ?", len(kept)-2)+`)
+		AND version < (SELECT max(version) FROM `+v.Table+` WHERE `+v.Owner+` = ?) ORDER BY version LIMIT ?)`, append(kept, id, have-v.Max+1)...)
 }
 
 // removeSome removes the versions of a row that a condition, if there is one, names.

@@ -17,7 +17,7 @@ var longest = "A" + strings.Repeat("z-_9", 31) + "abc"
 func tokens(t *testing.T, w *world) {
 	tn := w.tenant(t, "tokens")
 	tn.devices(`mutation{a:createDeviceProfile(request:{token:"p"}){id} b:createDeviceType(request:{token:"t"}){id} c:createDevice(request:{token:"d",deviceTypeToken:"t"}){id}
-		d:createAssetType(request:{token:"at"}){id}}`, nil)
+		d:createAssetType(request:{token:"at"}){id} e:createEntityRelationshipType(request:{token:"rel",tracked:true}){id}}`, nil)
 	tn.devices(`mutation{a:createCustomerType(request:{token:"ct"}){id} b:createAreaType(request:{token:"rt"}){id}}`, nil)
 	creates := map[string]map[string]any{
 		"DeviceType": {}, "DeviceProfile": {}, "Device": {"deviceTypeToken": "t"},
@@ -28,6 +28,8 @@ func tokens(t *testing.T, w *world) {
 		"CustomerType": {}, "Customer": {"customerTypeToken": "ct"},
 		"AreaType": {}, "Area": {"areaTypeToken": "rt"},
 		"CommandDefinition": {"deviceProfileToken": "p", "commandKey": "fresh"},
+		"EntityGroup":       {"memberType": "device"}, "EntityRelationshipType": {"tracked": false},
+		"EntityRelationship": {"sourceType": "device", "source": "d", "targetType": "device", "target": "d", "relationshipType": "rel"},
 	}
 	_, sdl := w.get(t, "/schema/device-management.graphql")
 	inputs := regexp.MustCompile(`(?m)^input (\w+)CreateRequest `).FindAllStringSubmatch(sdl, -1)

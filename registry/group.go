@@ -1,0 +1,439 @@
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"weir/model"
+	"weir/registry/selector"
+	"weir/store"
+	"weir/store/entity"
+	"weir/store/relations"
+)
+
+// EntityGroup is a set of entities of one type. The members of a static group are related to it, those of a dynamic one are
+// what its selector holds for. Rules are scoped to published versions of dynamic groups.
+type EntityGroup struct {
+	store.Row
+	Token       string  `store:"token,token" gql:"token"`
+	Name        *string `store:"name,clear,max=128" gql:"name"`
+	Description *string `store:"description,clear,max=1024" gql:"description"`
+	Brand
+	Metadata       *string `store:"metadata,clear,json,max=65536" gql:"metadata"`
+	MemberType     string  `store:"member_type,required,immutable,oneof=device|asset|area|customer,filter" gql:"memberType"`
+	MembershipMode string  `store:"membership_mode,immutable,oneof=static|dynamic,filter" gql:"membershipMode"`
+	Selector       *string `store:"selector,keep,max=8192" gql:"selector"`
+	ActiveVersion  *int64  `store:"active_version" gql:"activeVersion"` // moves by publish and rollback only
+}
+
+// The modes of membership.
+const (
+	staticGroup  = "static"
+	dynamicGroup = "dynamic"
+)
+
+func (g *EntityGroup) dynamic() bool { return g.MembershipMode == dynamicGroup }
+
+// GroupSnapshot is what a publish freezes of a dynamic group.
+type GroupSnapshot struct {
+	V          int    `json:"v"`
+	Selector   string `json:"selector" gql:"selector"`
+	MemberType string `json:"memberType" gql:"memberType"`
+}
+
+// groupFormat is the version of GroupSnapshot.
+const groupFormat = 1
+
+func (r *Registry) groups() *entity.Kind[EntityGroup] {
+	r.groupVersions = &entity.Versions[EntityGroup, GroupSnapshot]{
+		Kind: "entity group version", Table: "entity_group_versions", Owner: "group_id", Max: r.config.VersionsPerProfile,
+		Keeps: r.scopedVersions, Pruned: func(n int64) { r.m.pruned.Add(float64(n)) },
+		Versioned: (*EntityGroup).checkPublishable,
+		Freeze: func(_ store.Tx, g *EntityGroup) (*GroupSnapshot, error) {
+			return &GroupSnapshot{groupFormat, text(g.Selector), g.MemberType}, nil
+		},
+		Encode: func(b *GroupSnapshot) (string, error) {
+			text, err := json.Marshal(b)
+			return string(text), err
+		},
+		Decode: decodeGroup,
+		Active: func(g *EntityGroup) **int64 { return &g.ActiveVersion }, ActiveColumn: "active_version",
+		Activate: func(c *store.Change, g *EntityGroup, _ *GroupSnapshot, version int64) error {
+			return r.checkSelectorsInUse(c, g.TenantID, func(active map[string]int64, _ map[int64]*Snapshot) { active[g.Token] = version })
+		},
+	}
+	return entity.New(r.base(), entity.Desc[EntityGroup]{
+		Kind: "entity group", Type: "EntityGroup", Plural: "entityGroups", Area: area, Table: "entity_groups", Read: mayRead, Write: mayWrite,
+		Valid: r.checkGroup, Versions: r.groupVersions, Removing: r.removingGroup,
+		Admit: admitRows(func() *entity.Kind[EntityGroup] { return r.Groups }, "limits.groups_per_tenant",
+			func() int64 { return r.perTenant.Load().GroupsPerTenant }),
+	})
+}
+
+func decodeGroup(text string) (*GroupSnapshot, error) {
+	b := new(GroupSnapshot)
+	if err := json.Unmarshal([]byte(text), b); err != nil {
+		return nil, err
+	}
+	if b.V < 1 || b.V > groupFormat {
+		return nil, fmt.Errorf("snapshot of a group version has format %d, this Weir reads up to %d", b.V, groupFormat)
+	}
+	return b, nil
+}
+
+// checkGroup holds the mode against the selector. A group without a mode is static.
+func (r *Registry) checkGroup(g *EntityGroup) error {
+	if g.MembershipMode == "" {
+		g.MembershipMode = staticGroup
+	}
+	switch {
+	case !g.dynamic() && g.Selector != nil:
+		return model.Invalid("selector", "a static group has none: its members are relationships of the type %s", relations.MemberRelation)
+	case !g.dynamic():
+		return nil
+	case g.Selector == nil:
+		return model.Invalid("selector", "is required for a dynamic group")
+	}
+	_, err := r.selectors.Compile(*g.Selector, g.MemberType)
+	return err
+}
+
+func (g *EntityGroup) checkPublishable() error {
+	if g.dynamic() {
+		return nil
+	}
+	return model.Invalid("token", "entity group %q is static: only dynamic groups have versions", g.Token)
+}
+
+// removingGroup refuses to remove a group that rules are scoped to, and removes its relationships.
+func (r *Registry) removingGroup(c *store.Change, g *EntityGroup) error {
+	scoped, err := r.scopedVersions(c, g)
+	if err != nil {
+		return err
+	}
+	if len(scoped) > 0 {
+		return model.InUse(r.Groups.Name(), g.Token, r.Rules.Name())
+	}
+	return r.removeRelationships(c, g.TenantID, EntityGroups, g.ID, g.Token)
+}
+
+// scopedVersions are the versions of a group that the draft of a rule, or a rule of an active profile version, is scoped to.
+func (r *Registry) scopedVersions(tx store.Tx, g *EntityGroup) (versions []int64, err error) {
+	drafts, err := r.Rules.Table.Select(tx, g.TenantID, "id", store.Eq("entity_group_token", g.Token))
+	if err != nil {
+		return nil, err
+	}
+	for _, rule := range drafts {
+		if rule.GroupVersion != nil {
+			versions = append(versions, *rule.GroupVersion)
+		}
+	}
+	active, err := r.versions.Effective(tx, g.TenantID)
+	if err != nil {
+		return nil, err
+	}
+	for _, profile := range active {
+		for _, rule := range profile.Rules {
+			if rule.Group == g.Token {
+				versions = append(versions, int64(rule.GroupVersion))
+			}
+		}
+	}
+	slices.Sort(versions)
+	return slices.Compact(versions), nil
+}
+
+// publishedGroup returns what a version of a dynamic group of devices froze, and refuses what rules cannot be scoped to. field
+// is the input that names the group.
+func (r *Registry) publishedGroup(tx store.Tx, tenant int64, field, token string, version int64) (*GroupSnapshot, error) {
+	g, err := r.Groups.Table.Get(tx, tenant, token)
+	if err != nil {
+		return nil, err
+	}
+	var body *GroupSnapshot
+	if g != nil {
+		if body, err = r.groupVersions.Body(tx, g.ID, version); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case body == nil:
+		return nil, model.Invalid(field, "entity group %.128q has no published version %d", token, version)
+	case body.MemberType != EntityDevice:
+		return nil, model.Invalid(field, "entity group %q has members of the type %s: rules judge devices", token, body.MemberType)
+	}
+	return body, nil
+}
+
+// checkScopes refuses a version of a profile whose rules are scoped to what is no longer there, and one with which the tenant
+// would have too many selectors in use.
+func (r *Registry) checkScopes(c *store.Change, p *DeviceProfile, s *Snapshot) error {
+	scoped := false
+	for _, rule := range s.Rules {
+		if !rule.Enabled || rule.Group == "" {
+			continue
+		}
+		scoped = true
+		if _, err := r.publishedGroup(c, p.TenantID, "entityGroupToken", rule.Group, int64(rule.GroupVersion)); err != nil {
+			return err
+		}
+	}
+	if !scoped {
+		return nil
+	}
+	return r.checkSelectorsInUse(c, p.TenantID, func(_ map[string]int64, profiles map[int64]*Snapshot) { profiles[p.ID] = s })
+}
+
+// groupVersion names a published version of a group.
+type groupVersion struct {
+	group   string
+	version int64
+}
+
+// selectorsInUse is how many selectors resolution needs: those of active versions of groups, and those of versions that enabled
+// rules of active profile versions are scoped to.
+func selectorsInUse(active map[string]int64, profiles map[int64]*Snapshot) int64 {
+	used := map[groupVersion]bool{}
+	for group, version := range active {
+		used[groupVersion{group, version}] = true
+	}
+	for _, profile := range profiles {
+		for _, rule := range profile.Rules {
+			if rule.Enabled && rule.Group != "" {
+				used[groupVersion{rule.Group, int64(rule.GroupVersion)}] = true
+			}
+		}
+	}
+	return int64(len(used))
+}
+
+// checkSelectorsInUse refuses a step after which a tenant has more selectors in use than it may, unless it had as many before.
+func (r *Registry) checkSelectorsInUse(c *store.Change, tenant int64, step func(active map[string]int64, profiles map[int64]*Snapshot)) error {
+	groups, err := r.Groups.Table.Select(c, tenant, "id", store.NotNull("active_version"))
+	if err != nil {
+		return err
+	}
+	active := make(map[string]int64, len(groups))
+	for _, g := range groups {
+		active[g.Token] = *g.ActiveVersion
+	}
+	profiles, err := r.versions.Effective(c, tenant)
+	if err != nil {
+		return err
+	}
+	before := selectorsInUse(active, profiles)
+	step(active, profiles)
+	after := selectorsInUse(active, profiles)
+	if maximum := r.perTenant.Load().SelectorsPerTenant; after > maximum && after > before {
+		return model.OverLimit("limits.selectors_per_tenant", "the tenant would have %d selectors in use, at most %d are allowed", after, maximum)
+	}
+	return nil
+}
+
+// members says which entities belong to a group, by its draft's selector if it is dynamic.
+func (r *Registry) members(g *EntityGroup) (*relations.Members, error) {
+	if !g.dynamic() {
+		return &relations.Members{Tenant: g.TenantID, Type: g.MemberType, Table: EntityTypes()[g.MemberType], Group: g.ID}, nil
+	}
+	return r.selected(g.TenantID, g.MemberType, text(g.Selector))
+}
+
+// selected says which entities a selector holds for.
+func (r *Registry) selected(tenant int64, memberType, source string) (*relations.Members, error) {
+	condition, err := r.selectors.Compile(source, memberType)
+	if err != nil {
+		return nil, err
+	}
+	return &relations.Members{Tenant: tenant, Type: memberType, Table: EntityTypes()[memberType], Condition: &condition}, nil
+}
+
+// inGroup lets the devices through that are members of a group, none for a group that does not exist.
+func (r *Registry) inGroup(token any) store.Filter {
+	return store.Resolved(func(tx store.Tx, tenant int64) (store.Filter, error) {
+		name, _ := token.(string)
+		g, err := r.Groups.Table.Get(tx, tenant, name)
+		if err != nil || g == nil || g.MemberType != EntityDevice {
+			return store.In("id"), err
+		}
+		members, err := r.members(g)
+		if err != nil {
+			return store.Filter{}, err
+		}
+		return members.Filter(tx)
+	})
+}
+
+// MemberPage is a page of the members of a group.
+type MemberPage struct {
+	Members []relations.Member
+	Page    store.Page
+	Total   func(context.Context) (int64, error) // counts all members
+}
+
+// MembersOf returns a page of the members of a group, in the order of their row ids.
+func (r *Registry) MembersOf(ctx context.Context, g *EntityGroup, page store.Page) (*MemberPage, error) {
+	members, err := r.members(g)
+	if err != nil {
+		return nil, err
+	}
+	return r.memberPage(ctx, members, page)
+}
+
+// SelectorPreview is what a selector would select.
+type SelectorPreview struct {
+	Refused error // nil: it selects Members
+	Members *MemberPage
+}
+
+// PreviewSelector returns a page of the entities that a selector holds for.
+func (r *Registry) PreviewSelector(ctx context.Context, by *model.Principal, memberType, source string, page store.Page) (*SelectorPreview, error) {
+	if err := r.Groups.MayRead(by); err != nil {
+		return nil, err
+	}
+	if !slices.Contains(selector.MemberTypes(), memberType) {
+		return nil, model.Invalid("memberType", "%.40q is none of %s", memberType, selector.MemberTypes())
+	}
+	members, err := r.selected(by.TenantID, memberType, source)
+	if model.CodeOf(err) == model.CodeInvalidInput {
+		return &SelectorPreview{Refused: err}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	p, err := r.memberPage(ctx, members, page)
+	return &SelectorPreview{Members: p}, err
+}
+
+func (r *Registry) memberPage(ctx context.Context, members *relations.Members, page store.Page) (*MemberPage, error) {
+	page = page.Norm()
+	p := &MemberPage{Page: page, Total: func(ctx context.Context) (n int64, err error) {
+		err = store.Read(ctx, r.parts.Store, func(tx store.Tx) (err error) {
+			n, err = members.Count(tx)
+			return err
+		})
+		return n, err
+	}}
+	err := store.Read(ctx, r.parts.Store, func(tx store.Tx) (err error) {
+		p.Members, err = members.Page(tx, 0, int64(page.Number-1)*int64(page.Size), int64(page.Size))
+		return err
+	})
+	return p, err
+}
+
+// GroupVersions returns the versions of each of some groups, newest first. It demands no authority.
+func (r *Registry) GroupVersions(ctx context.Context, by *model.Principal, groups []int64) (of map[int64][]*entity.Version, err error) {
+	tenant, err := entity.TenantOf(by)
+	if err != nil {
+		return nil, err
+	}
+	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) (err error) {
+		of, err = r.groupVersions.Of(tx, tenant, groups)
+		return err
+	})
+	return of, err
+}
+
+// GroupSnapshots returns what versions of groups froze, by the row ids of the versions. It demands no authority.
+func (r *Registry) GroupSnapshots(ctx context.Context, by *model.Principal, versions []int64) (bodies map[int64]*GroupSnapshot, err error) {
+	tenant, err := entity.TenantOf(by)
+	if err != nil {
+		return nil, err
+	}
+	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) (err error) {
+		bodies, err = r.groupVersions.Bodies(tx, tenant, versions)
+		return err
+	})
+	return bodies, err
+}
+
+// GroupTargets is a page of the devices that a command to a group is for, or why it cannot be sent to it.
+type GroupTargets struct {
+	Rejected bool     `gql:"rejected"`
+	Code     *string  `gql:"code"`
+	Reason   *string  `gql:"reason"`
+	Devices  []string `gql:"deviceTokens"`
+	Next     *string  `gql:"nextCursor"`
+	Version  *int64   `gql:"resolvedVersion"`
+}
+
+// MaxTargets is the maximum of a page of GroupTargets.
+const MaxTargets = 1000
+
+// GroupTargets returns the devices of a group with a row id above after, by that id. Of a dynamic group it evaluates the given
+// version, nil for the active one.
+func (r *Registry) GroupTargets(ctx context.Context, by *model.Principal, token string, version *int64, after, limit int64) (targets *GroupTargets, err error) {
+	if err := r.Groups.MayRead(by); err != nil {
+		return nil, err
+	}
+	if limit < 1 || limit > MaxTargets {
+		return nil, model.Invalid("limit", "must be between 1 and %d", MaxTargets)
+	}
+	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) error {
+		g, err := r.Groups.Table.Get(tx, by.TenantID, token)
+		if err != nil {
+			return err
+		}
+		members, resolved, rejected, err := r.targetsOf(tx, g, token, version)
+		if err != nil || rejected != nil {
+			targets = rejected
+			return err
+		}
+		targets, err = pageOfTargets(tx, members, after, limit)
+		if err == nil {
+			targets.Version = resolved
+		}
+		return err
+	})
+	return targets, err
+}
+
+// targetsOf says which devices a command to a group is for.
+func (r *Registry) targetsOf(tx store.Tx, g *EntityGroup, token string, version *int64) (members *relations.Members, resolved *int64, rejected *GroupTargets, err error) {
+	switch {
+	case g == nil:
+		return nil, nil, reject("GROUP_NOT_FOUND", "entity group %.128q does not exist", token), nil
+	case g.MemberType != EntityDevice:
+		return nil, nil, reject("GROUP_NOT_A_DEVICE_GROUP", "the members of entity group %q are of the type %s", token, g.MemberType), nil
+	case !g.dynamic() && version != nil:
+		return nil, nil, reject("GROUP_NOT_VERSIONED", "entity group %q is static and has no versions", token), nil
+	case !g.dynamic():
+		members, err = r.members(g)
+		return members, nil, nil, err
+	case version == nil && g.ActiveVersion == nil:
+		return nil, nil, reject("GROUP_NOT_PUBLISHED", "entity group %q has no published version", token), nil
+	case version == nil:
+		version = g.ActiveVersion
+	}
+	body, err := r.groupVersions.Body(tx, g.ID, *version)
+	switch {
+	case err != nil:
+		return nil, nil, nil, err
+	case body == nil:
+		return nil, nil, reject("GROUP_VERSION_NOT_FOUND", "entity group %q has no version %d", token, *version), nil
+	}
+	members, err = r.selected(g.TenantID, body.MemberType, body.Selector)
+	return members, version, nil, err
+}
+
+func reject(code, format string, args ...any) *GroupTargets {
+	return &GroupTargets{Rejected: true, Code: &code, Reason: new(fmt.Sprintf(format, args...)), Devices: []string{}}
+}
+
+// pageOfTargets reads one more than the page has, to know whether it is the last.
+func pageOfTargets(tx store.Tx, members *relations.Members, after, limit int64) (*GroupTargets, error) {
+	found, err := members.Page(tx, after, 0, limit+1)
+	if err != nil {
+		return nil, err
+	}
+	targets := &GroupTargets{Devices: []string{}}
+	if int64(len(found)) > limit {
+		found = found[:limit]
+		targets.Next = new(idKey(found[limit-1].ID))
+	}
+	for _, one := range found {
+		targets.Devices = append(targets.Devices, one.Token)
+	}
+	return targets, nil
+}

@@ -1,0 +1,234 @@
+package registry
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"weir/model"
+	"weir/store"
+	"weir/store/entity"
+	"weir/store/relations"
+)
+
+// RelationshipType is a way in which entities are related. Relationships of a tracked type from a device are anchors of its
+// events.
+type RelationshipType struct {
+	store.Row
+	Token       string  `store:"token,token" gql:"token"`
+	Name        *string `store:"name,clear,max=128" gql:"name"`
+	Description *string `store:"description,clear,max=1024" gql:"description"`
+	Metadata    *string `store:"metadata,clear,json,max=65536" gql:"metadata"`
+	Tracked     bool    `store:"tracked,required" gql:"tracked"`
+}
+
+// Relationship relates two entities, each of which is named by its type and token. Tokens of entities never change.
+type Relationship struct {
+	store.Row
+	Token      string  `store:"token,token" gql:"token"`
+	SourceType string  `store:"source_type,required,immutable,oneof=device|asset|area|customer|group,filter" gql:"sourceType"`
+	Source     string  `store:"source_token,required,immutable,max=128,filter" gql:"source"`
+	SourceID   int64   `store:"source_id"`
+	TargetType string  `store:"target_type,required,immutable,oneof=device|asset|area|customer|group,filter" gql:"targetType"`
+	Target     string  `store:"target_token,required,immutable,max=128,filter" gql:"target"`
+	TargetID   int64   `store:"target_id"`
+	TypeID     int64   `store:"type_id,required,immutable,ref=entity_relationship_types,filter" gql:"relationshipType"`
+	Metadata   *string `store:"metadata,immutable,json,max=65536" gql:"metadata"`
+}
+
+// Types of entities, as relationships, groups and attributes name them.
+const (
+	EntityDevice   = "device"
+	EntityAsset    = "asset"
+	EntityArea     = "area"
+	EntityCustomer = "customer"
+	EntityGroups   = relations.GroupType
+)
+
+// EntityTypes are the tables of the kinds whose rows are addressed by (type, token), by those types.
+func EntityTypes() map[string]string {
+	out := make(map[string]string, len(entityTypes))
+	for _, t := range entityTypes {
+		out[t.name] = t.table
+	}
+	return out
+}
+
+// builtInTypes are the relationship types that come into being by their first use, by their tokens; the value says whether
+// they are tracked.
+func builtInTypes() map[string]bool {
+	return map[string]bool{"assigned": true, relations.MemberRelation: false}
+}
+
+// BuiltInRelationshipTypes are the tokens of the relationship types that need not be made before they are used.
+func BuiltInRelationshipTypes() []string { return slices.Sorted(maps.Keys(builtInTypes())) }
+
+func (r *Registry) relationshipTypes() *entity.Kind[RelationshipType] {
+	return entity.New(r.base(), entity.Desc[RelationshipType]{
+		Kind: "entity relationship type", Type: "EntityRelationshipType", Plural: "entityRelationshipTypes", Area: area,
+		Table: "entity_relationship_types", Read: mayRead, Write: mayWrite,
+		Check: r.checkRelationshipType,
+	})
+}
+
+func (r *Registry) relationships() *entity.Kind[Relationship] {
+	return entity.New(r.base(), entity.Desc[Relationship]{
+		Kind: "entity relationship", Type: "EntityRelationship", Plural: "entityRelationships", Area: area,
+		Table: "entity_relationships", Read: mayRead, Write: mayWrite,
+		Making: r.makeBuiltInType, Check: r.checkRelationship,
+		Filters: []entity.Filter{{Name: "tracked", Of: func(tracked any) store.Filter {
+			return store.RefersToFlagged("type_id", "entity_relationship_types", "tracked", tracked == true)
+		}}},
+	})
+}
+
+// makeBuiltInType makes a built-in relationship type when it is used for the first time.
+func (r *Registry) makeBuiltInType(c *store.Change, p store.Patch) error {
+	token, _ := p["relationshipType"].(string)
+	tracked, builtIn := builtInTypes()[token]
+	if !builtIn {
+		return nil
+	}
+	have, err := r.RelationshipTypes.Table.Get(c, c.By.TenantID, token)
+	if err != nil || have != nil {
+		return err
+	}
+	_, err = r.RelationshipTypes.Make(c, store.Patch{"token": token, "tracked": tracked})
+	return err
+}
+
+// checkRelationshipType refuses a type that becomes tracked while a device would have too many tracked relationships.
+func (r *Registry) checkRelationshipType(tx store.Tx, t *RelationshipType, changed store.Changed) error {
+	if changed.New || !changed.Has("tracked") || !t.Tracked {
+		return nil
+	}
+	n, err := relations.MaxTracked(tx, t.TenantID, t.ID)
+	if maximum := r.perTenant.Load().TrackedPerDevice; err == nil && n > maximum {
+		err = model.OverLimit("limits.tracked_relationships_per_device", "a device would have %d tracked relationships, at most %d are allowed", n, maximum)
+	}
+	return err
+}
+
+// checkRelationship finds both ends of a new relationship.
+func (r *Registry) checkRelationship(tx store.Tx, rel *Relationship, _ store.Changed) (err error) {
+	if rel.SourceID, err = r.entityID(tx, rel.TenantID, "source", rel.SourceType, rel.Source); err != nil {
+		return err
+	}
+	if rel.TargetID, err = r.entityID(tx, rel.TenantID, "target", rel.TargetType, rel.Target); err != nil {
+		return err
+	}
+	t, err := r.RelationshipTypes.Table.GetByID(tx, rel.TenantID, rel.TypeID)
+	if err != nil {
+		return err
+	}
+	if err := r.checkMember(tx, rel, t); err != nil {
+		return err
+	}
+	return r.checkRelationshipCount(tx, rel, t)
+}
+
+// entityID returns the row id of an entity that a field names, and refuses one that does not exist.
+func (r *Registry) entityID(tx store.Tx, tenant int64, field, entityType, token string) (int64, error) {
+	var found map[string]int64
+	if table, ok := EntityTypes()[entityType]; ok {
+		var err error
+		if found, err = store.IDs(tx, table, tenant, []string{token}); err != nil {
+			return 0, err
+		}
+	}
+	if id, ok := found[token]; ok {
+		return id, nil
+	}
+	return 0, model.Invalid(field, "%s %.128q does not exist", entityType, token)
+}
+
+// checkMember refuses a member that its group cannot have.
+func (r *Registry) checkMember(tx store.Tx, rel *Relationship, t *RelationshipType) error {
+	if t.Token != relations.MemberRelation || rel.SourceType != EntityGroups {
+		return nil
+	}
+	g, err := r.Groups.Table.GetByID(tx, rel.TenantID, rel.SourceID)
+	switch {
+	case err != nil:
+		return err
+	case g.dynamic():
+		return model.Invalid("source", "entity group %q is dynamic: its selector says who the members are", g.Token)
+	case g.MemberType != rel.TargetType:
+		return model.Invalid("targetType", "the members of entity group %q are of the type %s", g.Token, g.MemberType)
+	}
+	return nil
+}
+
+// checkRelationshipCount refuses one more relationship of a device that has as many as it may: those that begin at it, and its
+// memberships in static groups.
+func (r *Registry) checkRelationshipCount(tx store.Tx, rel *Relationship, t *RelationshipType) error {
+	limits := r.perTenant.Load()
+	if rel.SourceType == EntityDevice {
+		if err := r.refuseRelationships(tx, rel, rel.SourceID, limits.RelationshipsPerDevice); err != nil || !t.Tracked {
+			return err
+		}
+		n, err := r.Relationships.Table.Count(tx, rel.TenantID, store.Eq("source_type", EntityDevice), store.Eq("source_id", rel.SourceID),
+			store.RefersToFlagged("type_id", "entity_relationship_types", "tracked", true))
+		if err == nil && n >= limits.TrackedPerDevice {
+			err = model.OverLimit("limits.tracked_relationships_per_device", "a device has at most %d tracked relationships", limits.TrackedPerDevice)
+		}
+		return err
+	}
+	if rel.SourceType == EntityGroups && rel.TargetType == EntityDevice {
+		return r.refuseRelationships(tx, rel, rel.TargetID, limits.RelationshipsPerDevice)
+	}
+	return nil
+}
+
+func (r *Registry) refuseRelationships(tx store.Tx, rel *Relationship, device, maximum int64) error {
+	from, err := r.Relationships.Table.Count(tx, rel.TenantID, store.Eq("source_type", EntityDevice), store.Eq("source_id", device))
+	if err != nil {
+		return err
+	}
+	in, err := r.Relationships.Table.Count(tx, rel.TenantID, store.Eq("target_type", EntityDevice), store.Eq("target_id", device), store.Eq("source_type", EntityGroups))
+	if err == nil && from+in >= maximum {
+		err = model.OverLimit("limits.relationships_per_device", "a device has at most %d relationships, memberships in static groups among them", maximum)
+	}
+	return err
+}
+
+// removeRelationships removes the relationships of an entity that goes, at either end.
+func (r *Registry) removeRelationships(c *store.Change, tenant int64, entityType string, id int64, token string) error {
+	_, err := relations.Remove(c, tenant, entityType, id, token)
+	return err
+}
+
+// CreateRelationships makes relationships, all or none.
+func (r *Registry) CreateRelationships(ctx context.Context, by *model.Principal, requests []store.Patch) (made []*Relationship, err error) {
+	err = r.mutate(ctx, by, func(c *store.Change) error {
+		made = made[:0]
+		for _, p := range requests {
+			rel, err := r.Relationships.Create(c.Context(), by, p)
+			if err != nil {
+				return err
+			}
+			made = append(made, rel)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return made, nil
+}
+
+// RemoveRelationships removes those of the relationships that exist in one transaction, and reports whether there was one.
+func (r *Registry) RemoveRelationships(ctx context.Context, by *model.Principal, tokens []string) (removed bool, err error) {
+	err = r.mutate(ctx, by, func(c *store.Change) error {
+		removed = false
+		for _, token := range tokens {
+			one, err := r.Relationships.Delete(c.Context(), by, token)
+			if err != nil {
+				return err
+			}
+			removed = removed || one
+		}
+		return nil
+	})
+	return removed && err == nil, err
+}
