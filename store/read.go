@@ -172,15 +172,28 @@ func Tokens(tx Tx, table string, ids []int64) (map[int64]string, error) {
 	return tokens, nil
 }
 
+// IDs returns the row ids of a tenant's rows of a table by their tokens; tokens without a row are left out.
+func IDs(tx Tx, table string, tenantID int64, tokens []string) (map[string]int64, error) {
+	ids := make(map[string]int64, len(tokens))
+	for some := range slices.Chunk(tokens, maxIn) {
+		args := padded(len(some), func(i int) any { return some[i] })
+		query := `SELECT token, id FROM ` + table + ` WHERE tenant_id = ? AND token IN (?` + strings.Repeat(", ?", len(args)-1) + `)`
+		if err := scanPairs(tx, ids, query, append([]any{tenantID}, args...)...); err != nil {
+			return nil, err
+		}
+	}
+	return ids, nil
+}
+
 // scanPairs reads a query of two columns.
-func scanPairs[V any](tx Tx, into map[int64]V, query string, args ...any) error {
+func scanPairs[K comparable, V any](tx Tx, into map[K]V, query string, args ...any) error {
 	rows, err := tx.Query(query, args...)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var key int64
+		var key K
 		var value V
 		if err := rows.Scan(&key, &value); err != nil {
 			return err

@@ -1,0 +1,2 @@
+-- No table: the number belongs to another change.
+SELECT 1;
