@@ -18,5 +18,6 @@ type Asset struct {
 func (r *Registry) assets() *entity.Kind[Asset] {
 	return entity.New(r.base(), entity.Desc[Asset]{
 		Kind: "asset", Type: "Asset", Plural: "assets", Area: area, Table: "assets", Read: mayRead, Write: mayWrite,
+		Removing: func(c *store.Change, a *Asset) error { return r.takeAttributes(c, "asset", a.Row, a.Token) },
 	})
 }

@@ -55,6 +55,9 @@ func (r *Registry) removingDevice(c *store.Change, d *Device) error {
 			return err
 		}
 	}
+	if err := r.takeAttributes(c, "device", d.Row, d.Token); err != nil {
+		return err
+	}
 	_, err := store.CountDevices(c, d.TenantID, -1)
 	return err
 }

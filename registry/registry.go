@@ -1,5 +1,6 @@
 // Package registry holds what a tenant declares about its devices: device types, device profiles with their metric
-// definitions and detection rules, devices, what devices prove themselves by, assets, and the dashboards that show them. It keeps their rules; the life that all
+// definitions and detection rules, devices, what devices prove themselves by, assets, what
+// all of these are known by (attributes), geofences, and the dashboards that show them. It keeps their rules; the life that all
 // kinds share (create, three-state update, delete, reads, versions, audit) is written once in store/entity, and each kind is
 // described in a file of its own and named in Registry.kinds.
 //
@@ -8,6 +9,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"io"
@@ -19,6 +21,7 @@ import (
 	"weir/model"
 	"weir/store"
 	"weir/store/entity"
+	"weir/store/fenceset"
 )
 
 // Config holds the registry's limits. Zero values mean the defaults.
@@ -29,11 +32,12 @@ type Config struct {
 	RulesPerProfile      int64
 	RulesPerTenant       int64 // detection.max_rules_per_tenant: of active versions
 	VersionsPerProfile   int64 // kept, of a dashboard too: a publish beyond it removes the oldest that are not effective
+	FenceSetVersions     int64 // kept of a tenant's set of geofences, at least 2: a change beyond it removes the oldest
 }
 
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
-	return Config{CredentialsPerDevice: 64, MetricsPerProfile: 1000, RulesPerProfile: 500, RulesPerTenant: 500, VersionsPerProfile: 100}
+	return Config{CredentialsPerDevice: 64, MetricsPerProfile: 1000, RulesPerProfile: 500, RulesPerTenant: 500, VersionsPerProfile: 100, FenceSetVersions: 1000}
 }
 
 func (c Config) withDefaults() Config {
@@ -49,6 +53,7 @@ func (c Config) withDefaults() Config {
 	set(&c.RulesPerProfile, d.RulesPerProfile)
 	set(&c.RulesPerTenant, d.RulesPerTenant)
 	set(&c.VersionsPerProfile, d.VersionsPerProfile)
+	set(&c.FenceSetVersions, d.FenceSetVersions)
 	return c
 }
 
@@ -102,8 +107,10 @@ type Deps struct {
 	Validator  Validator
 	Removals   []Removal
 	Invalidate Invalidate
-	Registerer prometheus.Registerer // nil: metrics are not registered
-	Random     io.Reader             // nil: crypto/rand
+	// FenceLimits are the ceilings of a tenant's geofences; nil: the defaults.
+	FenceLimits func(tenant string) FenceLimits
+	Registerer  prometheus.Registerer // nil: metrics are not registered
+	Random      io.Reader             // nil: crypto/rand
 }
 
 // Registry is the registry of one instance. It is safe for concurrent use.
@@ -117,11 +124,12 @@ type Registry struct {
 	// Kinds are these and those that nothing here needs by name.
 	Kinds *entity.Catalog
 
-	config    Config
-	perTenant atomic.Pointer[DeviceSettings] // applies in place of those of config
-	parts     Deps
-	m         *metrics
-	versions  *entity.Versions[DeviceProfile, Snapshot]
+	config     Config
+	perTenant  atomic.Pointer[DeviceSettings] // applies in place of those of config
+	parts      Deps
+	m          *metrics
+	versions   *entity.Versions[DeviceProfile, Snapshot]
+	attributes *store.Table[Attribute]
 }
 
 // What the kinds have in common.
@@ -140,7 +148,10 @@ func New(c Config, p Deps) *Registry {
 	if p.Invalidate == nil {
 		p.Invalidate = func(int64, int64) {}
 	}
-	r := &Registry{config: c.withDefaults(), parts: p, m: newMetrics(p.Registerer)}
+	if p.FenceLimits == nil {
+		p.FenceLimits = defaultFenceLimits
+	}
+	r := &Registry{config: c.withDefaults(), parts: p, m: newMetrics(p.Registerer), attributes: newAttributes()}
 	r.perTenant.Store(&r.config.DeviceSettings)
 	r.Profiles, r.Metrics, r.Rules = r.deviceProfiles(), r.metricDefinitions(), r.detectionRules()
 	r.Types, r.Devices, r.Credentials = r.deviceTypes(), r.devices(), r.deviceCredentials()
@@ -153,12 +164,18 @@ func (r *Registry) kinds() []entity.Entry {
 	return []entity.Entry{
 		r.Profiles, r.Metrics, r.Rules, r.Types, r.Devices, r.Credentials,
 		r.assetTypes(), r.assets(),
+		r.geoFences(),
 		r.dashboards(),
 	}
 }
 
 func (r *Registry) base() entity.Base {
 	return entity.Base{Store: r.parts.Store, Writer: r.parts.Writer}
+}
+
+// CountBytes implements store.Counter for all that the registry keeps.
+func (r *Registry) CountBytes(tx store.Tx, sums map[int64]int64) error {
+	return cmp.Or(r.Kinds.CountBytes(tx, sums), r.attributes.CountBytes(tx, sums), fenceset.CountBytes(tx, sums))
 }
 
 // SetLimits changes how many devices, types, profiles and dashboards a tenant may have. Those that are there stay.
