@@ -27,6 +27,7 @@ import (
 	"weir/model"
 	"weir/operate"
 	"weir/presence"
+	"weir/registry"
 	"weir/store"
 )
 
@@ -269,6 +270,14 @@ var effects = map[string]struct {
 	"limits.device_types_per_tenant": {"1", func(r *reloaded) bool {
 		_, err := r.entities.Registry.Types.Create(r.t.Context(), r.acme(), store.Patch{"token": "more"})
 		return model.CodeOf(err) == model.CodeLimitExceeded
+	}},
+	"limits.attributes_per_entity": {"1", func(r *reloaded) bool {
+		set := func(key string) error {
+			_, err := r.entities.Registry.SetAttribute(r.t.Context(), r.acme(), registry.AttributeSet{Type: registry.ValueLong,
+				AttributeRef: registry.AttributeRef{EntityType: "device", Entity: "d1", Scope: registry.ScopeServer, Key: key}})
+			return err
+		}
+		return set("a") == nil && model.CodeOf(set("b")) == model.CodeLimitExceeded
 	}},
 	"limits.dashboards_per_tenant": {"1", func(r *reloaded) bool {
 		dashboards := r.entities.Registry.Kinds.Of("dashboards")

@@ -18,6 +18,7 @@ import (
 type walkOp struct {
 	kind, name string
 	needs      model.Authority // "" for any caller
+	also       model.Authority // a second one, "" for none
 	anonymous  bool
 	noTenant   bool   // runs without a resolved tenant
 	args       string // <Type> stands for the id of acme's row of the type
@@ -70,6 +71,10 @@ func walkRegistry() []walkOp {
 		read("deviceProfileVersions", `(token: "p")`, "[]"),
 		read("deviceLocationDeclaration", `(deviceToken: "d")`, "null"),
 		read("devicesByExternalId", `(externalIds: ["sn/1"])`, "[]"),
+		read("currentFenceSetVersion", "", "0"),
+		read("currentGeoFenceSet", "", `{"version":0,"fences":`+noPage+`}`),
+		read("geoFenceSetSnapshot", `(version: 1)`, "!NOT_FOUND no version 1"),
+		read("entityAttributes", `(criteria: {pageNumber: 1, pageSize: 10})`, noPage),
 	}, creates, []walkOp{
 		write("createDevices", `(request: {deviceTypeToken: "t", count: 2, tokenTemplate: "n{n}"})`, `!INVALID_INPUT "t"`),
 	}, updates, []walkOp{
@@ -77,6 +82,8 @@ func walkRegistry() []walkOp {
 		write("renameDeviceProfile", `(token: "q", newToken: "q2")`, `!NOT_FOUND "q"`),
 		write("publishDeviceProfile", `(token: "p")`, `!NOT_FOUND "p"`),
 		write("rollbackDeviceProfile", `(token: "p", version: 1)`, `!NOT_FOUND "p"`),
+		write("setEntityAttribute", `(request: {entityType: "device", entity: "d", scope: "SHARED", attrKey: "k", valueType: "LONG", value: "5"})`, `!INVALID_INPUT "d"`),
+		write("deleteEntityAttribute", `(entityType: "device", entity: "d", scope: "SHARED", attrKey: "k")`, "false"),
 		write("issueAccessToken", `(request: {deviceToken: "d"})`, `!NOT_FOUND "d"`),
 		write("deleteDevices", `(tokens: ["n1", "n2"])`, `!NOT_FOUND "n1"`),
 	}, deletes)
@@ -195,6 +202,7 @@ func (w *walk) furnishAcme(t *testing.T) {
 		}
 	}
 	c.Close() // and its end is waited for below: nothing of acme moves by itself afterwards
+	do(fmt.Sprintf(`mutation { a: setEntityAttribute(request: {entityType: "device", entity: "d", scope: "SERVER", attrKey: %[1]q, valueType: "STRING", value: %[1]q}) { id } }`, onlyAcme), nil)
 	w.ids = map[string]string{}
 	for _, q := range seedDescribed(onlyAcme) {
 		do(q, nil)
