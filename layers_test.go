@@ -97,7 +97,7 @@ var standard = []library{
 }
 
 // foundations are parts that their parent stands on: the parent imports them, and they import model and internal only.
-var foundations = []string{"gql/engine"}
+var foundations = []string{"gql/engine", "registry/geometry"}
 
 // drivers are the implementations of the seams: app chooses one, all else knows the seam alone.
 var drivers = []string{"store/sqlite", "spool/bolt"}
