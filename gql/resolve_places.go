@@ -58,6 +58,9 @@ func registerAttributes(a *Area, r *registry.Registry) {
 		}
 		page := store.Page{Number: criteria.Int("pageNumber"), Size: criteria.Int("pageSize")}
 		rows, total, err := r.Attributes(ctx, PrincipalFrom(ctx), page, f)
+		if err == nil && total == 0 {
+			err = hintNoEntity(ctx, r, f)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -79,6 +82,23 @@ func registerAttributes(a *Area, r *registry.Registry) {
 	a.Mutation("deleteEntityAttribute", Requires(model.DeviceWrite), engine.Do(func(ctx context.Context, in registry.AttributeRef) (any, error) {
 		return r.DeleteAttribute(ctx, PrincipalFrom(ctx), in)
 	}))
+}
+
+// hintNoEntity says in the response when the criteria name an entity that does not exist.
+func hintNoEntity(ctx context.Context, r *registry.Registry, f registry.AttributeFilter) error {
+	if f.Entity == nil {
+		return nil
+	}
+	kind := r.EntityKind(*f.EntityType)
+	if kind == nil {
+		engine.Hint(ctx, "entityType: there are no entities of the type %.40q", *f.EntityType)
+		return nil
+	}
+	rows, err := kind.Follow(ctx, PrincipalFrom(ctx), "token", *f.Entity)
+	if err == nil && len(rows) == 0 {
+		hintNone(ctx, "entity", kind.Info().Kind, *f.Entity)
+	}
+	return err
 }
 
 // entityLoader reads the entities that rows address by type and id, each kind in one batch.

@@ -236,6 +236,13 @@ func (g *gardener) inside(tenant string) {
 			g.parts(by, profile) // the draft goes on
 		}
 	}
+	for range g.few() {
+		shape := rapid.SampledFrom([]string{`{"kind":"POLYGON_2D","geometry":{"type":"Polygon","coordinates":[[[0,0],[1,0],[1,1],[0,0]]]}}`,
+			` {"geometry": {"coordinates": [[[1e1, -0.0], [20.50, 0], [20, 5], [10, 0]]], "type": "Polygon"}, "kind": "POLYGON_2D"}`}).Draw(g.T, "geometry")
+		if _, err := k.of("geofences").live.Create(ctx, by, g.maybe(store.Patch{"token": g.token("fence"), "geometry": shape}, k.of("geofences").fields)); err != nil {
+			g.Fatal(err)
+		}
+	}
 	types := []string{}
 	for range g.few() {
 		p := g.maybe(store.Patch{"token": g.token("type")}, k.of("device_types").fields)
