@@ -166,12 +166,17 @@ func (q *AttributeSet) put(a *Attribute) error {
 	return nil
 }
 
+// Check refuses what no attribute can be, whatever is stored.
+func (q *AttributeSet) Check() error {
+	if err := q.check(); err != nil {
+		return err
+	}
+	return q.put(&Attribute{})
+}
+
 // SetAttribute gives an attribute a value, whether there is one or not.
 func (r *Registry) SetAttribute(ctx context.Context, by *model.Principal, q AttributeSet) (a *Attribute, err error) {
-	if err := q.check(); err != nil {
-		return nil, err
-	}
-	if err := q.put(&Attribute{}); err != nil { // before the transaction
+	if err := q.Check(); err != nil {
 		return nil, err
 	}
 	err = r.mutate(ctx, by, func(c *store.Change) error {
@@ -269,6 +274,22 @@ func (r *Registry) takeAttributes(c *store.Change, entityType string, row store.
 		}
 	}
 	return err
+}
+
+// AttributesOf returns the attributes of entities of a type by their row ids.
+func (r *Registry) AttributesOf(ctx context.Context, by *model.Principal, entityType string, ids []int64) (all []*Attribute, err error) {
+	if err := r.Devices.MayRead(by); err != nil {
+		return nil, err
+	}
+	values := make([]any, len(ids))
+	for i, id := range ids {
+		values[i] = id
+	}
+	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) (err error) {
+		all, err = r.attributes.Select(tx, by.TenantID, "entity_id, scope, key", store.Eq("entity_type", entityType), store.In("entity_id", values...))
+		return err
+	})
+	return all, err
 }
 
 // AttributeFilter restricts a list of attributes; nil and no keys restrict nothing.

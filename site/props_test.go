@@ -125,7 +125,7 @@ func (g *gardener) maybe(p store.Patch, fields []field, without ...string) store
 		return p[name] != nil || slices.ContainsFunc(without, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 	}
 	for _, f := range fields {
-		if f.secret || f.own || f.ref != "" || skip(f.name) || !g.yes() {
+		if f.secret || f.own || f.normal != nil || f.ref != "" || skip(f.name) || !g.yes() {
 			continue
 		}
 		if f.oneOf != nil {
@@ -263,6 +263,9 @@ func (g *gardener) inside(tenant string) {
 		for range g.few() {
 			g.credential(by, device)
 		}
+		for range g.few() {
+			g.attribute(by, device)
+		}
 	}
 }
 
@@ -285,6 +288,21 @@ func (g *gardener) parts(by *model.Principal, profile string) {
 		}
 		must[*registry.DetectionRule](g)(r.Rules.Create(ctx, by, p))
 	}
+}
+
+func (g *gardener) attribute(by *model.Principal, device string) {
+	q := registry.AttributeSet{AttributeRef: registry.AttributeRef{EntityType: "device", Entity: device, Key: rapid.OneOf(rapid.SampledFrom([]string{"type", "value", "null"}), rapid.Just(g.text())).Draw(g.T, "key"),
+		Scope: rapid.SampledFrom([]string{registry.ScopeClient, registry.ScopeServer, registry.ScopeShared}).Draw(g.T, "scope")}}
+	if strings.TrimSpace(q.Key) == "" {
+		q.Key = "key"
+	}
+	q.Type = rapid.SampledFrom([]string{registry.ValueString, registry.ValueLong, registry.ValueDouble, registry.ValueBoolean, registry.ValueJSON}).Draw(g.T, "type")
+	values := map[string][]string{registry.ValueLong: {"0", "-7", "+7", "007", "9223372036854775807"}, registry.ValueDouble: {"5", "5.0", "1e300", "-0.25", "1e-9", "1234567.125", "0", "-0"},
+		registry.ValueBoolean: {"true", "false"}, registry.ValueJSON: {`{"type":"LONG","value":"1"}`, `[1, 2.0, null]`, `"text"`, `5`, ` { } `}, registry.ValueString: {"5", "true", "", "null", g.text()}}
+	if !g.seldom() {
+		q.Value = new(rapid.SampledFrom(values[q.Type]).Draw(g.T, "value"))
+	}
+	must[*registry.Attribute](g)(g.w.registry.SetAttribute(g.w.Context(), by, q))
 }
 
 func (g *gardener) credential(by *model.Principal, device string) {
