@@ -72,8 +72,9 @@ func publishedSchemas(t *testing.T, w *world) {
 
 // otherVerbs are the mutations of an area that are not named after what they do to an entity.
 var otherVerbs = map[string][]string{
-	"user-management":   {"login", "selectTenant", "refresh", "updateProfile"},
-	"device-management": {"createDevices", "deleteDevices", "issueAccessToken"}, // additions: many at once, and a token
+	"user-management": {"login", "selectTenant", "refresh", "updateProfile"},
+	"device-management": {"createDevices", "deleteDevices", "issueAccessToken", // additions: many at once, and a token
+		"setEntityAttribute", "deleteEntityAttribute"},
 }
 
 // ofAnEntity reports whether a mutation is one of the six that act on an entity which the area can create.

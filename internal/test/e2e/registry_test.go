@@ -24,6 +24,7 @@ func tokens(t *testing.T, w *world) {
 		"DetectionRule":    {"deviceProfileToken": "p", "definition": above("r", "t", 1, ""), "enabled": true},
 		"DeviceCredential": {"deviceToken": "d", "credentialType": "ACCESS_TOKEN", "credentialId": "fresh", "enabled": true},
 		"AssetType":        {}, "Asset": {"assetTypeToken": "at"},
+		"GeoFence": {"geometry": `{"kind":"POLYGON_2D","geometry":{"type":"Polygon","coordinates":[[[0,0],[1,0],[1,1],[0,0]]]}}`},
 	}
 	_, sdl := w.get(t, "/schema/device-management.graphql")
 	inputs := regexp.MustCompile(`(?m)^input (\w+)CreateRequest `).FindAllStringSubmatch(sdl, -1)
