@@ -202,12 +202,12 @@ func TestAttributesAreListedByCriteria(t *testing.T) {
 		{AttributeFilter{Keys: []string{}}, "4321"},
 	} {
 		rows, total, err := b.Attributes(ctx, acme, store.Page{}, c.f)
-		got := ""
+		var got strings.Builder
 		for _, a := range rows {
-			got += *a.Value()
+			got.WriteString(*a.Value())
 		}
-		if err != nil || got != c.want || int(total) != len(got) {
-			t.Errorf("%+v: %s of %d, %v, want %s", c.f, got, total, err, c.want)
+		if err != nil || got.String() != c.want || int(total) != len(got.String()) {
+			t.Errorf("%+v: %s of %d, %v, want %s", c.f, got.String(), total, err, c.want)
 		}
 	}
 	if rows, total, err := b.Attributes(ctx, acme, store.Page{Number: 2, Size: 3}, AttributeFilter{}); err != nil || total != 4 || len(rows) != 1 || *rows[0].Value() != "1" {
