@@ -98,7 +98,7 @@ var standard = []library{
 }
 
 // foundations are parts that their parent stands on: the parent imports them, and they import model and internal only.
-var foundations = []string{"gql/engine", "ingest/view", "registry/parameter", "registry/selector"}
+var foundations = []string{"gql/engine", "ingest/view", "registry/geometry", "registry/parameter", "registry/selector"}
 
 // drivers are the implementations of the seams: app chooses one, all else knows the seam alone.
 var drivers = []string{"store/sqlite", "spool/bolt"}
@@ -114,7 +114,7 @@ var cliMay = []string{"operate", "app", "config", "model", "health", "docs", "in
 
 // pure packages and files return what follows from their arguments: no I/O, no clock, no randomness, no goroutine, neither in
 // them nor in what they import. Their tests may.
-var pure = []string{"model", "rules", "registry/parameter", "registry/selector", "presence/presence.go"}
+var pure = []string{"model", "rules", "registry/geometry", "registry/parameter", "registry/selector", "presence/presence.go"}
 
 var impure = []string{"os", "io/fs", "io/ioutil", "net", "database", "syscall", "log", "embed", "plugin", "crypto/tls", "crypto/rand", "math/rand",
 	"runtime/debug", "golang.org/x"}

@@ -147,6 +147,10 @@ func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entity
 	p.Registry = registry.New(registry.Config{DeviceSettings: cfg.Limits.DeviceSettings, RulesPerTenant: int64(cfg.Detection.MaxRules)}, registry.Deps{Store: d.store, Devices: d.devices, Writer: bounded,
 		Sealer: d.vault, Hasher: hasher, Validator: validator{p.compiler}, Registerer: d.registerer,
 		Removals: []registry.Removal{ingest.RemoveDeviceRows}, Active: d.active,
+		FenceLimits: func(tenant string) registry.FenceLimits {
+			v := p.Govern.Limits(tenant)
+			return registry.FenceLimits{Fences: *v.GeoFenceCeiling, Positions: *v.GeoFencePositionCeiling, Budget: *v.GeoFencePositionBudget}
+		},
 		Invalidate: func(device, credential int64) {
 			p.verifier.Invalidate(auth.Invalidation{DeviceID: device, CredentialID: credential})
 		}})
@@ -156,7 +160,7 @@ func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entity
 	if err != nil {
 		return p, err
 	}
-	if err = store.CountUsage(ctx, d.store, p.Registry.Kinds, p.Registry.Keyed, p.Auth.Kinds, p.Govern.Kinds); err != nil {
+	if err = store.CountUsage(ctx, d.store, p.Registry, p.Auth.Kinds, p.Govern.Kinds); err != nil {
 		return p, err
 	}
 	p.Site = site.New(site.Parts{Store: d.store, Writer: bounded, Govern: p.Govern, Auth: p.Auth, Registry: p.Registry, Hasher: hasher, Vault: d.vault,

@@ -27,6 +27,7 @@ import (
 	"weir/model"
 	"weir/operate"
 	"weir/presence"
+	"weir/registry"
 	"weir/store"
 )
 
@@ -296,6 +297,14 @@ var effects = map[string]struct {
 	}},
 	"limits.relationships_per_device":         {"1", func(r *reloaded) bool { return r.relatesNoMore("member") }},
 	"limits.tracked_relationships_per_device": {"1", func(r *reloaded) bool { return r.relatesNoMore("assigned") }},
+	"limits.attributes_per_entity": {"1", func(r *reloaded) bool {
+		set := func(key string) error {
+			_, err := r.entities.Registry.SetAttribute(r.t.Context(), r.acme(), registry.AttributeSet{Type: registry.ValueLong,
+				AttributeRef: registry.AttributeRef{EntityType: "device", Entity: "d1", Scope: registry.ScopeServer, Key: key}})
+			return err
+		}
+		return set("first") == nil && model.CodeOf(set(fmt.Sprint(time.Now().UnixNano()))) == model.CodeLimitExceeded
+	}},
 	"limits.dashboards_per_tenant": {"1", func(r *reloaded) bool {
 		dashboards := r.entities.Registry.Kinds.Of("dashboards")
 		_, err := dashboards.Create(r.t.Context(), r.acme(), store.Patch{"token": "more", "definition": "{}"})
@@ -305,7 +314,10 @@ var effects = map[string]struct {
 		_, err := r.entities.Registry.Profiles.Create(r.t.Context(), r.acme(), store.Patch{"token": "more"})
 		return model.CodeOf(err) == model.CodeLimitExceeded
 	}},
-	"governance.registry_bytes": {"1KiB", func(r *reloaded) bool { return *r.entities.Govern.Limits("nobody").RegistryBytes == 1024 }},
+	"governance.geofence_ceiling":          {"5", func(r *reloaded) bool { return *r.entities.Govern.Limits("nobody").GeoFenceCeiling == 5 }},
+	"governance.geofence_position_ceiling": {"6", func(r *reloaded) bool { return *r.entities.Govern.Limits("nobody").GeoFencePositionCeiling == 6 }},
+	"governance.geofence_position_budget":  {"7", func(r *reloaded) bool { return *r.entities.Govern.Limits("nobody").GeoFencePositionBudget == 7 }},
+	"governance.registry_bytes":            {"1KiB", func(r *reloaded) bool { return *r.entities.Govern.Limits("nobody").RegistryBytes == 1024 }},
 	"history.dead_letter_retention": {"1ns", func(r *reloaded) bool {
 		for late := time.Now().Add(20 * time.Second); time.Now().Before(late); time.Sleep(5 * time.Millisecond) {
 			if r.letters() == 0 {

@@ -40,15 +40,11 @@ type Config struct {
 	AIInferenceRequestsPerMinute float64
 	AIInferenceBurst             int64
 	HeldCommandCeiling           int64
-	GeoFenceCeiling              int64
-	GeoFencePositionCeiling      int64
-	GeoFencePositionBudget       int64
 }
 
 // DefaultConfig returns the defaults of the interface.
 func DefaultConfig() Config {
-	c := Config{OutboundMessagesPerSecond: 100, OutboundBurst: 200, AIInferenceRequestsPerMinute: 30, AIInferenceBurst: 15, HeldCommandCeiling: 10000,
-		GeoFenceCeiling: 100, GeoFencePositionCeiling: 512, GeoFencePositionBudget: 51200}
+	c := Config{OutboundMessagesPerSecond: 100, OutboundBurst: 200, AIInferenceRequestsPerMinute: 30, AIInferenceBurst: 15, HeldCommandCeiling: 10000}
 	setting.SetDefaults(&c.Settings)
 	return c
 }

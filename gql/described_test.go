@@ -129,8 +129,14 @@ var createByHand = map[string]map[string]any{
 	"DetectionRule":     {"definition": hotRule},
 	"DeviceCredential":  {"credentialType": "ACCESS_TOKEN", "credentialId": "fresh"},
 	"EntityGroup":       {"memberType": "device", "membershipMode": "dynamic", "selector": `memberType == "device"`},
+	"GeoFence":          {"geometry": squareAt(0)},
 
 	"EntityRelationship": {"sourceType": "asset", "source": "Asset-1", "targetType": "group", "target": "EntityGroup-1"},
+}
+
+// squareAt is the geometry of a geofence of one degree, in its normal form.
+func squareAt(lon int) string {
+	return fmt.Sprintf(`{"kind":"POLYGON_2D","geometry":{"type":"Polygon","coordinates":[[[%[1]d,0],[%[2]d,0],[%[2]d,1],[%[1]d,0]]]}}`, lon, lon+1)
 }
 
 // seedDescribed are the requests that make two rows of each kind that seedRequests does not make. Every text that may be
@@ -201,11 +207,15 @@ var walkDeletes = map[string]string{"DeviceCredential": "k", "DetectionRule": "r
 	"DeviceProfile": "q2"}
 
 func changes(info *entity.Info, verb, args, stranger string) walkOp {
-	needs := info.Write[0]
+	needs := info.Write
 	if verb == "delete" || verb == "remove" {
-		needs = info.Delete[0]
+		needs = info.Delete
 	}
-	return walkOp{kind: "mutation", name: verb + info.Type, needs: needs, args: args, stranger: stranger}
+	op := walkOp{kind: "mutation", name: verb + info.Type, needs: needs[0], args: args, stranger: stranger}
+	if len(needs) > 1 {
+		op.also = needs[1]
+	}
+	return op
 }
 
 // tables are those of the kinds.

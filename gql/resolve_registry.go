@@ -20,6 +20,7 @@ func RegisterRegistry(a *Area, r *registry.Registry) {
 	registerReferences(a, r)
 	registerRelationships(a, r)
 	registerGroups(a, r)
+	registerPlaces(a, r)
 }
 
 // RegisterDashboards registers the dashboards in the dashboard-management area.

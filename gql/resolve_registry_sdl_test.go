@@ -101,7 +101,11 @@ func TestOperationsAskForTheirAuthority(t *testing.T) {
 		if op.Kind == "mutation" || strings.HasPrefix(op.Name, "deviceCredentials") {
 			want = model.DeviceWrite
 		}
-		if !slices.Equal(op.Access.Authorities(), []model.Authority{want}) || !op.Access.NeedsTenant() || op.Access.Anonymous() {
+		all := []model.Authority{want}
+		if op.Name == "createGeoFence" || op.Name == "updateGeoFence" {
+			all = append(all, model.LocationRead)
+		}
+		if !slices.Equal(op.Access.Authorities(), all) || !op.Access.NeedsTenant() || op.Access.Anonymous() {
 			t.Errorf("%s %s asks for %v", op.Kind, op.Name, op.Access.Authorities())
 		}
 		root := schema.Query

@@ -99,9 +99,9 @@ func member(tenant string, id int64, as ...model.Authority) *model.Principal {
 }
 
 var (
-	writer     = member("acme", 1, model.DeviceRead, model.DeviceWrite)
+	writer     = member("acme", 1, model.DeviceRead, model.DeviceWrite, model.LocationRead)
 	reader     = member("acme", 1, model.DeviceRead)
-	neighbour  = member("other", 2, model.DeviceRead, model.DeviceWrite)
+	neighbour  = member("other", 2, model.DeviceRead, model.DeviceWrite, model.LocationRead)
 	hotRule    = `{"name":"hot","type":"threshold","when":{"metric":"temp","op":"gt","threshold":30}}`
 	brokenRule = `{"name":"hot","type":"threshold","when":{"metric":"temp","op":"gt"}}`
 )
@@ -184,7 +184,7 @@ func (w *registryWorld) refusesFor(p *model.Principal, query string, variables m
 // dump is every row that a change of the registry may touch.
 func (w *registryWorld) dump() string {
 	w.Helper()
-	return fixture.Dump(w, w.db, append(tables(), "device_profile_versions", "entity_group_versions", "device_counts", "row_counts", "facet_keys", "audit_events", "control")...)
+	return fixture.Dump(w, w.db, append(tables(), "device_profile_versions", "entity_group_versions", "device_counts", "row_counts", "facet_keys", "attributes", "geofence_sets", "audit_events", "control")...)
 }
 
 // seedRequests make two of each kind: profiles p and q, types t (of p) and u, a metric, a rule, a command, devices d and e,
@@ -311,6 +311,9 @@ var updatesByHand = map[string]map[string]updateField{
 	},
 	"EntityGroup": {
 		"selector": {first: `memberType == "device"`, second: `memberType != "asset"`, nulls: "refused"},
+	},
+	"GeoFence": {
+		"geometry": {first: squareAt(1), second: squareAt(2), nulls: "refused"},
 	},
 	"DeviceCredential": {
 		"credentialType":  {first: "ACCESS_TOKEN", second: "MQTT_BASIC", nulls: "refused"},

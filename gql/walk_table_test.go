@@ -18,6 +18,7 @@ import (
 type walkOp struct {
 	kind, name string
 	needs      model.Authority // "" for any caller
+	also       model.Authority // a second one, "" for none
 	anonymous  bool
 	noTenant   bool   // runs without a resolved tenant
 	args       string // <Type> stands for the id of acme's row of the type
@@ -82,6 +83,10 @@ func walkRegistry() []walkOp {
 			`{"valid":true,"error":null,"members":`+noPage+`}`),
 		read("resolveDeviceGroupTargets", `(groupToken: "EntityGroup-1", limit: 10)`,
 			`{"rejected":true,"code":"GROUP_NOT_FOUND","reason":"entity group \"EntityGroup-1\" does not exist","deviceTokens":[],"nextCursor":null,"resolvedVersion":null}`),
+		read("currentFenceSetVersion", "", "0"),
+		read("currentGeoFenceSet", "", `{"version":0,"fences":`+noPage+`}`),
+		read("geoFenceSetSnapshot", `(version: 1)`, "!NOT_FOUND no version 1"),
+		read("entityAttributes", `(criteria: {pageNumber: 1, pageSize: 10})`, noPage),
 	}, creates, []walkOp{
 		write("createDevices", `(request: {deviceTypeToken: "t", count: 2, tokenTemplate: "n{n}"})`, `!INVALID_INPUT "t"`),
 		write("createEntityRelationships", `(requests: [{token: "many", sourceType: "device", source: "d", targetType: "asset", target: "Asset-1", relationshipType: "assigned"}])`,
@@ -96,6 +101,8 @@ func walkRegistry() []walkOp {
 		write("publishEntityGroup", `(token: "EntityGroup-1")`, `!NOT_FOUND "EntityGroup-1"`),
 		write("rollbackEntityGroup", `(token: "EntityGroup-1", version: 1)`, `!NOT_FOUND "EntityGroup-1"`),
 		write("removeEntityRelationships", `(tokens: ["many"])`, "false"),
+		write("setEntityAttribute", `(request: {entityType: "device", entity: "d", scope: "SHARED", attrKey: "k", valueType: "LONG", value: "5"})`, `!INVALID_INPUT "d"`),
+		write("deleteEntityAttribute", `(entityType: "device", entity: "d", scope: "SHARED", attrKey: "k")`, "false"),
 		write("issueAccessToken", `(request: {deviceToken: "d"})`, `!NOT_FOUND "d"`),
 		write("deleteDevices", `(tokens: ["n1", "n2"])`, `!NOT_FOUND "n1"`),
 	}, deletes)
@@ -216,6 +223,7 @@ func (w *walk) furnishAcme(t *testing.T) {
 		}
 	}
 	c.Close() // and its end is waited for below: nothing of acme moves by itself afterwards
+	do(fmt.Sprintf(`mutation { a: setEntityAttribute(request: {entityType: "device", entity: "d", scope: "SERVER", attrKey: %[1]q, valueType: "STRING", value: %[1]q}) { id } }`, onlyAcme), nil)
 	w.ids = map[string]string{}
 	for _, q := range seedDescribed(onlyAcme) {
 		do(q, nil)

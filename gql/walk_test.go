@@ -483,10 +483,16 @@ func (w *walk) refusals(t *testing.T, area string, op walkOp) {
 	if op.needs == "" {
 		return
 	}
-	message := "forbidden: " + string(op.needs) + " is required"
-	refused("all authorities but one", caller{w.service(t, allBut(model.TierSystem|model.TierTenant, op.needs)...), walkTenant}, model.CodeForbidden, message)
-	if token := w.without[op.needs]; token != "" {
-		refused("a role without the authority", caller{token: token}, model.CodeForbidden, message)
+	message := ""
+	for _, needs := range []model.Authority{op.also, op.needs} {
+		if needs == "" {
+			continue
+		}
+		message = "forbidden: " + string(needs) + " is required"
+		refused("all authorities but one", caller{w.service(t, allBut(model.TierSystem|model.TierTenant, needs)...), walkTenant}, model.CodeForbidden, message)
+		if token := w.without[needs]; token != "" {
+			refused("a role without the authority", caller{token: token}, model.CodeForbidden, message)
+		}
 	}
 	if model.TierOf(op.needs)&model.TierTenant == 0 {
 		refused("an access token for a system operation", caller{token: w.own}, model.CodeForbidden, message)

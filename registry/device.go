@@ -72,6 +72,9 @@ func (r *Registry) removingDevice(c *store.Change, d *Device) error {
 			return err
 		}
 	}
+	if err := r.takeAttributes(c, EntityDevice, d.Row, d.Token); err != nil {
+		return err
+	}
 	if err := r.removeRelationships(c, d.TenantID, EntityDevice, d.ID, d.Token); err != nil {
 		return err
 	}

@@ -116,6 +116,9 @@ func (r *Registry) removingGroup(c *store.Change, g *EntityGroup) error {
 	if len(scoped) > 0 {
 		return model.InUse(r.Groups.Name(), g.Token, r.Rules.Name())
 	}
+	if err := r.takeAttributes(c, EntityGroups, g.Row, g.Token); err != nil {
+		return err
+	}
 	return r.removeRelationships(c, g.TenantID, EntityGroups, g.ID, g.Token)
 }
 

@@ -16,7 +16,7 @@ func (b *bench) compareBytes(t interface{ Errorf(string, ...any) }) {
 	b.Helper()
 	rows, sums := map[int64]int64{}, map[int64]int64{}
 	err := b.db.Read(b.Context(), func(tx store.Tx) error {
-		err := errors.Join(b.Kinds.CountBytes(tx, rows), b.Keyed.CountBytes(tx, rows))
+		err := b.CountBytes(tx, rows)
 		for _, tenant := range []int64{acme.TenantID, other.TenantID} {
 			n, used := store.UsedBytes(tx, tenant)
 			if sums[tenant] = n; n == 0 {
@@ -287,13 +287,13 @@ func TestTheBytesAreCountedOnceForADatabaseWithoutSums(t *testing.T) {
 	if err := b.db.Write(ctx, store.Results, forgotten); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.CountUsage(ctx, b.db, b.Kinds); err != nil || b.used(acme.TenantID) != was || was < 500 {
+	if err := store.CountUsage(ctx, b.db, b); err != nil || b.used(acme.TenantID) != was || was < 500 {
 		t.Errorf("%v: %d bytes counted, %d were noted", err, b.used(acme.TenantID), was)
 	}
 	if err := b.db.Write(ctx, store.Results, forgotten); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.CountUsage(ctx, b.db, b.Kinds); err != nil || b.used(acme.TenantID) != 0 {
+	if err := store.CountUsage(ctx, b.db, b); err != nil || b.used(acme.TenantID) != 0 {
 		t.Errorf("%v: counted again, although the mark is there", err)
 	}
 }

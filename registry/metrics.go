@@ -8,6 +8,7 @@ type metrics struct {
 	lookups   *prometheus.CounterVec // by outcome
 	forgotten prometheus.Counter
 	pruned    prometheus.Counter
+	fences    prometheus.Counter
 }
 
 // newMetrics makes the counters and registers them; with a nil reg they count unseen.
@@ -21,6 +22,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "Changes of devices and credentials that invalidated cached credentials."}),
 		pruned: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_registry_versions_removed_total",
 			Help: "Versions of device profiles that a publish removed because there were more than are kept."}),
+		fences: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_registry_geofence_rows_removed_total",
+			Help: "Former geometries that a change of a geofence removed because they were in no version of the set that is kept."}),
 	}
 	for _, outcome := range []string{"published", "refused", "failed"} { // exported from the start
 		m.publishes.WithLabelValues(outcome)
@@ -29,7 +32,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		m.lookups.WithLabelValues(outcome)
 	}
 	if reg != nil {
-		reg.MustRegister(m.publishes, m.lookups, m.forgotten, m.pruned)
+		reg.MustRegister(m.publishes, m.lookups, m.forgotten, m.pruned, m.fences)
 	}
 	return m
 }

@@ -1,13 +1,15 @@
 // Package registry holds what a tenant declares about its devices: device types, device profiles with their metric
-// and command definitions and detection rules, devices, what devices prove themselves by, assets, customers and areas, how these are related and
-// grouped, and the dashboards that show them. It keeps their rules; the life that all kinds share (create, three-state update, delete, reads,
-// versions, audit) is written once in store/entity, and each kind is described in a file of its own and named in Registry.kinds.
+// and command definitions and detection rules, devices, what devices prove themselves by, assets, customers and areas, what all of these are known by
+// (attributes), how they are related and grouped, geofences, and the dashboards that show them. It keeps their rules; the life that all kinds share
+// (create, three-state update, delete, reads, versions, audit) is written once in store/entity, and each kind is described in a file of its own and
+// named in Registry.kinds.
 //
 // What decides how a reading is judged changes at an offset of the log: descriptions name the view rows of such a change,
 // which hold from the record on that carries them.
 package registry
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"io"
@@ -20,6 +22,7 @@ import (
 	"weir/registry/selector"
 	"weir/store"
 	"weir/store/entity"
+	"weir/store/fenceset"
 )
 
 // Config holds the registry's limits. Zero values mean the defaults.
@@ -31,11 +34,12 @@ type Config struct {
 	RulesPerProfile      int64
 	RulesPerTenant       int64 // detection.max_rules_per_tenant: of active versions
 	VersionsPerProfile   int64 // kept, of a dashboard too: a publish beyond it removes the oldest that are not effective
+	FenceSetVersions     int64 // kept of a tenant's set of geofences, at least 2: a change beyond it removes the oldest
 }
 
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
-	return Config{CredentialsPerDevice: 64, MetricsPerProfile: 1000, CommandsPerProfile: 500, RulesPerProfile: 500, RulesPerTenant: 500, VersionsPerProfile: 100}
+	return Config{CredentialsPerDevice: 64, MetricsPerProfile: 1000, CommandsPerProfile: 500, RulesPerProfile: 500, RulesPerTenant: 500, VersionsPerProfile: 100, FenceSetVersions: 1000}
 }
 
 func (c Config) withDefaults() Config {
@@ -52,6 +56,7 @@ func (c Config) withDefaults() Config {
 	set(&c.RulesPerProfile, d.RulesPerProfile)
 	set(&c.RulesPerTenant, d.RulesPerTenant)
 	set(&c.VersionsPerProfile, d.VersionsPerProfile)
+	set(&c.FenceSetVersions, d.FenceSetVersions)
 	return c
 }
 
@@ -107,8 +112,10 @@ type Deps struct {
 	// Active returns the row ids of the tenant's devices that are active now; nil: none is.
 	Active     func(ctx context.Context, by *model.Principal) ([]int64, error)
 	Invalidate Invalidate
-	Registerer prometheus.Registerer // nil: metrics are not registered
-	Random     io.Reader             // nil: crypto/rand
+	// FenceLimits are the ceilings of a tenant's geofences; nil: the defaults.
+	FenceLimits func(tenant string) FenceLimits
+	Registerer  prometheus.Registerer // nil: metrics are not registered
+	Random      io.Reader             // nil: crypto/rand
 }
 
 // Registry is the registry of one instance. It is safe for concurrent use.
@@ -130,11 +137,12 @@ type Registry struct {
 	// Keyed are the kinds whose rows no token names.
 	Keyed *entity.Catalog
 
-	config    Config
-	perTenant atomic.Pointer[DeviceSettings] // applies in place of those of config
-	parts     Deps
-	m         *metrics
-	versions  *entity.Versions[DeviceProfile, Snapshot]
+	config     Config
+	perTenant  atomic.Pointer[DeviceSettings] // applies in place of those of config
+	parts      Deps
+	m          *metrics
+	versions   *entity.Versions[DeviceProfile, Snapshot]
+	attributes *store.Table[Attribute]
 
 	groupVersions *entity.Versions[EntityGroup, GroupSnapshot]
 	selectors     selector.Compiler
@@ -156,7 +164,10 @@ func New(c Config, p Deps) *Registry {
 	if p.Invalidate == nil {
 		p.Invalidate = func(int64, int64) {}
 	}
-	r := &Registry{config: c.withDefaults(), parts: p, m: newMetrics(p.Registerer)}
+	if p.FenceLimits == nil {
+		p.FenceLimits = defaultFenceLimits
+	}
+	r := &Registry{config: c.withDefaults(), parts: p, m: newMetrics(p.Registerer), attributes: newAttributes()}
 	r.perTenant.Store(&r.config.DeviceSettings)
 	r.Profiles, r.Metrics, r.Rules = r.deviceProfiles(), r.metricDefinitions(), r.detectionRules()
 	r.Types, r.Devices, r.Credentials = r.deviceTypes(), r.devices(), r.deviceCredentials()
@@ -176,12 +187,18 @@ func (r *Registry) kinds() []entity.Entry {
 		r.customerTypes(), r.customers(),
 		r.areaTypes(), r.areas(),
 		r.RelationshipTypes, r.Relationships,
+		r.geoFences(),
 		r.dashboards(),
 	}
 }
 
 func (r *Registry) base() entity.Base {
 	return entity.Base{Store: r.parts.Store, Writer: r.parts.Writer}
+}
+
+// CountBytes implements store.Counter for all that the registry keeps.
+func (r *Registry) CountBytes(tx store.Tx, sums map[int64]int64) error {
+	return cmp.Or(r.Kinds.CountBytes(tx, sums), r.Keyed.CountBytes(tx, sums), r.attributes.CountBytes(tx, sums), fenceset.CountBytes(tx, sums))
 }
 
 // SetLimits changes how many rows of the kinds a tenant may have. Those that are there stay.

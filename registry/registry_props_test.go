@@ -15,7 +15,7 @@ import (
 	"weir/store/entity"
 )
 
-// What resolution would read after any changes is what the tables say, and the counts of devices are right.
+// What resolution would read after any changes is what the tables say, the counts of devices are right, and attributes go with their device.
 func TestViewRowsFollowAnyChanges(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Config{DeviceSettings: DeviceSettings{DevicesPerTenant: 6}})
@@ -28,7 +28,7 @@ func TestViewRowsFollowAnyChanges(t *testing.T) {
 			token := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "token")
 			of := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "of")
 			var err error
-			switch rapid.IntRange(0, 9).Draw(rt, "verb") {
+			switch rapid.IntRange(0, 11).Draw(rt, "verb") {
 			case 0:
 				_, err = b.Types.Create(ctx, by, store.Patch{"token": token})
 			case 1:
@@ -49,6 +49,8 @@ func TestViewRowsFollowAnyChanges(t *testing.T) {
 				_, err = b.Profiles.Create(ctx, by, store.Patch{"token": token})
 			case 9:
 				_, err = b.Profiles.Delete(ctx, by, token)
+			case 10, 11:
+				_, err = b.SetAttribute(ctx, by, AttributeSet{AttributeRef{"device", token, ScopeShared, of}, ValueString, &of})
 			}
 			if err != nil && model.CodeOf(err) == "" {
 				rt.Fatal(err)
@@ -58,6 +60,9 @@ func TestViewRowsFollowAnyChanges(t *testing.T) {
 			view[string(v.Kind)+" "+v.Key] = string(v.Body)
 		}
 		b.compareViews(rt, view)
+		if lost := b.rows(`SELECT * FROM attributes WHERE entity_id NOT IN (SELECT id FROM devices d WHERE d.tenant_id = attributes.tenant_id)`); len(lost) > 0 {
+			rt.Errorf("attributes of no device: %q", lost)
+		}
 		b.compareBytes(rt)
 		b.clear(rt)
 	})
@@ -107,7 +112,7 @@ func (b *bench) compareViews(rt *rapid.T, view map[string]string) {
 // clear removes everything, so that each run of the property begins empty.
 func (b *bench) clear(rt *rapid.T) {
 	err := b.db.Write(b.Context(), store.Results, func(tx store.Tx) error {
-		for _, table := range []string{"device_credentials", "devices", "device_counts", "device_types", "device_profile_versions", "metric_definitions", "command_definitions",
+		for _, table := range []string{"device_credentials", "attributes", "devices", "device_counts", "device_types", "device_profile_versions", "metric_definitions", "command_definitions",
 			"detection_rules", "device_profiles", "assets", "asset_types", "customers", "customer_types", "areas", "area_types", "row_counts", "audit_events", "control"} {
 			if _, err := tx.Exec("DELETE FROM " + table); err != nil {
 				return err

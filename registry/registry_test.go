@@ -89,8 +89,8 @@ func (b *bench) note(to *[][2]int64, x, y int64) {
 
 // acme and other are the principals of two tenants.
 var (
-	acme  = fixture.Member("ada", "acme", 1, model.DeviceRead, model.DeviceWrite)
-	other = fixture.Member("bob", "other", 2, model.DeviceRead, model.DeviceWrite)
+	acme  = fixture.Member("ada", "acme", 1, model.DeviceRead, model.DeviceWrite, model.LocationRead)
+	other = fixture.Member("bob", "other", 2, model.DeviceRead, model.DeviceWrite, model.LocationRead)
 )
 
 // dump returns every row of every table that a change of the registry may touch, in the order of row ids.
@@ -99,7 +99,7 @@ func (b *bench) dump() map[string][]string {
 	all := map[string][]string{}
 	for _, table := range []string{"device_profiles", "device_profile_versions", "metric_definitions", "command_definitions", "detection_rules",
 		"device_types", "devices", "device_counts", "device_credentials", "asset_types", "assets", "customer_types", "customers", "area_types", "areas",
-		"row_counts", "facet_keys", "audit_events", "control"} {
+		"row_counts", "facet_keys", "attributes", "geofences", "geofence_sets", "audit_events", "control"} {
 		all[table] = b.rows("SELECT * FROM " + table + " ORDER BY 1")
 	}
 	return all

@@ -16,5 +16,6 @@ type DeviceSettings struct {
 	RelationshipsPerDevice int64 `yaml:"relationships_per_device" default:"256" zero:"default" doc:"Maximum number of relationships of a device: those that begin at it, and its memberships in static groups." reload:"yes"`
 	TrackedPerDevice       int64 `yaml:"tracked_relationships_per_device" default:"32" zero:"default" doc:"Maximum number of relationships of tracked types that begin at a device." reload:"yes"`
 
+	AttributesPerEntity int64 `yaml:"attributes_per_entity" default:"256" zero:"default" doc:"Maximum number of attributes of a device or another entity, over all scopes." reload:"yes"`
 	DashboardsPerTenant int64 `yaml:"dashboards_per_tenant" default:"1000" zero:"default" doc:"Maximum number of dashboards of a tenant." reload:"yes"`
 }

@@ -75,6 +75,20 @@ func (r *reader) valueErrors(it item) (refused []error) {
 		if it.kind.is(tableCredentials) {
 			refused = append(refused, checkCredential(it.e))
 		}
+		refused = append(refused, it.documents()...)
+	}
+	return refused
+}
+
+// documents returns what is wrong with the documents that have a form of their own.
+func (it item) documents() (refused []error) {
+	for i := range it.kind.fields {
+		f := &it.kind.fields[i]
+		if text, ok := it.e.Fields[f.name].(string); ok && f.normal != nil {
+			if _, err := f.normal(text); err != nil {
+				refused = append(refused, err)
+			}
+		}
 	}
 	return refused
 }

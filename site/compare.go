@@ -106,6 +106,11 @@ func (f *field) same(have, want any) bool {
 	case documentField:
 		a, okA := have.(string)
 		b, okB := want.(string)
+		if f.normal != nil && okB {
+			if normal, err := f.normal(b); err == nil {
+				b = normal
+			}
+		}
 		return okA && okB && sameJSON(a, b)
 	case instantField:
 		return micros(have) == micros(want)

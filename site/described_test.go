@@ -63,6 +63,31 @@ func TestADescribedKindIsDeclaredWithoutAnEditHere(t *testing.T) {
 	}
 }
 
+// A geometry is compared by its meaning: how it is written changes nothing.
+func TestGeofencesAreDeclared(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	file := func(coordinates string) *Document {
+		return w.read("version: 1\ntenants:\n  - token: acme\n    geoFences:\n      - token: yard\n        name: Yard\n        geometry:\n          kind: POLYGON_2D\n          geometry: {type: Polygon, coordinates: " + coordinates + "}\n")
+	}
+	declared := file(`[[[8.50, 47.3], [8.6, 47.3], [8.6, 47.4], [8.5, 47.3]]]`)
+	w.wantPlan(declared, Options{}, "+ tenant acme\n+ geofence acme/yard\n")
+	w.apply(declared, Options{})
+	w.wantPlan(declared, Options{Prune: true}, "")
+	w.wantPlan(file(`[[[8.5, 47.30], [8.6, 4.73e1], [8.6, 47.4], [8.5, 47.3]]]`), Options{Prune: true}, "")
+	w.wantPlan(w.export(), Options{Prune: true}, "")
+	moved := file(`[[[8.5, 47.3], [8.7, 47.3], [8.6, 47.4], [8.5, 47.3]]]`)
+	w.wantPlan(moved, Options{}, "~ geofence acme/yard: geometry.geometry.coordinates[0][1][0] 8.6 → 8.7\n")
+	w.apply(moved, Options{})
+	none := w.read("version: 1\ntenants: [{token: acme, geoFences: []}]")
+	w.wantPlan(none, Options{Prune: true}, "- geofence acme/yard\n")
+	w.apply(none, Options{Prune: true})
+	w.files(map[string]string{"wrong.yaml": "version: 1\ntenants:\n  - token: acme\n    geoFences:\n      - token: yard\n        geometry: {kind: POLYGON_2D, geometry: {type: Polygon, coordinates: [[[0, 0], [1, 1], [1, 0], [0, 1], [0, 0]]]}}\n"})
+	if _, _, err := Read(Source{Complete: true}, filepath.Join(w.dir, "wrong.yaml")); err == nil || !strings.Contains(err.Error(), "wrong.yaml:6") || !strings.Contains(err.Error(), "ring 1, position 1: the edge from here meets") {
+		t.Errorf("rings that cross: %v", err)
+	}
+}
+
 // Tenants are never deleted, whoever asks their kind for it.
 func TestATenantIsNeverDeleted(t *testing.T) {
 	t.Parallel()

@@ -29,7 +29,7 @@ type kind struct {
 
 	// What is special of some, see special.go.
 	ordered  bool // the order of its list means something
-	values   func(k *kind, row any, values store.Patch)
+	values   func(l *level, k *kind, rows []any, values []store.Patch) error
 	secrets  func(l *level, k *kind, d *declared, row any, patch store.Patch) ([]FieldChange, error) // row is nil in a create
 	write    func(l *level, k *kind, name string, fresh bool, patch store.Patch) error
 	exported func(l *level, row any, e *Entity) error
@@ -68,6 +68,8 @@ type field struct {
 
 	uniqueInside bool                  // no two inside of one entity have the same value
 	inner        func() map[string]any // JSON Schema of a document; nil: any
+	// normal is a document in the form in which it is compared, or what is wrong with it; nil: as it is.
+	normal func(text string) (string, error)
 }
 
 // Format is everything that can be declared, by the keys of a file.

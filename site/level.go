@@ -79,11 +79,11 @@ type row struct {
 
 func (l *level) rows(k *kind, of []any) ([]row, error) {
 	values, err := k.live.Values(l.ctx, l.by, of...)
+	if err == nil && k.values != nil {
+		err = k.values(l, k, of, values)
+	}
 	rows := make([]row, len(values))
 	for i, v := range values {
-		if k.values != nil {
-			k.values(k, of[i], v)
-		}
 		rows[i] = row{of[i], k.live.Token(of[i]), v}
 	}
 	return rows, err

@@ -125,7 +125,7 @@ func (g *gardener) maybe(p store.Patch, fields []field, without ...string) store
 		return p[name] != nil || slices.ContainsFunc(without, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 	}
 	for _, f := range fields {
-		if f.secret || f.own || f.ref != "" || skip(f.name) || !g.yes() {
+		if f.secret || f.own || f.normal != nil || f.ref != "" || skip(f.name) || !g.yes() {
 			continue
 		}
 		if f.oneOf != nil {
@@ -237,6 +237,13 @@ func (g *gardener) inside(tenant string) {
 			g.parts(by, profile) // the draft goes on
 		}
 	}
+	for range g.few() {
+		shape := rapid.SampledFrom([]string{`{"kind":"POLYGON_2D","geometry":{"type":"Polygon","coordinates":[[[0,0],[1,0],[1,1],[0,0]]]}}`,
+			` {"geometry": {"coordinates": [[[1e1, -0.0], [20.50, 0], [20, 5], [10, 0]]], "type": "Polygon"}, "kind": "POLYGON_2D"}`}).Draw(g.T, "geometry")
+		if _, err := k.of("geofences").live.Create(ctx, by, g.maybe(store.Patch{"token": g.token("fence"), "geometry": shape}, k.of("geofences").fields)); err != nil {
+			g.Fatal(err)
+		}
+	}
 	types := []string{}
 	for range g.few() {
 		p := g.maybe(store.Patch{"token": g.token("type")}, k.of("device_types").fields)
@@ -258,6 +265,9 @@ func (g *gardener) inside(tenant string) {
 			g.credential(by, device)
 		}
 		g.relationships(by, device, groups)
+		for range g.few() {
+			g.attribute(by, device)
+		}
 	}
 }
 
@@ -316,6 +326,21 @@ func (g *gardener) parts(by *model.Principal, profile string) {
 		}
 		must[*registry.DetectionRule](g)(r.Rules.Create(ctx, by, p))
 	}
+}
+
+func (g *gardener) attribute(by *model.Principal, device string) {
+	q := registry.AttributeSet{AttributeRef: registry.AttributeRef{EntityType: "device", Entity: device, Key: rapid.OneOf(rapid.SampledFrom([]string{"type", "value", "null"}), rapid.Just(g.text())).Draw(g.T, "key"),
+		Scope: rapid.SampledFrom([]string{registry.ScopeClient, registry.ScopeServer, registry.ScopeShared}).Draw(g.T, "scope")}}
+	if strings.TrimSpace(q.Key) == "" {
+		q.Key = "key"
+	}
+	q.Type = rapid.SampledFrom([]string{registry.ValueString, registry.ValueLong, registry.ValueDouble, registry.ValueBoolean, registry.ValueJSON}).Draw(g.T, "type")
+	values := map[string][]string{registry.ValueLong: {"0", "-7", "+7", "007", "9223372036854775807"}, registry.ValueDouble: {"5", "5.0", "1e300", "-0.25", "1e-9", "1234567.125", "0", "-0"},
+		registry.ValueBoolean: {"true", "false"}, registry.ValueJSON: {`{"type":"LONG","value":"1"}`, `[1, 2.0, null]`, `"text"`, `5`, ` { } `}, registry.ValueString: {"5", "true", "", "null", g.text()}}
+	if !g.seldom() {
+		q.Value = new(rapid.SampledFrom(values[q.Type]).Draw(g.T, "value"))
+	}
+	must[*registry.Attribute](g)(g.w.registry.SetAttribute(g.w.Context(), by, q))
 }
 
 func (g *gardener) credential(by *model.Principal, device string) {

@@ -50,6 +50,11 @@ func (f *Format) specialize() {
 			adjust(k)
 		}
 	}
+	for entityType, table := range registry.EntityTypes() {
+		if k := f.of(table); k != nil {
+			withAttributes(k, entityType)
+		}
+	}
 }
 
 // people makes the kinds that are none of store/entity: each of their fields has a verb of its own.
@@ -61,8 +66,11 @@ func (f *Format) people() {
 		{name: "systemRoles", typ: setField, ref: "roles"}, {name: "password", secret: true}}}
 }
 
-func tenantValues(k *kind, row any, values store.Patch) {
-	values["enabled"] = k.live.Value(row, "enabled")
+func tenantValues(_ *level, k *kind, rows []any, values []store.Patch) error {
+	for i, row := range rows {
+		values[i]["enabled"] = k.live.Value(row, "enabled")
+	}
+	return nil
 }
 
 // writeTenant writes a tenant. Whether it is enabled is no field but a verb of its own.

@@ -74,7 +74,8 @@ func publishedSchemas(t *testing.T, w *world) {
 var otherVerbs = map[string][]string{
 	"user-management": {"login", "selectTenant", "refresh", "updateProfile"},
 	"device-management": {"createDevices", "deleteDevices", "issueAccessToken", // additions: many at once, and a token
-		"setFacetKey", "deleteFacetKey", "createEntityRelationship", "createEntityRelationships", "removeEntityRelationship", "removeEntityRelationships"},
+		"setFacetKey", "deleteFacetKey", "createEntityRelationship", "createEntityRelationships", "removeEntityRelationship", "removeEntityRelationships",
+		"setEntityAttribute", "deleteEntityAttribute"},
 }
 
 // ofAnEntity reports whether a mutation is one of the six that act on an entity which the area can create.

@@ -1,0 +1,170 @@
+package registry
+
+import (
+	"context"
+
+	"weir/model"
+	"weir/registry/geometry"
+	"weir/store"
+	"weir/store/entity"
+	"weir/store/fenceset"
+)
+
+// GeoFence is an area of the globe that rules ask for.
+type GeoFence struct {
+	store.Row
+	Token       string  `store:"token,token" gql:"token"`
+	Name        *string `store:"name,clear,max=128" gql:"name"`
+	Description *string `store:"description,clear,max=1024" gql:"description"`
+	Geometry    string  `store:"geometry,required,json,max=262144" gql:"geometry"` // in its normal form
+	Metadata    *string `store:"metadata,clear,json,max=65536" gql:"metadata"`
+
+	positions int64 // of the geometry, once it is checked
+}
+
+// maxFenceRequest bounds the values of a create or update.
+const maxFenceRequest = 256 << 10
+
+// FenceLimits are the ceilings of a tenant's fences.
+type FenceLimits struct {
+	Fences    int64 // geoFenceCeiling
+	Positions int64 // geoFencePositionCeiling: of one fence
+	Budget    int64 // geoFencePositionBudget: positions of all fences
+}
+
+// defaultFenceLimits are those where nothing says otherwise.
+func defaultFenceLimits(string) FenceLimits { return FenceLimits{100, 512, 51200} }
+
+func (r *Registry) geoFences() *entity.Kind[GeoFence] {
+	return entity.New(r.base(), entity.Desc[GeoFence]{
+		Kind: "geofence", Type: "GeoFence", Plural: "geoFences", Area: area, Table: "geofences",
+		Read: mayRead, Write: entity.Needs(model.DeviceWrite, model.LocationRead), Delete: mayWrite,
+		Prepare: prepareFence, Valid: (*GeoFence).check, Changed: r.fenceChanged,
+	})
+}
+
+// Kind is that of the geometry's envelope.
+func (*GeoFence) Kind() string { return geometry.Polygon2D }
+
+// prepareFence checks the geometry before the transaction: the one writer must not wait for that.
+func prepareFence(_ context.Context, _ *model.Principal, _ string, p store.Patch, _ bool) error {
+	size := 0
+	for _, v := range p {
+		text, _ := v.(string)
+		size += len(text)
+	}
+	if size > maxFenceRequest {
+		return model.OverLimit("request", "has %d bytes, at most %d", size, maxFenceRequest)
+	}
+	text, ok := p["geometry"].(string)
+	if !ok {
+		return nil
+	}
+	polygon, err := geometry.Parse(text)
+	if err != nil {
+		return err
+	}
+	p["geometry"] = polygon.String()
+	return nil
+}
+
+func (f *GeoFence) check() error {
+	polygon, err := geometry.Parse(f.Geometry)
+	if err != nil {
+		return err
+	}
+	f.Geometry, f.positions = polygon.String(), int64(polygon.Positions())
+	return nil
+}
+
+// fenceChanged makes the next version of the tenant's set where a geometry comes, changes or goes. It is the one place where
+// versions are minted.
+func (r *Registry) fenceChanged(c *store.Change, old, f *GeoFence) error {
+	var step fenceset.Step
+	switch {
+	case f == nil:
+		step.Token = old.Token
+	case old != nil && old.Geometry == f.Geometry:
+		return nil
+	default:
+		step = fenceset.Step{Fence: fenceset.Fence{Token: f.Token, Geometry: f.Geometry}, Positions: f.positions}
+	}
+	tenant := c.By.TenantID
+	_, before, removed, err := fenceset.Next(c, tenant, step, r.config.FenceSetVersions)
+	if err != nil {
+		return err
+	}
+	c.OnCommit(func() { r.m.fences.Add(float64(removed)) })
+	if step.Positions <= before {
+		return nil // a lowered ceiling leaves what is there alone
+	}
+	return r.admitFence(c, old == nil, step.Positions)
+}
+
+// admitFence holds the set as it is now against the ceilings of the tenant.
+func (r *Registry) admitFence(c *store.Change, fresh bool, positions int64) error {
+	now, err := fenceset.SizeOf(c, c.By.TenantID)
+	if err != nil {
+		return err
+	}
+	switch limits := r.parts.FenceLimits(c.By.Tenant); {
+	case fresh && now.Fences > limits.Fences:
+		return model.OverLimit("geoFenceCeiling", "the tenant has at most %d geofences", limits.Fences)
+	case positions > limits.Positions:
+		return model.OverLimit("geoFencePositionCeiling", "the geometry has %d positions over all rings, at most %d", positions, limits.Positions)
+	case now.Positions > limits.Budget:
+		return model.OverLimit("geoFencePositionBudget", "the geofences of the tenant would have %d positions, at most %d", now.Positions, limits.Budget)
+	}
+	return nil
+}
+
+// FenceSetVersion returns the newest version of the tenant's set of fences, 0 when it never had one.
+func (r *Registry) FenceSetVersion(ctx context.Context, by *model.Principal) (version int64, err error) {
+	if err := r.Devices.MayRead(by); err != nil {
+		return 0, err
+	}
+	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) (err error) {
+		version, err = fenceset.Current(tx, by.TenantID)
+		return err
+	})
+	return version, err
+}
+
+// Fences returns a page of a version of the tenant's set, in the order of tokens. Version 0 is empty; one that never was, or
+// that is not kept any more, is refused.
+func (r *Registry) Fences(ctx context.Context, by *model.Principal, version int64, page store.Page) (fences []fenceset.Fence, total int64, err error) {
+	if err := r.Devices.MayRead(by); err != nil {
+		return nil, 0, err
+	}
+	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) error {
+		if err := r.keptFenceSet(tx, by.TenantID, version); err != nil {
+			return err
+		}
+		fences, total, err = fenceset.Page(tx, by.TenantID, version, page)
+		return err
+	})
+	return fences, total, err
+}
+
+// HasFenceSet refuses a version as Fences does.
+func (r *Registry) HasFenceSet(ctx context.Context, by *model.Principal, version int64) error {
+	if err := r.Devices.MayRead(by); err != nil {
+		return err
+	}
+	return store.Read(ctx, r.parts.Store, func(tx store.Tx) error { return r.keptFenceSet(tx, by.TenantID, version) })
+}
+
+func (r *Registry) keptFenceSet(tx store.Tx, tenant, version int64) error {
+	newest, err := fenceset.Current(tx, tenant)
+	switch oldest := max(newest-r.config.FenceSetVersions+1, 1); {
+	case err != nil || version == 0:
+		return err
+	case version < 0:
+		return model.Invalid("version", "must not be negative")
+	case version > newest:
+		return model.Errorf(model.CodeNotFound, "version: the set of geofences has no version %d, the newest is %d", version, newest)
+	case version < oldest:
+		return model.Errorf(model.CodeNotFound, "version: version %d of the set of geofences is not kept any more, the oldest is %d", version, oldest)
+	}
+	return nil
+}

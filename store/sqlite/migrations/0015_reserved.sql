@@ -1,2 +1,0 @@
--- No table: the number belongs to another change.
-SELECT 1;
