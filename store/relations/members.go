@@ -213,15 +213,16 @@ func (m *Members) leaf(c model.Condition) clause {
 
 // all returns the row ids of the members of a dynamic group, sorted.
 func (m *Members) all(tx store.Tx) ([]int64, error) {
-	s := sets{Members: m, tx: tx}
+	s := sets{Members: m, tx: tx, candidates: maxCandidates}
 	return s.of(*m.Condition, nil)
 }
 
 // sets finds the sets of row ids, sorted, that conditions hold for.
 type sets struct {
 	*Members
-	tx       store.Tx
-	entities []int64 // all entities of the type, nil until they are needed
+	tx         store.Tx
+	candidates int     // see maxCandidates
+	entities   []int64 // all entities of the type, nil until they are needed
 }
 
 // of returns the entities among some, nil for all, that a condition holds for.
@@ -327,7 +328,7 @@ const (
 )
 
 func (s *sets) ofLeaf(c model.Condition, among []int64) (ids []int64, err error) {
-	if among != nil && len(among) <= maxCandidates {
+	if among != nil && len(among) <= s.candidates {
 		for some := range slices.Chunk(among, perStatement) {
 			q := s.selected(c)
 			q.text += ` AND a.entity_id IN (?` + strings.Repeat(", ?", len(some)-1) + `)`
