@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -134,9 +135,7 @@ func TestAGroupIsStaticOrHasASelector(t *testing.T) {
 			"a group of groups":                  {store.Patch{"memberType": "group"}, "memberType"},
 		} {
 			p := store.Patch{"token": "n", "memberType": "device"}
-			for name, v := range step.patch {
-				p[name] = v
-			}
+			maps.Copy(p, step.patch)
 			_, err := b.Groups.Create(ctx, acme, p)
 			b.refused(what, err, model.CodeInvalidInput, step.text)
 		}
@@ -213,7 +212,7 @@ func TestMembersOfADynamicGroup(t *testing.T) {
 	_, err := b.PreviewSelector(t.Context(), acme, "group", `attr["n"] == 5`, store.Page{})
 	b.refused("a preview of groups", err, model.CodeInvalidInput, "memberType")
 	_, err = b.PreviewSelector(t.Context(), nil, "device", `attr["n"] == 5`, store.Page{})
-	b.refused("a preview for nobody", err, model.CodeUnauthenticated, "")
+	b.refused("a preview without a caller", err, model.CodeUnauthenticated, "")
 }
 
 func TestAPublishFreezesTheSelector(t *testing.T) {
