@@ -12,6 +12,7 @@ import (
 	"weir/config"
 	"weir/govern"
 	"weir/gql"
+	"weir/gql/admin"
 	"weir/health"
 	"weir/ingest"
 	"weir/internal/certs"
@@ -184,6 +185,8 @@ func restingEntities(ctx context.Context, cfg config.Config, st store.Store, get
 	p.Areas = gql.New(gql.Config{Log: log})
 	gql.RegisterRegistry(p.Areas.Area("device-management", gql.TenantPlane), p.Registry)
 	gql.RegisterDashboards(p.Areas.Area("dashboard-management", gql.TenantPlane), p.Registry)
+	admin.Register(p.Areas.Area(admin.Area, gql.IdentityPlane), adminDeps(p))
+	admin.RegisterSettings(p.Areas.Area(admin.SettingsArea, gql.IdentityPlane), adminDeps(p))
 	states := storedStates{st}
 	gql.RegisterState(p.Areas.Area("device-state", gql.TenantPlane), gql.StateDeps{States: states, Latest: states, Devices: p.Registry.Devices.Rows, External: p.Registry,
 		Listening: func() int64 { return math.MaxInt64 }, // a device is not active where nothing listens

@@ -93,18 +93,13 @@ func (e *entities) shown(kind entity.Any) {
 }
 
 // bind binds the rows of a kind: the fields of the row, and those whose tag names a field of the API. References have a tag
-// too, but it is the name under which requests set them. Secrets are shown as null, as is the time of deletion: rows are
-// deleted for good.
+// too, but it is the name under which requests set them. Secrets are shown as null.
 func (e *entities) bind(kind entity.Any) {
-	b, err := engine.NewBinding(kind.New())
+	b, err := rowBinding(kind.New())
 	if err != nil {
 		e.area.schema.Fail(err)
 		return
 	}
-	b.Null("deletedAt")
-	b.Show("id", "ID")
-	b.Show("createdAt", "CreatedAt")
-	b.Show("updatedAt", "UpdatedAt")
 	for _, f := range kind.Info().Fields {
 		switch {
 		case f.Ref != "", f.Hidden:
@@ -216,8 +211,7 @@ func (e *entities) reads(kind entity.Any) {
 		if err != nil {
 			return nil, err
 		}
-		start, end := page.Span(len(rows))
-		return searchResults{Results: rows, Pagination: searchPage{Start: start, End: end, Total: total}}, nil
+		return Results(page, rows, total), nil
 	})
 }
 

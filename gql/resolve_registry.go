@@ -14,6 +14,7 @@ func RegisterRegistry(a *Area, r *registry.Registry) {
 	registerProfiles(a, r)
 	registerDevices(a, r)
 	registerAccessTokens(a, r)
+	registerAudit(a, r.Journal)
 	a.Query("facetValues", Requires(model.DeviceRead), engine.Do(func(ctx context.Context, in struct {
 		Facet registry.DeviceFacet `gql:"facet"`
 	}) (any, error) {

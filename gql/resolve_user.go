@@ -31,6 +31,7 @@ type TenantReader interface {
 	Tenant(ctx context.Context, token string) (*govern.Tenant, error)
 	Governance(tenant string) (govern.Governance, bool)
 	TenantTokens() []string
+	TokenMasks(ctx context.Context) (string, error)
 }
 
 // UserDeps are the collaborators of the user-management area.
@@ -40,9 +41,6 @@ type UserDeps struct {
 	Tenants  TenantReader
 	Areas    []string // configured to run, sorted
 }
-
-// defaultTokenMasks is the built-in hint for the tokens that clients propose.
-const defaultTokenMasks = `{"default":"{slug}"}`
 
 // RegisterUser registers the tenant plane of the user-management area.
 func RegisterUser(a *Area, d UserDeps) {
@@ -68,7 +66,9 @@ func RegisterUser(a *Area, d UserDeps) {
 		return d.SignIn.IdentityMemberships(args.String("identityToken"))
 	})
 	a.Query("functionalAreas", AnyCaller(), always(d.Areas))
-	a.Query("tokenMasks", AnyCaller(), always(defaultTokenMasks))
+	a.Query("tokenMasks", AnyCaller(), func(ctx context.Context, _ any, _ engine.Args) (any, error) {
+		return d.Tenants.TokenMasks(ctx)
+	})
 
 	a.Mutation("login", Anonymous(), func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		return d.SignIn.Login(ctx, args.String("email"), args.String("password"), CallFrom(ctx).Remote)

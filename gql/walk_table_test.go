@@ -70,6 +70,7 @@ func walkRegistry() []walkOp {
 		read("deviceProfileVersions", `(token: "p")`, "[]"),
 		read("deviceLocationDeclaration", `(deviceToken: "d")`, "null"),
 		read("devicesByExternalId", `(externalIds: ["sn/1"])`, "[]"),
+		{kind: "query", name: "auditEvents", needs: model.AuditRead, args: `(criteria: {pageNumber: 1, pageSize: 10})`},
 	}, creates, []walkOp{
 		write("createDevices", `(request: {deviceTypeToken: "t", count: 2, tokenTemplate: "n{n}"})`, `!INVALID_INPUT "t"`),
 	}, updates, []walkOp{
@@ -105,7 +106,9 @@ var walkTable = map[string][]walkOp{
 			owner: "invalid or expired token"},
 		{kind: "mutation", name: "updateProfile", args: `(request: {firstName: "New"})`, stranger: `{"email":"eve@example.org","firstName":"New","lastName":null}`},
 	},
-	"device-management": walkRegistry(),
+	"user-management-admin":    walkAdmin(),
+	"user-management-settings": walkSettings(),
+	"device-management":        walkRegistry(),
 	"event-management": {
 		events("events", model.EventRead),
 		events("locationEvents", model.LocationRead),

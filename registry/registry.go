@@ -116,6 +116,8 @@ type Registry struct {
 	Credentials *entity.Kind[DeviceCredential]
 	// Kinds are these and those that nothing here needs by name.
 	Kinds *entity.Catalog
+	// Journal is what was changed in the instance and its tenants.
+	Journal entity.Journal
 
 	config    Config
 	perTenant atomic.Pointer[DeviceSettings] // applies in place of those of config
@@ -140,7 +142,7 @@ func New(c Config, p Deps) *Registry {
 	if p.Invalidate == nil {
 		p.Invalidate = func(int64, int64) {}
 	}
-	r := &Registry{config: c.withDefaults(), parts: p, m: newMetrics(p.Registerer)}
+	r := &Registry{config: c.withDefaults(), parts: p, m: newMetrics(p.Registerer), Journal: entity.Journal{Store: p.Store}}
 	r.perTenant.Store(&r.config.DeviceSettings)
 	r.Profiles, r.Metrics, r.Rules = r.deviceProfiles(), r.metricDefinitions(), r.detectionRules()
 	r.Types, r.Devices, r.Credentials = r.deviceTypes(), r.devices(), r.deviceCredentials()

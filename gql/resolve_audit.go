@@ -1,0 +1,36 @@
+package gql
+
+import (
+	"context"
+
+	"weir/gql/engine"
+	"weir/model"
+	"weir/store"
+	"weir/store/entity"
+)
+
+// registerAudit registers the tenant's own part of the journal.
+func registerAudit(a *Area, j entity.Journal) {
+	a.Type("AuditEvent", entity.Event{})
+	a.Paged("AuditEventSearchResults")
+	a.Query("auditEvents", Requires(model.AuditRead), func(ctx context.Context, _ any, args engine.Args) (any, error) {
+		page, f, err := AuditCriteria(args)
+		if err != nil {
+			return nil, err
+		}
+		events, total, err := j.Own(ctx, PrincipalFrom(ctx), page, f)
+		return Results(page, events, total), err
+	})
+}
+
+// AuditCriteria reads the argument criteria of a list of the journal.
+func AuditCriteria(args engine.Args) (page store.Page, f store.AuditFilter, err error) {
+	c := args.Object("criteria")
+	page = store.Page{Number: c.Int("pageNumber"), Size: c.Int("pageSize")}
+	f = store.AuditFilter{Category: c.String("category"), Operation: c.String("operation"), Actor: c.String("actor"),
+		Table: c.String("tableName"), Key: c.String("entityPk"), Tenant: c.String("tenant")}
+	if f.Start, err = instant(c, "startTime", false); err == nil {
+		f.End, err = instant(c, "endTime", true)
+	}
+	return page, f, err
+}
