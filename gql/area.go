@@ -78,11 +78,15 @@ func (a *Area) Field(typ, name string, fn engine.Resolver, opts ...engine.Option
 func (a *Area) Type(name string, samples ...any) { a.schema.Type(name, samples...) }
 
 // Row binds the rows of a table to a type of the schema: the fields of store.Row, and those whose tag names a field.
-func (a *Area) Row(name string, sample any) {
+// Fields named in hidden are not shown.
+func (a *Area) Row(name string, sample any, hidden ...string) {
 	b, err := rowBinding(sample)
 	if err != nil {
 		a.schema.Fail(fmt.Errorf("type %s: %w", name, err))
 		return
+	}
+	for _, field := range hidden {
+		b.Hide(field)
 	}
 	a.schema.Bind(name, b)
 }

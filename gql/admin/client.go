@@ -9,7 +9,7 @@ import (
 )
 
 func (r *resolvers) clients() {
-	r.area.Row("AdminOAuthClient", auth.OAuthClient{})
+	r.area.Row("AdminOAuthClient", auth.OAuthClient{}, "secretHash")
 	r.area.Type("AdminOAuthClientSecret", auth.ClientSecret{})
 	r.area.Field("AdminOAuthClient", "hasSecret", engine.On(func(_ context.Context, c auth.OAuthClient, _ engine.Args) (any, error) {
 		return c.HasSecret(), nil

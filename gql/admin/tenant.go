@@ -9,7 +9,7 @@ import (
 )
 
 func (r *resolvers) tenants() {
-	r.area.Row("AdminTenant", govern.Tenant{})
+	r.area.Row("AdminTenant", govern.Tenant{}, "tierToken", "registryBytes")
 	r.area.Type("AdminTenantSetting", govern.DimensionSetting{})
 	r.area.Type("AdminRateSetting", govern.Cascaded[float64]{})
 	r.area.Type("AdminBurstSetting", govern.Cascaded[int64]{})
