@@ -11,7 +11,7 @@ import (
 
 // registerAudit registers the tenant's own part of the journal.
 func registerAudit(a *Area, j entity.Journal) {
-	a.Type("AuditEvent", entity.Event{})
+	a.Type("AuditEvent", store.AuditEvent{})
 	a.Paged("AuditEventSearchResults")
 	a.Query("auditEvents", Requires(model.AuditRead), func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		page, f, err := AuditCriteria(args)

@@ -133,6 +133,23 @@ func walkSettings() []walkOp {
 	}
 }
 
+// refusedOperators calls every operation of the identity plane as everybody who may not: nothing changes.
+func (w *walk) refusedOperators(t *testing.T) {
+	t.Helper()
+	before := w.everythingOfTheInstance(t)
+	for area, plane := range w.planes {
+		if plane != identityPlane {
+			continue
+		}
+		for _, op := range walkTable[area] {
+			w.operatorRefusals(t, area, op)
+		}
+	}
+	if after := w.everythingOfTheInstance(t); after != before {
+		t.Errorf("those who were refused have changed the instance\nfrom %s\nto   %s", before, after)
+	}
+}
+
 // operatorRefusals calls an operation of the identity plane as everybody who may not.
 func (w *walk) operatorRefusals(t *testing.T, area string, op walkOp) {
 	t.Helper()

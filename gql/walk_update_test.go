@@ -198,7 +198,11 @@ func (u *updateWalk) call(request string) string {
 // record is the whole record as the API shows it.
 func (u *updateWalk) record() string {
 	u.t.Helper()
-	return u.whole(u.reads, u.token, 2)
+	depth := 2
+	if u.among != "" { // what is effective stands one level deeper
+		depth = 3
+	}
+	return u.whole(u.reads, u.token, depth)
 }
 
 // siblingToken is the token of a record of the same kind that no update names.
