@@ -115,7 +115,9 @@ func (a *api) register(name string, area *gql.Area) {
 	case "user-management":
 		gql.RegisterUser(area, gql.UserDeps{SignIn: e.Auth, Profiles: e.Auth, Tenants: e.Govern, Areas: functionalAreas()})
 	case admin.Area:
-		admin.Register(area, adminDeps(e.entityParts))
+		d := adminDeps(e.entityParts)
+		d.Resend = a.intake.into.Resend
+		admin.Register(area, d)
 	case admin.SettingsArea:
 		admin.RegisterSettings(area, adminDeps(e.entityParts))
 	case "device-management":
@@ -139,7 +141,7 @@ func (a *api) register(name string, area *gql.Area) {
 func functionalAreas() []string { return slices.Sorted(slices.Values(areaNames)) }
 
 func adminDeps(p entityParts) admin.Deps {
-	return admin.Deps{Auth: p.Auth, Govern: p.Govern, Journal: p.Registry.Journal, Areas: functionalAreas()}
+	return admin.Deps{Auth: p.Auth, Govern: p.Govern, Journal: p.Registry.Journal, Areas: functionalAreas(), Store: p.Store, Writer: p.writer}
 }
 
 // Stop lets what runs end: requests are answered, and WebSocket connections are closed as going away before their streams

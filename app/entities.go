@@ -101,6 +101,7 @@ type entityParts struct {
 	*operate.Entities
 	verifier *auth.Verifier
 	compiler *rules.Compiler
+	writer   store.Writer // of what entities are
 }
 
 type entityDeps struct {
@@ -119,6 +120,7 @@ type entityDeps struct {
 // newEntities builds the parts that know the entities.
 func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entityParts, err error) {
 	bounded := bound(&d, func(tenant int64) int64 { return p.Govern.RegistryBytes(tenant) })
+	p.writer = bounded
 	p.Entities = &operate.Entities{Config: cfg, Listeners: d.listeners, Served: d.certs, Store: d.store}
 	hasher := auth.NewHasher(auth.Params{}, d.registerer)
 	if p.compiler, err = rules.NewCompiler(d.limits); err != nil {

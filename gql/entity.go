@@ -185,7 +185,7 @@ func (e *entities) reads(kind entity.Any) {
 	info := kind.Info()
 	access := Requires(info.Read...)
 	e.query(info.Plural+"ById", access, func(ctx context.Context, _ any, args engine.Args) (any, error) {
-		ids, err := rowIDs("ids", args.Strings("ids"))
+		ids, err := RowIDs("ids", args.Strings("ids"))
 		if err != nil {
 			return nil, err
 		}
@@ -330,8 +330,8 @@ func expected(args engine.Args) (entity.Expect, error) {
 	return entity.Expect(model.MicrosOf(at)), nil
 }
 
-// rowIDs parses row ids. Decimal numbers that no row can have are left out, as unknown ids are.
-func rowIDs(argument string, texts []string) ([]int64, error) {
+// RowIDs parses row ids. Decimal numbers that no row can have are left out, as unknown ids are.
+func RowIDs(argument string, texts []string) ([]int64, error) {
 	ids := make([]int64, 0, len(texts))
 	for _, s := range texts {
 		if s == "" || strings.Trim(s, "0123456789") != "" {

@@ -29,8 +29,14 @@ func AuditCriteria(args engine.Args) (page store.Page, f store.AuditFilter, err 
 	page = store.Page{Number: c.Int("pageNumber"), Size: c.Int("pageSize")}
 	f = store.AuditFilter{Category: c.String("category"), Operation: c.String("operation"), Actor: c.String("actor"),
 		Table: c.String("tableName"), Key: c.String("entityPk"), Tenant: c.String("tenant")}
-	if f.Start, err = instant(c, "startTime", false); err == nil {
-		f.End, err = instant(c, "endTime", true)
-	}
+	f.Start, f.End, err = Span(c)
 	return page, f, err
+}
+
+// Span reads the criteria startTime and endTime, both inclusive.
+func Span(c engine.Args) (start, end *model.Micros, err error) {
+	if start, err = instant(c, "startTime", false); err == nil {
+		end, err = instant(c, "endTime", true)
+	}
+	return start, end, err
 }

@@ -3,6 +3,7 @@ package gql_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"weir/auth"
 	"weir/internal/test/conformance"
+	"weir/internal/test/poll"
 	"weir/model"
 	"weir/store"
 )
@@ -93,6 +95,11 @@ func walkAdmin() []walkOp {
 		adminQuery("oauthClients", "", model.ClientRead),
 		adminQuery("auditEvents", `(criteria: {pageNumber: 1, pageSize: 10})`, model.AuditRead),
 
+		adminQuery("deadLetters", `(criteria: {pageNumber: 1, pageSize: 10})`, model.AuditRead),
+		adminQuery("deadLetter", `(id: "<DeadLetter>")`, model.AuditRead),
+		adminChange("resendDeadLetters", `(ids: ["0"])`, model.TenantWrite),
+		adminChange("discardDeadLetters", `(ids: ["<DeadLetter>"])`, model.TenantWrite),
+
 		adminChange("createIdentity", `(request: {email: "made@example.org", password: "correct horse battery", enabled: true, systemRoles: []})`, model.UserWrite),
 		adminChange("setIdentityEnabled", person+`, enabled: false)`, model.UserWrite),
 		adminChange("setSystemRoles", person+`, roleTokens: [])`, model.UserWrite),
@@ -133,9 +140,43 @@ func walkSettings() []walkOp {
 	}
 }
 
+// makeDeadLetter sends a message that proves nothing and waits for the dead letter that becomes of it.
+func (w *walk) makeDeadLetter(t *testing.T) {
+	t.Helper()
+	resp, err := http.Post(w.Ingest+"/weir/"+walkTenant+"/events", "application/json",
+		strings.NewReader(`{"device":"d","eventType":"Measurement","payload":{"entries":[{"measurements":{"temp":"1"}}]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	w.ids["DeadLetter"] = w.deadLetter(t, "").ID
+}
+
+// letter is a dead letter.
+type letter struct{ ID, Tenant, Kind, Reason, Source, Subject, Sequence, OccurredTime string }
+
+// deadLetter waits until there is a dead letter, of a tenant or of none, and returns the newest.
+func (w *walk) deadLetter(t *testing.T, tenant string) letter {
+	t.Helper()
+	var out struct{ DeadLetters struct{ Results []letter } }
+	query := `{ deadLetters(criteria: {pageNumber: 1, pageSize: 1}) { results { id tenant kind reason source subject sequence occurredTime } } }`
+	if tenant != "" {
+		query = strings.Replace(query, "pageSize: 1", `pageSize: 1, tenant: "`+tenant+`"`, 1)
+	}
+	poll.Until(t, "a dead letter", func() error {
+		w.Query("user-management/admin", w.super, query, nil, &out)
+		if len(out.DeadLetters.Results) == 0 {
+			return errors.New("there is none")
+		}
+		return nil
+	})
+	return out.DeadLetters.Results[0]
+}
+
 // refusedOperators calls every operation of the identity plane as everybody who may not: nothing changes.
 func (w *walk) refusedOperators(t *testing.T) {
 	t.Helper()
+	w.makeDeadLetter(t)
 	before := w.everythingOfTheInstance(t)
 	for area, plane := range w.planes {
 		if plane != identityPlane {
@@ -184,7 +225,7 @@ func (w *walk) operator(t *testing.T, area string, op walkOp) {
 		by = w.only[op.needs]
 	}
 	r := w.ask(t, area, caller{token: by}, query, nil)
-	if r.status != http.StatusOK || len(r.Errors) > 0 || r.empty() || string(r.Data[op.name]) == "false" {
+	if r.status != http.StatusOK || len(r.Errors) > 0 || r.empty() || string(r.Data[op.name]) == "false" || op.name == "discardDeadLetters" && string(r.Data[op.name]) != "1" {
 		t.Errorf("%s %s: %d %s", area, op.name, r.status, r.raw)
 	}
 	if op.kind != "query" {
@@ -211,7 +252,7 @@ func (w *walk) systemRoles(t *testing.T) {
 				if op.kind != "query" {
 					continue
 				}
-				if r := w.ask(t, area, caller{token: token}, w.document(area, op), nil); r.status != http.StatusOK || len(r.Errors) > 0 || r.empty() {
+				if r := w.ask(t, area, caller{token: token}, w.document(area, op), nil); r.status != http.StatusOK || len(r.Errors) > 0 || r.empty() && op.name != "deadLetter" { // it is discarded
 					t.Errorf("%s %s for %s: %d %s", area, op.name, who, r.status, r.raw)
 				}
 			}

@@ -10,7 +10,9 @@ import (
 	"weir/govern"
 	"weir/gql"
 	"weir/gql/engine"
+	"weir/ingest"
 	"weir/model"
+	"weir/store"
 	"weir/store/entity"
 )
 
@@ -26,6 +28,10 @@ type Deps struct {
 	Govern  *govern.Govern
 	Journal entity.Journal
 	Areas   []string // configured to run, sorted
+	Store   store.Store
+	Writer  store.Writer
+	// Resend takes the message of a dead letter in again; nil where no instance runs.
+	Resend func(context.Context, *store.DeadLetter) (ingest.Answer, error)
 }
 
 // Register registers the admin plane of the user-management area.
@@ -40,6 +46,7 @@ func Register(a *gql.Area, d Deps) {
 	r.tiers()
 	r.clients()
 	r.journal()
+	r.deadLetters()
 }
 
 // resolvers registers the operations of a plane.

@@ -100,7 +100,7 @@ func publishedSchemas(t *testing.T, w *world) {
 var otherVerbs = map[string][]string{
 	"user-management": {"login", "selectTenant", "refresh", "updateProfile", "setIdentityEnabled", "setSystemRoles", "setPassword", "addMembership",
 		"setMembershipRoles", "setMembershipEnabled", "removeMembership", "setTenantEnabled", "reorderTenantTiers", "setOauthClientEnabled",
-		"rotateOauthClientSecret", "setSetting", "clearSetting",
+		"rotateOauthClientSecret", "setSetting", "clearSetting", "resendDeadLetters", "discardDeadLetters",
 		"createIdentity", "deleteIdentity", // what an update would change has verbs of its own
 		"createTenant", "updateTenant"}, // a tenant is disabled
 	"device-management": {"createDevices", "deleteDevices", "issueAccessToken"}, // additions: many at once, and a token

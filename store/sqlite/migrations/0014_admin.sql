@@ -1,4 +1,5 @@
--- OAuth clients, and the settings of the instance that differ from their defaults. All of it belongs to the instance.
+-- What operators keep on the identity plane: OAuth clients, the settings of the instance that differ from their defaults, and
+-- which dead letters are done with.
 
 CREATE TABLE oauth_clients (
     id            INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -21,3 +22,6 @@ CREATE TABLE settings (
     value      TEXT    NOT NULL, -- JSON
     updated_by TEXT    NOT NULL
 ) STRICT;
+
+-- 1: sent again or discarded. The row stays until its retention ends, because a recount of the ledger compares with it.
+ALTER TABLE dead_letters ADD COLUMN closed INTEGER NOT NULL DEFAULT 0;
