@@ -134,7 +134,9 @@ func (db *DB) connectAll(ctx context.Context, o Options, migrations fs.FS) error
 	if err != nil {
 		return err
 	}
-	db.ckpt = newCheckpointer(db, cc)
+	if db.ckpt, err = newCheckpointer(db, cc); err != nil {
+		return err
+	}
 	db.w = newWriter(db, wc, o)
 	db.w.refreshFree()
 	return nil
@@ -309,13 +311,17 @@ func (db *DB) Close() error {
 	return db.closeErr
 }
 
-// closeConns closes all connections; the write connection, opened first, is closed last and removes the log.
+// closeConns closes all connections; the write connection, opened first, is closed last and removes the log. A file that is
+// closed gives up the locks that its process holds on it, so the checkpointer's is closed after them.
 func (db *DB) closeConns() error {
 	var errs []error
 	for _, c := range slices.Backward(db.conns) {
 		errs = append(errs, c.close())
 	}
 	db.conns = nil
+	if db.ckpt != nil {
+		errs = append(errs, db.ckpt.file.Close())
+	}
 	return errors.Join(errs...)
 }
 

@@ -17,6 +17,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"weir/internal/test/need"
+	"weir/internal/test/poll"
 	"weir/store"
 )
 
@@ -134,6 +135,65 @@ func TestAReaderThatStaysHoldsNoWriterForLong(t *testing.T) {
 	exec(t, db, `UPDATE a SET x = ''`)
 	for fileBytes(db.path+"-wal") > walHardBytes { // the reader is gone: the next pause or checkpoint frees the log
 		exec(t, db, `INSERT INTO a (id, x) VALUES (2, '`+blob+`') ON CONFLICT (id) DO UPDATE SET x = excluded.x`)
+	}
+}
+
+// grow writes n bytes in commits of 100 kB.
+func grow(t *testing.T, db *DB, n int) {
+	t.Helper()
+	const commit = 100_000
+	blob := strings.Repeat("x", commit)
+	for range n / commit {
+		if err := db.Write(context.Background(), store.Results, func(tx store.Tx) error {
+			_, err := tx.Exec(`INSERT INTO a (id, x) VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET x = excluded.x`, blob)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestALogThatWasLongIsCopiedBackInSmallStepsAgain(t *testing.T) {
+	db := newDB(t, three[0])
+	if err := db.Read(t.Context(), func(store.Tx) error { // its snapshot keeps the log from starting again
+		grow(t, db, 10<<20)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	db.ckpt.run(db.ckpt.conn, "RESTART", restartWait)
+	db.ckpt.begin.Store(walSlowBytes)
+	before := testutil.ToFloat64(db.metrics.checkpoints)
+	grow(t, db, 2*walSlowBytes)
+	poll.Until(t, "the checkpointer works", func() error {
+		if n := testutil.ToFloat64(db.metrics.checkpoints); n == before {
+			return fmt.Errorf("%v checkpoints before and after", n)
+		}
+		return nil
+	})
+}
+
+func TestAStepOfTheCheckpointerThatCannotBeSyncedEndsAllWrites(t *testing.T) {
+	db, err := open(t.Context(), filepath.Join(t.TempDir(), "weir.db"), Options{}, some(three[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }() // of the file that is closed already
+	if err := db.ckpt.file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Read(t.Context(), func(store.Tx) error {
+		grow(t, db, 100_000)
+		db.ckpt.run(db.ckpt.conn, "PASSIVE", checkpointWait) // which does not reach the end of the log
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.doubts(); !errors.Is(err, store.ErrUnsynced) {
+		t.Errorf("doubts: %v", err)
+	}
+	if err := db.Write(t.Context(), store.Results, func(store.Tx) error { return nil }); !errors.Is(err, store.ErrUnsynced) {
+		t.Errorf("a write: %v", err)
 	}
 }
 

@@ -205,6 +205,9 @@ func (w *writer) begin(durable bool) error {
 	if w.broken != nil {
 		return w.broken
 	}
+	if err := w.db.ckpt.failed.Load(); err != nil {
+		return *err
+	}
 	if durable != w.full {
 		mode := "PRAGMA synchronous=NORMAL"
 		if durable {
