@@ -94,6 +94,7 @@ var chapters = []struct {
 		{"verified credentials in the cache", "32,768, 10 min", nil, metrics("weir_auth_device_credentials_cached"), nil, "the least recent is evicted", "about 200 bytes each"},
 		{"sessions of an identity in a tenant", "64", nil, nil, metrics("weir_auth_sessions_evicted_total"), "the oldest ends", "disk"},
 		{"OAuth clients of the instance", "1,000; 32 redirect URIs of 2,048 characters each", nil, nil, nil, "refused with LIMIT_EXCEEDED; a longer list with INVALID_INPUT", "disk"},
+		{"how a tenant is shown", "a logo of 256 KiB, a title of 64 and an attribution of 512 characters, addresses of 2,048", nil, nil, nil, "refused with INVALID_INPUT", "disk"},
 		{"a setting of the instance", "64 KiB", nil, nil, nil, "refused with LIMIT_EXCEEDED", "disk"},
 		{"writes that wait for the database", "1,024", nil, metrics("weir_store_queued_writes"), nil, "the next caller waits", ""},
 		{"reads of the database for queries", "4 at a time; long ones, from 1,000 rows or pieces of rows on, 2 of these", nil, metrics("weir_store_readers_in_use", `weir_store_waiting_reads{class="queries"}`, `weir_store_waiting_reads{class="scans"}`, "weir_series_long_queries_total"), metrics(`weir_store_reads_refused_total{class="queries"}`, `weir_store_reads_refused_total{class="scans"}`), "others wait until their request times out (`WEIR_GRAPHQL_MAX_TIME`); the applier and devices do not", "of `store cache`"},

@@ -39,8 +39,12 @@ type builtinSetting struct {
 // tokenMasks is the key of the masks of tokens that clients propose.
 const tokenMasks = "entity.token_masks"
 
-// builtinSettings are all settings: their set is closed.
+// builtinSettings are all settings, sorted by key: their set is closed.
 var builtinSettings = []builtinSetting{
+	{basemapDefault, "The map of tenants that set none of their own: a JSON object with tileUrl and attribution, centerLat and centerLon, zoom.",
+		builtinBasemap, checkBasemapDefault},
+	{brandingDefault, "What tenants are shown with that set no branding of their own: a JSON object with title, logo, logoMaxHeight and the colors primary, background, foreground, accent.",
+		builtinBranding, checkBrandingDefault},
 	{tokenMasks, "Masks of the tokens that clients propose: a JSON object from entity type, or default, to a mask with {slug}, {uuid}, {alphanumeric-N} or {numeric-N}.",
 		`{"default":"{slug}"}`, checkMasks},
 }

@@ -86,7 +86,7 @@ func startWalk(t *testing.T) *walk {
 
 // notBaseline are the authorities of the operations there are which not every member holds: only for these can a member
 // be made who lacks exactly one.
-var notBaseline = []model.Authority{model.DeviceWrite, model.LocationRead, model.DashboardRead, model.DashboardWrite, model.AuditRead}
+var notBaseline = []model.Authority{model.DeviceWrite, model.LocationRead, model.DashboardRead, model.DashboardWrite, model.AuditRead, model.BrandingWrite, model.BasemapWrite}
 
 func withoutEmail(a model.Authority) string {
 	return "without-" + strings.ReplaceAll(string(a), ":", "-") + "@example.org"

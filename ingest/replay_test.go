@@ -96,7 +96,8 @@ var notResults = func() map[string]string {
 		"ledger_gaps":       "says what was lost, by the wall clock at which it was found",
 	}
 	for _, table := range []string{"detection_rules", "assets", "asset_types", "dashboards", "dashboard_versions", "device_counts", "device_credentials", "device_profile_versions", "device_profiles", "device_types", "devices",
-		"metric_definitions", "tenants", "tenant_tiers", "identities", "identity_roles", "roles", "memberships", "membership_roles", "refresh_sessions", "signing_keys"} {
+		"metric_definitions", "tenants", "tenant_tiers", "identities", "identity_roles", "roles", "memberships", "membership_roles", "refresh_sessions", "signing_keys",
+		"oauth_clients", "settings", "tenant_looks"} {
 		out[table] = "an entity: the API writes it"
 	}
 	return out

@@ -231,8 +231,8 @@ func TestClientsHaveTheirSecretShownOnce(t *testing.T) {
 func TestSettingsReplaceTheBuiltInOnes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	const all = `{ settings { key value overridden updatedAt updatedBy } tokenMasks setting(key: "nothing") { key } }`
-	const builtIn = `{"settings":[{"key":"entity.token_masks","value":"{\"default\":\"{slug}\"}","overridden":false,"updatedAt":null,"updatedBy":null}],"tokenMasks":"{\"default\":\"{slug}\"}","setting":null}`
+	const all = `{ settings { key } masks: setting(key: "entity.token_masks") { key value overridden updatedAt updatedBy } tokenMasks setting(key: "nothing") { key } }`
+	const builtIn = `{"settings":[{"key":"basemap.default"},{"key":"branding.default"},{"key":"entity.token_masks"}],"masks":{"key":"entity.token_masks","value":"{\"default\":\"{slug}\"}","overridden":false,"updatedAt":null,"updatedBy":null},"tokenMasks":"{\"default\":\"{slug}\"}","setting":null}`
 	w.gives(admin.SettingsArea, all, builtIn)
 	set := func(value string) string {
 		return fmt.Sprintf(`mutation { setSetting(key: "entity.token_masks", value: %q) { value overridden updatedAt updatedBy } }`, value)

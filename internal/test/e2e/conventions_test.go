@@ -98,7 +98,7 @@ func publishedSchemas(t *testing.T, w *world) {
 
 // otherVerbs are the mutations of an area that are not named after what they do to an entity.
 var otherVerbs = map[string][]string{
-	"user-management": {"login", "selectTenant", "refresh", "updateProfile", "setIdentityEnabled", "setSystemRoles", "setPassword", "addMembership",
+	"user-management": {"login", "selectTenant", "refresh", "updateProfile", "setTenantBranding", "setTenantLogo", "setTenantBasemap", "setIdentityEnabled", "setSystemRoles", "setPassword", "addMembership",
 		"setMembershipRoles", "setMembershipEnabled", "removeMembership", "setTenantEnabled", "reorderTenantTiers", "setOauthClientEnabled",
 		"rotateOauthClientSecret", "setSetting", "clearSetting", "resendDeadLetters", "discardDeadLetters",
 		"createIdentity", "deleteIdentity", // what an update would change has verbs of its own

@@ -25,3 +25,14 @@ CREATE TABLE settings (
 
 -- 1: sent again or discarded. The row stays until its retention ends, because a recount of the ledger compares with it.
 ALTER TABLE dead_letters ADD COLUMN closed INTEGER NOT NULL DEFAULT 0;
+
+-- How a tenant wants to be shown.
+CREATE TABLE tenant_looks (
+    id         INTEGER PRIMARY KEY AUTOINCREMENT,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    tenant_id  INTEGER NOT NULL UNIQUE REFERENCES tenants (id),
+    branding   TEXT    NOT NULL, -- JSON
+    logo       TEXT,             -- an https or a data URL
+    basemap    TEXT    NOT NULL  -- JSON
+) STRICT;
