@@ -4,7 +4,7 @@
 .DEFAULT_GOAL := build
 .PHONY: help run demo test check build bench bench-compare crash soak siege fuzz interop generate conformance cover clean \
 	dist image image-root packages check-packages check-reproducible \
-	check-format check-tidy check-vet check-fix check-staticcheck check-test check-conformance check-race check-386 check-cross check-docs check-paths
+	check-format check-tidy check-vet check-fix check-staticcheck check-test check-conformance check-race check-386 check-cross check-docs check-paths check-explorer
 
 # No C compiler is needed: only the race detector wants one, and asks for it itself.
 export CGO_ENABLED = 0
@@ -131,11 +131,14 @@ siege: ## every flood at once for DURATION (5m) on a disk of 5 MB/s with 192 MiB
 fuzz: ## let every fuzz target look for FUZZTIME (20s)
 	@./tools/fuzz $(FUZZTIME) $(FUZZJOBS)
 
-interop: build ## real clients against the binary: mosquitto, also as a bridge, mqtt.js, curl, graphql-ws, chromium
+interop: build ## real clients against the binary: mosquitto, also as a bridge, mqtt.js, curl, graphql-ws, graphql-http, a typed client, chromium
 	@WEIR=$(CURDIR)/weir ./interop/run
 	@WEIR=$(CURDIR)/weir ./interop/open-topics
 
-generate: ## write what is made from the sources: docs/configuration.md, cli.md, mqtt-conformance.md, limits.md, rules.md, api.md
+check-explorer: ## web/explorer/built is what its sources and npm packages make; needs node, npm and the network
+	@./web/explorer/build --check
+
+generate: ## write what is made from the sources: docs/configuration.md, cli.md, mqtt-conformance.md, limits.md, rules.md, api.md, the explorer
 	$(GO) test -run '^TestTheReference' -count=1 ./config -update
 	$(GO) test -run '^TestTheCLIReference' -count=1 ./cli -update
 	$(GO) test -run '^TestTheConformancePage' -count=1 ./broker -update
@@ -143,6 +146,7 @@ generate: ## write what is made from the sources: docs/configuration.md, cli.md,
 	$(GO) test -run '^TestTheRuleReference' -count=1 ./rules -update
 	$(GO) test -run '^TestTheAPIReferenceNamesEveryOperation' -count=1 ./gql -update
 	$(GO) test -run '^TestTheAPIReference' -count=1 ./auth -update
+	./web/explorer/build --changed
 
 conformance: ## write docs/conformance.md from a whole test run
 	@$(MAKE) --no-print-directory check-test

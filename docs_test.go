@@ -353,12 +353,13 @@ func clients(t *testing.T, home string) map[string]bool {
 		have[program] = err == nil
 	}
 	have["pip install paho-mqtt"] = exec.Command("python3", "-c", "from paho.mqtt.client import CallbackAPIVersion").Run() == nil
-	have["npm install mqtt"] = false
+	linked := false
 	if modules, err := filepath.Abs("interop/node_modules"); err == nil && have["node"] {
 		if _, err := os.Stat(filepath.Join(modules, "mqtt")); err == nil {
-			have["npm install mqtt"] = os.Symlink(modules, filepath.Join(home, "node_modules")) == nil
+			linked = os.Symlink(modules, filepath.Join(home, "node_modules")) == nil
 		}
 	}
+	have["npm install mqtt"], have["npm install graphql-ws ws"] = linked, linked
 	for what, there := range have {
 		if !there && os.Getenv("CLIENTS") == "must" {
 			t.Errorf("%s is not at hand", what)

@@ -88,6 +88,7 @@ var libraries = []library{
 	{path: "pgregory.net/rapid", what: "a test library", within: testOnly, tests: everyTest},
 	{path: "go.uber.org/goleak", what: "a test library", within: testOnly, tests: everyTest},
 	{path: "github.com/rogpeppe/go-internal", what: "a test library", within: testOnly, tests: everyTest},
+	{path: "github.com/santhosh-tekuri/jsonschema/v6", what: "a test library", within: testOnly, tests: everyTest},
 }
 
 // standard fences packages of the standard library, likewise.
@@ -97,7 +98,7 @@ var standard = []library{
 }
 
 // foundations are parts that their parent stands on: the parent imports them, and they import model and internal only.
-var foundations = []string{"gql/engine"}
+var foundations = []string{"gql/engine", "ingest/view"}
 
 // drivers are the implementations of the seams: app chooses one, all else knows the seam alone.
 var drivers = []string{"store/sqlite", "spool/bolt"}

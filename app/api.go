@@ -123,7 +123,7 @@ func (a *api) register(name string, area *gql.Area) {
 	case "device-management":
 		gql.RegisterRegistry(area, e.Registry)
 	case "event-management":
-		gql.RegisterEvents(area, gql.EventDeps{AsOf: a.asOf, Events: ap.series, Devices: e.Registry.Devices.Rows, Ledger: ap.ingest.Ledger(), Readings: ap.readings})
+		gql.RegisterEvents(area, gql.EventDeps{AsOf: a.asOf, Events: ap.series, Devices: e.Registry.Devices.Rows, Ledger: ap.ingest.Ledger(), Readings: ap.readings, Anchors: ap.ingest})
 	case "device-state":
 		gql.RegisterState(area, gql.StateDeps{AsOf: a.asOf, States: ap.ingest, Latest: ap.series, Devices: e.Registry.Devices.Rows, External: e.Registry,
 			Listening: a.spool.listening.Now, Silence: func() time.Duration { return a.effective().Presence.InactivityTimeout }})

@@ -51,6 +51,7 @@ func (a *applier) Start(ctx, life context.Context) error {
 	if err != nil {
 		return err
 	}
+	a.entities.metadata.Store(a.ingest)
 	end, known := ingest.EndOf(a.spool.log)
 	a.goes(life, "applier", a.run)
 	if !known {

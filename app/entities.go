@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,6 +33,7 @@ type entities struct {
 	spool       *logStore
 	certificate *certificate
 	control     *ingest.Controller
+	metadata    atomic.Pointer[ingest.Applier] // which holds it; nil until there is one
 	entityParts
 }
 
@@ -39,7 +41,7 @@ type entities struct {
 func (e *entities) Start(ctx, life context.Context) (err error) {
 	e.control = ingest.NewController(e.store.db.For(store.Applier), e.spool.log, e.spool.clock.Stamp, e.base.log)
 	if e.entityParts, err = newEntities(ctx, e.cfg, entityDeps{store: e.store.db, devices: e.store.db.For(store.Devices), writer: e.control, vault: e.store.vault, logger: e.base.log, registerer: e.metrics,
-		certs: e.certificate.pair, listeners: e.listeners.list, disk: e.checkDisk, limits: ruleLimits(e.cfg, e.budget, e.opt.RuleKinds)}); err != nil {
+		certs: e.certificate.pair, listeners: e.listeners.list, disk: e.checkDisk, metadata: e.metadataMemory, limits: ruleLimits(e.cfg, e.budget, e.opt.RuleKinds)}); err != nil {
 		return err
 	}
 	e.goes(life, "auth", e.Auth.Run)
@@ -71,6 +73,14 @@ func (e *entities) keepSpare(ctx context.Context) error {
 		case <-t.C:
 		}
 	}
+}
+
+// metadataMemory is what the metadata takes of the memory, and what it may.
+func (e *entities) metadataMemory() (held, limit int64) {
+	if a := e.metadata.Load(); a != nil {
+		held = a.MetadataBytes()
+	}
+	return held, e.budget.of(metadataShare)
 }
 
 // checkDisk refuses what makes or grows rows while less is free than the disk reserve: the API must not fill a disk to its last
@@ -115,6 +125,7 @@ type entityDeps struct {
 	listeners  func() operate.Listeners
 	certs      *certs.Reloader
 	disk       func() error // refuses what makes rows while the disk is nearly full; nil: never
+	metadata   func() (held, limit int64)
 }
 
 // newEntities builds the parts that know the entities.
@@ -157,14 +168,14 @@ func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entity
 // bound is the writer of all that changes entities: it alone lets their rows grow no further than they may.
 func bound(d *entityDeps, limit func(tenant int64) int64) *store.Bounded {
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_registry_refused_changes_total",
-		Help: "Changes that were refused because of what they would have written, by cause (bytes of the tenant, disk, size of the change, rate of the tenant)."}, []string{"cause"})
+		Help: "Changes that were refused because of what they would have written, by cause (bytes of the tenant, disk, size of the change, rate of the tenant, memory for metadata)."}, []string{"cause"})
 	for _, cause := range store.GrowthCauses() {
 		refused.WithLabelValues(string(cause))
 	}
 	if d.registerer != nil {
 		d.registerer.MustRegister(refused)
 	}
-	return &store.Bounded{Writer: d.writer, Growth: store.Growth{Limit: limit, Disk: d.disk, Refused: func(cause store.GrowthCause) {
+	return &store.Bounded{Writer: d.writer, Growth: store.Growth{Limit: limit, Disk: d.disk, Metadata: d.metadata, Refused: func(cause store.GrowthCause) {
 		refused.WithLabelValues(string(cause)).Inc()
 	}}}
 }

@@ -40,15 +40,18 @@ type share struct {
 
 var (
 	// Readings: one half fills while the other is written.
-	headShare = share{Share: memory.Share{Name: "head", PerMille: 160, Min: 4 << 20, Max: 128 << 20}, counted: true,
+	headShare = share{Share: memory.Share{Name: "head", PerMille: 140, Min: 4 << 20, Max: 128 << 20}, counted: true,
 		planned: func(bytes int64, _ config.Config) int64 { return bytes / 2 }}
 	// AltIDs that were seen, of de-duplication.
-	altIDShare = share{Share: memory.Share{Name: "altIds", PerMille: 70, Min: 1 << 20, Max: 1 << 40}, planned: func(bytes int64, c config.Config) int64 { return min(int64(c.Ingest.DedupeMaxBytes), bytes) },
+	altIDShare = share{Share: memory.Share{Name: "altIds", PerMille: 50, Min: 1 << 20, Max: 1 << 40}, planned: func(bytes int64, c config.Config) int64 { return min(int64(c.Ingest.DedupeMaxBytes), bytes) },
 		held: func(in *Instance) int64 { return in.applier.ingest.SeenBytes() }}
 	// Packet identifiers that were seen, of MQTT clients.
 	repeatShare = share{Share: memory.Share{Name: "repeats", PerMille: 20, Min: 1 << 20, Max: 16 << 20},
 		held: func(in *Instance) int64 { return in.applier.ingest.RepeatBytes() }}
-	ruleShare = share{Share: memory.Share{Name: "rule state", PerMille: 100, Min: 2 << 20, Max: 1 << 40},
+	// What messages are judged by: devices, types, published profiles, anchors. Beyond it the registry refuses more of them.
+	metadataShare = share{Share: memory.Share{Name: "metadata", PerMille: 60, Min: 2 << 20, Max: 1 << 40},
+		held: func(in *Instance) int64 { return in.applier.ingest.MetadataBytes() }}
+	ruleShare = share{Share: memory.Share{Name: "rule state", PerMille: 80, Min: 2 << 20, Max: 1 << 40},
 		held: func(in *Instance) int64 {
 			s := in.applier.ingest.RuleStats()
 			return int64(s.Keys+s.Devices) * bytesPerKey
@@ -73,7 +76,7 @@ var (
 
 // shares say how memory is divided, in the order in which the status shows them.
 func shares() []share {
-	all := []share{headShare, altIDShare, repeatShare, ruleShare, storeCacheShare, unsyncedShare, tailShare, bodyShare}
+	all := []share{headShare, altIDShare, repeatShare, metadataShare, ruleShare, storeCacheShare, unsyncedShare, tailShare, bodyShare}
 	for _, t := range ownTransports() {
 		if t.share != nil {
 			all = append(all, *t.share)

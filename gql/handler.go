@@ -31,17 +31,17 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	upgrade := r.Method == http.MethodGet && h.area.plane == TenantPlane && isUpgrade(r)
 	if r.Method != http.MethodPost && !upgrade {
 		w.Header().Set("Allow", http.MethodPost)
-		reply(w, http.StatusMethodNotAllowed, engine.Refuse(engine.Errorf("", "GraphQL requests are sent by POST")))
+		reply(w, r, http.StatusMethodNotAllowed, engine.Refuse(engine.Errorf("", "GraphQL requests are sent by POST")))
 		return
 	}
 	if !h.server.inflight.begin() {
-		h.unavailable(w, "the server is stopping")
+		h.unavailable(w, r, "the server is stopping")
 		return
 	}
 	defer h.server.inflight.end()
 	if upgrade {
 		if refusal := h.area.refusal(true); refusal != nil {
-			h.starting(w, refusal)
+			h.starting(w, r, refusal)
 			return
 		}
 		h.upgrade(w, r)
@@ -61,7 +61,7 @@ func isUpgrade(r *http.Request) bool {
 
 func (h *handler) post(w http.ResponseWriter, r *http.Request) {
 	if !isJSON(r.Header.Get("Content-Type")) {
-		reply(w, http.StatusUnsupportedMediaType, engine.Refuse(engine.Errorf("", "the body must be application/json")))
+		reply(w, r, http.StatusUnsupportedMediaType, engine.Refuse(engine.Errorf("", "the body must be application/json")))
 		return
 	}
 	ctx := r.Context()
@@ -70,11 +70,11 @@ func (h *handler) post(w http.ResponseWriter, r *http.Request) {
 		if status == http.StatusUnauthorized {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 		}
-		reply(w, status, engine.Refuse(refusal))
+		reply(w, r, status, engine.Refuse(refusal))
 		return
 	}
 	if refusal := h.area.refusal(session.anonymous()); refusal != nil {
-		h.starting(w, refusal)
+		h.starting(w, r, refusal)
 		return
 	}
 	maximum := h.server.cfg.Limits.BodyBytes
@@ -83,7 +83,7 @@ func (h *handler) post(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.ContentLength > maximum {
 		w.Header().Set("Connection", "close") // or the server would read some of the body first
-		reply(w, http.StatusBadRequest, engine.Refuse(bodyError(&http.MaxBytesError{Limit: maximum}, maximum)))
+		reply(w, r, http.StatusBadRequest, engine.Refuse(bodyError(&http.MaxBytesError{Limit: maximum}, maximum)))
 		return
 	}
 	body, done, err := h.server.admission.read(ctx, w, http.MaxBytesReader(w, r.Body, maximum), bodyOwner(session))
@@ -94,34 +94,34 @@ func (h *handler) post(w http.ResponseWriter, r *http.Request) {
 	}
 	if !ok {
 		h.server.metrics.pendingRefused.Inc()
-		h.unavailable(w, errBusy.Error())
+		h.unavailable(w, r, errBusy.Error())
 		return
 	}
 	defer leave()
 	if err != nil {
-		reply(w, http.StatusBadRequest, engine.Refuse(bodyError(err, maximum)))
+		reply(w, r, http.StatusBadRequest, engine.Refuse(bodyError(err, maximum)))
 		return
 	}
 	req, err := engine.ParseRequest(body)
 	if err != nil {
-		reply(w, http.StatusBadRequest, engine.Refuse(engine.Errorf("", "%s", err)))
+		reply(w, r, http.StatusBadRequest, engine.Refuse(engine.Errorf("", "%s", err)))
 		return
 	}
 	ctx = WithCall(ctx, Call{Principal: session.Principal, RequestID: requestid.From(ctx), Remote: remote(r), Transport: HTTP})
 	resp := h.engine.Respond(ctx, req)
 	defer resp.Done()
-	reply(w, http.StatusOK, resp)
+	reply(w, r, http.StatusOK, resp)
 }
 
-func (h *handler) unavailable(w http.ResponseWriter, why string) {
+func (h *handler) unavailable(w http.ResponseWriter, r *http.Request, why string) {
 	w.Header().Set("Retry-After", "1")
-	reply(w, http.StatusServiceUnavailable, engine.Refuse(engine.Errorf(model.CodeUnavailable, "%s", why)))
+	reply(w, r, http.StatusServiceUnavailable, engine.Refuse(engine.Errorf(model.CodeUnavailable, "%s", why)))
 }
 
 // starting answers a request to an area that does not answer yet.
-func (h *handler) starting(w http.ResponseWriter, why *model.Error) {
+func (h *handler) starting(w http.ResponseWriter, r *http.Request, why *model.Error) {
 	w.Header().Set("Retry-After", fmt.Sprint(why.Ext["retryAfterSeconds"]))
-	reply(w, http.StatusServiceUnavailable, engine.Refuse(engine.FromModel(why)))
+	reply(w, r, http.StatusServiceUnavailable, engine.Refuse(engine.FromModel(why)))
 }
 
 // bodyOwner is whose bodies count together: those of a tenant, those of an identity that acts in none, those of all callers without a
@@ -216,14 +216,50 @@ func remote(r *http.Request) netip.Addr {
 	return ap.Addr().Unmap()
 }
 
-func reply(w http.ResponseWriter, status int, resp *engine.Response) {
+// The media types of an answer.
+const (
+	plainJSON    = "application/json"
+	responseJSON = "application/graphql-response+json"
+)
+
+// reply writes an answer in the media type that the client prefers. A client of responseJSON learns from the status 400 that
+// nothing of its document was executed; to any other client an answer of GraphQL is a 200.
+func reply(w http.ResponseWriter, r *http.Request, status int, resp *engine.Response) {
+	media := mediaType(r.Header.Values("Accept"))
+	if status == http.StatusOK && media == responseJSON && resp.Refused() {
+		status = http.StatusBadRequest
+	}
 	b, err := resp.MarshalJSON()
 	if err != nil {
 		status, b = http.StatusInternalServerError, []byte(`{"errors":[{"message":"internal error"}]}`)
 	}
-	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("Content-Type", media+"; charset=utf-8")
 	w.Header().Set("Content-Length", strconv.Itoa(len(b)))
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	_, _ = w.Write(b) // the client may have disconnected
+}
+
+// mediaType chooses responseJSON for a client that asks for it and does not prefer plain JSON.
+func mediaType(accept []string) string {
+	all := strings.Join(accept, ",")
+	if !strings.Contains(strings.ToLower(all), responseJSON) {
+		return plainJSON
+	}
+	quality := map[string]float64{}
+	for part := range strings.SplitSeq(all, ",") {
+		media, params, err := mime.ParseMediaType(part)
+		if err != nil {
+			continue
+		}
+		q := 1.0
+		if text, ok := params["q"]; ok {
+			q, _ = strconv.ParseFloat(text, 64) // 0 where it is no number: the type is not wanted
+		}
+		quality[media] = max(quality[media], q)
+	}
+	if q := quality[responseJSON]; q > 0 && q >= quality[plainJSON] {
+		return responseJSON
+	}
+	return plainJSON
 }

@@ -121,6 +121,58 @@ func TestHTTPStatuses(t *testing.T) {
 	}
 }
 
+// GraphQL over HTTP: a client that prefers application/graphql-response+json learns from the status what became of its document.
+func TestTheAnswerHasTheMediaTypeThatIsPreferred(t *testing.T) {
+	_, h := testHandler(t, Config{})
+	const response, plain = "application/graphql-response+json; charset=utf-8", "application/json; charset=utf-8"
+	const executed, refused, syntax, coercion, failed = `{"query":"{ ping }"}`, `{"query":"{ nothing }"}`, `{"query":"{"}`,
+		`{"query":"query($t: String!) { device(token: $t) { id } }"}`, `{"query":"{ all { id } }"}`
+	for _, c := range []struct {
+		accept, body, media string
+		status              int
+	}{
+		{"", executed, plain, 200}, {"", refused, plain, 200}, {"*/*", syntax, plain, 200}, {"application/json", coercion, plain, 200},
+		{"text/html", executed, plain, 200}, {"application/*", refused, plain, 200},
+		{"application/graphql-response+json", executed, response, 200}, {"application/graphql-response+json", failed, response, 200},
+		{"application/graphql-response+json", refused, response, 400}, {"application/graphql-response+json", syntax, response, 400},
+		{"application/graphql-response+json", coercion, response, 400}, {"application/graphql-response+json", `{"query":"subscription { x }"}`, response, 400},
+		{"application/graphql-response+json", `{}`, response, 400}, {"application/graphql-response+json", `no JSON`, response, 400},
+		{"Application/GraphQL-Response+JSON; charset=utf-8", refused, response, 400},
+		{"application/graphql-response+json, application/json;q=0.9, */*;q=0.1", refused, response, 400},
+		{"application/json, application/graphql-response+json", refused, response, 400},
+		{"application/json, application/graphql-response+json;q=0.9", refused, plain, 200},
+		{"application/graphql-response+json;q=0", refused, plain, 200}, {"application/graphql-response+json;q=x", refused, plain, 200},
+		{"application/graphql-response+json;=, application/json", refused, plain, 200},
+	} {
+		r := httptest.NewRequest("POST", "/graphql", strings.NewReader(c.body))
+		if c.accept != "" {
+			r.Header.Set("Accept", c.accept)
+		}
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, r)
+		if rec.Code != c.status || rec.Header().Get("Content-Type") != c.media {
+			t.Errorf("%s: %s: %d %s %s", c.accept, c.body, rec.Code, rec.Header().Get("Content-Type"), rec.Body)
+		}
+		if data := strings.Contains(rec.Body.String(), `"data"`); data != (c.body == executed || c.body == failed) {
+			t.Errorf("%s: %s: %s", c.accept, c.body, rec.Body)
+		}
+	}
+	for _, c := range []struct {
+		method, token string
+		status        int
+	}{{"GET", "", 405}, {"POST", "bad", 401}, {"POST", "down", 503}} {
+		r := httptest.NewRequest(c.method, "/graphql", strings.NewReader(executed))
+		r.Header.Set("Accept", "application/graphql-response+json")
+		if c.token != "" {
+			r.Header.Set("Authorization", "Bearer "+c.token)
+		}
+		rec := httptest.NewRecorder()
+		if h.ServeHTTP(rec, r); rec.Code != c.status || rec.Header().Get("Content-Type") != response {
+			t.Errorf("%s %s: %d %s", c.method, c.token, rec.Code, rec.Header().Get("Content-Type"))
+		}
+	}
+}
+
 func TestTheIdentityPlaneAnswersNobodyWithoutAToken(t *testing.T) {
 	s := New(Config{})
 	a := s.AreaOf("admin", IdentityPlane, `type Query { me: String }`)

@@ -40,6 +40,7 @@ type EventDeps struct {
 	Devices  DeviceFinder
 	Ledger   LedgerReader
 	Readings *hub.Hub[series.Point]
+	Anchors  anchorFinder
 }
 
 // maxLedgerEntries is the maximum number of entries that ingestLedger returns.
@@ -49,7 +50,7 @@ const maxLedgerEntries = 10_000
 func RegisterEvents(a *Area, d EventDeps) {
 	e := &eventResolvers{d}
 	a.Type("SearchResultsPagination", searchPage{})
-	a.Type("EventAnchorRef", anchorRef{})
+	a.Type("EventAnchorRef", model.Anchor{})
 	a.Type("Event", eventView{})
 	a.Type("LocationEvent", locationView{})
 	a.Type("MeasurementEvent", measurementView{})
@@ -63,6 +64,7 @@ func RegisterEvents(a *Area, d EventDeps) {
 	a.Type("IngestLedgerReason", ledgerReasonView{})
 
 	event, location := Requires(model.EventRead), Requires(model.LocationRead)
+	a.Field("Event", "anchors", e.anchors())
 	a.Query("events", event, eventsOf(e, nil, showEvent))
 	a.Query("locationEvents", location, eventsOf(e, []model.EventType{model.LocationEvent}, showLocation))
 	a.Query("measurementEvents", event, eventsOf(e, []model.EventType{model.MeasurementEvent}, showMeasurement))
@@ -75,11 +77,6 @@ func RegisterEvents(a *Area, d EventDeps) {
 
 type eventResolvers struct{ EventDeps }
 
-type anchorRef struct {
-	Type  string `gql:"type"`
-	Token string `gql:"token"`
-}
-
 type eventView struct {
 	ID        string       `gql:"id"`
 	Device    string       `gql:"deviceToken"`
@@ -88,7 +85,7 @@ type eventView struct {
 	Processed model.Micros `gql:"processedTime"`
 	Source    string       `gql:"source"`
 	AltID     *string      `gql:"altId"`
-	Anchors   []anchorRef  `gql:"anchors"`
+	anchors   int64        // set, 0 for none
 }
 
 type locationView struct {
@@ -136,7 +133,7 @@ type eventPage[T any] struct {
 
 func showEvent(e *series.Event) eventView {
 	return eventView{ID: e.ID(), Device: e.DeviceToken, Type: int(e.Type), Occurred: e.Occurred, Processed: e.Received, Source: e.Source,
-		AltID: textOrNil(e.AltID), Anchors: []anchorRef{}}
+		AltID: textOrNil(e.AltID), anchors: e.Anchors}
 }
 
 func showLocation(e *series.Event) locationView {
@@ -200,7 +197,7 @@ func eventsOf[T any](e *eventResolvers, fixed []model.EventType, show func(*seri
 			return eventPage[T]{Results: []T{}, AsOf: asOf}, nil
 		}
 		r, err := e.Events.Events(ctx, series.Query{TenantID: PrincipalFrom(ctx).TenantID, Device: scope.device, Start: scope.start, End: scope.end,
-			Types: scope.types, Metric: args.String("name"), Page: page, Before: c.String("before")})
+			Types: scope.types, Anchors: scope.anchors, Metric: args.String("name"), Page: page, Before: c.String("before")})
 		if err != nil {
 			return nil, err
 		}
@@ -209,6 +206,28 @@ func eventsOf[T any](e *eventResolvers, fixed []model.EventType, show func(*seri
 			out.Results[i] = show(&r.Events[i])
 		}
 		return out, nil
+	}
+}
+
+// anchorFinder knows the sets of entities that devices belonged to when they sent.
+type anchorFinder interface {
+	// AnchorsOf returns the anchors of some of a tenant's sets, by their number.
+	AnchorsOf(ctx context.Context, tenantID int64, sets []int64) (map[int64][]model.Anchor, error)
+	// AnchorSetsWith returns the numbers of a tenant's sets that an anchor is in, sorted.
+	AnchorSetsWith(ctx context.Context, tenantID int64, anchor model.Anchor) ([]int64, error)
+}
+
+// anchors resolves the anchors of an event; those of all events of a page are read in one batch.
+func (e *eventResolvers) anchors() engine.Resolver {
+	sets := engine.NewLoader(func(ctx context.Context, sets []int64) (map[int64][]model.Anchor, error) {
+		return e.Anchors.AnchorsOf(ctx, PrincipalFrom(ctx).TenantID, sets)
+	})
+	return func(ctx context.Context, src any, _ engine.Args) (any, error) {
+		set := src.(eventView).anchors
+		if set == 0 {
+			return []model.Anchor{}, nil
+		}
+		return sets.Load(ctx, set), nil
 	}
 }
 
@@ -226,10 +245,11 @@ type eventScope struct {
 	device     *int64
 	start, end *model.Micros
 	types      []model.EventType
+	anchors    []int64 // nil: of any
 }
 
-// scope reads a criteria input; nil when it can select nothing: an unknown device, an anchor (no device is anchored yet),
-// or types without the only possible one.
+// scope reads a criteria input; nil when it can select nothing: an unknown device, an anchor that no event bears, or types
+// without the only possible one.
 func (e *eventResolvers) scope(ctx context.Context, c engine.Args, fixed []model.EventType) (*eventScope, error) {
 	s := &eventScope{types: fixed}
 	var err error
@@ -240,7 +260,11 @@ func (e *eventResolvers) scope(ctx context.Context, c engine.Args, fixed []model
 		return nil, err
 	}
 	if c.Has("anchor") && !c.IsNull("anchor") {
-		return nil, nil
+		a := c.Object("anchor")
+		s.anchors, err = e.Anchors.AnchorSetsWith(ctx, PrincipalFrom(ctx).TenantID, model.Anchor{Type: a.String("type"), Token: a.String("token")})
+		if err != nil || len(s.anchors) == 0 {
+			return nil, err
+		}
 	}
 	if possible, err := s.restrict(c); err != nil || !possible {
 		return nil, err
@@ -321,7 +345,7 @@ func (e *eventResolvers) buckets(ctx context.Context, _ any, args engine.Args) (
 		return []bucketView{}, err
 	}
 	bs, err := e.Events.Buckets(ctx, series.BucketQuery{TenantID: PrincipalFrom(ctx).TenantID, Device: scope.device, Metric: c.String("name"),
-		Start: scope.start, End: scope.end, IntervalSeconds: int64(c.Int("intervalSeconds"))})
+		Start: scope.start, End: scope.end, Anchors: scope.anchors, IntervalSeconds: int64(c.Int("intervalSeconds"))})
 	if err != nil {
 		return nil, err
 	}

@@ -80,7 +80,7 @@ func (h *handler) upgrade(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	slot := h.server.sockets.open(cancel)
 	if slot == nil {
-		h.unavailable(w, "too many WebSocket connections are open")
+		h.unavailable(w, r, "too many WebSocket connections are open")
 		return
 	}
 	defer slot.close()

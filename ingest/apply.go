@@ -449,7 +449,7 @@ func (a *Applier) change(ctx context.Context, e *Event) error {
 			return err
 		}
 	}
-	m.passed(c.Sequence, e.At.Offset, a.out)
+	m.passed(c.Sequence, e.At, a.out)
 	return nil
 }
 
@@ -458,8 +458,8 @@ func (a *Applier) changeRow(ctx context.Context, e *Event, row *model.ViewChange
 	if e.Change, err = a.results.metadata.set(row); err != nil {
 		return err
 	}
-	e.TenantID, e.DeviceID = e.Change.deviceID()
-	if err := a.results.record(ctx, e, a.out); err != nil || !e.Change.endsDevice() {
+	e.TenantID, e.DeviceID = e.Change.DeviceID()
+	if err := a.results.record(ctx, e, a.out); err != nil || !e.Change.EndsDevice() {
 		return err
 	}
 	return a.results.removeDevice(ctx, e, a.out)

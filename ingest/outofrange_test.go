@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"weir/ingest/view"
 	"weir/model"
 	"weir/series"
 	"weir/store"
@@ -60,7 +61,7 @@ func TestAValueOutsideItsRangeIsRefusedFlaggedOrClamped(t *testing.T) {
 		{model.MetricView{Key: "x", DataType: "DOUBLE", OutOfRange: "CLAMP"}, 1e9, "1000000000"},
 	} {
 		sent := model.Record{Kind: model.KindMessage, Message: &model.Message{Type: model.MeasurementEvent, Measurements: []model.Reading{{Metric: "other", Value: 77}, {Metric: "x", Value: c.v}}}}
-		e := Event{Record: &sent, profile: &profileView{metrics: map[string]*model.MetricView{"x": &c.m}}}
+		e := Event{Record: &sent, profile: &view.Profile{Metrics: map[string]*model.MetricView{"x": &c.m}}}
 		got := refused
 		if e.unfit() == "" {
 			if e.outside {

@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 
+	"weir/ingest/view"
 	"weir/model"
 	"weir/rules"
 	"weir/series"
@@ -90,7 +91,7 @@ type results struct {
 
 // newResults makes the list of projections: what is added to it is a result of the log.
 func newResults(cfg *ApplyConfig, deps *ApplyDeps, m *applyMetrics, retry *retrier) *results {
-	r := &results{metadata: newMetadataProjection(), activity: newActivityProjection(), ledger: newLedgerProjection(m),
+	r := &results{metadata: newMetadataProjection(deps, retry), activity: newActivityProjection(), ledger: newLedgerProjection(m),
 		seen: newSeenProjection(cfg, m), readings: &seriesProjection{series: deps.Series, retry: retry},
 		presence: newPresenceProjection(deps.Store, retry)}
 	r.rules = newRuleProjection(deps.Rules, r.metadata)
@@ -168,7 +169,9 @@ type Event struct {
 
 	// Row ids of what the record's names mean, 0 where they mean nothing.
 	TenantID, DeviceID, DeviceType, ProfileID int64
-	profile                                   *profileView // active version of the device's profile, nil for none
+	profile                                   *view.Profile   // active version of the device's profile, nil for none
+	anchors                                   *view.AnchorSet // of the device, nil for none
+	newAnchors                                bool            // this event bears them first
 
 	// Outcome of a message, "" for everything else, and why it is not store.OutcomeStored.
 	Outcome store.Outcome

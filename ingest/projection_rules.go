@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"weir/ingest/view"
 	"weir/internal/faults"
 	"weir/model"
 	"weir/rules"
@@ -49,8 +50,8 @@ func (p *ruleProjection) Load(tx store.Tx, at Checkpoint) error {
 		return err
 	}
 	position := rules.Position{Offset: at.Offset, Listening: at.Listening}
-	for _, id := range slices.Sorted(maps.Keys(p.metadata.view.profiles)) {
-		p.install(position, id, p.metadata.view.profiles[id], func(e model.Edge) {
+	for _, id := range slices.Sorted(maps.Keys(p.metadata.view.Profiles)) {
+		p.install(position, id, p.metadata.view.Profiles[id], func(e model.Edge) {
 			err = errors.Join(err, fmt.Errorf("rule %s fired while its state was loaded", e.ID.Rule))
 		})
 	}
@@ -90,6 +91,9 @@ func (p *ruleProjection) begin(e *Event, out *Effects, kind rules.InputKind) {
 	p.out = out
 	p.input = rules.Input{Position: e.At, Kind: kind, Device: rules.Device{ID: e.DeviceID, Type: e.DeviceType, Token: e.Record.Device},
 		Profile: rules.ProfileKey{Tenant: e.TenantID, Profile: e.ProfileID}}
+	if e.anchors != nil {
+		p.input.Anchors = e.anchors.Anchors
+	}
 }
 
 // apply lets the rules judge the prepared input. A device without a profile has none.
@@ -135,40 +139,40 @@ func (p *ruleProjection) measurements(ms []model.Reading, occurred []model.Micro
 
 // change applies a change of the metadata to the rules and devices of the engine. The view is changed already.
 func (p *ruleProjection) change(at rules.Position, c *MetadataChange) {
-	view := p.metadata.view
+	v := p.metadata.view
 	switch c.Kind {
 	case model.ViewProfile:
 		p.changeProfile(at, c)
 	case model.ViewDeviceType:
-		before := c.deviceType.Profile
-		if old := view.profiles[before]; before != 0 && view.types[c.id].Profile != before && old != nil {
-			if t := view.tenants[old.Tenant]; t != nil {
-				p.engine.Detach(at, rules.ProfileKey{Tenant: t.ID, Profile: before}, c.id, p.emit)
+		before := c.DeviceType.Profile
+		if old := v.Profiles[before]; before != 0 && v.Types[c.ID].Profile != before && old != nil {
+			if t := v.Tenants[old.Tenant]; t != nil {
+				p.engine.Detach(at, rules.ProfileKey{Tenant: t.ID, Profile: before}, c.ID, p.emit)
 			}
 		}
 	case model.ViewDevice:
-		if c.Body != nil && c.device.ID != 0 && c.deviceNow.Type != c.device.Type {
-			p.engine.RemoveDevice(at, c.id, p.emit)
+		if c.Body != nil && c.Device.ID != 0 && c.DeviceNow.Type != c.Device.Type {
+			p.engine.RemoveDevice(at, c.ID, p.emit)
 		}
 	}
 }
 
 func (p *ruleProjection) changeProfile(at rules.Position, c *MetadataChange) {
-	view := p.metadata.view
-	if now := view.profiles[c.id]; now != nil {
-		p.install(at, c.id, now, p.emit)
+	v := p.metadata.view
+	if now := v.Profiles[c.ID]; now != nil {
+		p.install(at, c.ID, now, p.emit)
 		return
 	}
-	if c.profile == nil {
+	if c.Profile == nil {
 		return
 	}
-	if t := view.tenants[c.profile.Tenant]; t != nil {
-		p.engine.Remove(at, rules.ProfileKey{Tenant: t.ID, Profile: c.id}, p.emit)
+	if t := v.Tenants[c.Profile.Tenant]; t != nil {
+		p.engine.Remove(at, rules.ProfileKey{Tenant: t.ID, Profile: c.ID}, p.emit)
 	}
 }
 
-func (p *ruleProjection) install(at rules.Position, id int64, v *profileView, emit rules.Emit) {
-	if t := p.metadata.view.tenants[v.Tenant]; t != nil {
+func (p *ruleProjection) install(at rules.Position, id int64, v *view.Profile, emit rules.Emit) {
+	if t := p.metadata.view.Tenants[v.Tenant]; t != nil {
 		p.engine.Install(at, rules.ProfileRef{ProfileKey: rules.ProfileKey{Tenant: t.ID, Profile: id}, TenantToken: v.Tenant, Token: v.Token,
 			Version: v.Version}, v.Rules, emit)
 	}

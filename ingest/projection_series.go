@@ -70,9 +70,9 @@ func point(e *Event, i int) series.Point {
 	v := &r.Message.Measurements[i]
 	p := series.Point{TenantID: e.TenantID, Device: e.DeviceID, DeviceToken: r.Device, Metric: v.Metric, Source: r.Source,
 		Occurred: e.Occurred[i], Received: r.Received.Wall.Micros(), Offset: e.At.Offset, Index: uint32(i), Value: v.Value, AltID: r.Message.AltID,
-		Mark: v.Mark}
+		Mark: v.Mark, Anchors: e.anchorSet()}
 	if e.profile != nil {
-		if d := e.profile.metrics[v.Metric]; d != nil {
+		if d := e.profile.Metrics[v.Metric]; d != nil {
 			p.Unit, p.DataType = d.Unit, d.DataType
 		}
 	}
@@ -147,9 +147,17 @@ func (eventProjection) Record(_ context.Context, e *Event, out *Effects) error {
 	return nil
 }
 
+// anchorSet is the number of the anchors of a stored event, 0 for none.
+func (e *Event) anchorSet() int64 {
+	if e.anchors == nil {
+		return 0
+	}
+	return e.anchors.Number
+}
+
 // eventRow is the row of an entry of a message.
 func eventRow(e *Event, i int) *store.EventRow {
 	r := e.Record
 	return &store.EventRow{TenantID: e.TenantID, Device: e.DeviceID, DeviceToken: r.Device, Type: r.Message.Type, Offset: e.At.Offset, Index: uint32(i),
-		Source: r.Source, AltID: r.Message.AltID, Occurred: e.Occurred[i], Received: r.Received.Wall.Micros()}
+		Source: r.Source, AltID: r.Message.AltID, Anchors: e.anchorSet(), Occurred: e.Occurred[i], Received: r.Received.Wall.Micros()}
 }

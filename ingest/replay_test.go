@@ -20,7 +20,7 @@ import (
 )
 
 // traffic sends n messages and changes as a random but repeatable plant would: readings early and late, repeats, events
-// of every type, unfit ones, presence, and a profile that is published and rolled back.
+// of every type, unfit ones, presence, devices that get other anchors, and a profile that is published and rolled back.
 func (w *world) traffic(seed uint64, n int) {
 	w.t.Helper()
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -58,6 +58,8 @@ func (w *world) traffic(seed uint64, n int) {
 		case 0:
 			version = 3 - version
 			w.change(w.profile(version, w.rulesOf(version)...))
+		case 2:
+			w.change(anchored(device, []model.Anchor{{Type: "area", Token: "hall"}, {Type: "area", Token: "roof"}, {Type: "customer", Token: "acme"}}[:r.IntN(4)]...))
 		case 1:
 			w.intake.Presence(context.Background(), TransportMQTT, "mqtt1", *a.Conn, model.Presence{State: model.PresenceState(1 + r.IntN(2)),
 				Session: uint64(1 + r.IntN(50)), Occurred: w.clock.stamp().Wall}, func(an Answer) { answers <- an })

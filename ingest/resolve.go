@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"weir/ingest/view"
 	"weir/model"
 	"weir/store"
 )
@@ -48,14 +49,15 @@ func (s *resolver) message(ctx context.Context, e *Event) error {
 		if e.outside {
 			e.mark()
 		}
+		return s.results.metadata.number(ctx, e)
 	}
 	return nil
 }
 
 // presence determines what a presence record changes. A removed device has no state.
 func (s *resolver) presence(ctx context.Context, e *Event) (err error) {
-	what, reason := s.results.metadata.view.resolve(e.Record.Tenant, e.Record.Device)
-	if reason != ReasonNone || e.Record.DeviceID != 0 && e.Record.DeviceID != what.device.ID {
+	what := s.results.metadata.view.Resolve(e.Record.Tenant, e.Record.Device)
+	if what.Device.ID == 0 || e.Record.DeviceID != 0 && e.Record.DeviceID != what.Device.ID {
 		return nil
 	}
 	e.refer(what)
@@ -64,25 +66,25 @@ func (s *resolver) presence(ctx context.Context, e *Event) (err error) {
 }
 
 // refer notes what the record's names mean.
-func (e *Event) refer(what resolved) {
-	e.TenantID, e.DeviceID, e.DeviceType = what.tenant.ID, what.device.ID, what.device.Type
-	e.ProfileID, e.profile = what.profileID, what.profile
+func (e *Event) refer(what view.Resolved) {
+	e.TenantID, e.DeviceID, e.DeviceType = what.Tenant.ID, what.Device.ID, what.Device.Type
+	e.ProfileID, e.profile, e.anchors = what.ProfileID, what.Profile, what.Anchors
 }
 
 // check determines whether a message can be kept, in the order that reveals least to an unauthenticated sender.
 func (s *resolver) check(e *Event) (Reason, string) {
 	r := e.Record
-	what, reason := s.results.metadata.view.resolve(r.Tenant, r.Device)
+	what := s.results.metadata.view.Resolve(r.Tenant, r.Device)
 	switch {
-	case reason == ReasonUnknownTenant:
-		return reason, fmt.Sprintf("the tenant %s does not exist or is disabled", r.Tenant)
+	case what.Tenant == nil:
+		return ReasonUnknownTenant, fmt.Sprintf("the tenant %s does not exist or is disabled", r.Tenant)
 	case r.Verdict != model.VerdictOK:
 		return ReasonBadCredential, verdictText(r.Verdict)
 	case r.Kind == model.KindRaw:
 		return ReasonUndecodable, r.Why
-	case reason == ReasonUnknownDevice:
-		return reason, "the device does not exist"
-	case r.DeviceID != 0 && r.DeviceID != what.device.ID:
+	case what.Device.ID == 0:
+		return ReasonUnknownDevice, "the device does not exist"
+	case r.DeviceID != 0 && r.DeviceID != what.Device.ID:
 		return ReasonBadCredential, "the credential belongs to a removed device of that name"
 	case r.Message.Type == model.NewRelationship:
 		return ReasonNoRelationship, "relationships are not kept yet"
@@ -170,7 +172,7 @@ func (e *Event) unfit() string {
 	m := e.Record.Message
 	for i := range m.Measurements {
 		v := &m.Measurements[i]
-		d := e.profile.metrics[v.Metric]
+		d := e.profile.Metrics[v.Metric]
 		if d == nil {
 			continue
 		}
@@ -199,7 +201,7 @@ func (e *Event) mark() {
 	m.Measurements, rec.Message = slices.Clone(m.Measurements), &m
 	for i := range m.Measurements {
 		v := &m.Measurements[i]
-		d := e.profile.metrics[v.Metric]
+		d := e.profile.Metrics[v.Metric]
 		if d == nil {
 			continue
 		}

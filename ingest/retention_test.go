@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -118,5 +119,62 @@ func TestNothingIsRemovedOfARowThatReachesIntoTheTimeThatIsKept(t *testing.T) {
 	w.removeBefore(store.KeptReadings, noon.Add(4*time.Minute+time.Second), 100)
 	if n := len(w.measurements(1)); n != 0 {
 		t.Errorf("%d readings are left", n)
+	}
+}
+
+// TestWhatTheRegistrySaidBeforeGoes: rows that are effective stay, however old they are, and so do those that ended after the
+// checkpoint, since a start reads the metadata as of there.
+func TestWhatTheRegistrySaidBeforeGoes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(w *world) { w.cfg.HeadAge = 1000 * time.Hour })
+	w.furnish(2)
+	rows := func() (ended, effective int) {
+		for _, r := range tableRows(t, w.db, "view_rows", `SELECT kind, key, to_offset FROM view_rows WHERE kind <> 'control-sequence'`) {
+			if ended++; strings.Contains(r, "to_offset=<nil>") {
+				ended, effective = ended-1, effective+1
+			}
+		}
+		return ended, effective
+	}
+	const days = 20
+	for day := range days {
+		w.clock.advance(24 * time.Hour)
+		w.change(anchored(1, model.Anchor{Type: "area", Token: fmt.Sprint("a", day)}))
+		w.apply()
+		if day == days-4 {
+			w.finishHead(w.applier)
+		}
+	}
+	now := w.clock.stamp().Wall.Time()
+	w.removeBefore(store.KeptMetadata, now.Add(-10*24*time.Hour+time.Second), 3)
+	if ended, effective := rows(); ended != 10 || effective != 6 { // those of the tenant, type, profile, devices and anchors
+		t.Errorf("%d rows that ended, %d effective", ended, effective)
+	}
+	w.removeBefore(store.KeptMetadata, now.Add(time.Hour), 100)
+	if ended, _ := rows(); ended != 3 {
+		t.Errorf("%d rows that ended after the checkpoint are left, want 3", ended)
+	}
+	w.finishHead(w.applier)
+	excess := func(bytes int64) (n int) {
+		w.must(w.db.Read(context.Background(), func(tx store.Tx) error {
+			e, err := store.FindExcess(tx, bytes, 100)
+			n = e.Rows()
+			return err
+		}))
+		return n
+	}
+	for bytes, some := range map[int64]bool{0: true, 300: true, 1 << 20: false} {
+		if n := excess(bytes); n > 0 != some {
+			t.Errorf("%d bytes may stay: %d rows are too many", bytes, n)
+		}
+	}
+	if all, some := excess(0), excess(300); all <= some {
+		t.Errorf("%d of all rows are too many, and %d with room for two", all, some)
+	}
+	w.restart()
+	w.send(w.arrival(1, temp(1)))
+	w.apply()
+	if got := w.borne(w.applier, 1, seriesAll); len(got) != 1 || got[0] != "2: area/a19" {
+		t.Errorf("a reading bears %q", got)
 	}
 }

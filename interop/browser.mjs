@@ -32,6 +32,7 @@ export async function browse(name, { executablePath, hosts = [] }, script) {
   } catch (err) {
     process.stdout.write(`FAIL ${[err.message, ...complaints].join('\n      ')}\n`)
     process.exitCode = 1
+    if (shots) await Promise.all(browser.contexts().flatMap((c) => c.pages()).map((p, i) => p.screenshot({ path: `${shots}/${series}-failed-${i}.png` })))
   } finally {
     await browser.close()
   }

@@ -1,32 +1,60 @@
-// The explorer of the developer tools: node explorer.mjs CHROMIUM API SEND. API is the address of the listener; SEND is a shell
-// command that has the rule of the first run resolve.
+// The explorer of the developer tools, GraphiQL: node explorer.mjs CHROMIUM API SEND. API is the address of the listener; SEND is a
+// shell command that has the rule of the first run resolve.
 import { execFile } from 'node:child_process'
+import { createServer, request } from 'node:http'
 import { promisify } from 'node:util'
-import { browse, headed, holds, looks, open, ownHost, quiet } from './browser.mjs'
+import { browse, desk, headed, holds, looks, open, ownHost, quiet, requests } from './browser.mjs'
 
 const [executablePath, api, send] = process.argv.slice(2)
+const query = '.graphiql-query-editor'
+const variables = '.graphiql-editor-tool'
+const response = '.graphiql-response'
 
 await browse('explorer', { executablePath, hosts: [`EXCLUDE ${new URL(api).hostname}`] }, async () => {
-  const page = await open(`${api}/api/device-management/graphiql`)
-  const result = (text) => page.waitForFunction((text) => document.getElementById('result').textContent.includes(text), text)
+  const page = await open(`${api}/api/device-management/graphiql`, { viewport: desk, hasTouch: false, isMobile: false })
+  const text = (editor) => page.evaluate((editor) => document.querySelector(`${editor} .CodeMirror`)?.CodeMirror.getValue() ?? '', editor)
+  const write = (editor, text) => page.evaluate(([editor, text]) => document.querySelector(`${editor} .CodeMirror`).CodeMirror.setValue(text), [editor, text])
+  const result = (text) => page.waitForFunction(([editor, text]) => document.querySelector(`${editor} .CodeMirror`)?.CodeMirror.getValue().includes(text), [response, text])
   const status = (text) => page.waitForFunction((text) => document.getElementById('status').textContent.includes(text), text)
-  const area = (name) => page.getByLabel('Area').selectOption({ label: name })
-  const run = () => page.getByRole('button', { name: 'Run' }).click()
-  const docs = page.locator('#docs')
+  const area = async (name) => {
+    const before = await page.locator(`${query} .CodeMirror`).elementHandle()
+    await page.getByLabel('Area').selectOption({ label: name })
+    await before.waitForElementState('hidden')
+    await page.waitForFunction((editor) => document.querySelector(`${editor} .CodeMirror`)?.CodeMirror.getValue(), query)
+  }
+  // A hint hangs below the mouse, outside of the page's parts.
+  const inspect = async (name) => {
+    await page.mouse.move(1, 1)
+    await page.locator('.CodeMirror-info').waitFor({ state: 'detached' })
+    await looks(page, name)
+  }
+  const run = () => page.getByRole('button', { name: /^Execute query/ }).click()
 
   await headed(page, 'API explorer')
-  await docs.getByText('deviceTypes(criteria').waitFor()
-  holds('the schema is there, with the descriptions of its fields', (await docs.innerText()).includes('Distinct values in use, sorted.'))
-  await looks(page, '1 Before')
-  await page.getByLabel('Find a field or a type').fill('facetVal')
-  holds('the filter leaves what it names', (await docs.locator('dt').count()) === 1)
-  await docs.getByRole('button', { name: 'DeviceFacet!' }).click()
-  holds('a type of a signature leads to it', (await docs.innerText()).includes('MANUFACTURER'))
-  await page.getByLabel('Find a field or a type').fill('')
+  await page.locator(`${query} .CodeMirror`).waitFor()
+  holds('it begins with the document of the area', (await text(query)).includes('devices(criteria:'))
+  await page.getByRole('button', { name: 'Show Documentation Explorer' }).click()
+  await page.getByRole('button', { name: 'Query', exact: true }).or(page.getByRole('link', { name: 'Query', exact: true })).click()
+  const docs = page.locator('.graphiql-doc-explorer')
+  await docs.getByText('Distinct values in use, sorted.').waitFor()
+  await docs.getByText('DeviceFacet', { exact: true }).first().click()
+  await docs.getByText('MANUFACTURER').waitFor()
+  holds('introspection fills the documentation: fields with their descriptions, types behind them', true)
+  await inspect('1 Before')
+  await page.getByRole('button', { name: 'Hide Documentation Explorer' }).click()
+
+  const example = await text(query)
+  await write(query, '')
+  await page.locator(`${query} .CodeMirror`).click()
+  await page.keyboard.type('{ facetV')
+  await page.locator('.CodeMirror-hints').getByText('facetValues').waitFor()
+  holds('the editor completes the names of fields', true)
+  await page.keyboard.press('Escape')
+  await write(query, example)
 
   await run()
   await result('UNAUTHENTICATED')
-  await page.getByText('Sign in').first().click()
+  await page.locator('summary').click()
   await page.getByLabel('Email').fill('you@example.org')
   await page.getByLabel('Password').fill('not this one')
   await page.getByRole('button', { name: 'Sign in' }).click()
@@ -37,32 +65,53 @@ await browse('explorer', { executablePath, hosts: [`EXCLUDE ${new URL(api).hostn
   await page.getByLabel('Tenant').fill('sud-werk-co')
   await page.getByRole('button', { name: 'Sign in' }).click()
   await status('Signed in to sud-werk-co')
-  await looks(page, '2 Signed in')
+  await inspect('2 Signed in')
+  await page.locator('summary').click()
   await run()
   await result('"token": "device-1"')
   holds('the first document shows the devices', true)
 
-  for (const [name, text] of [['user-management', '"email": "you@example.org"'], ['event-management', '"name": "rpm"'], ['device-state', '"deviceToken": "device-1"'],
+  await write(query, 'query($tokens: [String!]!) { devicesByToken(tokens: $tokens) { token deviceType { token } } }')
+  await write(variables, '{"tokens": ["device-1", "nothing"]}')
+  await run()
+  await result('"devicesByToken"')
+  holds('a query with variables is answered', JSON.parse(await text(response)).data.devicesByToken.length === 1, await text(response))
+
+  for (const [name, answer] of [['user-management', '"email": "you@example.org"'], ['event-management', '"name": "rpm"'], ['device-state', '"deviceToken": "device-1"'],
     ['event-processing', '"ruleToken": "rpm-lt"'], ['event-sources', '"_empty": null']]) {
     await area(name)
     await run()
-    await result(text)
+    await result(answer)
     holds(`${name}: the token is kept, and its first document answers`, page.url() === `${api}/api/${name}/graphiql`, page.url())
   }
-  await area('device-management')
   await area('event-processing')
-  await page.getByLabel('Document').fill('subscription($profile: String!) {\n  detectionStream(profileToken: $profile) { ruleToken edge series }\n}')
-  await page.getByLabel('Variables (JSON)').fill('{"profile": "device"}')
-  await page.getByLabel('Document').press('Control+Enter')
+  await write(query, 'subscription($profile: String!) {\n  detectionStream(profileToken: $profile) { ruleToken edge series }\n}')
+  await write(variables, '{"profile": "device"}')
+  await page.locator(`${query} .CodeMirror`).click()
+  await page.keyboard.press('Control+Enter')
   await status('Subscribed')
   await promisify(execFile)('bash', ['-c', send])
   await result('"edge": "resolved"')
   holds('a subscription shows a firing as it comes', true)
-  await looks(page, '3 Subscribed')
-  await page.getByRole('button', { name: 'Stop the subscription' }).click()
+  await inspect('3 Subscribed')
+  await page.getByRole('button', { name: /^Stop/ }).click()
   await area('device-management')
   await area('event-processing')
-  holds('the document of an area is still there after a look at another', (await page.getByLabel('Document').inputValue()).startsWith('subscription('))
+  holds('the document of an area is still there after a look at another', (await text(query)).startsWith('subscription('))
+
+  // Behind an ingress that serves the instance below a path of its own.
+  const ingress = createServer((r, w) => {
+    r.pipe(request(`${api}${r.url.replace(/^\/iot/, '')}`, { method: r.method, headers: r.headers }, (answer) => answer.pipe(w.writeHead(answer.statusCode, answer.headers))))
+  }).listen(0, '127.0.0.1')
+  await new Promise((resolve) => ingress.on('listening', resolve))
+  const outside = `http://127.0.0.1:${ingress.address().port}`
+  await page.goto(`${outside}/iot/api/event-sources/graphiql`)
+  await page.locator(`${query} .CodeMirror`).waitFor()
+  await run()
+  await result('"_empty": null')
+  const asked = requests.map((r) => r.url()).filter((u) => u.startsWith(outside) && u.endsWith('/graphql'))
+  holds('it asks the endpoint by the way on which it was reached', asked.length > 1 && asked.every((u) => u === `${outside}/iot/api/event-sources/graphql`), asked)
   quiet()
-  ownHost(new URL(api).host)
+  ownHost(new URL(api).host, new URL(outside).host)
+  ingress.close()
 })

@@ -208,17 +208,19 @@ setup_link() { sed -n 's|^  \(http://.*/setup#.*\)|\1|p' "$work/out" | head -n 1
 
 now_ms() { date +%s%3N; }
 
-# browse SCRIPT ARG…: a script of ours in a real browser. Each line it writes is a check that holds, one that begins with
-# FAIL is the last. Pictures of each state go to $SHOTS.
-browse() {
+# script SCRIPT ARG…: a script of ours. Each line it writes is a check that holds, one that begins with FAIL is the last.
+script() {
   local line ended=0
-  SHOTS=${SHOTS:-$here/../bin/screenshots} node "$here/../interop/$1" "$(command -v chromium)" "${@:2}" >"$work/browsed" 2>"$work/complained" || ended=$?
+  node "$@" >"$work/scripted" 2>"$work/complained" || ended=$?
   while IFS= read -r line; do
-    case $line in "FAIL "*) fail "${line#FAIL }" "$(sed '1,/^FAIL /d' "$work/browsed")" ;; esac
+    case $line in "FAIL "*) fail "${line#FAIL }" "$(sed '0,/^FAIL /d' "$work/scripted")" ;; esac
     passed "$line"
-  done <"$work/browsed"
+  done <"$work/scripted"
   [ "$ended" = 0 ] || fail "$1 ended with $ended" "$(cat "$work/complained")"
 }
+
+# browse SCRIPT ARG…: a script in a real browser. Pictures of each state go to $SHOTS.
+browse() { SHOTS=${SHOTS:-$here/../bin/screenshots} script "$here/../interop/$1" "$(command -v chromium)" "${@:2}"; }
 
 # reading METRIC VALUE TIME is an event; with_token TOKEN EVENT puts a credential into its body.
 reading() { printf '{"eventType":"Measurement","occurredTime":"%s","payload":{"entries":[{"measurements":{"%s":"%s"}}]}}' "$3" "$1" "$2"; }

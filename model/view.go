@@ -9,6 +9,7 @@ const (
 	ViewDevice     ViewKind = "device"      // key: tenant token + "/" + device token; body DeviceView
 	ViewDeviceType ViewKind = "device-type" // key: row id; body DeviceTypeView
 	ViewProfile    ViewKind = "profile"     // key: row id; body ProfileView
+	ViewAnchors    ViewKind = "anchors"     // key: row id of a device; body AnchorsView
 )
 
 // ViewChange sets one view row from its metadata change record on; a nil Body ends the row.
@@ -16,6 +17,18 @@ type ViewChange struct {
 	Kind ViewKind `json:"k"`
 	Key  string   `json:"y"`
 	Body []byte   `json:"b,omitempty"`
+}
+
+// Memory is about how many bytes the row takes in memory while it is effective.
+func (c ViewChange) Memory() int64 {
+	n := int64(len(c.Key)) + 160 // with its places in maps
+	switch c.Kind {
+	case ViewProfile:
+		n += 8 * int64(len(c.Body)) // decoded, and compiled rules
+	case ViewAnchors:
+		n += int64(len(c.Body)) // devices with the same anchors share them
+	}
+	return n
 }
 
 // TenantView is the body of a ViewTenant row.
@@ -36,6 +49,20 @@ type DeviceView struct {
 type DeviceTypeView struct {
 	V       int   `json:"v"`
 	Profile int64 `json:"profile,omitempty"` // row id of the device profile, 0 when the type has none
+}
+
+// AnchorsView is the body of a ViewAnchors row: the entities to which the tracked relationships of a device lead. A device
+// without any has no row.
+type AnchorsView struct {
+	V       int      `json:"v"`
+	Tenant  int64    `json:"tenant"`  // row id
+	Anchors []Anchor `json:"anchors"` // in any order, one may be there more than once
+}
+
+// Anchor is an entity to which devices belong: what it says of itself is stamped on their events.
+type Anchor struct {
+	Type  string `json:"type" gql:"type"` // device, asset, area, customer or group
+	Token string `json:"token" gql:"token"`
 }
 
 // ProfileView is the body of a ViewProfile row: the active published version of a profile. A profile that was never

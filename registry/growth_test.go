@@ -297,3 +297,33 @@ func TestTheBytesAreCountedOnceForADatabaseWithoutSums(t *testing.T) {
 		t.Errorf("%v: counted again, although the mark is there", err)
 	}
 }
+
+// TestTheMetadataOfAllTenantsKeepsToItsMemory: what messages are judged by is in memory for every device.
+func TestTheMetadataOfAllTenantsKeepsToItsMemory(t *testing.T) {
+	t.Parallel()
+	b, g, refused := bounded(t)
+	held, limit := int64(0), int64(1<<20)
+	g.Metadata = func() (int64, int64) { return held, limit }
+	create := func(name string) error {
+		_, err := b.Devices.Create(t.Context(), acme, store.Patch{"token": name, "deviceTypeToken": "t"})
+		return err
+	}
+	if err := create("fits"); err != nil {
+		t.Fatal(err)
+	}
+	held = limit - 100
+	b.refused("a device for which there is no memory", create("more"), model.CodeLimitExceeded, "limits.memory")
+	if refused[0] != 1 {
+		t.Errorf("%d refusals are counted, want 1", refused[0])
+	}
+	if err := b.update("fits", store.Patch{"name": "x"}); err != nil {
+		t.Errorf("a change that no message is judged by: %v", err)
+	}
+	if gone, err := b.Devices.Delete(t.Context(), acme, "fits"); err != nil || !gone {
+		t.Errorf("a delete: %v, %v", gone, err)
+	}
+	held = 0
+	if err := create("more"); err != nil {
+		t.Errorf("with memory again: %v", err)
+	}
+}

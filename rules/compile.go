@@ -36,6 +36,9 @@ type Settings struct {
 	MaxRules    int           `yaml:"max_rules_per_tenant" default:"500" zero:"default" doc:"Maximum number of rules that run for a tenant."`
 	MaxKeys     int           `yaml:"max_keys_per_tenant" default:"1000000" zero:"default" doc:"Maximum number of pairs of rule and device with state."`
 	MaxEdges    int           `yaml:"max_edges_per_second" default:"5000" zero:"default" doc:"Maximum number of detections a second that are kept of a tenant, as an average over two minutes. A rule that goes beyond it flaps: its health says so."`
+
+	PreviewDays  int          `yaml:"preview_days" default:"7" zero:"no" max:"3650" doc:"Days for which it is kept what the registry said before: relationships, attributes, published versions that no longer apply. Previews of rules read it."`
+	PreviewBytes setting.Size `yaml:"preview_bytes" default:"256MiB" zero:"no" doc:"Maximum size of that; the oldest goes first."`
 }
 
 // Limits are what the instance allows and performs. A zero number stands for its default.

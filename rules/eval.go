@@ -43,9 +43,6 @@ type Device struct {
 	Token string
 }
 
-// Anchor is an anchor of a device, by token.
-type Anchor struct{ Type, Token string }
-
 // Input is one sample: the readings of one entry, resolved as of its record.
 type Input struct {
 	Position
@@ -55,7 +52,7 @@ type Input struct {
 	Occurred model.Micros
 	// Readings of a Measurement, each metric once. Values that are not finite count as absent.
 	Readings []model.Reading
-	Anchors  []Anchor            // of the device, each once
+	Anchors  []model.Anchor      // of the device, each once
 	Presence model.PresenceState // of a Transition
 }
 

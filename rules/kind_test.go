@@ -149,7 +149,7 @@ func (p *plant) hear(seconds, device int64, anchors ...string) {
 	in := &rules.Input{Position: p.next(seconds), Profile: pump.ProfileKey, Device: testDevice(device), Kind: rules.Bare,
 		Occurred: model.Micros(seconds * 1e6)}
 	for _, a := range anchors {
-		in.Anchors = append(in.Anchors, rules.Anchor{Type: "area", Token: a}, rules.Anchor{Type: "line", Token: a})
+		in.Anchors = append(in.Anchors, model.Anchor{Type: "area", Token: a}, model.Anchor{Type: "line", Token: a})
 	}
 	p.e.Apply(in, p.emit)
 }

@@ -20,7 +20,7 @@ type BucketQuery struct {
 	Device          *int64 // row id
 	Metric          string
 	Start, End      *model.Micros // event time, both inclusive
-	Anchors         []int64
+	Anchors         []int64 // sorted
 	Types           []model.EventType // nothing is returned when they leave out measurements
 	IntervalSeconds int64
 }

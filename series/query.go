@@ -20,7 +20,7 @@ type Query struct {
 	Types []model.EventType
 	// Metric, unless "", selects the readings of one metric; rows of other types are not affected.
 	Metric string
-	// Anchors, unless nil, lists the selected anchor sets.
+	// Anchors, unless nil, lists the selected anchor sets, sorted.
 	Anchors []int64
 	Page    Page
 	// Before is the id of an event; it selects only events strictly older in list order, and only page 1 is allowed.

@@ -130,7 +130,11 @@ func (q *selection) unbounded() bool {
 }
 
 func (q *selection) hasAnchors(set int64) bool {
-	return q.anchors == nil || set != 0 && slices.Contains(q.anchors, set)
+	if q.anchors == nil {
+		return true
+	}
+	_, found := slices.BinarySearch(q.anchors, set)
+	return found && set != 0
 }
 
 // piece contains adjacent readings of one series: in a head, a chunk or a block.

@@ -60,6 +60,9 @@ func (c *Change) run(fn func(*Change) error) (seq uint64, err error) {
 	if err := c.storeUsage(); err != nil || len(c.views) == 0 {
 		return 0, err
 	}
+	if err := c.admitViews(); err != nil {
+		return 0, err
+	}
 	return insertControl(c.Tx, c.views)
 }
 

@@ -2,6 +2,7 @@ package store
 
 import (
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"math"
 	"strconv"
@@ -106,11 +107,8 @@ func (s *EventScope) where(after *EventPosition) (string, []any) {
 	}
 	q, args = q+` AND occurred_at >= ? AND occurred_at <= ?`, append(args, int64(s.From), int64(upper))
 	if s.Anchors != nil {
-		q += ` AND anchors <> 0 AND anchors IN (0`
-		for _, a := range s.Anchors {
-			q, args = q+`, ?`, append(args, a)
-		}
-		q += `)`
+		sets, _ := json.Marshal(s.Anchors) // integers; as one argument, since there may be more of them than a statement takes
+		q, args = q+` AND anchors <> 0 AND anchors IN (SELECT value FROM json_each(?))`, append(args, string(sets))
 	}
 	return q, args
 }

@@ -25,6 +25,8 @@ type Growth struct {
 	Limit func(tenant int64) int64
 	// Disk refuses growth while the disk has no room for it; nil: the disk is not watched.
 	Disk func() error
+	// Metadata is the memory that the metadata view takes, of which all tenants share a bound; nil: it is not bounded.
+	Metadata func() (held, limit int64)
 	// Refused is called for each change that is refused; nil: not at all.
 	Refused func(GrowthCause)
 }
@@ -38,11 +40,13 @@ const (
 	GrowthDisk  GrowthCause = "disk"  // the disk is nearly full
 	GrowthSize  GrowthCause = "size"  // the change writes too much
 	GrowthRate  GrowthCause = "rate"  // the changes of the tenant write too much
+
+	GrowthMetadata GrowthCause = "metadata" // what the messages of all tenants are judged by takes all the memory that it may
 )
 
 // GrowthCauses are all of them.
 func GrowthCauses() []GrowthCause {
-	return []GrowthCause{GrowthBytes, GrowthDisk, GrowthSize, GrowthRate}
+	return []GrowthCause{GrowthBytes, GrowthDisk, GrowthSize, GrowthRate, GrowthMetadata}
 }
 
 // Bounded is a Writer whose changes let rows grow only as far as Growth says, and write as much as Pace lets their callers. Changes
@@ -127,6 +131,28 @@ func (c *Change) Admit(tenant, n int64) error {
 	}
 	return nil
 }
+
+// admitViews refuses changes of the metadata for which there is no memory. A row that is replaced counts as one more.
+func (c *Change) admitViews() error {
+	g := c.growth
+	if g == nil || g.Metadata == nil || c.By == nil {
+		return nil
+	}
+	var more int64
+	for _, v := range c.views {
+		if v.Body != nil {
+			more += v.Memory()
+		}
+	}
+	if held, limit := g.Metadata(); more > 0 && held+more > limit {
+		return g.refuse(GrowthMetadata, model.OverLimit(MemoryKey, "devices, types, published profiles and what devices belong to take %d KiB of the %d KiB of memory that this instance has for them, %d more were asked for; delete what is not needed, or give it more memory",
+			held>>10, limit>>10, (more+1023)>>10))
+	}
+	return nil
+}
+
+// MemoryKey is the configuration key of the memory of the instance.
+const MemoryKey = "limits.memory"
 
 // BytesKey is the configuration key of the bytes that the rows of a tenant may take.
 const BytesKey = "governance.registry_bytes"

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"database/sql"
 	"errors"
+	"math"
 	"slices"
 
 	"weir/model"
@@ -20,10 +21,11 @@ const (
 	KeptDetections  Retained = "detections"
 	KeptDeadLetters Retained = "dead_letters"
 	KeptAudit       Retained = "audit"
+	KeptMetadata    Retained = "metadata" // what the registry said before: attributes, relationships, published versions
 )
 
 // AllKept are the kinds of history.
-var AllKept = [...]Retained{KeptReadings, KeptEvents, KeptLocations, KeptDetections, KeptDeadLetters, KeptAudit}
+var AllKept = [...]Retained{KeptReadings, KeptEvents, KeptLocations, KeptDetections, KeptDeadLetters, KeptAudit, KeptMetadata}
 
 // Removal is what one step of a sweep removed.
 type Removal struct {
@@ -80,9 +82,41 @@ func FindExpired(tx Tx, k Retained, t model.Micros, limit int) (*Expired, error)
 	case KeptAudit:
 		err = s.find(`DELETE FROM audit_events WHERE id = ? AND occurred_at < ?`, []any{s.before},
 			`SELECT id, 1 FROM audit_events WHERE occurred_at < ? ORDER BY occurred_at LIMIT ?`, s.before)
+	case KeptMetadata:
+		err = s.metadata(s.before)
 	}
 	return s.found, err
 }
+
+// FindExcess returns the oldest rows of the metadata that are no longer effective, at most limit of them, as far as all of them take more
+// than a number of bytes.
+func FindExcess(tx Tx, bytes int64, limit int) (*Expired, error) {
+	head, gen, err := CheckpointState(tx)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := tx.Query(`SELECT to_offset, length(body) + length(key) + ` + viewRowBytes + ` FROM view_rows WHERE to_offset IS NOT NULL ORDER BY to_offset DESC`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	over := int64(-1)
+	for rows.Next() && bytes >= 0 {
+		var n int64
+		if err := rows.Scan(&over, &n); err != nil {
+			return nil, err
+		}
+		bytes -= n
+	}
+	s := sweep{tx: tx, head: min(int64(head), over), gen: int64(gen), left: limit, found: &Expired{kind: KeptMetadata}}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil || bytes >= 0 {
+		return s.found, err
+	}
+	return s.found, s.metadata(math.MaxInt64)
+}
+
+// viewRowBytes is what a row of the metadata takes besides its key and body, indexes included.
+const viewRowBytes = "64"
 
 // Rows is how many rows are left to be removed.
 func (e *Expired) Rows() (n int) {
@@ -259,3 +293,11 @@ func (s *sweep) detections() error {
 }
 
 const oldestDetections = "1000"
+
+// metadata finds rows that ended before a time; those of an older Weir do not say when. They have no id: each step removes one of
+// those that ended at an offset.
+func (s *sweep) metadata(before int64) error {
+	return s.find(`DELETE FROM view_rows WHERE (kind, key, from_offset) IN
+		(SELECT kind, key, from_offset FROM view_rows WHERE to_offset = ? AND to_offset <= ? AND coalesce(ended_at, 0) < ? LIMIT 1)`, []any{s.head, before},
+		`SELECT to_offset, 1 FROM view_rows WHERE to_offset <= ? AND coalesce(ended_at, 0) < ? ORDER BY to_offset LIMIT ?`, s.head, before)
+}

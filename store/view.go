@@ -1,7 +1,9 @@
 package store
 
 import (
+	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"weir/model"
@@ -104,11 +106,11 @@ type ViewRow struct {
 	Body []byte
 }
 
-// SetView sets the body of (kind, key) from offset on; a nil body ends the row there. Setting it again with the same
-// offset, as a replay does, changes nothing.
-func SetView(tx Tx, kind model.ViewKind, key string, body []byte, from model.Offset) error {
-	if _, err := tx.Exec(`UPDATE view_rows SET to_offset = ? WHERE kind = ? AND key = ? AND to_offset IS NULL AND from_offset < ?`,
-		int64(from), string(kind), key, int64(from)); err != nil {
+// SetView sets the body of (kind, key) from offset on, whose record was received at; a nil body ends the row there. Setting it
+// again with the same offset, as a replay does, changes nothing.
+func SetView(tx Tx, kind model.ViewKind, key string, body []byte, from model.Offset, at model.Micros) error {
+	if _, err := tx.Exec(`UPDATE view_rows SET to_offset = ?, ended_at = ? WHERE kind = ? AND key = ? AND to_offset IS NULL AND from_offset < ?`,
+		int64(from), int64(at), string(kind), key, int64(from)); err != nil {
 		return err
 	}
 	if body == nil {
@@ -140,4 +142,75 @@ func ViewAsOf(tx Tx, at model.Offset, f func(ViewRow) error) error {
 		}
 	}
 	return rows.Err()
+}
+
+// AnchorSet is what devices belonged to when they sent: events bear its number.
+type AnchorSet struct {
+	Number   int64
+	TenantID int64
+	Members  string // JSON of Anchors, in the one order that they have
+	Anchors  []model.Anchor
+}
+
+// LastAnchorSet returns the highest number of a set, 0 when there is none.
+func LastAnchorSet(tx Tx) (n int64, err error) {
+	err = tx.QueryRow(`SELECT coalesce(max(id), 0) FROM anchor_sets`).Scan(&n)
+	return n, err
+}
+
+// FindAnchorSet returns the number of a tenant's set, 0 when it has none yet.
+func FindAnchorSet(tx Tx, tenantID int64, members string) (n int64, err error) {
+	err = tx.QueryRow(`SELECT coalesce(max(id), 0) FROM anchor_sets WHERE tenant_id = ? AND members = ?`, tenantID, members).Scan(&n)
+	return n, err
+}
+
+// InsertAnchorSet writes a set under its number. Writing it again, as a replay does, changes nothing.
+func InsertAnchorSet(tx Tx, s AnchorSet) error {
+	if _, err := tx.Exec(`INSERT INTO anchor_sets (id, tenant_id, members) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`, s.Number, s.TenantID, s.Members); err != nil {
+		return err
+	}
+	for _, a := range s.Anchors {
+		if _, err := tx.Exec(`INSERT INTO anchor_set_members (tenant_id, type, token, set_id) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+			s.TenantID, a.Type, a.Token, s.Number); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// AnchorsOf returns the anchors of those of a tenant's sets that exist, by number.
+func AnchorsOf(tx Tx, tenantID int64, sets []int64) (map[int64][]model.Anchor, error) {
+	found := make(map[int64][]model.Anchor, len(sets))
+	for _, n := range sets {
+		var members string
+		switch err := tx.QueryRow(`SELECT members FROM anchor_sets WHERE id = ? AND tenant_id = ?`, n, tenantID).Scan(&members); {
+		case errors.Is(err, sql.ErrNoRows):
+			continue
+		case err != nil:
+			return nil, err
+		}
+		var anchors []model.Anchor
+		if err := json.Unmarshal([]byte(members), &anchors); err != nil {
+			return nil, fmt.Errorf("%w: anchors of set %d: %w", ErrDamaged, n, err)
+		}
+		found[n] = anchors
+	}
+	return found, nil
+}
+
+// AnchorSetsWith returns the numbers of a tenant's sets that an anchor is in.
+func AnchorSetsWith(tx Tx, tenantID int64, a model.Anchor) (sets []int64, err error) {
+	rows, err := tx.Query(`SELECT set_id FROM anchor_set_members WHERE tenant_id = ? AND type = ? AND token = ? ORDER BY set_id`, tenantID, a.Type, a.Token)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var n int64
+		if err := rows.Scan(&n); err != nil {
+			return nil, err
+		}
+		sets = append(sets, n)
+	}
+	return sets, rows.Err()
 }

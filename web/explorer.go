@@ -2,27 +2,35 @@ package web
 
 import (
 	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
-	_ "embed"
-	"encoding/base64"
+	"embed"
 	"fmt"
 	"html/template"
+	"io"
 	"net/http"
 	"strings"
 	"time"
 )
 
 //go:embed explorer.html
-var explorerPage []byte
+var explorerPage string
 
-// explorers returns the pages that developer tools bring along, by area's prefix. They load the style of the setup page and talk to
-// no host but their own; their policy runs the one script that stands in them, and no other.
+// What the page loads is built from web/explorer and committed, compressed.
+//
+//go:embed explorer/built/*.gz
+var explorerBuilt embed.FS
+
+// explorerPolicy lets the page load the scripts and styles of its host and talk to it, and nothing else.
+const explorerPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+
+// explorers returns the routes of the explorer: its page for each area, and what the pages load.
 func explorers(areas []Area) (map[string]http.Handler, error) {
-	page, err := template.New("explorer").Parse(string(explorerPage))
+	page, err := template.New("explorer").Parse(explorerPage)
 	if err != nil {
 		return nil, err
 	}
-	all := make(map[string]http.Handler, len(areas))
+	routes := map[string]http.Handler{}
 	for _, a := range areas {
 		var b bytes.Buffer
 		err := page.Execute(&b, struct {
@@ -33,25 +41,56 @@ func explorers(areas []Area) (map[string]http.Handler, error) {
 		if err != nil {
 			return nil, err
 		}
-		all[a.prefix()] = explorer(b.Bytes())
+		routes["GET /"+a.ExplorerPath()] = explorer(b.Bytes())
 	}
-	return all, nil
+	for file, contentType := range map[string]string{"explorer.js.gz": "text/javascript; charset=utf-8", "explorer.css.gz": "text/css; charset=utf-8"} {
+		packed, err := explorerBuilt.ReadFile("explorer/built/" + file)
+		if err != nil {
+			return nil, err
+		}
+		routes["GET /explorer/"+strings.TrimSuffix(file, ".gz")] = compressed(contentType, packed)
+	}
+	return routes, nil
 }
 
 func explorer(page []byte) http.Handler {
-	policy := fmt.Sprintf("default-src 'none'; script-src %s; style-src 'self' %s; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-		digest(page, "script"), digest(page, "style"))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		setupHeader(w, "text/html; charset=utf-8")
-		w.Header().Set("Content-Security-Policy", policy)
+		w.Header().Set("Content-Security-Policy", explorerPolicy)
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(page))
 	})
 }
 
-// digest is the source of a policy that stands for the page's one element of a name.
-func digest(page []byte, element string) string {
-	_, rest, _ := bytes.Cut(page, []byte("<"+element+">"))
-	text, _, _ := bytes.Cut(rest, []byte("</"+element+">"))
-	sum := sha256.Sum256(text)
-	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+// compressed serves what is kept compressed by gzip: as it is to clients that take that, unpacked to the others.
+func compressed(contentType string, packed []byte) http.Handler {
+	sum := sha256.Sum256(packed)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		setupHeader(w, contentType)
+		w.Header().Set("Cache-Control", "no-cache") // kept, and asked about
+		w.Header().Set("Vary", "Accept-Encoding")
+		if acceptsGzip(r.Header.Values("Accept-Encoding")) {
+			w.Header().Set("Content-Encoding", "gzip")
+			w.Header().Set("ETag", fmt.Sprintf(`"%x"`, sum[:16]))
+			http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(packed))
+			return
+		}
+		z, err := gzip.NewReader(bytes.NewReader(packed))
+		if err != nil {
+			http.Error(w, "internal error", http.StatusInternalServerError)
+			return
+		}
+		_, _ = io.Copy(w, z) // the caller has left
+	})
+}
+
+// acceptsGzip reports whether a client takes what is compressed by gzip.
+func acceptsGzip(accept []string) bool {
+	for part := range strings.SplitSeq(strings.Join(accept, ","), ",") {
+		coding, params, _ := strings.Cut(strings.TrimSpace(part), ";")
+		if coding = strings.TrimSpace(coding); strings.EqualFold(coding, "gzip") || coding == "*" {
+			_, q, weighted := strings.Cut(strings.ReplaceAll(params, " ", ""), "q=")
+			return !weighted || strings.Trim(q, "0.") != ""
+		}
+	}
+	return false
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"weir/docs"
 )
 
 // routes builds the table. A pattern that is there twice is an error and not a panic.
@@ -17,17 +19,22 @@ func (s *Server) routes() (mux *http.ServeMux, err error) {
 		}
 	}()
 	mux = http.NewServeMux()
-	explorers, err := explorers(s.cfg.Areas)
-	if err != nil {
-		return nil, err
-	}
 	for _, a := range s.cfg.Areas {
 		// The prefix is removed, so that an area's handler can be mounted alone at /graphql as well.
 		mux.Handle(a.prefix()+"/graphql", http.StripPrefix(a.prefix(), a.Handler))
-		if s.cfg.DevTools {
-			mux.Handle("GET "+a.prefix()+"/graphiql", explorers[a.prefix()])
+		mux.Handle("GET /schema/"+a.file()+".graphql", schemaFile("text/plain; charset=utf-8", a.SDL))
+	}
+	for file, text := range docs.Schemas() {
+		mux.Handle("GET "+devicePath+file, schemaFile("application/schema+json", text))
+	}
+	if s.cfg.DevTools {
+		explorer, err := explorers(s.cfg.Areas)
+		if err != nil {
+			return nil, err
 		}
-		mux.Handle("GET /schema/"+a.file()+".graphql", schemaFile(a.SDL))
+		for pattern, h := range explorer {
+			mux.Handle(pattern, h)
+		}
 	}
 	mux.Handle("GET /schema/index.json", s.schemaIndex())
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") })

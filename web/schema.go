@@ -3,9 +3,12 @@ package web
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
+
+	"weir/docs"
 )
 
 // index is /schema/index.json.
@@ -15,6 +18,13 @@ type index struct {
 	BaseURL         string           `json:"baseUrl"`
 	Planes          map[string]plane `json:"planes"`
 	Areas           []indexEntry     `json:"areas"`
+	Device          []deviceSchema   `json:"device"` // what devices send and receive
+}
+
+// deviceSchema is a JSON Schema of a message.
+type deviceSchema struct {
+	Message string `json:"message"`
+	Schema  string `json:"schema"`
 }
 
 type plane struct {
@@ -50,7 +60,7 @@ func (s *Server) schemaIndex() http.Handler {
 	})
 }
 
-func (s *Server) indexAt(base, docs string) index {
+func (s *Server) indexAt(base, docsURL string) index {
 	ix := index{
 		Description:     "The GraphQL areas of this instance. " + s.introspection(),
 		EndpointPattern: "{base_url}/api/<area>/graphql",
@@ -58,12 +68,15 @@ func (s *Server) indexAt(base, docs string) index {
 	}
 	for _, a := range s.cfg.Areas {
 		ix.Areas = append(ix.Areas, indexEntry{Area: a.Name, Plane: a.Plane, Token: a.Token, Note: a.Note,
-			Endpoint: base + a.prefix() + "/graphql", Schema: docs + "/schema/" + a.file() + ".graphql"})
+			Endpoint: base + a.prefix() + "/graphql", Schema: docsURL + "/schema/" + a.file() + ".graphql"})
 	}
 	for _, a := range s.cfg.Absent {
 		// An area whose route exists but serves a placeholder is listed as having no API.
 		ix.Areas = slices.DeleteFunc(ix.Areas, func(e indexEntry) bool { return e.Area == a.Area })
 		ix.Areas = append(ix.Areas, indexEntry{Area: a.Area, API: new(false), Note: a.Note})
+	}
+	for _, file := range slices.Sorted(maps.Keys(docs.Schemas())) {
+		ix.Device = append(ix.Device, deviceSchema{Message: strings.TrimSuffix(file, ".json"), Schema: docsURL + devicePath + file})
 	}
 	return ix
 }
@@ -84,10 +97,14 @@ func baseOf(r *http.Request) string {
 	return "http://" + r.Host
 }
 
-func schemaFile(sdl string) http.Handler {
+// devicePath is where the JSON Schemas of what devices send and receive are.
+const devicePath = "/schema/device/"
+
+// schemaFile serves a schema: SDL as plain text, a JSON Schema with its own type.
+func schemaFile(contentType, text string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		public(w, "text/plain; charset=utf-8")
-		_, _ = strings.NewReader(sdl).WriteTo(w) // the caller has left
+		public(w, contentType)
+		_, _ = strings.NewReader(text).WriteTo(w) // the caller has left
 	})
 }
 

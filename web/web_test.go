@@ -1,9 +1,10 @@
 package web
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,6 +12,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -126,26 +129,110 @@ func TestTheExplorerIsThereOnlyWithDevTools(t *testing.T) {
 				t.Errorf("%s does not lead to %s", a.ExplorerPath(), other.ExplorerPath())
 			}
 		}
-		if !strings.Contains(page, `<option value="`+a.ExplorerPath()+`" data-example="" selected>`) || strings.Contains(page, "GraphiQL") {
+		if !strings.Contains(page, `<option value="`+a.ExplorerPath()+`" data-example="" selected>`) {
 			t.Errorf("%s: %.2000s", a.ExplorerPath(), page)
 		}
-		if up := strings.Repeat("../", strings.Count(a.ExplorerPath(), "/")); !strings.Contains(page, `href="`+up+`setup/setup.css"`) {
-			t.Errorf("%s: the style is not found by %s", a.ExplorerPath(), up)
+		up := strings.Repeat("../", strings.Count(a.ExplorerPath(), "/"))
+		if !strings.Contains(page, `href="`+up+`explorer/explorer.css"`) || !strings.Contains(page, `src="`+up+`explorer/explorer.js"`) {
+			t.Errorf("%s: what it loads is not found by %s", a.ExplorerPath(), up)
+		}
+		// The endpoint lies next to the page, by whatever way that was reached.
+		_, endpoint, _ := strings.Cut(page, `data-endpoint="`)
+		endpoint, _, _ = strings.Cut(endpoint, `"`)
+		for _, base := range []string{"http://gateway:8080", "https://iot.example/x/y"} {
+			reached, err := url.Parse(base + "/" + a.ExplorerPath())
+			if err != nil {
+				t.Fatal(err)
+			}
+			asked, err := reached.Parse(endpoint)
+			if err != nil || asked.String() != base+a.Endpoint() {
+				t.Errorf("%s asks %v: %v", reached, asked, err)
+			}
+		}
+		if strings.Contains(page, "http:") || strings.Contains(page, "https:") {
+			t.Errorf("%s names another host", a.ExplorerPath())
 		}
 	}
-	// The policy names the page's own script by its digest, so that no other runs.
-	w := get(on, "GET", cfg.Areas[0].prefix()+"/graphiql")
-	_, script, _ := strings.Cut(w.Body.String(), "<script>")
-	script, _, _ = strings.Cut(script, "</script>")
-	sum := sha256.Sum256([]byte(script))
-	if csp := w.Header().Get("Content-Security-Policy"); !strings.Contains(csp, "script-src 'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"';") || strings.Contains(csp, "unsafe") {
+	// The policy runs no script and applies no style that stands in the page, and none from elsewhere.
+	csp := get(on, "GET", cfg.Areas[0].prefix()+"/graphiql").Header().Get("Content-Security-Policy")
+	for directive := range strings.SplitSeq(csp, "; ") {
+		if _, sources, _ := strings.Cut(directive, " "); sources != "'self'" && sources != "'none'" {
+			t.Error(csp)
+		}
+	}
+	if !strings.HasPrefix(csp, "default-src 'none'; script-src 'self'; style-src 'self'; ") {
 		t.Error(csp)
 	}
-	page := string(explorerPage)
-	if !strings.Contains(page, `const endpoint = "graphql";`) || strings.Contains(page, "http:") || strings.Contains(page, "https:") || strings.Contains(page, "src=") {
-		t.Error("the page does not keep to the endpoint next to it")
+	conformance.Shown(t, "S3-108", "S3-109")
+}
+
+// What the page loads is kept compressed; a client that takes nothing compressed gets the same bytes.
+func TestTheExplorerLoadsWhatWasBuilt(t *testing.T) {
+	cfg := testConfig()
+	off := newServer(t, cfg).Handler()
+	cfg.DevTools = true
+	on := newServer(t, cfg).Handler()
+	embedded := 0
+	for path, contentType := range map[string]string{"/explorer/explorer.js": "text/javascript; charset=utf-8", "/explorer/explorer.css": "text/css; charset=utf-8"} {
+		if w := get(off, "GET", path); w.Code != 404 {
+			t.Errorf("%s without developer tools: %d", path, w.Code)
+		}
+		plain := get(on, "GET", path)
+		if plain.Code != 200 || plain.Header().Get("Content-Type") != contentType || plain.Header().Get("Content-Encoding") != "" || plain.Header().Get("Vary") != "Accept-Encoding" {
+			t.Errorf("%s: %d %v", path, plain.Code, plain.Header())
+		}
+		for accept, want := range map[string]string{"gzip": "gzip", "deflate, GZIP;q=0.5": "gzip", "*": "gzip", "gzip;q=0": "", "br, gzip; q=0.0": "", "identity": ""} {
+			r := httptest.NewRequest("GET", path, nil)
+			r.Header.Set("Accept-Encoding", accept)
+			w := httptest.NewRecorder()
+			on.ServeHTTP(w, r)
+			if got := w.Header().Get("Content-Encoding"); got != want || w.Code != 200 {
+				t.Errorf("%s, accepting %s: %d, %q", path, accept, w.Code, got)
+				continue
+			}
+			body := w.Body.Bytes()
+			if want == "gzip" {
+				embedded = max(embedded, len(body))
+				z, err := gzip.NewReader(w.Body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if body, err = io.ReadAll(z); err != nil {
+					t.Fatal(err)
+				}
+				r.Header.Set("If-None-Match", w.Header().Get("ETag"))
+				again := httptest.NewRecorder()
+				if on.ServeHTTP(again, r); again.Code != 304 {
+					t.Errorf("%s, asked again: %d", path, again.Code)
+				}
+			}
+			if !bytes.Equal(body, plain.Body.Bytes()) || len(body) == 0 {
+				t.Errorf("%s, accepting %s: other bytes", path, accept)
+			}
+		}
 	}
-	conformance.Shown(t, "S3-108")
+	if embedded < 100<<10 || embedded > 900<<10 {
+		t.Errorf("the script takes %d bytes of the binary", embedded)
+	}
+}
+
+// A plain build needs no npm: what it takes was made of the sources beside it.
+func TestTheExplorerWasBuiltOfItsSources(t *testing.T) {
+	sum := sha256.New()
+	for _, file := range []string{"package.json", "package-lock.json", "build.mjs", "session.js", "tabs.jsx", "unstyled.js", "explorer.jsx", "explorer.css"} {
+		b, err := os.ReadFile("explorer/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum.Write(b)
+	}
+	made, err := os.ReadFile("explorer/built/SOURCES")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("%x\n", sum.Sum(nil)); string(made) != want {
+		t.Error("the sources of web/explorer have changed since: make generate builds it again")
+	}
 }
 
 func TestTheSchemaIndexNamesEveryArea(t *testing.T) {
@@ -188,6 +275,18 @@ user-management true identity identity /api/user-management/settings/graphql /sc
 event-sources false     a placeholder
 lwm2m-ingest false     devices only` {
 			t.Errorf("got\n%s", all)
+		}
+		var messages []string
+		for _, d := range got.Device {
+			messages = append(messages, d.Message)
+			path := strings.TrimPrefix(d.Schema, docs)
+			if file := get(h, "GET", path); path != "/schema/device/"+d.Message+".json" || file.Code != 200 || file.Header().Get("Content-Type") != "application/schema+json" ||
+				file.Header().Get("Access-Control-Allow-Origin") != "*" || !json.Valid(file.Body.Bytes()) {
+				t.Errorf("%s: %d %v", d.Schema, file.Code, file.Header())
+			}
+		}
+		if all := strings.Join(messages, " "); all != "alert-payload command-delivery command-response device-event location-payload measurement-payload new-relationship-payload" {
+			t.Error(all)
 		}
 	}
 }

@@ -78,7 +78,8 @@ func (r *Retention) Wake() {
 }
 
 // keeping is how long each kind of history is kept; 0: for ever.
-func keeping(h config.History) map[store.Retained]time.Duration {
+func keeping(c config.Config) map[store.Retained]time.Duration {
+	h := c.History
 	days := func(n int) time.Duration { return time.Duration(n) * 24 * time.Hour }
 	locations := h.LocationRetentionDays
 	if locations == 0 {
@@ -86,7 +87,7 @@ func keeping(h config.History) map[store.Retained]time.Duration {
 	}
 	return map[store.Retained]time.Duration{store.KeptReadings: days(h.EventRetentionDays), store.KeptEvents: days(h.EventRetentionDays),
 		store.KeptDetections: days(h.EventRetentionDays), store.KeptLocations: days(locations), store.KeptAudit: h.AuditRetention,
-		store.KeptDeadLetters: h.DeadLetterRetention}
+		store.KeptDeadLetters: h.DeadLetterRetention, store.KeptMetadata: days(c.Detection.PreviewDays)}
 }
 
 // NewRetention returns the sweep of the history of an instance.
@@ -129,7 +130,7 @@ func (r *Retention) now() (_ model.Nanos, ok bool) {
 }
 
 func (r *Retention) sweep(ctx context.Context, now model.Nanos, cfg config.Config) {
-	keep := keeping(cfg.History)
+	keep := keeping(cfg)
 	for _, k := range store.AllKept {
 		if keep[k] <= 0 {
 			continue
@@ -137,6 +138,12 @@ func (r *Retention) sweep(ctx context.Context, now model.Nanos, cfg config.Confi
 		if err := r.remove(ctx, k, endOf(k, now.Micros()-storeMicros(keep[k]))); err != nil && ctx.Err() == nil {
 			r.Log.Warn("old history could not be removed; it is tried again in an hour", "kind", string(k), "error", err)
 		}
+	}
+	excess := func(tx store.Tx) (*store.Expired, error) { return store.FindExcess(tx, int64(cfg.Detection.PreviewBytes), sweepPlan) }
+	if n, err := r.removeAll(ctx, store.KeptMetadata, excess); err != nil && ctx.Err() == nil {
+		r.Log.Warn("what the registry said before could not be removed; it is tried again in an hour", "error", err)
+	} else if n > 0 {
+		r.Log.Info("the oldest of what the registry said before was removed, it took more than detection.preview_bytes", "removed", n)
 	}
 }
 
@@ -153,27 +160,29 @@ func endOf(k store.Retained, t model.Micros) model.Micros {
 
 // remove removes a kind in steps.
 func (r *Retention) remove(ctx context.Context, k store.Retained, before model.Micros) error {
-	var all int64
+	all, err := r.removeAll(ctx, k, func(tx store.Tx) (*store.Expired, error) { return store.FindExpired(tx, k, before, sweepPlan) })
+	if err == nil && all > 0 {
+		r.Log.Info("history was removed, its time was over", "kind", string(k), "removed", all, "before", before.Nanos().Time().Format(time.RFC3339))
+	}
+	return err
+}
+
+// removeAll removes what is found until there is nothing left of it.
+func (r *Retention) removeAll(ctx context.Context, k store.Retained, find func(store.Tx) (*store.Expired, error)) (all int64, err error) {
 	for {
 		var found *store.Expired
 		if err := r.Store.Read(ctx, func(tx store.Tx) (err error) {
-			found, err = store.FindExpired(tx, k, before, sweepPlan)
+			found, err = find(tx)
 			return err
 		}); err != nil {
-			return err
+			return all, err
 		}
 		gone, err := r.removeFound(ctx, k, found)
-		if all += gone.Entries; err != nil {
-			return err
-		}
-		if gone.Rows == 0 {
-			break
+		all += gone.Entries
+		if err != nil || gone.Rows == 0 {
+			return all, err
 		}
 	}
-	if all > 0 {
-		r.Log.Info("history was removed, its time was over", "kind", string(k), "removed", all, "before", before.Nanos().Time().Format(time.RFC3339))
-	}
-	return nil
 }
 
 // removeFound removes rows in steps of as many as hold the writer for a moment.

@@ -39,13 +39,13 @@ func TestNothingIsRemovedByAClockThatLeaps(t *testing.T) {
 func TestLocationsAreKeptAsEventsUnlessTheyHaveATimeOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
-	if k := keeping(config.Default().History); k[store.KeptReadings] != 0 || k[store.KeptLocations] != 0 || k[store.KeptAudit] != 0 || k[store.KeptDeadLetters] != 30*day {
+	if k := keeping(config.Default()); k[store.KeptReadings] != 0 || k[store.KeptLocations] != 0 || k[store.KeptAudit] != 0 || k[store.KeptDeadLetters] != 30*day || k[store.KeptMetadata] != 7*day {
 		t.Errorf("by default %v", k)
 	}
-	if k := keeping(config.History{EventRetentionDays: 5}); k[store.KeptReadings] != 5*day || k[store.KeptEvents] != 5*day || k[store.KeptDetections] != 5*day || k[store.KeptLocations] != 5*day {
+	if k := keeping(config.Config{History: config.History{EventRetentionDays: 5}}); k[store.KeptReadings] != 5*day || k[store.KeptEvents] != 5*day || k[store.KeptDetections] != 5*day || k[store.KeptLocations] != 5*day {
 		t.Errorf("%v", k)
 	}
-	if k := keeping(config.History{LocationRetentionDays: 2}); k[store.KeptReadings] != 0 || k[store.KeptLocations] != 2*day {
+	if k := keeping(config.Config{History: config.History{LocationRetentionDays: 2}}); k[store.KeptReadings] != 0 || k[store.KeptLocations] != 2*day {
 		t.Errorf("%v", k)
 	}
 }

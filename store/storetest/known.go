@@ -26,8 +26,8 @@ func testKnown(t *testing.T, f *fixture) {
 		do   func(store.Tx) error
 	}{
 		{10, func(tx store.Tx) error { return store.SetCheckpointState(tx, 10, 1) }},
-		{20, func(tx store.Tx) error { return store.SetView(tx, kind, "", []byte("1"), 20) }},
-		{20, func(tx store.Tx) error { return store.SetView(tx, "other", "a", []byte("1"), 21) }},
+		{20, func(tx store.Tx) error { return store.SetView(tx, kind, "", []byte("1"), 20, 20) }},
+		{20, func(tx store.Tx) error { return store.SetView(tx, "other", "a", []byte("1"), 21, 21) }},
 		{30, func(tx store.Tx) error {
 			return store.InsertAlert(tx, &store.EventRow{TenantID: 1, Type: model.AlertEvent, Offset: 30})
 		}},
