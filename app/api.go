@@ -9,6 +9,7 @@ import (
 
 	"weir/config"
 	"weir/gql"
+	"weir/gql/admin"
 	"weir/model"
 	"weir/operate"
 	"weir/web"
@@ -16,6 +17,35 @@ import (
 
 // areaNames are the GraphQL areas that this Weir serves, in the order of the schema index.
 var areaNames = []string{"user-management", "device-management", "event-management", "device-state", "event-processing", "dashboard-management", "event-sources"}
+
+// endpoint is where GraphQL is answered: an area of the tenant plane, or a variant of one that identity tokens open.
+type endpoint struct{ area, variant string }
+
+// endpoints are those of the areas, in the order of the schema index.
+func endpoints() (all []endpoint) {
+	for _, area := range areaNames {
+		all = append(all, endpoint{area: area})
+		if area == "user-management" {
+			all = append(all, endpoint{area, "admin"}, endpoint{area, "settings"})
+		}
+	}
+	return all
+}
+
+// name is that of the endpoint's schema.
+func (e endpoint) name() string {
+	if e.variant == "" {
+		return e.area
+	}
+	return e.area + "-" + e.variant
+}
+
+func (e endpoint) plane() gql.Plane {
+	if e.variant == "" {
+		return gql.TenantPlane
+	}
+	return gql.IdentityPlane
+}
 
 // fromLog are the areas that show what is applied of the log.
 var fromLog = []string{"event-management", "device-state", "event-processing"}
@@ -40,19 +70,19 @@ func (a *api) Start(context.Context, context.Context) error {
 	e, f := a.entities, a.front
 	e.states = a.activeDevices
 	server := gql.New(gql.Config{Limits: a.budget.graphQL(gql.LimitsFromEnv(a.opt.Getenv)), DevTools: gql.DevTools(a.opt.Getenv), Log: a.log, Registerer: a.metrics})
-	for _, name := range areaNames {
-		area := server.Area(name, gql.TenantPlane)
-		if slices.Contains(fromLog, name) {
+	for _, at := range endpoints() {
+		area := server.Area(at.name(), at.plane())
+		if slices.Contains(fromLog, at.area) {
 			area.WaitFor(a.starting)
 		}
-		a.register(name, area)
+		a.register(at.name(), area)
 	}
 	if err := server.Build(); err != nil {
 		return err
 	}
 	e.Areas = server
-	for _, name := range areaNames {
-		f.late[name].set(server.Handler(name, gql.ByToken(e.Auth)))
+	for _, at := range endpoints() {
+		f.late[at.name()].set(server.Handler(at.name(), gql.ByToken(e.Auth)))
 	}
 	f.late[jwksPath].set(e.Auth.JWKS())
 	f.late[serviceTokenPath].set(e.Auth.ServiceToken())
@@ -99,7 +129,13 @@ func (a *api) register(name string, area *gql.Area) {
 	e, ap := a.entities, a.applier
 	switch name {
 	case "user-management":
-		gql.RegisterUser(area, gql.UserDeps{SignIn: e.Auth, Profiles: e.Auth, Tenants: e.Govern, Areas: slices.Sorted(slices.Values(areaNames))})
+		gql.RegisterUser(area, gql.UserDeps{SignIn: e.Auth, Profiles: e.Auth, Tenants: e.Govern, Areas: functionalAreas()})
+	case admin.Area:
+		d := adminDeps(e.entityParts)
+		d.Resend = a.intake.into.Resend
+		admin.Register(area, d)
+	case admin.SettingsArea:
+		admin.RegisterSettings(area, adminDeps(e.entityParts))
 	case "device-management":
 		gql.RegisterRegistry(area, e.Registry)
 	case "event-management":
@@ -114,6 +150,13 @@ func (a *api) register(name string, area *gql.Area) {
 	case "event-sources":
 		gql.RegisterPlaceholder(area)
 	}
+}
+
+// functionalAreas are the areas that are configured to run, sorted.
+func functionalAreas() []string { return slices.Sorted(slices.Values(areaNames)) }
+
+func adminDeps(p entityParts) admin.Deps {
+	return admin.Deps{Auth: p.Auth, Govern: p.Govern, Journal: p.Registry.Journal, Areas: functionalAreas(), Store: p.Store, Writer: p.writer}
 }
 
 // Stop lets what runs end: requests are answered, and WebSocket connections are closed as going away before their streams

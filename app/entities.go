@@ -13,6 +13,7 @@ import (
 	"weir/config"
 	"weir/govern"
 	"weir/gql"
+	"weir/gql/admin"
 	"weir/health"
 	"weir/ingest"
 	"weir/internal/certs"
@@ -115,6 +116,7 @@ type entityParts struct {
 	*operate.Entities
 	verifier *auth.Verifier
 	compiler *rules.Compiler
+	writer   store.Writer // of what entities are
 }
 
 type entityDeps struct {
@@ -135,6 +137,7 @@ type entityDeps struct {
 // newEntities builds the parts that know the entities.
 func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entityParts, err error) {
 	bounded := bound(&d, func(tenant int64) int64 { return p.Govern.RegistryBytes(tenant) })
+	p.writer = bounded
 	p.Entities = &operate.Entities{Config: cfg, Listeners: d.listeners, Served: d.certs, Store: d.store}
 	hasher := auth.NewHasher(auth.Params{}, d.registerer)
 	if p.compiler, err = rules.NewCompiler(d.limits); err != nil {
@@ -207,6 +210,8 @@ func restingEntities(ctx context.Context, cfg config.Config, st store.Store, get
 	p.Areas = gql.New(gql.Config{Log: log})
 	gql.RegisterRegistry(p.Areas.Area("device-management", gql.TenantPlane), p.Registry)
 	gql.RegisterDashboards(p.Areas.Area("dashboard-management", gql.TenantPlane), p.Registry)
+	admin.Register(p.Areas.Area(admin.Area, gql.IdentityPlane), adminDeps(p))
+	admin.RegisterSettings(p.Areas.Area(admin.SettingsArea, gql.IdentityPlane), adminDeps(p))
 	states := storedStates{st}
 	state = gql.StateDeps{States: states, Latest: states, Devices: p.Registry.Devices.Rows, External: p.Registry,
 		Listening: func() int64 { return math.MaxInt64 }, // a device is not active where nothing listens

@@ -9,6 +9,15 @@ var examples = map[string]string{
   functionalAreas
 }
 `,
+	"user-management-admin": `{
+  tenants { token name enabled tier { token } }
+  roles { scope token authorities }
+}
+`,
+	"user-management-settings": `{
+  settings { key value overridden updatedBy }
+}
+`,
 	"device-management": `{
   devices(criteria: {pageNumber: 1, pageSize: 10}) {
     results { token name deviceType { token } }

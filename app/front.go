@@ -58,13 +58,18 @@ func (f *front) Start(_, life context.Context) error {
 		cfg.Handlers[path] = h
 	}
 	maps.Copy(cfg.Handlers, web.SetupPages(f.setupState, f.opt.Version))
-	for _, name := range areaNames {
+	for _, at := range endpoints() {
+		name := at.name()
 		sdl, err := gql.SDL(name)
 		if err != nil {
 			return err
 		}
 		f.late[name] = &later{}
-		cfg.Areas = append(cfg.Areas, web.Area{Name: name, Plane: "tenant", Token: "access", SDL: sdl, Example: examples[name], Handler: f.late[name]})
+		area := web.Area{Name: at.area, Variant: at.variant, Plane: at.plane().String(), Token: "access", SDL: sdl, Example: examples[name], Handler: f.late[name]}
+		if at.plane() == gql.IdentityPlane {
+			area.Token, area.Note = "identity", "for identities with a system role: superuser, operator, or a role of scope system"
+		}
+		cfg.Areas = append(cfg.Areas, area)
 	}
 	if cfg.DevTools {
 		f.log.Info("developer tools are on: introspection and the explorer of the API are open to every client", "variable", gql.DevToolsVariable)

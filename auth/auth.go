@@ -112,8 +112,9 @@ type Deps struct {
 
 // Auth keeps identities and tokens. All methods are safe for concurrent use.
 type Auth struct {
-	Roles *Roles
-	Kinds *entity.Catalog // the roles
+	Roles   *Roles
+	Clients *Clients
+	Kinds   *entity.Catalog // the roles
 
 	cfg     Config
 	live    atomic.Pointer[Config] // cfg with what SetConfig changed
@@ -158,7 +159,8 @@ func New(ctx context.Context, cfg Config, d Deps) (*Auth, error) {
 		now: d.Clock, log: d.Logger, generateKey: d.GenerateKey, dir: &directory{},
 		attempts:     newAttempts(signInRule, emailRule, d.Clock),
 		serviceTries: newSourceTries(d.Clock)}
-	a.Kinds = a.describe(entity.Base{Store: d.Store, Writer: d.Writer})
+	base := entity.Base{Store: d.Store, Writer: d.Writer}
+	a.Kinds, a.Clients = a.describe(base), a.describeClients(base)
 	a.live.Store(&cfg)
 	a.parser = a.newParser()
 	a.m = newAuthMetrics(d.Registerer, a)

@@ -104,6 +104,25 @@ func seededRoles() []Role {
 	}
 }
 
+// In returns the roles of a scope, or of both for "", newest first.
+func (r *Roles) In(ctx context.Context, by *model.Principal, scope string) (all []*Role, err error) {
+	if err := r.MayRead(by); err != nil {
+		return nil, err
+	}
+	if _, err := tierOf(scope); err != nil {
+		return nil, err
+	}
+	var of []store.Filter
+	if scope != "" {
+		of = append(of, store.Eq("scope", scope))
+	}
+	err = store.Read(ctx, r.auth.store, func(tx store.Tx) (err error) {
+		all, err = r.Table.Select(tx, 0, "created_at DESC, token", of...)
+		return err
+	})
+	return all, err
+}
+
 // Authorities returns the sorted vocabulary with the wildcard, of a scope or of both for "".
 func (r *Roles) Authorities(by *model.Principal, scope string) ([]string, error) {
 	if err := r.MayRead(by); err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,7 +18,10 @@ import (
 )
 
 // areas are those of the API, as weir api takes them.
-var areas = []string{deviceArea, stateArea, eventArea, processingArea, dashboardArea, "user-management"}
+var areas = append([]string{deviceArea, stateArea, eventArea, processingArea, dashboardArea, "user-management"}, instanceAreas...)
+
+// instanceAreas are about the instance: no tenant is named for them.
+var instanceAreas = []string{"user-management-admin", "user-management-settings"}
 
 func newAPI(c *command) *cobra.Command {
 	var tenant, variables string
@@ -29,9 +33,13 @@ func newAPI(c *command) *cobra.Command {
 			"the name of a file. Without --tenant the command uses the only tenant that\n" +
 			"there is. Errors go to stderr with their codes, and the exit code is 6.\n\n" +
 			"The areas are " + strings.Join(areas[:3], ", ") + ",\n" +
-			strings.Join(areas[3:5], ", ") + " and " + areas[5] + ". In a data\n" +
-			"directory that no instance uses, the command serves " + deviceArea + ",\n" + stateArea + " and " + dashboardArea + ".",
-		Example: "  weir api device-management '{devices(criteria:{pageNumber:1,pageSize:10}){results{token name}}}'\n" +
+			strings.Join(areas[3:6], ", ") + ", and those\n" +
+			"of the instance, which take no tenant: " + instanceAreas[0] + " and\n" +
+			instanceAreas[1] + ". In a data directory that no instance uses, the\n" +
+			"command serves " + deviceArea + ", " + stateArea + ",\n" +
+			dashboardArea + " and those of the instance.",
+		Example: "  weir api user-management-admin '{tenants{token enabled tier{token}}}'\n" +
+			"  weir api device-management '{devices(criteria:{pageNumber:1,pageSize:10}){results{token name}}}'\n" +
 			"  weir api event-processing @health.graphql --tenant acme --variables '{\"profile\":\"boiler\"}'",
 		Args:      exactly("the area ("+strings.Join(areas, ", ")+")", "the query (- is stdin, @FILE a file)"),
 		ValidArgs: areas,
@@ -58,7 +66,7 @@ func newAPI(c *command) *cobra.Command {
 }
 
 func (c *command) runDocument(ctx context.Context, op operate.Target, q operate.GraphQLRequest) (err error) {
-	if q.Tenant == "" {
+	if q.Tenant == "" && !slices.Contains(instanceAreas, q.Area) {
 		if q.Tenant, err = onlyTenant(ctx, op); err != nil {
 			return err
 		}

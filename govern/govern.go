@@ -36,6 +36,7 @@ type Govern struct {
 	Tenants *entity.Kind[Tenant]
 	Kinds   *entity.Catalog // these
 
+	settings        *entity.Kind[settingRow]
 	cfg             Config
 	store           store.Store
 	writer          store.Writer
@@ -68,7 +69,8 @@ func New(ctx context.Context, cfg Config, d Deps) (*Govern, error) {
 	}
 	g := &Govern{cfg: cfg, store: d.Store, writer: d.Writer, onSwitch: d.OnSwitch, now: d.Clock, index: newIndex(cfg, d.Clock),
 		unknown: newAllowance(cfg, d.Clock), unauthenticated: newUnauthenticated(d.Clock)}
-	g.Kinds = g.describe(entity.Base{Store: d.Store, Writer: d.Writer})
+	base := entity.Base{Store: d.Store, Writer: d.Writer}
+	g.Kinds, g.settings = g.describe(base), describeSettings(base)
 	g.m = newMetrics(d.Registerer, g)
 	if err := g.seed(ctx); err != nil {
 		return nil, fmt.Errorf("govern: first start: %w", err)

@@ -72,6 +72,13 @@ func ceiling(v Values, level int) (rate, burst float64) {
 // effective needs the lock.
 func (x *index) effective(e *entry) Values { return e.overrides.or(x.tiers[e.tier]).or(x.platform) }
 
+// tierValues are the values of a tier that some tenant has had since the start.
+func (x *index) tierValues(id int64) Values {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.tiers[id]
+}
+
 func (x *index) setTier(id int64, v Values) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -92,14 +92,28 @@ func seededTiers() []Tier {
 // TierCount is a tier with the number of tenants that have it.
 type TierCount struct {
 	*Tier
-	Tenants int64
+	Tenants int64 `gql:"tenantCount"`
 }
 
 // TierCounts lists the tiers in their order.
-func (g *Govern) TierCounts(ctx context.Context, by *model.Principal) (all []TierCount, err error) {
+func (g *Govern) TierCounts(ctx context.Context, by *model.Principal) ([]TierCount, error) {
 	if err := g.Tiers.MayRead(by); err != nil {
 		return nil, err
 	}
+	return g.readTiers(ctx)
+}
+
+// TiersByID returns the tiers by row id without demanding an authority: for what a row refers to that the caller was let read.
+func (g *Govern) TiersByID(ctx context.Context) (map[int64]TierCount, error) {
+	all, err := g.readTiers(ctx)
+	byID := make(map[int64]TierCount, len(all))
+	for _, t := range all {
+		byID[t.ID] = t
+	}
+	return byID, err
+}
+
+func (g *Govern) readTiers(ctx context.Context) (all []TierCount, err error) {
 	err = store.Read(ctx, g.store, func(tx store.Tx) (err error) {
 		all, err = g.countTiers(tx)
 		return err
@@ -112,13 +126,13 @@ func (g *Govern) countTiers(tx store.Tx) ([]TierCount, error) {
 	if err != nil {
 		return nil, err
 	}
+	tenants, err := store.TenantsByTier(tx)
+	if err != nil {
+		return nil, err
+	}
 	all := make([]TierCount, len(rows))
 	for i, t := range rows {
-		n, err := g.Tenants.Table.Count(tx, 0, store.Eq("tier_id", t.ID))
-		if err != nil {
-			return nil, err
-		}
-		all[i] = TierCount{t, n}
+		all[i] = TierCount{t, tenants[t.ID]}
 	}
 	return all, nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"weir/gql/engine"
 	"weir/model"
+	"weir/store"
 )
 
 // Area is one endpoint under construction: register everything, then Build the server. Root fields are registered with the
@@ -75,6 +76,53 @@ func (a *Area) Field(typ, name string, fn engine.Resolver, opts ...engine.Option
 
 // Type binds Go types to a type of the schema, see engine.Schema.
 func (a *Area) Type(name string, samples ...any) { a.schema.Type(name, samples...) }
+
+// Row binds the rows of a table to a type of the schema: the fields of store.Row, and those whose tag names a field.
+// Fields named in hidden are not shown.
+func (a *Area) Row(name string, sample any, hidden ...string) {
+	b, err := rowBinding(sample)
+	if err != nil {
+		a.schema.Fail(fmt.Errorf("type %s: %w", name, err))
+		return
+	}
+	for _, field := range hidden {
+		b.Hide(field)
+	}
+	a.schema.Bind(name, b)
+}
+
+// rowBinding binds the rows of a table. The time of deletion is shown as null: rows are deleted for good.
+func rowBinding(sample any) (*engine.Binding, error) {
+	b, err := engine.NewBinding(sample)
+	if err != nil {
+		return nil, err
+	}
+	b.Null("deletedAt")
+	b.Show("id", "ID")
+	b.Show("createdAt", "CreatedAt")
+	b.Show("updatedAt", "UpdatedAt")
+	return b, nil
+}
+
+// Paged binds types of search results, which Results makes.
+func (a *Area) Paged(names ...string) {
+	if !a.schema.Bound("SearchResultsPagination") {
+		a.Type("SearchResultsPagination", searchPage{})
+	}
+	for _, name := range names {
+		a.Type(name, searchResults{})
+	}
+}
+
+// Results are the rows of a page of a list.
+func Results[T any](page store.Page, rows []T, total int64) any {
+	out := searchResults{Results: make([]any, len(rows)), Pagination: searchPage{Total: total}}
+	for i := range rows {
+		out.Results[i] = rows[i]
+	}
+	out.Pagination.Start, out.Pagination.End = page.Span(len(rows))
+	return out
+}
 
 // demand lists an operation and returns the check of its access.
 func (a *Area) demand(kind, name string, access Access) engine.Check {

@@ -93,18 +93,13 @@ func (e *entities) shown(kind entity.Any) {
 }
 
 // bind binds the rows of a kind: the fields of the row, and those whose tag names a field of the API. References have a tag
-// too, but it is the name under which requests set them. Secrets are shown as null, as is the time of deletion: rows are
-// deleted for good.
+// too, but it is the name under which requests set them. Secrets are shown as null.
 func (e *entities) bind(kind entity.Any) {
-	b, err := engine.NewBinding(kind.New())
+	b, err := rowBinding(kind.New())
 	if err != nil {
 		e.area.schema.Fail(err)
 		return
 	}
-	b.Null("deletedAt")
-	b.Show("id", "ID")
-	b.Show("createdAt", "CreatedAt")
-	b.Show("updatedAt", "UpdatedAt")
 	for _, f := range kind.Info().Fields {
 		switch {
 		case f.Ref != "", f.Hidden:
@@ -195,7 +190,7 @@ func (e *entities) reads(kind entity.Any) {
 	info := kind.Info()
 	access := Requires(info.Read...)
 	e.query(info.Plural+"ById", access, func(ctx context.Context, _ any, args engine.Args) (any, error) {
-		ids, err := rowIDs("ids", args.Strings("ids"))
+		ids, err := RowIDs("ids", args.Strings("ids"))
 		if err != nil {
 			return nil, err
 		}
@@ -225,8 +220,7 @@ func (e *entities) reads(kind entity.Any) {
 		if err != nil {
 			return nil, err
 		}
-		start, end := page.Span(len(rows))
-		return searchResults{Results: rows, Pagination: searchPage{Start: start, End: end, Total: total}}, nil
+		return Results(page, rows, total), nil
 	})
 }
 
@@ -345,8 +339,8 @@ func expected(args engine.Args) (entity.Expect, error) {
 	return entity.Expect(model.MicrosOf(at)), nil
 }
 
-// rowIDs parses row ids. Decimal numbers that no row can have are left out, as unknown ids are.
-func rowIDs(argument string, texts []string) ([]int64, error) {
+// RowIDs parses row ids. Decimal numbers that no row can have are left out, as unknown ids are.
+func RowIDs(argument string, texts []string) ([]int64, error) {
 	ids := make([]int64, 0, len(texts))
 	for _, s := range texts {
 		if s == "" || strings.Trim(s, "0123456789") != "" {

@@ -128,6 +128,16 @@ func (s *Server) Engine(area string) *engine.Engine {
 	return nil
 }
 
+// Plane returns the plane of the area of that name.
+func (s *Server) Plane(area string) Plane {
+	for _, a := range s.areas {
+		if a.name == area {
+			return a.plane
+		}
+	}
+	return TenantPlane
+}
+
 // Handler serves the area over HTTP and WebSocket; auth authenticates the caller. An area may be served several times
 // with different authentication, as on the unix socket. It panics when the server is not built or the area unknown.
 func (s *Server) Handler(area string, auth Authenticate) http.Handler {

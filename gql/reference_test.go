@@ -10,6 +10,7 @@ import (
 	"weir/internal/test/made"
 
 	"weir/gql"
+	"weir/gql/admin"
 	"weir/model"
 	"weir/registry"
 )
@@ -98,6 +99,8 @@ func authorityTable(t *testing.T) string {
 	gql.RegisterState(s.Area("device-state", gql.TenantPlane), gql.StateDeps{})
 	gql.RegisterProcessing(s.Area("event-processing", gql.TenantPlane), gql.ProcessingDeps{})
 	gql.RegisterDashboards(s.Area("dashboard-management", gql.TenantPlane), registry.New(registry.Config{}, registry.Deps{}))
+	admin.Register(s.Area(admin.Area, gql.IdentityPlane), admin.Deps{})
+	admin.RegisterSettings(s.Area(admin.SettingsArea, gql.IdentityPlane), admin.Deps{})
 	if err := s.Build(); err != nil { // registers the verbs of the kinds
 		t.Fatal(err)
 	}
@@ -107,7 +110,7 @@ func authorityTable(t *testing.T) string {
 		if strings.HasPrefix(o.Name, "_") {
 			continue // placeholders
 		}
-		who := demand(o.Access)
+		who := demand(o)
 		if byAccess[who] == nil {
 			byAccess[who] = map[string][]string{}
 			order = append(order, who)
@@ -131,10 +134,12 @@ func authorityTable(t *testing.T) string {
 }
 
 // demand says what an operation needs of its caller.
-func demand(a gql.Access) string {
-	switch as := a.Authorities(); {
-	case a.Anonymous():
+func demand(o gql.Operation) string {
+	switch as := o.Access.Authorities(); {
+	case o.Access.Anonymous():
 		return "nothing, not even a token"
+	case len(as) == 0 && o.Plane == gql.IdentityPlane:
+		return "any identity token with a system role"
 	case len(as) == 0:
 		return "any token of the tenant"
 	default:

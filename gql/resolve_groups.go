@@ -156,7 +156,7 @@ func cursor(args engine.Args, name string) (int64, error) {
 	if text == nil {
 		return 0, nil
 	}
-	ids, err := rowIDs(name, []string{*text})
+	ids, err := RowIDs(name, []string{*text})
 	if err != nil || len(ids) == 0 {
 		return 0, model.Invalid(name, "%.40q is no cursor: pass the nextCursor of the page before", *text)
 	}

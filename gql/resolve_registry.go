@@ -21,6 +21,7 @@ func RegisterRegistry(a *Area, r *registry.Registry) {
 	registerRelationships(a, r)
 	registerGroups(a, r)
 	registerPlaces(a, r)
+	registerAudit(a, r.Journal)
 }
 
 // RegisterDashboards registers the dashboards in the dashboard-management area.

@@ -101,6 +101,9 @@ func TestOperationsAskForTheirAuthority(t *testing.T) {
 		if op.Kind == "mutation" || strings.HasPrefix(op.Name, "deviceCredentials") {
 			want = model.DeviceWrite
 		}
+		if op.Name == "auditEvents" {
+			want = model.AuditRead
+		}
 		all := []model.Authority{want}
 		if op.Name == "createGeoFence" || op.Name == "updateGeoFence" {
 			all = append(all, model.LocationRead)

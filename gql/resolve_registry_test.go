@@ -281,6 +281,7 @@ type updateField struct {
 	nulls         string // "clears" or "refused"
 	read          string // selection that shows the field, default its name; a nested one as "profile.token"
 	empty         bool   // "" clears too
+	cleared       any    // what a cleared field reads as, default null
 }
 
 // updatesByHand are the fields of update inputs of which the description does not say it all.

@@ -31,6 +31,11 @@ type TenantReader interface {
 	Tenant(ctx context.Context, token string) (*govern.Tenant, error)
 	Governance(tenant string) (govern.Governance, bool)
 	TenantTokens() []string
+	TokenMasks(ctx context.Context) (string, error)
+	Look(ctx context.Context, tenant int64) (*govern.Look, error)
+	SetBranding(ctx context.Context, by *model.Principal, b govern.Branding) error
+	SetLogo(ctx context.Context, by *model.Principal, logo *string) error
+	SetBasemap(ctx context.Context, by *model.Principal, m govern.Basemap) error
 }
 
 // UserDeps are the collaborators of the user-management area.
@@ -41,9 +46,6 @@ type UserDeps struct {
 	Areas    []string // configured to run, sorted
 }
 
-// defaultTokenMasks is the built-in hint for the tokens that clients propose.
-const defaultTokenMasks = `{"default":"{slug}"}`
-
 // RegisterUser registers the tenant plane of the user-management area.
 func RegisterUser(a *Area, d UserDeps) {
 	u := &userResolvers{d}
@@ -52,6 +54,8 @@ func RegisterUser(a *Area, d UserDeps) {
 	a.Type("AuthToken", auth.AuthToken{})
 	a.Type("CurrentIdentity", auth.Profile{})
 	a.Type("Tenant", tenantView{})
+	a.Type("TenantBranding", govern.Branding{})
+	a.Type("TenantBasemap", govern.Basemap{})
 	a.Type("TenantGovernance", govern.Governance{})
 	a.Field("TenantGovernance", "purgeState", always("active"))
 
@@ -68,7 +72,9 @@ func RegisterUser(a *Area, d UserDeps) {
 		return d.SignIn.IdentityMemberships(args.String("identityToken"))
 	})
 	a.Query("functionalAreas", AnyCaller(), always(d.Areas))
-	a.Query("tokenMasks", AnyCaller(), always(defaultTokenMasks))
+	a.Query("tokenMasks", AnyCaller(), func(ctx context.Context, _ any, _ engine.Args) (any, error) {
+		return d.Tenants.TokenMasks(ctx)
+	})
 
 	a.Mutation("login", Anonymous(), func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		return d.SignIn.Login(ctx, args.String("email"), args.String("password"), CallFrom(ctx).Remote)
@@ -82,6 +88,36 @@ func RegisterUser(a *Area, d UserDeps) {
 	a.Mutation("updateProfile", AnyCaller(), func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		return d.Profiles.UpdateProfile(ctx, PrincipalFrom(ctx), args.Patch("request"))
 	})
+	u.look(a)
+}
+
+// look registers the mutations of how the caller's tenant is shown.
+func (u *userResolvers) look(a *Area) {
+	change := func(name string, needs model.Authority, set func(ctx context.Context, by *model.Principal, args engine.Args) error) {
+		a.Mutation(name, Requires(needs), func(ctx context.Context, src any, args engine.Args) (any, error) {
+			if err := set(ctx, PrincipalFrom(ctx), args); err != nil {
+				return nil, err
+			}
+			return u.tenant(ctx, src, args)
+		})
+	}
+	change("setTenantBranding", model.BrandingWrite, func(ctx context.Context, by *model.Principal, args engine.Args) error {
+		var b govern.Branding
+		if err := args.Object("input").Decode(&b); err != nil {
+			return err
+		}
+		return u.Tenants.SetBranding(ctx, by, b)
+	})
+	change("setTenantLogo", model.BrandingWrite, func(ctx context.Context, by *model.Principal, args engine.Args) error {
+		return u.Tenants.SetLogo(ctx, by, args.Text("logo"))
+	})
+	change("setTenantBasemap", model.BasemapWrite, func(ctx context.Context, by *model.Principal, args engine.Args) error {
+		var m govern.Basemap
+		if err := args.Object("input").Decode(&m); err != nil {
+			return err
+		}
+		return u.Tenants.SetBasemap(ctx, by, m)
+	})
 }
 
 type userResolvers struct{ UserDeps }
@@ -91,6 +127,11 @@ type tenantView struct {
 	Token       string  `gql:"token"`
 	Name        *string `gql:"name"`
 	Description *string `gql:"description"` // a tenant has no description yet
+
+	Branding         govern.Branding `gql:"branding"`
+	BrandingOverride govern.Branding `gql:"brandingOverride"`
+	Basemap          govern.Basemap  `gql:"basemap"`
+	BasemapOverride  govern.Basemap  `gql:"basemapOverride"`
 }
 
 func always(v any) engine.Resolver {
@@ -106,7 +147,11 @@ func (u *userResolvers) tenant(ctx context.Context, _ any, _ engine.Args) (any, 
 	case t == nil:
 		return nil, model.NotFound("tenant", name)
 	}
-	return tenantView{Token: t.Token, Name: t.Name}, nil
+	l, err := u.Tenants.Look(ctx, t.ID)
+	if err != nil {
+		return nil, err
+	}
+	return tenantView{t.Token, t.Name, nil, l.Branding, l.BrandingOverride, l.Basemap, l.BasemapOverride}, nil
 }
 
 func (u *userResolvers) governance(ctx context.Context, _ any, _ engine.Args) (any, error) {

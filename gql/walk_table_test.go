@@ -87,6 +87,7 @@ func walkRegistry() []walkOp {
 		read("currentGeoFenceSet", "", `{"version":0,"fences":`+noPage+`}`),
 		read("geoFenceSetSnapshot", `(version: 1)`, "!NOT_FOUND no version 1"),
 		read("entityAttributes", `(criteria: {pageNumber: 1, pageSize: 10})`, noPage),
+		{kind: "query", name: "auditEvents", needs: model.AuditRead, args: `(criteria: {pageNumber: 1, pageSize: 10})`},
 	}, creates, []walkOp{
 		write("createDevices", `(request: {deviceTypeToken: "t", count: 2, tokenTemplate: "n{n}"})`, `!INVALID_INPUT "t"`),
 		write("createEntityRelationships", `(requests: [{token: "many", sourceType: "device", source: "d", targetType: "asset", target: "Asset-1", relationshipType: "assigned"}])`,
@@ -116,7 +117,7 @@ var walkTable = map[string][]walkOp{
 	},
 	"user-management": {
 		{kind: "query", name: "ping", anonymous: true},
-		{kind: "query", name: "tenant", stranger: `{"token":"globex","name":null,"description":null}`},
+		{kind: "query", name: "tenant", stranger: globexTenant},
 		{kind: "query", name: "tenantGovernance"},
 		{kind: "query", name: "tenantTokens", needs: model.TenantRead, noTenant: true, stranger: "!FORBIDDEN forbidden: tenant:read is required"},
 		{kind: "query", name: "me", stranger: `{"email":"eve@example.org","firstName":null,"lastName":null}`},
@@ -129,9 +130,14 @@ var walkTable = map[string][]walkOp{
 			stranger: "!INVALID_INPUT invalid credentials", owner: "invalid credentials"},
 		{kind: "mutation", name: "refresh", anonymous: true, args: `(refreshToken: "<identity>")`, stranger: "!INVALID_INPUT invalid or expired token",
 			owner: "invalid or expired token"},
+		{kind: "mutation", name: "setTenantBranding", needs: model.BrandingWrite, args: `(input: {title: "new"})`},
+		{kind: "mutation", name: "setTenantLogo", needs: model.BrandingWrite, args: `(logo: null)`},
+		{kind: "mutation", name: "setTenantBasemap", needs: model.BasemapWrite, args: `(input: {zoom: 3})`},
 		{kind: "mutation", name: "updateProfile", args: `(request: {firstName: "New"})`, stranger: `{"email":"eve@example.org","firstName":"New","lastName":null}`},
 	},
-	"device-management": walkRegistry(),
+	"user-management-admin":    walkAdmin(),
+	"user-management-settings": walkSettings(),
+	"device-management":        walkRegistry(),
 	"event-management": {
 		events("events", model.EventRead),
 		events("locationEvents", model.LocationRead),
@@ -169,6 +175,13 @@ var walkTable = map[string][]walkOp{
 		{kind: "subscription", name: "detectionStream", needs: model.DeviceRead, args: `(profileToken: "p")`},
 	},
 }
+
+// globexTenant is the tenant globex as it was made: everything of its look is the instance's.
+const globexTenant = `{"token":"globex","name":null,"description":null,` +
+	`"branding":{"title":"Weir","logo":null,"logoMaxHeight":28,"primary":null,"background":null,"foreground":null,"accent":null,"updatedAt":null},` +
+	`"brandingOverride":{"title":null,"logo":null,"logoMaxHeight":null,"primary":null,"background":null,"foreground":null,"accent":null,"updatedAt":null},` +
+	`"basemap":{"tileUrl":"https://tile.openstreetmap.org/{z}/{x}/{y}.png","attribution":"© \u003ca href=\"https://www.openstreetmap.org/copyright\"\u003eOpenStreetMap\u003c/a\u003e contributors","centerLat":null,"centerLon":null,"zoom":null},` +
+	`"basemapOverride":{"tileUrl":null,"attribution":null,"centerLat":null,"centerLon":null,"zoom":null}}`
 
 // dashboards is an operation of dashboard-management.
 func dashboards(kind, name string, needs model.Authority, args, stranger string) walkOp {

@@ -61,13 +61,16 @@ type walk struct {
 	expired  string
 	without  map[model.Authority]string // members of acme whose roles give all but one authority
 	ids      map[string]string          // of acme's rows, by type
+	paths    map[string]string          // of the areas: the part of their endpoint that names them
+	planes   map[string]string          // of the areas: tenant or identity
+	operators
 }
 
 func startWalk(t *testing.T) *walk {
 	t.Helper()
 	dir := t.TempDir()
-	expired := furnishWalk(t, filepath.Join(dir, "data"))
-	w := &walk{expired: expired, without: map[model.Authority]string{}, Proc: testweir.Start(t, testweir.Options{Dir: dir,
+	expired, expiredIdentity := furnishWalk(t, filepath.Join(dir, "data"))
+	w := &walk{expired: expired, without: map[model.Authority]string{}, operators: operators{expired: expiredIdentity}, Proc: testweir.Start(t, testweir.Options{Dir: dir,
 		Config: fmt.Sprintf("auth: {service_secret: %q}\n", walkSecret)})}
 	var identity string
 	w.own, w.refresh, identity = w.signIn(t, walkEmail, walkTenant)
@@ -77,20 +80,21 @@ func startWalk(t *testing.T) *walk {
 		w.without[a], _, _ = w.signIn(t, withoutEmail(a), walkTenant)
 	}
 	w.readSchemas(t)
+	w.signInOperators(t)
 	return w
 }
 
 // notBaseline are the authorities of the operations there are which not every member holds: only for these can a member
 // be made who lacks exactly one.
-var notBaseline = []model.Authority{model.DeviceWrite, model.LocationRead, model.DashboardRead, model.DashboardWrite}
+var notBaseline = []model.Authority{model.DeviceWrite, model.LocationRead, model.DashboardRead, model.DashboardWrite, model.AuditRead, model.BrandingWrite, model.BasemapWrite}
 
 func withoutEmail(a model.Authority) string {
 	return "without-" + strings.ReplaceAll(string(a), ":", "-") + "@example.org"
 }
 
-// furnishWalk makes tenants, people and roles in a data directory where nothing runs, and returns an access token that
-// has expired since.
-func furnishWalk(t *testing.T, data string) (expired string) {
+// furnishWalk makes tenants, people and roles in a data directory where nothing runs, and returns an access token and an
+// identity token that have expired since.
+func furnishWalk(t *testing.T, data string) (expired, expiredIdentity string) {
 	t.Helper()
 	ctx := t.Context()
 	must := func(err error) {
@@ -137,14 +141,19 @@ func furnishWalk(t *testing.T, data string) (expired string) {
 		must(err)
 		person(withoutEmail(lacking), nil, walkTenant, role)
 	}
+	for _, email := range furnishOperators(ctx, must, a, operator) {
+		person(email.address, []string{email.role}, "")
+	}
 	in, err := a.Login(ctx, walkEmail, testweir.Password, auth.RemoteAddr("127.0.0.1:1"))
+	must(err)
+	super, err := a.Login(ctx, walkSuper, testweir.Password, auth.RemoteAddr("127.0.0.1:1"))
 	must(err)
 	pair, err := a.SelectTenant(ctx, in.Token, walkTenant)
 	must(err)
 	if _, err := a.Authenticate(auth.PlaneTenant, pair.Access, ""); err != nil {
 		t.Fatalf("the token was never good: %v", err)
 	}
-	return pair.Access
+	return pair.Access, super.Token
 }
 
 // allBut is every authority of the tiers but one.
@@ -161,13 +170,19 @@ func allBut(tier model.Tier, lacking model.Authority) []string {
 // signIn signs a person in at the running program.
 func (w *walk) signIn(t testing.TB, email, tenant string) (access, refresh, identity string) {
 	t.Helper()
+	identity = w.login(email)
+	access, refresh = w.enter(identity, tenant)
+	return access, refresh, identity
+}
+
+// login proves a person at the running program.
+func (w *walk) login(email string) (identity string) {
 	var in struct {
 		Login struct{ IdentityToken string }
 	}
 	w.Query("user-management", "", `mutation ($e: String!, $p: String!) { login(email: $e, password: $p) { identityToken } }`,
 		map[string]any{"e": email, "p": testweir.Password}, &in)
-	access, refresh = w.enter(in.Login.IdentityToken, tenant)
-	return access, refresh, in.Login.IdentityToken
+	return in.Login.IdentityToken
 }
 
 func (w *walk) enter(identity, tenant string) (access, refresh string) {
@@ -207,18 +222,25 @@ func (w *walk) service(t testing.TB, authorities ...string) string {
 func (w *walk) readSchemas(t testing.TB) {
 	t.Helper()
 	var index struct {
-		Areas []struct{ Area, Schema string }
+		Areas []struct{ Area, Schema, Endpoint, Plane string }
 	}
 	text, _ := w.get(t, "/schema/index.json")
 	if err := json.Unmarshal([]byte(text), &index); err != nil {
 		t.Fatal(err)
 	}
-	w.schemas = map[string]*ast.Schema{}
+	w.schemas, w.paths, w.planes = map[string]*ast.Schema{}, map[string]string{}, map[string]string{}
 	for _, a := range index.Areas {
+		path := a.Area
+		if a.Schema != "" { // listed as having an API
+			a.Area = strings.TrimSuffix(a.Schema[strings.LastIndex(a.Schema, "/")+1:], ".graphql")
+			_, rest, _ := strings.Cut(a.Endpoint, "/api/")
+			path = strings.TrimSuffix(rest, "/graphql")
+		}
 		sdl, status := w.get(t, "/schema/"+a.Area+".graphql")
-		if status == http.StatusNotFound && a.Schema == "" { // listed as having no API
+		if status == http.StatusNotFound && a.Schema == "" {
 			continue
 		}
+		w.paths[a.Area], w.planes[a.Area] = path, a.Plane
 		schema, err := gqlparser.LoadSchema(&ast.Source{Name: a.Area, Input: sdl})
 		if err != nil {
 			t.Fatal(err)
@@ -288,7 +310,11 @@ var asOf = regexp.MustCompile(`,"asOf":"[^"]+"`)
 // ask sends a request. An answer of the kind that must never come fails the test.
 func (w *walk) ask(t testing.TB, area string, c caller, query string, vars map[string]any) *reply {
 	t.Helper()
-	q := testweir.GraphQL{API: w.API, Area: area, Token: c.token, Query: query, Variables: vars}
+	path := area
+	if w.paths[area] != "" {
+		path = w.paths[area]
+	}
+	q := testweir.GraphQL{API: w.API, Area: path, Token: c.token, Query: query, Variables: vars}
 	if c.tenant != "" {
 		q.Header = http.Header{"X-Weir-Tenant": {c.tenant}}
 	}
@@ -404,14 +430,14 @@ const nothing = " {  }"
 // access calls every query and mutation as everybody who must be refused, as a stranger, and at last as who may.
 func (w *walk) access(t *testing.T) {
 	w.furnishAcme(t)
+	w.refusedOperators(t)
 	before := w.everythingOf(t, w.own)
 	for _, area := range slices.Sorted(maps.Keys(w.schemas)) {
 		for _, op := range walkTable[area] {
-			if op.kind == "subscription" {
-				continue
+			if op.kind != "subscription" && w.planes[area] != identityPlane {
+				w.refusals(t, area, op)
+				w.stranger(t, area, op)
 			}
-			w.refusals(t, area, op)
-			w.stranger(t, area, op)
 		}
 	}
 	if after := w.everythingOf(t, w.own); after != before {
@@ -419,12 +445,17 @@ func (w *walk) access(t *testing.T) {
 	}
 	for _, area := range slices.Sorted(maps.Keys(w.schemas)) {
 		for _, op := range walkTable[area] {
-			if op.kind != "subscription" {
+			switch {
+			case op.kind == "subscription":
+			case w.planes[area] == identityPlane:
+				w.operator(t, area, op)
+			default:
 				w.owner(t, area, op)
 			}
 		}
 	}
 	w.services(t)
+	w.systemRoles(t)
 	conformance.Shown(t, "S3-095", "S3-096", "S3-097", "S3-098", "S3-033", "S3-034", "S1-016", "S1-017")
 }
 

@@ -1,6 +1,7 @@
 package gql_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -25,20 +26,27 @@ type updateKind struct {
 	list      bool   // reads gives a list of one
 	fields    map[string]updateField
 	create    map[string]any // what a create of one more needs besides the token
+	verb      string         // the mutations' name of the kind, default: typ
+	among     string         // reads lists all records, and this field names one of them
 }
+
+// name is that of the kind in its mutations.
+func (k *updateKind) name() string { return cmp.Or(k.verb, k.typ) }
 
 // updateKinds has a row for every update input that is served, by the name of its type.
 func updateKinds() map[string]updateKind {
-	kinds := map[string]updateKind{"Profile": {"user-management", "Profile", "", "me", false, map[string]updateField{
+	kinds := map[string]updateKind{"Profile": {area: "user-management", typ: "Profile", reads: "me", fields: map[string]updateField{
 		"firstName": {first: "Ada", second: "Grace", nulls: "clears", empty: true},
 		"lastName":  {first: "Lovelace", second: "Hopper", nulls: "clears", empty: true},
-	}, nil}, "Dashboard": {"dashboard-management", "Dashboard", "main", `dashboard(token: "main")`, false, map[string]updateField{
+	}}, "Dashboard": {area: "dashboard-management", typ: "Dashboard", token: "main", reads: `dashboard(token: "main")`, fields: map[string]updateField{
 		"name":        text3,
 		"description": text3,
 		"definition":  {first: `{"a": [1, 2.50]}`, second: `{}`, nulls: "refused"},
-	}, map[string]any{"definition": "{}"}}}
+	}, create: map[string]any{"definition": "{}"}}}
+	maps.Copy(kinds, adminKinds())
 	for typ, k := range updateInputs() {
-		kinds[typ] = updateKind{"device-management", typ, k.token, fmt.Sprintf("%sByToken(tokens: [%q])", pluralOf(typ), k.token), true, k.fields, createWith()[typ]}
+		kinds[typ] = updateKind{area: "device-management", typ: typ, token: k.token, reads: fmt.Sprintf("%sByToken(tokens: [%q])", pluralOf(typ), k.token), list: true, fields: k.fields,
+			create: createWith()[typ]}
 	}
 	return kinds
 }
@@ -73,13 +81,16 @@ func (w *walk) updates(t *testing.T) {
 			served++
 			typ := strings.TrimSuffix(request.Type.Name(), "UpdateRequest")
 			kind, ok := kinds[typ]
-			if !ok || kind.area != area || m.Name != "update"+typ {
+			if !ok || kind.area != area || m.Name != "update"+kind.name() {
 				t.Errorf("%s: %s with %s is not in updateKinds", area, m.Name, request.Type.Name())
 				continue
 			}
 			t.Run(typ, func(t *testing.T) {
 				t.Parallel()
-				access, _ := w.enter(identity, "u-"+typ)
+				access := w.super
+				if w.planes[area] != identityPlane {
+					access, _ = w.enter(identity, "u-"+typ)
+				}
 				u := &updateWalk{walk: w, updateKind: kind, t: t, by: caller{token: access}, tenant: "u-" + typ, schema: schema,
 					input: schema.Types[request.Type.Name()]}
 				u.run(m)
@@ -115,7 +126,7 @@ func (u *updateWalk) run(m *ast.FieldDefinition) {
 			u.must(q, nil)
 		}
 	}
-	if u.area == "dashboard-management" {
+	if u.area == "dashboard-management" || u.among != "" {
 		u.make(u.token)
 	}
 	if u.token != "" {
@@ -152,12 +163,13 @@ func (u *updateWalk) run(m *ast.FieldDefinition) {
 	if u.typ == "DeviceCredential" {
 		conformance.Shown(t, "S3-076")
 	}
+	u.adminStatements()
 }
 
 // make makes a record of the kind.
 func (u *updateWalk) make(token string) {
 	u.t.Helper()
-	u.must("mutation { create"+u.typ+"(request: "+literal(with(u.create, "token", token))+") { token } }", nil)
+	u.must("mutation { create"+u.name()+"(request: "+literal(with(u.create, cmp.Or(u.among, "token"), token))+") { __typename } }", nil)
 }
 
 // do runs a request as the administrator of the tenant.
@@ -178,15 +190,19 @@ func (u *updateWalk) must(query string, vars map[string]any) *reply {
 // call writes the mutation with a request.
 func (u *updateWalk) call(request string) string {
 	if u.token == "" {
-		return fmt.Sprintf(`update%s(request: %s) { __typename }`, u.typ, request)
+		return fmt.Sprintf(`update%s(request: %s) { __typename }`, u.name(), request)
 	}
-	return fmt.Sprintf(`update%s(token: %q, request: %s) { token }`, u.typ, u.token, request)
+	return fmt.Sprintf(`update%s(token: %q, request: %s) { __typename }`, u.name(), u.token, request)
 }
 
 // record is the whole record as the API shows it.
 func (u *updateWalk) record() string {
 	u.t.Helper()
-	return u.whole(u.reads, 2)
+	depth := 2
+	if u.among != "" { // what is effective stands one level deeper
+		depth = 3
+	}
+	return u.whole(u.reads, u.token, depth)
 }
 
 // siblingToken is the token of a record of the same kind that no update names.
@@ -198,18 +214,39 @@ func (u *updateWalk) sibling() string {
 	if u.token == "" {
 		return ""
 	}
-	return u.whole(strings.Replace(u.reads, fmt.Sprintf("%q", u.token), fmt.Sprintf("%q", siblingToken), 1), 1)
+	return u.whole(strings.Replace(u.reads, fmt.Sprintf("%q", u.token), fmt.Sprintf("%q", siblingToken), 1), siblingToken, 1)
 }
 
-// whole is everything that a query can show of a record, to a depth.
-func (u *updateWalk) whole(query string, depth int) string {
+// whole is everything that a query can show of a record, to a depth. token is the record's.
+func (u *updateWalk) whole(query, token string, depth int) string {
 	u.t.Helper()
 	name, _, _ := strings.Cut(query, "(")
 	r := u.must("{ x: "+query+selectAll(u.schema, u.schema.Query.Fields.ForName(name).Type.Name(), depth, nil)+" }", nil)
 	if empty := string(r.Data["x"]); empty == "[]" || empty == "null" {
 		u.t.Fatalf("%s shows no record", query)
 	}
+	if u.among != "" {
+		b, err := json.Marshal(u.one(r, token))
+		if err != nil {
+			u.t.Fatal(err)
+		}
+		return string(b)
+	}
 	return r.raw
+}
+
+// one is the record of a token in a list of all.
+func (u *updateWalk) one(r *reply, token string) map[string]any {
+	u.t.Helper()
+	var all []map[string]any
+	if err := json.Unmarshal(r.Data["x"], &all); err != nil {
+		u.t.Fatal(err)
+	}
+	i := slices.IndexFunc(all, func(one map[string]any) bool { return one[u.among] == token })
+	if i < 0 {
+		u.t.Fatalf("%s shows no %q: %s", u.reads, token, r.raw)
+	}
+	return all[i]
 }
 
 // shown reads one field back. A password cannot be read: which of the two signs the device in is asked at the broker.
@@ -228,12 +265,15 @@ func (u *updateWalk) shown(field string, f updateField) any {
 		selection += " { " + nested + " }"
 		path = append(path, nested)
 	}
-	r := u.must("{ x: "+u.reads+" { "+selection+" } }", nil)
+	r := u.must("{ x: "+u.reads+" { "+selection+" "+u.among+" } }", nil)
 	var v any
 	if err := json.Unmarshal(r.Data["x"], &v); err != nil {
 		u.t.Fatal(err)
 	}
-	if u.list {
+	switch {
+	case u.among != "":
+		v = u.one(r, u.token)
+	case u.list:
 		v = v.([]any)[0]
 	}
 	for _, key := range path {
@@ -326,7 +366,7 @@ func (u *updateWalk) threeStates(field, graphqlType string, f updateField) {
 			u.must(literally(literal(f.first)), nil)
 		}
 		u.must(n.query, n.vars)
-		expect(n.what, nil)
+		expect(n.what, f.cleared)
 	}
 	if f.first != nil { // a state on which the other fields can be tried
 		u.must(literally(literal(f.second)), nil)
@@ -338,6 +378,13 @@ func (u *updateWalk) besides(field string) map[string]any {
 	if u.typ == "Profile" {
 		other := map[string]string{"firstName": "lastName", "lastName": "firstName"}[field]
 		return map[string]any{other: "Else"}
+	}
+	if u.among != "" {
+		other := map[bool]string{true: "description", false: "name"}[field == "name"]
+		if u.fields[other].first == nil {
+			other = "config"
+		}
+		return map[string]any{other: u.fields[other].second}
 	}
 	return another(u.typ, field)
 }

@@ -113,6 +113,8 @@ type Answer struct {
 const (
 	TransportMQTT = "mqtt"
 	TransportHTTP = "http"
+	// TransportResend is the transport of dead letters that are sent again, and their event source: the ledger balances by source.
+	TransportResend = "resend"
 )
 
 // Transport is one way for messages to come in. app builds it from the transport's own Config, starts it last and stops

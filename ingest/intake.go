@@ -230,6 +230,41 @@ func (in *Intake) AcceptAll(ctx context.Context, as []*Arrival, done func(Answer
 	in.appendAll(ctx, ms, done)
 }
 
+// ErrNotResendable says that a dead letter has no message that could be sent again.
+var ErrNotResendable = errors.New("ingest: the dead letter has no readable message")
+
+// Resend takes the message of a dead letter in again, as a new record of the transport and the source resend that is judged as the registry is
+// now. It goes through the ceiling of its tenant and the space of the log. The verdict on its credential stays what it was, the
+// time of a message that named none is that of its first receipt, and one without an altId gets one of the dead letter, so that it
+// is stored once however often it is sent.
+func (in *Intake) Resend(ctx context.Context, d *store.DeadLetter) (Answer, error) {
+	rec, err := model.DecodeRecord(d.Record)
+	if d.Kind != store.DeadLetterIngest || err != nil || rec.Kind != model.KindMessage || rec.Message == nil {
+		return Answer{}, ErrNotResendable
+	}
+	if in.shut.Load() {
+		return Answer{Outcome: Refused, Reason: ReasonUnavailable}, nil
+	}
+	message := *rec.Message
+	if !message.HasOccurred {
+		message.Occurred, message.HasOccurred = rec.Received.Wall, true
+	}
+	if message.AltID == "" {
+		message.AltID = fmt.Sprintf("resend:%d:%d", d.Epoch, d.Offset)
+	}
+	m := in.receive(&Arrival{Transport: TransportResend, Source: TransportResend, Tenant: rec.Tenant, Topic: rec.Device})
+	m.rec = &model.Record{Kind: model.KindMessage, Transport: TransportResend, Source: TransportResend, Tenant: rec.Tenant, Account: m.line.tenant, Device: rec.Device,
+		Received: m.stamp, Credential: rec.Credential, DeviceID: rec.DeviceID, Verdict: rec.Verdict, Partial: rec.Partial, Bytes: rec.Bytes, Message: &message}
+	m.readings = max(1, message.Readings())
+	m.unauthenticated = m.line.tenant == "" || rec.Verdict != model.VerdictOK
+	if in.admit(ctx, m); m.ended {
+		return m.answer, nil
+	}
+	answer := make(chan Answer, 1)
+	in.append(ctx, m, func(a Answer) { answer <- a })
+	return <-answer, nil
+}
+
 // Packet is a packet that was received and becomes no Arrival.
 type Packet struct{ m *arrival }
 

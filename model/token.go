@@ -1,6 +1,9 @@
 package model
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // MaxToken is the longest entity token or tenant id, in bytes.
 const MaxToken = 128
@@ -29,6 +32,19 @@ func CheckToken(field, s string) error {
 		return nil
 	}
 	return Invalid(field, "%s must match ^[A-Za-z0-9][A-Za-z0-9_-]*$ and be at most %d characters", quoteShort(s), MaxToken)
+}
+
+// CheckDotted is CheckToken for names that may hold dots: ids of OAuth clients, keys of settings. They never become a segment of
+// a topic.
+func CheckDotted(field, s string) error {
+	if s != "" && len(s) <= MaxToken && !strings.ContainsFunc(s, notDotted) {
+		return nil
+	}
+	return Invalid(field, "%s must consist of letters, digits, -, _ and . and be at most %d characters", quoteShort(s), MaxToken)
+}
+
+func notDotted(r rune) bool {
+	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.')
 }
 
 func quoteShort(s string) string {

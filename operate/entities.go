@@ -110,12 +110,15 @@ func (r *GraphQLResponse) Refusal() error {
 
 // graphQL runs a document as the local operator in a tenant.
 func (e *Entities) graphQL(ctx context.Context, q GraphQLRequest) (*GraphQLResponse, error) {
-	by, err := e.within(q.Tenant)
-	if err != nil {
-		return nil, err
-	}
 	if e.Areas.Engine(q.Area) == nil {
 		return nil, model.Invalid("area", "%q is not served here; the areas are %s", q.Area, strings.Join(e.areaNames(), ", "))
+	}
+	by := Local()
+	if q.Tenant != "" || e.Areas.Plane(q.Area) == gql.TenantPlane {
+		var err error
+		if by, err = e.within(q.Tenant); err != nil {
+			return nil, err
+		}
 	}
 	body, err := json.Marshal(map[string]any{"query": q.Query, "variables": q.Variables})
 	if err != nil {

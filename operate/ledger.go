@@ -132,7 +132,7 @@ func (e *Entities) deadLetters(ctx context.Context, q DeadLetterQuery) ([]DeadLe
 	}
 	out := []DeadLetter{}
 	err := e.Store.Read(ctx, func(tx store.Tx) error {
-		ds, err := store.DeadLetters(tx, store.DeadLetterFilter{Tenant: q.Tenant, Subject: q.Device, Reason: q.Reason, Before: q.Before, Limit: q.Limit})
+		ds, err := store.DeadLetters(tx, store.DeadLetterFilter{Open: true, Tenant: q.Tenant, Subject: q.Device, Reason: q.Reason, Before: q.Before, Limit: q.Limit})
 		for i := range ds {
 			out = append(out, deadLetter(&ds[i]))
 		}

@@ -129,6 +129,8 @@ type Registry struct {
 	Credentials *entity.Kind[DeviceCredential]
 	FacetKeys   *entity.Kind[FacetKey]
 	Groups      *entity.Kind[EntityGroup]
+	// Journal is what was changed in the instance and its tenants.
+	Journal entity.Journal
 
 	RelationshipTypes *entity.Kind[RelationshipType]
 	Relationships     *entity.Kind[Relationship]
@@ -167,7 +169,7 @@ func New(c Config, p Deps) *Registry {
 	if p.FenceLimits == nil {
 		p.FenceLimits = defaultFenceLimits
 	}
-	r := &Registry{config: c.withDefaults(), parts: p, m: newMetrics(p.Registerer), attributes: newAttributes()}
+	r := &Registry{config: c.withDefaults(), parts: p, m: newMetrics(p.Registerer), attributes: newAttributes(), Journal: entity.Journal{Store: p.Store}}
 	r.perTenant.Store(&r.config.DeviceSettings)
 	r.Profiles, r.Metrics, r.Rules = r.deviceProfiles(), r.metricDefinitions(), r.detectionRules()
 	r.Types, r.Devices, r.Credentials = r.deviceTypes(), r.devices(), r.deviceCredentials()

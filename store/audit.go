@@ -24,16 +24,16 @@ const (
 
 // AuditEvent is a row of the journal: an actor, an operation and the changed row. It never holds a value of that row.
 type AuditEvent struct {
-	ID        int64
-	TenantID  int64 // 0: concerns the instance
-	Occurred  model.Micros
-	Category  string
-	Operation string
-	Actor     string // username, email or a service's subject; "system" for internal work
-	Table     string // "" for what changed no row
-	Key       string // row id
-	Label     string // token or another name that people use; never a secret
-	Rows      int64  // changed
+	ID        int64        `gql:"id"`
+	TenantID  int64        // 0: concerns the instance
+	Occurred  model.Micros `gql:"occurredTime"`
+	Category  string       `gql:"category"`
+	Operation string       `gql:"operation"`
+	Actor     string       `gql:"actor"`                // username, email or a service's subject; "system" for internal work
+	Table     string       `gql:"tableName,omitzero"`   // "" for what changed no row
+	Key       string       `gql:"entityPk,omitzero"`    // row id
+	Label     string       `gql:"entityLabel,omitzero"` // token or another name that people use; never a secret
+	Rows      int64        `gql:"rowsAffected"`         // changed
 }
 
 // Audit writes a row of the journal. Empty Occurred and Actor are filled from the change.
@@ -62,6 +62,8 @@ type AuditFilter struct {
 	Category  string
 	Operation string
 	Actor     string
+	ActorPart string // a part of the actor, in upper or lower case
+	Tenant    string // token; an unknown one matches nothing
 	Table     string
 	Key       string
 }
@@ -80,6 +82,7 @@ func ListAudit(tx Tx, page Page, f AuditFilter) (events []AuditEvent, total int6
 	}
 	for _, c := range []struct{ condition, value string }{
 		{"category = ?", f.Category}, {"operation = ?", f.Operation}, {"actor = ?", f.Actor},
+		{"instr(fold(actor), fold(?)) > 0", f.ActorPart}, {"tenant_id = (SELECT id FROM tenants WHERE token = ?)", f.Tenant},
 		{"table_name = ?", f.Table}, {"entity_pk = ?", f.Key},
 	} {
 		if c.value != "" {

@@ -2,6 +2,8 @@ package store
 
 import (
 	"database/sql"
+	"errors"
+	"strconv"
 	"strings"
 
 	"weir/model"
@@ -111,30 +113,98 @@ type DeadLetterFilter struct {
 	Tenant       *string
 	Subject      *string // device as named
 	Kind, Reason string
+	Source       string
+	Start, End   *model.Micros // both inclusive
+	Open         bool          // neither sent again nor discarded
+	IDs          []int64
 	Before       int64 // ids below; 0 = from the newest
-	Limit        int
+	Limit        int   // not of a page
 }
+
+func (f *DeadLetterFilter) where() (q where) {
+	for _, c := range []struct {
+		condition string
+		value     *string
+	}{{"tenant = ?", f.Tenant}, {"subject = ?", f.Subject}, {"kind = ?", given(f.Kind)}, {"reason = ?", given(f.Reason)}, {"source = ?", given(f.Source)}} {
+		if c.value != nil {
+			q.add(c.condition, *c.value)
+		}
+	}
+	if f.Start != nil {
+		q.add("occurred >= ?", int64(*f.Start))
+	}
+	if f.End != nil {
+		q.add("occurred <= ?", int64(*f.End))
+	}
+	if f.Open {
+		q.add("closed = ?", false)
+	}
+	if f.IDs != nil {
+		args := make([]any, len(f.IDs))
+		for i, id := range f.IDs {
+			args[i] = id
+		}
+		q.add("id IN (0"+strings.Repeat(", ?", len(args))+")", args...)
+	}
+	if f.Before > 0 {
+		q.add("id < ?", f.Before)
+	}
+	return q
+}
+
+func given(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+const deadLetterColumns = `id, tenant, occurred, kind, reason, source, summary, detail, attempts, subject, epoch, log_offset, stranger, bytes`
 
 // DeadLetters lists dead letters without their records, newest first.
 func DeadLetters(tx Tx, f DeadLetterFilter) ([]DeadLetter, error) {
-	q, args := `SELECT id, tenant, occurred, kind, reason, source, summary, detail, attempts, subject, epoch, log_offset, stranger, bytes
-		FROM dead_letters WHERE 1 = 1`, []any{}
-	if f.Tenant != nil {
-		q, args = q+` AND tenant = ?`, append(args, *f.Tenant)
+	q := f.where()
+	return scanDeadLetters(tx, `SELECT `+deadLetterColumns+`, NULL FROM dead_letters`+q.text()+` ORDER BY id DESC LIMIT ?`, append(q.args, f.Limit)...)
+}
+
+// ListDeadLetters returns a page of dead letters without their records, newest first, and the number of all matching ones.
+func ListDeadLetters(tx Tx, page Page, f DeadLetterFilter) (letters []DeadLetter, total int64, err error) {
+	q := f.where()
+	if err := tx.QueryRow(`SELECT count(*) FROM dead_letters`+q.text(), q.args...).Scan(&total); err != nil {
+		return nil, 0, err
 	}
-	if f.Subject != nil {
-		q, args = q+` AND subject = ?`, append(args, *f.Subject)
+	limit, offset := page.bounds()
+	letters, err = scanDeadLetters(tx, `SELECT `+deadLetterColumns+`, NULL FROM dead_letters`+q.text()+` ORDER BY id DESC LIMIT ? OFFSET ?`, append(q.args, limit, offset)...)
+	return letters, total, err
+}
+
+// OpenDeadLetters returns the dead letters with these ids that are neither sent again nor discarded, with their records, oldest
+// first.
+func OpenDeadLetters(tx Tx, ids []int64) ([]DeadLetter, error) {
+	q := (&DeadLetterFilter{Open: true, IDs: append([]int64{}, ids...)}).where()
+	return scanDeadLetters(tx, `SELECT `+deadLetterColumns+`, record FROM dead_letters`+q.text()+` ORDER BY id`, q.args...)
+}
+
+// CloseDeadLetter marks a dead letter as done with. False says that it is already, or does not exist.
+func CloseDeadLetter(c *Change, id int64) (bool, error) {
+	var tenant string
+	err := c.QueryRow(`UPDATE dead_letters SET closed = ? WHERE id = ? AND closed = ? RETURNING tenant`, true, id, false).Scan(&tenant)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
 	}
-	if f.Kind != "" {
-		q, args = q+` AND kind = ?`, append(args, f.Kind)
+	if err != nil {
+		return false, err
 	}
-	if f.Reason != "" {
-		q, args = q+` AND reason = ?`, append(args, f.Reason)
+	tenantID, err := TenantID(c, tenant)
+	if err != nil {
+		return false, err
 	}
-	if f.Before > 0 {
-		q, args = q+` AND id < ?`, append(args, f.Before)
-	}
-	rows, err := tx.Query(q+` ORDER BY id DESC LIMIT ?`, append(args, f.Limit)...)
+	key := strconv.FormatInt(id, 10)
+	return true, c.Audit(AuditEvent{TenantID: tenantID, Category: AuditMutation, Operation: AuditUpdate, Table: "dead_letters", Key: key, Label: key, Rows: 1})
+}
+
+func scanDeadLetters(tx Tx, query string, args ...any) ([]DeadLetter, error) {
+	rows, err := tx.Query(query, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +215,7 @@ func DeadLetters(tx Tx, f DeadLetterFilter) ([]DeadLetter, error) {
 		var detail, subject sql.NullString
 		var offset, epoch int64
 		if err := rows.Scan(&d.ID, &d.Tenant, (*int64)(&d.Occurred), &d.Kind, &d.Reason, &d.Source, &d.Summary, &detail, &d.Attempts,
-			&subject, &epoch, &offset, &d.Unauthenticated, &d.Bytes); err != nil {
+			&subject, &epoch, &offset, &d.Unauthenticated, &d.Bytes, &d.Record); err != nil {
 			return nil, err
 		}
 		d.Detail, d.Subject, d.Epoch, d.Offset = detail.String, subject.String, uint32(epoch), model.Offset(offset)

@@ -28,6 +28,7 @@ type Field struct {
 	Label  string // name for messages: Name, or the column
 
 	Token       bool // token: the entity's own token; checked against the token pattern, immutable
+	Dotted      bool // dotted: the token may hold dots
 	Unique      bool // unique: it has a unique index, in addition to the token's
 	Clear       bool // clear: null clears; the zero value where the Go type is no pointer
 	Required    bool // required: keep or set; null refused, and a create must name it
@@ -128,6 +129,8 @@ func (f *Field) option(option string) error {
 	switch name {
 	case "token":
 		f.Token, f.Immutable, f.Required = true, true, true
+	case "dotted":
+		f.Dotted = true
 	case "unique":
 		f.Unique = true
 	case "clear":
@@ -176,6 +179,14 @@ func (f *Field) option(option string) error {
 func (f *Field) number(value string, to *int64) (err error) {
 	*to, err = strconv.ParseInt(value, 10, 64)
 	return err
+}
+
+// checkToken refuses what can be no token of the kind.
+func (f *Field) checkToken(label, s string) error {
+	if f.Dotted {
+		return model.CheckDotted(label, s)
+	}
+	return model.CheckToken(label, s)
 }
 
 // consistent refuses descriptions that contradict themselves.

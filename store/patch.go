@@ -153,7 +153,7 @@ func (f *Field) value(v any) (reflect.Value, error) {
 func (f *Field) checkText(s string) error {
 	switch {
 	case f.Token:
-		return model.CheckToken(f.Label, s)
+		return f.checkToken(f.Label, s)
 	case f.NonEmpty && strings.TrimSpace(s) == "":
 		return model.Invalid(f.Label, "must not be empty")
 	case strings.ContainsRune(s, 0) || !utf8.ValidString(s):

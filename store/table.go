@@ -221,7 +221,7 @@ func (t *Table[T]) Insert(c *Change, row *T) error {
 	h := t.head(row)
 	h.CreatedAt, h.UpdatedAt = c.At, c.At
 	if t.token != nil {
-		if err := model.CheckToken(t.token.Label, t.tokenOf(row)); err != nil {
+		if err := t.token.checkToken(t.token.Label, t.tokenOf(row)); err != nil {
 			return err
 		}
 	}
@@ -301,7 +301,7 @@ func (t *Table[T]) Rename(c *Change, tenantID int64, token, newToken string) (*T
 	if err != nil || token == newToken {
 		return row, err
 	}
-	if err := model.CheckToken("newToken", newToken); err != nil {
+	if err := t.token.checkToken("newToken", newToken); err != nil {
 		return nil, err
 	}
 	reflect.ValueOf(row).Elem().FieldByIndex(t.token.index).SetString(newToken)

@@ -22,6 +22,12 @@ func TenantTokens(tx Tx) (map[int64]string, error) {
 	return out, rows.Err()
 }
 
+// TenantsByTier counts the tenants of each tier by its row id.
+func TenantsByTier(tx Tx) (map[int64]int64, error) {
+	counts := map[int64]int64{}
+	return counts, scanPairs(tx, counts, `SELECT tier_id, count(*) FROM tenants GROUP BY tier_id`)
+}
+
 // LastTierOrder returns the largest display order of a tenant tier, 0 when there is none.
 func LastTierOrder(tx Tx) (n int64, err error) {
 	err = tx.QueryRow(`SELECT coalesce(max(display_order), 0) FROM tenant_tiers`).Scan(&n)

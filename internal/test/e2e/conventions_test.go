@@ -13,11 +13,25 @@ import (
 )
 
 // areaIndex is what /schema/index.json lists.
-type areaIndex struct {
-	Areas []struct {
-		Area, Plane, Token, Endpoint, Schema string
-		API                                  *bool
+type areaIndex struct{ Areas []listedArea }
+
+type listedArea struct {
+	Area, Plane, Token, Endpoint, Schema string
+	API                                  *bool
+}
+
+// path is the part of the endpoint that names the area and its plane.
+func (a listedArea) path() string {
+	_, rest, _ := strings.Cut(a.Endpoint, "/api/")
+	return strings.TrimSuffix(rest, "/graphql")
+}
+
+// bearer is the token that an anonymous request of the area needs: the identity plane answers nobody without one.
+func (a listedArea) bearer(w *world) string {
+	if a.Plane == "identity" {
+		return w.Identity()
 	}
+	return ""
 }
 
 func (w *world) index(t testing.TB) areaIndex {
@@ -32,21 +46,33 @@ func (w *world) index(t testing.TB) areaIndex {
 
 func publishedSchemas(t *testing.T, w *world) {
 	ix := w.index(t)
-	served := 0
+	served, variants := 0, []string(nil)
 	for _, a := range ix.Areas {
 		if a.Schema == "" {
 			continue
 		}
 		served++
-		if a.Endpoint != w.API+"/api/"+a.Area+"/graphql" || a.Schema != w.API+"/schema/"+a.Area+".graphql" || a.Plane != "tenant" {
+		endpoint, file, token := a.Area, a.Area, "access"
+		if a.Plane == "identity" {
+			variant := strings.TrimSuffix(a.Schema[strings.LastIndex(a.Schema, "-")+1:], ".graphql")
+			endpoint, file, token = a.Area+"/"+variant, a.Area+"-"+variant, "identity"
+			variants = append(variants, file)
+		}
+		if a.Endpoint != w.API+"/api/"+endpoint+"/graphql" || a.Schema != w.API+"/schema/"+file+".graphql" || a.Token != token {
 			t.Errorf("%+v", a)
 		}
 		resp, body := w.get(t, strings.TrimPrefix(a.Schema, w.API))
 		if resp.StatusCode != http.StatusOK || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain") ||
-			resp.Header.Get("Access-Control-Allow-Origin") != "*" || !strings.HasPrefix(body, "# Area: "+a.Area+"\n") || !strings.Contains(body, "# Plane: tenant") {
+			resp.Header.Get("Access-Control-Allow-Origin") != "*" || !strings.HasPrefix(body, "# Area: "+a.Area+"\n") || !strings.Contains(body, "# Plane: "+a.Plane+"\n") ||
+			!strings.Contains(body, "# Endpoint: {base_url}/api/"+endpoint+"/graphql\n") || !strings.Contains(body, "# Token: "+token+" token") &&
+			a.Area != "event-sources" {
 			t.Errorf("%s: %s %v %.200s", a.Schema, resp.Status, resp.Header, body)
 		}
 	}
+	if want := []string{"user-management-admin", "user-management-settings"}; !slices.Equal(variants, want) {
+		t.Errorf("the variants are %v, want %v", variants, want)
+	}
+	conformance.Shown(t, "S3-111")
 	if served < 5 {
 		t.Errorf("%d areas are listed", served)
 	}
@@ -72,7 +98,11 @@ func publishedSchemas(t *testing.T, w *world) {
 
 // otherVerbs are the mutations of an area that are not named after what they do to an entity.
 var otherVerbs = map[string][]string{
-	"user-management": {"login", "selectTenant", "refresh", "updateProfile"},
+	"user-management": {"login", "selectTenant", "refresh", "updateProfile", "setTenantBranding", "setTenantLogo", "setTenantBasemap", "setIdentityEnabled", "setSystemRoles", "setPassword", "addMembership",
+		"setMembershipRoles", "setMembershipEnabled", "removeMembership", "setTenantEnabled", "reorderTenantTiers", "setOauthClientEnabled",
+		"rotateOauthClientSecret", "setSetting", "clearSetting", "resendDeadLetters", "discardDeadLetters",
+		"createIdentity", "deleteIdentity", // what an update would change has verbs of its own
+		"createTenant", "updateTenant"}, // a tenant is disabled
 	"device-management": {"createDevices", "deleteDevices", "issueAccessToken", // additions: many at once, and a token
 		"setFacetKey", "deleteFacetKey", "createEntityRelationship", "createEntityRelationships", "removeEntityRelationship", "removeEntityRelationships",
 		"setEntityAttribute", "deleteEntityAttribute"},
@@ -95,7 +125,7 @@ func names(t *testing.T, w *world) {
 		if a.Schema == "" {
 			continue
 		}
-		_, sdl := w.get(t, "/schema/"+a.Area+".graphql")
+		_, sdl := w.get(t, strings.TrimPrefix(a.Schema, w.API))
 		var mutations []string
 		if strings.Contains(sdl, "\ntype Mutation {") {
 			for _, f := range fieldsOf(t, sdl, "type", "Mutation") {
@@ -180,14 +210,14 @@ func introspectionOff(t *testing.T, w *world) {
 			continue
 		}
 		for _, q := range []string{`{__schema{queryType{name}}}`, `query X{__type(name:"Query"){name}}`, `{...F} fragment F on Query{__schema{types{name}}}`} {
-			if got := w.ask(t, a.Area, "", q, nil); !strings.HasPrefix(got.refusal(), "INTROSPECTION_DISABLED ") || strings.Contains(got.raw, `"data":{`) {
+			if got := w.ask(t, a.path(), a.bearer(w), q, nil); !strings.HasPrefix(got.refusal(), "INTROSPECTION_DISABLED ") || strings.Contains(got.raw, `"data":{`) {
 				t.Errorf("%s %s: %s", a.Area, q, got.raw)
 			}
 		}
-		if got := w.ask(t, a.Area, "", `{__typename}`, nil); string(got.Data) != `{"__typename":"Query"}` {
+		if got := w.ask(t, a.path(), a.bearer(w), `{__typename}`, nil); string(got.Data) != `{"__typename":"Query"}` {
 			t.Errorf("%s: %s", a.Area, got.raw)
 		}
-		if resp, _ := w.get(t, "/api/"+a.Area+"/graphiql"); resp.StatusCode != http.StatusNotFound {
+		if resp, _ := w.get(t, "/api/"+a.path()+"/graphiql"); resp.StatusCode != http.StatusNotFound {
 			t.Errorf("%s has an explorer: %s", a.Area, resp.Status)
 		}
 	}
@@ -202,10 +232,10 @@ func TestDeveloperTools(t *testing.T) {
 		if a.Schema == "" {
 			continue
 		}
-		if got := on.ask(t, a.Area, "", `{__schema{queryType{name}}}`, nil); string(got.Data) != `{"__schema":{"queryType":{"name":"Query"}}}` {
+		if got := on.ask(t, a.path(), a.bearer(on), `{__schema{queryType{name}}}`, nil); string(got.Data) != `{"__schema":{"queryType":{"name":"Query"}}}` {
 			t.Errorf("%s: introspection answers %s", a.Area, got.raw)
 		}
-		resp, page := on.get(t, "/api/"+a.Area+"/graphiql")
+		resp, page := on.get(t, "/api/"+a.path()+"/graphiql")
 		if resp.StatusCode != http.StatusOK || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") ||
 			!strings.Contains(page, `"graphql"`) && !strings.Contains(page, `'graphql'`) {
 			t.Errorf("%s explorer: %s", a.Area, resp.Status)

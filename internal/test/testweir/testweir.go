@@ -311,8 +311,8 @@ func (p *Proc) RunJSON(into any, args ...string) {
 // Password is the password of the administrators that tests make.
 const Password = "correct horse battery"
 
-// SignIn makes an administrator when there is none yet and returns an access token for the tenant.
-func (p *Proc) SignIn(tenant string) string {
+// Identity makes an administrator when there is none yet and returns its identity token.
+func (p *Proc) Identity() string {
 	p.t.Helper()
 	var login struct {
 		Login struct{ IdentityToken string }
@@ -323,11 +323,18 @@ func (p *Proc) SignIn(tenant string) string {
 		p.Run(Password, "admin", "create", email, "--password-file", "-")
 		p.Query("user-management", "", query, nil, &login)
 	}
+	return login.Login.IdentityToken
+}
+
+// SignIn returns an access token of the administrator for the tenant.
+func (p *Proc) SignIn(tenant string) string {
+	p.t.Helper()
+	identity := p.Identity()
 	var sel struct {
 		SelectTenant struct{ AccessToken string }
 	}
 	p.Query("user-management", "", `mutation($t:String!,$i:String!){selectTenant(identityToken:$i,tenant:$t){accessToken}}`,
-		map[string]any{"i": login.Login.IdentityToken, "t": tenant}, &sel)
+		map[string]any{"i": identity, "t": tenant}, &sel)
 	return sel.SelectTenant.AccessToken
 }
 

@@ -1,0 +1,327 @@
+package govern
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"net/url"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"weir/model"
+	"weir/store"
+	"weir/store/entity"
+)
+
+// Branding is how consoles show a tenant. A nil field is left to the instance's default.
+type Branding struct {
+	Title         *string      `json:"title,omitempty" gql:"title"`
+	Logo          *string      `json:"logo,omitempty" gql:"logo"`
+	LogoMaxHeight *int64       `json:"logoMaxHeight,omitempty" gql:"logoMaxHeight"`
+	Primary       *string      `json:"primary,omitempty" gql:"primary"`
+	Background    *string      `json:"background,omitempty" gql:"background"`
+	Foreground    *string      `json:"foreground,omitempty" gql:"foreground"`
+	Accent        *string      `json:"accent,omitempty" gql:"accent"`
+	UpdatedAt     model.Micros `json:"-" gql:"updatedAt,omitzero"`
+}
+
+// Basemap is the map on which consoles show positions. A nil field is left to the instance's default.
+type Basemap struct {
+	TileURL     *string  `json:"tileUrl,omitempty" gql:"tileUrl"`
+	Attribution *string  `json:"attribution,omitempty" gql:"attribution"`
+	CenterLat   *float64 `json:"centerLat,omitempty" gql:"centerLat"`
+	CenterLon   *float64 `json:"centerLon,omitempty" gql:"centerLon"`
+	Zoom        *float64 `json:"zoom,omitempty" gql:"zoom"`
+}
+
+// Look is how a tenant wants to be shown, and what its fields and the instance's defaults make together.
+type Look struct {
+	Branding, BrandingOverride Branding
+	Basemap, BasemapOverride   Basemap
+}
+
+// lookRow holds the overrides of a tenant.
+type lookRow struct {
+	store.Row
+	Branding string  `store:"branding"` // JSON, without the logo
+	Logo     *string `store:"logo"`
+	Basemap  string  `store:"basemap"` // JSON
+}
+
+var looks = store.NewTable[lookRow](store.Desc[lookRow]{Kind: "tenant look", Name: "tenant_looks", Uncounted: true,
+	Label: func(*lookRow) string { return "look" }})
+
+// Bounds of a look.
+const (
+	maxTitle       = 64
+	minLogoHeight  = 16
+	maxLogoHeight  = 200
+	maxLookURL     = 2048
+	maxLogoBytes   = 256 << 10
+	maxAttribution = 512
+	maxZoom        = 24
+)
+
+// Keys of the settings that hold the defaults, and their built-in values.
+const (
+	brandingDefault = "branding.default"
+	basemapDefault  = "basemap.default"
+
+	builtinBranding = `{"title":"Weir","logoMaxHeight":28}`
+	builtinBasemap  = `{"tileUrl":"https://tile.openstreetmap.org/{z}/{x}/{y}.png","attribution":"© <a href=\"https://www.openstreetmap.org/copyright\">OpenStreetMap</a> contributors"}`
+)
+
+// Look returns how a tenant is shown.
+func (g *Govern) Look(ctx context.Context, tenant int64) (l *Look, err error) {
+	l = &Look{}
+	if err := store.Read(ctx, g.store, func(tx store.Tx) error {
+		row, err := looks.First(tx, tenant)
+		if err != nil || row == nil {
+			return err
+		}
+		l.BrandingOverride, l.BasemapOverride, err = row.parts()
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	l.Branding, l.Basemap = l.BrandingOverride, l.BasemapOverride
+	return l, g.fillLook(ctx, l)
+}
+
+func (r *lookRow) parts() (b Branding, m Basemap, err error) {
+	if err = json.Unmarshal([]byte(r.Branding), &b); err == nil {
+		err = json.Unmarshal([]byte(r.Basemap), &m)
+	}
+	b.Logo, b.UpdatedAt = r.Logo, r.UpdatedAt
+	return b, m, err
+}
+
+// fillLook takes what a tenant leaves open from the settings of the instance: single fields of a branding, and of a basemap the
+// tiles with their attribution, the center, and the zoom.
+func (g *Govern) fillLook(ctx context.Context, l *Look) error {
+	var b Branding
+	if err := g.settingInto(ctx, brandingDefault, &b); err != nil {
+		return err
+	}
+	for to, from := range map[**string]*string{&l.Branding.Title: b.Title, &l.Branding.Logo: b.Logo, &l.Branding.Primary: b.Primary,
+		&l.Branding.Background: b.Background, &l.Branding.Foreground: b.Foreground, &l.Branding.Accent: b.Accent} {
+		if *to == nil {
+			*to = from
+		}
+	}
+	if l.Branding.LogoMaxHeight == nil {
+		l.Branding.LogoMaxHeight = b.LogoMaxHeight
+	}
+	var m Basemap
+	if err := g.settingInto(ctx, basemapDefault, &m); err != nil {
+		return err
+	}
+	if l.Basemap.TileURL == nil {
+		l.Basemap.TileURL, l.Basemap.Attribution = m.TileURL, m.Attribution
+	}
+	if l.Basemap.CenterLat == nil {
+		l.Basemap.CenterLat, l.Basemap.CenterLon = m.CenterLat, m.CenterLon
+	}
+	if l.Basemap.Zoom == nil {
+		l.Basemap.Zoom = m.Zoom
+	}
+	return nil
+}
+
+func (g *Govern) settingInto(ctx context.Context, key string, into any) error {
+	s, err := g.setting(ctx, key)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal([]byte(s.Value), into)
+}
+
+// SetBranding replaces the theme of the principal's tenant; its logo stays.
+func (g *Govern) SetBranding(ctx context.Context, by *model.Principal, b Branding) error {
+	b.Logo = nil
+	if err := b.check("input"); err != nil {
+		return err
+	}
+	return g.editLook(ctx, by, model.BrandingWrite, func(row *lookRow) (string, error) {
+		text, err := json.Marshal(b)
+		row.Branding = string(text)
+		return "branding", err
+	})
+}
+
+// SetLogo sets the logo of the principal's tenant; nil clears it.
+func (g *Govern) SetLogo(ctx context.Context, by *model.Principal, logo *string) error {
+	if logo != nil {
+		if why := refusedLogo(*logo); why != "" {
+			return model.Invalid("logo", "%s", why)
+		}
+	}
+	return g.editLook(ctx, by, model.BrandingWrite, func(row *lookRow) (string, error) {
+		row.Logo = logo
+		return "logo", nil
+	})
+}
+
+// SetBasemap replaces the basemap of the principal's tenant.
+func (g *Govern) SetBasemap(ctx context.Context, by *model.Principal, m Basemap) error {
+	if err := m.check("input"); err != nil {
+		return err
+	}
+	return g.editLook(ctx, by, model.BasemapWrite, func(row *lookRow) (string, error) {
+		text, err := json.Marshal(m)
+		row.Basemap = string(text)
+		return "basemap", err
+	})
+}
+
+// editLook runs fn, which returns the column that it has changed, on the overrides of the principal's tenant.
+func (g *Govern) editLook(ctx context.Context, by *model.Principal, needs model.Authority, fn func(*lookRow) (string, error)) error {
+	if err := entity.Demand(by, entity.Needs(needs)); err != nil {
+		return err
+	}
+	tenant, err := entity.TenantOf(by)
+	if err != nil {
+		return err
+	}
+	return g.writer.Mutate(ctx, by, func(c *store.Change) error {
+		row, err := looks.First(c, tenant)
+		if err != nil {
+			return err
+		}
+		fresh := row == nil
+		if fresh {
+			row = &lookRow{Row: store.Row{TenantID: tenant}, Branding: "{}", Basemap: "{}"}
+		}
+		column, err := fn(row)
+		switch {
+		case err != nil:
+			return err
+		case fresh:
+			return looks.Insert(c, row)
+		}
+		return looks.Save(c, row, column)
+	})
+}
+
+// checkBrandingDefault and checkBasemapDefault refuse settings that are no defaults.
+func checkBrandingDefault(value string) error {
+	var b Branding
+	if err := strict(value, &b); err != nil {
+		return err
+	}
+	if b.Logo != nil {
+		if why := refusedLogo(*b.Logo); why != "" {
+			return model.Invalid("value", "logo %s", why)
+		}
+	}
+	return b.check("value")
+}
+
+func checkBasemapDefault(value string) error {
+	var m Basemap
+	if err := strict(value, &m); err != nil {
+		return err
+	}
+	return m.check("value")
+}
+
+// strict reads a JSON object without unknown members.
+func strict(value string, into any) error {
+	d := json.NewDecoder(strings.NewReader(value))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil || !strings.HasPrefix(strings.TrimSpace(value), "{") {
+		return model.Invalid("value", "must be a JSON object with the fields of the type")
+	}
+	return nil
+}
+
+var color = regexp.MustCompile(`^#[0-9a-fA-F]{6}$`)
+
+func (b *Branding) check(field string) error {
+	if t := b.Title; t != nil && (utf8.RuneCountInString(*t) > maxTitle || strings.ContainsFunc(*t, isControl)) {
+		return model.Invalid(field, "title must have at most %d characters, none of them a control character", maxTitle)
+	}
+	if h := b.LogoMaxHeight; h != nil && (*h < minLogoHeight || *h > maxLogoHeight) {
+		return model.Invalid(field, "logoMaxHeight must lie in %d..%d", minLogoHeight, maxLogoHeight)
+	}
+	for _, c := range []struct {
+		name  string
+		value *string
+	}{{"primary", b.Primary}, {"background", b.Background}, {"foreground", b.Foreground}, {"accent", b.Accent}} {
+		if c.value != nil && !color.MatchString(*c.value) {
+			return model.Invalid(field, "%s must be a color such as #1a2b3c", c.name)
+		}
+	}
+	return nil
+}
+
+func isControl(r rune) bool { return r < ' ' || r == 0x7f }
+
+// refusedLogo returns what is wrong with a logo: pages of the console show it.
+func refusedLogo(logo string) string {
+	rest, data := strings.CutPrefix(logo, "data:")
+	if !data {
+		if refusedWebURL(logo) {
+			return "must be an https URL of at most 2048 characters, or a data URL"
+		}
+		return ""
+	}
+	for _, mime := range []string{"image/png", "image/jpeg", "image/webp"} {
+		if body, ok := strings.CutPrefix(rest, mime+";base64,"); ok {
+			b, err := base64.StdEncoding.Strict().DecodeString(body)
+			if err != nil || len(b) == 0 || len(b) > maxLogoBytes {
+				return "must be base64 of at most 256 KiB"
+			}
+			return ""
+		}
+	}
+	return "must be a data URL of image/png, image/jpeg or image/webp in base64"
+}
+
+// refusedWebURL reports whether a text is no https URL, or one that is too long.
+func refusedWebURL(text string) bool {
+	u, err := url.Parse(text)
+	return err != nil || len(text) > maxLookURL || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || strings.ContainsFunc(text, isControl)
+}
+
+// tilePlaceholder is what a tile URL may hold in braces.
+var tilePlaceholder = regexp.MustCompile(`\{(z|x|y|bbox-epsg-3857|quadkey|prefix|ratio)\}`)
+
+// link is the one element that an attribution may hold.
+var link = regexp.MustCompile(`<a href="(https://[^"<>\s]+)">([^<>]*)</a>`)
+
+func (m *Basemap) check(field string) error {
+	switch {
+	case (m.TileURL == nil) != (m.Attribution == nil):
+		return model.Invalid(field, "tileUrl and attribution are set together")
+	case (m.CenterLat == nil) != (m.CenterLon == nil):
+		return model.Invalid(field, "centerLat and centerLon are set together")
+	case m.CenterLat != nil && !(*m.CenterLat >= -90 && *m.CenterLat <= 90 && *m.CenterLon >= -180 && *m.CenterLon <= 180):
+		return model.Invalid(field, "centerLat must lie in -90..90 and centerLon in -180..180")
+	case m.Zoom != nil && !(*m.Zoom >= 0 && *m.Zoom <= maxZoom):
+		return model.Invalid(field, "zoom must lie in 0..%d", maxZoom)
+	case m.TileURL == nil:
+		return nil
+	}
+	has := func(names ...string) bool {
+		for _, name := range names {
+			if !strings.Contains(*m.TileURL, "{"+name+"}") {
+				return false
+			}
+		}
+		return true
+	}
+	plain := tilePlaceholder.ReplaceAllString(*m.TileURL, "0")
+	switch {
+	case refusedWebURL(plain) || len(*m.TileURL) > maxLookURL || strings.ContainsAny(plain, "{}"):
+		return model.Invalid(field, "tileUrl must be an https URL of at most %d characters", maxLookURL)
+	case !has("z", "x", "y") && !has("bbox-epsg-3857") && !has("quadkey"):
+		return model.Invalid(field, "tileUrl must hold {z}, {x} and {y}, or {bbox-epsg-3857}, or {quadkey}")
+	case utf8.RuneCountInString(*m.Attribution) > maxAttribution:
+		return model.Invalid(field, "attribution has more than %d characters", maxAttribution)
+	case strings.ContainsAny(link.ReplaceAllString(*m.Attribution, ""), "<>") || strings.ContainsFunc(*m.Attribution, isControl):
+		return model.Invalid(field, `attribution may hold text and links such as <a href="https://example.org">name</a>`)
+	}
+	return nil
+}
