@@ -304,6 +304,9 @@ func TestEachCellOfTheTableOfDeletes(t *testing.T) {
 	for _, k := range modelKinds {
 		known[k.table] = k
 	}
+	known["entity_relationship_types"] = modelKind{table: "entity_relationship_types", more: store.Patch{"tracked": false}}
+	known["entity_relationships"] = modelKind{table: "entity_relationships", ref: "relationshipType", to: "entity_relationship_types",
+		more: store.Patch{"sourceType": "asset", "source": "end", "targetType": "asset", "target": "end"}}
 	create := func(table, token, of string) {
 		t.Helper()
 		k, p := known[table], store.Patch{"token": token}
@@ -313,6 +316,8 @@ func TestEachCellOfTheTableOfDeletes(t *testing.T) {
 			t.Fatal(table, err)
 		}
 	}
+	create("asset_types", "ends", "")
+	create("assets", "end", "ends") // which relationships are between
 	for _, kind := range b.Kinds.All() {
 		for _, ref := range kind.Info().Refs() {
 			k, ok := known[kind.Info().Table]
