@@ -1,6 +1,7 @@
 package bolt
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -39,10 +40,25 @@ func copySpans(ctx context.Context, spans []*span, each func(spool.File) error) 
 func (s *span) copyOut(each func(spool.File) error) error {
 	return s.view(func(tx *bbolt.Tx) error {
 		return each(spool.File{Name: s.name(), Bytes: tx.Size(), Write: func(w io.Writer) error {
-			_, err := tx.WriteTo(w)
-			return err
+			to := failing{w: w}
+			if _, err := tx.WriteTo(&to); err != nil {
+				return cmp.Or(to.err, err)
+			}
+			return nil
 		}})
 	})
+}
+
+// failing keeps the error of a writer: the engine makes a text of it in some places.
+type failing struct {
+	w   io.Writer
+	err error
+}
+
+func (f *failing) Write(b []byte) (int, error) {
+	n, err := f.w.Write(b)
+	f.err = cmp.Or(f.err, err)
+	return n, err
 }
 
 // Resting is a log that is not open, for a copy. The caller holds the lock of the data directory.
