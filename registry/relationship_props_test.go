@@ -45,7 +45,7 @@ func TestRelationshipsAndGroupsFollowTheModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := &relatedModel{map[string]bool{}, map[string]bool{}, map[string]modelRelationship{}, map[string]*modelGroup{}}
 		for range rapid.IntRange(5, 40).Draw(rt, "steps") {
-			what, err, want := m.step(rt, b)
+			what, want, err := m.step(rt, b)
 			if got := model.CodeOf(err); got != want || err != nil && got == "" {
 				rt.Fatalf("%s: %v (%s), want %q", what, err, got, want)
 			}
@@ -59,14 +59,14 @@ func TestRelationshipsAndGroupsFollowTheModel(t *testing.T) {
 func pick(rt *rapid.T, what string, of ...string) string { return rapid.SampledFrom(of).Draw(rt, what) }
 
 // step runs a random operation and returns what the model expects of it.
-func (m *relatedModel) step(rt *rapid.T, b *bench) (what string, err error, want model.Code) {
+func (m *relatedModel) step(rt *rapid.T, b *bench) (what string, want model.Code, err error) {
 	ctx := b.Context()
 	token := pick(rt, "token", "a", "b")
 	switch rapid.IntRange(0, 9).Draw(rt, "verb") {
 	case 0:
 		entityType := pick(rt, "type", "device", "asset")
 		_, err = b.Kinds.Of(EntityTypes()[entityType]).Create(ctx, acme, store.Patch{"token": token, map[string]string{"device": "deviceTypeToken", "asset": "assetTypeToken"}[entityType]: "t"})
-		return "create " + entityType + "/" + token, err, m.make(entityType + "/" + token)
+		return "create " + entityType + "/" + token, m.make(entityType + "/" + token), err
 	case 1:
 		return m.makeGroup(rt, b, token)
 	case 2:
@@ -77,16 +77,16 @@ func (m *relatedModel) step(rt *rapid.T, b *bench) (what string, err error, want
 			rt.Fatalf("deleting %s: %v", entity, deleted)
 		}
 		m.remove(entity)
-		return "delete " + entity, err, ""
+		return "delete " + entity, "", err
 	case 3:
 		relationshipType := pick(rt, "relationship type", "assigned", "near")
 		tracked := rapid.Bool().Draw(rt, "tracked")
 		_, err = b.RelationshipTypes.Create(ctx, acme, store.Patch{"token": relationshipType, "tracked": tracked})
 		if _, have := m.types[relationshipType]; have {
-			return "create type", err, model.CodeConflict
+			return "create type", model.CodeConflict, err
 		}
 		m.types[relationshipType] = tracked
-		return "create type", err, ""
+		return "create type", "", err
 	case 4:
 		return m.track(rt, b)
 	case 5:
@@ -94,11 +94,11 @@ func (m *relatedModel) step(rt *rapid.T, b *bench) (what string, err error, want
 		_, err = b.RelationshipTypes.Delete(ctx, acme, relationshipType)
 		for _, r := range m.related {
 			if r.relationshipType == relationshipType {
-				return "delete type " + relationshipType, err, model.CodeInUse
+				return "delete type " + relationshipType, model.CodeInUse, err
 			}
 		}
 		delete(m.types, relationshipType)
-		return "delete type " + relationshipType, err, ""
+		return "delete type " + relationshipType, "", err
 	case 6:
 		return m.relate(rt, b)
 	case 7:
@@ -107,7 +107,7 @@ func (m *relatedModel) step(rt *rapid.T, b *bench) (what string, err error, want
 			rt.Fatalf("removing r%s: %v", token, removed)
 		}
 		delete(m.related, "r"+token)
-		return "remove r" + token, err, ""
+		return "remove r" + token, "", err
 	case 8:
 		return m.publish(b, token)
 	}
@@ -122,11 +122,11 @@ func (m *relatedModel) make(entity string) model.Code {
 	return ""
 }
 
-func (m *relatedModel) makeGroup(rt *rapid.T, b *bench, token string) (what string, err error, want model.Code) {
+func (m *relatedModel) makeGroup(rt *rapid.T, b *bench, token string) (what string, want model.Code, err error) {
 	if g := m.groups[token]; g != nil && g.dynamic && rapid.Bool().Draw(rt, "update") {
 		g.selector = fmt.Sprintf(`attr["a"] == %d`, rapid.IntRange(0, 3).Draw(rt, "n"))
 		_, err = b.Groups.Update(b.Context(), acme, token, store.Patch{"selector": g.selector})
-		return "update group/" + token, err, ""
+		return "update group/" + token, "", err
 	}
 	g := &modelGroup{dynamic: rapid.Bool().Draw(rt, "dynamic")}
 	p := store.Patch{"token": token, "memberType": "device"}
@@ -138,7 +138,7 @@ func (m *relatedModel) makeGroup(rt *rapid.T, b *bench, token string) (what stri
 	if want = m.make("group/" + token); want == "" {
 		m.groups[token] = g
 	}
-	return "create group/" + token, err, want
+	return "create group/" + token, want, err
 }
 
 func (m *relatedModel) remove(entity string) {
@@ -165,23 +165,23 @@ func (m *relatedModel) count(device, more string) (all, tracked int) {
 	return all, tracked
 }
 
-func (m *relatedModel) track(rt *rapid.T, b *bench) (what string, err error, want model.Code) {
+func (m *relatedModel) track(rt *rapid.T, b *bench) (what string, want model.Code, err error) {
 	relationshipType, tracked := pick(rt, "relationship type", "assigned", "near", "member"), rapid.Bool().Draw(rt, "tracked")
 	_, err = b.RelationshipTypes.Update(b.Context(), acme, relationshipType, store.Patch{"tracked": tracked})
 	what = fmt.Sprint("track ", relationshipType, tracked)
 	if _, have := m.types[relationshipType]; !have {
-		return what, err, model.CodeNotFound
+		return what, model.CodeNotFound, err
 	}
 	for device := range m.entities {
 		if _, n := m.count(device, relationshipType); tracked && strings.HasPrefix(device, "device/") && n > modelTracked {
-			return what, err, model.CodeLimitExceeded
+			return what, model.CodeLimitExceeded, err
 		}
 	}
 	m.types[relationshipType] = tracked
-	return what, err, ""
+	return what, "", err
 }
 
-func (m *relatedModel) relate(rt *rapid.T, b *bench) (what string, err error, want model.Code) {
+func (m *relatedModel) relate(rt *rapid.T, b *bench) (what string, want model.Code, err error) {
 	ends := []string{"device/a", "device/b", "asset/a", "asset/b", "group/a", "group/b"}
 	r := modelRelationship{pick(rt, "source", ends...), pick(rt, "relationship type", "assigned", "near", "member"), pick(rt, "target", ends...)}
 	token := pick(rt, "relationship", "ra", "rb", "rc", "rd", "re", "rf")
@@ -193,7 +193,7 @@ func (m *relatedModel) relate(rt *rapid.T, b *bench) (what string, err error, wa
 			m.types[r.relationshipType] = r.relationshipType == "assigned"
 		}
 	}
-	return what, err, want
+	return what, want, err
 }
 
 func (m *relatedModel) admits(token string, r modelRelationship) model.Code {
@@ -225,29 +225,29 @@ func (m *relatedModel) admits(token string, r modelRelationship) model.Code {
 	return ""
 }
 
-func (m *relatedModel) publish(b *bench, token string) (what string, err error, want model.Code) {
+func (m *relatedModel) publish(b *bench, token string) (what string, want model.Code, err error) {
 	_, err = b.Groups.Publish(b.Context(), acme, token, nil, nil)
 	g := m.groups[token]
 	switch {
 	case g == nil:
-		return "publish " + token, err, model.CodeNotFound
+		return "publish " + token, model.CodeNotFound, err
 	case !g.dynamic:
-		return "publish " + token, err, model.CodeInvalidInput
+		return "publish " + token, model.CodeInvalidInput, err
 	}
 	g.versions = append(g.versions, g.selector)
 	g.active = len(g.versions)
-	return "publish " + token, err, ""
+	return "publish " + token, "", err
 }
 
-func (m *relatedModel) rollback(rt *rapid.T, b *bench, token string) (what string, err error, want model.Code) {
+func (m *relatedModel) rollback(rt *rapid.T, b *bench, token string) (what string, want model.Code, err error) {
 	version := rapid.IntRange(1, 3).Draw(rt, "version")
 	_, err = b.Groups.Rollback(b.Context(), acme, token, int64(version))
 	what = fmt.Sprint("rollback ", token, version)
 	if g := m.groups[token]; g != nil && version <= len(g.versions) {
 		g.active = version
-		return what, err, ""
+		return what, "", err
 	}
-	return what, err, model.CodeNotFound
+	return what, model.CodeNotFound, err
 }
 
 // compare holds the rows against the model.

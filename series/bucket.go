@@ -19,8 +19,8 @@ type BucketQuery struct {
 	TenantID        int64
 	Device          *int64 // row id
 	Metric          string
-	Start, End      *model.Micros // event time, both inclusive
-	Anchors         []int64 // sorted
+	Start, End      *model.Micros     // event time, both inclusive
+	Anchors         []int64           // sorted
 	Types           []model.EventType // nothing is returned when they leave out measurements
 	IntervalSeconds int64
 }

@@ -317,11 +317,12 @@ func Contains(column, part string) Filter {
 // ContainsAny lets a row through one of whose columns holds a part, whatever the case of its letters. column is the first of them,
 // others are the rest, which may be null. An index over the same columns makes it cheap, see the migration of devices.
 func ContainsAny(part, column string, others ...string) Filter {
-	all := "%." + column
+	var all strings.Builder
+	all.WriteString("%." + column)
 	for _, o := range others {
-		all += " || char(10) || coalesce(%." + o + ", '')"
+		all.WriteString(" || char(10) || coalesce(%." + o + ", '')")
 	}
-	return Where(column, "instr(fold("+all+"), fold(?)) > 0", part)
+	return Where(column, "instr(fold("+all.String()+"), fold(?)) > 0", part)
 }
 
 // Among matches rows with one of the ids, or with none of them. They may be many: they are one argument.

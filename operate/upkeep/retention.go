@@ -139,7 +139,9 @@ func (r *Retention) sweep(ctx context.Context, now model.Nanos, cfg config.Confi
 			r.Log.Warn("old history could not be removed; it is tried again in an hour", "kind", string(k), "error", err)
 		}
 	}
-	excess := func(tx store.Tx) (*store.Expired, error) { return store.FindExcess(tx, int64(cfg.Detection.PreviewBytes), sweepPlan) }
+	excess := func(tx store.Tx) (*store.Expired, error) {
+		return store.FindExcess(tx, int64(cfg.Detection.PreviewBytes), sweepPlan)
+	}
 	if n, err := r.removeAll(ctx, store.KeptMetadata, excess); err != nil && ctx.Err() == nil {
 		r.Log.Warn("what the registry said before could not be removed; it is tried again in an hour", "error", err)
 	} else if n > 0 {
