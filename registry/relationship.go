@@ -1,9 +1,11 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
+	"strconv"
 
 	"weir/model"
 	"weir/store"
@@ -67,7 +69,7 @@ func (r *Registry) relationshipTypes() *entity.Kind[RelationshipType] {
 	return entity.New(r.base(), entity.Desc[RelationshipType]{
 		Kind: "entity relationship type", Type: "EntityRelationshipType", Plural: "entityRelationshipTypes", Area: area,
 		Table: "entity_relationship_types", Read: mayRead, Write: mayWrite,
-		Check: r.checkRelationshipType,
+		Check: r.checkRelationshipType, Changed: r.relationshipTypeChanged,
 	})
 }
 
@@ -75,7 +77,7 @@ func (r *Registry) relationships() *entity.Kind[Relationship] {
 	return entity.New(r.base(), entity.Desc[Relationship]{
 		Kind: "entity relationship", Type: "EntityRelationship", Plural: "entityRelationships", Area: area,
 		Table: "entity_relationships", Read: mayRead, Write: mayWrite,
-		Making: r.makeBuiltInType, Check: r.checkRelationship,
+		Making: r.makeBuiltInType, Check: r.checkRelationship, Changed: r.relationshipChanged,
 		Filters: []entity.Filter{{Name: "tracked", Of: func(tracked any) store.Filter {
 			return store.RefersToFlagged("type_id", "entity_relationship_types", "tracked", tracked == true)
 		}}},
@@ -194,8 +196,66 @@ func (r *Registry) refuseRelationships(tx store.Tx, rel *Relationship, device, m
 
 // removeRelationships removes the relationships of an entity that goes, at either end.
 func (r *Registry) removeRelationships(c *store.Change, tenant int64, entityType string, id int64, token string) error {
-	_, err := relations.Remove(c, tenant, entityType, id, token)
-	return err
+	anchored, err := relations.AnchoredTo(c, tenant, entityType, id)
+	if err != nil {
+		return err
+	}
+	if entityType == EntityDevice {
+		own, err := relations.Anchors(c, tenant, id)
+		if err != nil {
+			return err
+		}
+		if len(own) > 0 && !slices.Contains(anchored, id) {
+			anchored = append(anchored, id)
+		}
+	}
+	if _, err := relations.Remove(c, tenant, entityType, id, token); err != nil {
+		return err
+	}
+	return r.anchor(c, tenant, anchored...)
+}
+
+// relationshipChanged anchors the device of a tracked relationship that comes or goes.
+func (r *Registry) relationshipChanged(c *store.Change, old, rel *Relationship) error {
+	row := cmp.Or(rel, old)
+	if row.SourceType != EntityDevice {
+		return nil
+	}
+	t, err := r.RelationshipTypes.Table.GetByID(c, row.TenantID, row.TypeID)
+	if err != nil || t == nil || !t.Tracked {
+		return err
+	}
+	return r.anchor(c, row.TenantID, row.SourceID)
+}
+
+// relationshipTypeChanged anchors the devices that have relationships of a type which is tracked from now on, or no longer.
+func (r *Registry) relationshipTypeChanged(c *store.Change, old, t *RelationshipType) error {
+	if old == nil || t == nil || old.Tracked == t.Tracked {
+		return nil
+	}
+	devices, err := relations.HavingType(c, t.TenantID, t.ID)
+	if err != nil {
+		return err
+	}
+	return r.anchor(c, t.TenantID, devices...)
+}
+
+// anchor makes the tracked relationships that devices have now effective for their messages.
+func (r *Registry) anchor(c *store.Change, tenant int64, devices ...int64) error {
+	for _, id := range devices {
+		anchors, err := relations.Anchors(c, tenant, id)
+		if err != nil {
+			return err
+		}
+		v := entity.View{Kind: model.ViewAnchors, Key: strconv.FormatInt(id, 10)}
+		if len(anchors) > 0 {
+			v.Body = model.AnchorsView{V: 1, Tenant: tenant, Anchors: anchors}
+		}
+		if err := entity.SetViews(c, v); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // CreateRelationships makes relationships, all or none.

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -42,6 +43,8 @@ func TestRelationshipsAndGroupsFollowTheModel(t *testing.T) {
 	b := newBench(t, Config{DeviceSettings: DeviceSettings{RelationshipsPerDevice: modelRelationships, TrackedPerDevice: modelTracked}})
 	must(b.Types.Create(t.Context(), acme, store.Patch{"token": "t"}))(t)
 	must(b.Kinds.Of("asset_types").Create(t.Context(), acme, store.Patch{"token": "t"}))(t)
+	b.views()
+	anchors := map[string]string{} // by device, as of the newest change
 	rapid.Check(t, func(rt *rapid.T) {
 		m := &relatedModel{map[string]bool{}, map[string]bool{}, map[string]modelRelationship{}, map[string]*modelGroup{}}
 		for range rapid.IntRange(5, 40).Draw(rt, "steps") {
@@ -52,7 +55,11 @@ func TestRelationshipsAndGroupsFollowTheModel(t *testing.T) {
 		}
 		m.compare(rt, b)
 		b.compareBytes(rt)
+		b.compareAnchors(rt, anchors)
 		b.clearRelated(rt)
+		if b.compareAnchors(rt, anchors); len(anchors) > 0 {
+			rt.Errorf("anchors of devices that are gone: %v", anchors)
+		}
 	})
 }
 
@@ -280,6 +287,37 @@ func (m *relatedModel) compare(rt *rapid.T, b *bench) {
 	same("types", b.rows(`SELECT token, tracked FROM entity_relationship_types`), types)
 	same("groups", b.rows(`SELECT token, CASE membership_mode WHEN 'dynamic' THEN 'true' ELSE 'false' END, coalesce(selector, ''), coalesce(active_version, 0) FROM entity_groups`), groups)
 	same("versions", b.rows(`SELECT g.token, v.version, json_extract(v.snapshot, '$.selector') FROM entity_group_versions v JOIN entity_groups g ON g.id = v.group_id`), versions)
+}
+
+// compareAnchors holds the rows of the metadata view, as the changes since the last time have left them, against the relationships.
+func (b *bench) compareAnchors(rt *rapid.T, anchors map[string]string) {
+	for _, v := range b.views() {
+		if v.Kind != model.ViewAnchors {
+			continue
+		}
+		if v.Body == nil {
+			delete(anchors, v.Key)
+			continue
+		}
+		var body model.AnchorsView
+		if err := json.Unmarshal(v.Body, &body); err != nil || body.V != 1 || body.Tenant != acme.TenantID {
+			rt.Fatalf("%s: %v", v.Body, err)
+		}
+		var names []string
+		for _, a := range body.Anchors {
+			names = append(names, a.Type+"/"+a.Token)
+		}
+		anchors[v.Key] = strings.Join(names, " ")
+	}
+	want := map[string]string{}
+	for _, row := range b.rows(`SELECT source_id, group_concat(target, ' ') FROM (SELECT DISTINCT r.source_id, r.target_type || '/' || r.target_token AS target FROM entity_relationships r
+		JOIN entity_relationship_types t ON t.id = r.type_id WHERE r.source_type = 'device' AND t.tracked = 1 ORDER BY 1, r.target_type, r.target_token) GROUP BY source_id`) {
+		id, names, _ := strings.Cut(row, " ")
+		want[id] = names
+	}
+	if !maps.Equal(anchors, want) {
+		rt.Errorf("devices are anchored to %v, their relationships say %v", anchors, want)
+	}
 }
 
 // clearRelated removes what a run has made.

@@ -1,8 +1,10 @@
 package registry
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -238,6 +240,76 @@ func TestListsOfRelationshipsAreFiltered(t *testing.T) {
 		}
 		if got := strings.Join(tokens, " "); err != nil || got != step.want || total != int64(len(rows)) {
 			t.Errorf("%v: %s, %d, %v; want %s", step.criteria, got, total, err, step.want)
+		}
+	}
+}
+
+// TestTrackedRelationshipsAnchorTheirDevice: each step that changes what a device is anchored to says so in one row of the metadata view.
+func TestTrackedRelationshipsAnchorTheirDevice(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Config{})
+	ctx := t.Context()
+	must(b.Types.Create(ctx, acme, store.Patch{"token": "t"}))(t)
+	must(b.Kinds.Of("area_types").Create(ctx, acme, store.Patch{"token": "t"}))(t)
+	d := must(b.Devices.Create(ctx, acme, store.Patch{"token": "d", "deviceTypeToken": "t"}))(t)
+	for _, area := range []string{"hall", "roof"} {
+		must(b.Kinds.Of("areas").Create(ctx, acme, store.Patch{"token": area, "areaTypeToken": "t"}))(t)
+	}
+	b.views()
+	relate := func(token, relationshipType, area string) func() error {
+		return func() error {
+			_, err := b.Relationships.Create(ctx, acme, relation(token, "device/d", relationshipType, "area/"+area))
+			return err
+		}
+	}
+	deleted := func(table, token string) func() error {
+		return func() error { _, err := b.Kinds.Of(table).Delete(ctx, acme, token); return err }
+	}
+	for _, step := range []struct {
+		what string
+		do   func() error
+		want string // the anchors in the row, "ends" for its end, "" for no row
+	}{
+		{"a tracked relationship", relate("a", "assigned", "hall"), "area/hall"},
+		{"the same once more", relate("again", "assigned", "hall"), "area/hall"},
+		{"one that is not tracked", relate("m", "member", "roof"), ""},
+		{"another", relate("b", "assigned", "roof"), "area/hall area/roof"},
+		{"a type that becomes tracked", func() error {
+			_, err := b.RelationshipTypes.Update(ctx, acme, "member", store.Patch{"tracked": true})
+			return err
+		}, "area/hall area/roof"},
+		{"what it leads to goes", deleted("areas", "roof"), "area/hall"},
+		{"one of two goes", deleted("entity_relationships", "a"), "area/hall"},
+		{"the last one goes", deleted("entity_relationships", "again"), "ends"},
+		{"anchored again", relate("a", "assigned", "hall"), "area/hall"},
+		{"the device goes", deleted("devices", "d"), "ends"},
+	} {
+		if err := step.do(); err != nil {
+			t.Fatal(step.what, err)
+		}
+		got := ""
+		for _, v := range b.views() {
+			if v.Kind != model.ViewAnchors {
+				continue
+			}
+			if v.Key != strconv.FormatInt(d.ID, 10) || got != "" {
+				t.Errorf("%s: a second row, of %s", step.what, v.Key)
+			}
+			got = "ends"
+			if v.Body != nil {
+				var body model.AnchorsView
+				if err := json.Unmarshal(v.Body, &body); err != nil {
+					t.Fatal(err)
+				}
+				var names []string
+				for _, a := range body.Anchors {
+					names = append(names, a.Type+"/"+a.Token)
+				}
+				got = strings.Join(names, " ")
+			}
+		}
+		if got != step.want {
+			t.Errorf("%s: %q, want %q", step.what, got, step.want)
 		}
 	}
 }
