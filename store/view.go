@@ -1,9 +1,7 @@
 package store
 
 import (
-	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"weir/model"
@@ -178,15 +176,22 @@ func InsertAnchorSet(tx Tx, s AnchorSet) error {
 	return nil
 }
 
-// AnchorsOf returns the anchors of those of a tenant's sets that exist, by number.
+// AnchorsOf returns the anchors of those of a tenant's sets that exist, by number, in one statement.
 func AnchorsOf(tx Tx, tenantID int64, sets []int64) (map[int64][]model.Anchor, error) {
+	numbers, err := json.Marshal(sets)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := tx.Query(`SELECT id, members FROM anchor_sets WHERE tenant_id = ? AND id IN (SELECT value FROM json_each(?))`, tenantID, string(numbers))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
 	found := make(map[int64][]model.Anchor, len(sets))
-	for _, n := range sets {
+	for rows.Next() {
+		var n int64
 		var members string
-		switch err := tx.QueryRow(`SELECT members FROM anchor_sets WHERE id = ? AND tenant_id = ?`, n, tenantID).Scan(&members); {
-		case errors.Is(err, sql.ErrNoRows):
-			continue
-		case err != nil:
+		if err := rows.Scan(&n, &members); err != nil {
 			return nil, err
 		}
 		var anchors []model.Anchor
@@ -195,7 +200,7 @@ func AnchorsOf(tx Tx, tenantID int64, sets []int64) (map[int64][]model.Anchor, e
 		}
 		found[n] = anchors
 	}
-	return found, nil
+	return found, rows.Err()
 }
 
 // AnchorSetsWith returns the numbers of a tenant's sets that an anchor is in.
