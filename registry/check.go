@@ -48,7 +48,7 @@ func admitRows[T any](kind func() *entity.Kind[T], key string, limit func() int6
 	return func(c *store.Change, n int64) error {
 		have, err := kind().Table.Count(c, c.By.TenantID)
 		if maximum := limit(); err == nil && have+n > maximum {
-			err = c.Refuse(store.GrowthRows, model.OverLimit(key, "a tenant has at most %d", maximum))
+			err = model.OverLimit(key, "a tenant has at most %d", maximum)
 		}
 		return err
 	}
@@ -65,7 +65,7 @@ func admitCounted(table, key string, limit func() int64) func(*store.Change, int
 	return func(c *store.Change, n int64) error {
 		have, err := store.AddRows(c, c.By.TenantID, table, n)
 		if maximum := limit(); err == nil && have > maximum {
-			err = c.Refuse(store.GrowthRows, model.OverLimit(key, "a tenant has at most %d", maximum))
+			err = model.OverLimit(key, "a tenant has at most %d", maximum)
 		}
 		return err
 	}

@@ -60,7 +60,7 @@ func (r *Registry) admitDevices(c *store.Change, n int64) error {
 		return err
 	}
 	if maximum := r.perTenant.Load().DevicesPerTenant; have > maximum {
-		return c.Refuse(store.GrowthRows, model.OverLimit("limits.devices_per_tenant", "a tenant has at most %d devices", maximum))
+		return model.OverLimit("limits.devices_per_tenant", "a tenant has at most %d devices", maximum)
 	}
 	return nil
 }

@@ -327,3 +327,33 @@ func TestTheMetadataOfAllTenantsKeepsToItsMemory(t *testing.T) {
 		t.Errorf("with memory again: %v", err)
 	}
 }
+
+// TestARefusalOfAnyCeilingIsCounted: what a change is refused for is counted where all changes pass, once.
+func TestARefusalOfAnyCeilingIsCounted(t *testing.T) {
+	t.Parallel()
+	b, _, refused := bounded(t)
+	if _, err := b.Devices.Create(t.Context(), acme, store.Patch{"token": "d", "deviceTypeToken": "t"}); err != nil {
+		t.Fatal(err)
+	}
+	limits := *b.perTenant.Load()
+	limits.DevicesPerTenant, limits.AttributesPerEntity, limits.RelationshipsPerDevice = 1, 1, 1
+	b.perTenant.Store(&limits)
+	set := func(key string) error {
+		_, err := b.SetAttribute(t.Context(), acme, AttributeSet{Type: ValueLong, AttributeRef: AttributeRef{EntityType: "device", Entity: "d", Scope: ScopeServer, Key: key}})
+		return err
+	}
+	relate := func(token string) error {
+		_, err := b.CreateRelationships(t.Context(), acme, []store.Patch{relation(token, "device/d", "assigned", "device/d")})
+		return err
+	}
+	if err := errors.Join(set("a"), relate("a")); err != nil || refused[0] != 0 {
+		t.Fatal(err, refused[0])
+	}
+	b.refused("an attribute", set("b"), model.CodeLimitExceeded, "limits.attributes_per_entity")
+	b.refused("a relationship, within a list", relate("b"), model.CodeLimitExceeded, "limits.relationships_per_device")
+	_, err := b.Devices.Create(t.Context(), acme, store.Patch{"token": "e", "deviceTypeToken": "t"})
+	b.refused("a device", err, model.CodeLimitExceeded, "limits.devices_per_tenant")
+	if refused[0] != 3 {
+		t.Errorf("%d refusals are counted, want 3", refused[0])
+	}
+}

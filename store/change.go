@@ -17,6 +17,7 @@ type Change struct {
 
 	views   []model.ViewChange
 	growth  *Growth          // nil: nothing bounds it
+	refused bool             // and counted with its cause
 	usage   map[int64]*usage // of the tenants whose rows it has grown or shrunk
 	grows   bool             // it makes or grows rows
 	pace    *Pace            // nil: nothing bounds what it writes

@@ -51,7 +51,8 @@ func GrowthCauses() []GrowthCause {
 }
 
 // Bounded is a Writer whose changes let rows grow only as far as Growth says, and write as much as Pace lets their callers. Changes
-// that only remove rows are never refused, nor is internal work.
+// that only remove rows are never refused, nor is internal work. A change that ends with CodeLimitExceeded for another reason, because
+// there are as many of something as there may be, is counted as one of GrowthRows.
 type Bounded struct {
 	Writer
 	Growth
@@ -73,7 +74,9 @@ func (b *Bounded) Mutate(ctx context.Context, by *model.Principal, fn func(*Chan
 			c.pace, c.paced = &b.Pace, by.TenantID
 		}
 		err := fn(c)
-		wrote = c.wrote
+		if wrote = c.wrote; model.CodeOf(err) == model.CodeLimitExceeded && !c.refused && !InChange(ctx) {
+			err = c.refuse(GrowthRows, err)
+		}
 		return err
 	})
 	if err != nil && wrote > 0 {
@@ -117,7 +120,7 @@ func (c *Change) Admit(tenant, n int64) error {
 	}
 	if g.Disk != nil {
 		if err := g.Disk(); err != nil {
-			return g.refuse(GrowthDisk, err)
+			return c.refuse(GrowthDisk, err)
 		}
 	}
 	if tenant == 0 || g.Limit == nil {
@@ -128,7 +131,7 @@ func (c *Change) Admit(tenant, n int64) error {
 		return err
 	}
 	if have, limit := u.stored+u.more, g.Limit(tenant); have+n > limit {
-		return g.refuse(GrowthBytes, model.OverLimit(BytesKey, "the rows of the tenant take %d of %d bytes, %d more were asked for; delete what is not needed", have, limit, n))
+		return c.refuse(GrowthBytes, model.OverLimit(BytesKey, "the rows of the tenant take %d of %d bytes, %d more were asked for; delete what is not needed", have, limit, n))
 	}
 	return nil
 }
@@ -146,7 +149,7 @@ func (c *Change) admitViews() error {
 		}
 	}
 	if held, limit := g.Metadata(); more > 0 && held+more > limit {
-		return g.refuse(GrowthMetadata, model.OverLimit(MemoryKey, "devices, types, published profiles and what devices belong to take %d KiB of the %d KiB of memory that this instance has for them, %d more were asked for; delete what is not needed, or give it more memory",
+		return c.refuse(GrowthMetadata, model.OverLimit(MemoryKey, "devices, types, published profiles and what devices belong to take %d KiB of the %d KiB of memory that this instance has for them, %d more were asked for; delete what is not needed, or give it more memory",
 			held>>10, limit>>10, (more+1023)>>10))
 	}
 	return nil
@@ -158,11 +161,12 @@ const MemoryKey = "limits.memory"
 // BytesKey is the configuration key of the bytes that the rows of a tenant may take.
 const BytesKey = "governance.registry_bytes"
 
-// Refuse counts that the change is refused for a cause, and returns err.
-func (c *Change) Refuse(cause GrowthCause, err error) error {
+// refuse counts that the change is refused for a cause, and returns err.
+func (c *Change) refuse(cause GrowthCause, err error) error {
 	if c.growth == nil {
 		return err
 	}
+	c.refused = true
 	return c.growth.refuse(cause, err)
 }
 

@@ -104,9 +104,10 @@ func (c *Change) Wrote(n int64) error {
 	}
 	largest := max(c.largest, n)
 	if c.wrote+n-largest > maxChangeBytes {
-		return c.growth.refuse(GrowthSize, model.Errorf(model.CodeLimitExceeded, "one change may write at most %d KiB of rows besides the largest: make several of it", maxChangeBytes>>10))
+		return c.refuse(GrowthSize, model.Errorf(model.CodeLimitExceeded, "one change may write at most %d KiB of rows besides the largest: make several of it", maxChangeBytes>>10))
 	}
 	if err := c.pace.take(c.paced, n, largest); err != nil {
+		c.refused = true
 		return c.growth.throttled(err)
 	}
 	c.wrote, c.largest = c.wrote+n, largest
