@@ -3,8 +3,10 @@
 
 .DEFAULT_GOAL := build
 .PHONY: help run demo test check build bench bench-compare crash soak siege fuzz interop generate conformance cover clean \
-	dist image image-root packages check-packages check-reproducible \
-	check-format check-tidy check-vet check-fix check-staticcheck check-test check-conformance check-race check-386 check-cross check-docs check-paths check-explorer
+	dist image image-root packages check-packages check-reproducible check-paths check-explorer night night-report steady slow $(GATE:%=check-%)
+
+# What each change must pass, beside kills and real clients (.ci/run has them all), in this order; cross runs beside the others.
+GATE = format tidy vet fix staticcheck cross test conformance race 32bit docs
 
 # No C compiler is needed: only the race detector wants one, and asks for it itself.
 export CGO_ENABLED = 0
@@ -42,14 +44,11 @@ test: ## run the tests; needs Go and nothing else
 build: ## build the static binary ./weir
 	$(GOBUILD) -o weir .
 
-check: ## everything that must hold before a change goes in; needs a C compiler, curl, jq and mosquitto_pub
-	@for p in format tidy vet fix staticcheck; do $(PART) $$p $(MAKE) --no-print-directory check-$$p || exit 1; done
-	@mkdir -p bin; \
+check: ## everything that must hold before a change goes in; it goes on after a failure; needs a C compiler, curl, jq and mosquitto_pub
+	@mkdir -p bin; code=0; \
 	nice -n 19 $(PART) cross $(MAKE) --no-print-directory check-cross >bin/cross.log 2>&1 & cross=$$!; \
-	for p in test conformance race 386 docs; do \
-		$(PART) $$p $(MAKE) --no-print-directory check-$$p || { kill $$cross 2>/dev/null; exit 1; }; \
-	done; \
-	wait $$cross; code=$$?; cat bin/cross.log; exit $$code
+	for p in $(filter-out cross,$(GATE)); do $(PART) $$p $(MAKE) --no-print-directory check-$$p || code=1; done; \
+	wait $$cross || code=1; cat bin/cross.log; exit $$code
 
 check-format: ## gofmt has nothing to say
 	@bad=$$(find . -name '*.go' -not -path '*/node_modules/*' -exec gofmt -l {} +); \
@@ -76,11 +75,22 @@ check-test: ## make test, remembering which statements were shown
 check-conformance: ## docs/conformance.md says what the tests showed; after check-test
 	@$(GO) run ./internal/test/conformance/check -log $(SHOWN)
 
-check-race: ## the tests under the race detector, in random order; needs a C compiler
-	@CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=1 -vet=off ./...
+# What is translated from C (SQLite and its C library) has locks of its own and takes nine tenths of the time where every access is
+# watched: it is left out.
+RACE = CGO_ENABLED=1 $(GO) test -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false -count=1 -vet=off
+# What runs the program as a process of its own shows the detector nothing: the program is built without it.
+PROCESSES = crash|e2e|siege|soak
 
-check-386: ## the tests as a 32-bit program; the instance that is killed has 200 MiB
-	@GOARCH=386 CGO_ENABLED=0 WEIR_TEST_MEMORY=200MiB $(GO) test -shuffle=on -count=1 -vet=off ./...
+check-race: ## the packages that start goroutines under the race detector, but for tests that start processes; needs a C compiler
+	@PROCESSES=none $(RACE) -timeout 5m $$(./tools/concurrent | grep -vE '/internal/test/($(PROCESSES))$$')
+
+# The packages that lay out bytes or count in ints what may not fit into 32 bits.
+BYTES = ./spool/... ./store/... ./series/... ./rules/... ./model/... ./internal/pack ./internal/wire ./internal/memory
+
+check-32bit: ## everything compiles for 386 and armv7 and is vetted, and the packages that lay out bytes pass their tests on 386
+	@GOARCH=386 $(GO) vet ./...
+	@GOOS=linux GOARCH=arm GOARM=7 $(GO) build ./...
+	@GOARCH=386 PROCESSES=none $(GO) test -count=1 -vet=off $(BYTES)
 
 check-cross: BUILDFLAGS = -trimpath
 check-cross: ## the binary builds for gateways: arm64 and armv7
@@ -88,8 +98,47 @@ check-cross: ## the binary builds for gateways: arm64 and armv7
 	GOOS=linux GOARCH=arm64 $(GOBUILD) -o bin/weir-linux-arm64 .
 	GOOS=linux GOARCH=arm GOARM=7 $(GOBUILD) -o bin/weir-linux-armv7 .
 
-check-docs: build ## every command of the documents works and prints what stands there
+check-docs: build ## every command of README, getting-started and the examples works and prints what stands there
+	@DOCUMENTS=must $(GO) test -run '^TestDocuments(Readme|GettingStarted|Examples|Name|Link|ProgramsRead)' -count=1 -vet=off .
+
+# What takes long, needs root and the network, or looks for what is rare: each issue must have passed it before it is resolved.
+NIGHT = documents race 386 kills fuzz soak siege explorer packages paths reproducible steady hours
+
+night: ## what is too long for each change, up to two hours: PART=siege runs one part; needs root and the network
+	@./tools/night '$(or $(PART),$(NIGHT))'
+
+night-report: ## what the last night runs have shown, a line for each part
+	@./tools/night --report '$(NIGHT)'
+
+night-documents: build
 	@DOCUMENTS=must $(GO) test -run '^TestDocuments|^TestPathLaptop$$' -count=1 -vet=off .
+night-race:
+	@$(RACE) -shuffle=on -timeout 15m $$($(GO) list ./... | grep -vE '/internal/test/($(PROCESSES))$$')
+night-386:
+	@GOARCH=386 WEIR_TEST_MEMORY=200MiB $(GO) test -shuffle=on -count=1 -vet=off ./...
+night-kills:
+	@$(MAKE) --no-print-directory crash
+night-fuzz:
+	@$(MAKE) --no-print-directory fuzz FUZZTIME=12s
+night-soak:
+	@$(MAKE) --no-print-directory soak DURATION=75s
+# Where a machine does other things as well delays prove little: eight times their bounds are allowed, and the figures printed.
+night-siege:
+	@$(MAKE) --no-print-directory siege DURATION=50s SLACK=8
+night-explorer night-packages night-paths:
+	@$(MAKE) --no-print-directory check-$(@:night-%=%)
+night-reproducible:
+	@$(MAKE) --no-print-directory check-reproducible ARCHES=amd64
+night-steady:
+	@$(MAKE) --no-print-directory steady
+night-hours:
+	@./tools/hours
+
+steady: ## the tests five times on a busy machine, in random order; lists what failed and how often
+	@./tools/steady
+
+slow: ## the thirty slowest tests and packages
+	@./tools/slow
 
 check-paths: ## README, getting-started and the paths of docs/paths with the archive, on a VM and on a gateway; needs root and the network
 	@./tools/paths

@@ -27,10 +27,7 @@ prepare() {
   install chromium chromium
   install pip3 python3-pip
   if [ ${#missing[@]} -gt 0 ]; then
-    local sudo=''
-    [ "$(id -u)" = 0 ] || sudo=sudo
-    $sudo apt-get update -q >/dev/null
-    DEBIAN_FRONTEND=noninteractive $sudo apt-get install -qy --no-install-recommends "${missing[@]}" >/dev/null
+    "$here/../tools/apt" "${missing[@]}"
   fi
   install_modules
   work=$(mktemp -d "${TMPDIR:-/tmp}/weir-interop.XXXXXX")

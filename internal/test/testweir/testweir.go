@@ -39,6 +39,9 @@ func Binary(t testing.TB) string {
 
 func program(t testing.TB, tag string, build func() (string, error)) string {
 	t.Helper()
+	if os.Getenv("PROCESSES") == "none" {
+		t.Skip("starts the program; this run, under the race detector or for 32 bits, leaves that to the plain one")
+	}
 	once, _ := built.LoadOrStore(tag, sync.OnceValues(build))
 	path, err := once.(func() (string, error))()
 	if err != nil {
@@ -87,17 +90,28 @@ func compile(name string, flags ...string) (path string, err error) {
 	fresh := fmt.Sprintf("%s.%d", path, os.Getpid())
 	cmd := exec.Command("go", append(append([]string{"build", "-o", fresh}, flags...), ".")...)
 	cmd.Dir = root()
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+runtime.GOARCH, "GOFLAGS=-buildvcs=false")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+runtime.GOARCH, "GOFLAGS="+os.Getenv("GOFLAGS")+" -buildvcs=false")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}
 	return path, os.Rename(fresh, path)
 }
 
-// root is the top of the module.
+// root is the top of the module. A test runs in the directory of its package; the path of this file would be none where the
+// build trims paths.
 func root() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..", "..")
+	dir, err := os.Getwd()
+	if err != nil {
+		panic(err)
+	}
+	for at := dir; ; at = filepath.Dir(at) {
+		if _, err := os.Stat(filepath.Join(at, "go.mod")); err == nil {
+			return at
+		}
+		if at == filepath.Dir(at) {
+			panic("there is no go.mod above " + dir)
+		}
+	}
 }
 
 // Environ is the environment of the test without the variables of Weir: what they say is meant for the test. A
