@@ -6,7 +6,7 @@
 	dist image image-root packages check-packages check-reproducible check-paths check-explorer night night-report steady slow $(GATE:%=check-%)
 
 # What each change must pass, beside kills and real clients (.ci/run has them all), in this order; cross runs beside the others.
-GATE = format tidy vet fix staticcheck cross test conformance race 32bit docs
+GATE = format tidy vet fix staticcheck cross test conformance race 32bit gateway docs
 
 # No C compiler is needed: only the race detector wants one, and asks for it itself.
 export CGO_ENABLED = 0
@@ -21,6 +21,9 @@ LDFLAGS   := -s -w $(if $(VERSION),-X weir/cli.Version=$(VERSION:v%=%)) $(if $(S
 BUILDFLAGS ?= -trimpath
 GOBUILD    = $(GO) build $(BUILDFLAGS) -ldflags '$(LDFLAGS)'
 HOSTARCH  ?= $(patsubst arm,armv7,$(shell $(GO) env GOHOSTARCH))
+# Bytes that the program may have, on arm64 and armv7: with all that there is, and built for gateways (the tag gateway).
+MAX_SIZE_FULL    = 48000000
+MAX_SIZE_GATEWAY = 42000000
 FUZZTIME  ?= 20s
 FUZZJOBS  ?= 2
 DURATION  ?= $(if $(filter siege,$(MAKECMDGOALS)),5m,1h)
@@ -93,10 +96,21 @@ check-32bit: ## everything compiles for 386 and armv7 and is vetted, and the pac
 	@GOARCH=386 PROCESSES=none $(GO) test -count=1 -vet=off $(BYTES)
 
 check-cross: BUILDFLAGS = -trimpath
-check-cross: ## the binary builds for gateways: arm64 and armv7
+check-cross: ## the program and the one for gateways build for arm64 and armv7, and are not larger than MAX_SIZE_FULL and MAX_SIZE_GATEWAY
 	@mkdir -p bin
 	GOOS=linux GOARCH=arm64 $(GOBUILD) -o bin/weir-linux-arm64 .
 	GOOS=linux GOARCH=arm GOARM=7 $(GOBUILD) -o bin/weir-linux-armv7 .
+	GOOS=linux GOARCH=arm64 $(GOBUILD) -tags gateway -o bin/weir-gateway-linux-arm64 .
+	GOOS=linux GOARCH=arm GOARM=7 $(GOBUILD) -tags gateway -o bin/weir-gateway-linux-armv7 .
+	@for f in arm64 armv7; do \
+		for p in weir:$(MAX_SIZE_FULL) weir-gateway:$(MAX_SIZE_GATEWAY); do \
+			n=$$(stat -c %s bin/$${p%:*}-linux-$$f); [ $$n -le $${p#*:} ] || { echo "$${p%:*} for $$f has $$n bytes, more than $${p#*:}"; exit 1; }; \
+		done; \
+	done
+
+check-gateway: ## the program for gateways says what it is built without, and refuses it
+	@$(GO) vet -tags gateway . ./connectors ./internal/build
+	@$(GO) test -tags gateway -run '^TestAProgramForGateways' -count=1 -vet=off . ./connectors
 
 check-docs: build ## every command of README, getting-started and the examples works and prints what stands there
 	@DOCUMENTS=must $(GO) test -run '^TestDocuments(Readme|GettingStarted|Examples|Name|Link|ProgramsRead)' -count=1 -vet=off .
@@ -162,7 +176,7 @@ check-packages: ## install, run, upgrade and remove the packages, run the image;
 check-reproducible: ## build everything that is released twice, elsewhere and otherwise, and compare
 	@VERSION='$(VERSION)' ./packaging/reproducible
 
-bench: ## measure all of docs/performance.md, about 35 minutes on a quiet machine; BENCH='-quick', '-only queries,disk', '-write', '-help'
+bench: ## measure all of docs/performance.md, about 50 minutes on a quiet machine; BENCH='-quick', '-only queries,disk', '-write', '-help'
 	@./bench/run $(BENCH)
 
 bench-compare: ## Go's benchmarks against those of a commit, in turns: BASE=HEAD~1 PACKAGES='./series ./rules' MATCH=Eval
@@ -180,9 +194,11 @@ siege: ## every flood at once for DURATION (5m) on a disk of 5 MB/s with 192 MiB
 fuzz: ## let every fuzz target look for FUZZTIME (20s)
 	@./tools/fuzz $(FUZZTIME) $(FUZZJOBS)
 
-interop: build ## real clients against the binary: mosquitto, also as a bridge, mqtt.js, curl, graphql-ws, graphql-http, a typed client, chromium
+interop: build ## real clients against the binary: mosquitto, also as a bridge, mqtt.js, curl, graphql-ws, graphql-http, a typed client, chromium; connectors against Kafka, mosquitto, SNS and SQS; mails against aiosmtpd
 	@WEIR=$(CURDIR)/weir ./interop/run
 	@WEIR=$(CURDIR)/weir ./interop/open-topics
+	@WEIR=$(CURDIR)/weir ./interop/notifications
+	@WEIR=$(CURDIR)/weir ./interop/connectors
 
 check-explorer: ## web/explorer/built is what its sources and npm packages make; needs node, npm and the network
 	@./web/explorer/build --check
@@ -193,6 +209,7 @@ generate: ## write what is made from the sources: docs/configuration.md, cli.md,
 	$(GO) test -run '^TestTheConformancePage' -count=1 ./broker -update
 	$(GO) test -run '^TestEveryLimitIsShown' -count=1 ./app -update
 	$(GO) test -run '^TestTheRuleReference' -count=1 ./rules -update
+	$(GO) test -run '^TestTheRuleReference' -count=1 ./rules/canvas -update
 	$(GO) test -run '^TestTheAPIReference(Names|SaysWhat)' -count=1 ./gql -update
 	$(GO) test -run '^TestTheAPIReference' -count=1 ./auth -update
 	./web/explorer/build --changed

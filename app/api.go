@@ -10,23 +10,48 @@ import (
 	"weir/config"
 	"weir/gql"
 	"weir/gql/admin"
+	"weir/gql/delivery"
+	"weir/gql/notification"
+	"weir/gql/outbound"
+	"weir/inference"
+	"weir/ingest"
+	"weir/ingest/replay"
 	"weir/model"
 	"weir/operate"
+	"weir/presence"
+	"weir/rules/canvas"
+	"weir/rules/draft"
+	"weir/store"
 	"weir/web"
 )
 
-// areaNames are the GraphQL areas that this Weir serves, in the order of the schema index.
-var areaNames = []string{"user-management", "device-management", "event-management", "device-state", "event-processing", "dashboard-management", "event-sources"}
+// areaNames are the GraphQL areas that every Weir serves, in the order of the schema index.
+var areaNames = []string{"user-management", "device-management", "event-management", "device-state", "event-processing", delivery.Area, "dashboard-management", outbound.Area, notification.Area, "event-sources"}
 
 // endpoint is where GraphQL is answered: an area of the tenant plane, or a variant of one that identity tokens open.
 type endpoint struct{ area, variant string }
 
+// inferenceArea exists only where AI providers may be asked.
+const inferenceArea = "ai-inference"
+
+// areasOf are the areas that are configured to run, in the order of the schema index.
+func areasOf(c config.Config) []string {
+	if !c.AI.Enabled {
+		return areaNames
+	}
+	last := len(areaNames) - 1
+	return slices.Concat(areaNames[:last], []string{inferenceArea}, areaNames[last:])
+}
+
 // endpoints are those of the areas, in the order of the schema index.
-func endpoints() (all []endpoint) {
-	for _, area := range areaNames {
+func endpoints(c config.Config) (all []endpoint) {
+	for _, area := range areasOf(c) {
 		all = append(all, endpoint{area: area})
-		if area == "user-management" {
+		switch area {
+		case "user-management":
 			all = append(all, endpoint{area, "admin"}, endpoint{area, "settings"})
+		case inferenceArea:
+			all = append(all, endpoint{area, "admin"})
 		}
 	}
 	return all
@@ -70,7 +95,7 @@ func (a *api) Start(context.Context, context.Context) error {
 	e, f := a.entities, a.front
 	e.states = a.activeDevices
 	server := gql.New(gql.Config{Limits: a.budget.graphQL(gql.LimitsFromEnv(a.opt.Getenv)), DevTools: gql.DevTools(a.opt.Getenv), Log: a.log, Registerer: a.metrics})
-	for _, at := range endpoints() {
+	for _, at := range endpoints(a.cfg) {
 		area := server.Area(at.name(), at.plane())
 		if slices.Contains(fromLog, at.area) {
 			area.WaitFor(a.starting)
@@ -81,11 +106,12 @@ func (a *api) Start(context.Context, context.Context) error {
 		return err
 	}
 	e.Areas = server
-	for _, at := range endpoints() {
+	for _, at := range endpoints(a.cfg) {
 		f.late[at.name()].set(server.Handler(at.name(), gql.ByToken(e.Auth)))
 	}
 	f.late[jwksPath].set(e.Auth.JWKS())
 	f.late[serviceTokenPath].set(e.Auth.ServiceToken())
+	f.late[logoPath].set(server.Logo(e.Govern, gql.ByToken(e.Auth)))
 	var calls http.Handler
 	a.setup, calls = web.NewSetup(web.SetupConfig{BaseURL: a.cfg.BaseURL, DataDir: a.cfg.DataDir, Program: a.opt.Program, Log: a.log, Metrics: a.metrics,
 		Listener: func() (string, string) { return apiListener(a.listeners.list()) }, Accounts: web.Accounts{Auth: f.signIn}}, setupSteps{e, a.applier, a.intake})
@@ -112,8 +138,38 @@ func (a *api) asOf() model.Micros {
 // state is what the states of devices are read from.
 func (a *api) state() gql.StateDeps {
 	e, ap := a.entities, a.applier
-	return gql.StateDeps{AsOf: a.asOf, States: ap.ingest, Latest: ap.series, Devices: e.Registry.Devices.Rows, External: e.Registry,
-		Listening: a.spool.listening.Now, Silence: func() time.Duration { return a.effective().Presence.InactivityTimeout }}
+	return gql.StateDeps{AsOf: a.asOf, States: ap.ingest, Latest: ap.series, Devices: e.Registry.Devices.Rows, Tokens: e.Registry.DeviceTokens, External: e.Registry,
+		Listening: a.spool.links.Now, Silence: func() time.Duration { return a.effective().Presence.InactivityTimeout }, Demoter: demoter{a}}
+}
+
+// demoter returns devices to inferred presence.
+type demoter struct{ *api }
+
+// demotionWait is how long a demotion waits to be applied before it returns with what is in the log.
+const demotionWait = time.Second
+
+// Now implements gql.Demoter.
+func (d demoter) Now() model.Micros { return d.spool.clock.Stamp().Wall.Micros() }
+
+// Demote implements gql.Demoter. The journal says who asked for how many.
+func (d demoter) Demote(ctx context.Context, by *model.Principal, source, reason string, devices []presence.Asserted) error {
+	if err := d.entities.writer.Mutate(ctx, by, func(c *store.Change) error {
+		return c.Audit(store.AuditEvent{TenantID: by.TenantID, Category: store.AuditMutation, Operation: store.AuditUpdate, Table: "device_states", Label: source, Rows: int64(len(devices))})
+	}); err != nil {
+		return err
+	}
+	last, refused := d.intake.into.Demote(ctx, source, devices, reason)
+	for until := time.Now().Add(demotionWait); d.applier.ingest.Applied() < last && time.Now().Before(until) && ctx.Err() == nil; {
+		time.Sleep(2 * time.Millisecond)
+	}
+	switch {
+	case refused == nil:
+		return nil
+	case refused.Reason == ingest.ReasonCeiling:
+		return &model.Error{Code: model.CodeThrottled, Message: "throttled: the tenant is over its ingest ceiling, the first of these devices are demoted; try again",
+			Ext: map[string]any{"retryAfterSeconds": max(refused.RetryAfter, 1)}}
+	}
+	return model.Errorf(model.CodeUnavailable, "unavailable: the log takes no record, the first of these devices may be demoted; try again")
 }
 
 // activeDevices are those of a tenant that are active now. They are not known before the log is applied.
@@ -129,34 +185,69 @@ func (a *api) register(name string, area *gql.Area) {
 	e, ap := a.entities, a.applier
 	switch name {
 	case "user-management":
-		gql.RegisterUser(area, gql.UserDeps{SignIn: e.Auth, Profiles: e.Auth, Tenants: e.Govern, Areas: functionalAreas()})
+		gql.RegisterUser(area, gql.UserDeps{SignIn: e.Auth, Profiles: e.Auth, Tenants: e.Govern, Areas: functionalAreas(a.cfg)})
 	case admin.Area:
 		d := adminDeps(e.entityParts)
-		d.Resend = a.intake.into.Resend
+		d.Resend, d.Ordered = a.intake.into.Resend, ap.drain.Wake
 		admin.Register(area, d)
 	case admin.SettingsArea:
 		admin.RegisterSettings(area, adminDeps(e.entityParts))
 	case "device-management":
-		gql.RegisterRegistry(area, e.Registry)
+		gql.RegisterRegistry(area, e.Registry, e.Provision)
+		gql.RegisterAlarms(area, e.Alarms, e.Registry)
 	case "event-management":
 		gql.RegisterEvents(area, gql.EventDeps{AsOf: a.asOf, Events: ap.series, Devices: e.Registry.Devices.Rows, Ledger: ap.ingest.Ledger(), Readings: ap.readings, Anchors: ap.ingest})
 	case "device-state":
 		gql.RegisterState(area, a.state())
 	case "event-processing":
+		var infer gql.Inferrer
+		if a.cfg.AI.Enabled {
+			infer = e.Inference
+		}
 		gql.RegisterProcessing(area, gql.ProcessingDeps{AsOf: a.asOf, Rules: e.compiler, Health: ap.ingest, Edges: ap.edges, Past: ap.ingest,
-			Devices: e.Registry.Devices.Rows, Profiles: e.Registry.Profiles.Rows, RuleRows: e.Registry.Rules.Rows})
+			Devices: e.Registry.Devices.Rows, Profiles: e.Registry.Profiles.Rows, RuleRows: e.Registry.Rules.Rows, Canvas: canvas.NewCompiler(e.compiler),
+			Drafter: draft.New(e.compiler), Infer: infer, Compiler: e.compiler, Previews: a.previews(), Scopes: e.Registry, Now: time.Now})
+	case delivery.Area:
+		delivery.Register(area, e.Commands)
 	case "dashboard-management":
 		gql.RegisterDashboards(area, e.Registry)
+	case outbound.Area:
+		d := letterDeps(e.entityParts)
+		d.Resend, d.Ordered = a.intake.into.Resend, ap.drain.Wake
+		outbound.Register(area, e.Connectors, d)
+	case notification.Area:
+		notification.Register(area, e.Notify)
+	case inferenceArea:
+		gql.RegisterInference(area, e.Inference)
+	case inference.AdminArea:
+		admin.RegisterInference(area, e.Inference)
 	case "event-sources":
 		gql.RegisterPlaceholder(area)
 	}
 }
 
+// previews run drafts of rules over what is stored.
+func (a *api) previews() *replay.Previews {
+	ap := a.applier
+	settings := func() replay.Settings { return a.effective().Detection.PreviewSettings }
+	return replay.NewPreviews(replay.PreviewDeps{
+		Replay: replay.Deps{Series: ap.series, Applied: ap.ingest.Applied, Heard: ap.ingest.ListeningTime, Compiler: a.entities.compiler.ForPreviews(),
+			Grace: a.effective().Presence.Grace},
+		Settings: settings, ProfileOf: ap.ingest.ProfileOf, Now: time.Now,
+		Kept:     func() time.Duration { return time.Duration(a.effective().History.EventRetentionDays) * 24 * time.Hour },
+		Registry: a.metrics,
+	})
+}
+
 // functionalAreas are the areas that are configured to run, sorted.
-func functionalAreas() []string { return slices.Sorted(slices.Values(areaNames)) }
+func functionalAreas(c config.Config) []string { return slices.Sorted(slices.Values(areasOf(c))) }
 
 func adminDeps(p entityParts) admin.Deps {
-	return admin.Deps{Auth: p.Auth, Govern: p.Govern, Journal: p.Registry.Journal, Areas: functionalAreas(), Store: p.Store, Writer: p.writer}
+	return admin.Deps{Auth: p.Auth, Govern: p.Govern, Journal: p.Registry.Journal, Areas: functionalAreas(p.Config), Store: p.Store, Writer: p.writer}
+}
+
+func letterDeps(p entityParts) gql.LetterDeps {
+	return gql.LetterDeps{Store: p.Store, Writer: p.writer, Tenant: p.Govern.Lookup}
 }
 
 // Stop lets what runs end: requests are answered, and WebSocket connections are closed as going away before their streams
@@ -164,6 +255,8 @@ func adminDeps(p entityParts) admin.Deps {
 func (a *api) Stop(ctx context.Context) error {
 	err := a.entities.Areas.Drain(ctx)
 	a.applier.edges.Close()
+	a.entities.Alarms.Events.Close()
+	a.entities.Commands.Events.Close()
 	a.applier.readings.Close()
 	return err
 }

@@ -113,6 +113,9 @@ func (in *Instance) Run(ctx context.Context, ready func(), early <-chan struct{}
 	defer end()
 	in.background.end = end
 	up, err := in.start(ctx, life)
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) { // a part that was still at its start has given up
+		err = nil
+	}
 	if err == nil {
 		if err = in.serve(ctx, ready); err != nil {
 			in.log.Error("a part failed; stopping", "error", err)

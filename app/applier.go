@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"weir/actions"
 	"weir/health"
 	"weir/ingest"
 	"weir/internal/hub"
@@ -27,12 +28,18 @@ type applier struct {
 	edges    *hub.Hub[model.Edge]
 	readings *hub.Hub[series.Point]
 	tap      *ingest.Tap
+	drain    *actions.Drain
 	throttle *throttle.Throttle
 }
 
 // checkpointsInLog is how many checkpoints a full log would be worth: each makes room for as much as it covers, so room comes back in
 // steps that are small beside what senders are slowed by before the log is full.
 const checkpointsInLog = 8
+
+// unanswered keeps the dead letter of an answer of a device whose command was not there in time.
+func (a *applier) unanswered(tx store.Tx, d *store.DeadLetter, r *model.Response) error {
+	return a.ingest.Unanswered(tx, d, r)
+}
 
 // Start loads the results, begins to apply what the log holds after them, and appends the changes that were made while
 // nothing ran. What was acknowledged before is applied in the background while devices are served; queries wait for it.
@@ -42,12 +49,16 @@ func (a *applier) Start(ctx, life context.Context) error {
 		a.store.db, series.Options{Applier: a.store.db.For(store.Applier), Scans: a.store.db.For(store.Scans), Account: a.accounts[headShare.Name], Logger: a.log, Registerer: a.metrics}); err != nil {
 		return err
 	}
+	a.entities.Standing = func() []actions.Standing { return a.drain.Standing() }
 	a.edges, a.readings = hub.New[model.Edge]("detections", a.metrics), hub.New[series.Point]("measurements", a.metrics)
 	a.tap = ingest.NewTap(func() model.Nanos { return a.spool.clock.Stamp().Wall }, a.metrics)
 	a.throttle = throttle.New()
+	a.drain = actions.New(actions.Config{Settings: a.cfg.Connectors, LetterSettings: a.cfg.Limits.LetterSettings}, actions.Deps{Store: a.store.db.For(store.Applier),
+		Tenants: a.entities.Govern, Kinds: append(a.entities.orderKinds(), actions.Answers(a.entities.Commands, a.unanswered)), Logger: a.log, Registerer: a.metrics})
+	a.entities.drain.Store(a.drain)
 	a.ingest, err = ingest.NewApplier(ctx, a.config(a.accounts[headShare.Name].Budget()), ingest.ApplyDeps{Log: a.spool.log, Store: a.store.db.For(store.Applier), Queries: a.store.db, Counts: a.spool.counts,
-		Series: a.series, Rules: rules.NewEngine(a.entities.compiler, a.metrics), Controller: a.entities.control, Clock: a.spool.clock, Gap: a.spool.gap, Changes: &a.spool.changes, Logger: a.log, Registry: a.metrics,
-		Projections: a.opt.Projections, Edges: a.edges.Publish, Readings: a.readings.Publish, Watched: a.readings.Busy, Tap: a.tap, Throttle: a.throttle})
+		Series: a.series, Rules: rules.NewEngine(a.entities.compiler, a.metrics), Alarms: a.entities.Alarms, Answers: a.entities.Commands, Controller: a.entities.control, Registrar: a.entities.Registry, Clock: a.spool.clock, Gap: a.spool.gap, Changes: &a.spool.changes, Logger: a.log, Registry: a.metrics,
+		Projections: a.opt.Projections, Ordered: a.drain.Wake, Edges: a.edges.Publish, Readings: a.readings.Publish, Watched: a.readings.Busy, Tap: a.tap, Throttle: a.throttle})
 	if err != nil {
 		return err
 	}
@@ -60,15 +71,17 @@ func (a *applier) Start(ctx, life context.Context) error {
 			return err
 		}
 	}
-	a.spool.listening.Resume(max(end.Listening, a.ingest.ListeningTime()))
+	a.spool.links.Resume(max(end.Listening, a.ingest.ListeningTime()))
 	// From here on something is stamped that goes into the log.
 	a.spool.clock.Begin(max(end.Received, a.ingest.Received()))
 	// Only records of this start wait for its clock: a log that is full of older ones must not end that wait.
 	a.goes(life, "clock", a.afterReplay(a.spool.clock.Run))
+	a.goes(life, "timers", a.afterReplay(a.ingest.Waker(a.spool.links, a.spool.clock.Stamp).Run))
 	if err := a.entities.control.Drain(ctx); err != nil {
 		return fmt.Errorf("changes that were made while nothing ran: %w", err)
 	}
 	a.goes(life, "controller", a.entities.control.Run)
+	a.goes(life, "actions", a.drain.Run)
 	return nil
 }
 
@@ -77,7 +90,7 @@ func (a *applier) config(headBytes int64) ingest.ApplyConfig {
 	c.Ingest.DedupeMaxBytes = setting.Size(altIDBytes(a.budget, c))
 	return ingest.ApplyConfig{TimeSettings: c.Ingest.TimeSettings, DedupeSettings: c.Ingest.DedupeSettings, CheckpointSettings: c.Spool.CheckpointSettings,
 		DeadLetterSettings: c.Limits.DeadLetterSettings, LogBytes: int64(c.Ingest.Capacity.MaxBytes) / checkpointsInLog, LogRecords: c.Ingest.MaxRecords / checkpointsInLog,
-		HeadBytes: headBytes, RepeatsBytes: a.budget.of(repeatShare), RejectedBytes: rejectedBytes, CommitRetry: time.Second}
+		HeadBytes: headBytes, RepeatsBytes: a.budget.of(repeatShare), RejectedBytes: rejectedBytes, CommitRetry: time.Second, RestartGrace: c.Presence.Grace}
 }
 
 // run applies the log until life ends.

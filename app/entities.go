@@ -4,25 +4,37 @@ import (
 	"context"
 	"log/slog"
 	"math"
+	"net/http"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"weir/actions"
+	"weir/alarm"
 	"weir/auth"
 	"weir/config"
+	"weir/connectors"
 	"weir/govern"
 	"weir/gql"
 	"weir/gql/admin"
+	"weir/gql/delivery"
+	"weir/gql/notification"
+	"weir/gql/outbound"
 	"weir/health"
+	"weir/inference"
 	"weir/ingest"
 	"weir/internal/certs"
+	"weir/internal/guard"
 	"weir/model"
+	"weir/notify"
 	"weir/operate"
+	"weir/provision"
 	"weir/registry"
 	"weir/rules"
 	"weir/site"
 	"weir/store"
+	"weir/store/entity"
 )
 
 // entities are the tenants, identities and devices of a running instance.
@@ -33,10 +45,16 @@ type entities struct {
 	spool       *logStore
 	certificate *certificate
 	control     *ingest.Controller
+	guard       *guard.Guard
 	metadata    atomic.Pointer[ingest.Applier] // which holds it; nil until there is one
+	drain       atomic.Pointer[actions.Drain]  // nil until there is one
 	states      activeDevices                  // set once the areas are built
+	deleted     chan struct{}                  // a tenant was deleted
 	entityParts
 }
+
+// knownStates returns what is known of some devices of a tenant.
+type knownStates func(ctx context.Context, tenant int64, devices []int64) (map[int64]*store.DeviceState, error)
 
 // activeDevices returns the row ids of the tenant's devices that are active now.
 type activeDevices func(ctx context.Context, by *model.Principal) ([]int64, error)
@@ -44,14 +62,85 @@ type activeDevices func(ctx context.Context, by *model.Principal) ([]int64, erro
 // Start reads the entities: tenants, identities, devices.
 func (e *entities) Start(ctx, life context.Context) (err error) {
 	e.control = ingest.NewController(e.store.db.For(store.Applier), e.spool.log, e.spool.clock.Stamp, e.base.log)
+	e.deleted = make(chan struct{}, 1)
+	if e.guard, err = guard.New(guard.Config{Settings: e.cfg.Egress, Registerer: e.metrics}); err != nil {
+		return err
+	}
 	if e.entityParts, err = newEntities(ctx, e.cfg, entityDeps{store: e.store.db, devices: e.store.db.For(store.Devices), writer: e.control, vault: e.store.vault, logger: e.base.log, registerer: e.metrics,
-		certs: e.certificate.pair, listeners: e.listeners.list, disk: e.checkDisk, metadata: e.metadataMemory, limits: ruleLimits(e.cfg, e.budget, e.opt.RuleKinds),
+		certs: e.certificate.pair, listeners: e.listeners.list, disk: e.checkDisk, metadata: e.metadataMemory, known: e.knownStates, deleted: e.noteDeleted, gone: e.countGone, look: e.look, plausible: func() bool { return e.spool.clock.Doubt() == "" }, ordered: e.wakeDrain, connect: e.guard.Client, guard: e.guard, limits: ruleLimits(e.cfg, e.budget, e.opt.RuleKinds),
 		active: func(ctx context.Context, by *model.Principal) ([]int64, error) { return e.states(ctx, by) }}); err != nil {
 		return err
 	}
 	e.goes(life, "auth", e.Auth.Run)
+	e.goes(life, "connectors", e.Connectors.Run)
+	e.goes(life, "notify", e.Notify.Run)
 	e.goes(life, "spare", e.keepSpare)
 	return nil
+}
+
+// knownStates are the states of devices as the applier knows them, with what it has not stored yet.
+func (e *entities) knownStates(ctx context.Context, tenant int64, devices []int64) (map[int64]*store.DeviceState, error) {
+	if a := e.metadata.Load(); a != nil {
+		return a.DeviceStatesOf(ctx, tenant, devices)
+	}
+	return nil, model.Errorf(model.CodeUnavailable, "unavailable: Weir is starting")
+}
+
+// orderKinds are what performs the orders of rules, a kind of them each.
+func (e *entities) orderKinds() []actions.Kind {
+	return []actions.Kind{
+		actions.Commands(e.Commands),
+		actions.Calls(e.Connectors),
+		actions.Publishes(e.Connectors),
+		actions.Notifications(e.Notify, e.cfg.Notify.Timeout),
+	}
+}
+
+// countGone counts orders that were removed with their device.
+func (e *entities) countGone(kind string, n int64) {
+	if d := e.drain.Load(); d != nil {
+		d.Gone(kind, n)
+	}
+}
+
+// wakeDrain says that there are new orders.
+func (e *entities) wakeDrain() {
+	if d := e.drain.Load(); d != nil {
+		d.Wake()
+	}
+}
+
+// noteDeleted asks for the erase of a tenant that was deleted.
+func (e *entities) noteDeleted() {
+	select {
+	case e.deleted <- struct{}{}:
+	default: // asked already
+	}
+}
+
+// keysRetry is how long after an error the attributes that no selector names any more are tried again.
+const keysRetry = time.Minute
+
+// emptyKeys takes attributes that no selector in use names any more out of the metadata.
+func (e *entities) emptyKeys(ctx context.Context) error {
+	err := e.Registry.FindKeys(ctx)
+	for {
+		retry := make(<-chan time.Time)
+		if err == nil {
+			err = e.Registry.EmptyKeys(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
+			e.base.log.Warn("attributes that no selector names any more are still in the metadata; it is tried again", "error", err, "retry", keysRetry.String())
+			retry = time.After(keysRetry)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-retry:
+		case <-e.Registry.KeysLeft():
+		}
+		err = nil
+	}
 }
 
 // What is kept of the disk for deletes on a full one: the write-ahead log of some hundred of them, and never so much that the
@@ -114,9 +203,10 @@ func (e *entities) disk() (free, reserve int64, err error) {
 // entityParts are what needs a store and no log; they serve on a directory in which nothing runs, too.
 type entityParts struct {
 	*operate.Entities
-	verifier *auth.Verifier
-	compiler *rules.Compiler
-	writer   store.Writer // of what entities are
+	Inference *inference.Inference
+	verifier  *auth.Verifier
+	compiler  *rules.Compiler
+	writer    store.Writer // of what entities are
 }
 
 type entityDeps struct {
@@ -130,13 +220,22 @@ type entityDeps struct {
 	listeners  func() operate.Listeners
 	certs      *certs.Reloader
 	active     activeDevices
+	known      knownStates
 	disk       func() error // refuses what makes rows while the disk is nearly full; nil: never
 	metadata   func() (held, limit int64)
+	connect    func(tenant string) *http.Client // to destinations that users name; nil where nothing runs
+	guard      *guard.Guard                     // of connections to other systems; nil where nothing runs
+	deleted    func()                           // is called when a tenant was deleted; nil: nothing is
+	look       func() (wall time.Time, mono time.Duration)
+	plausible  func() bool                // whether the wall clock can be believed; nil: it can
+	ordered    func()                     // is called when orders were written; nil: nobody waits
+	gone       func(kind string, n int64) // counts orders that were removed with their device; nil: nobody does
 }
 
 // newEntities builds the parts that know the entities.
 func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entityParts, err error) {
 	bounded := bound(&d, func(tenant int64) int64 { return p.Govern.RegistryBytes(tenant) })
+	bounded.Gone = func(tenant int64) bool { return p.Govern.Deleted(tenant) }
 	p.writer = bounded
 	p.Entities = &operate.Entities{Config: cfg, Listeners: d.listeners, Served: d.certs, Store: d.store}
 	hasher := auth.NewHasher(auth.Params{}, d.registerer)
@@ -144,12 +243,19 @@ func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entity
 		return p, err
 	}
 	if p.Govern, err = govern.New(ctx, governConfig(cfg), govern.Deps{Store: d.store, Writer: bounded, Registerer: d.registerer,
-		OnSwitch: func(tenant string, _ bool) { p.verifier.Invalidate(auth.Invalidation{Tenant: tenant}) }}); err != nil {
+		OnDelete: d.deleted, OnSwitch: func(tenant string, _ bool) { p.verifier.Invalidate(auth.Invalidation{Tenant: tenant}) }}); err != nil {
 		return p, err
 	}
+	p.Notify = notify.New(cfg.Notify, cfg.Limits.LimitSettings, notify.Deps{Store: d.store, Writer: bounded, Vault: d.vault, Tenants: p.Govern, Guard: d.guard, Now: d.look, Plausible: d.plausible,
+		Wake: d.ordered, Instance: cfg.Instance.ID, BaseURL: cfg.BaseURL, Logger: d.logger, Registerer: d.registerer})
+	if err = p.Notify.Load(ctx); err != nil {
+		return p, err
+	}
+	p.Alarms = alarm.New(cfg.Limits.TenantSettings, alarm.Deps{Store: d.store, Writer: bounded, Moved: p.Notify.Moved, Registerer: d.registerer})
+	p.Commands = newCommands(cfg.Commands, &p, d, bounded)
 	p.Registry = registry.New(registry.Config{DeviceSettings: cfg.Limits.DeviceSettings, RulesPerTenant: int64(cfg.Detection.MaxRules)}, registry.Deps{Store: d.store, Devices: d.devices, Writer: bounded,
-		Sealer: d.vault, Hasher: hasher, Validator: validator{p.compiler}, Registerer: d.registerer,
-		Removals: []registry.Removal{ingest.RemoveDeviceRows}, Active: d.active,
+		Sealer: d.vault, Hasher: hasher, Validator: validator{p.compiler, func(ctx context.Context, tenant int64) ([]string, error) { return p.Connectors.Tokens(ctx, tenant) }}, Registerer: d.registerer,
+		Removals: []registry.Removal{ingest.RemoveDeviceRows, provision.RemoveDeviceRows, p.Alarms.RemoveDevice, p.Commands.RemoveDevice, actions.RemoveDevice(d.gone)}, Active: d.active,
 		FenceLimits: func(tenant string) registry.FenceLimits {
 			v := p.Govern.Limits(tenant)
 			return registry.FenceLimits{Fences: *v.GeoFenceCeiling, Positions: *v.GeoFencePositionCeiling, Budget: *v.GeoFencePositionBudget}
@@ -157,16 +263,22 @@ func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entity
 		Invalidate: func(device, credential int64) {
 			p.verifier.Invalidate(auth.Invalidation{DeviceID: device, CredentialID: credential})
 		}})
-	p.verifier = auth.NewVerifier(auth.VerifierConfig{Credentials: finder{p.Registry}, Tenants: p.Govern, Hasher: hasher, Registerer: d.registerer})
+	p.Provision = provision.New(cfg.Limits.ProfileSettings, provision.Deps{Registry: p.Registry, Store: d.store, Devices: d.devices, Writer: bounded,
+		Hasher: hasher, Secrets: auth.NewSharedSecrets(hasher), Tenants: p.Govern, Registerer: d.registerer})
+	p.verifier = auth.NewVerifier(auth.VerifierConfig{Credentials: finder{p.Registry}, Tenants: p.Govern, Hasher: hasher, Used: p.Provision.Used, Registerer: d.registerer})
 	p.Auth, err = auth.New(ctx, authConfig(cfg), auth.Deps{Store: d.store, Writer: bounded, Vault: d.vault, Tenants: p.Govern,
 		Hasher: hasher, Logger: d.logger, Registerer: d.registerer})
 	if err != nil {
 		return p, err
 	}
-	if err = store.CountUsage(ctx, d.store, p.Registry, p.Auth.Kinds, p.Govern.Kinds); err != nil {
+	p.Inference = inference.New(cfg.AI, inference.Deps{Store: d.store, Writer: bounded, Vault: d.vault, Tenants: p.Govern, Client: d.connect, Logger: d.logger, Registerer: d.registerer})
+	p.Connectors = connectors.New(cfg.Limits.ConnectorSettings, connectors.Deps{Store: d.store, Writer: bounded, Vault: d.vault, Tenants: p.Govern, Guard: d.guard, AtOnce: cfg.Connectors.PerDestination,
+		Logger: d.logger, Registerer: d.registerer})
+	if err = store.CountUsage(ctx, d.store, p.Registry, p.Auth.Kinds, p.Govern, p.Connectors.Kinds, p.Notify.Kinds); err != nil {
 		return p, err
 	}
 	p.Site = site.New(site.Parts{Store: d.store, Writer: bounded, Govern: p.Govern, Auth: p.Auth, Registry: p.Registry, Hasher: hasher, Vault: d.vault,
+		Kinds: []*entity.Catalog{p.Connectors.Kinds, p.Notify.Kinds}, Connectors: p.Connectors.Tokens,
 		Progress: func(done, all int) {
 			if all >= 2*passwordProgress && done%passwordProgress == 0 {
 				d.logger.Info("comparing the passwords of the site", "done", done, "of", all)
@@ -208,12 +320,17 @@ func restingEntities(ctx context.Context, cfg config.Config, st store.Store, get
 		return nil, err
 	}
 	p.Areas = gql.New(gql.Config{Log: log})
-	gql.RegisterRegistry(p.Areas.Area("device-management", gql.TenantPlane), p.Registry)
+	devices := p.Areas.Area("device-management", gql.TenantPlane)
+	gql.RegisterRegistry(devices, p.Registry, p.Provision)
+	gql.RegisterAlarms(devices, p.Alarms, p.Registry)
+	delivery.Register(p.Areas.Area(delivery.Area, gql.TenantPlane), p.Commands)
 	gql.RegisterDashboards(p.Areas.Area("dashboard-management", gql.TenantPlane), p.Registry)
+	outbound.Register(p.Areas.Area(outbound.Area, gql.TenantPlane), p.Connectors, letterDeps(p))
+	notification.Register(p.Areas.Area(notification.Area, gql.TenantPlane), p.Notify)
 	admin.Register(p.Areas.Area(admin.Area, gql.IdentityPlane), adminDeps(p))
 	admin.RegisterSettings(p.Areas.Area(admin.SettingsArea, gql.IdentityPlane), adminDeps(p))
 	states := storedStates{st}
-	state = gql.StateDeps{States: states, Latest: states, Devices: p.Registry.Devices.Rows, External: p.Registry,
+	state = gql.StateDeps{States: states, Latest: states, Devices: p.Registry.Devices.Rows, Tokens: p.Registry.DeviceTokens, External: p.Registry,
 		Listening: func() int64 { return math.MaxInt64 }, // a device is not active where nothing listens
 		Silence:   func() time.Duration { return cfg.Presence.InactivityTimeout }}
 	gql.RegisterState(p.Areas.Area("device-state", gql.TenantPlane), state)
@@ -231,17 +348,17 @@ func (s storedStates) DeviceStates(ctx context.Context, tenantID int64) (out []*
 	return out, err
 }
 
-func (s storedStates) DeviceState(ctx context.Context, _, deviceID int64) (d *store.DeviceState, err error) {
+func (s storedStates) DeviceStatesOf(ctx context.Context, _ int64, devices []int64) (out map[int64]*store.DeviceState, err error) {
 	err = s.store.Read(ctx, func(tx store.Tx) (err error) {
-		d, err = store.GetDeviceState(tx, deviceID)
+		out, err = store.DeviceStatesOf(tx, devices)
 		return err
 	})
-	return d, err
+	return out, err
 }
 
-func (s storedStates) LatestMeasurements(ctx context.Context, deviceID int64) (out []store.LatestMeasurement, err error) {
+func (s storedStates) LatestMeasurementsOf(ctx context.Context, devices []int64) (out map[int64][]store.LatestMeasurement, err error) {
 	err = s.store.Read(ctx, func(tx store.Tx) (err error) {
-		out, err = store.LatestMeasurements(tx, deviceID)
+		out, err = store.LatestMeasurements(tx, devices...)
 		return err
 	})
 	return out, err
@@ -259,7 +376,7 @@ func (s storedStates) LatestLocations(ctx context.Context, devices []int64) (out
 func (storedStates) Silence(_, _ string, standard time.Duration) time.Duration { return standard }
 
 func authConfig(cfg config.Config) auth.Config {
-	return auth.Config{InstanceID: cfg.Instance.ID, Settings: cfg.Auth.Settings}
+	return auth.Config{InstanceID: cfg.Instance.ID, Settings: cfg.Auth.Settings, ClientSettings: cfg.Limits.ClientSettings}
 }
 
 func governConfig(cfg config.Config) govern.Config {
@@ -281,22 +398,33 @@ func (f finder) FindCredentials(ctx context.Context, tenantID int64, kind string
 }
 
 // validator lets registry ask the rule compiler at publish.
-type validator struct{ c *rules.Compiler }
+type validator struct {
+	c          *rules.Compiler
+	connectors func(ctx context.Context, tenant int64) ([]string, error)
+}
 
-func (v validator) Validate(_ context.Context, _ *model.Principal, candidates []registry.Candidate) ([]registry.Refusal, error) {
+func (v validator) Validate(ctx context.Context, by *model.Principal, candidates []registry.Candidate, there registry.Vocabulary) ([]registry.Refusal, []entity.Remark, error) {
 	in := make([]rules.Candidate, len(candidates))
 	for i, c := range candidates {
 		in[i] = rules.Candidate(c)
 	}
-	var out []registry.Refusal
-	errs, _ := v.c.Validate(in)
-	for _, e := range errs {
-		out = append(out, registry.Refusal{Token: e.Token, Message: e.Message})
+	var refused []registry.Refusal
+	var remarks []entity.Remark
+	known, err := v.connectors(ctx, by.TenantID)
+	if err != nil {
+		return nil, nil, err
 	}
-	return out, nil
+	errs, warnings := v.c.ValidateAgainst(rules.Vocabulary{Metrics: there.Metrics, Commands: there.Commands, Fences: there.Fences, Connectors: known}, in)
+	for _, e := range errs {
+		refused = append(refused, registry.Refusal{Token: e.Token, Message: e.Message})
+	}
+	for _, w := range warnings {
+		remarks = append(remarks, entity.Remark{Token: w.Token, Code: w.Code, Params: w.Params, Message: w.Message})
+	}
+	return refused, remarks, nil
 }
 
 // ruleLimits are the limits of the rules, those of the memory among them.
 func ruleLimits(cfg config.Config, b Budget, kinds []rules.Kind) rules.Limits {
-	return rules.Limits{Settings: cfg.Detection, MaxKeysInAll: b.keysInAll(), Kinds: kinds}
+	return rules.Limits{Settings: cfg.Detection, MaxKeysInAll: b.keysInAll(), MaxSamplesInAll: b.samplesInAll(), Kinds: kinds, Actions: rules.Performed()}
 }

@@ -47,11 +47,50 @@ query {
   }
 }
 `,
+	"command-delivery": `# Live: subscription { commandStream(deviceToken: "device") { token name status deliveredTime responsePayload error } }
+query {
+  commands(criteria: {pageNumber: 1, pageSize: 10}) {
+    results { token deviceToken name status queuedTime sentTime respondedTime }
+    pagination { totalRecords }
+  }
+}
+`,
 	"dashboard-management": `{
   dashboards(criteria: {pageNumber: 1, pageSize: 10}) {
     results { token name description updatedAt }
     pagination { totalRecords }
   }
+}
+`,
+	"outbound-connectors": `{
+  connectors(criteria: {pageNumber: 1, pageSize: 10}) {
+    results { token type config hasSecret updatedAt }
+    pagination { totalRecords }
+  }
+  connectorTypes
+  httpSecrets { token hosts use }
+}
+`,
+	"notification-management": `{
+  notificationPolicies(criteria: {pageNumber: 1, pageSize: 10}) {
+    results { token enabled rules { severity recipients channel { token channelType enabled } } }
+    pagination { totalRecords }
+  }
+  notificationStates(criteria: {pageNumber: 1, pageSize: 10}) {
+    results { alarmToken alarmKey severity lastNotifiedAt notifyCount escalationLevel }
+  }
+}
+`,
+	"ai-inference": `{
+  aiInferenceInfo { area }
+}
+`,
+	"ai-inference-admin": `{
+  aiProviders(criteria: {pageNumber: 1, pageSize: 10}) {
+    results { token kind endpoint model enabled hasSecret }
+    pagination { totalRecords }
+  }
+  aiProviderTierGrants { tier provider { token } isDefault }
 }
 `,
 	"event-sources": `{

@@ -16,6 +16,7 @@ func TestTheExplorerBeginsWithADocumentThatIsAnswered(t *testing.T) {
 	cfg := config.Default()
 	cfg.DataDir = t.TempDir() + "/d"
 	cfg.Listeners = config.Listeners{}
+	cfg.AI.Enabled = true
 	in := New(cfg, Options{})
 	ctx, stop := context.WithCancel(t.Context())
 	err := in.Run(ctx, func() {
@@ -40,7 +41,7 @@ func TestTheExplorerBeginsWithADocumentThatIsAnswered(t *testing.T) {
 			return
 		}
 		defer client.Close()
-		for _, at := range endpoints() {
+		for _, at := range endpoints(cfg) {
 			area := at.name()
 			if examples[area] == "" {
 				t.Errorf("%s has none", area)

@@ -31,6 +31,7 @@ type front struct {
 const (
 	jwksPath         = "/api/user-management/auth/jwks"
 	serviceTokenPath = "/api/user-management/auth/service-token"
+	logoPath         = "/api/user-management/branding/logo"
 )
 
 // later is a handler that is known once its parts run; until then it answers 503, and so does /readyz.
@@ -49,7 +50,7 @@ func (l *later) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // Start opens the API port with every route still closed: health is answered from the first moment on.
 func (f *front) Start(_, life context.Context) error {
-	f.late = map[string]*later{jwksPath: {}, serviceTokenPath: {}, web.SetupCalls: {}}
+	f.late = map[string]*later{jwksPath: {}, serviceTokenPath: {}, logoPath: {}, web.SetupCalls: {}}
 	cfg := web.Config{MaxConnections: f.lock.apiConnections(), URLs: f.cfg.URLs, DevTools: gql.DevTools(f.opt.Getenv), Ready: f.ready.Load, Log: f.log,
 		Registerer: f.metrics, Handlers: map[string]http.Handler{},
 		Absent: []web.Absent{{Area: "event-sources", Note: "answers with a placeholder schema; devices send to the ingest listener and the broker"},
@@ -58,7 +59,7 @@ func (f *front) Start(_, life context.Context) error {
 		cfg.Handlers[path] = h
 	}
 	maps.Copy(cfg.Handlers, web.SetupPages(f.setupState, f.opt.Version))
-	for _, at := range endpoints() {
+	for _, at := range endpoints(f.cfg) {
 		name := at.name()
 		sdl, err := gql.SDL(name)
 		if err != nil {
@@ -69,16 +70,16 @@ func (f *front) Start(_, life context.Context) error {
 		if at.plane() == gql.IdentityPlane {
 			area.Token, area.Note = "identity", "for identities with a system role: superuser, operator, or a role of scope system"
 		}
+		if name == inferenceArea {
+			area.Plane, area.Token, area.Note = "service", "service", "for callers with ai:infer; the access token of a role that has it is accepted, too"
+		}
 		cfg.Areas = append(cfg.Areas, area)
 	}
 	if cfg.DevTools {
 		f.log.Info("developer tools are on: introspection and the explorer of the API are open to every client", "variable", gql.DevToolsVariable)
 	}
-	pages, err := f.pages(cfg).Pages()
-	if err != nil {
-		return err
-	}
-	maps.Copy(cfg.Handlers, pages)
+	maps.Copy(cfg.Handlers, f.pages(cfg).Pages())
+	var err error
 	if f.web, err = web.New(cfg); err != nil {
 		return err
 	}

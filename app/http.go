@@ -32,11 +32,11 @@ func newHTTP(d TransportDeps) (Served, error) {
 		listeners = append(listeners, httpingest.Listener{Listener: s.Listener, TLS: s.TLS})
 	}
 	h, err := httpingest.New(httpingest.Config{InstanceID: d.Config.Instance.ID, Source: d.Source, Settings: d.Config.Ingest.Settings, MaxConnections: d.lock.ingestConnections(), MaxLargeBodies: d.lock.budget.largeBodies()},
-		httpingest.Deps{Intake: d.Intake, Listeners: listeners, Logger: d.Logger, Registerer: d.Registerer})
+		httpingest.Deps{Intake: d.Intake, Provision: d.Provision, Desk: d.Desk, Attributes: d.Registry, Listeners: listeners, Logger: d.Logger, Registerer: d.Registerer})
 	if err != nil {
 		return Served{}, err
 	}
-	return Served{Transport: h, Reload: func(c *config.Config) { h.SetMaxBody(c.Ingest.MaxBody) }}, nil
+	return Served{Transport: h, Carrier: h.Commands(), Reload: func(c *config.Config) { h.SetMaxBody(c.Ingest.MaxBody) }}, nil
 }
 
 func ingestListeners(c config.Config) []operate.Listener {

@@ -68,7 +68,7 @@ func (i *intake) verify(ctx context.Context, c ingest.Claim) (ingest.Proof, mode
 		}
 		return ingest.Proof{}, verdict, nil
 	}
-	return ingest.Proof{Credential: p.CredentialID, DeviceID: p.DeviceID, Device: p.Device}, model.VerdictOK, nil
+	return ingest.Proof{Credential: p.CredentialID, DeviceID: p.DeviceID, Device: p.Device, TenantID: p.TenantID}, model.VerdictOK, nil
 }
 
 // rejectedBytes bounds the buffer of rejected payloads of unauthenticated senders.

@@ -98,6 +98,7 @@ func init() {
 func kindConfig(dir string) config.Config {
 	cfg := config.Default()
 	cfg.DataDir = dir
+	cfg.Presence.Grace = time.Millisecond // silence counts from the start on, also of a device that was not heard since
 	cfg.Listeners = config.Listeners{API: "127.0.0.1:0", Ingest: "127.0.0.1:0", MQTT: "127.0.0.1:0", Metrics: "127.0.0.1:0"}
 	return cfg
 }
@@ -177,7 +178,7 @@ func TestKindOfRuleFromOutsideSurvivesAKill(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")
 	cfg := kindConfig(dir)
 	p := startKind(t, dir)
-	applyQuietSite(t, cfg)
+	applyRuleSite(t, cfg, quietSite)
 	p.post(0)
 	p.outlast() // raised
 	p.applied(cfg)
@@ -196,15 +197,15 @@ func TestKindOfRuleFromOutsideSurvivesAKill(t *testing.T) {
 	p.end(syscall.SIGTERM)
 
 	want := []string{"raised=1", "resolved=0", "raised=2", "resolved=0", "raised=3"}
-	if got := quietEdges(t, dir); !slices.Equal(got, want) {
+	if got := edgesOf(t, dir, "quiet"); !slices.Equal(got, want) {
 		t.Errorf("edges %q, want %q", got, want)
 	}
 }
 
-func applyQuietSite(t *testing.T, cfg config.Config) {
+func applyRuleSite(t *testing.T, cfg config.Config, text string) {
 	t.Helper()
 	at := t.TempDir()
-	for file, text := range map[string]string{"site.yaml": quietSite,
+	for file, text := range map[string]string{"site.yaml": text,
 		"devices.csv": fmt.Sprintf("token,accessToken\nd0,%s\nd1,%s\n", secretOf(0), secretOf(1))} {
 		if err := os.WriteFile(filepath.Join(at, file), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -224,8 +225,8 @@ func applyQuietSite(t *testing.T, cfg config.Config) {
 	}
 }
 
-// quietEdges returns the edges of device 0 that the store of a stopped instance has.
-func quietEdges(t *testing.T, dir string) []string {
+// edgesOf returns the edges of device 0 under a rule that the store of a stopped instance has.
+func edgesOf(t *testing.T, dir, rule string) []string {
 	t.Helper()
 	db, err := sqlite.Open(t.Context(), filepath.Join(dir, "weir.db"), sqlite.Options{})
 	if err != nil {
@@ -235,7 +236,7 @@ func quietEdges(t *testing.T, dir string) []string {
 	var got []string
 	err = db.Read(t.Context(), func(tx store.Tx) error {
 		return store.Edges(tx, 1, func(e *model.Edge) error {
-			if e.Series == "d0" && e.Kind == "quiet" {
+			if e.Series == "d0" && e.Rule == rule {
 				got = append(got, fmt.Sprintf("%s=%g", e.Signal, e.Value))
 			}
 			return nil

@@ -20,6 +20,7 @@ const programBytes = 24 << 20
 const (
 	largeBody      = 1 << 20 // what a body over 64 KiB may take
 	bytesPerKey    = 256     // of rule state
+	bytesPerSample = 24      // that a rule retains
 	resultsPerByte = 8       // memory that a byte of an answer takes while it is put together
 	commandPerByte = 2       // memory that a byte of a command takes
 	maxAPI         = 2048    // connections
@@ -48,14 +49,18 @@ var (
 	// Packet identifiers that were seen, of MQTT clients.
 	repeatShare = share{Share: memory.Share{Name: "repeats", PerMille: 20, Min: 1 << 20, Max: 16 << 20},
 		held: func(in *Instance) int64 { return in.applier.ingest.RepeatBytes() }}
-	// What messages are judged by: devices, types, published profiles, anchors. Beyond it the registry refuses more of them.
+	// What messages are judged by: devices, types, published profiles, anchors, attributes, groups, fences. Beyond it the registry refuses
+	// more of them.
 	metadataShare = share{Share: memory.Share{Name: "metadata", PerMille: 60, Min: 2 << 20, Max: 1 << 40},
 		held: func(in *Instance) int64 { return in.applier.ingest.MetadataBytes() }}
-	ruleShare = share{Share: memory.Share{Name: "rule state", PerMille: 80, Min: 2 << 20, Max: 1 << 40},
+	ruleShare = share{Share: memory.Share{Name: "rule state", PerMille: 50, Min: 1 << 20, Max: 1 << 40},
 		held: func(in *Instance) int64 {
 			s := in.applier.ingest.RuleStats()
 			return int64(s.Keys+s.Devices) * bytesPerKey
 		}}
+	// Samples that rules retain: those in their windows, and those that wait for the lateness.
+	sampleShare = share{Share: memory.Share{Name: "rule samples", PerMille: 30, Min: 1 << 20, Max: 1 << 40},
+		held: func(in *Instance) int64 { return int64(in.applier.ingest.RuleStats().Samples) * bytesPerSample }}
 	// Pages of SQLite; outside the Go heap.
 	storeCacheShare = share{Share: memory.Share{Name: "store cache", PerMille: 40, Min: 3 << 20, Max: 32 << 20}}
 	unsyncedShare   = share{Share: memory.Share{Name: "unsynced appends", PerMille: 30, Min: 3 << 20, Max: 8 << 20},
@@ -76,7 +81,7 @@ var (
 
 // shares say how memory is divided, in the order in which the status shows them.
 func shares() []share {
-	all := []share{headShare, altIDShare, repeatShare, metadataShare, ruleShare, storeCacheShare, unsyncedShare, tailShare, bodyShare}
+	all := []share{headShare, altIDShare, repeatShare, metadataShare, ruleShare, sampleShare, storeCacheShare, unsyncedShare, tailShare, bodyShare}
 	for _, t := range ownTransports() {
 		if t.share != nil {
 			all = append(all, *t.share)
@@ -134,6 +139,9 @@ func altIDBytes(b Budget, cfg config.Config) int64 {
 
 // keysInAll is how many keys all tenants' rules may hold together.
 func (b Budget) keysInAll() int { return int(min(b.of(ruleShare)/bytesPerKey, 1<<30)) }
+
+// samplesInAll is how many samples all tenants' rules may retain together.
+func (b Budget) samplesInAll() int { return int(min(b.of(sampleShare)/bytesPerSample, 1<<30)) }
 
 func (b Budget) apiConnections() int {
 	return int(max(b.of(apiShare)/connectionHTTP, minConnections))

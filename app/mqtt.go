@@ -53,14 +53,14 @@ func newMQTT(d TransportDeps) (Served, error) {
 	b, err := broker.New(broker.Config{InstanceID: c.Instance.ID, Source: d.Source, Settings: settings(&c),
 		MaxHandshakes: lock.maxHandshakes(), MaxLargePackets: lock.budget.largeBodies(),
 		SilentPresence: !c.Presence.Broker, Timing: c.Presence.Timing, Open: openTopics(c.Broker.OpenSettings)},
-		broker.Deps{Intake: d.Intake, Verifier: connectVerifier{d.Verifier}, Presence: d.Presence, Refused: d.Refused, Logger: d.Logger, Registerer: d.Registerer})
+		broker.Deps{Intake: d.Intake, Verifier: connectVerifier{d.Verifier}, Presence: d.Presence, Provision: d.Provision, Desk: d.Desk, Attributes: d.Registry, Refused: d.Refused, Logger: d.Logger, Registerer: d.Registerer})
 	if err != nil {
 		return Served{}, err
 	}
 	for _, s := range d.Sockets {
 		b.Listen(s.Listener, broker.Listener{Name: s.About.Name, TLS: s.TLS, WebSocket: s.About.Protocol == mqttOverWebSocket, Open: s.About.Protocol == mqttOpen})
 	}
-	return Served{Transport: b,
+	return Served{Transport: b, Carrier: b.Commands(), SharedChanged: b.SharedChanged,
 		Reload:      func(c *config.Config) { b.Set(settings(c), c.Presence.Timing) },
 		Connections: func() (open, maximum int) { return b.Connections(), b.Settings().MaxConnections }}, nil
 }
@@ -148,6 +148,15 @@ func (p presences) PresenceSession(ctx context.Context, device int64) (session u
 	return session, err
 }
 
+// PresenceSources implements presence.BackstopStore.
+func (p presences) PresenceSources(ctx context.Context) (all []string, err error) {
+	err = p.store.db.For(store.Devices).Read(ctx, func(tx store.Tx) (err error) {
+		all, err = store.PresenceSources(tx)
+		return err
+	})
+	return all, err
+}
+
 // AssertedPresence implements presence.Store. It waits until what was acknowledged before the start is applied: a connection
 // that began or ended shortly before it is not stored yet.
 func (p presences) AssertedPresence(ctx context.Context, source string, after int64, limit int) ([]presence.Asserted, error) {
@@ -164,7 +173,7 @@ func (p presences) AssertedPresence(ctx context.Context, source string, after in
 		}
 		for _, r := range rows {
 			out = append(out, presence.Asserted{Binding: model.Binding{Tenant: p.entities.Govern.TokenOf(r.TenantID), TenantID: r.TenantID, Device: r.Token,
-				DeviceID: r.DeviceID}, Session: r.Session, Connected: r.State == model.Connected})
+				DeviceID: r.DeviceID}, Session: r.Session, Connected: r.State == model.Connected, At: r.At})
 		}
 		return nil
 	})

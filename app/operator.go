@@ -37,12 +37,15 @@ func (o *operator) Start(ctx, life context.Context) error {
 	keep := upkeep.Maintained{Store: o.store.db, Series: o.applier.series, Applier: o.applier.ingest, Clock: o.spool.clock, Effective: o.effective,
 		Disk: o.entities.disk, Look: o.look, Log: o.log, Metrics: o.metrics}
 	o.retention = upkeep.NewRetention(keep)
+	eraser := upkeep.NewEraser(keep, o.entities.writer, o.spool.log, o.entities.deleted)
 	look := o.asked.StartVitals(ctx)
 	if !o.spool.lastStop.Clean {
 		o.goes(life, "store check", o.applier.afterReplay(func(ctx context.Context) error { return keep.CheckStore(ctx, operate.StoreHint(o.cfg.DataDir)) }))
 	}
 	o.goes(life, "vitals", look)
 	o.goes(life, "retention", o.applier.afterReplay(o.retention.Run))
+	o.goes(life, "erase", o.applier.afterReplay(eraser.Run))
+	o.goes(life, "attribute keys", o.applier.afterReplay(o.entities.emptyKeys))
 	o.goes(life, "merge", o.applier.afterReplay(keep.Merge))
 	o.goes(life, "space", keep.Space)
 	return nil

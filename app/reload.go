@@ -154,9 +154,16 @@ func (r *reload) apply(c *config.Config) error {
 	if err := r.in.entities.Auth.SetConfig(authConfig(*c)); err != nil {
 		return err
 	}
+	if err := r.in.entities.guard.SetAllowed(c.Egress.Allowed); err != nil {
+		return err
+	}
+	r.in.entities.Connectors.Forget() // a kept connection may lead to where none is allowed any more
 	r.in.intake.into.Set(intakeConfig(*c))
 	r.in.transports.reload(c)
 	r.in.entities.Registry.SetLimits(c.Limits.DeviceSettings)
+	r.in.entities.Provision.SetLimits(c.Limits.ProfileSettings)
+	r.in.entities.Alarms.SetLimits(c.Limits.TenantSettings)
+	r.in.entities.Commands.Set(c.Commands)
 	r.in.front.web.SetURLs(c.URLs)
 	r.current.Store(c)
 	r.in.operator.retention.Wake()

@@ -2,9 +2,11 @@ package app
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -23,6 +25,7 @@ import (
 	"weir/broker"
 	"weir/config"
 	"weir/ingest"
+	"weir/internal/guard"
 	"weir/internal/test/testweir"
 	"weir/model"
 	"weir/operate"
@@ -248,9 +251,10 @@ var effects = map[string]struct {
 		_, code, err = testweir.ConnectMQTT(r.Listeners().At(operate.MQTTListener), "weir:acme:d1:b", "acme:"+r.token, "")
 		return err == nil && code == 3
 	}},
-	// What follows from these two takes its time, which is seen in broker, on a clock of its own.
+	// What follows from these takes its time, which is seen in broker and presence, on a clock of its own.
 	"presence.restart_grace":      {"7s", func(r *reloaded) bool { return r.presenceTiming().Grace == 7*time.Second }},
 	"presence.reconcile_interval": {"9s", func(r *reloaded) bool { return r.presenceTiming().Check == 9*time.Second }},
+	"presence.source_backstop":    {"11s", func(r *reloaded) bool { return r.transports.backstop.After() == 11*time.Second }},
 	"presence.inactivity_timeout": {"77s", func(r *reloaded) bool {
 		_, _, token := r.lives()
 		b, _ := r.ask(http.MethodPost, "http://"+r.Listeners().At(operate.APIListener)+"/api/device-state/graphql", map[string]string{"Authorization": "Bearer " + token, "Content-Type": "application/json"},
@@ -310,14 +314,66 @@ var effects = map[string]struct {
 		_, err := dashboards.Create(r.t.Context(), r.acme(), store.Patch{"token": "more", "definition": "{}"})
 		return model.CodeOf(err) == model.CodeLimitExceeded
 	}},
+	"limits.provisioning_profiles_per_tenant": {"1", func(r *reloaded) bool {
+		for range 2 {
+			if _, err := r.entities.Provision.Profiles.Create(r.t.Context(), r.acme(), store.Patch{"token": fmt.Sprint(time.Now().UnixNano()), "provisionSecret": "a secret",
+				"strategy": "ALLOW_NEW", "deviceTypeToken": "device", "enabled": true}); err != nil {
+				return model.CodeOf(err) == model.CodeLimitExceeded
+			}
+		}
+		return false
+	}},
+	"limits.oauth_clients": {"1", func(r *reloaded) bool {
+		for range 2 {
+			if _, err := r.entities.Auth.Clients.Create(r.t.Context(), operate.Local(), store.Patch{"clientId": fmt.Sprint("c", time.Now().UnixNano()),
+				"redirectUris": []string{"https://example.org/"}, "scopes": []string{"read-only"}}); err != nil {
+				return model.CodeOf(err) == model.CodeLimitExceeded
+			}
+		}
+		return false
+	}},
+	"limits.alarms_per_tenant": {"1", func(r *reloaded) bool {
+		errUndo, raised := errors.New("undo"), 0
+		err := r.entities.Store.Write(r.t.Context(), store.Results, func(tx store.Tx) error {
+			events, err := r.entities.Alarms.Fold(tx, []model.Contribution{{Kind: model.ContributeRaise, TenantID: 1, DeviceID: 1, Device: "d1", Rule: "p/r", Severity: "MAJOR",
+				Keys: []model.AlarmKey{{Key: "a"}, {Key: "b"}}}})
+			raised = len(events)
+			return cmp.Or(err, errUndo)
+		})
+		if !errors.Is(err, errUndo) {
+			r.t.Fatal(err)
+		}
+		return raised == 1
+	}},
 	"limits.device_profiles_per_tenant": {"1", func(r *reloaded) bool {
 		_, err := r.entities.Registry.Profiles.Create(r.t.Context(), r.acme(), store.Patch{"token": "more"})
 		return model.CodeOf(err) == model.CodeLimitExceeded
+	}},
+	"governance.ai_inference_requests_per_minute": {"4.5", func(r *reloaded) bool {
+		perMinute, _, _ := r.entities.Govern.Inference("nobody")
+		return perMinute == 4.5
+	}},
+	"governance.ai_inference_burst": {"3", func(r *reloaded) bool {
+		_, burst, _ := r.entities.Govern.Inference("nobody")
+		return burst == 3
 	}},
 	"governance.geofence_ceiling":          {"5", func(r *reloaded) bool { return *r.entities.Govern.Limits("nobody").GeoFenceCeiling == 5 }},
 	"governance.geofence_position_ceiling": {"6", func(r *reloaded) bool { return *r.entities.Govern.Limits("nobody").GeoFencePositionCeiling == 6 }},
 	"governance.geofence_position_budget":  {"7", func(r *reloaded) bool { return *r.entities.Govern.Limits("nobody").GeoFencePositionBudget == 7 }},
 	"governance.registry_bytes":            {"1KiB", func(r *reloaded) bool { return *r.entities.Govern.Limits("nobody").RegistryBytes == 1024 }},
+	"egress.allowed_destinations": {`["127.0.0.1/32:1"]`, func(r *reloaded) bool {
+		_, err := r.entities.guard.Dial("acme")(r.t.Context(), "tcp", "127.0.0.1:1")
+		return guard.Outcome(err) == guard.OutcomeRefused // by the machine: nothing listens
+	}},
+	"governance.held_command_ceiling":  {"100", func(r *reloaded) bool { return *r.entities.Govern.Limits("nobody").HeldCommandCeiling == 100 }},
+	"commands.default_ttl":             {"2m", func(r *reloaded) bool { return r.entities.Commands.Settings().DefaultTTL == 2*time.Minute }},
+	"commands.sweep_interval":          {"7s", func(r *reloaded) bool { return r.entities.Commands.Settings().SweepInterval == 7*time.Second }},
+	"commands.hold_check_interval":     {"7s", func(r *reloaded) bool { return r.entities.Commands.Settings().HoldCheck == 7*time.Second }},
+	"commands.stranded_check_interval": {"7s", func(r *reloaded) bool { return r.entities.Commands.Settings().StrandedCheck == 7*time.Second }},
+	"commands.stranded_after":          {"70s", func(r *reloaded) bool { return r.entities.Commands.Settings().StrandedAfter == 70*time.Second }},
+	"commands.service_reserve":         {"0.5", func(r *reloaded) bool { return r.entities.Commands.Settings().Reserve == 0.5 }},
+	"commands.presence_gate":           {"false", func(r *reloaded) bool { return !r.entities.Commands.Settings().PresenceGated }},
+	"commands.require_dispatch_nonce":  {"true", func(r *reloaded) bool { return r.entities.Commands.Settings().RequireNonce }},
 	"history.dead_letter_retention": {"1ns", func(r *reloaded) bool {
 		for late := time.Now().Add(20 * time.Second); time.Now().Before(late); time.Sleep(5 * time.Millisecond) {
 			if r.letters() == 0 {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"weir/app"
+	"weir/config"
 	"weir/health"
 	"weir/ingest"
 	"weir/internal/test/poll"
@@ -299,6 +300,19 @@ func TestAStopWhileTheLogIsAppliedIsCleanAndLosesNothing(t *testing.T) {
 	}
 	if s := next.status(t); !s.LastStop.Clean || s.Unbalanced != 0 {
 		t.Errorf("afterwards: %+v", s)
+	}
+}
+
+// A stop that comes while the parts still start ends without an error: nobody has to look at why.
+func TestAStopDuringTheStartIsClean(t *testing.T) {
+	t.Parallel()
+	cfg := config.Default()
+	cfg.DataDir = t.TempDir() + "/d"
+	cfg.Listeners = config.Listeners{API: "127.0.0.1:0", Ingest: "127.0.0.1:0", MQTT: "127.0.0.1:0", Metrics: "127.0.0.1:0"}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := app.New(cfg, app.Options{}).Run(ctx, func() { t.Error("it is ready") }, nil); err != nil {
+		t.Errorf("the stop: %v", err)
 	}
 }
 

@@ -32,6 +32,7 @@ func (s *siteFiles) Start(ctx, _ context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.entities.Govern.DeclareTenants(d.Tenants())
 	by := &model.Principal{Kind: model.LocalOperator, Subject: "site"}
 	began := time.Now()
 	p, err := s.entities.Site.Apply(ctx, by, d, site.Options{})

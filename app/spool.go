@@ -12,6 +12,7 @@ import (
 	"weir/backup"
 	"weir/health"
 	"weir/ingest"
+	"weir/ingest/links"
 	"weir/internal/build"
 	"weir/model"
 	"weir/operate"
@@ -22,17 +23,17 @@ import (
 // logStore is the log, and what its records need: a clock, and counts that travel in its batches.
 type logStore struct {
 	*base
-	store     *database
-	log       logDriver
-	began     *beginning // nil: the log goes on
-	counts    *ingest.TransportCounts
-	listening *ingest.Listening
-	clock     *ingest.Clock
-	writes    *spool.Budget
-	gap       *ingest.LogGap // what of the log is known to be lost since the start
-	changes   uint64         // of the registry, as of the start
-	foreign   string         // where a log of another store was set aside, "" when there was none
-	lastStop  operate.LastStop
+	store    *database
+	log      logDriver
+	began    *beginning // nil: the log goes on
+	counts   *ingest.TransportCounts
+	links    *links.Links
+	clock    *ingest.Clock
+	writes   *spool.Budget
+	gap      *ingest.LogGap // what of the log is known to be lost since the start
+	changes  uint64         // of the registry, as of the start
+	foreign  string         // where a log of another store was set aside, "" when there was none
+	lastStop operate.LastStop
 	// incomplete says that a part above the log failed to stop: counts that it had may not be in the log.
 	incomplete bool
 }
@@ -49,8 +50,8 @@ func (s *logStore) Start(ctx, _ context.Context) error {
 			return err
 		}
 	}
-	s.listening = ingest.NewListening(s.elapsed)
-	s.counts = ingest.NewTransportCounts(s.listening)
+	s.links = links.New(s.elapsed)
+	s.counts = ingest.NewTransportCounts(s.links)
 	unclean, written := s.wasUnclean(), lastWritten(operate.SpoolPath(s.cfg.DataDir))
 	restored, err := backup.ReadRestored(s.cfg.DataDir)
 	if err != nil {

@@ -23,6 +23,7 @@ import (
 	"weir/config"
 	"weir/ingest"
 	"weir/ingest/trace"
+	"weir/internal/test/loopback"
 	"weir/model"
 	"weir/operate"
 )
@@ -492,14 +493,7 @@ func TestATransportThatCannotStartLeavesNoSocketOpen(t *testing.T) {
 	for name, second := range map[string]string{"the second listener is taken": taken.Addr().String(), "it fails": ""} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			free, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			address := free.Addr().String()
-			if err := free.Close(); err != nil {
-				t.Fatal(err)
-			}
+			address := loopback.Free(t)
 			broken := errors.New("it is broken")
 			kind := app.Transport{Name: "broken", Source: "broken1",
 				Listeners: func(config.Config) []operate.Listener {
@@ -513,7 +507,7 @@ func TestATransportThatCannotStartLeavesNoSocketOpen(t *testing.T) {
 				}}
 			cfg := config.Default()
 			cfg.DataDir, cfg.Listeners = t.TempDir()+"/d", config.Listeners{}
-			err = app.New(cfg, app.Options{Transports: []app.Transport{kind}}).Run(t.Context(), func() { t.Error("it is ready") }, nil)
+			err := app.New(cfg, app.Options{Transports: []app.Transport{kind}}).Run(t.Context(), func() { t.Error("it is ready") }, nil)
 			if second == "" && !errors.Is(err, broken) || second != "" && !strings.Contains(fmt.Sprint(err), "broken.second: "+second+" is in use by another process") {
 				t.Errorf("got %v", err)
 			}

@@ -8,15 +8,19 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/auth"
+	"weir/command"
 	"weir/config"
 	"weir/ingest"
 	"weir/model"
 	"weir/operate"
 	"weir/presence"
+	"weir/provision"
+	"weir/registry"
 )
 
 // Transport is a transport that an instance can have. Adding one is its package, its section of the configuration, and an
@@ -50,7 +54,10 @@ type TransportDeps struct {
 	Sockets    []OpenSocket // of its listeners those that the configuration opens
 	Intake     *ingest.Intake
 	Verifier   *auth.Verifier // of the credentials that a connection presents
+	Provision  *provision.Provision
 	Presence   presence.Store // what is stored of its devices' presence
+	Desk       command.Desk   // of the commands of its devices
+	Registry   *registry.Registry
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 	// Refused shows a connection that was turned away in weir tail. It does not block.
@@ -64,6 +71,10 @@ type Served struct {
 	ingest.Transport // nil: the configuration leaves it out
 	// Reload takes over what a reload of the configuration has changed; nil: nothing.
 	Reload func(*config.Config)
+	// Carrier takes commands to its devices; nil: it takes none.
+	Carrier command.Carrier
+	// SharedChanged is told of the devices that may read something else of themselves than before, see registry.OnShared; nil: it is not.
+	SharedChanged func(device int64)
 	// Connections are how many lasting connections there are and may be; nil: the transport has none.
 	Connections func() (open, maximum int)
 }
@@ -80,6 +91,8 @@ type transports struct {
 	intake      *intake
 	api         *api
 
+	backstop *presence.Backstop
+
 	mu     sync.Mutex
 	served []Served
 }
@@ -92,9 +105,25 @@ func (t *transports) Start(ctx, life context.Context) error {
 			return errors.Join(err, t.Stop(ctx))
 		}
 	}
-	t.spool.listening.Open()
+	t.goes(life, "commands", t.applier.afterReplay(t.entities.Commands.Run)) // every carrier is there
+	t.spool.links.Open()
+	t.backstop = t.newBackstop()
+	t.goes(life, "presence backstop", t.applier.afterReplay(t.backstop.Run))
 	t.report()
 	return nil
+}
+
+// newBackstop returns the backstop of the presence that the event sources assert.
+func (t *transports) newBackstop() *presence.Backstop {
+	return presence.NewBackstop(t.effective().Presence.SourceBackstop, presence.BackstopDeps{
+		Store: presences{t.store, t.entities, t.applier}, Listening: t.spool.links.Now, Now: func() time.Time { return t.spool.clock.Stamp().Wall.Time() },
+		Up: func(source string) bool {
+			return slices.ContainsFunc(t.sources(), func(s ingest.SourceStatus) bool { return s.ID == source && s.State == ingest.SourceUp })
+		},
+		Emit: func(ctx context.Context, source string, b model.Binding, p model.Presence) {
+			t.intake.into.Presence(ctx, ingest.TransportAPI, source, b, p, func(ingest.Answer) {})
+		},
+		Logger: t.log, Registerer: t.metrics})
 }
 
 // start builds a transport on its open sockets and runs it.
@@ -106,13 +135,19 @@ func (t *transports) start(life context.Context, k Transport) error {
 			return err
 		}
 	}
-	s, err := k.New(TransportDeps{Config: t.cfg, Source: k.Source, Sockets: sockets, Intake: t.intake.into, Verifier: t.entities.verifier,
-		Presence: presences{t.store, t.entities, t.applier}, Logger: t.log, Registerer: t.metrics, lock: t.lock,
+	s, err := k.New(TransportDeps{Config: t.cfg, Source: k.Source, Sockets: sockets, Intake: t.intake.into, Verifier: t.entities.verifier, Provision: t.entities.Provision,
+		Presence: presences{t.store, t.entities, t.applier}, Desk: t.entities.Commands, Registry: t.entities.Registry, Logger: t.log, Registerer: t.metrics, lock: t.lock,
 		Refused: func(tenant, device, why, mistake string) {
 			t.applier.tap.ConnectionRefused(k.Name, k.Source, tenant, device, why, mistake, t.entities.Govern.Known(tenant))
 		}})
 	if err != nil || s.Transport == nil {
 		return errors.Join(err, closeAll(sockets))
+	}
+	if s.Carrier != nil {
+		t.entities.Commands.Carry(s.Carrier)
+	}
+	if s.SharedChanged != nil {
+		t.entities.Registry.OnShared(s.SharedChanged)
 	}
 	t.mu.Lock()
 	t.served = append(t.served, s)
@@ -124,7 +159,7 @@ func (t *transports) start(life context.Context, k Transport) error {
 // Stop implements component: it lets no device in any more, notifies those that are connected, and waits until they have
 // their answers.
 func (t *transports) Stop(ctx context.Context) error {
-	t.spool.listening.Shut()
+	t.spool.links.Shut()
 	var errs []error
 	for _, s := range slices.Backward(t.all()) {
 		errs = append(errs, s.Close(ctx))
@@ -156,6 +191,7 @@ func (t *transports) reload(c *config.Config) {
 			s.Reload(c)
 		}
 	}
+	t.backstop.Set(c.Presence.SourceBackstop)
 }
 
 func (t *transports) connections() (open, maximum int) {

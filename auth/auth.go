@@ -35,6 +35,7 @@ type Config struct {
 	// IssuerURL is the claim iss; "" makes it weir:{InstanceID}.
 	IssuerURL string
 	Settings
+	ClientSettings
 }
 
 const maxRefreshTTL = 365 * 24 * time.Hour
@@ -48,6 +49,7 @@ func (c Config) issuer() string {
 
 func (c Config) withDefaults() Config {
 	setting.FillDefaults(&c.Settings)
+	setting.FillDefaults(&c.ClientSettings)
 	return c
 }
 
@@ -160,7 +162,7 @@ func New(ctx context.Context, cfg Config, d Deps) (*Auth, error) {
 		attempts:     newAttempts(signInRule, emailRule, d.Clock),
 		serviceTries: newSourceTries(d.Clock)}
 	base := entity.Base{Store: d.Store, Writer: d.Writer}
-	a.Kinds, a.Clients = a.describe(base), a.describeClients(base)
+	a.Kinds = a.describe(base)
 	a.live.Store(&cfg)
 	a.parser = a.newParser()
 	a.m = newAuthMetrics(d.Registerer, a)

@@ -73,6 +73,7 @@ type CredentialRow struct {
 	Enabled      bool
 	ExpiresAt    model.Micros // 0: never
 	PasswordHash string
+	Unused       bool // its first use is noted, see VerifierConfig.Used
 }
 
 // CredentialFinder reads the credentials of a tenant by the SHA-256 of their id.
@@ -114,8 +115,10 @@ type VerifierConfig struct {
 	Credentials CredentialFinder
 	Tenants     Tenants
 	Hasher      *Hasher
-	Clock       func() time.Time // time.Now
-	Registerer  prometheus.Registerer
+	// Used notes the first use of a credential that provisioning has minted, before the use is accepted.
+	Used       func(ctx context.Context, credentialID int64) error
+	Clock      func() time.Time // time.Now
+	Registerer prometheus.Registerer
 	// MaxRemembered verified credentials are kept; 32,768.
 	MaxRemembered int
 }
@@ -265,6 +268,11 @@ func (v *Verifier) verifyID(ctx context.Context, c Claim, key proofKey, tenant i
 	}
 	if !v.usable(row) {
 		return Proof{}, ErrCredentialBad
+	}
+	if row.Unused && v.cfg.Used != nil {
+		if err := v.cfg.Used(ctx, row.ID); err != nil {
+			return Proof{}, fmt.Errorf("auth: noting the first use of a device credential: %w", err)
+		}
 	}
 	return v.remember(key, c.Tenant, tenant, row, epoch), nil
 }

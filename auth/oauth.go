@@ -2,6 +2,7 @@ package auth
 
 import (
 	"context"
+	"crypto/subtle"
 	"encoding/hex"
 	"maps"
 	"net/netip"
@@ -46,11 +47,8 @@ type ClientSecret struct {
 // Scopes of OAuth clients.
 var oauthScopes = []string{"location", "read-only"}
 
-// Bounds of OAuth clients.
-const (
-	maxClients     = 1000
-	maxRedirectURI = 2048
-)
+// maxRedirectURI is the maximum length of a redirect URI.
+const maxRedirectURI = 2048
 
 // Clients are the OAuth clients of an instance.
 type Clients struct {
@@ -76,8 +74,8 @@ func (a *Auth) describeClients(b entity.Base) *Clients {
 
 func (cs *Clients) admit(c *store.Change, n int64) error {
 	have, err := cs.Table.Count(c, 0)
-	if err == nil && have+n > maxClients {
-		err = model.OverLimit("oauthClients", "an instance has at most %d", maxClients)
+	if maximum := cs.auth.live.Load().OAuthClients; err == nil && have+n > maximum {
+		err = model.OverLimit("limits.oauth_clients", "an instance has at most %d", maximum)
 	}
 	return err
 }
@@ -145,6 +143,37 @@ func (cs *Clients) RotateSecret(ctx context.Context, by *model.Principal, client
 	return out, cs.edit(ctx, by, clientID, func(c *store.Change, row *OAuthClient) error {
 		out.Client, out.Secret = row, new(MintSecret())
 		row.SecretHash = new(hashText(*out.Secret))
+		return cs.Table.Save(c, row, "secret_hash")
+	})
+}
+
+// minClientSecret is the minimum length of a secret that a client brings: its hash is a fast one.
+const minClientSecret = 32
+
+// CheckClientSecret returns what is wrong with a secret that was made elsewhere.
+func CheckClientSecret(secret string) error {
+	if len(secret) < minClientSecret {
+		return model.Invalid("secret", "must have at least %d random characters", minClientSecret)
+	}
+	return nil
+}
+
+// HasSecretOf reports whether a secret is the client's.
+func (c *OAuthClient) HasSecretOf(secret string) bool {
+	return c.SecretHash != nil && subtle.ConstantTimeCompare([]byte(*c.SecretHash), []byte(hashText(secret))) == 1
+}
+
+// SetSecret gives a client a secret that was made elsewhere; nil makes it a public one.
+func (cs *Clients) SetSecret(ctx context.Context, by *model.Principal, clientID string, secret *string) error {
+	var hash *string
+	if secret != nil {
+		if err := CheckClientSecret(*secret); err != nil {
+			return err
+		}
+		hash = new(hashText(*secret))
+	}
+	return cs.edit(ctx, by, clientID, func(c *store.Change, row *OAuthClient) error {
+		row.SecretHash = hash
 		return cs.Table.Save(c, row, "secret_hash")
 	})
 }

@@ -49,7 +49,8 @@ func (a *Auth) describe(b entity.Base) *entity.Catalog {
 		},
 		Changed: a.Roles.changed,
 	})
-	return entity.NewCatalog(a.Roles)
+	a.Clients = a.describeClients(b)
+	return entity.NewCatalog(a.Roles, a.Clients)
 }
 
 // Describe returns the kinds without an instance, for those that ask for their descriptions only.

@@ -6,6 +6,11 @@ import (
 	"weir/internal/setting"
 )
 
+// ClientSettings are the keys of OAuth clients, in the section limits.
+type ClientSettings struct {
+	OAuthClients int64 `yaml:"oauth_clients" default:"1000" zero:"default" doc:"Maximum number of OAuth clients of the instance." reload:"yes"`
+}
+
 // Settings are the keys of sign-in, in the section auth.
 type Settings struct {
 	SuperuserEmail    string         `yaml:"superuser_email" doc:"Email of the superuser that the first start creates; needs superuser_password."`

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"weir/internal/setting"
+	"weir/internal/test/conformance"
 	"weir/internal/test/fixture"
 	"weir/model"
 	"weir/store"
@@ -41,6 +42,18 @@ func TestFirstStartMakesRolesAndNoUser(t *testing.T) {
 			t.Errorf("role %s grants state:demote", token)
 		}
 	}
+	for _, r := range all {
+		holds := map[model.Authority]bool{}
+		for _, a := range r.Authorities {
+			holds[model.Authority(a)] = true
+		}
+		for _, kind := range []model.PrincipalKind{model.AccessCaller, model.IdentityCaller, model.ServiceCaller} {
+			if (&model.Principal{Kind: kind, System: holds, Tenants: holds}).Has(model.StateDemote) {
+				t.Errorf("a caller of kind %d with the role %s may demote", kind, r.Token)
+			}
+		}
+	}
+	conformance.Shown(t, "S3-100")
 	if people, err := h.Identities(t.Context(), operator); err != nil || len(people) != 0 || h.HasSuperuser() {
 		t.Errorf("identities %v, %v", people, err)
 	}

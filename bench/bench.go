@@ -12,6 +12,7 @@
 //	drive.go      many at once, and what is measured meanwhile
 //	replay.go     a fleet in its own time, on a clock that the bench turns
 //	verify.go     what was acknowledged is there
+//	sinks.go      targets of what goes out
 //	part_*.go     one subject each
 //	goal.go       what a figure must reach and what it aims at
 //	report.go     the table, and the blocks of docs/performance.md
@@ -67,11 +68,19 @@ func parts() []part {
 		{"paced", "Paced loads", (*bench).pacedLoads},
 		{"endtoend", "End to end", (*bench).endToEnd},
 		{"storm", "A storm of edges", (*bench).storm},
+		{"rules", "The detection engine", (*bench).rules},
+		{"mixed", "Rules of all kinds in an instance", (*bench).mixedRules},
+		{"windows", "A fleet with a window each", (*bench).windowedFleet},
+		{"previews", "Previews", (*bench).previews},
+		{"commands", "Commands", (*bench).commands},
+		{"waiting", "Commands that wait", (*bench).waiting},
+		{"deliveries", "Deliveries", (*bench).deliveries},
 		{"neighbour", "A neighbour of a tenant at its ceilings", (*bench).neighbour},
 		{"overload", "More than can be applied", (*bench).overload},
 		{"slowdisk", "A slow disk", (*bench).slowDisk},
 		{"http", "HTTP ingest", (*bench).http},
 		{"queries", "Queries", (*bench).queries},
+		{"registry", "A large registry", (*bench).registry},
 		{"scans", "Long queries at once", (*bench).scans},
 		{"disk", "Disk per reading", (*bench).diskBytes},
 		{"fleet", "A large fleet", (*bench).fleet},

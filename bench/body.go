@@ -25,6 +25,8 @@ type body struct {
 	edges     int64
 	over      int64 // rules whose threshold the last value was above
 	lastMicro int64
+	late      bool // the reading is out of order
+	spiked    bool // the one before was a spike
 }
 
 type bodyKind uint8
@@ -35,6 +37,14 @@ const (
 	noise                  // float64 without any pattern
 	frost                  // the same below zero: no rule is met
 	swing                  // 0.00 to 99.99 in no order: all over the limits of a storm
+	mixed                  // 20.00 to 23.99 in no order, one of spikesEvery 30.00; one of lateEvery is older than the one before it
+	flap                   // 30.00, 20.00, 30.00 …, or the other way round
+)
+
+const (
+	spikesEvery = 3300
+	lateEvery   = 100
+	lateBy      = 500 * time.Millisecond
 )
 
 // ruleThreshold is what one of the ten rules compares with; the others are never reached.
@@ -90,6 +100,11 @@ func (b *body) appendTime(out []byte) []byte {
 		t = b.at
 	case b.base.IsZero():
 		t = time.UnixMicro(max(time.Now().UnixMicro(), b.lastMicro+1))
+		// What is late has no spike, and none before it: a rule would be raised and resolved in another order.
+		if b.late = b.kind == mixed && !b.late && !b.spiked && b.r.IntN(lateEvery) == 0; b.late && b.number > 0 {
+			t = time.UnixMicro(b.lastMicro).Add(-lateBy)
+			break
+		}
 		b.lastMicro = t.UnixMicro()
 	default:
 		t = b.base.Add(time.Duration(b.number)*b.step + time.Duration(b.r.Int64N(100_000))*time.Microsecond)
@@ -137,6 +152,13 @@ func (b *body) appendValue(out []byte) []byte {
 		}
 	case swing:
 		v = float64(b.r.Int64N(10_000)) / 100
+	case mixed:
+		v = 20 + float64(b.r.Int64N(400))/100
+		if b.spiked = !b.late && b.r.IntN(spikesEvery) == 0; b.spiked {
+			v = 30
+		}
+	case flap:
+		v = 30 - 10*float64((b.number+b.level)%2)
 	}
 	b.number++
 	b.sum += v

@@ -20,6 +20,11 @@ func atMost(must, aim float64, write func(float64) string) goal {
 	return goal{must: must, aim: aim, most: true, write: write}
 }
 
+// least is a goal with one bound: nothing better is aimed at.
+func least(must float64, write func(float64) string) goal {
+	return goal{must: must, aim: math.NaN(), write: write}
+}
+
 // within is a goal with one bound: nothing better is aimed at.
 func within(most float64, write func(float64) string) goal {
 	return goal{must: most, aim: math.NaN(), most: true, write: write}

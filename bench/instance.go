@@ -20,10 +20,10 @@ import (
 	"weir/operate"
 )
 
-// common is what every instance is configured with; raised lets one tenant send as much as the machine takes.
+// common is what every instance is configured with; raised lets one tenant send and keep as much as the machine takes.
 const (
 	common = "auth: {access_token_ttl: 12h}\nlogging: {level: warn}\n"
-	raised = "governance: {ingest_messages_per_second: 100000000, ingest_burst: 100000000}\n"
+	raised = "governance: {ingest_messages_per_second: 100000000, ingest_burst: 100000000, registry_bytes: 1GiB, held_command_ceiling: 1000000}\n"
 )
 
 // build makes the static program.
@@ -49,6 +49,7 @@ type setup struct {
 	devices int
 	rules   int                    // that judge each reading
 	limit   func(rule int) float64 // what each rule compares with; nil: ruleLimit
+	define  func(rule int) string  // the definition of each rule; nil: a threshold
 	bounded bool                   // tenants have the default ceilings
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -122,6 +123,7 @@ type watchNeighbour struct {
 	in     *instance
 	ctx    context.Context
 	sender *sender
+	every  time.Duration // 0: neighbourEvery
 	stop   atomic.Bool
 	done   chan error
 
@@ -155,7 +157,7 @@ func (w *watchNeighbour) watch(begins bool) error {
 }
 
 func (w *watchNeighbour) run() error {
-	for next := time.Now(); !w.stop.Load(); next = next.Add(neighbourEvery) {
+	for next := time.Now(); !w.stop.Load(); next = next.Add(cmp.Or(w.every, neighbourEvery)) {
 		if err := pause(w.ctx, time.Until(next)); err != nil {
 			return err
 		}

@@ -79,6 +79,9 @@ func (in *instance) furnish(ctx context.Context, rules int) error {
 			limit = in.limit(i)
 		}
 		def := fmt.Sprintf(`{"name":"rule %d","type":"threshold","severity":"major","when":{"metric":"temp","op":"gt","threshold":%g}}`, i, limit)
+		if in.define != nil {
+			def = in.define(i)
+		}
 		if err := do(fmt.Sprintf(`mutation($d:String!){createDetectionRule(request:{token:"r%d",deviceProfileToken:"p",definition:$d,enabled:true}){token}}`, i),
 			map[string]any{"d": def}); err != nil {
 			return err

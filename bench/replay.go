@@ -87,6 +87,14 @@ type replayed struct {
 // replay lets a fleet send for so much of its own time. Each reading is a message of its own; those of a tick travel
 // in arrays over one connection of HTTP.
 func (b *bench) replay(ctx context.Context, in *instance, shared *board, start time.Time, span time.Duration, shape func(*body)) (r replayed, err error) {
+	return b.replayIn(ctx, in, shared, start, []time.Duration{span}, shape, func(int, int64) error { return nil })
+}
+
+// replayIn is replay in stretches; after calls it with the number of each stretch when it has been sent and applied, and how many
+// readings there are then.
+func (b *bench) replayIn(ctx context.Context, in *instance, shared *board, start time.Time, spans []time.Duration, shape func(*body),
+	after func(stretch int, readings int64) error,
+) (r replayed, err error) {
 	s, err := in.poster(ctx, 0)
 	if err != nil {
 		return r, err
@@ -99,23 +107,29 @@ func (b *bench) replay(ctx context.Context, in *instance, shared *board, start t
 		shape(bodies[i])
 	}
 	f := newFleet(len(bodies), start)
-	began := time.Now()
-	for n := range int(span / tick) {
-		now := f.moment(n)
-		shared.let(now, now.Add(tick))
-		if err := s.arrays(in.ingest, f.due(n), bodies); err != nil {
-			return r, fmt.Errorf("after %v of the fleet's time: %w", time.Duration(n)*tick, err)
+	began, n, end := time.Now(), 0, time.Duration(0)
+	for stretch, span := range spans {
+		for end += span; time.Duration(n)*tick < end; n++ {
+			now := f.moment(n)
+			shared.let(now, now.Add(tick))
+			if err := s.arrays(in.ingest, f.due(n), bodies); err != nil {
+				return r, fmt.Errorf("after %v of the fleet's time: %w", time.Duration(n)*tick, err)
+			}
+			if ctx.Err() != nil {
+				return r, ctx.Err()
+			}
 		}
-		if ctx.Err() != nil {
-			return r, ctx.Err()
+		if err := in.applied(ctx); err != nil {
+			return r, err
 		}
-	}
-	for _, d := range bodies {
-		r.readings += d.number
-		r.sum += d.sum
-	}
-	if err := in.applied(ctx); err != nil {
-		return r, err
+		r.readings, r.sum = 0, 0
+		for _, d := range bodies {
+			r.readings += d.number
+			r.sum += d.sum
+		}
+		if err := after(stretch, r.readings); err != nil {
+			return r, err
+		}
 	}
 	r.took = time.Since(began)
 	return r, in.verify(ctx, r.kept)

@@ -7,10 +7,13 @@
 //	listener.go   what is spoken before MQTT: TLS; websocket.go and frames.go: WebSocket
 //	conn.go       one per connection: its identity, its timeouts, why it ended and what follows from that
 //	reader.go     reads packets and dispatches every one of them: one loop for all
-//	device.go     the service for devices: publishes go to the intake, a device may subscribe to its own commands
+//	device.go     the service for devices: publishes go to the intake, a device may subscribe to its own commands and attributes
+//	provision.go  the service for devices that get their credential themselves
 //	open.go       the service for open topics: general publish and subscribe, nothing of it stored
 //	pubsub.go     sessions, subscriptions and retained messages of a service; session.go what outlives a connection
 //	deliver.go    writes answers and deliveries to a client
+//	commands.go   commands that wait for devices: who gets one, when it is claimed, and how its delivery ended
+//	attributes.go what a device may read of itself: sent when it subscribes, and after each change
 //	acks.go       PUBACKs in the order of arrival, each only after the intake has answered, joined into few writes
 //	codec.go      what the mochi library encodes and decodes
 //
@@ -31,6 +34,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"weir/command"
 	"weir/ingest"
 	"weir/internal/setting"
 	"weir/internal/transfers"
@@ -67,9 +71,14 @@ type Config struct {
 // Deps are the collaborators. Intake and Verifier are required; Presence is, unless Config.SilentPresence is set and nothing was
 // ever asserted.
 type Deps struct {
-	Intake   Intake
-	Verifier Verifier
-	Presence presence.Store
+	Intake    Intake
+	Verifier  Verifier
+	Presence  presence.Store
+	Provision Provisioner // nil: no device gets its credential here
+	// Desk hands out the commands of devices, see Broker.Commands; nil: none is delivered.
+	Desk command.Desk
+	// Attributes reads what devices may read of themselves, see Broker.SharedChanged; nil: no device can.
+	Attributes Attributes
 	// Refused is called for each CONNECT that was refused; nil: it is not called. It must not block. tenant and device are
 	// what it claimed, "" where it could not be read; mistake says what is wrong with its user name or client id, "" when
 	// they have the right form.
@@ -125,18 +134,19 @@ type Proof struct {
 
 // Broker is the MQTT transport. It is safe for concurrent use.
 type Broker struct {
-	cfg       Config
-	settings  atomic.Pointer[Settings] // what applies in place of cfg
-	deps      Deps
-	log       *slog.Logger
-	metrics   *metrics
-	pending   pending
-	tracker   *presence.Tracker
-	devices   *devices
-	general   *openTopics      // nil: there are none
-	large     *transfers.Slots // for packets over largePacket
-	listeners listeners
-	state     sourceState
+	cfg          Config
+	settings     atomic.Pointer[Settings] // what applies in place of cfg
+	deps         Deps
+	log          *slog.Logger
+	metrics      *metrics
+	pending      pending
+	tracker      *presence.Tracker
+	devices      *devices
+	general      *openTopics      // nil: there are none
+	provisioning *provisioning    // nil: no device gets its credential here
+	large        *transfers.Slots // for packets over largePacket
+	listeners    listeners
+	state        sourceState
 
 	work      sync.WaitGroup // connections being handled
 	open      atomic.Int64   // of them, in whatever state
@@ -174,6 +184,9 @@ func New(cfg Config, deps Deps) (*Broker, error) {
 	b.pending.init(cfg.MaxHandshakes, b.metrics, func() { b.countRefused("handshakes") })
 	b.tracker = b.newTracker()
 	b.devices = newDevices(b)
+	if deps.Provision != nil {
+		b.provisioning = newProvisioning(b)
+	}
 	if cfg.Open != nil {
 		b.general = newOpenTopics(b, *cfg.Open)
 		b.metrics.open.Set(1)

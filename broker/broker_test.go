@@ -191,25 +191,19 @@ func TestForbiddenQoS0PublishEndsA311Connection(t *testing.T) {
 	})
 }
 
-// Command responses and device reports have no consumer yet: refused and counted, never acknowledged as kept.
-func TestTopicWithoutConsumerIsRefused(t *testing.T) {
-	for _, topic := range []string{theReports, "weir/acme/command-responses/dev1"} {
-		forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
-			c := x.connect(v)
-			c.send(publishPacket(v, 0, topic, 0, "{}"))
-			c.expect("at QoS 0")
-			c.send(publishPacket(v, qos1, topic, 3, "{}"))
-			if v == mqtt5 {
-				c.expect("at QoS 1", pubackReason(3, codeImplementation, "nothing reads this topic yet"))
-			} else {
-				c.expect("at QoS 1")
-				c.expectClosed("a publish that nobody reads")
-			}
-			if !slices.Equal(x.intake.reasons(), []ingest.Reason{ingest.ReasonNoConsumer, ingest.ReasonNoConsumer}) || x.intake.counted() != 2 {
-				t.Errorf("counted %v of %d received", x.intake.reasons(), x.intake.counted())
-			}
-		})
-	}
+// An answer to a command goes to the intake as such, and is acknowledged once it is stored.
+func TestAnswersToCommandsGoToTheIntake(t *testing.T) {
+	forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
+		c := x.connect(v)
+		c.send(publishPacket(v, 0, theResponses, 0, "a"))
+		c.expect("at QoS 0")
+		c.send(publishPacket(v, qos1, theResponses, 3, "b"))
+		c.expect("at QoS 1", puback(3))
+		got := x.intake.seenArrivals()
+		if len(got) != 2 || !got[0].Answers || !got[1].Answers || got[1].Topic != "dev1" || got[1].PacketID != 3 || got[1].Reports || got[1].Flat {
+			t.Errorf("the intake got %+v", got)
+		}
+	})
 }
 
 func TestSubscribeOnlyToTheOwnCommands(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 
 	"weir/model"
+	"weir/provision"
 )
 
 // cause is why a connection ended, and what follows from it.
@@ -36,37 +37,38 @@ const (
 )
 
 var (
-	causeGoodbye        = &cause{word: "disconnected", kind: clean}
-	causeGoodbyeWill    = &cause{word: "disconnected-with-will"}
-	causeLost           = &cause{word: "connection-lost"}
-	causeKeepAlive      = &cause{word: "keep-alive-timeout", code: codeKeepAliveTimeout}
-	causeMalformed      = &cause{word: "malformed-packet", code: codeMalformed}
-	causeProtocol       = &cause{word: "protocol-error", code: codeProtocolError}
-	causeSubscriptionID = &cause{word: "protocol-error", code: codeSubIDNotSupported}
-	causeTopicName      = &cause{word: "protocol-error", code: codeTopicNameInvalid}
-	causeTopicAlias     = &cause{word: "protocol-error", code: codeTopicAliasInvalid}
-	causeAnswerTooLarge = &cause{word: "protocol-error", code: codePacketTooLarge}
-	causeReceiveMaximum = &cause{word: "receive-maximum-exceeded", code: codeReceiveMaximum}
-	causeTooLarge       = &cause{word: "packet-too-large", code: codePacketTooLarge}
-	causeQoS2           = &cause{word: "qos-2", code: codeQoSNotSupported}
-	causeForbidden      = &cause{word: "forbidden-publish", code: codeNotAuthorized}
-	causeNoConsumer     = &cause{word: "no-consumer", code: codeImplementation}
-	causeRefused        = &cause{word: "refused-publish", code: codeUnspecified}
-	causeTakenOver      = &cause{word: "taken-over", code: codeSessionTakenOver, kind: takenOver}
-	causeWithheld       = &cause{word: "not-stored", code: codeServerBusy, ours: true}
-	causeStalled        = &cause{word: "stalled", code: codeServerBusy, ours: true}
-	causeStalledPacket  = &cause{word: "stalled-packet", code: codeServerBusy, ours: true}
-	causeSlowReader     = &cause{word: "slow-reader", ours: true}
-	causeExpired        = &cause{word: "session-expired", code: codeMaximumConnectTime, ours: true}
-	causeDropped        = &cause{word: "dropped", code: codeNotAuthorized, ours: true, kind: revoked}
-	causeShutdown       = &cause{word: "shutdown", code: codeShuttingDown, ours: true}
-	causePanic          = &cause{word: "panic", code: codeUnspecified}
+	causeGoodbye         = &cause{word: "disconnected", kind: clean}
+	causeGoodbyeWill     = &cause{word: "disconnected-with-will"}
+	causeLost            = &cause{word: "connection-lost"}
+	causeKeepAlive       = &cause{word: "keep-alive-timeout", code: codeKeepAliveTimeout}
+	causeMalformed       = &cause{word: "malformed-packet", code: codeMalformed}
+	causeProtocol        = &cause{word: "protocol-error", code: codeProtocolError}
+	causeSubscriptionID  = &cause{word: "protocol-error", code: codeSubIDNotSupported}
+	causeTopicName       = &cause{word: "protocol-error", code: codeTopicNameInvalid}
+	causeTopicAlias      = &cause{word: "protocol-error", code: codeTopicAliasInvalid}
+	causeAnswerTooLarge  = &cause{word: "protocol-error", code: codePacketTooLarge}
+	causeReceiveMaximum  = &cause{word: "receive-maximum-exceeded", code: codeReceiveMaximum}
+	causeTooLarge        = &cause{word: "packet-too-large", code: codePacketTooLarge}
+	causeQoS2            = &cause{word: "qos-2", code: codeQoSNotSupported}
+	causeForbidden       = &cause{word: "forbidden-publish", code: codeNotAuthorized}
+	causeForbiddenFilter = &cause{word: "forbidden-subscribe", code: codeNotAuthorized}
+	causeRefused         = &cause{word: "refused-publish", code: codeUnspecified}
+	causeTakenOver       = &cause{word: "taken-over", code: codeSessionTakenOver, kind: takenOver}
+	causeWithheld        = &cause{word: "not-stored", code: codeServerBusy, ours: true}
+	causeStalled         = &cause{word: "stalled", code: codeServerBusy, ours: true}
+	causeStalledPacket   = &cause{word: "stalled-packet", code: codeServerBusy, ours: true}
+	causeSlowReader      = &cause{word: "slow-reader", ours: true}
+	causeUnacknowledged  = &cause{word: "unacknowledged", code: codeImplementation, ours: true, text: "a command is not acknowledged, and leaves room for no other"}
+	causeExpired         = &cause{word: "session-expired", code: codeMaximumConnectTime, ours: true}
+	causeDropped         = &cause{word: "dropped", code: codeNotAuthorized, ours: true, kind: revoked}
+	causeShutdown        = &cause{word: "shutdown", code: codeShuttingDown, ours: true}
+	causePanic           = &cause{word: "panic", code: codeUnspecified}
 
 	// causeQueued says that the end is already in the acknowledgement queue.
 	causeQueued = &cause{}
 )
 
-// service is what a listener is for: the devices, or the open topics. It decides what connections and sessions leave open.
+// service is what a connection is for: devices, provisioning, or the open topics. It decides what connections and sessions leave open.
 type service interface {
 	// claims reads the identity that the CONNECT claims and refuses what the service never accepts.
 	claims(p *connect) (identity, *refusal)
@@ -84,6 +86,10 @@ type service interface {
 	countRefused(c *conn, bytes int, why *cause)
 	// permit is the code that refuses a topic filter, or codeSuccess.
 	permit(c *conn, filter string) byte
+	// changed is called with the lock of the sessions when the subscriptions of a connection have changed, once they are known at its
+	// beginning, and when it has left its session. idle is called without it when everything that waited for a connection is written.
+	changed(c *conn)
+	idle(c *conn)
 	// publishWill publishes a will. sayWill does so for a caller that holds the lock of the sessions, and does not block.
 	publishWill(w *lastWill)
 	sayWill(w *lastWill)
@@ -138,16 +144,20 @@ type conn struct {
 	unkept   bool   // it leaves no session: a device may have any number of suffixes and of client ids of a free form
 	number   uint64 // of the presence session
 
+	admitted *provision.Grant // of a provisioning connection
+
 	// Of the open topics.
 	bridge  bool // it gets nothing back that it sent, and retained messages as such
 	aliases map[uint16]string
 
 	outbox
+	taking
+	shared sharing
 }
 
 func (b *Broker) newConn(s service, p *pubsub, nc net.Conn, in *bufio.Reader, hello *connect, id identity, proof Proof) *conn {
 	c := &conn{b: b, service: s, pubsub: p, nc: nc, in: in, binding: proof.Binding, topics: id.topics, clientID: id.client, version: hello.version,
-		suffixed: id.suffixed, unkept: id.suffixed || id.free, bridge: hello.bridge, clean: hello.clean, problemInfo: hello.problemInfo,
+		suffixed: id.suffixed, unkept: id.suffixed || id.free, admitted: id.admitted, bridge: hello.bridge, clean: hello.clean, problemInfo: hello.problemInfo,
 		maxPacket: hello.maxPacket, will: hello.will, proofEnds: proof.Expires, from: hello.from, asked: hello.expiry, done: make(chan struct{})}
 	if id.assigned {
 		c.assigned = hello.clientID

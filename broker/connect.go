@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"weir/model"
+	"weir/provision"
 )
 
 // connect is a decoded CONNECT packet.
@@ -272,6 +273,7 @@ type identity struct {
 	assigned       bool   // the client id is the server's choice
 	topics         topics
 	claim          Claim
+	admitted       *provision.Grant // of a provisioning connection
 }
 
 // maxSuffix bounds what the device chooses of its client id, in bytes: it is kept with every record.

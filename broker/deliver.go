@@ -3,6 +3,9 @@ package broker
 import (
 	"sync"
 	"time"
+
+	"weir/command"
+	"weir/internal/faults"
 )
 
 // outbox holds the bytes and messages that are to be written to a client besides the acknowledgements of its own publishes. The
@@ -40,9 +43,17 @@ func (c *conn) wake() {
 // deliver writes the outbox until it is empty.
 func (c *conn) deliver() {
 	defer c.recovered("writing to a client panicked")
-	for b := c.pubsub.fill(c, nil); len(b) > 0 && c.write(b) == nil; {
+	for b := c.pubsub.fill(c, nil); len(b) > 0 && c.put(b) == nil; {
 		b = c.pubsub.fill(c, b[:0])
 	}
+	c.service.idle(c)
+}
+
+// put writes what fill has encoded.
+func (c *conn) put(b []byte) error {
+	err := c.write(b)
+	c.written(err)
+	return err
 }
 
 // answer writes packets for the reader of the connection. While another goroutine writes they wait in the outbox, and when
@@ -73,13 +84,13 @@ func (c *conn) flush() {
 	}
 	c.writing = true
 	c.pubsub.mu.Unlock()
-	if b := c.pubsub.fill(c, nil); len(b) == 0 || c.write(b) != nil {
+	if b := c.pubsub.fill(c, nil); len(b) == 0 || c.put(b) != nil {
 		return
 	}
 	c.pubsub.mu.Lock()
 	defer c.pubsub.mu.Unlock()
 	c.writing = false
-	if len(c.out) > 0 || len(c.session.queue) > 0 {
+	if len(c.out) > 0 || len(c.session.queue) > 0 || c.offered || c.shared.due() {
 		c.wake()
 	}
 }
@@ -88,6 +99,7 @@ func (c *conn) flush() {
 func (c *conn) openOutbox() {
 	c.pubsub.mu.Lock()
 	c.writing = false
+	c.service.changed(c)
 	if len(c.session.queue) == 0 && len(c.session.inflight) == 0 {
 		c.pubsub.mu.Unlock()
 		return
@@ -170,6 +182,7 @@ func (p *pubsub) send(c *conn, b []byte, d *delivery, now time.Time) []byte {
 	if d.expired(now) { // MQTT-3.3.2-5
 		p.metrics.dropped.WithLabelValues(openExpired).Inc()
 		p.released(s, d.message)
+		d.end(command.Lost, "")
 		return b
 	}
 	var id uint16
@@ -182,10 +195,22 @@ func (p *pubsub) send(c *conn, b []byte, d *delivery, now time.Time) []byte {
 	case len(b) == before: // MQTT-3.1.2-25: as if it were sent
 		p.metrics.dropped.WithLabelValues(openTooLarge).Inc()
 		p.released(s, d.message)
+		d.end(command.Undeliverable, "the command is larger than the packets that the device takes")
 	case d.qos == 0:
 		p.released(s, d.message)
+		if d.ended != nil {
+			c.unconfirmed = append(c.unconfirmed, *d)
+		}
 	default:
+		if d.ended != nil {
+			faults.Point("command.packet")
+		}
 		c.quota--
+		if !p.limits.KeepsMessages { // it will not be repeated
+			p.released(s, d.message)
+			d.message = &message{topic: d.topic, qos: d.message.qos}
+			p.account(s, d.message, 1)
+		}
 		s.inflight = append(s.inflight, &outgoing{delivery: *d, id: id, sent: true, counts: true})
 	}
 	return b
@@ -231,6 +256,11 @@ func (c *conn) acknowledged(kind byte, id uint16, code byte) *cause {
 		o.received, o.sent = true, true
 	default:
 		c.pubsub.done(c.session, o)
+		if code < codeUnspecified {
+			o.end(command.Acknowledged, "")
+		} else {
+			o.end(command.Unwritten, "the device refused the packet")
+		}
 		kind = 0 // nothing is left to be answered (MQTT-4.3.3-4)
 	}
 	c.pubsub.mu.Unlock()

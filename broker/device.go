@@ -14,9 +14,9 @@ import (
 	"weir/presence"
 )
 
-// topics are the topics of a device. A connection may publish on all but the last and subscribe to the last.
+// topics are the topics of a device. A connection may publish on all but the last two and subscribe to these.
 type topics struct {
-	events, telemetry, responses, reports, commands string
+	events, telemetry, responses, reports, commands, attributes string
 }
 
 func topicsOf(instance, tenant, device string) topics {
@@ -27,6 +27,8 @@ func topicsOf(instance, tenant, device string) topics {
 		responses: base + "command-responses/" + device,
 		reports:   base + "device-reports/" + device,
 		commands:  base + "device-commands/" + device,
+
+		attributes: base + "device-attributes/" + device,
 	}
 }
 
@@ -37,7 +39,8 @@ const (
 	forbidden    purpose = iota
 	forEvents            // to the intake
 	forTelemetry         // to the intake, as a flat body
-	noConsumer           // the device's own, but nothing reads it yet
+	forReports           // to the intake, as a device report
+	forAnswers           // to the intake, as the answer to a command
 )
 
 func (t *topics) purpose(topic string) purpose {
@@ -46,21 +49,30 @@ func (t *topics) purpose(topic string) purpose {
 		return forEvents
 	case t.telemetry:
 		return forTelemetry
-	case t.responses, t.reports:
-		return noConsumer
+	case t.reports:
+		return forReports
+	case t.responses:
+		return forAnswers
 	}
 	return forbidden
 }
 
-// devices is the service for devices: what they publish goes to the intake, and they may subscribe to their own commands.
-// Commands are not kept for a disconnected device: the platform does that.
-type devices struct {
-	b      *Broker
-	pubsub *pubsub
-	wills  sync.WaitGroup // wills of kept sessions that are being published
+// shape says what the body of an arrival is, on a topic for the intake.
+func (p purpose) shape(a *ingest.Arrival) {
+	a.Flat, a.Reports, a.Answers = p == forTelemetry, p == forReports, p == forAnswers
 }
 
-// maxCommands bounds the commands that wait for one connection: what comes beyond is dropped.
+// devices is the service for devices: what they publish goes to the intake, and they may subscribe to their own commands and
+// attributes. Neither is kept for a disconnected device: the platform does that.
+type devices struct {
+	b          *Broker
+	pubsub     *pubsub
+	commands   *commands      // nil: there are none
+	attributes *attributes    // nil: there are none
+	wills      sync.WaitGroup // wills of kept sessions that are being published
+}
+
+// maxCommands bounds the commands that a client may leave unacknowledged on one connection.
 const maxCommands = 64
 
 func newDevices(b *Broker) *devices {
@@ -68,12 +80,36 @@ func newDevices(b *Broker) *devices {
 	m := newPubsubMetrics(nil)
 	m.connections, m.kept, m.evicted = b.metrics.connections, b.metrics.kept, b.metrics.keptEvicted
 	d.pubsub = newPubsub(d, limits{
-		OpenConfig: OpenConfig{MaxSessions: b.cfg.MaxKeptSessions, MaxSubscriptions: 1, MaxNodes: math.MaxInt, MaxQueued: maxCommands,
+		OpenConfig: OpenConfig{MaxSessions: b.cfg.MaxKeptSessions, MaxSubscriptions: 2, MaxNodes: math.MaxInt, MaxQueued: maxCommands,
 			MaxQueuedBytes: math.MaxInt64 / allQueues, MaxInflight: maxCommands},
 		MaxConnections: func() int { return b.settings.Load().MaxConnections }, MaxPerDevice: b.cfg.MaxPerDevice, MaxQoS: 1,
 		AllowQoS2: func() bool { return b.settings.Load().AllowQoS2 },
 	}, m)
+	if b.deps.Desk != nil {
+		d.commands = &commands{d: d, desk: b.deps.Desk, listeners: map[int64][]*conn{}}
+	}
+	if b.deps.Attributes != nil {
+		d.attributes = &attributes{d: d, source: b.deps.Attributes, listeners: map[int64][]*conn{}}
+	}
 	return d
+}
+
+func (d *devices) changed(c *conn) {
+	if d.commands != nil {
+		d.commands.changed(c)
+	}
+	if d.attributes != nil {
+		d.attributes.changed(c)
+	}
+}
+
+func (d *devices) idle(c *conn) {
+	if d.attributes != nil {
+		d.attributes.claim(c)
+	}
+	if d.commands != nil {
+		d.commands.claim(c)
+	}
 }
 
 func (d *devices) claims(p *connect) (identity, *refusal) {
@@ -155,10 +191,10 @@ func (d *devices) countRefused(c *conn, bytes int, why *cause) {
 	c.countRefused(bytes, reason)
 }
 
-// permit grants a device its own commands. A wildcard or a shared subscription could also end the connection (sections
+// permit grants a device its own commands and attributes. A wildcard or a shared subscription could also end the connection (sections
 // 3.2.2.3.11 and 13); only the filter is refused.
 func (d *devices) permit(c *conn, filter string) byte {
-	if filter == c.topics.commands {
+	if filter == c.topics.commands || filter == c.topics.attributes && d.attributes != nil {
 		return codeSuccess
 	}
 	switch group, filter, _ := splitShare(filter); {
@@ -179,14 +215,11 @@ func (d *devices) publishWill(w *lastWill) {
 		Conn: w.binding, ClientID: w.clientID, HoldFor: -1, CannotRefuse: true} // the client is gone
 	own := topicsOf(d.b.cfg.InstanceID, w.binding.Tenant, w.binding.Device)
 	switch purpose := own.purpose(w.topic); {
-	case w.revoked:
+	case w.revoked || purpose == forbidden:
 		d.refuseWill(a, ingest.ReasonNotAuthorized)
 		return
-	case purpose != forEvents && purpose != forTelemetry:
-		d.refuseWill(a, ingest.ReasonNoConsumer)
-		return
 	default:
-		a.Flat = purpose == forTelemetry
+		purpose.shape(a)
 	}
 	ctx, cancel := context.WithTimeout(d.b.closing, d.b.cfg.ConnectTimeout)
 	defer cancel()

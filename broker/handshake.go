@@ -87,6 +87,9 @@ func (b *Broker) reportRefused(p *connect, r *refusal) {
 		return
 	}
 	id, mistake := p.identify(b.cfg.InstanceID)
+	if p.provisions() && b.provisioning != nil {
+		mistake = "the provision key or its secret was refused, or the client id is no token"
+	}
 	switch r {
 	case refuseIdentity:
 	case refuseWillTopic:
@@ -142,15 +145,18 @@ func readConnect(in *bufio.Reader, limit int) (body []byte, why string) {
 	return body, ""
 }
 
-// admit has the credential verified by the service of the listener and gives the client its session.
+// admit has the credential verified by the service of the connection and gives the client its session.
 func (b *Broker) admit(nc net.Conn, in *bufio.Reader, p *connect, l *Listener) (*conn, *refusal) {
 	if r := p.serves(); r != nil {
 		return nil, r
 	}
 	var s service = b.devices
 	sessions := b.devices.pubsub
-	if l.Open {
+	switch {
+	case l.Open:
 		s, sessions = b.general, b.general.pubsub
+	case p.provisions() && b.provisioning != nil:
+		s, sessions = b.provisioning, b.provisioning.pubsub
 	}
 	id, r := s.claims(p)
 	if r != nil {

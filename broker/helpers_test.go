@@ -27,11 +27,14 @@ import (
 )
 
 const (
-	theClient   = "weir:acme:dev1"
-	theUser     = "acme:tok1"
-	theEvents   = "weir/acme/devices/dev1/events"
-	theCommands = "weir/acme/device-commands/dev1"
-	theReports  = "weir/acme/device-reports/dev1"
+	theClient     = "weir:acme:dev1"
+	theUser       = "acme:tok1"
+	theEvents     = "weir/acme/devices/dev1/events"
+	theCommands   = "weir/acme/device-commands/dev1"
+	theAttributes = "weir/acme/device-attributes/dev1"
+	theReports    = "weir/acme/device-reports/dev1"
+
+	theResponses = "weir/acme/command-responses/dev1"
 )
 
 // fakeIntake stores everything at once unless it is told otherwise.
@@ -191,10 +194,16 @@ func inBubble(t *testing.T, cfg Config, test func(*testing.T, *bench)) {
 }
 
 func newBench(t testing.TB, cfg Config, store presence.Store) *bench {
+	return newBenchWith(t, cfg, Deps{Presence: store})
+}
+
+// newBenchWith fills in the intake and the verifier.
+func newBenchWith(t testing.TB, cfg Config, d Deps) *bench {
 	x := &bench{t: t, intake: &fakeIntake{}, verifier: knownDevices(), ln: pipes{fixture.NewPipes(0)}}
 	cfg.InstanceID = "weir"
+	d.Intake, d.Verifier = x.intake, x.verifier
 	var err error
-	if x.broker, err = New(cfg, Deps{Intake: x.intake, Verifier: x.verifier, Presence: store}); err != nil {
+	if x.broker, err = New(cfg, d); err != nil {
 		t.Fatal(err)
 	}
 	go func() {

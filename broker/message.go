@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"math"
 	"time"
+
+	"weir/command"
 )
 
 // message is a publish on its way to subscribers. It does not change once it is made, and all deliveries share it.
@@ -38,7 +40,21 @@ type delivery struct {
 	*message
 	qos    byte
 	retain bool
-	ids    []uint32 // identifiers of the subscriptions that it matched
+	ids    []uint32                          // identifiers of the subscriptions that it matched
+	ended  func(how command.End, why string) // of a command or a set of attributes: reports how it ended, and does not block; else nil
+	ends   time.Time                         // of a command: it does not leave after that; zero for all else
+}
+
+// expired reports whether a delivery may not leave any more.
+func (d *delivery) expired(now time.Time) bool {
+	return d.message.expired(now) || !d.ends.IsZero() && !now.Before(d.ends)
+}
+
+// end reports how a delivery ended.
+func (d *delivery) end(how command.End, why string) {
+	if d.ended != nil {
+		d.ended(how, why)
+	}
 }
 
 // outgoing is a delivery at QoS 1 or 2 whose exchange is not over.

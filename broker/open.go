@@ -76,7 +76,7 @@ func newOpenTopics(b *Broker, cfg OpenConfig) *openTopics {
 	cfg = cfg.withDefaults()
 	o := &openTopics{b: b, cfg: cfg, metrics: newPubsubMetrics(b.deps.Registerer),
 		devices: regexp.MustCompile(`^` + regexp.QuoteMeta(b.cfg.InstanceID) + one +
-			`(devices/[^/]+/(events|telemetry)|command-responses/[^/]+|device-reports/[^/]+|device-commands/[^/]+)$`)}
+			`(devices/[^/]+/(events|telemetry)|command-responses/[^/]+|device-reports/[^/]+|device-(commands|attributes)/[^/]+)$`)}
 	o.pubsub = newPubsub(o, limits{OpenConfig: cfg, MaxConnections: func() int { return cfg.MaxConnections }, MaxQoS: 2, MaxAliases: openAliases,
 		Identifiers: true, KeepsMessages: true, AllowQoS2: func() bool { return true }}, o.metrics)
 	return o
@@ -143,6 +143,10 @@ func (o *openTopics) begin(c *conn) {
 func (o *openTopics) ended(*conn, *cause) {}
 
 func (o *openTopics) countRefused(*conn, int, *cause) {}
+
+func (o *openTopics) changed(*conn) {}
+
+func (o *openTopics) idle(*conn) {}
 
 func (o *openTopics) permit(*conn, string) byte { return codeSuccess }
 

@@ -613,7 +613,7 @@ func TestOpenTopicsSayWhatTheyOffer(t *testing.T) {
 
 // A topic of a device is served by the broker for devices: a PUBACK here would be taken for a promise.
 func TestOpenTopicsRefuseTopicsOfDevices(t *testing.T) {
-	for _, topic := range []string{theEvents, theTelemetry, "weir/other/devices/x/events", theReports, theCommands, "weir/acme/command-responses/dev1"} {
+	for _, topic := range []string{theEvents, theTelemetry, "weir/other/devices/x/events", theReports, theCommands, "weir/acme/command-responses/dev1", theAttributes} {
 		forBothOpen(t, OpenConfig{}, func(t *testing.T, x *bench, v byte) {
 			r, _ := x.open(v, "r")
 			r.subscribed("#", 1)

@@ -91,16 +91,12 @@ func (d *devices) publish(c *conn, header byte, body []byte) *cause {
 			return ends
 		}
 	}
-	reason := ingest.ReasonNotAuthorized
-	switch purpose := c.topics.purpose(p.topic); purpose {
-	case forEvents, forTelemetry:
-		c.accept(&p, number, purpose == forTelemetry)
+	if purpose := c.topics.purpose(p.topic); purpose != forbidden {
+		c.accept(&p, number, purpose)
 		return nil
-	case noConsumer:
-		reason = ingest.ReasonNoConsumer
 	}
-	c.countRefused(len(p.payload), reason)
-	return c.refuse(&p, number, reason)
+	c.countRefused(len(p.payload), ingest.ReasonNotAuthorized)
+	return c.refuse(&p, number)
 }
 
 // countRefused counts a message that does not become an arrival.
@@ -110,38 +106,24 @@ func (c *conn) countRefused(bytes int, reason ingest.Reason) {
 	in.Refuse(in.Received(ingest.TransportMQTT, c.b.cfg.Source, c.binding.Tenant, bytes), reason)
 }
 
-// refuse answers a publish that does not become an arrival. An MQTT 5 client gets the reason at QoS 1; at QoS 0 there is no
-// way to send it. A 3.1.1 connection ends: on a foreign topic at any QoS, on a topic of its own that nothing reads only at QoS
-// 1. That one could also be left unanswered, but it would then hold back every later PUBACK of the connection, and a PUBACK
-// would mean that the message is kept.
-func (c *conn) refuse(p *publish, number uint64, reason ingest.Reason) *cause {
+// foreignTopic is why a publish on the topic of another is refused.
+const foreignTopic = "not the topic of this connection's device"
+
+// refuse answers a publish on a foreign topic. An MQTT 5 client gets the reason at QoS 1; at QoS 0 there is no way to send it. A 3.1.1
+// connection ends.
+func (c *conn) refuse(p *publish, number uint64) *cause {
 	hasReasons := c.version == mqtt5
-	v := verdict{code: pubackCode(reason), reason: reasonText(reason)}
 	switch {
 	case hasReasons && p.qos == 0:
 	case hasReasons:
-		c.acks.complete(number, v)
-	case reason == ingest.ReasonNotAuthorized:
-		return c.refuseOld(p, number, causeForbidden)
-	case p.qos > 0:
-		return c.refuseOld(p, number, causeNoConsumer)
+		c.acks.complete(number, verdict{code: codeNotAuthorized, reason: foreignTopic})
+	case p.qos == 0:
+		return causeForbidden
+	default:
+		c.acks.complete(number, verdict{ends: causeForbidden})
+		return causeQueued
 	}
 	return nil
-}
-
-func (c *conn) refuseOld(p *publish, number uint64, ends *cause) *cause {
-	if p.qos == 0 {
-		return ends
-	}
-	c.acks.complete(number, verdict{ends: ends})
-	return causeQueued
-}
-
-func reasonText(r ingest.Reason) string {
-	if r == ingest.ReasonNoConsumer {
-		return "nothing reads this topic yet"
-	}
-	return "not the topic of this connection's device"
 }
 
 // resendPhase is how many publishes at the beginning of a connection may be repeats: a client has at most 256 of them in
@@ -165,14 +147,15 @@ func (c *conn) mayRepeat(p *publish) bool {
 	return repeats
 }
 
-// accept hands an event, or a flat body, to the intake.
-func (c *conn) accept(p *publish, number uint64, flat bool) {
+// accept hands an event, a flat body, a device report or an answer to a command to the intake.
+func (c *conn) accept(p *publish, number uint64, purpose purpose) {
 	a := &ingest.Arrival{
 		Transport: ingest.TransportMQTT, Source: c.b.cfg.Source, Tenant: c.binding.Tenant, Topic: c.binding.Device,
-		Body: p.payload, Flat: flat, From: c.from,
+		Body: p.payload, From: c.from,
 		Conn: &c.binding, ClientID: c.clientID, PacketID: p.id, Dup: c.mayRepeat(p), HoldFor: -1,
 		CannotRefuse: c.version < mqtt5 || p.qos == 0,
 	}
+	purpose.shape(a)
 	if a.CannotRefuse {
 		// A client that no refusal can reach is slowed down instead, for no longer than its keep-alive allows.
 		a.CeilingWait = c.keepAlive / 2

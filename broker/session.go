@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"weir/command"
 	"weir/model"
 )
 
@@ -77,6 +78,7 @@ func (p *pubsub) leave(c *conn, why *cause) (due *lastWill) {
 	p.unclaim(c)
 	s := c.session
 	s.conn = nil
+	p.service.changed(c)
 	if c.will != nil && why.kind != clean {
 		due = &lastWill{will: c.will, clientID: c.clientID, binding: &c.binding, revoked: why.kind == revoked}
 	}
@@ -123,7 +125,14 @@ func (p *pubsub) keepQueue(s *session) {
 	p.clearQueue(s)
 }
 
+// clearQueue drops what waits for a client, and what it has not acknowledged.
 func (p *pubsub) clearQueue(s *session) {
+	for i := range s.inflight {
+		s.inflight[i].end(command.Lost, "")
+	}
+	for i := range s.queue {
+		s.queue[i].end(command.Lost, "")
+	}
 	p.queued -= len(s.queue) + len(s.inflight)
 	p.queuedBytes -= s.bytes
 	s.queue, s.inflight, s.bytes = nil, nil, 0

@@ -425,13 +425,13 @@ func TestWill(t *testing.T) {
 			}
 		})
 	})
-	t.Run("on a topic without consumer", func(t *testing.T) {
+	t.Run("that answers a command", func(t *testing.T) {
 		inBubble(t, Config{}, func(t *testing.T, x *bench) {
-			c := x.connect(mqtt5, func(h *hello) { h.will = []string{theReports, "will"} })
+			c := x.connect(mqtt5, func(h *hello) { h.will = []string{theResponses, "will"} })
 			c.conn.Close()
 			synctest.Wait()
-			if len(x.intake.seenArrivals()) != 0 || x.intake.counted() != 1 || !slices.Equal(x.intake.reasons(), []ingest.Reason{ingest.ReasonNoConsumer}) {
-				t.Errorf("counted %d, refused %v", x.intake.counted(), x.intake.reasons())
+			if a := x.intake.seenArrivals(); len(a) != 1 || !a[0].Answers || !a[0].CannotRefuse {
+				t.Errorf("the intake got %+v", a)
 			}
 		})
 	})

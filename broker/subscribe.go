@@ -76,6 +76,7 @@ func (p *pubsub) subscribe(c *conn, asked *packets.Subscription) byte {
 	}
 	s.subs[asked.Filter] = sub
 	p.tree.subscribe(plain, sub)
+	p.service.changed(c)
 	for _, m := range retained {
 		d := sub.delivery(m)
 		d.retain = true // MQTT-3.3.1-8
@@ -109,6 +110,7 @@ func (c *conn) unsubscribe(body []byte) *cause {
 			delete(c.session.subs, f.Filter)
 			c.pubsub.tree.unsubscribe(sub)
 			c.pubsub.subscriptions--
+			c.service.changed(c)
 			code = codeSuccess
 		}
 		codes = append(codes, code)

@@ -140,9 +140,9 @@ func (b *Broker) Close(ctx context.Context) error {
 	b.shutListeners()
 	b.state.set(ingest.SourceShut, b.deps.Now())
 	b.pending.closeAll()
-	conns := b.devices.pubsub.shut()
-	if b.general != nil {
-		conns = append(conns, b.general.pubsub.shut()...)
+	var conns []*conn
+	for _, p := range b.pubsubs() {
+		conns = append(conns, p.shut()...)
 	}
 	done := make(chan struct{})
 	go func() {
@@ -166,11 +166,16 @@ func (b *Broker) Close(ctx context.Context) error {
 
 // clear ends the sessions of clients that are away and returns when the intake has their wills.
 func (b *Broker) clear() {
-	b.devices.pubsub.clear()
-	if b.general != nil {
-		b.general.pubsub.clear()
+	for _, p := range b.pubsubs() {
+		p.clear()
 	}
 	b.devices.wills.Wait()
+	if m := b.devices.commands; m != nil {
+		m.calls.done.Wait()
+	}
+	if a := b.devices.attributes; a != nil {
+		a.work.Wait()
+	}
 }
 
 // Drop ends the connections whose binding matches, at once and with 0x87 (not authorized) to MQTT 5 clients: a credential, a
@@ -180,9 +185,9 @@ func (b *Broker) Drop(match func(model.Binding) bool) { b.drop(match) }
 // drop returns how many connections it ended.
 func (b *Broker) drop(match func(model.Binding) bool) int {
 	b.drops.Add(1)
-	n := b.devices.pubsub.drop(match)
-	if b.general != nil {
-		n += b.general.pubsub.drop(match)
+	n := 0
+	for _, p := range b.pubsubs() {
+		n += p.drop(match)
 	}
 	return n
 }
@@ -265,4 +270,16 @@ func sleep(ctx, other context.Context, d time.Duration) bool {
 	case <-other.Done():
 	}
 	return false
+}
+
+// pubsubs are those of the services that there are.
+func (b *Broker) pubsubs() []*pubsub {
+	all := []*pubsub{b.devices.pubsub}
+	if b.provisioning != nil {
+		all = append(all, b.provisioning.pubsub)
+	}
+	if b.general != nil {
+		all = append(all, b.general.pubsub)
+	}
+	return all
 }

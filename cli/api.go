@@ -18,7 +18,7 @@ import (
 )
 
 // areas are those of the API, as weir api takes them.
-var areas = append([]string{deviceArea, stateArea, eventArea, processingArea, dashboardArea, "user-management"}, instanceAreas...)
+var areas = append([]string{deviceArea, stateArea, eventArea, processingArea, dashboardArea, outboundArea, notificationArea, "user-management"}, instanceAreas...)
 
 // instanceAreas are about the instance: no tenant is named for them.
 var instanceAreas = []string{"user-management-admin", "user-management-settings"}
@@ -33,11 +33,12 @@ func newAPI(c *command) *cobra.Command {
 			"the name of a file. Without --tenant the command uses the only tenant that\n" +
 			"there is. Errors go to stderr with their codes, and the exit code is 6.\n\n" +
 			"The areas are " + strings.Join(areas[:3], ", ") + ",\n" +
-			strings.Join(areas[3:6], ", ") + ", and those\n" +
+			strings.Join(areas[3:6], ", ") + ",\n" +
+			strings.Join(areas[6:8], ", ") + ", and those\n" +
 			"of the instance, which take no tenant: " + instanceAreas[0] + " and\n" +
 			instanceAreas[1] + ". In a data directory that no instance uses, the\n" +
 			"command serves " + deviceArea + ", " + stateArea + ",\n" +
-			dashboardArea + " and those of the instance.",
+			dashboardArea + ", " + outboundArea + ", " + notificationArea + " and those of the instance.",
 		Example: "  weir api user-management-admin '{tenants{token enabled tier{token}}}'\n" +
 			"  weir api device-management '{devices(criteria:{pageNumber:1,pageSize:10}){results{token name}}}'\n" +
 			"  weir api event-processing @health.graphql --tenant acme --variables '{\"profile\":\"boiler\"}'",

@@ -87,10 +87,17 @@ func newRoot(c *command) *cobra.Command {
 			"Start here: weir demo shows it at work; weir run starts an instance in ./weir-data\n" +
 			"and prints a link to its setup page. weir man COMMAND prints a manual page; the\n" +
 			"documentation begins at docs/README.md.",
-		Version: Version, SilenceErrors: true, SilenceUsage: true,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SilenceErrors: true, SilenceUsage: true,
 	}
-	root.SetVersionTemplate("{{.Version}}\n")
+	// Not cobra's: its text is a template, and one template in the program costs an eighth of its size, see web/pages.go.
+	version := root.Flags().BoolP("version", "v", false, "version for weir")
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *version {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), Version)
+			return err
+		}
+		return cmd.Help()
+	}
 	root.SetFlagErrorFunc(flagError)
 	root.Args = unknownCommand
 	root.PersistentPreRunE = namedPlaces
@@ -105,7 +112,7 @@ func newRoot(c *command) *cobra.Command {
 	}{
 		{"Start here", []*cobra.Command{newDemo(c), newRun(c), newInit(c)}},
 		{"Tenants, devices, people", []*cobra.Command{newTenant(c), newDevice(c), newCredential(c), newType(c), newProfile(c), newRule(c), newAdmin(c), newSite(c)}},
-		{"Messages and readings", []*cobra.Command{newSend(c), newTail(c), newReadings(c), newFirings(c), newLedger(c), newAPI(c)}},
+		{"Messages and readings", []*cobra.Command{newSend(c), newTail(c), newReadings(c), newFirings(c), newCommandGroup(c), newConnectorGroup(c), newNotifyGroup(c), newOutbox(c), newLedger(c), newAPI(c)}},
 		{"The instance", []*cobra.Command{newStatus(c), newDoctor(c), newHealth(c), newReload(c), newConfig(c), newCert(c), newBackup(c), newService(c), newAlerts(c), newBundle(c)}},
 		{"This program", []*cobra.Command{newDocs(c), newCompletion(c), newMan(c), newVersion(c)}},
 	} {
@@ -184,6 +191,21 @@ func subcommandOrNone(cmd *cobra.Command, args []string) error {
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
+
+// checkLimit refuses a --limit below 1 or over the most that may be listed.
+func checkLimit(limit, most int) error {
+	if limit < 1 || limit > most {
+		return usageError{fmt.Errorf("--limit must be within 1..%d", most)}
+	}
+	return nil
+}
+
+// printMore says that a list shows a part of all.
+func printMore(w io.Writer, shown int, total int64) {
+	if int64(shown) < total {
+		fmt.Fprintf(w, "%d of %d; more with --limit\n", shown, total)
+	}
+}
 
 // checkError is what a check has found; it did its work.
 type checkError struct {
@@ -308,6 +330,9 @@ func (c *command) report(err error, code int, hint string) {
 	}
 	if e, ok := errors.AsType[*model.Error](err); ok {
 		m["code"] = e.Code
+		if e.Reason != "" {
+			m["reason"] = e.Reason
+		}
 		maps.Copy(m, e.Ext)
 	}
 	if ps, ok := config.AsProblems(err); ok {
@@ -315,6 +340,9 @@ func (c *command) report(err error, code int, hint string) {
 	}
 	if ps, ok := errors.AsType[operate.SiteProblems](err); ok {
 		m["error"], m["problems"] = "the site file is not valid", ps
+	}
+	if ps, ok := operate.AsRuleProblems(err); ok {
+		m["error"], m["problems"] = "the rules are not valid", ps
 	}
 	c.writeJSON(c.io.Stderr, m)
 }

@@ -71,10 +71,7 @@ func checkFirings(q *operate.FiringQuery, follow bool, given func(string) bool) 
 		}
 		return nil
 	}
-	if q.Limit < 1 || q.Limit > operate.MaxFirings {
-		return usageError{fmt.Errorf("--limit must be within 1..%d", operate.MaxFirings)}
-	}
-	return nil
+	return checkLimit(q.Limit, operate.MaxFirings)
 }
 
 func (c *command) followFirings(ctx context.Context, q operate.FiringQuery) error {

@@ -17,7 +17,7 @@ import (
 )
 
 func newRule(c *command) *cobra.Command {
-	return group("rule", "Detection rules of a tenant", newRuleList(c), newRuleShow(c))
+	return group("rule", "Detection rules of a tenant", newRuleList(c), newRuleShow(c), newRuleValidate(c), newRuleTest(c), newRuleExplain(c), newRuleCanvas(c), newRulePreview(c), newRulePin(c), newRuleDraft(c))
 }
 
 var ruleKind = listedKind{command: "rule", name: "detection rule", query: "detectionRules", criteria: "DetectionRuleSearchCriteria",
@@ -48,9 +48,39 @@ type ruleHealth struct {
 	FireCount      int64      `json:"fireCount"`
 	LastSignal     *string    `json:"lastSignal"`
 	EvalErrors     int64      `json:"evalErrors"`
+	Missing        int64      `json:"missingAttributes"`
 	LateSamples    int64      `json:"lateSamples"`
+	Refused        int64      `json:"refusedSamples"`
+	Held           int64      `json:"heldDetections"`
+	StaleActions   int64      `json:"staleActions"`
+	ClockHeld      bool       `json:"clockHeld"`
 	LastInputAt    *time.Time `json:"lastInputAt"`
 	MissingMetrics []string   `json:"missingMetrics"`
+}
+
+// troubles are the figures of what a rule could not judge or keep as it should, in words; "none" where all of them are 0.
+func (h *ruleHealth) troubles() string {
+	var all []string
+	for _, f := range []struct {
+		n    int64
+		what string
+	}{{h.EvalErrors, "failed evaluation"}, {h.Missing, "sample without the attribute"}, {h.LateSamples, "late sample"}, {h.Refused, "sample without room"},
+		{h.Held, "detection over the ceiling"}, {h.StaleActions, "stale action"}} {
+		if f.n > 0 {
+			all = append(all, countOf(f.n, f.what))
+		}
+	}
+	return cmp.Or(strings.Join(all, ", "), "none")
+}
+
+// countOf is a number with what it counts, in the plural where it is not 1.
+func countOf(n int64, what string) string {
+	if n != 1 {
+		for _, noun := range []string{"time", "evaluation", "sample", "detection", "action"} {
+			what = strings.Replace(what, noun, noun+"s", 1)
+		}
+	}
+	return fmt.Sprintf("%d %s", n, what)
 }
 
 // UnmarshalJSON reads what the API answers.
@@ -136,7 +166,8 @@ func newRuleShow(c *command) *cobra.Command {
 		Short: "Show a detection rule, its definition and its health",
 		Long: "Show a detection rule and its definition. On a running instance the command\n" +
 			"also shows the health of its published form: how often it fired and when last,\n" +
-			"failed evaluations, late samples, and metrics that no device has sent.",
+			"what it could not judge (failed evaluations, late samples, missing attributes,\n" +
+			"samples without room), and metrics that no device has sent.",
 		Example: "  weir rule show acme too-hot",
 		Args:    exactly("the tenant's token", "the rule's token"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -163,8 +194,8 @@ func newRuleShow(c *command) *cobra.Command {
 
 // healthOf is the health of a rule, nil while its profile's active version does not have it.
 func (a tenantAPI) healthOf(ctx context.Context, r *ruleRow) (*ruleHealth, error) {
-	const document = `query($p: String!) { ruleHealth(profileToken: $p) { ruleToken status message lastFiredAt fireCount lastSignal evalErrors lateSamples
-		lastInputAt missingMetrics } }`
+	const document = `query($p: String!) { ruleHealth(profileToken: $p) { ruleToken status message lastFiredAt fireCount lastSignal evalErrors missingAttributes
+		lateSamples refusedSamples heldDetections staleActions clockHeld lastInputAt missingMetrics } }`
 	var got struct{ RuleHealth []ruleHealth }
 	if err := a.run(ctx, processingArea, document, gqlVars{"p": r.Profile}, &got); err != nil {
 		return nil, err
@@ -191,14 +222,18 @@ func printRule(w io.Writer, r *ruleRow) {
 		if h.Message != nil {
 			row("error", *h.Message)
 		}
-		fired := fmt.Sprintf("%d times", h.FireCount)
+		fired := "never"
+		if h.FireCount > 0 {
+			fired = countOf(h.FireCount, "time")
+		}
 		if h.LastFiredAt != nil && h.LastSignal != nil {
 			fired += fmt.Sprintf(" (both edges), last %s %s", *h.LastSignal, timeText(h.LastFiredAt))
 		}
 		row("fired", fired)
 		row("last input", timeText(h.LastInputAt))
-		if h.EvalErrors+h.LateSamples > 0 {
-			row("problems", fmt.Sprintf("%d failed evaluations, %d late samples", h.EvalErrors, h.LateSamples))
+		row("problems", h.troubles())
+		if h.ClockHeld {
+			row("held", "silence does not count: messages of the tenant are turned away or wait")
 		}
 		if len(h.MissingMetrics) > 0 {
 			row("not sent yet", strings.Join(h.MissingMetrics, ", "))

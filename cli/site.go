@@ -85,17 +85,25 @@ func newSitePlan(c *command) *cobra.Command {
 		Long: "Show what site apply would change: + created, ~ changed, - deleted, ^\n" +
 			"published. The plan is an apply that is rolled back, so it also reports what\n" +
 			"would be refused. It works on a running instance and on a data directory that\n" +
-			"no instance uses.",
+			"no instance uses. The rule tests (*.ruletest) in the directories of the files run\n" +
+			"if they name one of the files; the exit code is 5 if one of them failed.",
 		Example: "  weir site plan site.yaml\n  weir site plan --exit-code site.yaml   # 5 when something would change",
 		Args:    siteFiles,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			tests, err := c.testsBeside(args)
+			if err != nil {
+				return err
+			}
 			p, err := c.withSite(cmd.Context(), args, "planning", func(ctx context.Context, op operate.Target, d *operate.SiteDocument) (*operate.SitePlan, error) {
 				return operate.PlanSite.Ask(ctx, op, operate.SiteCommand{Document: d, Prune: prune})
 			})
 			if err != nil {
 				return err
 			}
-			c.showPlan(p)
+			c.showTested(p, tests)
+			if err := tests.failure(); err != nil {
+				return err
+			}
 			if exit && len(p.Changes) > 0 {
 				return checkError{errors.New("the instance is not as declared: " + count(len(p.Changes), "change")), "weir site apply makes it so"}
 			}
@@ -188,17 +196,35 @@ func (c *command) progress(doing string) (done func()) {
 	}
 }
 
-// showPlan shows a plan. As JSON the warnings are a part of it.
-func (c *command) showPlan(p *operate.SitePlan) {
-	if !c.json {
-		for _, w := range p.Warnings {
-			c.note("warning: %s", printable(w))
-		}
+// testedPlan is a plan with the tests of the rules beside the files, nil for none.
+type testedPlan struct {
+	*operate.SitePlan
+	RuleTests *testedRules `json:"ruleTests,omitempty"`
+}
+
+// testsBeside runs the tests of rules beside site files, nil where there are none.
+func (c *command) testsBeside(files []string) (*testedRules, error) {
+	tests, err := operate.RuleTestsBeside(c.ruleSource(), files...)
+	if err != nil || len(tests) == 0 {
+		return nil, err
 	}
-	c.show(p, func(w io.Writer) {
+	return c.testRules(tests)
+}
+
+func (c *command) showPlan(p *operate.SitePlan) { c.showTested(p, nil) }
+
+// showTested shows a plan and what the tests of rules have found. As JSON the warnings are a part of it.
+func (c *command) showTested(p *operate.SitePlan, tests *testedRules) {
+	if !c.json {
+		c.warnAll(p.Warnings)
+	}
+	c.show(testedPlan{p, tests}, func(w io.Writer) {
 		printPlan(w, p)
 		for i := range p.Undeclared {
 			fmt.Fprintln(w, printable(p.Undeclared[i].String()))
+		}
+		if tests != nil {
+			printRuleTests(w, tests, false)
 		}
 	})
 }

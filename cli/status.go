@@ -60,8 +60,20 @@ func printStatus(w io.Writer, s *operate.Status) {
 		row("write budget", "%s", s.WriteBudget.String(health.Bytes))
 	}
 	row("rules", "%d running in %s", s.Rules.Rules, count(s.Rules.Profiles, "profile"))
+	if len(s.Commands) > 0 {
+		row("commands", "%s", commandsText(s.Commands))
+	}
+	if p := s.Previews; p.Snapshots > 0 {
+		row("previews", "state of rules of %s, %s in all are kept for them", count(p.Days, "day"), health.Bytes(p.Bytes))
+	}
 	if s.Site != nil {
 		row("site", "%s", printable(siteText(s.Site)))
+	}
+	if n := len(s.Standing); n > 0 {
+		row("!", "%s standing still: weir outbox", count(n, "target"))
+		for _, x := range s.Standing[:min(n, namedTargets)] {
+			row("", "%s since %s, with %s waiting: %s", printable(x.Name()), x.Since.UTC().Format(time.RFC3339), health.Count(x.Rows, "order"), printable(x.Error))
+		}
 	}
 	if s.Unbalanced > 0 {
 		row("ledger", "does NOT balance in %s: weir ledger", count(s.Unbalanced, "hour"))
@@ -216,3 +228,15 @@ func refusals(causes []string) []string {
 	}
 	return out
 }
+
+// commandsText says how many commands are under way, and since when the oldest of each state.
+func commandsText(all []operate.CommandsStatus) string {
+	var parts []string
+	for _, c := range all {
+		parts = append(parts, fmt.Sprintf("%d %s (since %s)", c.Count, c.State, c.Oldest.Local().Format(time.DateTime)))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// namedTargets is how many targets that stand still are named.
+const namedTargets = 3

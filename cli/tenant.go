@@ -15,7 +15,7 @@ import (
 )
 
 func newTenant(c *command) *cobra.Command {
-	return group("tenant", "Tenants of the instance", newTenantCreate(c), newTenantList(c), newTenantSet(c), newTenantEnable(c), newTenantDisable(c))
+	return group("tenant", "Tenants of the instance", newTenantCreate(c), newTenantList(c), newTenantSet(c), newTenantEnable(c), newTenantDisable(c), newTenantDelete(c), newTenantDeletions(c))
 }
 
 func newTenantCreate(c *command) *cobra.Command {
@@ -147,8 +147,15 @@ func printTenants(w io.Writer, all []operate.TenantLine) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "TOKEN\tNAME\tTIER\tENABLED\tDEVICES\tROWS TAKE")
 	for _, l := range all {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s of %s\n", l.Token, cmp.Or(printable(l.Name), "-"), l.Tier, yesNo(l.Enabled), l.Devices,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s of %s\n", l.Token, cmp.Or(printable(l.Name), "-"), cmp.Or(l.Tier, "-"), enabledText(l), l.Devices,
 			bytesText(l.RegistryBytes), bytesText(l.MaxRegistryBytes))
 	}
 	_ = t.Flush() // the reader has gone
+}
+
+func enabledText(l operate.TenantLine) string {
+	if l.Purging {
+		return "deleted"
+	}
+	return yesNo(l.Enabled)
 }

@@ -62,6 +62,8 @@ var altered = []struct{ name, yaml, place, says string }{
 	{"empty data directory", "data_dir: \"\"\n", "1:1: data_dir", "must not be empty"},
 	{"URL without a scheme", "base_url: weir.example.org\n", "1:1: base_url", "must be an http or https URL"},
 	{"key that lives shorter than a session", "auth: {access_token_ttl: 48h, refresh_token_ttl: 1h}\n", "1:31: auth.refresh_token_ttl", "must lie between auth.access_token_ttl"},
+	{"a network that is allowed", "egress: {allowed_destinations: [10.0.0.0/8]}\n", "1:10: egress.allowed_destinations", `"10.0.0.0/8" must be a single address, written 10.0.0.0/32`},
+	{"a metadata service that is allowed", "egress: {allowed_destinations: [169.254.169.254/32]}\n", "1:10: egress.allowed_destinations", "is the address of a cloud's metadata service, which cannot be allowed"},
 	// Addresses.
 	{"port alone", "listeners: {api: 8080}\n", "1:13: listeners.api", "must be host:port"},
 	{"port that is none", "listeners: {api: \":80800\"}\n", "1:13: listeners.api", "must be host:port"},

@@ -8,14 +8,22 @@ package config
 import (
 	"time"
 
+	"weir/actions"
+	"weir/alarm"
 	"weir/auth"
 	"weir/broker"
+	"weir/command"
+	"weir/connectors"
 	"weir/govern"
 	"weir/httpingest"
+	"weir/inference"
 	"weir/ingest"
 	"weir/internal/certs"
+	"weir/internal/guard"
 	"weir/internal/setting"
+	"weir/notify"
 	"weir/presence"
+	"weir/provision"
 	"weir/registry"
 	"weir/rules"
 	"weir/series"
@@ -30,22 +38,27 @@ type Config struct {
 	Instance Instance `yaml:"instance"`
 	DataDir  string   `yaml:"data_dir" default:"./weir-data" doc:"Directory of all data. A relative path is relative to the working directory."`
 	web.URLs
-	Site       []string        `yaml:"site" doc:"Site files that are applied at every start, before the listeners open; relative to this file."`
-	Listeners  Listeners       `yaml:"listeners"`
-	TLS        certs.Files     `yaml:"tls"`
-	Auth       Auth            `yaml:"auth"`
-	Ingest     Ingest          `yaml:"ingest"`
-	Spool      Spool           `yaml:"spool"`
-	Governance govern.Settings `yaml:"governance"`
-	Broker     Broker          `yaml:"broker"`
-	Limits     Limits          `yaml:"limits"`
-	Presence   Presence        `yaml:"presence"`
-	Detection  rules.Settings  `yaml:"detection"`
-	History    History         `yaml:"history"`
-	Secrets    Secrets         `yaml:"secrets"`
-	Metrics    Metrics         `yaml:"metrics"`
-	Logging    Logging         `yaml:"logging"`
-	Files      Files           `yaml:"config"`
+	Site       []string           `yaml:"site" doc:"Site files that are applied at every start, before the listeners open; relative to this file."`
+	Listeners  Listeners          `yaml:"listeners"`
+	TLS        certs.Files        `yaml:"tls"`
+	Auth       Auth               `yaml:"auth"`
+	Ingest     Ingest             `yaml:"ingest"`
+	Spool      Spool              `yaml:"spool"`
+	Governance govern.Settings    `yaml:"governance"`
+	Broker     Broker             `yaml:"broker"`
+	Limits     Limits             `yaml:"limits"`
+	Presence   Presence           `yaml:"presence"`
+	Detection  rules.Settings     `yaml:"detection"`
+	History    History            `yaml:"history"`
+	Commands   command.Settings   `yaml:"commands"`
+	Connectors actions.Settings   `yaml:"connectors"`
+	Notify     notify.Settings    `yaml:"notifications"`
+	Egress     guard.Settings     `yaml:"egress"`
+	Secrets    Secrets            `yaml:"secrets"`
+	AI         inference.Settings `yaml:"ai"`
+	Metrics    Metrics            `yaml:"metrics"`
+	Logging    Logging            `yaml:"logging"`
+	Files      Files              `yaml:"config"`
 
 	from *provenance // where it was read; nil for one that was not
 }
@@ -110,13 +123,20 @@ type Limits struct {
 	Memory setting.Memory `yaml:"memory" doc:"Memory of the process: a size, or auto: from the limit of the container or machine. It determines the sizes of caches and queues."`
 	series.Settings
 	registry.DeviceSettings
+	provision.ProfileSettings
+	auth.ClientSettings
+	alarm.TenantSettings
 	ingest.DeadLetterSettings
+	actions.LetterSettings
+	connectors.ConnectorSettings
+	notify.LimitSettings
 }
 
 // Presence is about which devices are connected.
 type Presence struct {
 	Broker bool `yaml:"broker" default:"true" doc:"Whether connections to the broker set the presence of devices."`
 	presence.Timing
+	SourceBackstop    time.Duration `yaml:"source_backstop" default:"15m" doc:"When devices return to inferred presence whose event source is gone, in listening time; 0s: never." reload:"yes"`
 	InactivityTimeout time.Duration `yaml:"inactivity_timeout" default:"10m" zero:"no" doc:"A device with inferred presence is inactive this long after its last message." reload:"yes"`
 }
 
@@ -126,6 +146,8 @@ type History struct {
 	LocationRetentionDays int           `yaml:"location_retention_days" min:"0" max:"36500" doc:"How many days locations are kept; 0: as long as events."`
 	AuditRetention        time.Duration `yaml:"audit_retention" doc:"How long the audit journal is kept; 0s: for ever."`
 	DeadLetterRetention   time.Duration `yaml:"dead_letter_retention" default:"720h" doc:"How long a dead letter is kept; 0s: for ever." reload:"yes"`
+	AlarmEventRetention   time.Duration `yaml:"alarm_event_retention" default:"2160h" doc:"How long the history of alarms is kept; 0s: for ever. An alarm keeps its newest 1000 events."`
+	CommandRetention      time.Duration `yaml:"command_retention" default:"2160h" doc:"How long commands are kept after they ended, and their batches; 0s: for ever."`
 }
 
 // Secrets is about the root key.

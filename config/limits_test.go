@@ -13,7 +13,8 @@ var limits = []string{
 	"governance.ingest_messages_per_second", "governance.ingest_burst", "governance.shed_priority", "broker.max_connections",
 	"limits.memory", "limits.series_per_device", "limits.series_per_tenant", "limits.devices_per_tenant", "limits.device_types_per_tenant",
 	"limits.device_profiles_per_tenant", "governance.registry_bytes", "limits.dead_letters_per_tenant",
-	"limits.dead_letter_bytes_per_tenant", "detection.max_rule_duration", "detection.max_rules_per_tenant", "detection.max_keys_per_tenant", "detection.max_edges_per_second",
+	"limits.dead_letter_bytes_per_tenant", "detection.max_rule_duration", "detection.max_rules_per_tenant", "detection.max_keys_per_tenant", "detection.max_samples_per_tenant", "detection.lateness", "detection.max_edges_per_second",
+	"connectors.outbox_max_rows", "connectors.outbox_max_bytes", "connectors.attempts", "connectors.max_age", "connectors.send_timeout", "connectors.max_concurrent_sends", "connectors.per_destination", "limits.connectors_per_tenant", "limits.http_secrets_per_tenant", "limits.outgoing_dead_letters_per_tenant", "limits.outgoing_dead_letter_bytes_per_tenant",
 }
 
 func TestNoSettingRemovesALimit(t *testing.T) {

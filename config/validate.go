@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weir/auth"
+	"weir/internal/guard"
 	"weir/internal/setting"
 	"weir/internal/yamldoc"
 	"weir/model"
@@ -27,6 +28,7 @@ func (l *loader) validate() {
 	l.check("data_dir", c.DataDir != "", "must not be empty")
 	l.auth()
 	l.openTopics()
+	l.egress()
 	l.tls()
 	l.spaceForCheckpoints()
 	l.paths()
@@ -116,6 +118,13 @@ func (l *loader) openTopics() {
 	l.check("broker.open_topics_anonymous", !b.OpenTopicsAnonymous || b.OpenTopics == "" || loopback(b.OpenTopics),
 		"needs a loopback address in broker.open_topics, such as 127.0.0.1:1884: any client that reaches the listener is let in")
 	l.check("broker.open_topics_anonymous", !b.OpenTopicsAnonymous || b.OpenTopicsTenant == "", "cannot be combined with broker.open_topics_tenant: leave one of them out")
+}
+
+// egress checks the destinations that the operator allows.
+func (l *loader) egress() {
+	if _, err := guard.ParseAllowed(l.config.Egress.Allowed); err != nil {
+		l.check("egress.allowed_destinations", false, err.Error())
+	}
 }
 
 // messageOf leaves out the field that an error names: the key is named already.

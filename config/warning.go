@@ -39,6 +39,10 @@ func (c *Config) Warnings() []Warning {
 	if reason := c.Broker.openTopics(); reason != "" {
 		warn("broker.open_topics", "leave the key out unless a bridge, local nodes or a conformance suite need it", reason)
 	}
+	if !c.Commands.PresenceGated {
+		warn("commands.presence_gate", "leave the key out unless presence is known to be wrong",
+			"is off: commands for absent devices are SENT to where no device listens, and end as TIMEOUT")
+	}
 	if dir, gone := fleeting(c.DataDir); gone {
 		warn("data_dir", "name a directory on a disk, such as /var/lib/weir", "lies in "+dir+", which may be emptied at a restart: what was acknowledged would be lost")
 	}

@@ -7,6 +7,7 @@
 package govern
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -25,6 +26,8 @@ type Deps struct {
 	// OnSwitch is called after the commit that enabled or disabled a tenant, so that transports and sockets close its connections. It
 	// must be quick. May be nil.
 	OnSwitch func(tenant string, enabled bool)
+	// OnDelete is called after the commit that deleted a tenant: its erase may begin. It must be quick. May be nil.
+	OnDelete func()
 	// Clock is time.Now when nil. Its monotonic reading counts.
 	Clock      func() time.Time
 	Registerer prometheus.Registerer
@@ -41,6 +44,7 @@ type Govern struct {
 	store           store.Store
 	writer          store.Writer
 	onSwitch        func(string, bool)
+	onDelete        func()
 	now             func() time.Time
 	index           *index
 	unknown         *allowance
@@ -67,10 +71,10 @@ func New(ctx context.Context, cfg Config, d Deps) (*Govern, error) {
 	if d.Clock == nil {
 		d.Clock = time.Now
 	}
-	g := &Govern{cfg: cfg, store: d.Store, writer: d.Writer, onSwitch: d.OnSwitch, now: d.Clock, index: newIndex(cfg, d.Clock),
+	g := &Govern{cfg: cfg, store: d.Store, writer: d.Writer, onSwitch: d.OnSwitch, onDelete: d.OnDelete, now: d.Clock, index: newIndex(cfg, d.Clock),
 		unknown: newAllowance(cfg, d.Clock), unauthenticated: newUnauthenticated(d.Clock)}
 	base := entity.Base{Store: d.Store, Writer: d.Writer}
-	g.Kinds, g.settings = g.describe(base), describeSettings(base)
+	g.Kinds = g.describe(base)
 	g.m = newMetrics(d.Registerer, g)
 	if err := g.seed(ctx); err != nil {
 		return nil, fmt.Errorf("govern: first start: %w", err)
@@ -86,8 +90,13 @@ func Describe() *entity.Catalog { return (&Govern{}).describe(entity.Base{}) }
 
 // describe makes the kinds; what is referred to comes first.
 func (g *Govern) describe(b entity.Base) *entity.Catalog {
-	g.Tiers, g.Tenants = g.tierKind(b), g.tenantKind(b)
-	return entity.NewCatalog(g.Tiers, g.Tenants)
+	g.settings, g.Tiers, g.Tenants = describeSettings(b), g.tierKind(b), g.tenantKind(b)
+	return entity.NewCatalog(g.settings, g.Tiers, g.Tenants)
+}
+
+// CountBytes implements store.Counter for all that is kept of tenants.
+func (g *Govern) CountBytes(tx store.Tx, sums map[int64]int64) error {
+	return cmp.Or(g.Kinds.CountBytes(tx, sums), looks.CountBytes(tx, sums))
 }
 
 func (g *Govern) seed(ctx context.Context) error {
@@ -124,6 +133,10 @@ func (g *Govern) load(ctx context.Context) error {
 			return err
 		}
 		for _, t := range all {
+			if t.PurgeEpoch != 0 {
+				g.index.remove(t.ID)
+				continue
+			}
 			tier := byID[t.TierID]
 			if tier == nil {
 				return fmt.Errorf("%w: tenants %d: no tier %d", store.ErrDamaged, t.ID, t.TierID)
@@ -182,6 +195,23 @@ func (g *Govern) Wait(ctx context.Context, tenant string, n int, timeout time.Du
 	}
 	return ok
 }
+
+// TakeOutbound admits one message out of Weir for a tenant, such as the call of a rule's action, and returns 0; over the tenant's ceiling it
+// returns how long the message has to wait for its turn. A tenant that does not exist has no ceiling: nothing leaves for it.
+func (g *Govern) TakeOutbound(tenant string) time.Duration {
+	b := g.index.outboundOf(tenant)
+	if b == nil {
+		return 0
+	}
+	wait := b.try(1, g.now(), false)
+	if wait > 0 {
+		g.m.outboundWaits.Inc()
+	}
+	return min(wait, maxOutboundWait)
+}
+
+// maxOutboundWait is after how long, at most, it is asked again: the ceiling may have been raised.
+const maxOutboundWait = time.Minute
 
 func (g *Govern) bucketOf(tenant string) *bucket {
 	if b := g.index.bucketOf(tenant); b != nil {
@@ -252,6 +282,13 @@ func (g *Govern) Governance(tenant string) (v Governance, ok bool) {
 		return v, false
 	}
 	return Governance{Values: e.overrides.or(x.tiers[e.tier]), AIExternalEnabled: e.aiExternal, Tier: x.tierTokens[e.tier]}, true
+}
+
+// Inference returns how many requests to AI providers a tenant may make, and whether it has agreed that prompts leave the instance.
+func (g *Govern) Inference(tenant string) (perMinute float64, burst int64, external bool) {
+	v := g.Limits(tenant)
+	e, _ := g.index.get(tenant)
+	return *v.AIInferenceRequestsPerMinute, *v.AIInferenceBurst, e.aiExternal
 }
 
 // RegistryBytes is how many bytes the rows of a tenant may take.

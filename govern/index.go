@@ -18,7 +18,8 @@ type entry struct {
 	overrides  Values
 	aiExternal bool
 
-	bucket *bucket // kept over changes
+	bucket   *bucket // kept over changes, as is outbound
+	outbound *bucket
 }
 
 // index holds every tenant in memory, some hundred bytes each. It is loaded at the start and changed as transactions
@@ -33,11 +34,45 @@ type index struct {
 	byID       map[int64]*entry
 	tiers      map[int64]Values
 	tierTokens map[int64]string
+	gone       map[int64]bool  // row ids of deleted tenants whose erase is not over
+	declared   map[string]bool // tokens of tenants that the site files of the configuration declare
 }
 
 func newIndex(cfg Config, now func() time.Time) *index {
 	return &index{now: now, platform: cfg.values(), level: cfg.ManualFloor, byToken: map[string]*entry{},
-		byID: map[int64]*entry{}, tiers: map[int64]Values{}, tierTokens: map[int64]string{}}
+		byID: map[int64]*entry{}, tiers: map[int64]Values{}, tierTokens: map[int64]string{}, gone: map[int64]bool{}}
+}
+
+// remove removes a tenant that is deleted.
+func (x *index) remove(id int64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if e := x.byID[id]; e != nil {
+		delete(x.byToken, e.token)
+		delete(x.byID, id)
+	}
+	x.gone[id] = true
+}
+
+func (x *index) isGone(id int64) bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.gone[id]
+}
+
+func (x *index) declare(tokens []string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.declared = map[string]bool{}
+	for _, t := range tokens {
+		x.declared[t] = true
+	}
+}
+
+func (x *index) declares(token string) bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.declared[token]
 }
 
 // put adds or replaces a tenant.
@@ -45,22 +80,28 @@ func (x *index) put(e entry, tierToken string, tier Values) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if old := x.byID[e.id]; old != nil {
-		e.bucket = old.bucket
+		e.bucket, e.outbound = old.bucket, old.outbound
 	}
 	x.tiers[e.tier], x.tierTokens[e.tier] = tier, tierToken
 	x.byToken[e.token], x.byID[e.id] = &e, &e
 	x.fit(&e)
 }
 
-// fit makes the tenant's bucket as large as its ceiling is now.
+// fit makes the tenant's buckets as large as its ceilings are now.
 func (x *index) fit(e *entry) {
 	v := x.effective(e)
 	rate, burst := ceiling(v, x.level)
-	if e.bucket == nil {
-		e.bucket = newBucket(rate, burst, x.now())
+	now := x.now()
+	fit(&e.bucket, rate, burst, now)
+	fit(&e.outbound, *v.OutboundMessagesPerSecond, max(float64(*v.OutboundBurst), 1), now)
+}
+
+func fit(b **bucket, rate, burst float64, now time.Time) {
+	if *b == nil {
+		*b = newBucket(rate, burst, now)
 		return
 	}
-	e.bucket.set(rate, burst, x.now())
+	(*b).set(rate, burst, now)
 }
 
 // ceiling is the ingest ceiling in effect: a burst below 256 would never admit a full message.
@@ -126,6 +167,15 @@ func (x *index) bucketOf(token string) *bucket {
 	defer x.mu.RUnlock()
 	if e, ok := x.byToken[token]; ok {
 		return e.bucket
+	}
+	return nil
+}
+
+func (x *index) outboundOf(token string) *bucket {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if e, ok := x.byToken[token]; ok {
+		return e.outbound
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ type settingRow struct {
 	store.Row
 	Key       string `store:"key,token,dotted" gql:"key"`
 	Value     string `store:"value,required,json,max=65536" gql:"value"`
-	UpdatedBy string `store:"updated_by,required,hidden" gql:"updatedBy"`
+	UpdatedBy string `store:"updated_by,keep,hidden" gql:"updatedBy"`
 }
 
 // Setting is a setting of the instance. A time and an actor are those of the override, zero without one.
@@ -47,6 +47,7 @@ var builtinSettings = []builtinSetting{
 		builtinBranding, checkBrandingDefault},
 	{tokenMasks, "Masks of the tokens that clients propose: a JSON object from entity type, or default, to a mask with {slug}, {uuid}, {alphanumeric-N} or {numeric-N}.",
 		`{"default":"{slug}"}`, checkMasks},
+	{localeDefault, "The language and region in which consoles show what has one: a BCP 47 tag such as de-CH, or null.", "null", checkLocale},
 }
 
 func builtinOf(key string) *builtinSetting {
@@ -71,7 +72,13 @@ func describeSettings(b entity.Base) *entity.Kind[settingRow] {
 	return entity.New(b, entity.Desc[settingRow]{
 		Kind: "setting", Type: "Setting", Plural: "settings", Area: area, Table: "settings", Instance: true, Order: "key",
 		Read: entity.Needs(model.SettingsRead), Write: entity.Needs(model.SettingsWrite),
-		Valid: func(row *settingRow) error { return builtinOf(row.Key).check(row.Value) },
+		Valid: func(row *settingRow) error {
+			b := builtinOf(row.Key)
+			if b == nil {
+				return model.Invalid("key", "%q is no setting", row.Key)
+			}
+			return b.check(row.Value)
+		},
 	})
 }
 

@@ -35,16 +35,13 @@ type Values struct {
 // Config holds the platform's defaults, the last level of the cascade, and the operator's shedding level.
 type Config struct {
 	Settings
-	OutboundMessagesPerSecond    float64
-	OutboundBurst                int64
-	AIInferenceRequestsPerMinute float64
-	AIInferenceBurst             int64
-	HeldCommandCeiling           int64
+	OutboundMessagesPerSecond float64
+	OutboundBurst             int64
 }
 
 // DefaultConfig returns the defaults of the interface.
 func DefaultConfig() Config {
-	c := Config{OutboundMessagesPerSecond: 100, OutboundBurst: 200, AIInferenceRequestsPerMinute: 30, AIInferenceBurst: 15, HeldCommandCeiling: 10000}
+	c := Config{OutboundMessagesPerSecond: 100, OutboundBurst: 200}
 	setting.SetDefaults(&c.Settings)
 	return c
 }

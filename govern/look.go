@@ -1,8 +1,8 @@
 package govern
 
 import (
+	"cmp"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"net/url"
 	"regexp"
@@ -39,6 +39,7 @@ type Basemap struct {
 type Look struct {
 	Branding, BrandingOverride Branding
 	Basemap, BasemapOverride   Basemap
+	Locale, LocaleOverride     *string // a tenant has no verb to set its own yet
 }
 
 // lookRow holds the overrides of a tenant.
@@ -49,7 +50,7 @@ type lookRow struct {
 	Basemap  string  `store:"basemap"` // JSON
 }
 
-var looks = store.NewTable[lookRow](store.Desc[lookRow]{Kind: "tenant look", Name: "tenant_looks", Uncounted: true,
+var looks = store.NewTable[lookRow](store.Desc[lookRow]{Kind: "tenant look", Name: "tenant_looks",
 	Label: func(*lookRow) string { return "look" }})
 
 // Bounds of a look.
@@ -58,7 +59,6 @@ const (
 	minLogoHeight  = 16
 	maxLogoHeight  = 200
 	maxLookURL     = 2048
-	maxLogoBytes   = 256 << 10
 	maxAttribution = 512
 	maxZoom        = 24
 )
@@ -67,6 +67,7 @@ const (
 const (
 	brandingDefault = "branding.default"
 	basemapDefault  = "basemap.default"
+	localeDefault   = "locale.default"
 
 	builtinBranding = `{"title":"Weir","logoMaxHeight":28}`
 	builtinBasemap  = `{"tileUrl":"https://tile.openstreetmap.org/{z}/{x}/{y}.png","attribution":"© <a href=\"https://www.openstreetmap.org/copyright\">OpenStreetMap</a> contributors"}`
@@ -87,6 +88,97 @@ func (g *Govern) Look(ctx context.Context, tenant int64) (l *Look, err error) {
 	}
 	l.Branding, l.Basemap = l.BrandingOverride, l.BasemapOverride
 	return l, g.fillLook(ctx, l)
+}
+
+// LookTexts are the overrides of a tenant as JSON documents, "" for none; the logo is a URL.
+type LookTexts struct{ Branding, Logo, Basemap string }
+
+// LookTexts returns the overrides of some tenants by their row ids.
+func (g *Govern) LookTexts(ctx context.Context, tenants []int64) (map[int64]LookTexts, error) {
+	all := make(map[int64]LookTexts, len(tenants))
+	return all, store.Read(ctx, g.store, func(tx store.Tx) error {
+		for _, id := range tenants {
+			row, err := looks.First(tx, id)
+			if err != nil {
+				return err
+			}
+			if row != nil {
+				all[id] = row.texts()
+			}
+		}
+		return nil
+	})
+}
+
+func (r *lookRow) texts() LookTexts {
+	t := LookTexts{Branding: r.Branding, Basemap: r.Basemap}
+	if r.Logo != nil {
+		t.Logo = *r.Logo
+	}
+	return t
+}
+
+// NormalBranding returns the JSON document of a branding as it is stored, or what is wrong with it. The logo is no part of it.
+func NormalBranding(field, text string) (string, error) {
+	b, err := brandingOf(field, text)
+	if err != nil {
+		return "", err
+	}
+	return normalLook(b)
+}
+
+// NormalBasemap is NormalBranding for a basemap.
+func NormalBasemap(field, text string) (string, error) {
+	m, err := basemapOf(field, text)
+	if err != nil {
+		return "", err
+	}
+	return normalLook(m)
+}
+
+func normalLook(v any) (string, error) {
+	text, err := json.Marshal(v)
+	return string(text), err
+}
+
+func brandingOf(field, text string) (b Branding, err error) {
+	if err = strict(field, text, &b); err == nil && b.Logo != nil {
+		err = model.Invalid(field, "logo stands beside the branding")
+	}
+	if err == nil {
+		err = b.check(field)
+	}
+	return b, err
+}
+
+func basemapOf(field, text string) (m Basemap, err error) {
+	if err = strict(field, text, &m); err == nil {
+		err = m.check(field)
+	}
+	return m, err
+}
+
+// SetLookText sets one override of the principal's tenant by its name in site files: branding, logo or basemap; "" clears it.
+func (g *Govern) SetLookText(ctx context.Context, by *model.Principal, name, text string) error {
+	document := cmp.Or(text, "{}")
+	switch name {
+	case "branding":
+		b, err := brandingOf(name, document)
+		if err != nil {
+			return err
+		}
+		return g.SetBranding(ctx, by, b)
+	case "basemap":
+		m, err := basemapOf(name, document)
+		if err != nil {
+			return err
+		}
+		return g.SetBasemap(ctx, by, m)
+	}
+	if text == "" {
+		return g.SetLogo(ctx, by, nil)
+	}
+	return g.SetLogo(ctx, by, &text)
 }
 
 func (r *lookRow) parts() (b Branding, m Basemap, err error) {
@@ -112,6 +204,9 @@ func (g *Govern) fillLook(ctx context.Context, l *Look) error {
 	}
 	if l.Branding.LogoMaxHeight == nil {
 		l.Branding.LogoMaxHeight = b.LogoMaxHeight
+	}
+	if err := g.settingInto(ctx, localeDefault, &l.Locale); err != nil {
+		return err
 	}
 	var m Basemap
 	if err := g.settingInto(ctx, basemapDefault, &m); err != nil {
@@ -147,19 +242,6 @@ func (g *Govern) SetBranding(ctx context.Context, by *model.Principal, b Brandin
 		text, err := json.Marshal(b)
 		row.Branding = string(text)
 		return "branding", err
-	})
-}
-
-// SetLogo sets the logo of the principal's tenant; nil clears it.
-func (g *Govern) SetLogo(ctx context.Context, by *model.Principal, logo *string) error {
-	if logo != nil {
-		if why := refusedLogo(*logo); why != "" {
-			return model.Invalid("logo", "%s", why)
-		}
-	}
-	return g.editLook(ctx, by, model.BrandingWrite, func(row *lookRow) (string, error) {
-		row.Logo = logo
-		return "logo", nil
 	})
 }
 
@@ -204,10 +286,24 @@ func (g *Govern) editLook(ctx context.Context, by *model.Principal, needs model.
 	})
 }
 
+// languageTag is the form of a BCP 47 tag.
+var languageTag = regexp.MustCompile(`^[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*$`)
+
+// maxLocale is the maximum length of a tag (RFC 5646, section 4.4.1, recommends room for 35 characters).
+const maxLocale = 64
+
+func checkLocale(value string) error {
+	var tag *string
+	if err := json.Unmarshal([]byte(value), &tag); err != nil || tag != nil && (len(*tag) > maxLocale || !languageTag.MatchString(*tag)) {
+		return model.Invalid("value", "must be a BCP 47 tag such as \"de-CH\", or null")
+	}
+	return nil
+}
+
 // checkBrandingDefault and checkBasemapDefault refuse settings that are no defaults.
 func checkBrandingDefault(value string) error {
 	var b Branding
-	if err := strict(value, &b); err != nil {
+	if err := strict("value", value, &b); err != nil {
 		return err
 	}
 	if b.Logo != nil {
@@ -220,18 +316,18 @@ func checkBrandingDefault(value string) error {
 
 func checkBasemapDefault(value string) error {
 	var m Basemap
-	if err := strict(value, &m); err != nil {
+	if err := strict("value", value, &m); err != nil {
 		return err
 	}
 	return m.check("value")
 }
 
 // strict reads a JSON object without unknown members.
-func strict(value string, into any) error {
+func strict(field, value string, into any) error {
 	d := json.NewDecoder(strings.NewReader(value))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil || !strings.HasPrefix(strings.TrimSpace(value), "{") {
-		return model.Invalid("value", "must be a JSON object with the fields of the type")
+		return model.Invalid(field, "must be a JSON object with the fields of the type")
 	}
 	return nil
 }
@@ -258,31 +354,10 @@ func (b *Branding) check(field string) error {
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
-// refusedLogo returns what is wrong with a logo: pages of the console show it.
-func refusedLogo(logo string) string {
-	rest, data := strings.CutPrefix(logo, "data:")
-	if !data {
-		if refusedWebURL(logo) {
-			return "must be an https URL of at most 2048 characters, or a data URL"
-		}
-		return ""
-	}
-	for _, mime := range []string{"image/png", "image/jpeg", "image/webp"} {
-		if body, ok := strings.CutPrefix(rest, mime+";base64,"); ok {
-			b, err := base64.StdEncoding.Strict().DecodeString(body)
-			if err != nil || len(b) == 0 || len(b) > maxLogoBytes {
-				return "must be base64 of at most 256 KiB"
-			}
-			return ""
-		}
-	}
-	return "must be a data URL of image/png, image/jpeg or image/webp in base64"
-}
-
 // refusedWebURL reports whether a text is no https URL, or one that is too long.
 func refusedWebURL(text string) bool {
 	u, err := url.Parse(text)
-	return err != nil || len(text) > maxLookURL || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || strings.ContainsFunc(text, isControl)
+	return err != nil || !utf8.ValidString(text) || len(text) > maxLookURL || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || strings.ContainsFunc(text, isControl)
 }
 
 // tilePlaceholder is what a tile URL may hold in braces.

@@ -34,6 +34,8 @@ type Tenant struct {
 	GeoFencePositionCeiling      *int64   `store:"geofence_position_ceiling,clear" gql:"geoFencePositionCeiling"`
 	GeoFencePositionBudget       *int64   `store:"geofence_position_budget,clear" gql:"geoFencePositionBudget"`
 	RegistryBytes                *int64   `store:"registry_bytes,clear" gql:"registryBytes"`
+
+	PurgeEpoch model.Micros `store:"purge_epoch"` // when it was deleted, 0: it is not
 }
 
 // tenantKind describes the tenants. Whether one is enabled is no field of a patch, see SetTenantEnabled.
@@ -47,13 +49,19 @@ func (g *Govern) tenantKind(b entity.Base) *entity.Kind[Tenant] {
 			return nil
 		},
 		Valid: func(t *Tenant) error { return t.Overrides().check() },
-		Check: func(_ store.Tx, t *Tenant, changed store.Changed) error {
-			if changed.New {
-				t.Enabled, t.NotBefore = true, t.CreatedAt
+		Check: func(tx store.Tx, t *Tenant, changed store.Changed) error {
+			if !changed.New {
+				return nil
 			}
-			return nil
+			t.Enabled, t.NotBefore = true, t.CreatedAt
+			return checkReserved(tx, t.Token)
 		},
-		Changed: func(c *store.Change, _, t *Tenant) error { return g.publish(c, t) },
+		Changed: func(c *store.Change, _, t *Tenant) error {
+			if err := refuseDeleted(t); err != nil {
+				return err
+			}
+			return g.publish(c, t)
+		},
 		Removing: func(*store.Change, *Tenant) error {
 			return model.Invalid("token", "a tenant cannot be deleted, disable it")
 		},
@@ -67,6 +75,10 @@ func tenantViews(_ *store.Change, old, t *Tenant) []entity.View {
 		return nil
 	}
 	return []entity.View{{Kind: model.ViewTenant, Key: t.Token, Body: model.TenantView{V: 1, ID: t.ID, Enabled: t.Enabled}}}
+}
+
+func setTenantViews(c *store.Change, old, t *Tenant) error {
+	return entity.SetViews(c, tenantViews(c, old, t)...)
 }
 
 // Overrides are the tenant's own governance values.
@@ -98,12 +110,15 @@ func (g *Govern) SetTenantEnabled(ctx context.Context, by *model.Principal, toke
 		if t, err = g.Tenants.Must(c, 0, token); err != nil || t.Enabled == enabled {
 			return err
 		}
+		if err := refuseDeleted(t); err != nil {
+			return err
+		}
 		old := *t
 		t.Enabled, t.NotBefore = enabled, max(c.At, t.NotBefore)+1
 		if err := g.Tenants.Table.Save(c, t, "enabled", "not_before"); err != nil {
 			return err
 		}
-		if err := entity.SetViews(c, tenantViews(c, &old, t)...); err != nil {
+		if err := setTenantViews(c, &old, t); err != nil {
 			return err
 		}
 		if err := g.publish(c, t); err != nil {

@@ -77,6 +77,13 @@ func (a *Area) Field(typ, name string, fn engine.Resolver, opts ...engine.Option
 // Type binds Go types to a type of the schema, see engine.Schema.
 func (a *Area) Type(name string, samples ...any) { a.schema.Type(name, samples...) }
 
+// Types is Type for each of some types, by name.
+func (a *Area) Types(samples map[string]any) {
+	for name, sample := range samples {
+		a.schema.Type(name, sample)
+	}
+}
+
 // Row binds the rows of a table to a type of the schema: the fields of store.Row, and those whose tag names a field.
 // Fields named in hidden are not shown.
 func (a *Area) Row(name string, sample any, hidden ...string) {
@@ -136,4 +143,11 @@ func (a *Area) demand(kind, name string, access Access) engine.Check {
 		call := CallFrom(ctx)
 		return access.check(a.plane, call.Transport, call.Principal)
 	}
+}
+
+// RegisterPlaceholder registers the area event-sources, which has a route but no operations: devices send by transports.
+func RegisterPlaceholder(a *Area) {
+	null := func(context.Context, any, engine.Args) (any, error) { return nil, nil }
+	a.Query("_empty", Anonymous(), null)
+	a.Mutation("_empty", Anonymous(), null)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weir/model"
+	"weir/store"
 )
 
 // Transport is the way by which a call arrived.
@@ -30,7 +31,11 @@ type callKey struct{}
 
 // WithCall returns a context in which operations run on behalf of c.
 func WithCall(ctx context.Context, c Call) context.Context {
-	return context.WithValue(ctx, callKey{}, c)
+	ctx = context.WithValue(ctx, callKey{}, c)
+	if p := c.Principal; p != nil && p.Kind != model.LocalOperator {
+		ctx = store.ForTenant(ctx, p.TenantID)
+	}
+	return ctx
 }
 
 // CallFrom returns the call that ctx belongs to.

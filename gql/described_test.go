@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"weir/model"
-	"weir/registry"
+	"weir/provision"
 	"weir/store"
 	"weir/store/entity"
 )
@@ -18,7 +18,8 @@ import (
 
 // described are the kinds of the device-management area; those that are referred to come first.
 func described() []entity.Any {
-	return registry.New(registry.Config{}, registry.Deps{}).Kinds.Area("device-management")
+	r, _ := provision.Describe()
+	return r.Kinds.Area("device-management")
 }
 
 // seededByHand are the two rows of each kind that seedRequests makes. Every other kind has rows of its type's name.

@@ -1,8 +1,10 @@
 package gql
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -86,6 +88,11 @@ func (e *entities) shown(kind entity.Any) {
 		if to := e.catalog.Of(ref.Ref); to != nil {
 			e.refer(info.Type, entity.Object(ref), e.leadsTo(kind, ref.Column, to))
 		}
+	}
+	if info.Secret {
+		e.refer(info.Type, "hasSecret", func(_ context.Context, src any, _ engine.Args) (any, error) {
+			return kind.Value(src, "has_secret"), nil
+		})
 	}
 	for _, part := range kind.Parts() {
 		e.refer(info.Type, part.Info().Plural, e.partsOf(kind, part))
@@ -178,6 +185,36 @@ func (e *entities) partsOf(kind, part entity.Any) engine.Resolver {
 	}
 }
 
+// loadRows loads rows by their keys, those of several fields together: each once, in the order of row ids.
+func loadRows[K comparable](ctx context.Context, rows *engine.Loader[K, any], keys []K, head func(any) *store.Row) engine.Thunk {
+	thunks := make([]engine.Thunk, len(keys))
+	for i, key := range keys {
+		thunks[i] = rows.Load(ctx, key)
+	}
+	return func() (any, error) {
+		found := make([]any, 0, len(keys))
+		for _, load := range thunks {
+			row, err := load()
+			if err != nil {
+				return nil, err
+			}
+			if row != nil {
+				found = append(found, row)
+			}
+		}
+		slices.SortFunc(found, func(a, b any) int { return cmp.Compare(head(a).ID, head(b).ID) })
+		return slices.CompactFunc(found, func(a, b any) bool { return head(a).ID == head(b).ID }), nil
+	}
+}
+
+func keyed[K comparable](rows []any, key func(row any) K) map[K]any {
+	found := make(map[K]any, len(rows))
+	for _, row := range rows {
+		found[key(row)] = row
+	}
+	return found
+}
+
 func anys(ids []int64) []any {
 	out := make([]any, len(ids))
 	for i, id := range ids {
@@ -189,15 +226,23 @@ func anys(ids []int64) []any {
 func (e *entities) reads(kind entity.Any) {
 	info := kind.Info()
 	access := Requires(info.Read...)
+	byID := engine.NewLoader(func(ctx context.Context, ids []int64) (map[int64]any, error) {
+		rows, err := kind.ByID(ctx, PrincipalFrom(ctx), ids)
+		return keyed(rows, func(row any) int64 { return kind.Head(row).ID }), err
+	})
 	e.query(info.Plural+"ById", access, func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		ids, err := RowIDs("ids", args.Strings("ids"))
 		if err != nil {
 			return nil, err
 		}
-		return kind.ByID(ctx, PrincipalFrom(ctx), ids)
+		return loadRows(ctx, byID, ids, kind.Head), nil
+	})
+	byToken := engine.NewLoader(func(ctx context.Context, tokens []string) (map[string]any, error) {
+		rows, err := kind.ByToken(ctx, PrincipalFrom(ctx), tokens)
+		return keyed(rows, kind.Token), err
 	})
 	e.query(info.Plural+"ByToken", access, func(ctx context.Context, _ any, args engine.Args) (any, error) {
-		return kind.ByToken(ctx, PrincipalFrom(ctx), args.Strings("tokens"))
+		return loadRows(ctx, byToken, args.Strings("tokens"), kind.Head), nil
 	})
 	e.query(small(info.Type), access, func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		rows, err := kind.ByToken(ctx, PrincipalFrom(ctx), []string{args.String("token")})

@@ -29,6 +29,9 @@ func checkEntity(schema *ast.Schema, info *entity.Info) (problems []error) {
 		}
 		c.shows(f)
 	}
+	if info.Secret {
+		inCreate, inUpdate = append(inCreate, "secret"), append(inUpdate, "secret")
+	}
 	for _, f := range info.Filters {
 		criteria = append(criteria, f.Name)
 	}
@@ -72,7 +75,7 @@ func (c *entityCheck) shows(f store.Field) {
 	switch {
 	case !f.Immutable && f.Clear == (f.Required || f.Keep):
 		c.failf("%s.%s: null must either clear or be refused", c.info.Type, f.Name)
-	case f.Ref == "" && !f.Secret && (def == nil || def.Type.NonNull && !f.Required && !f.List && (f.Nullable() || !f.Immutable)):
+	case f.Ref == "" && !f.Secret && (def == nil || def.Type.NonNull && !f.Required && !f.List && (f.Nullable() || !f.Immutable && !f.Keep)):
 		c.failf("%s.%s does not show a field with required %v", c.info.Type, f.Name, f.Required)
 	}
 }

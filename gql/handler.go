@@ -64,13 +64,8 @@ func (h *handler) post(w http.ResponseWriter, r *http.Request) {
 		reply(w, r, http.StatusUnsupportedMediaType, engine.Refuse(engine.Errorf("", "the body must be application/json")))
 		return
 	}
-	ctx := r.Context()
-	session, status, refusal := h.prove(ctx, r.Header.Get("Authorization"), r.Header.Get(TenantHeader), remote(r), HTTP)
-	if refusal != nil {
-		if status == http.StatusUnauthorized {
-			w.Header().Set("WWW-Authenticate", "Bearer")
-		}
-		reply(w, r, status, engine.Refuse(refusal))
+	session, ok := h.session(w, r)
+	if !ok {
 		return
 	}
 	if refusal := h.area.refusal(session.anonymous()); refusal != nil {
@@ -81,24 +76,13 @@ func (h *handler) post(w http.ResponseWriter, r *http.Request) {
 	if session.anonymous() {
 		maximum = min(maximum, maxAnonymousBody)
 	}
-	if r.ContentLength > maximum {
-		w.Header().Set("Connection", "close") // or the server would read some of the body first
-		reply(w, r, http.StatusBadRequest, engine.Refuse(bodyError(&http.MaxBytesError{Limit: maximum}, maximum)))
-		return
-	}
-	body, done, err := h.server.admission.read(ctx, w, http.MaxBytesReader(w, r.Body, maximum), bodyOwner(session))
+	body, done, err := h.body(w, r, session, maximum)
 	defer done()
-	leave, ok := func() {}, !errors.Is(err, errBusy)
-	if err == nil {
-		leave, ok = h.server.admission.run(ctx, session.anonymous())
-	}
-	if !ok {
-		h.server.metrics.pendingRefused.Inc()
+	switch {
+	case errors.Is(err, errBusy):
 		h.unavailable(w, r, errBusy.Error())
 		return
-	}
-	defer leave()
-	if err != nil {
+	case err != nil:
 		reply(w, r, http.StatusBadRequest, engine.Refuse(bodyError(err, maximum)))
 		return
 	}
@@ -107,10 +91,48 @@ func (h *handler) post(w http.ResponseWriter, r *http.Request) {
 		reply(w, r, http.StatusBadRequest, engine.Refuse(engine.Errorf("", "%s", err)))
 		return
 	}
-	ctx = WithCall(ctx, Call{Principal: session.Principal, RequestID: requestid.From(ctx), Remote: remote(r), Transport: HTTP})
-	resp := h.engine.Respond(ctx, req)
+	resp := h.engine.Respond(h.call(r, session), req)
 	defer resp.Done()
 	reply(w, r, http.StatusOK, resp)
+}
+
+// session authenticates the caller of a request; a refusal is answered, and ok is false.
+func (h *handler) session(w http.ResponseWriter, r *http.Request) (s Session, ok bool) {
+	s, status, refusal := h.prove(r.Context(), r.Header.Get("Authorization"), r.Header.Get(TenantHeader), remote(r), HTTP)
+	if refusal == nil {
+		return s, true
+	}
+	if status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	reply(w, r, status, engine.Refuse(refusal))
+	return s, false
+}
+
+// call is the context of a request in which operations run on behalf of its caller.
+func (h *handler) call(r *http.Request, s Session) context.Context {
+	ctx := r.Context()
+	return WithCall(ctx, Call{Principal: s.Principal, RequestID: requestid.From(ctx), Remote: remote(r), Transport: HTTP})
+}
+
+// body reads the body of a request and waits until the request may run. done ends what it takes, and must be called once the request
+// is answered. Errors: errBusy, *http.MaxBytesError, and those of the connection.
+func (h *handler) body(w http.ResponseWriter, r *http.Request, s Session, maximum int64) (body []byte, done func(), err error) {
+	if r.ContentLength > maximum {
+		w.Header().Set("Connection", "close") // or the server would read some of the body first
+		return nil, func() {}, &http.MaxBytesError{Limit: maximum}
+	}
+	ctx := r.Context()
+	body, read, err := h.server.admission.read(ctx, w, http.MaxBytesReader(w, r.Body, maximum), bodyOwner(s))
+	leave, ok := func() {}, !errors.Is(err, errBusy)
+	if err == nil {
+		leave, ok = h.server.admission.run(ctx, s.anonymous())
+	}
+	if !ok {
+		h.server.metrics.pendingRefused.Inc()
+		return nil, read, errBusy
+	}
+	return body, func() { leave(); read() }, err
 }
 
 func (h *handler) unavailable(w http.ResponseWriter, r *http.Request, why string) {

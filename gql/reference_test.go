@@ -7,11 +7,18 @@ import (
 	"strings"
 	"testing"
 
+	"weir/alarm"
 	"weir/internal/test/made"
 
+	"weir/command"
+	"weir/connectors"
 	"weir/gql"
 	"weir/gql/admin"
+	"weir/gql/delivery"
+	"weir/gql/outbound"
+	"weir/inference"
 	"weir/model"
+	"weir/provision"
 	"weir/registry"
 )
 
@@ -31,14 +38,14 @@ func TestTheAPIReferenceSaysWhatADeleteDoes(t *testing.T) {
 }
 
 // goesBesides is what goes with a row and is no kind.
-var goesBesides = map[string][]string{"Device": {"presence", "latest values"}}
+var goesBesides = map[string][]string{"Device": {"presence", "latest values", "the claim", "alarms"}}
 
 // deleteTable lists what refuses the delete of a row of each kind, and what goes with it.
 func deleteTable() string {
-	r := registry.New(registry.Config{}, registry.Deps{})
+	r, _ := provision.Describe()
 	var b strings.Builder
 	b.WriteString("\n| what is deleted | refused while it is referred to by | goes with it |\n|---|---|---|\n")
-	for _, kind := range append(r.Kinds.All(), r.Keyed.All()...) {
+	for _, kind := range slices.Concat(r.Kinds.All(), r.Keyed.All(), connectors.Describe().All()) {
 		var refused, goes []string
 		for _, o := range r.Kinds.All() {
 			for _, ref := range o.Info().Refs() {
@@ -94,13 +101,20 @@ func authorityTable(t *testing.T) string {
 	t.Helper()
 	s := gql.New(gql.Config{})
 	gql.RegisterUser(s.Area("user-management", gql.TenantPlane), gql.UserDeps{})
-	gql.RegisterRegistry(s.Area("device-management", gql.TenantPlane), registry.New(registry.Config{}, registry.Deps{}))
+	r, p := provision.Describe()
+	devices := s.Area("device-management", gql.TenantPlane)
+	gql.RegisterRegistry(devices, r, p)
+	gql.RegisterAlarms(devices, alarm.New(alarm.TenantSettings{}, alarm.Deps{}), r)
 	gql.RegisterEvents(s.Area("event-management", gql.TenantPlane), gql.EventDeps{})
 	gql.RegisterState(s.Area("device-state", gql.TenantPlane), gql.StateDeps{})
 	gql.RegisterProcessing(s.Area("event-processing", gql.TenantPlane), gql.ProcessingDeps{})
+	delivery.Register(s.Area(delivery.Area, gql.TenantPlane), command.New(command.Settings{}, command.Deps{}))
 	gql.RegisterDashboards(s.Area("dashboard-management", gql.TenantPlane), registry.New(registry.Config{}, registry.Deps{}))
+	outbound.Register(s.Area(outbound.Area, gql.TenantPlane), connectors.New(connectors.ConnectorSettings{}, connectors.Deps{}), gql.LetterDeps{})
 	admin.Register(s.Area(admin.Area, gql.IdentityPlane), admin.Deps{})
 	admin.RegisterSettings(s.Area(admin.SettingsArea, gql.IdentityPlane), admin.Deps{})
+	gql.RegisterInference(s.Area("ai-inference", gql.TenantPlane), nil)
+	admin.RegisterInference(s.Area(inference.AdminArea, gql.IdentityPlane), inference.New(inference.Settings{}, inference.Deps{}))
 	if err := s.Build(); err != nil { // registers the verbs of the kinds
 		t.Fatal(err)
 	}

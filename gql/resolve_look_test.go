@@ -94,6 +94,17 @@ func TestATenantHasALookOfItsOwn(t *testing.T) {
 			}
 		}
 	}
+	const locales = `{ tenant { locale localeOverride } }`
+	shows(ada, locales, `{"locale":null,"localeOverride":null}`)
+	for _, value := range []string{`"d"`, `"de_CH"`, `{}`, `1`, `""`, `"de-"`} {
+		if _, err := w.govern.SetSetting(t.Context(), userOperator, "locale.default", value); model.CodeOf(err) != model.CodeInvalidInput {
+			t.Errorf("locale.default %s: %v", value, err)
+		}
+	}
+	if _, err := w.govern.SetSetting(t.Context(), userOperator, "locale.default", `"de-CH-1996"`); err != nil {
+		t.Fatal(err)
+	}
+	shows(ada, locales, `{"locale":"de-CH-1996","localeOverride":null}`)
 	for _, request := range []string{`setTenantBranding(input: {})`, `setTenantLogo(logo: null)`} {
 		if a := w.post(view, "", "mutation { "+request+" { token } }"); a.code() != string(model.CodeForbidden) || !strings.Contains(a.Errors[0].Message, "branding:write") {
 			t.Errorf("%s: %+v", request, a.Errors)

@@ -4,12 +4,15 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"weir/gql/engine"
 	"weir/ingest"
 	"weir/internal/hub"
 	"weir/model"
 	"weir/rules"
+	"weir/rules/draft"
+	"weir/rules/preview"
 )
 
 // RuleChecker compiles rules without installing them.
@@ -26,6 +29,7 @@ type HealthReader interface {
 type ProcessingDeps struct {
 	AsOf   AsOf
 	Rules  RuleChecker
+	Canvas CanvasCompiler
 	Health HealthReader
 	Edges  *hub.Hub[model.Edge]
 	// Past are the stored detections; the others say what exists.
@@ -33,26 +37,48 @@ type ProcessingDeps struct {
 	Devices  DeviceFinder
 	Profiles ProfileFinder
 	RuleRows RuleFinder
+	// Drafter drafts rules from words by asking Infer; nil where no provider can be asked.
+	Drafter *draft.Drafter
+	Infer   Inferrer
+	// Previews run drafts; Scopes says what a version of a group selects.
+	Compiler *rules.Compiler
+	Previews Previewer
+	Scopes   GroupScopes
+	Now      func() time.Time
 }
 
 // RegisterProcessing registers the operations of the event-processing area.
 func RegisterProcessing(a *Area, d ProcessingDeps) {
 	p := &processingResolvers{d}
-	a.Type("EventProcessingInfo", processingInfo{})
-	a.Type("DetectionRuleValidationResult", validationView{})
-	a.Type("DetectionRuleValidationError", validationErrorView{})
-	a.Type("DetectionRuleValidationWarning", validationWarningView{})
-	a.Type("RuleHealth", healthView{})
-	a.Type("DetectionEvent", detectionView{})
-	a.Type("SearchResultsPagination", searchPage{})
-	a.Type("Detection", pastDetection{})
-	a.Type("DetectionSearchResults", eventPage[pastDetection]{})
+	a.Types(map[string]any{
+		"EventProcessingInfo":            processingInfo{},
+		"DetectionRuleValidationResult":  validationView{},
+		"DetectionRuleValidationError":   validationErrorView{},
+		"DetectionRuleValidationWarning": validationWarningView{},
+		"CanvasCompileResult":            canvasView{},
+		"RuleCanvas":                     ruleCanvasView{},
+		"RuleHealth":                     healthView{},
+		"DetectionEvent":                 detectionView{},
+		"PreviewResult":                  previewView{},
+		"PreviewFiring":                  firingView{},
+		"NodeTraceStep":                  stepView{},
+		"PreviewStats":                   previewStats{},
+		"PreviewReads":                   previewReads{},
+		"CanvasDiagnostic":               diagnosticView{},
+		"SearchResultsPagination":        searchPage{},
+		"Detection":                      pastDetection{},
+		"DetectionSearchResults":         eventPage[pastDetection]{},
+	})
 
 	read := Requires(model.DeviceRead)
 	a.Query("eventProcessingInfo", Anonymous(), always(processingInfo{"event-processing"}))
 	a.Query("validateDetectionRules", read, engine.Do(p.validate))
+	a.Query("compileCanvas", read, engine.Do(p.compileCanvas))
+	a.Query("canvasFromRule", read, engine.Do(p.canvasFromRule))
 	a.Query("ruleHealth", read, p.health)
 	a.Query("detections", read, p.detections)
+	a.Query("previewRule", read, engine.Do(p.preview), engine.Within(preview.MaxTime))
+	drafting{d.Drafter, d.Infer}.register(a)
 	a.Subscription("detectionStream", read, p.stream)
 }
 
@@ -116,7 +142,10 @@ type healthView struct {
 	LastSignal     *string       `gql:"lastSignal"`
 	Message        *string       `gql:"message"`
 	EvalErrors     int64         `gql:"evalErrors"`
+	Lacking        int64         `gql:"missingAttributes"`
 	LateSamples    int64         `gql:"lateSamples"`
+	Refused        int64         `gql:"refusedSamples"`
+	Held           int64         `gql:"heldDetections"`
 	LastInput      *model.Micros `gql:"lastInputAt"`
 	MissingMetrics []string      `gql:"missingMetrics"`
 	StaleActions   int64         `gql:"staleActions"`
@@ -128,7 +157,8 @@ func (p *processingResolvers) health(ctx context.Context, _ any, args engine.Arg
 	out := make([]healthView, len(rows))
 	for i, r := range rows {
 		out[i] = healthView{ID: r.RuntimeID, Token: r.Token, Name: r.Name, Status: string(r.Status), Fires: clampInt(r.Fires), Message: textOrNil(r.Message),
-			EvalErrors: clampInt(r.EvalErrors), LateSamples: clampInt(r.LateSamples), LastInput: timeOrNil(r.LastInputAt.Micros(), r.LastInputAt != 0),
+			EvalErrors: clampInt(r.EvalErrors), Lacking: clampInt(r.Lacking), LateSamples: clampInt(r.LateSamples), Refused: clampInt(r.RefusedKeys), Held: clampInt(r.HeldEdges),
+			LastInput:      timeOrNil(r.LastInputAt.Micros(), r.LastInputAt != 0),
 			MissingMetrics: append([]string{}, r.MissingMetrics...), StaleActions: clampInt(r.StaleActions), ClockHeld: r.ClockHeld}
 		if r.Fires > 0 {
 			out[i].LastFired, out[i].LastSignal = &r.LastFired, new(r.LastSignal.String())

@@ -5,11 +5,14 @@ import (
 
 	"weir/gql/engine"
 	"weir/model"
+	"weir/provision"
 	"weir/registry"
+	"weir/store/entity"
 )
 
-// RegisterRegistry registers the registry's kinds and their special operations in the device-management area.
-func RegisterRegistry(a *Area, r *registry.Registry) {
+// RegisterRegistry registers the registry's kinds, those that provisioning has added, and their special operations in the
+// device-management area.
+func RegisterRegistry(a *Area, r *registry.Registry, p *provision.Provision) {
 	a.Entities(r.Kinds)
 	a.Entities(r.Keyed)
 	registerProfiles(a, r)
@@ -21,6 +24,7 @@ func RegisterRegistry(a *Area, r *registry.Registry) {
 	registerRelationships(a, r)
 	registerGroups(a, r)
 	registerPlaces(a, r)
+	registerClaims(a, r, p)
 	registerAudit(a, r.Journal)
 }
 
@@ -36,6 +40,13 @@ func registerProfiles(a *Area, r *registry.Registry) {
 	counts := engine.NewLoader(func(ctx context.Context, profiles []int64) (map[int64]int64, error) {
 		return r.TypeCounts(ctx, PrincipalFrom(ctx), profiles)
 	})
+	a.Type("DetectionRuleWarning", entity.Remark{})
+	a.Field("DeviceProfileVersion", "warnings", engine.On(func(_ context.Context, v entity.Version, _ engine.Args) (any, error) {
+		if v.Remarks == nil { // not the answer of a publish
+			return nil, nil
+		}
+		return v.Remarks, nil
+	}))
 	a.Field("DeviceProfile", "deviceTypeCount", engine.On(func(ctx context.Context, p registry.DeviceProfile, _ engine.Args) (any, error) {
 		return counts.Then(ctx, p.ID, func(n int64, _ bool) (any, error) { return n, nil }), nil
 	}))

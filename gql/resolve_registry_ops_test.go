@@ -278,7 +278,7 @@ func TestDeletesAnswerWhetherThereWasARow(t *testing.T) {
 	w.refuses(`mutation { deleteDeviceType(token: "t") }`, nil, model.CodeInUse, "device")
 	w.refuses(`mutation { deleteDeviceProfile(token: "p") }`, nil, model.CodeInUse, "device type")
 	for _, c := range []struct{ typ, token string }{{"DeviceCredential", "c"}, {"DetectionRule", "r"}, {"MetricDefinition", "m"}, {"Device", "d"},
-		{"DeviceType", "t"}, {"DeviceProfile", "p"}} {
+		{"ProvisioningProfile", "ProvisioningProfile-1"}, {"ProvisioningProfile", "ProvisioningProfile-2"}, {"DeviceType", "t"}, {"DeviceProfile", "p"}} {
 		if del(c.typ, c.token) != true || del(c.typ, c.token) != false {
 			t.Errorf("%s %s was not removed once", c.typ, c.token)
 		}

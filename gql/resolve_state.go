@@ -1,13 +1,18 @@
 package gql
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"weir/gql/engine"
 	"weir/ingest"
 	"weir/model"
+	"weir/presence"
 	"weir/registry"
 	"weir/store"
 )
@@ -15,14 +20,14 @@ import (
 // StateReader reads the live state of devices.
 type StateReader interface {
 	DeviceStates(ctx context.Context, tenantID int64) ([]*store.DeviceState, error)
-	DeviceState(ctx context.Context, tenantID, deviceID int64) (*store.DeviceState, error)
+	DeviceStatesOf(ctx context.Context, tenantID int64, devices []int64) (map[int64]*store.DeviceState, error)
 	// Silence is how long the device may be silent before its inferred presence ends.
 	Silence(tenant, device string, standard time.Duration) time.Duration
 }
 
 // LatestReader reads the latest values of a device.
 type LatestReader interface {
-	LatestMeasurements(ctx context.Context, deviceID int64) ([]store.LatestMeasurement, error)
+	LatestMeasurementsOf(ctx context.Context, devices []int64) (map[int64][]store.LatestMeasurement, error)
 	LatestLocations(ctx context.Context, devices []int64) ([]store.LatestLocation, error)
 }
 
@@ -37,47 +42,122 @@ type StateDeps struct {
 	States    StateReader
 	Latest    LatestReader
 	Devices   DeviceFinder
+	Tokens    func(ctx context.Context, by *model.Principal) (map[int64]string, error) // of all devices of a tenant, by row id
 	External  ExternalFinder
 	Listening func() int64         // listening time now, in nanoseconds
 	Silence   func() time.Duration // presence.inactivity_timeout
+	// Demoter returns devices to inferred presence; nil: nothing does.
+	Demoter Demoter
 }
 
-// RegisterState registers the queries of the device-state area.
+// Demoter returns devices to inferred presence.
+type Demoter interface {
+	// Now is the time by which a presence time lies ahead.
+	Now() model.Micros
+	// Demote ends the presence that an event source asserts of devices of the caller's tenant, all of them or, with an error,
+	// those that come first.
+	Demote(ctx context.Context, by *model.Principal, source, reason string, devices []presence.Asserted) error
+}
+
+// RegisterState registers the operations of the device-state area.
 func RegisterState(a *Area, d StateDeps) {
-	s := &stateResolvers{d}
+	s := newStateResolvers(d)
 	a.Type("SearchResultsPagination", searchPage{})
 	a.Type("DeviceState", stateView{})
 	a.Type("DeviceStateSearchResults", eventPage[stateView]{})
 	a.Type("LatestMeasurement", latestMeasurementView{})
 	a.Type("LatestLocation", latestLocationView{})
 
+	a.Type("PresenceDemotionResult", demotionView{})
+	a.Mutation("demoteAssertedPresence", Requires(model.StateDemote), s.demote)
+
 	state, location := Requires(model.StateRead), Requires(model.LocationRead)
 	a.Query("deviceStates", state, s.list)
 	a.Query("deviceStatesByDeviceToken", state, func(ctx context.Context, _ any, args engine.Args) (any, error) {
-		ds, err := s.Devices.ByToken(ctx, PrincipalFrom(ctx), args.Strings("deviceTokens"))
-		return s.of(ctx, ds, err)
+		return s.devices(ctx, args.Strings("deviceTokens"), func(ds []*registry.Device) (any, error) { return s.of(ctx, ds), nil }), nil
 	})
 	a.Query("deviceStatesByExternalId", state, func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		ds, err := s.External.DevicesByExternalID(ctx, PrincipalFrom(ctx), args.Strings("externalIds"))
-		return s.of(ctx, ds, err)
+		if err != nil {
+			return nil, err
+		}
+		return s.of(ctx, ds), nil
 	})
 	a.Query("assertedDeviceStates", state, s.asserted)
 	a.Query("latestMeasurements", state, s.measurements)
 	a.Query("latestLocation", location, func(ctx context.Context, _ any, args engine.Args) (any, error) {
-		ds, err := s.device(ctx, args.String("deviceToken"))
-		ls, err := s.locations(ctx, ds, err)
-		if err != nil || len(ls) == 0 {
-			return nil, err
-		}
-		return ls[0], nil
+		return s.device(ctx, args.String("deviceToken"), func(dev *registry.Device) (any, error) {
+			if dev == nil {
+				return nil, nil
+			}
+			return s.positions.Then(ctx, dev.ID, func(l store.LatestLocation, ok bool) (any, error) {
+				if !ok {
+					return nil, nil
+				}
+				return showPosition(dev.Token, &l), nil
+			}), nil
+		}), nil
 	})
 	a.Query("latestLocations", location, func(ctx context.Context, _ any, args engine.Args) (any, error) {
-		ds, err := s.Devices.ByToken(ctx, PrincipalFrom(ctx), args.Strings("deviceTokens"))
-		return s.locations(ctx, ds, err)
+		return s.devices(ctx, args.Strings("deviceTokens"), func(ds []*registry.Device) (any, error) { return s.locations(ctx, ds), nil }), nil
 	})
 }
 
-type stateResolvers struct{ StateDeps }
+type stateResolvers struct {
+	StateDeps
+	byToken   *engine.Loader[string, *registry.Device]
+	states    *engine.Loader[int64, *store.DeviceState]
+	latest    *engine.Loader[int64, []store.LatestMeasurement]
+	positions *engine.Loader[int64, store.LatestLocation]
+}
+
+func newStateResolvers(d StateDeps) *stateResolvers {
+	return &stateResolvers{d,
+		engine.NewLoader(func(ctx context.Context, tokens []string) (map[string]*registry.Device, error) {
+			ds, err := d.Devices.ByToken(ctx, PrincipalFrom(ctx), tokens)
+			found := make(map[string]*registry.Device, len(ds))
+			for _, dev := range ds {
+				found[dev.Token] = dev
+			}
+			return found, err
+		}),
+		engine.NewLoader(func(ctx context.Context, ids []int64) (map[int64]*store.DeviceState, error) {
+			return d.States.DeviceStatesOf(ctx, PrincipalFrom(ctx).TenantID, ids)
+		}),
+		engine.NewLoader(func(ctx context.Context, ids []int64) (map[int64][]store.LatestMeasurement, error) {
+			return d.Latest.LatestMeasurementsOf(ctx, ids)
+		}),
+		engine.NewLoader(func(ctx context.Context, ids []int64) (map[int64]store.LatestLocation, error) {
+			ls, err := d.Latest.LatestLocations(ctx, ids)
+			found := make(map[int64]store.LatestLocation, len(ls))
+			for _, l := range ls {
+				found[l.Device] = l
+			}
+			return found, err
+		})}
+}
+
+// devices calls then with the devices of some tokens, in the order of row ids; those of several fields are read together.
+func (s *stateResolvers) devices(ctx context.Context, tokens []string, then func([]*registry.Device) (any, error)) engine.Thunk {
+	thunks := make([]engine.Thunk, len(tokens))
+	for i, token := range tokens {
+		thunks[i] = s.byToken.Load(ctx, token)
+	}
+	return func() (any, error) {
+		ds := make([]*registry.Device, 0, len(tokens))
+		for _, load := range thunks {
+			row, err := load()
+			if err != nil {
+				return nil, err
+			}
+			if row != nil {
+				ds = append(ds, row.(*registry.Device))
+			}
+		}
+		slices.SortFunc(ds, func(a, b *registry.Device) int { return cmp.Compare(a.ID, b.ID) })
+		return then(slices.CompactFunc(ds, func(a, b *registry.Device) bool { return a.ID == b.ID }))
+	}
+}
 
 // ActiveDevices returns the row ids of the tenant's devices that deviceStates shows as active.
 func (d StateDeps) ActiveDevices(ctx context.Context, by *model.Principal) ([]int64, error) {
@@ -86,8 +166,8 @@ func (d StateDeps) ActiveDevices(ctx context.Context, by *model.Principal) ([]in
 		return nil, err
 	}
 	now, standard := d.Listening(), d.Silence()
-	var active, unsure []int64
-	states := map[int64]*store.DeviceState{}
+	var active []int64
+	var unsure []*store.DeviceState
 	for _, row := range rows {
 		switch {
 		case row.Asserted, ingest.Active(row, now, min(standard, shortestSilence)):
@@ -95,16 +175,22 @@ func (d StateDeps) ActiveDevices(ctx context.Context, by *model.Principal) ([]in
 				active = append(active, row.DeviceID)
 			}
 		case row.HasActivity: // the profile of the device decides
-			unsure, states[row.DeviceID] = append(unsure, row.DeviceID), row
+			unsure = append(unsure, row)
 		}
 	}
-	devices, err := d.Devices.ByID(ctx, by, unsure)
-	for _, dev := range devices {
-		if ingest.Active(states[dev.ID], now, d.States.Silence(by.Tenant, dev.Token, standard)) {
-			active = append(active, dev.ID)
+	if len(unsure) == 0 {
+		return active, nil
+	}
+	tokens, err := d.Tokens(ctx, by)
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range unsure {
+		if token, ok := tokens[row.DeviceID]; ok && ingest.Active(row, now, d.States.Silence(by.Tenant, token, standard)) {
+			active = append(active, row.DeviceID)
 		}
 	}
-	return active, err
+	return active, nil
 }
 
 // shortestSilence is the shortest inactivity time-out that a profile can have.
@@ -149,13 +235,24 @@ func timeOrNil(m model.Micros, has bool) *model.Micros {
 	return &m
 }
 
-// all returns the states of the tenant's devices, in order of device row ids.
-func (s *stateResolvers) all(ctx context.Context) ([]stateView, error) {
+// all returns the states of the tenant's devices that exist, in order of device row ids, those that keep lets through.
+func (s *stateResolvers) all(ctx context.Context, keep func(d *store.DeviceState, active func() bool) bool) ([]*store.DeviceState, error) {
 	by := PrincipalFrom(ctx)
 	rows, err := s.States.DeviceStates(ctx, by.TenantID)
 	if err != nil {
 		return nil, err
 	}
+	tokens, err := s.Tokens(ctx, by)
+	now, standard := s.Listening(), s.Silence()
+	return slices.DeleteFunc(rows, func(d *store.DeviceState) bool {
+		token, exists := tokens[d.DeviceID]
+		return !exists || !keep(d, func() bool { return ingest.Active(d, now, s.States.Silence(by.Tenant, token, standard)) })
+	}), err
+}
+
+// shown shows states; only their devices are read.
+func (s *stateResolvers) shown(ctx context.Context, rows []*store.DeviceState) ([]stateView, error) {
+	by := PrincipalFrom(ctx)
 	ids := make([]int64, len(rows))
 	for i, r := range rows {
 		ids[i] = r.DeviceID
@@ -170,7 +267,7 @@ func (s *stateResolvers) all(ctx context.Context) ([]stateView, error) {
 	}
 	out := make([]stateView, 0, len(rows))
 	for _, r := range rows {
-		if dev := byID[r.DeviceID]; dev != nil {
+		if dev := byID[r.DeviceID]; dev != nil { // it has been removed since
 			out = append(out, s.show(by.Tenant, dev, r))
 		}
 	}
@@ -179,42 +276,45 @@ func (s *stateResolvers) all(ctx context.Context) ([]stateView, error) {
 
 func (s *stateResolvers) list(ctx context.Context, _ any, args engine.Args) (any, error) {
 	c, asOf := args.Object("criteria"), s.AsOf.now()
-	all, err := s.all(ctx)
+	filtered := c.Has("active") && !c.IsNull("active")
+	all, err := s.all(ctx, func(_ *store.DeviceState, active func() bool) bool { return !filtered || active() == c.Bool("active") })
 	if err != nil {
 		return nil, err
-	}
-	if c.Has("active") && !c.IsNull("active") {
-		kept := all[:0]
-		for _, v := range all {
-			if v.Active == c.Bool("active") {
-				kept = append(kept, v)
-			}
-		}
-		all = kept
 	}
 	page := store.Page{Number: c.Int("pageNumber"), Size: c.Int("pageSize")}.Norm()
 	from := min((page.Number-1)*page.Size, len(all))
-	rows := all[from:min(from+page.Size, len(all))]
-	return eventPage[stateView]{Results: rows, Pagination: pageOf(page.Number, page.Size, len(rows), int64(len(all))), AsOf: asOf}, nil
-}
-
-// of shows the states of some devices; a device without a state is left out.
-func (s *stateResolvers) of(ctx context.Context, ds []*registry.Device, err error) (any, error) {
+	rows, err := s.shown(ctx, all[from:min(from+page.Size, len(all))])
 	if err != nil {
 		return nil, err
 	}
-	by := PrincipalFrom(ctx)
-	out := make([]stateView, 0, len(ds))
-	for _, dev := range ds {
-		d, err := s.States.DeviceState(ctx, by.TenantID, dev.ID)
-		if err != nil {
-			return nil, err
-		}
-		if d != nil {
-			out = append(out, s.show(by.Tenant, dev, d))
-		}
+	return eventPage[stateView]{Results: rows, Pagination: pageOf(page.Number, page.Size, len(rows), int64(len(all))), AsOf: asOf}, nil
+}
+
+// of shows the states of some devices; a device without a state is left out. Those of several fields are read together.
+func (s *stateResolvers) of(ctx context.Context, ds []*registry.Device) engine.Thunk {
+	tenant := PrincipalFrom(ctx).Tenant
+	return ofDevices(ctx, s.states, ds, func(dev *registry.Device, d *store.DeviceState) stateView { return s.show(tenant, dev, d) })
+}
+
+// ofDevices shows what is loaded of some devices; a device of which there is nothing is left out.
+func ofDevices[V, View any](ctx context.Context, of *engine.Loader[int64, V], ds []*registry.Device, show func(*registry.Device, V) View) engine.Thunk {
+	thunks := make([]engine.Thunk, len(ds))
+	for i, dev := range ds {
+		thunks[i] = of.Load(ctx, dev.ID)
 	}
-	return out, nil
+	return func() (any, error) {
+		out := make([]View, 0, len(ds))
+		for i, dev := range ds {
+			v, err := thunks[i]()
+			if err != nil {
+				return nil, err
+			}
+			if v != nil {
+				out = append(out, show(dev, v.(V)))
+			}
+		}
+		return out, nil
+	}
 }
 
 func (s *stateResolvers) asserted(ctx context.Context, _ any, args engine.Args) (any, error) {
@@ -222,35 +322,136 @@ func (s *stateResolvers) asserted(ctx context.Context, _ any, args engine.Args) 
 	if size < 1 || size > 1000 {
 		return nil, model.Invalid("pageSize", "must lie in 1..1000")
 	}
-	after := int64(0)
-	if id := args.String("afterId"); id != "" {
-		var err error
-		if after, err = strconv.ParseInt(id, 10, 64); err != nil {
-			return nil, model.Invalid("afterId", "%q is not a row id", id)
-		}
-	}
-	all, err := s.all(ctx)
+	after, err := afterOf(args)
 	if err != nil {
 		return nil, err
 	}
-	out := []stateView{}
-	for _, v := range all {
-		id, err := strconv.ParseInt(v.ID, 10, 64)
-		if err == nil && id > after && v.PresenceSource == store.PresenceAsserted && v.Source != nil && *v.Source == args.String("source") &&
-			(v.Active || !args.Bool("activeOnly")) && len(out) < size {
-			out = append(out, v)
-		}
+	all, err := s.all(ctx, func(d *store.DeviceState, active func() bool) bool {
+		return d.DeviceID > after && d.Asserted && d.MovedBy() == args.String("source") && d.MovedBy() != "" && (!args.Bool("activeOnly") || active())
+	})
+	if err != nil {
+		return nil, err
 	}
-	return out, nil
+	return s.shown(ctx, all[:min(size, len(all))])
 }
 
-// device returns the device of a token, or none and a hint.
-func (s *stateResolvers) device(ctx context.Context, token string) ([]*registry.Device, error) {
-	ds, err := s.Devices.ByToken(ctx, PrincipalFrom(ctx), []string{token})
-	if err == nil && len(ds) == 0 {
-		hintNone(ctx, "deviceToken", "device", token)
+// afterOf is the row id after which a list goes on.
+func afterOf(args engine.Args) (after int64, err error) {
+	if id := args.String("afterId"); id != "" {
+		if after, err = strconv.ParseInt(id, 10, 64); err != nil {
+			return 0, model.Invalid("afterId", "%.40q is not a row id", id)
+		}
 	}
-	return ds, err
+	return after, nil
+}
+
+type demotionView struct {
+	Scanned int     `gql:"scanned"`
+	Demoted int     `gql:"demoted"`
+	Skipped int     `gql:"skipped"`
+	LastID  *string `gql:"lastId"`
+}
+
+// maxDemotionReason is the maximum length of the reason of a demotion in characters.
+const maxDemotionReason = 256
+
+func (s *stateResolvers) demote(ctx context.Context, _ any, args engine.Args) (any, error) {
+	source, reason, limit := args.String("source"), args.String("reason"), args.Int("limit")
+	after, err := afterOf(args)
+	switch {
+	case strings.TrimSpace(source) == "":
+		return nil, model.Invalid("source", "must not be empty")
+	case strings.TrimSpace(reason) == "":
+		return nil, model.Invalid("reason", "must not be empty")
+	case utf8.RuneCountInString(reason) > maxDemotionReason:
+		return nil, model.Invalid("reason", "is longer than %d characters", maxDemotionReason)
+	case limit < 1 || limit > 1000:
+		return nil, model.Invalid("limit", "must lie in 1..1000")
+	case err != nil:
+		return nil, err
+	case s.Demoter == nil:
+		return nil, model.Errorf(model.CodeUnavailable, "unavailable: presence changes on a running instance only")
+	}
+	rows, err := s.assertedBy(ctx, source, after, limit, args)
+	if err != nil {
+		return nil, err
+	}
+	return s.demoteRows(ctx, source, reason, rows)
+}
+
+// assertedBy returns the first states after a row id that a source asserts: of the devices that the arguments name or, where they name
+// none, of all.
+func (s *stateResolvers) assertedBy(ctx context.Context, source string, after int64, limit int, args engine.Args) ([]*store.DeviceState, error) {
+	by := PrincipalFrom(ctx)
+	all := !args.Has("deviceTokens") || args.IsNull("deviceTokens")
+	named := map[int64]bool{}
+	if !all {
+		devices, err := s.Devices.ByToken(ctx, by, args.Strings("deviceTokens"))
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range devices {
+			named[d.ID] = true
+		}
+	}
+	rows, err := s.States.DeviceStates(ctx, by.TenantID)
+	if err != nil {
+		return nil, err
+	}
+	var found []*store.DeviceState
+	for _, row := range rows { // in the order of their ids
+		if len(found) < limit && row.DeviceID > after && row.Asserted && row.Source == source && (all || named[row.DeviceID]) {
+			found = append(found, row)
+		}
+	}
+	return found, nil
+}
+
+// demoteRows demotes devices by their states. One without a presence time, or with one that lies ahead of the clock, is skipped: its claim
+// would lose.
+func (s *stateResolvers) demoteRows(ctx context.Context, source, reason string, rows []*store.DeviceState) (out demotionView, err error) {
+	by := PrincipalFrom(ctx)
+	out.Scanned = len(rows)
+	if len(rows) == 0 {
+		return out, nil
+	}
+	ids := make([]int64, len(rows))
+	for i, row := range rows {
+		ids[i] = row.DeviceID
+	}
+	out.LastID = new(strconv.FormatInt(ids[len(ids)-1], 10))
+	devices, err := s.Devices.ByID(ctx, by, ids)
+	if err != nil {
+		return out, err
+	}
+	tokens := make(map[int64]string, len(devices))
+	for _, d := range devices {
+		tokens[d.ID] = d.Token
+	}
+	var demoted []presence.Asserted
+	for _, row := range rows {
+		token, known := tokens[row.DeviceID]
+		if !known || !row.HasPresence || row.PresenceTime >= s.Demoter.Now() {
+			out.Skipped++
+			continue
+		}
+		demoted = append(demoted, presence.Asserted{Session: row.Session, Connected: row.State == model.Connected,
+			Binding: model.Binding{Tenant: by.Tenant, TenantID: by.TenantID, Device: token, DeviceID: row.DeviceID}})
+	}
+	if out.Demoted = len(demoted); out.Demoted == 0 {
+		return out, nil
+	}
+	return out, s.Demoter.Demote(ctx, by, source, reason, demoted)
+}
+
+// device calls then with the device of a token; without one with nil, after a hint.
+func (s *stateResolvers) device(ctx context.Context, token string, then func(*registry.Device) (any, error)) engine.Thunk {
+	return s.byToken.Then(ctx, token, func(dev *registry.Device, ok bool) (any, error) {
+		if !ok {
+			hintNone(ctx, "deviceToken", "device", token)
+		}
+		return then(dev)
+	})
 }
 
 type latestMeasurementView struct {
@@ -269,22 +470,28 @@ type latestMeasurementView struct {
 }
 
 func (s *stateResolvers) measurements(ctx context.Context, _ any, args engine.Args) (any, error) {
-	ds, err := s.device(ctx, args.String("deviceToken"))
-	if err != nil || len(ds) == 0 {
-		return []latestMeasurementView{}, err
-	}
-	ms, err := s.Latest.LatestMeasurements(ctx, ds[0].ID)
-	out := make([]latestMeasurementView, len(ms))
-	for i := range ms {
-		m := &ms[i]
-		out[i] = latestMeasurementView{ID: strconv.FormatInt(m.ID, 10), CreatedAt: m.Created, UpdatedAt: m.Updated, Device: ds[0].Token,
-			Name: m.Metric, Value: m.Value, Unit: textOrNil(m.Unit), DataType: textOrNil(m.DataType), OutOfRange: textOrNil(m.Mark.String()),
-			Occurred: m.Occurred}
-		if m.HasClassifier {
-			out[i].Classifier = &m.Classifier
+	return s.device(ctx, args.String("deviceToken"), func(dev *registry.Device) (any, error) {
+		if dev == nil {
+			return []latestMeasurementView{}, nil
 		}
+		return s.latest.Then(ctx, dev.ID, func(ms []store.LatestMeasurement, _ bool) (any, error) {
+			out := make([]latestMeasurementView, len(ms))
+			for i := range ms {
+				out[i] = showLatest(dev.Token, &ms[i])
+			}
+			return out, nil
+		}), nil
+	}), nil
+}
+
+func showLatest(device string, m *store.LatestMeasurement) latestMeasurementView {
+	v := latestMeasurementView{ID: strconv.FormatInt(m.ID, 10), CreatedAt: m.Created, UpdatedAt: m.Updated, Device: device,
+		Name: m.Metric, Value: m.Value, Unit: textOrNil(m.Unit), DataType: textOrNil(m.DataType), OutOfRange: textOrNil(m.Mark.String()),
+		Occurred: m.Occurred}
+	if m.HasClassifier {
+		v.Classifier = &m.Classifier
 	}
-	return out, err
+	return v
 }
 
 type latestLocationView struct {
@@ -303,21 +510,15 @@ type latestLocationView struct {
 }
 
 // locations shows the latest positions of some devices; a device without one is left out.
-func (s *stateResolvers) locations(ctx context.Context, ds []*registry.Device, err error) ([]latestLocationView, error) {
-	if err != nil || len(ds) == 0 {
-		return []latestLocationView{}, err
-	}
-	ids, names := make([]int64, len(ds)), make(map[int64]string, len(ds))
-	for i, d := range ds {
-		ids[i], names[d.ID] = d.ID, d.Token
-	}
-	ls, err := s.Latest.LatestLocations(ctx, ids)
-	out := make([]latestLocationView, len(ls))
-	for i := range ls {
-		l := &ls[i].Location
-		out[i] = latestLocationView{ID: strconv.FormatInt(ls[i].Device, 10), CreatedAt: ls[i].Created, UpdatedAt: ls[i].Updated, Device: names[ls[i].Device],
-			Latitude: numberOrNil(l.Latitude), Longitude: numberOrNil(l.Longitude), Elevation: numberOrNil(l.Elevation), Accuracy: numberOrNil(l.Accuracy),
-			Speed: numberOrNil(l.Speed), Heading: numberOrNil(l.Heading), Occurred: ls[i].Occurred}
-	}
-	return out, err
+func (s *stateResolvers) locations(ctx context.Context, ds []*registry.Device) engine.Thunk {
+	return ofDevices(ctx, s.positions, ds, func(dev *registry.Device, l store.LatestLocation) latestLocationView {
+		return showPosition(dev.Token, &l)
+	})
+}
+
+func showPosition(device string, latest *store.LatestLocation) latestLocationView {
+	l := &latest.Location
+	return latestLocationView{ID: strconv.FormatInt(latest.Device, 10), CreatedAt: latest.Created, UpdatedAt: latest.Updated, Device: device,
+		Latitude: numberOrNil(l.Latitude), Longitude: numberOrNil(l.Longitude), Elevation: numberOrNil(l.Elevation), Accuracy: numberOrNil(l.Accuracy),
+		Speed: numberOrNil(l.Speed), Heading: numberOrNil(l.Heading), Occurred: latest.Occurred}
 }

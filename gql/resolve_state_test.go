@@ -17,11 +17,19 @@ import (
 type someStates struct{ rows []*store.DeviceState }
 
 func (s someStates) DeviceStates(context.Context, int64) ([]*store.DeviceState, error) {
-	return s.rows, nil
+	return slices.Clone(s.rows), nil
 }
 
-func (s someStates) DeviceState(context.Context, int64, int64) (*store.DeviceState, error) {
+func (s someStates) DeviceStatesOf(context.Context, int64, []int64) (map[int64]*store.DeviceState, error) {
 	return nil, nil
+}
+
+func (s someStates) tokens(context.Context, *model.Principal) (map[int64]string, error) {
+	all := map[int64]string{}
+	for _, row := range s.rows {
+		all[row.DeviceID] = fmt.Sprint("d", row.DeviceID)
+	}
+	return all, nil
 }
 
 func (s someStates) Silence(_, device string, standard time.Duration) time.Duration {
@@ -58,9 +66,14 @@ func TestActiveDevicesAreThoseOfDeviceStates(t *testing.T) {
 		}
 	}
 	for _, standard := range []time.Duration{time.Second, time.Minute, 10 * time.Minute, 2 * time.Hour} {
-		d := StateDeps{States: s, Devices: s, Listening: func() int64 { return now }, Silence: func() time.Duration { return standard }}
+		d := StateDeps{States: s, Devices: s, Tokens: s.tokens, Listening: func() int64 { return now }, Silence: func() time.Duration { return standard }}
 		by := fixture.Member("ada", "acme", 1, model.DeviceRead)
-		all, err := (&stateResolvers{d}).all(WithCall(t.Context(), Call{Principal: by}))
+		resolvers, ctx := newStateResolvers(d), WithCall(t.Context(), Call{Principal: by})
+		rows, err := resolvers.all(ctx, func(*store.DeviceState, func() bool) bool { return true })
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := resolvers.shown(ctx, rows)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -132,6 +132,8 @@ type tenantView struct {
 	BrandingOverride govern.Branding `gql:"brandingOverride"`
 	Basemap          govern.Basemap  `gql:"basemap"`
 	BasemapOverride  govern.Basemap  `gql:"basemapOverride"`
+	Locale           *string         `gql:"locale"`
+	LocaleOverride   *string         `gql:"localeOverride"`
 }
 
 func always(v any) engine.Resolver {
@@ -151,7 +153,7 @@ func (u *userResolvers) tenant(ctx context.Context, _ any, _ engine.Args) (any, 
 	if err != nil {
 		return nil, err
 	}
-	return tenantView{t.Token, t.Name, nil, l.Branding, l.BrandingOverride, l.Basemap, l.BasemapOverride}, nil
+	return tenantView{t.Token, t.Name, nil, l.Branding, l.BrandingOverride, l.Basemap, l.BasemapOverride, l.Locale, l.LocaleOverride}, nil
 }
 
 func (u *userResolvers) governance(ctx context.Context, _ any, _ engine.Args) (any, error) {

@@ -416,7 +416,7 @@ func TestUpdateProfileTakesRequestOnly(t *testing.T) {
 	shapes := map[string]string{"AuthToken": "accessToken String! refreshToken String! expiresAt String!",
 		"IdentityAuth": "identityToken String! expiresAt String! superuser Boolean! memberships [Membership!]!",
 		"Membership":   "tenant String! roles [String!]!", "Tenant": "token String! name String description String " +
-			"branding TenantBranding! brandingOverride TenantBranding! basemap TenantBasemap! basemapOverride TenantBasemap!",
+			"branding TenantBranding! brandingOverride TenantBranding! basemap TenantBasemap! basemapOverride TenantBasemap! locale String localeOverride String",
 		"TenantGovernance": "ingestMessagesPerSecond Float ingestBurst Int outboundMessagesPerSecond Float outboundBurst Int " +
 			"aiExternalEnabled Boolean! aiInferenceRequestsPerMinute Float aiInferenceBurst Int shedPriority Int heldCommandCeiling Int " +
 			"geoFenceCeiling Int geoFencePositionCeiling Int geoFencePositionBudget Int purgeState String! tierToken String!",

@@ -141,11 +141,11 @@ func scratchKinds(base entity.Base) *entity.Catalog {
 			}
 			return body, err
 		},
-		Validate: func(_ context.Context, _ *model.Principal, _ *bed, body *bedBody) error {
+		Validate: func(_ context.Context, _ *model.Principal, _ *bed, body *bedBody) ([]entity.Remark, error) {
 			if len(body.Plants) == 0 {
-				return model.Invalid("plants", "an empty bed cannot be published")
+				return nil, model.Invalid("plants", "an empty bed cannot be published")
 			}
-			return nil
+			return nil, nil
 		},
 		Encode: encodeJSON[bedBody], Decode: decodeJSON[bedBody],
 		Views: func(_ *store.Change, b *bed, body *bedBody, version int64) []entity.View {

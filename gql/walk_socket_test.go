@@ -14,11 +14,15 @@ import (
 
 	"github.com/coder/websocket"
 
+	"weir/alarm"
+	"weir/command"
 	"weir/gql"
+	"weir/gql/delivery"
 	"weir/internal/hub"
 	"weir/internal/test/conformance"
 	"weir/internal/test/testweir"
 	"weir/model"
+	"weir/provision"
 	"weir/series"
 )
 
@@ -86,7 +90,7 @@ func (w *walk) streamsKeepTenantsApart(t *testing.T) {
 		for _, token := range []string{w.own, w.other} {
 			vars := map[string]any{}
 			if strings.Contains(q, "$rule") {
-				vars["rule"] = hotRule
+				vars["rule"] = strings.Replace(hotRule, `"when"`, `"severity":"major","actions":[{"type":"raiseAlarm","raiseAlarm":{}}],"when"`, 1)
 			}
 			w.Query("device-management", token, q, vars, nil)
 		}
@@ -95,6 +99,8 @@ func (w *walk) streamsKeepTenantsApart(t *testing.T) {
 	for area, query := range map[string]string{
 		"event-management": `subscription { x: measurementStream(deviceToken: "s", name: "temp") { value: value } }`,
 		"event-processing": `subscription { x: detectionStream(profileToken: "s") { value: value edge ruleId } }`,
+		// what clears says what it was raised with
+		"device-management": `subscription { x: alarmStream(originatorType: "device", originator: "s") { value: lastValue edge: eventType alarmKey } }`,
 	} {
 		listen := func(token string) *testweir.Socket {
 			s, err := w.Dial(area, token)
@@ -174,6 +180,11 @@ func TestSubscriptionsAskForTheirAuthority(t *testing.T) {
 	s := gql.New(gql.Config{})
 	gql.RegisterEvents(s.Area("event-management", gql.TenantPlane), gql.EventDeps{Readings: hub.New[series.Point]("m", nil)})
 	gql.RegisterProcessing(s.Area("event-processing", gql.TenantPlane), gql.ProcessingDeps{Edges: hub.New[model.Edge]("d", nil)})
+	devices := s.Area("device-management", gql.TenantPlane)
+	r, p := provision.Describe()
+	gql.RegisterRegistry(devices, r, p)
+	gql.RegisterAlarms(devices, alarm.New(alarm.TenantSettings{}, alarm.Deps{}), r)
+	delivery.Register(s.Area(delivery.Area, gql.TenantPlane), command.New(command.Settings{}, command.Deps{}))
 	if err := s.Build(); err != nil {
 		t.Fatal(err)
 	}
@@ -198,9 +209,10 @@ func TestSubscriptionsAskForTheirAuthority(t *testing.T) {
 			}
 		}
 	}
-	if seen != 2 {
+	if seen != 4 {
 		t.Errorf("%d subscriptions; register the area of the new one here", seen)
 	}
+	conformance.Shown(t, "S1-012")
 }
 
 func as(p *model.Principal) gql.Authenticate {

@@ -39,6 +39,10 @@ func write(name, args, stranger string) walkOp {
 	return walkOp{kind: "mutation", name: name, needs: model.DeviceWrite, args: args, stranger: stranger}
 }
 
+func alarmVerb(name, args, stranger string) walkOp {
+	return walkOp{kind: "mutation", name: name, needs: model.AlarmWrite, args: args, stranger: stranger}
+}
+
 // lists are the three reads that every kind of the registry has.
 func lists(plural, typ, token string, needs model.Authority) []walkOp {
 	return []walkOp{
@@ -87,6 +91,12 @@ func walkRegistry() []walkOp {
 		read("currentGeoFenceSet", "", `{"version":0,"fences":`+noPage+`}`),
 		read("geoFenceSetSnapshot", `(version: 1)`, "!NOT_FOUND no version 1"),
 		read("entityAttributes", `(criteria: {pageNumber: 1, pageSize: 10})`, noPage),
+		read("deviceClaim", `(deviceToken: "d")`, "null"),
+		{kind: "query", name: "alarmsById", needs: model.AlarmRead, args: `(ids: ["<Alarm>"])`, stranger: "[]"},
+		{kind: "query", name: "alarmsByToken", needs: model.AlarmRead, args: `(tokens: ["<alarm>"])`, stranger: "[]"},
+		{kind: "query", name: "alarms", needs: model.AlarmRead, args: `(criteria: {pageNumber: 1, pageSize: 10})`, stranger: noPage},
+		{kind: "query", name: "alarmHistory", needs: model.AlarmRead, args: `(alarmToken: "<alarm>", pageNumber: 1, pageSize: 10)`, stranger: noPage},
+		{kind: "subscription", name: "alarmStream", needs: model.AlarmRead},
 		{kind: "query", name: "auditEvents", needs: model.AuditRead, args: `(criteria: {pageNumber: 1, pageSize: 10})`},
 	}, creates, []walkOp{
 		write("createDevices", `(request: {deviceTypeToken: "t", count: 2, tokenTemplate: "n{n}"})`, `!INVALID_INPUT "t"`),
@@ -105,6 +115,13 @@ func walkRegistry() []walkOp {
 		write("setEntityAttribute", `(request: {entityType: "device", entity: "d", scope: "SHARED", attrKey: "k", valueType: "LONG", value: "5"})`, `!INVALID_INPUT "d"`),
 		write("deleteEntityAttribute", `(entityType: "device", entity: "d", scope: "SHARED", attrKey: "k")`, "false"),
 		write("issueAccessToken", `(request: {deviceToken: "d"})`, `!NOT_FOUND "d"`),
+		write("initiateDeviceClaim", `(request: {deviceToken: "d", claimSecret: "printed"})`, `!INVALID_INPUT "d"`),
+		write("claimDevice", `(request: {deviceToken: "d", claimSecret: "printed", customerToken: "Customer-1", relationshipType: "assigned"})`, `!INVALID_INPUT "Customer-1"`),
+		write("cancelDeviceClaim", `(deviceToken: "gone")`, "false"),
+		alarmVerb("acknowledgeAlarm", `(token: "<alarm>")`, `!NOT_FOUND "<alarm>"`),
+		alarmVerb("clearAlarm", `(token: "<alarm>")`, `!NOT_FOUND "<alarm>"`),
+		alarmVerb("acknowledgeAlarms", `(tokens: ["<alarm>"])`, `{"acknowledged":[],"refusals":[{"token":"<alarm>","code":"ALARM_NOT_FOUND","reason":"alarm \"<alarm>\" does not exist"}]}`),
+		alarmVerb("clearAlarms", `(tokens: ["<alarm>"])`, `{"cleared":[],"refusals":[{"token":"<alarm>","code":"ALARM_NOT_FOUND","reason":"alarm \"<alarm>\" does not exist"}]}`),
 		write("deleteDevices", `(tokens: ["n1", "n2"])`, `!NOT_FOUND "n1"`),
 	}, deletes)
 }
@@ -137,7 +154,13 @@ var walkTable = map[string][]walkOp{
 	},
 	"user-management-admin":    walkAdmin(),
 	"user-management-settings": walkSettings(),
-	"device-management":        walkRegistry(),
+	"ai-inference-admin":       walkInference(),
+	"ai-inference": {
+		{kind: "query", name: "aiInferenceInfo", anonymous: true},
+		{kind: "mutation", name: "inferRuleCandidate", needs: model.AIInfer, args: `(request: {prompt: "p"})`,
+			stranger: "!UNAVAILABLE unavailable: no AI provider is active for the tenant", owner: "unavailable: no AI provider is active for the tenant"},
+	},
+	"device-management": walkRegistry(),
 	"event-management": {
 		events("events", model.EventRead),
 		events("locationEvents", model.LocationRead),
@@ -156,6 +179,8 @@ var walkTable = map[string][]walkOp{
 		state("latestMeasurements", `(deviceToken: "d")`, "[]"),
 		{kind: "query", name: "latestLocation", needs: model.LocationRead, args: `(deviceToken: "d")`, stranger: "null"},
 		{kind: "query", name: "latestLocations", needs: model.LocationRead, args: `(deviceTokens: ["d"])`, stranger: "[]"},
+		{kind: "mutation", name: "demoteAssertedPresence", needs: model.StateDemote, args: `(source: "mqtt1", limit: 10, reason: "a source that is gone")`,
+			stranger: `{"scanned":0,"demoted":0,"skipped":0,"lastId":null}`},
 	},
 	"dashboard-management": {
 		dashboards("query", "dashboard", model.DashboardRead, `(token: "main")`, "null"),
@@ -167,23 +192,100 @@ var walkTable = map[string][]walkOp{
 		dashboards("mutation", "rollbackDashboard", model.DashboardWrite, `(token: "main", version: 1)`, `!NOT_FOUND "main"`),
 		dashboards("mutation", "deleteDashboard", model.DashboardWrite, `(token: "main")`, "false"),
 	},
+	"outbound-connectors": {
+		{kind: "query", name: "outboundConnectorsInfo", anonymous: true},
+		dashboards("query", "connector", model.ConnectorRead, `(token: "main")`, "null"),
+		dashboards("query", "connectors", model.ConnectorRead, `(criteria: {pageNumber: 1, pageSize: 10})`, noPage),
+		dashboards("query", "connectorVersions", model.ConnectorRead, `(token: "main")`, "[]"),
+		dashboards("query", "connectorTypes", model.ConnectorRead, "", ""),
+		dashboards("query", "connectorTypeDescriptions", model.ConnectorRead, "", ""),
+		dashboards("query", "httpSecrets", model.ConnectorRead, "", "[]"),
+		dashboards("query", "deadLetters", model.ConnectorRead, `(criteria: {pageNumber: 1, pageSize: 10})`, noPage),
+		dashboards("query", "deadLetter", model.ConnectorRead, `(id: "1")`, "null"),
+		dashboards("mutation", "createConnector", model.ConnectorWrite, `(request: {token: "other", type: "mqtt", config: "{\"urls\":[\"mqtt://b.example.com:1883\"],\"topic\":\"t\"}"})`, ""),
+		dashboards("mutation", "updateConnector", model.ConnectorWrite, `(token: "main", request: {name: "new"})`, `!NOT_FOUND "main"`),
+		dashboards("mutation", "publishConnector", model.ConnectorWrite, `(token: "main")`, `!NOT_FOUND "main"`),
+		dashboards("mutation", "rollbackConnector", model.ConnectorWrite, `(token: "main", version: 1)`, `!NOT_FOUND "main"`),
+		dashboards("mutation", "testConnector", model.ConnectorWrite, `(token: "main")`, `!NOT_FOUND "main"`),
+		dashboards("mutation", "renameConnector", model.ConnectorWrite, `(token: "main", newToken: "moved")`, `!NOT_FOUND "main"`),
+		dashboards("mutation", "setHttpSecret", model.ConnectorWrite, `(token: "hook", value: "v", hosts: ["hooks.example.com"])`, ""),
+		dashboards("mutation", "resendDeadLetters", model.ConnectorWrite, `(ids: ["999999"])`, ""),
+		dashboards("mutation", "discardDeadLetters", model.ConnectorWrite, `(ids: ["999999"])`, ""),
+		dashboards("mutation", "deleteHttpSecret", model.ConnectorWrite, `(token: "main")`, "false"),
+		dashboards("mutation", "deleteConnector", model.ConnectorWrite, `(token: "moved")`, "false"),
+	},
+	"notification-management": {
+		{kind: "query", name: "notificationChannelTypes", anonymous: true},
+		dashboards("query", "notificationChannelsById", model.NotifyRead, `(ids: ["1"])`, "[]"),
+		dashboards("query", "notificationChannelsByToken", model.NotifyRead, `(tokens: ["main"])`, "[]"),
+		dashboards("query", "notificationChannels", model.NotifyRead, `(criteria: {pageNumber: 1, pageSize: 10})`, noPage),
+		dashboards("query", "notificationPoliciesById", model.NotifyRead, `(ids: ["1"])`, "[]"),
+		dashboards("query", "notificationPoliciesByToken", model.NotifyRead, `(tokens: ["main"])`, "[]"),
+		dashboards("query", "notificationPolicies", model.NotifyRead, `(criteria: {pageNumber: 1, pageSize: 10})`, noPage),
+		dashboards("query", "notificationMutesById", model.NotifyRead, `(ids: ["1"])`, "[]"),
+		dashboards("query", "notificationMutesByToken", model.NotifyRead, `(tokens: ["main"])`, "[]"),
+		dashboards("query", "notificationMutes", model.NotifyRead, `(criteria: {pageNumber: 1, pageSize: 10})`, noPage),
+		dashboards("query", "notificationStatesByAlarmToken", model.NotifyRead, `(alarmTokens: ["<alarm>"])`, "[]"),
+		dashboards("query", "notificationStates", model.NotifyRead, `(criteria: {pageNumber: 1, pageSize: 10})`, noPage),
+		dashboards("mutation", "createNotificationChannel", model.NotifyWrite, `(request: {token: "other", channelType: "webhook", enabled: true, config: "{\"url\":\"https://h.example.com\"}"})`, ""),
+		dashboards("mutation", "updateNotificationChannel", model.NotifyWrite, `(token: "main", request: {name: "new"})`, `!NOT_FOUND "main"`),
+		dashboards("mutation", "testNotificationChannel", model.NotifyWrite, `(token: "main")`, `!NOT_FOUND "main"`),
+		dashboards("mutation", "createNotificationPolicy", model.NotifyWrite, `(request: {token: "other", enabled: true, rules: []})`, ""),
+		dashboards("mutation", "updateNotificationPolicy", model.NotifyWrite, `(token: "main", request: {name: "new"})`, `!NOT_FOUND "main"`),
+		dashboards("mutation", "createNotificationMute", model.NotifyWrite, `(request: {token: "other", until: "2100-01-01T00:00:00Z"})`, ""),
+		dashboards("mutation", "updateNotificationMute", model.NotifyWrite, `(token: "main", request: {reason: "new"})`, `!NOT_FOUND "main"`),
+		dashboards("mutation", "renameNotificationChannel", model.NotifyWrite, `(token: "main", newToken: "moved")`, `!NOT_FOUND "main"`),
+		dashboards("mutation", "deleteNotificationMute", model.NotifyWrite, `(token: "main")`, "false"),
+		dashboards("mutation", "deleteNotificationPolicy", model.NotifyWrite, `(token: "main")`, "false"),
+		dashboards("mutation", "deleteNotificationChannel", model.NotifyWrite, `(token: "moved")`, "false"),
+	},
+	"command-delivery": {
+		{kind: "query", name: "commandsById", needs: model.CommandRead, args: `(ids: ["1"])`, stranger: "[]"},
+		{kind: "query", name: "commandsByToken", needs: model.CommandRead, args: `(tokens: ["held"])`, stranger: "[]"},
+		{kind: "query", name: "commands", needs: model.CommandRead, args: `(criteria: {pageNumber: 1, pageSize: 10})`, stranger: noPage},
+		{kind: "query", name: "commandBatchesById", needs: model.CommandRead, args: `(ids: ["1"])`, stranger: "[]"},
+		{kind: "query", name: "commandBatchesByToken", needs: model.CommandRead, args: `(tokens: ["many"])`, stranger: "[]"},
+		{kind: "query", name: "commandBatches", needs: model.CommandRead, args: `(criteria: {pageNumber: 1, pageSize: 10})`, stranger: noPage},
+		{kind: "query", name: "drainableCommands", needs: model.CommandClaim, args: `(deviceToken: "d")`, stranger: "!FORBIDDEN command:claim"},
+		{kind: "mutation", name: "createCommand", needs: model.CommandWrite, args: `(request: {token: "open", deviceToken: "d", name: "reboot"})`,
+			stranger: `{"command":null,"rejection":{"code":"DEVICE_NOT_FOUND","reason":"there is no device \"d\""}}`},
+		{kind: "mutation", name: "createCommandBatch", needs: model.CommandWrite, args: `(request: {token: "all", name: "reboot", deviceTokens: ["d"], allowPartial: false})`,
+			stranger: `{"batch":null,"rejection":{"code":"BATCH_PARTIAL_REFUSED","reason":"1 of 1 devices do not take the command, and allowPartial is false","resolved":1,` +
+				`"refusals":[{"deviceToken":"d","code":"DEVICE_NOT_FOUND","reason":"there is no device \"d\""}],"refusalCounts":[{"code":"DEVICE_NOT_FOUND","count":1}]}}`},
+		{kind: "mutation", name: "resumeCommandBatch", needs: model.CommandWrite, args: `(token: "many")`, stranger: `!NOT_FOUND "many"`},
+		{kind: "mutation", name: "cancelCommandBatch", needs: model.CommandWrite, args: `(token: "many")`, stranger: `!NOT_FOUND "many"`},
+		{kind: "mutation", name: "cancelCommand", needs: model.CommandWrite, args: `(token: "held")`, stranger: `!NOT_FOUND "held"`},
+		{kind: "mutation", name: "markCommandSent", needs: model.CommandClaim, args: `(token: "held")`, stranger: "!FORBIDDEN command:claim"},
+		{kind: "mutation", name: "parkCommand", needs: model.CommandPark, args: `(token: "held", dispatchNonce: "n")`, stranger: "!FORBIDDEN command:park"},
+		{kind: "mutation", name: "releaseHeldCommands", needs: model.CommandWake, args: `(deviceToken: "d")`, stranger: "!FORBIDDEN command:wake"},
+		{kind: "subscription", name: "commandStream", needs: model.CommandRead},
+	},
 	"event-processing": {
 		{kind: "query", name: "eventProcessingInfo", anonymous: true},
 		{kind: "query", name: "validateDetectionRules", needs: model.DeviceRead, args: `(rules: [])`},
+		{kind: "query", name: "compileCanvas", needs: model.DeviceRead, args: `(graph: "{}", profileToken: "p")`},
+		{kind: "query", name: "canvasFromRule", needs: model.DeviceRead, args: `(definition: "{}", profileToken: "p")`},
 		{kind: "query", name: "ruleHealth", needs: model.DeviceRead, args: `(profileToken: "p")`, stranger: "[]"},
+		{kind: "query", name: "previewRule", needs: model.DeviceRead, args: `(input: {profileToken: "p", ruleDefinition: "{\"name\":\"n\",\"type\":\"connectivity\"}", start: "2026-01-01T00:00:00Z", end: "2026-01-01T01:00:00Z"})`,
+			stranger: previewRefused},
 		{kind: "query", name: "detections", needs: model.DeviceRead, args: `(criteria: {pageNumber: 1, pageSize: 10})`, stranger: noPage},
+		{kind: "mutation", name: "draftDetectionRuleFromText", needs: model.DeviceWrite, args: `(input: {text: "warn when it is hot", profileToken: "p"})`},
 		{kind: "subscription", name: "detectionStream", needs: model.DeviceRead, args: `(profileToken: "p")`},
 	},
 }
+
+// previewRefused is the answer to a preview over a profile that the tenant does not have.
+const previewRefused = `{"ok":false,"firings":[],"stats":{"eventsScanned":0,"firingCount":0,"evalErrors":0,"wallMs":0},"degraded":null,` +
+	`"diagnostics":[{"nodeId":null,"severity":"error","code":null,"params":[],"message":"device profile p does not exist"}],"reads":null}`
 
 // globexTenant is the tenant globex as it was made: everything of its look is the instance's.
 const globexTenant = `{"token":"globex","name":null,"description":null,` +
 	`"branding":{"title":"Weir","logo":null,"logoMaxHeight":28,"primary":null,"background":null,"foreground":null,"accent":null,"updatedAt":null},` +
 	`"brandingOverride":{"title":null,"logo":null,"logoMaxHeight":null,"primary":null,"background":null,"foreground":null,"accent":null,"updatedAt":null},` +
 	`"basemap":{"tileUrl":"https://tile.openstreetmap.org/{z}/{x}/{y}.png","attribution":"© \u003ca href=\"https://www.openstreetmap.org/copyright\"\u003eOpenStreetMap\u003c/a\u003e contributors","centerLat":null,"centerLon":null,"zoom":null},` +
-	`"basemapOverride":{"tileUrl":null,"attribution":null,"centerLat":null,"centerLon":null,"zoom":null}}`
+	`"basemapOverride":{"tileUrl":null,"attribution":null,"centerLat":null,"centerLon":null,"zoom":null},"locale":null,"localeOverride":null}`
 
-// dashboards is an operation of dashboard-management.
+// dashboards is an operation of dashboard-management or outbound-connectors.
 func dashboards(kind, name string, needs model.Authority, args, stranger string) walkOp {
 	return walkOp{kind: kind, name: name, needs: needs, args: args, stranger: stranger}
 }
@@ -213,9 +315,26 @@ func (w *walk) furnishAcme(t *testing.T) {
 		d: createDevice(request: {token: "d", deviceTypeToken: "t", externalId: "sn/1", name: %[1]q}) { id }
 		g: createDevice(request: {token: "gone", deviceTypeToken: "t", name: %[1]q}) { id }
 		k: createDeviceCredential(request: {token: "k", deviceToken: "d", credentialType: "ACCESS_TOKEN", credentialId: "%[1]s-id", enabled: true, metadata: "\"%[1]s\""}) { id }
-		v: publishDeviceProfile(token: "p", label: %[1]q) { version } }`, onlyAcme), map[string]any{"rule": strings.Replace(hotRule, `"hot"`, `"`+onlyAcme+`"`, 1)})
+		v: publishDeviceProfile(token: "p", label: %[1]q) { version } }`, onlyAcme), map[string]any{"rule": strings.NewReplacer(`"hot"`, `"`+onlyAcme+`"`,
+		`"when"`, `"severity":"major","actions":[{"type":"raiseAlarm","raiseAlarm":{}}],"when"`).Replace(hotRule)})
 	if r := w.ask(t, "dashboard-management", caller{token: w.own}, fmt.Sprintf(`mutation { d: createDashboard(request: {token: "main", name: %[1]q, definition: "{\"of\":\"%[1]s\"}"}) { id }
 		v: publishDashboard(token: "main", label: %[1]q) { version } }`, onlyAcme), nil); len(r.Errors) > 0 {
+		t.Fatal(r.raw)
+	}
+	if r := w.ask(t, "outbound-connectors", caller{token: w.own}, fmt.Sprintf(`mutation {
+		c: createConnector(request: {token: "main", name: %[1]q, type: "mqtt", config: "{\"urls\":[\"mqtt://127.0.0.1:1\"],\"topic\":\"%[1]s\"}", secret: %[1]q}) { id }
+		v: publishConnector(token: "main", label: %[1]q) { version }
+		s: setHttpSecret(token: "main", value: %[1]q, hosts: ["hooks.example.com"]) { token } }`, onlyAcme), nil); len(r.Errors) > 0 {
+		t.Fatal(r.raw)
+	}
+	if r := w.ask(t, "notification-management", caller{token: w.own}, fmt.Sprintf(`mutation {
+		c: createNotificationChannel(request: {token: "main", name: %[1]q, channelType: "webhook", enabled: true, config: "{\"url\":\"http://127.0.0.1:1/%[1]s\"}", secret: %[1]q}) { id }
+		p: createNotificationPolicy(request: {token: "main", name: %[1]q, enabled: true, rules: [{severity: "*", channelToken: "main", recipients: "[\"%[1]s\"]"}]}) { id }
+		m: createNotificationMute(request: {token: "main", reason: %[1]q, until: "2100-01-01T00:00:00Z"}) { id } }`, onlyAcme), nil); len(r.Errors) > 0 {
+		t.Fatal(r.raw)
+	}
+	if r := w.ask(t, "command-delivery", caller{token: w.own}, fmt.Sprintf(`mutation { c: createCommand(request: {token: "held", deviceToken: "d", name: "reboot", payload: "{\"of\":\"%[1]s\"}"}) { command { id } }
+		b: createCommandBatch(request: {token: "many", name: "reboot", payload: "{\"of\":\"%[1]s\"}", deviceTokens: ["d"], allowPartial: false}) { batch { id } } }`, onlyAcme), nil); len(r.Errors) > 0 || strings.Contains(r.raw, ":null") {
 		t.Fatal(r.raw)
 	}
 	c, err := testweir.DialMQTT(w.MQTT, "weir", walkTenant, "d", onlyAcme+"-id")
@@ -237,6 +356,7 @@ func (w *walk) furnishAcme(t *testing.T) {
 	}
 	c.Close() // and its end is waited for below: nothing of acme moves by itself afterwards
 	do(fmt.Sprintf(`mutation { a: setEntityAttribute(request: {entityType: "device", entity: "d", scope: "SERVER", attrKey: %[1]q, valueType: "STRING", value: %[1]q}) { id } }`, onlyAcme), nil)
+	do(`mutation { a: initiateDeviceClaim(request: {deviceToken: "d", claimSecret: "x"}) { id } b: initiateDeviceClaim(request: {deviceToken: "gone", claimSecret: "x"}) { id } }`, nil)
 	w.ids = map[string]string{}
 	for _, q := range seedDescribed(onlyAcme) {
 		do(q, nil)
@@ -253,6 +373,14 @@ func (w *walk) furnishAcme(t *testing.T) {
 		w.ids[typ] = out.X[0].ID
 	}
 	w.settled(t)
+	var out struct {
+		Alarms struct{ Results []struct{ ID, Token string } }
+	}
+	w.Query("device-management", w.own, `{ alarms(criteria: {pageNumber: 1, pageSize: 10}) { results { id token } } }`, nil, &out)
+	if len(out.Alarms.Results) != 1 {
+		t.Fatalf("alarms: %v", out)
+	}
+	w.ids["Alarm"], w.ids["alarm"] = out.Alarms.Results[0].ID, out.Alarms.Results[0].Token
 }
 
 // settled waits until everything that was acknowledged is applied, and the end of the connection, too.

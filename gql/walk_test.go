@@ -20,6 +20,7 @@ import (
 	"weir/auth"
 	"weir/govern"
 	"weir/internal/rootkey"
+	"weir/internal/test/aiprovider"
 	"weir/internal/test/conformance"
 	"weir/internal/test/testweir"
 	"weir/model"
@@ -36,6 +37,7 @@ func TestTheWalkOverTheServedSchemas(t *testing.T) {
 	t.Run("access", w.access)
 	t.Run("subscriptions", w.subscriptions)
 	t.Run("updates", w.updates)
+	t.Run("renames", w.renames)
 }
 
 const (
@@ -63,15 +65,17 @@ type walk struct {
 	ids      map[string]string          // of acme's rows, by type
 	paths    map[string]string          // of the areas: the part of their endpoint that names them
 	planes   map[string]string          // of the areas: tenant or identity
+	ai       *aiprovider.Server
 	operators
 }
 
 func startWalk(t *testing.T) *walk {
 	t.Helper()
 	dir := t.TempDir()
+	ai := aiprovider.Start(t, "sk-of-the-walk")
 	expired, expiredIdentity := furnishWalk(t, filepath.Join(dir, "data"))
 	w := &walk{expired: expired, without: map[model.Authority]string{}, operators: operators{expired: expiredIdentity}, Proc: testweir.Start(t, testweir.Options{Dir: dir,
-		Config: fmt.Sprintf("auth: {service_secret: %q}\n", walkSecret)})}
+		Config: fmt.Sprintf("auth: {service_secret: %q}\nai: {enabled: true}\negress: {allowed_destinations: [%q]}\n", walkSecret, ai.Destination())}), ai: ai}
 	var identity string
 	w.own, w.refresh, identity = w.signIn(t, walkEmail, walkTenant)
 	w.identity = identity
@@ -86,7 +90,7 @@ func startWalk(t *testing.T) *walk {
 
 // notBaseline are the authorities of the operations there are which not every member holds: only for these can a member
 // be made who lacks exactly one.
-var notBaseline = []model.Authority{model.DeviceWrite, model.LocationRead, model.DashboardRead, model.DashboardWrite, model.AuditRead, model.BrandingWrite, model.BasemapWrite}
+var notBaseline = []model.Authority{model.DeviceWrite, model.LocationRead, model.DashboardRead, model.DashboardWrite, model.AuditRead, model.BrandingWrite, model.BasemapWrite, model.StateDemote, model.AIInfer}
 
 func withoutEmail(a model.Authority) string {
 	return "without-" + strings.ReplaceAll(string(a), ":", "-") + "@example.org"
@@ -132,8 +136,10 @@ func furnishWalk(t *testing.T, data string) (expired, expiredIdentity string) {
 			must(err)
 		}
 	}
-	person(walkEmail, nil, walkTenant, auth.RoleTenantAdmin)
-	person(otherEmail, nil, walkOther, auth.RoleTenantAdmin)
+	_, err = a.Roles.Create(ctx, operator, store.Patch{"scope": auth.ScopeTenant, "token": "demoter", "authorities": []any{string(model.StateDemote)}})
+	must(err)
+	person(walkEmail, nil, walkTenant, auth.RoleTenantAdmin, "demoter") // what no wildcard includes
+	person(otherEmail, nil, walkOther, auth.RoleTenantAdmin, "demoter")
 	person(walkSuper, []string{auth.RoleSuperuser}, "")
 	for _, lacking := range notBaseline {
 		role := "without-" + strings.ReplaceAll(string(lacking), ":", "-")
@@ -304,8 +310,11 @@ func (r *reply) empty() bool {
 	return true
 }
 
-// asOf is the one field that says something else at each moment.
-var asOf = regexp.MustCompile(`,"asOf":"[^"]+"`)
+// Fields that say something else at each moment.
+var (
+	asOf   = regexp.MustCompile(`,"asOf":"[^"]+"`)
+	wallMs = regexp.MustCompile(`"wallMs":[0-9]+`)
+)
 
 // ask sends a request. An answer of the kind that must never come fails the test.
 func (w *walk) ask(t testing.TB, area string, c caller, query string, vars map[string]any) *reply {
@@ -322,7 +331,7 @@ func (w *walk) ask(t testing.TB, area string, c caller, query string, vars map[s
 	if err != nil {
 		t.Fatal(err)
 	}
-	b = asOf.ReplaceAll(b, nil)
+	b = wallMs.ReplaceAll(asOf.ReplaceAll(b, nil), []byte(`"wallMs":0`))
 	r := &reply{status: resp.StatusCode, challenge: resp.Header.Get("WWW-Authenticate"), raw: string(b)}
 	if err := json.Unmarshal(b, r); err != nil {
 		t.Fatalf("%s: %s: %s", query, resp.Status, b)
@@ -393,6 +402,9 @@ func (w *walk) filled(args string) string {
 		args = strings.ReplaceAll(args, "<"+typ+">", id)
 	}
 	args = strings.ReplaceAll(args, "<identity>", w.identity)
+	if w.ai != nil {
+		args = strings.NewReplacer("<AI endpoint>", w.ai.Endpoint(aiprovider.OpenAI), "<AI key>", w.ai.Key).Replace(args)
+	}
 	return strings.ReplaceAll(args, "<refresh>", w.refresh)
 }
 
@@ -456,7 +468,7 @@ func (w *walk) access(t *testing.T) {
 	}
 	w.services(t)
 	w.systemRoles(t)
-	conformance.Shown(t, "S3-095", "S3-096", "S3-097", "S3-098", "S3-033", "S3-034", "S1-016", "S1-017")
+	conformance.Shown(t, "S3-095", "S3-096", "S3-097", "S3-098", "S3-033", "S3-034", "S1-016", "S1-012", "S1-017", "S3-010", "S3-099")
 }
 
 // services: what an operation for any caller asks of a service besides.
@@ -537,7 +549,7 @@ func (w *walk) stranger(t *testing.T, area string, op walkOp) {
 	if strings.Contains(r.raw, onlyAcme) || r.status != http.StatusOK {
 		t.Errorf("%s %s tells another tenant: %d %s", area, op.name, r.status, r.raw)
 	}
-	switch want := op.stranger; {
+	switch want := w.filled(op.stranger); {
 	case want == "":
 		if len(r.Errors) > 0 {
 			t.Errorf("%s %s of another tenant: %s", area, op.name, r.raw)
@@ -565,12 +577,21 @@ func (w *walk) owner(t *testing.T, area string, op walkOp) {
 	by := caller{token: w.own}
 	if model.TierOf(op.needs) == model.TierSystem {
 		by = caller{token: w.service(t, string(op.needs))}
+		if !op.noTenant {
+			by.tenant = walkTenant
+		}
 	}
 	r := w.ask(t, area, by, query, nil)
+	if op.owner != "" {
+		if r.message() != op.owner {
+			t.Errorf("%s %s: %s, want %s", area, op.name, r.raw, op.owner)
+		}
+		return
+	}
 	if len(r.Errors) > 0 || r.empty() {
 		t.Errorf("%s %s: %s", area, op.name, r.raw)
 	}
-	if op.stranger != "" && string(r.Data[op.name]) == op.stranger {
+	if w.filled(op.stranger) != "" && string(r.Data[op.name]) == w.filled(op.stranger) {
 		t.Errorf("%s %s gives a stranger what it gives its owner, so the walk shows nothing: %s", area, op.name, r.raw)
 	}
 	if op.kind != "query" || op.needs == "" {

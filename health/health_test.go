@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"weir/internal/test/loopback"
 )
 
 var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
@@ -327,14 +329,7 @@ func TestPorts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	taken, closed := Listener{Key: "listeners.mqtt", Address: l.Addr().String()}, Listener{Key: "listeners.api", Address: free.Addr().String()}
-	if err := free.Close(); err != nil {
-		t.Fatal(err)
-	}
+	taken, closed := Listener{Key: "listeners.mqtt", Address: l.Addr().String()}, Listener{Key: "listeners.api", Address: loopback.Refusing(t)}
 	defer l.Close()
 	none := Listener{Key: "listeners.ingest"}
 	holds(t, PortsFree([]Listener{taken, none}).Look(t.Context()), Failure, fmt.Sprintf("listeners.mqtt %s: address already in use", l.Addr()), "ss -ltnp")

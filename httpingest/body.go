@@ -20,7 +20,11 @@ const largeBody = 64 << 10
 // readBody reads the whole body, at most MaxBody bytes. The read part is returned with an error, too. Memory grows with
 // the received bytes, not with the announced length.
 func (h *handler) readBody(ctx context.Context, w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	limit := h.maxBody.Load()
+	return h.readUpTo(ctx, w, r, h.maxBody.Load())
+}
+
+// readUpTo is readBody with a maximum of its own.
+func (h *handler) readUpTo(ctx context.Context, w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if r.ContentLength > limit {
 		return nil, errTooLarge
 	}

@@ -40,6 +40,18 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
 	ctx := &timeout{Context: r.Context(), ends: now.Add(h.cfg.RequestTimeout)}
 	defer ctx.stop()
+	if h.provisions(r.URL) {
+		h.provision(ctx, w, r)
+		return
+	}
+	if tenant, ok := h.polled(r.URL); ok {
+		h.poll(ctx, w, r, tenant)
+		return
+	}
+	if tenant, device, ok := h.attributesOf(r.URL); ok {
+		h.readAttributes(ctx, w, r, tenant, device)
+		return
+	}
 	h.received.Add(1)
 	answer := h.serve(ctx, w, r)
 	if answer.status == http.StatusAccepted {
@@ -63,7 +75,7 @@ func (h *handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		return response{status: http.StatusMethodNotAllowed, text: "only POST is allowed here"}
 	case !model.ValidToken(tenant):
 		return h.refuse("", int(max(r.ContentLength, 0)), ReasonBadTenant, response{http.StatusBadRequest, "the tenant is not a valid tenant id", 0})
-	case to.flat && !model.ValidToken(to.device):
+	case to.ofDevice() && !model.ValidToken(to.device):
 		return h.refuse(tenant, int(max(r.ContentLength, 0)), ReasonBadDevice, response{http.StatusBadRequest, "the device is not a valid device token", 0})
 	case h.deps.Intake.TenantFull(tenant):
 		return h.refuse(tenant, int(max(r.ContentLength, 0)), ingest.ReasonCeiling, overCeiling)
@@ -72,8 +84,13 @@ func (h *handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if err != nil {
 		return h.bodyFailed(tenant, len(body), err)
 	}
-	if to.flat {
-		return h.one(ctx, h.telemetry(r, to, body))
+	if to.ofDevice() {
+		return h.one(ctx, h.fromDevice(r, to, body))
+	}
+	if to.answers {
+		a := h.arrival(senderOf(r), tenant, body)
+		a.Answers = true
+		return h.one(ctx, a)
 	}
 	events, err := ingest.SplitArray(body, h.cfg.MaxEvents)
 	switch {
@@ -89,10 +106,16 @@ func (h *handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 type address struct {
 	tenant, device string
 	flat           bool // the body is flat, and of the device
+	reports        bool // the body is a report of the device
+	answers        bool // the body is the answer of a device to a command
 }
 
-// addressOf returns what /{instanceId}/{tenant}/events or /{instanceId}/{tenant}/devices/{device}/telemetry names. The path is
-// split before it is unescaped: an escaped slash is part of a name and never separates segments.
+// ofDevice reports whether the path names the device.
+func (a *address) ofDevice() bool { return a.flat || a.reports }
+
+// addressOf returns what /{instanceId}/{tenant}/events, /{instanceId}/{tenant}/devices/{device}/telemetry,
+// /{instanceId}/{tenant}/device-reports/{device} or, where commands can be fetched, /{instanceId}/{tenant}/command-responses names. The path is split before it is unescaped: an escaped slash is part of a name
+// and never separates segments.
 func (h *handler) addressOf(u *url.URL) (a address, ok bool) {
 	path := u.Path
 	if u.RawPath != "" { // the path contains escapes that matter
@@ -103,6 +126,10 @@ func (h *handler) addressOf(u *url.URL) (a address, ok bool) {
 	case len(parts) == 4 && parts[3] == "events":
 	case len(parts) == 6 && parts[3] == "devices" && parts[5] == "telemetry":
 		a.device, a.flat = parts[4], true
+	case len(parts) == 5 && parts[3] == "device-reports":
+		a.device, a.reports = parts[4], true
+	case len(parts) == 4 && parts[3] == "command-responses" && h.polls != nil:
+		a.answers = true
 	default:
 		return a, false
 	}
@@ -117,6 +144,34 @@ func (h *handler) addressOf(u *url.URL) (a address, ok bool) {
 		}
 	}
 	return a, parts[0] == "" && instance == h.cfg.InstanceID
+}
+
+// segmentsOf returns the n segments of a path behind /{instanceId}/, unescaped: an escaped slash is part of a name and never
+// separates segments. It is not ok for a path of another number of segments, or of another instance.
+func (h *handler) segmentsOf(u *url.URL, n int) (segments []string, ok bool) {
+	segments = strings.Split(u.EscapedPath(), "/")
+	if len(segments) != n+2 {
+		return nil, false
+	}
+	for i := range segments {
+		var err error
+		if segments[i], err = url.PathUnescape(segments[i]); err != nil {
+			return nil, false
+		}
+	}
+	return segments[2:], segments[0] == "" && segments[1] == h.cfg.InstanceID
+}
+
+// writeJSON answers 200 with a document. caching is the Cache-Control of the answer.
+func writeJSON(w http.ResponseWriter, document []byte, caching string) error {
+	body := append(document, '\n')
+	head := w.Header()
+	head.Set("Content-Type", "application/json")
+	head.Set("X-Content-Type-Options", "nosniff")
+	head.Set("Cache-Control", caching)
+	head.Set("Content-Length", strconv.Itoa(len(body)))
+	_, err := w.Write(body)
+	return err
 }
 
 // refuse counts a message that does not become an arrival.
@@ -150,10 +205,10 @@ func senderOf(r *http.Request) netip.Addr {
 	return from.Addr()
 }
 
-// telemetry is the arrival of a flat body: the path names the device, and the header holds its credential.
-func (h *handler) telemetry(r *http.Request, to address, body []byte) *ingest.Arrival {
+// fromDevice is the arrival of a flat body or a device report: the path names the device, and the header holds its credential.
+func (h *handler) fromDevice(r *http.Request, to address, body []byte) *ingest.Arrival {
 	a := h.arrival(senderOf(r), to.tenant, body)
-	a.Topic, a.Flat = to.device, true
+	a.Topic, a.Flat, a.Reports = to.device, to.flat, to.reports
 	a.Credential, a.Fault = credentialOf(r.Header)
 	return a
 }

@@ -1,10 +1,14 @@
 // Package httpingest is the HTTP transport: POST {ingest_url}/{instanceId}/{tenant}/events with one ingest event or an
-// array of them, and POST {ingest_url}/{instanceId}/{tenant}/devices/{device}/telemetry with a flat body. The listener speaks
-// HTTP or HTTPS and authenticates no connection: the credential is in the event, or beside a flat body in the header. The
-// status reports whether an event is stored, or why not.
+// array of them, POST {ingest_url}/{instanceId}/{tenant}/devices/{device}/telemetry with a flat body, and POST
+// {ingest_url}/{instanceId}/{tenant}/device-reports/{device} with a device report. The listener speaks HTTP or HTTPS and authenticates no
+// connection: the credential is in the event, or of a flat body and a report in the header. The status reports whether the message is
+// stored, or why not.
 //
 //	handler.go     the path, the order of the checks, the answers
 //	credential.go  the credential of a header
+//	poll.go        POST {ingest_url}/{instanceId}/{tenant}/commands: devices that fetch their commands; carrier.go: for whom one waits
+//	attributes.go  GET {ingest_url}/{instanceId}/{tenant}/device-attributes/{device}: what a device may read of itself
+//	provision.go   POST {ingest_url}/{instanceId}/provision: devices that get their credential themselves
 //	body.go        reading a bounded body, splitting an array
 //	timeout.go     the deadline of a request
 //	transport.go   the listeners with their timeouts and connection limit
@@ -15,10 +19,12 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"weir/command"
 	"weir/ingest"
 	"weir/internal/setting"
 	"weir/internal/transfers"
@@ -33,12 +39,16 @@ type Config struct {
 	Settings
 	MaxEvents      int // 1,000 events in an array
 	MaxLargeBodies int // 32 bodies over 64 KiB are read at a time, a quarter of them of one source address; others wait
+	MaxPolls       int // 1,000 requests for commands may wait
 	MaxConnections int // 4,096; beyond it a new connection evicts an idle one
 }
 
 // Deps are the collaborators. Intake is required.
 type Deps struct {
 	Intake     Intake
+	Provision  Provisioner           // nil: no device gets its credential here
+	Desk       command.Desk          // of the commands that devices fetch, if Settings.Commands is set; nil: none can be fetched
+	Attributes Attributes            // what devices may read of themselves, if Settings.Commands is set; nil: none can
 	Listeners  []Listener            // open sockets; the transport closes them
 	Logger     *slog.Logger          // nil: nothing is logged
 	Registerer prometheus.Registerer // nil: metrics are kept and not registered
@@ -56,6 +66,8 @@ type Intake interface {
 	Refuse(p ingest.Packet, reason ingest.Reason)
 	// TenantFull reports whether the tenant's bucket is empty: the body need not be read.
 	TenantFull(tenant string) bool
+	// Identify verifies the credential of a request that is no message; refused is nil when the proof counts.
+	Identify(ctx context.Context, tenant string, c ingest.Credential, from netip.Addr) (proof ingest.Proof, refused *ingest.Answer)
 }
 
 // handler answers the requests of the ingest listener.
@@ -65,6 +77,7 @@ type handler struct {
 	deps    Deps
 	metrics *metrics
 	large   *transfers.Slots // for large bodies
+	polls   *polls           // nil: no command can be fetched
 
 	received, refused, last atomic.Int64 // requests, those not answered with 202, and the time of the last one that was
 }
@@ -82,6 +95,9 @@ func newHandler(cfg Config, deps Deps) (*handler, error) {
 	}
 	h := &handler{cfg: cfg, deps: deps, metrics: newMetrics(deps.Registerer), large: transfers.New(cfg.MaxLargeBodies)}
 	h.maxBody.Store(int64(cfg.MaxBody))
+	if cfg.Commands && deps.Desk != nil {
+		h.polls = newPolls(cfg.Source, cfg.MaxPolls, deps.Desk)
+	}
 	if deps.Registerer != nil {
 		h.registerBounds(deps.Registerer)
 	}
@@ -97,6 +113,7 @@ func (c Config) withDefaults() Config {
 	setting.FillDefaults(&c.Settings)
 	number(&c.MaxEvents, 1000)
 	number(&c.MaxLargeBodies, 32)
+	number(&c.MaxPolls, 1000)
 	number(&c.MaxConnections, 4096)
 	if c.Source == "" {
 		c.Source = "http1"

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -77,6 +78,21 @@ func (g *fakeIntake) Refuse(_ ingest.Packet, r ingest.Reason) {
 
 func (g *fakeIntake) TenantFull(string) bool { return g.full }
 
+// Identify knows the devices d1 and d2 by the tokens t1 and t2.
+func (g *fakeIntake) Identify(_ context.Context, tenant string, c ingest.Credential, _ netip.Addr) (ingest.Proof, *ingest.Answer) {
+	switch {
+	case c.ID == "busy":
+		return ingest.Proof{}, &ingest.Answer{Outcome: ingest.Refused, Reason: ingest.ReasonBusy}
+	case c.ID == "slow":
+		return ingest.Proof{}, &ingest.Answer{Outcome: ingest.Refused, Reason: ingest.ReasonThrottled, RetryAfter: 7}
+	case tenant == "acme" && c.Type == "ACCESS_TOKEN" && c.ID == "t1":
+		return ingest.Proof{DeviceID: 1, Device: "d1"}, nil
+	case tenant == "acme" && c.Type == "ACCESS_TOKEN" && c.ID == "t2":
+		return ingest.Proof{DeviceID: 2, Device: "d2"}, nil
+	}
+	return ingest.Proof{}, &ingest.Answer{Outcome: ingest.Refused, Reason: ingest.ReasonBadCredential}
+}
+
 func (g *fakeIntake) bodies() (all []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -90,6 +106,7 @@ func (g *fakeIntake) bodies() (all []string) {
 type instance struct {
 	intake  *fakeIntake
 	handler *handler
+	desk    *desk // nil: no command can be fetched
 	server  *Transport
 	reg     *prometheus.Registry
 	url     string
@@ -120,11 +137,19 @@ func newInstance(t testing.TB, cfg Config) *instance {
 	t.Helper()
 	cfg.InstanceID = "weir"
 	d := &instance{intake: &fakeIntake{index: -1}, reg: prometheus.NewRegistry()}
+	deps := Deps{Intake: d.intake, Registerer: d.reg}
+	if cfg.Commands {
+		d.desk = &desk{waiting: map[int64][]string{}, out: map[int64]string{}}
+		deps.Desk = d.desk
+	}
 	var err error
-	if d.handler, err = newHandler(cfg, Deps{Intake: d.intake, Registerer: d.reg}); err != nil {
+	if d.handler, err = newHandler(cfg, deps); err != nil {
 		t.Fatal(err)
 	}
 	d.server = newTransport(d.handler, d.handler)
+	if cfg.Commands {
+		d.desk.carrier = d.server.Commands()
+	}
 	return d
 }
 
@@ -658,7 +683,8 @@ func FuzzPath(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if a, ok := h.addressOf(u); ok && !strings.Contains(path, "events") && !a.flat || a.flat && !strings.Contains(path, "telemetry") || !a.flat && a.device != "" {
+		if a, ok := h.addressOf(u); ok && !strings.Contains(path, "events") && !a.ofDevice() || a.flat && !strings.Contains(path, "telemetry") ||
+			a.reports && (a.flat || !strings.Contains(path, "device-reports")) || !a.ofDevice() && a.device != "" {
 			t.Fatalf("%q gave %+v", path, a)
 		}
 	})

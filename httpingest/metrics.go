@@ -39,6 +39,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m.largeStopped = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_httpingest_large_bodies_stopped_total",
 		Help: "Bodies over 64 KiB that did not arrive while others waited: their connections were closed."})
 	m.closed = connlimit.NewClosed("weir_httpingest_connections_closed_total")
+	m.requests.WithLabelValues(strconv.Itoa(http.StatusTooManyRequests)) // what turns away at a bound is shown from the start
 	m.accepted = m.requests.WithLabelValues(strconv.Itoa(http.StatusAccepted))
 	if reg != nil {
 		reg.MustRegister(m.requests, m.connections, m.closedBefore, m.waits, m.largeWaits, m.largeStopped, m.closed)
@@ -52,6 +53,9 @@ func (h *handler) registerBounds(reg prometheus.Registerer) {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_httpingest_" + name, Help: help}, func() float64 { return float64(value()) }))
 	}
 	gauge("max_connections", "Maximum number of connections of the ingest listener.", func() int { return h.cfg.MaxConnections })
+	gauge("polls", "Requests for commands that are being answered or wait.", h.polls.len)
+	gauge("polling_devices", "Devices that are remembered to fetch their commands.", h.polls.known)
+	gauge("max_polls", "Maximum number of requests for commands that may wait.", func() int { return h.cfg.MaxPolls })
 	gauge("large_bodies", "Bodies over 64 KiB being read.", func() int { return h.large.Len() })
 	gauge("max_large_bodies", "Maximum number of bodies over 64 KiB being read.", func() int { return h.large.Max() })
 }

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"weir/command"
 	"weir/ingest"
 	"weir/internal/connlimit"
 	"weir/internal/setting"
@@ -81,6 +82,14 @@ const maxHeader = 16 << 10
 // Name implements ingest.Transport.
 func (t *Transport) Name() string { return ingest.TransportHTTP }
 
+// Commands returns the transport as a carrier of commands; nil when none can be fetched.
+func (t *Transport) Commands() command.Carrier {
+	if t.handler.polls == nil {
+		return nil
+	}
+	return t.handler.polls
+}
+
 // SetMaxBody changes the maximum size of a body in bytes, for later requests.
 func (t *Transport) SetMaxBody(n setting.Size) { t.handler.maxBody.Store(int64(n)) }
 
@@ -124,6 +133,9 @@ func (t *Transport) serve(l Listener) error {
 // Close implements ingest.Transport: it stops accepting and waits until the requests that have begun are answered.
 func (t *Transport) Close(ctx context.Context) error {
 	t.enter(ingest.SourceShut, nil)
+	if p := t.handler.polls; p != nil {
+		p.shut()
+	}
 	err := t.http.Shutdown(ctx)
 	if err != nil {
 		return errors.Join(err, t.http.Close())

@@ -73,7 +73,9 @@ func (in *Intake) slow(ctx context.Context, m *arrival, readings int) {
 	if m.CeilingWait > 0 {
 		most = min(most, m.CeilingWait/2)
 	}
-	in.deps.Throttle.Wait(ctx, m.line.tenant, readings, most)
+	if in.deps.Throttle.Wait(ctx, m.line.tenant, readings, most) {
+		in.unheard(m)
+	}
 }
 
 func (in *Intake) over(m *arrival, r Reason) {
@@ -109,6 +111,7 @@ func (in *Intake) awaitRoom(ctx context.Context, m *arrival, cfg *effectiveConfi
 	wait, cancel := context.WithCancel(m.hold(ctx))
 	defer cancel()
 	defer context.AfterFunc(cfg.over, cancel)()
+	defer in.waits(m)()
 	err := in.deps.Pressure.Wait(wait)
 	return err == nil || cfg.over.Err() != nil && ctx.Err() == nil && !m.heldOut()
 }
@@ -211,7 +214,24 @@ func (in *Intake) again(ctx context.Context, m *arrival, err error) bool {
 	if m.HoldFor == 0 || !errors.Is(err, spool.ErrFull) {
 		return false
 	}
+	defer in.waits(m)()
 	return in.deps.Pressure.Wait(m.hold(ctx)) == nil
+}
+
+// unheard notes that a message of a tenant was turned away or delayed: what its devices could not say is not their silence. A sender
+// that did not prove who it is stops no time.
+func (in *Intake) unheard(m *arrival) {
+	if m.line.tenant != "" && !m.unauthenticated {
+		in.deps.Counts.links.Refused(m.line.tenant)
+	}
+}
+
+// waits is unheard for as long as the message waits.
+func (in *Intake) waits(m *arrival) (done func()) {
+	if m.line.tenant == "" || m.unauthenticated {
+		return func() {}
+	}
+	return in.deps.Counts.links.Waits(m.line.tenant)
 }
 
 func (in *Intake) hand(ctx context.Context, m *arrival, done func(model.Offset, error)) error {

@@ -152,7 +152,7 @@ func (g altIDGroup) append(b []byte, prev *altIDKey, e *pack.Encoder) []byte {
 	return b
 }
 
-func decodeAltIDGroup(src []byte, prev *altIDKey, add func([16]byte)) (rest []byte, err error) {
+func decodeAltIDGroup(src []byte, prev *altIDKey, add func(altIDKey)) (rest []byte, err error) {
 	tenant, src, err := pack.Varint(src)
 	if err != nil {
 		return nil, err
@@ -176,11 +176,9 @@ func decodeAltIDGroup(src []byte, prev *altIDKey, add func([16]byte)) (rest []by
 		}
 	}
 	*prev = k
-	var key []byte
 	for i := range texts {
 		k.altID, k.occurred = texts[i], times[i]
-		key = k.append(key[:0])
-		add(altIDHash(key))
+		add(k)
 	}
 	return src, nil
 }
@@ -203,9 +201,13 @@ func (s *seen) loadAltIDs(p store.SeenPage) error {
 		groups := r.Count(4)
 		src := r.Take(r.Len())
 		var prev altIDKey
+		var key []byte
 		for range groups {
 			var err error
-			if src, err = decodeAltIDGroup(src, &prev, add); err != nil {
+			if src, err = decodeAltIDGroup(src, &prev, func(k altIDKey) {
+				key = k.append(key[:0])
+				add(altIDHash(key))
+			}); err != nil {
 				return err
 			}
 		}
@@ -215,4 +217,41 @@ func (s *seen) loadAltIDs(p store.SeenPage) error {
 	}
 	s.pages = append(s.pages, page)
 	return r.End()
+}
+
+// EraseAltIDs returns a page without the altIds of a tenant that it holds as texts, and how many these were. Hashes stay: they say
+// nothing.
+func EraseAltIDs(p store.SeenPage, tenant int64) (body []byte, erased int, err error) {
+	r := wire.NewReader(p.Body)
+	if version := r.Byte(); p.Kind != seenAltIDs || version <= seenVersion {
+		return p.Body, 0, r.Err()
+	}
+	r.Take(16 * r.Count(16))
+	kept := p.Body[:len(p.Body)-r.Len()]
+	groups := r.Count(4)
+	src := r.Take(r.Len())
+	var prev, prevKept altIDKey
+	var out []byte
+	var e pack.Encoder
+	count := 0
+	for range groups {
+		var group altIDGroup
+		if src, err = decodeAltIDGroup(src, &prev, func(k altIDKey) { group = append(group, k) }); err != nil {
+			return nil, 0, err
+		}
+		if group[0].tenant == tenant {
+			erased += len(group)
+			continue
+		}
+		out = group.append(out, &prevKept, &e)
+		prevKept = group[0]
+		count++
+	}
+	if len(src) > 0 {
+		return nil, 0, pack.ErrForm
+	}
+	if err := r.End(); err != nil || erased == 0 {
+		return p.Body, 0, err
+	}
+	return append(binary.AppendUvarint(slices.Clone(kept), uint64(count)), out...), erased, nil
 }

@@ -3,12 +3,15 @@ package ingest
 import (
 	"context"
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"weir/model"
 	"weir/series"
+	"weir/store"
 )
 
 // anchored is the change that gives a device these anchors.
@@ -114,5 +117,57 @@ func TestAnchorsAreNumberedOnceForAllDevices(t *testing.T) {
 	}
 	if got, want := tableRows(t, w.db, "anchor_sets", `SELECT id, members FROM anchor_sets`), []string{`id=1 members=[{"type":"area","token":"hall"}] `, `id=2 members=[{"type":"area","token":"roof"}] `}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// afterRead is a store in which something happens after each reading of it.
+type afterRead struct {
+	store.Store
+	then func()
+}
+
+func (s *afterRead) Read(ctx context.Context, fn func(store.Tx) error) error {
+	err := s.Store.Read(ctx, fn)
+	s.then()
+	return err
+}
+
+// TestASetThatIsCommittedWhileItIsLookedFor: a query finds the set of an event that it can see, also where the set is committed, and
+// dropped from memory, while the query looks for it.
+func TestASetThatIsCommittedWhileItIsLookedFor(t *testing.T) {
+	t.Parallel()
+	for name, look := range map[string]func(m *metadataProjection) (any, error){
+		"by the anchor": func(m *metadataProjection) (any, error) { return m.setsWith(t.Context(), 1, hall) },
+		"by the number": func(m *metadataProjection) (any, error) {
+			found, err := m.anchorsOf(t.Context(), 1, []int64{1, 2})
+			return slices.Collect(maps.Keys(found)), err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.furnish(1)
+			w.change(anchored(1, hall))
+			w.send(w.arrival(1, temp(1)))
+			w.change(anchored(1, roof)) // no device has the other set now, so that memory may drop it
+			w.apply()
+			write := func(fn func(store.Tx) error) { w.must(w.db.Write(t.Context(), store.Results, fn)) }
+			write(func(tx store.Tx) error { // it is not committed yet
+				_, err := tx.Exec(`DELETE FROM anchor_sets`)
+				return err
+			})
+			m := w.applier.results.metadata
+			m.queries = &afterRead{Store: w.db, then: func() {
+				write(func(tx store.Tx) error {
+					return store.InsertAnchorSet(tx, store.AnchorSet{Number: 1, TenantID: 1, Members: "[]", Anchors: []model.Anchor{hall}})
+				})
+				m.dropAnchorSets()
+			}}
+			got, err := look(m)
+			w.must(err)
+			if !reflect.DeepEqual(got, []int64{1}) {
+				t.Errorf("the sets %v are found, want 1", got)
+			}
+		})
 	}
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"weir/command"
+	"weir/ingest/links"
 	"weir/internal/faults"
 	"weir/internal/lograte"
 	"weir/internal/throttle"
@@ -18,6 +20,7 @@ import (
 	"weir/series"
 	"weir/spool"
 	"weir/store"
+	"weir/store/caused"
 )
 
 // ApplyConfig is the applier's configuration. All of it affects results: a replay under another configuration may give other
@@ -28,11 +31,12 @@ type ApplyConfig struct {
 	CheckpointSettings
 	DeadLetterSettings // of each tenant; zero: there is no limit
 
-	LogBytes      int64 // a checkpoint is due, too, when the log takes more than this of its budget, pages included; 0: no limit
-	LogRecords    int64 // … or holds more records than this; 0: no limit
-	HeadBytes     int64 // … or what waits takes more memory than this
-	RepeatsBytes  int64 // memory for the repeats of all MQTT clients together, 16 MiB when 0
-	RejectedBytes int64 // of the rejected-payload buffer, in dead letters of unauthenticated senders
+	LogBytes      int64         // a checkpoint is due, too, when the log takes more than this of its budget, pages included; 0: no limit
+	LogRecords    int64         // … or holds more records than this; 0: no limit
+	HeadBytes     int64         // … or what waits takes more memory than this
+	RepeatsBytes  int64         // memory for the repeats of all MQTT clients together, 16 MiB when 0
+	RejectedBytes int64         // of the rejected-payload buffer, in dead letters of unauthenticated senders
+	RestartGrace  time.Duration // after a start, until the time of a device runs that is not heard
 	CommitRetry   time.Duration
 }
 
@@ -44,7 +48,11 @@ type ApplyDeps struct {
 	Counts     *TransportCounts
 	Series     *series.Series
 	Rules      *rules.Engine
+	Alarms     Alarms           // nil: rules are judged and no action is performed
+	Answers    command.Answerer // nil: answers of devices to commands are kept as events and move nothing
 	Controller *Controller
+	// Registrar changes the registry as messages of devices say; nil: those messages are dead letters.
+	Registrar Registrar
 	// Projections are results besides Weir's own. They record, write and publish after those.
 	Projections []Projection
 	// Gap is a part of the log that is known to be lost before anything is read; nil: none is.
@@ -56,6 +64,8 @@ type ApplyDeps struct {
 	Clock    *Clock
 	Logger   *slog.Logger
 	Registry prometheus.Registerer
+	// Ordered is called after orders of rules were committed; nil: nothing is. It must not block.
+	Ordered func()
 	// Edges and Readings get what was kept, after it is committed; nil: nothing does. They must not block.
 	Edges    func(...model.Edge)
 	Readings func(...series.Point)
@@ -81,11 +91,13 @@ type Applier struct {
 	checkpoints *checkpointer
 
 	listening rules.Listening // newest of any record
-	span      Span            // of the batch
+	span      links.Span      // of the batch
 	epoch     uint32          // of the batch, 0 before the first
+	boot      uint64          // of the newest record
 	flapLog   lograte.Every   // lines about rules that flap, by receive time
 	out       *Effects        // of the batch, nil before the first
 	event     Event           // of the record
+	ahead     bool            // a record is with the projections, in whole or in part, whose effects are not committed
 	work      workMeter
 	lastStart model.Offset // newest record when this process started: later ones came through its own transports
 
@@ -95,6 +107,8 @@ type Applier struct {
 	newest   atomic.Int64 // receive time of the newest record that was applied
 	heard    atomic.Int64
 	working  atomic.Int64  // receive time of the batch that is being applied, 0 when none is
+	due      atomic.Int64  // listening time of the next timer, 0 for none
+	moved    chan struct{} // has a value when due may have changed
 	replayed chan struct{} // closed once what was there when the process started is applied
 }
 
@@ -103,12 +117,12 @@ func NewApplier(ctx context.Context, cfg ApplyConfig, deps ApplyDeps) (*Applier,
 	if deps.Queries == nil {
 		deps.Queries = deps.Store
 	}
-	a := &Applier{cfg: cfg, deps: deps, metrics: newApplyMetrics(deps.Registry), replayed: make(chan struct{})}
+	a := &Applier{cfg: cfg, deps: deps, metrics: newApplyMetrics(deps.Registry), moved: make(chan struct{}, 1), replayed: make(chan struct{})}
 	a.retry = &retrier{wait: cfg.CommitRetry, retries: a.metrics.retries, logger: deps.Logger}
 	a.results = newResults(&a.cfg, &a.deps, a.metrics, a.retry)
 	a.resolver = resolver{maxAge: cfg.MaxAge, maxFutureSkew: cfg.MaxFutureSkew, results: a.results, metrics: a.metrics}
 	a.times.log, a.times.clock, a.times.logger = deps.Log, deps.Clock, deps.Logger
-	a.checkpoints = &checkpointer{cfg: &a.cfg, store: deps.Store, log: deps.Log, logger: deps.Logger, retry: a.retry, written: a.metrics.heads, results: a.results}
+	a.checkpoints = &checkpointer{cfg: &a.cfg, store: deps.Store, log: deps.Log, logger: deps.Logger, retry: a.retry, written: a.metrics.heads, results: a.results, behind: a.behind}
 	a.checkpoints.life, a.checkpoints.end = context.WithCancel(context.WithoutCancel(ctx))
 	_, a.lastStart = deps.Log.Bounds()
 	if err := deps.Store.Read(ctx, a.load); err != nil {
@@ -149,6 +163,12 @@ func (a *Applier) Ledger() *Ledger {
 // Applied is the newest record whose effects are committed or in memory.
 func (a *Applier) Applied() model.Offset { return model.Offset(a.applied.Load()) }
 
+// behind reports whether records wait to be applied.
+func (a *Applier) behind() bool {
+	_, last := a.deps.Log.Bounds()
+	return last > a.Applied()
+}
+
 // Newest is the receive time of the newest record that was applied by this process, 0 when there is none.
 func (a *Applier) Newest() model.Nanos { return model.Nanos(a.newest.Load()) }
 
@@ -185,20 +205,35 @@ func (a *Applier) RuleHealth(ctx context.Context, tenant, profile string) ([]Rul
 	return a.results.rules.health(ctx, a.deps.Queries, tenant, profile)
 }
 
+// ProfileOf finds the published version of a tenant's profile by their tokens.
+func (a *Applier) ProfileOf(tenant, profile string) (tenantID, id int64, ok bool) {
+	return a.results.metadata.profileOf(tenant, profile)
+}
+
 // RuleStats are the figures of the engine.
 func (a *Applier) RuleStats() rules.Stats { return a.results.rules.stats() }
 
 // UnhealthyRules returns the rules that do not run or failed on some of their input.
 func (a *Applier) UnhealthyRules() []rules.Health { return a.results.rules.unhealthy() }
 
+// DeviceClocks are the clocks of devices that were set back, since the process started.
+func (a *Applier) DeviceClocks() DeviceClocks { return a.results.rules.deviceClocks(a.Newest()) }
+
+// UsedUpBudgets are the budgets of tenants' rules that are used up: what comes to need more of them is not judged, and counted.
+func (a *Applier) UsedUpBudgets() []UsedUp { return a.results.rules.usedUp() }
+
+// HeldTenants are the tenants whose time stands still because messages of them are turned away or wait.
+func (a *Applier) HeldTenants() []HeldTenant { return a.results.rules.held() }
+
 // Silence is how long a device may be silent before its inferred presence ends: the value of its profile, otherwise standard.
 func (a *Applier) Silence(tenant, device string, standard time.Duration) time.Duration {
 	return a.results.metadata.silence(tenant, device, standard)
 }
 
-// DeviceState returns the activity and presence of a device, nil when nothing is known.
-func (a *Applier) DeviceState(ctx context.Context, tenantID, deviceID int64) (*store.DeviceState, error) {
-	return a.results.activity.state(ctx, a.deps.Queries, tenantID, deviceID)
+// DeviceStatesOf returns the activity and presence of some of a tenant's devices by their row ids; those of which nothing is known
+// are left out.
+func (a *Applier) DeviceStatesOf(ctx context.Context, tenantID int64, devices []int64) (map[int64]*store.DeviceState, error) {
+	return a.results.activity.some(ctx, a.deps.Queries, tenantID, devices)
 }
 
 // DeviceStates returns the states of a tenant's devices in order of device row ids.
@@ -215,13 +250,13 @@ func (a *Applier) Run(ctx context.Context) error {
 	defer func() { r.close() }()
 	for {
 		b, err := a.next(ctx, r)
-		if errors.Is(err, spool.ErrClosed) || ctx.Err() != nil {
-			return a.stop()
-		}
-		if err == nil && b != nil {
+		if err == nil && ctx.Err() == nil && b != nil {
 			err = a.apply(ctx, b)
 		}
-		if err != nil {
+		switch {
+		case errors.Is(err, spool.ErrClosed) || ctx.Err() != nil && (err == nil || errors.Is(err, ctx.Err())):
+			return a.stop()
+		case err != nil:
 			return errors.Join(fmt.Errorf("ingest: %w", err), a.stop())
 		}
 	}
@@ -267,10 +302,12 @@ func (a *Applier) noticed() model.Nanos {
 	return a.times.newest
 }
 
-// reloadMetadata takes the metadata as the store knows it at an offset, and lets the projections follow.
+// reloadMetadata takes the metadata as the store knows it at an offset, and lets the projections follow. What they hold is ahead of
+// what is committed meanwhile.
 func (a *Applier) reloadMetadata(ctx context.Context, at model.Offset) error {
 	m := a.results.metadata
 	m.parts = parts{lost: true}
+	a.ahead = true
 	var changes []*MetadataChange
 	if err := a.retry.until(ctx, "the registry cannot be read", func() error {
 		return a.deps.Store.Read(ctx, func(tx store.Tx) (err error) {
@@ -281,20 +318,23 @@ func (a *Applier) reloadMetadata(ctx context.Context, at model.Offset) error {
 		return err
 	}
 	a.begin()
+	place := rules.Position{Epoch: a.epoch, Offset: at, Received: a.times.newest, Listening: a.listening}
 	for _, c := range changes {
-		e := &Event{At: rules.Position{Epoch: a.epoch, Offset: at, Received: a.times.newest, Listening: a.listening}, Change: c}
-		if err := a.results.record(ctx, e, a.out); err != nil {
+		if err := a.results.record(ctx, &Event{At: place, Change: c}, a.out); err != nil {
 			return err
 		}
 	}
+	a.results.rules.reloaded(place, a.out)
 	return a.commit(ctx, at)
 }
 
-// maxPendingEdges is how many edges of a batch may wait in memory, and maxPendingCost what may be done for a batch before it is
-// visible, some tenths of a second: with more, what comes before is committed first.
+// maxPendingEdges is how many edges of a batch may wait in memory, maxPendingCost what may be done for a batch before it is
+// visible, some tenths of a second, and maxEdgeCost what may be done while an edge waits, some hundredths: with more, what comes before is
+// committed first.
 const (
 	maxPendingEdges = 16 << 10
 	maxPendingCost  = 5_000_000
+	maxEdgeCost     = 100_000
 )
 
 // apply applies one batch. The transports' counts of a batch that begins at or before the checkpoint are in it already.
@@ -312,6 +352,13 @@ func (a *Applier) apply(ctx context.Context, b *spool.Batch) error {
 	faults.Point("apply.begin")
 	if b.First > a.checkpoints.started {
 		a.results.ledger.addAll(meta.Counts)
+		for i := range b.Records { // what moved, moved in the process that received them
+			if kind, boot, _ := model.PeekRecord(b.Records[i].Data); kind != 0 && kind != model.KindTimeMap {
+				a.boots(boot)
+				break
+			}
+		}
+		a.results.rules.moved(meta.Moves)
 	}
 	if b.First > a.lastStart {
 		a.deps.Counts.read(meta.Counts)
@@ -323,6 +370,9 @@ func (a *Applier) apply(ctx context.Context, b *spool.Batch) error {
 		if off <= a.Applied() {
 			continue
 		}
+		if i%rules.Group == 0 {
+			a.results.rules.expect(b.Records[i:min(i+rules.Group, len(b.Records))])
+		}
 		weight := int64(0)
 		if i == len(b.Records)-1 {
 			weight = b.Weight // a batch is trimmed as a whole
@@ -330,7 +380,7 @@ func (a *Applier) apply(ctx context.Context, b *spool.Batch) error {
 		if err := a.record(ctx, &b.Records[i], off, weight); err != nil {
 			return fmt.Errorf("record at %d: %w", off, err)
 		}
-		if (len(a.out.edges) >= maxPendingEdges || a.work.cost >= maxPendingCost) && off < b.Last() {
+		if a.full() && off < b.Last() {
 			if err := a.commit(ctx, off); err != nil {
 				return err
 			}
@@ -342,6 +392,12 @@ func (a *Applier) apply(ctx context.Context, b *spool.Batch) error {
 	}
 	a.checkpoints.start()
 	return nil
+}
+
+// full reports whether what was done of a batch is to be visible before the rest of it.
+func (a *Applier) full() bool {
+	edges := len(a.out.edges)
+	return edges >= maxPendingEdges || a.work.cost >= maxPendingCost || edges > 0 && a.work.cost >= maxEdgeCost
 }
 
 // begin starts the effects of a batch, or of the rest of one. Subscribers may still have the edges of the one before: there is
@@ -375,17 +431,27 @@ func (a *Applier) record(ctx context.Context, stored *spool.Record, off model.Of
 		}
 	}
 	r = a.times.resolve(r)
-	if off > a.lastStart && counted(r.Kind) {
+	if off > a.lastStart && Counted(r.Kind) {
 		a.deps.Counts.passed(lineOf(r), r.Readings())
 	}
-	a.listening = max(a.listening, rules.Listening(a.span.At(r.Received.Mono)))
+	before := a.listening
+	a.listening = max(before, rules.Listening(a.span.At(r.Received.Mono)))
 	a.event = Event{Record: r, At: rules.Position{Epoch: a.epoch, Offset: off, Received: r.Received.Wall, Listening: a.listening}}
+	a.ahead = true
 	judged := a.results.rules.cost()
+	if r.Kind != model.KindTimeMap { // that may be of a former start
+		a.boots(r.Received.Boot)
+	}
 	a.results.advance(a.event.At, a.out)
 	if err := a.resolve(ctx, &a.event); err != nil {
 		return err
 	}
-	a.work.add(r.Account, r.Readings(), a.results.rules.cost()-judged)
+	a.results.spans.record(&a.event, a.span, a.times.newest, before, a.out)
+	cost := a.results.rules.cost() - judged
+	if a.event.causing {
+		cost += costCaused + costAttribute*int64(r.Taken())
+	}
+	a.work.add(r.Account, r.Taken(), cost)
 	a.times.newest = max(a.times.newest, r.Received.Wall)
 	a.checkpoints.weight += weight
 	a.checkpoints.add(len(stored.Data), r.Received.Wall)
@@ -395,12 +461,26 @@ func (a *Applier) record(ctx context.Context, stored *spool.Record, off model.Of
 	return nil
 }
 
+// boots notes of which start the records are from here on.
+func (a *Applier) boots(boot uint64) {
+	if boot != a.boot {
+		faults.Point("apply.boot")
+		a.boot = boot
+		a.results.rules.boot(boot)
+	}
+}
+
 // resolve resolves a record and passes it to the projections.
 func (a *Applier) resolve(ctx context.Context, e *Event) error {
 	switch r := e.Record; r.Kind {
-	case model.KindMessage, model.KindRaw:
+	case model.KindMessage, model.KindRaw, model.KindDeviceReport, model.KindCommandResponse:
 		if err := a.resolver.message(ctx, e); err != nil {
 			return err
+		}
+		if e.causing {
+			if err := a.cause(ctx, e); err != nil {
+				return err
+			}
 		}
 		if !a.deps.Tap.Busy() || e.At.Offset <= a.lastStart { // watchers have seen it before the start
 			return a.results.record(ctx, e, a.out)
@@ -423,11 +503,52 @@ func (a *Applier) resolve(ctx context.Context, e *Event) error {
 		return a.change(ctx, e)
 	case model.KindTimeMap:
 		a.times.learn(r.TimeMap)
-	case model.KindClock, model.KindEpochJump:
+	case model.KindClock:
+		faults.Point("apply.clock")
+	case model.KindEpochJump:
 	default:
 		return fmt.Errorf("kind %d has no reader in this Weir", r.Kind)
 	}
 	return nil
+}
+
+// cause changes the registry as a message says, and gives the message its outcome. The change is committed with what the batch holds
+// before the message, and is effective from its record on: the message itself is judged by it. Timers that fired before the record have edges
+// of its offset: they are committed with what else the record brings, since edges are known by the offset up to which they were added.
+func (a *Applier) cause(ctx context.Context, e *Event) error {
+	m := a.results.metadata
+	var made caused.Ending
+	var logged uint64
+	a.out.Step(func(tx store.Tx) (err error) {
+		if made, logged, err = m.cause(tx, a.deps.Registrar, e); logged > 0 {
+			a.deps.Controller.undurable(logged) // before it is committed, and could be read
+		}
+		return err
+	})
+	fired := a.out.leave(e.At.Offset)
+	if err := a.commit(ctx, e.At.Offset-1); err != nil {
+		return err
+	}
+	a.begin()
+	a.out.take(fired)
+	faults.Point("apply.caused")
+	if logged > 0 {
+		a.deps.Controller.wake()
+	}
+	// The view is told here of whatever the change says of it: anchors, and each kind of row that the registry adds to its change.
+	for i := range made.Views {
+		if err := a.changeRow(ctx, &Event{At: e.At, Record: e.Record}, &made.Views[i]); err != nil {
+			return err
+		}
+	}
+	a.results.rules.settled(e.At, a.out)
+	e.Reason, e.Why = Reason(made.Reason), made.Why
+	if e.Reason != ReasonNone {
+		return nil
+	}
+	e.Outcome, e.stored = store.OutcomeStored, true
+	a.resolver.refer(e, m.view.Resolve(e.Record.Tenant, e.Record.Device))
+	return m.number(ctx, e)
 }
 
 // change makes a change of the metadata effective. One that is effective already was appended twice.
@@ -445,10 +566,15 @@ func (a *Applier) change(ctx context.Context, e *Event) error {
 		return err
 	}
 	for i := range changes {
+		if changes[i].Kind == model.ViewCheckpoint {
+			a.checkpoints.asked = true
+			continue
+		}
 		if err := a.changeRow(ctx, e, &changes[i]); err != nil {
 			return err
 		}
 	}
+	a.results.rules.settled(e.At, a.out)
 	m.passed(c.Sequence, e.At, a.out)
 	return nil
 }
@@ -491,6 +617,8 @@ func (a *Applier) commit(ctx context.Context, last model.Offset) error {
 		}
 	}
 	faults.Point("apply.committed")
+	a.results.metadata.committed()
+	a.ahead = a.ahead && last < a.event.At.Offset // the record that causes a change comes after what is committed with it
 	a.applied.Store(uint64(last))
 	a.newest.Store(int64(a.times.newest))
 	a.times.received.Store(int64(a.times.newest))
@@ -518,6 +646,12 @@ func (a *Applier) announce() {
 			a.deps.Edges(a.out.fresh...)
 		}
 	}
+	if len(a.out.acts.moves) > 0 {
+		a.deps.Alarms.Publish(a.out.acts.moves...)
+	}
+	if a.out.acts.ordered && a.deps.Ordered != nil {
+		a.deps.Ordered()
+	}
 	if a.deps.Readings != nil && len(a.out.points) > 0 {
 		a.deps.Readings(a.out.points...)
 	}
@@ -526,7 +660,8 @@ func (a *Applier) announce() {
 	}
 }
 
-// stop writes a last checkpoint, so that the next start has nothing to replay. What is not written in time is replayed.
+// stop writes a last checkpoint, so that the next start has nothing to replay. What is not written in time is replayed. A run
+// that ended between a record and its commit writes none: it would hold a record that is applied again.
 func (a *Applier) stop() error {
 	c := a.checkpoints
 	defer time.AfterFunc(stopTimeout, c.end).Stop()
@@ -534,9 +669,10 @@ func (a *Applier) stop() error {
 	if err := c.await(); err != nil {
 		return err
 	}
-	if c.bytes == 0 || a.results.metadata.parts.open() || a.out == nil || a.Stalled() != "" {
+	if c.bytes == 0 || a.ahead || a.results.metadata.parts.open() || a.out == nil || a.Stalled() != "" {
 		return nil
 	}
+	a.begin() // what the last batch came to is committed and announced
 	if err := a.checkpoint(c.life, a.Applied()); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/ingest/links"
 	"weir/model"
 	"weir/spool"
 )
@@ -38,7 +39,7 @@ func (l *quickLog) Stats() spool.Stats { return spool.Stats{MaxBytes: 1} }
 func BenchmarkAccept(b *testing.B) {
 	started := time.Now()
 	elapsed := func() time.Duration { return time.Since(started) }
-	counts := NewTransportCounts(NewListening(elapsed))
+	counts := NewTransportCounts(links.New(elapsed))
 	log := &quickLog{counts: counts}
 	clock := NewClock(ClockConfig{Boot: 1, Log: log, Logger: slog.New(slog.DiscardHandler),
 		Now: func() (time.Time, time.Duration) { now := time.Now(); return now, now.Sub(started) }})

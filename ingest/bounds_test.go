@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/ingest/links"
 	"weir/model"
 	"weir/spool"
 	"weir/store"
@@ -97,7 +98,7 @@ func TestTheFutureIsStoredAtReceiptPlusTheSkew(t *testing.T) {
 func TestListeningTimeOfARecordFollowsFromItsStamp(t *testing.T) {
 	t.Parallel()
 	c := &testClock{wall: time.Now()}
-	l := NewListening(c.elapsed)
+	l := links.New(c.elapsed)
 	c.advance(time.Second)
 	if l.Now() != 0 {
 		t.Errorf("closed transports hear: %d", l.Now())

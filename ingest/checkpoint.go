@@ -33,6 +33,20 @@ type Checkpoint struct {
 	timeMap *model.TimeMap // newest that was known
 }
 
+// Published returns the checkpoint that the store has, without its time map.
+func Published(tx store.Tx) (c Checkpoint, err error) {
+	if c.Offset, c.Generation, err = store.CheckpointState(tx); err != nil {
+		return c, err
+	}
+	listening, _, err := store.MetaInt(tx, metaListening)
+	if err != nil {
+		return c, err
+	}
+	received, _, err := store.MetaInt(tx, metaReceived)
+	c.Listening, c.Received = rules.Listening(listening), model.Nanos(received)
+	return c, err
+}
+
 // publish moves the checkpoint. It comes last in the transaction of the projections.
 func (c *Checkpoint) publish(tx store.Tx) error {
 	if err := store.SetMetaInt(tx, metaListening, int64(c.Listening)); err != nil {
@@ -45,7 +59,7 @@ func (c *Checkpoint) publish(tx store.Tx) error {
 }
 
 // checkpointer writes what the projections hold in memory, between two records. The moment follows from the records alone
-// (their bytes, their receive times, the memory that they fill), so that the same log has the same checkpoints.
+// (their bytes, their receive times, the memory that they fill, a change that asks for it), so that the same log has the same checkpoints.
 type checkpointer struct {
 	cfg     *ApplyConfig
 	store   store.Store
@@ -62,25 +76,24 @@ type checkpointer struct {
 	weight  int64        // that their batches take of the log's budget
 	records int64        // how many
 	oldest  model.Nanos  // receive time of the first one, 0 when there is none
+	asked   bool         // one of them asks for a checkpoint
 	since   atomic.Int64 // oldest, for other goroutines
 
 	frozen  *Checkpoint   // to be written when its batch is committed
 	writing chan struct{} // closed when the write that is under way has ended
 	err     error         // of that write
+	awaited atomic.Bool   // the applier waits for it
+	behind  func() bool   // records wait to be applied
 
 	// life is the context of a write: it outlasts the applier's own, so that a stop finishes it.
 	life context.Context
 	end  context.CancelFunc
 }
 
-// load reads the checkpoint, without the times.
+// load reads the checkpoint, without the time map.
 func (c *checkpointer) load(tx store.Tx) (err error) {
-	if c.newest.Offset, c.newest.Generation, err = store.CheckpointState(tx); err != nil {
-		return err
-	}
+	c.newest, err = Published(tx)
 	c.started = c.newest.Offset
-	listening, _, err := store.MetaInt(tx, metaListening)
-	c.newest.Listening = rules.Listening(listening)
 	return err
 }
 
@@ -96,19 +109,20 @@ func (c *checkpointer) add(bytes int, received model.Nanos) {
 
 // due reports whether it is time for a checkpoint after a record.
 func (c *checkpointer) due(received model.Nanos) bool {
-	return c.bytes >= int64(c.cfg.ReplayBytes) || received-c.oldest >= model.Nanos(c.cfg.HeadAge) || c.results.pendingBytes() >= c.cfg.HeadBytes ||
+	return c.asked || c.bytes >= int64(c.cfg.ReplayBytes) || received-c.oldest >= model.Nanos(c.cfg.HeadAge) || c.results.pendingBytes() >= c.cfg.HeadBytes ||
 		c.cfg.LogBytes > 0 && c.weight >= c.cfg.LogBytes || c.cfg.LogRecords > 0 && c.records >= c.cfg.LogRecords
 }
 
 // freeze sets aside everything that waits, as of a record. The write before has ended: at most two are in memory.
 func (c *checkpointer) freeze(at Checkpoint) {
+	faults.Point("head.freeze")
 	at.Generation = c.newest.Generation + 1
 	for _, p := range c.results.all {
 		p.Freeze(at)
 	}
 	faults.Point("head.cut")
 	c.frozen = &at
-	c.bytes, c.weight, c.records, c.oldest = 0, 0, 0, 0
+	c.bytes, c.weight, c.records, c.oldest, c.asked = 0, 0, 0, 0, false
 	c.since.Store(0)
 }
 
@@ -119,6 +133,7 @@ func (c *checkpointer) start() {
 		return
 	}
 	c.frozen = nil
+	faults.Point("head.write")
 	done := make(chan struct{})
 	c.writing = done
 	go func() {
@@ -132,6 +147,8 @@ func (c *checkpointer) await() error {
 	if c.writing == nil {
 		return nil
 	}
+	c.awaited.Store(true)
+	defer c.awaited.Store(false)
 	<-c.writing
 	c.writing = nil
 	return c.err
@@ -175,9 +192,41 @@ func (c *checkpointer) try(ctx context.Context, at Checkpoint) error {
 	})
 }
 
-// slice returns a function that runs one transaction of results.
+// slice returns a function that runs one transaction of results, and rests after it.
 func (c *checkpointer) slice(ctx context.Context) WriteFunc {
-	return func(fn func(store.Tx) error) error { return c.store.Write(ctx, store.Results, fn) }
+	last := time.Now()
+	return func(fn func(store.Tx) error) error {
+		if err := c.writeSlice(ctx, fn); err != nil {
+			return err
+		}
+		c.rest(ctx, time.Since(last))
+		last = time.Now()
+		return nil
+	}
+}
+
+func (c *checkpointer) writeSlice(ctx context.Context, fn func(store.Tx) error) error {
+	err := c.store.Write(ctx, store.Results, fn)
+	faults.Point("head.slice")
+	return err
+}
+
+// While records wait a checkpoint rests restShare times as long as it works, maxRest at most between two slices.
+const (
+	restShare = 3
+	maxRest   = 60 * time.Millisecond
+)
+
+// rest lets the applier catch up after some work: an edge that is late is noticed, and a checkpoint that takes longer is not. Where nothing
+// waits, or the applier waits for the checkpoint itself, there is no rest.
+func (c *checkpointer) rest(ctx context.Context, worked time.Duration) {
+	if c.awaited.Load() || !c.behind() {
+		return
+	}
+	select {
+	case <-time.After(min(restShare*worked, maxRest)):
+	case <-ctx.Done():
+	}
 }
 
 // sliceRows is how many small rows one transaction of a checkpoint holds, so that the writer is never held for long.

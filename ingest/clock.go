@@ -17,7 +17,11 @@ const (
 	// clockSlack is how far the wall clock may lie before the newest stamp and still be plausible: time servers step clocks
 	// back by small amounts, and the stamps slow down until the clock has caught up.
 	clockSlack = model.Nanos(time.Minute)
-	clockTick  = time.Second
+	// clockSteady is by how much the wall clock may differ from the monotonic one, since both were read together, before it counts as a step.
+	clockSteady = model.Nanos(10 * time.Millisecond)
+	// clockUnit is the unit of the monotonic time of stamps: half of it is a microsecond, the unit in which receive times are kept.
+	clockUnit = 2 * time.Microsecond
+	clockTick = time.Second
 	// guessAt is how full the log may be, in percent of its budget, before waiting for the clock ends.
 	guessAt = 80
 )
@@ -50,7 +54,12 @@ type Clock struct {
 	floor  model.Nanos
 	since  int64 // monotonic time at which the floor held
 	newest model.Nanos
-	at     int64          // monotonic time of newest
+	at     int64 // monotonic time of newest
+	// The stamps go on evenly with the monotonic time, from base at the monotonic time from: at half of its speed while the wall
+	// clock lies before the newest one.
+	base   model.Nanos
+	from   int64
+	slow   bool
 	known  *model.TimeMap // of this boot, once it is durable
 	mapped chan struct{}  // closed with known
 	now    model.Nanos    // last reading of the wall clock
@@ -84,6 +93,7 @@ func (c *Clock) Begin(newest model.Nanos) {
 	wall, mono := c.look()
 	c.floor, c.since, c.begun = max(c.floor, newest), mono, true
 	c.newest, c.at = max(c.newest, newest), mono
+	c.base, c.from, c.slow = c.newest, c.at, false
 	if c.unset = !c.plausible(wall); c.unset {
 		c.cfg.Logger.Warn("the clock cannot be believed; what comes in is kept and waits until it is set", "clock", stampText(wall), "not before", stampText(c.floor))
 	}
@@ -92,7 +102,7 @@ func (c *Clock) Begin(newest model.Nanos) {
 func (c *Clock) look() (wall model.Nanos, mono int64) {
 	t, d := c.cfg.Now()
 	c.now = model.NanosOf(t)
-	return c.now, int64(d)
+	return c.now, int64(d.Truncate(clockUnit))
 }
 
 func (c *Clock) plausible(wall model.Nanos) bool {
@@ -107,7 +117,8 @@ func (c *Clock) built() model.Nanos {
 	return model.NanosOf(c.cfg.Built)
 }
 
-// Stamp returns the receive time of what arrives now. The wall time of a stamp is never before that of an earlier stamp.
+// Stamp returns the receive time of what arrives now. The wall time of a stamp is never before that of an earlier stamp. Between two
+// steps of the wall clock it goes on exactly with the monotonic time, so that the listening time of a record follows from it.
 func (c *Clock) Stamp() model.Stamp {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,6 +127,7 @@ func (c *Clock) Stamp() model.Stamp {
 	switch {
 	case c.unset:
 		s.Clock, wall = model.ClockUnset, c.floor+model.Nanos(mono-c.since)
+		c.base, c.from = wall, mono
 	case !c.begun:
 		wall = max(wall, c.floor+model.Nanos(mono))
 	default:
@@ -125,13 +137,29 @@ func (c *Clock) Stamp() model.Stamp {
 			if wall >= c.built() {
 				s.Shown = wall
 			}
-			// The stamps advance at half speed: the wall clock catches up, and distinct times stay distinct.
-			wall = c.newest + model.Nanos(mono-c.at)/2
 		}
+		wall = c.follow(wall, mono)
 	}
 	c.newest, c.at = max(c.newest, wall), mono
 	s.Wall = c.newest
 	return s
+}
+
+// follow returns the wall time of a stamp. It follows the wall clock, but never goes back: while the wall clock lies before the newest
+// stamp, stamps go on at half speed, so that the clock catches up and distinct times stay distinct.
+func (c *Clock) follow(wall model.Nanos, mono int64) model.Nanos {
+	even := c.base + model.Nanos(mono-c.from)
+	if !c.slow && wall-even <= clockSteady && even-wall <= clockSteady {
+		return even
+	}
+	if !c.slow && wall < even {
+		c.base, c.from, c.slow = c.newest, c.at, true
+	}
+	if half := c.base + model.Nanos(mono-c.from)/2; c.slow && wall < half {
+		return half
+	}
+	c.base, c.from, c.slow = wall.Micros().Nanos(), mono, false
+	return max(c.base, c.newest)
 }
 
 // step notices that the wall clock went back by more than the slack, and that it has caught up.

@@ -244,21 +244,13 @@ func TestABootThatEndsBeforeItKnowsTheTimeCountsFromTheNewestStamp(t *testing.T)
 		w.holds(w.times(1), want...)
 	}
 	maps := 0
-	r, err := w.log.Reader(1)
-	w.must(err)
-	defer r.Close()
-	for {
-		b, err := r.TryNext()
-		w.must(err)
-		if b == nil {
-			break
-		}
+	w.batches(w.log, 1, func(b *spool.Batch) {
 		for _, rec := range b.Records {
 			if k, _, _ := model.PeekRecord(rec.Data); k == model.KindTimeMap {
 				maps++
 			}
 		}
-	}
+	})
 	if maps != 1 {
 		t.Errorf("%d time maps, want 1", maps)
 	}

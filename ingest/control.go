@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"weir/internal/faults"
@@ -16,8 +17,8 @@ import (
 // controlWait is how long a mutation waits for Apply to pass its record before it returns with the change stored.
 const controlWait = time.Second
 
-// Controller appends metadata changes to the log: the rows that a transaction left in the control table, in sequence. It
-// removes them once they are synced. A crash between the two appends a row twice; Apply ignores
+// Controller appends metadata changes to the log: the rows that transactions left in the control table, in sequence, as many at once
+// as wait. It removes them once they are synced. A crash between the two appends a row twice; Apply ignores
 // a sequence that it has seen.
 type Controller struct {
 	store  store.Store
@@ -25,6 +26,8 @@ type Controller struct {
 	stamp  func() model.Stamp
 	logger *slog.Logger
 	nudge  chan struct{}
+	weak   atomic.Uint64 // the last sequence that was committed with results, which a power cut may take back
+	began  bool          // Drain has made durable what the process before this one left
 
 	mu      sync.Mutex
 	follows bool // the applier has applied what was there at the start: it passes a record as soon as it is appended
@@ -57,38 +60,59 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 }
 
-// Drain appends what is in the control table now. The listeners open after it, so that no reading overtakes a change
-// that was made while nothing ran or by the files of a site.
+// maxGathered is how many control rows one append gathers, and about how many bytes; with the last row it stays below
+// spool.MaxGroup.
+const (
+	maxGathered      = spool.MaxGroupEntries
+	maxGatheredBytes = spool.MaxGroup - spool.MaxRecord
+)
+
+// Drain appends what is in the control table now; one call at a time. What waits there together is appended and synced together. The listeners open
+// after it, so that no reading overtakes a change that was made while nothing ran or by the files of a site.
 func (c *Controller) Drain(ctx context.Context) error {
-	for limit := 64; ; {
+	for {
 		var rows []model.Control
 		err := c.store.Read(ctx, func(tx store.Tx) (err error) {
-			rows, err = store.PendingControl(tx, 0, limit)
+			rows, err = store.PendingControl(tx, 0, maxGathered)
 			return err
 		})
-		if err != nil || len(rows) == 0 {
+		if rows = wholeSequences(rows); err != nil || len(rows) == 0 {
 			return err
 		}
-		whole := wholeSequences(rows)
-		if len(whole) == 0 {
-			limit *= 2 // one change in more parts than that
-			continue
+		if err := c.harden(ctx, rows); err != nil {
+			return err
 		}
-		for i := range whole {
-			if err := c.append(ctx, &whole[i]); err != nil {
+		for rest := rows; len(rest) > 0; {
+			if rest, err = c.append(ctx, rest); err != nil {
 				return err
 			}
 		}
 		faults.Point("control.appended")
-		c.appended(whole[len(whole)-1].Sequence)
-		if err := c.remove(ctx, whole); err != nil {
+		c.appended(rows[len(rows)-1].Sequence)
+		if err := c.remove(ctx, rows); err != nil {
 			return err
 		}
 		faults.Point("control.removed")
 	}
 }
 
-// wholeSequences leaves out the parts at the end whose last part is not there.
+// harden makes rows durable that may not be so. The log must hold no change that a power cut takes back from the store: its sequence
+// would be given to another change, and a start would find a log with a change that the store never numbered.
+func (c *Controller) harden(ctx context.Context, rows []model.Control) error {
+	if c.began && rows[0].Sequence > c.weak.Load() {
+		return nil
+	}
+	err := c.store.Write(ctx, store.Durable, func(tx store.Tx) error {
+		return store.NoteControlDurable(tx, rows[len(rows)-1].Sequence)
+	})
+	c.began = c.began || err == nil
+	return err
+}
+
+// undurable notes that rows up to a sequence are about to be committed with results.
+func (c *Controller) undurable(sequence uint64) { c.weak.Store(sequence) }
+
+// wholeSequences leaves out the parts at the end whose last part is not there. A sequence has fewer parts than are gathered.
 func wholeSequences(rows []model.Control) []model.Control {
 	for n := len(rows); n > 0; n-- {
 		if rows[n-1].Part == rows[n-1].Parts-1 {
@@ -98,27 +122,26 @@ func wholeSequences(rows []model.Control) []model.Control {
 	return nil
 }
 
-func (c *Controller) append(ctx context.Context, row *model.Control) error {
-	r := &model.Record{Kind: model.KindControl, Received: c.stamp(), Control: row}
+// append appends the first rows in one batch of the log, waits until it is synced and returns the others.
+func (c *Controller) append(ctx context.Context, rows []model.Control) (rest []model.Control, err error) {
 	synced := make(chan error, 1)
-	err := c.log.Append(ctx, spool.Entry{Data: model.AppendRecord(nil, r), Value: r, Exempt: true,
-		Done: func(_ model.Offset, err error) { synced <- err }})
-	if err != nil {
-		return err
+	var group []spool.Entry
+	for bytes := 0; len(group) < min(len(rows), maxGathered) && bytes < maxGatheredBytes; {
+		r := &model.Record{Kind: model.KindControl, Received: c.stamp(), Control: &rows[len(group)]}
+		e := spool.Entry{Data: model.AppendRecord(nil, r), Value: r, Exempt: true, Done: func(model.Offset, error) {}}
+		group, bytes = append(group, e), bytes+len(e.Data)
 	}
-	return <-synced
+	group[len(group)-1].Done = func(_ model.Offset, err error) { synced <- err } // all are stored, or none
+	if err := c.log.Append(ctx, group...); err != nil {
+		return nil, err
+	}
+	return rows[len(group):], <-synced
 }
 
+// remove removes rows that are in the log. It need not be durable: a row that is back after a crash is appended twice.
 func (c *Controller) remove(ctx context.Context, rows []model.Control) error {
-	return c.store.Write(ctx, store.Durable, func(tx store.Tx) error {
-		for i := range rows {
-			if rows[i].Part == rows[i].Parts-1 {
-				if err := store.RemoveControl(tx, rows[i].Sequence); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
+	return c.store.Write(ctx, store.Results, func(tx store.Tx) error {
+		return store.RemoveControl(tx, rows[len(rows)-1].Sequence)
 	})
 }
 
@@ -168,10 +191,7 @@ func (c *Controller) Mutate(ctx context.Context, by *model.Principal, fn func(*s
 		return err
 	}
 	faults.Point("control.stored")
-	select {
-	case c.nudge <- struct{}{}:
-	default:
-	}
+	c.wake()
 	select {
 	case <-c.reached(seq):
 	case <-time.After(controlWait):
@@ -181,6 +201,14 @@ func (c *Controller) Mutate(ctx context.Context, by *model.Principal, fn func(*s
 }
 
 var _ store.Writer = (*Controller)(nil)
+
+// wake lets Run look for rows in the control table.
+func (c *Controller) wake() {
+	select {
+	case c.nudge <- struct{}{}:
+	default:
+	}
+}
 
 func (c *Controller) reached(seq uint64) <-chan struct{} {
 	c.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/ingest/links"
 	"weir/model"
 	"weir/spool"
 	"weir/store"
@@ -33,7 +34,7 @@ func lineOf(r *model.Record) line {
 // into the next batch, or received goes into the very batch that holds the record. So whatever a crash leaves on disk is
 // balanced, and the applier, which counts the outcomes of records, can still be caught losing one.
 type TransportCounts struct {
-	listening *Listening
+	links *links.Links
 
 	mu      sync.Mutex
 	lines   tallies
@@ -81,8 +82,8 @@ func (t *tallies) sweep() {
 }
 
 // NewTransportCounts returns the transports' side of the ledger. It is the log's spool.MetaSource.
-func NewTransportCounts(l *Listening) *TransportCounts {
-	return &TransportCounts{listening: l, lines: tallies{all: map[line]*tally{}}, pending: map[store.LedgerKey]store.LedgerCount{},
+func NewTransportCounts(l *links.Links) *TransportCounts {
+	return &TransportCounts{links: l, lines: tallies{all: map[line]*tally{}}, pending: map[store.LedgerKey]store.LedgerCount{},
 		riding: map[store.LedgerKey]store.LedgerCount{}}
 }
 
@@ -144,7 +145,7 @@ func (d *TransportCounts) Take(entries []spool.Entry) []byte {
 		i = next
 	}
 	d.forming, d.pending = d.pending, map[store.LedgerKey]store.LedgerCount{}
-	m := batchMeta{Span: d.listening.Span(), Counts: make(map[store.LedgerKey]store.LedgerCount, len(d.forming)+len(d.taken))}
+	m := batchMeta{Span: d.links.Span(), Moves: d.links.Take(), Counts: make(map[store.LedgerKey]store.LedgerCount, len(d.forming)+len(d.taken))}
 	maps.Copy(m.Counts, d.forming)
 	for l, n := range d.taken {
 		k := l.key(store.OutcomeReceived, ReasonNone)
@@ -161,7 +162,7 @@ func (d *TransportCounts) Take(entries []spool.Entry) []byte {
 func run(entries []spool.Entry, i int) (l line, next int) {
 	for next = i; next < len(entries); next++ {
 		var of line
-		if r, ok := entries[next].Value.(*model.Record); ok && counted(r.Kind) {
+		if r, ok := entries[next].Value.(*model.Record); ok && Counted(r.Kind) {
 			of = lineOf(r)
 		}
 		if next == i {
@@ -178,6 +179,7 @@ func run(entries []spool.Entry, i int) (l line, next int) {
 func (d *TransportCounts) Settle(ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.links.Settle(ok)
 	if ok {
 		for k, c := range d.forming {
 			d.ride(k, c)
@@ -215,15 +217,17 @@ func (d *TransportCounts) read(counts map[store.LedgerKey]store.LedgerCount) {
 	}
 }
 
-// Pending reports whether counts wait for a batch to ride in.
+// Pending reports whether counts or holds wait for a batch to ride in.
 func (d *TransportCounts) Pending() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.pending) > 0
+	return len(d.pending) > 0 || d.links.Pending()
 }
 
-// counted reports whether records of the kind are messages of the ledger.
-func counted(k model.RecordKind) bool { return k == model.KindMessage || k == model.KindRaw }
+// Counted reports whether records of the kind are messages of the ledger.
+func Counted(k model.RecordKind) bool {
+	return k == model.KindMessage || k == model.KindRaw || k == model.KindDeviceReport || k == model.KindCommandResponse
+}
 
 // live adds to the stored ledger what is not yet on disk: parsed and pending counts, and what waits at the intake or for Apply.
 func (d *TransportCounts) live(add func(store.LedgerKey, store.LedgerCount)) {
@@ -265,6 +269,11 @@ func (in *Intake) keepCounts(ctx context.Context) error {
 	if !in.deps.Counts.Pending() {
 		return nil
 	}
-	r := &model.Record{Kind: model.KindClock, Received: in.deps.Stamp()}
-	return in.deps.Log.Append(ctx, spool.Entry{Data: model.AppendRecord(nil, r), Value: r, Exempt: true, Done: func(model.Offset, error) {}})
+	return appendClock(ctx, in.deps.Log, in.deps.Stamp(), func(model.Offset, error) {})
+}
+
+// appendClock appends a record that says nothing but its time.
+func appendClock(ctx context.Context, log spool.Log, at model.Stamp, done func(model.Offset, error)) error {
+	r := &model.Record{Kind: model.KindClock, Received: at}
+	return log.Append(ctx, spool.Entry{Data: model.AppendRecord(nil, r), Value: r, Exempt: true, Done: done})
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/ingest/links"
 	"weir/model"
 	"weir/spool"
 	"weir/store"
@@ -13,7 +14,7 @@ import (
 // TestLinesOnWhichNothingMovesAreForgotten: hours and tenants go by, and the transports hold only what is under way.
 func TestLinesOnWhichNothingMovesAreForgotten(t *testing.T) {
 	t.Parallel()
-	d := NewTransportCounts(NewListening(func() time.Duration { return 0 }))
+	d := NewTransportCounts(links.New(func() time.Duration { return 0 }))
 	stays := line{tenant: "acme", transport: TransportHTTP, hour: 1}
 	d.received(stays)
 	d.handed(stays, 3)
@@ -44,7 +45,7 @@ func TestLinesOnWhichNothingMovesAreForgotten(t *testing.T) {
 // TestBatchOfManyLines: what rides in a batch is counted per line, whatever order its records are in.
 func TestBatchOfManyLines(t *testing.T) {
 	t.Parallel()
-	d := NewTransportCounts(NewListening(func() time.Duration { return 0 }))
+	d := NewTransportCounts(links.New(func() time.Duration { return 0 }))
 	var entries []spool.Entry
 	for _, tenant := range []string{"a", "a", "b", "a", "", "b", "b"} {
 		r := &model.Record{Kind: model.KindMessage, Transport: TransportMQTT, Account: tenant}

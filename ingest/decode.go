@@ -10,10 +10,12 @@ import (
 	"weir/model"
 )
 
-// Decoded is an ingest event with what only the intake may see: the credential in the body.
+// Decoded is an ingest event, a device report or an answer to a command, with what only the intake may see: the credential in the body.
 type Decoded struct {
 	Device     string
 	Message    model.Message
+	Report     *model.Report   // a device report
+	Answer     *model.Response // an answer to a command; with neither of them, Message counts
 	Credential Credential
 }
 
@@ -442,3 +444,6 @@ func SplitArray(body []byte, most int) ([][]byte, error) {
 	}
 	return nil, &DecodeError{Reason: ReasonUndecodable, Text: why}
 }
+
+// EventMembers are the members of an ingest event.
+func EventMembers() []string { return eventMembers[:len(eventMembers):len(eventMembers)] }

@@ -14,6 +14,10 @@ type World struct {
 	*world
 	cancel context.CancelFunc
 	ended  chan error
+
+	lives   Life
+	version int           // of the profile
+	ids     map[int]int64 // of devices that were deleted, below 0, or made again
 }
 
 // NewWorld returns a world with further projections, which are made again for each start. It writes checkpoints often.

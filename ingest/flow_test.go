@@ -76,7 +76,7 @@ func TestEveryUnfitMessageEndsAsADeadLetterThatNamesItsReason(t *testing.T) {
 		{w.arrival(1, measurement("temp", 501, "")), ReasonInvalidValue},
 		{w.arrival(1, measurement("n", 1.5, "")), ReasonInvalidValue},
 		{w.arrival(1, measurement("temp", 1, `,"occurredTime":"2025-02-01T00:00:00Z"`)), ReasonBadTime},
-		{w.arrival(1, `{"eventType":"NewRelationship","payload":{"relationshipType":"in","targetType":"area","target":"a"}}`), ReasonNoRelationship},
+		{w.arrival(1, `{"eventType":"NewRelationship","payload":{"relationshipType":"in","targetType":"area","target":"a"}}`), ReasonNoConsumer},
 	} {
 		if an := w.send(c.a); an.Outcome != Stored {
 			t.Errorf("%s: the intake says %+v", c.reason, an)
@@ -350,12 +350,7 @@ func TestPresenceIsFoldedAndAReplayMeetsItsOwnWork(t *testing.T) {
 	w := newWorld(t)
 	w.furnish(1)
 	claim := func(s model.PresenceState, session uint64) {
-		done := make(chan Answer, 1)
-		w.intake.Presence(context.Background(), TransportMQTT, "mqtt1", *w.arrival(1, "").Conn,
-			model.Presence{State: s, Reason: "test", Session: session, Occurred: w.clock.stamp().Wall}, func(an Answer) { done <- an })
-		if an := <-done; an.Outcome != Stored {
-			t.Fatalf("%+v", an)
-		}
+		w.claim(1, s, session)
 		w.clock.advance(time.Second)
 	}
 	claim(model.Connected, 10)
@@ -364,7 +359,8 @@ func TestPresenceIsFoldedAndAReplayMeetsItsOwnWork(t *testing.T) {
 	claim(model.Disconnected, 10) // of a session that is over
 	for range 2 {
 		w.apply()
-		d, err := w.applier.DeviceState(context.Background(), 1, 1)
+		all, err := w.applier.DeviceStatesOf(context.Background(), 1, []int64{1})
+		d := all[1]
 		if err != nil || d == nil || d.State != model.Connected || d.Session != 11 || !d.Asserted {
 			t.Fatalf("state: %+v, %v", d, err)
 		}

@@ -29,7 +29,17 @@ type Arrival struct {
 	Message *model.Message
 	// Flat says that Body is a flat body: one JSON object of metrics and their values instead of an ingest event.
 	Flat bool
-	// Credential is what the sender presents outside a flat body or a decoded message, such as in a header. It counts like one in
+	// Reports says that Body is a device report: the attributes that the device sets and removes of itself.
+	Reports bool
+	// Report is a device report that a transport with a format of its own decoded from Body. Its bounds are checked as those of
+	// one in JSON. It belongs to the intake from here on.
+	Report *model.Report
+	// Answers says that Body is the answer of the device to a command.
+	Answers bool
+	// Answer is an answer that a transport with a format of its own decoded from Body. Its bounds are checked as those of one in
+	// JSON. It belongs to the intake from here on.
+	Answer *model.Response
+	// Credential is what the sender presents outside a flat body, a device report or a decoded message, such as in a header. It counts like one in
 	// an ingest event.
 	Credential Credential
 	// From is the address of the sender, the zero Addr where there is none: wrong passwords are counted by it too.
@@ -87,14 +97,20 @@ const (
 	ReasonUnauthenticated Reason = "unauthenticated" // over the ceiling that all unauthenticated senders share
 	ReasonDisabledTenant  Reason = "tenant-disabled"
 
-	ReasonBadTime        Reason = "bad-time"
-	ReasonUnknownTenant  Reason = "unknown-tenant"
-	ReasonUnknownDevice  Reason = "unknown-device"
-	ReasonBadCredential  Reason = "bad-credential"
-	ReasonInvalidValue   Reason = "invalid-value"
-	ReasonOutOfRange     Reason = "out-of-range" // in the ledger only: of the readings of stored messages that have a mark
-	ReasonSeriesLimit    Reason = "series_limit"
-	ReasonNoRelationship Reason = "no-relationships" // relationships do not exist yet
+	ReasonBadTime       Reason = "bad-time"
+	ReasonUnknownTenant Reason = "unknown-tenant"
+	ReasonUnknownDevice Reason = "unknown-device"
+	ReasonBadCredential Reason = "bad-credential"
+	ReasonInvalidValue  Reason = "invalid-value"
+	ReasonOutOfRange    Reason = "out-of-range" // in the ledger only: of the readings of stored messages that have a mark
+	ReasonSeriesLimit   Reason = "series_limit"
+	ReasonOverLimit     Reason = "over-limit"       // the registry has as many rows as it may, or no room for more
+	ReasonRelationship  Reason = "bad-relationship" // what it relates to, or its type, does not exist or cannot be related
+	ReasonReport        Reason = "device-report"    // in the ledger only: of device reports that are stored
+
+	// Of dead letters of answers that moved no command: the ledger counts the messages as stored.
+	ReasonUnprocessable Reason = "unprocessable"
+	ReasonExhausted     Reason = "exhausted"
 )
 
 // Answer is how the intake answers an arrival.
@@ -113,6 +129,9 @@ type Answer struct {
 const (
 	TransportMQTT = "mqtt"
 	TransportHTTP = "http"
+	// TransportAPI is that of presence records that no transport brings: an operation of the API, or the backstop of presence, asks for
+	// them. No message comes through it.
+	TransportAPI = "api"
 	// TransportResend is the transport of dead letters that are sent again, and their event source: the ledger balances by source.
 	TransportResend = "resend"
 )

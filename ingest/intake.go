@@ -15,6 +15,7 @@ import (
 	"weir/internal/throttle"
 	"weir/internal/trickle"
 	"weir/model"
+	"weir/presence"
 	"weir/spool"
 	"weir/store"
 )
@@ -34,6 +35,7 @@ type Proof struct {
 	Credential int64 // row id
 	DeviceID   int64 // row id
 	Device     string
+	TenantID   int64 // row id
 }
 
 // Claim is a credential that a message presents.
@@ -239,11 +241,31 @@ var ErrNotResendable = errors.New("ingest: the dead letter has no readable messa
 // is stored once however often it is sent.
 func (in *Intake) Resend(ctx context.Context, d *store.DeadLetter) (Answer, error) {
 	rec, err := model.DecodeRecord(d.Record)
-	if d.Kind != store.DeadLetterIngest || err != nil || rec.Kind != model.KindMessage || rec.Message == nil {
+	if d.Kind != store.DeadLetterIngest || err != nil || rec.Message == nil && rec.Report == nil && rec.Response == nil {
 		return Answer{}, ErrNotResendable
 	}
 	if in.shut.Load() {
 		return Answer{Outcome: Refused, Reason: ReasonUnavailable}, nil
+	}
+	m := in.receive(&Arrival{Transport: TransportResend, Source: TransportResend, Tenant: rec.Tenant, Topic: rec.Device})
+	m.rec = &model.Record{Kind: rec.Kind, Transport: TransportResend, Source: TransportResend, Tenant: rec.Tenant, Account: m.line.tenant, Device: rec.Device,
+		Received: m.stamp, Credential: rec.Credential, DeviceID: rec.DeviceID, Verdict: rec.Verdict, Partial: rec.Partial, Bytes: rec.Bytes,
+		Message: again(rec, d), Report: rec.Report, Response: rec.Response}
+	m.readings = m.rec.Taken()
+	m.unauthenticated = m.line.tenant == "" || rec.Verdict != model.VerdictOK
+	if in.admit(ctx, m); m.ended {
+		return m.answer, nil
+	}
+	answer := make(chan Answer, 1)
+	in.append(ctx, m, func(a Answer) { answer <- a })
+	return <-answer, nil
+}
+
+// again is the message of a dead letter as it is sent again, nil when it holds none: a report that is applied twice sets the same, and a
+// second answer to a command moves nothing.
+func again(rec *model.Record, d *store.DeadLetter) *model.Message {
+	if rec.Message == nil {
+		return nil
 	}
 	message := *rec.Message
 	if !message.HasOccurred {
@@ -252,17 +274,7 @@ func (in *Intake) Resend(ctx context.Context, d *store.DeadLetter) (Answer, erro
 	if message.AltID == "" {
 		message.AltID = fmt.Sprintf("resend:%d:%d", d.Epoch, d.Offset)
 	}
-	m := in.receive(&Arrival{Transport: TransportResend, Source: TransportResend, Tenant: rec.Tenant, Topic: rec.Device})
-	m.rec = &model.Record{Kind: model.KindMessage, Transport: TransportResend, Source: TransportResend, Tenant: rec.Tenant, Account: m.line.tenant, Device: rec.Device,
-		Received: m.stamp, Credential: rec.Credential, DeviceID: rec.DeviceID, Verdict: rec.Verdict, Partial: rec.Partial, Bytes: rec.Bytes, Message: &message}
-	m.readings = max(1, message.Readings())
-	m.unauthenticated = m.line.tenant == "" || rec.Verdict != model.VerdictOK
-	if in.admit(ctx, m); m.ended {
-		return m.answer, nil
-	}
-	answer := make(chan Answer, 1)
-	in.append(ctx, m, func(a Answer) { answer <- a })
-	return <-answer, nil
+	return &message
 }
 
 // Packet is a packet that was received and becomes no Arrival.
@@ -309,6 +321,9 @@ func (in *Intake) end(m *arrival, o Outcome, r Reason, text string) {
 	in.metrics.turnedAway(r)
 	m.answer, m.ended = Answer{Outcome: o, Reason: r, Text: text}, true
 	in.show(m, counted, text)
+	if r == ReasonCeiling || r == ReasonBackpressure || r == ReasonUnavailable {
+		in.unheard(m)
+	}
 	switch {
 	case r == ReasonCeiling || r == ReasonUnauthenticated || r == ReasonBusy:
 		m.answer.RetryAfter = 1
@@ -329,10 +344,38 @@ func (in *Intake) show(m *arrival, o store.Outcome, why string) {
 	in.deps.Tap.show(ending{rec: rec, outcome: o, reason: m.answer.Reason, why: why})
 }
 
+// Demote hands demotions of devices of one tenant to the log, as its other presence records, and waits until they are synced. It
+// returns the newest offset, and what the log or the ceiling said to the first that was refused: those before it are in the log.
+func (in *Intake) Demote(ctx context.Context, source string, devices []presence.Asserted, reason string) (last model.Offset, refused *Answer) {
+	answers := make(chan Answer, len(devices))
+	var ended atomic.Bool // one was refused
+	handed := 0
+	for _, d := range devices {
+		p := model.Presence{State: model.Demoted, Reason: reason, Session: d.Session, Occurred: in.deps.Stamp().Wall}
+		in.Presence(ctx, TransportAPI, source, d.Binding, p, func(a Answer) {
+			if a.Outcome != Stored {
+				ended.Store(true)
+			}
+			answers <- a
+		})
+		if handed++; ended.Load() {
+			break
+		}
+	}
+	for range handed {
+		a := <-answers
+		if last = max(last, a.Offset); a.Outcome != Stored && refused == nil {
+			refused = &a
+		}
+	}
+	return last, refused
+}
+
 // Presence hands a transition that a transport asserts to the log. It takes one reading from the tenant's ceiling.
 func (in *Intake) Presence(ctx context.Context, transport, source string, b model.Binding, p model.Presence, done func(Answer)) {
 	if !in.deps.Ceiling.Take(b.Tenant, 1) {
 		in.metrics.presenceRefused.Inc()
+		in.deps.Counts.links.Refused(b.Tenant)
 		done(Answer{Outcome: Refused, Reason: ReasonCeiling, RetryAfter: 1})
 		return
 	}

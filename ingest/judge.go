@@ -1,11 +1,15 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
+	"net/netip"
 	"time"
 
+	"weir/ingest/report"
+	"weir/ingest/response"
 	"weir/model"
 	"weir/store"
 )
@@ -36,9 +40,16 @@ func (in *Intake) judge(ctx context.Context, m *arrival) {
 		in.unreadable(m, err.Reason, err.Text)
 		return
 	}
-	kept.message = ev.Message
-	m.rec.Message = &kept.message
-	m.readings = max(1, ev.Message.Readings())
+	switch {
+	case ev.Report != nil:
+		m.rec.Kind, m.rec.Report = model.KindDeviceReport, ev.Report
+	case ev.Answer != nil:
+		m.rec.Kind, m.rec.Response = model.KindCommandResponse, ev.Answer
+	default:
+		kept.message = ev.Message
+		m.rec.Message = &kept.message
+	}
+	m.readings = m.rec.Taken()
 	in.metrics.decoded.Inc()
 	if err := in.vouch(ctx, m, &ev); err != nil {
 		in.unjudged(m, err)
@@ -53,8 +64,8 @@ func (in *Intake) judge(ctx context.Context, m *arrival) {
 	m.unauthenticated = m.line.tenant == "" || m.rec.Verdict != model.VerdictOK
 }
 
-// event returns the message that the transport decoded, or else decodes the body. Both have passed the same checks. A credential
-// that the transport took from elsewhere stands in the place of one in the body.
+// event returns the message, the report or the answer that the transport decoded, or else decodes the body. Both have passed the same checks. A
+// credential that the transport took from elsewhere stands in the place of one in the body.
 func (m *arrival) event(readings []model.Reading) (ev Decoded, _ *DecodeError) {
 	var err error
 	switch {
@@ -62,6 +73,28 @@ func (m *arrival) event(readings []model.Reading) (ev Decoded, _ *DecodeError) {
 		return ev, &DecodeError{Reason: ReasonUndecodable, Text: m.Fault}
 	case m.Message != nil:
 		return Decoded{Message: *m.Message, Credential: m.Credential}, checkMessage(m.Message)
+	case m.Report != nil:
+		if why := report.Check(m.Report); why != "" {
+			return ev, &DecodeError{Reason: ReasonUndecodable, Text: why}
+		}
+		return Decoded{Report: m.Report, Credential: m.Credential}, nil
+	case m.Reports:
+		r, err := report.Decode(m.Body)
+		if err != nil {
+			return ev, &DecodeError{Reason: ReasonUndecodable, Text: err.Error()}
+		}
+		return Decoded{Report: r, Credential: m.Credential}, nil
+	case m.Answer != nil:
+		if why := response.Check(m.Answer); why != "" {
+			return ev, &DecodeError{Reason: ReasonUndecodable, Text: why}
+		}
+		return Decoded{Answer: m.Answer, Credential: m.Credential}, nil
+	case m.Answers:
+		a, from, err := response.Decode(m.Body)
+		if err != nil {
+			return ev, &DecodeError{Reason: ReasonUndecodable, Text: err.Error()}
+		}
+		return Decoded{Device: from.Device, Answer: a, Credential: cmp.Or(m.Credential, Credential(from.Credential))}, nil
 	case m.Flat:
 		ev, err = decodeFlatInto(readings, m.Body)
 		ev.Credential = m.Credential
@@ -118,23 +151,56 @@ func (in *Intake) vouch(ctx context.Context, m *arrival, ev *Decoded) error {
 // unjudged ends a message whose credential was not judged: the sender may have presented the right one, so that it must learn that
 // nothing was stored.
 func (in *Intake) unjudged(m *arrival, err error) {
+	if errors.Is(err, ErrSpent) {
+		in.over(m, ReasonUnauthenticated)
+		return
+	}
+	why := in.notJudged(err, m.stamp)
+	in.end(m, Refused, why.Reason, why.Text)
+	m.answer.RetryAfter = max(m.answer.RetryAfter, why.RetryAfter)
+}
+
+// notJudged is the refusal of a sender whose credential was not judged.
+func (in *Intake) notJudged(err error, at model.Stamp) Answer {
 	code := model.CodeOf(err)
 	switch {
 	case errors.Is(err, ErrSpent):
-		in.over(m, ReasonUnauthenticated)
+		return Answer{Outcome: Refused, Reason: ReasonUnauthenticated, Text: "over the ingest ceiling", RetryAfter: 1}
 	case code == model.CodeThrottled:
-		in.end(m, Refused, ReasonThrottled, "too many wrong passwords for this user name, try again later")
-		m.answer.RetryAfter = retryAfterOf(err)
+		return Answer{Outcome: Refused, Reason: ReasonThrottled, Text: "too many wrong passwords for this user name, try again later", RetryAfter: retryAfterOf(err)}
 	case code == model.CodeUnavailable:
-		in.end(m, Refused, ReasonBusy, "too many credentials are being checked, try again")
+		return Answer{Outcome: Refused, Reason: ReasonBusy, Text: "too many credentials are being checked, try again", RetryAfter: 1}
 	case errors.Is(err, context.Canceled): // the sender has closed its connection meanwhile
-		in.end(m, Refused, ReasonUnavailable, "the connection was closed before the credential was checked")
-	default:
-		if held, ok := in.faults.Allow(time.Duration(m.stamp.Mono)); ok {
-			in.deps.Logger.Error("a credential could not be looked up", "error", err, "others", held)
-		}
-		in.end(m, Refused, ReasonUnavailable, "the credential cannot be checked now")
+		return Answer{Outcome: Refused, Reason: ReasonUnavailable, Text: "the connection was closed before the credential was checked"}
 	}
+	if held, ok := in.faults.Allow(time.Duration(at.Mono)); ok {
+		in.deps.Logger.Error("a credential could not be looked up", "error", err, "others", held)
+	}
+	return Answer{Outcome: Refused, Reason: ReasonUnavailable, Text: "the credential cannot be checked now"}
+}
+
+// Identify verifies the credential of a request that is no message, within the bounds of those in messages. refused is nil when the proof
+// counts; a credential that proves nothing is refused as ReasonBadCredential, whatever is wrong with it.
+func (in *Intake) Identify(ctx context.Context, tenant string, c Credential, from netip.Addr) (proof Proof, refused *Answer) {
+	if in.shut.Load() {
+		return Proof{}, &Answer{Outcome: Refused, Reason: ReasonUnavailable, Text: "the instance is stopping"}
+	}
+	hashed := false
+	proof, verdict, err := in.deps.Verify(ctx, Claim{Tenant: tenant, Credential: c, From: from, Spend: func() bool {
+		hashed = in.deps.Ceiling.TakeHash()
+		return hashed
+	}})
+	switch {
+	case err != nil:
+		why := in.notJudged(err, in.deps.Stamp())
+		return Proof{}, &why
+	case verdict != model.VerdictOK:
+		return Proof{}, &Answer{Outcome: Refused, Reason: ReasonBadCredential, Text: "the credential is not that of a device"}
+	}
+	if hashed {
+		in.deps.Ceiling.ReturnHash()
+	}
+	return proof, nil
 }
 
 // retryAfterOf is the wait in seconds that a refusal with CodeThrottled carries.
@@ -151,7 +217,7 @@ func retryAfterOf(err error) int {
 // log instead, sealed, and ends as a dead letter; where it can, a copy goes to the rejected-payload buffer for the operator.
 func (in *Intake) unreadable(m *arrival, r Reason, why string) {
 	in.metrics.undecoded.Inc()
-	m.rec.Message = nil
+	m.rec.Kind, m.rec.Message, m.rec.Report, m.rec.Response = model.KindMessage, nil, nil, nil
 	if !m.CannotRefuse {
 		in.end(m, Refused, r, why)
 		in.keepCopy(m, r, why)

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"maps"
 	"strconv"
 	"strings"
 
@@ -90,6 +91,14 @@ func newApplyMetrics(reg prometheus.Registerer) *applyMetrics {
 		reg.MustRegister(m.deadLettersTrimmed, m.setAside, m.retries, m.heads, m.late, m.lost, m.evicted, m.altIDs, m.altIDSpan, m.clients, m.outcomes, m.fired, m.marked)
 	}
 	return m
+}
+
+// dropTenant removes the label sets of a tenant that has ended. The goroutine that counts calls it.
+func (m *applyMetrics) dropTenant(tenant string) {
+	m.fired.DeletePartialMatch(prometheus.Labels{"tenant": tenant})
+	m.marked.DeletePartialMatch(prometheus.Labels{"tenant": tenant})
+	maps.DeleteFunc(m.fired.known, func(l [4]string, _ prometheus.Counter) bool { return l[0] == tenant })
+	maps.DeleteFunc(m.marked.known, func(l markLabels, _ prometheus.Counter) bool { return l.tenant == tenant })
 }
 
 // maxFiredLabels bounds the label sets of weir_eventprocessing_detections_total; what fires beyond them is counted together.

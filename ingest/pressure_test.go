@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"weir/ingest/links"
 	"weir/model"
 	"weir/spool"
 )
@@ -277,7 +278,7 @@ func (d *dial) turn(refusing, full bool) {
 func paperIntake(failClosed bool) (*Intake, *paperLog, *dial, *testCeiling) {
 	log, d, c := &paperLog{}, &dial{}, &testCeiling{known: map[string]bool{"acme": true}, left: -1, unauthenticated: 100}
 	d.turn(false, false)
-	return NewIntake(IntakeConfig{AuthSettings: AuthSettings{DeviceAuth: AuthRequired}, HoldSettings: HoldSettings{FailClosed: failClosed}}, IntakeDeps{Log: log, Counts: NewTransportCounts(NewListening(func() time.Duration { return 0 })),
+	return NewIntake(IntakeConfig{AuthSettings: AuthSettings{DeviceAuth: AuthRequired}, HoldSettings: HoldSettings{FailClosed: failClosed}}, IntakeDeps{Log: log, Counts: NewTransportCounts(links.New(func() time.Duration { return 0 })),
 		Stamp: func() model.Stamp { return model.Stamp{Wall: 1} }, Ceiling: c, Pressure: d, Tap: NewTap(func() model.Nanos { return 1 }, nil), Logger: slog.New(slog.DiscardHandler),
 		Verify: func(context.Context, Claim) (Proof, model.Verdict, error) {
 			return Proof{Credential: 7, DeviceID: 1, Device: "d1"}, model.VerdictOK, nil
@@ -289,12 +290,30 @@ type sender struct {
 	name       string
 	http, mute bool
 	packet     uint16
+	report     bool // a device report, which is held as events are
+	answer     bool // an answer to a command, likewise
 }
 
-var senders = []sender{{"MQTT 3.1.1 QoS 0", false, true, 0}, {"MQTT 3.1.1 QoS 1", false, true, 1}, {"MQTT 5 QoS 0", false, true, 0},
-	{"MQTT 5 QoS 1", false, false, 1}, {"HTTP", true, false, 0}}
+var senders = []sender{{name: "MQTT 3.1.1 QoS 0", mute: true}, {name: "MQTT 3.1.1 QoS 1", mute: true, packet: 1}, {name: "MQTT 5 QoS 0", mute: true},
+	{name: "MQTT 5 QoS 1", packet: 1}, {name: "HTTP", http: true},
+	{name: "report over MQTT 3.1.1 QoS 0", mute: true, report: true}, {name: "report over MQTT 3.1.1 QoS 1", mute: true, packet: 1, report: true},
+	{name: "report over MQTT 5 QoS 1", packet: 1, report: true}, {name: "report over HTTP", http: true, report: true},
+	{name: "answer over MQTT 3.1.1 QoS 0", mute: true, answer: true}, {name: "answer over MQTT 3.1.1 QoS 1", mute: true, packet: 1, answer: true},
+	{name: "answer over MQTT 5 QoS 1", packet: 1, answer: true}, {name: "answer over HTTP", http: true, answer: true}}
 
 func (s sender) arrival() *Arrival {
+	a := s.event()
+	if s.report {
+		a.Topic, a.Reports, a.Body = "d1", true, []byte(`{"attributes":{"fw":"1"}}`)
+		a.Credential = Credential{Type: "ACCESS_TOKEN", ID: "token-1"}
+	}
+	if s.answer {
+		a.Topic, a.Answers, a.Body = "d1", true, []byte(`{"commandToken":"c-1","success":true,"credentialType":"ACCESS_TOKEN","credentialId":"token-1"}`)
+	}
+	return a
+}
+
+func (s sender) event() *Arrival {
 	if s.http {
 		return &Arrival{Transport: TransportHTTP, Source: "http1", Tenant: "acme", Body: []byte(measurement("temp", 1, `,"credentialType":"ACCESS_TOKEN","credentialId":"token-1"`))}
 	}

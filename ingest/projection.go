@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"slices"
 
 	"weir/ingest/view"
 	"weir/model"
@@ -56,6 +57,8 @@ type Pending interface {
 type Timed interface {
 	// Advance is called before each record, of any kind, with its position.
 	Advance(at rules.Position, out *Effects)
+	// Due is the listening time at which it acts next, 0 for never: a record is appended then if none arrives.
+	Due() rules.Listening
 }
 
 // WriteFunc runs a function in one transaction of the store that takes a few milliseconds.
@@ -83,6 +86,8 @@ type results struct {
 	activity *activityProjection
 	seen     *seenProjection
 	ledger   *ledgerProjection
+	spans    *spanProjection
+	dead     *deadLetterProjection
 
 	all     []Projection // in the order in which they record, write and publish
 	pending []Pending    // of them
@@ -94,17 +99,20 @@ func newResults(cfg *ApplyConfig, deps *ApplyDeps, m *applyMetrics, retry *retri
 	r := &results{metadata: newMetadataProjection(deps, retry), activity: newActivityProjection(), ledger: newLedgerProjection(m),
 		seen: newSeenProjection(cfg, m), readings: &seriesProjection{series: deps.Series, retry: retry},
 		presence: newPresenceProjection(deps.Store, retry)}
-	r.rules = newRuleProjection(deps.Rules, r.metadata)
+	r.rules = newRuleProjection(deps, r.metadata, cfg.RestartGrace)
+	r.spans = newSpanProjection(deps.Rules)
+	r.dead = newDeadLetterProjection(cfg, m)
 	r.all = append([]Projection{
 		r.metadata, // before rules, whose state refers to it
 		r.readings,
-		eventProjection{},
+		&eventProjection{answers: deps.Answers, ordered: deps.Ordered, dead: r.dead},
 		r.presence,
 		r.rules,
 		r.activity,
 		r.seen,
-		newDeadLetterProjection(cfg, m),
+		r.dead,
 		r.ledger,
+		r.spans,
 	}, deps.Projections...)
 	for _, p := range r.all {
 		if p, ok := p.(Pending); ok {
@@ -131,6 +139,16 @@ func (r *results) advance(at rules.Position, out *Effects) {
 	for _, p := range r.timed {
 		p.Advance(at, out)
 	}
+}
+
+// due is the listening time at which a projection acts next, 0 for never.
+func (r *results) due() (due rules.Listening) {
+	for _, p := range r.timed {
+		if d := p.Due(); d != 0 && (due == 0 || d < due) {
+			due = d
+		}
+	}
+	return due
 }
 
 // record lets every projection take in an event.
@@ -186,6 +204,7 @@ type Event struct {
 	outside    bool     // a value is outside its range, which does not refuse it
 	stored     bool     // the outcome is store.OutcomeStored
 	repeat     bool     // a repeat of the transport, which is not remembered again
+	causing    bool     // a message whose outcome is that of the change of the registry which it causes
 	altID      [16]byte // hash of the key, of a message with an altId that may be stored
 
 	// Transition is what a presence record changes.
@@ -194,8 +213,16 @@ type Event struct {
 	Change *MetadataChange
 }
 
-// Stored reports whether the event is a message that is kept.
+// Stored reports whether the event is a message that is kept, or a device report that is applied.
 func (e *Event) Stored() bool { return e.stored }
+
+// kept returns the message that is kept, nil when the event is none.
+func (e *Event) kept() *model.Message {
+	if !e.stored {
+		return nil
+	}
+	return e.Record.Message
+}
 
 // Effects is what one batch leaves in the store at once. It may be lost in a power cut: the log is kept until a checkpoint
 // that was synced holds what follows from it.
@@ -204,6 +231,7 @@ type Effects struct {
 	steps    []func(store.Tx) error
 	edges    []model.Edge
 	fresh    []model.Edge // edges that were not there yet
+	acts     acts         // what the actions of edges come to
 	watched  func() bool  // whether a client waits for points; nil: none does
 	points   []series.Point
 	endings  []ending // while a client watches
@@ -222,7 +250,32 @@ func (e *Effects) Readings(points []series.Point) {
 	}
 }
 
-func (e *Effects) empty() bool { return len(e.steps) == 0 && len(e.edges) == 0 }
+// leave takes out the edges of a record, the newest, and what their actions come to: what a record fires is stored at once, and is
+// known by its offset then.
+func (e *Effects) leave(at model.Offset) (fired Effects) {
+	fired.edges = cutTail(&e.edges, func(x *model.Edge) bool { return x.ID.Offset < at })
+	fired.acts.alarms = e.acts.alarms
+	fired.acts.contributions = cutTail(&e.acts.contributions, func(x *model.Contribution) bool { return x.Edge.Offset < at })
+	fired.acts.orders = cutTail(&e.acts.orders, func(x *model.Order) bool { return x.Edge.Offset < at })
+	fired.acts.stale = cutTail(&e.acts.stale, func(x *staleAction) bool { return x.edge.Offset < at })
+	return fired
+}
+
+// cutTail removes what follows the last that stays, and returns a copy of it.
+func cutTail[T any](all *[]T, stays func(*T) bool) []T {
+	n := len(*all)
+	for n > 0 && !stays(&(*all)[n-1]) {
+		n--
+	}
+	tail := slices.Clone((*all)[n:])
+	*all = (*all)[:n]
+	return tail
+}
+
+// take puts in what leave has taken out. Nothing is in yet.
+func (e *Effects) take(fired Effects) { e.edges, e.acts = append(e.edges, fired.edges...), fired.acts }
+
+func (e *Effects) empty() bool { return len(e.steps) == 0 && len(e.edges) == 0 && e.acts.empty() }
 
 // write runs inside the transaction, again when an attempt before it failed.
 func (e *Effects) write(tx store.Tx) (err error) {
@@ -232,7 +285,9 @@ func (e *Effects) write(tx store.Tx) (err error) {
 		}
 	}
 	if len(e.edges) > 0 {
-		e.fresh, err = store.AddEdges(tx, e.edges)
+		if e.fresh, err = store.AddEdges(tx, e.edges); err != nil {
+			return err
+		}
 	}
-	return err
+	return e.acts.write(tx)
 }

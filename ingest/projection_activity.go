@@ -83,17 +83,27 @@ func (a *activityProjection) Release(context.Context, WriteFunc) error {
 	return nil
 }
 
-// state returns what is known of a device of a tenant: what memory knows laid over the stored row, nil when nothing is.
-func (a *activityProjection) state(ctx context.Context, st store.Store, tenantID, deviceID int64) (*store.DeviceState, error) {
-	var row *store.DeviceState
+// some returns what is known of devices of a tenant by their row ids: what memory knows laid over the stored rows.
+func (a *activityProjection) some(ctx context.Context, st store.Store, tenantID int64, devices []int64) (map[int64]*store.DeviceState, error) {
+	var rows map[int64]*store.DeviceState
 	err := st.Read(ctx, func(tx store.Tx) (err error) {
-		row, err = store.GetDeviceState(tx, deviceID)
+		rows, err = store.DeviceStatesOf(tx, devices)
 		return err
 	})
-	if err != nil || row != nil && row.TenantID != tenantID {
+	if err != nil {
 		return nil, err
 	}
-	return a.overlay(tenantID, deviceID, row), nil
+	found := make(map[int64]*store.DeviceState, len(rows))
+	for _, id := range devices {
+		row := rows[id]
+		if row != nil && row.TenantID != tenantID {
+			continue
+		}
+		if row = a.overlay(tenantID, id, row); row != nil {
+			found[id] = row
+		}
+	}
+	return found, nil
 }
 
 // states returns the states of a tenant's devices in order of device row ids.

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/model"
+	"weir/rules"
 	"weir/store"
 )
 
@@ -24,7 +26,9 @@ type deadLetterProjection struct {
 	bound          store.DeadLetterBound // of each tenant; zero: there is none
 	rejectedBytes  int64                 // of the rejected-payload buffer
 	trimmed, aside prometheus.Counter
-	since          map[string]store.DeadLetterBound // of each tenant since its last trim
+
+	mu    sync.Mutex
+	since map[string]store.DeadLetterBound // of each tenant since its last trim
 }
 
 func newDeadLetterProjection(cfg *ApplyConfig, m *applyMetrics) *deadLetterProjection {
@@ -44,8 +48,13 @@ func (p *deadLetterProjection) Record(_ context.Context, e *Event, out *Effects)
 		Source: r.Source, Summary: e.Why, Attempts: 1, Subject: r.Device, Epoch: e.At.Epoch, Offset: e.At.Offset,
 		Unauthenticated: isRejectedPayload(r.Account, e.Reason),
 		Record:          model.AppendRecord(nil, r)}
-	if r.Message != nil {
+	switch {
+	case r.Message != nil:
 		d.Detail = describe(r.Message)
+	case r.Report != nil:
+		d.Detail = describeReport(r.Report)
+	case r.Response != nil:
+		d.Detail = describeResponse(r.Response)
 	}
 	p.keep(d, out)
 	return nil
@@ -73,6 +82,23 @@ func (p *deadLetterProjection) add(tx store.Tx, d *store.DeadLetter, trim bool) 
 	return err
 }
 
+// unanswered keeps, in the transaction of its event, a dead letter of an answer that moved no command. In the ledger the message is stored.
+func (p *deadLetterProjection) unanswered(tx store.Tx, r *model.Record, at rules.Position, reason Reason, why string) error {
+	return p.addUnanswered(tx, &store.DeadLetter{Tenant: r.Account, Occurred: r.Received.Wall.Micros(), Reason: string(reason), Source: r.Source, Summary: why, Attempts: 1,
+		Subject: r.Device, Epoch: at.Epoch, Offset: at.Offset}, r.Response)
+}
+
+// Unanswered keeps a dead letter of an answer that was tried again and has moved no command. It sets the fields of d that follow from the answer.
+func (a *Applier) Unanswered(tx store.Tx, d *store.DeadLetter, r *model.Response) error {
+	return a.results.dead.addUnanswered(tx, d, r)
+}
+
+func (p *deadLetterProjection) addUnanswered(tx store.Tx, d *store.DeadLetter, r *model.Response) error {
+	d.Kind, d.Detail = store.DeadLetterResponse, describeResponse(r)
+	d.Bytes = int64(len(d.Detail)+len(d.Summary)) + 128
+	return p.add(tx, d, p.crowded(d))
+}
+
 // crowded reports whether it is time to look at how many dead letters a tenant has: at the first one since the start, and
 // after each hundredth of the bound, so that counting costs little and the bound is exceeded by little.
 func (p *deadLetterProjection) crowded(d *store.DeadLetter) bool {
@@ -80,6 +106,8 @@ func (p *deadLetterProjection) crowded(d *store.DeadLetter) bool {
 	if bound.Rows <= 0 || bound.Bytes <= 0 {
 		return false
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	have, known := p.since[d.Tenant]
 	have.Rows, have.Bytes = have.Rows+1, have.Bytes+d.Bytes
 	if known && have.Rows < max(bound.Rows/100, 1) && have.Bytes < max(bound.Bytes/16, 1) {
@@ -115,6 +143,41 @@ func describe(m *model.Message) string {
 		fmt.Fprintf(&b, " %s %s %q", m.Relationship.Type, m.Relationship.TargetType, m.Relationship.Target)
 	}
 	return shorten(b.String())
+}
+
+// describeReport shows a device report in one line, bounded.
+func describeReport(r *model.Report) string {
+	var b strings.Builder
+	b.WriteString("device report")
+	for i := range r.Attributes {
+		if b.Len() > detailBytes {
+			break
+		}
+		b.WriteString(" " + describeReported(&r.Attributes[i]))
+	}
+	return shorten(b.String())
+}
+
+// describeResponse shows an answer to a command, bounded.
+func describeResponse(r *model.Response) string {
+	outcome := "success"
+	if !r.Success {
+		outcome = "failure"
+	}
+	return shorten(fmt.Sprintf("answer to command %s: %s %s%s", r.Command, outcome, r.Payload, r.Error))
+}
+
+// describeReported shows a reported attribute.
+func describeReported(a *model.Reported) string {
+	const most = 80
+	value := a.Value
+	switch {
+	case a.Type == model.ReportedNull:
+		value = "null"
+	case len(value) > most:
+		value = strings.ToValidUTF8(value[:most], "") + "…"
+	}
+	return a.Key + "=" + value
 }
 
 func shorten(detail string) string {

@@ -10,6 +10,7 @@ import (
 
 	"weir/model"
 	"weir/store"
+	"weir/store/erase"
 )
 
 // ledgerProjection keeps the counts of the ledger that follow from the log: what batches carry from the transports, and the
@@ -55,11 +56,18 @@ func (l *ledgerProjection) addAll(m map[store.LedgerKey]store.LedgerCount) {
 
 // Record implements Projection: it counts a message under its outcome.
 func (l *ledgerProjection) Record(_ context.Context, e *Event, _ *Effects) error {
+	if e.Change.EndsTenant() {
+		l.metrics.dropTenant(e.Change.Key)
+	}
 	if e.Outcome == "" {
 		return nil
 	}
 	readings, outside := int64(e.Record.Readings()), int64(e.OutOfRange)
-	l.add(lineOf(e.Record).key(e.Outcome, e.Reason), store.LedgerCount{Messages: 1, Readings: readings - outside})
+	reason := e.Reason
+	if e.Stored() && e.Record.Report != nil {
+		reason = ReasonReport
+	}
+	l.add(lineOf(e.Record).key(e.Outcome, reason), store.LedgerCount{Messages: 1, Readings: readings - outside})
 	if outside > 0 {
 		l.add(lineOf(e.Record).key(e.Outcome, ReasonOutOfRange), store.LedgerCount{Readings: outside})
 		l.metrics.marked.count(e)
@@ -183,11 +191,14 @@ const (
 )
 
 // Imbalances returns the lines that do not balance, and how many lines there are. Of a running instance these are the lines
-// that miss the same number of messages each time they are read.
+// that miss the same number of messages each time they are read. Tenants that are being erased are left out.
 func (l *Ledger) Imbalances(ctx context.Context) (wrong []LedgerLine, all int, err error) {
 	for n := range balanceReads {
 		lines, err := l.Lines(ctx, store.LedgerFilter{})
 		if err != nil {
+			return nil, 0, err
+		}
+		if lines, err = l.withoutErased(ctx, lines); err != nil {
 			return nil, 0, err
 		}
 		before := wrong
@@ -204,6 +215,18 @@ func (l *Ledger) Imbalances(ctx context.Context) (wrong []LedgerLine, all int, e
 		}
 	}
 	return wrong, all, nil
+}
+
+func (l *Ledger) withoutErased(ctx context.Context, lines []LedgerLine) ([]LedgerLine, error) {
+	var erasing map[string]int64
+	err := l.store.Read(ctx, func(tx store.Tx) (err error) {
+		erasing, err = erase.Incomplete(tx)
+		return err
+	})
+	return slices.DeleteFunc(lines, func(ln LedgerLine) bool {
+		_, out := erasing[ln.Tenant]
+		return out
+	}), err
 }
 
 // missesAs reports whether the other is the same line and misses as many messages.

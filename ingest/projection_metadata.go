@@ -2,6 +2,9 @@ package ingest
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -12,6 +15,7 @@ import (
 	"weir/model"
 	"weir/rules"
 	"weir/store"
+	"weir/store/caused"
 )
 
 // viewControlSequence is the kind of the row that holds the newest sequence of changes that is effective.
@@ -31,6 +35,7 @@ type metadataProjection struct {
 	lastSet  int64  // highest number of a set of anchors
 	held     atomic.Int64
 	parts    parts
+	at       model.Offset // of the checkpoint that is written
 }
 
 func newMetadataProjection(deps *ApplyDeps, retry *retrier) *metadataProjection {
@@ -77,6 +82,13 @@ func (m *metadataProjection) set(c *model.ViewChange) (*MetadataChange, error) {
 	return &MetadataChange{Change: *change}, nil
 }
 
+// stamp returns what the events of a device bear.
+func (m *metadataProjection) stamp(what view.Resolved) *view.AnchorSet {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.view.Stamp(what.Tenant.ID, what.Device.ID)
+}
+
 // Record implements Projection: it writes the row of a change, and that of a set of anchors which an event bears first.
 func (m *metadataProjection) Record(_ context.Context, e *Event, out *Effects) error {
 	if c := e.Change; c != nil && !c.stored {
@@ -94,8 +106,73 @@ func anchorRow(s *view.AnchorSet) store.AnchorSet {
 	return store.AnchorSet{Number: s.Number, TenantID: s.TenantID, Members: s.Members, Anchors: s.Anchors}
 }
 
+// Registrar changes the registry as messages of devices say. Its functions take part in the change that ctx belongs to. A
+// *model.Error refuses the message; any other error is a fault. by is the device, with its tenant.
+type Registrar interface {
+	// Report sets and removes CLIENT attributes of a device, by its row id.
+	Report(ctx context.Context, by *model.Principal, device int64, r *model.Report) error
+	// Relate relates a device to what r names; token is that of the new relationship.
+	Relate(ctx context.Context, by *model.Principal, device int64, token string, r *model.Relationship) error
+}
+
+// cause makes the change of the registry that a message causes, once: a replay finds how it ended. logged is the
+// sequence of rows of the view that went into the control table, too, because another change is on its way through the log; 0 for none.
+//
+// What the disk refuses is tried again with the commit, it says nothing about the message.
+func (m *metadataProjection) cause(tx store.Tx, r Registrar, e *Event) (made caused.Ending, logged uint64, err error) {
+	known, err := caused.Known(tx, e.At.Offset)
+	switch {
+	case err != nil:
+		return made, 0, err
+	case known != nil:
+		return *known, 0, nil
+	case r == nil:
+		return caused.Ending{Reason: string(ReasonNoConsumer), Why: "nothing here keeps attributes and relationships"}, 0, nil
+	}
+	rec := e.Record
+	by := model.Service("device:"+rec.Device, rec.Tenant, e.TenantID, model.DeviceRead, model.DeviceWrite)
+	made.Views, logged, err = store.Within(tx, by, rec.Received.Wall.Micros(), m.sequence, func(c *store.Change) error {
+		if rec.Kind == model.KindDeviceReport {
+			return r.Report(c.Context(), by, e.DeviceID, rec.Report)
+		}
+		return r.Relate(c.Context(), by, e.DeviceID, fmt.Sprintf("event-%d-%d", e.At.Epoch, e.At.Offset), rec.Message.Relationship)
+	})
+	if refused, ok := errors.AsType[*model.Error](err); ok && !errors.Is(err, store.ErrFull) && !errors.Is(err, store.ErrUnwritable) {
+		made, err = caused.Ending{Reason: string(reasonOf(refused)), Why: refused.Message}, nil
+	}
+	if err == nil {
+		err = caused.Note(tx, e.At.Offset, &made)
+	}
+	return made, logged, err
+}
+
+// reasonOf is why a message is a dead letter whose change the registry refuses.
+func reasonOf(refused *model.Error) Reason {
+	switch refused.Code {
+	case model.CodeLimitExceeded, model.CodeUnavailable, model.CodeThrottled:
+		return ReasonOverLimit
+	}
+	return ReasonRelationship
+}
+
+// Publish implements Projection: no replay meets again what lies before the checkpoint.
+func (m *metadataProjection) Publish(tx store.Tx) error { return caused.Remove(tx, m.at) }
+
 // Freeze implements Projection. What was recorded is committed.
-func (m *metadataProjection) Freeze(Checkpoint) {
+func (m *metadataProjection) Freeze(at Checkpoint) {
+	m.at = at.Offset
+	m.dropAnchorSets()
+}
+
+// committed notes that what was recorded is committed.
+func (m *metadataProjection) committed() {
+	if m.view.StampsAreMany() {
+		m.dropAnchorSets()
+	}
+	m.held.Store(m.view.Memory())
+}
+
+func (m *metadataProjection) dropAnchorSets() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.view.DropAnchorSets()
@@ -137,44 +214,57 @@ func (a *Applier) AnchorSetsWith(ctx context.Context, tenantID int64, anchor mod
 	return a.results.metadata.setsWith(ctx, tenantID, anchor)
 }
 
+// anchorsOf looks into the view before it looks into the store: a set leaves the view only after it is committed, so what is no longer
+// in the view is in the store by then. The other way round, a set that is committed and dropped in between would be in neither.
 func (m *metadataProjection) anchorsOf(ctx context.Context, tenantID int64, sets []int64) (found map[int64][]model.Anchor, err error) {
 	if len(sets) == 0 {
 		return nil, nil
 	}
-	err = m.queries.Read(ctx, func(tx store.Tx) (err error) {
-		found, err = store.AnchorsOf(tx, tenantID, sets)
-		return err
-	})
-	if err != nil || len(found) == len(sets) {
-		return found, err
-	}
-	m.mu.RLock() // an event can be queried a moment before its set is committed
-	defer m.mu.RUnlock()
-	m.view.AnchorSets(func(s *view.AnchorSet) {
-		if s.TenantID == tenantID && s.Number != 0 && slices.Contains(sets, s.Number) {
+	found = map[int64][]model.Anchor{}
+	m.numbered(tenantID, func(s *view.AnchorSet) {
+		if slices.Contains(sets, s.Number) {
 			found[s.Number] = s.Anchors
 		}
 	})
-	return found, nil
+	if len(found) == len(sets) {
+		return found, nil
+	}
+	err = m.queries.Read(ctx, func(tx store.Tx) error {
+		stored, err := store.AnchorsOf(tx, tenantID, sets)
+		maps.Copy(found, stored)
+		return err
+	})
+	return found, err
 }
 
+// setsWith looks in the order of anchorsOf.
 func (m *metadataProjection) setsWith(ctx context.Context, tenantID int64, anchor model.Anchor) (sets []int64, err error) {
-	err = m.queries.Read(ctx, func(tx store.Tx) (err error) {
-		sets, err = store.AnchorSetsWith(tx, tenantID, anchor)
+	m.numbered(tenantID, func(s *view.AnchorSet) {
+		if slices.Contains(s.Anchors, anchor) {
+			sets = append(sets, s.Number)
+		}
+	})
+	err = m.queries.Read(ctx, func(tx store.Tx) error {
+		stored, err := store.AnchorSetsWith(tx, tenantID, anchor)
+		sets = append(sets, stored...)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	m.mu.RLock()
-	m.view.AnchorSets(func(s *view.AnchorSet) {
-		if s.TenantID == tenantID && s.Number != 0 && slices.Contains(s.Anchors, anchor) {
-			sets = append(sets, s.Number)
-		}
-	})
-	m.mu.RUnlock()
 	slices.Sort(sets)
 	return slices.Compact(sets), nil
+}
+
+// numbered calls f with the sets of a tenant in the view that have a number: an event can be queried a moment before its set is committed.
+func (m *metadataProjection) numbered(tenantID int64, f func(*view.AnchorSet)) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	m.view.AnchorSets(func(s *view.AnchorSet) {
+		if s.TenantID == tenantID && s.Number != 0 {
+			f(s)
+		}
+	})
 }
 
 // passed notes that all changes of a sequence are effective from a record on.
@@ -225,4 +315,9 @@ func (m *metadataProjection) profileOf(tenant, profile string) (tenantID, id int
 type MetadataChange struct {
 	view.Change
 	stored bool // read from the store after a gap of the log
+}
+
+// EndsTenant reports whether the change ends a tenant: it is deleted, and what it had has ended before.
+func (c *MetadataChange) EndsTenant() bool {
+	return c != nil && c.Kind == model.ViewTenant && c.Body == nil
 }

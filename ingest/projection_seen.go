@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -54,6 +55,9 @@ func (p *seenProjection) Load(tx store.Tx, at Checkpoint) error {
 // Record implements Projection. A message with an altId is remembered when it is stored, so that a retry of what proved
 // unfit is judged again.
 func (p *seenProjection) Record(_ context.Context, e *Event, _ *Effects) error {
+	if e.Change.EndsTenant() {
+		p.evictTenant(e.Change.Key)
+	}
 	if e.Outcome == "" {
 		return nil
 	}
@@ -61,7 +65,7 @@ func (p *seenProjection) Record(_ context.Context, e *Event, _ *Effects) error {
 	if !e.repeat {
 		p.addRepeat(r)
 	}
-	if e.Stored() && r.Message.AltID != "" {
+	if m := e.kept(); m != nil && m.AltID != "" {
 		p.remember(e.altID, p.key, r.Received.Wall)
 	}
 	return nil
@@ -125,6 +129,7 @@ type seen struct {
 	newest      *repeats
 	clientBytes int64
 	evicted     int   // clients evicted for want of memory since the last checkpoint
+	renew       bool  // the next checkpoint writes all repeats again
 	written     int64 // bytes of the repeat pages that are in the store
 }
 
@@ -244,6 +249,16 @@ func (s *seen) evict(c *repeats) {
 	s.clientBytes -= clientOverhead + int64(len(c.client)) + 8*int64(cap(c.ring)+cap(c.legacy))
 }
 
+// evictTenant evicts the clients of a tenant that has ended. Their pages hold the names of devices, so the next checkpoint replaces all.
+func (s *seen) evictTenant(tenant string) {
+	for id, c := range s.clients {
+		if parts := strings.SplitN(id, ":", 3); len(parts) == 3 && parts[1] == tenant { // instance:tenant:device…
+			s.evict(c)
+		}
+	}
+	s.renew = true
+}
+
 func (s *seen) push(c *repeats, h uint64) {
 	if len(c.ring) < repeatsPerClient {
 		before := cap(c.ring)
@@ -311,12 +326,12 @@ func (s *seen) freeze(now model.Nanos) frozenSeen {
 	}
 	f.dropBefore = oldest.Micros()
 	rings := s.pack(repeatVersion, now, func(c *repeats) []uint64 { return c.last(min(c.added, len(c.ring))) })
-	if n := pageBytes(rings); s.written+n > 2*s.clientBytes+repeatsPage || s.written > repeatsPage && 2*n > s.clientBytes {
+	if n := pageBytes(rings); s.renew || s.written+n > 2*s.clientBytes+repeatsPage || s.written > repeatsPage && 2*n > s.clientBytes {
 		// Most of what is in the store was overtaken, or nearly all is to be written anyhow: all rings are written again, and
 		// the old pages are removed.
 		legacy := s.pack(seenVersion, now, func(c *repeats) []uint64 { return c.legacy })
 		rings = append(legacy, s.pack(repeatVersion, now, func(c *repeats) []uint64 { return c.last(len(c.ring)) })...)
-		f.renew, s.written = true, 0
+		f.renew, s.renew, s.written = true, false, 0
 	}
 	s.written += pageBytes(rings)
 	for c := s.oldest; c != nil; c = c.more {

@@ -2,11 +2,16 @@ package ingest
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 
+	"weir/command"
 	"weir/internal/faults"
 	"weir/model"
+	"weir/rules"
 	"weir/series"
 	"weir/store"
+	"weir/store/outbox"
 )
 
 // seriesProjection keeps the readings of stored messages, packed per series, and what is last known of devices.
@@ -41,10 +46,10 @@ func (s *seriesProjection) admitsAtLast(ctx context.Context, tenant, device int6
 
 // Record implements Projection.
 func (s *seriesProjection) Record(ctx context.Context, e *Event, out *Effects) error {
-	if !e.Stored() {
+	m := e.kept()
+	if m == nil {
 		return nil
 	}
-	m := e.Record.Message
 	switch m.Type {
 	case model.MeasurementEvent:
 		s.points = s.points[:0]
@@ -122,15 +127,26 @@ func (s *seriesProjection) admitted(ctx context.Context, tenant, device int64, a
 	return fit, err
 }
 
-// eventProjection keeps the locations and alerts of stored messages as rows, unique by offset and index.
-type eventProjection struct{ ProjectionBase }
+// eventProjection keeps the locations, alerts and new relationships of stored messages, and the answers to commands, as rows, unique by
+// offset and index.
+type eventProjection struct {
+	ProjectionBase
+	answers command.Answerer // nil: there are no commands
+	ordered func()           // is called when an order was written; nil: nothing is
+	dead    *deadLetterProjection
+}
 
 // Record implements Projection.
-func (eventProjection) Record(_ context.Context, e *Event, out *Effects) error {
-	if !e.Stored() {
+func (p *eventProjection) Record(_ context.Context, e *Event, out *Effects) error {
+	if e.stored && e.Record.Response != nil {
+		p.answer(e, out)
 		return nil
 	}
-	switch m := e.Record.Message; m.Type {
+	m := e.kept()
+	if m == nil {
+		return nil
+	}
+	switch m.Type {
 	case model.LocationEvent:
 		for i := range m.Locations {
 			row := eventRow(e, i)
@@ -143,8 +159,59 @@ func (eventProjection) Record(_ context.Context, e *Event, out *Effects) error {
 			row.Alert = m.Alerts[i]
 			out.Step(func(tx store.Tx) error { return store.InsertAlert(tx, row) })
 		}
+	case model.NewRelationship:
+		row := eventRow(e, 0)
+		out.Step(func(tx store.Tx) error { return store.InsertRelationship(tx, row) })
 	}
 	return nil
+}
+
+// answer keeps an answer to a command, and moves the command in the same transaction: once, for a replay finds the event.
+func (p *eventProjection) answer(e *Event, out *Effects) {
+	row, r, at := eventRow(e, 0), e.Record, e.At
+	row.Response = *r.Response
+	out.Step(func(tx store.Tx) error {
+		fresh, err := store.InsertResponse(tx, row)
+		if err != nil || !fresh || p.answers == nil {
+			return err
+		}
+		did, err := p.answers.Answer(tx, command.Response{TenantID: row.TenantID, DeviceID: row.Device, Token: row.Response.Command, Nonce: row.Response.Nonce,
+			Success: row.Response.Success, Payload: given(row.Response.Payload), Error: given(row.Response.Error), At: r.Received.Wall})
+		if err != nil {
+			return err
+		}
+		switch did {
+		case command.NoSuch:
+			return p.again(tx, row, r, at)
+		case command.BadNonce:
+			return p.dead.unanswered(tx, r, at, ReasonUnprocessable, "the dispatchNonce is missing, or is of no dispatch of the command that may still be answered")
+		}
+		return nil
+	})
+}
+
+// again orders that an answer is tried again whose command is not there: it may be that of a commit that a power cut took back, or come later.
+func (p *eventProjection) again(tx store.Tx, row *store.EventRow, r *model.Record, at rules.Position) error {
+	key := fmt.Sprintf("%s/%d/%d", outbox.Answer, at.Epoch, at.Offset)
+	body, err := json.Marshal(model.Dispatch{Kind: outbox.Answer, Tenant: r.Account, Device: r.Device, Occurred: row.Occurred.String(), Key: key,
+		Answer: &model.DispatchAnswer{Command: row.Response.Command, Nonce: row.Response.Nonce, Success: row.Response.Success, Payload: row.Response.Payload,
+			Error: row.Response.Error, Source: r.Source, Epoch: at.Epoch, Received: r.Received.Wall}})
+	if err != nil {
+		return err
+	}
+	if p.ordered != nil {
+		tx.OnCommit(p.ordered)
+	}
+	return outbox.Add(tx, &model.Order{Edge: model.EdgeID{Offset: at.Offset}, TenantID: row.TenantID, Key: key, Kind: outbox.Answer, DeviceID: row.Device,
+		Occurred: row.Occurred, Received: r.Received.Wall, Body: body})
+}
+
+// given is a text that may be absent.
+func given(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
 }
 
 // anchorSet is the number of the anchors of a stored event, 0 for none.
@@ -158,6 +225,10 @@ func (e *Event) anchorSet() int64 {
 // eventRow is the row of an entry of a message.
 func eventRow(e *Event, i int) *store.EventRow {
 	r := e.Record
-	return &store.EventRow{TenantID: e.TenantID, Device: e.DeviceID, DeviceToken: r.Device, Type: r.Message.Type, Offset: e.At.Offset, Index: uint32(i),
-		Source: r.Source, AltID: r.Message.AltID, Anchors: e.anchorSet(), Occurred: e.Occurred[i], Received: r.Received.Wall.Micros()}
+	row := &store.EventRow{TenantID: e.TenantID, Device: e.DeviceID, DeviceToken: r.Device, Type: model.CommandResponse, Offset: e.At.Offset, Index: uint32(i),
+		Source: r.Source, Anchors: e.anchorSet(), Occurred: e.Occurred[i], Received: r.Received.Wall.Micros()}
+	if r.Message != nil {
+		row.Type, row.AltID = r.Message.Type, r.Message.AltID
+	}
+	return row
 }

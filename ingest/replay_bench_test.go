@@ -39,20 +39,24 @@ func BenchmarkReplay(b *testing.B) {
 }
 
 // pile appends messages as a transport makes them, in batches of a thousand, and hands none of them to an applier.
-func (w *world) pile(n int) {
+func (w *world) pile(n int) { w.pileOf(n, 50) }
+
+// pileOf is pile for so many devices, of which one comes after another that is far away.
+func (w *world) pileOf(n, devices int) {
 	w.t.Helper()
 	var body [16]byte
 	for i := range n {
 		w.clock.advance(4 * time.Microsecond)
 		at := w.clock.stamp()
-		name := fmt.Sprintf("d%d", i%50+1)
+		device := i*7919%devices + 1
+		name := fmt.Sprintf("d%d", device)
 		body[0], body[1], body[2], body[3] = byte(i), byte(i>>8), byte(i>>16), byte(i>>24)
 		value := 20 + float64(i*7919%400)/100
 		if i%10_000 == 0 {
 			value = 30
 		}
 		r := &model.Record{Kind: model.KindMessage, Transport: TransportMQTT, Source: "mqtt1", Tenant: "acme", Account: "acme", Device: name, Received: at,
-			Credential: int64(100 + i%50), DeviceID: int64(i%50 + 1), ClientID: "weir:acme:" + name, PacketID: uint16(i/50%60000 + 1), Hash: body, Bytes: 120,
+			Credential: int64(99 + device), DeviceID: int64(device), ClientID: "weir:acme:" + name, PacketID: uint16(i/devices%60000 + 1), Hash: body, Bytes: 120,
 			Message: &model.Message{Type: model.MeasurementEvent, Occurred: at.Wall - 900_000, HasOccurred: true,
 				Measurements: []model.Reading{{Metric: "temp", Value: value}}}}
 		w.must(w.log.Append(context.Background(), spool.Entry{Data: model.AppendRecord(nil, r), Done: func(model.Offset, error) {}}))

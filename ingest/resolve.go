@@ -32,6 +32,18 @@ func (s *resolver) message(ctx context.Context, e *Event) error {
 	if e.Reason, e.Why = s.check(e); e.Reason != ReasonNone {
 		return nil
 	}
+	if e.Record.Kind == model.KindCommandResponse {
+		e.Outcome, e.stored = store.OutcomeStored, true
+		return s.results.metadata.number(ctx, e)
+	}
+	if e.causes() {
+		if e.Record.Message != nil && e.Record.Message.AltID != "" && s.results.seen.knows(e) {
+			e.Outcome = store.OutcomeDuplicate
+			return nil
+		}
+		e.causing = true
+		return nil
+	}
 	fits, err := s.results.readings.admits(ctx, e.TenantID, e.DeviceID, e.Record.Message)
 	if err == nil && !fits && e.Record.Partial {
 		fits, err = s.part(ctx, e)
@@ -60,15 +72,15 @@ func (s *resolver) presence(ctx context.Context, e *Event) (err error) {
 	if what.Device.ID == 0 || e.Record.DeviceID != 0 && e.Record.DeviceID != what.Device.ID {
 		return nil
 	}
-	e.refer(what)
+	s.refer(e, what)
 	e.Transition, err = s.results.presence.transition(ctx, e)
 	return err
 }
 
 // refer notes what the record's names mean.
-func (e *Event) refer(what view.Resolved) {
+func (s *resolver) refer(e *Event, what view.Resolved) {
 	e.TenantID, e.DeviceID, e.DeviceType = what.Tenant.ID, what.Device.ID, what.Device.Type
-	e.ProfileID, e.profile, e.anchors = what.ProfileID, what.Profile, what.Anchors
+	e.ProfileID, e.profile, e.anchors = what.ProfileID, what.Profile, s.results.metadata.stamp(what)
 }
 
 // check determines whether a message can be kept, in the order that reveals least to an unauthenticated sender.
@@ -86,18 +98,27 @@ func (s *resolver) check(e *Event) (Reason, string) {
 		return ReasonUnknownDevice, "the device does not exist"
 	case r.DeviceID != 0 && r.DeviceID != what.Device.ID:
 		return ReasonBadCredential, "the credential belongs to a removed device of that name"
-	case r.Message.Type == model.NewRelationship:
-		return ReasonNoRelationship, "relationships are not kept yet"
 	}
-	e.refer(what)
+	s.refer(e, what)
+	if r.Kind == model.KindDeviceReport {
+		return ReasonNone, ""
+	}
 	if !s.times(e) {
 		s.metrics.late.Inc()
 		return ReasonBadTime, fmt.Sprintf("an event time lies more than %d days before the receipt", int(s.maxAge.Hours()/24))
+	}
+	if r.Message == nil {
+		return ReasonNone, ""
 	}
 	if why := e.unfit(); why != "" {
 		return ReasonInvalidValue, why
 	}
 	return ReasonNone, ""
+}
+
+// causes reports whether the message changes the registry: its outcome is that of the change (Applier.cause).
+func (e *Event) causes() bool {
+	return e.Record.Kind == model.KindDeviceReport || e.Record.Message != nil && e.Record.Message.Type == model.NewRelationship
 }
 
 func verdictText(v model.Verdict) string {
@@ -112,10 +133,15 @@ func verdictText(v model.Verdict) string {
 	return "the credential is wrong, disabled or expired"
 }
 
-// times finds the event times of a message and of its entries, once; ok is false when one lies too far back.
+// times finds the event times of a message and of its entries, once (a new relationship and an answer to a command count as one); ok is false when one lies too far back.
 func (s *resolver) times(e *Event) bool {
 	r, m := e.Record, e.Record.Message
 	s.occurred = s.occurred[:0]
+	if m == nil { // of an answer to a command
+		ok := s.time(r, model.EntryTime{})
+		e.Occurred = s.occurred
+		return ok
+	}
 	_, ok := s.at(r, model.EntryTime{})
 	for i := range m.Measurements {
 		ok = s.time(r, m.Measurements[i].Time) && ok
@@ -125,6 +151,9 @@ func (s *resolver) times(e *Event) bool {
 	}
 	for i := range m.Alerts {
 		ok = s.time(r, m.Alerts[i].Time) && ok
+	}
+	if m.Relationship != nil {
+		s.time(r, model.EntryTime{})
 	}
 	e.Occurred = s.occurred
 	return ok
@@ -149,7 +178,7 @@ func (s *resolver) at(r *model.Record, own model.EntryTime) (_ model.Micros, ok 
 	switch {
 	case own.Has:
 		t = own.At
-	case r.Message.HasOccurred:
+	case r.Message != nil && r.Message.HasOccurred:
 		t = r.Message.Occurred
 	}
 	switch {

@@ -157,7 +157,7 @@ func TestWhatTheRegistrySaidBeforeGoes(t *testing.T) {
 	w.finishHead(w.applier)
 	excess := func(bytes int64) (n int) {
 		w.must(w.db.Read(context.Background(), func(tx store.Tx) error {
-			e, err := store.FindExcess(tx, bytes, 100)
+			e, err := store.FindExcess(tx, store.KeptMetadata, bytes, 100)
 			n = e.Rows()
 			return err
 		}))

@@ -10,6 +10,8 @@ import (
 	"pgregory.net/rapid"
 
 	"weir/docs"
+	"weir/ingest/report"
+	"weir/registry/shared"
 )
 
 const schemaBase = "http://weir.test/schema/device/"
@@ -56,12 +58,12 @@ func TestTheSchemasOfTheContractArePublished(t *testing.T) {
 	t.Parallel()
 	s := publishedSchemas(t)
 	for _, name := range []string{"device-event", "measurement-payload", "location-payload", "alert-payload", "new-relationship-payload",
-		"command-delivery", "command-response"} {
+		"command-delivery", "command-response", "device-report", "device-attributes"} {
 		if s[name] == nil {
 			t.Errorf("%s is missing", name)
 		}
 	}
-	if len(s) != 7 {
+	if len(s) != 9 {
 		t.Errorf("%d schemas", len(s))
 	}
 }
@@ -168,6 +170,47 @@ var events = []struct {
 	{"a relationship of an empty type", `{"eventType":"NewRelationship","payload":{"relationshipType":"","targetType":"area","target":"m"}}`, false},
 }
 
+// reports are complete bodies, of which the schema and the decoder say the same.
+var reports = []struct {
+	name, body string
+	taken      bool
+}{
+	{"one of each type", `{"attributes":{"s":"x","l":7,"d":7.5,"b":true,"o":{"a":[null]},"a":[],"n":null}}`, true},
+	{"no attribute", `{"attributes":{}}`, true},
+	{"members that are unknown", `{"x":{},"attributes":{"k":1}}`, true},
+	{"an empty text", `{"attributes":{"k":""}}`, true},
+	{"a number beyond 64 bits", `{"attributes":{"k":9223372036854775808}}`, true},
+	{"a number beyond float64", `{"attributes":{"k":1e999}}`, false},
+	{"a key of 128 characters", `{"attributes":{"` + strings.Repeat("é", 128) + `":1}}`, true},
+	{"a key of 129 characters", `{"attributes":{"` + strings.Repeat("é", 129) + `":1}}`, false},
+	{"no key", `{"attributes":{"":1}}`, false},
+	{"a key of spaces", `{"attributes":{" \t":1}}`, false},
+	{"a key with a NUL", `{"attributes":{"a\u0000":1}}`, false},
+	{"a text with a NUL", `{"attributes":{"a":"\u0000"}}`, false},
+	{"16384 bytes", `{"attributes":{"k":"` + strings.Repeat("x", 16384) + `"}}`, true},
+	{"16385 bytes", `{"attributes":{"k":"` + strings.Repeat("x", 16385) + `"}}`, false},
+	{"64 attributes", `{"attributes":{` + strings.ReplaceAll(readings(64), `"1"`, "1") + `}}`, true},
+	{"65 attributes", `{"attributes":{` + strings.ReplaceAll(readings(65), `"1"`, "1") + `}}`, false},
+	{"no attributes member", `{"attribute":{"k":1}}`, false},
+	{"attributes that are an array", `{"attributes":[1]}`, false},
+	{"attributes that are null", `{"attributes":null}`, false},
+	{"an array", `[{"attributes":{"k":1}}]`, false},
+	{"a text", `"attributes"`, false},
+}
+
+func TestTheSchemaOfReportsAndTheDecoderAgree(t *testing.T) {
+	t.Parallel()
+	s := publishedSchemas(t)
+	for _, c := range reports {
+		if _, err := report.Decode([]byte(c.body)); (err == nil) != c.taken {
+			t.Errorf("%s: the decoder: %v", c.name, err)
+		}
+		if err := s.takes("device-report", c.body); (err == nil) != c.taken {
+			t.Errorf("%s: the schema: %v", c.name, err)
+		}
+	}
+}
+
 func measured(metrics string) string {
 	return `{"eventType":"Measurement","payload":{"entries":[{"measurements":{` + metrics + `}}]}}`
 }
@@ -197,6 +240,24 @@ func TestTheSchemaAndTheDecoderAgree(t *testing.T) {
 		}
 		if err := s.takes("device-event", c.body); (err == nil) != c.taken {
 			t.Errorf("%s: the schema: %v", c.name, err)
+		}
+	}
+}
+
+// What a device reads of itself is as its schema says, also where it is too large to be sent.
+func TestTheSchemaTakesTheAttributesOfADevice(t *testing.T) {
+	t.Parallel()
+	s := publishedSchemas(t)
+	for _, n := range []int{0, 10, shared.MaxBytes} {
+		value := strings.Repeat("x", n)
+		set := shared.SetOf([]shared.Attribute{{Key: "k", Text: &value}, {Key: "null"}})
+		if err := s.takes("device-attributes", string(set.Body)); err != nil {
+			t.Errorf("%.200s: %v", set.Body, err)
+		}
+	}
+	for _, body := range []string{`{}`, `{"revision":"a"}`, `{"revision":"a","attributes":[]}`, `{"revision":"a","tooLarge":true}`} {
+		if s.takes("device-attributes", body) == nil {
+			t.Errorf("%s is taken", body)
 		}
 	}
 }

@@ -169,8 +169,17 @@ func (t *Tap) sighting(e *ending) Sighting {
 	r := e.rec
 	s := Sighting{Received: r.Received.Wall, Ended: max(t.now(), r.Received.Wall), Connection: e.connection, Tenant: r.Account, Named: r.Tenant, Transport: r.Transport,
 		Source: r.Source, Device: r.Device, Outcome: e.outcome, Reason: e.reason, Why: e.why, Bytes: r.Bytes, Offset: e.offset}
+	if r.Account == "" || r.Verdict != model.VerdictOK {
+		return s
+	}
 	m := r.Message
-	if m == nil || r.Account == "" || r.Verdict != model.VerdictOK {
+	if r.Report != nil {
+		s.Type, s.Values = typeReport, firstReported(r.Report)
+	}
+	if r.Response != nil {
+		s.Type, s.Values = model.CommandResponse.String(), []string{describeResponse(r.Response)}
+	}
+	if m == nil {
 		return s
 	}
 	s.Type, s.AltID, s.Readings, s.Values = m.Type.String(), m.AltID, m.Readings(), firstValues(m)
@@ -187,6 +196,18 @@ func (t *Tap) sighting(e *ending) Sighting {
 		}
 	}
 	return s
+}
+
+// typeReport is what a watcher sees as the type of a device report.
+const typeReport = "DeviceReport"
+
+// firstReported shows the first attributes of a device report, one text each.
+func firstReported(r *model.Report) []string {
+	var out []string
+	for i := range r.Attributes[:min(len(r.Attributes), shownValues)] {
+		out = append(out, describeReported(&r.Attributes[i]))
+	}
+	return out
 }
 
 // firstValues shows the first readings of a message, one text each.

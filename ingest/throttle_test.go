@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -200,6 +201,40 @@ func TestALongBatchIsVisibleInParts(t *testing.T) {
 	_, last := w.log.Bounds()
 	if at := seen[len(seen)-1]; seen[0] > before || at <= seen[0] || at >= last {
 		t.Errorf("at the last of %d records up to record %d was visible, at the first %d", len(seen), at, seen[0])
+	}
+}
+
+// TestAnEdgeWaitsForAPartOfItsBatch: it is visible before the rest of a long batch is applied, which without an edge is visible as a whole.
+func TestAnEdgeWaitsForAPartOfItsBatch(t *testing.T) {
+	t.Parallel()
+	var seen []model.Offset
+	w := newWorld(t, func(w *world) {
+		w.projections = func() []Projection {
+			return []Projection{watching{look: func() { seen = append(seen, w.applier.Applied()) }}}
+		}
+	})
+	w.furnish(1, thresholdRule("hot", "temp", "gt", 80))
+	w.apply()
+	for _, hot := range []bool{false, true} {
+		before := w.applier.Applied()
+		entries := slices.Repeat([]string{`{"measurements":{"temp":"20"}}`}, model.MaxReadings)
+		as := make([]*Arrival, 2+maxEdgeCost/(costReading*model.MaxReadings))
+		for i := range as {
+			if hot && i == 1 {
+				entries[0] = `{"measurements":{"temp":"90"}}`
+			}
+			as[i] = w.arrival(1, `{"eventType":"Measurement","payload":{"entries":[`+strings.Join(entries, ",")+`]}}`)
+		}
+		done := make(chan Answer, 1)
+		w.intake.AcceptAll(context.Background(), as, func(a Answer, _ int) { done <- a })
+		if a := <-done; a.Outcome != Stored {
+			t.Fatalf("%+v", a)
+		}
+		seen = nil
+		w.apply()
+		if at := seen[len(seen)-1]; hot != (at > before) {
+			t.Errorf("hot %t: at the last of %d records up to record %d was visible, before the first %d", hot, len(seen), at, before)
+		}
 	}
 }
 

@@ -5,11 +5,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync/atomic"
 
+	"weir/ingest/links"
 	"weir/model"
+	"weir/rules"
 	"weir/spool"
 	"weir/store"
+	"weir/store/listening"
 )
 
 // Keys of the newest receive stamp and the newest time map as of the checkpoint.
@@ -279,7 +284,8 @@ func (a *Applier) CaughtUp() bool {
 	}
 }
 
-// progressed notes what follows from how far the applier is: whether the start is caught up with, and whether something waits.
+// progressed notes what follows from how far the applier is: whether the start is caught up with, whether something waits, and when the
+// next timer is due.
 func (a *Applier) progressed() {
 	if !a.CaughtUp() && a.Applied() >= a.lastStart {
 		if a.deps.Controller != nil {
@@ -290,4 +296,80 @@ func (a *Applier) progressed() {
 	if a.Waiting() == 0 {
 		a.working.Store(0)
 	}
+	due := a.results.due()
+	if a.due.Store(int64(due)); due != 0 {
+		select {
+		case a.moved <- struct{}{}:
+		default:
+		}
+	}
 }
+
+// Waker returns what has a record appended when a timer is due and nothing else arrives.
+func (a *Applier) Waker(l *links.Links, stamp func() model.Stamp) *links.Waker {
+	return &links.Waker{Links: l, Due: a.due.Load, Moved: a.moved, Waiting: func() bool { return a.Waiting() > 0 || a.Stalled() != "" }, Logger: a.deps.Logger,
+		Append: func(ctx context.Context) error {
+			synced := make(chan error, 1)
+			if err := appendClock(ctx, a.deps.Log, stamp(), func(_ model.Offset, err error) { synced <- err }); err != nil {
+				return err
+			}
+			return <-synced
+		}}
+}
+
+// spanProjection keeps how listening time went: a row where that of the transports goes on otherwise than the rows say, and where that of a
+// tenant stops or goes on.
+type spanProjection struct {
+	ProjectionBase
+	course listening.Course
+	pauses []rules.Pause      // since the record before
+	fresh  map[int64]struct{} // tenants with new rows since the checkpoint; 0: the transports
+	frozen []int64
+	at     model.Offset // of the checkpoint that is frozen
+}
+
+func newSpanProjection(engine *rules.Engine) *spanProjection {
+	p := &spanProjection{fresh: map[int64]struct{}{}}
+	engine.OnPause(func(pause rules.Pause) { p.pauses = append(p.pauses, pause) })
+	return p
+}
+
+// Load implements Projection.
+func (p *spanProjection) Load(tx store.Tx, at Checkpoint) error { return p.course.Load(tx, at.Offset) }
+
+// record adds the rows that a record of any kind needs. newest and before are the newest receive stamp and listening time before it.
+func (p *spanProjection) record(e *Event, span links.Span, newest model.Nanos, before rules.Listening, out *Effects) {
+	s := &e.Record.Received
+	var spans []listening.Span
+	if timed(e.Record.Kind) || e.Record.Kind == model.KindControl && s.Clock != model.ClockUnset { // a change has its listening time, too
+		r := listening.Record{Offset: e.At.Offset, Received: s.Wall.Micros(), Boot: s.Boot, Listening: span.At(s.Mono), Open: span.Open, Behind: s.Clock == model.ClockBehind,
+			NewestReceived: newest.Micros(), NewestListening: int64(before)}
+		if n, needed := p.course.Next(&r); needed {
+			spans = append(spans, n)
+		}
+	}
+	for _, t := range p.pauses {
+		n := listening.Span{TenantID: t.TenantID, Link: t.Link, Offset: e.At.Offset, Received: s.Wall.Micros(), Boot: s.Boot, Listening: int64(t.From), Slope: 1, Lag: int64(t.Lag)}
+		if t.Still {
+			n.Slope = 0
+		}
+		spans = append(spans, n)
+	}
+	if len(spans) == 0 {
+		return
+	}
+	p.pauses = p.pauses[:0]
+	for _, n := range spans {
+		p.fresh[n.TenantID] = struct{}{}
+	}
+	out.Step(func(tx store.Tx) error { return listening.Add(tx, spans) })
+}
+
+// Freeze implements Projection.
+func (p *spanProjection) Freeze(at Checkpoint) {
+	p.frozen, p.at = slices.Sorted(maps.Keys(p.fresh)), at.Offset
+	clear(p.fresh)
+}
+
+// Publish implements Projection.
+func (p *spanProjection) Publish(tx store.Tx) error { return listening.Trim(tx, p.at, p.frozen...) }

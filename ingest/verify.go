@@ -11,11 +11,12 @@ import (
 	"weir/series"
 	"weir/spool"
 	"weir/store"
+	"weir/store/erase"
 )
 
 // Verifier recounts what is on disk and compares it with what the transports and the applier counted. It reads one snapshot
 // of the store, which is exact up to the offset of the checkpoint, and the log after it: what a running instance holds in
-// memory besides that is made from the same log, so nothing needs to pause.
+// memory besides that is made from the same log, so nothing needs to pause. A tenant that is being erased is left out.
 type Verifier struct {
 	Store store.Store
 	// Batches calls its function for the batches of the log from the one that holds an offset on.
@@ -77,8 +78,10 @@ type recounting struct {
 	*Verifier
 	out        *Verdict
 	tokens     map[int64]string
+	erasing    map[string]int64                      // tenants that are left out, by token
 	counted    map[store.LedgerKey]store.LedgerCount // the ledger as of the checkpoint, and of the log after it
 	stored     map[line]store.LedgerCount            // recounted
+	reports    map[line]int64                        // counted: what a device report leaves is an attribute, which a later one replaces
 	dead       map[deadLine]int64                    // recounted
 	transports map[string]string                     // transport of each source, as the ledger has it
 	trimmed    map[string]model.Micros               // up to when dead letters of a tenant went because there were too many
@@ -94,7 +97,7 @@ type deadLine struct {
 
 // Verify recounts. An error says that it could not; what it found is in the verdict.
 func (v *Verifier) Verify(ctx context.Context) (*Verdict, error) {
-	r := &recounting{Verifier: v, out: &Verdict{}, counted: map[store.LedgerKey]store.LedgerCount{}, stored: map[line]store.LedgerCount{}, dead: map[deadLine]int64{}, transports: map[string]string{}}
+	r := &recounting{Verifier: v, out: &Verdict{}, counted: map[store.LedgerKey]store.LedgerCount{}, stored: map[line]store.LedgerCount{}, reports: map[line]int64{}, dead: map[deadLine]int64{}, transports: map[string]string{}}
 	if err := v.Store.Read(ctx, func(tx store.Tx) error { return r.read(ctx, tx) }); err != nil {
 		return nil, err
 	}
@@ -114,6 +117,12 @@ func (r *recounting) read(ctx context.Context, tx store.Tx) (err error) {
 	if r.tokens, err = tenants(tx); err != nil {
 		return err
 	}
+	if r.erasing, err = erase.Incomplete(tx); err != nil {
+		return err
+	}
+	for token, id := range r.erasing {
+		r.tokens[id] = token // its row may be gone
+	}
 	removed, err := store.Removed(tx)
 	if err != nil {
 		return err
@@ -130,6 +139,9 @@ func (r *recounting) read(ctx context.Context, tx store.Tx) (err error) {
 		return err
 	}
 	if err := store.TallyDeadLetters(tx, r.out.Checkpoint, func(t store.DeadTally) error {
+		if r.leftOut(t.Tenant) {
+			return nil
+		}
 		r.dead[deadLine{line{tenant: t.Tenant, source: t.Source, hour: t.Hour}, t.Reason}] += t.Count
 		return nil
 	}); err != nil {
@@ -168,7 +180,18 @@ func (r *recounting) nameSeries(tx store.Tx, gen uint64) error {
 	return err
 }
 
+func (r *recounting) leftOut(tenant string) bool {
+	_, out := r.erasing[tenant]
+	return out
+}
+
 func (r *recounting) count(k store.LedgerKey, c store.LedgerCount) {
+	if r.leftOut(k.Tenant) {
+		return
+	}
+	if k.Outcome == store.OutcomeStored && k.Reason == string(ReasonReport) {
+		r.reports[line{tenant: k.Tenant, source: k.Source, hour: k.Hour}] += c.Messages
+	}
 	have := r.counted[k]
 	have.Add(c)
 	r.counted[k] = have
@@ -177,6 +200,9 @@ func (r *recounting) count(k store.LedgerKey, c store.LedgerCount) {
 
 func (r *recounting) tally(t store.RowTally) error {
 	l := line{tenant: r.tenant(t.TenantID), source: t.Source, hour: t.Hour}
+	if r.leftOut(l.tenant) {
+		return nil
+	}
 	have := r.stored[l]
 	have.Add(t.LedgerCount)
 	r.stored[l] = have
@@ -191,6 +217,9 @@ func (r *recounting) transportOf(source string) string { return cmp.Or(r.transpo
 func (r *recounting) tenant(id int64) string { return cmp.Or(r.tokens[id], fmt.Sprintf("#%d", id)) }
 
 func (r *recounting) fault(f series.Fault) {
+	if r.leftOut(r.tenant(f.TenantID)) {
+		return
+	}
 	r.wrong(Wrong{Kind: WrongRow, Tenant: r.tenant(f.TenantID), Row: f.Row, Readings: f.Readings, Text: f.Text})
 }
 
@@ -242,7 +271,7 @@ func (r *recounting) batch(b *spool.Batch) error {
 			return fmt.Errorf("record at %d: %w", off, err)
 		}
 		r.out.Last = max(r.out.Last, off)
-		if counted(rec.Kind) {
+		if Counted(rec.Kind) {
 			r.out.Waiting++
 			r.count(lineOf(rec).key(store.OutcomeWaiting, ReasonNone), store.LedgerCount{Messages: 1, Readings: int64(rec.Readings())})
 		}
@@ -272,7 +301,7 @@ func (r *recounting) balance() {
 	r.out.Expired = r.expired(lines)
 	net := map[line]store.LedgerCount{}
 	for l, ln := range lines {
-		all, want, have := line{tenant: l.tenant, source: l.source}, ln.Outcomes[store.OutcomeStored], r.stored[l]
+		all, want, have := line{tenant: l.tenant, source: l.source}, r.wanted(l, ln), r.stored[l]
 		n := net[all]
 		n.Add(store.LedgerCount{Messages: want.Messages - have.Messages, Readings: want.Readings - have.Readings})
 		net[all] = n
@@ -315,14 +344,25 @@ func (r *recounting) expired(lines map[line]*LedgerLine) (short int64) {
 	return short
 }
 
+// wanted is what of a line must be found on disk: what was stored but for device reports.
+func (r *recounting) wanted(l line, ln *LedgerLine) store.LedgerCount {
+	want := ln.Outcomes[store.OutcomeStored]
+	want.Messages -= r.reports[l]
+	return want
+}
+
 // balanceStored reports whether readings are short.
 func (r *recounting) balanceStored(l line, ln *LedgerLine) bool {
-	want, have := ln.Outcomes[store.OutcomeStored], r.stored[l]
+	want, have := r.wanted(l, ln), r.stored[l]
 	w := Wrong{Kind: WrongStored, Tenant: l.tenant, Transport: r.transportOf(l.source), Hour: l.hour, Messages: want.Messages - have.Messages, Readings: want.Readings - have.Readings}
-	if w.Messages == 0 && w.Readings == 0 || r.out.Expired > 0 && w.Messages >= 0 && w.Readings > 0 {
+	aged := r.out.Expired > 0 && w.Messages >= 0 && w.Readings > 0 || w.Readings == 0 && w.Messages > 0 && w.Messages <= r.removed // events without readings
+	if w.Messages == 0 && w.Readings == 0 || aged {
 		return false
 	}
 	w.Text = fmt.Sprintf("counted as stored: %d messages with %d readings; there are %d with %d", want.Messages, want.Readings, have.Messages, have.Readings)
+	if r.removed > 0 {
+		w.Text += fmt.Sprintf("; retention has removed %d readings, locations and events of all tenants", r.removed)
+	}
 	r.wrong(w)
 	return w.Readings > 0
 }

@@ -8,10 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/test/fixture"
 	"weir/model"
 	"weir/spool"
 	"weir/spool/bolt"
 	"weir/store"
+	"weir/store/erase"
 )
 
 // verifyDisk recounts what is on disk.
@@ -290,4 +292,39 @@ func TestAClosedLogIsWalkedLikeAnOpenOne(t *testing.T) {
 		t.Errorf("open: %d records, closed: %d", len(open), len(closed))
 	}
 	w.open()
+}
+
+// A tenant whose rows are being removed balances in no part until that is over: it is left out, and the others are not.
+func TestATenantThatIsErasedIsLeftOut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.mixed()
+	w.apply()
+	w.writeHead()
+	write := func(fn func(*store.Change) error) {
+		t.Helper()
+		w.must(store.Direct{Store: w.db}.Mutate(t.Context(), fixture.Operator(), fn))
+	}
+	imbalances := func() int {
+		t.Helper()
+		wrong, _, err := w.applier.Ledger().Imbalances(t.Context())
+		w.must(err)
+		return len(wrong)
+	}
+	of := erase.Tenant{ID: 1, Token: "acme"}
+	for _, q := range []string{`DELETE FROM ledger WHERE heading = 'stored'`, `DELETE FROM row_events`, `DELETE FROM dead_letters`, `UPDATE series_blocks SET data = x'00'`} {
+		write(func(c *store.Change) error { _, err := c.Exec(q); return err })
+	}
+	if v := w.verifyDisk(); len(v.Wrongs) < 3 || imbalances() == 0 {
+		t.Errorf("the test shows nothing: %s", wrongsOf(v))
+	}
+	write(func(c *store.Change) error { return erase.Begin(c, of, 1) })
+	if v := w.verifyDisk(); len(v.Wrongs) > 0 || imbalances() > 0 {
+		t.Errorf("while it is erased: %d imbalances, %s", imbalances(), wrongsOf(v))
+	}
+	write(func(c *store.Change) error { return erase.Begin(c, erase.Tenant{ID: 7, Token: "other"}, 1) })
+	write(func(c *store.Change) error { return erase.Complete(c, &erase.Deletion{ID: 1}, 1) })
+	if v := w.verifyDisk(); len(v.Wrongs) < 3 || imbalances() == 0 {
+		t.Errorf("while another tenant is erased: %s", wrongsOf(v))
+	}
 }

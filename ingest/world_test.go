@@ -7,10 +7,14 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"weir/alarm"
+	"weir/command"
+	"weir/ingest/links"
 	"weir/internal/setting"
 	"weir/internal/test/fixture"
 	"weir/model"
@@ -48,11 +52,15 @@ type world struct {
 	time    *Clock
 	boots   uint64
 	edges   []model.Edge
+	alarms  alarmLog
 	// projections makes further projections for each start.
 	projections func() []Projection
-	kinds       []rules.Kind   // from outside
+	kinds       []rules.Kind // from outside
+	registrar   func(store.Store) Registrar
+	answers     command.Answerer
 	maxEdges    int            // a second of a tenant; 0: the default
 	logged      fixture.Buffer // by appliers
+	noonAt      time.Duration  // monotonic time of noon
 }
 
 type testClock struct {
@@ -168,10 +176,14 @@ func (w *world) open() {
 	var err error
 	w.db, err = sqlite.Open(ctx, filepath.Join(w.dir, "weir.db"), sqlite.Options{Clock: func() time.Time { return w.clock.stamp().Wall.Time() }})
 	w.must(err)
-	w.counts = NewTransportCounts(NewListening(w.clock.elapsed))
-	w.counts.listening.Open()
+	w.counts = NewTransportCounts(links.New(w.clock.elapsed))
+	w.counts.links.Open()
+	w.alarms.Alarms = alarm.New(alarm.TenantSettings{}, alarm.Deps{Store: w.db, Writer: store.Direct{Store: w.db}})
 	w.log, err = bolt.Open(filepath.Join(w.dir, "spool"), bolt.Options{Capacity: spool.Capacity{MaxBytes: setting.Size(cmp.Or(w.logBytes, 64<<20))}, Meta: w.counts, Sync: w.sync})
 	w.must(err)
+	if end, ok := EndOf(w.log); ok {
+		w.counts.links.Resume(end.Listening)
+	}
 	w.boots++
 	w.time = NewClock(ClockConfig{Boot: w.boots, Now: w.clock.now, Built: w.built, Log: w.log, Logger: slog.New(slog.DiscardHandler)})
 	w.tap = NewTap(func() model.Nanos { return w.clock.stamp().Wall }, nil)
@@ -190,7 +202,7 @@ func (w *world) open() {
 func (w *world) newApplier(log spool.Log, st store.Store) *Applier {
 	w.t.Helper()
 	ctx := context.Background()
-	compiler, err := rules.NewCompiler(rules.Limits{Kinds: w.kinds, Settings: rules.Settings{MaxEdges: w.maxEdges}})
+	compiler, err := rules.NewCompiler(rules.Limits{Kinds: w.kinds, Actions: []rules.ActionType{rules.ActionRaiseAlarm, rules.ActionSendCommand, rules.ActionHTTPCall, rules.ActionPublish}, Settings: rules.Settings{MaxEdges: w.maxEdges}})
 	w.must(err)
 	readings, err := series.Open(ctx, w.kept, st, series.Options{})
 	w.must(err)
@@ -199,8 +211,12 @@ func (w *world) newApplier(log spool.Log, st store.Store) *Applier {
 	if w.projections != nil {
 		more = w.projections()
 	}
-	a, err := NewApplier(ctx, w.cfg, ApplyDeps{Projections: more, Log: log, Store: st, Counts: w.counts, Series: readings,
-		Rules: rules.NewEngine(compiler, nil), Controller: NewController(st, log, w.time.Stamp, logger), Clock: w.time, Logger: logger,
+	var registrar Registrar
+	if w.registrar != nil {
+		registrar = w.registrar(st)
+	}
+	a, err := NewApplier(ctx, w.cfg, ApplyDeps{Registrar: registrar, Projections: more, Log: log, Store: st, Counts: w.counts, Series: readings,
+		Rules: rules.NewEngine(compiler, nil), Alarms: &w.alarms, Answers: w.answers, Controller: NewController(st, log, w.time.Stamp, logger), Clock: w.time, Logger: logger,
 		Edges: func(es ...model.Edge) { w.edges = append(w.edges, es...) }, Tap: w.tap})
 	w.must(err)
 	return a
@@ -296,7 +312,13 @@ func (w *world) apply() { w.t.Helper(); w.applyTo(w.applier, w.log) }
 
 func (w *world) applyTo(a *Applier, log spool.Log) {
 	w.t.Helper()
-	r, err := log.Reader(a.Applied() + 1)
+	w.batches(log, a.Applied()+1, func(b *spool.Batch) { w.must(a.apply(context.Background(), b)) })
+}
+
+// batches calls f for each batch of a log from a record on.
+func (w *world) batches(log spool.Log, from model.Offset, f func(*spool.Batch)) {
+	w.t.Helper()
+	r, err := log.Reader(from)
 	w.must(err)
 	defer r.Close()
 	for {
@@ -305,7 +327,7 @@ func (w *world) applyTo(a *Applier, log spool.Log) {
 		if b == nil {
 			return
 		}
-		w.must(a.apply(context.Background(), b))
+		f(b)
 	}
 }
 
@@ -325,4 +347,19 @@ func (w *world) ledger() map[store.Outcome]int64 {
 		}
 	}
 	return sum
+}
+
+// alarmLog folds alarms, and keeps what subscribers get.
+type alarmLog struct {
+	*alarm.Alarms
+	moves []model.AlarmEvent
+}
+
+// Publish implements Alarms.
+func (l *alarmLog) Publish(es ...model.AlarmEvent) { l.moves = append(l.moves, es...) }
+
+// doing gives a rule actions, in the JSON of a definition.
+func doing(r model.RuleView, actions string) model.RuleView {
+	r.Definition = strings.TrimSuffix(r.Definition, "}") + `,"actions":[` + actions + `]}`
+	return r
 }

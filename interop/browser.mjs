@@ -42,7 +42,7 @@ export async function open(url, options = {}) {
   const context = await browser.newContext({ viewport: phone, hasTouch: true, isMobile: true, ...options })
   context.on('request', (r) => requests.push(r))
   const page = await context.newPage()
-  page.on('console', (m) => complaints.push(`${m.type()}: ${m.text()}`))
+  page.on('console', (m) => complaints.push(`${m.type()}: ${m.text()} ${m.location().url}`))
   page.on('pageerror', (e) => complaints.push(e.message))
   page.setDefaultTimeout(20000)
   if (url) await page.goto(url)

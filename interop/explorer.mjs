@@ -3,7 +3,7 @@
 import { execFile } from 'node:child_process'
 import { createServer, request } from 'node:http'
 import { promisify } from 'node:util'
-import { browse, desk, headed, holds, looks, open, ownHost, quiet, requests } from './browser.mjs'
+import { browse, complaints, desk, headed, holds, looks, open, ownHost, quiet, requests } from './browser.mjs'
 
 const [executablePath, api, send] = process.argv.slice(2)
 const query = '.graphiql-query-editor'
@@ -78,7 +78,7 @@ await browse('explorer', { executablePath, hosts: [`EXCLUDE ${new URL(api).hostn
   holds('a query with variables is answered', JSON.parse(await text(response)).data.devicesByToken.length === 1, await text(response))
 
   for (const [name, answer] of [['user-management', '"email": "you@example.org"'], ['event-management', '"name": "rpm"'], ['device-state', '"deviceToken": "device-1"'],
-    ['event-processing', '"ruleToken": "rpm-lt"'], ['event-sources', '"_empty": null']]) {
+    ['event-processing', '"ruleToken": "rpm-lt"'], ['dashboard-management', '"dashboards": {'], ['event-sources', '"_empty": null']]) {
     await area(name)
     await run()
     await result(answer)
@@ -98,6 +98,25 @@ await browse('explorer', { executablePath, hosts: [`EXCLUDE ${new URL(api).hostn
   await area('device-management')
   await area('event-processing')
   holds('the document of an area is still there after a look at another', (await text(query)).startsWith('subscription('))
+
+  // On the identity planes the form keeps the identity token itself, which both take.
+  await area('user-management, admin')
+  await run()
+  await result('UNAUTHENTICATED')
+  const refused = complaints.splice(0) // the console's line on the refusal
+  holds('the admin plane refuses the access token of a tenant', refused.every((c) => c.includes('401')), refused)
+  await page.locator('summary').click()
+  await page.getByLabel('Password').fill('correct horse')
+  await page.getByRole('button', { name: 'Sign in' }).click()
+  await status('Signed in to the instance')
+  await page.locator('summary').click()
+  for (const [name, answer] of [['admin', '"token": "sud-werk-co"'], ['settings', '"key": "entity.token_masks"']]) {
+    if (name !== 'admin') await area(`user-management, ${name}`)
+    await run()
+    await result(answer)
+    holds(`user-management, ${name}: signed in to the instance, its first document answers`, page.url() === `${api}/api/user-management/${name}/graphiql`, page.url())
+  }
+  await inspect('4 The settings plane')
 
   // Behind an ingress that serves the instance below a path of its own.
   const ingress = createServer((r, w) => {

@@ -42,6 +42,7 @@ prepare() {
   (cd "$here/.." && go run ./interop/certs "$work/tls")
   cat >"$work/weir.yaml" <<YAML
 data_dir: $work/data
+ingest: {commands: true}
 listeners: {api: "127.0.0.1:0", ingest: "127.0.0.1:0", mqtt: "127.0.0.1:0", metrics: "127.0.0.1:0"}
 governance: {ingest_messages_per_second: 20, ingest_burst: 256}
 logging: {level: info, format: text}
@@ -136,12 +137,12 @@ fail() {
 
 finish() { printf '\n%d checks passed in %d s\n' "$checks" $((SECONDS - began)); }
 
-# await WHAT COMMAND…: until it succeeds, for 20 s at most.
+# await WHAT COMMAND…: until it succeeds, for 20 s (PATIENCE) at most.
 await() {
-  local what=$1 until=$((SECONDS + 20))
+  local what=$1 until=$((SECONDS + ${PATIENCE:-20}))
   shift
   until "$@"; do
-    [ $SECONDS -lt $until ] || fail "$what: not within 20 s"
+    [ $SECONDS -lt $until ] || fail "$what: not within ${PATIENCE:-20} s"
     [ -z "$weir_pid" ] || kill -0 "$weir_pid" 2>/dev/null || fail "$what: the instance has ended"
     sleep 0.05
   done

@@ -1,5 +1,6 @@
 // One MQTT session with mqtt.js, told as JSON: node mqtt.mjs '{"url": …, "version": 4 or 5, "clientId": …, "username": …,
-// "password": …, "steps": [{"publish": {"topic", "payload", "qos"}}, {"subscribe": {"topic", "qos"}}]}'.
+// "password": …, "steps": [{"publish": {"topic", "payload", "qos"}}, {"subscribe": {"topic", "qos"}},
+// {"answer": {"commands", "responses", "payload", "error"}}, {"receive": {"topic"}}]}'.
 // Writes one line of JSON per thing that happened; what the server refuses is a line like any other, not a failure.
 import mqtt from 'mqtt'
 
@@ -44,10 +45,29 @@ function subscribe({ topic, qos = 1 }) {
   })
 }
 
+// answer subscribes to commands, answers the first, and ends when that answer is acknowledged.
+async function answer({ commands, responses, error, payload }) {
+  const came = new Promise((resolve) => client.once('message', (_, body) => resolve(JSON.parse(body))))
+  const granted = await subscribe({ topic: commands })
+  if (!granted.ok) return granted
+  const command = await came
+  const said = { commandToken: command.token, dispatchNonce: command.dispatchNonce, success: !error, error, payload }
+  return { ...await publish({ topic: responses, payload: JSON.stringify(said) }), command }
+}
+
+// receive subscribes and ends with the first message.
+async function receive({ topic }) {
+  const came = new Promise((resolve) => client.once('message', (at, body, packet) => resolve({ topic: at, body: JSON.parse(body), qos: packet.qos, retain: packet.retain })))
+  const granted = await subscribe({ topic })
+  return granted.ok ? { ...granted, ...await came } : granted
+}
+
+const verbs = { publish, subscribe, answer, receive }
+
 if (connected.ok) {
   for (const step of session.steps ?? []) {
     const [verb, what] = Object.entries(step)[0]
-    const act = verb === 'publish' ? publish(what) : subscribe(what)
+    const act = verbs[verb](what)
     const outcome = await Promise.race([act, closed])
     say({ [verb]: outcome })
     if (outcome.closed) break

@@ -49,6 +49,7 @@ type Edge struct {
 	Severity string // "" when the rule declares none
 	Value    float64
 	HasValue bool
+	Timer    bool // a timer caused it, no sample; it is not stored
 }
 
 // RuntimeID is {tenant}/{profileToken}@{version}/{ruleToken}.

@@ -29,8 +29,9 @@ const (
 
 // Reasons of CodeConflict.
 const (
-	ReasonNotUnique  = "NOT_UNIQUE"
-	ReasonStaleWrite = "STALE_WRITE"
+	ReasonNotUnique     = "NOT_UNIQUE"
+	ReasonTokenReserved = "TOKEN_RESERVED" // by what is deleted and not erased yet
+	ReasonStaleWrite    = "STALE_WRITE"
 )
 
 // Error is a refusal that the caller may see. Message is English and names what was refused; Reason and Ext travel as

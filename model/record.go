@@ -3,7 +3,7 @@ package model
 // RecordKind is the kind of a record of the log. The numbers are frozen.
 type RecordKind uint8
 
-// The kinds of records. CommandResponses and DeviceReports are reserved: nothing writes them yet.
+// The kinds of records.
 const (
 	KindMessage         RecordKind = 1 // a decoded message
 	KindRaw             RecordKind = 2 // a message that did not decode; its bytes sealed with the root key
@@ -12,8 +12,8 @@ const (
 	KindClock           RecordKind = 5 // only advances the time
 	KindTimeMap         RecordKind = 6 // maps a boot's monotonic time to wall time
 	KindEpochJump       RecordKind = 7 // the log was lost; offsets continue above the results
-	KindCommandResponse RecordKind = 8
-	KindDeviceReport    RecordKind = 9
+	KindCommandResponse RecordKind = 8 // what a device answers to a command
+	KindDeviceReport    RecordKind = 9 // attributes that a device reports of itself
 )
 
 // ClockState is the reliability of a stamp's wall time.
@@ -97,6 +97,8 @@ type Record struct {
 	Message  *Message  // KindMessage
 	Raw      []byte    // KindRaw: sealed payload
 	Why      string    // KindRaw: why it did not decode
+	Report   *Report   // KindDeviceReport
+	Response *Response // KindCommandResponse
 	Presence *Presence // KindPresence
 	Control  *Control  // KindControl
 	TimeMap  *TimeMap  // KindTimeMap
@@ -154,4 +156,13 @@ func (r *Record) Readings() int {
 		return 0
 	}
 	return r.Message.Readings()
+}
+
+// Taken is how many readings the record takes from the ceiling of its tenant: an attribute of a device report counts as one, and what
+// carries none counts as one.
+func (r *Record) Taken() int {
+	if r.Report != nil {
+		return max(1, len(r.Report.Attributes))
+	}
+	return max(1, r.Readings())
 }

@@ -45,6 +45,14 @@ const (
 // measurements, perhaps too small for others.
 func (r *Record) size() int {
 	n := 96 + len(r.Transport) + len(r.Source) + len(r.Tenant) + len(r.Device) + len(r.ClientID) + len(r.Raw)
+	if r.Report != nil {
+		for i := range r.Report.Attributes {
+			n += 8 + len(r.Report.Attributes[i].Key) + len(r.Report.Attributes[i].Value)
+		}
+	}
+	if a := r.Response; a != nil {
+		n += 16 + len(a.Command) + len(a.Nonce) + len(a.Payload) + len(a.Error)
+	}
 	if r.Message == nil {
 		return n
 	}
@@ -109,6 +117,10 @@ func AppendRecord(b []byte, r *Record) []byte {
 		b = binary.AppendUvarint(b, p.Session)
 		b = binary.AppendUvarint(b, p.Expected)
 		b = binary.AppendVarint(b, int64(p.Occurred))
+	case KindDeviceReport:
+		b = appendReport(b, r.Report)
+	case KindCommandResponse:
+		b = appendResponse(b, r.Response)
 	case KindControl:
 		c := r.Control
 		b = binary.AppendUvarint(b, c.Sequence)
@@ -210,6 +222,30 @@ func appendMessage(b []byte, m *Message) []byte {
 		b = wire.AppendString(b, m.Relationship.Type)
 		b = wire.AppendString(b, m.Relationship.TargetType)
 		b = wire.AppendString(b, m.Relationship.Target)
+	}
+	return b
+}
+
+func appendReport(b []byte, r *Report) []byte {
+	b = binary.AppendUvarint(b, uint64(len(r.Attributes)))
+	for i := range r.Attributes {
+		a := &r.Attributes[i]
+		b = append(wire.AppendString(b, a.Key), byte(a.Type))
+		if a.Type != ReportedNull {
+			b = wire.AppendString(b, a.Value)
+		}
+	}
+	return b
+}
+
+func appendResponse(b []byte, a *Response) []byte {
+	success := byte(0)
+	if a.Success {
+		success = 1
+	}
+	b = append(b, success)
+	for _, text := range [...]string{a.Command, a.Nonce, a.Payload, a.Error} {
+		b = wire.AppendString(b, text)
 	}
 	return b
 }
@@ -319,6 +355,10 @@ func (d *RecordDecoder) Decode(b []byte) (*Record, error) {
 	case KindPresence:
 		rec.Presence = &Presence{State: PresenceState(r.Byte()), Reason: r.String(), Session: r.Uvarint(),
 			Expected: r.Uvarint(), Occurred: Nanos(r.Varint())}
+	case KindDeviceReport:
+		rec.Report = readReport(r)
+	case KindCommandResponse:
+		rec.Response = readResponse(r)
 	case KindControl:
 		rec.Control = &Control{Sequence: r.Uvarint(), Part: uint16(r.Uvarint()), Parts: uint16(r.Uvarint()), Body: r.Bytes()}
 	case KindTimeMap:
@@ -391,6 +431,29 @@ func (kept *messageRecord) readMessage(r *wire.Reader) *Message {
 		r.Fail(fmt.Errorf("event type %d", m.Type))
 	}
 	return m
+}
+
+func readReport(r *wire.Reader) *Report {
+	p := &Report{Attributes: make([]Reported, r.Count(2))}
+	for i := range p.Attributes {
+		a := &p.Attributes[i]
+		a.Key, a.Type = r.Name(), ReportedType(r.Byte())
+		switch {
+		case a.Type > ReportedJSON:
+			r.Fail(fmt.Errorf("value type %d", a.Type))
+		case a.Type != ReportedNull:
+			a.Value = r.String()
+		}
+	}
+	return p
+}
+
+func readResponse(r *wire.Reader) *Response {
+	success := r.Byte()
+	if success > 1 {
+		r.Fail(wire.ErrForm)
+	}
+	return &Response{Success: success == 1, Command: r.String(), Nonce: r.String(), Payload: r.String(), Error: r.String()}
 }
 
 func readEntryTime(r *wire.Reader) EntryTime {

@@ -39,6 +39,13 @@ func goldenRecords() []*Record {
 		with(KindPresence, func(r *Record) {
 			r.Presence = &Presence{State: Connected, Reason: "connect", Session: math.MaxUint64, Expected: 3, Occurred: 4}
 		}),
+		with(KindDeviceReport, func(r *Record) {
+			r.Report = &Report{Attributes: []Reported{{"fw", ReportedString, "1"}, {"gone", ReportedNull, ""}, {"cfg", ReportedJSON, "{}"}}}
+		}),
+		with(KindCommandResponse, func(r *Record) {
+			r.Response = &Response{Command: "c-1", Nonce: "n1", Success: true, Payload: `{"v":1}`}
+		}),
+		with(KindCommandResponse, func(r *Record) { r.Response = &Response{Command: "c-1", Error: "jammed"} }),
 		with(KindControl, func(r *Record) { r.Control = &Control{Sequence: 5, Part: 1, Parts: 2, Body: []byte("body")} }),
 		with(KindClock, func(*Record) {}),
 		with(KindClock, func(r *Record) { r.Received.Clock = ClockUnset }),
@@ -115,6 +122,8 @@ func TestBothRecordFormatsAreFrozen(t *testing.T) {
 		Received: Stamp{Boot: 1, Mono: 2, Wall: 3}, ClientID: "c", PacketID: 7, Bytes: 9, Message: oneReading()}
 	wide := narrow
 	wide.PacketID, wide.PacketZero, wide.Partial, wide.Relay = 0, true, true, &Relay{Link: "e", Number: 300}
+	answer := narrow
+	answer.Kind, answer.Message, answer.Response = KindCommandResponse, nil, &Response{Command: "c-1", Nonce: "n1", Success: true, Payload: "21"}
 	head := "\x01\x00\x00\x00\x00\x00\x00\x00\x04\x06\x04mqtt\x05mqtt1\x04acme\x02d1\x00\x09\x01c"
 	body := "\x02\x00\x01\x00\x00\x04temp\x00\x00\x00\x00\x00\x805@"
 	for _, c := range []struct {
@@ -123,6 +132,7 @@ func TestBothRecordFormatsAreFrozen(t *testing.T) {
 		want string
 	}{
 		{"format 1", &narrow, "\x01\x01\x14" + head + "\x07\x00" + body},
+		{"a command response", &answer, "\x01\x08\x14" + head + "\x07\x00" + "\x01\x03c-1\x02n1\x0221\x00"},
 		{"format 2", &wide, "\x02\x01\x14\x07" + head + "\x00\x00" + "\x01e\xac\x02" + body},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -1,5 +1,11 @@
 package model
 
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+)
+
 // ViewKind is the kind of a row of the metadata view, which is stored with the offsets between which it is effective.
 type ViewKind string
 
@@ -10,6 +16,14 @@ const (
 	ViewDeviceType ViewKind = "device-type" // key: row id; body DeviceTypeView
 	ViewProfile    ViewKind = "profile"     // key: row id; body ProfileView
 	ViewAnchors    ViewKind = "anchors"     // key: row id of a device; body AnchorsView
+
+	ViewAttribute   ViewKind = "attribute"   // key: row id of a device + "/" + scope + "/" + key; body AttributeView
+	ViewMemberships ViewKind = "memberships" // key: row id of a device; body MembershipsView
+	ViewGroup       ViewKind = "group"       // key: row id of a group + "/" + version; body GroupView
+	ViewFence       ViewKind = "fence"       // key: row id of a tenant + "/" + token of a fence; body FenceView
+	ViewFenceSet    ViewKind = "fence-set"   // key: row id of a tenant; body FenceSetView
+	// ViewCheckpoint is no row: a checkpoint is due after the change that names it.
+	ViewCheckpoint ViewKind = "checkpoint"
 )
 
 // ViewChange sets one view row from its metadata change record on; a nil Body ends the row.
@@ -21,14 +35,26 @@ type ViewChange struct {
 
 // Memory is about how many bytes the row takes in memory while it is effective.
 func (c ViewChange) Memory() int64 {
+	if c.Kind == ViewAttribute {
+		return attributeMemory(c.Body)
+	}
 	n := int64(len(c.Key)) + 160 // with its places in maps
 	switch c.Kind {
-	case ViewProfile:
-		n += 8 * int64(len(c.Body)) // decoded, and compiled rules
-	case ViewAnchors:
+	case ViewProfile, ViewGroup, ViewFence:
+		n += 8 * int64(len(c.Body)) // decoded, and compiled rules, selectors and polygons
+	case ViewAnchors, ViewMemberships:
 		n += int64(len(c.Body)) // devices with the same anchors share them
 	}
 	return n
+}
+
+// attributeMemory is the memory of an attribute: keys are shared, and numbers and short texts lie in its entry.
+func attributeMemory(body []byte) int64 {
+	var a AttributeView
+	if json.Unmarshal(body, &a) != nil {
+		return AttributeMemory
+	}
+	return a.Memory()
 }
 
 // TenantView is the body of a ViewTenant row.
@@ -63,6 +89,73 @@ type AnchorsView struct {
 type Anchor struct {
 	Type  string `json:"type" gql:"type"` // device, asset, area, customer or group
 	Token string `json:"token" gql:"token"`
+}
+
+// GroupAnchor is the type of an anchor that is a group of devices.
+const GroupAnchor = "group"
+
+// AttributeView is the body of a ViewAttribute row: the value of an attribute that resolution reads. That is a number of the scopes
+// SERVER and SHARED, and any value of the scope SHARED whose key a selector in use names. A value that is no number, text or bool
+// exists and equals no scalar.
+type AttributeView struct {
+	V      int      `json:"v"`
+	Number *float64 `json:"n,omitempty"`
+	Text   *string  `json:"s,omitempty"`
+	Bool   *bool    `json:"b,omitempty"`
+}
+
+// AttributeMemory is about how many bytes an attribute takes without its text: its entry, and a part of the place of its device.
+const AttributeMemory = 40
+
+// Memory is about how many bytes the attribute takes in memory.
+func (a *AttributeView) Memory() int64 {
+	if a.Text != nil {
+		return AttributeMemory + int64(len(*a.Text))
+	}
+	return AttributeMemory
+}
+
+// AttributeKey is the key of the row of a device's attribute.
+func AttributeKey(device int64, scope, key string) string {
+	return strconv.FormatInt(device, 10) + "/" + scope + "/" + key
+}
+
+// ParseAttributeKey is the inverse of AttributeKey.
+func ParseAttributeKey(text string) (device int64, scope, key string, err error) {
+	id, rest, _ := strings.Cut(text, "/")
+	device, err = strconv.ParseInt(id, 10, 64)
+	scope, key, _ = strings.Cut(rest, "/")
+	return device, scope, key, err
+}
+
+// MembershipsView is the body of a ViewMemberships row: the static groups that a device is a member of. A device without any has no row.
+type MembershipsView struct {
+	V      int      `json:"v"`
+	Tenant int64    `json:"tenant"` // row id
+	Groups []string `json:"groups"` // tokens, in any order
+}
+
+// GroupView is the body of a ViewGroup row: a published version of a dynamic group of devices that is the active one, or that an enabled
+// rule of an active profile version is scoped to.
+type GroupView struct {
+	V        int    `json:"v"`
+	Tenant   int64  `json:"tenant"` // row id
+	Token    string `json:"token"`
+	Version  int    `json:"version"`
+	Selector string `json:"selector"`
+	Active   bool   `json:"active,omitempty"` // its members bear the group as an anchor
+}
+
+// FenceView is the body of a ViewFence row: the geometry of a fence of the tenant's set.
+type FenceView struct {
+	V        int    `json:"v"`
+	Geometry string `json:"geometry"`
+}
+
+// FenceSetView is the body of a ViewFenceSet row: the version of the tenant's set of fences. A tenant that never had one has no row.
+type FenceSetView struct {
+	V       int   `json:"v"`
+	Version int64 `json:"version"`
 }
 
 // ProfileView is the body of a ViewProfile row: the active published version of a profile. A profile that was never

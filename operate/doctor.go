@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"weir/actions"
+	"weir/alarm"
 	"weir/config"
 	"weir/gql"
 	"weir/health"
@@ -86,7 +88,22 @@ func (o *Operator) checks(m health.Machine, q DoctorQuery) []health.Check {
 		{ID: "dead-letters", Look: func(ctx context.Context) health.Finding { return deadLetterFinding(ctx, o.deps.Store, m.Now()) }},
 		{ID: "applier", Look: func(context.Context) health.Finding { return o.applies() }},
 		{ID: "rules", Look: func(context.Context) health.Finding {
-			return rulesFinding(o.deps.Applier.RuleStats(), o.deps.Applier.UnhealthyRules())
+			return rulesFinding(o.deps.Applier.RuleStats(), o.deps.Applier.UnhealthyRules(), o.deps.Applier.UsedUpBudgets())
+		}},
+		{ID: "alarms", Look: func(context.Context) health.Finding {
+			r := o.deps.Alarms.Refused()
+			return alarmsFinding(r, o.deps.Govern.TokenOf(r.TenantID))
+		}},
+		{ID: "outbox", Look: func(context.Context) health.Finding { return standingFinding(o.deps.Standing(), m.Now()) }},
+		{ID: "commands", Look: func(ctx context.Context) health.Finding {
+			var waiting []CommandsStatus
+			if err := o.deps.Store.Read(ctx, func(tx store.Tx) (err error) { waiting, err = o.deps.commandsStatus(tx); return err }); err != nil {
+				return health.Skip("they cannot be read: %v", err)
+			}
+			return commandsFinding(waiting, m.Now())
+		}},
+		{ID: "device-clocks", Look: func(context.Context) health.Finding {
+			return deviceClocks(o.deps.Applier.DeviceClocks(), o.deps.Applier.HeldTenants())
 		}},
 		{ID: "ceilings", Look: func(ctx context.Context) health.Finding { return ceilings(ctx, o.deps.Applier.Ledger(), m.Now()) }},
 	})
@@ -251,11 +268,23 @@ func deadLetterFinding(ctx context.Context, st interface {
 // namedRules is how many rules a finding names.
 const namedRules = 3
 
-func rulesFinding(s rules.Stats, unhealthy []rules.Health) health.Finding {
-	if len(unhealthy) == 0 {
+// rulesFinding finds the rules that do not run or could not judge everything, and the budgets for which no rule is to blame.
+func rulesFinding(s rules.Stats, unhealthy []rules.Health, usedUp []ingest.UsedUp) health.Finding {
+	hint := "correct the rule in its device profile and publish it"
+	if len(usedUp) > 0 {
+		hint = "raise the key, or let rules keep less: weir rule explain says what each keeps; what finds no room is not judged"
+	}
+	if len(unhealthy)+len(usedUp) == 0 {
 		return health.Good("%d run", s.Rules)
 	}
 	var text []string
+	for _, u := range usedUp {
+		of := "of all tenants together"
+		if u.Tenant != "" {
+			of = "of tenant " + u.Tenant
+		}
+		text = append(text, fmt.Sprintf("the rules %s have used up %s", of, u.Key))
+	}
 	result := health.Warn
 	for _, h := range unhealthy {
 		what := fmt.Sprintf("%d samples could not be judged", h.EvalErrors)
@@ -265,14 +294,94 @@ func rulesFinding(s rules.Stats, unhealthy []rules.Health) health.Finding {
 		case h.Flaps:
 			what = h.Message
 		case h.EvalErrors == 0:
-			what = fmt.Sprintf("%d detections found no room (detection.max_keys_per_tenant)", h.RefusedKeys)
+			what = fmt.Sprintf("%d samples found no room (detection.max_keys_per_tenant, detection.max_samples_per_tenant)", h.RefusedKeys)
 		}
 		text = append(text, h.RuntimeID+" "+what)
 	}
 	if more := len(text) - namedRules; more > 0 {
 		text = append(text[:namedRules], fmt.Sprintf("and %d more", more))
 	}
-	return result("correct the rule in its device profile and publish it", "%d of %d: %s", len(unhealthy), max(s.Rules, len(unhealthy)), strings.Join(text, "; "))
+	return result(hint, "%d of %d: %s", len(unhealthy), max(s.Rules, len(unhealthy)), strings.Join(text, "; "))
+}
+
+// alarmsFinding finds alarms that were not raised. tenant is that of the last one.
+func alarmsFinding(r alarm.Refused, tenant string) health.Finding {
+	if r.Alarms == 0 {
+		return health.Good("none was turned away since the start")
+	}
+	return health.Warn("clear what is over (clearAlarms of the API), or raise limits.alarms_per_tenant; the rules go on, and their detections are kept",
+		"%s not raised since the start, the last of tenant %s at %s: it has its maximum of alarms, all of them active", health.Count(r.Alarms, "alarm"), tenant,
+		r.At.Time().UTC().Format(time.RFC3339))
+}
+
+// namedTargets is how many targets a finding names.
+const namedTargets = 3
+
+// standingFinding finds targets of orders of rules that stand still.
+func standingFinding(standing []actions.Standing, now time.Time) health.Finding {
+	if len(standing) == 0 {
+		return health.Good("no target stands still")
+	}
+	var text []string
+	for _, s := range standing[:min(len(standing), namedTargets)] {
+		text = append(text, fmt.Sprintf("%s since %s (%s), with %s waiting: %s", s.Name(), s.Since.UTC().Format(time.RFC3339), now.Sub(s.Since).Round(time.Second),
+			health.Count(s.Rows, "order"), s.Error))
+	}
+	if more := len(standing) - namedTargets; more > 0 {
+		text = append(text, fmt.Sprintf("and %d more", more))
+	}
+	verb := "stand"
+	if len(standing) == 1 {
+		verb = "stands"
+	}
+	return health.Warn("weir outbox shows what waits; nothing is lost: it goes on by itself once the target takes it, and what expires meanwhile is a dead letter",
+		"%s %s still: %s", health.Count(len(standing), "target"), verb, strings.Join(text, "; "))
+}
+
+// strandedAfter is for how long commands of a state wait before it is a finding: those that may leave do so at once, and a device that is
+// away for a day may be gone.
+var strandedAfter = map[model.CommandState]time.Duration{model.CommandQueued: 10 * time.Minute, model.CommandHeld: 24 * time.Hour, model.CommandParked: 24 * time.Hour}
+
+// commandsFinding finds commands that are stranded.
+func commandsFinding(waiting []CommandsStatus, now time.Time) health.Finding {
+	if len(waiting) == 0 {
+		return health.Good("none is under way")
+	}
+	var text []string
+	var stranded *CommandsStatus
+	for i, c := range waiting {
+		text = append(text, fmt.Sprintf("%d %s", c.Count, c.State))
+		if after := strandedAfter[c.State]; after > 0 && now.Sub(c.Oldest) >= after && (stranded == nil || c.Oldest.Before(stranded.Oldest)) {
+			stranded = &waiting[i]
+		}
+	}
+	if stranded == nil {
+		return health.Good("%s", strings.Join(text, ", "))
+	}
+	return health.Warn(fmt.Sprintf("weir command list %s --status %s shows them; weir command cancel ends one that is not wanted any more", stranded.Tenant, stranded.State),
+		"%s; one for device %s is %s for %s", strings.Join(text, ", "), stranded.Device, stranded.State, now.Sub(stranded.Oldest).Round(time.Minute))
+}
+
+// heldTooLong is how long a tenant's time may stand still before it is a finding.
+const heldTooLong = 15 * time.Minute
+
+// deviceClocks finds devices whose clock was set back, and tenants whose silence has not counted for long.
+func deviceClocks(c ingest.DeviceClocks, held []ingest.HeldTenant) health.Finding {
+	var long []string
+	for _, h := range held {
+		if h.For >= heldTooLong {
+			long = append(long, fmt.Sprintf("%s for %s", h.Tenant, h.For.Round(time.Minute)))
+		}
+	}
+	switch {
+	case len(long) > 0:
+		return health.Warn("raise the ceiling of the tenant, or let its devices send less: weir ledger shows what is refused",
+			"messages are turned away or wait, and silence does not count meanwhile: rules of absence and duration wait: %s", strings.Join(long, ", "))
+	case c.SetBack > 0:
+		return health.Warn("set the clock of the device right, best by a time server",
+			"the clock of device %s was set back, seen %s; %s of rules began again since the start", c.Device, c.At.Time().UTC().Format(time.RFC3339), health.Count(c.SetBack, "key"))
+	}
+	return health.Good("no device's clock was set back since the start; silence counts for every tenant")
 }
 
 // ceilings finds the tenants of whom messages were turned away in this hour or the one before because they send more

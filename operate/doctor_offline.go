@@ -295,6 +295,11 @@ func (storeReader) Write(context.Context, store.Durability, func(store.Tx) error
 	return errors.ErrUnsupported
 }
 
+// WriteAll implements store.Store.
+func (storeReader) WriteAll(_ context.Context, _ store.Durability, fns ...func(store.Tx) error) []error {
+	return slices.Repeat([]error{errors.ErrUnsupported}, len(fns))
+}
+
 func (storeReader) Stats() store.Stats { return store.Stats{} }
 
 // sizeOf is the length of a file, or of the files of a directory together.

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"weir/actions"
+	"weir/alarm"
 	"weir/config"
 	"weir/health"
 	"weir/ingest"
@@ -124,11 +126,31 @@ func TestRulesInErrorAreNamed(t *testing.T) {
 	crowded := rules.Health{RuntimeID: "acme/p@1/c", Status: rules.Active, RefusedKeys: 2}
 	flapping := rules.Health{RuntimeID: "acme/p@1/d", Status: rules.Active, EvalErrors: 1, HeldEdges: 9, Flaps: true, Message: "this rule flaps: 9 of its detections"}
 	s := rules.Stats{Rules: 4}
-	found(t, rulesFinding(s, []rules.Health{flapping}), health.Warning, "acme/p@1/d this rule flaps: 9 of its detections")
-	found(t, rulesFinding(s, nil), health.OK, "4 run")
-	found(t, rulesFinding(s, []rules.Health{strained, crowded}), health.Warning, "acme/p@1/b 3 samples could not be judged; acme/p@1/c 2 detections found no room")
-	found(t, rulesFinding(s, []rules.Health{broken, strained}), health.Failure, "2 of 4: acme/p@1/a does not run: no such metric")
-	found(t, rulesFinding(s, []rules.Health{broken, strained, crowded, crowded, crowded}), health.Failure, "and 2 more")
+	found(t, rulesFinding(s, []rules.Health{flapping}, nil), health.Warning, "acme/p@1/d this rule flaps: 9 of its detections")
+	found(t, rulesFinding(s, nil, nil), health.OK, "4 run")
+	clocks := ingest.DeviceClocks{SetBack: 2, Device: "pump-7", At: 1}
+	found(t, deviceClocks(ingest.DeviceClocks{}, []ingest.HeldTenant{{Tenant: "acme", For: 14 * time.Minute}}), health.OK, "no device's clock was set back")
+	found(t, deviceClocks(clocks, nil), health.Warning, "the clock of device pump-7 was set back")
+	found(t, deviceClocks(clocks, []ingest.HeldTenant{{Tenant: "acme", For: 15 * time.Minute}}), health.Warning, "acme for 15m0s")
+	found(t, rulesFinding(s, []rules.Health{strained, crowded}, nil), health.Warning, "acme/p@1/b 3 samples could not be judged; acme/p@1/c 2 samples found no room")
+	found(t, rulesFinding(s, []rules.Health{broken, strained}, nil), health.Failure, "2 of 4: acme/p@1/a does not run: no such metric")
+	found(t, rulesFinding(s, []rules.Health{broken, strained, crowded, crowded, crowded}, nil), health.Failure, "and 2 more")
+	full := []ingest.UsedUp{{Tenant: "acme", Key: "detection.max_samples_per_tenant"}}
+	f := rulesFinding(s, nil, full)
+	if found(t, f, health.Warning, "the rules of tenant acme have used up detection.max_samples_per_tenant"); !strings.Contains(f.Hint, "raise the key") {
+		t.Error(f.Hint)
+	}
+	found(t, rulesFinding(s, nil, []ingest.UsedUp{{Key: "limits.memory"}}), health.Warning, "the rules of all tenants together have used up limits.memory")
+	found(t, alarmsFinding(alarm.Refused{}, ""), health.OK, "none was turned away")
+	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	held := func(since time.Duration, state model.CommandState) []CommandsStatus {
+		return []CommandsStatus{{State: model.CommandSent, Count: 1, Oldest: noon.AddDate(0, -1, 0)}, {State: state, Count: 4, Oldest: noon.Add(-since), Tenant: "acme", Device: "d1"}}
+	}
+	found(t, commandsFinding(nil, noon), health.OK, "none is under way")
+	found(t, commandsFinding(held(24*time.Hour-1, model.CommandHeld), noon), health.OK, "1 SENT, 4 HELD")
+	found(t, commandsFinding(held(24*time.Hour, model.CommandHeld), noon), health.Warning, "1 SENT, 4 HELD; one for device d1 is HELD for 24h0m0s")
+	found(t, commandsFinding(held(10*time.Minute, model.CommandQueued), noon), health.Warning, "one for device d1 is QUEUED for 10m0s")
+	found(t, alarmsFinding(alarm.Refused{Alarms: 3, TenantID: 7, At: 1e15}, "acme"), health.Warning, "3 alarms not raised since the start, the last of tenant acme at 2001-09-09T01:46:40Z")
 }
 
 func TestARootKeyThatDoesNotFit(t *testing.T) {
@@ -285,4 +307,18 @@ func TestALargeDatabaseIsReadAsLongAsThereIsPatience(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	found(t, s.storeFits(over), health.Skipped, "not read to its end")
+}
+
+// TestTheDoctorNamesWhatStandsStill: a target that is away, be it a channel to people or a connector, with what waits and since when.
+func TestTheDoctorNamesWhatStandsStill(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	found(t, standingFinding(nil, now), health.OK, "no target stands still")
+	all := []actions.Standing{{Tenant: "acme", Kind: "notification", Target: "desk", Since: now.Add(-90 * time.Second), Rows: 7, Error: "nobody answers"}}
+	found(t, standingFinding(all, now), health.Warning, "1 target stands still: acme notification desk since 2026-03-01T11:58:30Z (1m30s), with 7 orders waiting: nobody answers")
+	for _, target := range []string{"plant", "hall", "yard"} {
+		all = append(all, actions.Standing{Tenant: "acme", Kind: "publish", Target: target, Since: now, Rows: 1, Error: "refused"})
+	}
+	found(t, standingFinding(all, now), health.Warning, "acme publish plant since 2026-03-01T12:00:00Z (0s), with 1 order waiting: refused;")
+	found(t, standingFinding(all, now), health.Warning, "and 1 more")
 }

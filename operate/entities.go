@@ -10,13 +10,19 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"weir/actions"
+	"weir/alarm"
 	"weir/auth"
+	"weir/command"
 	"weir/config"
+	"weir/connectors"
 	"weir/govern"
 	"weir/gql"
 	"weir/internal/certs"
 	"weir/internal/yamldoc"
 	"weir/model"
+	"weir/notify"
+	"weir/provision"
 	"weir/registry"
 	"weir/site"
 	"weir/store"
@@ -27,15 +33,23 @@ import (
 type Entities struct {
 	Config config.Config
 	// Listeners returns those of the instance; none where nothing runs.
-	Listeners func() Listeners
-	Served    *certs.Reloader // the certificate of the listeners that speak TLS; nil for none
-	Store     store.Store
-	Govern    *govern.Govern
-	Auth      *auth.Auth
-	Registry  *registry.Registry
-	Site      *site.Site
+	Listeners  func() Listeners
+	Served     *certs.Reloader // the certificate of the listeners that speak TLS; nil for none
+	Store      store.Store
+	Govern     *govern.Govern
+	Auth       *auth.Auth
+	Registry   *registry.Registry
+	Provision  *provision.Provision
+	Alarms     *alarm.Alarms
+	Commands   *command.Service
+	Connectors *connectors.Connectors
+	Notify     *notify.Notify
+	Site       *site.Site
 	// Areas are the GraphQL areas that the API serves; where nothing runs those of entities and their state.
 	Areas *gql.Server
+
+	// Standing returns the targets of orders of rules that stand still; nil where nothing runs.
+	Standing func() []actions.Standing
 
 	sited atomic.Pointer[SiteStatus] // the last apply
 }
@@ -106,6 +120,32 @@ func (r *GraphQLResponse) Refusal() error {
 	}
 	out.Message = strings.Join(texts, "\n")
 	return out
+}
+
+// What waits on the way out, as package actions has it.
+type (
+	OutboxQuery = actions.Query
+	Outbox      = actions.Waiting
+	OutboxOrder = actions.WaitingOrder
+)
+
+// MaxOutbox is the maximum of targets, and of orders, in one answer.
+const MaxOutbox = actions.MaxLimit
+
+// outbox is what waits on the way out.
+func (e *Entities) outbox(ctx context.Context, q OutboxQuery) (*Outbox, error) {
+	var tenant int64
+	if q.Tenant != "" {
+		if err := e.knownTenant(&q.Tenant); err != nil {
+			return nil, err
+		}
+		tenant, _, _ = e.Govern.Lookup(q.Tenant)
+	}
+	var standing []actions.Standing
+	if e.Standing != nil {
+		standing = e.Standing()
+	}
+	return actions.Look(ctx, e.Store, q, tenant, e.Govern.TokenOf, standing)
 }
 
 // graphQL runs a document as the local operator in a tenant.

@@ -43,6 +43,9 @@ func FaultOf(err error) Fault {
 	if _, ok := errors.AsType[site.Problems](err); ok {
 		return InvalidSite
 	}
+	if _, ok := errors.AsType[site.RuleProblems](err); ok {
+		return InvalidSite
+	}
 	if _, ok := errors.AsType[*rootkey.MissingError](err); ok {
 		return NoRootKey
 	}

@@ -8,9 +8,13 @@ import (
 	"time"
 
 	"weir/govern"
+	"weir/ingest/replay"
 	"weir/internal/hub"
 	"weir/model"
 	"weir/rules"
+	"weir/rules/preview"
+	"weir/rules/ruletest"
+	"weir/site"
 	"weir/store"
 )
 
@@ -205,4 +209,73 @@ func (s firingSource) Next(ctx context.Context) (*Firing, error) {
 		return nil, err
 	}
 	return new(firingOf(&e)), nil
+}
+
+// PinQuery names firings of the past that are to become a rule test: those of a rule over a window of a tenant's history.
+type PinQuery struct {
+	Tenant     string    `json:"tenant"`
+	Profile    string    `json:"profile"` // token of the profile whose devices are judged
+	Definition string    `json:"definition"`
+	Group      string    `json:"group,omitempty"` // to which the rule is scoped, with GroupVersion
+	Version    int       `json:"groupVersion,omitempty"`
+	Device     string    `json:"device,omitempty"` // only this device
+	From       time.Time `json:"from"`
+	To         time.Time `json:"to"`
+}
+
+// MaxPinTime bounds how long history is read for a test.
+const MaxPinTime = preview.MaxTime
+
+// pin judges the window as a preview does, and records what the rule is given.
+func (o *Operator) pin(ctx context.Context, q PinQuery) (*Pinned, error) {
+	d := &o.deps
+	by, err := d.within(q.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	_, profile, ok := d.Applier.ProfileOf(by.Tenant, q.Profile)
+	if !ok {
+		return nil, model.Invalid("profile", "%s has no published version in tenant %s", q.Profile, q.Tenant)
+	}
+	if !o.pinning.TryLock() {
+		return nil, &model.Error{Code: model.CodeUnavailable, Message: "history is pinned already", Hint: "try again when it is done"}
+	}
+	defer o.pinning.Unlock()
+	compiler, err := rules.NewCompiler(rules.Limits{Settings: d.Effective().Detection, Actions: rules.Performed()})
+	if err != nil {
+		return nil, err
+	}
+	compiler = compiler.ForPreviews()
+	r := preview.Request{Definition: &q.Definition, Start: q.From.Format(time.RFC3339Nano), End: q.To.Format(time.RFC3339Nano)}
+	if q.Group != "" {
+		r.Group, r.GroupVersion = &q.Group, &q.Version
+	}
+	draft, found := r.Draft(compiler, nil)
+	if draft == nil {
+		return nil, model.Invalid("definition", "%s", found[0].Message)
+	}
+	w, shortened, found := r.Window()
+	if found != nil || shortened {
+		return nil, model.Errorf(model.CodeInvalidInput, "the window must be one of at most %s that ends after it begins", preview.MaxWindow)
+	}
+	query := replay.Query{TenantID: by.TenantID, Tenant: by.Tenant, Profile: profile, Rule: model.RuleView{Token: "preview", Definition: q.Definition}, Window: w,
+		Lead: leadOf(draft.Program.Definition()), Bounds: preview.Bounds{Events: ruletest.MaxPinned, Firings: ruletest.MaxPinned, Time: MaxPinTime}}
+	if q.Group != "" {
+		if query.Scope, err = d.Registry.GroupScope(ctx, by, q.Group, q.Version); err != nil {
+			return nil, err
+		}
+		query.Rule.Group, query.Rule.GroupVersion = query.Scope.Token, query.Scope.Version
+	}
+	recorder := site.Recorder(compiler, draft.Program, q.Group, q.Version, q.Device)
+	out, err := replay.Run(ctx, replay.Deps{Series: d.Series, Applied: d.Applier.Applied, Heard: d.Applier.ListeningTime, Compiler: compiler, Grace: d.Effective().Presence.Grace,
+		Watch: recorder.Watch}, query)
+	if err != nil {
+		return nil, err
+	}
+	return site.PinnedOf(recorder, w, out)
+}
+
+// leadOf is how long before a window a rule is judged: as long as it remembers, and a minute.
+func leadOf(d *rules.Definition) time.Duration {
+	return max(d.Window, d.Hold, d.Timeout, d.Gap) + time.Minute
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/actions"
 	"weir/ingest"
 	"weir/ingest/trace"
 	"weir/model"
@@ -102,6 +103,7 @@ func outcomeName(o store.Outcome) string { return strings.ReplaceAll(string(o), 
 type DeadLetterQuery struct {
 	Tenant *string `json:"tenant,omitempty"`
 	Device *string `json:"device,omitempty"`
+	Kind   string  `json:"kind,omitempty"`
 	Reason string  `json:"reason,omitempty"`
 	Before int64   `json:"before,omitempty"`
 	Limit  int     `json:"limit"`
@@ -119,6 +121,10 @@ type DeadLetter struct {
 	Summary  string    `json:"summary"`
 	Detail   string    `json:"detail,omitempty"`
 	Offset   uint64    `json:"offset,omitempty"`
+	// Key is the idempotency key of what was to go out, Rule the runtime id of the rule that ordered it.
+	Key      string `json:"idempotencyKey,omitempty"`
+	Rule     string `json:"ruleId,omitempty"`
+	Attempts int    `json:"attempts"`
 	// Refused says that the sender was refused: a copy of a body that did not enter the log.
 	Refused bool `json:"refused,omitempty"`
 }
@@ -132,7 +138,7 @@ func (e *Entities) deadLetters(ctx context.Context, q DeadLetterQuery) ([]DeadLe
 	}
 	out := []DeadLetter{}
 	err := e.Store.Read(ctx, func(tx store.Tx) error {
-		ds, err := store.DeadLetters(tx, store.DeadLetterFilter{Open: true, Tenant: q.Tenant, Subject: q.Device, Reason: q.Reason, Before: q.Before, Limit: q.Limit})
+		ds, err := store.DeadLetters(tx, store.DeadLetterFilter{Open: true, Tenant: q.Tenant, Subject: q.Device, Kind: q.Kind, Reason: q.Reason, Before: q.Before, Limit: q.Limit})
 		for i := range ds {
 			out = append(out, deadLetter(&ds[i]))
 		}
@@ -152,18 +158,19 @@ func (e *Entities) deadLetters(ctx context.Context, q DeadLetterQuery) ([]DeadLe
 
 // DeadLetterReasons are why Weir's own parts make dead letters. A transport may have further ones.
 func DeadLetterReasons() []string {
-	reasons := []ingest.Reason{ingest.ReasonBadCredential, ingest.ReasonBadTime, ingest.ReasonInvalidValue, ingest.ReasonNoConsumer, ingest.ReasonNoRelationship,
-		ingest.ReasonSeriesLimit, ingest.ReasonTooManyReadings, ingest.ReasonUndecodable, ingest.ReasonUnknownDevice, ingest.ReasonUnknownTenant}
-	out := make([]string, len(reasons))
-	for i, r := range reasons {
-		out[i] = string(r)
+	reasons := []ingest.Reason{ingest.ReasonBadCredential, ingest.ReasonBadTime, ingest.ReasonInvalidValue, ingest.ReasonNoConsumer, ingest.ReasonOverLimit,
+		ingest.ReasonRelationship, ingest.ReasonSeriesLimit, ingest.ReasonTooManyReadings, ingest.ReasonUndecodable, ingest.ReasonUnknownDevice, ingest.ReasonUnknownTenant}
+	out := actions.LetterReasons()
+	for _, r := range reasons {
+		out = append(out, string(r))
 	}
-	return out
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 func deadLetter(d *store.DeadLetter) DeadLetter {
 	return DeadLetter{ID: d.ID, Occurred: d.Occurred.Time(), Tenant: d.Tenant, Kind: d.Kind, Reason: d.Reason, Source: d.Source,
-		Device: d.Subject, Summary: d.Summary, Detail: d.Detail, Offset: uint64(d.Offset), Refused: d.Offset == 0}
+		Device: d.Subject, Summary: d.Summary, Detail: d.Detail, Offset: uint64(d.Offset), Key: d.Correlation, Rule: d.Reference, Attempts: d.Attempts, Refused: d.Offset == 0 && d.Incoming()}
 }
 
 // traceTimeout is how long a trace may take: it may read all that a device has sent.

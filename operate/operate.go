@@ -33,6 +33,7 @@ type Store interface {
 	// Check reads the whole database and returns store.ErrDamaged when it does not hang together.
 	Check(ctx context.Context) error
 	GiveBack(ctx context.Context, bytes int64) (int64, error)
+	Scrub(bytes int64) func(context.Context) (left int64, err error)
 	FreeSpace()
 }
 
@@ -104,6 +105,7 @@ type Operator struct {
 	vitals     *vitals // nil until StartVitals
 	backups    backups
 	recounting sync.Mutex // one recount of the ledger at a time
+	pinning    sync.Mutex // history is pinned once at a time
 }
 
 // New returns an operator and registers its metrics.

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"time"
 
+	"weir/actions"
 	"weir/gql"
 	"weir/health"
 	"weir/ingest"
@@ -14,6 +15,7 @@ import (
 	"weir/model"
 	"weir/spool"
 	"weir/store"
+	stored "weir/store/commands"
 )
 
 // Status is how a running instance is.
@@ -48,6 +50,12 @@ type Status struct {
 	// Removed is how much history went because its time was over, by kind, ever.
 	Removed map[store.Retained]int64 `json:"removed,omitempty"`
 	Rules   RulesStatus              `json:"rules"`
+	// Standing are targets of orders of rules that stand still.
+	Standing []actions.Standing `json:"standing,omitempty"`
+	// Commands are those that are not at their end, by state.
+	Commands []CommandsStatus `json:"commands,omitempty"`
+	// Previews is what is kept for previews of rules besides history.
+	Previews PreviewStatus `json:"previews"`
 	// Alerts are the names of those that fire, of weir alerts.
 	Alerts []string `json:"alerts"`
 	// Written is what goes to the disk, nil where the system does not say.
@@ -69,6 +77,41 @@ type RulesStatus struct {
 	Rules    int `json:"rules"`
 	Devices  int `json:"devices"` // with state
 	Keys     int `json:"keys"`    // pairs of rule and device with state
+	Samples  int `json:"samples"` // that rules retain
+}
+
+// CommandsStatus is how many commands are in a state that is not final, and which of them waits longest.
+type CommandsStatus struct {
+	State  model.CommandState `json:"state"`
+	Count  int64              `json:"count"`
+	Oldest time.Time          `json:"oldest"` // was made then
+	Tenant string             `json:"tenant"`
+	Device string             `json:"device"`
+}
+
+// commandsStatus reads them.
+func (e *Entities) commandsStatus(tx store.Tx) (all []CommandsStatus, err error) {
+	found, err := stored.Oldest(tx)
+	for _, f := range found {
+		all = append(all, CommandsStatus{State: f.State, Count: f.N, Oldest: f.Oldest.Time().UTC(), Tenant: e.Govern.TokenOf(f.Tenant), Device: f.Device})
+	}
+	return all, err
+}
+
+// PreviewStatus is what is kept for previews of rules besides history.
+type PreviewStatus struct {
+	Bytes     int64 `json:"bytes"`     // of detection.preview_bytes
+	Snapshots int   `json:"snapshots"` // of the state of rules, each the last before a midnight (UTC)
+	Days      int   `json:"days"`      // since the oldest of them, begun ones included; 0 for none
+}
+
+func (o *Operator) previewStatus(tx store.Tx) (PreviewStatus, error) {
+	use, err := store.UsedByPreviews(tx)
+	s := PreviewStatus{Bytes: use.Bytes, Snapshots: use.Snapshots}
+	if use.Oldest > 0 {
+		s.Days = 1 + int(max(time.Since(use.Oldest.Time()), 0)/(24*time.Hour))
+	}
+	return s, err
 }
 
 // MemoryStatus is how the memory is divided and used.
@@ -111,6 +154,7 @@ func (o *Operator) status(ctx context.Context, _ None) (*Status, error) {
 		Log: LogStatus{First: log.First, Last: log.Last, Applied: o.deps.Applier.Applied(), AsOf: o.deps.Applier.AsOf(model.NanosOf(time.Now())).Time().UTC(), Bytes: log.Bytes, MaxBytes: log.MaxBytes,
 			DiskBytes: log.DiskBytes, Refusing: o.deps.Gauge.Refusing()}}
 	s.MaxOpenFiles = o.deps.Files
+	s.Standing = o.deps.Standing()
 	s.DevTools = gql.DevTools(o.deps.Getenv)
 	s.LastStop = o.deps.LastStop
 	if db.Err != nil {
@@ -170,7 +214,13 @@ func (o *Operator) stored(ctx context.Context, s *Status) error {
 	}
 	s.Unbalanced, s.LedgerGaps = len(wrong), len(gaps)
 	if err := o.deps.Store.Read(ctx, func(tx store.Tx) (err error) {
-		s.Removed, err = store.Removed(tx)
+		if s.Removed, err = store.Removed(tx); err != nil {
+			return err
+		}
+		if s.Commands, err = o.deps.commandsStatus(tx); err != nil {
+			return err
+		}
+		s.Previews, err = o.previewStatus(tx)
 		return err
 	}); err != nil {
 		return err

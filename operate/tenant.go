@@ -4,10 +4,13 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"weir/govern"
 	"weir/model"
+	"weir/site"
 	"weir/store"
+	"weir/store/erase"
 )
 
 // NewTenant is the tenant that weir tenant create makes.
@@ -50,7 +53,9 @@ type TenantLine struct {
 	Name    string `json:"name,omitempty"`
 	Tier    string `json:"tier"`
 	Enabled bool   `json:"enabled"`
-	Devices int64  `json:"devices"`
+	// Purging says that the tenant is deleted and its data is being erased.
+	Purging bool  `json:"purging,omitempty"`
+	Devices int64 `json:"devices"`
 	// RegistryBytes is what the rows of the tenant take, of MaxRegistryBytes at most.
 	RegistryBytes    int64 `json:"registryBytes"`
 	MaxRegistryBytes int64 `json:"maxRegistryBytes"`
@@ -68,7 +73,7 @@ func (e *Entities) tenants(ctx context.Context, _ None) ([]TenantLine, error) {
 	lines := make([]TenantLine, len(tenants))
 	for i, t := range tenants {
 		g, _ := e.Govern.Governance(t.Token)
-		lines[i] = TenantLine{Token: t.Token, Tier: g.Tier, Enabled: t.Enabled}
+		lines[i] = TenantLine{Token: t.Token, Tier: g.Tier, Enabled: t.Enabled, Purging: t.PurgeEpoch != 0}
 		if t.Name != nil {
 			lines[i].Name = *t.Name
 		}
@@ -129,4 +134,76 @@ func (e *Entities) changeTenant(ctx context.Context, t TenantChange) (*TenantLin
 		return nil, e.noTenant(t.Token)
 	}
 	return &lines[i], nil
+}
+
+// TenantName names a tenant.
+type TenantName struct {
+	Token string `json:"token"`
+}
+
+// TenantDeletion is a deletion as weir tenant deletions shows it.
+type TenantDeletion struct {
+	Token     string              `json:"token"`
+	Epoch     time.Time           `json:"epoch"`
+	By        string              `json:"by"`
+	Awaiting  govern.DeletionWait `json:"awaiting"`
+	ElapsesAt *time.Time          `json:"elapsesAt,omitempty"`
+	Rows      int64               `json:"rowsErased"`
+	BlockedBy []string            `json:"blockedBy"`
+}
+
+// Over reports whether nothing of the tenant is left.
+func (d *TenantDeletion) Over() bool {
+	return d.Awaiting == govern.WaitTokenHold || d.Awaiting == govern.WaitNone
+}
+
+// deleteTenant deletes a tenant and returns how the deletion stands.
+func (e *Entities) deleteTenant(ctx context.Context, t TenantName) (*TenantDeletion, error) {
+	deleted, err := e.Govern.DeleteTenant(ctx, Local(), t.Token)
+	if err == nil && !deleted {
+		err = e.noTenant(t.Token)
+	}
+	if err != nil {
+		return nil, err
+	}
+	all, err := e.deletionsOf(ctx, erase.Filter{Token: t.Token})
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	return &all[0], nil
+}
+
+// deleteTenant is that of the entities where nothing runs: the tenants that the site files declare are noted first, as a start does.
+func (d *Directory) deleteTenant(ctx context.Context, t TenantName) (*TenantDeletion, error) {
+	e, err := d.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(d.Config.Site) > 0 {
+		declared, _, err := site.Read(site.Source{WithoutSecrets: true}, d.Config.Site...)
+		if err != nil {
+			return nil, err
+		}
+		e.Govern.DeclareTenants(declared.Tenants())
+	}
+	return e.deleteTenant(ctx, t)
+}
+
+// deletions lists the deletions, newest first; of a tenant when one is named.
+func (e *Entities) deletions(ctx context.Context, t TenantName) ([]TenantDeletion, error) {
+	return e.deletionsOf(ctx, erase.Filter{Token: t.Token})
+}
+
+func (e *Entities) deletionsOf(ctx context.Context, f erase.Filter) ([]TenantDeletion, error) {
+	found, _, err := e.Govern.Deletions(ctx, Local(), store.Page{Number: 1, Size: store.MaxPageSize}, f)
+	all := []TenantDeletion{}
+	for _, d := range found {
+		wait, until := d.Awaiting()
+		line := TenantDeletion{Token: d.Token, Epoch: d.Epoch.Time(), By: d.Actor, Awaiting: wait, Rows: d.Rows(), BlockedBy: d.BlockedBy()}
+		if until != 0 {
+			line.ElapsesAt = new(until.Time())
+		}
+		all = append(all, line)
+	}
+	return all, err
 }

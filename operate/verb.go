@@ -21,13 +21,16 @@ type Verb[In, Out any] struct {
 	timeout  time.Duration // 0: verbTimeout
 	// entities answers both on a running instance and where nothing runs.
 	entities func(*Entities, context.Context, In) (Out, error)
-	// running answers on a running instance, atRest where nothing runs; nil: it cannot be answered there.
+	// running answers on a running instance, atRest where nothing runs, also in place of entities; nil: it cannot be answered there.
 	running func(*Operator, context.Context, In) (Out, error)
 	atRest  func(*Directory, context.Context, In) (Out, error)
 }
 
 // verbTimeout bounds what a verb waits for.
 const verbTimeout = 30 * time.Second
+
+// graphQLTimeout is longer than the time limit of any operation of the API: each has its own.
+const graphQLTimeout = 5 * time.Minute
 
 // The verbs with one answer.
 var (
@@ -42,7 +45,9 @@ var (
 	TraceDevice = Verb[trace.Query, *trace.Report]{Name: "ledger-trace", timeout: traceTimeout, running: (*Operator).trace}
 
 	ListDeadLetters = Verb[DeadLetterQuery, []DeadLetter]{Name: "dead-letters", entities: (*Entities).deadLetters}
+	ShowOutbox      = Verb[OutboxQuery, *Outbox]{Name: "outbox", entities: (*Entities).outbox}
 	ListFirings     = Verb[FiringQuery, *Firings]{Name: "firings", entities: (*Entities).Firings}
+	PinFirings      = Verb[PinQuery, *Pinned]{Name: "firings-pin", timeout: graphQLTimeout, running: (*Operator).pin}
 	ListTokens      = Verb[TokenQuery, []string]{Name: "tokens", running: (*Operator).tokens}
 
 	CreateAdmin   = Verb[NewAdmin, *AdminCreated]{Name: "admin-create", entities: (*Entities).createAdmin}
@@ -54,11 +59,13 @@ var (
 	CreateTenant  = Verb[NewTenant, *TenantCreated]{Name: "tenant-create", entities: (*Entities).createTenant}
 	ChangeTenant  = Verb[TenantChange, *TenantLine]{Name: "tenant-change", entities: (*Entities).changeTenant}
 	ListTenants   = Verb[None, []TenantLine]{Name: "tenant-list", entities: (*Entities).tenants}
+	DeleteTenant  = Verb[TenantName, *TenantDeletion]{Name: "tenant-delete", entities: (*Entities).deleteTenant, atRest: (*Directory).deleteTenant}
+	ListDeletions = Verb[TenantName, []TenantDeletion]{Name: "tenant-deletions", entities: (*Entities).deletions}
 	AddDevice     = Verb[NewDevice, *DeviceAdded]{Name: "device-add", entities: (*Entities).addDevice}
 	ImportDevices = Verb[DeviceImport, *DevicesImported]{Name: "device-import", timeout: importTimeout, entities: (*Entities).importDevices}
 	GetEntrances  = Verb[None, *Entrances]{Name: "entrances", entities: (*Entities).entrances}
 	// RunGraphQL runs a document of an area with the resolvers that serve the API, as the local operator in a tenant.
-	RunGraphQL = Verb[GraphQLRequest, *GraphQLResponse]{Name: "graphql", entities: (*Entities).graphQL}
+	RunGraphQL = Verb[GraphQLRequest, *GraphQLResponse]{Name: "graphql", timeout: graphQLTimeout, entities: (*Entities).graphQL}
 
 	PlanSite   = Verb[SiteCommand, *site.Plan]{Name: "site-plan", maxBytes: MaxSiteBytes, timeout: siteTimeout, entities: (*Entities).planSite}
 	ApplySite  = Verb[SiteCommand, *site.Plan]{Name: "site-apply", maxBytes: MaxSiteBytes, timeout: siteTimeout, entities: (*Entities).applySite}
@@ -80,8 +87,8 @@ type served interface {
 }
 
 // verbs are all that the socket serves.
-var verbs = []served{&GetStatus, &GetHealth, &RunDoctor, &MakeBundle, &Reload, &PlanReload, &NoteBackup, &ShowLedger, &TraceDevice, &ListDeadLetters, &ListFirings,
-	&ListTokens, &CreateAdmin, &SetPassword, &ListAdmins, &ChangeAdmin, &RemoveAdmin, &MakeSetupLink, &CreateTenant, &ChangeTenant, &ListTenants, &AddDevice, &ImportDevices, &GetEntrances,
+var verbs = []served{&GetStatus, &GetHealth, &RunDoctor, &MakeBundle, &Reload, &PlanReload, &NoteBackup, &ShowLedger, &TraceDevice, &ListDeadLetters, &ShowOutbox, &ListFirings, &PinFirings,
+	&ListTokens, &CreateAdmin, &SetPassword, &ListAdmins, &ChangeAdmin, &RemoveAdmin, &MakeSetupLink, &CreateTenant, &ChangeTenant, &ListTenants, &DeleteTenant, &ListDeletions, &AddDevice, &ImportDevices, &GetEntrances,
 	&RunGraphQL, &PlanSite, &ApplySite, &ExportSite, &Tail, &FollowFirings, &VerifyLedger, &MakeBackup}
 
 // Target is where a verb is carried out: a Client over the socket of a running instance, or a Directory in which nothing runs.

@@ -23,6 +23,13 @@ type Asserted struct {
 	Binding   model.Binding // Credential is not needed
 	Session   uint64
 	Connected bool
+	At        model.Micros // of the last transition
+}
+
+// transition is one of the device in the session that is stored. It is later than the last one, also while the clock is behind that: it
+// would lose otherwise.
+func (d *Asserted) transition(s model.PresenceState, reason string, now time.Time) model.Presence {
+	return model.Presence{State: s, Reason: reason, Session: d.Session, Occurred: max(model.NanosOf(now), (d.At + 1).Nanos())}
 }
 
 // By is whose doing the end of a connection was.
@@ -274,13 +281,13 @@ func (t *Tracker) restart(ctx context.Context) bool {
 		if !d.Connected || t.isLive(d.Binding.DeviceID) || d.Session >= started {
 			return true
 		}
-		return t.disconnect(ctx, d.Binding, d.Session)
+		return t.disconnect(ctx, &d)
 	})
 }
 
 // disconnect ends the grace of one device.
-func (t *Tracker) disconnect(ctx context.Context, b model.Binding, session uint64) bool {
-	t.emit(ctx, b, model.Disconnected, ReasonGraceOver, session, t.deps.Now())
+func (t *Tracker) disconnect(ctx context.Context, d *Asserted) bool {
+	t.deps.Emit(ctx, d.Binding, d.transition(model.Disconnected, ReasonGraceOver, t.deps.Now()))
 	return sleep(ctx, pace)
 }
 
@@ -314,7 +321,7 @@ func (t *Tracker) nextGrace() time.Duration {
 func (t *Tracker) endGraces(ctx context.Context) {
 	for {
 		c, ok := t.overdue()
-		if !ok || !t.disconnect(ctx, c.binding, c.session) {
+		if !ok || !t.disconnect(ctx, &Asserted{Binding: c.binding, Session: c.session}) {
 			return
 		}
 	}
@@ -337,7 +344,7 @@ func (t *Tracker) overdue() (connection, bool) {
 // demote returns what the source asserted before to inference: presence was switched off.
 func (t *Tracker) demote(ctx context.Context) {
 	t.scan(ctx, func(d Asserted) bool {
-		t.emit(ctx, d.Binding, model.Demoted, ReasonSilent, d.Session, t.deps.Now())
+		t.deps.Emit(ctx, d.Binding, d.transition(model.Demoted, ReasonSilent, t.deps.Now()))
 		return sleep(ctx, pace)
 	})
 }
@@ -388,7 +395,7 @@ func (t *Tracker) check(ctx context.Context) {
 		if t.isLive(id) || t.inGrace(id) || !again(id, d.Session) {
 			return true
 		}
-		return t.disconnect(ctx, d.Binding, d.Session)
+		return t.disconnect(ctx, &d)
 	})
 	if !complete {
 		return

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -8,9 +9,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"weir/model"
+	"weir/registry/shared"
 	"weir/store"
 	"weir/store/entity"
 )
@@ -231,20 +234,21 @@ func (r *Registry) putAttribute(c *store.Change, id int64, q AttributeSet) (*Att
 		}
 		a = &Attribute{Row: store.Row{TenantID: c.By.TenantID}, EntityType: q.EntityType, EntityID: id, Scope: q.Scope, Key: q.Key}
 	}
+	old := *a
 	a.entity = q.Entity
 	if err := q.put(a); err != nil {
 		return nil, err
 	}
 	if fresh {
-		return a, r.attributes.Insert(c, a)
+		return a, cmp.Or(r.attributes.Insert(c, a), r.attributeChanged(c, nil, a))
 	}
-	return a, r.attributes.Save(c, a, "value_type", "text_value", "number_value", "literal")
+	return a, cmp.Or(r.attributes.Save(c, a, "value_type", "text_value", "number_value", "literal"), r.attributeChanged(c, &old, a))
 }
 
 // takeAttribute removes an attribute, whose entity has the token.
 func (r *Registry) takeAttribute(c *store.Change, a *Attribute, entity string) error {
 	a.entity = entity
-	return r.attributes.Remove(c, a)
+	return cmp.Or(r.attributes.Remove(c, a), r.attributeChanged(c, a, nil))
 }
 
 // admitAttribute refuses one more attribute of an entity that has as many as it may.
@@ -323,10 +327,72 @@ func (r *Registry) Attributes(ctx context.Context, by *model.Principal, page sto
 			if err != nil || id == 0 {
 				return err
 			}
-			filters = append(filters, store.Eq("entity_id", id))
+			filters = append(filters, store.Eq("entity_id", id).Narrow())
 		}
 		rows, total, err = r.attributes.List(tx, by.TenantID, page, filters...)
 		return err
 	})
 	return rows, total, err
+}
+
+// watchers are those who are told of devices whose attributes of the scope SHARED have changed.
+type watchers struct {
+	mu  sync.Mutex
+	all []func(device int64)
+}
+
+// OnShared has f called with the row id of each device whose attributes of the scope SHARED have changed, after the commit and
+// possibly several times for one. f must not block, and calls nothing of the store.
+func (r *Registry) OnShared(f func(device int64)) {
+	r.watchers.mu.Lock()
+	defer r.watchers.mu.Unlock()
+	r.watchers.all = append(r.watchers.all, f)
+}
+
+// sharedChanged tells the watchers of a device once the change is committed.
+func (r *Registry) sharedChanged(c *store.Change, device int64) {
+	c.OnCommit(func() {
+		r.watchers.mu.Lock()
+		all := r.watchers.all
+		r.watchers.mu.Unlock()
+		for _, f := range all {
+			f(device)
+		}
+	})
+}
+
+// SharedSets returns what devices may read of themselves, in the order of the argument; of a Binding it reads TenantID and DeviceID. The
+// set of a device that does not exist is empty. Calls wait for one another: no credential is checked the later because a device asks often.
+func (r *Registry) SharedSets(ctx context.Context, devices ...model.Binding) ([]shared.Set, error) {
+	select {
+	case r.sharing <- struct{}{}:
+		defer func() { <-r.sharing }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	sets := make([]shared.Set, len(devices))
+	err := cmp.Or(r.parts.Devices, r.parts.Store).Read(ctx, func(tx store.Tx) error {
+		for i, d := range devices {
+			rows, err := r.attributes.Select(tx, d.TenantID, "key", store.Eq("entity_type", EntityDevice), store.Eq("entity_id", d.DeviceID), store.Eq("scope", ScopeShared))
+			if err != nil {
+				return err
+			}
+			all := make([]shared.Attribute, len(rows))
+			for i, a := range rows {
+				all[i] = a.shared()
+			}
+			sets[i] = shared.SetOf(all)
+		}
+		return nil
+	})
+	return sets, err
+}
+
+// shared is the attribute as its device reads it.
+func (a *Attribute) shared() shared.Attribute {
+	to := shared.Attribute{Key: a.Key, Text: a.Text, Literal: a.Literal}
+	if a.Type == ValueBoolean && a.Number != nil {
+		to.Bool = new(*a.Number != 0)
+	}
+	return to
 }

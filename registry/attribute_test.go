@@ -355,3 +355,45 @@ func BenchmarkSetAttribute(b *testing.B) {
 	wg.Wait()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "sets/s")
 }
+
+// Whoever hands devices what they may read hears of each change, of SHARED attributes alone, and reads what was committed.
+func TestAChangeOfASharedAttributeIsToldAfterItsCommit(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Config{})
+	_, _, d := b.seed()
+	must(b.Kinds.Of("asset_types").Create(b.Context(), acme, store.Patch{"token": "at"}))(b)
+	must(b.Kinds.Of("assets").Create(b.Context(), acme, store.Patch{"token": "a", "assetTypeToken": "at"}))(b)
+	var told []int64
+	b.OnShared(func(device int64) { told = append(told, device) })
+	read := func() string {
+		return string(must(b.SharedSets(b.Context(), model.Binding{TenantID: acme.TenantID, DeviceID: d.ID}))(b)[0].Body)
+	}
+	expect := func(what string, times int, attributes string) {
+		t.Helper()
+		if got := read(); !strings.HasSuffix(got, `"attributes":`+attributes+"}") || len(told) != times {
+			t.Errorf("%s: told %v, and the set is %s", what, told, got)
+		}
+		told = nil
+	}
+	expect("nothing", 0, `{}`)
+	b.set(attribute(ScopeShared, "k", ValueLong, new("+5")))
+	expect("the first", 1, `{"k":5}`)
+	b.set(attribute(ScopeShared, "k", ValueLong, new("+5")))
+	expect("the same once more", 0, `{"k":5}`)
+	b.set(attribute(ScopeShared, "k", ValueString, new("+5")))
+	b.set(attribute(ScopeShared, "on", ValueBoolean, new("false")))
+	expect("two", 2, `{"k":"+5","on":false}`)
+	b.set(attribute(ScopeServer, "s", ValueLong, new("1")))
+	b.set(attribute(ScopeClient, "c", ValueLong, new("1")))
+	b.set(AttributeSet{AttributeRef{EntityAsset, "a", ScopeShared, "k"}, ValueLong, new("1")})
+	expect("other scopes and entities", 0, `{"k":"+5","on":false}`)
+	b.set(attribute(ScopeShared, "k", ValueString, nil))
+	expect("null", 1, `{"k":null,"on":false}`)
+	must(b.DeleteAttribute(b.Context(), acme, attribute(ScopeShared, "k", "", nil).AttributeRef))(b)
+	expect("a delete", 1, `{"on":false}`)
+	if got := string(must(b.SharedSets(b.Context(), model.Binding{TenantID: acme.TenantID + 1, DeviceID: d.ID}))(b)[0].Body); !strings.HasSuffix(got, `"attributes":{}}`) {
+		t.Errorf("under another tenant the device has %s", got)
+	}
+	must(b.Devices.Delete(b.Context(), acme, "d"))(b)
+	expect("the device is deleted", 1, `{}`)
+}

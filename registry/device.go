@@ -28,7 +28,7 @@ func (r *Registry) devices() *entity.Kind[Device] {
 			{Name: "active", Find: r.activeDevices},
 			{Name: "group", Of: r.inGroup},
 		},
-		Admit: r.admitDevices, Removing: r.removingDevice, Changed: r.deviceChanged, Views: deviceViews,
+		Admit: r.admitDevices, Stored: store.StoredDevices, Removing: r.removingDevice, Changed: r.deviceChanged, Views: deviceViews,
 	})
 }
 

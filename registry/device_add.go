@@ -24,7 +24,7 @@ func (r *Registry) AddDevice(ctx context.Context, by *model.Principal, p store.P
 // AddDeviceOfType is AddDevice, and makes the device type, too, when there is none of its token: all of it, or nothing.
 func (r *Registry) AddDeviceOfType(ctx context.Context, by *model.Principal, p, deviceType store.Patch) (d *Device, typeMade bool, secret string, err error) {
 	token, _ := p["token"].(string)
-	secret, credential, err := r.mint(ctx, by, token, nil)
+	secret, credential, err := r.Mint(ctx, by, token, nil)
 	if err != nil {
 		return nil, false, "", err
 	}
@@ -71,7 +71,7 @@ func (r *Registry) IssueToken(ctx context.Context, by *model.Principal, q TokenR
 	if q.Until != nil {
 		more = store.Patch{"expiresAt": *q.Until, "metadata": temporary}
 	}
-	secret, p, err := r.mint(ctx, by, q.Device, more)
+	secret, p, err := r.Mint(ctx, by, q.Device, more)
 	if err != nil {
 		return nil, err
 	}
@@ -118,15 +118,15 @@ func (r *Registry) dropTokens(c *store.Change, d *Device, q TokenRequest) (repla
 	return replaced, nil
 }
 
-// mint makes a secret of 256 random bits and the prepared fields of its credential, whose token is a random UUID. more
-// are further fields of it.
-func (r *Registry) mint(ctx context.Context, by *model.Principal, device string, more store.Patch) (secret string, p store.Patch, err error) {
+// Mint makes a secret of 256 random bits and the prepared fields of its credential, an access token of the device, whose own token
+// is a random UUID. more are further fields of it.
+func (r *Registry) Mint(ctx context.Context, by *model.Principal, device string, more store.Patch) (secret string, p store.Patch, err error) {
 	var bits [secretBytes]byte
 	if _, err := io.ReadFull(r.parts.Random, bits[:]); err != nil {
 		return "", nil, fmt.Errorf("minting an access token: %w", err)
 	}
 	secret = hex.EncodeToString(bits[:]) // nothing that a shell, a URL or a broker's client would read otherwise
-	token, err := r.newUUID()
+	token, err := r.NewUUID()
 	if err != nil {
 		return "", nil, err
 	}
@@ -136,7 +136,8 @@ func (r *Registry) mint(ctx context.Context, by *model.Principal, device string,
 	return secret, p, err
 }
 
-func (r *Registry) newUUID() (string, error) {
+// NewUUID returns a random UUID of version 4.
+func (r *Registry) NewUUID() (string, error) {
 	var bits [16]byte
 	if _, err := io.ReadFull(r.parts.Random, bits[:]); err != nil {
 		return "", fmt.Errorf("minting a token: %w", err)

@@ -42,6 +42,8 @@ type DeviceCredential struct {
 	Enabled   bool          `store:"enabled,required,filter" gql:"enabled"`
 	ExpiresAt *model.Micros `store:"expires_at,clear,emptyclears" gql:"expiresAt"`
 	Metadata  *string       `store:"metadata,clear,json,max=65536" gql:"metadata"`
+	// Unused says that provisioning has minted the credential, and that it was not used yet.
+	Unused bool `store:"unused,keep,hidden" gql:"unused"`
 }
 
 // deviceCredentials describes the credentials. Reading them needs device:write, since the id of an access token is a secret.

@@ -90,7 +90,7 @@ func (im *importing) prepare(ctx context.Context, by *model.Principal) error {
 		device, _ := e.Device["token"].(string)
 		var err error
 		if e.Credential == nil {
-			im.secrets[i], im.credentials[i], err = im.r.mint(ctx, by, device, nil)
+			im.secrets[i], im.credentials[i], err = im.r.Mint(ctx, by, device, nil)
 		} else {
 			im.credentials[i], err = im.r.prepareGiven(ctx, by, device, e.Credential)
 		}
@@ -103,7 +103,7 @@ func (im *importing) prepare(ctx context.Context, by *model.Principal) error {
 
 // prepareGiven prepares a credential that an entry brings along; its token is a random UUID.
 func (r *Registry) prepareGiven(ctx context.Context, by *model.Principal, device string, given store.Patch) (store.Patch, error) {
-	token, err := r.newUUID()
+	token, err := r.NewUUID()
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +196,7 @@ func (im *importing) device(c *store.Change, i int, p store.Patch) (*Device, err
 	for range len(im.Entries[i].Device) + 1 {
 		if p["token"] == nil {
 			var err error
-			if p["token"], err = im.r.newUUID(); err != nil { // a stand-in: this import comes to nothing
+			if p["token"], err = im.r.NewUUID(); err != nil { // a stand-in: this import comes to nothing
 				return nil, err
 			}
 		}

@@ -30,7 +30,7 @@ func (r *Registry) deviceProfiles() *entity.Kind[DeviceProfile] {
 		Valid: (*DeviceProfile).check,
 		Admit: admitRows(func() *entity.Kind[DeviceProfile] { return r.Profiles }, "limits.device_profiles_per_tenant",
 			func() int64 { return r.perTenant.Load().ProfilesPerTenant }),
-		Views: profileViews,
+		Views: profileViews, Removing: r.removingProfile,
 	})
 }
 

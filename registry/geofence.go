@@ -90,8 +90,11 @@ func (r *Registry) fenceChanged(c *store.Change, old, f *GeoFence) error {
 		step = fenceset.Step{Fence: fenceset.Fence{Token: f.Token, Geometry: f.Geometry}, Positions: f.positions}
 	}
 	tenant := c.By.TenantID
-	_, before, removed, err := fenceset.Next(c, tenant, step, r.config.FenceSetVersions)
+	version, before, removed, err := fenceset.Next(c, tenant, step, r.config.FenceSetVersions)
 	if err != nil {
+		return err
+	}
+	if err := viewFence(c, tenant, step.Token, f, version); err != nil {
 		return err
 	}
 	c.OnCommit(func() { r.m.fences.Add(float64(removed)) })
@@ -167,4 +170,21 @@ func (r *Registry) keptFenceSet(tx store.Tx, tenant, version int64) error {
 		return model.Errorf(model.CodeNotFound, "version: version %d of the set of geofences is not kept any more, the oldest is %d", version, oldest)
 	}
 	return nil
+}
+
+// fenceTokens returns the tokens of the tenant's geofences.
+func (r *Registry) fenceTokens(ctx context.Context, tenant int64) (tokens []string, err error) {
+	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) error {
+		tokens, err = fenceset.Tokens(tx, tenant)
+		return err
+	})
+	return append([]string{}, tokens...), err
+}
+
+// FenceTokens returns the tokens of the tenant's geofences.
+func (r *Registry) FenceTokens(ctx context.Context, by *model.Principal) ([]string, error) {
+	if err := r.Devices.MayRead(by); err != nil {
+		return nil, err
+	}
+	return r.fenceTokens(ctx, by.TenantID)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"weir/internal/similar"
 	"weir/model"
 	"weir/registry/selector"
 	"weir/store"
@@ -59,9 +60,19 @@ func (r *Registry) groups() *entity.Kind[EntityGroup] {
 			return string(text), err
 		},
 		Decode: decodeGroup,
+		Prepare: func(ctx context.Context, by *model.Principal, g *EntityGroup, body *GroupSnapshot) (done func(), err error) {
+			keys := map[string]bool{}
+			if g.MemberType == EntityDevice {
+				err = r.addKeys(keys, body)
+			}
+			if err != nil {
+				return nil, err
+			}
+			return r.prepareKeys(ctx, by, keys)
+		},
 		Active: func(g *EntityGroup) **int64 { return &g.ActiveVersion }, ActiveColumn: "active_version",
 		Activate: func(c *store.Change, g *EntityGroup, _ *GroupSnapshot, version int64) error {
-			return r.checkSelectorsInUse(c, g.TenantID, func(active map[string]int64, _ map[int64]*Snapshot) { active[g.Token] = version })
+			return r.useSelectors(c, g.TenantID, func(u *inUse) { u.activate(g, version) })
 		},
 	}
 	return entity.New(r.base(), entity.Desc[EntityGroup]{
@@ -116,6 +127,11 @@ func (r *Registry) removingGroup(c *store.Change, g *EntityGroup) error {
 	if len(scoped) > 0 {
 		return model.InUse(r.Groups.Name(), g.Token, r.Rules.Name())
 	}
+	if g.ActiveVersion != nil {
+		if err := r.useSelectors(c, g.TenantID, func(u *inUse) { delete(u.groups, g.Token) }); err != nil {
+			return err
+		}
+	}
 	if err := r.takeAttributes(c, EntityGroups, g.Row, g.Token); err != nil {
 		return err
 	}
@@ -163,76 +179,74 @@ func (r *Registry) publishedGroup(tx store.Tx, tenant int64, field, token string
 	}
 	switch {
 	case body == nil:
-		return nil, model.Invalid(field, "entity group %.128q has no published version %d", token, version)
+		hint, err := r.groupHint(tx, tenant, token, g)
+		if err != nil {
+			return nil, err
+		}
+		return nil, model.Invalid(field, "entity group %.128q has no published version %d%s", token, version, hint)
 	case body.MemberType != EntityDevice:
 		return nil, model.Invalid(field, "entity group %q has members of the type %s: rules judge devices", token, body.MemberType)
 	}
 	return body, nil
 }
 
+// GroupScope returns a published version of a dynamic group of devices as the metadata view has those that rules are scoped to.
+func (r *Registry) GroupScope(ctx context.Context, by *model.Principal, token string, version int) (scope *model.GroupView, err error) {
+	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) error {
+		body, err := r.publishedGroup(tx, by.TenantID, "entityGroupToken", token, int64(version))
+		if err == nil {
+			scope = &model.GroupView{V: 1, Tenant: by.TenantID, Token: token, Version: version, Selector: body.Selector}
+		}
+		return err
+	})
+	return scope, err
+}
+
+// groupHint says what to write instead of a version of a group that is not there: the nearest name, among those of a page, or a version
+// of the group.
+func (r *Registry) groupHint(tx store.Tx, tenant int64, token string, g *EntityGroup) (string, error) {
+	switch {
+	case g != nil && g.ActiveVersion != nil:
+		return fmt.Sprintf(": version %d is active", *g.ActiveVersion), nil
+	case g != nil && g.MembershipMode == dynamicGroup:
+		return ": it must be published first", nil
+	case g != nil:
+		return ": rules are scoped to dynamic groups", nil
+	}
+	rows, _, err := r.Groups.Table.List(tx, tenant, store.Page{Number: 1, Size: store.MaxPageSize})
+	var names []string
+	for _, row := range rows {
+		names = append(names, row.Token)
+	}
+	if near := similar.Nearest(token, names); near != "" {
+		return " (did you mean " + near + "?)", err
+	}
+	return "", err
+}
+
 // checkScopes refuses a version of a profile whose rules are scoped to what is no longer there, and one with which the tenant
-// would have too many selectors in use.
-func (r *Registry) checkScopes(c *store.Change, p *DeviceProfile, s *Snapshot) error {
-	scoped := false
+// would have too many selectors in use. before is the version that it replaces, nil for none.
+func (r *Registry) checkScopes(c *store.Change, p *DeviceProfile, before, s *Snapshot) error {
 	for _, rule := range s.Rules {
 		if !rule.Enabled || rule.Group == "" {
 			continue
 		}
-		scoped = true
 		if _, err := r.publishedGroup(c, p.TenantID, "entityGroupToken", rule.Group, int64(rule.GroupVersion)); err != nil {
 			return err
 		}
 	}
-	if !scoped {
+	if !before.scoped() && !s.scoped() {
 		return nil
 	}
-	return r.checkSelectorsInUse(c, p.TenantID, func(_ map[string]int64, profiles map[int64]*Snapshot) { profiles[p.ID] = s })
+	return r.useSelectors(c, p.TenantID, func(u *inUse) { u.profiles[p.ID] = s })
 }
 
-// groupVersion names a published version of a group.
-type groupVersion struct {
-	group   string
-	version int64
-}
-
-// selectorsInUse is how many selectors resolution needs: those of active versions of groups, and those of versions that enabled
-// rules of active profile versions are scoped to.
-func selectorsInUse(active map[string]int64, profiles map[int64]*Snapshot) int64 {
-	used := map[groupVersion]bool{}
-	for group, version := range active {
-		used[groupVersion{group, version}] = true
+// removingProfile ends the use of the groups that the rules of a profile's active version are scoped to.
+func (r *Registry) removingProfile(c *store.Change, p *DeviceProfile) error {
+	if p.ActiveVersion == nil {
+		return nil
 	}
-	for _, profile := range profiles {
-		for _, rule := range profile.Rules {
-			if rule.Enabled && rule.Group != "" {
-				used[groupVersion{rule.Group, int64(rule.GroupVersion)}] = true
-			}
-		}
-	}
-	return int64(len(used))
-}
-
-// checkSelectorsInUse refuses a step after which a tenant has more selectors in use than it may, unless it had as many before.
-func (r *Registry) checkSelectorsInUse(c *store.Change, tenant int64, step func(active map[string]int64, profiles map[int64]*Snapshot)) error {
-	groups, err := r.Groups.Table.Select(c, tenant, "id", store.NotNull("active_version"))
-	if err != nil {
-		return err
-	}
-	active := make(map[string]int64, len(groups))
-	for _, g := range groups {
-		active[g.Token] = *g.ActiveVersion
-	}
-	profiles, err := r.versions.Effective(c, tenant)
-	if err != nil {
-		return err
-	}
-	before := selectorsInUse(active, profiles)
-	step(active, profiles)
-	after := selectorsInUse(active, profiles)
-	if maximum := r.perTenant.Load().SelectorsPerTenant; after > maximum && after > before {
-		return model.OverLimit("limits.selectors_per_tenant", "the tenant would have %d selectors in use, at most %d are allowed", after, maximum)
-	}
-	return nil
+	return r.useSelectors(c, p.TenantID, func(u *inUse) { delete(u.profiles, p.ID) })
 }
 
 // members says which entities belong to a group, by its draft's selector if it is dynamic.

@@ -2,13 +2,16 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"unicode"
 
 	"pgregory.net/rapid"
 
@@ -275,8 +278,8 @@ func TestARuleIsScopedToAPublishedVersion(t *testing.T) {
 	must(b.Groups.Create(ctx, acme, store.Patch{"token": "assets", "memberType": "asset", "membershipMode": "dynamic", "selector": `"a" in attr`}))(t)
 	must(b.Groups.Publish(ctx, acme, "assets", nil, nil))(t)
 	b.unchanged("refused scopes", func() {
-		for group, text := range map[string]string{"none": `entity group "none" has no published version 1`, "g": `entity group "g" has no published version 1`,
-			"s": `entity group "s" has no published version 1`, "assets": `entity group "assets" has members of the type asset`} {
+		for group, text := range map[string]string{"none": `entity group "none" has no published version 1`, "g": `entity group "g" has no published version 1: it must be published first`,
+			"s": `entity group "s" has no published version 1: rules are scoped to dynamic groups`, "asets": `entity group "asets" has no published version 1 (did you mean assets?)`, "assets": `entity group "assets" has members of the type asset`} {
 			_, err := b.Rules.Create(ctx, acme, scopedRule("r", group, int64(1)))
 			b.refused(group, err, model.CodeInvalidInput, "entityGroupToken: "+text)
 		}
@@ -286,7 +289,7 @@ func TestARuleIsScopedToAPublishedVersion(t *testing.T) {
 	must(b.Groups.Publish(ctx, acme, "g", nil, nil))(t)
 	must(b.Rules.Create(ctx, acme, scopedRule("r", "g", int64(1))))(t)
 	_, err := b.Rules.Update(ctx, acme, "r", store.Patch{"entityGroupVersion": int64(2)})
-	b.refused("another version", err, model.CodeInvalidInput, "has no published version 2")
+	b.refused("another version", err, model.CodeInvalidInput, "has no published version 2: version 1 is active")
 	must(b.Rules.Update(ctx, acme, "r", store.Patch{"name": "n"}))(t)
 
 	_, err = b.Groups.Delete(ctx, acme, "g")
@@ -495,7 +498,7 @@ func TestTheEvaluatorAgreesWithTheDatabase(t *testing.T) {
 		}
 		var want []string
 		for i := range ids {
-			if selector.Holds(condition, attributes[i]) {
+			if selector.Holds(condition, func(key string) (any, bool) { value, exists := attributes[i][key]; return value, exists }) {
 				want = append(want, fmt.Sprintf("x%02d", i+1))
 			}
 		}
@@ -570,6 +573,197 @@ func BenchmarkMembers(b *testing.B) {
 			p := must(w.PreviewSelector(b.Context(), acme, "device", of.source, store.Page{Number: 1, Size: 1}))(b)
 			for b.Loop() {
 				must(p.Members.Total(context.Background()))(b)
+			}
+		})
+	}
+}
+
+// TestPublishingAGroupOfManyGoesBySlices: the values that its selector needs enter the metadata some in a change, and leave it so. The
+// version itself is one row of one change, the last.
+func TestPublishingAGroupOfManyGoesBySlices(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Config{ValuesPerChange: 10})
+	b.fleet(1000)
+	b.texts("site", 995)
+	b.dynamic("g", `attr["site"] == "north"`)
+	b.changes() // removes what waits
+	must(b.Groups.Publish(t.Context(), acme, "g", nil, nil))(t)
+	b.slices("the publish", b.changes(), 995, 10, "group")
+	b.fully("site")
+	must(b.Groups.Delete(t.Context(), acme, "g"))(t)
+	b.slices("the removal", append(b.changes(), b.emptied()...), 995, 10, "group")
+	if left := b.rows(`SELECT key, through FROM attribute_keys_in_use`); len(left) > 0 {
+		t.Errorf("keys are left: %q", left)
+	}
+}
+
+// TestAPublishThatWasBrokenOffIsCompletedOrTakenBack: the values that an earlier process has brought in are not brought in again, and leave
+// when no selector comes to name their key.
+func TestAPublishThatWasBrokenOffIsCompletedOrTakenBack(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Config{ValuesPerChange: 10})
+	b.fleet(1000)
+	b.texts("site", 100)
+	b.dynamic("g", `attr["site"] == "north"`)
+	b.changes()
+	broken, cancel := context.WithCancel(t.Context())
+	changes := 0
+	b.after = func() {
+		if changes++; changes == 4 {
+			cancel()
+		}
+	}
+	if _, err := b.Groups.Publish(broken, acme, "g", nil, nil); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	b.after = nil
+	b.slices("what was done", b.changes(), 40, 10, "")
+	if got := b.rows(`SELECT count(*) FROM entity_group_versions`); got[0] != "0" {
+		t.Errorf("%s versions", got)
+	}
+	b.set(AttributeSet{AttributeRef: AttributeRef{"device", "f40", ScopeShared, "site"}, Type: ValueString, Value: new("south")})
+	b.set(AttributeSet{AttributeRef: AttributeRef{"device", "f41", ScopeShared, "site"}, Type: ValueString, Value: new("south")})
+	if got := b.told(); len(got) != 1 || !strings.Contains(got[0], "south") {
+		t.Errorf("of a value that is in and one that is not: %q", got)
+	}
+	again := New(b.config, b.parts) // the process after
+	if _, err := again.Groups.Publish(t.Context(), acme, "g", nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	b.slices("the rest", b.changes(), 60, 10, "group")
+	b.fully("site")
+
+	b.dynamic("h", `attr["other"] == "north"`)
+	b.texts("other", 100)
+	b.changes()
+	broken, cancel = context.WithCancel(t.Context())
+	changes = 0
+	b.after = func() {
+		if changes++; changes == 4 {
+			cancel()
+		}
+	}
+	if _, err := b.Groups.Publish(broken, acme, "h", nil, nil); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	b.after = nil
+	b.changes()
+	after := New(b.config, b.parts)
+	if err := errors.Join(after.FindKeys(t.Context()), after.EmptyKeys(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	b.slices("what is taken back", b.changes(), 40, 10, "")
+	b.fully("site")
+}
+
+// texts gives the first n devices of a fleet a text under a key.
+func (b *bench) texts(key string, n int) {
+	b.Helper()
+	if err := b.db.Write(b.Context(), store.Results, func(tx store.Tx) error {
+		_, err := tx.Exec(`INSERT INTO attributes (tenant_id, created_at, updated_at, entity_type, entity_id, scope, key, value_type, text_value)
+			SELECT tenant_id, 1, 1, 'device', id, 'SHARED', ?, 'STRING', iif(id % 2, 'north', 'south') FROM devices WHERE token LIKE 'f%' ORDER BY id LIMIT ?`, key, n)
+		return err
+	}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// changes are the kinds of the metadata changes that wait, one list for each change. They are removed.
+func (b *bench) changes() (all [][]string) {
+	b.Helper()
+	if err := b.db.Write(b.Context(), store.Results, func(tx store.Tx) error {
+		pending, err := store.PendingControl(tx, 0, 1<<20)
+		for len(pending) > 0 && err == nil {
+			var body []byte
+			sequence := pending[0].Sequence
+			for len(pending) > 0 && pending[0].Sequence == sequence {
+				body, pending = append(body, pending[0].Body...), pending[1:]
+			}
+			var kinds []string
+			views, derr := store.DecodeViewChanges(body)
+			for _, v := range views {
+				kinds = append(kinds, string(v.Kind))
+			}
+			all, err = append(all, kinds), errors.Join(derr, store.RemoveControl(tx, sequence))
+			if len(pending) == 0 && err == nil {
+				pending, err = store.PendingControl(tx, sequence, 1<<20)
+			}
+		}
+		return err
+	}); err != nil {
+		b.Fatal(err)
+	}
+	return all
+}
+
+// emptied takes values out that no key needs any more and returns the changes of that.
+func (b *bench) emptied() [][]string {
+	b.Helper()
+	if err := b.EmptyKeys(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	return b.changes()
+}
+
+// slices compares changes of attributes: how many there are of all changes together, and the maximum in one. One change, of all others the
+// only one, has a row of the kind also.
+func (b *bench) slices(what string, changes [][]string, values, maximum int, also string) {
+	b.Helper()
+	others := 0
+	for _, kinds := range changes {
+		n := 0
+		for _, kind := range kinds {
+			switch kind {
+			case string(model.ViewAttribute):
+				n++
+			case also:
+				others++
+			default:
+				b.Errorf("%s has a row of the kind %s", what, kind)
+			}
+		}
+		if values -= n; n > maximum {
+			b.Errorf("%s has a change with %d values", what, n)
+		}
+	}
+	if values != 0 || (others != 1) != (also == "") {
+		b.Errorf("%s: %d values are missing, and there are %d rows of %s", what, values, others, also)
+	}
+}
+
+// fully fails unless the values of the key, and of no other, are in the metadata for all devices.
+func (b *bench) fully(key string) {
+	b.Helper()
+	if got, want := b.rows(`SELECT key, through FROM attribute_keys_in_use`), fmt.Sprintf("%s, %d", key, int64(math.MaxInt64)); len(got) != 1 || strings.Join(strings.FieldsFunc(got[0], notWord), ", ") != want {
+		b.Errorf("the keys in use are %q, want %s", got, want)
+	}
+}
+
+func notWord(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }
+
+// BenchmarkPublishGroupOf100000 reports how long the longest change held the writer.
+func BenchmarkPublishGroupOf100000(b *testing.B) {
+	for _, perChange := range []int64{1 << 40, 4000, 2000, 1000} {
+		b.Run(fmt.Sprint(perChange), func(b *testing.B) {
+			w := newBench(b, Config{ValuesPerChange: perChange, DeviceSettings: DeviceSettings{DevicesPerTenant: 1 << 40}})
+			w.fleet(100_000)
+			w.texts("site", 100_000)
+			w.dynamic("g", `attr["site"] == "north"`)
+			for b.Loop() {
+				w.longest = 0
+				_, err := w.Groups.Publish(b.Context(), acme, "g", nil, nil)
+				if err == nil {
+					must(w.Groups.Delete(b.Context(), acme, "g"))(b)
+					w.emptied()
+					b.StopTimer()
+					w.dynamic("g", `attr["site"] == "north"`)
+					w.changes()
+					b.StartTimer()
+				}
+				b.ReportMetric(float64(w.longest.Milliseconds()), "ms/longest")
+				if err != nil {
+					b.Skip(err)
+				}
 			}
 		})
 	}

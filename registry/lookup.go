@@ -86,3 +86,11 @@ func (r *Registry) FindCredentials(ctx context.Context, tenantID int64, credenti
 	r.m.lookups.WithLabelValues(result).Inc()
 	return found, err
 }
+
+// DeviceTokens returns the tokens of all devices of the principal's tenant by their row ids.
+func (r *Registry) DeviceTokens(ctx context.Context, by *model.Principal) (tokens map[int64]string, err error) {
+	return tokens, store.Read(ctx, r.parts.Store, func(tx store.Tx) (err error) {
+		tokens, err = store.AllTokens(tx, "devices", by.TenantID)
+		return err
+	})
+}

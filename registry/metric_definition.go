@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+
 	"weir/model"
 	"weir/store"
 	"weir/store/entity"

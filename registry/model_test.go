@@ -137,6 +137,7 @@ func TestTheRegistryIsWhatAModelSays(t *testing.T) {
 		}
 		b.compareCounts(rt)
 		b.compareBytes(rt)
+		b.consistent(rt)
 	})
 }
 

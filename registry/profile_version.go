@@ -21,7 +21,7 @@ func (r *Registry) profileVersions() *entity.Versions[DeviceProfile, Snapshot] {
 		Kind: "device profile version", Table: "device_profile_versions", Owner: "profile_id", Max: r.config.VersionsPerProfile, Pruned: func(n int64) { r.m.pruned.Add(float64(n)) },
 		Freeze: r.freezeProfile, Validate: r.validateRules, Encode: (*Snapshot).encode, Decode: decodeSnapshot,
 		Active: func(p *DeviceProfile) **int64 { return &p.ActiveVersion }, ActiveColumn: "active_version",
-		Activate: r.checkTenantRules,
+		Prepare: r.prepareScopes, Activate: r.checkTenantRules,
 		Views: func(c *store.Change, p *DeviceProfile, s *Snapshot, version int64) []entity.View {
 			return []entity.View{{Kind: model.ViewProfile, Key: idKey(p.ID), Body: s.view(c.By.Tenant, p.Token, int(version))}}
 		},
@@ -68,7 +68,7 @@ func (r *Registry) freezeProfile(tx store.Tx, p *DeviceProfile) (*Snapshot, erro
 }
 
 // validateRules submits the enabled rules as a service of the tenant, and makes one refusal of what the validator says.
-func (r *Registry) validateRules(ctx context.Context, by *model.Principal, p *DeviceProfile, s *Snapshot) error {
+func (r *Registry) validateRules(ctx context.Context, by *model.Principal, p *DeviceProfile, s *Snapshot) ([]entity.Remark, error) {
 	var candidates []Candidate
 	for _, rule := range s.Rules {
 		if rule.Enabled {
@@ -76,16 +76,20 @@ func (r *Registry) validateRules(ctx context.Context, by *model.Principal, p *De
 		}
 	}
 	if len(candidates) == 0 {
-		return nil
+		return nil, nil
+	}
+	there, err := r.vocabulary(ctx, by.TenantID, s)
+	if err != nil {
+		return nil, err
 	}
 	service := model.Service("device-management", by.Tenant, by.TenantID, model.DeviceRead)
-	refused, err := r.parts.Validator.Validate(ctx, service, candidates)
+	refused, remarks, err := r.parts.Validator.Validate(ctx, service, candidates, there)
 	switch {
 	case err != nil:
-		return &model.Error{Code: model.CodeUnavailable, Err: err,
+		return nil, &model.Error{Code: model.CodeUnavailable, Err: err,
 			Message: fmt.Sprintf("unavailable: the rules of device profile %q could not be validated, nothing was published", p.Token)}
 	case len(refused) == 0:
-		return nil
+		return remarks, nil
 	}
 	reasons, all := make([]string, len(refused)), make([]*model.Error, len(refused))
 	for i, f := range refused {
@@ -94,7 +98,44 @@ func (r *Registry) validateRules(ctx context.Context, by *model.Principal, p *De
 	}
 	e := model.Invalid("detectionRules", "%s", strings.Join(reasons, "; "))
 	e.All = all
-	return e
+	return nil, e
+}
+
+// vocabulary is what the rules of a profile may speak of.
+func (r *Registry) vocabulary(ctx context.Context, tenant int64, s *Snapshot) (there Vocabulary, err error) {
+	there.Commands = []string{}
+	for _, m := range s.Metrics {
+		there.Metrics = append(there.Metrics, m.Key)
+	}
+	for _, c := range s.Commands {
+		there.Commands = append(there.Commands, c.Key)
+	}
+	there.Fences, err = r.fenceTokens(ctx, tenant)
+	return there, err
+}
+
+// prepareScopes brings in the attributes that the groups which rules are scoped to select by.
+func (r *Registry) prepareScopes(ctx context.Context, by *model.Principal, p *DeviceProfile, s *Snapshot) (done func(), err error) {
+	keys := map[string]bool{}
+	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) error {
+		for _, rule := range s.Rules {
+			if !rule.Enabled || rule.Group == "" {
+				continue
+			}
+			body, err := r.publishedGroup(tx, p.TenantID, "entityGroupToken", rule.Group, int64(rule.GroupVersion))
+			if err == nil {
+				err = r.addKeys(keys, body)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return r.prepareKeys(ctx, by, keys)
 }
 
 // checkTenantRules refuses a version with which the tenant would have more rules run than it may. A version with fewer
@@ -104,7 +145,7 @@ func (r *Registry) checkTenantRules(c *store.Change, p *DeviceProfile, s *Snapsh
 	if err != nil {
 		return err
 	}
-	if err := r.checkScopes(c, p, s); err != nil {
+	if err := r.checkScopes(c, p, active[p.ID], s); err != nil {
 		return err
 	}
 	before := active[p.ID].enabledRules()

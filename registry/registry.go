@@ -13,6 +13,7 @@ import (
 	"context"
 	"crypto/rand"
 	"io"
+	"slices"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,12 +35,13 @@ type Config struct {
 	RulesPerProfile      int64
 	RulesPerTenant       int64 // detection.max_rules_per_tenant: of active versions
 	VersionsPerProfile   int64 // kept, of a dashboard too: a publish beyond it removes the oldest that are not effective
+	ValuesPerChange      int64 // of attributes, that come into the metadata view or leave it because a selector names their key
 	FenceSetVersions     int64 // kept of a tenant's set of geofences, at least 2: a change beyond it removes the oldest
 }
 
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
-	return Config{CredentialsPerDevice: 64, MetricsPerProfile: 1000, CommandsPerProfile: 500, RulesPerProfile: 500, RulesPerTenant: 500, VersionsPerProfile: 100, FenceSetVersions: 1000}
+	return Config{CredentialsPerDevice: 64, MetricsPerProfile: 1000, CommandsPerProfile: 500, RulesPerProfile: 500, RulesPerTenant: 500, VersionsPerProfile: 100, ValuesPerChange: 1000, FenceSetVersions: 1000}
 }
 
 func (c Config) withDefaults() Config {
@@ -56,6 +58,7 @@ func (c Config) withDefaults() Config {
 	set(&c.RulesPerProfile, d.RulesPerProfile)
 	set(&c.RulesPerTenant, d.RulesPerTenant)
 	set(&c.VersionsPerProfile, d.VersionsPerProfile)
+	set(&c.ValuesPerChange, d.ValuesPerChange)
 	set(&c.FenceSetVersions, d.FenceSetVersions)
 	return c
 }
@@ -86,10 +89,13 @@ type Refusal struct {
 	Message string
 }
 
+// Vocabulary are the names of what there is: metrics and commands of the profile, geofences of the tenant.
+type Vocabulary struct{ Metrics, Commands, Fences []string }
+
 // Validator decides whether rules may be published. by is a service principal that holds device:read in the tenant. An
-// error says that the validator could not be reached.
+// error says that the validator could not be reached. Remarks are advisory, among them those on names that there does not have.
 type Validator interface {
-	Validate(ctx context.Context, by *model.Principal, rules []Candidate) ([]Refusal, error)
+	Validate(ctx context.Context, by *model.Principal, rules []Candidate, there Vocabulary) ([]Refusal, []entity.Remark, error)
 }
 
 // Removal deletes, in the transaction that deletes a device, what another room keeps that is alive of it: its live state,
@@ -141,13 +147,18 @@ type Registry struct {
 
 	config     Config
 	perTenant  atomic.Pointer[DeviceSettings] // applies in place of those of config
+	watchers   watchers                       // of attributes
+	sharing    chan struct{}                  // held while SharedSets reads
 	parts      Deps
 	m          *metrics
 	versions   *entity.Versions[DeviceProfile, Snapshot]
 	attributes *store.Table[Attribute]
 
+	vocabularies vocabularies
+
 	groupVersions *entity.Versions[EntityGroup, GroupSnapshot]
 	selectors     selector.Compiler
+	keys          *keyWork
 }
 
 // What the kinds have in common.
@@ -169,7 +180,7 @@ func New(c Config, p Deps) *Registry {
 	if p.FenceLimits == nil {
 		p.FenceLimits = defaultFenceLimits
 	}
-	r := &Registry{config: c.withDefaults(), parts: p, m: newMetrics(p.Registerer), attributes: newAttributes(), Journal: entity.Journal{Store: p.Store}}
+	r := &Registry{config: c.withDefaults(), parts: p, m: newMetrics(p.Registerer), attributes: newAttributes(), keys: newKeyWork(), sharing: make(chan struct{}, 1), Journal: entity.Journal{Store: p.Store}}
 	r.perTenant.Store(&r.config.DeviceSettings)
 	r.Profiles, r.Metrics, r.Rules = r.deviceProfiles(), r.metricDefinitions(), r.detectionRules()
 	r.Types, r.Devices, r.Credentials = r.deviceTypes(), r.devices(), r.deviceCredentials()
@@ -182,16 +193,14 @@ func New(c Config, p Deps) *Registry {
 // kinds lists the kinds; what is referred to comes first. Rules are scoped to groups, and relationships are between what comes
 // before them.
 func (r *Registry) kinds() []entity.Entry {
-	return []entity.Entry{
+	return slices.Concat([]entity.Entry{
 		r.Groups,
 		r.Profiles, r.Metrics, r.Commands, r.Rules, r.Types, r.Devices, r.Credentials,
-		r.assetTypes(), r.assets(),
-		r.customerTypes(), r.customers(),
-		r.areaTypes(), r.areas(),
+	}, r.things(), []entity.Entry{
 		r.RelationshipTypes, r.Relationships,
 		r.geoFences(),
 		r.dashboards(),
-	}
+	})
 }
 
 func (r *Registry) base() entity.Base {

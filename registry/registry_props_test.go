@@ -56,6 +56,7 @@ func TestViewRowsFollowAnyChanges(t *testing.T) {
 				rt.Fatal(err)
 			}
 		}
+		b.consistent(rt)
 		for _, v := range b.views() {
 			view[string(v.Kind)+" "+v.Key] = string(v.Body)
 		}
@@ -105,6 +106,12 @@ func (b *bench) compareViews(rt *rapid.T, view map[string]string) {
 		counted := b.rows(`SELECT coalesce(sum(devices), 0) FROM device_counts WHERE tenant_id = ` + tid)
 		if real := b.rows(`SELECT count(*) FROM devices WHERE tenant_id = ` + tid); !slices.Equal(counted, real) {
 			rt.Errorf("tenant %s: counted %v devices, there are %v", tid, counted, real)
+		}
+		for _, table := range []string{"assets", "asset_types", "customers", "customer_types", "areas", "area_types"} { // their lists say what is stored
+			counted := b.rows(`SELECT coalesce(sum(rows), 0) FROM row_counts WHERE tenant_id = ` + tid + ` AND name = '` + table + `'`)
+			if real := b.rows(`SELECT count(*) FROM ` + table + ` WHERE tenant_id = ` + tid); !slices.Equal(counted, real) {
+				rt.Errorf("tenant %s: counted %v %s, there are %v", tid, counted, table, real)
+			}
 		}
 	}
 }

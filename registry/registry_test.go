@@ -13,6 +13,7 @@ import (
 	"weir/internal/test/fixture"
 	"weir/model"
 	"weir/store"
+	"weir/store/entity"
 	"weir/store/sqlite"
 )
 
@@ -26,6 +27,21 @@ type bench struct {
 	mu        sync.Mutex
 	forgotten [][2]int64
 	removed   [][2]int64
+
+	after   func()        // called after each change; nil: nothing is
+	longest time.Duration // that a change held the writer
+}
+
+// Mutate implements store.Writer: the changes are those of a stopped instance, and watched.
+func (b *bench) Mutate(ctx context.Context, by *model.Principal, fn func(*store.Change) error) error {
+	begun := time.Now()
+	err := store.Direct{Store: b.db, Now: func() time.Time { return time.UnixMicro(b.now.Add(1000)) }}.Mutate(ctx, by, fn)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.longest = max(b.longest, time.Since(begun)); b.after != nil {
+		b.after()
+	}
+	return err
 }
 
 // fakeValidator refuses the candidates that refuse names.
@@ -38,7 +54,7 @@ type fakeValidator struct {
 	during func() // called while it validates
 }
 
-func (f *fakeValidator) Validate(_ context.Context, by *model.Principal, rules []Candidate) ([]Refusal, error) {
+func (f *fakeValidator) Validate(_ context.Context, by *model.Principal, rules []Candidate, _ Vocabulary) ([]Refusal, []entity.Remark, error) {
 	if f.during != nil {
 		f.during()
 	}
@@ -51,7 +67,7 @@ func (f *fakeValidator) Validate(_ context.Context, by *model.Principal, rules [
 			refused = append(refused, Refusal{Token: c.Token, Message: why})
 		}
 	}
-	return refused, f.err
+	return refused, nil, f.err
 }
 
 type fakeHasher struct{}
@@ -65,10 +81,9 @@ func newBench(t testing.TB, c Config) *bench {
 	db := fixture.Store(t)
 	b := &bench{TB: t, db: db, validator: &fakeValidator{refuse: map[string]string{}}}
 	b.now.Store(1_700_000_000_000_000)
-	clock := func() time.Time { return time.UnixMicro(b.now.Add(1000)) }
 	b.Registry = New(c, Deps{
 		Store:     db,
-		Writer:    store.Direct{Store: db, Now: clock},
+		Writer:    b,
 		Sealer:    store.NewVault([32]byte{1, 2, 3}),
 		Hasher:    fakeHasher{},
 		Validator: b.validator,

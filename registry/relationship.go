@@ -65,6 +65,12 @@ func builtInTypes() map[string]bool {
 // BuiltInRelationshipTypes are the tokens of the relationship types that need not be made before they are used.
 func BuiltInRelationshipTypes() []string { return slices.Sorted(maps.Keys(builtInTypes())) }
 
+// BuiltInRelationshipType reports whether a token is that of one of them.
+func BuiltInRelationshipType(token string) bool {
+	_, builtIn := builtInTypes()[token]
+	return builtIn
+}
+
 func (r *Registry) relationshipTypes() *entity.Kind[RelationshipType] {
 	return entity.New(r.base(), entity.Desc[RelationshipType]{
 		Kind: "entity relationship type", Type: "EntityRelationshipType", Plural: "entityRelationshipTypes", Area: area,
@@ -205,25 +211,35 @@ func (r *Registry) removeRelationships(c *store.Change, tenant int64, entityType
 		if err != nil {
 			return err
 		}
-		if len(own) > 0 && !slices.Contains(anchored, id) {
+		if len(own[id]) > 0 && !slices.Contains(anchored, id) {
 			anchored = append(anchored, id)
 		}
+	}
+	members, err := enlisted(c, tenant, entityType, id)
+	if err != nil {
+		return err
 	}
 	if _, err := relations.Remove(c, tenant, entityType, id, token); err != nil {
 		return err
 	}
-	return r.anchor(c, tenant, anchored...)
+	return cmp.Or(r.anchor(c, tenant, anchored...), r.enlist(c, tenant, members...))
 }
 
-// relationshipChanged anchors the device of a tracked relationship that comes or goes.
+// relationshipChanged anchors the device of a tracked relationship that comes or goes, and enlists that of a membership.
 func (r *Registry) relationshipChanged(c *store.Change, old, rel *Relationship) error {
 	row := cmp.Or(rel, old)
-	if row.SourceType != EntityDevice {
+	member := row.SourceType == EntityGroups && row.TargetType == EntityDevice
+	if row.SourceType != EntityDevice && !member {
 		return nil
 	}
 	t, err := r.RelationshipTypes.Table.GetByID(c, row.TenantID, row.TypeID)
-	if err != nil || t == nil || !t.Tracked {
+	switch {
+	case err != nil || t == nil:
 		return err
+	case member && t.Token == relations.MemberRelation:
+		return r.enlist(c, row.TenantID, row.TargetID)
+	case member || !t.Tracked:
+		return nil
 	}
 	return r.anchor(c, row.TenantID, row.SourceID)
 }
@@ -242,14 +258,14 @@ func (r *Registry) relationshipTypeChanged(c *store.Change, old, t *Relationship
 
 // anchor makes the tracked relationships that devices have now effective for their messages.
 func (r *Registry) anchor(c *store.Change, tenant int64, devices ...int64) error {
+	anchors, err := relations.Anchors(c, tenant, devices...)
+	if err != nil {
+		return err
+	}
 	for _, id := range devices {
-		anchors, err := relations.Anchors(c, tenant, id)
-		if err != nil {
-			return err
-		}
 		v := entity.View{Kind: model.ViewAnchors, Key: strconv.FormatInt(id, 10)}
-		if len(anchors) > 0 {
-			v.Body = model.AnchorsView{V: 1, Tenant: tenant, Anchors: anchors}
+		if len(anchors[id]) > 0 {
+			v.Body = model.AnchorsView{V: 1, Tenant: tenant, Anchors: anchors[id]}
 		}
 		if err := entity.SetViews(c, v); err != nil {
 			return err

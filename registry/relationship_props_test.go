@@ -56,6 +56,7 @@ func TestRelationshipsAndGroupsFollowTheModel(t *testing.T) {
 		m.compare(rt, b)
 		b.compareBytes(rt)
 		b.compareAnchors(rt, anchors)
+		b.consistent(rt)
 		b.clearRelated(rt)
 		if b.compareAnchors(rt, anchors); len(anchors) > 0 {
 			rt.Errorf("anchors of devices that are gone: %v", anchors)

@@ -3,6 +3,7 @@ package registry
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"weir/model"
 )
@@ -85,6 +86,11 @@ func (s *Snapshot) enabledRules() (n int64) {
 		}
 	}
 	return n
+}
+
+// scoped reports whether an enabled rule is scoped to a group. None of a nil snapshot is.
+func (s *Snapshot) scoped() bool {
+	return s != nil && slices.ContainsFunc(s.Rules, func(r SnapshotRule) bool { return r.Enabled && r.Group != "" })
 }
 
 // view is what resolution reads of the snapshot while it is the active version: enabled rules only.

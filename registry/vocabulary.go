@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+	"sync"
+	"unicode/utf8"
 
 	"weir/model"
 	"weir/registry/parameter"
@@ -18,6 +21,7 @@ const MaxCommandBatch = 10_000
 // Reasons for which a command is refused. They are data and not errors of the API: it is the command that does not fit.
 const (
 	RefusedPayload    = "PAYLOAD_NOT_JSON"
+	RefusedSize       = "COMMAND_REJECTED"
 	RefusedDevice     = "DEVICE_NOT_FOUND"
 	RefusedKey        = "COMMAND_NOT_IN_VOCABULARY"
 	RefusedParameters = "PAYLOAD_SCHEMA_VIOLATION"
@@ -67,68 +71,163 @@ func (r *Registry) RefusedCommands(ctx context.Context, by *model.Principal, dev
 	if len(devices) > MaxCommandBatch {
 		return nil, model.OverLimit("deviceTokens", "%d devices, at most %d may be checked at a time", len(devices), MaxCommandBatch)
 	}
-	types, active := map[string]int64{}, map[int64]*Snapshot{}
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) error {
-		found, err := r.Devices.Table.ByToken(tx, by.TenantID, devices)
-		if err != nil {
-			return err
-		}
-		for _, d := range found {
-			types[d.Token], active[d.TypeID] = d.TypeID, nil
-		}
-		return r.activeOfTypes(tx, by.TenantID, active)
+	var judged []JudgedDevice
+	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) (err error) {
+		judged, err = r.JudgeCommand(tx, by.TenantID, devices, key, payload)
+		return err
 	})
+	refused = []CommandRefusal{}
+	for i := range judged {
+		if judged[i].Code != "" {
+			refused = append(refused, judged[i].CommandRefusal)
+		}
+	}
+	return refused, err
+}
+
+// JudgedDevice is what is said of one device and a command.
+type JudgedDevice struct {
+	ID             int64 // row id, 0 where there is no such device
+	CommandRefusal       // Code "": the device takes the command
+}
+
+// JudgeCommand says of each device of a tenant whether it takes a command with a payload (nil: without one), in the order of the
+// argument. It is the one judgement of all who check a command or make one.
+func (r *Registry) JudgeCommand(tx store.Tx, tenant int64, devices []string, key string, payload *string) ([]JudgedDevice, error) {
+	found, err := store.JudgedDevices(tx, tenant, devices)
 	if err != nil {
 		return nil, err
 	}
-	refuse := commandCheck(key, payload, active)
-	refused = []CommandRefusal{}
-	for _, token := range devices {
-		if code, reason := refuse(token, types[token]); code != "" {
-			refused = append(refused, CommandRefusal{Device: token, Code: code, Reason: reason})
+	byToken, active := make(map[string]*store.JudgedDevice, len(found)), map[int64][]SnapshotCommand{}
+	for i := range found {
+		d := &found[i]
+		byToken[d.Token] = d
+		if _, known := active[d.TypeID]; known {
+			continue
+		}
+		if active[d.TypeID] = nil; d.Version != nil {
+			if active[d.TypeID], err = r.declared(tx, d.Profile, *d.Version); err != nil {
+				return nil, err
+			}
 		}
 	}
-	return refused, nil
+	refuse := commandCheck(key, payload, active)
+	judged := make([]JudgedDevice, len(devices))
+	for i, token := range devices {
+		var typ int64
+		if d := byToken[token]; d != nil {
+			judged[i].ID, typ = d.ID, d.TypeID
+		}
+		judged[i].Device = token
+		judged[i].Code, judged[i].Reason = refuse(token, typ)
+	}
+	return judged, nil
 }
 
 // commandCheck returns what says why a device of a type (0: there is no such device) does not take a command; "" for one that
 // takes it. Devices of a type get the same answer, so that it is found once.
-func commandCheck(key string, payload *string, active map[int64]*Snapshot) func(device string, typ int64) (code, reason string) {
+func commandCheck(key string, payload *string, active map[int64][]SnapshotCommand) func(device string, typ int64) (code, reason string) {
 	isJSON := payload == nil || json.Valid([]byte(*payload))
+	size := len(text(payload))
 	answers := map[int64][2]string{}
 	return func(device string, typ int64) (code, reason string) {
 		switch {
 		case !isJSON:
 			return RefusedPayload, "the payload is no JSON document"
+		case size > model.MaxCommandPayload:
+			return RefusedSize, fmt.Sprintf("the payload has %d bytes, at most %d are allowed", size, model.MaxCommandPayload)
 		case typ == 0:
 			return RefusedDevice, fmt.Sprintf("there is no device %q", device)
 		}
 		answer, known := answers[typ]
 		if !known {
-			answer[0], answer[1] = active[typ].refuseCommand(key, payload)
+			answer[0], answer[1] = refuseCommand(active[typ], key, payload)
 			answers[typ] = answer
 		}
 		return answer[0], answer[1]
 	}
 }
 
-// refuseCommand says why a device that is judged by the snapshot does not take a command, "" when it does. A nil snapshot takes
-// every key.
-func (s *Snapshot) refuseCommand(key string, payload *string) (code, reason string) {
-	if key == "" {
-		return RefusedKey, "the command key is empty"
+// maxCommandKey is how long the key of a definition may be, and so that of a command which needs none.
+const maxCommandKey = 128
+
+// vocabularies remembers the commands that versions of profiles declare, which never change: a version holds much besides, and rules order
+// commands by the thousand.
+type vocabularies struct {
+	mu    sync.Mutex
+	known map[profileVersion][]SnapshotCommand
+}
+
+type profileVersion struct{ profile, version int64 }
+
+// Bounds of what is remembered: versions, and the bytes of what one declares.
+const (
+	maxVocabularies = 256
+	maxVocabulary   = 64 << 10
+)
+
+func (v *vocabularies) get(of profileVersion) (all []SnapshotCommand, ok bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	all, ok = v.known[of]
+	return all, ok
+}
+
+func (v *vocabularies) put(of profileVersion, all []SnapshotCommand) {
+	size := 0
+	for i := range all {
+		c := &all[i]
+		size += len(c.Token) + len(c.Key) + len(text(c.Name)) + len(text(c.Description)) + len(text(c.Parameters))
 	}
-	if s == nil || len(s.Commands) == 0 {
-		return "", ""
+	if size > maxVocabulary {
+		return
 	}
-	i := slices.IndexFunc(s.Commands, func(c SnapshotCommand) bool { return c.Key == key })
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.known == nil || len(v.known) >= maxVocabularies {
+		v.known = map[profileVersion][]SnapshotCommand{}
+	}
+	v.known[of] = all
+}
+
+// declared are the commands that a version of a profile declares. They are remembered once they are known to be committed.
+func (r *Registry) declared(tx store.Tx, profile, version int64) ([]SnapshotCommand, error) {
+	of := profileVersion{profile, version}
+	if all, ok := r.vocabularies.get(of); ok {
+		return all, nil
+	}
+	body, err := r.versions.Body(tx, profile, version)
+	if err != nil || body == nil {
+		return nil, err
+	}
+	tx.OnCommit(func() { r.vocabularies.put(of, body.Commands) })
+	return body.Commands, nil
+}
+
+// refuseCommand says why a device whose profile declares commands does not take one, "" when it does. Without any it takes every key.
+// The payload, which is JSON, is an object even where no parameters are declared: devices get nothing else.
+func refuseCommand(declared []SnapshotCommand, key string, payload *string) (code, reason string) {
 	switch {
-	case i < 0:
-		return RefusedKey, fmt.Sprintf("the device's profile does not declare the command %q", key)
-	case s.Commands[i].Parameters == nil:
+	case key == "":
+		return RefusedKey, "the command key is empty"
+	case utf8.RuneCountInString(key) > maxCommandKey:
+		return RefusedKey, fmt.Sprintf("the command key has more than %d characters", maxCommandKey)
+	}
+	var parameters *string
+	if len(declared) > 0 {
+		i := slices.IndexFunc(declared, func(c SnapshotCommand) bool { return c.Key == key })
+		if i < 0 {
+			return RefusedKey, fmt.Sprintf("the device's profile does not declare the command %q", key)
+		}
+		parameters = declared[i].Parameters
+	}
+	if parameters == nil {
+		if payload != nil && !strings.HasPrefix(strings.TrimLeft(*payload, " \t\r\n"), "{") {
+			return RefusedParameters, "the payload must be a JSON object"
+		}
 		return "", ""
 	}
-	schema, err := parameter.Parse(*s.Commands[i].Parameters)
+	schema, err := parameter.Parse(*parameters)
 	if err == nil {
 		err = schema.Check(text(payload))
 	}

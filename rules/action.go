@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/model"
+	"weir/rules/strict"
 )
 
 // ActionType is what a rule does on a raised edge.
@@ -23,6 +24,12 @@ const (
 )
 
 var actionTypes = [...]ActionType{ActionRaiseAlarm, ActionSendCommand, ActionHTTPCall, ActionPublish}
+
+// ActionTypes are the types of actions that a definition may have.
+func ActionTypes() []ActionType { return actionTypes[:] }
+
+// Performed are the action types that Weir performs, wherever a rule is compiled.
+func Performed() []ActionType { return ActionTypes() }
 
 // MaxActions is the maximum number of actions of a rule.
 const MaxActions = 8
@@ -87,20 +94,20 @@ func (a *Action) has(t ActionType) bool {
 	return false
 }
 
-// checkForm checks the action by itself, apart from its expressions.
-func (a *Action) checkForm(path string) *Error {
+// Check checks the action by itself, apart from its expressions. path is where it stands.
+func (a *Action) Check(path string) *Error {
 	if a.Type == "" {
-		return refuse(join(path, "type"), "required")
+		return refuse(strict.Join(path, "type"), "required")
 	}
 	for _, t := range actionTypes {
 		switch {
 		case t == a.Type && !a.has(t):
-			return refuse(join(path, string(t)), "required")
+			return refuse(strict.Join(path, string(t)), "required")
 		case t != a.Type && a.has(t):
-			return refuse(join(path, string(t)), "does not belong to an action of type %s", a.Type)
+			return refuse(strict.Join(path, string(t)), "does not belong to an action of type %s", a.Type)
 		}
 	}
-	path = join(path, string(a.Type))
+	path = strict.Join(path, string(a.Type))
 	switch a.Type {
 	case ActionRaiseAlarm:
 		return a.RaiseAlarm.checkForm(path)
@@ -115,36 +122,36 @@ func (a *Action) checkForm(path string) *Error {
 
 func (r *RaiseAlarm) checkForm(path string) *Error {
 	if r.AlarmKey != "" && r.AlarmKeyTemplate != "" {
-		return refuse(join(path, "alarmKeyTemplate"), "cannot stand together with alarmKey")
+		return refuse(strict.Join(path, "alarmKeyTemplate"), "cannot stand together with alarmKey")
 	}
 	return nil
 }
 
 func (s *SendCommand) checkForm(path string) *Error {
 	if s.Command == "" {
-		return refuse(join(path, "command"), "required")
+		return refuse(strict.Join(path, "command"), "required")
 	}
 	if s.Payload != "" && !isJSONObject(s.Payload) {
-		return refuse(join(path, "payload"), "must be a string that holds a JSON object")
+		return refuse(strict.Join(path, "payload"), "must be a string that holds a JSON object")
 	}
 	return nil
 }
 
 func (h *HTTPCall) checkForm(path string) *Error {
-	if err := checkURL(join(path, "url"), h.URL); err != nil {
+	if err := checkURL(strict.Join(path, "url"), h.URL); err != nil {
 		return err
 	}
 	for i, hd := range h.Headers {
-		if err := checkHeader(join(path, "headers"), hd); err != nil {
+		if err := checkHeader(strict.Join(path, "headers"), hd); err != nil {
 			return err
 		}
 		if i > 0 && h.Headers[i-1].Name == hd.Name {
-			return refuse(join(path, "headers"), "%s is given twice", hd.Name)
+			return refuse(strict.Join(path, "headers"), "%s is given twice", hd.Name)
 		}
 	}
 	if ref := h.SecretRef; ref != "" {
 		if token, ok := strings.CutPrefix(ref, "http/"); !ok || !model.ValidToken(token) {
-			return refuse(join(path, "secretRef"), "%s must have the form http/<token>", quote(ref))
+			return refuse(strict.Join(path, "secretRef"), "%s must have the form http/<token>", strict.Quote(ref))
 		}
 	}
 	return nil
@@ -152,7 +159,7 @@ func (h *HTTPCall) checkForm(path string) *Error {
 
 func (p *Publish) checkForm(path string) *Error {
 	if p.ConnectorRef == "" {
-		return refuse(join(path, "connectorRef"), "required")
+		return refuse(strict.Join(path, "connectorRef"), "required")
 	}
 	return nil
 }
@@ -164,7 +171,7 @@ func checkURL(field, s string) *Error {
 	u, err := url.Parse(s)
 	switch {
 	case err != nil:
-		return refuse(field, "%s is no URL", quote(s))
+		return refuse(field, "%s is no URL", strict.Quote(s))
 	case u.Scheme != "http" && u.Scheme != "https":
 		return refuse(field, "the scheme must be http or https")
 	case u.Hostname() == "":
@@ -186,7 +193,7 @@ var reservedPrefixes = [...]string{"X-Weir-", "Proxy-"}
 
 func checkHeader(field string, h Header) *Error {
 	if !validHeaderName(h.Name) {
-		return refuse(field, "%s is no header name", quote(h.Name))
+		return refuse(field, "%s is no header name", strict.Quote(h.Name))
 	}
 	if slices.Contains(reservedHeaders[:], h.Name) {
 		return refuse(field, "%s is reserved", h.Name)
@@ -237,26 +244,33 @@ func isJSONObject(s string) bool {
 	return json.Valid([]byte(s)) && strings.HasPrefix(strings.TrimLeft(s, " \t\r\n"), "{")
 }
 
-// compileActions checks the expressions of the actions.
+// compileActions checks and compiles the expressions of the actions.
 func (c *Compiler) compileActions(p *Program) ([]Warning, error) {
 	var warnings []Warning
-	for i := range p.def.Actions {
-		a := &p.def.Actions[i]
+	p.acting = newActing(p.def)
+	for i := range p.acting.actions {
+		a := &p.acting.actions[i]
+		if a.Type == ActionRaiseAlarm && p.uses.Keys != ByDevice {
+			return nil, refuse(actionPath(i), "alarms are raised for devices: a rule of %s has no state for each device alone", p.uses.As)
+		}
 		readsValue := false
 		for _, x := range a.expressions(c.envs, actionPath(i)) {
 			if x.text == "" {
 				continue
 			}
-			checked, _, err := x.env.check(x.text, c.limits.MaxCost)
+			checked, cost, err := x.env.check(x.text, c.limits.MaxCost)
 			if err != nil {
 				return nil, refusedAt(x.field, err)
+			}
+			if err := a.prepare(&x, checked, cost); err != nil {
+				return nil, err
 			}
 			r := readsOf(checked.NativeRep().Expr())
 			readsValue = readsValue || r.vars[varValue] && !r.vars[varHasValue]
 		}
 		if readsValue && !p.uses.Value {
-			warnings = append(warnings, Warning{WarnValueNeverSet, []string{strconv.Itoa(i)},
-				"action " + strconv.Itoa(i) + " reads value, but no detection of this rule has one: it is always 0"})
+			warnings = append(warnings, warn(WarnValueNeverSet,
+				"action "+strconv.Itoa(i)+" reads value, but no detection of this rule has one: it is always 0", strconv.Itoa(i)))
 		}
 	}
 	return warnings, nil
@@ -265,19 +279,20 @@ func (c *Compiler) compileActions(p *Program) ([]Warning, error) {
 type expression struct {
 	field, text string
 	env         *environment
+	guards      bool // it is the action's guard
 }
 
 // expressions lists the expressions of an action in the order in which they are checked.
 func (a *Action) expressions(envs *environments, path string) []expression {
 	var xs []expression
-	at := join(path, string(a.Type))
+	at := strict.Join(path, string(a.Type))
 	switch {
 	case a.RaiseAlarm != nil:
-		xs = append(xs, expression{join(at, "alarmKeyTemplate"), a.RaiseAlarm.AlarmKeyTemplate, &envs.alarmKey})
+		xs = append(xs, expression{strict.Join(at, "alarmKeyTemplate"), a.RaiseAlarm.AlarmKeyTemplate, &envs.alarmKey, false})
 	case a.HTTPCall != nil:
-		xs = append(xs, expression{join(at, "bodyTemplate"), a.HTTPCall.BodyTemplate, &envs.template})
+		xs = append(xs, expression{strict.Join(at, "bodyTemplate"), a.HTTPCall.BodyTemplate, &envs.template, false})
 	case a.Publish != nil:
-		xs = append(xs, expression{join(at, "payloadTemplate"), a.Publish.PayloadTemplate, &envs.template})
+		xs = append(xs, expression{strict.Join(at, "payloadTemplate"), a.Publish.PayloadTemplate, &envs.template, false})
 	}
-	return append(xs, expression{join(path, "guard"), a.Guard, &envs.guard})
+	return append(xs, expression{strict.Join(path, "guard"), a.Guard, &envs.guard, true})
 }

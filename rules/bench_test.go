@@ -4,8 +4,12 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
+	"unsafe"
+
+	"pgregory.net/rapid"
 
 	"weir/model"
+	"weir/rules/window"
 )
 
 // tenRules are ten comparisons over one metric, natively or as expressions; none of them fires on 20.
@@ -56,6 +60,29 @@ func BenchmarkApply(b *testing.B) {
 				in.Offset++
 				in.Device = Device{ID: int64(i % 1000), Token: "device"}
 				w.e.Apply(in, w.emit)
+			}
+		})
+	}
+}
+
+// BenchmarkSliding judges one reading by the average of a window that holds so many.
+func BenchmarkSliding(b *testing.B) {
+	for _, n := range []int{60, 2000} {
+		b.Run(fmt.Sprintf("%d samples", n), func(b *testing.B) {
+			w := newBench(b, Limits{})
+			w.install(1, view("mean", fmt.Sprintf(`{"name":"mean","type":"aggregate","windowMode":"sliding","agg":"avg","metric":"temp","op":"gt","threshold":80,"window":"%ds","lateness":"0s"}`, n)))
+			in := &Input{Position: w.place(0), Profile: plant.ProfileKey, Device: testDevice(1), Readings: readings("temp", 20.1)}
+			b.ReportAllocs()
+			next := func() {
+				in.Offset++
+				in.Occurred += 1_000_000
+				w.e.Apply(in, w.emit)
+			}
+			for range n {
+				next()
+			}
+			for b.Loop() {
+				next()
 			}
 		})
 	}
@@ -129,6 +156,118 @@ func BenchmarkCompile(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
+		})
+	}
+}
+
+func TestKeysKeepTheirSize(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct{ size, most uintptr }{
+		"a key": {unsafe.Sizeof(key{}), 40}, "what it has besides": {unsafe.Sizeof(extra{}), 48}, "a device": {unsafe.Sizeof(device{}), 152},
+		"its gaps": {unsafe.Sizeof(window.Gaps{}), 32},
+	} {
+		if c.size > c.most {
+			t.Errorf("%s takes %d bytes, %d at most", what, c.size, c.most)
+		}
+	}
+}
+
+// TestDevicesAreFoundByTheirIds compares the table with a map, ids that are far apart included.
+func TestDevicesAreFoundByTheirIds(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		table, all := devices{regions: map[int64]*region{}}, map[int64]*device{}
+		for range rapid.IntRange(1, 300).Draw(t, "steps") {
+			id := rapid.Int64Range(0, 100).Draw(t, "id")
+			if rapid.IntRange(0, 9).Draw(t, "far") == 0 {
+				id = rapid.Int64().Draw(t, "far id")
+			}
+			switch d := all[id]; {
+			case table.get(id) != d:
+				t.Fatalf("device %d is %v, not %v", id, table.get(id), d)
+			case d == nil:
+				all[id] = &device{id: id}
+				table.put(all[id])
+			default:
+				delete(all, id)
+				table.remove(id)
+			}
+			if table.n != len(all) {
+				t.Fatalf("%d devices, %d expected", table.n, len(all))
+			}
+		}
+		for id := range all {
+			table.remove(id)
+		}
+		if len(table.regions) != 0 {
+			t.Fatalf("%d regions without devices", len(table.regions))
+		}
+	})
+}
+
+// TestAKeyThatRetainsNothingHasNoBuffer judges samples at once, over several keys in turn.
+func TestAKeyThatRetainsNothingHasNoBuffer(t *testing.T) {
+	w := newBench(t, Limits{})
+	w.install(1, view("r", `{"name":"n","type":"deltaRate","lateness":"0s","metric":"temp","op":"gt","threshold":80}`))
+	in := &Input{Position: w.place(0), Profile: plant.ProfileKey, Readings: readings("temp", 20.0)}
+	apply := func() {
+		for id := range int64(3) {
+			in.Offset++
+			in.Occurred++
+			in.Device = Device{ID: id + 1, Token: "device"}
+			w.e.Apply(in, w.emit)
+		}
+	}
+	apply()
+	if n := testing.AllocsPerRun(100, apply); n > 0 {
+		t.Errorf("%v allocations for three samples", n)
+	}
+	for id := range int64(3) {
+		if l := w.e.devices.get(id + 1).keys[0].extra.own.(*window.Line); l.Lend(make([]window.Sample, 0, 1)) != nil {
+			t.Error("a key that retains nothing holds memory for a sample")
+		}
+	}
+}
+
+// BenchmarkMillionKeys is one reading against one rule, with its look-ups, latch and counters, over a million keys at random.
+func BenchmarkMillionKeys(b *testing.B) {
+	const keys = 1_000_000
+	for _, c := range []struct{ name, rule string }{
+		{"threshold", hot(80)},
+		{"expression", celThreshold(`"temp" in m && m["temp"] > 80.0`)},
+		{"duration", `{"name":"n","type":"duration","hold":"1h","when":{"metric":"temp","op":"gt","threshold":80}}`},
+		{"tumbling", `{"name":"n","type":"aggregate","windowMode":"tumbling","window":"1h","agg":"avg","metric":"temp","op":"gt","threshold":80}`},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			w := newBench(b, Limits{Settings: Settings{MaxKeys: 2 * keys}})
+			w.install(1, view("r", c.rule))
+			in := &Input{Position: w.place(0), Profile: plant.ProfileKey}
+			apply := func(id int64, at model.Micros, v float64) {
+				in.Offset++
+				in.Device, in.Occurred = Device{ID: id, Token: "device"}, at
+				in.Readings = []model.Reading{{Metric: "temp", Value: v}}
+				in.Listening = Listening(at) * 1000
+				w.e.Apply(in, func(model.Edge) {})
+			}
+			before := heapBytes()
+			for id := range int64(keys) {
+				apply(id, 1, 20)
+			}
+			clocks := heapBytes() - before
+			for id := range int64(keys) {
+				apply(id, 2, 81)
+			}
+			all := heapBytes() - before
+			n := uint64(1)
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				n = n*6364136223846793005 + 1442695040888963407
+				in.Offset++
+				in.Device.ID, in.Occurred = int64(n>>33)%keys, 3
+				w.e.Apply(in, func(model.Edge) {})
+			}
+			b.ReportMetric(float64(clocks)/keys, "bytes/device-first")
+			b.ReportMetric(float64(all)/keys, "bytes/device-and-key")
 		})
 	}
 }

@@ -2,11 +2,14 @@ package rules
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"weir/model"
 )
@@ -107,7 +110,7 @@ func TestTheCeilingIsTheSameWhereverTheEngineIsLoadedAgain(t *testing.T) {
 				if !loads || cut.IntN(300) > 0 {
 					continue
 				}
-				for _, p := range append(s.e.Freeze(), s.e.FreezeCeilings(s.at.Listening)...) {
+				for _, p := range slices.Concat(s.e.Freeze(), s.e.FreezeCeilings(s.at.Listening), s.e.FreezeOwed()) {
 					if pages[p.ID] = p; p.Data == nil {
 						delete(pages, p.ID)
 					}
@@ -169,5 +172,81 @@ func TestThePageOfCeilingsIsFrozen(t *testing.T) {
 	}
 	if err := NewEngine(newTestCompiler(t, Limits{}), nil).Load(pages); err == nil {
 		t.Error("a page of rules that do not exist is loaded")
+	}
+}
+
+// TestAfterAStormWhatWasHeardOfAKeyIsRight: a key whose last edge was over the ceiling is heard as soon as there is room, and so
+// are its alarms; one that came back to what was heard of it is not.
+func TestAfterAStormWhatWasHeardOfAKeyIsRight(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(6) {
+		r, cut := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 2))
+		s := newStorm(t, 1)
+		pages := map[string]Page{}
+		raised := map[int64]bool{}
+		step := func(device int64, up bool) {
+			s.at.Offset++
+			s.at.Listening += Listening(time.Millisecond)
+			s.at.Received += 1e6
+			s.e.Advance(s.at, s.emit)
+			s.e.Apply(&Input{Position: s.at, Profile: ProfileKey{1, 10}, Device: testDevice(device), Occurred: s.at.Received.Micros(),
+				Readings: readings("temp", map[bool]float64{true: 90, false: 70}[up])}, s.emit)
+			raised[device] = up
+		}
+		for range 3000 {
+			step(100+int64(r.IntN(40)), r.IntN(2) == 0)
+			if cut.IntN(500) > 0 {
+				continue
+			}
+			for _, p := range slices.Concat(s.e.Freeze(), s.e.FreezeCeilings(s.at.Listening), s.e.FreezeOwed()) {
+				if pages[p.ID] = p; p.Data == nil {
+					delete(pages, p.ID)
+				}
+			}
+			s.e = NewEngine(newTestCompiler(t, s.e.limits), nil)
+			if err := s.e.Load(slices.Collect(maps.Values(pages))); err != nil {
+				t.Fatal(err)
+			}
+			s.install(1)
+			s.install(2)
+		}
+		if owed := testutil.ToFloat64(s.e.metrics.owed); s.e.owing == 0 || owed != float64(s.e.owing) {
+			t.Fatalf("%d are owed after the storm, the metric says %v", s.e.owing, owed)
+		}
+		for range 10 { // some minutes of quiet: a record of another device now and then
+			s.apply(time.Minute, 2, "hum", 10)
+		}
+		heard := map[int64]bool{}
+		for _, e := range s.edges {
+			heard[e.Device] = e.Signal == model.Raised
+		}
+		for d, up := range raised {
+			if heard[d] != up {
+				t.Errorf("seed %d: of device %d raised=%v was heard last, it is %v", seed, d, heard[d], up)
+			}
+		}
+		if owed := testutil.ToFloat64(s.e.metrics.owed); s.e.owing != 0 || owed != 0 {
+			t.Errorf("seed %d: %d edges are still owed, the metric says %v", seed, s.e.owing, owed)
+		}
+	}
+}
+
+func TestThePageOfOwedEdgesIsFrozen(t *testing.T) {
+	t.Parallel()
+	s := newStorm(t, 1)
+	for i := range 300 {
+		s.apply(0, 1, "temp", float64(90-20*(i%2)))
+	}
+	pages := s.e.FreezeOwed()
+	const want = "016f01021402048080b4ccd4dfc603056e6f697379000a70756d702f6e6f697379056465762d310000"
+	if len(pages) != 1 || pages[0].ID != "owed" || fmt.Sprintf("%x", pages[0].Data[:len(pages[0].Data)-4]) != want {
+		t.Fatalf("the page is %s %x, want %s", pages[0].ID, pages[0].Data[:len(pages[0].Data)-4], want)
+	}
+	for at := range pages[0].Data {
+		bad := Page{ID: "owed", Data: slices.Clone(pages[0].Data)}
+		bad.Data[at] ^= 4
+		if err := NewEngine(newTestCompiler(t, Limits{}), nil).Load(append(s.e.Freeze(), bad)); err == nil || !strings.Contains(err.Error(), "owed") {
+			t.Errorf("byte %d changed: %v", at, err)
+		}
 	}
 }

@@ -13,8 +13,10 @@ import (
 	"cel.dev/cel-go/common/cost"
 	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
-	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/ext"
+
+	"weir/rules/facts"
+	"weir/rules/strict"
 )
 
 // The variables that expressions may read.
@@ -37,12 +39,12 @@ const (
 const (
 	assumedEntries = 64
 	assumedSeries  = 256
-	assumedToken   = maxIdentifier
+	assumedToken   = strict.MaxIdentifier
 	assumedString  = 64 // result of string()
 )
 
-// maxExpression bounds the text of one expression, in characters.
-const maxExpression = 8 << 10
+// MaxExpression bounds the text of one expression, in characters.
+const MaxExpression = 8 << 10
 
 // maxRegexProgram bounds the compiled form of a constant regular expression.
 const maxRegexProgram = 1000
@@ -59,8 +61,6 @@ type environments struct {
 	leaf, guard, template, alarmKey environment
 }
 
-var geoType = cel.OpaqueType("geo")
-
 func newEnvironments() (*environments, error) {
 	doubles := cel.MapType(cel.StringType, cel.DoubleType)
 	leaf, err := newEnv(
@@ -69,9 +69,9 @@ func newEnvironments() (*environments, error) {
 		cel.Variable(varOccurred, cel.TimestampType),
 		cel.Variable(varMetrics, doubles),
 		cel.Variable(varAttr, doubles),
-		cel.Variable(varGeo, geoType),
+		cel.Variable(varGeo, facts.GeoType),
 		cel.Function(funcInFence, cel.MemberOverload("geo_in_fence_string",
-			[]*cel.Type{geoType, cel.StringType}, cel.BoolType, cel.BinaryBinding(noFences))),
+			[]*cel.Type{facts.GeoType, cel.StringType}, cel.BoolType, cel.BinaryBinding(facts.InFence))),
 	)
 	if err != nil {
 		return nil, err
@@ -92,13 +92,43 @@ func newEnvironments() (*environments, error) {
 	}, nil
 }
 
+// variableNotes are what the variables hold.
+var variableNotes = map[string]string{
+	varDevice:   "token of the device",
+	varOccurred: "event time of the sample, in UTC",
+	varMetrics:  "readings of the sample, by metric; every value is a double",
+	varAttr:     "numbers among the attributes of the device, of the scope `SERVER`, else `SHARED`; as of the sample's log position",
+	varAnchors:  "anchors of the device, by type: the smallest token of each",
+	varGeo:      "position of the sample: only `geo.inFence(\"<fence token>\")`",
+	varSeries:   "device token, or the anchor's token of a correlation",
+	varValue:    "value that raised the edge; 0 when there is none",
+	varHasValue: "whether there is a value",
+}
+
+// Variable is one that expressions know.
+type Variable struct{ Name, Type, Holds string }
+
+// Environments returns the variables of conditions, of guards of actions, and of the templates of alarm keys.
+func (c *Compiler) Environments() (conditions, guards, alarmKeys []Variable) {
+	return c.envs.leaf.variables(), c.envs.guard.variables(), c.envs.alarmKey.variables()
+}
+
+func (e *environment) variables() (out []Variable) {
+	for _, v := range e.env.Variables() {
+		if note, ok := variableNotes[v.Name()]; ok { // the others are names of types, which every expression knows
+			out = append(out, Variable{v.Name(), cel.FormatCELType(v.Type()), note})
+		}
+	}
+	return out
+}
+
 func firingVars() []string { return []string{varHasValue, varSeries, varValue} }
 
 func newEnv(vars ...cel.EnvOption) (*cel.Env, error) {
 	opts := append([]cel.EnvOption{
 		ext.Bindings(),
 		cel.DefaultUTCTimeZone(true), // no reading of the machine's zone: a replay elsewhere must agree
-		cel.ParserExpressionSizeLimit(maxExpression),
+		cel.ParserExpressionSizeLimit(MaxExpression),
 		cel.RegexProgramSizeLimit(maxRegexProgram),
 	}, vars...)
 	env, err := cel.NewEnv(opts...)
@@ -108,26 +138,101 @@ func newEnv(vars ...cel.EnvOption) (*cel.Env, error) {
 	return env, nil
 }
 
-// noFences stands where the fence test will: Program.Evaluable refuses a rule that calls it, so that none runs.
-func noFences(_, _ ref.Val) ref.Val { return types.NewErr("no fence set") }
-
 // check parses src, checks its types and its cost. The text of the error is for the rule's author.
 func (e *environment) check(src string, maxCost uint64) (*cel.Ast, uint64, error) {
-	ast, iss := e.env.Compile(src)
-	if iss.Err() != nil {
-		return nil, 0, e.refusal(src, iss)
-	}
-	if !ast.OutputType().IsExactType(e.result) {
-		return nil, 0, fmt.Errorf("the expression gives a %s, it must give a %s", cel.FormatCELType(ast.OutputType()), cel.FormatCELType(e.result))
-	}
-	est, err := e.env.EstimateCost(ast, e.sizes)
+	ast, err := e.types(src)
 	if err != nil {
-		return nil, 0, fmt.Errorf("the cost cannot be estimated: %v", err)
+		return nil, 0, err
+	}
+	est, bad := e.env.EstimateCost(ast, e.sizes)
+	if bad != nil {
+		return nil, 0, fmt.Errorf("the cost cannot be estimated: %v", bad)
 	}
 	if est.Max > maxCost {
 		return nil, est.Max, costError(est.Max, maxCost)
 	}
 	return ast, est.Max, nil
+}
+
+// types parses src and checks its types.
+func (e *environment) types(src string) (*cel.Ast, error) {
+	ast, iss := e.env.Compile(src)
+	if iss.Err() != nil {
+		return nil, e.refusal(src, iss)
+	}
+	if e.result != nil && !ast.OutputType().IsExactType(e.result) {
+		return nil, fmt.Errorf("the expression gives a %s, it must give a %s", cel.FormatCELType(ast.OutputType()), cel.FormatCELType(e.result))
+	}
+	return ast, nil
+}
+
+// Scope is where an expression stands: what it may read, and what it must give. Whoever makes an expression of several parts checks each part in
+// its scope first: no part then reaches out of its place, and an error has its line and column in its own part.
+type Scope struct {
+	environment
+	maxCost uint64
+}
+
+// Leaf is the scope of a condition.
+func (c *Compiler) Leaf() Scope { return Scope{c.envs.leaf, c.limits.MaxCost} }
+
+// Guard is the scope of an action's guard.
+func (c *Compiler) Guard() Scope { return Scope{c.envs.guard, c.limits.MaxCost} }
+
+// Variables are the variables that conditions and guards may read.
+func (c *Compiler) Variables() []string {
+	return sortedUnique(slices.Concat(c.envs.leaf.vars, c.envs.guard.vars)...)
+}
+
+// Parse checks the syntax of an expression by itself.
+func (s Scope) Parse(text string) *Error {
+	if _, iss := s.env.Parse(text); iss.Err() != nil {
+		return s.refusal(text, iss)
+	}
+	return nil
+}
+
+// Identifier reports whether a name may be bound, as far as the syntax goes: it is no word of the language.
+func (s Scope) Identifier(name string) bool {
+	parsed, iss := s.env.Parse(name)
+	if iss.Err() != nil || strings.HasPrefix(name, ".") {
+		return false
+	}
+	x := parsed.NativeRep().Expr()
+	return x.Kind() == ast.IdentKind && x.AsIdent() == name
+}
+
+// Bind checks the types of an expression and returns the scope in which name stands for its value, as within cel.bind.
+func (s Scope) Bind(name, text string) (Scope, *Error) {
+	free := s.environment
+	free.result = nil // any type will do
+	checked, err := free.types(text)
+	if err != nil {
+		return s, refusedAt("", err)
+	}
+	within, bad := s.env.Extend(cel.Variable(name, checked.OutputType()))
+	if bad != nil {
+		return s, refuse("", "%s cannot be bound: %v", strict.Quote(name), bad)
+	}
+	s.env, s.vars = within, append(slices.Clone(s.vars), name)
+	return s, nil
+}
+
+// Types checks the types of an expression. It may read what was bound.
+func (s Scope) Types(text string) *Error {
+	if _, err := s.types(text); err != nil {
+		return refusedAt("", err)
+	}
+	return nil
+}
+
+// Check checks types and cost, as Compile does. Nothing may be bound in the scope: the cost of reading what is bound is known only as part of
+// the whole.
+func (s Scope) Check(text string) *Error {
+	if _, _, err := s.check(text, s.maxCost); err != nil {
+		return refusedAt("", err)
+	}
+	return nil
 }
 
 func costError(cost, limit uint64) error {

@@ -1,22 +1,15 @@
 package rules
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
-	"weir/model"
+	"weir/rules/strict"
 )
 
 // MaxDefinition is the largest definition in bytes.
 const MaxDefinition = 64 << 10
-
-// maxIdentifier is the longest metric, attribute, anchor type, alarm key, command or connector name.
-const maxIdentifier = model.MaxToken
 
 // Decode reads a definition strictly: unknown fields, fields given twice, names in another case, values of another
 // type, null, and text after the object are refused, and so is every value that cannot stand in its field whatever
@@ -33,157 +26,124 @@ func Decode(src []byte, more ...Kind) (*Definition, error) {
 
 // decodeAll is Decode with every offence, in the order of the text.
 func decodeAll(src []byte, kinds []Kind) (*Definition, []*Error) {
-	if err := checkText(src); err != nil {
+	if err := strict.CheckText(src, "definition", MaxDefinition); err != nil {
 		return nil, []*Error{err}
 	}
-	d := newDecoder(src)
-	d.types = typesOf(kinds)
-	def := new(Definition)
-	d.definition(def)
-	return def, d.faults
-}
-
-// checkText makes sure that the token walk meets one well-formed value, so that it need not handle broken syntax.
-func checkText(src []byte) *Error {
-	if len(src) > MaxDefinition {
-		return refuse("", "the definition is %d bytes long, at most %d are allowed", len(src), MaxDefinition)
-	}
-	if !utf8.Valid(src) {
-		return refuse("", "the definition is not valid UTF-8")
-	}
-	var raw json.RawMessage
-	switch err := json.Unmarshal(src, &raw).(type) {
-	case nil:
-	case *json.SyntaxError:
-		return refuse("", "the definition is not valid JSON: %v (at byte %d)", err, err.Offset)
-	default:
-		return refuse("", "the definition is not valid JSON: %v", err)
-	}
-	if t := bytes.TrimLeft(src, " \t\r\n"); t[0] != '{' {
-		return refuse("", "the definition must be a JSON object, not %s", kindOfJSON(t[0]))
-	}
-	return nil
-}
-
-func (d *decoder) definition(def *Definition) {
-	const maxCount = math.MaxInt32
-	d.note(d.object("", map[string]setter{
-		"name":        d.text(&def.Name),
-		"description": d.text(&def.Description),
-		"type":        oneOf(d, &def.Type, d.types),
-		"severity":    oneOf(d, &def.Severity, severities[:]),
-		"actions":     d.actions(&def.Actions),
-		"when":        d.condition(&def.When),
-		"metric":      d.identifier(&def.Metric),
-		"window":      d.period(&def.Window),
-		"hold":        d.period(&def.Hold),
-		"timeout":     d.period(&def.Timeout),
-		"gap":         d.period(&def.Gap),
-		"count":       d.integer(&def.Count, 1, maxCount),
-		"rate":        d.flag(&def.Rate),
-		"windowMode":  oneOf(d, &def.WindowMode, windowModes[:]),
-		"agg":         oneOf(d, &def.Agg, aggregates[:]),
-		"op":          oneOf(d, &def.Op, ops[:]),
-		"threshold":   d.float(&def.Threshold),
-		"anchorType":  d.identifier(&def.AnchorType),
-		"memberCap":   d.integer(&def.MemberCap, 1, maxCount),
-		"lateness":    d.span(&def.Lateness),
-	}))
-	if strings.TrimSpace(def.Name) == "" && !d.refused("name") {
-		d.note(refuse("name", "required"))
-	}
-	if def.Type == "" && !d.refused("type") {
-		d.note(refuse("type", "required"))
-	}
-}
-
-func (d *decoder) condition(to *Condition) setter {
-	return func(path string) *Error {
-		return d.object(path, map[string]setter{
-			"metric":        d.identifier(&to.Metric),
-			"op":            oneOf(d, &to.Op, ops[:]),
-			"threshold":     d.float(&to.Threshold),
-			"thresholdAttr": d.identifier(&to.ThresholdAttr),
-			"cel":           d.text(&to.CEL),
-		})
-	}
-}
-
-func (d *decoder) actions(to *[]Action) setter {
-	return func(path string) *Error {
-		if err := d.open(path, '[', "an array"); err != nil {
-			return err
-		}
-		for i := 0; d.More(); i++ {
-			if i == MaxActions {
-				return refuse(path, "at most %d actions are allowed", MaxActions)
-			}
-			var a Action
-			d.apart(func() *Error { return d.action(&a, fmt.Sprintf("%s[%d]", path, i)) })
-			*to = append(*to, a)
-		}
-		d.token()
-		return nil
-	}
-}
-
-func (d *decoder) action(a *Action, path string) *Error {
-	before := len(d.faults)
-	err := d.object(path, map[string]setter{
-		"type":        oneOf(d, &a.Type, actionTypes[:]),
-		"raiseAlarm":  d.raiseAlarm(a),
-		"sendCommand": d.sendCommand(a),
-		"httpCall":    d.httpCall(a),
-		"publish":     d.publish(a),
-		"guard":       d.text(&a.Guard),
-		"maxAge":      d.span(&a.MaxAge),
+	d, def := strict.New(src), new(Definition)
+	fields := def.Fields(d)
+	fields["type"] = strict.OneOf(d, &def.Type, typesOf(kinds))
+	fields["when"] = func(path string) *Error { return d.Object(path, def.When.Fields(d)) }
+	fields["actions"] = d.List(MaxActions, "actions", func(_ int, path string) *Error {
+		def.Actions = append(def.Actions, Action{})
+		return def.Actions[len(def.Actions)-1].decode(d, path)
 	})
-	if err != nil || len(d.faults) > before {
+	d.Note(d.Object("", fields))
+	if strings.TrimSpace(def.Name) == "" && !d.Refused("name") {
+		d.Note(refuse("name", "required"))
+	}
+	if def.Type == "" && !d.Refused("type") {
+		d.Note(refuse("type", "required"))
+	}
+	return def, d.Faults()
+}
+
+// Durations are the fields of definitions and actions that hold a duration.
+var Durations = []string{"window", "hold", "timeout", "gap", "lateness", "maxAge"}
+
+// Fields are the fields of the definition with what reads them, all but type, when and actions, which each form of a rule has in its own way.
+func (def *Definition) Fields(d *strict.Decoder) map[string]strict.Setter {
+	const maxCount = math.MaxInt32
+	return map[string]strict.Setter{
+		"name":        d.Text(&def.Name),
+		"description": d.Text(&def.Description),
+		"severity":    strict.OneOf(d, &def.Severity, severities[:]),
+		"metric":      d.Identifier(&def.Metric),
+		"window":      d.Period(&def.Window),
+		"hold":        d.Period(&def.Hold),
+		"timeout":     d.Period(&def.Timeout),
+		"gap":         d.Period(&def.Gap),
+		"count":       d.Integer(&def.Count, 1, maxCount),
+		"rate":        d.Flag(&def.Rate),
+		"windowMode":  strict.OneOf(d, &def.WindowMode, windowModes[:]),
+		"agg":         strict.OneOf(d, &def.Agg, aggregates[:]),
+		"op":          strict.OneOf(d, &def.Op, ops[:]),
+		"threshold":   d.Float(&def.Threshold),
+		"clear":       d.Float(&def.Clear),
+		"anchorType":  d.Identifier(&def.AnchorType),
+		"memberCap":   d.Integer(&def.MemberCap, 1, maxCount),
+		"lateness":    d.Span(&def.Lateness),
+	}
+}
+
+// Fields are the fields of the condition with what reads them.
+func (c *Condition) Fields(d *strict.Decoder) map[string]strict.Setter {
+	return map[string]strict.Setter{
+		"metric":        d.Identifier(&c.Metric),
+		"op":            strict.OneOf(d, &c.Op, ops[:]),
+		"threshold":     d.Float(&c.Threshold),
+		"clear":         d.Float(&c.Clear),
+		"thresholdAttr": d.Identifier(&c.ThresholdAttr),
+		"cel":           d.Text(&c.CEL),
+	}
+}
+
+// decode reads an action as it stands in a definition.
+func (a *Action) decode(d *strict.Decoder, path string) *Error {
+	before := len(d.Faults())
+	fields := map[string]strict.Setter{
+		"type":   strict.OneOf(d, &a.Type, actionTypes[:]),
+		"guard":  d.Text(&a.Guard),
+		"maxAge": d.Span(&a.MaxAge),
+	}
+	for _, t := range actionTypes {
+		fields[string(t)] = func(path string) *Error { return d.Object(path, a.Fields(d, t)) }
+	}
+	if err := d.Object(path, fields); err != nil || len(d.Faults()) > before {
 		return err
 	}
-	return a.checkForm(path)
+	return a.Check(path)
 }
 
-func (d *decoder) raiseAlarm(a *Action) setter {
-	return func(path string) *Error {
+// Fields are the fields of an action's variant with what reads them; the action has this variant from then on.
+func (a *Action) Fields(d *strict.Decoder, t ActionType) map[string]strict.Setter {
+	switch t {
+	case ActionRaiseAlarm:
 		a.RaiseAlarm = new(RaiseAlarm)
-		return d.object(path, map[string]setter{
-			"alarmKey":         d.identifier(&a.RaiseAlarm.AlarmKey),
-			"alarmKeyTemplate": d.text(&a.RaiseAlarm.AlarmKeyTemplate),
-		})
-	}
-}
-
-func (d *decoder) sendCommand(a *Action) setter {
-	return func(path string) *Error {
+		return map[string]strict.Setter{
+			"alarmKey":         d.Identifier(&a.RaiseAlarm.AlarmKey),
+			"alarmKeyTemplate": d.Text(&a.RaiseAlarm.AlarmKeyTemplate),
+		}
+	case ActionSendCommand:
 		a.SendCommand = new(SendCommand)
-		return d.object(path, map[string]setter{
-			"command": d.identifier(&a.SendCommand.Command),
-			"payload": d.text(&a.SendCommand.Payload),
-		})
-	}
-}
-
-func (d *decoder) httpCall(a *Action) setter {
-	return func(path string) *Error {
+		return map[string]strict.Setter{
+			"command": d.Identifier(&a.SendCommand.Command),
+			"payload": d.Text(&a.SendCommand.Payload),
+		}
+	case ActionHTTPCall:
 		a.HTTPCall = new(HTTPCall)
-		var method string // POST and absent are the same, so it need not be kept
-		return d.object(path, map[string]setter{
-			"url":          d.text(&a.HTTPCall.URL),
-			"method":       oneOf(d, &method, []string{"POST"}),
-			"headers":      d.headers(&a.HTTPCall.Headers),
-			"bodyTemplate": d.text(&a.HTTPCall.BodyTemplate),
-			"secretRef":    d.text(&a.HTTPCall.SecretRef),
-			"timeoutMs":    d.integer(&a.HTTPCall.TimeoutMs, 0, maxTimeoutMs),
-		})
+		return map[string]strict.Setter{
+			"url":          d.Text(&a.HTTPCall.URL),
+			"method":       strict.OneOf(d, new(string), []string{"POST"}), // POST and absent are the same, so it need not be kept
+			"headers":      headers(d, &a.HTTPCall.Headers),
+			"bodyTemplate": d.Text(&a.HTTPCall.BodyTemplate),
+			"secretRef":    d.Text(&a.HTTPCall.SecretRef),
+			"timeoutMs":    d.Integer(&a.HTTPCall.TimeoutMs, 0, maxTimeoutMs),
+		}
+	default:
+		a.Publish = new(Publish)
+		return map[string]strict.Setter{
+			"connectorRef":    d.Identifier(&a.Publish.ConnectorRef),
+			"payloadTemplate": d.Text(&a.Publish.PayloadTemplate),
+			"timeoutMs":       d.Integer(&a.Publish.TimeoutMs, 0, maxTimeoutMs),
+		}
 	}
 }
 
-func (d *decoder) headers(to *[]Header) setter {
+func headers(d *strict.Decoder, to *[]Header) strict.Setter {
 	return func(path string) *Error {
-		err := d.members(path, func(name, at string) *Error {
+		err := d.Members(path, func(name, at string) *Error {
 			h := Header{Name: canonicalHeader(name)}
-			if err := d.text(&h.Value)(at); err != nil {
+			if err := d.Text(&h.Value)(at); err != nil {
 				return err
 			}
 			*to = append(*to, h)
@@ -194,33 +154,22 @@ func (d *decoder) headers(to *[]Header) setter {
 	}
 }
 
-func (d *decoder) publish(a *Action) setter {
-	return func(path string) *Error {
-		a.Publish = new(Publish)
-		return d.object(path, map[string]setter{
-			"connectorRef":    d.identifier(&a.Publish.ConnectorRef),
-			"payloadTemplate": d.text(&a.Publish.PayloadTemplate),
-			"timeoutMs":       d.integer(&a.Publish.TimeoutMs, 0, maxTimeoutMs),
-		})
-	}
-}
-
 // Schema is the JSON Schema of what Decode reads, apart from what fields must be to each other.
 func Schema() map[string]any {
 	text, flag, number := kindSchema("string"), kindSchema("boolean"), kindSchema("number")
-	count, span, op := kindSchema("integer"), kindSchema("string"), enumSchema(texts(ops[:]))
+	count, span, op := kindSchema("integer"), kindSchema("string"), enumSchema(strict.Texts(ops[:]))
 	headers := kindSchema("object")
-	action := objectSchema(map[string]any{"type": enumSchema(texts(actionTypes[:])), "guard": text, "maxAge": span,
+	action := objectSchema(map[string]any{"type": enumSchema(strict.Texts(actionTypes[:])), "guard": text, "maxAge": span,
 		"raiseAlarm":  objectSchema(map[string]any{"alarmKey": text, "alarmKeyTemplate": text}),
 		"sendCommand": objectSchema(map[string]any{"command": text, "payload": text}),
 		"httpCall":    objectSchema(map[string]any{"url": text, "method": text, "headers": headers, "bodyTemplate": text, "secretRef": text, "timeoutMs": count}),
 		"publish":     objectSchema(map[string]any{"connectorRef": text, "payloadTemplate": text, "timeoutMs": count}),
 	}, "type")
-	return objectSchema(map[string]any{"name": text, "description": text, "type": enumSchema(texts(typesOf(builtin()))), "severity": enumSchema(severities[:]),
+	return objectSchema(map[string]any{"name": text, "description": text, "type": enumSchema(strict.Texts(typesOf(builtin()))), "severity": enumSchema(severities[:]),
 		"actions": map[string]any{"type": "array", "maxItems": MaxActions, "items": action},
-		"when":    objectSchema(map[string]any{"metric": text, "op": op, "threshold": number, "thresholdAttr": text, "cel": text}),
+		"when":    objectSchema(map[string]any{"metric": text, "op": op, "threshold": number, "clear": number, "thresholdAttr": text, "cel": text}),
 		"metric":  text, "window": span, "hold": span, "timeout": span, "gap": span, "count": count, "rate": flag,
-		"windowMode": enumSchema(windowModes[:]), "agg": enumSchema(aggregates[:]), "op": op, "threshold": number, "anchorType": text,
+		"windowMode": enumSchema(windowModes[:]), "agg": enumSchema(aggregates[:]), "op": op, "threshold": number, "clear": number, "anchorType": text,
 		"memberCap": count, "lateness": span}, "name", "type")
 }
 

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"weir/rules/celmap"
+
 	"pgregory.net/rapid"
 )
 
@@ -66,16 +68,16 @@ func drawDefinition(t *rapid.T) *Definition {
 	some := func(g *rapid.Generator[string]) string { return rapid.OneOf(rapid.Just(""), g).Draw(t, "text") }
 	span := func() time.Duration { return time.Duration(rapid.Int64Range(0, 1e15).Draw(t, "span")) }
 	number := func() *float64 {
-		return rapid.Ptr(rapid.Float64().Filter(finite), true).Draw(t, "number")
+		return rapid.Ptr(rapid.Float64().Filter(celmap.Finite), true).Draw(t, "number")
 	}
 	def := &Definition{
 		Name: "x" + text.Draw(t, "name"), Description: some(text),
 		Type: rapid.SampledFrom(typesOf(builtin())).Draw(t, "type"), Severity: some(rapid.SampledFrom(severities[:])),
-		When:   Condition{some(name), Op(some(rapid.SampledFrom([]string{"gt", "eq"}))), number(), some(name), some(text)},
+		When:   Condition{some(name), Op(some(rapid.SampledFrom([]string{"gt", "eq"}))), number(), number(), some(name), some(text)},
 		Metric: some(name), Window: span(), Hold: span(), Timeout: span(), Gap: span(),
 		Count: rapid.Int32Min(0).Draw(t, "count"), Rate: rapid.Bool().Draw(t, "rate"),
 		WindowMode: some(rapid.SampledFrom(windowModes[:])), Agg: some(rapid.SampledFrom(aggregates[:])),
-		Op: Op(some(rapid.SampledFrom([]string{"lt", "ne"}))), Threshold: number(),
+		Op: Op(some(rapid.SampledFrom([]string{"lt", "ne"}))), Threshold: number(), Clear: number(),
 		AnchorType: some(name), MemberCap: rapid.Int32Min(0).Draw(t, "cap"),
 	}
 	age := func() *time.Duration {

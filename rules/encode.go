@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"weir/rules/strict"
 )
 
 // bodyVersion is the version of what BodyHash covers. A change of it drops the state of every rule.
@@ -40,6 +42,7 @@ type wireBody struct {
 	Agg        string        `json:"agg,omitempty"`
 	Op         Op            `json:"op,omitempty"`
 	Threshold  *float64      `json:"threshold,omitempty"`
+	Clear      *float64      `json:"clear,omitempty"`
 	AnchorType string        `json:"anchorType,omitempty"`
 	MemberCap  int32         `json:"memberCap,omitempty"`
 	Lateness   string        `json:"lateness,omitempty"`
@@ -49,6 +52,7 @@ type wireCondition struct {
 	Metric        string   `json:"metric,omitempty"`
 	Op            Op       `json:"op,omitempty"`
 	Threshold     *float64 `json:"threshold,omitempty"`
+	Clear         *float64 `json:"clear,omitempty"`
 	ThresholdAttr string   `json:"thresholdAttr,omitempty"`
 	CEL           string   `json:"cel,omitempty"`
 }
@@ -120,23 +124,15 @@ func (d *Definition) body() wireBody {
 		When:   d.When.wire(),
 		Metric: d.Metric,
 		Window: formatSet(d.Window), Hold: formatSet(d.Hold), Timeout: formatSet(d.Timeout), Gap: formatSet(d.Gap),
-		Count: d.Count, Rate: d.Rate, WindowMode: d.WindowMode, Agg: d.Agg, Op: d.Op, Threshold: unsigned(d.Threshold),
+		Count: d.Count, Rate: d.Rate, WindowMode: d.WindowMode, Agg: d.Agg, Op: d.Op, Threshold: strict.Unsigned(d.Threshold), Clear: strict.Unsigned(d.Clear),
 		AnchorType: d.AnchorType, MemberCap: d.MemberCap, Lateness: formatPointer(d.Lateness),
 	}
 }
 
 func (c *Condition) wire() wireCondition {
 	w := wireCondition(*c)
-	w.Threshold = unsigned(w.Threshold)
+	w.Threshold, w.Clear = strict.Unsigned(w.Threshold), strict.Unsigned(w.Clear)
 	return w
-}
-
-// unsigned takes the sign off a zero, so that equal thresholds are written alike.
-func unsigned(v *float64) *float64 {
-	if v == nil || *v != 0 {
-		return v
-	}
-	return new(float64(0))
 }
 
 func (a *Action) wire() wireAction {
@@ -162,6 +158,9 @@ func headerMap(hs []Header) map[string]string {
 	}
 	return m
 }
+
+// Canonical writes the action as JSON in its canonical form, as it stands in that of a definition.
+func (a *Action) Canonical() []byte { return encode(a.wire()) }
 
 // content is the canonical text of the action without its age limit: what makes two actions the same.
 func (a *Action) content() string {

@@ -313,9 +313,15 @@ func TestHealthCountsWhatARuleMissed(t *testing.T) {
 		t.Errorf("an unknown profile has %v", rows)
 	}
 	const metrics = `
+# HELP weir_eventprocessing_detect_clocks_set_back_total Keys that began again because the clock of their device was set back.
+# TYPE weir_eventprocessing_detect_clocks_set_back_total counter
+weir_eventprocessing_detect_clocks_set_back_total 0
 # HELP weir_eventprocessing_detect_edges_over_ceiling_total Detections not kept because the tenant had more than detection.max_edges_per_second.
 # TYPE weir_eventprocessing_detect_edges_over_ceiling_total counter
 weir_eventprocessing_detect_edges_over_ceiling_total 0
+# HELP weir_eventprocessing_detect_edges_owed Detections over a ceiling that are emitted once their tenant has room: each is the last of its key.
+# TYPE weir_eventprocessing_detect_edges_owed gauge
+weir_eventprocessing_detect_edges_owed 0
 # HELP weir_eventprocessing_detect_eval_errors_total Samples for which the evaluation of a rule failed.
 # TYPE weir_eventprocessing_detect_eval_errors_total counter
 weir_eventprocessing_detect_eval_errors_total 3
@@ -334,6 +340,12 @@ weir_eventprocessing_detect_live_keys 1
 # HELP weir_eventprocessing_detect_rules_active Active rules.
 # TYPE weir_eventprocessing_detect_rules_active gauge
 weir_eventprocessing_detect_rules_active 2
+# HELP weir_eventprocessing_detect_tenants_held Tenants whose listening time stands still because messages of them are turned away.
+# TYPE weir_eventprocessing_detect_tenants_held gauge
+weir_eventprocessing_detect_tenants_held 0
+# HELP weir_eventprocessing_detect_windows_rewritten_total Times that a checkpoint wrote all windows of a 64th of a profile's devices again, because what was stored of them held too many samples that no window has.
+# TYPE weir_eventprocessing_detect_windows_rewritten_total counter
+weir_eventprocessing_detect_windows_rewritten_total 0
 `
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(metrics)); err != nil {
 		t.Error(err)

@@ -10,6 +10,9 @@ import (
 	"pgregory.net/rapid"
 
 	"weir/model"
+	"weir/rules/celmap"
+	"weir/rules/strict"
+	"weir/rules/window"
 )
 
 func mustCompile(t testing.TB, c *Compiler, text string) *Program {
@@ -202,7 +205,7 @@ func TestComparisonEqualsItsDocumentedForm(t *testing.T) {
 	c := newTestCompiler(t, Limits{})
 	value := rapid.OneOf(rapid.Float64(), rapid.SampledFrom([]float64{0, 1, -1, 1e21, -1e-7, math.MaxFloat64}))
 	rapid.Check(t, func(t *rapid.T) {
-		limit := value.Filter(finite).Draw(t, "threshold")
+		limit := value.Filter(celmap.Finite).Draw(t, "threshold")
 		when := Condition{Metric: "k", Op: rapid.SampledFrom(ops[:]).Draw(t, "op"), Threshold: &limit}
 		native, _, err := c.Compile(&Definition{Name: "n", Type: Threshold, When: when}, Options{})
 		if err != nil {
@@ -231,9 +234,9 @@ func TestStaticCostHoldsAtRunTime(t *testing.T) {
 	c := newTestCompiler(t, Limits{MaxCost: 10_000})
 	var full []any
 	for i := range assumedEntries {
-		full = append(full, fmt.Sprintf("%0*d", maxIdentifier, i), float64(i))
+		full = append(full, fmt.Sprintf("%0*d", strict.MaxIdentifier, i), float64(i))
 	}
-	in := &Input{Device: Device{Token: fmt.Sprintf("%0*d", maxIdentifier, 1)}, Readings: readings(full...)}
+	in := &Input{Device: Device{Token: fmt.Sprintf("%0*d", strict.MaxIdentifier, 1)}, Readings: readings(full...)}
 	for _, expr := range []string{
 		`"a" in m || m.exists(k, k.endsWith("x") && m[k] > 3.0)`,
 		`m.all(k, k != device)`,
@@ -258,6 +261,40 @@ func TestStaticCostHoldsAtRunTime(t *testing.T) {
 		}
 		if actual := *details.ActualCost(); actual > static {
 			t.Errorf("%s: cost %d, at most %d was foreseen", expr, actual, static)
+		}
+	}
+}
+
+// TestSum: however many samples there are, each counts once; a sum that no number can be is the largest one.
+func TestSum(t *testing.T) {
+	t.Parallel()
+	of := func(vs ...float64) (kept []window.Sample) {
+		for i, v := range vs {
+			kept = append(kept, window.NewSample(model.Micros(i), window.Valued, v))
+		}
+		return kept
+	}
+	for n := 1; n < 20; n++ {
+		var vs []float64
+		want := 0.0
+		for i := range n {
+			vs = append(vs, float64(i*i)+0.5)
+			want += float64(i*i) + 0.5
+		}
+		if got := sum(of(vs...)); got != want {
+			t.Errorf("%d samples: %v, want %v", n, got, want)
+		}
+	}
+	for _, c := range []struct {
+		vs   []float64
+		want float64
+	}{
+		{[]float64{math.MaxFloat64, 1e300, 1e300, 1e300, math.MaxFloat64}, math.MaxFloat64},
+		{[]float64{-math.MaxFloat64, -math.MaxFloat64}, -math.MaxFloat64},
+		{[]float64{math.MaxFloat64, -math.MaxFloat64, 0, 0, math.MaxFloat64, -math.MaxFloat64}, 0},
+	} {
+		if got := sum(of(c.vs...)); got != c.want {
+			t.Errorf("%v: %v, want %v", c.vs, got, c.want)
 		}
 	}
 }

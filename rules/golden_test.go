@@ -2,14 +2,23 @@ package rules
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"iter"
 	"os"
+	"path/filepath"
 	"reflect"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
 	"weir/internal/test/made"
+	"weir/rules/vocabulary"
 )
 
 // performed are the action types that the test's instance performs: all but publish.
@@ -24,10 +33,12 @@ func newTestCompiler(t testing.TB, l Limits) *Compiler {
 	return c
 }
 
-// goldenCase is a block of a golden file: a title, a definition, two dashes, what comes of it.
+// goldenCase is a block of a golden file: a title, a definition, two dashes, what comes of it. Before the definition may stand "group", for
+// a rule that is scoped to one, and "there" with the names that publish knows.
 type goldenCase struct {
 	title  string
 	group  bool
+	there  string // the names that there are, as JSON; "" for a definition that is compiled by itself
 	source string
 	want   string
 }
@@ -49,7 +60,11 @@ func readGolden(t testing.TB, file string) []goldenCase {
 			t.Fatalf("%s: %s: no dashes", file, title)
 		}
 		source, group := strings.CutPrefix(strings.TrimPrefix(source, "\n"), "group\n")
-		cases = append(cases, goldenCase{title, group, source, strings.TrimSuffix(want, "\n")})
+		there := ""
+		if rest, ok := strings.CutPrefix(source, "there "); ok {
+			there, source, _ = strings.Cut(rest, "\n")
+		}
+		cases = append(cases, goldenCase{title, group, there, source, strings.TrimSuffix(want, "\n")})
 	}
 	return cases
 }
@@ -61,6 +76,9 @@ func writeGolden(t *testing.T, file string, cases []goldenCase) {
 		fmt.Fprintf(&b, "=== %s\n", c.title)
 		if c.group {
 			b.WriteString("group\n")
+		}
+		if c.there != "" {
+			b.WriteString("there " + c.there + "\n")
 		}
 		if c.source != "" {
 			b.WriteString(c.source + "\n")
@@ -80,7 +98,14 @@ func outcome(c *Compiler, g goldenCase) (text string, refused bool) {
 	if err != nil {
 		return "error: " + err.Error(), true
 	}
-	lines := []string{string(def.Canonical()), fmt.Sprintf("cost %d, looks at %s", p.Cost(), describeScope(p))}
+	if g.there != "" {
+		var there Vocabulary
+		if err := json.Unmarshal([]byte(g.there), &there); err != nil {
+			return "the names do not read: " + err.Error(), true
+		}
+		warnings, _ = c.validate(Candidate{Definition: g.source, GroupScoped: g.group}, there)
+	}
+	lines := []string{string(def.Canonical()), fmt.Sprintf("cost %d, looks at %s", p.Cost(), p.LooksAt())}
 	for _, w := range warnings {
 		lines = append(lines, fmt.Sprintf("warning %s %q: %s", w.Code, w.Params, w.Message))
 	}
@@ -88,19 +113,6 @@ func outcome(c *Compiler, g goldenCase) (text string, refused bool) {
 		lines = append(lines, "refused at publish: "+err.Error())
 	}
 	return strings.Join(lines, "\n"), false
-}
-
-func describeScope(p *Program) string {
-	switch p.scope {
-	case scopeMetrics:
-		return "samples with " + strings.Join(p.carries, " or ")
-	case scopePosition:
-		return "samples with a position"
-	}
-	if len(p.Wants()) > 0 {
-		return "every sample, names " + strings.Join(p.Wants(), ", ")
-	}
-	return "every sample"
 }
 
 func TestGolden(t *testing.T) {
@@ -221,4 +233,80 @@ func mustDecode(t testing.TB, text string) *Definition {
 		t.Fatal(err)
 	}
 	return def
+}
+
+// unseen are refusals that no definition of the gallery can bring about, with the reason.
+var unseen = map[string]string{
+	"%v": "carries the text of another error",
+	"the %s is %d bytes long, at most %d are allowed":                                "TestOversizedAndIllFormedText has it: it is too long for the file",
+	"the %s is not valid UTF-8":                                                      "TestOversizedAndIllFormedText has it: the file is UTF-8",
+	"%s is not a whole number of milliseconds from 0 on":                             "canvases alone have such durations",
+	"%s cannot be bound: %v":                                                         "canvases alone bind names",
+	"alarms are raised for devices: a rule of %s has no state for each device alone": "the kinds of Weir without one take no actions",
+	"%s is not a kind of this instance":                                              "the decoder refuses such a type first",
+}
+
+// TestTheGalleryHasEveryRefusal reads the sources: what Decode and Compile can refuse is refused in the gallery at least once.
+func TestTheGalleryHasEveryRefusal(t *testing.T) {
+	t.Parallel()
+	var said strings.Builder
+	for _, file := range []string{"testdata/rules.txt", "testdata/refused.txt"} {
+		for _, g := range readGolden(t, file) {
+			said.WriteString(g.want + "\n")
+		}
+	}
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, name := range append(files, filepath.Join("strict", "strict.go")) {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		tree, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for format := range refusals(tree) {
+			found++
+			if _, excused := unseen[format]; !excused && !shaped(format).MatchString(said.String()) {
+				t.Errorf("%s: no definition of testdata is refused with %q", name, format)
+			}
+		}
+	}
+	if found < 60 {
+		t.Errorf("only %d refusals found; does this test still see them?", found)
+	}
+	for _, code := range []string{WarnNegatedAttributeGuard, WarnNegatedAttributeGuardDisjunct, WarnValueNeverSet, WarnLongLateness, WarnIdleLateness,
+		vocabulary.UnknownMetric, vocabulary.UnknownCommand, vocabulary.UnknownFence, vocabulary.UnknownConnector} {
+		if !strings.Contains(said.String(), "warning "+code+" ") {
+			t.Errorf("no definition of testdata is warned of with %s", code)
+		}
+	}
+}
+
+// refusals are the formats of the calls of refuse, and the hints and reasons of errors that are built otherwise.
+func refusals(tree *ast.File) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		ast.Inspect(tree, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok || len(call.Args) < 2 {
+				return true
+			}
+			if name, ok := call.Fun.(*ast.Ident); !ok || name.Name != "refuse" && name.Name != "Refuse" {
+				return true
+			}
+			if text, ok := call.Args[1].(*ast.BasicLit); ok {
+				format, err := strconv.Unquote(text.Value)
+				return err == nil && yield(format)
+			}
+			return true
+		})
+	}
+}
+
+// shaped matches what a format can give.
+func shaped(format string) *regexp.Regexp {
+	return regexp.MustCompile(regexp.MustCompile(`%[a-z]`).ReplaceAllString(regexp.QuoteMeta(format), ".*"))
 }

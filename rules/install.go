@@ -14,17 +14,21 @@ import (
 // does not compile under the present limits, or exceeds the tenant's limit, is kept with its state and does not run; the
 // same holds for a rule that no longer decodes, which happens only after an upgrade, since publish refuses it.
 func (e *Engine) Install(at Position, ref ProfileRef, views []model.RuleView, emit Emit) {
+	e.reached = max(e.reached, at.Listening)
 	p := e.profiles[ref.ProfileKey]
 	if p == nil {
-		p = newProfile(ref.ProfileKey)
+		p = e.newProfile(ref.ProfileKey)
 		e.profiles[ref.ProfileKey] = p
 	}
+	e.taking.flush(p)
 	e.activate(p, -1)
 	next := e.compileAll(p, ref, views)
 	moved := matchRules(p.rules, next)
+	old := p.rules
 	e.endKeys(p, moved, at, emit)
-	p.tenantToken, p.token, p.version = ref.TenantToken, ref.Token, ref.Version
 	p.rules = next
+	p.tenantToken, p.token, p.version = ref.TenantToken, ref.Token, ref.Version
+	e.replaceContributions(p, old, moved, at)
 	p.rulesDirty = true
 	p.index()
 	e.armTimers(p)
@@ -57,6 +61,48 @@ func (e *Engine) Detach(at Position, k ProfileKey, deviceType int64, emit Emit) 
 				e.RemoveDevice(at, d.id, emit)
 			}
 		}
+	}
+}
+
+// inScope reports whether the device of the bound sample is a member of the group to which a rule is scoped. Where that cannot be told the
+// evaluation has failed.
+func (e *Engine) inScope(p *profile, d *device, r *rule) bool {
+	member, known := e.sample.facts().InGroup(p.key.Tenant, d.id, r.view.Group, r.view.GroupVersion)
+	if !known {
+		e.count(p, r, &Note{InScope: true, Failed: true})
+	}
+	return member && known
+}
+
+// Rescope ends what a device has in rules that are scoped to groups which it has left, from this record on.
+func (e *Engine) Rescope(at Position, deviceID int64, f Facts, emit Emit) {
+	if d := e.devices.get(deviceID); d != nil && d.profile.scoped {
+		e.rescope(d, at, f, emit)
+	}
+}
+
+// RescopeAll is Rescope for every device: any may have left.
+func (e *Engine) RescopeAll(at Position, f Facts, emit Emit) {
+	for _, p := range e.sortedProfiles() {
+		if p.scoped {
+			for _, d := range p.sorted() {
+				e.rescope(d, at, f, emit)
+			}
+		}
+	}
+}
+
+func (e *Engine) rescope(d *device, at Position, f Facts, emit Emit) {
+	e.touch(d)
+	p := d.profile
+	for i := 0; i < len(d.keys); {
+		r := p.rules[d.keys[i].rule]
+		if member, known := f.InGroup(p.key.Tenant, d.id, r.view.Group, r.view.GroupVersion); r.view.Group == "" || member || !known {
+			i++
+			continue
+		}
+		e.end(p, d, &d.keys[i], at, emit)
+		e.dropKey(p, d, i)
 	}
 }
 
@@ -165,44 +211,54 @@ func (r *rule) inherit(o *rule) {
 	}
 }
 
-// endKeys resolves and drops the keys of rules whose state is dropped, and renumbers the others.
+// endKeys resolves and drops the keys of rules whose state is dropped, and renumbers the others: the rules of the next version must
+// follow at once.
 func (e *Engine) endKeys(p *profile, moved []int32, at Position, emit Emit) {
 	for _, x := range p.raised(moved) {
 		e.end(p, x.device, &x.device.keys[x.key], at, emit)
 	}
 	for d := range p.holders {
 		before := len(d.keys)
-		e.moveKeys(d, moved)
+		e.dropKeys(d, moved)
 		if gone := before - len(d.keys); gone > 0 {
 			p.keysChanged(d)
 			e.release(p, gone)
 		}
 	}
+	for d := range p.holders {
+		d.renumber(moved)
+	}
 }
 
-// moveKeys renumbers the keys of a device and drops those of dropped rules. Rules keep their order, so keys do.
-func (e *Engine) moveKeys(d *device, moved []int32) {
+// dropKeys drops the keys of dropped rules.
+func (e *Engine) dropKeys(d *device, moved []int32) {
 	d.keys = slices.DeleteFunc(d.keys, func(k key) bool {
 		if moved[k.rule] < 0 {
-			e.timers.set(k.extra, 0)
+			e.let(&k)
 			return true
 		}
 		return false
 	})
-	for i := range d.keys {
-		d.keys[i].rule = moved[d.keys[i].rule]
-	}
 	if len(d.keys) == 0 {
 		d.keys = nil
+	}
+}
+
+// renumber gives the keys of a device the numbers of their rules in the next version. Rules keep their order, so keys do, and so does
+// the heap of timers, which must not change between the first device and the last.
+func (d *device) renumber(moved []int32) {
+	for i := range d.keys {
+		k := &d.keys[i]
+		if k.rule = moved[k.rule]; k.extra != nil {
+			k.extra.rule = k.rule
+		}
 	}
 }
 
 // armTimers starts the timers of the rules that run and stops those of the others, whose keys keep their due times.
 func (e *Engine) armTimers(p *profile) {
 	for d := range p.holders {
-		for i := range d.keys {
-			e.timers.arm(d.keys[i].extra, p.rules[d.keys[i].rule].program != nil)
-		}
+		e.arm(d)
 	}
 }
 

@@ -7,17 +7,94 @@ import (
 	"strings"
 
 	"weir/model"
+	"weir/rules/window"
 )
 
 // device holds the clock of a device that has a profile with rules, and its keys. profile.shared is the device of the
 // keys without one: its id is 0, and its clock is that of the samples that its rules judged since the first key.
 type device struct {
-	id, kind int64
-	token    string
 	profile  *profile
+	link     *link // through which it was last heard; nil: the transports together
 	newest   model.Micros
 	arrived  Listening
-	keys     []key // sorted by rule, then by anchor; only keys that remember something
+	lag      Listening // of its own listening time after its tenant's
+	keys     []key     // sorted by rule, then by anchor; only keys that remember something
+	first    [1]key    // memory of keys while there is one: a reading finds it where the clock is
+	id, kind int64
+	token    string
+	cut      uint32       // number of the snapshot that has it already
+	asleep   bool         // not heard since the start
+	gaps     *window.Gaps // between its arrivals; nil while no rule asks for them
+}
+
+// devices are all devices that the engine knows, by id. Ids are dense, so an array of arrays costs less memory than a map, and what leads to
+// a device stays in the processor's caches, whatever device comes next.
+type devices struct {
+	regions map[int64]*region // few: a million devices have 31
+	n       int
+}
+
+// region has the chunks of the devices whose ids begin alike.
+type region struct {
+	n  int
+	by [1 << regionBits]*chunk
+}
+
+// chunk has the devices whose ids differ in their last bits.
+type chunk struct {
+	n  int
+	by [1 << chunkBits]*device
+}
+
+const chunkBits, regionBits = 5, 10
+
+// chunk returns the chunk of an id, nil for none.
+func (ds *devices) chunk(id int64) *chunk {
+	if p := ds.regions[id>>(chunkBits+regionBits)]; p != nil {
+		return p.by[id>>chunkBits&(1<<regionBits-1)]
+	}
+	return nil
+}
+
+func (c *chunk) get(id int64) *device { return c.by[id&(1<<chunkBits-1)] }
+
+func (ds *devices) get(id int64) *device {
+	if c := ds.chunk(id); c != nil {
+		return c.get(id)
+	}
+	return nil
+}
+
+// put adds a device that is not there.
+func (ds *devices) put(d *device) {
+	p := ds.regions[d.id>>(chunkBits+regionBits)]
+	if p == nil {
+		p = new(region)
+		ds.regions[d.id>>(chunkBits+regionBits)] = p
+	}
+	c := &p.by[d.id>>chunkBits&(1<<regionBits-1)]
+	if *c == nil {
+		*c = new(chunk)
+		p.n++
+	}
+	(*c).by[d.id&(1<<chunkBits-1)] = d
+	(*c).n++
+	ds.n++
+}
+
+// remove removes a device that is there.
+func (ds *devices) remove(id int64) {
+	p := ds.regions[id>>(chunkBits+regionBits)]
+	c := &p.by[id>>chunkBits&(1<<regionBits-1)]
+	(*c).by[id&(1<<chunkBits-1)] = nil
+	ds.n--
+	if (*c).n--; (*c).n > 0 {
+		return
+	}
+	*c = nil
+	if p.n--; p.n == 0 {
+		delete(ds.regions, id>>(chunkBits+regionBits))
+	}
 }
 
 // key is the state of one rule for one device, or device and anchor. Keys that only latch fill 40 bytes.
@@ -30,14 +107,31 @@ type key struct {
 	edged    bool
 }
 
-// extra is what keys of some kinds have besides the latch.
+// extra is what keys of some kinds have besides the latch: 48 bytes. There may be as many as there are devices, so the rule is an
+// index and the anchor, which few keys have, is elsewhere.
 type extra struct {
-	anchor string
 	own    Memory
 	due    Listening // 0: the key waits for nothing
-	slot   int       // 1 + index in the heap of timers, 0 outside it
 	device *device
-	rule   string // token: an index would change with versions
+	at     *string // token of the anchor, nil for a key without one
+	rule   int32   // index into the profile's rules
+	slot   int32   // 1 + index in the heap of timers, 0 outside it
+}
+
+// newExtra returns what a key has besides the latch.
+func newExtra(d *device, rule int32, anchor string) *extra {
+	x := &extra{device: d, rule: rule}
+	if anchor != "" {
+		x.at = &anchor
+	}
+	return x
+}
+
+func (x *extra) anchor() string {
+	if x.at == nil {
+		return ""
+	}
+	return *x.at
 }
 
 // edgePosition numbers the edges of a key at one position. It is not stored: no position is applied twice.
@@ -62,8 +156,8 @@ func (d *device) find(rule int32, anchor string) (at int, ok bool) {
 	if len(d.keys) == 0 { // the common case, in which no rule fired
 		return 0, false
 	}
-	// In a storm every rule has a key, without an anchor: then it is where its rule is.
-	if at := int(rule); anchor == "" && at < len(d.keys) && d.keys[at].rule == rule && d.keys[at].extra == nil {
+	// Often every rule has a key, without an anchor: then it is where its rule is.
+	if at := int(rule); anchor == "" && at < len(d.keys) && d.keys[at].rule == rule && d.keys[at].anchor() == "" {
 		return at, true
 	}
 	return slices.BinarySearchFunc(d.keys, rule, func(k key, r int32) int {
@@ -74,11 +168,23 @@ func (d *device) find(rule int32, anchor string) (at int, ok bool) {
 	})
 }
 
+// insert adds a key at its place. The keys grow by an eighth: few devices get many, and none has spare room for long.
+func (d *device) insert(at int, k key) {
+	if n := len(d.keys); n == 0 {
+		d.keys = d.first[:0]
+	} else if n == cap(d.keys) {
+		grown := make([]key, n, n+1+n/8)
+		copy(grown, d.keys)
+		d.keys, d.first[0] = grown, key{}
+	}
+	d.keys = slices.Insert(d.keys, at, k)
+}
+
 func (k *key) anchor() string {
 	if k.extra == nil {
 		return ""
 	}
-	return k.extra.anchor
+	return k.extra.anchor()
 }
 
 func (k *key) state() State {
@@ -90,22 +196,38 @@ func (k *key) state() State {
 }
 
 // remember stores the state of a key and sets its timer.
-func (e *Engine) remember(k *key, st State, d *device, rule, anchor string) {
+func (e *Engine) remember(k *key, st State, d *device, anchor string) {
 	k.raised, k.edged, k.lastEdge = st.Raised, st.Edged, st.LastEdge
 	if st.Own == nil && st.Due == 0 && anchor == "" {
-		e.timers.set(k.extra, 0)
+		e.schedule(k.extra, 0)
 		k.extra = nil
 		return
 	}
 	if k.extra == nil {
-		k.extra = &extra{anchor: anchor, device: d, rule: rule}
+		k.extra = newExtra(d, k.rule, anchor)
 	}
 	k.extra.own = st.Own
-	e.timers.set(k.extra, st.Due)
+	e.schedule(k.extra, st.Due)
+}
+
+// let stops the timer of a key and takes its samples out of the budget.
+func (e *Engine) let(k *key) {
+	if x := k.extra; x != nil {
+		e.schedule(x, 0)
+		e.retain(x.device.profile, -retained(x.own))
+	}
+}
+
+// retain counts so many more samples of a tenant.
+func (e *Engine) retain(p *profile, more int) {
+	if more != 0 {
+		p.tenant.samples += more
+		e.samples += more
+	}
 }
 
 func (e *Engine) dropKey(p *profile, d *device, at int) {
-	e.timers.set(d.keys[at].extra, 0)
+	e.let(&d.keys[at])
 	d.keys = slices.Delete(d.keys, at, at+1)
 	e.release(p, 1)
 	p.keysChanged(d)
@@ -141,6 +263,9 @@ func (e *Engine) judge(p *profile, d *device, i int32, r *model.Reading) {
 	rule.seen = e.seq
 	e.worked.Judged++
 	e.sample.at = r
+	if rule.view.Group != "" && !e.inScope(p, d, rule) {
+		return
+	}
 	switch rule.program.uses.Keys {
 	case ByDevice:
 		e.judgeKey(p, d, i, "")
@@ -154,21 +279,28 @@ func (e *Engine) judge(p *profile, d *device, i int32, r *model.Reading) {
 func (e *Engine) judgeAnchors(p *profile, d *device, i int32) {
 	for _, a := range e.sample.Anchors {
 		if a.Type == p.rules[i].program.def.AnchorType {
-			e.sample.Anchor = a.Token
+			e.sample.Anchor, e.sample.anchorType = a.Token, a.Type
 			e.judgeKey(p, d, i, a.Token)
 		}
 	}
-	e.sample.Anchor = ""
+	e.sample.Anchor, e.sample.anchorType = "", ""
 }
 
 // judgeShared evaluates a rule whose keys belong to no device, and then moves the clock of these keys.
 func (e *Engine) judgeShared(p *profile, i int32) {
 	first := len(p.shared.keys) == 0
+	if first {
+		p.shared.lag, p.shared.asleep = 0, false
+	}
+	e.heard(p.shared, e.sample.Listening)
+	now, own := e.sample.Clock.Now, p.shared.own(e.sample.Listening)
+	e.sample.Clock.Now = own // as the timers of these keys have it
 	if p.rules[i].program.uses.Keys == ByAnchor {
 		e.judgeAnchors(p, p.shared, i)
 	} else {
 		e.judgeKey(p, p.shared, i, "")
 	}
+	e.sample.Clock.Now = now
 	if len(p.shared.keys) == 0 {
 		return
 	}
@@ -176,7 +308,7 @@ func (e *Engine) judgeShared(p *profile, i int32) {
 		p.shared.newest = e.sample.Occurred
 	}
 	p.shared.newest = max(p.shared.newest, e.sample.Occurred)
-	p.shared.arrived = e.sample.Listening
+	p.shared.arrived = own
 	p.sharedDirty = true
 }
 
@@ -185,37 +317,55 @@ func (e *Engine) judgeKey(p *profile, d *device, i int32, anchor string) {
 	rule, st, out := p.rules[i], &e.state, &e.verdict
 	at, known := d.find(i, anchor)
 	if known {
+		if d == p.shared {
+			p.touchKey(&d.keys[at])
+		}
 		*st = d.keys[at].state()
 	}
-	due, own := st.Due, st.Own != nil
-	out.Fired, out.Note = out.Fired[:0], Note{}
+	due, own, held := st.Due, st.Own != nil, 0
+	if own {
+		held = retained(st.Own) // now: the judge changes its memory in place
+	}
+	out.Fired, out.Note, out.skipped = out.Fired[:0], Note{}, 0
+	e.sample.Full = rule.program.uses.Retains && e.full(p)
 	rule.program.eval(st, &e.sample, out)
-	e.count(p, rule, out.Note)
+	e.count(p, rule, &out.Note)
 	if len(out.Fired) > 0 || st.Due != due || own || st.Own != nil { // the latch changes with edges only
-		e.keep(p, d, i, anchor)
+		e.keep(p, d, i, anchor, held)
 		*st = State{}
 	} else if known {
 		*st = State{}
 	}
 }
 
-// keep stores the state and the edges of an evaluation. A key without state takes no memory.
-func (e *Engine) keep(p *profile, d *device, i int32, anchor string) {
+// keep stores the state and the edges of an evaluation, before which the key retained so many samples. A key without state
+// takes no memory.
+func (e *Engine) keep(p *profile, d *device, i int32, anchor string, held int) {
 	at, known := d.find(i, anchor)
 	switch {
 	case e.state.empty() && known:
+		e.retain(p, -held)
+		if x := d.keys[at].extra; x != nil {
+			x.own = nil
+		}
 		e.dropKey(p, d, at)
 		return
 	case e.state.empty() || !known && !e.room(p, p.rules[i]):
 		return
 	case !known:
-		d.keys = slices.Insert(d.keys, at, key{rule: i})
+		d.insert(at, key{rule: i})
 	}
-	e.remember(&d.keys[at], e.state, d, p.rules[i].token, anchor)
+	e.retain(p, retained(e.state.Own)-held)
+	e.remember(&d.keys[at], e.state, d, anchor)
 	p.keysChanged(d)
 	for _, f := range e.verdict.Fired {
 		e.batch = append(e.batch, firedKey{i, d, anchor, f})
 	}
+}
+
+// full reports whether the tenant, or the instance, retains as many samples as it may.
+func (e *Engine) full(p *profile) bool {
+	return e.samples >= e.limits.MaxSamplesInAll || e.tenant(p.key.Tenant).samples >= e.limits.MaxSamples
 }
 
 // room reserves a key in the tenant's budget, or counts the refusal.

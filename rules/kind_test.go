@@ -119,6 +119,7 @@ type plant struct {
 	c      *rules.Compiler
 	e      *rules.Engine
 	offset model.Offset
+	last   rules.Listening // of a timeline
 	edges  []model.Edge
 }
 
@@ -175,7 +176,7 @@ func (p *plant) want(what string, want ...string) {
 
 // reload replaces the engine by one that knows the pages of the store and the active rules.
 func (p *plant) reload(store map[string]rules.Page, views []model.RuleView) {
-	for _, pg := range p.e.Freeze() {
+	for _, pg := range append(p.e.Freeze(), p.e.FreezeClocks()...) {
 		if store[pg.ID] = pg; pg.Data == nil {
 			delete(store, pg.ID)
 		}
@@ -185,7 +186,7 @@ func (p *plant) reload(store map[string]rules.Page, views []model.RuleView) {
 		p.t.Fatal(err)
 	}
 	if views != nil {
-		p.e.Install(rules.Position{Offset: p.offset}, pump, views, func(e model.Edge) { p.t.Fatalf("a start emitted %+v", e) })
+		p.e.Install(rules.Position{Offset: p.offset, Listening: p.last}, pump, views, func(e model.Edge) { p.t.Fatalf("a start emitted %+v", e) })
 	}
 }
 
@@ -201,7 +202,7 @@ func TestKindFromOutsideIsDecodedCheckedAndRun(t *testing.T) {
 		`{"name":"n","type":"silent"}`:                                        {`type: "silent" is not`, "timeout: required by type silent"},
 		silent("silent", "10s", `,"hold":"1s"`):                               {`type: "silent" is not`, "hold: not used by type silent"},
 		silent("other", "10s", ""):                                            {`type: "other" is not`, `type: "other" is not one of threshold`},
-		`{"name":"n","type":"duration","hold":"1s","when":{"cel":"m.a>1.0"}}`: {"type: duration is not available yet", "type: duration is not available yet"},
+		`{"name":"n","type":"duration","hold":"1s","when":{"cel":"m.a>1.0"}}`: {"", ""},
 	} {
 		for i, kinds := range [][]rules.Kind{nil, silentKinds} {
 			errs, _ := newPlant(t, kinds).c.Validate([]rules.Candidate{{Token: "r", Definition: text}})

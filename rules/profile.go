@@ -15,6 +15,7 @@ const buckets = 64
 // profile is the active version of a profile and the state of its devices.
 type profile struct {
 	key         ProfileKey
+	tenant      *tenant
 	tenantToken string
 	token       string
 	version     int
@@ -22,14 +23,19 @@ type profile struct {
 	wanting     map[string][]want // by metric, of the rules that run; in the order of rules
 	always      []int32           // rules that run and look at every sample
 	presence    []int32           // rules that run and judge transitions of presence
+	enrolls     []int32           // rules that run and are shown the roster
+	members     []int32           // rules that run and have a state per anchor, which devices leave
+	scoped      bool              // a rule watches the members of a group only
+	gapped      bool              // a rule that runs asks for gaps
 	parts       [buckets]bucket
 	shared      *device // holds the keys without a device
+	sharedPart  *part   // of the snapshot that is under way, while they are not encoded
 	rulesDirty  bool
 	sharedDirty bool
 }
 
-func newProfile(k ProfileKey) *profile {
-	p := &profile{key: k}
+func (e *Engine) newProfile(k ProfileKey) *profile {
+	p := &profile{key: k, tenant: e.tenant(k.Tenant)}
 	p.shared = &device{profile: p}
 	return p
 }
@@ -73,14 +79,20 @@ type counters struct {
 	EvalErrors  int64
 	LateSamples int64
 	RefusedKeys int64
+	Lacking     int64       // samples of devices without the attribute that the rule compares with
 	LastInputAt model.Nanos // receive time of the last sample in scope, 0 when there was none
 }
 
 // bucket holds a part of a profile's devices, sorted by id.
 type bucket struct {
 	devices      []*device
+	part         *part // of the snapshot that is under way, while the bucket is not encoded; devices is its list then, too
 	devicesDirty bool
 	keysDirty    bool
+
+	segments []segment // in which samples of windows are stored, oldest first
+	first    uint64    // number of the first of them
+	whole    bool      // the next snapshot writes the windows anew
 }
 
 func (p *profile) bucket(deviceID int64) *bucket { return &p.parts[bucketOf(deviceID)] }
@@ -90,16 +102,27 @@ func bucketOf(deviceID int64) int {
 	return int(uint64(deviceID) * 0x9E3779B97F4A7C15 >> (64 - 6))
 }
 
-func (b *bucket) find(id int64) (int, bool) {
-	return slices.BinarySearchFunc(b.devices, id, func(d *device, id int64) int { return cmp.Compare(d.id, id) })
+func (b *bucket) find(id int64) (int, bool) { return findDevice(b.devices, id) }
+
+func findDevice(devices []*device, id int64) (int, bool) {
+	return slices.BinarySearchFunc(devices, id, func(d *device, id int64) int { return cmp.Compare(d.id, id) })
+}
+
+// own makes the list of devices the bucket's alone.
+func (b *bucket) own() {
+	if b.part != nil && !b.part.copied {
+		b.devices, b.part.copied = slices.Clone(b.devices), true
+	}
 }
 
 func (b *bucket) insert(d *device) {
+	b.own()
 	at, _ := b.find(d.id)
 	b.devices = slices.Insert(b.devices, at, d)
 }
 
 func (b *bucket) remove(d *device) {
+	b.own()
 	if at, ok := b.find(d.id); ok {
 		b.devices = slices.Delete(b.devices, at, at+1)
 	}
@@ -122,13 +145,23 @@ func (p *profile) holders(yield func(*device) bool) {
 // index builds the lists that Apply looks up.
 func (p *profile) index() {
 	p.wanting, p.always, p.presence = map[string][]want{}, nil, nil
+	p.enrolls, p.members, p.gapped, p.scoped = nil, nil, false, false
 	for i, r := range p.rules {
+		p.scoped = p.scoped || r.view.Group != ""
 		if r.program == nil {
 			continue
 		}
 		for j, name := range r.wants {
 			judges := slices.Contains(r.program.carries, name)
 			p.wanting[name] = append(p.wanting[name], want{int32(i), int32(j), judges})
+		}
+		u := r.program.uses
+		p.gapped = p.gapped || u.Gaps
+		if u.Enrolls {
+			p.enrolls = append(p.enrolls, int32(i))
+		}
+		if u.Keys == ByAnchor {
+			p.members = append(p.members, int32(i))
 		}
 		switch r.program.scope {
 		case scopeMetrics:

@@ -5,8 +5,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"weir/internal/test/made"
+	"weir/rules/strict"
+	"weir/rules/vocabulary"
 
 	"cel.dev/cel-go/cel"
 
@@ -22,24 +25,21 @@ func TestTheRuleReferenceSaysWhatThePackageDoes(t *testing.T) {
 		"functions": functionList(t), "examples": exampleTable(t), "actions": actionTable(), "limits": limitTable(), "warnings": warningTable()} {
 		made.Part(t, referencePage, name, text, "make generate")
 	}
-}
-
-// kindNotes are what the tables cannot read from a kind: when it raises. A kind without one fails the test.
-var kindNotes = map[Type]string{
-	Threshold:    "a sample satisfies `when`; resolves at the next sample in scope that does not",
-	DeltaRate:    "the change of `metric` between two samples (with `rate`: per second) satisfies `op` and `threshold`",
-	Repeating:    "`count` samples within the trailing `window` satisfy `when`",
-	Duration:     "`when` held without a break for `hold`",
-	Absence:      "no event of the device arrived for `timeout`",
-	Aggregate:    "`agg` of `metric` over a window satisfies `op` and `threshold`",
-	Correlation:  "`count` distinct devices under one anchor satisfy `when` within `window`",
-	Connectivity: "the device disconnects; resolves when it connects",
+	for _, k := range builtin() {
+		for _, d := range variants(k.Type()) {
+			name := string(k.Type())
+			if d.WindowMode != "" {
+				name += "-" + d.WindowMode
+			}
+			made.Part(t, referencePage, "times-"+name, timesList(t, k, d), "make generate")
+		}
+	}
 }
 
 func kindTable(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
-	b.WriteString("\n| `type` | today | raises when | needs | may have | edges carry a value |\n|---|---|---|---|---|---|\n")
+	b.WriteString("\n| `type` | raises when | resolves | needs | may have | edges carry a value |\n|---|---|---|---|---|---|\n")
 	for _, k := range builtin() {
 		note, ok := kindNotes[k.Type()]
 		if !ok {
@@ -50,14 +50,8 @@ func kindTable(t *testing.T) string {
 			if err != nil {
 				t.Fatal(err)
 			}
-			when := Predicate{}
-			judge, err := k.Compile(d, &when)
-			if err != nil {
-				t.Fatal(err)
-			}
-			today := "decoded and checked, refused at publish"
-			if judge != nil {
-				today = "**runs**"
+			if judge, err := k.Compile(d, &Predicate{}); err != nil || judge == nil {
+				t.Errorf("kind %s does not run: %v", k.Type(), err)
 			}
 			name := "`" + string(k.Type()) + "`"
 			if d.WindowMode != "" {
@@ -67,22 +61,43 @@ func kindTable(t *testing.T) string {
 			if with, err := k.Uses(&Definition{Type: d.Type, When: Condition{Metric: "m"}, WindowMode: d.WindowMode, Agg: d.Agg}); err == nil && with.Value != u.Value {
 				value = "if `when` compares a metric"
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", name, today, note, codes(u.Needs), codes(u.May), value)
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", name, note[0], note[1], codes(u.Needs), codes(u.May), value)
 		}
 	}
 	return b.String() + "\n"
 }
 
-// variants are definitions that show every set of fields of a kind.
-func variants(t Type) []*Definition {
-	if t != Aggregate {
-		return []*Definition{{Type: t}}
+// timesList is what a kind says of its times, with example durations.
+func timesList(t *testing.T, k Kind, d *Definition) string {
+	t.Helper()
+	e, ok := k.(explainer)
+	if !ok {
+		t.Errorf("kind %s does not explain itself", k.Type())
+		return ""
 	}
-	var out []*Definition
-	for _, mode := range windowModes {
-		out = append(out, &Definition{Type: t, WindowMode: mode, Agg: AggAvg})
+	d.Window, d.Hold, d.Timeout, d.Gap, d.Count, d.Lateness = 10*time.Minute, 10*time.Minute, 10*time.Minute, 10*time.Minute, 3, new(5*time.Second)
+	says := e.explain(d)
+	u, err := k.Uses(d)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return out
+	takes := (&Program{def: d, uses: u}).footprint()
+	memory := fmt.Sprintf("%d bytes a key", takes.Key)
+	if takes.Member > 0 {
+		memory += fmt.Sprintf(", %d a device", takes.Member)
+	}
+	if takes.Sample > 0 {
+		memory += fmt.Sprintf(", at most %d a sample", takes.Sample)
+	}
+	var b strings.Builder
+	b.WriteString("\n")
+	for _, line := range [][2]string{{"Judges", says.Judged}, {"Late data", says.Late}, {"Silence", says.Missing}, {"Keeps", says.Keeps + " (" + memory + ")"}} {
+		if line[1] == "" {
+			t.Errorf("kind %s leaves something out: %+v", k.Type(), says)
+		}
+		fmt.Fprintf(&b, "- **%s:** %s.\n", line[0], line[1])
+	}
+	return b.String() + "\n"
 }
 
 func operatorTable() string {
@@ -93,19 +108,6 @@ func operatorTable() string {
 	}
 	fmt.Fprintf(&b, "\nSeverities, the gravest first: %s.\n\n", codes(severities[:]))
 	return b.String()
-}
-
-// variableNotes are what the variables hold.
-var variableNotes = map[string]string{
-	varDevice:   "token of the device",
-	varOccurred: "event time of the sample, in UTC",
-	varMetrics:  "readings of the sample, by metric; every value is a double",
-	varAttr:     "attributes of the device: **not available yet**, a rule that reads them is refused at publish",
-	varAnchors:  "anchors of the device, by type: **not available yet**",
-	varGeo:      "position: only `geo.inFence(\"<fence token>\")`: **not available yet**",
-	varSeries:   "device token, or the anchor's token of a correlation",
-	varValue:    "value that raised the edge; 0 when there is none",
-	varHasValue: "whether there is a value",
 }
 
 func environmentTable(t *testing.T) string {
@@ -184,7 +186,7 @@ func exampleTable(t *testing.T) string {
 			fmt.Fprintf(&b, "| `%s` | – | refused: %s |\n", cell(when), cell(err.Error()))
 			continue
 		}
-		fmt.Fprintf(&b, "| `%s` | %d | %s |\n", cell(when), p.Cost(), describeScope(p))
+		fmt.Fprintf(&b, "| `%s` | %d | %s |\n", cell(when), p.Cost(), p.LooksAt())
 	}
 	return b.String() + "\n"
 }
@@ -200,7 +202,11 @@ func actionTable() string {
 	var b strings.Builder
 	b.WriteString("\n| `type` of the action | fields |\n|---|---|\n")
 	for _, a := range actionTypes {
-		fmt.Fprintf(&b, "| `%s` | %s; `guard`, `maxAge` |\n", a, actionNotes[a])
+		also := "`guard`, `maxAge`"
+		if a == ActionRaiseAlarm {
+			also = "`guard`" // alarms fold whatever their age
+		}
+		fmt.Fprintf(&b, "| `%s` | %s; %s |\n", a, actionNotes[a], also)
 	}
 	return b.String() + "\n"
 }
@@ -212,8 +218,8 @@ func limitTable() string {
 	b.WriteString("\n| what | maximum |\n|---|---|\n")
 	for _, l := range []struct{ what, max string }{
 		{"definition", fmt.Sprintf("%d KiB", MaxDefinition>>10)},
-		{"names of metrics, attributes, keys", fmt.Sprintf("%d bytes", maxIdentifier)},
-		{"text of an expression", fmt.Sprintf("%d characters", maxExpression)},
+		{"names of metrics, attributes, keys", fmt.Sprintf("%d bytes", strict.MaxIdentifier)},
+		{"text of an expression", fmt.Sprintf("%d characters", MaxExpression)},
 		{"static cost of an expression", fmt.Sprint(DefaultMaxCost)},
 		{"actions of a rule", fmt.Sprint(MaxActions)},
 		{"`window`, `hold`, `timeout`, `gap`, `lateness`, `maxAge`", FormatDuration(s.MaxDuration) + " (`detection.max_rule_duration`)"},
@@ -230,8 +236,15 @@ func warningTable() string {
 	return fmt.Sprintf("\n| code | parameters | when |\n|---|---|---|\n"+
 		"| `%s` | the attribute | the condition asks that an attribute is missing: it holds for every device without it |\n"+
 		"| `%s` | the attribute | a missing attribute is enough for one side of an `\\|\\|` |\n"+
-		"| `%s` | the action's position | an action reads `value`, but no edge of the rule has one |\n\n",
-		WarnNegatedAttributeGuard, WarnNegatedAttributeGuardDisjunct, WarnValueNeverSet)
+		"| `%s` | the action's position | an action reads `value`, but no edge of the rule has one |\n"+
+		"| `%s` | lateness, window | the rule's own lateness is longer than the window, hold or gap that it looks at |\n"+
+		"| `%s` | lateness | the rule has a lateness, and its kind judges samples when they arrive |\n"+
+		"| `%s` | the metric, the nearest one | at publish: the profile declares metrics, and none of this name |\n"+
+		"| `%s` | the command, the nearest one | at publish: the profile declares no command of this name |\n"+
+		"| `%s` | the geofence, the nearest one | at publish: the tenant has no geofence of this name |\n"+
+		"| `%s` | the connector, the nearest one | at publish: the tenant has no connector of this name |\n\n",
+		WarnNegatedAttributeGuard, WarnNegatedAttributeGuardDisjunct, WarnValueNeverSet, WarnLongLateness, WarnIdleLateness, vocabulary.UnknownMetric, vocabulary.UnknownCommand,
+		vocabulary.UnknownFence, vocabulary.UnknownConnector)
 }
 
 func codes(names []string) string {

@@ -14,10 +14,11 @@
 package rules
 
 import (
-	"fmt"
+	"cmp"
 	"slices"
-	"strings"
 	"time"
+
+	"weir/rules/strict"
 )
 
 // Type is the name of a kind of rule in a definition. Each kind's file defines its own.
@@ -74,6 +75,7 @@ type Definition struct {
 	Agg         string
 	Op          Op
 	Threshold   *float64
+	Clear       *float64 // once raised, resolves only where the value does not satisfy op with it
 	AnchorType  string
 	MemberCap   int32
 	Lateness    *time.Duration
@@ -84,6 +86,7 @@ type Condition struct {
 	Metric        string
 	Op            Op
 	Threshold     *float64
+	Clear         *float64 // as Definition.Clear, for threshold and duration
 	ThresholdAttr string
 	CEL           string
 }
@@ -92,51 +95,13 @@ type Condition struct {
 func (c *Condition) Empty() bool { return !c.structured() && c.CEL == "" }
 
 func (c *Condition) structured() bool {
-	return c.Metric != "" || c.Op != "" || c.Threshold != nil || c.ThresholdAttr != ""
+	return c.Metric != "" || c.Op != "" || c.Threshold != nil || c.Clear != nil || c.ThresholdAttr != ""
 }
 
 // Error is the reason for which a definition is refused, written for the rule's author: the field first, then the reason.
-type Error struct {
-	// Field is the path of the field, such as when, hold or actions[0].httpCall.url; "" for the rule as a whole.
-	Field  string
-	Reason string
-	Fields []string // of an unknown field: those that its object has
-	Values []string // of a value that is none of these: the permitted ones
-	Hint   string   // what to write instead, "" for nothing
-}
+type Error = strict.Error
 
-func (e *Error) Error() string {
-	text := e.Reason
-	if e.Field != "" {
-		text = e.Field + ": " + text
-	}
-	if hint := e.Advice(); hint != "" {
-		text += " (" + hint + ")"
-	}
-	return text
-}
-
-// Advice is what to write instead, with the names that there are, "" for nothing.
-func (e *Error) Advice() string {
-	if len(e.Fields) > 0 {
-		return "known are " + strings.Join(e.Fields, ", ")
-	}
-	return e.Hint
-}
-
-// Top is the top-level field that the error concerns, "" for the rule as a whole.
-func (e *Error) Top() string {
-	for i := range len(e.Field) {
-		if e.Field[i] == '.' || e.Field[i] == '[' {
-			return e.Field[:i]
-		}
-	}
-	return e.Field
-}
-
-func refuse(field, format string, args ...any) *Error {
-	return &Error{Field: field, Reason: fmt.Sprintf(format, args...)}
-}
+func refuse(field, format string, args ...any) *Error { return strict.Refuse(field, format, args...) }
 
 // field is one optional field of a definition, in the order of the documentation.
 type field struct {
@@ -157,6 +122,7 @@ var bodyFields = [...]field{
 	{"agg", func(d *Definition) bool { return d.Agg != "" }},
 	{"op", func(d *Definition) bool { return d.Op != "" }},
 	{"threshold", func(d *Definition) bool { return d.Threshold != nil }},
+	{"clear", func(d *Definition) bool { return d.Clear != nil }},
 	{"anchorType", func(d *Definition) bool { return d.AnchorType != "" }},
 	{"memberCap", func(d *Definition) bool { return d.MemberCap != 0 }},
 }
@@ -165,9 +131,7 @@ var bodyFields = [...]field{
 // first in the order of the documentation.
 func (d *Definition) check(k Kind, l Limits) (Uses, *Error) {
 	u, err := k.Uses(d)
-	if u.As == "" {
-		u.As = "type " + string(d.Type)
-	}
+	u.As = cmp.Or(u.As, "type "+string(d.Type))
 	switch {
 	case u.NoActions && len(d.Actions) > 0:
 		return u, refuse("actions", "%s has no actions", u.As)
@@ -182,6 +146,9 @@ func (d *Definition) check(k Kind, l Limits) (Uses, *Error) {
 	}
 	if d.Op == Equal || d.Op == NotEqual {
 		return u, refuse("op", "%s is allowed only in a condition", d.Op)
+	}
+	if err := d.checkClear(u); err != nil {
+		return u, err
 	}
 	if err := k.Check(d); err != nil {
 		return u, err
@@ -203,6 +170,40 @@ func (d *Definition) checkFields(u Uses) *Error {
 		if !f.set(d) && slices.Contains(u.Needs, f.name) {
 			return refuse(f.name, "required by %s", u.As)
 		}
+	}
+	return nil
+}
+
+// checkClear checks both places in which clear may stand.
+func (d *Definition) checkClear(u Uses) *Error {
+	if d.When.Clear != nil && !u.Clears {
+		return refuse("when", "clear is not used by %s", u.As)
+	}
+	if d.When.Clear != nil && d.When.Threshold == nil {
+		return refuse("when", "clear stands beside a threshold")
+	}
+	if err := checkRelease("when", d.When.Op, d.When.Threshold, d.When.Clear); err != nil {
+		return err
+	}
+	return checkRelease("clear", d.Op, d.Threshold, d.Clear)
+}
+
+// checkRelease refuses a clear that does not lie on the releasing side of its threshold.
+func checkRelease(field string, op Op, threshold, limit *float64) *Error {
+	if limit == nil {
+		return nil
+	}
+	switch op {
+	case Greater, GreaterOrEqual:
+		if *limit >= *threshold {
+			return refuse(field, "clear must be below the threshold for %s", op)
+		}
+	case Less, LessOrEqual:
+		if *limit <= *threshold {
+			return refuse(field, "clear must be above the threshold for %s", op)
+		}
+	default:
+		return refuse(field, "clear is not used by %s", op)
 	}
 	return nil
 }
@@ -257,9 +258,9 @@ func (d *Definition) checkActions(limit time.Duration) *Error {
 		}
 		if a.MaxAge != nil {
 			if a.Type == ActionRaiseAlarm {
-				return refuse(join(path, "maxAge"), "not used by raiseAlarm")
+				return refuse(strict.Join(path, "maxAge"), "not used by raiseAlarm")
 			}
-			if err := checkPeriod(join(path, "maxAge"), *a.MaxAge, limit); err != nil {
+			if err := checkPeriod(strict.Join(path, "maxAge"), *a.MaxAge, limit); err != nil {
 				return err
 			}
 		}

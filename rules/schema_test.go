@@ -51,7 +51,7 @@ func TestEveryOffenceOfADefinitionIsNamed(t *testing.T) {
 	if p == nil || len(faults) > 0 {
 		t.Error(faults)
 	}
-	if _, _, faults := c.Inspect(`{"name":"n","type":"absence","timeout":"1m"}`, Options{}); len(faults) != 1 || faults[0].Field != "type" {
+	if _, _, faults := c.Inspect(`{"name":"n","type":"threshold","when":{"metric":"t","op":"gt","threshold":1},"actions":[{"type":"publish","publish":{"connectorRef":"c"}}]}`, Options{}); len(faults) != 1 || faults[0].Field != "actions[0]" {
 		t.Error(faults)
 	}
 }

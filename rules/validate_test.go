@@ -18,7 +18,7 @@ func TestValidateGoesThroughTheListInOrder(t *testing.T) {
 		{Token: "good", Definition: `{"name":"n","type":"threshold"}`},
 		{Token: "dear", Definition: celThreshold(`m.all(k, k == "a")`)},
 		{Token: "scoped", Definition: `{"name":"n","type":"absence","timeout":"1m"}`, GroupScoped: true},
-		{Token: "later", Definition: `{"name":"n","type":"absence","timeout":"1m"}`},
+		{Token: "later", Definition: `{"name":"n","type":"threshold","when":{"metric":"t","op":"gt","threshold":1},"actions":[{"type":"publish","publish":{"connectorRef":"c"}}]}`},
 	}
 	for range 2 {
 		errs, warns := c.Validate(list)
@@ -27,13 +27,12 @@ func TestValidateGoesThroughTheListInOrder(t *testing.T) {
 			{3, "good", "when: required by type threshold"},
 			{4, "dear", "when: the expression may cost 322, at most 100 is allowed"},
 			{5, "scoped", "a rule of type absence cannot be scoped to a device group"},
-			{6, "later", "type: absence is not available yet"},
+			{6, "later", "actions[0]: publish is not available yet"},
 		}
 		if !reflect.DeepEqual(errs, wantErrs) {
 			t.Errorf("errors %+v", errs)
 		}
-		wantWarns := []ValidationWarning{{2, "warned", Warning{WarnValueNeverSet, []string{"0"},
-			"action 0 reads value, but no detection of this rule has one: it is always 0"}}}
+		wantWarns := []ValidationWarning{{2, "warned", warn(WarnValueNeverSet, "action 0 reads value, but no detection of this rule has one: it is always 0", "0")}}
 		if !reflect.DeepEqual(warns, wantWarns) {
 			t.Errorf("warnings %+v", warns)
 		}

@@ -23,6 +23,7 @@ func (c *Compiler) compileWhen(p *Program) ([]Warning, error) {
 		p.scope = scopeMetrics
 		p.carries = []string{cmp.Or(d.Metric, d.When.Metric)}
 	}
+	p.attributes = sortedUnique(d.When.ThresholdAttr)
 	p.when.compare, p.when.direct = newComparison(&d.When), d.Metric == "" || d.Metric == d.When.Metric
 	return nil, c.setCost(p)
 }
@@ -60,18 +61,17 @@ func (c *Compiler) compileLeaf(p *Program) ([]Warning, error) {
 		return nil, err
 	}
 	p.wants = sortedUnique(append(slices.Clone(r.metrics), d.Metric)...)
-	p.fences = len(r.fences) > 0
+	p.fences, p.attributes, p.anchors, p.entire = r.fences, r.attributes, r.anchors, r.entire
 	p.scope, p.carries = c.scopeOf(p, leaf, r)
-	p.notToday = sourceless(r)
-	if err := c.plan(p, leaf); err != nil {
+	if err := c.plan(p, leaf, len(r.entire) > 0); err != nil {
 		return nil, err
 	}
 	return guardWarnings(leaf), nil
 }
 
 // plan prepares the expression twice: a sample within the sizes that the static worst case assumes cannot exceed the
-// limit, so its cost need not be counted; counting triples the time of an evaluation.
-func (c *Compiler) plan(p *Program, leaf *cel.Ast) (err error) {
+// limit, so its cost need not be counted; counting triples the time of an evaluation. counted: it is always counted.
+func (c *Compiler) plan(p *Program, leaf *cel.Ast, counted bool) (err error) {
 	env, optimize := c.envs.leaf.env, cel.EvalOptions(cel.OptOptimize)
 	if p.when.leaf, err = env.Program(leaf, optimize); err != nil {
 		return refuse("when", "%v", err)
@@ -79,15 +79,8 @@ func (c *Compiler) plan(p *Program, leaf *cel.Ast) (err error) {
 	if p.when.limited, err = env.Program(leaf, optimize, cel.CostLimit(c.limits.MaxCost)); err != nil {
 		return refuse("when", "%v", err)
 	}
-	return nil
-}
-
-// sourceless returns the error for a variable that has no source yet.
-func sourceless(r reads) *Error {
-	for _, name := range []string{varAttr, varAnchors} {
-		if r.vars[name] {
-			return refuse("when", "%s is not available yet", name)
-		}
+	if counted {
+		p.when.leaf = p.when.limited
 	}
 	return nil
 }
@@ -114,7 +107,7 @@ func (c *Compiler) scopeOf(p *Program, leaf *cel.Ast, r reads) (scope, []string)
 		return scopePresence, nil
 	case p.def.Metric != "":
 		return scopeMetrics, []string{p.def.Metric}
-	case p.fences:
+	case len(p.fences) > 0:
 		return scopePosition, nil
 	case len(r.metrics) > 0 && !r.whole && c.envs.leaf.prove(leaf, varMetrics) == provedFalse:
 		return scopeMetrics, r.metrics

@@ -46,16 +46,28 @@ func (s *Series) PutLocation(l *store.LatestLocation, at model.Offset) {
 
 // LatestMeasurements returns the newest measurement of each metric of a device by event time, by metric.
 func (s *Series) LatestMeasurements(ctx context.Context, deviceID int64) ([]store.LatestMeasurement, error) {
-	var out []store.LatestMeasurement
+	all, err := s.LatestMeasurementsOf(ctx, []int64{deviceID})
+	return all[deviceID], err
+}
+
+// LatestMeasurementsOf is LatestMeasurements of some devices, by their row ids.
+func (s *Series) LatestMeasurementsOf(ctx context.Context, devices []int64) (map[int64][]store.LatestMeasurement, error) {
+	var out map[int64][]store.LatestMeasurement
 	err := s.read(ctx, func(tx store.Tx, snap snapshot) error {
-		newer, err := s.latestOf(snap, deviceID)
-		if err != nil {
+		newer := make(map[int64][]store.LatestMeasurement, len(devices))
+		for _, id := range devices {
+			var err error
+			if newer[id], err = s.latestOf(snap, id); err != nil {
+				return err
+			}
+		}
+		var err error
+		if out, err = store.LatestMeasurements(tx, devices...); err != nil {
 			return err
 		}
-		if out, err = store.LatestMeasurements(tx, deviceID); err != nil {
-			return err
+		for _, id := range devices {
+			out[id] = mergeLatest(out[id], newer[id])
 		}
-		out = mergeLatest(out, newer)
 		return nil
 	})
 	return out, err

@@ -104,7 +104,7 @@ func (s *Series) Alerts(ctx context.Context, q Query) (*Result, error) {
 }
 
 // rowTypes are the types whose events are rows of their own.
-var rowTypes = [...]model.EventType{model.NewRelationship, model.LocationEvent, model.AlertEvent, model.StateChange}
+var rowTypes = [...]model.EventType{model.NewRelationship, model.LocationEvent, model.AlertEvent, model.StateChange, model.CommandResponse}
 
 // Events returns a page of events of the selected types.
 func (s *Series) Events(ctx context.Context, q Query) (*Result, error) {

@@ -7,15 +7,15 @@ import (
 	"strconv"
 	"strings"
 
-	"weir/internal/yamldoc"
 	"weir/model"
 	"weir/registry"
 	"weir/rules"
+	"weir/rules/vocabulary"
 )
 
 // newCompiler compiles rules without an instance, which may allow any duration.
 func newCompiler() (*rules.Compiler, error) {
-	return rules.NewCompiler(rules.Limits{Settings: rules.Settings{MaxDuration: math.MaxInt64}})
+	return rules.NewCompiler(rules.Limits{Settings: rules.Settings{MaxDuration: math.MaxInt64}, Actions: rules.Performed()})
 }
 
 // advise warns, in a plan, of rules that do not fit the metrics of their profile as they would be after an apply.
@@ -49,6 +49,22 @@ func (l *level) adviseProfile(profile *Entity, compiler *rules.Compiler) error {
 	if err != nil {
 		return err
 	}
+	commands, err := l.parts.Registry.Commands.By(l.ctx, l.by, "profile_id", rows[0].ID)
+	if err != nil {
+		return err
+	}
+	there := rules.Vocabulary{Commands: []string{}}
+	for _, c := range commands {
+		there.Commands = append(there.Commands, c.CommandKey)
+	}
+	if there.Fences, err = l.parts.Registry.FenceTokens(l.ctx, l.by); err != nil {
+		return err
+	}
+	if l.parts.Connectors != nil {
+		if there.Connectors, err = l.parts.Connectors(l.ctx, l.by.TenantID); err != nil {
+			return err
+		}
+	}
 	metrics := make([]metric, len(definitions))
 	for i, m := range definitions {
 		metrics[i] = metric{m.MetricKey, m.MinValue, m.MaxValue, m.OutOfRange}
@@ -59,7 +75,7 @@ func (l *level) adviseProfile(profile *Entity, compiler *rules.Compiler) error {
 		if program == nil || !rule.Enabled { // it does not run
 			continue
 		}
-		for _, a := range adviceOn(program, metrics) {
+		for _, a := range adviceOn(program, metrics, there) {
 			l.plan.Warnings = append(l.plan.Warnings, warningAt(profile, rule.Token, a))
 		}
 	}
@@ -119,31 +135,23 @@ func (m *metric) beyond() string {
 // remark is what is probably not meant in a rule that can run.
 type remark struct{ field, message string }
 
-// adviceOn holds a rule against the metrics of its profile. A profile that declares none takes any.
-func adviceOn(p *rules.Program, metrics []metric) (out []remark) {
-	if len(metrics) == 0 {
-		return nil
-	}
-	keys := make([]string, len(metrics))
-	for i, m := range metrics {
-		keys[i] = m.key
+// adviceOn holds a rule against the metrics of its profile, and against what else there is. A profile that declares no metric takes any.
+func adviceOn(p *rules.Program, metrics []metric, there rules.Vocabulary) (out []remark) {
+	for _, m := range metrics {
+		there.Metrics = append(there.Metrics, m.key)
 	}
 	when := p.Definition().When
-	for _, name := range p.Wants() {
-		if slices.Contains(keys, name) {
-			continue
-		}
-		hint := yamldoc.Suggest(name, keys)
-		if hint == "" {
-			hint = "declared are " + shortened(strings.Join(keys, ", "))
-		}
+	for _, w := range there.Missing(p.Names()) {
 		field := "when"
-		if when.Metric == name {
+		switch {
+		case w.Code == vocabulary.UnknownCommand || w.Code == vocabulary.UnknownConnector:
+			field = "actions"
+		case w.Code == vocabulary.UnknownMetric && when.Metric == w.Params[0]:
 			field = "when.metric"
 		}
-		out = append(out, remark{field, fmt.Sprintf("the profile declares no metric %q (%s)", name, hint)})
+		out = append(out, remark{field, w.Message})
 	}
-	i := slices.Index(keys, when.Metric)
+	i := slices.Index(there.Metrics, when.Metric)
 	if i < 0 || when.Threshold == nil {
 		return out
 	}

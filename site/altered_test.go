@@ -76,7 +76,7 @@ var alterations = []alteration{
 	// Inside definitions.
 	{"misspelt key of a rule", "severity: major", "sevrity: major", "30:15: " + atRule + ".sevrity", "unknown field (did you mean severity? known are actions, agg,"},
 	{"key of a rule in another case", "severity: major", "Severity: major", "30:15: " + atRule + ".Severity", "did you mean severity?"},
-	{"misspelt key of a condition", "op: gt", "opp: gt", "31:36: " + atRule + ".when.opp", "unknown field (did you mean op? known are cel, metric, op, threshold, thresholdAttr)"},
+	{"misspelt key of a condition", "op: gt", "opp: gt", "31:36: " + atRule + ".when.opp", "unknown field (did you mean op? known are cel, clear, metric, op, threshold, thresholdAttr)"},
 	{"misspelt metric of a condition", "{metric: temp, op", "{metrc: temp, op", "31:22: " + atRule + ".when.metrc", "did you mean metric?"},
 	{"misspelt threshold", "threshold: 80", "treshold: 80", "31:44: " + atRule + ".when.treshold", "did you mean threshold?"},
 	{"unknown op", "op: gt", "op: gte", "31:36: " + atRule + ".when.op", `"gte" is not one of gt, ge, lt, le, eq, ne (did you mean ge?)`},
@@ -109,7 +109,7 @@ var alterations = []alteration{
 	{"expression that gives a number", `'"temp" in m && m.temp > 90.0'`, "m.temp", "37:17: " + atCEL, "gives a double, it must give a bool"},
 	{"function that is not there", "m.temp > 90.0", "hot(m.temp)", "37:17: " + atCEL, "undeclared reference to 'hot'"},
 	{"condition that is never true", `'"temp" in m && m.temp > 90.0'`, `"1.0 > 2.0"`, "37:17: " + atCEL, "the condition is never true"},
-	{"attributes, which are not available", `'"temp" in m && m.temp > 90.0'`, `'"a" in attr && attr.a > 1.0 && "temp" in m'`, "37:17: " + atCEL, "attr is not available yet"},
+	{"an attribute alone, which no sample releases", `'"temp" in m && m.temp > 90.0'`, `'!("a" in attr)'`, "37:17: " + atCEL, "the condition is true for every sample of a device without attributes"},
 	// Values.
 	{"data type of another product", "dataType: DOUBLE", "dataType: FLOAT", "23:51: " + atTemp + ".dataType", `"FLOAT" is none of DOUBLE, INT, BOOLEAN, STRING`},
 	{"data type in small letters", "dataType: DOUBLE", "dataType: double", "23:51: " + atTemp + ".dataType", "(did you mean DOUBLE?)"},

@@ -1,6 +1,7 @@
 package site
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"weir/model"
 	"weir/registry"
 	"weir/rules"
+	"weir/rules/strict"
 	"weir/store"
 )
 
@@ -47,7 +49,7 @@ func (r *reader) values(it item) map[string]bool {
 			continue // it is about what is stored
 		}
 		refused[e.Field] = true
-		if _, given := it.e.Places[e.Field]; given && !it.e.has(e.Field) { // reported when it was read
+		if _, given := it.e.Places[e.Field]; given && !strings.ContainsAny(e.Field, ".[") && !it.e.has(e.Field) { // reported when it was read
 			continue
 		}
 		at := it.e.field(e.Field)
@@ -75,6 +77,7 @@ func (r *reader) valueErrors(it item) (refused []error) {
 		if it.kind.is(tableCredentials) {
 			refused = append(refused, checkCredential(it.e))
 		}
+		refused = append(refused, it.special()...)
 		refused = append(refused, it.documents()...)
 	}
 	return refused
@@ -114,9 +117,9 @@ func checkCredential(e *Entity) error {
 
 // patch is what a create of the entity would be given, with a name in place of what follows from where it stands.
 func (it item) patch() store.Patch {
-	p := store.Patch{"token": it.e.Name}
-	if !model.ValidToken(it.e.Name) { // reported when it was read
-		p["token"] = "x"
+	p := it.kind.naming(it.e.Name)
+	if id := it.kind.ids[0]; it.kind.dotted && model.CheckDotted(id, it.e.Name) != nil || !it.kind.dotted && len(it.kind.ids) == 1 && !model.ValidToken(it.e.Name) {
+		p[id] = "x" // reported when it was read
 	}
 	if it.kind.parent != nil {
 		p[it.kind.parent.Name] = "x"
@@ -130,8 +133,13 @@ func (it item) patch() store.Patch {
 		}
 	}
 	for name, v := range it.e.Fields {
-		if f := it.kind.field(name); f != nil && f.column != "" {
-			p[name] = v
+		f := it.kind.field(name)
+		if f == nil || f.column == "" {
+			continue
+		}
+		p[name] = v
+		if text, ok := v.(string); ok && f.sent != nil {
+			p[name] = f.sent(text)
 		}
 	}
 	return p
@@ -139,12 +147,15 @@ func (it item) patch() store.Patch {
 
 // permitted suggests one of the permitted values of a field.
 func (it item) permitted(name string) string {
+	if it.kind.is(tablePolicies) {
+		return policyHint(it.e, name)
+	}
 	f := it.kind.field(name)
 	value, ok := it.e.Fields[name].(string)
 	if f == nil || !ok || len(f.oneOf) == 0 {
 		return ""
 	}
-	return yamldoc.Suggest(strings.ToUpper(value), f.oneOf)
+	return cmp.Or(yamldoc.Suggest(strings.ToUpper(value), f.oneOf), yamldoc.Suggest(value, f.oneOf))
 }
 
 // rule compiles the definition of a rule. What is wrong with one that is not published is a warning.
@@ -170,7 +181,7 @@ func (r *reader) rule(it item, compiler *rules.Compiler) {
 	if program == nil || !r.src.Complete || it.outer == nil {
 		return
 	}
-	for _, a := range adviceOn(program, declaredMetrics(it.outer)) {
+	for _, a := range adviceOn(program, declaredMetrics(it.outer), rules.Vocabulary{}) {
 		r.warn(it.e, a.field, a.message)
 	}
 }
@@ -183,7 +194,11 @@ func (r *reader) warn(e *Entity, field, message string) {
 
 // fault is an offence of a definition at its key.
 func (r *reader) fault(e *Entity, fault *rules.Error) yamldoc.Problem {
-	at, path, node := r.place(e.field("definition")), yamldoc.Join(e.At.Path, "definition"), r.documents[e]
+	return faultAt(r.documents[e], r.place(e.field("definition")), yamldoc.Join(e.At.Path, "definition"), fault)
+}
+
+// faultAt is an offence of a definition in a document that stands at a position and path.
+func faultAt(node *yamldoc.Node, at yamldoc.Position, path string, fault *rules.Error) yamldoc.Problem {
 	if fault.Field != "" {
 		path = yamldoc.Join(path, fault.Field)
 	}
@@ -211,7 +226,7 @@ func locate(n *yamldoc.Node, at yamldoc.Position, field string) (yamldoc.Positio
 		switch n.Kind {
 		case yamldoc.Map:
 			for _, e := range n.Entries {
-				rest, ok := strings.CutPrefix(field, rules.Join("", e.Key))
+				rest, ok := strings.CutPrefix(field, strict.Join("", e.Key))
 				if ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
 					at, field, next = e.Place, strings.TrimPrefix(rest, "."), e.Value
 					break

@@ -96,6 +96,16 @@ func (f *field) same(have, want any) bool {
 	if f.emptyClears && want == "" {
 		want = nil
 	}
+	if text, ok := want.(string); ok && f.normal != nil {
+		if normal, err := f.normal(text); err == nil {
+			want = normal
+		}
+	}
+	if list := texts(want); list != nil && f.normalList != nil {
+		if normal, err := f.normalList(list); err == nil {
+			want = normal
+		}
+	}
 	if text, ok := want.(string); ok && f.emptyIsNone && sameJSON(text, "{}") {
 		want = nil
 	}
@@ -106,11 +116,6 @@ func (f *field) same(have, want any) bool {
 	case documentField:
 		a, okA := have.(string)
 		b, okB := want.(string)
-		if f.normal != nil && okB {
-			if normal, err := f.normal(b); err == nil {
-				b = normal
-			}
-		}
 		return okA && okB && sameJSON(a, b)
 	case instantField:
 		return micros(have) == micros(want)

@@ -11,6 +11,7 @@ import (
 
 	"weir/internal/yamldoc"
 	"weir/model"
+	"weir/rules/strict"
 	"weir/store"
 )
 
@@ -55,7 +56,7 @@ func suggest(key string, known []string) string {
 // entity reads one item of a list.
 func (r *reader) entity(k *kind, n *yamldoc.Node, path, scope string, lists map[string][]*Entity) {
 	if n.Kind != yamldoc.Map {
-		r.problem(start(n), path, "", "must be a mapping with %s", k.id)
+		r.problem(start(n), path, "", "must be a mapping with %s", strings.Join(k.ids, " and "))
 		return
 	}
 	place := start(n)
@@ -78,31 +79,44 @@ func (r *reader) entity(k *kind, n *yamldoc.Node, path, scope string, lists map[
 	for _, literal := range []bool{false, true} { // whether a credentialId is a secret depends on the credentialType
 		for _, entry := range n.Entries {
 			f := k.field(entry.Key)
-			if entry.Key != k.id && literal == (f != nil && f.literal()) {
+			if !slices.Contains(k.ids, entry.Key) && literal == (f != nil && f.literal()) {
 				r.key(k, into, entry, yamldoc.Join(path, entry.Key), inner)
 			}
 		}
 	}
 }
 
-// name reads the field that names the entity.
+// name reads the fields that name the entity.
 func (r *reader) name(k *kind, n *yamldoc.Node, e *Entity) bool {
-	v := n.Get(k.id)
+	values := make([]string, len(k.ids))
+	for i, id := range k.ids {
+		v := n.Get(id)
+		switch {
+		case v == nil:
+			r.problem(r.place(e.At), yamldoc.Join(e.At.Path, id), "", "is missing: it names the %s", k.name)
+			return false
+		case v.Kind != yamldoc.Scalar:
+			r.problem(v.Place, yamldoc.Join(e.At.Path, id), "", "must be a text")
+			return false
+		}
+		values[i] = v.Text
+		if f := k.field(id); f != nil {
+			e.Fields[id], e.Places[id] = v.Text, [2]int{v.Place.Line, v.Place.Column}
+		}
+	}
+	e.Name = strings.Join(values, "/")
+	place := n.Get(k.ids[0])
 	switch {
-	case v == nil:
-		r.problem(r.place(e.At), yamldoc.Join(e.At.Path, k.id), "", "is missing: it names the %s", k.name)
-		return false
-	case v.Kind != yamldoc.Scalar:
-		r.problem(v.Place, yamldoc.Join(e.At.Path, k.id), "", "must be a text")
-		return false
-	}
-	e.Name = v.Text
-	if k == r.format.identity {
-		e.Name = strings.ToLower(strings.TrimSpace(v.Text))
-		return true
-	}
-	if !model.ValidToken(e.Name) {
-		r.problem(v.Place, yamldoc.Join(e.At.Path, k.id), "letters, digits, - and _, at most 128; the first is a letter or a digit", "%q is no token", shortened(e.Name))
+	case k == r.format.identity:
+		e.Name = strings.ToLower(strings.TrimSpace(e.Name))
+	case len(k.ids) > 1: // its values are checked like those of other fields
+	case k.dotted:
+		if err := model.CheckDotted(k.ids[0], e.Name); err != nil {
+			r.problem(place.Place, yamldoc.Join(e.At.Path, k.ids[0]), "letters, digits, -, _ and ., at most 128", "%q names no %s", shortened(e.Name), k.name)
+			return false
+		}
+	case !model.ValidToken(e.Name):
+		r.problem(place.Place, yamldoc.Join(e.At.Path, k.ids[0]), "letters, digits, - and _, at most 128; the first is a letter or a digit", "%q is no token", shortened(e.Name))
 		return false
 	}
 	return true
@@ -138,6 +152,28 @@ func (r *reader) key(k *kind, e *Entity, entry yamldoc.Entry, path, scope string
 		if f.name == "definition" {
 			r.documents[e] = entry.Value
 		}
+		if f.placed && entry.Place.File.Name == e.At.File {
+			e.note(f.name, entry.Value)
+		}
+	}
+}
+
+// maxPlaces is how many places of an entity are kept: aliases could make many of a small file.
+const maxPlaces = 4096
+
+// note keeps the places inside of a document.
+func (e *Entity) note(path string, n *yamldoc.Node) {
+	inside := func(path string, at yamldoc.Position, n *yamldoc.Node) {
+		if len(e.Places) < maxPlaces {
+			e.Places[path] = [2]int{at.Line, at.Column}
+			e.note(path, n)
+		}
+	}
+	for _, entry := range n.Entries {
+		inside(strict.Join(path, entry.Key), entry.Place, entry.Value)
+	}
+	for i, item := range n.Items {
+		inside(fmt.Sprintf("%s[%d]", path, i), start(item), item)
 	}
 }
 

@@ -2,6 +2,7 @@ package site
 
 import (
 	"fmt"
+	"strings"
 
 	"weir/internal/yamldoc"
 	"weir/store"
@@ -55,16 +56,26 @@ func (p Position) String() string {
 	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
 }
 
-// field is the place of one of the entity's fields, its own where the field has none.
+// field is the place of one of the entity's fields or of what a document has at a path, its own where there is none.
 func (e *Entity) field(name string) Position {
 	at := e.At
-	for _, key := range []string{name, name + "_file", name + "_env"} {
-		if p, ok := e.Places[key]; ok {
-			at.Line, at.Column, at.Path = p[0], p[1], yamldoc.Join(e.At.Path, key)
-			return at
+	for ; name != ""; name = name[:max(strings.LastIndexAny(name, ".["), 0)] { // what is around it, where it has no place
+		for _, key := range []string{name, name + "_file", name + "_env"} {
+			if p, ok := e.Places[key]; ok {
+				at.Line, at.Column, at.Path = p[0], p[1], yamldoc.Join(e.At.Path, key)
+				return at
+			}
 		}
 	}
 	return at
+}
+
+// Tenants are the tokens of the tenants that the document declares.
+func (d *Document) Tenants() (tokens []string) {
+	for _, e := range d.Lists[tableTenants] {
+		tokens = append(tokens, e.Name)
+	}
+	return tokens
 }
 
 // entities counts what the document declares.

@@ -42,7 +42,7 @@ func (l *level) exportTenant(token string) error {
 	if err != nil {
 		return err
 	}
-	if len(rows) == 0 {
+	if len(rows) == 0 || !l.parts.Govern.Known(token) {
 		return model.NotFound(k.name, token)
 	}
 	return l.exportInside(add(l.lists, k, rows[0].name, rows[0].values))
@@ -62,6 +62,9 @@ func (l *level) export() error {
 	for _, k := range l.kinds() {
 		made[k] = map[string]*Entity{}
 		err := l.each(k, func(r row) error {
+			if k == l.format.tenant && !l.parts.Govern.Known(r.name) {
+				return nil // it is deleted
+			}
 			into := l.lists
 			if k.parent != nil {
 				into = made[k.outer][r.values[k.parent.Name].(string)].Lists

@@ -6,9 +6,11 @@ import (
 	"strings"
 
 	"weir/auth"
+	"weir/connectors"
 	"weir/govern"
 	"weir/model"
-	"weir/registry"
+	"weir/notify"
+	"weir/provision"
 	"weir/store"
 	"weir/store/entity"
 )
@@ -16,23 +18,28 @@ import (
 // kind is what can be declared under one key. Most are kinds of store/entity, whose description says all there is to say;
 // see special.go for what a description cannot say.
 type kind struct {
-	name   string // in messages and plans: "device"
-	list   string // the key of its list: "devices"
-	id     string // the field that names one of them: token, email
+	name   string   // in messages and plans: "device"
+	list   string   // the key of its list: "devices"
+	ids    []string // the keys that name one of them: token, email; the values are joined by a slash
 	fields []field
 	lists  []*kind      // what is declared inside one of them
 	outer  *kind        // what it is declared inside of
 	live   entity.Any   // nil: no kind of store/entity
 	parent *store.Field // of a part: the field that names the outer one
 	early  bool         // what is not declared is deleted before others are made, see prune.go
+	dotted bool         // the name may hold dots
 	first  bool         // drafts are published before the kinds that follow are made, which refer to versions
 
 	// What is special of some, see special.go.
 	ordered  bool // the order of its list means something
 	values   func(l *level, k *kind, rows []any, values []store.Patch) error
+	find     func(l *level, k *kind, names []string) ([]any, error)
+	named    func(row any) string // the name of a row
+	remove   func(l *level, k *kind, name string) error
 	secrets  func(l *level, k *kind, d *declared, row any, patch store.Patch) ([]FieldChange, error) // row is nil in a create
 	write    func(l *level, k *kind, name string, fresh bool, patch store.Patch) error
 	exported func(l *level, row any, e *Entity) error
+	mentions func(e *Entity) []mention // what its documents name
 }
 
 // fieldType is how a value is written.
@@ -68,9 +75,17 @@ type field struct {
 
 	uniqueInside bool                  // no two inside of one entity have the same value
 	inner        func() map[string]any // JSON Schema of a document; nil: any
+	placed       bool                  // the places inside of a document are kept: refusals name what is in it
 	// normal is a document in the form in which it is compared, or what is wrong with it; nil: as it is.
 	normal func(text string) (string, error)
+	// normalList is the same of a list.
+	normalList func([]string) ([]string, error)
+	// sent is a document in the form in which the API takes it; nil: as it is.
+	sent func(text string) string
 }
+
+// mention is a name in a document of an entity: a member of a list, and the path where it stands.
+type mention struct{ list, name, path string }
 
 // Format is everything that can be declared, by the keys of a file.
 type Format struct {
@@ -85,6 +100,7 @@ const (
 	keyFile    = "file"
 	keyPublish = "publish"     // of a kind with versions: false leaves the draft unpublished
 	keyAccess  = "accessToken" // column of a list of devices
+	keySecret  = "secret"      // of a kind whose rows have one in the vault
 )
 
 // NewFormat makes the format of the kinds of some catalogs and of people. Kinds of the instance stand at the top of a file,
@@ -112,18 +128,27 @@ func NewFormat(catalogs ...*entity.Catalog) *Format {
 
 // defaultFormat is that of an instance's own catalogs, which are asked for their descriptions only.
 func defaultFormat() *Format {
-	return NewFormat(govern.Describe(), auth.Describe(), registry.New(registry.Config{}, registry.Deps{}).Kinds)
+	tenants, _ := provision.Describe()
+	return NewFormat(govern.Describe(), auth.Describe(), tenants.Kinds, tenants.Keyed, connectors.Describe(), notify.Describe())
 }
 
 func newKind(live entity.Any) *kind {
 	info := live.Info()
-	k := &kind{name: info.Kind, list: info.Site, id: "token", live: live, parent: info.Parent, secrets: plainSecrets, write: plainWrite}
+	k := &kind{name: info.Kind, list: info.Site, live: live, parent: info.Parent, find: plainFind, named: live.Token, remove: plainRemove,
+		secrets: plainSecrets, write: plainWrite}
 	for _, d := range info.Fields {
+		if d.Token {
+			k.ids, k.dotted = []string{d.Name}, d.Dotted
+		}
 		if d.Name == "" || d.Token || d.Parent || d.Hidden {
 			continue
 		}
 		k.fields = append(k.fields, field{name: d.Name, column: d.Column, typ: typeOf(&d), ref: d.Ref, emptyClears: d.EmptyClears, secret: d.Secret, oneOf: d.OneOf, unique: d.Unique && !d.Secret,
 			required: d.Required && !d.Secret, max: d.Max, min: d.Min, fresh: freshValue(d.Name)})
+	}
+	if info.Secret {
+		k.fields = append(k.fields, field{name: keySecret, secret: true})
+		k.secrets = vaultSecrets
 	}
 	if live.Versions() != nil {
 		k.fields = append(k.fields, field{name: keyPublish, typ: boolField, own: true})
@@ -244,9 +269,7 @@ func (k *kind) nested(key string) *kind {
 // keys are all keys that one of the kind may have.
 func (k *kind) keys() []string {
 	var keys []string
-	if k.id != "" {
-		keys = append(keys, k.id)
-	}
+	keys = append(keys, k.ids...)
 	for _, f := range k.fields {
 		if f.secret {
 			keys = append(keys, f.name+"_file", f.name+"_env")

@@ -31,6 +31,9 @@ func (w *work) enter(e *Entity) (*level, error) {
 	}
 	by := *w.by
 	by.Tenant, by.TenantID = e.Name, w.format.tenant.live.Head(rows[0]).ID
+	if w.parts.Govern.Deleted(by.TenantID) {
+		return nil, model.Errorf(model.CodeConflict, "conflict: the tenant %s is deleted and its data is being erased; take it out of the files", e.Name)
+	}
 	return &level{work: w, kind: w.format.tenant, tenant: e.Name, lists: e.Lists, by: &by}, nil
 }
 
@@ -84,7 +87,7 @@ func (l *level) rows(k *kind, of []any) ([]row, error) {
 	}
 	rows := make([]row, len(values))
 	for i, v := range values {
-		rows[i] = row{of[i], k.live.Token(of[i]), v}
+		rows[i] = row{of[i], k.named(of[i]), v}
 	}
 	return rows, err
 }
@@ -137,7 +140,7 @@ func (l *level) putSome(k *kind, some []declared) error {
 	for i := range some {
 		names[i] = some[i].Name
 	}
-	found, err := k.live.ByToken(l.ctx, l.by, names)
+	found, err := k.find(l, k, names)
 	if err != nil {
 		return err
 	}
@@ -178,6 +181,9 @@ func (l *level) followsLost(k *kind, d *declared) bool {
 	if k.parent != nil && l.isLost(l.tenant, k.outer.list, d.implied[k.parent.Name].(string)) {
 		return true
 	}
+	if k.mentions != nil && slices.ContainsFunc(k.mentions(d.Entity), func(m mention) bool { return l.isLost(l.tenant, m.list, m.name) }) {
+		return true
+	}
 	return slices.ContainsFunc(k.fields, func(f field) bool {
 		name, ok := d.Fields[f.name].(string)
 		return ok && f.ref != "" && l.isLost(l.tenant, f.ref, name)
@@ -204,7 +210,7 @@ func (l *level) change(k *kind, d *declared, have *row) error {
 }
 
 func (l *level) make(k *kind, d *declared) error {
-	patch := store.Patch{"token": d.Name}
+	patch := k.naming(d.Name)
 	for i := range k.fields {
 		if f := &k.fields[i]; f.fresh != nil {
 			patch[f.name] = f.fresh
@@ -225,6 +231,15 @@ func (l *level) make(k *kind, d *declared) error {
 	}
 	l.plan.add(Change{Op: Create, Kind: k.name, Tenant: l.tenant, Name: d.Name})
 	return nil
+}
+
+func plainFind(l *level, k *kind, names []string) ([]any, error) {
+	return k.live.ByToken(l.ctx, l.by, names)
+}
+
+func plainRemove(l *level, k *kind, name string) error {
+	_, err := k.live.Delete(l.ctx, l.by, name)
+	return err
 }
 
 // plainWrite makes or updates a row by the verbs of its kind.

@@ -39,7 +39,10 @@ type password struct {
 
 func identityHolder(email string) string           { return "identity/" + email }
 func credentialHolder(tenant, token string) string { return "credential/" + tenant + "/" + token }
-func metaMark(holder string) string                { return "site_password_mark/" + holder }
+func profileHolder(tenant, token string) string {
+	return "provisioning-profile/" + tenant + "/" + token
+}
+func metaMark(holder string) string { return "site_password_mark/" + holder }
 func (s *Site) keyName() store.SecretName {
 	return store.SecretName{Scope: store.ScopeInstance, Name: "site/password-marks"}
 }
@@ -75,17 +78,23 @@ func (p *passwords) gather(d *Document) {
 		}
 	}
 	for _, t := range d.Lists["tenants"] {
+		for _, f := range t.Lists["provisioningProfiles"] {
+			if given, ok := f.Secrets["provisionSecret"]; ok {
+				p.held[profileHolder(t.Name, f.Name)] = &password{given: given, read: p.ofRow(tableProvisioning, "secret_hash", t.Name, f.Name)}
+			}
+		}
 		for _, device := range t.Lists["devices"] {
 			for _, c := range device.Lists["credentials"] {
 				if given, ok := c.Secrets["credentialValue"]; ok {
-					p.held[credentialHolder(t.Name, c.Name)] = &password{given: given, read: p.ofCredential(t.Name, c.Name)}
+					p.held[credentialHolder(t.Name, c.Name)] = &password{given: given, read: p.ofRow(tableCredentials, "value_hash", t.Name, c.Name)}
 				}
 			}
 		}
 	}
 }
 
-func (p *passwords) ofCredential(tenant, token string) func(context.Context) (string, error) {
+// ofRow reads the hash that a column of a tenant's row holds.
+func (p *passwords) ofRow(table, column, tenant, token string) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		t, err := p.s.parts.Govern.Tenant(ctx, tenant)
 		if err != nil || t == nil {
@@ -93,11 +102,13 @@ func (p *passwords) ofCredential(tenant, token string) func(context.Context) (st
 		}
 		by := *p.by
 		by.Tenant, by.TenantID = tenant, t.ID
-		rows, err := p.s.parts.Registry.Credentials.ByToken(ctx, &by, []string{token})
-		if err != nil || len(rows) == 0 || rows[0].ValueHash == nil {
+		live := p.s.format.of(table).live
+		rows, err := live.ByToken(ctx, &by, []string{token})
+		if err != nil || len(rows) == 0 {
 			return "", err
 		}
-		return *rows[0].ValueHash, nil
+		hash, _ := live.Value(rows[0], column).(string)
+		return hash, nil
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"weir/model"
+	"weir/rules"
 )
 
 func TestAPlanShowsWhatDiffersInsideADocument(t *testing.T) {
@@ -166,6 +167,61 @@ site.yaml:8:27: detection rule boiler/typo: when.metric: the profile declares no
 	p = w.plan(w.read("version: 1\ntenants: [{token: acme, deviceProfiles: [{token: boiler}]}]"), Options{})
 	if len(p.Warnings) != 2 {
 		t.Error(p.Warnings)
+	}
+}
+
+// TestAPlanWarnsOfWhatRulesNameThatIsNotThere: geofences and commands, each with the nearest one that is. An instance that performs more
+// actions than this one says so by its compiler.
+func TestAPlanWarnsOfWhatRulesNameThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.compiler = func() (*rules.Compiler, error) {
+		return rules.NewCompiler(rules.Limits{Actions: []rules.ActionType{rules.ActionSendCommand}})
+	}
+	const file = `
+version: 1
+tenants:
+  - token: acme
+    geoFences:
+      - {token: yard, geometry: {kind: POLYGON_2D, geometry: {type: Polygon, coordinates: [[[0, 0], [1, 0], [1, 1], [0, 0]]]}}}
+    deviceProfiles:
+      - token: truck
+        publish: false
+        commandDefinitions:
+          - {token: stop, commandKey: stop}
+        detectionRules:
+          - {token: in, definition: {name: n, type: threshold, when: {cel: 'geo.inFence("yard") && !geo.inFence("yrd")'}}}
+          - {token: far, definition: {name: n, type: threshold, when: {cel: 'geo.inFence("warehouse")'}}}
+          - {token: halt, enabled: true, definition: {name: n, type: connectivity, actions: [{type: sendCommand, sendCommand: {command: stopp}}]}}
+          - {token: fine, definition: {name: n, type: threshold, when: {cel: 'geo.inFence("yard")'}}}
+`
+	const want = `site.yaml:14:26: detection rule truck/far: when: there is no geofence "warehouse" (there are yard)
+site.yaml:15:42: detection rule truck/halt: actions: the profile declares no command "stopp" (did you mean stop?)
+site.yaml:13:25: detection rule truck/in: when: there is no geofence "yrd" (did you mean yard?)`
+	p := w.plan(w.read(file), Options{})
+	if got := strings.ReplaceAll(strings.Join(p.Warnings, "\n"), w.dir+"/", ""); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestAPlanNamesTheGroupThatWasMeant: a scope that is not there is refused, since the rule would judge nothing.
+func TestAPlanNamesTheGroupThatWasMeant(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.read(`
+version: 1
+tenants:
+  - token: acme
+    entityGroups:
+      - {token: heavy, memberType: device, membershipMode: dynamic, selector: 'attr["load"] > 10.0'}
+    deviceProfiles:
+      - token: truck
+        detectionRules:
+          - {token: r, entityGroupToken: hevy, entityGroupVersion: 1, definition: {name: n, type: threshold, when: {metric: t, op: gt, threshold: 1}}}
+`)
+	_, err := w.Plan(t.Context(), operator, d, Options{})
+	if err == nil || !strings.Contains(err.Error(), `site.yaml:10:24: tenants[0].deviceProfiles[0].detectionRules[0].entityGroupToken: entity group "hevy" has no published version 1 (did you mean heavy?)`) {
+		t.Error(err)
 	}
 }
 

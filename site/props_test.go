@@ -10,7 +10,10 @@ import (
 	"pgregory.net/rapid"
 
 	"weir/auth"
+	"weir/connectors"
+	"weir/govern"
 	"weir/model"
+	"weir/notify"
 	"weir/registry"
 	"weir/store"
 	"weir/store/entity"
@@ -185,14 +188,20 @@ func (g *gardener) fill() {
 			g.Fatal(err)
 		}
 	}
+	g.clients()
+	if g.yes() {
+		must[*govern.Setting](g)(w.govern.SetSetting(ctx, operator, "entity.token_masks", rapid.SampledFrom([]string{`{"default":"{uuid}"}`, ` {"device": "d-{numeric-4}" , "default":"{slug}"}`}).Draw(g.T, "masks")))
+	}
 	var tenants []string
 	for range rapid.IntRange(1, 2).Draw(g.T, "tenants") {
 		token := g.token("tenant")
-		p := g.maybe(store.Patch{"token": token, "tierToken": rapid.SampledFrom(tiers).Draw(g.T, "tier")}, k.tenant.fields, "enabled", "shedPriority", "geoFence")
+		p := g.maybe(store.Patch{"token": token, "tierToken": rapid.SampledFrom(tiers).Draw(g.T, "tier")}, k.tenant.fields, "enabled", "shedPriority", "geoFence", "branding", "logo", "basemap")
 		if _, err := w.govern.Tenants.Create(ctx, operator, p); err != nil {
 			g.Fatal(err)
 		}
 		tenants = append(tenants, token)
+		g.look(token)
+		g.facetKeys(token)
 		g.inside(token)
 		if g.seldom() {
 			if _, err := w.govern.SetTenantEnabled(ctx, operator, token, false); err != nil {
@@ -217,9 +226,46 @@ func (g *gardener) fill() {
 	}
 }
 
+func (g *gardener) clients() {
+	for range g.few() {
+		id := "org.example." + g.token("client")
+		p := store.Patch{"clientId": id, "redirectUris": []any{"https://example.org/b", "https://example.org/a"}, "scopes": rapid.SampledFrom([][]any{{"read-only"}, {"read-only", "location"}}).Draw(g.T, "scopes")}
+		if g.yes() {
+			p["name"] = g.text()
+		}
+		made := must[*auth.ClientSecret](g)(g.w.auth.Clients.CreateWithSecret(g.w.Context(), operator, p, g.yes()))
+		if made.Secret != nil {
+			g.secrets["client/"+id] = *made.Secret
+		}
+		if g.yes() {
+			must[*auth.OAuthClient](g)(g.w.auth.Clients.SetEnabled(g.w.Context(), operator, id, false))
+		}
+	}
+}
+
+func (g *gardener) look(tenant string) {
+	for name, texts := range map[string][]string{"branding": {`{}`, `{"accent":"#a0B1c2"}`, ` {"logoMaxHeight": 16, "title":"é: #"}`}, "logo": {"", "https://example.org/l.png"},
+		"basemap": {`{}`, `{"zoom":1.50}`, `{"tileUrl":"https://t.example.org/{z}/{x}/{y}","attribution":"a","centerLat":-1e1,"centerLon":0}`}} {
+		if err := g.w.govern.SetLookText(g.w.Context(), g.w.by(tenant), name, rapid.SampledFrom(texts).Draw(g.T, name)); err != nil {
+			g.Fatal(err)
+		}
+	}
+}
+
+func (g *gardener) facetKeys(tenant string) {
+	for range g.few() {
+		p := store.Patch{"memberType": rapid.SampledFrom([]string{"device", "asset"}).Draw(g.T, "member type"), "key": rapid.SampledFrom([]string{"a", "a/b", "é ", "1"}).Draw(g.T, "key"), "valueType": "STRING"}
+		if g.yes() {
+			p["values"], p["label"] = []any{"b", "a", g.text()}, g.text()
+		}
+		must[*registry.FacetKey](g)(g.w.registry.SetFacetKey(g.w.Context(), g.w.by(tenant), p))
+	}
+}
+
 func (g *gardener) inside(tenant string) {
 	r, ctx, by, k := g.w.registry, g.w.Context(), g.w.by(tenant), g.w.format
 	groups := g.groups(by)
+	g.notifications(by)
 	var profiles []string
 	for range g.few() {
 		profile := g.token("profile")
@@ -268,6 +314,49 @@ func (g *gardener) inside(tenant string) {
 		for range g.few() {
 			g.attribute(by, device)
 		}
+	}
+}
+
+// notifications makes connectors, channels and policies; a channel may be deleted since.
+func (g *gardener) notifications(by *model.Principal) {
+	w, ctx, k := g.w, g.w.Context(), g.w.format
+	for range g.few() {
+		p := g.maybe(store.Patch{"token": g.token("connector"), "type": "mqtt", "config": ` {"topic": "t", "urls": ["mqtts://b.example.com:8883"]}`}, k.of(tableConnectors).fields)
+		token := must[*connectors.Connector](g)(w.connectors.Connectors.Create(ctx, by, p)).Token
+		if g.yes() {
+			must[*entity.Version](g)(w.connectors.Connectors.Publish(ctx, by, token, nil, nil))
+		}
+	}
+	var channels []string
+	for range g.few() {
+		p := g.maybe(store.Patch{"token": g.token("channel"), "channelType": "webhook", "enabled": g.yes(), "config": `{"url":"https://h.example.com"}`}, k.of(tableChannels).fields)
+		if g.seldom() {
+			p["secret"] = "secret-of-" + p["token"].(string)
+			g.secrets["channel/"+p["token"].(string)] = p["secret"].(string)
+		}
+		channels = append(channels, must[*notify.Channel](g)(w.notify.Channels.Create(ctx, by, p)).Token)
+	}
+	for range g.few() {
+		rules := []map[string]any{}
+		for range g.few() {
+			if len(channels) == 0 {
+				break
+			}
+			rule := map[string]any{"severity": rapid.SampledFrom([]string{"CRITICAL", "*"}).Draw(g.T, "severity"), "channelToken": rapid.SampledFrom(channels).Draw(g.T, "channel")}
+			if g.yes() {
+				rule["recipients"] = rapid.SampledFrom([]string{`[]`, ` [ "a" , "12" ] `, `["true","<é> # \"b\""]`}).Draw(g.T, "recipients")
+			}
+			rules = append(rules, rule)
+		}
+		text, err := json.Marshal(rules)
+		if err != nil {
+			g.Fatal(err)
+		}
+		p := g.maybe(store.Patch{"token": g.token("policy"), "enabled": g.yes(), "rules": string(text)}, k.of(tablePolicies).fields, "deviceTypeToken", "maxEscalations")
+		must[*notify.Policy](g)(w.notify.Policies.Create(ctx, by, p))
+	}
+	if len(channels) > 0 && g.seldom() {
+		must[bool](g)(w.notify.Channels.Delete(ctx, by, channels[0]))
 	}
 }
 
@@ -372,7 +461,13 @@ func (g *gardener) supply(d *Document) {
 	for _, p := range d.Lists["identities"] {
 		give(p, "password", "identity/"+p.Name)
 	}
+	for _, c := range d.Lists["oauthClients"] {
+		give(c, "secret", "client/"+c.Name)
+	}
 	for _, t := range d.Lists["tenants"] {
+		for _, c := range t.Lists[listChannels] {
+			give(c, keySecret, "channel/"+c.Name)
+		}
 		for _, device := range t.Lists["devices"] {
 			for _, c := range device.Lists["credentials"] {
 				give(c, "credentialId", "id/"+c.Name)

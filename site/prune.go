@@ -58,7 +58,7 @@ func (l *level) remove(k *kind, gone []string) error {
 		return nil
 	}
 	for _, name := range gone {
-		if _, err := k.live.Delete(l.ctx, l.by, name); err != nil {
+		if err := k.remove(l, k, name); err != nil {
 			return unpruned(err)
 		}
 		l.plan.add(Change{Op: Delete, Kind: k.name, Tenant: l.tenant, Name: name})

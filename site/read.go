@@ -179,7 +179,7 @@ func (r *reader) declare(k *kind, scope string, e *Entity, lists map[string][]*E
 	case k == r.format.tenant && have.At.File != e.At.File:
 		return have, false
 	}
-	r.problem(r.place(e.At), yamldoc.Join(e.At.Path, k.id), "", "the %s %q is declared at %s already", k.name, e.Name, have.At)
+	r.problem(r.place(e.At), yamldoc.Join(e.At.Path, k.ids[0]), "", "the %s %q is declared at %s already", k.name, e.Name, have.At)
 	return e, false
 }
 
@@ -258,6 +258,11 @@ func (s *scope) list(key string) map[string]bool {
 func (r *reader) refer(k *kind, e *Entity, s *scope) {
 	if k.is(tableRelationships) {
 		r.referEnds(e, s)
+	}
+	if k.mentions != nil {
+		for _, m := range k.mentions(e) {
+			r.resolve(m.list, m.name, e, m.path, s)
+		}
 	}
 	for i := range k.fields {
 		f := &k.fields[i]

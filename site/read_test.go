@@ -181,13 +181,14 @@ func TestTheFormatIsCheckedWhereTheSecretsAreNot(t *testing.T) {
 	}
 }
 
-// FuzzRead: whatever a file says, reading it ends with a document or with problems that have a reason; and what a document
-// can be written as is read as the same.
+// FuzzRead: whatever a file says, reading it ends with a document or with problems that have a reason, with and without the checks
+// of its values; and what a document can be written as is read as the same.
 func FuzzRead(f *testing.F) {
 	for _, p := range gallery(f) {
 		f.Add(p.text)
 	}
 	f.Add(plantFile)
+	f.Add(everySection().String())
 	examples, err := filepath.Glob(filepath.Join("..", "examples", "*", "site.yaml"))
 	if err != nil {
 		f.Fatal(err)
@@ -201,18 +202,14 @@ func FuzzRead(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		src := gallerySource(text)
-		src.WithoutSecrets = true
+		src.WithoutSecrets, src.Checked, src.Complete = true, true, true
+		if _, _, err := Read(src, "site.yaml"); err != nil {
+			mustBeProblems(t, err)
+		}
+		src.Checked, src.Complete = false, false
 		d, _, err := Read(src, "site.yaml")
 		if err != nil {
-			ps, ok := errors.AsType[Problems](err)
-			if !ok || len(ps) == 0 {
-				t.Fatalf("%v", err)
-			}
-			for _, p := range ps {
-				if p.Reason == "" {
-					t.Fatalf("%+v", p)
-				}
-			}
+			mustBeProblems(t, err)
 			return
 		}
 		written := d.YAML()
@@ -224,6 +221,19 @@ func FuzzRead(f *testing.F) {
 			t.Fatalf("got\n%s\nwant\n%s", got, written)
 		}
 	})
+}
+
+func mustBeProblems(t *testing.T, err error) {
+	t.Helper()
+	ps, ok := errors.AsType[Problems](err)
+	if !ok || len(ps) == 0 {
+		t.Fatalf("%v", err)
+	}
+	for _, p := range ps {
+		if p.Reason == "" {
+			t.Fatalf("%+v", p)
+		}
+	}
 }
 
 // What is wrong with the files of a start is written to the log.

@@ -23,9 +23,9 @@ func Schema() map[string]any {
 func (f *Format) properties(k *kind) map[string]any {
 	properties := map[string]any{}
 	s := map[string]any{"type": "object", "properties": properties, "additionalProperties": false}
-	if k.id != "" {
-		properties[k.id] = identifierSchema(k.id)
-		s["required"] = []string{k.id}
+	for _, id := range k.ids {
+		properties[id] = k.identifierSchema(id)
+		s["required"] = k.ids
 	}
 	for i := range k.fields {
 		field := &k.fields[i]
@@ -65,9 +65,14 @@ func listSchema(item map[string]any) map[string]any {
 	return map[string]any{"type": []string{"array", "null"}, "items": item}
 }
 
-func identifierSchema(name string) map[string]any {
-	if name == "email" {
+func (k *kind) identifierSchema(name string) map[string]any {
+	switch f := k.field(name); {
+	case name == "email":
 		return map[string]any{"type": "string", "minLength": 3}
+	case f != nil: // one of several
+		return f.schema()
+	case k.dotted:
+		return map[string]any{"type": []string{"string", "number"}, "pattern": "^[A-Za-z0-9._-]+$", "maxLength": model.MaxToken}
 	}
 	// A token of digits alone is read as a token.
 	return map[string]any{"type": []string{"string", "integer"}, "pattern": "^[A-Za-z0-9][A-Za-z0-9_-]*$", "maxLength": model.MaxToken}
@@ -92,7 +97,11 @@ func (f *field) schema() map[string]any {
 		types = append(types, "object", "array", "string")
 		if f.inner != nil {
 			maps.Copy(s, f.inner())
-			types = slices.DeleteFunc(types, func(t string) bool { return t == "array" })
+			other := "array"
+			if s["items"] != nil {
+				other = "object"
+			}
+			types = slices.DeleteFunc(types, func(t string) bool { return t == other })
 		}
 		if f.keys != nil {
 			inner := map[string]any{}

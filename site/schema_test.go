@@ -64,6 +64,10 @@ func against(schema any, at string, v any) (faults []string) {
 			if n, ok := v.(float64); ok && (word == "minimum" && n < says.(float64) || word == "maximum" && n > says.(float64)) {
 				fault("%v is beyond the %s of %v", n, word, says)
 			}
+		case "maxItems":
+			if list, ok := v.([]any); ok && float64(len(list)) > says.(float64) {
+				fault("has %d items", len(list))
+			}
 		case "items":
 			list, _ := v.([]any)
 			for i, item := range list {

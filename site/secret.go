@@ -14,6 +14,7 @@ import (
 type Source struct {
 	ReadFile  func(string) ([]byte, error)      // nil: plain files, of at most maxFile bytes
 	Stat      func(string) (fs.FileInfo, error) // nil: os.Stat; for warnings
+	Glob      func(string) ([]string, error)    // nil: filepath.Glob; for tests of rules beside a file
 	LookupEnv func(string) (string, bool)       // nil: no variable is set
 	// WithoutSecrets leaves _file and _env of secrets unread: the format is checked where the secrets are not.
 	WithoutSecrets bool
@@ -31,6 +32,9 @@ func (s Source) withDefaults() Source {
 	}
 	if s.Stat == nil {
 		s.Stat = os.Stat
+	}
+	if s.Glob == nil {
+		s.Glob = filepath.Glob
 	}
 	if s.LookupEnv == nil {
 		s.LookupEnv = func(string) (string, bool) { return "", false }

@@ -34,6 +34,8 @@ type Parts struct {
 	Hasher   Hasher
 	Vault    *store.Vault
 	Kinds    []*entity.Catalog // of kinds besides those of Govern, Auth and Registry
+	// Connectors returns the tokens of a tenant's connectors; nil: they are not known.
+	Connectors func(ctx context.Context, tenant int64) ([]string, error)
 	// Progress is called with how many passwords are checked and hashed, each of which takes a good part of a second on a small
 	// machine. May be nil.
 	Progress func(done, all int)
@@ -57,7 +59,7 @@ func New(p Parts) *Site {
 	if p.Progress == nil {
 		p.Progress = func(int, int) {}
 	}
-	return &Site{parts: p, format: NewFormat(append([]*entity.Catalog{p.Govern.Kinds, p.Auth.Kinds, p.Registry.Kinds}, p.Kinds...)...),
+	return &Site{parts: p, format: NewFormat(append([]*entity.Catalog{p.Govern.Kinds, p.Auth.Kinds, p.Registry.Kinds, p.Registry.Keyed}, p.Kinds...)...),
 		compiler: sync.OnceValues(newCompiler)}
 }
 

@@ -10,12 +10,16 @@ import (
 	"testing"
 
 	"weir/auth"
+	"weir/connectors"
 	"weir/govern"
 	"weir/internal/test/domain"
 	"weir/internal/test/fixture"
 	"weir/model"
+	"weir/notify"
+	"weir/provision"
 	"weir/registry"
 	"weir/store"
+	"weir/store/entity"
 	"weir/store/sqlite"
 )
 
@@ -25,12 +29,14 @@ var operator = &model.Principal{Kind: model.LocalOperator, Subject: "local"}
 type world struct {
 	testing.TB
 	*Site
-	db       *sqlite.DB
-	govern   *govern.Govern
-	auth     *auth.Auth
-	registry *registry.Registry
-	hasher   *countingHasher
-	dir      string
+	db         *sqlite.DB
+	govern     *govern.Govern
+	auth       *auth.Auth
+	registry   *registry.Registry
+	connectors *connectors.Connectors
+	notify     *notify.Notify
+	hasher     *countingHasher
+	dir        string
 
 	mu        sync.Mutex
 	forgotten int
@@ -106,7 +112,14 @@ func openWorld(t testing.TB, db *sqlite.DB, dir string) *world {
 	}})
 	w.hasher.Hasher = d.Hasher
 	w.govern, w.auth, w.registry = d.Govern, d.Auth, d.Registry
-	w.Site = New(Parts{Store: db, Writer: writer, Govern: w.govern, Auth: w.auth, Registry: w.registry, Hasher: w.hasher, Vault: d.Vault})
+	provision.New(provision.ProfileSettings{}, provision.Deps{Registry: d.Registry, Store: db, Writer: writer, Hasher: w.hasher})
+	w.connectors = connectors.New(connectors.ConnectorSettings{}, connectors.Deps{Store: db, Writer: writer, Vault: d.Vault, Tenants: d.Govern})
+	w.notify = notify.New(notify.Settings{}, notify.LimitSettings{}, notify.Deps{Store: db, Writer: writer, Vault: d.Vault, Tenants: d.Govern})
+	if err := w.notify.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.Site = New(Parts{Store: db, Writer: writer, Govern: w.govern, Auth: w.auth, Registry: w.registry, Hasher: w.hasher, Vault: d.Vault,
+		Kinds: []*entity.Catalog{w.connectors.Kinds, w.notify.Kinds}, Connectors: w.connectors.Tokens})
 	return w
 }
 

@@ -165,8 +165,11 @@ func hintOf(e *Entity, refusal *model.Error) string {
 	field := refusal.Field
 	_, given := e.Secrets[field]
 	_, named := e.Fields[field]
-	if !given && !named && (field == "credentialId" || field == "credentialValue" || field == "password") {
+	if !given && !named && (field == "credentialId" || field == "credentialValue" || field == "provisionSecret" || field == "password") {
 		return fmt.Sprintf("it is new: give its secret with %s_file or %s_env", field, field)
+	}
+	if !given && !named && field == keySecret {
+		return "give it with secret_file or secret_env"
 	}
 	return "nothing was changed"
 }

@@ -14,7 +14,7 @@ import (
 
 // header stands above an exported file.
 const header = `# What this Weir holds. Secrets are not written: existing ones are kept when the file is applied. To make the credentials
-# and the people anew elsewhere, add credentialId_file, credentialValue_file and password_file (or _env).
+# and the people anew elsewhere, add credentialId_file, credentialValue_file, provisionSecret_file, secret_file and password_file (or _env).
 `
 
 // YAML writes the document as a site file, without secrets.
@@ -53,10 +53,17 @@ func (w *writer) lists(k *kind, lists map[string][]*Entity, indent int) {
 }
 
 func (w *writer) entity(k *kind, e *Entity, indent int) {
-	w.line(indent, "- %s: %s", k.id, scalarYAML(e.Name))
+	begin := "- "
+	for i, value := range strings.SplitN(e.Name, "/", len(k.ids)) {
+		w.line(indent, "%s%s: %s", begin, k.ids[i], scalarYAML(value))
+		begin = "  "
+	}
 	indent++
 	for i := range k.fields {
 		f := &k.fields[i]
+		if slices.Contains(k.ids, f.name) {
+			continue
+		}
 		if id, ok := e.Secrets[f.name]; ok && f.literal() && e.Fields["credentialType"] != "ACCESS_TOKEN" {
 			w.line(indent, "%s: %s", f.name, scalarYAML(id))
 		}

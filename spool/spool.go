@@ -82,6 +82,10 @@ type Log interface {
 	// Trim removes everything up to and including to, at most the newest record: it can no longer be read and no longer
 	// counts. Disk space is freed in whole spans, so that a part of the oldest span may be back after a restart; trim again.
 	Trim(to model.Offset) error
+	// Purge asks that the records up to and including to leave the disk, too, once they are trimmed: the next append does not go
+	// into a file that holds one of them. It returns the first offset of the oldest file: records from there on are, or may be,
+	// on the disk. So after Purge, an append, and a Trim up to it, the next Purge returns an offset after to.
+	Purge(to model.Offset) (kept model.Offset, err error)
 	// HoldTrim stops trimming until the returned function is called, so that a backup can copy the log.
 	HoldTrim() (release func())
 	// Bounds returns the oldest record kept and the newest one synced; first = last+1 when the log is empty. After a

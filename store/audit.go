@@ -36,8 +36,11 @@ type AuditEvent struct {
 	Rows      int64        `gql:"rowsAffected"`         // changed
 }
 
-// Audit writes a row of the journal. Empty Occurred and Actor are filled from the change.
+// Audit writes a row of the journal, unless the change is left out of it. Empty Occurred and Actor are filled from the change.
 func (c *Change) Audit(e AuditEvent) error {
+	if c.silent {
+		return nil
+	}
 	if e.Actor == "" {
 		e.Actor = c.Actor()
 	}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -16,6 +17,7 @@ type Change struct {
 	At model.Micros     // one instant for the whole change
 
 	views   []model.ViewChange
+	silent  bool             // the journal gets nothing of it
 	growth  *Growth          // nil: nothing bounds it
 	refused bool             // and counted with its cause
 	usage   map[int64]*usage // of the tenants whose rows it has grown or shrunk
@@ -66,6 +68,42 @@ func (c *Change) run(fn func(*Change) error) (seq uint64, err error) {
 	}
 	return insertControl(c.Tx, c.views)
 }
+
+// Within runs fn as a change in a transaction that is under way, at one instant: all of it or, when fn fails, nothing. A change of
+// the metadata view becomes no control row; the caller makes those that are returned effective. Rows of the view that a control
+// row under way may hold as they were before (effective is the sequence up to which there is none) are logged once more behind it:
+// logged is the sequence of their control rows, 0 for none. These are as durable as the transaction, and must not be appended to
+// the log before they survive a power cut.
+func Within(tx Tx, by *model.Principal, at model.Micros, effective uint64, fn func(*Change) error) (views []model.ViewChange, logged uint64, err error) {
+	c := &Change{Tx: tx, By: by, At: at}
+	if _, err := tx.Exec(`SAVEPOINT within`); err != nil {
+		return nil, 0, err
+	}
+	if err = c.within(fn); err != nil {
+		_, undo := tx.Exec(`ROLLBACK TO within`)
+		_, release := tx.Exec(`RELEASE within`)
+		return nil, 0, errors.Join(err, undo, release)
+	}
+	if _, err := tx.Exec(`RELEASE within`); err != nil || len(c.views) == 0 {
+		return nil, 0, err
+	}
+	last, _, err := MetaInt(tx, metaControlSequence)
+	if err == nil && uint64(last) > effective {
+		logged, err = insertControl(tx, c.views)
+	}
+	return c.views, logged, err
+}
+
+// within runs fn, and stores what the change has gathered but for the changes of the view.
+func (c *Change) within(fn func(*Change) error) error {
+	if err := fn(c); err != nil {
+		return err
+	}
+	return cmp.Or(c.admitViews(), c.storeUsage())
+}
+
+// Unjournaled leaves what the change does out of the journal.
+func (c *Change) Unjournaled() { c.silent = true }
 
 // View adds changes of the metadata view. They are effective from their record in the log on, in this order.
 func (c *Change) View(vs ...model.ViewChange) { c.views = append(c.views, vs...) }

@@ -35,12 +35,13 @@ type RowTally struct {
 
 const microsPerHour int64 = 60 * 60 * 1_000_000
 
-// TallyRowEvents calls f with the counts of locations and alerts of messages up to an offset. State changes are not in
-// the ledger.
+// TallyRowEvents calls f with the counts of locations, alerts, new relationships and answers to commands up to an offset; the last two carry
+// no reading. State changes are not in the ledger.
 func TallyRowEvents(tx Tx, upto model.Offset, f func(RowTally) error) error {
-	rows, err := tx.Query(`SELECT tenant_id, source, received_at / ?, SUM(CASE WHEN idx = 0 THEN 1 ELSE 0 END), COUNT(*) FROM row_events
-		WHERE type IN (?, ?) AND log_offset <= ? GROUP BY 1, 2, 3 ORDER BY 1, 2, 3`,
-		microsPerHour, int64(model.LocationEvent), int64(model.AlertEvent), int64(upto))
+	rows, err := tx.Query(`SELECT tenant_id, source, received_at / ?, SUM(CASE WHEN idx = 0 THEN 1 ELSE 0 END), SUM(CASE WHEN type IN (?, ?) THEN 0 ELSE 1 END) FROM row_events
+		WHERE type IN (?, ?, ?, ?) AND log_offset <= ? GROUP BY 1, 2, 3 ORDER BY 1, 2, 3`,
+		microsPerHour, int64(model.NewRelationship), int64(model.CommandResponse), int64(model.LocationEvent), int64(model.AlertEvent),
+		int64(model.NewRelationship), int64(model.CommandResponse), int64(upto))
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,8 @@ import (
 	"weir/model"
 )
 
-// DeadLetter is a message that was accepted and could not be stored, or the copy of one that was refused as unreadable.
+// DeadLetter is a message that was accepted and could not be stored, or the copy of one that was refused as unreadable; or an order that
+// could not be performed.
 type DeadLetter struct {
 	ID              int64
 	Tenant          string // "" for unauthenticated senders and unknown tenants
@@ -26,20 +27,53 @@ type DeadLetter struct {
 	Unauthenticated bool
 	Bytes           int64 // its share of the rejected-payload buffer
 	Record          []byte
+	Correlation     string // idempotency key of what was to go out
+	Reference       string // runtime id of the rule that ordered it
 }
 
 // Kinds of dead letters.
 const (
 	DeadLetterIngest   = "ingest"   // a received message
 	DeadLetterReadings = "readings" // readings of a message whose others are stored: the ledger counts it as stored
+	// DeadLetterResponse is an answer to a command that moved none: it is stored as an event, and the ledger counts it as stored.
+	DeadLetterResponse = "command-response"
+
+	DeadLetterAction    = "detection-action"   // an order of a rule that Weir itself performs
+	DeadLetterConnector = "connector-dispatch" // an order of a rule that goes to another system
+	DeadLetterNotice    = "notification"       // a message to people
 )
+
+// incoming are the kinds of what devices sent, as SQL. All others are of what was to go out, and have a bound of their own: what a dead target
+// leaves must not push out what a device sent.
+const incoming = `('` + DeadLetterIngest + `', '` + DeadLetterReadings + `', '` + DeadLetterResponse + `')`
+
+// Direction separates dead letters of what came in from those of what was to go out.
+type Direction bool
+
+// The directions.
+const (
+	Incoming Direction = false
+	Outgoing Direction = true
+)
+
+func (d Direction) kinds() string {
+	if d == Outgoing {
+		return `kind NOT IN ` + incoming
+	}
+	return `kind IN ` + incoming
+}
+
+// Incoming reports whether it is of what came in.
+func (d *DeadLetter) Incoming() bool {
+	return d.Kind == DeadLetterIngest || d.Kind == DeadLetterReadings || d.Kind == DeadLetterResponse
+}
 
 // AddDeadLetter stores d. Adding the dead letter of a record again, as a replay does, changes nothing.
 func AddDeadLetter(tx Tx, d *DeadLetter) error {
 	_, err := tx.Exec(`INSERT INTO dead_letters (tenant, occurred, kind, reason, source, summary, detail, attempts, subject, epoch,
-		log_offset, stranger, bytes, record) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		log_offset, stranger, bytes, record, correlation, reference) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		d.Tenant, int64(d.Occurred), d.Kind, d.Reason, d.Source, d.Summary, orNull(d.Detail), d.Attempts, orNull(d.Subject),
-		int64(d.Epoch), int64(d.Offset), d.Unauthenticated, d.Bytes, d.Record)
+		int64(d.Epoch), int64(d.Offset), d.Unauthenticated, d.Bytes, d.Record, orNull(d.Correlation), orNull(d.Reference))
 	return err
 }
 
@@ -57,26 +91,37 @@ type DeadLetterBound struct{ Rows, Bytes int64 }
 // trimStep is the maximum number of rows that one trim removes, so that the writer is not blocked for long.
 const trimStep = 5000
 
-// TrimDeadLetters removes the oldest dead letters of a tenant that are over the bound, at most trimStep of them. It
+// TrimDeadLetters removes the oldest dead letters of a tenant, of what came in, that are over the bound, at most trimStep of them. It
 // records the time of the newest removed one and returns the number of removed rows.
 func TrimDeadLetters(tx Tx, tenant string, bound DeadLetterBound) (int64, error) {
-	var id, occurred sql.NullInt64
-	if err := tx.QueryRow(`SELECT MAX(id), MAX(occurred) FROM (SELECT id, occurred, ROW_NUMBER() OVER (ORDER BY id DESC) AS place,
-		SUM(bytes) OVER (ORDER BY id DESC) AS held FROM dead_letters WHERE tenant = ? AND stranger = ?) AS own WHERE place > ? OR held > ?`,
-		tenant, false, bound.Rows, bound.Bytes).Scan(&id, &occurred); err != nil || !id.Valid {
-		return 0, err
-	}
-	n, err := tx.Exec(`DELETE FROM dead_letters WHERE id IN (SELECT id FROM dead_letters WHERE tenant = ? AND stranger = ? AND id <= ? ORDER BY id LIMIT ?)`,
-		tenant, false, id.Int64, trimStep)
-	if err != nil {
-		return 0, err
+	n, occurred, err := trim(tx, tenant, Incoming, bound)
+	if err != nil || n == 0 {
+		return n, err
 	}
 	key := metaTrimmed + tenant
 	have, _, err := MetaInt(tx, key)
 	if err == nil {
-		err = SetMetaInt(tx, key, max(have, occurred.Int64))
+		err = SetMetaInt(tx, key, max(have, occurred))
 	}
 	return n, err
+}
+
+// TrimOutgoing is TrimDeadLetters for what was to go out. The ledger does not count these: nothing is recorded.
+func TrimOutgoing(tx Tx, tenant string, bound DeadLetterBound) (int64, error) {
+	n, _, err := trim(tx, tenant, Outgoing, bound)
+	return n, err
+}
+
+func trim(tx Tx, tenant string, of Direction, bound DeadLetterBound) (n, newest int64, err error) {
+	var id, occurred sql.NullInt64
+	if err := tx.QueryRow(`SELECT MAX(id), MAX(occurred) FROM (SELECT id, occurred, ROW_NUMBER() OVER (ORDER BY id DESC) AS place,
+		SUM(bytes) OVER (ORDER BY id DESC) AS held FROM dead_letters WHERE tenant = ? AND stranger = ? AND `+of.kinds()+`) AS own WHERE place > ? OR held > ?`,
+		tenant, false, bound.Rows, bound.Bytes).Scan(&id, &occurred); err != nil || !id.Valid {
+		return 0, 0, err
+	}
+	n, err = tx.Exec(`DELETE FROM dead_letters WHERE id IN (SELECT id FROM dead_letters WHERE tenant = ? AND stranger = ? AND id <= ? AND `+of.kinds()+` ORDER BY id LIMIT ?)`,
+		tenant, false, id.Int64, trimStep)
+	return n, occurred.Int64, err
 }
 
 // metaTrimmed is the prefix of the key, before the tenant, of the time up to which its dead letters were trimmed.
@@ -159,7 +204,7 @@ func given(s string) *string {
 	return &s
 }
 
-const deadLetterColumns = `id, tenant, occurred, kind, reason, source, summary, detail, attempts, subject, epoch, log_offset, stranger, bytes`
+const deadLetterColumns = `id, tenant, occurred, kind, reason, source, summary, detail, attempts, subject, epoch, log_offset, stranger, bytes, correlation, reference`
 
 // DeadLetters lists dead letters without their records, newest first.
 func DeadLetters(tx Tx, f DeadLetterFilter) ([]DeadLetter, error) {
@@ -212,13 +257,14 @@ func scanDeadLetters(tx Tx, query string, args ...any) ([]DeadLetter, error) {
 	var out []DeadLetter
 	for rows.Next() {
 		var d DeadLetter
-		var detail, subject sql.NullString
+		var detail, subject, correlation, reference sql.NullString
 		var offset, epoch int64
 		if err := rows.Scan(&d.ID, &d.Tenant, (*int64)(&d.Occurred), &d.Kind, &d.Reason, &d.Source, &d.Summary, &detail, &d.Attempts,
-			&subject, &epoch, &offset, &d.Unauthenticated, &d.Bytes, &d.Record); err != nil {
+			&subject, &epoch, &offset, &d.Unauthenticated, &d.Bytes, &correlation, &reference, &d.Record); err != nil {
 			return nil, err
 		}
 		d.Detail, d.Subject, d.Epoch, d.Offset = detail.String, subject.String, uint32(epoch), model.Offset(offset)
+		d.Correlation, d.Reference = correlation.String, reference.String
 		out = append(out, d)
 	}
 	return out, rows.Err()

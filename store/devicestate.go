@@ -2,7 +2,9 @@ package store
 
 import (
 	"database/sql"
+	"slices"
 	"strconv"
+	"strings"
 
 	"weir/model"
 )
@@ -100,6 +102,22 @@ func GetDeviceState(tx Tx, deviceID int64) (*DeviceState, error) {
 	return ds[0], nil
 }
 
+// DeviceStatesOf returns the states of some devices by their row ids; devices without one are left out.
+func DeviceStatesOf(tx Tx, devices []int64) (map[int64]*DeviceState, error) {
+	found := make(map[int64]*DeviceState, len(devices))
+	for part := range slices.Chunk(devices, maxIn) {
+		args := Padded(len(part), func(i int) any { return part[i] })
+		ds, err := deviceStates(tx, `device_id IN (?`+strings.Repeat(", ?", len(args)-1)+`)`, args...)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range ds {
+			found[d.DeviceID] = d
+		}
+	}
+	return found, nil
+}
+
 // DeviceStates returns the states of a tenant, in order of device row ids.
 func DeviceStates(tx Tx, tenantID int64) ([]*DeviceState, error) {
 	return deviceStates(tx, `tenant_id = ? ORDER BY device_id`, tenantID)
@@ -112,12 +130,24 @@ type AssertedState struct {
 	Token    string
 	State    model.PresenceState
 	Session  uint64
+	At       model.Micros // of the last transition
+}
+
+// PresenceSources returns the event sources that moved the presence of a device last, sorted. It reads as many rows as there are sources.
+func PresenceSources(tx Tx) (all []string, err error) {
+	for last := ""; ; {
+		var next *string
+		if err := tx.QueryRow(`SELECT min(source) FROM device_states WHERE source > ?`, last).Scan(&next); err != nil || next == nil {
+			return all, err
+		}
+		all, last = append(all, *next), *next
+	}
 }
 
 // AssertedStates returns the presences that a source asserts of devices above a device row id, in order of device row
 // ids.
 func AssertedStates(tx Tx, source string, after int64, limit int) ([]AssertedState, error) {
-	rows, err := tx.Query(`SELECT s.tenant_id, s.device_id, d.token, s.presence_state, s.session FROM device_states AS s
+	rows, err := tx.Query(`SELECT s.tenant_id, s.device_id, d.token, s.presence_state, s.session, coalesce(s.presence_time, 0) FROM device_states AS s
 		JOIN devices AS d ON d.id = s.device_id WHERE s.source = ? AND s.presence_source = ? AND s.device_id > ?
 		ORDER BY s.device_id LIMIT ?`, source, PresenceAsserted, after, limit)
 	if err != nil {
@@ -129,7 +159,7 @@ func AssertedStates(tx Tx, source string, after int64, limit int) ([]AssertedSta
 		var a AssertedState
 		var state int64
 		var session string
-		if err := rows.Scan(&a.TenantID, &a.DeviceID, &a.Token, &state, &session); err != nil {
+		if err := rows.Scan(&a.TenantID, &a.DeviceID, &a.Token, &state, &session, &a.At); err != nil {
 			return nil, err
 		}
 		a.State = model.PresenceState(state)

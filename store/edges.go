@@ -140,11 +140,12 @@ type RuleFires struct {
 	Fires      int64
 	LastFired  model.Micros
 	LastSignal model.EdgeSignal
+	Stale      int64 // actions left out because their edges were too old
 }
 
 // Fires returns the fire counts of a tenant's rules with a stable id that begins with prefix.
 func Fires(tx Tx, tenantID int64, prefix string) (map[string]RuleFires, error) {
-	rows, err := tx.Query(`SELECT rule, fires, last_fired, last_signal FROM rule_fires WHERE tenant_id = ? AND rule >= ? AND rule < ?`,
+	rows, err := tx.Query(`SELECT rule, fires, last_fired, last_signal, stale FROM rule_fires WHERE tenant_id = ? AND rule >= ? AND rule < ?`,
 		tenantID, prefix, prefix+"\U0010FFFF")
 	if err != nil {
 		return nil, err
@@ -154,7 +155,7 @@ func Fires(tx Tx, tenantID int64, prefix string) (map[string]RuleFires, error) {
 	for rows.Next() {
 		var r RuleFires
 		var signal int64
-		if err := rows.Scan(&r.Rule, &r.Fires, (*int64)(&r.LastFired), &signal); err != nil {
+		if err := rows.Scan(&r.Rule, &r.Fires, (*int64)(&r.LastFired), &signal, &r.Stale); err != nil {
 			return nil, err
 		}
 		r.LastSignal = model.EdgeSignal(signal)

@@ -29,6 +29,7 @@ type EventRow struct {
 	Location model.Location // absent coordinates are NaN
 	Alert    model.Alert
 	State    StateChange
+	Response model.Response
 }
 
 // StateChange is the content of a state change event.
@@ -39,6 +40,9 @@ type StateChange struct {
 }
 
 const eventColumns = `tenant_id, device_id, device_token, type, log_offset, idx, source, alt_id, anchors, occurred_at, received_at`
+
+const eventRowColumns = `id, ` + eventColumns + `, latitude, longitude, elevation, accuracy, speed, heading, kind, level, message, origin,
+	state, reason, session`
 
 func (e *EventRow) columns(t model.EventType) []any {
 	return []any{e.TenantID, e.Device, e.DeviceToken, int64(t), int64(e.Offset), int64(e.Index), e.Source, e.AltID, e.Anchors,
@@ -69,6 +73,26 @@ func InsertStateChange(tx Tx, e *EventRow) error {
 	_, err := tx.Exec(`INSERT INTO row_events (`+eventColumns+`, state, reason, session)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (log_offset, idx) DO NOTHING`,
 		append(e.columns(model.StateChange), int64(e.State.State), orNull(e.State.Reason), strconv.FormatUint(e.State.Session, 10))...)
+	return err
+}
+
+// InsertResponse writes the event of an answer to a command and reports whether it was not there yet; an existing one stays as it is.
+func InsertResponse(tx Tx, e *EventRow) (fresh bool, err error) {
+	r := &e.Response
+	success := 0
+	if r.Success {
+		success = 1
+	}
+	n, err := tx.Exec(`INSERT INTO row_events (`+eventColumns+`, kind, origin, level, message, reason)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (log_offset, idx) DO NOTHING`,
+		append(e.columns(model.CommandResponse), r.Command, orNull(r.Nonce), success, orNull(r.Payload), orNull(r.Error))...)
+	return n > 0, err
+}
+
+// InsertRelationship writes the event of a new relationship; an existing one stays as it is.
+func InsertRelationship(tx Tx, e *EventRow) error {
+	_, err := tx.Exec(`INSERT INTO row_events (`+eventColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (log_offset, idx) DO NOTHING`,
+		e.columns(model.NewRelationship)...)
 	return err
 }
 
@@ -116,9 +140,28 @@ func (s *EventScope) where(after *EventPosition) (string, []any) {
 // RowEvents returns at most limit events of a scope after a position, newest first, without the first skip of them.
 func RowEvents(tx Tx, s EventScope, after *EventPosition, skip, limit int) ([]EventRow, error) {
 	q, args := s.where(after)
-	rows, err := tx.Query(`SELECT id, `+eventColumns+`, latitude, longitude, elevation, accuracy, speed, heading, kind, level, message, origin,
-		state, reason, session FROM row_events WHERE `+q+` ORDER BY occurred_at DESC, log_offset DESC, idx DESC LIMIT ? OFFSET ?`,
+	rows, err := tx.Query(`SELECT `+eventRowColumns+` FROM row_events WHERE `+q+` ORDER BY occurred_at DESC, log_offset DESC, idx DESC LIMIT ? OFFSET ?`,
 		append(args, limit, skip)...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var out []EventRow
+	for rows.Next() {
+		e, err := scanEvent(rows)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, *e)
+	}
+	return out, rows.Err()
+}
+
+// EventsInOrder returns events of a tenant that are rows in the order of the log: those after an offset and an index, of the records up to
+// another offset; at most limit of them.
+func EventsInOrder(tx Tx, tenantID int64, after model.Offset, index int64, upto model.Offset, limit int) ([]EventRow, error) {
+	rows, err := tx.Query(`SELECT `+eventRowColumns+` FROM row_events WHERE (log_offset, idx) > (?, ?) AND log_offset <= ? AND tenant_id = ?
+		ORDER BY log_offset, idx LIMIT ?`, int64(after), index, int64(upto), tenantID, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -146,6 +189,10 @@ func scanEvent(rows scanner) (*EventRow, error) {
 		return nil, err
 	}
 	e.Type, e.Offset, e.Index, e.Location = model.EventType(typ), model.Offset(offset), uint32(index), c.location()
+	if e.Type == model.CommandResponse {
+		e.Response = model.Response{Command: kind.String, Nonce: origin.String, Success: level.Int64 == 1, Payload: message.String, Error: reason.String}
+		return &e, nil
+	}
 	e.Alert = model.Alert{Type: kind.String, Level: int32(level.Int64), Message: message.String, Source: origin.String}
 	e.State = StateChange{State: model.PresenceState(state.Int64), Reason: reason.String}
 	if session.Valid {

@@ -57,10 +57,15 @@ type Bounded struct {
 	Writer
 	Growth
 	Pace Pace
+	// Gone reports whether a tenant is deleted: changes in it are refused. nil: none is.
+	Gone func(tenant int64) bool
 }
 
 // Mutate implements Writer.
 func (b *Bounded) Mutate(ctx context.Context, by *model.Principal, fn func(*Change) error) error {
+	if by != nil && by.TenantID != 0 && b.Gone != nil && b.Gone(by.TenantID) {
+		return model.Errorf(model.CodeConflict, "conflict: the tenant %s is deleted and its data is being erased", by.Tenant)
+	}
 	paced := by != nil && by.Kind != model.LocalOperator && by.TenantID != 0 && !InChange(ctx)
 	if paced {
 		if err := b.Pace.wait(ctx, by.TenantID); err != nil {
@@ -101,10 +106,20 @@ func usageKey(tenant int64) string { return fmt.Sprintf("%s%d", usagePrefix, ten
 
 const usagePrefix = "tenant_bytes/"
 
+// DropUsage removes the sum of a tenant that is removed.
+func DropUsage(tx Tx, tenant int64) error { return SetMeta(tx, usageKey(tenant), nil) }
+
 // UsedBytes returns what the rows of a tenant take, as the bound counts it.
 func UsedBytes(tx Tx, tenant int64) (int64, error) {
 	n, _, err := MetaInt(tx, usageKey(tenant))
 	return n, err
+}
+
+// AllUsedBytes returns what the rows of all tenants take, by tenant, in one statement.
+func AllUsedBytes(tx Tx) (map[int64]int64, error) {
+	used := map[int64]int64{}
+	return used, scanPairs(tx, used, `SELECT CAST(substr(key, ?) AS INTEGER), number FROM meta WHERE key >= ? AND key < ? AND number IS NOT NULL`,
+		len(usagePrefix)+1, usagePrefix, strings.TrimSuffix(usagePrefix, "/")+"0") // 0 follows / in ASCII
 }
 
 // Admit refuses rows that would grow by n bytes where the bounds of the change do not allow it. What makes or grows a row asks
@@ -149,7 +164,7 @@ func (c *Change) admitViews() error {
 		}
 	}
 	if held, limit := g.Metadata(); more > 0 && held+more > limit {
-		return c.refuse(GrowthMetadata, model.OverLimit(MemoryKey, "devices, types, published profiles and what devices belong to take %d KiB of the %d KiB of memory that this instance has for them, %d more were asked for; delete what is not needed, or give it more memory",
+		return c.refuse(GrowthMetadata, model.OverLimit(MemoryKey, "devices, types, published profiles, attributes, groups, fences and what devices belong to take %d KiB of the %d KiB of memory that this instance has for them, %d more were asked for; delete what is not needed, or give it more memory",
 			held>>10, limit>>10, (more+1023)>>10))
 	}
 	return nil

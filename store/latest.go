@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"math"
 	"slices"
+	"strings"
 
 	"weir/model"
 )
@@ -37,26 +38,36 @@ func PutLatestMeasurement(tx Tx, m *LatestMeasurement) error {
 	return err
 }
 
-// LatestMeasurements returns the latest value of each series of a device, by metric.
-func LatestMeasurements(tx Tx, device int64) ([]LatestMeasurement, error) {
+// LatestMeasurements returns the latest value of each series of some devices, by the row id of the device and by metric.
+func LatestMeasurements(tx Tx, devices ...int64) (map[int64][]LatestMeasurement, error) {
+	found := make(map[int64][]LatestMeasurement, len(devices))
+	for part := range slices.Chunk(devices, maxIn) {
+		if err := addLatestMeasurements(tx, found, Padded(len(part), func(i int) any { return part[i] })); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+func addLatestMeasurements(tx Tx, found map[int64][]LatestMeasurement, ids []any) error {
 	rows, err := tx.Query(`SELECT s.id, s.device_id, s.device_token, s.metric, l.value, l.classifier, l.unit, l.data_type, l.range_mark,
-		l.occurred_at, l.created_at, l.updated_at FROM series s JOIN latest_measurements l ON l.series = s.id WHERE s.device_id = ? ORDER BY s.metric`, device)
+		l.occurred_at, l.created_at, l.updated_at FROM series s JOIN latest_measurements l ON l.series = s.id
+		WHERE s.device_id IN (?`+strings.Repeat(", ?", len(ids)-1)+`) ORDER BY s.device_id, s.metric`, ids...)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer rows.Close()
-	var out []LatestMeasurement
 	for rows.Next() {
 		var m LatestMeasurement
 		var classifier sql.NullInt64
 		if err := rows.Scan(&m.ID, &m.Device, &m.DeviceToken, &m.Metric, &m.Value, &classifier, &m.Unit, &m.DataType,
 			&m.Mark, (*int64)(&m.Occurred), (*int64)(&m.Created), (*int64)(&m.Updated)); err != nil {
-			return nil, err
+			return err
 		}
 		m.Classifier, m.HasClassifier = int32(classifier.Int64), classifier.Valid
-		out = append(out, m)
+		found[m.Device] = append(found[m.Device], m)
 	}
-	return out, rows.Err()
+	return rows.Err()
 }
 
 // LatestLocation is the newest position of a device by event time. Absent coordinates are NaN.
@@ -86,9 +97,9 @@ func PutLatestLocation(tx Tx, l *LatestLocation) error {
 // LatestLocations returns the newest positions of devices, in no order; devices without one are left out.
 func LatestLocations(tx Tx, devices []int64) ([]LatestLocation, error) {
 	var out []LatestLocation
-	for part := range slices.Chunk(devices, idsPerStatement) {
+	for part := range slices.Chunk(devices, maxIn) {
 		var err error
-		if out, err = appendLatestLocations(out, tx, idArgs(part)); err != nil {
+		if out, err = appendLatestLocations(out, tx, Padded(len(part), func(i int) any { return part[i] })); err != nil {
 			return nil, err
 		}
 	}
@@ -97,7 +108,7 @@ func LatestLocations(tx Tx, devices []int64) ([]LatestLocation, error) {
 
 func appendLatestLocations(out []LatestLocation, tx Tx, ids []any) ([]LatestLocation, error) {
 	rows, err := tx.Query(`SELECT device_id, tenant_id, device_token, latitude, longitude, elevation, accuracy, speed, heading, occurred_at,
-		created_at, updated_at FROM latest_locations WHERE device_id IN `+idMarks, ids...)
+		created_at, updated_at FROM latest_locations WHERE device_id IN (?`+strings.Repeat(", ?", len(ids)-1)+`)`, ids...)
 	if err != nil {
 		return nil, err
 	}

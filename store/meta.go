@@ -11,6 +11,7 @@ const (
 	metaPairID          = "pair_id"
 	metaRootKeyID       = "root_key_id"
 	metaControlSequence = "control_sequence"
+	metaControlDurable  = "control_durable"
 )
 
 // Meta returns the bytes under key, nil when there are none.
@@ -79,4 +80,10 @@ func SetRootKeyID(tx Tx, id string) error { return SetMeta(tx, metaRootKeyID, []
 func ControlSequence(tx Tx) (uint64, error) {
 	n, _, err := MetaInt(tx, metaControlSequence)
 	return uint64(n), err
+}
+
+// NoteControlDurable notes that the control rows up to a sequence are about to be appended to the log. In a durable transaction
+// it makes durable what committed them.
+func NoteControlDurable(tx Tx, sequence uint64) error {
+	return SetMetaInt(tx, metaControlDurable, int64(sequence))
 }

@@ -119,6 +119,12 @@ func (s PackedScope) where(column string, key int64, after *After) (string, []an
 	return q, args
 }
 
+// Where returns the condition for the rows of the tenant, which those of chunks and of blocks have in common, and its arguments.
+func (s PackedScope) Where() (string, []any) {
+	s.Series = 0
+	return s.where("", 0, nil)
+}
+
 func (s PackedScope) chunks(after *After) (string, []any) { return s.where(`series`, s.Series, after) }
 
 func (s PackedScope) blocks(after *After) (string, []any) {
@@ -221,6 +227,22 @@ func ChunksByID(tx Tx, ids []int64, f func(*Chunk) error) error {
 		}
 		for i := range chunks {
 			if err := f(&chunks[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// BlocksByID calls f for the blocks with the given ids, in no order.
+func BlocksByID(tx Tx, ids []int64, f func(*Block) error) error {
+	for part := range slices.Chunk(ids, idsPerStatement) {
+		blocks, err := scanBlocks(tx, `id IN `+idMarks, idArgs(part)...)
+		if err != nil {
+			return err
+		}
+		for i := range blocks {
+			if err := f(&blocks[i]); err != nil {
 				return err
 			}
 		}

@@ -4,63 +4,103 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// Get returns the row with the token, nil when there is none.
-func (t *Table[T]) Get(tx Tx, tenantID int64, token string) (*T, error) {
-	if t.token == nil {
-		return nil, fmt.Errorf("store: %s has no token", t.desc.Name)
+// Bounds of a page.
+const (
+	DefaultPageSize = 100
+	MaxPageSize     = 1000
+)
+
+// Page is the page of a list that a caller requests. Number counts from 1.
+type Page struct {
+	Number, Size int
+}
+
+// Norm returns the page with its defaults: a size below 1 becomes the default, a size above the maximum the maximum, a
+// number below 1 the first page.
+func (p Page) Norm() Page {
+	switch {
+	case p.Size < 1:
+		p.Size = DefaultPageSize
+	case p.Size > MaxPageSize:
+		p.Size = MaxPageSize
 	}
-	return t.First(tx, tenantID, Eq(t.token.Column, token))
+	p.Number = max(p.Number, 1)
+	return p
 }
 
-// GetByID returns the row with the id, nil when there is none in this tenant.
-func (t *Table[T]) GetByID(tx Tx, tenantID, id int64) (*T, error) {
-	return t.First(tx, tenantID, Eq("id", id))
-}
-
-// ByID returns the rows with these ids that exist, in no promised order.
-func (t *Table[T]) ByID(tx Tx, tenantID int64, ids []int64) ([]*T, error) {
-	return t.in(tx, tenantID, "id", len(ids), func(i int) any { return ids[i] })
-}
-
-// ByToken returns the rows with these tokens that exist, in no promised order.
-func (t *Table[T]) ByToken(tx Tx, tenantID int64, tokens []string) ([]*T, error) {
-	if t.token == nil {
-		return nil, fmt.Errorf("store: %s has no token", t.desc.Name)
+// Span returns the numbers of the first and the last of n rows on the page, counted from 1 over the list; 0 and 0 for
+// none.
+func (p Page) Span(n int) (start, end int) {
+	if n == 0 {
+		return 0, 0
 	}
-	return t.in(tx, tenantID, t.token.Column, len(tokens), func(i int) any { return tokens[i] })
+	p = p.Norm()
+	start = (p.Number-1)*p.Size + 1
+	return start, start + n - 1
 }
 
-// By returns all rows with one of the values in the column, ordered by id within a slice of values.
-func (t *Table[T]) By(tx Tx, tenantID int64, column string, values ...any) ([]*T, error) {
-	return t.in(tx, tenantID, column, len(values), func(i int) any { return values[i] })
+// bounds returns the values of LIMIT and OFFSET.
+func (p Page) bounds() (limit, offset int64) {
+	p = p.Norm()
+	return int64(p.Size), (int64(p.Number) - 1) * int64(p.Size)
+}
+
+// where collects the conditions of a statement.
+type where struct {
+	conditions []string
+	args       []any
+	narrow     bool // see Filter.Narrow
+}
+
+func (w *where) add(condition string, args ...any) {
+	w.conditions = append(w.conditions, condition)
+	w.args = append(w.args, args...)
+}
+
+// text returns the WHERE clause, "" without conditions.
+func (w *where) text() string {
+	if len(w.conditions) == 0 {
+		return ""
+	}
+	return " WHERE " + strings.Join(w.conditions, " AND ")
+}
+
+func (t *untyped) get(tx Tx, tenantID int64, token string) (any, error) {
+	if t.token == nil {
+		return nil, fmt.Errorf("store: %s has no token", t.name)
+	}
+	return t.first(tx, tenantID, Eq(t.token.Column, token))
+}
+
+func (t *untyped) byToken(tx Tx, tenantID int64, tokens []string, next func() any) error {
+	if t.token == nil {
+		return fmt.Errorf("store: %s has no token", t.name)
+	}
+	return t.in(tx, tenantID, t.token.Column, len(tokens), func(i int) any { return tokens[i] }, next)
 }
 
 // in reads by a column in slices of values.
-func (t *Table[T]) in(tx Tx, tenantID int64, column string, n int, value func(int) any) ([]*T, error) {
-	var rows []*T
+func (t *untyped) in(tx Tx, tenantID int64, column string, n int, value func(int) any, next func() any) error {
 	for start := 0; start < n; start += maxIn {
-		args := padded(min(maxIn, n-start), func(i int) any { return value(start + i) })
-		some, err := t.Select(tx, tenantID, "id", In(column, args...))
-		if err != nil {
-			return nil, err
+		args := Padded(min(maxIn, n-start), func(i int) any { return value(start + i) })
+		if err := t.selected(tx, tenantID, "id", []Filter{In(column, args...)}, next); err != nil {
+			return err
 		}
-		rows = append(rows, some...)
 	}
-	return rows, nil
+	return nil
 }
 
 // maxIn is the maximum number of values in one statement.
-const maxIn = 256
+const maxIn = 512
 
-// padded returns n values, the last repeated up to a power of two: each length needs a prepared statement of its own, and
+// Padded returns n values, the last repeated up to a power of two: each length needs a prepared statement of its own, and
 // this keeps their number small.
-func padded(n int, value func(int) any) []any {
+func Padded(n int, value func(int) any) []any {
 	slots := 1
 	for slots < n {
 		slots *= 2
@@ -72,80 +112,90 @@ func padded(n int, value func(int) any) []any {
 	return args
 }
 
-// First returns the first row by id that matches the filters, nil when there is none.
-func (t *Table[T]) First(tx Tx, tenantID int64, filters ...Filter) (*T, error) {
+func (t *untyped) first(tx Tx, tenantID int64, filters ...Filter) (first any, err error) {
 	q, err := t.filtered(tx, tenantID, filters)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := t.query(tx, q, " ORDER BY id LIMIT 1")
-	if err != nil || len(rows) == 0 {
-		return nil, err
-	}
-	return rows[0], nil
-}
-
-// Select returns all rows that match the filters in the given order of columns. It is for code that knows a bound of
-// their number; List returns pages.
-func (t *Table[T]) Select(tx Tx, tenantID int64, order string, filters ...Filter) ([]*T, error) {
-	q, err := t.filtered(tx, tenantID, filters)
+	err = t.read(tx, t.columns, q, " ORDER BY id LIMIT 1", func() any {
+		first = t.newRow()
+		return first
+	})
 	if err != nil {
 		return nil, err
 	}
-	return t.query(tx, q, " ORDER BY "+order)
+	return first, nil
 }
 
-// List returns a page of the rows that match the filters, in the kind's order, and the number of all matching rows, which are
-// counted where the page does not show the end. Large fields are "" in them.
-func (t *Table[T]) List(tx Tx, tenantID int64, page Page, filters ...Filter) (rows []*T, total int64, err error) {
+func (t *untyped) selected(tx Tx, tenantID int64, order string, filters []Filter, next func() any) error {
 	q, err := t.filtered(tx, tenantID, filters)
 	if err != nil {
-		return nil, 0, err
+		return err
 	}
-	limit, offset := page.bounds()
-	args := append(slices.Clone(q.args), limit, offset)
-	if rows, err = t.rows(tx, t.listed, where{q.conditions, args}, " ORDER BY "+t.order+" LIMIT ? OFFSET ?"); err != nil {
-		return nil, 0, err
-	}
-	if n := int64(len(rows)); n < limit && (n > 0 || offset == 0) {
-		return rows, offset + n, nil
-	}
-	err = tx.QueryRow(`SELECT count(*) FROM `+t.desc.Name+q.text(), q.args...).Scan(&total)
-	return rows, total, err
+	return t.read(tx, t.columns, q, " ORDER BY "+order, next)
 }
 
-// Count returns the number of rows that match the filters.
-func (t *Table[T]) Count(tx Tx, tenantID int64, filters ...Filter) (n int64, err error) {
+func (t *untyped) list(tx Tx, tenantID int64, page Page, filters []Filter, next func() any) (total int64, err error) {
 	q, err := t.filtered(tx, tenantID, filters)
 	if err != nil {
 		return 0, err
 	}
-	err = tx.QueryRow(`SELECT count(*) FROM `+t.desc.Name+q.text(), q.args...).Scan(&n)
+	limit, offset := page.bounds()
+	args := append(slices.Clone(q.args), limit, offset)
+	n, order := int64(0), t.order
+	if q.narrow {
+		order = "+" + order // no index over it is used
+	}
+	err = t.read(tx, t.listed, where{conditions: q.conditions, args: args}, " ORDER BY "+order+" LIMIT ? OFFSET ?", func() any {
+		n++
+		return next()
+	})
+	if err != nil {
+		return 0, err
+	}
+	if n < limit && (n > 0 || offset == 0) {
+		return offset + n, nil
+	}
+	return t.count(tx, tenantID, q, len(filters) == 0)
+}
+
+func (t *untyped) countOf(tx Tx, tenantID int64, filters []Filter) (n int64, err error) {
+	q, err := t.filtered(tx, tenantID, filters)
+	if err != nil {
+		return 0, err
+	}
+	return t.count(tx, tenantID, q, len(filters) == 0)
+}
+
+// count returns the number of rows that match. Where all of a tenant's do and their number is stored, none is read.
+func (t *untyped) count(tx Tx, tenantID int64, q where, all bool) (n int64, err error) {
+	if all && t.stored != nil {
+		return t.stored(tx, tenantID)
+	}
+	err = tx.QueryRow(`SELECT count(*) FROM `+t.name+q.text(), q.args...).Scan(&n)
 	return n, err
 }
 
-// CountBy returns the number of rows for each of the values in a column; values without rows are left out.
-func (t *Table[T]) CountBy(tx Tx, tenantID int64, column string, values ...int64) (map[int64]int64, error) {
+func (t *untyped) countBy(tx Tx, tenantID int64, column string, values []int64) (map[int64]int64, error) {
 	counts := map[int64]int64{}
 	for some := range slices.Chunk(values, maxIn) {
-		q, err := t.filtered(tx, tenantID, []Filter{In(column, padded(len(some), func(i int) any { return some[i] })...)})
+		q, err := t.filtered(tx, tenantID, []Filter{In(column, Padded(len(some), func(i int) any { return some[i] })...)})
 		if err != nil {
 			return nil, err
 		}
-		if err := scanPairs(tx, counts, `SELECT `+column+`, count(*) FROM `+t.desc.Name+q.text()+` GROUP BY `+column, q.args...); err != nil {
+		if err := scanPairs(tx, counts, `SELECT `+column+`, count(*) FROM `+t.name+q.text()+` GROUP BY `+column, q.args...); err != nil {
 			return nil, err
 		}
 	}
 	return counts, nil
 }
 
-// Distinct returns the distinct strings of a column, sorted.
-func (t *Table[T]) Distinct(tx Tx, tenantID int64, column string) ([]string, error) {
+func (t *untyped) distinct(tx Tx, tenantID int64, column string) ([]string, error) {
 	q, err := t.filtered(tx, tenantID, []Filter{NotNull(column)})
 	if err != nil {
 		return nil, err
 	}
-	rows, err := tx.Query(`SELECT DISTINCT `+column+` FROM `+t.desc.Name+q.text()+` ORDER BY `+column, q.args...)
+	rows, err := tx.Query(`SELECT DISTINCT `+column+` FROM `+t.name+q.text()+` ORDER BY `+column, q.args...)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +215,7 @@ func (t *Table[T]) Distinct(tx Tx, tenantID int64, column string) ([]string, err
 func Tokens(tx Tx, table string, ids []int64) (map[int64]string, error) {
 	tokens := make(map[int64]string, len(ids))
 	for some := range slices.Chunk(ids, maxIn) {
-		args := padded(len(some), func(i int) any { return some[i] })
+		args := Padded(len(some), func(i int) any { return some[i] })
 		if err := scanPairs(tx, tokens, `SELECT id, token FROM `+table+` WHERE id IN (?`+strings.Repeat(", ?", len(args)-1)+`)`, args...); err != nil {
 			return nil, err
 		}
@@ -173,17 +223,40 @@ func Tokens(tx Tx, table string, ids []int64) (map[int64]string, error) {
 	return tokens, nil
 }
 
+// AllTokens returns the tokens of a tenant's rows of a table by their ids, in one statement.
+func AllTokens(tx Tx, table string, tenantID int64) (map[int64]string, error) {
+	tokens := map[int64]string{}
+	return tokens, scanPairs(tx, tokens, `SELECT id, token FROM `+table+` WHERE tenant_id = ?`, tenantID)
+}
+
 // IDs returns the row ids of a tenant's rows of a table by their tokens; tokens without a row are left out.
 func IDs(tx Tx, table string, tenantID int64, tokens []string) (map[string]int64, error) {
 	ids := make(map[string]int64, len(tokens))
 	for some := range slices.Chunk(tokens, maxIn) {
-		args := padded(len(some), func(i int) any { return some[i] })
+		args := Padded(len(some), func(i int) any { return some[i] })
 		query := `SELECT token, id FROM ` + table + ` WHERE tenant_id = ? AND token IN (?` + strings.Repeat(", ?", len(args)-1) + `)`
 		if err := scanPairs(tx, ids, query, append([]any{tenantID}, args...)...); err != nil {
 			return nil, err
 		}
 	}
 	return ids, nil
+}
+
+// Column reads a query of one column.
+func Column[T any](tx Tx, query string, args ...any) (all []T, err error) {
+	rows, err := tx.Query(query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var one T
+		if err := rows.Scan(&one); err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, rows.Err()
 }
 
 // scanPairs reads a query of two columns.
@@ -204,52 +277,46 @@ func scanPairs[K comparable, V any](tx Tx, into map[K]V, query string, args ...a
 	return rows.Err()
 }
 
-func (t *Table[T]) filtered(tx Tx, tenantID int64, filters []Filter) (q where, err error) {
-	if !t.desc.Instance {
-		q.add(t.desc.Name+".tenant_id = ?", tenantID)
+func (t *untyped) filtered(tx Tx, tenantID int64, filters []Filter) (q where, err error) {
+	if !t.instance {
+		q.add(t.name+".tenant_id = ?", tenantID)
 	}
 	for _, f := range filters {
+		q.narrow = q.narrow || f.narrow
 		if f.resolve != nil {
 			if f, err = f.resolve(tx, tenantID); err != nil {
 				return q, err
 			}
 		}
 		if f.column != "id" && f.column != "created_at" && f.column != "updated_at" && t.byCol[f.column] == nil {
-			return q, fmt.Errorf("store: %s has no column %q", t.desc.Name, f.column)
+			return q, fmt.Errorf("store: %s has no column %q", t.name, f.column)
 		}
-		q.add(strings.ReplaceAll(f.condition, "%", t.desc.Name), f.args...)
+		q.add(strings.ReplaceAll(f.condition, "%", t.name), f.args...)
 	}
 	return q, nil
 }
 
-func (t *Table[T]) query(tx Tx, q where, tail string) ([]*T, error) {
-	return t.rows(tx, t.columns, q, tail)
-}
-
-func (t *Table[T]) rows(tx Tx, columns string, q where, tail string) ([]*T, error) {
-	rows, err := tx.Query(`SELECT `+columns+` FROM `+t.desc.Name+q.text()+tail, q.args...)
+// read scans the rows of a query into those that next makes.
+func (t *untyped) read(tx Tx, columns string, q where, tail string, next func() any) error {
+	rows, err := tx.Query(`SELECT `+columns+` FROM `+t.name+q.text()+tail, q.args...)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer rows.Close()
-	var all []*T
 	for rows.Next() {
-		row, err := t.scan(rows)
-		if err != nil {
-			return nil, err
+		if err := t.scan(rows, next()); err != nil {
+			return err
 		}
-		all = append(all, row)
 	}
-	return all, rows.Err()
+	return rows.Err()
 }
 
-func (t *Table[T]) scan(rows *sql.Rows) (*T, error) {
-	row := new(T)
-	v := reflect.ValueOf(row).Elem()
+func (t *untyped) scan(rows *sql.Rows, row any) error {
+	v := valueOf(row)
 	h := t.head(row)
 	to := make([]any, 0, len(t.fields)+4)
 	to = append(to, &h.ID, &h.CreatedAt, &h.UpdatedAt)
-	if !t.desc.Instance {
+	if !t.instance {
 		to = append(to, &h.TenantID)
 	}
 	for _, f := range t.fields {
@@ -260,9 +327,9 @@ func (t *Table[T]) scan(rows *sql.Rows) (*T, error) {
 		to = append(to, p)
 	}
 	if err := rows.Scan(to...); err != nil {
-		return nil, fmt.Errorf("%w: %s %d: %w", ErrDamaged, t.desc.Name, h.ID, err)
+		return fmt.Errorf("%w: %s %d: %w", ErrDamaged, t.name, h.ID, err)
 	}
-	return row, nil
+	return nil
 }
 
 // Filter restricts a read. Filters are joined by AND.
@@ -271,6 +338,15 @@ type Filter struct {
 	condition string // % is replaced by the table's name
 	args      []any
 	resolve   func(tx Tx, tenantID int64) (Filter, error) // gives the filter in place of the other fields; nil: they are it
+	narrow    bool
+}
+
+// Narrow is the filter for a column of which few rows have the same value, as the owner of something. A page of a list is sorted
+// after it was found by that column then. Otherwise the database, which knows nothing of the values, prefers the index over the
+// order of the list, and walks all rows of the tenant where few match.
+func (f Filter) Narrow() Filter {
+	f.narrow = true
+	return f
 }
 
 // Resolved is a filter that depends on what is stored: resolve is called within the transaction of each read.
@@ -342,7 +418,12 @@ func Among(ids []int64, among bool) Filter {
 // RefersTo matches rows with the row id of the token in the other table, of the same tenant, in the column. An unknown
 // token matches none.
 func RefersTo(column, table, token string) Filter {
-	return Where(column, column+" = (SELECT r.id FROM "+table+" r WHERE r.tenant_id = %.tenant_id AND r.token = ?)", token)
+	return Resolved(func(_ Tx, tenantID int64) (Filter, error) {
+		if tenantID == 0 {
+			return Where(column, column+" = (SELECT r.id FROM "+table+" r WHERE r.tenant_id = %.tenant_id AND r.token = ?)", token), nil
+		}
+		return Where(column, column+" = (SELECT r.id FROM "+table+" r WHERE r.tenant_id = ? AND r.token = ?)", tenantID, token), nil
+	})
 }
 
 // RefersToFlagged matches rows that refer to a row of the other table, of the same tenant, whose column flag has the value.

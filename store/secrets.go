@@ -11,6 +11,7 @@ import (
 	"strconv"
 
 	"weir/internal/rootkey"
+	"weir/model"
 )
 
 // Sizes of the envelope: AES-256-GCM with random nonces of 96 bits.
@@ -210,6 +211,12 @@ func (v *Vault) Has(tx Tx, n SecretName) (has bool, err error) {
 	err = tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM secrets WHERE tenant_id = ? AND scope = ? AND name = ?)`,
 		n.TenantID, n.Scope, n.Name).Scan(&has)
 	return has, err
+}
+
+// ChangedAt returns when a secret was put, 0 when there is none: another time is another value.
+func (v *Vault) ChangedAt(tx Tx, n SecretName) (at model.Micros, err error) {
+	err = tx.QueryRow(`SELECT coalesce(max(updated_at), 0) FROM secrets WHERE tenant_id = ? AND scope = ? AND name = ?`, n.TenantID, n.Scope, n.Name).Scan((*int64)(&at))
+	return at, err
 }
 
 // Delete removes a secret; false when there was none.

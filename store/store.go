@@ -65,6 +65,9 @@ type Store interface {
 	// milliseconds and must not wait for anything; when it fails, none of its effects are kept, but those of the others are.
 	// When ctx ends before fn has begun, fn is removed from the queue; later, Write waits for the commit.
 	Write(ctx context.Context, d Durability, fn func(Tx) error) error
+	// WriteAll queues functions for the writer at once, as a Write of each would, and returns what each came to. They run in their order, and those
+	// that are ready together share a commit: it is how much work is done in few commits without a function that holds the writer for long.
+	WriteAll(ctx context.Context, d Durability, fns ...func(Tx) error) []error
 	// Stats returns figures for status and metrics.
 	Stats() Stats
 	Close() error
@@ -88,6 +91,20 @@ var AllReaders = [...]Readers{Queries, Scans, Bulk, Applier, Devices}
 // String returns the name of the class, as metrics label it.
 func (r Readers) String() string {
 	return [...]string{"queries", "scans", "bulk", "applier", "devices"}[r]
+}
+
+type tenantKey struct{}
+
+// ForTenant returns a context whose reads of the classes Queries and Scans are those of a tenant: at most half of the readers of
+// Queries serve one tenant, so that the other half is left to the others however much it asks for. 0 is no tenant.
+func ForTenant(ctx context.Context, id int64) context.Context {
+	return context.WithValue(ctx, tenantKey{}, id)
+}
+
+// TenantOf returns the tenant of ForTenant, 0 for none.
+func TenantOf(ctx context.Context) int64 {
+	id, _ := ctx.Value(tenantKey{}).(int64)
+	return id
 }
 
 // Driver is a Store that gives each class of readers a handle.

@@ -1,7 +1,16 @@
 package store
 
-// TenantID returns the row id of a tenant, 0 when there is none.
-func TenantID(tx Tx, token string) (int64, error) { return refID(tx, "tenants", true, 0, token) }
+// TenantID returns the row id of a tenant, 0 when there is none. One that is deleted is none.
+func TenantID(tx Tx, token string) (id int64, err error) {
+	err = tx.QueryRow(`SELECT coalesce(max(id), 0) FROM tenants WHERE token = ? AND purge_epoch = 0`, token).Scan(&id)
+	return id, err
+}
+
+// MembershipsIn counts the memberships in a tenant, disabled ones included.
+func MembershipsIn(tx Tx, tenant int64) (n int64, err error) {
+	err = tx.QueryRow(`SELECT count(*) FROM memberships WHERE tenant_id = ?`, tenant).Scan(&n)
+	return n, err
+}
 
 // TenantTokens returns the tokens of all tenants by row id.
 func TenantTokens(tx Tx) (map[int64]string, error) {

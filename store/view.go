@@ -39,8 +39,9 @@ func DecodeViewChanges(body []byte) ([]model.ViewChange, error) {
 	return vs, nil
 }
 
-// PendingControl returns at most limit control rows of sequences above after, in order. They are to be appended to the
-// log. The result may end within a sequence; RemoveControl is called when its last part is appended.
+// PendingControl returns at most limit control rows of sequences above after, in order, and no further sequence once they have
+// MaxControlBody bytes. They are to be appended to the log. The result may end within a sequence; RemoveControl is called when its
+// last part is appended.
 func PendingControl(tx Tx, after uint64, limit int) ([]model.Control, error) {
 	rows, err := tx.Query(`SELECT sequence, part, parts, body FROM control WHERE sequence > ? ORDER BY sequence, part LIMIT ?`,
 		int64(after), limit)
@@ -49,19 +50,22 @@ func PendingControl(tx Tx, after uint64, limit int) ([]model.Control, error) {
 	}
 	defer rows.Close()
 	var cs []model.Control
-	for rows.Next() {
+	for bytes := 0; rows.Next(); {
 		var c model.Control
 		if err := rows.Scan(&c.Sequence, &c.Part, &c.Parts, &c.Body); err != nil {
 			return nil, err
 		}
-		cs = append(cs, c)
+		if c.Part == 0 && bytes >= MaxControlBody {
+			break
+		}
+		cs, bytes = append(cs, c), bytes+len(c.Body)
 	}
 	return cs, rows.Err()
 }
 
-// RemoveControl removes all parts of a sequence after they were appended to the log.
-func RemoveControl(tx Tx, sequence uint64) error {
-	_, err := tx.Exec(`DELETE FROM control WHERE sequence = ?`, int64(sequence))
+// RemoveControl removes all parts of the sequences up to and including through, after they were appended to the log.
+func RemoveControl(tx Tx, through uint64) error {
+	_, err := tx.Exec(`DELETE FROM control WHERE sequence <= ?`, int64(through))
 	return err
 }
 
@@ -115,8 +119,8 @@ func SetView(tx Tx, kind model.ViewKind, key string, body []byte, from model.Off
 		_, err := tx.Exec(`DELETE FROM view_rows WHERE kind = ? AND key = ? AND from_offset = ?`, string(kind), key, int64(from))
 		return err
 	}
-	_, err := tx.Exec(`INSERT INTO view_rows (kind, key, from_offset, body) VALUES (?, ?, ?, ?)
-		ON CONFLICT (kind, key, from_offset) DO UPDATE SET body = excluded.body`, string(kind), key, int64(from), body)
+	_, err := tx.Exec(`INSERT INTO view_rows (kind, key, from_offset, body, began_at) VALUES (?, ?, ?, ?, ?)
+		ON CONFLICT (kind, key, from_offset) DO UPDATE SET body = excluded.body`, string(kind), key, int64(from), body, int64(at))
 	return err
 }
 
@@ -205,17 +209,5 @@ func AnchorsOf(tx Tx, tenantID int64, sets []int64) (map[int64][]model.Anchor, e
 
 // AnchorSetsWith returns the numbers of a tenant's sets that an anchor is in.
 func AnchorSetsWith(tx Tx, tenantID int64, a model.Anchor) (sets []int64, err error) {
-	rows, err := tx.Query(`SELECT set_id FROM anchor_set_members WHERE tenant_id = ? AND type = ? AND token = ? ORDER BY set_id`, tenantID, a.Type, a.Token)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var n int64
-		if err := rows.Scan(&n); err != nil {
-			return nil, err
-		}
-		sets = append(sets, n)
-	}
-	return sets, rows.Err()
+	return Column[int64](tx, `SELECT set_id FROM anchor_set_members WHERE tenant_id = ? AND type = ? AND token = ? ORDER BY set_id`, tenantID, a.Type, a.Token)
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"html"
-	"html/template"
 	"net/http"
 	"path"
 	"strings"
@@ -17,25 +16,11 @@ import (
 	"github.com/yuin/goldmark/renderer"
 	"github.com/yuin/goldmark/text"
 	"github.com/yuin/goldmark/util"
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
 
 	"weir/docs"
 )
-
-// docsPage is what the template of a page of the documentation is filled with.
-type docsPage struct {
-	Version string
-	Title   string
-	Up      string // the relative way to /
-	First   bool
-	Body    template.HTML
-	Pages   []docsLink
-}
-
-type docsLink struct {
-	docs.Page
-	Address string
-	Current bool
-}
 
 // docs serves a page of the documentation at its own path, so that the links between pages hold as they are written.
 func (s *front) docs(w http.ResponseWriter, r *http.Request) {
@@ -55,15 +40,14 @@ func (s *front) docs(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	depth := strings.Count(at, "/")
-	p := docsPage{Version: s.Version, Up: strings.Repeat("../", depth+1), First: at == docs.First, Body: template.HTML(body)} // escaped by the renderer
+	title := ""
 	for _, page := range docs.Pages() {
-		current := page.Path == at
-		if current {
-			p.Title = page.Title
+		if page.Path == at {
+			title = page.Title
 		}
-		p.Pages = append(p.Pages, docsLink{page, strings.Repeat("../", depth) + page.Path, current})
 	}
-	s.show(w, http.StatusOK, "docs.html", p)
+	s.show(w, http.StatusOK, docsPage(s.Version, title, strings.Repeat("../", depth+1), g.Raw(body), at, // escaped by the renderer
+		func(p docs.Page) string { return strings.Repeat("../", depth) + p.Path }))
 }
 
 // otherPage answers for an address that is no page: the page that was meant, or 404 with the way to the list.
@@ -73,8 +57,10 @@ func (s *front) otherPage(w http.ResponseWriter, r *http.Request, at string) {
 		leadsTo(up+p.Path).ServeHTTP(w, r)
 		return
 	}
-	s.show(w, http.StatusNotFound, "docs.html", docsPage{Version: s.Version, Title: "There is no such page", Up: up + "../",
-		Body: template.HTML(`<h1>There is no such page</h1><p>` + html.EscapeString(at) + ` is not part of this documentation. <a href="` + up + docs.First + `">All pages</a></p>`)})
+	s.show(w, http.StatusNotFound, docsPage(s.Version, "There is no such page", up+"../", g.Group{
+		h.H1(g.Text("There is no such page")),
+		h.P(g.Text(at+" is not part of this documentation. "), h.A(h.Href(up+docs.First), g.Text("All pages"))),
+	}, "", nil))
 }
 
 // renderPage makes HTML of a page. Raw HTML in it is left out.

@@ -6,11 +6,13 @@ import (
 	"crypto/sha256"
 	"embed"
 	"fmt"
-	"html/template"
 	"io"
 	"net/http"
 	"strings"
 	"time"
+
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
 )
 
 //go:embed explorer.html
@@ -26,22 +28,13 @@ const explorerPolicy = "default-src 'none'; script-src 'self'; style-src 'self';
 
 // explorers returns the routes of the explorer: its page for each area, and what the pages load.
 func explorers(areas []Area) (map[string]http.Handler, error) {
-	page, err := template.New("explorer").Parse(explorerPage)
-	if err != nil {
-		return nil, err
-	}
 	routes := map[string]http.Handler{}
 	for _, a := range areas {
-		var b bytes.Buffer
-		err := page.Execute(&b, struct {
-			Root  string // the way from the page to /
-			Areas []Area
-			Here  string
-		}{strings.Repeat("../", strings.Count(a.ExplorerPath(), "/")), areas, a.ExplorerPath()})
+		page, err := explorerFor(a, areas)
 		if err != nil {
 			return nil, err
 		}
-		routes["GET /"+a.ExplorerPath()] = explorer(b.Bytes())
+		routes["GET /"+a.ExplorerPath()] = explorer(page)
 	}
 	for file, contentType := range map[string]string{"explorer.js.gz": "text/javascript; charset=utf-8", "explorer.css.gz": "text/css; charset=utf-8"} {
 		packed, err := explorerBuilt.ReadFile("explorer/built/" + file)
@@ -51,6 +44,24 @@ func explorers(areas []Area) (map[string]http.Handler, error) {
 		routes["GET /explorer/"+strings.TrimSuffix(file, ".gz")] = compressed(contentType, packed)
 	}
 	return routes, nil
+}
+
+// explorerFor is the explorer's page for an area, from which the others can be chosen.
+func explorerFor(here Area, areas []Area) ([]byte, error) {
+	var options strings.Builder
+	for _, a := range areas {
+		name := a.Name
+		if a.Variant != "" {
+			name += ", " + a.Variant
+		}
+		err := h.Option(h.Value(a.ExplorerPath()), h.Data("example", a.Example),
+			g.If(a.ExplorerPath() == here.ExplorerPath(), h.Selected()), g.Text(name)).Render(&options)
+		if err != nil {
+			return nil, err
+		}
+	}
+	root := strings.Repeat("../", strings.Count(here.ExplorerPath(), "/")) // the way from the page to /
+	return []byte(strings.NewReplacer("{{root}}", root, "{{areas}}", options.String()).Replace(explorerPage)), nil
 }
 
 func explorer(page []byte) http.Handler {

@@ -3,9 +3,8 @@ package web
 import (
 	"bytes"
 	"context"
-	"embed"
+	_ "embed"
 	"errors"
-	"html/template"
 	"log/slog"
 	"net"
 	"net/http"
@@ -15,11 +14,13 @@ import (
 	"strings"
 	"time"
 
+	g "maragu.dev/gomponents"
+
 	"weir/model"
 )
 
-//go:embed front
-var frontFiles embed.FS
+//go:embed front.css
+var frontStyle []byte
 
 // Front is what the page of / shows, and the pages below it. None of them has a script: they work in every browser, and
 // their policy forbids scripts altogether.
@@ -60,7 +61,7 @@ type FrontListener struct{ Name, Address, Description string }
 // frontPolicy allows the page its style and its forms, and nothing else.
 const frontPolicy = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// frontPage is what the template of / is filled with.
+// frontPage is what the page of / shows.
 type frontPage struct {
 	*Front
 	IsReady bool
@@ -72,22 +73,11 @@ type frontPage struct {
 }
 
 // front serves Front's pages.
-type front struct {
-	Front
-	pages *template.Template
-}
+type front struct{ Front }
 
 // Pages returns the routes of the front.
-func (f Front) Pages() (map[string]http.Handler, error) {
-	pages, err := template.ParseFS(frontFiles, "front/*.html")
-	if err != nil {
-		return nil, err
-	}
-	s := &front{f, pages}
-	style, err := frontFiles.ReadFile("front/front.css")
-	if err != nil {
-		return nil, err
-	}
+func (f Front) Pages() map[string]http.Handler {
+	s := &front{f}
 	return map[string]http.Handler{
 		"GET /{$}":            http.HandlerFunc(s.home),
 		"POST /sign-in":       http.HandlerFunc(s.signIn),
@@ -101,8 +91,8 @@ func (f Front) Pages() (map[string]http.Handler, error) {
 		"GET /schema/{$}":     leadsTo("index.json"),
 		"GET /docs":           leadsTo("docs/"),
 		"GET /docs/{page...}": http.HandlerFunc(s.docs),
-		"GET /front.css":      setupFile("text/css; charset=utf-8", style),
-	}, nil
+		"GET /front.css":      setupFile("text/css; charset=utf-8", frontStyle),
+	}
 }
 
 // leadsTo answers with another address. It is relative, so that it holds below the path prefix of a proxy, too.
@@ -142,7 +132,7 @@ func (s *front) home(w http.ResponseWriter, r *http.Request) {
 			s.Log.Error("the page cannot show what fired", "error", err)
 		}
 	}
-	s.show(w, http.StatusOK, "home.html", p)
+	s.show(w, http.StatusOK, homePage(p))
 }
 
 // fired is what fired last in the tenants that a person may read: every member may read the detections of their tenant, an
@@ -168,7 +158,7 @@ func (s *front) page(r *http.Request) frontPage {
 }
 
 func (s *front) api(w http.ResponseWriter, r *http.Request) {
-	s.show(w, http.StatusOK, "api.html", s.page(r))
+	s.show(w, http.StatusOK, apiPage(s.page(r)))
 }
 
 // signIn takes the form of the page.
@@ -211,7 +201,7 @@ func (s *front) refuse(w http.ResponseWriter, p frontPage, err error) {
 		s.Log.Error("the sign-in failed", "error", err)
 		status, p.Error = http.StatusInternalServerError, "something went wrong inside; the log of the instance says what"
 	}
-	s.show(w, status, "home.html", p)
+	s.show(w, status, homePage(p))
 }
 
 func (s *front) signOut(w http.ResponseWriter, r *http.Request) {
@@ -221,11 +211,11 @@ func (s *front) signOut(w http.ResponseWriter, r *http.Request) {
 	leadsTo(".").ServeHTTP(w, r)
 }
 
-// show fills a template.
-func (s *front) show(w http.ResponseWriter, status int, name string, data any) {
+// show writes a page.
+func (s *front) show(w http.ResponseWriter, status int, page g.Node) {
 	var b bytes.Buffer
-	if err := s.pages.ExecuteTemplate(&b, name, data); err != nil {
-		s.Log.Error("a page cannot be shown", "page", name, "error", err)
+	if err := page.Render(&b); err != nil {
+		s.Log.Error("a page cannot be shown", "error", err)
 		http.Error(w, "internal error", http.StatusInternalServerError)
 		return
 	}

@@ -57,11 +57,7 @@ func testFront(t *testing.T, state SetupState, change func(f *Front, cfg *Config
 	if change != nil {
 		change(&f, &cfg)
 	}
-	pages, err := f.Pages()
-	if err != nil {
-		t.Fatal(err)
-	}
-	maps.Copy(cfg.Handlers, pages)
+	maps.Copy(cfg.Handlers, f.Pages())
 	return newServer(t, cfg).Handler()
 }
 

@@ -6,7 +6,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"errors"
-	"html/template"
+	"html"
 	"io"
 	"log/slog"
 	"mime"
@@ -65,8 +65,8 @@ func SetupPages(state func() SetupState, version string) map[string]http.Handler
 }
 
 func setupHTML(state func() SetupState, version string) http.Handler {
-	const html = "text/html; charset=utf-8"
-	open, closed, starting := setupFile(html, filled(setupPage, version)), setupFile(html, filled(setupClosedPage, version)), filled(setupStartingPage, version)
+	const page = "text/html; charset=utf-8"
+	open, closed, starting := setupFile(page, filled(setupPage, version)), setupFile(page, filled(setupClosedPage, version)), filled(setupStartingPage, version)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch state() {
 		case SetupOpen:
@@ -79,7 +79,7 @@ func setupHTML(state func() SetupState, version string) http.Handler {
 			}
 			closed.ServeHTTP(w, r)
 		default:
-			setupHeader(w, html)
+			setupHeader(w, page)
 			w.Header().Set("Retry-After", "1")
 			w.WriteHeader(http.StatusServiceUnavailable)
 			_, _ = w.Write(starting) // the caller has left
@@ -89,7 +89,7 @@ func setupHTML(state func() SetupState, version string) http.Handler {
 
 // filled puts the version into the footer of a page.
 func filled(page []byte, version string) []byte {
-	return bytes.ReplaceAll(page, []byte("{{version}}"), []byte(template.HTMLEscapeString(version)))
+	return bytes.ReplaceAll(page, []byte("{{version}}"), []byte(html.EscapeString(version)))
 }
 
 func setupFile(contentType string, content []byte) http.Handler {

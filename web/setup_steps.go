@@ -246,10 +246,14 @@ func (s *Setup) tenantOf(page string) (string, error) {
 	return s.tenant.Token, nil
 }
 
-// taken says of a value that is in use which input it came from.
+// taken says of a value that is in use, or reserved, which input it came from.
 func taken(err error, field, text string) error {
-	if e, ok := errors.AsType[*model.Error](err); ok && e.Reason == model.ReasonNotUnique {
+	e, refused := errors.AsType[*model.Error](err)
+	switch {
+	case refused && e.Reason == model.ReasonNotUnique:
 		return model.Invalid(field, "%s", text)
+	case refused && e.Reason == model.ReasonTokenReserved:
+		return model.Invalid(field, "a deleted tenant reserves this token for 12 hours, and until its data is erased; choose another one")
 	}
 	return err
 }

@@ -3,6 +3,7 @@
 //
 //	/api/<area>/graphql, /api/<area>/<plane>/graphql   the areas
 //	/api/<area>/graphiql, …                            the explorer, with developer tools on
+//	/api/user-management/branding/logo                 the logo of the caller's tenant, handed in as a Handler, as are JWKS and service tokens
 //	/schema/index.json, /schema/<file>.graphql         what there is
 //	/healthz, /readyz                                  for monitoring
 //	/, /api, /docs/                                    pages for people, handed in as Handlers (Front)

@@ -285,7 +285,7 @@ lwm2m-ingest false     devices only` {
 				t.Errorf("%s: %d %v", d.Schema, file.Code, file.Header())
 			}
 		}
-		if all := strings.Join(messages, " "); all != "alert-payload command-delivery command-response device-event location-payload measurement-payload new-relationship-payload" {
+		if all := strings.Join(messages, " "); all != "alert-payload command-delivery command-response device-attributes device-event device-report location-payload measurement-payload new-relationship-payload" {
 			t.Error(all)
 		}
 	}

@@ -32,6 +32,8 @@ type Deps struct {
 	Writer  store.Writer
 	// Resend takes the message of a dead letter in again; nil where no instance runs.
 	Resend func(context.Context, *store.DeadLetter) (ingest.Answer, error)
+	// Ordered is called when an order is put back into the outbox; nil where no instance runs.
+	Ordered func()
 }
 
 // Register registers the admin plane of the user-management area.
@@ -43,10 +45,12 @@ func Register(a *gql.Area, d Deps) {
 	r.memberships()
 	r.roles()
 	r.tenants()
+	r.deletions()
 	r.tiers()
 	r.clients()
 	r.journal()
-	r.deadLetters()
+	gql.RegisterDeadLetters(a, gql.LetterDeps{Store: d.Store, Writer: d.Writer, Tenant: d.Govern.Lookup, Resend: d.Resend, Ordered: d.Ordered}, gql.Requires(model.AuditRead),
+		gql.Requires(model.TenantWrite))
 }
 
 // resolvers registers the operations of a plane.

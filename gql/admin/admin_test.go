@@ -36,7 +36,7 @@ func newWorld(t testing.TB) *world {
 	t.Helper()
 	w := &world{TB: t, Clock: fixture.NewClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)), db: fixture.Store(t)}
 	w.Domain = domain.New(t, domain.Config{Store: w.db, Writer: store.Direct{Store: w.db, Now: w.Now}, Clock: w.Now})
-	d := admin.Deps{Auth: w.Auth, Govern: w.Govern, Journal: entity.Journal{Store: w.db}, Areas: []string{"user-management"}}
+	d := admin.Deps{Auth: w.Auth, Govern: w.Govern, Journal: entity.Journal{Store: w.db}, Areas: []string{"user-management"}, Store: w.db}
 	w.server = gql.New(gql.Config{})
 	admin.Register(w.server.Area(admin.Area, gql.IdentityPlane), d)
 	admin.RegisterSettings(w.server.Area(admin.SettingsArea, gql.IdentityPlane), d)
@@ -137,6 +137,17 @@ func TestTiersAndTenantsShowTheirGovernance(t *testing.T) {
 			`"effectiveSettings":[{"dimension":{"name":"ingest","rateField":"ingestMessagesPerSecond","burstField":"ingestBurst","rateUnit":"readings/sec"},"rate":{"source":"override","value":12.5,"tier":null,"override":12.5},"burst":{"source":"tier","value":700,"tier":700,"override":null}},`+
 			`{"dimension":{"name":"outbound","rateField":"outboundMessagesPerSecond","burstField":"outboundBurst","rateUnit":"calls/sec"},"rate":{"source":"platform-default","value":null,"tier":null,"override":null},"burst":{"source":"platform-default","value":null,"tier":null,"override":null}},`+
 			`{"dimension":{"name":"ai-inference","rateField":"aiInferenceRequestsPerMinute","burstField":"aiInferenceBurst","rateUnit":"requests/min"},"rate":{"source":"platform-default","value":null,"tier":null,"override":null},"burst":{"source":"platform-default","value":null,"tier":null,"override":null}}]}}`)
+	w.gives(admin.Area, `mutation { updateTenant(token: "acme", request: {name: "Acme"}) { registryBytesUsed registryBytesCeiling } }`, `{"updateTenant":{"registryBytesUsed":0,"registryBytesCeiling":67108864}}`)
+	if err := w.db.Write(t.Context(), store.Durable, func(tx store.Tx) error {
+		id, err := store.TenantID(tx, "acme")
+		if err != nil {
+			return err
+		}
+		return store.SetMetaInt(tx, fmt.Sprint("tenant_bytes/", id), 4321)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.gives(admin.Area, `{ tenants { token registryBytesUsed } }`, `{"tenants":[{"token":"acme","registryBytesUsed":4321}]}`)
 	w.gives(admin.Area, `mutation { reorderTenantTiers(orderedTokens: ["iron", "bronze", "silver", "gold"]) { token displayOrder tenantCount } }`,
 		`{"reorderTenantTiers":[{"token":"iron","displayOrder":1,"tenantCount":1},{"token":"bronze","displayOrder":2,"tenantCount":0},{"token":"silver","displayOrder":3,"tenantCount":0},{"token":"gold","displayOrder":4,"tenantCount":0}]}`)
 	w.gives(admin.Area, `{ tierColorPalette { colors } governanceDimensions { name label } }`,
@@ -232,7 +243,7 @@ func TestSettingsReplaceTheBuiltInOnes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	const all = `{ settings { key } masks: setting(key: "entity.token_masks") { key value overridden updatedAt updatedBy } tokenMasks setting(key: "nothing") { key } }`
-	const builtIn = `{"settings":[{"key":"basemap.default"},{"key":"branding.default"},{"key":"entity.token_masks"}],"masks":{"key":"entity.token_masks","value":"{\"default\":\"{slug}\"}","overridden":false,"updatedAt":null,"updatedBy":null},"tokenMasks":"{\"default\":\"{slug}\"}","setting":null}`
+	const builtIn = `{"settings":[{"key":"basemap.default"},{"key":"branding.default"},{"key":"entity.token_masks"},{"key":"locale.default"}],"masks":{"key":"entity.token_masks","value":"{\"default\":\"{slug}\"}","overridden":false,"updatedAt":null,"updatedBy":null},"tokenMasks":"{\"default\":\"{slug}\"}","setting":null}`
 	w.gives(admin.SettingsArea, all, builtIn)
 	set := func(value string) string {
 		return fmt.Sprintf(`mutation { setSetting(key: "entity.token_masks", value: %q) { value overridden updatedAt updatedBy } }`, value)

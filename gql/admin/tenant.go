@@ -6,6 +6,7 @@ import (
 	"weir/govern"
 	"weir/gql/engine"
 	"weir/model"
+	"weir/store"
 )
 
 func (r *resolvers) tenants() {
@@ -14,10 +15,29 @@ func (r *resolvers) tenants() {
 	r.area.Type("AdminRateSetting", govern.Cascaded[float64]{})
 	r.area.Type("AdminBurstSetting", govern.Cascaded[int64]{})
 	r.area.Type("AdminGovernanceDimension", govern.Dimension{})
-	r.area.Field("AdminTenant", "purgeState", always("active"))
-	r.area.Field("AdminTenant", "purgeEpoch", always(nil))
+	r.area.Field("AdminTenant", "purgeState", engine.On(func(_ context.Context, t govern.Tenant, _ engine.Args) (any, error) {
+		return t.PurgeState(), nil
+	}))
+	r.area.Field("AdminTenant", "purgeEpoch", engine.On(func(_ context.Context, t govern.Tenant, _ engine.Args) (any, error) {
+		if t.PurgeEpoch == 0 {
+			return nil, nil
+		}
+		return t.PurgeEpoch, nil
+	}))
 	r.area.Field("AdminTenant", "effectiveSettings", engine.On(func(_ context.Context, t govern.Tenant, _ engine.Args) (any, error) {
 		return r.Govern.EffectiveSettings(&t), nil
+	}))
+	used := engine.NewLoader(func(ctx context.Context, _ []int64) (all map[int64]int64, err error) {
+		return all, store.Read(ctx, r.Store, func(tx store.Tx) (err error) {
+			all, err = store.AllUsedBytes(tx)
+			return err
+		})
+	})
+	r.area.Field("AdminTenant", "registryBytesUsed", engine.On(func(ctx context.Context, t govern.Tenant, _ engine.Args) (any, error) {
+		return used.Then(ctx, t.ID, func(n int64, _ bool) (any, error) { return float64(n), nil }), nil
+	}))
+	r.area.Field("AdminTenant", "registryBytesCeiling", engine.On(func(_ context.Context, t govern.Tenant, _ engine.Args) (any, error) {
+		return float64(r.Govern.RegistryBytes(t.ID)), nil
 	}))
 	tiers := engine.NewLoader(func(ctx context.Context, _ []int64) (map[int64]govern.TierCount, error) {
 		return r.Govern.TiersByID(ctx)

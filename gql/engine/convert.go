@@ -17,7 +17,7 @@ type converter struct {
 }
 
 func (e *Engine) convert(def *ast.OperationDefinition) (*Operation, []*Error) {
-	op := &Operation{def: def, byField: map[*gast.Field]*ast.Field{}, positions: map[*gast.Field]*ast.Position{},
+	op := &Operation{def: def, within: e.limits.Time, byField: map[*gast.Field]*ast.Field{}, positions: map[*gast.Field]*ast.Position{},
 		booleans: map[string]bool{}, shape: &shape{}}
 	c := &converter{engine: e, op: op, fragments: map[string]gast.Node{}, siteOf: map[*ast.Field]int{}}
 	if def.Operation == ast.Mutation {
@@ -25,6 +25,11 @@ func (e *Engine) convert(def *ast.OperationDefinition) (*Operation, []*Error) {
 	} else {
 		c.query(def.SelectionSet)
 	}
+	c.eachRoot(def.SelectionSet, nil, func(f *ast.Field, _ []ast.DirectiveList) {
+		if reg := e.registered(f); reg != nil {
+			op.within = max(op.within, reg.within)
+		}
+	})
 	c.expand(def.SelectionSet, op.shape)
 	op.cost = c.price(def.SelectionSet, costOne)
 	return op, c.constants()

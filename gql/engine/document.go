@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"strings"
+	"time"
 
 	gast "github.com/graphql-go/graphql/language/ast"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -34,6 +35,7 @@ type Operation struct {
 	booleans      map[string]bool               // variables that directives read
 	subscription  *field                        // the field of a subscription
 	subField      *ast.Field                    // its selection
+	within        time.Duration                 // time limit
 }
 
 // question is an introspection field with its directives and those of the fragments around it.

@@ -112,7 +112,7 @@ func (sc *scope) translate(where string, err error) *Error {
 		return e
 	}
 	if sc.expired() && errors.Is(err, context.DeadlineExceeded) {
-		return timeError(sc.engine.limits.Time)
+		return timeError(sc.op.within)
 	}
 	if sc.ctx.Err() == nil || !errors.Is(err, context.Canceled) { // a client that disconnected is not an internal error
 		sc.logInternal(where, err, nil)

@@ -121,7 +121,7 @@ func (sc *scope) finish(resp *Response) *Response {
 	case sc.bytes.Load() > int64(sc.engine.limits.ResponseBytes):
 		resp.data, resp.Errors = nil, []*Error{responseLimit(sc.engine.limits.ResponseBytes)}
 	case sc.expired() && sc.op.def.Operation != ast.Mutation && len(resp.Errors) > 0:
-		resp.data, resp.Errors = nil, []*Error{timeError(sc.engine.limits.Time)}
+		resp.data, resp.Errors = nil, []*Error{timeError(sc.op.within)}
 	}
 	return resp
 }
@@ -176,7 +176,7 @@ func (e *Engine) checkCost(op *Operation, args map[*ast.Field]Args) []*Error {
 
 func (e *Engine) newScope(ctx context.Context, op *Operation, in inputs) (*scope, context.CancelFunc) {
 	sc := &scope{engine: e, args: in.args, op: op}
-	ctx, cancel := context.WithTimeout(ctx, e.limits.Time)
+	ctx, cancel := context.WithTimeout(ctx, op.within)
 	sc.ctx = context.WithValue(ctx, scopeKey{}, sc)
 	return sc, cancel
 }

@@ -36,7 +36,7 @@ func (sc *scope) expired() bool { return errors.Is(sc.ctx.Err(), context.Deadlin
 // over returns an error when the execution has ended and no further field may be resolved.
 func (sc *scope) over(where string) error {
 	if sc.expired() {
-		return timeError(sc.engine.limits.Time)
+		return timeError(sc.op.within)
 	}
 	if err := sc.ctx.Err(); err != nil {
 		return sc.translate(where, err)

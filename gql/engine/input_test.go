@@ -297,7 +297,7 @@ func FuzzRequest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, query, variables string) {
 		body, err := json.Marshal(map[string]any{"query": query})
 		if err != nil {
-			t.Skip()
+			t.Fatal(err) // every text has a JSON form
 		}
 		body = append(body[:len(body)-1], []byte(`,"variables":`+variables+`}`)...)
 		req, err := ParseRequest(body)

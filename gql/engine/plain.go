@@ -149,12 +149,14 @@ type outcome struct {
 func (sc *scope) runPlain(roots []plainRoot, resp *Response) bool {
 	sc.ahead = make(map[string]outcome, len(roots))
 	w := &plainWriter{sc: sc, jsonWriter: jsonWriter{limit: sc.engine.limits.ResponseBytes}}
+	values, ok := sc.rootValues(roots)
+	if !ok {
+		return false
+	}
+	w.wantAll(roots, values)
 	done := make([]int, 0, len(roots)) // where each root field ends
 	for i := range roots {
-		r := &roots[i]
-		v, err := sc.resolve(r.reg, r.reg.String(), nil, sc.args[r.field])
-		sc.ahead[r.key] = outcome{v, err}
-		if err != nil || !w.root(r, v) {
+		if !w.root(&roots[i], values[i]) {
 			w.giveBack()
 			return false
 		}
@@ -170,6 +172,49 @@ func (sc *scope) runPlain(roots []plainRoot, resp *Response) bool {
 		start = end
 	}
 	return true
+}
+
+// rootValues resolves the root fields; what several of them load is read together.
+func (sc *scope) rootValues(roots []plainRoot) (values []any, ok bool) {
+	values = make([]any, len(roots))
+	later := 0 // values that are Thunks
+	put := func(i int, v any, err error) bool {
+		values[i], sc.ahead[roots[i].key] = v, outcome{v, err}
+		if _, thunk := v.(Thunk); thunk {
+			later++
+		}
+		return err == nil
+	}
+	for i := range roots {
+		v, err := sc.resolve(roots[i].reg, roots[i].reg.String(), nil, sc.args[roots[i].field])
+		if !put(i, v, err) {
+			return nil, false
+		}
+	}
+	for later > 0 { // the value of a Thunk may be one again
+		later = 0
+		for i := range values {
+			if fn, thunk := values[i].(Thunk); thunk {
+				v, err := fn()
+				if !put(i, v, err) {
+					return nil, false
+				}
+			}
+		}
+	}
+	return values, true
+}
+
+// wantAll loads the references of the rows of all root fields.
+func (w *plainWriter) wantAll(roots []plainRoot, values []any) {
+	if len(roots) < 2 {
+		return
+	}
+	for i := range roots {
+		if v := pointed(reflect.ValueOf(values[i])); roots[i].typ.Elem != nil && v.IsValid() && v.Kind() == reflect.Slice {
+			w.want(&roots[i].plain, v)
+		}
+	}
 }
 
 // plainWriter writes plain values and counts their size as the executor does.

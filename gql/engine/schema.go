@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"time"
 
 	"github.com/vektah/gqlparser/v2/ast"
 )
@@ -78,6 +79,10 @@ func ListLimit(path string, maximum int) Option {
 // of the list of keys, 10 for a plain list) does not fit.
 func Cost(fn func(Args) int) Option { return func(f *field) { f.multiplier = fn } }
 
+// Within gives a request with this root field the time limit d, where that is longer than the common one: for what waits for
+// another system.
+func Within(d time.Duration) Option { return func(f *field) { f.within = d } }
+
 // Refers marks a field that only reads the target of a reference, through a Loader, so that the plain path may do so,
 // too.
 func Refers() Option { return func(f *field) { f.refers = true } }
@@ -93,6 +98,7 @@ type field struct {
 	listLimits      map[string]int
 	multiplier      func(Args) int
 	refers          bool
+	within          time.Duration // 0: the common time limit
 }
 
 func (f *field) String() string { return f.typ + "." + f.name }

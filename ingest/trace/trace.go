@@ -232,7 +232,7 @@ func (t *tracing) log(ctx context.Context) error {
 				t.report.LogSince = new(r.Received.Wall.Time())
 			}
 			at := b.First + model.Offset(i)
-			if at < first || r.Kind != model.KindMessage && r.Kind != model.KindRaw || r.Account != t.q.Tenant || r.Device != t.q.Device {
+			if at < first || !ingest.Counted(r.Kind) || r.Account != t.q.Tenant || r.Device != t.q.Device {
 				continue
 			}
 			again := t.repeat(r, at)

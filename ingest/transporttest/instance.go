@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"weir/ingest"
+	"weir/ingest/links"
 	"weir/internal/test/poll"
 	"weir/model"
 	"weir/rules"
@@ -77,7 +78,7 @@ func (in *Instance) open() {
 	ctx := context.Background()
 	started := time.Now()
 	logger := slog.New(slog.DiscardHandler)
-	listening := ingest.NewListening(func() time.Duration { return time.Since(started) })
+	listening := links.New(func() time.Duration { return time.Since(started) })
 	in.counts = ingest.NewTransportCounts(listening)
 	var err error
 	in.db, err = sqlite.Open(ctx, filepath.Join(in.dir, "weir.db"), sqlite.Options{Clock: time.Now})

@@ -18,15 +18,21 @@ type AnchorSet struct {
 	// Number is that of the set in the store, 0 as long as no event bears it.
 	Number int64
 
-	devices int // that have it
+	devices int   // that have it
+	bytes   int64 // that it takes beyond the rows that it follows from
 }
 
 func (v *View) setAnchors(c *Change) (err error) {
 	if c.ID, err = strconv.ParseInt(c.Key, 10, 64); err != nil {
 		return err
 	}
+	var before []model.Anchor
+	if old := v.anchors[c.ID]; old != nil {
+		before = old.Anchors
+	}
 	if c.Body == nil {
 		v.anchor(c.ID, nil)
+		c.Left = before
 		return nil
 	}
 	var b model.AnchorsView
@@ -36,34 +42,37 @@ func (v *View) setAnchors(c *Change) (err error) {
 	if len(b.Anchors) == 0 {
 		return errors.New("no anchors")
 	}
-	set, err := v.set(b.Tenant, b.Anchors)
-	if err == nil {
-		v.anchor(c.ID, set)
+	now := v.set(b.Tenant, b.Anchors)
+	v.anchor(c.ID, now)
+	for _, a := range before {
+		if !slices.Contains(now.Anchors, a) {
+			c.Left = append(c.Left, a)
+		}
 	}
-	return err
+	return nil
 }
 
 // set returns the one set of these anchors.
-func (v *View) set(tenant int64, anchors []model.Anchor) (*AnchorSet, error) {
+func (v *View) set(tenant int64, anchors []model.Anchor) *AnchorSet {
 	anchors = slices.Clone(anchors)
 	slices.SortFunc(anchors, func(a, b model.Anchor) int { return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Token, b.Token)) })
 	anchors = slices.Compact(anchors)
-	members, err := json.Marshal(anchors)
-	if err != nil {
-		return nil, err
-	}
+	members, _ := json.Marshal(anchors) // strings can always be encoded
 	key := strconv.FormatInt(tenant, 10) + string(members)
 	s := v.sets[key]
 	if s == nil {
 		s = &AnchorSet{TenantID: tenant, Members: string(members), Anchors: anchors}
 		v.sets[key] = s
 	}
-	return s, nil
+	return s
 }
 
 // anchor gives a device another set, nil for none. A set that no device has stays until DropAnchorSets: its number may not
 // be committed yet.
 func (v *View) anchor(device int64, s *AnchorSet) {
+	if d := v.devices[device]; d != nil {
+		d.as = 0
+	}
 	if old := v.anchors[device]; old != nil {
 		old.devices--
 	}
@@ -82,11 +91,24 @@ func (v *View) AnchorSets(f func(*AnchorSet)) {
 	}
 }
 
-// DropAnchorSets removes the sets that no device has. What they were numbered with must be committed.
+// DropAnchorSets removes the sets that no device has. What they were numbered with must be committed. When the sets that groups make
+// take too much memory none is remembered: each is made again for the next event that bears it.
 func (v *View) DropAnchorSets() {
+	if v.StampsAreMany() {
+		for _, d := range v.devices {
+			v.unstamp(d)
+		}
+	}
 	for key, s := range v.sets {
 		if s.devices == 0 {
+			v.stamped -= s.bytes
 			delete(v.sets, key)
 		}
 	}
 }
+
+// maxStamped bounds the memory of the sets that groups make.
+const maxStamped = 8 << 20
+
+// StampsAreMany reports whether the sets that groups make take so much memory that DropAnchorSets is due.
+func (v *View) StampsAreMany() bool { return v.stamped > maxStamped }

@@ -1,11 +1,15 @@
 // Package view holds the metadata as of an offset of the log: what the names of a record mean, and what its readings are
 // judged by. Metadata changes in the log move it and nothing else does. It is not safe for concurrent use.
 //
-//	view.go     tenants, devices, types, profiles; how a record's names resolve
-//	anchors.go  what devices belong to
+//	view.go        tenants, devices, types, profiles; how a record's names resolve
+//	anchors.go     what tracked relationships of devices lead to; sets of anchors
+//	attributes.go  attributes of devices
+//	groups.go      published versions of groups, memberships; what events bear
+//	fences.go      sets of geofences
 package view
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +19,7 @@ import (
 	"strings"
 
 	"weir/model"
+	"weir/registry/selector"
 )
 
 // version is the newest format version of the bodies.
@@ -28,6 +33,17 @@ type View struct {
 
 	anchors map[int64]*AnchorSet // of the devices that have any
 	sets    map[string]*AnchorSet
+	stamped int64 // bytes of the sets that groups make
+
+	devices     map[int64]*device
+	keys, texts texts // of attributes
+
+	groups    map[int64]*groups // by tenant
+	groupRows map[string]*group
+	states    uint64
+	selectors selector.Compiler
+
+	fences map[int64]*fences // by tenant
 
 	rows map[rowKey]int64 // memory of those for which the body decides
 	held int64            // memory of all
@@ -40,7 +56,7 @@ type rowKey struct {
 }
 
 // Memory is about how many bytes the view takes.
-func (v *View) Memory() int64 { return v.held }
+func (v *View) Memory() int64 { return v.held + v.stamped }
 
 // Tenant is a tenant with its devices.
 type Tenant struct {
@@ -58,7 +74,8 @@ type Profile struct {
 // New returns an empty view.
 func New() *View {
 	return &View{Tenants: map[string]*Tenant{}, Types: map[int64]model.DeviceTypeView{}, Profiles: map[int64]*Profile{},
-		anchors: map[int64]*AnchorSet{}, sets: map[string]*AnchorSet{}, rows: map[rowKey]int64{}}
+		anchors: map[int64]*AnchorSet{}, sets: map[string]*AnchorSet{}, devices: map[int64]*device{}, keys: newTexts(), texts: newTexts(),
+		groups: map[int64]*groups{}, groupRows: map[string]*group{}, states: ownState, fences: map[int64]*fences{}, rows: map[rowKey]int64{}}
 }
 
 // Change is a change of one row of the view. The rows of the same metadata change that come after it in the record are not
@@ -68,13 +85,16 @@ type Change struct {
 	Key  string
 	Body []byte // nil: the row ends
 
-	TenantID, ID int64 // of the row; the tenant of devices only
+	TenantID, ID int64  // of the row; the tenant of devices and groups only
+	Group        string // token, of a version of a group
 
 	// What the row said before, by kind, and what a device's says now.
 	Device     model.DeviceView
 	DeviceNow  model.DeviceView
 	DeviceType model.DeviceTypeView
 	Profile    *Profile
+	// Left are the anchors of a device that its row named before and does not name now.
+	Left []model.Anchor
 }
 
 // DeviceID returns the row ids of tenant and device when the change is one of a device.
@@ -103,6 +123,16 @@ func (v *View) setter(k model.ViewKind) func(*Change) error {
 		return v.setProfile
 	case model.ViewAnchors:
 		return v.setAnchors
+	case model.ViewAttribute:
+		return v.setAttribute
+	case model.ViewMemberships:
+		return v.setMemberships
+	case model.ViewGroup:
+		return v.setGroup
+	case model.ViewFence:
+		return v.setFence
+	case model.ViewFenceSet:
+		return v.setFenceSet
 	}
 	return func(*Change) error { return errors.New("unknown kind") }
 }
@@ -135,6 +165,7 @@ func (v *View) memory(kind model.ViewKind, key string) int64 {
 		if id, err := strconv.ParseInt(key, 10, 64); err == nil {
 			_, exists = v.Types[id]
 		}
+	case model.ViewAttribute: // setAttribute counts it
 	default:
 		return v.rows[rowKey{kind, key}]
 	}
@@ -146,6 +177,9 @@ func (v *View) memory(kind model.ViewKind, key string) int64 {
 
 // account counts the memory of a row that took so much before the change.
 func (v *View) account(c *Change, before int64) {
+	if c.Kind == model.ViewAttribute {
+		return
+	}
 	var now int64
 	if c.Body != nil {
 		now = model.ViewChange{Kind: c.Kind, Key: c.Key, Body: c.Body}.Memory()
@@ -193,6 +227,10 @@ func (v *View) setDevice(c *Change) error {
 	if c.Body == nil {
 		c.ID = c.Device.ID
 		v.anchor(c.ID, nil)
+		if d := v.devices[c.ID]; d != nil {
+			v.unstamp(d)
+			v.tidy(c.ID)
+		}
 		delete(t.devices, device)
 		return nil
 	}
@@ -264,7 +302,6 @@ type Resolved struct {
 	Device    model.DeviceView
 	ProfileID int64 // 0 when the device has no published profile
 	Profile   *Profile
-	Anchors   *AnchorSet // nil when the device has none
 }
 
 // Resolve returns what tenant and device mean.
@@ -277,7 +314,7 @@ func (v *View) Resolve(tenant, device string) Resolved {
 	if !ok {
 		return Resolved{Tenant: t}
 	}
-	r := Resolved{Tenant: t, Device: d, Anchors: v.anchors[d.ID]}
+	r := Resolved{Tenant: t, Device: d}
 	if id := v.Types[d.Type].Profile; id != 0 {
 		if r.Profile = v.Profiles[id]; r.Profile != nil {
 			r.ProfileID = id
@@ -316,4 +353,26 @@ func ProfileChanges(before, after *View) (out []*Change) {
 		}
 	}
 	return out
+}
+
+// Member is a device of a profile.
+type Member struct {
+	ID, Type int64
+	Token    string
+}
+
+// Roster returns the devices of the types that have a profile, by id.
+func (v *View) Roster(profile int64) []Member {
+	p := v.Profiles[profile]
+	if p == nil || v.Tenants[p.Tenant] == nil {
+		return nil
+	}
+	var all []Member
+	for token, d := range v.Tenants[p.Tenant].devices {
+		if v.Types[d.Type].Profile == profile {
+			all = append(all, Member{d.ID, d.Type, token})
+		}
+	}
+	slices.SortFunc(all, func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })
+	return all
 }

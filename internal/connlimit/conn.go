@@ -94,6 +94,15 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
+// CloseWrite closes the side that answers are written to, where the connection has two: a client that is still sending when it is
+// refused finds the end of the answer before the connection is closed.
+func (c *conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
 // Write implements net.Conn.
 func (c *conn) Write(p []byte) (n int, err error) {
 	defer c.writing.Store(0)

@@ -74,7 +74,11 @@ func guarded(next http.Handler) http.Handler {
 				c.work()
 			} else {
 				c.beginBody()
-				r.Body = &body{r.Body, c}
+				own := r.Body
+				r.Body = &body{own, c}
+				// The server asks its own body whether all of it was read: where not, it gives the client time to read the
+				// answer before it closes the connection.
+				defer func() { r.Body = own }()
 			}
 		}
 		next.ServeHTTP(w, r)

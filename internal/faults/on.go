@@ -5,7 +5,9 @@ package faults
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +17,13 @@ import (
 // when the plan was read. The file may change while the program runs; it is looked at again after planAge. Beside it, in a
 // file of the same name with metSuffix, the process says at which point it has ended.
 const PlanVariable = "FAULTS_PLAN"
+
+// KeepVariable names a folder beside the data: the files of the log that the program removes stay there, so that a test can apply all
+// of the log again.
+const KeepVariable = "FAULTS_KEEP"
+
+// WaitsVariable shortens waits: name=duration for each, with commas between them.
+const WaitsVariable = "FAULTS_WAITS"
 
 const (
 	planAge   = 5 * time.Millisecond
@@ -54,6 +63,29 @@ func readPlan() {
 		if _, err := fmt.Sscan(line, &point, &pass); err == nil {
 			plan.left[point] = pass
 		}
+	}
+}
+
+// Wait returns how long a wait with a name is: what WaitsVariable says, otherwise as long as usual.
+func Wait(name string, usual time.Duration) time.Duration {
+	for wait := range strings.SplitSeq(os.Getenv(WaitsVariable), ",") {
+		if named, text, ok := strings.Cut(wait, "="); ok && named == name {
+			if d, err := time.ParseDuration(text); err == nil {
+				return d
+			}
+		}
+	}
+	return usual
+}
+
+// Keep keeps a file that is about to be removed, where the environment says so.
+func Keep(path string) {
+	dir := os.Getenv(KeepVariable)
+	if dir == "" {
+		return
+	}
+	if err := os.Link(path, filepath.Join(dir, filepath.Base(path))); err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrNotExist) {
+		panic(err)
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
-	"text/template"
 	"time"
 )
 
@@ -112,12 +112,46 @@ func (o Options) Starter() string { return o.text("weir.yaml") }
 func (o Options) MakeUser() string { return o.text("user.sh") }
 
 func (o Options) text(name string) string {
-	t := template.Must(template.ParseFS(texts, "text/"+name)) // embedded, and each is written by a test
-	var b strings.Builder
-	if err := t.Execute(&b, o); err != nil {
-		panic(err)
+	text := strings.Replace(read(name), "{{make-user}}\n", read("user.sh"), 1)
+	return strings.NewReplacer("{{binary}}", o.Binary, "{{args}}", o.Args(), "{{command}}", o.Command(), "{{user}}", o.User,
+		"{{config}}", o.Config, "{{config-dir}}", o.ConfigDir(), "{{data}}", o.Data, "{{state-directory}}", o.stateDirectory(),
+		"{{protect-home}}", o.protectHome(), "{{capabilities}}", o.capabilities(), "{{timeout}}", strconv.Itoa(int(o.StopTimeout.Seconds())),
+		"{{stop-timeout}}", strconv.Itoa(o.StopSeconds())).Replace(text)
+}
+
+// read returns an embedded text.
+func read(name string) string {
+	text, err := texts.ReadFile("text/" + name)
+	if err != nil {
+		panic(err) // each is written by a test
 	}
-	return b.String()
+	return string(text)
+}
+
+// stateDirectory has systemd create the data directory, where it can.
+func (o Options) stateDirectory() string {
+	dir := o.StateDirectory()
+	if dir == "" {
+		return ""
+	}
+	return "StateDirectory=" + dir + "\nStateDirectoryMode=0750\n"
+}
+
+// protectHome hides the home directories from the service, unless it lives in one.
+func (o Options) protectHome() string {
+	if o.InHome() {
+		return "read-only"
+	}
+	return "yes"
+}
+
+// capabilities are those of the unit.
+func (o Options) capabilities() string {
+	comment, set := "No capability at all. A port below 1024 needs CAP_NET_BIND_SERVICE here and in AmbientCapabilities.", ""
+	if o.LowPorts {
+		comment, set = "Ports below 1024.", "CAP_NET_BIND_SERVICE"
+	}
+	return "# " + comment + "\nCapabilityBoundingSet=" + set + "\nAmbientCapabilities=" + set
 }
 
 // UnitPath is the path of an administrator's unit or init script; packages use another one for systemd.

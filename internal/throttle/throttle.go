@@ -258,14 +258,14 @@ func (h *Throttle) Delay(name string, readings int, now time.Time) time.Duration
 	return delay
 }
 
-// Wait delays a message of so many readings, for at most so long, until ctx ends.
-func (h *Throttle) Wait(ctx context.Context, tenant string, readings int, most time.Duration) {
+// Wait delays a message of so many readings, for at most so long, until ctx ends. It reports whether it did.
+func (h *Throttle) Wait(ctx context.Context, tenant string, readings int, most time.Duration) bool {
 	if !h.slowing.Load() {
-		return
+		return false
 	}
 	delay := min(h.Delay(tenant, readings, time.Now()), most)
 	if delay <= 0 {
-		return
+		return false
 	}
 	t := time.NewTimer(delay)
 	defer t.Stop()
@@ -273,6 +273,7 @@ func (h *Throttle) Wait(ctx context.Context, tenant string, readings int, most t
 	case <-t.C:
 	case <-ctx.Done():
 	}
+	return true
 }
 
 // Delayed returns how many messages were slowed for a reason, and the longest delay of the last second or so.

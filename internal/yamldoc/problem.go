@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"weir/internal/similar"
 )
 
 // Problem is one thing that is wrong with a document.
@@ -60,39 +62,8 @@ func (ps Problems) Sort() {
 
 // Suggest is the hint "did you mean …?" for a name that is not known, "" when none of the known names is near.
 func Suggest(name string, known []string) string {
-	if s := nearest(name, known); s != "" {
+	if s := similar.Nearest(name, known); s != "" {
 		return "did you mean " + s + "?"
 	}
 	return ""
-}
-
-// nearest returns the name that differs least from s, "" when none is near.
-func nearest(s string, names []string) string {
-	best, least := "", len(s)/3+2
-	for _, n := range slices.Sorted(slices.Values(names)) {
-		if d := distance(s, n); d < least {
-			best, least = n, d
-		}
-	}
-	return best
-}
-
-// distance is the number of letters to insert, remove or change.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
-		}
-	}
-	return row[len(b)]
 }

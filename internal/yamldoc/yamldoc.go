@@ -22,6 +22,19 @@ type File struct {
 // NewFile returns a file without content, for mistakes that have no place in it.
 func NewFile(name string) *File { return &File{Name: name} }
 
+// FileOf returns a file that is not YAML, for mistakes in its lines.
+func FileOf(name string, text []byte) *File {
+	return &File{Name: name, lines: strings.Split(string(bytes.TrimPrefix(text, []byte("\ufeff"))), "\n")}
+}
+
+// Line returns a line, 1 is the first; "" for one that is not there.
+func (f *File) Line(n int) string {
+	if n < 1 || n > len(f.lines) {
+		return ""
+	}
+	return f.lines[n-1]
+}
+
 // Position is a line and column of a file. The zero Position is unknown.
 type Position struct {
 	File   *File

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -56,6 +57,9 @@ type Store interface {
 	Check(ctx context.Context) error
 	// GiveBack gives free pages, of so many bytes at most, back to the file system; it returns how many bytes that were.
 	GiveBack(ctx context.Context, bytes int64) (int64, error)
+	// Scrub makes the files hold nothing that was removed before, a step of so many bytes with each call of what it returns; left is 0
+	// once that is done, and stays the same while a reader delays it.
+	Scrub(bytes int64) func(context.Context) (left int64, err error)
 	// FreeSpace frees the space that is kept for removals on a full disk.
 	FreeSpace()
 }
@@ -66,7 +70,10 @@ type Retention struct {
 	removed *prometheus.CounterVec
 	steady  steadyClock
 	wake    chan struct{}
-	rows    int // of a step
+	rows    int  // of a step
+	dropped bool // snapshots were removed whose pages may be there
+
+	keptBytes, keptSnapshots prometheus.Gauge
 }
 
 // Wake asks for a sweep now: a time has changed.
@@ -85,9 +92,10 @@ func keeping(c config.Config) map[store.Retained]time.Duration {
 	if locations == 0 {
 		locations = h.EventRetentionDays
 	}
+	previews := days(c.Detection.PreviewDays)
 	return map[store.Retained]time.Duration{store.KeptReadings: days(h.EventRetentionDays), store.KeptEvents: days(h.EventRetentionDays),
 		store.KeptDetections: days(h.EventRetentionDays), store.KeptLocations: days(locations), store.KeptAudit: h.AuditRetention,
-		store.KeptDeadLetters: h.DeadLetterRetention, store.KeptMetadata: days(c.Detection.PreviewDays)}
+		store.KeptDeadLetters: h.DeadLetterRetention, store.KeptAlarmEvents: h.AlarmEventRetention, store.KeptCommands: h.CommandRetention, store.KeptMetadata: previews, store.KeptListening: previews, store.KeptSnapshots: previews}
 }
 
 // NewRetention returns the sweep of the history of an instance.
@@ -97,14 +105,19 @@ func NewRetention(k Maintained) *Retention {
 	for _, k := range store.AllKept {
 		r.removed.WithLabelValues(string(k))
 	}
-	k.Metrics.MustRegister(r.removed)
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_eventprocessing_previews_kept_" + name, Help: help})
+	}
+	r.keptBytes = gauge("bytes", "Size of what is kept for previews of rules besides history, as of the last sweep: what the registry said before, listening spans, snapshots.")
+	r.keptSnapshots = gauge("snapshots", "Snapshots of the state of rules that are kept for previews, as of the last sweep.")
+	k.Metrics.MustRegister(r.removed, r.keptBytes, r.keptSnapshots)
 	return r
 }
 
 // Run sweeps every hour, and when Wake is called, until ctx ends.
 func (r *Retention) Run(ctx context.Context) error {
 	r.steady.newest = max(r.steady.newest, r.Applier.Received())
-	t := time.NewTicker(sweepEvery)
+	t := time.NewTicker(faults.Wait("retention.every", sweepEvery))
 	defer t.Stop()
 	for {
 		if now, ok := r.now(); ok {
@@ -135,18 +148,72 @@ func (r *Retention) sweep(ctx context.Context, now model.Nanos, cfg config.Confi
 		if keep[k] <= 0 {
 			continue
 		}
-		if err := r.remove(ctx, k, endOf(k, now.Micros()-storeMicros(keep[k]))); err != nil && ctx.Err() == nil {
+		if err := r.remove(ctx, k, over(k, now.Micros(), keep)); err != nil && ctx.Err() == nil {
 			r.Log.Warn("old history could not be removed; it is tried again in an hour", "kind", string(k), "error", err)
 		}
 	}
-	excess := func(tx store.Tx) (*store.Expired, error) {
-		return store.FindExcess(tx, int64(cfg.Detection.PreviewBytes), sweepPlan)
+	if err := r.trimPreviews(ctx, int64(cfg.Detection.PreviewBytes), over(store.KeptSnapshots, now.Micros(), keep)); err != nil && ctx.Err() == nil {
+		r.Log.Warn("what is kept for previews of rules could not be removed; it is tried again in an hour", "error", err)
 	}
-	if n, err := r.removeAll(ctx, store.KeptMetadata, excess); err != nil && ctx.Err() == nil {
-		r.Log.Warn("what the registry said before could not be removed; it is tried again in an hour", "error", err)
-	} else if n > 0 {
-		r.Log.Info("the oldest of what the registry said before was removed, it took more than detection.preview_bytes", "removed", n)
+}
+
+// over is the time before which a kind is removed. What previews need besides readings is of no use without them.
+func over(k store.Retained, now model.Micros, keep map[store.Retained]time.Duration) model.Micros {
+	before := endOf(k, now-storeMicros(keep[k]))
+	if readings := keep[store.KeptReadings]; readings > 0 && slices.Contains(store.KeptForPreviews[:], k) {
+		before = max(before, endOf(store.KeptReadings, now-storeMicros(readings)))
 	}
+	return before
+}
+
+// trimPreviews removes the oldest of what is kept for previews until it fits into so many bytes, and the pages of snapshots that are gone.
+func (r *Retention) trimPreviews(ctx context.Context, bytes int64, before model.Micros) error {
+	all := int64(0)
+	for _, k := range store.KeptForPreviews {
+		n, err := r.removeAll(ctx, k, func(tx store.Tx) (*store.Expired, error) { return store.FindExcess(tx, k, bytes, sweepPlan) })
+		if err != nil {
+			return err
+		}
+		all += n
+	}
+	if all > 0 {
+		r.Log.Info("the oldest of what is kept for previews of rules was removed, it took more than detection.preview_bytes", "removed", all)
+		if err := r.remove(ctx, store.KeptSnapshots, before); err != nil { // those for which the metadata is gone
+			return err
+		}
+	}
+	if err := r.sweepPages(ctx); err != nil {
+		return err
+	}
+	return r.Store.Read(ctx, func(tx store.Tx) error {
+		use, err := store.UsedByPreviews(tx)
+		r.keptBytes.Set(float64(use.Bytes))
+		r.keptSnapshots.Set(float64(use.Snapshots))
+		return err
+	})
+}
+
+// sweepPages removes the pages of snapshots that were removed. One that is left where the process ends goes with the next checkpoint.
+func (r *Retention) sweepPages(ctx context.Context) error {
+	for after := ""; r.dropped; {
+		if err := r.Store.Write(ctx, store.Results, func(tx store.Tx) error {
+			_, gen, err := store.CheckpointState(tx)
+			if err == nil {
+				after, err = store.SweepRulePages(tx, gen, after)
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+		r.dropped = after != ""
+		faults.Point("retention.pages")
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(sweepPause):
+		}
+	}
+	return nil
 }
 
 // endOf is the time before which a kind is removed when what is older than t is over. What devices send goes by whole UTC days: so a
@@ -189,44 +256,54 @@ func (r *Retention) removeAll(ctx context.Context, k store.Retained, find func(s
 
 // removeFound removes rows in steps of as many as hold the writer for a moment.
 func (r *Retention) removeFound(ctx context.Context, k store.Retained, found *store.Expired) (all store.Removal, err error) {
-	for found.Rows() > 0 {
-		_, began := r.Look()
-		step, err := r.step(ctx, found)
-		if err != nil {
-			return all, err
-		}
+	var step store.Removal
+	err = r.inSteps(ctx, &r.rows, found.Rows, func(tx store.Tx, limit int) (err error) {
+		step, err = found.Remove(tx, limit)
+		return err
+	}, func() {
 		faults.Point("retention.step")
-		_, ended := r.Look()
-		took := ended - began
-		if r.rows = min(r.rows+r.rows/4, sweepRows); took > sweepHold {
-			r.rows = max(r.rows/2, sweepMin)
-		}
+		r.dropped = r.dropped || k == store.KeptSnapshots && step.Rows > 0
 		r.removed.WithLabelValues(string(k)).Add(float64(step.Entries))
 		all.Rows, all.Entries = all.Rows+step.Rows, all.Entries+step.Entries
+	})
+	return all, err
+}
+
+// inSteps removes rows until none are left, in steps of as many as hold the writer for a moment; rows is that number, which
+// follows the machine. On a full disk it uses the space that is kept for that. removed is called after each step.
+func (k *Maintained) inSteps(ctx context.Context, rows *int, left func() int, remove func(tx store.Tx, limit int) error, removed func()) error {
+	for left() > 0 {
+		_, began := k.Look()
+		if err := k.step(ctx, *rows, remove); err != nil {
+			return err
+		}
+		removed()
+		_, ended := k.Look()
+		took := ended - began
+		if *rows = min(*rows+*rows/4, sweepRows); took > sweepHold {
+			*rows = max(*rows/2, sweepMin)
+		}
 		select {
 		case <-ctx.Done():
-			return all, ctx.Err()
+			return ctx.Err()
 		case <-time.After(max(sweepPause, 2*took)):
 		}
 	}
-	return all, nil
+	return nil
 }
 
 // step removes some rows, on a full disk with the space that is kept for that.
-func (r *Retention) step(ctx context.Context, found *store.Expired) (done store.Removal, err error) {
-	rows := r.rows
+func (k *Maintained) step(ctx context.Context, rows int, remove func(tx store.Tx, limit int) error) error {
 	write := func() error {
-		return r.Store.Write(ctx, store.Results, func(tx store.Tx) (err error) {
-			done, err = found.Remove(tx, rows)
-			return err
-		})
+		return k.Store.Write(ctx, store.Results, func(tx store.Tx) error { return remove(tx, rows) })
 	}
-	if err = write(); errors.Is(err, store.ErrFull) {
-		r.Store.FreeSpace()
+	err := write()
+	if errors.Is(err, store.ErrFull) {
+		k.Store.FreeSpace()
 		rows = sweepMin
 		err = write()
 	}
-	return done, err
+	return err
 }
 
 // steadyClock notices when the wall leaps forward against the monotonic time.

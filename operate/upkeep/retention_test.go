@@ -39,7 +39,7 @@ func TestNothingIsRemovedByAClockThatLeaps(t *testing.T) {
 func TestLocationsAreKeptAsEventsUnlessTheyHaveATimeOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
-	if k := keeping(config.Default()); k[store.KeptReadings] != 0 || k[store.KeptLocations] != 0 || k[store.KeptAudit] != 0 || k[store.KeptDeadLetters] != 30*day || k[store.KeptMetadata] != 7*day {
+	if k := keeping(config.Default()); k[store.KeptReadings] != 0 || k[store.KeptLocations] != 0 || k[store.KeptAudit] != 0 || k[store.KeptDeadLetters] != 30*day || k[store.KeptAlarmEvents] != 90*day || k[store.KeptMetadata] != 7*day || k[store.KeptListening] != 7*day {
 		t.Errorf("by default %v", k)
 	}
 	if k := keeping(config.Config{History: config.History{EventRetentionDays: 5}}); k[store.KeptReadings] != 5*day || k[store.KeptEvents] != 5*day || k[store.KeptDetections] != 5*day || k[store.KeptLocations] != 5*day {
@@ -47,6 +47,21 @@ func TestLocationsAreKeptAsEventsUnlessTheyHaveATimeOfTheirOwn(t *testing.T) {
 	}
 	if k := keeping(config.Config{History: config.History{LocationRetentionDays: 2}}); k[store.KeptReadings] != 0 || k[store.KeptLocations] != 2*day {
 		t.Errorf("%v", k)
+	}
+}
+
+// TestWhatPreviewsNeedGoesWithTheReadings: it is kept for its own time, and no longer than there are readings, which go by whole days.
+func TestWhatPreviewsNeedGoesWithTheReadings(t *testing.T) {
+	t.Parallel()
+	noon := model.MicrosOf(noonUTC)
+	for _, k := range store.KeptForPreviews {
+		for events, want := range map[int]time.Time{0: noonUTC.AddDate(0, 0, -7), 30: noonUTC.AddDate(0, 0, -7), 5: noonUTC.Truncate(24*time.Hour).AddDate(0, 0, -5)} {
+			cfg := config.Default()
+			cfg.History.EventRetentionDays = events
+			if got := over(k, noon, keeping(cfg)); got != model.MicrosOf(want) {
+				t.Errorf("%s, readings for %d days: %s, want %s", k, events, got, want)
+			}
+		}
 	}
 }
 

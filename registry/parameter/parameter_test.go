@@ -3,6 +3,7 @@ package parameter
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -127,11 +128,13 @@ func TestAPayloadIsHeldAgainstTheSchema(t *testing.T) {
 	}
 }
 
-// FuzzCheck: whatever is sent, nothing breaks, and what is taken is a JSON object with declared keys only.
+// FuzzCheck: whatever is sent, nothing breaks, and what is taken fits the declaration at every depth.
 func FuzzCheck(f *testing.F) {
 	f.Add(everything, `{"i": 1, "o": {"x": 5, "p": {}}}`)
+	f.Add(everything, `{"i": 3e0, "s": "on", "d": -1, "b": true}`)
 	f.Add(`[]`, `{}`)
 	f.Add(`[{"name":"a","dataType":"STRING"}]`, `{"a":"\ud800"}`)
+	f.Add(`[{"name":"a","dataType":"INT","minValue":1},{"name":"A","kind":"OBJECT"}]`, `{"A":{},"a":1}`)
 	f.Fuzz(func(t *testing.T, schema, payload string) {
 		s, err := Parse(schema)
 		if err != nil {
@@ -146,18 +149,78 @@ func FuzzCheck(f *testing.F) {
 		if payload == "" || s.Check(payload) != nil {
 			return
 		}
-		var members map[string]json.RawMessage
+		var members map[string]any
 		if err := json.Unmarshal([]byte(payload), &members); err != nil || members == nil {
 			t.Fatalf("%q is taken: %v", payload, err)
 		}
-		declared := map[string]bool{}
-		for _, p := range s.params {
-			declared[p.Name] = true
-		}
-		for name := range members {
-			if !declared[name] {
-				t.Errorf("%q has the key %q, which %q does not declare", payload, name, schema)
-			}
+		if why := misfit(s.params, members); why != "" {
+			t.Errorf("%q is taken by %q: %s", payload, schema, why)
 		}
 	})
+}
+
+// misfit says why an object is not one of the declared, "" when it is.
+func misfit(params []parameter, members map[string]any) string {
+	left := len(members)
+	for i := range params {
+		p := &params[i]
+		v, given := members[p.Name]
+		switch {
+		case given:
+			left--
+		case p.Required != nil && *p.Required:
+			return p.Name + " is missing"
+		}
+		if !given {
+			continue
+		}
+		if p.object() {
+			inner, ok := v.(map[string]any)
+			if !ok {
+				return p.Name + " is no object"
+			}
+			if why := misfit(p.Parameters, inner); why != "" {
+				return p.Name + "." + why
+			}
+			continue
+		}
+		if why := p.misfit(v); why != "" {
+			return p.Name + " " + why
+		}
+	}
+	if left > 0 {
+		return "a key is not declared"
+	}
+	return ""
+}
+
+func (p *parameter) misfit(v any) string {
+	ok := false
+	switch v := v.(type) {
+	case bool:
+		ok = p.dataType() == "BOOLEAN"
+	case string:
+		ok = p.dataType() == "STRING"
+	case float64:
+		ok = p.numeric() && (p.dataType() == "DOUBLE" || v == float64(int64(v)) || v > 1<<53 || v < -1<<53) && (p.MinValue == nil || v >= *p.MinValue) && (p.MaxValue == nil || v <= *p.MaxValue)
+	}
+	if !ok {
+		return fmt.Sprintf("is %v", v)
+	}
+	for _, raw := range p.Enum {
+		text := string(raw)
+		if unquoted := ""; json.Unmarshal(raw, &unquoted) == nil {
+			text = unquoted
+		}
+		if fmt.Sprint(v) == text {
+			return ""
+		}
+		if n, err := strconv.ParseFloat(text, 64); err == nil && v == any(n) {
+			return ""
+		}
+	}
+	if len(p.Enum) > 0 {
+		return fmt.Sprintf("is %v, which is not of the enum", v)
+	}
+	return ""
 }

@@ -7,9 +7,12 @@ import (
 	"weir/model"
 )
 
-// Holds reports whether a condition holds for an entity with these SHARED attributes. A value is a string, a bool or a float64;
-// any other, nil among them, exists and equals no scalar.
-func Holds(c model.Condition, attributes map[string]any) bool {
+// Attributes returns the value of a SHARED attribute of an entity; exists is false when there is none. A value is a string, a bool or
+// a float64; any other, nil among them, exists and equals no scalar.
+type Attributes func(key string) (value any, exists bool)
+
+// Holds reports whether a condition holds for an entity with these attributes.
+func Holds(c model.Condition, attributes Attributes) bool {
 	holds := func(part model.Condition) bool { return Holds(part, attributes) }
 	switch c.Op {
 	case model.Always:
@@ -21,11 +24,11 @@ func Holds(c model.Condition, attributes map[string]any) bool {
 	case model.Not:
 		return !holds(c.Parts[0])
 	case model.HasKey:
-		_, ok := attributes[c.Key]
-		return ok
+		_, exists := attributes(c.Key)
+		return exists
 	case model.Compare:
-		value, ok := attributes[c.Key]
-		return ok && compare(value, c.Cmp, c.Value)
+		value, exists := attributes(c.Key)
+		return exists && compare(value, c.Cmp, c.Value)
 	}
 	return false
 }

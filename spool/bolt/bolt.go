@@ -48,7 +48,8 @@ type Log struct {
 	trimmed     int64 // weight of the batches before first
 	holds       int
 	heldTrim    model.Offset
-	stats       spool.Stats // the counters of it
+	stats       spool.Stats  // the counters of it
+	purge       model.Offset // the present span takes no batch when it begins at or before it
 
 	// The following fields belong to the committer.
 	current  *span // nil until the first span could be created

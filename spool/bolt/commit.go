@@ -156,7 +156,7 @@ func (l *Log) makeRoom() error {
 }
 
 func (l *Log) usable() bool {
-	return l.current != nil && !l.current.doubtful && !l.current.abandoned.Load() && l.current.disk < l.opt.SpanBytes
+	return l.current != nil && !l.current.doubtful && !l.current.abandoned.Load() && l.current.disk < l.opt.SpanBytes && !l.closes()
 }
 
 func (l *Log) startAhead() *ahead {

@@ -107,6 +107,7 @@ func (l *Log) removeDoomed() error {
 		}
 		name := l.doomed[0]
 		l.mu.Unlock()
+		faults.Keep(filepath.Join(l.dir, name))
 		err := os.Remove(filepath.Join(l.dir, name))
 		faults.Point("spool.removed")
 		if err == nil {
@@ -119,6 +120,32 @@ func (l *Log) removeDoomed() error {
 		l.doomed = l.doomed[1:]
 		l.mu.Unlock()
 	}
+}
+
+// Purge implements spool.Log. Only whole spans leave the disk, so the present one is closed when it holds such a record.
+func (l *Log) Purge(to model.Offset) (kept model.Offset, err error) {
+	l.trimming.Lock()
+	defer l.trimming.Unlock()
+	if l.gatherer.Closing() {
+		return 0, spool.ErrClosed
+	}
+	if err := l.removeDoomed(); err != nil {
+		return 0, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.purge = max(l.purge, min(to, l.last))
+	if len(l.spans) == 0 {
+		return l.last + 1, nil
+	}
+	return l.spans[0].begin, nil
+}
+
+// closes reports whether the present span is to take no further batch, because of Purge.
+func (l *Log) closes() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.current.begin <= l.purge
 }
 
 // HoldTrim implements spool.Log.

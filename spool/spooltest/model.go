@@ -64,6 +64,7 @@ func (m *plain) step() {
 		run  func()
 	}{
 		{"append", m.append}, {"append", m.append}, {"read", m.read}, {"trim", m.trim},
+		{"purge", m.purge},
 		{"reopen", m.reopen}, {"fail before", m.failBefore}, {"fail after", m.failAfter},
 	}
 	s := steps[rapid.IntRange(0, len(steps)-1).Draw(m.rt, "step")]
@@ -160,6 +161,31 @@ func (m *plain) trim() {
 	}
 	m.trimmedTo(min(to+1, m.next))
 	m.bounds()
+}
+
+// purge lets records leave the disk, in the steps that an erase takes.
+func (m *plain) purge() {
+	to := model.Offset(rapid.Uint64Range(0, uint64(m.next)+2).Draw(m.rt, "to"))
+	kept := func(to model.Offset) model.Offset {
+		kept, err := m.log.Purge(to)
+		if err != nil {
+			m.rt.Fatal(err)
+		}
+		return kept
+	}
+	if k := kept(to); k > m.first {
+		m.rt.Fatalf("kept from %d, the first record is %d", k, m.first)
+	}
+	purged := min(to, m.next-1)
+	m.append()
+	if err := m.log.Trim(m.next - 1); err != nil {
+		m.rt.Fatal(err)
+	}
+	m.trimmedTo(m.next)
+	m.bounds()
+	if k := kept(purged); k <= purged || k > m.first {
+		m.rt.Fatalf("kept from %d after a purge to %d, the first record is %d", k, purged, m.first)
+	}
 }
 
 func (m *plain) trimmedTo(first model.Offset) {

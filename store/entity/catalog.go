@@ -30,6 +30,8 @@ type Any interface {
 	Check(p store.Patch, complete bool) []error
 	// Values returns rows as the patches of their creates would give them, references as tokens and secrets left out.
 	Values(ctx context.Context, by *model.Principal, rows ...any) ([]store.Patch, error)
+	// Secret returns the secret of a row of a kind that has one, see Kind.Reveal.
+	Secret(ctx context.Context, row any) (secret string, ok bool, err error)
 	// Head, Token and Value read a row.
 	Head(row any) *store.Row
 	Token(row any) string
@@ -58,6 +60,12 @@ type Catalog struct{ kinds []Any }
 // descriptions is one of the program: it panics.
 func NewCatalog(kinds ...Entry) *Catalog {
 	c := &Catalog{}
+	c.Join(kinds...)
+	return c
+}
+
+// Join adds kinds of another package to the catalog, after those that it has. It is called before the catalog is used.
+func (c *Catalog) Join(kinds ...Entry) {
 	for _, entry := range kinds {
 		kind := entry.Any()
 		info := kind.Info()
@@ -72,7 +80,6 @@ func NewCatalog(kinds ...Entry) *Catalog {
 		}
 	}
 	c.checkOrder()
-	return c
 }
 
 // checkOrder makes sure that what is referred to comes first. Tables of other catalogs are not known here.
@@ -119,104 +126,114 @@ func (l *links) link(self *Info, o *Info, kind Any) {
 }
 
 // Any implements Entry.
-func (k *Kind[T]) Any() Any { return erased[T]{k} }
+func (k *Kind[T]) Any() Any { return (*erased[T])(k) }
 
 // erased is a kind as Any.
-type erased[T any] struct{ k *Kind[T] }
+type erased[T any] Kind[T]
 
-func (e erased[T]) Info() *Info { return e.k.info }
+func (e *erased[T]) kind() *Kind[T] { return (*Kind[T])(e) }
 
-func (e erased[T]) New() any { return new(T) }
+func (e *erased[T]) Info() *Info { return e.kind().info }
 
-func (e erased[T]) Check(p store.Patch, complete bool) []error { return e.k.Check(p, complete) }
+func (e *erased[T]) New() any { return new(T) }
 
-func (e erased[T]) Create(ctx context.Context, by *model.Principal, p store.Patch) (any, error) {
-	return one(e.k.Create(ctx, by, p))
+func (e *erased[T]) Check(p store.Patch, complete bool) []error { return e.kind().Check(p, complete) }
+
+func (e *erased[T]) Create(ctx context.Context, by *model.Principal, p store.Patch) (any, error) {
+	return one(e.kind().Create(ctx, by, p))
 }
 
-func (e erased[T]) Update(ctx context.Context, by *model.Principal, token string, p store.Patch, expect ...Expect) (any, error) {
-	return one(e.k.Update(ctx, by, token, p, expect...))
+func (e *erased[T]) Update(ctx context.Context, by *model.Principal, token string, p store.Patch, expect ...Expect) (any, error) {
+	return one(e.kind().Update(ctx, by, token, p, expect...))
 }
 
-func (e erased[T]) Rename(ctx context.Context, by *model.Principal, token, newToken string) (any, error) {
-	return one(e.k.Rename(ctx, by, token, newToken))
+func (e *erased[T]) Rename(ctx context.Context, by *model.Principal, token, newToken string) (any, error) {
+	return one(e.kind().Rename(ctx, by, token, newToken))
 }
 
-func (e erased[T]) Delete(ctx context.Context, by *model.Principal, token string) (bool, error) {
-	return e.k.Delete(ctx, by, token)
+func (e *erased[T]) Delete(ctx context.Context, by *model.Principal, token string) (bool, error) {
+	return e.kind().Delete(ctx, by, token)
 }
 
-func (e erased[T]) ByID(ctx context.Context, by *model.Principal, ids []int64) ([]any, error) {
-	return all(e.k.ByID(ctx, by, ids))
+func (e *erased[T]) ByID(ctx context.Context, by *model.Principal, ids []int64) ([]any, error) {
+	return all(e.kind().ByID(ctx, by, ids))
 }
 
-func (e erased[T]) ByToken(ctx context.Context, by *model.Principal, tokens []string) ([]any, error) {
-	return all(e.k.ByToken(ctx, by, tokens))
+func (e *erased[T]) ByToken(ctx context.Context, by *model.Principal, tokens []string) ([]any, error) {
+	return all(e.kind().ByToken(ctx, by, tokens))
 }
 
-func (e erased[T]) By(ctx context.Context, by *model.Principal, column string, values ...any) ([]any, error) {
-	return all(e.k.By(ctx, by, column, values...))
+func (e *erased[T]) By(ctx context.Context, by *model.Principal, column string, values ...any) ([]any, error) {
+	return all(e.kind().By(ctx, by, column, values...))
 }
 
-func (e erased[T]) List(ctx context.Context, by *model.Principal, page store.Page, filters ...store.Filter) ([]any, int64, error) {
-	rows, total, err := e.k.List(ctx, by, page, filters...)
+func (e *erased[T]) List(ctx context.Context, by *model.Principal, page store.Page, filters ...store.Filter) ([]any, int64, error) {
+	rows, total, err := e.kind().List(ctx, by, page, filters...)
 	some, err := all(rows, err)
 	return some, total, err
 }
 
-func (e erased[T]) Follow(ctx context.Context, by *model.Principal, column string, values ...any) ([]any, error) {
-	return all(e.k.Rows.By(ctx, by, column, values...))
+func (e *erased[T]) Follow(ctx context.Context, by *model.Principal, column string, values ...any) ([]any, error) {
+	return all(e.kind().Rows.By(ctx, by, column, values...))
 }
 
-func (e erased[T]) Values(ctx context.Context, by *model.Principal, rows ...any) ([]store.Patch, error) {
+func (e *erased[T]) Values(ctx context.Context, by *model.Principal, rows ...any) ([]store.Patch, error) {
 	patches := make([]store.Patch, len(rows))
 	for i, row := range rows {
-		whole, err := e.k.complete(ctx, by, row.(*T))
+		whole, err := e.kind().complete(ctx, by, row.(*T))
 		if err != nil {
 			return nil, err
 		}
 		if whole == nil {
 			whole = row.(*T) // it has been removed since
 		}
-		patches[i] = e.k.Values(whole)
+		patches[i] = e.kind().Values(whole)
 	}
-	err := store.Read(ctx, e.k.Rows.store, func(tx store.Tx) error { return e.k.nameRefs(tx, patches) })
+	err := store.Read(ctx, e.kind().Rows.store, func(tx store.Tx) error { return e.kind().nameRefs(tx, patches) })
 	return patches, err
 }
 
-func (e erased[T]) Head(row any) *store.Row { return e.k.Table.Head(row.(*T)) }
+func (e *erased[T]) Secret(ctx context.Context, row any) (secret string, ok bool, err error) {
+	err = store.Read(ctx, e.kind().Rows.store, func(tx store.Tx) error {
+		secret, ok, err = e.kind().Reveal(tx, row.(*T))
+		return err
+	})
+	return secret, ok, err
+}
 
-func (e erased[T]) Token(row any) string { return e.k.Table.Token(row.(*T)) }
+func (e *erased[T]) Head(row any) *store.Row { return e.kind().Table.Head(row.(*T)) }
 
-func (e erased[T]) Value(row any, column string) any { return e.k.Table.Value(row.(*T), column) }
+func (e *erased[T]) Token(row any) string { return e.kind().Table.Token(row.(*T)) }
 
-func (e erased[T]) Sort(rows []any) {
+func (e *erased[T]) Value(row any, column string) any { return e.kind().Table.Value(row.(*T), column) }
+
+func (e *erased[T]) Sort(rows []any) {
 	slices.SortFunc(rows, func(a, b any) int {
 		return cmp.Or(cmp.Compare(e.Head(b).CreatedAt, e.Head(a).CreatedAt), cmp.Compare(e.Token(a), e.Token(b)))
 	})
 }
 
-func (e erased[T]) Parts() []Any {
-	parts := make([]Any, len(e.k.parts))
-	for i, p := range e.k.parts {
+func (e *erased[T]) Parts() []Any {
+	parts := make([]Any, len(e.links.parts))
+	for i, p := range e.links.parts {
 		parts[i] = p.Any
 	}
 	return parts
 }
 
-func (e erased[T]) Versions() AnyVersions {
-	if e.k.desc.Versions == nil {
+func (e *erased[T]) Versions() AnyVersions {
+	if e.kind().desc.Versions == nil {
 		return nil
 	}
-	return erasedVersions[T]{e.k}
+	return (*erasedVersions[T])(e)
 }
 
 // CountBytes implements store.Counter.
-func (e erased[T]) CountBytes(tx store.Tx, sums map[int64]int64) error {
-	if err := e.k.Table.CountBytes(tx, sums); err != nil || e.k.desc.Versions == nil {
+func (e *erased[T]) CountBytes(tx store.Tx, sums map[int64]int64) error {
+	if err := e.kind().Table.CountBytes(tx, sums); err != nil || e.kind().desc.Versions == nil {
 		return err
 	}
-	return e.k.desc.Versions.CountBytes(tx, sums)
+	return e.kind().desc.Versions.CountBytes(tx, sums)
 }
 
 // CountBytes implements store.Counter for all kinds of the catalog.
@@ -230,13 +247,27 @@ func (c *Catalog) CountBytes(tx store.Tx, sums map[int64]int64) error {
 }
 
 // erasedVersions are the verbs of a kind with versions.
-type erasedVersions[T any] struct{ *Kind[T] }
+type erasedVersions[T any] Kind[T]
 
-func (e erasedVersions[T]) Rollback(ctx context.Context, by *model.Principal, token string, version int64, expect ...Expect) (any, error) {
-	return one(e.Kind.Rollback(ctx, by, token, version, expect...))
+func (e *erasedVersions[T]) kind() *Kind[T] { return (*Kind[T])(e) }
+
+func (e *erasedVersions[T]) Publish(ctx context.Context, by *model.Principal, token string, label, description *string, expect ...Expect) (*Version, error) {
+	return e.kind().Publish(ctx, by, token, label, description, expect...)
 }
 
-func (e erased[T]) link(o *Info, kind Any) { e.k.links.link(e.k.info, o, kind) }
+func (e *erasedVersions[T]) Rollback(ctx context.Context, by *model.Principal, token string, version int64, expect ...Expect) (any, error) {
+	return one(e.kind().Rollback(ctx, by, token, version, expect...))
+}
+
+func (e *erasedVersions[T]) History(ctx context.Context, by *model.Principal, token string, limit, offset int64) ([]*Version, error) {
+	return e.kind().History(ctx, by, token, limit, offset)
+}
+
+func (e *erasedVersions[T]) Unpublished(ctx context.Context, by *model.Principal, token string) (differs bool, next int64, err error) {
+	return e.kind().Unpublished(ctx, by, token)
+}
+
+func (e *erased[T]) link(o *Info, kind Any) { e.kind().links.link(e.kind().info, o, kind) }
 
 // nameRefs replaces row ids by tokens.
 func (k *Kind[T]) nameRefs(tx store.Tx, patches []store.Patch) error {

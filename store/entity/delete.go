@@ -49,11 +49,11 @@ func (k *Kind[T]) remove(c *store.Change, row *T) error {
 	if err := k.Table.Free(c, row, k.desc.Referrers...); err != nil {
 		return err
 	}
-	if err := k.Table.Free(c, row, k.referrers...); err != nil {
+	if err := k.Table.Free(c, row, k.links.referrers...); err != nil {
 		return err
 	}
 	head := k.Table.Head(row)
-	for _, p := range k.parts {
+	for _, p := range k.links.parts {
 		if err := p.removeBelow(c, head.TenantID, p.column, head.ID); err != nil {
 			return err
 		}
@@ -68,20 +68,23 @@ func (k *Kind[T]) remove(c *store.Change, row *T) error {
 			return err
 		}
 	}
+	if err := k.forget(c, row); err != nil {
+		return err
+	}
 	return k.Table.Remove(c, row)
 }
 
 // removeBelow removes the rows that are parts of a row that goes.
-func (e erased[T]) removeBelow(c *store.Change, tenant int64, column string, whole int64) error {
-	rows, err := e.k.Table.By(c, tenant, column, whole)
+func (e *erased[T]) removeBelow(c *store.Change, tenant int64, column string, whole int64) error {
+	rows, err := e.kind().Table.By(c, tenant, column, whole)
 	if err != nil {
 		return err
 	}
 	for _, row := range rows {
-		if err := e.k.remove(c, row); err != nil {
+		if err := e.kind().remove(c, row); err != nil {
 			return err
 		}
-		if err := e.k.views(c, row, nil); err != nil {
+		if err := e.kind().views(c, row, nil); err != nil {
 			return err
 		}
 	}

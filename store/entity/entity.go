@@ -13,6 +13,7 @@ import (
 type Base struct {
 	Store  store.Store
 	Writer store.Writer
+	Vault  *store.Vault // of kinds with a secret
 }
 
 // Needs names the authorities that a principal must hold, all of them.
@@ -37,6 +38,10 @@ type Desc[T any] struct {
 
 	// Rename decides whether a row may have another token; nil: no row ever may. See Always.
 	Rename func(tx store.Tx, row *T) error
+	// Secret lets a row have a secret, which the vault keeps apart from it: a request names it "secret", a value sets it, null
+	// and "" delete it, and nothing returns it. It returns the name in the vault, of which the token is no part, so that a
+	// rename keeps it. The struct has a field HasSecret: store:"has_secret,keep,hidden" gql:"hasSecret". nil: rows have none.
+	Secret func(row *T) store.SecretName
 	// Referrers hold rows of this kind without being kinds themselves: while one exists, a delete is refused. Kinds that
 	// refer to this one are known by their fields.
 	Referrers []store.Referrer
@@ -50,6 +55,9 @@ type Desc[T any] struct {
 	Prepare func(ctx context.Context, by *model.Principal, token string, p store.Patch, create bool) error
 	// Admit runs in the transaction before n rows are made.
 	Admit func(c *store.Change, n int64) error
+	// Stored returns the number of rows that a tenant has, where Admit and Removing keep it, so that no list counts them all; nil
+	// otherwise.
+	Stored func(tx store.Tx, tenantID int64) (int64, error)
 	// Making runs in the transaction before a row is made of a patch: it makes what the row refers to and what comes into
 	// being by its first use.
 	Making func(c *store.Change, p store.Patch) error
@@ -91,6 +99,7 @@ type Info struct {
 
 	Instance            bool
 	Rename              bool
+	Secret              bool // rows may have a secret, see Desc.Secret
 	Read, Write, Delete []model.Authority
 	Fields              []store.Field
 	Parent              *store.Field // the reference to the entity that one of this kind is a part of, nil for none
@@ -113,7 +122,7 @@ func Object(ref store.Field) string { return strings.TrimSuffix(ref.Name, "Token
 
 func (d *Desc[T]) info(fields []store.Field) *Info {
 	i := &Info{Kind: d.Kind, Type: d.Type, Plural: d.Plural, Site: d.Site, Area: d.Area, Table: d.Table, Instance: d.Instance,
-		Rename: d.Rename != nil, Read: d.Read, Write: d.Write, Delete: d.Delete, Fields: fields, Filters: slices.Clone(d.Filters)}
+		Rename: d.Rename != nil, Secret: d.Secret != nil, Read: d.Read, Write: d.Write, Delete: d.Delete, Fields: fields, Filters: slices.Clone(d.Filters)}
 	if i.Site == "" {
 		i.Site = d.Plural
 	}
@@ -125,7 +134,11 @@ func (d *Desc[T]) info(fields []store.Field) *Info {
 			i.Parent = &f
 		}
 		if f.Filter != "" {
-			i.Filters = append(i.Filters, Filter{Name: f.Filter, Of: filterOf(f)})
+			of := filterOf(f)
+			if f.Parent {
+				of = func(value any) store.Filter { return filterOf(f)(value).Narrow() }
+			}
+			i.Filters = append(i.Filters, Filter{Name: f.Filter, Of: of})
 		}
 	}
 	return i

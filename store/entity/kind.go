@@ -23,14 +23,15 @@ type Kind[T any] struct {
 	desc   Desc[T]
 	info   *Info
 	writer store.Writer
-	links
+	vault  *store.Vault
+	links  links
 }
 
 // New makes a kind of its description. A mistake in it is one of the program: it panics.
 func New[T any](b Base, d Desc[T]) *Kind[T] {
-	table := store.NewTable(store.Desc[T]{Kind: d.Kind, Name: d.Table, Instance: d.Instance, Order: d.Order, Check: d.check(), Label: d.Label})
+	table := store.NewTable(store.Desc[T]{Kind: d.Kind, Name: d.Table, Instance: d.Instance, Order: d.Order, Stored: d.Stored, Check: d.check(), Label: d.Label})
 	k := &Kind[T]{Rows: &Rows[T]{store: b.Store, table: table, instance: d.Instance}, Table: table, desc: d,
-		info: d.info(table.Fields()), writer: b.Writer}
+		info: d.info(table.Fields()), writer: b.Writer, vault: b.Vault}
 	if d.Type == "" || d.Plural == "" || len(d.Read) == 0 || len(d.Write) == 0 {
 		panic(fmt.Sprintf("entity: %s needs a type, a plural and authorities", d.Kind))
 	}
@@ -57,6 +58,10 @@ func (d *Desc[T]) check() func(store.Tx, *T, store.Changed) error {
 // Check returns what is wrong with the patch of a create whatever an instance holds. Where the patch is not complete, an
 // instance may have what it leaves out.
 func (k *Kind[T]) Check(p store.Patch, complete bool) []error {
+	p, _, err := k.apart(p)
+	if err != nil {
+		return []error{err}
+	}
 	row, refused := k.Table.Check(p, complete)
 	if len(refused) > 0 || !complete || k.desc.Valid == nil {
 		return refused
@@ -205,8 +210,15 @@ func (k *Kind[T]) Make(c *store.Change, p store.Patch) (*T, error) {
 			return nil, err
 		}
 	}
+	p, secret, err := k.apart(p)
+	if err != nil {
+		return nil, err
+	}
 	row, err := k.Table.Create(c, k.tenantIn(c), p)
 	if err != nil {
+		return nil, err
+	}
+	if err := k.keep(c, row, secret); err != nil {
 		return nil, err
 	}
 	return row, k.after(c, nil, row)
@@ -239,9 +251,16 @@ func (k *Kind[T]) Update(ctx context.Context, by *model.Principal, token string,
 		if err := k.expected(old, expect); err != nil {
 			return nil, err
 		}
+		p, secret, err := k.apart(p)
+		if err != nil {
+			return nil, err
+		}
 		row, err := k.Table.Update(c, k.tenantIn(c), token, p)
 		if err != nil || len(p) == 0 {
 			return row, err
+		}
+		if err := k.keep(c, row, secret); err != nil {
+			return nil, err
 		}
 		return row, k.after(c, old, row)
 	})

@@ -33,10 +33,14 @@ type Versions[T, S any] struct {
 	Versioned func(row *T) error
 	// Freeze says what a publish of the draft would freeze.
 	Freeze func(tx store.Tx, row *T) (*S, error)
-	// Validate refuses a body. It runs outside of the transaction, since it may take longer than the one writer may be held.
-	Validate func(ctx context.Context, by *model.Principal, row *T, body *S) error
-	Encode   func(*S) (string, error)
-	Decode   func(string) (*S, error)
+	// Validate refuses a body, or has remarks on it. It runs outside of the transaction, since it may take longer than the one writer may be
+	// held.
+	Validate func(ctx context.Context, by *model.Principal, row *T, body *S) ([]Remark, error)
+	// Prepare does before a version becomes the effective one what takes longer than the one writer may be held; it must be harmless where
+	// the version does not become it. done is called after the change. Within a change of others it has no more time than that.
+	Prepare func(ctx context.Context, by *model.Principal, row *T, body *S) (done func(), err error)
+	Encode  func(*S) (string, error)
+	Decode  func(string) (*S, error)
 
 	// Active is the field, and ActiveColumn its column, that holds which version is the effective one: a publish and a
 	// rollback move it. Without it the newest version is, and a rollback makes the draft what a version says, see Restore.
@@ -58,6 +62,7 @@ type Versions[T, S any] struct {
 type Versioning[T any] interface {
 	of(k *Kind[T])
 	publish(ctx context.Context, by *model.Principal, token string, label, description *string, expect []Expect) (*Version, error)
+	prepareVersion(ctx context.Context, tenant int64, by *model.Principal, token string, version int64) (done func(), err error)
 	rollback(c *store.Change, row *T, version int64) (*T, error)
 	unpublished(tx store.Tx, row *T) (differs bool, next int64, err error)
 	list(tx store.Tx, tenant int64, token string, limit, offset int64) ([]*Version, error)
@@ -74,6 +79,16 @@ type Version struct {
 	Description *string      `gql:"description"`
 	PublishedAt model.Micros `gql:"publishedAt"`
 	PublishedBy *string      `gql:"publishedBy"`
+	// Remarks are what the validator has to say besides; of the answer of a publish only.
+	Remarks []Remark
+}
+
+// Remark is an advisory finding of the validator on a part of a draft.
+type Remark struct {
+	Token   string   `gql:"token"` // of the part
+	Code    string   `gql:"code"`
+	Params  []string `gql:"params"`
+	Message string   `gql:"message"`
 }
 
 // AnyVersions are the verbs of a kind with versions.
@@ -104,6 +119,12 @@ func (k *Kind[T]) Rollback(ctx context.Context, by *model.Principal, token strin
 	if err := k.MayWrite(by); err != nil {
 		return nil, err
 	}
+	tenant, _ := k.Rows.tenant(by)
+	done, err := k.desc.Versions.prepareVersion(ctx, tenant, by, token, version)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	return k.change(ctx, by, func(c *store.Change) (*T, error) {
 		row, err := k.Must(c, k.tenantIn(c), token)
 		if err != nil {
@@ -201,18 +222,52 @@ func (v *Versions[T, S]) tryPublish(ctx context.Context, by *model.Principal, to
 		if d.body == nil {
 			return nil, v.Versioned(d.row)
 		}
+		var remarks []Remark
 		if v.Validate != nil {
-			if err := v.Validate(ctx, by, d.row, d.body); err != nil {
+			if remarks, err = v.Validate(ctx, by, d.row, d.body); err != nil {
 				return nil, err
 			}
 		}
+		done, err := v.prepare(ctx, by, d.row, d.body)
+		if err != nil {
+			return nil, err
+		}
 		made, err := v.freeze(ctx, by, d, label, description)
+		done()
+		if err == nil {
+			made.Remarks = append([]Remark{}, remarks...)
+		}
 		if !errors.Is(err, errDraftMoved) {
 			return made, err
 		}
 	}
 	return nil, &model.Error{Code: model.CodeConflict, Reason: model.ReasonStaleWrite,
 		Message: fmt.Sprintf("conflict: the draft of %s %q keeps changing, publish it again", v.k.info.Kind, token)}
+}
+
+func (v *Versions[T, S]) prepare(ctx context.Context, by *model.Principal, row *T, body *S) (done func(), err error) {
+	if v.Prepare == nil {
+		return func() {}, nil
+	}
+	return v.Prepare(ctx, by, row, body)
+}
+
+// prepareVersion prepares a version of a row. A row or version that does not exist is left to the change to refuse.
+func (v *Versions[T, S]) prepareVersion(ctx context.Context, tenant int64, by *model.Principal, token string, version int64) (done func(), err error) {
+	var row *T
+	var body *S
+	if v.Prepare != nil {
+		err = store.Read(ctx, v.k.Rows.store, func(tx store.Tx) (err error) {
+			if row, err = v.k.Table.Get(tx, tenant, token); err == nil && row != nil {
+				body, err = v.Body(tx, v.k.Table.Head(row).ID, version)
+			}
+			return err
+		})
+	}
+	if err != nil || body == nil {
+		return func() {}, err
+	}
+	return v.prepare(ctx, by, row, body)
 }
 
 func (v *Versions[T, S]) readDraft(ctx context.Context, by *model.Principal, token string) (*draft[T, S], error) {
@@ -243,7 +298,7 @@ func (v *Versions[T, S]) Revision(tx store.Tx, row *T) (string, error) {
 	}
 	var revision strings.Builder
 	revision.WriteString(stamp(v.k.Table.Head(now)))
-	for _, p := range v.k.parts {
+	for _, p := range v.k.links.parts {
 		below, err := p.stampsBelow(tx, head.TenantID, p.column, head.ID)
 		if err != nil {
 			return "", err
@@ -256,11 +311,11 @@ func (v *Versions[T, S]) Revision(tx store.Tx, row *T) (string, error) {
 func stamp(head *store.Row) string { return fmt.Sprintf("%d.%d ", head.ID, head.UpdatedAt) }
 
 // stampsBelow names the state of the rows that are parts of a row.
-func (e erased[T]) stampsBelow(tx store.Tx, tenant int64, column string, whole int64) (string, error) {
-	rows, err := e.k.Table.By(tx, tenant, column, whole)
+func (e *erased[T]) stampsBelow(tx store.Tx, tenant int64, column string, whole int64) (string, error) {
+	rows, err := e.kind().Table.By(tx, tenant, column, whole)
 	var b strings.Builder
 	for _, row := range rows {
-		b.WriteString(stamp(e.k.Table.Head(row)))
+		b.WriteString(stamp(e.kind().Table.Head(row)))
 	}
 	return b.String(), err
 }
@@ -503,6 +558,20 @@ func (v *Versions[T, S]) Body(tx store.Tx, owner, version int64) (*S, error) {
 		return nil, err
 	}
 	return v.decode(text, owner, version)
+}
+
+// Newest returns the number of the newest version of a row and what it froze, 0 and nil for a row that was never published.
+func (v *Versions[T, S]) Newest(tx store.Tx, owner int64) (version int64, body *S, err error) {
+	var text string
+	err = tx.QueryRow(`SELECT version, snapshot FROM `+v.Table+` WHERE `+v.Owner+` = ? ORDER BY version DESC LIMIT 1`, owner).Scan(&version, &text)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return 0, nil, nil
+	case err != nil:
+		return 0, nil, err
+	}
+	body, err = v.decode(text, owner, version)
+	return version, body, err
 }
 
 func (v *Versions[T, S]) decode(text string, owner, version int64) (*S, error) {

@@ -57,6 +57,11 @@ func Page(tx store.Tx, tenant, version int64, page store.Page) (fences []Fence, 
 	return fences, total, rows.Err()
 }
 
+// Tokens returns those of the fences of the newest set, sorted.
+func Tokens(tx store.Tx, tenant int64) (tokens []string, err error) {
+	return store.Column[string](tx, `SELECT token FROM geofence_sets WHERE tenant_id = ? AND to_version IS NULL ORDER BY token`, tenant)
+}
+
 // Step is a change of a set: a fence gets a geometry, or with "" leaves.
 type Step struct {
 	Fence

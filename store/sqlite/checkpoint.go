@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -136,6 +137,18 @@ func (k *checkpointer) run(c *sql.Conn, mode string, wait time.Duration) {
 	}
 }
 
+// restart copies back all of the log, so that the next write begins it again. A reader prevents it: restarted is false, even if all
+// is copied back.
+func (k *checkpointer) restart() (restarted bool, err error) {
+	k.one.Lock()
+	defer k.one.Unlock()
+	if err := setBusyTimeout(k.conn, restartWait); err != nil {
+		return false, err
+	}
+	busy, _, _, err := walCheckpoint(k.conn, "RESTART")
+	return !busy && err == nil, errors.Join(err, setBusyTimeout(k.conn, busyTimeout))
+}
+
 // checkpoint runs one checkpoint, waiting at most wait for locks and readers. busy means that it could not complete.
 func checkpoint(c *sql.Conn, mode string, wait time.Duration) (busy bool, err error) {
 	if err := setBusyTimeout(c, wait); err != nil {
@@ -150,9 +163,15 @@ func checkpoint(c *sql.Conn, mode string, wait time.Duration) (busy bool, err er
 
 // walFrames runs a checkpoint and returns how many pages the log has, and how many of these are copied back. NOOP copies none.
 func walFrames(c *sql.Conn, mode string) (length, copied int64, err error) {
-	var busy int64 // the checkpoint waited for a lock in vain; both are -1 then
-	err = c.QueryRowContext(context.Background(), "PRAGMA wal_checkpoint("+mode+")").Scan(&busy, &length, &copied)
+	_, length, copied, err = walCheckpoint(c, mode)
 	return length, copied, err
+}
+
+// walCheckpoint is walFrames that also returns whether the checkpoint waited in vain: for a lock, both numbers are -1 then, or, where it is
+// to restart the log, for its readers.
+func walCheckpoint(c *sql.Conn, mode string) (busy bool, length, copied int64, err error) {
+	err = c.QueryRowContext(context.Background(), "PRAGMA wal_checkpoint("+mode+")").Scan(&busy, &length, &copied)
+	return busy, length, copied, err
 }
 
 func setBusyTimeout(c *sql.Conn, d time.Duration) error {

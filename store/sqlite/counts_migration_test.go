@@ -10,6 +10,7 @@ import (
 	"testing/fstest"
 
 	"weir/store"
+	"weir/store/storetest"
 )
 
 // before returns the migrations of this Weir that come before the one with a number.
@@ -74,25 +75,7 @@ func TestAssetsOfAnOlderWeirAreCountedAndDevicesSearched(t *testing.T) {
 		`SELECT count(*) ` + search + ` AND type_id = 1`:                           "COVERING INDEX devices_of_type",
 		`SELECT metadata ` + search + ` ORDER BY created_at DESC, token LIMIT 100`: "INDEX devices_listed",
 	} {
-		var plan []string
-		if err := db.Read(t.Context(), func(tx store.Tx) error {
-			rows, err := tx.Query(`EXPLAIN QUERY PLAN ` + query)
-			if err != nil {
-				return err
-			}
-			defer rows.Close()
-			for rows.Next() {
-				var id, parent, cost int64
-				var step string
-				if err := rows.Scan(&id, &parent, &cost, &step); err != nil {
-					return err
-				}
-				plan = append(plan, step)
-			}
-			return rows.Err()
-		}); err != nil {
-			t.Fatal(err)
-		}
+		plan := storetest.QueryPlan(t, db, query)
 		if !slices.ContainsFunc(plan, func(step string) bool { return strings.Contains(step, index) }) || strings.Contains(fmt.Sprint(plan), "TEMP B-TREE") {
 			t.Errorf("%s is read by %v", query, plan)
 		}

@@ -18,6 +18,7 @@ const maxStatements = 128
 // connector opens connections of the third-party driver and wraps each in a conn.
 type connector struct {
 	inner driver.Connector
+	trace func(query string) // nil: none
 }
 
 func newConnector(dsn string) (*connector, error) {
@@ -38,7 +39,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if !ok {
 		return nil, errors.Join(fmt.Errorf("store/sqlite: the driver's %T prepares nothing", dc), dc.Close())
 	}
-	return &conn{preparer: prep, cached: map[string]*list.Element{}, recent: list.New()}, nil
+	return &conn{preparer: prep, trace: c.trace, cached: map[string]*list.Element{}, recent: list.New()}, nil
 }
 
 // Driver implements driver.Connector.
@@ -57,6 +58,7 @@ type conn struct {
 	cached map[string]*list.Element // of *statement
 	recent *list.List               // front: used most recently
 	open   *rows                    // nil: none
+	trace  func(query string)       // nil: none
 }
 
 // statement is a prepared statement.
@@ -135,6 +137,9 @@ func (c *conn) Close() error {
 func (c *conn) prepared(ctx context.Context, query string) (driver.Stmt, error) {
 	if c.open != nil {
 		return nil, fmt.Errorf("%w: %q while the rows of %q are open", store.ErrOpenRows, query, c.open.query)
+	}
+	if c.trace != nil {
+		c.trace(query)
 	}
 	if e, ok := c.cached[query]; ok {
 		c.recent.MoveToFront(e)

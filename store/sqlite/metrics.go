@@ -63,6 +63,7 @@ func (m *metrics) register(db *DB) error {
 	collectors := []prometheus.Collector{
 		m.commits, m.failed, m.batchSize, m.batchTime, m.checkpoints, m.starved, m.ckptFailed, m.ckptTime, m.pauses, m.gaveUp,
 		gauge("queued_writes", "Writes queued for the writer.", func() float64 { return float64(len(db.w.queue)) }),
+		gauge("tenant_waiting_reads", "Reads that wait because their tenant uses its share of the readers for queries.", func() float64 { return float64(db.shares.waiting.Load()) }),
 		gauge("readers_in_use", "Reader connections in use.", func() float64 { return float64(db.readersInUse()) }),
 		gauge("bytes", "Size of the database and its write-ahead log.", func() float64 { return float64(db.Stats().Bytes) }),
 		gauge("free_bytes", "Size of the free pages inside the database.", func() float64 { return float64(db.freeBytes.Load()) }),

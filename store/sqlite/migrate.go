@@ -96,6 +96,14 @@ func migrate(ctx context.Context, c *sql.Conn, dir fs.FS, now time.Time, log *sl
 		}
 		log.Info("store migrated", "number", m.number, "name", m.name)
 	}
+	if len(ms) == len(done) {
+		return nil
+	}
+	// What the migrations wrote is copied back at once: should the disk become full later, copying back what is in the write-ahead
+	// log, which makes deletes possible, must not have to enlarge the database by all of its tables.
+	if _, err := checkpoint(c, "RESTART", restartWait); err != nil {
+		log.Warn("what the migrations wrote cannot be copied back yet", "error", translate(err))
+	}
 	return nil
 }
 

@@ -3,7 +3,9 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"weir/store"
@@ -15,6 +17,55 @@ type queue struct {
 	slots chan struct{}  // nil: as many as there are connections
 
 	waiting, inUse atomic.Int64
+}
+
+// shares bounds how many readers of Queries and Scans one tenant has. The entry of a tenant is there as long as it reads or waits.
+type shares struct {
+	each    int // readers
+	waiting atomic.Int64
+
+	mu  sync.Mutex
+	all map[int64]*share
+}
+
+type share struct {
+	slots chan struct{}
+	users int // who read or wait
+}
+
+// enter waits until the tenant has fewer than its share of the readers. leave gives the share back; it must be called once.
+func (s *shares) enter(ctx context.Context, closing <-chan struct{}, tenant int64) (leave func(), err error) {
+	s.mu.Lock()
+	own := s.all[tenant]
+	if own == nil {
+		own = &share{slots: make(chan struct{}, s.each)}
+		s.all[tenant] = own
+	}
+	own.users++
+	s.mu.Unlock()
+	gone := func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if own.users--; own.users == 0 {
+			delete(s.all, tenant)
+		}
+	}
+	select {
+	case own.slots <- struct{}{}:
+	default:
+		s.waiting.Add(1)
+		defer s.waiting.Add(-1)
+		select {
+		case own.slots <- struct{}{}:
+		case <-closing:
+			gone()
+			return nil, store.ErrClosed
+		case <-ctx.Done():
+			gone()
+			return nil, ctx.Err()
+		}
+	}
+	return func() { <-own.slots; gone() }, nil
 }
 
 // The connections of each class of readers, and the parts of the page caches that each of its connections has.
@@ -30,6 +81,9 @@ const (
 	deviceCache = 1 // each
 	bulkCache   = 1 // all of them together
 )
+
+// tenantSlots is how many of the readers of Queries one tenant may use, those of Scans included.
+func tenantSlots(queries int) int { return max(queries/2, 1) }
 
 // scanSlots is how many of the readers of Queries may be of Scans.
 func scanSlots(queries int) int { return max(queries/2, 1) }
@@ -52,13 +106,14 @@ func (db *DB) openReaders(ctx context.Context, cacheBytes int64) error {
 		}
 		db.readers[c.class] = q
 	}
+	db.shares = &shares{each: tenantSlots(db.count), all: map[int64]*share{}}
 	db.readers[store.Scans] = &queue{free: db.readers[store.Queries].free, slots: make(chan struct{}, scanSlots(db.count))}
 	return nil
 }
 
 // oneReader has one connection serve all classes.
 func (db *DB) oneReader(conn *sql.Conn) {
-	db.readers = map[store.Readers]*queue{}
+	db.readers, db.shares = map[store.Readers]*queue{}, &shares{each: 1, all: map[int64]*share{}}
 	q := &queue{free: make(chan *sql.Conn, 1)}
 	q.free <- conn
 	for _, c := range store.AllReaders {
@@ -93,12 +148,24 @@ func (db *DB) take(ctx context.Context, class store.Readers) (*sql.Conn, func(),
 		db.metrics.busy(class)
 		return fmt.Errorf("%w: all readers for %s are in use: %w", store.ErrBusy, class, err)
 	}
-	if q.slots != nil { // first, so that no connection waits for a slot
+	leaveShare := func() {}
+	if tenant := store.TenantOf(ctx); tenant != 0 && (class == store.Queries || class == store.Scans) { // first: what waits for its share holds nothing
+		var err error
+		switch leaveShare, err = db.shares.enter(ctx, db.closing, tenant); {
+		case errors.Is(err, store.ErrClosed):
+			return nil, nil, err
+		case err != nil:
+			return nil, nil, full(err)
+		}
+	}
+	if q.slots != nil { // before a connection, so that no connection waits for a slot
 		select {
 		case q.slots <- struct{}{}:
 		case <-db.closing:
+			leaveShare()
 			return nil, nil, store.ErrClosed
 		case <-ctx.Done():
+			leaveShare()
 			return nil, nil, full(ctx.Err())
 		}
 	}
@@ -106,6 +173,7 @@ func (db *DB) take(ctx context.Context, class store.Readers) (*sql.Conn, func(),
 		if q.slots != nil {
 			<-q.slots
 		}
+		leaveShare()
 	}
 	select {
 	case c := <-q.free:

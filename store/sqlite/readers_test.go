@@ -3,35 +3,18 @@ package sqlite
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"weir/store"
+	"weir/store/storetest"
 )
 
 // hold takes n readers of a class until the returned function is called.
 func hold(t *testing.T, db *DB, class store.Readers, n int) (release func()) {
 	t.Helper()
-	free := make(chan struct{})
-	var held, ended sync.WaitGroup
-	for range n {
-		held.Add(1)
-		ended.Go(func() {
-			if err := db.For(class).Read(context.Background(), func(store.Tx) error {
-				held.Done()
-				<-free
-				return nil
-			}); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	held.Wait()
-	release = sync.OnceFunc(func() { close(free); ended.Wait() })
-	t.Cleanup(release)
-	return release
+	return storetest.HoldReaders(t.Context(), t, n, db.For(class))
 }
 
 func reads(db *DB, class store.Readers) error {
@@ -118,5 +101,61 @@ func TestAScanThatWaitsBeginsWhenOneEnds(t *testing.T) {
 	release()
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// One tenant that asks without end has half of the readers, its scans included: another tenant and callers without one have the rest.
+func TestOneTenantHasHalfOfTheReadersForQueries(t *testing.T) {
+	t.Parallel()
+	db := newDB(t, three[0])
+	flood, other := store.ForTenant(t.Context(), 1), store.ForTenant(t.Context(), 2)
+	var stores []store.Store
+	for i := range tenantSlots(defaultReaders) {
+		stores = append(stores, db.For([]store.Readers{store.Queries, store.Scans}[i%2]))
+	}
+	release := storetest.HoldReaders(flood, t, 1, stores...)
+	ctx, cancel := context.WithCancel(flood)
+	const more = 50
+	refused := make(chan error, more)
+	for i := range more {
+		class := []store.Readers{store.Queries, store.Scans}[i%2]
+		go func() { refused <- db.For(class).Read(ctx, func(store.Tx) error { return errors.New("one too many") }) }()
+	}
+	for db.shares.waiting.Load() < more {
+		select {
+		case err := <-refused:
+			t.Fatal("it did not wait:", err)
+		default:
+		}
+	}
+	for range 2 * defaultReaders {
+		for _, ctx := range []context.Context{other, t.Context()} {
+			for _, class := range []store.Readers{store.Queries, store.Scans} {
+				if err := db.For(class).Read(ctx, func(store.Tx) error { return nil }); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	if err := db.For(store.Bulk).Read(flood, func(store.Tx) error { return nil }); err != nil { // other classes have readers of their own
+		t.Error(err)
+	}
+	cancel()
+	for range more {
+		if err := <-refused; !errors.Is(err, store.ErrBusy) || !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if n := testutil.ToFloat64(db.metrics.gaveUp.WithLabelValues("scans")) + testutil.ToFloat64(db.metrics.gaveUp.WithLabelValues("queries")); n != more || db.shares.waiting.Load() != 0 {
+		t.Errorf("%v refused, %d wait", n, db.shares.waiting.Load())
+	}
+	release()
+	if err := db.For(store.Queries).Read(flood, func(store.Tx) error { return nil }); err != nil {
+		t.Error(err)
+	}
+	db.shares.mu.Lock()
+	defer db.shares.mu.Unlock()
+	if len(db.shares.all) != 0 {
+		t.Errorf("%d tenants are remembered that read nothing", len(db.shares.all))
 	}
 }

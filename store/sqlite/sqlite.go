@@ -34,6 +34,9 @@ type Options struct {
 	CacheBytes int64                 // page caches of all connections together, 12 MiB
 	Clock      func() time.Time      // time.Now
 
+	// Trace is called with each statement, by the goroutine that runs it; nil: nothing is. For tests that count statements.
+	Trace func(query string)
+
 	// For tests, called by the writer: after each commit; instead of one, when it returns an error.
 	committed   func(durable bool, writes int)
 	commitFault func() error
@@ -53,6 +56,8 @@ type DB struct {
 
 	conns   []connection             // all, in the order in which they were opened
 	readers map[store.Readers]*queue // made once
+	shares  *shares                  // of the readers for queries, by tenant
+	trace   func(query string)       // nil: none
 	count   int                      // of the readers for queries
 	w       *writer
 	ckpt    *checkpointer
@@ -95,6 +100,7 @@ func open(ctx context.Context, path string, o Options, migrations fs.FS) (*DB, e
 		count:   cmp.Or(max(o.Readers, 0), defaultReaders),
 		closing: make(chan struct{}),
 		metrics: newMetrics(o.Registerer),
+		trace:   o.Trace,
 	}
 	if db.log == nil {
 		db.log = slog.New(slog.DiscardHandler)
@@ -148,6 +154,7 @@ func (db *DB) connect(ctx context.Context, dsn string) (*sql.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.trace = db.trace
 	pool := sql.OpenDB(c)
 	conn, err := pool.Conn(ctx)
 	if err != nil {
@@ -183,12 +190,15 @@ func (db *DB) dsn(cacheBytes int64, readOnly bool) string {
 			fmt.Sprintf("cache_size(%d)", -max(cacheBytes/1024, 64)),
 			fmt.Sprintf("journal_size_limit(%d)", walKeepBytes),
 			"mmap_size(0)",
+			"secure_delete(FAST)", // what is removed is overwritten where its page is written anyhow, so that Scrub finds less to do
 			"temp_store(MEMORY)",
 			"wal_autocheckpoint(0)",
 		},
 	}
 	if readOnly {
 		q.Set("_query_only", "1")
+	} else {
+		q.Set("_defensive", "0") // it would refuse what Scrub writes
 	}
 	u := url.URL{Scheme: "file", Path: filepath.ToSlash(db.path)}
 	return u.String() + "?" + q.Encode()
@@ -271,9 +281,16 @@ func raw(c *sql.Conn, fn func(*conn) error) error {
 
 // Write implements store.Store.
 func (db *DB) Write(ctx context.Context, d store.Durability, fn func(store.Tx) error) error {
-	err := db.w.submit(ctx, d, fn)
-	db.suspect(err)
-	return err
+	return db.WriteAll(ctx, d, fn)[0]
+}
+
+// WriteAll implements store.Store.
+func (db *DB) WriteAll(ctx context.Context, d store.Durability, fns ...func(store.Tx) error) []error {
+	errs := db.w.submit(ctx, d, fns)
+	for _, err := range errs {
+		db.suspect(err)
+	}
+	return errs
 }
 
 // Stats implements store.Store.

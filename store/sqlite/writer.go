@@ -74,14 +74,30 @@ func newWriter(db *DB, conn *sql.Conn, o Options) *writer {
 // wait returns when the loop has ended; DB.closing must be closed.
 func (w *writer) wait() { w.running.Wait() }
 
-func (w *writer) submit(ctx context.Context, d store.Durability, fn func(store.Tx) error) error {
-	if err := ctx.Err(); err != nil {
+// submit queues functions in their order and waits for what each comes to.
+func (w *writer) submit(ctx context.Context, d store.Durability, fns []func(store.Tx) error) []error {
+	errs, all := make([]error, len(fns)), make([]*request, len(fns))
+	for i, fn := range fns {
+		all[i] = &request{ctx: ctx, durable: d == store.Durable, fn: fn, done: make(chan error, 1)}
+		if errs[i] = w.enqueue(all[i]); errs[i] != nil {
+			all[i] = nil
+		}
+	}
+	for i, r := range all {
+		if r != nil {
+			errs[i] = w.await(r)
+		}
+	}
+	return errs
+}
+
+func (w *writer) enqueue(r *request) error {
+	if err := r.ctx.Err(); err != nil {
 		return err
 	}
-	if ctx.Value(insideWrite{}) != nil {
+	if r.ctx.Value(insideWrite{}) != nil {
 		return errNested
 	}
-	r := &request{ctx: ctx, durable: d == store.Durable, fn: fn, done: make(chan error, 1)}
 	select {
 	case <-w.db.closing:
 		return store.ErrClosed
@@ -89,12 +105,12 @@ func (w *writer) submit(ctx context.Context, d store.Durability, fn func(store.T
 	}
 	select {
 	case w.queue <- r:
+		return nil
 	case <-w.db.closing:
 		return store.ErrClosed
-	case <-ctx.Done():
-		return ctx.Err()
+	case <-r.ctx.Done():
+		return r.ctx.Err()
 	}
-	return w.await(r)
 }
 
 // await waits for the result. A request that was not started when ctx ends, or when the writer has stopped, is withdrawn.

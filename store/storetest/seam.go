@@ -388,6 +388,35 @@ func testBatches(t *testing.T, f *fixture) {
 			t.Errorf("commits: %+v", cs)
 		}
 	})
+	t.Run("the functions of a WriteAll run in their order in one commit, and each keeps its own failure", func(t *testing.T) {
+		release := f.hold(t)
+		var order []string
+		put := func(a string, err error) func(store.Tx) error {
+			return func(tx store.Tx) error {
+				order = append(order, a)
+				return errors.Join(insertPlain(tx, a), err)
+			}
+		}
+		done := make(chan []error, 1)
+		go func() {
+			done <- f.WriteAll(f.ctx, store.Durable, put("all 1", nil), put("all 2", errOwn), put("all 3", nil))
+		}()
+		for f.Stats().WriterQueue < 3 {
+			runtime.Gosched()
+		}
+		f.taken()
+		release()
+		errs := <-done
+		if len(errs) != 3 || errs[0] != nil || !errors.Is(errs[1], errOwn) || errs[2] != nil {
+			t.Error(errs)
+		}
+		if as := f.plain(t); !slices.Equal(order, []string{"all 1", "all 2", "all 3"}) || !slices.Contains(as, "all 1") || slices.Contains(as, "all 2") || !slices.Contains(as, "all 3") {
+			t.Error(order, as)
+		}
+		if cs := f.taken(); len(cs) != 2 || cs[1].writes != 3 || !cs[1].durable {
+			t.Errorf("commits: %+v", cs)
+		}
+	})
 	t.Run("a commit is durable when one of its Writes asks for it", func(t *testing.T) {
 		for _, durable := range []store.Durability{store.Results, store.Durable, store.Results} {
 			release := f.hold(t)

@@ -485,6 +485,14 @@ func testLists(t *testing.T, f *fixture) {
 		if all != 83 || some != 42 || none != 0 {
 			t.Error(all, some, none)
 		}
+		for number := range 4 {
+			page := store.Page{Number: number + 1, Size: 30}
+			listed, n := list(page, store.RefersTo("shelf_id", "st_shelves", "b"))
+			found, m := list(page, store.RefersTo("shelf_id", "st_shelves", "b").Narrow())
+			if n != m || !slices.Equal(listed, found) {
+				t.Errorf("page %d of a narrow filter: %d %v, otherwise %d %v", number+1, m, found, n, listed)
+			}
+		}
 		if _, n := list(store.Page{}, store.Null("isbn"), store.NotNull("shelf_id"), store.Ne("place", 10), store.NotBelow("place", 10), store.NotAbove("place", 12)); n != 2 {
 			t.Error(n)
 		}

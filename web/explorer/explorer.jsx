@@ -12,6 +12,8 @@ const place = document.getElementById('graphiql')
 const areas = document.getElementById('area')
 const endpoint = place.dataset.endpoint // relative: the endpoint next to the page's address, which follows the area
 const root = location.pathname.slice(0, -areas.value.length)
+// The address follows the area, and areas lie at different depths: the icon must not.
+for (const icon of document.querySelectorAll('link[rel=icon]')) icon.href = String(icon.href)
 
 // subscribe follows a subscription over graphql-transport-ws at the same endpoint.
 async function* subscribe(request, authorization) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -19,6 +20,9 @@ func (w *world) check() {
 		w.checkFires(tenant, messages)
 	}
 	w.checkChurn()
+	if w.passing != nil {
+		w.passing.check(w)
+	}
 }
 
 // sums are count and sum of a device's values.
@@ -130,6 +134,9 @@ func (w *world) checkChurn() {
 			w.t.Errorf("device x%d is there: %v; made: %v, deleted: %v (asked: %v)", k, has, made, gone, asked)
 		}
 	}
+	c.checkRelated(w, there)
+	c.checkReported(w)
+	c.checkMoved(w)
 	var profiles struct {
 		DeviceProfilesByToken []struct{ ActiveVersion *int }
 	}
@@ -150,10 +157,129 @@ func (w *world) checkChurn() {
 			w.t.Errorf("the reading of x%d is there %d times; acknowledged: %v", k, found[k], kept)
 		}
 	}
+	anchors := []map[string]any{{"type": "group", "token": "all"}, {"type": "area", "token": "hall"}}
+	if c.full {
+		anchors = anchors[:1]
+	}
+	for _, anchor := range anchors {
+		more := maps.Clone(found)
+		for _, v := range w.find(c.tenant, map[string]any{"anchor": anchor}) {
+			more[v]--
+		}
+		for k, n := range more {
+			if n != 0 {
+				w.t.Errorf("the reading of x%d is there %d times more than with its anchor %v: a change was half in force", k, n, anchor)
+			}
+		}
+	}
+}
+
+// checkRelated looks for the relationships that devices have made: of a device that is there its one, once, and the event of each.
+func (c *churn) checkRelated(w *world, there map[string]bool) {
+	w.t.Helper()
+	var got struct {
+		EntityRelationships struct {
+			Results []struct{ Source struct{ Token string } }
+		}
+	}
+	w.p.Query("device-management", c.token, `{entityRelationships(criteria:{pageNumber:1,pageSize:1000,targetType:"area",target:"hall"}){results{source{token}}}}`, nil, &got)
+	related := map[string]int{}
+	for _, r := range got.EntityRelationships.Results {
+		related[r.Source.Token]++
+	}
+	events := map[string]int{}
+	for before := ""; ; {
+		criteria := map[string]any{"pageNumber": 1, "pageSize": 1000, "eventTypes": []int{0}}
+		if before != "" {
+			criteria["before"] = before
+		}
+		var page struct {
+			Events struct {
+				Results []struct{ ID, DeviceToken string }
+			}
+		}
+		w.p.Query("event-management", c.token, `query($c:EventSearchCriteria!){events(criteria:$c){results{id deviceToken}}}`, map[string]any{"c": criteria}, &page)
+		results := page.Events.Results
+		if len(results) == 0 {
+			break
+		}
+		for _, r := range results {
+			events[r.DeviceToken]++
+		}
+		before = results[len(results)-1].ID
+	}
+	for k, made := range c.related {
+		x := fmt.Sprintf("x%d", k)
+		if n := related[x]; n > 1 || n == 1 && !there[x] || n == 0 && there[x] && made && !c.full {
+			w.t.Errorf("%s has %d relationships; it is there: %v, its event was acknowledged: %v", x, n, there[x], made)
+		}
+		if n := events[x]; n > 1 || n == 0 && made && !c.full {
+			w.t.Errorf("the event of the relationship of %s is there %d times; acknowledged: %v", x, n, made)
+		}
+	}
+}
+
+// checkReported looks whether the attributes are those of one report: the newest that was answered, or one that was sent since.
+func (c *churn) checkReported(w *world) {
+	w.t.Helper()
+	var got struct {
+		EntityAttributes struct {
+			Results []struct{ Scope, AttrKey, ValueType, Value string }
+		}
+	}
+	w.p.Query("device-management", c.token, `{entityAttributes(criteria:{pageNumber:1,pageSize:10,entityType:"device",entity:"reporter"}){results{scope attrKey valueType value}}}`, nil, &got)
+	is := map[string]int{}
+	for _, a := range got.EntityAttributes.Results {
+		n, err := strconv.Atoi(a.Value)
+		if err != nil || a.Scope != "CLIENT" || a.ValueType != "LONG" {
+			w.t.Errorf("an attribute that nobody has reported: %+v", a)
+		}
+		is[a.AttrKey] = n
+	}
+	want := map[string]int{}
+	if n := is["first"]; n > 0 {
+		want["first"] = n
+		if n%2 == 0 {
+			want["second"] = n
+		}
+	}
+	if n := is["first"]; !maps.Equal(is, want) || n < c.reported && !c.full || n > c.reporting {
+		w.t.Errorf("the attributes are %v, report %d was answered, %d sent", is, c.reported, c.reporting)
+	}
+}
+
+// checkMoved looks whether the newest version of the set of geofences holds the geofence as it is.
+func (c *churn) checkMoved(w *world) {
+	w.t.Helper()
+	type fence struct{ Geometry string }
+	var got struct {
+		GeoFencesByToken   []fence
+		CurrentGeoFenceSet struct {
+			Version int
+			Fences  struct{ Results []fence }
+		}
+	}
+	w.p.Query("device-management", c.token, `{geoFencesByToken(tokens:["yard"]){geometry} currentGeoFenceSet{version fences(pagination:{pageNumber:1,pageSize:10}){results{geometry}}}}`, nil, &got)
+	changes, is, asked := got.CurrentGeoFenceSet.Version-1, got.GeoFencesByToken, false
+	for k := c.movedLast; k <= c.moving; k++ {
+		asked = asked || slices.Equal(is, []fence{{yard(k)}})
+	}
+	if changes < c.moved || changes > c.moving || !asked || !slices.Equal(got.CurrentGeoFenceSet.Fences.Results, is) {
+		w.t.Errorf("%d changes of the geofence were answered, %d asked for: %+v", c.moved, c.moving, got)
+	}
 }
 
 // list returns the values of n that a tenant, or one device of it, holds, newest first.
-func (w *world) list(tenant, device string) (out []int) {
+func (w *world) list(tenant, device string) []int {
+	w.t.Helper()
+	if device == "" {
+		return w.find(tenant, nil)
+	}
+	return w.find(tenant, map[string]any{"deviceToken": device})
+}
+
+// find returns the values of n that a tenant holds which match criteria, newest first.
+func (w *world) find(tenant string, match map[string]any) (out []int) {
 	w.t.Helper()
 	for before := ""; ; {
 		var page struct {
@@ -166,9 +292,7 @@ func (w *world) list(tenant, device string) (out []int) {
 			}
 		}
 		criteria := map[string]any{"pageNumber": 1, "pageSize": 1000}
-		if device != "" {
-			criteria["deviceToken"] = device
-		}
+		maps.Copy(criteria, match)
 		if before != "" {
 			criteria["before"] = before
 		}

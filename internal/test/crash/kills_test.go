@@ -23,9 +23,12 @@ import (
 func TestKills(t *testing.T) {
 	t.Parallel()
 	r := seed.Rand(t)
-	k := &killer{t: t, file: filepath.Join(t.TempDir(), "plan"), pass: pointsOf(t), missed: map[string]int{}, met: map[string]int{}}
-	w := furnish(t, testweir.Options{Dir: t.TempDir(), Binary: testweir.Tagged(t, "faults"), Env: []string{"FAULTS_PLAN=" + k.file}}, r)
-	began, random, starting := time.Now(), 0, 0
+	points := pointsOf(t)
+	maps.DeleteFunc(points, func(p string, _ int) bool { return ofActing(p) })
+	k := &killer{t: t, file: filepath.Join(t.TempDir(), "plan"), pass: points, missed: map[string]int{}, met: map[string]int{}}
+	w := furnishTwin(t, settings, []string{"FAULTS_PLAN=" + k.file, shortWaits}, r)
+	w.passing = newPassing(w.p)
+	began, random, starting, stops := time.Now(), 0, 0, 0
 	for round := range *kills {
 		point := ""
 		if left := *kills - round; r.IntN(2) == 0 || left <= 2*k.unmet() {
@@ -46,12 +49,29 @@ func TestKills(t *testing.T) {
 			case <-time.After(100 * time.Millisecond):
 			}
 		}
+		stopped := point == "" && r.IntN(2) == 0 && !w.p.Over()
+		var failed error
+		if stopped {
+			failed = w.p.Stop()
+		}
 		w.p.Kill()
 		end()
 		met := k.took()
+		if stopped = stopped && met == ""; stopped {
+			if stops++; failed != nil {
+				t.Errorf("round %d: a stop: %v\n%s", round, failed, w.p.Stderr())
+			}
+		}
+		if stopped || round%looks == 0 {
+			w.rested(stopped)
+		}
 		// Now and then the start is ended as well, where the point lies on its way.
 		if met == "" && point != "" && r.IntN(2) == 0 {
 			write(t, k.file, point+" 1\n")
+		}
+		if (point == "" || met != "") && r.IntN(6) == 0 {
+			stops++
+			w.stopAtStart(time.Duration(r.IntN(200)) * time.Millisecond)
 		}
 		p, err := testweir.TryStart(t, w.opt)
 		if err != nil && !strings.Contains(err.Error(), "signal: killed") {
@@ -79,8 +99,96 @@ func TestKills(t *testing.T) {
 		}
 	}
 	w.checkWhole()
-	t.Logf("%d kills in %v, %d of them at random moments and %d during the start; %s", *kills, time.Since(began).Round(time.Second), random, starting, w.total())
+	w.passing.checkErased(w, true) // it has stopped then
+	w.rested(true)
+	if w.twin.edges == 0 || w.twin.orders == 0 {
+		t.Error("no rule has fired, or none has ordered anything: the test shows less than it should")
+	}
+	t.Logf("%d kills in %v, %d of them at random moments and %d during the start, and %d stops; %v were spent on what was at rest; %s", *kills, time.Since(began).Round(time.Second), random, starting, stops, w.looked.Round(time.Second), w.total())
 	k.table(*kills >= 4*len(k.pass))
+}
+
+// A stop at any moment of a start, above all while what the log holds is applied: what is committed may be in the last checkpoint and
+// nothing else, so that a record is applied once in the end.
+func TestStopsDuringTheReplay(t *testing.T) {
+	t.Parallel()
+	r := seed.Rand(t)
+	w := furnishTwin(t, seldom, nil, r)
+	began, stops := time.Now(), 0
+	for range max(1, *kills/50) {
+		for range 3 {
+			end, sent := w.load("")
+			<-sent
+			end()
+		}
+		w.p.Kill()
+		w.rested(false)
+		for i := range 4 {
+			stops++
+			if i%2 == 0 {
+				w.stopServing(time.Duration(r.IntN(20)) * time.Millisecond)
+			} else {
+				w.stopAtStart(time.Duration(r.Int64N(int64(w.took) * 5 / 4)))
+			}
+		}
+		w.rested(false)
+		begins := time.Now()
+		w.p = testweir.Start(t, w.opt)
+		w.took = time.Since(begins)
+		w.check()
+		if t.Failed() {
+			return
+		}
+	}
+	w.checkWhole()
+	if err := w.p.Stop(); err != nil {
+		t.Error(err)
+	}
+	w.rested(true)
+	t.Logf("%d stops in %v; %s", stops, time.Since(began).Round(time.Second), w.total())
+}
+
+// furnishTwin is furnish with a twin. env is more environment of the build with the points.
+func furnishTwin(t *testing.T, config string, env []string, r *rand.Rand) *world {
+	t.Helper()
+	dir := t.TempDir()
+	kept := filepath.Join(dir, "kept")
+	if err := os.Mkdir(kept, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w := furnishWith(t, testweir.Options{Dir: dir, Binary: testweir.Tagged(t, "faults"), Env: append(env, "FAULTS_KEEP="+kept)}, config, r)
+	w.twin = newTwin(t, filepath.Join(dir, "data"), kept, w.p.Config)
+	return w
+}
+
+// looks is at how many ends what is at rest is looked at once. What is wrong stays so, so that a later look finds it.
+const looks = 4
+
+// stopAtStart starts the instance and asks it to stop, at some moment of its start or after it.
+func (w *world) stopAtStart(after time.Duration) {
+	w.t.Helper()
+	var p *testweir.Proc
+	o, stopped := w.opt, make(chan error, 1)
+	o.Begun = func(begun *testweir.Proc) {
+		p = begun
+		time.AfterFunc(after, func() { stopped <- p.Stop() })
+	}
+	_, _ = testweir.TryStart(w.t, o)                                         // it may not have come up
+	if err := <-stopped; err != nil && err.Error() != "signal: terminated" { // it was not listening for signals yet
+		w.t.Errorf("a stop %v after the start: %v\n%s", after, err, p.Stderr())
+	}
+}
+
+// stopServing starts the instance and asks it to stop once devices are served, while what the log holds may still be applied.
+func (w *world) stopServing(after time.Duration) {
+	w.t.Helper()
+	o := w.opt
+	o.Serving = true
+	p := testweir.Start(w.t, o)
+	time.Sleep(after)
+	if err := p.Stop(); err != nil {
+		w.t.Errorf("a stop %v after devices are served: %v\n%s", after, err, p.Stderr())
+	}
 }
 
 // killer plans at which points the program kills itself.

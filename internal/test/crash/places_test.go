@@ -25,14 +25,6 @@ import (
 	"weir/internal/test/testweir"
 )
 
-// seldom writes a head at a stop only, so that all that is sent lies in the log alone.
-const seldom = `
-ingest: {spool_max_bytes: 512MiB}
-spool: {replay_bytes: 32MiB, head_age: 1h}
-governance: {ingest_messages_per_second: 1000000, ingest_burst: 1000000}
-auth: {access_token_ttl: 24h}
-`
-
 // send lets every source send what it has for now, until that is acknowledged, and an alert.
 func (w *world) send() {
 	w.t.Helper()
@@ -91,6 +83,10 @@ func (w *world) lost(since map[*source]int) (gone int) {
 	for k := range w.churn.kept {
 		w.churn.kept[k] = false
 	}
+	for k := range w.churn.related {
+		w.churn.related[k] = false
+	}
+	w.churn.reported = 0
 	return gone
 }
 
@@ -118,11 +114,6 @@ func (w *world) told() {
 	if !strings.Contains(b.String(), "\nweir_ingest_lost_records_total ") || strings.Contains(b.String(), "\nweir_ingest_lost_records_total 0\n") {
 		w.t.Error("weir_ingest_lost_records_total is missing or 0")
 	}
-}
-
-func (w *world) restart() {
-	w.t.Helper()
-	w.p = testweir.Start(w.t, w.opt)
 }
 
 // The log is deleted: what the store holds is there, the log goes on above it, nothing that comes is taken for something
@@ -324,7 +315,9 @@ func TestTheDiskIsFull(t *testing.T) {
 	})
 	points := slices.Sorted(maps.Keys(pointsOf(t)))
 	file := filepath.Join(t.TempDir(), "plan")
-	w := furnish(t, testweir.Options{Dir: dir, Binary: testweir.Tagged(t, "faults"), Env: []string{"FAULTS_PLAN=" + file}}, r)
+	w := furnish(t, testweir.Options{Dir: dir, Binary: testweir.Tagged(t, "faults"), Env: []string{"FAULTS_PLAN=" + file, shortWaits}}, r)
+	w.passing = newPassing(w.p)
+	w.churn.full = true
 	ballast := filepath.Join(data, "ballast")
 	fill := func(leave int64) {
 		t.Helper()
@@ -379,4 +372,5 @@ func TestTheDiskIsFull(t *testing.T) {
 		w.check()
 	}
 	w.checkWhole()
+	w.passing.checkErased(w, true)
 }

@@ -17,12 +17,14 @@ import (
 // messages, each value once: all that were acknowledged, and at most those that were sent.
 type source struct {
 	tenant, device, token string
+	client                string // what its client id has behind the device: with it, the device may have other sessions
 
-	http bool
-	per  int           // readings in a message
-	base int           // of its values
-	ago  time.Duration // its events happened so long before
-	wave bool          // with a second metric, on which the rules of the tenant fire
+	http  bool
+	per   int           // readings in a message
+	base  int           // of its values
+	ago   time.Duration // its events happened so long before
+	wave  bool          // with a second metric, on which the rules of the tenant fire
+	swing bool          // the second metric is high and low in turn
 
 	acked int      // messages up to here were acknowledged
 	sent  int      // messages up to here were sent at least once
@@ -44,8 +46,11 @@ func (s *source) body(n int) []byte {
 		}
 		value := s.base + (n-1)*s.per + i + 1
 		fmt.Fprintf(&b, `{"measurements":{"n":"%d"`, value)
-		if s.wave {
+		switch {
+		case s.wave:
 			fmt.Fprintf(&b, `,"wave":"%d"`, waveOf(value))
+		case s.swing:
+			fmt.Fprintf(&b, `,"wave":"%d"`, value%2*99)
 		}
 		b.WriteString("}}")
 	}
@@ -71,7 +76,7 @@ func (s *source) run(p *testweir.Proc, most int, stop <-chan struct{}, r *rand.R
 }
 
 func (s *source) runMQTT(p *testweir.Proc, end int, stop <-chan struct{}) {
-	m, err := testweir.DialMQTT(p.MQTT, "weir", s.tenant, s.device, s.token)
+	m, err := testweir.DialMQTT(p.MQTT, "weir", s.tenant, s.device+s.client, s.token)
 	if err != nil {
 		return // the process is gone already
 	}
@@ -133,7 +138,24 @@ func (s *source) post(c *http.Client, p *testweir.Proc, n int) bool {
 }
 
 func post(c *http.Client, p *testweir.Proc, tenant string, body []byte) bool {
-	resp, err := c.Post(p.Ingest+"/weir/"+tenant+"/events", "application/json", bytes.NewReader(body))
+	return postTo(c, p, tenant+"/events", "", body)
+}
+
+// report posts a device report.
+func report(c *http.Client, p *testweir.Proc, tenant, device, token, body string) bool {
+	return postTo(c, p, tenant+"/device-reports/"+device, token, []byte(body))
+}
+
+func postTo(c *http.Client, p *testweir.Proc, path, token string, body []byte) bool {
+	req, err := http.NewRequest(http.MethodPost, p.Ingest+"/weir/"+path, bytes.NewReader(body))
+	if err != nil {
+		return false
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := c.Do(req)
 	if err != nil {
 		return false
 	}

@@ -48,6 +48,7 @@ func TestTornWrites(t *testing.T) {
 	r := seed.Rand(t)
 	dir := t.TempDir()
 	w := furnish(t, testweir.Options{Dir: dir}, r)
+	w.passing = newPassing(w.p)
 	end, sent := w.load("")
 	<-sent
 	end()
@@ -71,7 +72,11 @@ func TestTornWrites(t *testing.T) {
 			m.Plan(nil)
 		}
 		p, err := testweir.TryStart(t, w.opt)
-		if err == nil {
+		switch {
+		case err != nil:
+		case m.Plan(nil): // what the program does of its own was cut
+			p.Kill()
+		default:
 			w.p = p
 			w.check()
 			m.Plan(stop)
@@ -95,7 +100,9 @@ func TestTornWrites(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cuts[kindOf(at)]++
+		if cuts[kindOf(at)]++; round%looks == 0 {
+			w.rested(false)
+		}
 		if *verbose {
 			t.Logf("round %d, before the sync of %s (while starting: %v), cut at %q: %+v", round, k.name, starting, at, mixed)
 		}
@@ -110,6 +117,7 @@ func TestTornWrites(t *testing.T) {
 	m.Plan(nil)
 	w.p = testweir.Start(t, w.opt)
 	w.checkWhole()
+	w.passing.checkErased(w, false)
 	t.Logf("%d cuts in %v, before a sync of: %v; %d files were mixed, of %d units as synced and %d as written since, and %d names; %s",
 		*kills, time.Since(began).Round(time.Second), cuts, all.Files, all.Before, all.After, all.Names, w.total())
 }

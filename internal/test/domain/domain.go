@@ -16,6 +16,7 @@ import (
 	"weir/registry"
 	"weir/rules"
 	"weir/store"
+	"weir/store/entity"
 )
 
 // Config says what a test wants otherwise. The store and its writer must be given.
@@ -67,7 +68,7 @@ var signingKey = sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.Ge
 // Rules returns the validator of rules that an instance has.
 func Rules(t testing.TB) registry.Validator {
 	t.Helper()
-	compiler, err := rules.NewCompiler(rules.Limits{})
+	compiler, err := rules.NewCompiler(rules.Limits{Actions: rules.Performed()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,15 +77,19 @@ func Rules(t testing.TB) registry.Validator {
 
 type compiling struct{ *rules.Compiler }
 
-func (c compiling) Validate(_ context.Context, _ *model.Principal, drafts []registry.Candidate) ([]registry.Refusal, error) {
+func (c compiling) Validate(_ context.Context, _ *model.Principal, drafts []registry.Candidate, there registry.Vocabulary) ([]registry.Refusal, []entity.Remark, error) {
 	var candidates []rules.Candidate
 	for _, d := range drafts {
 		candidates = append(candidates, rules.Candidate(d))
 	}
 	var refused []registry.Refusal
-	errs, _ := c.Compiler.Validate(candidates)
+	var remarks []entity.Remark
+	errs, warnings := c.ValidateAgainst(rules.Vocabulary{Metrics: there.Metrics, Commands: there.Commands, Fences: there.Fences}, candidates)
 	for _, e := range errs {
 		refused = append(refused, registry.Refusal{Token: e.Token, Message: e.Message})
 	}
-	return refused, nil
+	for _, w := range warnings {
+		remarks = append(remarks, entity.Remark{Token: w.Token, Code: w.Code, Params: w.Params, Message: w.Message})
+	}
+	return refused, remarks, nil
 }

@@ -76,7 +76,13 @@ func (tn *tenant) fires(rule, device string) {
 // telemetry posts a flat body with a token in the header.
 func (tn *tenant) telemetry(device, token, body string) (status int, text string) {
 	tn.t.Helper()
-	req, err := http.NewRequest(http.MethodPost, tn.Ingest+"/weir/"+tn.name+"/devices/"+device+"/telemetry", strings.NewReader(body))
+	return tn.postAs("devices/"+device+"/telemetry", token, body)
+}
+
+// postAs posts to a path of the tenant with a token in the header.
+func (tn *tenant) postAs(path, token, body string) (status int, text string) {
+	tn.t.Helper()
+	req, err := http.NewRequest(http.MethodPost, tn.Ingest+"/weir/"+tn.name+"/"+path, strings.NewReader(body))
 	if err != nil {
 		tn.t.Fatal(err)
 	}

@@ -25,18 +25,18 @@ governance: {ingest_messages_per_second: 1000000, ingest_burst: 1000000}
 
 func TestTheRunningProgram(t *testing.T) {
 	t.Parallel()
-	w := start(t, testweir.Options{Config: generous})
+	w := start(t, testweir.Options{Config: generous + "ai: {enabled: true}\n"})
 	for name, test := range map[string]func(*testing.T, *world){
-		"processing area": processingArea, "validation": validation, "publish gate": publishGate, "rule health": ruleHealth, "past detections": pastDetections,
-		"detections": detections, "severities": severities, "expressions": expressions, "profiles apart": profilesApart,
+		"processing area": processingArea, "validation": validation, "publish gate": publishGate, "rule health": ruleHealth, "canvases": canvases, "what rules know": whatRulesKnow, "past detections": pastDetections, "previews": previews,
+		"detections": detections, "alarms": alarms, "severities": severities, "expressions": expressions, "profiles apart": profilesApart, "kinds": kinds,
 		"slow subscriber": slowSubscriber, "shapes of processing": processingShapes,
 		"http statuses": httpStatuses, "body credentials": bodyCredentials, "retries": retries, "mqtt credentials": mqttCredentials,
 		"device recipes": deviceRecipes, "arduino": arduino, "header credentials": headerCredentials, "device credentials elsewhere": deviceCredentialsElsewhere,
 		"own topics": ownTopics, "told or kept": toldOrKept, "one body through both doors": oneBody,
-		"out of range": outOfRange, "event queries": eventQueries, "anchors": anchors, "dashboards": dashboards, "buckets": buckets, "backfill": backfill, "presence": presence,
+		"out of range": outOfRange, "event queries": eventQueries, "anchors": anchors, "device reports": deviceReports, "commands over MQTT": commandsOverMQTT, "attributes of a device": attributesOfADevice, "new relationships": newRelationships, "demotions": demotions, "dashboards": dashboards, "commands": commanding, "buckets": buckets, "backfill": backfill, "presence": presence,
 		"tokens": tokens, "external ids": externalIDs, "common properties": commonProperties, "concurrent updates": concurrentUpdates,
 		"unknown references": unknownReferences, "rename": rename, "active version": activeVersion, "names": names,
-		"sign-in": signIn, "introspection off": introspectionOff, "published schemas": publishedSchemas, "tenant ids": tenantIDs, "refused whole": refusedWhole,
+		"sign-in": signIn, "introspection off": introspectionOff, "published schemas": publishedSchemas, "tenant ids": tenantIDs, "tenant logo": tenantLogo, "refused whole": refusedWhole,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -245,8 +245,8 @@ func TestFailClosed(t *testing.T) {
 	conformance.Shown(t, "S2-033", "S2-039")
 }
 
-// TestFailClosedHoldsUntilThereIsRoom: with the setting on, devices of both versions get no PUBACK, connect again and repeat
-// their messages, get none either, and are acknowledged once the log has room; each message is stored once. What was
+// TestFailClosedHoldsUntilThereIsRoom: with the setting on, devices of both versions get no PUBACK for an event, a report and an answer to a
+// command, connect again and repeat them, get none either, and are acknowledged once the log has room; each event is stored once. What was
 // acknowledged in this state survives a kill.
 func TestFailClosedHoldsUntilThereIsRoom(t *testing.T) {
 	t.Parallel()
@@ -259,13 +259,18 @@ func TestFailClosedHoldsUntilThereIsRoom(t *testing.T) {
 	w.set(t, "broker: {fail_closed: true}")
 	const topic5 = "weir/closed/devices/e/events"
 	held := measured("held", "1")
+	const answer, report = `{"commandToken":"none","success":true}`, `{"attributes":{"fw":"1"}}`
 	publish := func(three *client, five *testweir.MQTT, again bool) {
 		t.Helper()
-		if err := three.Publish(three.topic(), 7, again, []byte(held)); err != nil {
-			t.Fatal(err)
-		}
-		if err := five.Publish(topic5, 7, again, append([]byte{0}, held...)); err != nil {
-			t.Fatal(err)
+		for i, m := range []struct{ three, five, body string }{{three.topic(), topic5, held},
+			{"weir/closed/command-responses/d", "weir/closed/command-responses/e", answer}, {"weir/closed/device-reports/d", "weir/closed/device-reports/e", report}} {
+			id := uint16(7 + i)
+			if err := three.Publish(m.three, id, again, []byte(m.body)); err != nil {
+				t.Fatal(err)
+			}
+			if err := five.Publish(m.five, id, again, append([]byte{0}, m.body...)); err != nil {
+				t.Fatal(err)
+			}
 		}
 		for what, m := range map[string]*testweir.MQTT{"3.1.1": three.MQTT, "5.0": five} {
 			if err := m.SetReadDeadline(time.Now().Add(quiet)); err != nil {
@@ -285,14 +290,18 @@ func TestFailClosedHoldsUntilThereIsRoom(t *testing.T) {
 	if err := three.SetReadDeadline(time.Now().Add(soon)); err != nil {
 		t.Fatal(err)
 	}
-	if id, err := three.Puback(); err != nil || id != 7 {
-		t.Errorf("3.1.1: PUBACK %d, %v, although there is room", id, err)
+	for want := uint16(7); want < 10; want++ {
+		if id, err := three.Puback(); err != nil || id != want {
+			t.Errorf("3.1.1: PUBACK %d, %v, although there is room for %d", id, err, want)
+		}
 	}
 	if err := five.SetReadDeadline(time.Now().Add(soon)); err != nil {
 		t.Fatal(err)
 	}
-	if id, code, err := five.Puback5(); err != nil || id != 7 || code != 0 {
-		t.Errorf("5.0: PUBACK %d, %#x, %v, although there is room", id, code, err)
+	for want := uint16(7); want < 10; want++ {
+		if id, code, err := five.Puback5(); err != nil || id != want || code != 0 {
+			t.Errorf("5.0: PUBACK %d, %#x, %v, although there is room for %d", id, code, err, want)
+		}
 	}
 	w.Kill()
 	w = &world{Proc: testweir.Start(t, o)}
@@ -305,9 +314,17 @@ func TestFailClosedHoldsUntilThereIsRoom(t *testing.T) {
 			}
 			return nil
 		})
+		poll.Until(t, "the answer and the report of "+device, func() error {
+			answers := string(tn.events(fmt.Sprintf(`{events(criteria:{pageNumber:1,pageSize:1,deviceToken:%q,eventTypes:[6]}){pagination{totalRecords}}}`, device), nil).Data)
+			reported := string(tn.devices(fmt.Sprintf(`{entityAttributes(criteria:{pageNumber:1,pageSize:10,entityType:"device",entity:%q}){results{scope attrKey value}}}`, device), nil).Data)
+			if !strings.Contains(answers, `"totalRecords":1`) || !strings.Contains(reported, `{"scope":"CLIENT","attrKey":"fw","value":"1"}`) {
+				return fmt.Errorf("%s, %s", answers, reported)
+			}
+			return nil
+		})
 	}
 	w.Run("", "ledger", "verify")
-	conformance.Shown(t, "S2-037", "S2-040")
+	conformance.Shown(t, "S2-037", "S2-038", "S2-040")
 }
 
 // answeredOne publishes and says whether an acknowledgement came soon.

@@ -42,11 +42,13 @@ func New(dir string) (*Machine, error) {
 	return &Machine{disk: d}, err
 }
 
-// Plan says where the power fails next; nil: not by itself. It may be called while the program runs.
-func (m *Machine) Plan(s *Stop) {
+// Plan says where the power fails next; nil: not by itself. It may be called while the program runs, and reports whether the power
+// of that has failed already, by an earlier plan.
+func (m *Machine) Plan(s *Stop) (failed bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.stop, m.passed = s, 0
+	return m.at != ""
 }
 
 // Lie makes the disk say of these files that they are synced, from now on, while they are not. nil: it is honest.

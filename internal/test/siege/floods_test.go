@@ -37,7 +37,7 @@ func floods() []flood {
 		{"idle connection to the API", 500, patient, idle(api, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")},
 		{"WebSocket without connection_init", 200, patient, idle(api, "GET /api/event-management/graphql HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
 			"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: graphql-transport-ws\r\n\r\n")},
-		{"row of another tenant: devices", 1, eager, grow},
+		{"row of another tenant: devices", 1, eager, growing()},
 		{"row of another tenant: a type and a profile", 1, patient, growTypes},
 		{"array of 1,000 unknown user names", 4, eager, hashes},
 		{"stalled body", 64, patient, idle(ingest, "POST /weir/acme/events HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 124000\r\n\r\n"+strings.Repeat("x", 70<<10))},
@@ -158,20 +158,23 @@ func (a *attacker) ask(ctx context.Context, doc string, vars map[string]any) (st
 	return got.Errors[0].Extensions.Code, nil
 }
 
-// grow makes devices with 64 kB of metadata each, many at a time and fewer when that is refused, and goes on when one is refused.
-func grow(ctx context.Context, a *attacker, _ int) error {
-	for count := 100; ctx.Err() == nil; count = max(count/2, 1) {
+// growing makes devices with 64 kB of metadata each, as many at a time as one change may write. What a closed connection has kept
+// from being answered is asked for again.
+func growing() func(context.Context, *attacker, int) error {
+	count := 100
+	return func(ctx context.Context, a *attacker, _ int) error {
 		code, err := a.ask(ctx, `mutation($m:String,$x:String!,$n:Int!){createDevices(request:{deviceTypeToken:"t-d",count:$n,tokenTemplate:$x,metadata:$m}){id}}`,
 			map[string]any{"m": fmt.Sprintf(`{"x":%q}`, strings.Repeat("x", 64_900)), "x": fmt.Sprintf("x%d-{n}", rand.Uint64()), "n": count})
-		if err != nil || code == "" {
+		switch {
+		case err != nil || code == "":
 			return err
-		}
-		if count == 1 && (code == "LIMIT_EXCEEDED" || code == "UNAVAILABLE") {
+		case count > 1:
+			count /= 2
+		case code == "LIMIT_EXCEEDED" || code == "UNAVAILABLE":
 			a.full()
-			return nil
 		}
+		return nil
 	}
-	return nil
 }
 
 // growTypes makes types, profiles and versions until the budget of the tenant is met, by these or by the devices.

@@ -64,9 +64,9 @@ func TestSiege(t *testing.T) {
 	f.resident, f.anonymous = 0, 0
 	attackers := x.besiege(t)
 	whole := x.span(t)
-	attackers.waitForBudget(t, f, x, length)
+	attackers.waitForBudget(t, f, x, length, long != "")
 	rest := x.span(t) // in which the tenant that fills the disk meets its budget only
-	f.wait(t, x, length-whole.age())
+	f.wait(t, x, max(length-whole.age(), length/2))
 	f.rest, f.whole = rest.end(t), whole.end(t)
 	attackers.stop(t)
 	known.stop()

@@ -114,3 +114,43 @@ func (m *MQTT) Puback5() (id uint16, code byte, err error) {
 	}
 	return uint16(body[0])<<8 | uint16(body[1]), code, nil
 }
+
+// Message waits for a PUBLISH of MQTT 3.1.1 at QoS 0 or 1, acknowledges it, and returns topic and payload. Acknowledgements of what
+// the client has published are passed over.
+func (m *MQTT) Message() (topic string, payload []byte, err error) {
+	for {
+		kind, body, err := m.read()
+		switch {
+		case err != nil:
+			return "", nil, err
+		case kind == 4:
+			continue
+		case kind != 3 || len(body) < 2:
+			return "", nil, fmt.Errorf("expected a PUBLISH, got packet %d", kind)
+		}
+		n := int(body[0])<<8 | int(body[1])
+		if len(body) < 2+n+2 {
+			return "", nil, fmt.Errorf("a PUBLISH of %d bytes", len(body))
+		}
+		topic, payload = string(body[2:2+n]), body[2+n:]
+		// The platform answers at QoS 1: a packet identifier precedes the payload.
+		id := payload[:2]
+		return topic, payload[2:], m.send(0x40, id)
+	}
+}
+
+// Closed waits until the other side has closed the connection, and returns what else it has sent as an error.
+func (m *MQTT) Closed() error {
+	for {
+		kind, _, err := m.read()
+		if err != nil {
+			if ne, ok := err.(net.Error); ok && ne.Timeout() {
+				return err
+			}
+			return nil
+		}
+		if kind != 4 && kind != 9 {
+			return fmt.Errorf("packet %d", kind)
+		}
+	}
+}

@@ -94,3 +94,9 @@ func (m *MQTT) Puback() (uint16, error) {
 	}
 	return binary.BigEndian.Uint16(body), nil
 }
+
+// Packet waits for the next packet and returns its type and what follows its fixed header.
+func (m *MQTT) Packet() (kind byte, body []byte, err error) { return m.read() }
+
+// Send sends a packet: the first byte of its fixed header, and what follows the header.
+func (m *MQTT) Send(first byte, body []byte) error { return m.send(first, body) }

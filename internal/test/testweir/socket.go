@@ -39,9 +39,18 @@ const patience = 20 * time.Second
 
 // Dial connects to the area and initialises with the token, "" for none.
 func (p *Proc) Dial(area, token string) (*Socket, error) {
+	s, err := DialSocket(p.API, area, token)
+	if err == nil {
+		p.t.Cleanup(s.Close)
+	}
+	return s, err
+}
+
+// DialSocket is Dial for a program that listens at a URL and was not started by a test. The caller closes the socket.
+func DialSocket(api, area, token string) (_ *Socket, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	url := "ws" + strings.TrimPrefix(p.API, "http") + "/api/" + area + "/graphql"
+	url := "ws" + strings.TrimPrefix(api, "http") + "/api/" + area + "/graphql"
 	conn, resp, err := websocket.Dial(ctx, url, &websocket.DialOptions{Subprotocols: []string{"graphql-transport-ws"}})
 	if err != nil {
 		return nil, err
@@ -51,7 +60,11 @@ func (p *Proc) Dial(area, token string) (*Socket, error) {
 	}
 	conn.SetReadLimit(4 << 20)
 	s := &Socket{conn: conn, inbox: make(chan read), done: make(chan struct{})}
-	p.t.Cleanup(s.Close)
+	defer func() {
+		if err != nil {
+			s.Close()
+		}
+	}()
 	go s.receive()
 	init := Message{Type: "connection_init"}
 	if token != "" {

@@ -134,6 +134,7 @@ type Proc struct {
 	exited  chan error
 	ended   chan struct{}
 	stderr  *bytes.Buffer
+	stdout  bytes.Buffer
 	mu      sync.Mutex
 }
 
@@ -146,6 +147,8 @@ type Options struct {
 	Binary string   // of another build than the shipped one; "" is that
 	// Serving makes Start return once devices are served, although queries may still wait for what was acknowledged before.
 	Serving bool
+	// Begun is called when the process runs, long before it is ready; nil: nothing is.
+	Begun func(*Proc)
 	// Wrap may change how the process is started; nil leaves it.
 	Wrap func(*exec.Cmd) error
 }
@@ -198,9 +201,15 @@ func TryStart(t testing.TB, o Options) (*Proc, error) {
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}
+	if o.Begun != nil {
+		o.Begun(p)
+	}
 	lines := make(chan string)
 	go func() {
 		for s := bufio.NewScanner(out); s.Scan(); {
+			p.mu.Lock()
+			p.stdout.WriteString(s.Text() + "\n")
+			p.mu.Unlock()
 			lines <- s.Text()
 		}
 		close(lines)
@@ -265,6 +274,13 @@ func (p *Proc) Stderr() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.stderr.String()
+}
+
+// Stdout is what the instance has printed.
+func (p *Proc) Stdout() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stdout.String()
 }
 
 // Kill ends the process as a power cut would, and waits until it is gone.

@@ -1,0 +1,6 @@
+//go:build !race
+
+package ingest_test
+
+// everyLife: all lives are compared.
+const everyLife = 1

@@ -1,0 +1,174 @@
+package mqttclient
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/eclipse/paho.golang/packets"
+)
+
+// maxPacket is the largest packet of a broker: acknowledgements with a reason.
+const maxPacket = 16 << 10
+
+// ErrMalformed says that the broker sent what a publisher is never sent.
+var ErrMalformed = errors.New("mqttclient: the other side does not speak MQTT 5 to a publisher")
+
+// stream is a connection as the library gets it. It passes on packets only that a publisher may be sent, none larger than maxPacket, and lets no
+// write wait without an end. Packets that are written while another one is on its way leave together.
+type stream struct {
+	net.Conn
+	read    *bufio.Reader
+	timeout time.Duration
+	why     atomic.Pointer[error]
+
+	write    sync.Mutex // the library takes it, too: see Lock
+	gathered []byte     // packets that have not left; guarded by write
+
+	flush sync.Mutex // of those who wait for it, one writes for all
+	spare []byte     // an empty buffer, or nil; guarded by flush
+
+	// What follows is the reader's alone.
+	begun bool   // CONNACK was read
+	head  []byte // of a packet, checked and not yet passed on
+	body  int    // bytes of the packet that follow
+}
+
+func newStream(conn net.Conn, timeout time.Duration) *stream {
+	return &stream{Conn: conn, read: bufio.NewReaderSize(conn, readBuffer), timeout: timeout}
+}
+
+// readBuffer holds many acknowledgements.
+const readBuffer = 4 << 10
+
+// Lock lets the library put together one packet at a time. It writes a packet in several pieces.
+func (s *stream) Lock() { s.write.Lock() }
+
+// Unlock is the other half of Lock. It returns once the packet was written to the connection, or could not be: broken says so then.
+func (s *stream) Unlock() {
+	s.write.Unlock()
+	runtime.Gosched() // whoever is about to publish, too, comes along
+	s.flush.Lock()
+	defer s.flush.Unlock()
+	s.write.Lock()
+	out := s.gathered
+	s.gathered, s.spare = s.spare, nil
+	s.write.Unlock()
+	if len(out) == 0 {
+		return // another one wrote it
+	}
+	if err := s.send(out); err != nil {
+		s.why.CompareAndSwap(nil, &err)
+		_ = s.Close() // the library learns of it where it reads
+	}
+	if cap(out) <= maxSpare {
+		s.spare = out[:0]
+	}
+}
+
+// maxSpare is the largest buffer that is kept for further packets.
+const maxSpare = 64 << 10
+
+// send writes within the timeout.
+func (s *stream) send(b []byte) error {
+	if err := s.SetWriteDeadline(time.Now().Add(s.timeout)); err != nil {
+		return err
+	}
+	_, err := s.Conn.Write(b)
+	return err
+}
+
+// Write adds to a packet that leaves with Unlock.
+func (s *stream) Write(b []byte) (int, error) {
+	if err := s.broken(); err != nil {
+		return 0, err
+	}
+	s.gathered = append(s.gathered, b...)
+	return len(b), nil
+}
+
+// broken is what was wrong with what the broker sent, or why nothing can be written any more; nil for neither.
+func (s *stream) broken() error {
+	if err := s.why.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Read reads what is left of a packet, or the next one once its head is known.
+func (s *stream) Read(b []byte) (int, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	if len(s.head) == 0 && s.body == 0 {
+		if err := s.next(); err != nil {
+			return 0, err
+		}
+	}
+	if len(s.head) > 0 {
+		n := copy(b, s.head)
+		s.head = s.head[n:]
+		return n, nil
+	}
+	n, err := s.read.Read(b[:min(len(b), s.body)])
+	s.body -= n
+	return n, err
+}
+
+// next reads the head of a packet: its type, and the length of the rest in one to four bytes.
+func (s *stream) next() error {
+	head := make([]byte, 0, 5)
+	length := 0
+	for i := range 5 {
+		one, err := s.read.ReadByte()
+		if err != nil {
+			return err
+		}
+		head = append(head, one)
+		if i == 0 {
+			continue
+		}
+		length |= int(one&0x7f) << (7 * (i - 1))
+		if one < 0x80 {
+			break
+		}
+		if i == 4 {
+			return s.refuse("a length of more than four bytes")
+		}
+	}
+	if why := s.check(head[0], length); why != "" {
+		return s.refuse(why)
+	}
+	s.head, s.body, s.begun = head, length, true
+	return nil
+}
+
+// check returns what is wrong with the head of a packet, "" for nothing.
+func (s *stream) check(first byte, length int) string {
+	kind := first >> 4
+	switch {
+	case length > maxPacket:
+		return fmt.Sprintf("a packet of %d bytes", length)
+	case first&0x0f != 0:
+		return fmt.Sprintf("a packet of the type %d with flags", kind)
+	case !s.begun && kind != packets.CONNACK, s.begun && kind == packets.CONNACK:
+		return fmt.Sprintf("a packet of the type %d in the wrong place", kind)
+	}
+	least := map[byte]int{packets.CONNACK: 3, packets.PUBACK: 2, packets.PUBREC: 2, packets.PUBCOMP: 2, packets.PINGRESP: 0, packets.DISCONNECT: 0}
+	n, expected := least[kind]
+	if !expected || length < n || kind == packets.PINGRESP && length != 0 {
+		return fmt.Sprintf("a packet of the type %d with %d bytes", kind, length)
+	}
+	return ""
+}
+
+func (s *stream) refuse(why string) error {
+	err := fmt.Errorf("%w: %s", ErrMalformed, why)
+	s.why.Store(&err)
+	return err
+}
