@@ -38,6 +38,7 @@ func TestTheWalkOverTheServedSchemas(t *testing.T) {
 	t.Run("subscriptions", w.subscriptions)
 	t.Run("updates", w.updates)
 	t.Run("renames", w.renames)
+	t.Run("preconditions", w.preconditions)
 }
 
 const (

@@ -128,44 +128,6 @@ func updateTenants() []string {
 // renamesTenant is the tenant in which the walk renames.
 const renamesTenant = "renames"
 
-// renames renames a record of each kind that has a mutation for it: the answer is the record, under its new token and with all that it had.
-func (w *walk) renames(t *testing.T) {
-	access, _, _ := w.signIn(t, walkSuper, renamesTenant)
-	create := map[string]struct{ area, token, request string }{
-		"DeviceProfile":       {"device-management", access, `{token: "before", name: "kept"}`},
-		"Connector":           {outbound.Area, access, `{token: "before", name: "kept", type: "mqtt", config: "{\"urls\":[\"mqtt://b.example.com:1883\"],\"topic\":\"t\"}"}`},
-		"AiProvider":          {inference.AdminArea, w.super, `{token: "before", name: "kept", kind: "openai-compatible", endpoint: "https://ai.example.com/v1", model: "m", enabled: false}`},
-		"NotificationChannel": {notification.Area, access, `{token: "before", name: "kept", channelType: "webhook", enabled: true, config: "{\"url\":\"https://h.example.com\"}"}`},
-	}
-	for area, schema := range w.schemas {
-		if schema.Mutation == nil {
-			continue
-		}
-		for _, m := range schema.Mutation.Fields {
-			typ, ok := strings.CutPrefix(m.Name, "rename")
-			if !ok {
-				continue
-			}
-			c, ok := create[typ]
-			if delete(create, typ); !ok || c.area != area || m.Type.String() != typ+"!" || len(m.Arguments) != 2 || m.Arguments[0].Name != "token" || m.Arguments[1].Name != "newToken" {
-				t.Errorf("%s: %s(%v) %s is not in the table", area, m.Name, m.Arguments, m.Type)
-				continue
-			}
-			by := caller{token: c.token}
-			var made, renamed struct{ ID, Token, Name string }
-			w.ask(t, area, by, "mutation { x: create"+typ+"(request: "+c.request+") { id token name } }", nil).into(t, "x", &made)
-			w.ask(t, area, by, "mutation { x: "+m.Name+`(token: "before", newToken: "after") { id token name } }`, nil).into(t, "x", &renamed)
-			if made.Token = "after"; made.ID == "" || made.Name != "kept" || renamed != made {
-				t.Errorf("%s returned %+v, want %+v", m.Name, renamed, made)
-			}
-		}
-	}
-	for typ := range create {
-		t.Errorf("rename%s is not served", typ)
-	}
-	conformance.Shown(t, "S3-083")
-}
-
 // updates goes over every field of every update input.
 func (w *walk) updates(t *testing.T) {
 	kinds := updateKinds()

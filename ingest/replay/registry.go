@@ -25,6 +25,7 @@ type registry struct {
 	tenantID int64
 	profile  int64
 	types    map[string]bool // that had the profile: keys of their rows
+	unread   string          // a geofence that cannot be read, "" for none
 }
 
 // change is what changes with one record.
@@ -138,9 +139,17 @@ func (g *registry) scope(v *model.GroupView) error {
 	return err
 }
 
+// set makes a row effective. A geofence that cannot be read, of a damaged page of the store, ends no preview: nothing is
+// within it, and unread names it. The returned change is nil then.
 func (g *registry) set(c *past.Change) (*view.Change, error) {
 	g.moves++
 	made, err := g.view.Set(c.Kind, c.Key, c.Body)
+	if err != nil && (c.Kind == model.ViewFence || c.Kind == model.ViewFenceSet) {
+		if _, g.unread, _ = strings.Cut(c.Key, "/"); g.unread == "" {
+			g.unread = "the set of geofences"
+		}
+		return nil, nil
+	}
 	if err == nil && c.Kind == model.ViewDevice && c.Body != nil {
 		_, token, _ := strings.Cut(c.Key, "/")
 		g.tokens[made.ID] = token

@@ -312,6 +312,9 @@ func (r *run) changes(rec *record, upto model.Offset) error {
 			if err != nil {
 				return err
 			}
+			if made == nil {
+				continue
+			}
 			r.following.Change(at, made)
 			if made.EndsDevice() {
 				r.engine.RemoveDevice(at, made.ID, r.out.Emit)
@@ -369,6 +372,9 @@ func (r *run) result() *preview.Result {
 		if h.RefusedKeys > 0 {
 			r.degradeBudget(h.RefusedKeys)
 		}
+	}
+	if r.registry.unread != "" {
+		r.degrade("geofence archive unreachable: what is stored of %q cannot be read; no position counts as within it", r.registry.unread)
 	}
 	if out.EvalErrors > 0 {
 		r.degrade("evaluation errors: %d samples could not be judged", out.EvalErrors)

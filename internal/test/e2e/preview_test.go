@@ -12,6 +12,9 @@ import (
 	"weir/internal/test/conformance"
 	"weir/internal/test/poll"
 	"weir/internal/test/testweir"
+	"weir/model"
+	"weir/store"
+	"weir/store/sqlite"
 )
 
 // previewOf is the answer of previewRule.
@@ -363,4 +366,60 @@ func TestPreviewsAreBounded(t *testing.T) {
 		})
 	}
 	conformance.Shown(t, "S1-066")
+}
+
+// TestAPreviewWithoutItsGeofences: the geofence as it was during the window is damaged in the store. The preview says so: no position counts as within it.
+func TestAPreviewWithoutItsGeofences(t *testing.T) {
+	t.Parallel()
+	tn := paired(t).again()
+	tn.profile("p", map[string]string{"hot": above("Too hot", "temp", 30, "")})
+	tn.device("e", "p")
+	fence := func(verb, args string) {
+		tn.devices(fmt.Sprintf(`mutation($g:String!){%sGeoFence(%s){id}}`, verb, args),
+			map[string]any{"g": `{"kind":"POLYGON_2D","geometry":{"type":"Polygon","coordinates":[[[8,47],[9,47],[9,48],[8,48],[8,47]]]}}`})
+	}
+	fence("create", `request:{token:"yard",geometry:$g}`)
+	tn.kept(fmt.Sprintf(`{"eventType":"Location","payload":{"entries":[{"latitude":"47.5","longitude":"8.5"}]},%s}`, tn.as("e")))
+	now := time.Now().UTC()
+	in := map[string]any{"ruleDefinition": `{"name":"n","type":"threshold","when":{"cel":"geo.inFence(\"yard\")"}}`, "profileToken": "p",
+		"start": now.Add(-time.Hour).Format(time.RFC3339), "end": now.Add(time.Hour).Format(time.RFC3339)}
+	judged := func() (p previewOf) {
+		t.Helper()
+		poll.Until(t, "everything is applied", func() error {
+			if p = tn.preview(in); !p.OK || p.Stats.EventsScanned == 0 {
+				return fmt.Errorf("%+v %v", p, p.Degraded)
+			}
+			return nil
+		})
+		return p
+	}
+	const lost = "geofence archive unreachable"
+	if p := judged(); p.Stats.FiringCount != 1 || p.Degraded != nil && strings.Contains(*p.Degraded, lost) {
+		t.Errorf("before: %+v %v", p, p.Degraded)
+	}
+	tn.devices(`mutation{deleteGeoFence(token:"yard")}`, nil) // what is in force is read at the start, which it would end
+	if err := tn.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sqlite.Open(t.Context(), tn.path("weir.db"), sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Write(t.Context(), store.Durable, func(tx store.Tx) error {
+		n, err := tx.Exec(`UPDATE view_rows SET body = x'00ff' WHERE kind = ? AND body IS NOT NULL AND to_offset IS NOT NULL`, string(model.ViewFence))
+		if n == 0 && err == nil {
+			err = errors.New("no geofence is kept")
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	tn = tn.again()
+	if p := judged(); p.Degraded == nil || !strings.Contains(*p.Degraded, lost+`: what is stored of "yard" cannot be read`) || p.Stats.FiringCount != 0 {
+		t.Errorf("%+v %v", p, p.Degraded)
+	}
+	conformance.Shown(t, "S1-067")
 }

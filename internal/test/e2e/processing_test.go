@@ -83,8 +83,11 @@ func processingShapes(t *testing.T, w *world) {
 	}
 	conformance.Shown(t, "S1-004", "S1-056")
 	has("type", "Query", "eventProcessingInfo: EventProcessingInfo!", "validateDetectionRules(rules: [DetectionRuleInput!]!): DetectionRuleValidationResult!",
-		"ruleHealth(profileToken: String!): [RuleHealth!]!")
+		"ruleHealth(profileToken: String!): [RuleHealth!]!", "compileCanvas(graph: String!, profileToken: String!): CanvasCompileResult!",
+		"previewRule(input: PreviewRuleInput!): PreviewResult!")
+	has("type", "Mutation", "draftDetectionRuleFromText(input: DraftRuleFromTextInput!): DraftRuleResult!")
 	has("type", "Subscription", "detectionStream(profileToken: String!): DetectionEvent!")
+	conformance.Shown(t, "S1-007")
 }
 
 // verdict is the answer of validateDetectionRules.
