@@ -49,7 +49,7 @@ build: ## build the static binary ./weir
 
 check: ## everything that must hold before a change goes in; it goes on after a failure; needs a C compiler, curl, jq and mosquitto_pub
 	@mkdir -p bin; code=0; \
-	nice -n 19 $(PART) cross $(MAKE) --no-print-directory check-cross >bin/cross.log 2>&1 & cross=$$!; \
+	nice -n 5 $(PART) cross $(MAKE) --no-print-directory check-cross >bin/cross.log 2>&1 & cross=$$!; \
 	for p in $(filter-out cross,$(GATE)); do $(PART) $$p $(MAKE) --no-print-directory check-$$p || code=1; done; \
 	wait $$cross || code=1; cat bin/cross.log; exit $$code
 
