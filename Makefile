@@ -85,7 +85,7 @@ RACE = CGO_ENABLED=1 $(GO) test -race -gcflags=modernc.org/sqlite/lib=-race=fals
 PROCESSES = crash|e2e|siege|soak
 
 check-race: ## the packages that start goroutines under the race detector, but for tests that start processes; needs a C compiler
-	@PROCESSES=none $(RACE) -timeout 5m $$(./tools/concurrent | grep -vE '/internal/test/($(PROCESSES))$$')
+	@PROCESSES=none $(RACE) -timeout 20m $$(./tools/concurrent | grep -vE '/internal/test/($(PROCESSES))$$')
 
 # The packages that lay out bytes or count in ints what may not fit into 32 bits.
 BYTES = ./spool/... ./store/... ./series/... ./rules/... ./model/... ./internal/pack ./internal/wire ./internal/memory
