@@ -140,6 +140,7 @@ type Registry struct {
 
 	RelationshipTypes *entity.Kind[RelationshipType]
 	Relationships     *entity.Kind[Relationship]
+	GeoFences         *entity.Kind[GeoFence]
 	// Kinds are these and those that nothing here needs by name, except those of Keyed.
 	Kinds *entity.Catalog
 	// Keyed are the kinds whose rows no token names.
@@ -186,6 +187,7 @@ func New(c Config, p Deps) *Registry {
 	r.Types, r.Devices, r.Credentials = r.deviceTypes(), r.devices(), r.deviceCredentials()
 	r.Commands, r.FacetKeys = r.commandDefinitions(), r.facetKeys()
 	r.Groups, r.RelationshipTypes, r.Relationships = r.groups(), r.relationshipTypes(), r.relationships()
+	r.GeoFences = r.geoFences()
 	r.Kinds, r.Keyed = entity.NewCatalog(r.kinds()...), entity.NewCatalog(r.FacetKeys)
 	return r
 }
@@ -198,7 +200,7 @@ func (r *Registry) kinds() []entity.Entry {
 		r.Profiles, r.Metrics, r.Commands, r.Rules, r.Types, r.Devices, r.Credentials,
 	}, r.things(), []entity.Entry{
 		r.RelationshipTypes, r.Relationships,
-		r.geoFences(),
+		r.GeoFences,
 		r.dashboards(),
 	})
 }
