@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"weir/internal/test/fixture"
+	"weir/model"
 	"weir/store"
 )
 
@@ -75,4 +76,31 @@ func TestNoChangeOfOneRowWalksThroughTheRowsOfItsTenant(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestATypeOfTooManyRelationshipsDoesNotBecomeTrackedAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Config{})
+	ctx := t.Context()
+	made, err := b.RelationshipTypes.Create(ctx, acme, store.Patch{"token": "near", "tracked": false})
+	if err != nil {
+		t.Fatal(err)
+	}
+	relate := func(first, last int) {
+		t.Helper()
+		if err := b.db.Write(ctx, store.Results, func(tx store.Tx) error {
+			_, err := tx.Exec(`INSERT INTO entity_relationships (tenant_id, created_at, updated_at, token, source_type, source_token, source_id, target_type, target_token, target_id, type_id)
+				WITH RECURSIVE n(i) AS (SELECT ? UNION ALL SELECT i + 1 FROM n WHERE i < ?) SELECT 1, 1, 1, 'r' || i, 'device', 'd' || i, i, 'area', 'a', 1, ? FROM n`, first, last, made.ID)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	relate(1, maxAnchored)
+	if _, err := b.RelationshipTypes.Update(ctx, acme, "near", store.Patch{"tracked": true}); err != nil {
+		t.Errorf("the relationships of %d devices: %v", maxAnchored, err)
+	}
+	relate(maxAnchored+1, maxAnchored+1)
+	_, err = b.RelationshipTypes.Update(ctx, acme, "near", store.Patch{"tracked": false})
+	b.refused("one more", err, model.CodeLimitExceeded, "tracked: changes what the events of more than 10000 devices belong to at once")
 }
