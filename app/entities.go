@@ -143,11 +143,12 @@ func (e *entities) emptyKeys(ctx context.Context) error {
 	}
 }
 
-// What is kept of the disk for deletes on a full one: the write-ahead log of some hundred of them, and never so much that the
-// disk would have more than its reserve once that is given up.
+// What is kept of the disk for deletes on a full one: as much as the database grows by when its write-ahead log is written back, which
+// begins that log again, and the log of some hundred deletes; never so much that the disk would have more than its reserve once
+// that is given up.
 const (
-	spareBytes    = 4 << 20
-	spareShare    = 4           // of the reserve
+	spareBytes    = 6 << 20
+	spareShare    = 2           // of the reserve
 	spareInterval = time.Minute // between two attempts to keep it
 )
 
