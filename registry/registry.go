@@ -36,6 +36,7 @@ type Config struct {
 	RulesPerTenant       int64 // detection.max_rules_per_tenant: of active versions
 	VersionsPerProfile   int64 // kept, of a dashboard too: a publish beyond it removes the oldest that are not effective
 	ValuesPerChange      int64 // of attributes, that come into the metadata view or leave it because a selector names their key
+	AnswerBytes          int64 // that an answer of the API has room for; 0: as many as any definition takes
 	FenceSetVersions     int64 // kept of a tenant's set of geofences, at least 2: a change beyond it removes the oldest
 }
 
