@@ -139,11 +139,12 @@ func (e *entities) emptyKeys(ctx context.Context) error {
 	}
 }
 
-// What is kept of the disk for deletes on a full one: the write-ahead log of some hundred of them, and never so much that the
-// disk would have more than its reserve once that is given up.
+// What is kept of the disk for deletes on a full one: as much as the database grows by when its write-ahead log is written back, which
+// begins that log again, and the log of some hundred deletes; never so much that the disk would have more than its reserve once
+// that is given up.
 const (
-	spareBytes    = 4 << 20
-	spareShare    = 4           // of the reserve
+	spareBytes    = 6 << 20
+	spareShare    = 2           // of the reserve
 	spareInterval = time.Minute // between two attempts to keep it
 )
 
@@ -249,7 +250,7 @@ func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entity
 	}
 	p.Alarms = alarm.New(cfg.Limits.TenantSettings, alarm.Deps{Store: d.store, Writer: bounded, Moved: p.Notify.Moved, Registerer: d.registerer})
 	p.Commands = newCommands(cfg.Commands, &p, d, bounded)
-	p.Registry = registry.New(registry.Config{DeviceSettings: cfg.Limits.DeviceSettings, RulesPerTenant: int64(cfg.Detection.MaxRules)}, registry.Deps{Store: d.store, Devices: d.devices, Writer: bounded,
+	p.Registry = registry.New(registry.Config{DeviceSettings: cfg.Limits.DeviceSettings, RulesPerTenant: int64(cfg.Detection.MaxRules), AnswerBytes: NewBudget(MemoryLimit(cfg)).answerBytes()}, registry.Deps{Store: d.store, Devices: d.devices, Writer: bounded,
 		Sealer: d.vault, Hasher: hasher, Validator: validator{p.compiler, func(ctx context.Context, tenant int64) ([]string, error) { return p.Connectors.Tokens(ctx, tenant) }}, Registerer: d.registerer,
 		Removals: []registry.Removal{ingest.RemoveDeviceRows, provision.RemoveDeviceRows, p.Alarms.RemoveDevice, p.Commands.RemoveDevice, actions.RemoveDevice(d.gone)}, Active: d.active,
 		FenceLimits: func(tenant string) registry.FenceLimits {
