@@ -195,8 +195,10 @@ func (a *api) register(name string, area *gql.Area) {
 	case "device-management":
 		gql.RegisterRegistry(area, e.Registry, e.Provision)
 		gql.RegisterAlarms(area, e.Alarms, e.Registry)
+		gql.RegisterSnippets(area, e.Registry, snippetsOf(e.entityParts))
 	case "event-management":
-		gql.RegisterEvents(area, gql.EventDeps{AsOf: a.asOf, Events: ap.series, Devices: e.Registry.Devices.Rows, Ledger: ap.ingest.Ledger(), Readings: ap.readings, Anchors: ap.ingest})
+		gql.RegisterEvents(area, gql.EventDeps{AsOf: a.asOf, Events: ap.series, Devices: e.Registry.Devices.Rows, Ledger: ap.ingest.Ledger(), Readings: ap.readings, Anchors: ap.ingest,
+			Messages: gql.MessageDeps{Tap: ap.tap, MaxSkew: func() time.Duration { return a.effective().Ingest.MaxFutureSkew }}})
 	case "device-state":
 		gql.RegisterState(area, a.state())
 	case "event-processing":

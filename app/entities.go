@@ -323,6 +323,7 @@ func restingEntities(ctx context.Context, cfg config.Config, st store.Store, get
 	devices := p.Areas.Area("device-management", gql.TenantPlane)
 	gql.RegisterRegistry(devices, p.Registry, p.Provision)
 	gql.RegisterAlarms(devices, p.Alarms, p.Registry)
+	gql.RegisterSnippets(devices, p.Registry, snippetsOf(p))
 	delivery.Register(p.Areas.Area(delivery.Area, gql.TenantPlane), p.Commands)
 	gql.RegisterDashboards(p.Areas.Area("dashboard-management", gql.TenantPlane), p.Registry)
 	outbound.Register(p.Areas.Area(outbound.Area, gql.TenantPlane), p.Connectors, letterDeps(p))
