@@ -70,7 +70,8 @@ func everyArea() []area {
 }
 `}, live: func(a *api, g *gql.Area) {
 			ap := a.applier
-			gql.RegisterEvents(g, gql.EventDeps{AsOf: a.asOf, Events: ap.series, Devices: a.entities.Registry.Devices.Rows, Ledger: ap.ingest.Ledger(), Readings: ap.readings, Anchors: ap.ingest})
+			gql.RegisterEvents(g, gql.EventDeps{AsOf: a.asOf, Events: ap.series, Devices: a.entities.Registry.Devices.Rows, Ledger: ap.ingest.Ledger(), Readings: ap.readings, Anchors: ap.ingest,
+				Messages: gql.MessageDeps{Tap: ap.tap, MaxSkew: func() time.Duration { return a.effective().Ingest.MaxFutureSkew }}})
 		}},
 		{AreaSpec: gql.AreaSpec{Area: "device-state", FromLog: true, Example: `{
   deviceStates(criteria: {pageNumber: 1, pageSize: 10}) {
@@ -194,6 +195,7 @@ func AreaNames() (tenant, instance, resting []string) {
 func registerDevices(p *entityParts, g *gql.Area) {
 	gql.RegisterRegistry(g, p.Registry, p.Provision)
 	gql.RegisterAlarms(g, p.Alarms, p.Registry)
+	gql.RegisterSnippets(g, p.Registry, snippetsOf(*p))
 }
 
 func registerProcessing(a *api, g *gql.Area) {

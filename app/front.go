@@ -75,8 +75,12 @@ func (f *front) Start(_, life context.Context) error {
 	if cfg.DevTools {
 		f.log.Info("developer tools are on: introspection and the explorer of the API are open to every client", "variable", gql.DevToolsVariable)
 	}
-	maps.Copy(cfg.Handlers, f.pages(cfg).Pages())
+	pages := f.pages(cfg)
 	var err error
+	if pages.Console, err = web.NewConsole(f.cfg.Console.ConsoleSettings, f.aboutConsole); err != nil {
+		return err
+	}
+	maps.Copy(cfg.Handlers, pages.Pages())
 	if f.web, err = web.New(cfg); err != nil {
 		return err
 	}
