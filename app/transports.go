@@ -23,6 +23,7 @@ import (
 	"weir/presence"
 	"weir/provision"
 	"weir/registry"
+	"weir/store"
 )
 
 // Transport is a transport that an instance can have. Adding one is its package, its section of the configuration, and an
@@ -41,7 +42,9 @@ type Transport struct {
 }
 
 // ownTransports are those of Weir, in the order of the start.
-func ownTransports() []Transport { return []Transport{mqttTransport, httpTransport} }
+func ownTransports() []Transport {
+	return []Transport{mqttTransport, httpTransport, sparkplugTransport}
+}
 
 // TransportNames are the names of Weir's own, as the ledger has them.
 func TransportNames() (names []string) {
@@ -62,6 +65,8 @@ type TransportDeps struct {
 	Presence  presence.Store // what is stored of its devices' presence
 	Desk      command.Desk   // of the commands of its devices
 	Registry  *registry.Registry
+	Store     store.Store     // of what a transport keeps of its own
+	Pressure  ingest.Pressure // how full the log is
 	// Tenant finds a tenant by its token.
 	Tenant func(token string) (id int64, enabled, known bool)
 	// Link is the link of an event source that can be cut: listening time of its devices stands still while it is down.
@@ -150,7 +155,7 @@ func (t *transports) start(life context.Context, k Transport) error {
 	}
 	s, err := k.New(TransportDeps{Config: t.cfg, Source: k.Source, Sockets: sockets, Intake: t.intake.into, Verifier: t.entities.verifier, Provision: t.entities.Provision,
 		Presence: presences{t.store, t.entities, t.applier}, Desk: t.entities.Commands, Registry: t.entities.Registry, Logger: t.log,
-		Tenant: t.entities.Govern.Lookup, Link: t.spool.links.Link, Dial: dialOperators, Suspend: t.suspend, Registerer: t.metrics, lock: t.lock,
+		Store: t.store.db.For(store.Devices), Pressure: t.intake.gauge, Tenant: t.entities.Govern.Lookup, Link: t.spool.links.Link, Dial: dialOperators, Suspend: t.suspend, Registerer: t.metrics, lock: t.lock,
 		Refused: func(tenant, device, why, mistake string) {
 			t.applier.tap.ConnectionRefused(k.Name, k.Source, tenant, device, why, mistake, t.entities.Govern.Known(tenant))
 		}})

@@ -28,6 +28,7 @@ import (
 	"weir/registry"
 	"weir/rules"
 	"weir/series"
+	"weir/sparkplug"
 	"weir/spool"
 	"weir/web"
 )
@@ -48,6 +49,7 @@ type Config struct {
 	Governance govern.Settings     `yaml:"governance"`
 	Broker     Broker              `yaml:"broker"`
 	MQTTSource mqttsource.Settings `yaml:"external_mqtt"`
+	Sparkplug  sparkplug.Settings  `yaml:"sparkplug"`
 	Limits     Limits              `yaml:"limits"`
 	Presence   Presence            `yaml:"presence"`
 	Detection  rules.Settings      `yaml:"detection"`

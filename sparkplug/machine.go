@@ -529,6 +529,16 @@ func bdSeqOf(metrics []Metric) (bd uint64, ok bool) {
 	return 0, false
 }
 
+// IsOnline reports whether a node, or a device of it, is online.
+func (m *Machine) IsOnline(node, device string) bool {
+	n := m.nodes[node]
+	if n == nil {
+		return false
+	}
+	b := n.birthOf(device)
+	return b != nil && b.online
+}
+
 // LinkUp takes note that the source is connected: what nodes said meanwhile is not known.
 func (m *Machine) LinkUp(now time.Time) []Effect {
 	for _, n := range m.nodes {

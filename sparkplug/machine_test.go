@@ -113,23 +113,23 @@ func show(effects []Effect) (out []string) {
 	return out
 }
 
-// host is a machine with a clock.
-type host struct {
+// follower is a machine with a clock.
+type follower struct {
 	t *testing.T
 	*Machine
 	now time.Time
 }
 
-func newHost(t *testing.T, change ...func(*Rules)) *host {
+func newFollower(t *testing.T, change ...func(*Rules)) *follower {
 	rules := Rules{ResumeWithin: 30 * time.Second, RebirthsPerSecond: 10}
 	for _, c := range change {
 		c(&rules)
 	}
-	return &host{t: t, Machine: NewMachine(rules), now: start}
+	return &follower{t: t, Machine: NewMachine(rules), now: start}
 }
 
 // gets feeds messages in and compares what follows.
-func (h *host) gets(messages []sent, want ...string) {
+func (h *follower) gets(messages []sent, want ...string) {
 	h.t.Helper()
 	var got []string
 	for _, s := range messages {
@@ -142,7 +142,7 @@ func (h *host) gets(messages []sent, want ...string) {
 }
 
 // waits lets time pass and compares what follows.
-func (h *host) waits(d time.Duration, want ...string) {
+func (h *follower) waits(d time.Duration, want ...string) {
 	h.t.Helper()
 	h.now = h.now.Add(d)
 	if got := show(h.Tick(h.now)); !slices.Equal(got, want) {
@@ -151,7 +151,7 @@ func (h *host) waits(d time.Duration, want ...string) {
 }
 
 // asks compares which nodes are asked for a rebirth.
-func (h *host) asks(want ...string) {
+func (h *follower) asks(want ...string) {
 	h.t.Helper()
 	if got := h.Rebirths(h.now, true); !slices.Equal(got, want) {
 		h.t.Errorf("asked %q, want %q", got, want)
@@ -161,8 +161,8 @@ func (h *host) asks(want ...string) {
 func of(s ...sent) []sent { return s }
 
 // born is a host with a node and a device that were born.
-func born(t *testing.T, e *edge, change ...func(*Rules)) *host {
-	h := newHost(t, change...)
+func born(t *testing.T, e *edge, change ...func(*Rules)) *follower {
+	h := newFollower(t, change...)
 	h.gets(of(e.birth(20, 5), e.deviceBirth("d", 7)), "n online nbirth", "n temp=20", "n level=5", "n/d online dbirth", "n/d speed=7")
 	h.asks()
 	return h
@@ -256,7 +256,7 @@ func TestARepeatIsNoGap(t *testing.T) {
 func TestBeforeBirth(t *testing.T) {
 	t.Parallel()
 	e := newEdge()
-	h := newHost(t)
+	h := newFollower(t)
 	h.gets(of(e.data("", "temp", 1), e.deviceBirth("d", 2)))
 	h.asks("g/n")
 	h.gets(of(e.birth(3, 4)), "n online nbirth", "n no-birth NDATA", "n/d speed=2", "n temp=3", "n level=4")
@@ -318,7 +318,7 @@ func TestDeathsOfOtherSessions(t *testing.T) {
 func TestTheSameBirthOnceMore(t *testing.T) {
 	t.Parallel()
 	e := newEdge()
-	h := newHost(t)
+	h := newFollower(t)
 	b := e.birth(1, 2)
 	h.gets(of(b, b), "n online nbirth", "n temp=1", "n level=2")
 	h.gets(of(e.data("", "temp", 3), e.birth(4, 5)), "n temp=3", "n temp=4", "n level=5")
@@ -403,7 +403,7 @@ func TestMalformedMessages(t *testing.T) {
 // TestTheRateOfRebirths: 10 a second per source, 20 at once.
 func TestTheRateOfRebirths(t *testing.T) {
 	t.Parallel()
-	h := newHost(t)
+	h := newFollower(t)
 	for i := range 100 {
 		e := newEdge()
 		e.node = fmt.Sprintf("n%03d", i)
@@ -437,7 +437,7 @@ func TestDroppedReadingsAreOwed(t *testing.T) {
 func TestANodeThatNeverAnswersIsForgotten(t *testing.T) {
 	t.Parallel()
 	e := newEdge()
-	h := newHost(t)
+	h := newFollower(t)
 	h.gets(of(e.data("", "temp", 1)))
 	var got []string
 	for range maxAsks + 2 {
@@ -454,12 +454,12 @@ func TestANodeThatNeverAnswersIsForgotten(t *testing.T) {
 func TestWhatIsHeldIsBounded(t *testing.T) {
 	t.Parallel()
 	e := newEdge()
-	h := newHost(t)
+	h := newFollower(t)
 	for range maxHeld {
 		h.gets(of(e.data("", "temp", 1)))
 	}
 	h.gets(of(e.data("", "temp", 1)), "n no-birth NDATA")
-	big := newHost(t)
+	big := newFollower(t)
 	body := e.next().msg(2, pb{}.text(1, "x").text(15, strings.Repeat("x", maxHeldBytes/2)))
 	big.gets(of(sent{e.topic(NDATA, ""), body}))
 	big.gets(of(sent{e.topic(NDATA, ""), body}), "n no-birth NDATA")
@@ -470,7 +470,7 @@ func TestTwoNodesWithOneID(t *testing.T) {
 	t.Parallel()
 	one, two := newEdge(), newEdge()
 	two.bdSeq = 100
-	h := newHost(t)
+	h := newFollower(t)
 	h.gets(of(one.birth(1, 1)), "n online nbirth", "n temp=1", "n level=1")
 	for range 3 {
 		h.gets(of(two.birth(2, 2)), "n online nbirth", "n temp=2", "n level=2")
@@ -496,7 +496,7 @@ func TestTwoNodesWithOneID(t *testing.T) {
 func TestTexts(t *testing.T) {
 	t.Parallel()
 	e := newEdge()
-	h := newHost(t)
+	h := newFollower(t)
 	texts := func(pairs ...string) sent {
 		b := e.next()
 		for i := 0; i < len(pairs); i += 2 {
@@ -524,7 +524,7 @@ func TestTexts(t *testing.T) {
 func TestWhatIsNotStored(t *testing.T) {
 	t.Parallel()
 	e := newEdge()
-	h := newHost(t, func(r *Rules) { r.Keep = func(name string) bool { return name != "unwanted" } })
+	h := newFollower(t, func(r *Rules) { r.Keep = func(name string) bool { return name != "unwanted" } })
 	metric := func(name string, kind DataType) pb { return pb{}.text(1, name).varint(4, uint64(kind)) }
 	b := e.birth(1, 2)
 	body := pb(b.body).msg(2, metric("null", Int32).varint(7, 1)).msg(2, metric("no value", Int32)).msg(2, metric("bytes", Bytes).text(16, "x")).
@@ -549,7 +549,7 @@ func nan() float64 { zero := 0.0; return zero / zero }
 // TestTimes: the metric's, else the payload's, else now; historical values keep theirs.
 func TestTimes(t *testing.T) {
 	t.Parallel()
-	h := newHost(t)
+	h := newFollower(t)
 	topic := Topic{Kind: NBIRTH, Group: "g", Node: "n"}
 	body := func(at uint64) pb {
 		return pb{}.varint(1, at).msg(2, pb{}.text(1, "a").varint(3, 5).varint(4, 3).varint(5, 1).varint(10, 1)).msg(2, pb{}.text(1, "b").varint(4, 3).varint(10, 1))
@@ -602,7 +602,7 @@ func TestRowsAreWhatAMachineKnows(t *testing.T) {
 	keep()
 	h.gets(of(e.data("", "temp", 2)), "n temp=2")
 	keep()
-	next := newHost(t)
+	next := newFollower(t)
 	for _, r := range stored {
 		if err := next.Restore(&r); err != nil {
 			t.Fatal(err)

@@ -61,7 +61,7 @@ func (m *Machine) values(n *node, b *birth, in *message) (unknown int) {
 		}
 	}
 	if len(samples) > 0 {
-		m.emit(Effect{What: Readings, Node: n.id, Device: in.Device, Samples: samples, At: in.now, Kind: in.Kind})
+		m.emit(Effect{What: Readings, Node: n.id, Device: in.Device, Samples: samples, At: in.now, Kind: in.Kind, Body: in.body})
 	}
 	if len(b.texts.pending) > 0 {
 		m.flush(n, b, in.now)
