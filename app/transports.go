@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -37,7 +38,7 @@ type Transport struct {
 }
 
 // ownTransports are those of Weir, in the order of the start.
-func ownTransports() []Transport { return []Transport{mqttTransport, httpTransport} }
+func ownTransports() []Transport { return []Transport{mqttTransport, httpTransport, lwm2mTransport} }
 
 // TransportNames are the names of Weir's own, as the ledger has them.
 func TransportNames() (names []string) {
@@ -62,6 +63,11 @@ type TransportDeps struct {
 	Registerer prometheus.Registerer
 	// Refused shows a connection that was turned away in weir tail. It does not block.
 	Refused func(tenant, device, why, mistake string)
+
+	// Datagrams opens the UDP socket of a listener, when the transport wants it.
+	Datagrams func(l operate.Listener) (net.PacketConn, error)
+	// Registrations keeps what LwM2M devices have registered.
+	Registrations registrations
 
 	lock *lock // how many connections memory and open files allow
 }
@@ -137,6 +143,7 @@ func (t *transports) start(life context.Context, k Transport) error {
 	}
 	s, err := k.New(TransportDeps{Config: t.cfg, Source: k.Source, Sockets: sockets, Intake: t.intake.into, Verifier: t.entities.verifier, Provision: t.entities.Provision,
 		Presence: presences{t.store, t.entities, t.applier}, Desk: t.entities.Commands, Registry: t.entities.Registry, Logger: t.log, Registerer: t.metrics, lock: t.lock,
+		Datagrams: t.datagrams, Registrations: registrations{t.store, t.entities},
 		Refused: func(tenant, device, why, mistake string) {
 			t.applier.tap.ConnectionRefused(k.Name, k.Source, tenant, device, why, mistake, t.entities.Govern.Known(tenant))
 		}})

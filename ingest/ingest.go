@@ -129,6 +129,8 @@ type Answer struct {
 const (
 	TransportMQTT = "mqtt"
 	TransportHTTP = "http"
+	// TransportLwM2M is LwM2M over CoAP and DTLS.
+	TransportLwM2M = "lwm2m"
 	// TransportAPI is that of presence records that no transport brings: an operation of the API, or the backstop of presence, asks for
 	// them. No message comes through it.
 	TransportAPI = "api"

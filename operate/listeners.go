@@ -21,6 +21,8 @@ type Listener struct {
 	Access     string // what is served there and what a client must prove, for people
 	// ClientCertificate says that TLS asks the client for a certificate.
 	ClientCertificate bool
+	// Datagrams says that it is a UDP socket: no connection can be tried.
+	Datagrams bool
 }
 
 // Names of the listeners that a command looks for.
@@ -32,6 +34,7 @@ const (
 	MQTTListener      = "mqtt"
 	MQTTSListener     = "mqtts"
 	OpenListener      = "open_topics"
+	LwM2MListener     = "lwm2m"
 	MetricsListener   = "metrics"
 	SocketListener    = "socket"
 )
