@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -94,7 +95,6 @@ type answered struct {
 type upload struct {
 	key  string
 	body []byte
-	at   time.Time
 }
 
 // Bounds of the requests of one identity.
@@ -310,12 +310,14 @@ func (s *session) assemble(m *coap.Message) *coap.Message {
 		s.upload = nil
 		return &coap.Message{Code: code}
 	}
-	key := ""
+	var what strings.Builder
 	for _, o := range m.Options {
 		if o.Number == coap.URIPath || o.Number == coap.URIQuery {
-			key += string(rune(o.Number)) + string(o.Value)
+			what.WriteString(string(rune(o.Number)))
+			what.Write(o.Value)
 		}
 	}
+	key := what.String()
 	if block.Number == 0 {
 		s.upload = &upload{key: key}
 	}

@@ -89,9 +89,11 @@ func (ls Listeners) opened() []health.Listener {
 	return ls.ports(func(l Listener) string { return l.Address })
 }
 
+// ports are the listeners to which connections can be tried. One of datagrams is none of them: it answers nobody without a key, and what it
+// carries cannot be read.
 func (ls Listeners) ports(address func(Listener) string) (all []health.Listener) {
 	for _, l := range ls {
-		if l.Key != "" {
+		if l.Key != "" && !l.Datagrams {
 			all = append(all, health.Listener{Key: l.Key, Address: address(l), TLS: l.TLS})
 		}
 	}

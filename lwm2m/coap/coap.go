@@ -42,7 +42,7 @@ const (
 	Changed            Code = 2<<5 | 4
 	Content            Code = 2<<5 | 5
 	Continue           Code = 2<<5 | 31
-	BadRequest         Code = 4<<5 | 0
+	BadRequest         Code = 4 << 5
 	Unauthorized       Code = 4<<5 | 1
 	BadOption          Code = 4<<5 | 2
 	Forbidden          Code = 4<<5 | 3
@@ -54,7 +54,7 @@ const (
 	TooLarge           Code = 4<<5 | 13
 	BadFormat          Code = 4<<5 | 15
 	TooManyRequests    Code = 4<<5 | 29
-	InternalError      Code = 5<<5 | 0
+	InternalError      Code = 5 << 5
 	NotImplemented     Code = 5<<5 | 1
 	Unavailable        Code = 5<<5 | 3
 )
