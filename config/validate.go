@@ -32,6 +32,7 @@ func (l *loader) validate() {
 	l.tls()
 	l.spaceForCheckpoints()
 	l.paths()
+	l.role()
 	l.ports()
 }
 
