@@ -2,12 +2,9 @@ package app
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"slices"
 	"sync"
@@ -206,10 +203,10 @@ func (in *Edge) open() error {
 	}
 	cfg := edge.Config{Settings: in.cfg.Edge, InstanceID: in.cfg.Instance.ID, Dir: operate.EdgePath(in.cfg.DataDir)}
 	if edge.Secure(cfg.Uplink.BrokerURL) {
-		cfg.TLS = uplinkTLS(cfg.Uplink.TLS)
+		cfg.TLS = cfg.Uplink.TLS.Load // for each connection, so that renewed files are taken
 	}
 	var err error
-	in.edge, err = edge.Open(cfg, edge.Deps{Open: in.openLog, Dial: (&net.Dialer{}).DialContext, Now: in.look, Boot: in.boot, Built: build.Time(), Logger: in.log, Registerer: in.metrics})
+	in.edge, err = edge.Open(cfg, edge.Deps{Open: in.openLog, Dial: dialOperators, Now: in.look, Boot: in.boot, Built: build.Time(), Logger: in.log, Registerer: in.metrics})
 	return err
 }
 
@@ -238,30 +235,6 @@ func (in *Edge) openLog(o edge.OpenLog) (spool.Log, *edge.Began, error) {
 		return l, &edge.Began{Why: string(b.Why), Damage: b.Err}, nil
 	}
 	return l, nil, nil
-}
-
-// uplinkTLS reads the files of the uplink's TLS for each connection, so that renewed ones are taken.
-func uplinkTLS(s edge.TLSSettings) func() (*tls.Config, error) {
-	return func() (*tls.Config, error) {
-		c := &tls.Config{MinVersion: tls.VersionTLS12}
-		if s.CAFile != "" {
-			pem, err := os.ReadFile(s.CAFile)
-			if err != nil {
-				return nil, err
-			}
-			if c.RootCAs = x509.NewCertPool(); !c.RootCAs.AppendCertsFromPEM(pem) {
-				return nil, fmt.Errorf("%s holds no certificate in PEM", s.CAFile)
-			}
-		}
-		if s.CertFile != "" {
-			pair, err := tls.LoadX509KeyPair(s.CertFile, s.KeyFile)
-			if err != nil {
-				return nil, err
-			}
-			c.Certificates = []tls.Certificate{pair}
-		}
-		return c, nil
-	}
 }
 
 // startSocket opens the operator's way in.

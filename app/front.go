@@ -51,7 +51,7 @@ func (l *later) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // Start opens the API port with every route still closed: health is answered from the first moment on.
 func (f *front) Start(_, life context.Context) error {
 	f.late = map[string]*later{jwksPath: {}, serviceTokenPath: {}, logoPath: {}, web.SetupCalls: {}}
-	cfg := web.Config{MaxConnections: f.lock.apiConnections(), URLs: f.cfg.URLs, DevTools: gql.DevTools(f.opt.Getenv), Ready: f.ready.Load, Log: f.log,
+	cfg := web.Config{MaxConnections: f.lock.apiConnections(), URLs: f.cfg.URLs, DevTools: gql.DevTools(f.opt.Getenv), Ready: f.ready.Load, Closed: f.base.closed, Log: f.log,
 		Registerer: f.metrics, Handlers: map[string]http.Handler{},
 		Absent: []web.Absent{{Area: "event-sources", Note: "answers with a placeholder schema; devices send to the ingest listener and the broker"},
 			{Area: "sparkplug-ingest", Note: "serves no GraphQL"}, {Area: "lwm2m-ingest", Note: "serves no GraphQL"}}}

@@ -45,6 +45,8 @@ func (l *loader) role() {
 	}
 }
 
+const noTLS = "has no effect without TLS: edge.uplink.broker_url must begin with tls:// or ssl://"
+
 // edge checks the section edge.
 func (l *loader) edge() {
 	e := l.config.Edge
@@ -60,11 +62,10 @@ func (l *loader) edge() {
 	}
 	both("edge", e.Username, e.Password.Set())
 	both("edge.uplink", up.Username, up.Password.Set())
-	l.check("edge.uplink.tls.key_file", up.TLS.KeyFile != "" || up.TLS.CertFile == "", "is required with edge.uplink.tls.cert_file")
-	l.check("edge.uplink.tls.cert_file", up.TLS.CertFile != "" || up.TLS.KeyFile == "", "is required with edge.uplink.tls.key_file")
-	for path, file := range map[string]string{"edge.uplink.tls.ca_file": up.TLS.CAFile, "edge.uplink.tls.cert_file": up.TLS.CertFile} {
-		l.check(path, file == "" || edge.Secure(up.BrokerURL), "has no effect without TLS: edge.uplink.broker_url must begin with tls:// or ssl://")
-	}
+	l.check("edge.uplink.tls.key_file", up.TLS.Key != "" || up.TLS.Cert == "", "is required with edge.uplink.tls.cert_file")
+	l.check("edge.uplink.tls.cert_file", up.TLS.Cert != "" || up.TLS.Key == "", "is required with edge.uplink.tls.key_file")
+	l.check("edge.uplink.tls.ca_file", up.TLS.CA == "" || edge.Secure(up.BrokerURL), noTLS)
+	l.check("edge.uplink.tls.cert_file", up.TLS.Cert == "" || edge.Secure(up.BrokerURL), noTLS)
 	l.check("edge.uplink.backoff_max", up.BackoffMax >= up.BackoffMin, "must be at least edge.uplink.backoff_min")
 	l.check("edge.agent_id", e.AgentID == "" || model.ValidToken(e.AgentID), "must be an entity token: letters, digits, - and _, at most 128")
 }

@@ -50,22 +50,15 @@ type Settings struct {
 
 // UplinkSettings are the keys of the connection to the broker above.
 type UplinkSettings struct {
-	BrokerURL      string         `yaml:"broker_url" doc:"Broker above: tcp://HOST:PORT, or ssl:// or tls:// for TLS."`
-	Username       string         `yaml:"username" doc:"User name at the broker above; for a Weir TENANT:CREDENTIAL."`
-	Password       setting.Secret `yaml:"password" doc:"Password at the broker above."`
-	TLS            TLSSettings    `yaml:"tls"`
-	ConnectTimeout time.Duration  `yaml:"connect_timeout" default:"30s" zero:"no" doc:"How long connecting to the broker above may take."`
-	BackoffMin     time.Duration  `yaml:"backoff_min" default:"1s" zero:"no" doc:"Wait before the first attempt to connect again; it doubles with each further one. A random part of up to half is left out."`
-	BackoffMax     time.Duration  `yaml:"backoff_max" default:"60s" zero:"no" doc:"Longest wait between two attempts."`
-	KeepAlive      time.Duration  `yaml:"keep_alive" default:"30s" min:"1s" max:"18h" doc:"Longest time without a packet on the uplink; half of it without an answer to a ping ends the connection."`
-	Window         int            `yaml:"window" default:"4096" min:"1" max:"4096" doc:"Maximum number of messages sent and not yet acknowledged; the Receive Maximum of the broker above bounds it, too."`
-}
-
-// TLSSettings are the keys of TLS on the uplink.
-type TLSSettings struct {
-	CAFile   string `yaml:"ca_file" doc:"PEM file of the certificate authorities that the broker above is verified by; empty: those of the system."`
-	CertFile string `yaml:"cert_file" doc:"PEM file of the certificate that the edge presents."`
-	KeyFile  string `yaml:"key_file" doc:"PEM file of the key of that certificate."`
+	BrokerURL      string              `yaml:"broker_url" doc:"Broker above: tcp://HOST:PORT, or ssl:// or tls:// for TLS."`
+	Username       string              `yaml:"username" doc:"User name at the broker above; for a Weir TENANT:CREDENTIAL."`
+	Password       setting.Secret      `yaml:"password" doc:"Password at the broker above."`
+	TLS            mqttclient.TLSFiles `yaml:"tls"`
+	ConnectTimeout time.Duration       `yaml:"connect_timeout" default:"30s" zero:"no" doc:"How long connecting to the broker above may take."`
+	BackoffMin     time.Duration       `yaml:"backoff_min" default:"1s" zero:"no" doc:"Wait before the first attempt to connect again; it doubles with each further one. A random part of up to half is left out."`
+	BackoffMax     time.Duration       `yaml:"backoff_max" default:"60s" zero:"no" doc:"Longest wait between two attempts."`
+	KeepAlive      time.Duration       `yaml:"keep_alive" default:"30s" min:"1s" max:"18h" doc:"Longest time without a packet on the uplink; half of it without an answer to a ping ends the connection."`
+	Window         int                 `yaml:"window" default:"4096" min:"1" max:"4096" doc:"Maximum number of messages sent and not yet acknowledged; the Receive Maximum of the broker above bounds it, too."`
 }
 
 // Config configures an edge.

@@ -129,6 +129,8 @@ type Answer struct {
 const (
 	TransportMQTT = "mqtt"
 	TransportHTTP = "http"
+	// TransportExternalMQTT reads brokers of others.
+	TransportExternalMQTT = "external-mqtt"
 	// TransportAPI is that of presence records that no transport brings: an operation of the API, or the backstop of presence, asks for
 	// them. No message comes through it.
 	TransportAPI = "api"
@@ -174,6 +176,12 @@ type SourceStatus struct {
 	LastError   string
 	LastMessage time.Time // zero: none since the start
 	Counts      SourceCounts
+	// What a source that Weir connects to reports besides.
+	Address string           // of the broker, without credentials
+	Ignored map[string]int64 // packets that were never meant for this source, by reason
+	Dropped map[string]int64 // by reason
+	Unknown []string         // external ids that no device has, the first 100 since the start
+	Notes   []string         // what is wrong or unusual now, a sentence each
 }
 
 // SourceCounts are counted since the start.
@@ -182,6 +190,10 @@ type SourceCounts struct {
 	Received  int64 // packets that were parsed
 	Ignored   int64 // packets that were never meant for this source
 	Refused   int64 // peers and packets that were turned away
+	// Of a source that Weir connects to:
+	Reconnects     int64
+	Unacknowledged int64 // packets that the broker waits for, at this moment
+	DevicesMade    int64
 }
 
 // AuthSettings are the intake's key in the section auth.

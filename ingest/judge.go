@@ -20,6 +20,14 @@ func (in *Intake) judge(ctx context.Context, m *arrival) {
 		in.end(m, Refused, ReasonUnavailable, "the instance is stopping")
 		return
 	}
+	if in.closed.Load() != nil {
+		outcome := Refused
+		if m.HoldFor != 0 {
+			outcome = Withheld
+		}
+		in.end(m, outcome, ReasonUnavailable, "the transports are closed")
+		return
+	}
 	kept := &struct { // what waits for the applier, in one piece
 		model.Record
 		message  model.Message

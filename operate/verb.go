@@ -46,6 +46,7 @@ var (
 	ShowLedger  = Verb[LedgerQuery, *LedgerReport]{Name: "ledger", running: (*Operator).ledger, edge: (*EdgeOperator).ledger}
 	TraceDevice = Verb[trace.Query, *trace.Report]{Name: "ledger-trace", timeout: traceTimeout, running: (*Operator).trace}
 
+	ListSources     = Verb[None, []SourceStatus]{Name: "sources", running: (*Operator).sources}
 	ListDeadLetters = Verb[DeadLetterQuery, []DeadLetter]{Name: "dead-letters", entities: (*Entities).deadLetters}
 	ShowOutbox      = Verb[OutboxQuery, *Outbox]{Name: "outbox", entities: (*Entities).outbox}
 	ListFirings     = Verb[FiringQuery, *Firings]{Name: "firings", entities: (*Entities).Firings}

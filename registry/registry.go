@@ -159,6 +159,7 @@ type Registry struct {
 	groupVersions *entity.Versions[EntityGroup, GroupSnapshot]
 	selectors     selector.Compiler
 	keys          *keyWork
+	adoptions     *adoptions
 }
 
 // What the kinds have in common.
@@ -180,7 +181,8 @@ func New(c Config, p Deps) *Registry {
 	if p.FenceLimits == nil {
 		p.FenceLimits = defaultFenceLimits
 	}
-	r := &Registry{config: c.withDefaults(), parts: p, m: newMetrics(p.Registerer), attributes: newAttributes(), keys: newKeyWork(), sharing: make(chan struct{}, 1), Journal: entity.Journal{Store: p.Store}}
+	r := &Registry{config: c.withDefaults(), parts: p, attributes: newAttributes(), keys: newKeyWork(), adoptions: newAdoptions(), sharing: make(chan struct{}, 1), Journal: entity.Journal{Store: p.Store}}
+	r.m = newMetrics(p.Registerer, func() float64 { return float64(r.adoptions.len()) })
 	r.perTenant.Store(&r.config.DeviceSettings)
 	r.Profiles, r.Metrics, r.Rules = r.deviceProfiles(), r.metricDefinitions(), r.detectionRules()
 	r.Types, r.Devices, r.Credentials = r.deviceTypes(), r.devices(), r.deviceCredentials()

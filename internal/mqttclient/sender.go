@@ -105,7 +105,7 @@ func (s *Sender) greet(in *bufio.Reader) error {
 	case !s.o.V311 && (len(body) == 2 && body[1] == 1 || body[1] == 0x84):
 		return ErrNoMQTT5
 	case body[1] != 0:
-		return &Refused{"CONNACK", body[1]}
+		return &Refused{Packet: "CONNACK", Code: body[1]}
 	case s.o.V311:
 		return nil
 	}
@@ -368,7 +368,7 @@ func (s *Sender) packet(kind, flags byte, body []byte) error {
 		if len(body) > 0 {
 			code = body[0]
 		}
-		return &Refused{"DISCONNECT", code}
+		return &Refused{Packet: "DISCONNECT", Code: code}
 	}
 	return fmt.Errorf("%w: a packet of the type %d with %d bytes", ErrMalformed, kind, len(body))
 }
@@ -427,11 +427,6 @@ func noEOF(err error) error {
 		return io.ErrUnexpectedEOF
 	}
 	return err
-}
-
-// appendText appends a string with its length (section 1.5.4).
-func appendText(b []byte, s string) []byte {
-	return append(binary.BigEndian.AppendUint16(b, uint16(len(s))), s...)
 }
 
 // appendLength appends a variable byte integer (section 1.5.5).

@@ -163,7 +163,7 @@ func TestAMessageThatIsTooLargeForTheBroker(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	overhead := len(encodePublish(t, "t", 1))
+	overhead := len(emptyPublish(t, "t", 1))
 	if err := s.Send(Message{Topic: "t", Payload: make([]byte, 100-overhead)}, func(byte) {}); err != nil {
 		t.Error(err)
 	}
@@ -172,8 +172,8 @@ func TestAMessageThatIsTooLargeForTheBroker(t *testing.T) {
 	}
 }
 
-// encodePublish is an empty message as the library writes it.
-func encodePublish(t *testing.T, topic string, id uint16) []byte {
+// emptyPublish is an empty message as the library writes it.
+func emptyPublish(t *testing.T, topic string, id uint16) []byte {
 	t.Helper()
 	p := packets.NewControlPacket(packets.PUBLISH)
 	c := p.Content.(*packets.Publish)
