@@ -260,7 +260,7 @@ func (in *Edge) startLink() {
 	var link context.Context
 	link, in.stopLink = context.WithCancel(context.Background())
 	in.linked.Go(in.part(link, "uplink", in.edge.Run))
-	in.linked.Go(in.part(link, "position", in.edge.RunKeeper))
+	in.linked.Go(in.part(link, "position", in.edge.RunState))
 }
 
 // startTransports opens the ways in.

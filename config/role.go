@@ -26,8 +26,13 @@ func (l *loader) role() {
 	if l.bad["role"] {
 		return
 	}
+	d := Default()
+	defaults := map[string]key{}
+	for _, k := range d.keys() {
+		defaults[k.path] = k
+	}
 	for _, k := range keysOf(l.root) {
-		if len(l.given[k.path]) == 0 {
+		if before, ok := defaults[k.path]; len(l.given[k.path]) == 0 || ok && alike(before, k) { // a default that is spelled out is no setting
 			continue
 		}
 		section, _, _ := strings.Cut(k.path, ".")

@@ -126,6 +126,7 @@ type Edge struct {
 // instance id, those of the log, and of the files.
 func Open(cfg Config, deps Deps) (*Edge, error) {
 	setting.FillDefaults(&cfg.Settings)
+	setting.FillDefaults(&cfg.Uplink)
 	if deps.Logger == nil {
 		deps.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -251,8 +252,8 @@ const keepEvery = 5 * time.Second
 // keepAfter is how many records the position may move before that.
 const keepAfter = 50_000
 
-// RunKeeper writes the state now and then until ctx ends.
-func (e *Edge) RunKeeper(ctx context.Context) error {
+// RunState writes the state now and then until ctx ends.
+func (e *Edge) RunState(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	last := e.deps.elapsed()

@@ -46,6 +46,9 @@ func newMetrics(e *Edge, reg prometheus.Registerer) (*metrics, error) {
 			Help: "Messages that the broker above refused, by reason code."}, []string{"code"}),
 	}
 	all = append(all, m.refused)
+	for _, code := range []string{"0x80", "0x83", "0x87", "0x95", "0x97", "0x99"} {
+		m.refused.WithLabelValues(code)
+	}
 	look("spool_used_bytes", "Bytes of the log that wait for the broker above.", func() float64 { return float64(e.spool.Stats().Bytes) })
 	look("spool_limit_bytes", "Maximum bytes that may wait (edge.spool_max_bytes).", func() float64 { return float64(e.cfg.SpoolMaxBytes) })
 	look("spool_used_messages", "Messages that wait for the broker above.", func() float64 { return float64(e.waiting()) })

@@ -2,7 +2,6 @@ package mqttclient
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -114,28 +113,16 @@ func (s *Sender) greet(in *bufio.Reader) error {
 
 // granted takes over what the properties of a CONNACK allow.
 func (s *Sender) granted(body []byte) error {
-	var ack packets.Connack
-	ack.Properties = &packets.Properties{}
-	if err := ack.Unpack(bytes.NewBuffer(body)); err != nil {
-		return fmt.Errorf("%w: %w", ErrMalformed, err)
-	}
-	p := ack.Properties
+	ack, err := decodeConnack(MQTT5, body)
 	switch {
-	case p == nil:
-		return nil
-	case p.MaximumQOS != nil && *p.MaximumQOS < 1:
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrMalformed, err)
+	case ack.maximumQoS < 1:
 		return ErrQoS
-	case p.ReceiveMaximum != nil && *p.ReceiveMaximum == 0: // section 3.2.2.3.3
-		return fmt.Errorf("%w: a receive maximum of 0", ErrMalformed)
 	}
-	if p.ReceiveMaximum != nil {
-		s.window = min(s.window, int(*p.ReceiveMaximum))
-	}
-	if p.MaximumPacketSize != nil {
-		s.maximum = *p.MaximumPacketSize
-	}
-	if p.ServerKeepAlive != nil && *p.ServerKeepAlive > 0 {
-		s.pinging = min(s.pinging, time.Duration(*p.ServerKeepAlive)*time.Second)
+	s.window, s.maximum = min(s.window, int(ack.receiveMaximum)), ack.maximumPacket
+	if ack.keepAlive > 0 {
+		s.pinging = min(s.pinging, time.Duration(ack.keepAlive)*time.Second)
 	}
 	return nil
 }
