@@ -14,6 +14,7 @@ import (
 	"weir/broker"
 	"weir/command"
 	"weir/connectors"
+	"weir/edge"
 	"weir/govern"
 	"weir/httpingest"
 	"weir/inference"
@@ -38,6 +39,7 @@ import (
 // declares its keys in a struct of its own, which a section embeds and app passes to that package; the keys that app and the
 // layers above it apply are declared here. Package setting describes the tags.
 type Config struct {
+	Role     Role     `yaml:"role" default:"platform" enum:"platform edge" doc:"platform: everything. edge: the listeners for devices, the durable log, and an uplink to a broker above; no rules, no API, nothing of the platform."`
 	Instance Instance `yaml:"instance"`
 	DataDir  string   `yaml:"data_dir" default:"./weir-data" doc:"Directory of all data. A relative path is relative to the working directory."`
 	web.URLs
@@ -66,9 +68,19 @@ type Config struct {
 	Metrics    Metrics             `yaml:"metrics"`
 	Logging    Logging             `yaml:"logging"`
 	Files      Files               `yaml:"config"`
+	Edge       edge.Settings       `yaml:"edge"`
 
 	from *provenance // where it was read; nil for one that was not
 }
+
+// Role is what an instance does.
+type Role string
+
+// The roles.
+const (
+	RolePlatform Role = "platform"
+	RoleEdge     Role = "edge"
+)
 
 // Instance names this instance.
 type Instance struct {

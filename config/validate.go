@@ -34,6 +34,7 @@ func (l *loader) validate() {
 	l.tls()
 	l.spaceForCheckpoints()
 	l.paths()
+	l.role()
 	l.ports()
 }
 

@@ -64,3 +64,21 @@ func Alerts() []Alert {
 			Summary: "The process has four fifths of its maximum of open files: soon no client can connect.", Runbook: "connack-0x89-or-3-busy"},
 	}
 }
+
+// EdgeAlerts are the conditions of an instance with role: edge, besides those of Alerts whose metrics it has. The instance does not
+// evaluate them itself.
+func EdgeAlerts() []Alert {
+	const used, limit = "weir_edge_spool_used_bytes", "weir_edge_spool_limit_bytes"
+	return []Alert{
+		{Name: "EdgeSpoolHalfFull", Severity: Minor, When: Condition{Metric: used, Over: limit, Above: 0.5}, For: 5 * time.Minute,
+			Summary: "Half of the log of an edge is used by messages that wait for the broker above.", Runbook: "an-edge-does-not-forward"},
+		{Name: "EdgeSpoolNearlyFull", Severity: Critical, When: Condition{Metric: used, Over: limit, Above: 0.9}, For: time.Minute,
+			Summary: "The log of an edge is nearly full: soon messages are refused, or the oldest dropped.", Runbook: "an-edge-does-not-forward"},
+		{Name: "EdgeUplinkRefused", Severity: Critical, When: Condition{Metric: "weir_edge_uplink_refused"}, For: time.Minute,
+			Summary: "The broker above refuses the credential or the client id of an edge.", Runbook: "an-edge-does-not-forward"},
+		{Name: "EdgeUplinkDown", Severity: Minor, When: Condition{Metric: "weir_edge_uplink_connected", Above: 1, Below: true}, For: 15 * time.Minute,
+			Summary: "An edge has not reached the broker above for 15 minutes; messages wait in its log.", Runbook: "an-edge-does-not-forward"},
+		{Name: "EdgeDropping", Severity: Critical, When: Condition{Metric: "weir_edge_dropped_total", Within: 15 * time.Minute},
+			Summary: "The log of an edge is full and drops its oldest messages.", Runbook: "an-edge-does-not-forward"},
+	}
+}

@@ -31,6 +31,7 @@ const (
 // Server serves the verbs on a unix socket: one POST path each, JSON in and out.
 type Server struct {
 	o        *Operator
+	edge     *EdgeOperator // nil: the instance is a platform
 	http     *http.Server
 	commands *commands
 	// streaming ends when the streams must.
@@ -61,7 +62,12 @@ func (s *Server) Listen(ctx, life context.Context) (serve func() error, path str
 		return nil, "", fmt.Errorf("the operator's socket cannot be opened (paths of sockets have about 100 characters at most): %w", err)
 	}
 	mux := http.NewServeMux()
-	for _, v := range verbs {
+	all := verbs
+	if s.edge != nil {
+		all = edgeVerbs
+		mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) { s.failed(w, r, errEdgeRole) })
+	}
+	for _, v := range all {
 		mux.Handle("/v1/"+v.path(), v.handler(s))
 	}
 	s.http = &http.Server{Handler: s.unharmed(mux), ReadHeaderTimeout: 5 * time.Second, MaxHeaderBytes: 16 << 10}
@@ -106,7 +112,7 @@ func (v *Verb[In, Out]) handler(s *Server) http.Handler {
 		if !readCommand(w, r, limit, &q) {
 			return
 		}
-		out, err := v.answer(s.o, ctx, q)
+		out, err := v.answerOf(s, ctx, q)
 		if err != nil && s.streaming.Err() != nil && errors.Is(err, context.Canceled) {
 			err = errStopping
 		}
