@@ -94,7 +94,7 @@ var libraries = []library{
 // standard fences packages of the standard library, likewise.
 var standard = []library{
 	{path: "testing", what: "a test library", within: testOnly, tests: everyTest},
-	{path: "database/sql", what: "an SQL database", within: []string{"store"}, tests: everyTest},
+	{path: "database/sql", what: "an SQL database", within: []string{"store", "internal/test/fixture"}, tests: everyTest},
 }
 
 // foundations are parts that their parent stands on: the parent imports them, and they import model, internal and

@@ -123,6 +123,9 @@ type transports struct {
 
 // Start opens the ways in, last of all.
 func (t *transports) Start(ctx, life context.Context) error {
+	if len(t.cfg.MQTTSource.Sources) > 0 { // a section that is accepted and inert would be worse
+		return model.Errorf(model.CodeUnsupported, "unsupported: external_mqtt.sources: brokers of others are not read yet; take the sources out")
+	}
 	t.entities.verifier.OnInvalidate(t.drop)
 	for _, k := range t.kinds {
 		if err := t.start(life, k); err != nil {

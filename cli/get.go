@@ -11,11 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/operate"
-	"weir/site"
 )
 
 func newGet(c *command) *cobra.Command {
-	var q site.Selection
+	var q operate.SiteSelection
 	var output string
 	tenants, instance := operate.SiteKinds()
 	kinds := slices.Concat(tenants, instance)

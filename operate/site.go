@@ -28,6 +28,9 @@ type SiteExported struct {
 	YAML string `json:"yaml"`
 }
 
+// SiteSelection names entities of one kind.
+type SiteSelection = site.Selection
+
 // Got are the entities of a kind.
 type Got struct {
 	Kind     string       `json:"kind"`
