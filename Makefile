@@ -197,6 +197,7 @@ fuzz: ## let every fuzz target look for FUZZTIME (20s)
 interop: build ## real clients against the binary: mosquitto, also as a bridge, mqtt.js, curl, graphql-ws, graphql-http, a typed client, chromium; connectors against Kafka, mosquitto, SNS and SQS; mails against aiosmtpd
 	@WEIR=$(CURDIR)/weir ./interop/run
 	@WEIR=$(CURDIR)/weir ./interop/open-topics
+	@WEIR=$(CURDIR)/weir ./interop/edge
 	@WEIR=$(CURDIR)/weir ./interop/notifications
 	@WEIR=$(CURDIR)/weir ./interop/connectors
 
