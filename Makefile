@@ -198,6 +198,7 @@ interop: build ## real clients against the binary: mosquitto, also as a bridge, 
 	@WEIR=$(CURDIR)/weir ./interop/run
 	@WEIR=$(CURDIR)/weir ./interop/console
 	@WEIR=$(CURDIR)/weir ./interop/open-topics
+	@WEIR=$(CURDIR)/weir ./interop/edge
 	@WEIR=$(CURDIR)/weir ./interop/notifications
 	@WEIR=$(CURDIR)/weir ./interop/connectors
 

@@ -46,6 +46,21 @@ func NewEdge(cfg config.Config, opt Options) *Edge {
 	b := newBase(cfg, opt)
 	b.kinds, b.listeners.all = nil, edgeListeners(cfg)
 	in := &Edge{base: b}
+	b.memory.OpenFunc("program", programBytes, nil)
+	for _, s := range []struct {
+		share share
+		held  func(spool.Stats) int64
+	}{
+		{unsyncedShare, func(s spool.Stats) int64 { return s.UnsyncedBytes }},
+		{tailShare, func(s spool.Stats) int64 { return s.TailBytes }},
+	} {
+		b.memory.OpenFunc(s.share.Name, b.budget.of(s.share), func() int64 {
+			if !b.ready.Load() {
+				return 0
+			}
+			return s.held(in.edge.LogStats())
+		})
+	}
 	in.lock, in.certificate, in.scrape = &lock{base: b}, &certificate{base: b}, &scrape{base: b}
 	return in
 }

@@ -309,6 +309,9 @@ func (e *Edge) Close() error {
 	return errors.Join(err, e.keep(), e.spool.Close(), e.letters.close())
 }
 
+// LogStats are the figures of the log.
+func (e *Edge) LogStats() spool.Stats { return e.spool.Stats() }
+
 // InstallID is the random id of the installation.
 func (e *Edge) InstallID() string { return e.id.InstallID }
 
