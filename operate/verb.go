@@ -106,6 +106,9 @@ func (*Directory) target() {}
 
 // Ask carries the verb out. The error is ErrNotRunning where only a running instance can answer and none is there.
 func (v *Verb[In, Out]) Ask(ctx context.Context, to Target, in In) (out Out, err error) {
+	if err := checkText(in); err != nil {
+		return out, err
+	}
 	switch t := to.(type) {
 	case *Client:
 		return out, t.call(ctx, v.Name, in, &out)
