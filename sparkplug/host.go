@@ -45,6 +45,7 @@ type host struct {
 	t       *Transport
 	cfg     *Source
 	id      string // event source
+	alone   bool   // no other source has the same host id
 	rows    string // the source in the table of nodes
 	m       *Machine
 	tracker *presence.Tracker
@@ -99,8 +100,8 @@ type bound struct {
 	session uint64
 }
 
-func newHost(t *Transport, cfg *Source, tracker *presence.Tracker) *host {
-	h := &host{t: t, cfg: cfg, id: cfg.SourceID(), tracker: tracker, link: t.deps.Link(cfg.SourceID()), queue: newQueue(), state: ingest.SourceDown, since: t.deps.Now(),
+func newHost(t *Transport, cfg *Source, tracker *presence.Tracker, alone bool) *host {
+	h := &host{t: t, cfg: cfg, alone: alone, id: cfg.SourceID(), tracker: tracker, link: t.deps.Link(cfg.SourceID()), queue: newQueue(), state: ingest.SourceDown, since: t.deps.Now(),
 		ignored: map[string]int64{}, lost: map[string]int64{}, offline: make(chan *mqttclient.Session, 1), linkEnded: make(chan struct{}), ended: make(chan struct{}),
 		started: make(chan struct{}), closing: make(chan struct{}), bound: map[string]bound{}, told: map[string]bool{}, dropped: map[string]bool{}}
 	h.log = t.deps.Logger.With("source", h.id)
