@@ -232,7 +232,7 @@ func (h *host) publishState(ctx context.Context, s *mqttclient.Session, online b
 	err := s.Publish(ctx, mqttclient.Message{Topic: stateTopic(h.cfg.HostID), Payload: HostState{Online: online, Timestamp: stamp}.Append(nil), QoS: 1, Retain: true})
 	if refused, ok := errors.AsType[*mqttclient.Refused](err); ok && refused.Packet == "PUBACK" {
 		h.isDenied()
-		return fmt.Errorf("%w: %w", errDenied, err)
+		return fmt.Errorf("%w: grant it to publish on %s: %w", errDenied, stateTopic(h.cfg.HostID), err)
 	}
 	return err
 }
@@ -354,6 +354,7 @@ func (h *host) takes(d *mqttclient.Delivery) bool {
 		h.t.metrics.messages.WithLabelValues(topic.Kind.String()).Inc()
 		ok, waited := h.queue.put(item{Topic: topic, body: d.Payload}, h.closing)
 		if waited {
+			h.t.metrics.waits.Inc()
 			h.mu.Lock()
 			h.blocked = true
 			h.mu.Unlock()

@@ -116,6 +116,7 @@ func (h *host) perform(ctx context.Context, effects []Effect) {
 				h.attributes(ctx, e, b)
 			}
 		case NoBirth:
+			h.t.metrics.noBirth.Inc()
 			h.deadLetter(ctx, e, ingest.ReasonNoBirth)
 		case Malformed:
 			h.deadLetter(ctx, e, "")
