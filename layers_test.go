@@ -65,7 +65,7 @@ var libraries = []library{
 	{path: "github.com/pion/dtls", what: "CoAP or DTLS", within: []string{"lwm2m"}},
 	{path: "github.com/fxamacker/cbor", what: "CBOR", within: []string{"lwm2m"}},
 	{path: "google.golang.org/protobuf", what: "Protocol Buffers", within: []string{"sparkplug"}},
-	{path: "github.com/twmb/franz-go", what: "a Kafka client", within: []string{"connectors"}},
+	{path: "github.com/twmb/franz-go", what: "a Kafka client", within: []string{"connectors", "bench"}},
 	{path: "github.com/twmb/franz-go/pkg/kfake", what: "a test library", within: testOnly, tests: []string{"connectors"}},
 	{path: "github.com/golang/geo", what: "geometry", within: []string{"rules", "registry"}},
 	{path: "cel.dev/cel-go", what: "the expression engine", within: []string{"rules", "registry/selector"}},

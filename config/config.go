@@ -60,6 +60,7 @@ type Config struct {
 	Egress     guard.Settings      `yaml:"egress"`
 	Secrets    Secrets             `yaml:"secrets"`
 	AI         inference.Settings  `yaml:"ai"`
+	Console    Console             `yaml:"console"`
 	Metrics    Metrics             `yaml:"metrics"`
 	Logging    Logging             `yaml:"logging"`
 	Files      Files               `yaml:"config"`
@@ -135,6 +136,9 @@ type Limits struct {
 	connectors.ConnectorSettings
 	notify.LimitSettings
 }
+
+// Console is the web application at /.
+type Console struct{ web.ConsoleSettings }
 
 // Presence is about which devices are connected.
 type Presence struct {
