@@ -45,6 +45,14 @@ var chapters = []struct {
 			"HTTP 429, `Retry-After: 1`; MQTT 5 0x97", "1,024 names have their own bucket, all others share one"},
 		{"copies of refused bodies for the rejected-payload buffer", "4 KiB each, 20 a second, 100 at once", nil, nil, metrics("weir_ingest_refused_copies_dropped_total"), "the copy is dropped; its sender received the refusal", "400 KiB at worst"},
 	}},
+	{"Sparkplug", []bounded{
+		{"a message", "1 MiB, 16,384 metrics, 128 characters of a name, 8 templates within one another", nil, nil, metrics("weir_sparkplug_decode_errors_total"), "a dead letter, and the node is asked for its births; beyond 1 MiB the connection ends", ""},
+		{"messages between the connection and what judges them", "4,096 and 8 MiB of a source", nil, metrics("weir_sparkplug_queued_messages"), metrics("weir_sparkplug_queue_waits_total"), "the connection is not read, which slows the broker", "8 MiB"},
+		{"messages that wait for a birth", "256 and 1 MiB of a node, 16 MiB of a source", nil, metrics("weir_sparkplug_held_bytes"), metrics("weir_sparkplug_no_birth_total"), "a dead letter `no-birth`", "16 MiB"},
+		{"nodes of a source; devices of a node", "10,000; 1,000", nil, metrics(`weir_sparkplug_nodes{state="online"}`, `weir_sparkplug_nodes{state="offline"}`, `weir_sparkplug_nodes{state="owing"}`), metrics("weir_sparkplug_too_many_total"), "the node that has been offline for longest is forgotten; while none is, further ones are not followed", "about 100 bytes for each metric of a birth"},
+		{"texts of a node or device that are attributes", "500, 4 KiB each, once in 10 s", nil, nil, metrics(`weir_sparkplug_metrics_skipped_total{why="too-many"}`, `weir_sparkplug_metrics_skipped_total{why="too-large"}`), "not stored", "what waits to be reported"},
+		{"requests for a rebirth", "10 a second of a source, 20 at once; one to a node in 5 s, doubled to 5 min while the cause stays", keys("sparkplug.sources[].rebirths_per_second"), nil, metrics("weir_sparkplug_rebirths_deferred_total"), "it waits", ""},
+	}},
 	{"The durable log", []bounded{
 		{"bytes not yet applied", "1 GiB, pages included", keys("ingest.spool_max_bytes"), metrics("weir_spool_bytes", "weir_spool_max_bytes", `weir_ingest_backpressure_cause{cause="bytes"}`), metrics("weir_eventsources_total_msg_backpressured", `weir_ingest_refused_messages_total{reason="backpressure"}`, `weir_spool_refused_appends_total{reason="full"}`),
 			"from 90 % to 80 %: HTTP 503, `Retry-After: 10`; with `broker.fail_closed` QoS 1 publishes wait unacknowledged. At 100 % all messages wait or are refused; nothing acknowledged is discarded", "disk"},

@@ -45,6 +45,7 @@ type host struct {
 	t       *Transport
 	cfg     *Source
 	id      string // event source
+	alone   bool   // no other source has the same host id
 	rows    string // the source in the table of nodes
 	m       *Machine
 	tracker *presence.Tracker
@@ -99,8 +100,8 @@ type bound struct {
 	session uint64
 }
 
-func newHost(t *Transport, cfg *Source, tracker *presence.Tracker) *host {
-	h := &host{t: t, cfg: cfg, id: cfg.SourceID(), tracker: tracker, link: t.deps.Link(cfg.SourceID()), queue: newQueue(), state: ingest.SourceDown, since: t.deps.Now(),
+func newHost(t *Transport, cfg *Source, tracker *presence.Tracker, alone bool) *host {
+	h := &host{t: t, cfg: cfg, alone: alone, id: cfg.SourceID(), tracker: tracker, link: t.deps.Link(cfg.SourceID()), queue: newQueue(), state: ingest.SourceDown, since: t.deps.Now(),
 		ignored: map[string]int64{}, lost: map[string]int64{}, offline: make(chan *mqttclient.Session, 1), linkEnded: make(chan struct{}), ended: make(chan struct{}),
 		started: make(chan struct{}), closing: make(chan struct{}), bound: map[string]bound{}, told: map[string]bool{}, dropped: map[string]bool{}}
 	h.log = t.deps.Logger.With("source", h.id)
@@ -231,7 +232,7 @@ func (h *host) publishState(ctx context.Context, s *mqttclient.Session, online b
 	err := s.Publish(ctx, mqttclient.Message{Topic: stateTopic(h.cfg.HostID), Payload: HostState{Online: online, Timestamp: stamp}.Append(nil), QoS: 1, Retain: true})
 	if refused, ok := errors.AsType[*mqttclient.Refused](err); ok && refused.Packet == "PUBACK" {
 		h.isDenied()
-		return fmt.Errorf("%w: %w", errDenied, err)
+		return fmt.Errorf("%w: grant it to publish on %s: %w", errDenied, stateTopic(h.cfg.HostID), err)
 	}
 	return err
 }
@@ -353,6 +354,7 @@ func (h *host) takes(d *mqttclient.Delivery) bool {
 		h.t.metrics.messages.WithLabelValues(topic.Kind.String()).Inc()
 		ok, waited := h.queue.put(item{Topic: topic, body: d.Payload}, h.closing)
 		if waited {
+			h.t.metrics.waits.Inc()
 			h.mu.Lock()
 			h.blocked = true
 			h.mu.Unlock()

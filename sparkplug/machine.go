@@ -3,6 +3,7 @@ package sparkplug
 import (
 	"hash/maphash"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -527,6 +528,28 @@ func bdSeqOf(metrics []Metric) (bd uint64, ok bool) {
 		}
 	}
 	return 0, false
+}
+
+// Assume takes note that a node or a device is online of which nothing else is known: the row of its node was not written. The node is asked for
+// its births.
+func (m *Machine) Assume(externalID string, now time.Time) {
+	levels := strings.SplitN(externalID, "/", 3)
+	if len(levels) < 2 {
+		return
+	}
+	n := m.node(levels[0] + "/" + levels[1])
+	if n == nil {
+		return
+	}
+	if n.root == nil {
+		n.root, n.seen = &birth{online: true, texts: &texts{}}, now
+		m.ask(n, CauseReconnect, now)
+	}
+	if len(levels) == 3 && n.devices[levels[2]] == nil && len(n.devices) < MaxDevices {
+		n.devices[levels[2]] = &birth{device: levels[2], online: true, texts: &texts{}}
+	}
+	n.birthsChanged = true
+	m.dirty[n.id] = n
 }
 
 // IsOnline reports whether a node, or a device of it, is online.

@@ -10,7 +10,7 @@ import (
 type metrics struct {
 	messages, reasons, skipped                                                              *prometheus.CounterVec
 	presence, rebirths, unknown, malformed, failures, refused, deferred, conflicts, repeats prometheus.Counter
-	stale, ignored, tooMany, rowFailures, made                                              prometheus.Counter
+	stale, ignored, tooMany, rowFailures, made, noBirth, waits                              prometheus.Counter
 	nodes                                                                                   *prometheus.GaugeVec
 	held, duplicates, denied, subscriptions, queued                                         prometheus.Gauge
 }
@@ -56,6 +56,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		ignored:       counter("ignored_total", "Messages on topics of the namespace that are none of a node or a device, and commands."),
 		tooMany:       counter("too_many_total", "Messages of nodes or devices beyond the maximum that is followed."),
 		rowFailures:   counter("row_write_failures_total", "Failures to store what is known of nodes; it is tried again."),
+		noBirth:       counter("no_birth_total", "Messages that became dead letters because no birth resolves them."),
+		waits:         counter("queue_waits_total", "Messages that waited because those before them were not judged yet."),
 		made:          counter("devices_made_total", "Devices made because of a birth."),
 		held:          gauge("held_bytes", "Bytes of messages that wait for a birth."),
 		duplicates:    gauge("duplicate_nodes", "Nodes whose id two nodes use."),

@@ -116,6 +116,7 @@ func (h *host) perform(ctx context.Context, effects []Effect) {
 				h.attributes(ctx, e, b)
 			}
 		case NoBirth:
+			h.t.metrics.noBirth.Inc()
 			h.deadLetter(ctx, e, ingest.ReasonNoBirth)
 		case Malformed:
 			h.deadLetter(ctx, e, "")
@@ -451,4 +452,41 @@ func (h *host) restore(ctx context.Context) {
 			h.bound[e.ExternalID()] = bound{b, h.tracker.Resumed(ctx, b, ReasonNBirth)}
 		}
 	})
+	if err := h.assume(ctx); err != nil && ctx.Err() == nil {
+		h.log.Error("the devices that are asserted to be present cannot be read", "error", err)
+	}
+}
+
+// assume goes on with devices that are asserted to be present and that no row names: the process was killed before it was written.
+func (h *host) assume(ctx context.Context) error {
+	if h.t.deps.Presence == nil || h.t.deps.ExternalID == nil || !h.alone {
+		return nil
+	}
+	known := map[int64]bool{}
+	for _, b := range h.bound {
+		known[b.binding.DeviceID] = true
+	}
+	const page = 500
+	for after := int64(0); ; {
+		all, err := h.t.deps.Presence.AssertedPresence(ctx, h.id, after, page)
+		if err != nil {
+			return err
+		}
+		for _, d := range all {
+			after = max(after, d.Binding.DeviceID)
+			if !d.Connected || known[d.Binding.DeviceID] || d.Binding.Tenant != h.cfg.Tenant {
+				continue
+			}
+			id, err := h.t.deps.ExternalID(ctx, d.Binding)
+			if err != nil {
+				return err
+			}
+			if h.m.Assume(id, h.t.deps.Now()); id != "" {
+				h.bound[id] = bound{d.Binding, h.tracker.Resumed(ctx, d.Binding, ReasonNBirth)}
+			}
+		}
+		if len(all) < page {
+			return nil
+		}
+	}
 }

@@ -61,6 +61,8 @@ type Deps struct {
 	// Adopt finds the device of an external id, or makes it.
 	Adopt    func(ctx context.Context, a registry.Adoption) (b model.Binding, made bool, err error)
 	Presence presence.Store
+	// ExternalID returns the external id of a device, "" for none.
+	ExternalID func(ctx context.Context, b model.Binding) (string, error)
 	// Accepting reports whether the log takes messages.
 	Accepting func() bool
 	// Link is the link of a source, whose listening time stands still while it is down.
@@ -95,6 +97,10 @@ func New(cfg Config, deps Deps) *Transport {
 	}
 	t := &Transport{cfg: cfg, deps: deps, trackers: map[string]*presence.Tracker{}}
 	t.metrics = newMetrics(deps.Registerer)
+	sharers := map[string]int{}
+	for i := range cfg.Sources {
+		sharers[cfg.Sources[i].SourceID()]++
+	}
 	t.gauges = &gauges{all: map[*host]figures{}, m: t.metrics}
 	for i := range cfg.Sources {
 		source := &t.cfg.Sources[i]
@@ -102,7 +108,7 @@ func New(cfg Config, deps Deps) *Transport {
 		if t.trackers[id] == nil {
 			t.trackers[id] = t.newTracker(id)
 		}
-		t.hosts = append(t.hosts, newHost(t, source, t.trackers[id]))
+		t.hosts = append(t.hosts, newHost(t, source, t.trackers[id], sharers[id] == 1))
 	}
 	return t
 }
