@@ -95,6 +95,8 @@ func New(cfg config.Config, opt Options) *Instance {
 		intake: in.intake, api: in.api}
 	in.reload = newReload(b, in)
 	in.operator.connections, in.operator.reloads, in.operator.setupLink = in.transports.connections, in.reload, in.api.setupLink
+	b.closed = in.transports.shut
+	in.operator.sources = in.transports.sources
 	openAccounts(in)
 	return in
 }

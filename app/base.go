@@ -35,6 +35,7 @@ type base struct {
 	kinds     []Transport // of transports
 	listeners listeners
 	serving   atomic.Bool                   // all components run: devices are served
+	closed    func() string                 // why all transports are closed, "" while they are open
 	ready     atomic.Bool                   // … and queries are answered: what was acknowledged before the start is applied
 	current   atomic.Pointer[config.Config] // with what reloads have applied
 

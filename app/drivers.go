@@ -115,7 +115,7 @@ func (wiring) OpenEntities(ctx context.Context, cfg config.Config, getenv func(s
 
 func (w wiring) TransportOf(source string) string {
 	for _, k := range w.transports {
-		if k.Source == source {
+		if k.Owns != nil && k.Owns(source) || k.Owns == nil && k.Source == source {
 			return k.Name
 		}
 	}

@@ -17,10 +17,6 @@ import (
 	"weir/connectors"
 	"weir/govern"
 	"weir/gql"
-	"weir/gql/admin"
-	"weir/gql/delivery"
-	"weir/gql/notification"
-	"weir/gql/outbound"
 	"weir/health"
 	"weir/inference"
 	"weir/ingest"
@@ -143,11 +139,12 @@ func (e *entities) emptyKeys(ctx context.Context) error {
 	}
 }
 
-// What is kept of the disk for deletes on a full one: the write-ahead log of some hundred of them, and never so much that the
-// disk would have more than its reserve once that is given up.
+// What is kept of the disk for deletes on a full one: as much as the database grows by when its write-ahead log is written back, which
+// begins that log again, and the log of some hundred deletes; never so much that the disk would have more than its reserve once
+// that is given up.
 const (
-	spareBytes    = 4 << 20
-	spareShare    = 4           // of the reserve
+	spareBytes    = 6 << 20
+	spareShare    = 2           // of the reserve
 	spareInterval = time.Minute // between two attempts to keep it
 )
 
@@ -253,7 +250,7 @@ func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entity
 	}
 	p.Alarms = alarm.New(cfg.Limits.TenantSettings, alarm.Deps{Store: d.store, Writer: bounded, Moved: p.Notify.Moved, Registerer: d.registerer})
 	p.Commands = newCommands(cfg.Commands, &p, d, bounded)
-	p.Registry = registry.New(registry.Config{DeviceSettings: cfg.Limits.DeviceSettings, RulesPerTenant: int64(cfg.Detection.MaxRules)}, registry.Deps{Store: d.store, Devices: d.devices, Writer: bounded,
+	p.Registry = registry.New(registry.Config{DeviceSettings: cfg.Limits.DeviceSettings, RulesPerTenant: int64(cfg.Detection.MaxRules), AnswerBytes: NewBudget(MemoryLimit(cfg)).answerBytes()}, registry.Deps{Store: d.store, Devices: d.devices, Writer: bounded,
 		Sealer: d.vault, Hasher: hasher, Validator: validator{p.compiler, func(ctx context.Context, tenant int64) ([]string, error) { return p.Connectors.Tokens(ctx, tenant) }}, Registerer: d.registerer,
 		Removals: []registry.Removal{ingest.RemoveDeviceRows, provision.RemoveDeviceRows, p.Alarms.RemoveDevice, p.Commands.RemoveDevice, actions.RemoveDevice(d.gone)}, Active: d.active,
 		FenceLimits: func(tenant string) registry.FenceLimits {
@@ -312,30 +309,29 @@ func restingEntities(ctx context.Context, cfg config.Config, st store.Store, get
 	if err != nil {
 		return nil, err
 	}
-	var state gql.StateDeps
-	p, err := newEntities(ctx, cfg, entityDeps{store: st, writer: store.Direct{Store: st}, vault: vault, logger: log,
-		active: func(ctx context.Context, by *model.Principal) ([]int64, error) { return state.ActiveDevices(ctx, by) },
-		limits: ruleLimits(cfg, NewBudget(MemoryLimit(cfg)), nil), listeners: func() operate.Listeners { return nil }})
-	if err != nil {
+	r := &restingAPI{}
+	if r.entityParts, err = newEntities(ctx, cfg, entityDeps{store: st, writer: store.Direct{Store: st}, vault: vault, logger: log,
+		active: func(ctx context.Context, by *model.Principal) ([]int64, error) { return r.state.ActiveDevices(ctx, by) },
+		limits: ruleLimits(cfg, NewBudget(MemoryLimit(cfg)), nil), listeners: func() operate.Listeners { return nil }}); err != nil {
 		return nil, err
 	}
-	p.Areas = gql.New(gql.Config{Log: log})
-	devices := p.Areas.Area("device-management", gql.TenantPlane)
-	gql.RegisterRegistry(devices, p.Registry, p.Provision)
-	gql.RegisterAlarms(devices, p.Alarms, p.Registry)
-	gql.RegisterSnippets(devices, p.Registry, snippetsOf(p))
-	delivery.Register(p.Areas.Area(delivery.Area, gql.TenantPlane), p.Commands)
-	gql.RegisterDashboards(p.Areas.Area("dashboard-management", gql.TenantPlane), p.Registry)
-	outbound.Register(p.Areas.Area(outbound.Area, gql.TenantPlane), p.Connectors, letterDeps(p))
-	notification.Register(p.Areas.Area(notification.Area, gql.TenantPlane), p.Notify)
-	admin.Register(p.Areas.Area(admin.Area, gql.IdentityPlane), adminDeps(p))
-	admin.RegisterSettings(p.Areas.Area(admin.SettingsArea, gql.IdentityPlane), adminDeps(p))
 	states := storedStates{st}
-	state = gql.StateDeps{States: states, Latest: states, Devices: p.Registry.Devices.Rows, Tokens: p.Registry.DeviceTokens, External: p.Registry,
+	r.state = gql.StateDeps{States: states, Latest: states, Devices: r.Registry.Devices.Rows, Tokens: r.Registry.DeviceTokens, External: r.Registry,
 		Listening: func() int64 { return math.MaxInt64 }, // a device is not active where nothing listens
 		Silence:   func() time.Duration { return cfg.Presence.InactivityTimeout }}
-	gql.RegisterState(p.Areas.Area("device-state", gql.TenantPlane), state)
-	return p.Entities, p.Areas.Build()
+	r.Areas = gql.New(gql.Config{Log: log})
+	for _, s := range areasOf(cfg) {
+		if s.rest != nil {
+			s.rest(r, r.Areas.Area(s.Name(), s.Plane()))
+		}
+	}
+	return r.Entities, r.Areas.Build()
+}
+
+// restingAPI is what the areas are made of on a directory in which nothing runs.
+type restingAPI struct {
+	entityParts
+	state gql.StateDeps
 }
 
 // storedStates are the states of devices as the store has them: where nothing runs, as of the last stop.

@@ -53,7 +53,7 @@ func newMQTT(d TransportDeps) (Served, error) {
 	b, err := broker.New(broker.Config{InstanceID: c.Instance.ID, Source: d.Source, Settings: settings(&c),
 		MaxHandshakes: lock.maxHandshakes(), MaxLargePackets: lock.budget.largeBodies(),
 		SilentPresence: !c.Presence.Broker, Timing: c.Presence.Timing, Open: openTopics(c.Broker.OpenSettings)},
-		broker.Deps{Intake: d.Intake, Verifier: connectVerifier{d.Verifier}, Presence: d.Presence, Provision: d.Provision, Desk: d.Desk, Attributes: d.Registry, Refused: d.Refused, Logger: d.Logger, Registerer: d.Registerer})
+		broker.Deps{Intake: d.Intake, Verifier: connectVerifier{d.Verifier, d.Intake.Suspended}, Presence: d.Presence, Provision: d.Provision, Desk: d.Desk, Attributes: d.Registry, Refused: d.Refused, Logger: d.Logger, Registerer: d.Registerer})
 	if err != nil {
 		return Served{}, err
 	}
@@ -115,9 +115,15 @@ func openTopics(s broker.OpenSettings) *broker.OpenConfig {
 }
 
 // connectVerifier lets the broker ask auth about a connection.
-type connectVerifier struct{ v *auth.Verifier }
+type connectVerifier struct {
+	v      *auth.Verifier
+	closed func() string
+}
 
 func (d connectVerifier) Verify(ctx context.Context, c broker.Claim) (broker.Proof, error) {
+	if d.closed() != "" {
+		return broker.Proof{}, fmt.Errorf("%w: all transports are closed", broker.ErrBusy)
+	}
 	p, err := d.v.Verify(ctx, auth.Claim{Tenant: c.Tenant, Type: c.Type, ID: c.ID, Secret: c.Secret, From: c.From, Connecting: true,
 		Presented: c.Type == broker.X509Certificate})
 	if err != nil {

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 
+	"weir/ingest"
 	"weir/operate"
 	"weir/operate/upkeep"
 )
@@ -20,6 +21,7 @@ type operator struct {
 	intake   *intake
 
 	connections func() (open, maximum int)
+	sources     func() []ingest.SourceStatus
 	reloads     operate.Reloads
 	setupLink   func() (*operate.SetupLink, error)
 
@@ -30,7 +32,7 @@ type operator struct {
 // Start implements component.
 func (o *operator) Start(ctx, life context.Context) error {
 	o.asked = operate.New(operate.Deps{Entities: o.entities.Entities, Wiring: wiring{o.kinds}, Version: o.opt.Version, Getenv: o.opt.Getenv, Started: o.started,
-		Ready: o.ready.Load, Effective: o.effective, Reloads: o.reloads, SetupLink: o.setupLink, Connections: o.connections,
+		Ready: o.ready.Load, Effective: o.effective, Reloads: o.reloads, SetupLink: o.setupLink, Connections: o.connections, Sources: o.sources, Closed: o.closed,
 		Background: o.running.Go, Log: o.log, Metrics: o.metrics, Memory: o.memory, Store: o.store.db, Spool: o.spool.log, Vault: o.store.vault,
 		Series: o.applier.series, Applier: o.applier.ingest, Clock: o.spool.clock, Tap: o.applier.tap, Edges: o.applier.edges, Gauge: o.intake.gauge, Files: o.lock.files,
 		LastStop: o.spool.lastStop, Writes: o.spool.writes})

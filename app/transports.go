@@ -16,18 +16,23 @@ import (
 	"weir/command"
 	"weir/config"
 	"weir/ingest"
+	"weir/ingest/links"
+	"weir/internal/mqttclient"
 	"weir/model"
 	"weir/operate"
 	"weir/presence"
 	"weir/provision"
 	"weir/registry"
+	"weir/store"
 )
 
 // Transport is a transport that an instance can have. Adding one is its package, its section of the configuration, and an
 // entry in ownTransports, or in Options.Transports from outside.
 type Transport struct {
 	Name   string // as the ledger names it
-	Source string // id of its event source
+	Source string // id of its event source; "" when the configuration names several
+	// Owns reports whether an event source is one of its; nil: Source is the only one.
+	Owns func(source string) bool
 	// Listeners returns the listeners that the configuration gives it; nil: it has none.
 	Listeners func(config.Config) []operate.Listener
 	// New builds it. Its sockets belong to it unless New fails.
@@ -37,7 +42,9 @@ type Transport struct {
 }
 
 // ownTransports are those of Weir, in the order of the start.
-func ownTransports() []Transport { return []Transport{mqttTransport, httpTransport} }
+func ownTransports() []Transport {
+	return []Transport{mqttTransport, httpTransport, sparkplugTransport}
+}
 
 // TransportNames are the names of Weir's own, as the ledger has them.
 func TransportNames() (names []string) {
@@ -49,15 +56,25 @@ func TransportNames() (names []string) {
 
 // TransportDeps are what a transport is built from.
 type TransportDeps struct {
-	Config     config.Config
-	Source     string
-	Sockets    []OpenSocket // of its listeners those that the configuration opens
-	Intake     *ingest.Intake
-	Verifier   *auth.Verifier // of the credentials that a connection presents
-	Provision  *provision.Provision
-	Presence   presence.Store // what is stored of its devices' presence
-	Desk       command.Desk   // of the commands of its devices
-	Registry   *registry.Registry
+	Config    config.Config
+	Source    string
+	Sockets   []OpenSocket // of its listeners those that the configuration opens
+	Intake    *ingest.Intake
+	Verifier  *auth.Verifier // of the credentials that a connection presents
+	Provision *provision.Provision
+	Presence  presence.Store // what is stored of its devices' presence
+	Desk      command.Desk   // of the commands of its devices
+	Registry  *registry.Registry
+	Store     store.Store     // of what a transport keeps of its own
+	Pressure  ingest.Pressure // how full the log is
+	// Tenant finds a tenant by its token.
+	Tenant func(token string) (id int64, enabled, known bool)
+	// Link is the link of an event source that can be cut: listening time of its devices stands still while it is down.
+	Link func(source string) links.Link
+	// Dial connects to brokers that the operator names.
+	Dial mqttclient.Dial
+	// Suspend closes all transports for a reason, which /readyz and the status show, until resume is called.
+	Suspend    func(reason string) (resume func())
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 	// Refused shows a connection that was turned away in weir tail. It does not block.
@@ -93,8 +110,9 @@ type transports struct {
 
 	backstop *presence.Backstop
 
-	mu     sync.Mutex
-	served []Served
+	mu        sync.Mutex
+	served    []Served
+	suspended []*suspension
 }
 
 // Start opens the ways in, last of all.
@@ -136,7 +154,8 @@ func (t *transports) start(life context.Context, k Transport) error {
 		}
 	}
 	s, err := k.New(TransportDeps{Config: t.cfg, Source: k.Source, Sockets: sockets, Intake: t.intake.into, Verifier: t.entities.verifier, Provision: t.entities.Provision,
-		Presence: presences{t.store, t.entities, t.applier}, Desk: t.entities.Commands, Registry: t.entities.Registry, Logger: t.log, Registerer: t.metrics, lock: t.lock,
+		Presence: presences{t.store, t.entities, t.applier}, Desk: t.entities.Commands, Registry: t.entities.Registry, Logger: t.log,
+		Store: t.store.db.For(store.Devices), Pressure: t.intake.gauge, Tenant: t.entities.Govern.Lookup, Link: t.spool.links.Link, Dial: dialOperators, Suspend: t.suspend, Registerer: t.metrics, lock: t.lock,
 		Refused: func(tenant, device, why, mistake string) {
 			t.applier.tap.ConnectionRefused(k.Name, k.Source, tenant, device, why, mistake, t.entities.Govern.Known(tenant))
 		}})

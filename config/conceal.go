@@ -2,7 +2,6 @@ package config
 
 import (
 	"regexp"
-	"strings"
 )
 
 // secretive is a key, right or mistyped, whose value may be a secret. What looks like one and is not loses its value in a
@@ -13,11 +12,13 @@ var secretive = regexp.MustCompile(`(?i)([\w.-]*(?:secr|sect|pass|pasw|pwd|tok|c
 // known to hold one, and what is wrong at a start or a reload is written to the log.
 func (l *loader) conceal() {
 	open := map[string]bool{}
-	leaves(l.root, "", func(path string, f field) {
-		if !f.secret() || f.reference() {
-			open[path[strings.LastIndexByte(path, '.')+1:]] = true
+	for _, k := range described(l.root) {
+		for i, suffix := range []string{"", "_file", "_env", "_credential"} {
+			if k.secret() == (i > 0) {
+				open[k.name()+suffix] = true
+			}
 		}
-	})
+	}
 	for _, list := range [][]Problem{l.problems, l.warnings} {
 		for i := range list {
 			list[i].Source = concealed(list[i].Source, open)

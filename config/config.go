@@ -21,12 +21,14 @@ import (
 	"weir/internal/certs"
 	"weir/internal/guard"
 	"weir/internal/setting"
+	"weir/mqttsource"
 	"weir/notify"
 	"weir/presence"
 	"weir/provision"
 	"weir/registry"
 	"weir/rules"
 	"weir/series"
+	"weir/sparkplug"
 	"weir/spool"
 	"weir/web"
 )
@@ -38,28 +40,30 @@ type Config struct {
 	Instance Instance `yaml:"instance"`
 	DataDir  string   `yaml:"data_dir" default:"./weir-data" doc:"Directory of all data. A relative path is relative to the working directory."`
 	web.URLs
-	Site       []string           `yaml:"site" doc:"Site files that are applied at every start, before the listeners open; relative to this file."`
-	Listeners  Listeners          `yaml:"listeners"`
-	TLS        certs.Files        `yaml:"tls"`
-	Auth       Auth               `yaml:"auth"`
-	Ingest     Ingest             `yaml:"ingest"`
-	Spool      Spool              `yaml:"spool"`
-	Governance govern.Settings    `yaml:"governance"`
-	Broker     Broker             `yaml:"broker"`
-	Limits     Limits             `yaml:"limits"`
-	Presence   Presence           `yaml:"presence"`
-	Detection  rules.Settings     `yaml:"detection"`
-	History    History            `yaml:"history"`
-	Commands   command.Settings   `yaml:"commands"`
-	Connectors actions.Settings   `yaml:"connectors"`
-	Notify     notify.Settings    `yaml:"notifications"`
-	Egress     guard.Settings     `yaml:"egress"`
-	Secrets    Secrets            `yaml:"secrets"`
-	AI         inference.Settings `yaml:"ai"`
-	Console    Console            `yaml:"console"`
-	Metrics    Metrics            `yaml:"metrics"`
-	Logging    Logging            `yaml:"logging"`
-	Files      Files              `yaml:"config"`
+	Site       []string            `yaml:"site" doc:"Site files that are applied at every start, before the listeners open; relative to this file."`
+	Listeners  Listeners           `yaml:"listeners"`
+	TLS        certs.Files         `yaml:"tls"`
+	Auth       Auth                `yaml:"auth"`
+	Ingest     Ingest              `yaml:"ingest"`
+	Spool      Spool               `yaml:"spool"`
+	Governance govern.Settings     `yaml:"governance"`
+	Broker     Broker              `yaml:"broker"`
+	MQTTSource mqttsource.Settings `yaml:"external_mqtt"`
+	Sparkplug  sparkplug.Settings  `yaml:"sparkplug"`
+	Limits     Limits              `yaml:"limits"`
+	Presence   Presence            `yaml:"presence"`
+	Detection  rules.Settings      `yaml:"detection"`
+	History    History             `yaml:"history"`
+	Commands   command.Settings    `yaml:"commands"`
+	Connectors actions.Settings    `yaml:"connectors"`
+	Notify     notify.Settings     `yaml:"notifications"`
+	Egress     guard.Settings      `yaml:"egress"`
+	Secrets    Secrets             `yaml:"secrets"`
+	AI         inference.Settings  `yaml:"ai"`
+	Console    Console             `yaml:"console"`
+	Metrics    Metrics             `yaml:"metrics"`
+	Logging    Logging             `yaml:"logging"`
+	Files      Files               `yaml:"config"`
 
 	from *provenance // where it was read; nil for one that was not
 }

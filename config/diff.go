@@ -35,23 +35,38 @@ func Reloadable() []string {
 // Diff returns the keys in which one configuration differs from another, in their order.
 func Diff(from, to *Config) []Change {
 	out := []Change{}
-	old := from.keys()
-	for i, k := range to.keys() {
-		if alike(old[i], k) {
+	old := map[string]key{}
+	for _, k := range from.keys() {
+		old[k.path] = k
+	}
+	for _, k := range to.keys() {
+		was, there := old[k.path]
+		delete(old, k.path)
+		if there && alike(was, k) || k.kind == fieldSections {
 			continue
 		}
-		c := Change{Path: k.path, From: text(old[i].value), To: text(k.value), Origin: to.origin(k.path), Reload: k.reloadable()}
+		c := Change{Path: k.path, To: text(k.value), Origin: to.origin(k.path), Reload: k.reloadable()}
+		if there {
+			c.From = text(was.value)
+		} else if k.value.IsZero() { // of a member that was added
+			continue
+		}
 		if c.From == c.To { // two secrets
 			c.To = "(another)"
 		}
 		out = append(out, c)
+	}
+	for _, k := range from.keys() { // of members that were removed
+		if was, gone := old[k.path]; gone && was.kind != fieldSections && !was.value.IsZero() {
+			out = append(out, Change{Path: k.path, From: text(was.value), Origin: Origin{Kind: OriginDefault}, Reload: k.reloadable()})
+		}
 	}
 	return out
 }
 
 // alike compares two values; a list without items is one, however it came to be empty.
 func alike(a, b key) bool {
-	if a.kind == fieldList && a.value.Len() == 0 && b.value.Len() == 0 {
+	if (a.kind == fieldList || a.kind == fieldTexts || a.kind == fieldSections) && a.value.Len() == 0 && b.value.Len() == 0 {
 		return true
 	}
 	return reflect.DeepEqual(a.value.Interface(), b.value.Interface())
@@ -61,12 +76,16 @@ func alike(a, b key) bool {
 // from to, the others as they were. The origins are those of to where its value applies.
 func Take(from, to *Config) *Config {
 	taken := *from
+	cloneSections(ofConfig(&taken))
 	taken.from = &provenance{given: map[string][]given{}}
-	fresh := to.keys()
-	for i, k := range taken.keys() {
+	fresh := map[string]key{}
+	for _, k := range to.keys() {
+		fresh[k.path] = k
+	}
+	for _, k := range taken.keys() {
 		source := from
-		if k.reloadable() || alike(k, fresh[i]) {
-			k.value.Set(fresh[i].value)
+		if f, there := fresh[k.path]; there && k.kind != fieldSections && (k.reloadable() || alike(k, f)) {
+			k.value.Set(f.value)
 			source = to
 		}
 		if source.from != nil {

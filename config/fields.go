@@ -14,7 +14,9 @@ type fieldKind uint8
 const (
 	fieldScalar fieldKind = iota
 	fieldList
+	fieldTexts // names that the operator chooses, and their texts
 	fieldSection
+	fieldSections // a list of sections, each with a path of its own: sources[0]
 	// A secret's key has others next to it, which say where its value is.
 	fieldSecretFile       // key_file: in that file
 	fieldSecretEnv        // key_env: in that variable
@@ -75,8 +77,12 @@ func kindOf(v reflect.Value) fieldKind {
 	switch {
 	case setting.IsSection(v):
 		return fieldSection
+	case setting.IsSections(v):
+		return fieldSections
 	case v.Type() == reflect.TypeFor[[]string]():
 		return fieldList
+	case v.Type() == reflect.TypeFor[setting.Texts]():
+		return fieldTexts
 	}
 	return fieldScalar
 }
@@ -84,7 +90,14 @@ func kindOf(v reflect.Value) fieldKind {
 // fieldAt follows a path of keys. A path that continues after a value names nothing.
 func fieldAt(in reflect.Value, path string) (field, bool) {
 	head, rest, more := strings.Cut(path, ".")
-	f, ok := fieldOf(in, head)
+	name, i, member := memberOf(head)
+	f, ok := fieldOf(in, name)
+	if ok && member {
+		if f.kind != fieldSections || i >= f.value.Len() {
+			return field{}, false
+		}
+		f = field{kind: fieldSection, value: f.value.Index(i), of: f.of}
+	}
 	if !ok || !more {
 		return f, ok
 	}
@@ -108,15 +121,21 @@ func names(in reflect.Value) []string {
 	return out
 }
 
-// leaves calls f for every key that holds a value.
+// leaves calls f for every key that holds a value. A list of sections is one while it has no member.
 func leaves(in reflect.Value, path string, f func(string, field)) {
 	for _, name := range names(in) {
 		fd, _ := fieldOf(in, name)
-		if fd.kind == fieldSection {
-			leaves(fd.value, yamldoc.Join(path, name), f)
-			continue
+		full := yamldoc.Join(path, name)
+		switch {
+		case fd.kind == fieldSection:
+			leaves(fd.value, full, f)
+		case fd.kind == fieldSections && fd.value.Len() > 0:
+			for i := range fd.value.Len() {
+				leaves(fd.value.Index(i), memberPath(full, i), f)
+			}
+		default:
+			f(full, fd)
 		}
-		f(yamldoc.Join(path, name), fd)
 	}
 }
 
@@ -125,9 +144,14 @@ const shownSecret = "(set)"
 
 // set parses text into the field and returns what is wrong with it. The items of a list are separated by commas.
 func (f field) set(text string) string {
-	if f.kind == fieldList {
+	switch f.kind {
+	case fieldList:
 		f.setList(splitList(text))
 		return ""
+	case fieldTexts:
+		return f.setTexts(splitList(text))
+	case fieldSections:
+		return "is a list of sections: set the keys of its members"
 	}
 	if err := setting.Parse(f.value, text); err != nil {
 		return err.Error()
@@ -141,6 +165,28 @@ func (f field) setList(items []string) {
 		items = nil
 	}
 	f.value.Set(reflect.ValueOf(items))
+}
+
+// setTexts sets texts from items such as name=text.
+func (f field) setTexts(items []string) string {
+	texts := setting.Texts{}
+	for _, item := range items {
+		name, text, ok := strings.Cut(item, "=")
+		if !ok || name == "" {
+			return "must be items such as name=text, with commas between"
+		}
+		texts[strings.TrimSpace(name)] = strings.TrimSpace(text)
+	}
+	f.keepTexts(texts)
+	return ""
+}
+
+// keepTexts sets texts. Without one they are nil, so that two of them are alike.
+func (f field) keepTexts(texts setting.Texts) {
+	if len(texts) == 0 {
+		texts = nil
+	}
+	f.value.Set(reflect.ValueOf(texts))
 }
 
 // splitList takes a list out of a variable or a flag.

@@ -7,11 +7,13 @@ import (
 	"reflect"
 	"strings"
 
+	"weir/internal/setting"
 	"weir/internal/yamldoc"
 )
 
 // aliases are keys of the client's documents and what they are called here.
-var aliases = map[string]string{"infrastructure.messaging.mqttFailClosed": "broker.fail_closed"}
+var aliases = map[string]string{"infrastructure.messaging.mqttFailClosed": "broker.fail_closed",
+	"externalMqtt.publishWindow": "external_mqtt.publish_window"}
 
 // file lays a file over what was read before it.
 func (l *loader) file(name string, text []byte) {
@@ -47,6 +49,8 @@ func (l *loader) mapping(path string, node *yamldoc.Node, into reflect.Value) {
 			l.strangeKey(full, e.Key, given{at: e.Place, file: true}, names(into))
 		case field.kind == fieldSection:
 			l.mapping(full, e.Value, field.value)
+		case field.kind == fieldSections:
+			l.members(full, e.Value, e.Place, field)
 		default:
 			l.value(full, e.Value, e.Place, field)
 		}
@@ -98,6 +102,11 @@ func (l *loader) value(path string, node *yamldoc.Node, at yamldoc.Position, f f
 	case node.Kind == yamldoc.Null && !f.reference(): // a key without a value keeps what it has
 	case node.Kind == yamldoc.List && f.kind == fieldList:
 		l.give(path, f, by, node.Place, "", func() string { return l.items(path, node, f) })
+	case node.Kind == yamldoc.Map && f.kind == fieldTexts:
+		l.give(path, f, by, node.Place, "", func() string { return l.texts(path, node, f) })
+	case f.kind == fieldTexts:
+		l.bad[path] = true
+		l.problem(path, at, false, "write {name: text}, or one line for each", "must be a mapping of names and texts")
 	case f.kind == fieldList:
 		l.bad[path] = true
 		l.problem(path, at, false, "write [a, b], or one line with - for each", "must be a list")
@@ -121,6 +130,22 @@ func (l *loader) items(path string, node *yamldoc.Node, f field) string {
 		items = append(items, n.Text)
 	}
 	f.setList(items)
+	return ""
+}
+
+// texts sets names and their texts. Each that has no single text is reported with its line.
+func (l *loader) texts(path string, node *yamldoc.Node, f field) string {
+	texts := setting.Texts{}
+	for _, e := range node.Entries {
+		if e.Value.Kind != yamldoc.Scalar {
+			l.bad[path] = true
+			l.problem(yamldoc.Join(path, e.Key), e.Place, false, "", "must be a single value")
+			continue
+		}
+		texts[e.Key] = e.Value.Text
+		l.given[yamldoc.Join(path, e.Key)] = []given{{at: e.Value.Place, file: true}}
+	}
+	f.keepTexts(texts)
 	return ""
 }
 

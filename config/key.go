@@ -3,9 +3,13 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
+
+	"weir/internal/setting"
 )
 
 // key is one key that holds a value; a secret is one.
@@ -42,6 +46,15 @@ func text(v reflect.Value) string {
 		return duration(x)
 	case []string:
 		return strings.Join(x, ",")
+	case setting.Texts:
+		items := make([]string, 0, len(x))
+		for _, name := range slices.Sorted(maps.Keys(x)) {
+			items = append(items, name+"="+x[name])
+		}
+		return strings.Join(items, ",")
+	}
+	if setting.IsSections(v) {
+		return ""
 	}
 	return fmt.Sprint(v.Interface())
 }
@@ -61,6 +74,17 @@ func (k key) yaml() string {
 			items[i] = quoted(k.value.Index(i).String())
 		}
 		return "[" + strings.Join(items, ", ") + "]"
+	}
+	switch x := k.value.Interface().(type) {
+	case setting.Texts:
+		items := make([]string, 0, len(x))
+		for _, name := range slices.Sorted(maps.Keys(x)) {
+			items = append(items, quoted(name)+": "+quoted(x[name]))
+		}
+		return "{" + strings.Join(items, ", ") + "}"
+	}
+	if k.kind == fieldSections {
+		return "[]"
 	}
 	return text(k.value)
 }
@@ -84,6 +108,14 @@ func (k key) json() any {
 			return []string{}
 		}
 		return x
+	case setting.Texts:
+		if x == nil {
+			return setting.Texts{}
+		}
+		return x
+	}
+	if k.kind == fieldSections {
+		return []any{}
 	}
 	return text(k.value)
 }

@@ -276,7 +276,15 @@ func TestEveryKeyHasItsVariable(t *testing.T) {
 		}
 		vars[v.Name] = v
 	}
+	for _, k := range described(ofConfig(&c)) {
+		if _, ok := vars[Variable(k.path)]; !ok && k.kind != fieldSections {
+			t.Errorf("%s has no variable", k.path)
+		}
+	}
 	leaves(ofConfig(&c), "", func(path string, f field) {
+		if f.kind == fieldSections {
+			return
+		}
 		if _, ok := vars[Variable(path)]; !ok {
 			t.Errorf("%s has no variable", path)
 		}

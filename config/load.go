@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"maps"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/setting"
 	"weir/internal/yamldoc"
 )
 
@@ -107,6 +109,7 @@ type loader struct {
 	precedence
 	given    map[string][]given   // where each key was given, the one that counts last
 	layer    map[string]spelling  // of each key that the present layer gives
+	fresh    map[string]any       // defaults of the members that the present layer adds to lists of sections
 	waiting  map[string]reference // of each secret that stands elsewhere
 	bad      map[string]bool      // keys with a problem: nothing more is said of them
 	retired  map[string]string
@@ -151,11 +154,11 @@ func (l *loader) problem(path string, at yamldoc.Position, secret bool, hint, fo
 }
 
 // begin begins a layer.
-func (l *loader) begin() { l.layer = map[string]spelling{} }
+func (l *loader) begin() { l.layer, l.fresh = map[string]spelling{}, map[string]any{} }
 
 // end hands the values of the layer over.
 func (l *loader) end(to func(map[string]any)) {
-	values := map[string]any{}
+	values := maps.Clone(l.fresh)
 	for key, s := range l.layer {
 		if s.set {
 			values[key] = s.value
@@ -234,6 +237,7 @@ func (l *loader) siteFiles() {
 func (l *loader) environment() {
 	l.begin()
 	defer l.end(l.merge)
+	l.growByVariables(l.parsed, "")
 	vars := map[string]string{}
 	leaves(l.parsed, "", func(path string, _ field) { vars[Variable(path)] = path })
 	for _, kv := range l.src.Environ {
@@ -265,9 +269,11 @@ func (l *loader) strangeVariable(name string, vars map[string]string) {
 	l.problems = append(l.problems, Problem{Path: name, Reason: "is not a variable that this Weir knows", Hint: yamldoc.Suggest(name, known)})
 }
 
+var variableOf = strings.NewReplacer(".", "_", "[]", "_N", "[", "_", "]", "")
+
 // Variable is the name of the variable that sets a key.
 func Variable(path string) string {
-	return "WEIR_" + strings.ToUpper(strings.ReplaceAll(path, ".", "_"))
+	return "WEIR_" + strings.ToUpper(variableOf.Replace(path))
 }
 
 // flags lays what the command line says over everything. A command line can be read by every user of the machine, so no
@@ -277,10 +283,13 @@ func (l *loader) flags() {
 	for _, s := range l.src.Set {
 		path, text, _ := strings.Cut(s, "=")
 		by := given{name: "--set " + path}
+		l.growByPath(path)
 		f, found := fieldAt(l.parsed, path)
 		switch {
 		case !found:
 			l.strangeKey(path, path, by, paths(l.root))
+		case f.kind == fieldSections:
+			l.problems = append(l.problems, by.problem(path, false, "name a key of a member, such as "+memberPath(path, 0)+"."+names(setting.Member(f.value))[0], "is a list of sections"))
 		case f.kind == fieldSection:
 			l.problems = append(l.problems, by.problem(path, false, "name one of its keys, such as "+path+"."+names(f.value)[0], "is a section"))
 		case f.secret() && !f.reference():

@@ -17,7 +17,11 @@ type precedence struct{ viper *viper.Viper }
 func newPrecedence(defaults reflect.Value) precedence {
 	p := precedence{viper.New()}
 	leaves(defaults, "", func(path string, f field) {
-		if !f.reference() {
+		switch {
+		case f.reference():
+		case f.kind == fieldSections: // how many members it has
+			p.viper.SetDefault(path, 0)
+		default:
 			p.viper.SetDefault(path, f.value.Interface())
 		}
 	})
@@ -50,8 +54,9 @@ func (p precedence) override(values map[string]any) {
 
 // fill sets every key of a struct to its effective value, which has the type of the key.
 func (p precedence) fill(into reflect.Value) {
+	p.fillSections(into, "")
 	leaves(into, "", func(path string, f field) {
-		if !f.reference() {
+		if !f.reference() && f.kind != fieldSections {
 			f.value.Set(reflect.ValueOf(p.viper.Get(path)))
 		}
 	})

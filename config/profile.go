@@ -90,6 +90,13 @@ func template(keys, defaults []key) string {
 			fmt.Fprintf(b, "%s# %s\n", indent, line)
 		}
 		switch {
+		case k.kind == fieldSections:
+			fmt.Fprintf(b, "%s#%s: []\n%[1]s# Such as:\n%[1]s#   %[2]s:\n", indent, k.name())
+			dash := "- "
+			for part := range strings.SplitSeq(k.of.Tag.Get("example"), "; ") {
+				fmt.Fprintf(b, "%s#     %s%s\n", indent, dash, part)
+				dash = "  "
+			}
 		case k.secret():
 			fmt.Fprintf(b, "%s# A secret; better %s_file: FILE, %[2]s_env: VARIABLE or %[2]s_credential: NAME than its value.\n%[1]s#%[2]s_file: /etc/weir/%[2]s\n", indent, k.name())
 		case alike(defaults[i], k):

@@ -29,8 +29,14 @@ func referencePage() string {
 	var b strings.Builder
 	c := Default()
 	b.WriteString("\n| key | default | bounds | meaning |\n|---|---|---|---|\n")
-	for _, k := range c.keys() {
+	for _, k := range described(ofConfig(&c)) {
 		note := k.doc()
+		if k.kind == fieldSections {
+			note += " A list of sections."
+		}
+		if k.kind == fieldTexts {
+			note += " A mapping of names and texts."
+		}
 		if k.kind == fieldList {
 			note += " A list."
 		}

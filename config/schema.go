@@ -31,6 +31,8 @@ func schemaOf(in reflect.Value) map[string]any {
 		switch {
 		case f.kind == fieldSection:
 			properties[name] = schemaOf(f.value)
+		case f.kind == fieldSections:
+			properties[name] = map[string]any{"type": []string{"array", "null"}, "items": schemaOf(setting.Member(f.value)), "description": f.doc(), "default": []any{}}
 		case f.reference():
 			properties[name] = map[string]any{"type": "string", "minLength": 1, "description": "Where " + f.path(name) + " stands: " + standsIn[f.kind] + "."}
 		default:
@@ -105,6 +107,8 @@ func typeOf(k key) map[string]any {
 		return map[string]any{"type": "number"}
 	case []string:
 		return map[string]any{"type": "array", "items": map[string]any{"type": "string", "minLength": 1}}
+	case setting.Texts:
+		return map[string]any{"type": []string{"object", "null"}, "additionalProperties": map[string]any{"type": []string{"string", "number", "boolean"}}}
 	case time.Duration: // 0 needs no unit
 		return map[string]any{"type": []string{"string", "integer"}, "pattern": "^(0|(" + durationPattern + ")+)$", "minimum": 0, "maximum": 0}
 	case setting.Interval:

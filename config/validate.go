@@ -28,6 +28,7 @@ func (l *loader) validate() {
 	l.check("data_dir", c.DataDir != "", "must not be empty")
 	l.auth()
 	l.openTopics()
+	l.sparkplug()
 	l.egress()
 	l.console()
 	l.tls()

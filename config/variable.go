@@ -8,14 +8,21 @@ type EnvVar struct {
 	Secret  bool   `json:"secret,omitempty"`
 }
 
-// Variables are those that set a key, in the order of the keys. A secret has one for each of its forms.
+// Variables are those that set a key, in the order of the keys. A secret has one for each of its forms. In those of a member of a list
+// of sections N is its number, from 0.
 func Variables() []EnvVar {
 	var out []EnvVar
 	c := Default()
-	for _, k := range c.keys() {
+	for _, k := range described(ofConfig(&c)) {
+		if k.kind == fieldSections {
+			continue
+		}
 		v := EnvVar{Name: Variable(k.path), Default: text(k.value), Doc: k.doc(), Secret: k.secret()}
 		if k.kind == fieldList {
 			v.Doc += " Several with commas between."
+		}
+		if k.kind == fieldTexts {
+			v.Doc += " Several such as name=text, with commas between."
 		}
 		out = append(out, v)
 		if k.secret() {

@@ -9,23 +9,50 @@ import (
 func document(keys []key, line func(b *strings.Builder, indent string, k key)) string {
 	var b strings.Builder
 	var open []string
-	for _, k := range keys {
-		var path []string
-		if s := k.section(); s != "" {
-			path = strings.Split(s, ".")
+	begins := false // a member of a list, with the line that follows
+	write := func(depth int, text func(b *strings.Builder, indent string)) {
+		indent := strings.Repeat("  ", depth)
+		var lines strings.Builder
+		text(&lines, indent)
+		if begins {
+			b.WriteString(indent[2:] + "- " + strings.TrimPrefix(lines.String(), indent))
+		} else {
+			b.WriteString(lines.String())
 		}
+		begins = false
+	}
+	for _, k := range keys {
+		path := levels(k.section())
 		for i, name := range path {
 			if i < len(open) && open[i] == name {
 				continue
 			}
-			open = open[:min(i, len(open))]
-			fmt.Fprintf(&b, "%s%s:\n", strings.Repeat("  ", i), name)
-			open = append(open, name)
+			open = append(open[:min(i, len(open))], name)
+			if strings.HasPrefix(name, "[") {
+				begins = true
+				continue
+			}
+			write(i, func(b *strings.Builder, indent string) { fmt.Fprintf(b, "%s%s:\n", indent, name) })
 		}
 		open = path
-		line(&b, strings.Repeat("  ", len(path)), k)
+		write(len(path), func(b *strings.Builder, indent string) { line(b, indent, k) })
 	}
 	return b.String()
+}
+
+// levels are the names of a path, and the numbers of members by themselves: sources, [0].
+func levels(section string) (all []string) {
+	if section == "" {
+		return nil
+	}
+	for name := range strings.SplitSeq(section, ".") {
+		if list, number, member := strings.Cut(name, "["); member {
+			all = append(all, list, "["+number)
+			continue
+		}
+		all = append(all, name)
+	}
+	return all
 }
 
 // YAML is every key with its value. A secret is shown as set or not.
@@ -61,15 +88,27 @@ func (c *Config) Tree() map[string]any {
 		at := root
 		if s := k.section(); s != "" {
 			for name := range strings.SplitSeq(s, ".") {
-				if at[name] == nil {
-					at[name] = map[string]any{}
-				}
-				at = at[name].(map[string]any)
+				at = below(at, name)
 			}
 		}
 		at[k.name()] = k.json()
 	}
 	return root
+}
+
+// below is the section of a name in another one; it is made when it is not there.
+func below(at map[string]any, name string) map[string]any {
+	if list, i, member := memberOf(name); member {
+		members, _ := at[list].([]any)
+		if i == len(members) {
+			at[list] = append(members, map[string]any{})
+		}
+		return at[list].([]any)[i].(map[string]any)
+	}
+	if at[name] == nil {
+		at[name] = map[string]any{}
+	}
+	return at[name].(map[string]any)
 }
 
 // Value is a key, its value as text and where that comes from.

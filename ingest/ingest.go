@@ -46,6 +46,8 @@ type Arrival struct {
 	From netip.Addr
 	// Fault is what the transport found wrong outside the body, fit to be sent to the device: the message is refused as undecodable.
 	Fault string
+	// FaultReason is the reason of a Fault; "": ReasonUndecodable.
+	FaultReason Reason
 	// Conn is the device that something outside the body vouches for: a connection, a handshake, the topic of a trusted
 	// source. nil: the credential in the body has to.
 	Conn *model.Binding
@@ -108,6 +110,9 @@ const (
 	ReasonRelationship  Reason = "bad-relationship" // what it relates to, or its type, does not exist or cannot be related
 	ReasonReport        Reason = "device-report"    // in the ledger only: of device reports that are stored
 
+	// ReasonNoBirth is that of a message of Sparkplug whose metrics no birth names.
+	ReasonNoBirth Reason = "no-birth"
+
 	// Of dead letters of answers that moved no command: the ledger counts the messages as stored.
 	ReasonUnprocessable Reason = "unprocessable"
 	ReasonExhausted     Reason = "exhausted"
@@ -129,6 +134,10 @@ type Answer struct {
 const (
 	TransportMQTT = "mqtt"
 	TransportHTTP = "http"
+	// TransportExternalMQTT reads brokers of others.
+	TransportExternalMQTT = "external-mqtt"
+	// TransportSparkplug is a host application of Sparkplug B at brokers of others.
+	TransportSparkplug = "sparkplug"
 	// TransportAPI is that of presence records that no transport brings: an operation of the API, or the backstop of presence, asks for
 	// them. No message comes through it.
 	TransportAPI = "api"
@@ -174,6 +183,12 @@ type SourceStatus struct {
 	LastError   string
 	LastMessage time.Time // zero: none since the start
 	Counts      SourceCounts
+	// What a source that Weir connects to reports besides.
+	Address string           // of the broker, without credentials
+	Ignored map[string]int64 // packets that were never meant for this source, by reason
+	Dropped map[string]int64 // by reason
+	Unknown []string         // external ids that no device has, the first 100 since the start
+	Notes   []string         // what is wrong or unusual now, a sentence each
 }
 
 // SourceCounts are counted since the start.
@@ -182,6 +197,10 @@ type SourceCounts struct {
 	Received  int64 // packets that were parsed
 	Ignored   int64 // packets that were never meant for this source
 	Refused   int64 // peers and packets that were turned away
+	// Of a source that Weir connects to:
+	Reconnects     int64
+	Unacknowledged int64 // packets that the broker waits for, at this moment
+	DevicesMade    int64
 }
 
 // AuthSettings are the intake's key in the section auth.

@@ -115,6 +115,7 @@ type Intake struct {
 	rejected *trickle.Queue[*store.DeadLetter]
 	faults   lograte.Every // credentials that could not be looked up
 	shut     atomic.Bool
+	closed   atomic.Pointer[string] // why no message is taken in for now
 }
 
 // NewIntake returns an intake. Run stores the copies of refused bodies until its context ends.
@@ -153,6 +154,21 @@ func (in *Intake) lostCopies(n int, err error) {
 	if err != nil {
 		in.deps.Logger.Warn("copies of refused bodies could not be stored", "copies", n, "error", err)
 	}
+}
+
+// Suspend makes the intake take no message in until Resume. Messages whose sender resends what is not answered are left without an answer,
+// others are refused as while the log is unavailable.
+func (in *Intake) Suspend(reason string) { in.closed.Store(&reason) }
+
+// Resume ends Suspend.
+func (in *Intake) Resume() { in.closed.Store(nil) }
+
+// Suspended is why no message is taken in, "" when messages are.
+func (in *Intake) Suspended() string {
+	if reason := in.closed.Load(); reason != nil {
+		return *reason
+	}
+	return ""
 }
 
 // Shut makes the intake refuse what still comes and waits until what it has accepted is answered and its counts are stored.
@@ -289,6 +305,9 @@ func (in *Intake) Received(transport, source, tenant string, bytes int) Packet {
 
 // Refuse counts a received packet as refused, with the reason.
 func (in *Intake) Refuse(p Packet, reason Reason) { in.end(p.m, Refused, reason, "") }
+
+// Drop counts a received packet as dropped, with the reason: its sender cannot be told.
+func (in *Intake) Drop(p Packet, reason Reason) { in.end(p.m, Dropped, reason, "") }
 
 // TenantFull reports whether the tenant's ceiling admits no reading at all, so that a transport need not read the body.
 func (in *Intake) TenantFull(tenant string) bool {

@@ -162,6 +162,7 @@ var notResults = func() map[string]string {
 
 		"schema_migrations": "says when each migration ran, by the wall clock",
 		"ledger_gaps":       "says what was lost, by the wall clock at which it was found",
+		"sparkplug_nodes":   "written by the transport",
 	}
 	for _, table := range []string{"commands", "command_batches", "command_counts", "detection_rules", "ai_providers", "ai_function_models", "ai_tenant_grants", "ai_tier_grants", "oauth_clients", "settings", "tenant_looks", "attributes", "attribute_keys_in_use", "geofences", "geofence_sets", "row_counts", "facet_keys", "area_types", "areas", "customer_types", "customers", "command_definitions", "assets", "asset_types", "dashboards", "dashboard_versions", "connectors", "connector_versions", "http_secrets", "notification_channels", "notification_policies", "notification_mutes", "notification_states", "entity_groups", "entity_group_versions", "entity_relationships", "entity_relationship_types", "device_counts", "device_credentials", "device_profile_versions", "device_profiles", "device_types", "devices", "provisioning_profiles", "device_claims", "tenant_erasures", "tenant_erasure_stores", "metric_definitions", "tenants", "tenant_tiers", "identities", "identity_roles", "roles", "memberships", "membership_roles", "refresh_sessions", "signing_keys"} {
 		out[table] = "an entity: the API writes it"

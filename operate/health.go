@@ -13,6 +13,7 @@ import (
 
 	"weir/config"
 	"weir/health"
+	"weir/ingest"
 	"weir/internal/dirlock"
 	"weir/model"
 	"weir/store"
@@ -42,6 +43,15 @@ func (o *Operator) health(context.Context, None) (*Health, error) {
 	if !o.deps.Ready() {
 		h.State, h.Problems = HealthNotReady, []string{o.unready()}
 		return h, nil
+	}
+	if why := o.deps.Closed(); why != "" {
+		h.State, h.Problems = HealthNotReady, []string{"all transports are closed: " + why}
+		return h, nil
+	}
+	for _, s := range o.deps.Sources() {
+		if s.State == ingest.SourceDown && s.LastError != "" {
+			h.Problems = append(h.Problems, "the event source "+s.ID+" is down: "+s.LastError)
+		}
 	}
 	if err := o.deps.Spool.Stats().Err; err != nil {
 		h.Problems = append(h.Problems, "the log refuses appends: "+err.Error())

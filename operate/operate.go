@@ -80,6 +80,9 @@ type Deps struct {
 	Reloads     Reloads
 	SetupLink   func() (*SetupLink, error)
 	Connections func() (open, maximum int)
+	// Sources returns how the event sources of the transports are; Closed why all transports are closed, "" while they are open.
+	Sources func() []ingest.SourceStatus
+	Closed  func() string
 	// Background runs a function that the stop of the instance waits for before the log closes.
 	Background func(func())
 	Log        *slog.Logger

@@ -43,6 +43,9 @@ func NewServer(o *Operator, maxBytes int64) *Server {
 	return &Server{o: o, commands: newCommands(maxBytes, o.deps.Metrics)}
 }
 
+// errStopping is the answer to a verb that a stop has ended.
+var errStopping = model.Errorf(model.CodeUnavailable, "unavailable: the instance is stopping and has ended the command")
+
 // Listen opens the socket of the data directory, whose lock the caller holds, and returns what serves it until Shutdown.
 func (s *Server) Listen(ctx, life context.Context) (serve func() error, path string, err error) {
 	path = SocketPath(s.o.deps.Config.DataDir)
@@ -72,7 +75,7 @@ func (s *Server) Listen(ctx, life context.Context) (serve func() error, path str
 	}, path, nil
 }
 
-// Shutdown ends the streams and waits for the other verbs.
+// Shutdown ends the streams and the verbs that may take long, and waits for the others.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.endStreams()
 	return s.http.Shutdown(ctx)
@@ -90,6 +93,9 @@ func (v *Verb[In, Out]) handler(s *Server) http.Handler {
 		var q In
 		ctx, cancel := context.WithTimeout(r.Context(), timeout)
 		defer cancel()
+		if timeout > verbTimeout { // it may take longer than a stop waits
+			defer context.AfterFunc(s.streaming, cancel)()
+		}
 		limit := min(maxBytes, s.commands.max)
 		leave, ok := s.commands.enter(ctx, r.ContentLength, limit)
 		if !ok {
@@ -101,6 +107,9 @@ func (v *Verb[In, Out]) handler(s *Server) http.Handler {
 			return
 		}
 		out, err := v.answer(s.o, ctx, q)
+		if err != nil && s.streaming.Err() != nil && errors.Is(err, context.Canceled) {
+			err = errStopping
+		}
 		if err != nil {
 			s.failed(w, r, err)
 			return

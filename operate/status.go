@@ -37,8 +37,12 @@ type Status struct {
 	MaxOpenFiles   int       `json:"maxOpenFiles"`
 	Log            LogStatus `json:"log"`
 	// Waiting is why the applier stands still, "" when it does not.
-	Waiting  string   `json:"waiting,omitempty"`
-	LastStop LastStop `json:"lastStop"`
+	Waiting string `json:"waiting,omitempty"`
+	// Closed is why all transports are closed, "" while they are open.
+	Closed string `json:"transportsClosed,omitempty"`
+	// Sources are the event sources.
+	Sources  []SourceStatus `json:"sources,omitempty"`
+	LastStop LastStop       `json:"lastStop"`
 	// Clock is why the system's clock cannot be believed, "" when it can.
 	Clock      string `json:"clock,omitempty"`
 	StoreBytes int64  `json:"storeBytes"`
@@ -149,7 +153,7 @@ type LogStatus struct {
 
 func (o *Operator) status(ctx context.Context, _ None) (*Status, error) {
 	log, db := o.deps.Spool.Stats(), o.deps.Store.Stats()
-	s := &Status{Version: o.deps.Version, Instance: o.deps.Config.Instance.ID, DataDir: o.deps.Config.DataDir, StartedAt: o.deps.Started.UTC(), Ready: o.deps.Ready(), Replay: o.deps.Applier.Replay(),
+	s := &Status{Version: o.deps.Version, Instance: o.deps.Config.Instance.ID, DataDir: o.deps.Config.DataDir, StartedAt: o.deps.Started.UTC(), Ready: o.deps.Ready(), Closed: o.deps.Closed(), Sources: sourcesOf(o.deps.Sources()), Replay: o.deps.Applier.Replay(),
 		Listeners: o.deps.Listeners(), Waiting: o.deps.Applier.Stalled(), StoreBytes: db.Bytes, HeadBytes: o.deps.Series.Bytes(), Rules: RulesStatus(o.deps.Applier.RuleStats()),
 		Log: LogStatus{First: log.First, Last: log.Last, Applied: o.deps.Applier.Applied(), AsOf: o.deps.Applier.AsOf(model.NanosOf(time.Now())).Time().UTC(), Bytes: log.Bytes, MaxBytes: log.MaxBytes,
 			DiskBytes: log.DiskBytes, Refusing: o.deps.Gauge.Refusing()}}

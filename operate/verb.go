@@ -44,6 +44,7 @@ var (
 	ShowLedger  = Verb[LedgerQuery, *LedgerReport]{Name: "ledger", running: (*Operator).ledger}
 	TraceDevice = Verb[trace.Query, *trace.Report]{Name: "ledger-trace", timeout: traceTimeout, running: (*Operator).trace}
 
+	ListSources     = Verb[None, []SourceStatus]{Name: "sources", running: (*Operator).sources}
 	ListDeadLetters = Verb[DeadLetterQuery, []DeadLetter]{Name: "dead-letters", entities: (*Entities).deadLetters}
 	ShowOutbox      = Verb[OutboxQuery, *Outbox]{Name: "outbox", entities: (*Entities).outbox}
 	ListFirings     = Verb[FiringQuery, *Firings]{Name: "firings", entities: (*Entities).Firings}
@@ -67,9 +68,10 @@ var (
 	// RunGraphQL runs a document of an area with the resolvers that serve the API, as the local operator in a tenant.
 	RunGraphQL = Verb[GraphQLRequest, *GraphQLResponse]{Name: "graphql", timeout: graphQLTimeout, entities: (*Entities).graphQL}
 
-	PlanSite   = Verb[SiteCommand, *site.Plan]{Name: "site-plan", maxBytes: MaxSiteBytes, timeout: siteTimeout, entities: (*Entities).planSite}
-	ApplySite  = Verb[SiteCommand, *site.Plan]{Name: "site-apply", maxBytes: MaxSiteBytes, timeout: siteTimeout, entities: (*Entities).applySite}
-	ExportSite = Verb[SiteExport, *SiteExported]{Name: "site-export", entities: (*Entities).exportSite}
+	PlanSite    = Verb[SiteCommand, *site.Plan]{Name: "site-plan", maxBytes: MaxSiteBytes, timeout: siteTimeout, entities: (*Entities).planSite}
+	ApplySite   = Verb[SiteCommand, *site.Plan]{Name: "site-apply", maxBytes: MaxSiteBytes, timeout: siteTimeout, entities: (*Entities).applySite}
+	ExportSite  = Verb[SiteExport, *SiteExported]{Name: "site-export", entities: (*Entities).exportSite}
+	GetEntities = Verb[site.Selection, *Got]{Name: "get", entities: (*Entities).get}
 )
 
 // The verbs whose answer goes on.
@@ -89,7 +91,7 @@ type served interface {
 // verbs are all that the socket serves.
 var verbs = []served{&GetStatus, &GetHealth, &RunDoctor, &MakeBundle, &Reload, &PlanReload, &NoteBackup, &ShowLedger, &TraceDevice, &ListDeadLetters, &ShowOutbox, &ListFirings, &PinFirings,
 	&ListTokens, &CreateAdmin, &SetPassword, &ListAdmins, &ChangeAdmin, &RemoveAdmin, &MakeSetupLink, &CreateTenant, &ChangeTenant, &ListTenants, &DeleteTenant, &ListDeletions, &AddDevice, &ImportDevices, &GetEntrances,
-	&RunGraphQL, &PlanSite, &ApplySite, &ExportSite, &Tail, &FollowFirings, &VerifyLedger, &MakeBackup}
+	&RunGraphQL, &PlanSite, &ApplySite, &ExportSite, &GetEntities, &Tail, &FollowFirings, &VerifyLedger, &MakeBackup}
 
 // Target is where a verb is carried out: a Client over the socket of a running instance, or a Directory in which nothing runs.
 type Target interface {

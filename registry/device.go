@@ -87,6 +87,8 @@ func (r *Registry) deviceChanged(c *store.Change, old, d *Device) error {
 	if old != nil && (d == nil || d.TypeID != old.TypeID) {
 		r.forgetDevice(c, old.ID)
 	}
+	tenant := c.By.TenantID
+	c.OnCommit(func() { r.adoptions.changed(tenant, old, d) })
 	return nil
 }
 

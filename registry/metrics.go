@@ -12,7 +12,7 @@ type metrics struct {
 }
 
 // newMetrics makes the counters and registers them; with a nil reg they count unseen.
-func newMetrics(reg prometheus.Registerer) *metrics {
+func newMetrics(reg prometheus.Registerer, adopted func() float64) *metrics {
 	m := &metrics{
 		publishes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_registry_publishes_total",
 			Help: "Publishes of device profiles by outcome (published, refused, failed)."}, []string{"outcome"}),
@@ -32,7 +32,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		m.lookups.WithLabelValues(outcome)
 	}
 	if reg != nil {
-		reg.MustRegister(m.publishes, m.lookups, m.forgotten, m.pruned, m.fences)
+		reg.MustRegister(m.publishes, m.lookups, m.forgotten, m.pruned, m.fences, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_registry_adopted_ids",
+			Help: "External ids whose device, or whose absence, is remembered for messages of event sources."}, adopted))
 	}
 	return m
 }

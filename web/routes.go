@@ -50,6 +50,10 @@ func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
 		plain(w, http.StatusServiceUnavailable, "not ready")
 		return
 	}
+	if why := s.cfg.Closed(); why != "" {
+		plain(w, http.StatusServiceUnavailable, "not ready: all transports are closed: "+why)
+		return
+	}
 	plain(w, http.StatusOK, "ready")
 }
 

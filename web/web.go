@@ -43,6 +43,8 @@ type Config struct {
 	// Ready reports whether the stores and signing keys are loaded, what was acknowledged before the start is applied, and the
 	// server is not stopping.
 	Ready func() bool
+	// Closed is why all transports are closed, "" while they are open: /readyz shows it; nil: they are open.
+	Closed func() string
 
 	Log        *slog.Logger
 	Registerer prometheus.Registerer // nil registers nothing
@@ -105,6 +107,9 @@ type Server struct {
 func New(cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Closed == nil {
+		cfg.Closed = func() string { return "" }
 	}
 	if cfg.Ready == nil {
 		cfg.Ready = func() bool { return true }

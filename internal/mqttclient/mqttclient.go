@@ -1,7 +1,12 @@
-// Package mqttclient publishes to MQTT brokers that users name: over TCP, TLS and WebSocket, with MQTT 5 at QoS 0 to 2. Publishes of one
-// client go out without waiting for one another, and each returns with its own acknowledgement.
+// Package mqttclient speaks to the MQTT brokers of others: over TCP, TLS and WebSocket. A Client publishes with MQTT 5 at QoS 0 to 2 to brokers
+// that users name: its publishes go out without waiting for one another, and each returns with its own acknowledgement. A Session reads
+// from a broker that the operator names, with MQTT 5.0 or 3.1.1 at QoS 0 and 1, and acknowledges by hand; a Link keeps one open.
 //
 //	mqttclient.go  a client: connect, publish, close
+//	session.go     a session: connect, subscribe, receive, acknowledge, publish
+//	link.go        sessions one after the other: versions, waits
+//	wire.go        the packets of a session as bytes
+//	settings.go    the keys of TLS
 //	stream.go      what is read from a broker: which packets, and how large
 //	websocket.go   MQTT over WebSocket
 //
@@ -10,6 +15,7 @@
 package mqttclient
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -32,7 +38,7 @@ type Options struct {
 	URL string
 	// Dial makes the connection. It is called once.
 	Dial Dial
-	// TLS is what a secure scheme takes: the roots. The name that is verified is the host of URL.
+	// TLS is what a secure scheme takes: the roots. The name that is verified is its ServerName, else the host of URL.
 	TLS      *tls.Config
 	ClientID string
 	Username string        // "": none is sent, and no password
@@ -53,11 +59,42 @@ func Schemes() map[string]bool {
 
 // Refused is an answer with which a broker turns a connection or a message away.
 type Refused struct {
-	Packet string // that said so: CONNACK, PUBACK, PUBREC, PUBCOMP
-	Code   byte   // reason code of MQTT 5, from 0x80 on
+	Packet  string // that said so: CONNACK, PUBACK, PUBREC, PUBCOMP, DISCONNECT
+	Code    byte   // reason code of MQTT 5, from 0x80 on, or return code of a CONNACK of MQTT 3.1.1
+	Reason  string // reason string of MQTT 5, "" for none
+	Version byte   // of a session: MQTT5 or MQTT311
 }
 
-func (r *Refused) Error() string { return fmt.Sprintf("%s 0x%02x", r.Packet, r.Code) }
+func (r *Refused) Error() string {
+	text := fmt.Sprintf("%s 0x%02x", r.Packet, r.Code)
+	if r.Version == 0 { // of a client
+		return text
+	}
+	name := reasonName(r.Code)
+	if r.Version == MQTT311 && r.Packet == "CONNACK" {
+		name = returnNames[r.Code]
+	}
+	if name != "" {
+		text += " " + name
+	}
+	if r.Reason != "" {
+		text += ": " + r.Reason
+	}
+	return text
+}
+
+// returnNames are the return codes of a CONNACK of MQTT 3.1.1.
+var returnNames = map[byte]string{1: "unacceptable protocol version", 2: "client identifier rejected", 3: "server unavailable", 4: "bad user name or password", 5: "not authorized"}
+
+// reasonName names a reason code of MQTT 5, "" for one that is not known.
+func reasonName(code byte) string {
+	return map[byte]string{0x80: "unspecified error", 0x81: "malformed packet", 0x82: "protocol error", 0x83: "implementation specific error", 0x84: "unsupported protocol version",
+		0x85: "client identifier not valid", 0x86: "bad user name or password", 0x87: "not authorized", 0x88: "server unavailable", 0x89: "server busy", 0x8a: "banned",
+		0x8b: "server shutting down", 0x8d: "keep alive timeout", 0x8e: "session taken over", 0x8f: "topic filter invalid", 0x90: "topic name invalid",
+		0x93: "receive maximum exceeded", 0x95: "packet too large", 0x97: "quota exceeded", 0x98: "administrative action", 0x9a: "retain not supported",
+		0x9b: "QoS not supported", 0x9c: "use another server", 0x9d: "server moved", 0x9e: "shared subscriptions not supported", 0xa1: "subscription identifiers not supported",
+		0xa2: "wildcard subscriptions not supported"}[code]
+}
 
 // ErrLost says that the connection broke. Whether the broker has the message is not known.
 var ErrLost = errors.New("mqttclient: the connection is lost")
@@ -120,7 +157,7 @@ func Connect(ctx context.Context, o Options) (*Client, error) {
 		}()
 		return c, nil
 	case ack != nil && ack.ReasonCode >= 0x80:
-		err = &Refused{"CONNACK", ack.ReasonCode}
+		err = &Refused{Packet: "CONNACK", Code: ack.ReasonCode}
 	case ctx.Err() != nil:
 		err = ctx.Err()
 	case stream.broken() != nil:
@@ -144,7 +181,7 @@ func open(ctx context.Context, o *Options) (net.Conn, error) {
 	if o.TLS != nil {
 		security = o.TLS.Clone()
 	}
-	security.ServerName = u.Hostname()
+	security.ServerName = cmp.Or(security.ServerName, u.Hostname())
 	if u.Scheme == "ws" || u.Scheme == "wss" {
 		return openWebSocket(ctx, o, security)
 	}
@@ -166,13 +203,15 @@ type noAuth struct{}
 func (noAuth) Authenticate(*paho.Auth) *paho.Auth { return &paho.Auth{ReasonCode: 0x8c} }
 func (noAuth) Authenticated()                     {}
 
-// Message is what is published. It is never retained.
+// Message is what is published.
 type Message struct {
 	Topic   string
 	Payload []byte
 	QoS     byte
 	// Properties are user properties, names and values.
 	Properties [][2]string
+	// Retain counts in sessions and wills only: a Client never retains.
+	Retain bool
 }
 
 // publishOverhead is what a packet takes besides topic, payload and properties.
@@ -200,7 +239,7 @@ func (c *Client) Publish(ctx context.Context, m Message) error {
 	ack, err := c.paho.Publish(publishing, p)
 	switch {
 	case ack != nil && ack.ReasonCode >= 0x80: // the library returns a refused PUBREC without an error
-		return &Refused{map[byte]string{1: "PUBACK", 2: "PUBREC"}[m.QoS], ack.ReasonCode}
+		return &Refused{Packet: map[byte]string{1: "PUBACK", 2: "PUBREC"}[m.QoS], Code: ack.ReasonCode}
 	case err == nil && (m.QoS > 0 || c.stream.broken() == nil): // acknowledged, or written
 		return nil
 	case ctx.Err() != nil:

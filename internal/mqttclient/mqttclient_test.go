@@ -163,7 +163,7 @@ func TestWhatABrokerRefuses(t *testing.T) {
 	}}, nil, false)
 	o := Options{URL: "mqtt://127.0.0.1:" + b.Port(), Dial: dial, Username: "u", Password: "wrong"}
 	_, err := Connect(t.Context(), o)
-	if r, ok := errors.AsType[*Refused](err); !ok || *r != (Refused{"CONNACK", 0x86}) {
+	if r, ok := errors.AsType[*Refused](err); !ok || *r != (Refused{Packet: "CONNACK", Code: 0x86}) {
 		t.Fatal(err)
 	}
 	o.Password = "right"
@@ -175,7 +175,7 @@ func TestWhatABrokerRefuses(t *testing.T) {
 		t.Error(err)
 	}
 	err = c.Publish(t.Context(), Message{Topic: "no", QoS: 1})
-	if r, ok := errors.AsType[*Refused](err); !ok || *r != (Refused{"PUBACK", 0x87}) {
+	if r, ok := errors.AsType[*Refused](err); !ok || *r != (Refused{Packet: "PUBACK", Code: 0x87}) {
 		t.Error(err)
 	}
 	b.Cut()

@@ -9,10 +9,11 @@
 //	format   "address" or "url": the form of a string that is not empty
 //	min, max bounds of a number, a size or a duration
 //	zero     "default": a value of 0 or less means the default; "no": it is refused
+//	example  of a list of sections: the keys of a member, separated by "; "
 //	reload   "yes": a running instance applies a new value at a reload; otherwise it applies at a restart
 //
-// A field is a string, a bool, an integer, a float, a duration, a list of strings, a Secret, another type with UnmarshalText,
-// or a struct, which is a section. An embedded struct adds its keys to the section that embeds it; a field without a yaml tag
+// A field is a string, a bool, an integer, a float, a duration, a list of strings, a Secret, Texts, another type with UnmarshalText,
+// a struct, which is a section, or a list of structs, which is a list of sections. An embedded struct adds its keys to the section that embeds it; a field without a yaml tag
 // is not a key. config composes the structs of all packages.
 package setting
 
@@ -45,6 +46,18 @@ func keys(in reflect.Value, yield func(reflect.StructField, reflect.Value) bool)
 		}
 	}
 	return true
+}
+
+// IsSections reports whether a value is a list of sections.
+func IsSections(v reflect.Value) bool {
+	return v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct
+}
+
+// Member returns a new member of a list of sections, with the defaults of its keys.
+func Member(list reflect.Value) reflect.Value {
+	m := reflect.New(list.Type().Elem()).Elem()
+	setDefaults(m)
+	return m
 }
 
 // IsSection reports whether a value holds keys of its own.

@@ -121,3 +121,6 @@ func (s *Secret) UnmarshalText(b []byte) error {
 	s.value = string(b)
 	return nil
 }
+
+// Texts are texts by names that the operator chooses.
+type Texts map[string]string

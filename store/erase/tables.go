@@ -72,6 +72,8 @@ var tables = []table{
 	rows(State, "latest_locations", "device_id"),
 	rows(State, "device_states", "device_id"),
 
+	{name: "sparkplug_nodes", part: State, key: []string{"id"}, where: "tenant = ?", token: true},
+
 	rows(Events, "series_chunks"),
 	rows(Events, "series_blocks"),
 	rows(Events, "series"),

@@ -1,4 +1,4 @@
-// Package mqttpeer is a small MQTT 5 broker for tests of what publishes: it keeps what it gets and answers as a test says.
+// Package mqttpeer is a small MQTT 5 broker for tests: it keeps what it gets, delivers what a test hands it, and answers as a test says.
 package mqttpeer
 
 import (
@@ -28,8 +28,14 @@ type Broker struct {
 	OnConnect func(c *packets.Connect) byte
 	// OnPublish returns the reason code of the acknowledgement; false: there is none.
 	OnPublish func(m Message) (code byte, answer bool)
+	// OnSubscribe returns the reason code for a filter.
+	OnSubscribe func(filter string, qos byte) byte
+	// OnAck is told of each acknowledgement of a message that was delivered.
+	OnAck func(packetID uint16)
 	// MaximumQoS is what the CONNACK says; nil: nothing.
 	MaximumQoS *byte
+	// Present is what the CONNACK says of the session.
+	Present bool
 
 	ln       net.Listener
 	ws       bool
@@ -37,6 +43,61 @@ type Broker struct {
 	got      []Message
 	connects int
 	open     []net.Conn
+	subs     []Subscribed
+	acked    []uint16
+	writing  sync.Mutex
+}
+
+// Subscribed is a filter that a connection has subscribed to.
+type Subscribed struct {
+	Filter string
+	QoS    byte
+	conn   net.Conn
+}
+
+// Subscribed are the filters that open connections have subscribed to.
+func (b *Broker) Subscribed() []Subscribed {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.subs)
+}
+
+// Acked are the packet identifiers that were acknowledged, in order.
+func (b *Broker) Acked() []uint16 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.acked)
+}
+
+// Delivery is a message for those who have subscribed.
+type Delivery struct {
+	Topic    string
+	Payload  string
+	QoS      byte
+	PacketID uint16
+	Dup      bool
+	Retain   bool
+}
+
+// Deliver sends a message to every connection that has subscribed to anything, and returns to how many.
+func (b *Broker) Deliver(d Delivery) (n int) {
+	out := packets.NewControlPacket(packets.PUBLISH)
+	p := out.Content.(*packets.Publish)
+	p.Topic, p.Payload, p.QoS, p.PacketID, p.Duplicate, p.Retain = d.Topic, []byte(d.Payload), d.QoS, d.PacketID, d.Dup, d.Retain
+	var to []net.Conn
+	for _, s := range b.Subscribed() {
+		if !slices.Contains(to, s.conn) {
+			to = append(to, s.conn)
+		}
+	}
+	b.writing.Lock()
+	defer b.writing.Unlock()
+	for _, conn := range to {
+		if _, err := out.WriteTo(conn); err == nil {
+			n++
+		}
+	}
+	return n
 }
 
 // Start starts a broker on loopback; security may be nil; ws: it speaks WebSocket.
@@ -124,6 +185,7 @@ func (b *Broker) serve(conn net.Conn) {
 	defer func() {
 		b.mu.Lock()
 		b.open = slices.DeleteFunc(b.open, func(c net.Conn) bool { return c == conn })
+		b.subs = slices.DeleteFunc(b.subs, func(s Subscribed) bool { return s.conn == conn })
 		b.mu.Unlock()
 	}()
 	for {
@@ -145,7 +207,7 @@ func (b *Broker) answer(conn net.Conn, p *packets.ControlPacket) bool {
 		}
 		out = packets.NewControlPacket(packets.CONNACK)
 		ack := out.Content.(*packets.Connack)
-		ack.ReasonCode, ack.Properties.MaximumQOS = code, b.MaximumQoS
+		ack.ReasonCode, ack.Properties.MaximumQOS, ack.SessionPresent = code, b.MaximumQoS, b.Present
 		if code == 0 {
 			b.mu.Lock()
 			b.connects++
@@ -156,9 +218,34 @@ func (b *Broker) answer(conn net.Conn, p *packets.ControlPacket) bool {
 	case *packets.Pubrel:
 		out = packets.NewControlPacket(packets.PUBCOMP)
 		out.Content.(*packets.Pubcomp).PacketID = c.PacketID
+	case *packets.Subscribe:
+		out = packets.NewControlPacket(packets.SUBACK)
+		ack := out.Content.(*packets.Suback)
+		ack.PacketID = c.PacketID
+		b.mu.Lock()
+		for _, o := range c.Subscriptions {
+			code := o.QoS
+			if b.OnSubscribe != nil {
+				code = b.OnSubscribe(o.Topic, o.QoS)
+			}
+			if ack.Reasons = append(ack.Reasons, code); code < 0x80 {
+				b.subs = append(b.subs, Subscribed{o.Topic, code, conn})
+			}
+		}
+		b.mu.Unlock()
+	case *packets.Puback:
+		b.mu.Lock()
+		b.acked = append(b.acked, c.PacketID)
+		b.mu.Unlock()
+		if b.OnAck != nil {
+			b.OnAck(c.PacketID)
+		}
+		return true
 	case *packets.Disconnect:
 		return false
 	}
+	b.writing.Lock()
+	defer b.writing.Unlock()
 	_, err := out.WriteTo(conn)
 	return err == nil
 }

@@ -1,0 +1,2 @@
+// Package mqttsource reads the brokers of others.
+package mqttsource

@@ -1,0 +1,258 @@
+package registry
+
+import (
+	"container/list"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"weir/model"
+	"weir/store"
+)
+
+// ErrNotAdopted says that no device has the external id, and none was made: adoption does not make devices, or a limit is reached.
+var ErrNotAdopted = errors.New("registry: no device has the external id")
+
+// Adoption asks for the device that somebody outside names by an id of their own, such as the topic of a source that the operator has
+// configured.
+type Adoption struct {
+	Tenant     string
+	TenantID   int64
+	ExternalID string // 1 to 256 characters
+	// ByToken says that a device with the token ExternalID is meant, too, where none has the external id.
+	ByToken bool
+	// Make says that a device that does not exist is made, of the type DeviceType, with the token PREFIX-SLUG-12 hexadecimal digits.
+	Make       bool
+	Prefix     string // of the token: sp, mq
+	DeviceType string // token
+	Max        int64  // of devices of the tenant with the prefix; 0: as many as limits.devices_per_tenant allows
+}
+
+// Bounds of adoption.
+const (
+	maxAdopted      = 50_000 // devices and absences that are remembered
+	madePerSecond   = 100    // of a tenant
+	slugOfToken     = 128 - 12 - 1
+	digitsOfToken   = 12
+	maxMakingTenant = 1024 // tenants whose pace is remembered
+)
+
+// adoptions remembers which device an external id means, as long as no device changes that it could be.
+type adoptions struct {
+	mu      sync.Mutex
+	entries map[adoptionKey]*list.Element
+	order   *list.List // most recent first
+	changes uint64     // of devices: a lookup that began before one is not remembered
+
+	making sync.Mutex             // one device is made at a time
+	pace   map[int64]time.Time    // when the next device of a tenant may be made; guarded by making
+	made   map[adoptionKey]*int64 // devices of a tenant by prefix; guarded by making
+}
+
+type adoptionKey struct {
+	tenant int64
+	id     string
+}
+
+type adopted struct {
+	key     adoptionKey
+	binding model.Binding // DeviceID 0: no device has the id
+	byToken bool          // the device was found by its token
+}
+
+func newAdoptions() *adoptions {
+	return &adoptions{entries: map[adoptionKey]*list.Element{}, order: list.New(), pace: map[int64]time.Time{}, made: map[adoptionKey]*int64{}}
+}
+
+// Adopt returns the device that the external id means. made says that it was made now. The error is ErrNotAdopted, with the *model.Error of
+// a limit where one is the reason, or a fault of the store. A tenant gets at most 100 devices a second; more of them wait.
+func (r *Registry) Adopt(ctx context.Context, a Adoption) (b model.Binding, made bool, err error) {
+	key := adoptionKey{a.TenantID, a.ExternalID}
+	found, known, began := r.adoptions.get(key, a.ByToken)
+	if !known {
+		if found, err = r.findAdopted(ctx, a); err != nil {
+			return model.Binding{}, false, err
+		}
+		r.adoptions.put(found, began)
+	}
+	if found.binding.DeviceID != 0 {
+		return found.binding, false, nil
+	}
+	if !a.Make {
+		return model.Binding{}, false, ErrNotAdopted
+	}
+	return r.makeAdopted(ctx, a)
+}
+
+// findAdopted reads the device.
+func (r *Registry) findAdopted(ctx context.Context, a Adoption) (*adopted, error) {
+	found := &adopted{key: adoptionKey{a.TenantID, a.ExternalID}}
+	err := store.Read(ctx, r.parts.Store, func(tx store.Tx) error { return r.adoptedIn(tx, a, found) })
+	return found, err
+}
+
+func (r *Registry) adoptedIn(tx store.Tx, a Adoption, found *adopted) error {
+	rows, err := r.Devices.Table.By(tx, a.TenantID, "external_id", a.ExternalID)
+	if err == nil && len(rows) == 0 && a.ByToken && model.ValidToken(a.ExternalID) {
+		var d *Device
+		if d, err = r.Devices.Table.Get(tx, a.TenantID, a.ExternalID); d != nil {
+			rows, found.byToken = append(rows, d), true
+		}
+	}
+	if err == nil && len(rows) > 0 {
+		found.binding = model.Binding{Tenant: a.Tenant, TenantID: a.TenantID, Device: rows[0].Token, DeviceID: rows[0].ID}
+	}
+	return err
+}
+
+// makeAdopted makes the device, unless another call has made it meanwhile.
+func (r *Registry) makeAdopted(ctx context.Context, a Adoption) (b model.Binding, made bool, err error) {
+	w := r.adoptions
+	w.making.Lock()
+	defer w.making.Unlock()
+	if err := w.await(ctx, a.TenantID); err != nil {
+		return model.Binding{}, false, err
+	}
+	counted := adoptionKey{a.TenantID, a.Prefix}
+	found := &adopted{key: adoptionKey{a.TenantID, a.ExternalID}}
+	by := model.Service("auto-registration", a.Tenant, a.TenantID, model.DeviceRead, model.DeviceWrite)
+	err = r.mutate(ctx, by, func(c *store.Change) error {
+		made = false
+		if err := r.adoptedIn(c, a, found); err != nil || found.binding.DeviceID != 0 {
+			return err
+		}
+		if err := r.admitAdopted(c, a, counted); err != nil {
+			return err
+		}
+		d, err := r.Devices.Make(c, store.Patch{"token": AdoptedToken(a.Prefix, a.ExternalID), "externalId": a.ExternalID, "deviceTypeToken": a.DeviceType})
+		if err != nil {
+			return err
+		}
+		made, found.binding = true, model.Binding{Tenant: a.Tenant, TenantID: a.TenantID, Device: d.Token, DeviceID: d.ID}
+		return nil
+	})
+	switch {
+	case err == nil && made:
+		*w.made[counted]++
+		return found.binding, true, nil
+	case err == nil:
+		return found.binding, false, nil
+	case model.CodeOf(err) != "": // a limit, a type that does not exist
+		return model.Binding{}, false, errors.Join(ErrNotAdopted, err)
+	}
+	return model.Binding{}, false, err
+}
+
+// admitAdopted counts the device against the limits of the tenant.
+func (r *Registry) admitAdopted(c *store.Change, a Adoption, counted adoptionKey) error {
+	if r.adoptions.made[counted] == nil {
+		n, err := r.Devices.Table.Count(c, a.TenantID, store.NotBelow("token", a.Prefix+"-"), store.NotAbove("token", a.Prefix+"."))
+		if err != nil {
+			return err
+		}
+		r.adoptions.made[counted] = &n
+	}
+	if n := *r.adoptions.made[counted]; a.Max > 0 && n >= a.Max {
+		return model.OverLimit("max_devices", "at most %d devices are made of messages", a.Max)
+	}
+	return r.Devices.Admit(c, 1)
+}
+
+// await keeps the pace at which devices of a tenant are made.
+func (w *adoptions) await(ctx context.Context, tenant int64) error {
+	now := time.Now()
+	if len(w.pace) > maxMakingTenant {
+		clear(w.pace)
+	}
+	next := w.pace[tenant]
+	if wait := next.Sub(now); wait > 0 {
+		t := time.NewTimer(wait)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		now = next
+	}
+	w.pace[tenant] = now.Add(time.Second / madePerSecond)
+	return nil
+}
+
+// get returns what is remembered of an id, and the number of changes at this moment.
+func (w *adoptions) get(key adoptionKey, byToken bool) (*adopted, bool, uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e, ok := w.entries[key]
+	if !ok {
+		return nil, false, w.changes
+	}
+	found := e.Value.(*adopted)
+	if found.byToken && !byToken || found.binding.DeviceID == 0 && byToken != found.byToken {
+		return nil, false, w.changes
+	}
+	w.order.MoveToFront(e)
+	return found, true, w.changes
+}
+
+// put remembers what a lookup has found that began when there were so many changes.
+func (w *adoptions) put(found *adopted, began uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.changes != began {
+		return
+	}
+	w.drop(found.key)
+	w.entries[found.key] = w.order.PushFront(found)
+	if len(w.entries) > maxAdopted {
+		w.drop(w.order.Back().Value.(*adopted).key)
+	}
+}
+
+func (w *adoptions) drop(key adoptionKey) {
+	if e, ok := w.entries[key]; ok {
+		w.order.Remove(e)
+		delete(w.entries, key)
+	}
+}
+
+// changed forgets what a change of a device may have made untrue. old and d may be nil.
+func (w *adoptions) changed(tenant int64, ds ...*Device) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.changes++
+	for _, d := range ds {
+		if d == nil {
+			continue
+		}
+		w.drop(adoptionKey{tenant, d.Token})
+		if d.ExternalID != nil {
+			w.drop(adoptionKey{tenant, *d.ExternalID})
+		}
+	}
+}
+
+// len is how many ids are remembered.
+func (w *adoptions) len() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.entries)
+}
+
+// AdoptedToken is the token of a device that is made for an external id: PREFIX-SLUG-12 hexadecimal digits of its SHA-256. In the slug every
+// character but letters, digits, - and _ is a -.
+func AdoptedToken(prefix, externalID string) string {
+	slug := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' {
+			return r
+		}
+		return '-'
+	}, externalID)
+	sum := sha256.Sum256([]byte(externalID))
+	slug = slug[:min(len(slug), slugOfToken-len(prefix)-1)]
+	return prefix + "-" + slug + "-" + hex.EncodeToString(sum[:])[:digitsOfToken]
+}
