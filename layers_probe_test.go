@@ -84,7 +84,7 @@ func TestEachSortOfBadArrowIsNamed(t *testing.T) {
 		{"a foundation and its parent", "gql/engine/bad.go", "weir/gql", "a foundation imports model and internal only"},
 		{"a foundation and the domain", "gql/engine/bad.go", "weir/registry", "a foundation imports model and internal only"},
 		{"the GraphQL parser outside gql", "auth/bad.go", "github.com/vektah/gqlparser/v2", "a GraphQL library belongs in gql only"},
-		{"DTLS outside lwm2m", "broker/bad.go", "github.com/pion/dtls/v3", "CoAP or DTLS belongs in lwm2m only"},
+		{"DTLS outside lwm2m", "broker/bad.go", "github.com/pion/dtls/v3", "CoAP or DTLS belongs in lwm2m, internal/test/lwm2mpeer only"},
 		{"expressions outside rules", "registry/bad.go", "cel.dev/cel-go/cel", "the expression engine belongs in rules, registry/selector only"},
 		{"YAML outside yamldoc", "rules/bad.go", "github.com/goccy/go-yaml", "the YAML parser belongs in internal/yamldoc only"},
 		{"cobra outside cli", "app/bad.go", "github.com/spf13/cobra", "the command line library belongs in cli only"},
@@ -251,10 +251,10 @@ func TestANameThatIsLeftBehindIsNamed(t *testing.T) {
 		{"a floor", func(have, _ map[string]bool) { delete(have, "health") }, "floors names health, which does not exist"},
 		{"a place of a library", func(have, _ map[string]bool) { delete(have, "spool/bolt") }, "go.etcd.io/bbolt names spool/bolt, which does not exist"},
 		{"a suite", func(have, _ map[string]bool) { delete(have, "store/storetest") }, "testOnly names store/storetest, which does not exist"},
-		{"a planned package that is there", func(have, _ map[string]bool) { have["lwm2m"] = true }, "lwm2m exists: remove it from planned"},
+		{"a planned package that is there", func(have, _ map[string]bool) { have["sparkplug"] = true }, "sparkplug exists: remove it from planned"},
 		{"a module that is gone", func(_, m map[string]bool) { delete(m, "go.etcd.io/bbolt") }, "libraries names go.etcd.io/bbolt, which does not exist"},
 		{"a module that is only indirect", func(_, m map[string]bool) { m["go.etcd.io/bbolt"] = false }, "libraries names go.etcd.io/bbolt, which does not exist"},
-		{"a planned module that is there", func(_, m map[string]bool) { m["github.com/pion/dtls/v3"] = true }, "github.com/pion/dtls exists: remove it from planned"},
+		{"a planned module that is there", func(_, m map[string]bool) { m["github.com/plgd-dev/go-coap/v3"] = true }, "github.com/plgd-dev/go-coap exists: remove it from planned"},
 		{"a new module", func(_, m map[string]bool) { m["github.com/stretchr/testify"] = true }, "go.mod requires github.com/stretchr/testify: the module is in no table"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

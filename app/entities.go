@@ -31,6 +31,7 @@ import (
 	"weir/site"
 	"weir/store"
 	"weir/store/entity"
+	lwm2mrows "weir/store/lwm2m"
 )
 
 // entities are the tenants, identities and devices of a running instance.
@@ -252,7 +253,7 @@ func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entity
 	p.Commands = newCommands(cfg.Commands, &p, d, bounded)
 	p.Registry = registry.New(registry.Config{DeviceSettings: cfg.Limits.DeviceSettings, RulesPerTenant: int64(cfg.Detection.MaxRules), AnswerBytes: NewBudget(MemoryLimit(cfg)).answerBytes()}, registry.Deps{Store: d.store, Devices: d.devices, Writer: bounded,
 		Sealer: d.vault, Hasher: hasher, Validator: validator{p.compiler, func(ctx context.Context, tenant int64) ([]string, error) { return p.Connectors.Tokens(ctx, tenant) }}, Registerer: d.registerer,
-		Removals: []registry.Removal{ingest.RemoveDeviceRows, provision.RemoveDeviceRows, p.Alarms.RemoveDevice, p.Commands.RemoveDevice, actions.RemoveDevice(d.gone)}, Active: d.active,
+		Removals: []registry.Removal{ingest.RemoveDeviceRows, provision.RemoveDeviceRows, p.Alarms.RemoveDevice, p.Commands.RemoveDevice, lwm2mrows.Remove, actions.RemoveDevice(d.gone)}, Active: d.active,
 		FenceLimits: func(tenant string) registry.FenceLimits {
 			v := p.Govern.Limits(tenant)
 			return registry.FenceLimits{Fences: *v.GeoFenceCeiling, Positions: *v.GeoFencePositionCeiling, Budget: *v.GeoFencePositionBudget}
@@ -262,7 +263,7 @@ func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entity
 		}})
 	p.Provision = provision.New(cfg.Limits.ProfileSettings, provision.Deps{Registry: p.Registry, Store: d.store, Devices: d.devices, Writer: bounded,
 		Hasher: hasher, Secrets: auth.NewSharedSecrets(hasher), Tenants: p.Govern, Registerer: d.registerer})
-	p.verifier = auth.NewVerifier(auth.VerifierConfig{Credentials: finder{p.Registry}, Tenants: p.Govern, Hasher: hasher, Used: p.Provision.Used, Registerer: d.registerer})
+	p.verifier = auth.NewVerifier(auth.VerifierConfig{Credentials: finder{p.Registry}, Keys: finder{p.Registry}, Tenants: p.Govern, Hasher: hasher, Used: p.Provision.Used, Registerer: d.registerer})
 	p.Auth, err = auth.New(ctx, authConfig(cfg), auth.Deps{Store: d.store, Writer: bounded, Vault: d.vault, Tenants: p.Govern,
 		Hasher: hasher, Logger: d.logger, Registerer: d.registerer})
 	if err != nil {
@@ -392,6 +393,15 @@ func (f finder) FindCredentials(ctx context.Context, tenantID int64, kind string
 		out[i] = auth.CredentialRow(r)
 	}
 	return out, err
+}
+
+// FindKey implements auth.KeyFinder.
+func (f finder) FindKey(ctx context.Context, identity string) (auth.KeyRow, error) {
+	row, key, err := f.r.FindKey(ctx, identity)
+	if err != nil || row == nil {
+		return auth.KeyRow{}, err
+	}
+	return auth.KeyRow{CredentialRow: auth.CredentialRow(row.CredentialRow), TenantID: row.TenantID, Key: key}, nil
 }
 
 // validator lets registry ask the rule compiler at publish.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -43,7 +44,7 @@ type Transport struct {
 
 // ownTransports are those of Weir, in the order of the start.
 func ownTransports() []Transport {
-	return []Transport{mqttTransport, httpTransport, sparkplugTransport}
+	return []Transport{mqttTransport, httpTransport, sparkplugTransport, lwm2mTransport}
 }
 
 // TransportNames are the names of Weir's own, as the ledger has them.
@@ -79,6 +80,11 @@ type TransportDeps struct {
 	Registerer prometheus.Registerer
 	// Refused shows a connection that was turned away in weir tail. It does not block.
 	Refused func(tenant, device, why, mistake string)
+
+	// Datagrams opens the UDP socket of a listener, when the transport wants it.
+	Datagrams func(l operate.Listener) (net.PacketConn, error)
+	// Registrations keeps what LwM2M devices have registered.
+	Registrations registrations
 
 	lock *lock // how many connections memory and open files allow
 }
@@ -156,6 +162,7 @@ func (t *transports) start(life context.Context, k Transport) error {
 	s, err := k.New(TransportDeps{Config: t.cfg, Source: k.Source, Sockets: sockets, Intake: t.intake.into, Verifier: t.entities.verifier, Provision: t.entities.Provision,
 		Presence: presences{t.store, t.entities, t.applier}, Desk: t.entities.Commands, Registry: t.entities.Registry, Logger: t.log,
 		Store: t.store.db.For(store.Devices), Pressure: t.intake.gauge, Tenant: t.entities.Govern.Lookup, Link: t.spool.links.Link, Dial: dialOperators, Suspend: t.suspend, Registerer: t.metrics, lock: t.lock,
+		Datagrams: t.datagrams, Registrations: registrations{t.store, t.entities},
 		Refused: func(tenant, device, why, mistake string) {
 			t.applier.tap.ConnectionRefused(k.Name, k.Source, tenant, device, why, mistake, t.entities.Govern.Known(tenant))
 		}})

@@ -21,6 +21,7 @@ import (
 	"weir/internal/certs"
 	"weir/internal/guard"
 	"weir/internal/setting"
+	"weir/lwm2m"
 	"weir/mqttsource"
 	"weir/notify"
 	"weir/presence"
@@ -50,6 +51,7 @@ type Config struct {
 	Broker     Broker              `yaml:"broker"`
 	MQTTSource mqttsource.Settings `yaml:"external_mqtt"`
 	Sparkplug  sparkplug.Settings  `yaml:"sparkplug"`
+	LwM2M      lwm2m.Settings      `yaml:"lwm2m"`
 	Limits     Limits              `yaml:"limits"`
 	Presence   Presence            `yaml:"presence"`
 	Detection  rules.Settings      `yaml:"detection"`
@@ -80,6 +82,7 @@ type Listeners struct {
 	Ingest  string `yaml:"ingest" format:"address" default:":8081" doc:"HTTP ingest, without TLS; a reverse proxy can add it."`
 	MQTT    string `yaml:"mqtt" format:"address" default:":1883" doc:"Broker for devices, without TLS."`
 	MQTTS   string `yaml:"mqtts" format:"address" default:":8883" doc:"Broker for devices over TLS; opened when tls has a certificate."`
+	LwM2M   string `yaml:"lwm2m" format:"address" default:":5684" doc:"LwM2M over CoAP and DTLS, UDP; opened as lwm2m.enabled says."`
 	Metrics string `yaml:"metrics" format:"address" default:"127.0.0.1:9090" doc:"/metrics in the text exposition format."`
 
 	APITLS    string `yaml:"api_tls" format:"address" doc:"The same as listeners.api, over TLS; needs a certificate in tls."`

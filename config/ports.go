@@ -34,6 +34,8 @@ func (l *loader) opens(path string) bool {
 	switch {
 	case path == "listeners.metrics":
 		return c.Metrics.Enabled
+	case path == "listeners.lwm2m": // UDP: no other listener has a port of it
+		return false
 	case path == "listeners.mqtts" && !c.TLS.Enabled():
 		return false
 	case strings.HasPrefix(path, "listeners.mqtt") || path == "broker.open_topics":

@@ -56,6 +56,10 @@ func Alerts() []Alert {
 			Summary: "The certificate that the listeners serve expires within 30 days.", Runbook: "what-the-doctor-looks-at"},
 		{Name: "CertificateExpired", Severity: Critical, When: Condition{Metric: metricExpiry, MinBy: "listener", Below: true}, For: time.Minute,
 			Summary: "The certificate that the listeners serve has expired: clients refuse to connect.", Runbook: "what-the-doctor-looks-at"},
+		{Name: "Lwm2mHandshakesFailing", Severity: Minor, When: Condition{Metric: "weir_lwm2m_handshakes_failing", Above: 0.5}, For: 5 * time.Minute,
+			Summary: "More than half of the DTLS handshakes of LwM2M devices fail: keys differ, or identities are unknown.", Runbook: "an-lwm2m-device-does-not-get-in"},
+		{Name: "Lwm2mRowsBehind", Severity: Minor, When: Condition{Metric: "weir_lwm2m_rows_behind_total", Within: 15 * time.Minute},
+			Summary: "Registrations of LwM2M devices cannot be stored: a restart would take them as they were before.", Runbook: "the-disk-is-full"},
 		{Name: "OpenFilesNearLimit", Severity: Minor, When: Condition{Metric: "process_open_fds", Over: "process_max_fds", Above: 0.8}, For: 5 * time.Minute,
 			Summary: "The process has four fifths of its maximum of open files: soon no client can connect.", Runbook: "connack-0x89-or-3-busy"},
 	}

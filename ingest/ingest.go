@@ -138,6 +138,8 @@ const (
 	TransportExternalMQTT = "external-mqtt"
 	// TransportSparkplug is a host application of Sparkplug B at brokers of others.
 	TransportSparkplug = "sparkplug"
+	// TransportLwM2M is LwM2M over CoAP and DTLS.
+	TransportLwM2M = "lwm2m"
 	// TransportAPI is that of presence records that no transport brings: an operation of the API, or the backstop of presence, asks for
 	// them. No message comes through it.
 	TransportAPI = "api"

@@ -184,6 +184,18 @@ func (t *Tracker) Resumed(ctx context.Context, b model.Binding, reason string) (
 	return session
 }
 
+// Restored notes a connection that outlived a restart of Weir, with the session number that Arrived gave it before: nothing is asserted.
+func (t *Tracker) Restored(b model.Binding, session uint64) {
+	if t.cfg.Silent || session == 0 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.last = max(t.last, session)
+	delete(t.left, b.DeviceID)
+	t.live[b.DeviceID] = connection{binding: b, session: session, open: 1}
+}
+
 // stored is the stored session number of a device. When it cannot be read the clock alone is right unless it was set back; the
 // check repairs the rest.
 func (t *Tracker) stored(ctx context.Context, device int64) uint64 {

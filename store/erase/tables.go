@@ -118,6 +118,7 @@ var tables = []table{
 	rows(Registry, "notification_channels"),
 	rows(Registry, "provisioning_profiles"),
 	rows(Registry, "device_claims"),
+	rows(Registry, "lwm2m_registrations", "device_id"),
 	rows(Registry, "device_credentials"),
 	rows(Registry, "devices"),
 	rows(Registry, "device_types"),
