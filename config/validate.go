@@ -135,7 +135,7 @@ func (l *loader) console() {
 	for _, origin := range l.config.Console.FrameAncestors {
 		u, err := url.Parse(origin)
 		plain := err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && origin == u.Scheme+"://"+u.Host && !strings.ContainsAny(origin, " ;,'\"*")
-		l.check("console.frame_ancestors", plain, "must be origins such as https://portal.example.org")
+		l.check("console.frame_ancestors", plain, "must be origins such as https://portal.example.org, which "+strconv.Quote(origin)+" is not")
 	}
 }
 

@@ -1,16 +1,15 @@
-// The console as a person uses it: node console.mjs CHROMIUM first LINK APPLY. LINK is the printed one of the setup page, APPLY a command
+// The console as a person uses it: node console.mjs CHROMIUM LINK APPLY PASSWORD. LINK is the printed one of the setup page, APPLY a command
 // that makes profiles and rules once the tenant is there. The browser opens the page on a name of the LAN, over plain http.
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import { browse, complaints, desk, headed, holds, looks, open, ownHost, phone, quiet, requests } from './browser.mjs'
 
-const [executablePath, , printed, apply] = process.argv.slice(2)
+const [executablePath, printed, apply, password] = process.argv.slice(2)
 const lanName = 'gateway.lan'
 const link = new URL(printed)
 const hosts = [`MAP ${lanName} ${link.hostname}`]
 link.hostname = lanName
 const email = 'you@example.org'
-const password = 'correct horse'
 const run = (line) => promisify(execFile)('bash', ['-c', line]).catch((err) => err)
 
 async function signIn(page) {
@@ -168,7 +167,7 @@ await browse('console', { executablePath, hosts }, async () => {
 
   // --- rules ---
   await to(page, 'Rules', '1 rule')
-  await page.getByText('fired 1 time').waitFor()
+  await page.getByText('fired once').waitFor()
   await looks(page, 'Rules')
   await page.getByRole('button', { name: 'Edit too-hot' }).click()
   await says(page, 'It compiles')
@@ -221,6 +220,26 @@ await browse('console', { executablePath, hosts }, async () => {
   await run((await keys.getByRole('region', { name: 'mosquitto_pub' }).innerText()))
   await keys.locator('.attempts li', { hasText: 'stored: temp=21.5' }).waitFor()
   holds('a device is added and proven by the keyboard alone', true)
+
+  // --- show as ---
+  await to(page, 'Alarms', '1 alarm wants you')
+  await page.getByRole('button', { name: 'Acknowledge', exact: true }).click()
+  await says(page, `acknowledged by ${email}`)
+  await page.locator('h1').focus()
+  await page.keyboard.press('.')
+  await page.getByRole('heading', { level: 2, name: 'Show as' }).waitFor()
+  const option = await page.getByLabel('What this page has sent').locator('option', { hasText: 'acknowledgeAlarm' }).getAttribute('value')
+  await page.getByLabel('What this page has sent').selectOption({ index: await page.getByLabel('What this page has sent').locator('option').allInnerTexts().then((all) => all.findIndex((o) => o.startsWith('acknowledgeAlarm'))) })
+  const curl = await page.getByRole('region', { name: 'curl', exact: true }).innerText()
+  await looks(page, 'Show as')
+  holds('Show as has no token', option !== null && curl.includes('$WEIR_TOKEN') && !curl.includes('eyJ'), curl)
+  const post2 = async (query, variables) => (await (await fetch(`http://${new URL(printed).host}/api/user-management/graphql`, {
+    method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify({ query, variables }) })).json()).data
+  const { login } = await post2('mutation($e: String!, $p: String!) { login(email: $e, password: $p) { identityToken } }', { e: email, p: password })
+  const { selectTenant } = await post2('mutation($i: String!) { selectTenant(identityToken: $i, tenant: "acme") { accessToken } }', { i: login.identityToken })
+  const did = await run(`WEIR_TOKEN='${selectTenant.accessToken}'; ${curl.replaceAll(lanName, new URL(printed).hostname)}`)
+  holds('its curl line, as it is shown, does the same', /"acknowledged":true/.test(did.stdout ?? ''), did)
+  await page.keyboard.press('Escape')
 
   // --- links, tenants, sign-out ---
   const told = complaints.splice(0)

@@ -13,13 +13,15 @@ export const timeout = 30_000 // ms
 
 export interface Sent { area: Area; name: string; variables: Record<string, unknown>; at: number }
 
-// sent are the last requests, for Show as. Those that carry a password or a token are left out.
+// sent are the last requests, for Show as, of each operation the last one. Those that carry a password or a token are left out.
 export const sent: Sent[] = []
 const secret = new Set(['login', 'selectTenant', 'refresh', 'tenants'])
 
 // post sends an operation. It throws an AskError.
 export async function post<T>(area: Area, name: string, variables: Record<string, unknown>, token = '', signal?: AbortSignal): Promise<T> {
   if (!secret.has(name)) {
+    const before = sent.findIndex((s) => s.area === area && s.name === name)
+    if (before >= 0) sent.splice(before, 1)
     sent.unshift({ area, name, variables, at: Date.now() })
     sent.length = Math.min(sent.length, 20)
   }

@@ -1,6 +1,7 @@
 // Who is signed in, and in which tenant. The access token is in memory; the refresh token survives a reload in sessionStorage, in
 // localStorage only where the user wants to stay signed in.
 import { post } from './ask'
+import { dropDrafts } from '../parts/drafts'
 import { AskError, unauthenticated } from './error'
 
 export type Phase = 'starting' | 'out' | 'choose' | 'in'
@@ -9,6 +10,8 @@ interface Pair { accessToken: string; refreshToken: string; expiresAt: string }
 interface Kept { refreshToken: string; tenant: string }
 
 const store = 'weir.session'
+// passing are refusals that say nothing about a token.
+const passing = new Set(['THROTTLED', 'UNAVAILABLE', 'LIMIT_EXCEEDED'])
 
 class Session {
   phase = $state<Phase>('starting')
@@ -18,6 +21,10 @@ class Session {
   tenants = $state<TenantChoice[]>([])
   authorities = $state<string[]>([])
   notice = $state('') // why one is at the sign-in
+
+  // What streams do when there is a new token, and when the session ends.
+  onRenewed: (token: string) => void = () => undefined
+  onEnded: () => void = () => undefined
 
   private identity = ''
   private pair: Pair | null = null
@@ -45,9 +52,14 @@ class Session {
     try {
       const fromTab = await this.askTabs(kept.tenant)
       this.take(fromTab ?? (await post<{ refresh: Pair }>('user-management', 'refresh', { refreshToken: kept.refreshToken })).refresh, kept.tenant)
+      this.notice = ''
     } catch (err) {
-      if (err instanceof AskError && err.kind !== 'api') this.notice = err.message
-      else this.forget()
+      if (err instanceof AskError && (err.kind !== 'api' || passing.has(err.code))) {
+        this.notice = err.message // and what was kept stays: it is tried again
+        setTimeout(() => void this.start(), 2000)
+        return
+      }
+      this.forget()
       this.phase = 'out'
     }
   }
@@ -100,8 +112,8 @@ class Session {
       this.tabs?.postMessage({ pair: refresh, tenant: this.tenant })
       return refresh.accessToken
     } catch (err) {
-      if (err instanceof AskError && err.kind === 'api' && err.code !== 'THROTTLED' && err.code !== 'UNAVAILABLE') {
-        this.end(unauthenticated(err) ? 'Your session has ended. What you were writing is still there.' : err.message, false)
+      if (err instanceof AskError && err.kind === 'api' && !passing.has(err.code)) {
+        this.end(unauthenticated(err) ? 'Your session has ended. A rule or a device that you were writing is kept.' : err.message, false)
       }
       throw err
     }
@@ -118,15 +130,22 @@ class Session {
     clearTimeout(this.timer)
     this.forget()
     this.pair = null
+    this.onEnded()
     this.notice = notice
-    if (all) this.identity = ''
+    if (all) {
+      this.identity = ''
+      dropDrafts()
+    }
     this.phase = 'out'
   }
 
   private take(pair: Pair, tenant: string) {
     const claims = claimsOf(pair.accessToken)
+    const other = this.pair === null || this.tenant !== tenant
     this.pair = pair
     this.tenant = tenant
+    if (other) this.onEnded()
+    else this.onRenewed(pair.accessToken)
     this.authorities = claims.authorities ?? []
     this.email = claims.email || claims.username || this.email
     this.keep({ refreshToken: pair.refreshToken, tenant })
