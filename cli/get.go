@@ -94,6 +94,7 @@ func newDescribe(c *command) *cobra.Command {
 	device := &cobra.Command{
 		Use:     "device TOKEN",
 		Short:   "Show the state of a device, as weir device show does",
+		Long:    "Show a device as weir device show does. Without --tenant the command uses the\nonly tenant that there is.",
 		Example: "  weir describe device boiler-1",
 		Args:    exactly("the device's token"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {

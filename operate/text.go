@@ -28,6 +28,9 @@ func notText(v reflect.Value) string {
 		return notText(v.Elem())
 	case reflect.Struct:
 		for i := range v.NumField() {
+			if !v.Type().Field(i).IsExported() { // it is not sent
+				continue
+			}
 			if bad := notText(v.Field(i)); bad != "" {
 				return bad
 			}
