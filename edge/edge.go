@@ -163,10 +163,7 @@ func (e *Edge) begin(id identity, fresh bool, saved *saved) error {
 	}
 	e.id, e.epoch = id, e.spool.Epoch()
 	first, last := e.spool.Bounds()
-	position := max(saved.Position, first-1)
-	if position > last {
-		position = last
-	}
+	position := min(max(saved.Position, first-1), last)
 	e.book = newBook(saved)
 	e.clock = newClock(e.deps, saved)
 	e.seen = newSeen()
