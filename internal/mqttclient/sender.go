@@ -48,8 +48,7 @@ type Sender struct {
 	wake   chan struct{}              // a hint to the writer
 	pinged time.Time                  // when an unanswered ping was written; zero: none is
 
-	closing sync.Once
-	done    chan struct{}
+	done chan struct{}
 }
 
 // OpenSender connects, and returns once the broker has accepted the connection. Errors are those of Connect, and ErrNoMQTT5.
