@@ -5,8 +5,8 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strings"
 
+	"weir/internal/secrettext"
 	"weir/internal/setting"
 )
 
@@ -60,7 +60,7 @@ func (l *loader) fromFile(r reference) (value, why string) {
 	if fi, err := l.src.Stat(r.text); err == nil && fi.Mode().Perm()&othersRead != 0 {
 		l.warnings = append(l.warnings, r.by.problem(r.path, true, "chmod 600 "+r.text, fmt.Sprintf("the file of the secret is readable by others (%v)", fi.Mode().Perm())))
 	}
-	return orEmpty(string(b), "the file of the secret is empty")
+	return secretOf(b, "the file of the secret")
 }
 
 // othersRead returns who else than its owner can read a file: the group, and all users.
@@ -89,15 +89,15 @@ func (l *loader) fromCredential(name string) (value, why string) {
 	if err != nil {
 		return "", fmt.Sprintf("the credential %s cannot be read: %s; the unit must have LoadCredential=%[1]s:FILE", name, reasonOf(err))
 	}
-	return orEmpty(string(b), fmt.Sprintf("the credential %s is empty", name))
+	return secretOf(b, "the credential "+name)
 }
 
-// orEmpty takes the newline off that editors put at the end of a file.
-func orEmpty(text, empty string) (value, why string) {
-	if text = strings.TrimRight(text, "\r\n"); text == "" {
-		return "", empty
+func secretOf(text []byte, what string) (value, why string) {
+	value, err := secrettext.Of(text)
+	if err != nil {
+		return "", what + " " + err.Error()
 	}
-	return text, ""
+	return value, ""
 }
 
 // secretsInside warns of a configuration file that holds a secret and lets others read it.

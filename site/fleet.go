@@ -1,14 +1,11 @@
 package site
 
 import (
-	"bytes"
-	"encoding/csv"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 
+	"weir/internal/sheet"
 	"weir/internal/yamldoc"
 	"weir/model"
 	"weir/registry"
@@ -84,53 +81,18 @@ type csvFile struct {
 // rows reads the devices. The lines are never shown: they may hold access tokens.
 func (r *reader) rows(tenant *Entity, c *csvFile, text []byte) {
 	file := yamldoc.NewFile(c.name)
-	rd := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))))
-	rd.ReuseRecord = true
-	for first := true; ; first = false {
-		row, err := rd.Read()
-		if errors.Is(err, io.EOF) {
-			if first {
-				r.problem(yamldoc.Position{File: file, Line: 1, Column: 1}, "", "the first line names the columns", "the file is empty")
-			}
-			return
-		}
-		if pe, ok := errors.AsType[*csv.ParseError](err); ok {
-			r.problem(yamldoc.Position{File: file, Line: pe.Line, Column: pe.Column}, "", "", "this is not CSV: %v", pe.Err)
-			return
-		}
-		line, _ := rd.FieldPos(0)
-		at := yamldoc.Position{File: file, Line: line, Column: 1}
-		if first {
-			c.columns = slices.Clone(row)
-			if !r.header(c, at) {
-				return
-			}
-			continue
-		}
-		r.row(tenant, c, row, at)
-	}
-}
-
-// header checks the names of the columns.
-func (r *reader) header(c *csvFile, at yamldoc.Position) bool {
-	before := len(r.problems)
-	known := r.columns()
-	if !slices.Contains(c.columns, "token") { // perhaps the first line is a device: then it is not shown
-		r.problem(at, "token", "the first line names the columns", "is missing")
-		return false
-	}
-	for i, name := range c.columns {
-		switch {
-		case !slices.Contains(known, name):
-			r.problem(at, name, suggest(name, known), "is not a column of a list of devices")
-		case slices.Index(c.columns, name) != i:
-			r.problem(at, name, "", "is given twice")
-		}
-	}
-	if slices.Contains(c.columns, keyAccess) {
+	at := func(line int) yamldoc.Position { return yamldoc.Position{File: file, Line: line, Column: 1} }
+	read := sheet.Read(text, r.columns())
+	if slices.Contains(read.Columns, keyAccess) {
 		r.exposed(c.name)
 	}
-	return len(r.problems) == before
+	for _, p := range read.Problems {
+		r.problem(at(p.Line), p.Column, p.Hint, "%s", p.Reason)
+	}
+	c.columns = read.Columns
+	for _, row := range read.Rows {
+		r.row(tenant, c, row.Cells, at(row.Line))
+	}
 }
 
 // row reads one device. An empty cell says nothing: the field is kept, or is what all rows share.

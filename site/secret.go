@@ -4,9 +4,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
-	"unicode/utf8"
 
+	"weir/internal/secrettext"
 	"weir/internal/smallfile"
 )
 
@@ -66,14 +65,11 @@ func (r *reader) secret(from, name, base string) (value, why string) {
 		return "", "the file of the secret cannot be read: " + reason(err)
 	}
 	r.exposed(path)
-	value = strings.TrimRight(string(b), "\r\n")
-	switch {
-	case value == "":
-		return "", "the file of the secret is empty"
-	case len(value) > maxSecret:
+	if len(b) > maxSecret {
 		return "", "the file of the secret is too large"
-	case !utf8.ValidString(value):
-		return "", "the file of the secret is no text in UTF-8"
+	}
+	if value, err = secrettext.Of(b); err != nil {
+		return "", "the file of the secret " + err.Error()
 	}
 	return value, ""
 }
