@@ -22,8 +22,8 @@ BUILDFLAGS ?= -trimpath
 GOBUILD    = $(GO) build $(BUILDFLAGS) -ldflags '$(LDFLAGS)'
 HOSTARCH  ?= $(patsubst arm,armv7,$(shell $(GO) env GOHOSTARCH))
 # Bytes that the program may have, on arm64 and armv7: with all that there is, and built for gateways (the tag gateway).
-MAX_SIZE_FULL    = 48000000
-MAX_SIZE_GATEWAY = 42000000
+MAX_SIZE_FULL    = 52000000
+MAX_SIZE_GATEWAY = 45000000
 FUZZTIME  ?= 20s
 FUZZJOBS  ?= 2
 DURATION  ?= $(if $(filter siege,$(MAKECMDGOALS)),5m,1h)
@@ -194,7 +194,7 @@ siege: ## every flood at once for DURATION (5m) on a disk of 5 MB/s with 192 MiB
 fuzz: ## let every fuzz target look for FUZZTIME (20s)
 	@./tools/fuzz $(FUZZTIME) $(FUZZJOBS)
 
-interop: build ## real clients against the binary: mosquitto, also as a bridge, mqtt.js, curl, graphql-ws, graphql-http, a typed client, chromium; connectors against Kafka, mosquitto, SNS and SQS; a Sparkplug node of sparkplug-client; mails against aiosmtpd
+interop: build ## real clients against the binary: mosquitto, also as a bridge, mqtt.js, curl, graphql-ws, graphql-http, a typed client, chromium; connectors against Kafka, mosquitto, SNS and SQS; a Sparkplug node of sparkplug-client; LwM2M against Eclipse Leshan; mails against aiosmtpd
 	@WEIR=$(CURDIR)/weir ./interop/run
 	@WEIR=$(CURDIR)/weir ./interop/console
 	@WEIR=$(CURDIR)/weir ./interop/open-topics
@@ -202,6 +202,7 @@ interop: build ## real clients against the binary: mosquitto, also as a bridge, 
 	@WEIR=$(CURDIR)/weir ./interop/notifications
 	@WEIR=$(CURDIR)/weir ./interop/connectors
 	@WEIR=$(CURDIR)/weir ./interop/sparkplug
+	@WEIR=$(CURDIR)/weir ./interop/lwm2m
 
 console: ## web/console/dist from its sources: install, types, unit tests, build, sizes; needs node, npm and the network
 	@./web/console/build

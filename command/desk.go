@@ -406,7 +406,7 @@ func (s *Service) perform(x *changes, o *op) (then func(), err error) {
 
 // claimNext claims the next command of a device.
 func (s *Service) claimNext(x *changes, o *op) (func(), error) {
-	c, more, err := commands.Next(x.tx, o.device, x.now+margin)
+	c, more, err := commands.Next(x.tx, o.device, x.now+margin, s.asleep(o.carrier, o.device))
 	if err != nil {
 		return nil, err
 	}
@@ -425,6 +425,16 @@ func (s *Service) claimNext(x *changes, o *op) (func(), error) {
 		}
 		s.claimed(o, d, more)
 	}, nil
+}
+
+// asleep reports whether a device sleeps, as its carrier says.
+func (s *Service) asleep(carrier string, device int64) bool {
+	for _, c := range s.all() {
+		if c.Traits().Name == carrier {
+			return c.Reach(device) == Asleep
+		}
+	}
+	return false
 }
 
 func dispatchOf(c *Command) Dispatch {

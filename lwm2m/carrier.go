@@ -93,12 +93,13 @@ func (c *carrier) Offer(device int64) bool {
 }
 
 func (c *carrier) claim(device int64) {
+	slept := c.Reach(device) == command.Asleep
 	c.desk.Claim(device, carrierName, func(d command.Dispatch, ok bool) {
 		if !ok {
 			c.free(device)
 			return
 		}
-		c.s.work.Go(func() { c.deliver(d) })
+		c.s.work.Go(func() { c.deliver(d, slept) })
 	})
 }
 
@@ -111,8 +112,9 @@ func (c *carrier) free(device int64) {
 // reachable tells the desk that a device can be reached.
 func (c *carrier) reachable(device int64) { c.desk.Reachable(device) }
 
-// deliver performs a command and reports its end.
-func (c *carrier) deliver(d command.Dispatch) {
+// deliver performs a command and reports its end. One that was claimed while the device slept is parked, also where it has woken up since: those
+// that were parked before it go first.
+func (c *carrier) deliver(d command.Dispatch, slept bool) {
 	end := func(how command.End, text string) {
 		c.free(d.DeviceID)
 		c.desk.Ended(command.Receipt{DeviceID: d.DeviceID, Token: d.Token, Nonce: d.Nonce, Carrier: carrierName, End: how, Text: text})
@@ -127,12 +129,19 @@ func (c *carrier) deliver(d command.Dispatch) {
 	c.s.mu.Lock()
 	r := c.s.byDevice[d.DeviceID]
 	var sess *session
-	if r != nil && !r.sleeps(c.s.now(), c.s.settings.Load().Awake) {
+	if r != nil && !slept && !r.sleeps(c.s.now(), c.s.settings.Load().Awake) {
 		sess = r.session
 	}
 	c.s.mu.Unlock()
-	if sess == nil || d.Expires > 0 && model.MicrosOf(c.s.now()) >= d.Expires {
+	switch {
+	case sess == nil:
 		end(command.Slept, "")
+		if c.Reach(d.DeviceID) == command.Present {
+			c.reachable(d.DeviceID)
+		}
+		return
+	case d.Expires > 0 && model.MicrosOf(c.s.now()) >= d.Expires:
+		end(command.Lost, "")
 		return
 	}
 	c.s.metrics.attempted.WithLabelValues(opOf(d.Name)).Inc()

@@ -249,7 +249,7 @@ func (s *Server) taken(sess *session, o *observation, m *coap.Message, done func
 		a := &ingest.Arrival{Fault: "a notification of " + o.path.String() + " in " + content.Name(uint16(format)) + " cannot be decoded: " + err.Error()}
 		s.arrive(sess, m, a, coap.Append(nil, m), 0, false)
 		a.Body = m.Payload
-		s.deps.Intake.Accept(sess.ctx, a, func(answer ingest.Answer) { done(answer.Outcome != ingest.Withheld) })
+		s.deps.Intake.Accept(sess.ctx, a, func(answer ingest.Answer) { done(acknowledged(answer)) })
 		return
 	}
 	s.mu.Lock()
@@ -259,14 +259,23 @@ func (s *Server) taken(sess *session, o *observation, m *coap.Message, done func
 		switch answer.Outcome {
 		case ingest.Stored:
 			s.metrics.notification("stored")
-		case ingest.Withheld:
-			s.metrics.notification("withheld")
-		default:
+		case ingest.Dropped:
 			s.metrics.notification("dropped")
 			s.metrics.dropped(string(answer.Reason))
+		default:
+			s.metrics.notification("withheld")
+			s.mu.Lock()
+			o.at = time.Time{} // its repeat is not older than itself
+			s.mu.Unlock()
 		}
-		done(answer.Outcome != ingest.Withheld)
+		done(acknowledged(answer))
 	})
+}
+
+// acknowledged reports whether a notification with this end is acknowledged. One that the intake could not take for another reason than its
+// bounds is not: the device sends it again.
+func acknowledged(a ingest.Answer) bool {
+	return a.Outcome == ingest.Stored || a.Outcome == ingest.Dropped
 }
 
 // rest reads the blocks of a notification behind its first (RFC 7959 section 2.6).

@@ -353,6 +353,9 @@ func (s *session) response(m *coap.Message, raw []byte) {
 	if x != nil && m.Type == coap.Acknowledgement && m.ID != x.id {
 		x = nil
 	}
+	if x != nil { // what comes next with the token is a notification: the first may be right behind the answer
+		delete(s.exchanges, string(m.Token))
+	}
 	s.mu.Unlock()
 	switch {
 	case x != nil:
@@ -363,10 +366,11 @@ func (s *session) response(m *coap.Message, raw []byte) {
 		x.deliver(m)
 	case m.Type == coap.Acknowledgement:
 		s.count("stray")
+	case s.repeated(m):
 	case !s.knows(s, string(m.Token)):
 		s.count("unknown_token")
+		s.forget(m.ID)
 		s.reset(m.ID) // the device ends the observation (RFC 7641 section 3.6)
-	case s.repeated(m):
 	default:
 		s.queue(m.ID, func() {
 			s.notified(s, m, func(ack bool) {

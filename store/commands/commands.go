@@ -154,9 +154,13 @@ const (
 )
 
 // Next returns the command of a device that leaves next, nil for none, and whether there is another one behind it: undelivered ones whose turn has
-// come and that end after a time, in the order of their row ids.
-func Next(tx store.Tx, device int64, after model.Micros) (c *model.Command, more bool, err error) {
-	rows, err := tx.Query(`SELECT `+columns+` FROM commands WHERE device_id = ? AND`+waiting+` AND expires_at > ? AND`+mayGo+` ORDER BY id LIMIT 2`, device, int64(after))
+// come and that end after a time, in the order of their row ids. Of a device that is asleep those that are PARKED are left out: they have been tried.
+func Next(tx store.Tx, device int64, after model.Micros, asleep bool) (c *model.Command, more bool, err error) {
+	tried := ""
+	if asleep {
+		tried = ` AND state <> '` + string(model.CommandParked) + `'`
+	}
+	rows, err := tx.Query(`SELECT `+columns+` FROM commands WHERE device_id = ? AND`+waiting+tried+` AND expires_at > ? AND`+mayGo+` ORDER BY id LIMIT 2`, device, int64(after))
 	if err != nil {
 		return nil, false, err
 	}

@@ -48,7 +48,8 @@ type things struct {
 // thing makes a device with a pre-shared key; its identity is tenant:device.
 func (tn *tenant) thing(device string) *things {
 	tn.t.Helper()
-	tn.plain(device)
+	tn.devices(`mutation($t:String!){createDeviceType(request:{token:$t}){id}}`, map[string]any{"t": "of-" + device})
+	tn.device(device, "of-"+device)
 	th := &things{tenant: tn, device: device, key: []byte("0123456789abcdef"), value: map[string]string{
 		"/3/0/0": "Weir", "/3/0/1": "Model 1", "/3/0/2": "SN-1", "/3/0/9": "80", "/3303/0/5700": "21.5"}}
 	tn.devices(`mutation($r:DeviceCredentialCreateRequest!){createDeviceCredential(request:$r){token credentialValue}}`, map[string]any{"r": map[string]any{

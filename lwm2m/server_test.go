@@ -1,0 +1,214 @@
+package lwm2m
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"weir/ingest"
+	"weir/internal/test/conformance"
+	"weir/internal/test/lwm2mpeer"
+	"weir/internal/test/poll"
+	"weir/model"
+)
+
+// intakeOf is an intake that a test fills up: messages are dropped while it is full, presence is taken all the same.
+type intakeOf struct {
+	mu       sync.Mutex
+	full     bool
+	readings []float64
+	presence []model.PresenceState
+}
+
+func (in *intakeOf) Accept(_ context.Context, a *ingest.Arrival, done func(ingest.Answer)) {
+	in.mu.Lock()
+	answer := ingest.Answer{Outcome: ingest.Stored}
+	switch {
+	case in.full && a.CannotRefuse:
+		answer = ingest.Answer{Outcome: ingest.Dropped, Reason: ingest.ReasonBackpressure}
+	case in.full:
+		answer = ingest.Answer{Outcome: ingest.Refused, Reason: ingest.ReasonBackpressure, RetryAfter: 10}
+	case a.Message != nil:
+		for _, r := range a.Message.Measurements {
+			in.readings = append(in.readings, r.Value)
+		}
+	}
+	in.mu.Unlock()
+	done(answer)
+}
+
+func (in *intakeOf) Presence(_ context.Context, _, _ string, _ model.Binding, p model.Presence, done func(ingest.Answer)) {
+	in.mu.Lock()
+	in.presence = append(in.presence, p.State)
+	in.mu.Unlock()
+	done(ingest.Answer{Outcome: ingest.Stored})
+}
+
+func (in *intakeOf) set(full bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.full = full
+}
+
+type keysOf map[string][]byte
+
+func (k keysOf) Key(_ context.Context, identity string) (Key, error) {
+	secret, ok := k[identity]
+	if !ok {
+		return Key{}, ErrUnknown
+	}
+	return Key{Binding: model.Binding{Tenant: "acme", TenantID: 1, Device: identity, DeviceID: 7, Credential: 3}, Secret: secret}, nil
+}
+
+type rowsOf struct {
+	mu   sync.Mutex
+	rows map[int64]Registration
+}
+
+func (r *rowsOf) Registrations(_ context.Context, each func(Registration)) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, row := range r.rows {
+		each(row)
+	}
+	return nil
+}
+
+func (r *rowsOf) Save(_ context.Context, _ bool, all []Registration) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, row := range all {
+		r.rows[row.Binding.DeviceID] = row
+	}
+	return nil
+}
+
+// serve runs a server on a loopback socket until the test ends and returns it with its address.
+func serve(t *testing.T, in Intake, rows *rowsOf) (*Server, string) {
+	t.Helper()
+	socket, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(Config{Settings: Settings{ConnectionIDLength: 8}}, Deps{Listen: func() (net.PacketConn, error) { return socket, nil }, Intake: in, Keys: keysOf{"meter": []byte("0123456789abcdef")},
+		Store: rows, Registerer: prometheus.NewRegistry()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(context.Background()) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := s.Close(ctx); err != nil {
+			t.Error(err)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return s, socket.LocalAddr().String()
+}
+
+// TestADeviceUnderBackpressure: a notification that finds no room is acknowledged, dropped and counted, the next one goes through; a
+// registration and its end are taken all the same, and a Send is refused.
+func TestADeviceUnderBackpressure(t *testing.T) {
+	t.Parallel()
+	in, rows := &intakeOf{}, &rowsOf{rows: map[int64]Registration{}}
+	s, address := serve(t, in, rows)
+	in.set(true)
+	c, err := lwm2mpeer.Dial(t.Context(), lwm2mpeer.Options{Server: address, Identity: "meter", Key: []byte("0123456789abcdef"), Timeout: time.Minute,
+		Handle: func(m *lwm2mpeer.Message) *lwm2mpeer.Message {
+			return &lwm2mpeer.Message{Code: lwm2mpeer.Code2(2, 5), Options: []lwm2mpeer.Option{{Number: 12, Value: []byte{110}}}, Payload: []byte(`[{"n":"/3303/0/5700","v":1}]`)}
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	at, err := c.Register(t.Context(), []string{"ep=meter", "lt=300", "lwm2m=1.1"}, "</3303/0>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	poll.True(t, "it is observed", func() bool { return c.Observed("/3303/0") })
+	notify := func(body string) {
+		t.Helper()
+		if ack, err := c.Notify(t.Context(), "/3303/0", 110, []byte(body)); err != nil || ack.Type != 2 || ack.Code != 0 {
+			t.Fatalf("%+v %v", ack, err)
+		}
+	}
+	notify(`[{"n":"/3303/0/5700","v":2}]`)
+	if answer, err := c.Request(t.Context(), 2, "/dp", nil, 110, []byte(`[{"n":"/3303/0/5700","v":3}]`)); err != nil || answer.Code != lwm2mpeer.Code2(5, 3) || answer.Uint(14) != 10 {
+		t.Errorf("a Send is answered %+v, %v", answer, err)
+	}
+	if n := testutil.ToFloat64(s.metrics.notifications.WithLabelValues("dropped")); n < 1 {
+		t.Errorf("%v are dropped", n)
+	}
+	in.set(false)
+	notify(`[{"n":"/3303/0/5700","v":4}]`)
+	in.mu.Lock()
+	if len(in.readings) != 1 || in.readings[0] != 4 {
+		t.Errorf("stored is %v", in.readings)
+	}
+	in.mu.Unlock()
+	conformance.Shown(t, "S2-088")
+	in.set(true)
+	if answer, err := c.Request(t.Context(), 4, at, nil, -1, nil); err != nil || answer.Code != lwm2mpeer.Code2(2, 2) {
+		t.Fatalf("%+v %v", answer, err)
+	}
+	in.mu.Lock()
+	if len(in.presence) != 2 || in.presence[0] != model.Connected || in.presence[1] != model.Disconnected {
+		t.Errorf("asserted is %v", in.presence)
+	}
+	in.mu.Unlock()
+	conformance.Shown(t, "S2-089")
+}
+
+// TestACredentialThatChangesEndsItsSession and no other.
+func TestACredentialThatChangesEndsItsSession(t *testing.T) {
+	t.Parallel()
+	s, address := serve(t, &intakeOf{}, &rowsOf{rows: map[int64]Registration{}})
+	c, err := lwm2mpeer.Dial(t.Context(), lwm2mpeer.Options{Server: address, Identity: "meter", Key: []byte("0123456789abcdef"), Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Register(t.Context(), []string{"lt=300"}, "</1/0>"); err != nil {
+		t.Fatal(err)
+	}
+	s.Drop(func(b model.Binding) bool { return b.Credential == 4 })
+	if n := s.sessionCount(); n != 1 {
+		t.Fatalf("%d sessions", n)
+	}
+	s.Drop(func(b model.Binding) bool { return b.Credential == 3 })
+	<-c.Ended()
+	poll.True(t, "the session is gone", func() bool { return s.sessionCount() == 0 })
+}
+
+// FuzzRoute: no datagram makes the router fail, and none but the first of a handshake begins anything.
+func FuzzRoute(f *testing.F) {
+	hello := append([]byte{22, 0xfe, 0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 20, 1, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 8}, bytes.Repeat([]byte{0}, 8)...)
+	f.Add(hello)
+	f.Add([]byte{25, 0xfe, 0xfd, 0, 1, 0, 0, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0})
+	f.Add([]byte{23, 0xfe, 0xfd, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0})
+	f.Add([]byte{20, 0xfe, 0xfd, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 1})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		from := netip.MustParseAddrPort("127.0.0.1:5000")
+		s := newSocket(nil, 8)
+		begun := 0
+		s.begin = func(netip.AddrPort) *peer { begun++; return nil }
+		s.name(newPeer(s, from), []byte{1, 2, 3, 4, 5, 6, 7, 8})
+		s.add(newPeer(s, netip.MustParseAddrPort("127.0.0.1:5001")))
+		s.route(b, from)
+		s.route(b, netip.MustParseAddrPort("127.0.0.1:5001"))
+		if begun > 0 && (len(b) < recordHeader || b[0] != recordHandshake) {
+			t.Fatalf("%x has begun a handshake", b)
+		}
+	})
+}
