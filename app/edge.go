@@ -110,7 +110,7 @@ func (in *Edge) Run(ctx context.Context, ready func(), early <-chan struct{}) er
 	var stops []func(context.Context) error // in the order of the start
 	err := in.start(ctx, life, func(stop func(context.Context) error) { stops = append(stops, stop) })
 	if err == nil {
-		in.serving_(ready)
+		in.announce(ready)
 		select {
 		case <-ctx.Done():
 			in.log.Info("stopping")
@@ -138,7 +138,7 @@ func (in *Edge) Run(ctx context.Context, ready func(), early <-chan struct{}) er
 	return err
 }
 
-func (in *Edge) serving_(ready func()) {
+func (in *Edge) announce(ready func()) {
 	in.ready.Store(true)
 	in.log.Info("ready", "took", time.Since(in.started).Round(time.Millisecond).String())
 	if ready != nil {
