@@ -44,7 +44,7 @@ export async function open(url, options = {}) {
   const page = await context.newPage()
   page.on('console', (m) => complaints.push(`${m.type()}: ${m.text()} ${m.location().url}`))
   page.on('pageerror', (e) => complaints.push(e.message))
-  page.setDefaultTimeout(20000)
+  page.setDefaultTimeout(60000) // a busy machine is slow, and no verdict depends on it
   if (url) await page.goto(url)
   return page
 }

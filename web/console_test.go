@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -233,8 +234,9 @@ func loadedAtOnce(c *Console, name string, seen map[string]bool) map[string]bool
 // Each reason that the intake knows is explained, and none besides.
 func TestTheConsoleExplainsEachReason(t *testing.T) {
 	var words struct {
-		Outcomes map[string]string
-		Reasons  map[string][]string
+		Transports []string
+		Outcomes   map[string]string
+		Reasons    map[string][]string
 	}
 	raw, err := os.ReadFile("console/src/words/outcomes.json")
 	if err == nil {
@@ -259,6 +261,11 @@ func TestTheConsoleExplainsEachReason(t *testing.T) {
 	for reason := range words.Reasons {
 		if !known[reason] {
 			t.Errorf("%s is explained, and no message has it", reason)
+		}
+	}
+	for _, m := range regexp.MustCompile(`\bTransport\w+\s+= "([^"]+)"`).FindAllSubmatch(source, -1) {
+		if !slices.Contains(words.Transports, string(m[1])) {
+			t.Errorf("the messages of %s cannot be selected", m[1])
 		}
 	}
 	if len(known) < 20 || len(words.Outcomes) != 5 {

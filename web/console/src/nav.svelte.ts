@@ -29,6 +29,9 @@ class Nav {
   // filter changes the filters of the place without a step in the history.
   filter(filters: Record<string, string>) {
     const p = untrack(() => this.place) // an effect that sets filters does not depend on the place
+    // Where the address leads elsewhere already, and its event is on its way, the filters are those of a screen that is being left.
+    const now = placeOf(location.hash)
+    if (now.entry !== p.entry || now.tenant !== p.tenant || now.rest.join('/') !== p.rest.join('/')) return
     history.replaceState(null, '', addressOf(p.tenant, p.entry, p.rest, filters))
     this.place = placeOf(location.hash)
   }
