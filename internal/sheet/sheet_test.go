@@ -25,20 +25,21 @@ func TestASheetIsReadAsPeopleWriteIt(t *testing.T) {
 		{"token\n", "[token] 1  the file names no device"},
 	} {
 		s := Read([]byte(c.text), known)
-		got := fmt.Sprint(s.Columns)
+		var got strings.Builder
+		got.WriteString(fmt.Sprint(s.Columns))
 		for _, r := range s.Rows {
-			got += fmt.Sprintf(" %d:%v", r.Line, r.Cells)
+			got.WriteString(fmt.Sprintf(" %d:%v", r.Line, r.Cells))
 		}
 		if s.Blank > 0 {
-			got += fmt.Sprintf(" blank %d", s.Blank)
+			got.WriteString(fmt.Sprintf(" blank %d", s.Blank))
 		}
 		for _, p := range s.Problems {
-			if got += fmt.Sprintf(" %d %s %s", p.Line, p.Column, p.Reason); p.Hint != "" {
-				got += " (" + p.Hint + ")"
+			if got.WriteString(fmt.Sprintf(" %d %s %s", p.Line, p.Column, p.Reason)); p.Hint != "" {
+				got.WriteString(" (" + p.Hint + ")")
 			}
 		}
-		if got != c.want {
-			t.Errorf("%q:\ngot  %s\nwant %s", c.text, got, c.want)
+		if got.String() != c.want {
+			t.Errorf("%q:\ngot  %s\nwant %s", c.text, got.String(), c.want)
 		}
 	}
 }

@@ -168,12 +168,12 @@ func Start(t testing.TB, o Options) *Proc {
 func WriteConfig(t testing.TB, dir, more string) string {
 	t.Helper()
 	path := filepath.Join(dir, "weir.yaml")
-	mqtt := ` mqtt: "127.0.0.1:0",`
+	others := ` mqtt: "127.0.0.1:0", lwm2m: "127.0.0.1:0",`
 	if strings.Contains(more, "role: edge") { // its broker is at edge.listen
-		mqtt = ""
+		others = ""
 	}
-	text := fmt.Sprintf("data_dir: %q\nlisteners: {api: \"127.0.0.1:0\", ingest: \"127.0.0.1:0\", lwm2m: \"127.0.0.1:0\",%s metrics: \"127.0.0.1:0\"}\n%s\n",
-		filepath.Join(dir, "data"), mqtt, more)
+	text := fmt.Sprintf("data_dir: %q\nlisteners: {api: \"127.0.0.1:0\", ingest: \"127.0.0.1:0\",%s metrics: \"127.0.0.1:0\"}\n%s\n",
+		filepath.Join(dir, "data"), others, more)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
