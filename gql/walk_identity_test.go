@@ -106,7 +106,7 @@ func walkAdmin() []walkOp {
 		adminChange("setSystemRoles", person+`, roleTokens: [])`, model.UserWrite),
 		adminChange("setPassword", person+`, password: "another horse battery")`, model.UserWrite),
 		adminChange("addMembership", person+`, tenant: "globex", roleTokens: [])`, model.UserWrite),
-		adminChange("setMembershipRoles", person+`, tenant: "globex", roleTokens: ["tenant-admin"])`, model.UserWrite),
+		adminChange("setMembershipRoles", person+`, tenant: "globex", roleTokens: [])`, model.UserWrite),
 		adminChange("setMembershipEnabled", person+`, tenant: "globex", enabled: false)`, model.UserWrite),
 		adminChange("removeMembership", person+`, tenant: "globex")`, model.UserWrite),
 		adminChange("deleteIdentity", person+`)`, model.UserWrite),
