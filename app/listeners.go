@@ -23,6 +23,9 @@ import (
 func listenersOf(cfg config.Config, kinds []Transport) operate.Listeners {
 	all := apiListeners(cfg)
 	for _, k := range slices.Backward(kinds) {
+		if k.Listeners == nil {
+			continue
+		}
 		all = append(all, k.Listeners(cfg)...)
 	}
 	all = append(all, metricsListener(cfg), operate.Listener{Name: operate.SocketListener, Access: "the operator; file mode 0600"})

@@ -31,7 +31,7 @@ type Transport struct {
 	Name   string // as the ledger names it
 	Source string // id of its event source; "" when the configuration names several
 	// Owns reports whether an event source is one of its; nil: Source is the only one.
-	Owns func(source string) bool
+	Owns func(c config.Config, source string) bool
 	// Listeners returns the listeners that the configuration gives it; nil: it has none.
 	Listeners func(config.Config) []operate.Listener
 	// New builds it. Its sockets belong to it unless New fails.
@@ -41,7 +41,9 @@ type Transport struct {
 }
 
 // ownTransports are those of Weir, in the order of the start.
-func ownTransports() []Transport { return []Transport{mqttTransport, httpTransport} }
+func ownTransports() []Transport {
+	return []Transport{mqttTransport, httpTransport, mqttSourceTransport}
+}
 
 // TransportNames are the names of Weir's own, as the ledger has them.
 func TransportNames() (names []string) {

@@ -29,6 +29,7 @@ func (l *loader) validate() {
 	l.auth()
 	l.openTopics()
 	l.egress()
+	l.externalMQTT()
 	l.tls()
 	l.spaceForCheckpoints()
 	l.paths()

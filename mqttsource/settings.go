@@ -56,6 +56,8 @@ type Mapping struct {
 	Words      setting.Texts `yaml:"words" doc:"Words of number and presence and the values that they stand for, such as running: 1; presence: online: CONNECTED."`
 	All        bool          `yaml:"all" doc:"Whether presence is that of every device of the source."`
 	Commands   Commands      `yaml:"commands"`
+
+	texts bool // of number, in presets: a text is an attribute, not a mistake
 }
 
 // Commands say how commands reach the devices of a mapping.
