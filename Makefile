@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := build
 .PHONY: help run demo test check build bench bench-compare crash soak siege fuzz interop generate conformance cover clean \
-	dist image image-root packages check-packages check-reproducible check-paths check-explorer night night-report steady slow $(GATE:%=check-%)
+	dist image image-root packages check-packages check-reproducible check-paths check-explorer console console-test night night-report steady slow $(GATE:%=check-%)
 
 # What each change must pass, beside kills and real clients (.ci/run has them all), in this order; cross runs beside the others.
 GATE = format tidy vet fix staticcheck cross test conformance race 32bit gateway docs
@@ -194,15 +194,25 @@ siege: ## every flood at once for DURATION (5m) on a disk of 5 MB/s with 192 MiB
 fuzz: ## let every fuzz target look for FUZZTIME (20s)
 	@./tools/fuzz $(FUZZTIME) $(FUZZJOBS)
 
-interop: build ## real clients against the binary: mosquitto, also as a bridge and as a broker that is read, mqtt.js, curl, graphql-ws, graphql-http, a typed client, chromium; connectors against Kafka, mosquitto, SNS and SQS; mails against aiosmtpd
+interop: build ## real clients against the binary: mosquitto, also as a bridge and as a broker that is read, mqtt.js, curl, graphql-ws, graphql-http, a typed client, chromium; connectors against Kafka, mosquitto, SNS and SQS; a Sparkplug node of sparkplug-client; mails against aiosmtpd
 	@WEIR=$(CURDIR)/weir ./interop/run
+	@WEIR=$(CURDIR)/weir ./interop/console
 	@WEIR=$(CURDIR)/weir ./interop/open-topics
 	@WEIR=$(CURDIR)/weir ./interop/sources
+	@WEIR=$(CURDIR)/weir ./interop/edge
 	@WEIR=$(CURDIR)/weir ./interop/notifications
 	@WEIR=$(CURDIR)/weir ./interop/connectors
+	@WEIR=$(CURDIR)/weir ./interop/sparkplug
 
-check-explorer: ## web/explorer/built is what its sources and npm packages make; needs node, npm and the network
+console: ## web/console/dist from its sources: install, types, unit tests, build, sizes; needs node, npm and the network
+	@./web/console/build
+
+console-test: build ## the console in a real browser, against real devices: interop/console
+	@WEIR=$(CURDIR)/weir ./interop/console
+
+check-explorer: ## web/explorer/built and web/console/dist are what their sources and npm packages make; needs node, npm and the network
 	@./web/explorer/build --check
+	@./web/console/build --check
 
 generate: ## write what is made from the sources: docs/configuration.md, cli.md, mqtt-conformance.md, limits.md, rules.md, api.md, the explorer
 	$(GO) test -run '^TestTheReference' -count=1 ./config -update

@@ -311,6 +311,59 @@ func TestDocumentsNameOnlyFilesThatExist(t *testing.T) {
 	}
 }
 
+// TestTablesOfPages: a table is one block with a heading, and each of its rows has as many cells. A row too many, too few or apart from
+// its heading is shown as text or loses what it says.
+func TestTablesOfPages(t *testing.T) {
+	t.Parallel()
+	for _, page := range pages(t) {
+		b, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, fault := range faultsOfTables(string(b)) {
+			t.Errorf("%s:%s", page, fault)
+		}
+	}
+	for text, want := range map[string]string{
+		"| a | b |\n|---|---|\n| `x|y` \\| z | 1 |":    "3: 3 cells, the heading has 2",
+		"| a | b |\n|---|---|\n| 1 | 2 |\n\n| 3 | 4 |": "5: a row without a heading",
+		"| a |\n|---|\n| `a \\| b` |":                  "",
+		"```\n| a |\n```":                              "",
+	} {
+		if got := strings.Join(faultsOfTables(text), "; "); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// faultsOfTables lists the rows of a page that do not fit their table, each with its line.
+func faultsOfTables(text string) []string {
+	var faults []string
+	lines := strings.Split(text, "\n")
+	fenced, columns := false, 0
+	for i, line := range lines {
+		if strings.HasPrefix(line, "```") {
+			fenced = !fenced
+		}
+		if fenced || !strings.HasPrefix(line, "|") {
+			columns = 0
+			continue
+		}
+		row := strings.TrimSpace(strings.ReplaceAll(line, "\\|", ""))
+		cells := strings.Count(strings.Trim(row, "|"), "|") + 1
+		switch {
+		case columns > 0 && cells != columns:
+			faults = append(faults, fmt.Sprintf("%d: %d cells, the heading has %d", i+1, cells, columns))
+		case columns > 0:
+		case i+1 == len(lines) || !strings.HasPrefix(lines[i+1], "|---") && !strings.HasPrefix(lines[i+1], "|:"):
+			faults = append(faults, fmt.Sprintf("%d: a row without a heading", i+1))
+		default:
+			columns = cells
+		}
+	}
+	return faults
+}
+
 // needs skips the test where a program is missing, unless DOCUMENTS says that it must run.
 func needs(t *testing.T, programs ...string) {
 	t.Helper()

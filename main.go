@@ -7,8 +7,6 @@ import (
 	"os/signal"
 	"syscall"
 
-	_ "time/tzdata" // rules may name time zones, and a gateway may have no zone files
-
 	"weir/cli"
 )
 

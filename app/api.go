@@ -4,76 +4,19 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"time"
 
 	"weir/config"
 	"weir/gql"
 	"weir/gql/admin"
-	"weir/gql/delivery"
-	"weir/gql/notification"
-	"weir/gql/outbound"
-	"weir/inference"
 	"weir/ingest"
 	"weir/ingest/replay"
 	"weir/model"
 	"weir/operate"
 	"weir/presence"
-	"weir/rules/canvas"
-	"weir/rules/draft"
 	"weir/store"
 	"weir/web"
 )
-
-// areaNames are the GraphQL areas that every Weir serves, in the order of the schema index.
-var areaNames = []string{"user-management", "device-management", "event-management", "device-state", "event-processing", delivery.Area, "dashboard-management", outbound.Area, notification.Area, "event-sources"}
-
-// endpoint is where GraphQL is answered: an area of the tenant plane, or a variant of one that identity tokens open.
-type endpoint struct{ area, variant string }
-
-// inferenceArea exists only where AI providers may be asked.
-const inferenceArea = "ai-inference"
-
-// areasOf are the areas that are configured to run, in the order of the schema index.
-func areasOf(c config.Config) []string {
-	if !c.AI.Enabled {
-		return areaNames
-	}
-	last := len(areaNames) - 1
-	return slices.Concat(areaNames[:last], []string{inferenceArea}, areaNames[last:])
-}
-
-// endpoints are those of the areas, in the order of the schema index.
-func endpoints(c config.Config) (all []endpoint) {
-	for _, area := range areasOf(c) {
-		all = append(all, endpoint{area: area})
-		switch area {
-		case "user-management":
-			all = append(all, endpoint{area, "admin"}, endpoint{area, "settings"})
-		case inferenceArea:
-			all = append(all, endpoint{area, "admin"})
-		}
-	}
-	return all
-}
-
-// name is that of the endpoint's schema.
-func (e endpoint) name() string {
-	if e.variant == "" {
-		return e.area
-	}
-	return e.area + "-" + e.variant
-}
-
-func (e endpoint) plane() gql.Plane {
-	if e.variant == "" {
-		return gql.TenantPlane
-	}
-	return gql.IdentityPlane
-}
-
-// fromLog are the areas that show what is applied of the log.
-var fromLog = []string{"event-management", "device-state", "event-processing"}
 
 // maxRetryAfter bounds, in seconds, when a query that waits for a start should be repeated.
 const maxRetryAfter = 30
@@ -95,19 +38,20 @@ func (a *api) Start(context.Context, context.Context) error {
 	e, f := a.entities, a.front
 	e.states = a.activeDevices
 	server := gql.New(gql.Config{Limits: a.budget.graphQL(gql.LimitsFromEnv(a.opt.Getenv)), DevTools: gql.DevTools(a.opt.Getenv), Log: a.log, Registerer: a.metrics})
-	for _, at := range endpoints(a.cfg) {
-		area := server.Area(at.name(), at.plane())
-		if slices.Contains(fromLog, at.area) {
+	served := areasOf(a.cfg)
+	for _, s := range served {
+		area := server.Area(s.Name(), s.Plane())
+		if s.FromLog {
 			area.WaitFor(a.starting)
 		}
-		a.register(at.name(), area)
+		s.live(a, area)
 	}
 	if err := server.Build(); err != nil {
 		return err
 	}
 	e.Areas = server
-	for _, at := range endpoints(a.cfg) {
-		f.late[at.name()].set(server.Handler(at.name(), gql.ByToken(e.Auth)))
+	for _, s := range served {
+		f.late[s.Name()].set(server.Handler(s.Name(), gql.ByToken(e.Auth)))
 	}
 	f.late[jwksPath].set(e.Auth.JWKS())
 	f.late[serviceTokenPath].set(e.Auth.ServiceToken())
@@ -180,52 +124,6 @@ func (a *api) activeDevices(ctx context.Context, by *model.Principal) ([]int64, 
 	return a.state().ActiveDevices(ctx, by)
 }
 
-// register gives an area its resolvers.
-func (a *api) register(name string, area *gql.Area) {
-	e, ap := a.entities, a.applier
-	switch name {
-	case "user-management":
-		gql.RegisterUser(area, gql.UserDeps{SignIn: e.Auth, Profiles: e.Auth, Tenants: e.Govern, Areas: functionalAreas(a.cfg)})
-	case admin.Area:
-		d := adminDeps(e.entityParts)
-		d.Resend, d.Ordered = a.intake.into.Resend, ap.drain.Wake
-		admin.Register(area, d)
-	case admin.SettingsArea:
-		admin.RegisterSettings(area, adminDeps(e.entityParts))
-	case "device-management":
-		gql.RegisterRegistry(area, e.Registry, e.Provision)
-		gql.RegisterAlarms(area, e.Alarms, e.Registry)
-	case "event-management":
-		gql.RegisterEvents(area, gql.EventDeps{AsOf: a.asOf, Events: ap.series, Devices: e.Registry.Devices.Rows, Ledger: ap.ingest.Ledger(), Readings: ap.readings, Anchors: ap.ingest})
-	case "device-state":
-		gql.RegisterState(area, a.state())
-	case "event-processing":
-		var infer gql.Inferrer
-		if a.cfg.AI.Enabled {
-			infer = e.Inference
-		}
-		gql.RegisterProcessing(area, gql.ProcessingDeps{AsOf: a.asOf, Rules: e.compiler, Health: ap.ingest, Edges: ap.edges, Past: ap.ingest,
-			Devices: e.Registry.Devices.Rows, Profiles: e.Registry.Profiles.Rows, RuleRows: e.Registry.Rules.Rows, Canvas: canvas.NewCompiler(e.compiler),
-			Drafter: draft.New(e.compiler), Infer: infer, Compiler: e.compiler, Previews: a.previews(), Scopes: e.Registry, Now: time.Now})
-	case delivery.Area:
-		delivery.Register(area, e.Commands)
-	case "dashboard-management":
-		gql.RegisterDashboards(area, e.Registry)
-	case outbound.Area:
-		d := letterDeps(e.entityParts)
-		d.Resend, d.Ordered = a.intake.into.Resend, ap.drain.Wake
-		outbound.Register(area, e.Connectors, d)
-	case notification.Area:
-		notification.Register(area, e.Notify)
-	case inferenceArea:
-		gql.RegisterInference(area, e.Inference)
-	case inference.AdminArea:
-		admin.RegisterInference(area, e.Inference)
-	case "event-sources":
-		gql.RegisterPlaceholder(area)
-	}
-}
-
 // previews run drafts of rules over what is stored.
 func (a *api) previews() *replay.Previews {
 	ap := a.applier
@@ -238,9 +136,6 @@ func (a *api) previews() *replay.Previews {
 		Registry: a.metrics,
 	})
 }
-
-// functionalAreas are the areas that are configured to run, sorted.
-func functionalAreas(c config.Config) []string { return slices.Sorted(slices.Values(areasOf(c))) }
 
 func adminDeps(p entityParts) admin.Deps {
 	return admin.Deps{Auth: p.Auth, Govern: p.Govern, Journal: p.Registry.Journal, Areas: functionalAreas(p.Config), Store: p.Store, Writer: p.writer}

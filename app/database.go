@@ -19,6 +19,9 @@ type database struct {
 
 // Start implements component.
 func (d *database) Start(ctx, _ context.Context) (err error) {
+	if err := refuseEdge(d.cfg.DataDir); err != nil {
+		return err
+	}
 	if err := checkSpoolPath(operate.SpoolPath(d.cfg.DataDir)); err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ func runInstanceSet(t *testing.T, opt app.Options, set func(*config.Config)) *in
 	cfg := config.Default()
 	set(&cfg)
 	cfg.DataDir = t.TempDir() + "/d"
-	cfg.Listeners = config.Listeners{API: "127.0.0.1:0", Ingest: "127.0.0.1:0", MQTT: "127.0.0.1:0", Metrics: "127.0.0.1:0"}
+	cfg.Listeners = config.Listeners{API: "127.0.0.1:0", Ingest: "127.0.0.1:0", MQTT: "127.0.0.1:0", LwM2M: "127.0.0.1:0", Metrics: "127.0.0.1:0"}
 	in := &instance{Instance: app.New(cfg, opt), cfg: cfg, device: "d1"}
 	ctx := context.Background()
 	in.run(t, ctx)

@@ -100,6 +100,9 @@ func (wiring) WalkLog(ctx context.Context, dir string, from model.Offset, f func
 }
 
 func (wiring) OpenEntities(ctx context.Context, cfg config.Config, getenv func(string) string, log *slog.Logger) (*operate.Entities, io.Closer, error) {
+	if err := refuseEdge(cfg.DataDir); err != nil {
+		return nil, nil, err
+	}
 	if noDatabase(cfg.DataDir) {
 		if err := orphaned(cfg.DataDir); err != nil {
 			return nil, nil, err

@@ -17,10 +17,6 @@ import (
 	"weir/connectors"
 	"weir/govern"
 	"weir/gql"
-	"weir/gql/admin"
-	"weir/gql/delivery"
-	"weir/gql/notification"
-	"weir/gql/outbound"
 	"weir/health"
 	"weir/inference"
 	"weir/ingest"
@@ -35,6 +31,7 @@ import (
 	"weir/site"
 	"weir/store"
 	"weir/store/entity"
+	lwm2mrows "weir/store/lwm2m"
 )
 
 // entities are the tenants, identities and devices of a running instance.
@@ -143,11 +140,12 @@ func (e *entities) emptyKeys(ctx context.Context) error {
 	}
 }
 
-// What is kept of the disk for deletes on a full one: the write-ahead log of some hundred of them, and never so much that the
-// disk would have more than its reserve once that is given up.
+// What is kept of the disk for deletes on a full one: as much as the database grows by when its write-ahead log is written back, which
+// begins that log again, and the log of some hundred deletes; never so much that the disk would have more than its reserve once
+// that is given up.
 const (
-	spareBytes    = 4 << 20
-	spareShare    = 4           // of the reserve
+	spareBytes    = 6 << 20
+	spareShare    = 2           // of the reserve
 	spareInterval = time.Minute // between two attempts to keep it
 )
 
@@ -253,9 +251,9 @@ func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entity
 	}
 	p.Alarms = alarm.New(cfg.Limits.TenantSettings, alarm.Deps{Store: d.store, Writer: bounded, Moved: p.Notify.Moved, Registerer: d.registerer})
 	p.Commands = newCommands(cfg.Commands, &p, d, bounded)
-	p.Registry = registry.New(registry.Config{DeviceSettings: cfg.Limits.DeviceSettings, RulesPerTenant: int64(cfg.Detection.MaxRules)}, registry.Deps{Store: d.store, Devices: d.devices, Writer: bounded,
+	p.Registry = registry.New(registry.Config{DeviceSettings: cfg.Limits.DeviceSettings, RulesPerTenant: int64(cfg.Detection.MaxRules), AnswerBytes: NewBudget(MemoryLimit(cfg)).answerBytes()}, registry.Deps{Store: d.store, Devices: d.devices, Writer: bounded,
 		Sealer: d.vault, Hasher: hasher, Validator: validator{p.compiler, func(ctx context.Context, tenant int64) ([]string, error) { return p.Connectors.Tokens(ctx, tenant) }}, Registerer: d.registerer,
-		Removals: []registry.Removal{ingest.RemoveDeviceRows, provision.RemoveDeviceRows, p.Alarms.RemoveDevice, p.Commands.RemoveDevice, actions.RemoveDevice(d.gone)}, Active: d.active,
+		Removals: []registry.Removal{ingest.RemoveDeviceRows, provision.RemoveDeviceRows, p.Alarms.RemoveDevice, p.Commands.RemoveDevice, lwm2mrows.Remove, actions.RemoveDevice(d.gone)}, Active: d.active,
 		FenceLimits: func(tenant string) registry.FenceLimits {
 			v := p.Govern.Limits(tenant)
 			return registry.FenceLimits{Fences: *v.GeoFenceCeiling, Positions: *v.GeoFencePositionCeiling, Budget: *v.GeoFencePositionBudget}
@@ -265,7 +263,7 @@ func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entity
 		}})
 	p.Provision = provision.New(cfg.Limits.ProfileSettings, provision.Deps{Registry: p.Registry, Store: d.store, Devices: d.devices, Writer: bounded,
 		Hasher: hasher, Secrets: auth.NewSharedSecrets(hasher), Tenants: p.Govern, Registerer: d.registerer})
-	p.verifier = auth.NewVerifier(auth.VerifierConfig{Credentials: finder{p.Registry}, Tenants: p.Govern, Hasher: hasher, Used: p.Provision.Used, Registerer: d.registerer})
+	p.verifier = auth.NewVerifier(auth.VerifierConfig{Credentials: finder{p.Registry}, Keys: finder{p.Registry}, Tenants: p.Govern, Hasher: hasher, Used: p.Provision.Used, Registerer: d.registerer})
 	p.Auth, err = auth.New(ctx, authConfig(cfg), auth.Deps{Store: d.store, Writer: bounded, Vault: d.vault, Tenants: p.Govern,
 		Hasher: hasher, Logger: d.logger, Registerer: d.registerer})
 	if err != nil {
@@ -312,29 +310,29 @@ func restingEntities(ctx context.Context, cfg config.Config, st store.Store, get
 	if err != nil {
 		return nil, err
 	}
-	var state gql.StateDeps
-	p, err := newEntities(ctx, cfg, entityDeps{store: st, writer: store.Direct{Store: st}, vault: vault, logger: log,
-		active: func(ctx context.Context, by *model.Principal) ([]int64, error) { return state.ActiveDevices(ctx, by) },
-		limits: ruleLimits(cfg, NewBudget(MemoryLimit(cfg)), nil), listeners: func() operate.Listeners { return nil }})
-	if err != nil {
+	r := &restingAPI{}
+	if r.entityParts, err = newEntities(ctx, cfg, entityDeps{store: st, writer: store.Direct{Store: st}, vault: vault, logger: log,
+		active: func(ctx context.Context, by *model.Principal) ([]int64, error) { return r.state.ActiveDevices(ctx, by) },
+		limits: ruleLimits(cfg, NewBudget(MemoryLimit(cfg)), nil), listeners: func() operate.Listeners { return nil }}); err != nil {
 		return nil, err
 	}
-	p.Areas = gql.New(gql.Config{Log: log})
-	devices := p.Areas.Area("device-management", gql.TenantPlane)
-	gql.RegisterRegistry(devices, p.Registry, p.Provision)
-	gql.RegisterAlarms(devices, p.Alarms, p.Registry)
-	delivery.Register(p.Areas.Area(delivery.Area, gql.TenantPlane), p.Commands)
-	gql.RegisterDashboards(p.Areas.Area("dashboard-management", gql.TenantPlane), p.Registry)
-	outbound.Register(p.Areas.Area(outbound.Area, gql.TenantPlane), p.Connectors, letterDeps(p))
-	notification.Register(p.Areas.Area(notification.Area, gql.TenantPlane), p.Notify)
-	admin.Register(p.Areas.Area(admin.Area, gql.IdentityPlane), adminDeps(p))
-	admin.RegisterSettings(p.Areas.Area(admin.SettingsArea, gql.IdentityPlane), adminDeps(p))
 	states := storedStates{st}
-	state = gql.StateDeps{States: states, Latest: states, Devices: p.Registry.Devices.Rows, Tokens: p.Registry.DeviceTokens, External: p.Registry,
+	r.state = gql.StateDeps{States: states, Latest: states, Devices: r.Registry.Devices.Rows, Tokens: r.Registry.DeviceTokens, External: r.Registry,
 		Listening: func() int64 { return math.MaxInt64 }, // a device is not active where nothing listens
 		Silence:   func() time.Duration { return cfg.Presence.InactivityTimeout }}
-	gql.RegisterState(p.Areas.Area("device-state", gql.TenantPlane), state)
-	return p.Entities, p.Areas.Build()
+	r.Areas = gql.New(gql.Config{Log: log})
+	for _, s := range areasOf(cfg) {
+		if s.rest != nil {
+			s.rest(r, r.Areas.Area(s.Name(), s.Plane()))
+		}
+	}
+	return r.Entities, r.Areas.Build()
+}
+
+// restingAPI is what the areas are made of on a directory in which nothing runs.
+type restingAPI struct {
+	entityParts
+	state gql.StateDeps
 }
 
 // storedStates are the states of devices as the store has them: where nothing runs, as of the last stop.
@@ -395,6 +393,15 @@ func (f finder) FindCredentials(ctx context.Context, tenantID int64, kind string
 		out[i] = auth.CredentialRow(r)
 	}
 	return out, err
+}
+
+// FindKey implements auth.KeyFinder.
+func (f finder) FindKey(ctx context.Context, identity string) (auth.KeyRow, error) {
+	row, key, err := f.r.FindKey(ctx, identity)
+	if err != nil || row == nil {
+		return auth.KeyRow{}, err
+	}
+	return auth.KeyRow{CredentialRow: auth.CredentialRow(row.CredentialRow), TenantID: row.TenantID, Key: key}, nil
 }
 
 // validator lets registry ask the rule compiler at publish.

@@ -41,12 +41,12 @@ func TestTheExplorerBeginsWithADocumentThatIsAnswered(t *testing.T) {
 			return
 		}
 		defer client.Close()
-		for _, at := range endpoints(cfg) {
-			area := at.name()
-			if examples[area] == "" {
+		for _, at := range areasOf(cfg) {
+			area := at.Name()
+			if at.Example == "" {
 				t.Errorf("%s has none", area)
 			}
-			got, err := operate.RunGraphQL.Ask(ctx, client, operate.GraphQLRequest{Area: area, Tenant: "acme", Query: examples[area]})
+			got, err := operate.RunGraphQL.Ask(ctx, client, operate.GraphQLRequest{Area: area, Tenant: "acme", Query: at.Example})
 			switch {
 			case err != nil:
 				t.Errorf("%s: %v", area, err)

@@ -10,6 +10,9 @@ import (
 // Registry returns the registry that the metrics listener exports.
 func (in *Instance) Registry() *prometheus.Registry { return in.metrics }
 
+// Registry returns the registry that the metrics listener exports.
+func (in *Edge) Registry() *prometheus.Registry { return in.metrics }
+
 // Older is what is said of a database that is older than its log.
 var Older = older
 

@@ -53,33 +53,34 @@ func (f *front) Start(_, life context.Context) error {
 	f.late = map[string]*later{jwksPath: {}, serviceTokenPath: {}, logoPath: {}, web.SetupCalls: {}}
 	cfg := web.Config{MaxConnections: f.lock.apiConnections(), URLs: f.cfg.URLs, DevTools: gql.DevTools(f.opt.Getenv), Ready: f.ready.Load, Closed: f.base.closed, Log: f.log,
 		Registerer: f.metrics, Handlers: map[string]http.Handler{},
-		Absent: []web.Absent{{Area: "event-sources", Note: "answers with a placeholder schema; devices send to the ingest listener and the broker"},
+		Absent: []web.Absent{{Area: placeholderArea, Note: "answers with a placeholder schema; devices send to the ingest listener and the broker"},
 			{Area: "sparkplug-ingest", Note: "serves no GraphQL"}, {Area: "lwm2m-ingest", Note: "serves no GraphQL"}}}
 	for path, h := range f.late {
 		cfg.Handlers[path] = h
 	}
 	maps.Copy(cfg.Handlers, web.SetupPages(f.setupState, f.opt.Version))
-	for _, at := range endpoints(f.cfg) {
-		name := at.name()
+	for _, s := range areasOf(f.cfg) {
+		name := s.Name()
 		sdl, err := gql.SDL(name)
 		if err != nil {
 			return err
 		}
 		f.late[name] = &later{}
-		area := web.Area{Name: at.area, Variant: at.variant, Plane: at.plane().String(), Token: "access", SDL: sdl, Example: examples[name], Handler: f.late[name]}
-		if at.plane() == gql.IdentityPlane {
-			area.Token, area.Note = "identity", "for identities with a system role: superuser, operator, or a role of scope system"
-		}
-		if name == inferenceArea {
-			area.Plane, area.Token, area.Note = "service", "service", "for callers with ai:infer; the access token of a role that has it is accepted, too"
+		area := web.Area{Name: s.Area, Variant: s.Variant, Plane: s.Plane().String(), Token: s.Token(), Note: s.Callers(), SDL: sdl, Example: s.Example, Handler: f.late[name]}
+		if s.Service {
+			area.Plane = "service"
 		}
 		cfg.Areas = append(cfg.Areas, area)
 	}
 	if cfg.DevTools {
 		f.log.Info("developer tools are on: introspection and the explorer of the API are open to every client", "variable", gql.DevToolsVariable)
 	}
-	maps.Copy(cfg.Handlers, f.pages(cfg).Pages())
+	pages := f.pages(cfg)
 	var err error
+	if pages.Console, err = web.NewConsole(f.cfg.Console.ConsoleSettings, f.aboutConsole); err != nil {
+		return err
+	}
+	maps.Copy(cfg.Handlers, pages.Pages())
 	if f.web, err = web.New(cfg); err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ type OpenSocket struct {
 // open opens those of the listeners that the configuration does not keep closed: all of them or, with an error, none.
 func (b *base) open(pair *certs.Reloader, these []operate.Listener) (open []OpenSocket, err error) {
 	for _, l := range b.listeners.list() {
-		if l.Configured == "" || !slices.ContainsFunc(these, func(t operate.Listener) bool { return t.Name == l.Name }) {
+		if l.Configured == "" || l.Datagrams || !slices.ContainsFunc(these, func(t operate.Listener) bool { return t.Name == l.Name }) {
 			continue
 		}
 		socket := OpenSocket{About: l}
@@ -108,6 +108,21 @@ func (b *base) listen(l operate.Listener) (net.Listener, error) {
 	if err != nil {
 		return nil, notListening(l.Key, l.Configured, err)
 	}
+	return socket, nil
+}
+
+// datagrams opens the UDP socket of a listener, as listen does.
+func (b *base) datagrams(l operate.Listener) (net.PacketConn, error) {
+	socket, err := net.ListenPacket("udp", l.Configured)
+	if b.opt.AnyPort && errors.Is(err, syscall.EADDRINUSE) {
+		if host, _, split := net.SplitHostPort(l.Configured); split == nil {
+			socket, err = net.ListenPacket("udp", net.JoinHostPort(host, "0"))
+		}
+	}
+	if err != nil {
+		return nil, notListening(l.Key, l.Configured, err)
+	}
+	b.listeners.opened(l.Name, socket.LocalAddr().String())
 	return socket, nil
 }
 

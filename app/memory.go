@@ -161,6 +161,11 @@ func (b Budget) graphQL(l gql.Limits) gql.Limits {
 	return l
 }
 
+// answerBytes is how large one text may be that an answer of GraphQL contains, beside what else is in the answer.
+func (b Budget) answerBytes() int64 {
+	return int64(b.graphQL(gql.LimitsFromEnv(func(string) string { return "" })).ResponseBytes) - 16<<10
+}
+
 // openAccounts reports to the accountant what every part may plan with and, where it is known, what it holds.
 func openAccounts(in *Instance) {
 	for i, s := range shares() {

@@ -28,6 +28,7 @@ func TestMetricsAreFrozen(t *testing.T) {
 	t.Parallel()
 	const path = "testdata/metrics.txt"
 	got := metricsOf(t, withEveryListener(t))
+	got = merged(got, metricsOf(t, withAnEdge(t)))
 	if made.Update() {
 		made.Write(t, path, []byte(got))
 	}
@@ -64,7 +65,7 @@ func withEveryListener(t *testing.T) *app.Instance {
 	}
 	cfg.DataDir = t.TempDir() + "/d"
 	const free = "127.0.0.1:0"
-	cfg.Listeners = config.Listeners{API: free, Ingest: free, MQTT: free, MQTTS: free, Metrics: free}
+	cfg.Listeners = config.Listeners{API: free, Ingest: free, MQTT: free, MQTTS: free, LwM2M: free, Metrics: free}
 	cfg.Broker.OpenTopics, cfg.Broker.OpenTopicsAnonymous = free, true
 	aSource(&cfg)
 	in := &instance{Instance: app.New(cfg, app.Options{}), cfg: cfg}
@@ -72,8 +73,45 @@ func withEveryListener(t *testing.T) *app.Instance {
 	return in.Instance
 }
 
+// merged is the lines of both, each once, in their order.
+func merged(a, b string) string {
+	lines := slices.Collect(strings.Lines(a + b))
+	slices.Sort(lines)
+	return strings.Join(slices.Compact(lines), "")
+}
+
+// withAnEdge returns a running edge.
+func withAnEdge(t *testing.T) *app.Edge {
+	t.Helper()
+	const free = "127.0.0.1:0"
+	cfg := config.Default()
+	cfg.Role, cfg.DataDir = config.RoleEdge, t.TempDir()+"/d"
+	cfg.Listeners = config.Listeners{API: free, Ingest: free, Metrics: free}
+	cfg.Edge.Listen, cfg.Edge.Uplink.BrokerURL = free, "tcp://127.0.0.1:1"
+	in := app.NewEdge(cfg, app.Options{})
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- in.Run(ctx, func() { close(ready) }, nil) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	select {
+	case <-ready:
+	case err := <-ended:
+		ended <- err
+		t.Fatal(err)
+	}
+	return in
+}
+
+// registered has metrics.
+type registered interface{ Registry() *prometheus.Registry }
+
 // metricsOf returns a line for each metric of Weir's own, in the order of their names.
-func metricsOf(t *testing.T, in *app.Instance) string {
+func metricsOf(t *testing.T, in registered) string {
 	t.Helper()
 	var types map[string]string
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); { // until each listener accepts
@@ -109,7 +147,7 @@ var ofListeners = []string{"weir_broker_listener_connections", "weir_broker_list
 	"weir_http_connections", "weir_httpingest_connections"}
 
 // typesOf returns the type of each metric that has a series.
-func typesOf(t *testing.T, in *app.Instance) map[string]string {
+func typesOf(t *testing.T, in registered) map[string]string {
 	t.Helper()
 	families, err := in.Registry().Gather()
 	if err != nil {

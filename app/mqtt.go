@@ -18,7 +18,7 @@ import (
 // connectionMQTT is what a connection takes: session, buffers, stacks.
 const connectionMQTT = 40 << 10
 
-var mqttShare = share{Share: memory.Share{Name: "MQTT connections", PerMille: 240, Min: 4 << 20, Max: 1 << 40},
+var mqttShare = share{Share: memory.Share{Name: "MQTT connections", PerMille: 200, Min: 4 << 20, Max: 1 << 40},
 	planned: func(bytes int64, c config.Config) int64 {
 		return int64(connectionsIn(bytes, c.Broker.MaxConnections)) * connectionMQTT
 	},

@@ -458,7 +458,7 @@ func TestTheSetupPageSurvivesAReloadInEachStep(t *testing.T) {
 		t.Errorf("the page of a used link: %s", got)
 	}
 	// The browser is signed in on the page of /.
-	if _, got := ask("GET", "/", cookies["weir_session"]); !strings.Contains(got, "<strong>you@example.org</strong>, administrator of this instance") {
+	if _, got := ask("GET", "/plain", cookies["weir_session"]); !strings.Contains(got, "<strong>you@example.org</strong>, administrator of this instance") {
 		t.Errorf("the page of /: %s", got)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"weir/presence"
 	"weir/provision"
 	"weir/registry"
+	"weir/store"
 )
 
 // Transport is a transport that an instance can have. Adding one is its package, its section of the configuration, and an
@@ -42,7 +44,7 @@ type Transport struct {
 
 // ownTransports are those of Weir, in the order of the start.
 func ownTransports() []Transport {
-	return []Transport{mqttTransport, httpTransport, mqttSourceTransport}
+	return []Transport{mqttTransport, httpTransport, mqttSourceTransport, sparkplugTransport, lwm2mTransport}
 }
 
 // TransportNames are the names of Weir's own, as the ledger has them.
@@ -64,6 +66,8 @@ type TransportDeps struct {
 	Presence  presence.Store // what is stored of its devices' presence
 	Desk      command.Desk   // of the commands of its devices
 	Registry  *registry.Registry
+	Store     store.Store     // of what a transport keeps of its own
+	Pressure  ingest.Pressure // how full the log is
 	// Tenant finds a tenant by its token.
 	Tenant func(token string) (id int64, enabled, known bool)
 	// Link is the link of an event source that can be cut: listening time of its devices stands still while it is down.
@@ -76,6 +80,11 @@ type TransportDeps struct {
 	Registerer prometheus.Registerer
 	// Refused shows a connection that was turned away in weir tail. It does not block.
 	Refused func(tenant, device, why, mistake string)
+
+	// Datagrams opens the UDP socket of a listener, when the transport wants it.
+	Datagrams func(l operate.Listener) (net.PacketConn, error)
+	// Registrations keeps what LwM2M devices have registered.
+	Registrations registrations
 
 	lock *lock // how many connections memory and open files allow
 }
@@ -114,6 +123,9 @@ type transports struct {
 
 // Start opens the ways in, last of all.
 func (t *transports) Start(ctx, life context.Context) error {
+	if len(t.cfg.MQTTSource.Sources) > 0 { // a section that is accepted and inert would be worse
+		return model.Errorf(model.CodeUnsupported, "unsupported: external_mqtt.sources: brokers of others are not read yet; take the sources out")
+	}
 	t.entities.verifier.OnInvalidate(t.drop)
 	for _, k := range t.kinds {
 		if err := t.start(life, k); err != nil {
@@ -152,7 +164,8 @@ func (t *transports) start(life context.Context, k Transport) error {
 	}
 	s, err := k.New(TransportDeps{Config: t.cfg, Source: k.Source, Sockets: sockets, Intake: t.intake.into, Verifier: t.entities.verifier, Provision: t.entities.Provision,
 		Presence: presences{t.store, t.entities, t.applier}, Desk: t.entities.Commands, Registry: t.entities.Registry, Logger: t.log,
-		Tenant: t.entities.Govern.Lookup, Link: t.spool.links.Link, Dial: dialOperators, Suspend: t.suspend, Registerer: t.metrics, lock: t.lock,
+		Store: t.store.db.For(store.Devices), Pressure: t.intake.gauge, Tenant: t.entities.Govern.Lookup, Link: t.spool.links.Link, Dial: dialOperators, Suspend: t.suspend, Registerer: t.metrics, lock: t.lock,
+		Datagrams: t.datagrams, Registrations: registrations{t.store, t.entities},
 		Refused: func(tenant, device, why, mistake string) {
 			t.applier.tap.ConnectionRefused(k.Name, k.Source, tenant, device, why, mistake, t.entities.Govern.Known(tenant))
 		}})

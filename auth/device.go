@@ -81,6 +81,21 @@ type CredentialFinder interface {
 	FindCredentials(ctx context.Context, tenantID int64, credentialType string, idHash [sha256.Size]byte) ([]CredentialRow, error)
 }
 
+// PreSharedKey is the type of credential that Verifier.Key finds: the id is an identity of a handshake.
+const PreSharedKey = "PSK"
+
+// KeyRow is a stored pre-shared key. CredentialRow.ID is 0 when there is none.
+type KeyRow struct {
+	CredentialRow
+	TenantID int64
+	Key      []byte
+}
+
+// KeyFinder reads pre-shared keys by the identity of a handshake, which names no tenant.
+type KeyFinder interface {
+	FindKey(ctx context.Context, identity string) (KeyRow, error)
+}
+
 // Invalidation names the credentials that changed: one, all of a device, or all of a tenant. The others
 // are zero.
 type Invalidation struct {
@@ -113,6 +128,7 @@ type remembered struct {
 // VerifierConfig are a Verifier's collaborators and bounds.
 type VerifierConfig struct {
 	Credentials CredentialFinder
+	Keys        KeyFinder // nil: no handshake has a key
 	Tenants     Tenants
 	Hasher      *Hasher
 	// Used notes the first use of a credential that provisioning has minted, before the use is accepted.
@@ -214,6 +230,36 @@ func (v *Verifier) Verify(ctx context.Context, c Claim) (Proof, error) {
 	p, err := v.verify(ctx, c)
 	v.m.verified.WithLabelValues(outcomeOf(err)).Inc()
 	return p, err
+}
+
+// Key returns the pre-shared key of an identity and what it proves once the handshake is complete. ErrCredentialBad says that there is none that
+// is good now; any other error that it could not be looked up. Nothing is remembered: a handshake is rare, and costs more than a read.
+func (v *Verifier) Key(ctx context.Context, identity string) (Proof, []byte, error) {
+	p, key, err := v.key(ctx, identity)
+	v.m.verified.WithLabelValues(outcomeOf(err)).Inc()
+	return p, key, err
+}
+
+func (v *Verifier) key(ctx context.Context, identity string) (Proof, []byte, error) {
+	if v.cfg.Keys == nil || identity == "" || len(identity) > maxCredentialBytes {
+		return Proof{}, nil, ErrCredentialBad
+	}
+	epoch := v.epochNow()
+	row, err := v.cfg.Keys.FindKey(ctx, identity)
+	if err != nil {
+		return Proof{}, nil, fmt.Errorf("auth: reading a pre-shared key: %w", err)
+	}
+	tenant := v.cfg.Tenants.TokenOf(row.TenantID)
+	id, enabled, _ := v.cfg.Tenants.Lookup(tenant)
+	if !v.usable(row.CredentialRow) || !enabled || id != row.TenantID {
+		return Proof{}, nil, ErrCredentialBad
+	}
+	if row.Unused && v.cfg.Used != nil {
+		if err := v.cfg.Used(ctx, row.ID); err != nil {
+			return Proof{}, nil, fmt.Errorf("auth: noting the first use of a device credential: %w", err)
+		}
+	}
+	return Proof{CredentialID: row.ID, DeviceID: row.DeviceID, Device: row.Device, Tenant: tenant, TenantID: row.TenantID, Expires: row.ExpiresAt, epoch: epoch}, row.Key, nil
 }
 
 func (v *Verifier) verify(ctx context.Context, c Claim) (Proof, error) {

@@ -301,10 +301,23 @@ func (a *Auth) publishPerson(ch *store.Change, row *identityRow) (*Identity, err
 	return row.shown(p, grants, tenants), nil
 }
 
-// mayActOn refuses a principal that lacks a system authority of the identity.
+// mayActOn refuses a principal that lacks a system authority of the identity, or one that the identity has in a tenant: whoever sets
+// its password could sign in as it.
 func (e *edit) mayActOn(by *model.Principal) error {
-	_, as := union(e.grants, e.person.roles)
-	return entity.Demand(by, as)
+	if _, as := union(e.grants, e.person.roles); len(as) > 0 {
+		if err := entity.Demand(by, as); err != nil {
+			return err
+		}
+	}
+	if by != nil && by.Identity == e.row.ID {
+		return nil
+	}
+	for tenant, m := range e.person.memberships {
+		if err := e.mayGive(by, tenant, m.roles); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // keepsSuperuser refuses to take away the last enabled superuser.

@@ -63,6 +63,9 @@ func TestNoUserGrantsAnAuthorityThatTheyDoNotHold(t *testing.T) {
 	n := func(email string, systemRoles ...string) NewIdentity {
 		return NewIdentity{Email: email, Password: password, Enabled: true, SystemRoles: systemRoles}
 	}
+	h.ok(h.Roles.Create(ctx, operator, store.Patch{"scope": "tenant", "token": "viewer", "authorities": []any{"device:read"}}))
+	h.member("ada@example.org", RoleTenantAdmin)
+	h.ok(h.AddMembership(ctx, operator, "op@example.org", "acme", []string{"viewer"}))
 	before := h.dump()
 	for name, do := range map[string]func() error{
 		"a new operator by a clerk":      func() error { _, err := h.CreateIdentity(ctx, clerk, n("x@example.org", RoleOperator)); return err },
@@ -95,6 +98,34 @@ func TestNoUserGrantsAnAuthorityThatTheyDoNotHold(t *testing.T) {
 			_, err := h.Roles.UpdateIn(ctx, clerk, "", RoleOperator, store.Patch{"authorities": []any{"user:read"}})
 			return err
 		},
+		"himself into a tenant": func() error {
+			_, err := h.AddMembership(ctx, clerk, "clerk@example.org", "acme", []string{RoleTenantAdmin})
+			return err
+		},
+		"an operator himself into a tenant": func() error {
+			_, err := h.AddMembership(ctx, op, "op@example.org", "globex", []string{RoleTenantAdmin})
+			return err
+		},
+		"an operator more for himself": func() error {
+			_, err := h.SetMembershipRoles(ctx, op, "op@example.org", "acme", []string{RoleTenantAdmin})
+			return err
+		},
+		"an operator's own role of tenants made larger": func() error {
+			_, err := h.Roles.UpdateIn(ctx, op, "", "viewer", store.Patch{"authorities": []any{"*"}})
+			return err
+		},
+		"a role of tenants made larger by a clerk": func() error {
+			_, err := h.Roles.UpdateIn(ctx, clerk, "", "viewer", store.Patch{"authorities": []any{"*"}})
+			return err
+		},
+		"an accomplice into a tenant": func() error {
+			_, err := h.AddMembership(ctx, clerk, "reader@example.org", "acme", []string{RoleTenantAdmin})
+			return err
+		},
+		"the password of a tenant's administrator": func() error {
+			_, err := h.SetPassword(ctx, clerk, "ada@example.org", "taken over")
+			return err
+		},
 	} {
 		t.Run(name, func(t *testing.T) { fixture.Refused(t, do(), model.CodeForbidden, "forbidden: ") })
 	}
@@ -104,7 +135,12 @@ func TestNoUserGrantsAnAuthorityThatTheyDoNotHold(t *testing.T) {
 	h.ok(h.CreateIdentity(ctx, clerk, n("x@example.org", "reader")))
 	h.ok(h.SetPassword(ctx, clerk, "reader@example.org", "another one"))
 	h.ok(h.SetPassword(ctx, op, "clerk@example.org", "another one"))
-	h.ok(h.AddMembership(ctx, clerk, "x@example.org", "acme", []string{RoleTenantAdmin})) // tenants are his to give
+	h.ok(h.AddMembership(ctx, clerk, "x@example.org", "acme", nil)) // it carries nothing
+	h.ok(h.RemoveMembership(ctx, op, "x@example.org", "acme"))
+	h.ok(h.AddMembership(ctx, op, "x@example.org", "acme", []string{RoleTenantAdmin})) // who makes tenants makes their members
+	h.ok(h.SetPassword(ctx, op, "ada@example.org", "another one"))
+	h.ok(h.AddMembership(ctx, root, "root@example.org", "acme", []string{RoleTenantAdmin}))
+	h.ok(h.RemoveMembership(ctx, op, "op@example.org", "acme")) // anyone may leave
 	h.ok(h.SetSystemRoles(ctx, root, "root2@example.org", []string{RoleOperator}))
 }
 

@@ -19,8 +19,41 @@ type membershipRow struct {
 
 var memberships = store.NewTable[membershipRow](store.Desc[membershipRow]{Kind: "membership", Name: "memberships", Uncounted: true})
 
-// AddMembership lets a person into a tenant with roles of scope tenant. Roles of a tenant are the operator's to give,
-// whatever they carry.
+// mayGive refuses a principal that gives or takes roles in a tenant which carry more than it holds itself there. A superuser may give
+// all, and so may who makes tenants (tenant:write), whose first members are made like this, but not to itself.
+func (e *edit) mayGive(by *model.Principal, tenant int64, roles []int64) error {
+	switch {
+	case unbound(by):
+		return nil
+	case by.Identity != 0 && by.Identity == e.row.ID:
+		return model.Errorf(model.CodeForbidden, "forbidden: no account gives itself roles in a tenant: have another operator do it")
+	case by.Has(model.TenantWrite):
+		return nil
+	}
+	var own []int64
+	p, _, err := loadPerson(e, by.Subject)
+	if err != nil {
+		return err
+	}
+	if p != nil && p.id == by.Identity && p.memberships[tenant].enabled {
+		own = p.memberships[tenant].roles
+	}
+	_, have := union(e.grants, own)
+	_, want := union(e.grants, roles)
+	for _, a := range want {
+		if !slices.Contains(have, a) && !(a != model.StateDemote && slices.Contains(have, model.AllAuthorities)) {
+			return model.Errorf(model.CodeForbidden, "forbidden: %s in the tenant is required, or tenant:write", a)
+		}
+	}
+	return nil
+}
+
+// unbound reports whether a principal may give what it likes: the instance itself, the operator at the machine, a superuser.
+func unbound(by *model.Principal) bool {
+	return by == nil || by.Kind == model.LocalOperator || by.Sudo || by.System[model.AllAuthorities]
+}
+
+// AddMembership lets a person into a tenant with roles of scope tenant; see mayGive for who may.
 func (a *Auth) AddMembership(ctx context.Context, by *model.Principal, email, tenant string, roleTokens []string) (*Identity, error) {
 	return a.editIdentity(ctx, by, email, func(e *edit) error {
 		id, err := store.TenantID(e, tenant)
@@ -32,6 +65,9 @@ func (a *Auth) AddMembership(ctx context.Context, by *model.Principal, email, te
 		}
 		held, err := a.Roles.resolve(e, ScopeTenant, roleTokens)
 		if err != nil {
+			return err
+		}
+		if err := e.mayGive(by, id, held); err != nil {
 			return err
 		}
 		row := &membershipRow{Row: store.Row{TenantID: id}, IdentityID: e.row.ID, Enabled: true, NotBefore: a.stamp(0)}
@@ -71,6 +107,9 @@ func (a *Auth) SetMembershipRoles(ctx context.Context, by *model.Principal, emai
 		if err != nil || slices.Equal(held, e.person.memberships[row.TenantID].roles) {
 			return err
 		}
+		if err := e.mayGive(by, row.TenantID, slices.Concat(held, e.person.memberships[row.TenantID].roles)); err != nil {
+			return err
+		}
 		if err := store.SetMembershipRoles(e, row.ID, held); err != nil {
 			return err
 		}
@@ -85,6 +124,11 @@ func (a *Auth) SetMembershipEnabled(ctx context.Context, by *model.Principal, em
 		if row.Enabled == enabled {
 			return nil
 		}
+		if enabled || by == nil || by.Identity != e.row.ID { // anyone may leave
+			if err := e.mayGive(by, row.TenantID, e.person.memberships[row.TenantID].roles); err != nil {
+				return err
+			}
+		}
 		if !enabled {
 			if err := store.EndRefreshSessions(e, e.row.ID, row.TenantID); err != nil {
 				return err
@@ -98,6 +142,11 @@ func (a *Auth) SetMembershipEnabled(ctx context.Context, by *model.Principal, em
 // RemoveMembership ends a membership and the sessions that came of it.
 func (a *Auth) RemoveMembership(ctx context.Context, by *model.Principal, email, tenant string) (*Identity, error) {
 	return a.editMembership(ctx, by, email, tenant, func(e *edit, row *membershipRow) error {
+		if by == nil || by.Identity != e.row.ID { // anyone may leave
+			if err := e.mayGive(by, row.TenantID, e.person.memberships[row.TenantID].roles); err != nil {
+				return err
+			}
+		}
 		if err := store.EndRefreshSessions(e, e.row.ID, row.TenantID); err != nil {
 			return err
 		}

@@ -167,6 +167,9 @@ func (r *Roles) changed(c *store.Change, old, role *Role) error {
 		if slices.Equal(old.Authorities, role.Authorities) {
 			return nil
 		}
+		if err := r.mayEnlarge(c, old, role); err != nil {
+			return err
+		}
 		role.NotBefore = r.auth.stamp(0)
 		if err := store.SetRoleNotBefore(c, role.ID, role.NotBefore); err != nil {
 			return err
@@ -184,6 +187,28 @@ func (r *Roles) mayGrant(by *model.Principal, roles ...*Role) error {
 		}
 		if err := entity.Demand(by, role.grant().authorities); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// mayEnlarge refuses a principal that gives a role of tenants more authorities: one that holds the role itself, and one that makes no
+// tenants and so gives nothing in those whose members hold it. A superuser may.
+func (r *Roles) mayEnlarge(c *store.Change, old, role *Role) error {
+	more := func(a string) bool { return !slices.Contains(old.Authorities, a) }
+	if role.Scope != ScopeTenant || unbound(c.By) || !slices.ContainsFunc(role.Authorities, more) {
+		return nil
+	}
+	if !c.By.Has(model.TenantWrite) {
+		return model.Forbidden(model.TenantWrite)
+	}
+	p, _, err := loadPerson(c, c.By.Subject)
+	if err != nil || p == nil {
+		return err
+	}
+	for _, m := range p.memberships {
+		if slices.Contains(m.roles, role.ID) {
+			return model.Errorf(model.CodeForbidden, "forbidden: no account enlarges a role that it holds: have another operator do it")
 		}
 	}
 	return nil

@@ -278,3 +278,23 @@ func TestNoSecretOfASessionIsStored(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Only its holder is told what kind a token is: one that does not verify is not valid, whatever it says.
+func TestATokenForOtherAreasIsNamed(t *testing.T) {
+	h := newHouse(t)
+	h.member("ada@example.org")
+	pair, identity := h.enter("ada@example.org", "acme"), h.signIn("ada@example.org")
+	for _, c := range []struct {
+		plane       Plane
+		token, want string
+	}{
+		{PlaneTenant, identity, "unauthenticated: this is an identity token: selectTenant gives an access token for the areas of a tenant"},
+		{PlaneIdentity, pair.Access, "unauthenticated: this is an access token of a tenant: sign in for an identity token, which the identity plane needs"},
+		{PlaneTenant, pair.Refresh, "unauthenticated: this is a refresh token: refresh gives an access token"},
+		{PlaneTenant, identity + "x", "unauthenticated: the token is not valid"},
+	} {
+		if _, err := h.Authenticate(c.plane, c.token, ""); err == nil || err.Error() != c.want {
+			t.Errorf("%v, want %s", err, c.want)
+		}
+	}
+}

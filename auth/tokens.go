@@ -27,6 +27,29 @@ var ErrToken = errors.New("auth: token refused")
 
 func refuse(why string) error { return fmt.Errorf("%w: %s", ErrToken, why) }
 
+// kindError is ErrToken of a token that verifies and is for other areas.
+type kindError Kind
+
+func (k kindError) Error() string {
+	return fmt.Sprintf("%v: a token of kind %q is not accepted here", ErrToken, string(k))
+}
+
+// Is makes errors.Is(err, ErrToken) hold.
+func (k kindError) Is(target error) bool { return target == ErrToken }
+
+// hint is what the caller learns of its own token.
+func (k kindError) hint() string {
+	switch Kind(k) {
+	case KindIdentity:
+		return "this is an identity token: selectTenant gives an access token for the areas of a tenant"
+	case KindAccess:
+		return "this is an access token of a tenant: sign in for an identity token, which the identity plane needs"
+	case KindRefresh:
+		return "this is a refresh token: refresh gives an access token"
+	}
+	return "the token is not accepted here"
+}
+
 // sign turns claims into a token. It is deterministic (RSASSA-PKCS1-v1_5): the same claims under the same key give the
 // same token, which is what lets refresh answer a repeated call with the same pair.
 func (a *Auth) sign(c *claims, key *signingKey) (string, error) {
@@ -88,7 +111,7 @@ func (a *Auth) parse(token string, kinds ...Kind) (*claims, error) {
 	case c.IssuedAt == 0 || c.ID == "":
 		return nil, refuse("incomplete")
 	case !slices.Contains(kinds, c.Kind):
-		return nil, refuse(fmt.Sprintf("a token of kind %q is not accepted here", c.Kind))
+		return nil, kindError(c.Kind)
 	}
 	return c, nil
 }
@@ -129,7 +152,7 @@ func (p Plane) kinds() []Kind {
 
 // Authenticate verifies a bearer token presented on a plane. tenantHeader is X-Weir-Tenant; it counts for a service
 // token only, and where it names no enabled tenant none is resolved. Every refusal is UNAUTHENTICATED and wraps ErrToken:
-// the caller learns that the token has expired, as it says itself, and otherwise not why.
+// the caller learns that the token has expired or is one for other areas, as it says itself, and otherwise not why.
 func (a *Auth) Authenticate(p Plane, token, tenantHeader string) (*model.Principal, error) {
 	principal, err := a.authenticate(p, token, tenantHeader)
 	if err != nil {
@@ -137,6 +160,9 @@ func (a *Auth) Authenticate(p Plane, token, tenantHeader string) (*model.Princip
 		refusal := model.Unauthenticated("the token is not valid")
 		if errors.Is(err, jwt.ErrTokenExpired) { // its signature was verified before
 			refusal = model.Unauthenticated("the token has expired")
+		}
+		if kind, ok := errors.AsType[kindError](err); ok { // likewise
+			refusal = model.Unauthenticated(kind.hint())
 		}
 		refusal.Err = err
 		return nil, refusal

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,7 +21,7 @@ const (
 type way struct {
 	what, kind string
 	goal       goal
-	talk       func(*sink, net.Conn, *bufio.ReadWriter) error
+	target     func(context.Context, func(device []byte, at time.Time)) (target, error)
 	action     func(port int) string
 	connector  func(port int) string // config of the connector that the action names; nil: it names none
 	typ        string
@@ -31,9 +29,12 @@ type way struct {
 
 // ways are the kinds of deliveries that are measured.
 var ways = []way{
-	{what: "webhooks", kind: "httpCall", goal: atLeast(3000, 6000, perSecond), talk: webhook, action: callOf},
-	{what: "MQTT publishes at QoS 1", kind: "publish", goal: atLeast(10_000, 20_000, perSecond), talk: broker5, action: publishOf, typ: "mqtt", connector: func(port int) string {
+	{what: "webhooks", kind: "httpCall", goal: atLeast(3000, 6000, perSecond), target: sinkOf(webhook), action: callOf},
+	{what: "MQTT publishes at QoS 1", kind: "publish", goal: atLeast(10_000, 20_000, perSecond), target: sinkOf(broker5), action: publishOf, typ: "mqtt", connector: func(port int) string {
 		return fmt.Sprintf(`{"urls":["mqtt://127.0.0.1:%d"],"topic":"alerts","qos":1}`, port)
+	}},
+	{what: "Kafka records", kind: "publish", goal: atLeast(5000, 10_000, perSecond), target: newCluster, action: publishOf, typ: "kafka", connector: func(port int) string {
+		return fmt.Sprintf(`{"addresses":["127.0.0.1:%d"],"topic":%q}`, port, benchTopic)
 	}},
 }
 
@@ -203,7 +204,7 @@ func (in *instance) connectorNamed(ctx context.Context, token, typ, config strin
 func (b *bench) deliver(ctx context.Context, w *way) error {
 	const conns = 50
 	g := &outgoing{each: deliveriesEach}
-	s, err := newSink(w.talk, func(device []byte, at time.Time) { g.came(device, at) })
+	s, err := w.target(ctx, g.came)
 	if err != nil {
 		return err
 	}

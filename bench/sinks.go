@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -17,6 +18,17 @@ type sink struct {
 	net.Listener
 	came   func(device []byte, at time.Time) // the body of a delivery
 	manner atomic.Int32
+}
+
+// target is what deliveries are sent to. Close ends it.
+type target interface {
+	port() int
+	io.Closer
+}
+
+// sinkOf makes targets that talk so.
+func sinkOf(talk func(*sink, net.Conn, *bufio.ReadWriter) error) func(context.Context, func([]byte, time.Time)) (target, error) {
+	return func(_ context.Context, came func([]byte, time.Time)) (target, error) { return newSink(talk, came) }
 }
 
 // The manners of a sink of webhooks.

@@ -9,6 +9,7 @@
 //	reader.go     reads packets and dispatches every one of them: one loop for all
 //	device.go     the service for devices: publishes go to the intake, a device may subscribe to its own commands and attributes
 //	provision.go  the service for devices that get their credential themselves
+//	site.go       the service for the clients of a site, in the role edge
 //	open.go       the service for open topics: general publish and subscribe, nothing of it stored
 //	pubsub.go     sessions, subscriptions and retained messages of a service; session.go what outlives a connection
 //	deliver.go    writes answers and deliveries to a client
@@ -58,6 +59,8 @@ type Config struct {
 
 	// Open are the open topics, served by a Listener with Open; nil: there are none.
 	Open *OpenConfig
+	// Site is whom the other listeners serve in place of devices; nil: devices.
+	Site *Site
 
 	ConnectTimeout time.Duration // 10 s from accept to CONNACK
 	WriteTimeout   time.Duration // 10 s for one write, then the reader is too slow
@@ -68,7 +71,7 @@ type Config struct {
 	presence.Timing
 }
 
-// Deps are the collaborators. Intake and Verifier are required; Presence is, unless Config.SilentPresence is set and nothing was
+// Deps are the collaborators. Intake is required, and Verifier unless Config.Site is set; Presence is, unless Config.SilentPresence is set and nothing was
 // ever asserted.
 type Deps struct {
 	Intake    Intake
@@ -144,6 +147,7 @@ type Broker struct {
 	devices      *devices
 	general      *openTopics      // nil: there are none
 	provisioning *provisioning    // nil: no device gets its credential here
+	site         *site            // nil: devices are served
 	large        *transfers.Slots // for packets over largePacket
 	listeners    listeners
 	state        sourceState
@@ -164,7 +168,7 @@ func New(cfg Config, deps Deps) (*Broker, error) {
 	if !model.ValidToken(cfg.InstanceID) {
 		return nil, model.CheckToken("instance.id", cfg.InstanceID)
 	}
-	if deps.Intake == nil || deps.Verifier == nil {
+	if deps.Intake == nil || deps.Verifier == nil && cfg.Site == nil {
 		return nil, errors.New("broker: an intake and a verifier are required")
 	}
 	if deps.Now == nil {
@@ -186,6 +190,9 @@ func New(cfg Config, deps Deps) (*Broker, error) {
 	b.devices = newDevices(b)
 	if deps.Provision != nil {
 		b.provisioning = newProvisioning(b)
+	}
+	if cfg.Site != nil {
+		b.site = newSite(b, cfg.Site)
 	}
 	if cfg.Open != nil {
 		b.general = newOpenTopics(b, *cfg.Open)

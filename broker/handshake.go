@@ -155,6 +155,8 @@ func (b *Broker) admit(nc net.Conn, in *bufio.Reader, p *connect, l *Listener) (
 	switch {
 	case l.Open:
 		s, sessions = b.general, b.general.pubsub
+	case b.site != nil:
+		s, sessions = b.site, b.site.pubsub
 	case p.provisions() && b.provisioning != nil:
 		s, sessions = b.provisioning, b.provisioning.pubsub
 	}

@@ -215,8 +215,13 @@ func (b *Broker) received(kind byte, now time.Time) {
 	}
 }
 
-// Connections is the number of connections of devices that are open.
-func (b *Broker) Connections() int { return b.devices.pubsub.connections() }
+// Connections is the number of connections of devices, or of clients of the site, that are open.
+func (b *Broker) Connections() int {
+	if b.site != nil {
+		return b.site.pubsub.connections()
+	}
+	return b.devices.pubsub.connections()
+}
 
 func (b *Broker) attach(ln net.Listener) bool {
 	b.listeners.Lock()
@@ -277,6 +282,9 @@ func (b *Broker) pubsubs() []*pubsub {
 	all := []*pubsub{b.devices.pubsub}
 	if b.provisioning != nil {
 		all = append(all, b.provisioning.pubsub)
+	}
+	if b.site != nil {
+		all = append(all, b.site.pubsub)
 	}
 	if b.general != nil {
 		all = append(all, b.general.pubsub)

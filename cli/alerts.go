@@ -25,7 +25,7 @@ func newAlerts(c *command) *cobra.Command {
 		Example: "  weir alerts > /etc/prometheus/rules/weir.yml\n  weir alerts --docs https://wiki.example.org/weir\n  weir alerts --json",
 		Args:    exactly(),
 		RunE: func(*cobra.Command, []string) error {
-			list := health.Alerts()
+			list := append(health.Alerts(), health.EdgeAlerts()...)
 			shown := make([]shownAlert, len(list))
 			for i := range list {
 				shown[i] = shownAlert{list[i], list[i].Expr(), list[i].For.String()}

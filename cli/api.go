@@ -13,18 +13,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/app"
 	"weir/model"
 	"weir/operate"
 )
 
-// areas are those of the API, as weir api takes them.
-var areas = append([]string{deviceArea, stateArea, eventArea, processingArea, dashboardArea, outboundArea, notificationArea, "user-management"}, instanceAreas...)
-
-// instanceAreas are about the instance: no tenant is named for them.
-var instanceAreas = []string{"user-management-admin", "user-management-settings"}
-
 func newAPI(c *command) *cobra.Command {
 	var tenant, variables string
+	ofTenants, ofInstance, resting := app.AreaNames()
+	areas := slices.Concat(ofTenants, ofInstance)
 	cmd := &cobra.Command{
 		Use:   "api AREA QUERY",
 		Short: "Run a GraphQL document as the local operator",
@@ -32,13 +29,8 @@ func newAPI(c *command) *cobra.Command {
 			"token, and print its data as JSON. QUERY is the document, - for stdin, or @ and\n" +
 			"the name of a file. Without --tenant the command uses the only tenant that\n" +
 			"there is. Errors go to stderr with their codes, and the exit code is 6.\n\n" +
-			"The areas are " + strings.Join(areas[:3], ", ") + ",\n" +
-			strings.Join(areas[3:6], ", ") + ",\n" +
-			strings.Join(areas[6:8], ", ") + ", and those\n" +
-			"of the instance, which take no tenant: " + instanceAreas[0] + " and\n" +
-			instanceAreas[1] + ". In a data directory that no instance uses, the\n" +
-			"command serves " + deviceArea + ", " + stateArea + ",\n" +
-			dashboardArea + ", " + outboundArea + ", " + notificationArea + " and those of the instance.",
+			wrapped("The areas are "+strings.Join(ofTenants, ", ")+", and those of the instance, which take no tenant: "+strings.Join(ofInstance, ", ")+
+				". In a data directory that no instance uses, the command serves "+strings.Join(resting, ", ")+"."),
 		Example: "  weir api user-management-admin '{tenants{token enabled tier{token}}}'\n" +
 			"  weir api device-management '{devices(criteria:{pageNumber:1,pageSize:10}){results{token name}}}'\n" +
 			"  weir api event-processing @health.graphql --tenant acme --variables '{\"profile\":\"boiler\"}'",
@@ -67,7 +59,7 @@ func newAPI(c *command) *cobra.Command {
 }
 
 func (c *command) runDocument(ctx context.Context, op operate.Target, q operate.GraphQLRequest) (err error) {
-	if q.Tenant == "" && !slices.Contains(instanceAreas, q.Area) {
+	if _, instance, _ := app.AreaNames(); q.Tenant == "" && !slices.Contains(instance, q.Area) {
 		if q.Tenant, err = onlyTenant(ctx, op); err != nil {
 			return err
 		}
@@ -83,6 +75,26 @@ func (c *command) runDocument(ctx context.Context, op operate.Target, q operate.
 		c.note("hint: %s", hint)
 	}
 	return resp.Refusal()
+}
+
+// wrapped breaks a text of words into lines of a help text.
+func wrapped(text string) string {
+	var out strings.Builder
+	column := 0
+	for i, word := range strings.Fields(text) {
+		switch {
+		case i == 0:
+		case column+1+len(word) > 79:
+			out.WriteByte('\n')
+			column = 0
+		default:
+			out.WriteByte(' ')
+			column++
+		}
+		out.WriteString(word)
+		column += len(word)
+	}
+	return out.String()
 }
 
 // onlyTenant is the tenant of an instance that has one.

@@ -26,8 +26,10 @@ func newDeviceAdd(c *command) *cobra.Command {
 			"which the command creates if it does not exist.\n\n" +
 			"With --wait the command waits for the first reading and shows refusals\n" +
 			"meanwhile: a wrong credential, a malformed body, a value out of range, a\n" +
-			"reading over the ceiling. The exit code is 5 if no reading arrives.",
-		Example: "  weir device add acme boiler-1\n  weir device add acme boiler-1 --print-commands=curl\n  weir device add acme boiler-1 --wait=5m",
+			"reading over the ceiling. The exit code is 5 if no reading arrives.\n\n" +
+			"With --psk the device gets a pre-shared key for LwM2M, too, under the identity\n" +
+			"TENANT:TOKEN; both are printed once.",
+		Example: "  weir device add acme boiler-1\n  weir device add acme boiler-1 --print-commands=curl\n  weir device add acme boiler-1 --wait=5m\n  weir device add acme meter-1 --psk",
 		Args:    exactly("the tenant's token", "the device's token"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d.Tenant, d.Token = args[0], args[1]
@@ -40,6 +42,7 @@ func newDeviceAdd(c *command) *cobra.Command {
 	cmd.Flags().StringVar(&d.Type, "type", "", "token of the device type")
 	cmd.Flags().StringVar(&d.Name, "name", "", "display name")
 	cmd.Flags().StringVar(&d.ExternalID, "external-id", "", "identifier in other systems: a serial number, a MAC address")
+	cmd.Flags().BoolVar(&d.PSK, "psk", false, "make a pre-shared key for LwM2M, too")
 	first.flags(cmd)
 	return cmd
 }
@@ -49,6 +52,9 @@ func printDevice(w io.Writer, d *operate.DeviceAdded, host string) {
 		fmt.Fprintf(w, "device type %s made\n", d.Type)
 	}
 	fmt.Fprintf(w, "device %s made in tenant %s\n", d.Token, d.Tenant)
+	if k := d.PSK; k != nil {
+		fmt.Fprintf(w, "LwM2M identity: %s\nLwM2M key (shown once): %s\n  in base64: %s\n", k.Identity, k.Hex, k.Base64)
+	}
 	printToken(w, d, host)
 }
 

@@ -36,17 +36,21 @@ func newDeviceShow(c *command) *cobra.Command {
 				return err
 			}
 			defer op.Close()
-			d, err := tenantAPI{op, args[0]}.showDevice(cmd.Context(), args[1])
-			if err != nil {
-				return err
-			}
-			c.show(d, func(w io.Writer) { printDetails(w, d) })
-			c.noteLag(cmd.Context(), op)
-			return nil
+			return c.describeDevice(cmd.Context(), op, args[0], args[1])
 		},
 	}
 	cmd.Flags().BoolVar(&commands, "print-commands", false, "not possible: the secret is shown once; see weir device rotate")
 	return cmd
+}
+
+func (c *command) describeDevice(ctx context.Context, op operate.Target, tenant, token string) error {
+	d, err := tenantAPI{op, tenant}.showDevice(ctx, token)
+	if err != nil {
+		return err
+	}
+	c.show(d, func(w io.Writer) { printDetails(w, d) })
+	c.noteLag(ctx, op)
+	return nil
 }
 
 // deviceDetails is all that is known of a device but its secrets.

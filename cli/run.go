@@ -52,9 +52,12 @@ func newRun(c *command) *cobra.Command {
 				logger = logger.With("node", cfg.Instance.Node)
 			}
 			s := newInitSystem(cmd.Context(), c.notifier(), logger)
-			in := app.New(*cfg, app.Options{Logger: logger, Level: level, Getenv: c.getenv, Version: Version, Program: programName(), Out: c.io.Stdout,
-				Source: &src, Hangup: hangup, Serving: s.serving, Waits: s.waits})
-			return in.Run(cmd.Context(), s.ready, c.io.Cancel)
+			opt := app.Options{Logger: logger, Level: level, Getenv: c.getenv, Version: Version, Program: programName(), Out: c.io.Stdout,
+				Source: &src, Hangup: hangup, Serving: s.serving, Waits: s.waits}
+			if cfg.Role == config.RoleEdge {
+				return app.NewEdge(*cfg, opt).Run(cmd.Context(), s.ready, c.io.Cancel)
+			}
+			return app.New(*cfg, opt).Run(cmd.Context(), s.ready, c.io.Cancel)
 		},
 	}
 }

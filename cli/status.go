@@ -48,6 +48,13 @@ func printStatus(w io.Writer, s *operate.Status) {
 	row("state", "%s, version %s, up %s", state, s.Version, time.Since(s.StartedAt).Round(time.Second))
 	row("instance", "%s, data in %s", s.Instance, s.DataDir)
 	row("listeners", "%s", listenersText(s.Listeners))
+	if s.Edge != nil {
+		row("connections", "%d over MQTT, at most %d", s.Connections, s.MaxConnections)
+		printEdge(row, s.Edge)
+		printBalance(row, s.Unbalanced)
+		_ = t.Flush() // the reader has gone
+		return
+	}
 	printCertificate(row, s.Certificate)
 	row("connections", "%d over MQTT, at most %d", s.Connections, s.MaxConnections)
 	row("memory", "%s of %s in use by the runtime; its parts: weir status --json", bytesText(s.Memory.Heap), bytesText(s.Memory.Limit))
@@ -75,11 +82,7 @@ func printStatus(w io.Writer, s *operate.Status) {
 			row("", "%s since %s, with %s waiting: %s", printable(x.Name()), x.Since.UTC().Format(time.RFC3339), health.Count(x.Rows, "order"), printable(x.Error))
 		}
 	}
-	if s.Unbalanced > 0 {
-		row("ledger", "does NOT balance in %s: weir ledger", count(s.Unbalanced, "hour"))
-	} else {
-		row("ledger", "balanced")
-	}
+	printBalance(row, s.Unbalanced)
 	if s.LedgerGaps > 0 {
 		row("", "%s after unclean stops", count(s.LedgerGaps, "gap"))
 	}
@@ -119,6 +122,14 @@ func printStatus(w io.Writer, s *operate.Status) {
 		row("!", "%s", printable(s.Waiting))
 	}
 	_ = t.Flush() // the reader has gone
+}
+
+func printBalance(row func(name, format string, args ...any), unbalanced int) {
+	if unbalanced > 0 {
+		row("ledger", "does NOT balance in %s: weir ledger", count(unbalanced, "hour"))
+		return
+	}
+	row("ledger", "balanced")
 }
 
 // listenersText names the listeners that every instance has, and those of the others that are open.

@@ -47,6 +47,8 @@ var altered = []struct{ name, yaml, place, says string }{
 	{"negative duration", "presence: {inactivity_timeout: -5m}\n", "1:12: presence.inactivity_timeout", "must be longer than 0s"},
 	{"size in MB", "ingest: {max_body: 1MB}\n", "1:20: ingest.max_body", "must be a size such as"},
 	{"size below zero", "ingest: {max_body: -1}\n", "1:20: ingest.max_body", "must be a size"},
+	{"an origin with a path", "console: {frame_ancestors: [https://portal.example.org/x]}\n", "1:11: console.frame_ancestors", "must be origins such as"},
+	{"an origin that ends the policy", "console: {frame_ancestors: [\"https://a.example;script-src\"]}\n", "1:11: console.frame_ancestors", "must be origins such as"},
 	{"octal", "broker: {max_connections: 010}\n", "1:27: broker.max_connections", "must be a whole number"},
 	{"number with a point", "broker: {max_connections: 1.5}\n", "1:27: broker.max_connections", "must be a whole number"},
 	{"number in words", "governance: {ingest_messages_per_second: many}\n", "1:42: governance.ingest_messages_per_second", "must be a number"},

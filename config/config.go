@@ -14,6 +14,7 @@ import (
 	"weir/broker"
 	"weir/command"
 	"weir/connectors"
+	"weir/edge"
 	"weir/govern"
 	"weir/httpingest"
 	"weir/inference"
@@ -21,6 +22,7 @@ import (
 	"weir/internal/certs"
 	"weir/internal/guard"
 	"weir/internal/setting"
+	"weir/lwm2m"
 	"weir/mqttsource"
 	"weir/notify"
 	"weir/presence"
@@ -28,6 +30,7 @@ import (
 	"weir/registry"
 	"weir/rules"
 	"weir/series"
+	"weir/sparkplug"
 	"weir/spool"
 	"weir/web"
 )
@@ -36,6 +39,7 @@ import (
 // declares its keys in a struct of its own, which a section embeds and app passes to that package; the keys that app and the
 // layers above it apply are declared here. Package setting describes the tags.
 type Config struct {
+	Role     Role     `yaml:"role" default:"platform" enum:"platform edge" doc:"platform: everything. edge: the listeners for devices, the durable log, and an uplink to a broker above; no rules, no API, nothing of the platform."`
 	Instance Instance `yaml:"instance"`
 	DataDir  string   `yaml:"data_dir" default:"./weir-data" doc:"Directory of all data. A relative path is relative to the working directory."`
 	web.URLs
@@ -48,6 +52,8 @@ type Config struct {
 	Governance govern.Settings     `yaml:"governance"`
 	Broker     Broker              `yaml:"broker"`
 	MQTTSource mqttsource.Settings `yaml:"external_mqtt"`
+	Sparkplug  sparkplug.Settings  `yaml:"sparkplug"`
+	LwM2M      lwm2m.Settings      `yaml:"lwm2m"`
 	Limits     Limits              `yaml:"limits"`
 	Presence   Presence            `yaml:"presence"`
 	Detection  rules.Settings      `yaml:"detection"`
@@ -58,12 +64,23 @@ type Config struct {
 	Egress     guard.Settings      `yaml:"egress"`
 	Secrets    Secrets             `yaml:"secrets"`
 	AI         inference.Settings  `yaml:"ai"`
+	Console    Console             `yaml:"console"`
 	Metrics    Metrics             `yaml:"metrics"`
 	Logging    Logging             `yaml:"logging"`
 	Files      Files               `yaml:"config"`
+	Edge       edge.Settings       `yaml:"edge"`
 
 	from *provenance // where it was read; nil for one that was not
 }
+
+// Role is what an instance does.
+type Role string
+
+// The roles.
+const (
+	RolePlatform Role = "platform"
+	RoleEdge     Role = "edge"
+)
 
 // Instance names this instance.
 type Instance struct {
@@ -77,6 +94,7 @@ type Listeners struct {
 	Ingest  string `yaml:"ingest" format:"address" default:":8081" doc:"HTTP ingest, without TLS; a reverse proxy can add it."`
 	MQTT    string `yaml:"mqtt" format:"address" default:":1883" doc:"Broker for devices, without TLS."`
 	MQTTS   string `yaml:"mqtts" format:"address" default:":8883" doc:"Broker for devices over TLS; opened when tls has a certificate."`
+	LwM2M   string `yaml:"lwm2m" format:"address" default:":5684" doc:"LwM2M over CoAP and DTLS, UDP; opened as lwm2m.enabled says."`
 	Metrics string `yaml:"metrics" format:"address" default:"127.0.0.1:9090" doc:"/metrics in the text exposition format."`
 
 	APITLS    string `yaml:"api_tls" format:"address" doc:"The same as listeners.api, over TLS; needs a certificate in tls."`
@@ -133,6 +151,9 @@ type Limits struct {
 	connectors.ConnectorSettings
 	notify.LimitSettings
 }
+
+// Console is the web application at /.
+type Console struct{ web.ConsoleSettings }
 
 // Presence is about which devices are connected.
 type Presence struct {

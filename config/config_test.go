@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -185,6 +186,36 @@ func TestAVariableThatNobodyReadsIsRefused(t *testing.T) {
 	_, err := load("", "WEIR_BROKER_FAILCLOSED=true")
 	if err == nil || !strings.Contains(err.Error(), "WEIR_BROKER_FAILCLOSED: is not a variable that this Weir knows (did you mean WEIR_BROKER_FAIL_CLOSED?)") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// The prefix WEIR_ belongs to what runs the container and to scripts as well.
+func TestVariablesOfOthersStopNothing(t *testing.T) {
+	t.Parallel()
+	c, err := load("", "WEIR_SERVICE_HOST=10.0.0.11", "WEIR_SERVICE_PORT=8080", "WEIR_SERVICE_PORT_API=8080", "WEIR_PORT=tcp://10.0.0.11:8080",
+		"WEIR_PORT_8080_TCP=tcp://10.0.0.11:8080", "WEIR_PORT_8080_TCP_PROTO=tcp", "WEIR_PORT_8080_TCP_PORT=8080", "WEIR_PORT_8080_TCP_ADDR=10.0.0.11",
+		"WEIR_MQTT_SERVICE_HOST=10.0.0.12", "WEIR_MQTT_PORT_1883_TCP_ADDR=10.0.0.12", "WEIR_NAME=/app/weir", "WEIR_ENV_PATH=/bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range c.Warnings() {
+		if strings.HasPrefix(w.Path, "WEIR_") {
+			t.Errorf("a variable of the orchestrator is warned of: %v", w)
+		}
+	}
+	if c, err = load("", "WEIR_TOKEN=x"); err != nil {
+		t.Fatalf("the variable of a script: %v", err)
+	}
+	if !slices.ContainsFunc(c.Warnings(), func(w Warning) bool {
+		return w.Path == "WEIR_TOKEN" && w.Reason == "is not a variable that this Weir knows and does nothing"
+	}) {
+		t.Errorf("no warning names WEIR_TOKEN: %v", c.Warnings())
+	}
+	if _, err = load("", "WEIR_MQTT_PORT=1883"); err == nil {
+		_, err = load("", "WEIR_LISTENERS_MQTTT=x")
+	}
+	if err == nil {
+		t.Error("a variable that resembles a key is let through")
 	}
 }
 

@@ -148,7 +148,7 @@ var others = []struct{ set, env, want string }{
 	{env: "WEIR_AUTH_SERVICE_SECRET_FILE=", want: "WEIR_AUTH_SERVICE_SECRET_FILE: names nothing: leave the key out, or say where the secret is"},
 	{env: "WEIR_AUTH_SERVICE_SECRET_ENV=A WEIR_AUTH_SERVICE_SECRET_FILE=b", want: "WEIR_AUTH_SERVICE_SECRET_FILE: and auth.service_secret_env both give this secret (give one of them)"},
 	{env: "WEIR_AUTH_SERVICE_SECRET_CREDENTIAL=svc CREDENTIALS_DIRECTORY=creds", want: "WEIR_AUTH_SERVICE_SECRET_CREDENTIAL: the credential svc cannot be read: file does not exist; the unit must have LoadCredential=svc:FILE"},
-	{env: "WEIR_INFRASTRUCTURE=x", want: "WEIR_INFRASTRUCTURE: is not a variable that this Weir knows"},
+	{env: "WEIR_INSTANCE_IDD=x", want: "WEIR_INSTANCE_IDD: is not a variable that this Weir knows (did you mean WEIR_INSTANCE_ID?)"},
 	{set: "governance.ingest_messages_per_second=+Inf", want: "--set governance.ingest_messages_per_second: must be a finite number"},
 	{set: "auth.access_token_ttl=5s", want: "--set auth.access_token_ttl: must be at least 1m"},
 }

@@ -8,12 +8,14 @@ import (
 	"maps"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"weir/internal/setting"
+	"weir/internal/similar"
 	"weir/internal/yamldoc"
 )
 
@@ -246,6 +248,9 @@ func (l *loader) environment() {
 			continue
 		}
 		path, ok := vars[name]
+		if !ok && orchestrated(name, value) {
+			continue
+		}
 		if !ok {
 			l.strangeVariable(name, vars)
 			continue
@@ -266,7 +271,27 @@ func (l *loader) strangeVariable(name string, vars map[string]string) {
 	for n := range vars {
 		known = append(known, n)
 	}
-	l.problems = append(l.problems, Problem{Path: name, Reason: "is not a variable that this Weir knows", Hint: yamldoc.Suggest(name, known)})
+	// One that is misspelt is meant as what it resembles. The others belong to somebody else: a script, a wrapper, another program.
+	p := Problem{Path: name, Reason: "is not a variable that this Weir knows"}
+	if meant := similar.Within(name, known, 2); meant != "" {
+		p.Hint = "did you mean " + meant + "?"
+		l.problems = append(l.problems, p)
+		return
+	}
+	p.Reason += " and does nothing"
+	l.warnings = append(l.warnings, p)
+}
+
+// Variables that Kubernetes and the links of Docker put into the containers beside a service called weir, or weir and more words.
+var (
+	injected     = regexp.MustCompile(`^WEIR(_[A-Z0-9]+)*_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR|START|END))?|ENV_\w+)$`)
+	injectedPort = regexp.MustCompile(`^WEIR(_[A-Z0-9]+)*_PORT$`) // tcp://10.0.0.11:8080
+	injectedName = regexp.MustCompile(`^WEIR(_[A-Z0-9]+)*_NAME$`) // /app/weir
+)
+
+// orchestrated reports whether a variable that is no key comes from what runs the container.
+func orchestrated(name, value string) bool {
+	return injected.MatchString(name) || injectedPort.MatchString(name) && strings.Contains(value, "://") || injectedName.MatchString(name) && strings.HasPrefix(value, "/")
 }
 
 var variableOf = strings.NewReplacer(".", "_", "[]", "_N", "[", "_", "]", "")

@@ -31,9 +31,16 @@ func (l *loader) ports() {
 // opens reports whether the listener of a key is opened.
 func (l *loader) opens(path string) bool {
 	c := l.config
+	edge := c.Role == RoleEdge
 	switch {
+	case path == "edge.listen":
+		return edge
+	case edge && (path == "listeners.mqtt" || path == "broker.open_topics"):
+		return false
 	case path == "listeners.metrics":
 		return c.Metrics.Enabled
+	case path == "listeners.lwm2m": // UDP: no other listener has a port of it
+		return false
 	case path == "listeners.mqtts" && !c.TLS.Enabled():
 		return false
 	case strings.HasPrefix(path, "listeners.mqtt") || path == "broker.open_topics":

@@ -20,6 +20,7 @@ func Profiles() []Profile {
 	return []Profile{
 		{"gateway", "A small box at the machines: 512 MB of memory, a flash that is slow and wears, hundreds of devices.", gateway},
 		{"site", "A server or VM of a plant, run as a service: thousands of devices.", site},
+		{"edge", "A box at a site that takes in what devices send, keeps it while the link is cut, and forwards it to a broker above.", edgeProfile},
 		{"dev", "A developer's machine: no other machine reaches it, and the log is readable text.", dev},
 	}
 }
@@ -54,6 +55,14 @@ func site(c *Config) {
 	c.Governance.IngestMessagesPerSecond, c.Governance.IngestBurst = 5000, 10_000
 	c.Broker.MaxConnections = 20_000
 	c.Logging.Format = "json"
+}
+
+// edgeProfile is the role edge on a small box. The broker above is an example: each site has its own.
+func edgeProfile(c *Config) {
+	c.Role, c.DataDir = RoleEdge, "/var/lib/weir"
+	c.Limits.Memory = 96 << 20
+	c.Broker.MaxConnections = 2_000
+	c.Edge.Uplink.BrokerURL = "tls://weir.example.org:8883"
 }
 
 func dev(c *Config) {

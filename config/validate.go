@@ -28,11 +28,14 @@ func (l *loader) validate() {
 	l.check("data_dir", c.DataDir != "", "must not be empty")
 	l.auth()
 	l.openTopics()
+	l.sparkplug()
 	l.egress()
 	l.externalMQTT()
+	l.console()
 	l.tls()
 	l.spaceForCheckpoints()
 	l.paths()
+	l.role()
 	l.ports()
 }
 
@@ -125,6 +128,15 @@ func (l *loader) openTopics() {
 func (l *loader) egress() {
 	if _, err := guard.ParseAllowed(l.config.Egress.Allowed); err != nil {
 		l.check("egress.allowed_destinations", false, err.Error())
+	}
+}
+
+// console checks who may frame the console: an origin becomes a part of its policy.
+func (l *loader) console() {
+	for _, origin := range l.config.Console.FrameAncestors {
+		u, err := url.Parse(origin)
+		plain := err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && origin == u.Scheme+"://"+u.Host && !strings.ContainsAny(origin, " ;,'\"*")
+		l.check("console.frame_ancestors", plain, "must be origins such as https://portal.example.org, which "+strconv.Quote(origin)+" is not")
 	}
 }
 

@@ -22,7 +22,7 @@ func (c *Config) Warnings() []Warning {
 	warn := func(path, hint, reason string) {
 		out = append(out, c.place(path).problem(path, false, hint, reason))
 	}
-	if open(c.Listeners.Ingest) && c.Auth.DeviceAuth != ingest.AuthRequired {
+	if c.Role != RoleEdge && open(c.Listeners.Ingest) && c.Auth.DeviceAuth != ingest.AuthRequired {
 		warn("listeners.ingest", "set auth.device_auth_mode to required, or name an address such as 127.0.0.1:8081",
 			"is open on every interface, without TLS, and auth.device_auth_mode is "+string(c.Auth.DeviceAuth)+": any client that reaches it can send as any device")
 	}
@@ -42,6 +42,14 @@ func (c *Config) Warnings() []Warning {
 	if !c.Commands.PresenceGated {
 		warn("commands.presence_gate", "leave the key out unless presence is known to be wrong",
 			"is off: commands for absent devices are SENT to where no device listens, and end as TIMEOUT")
+	}
+	if c.Role == RoleEdge {
+		if c.Edge.Username == "" && !loopback(c.Edge.Listen) {
+			warn("edge.username", "set edge.username and edge.password", "is empty: any client that reaches the edge can send as any device")
+		}
+		if up := c.Edge.Uplink; up.Username != "" && strings.HasPrefix(up.BrokerURL, "tcp://") && !loopback(strings.TrimPrefix(up.BrokerURL, "tcp://")) {
+			warn("edge.uplink.broker_url", "use tls://", "sends user name and password of the uplink without TLS")
+		}
 	}
 	if dir, gone := fleeting(c.DataDir); gone {
 		warn("data_dir", "name a directory on a disk, such as /var/lib/weir", "lies in "+dir+", which may be emptied at a restart: what was acknowledged would be lost")

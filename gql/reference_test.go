@@ -105,6 +105,7 @@ func authorityTable(t *testing.T) string {
 	devices := s.Area("device-management", gql.TenantPlane)
 	gql.RegisterRegistry(devices, r, p)
 	gql.RegisterAlarms(devices, alarm.New(alarm.TenantSettings{}, alarm.Deps{}), r)
+	gql.RegisterSnippets(devices, r, nil)
 	gql.RegisterEvents(s.Area("event-management", gql.TenantPlane), gql.EventDeps{})
 	gql.RegisterState(s.Area("device-state", gql.TenantPlane), gql.StateDeps{})
 	gql.RegisterProcessing(s.Area("event-processing", gql.TenantPlane), gql.ProcessingDeps{})

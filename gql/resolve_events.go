@@ -41,6 +41,7 @@ type EventDeps struct {
 	Ledger   LedgerReader
 	Readings *hub.Hub[series.Point]
 	Anchors  anchorFinder
+	Messages MessageDeps
 }
 
 // maxLedgerEntries is the maximum number of entries that ingestLedger returns.
@@ -73,6 +74,7 @@ func RegisterEvents(a *Area, d EventDeps) {
 	a.Query("ingestLedger", event, e.ledger)
 	a.Mutation("_empty", Anonymous(), always(nil))
 	a.Subscription("measurementStream", event, e.stream)
+	registerMessages(a, d.Messages)
 }
 
 type eventResolvers struct{ EventDeps }

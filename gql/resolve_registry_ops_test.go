@@ -454,3 +454,23 @@ func TestAPageThatIsReplacedAndAFilterThatNamesNothingAreReported(t *testing.T) 
 		}
 	}
 }
+
+// TestTheSnippetsOfADeviceHoldItsAccessToken, and no credential but one of that device has any.
+func TestTheSnippetsOfADeviceHoldItsAccessToken(t *testing.T) {
+	t.Parallel()
+	w := newRegistryWorld(t)
+	w.seed()
+	issued := w.ok(`mutation { issueAccessToken(request: {deviceToken: "d"}) { accessToken credential { token } } }`, nil, "issueAccessToken").(map[string]any)
+	credential := issued["credential"].(map[string]any)["token"].(string)
+	const query = `query($d: String!, $c: String!) { deviceSnippets(deviceToken: $d, credentialToken: $c, host: "gateway.lan") { title language text } }`
+	got := w.ok(query, map[string]any{"d": "d", "c": credential}, "deviceSnippets").([]any)
+	want := map[string]any{"title": "curl", "language": "sh", "text": "acme d " + issued["accessToken"].(string) + " gateway.lan"}
+	if len(got) != 1 || !reflect.DeepEqual(got[0], want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	w.ok(`mutation { createDeviceCredential(request: {token: "basic", deviceToken: "d", credentialType: "MQTT_BASIC", credentialId: "u", credentialValue: "a long password", enabled: true}) { token } }`, nil)
+	w.refuses(query, map[string]any{"d": "d", "c": "basic"}, model.CodeInvalidInput, "no access token")
+	w.refuses(query, map[string]any{"d": "d", "c": "nope"}, model.CodeNotFound, `"nope"`)
+	w.refuses(query, map[string]any{"d": "nope", "c": credential}, model.CodeNotFound, `device "nope"`)
+	w.refuses(query, map[string]any{"d": "e", "c": credential}, model.CodeNotFound, credential)
+}

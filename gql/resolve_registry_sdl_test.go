@@ -99,7 +99,7 @@ func TestOperationsAskForTheirAuthority(t *testing.T) {
 	ops := w.server.Operations()
 	for _, op := range ops {
 		want := model.DeviceRead
-		if op.Kind == "mutation" || strings.HasPrefix(op.Name, "deviceCredentials") {
+		if op.Kind == "mutation" || strings.HasPrefix(op.Name, "deviceCredentials") || op.Name == "deviceSnippets" {
 			want = model.DeviceWrite
 		}
 		if op.Name == "auditEvents" {

@@ -98,6 +98,9 @@ func openRegistryWorld(t testing.TB, db *sqlite.DB) *registryWorld {
 	hasher := auth.NewHasher(auth.Params{MemoryKiB: 8, Passes: 1, Lanes: 1}, nil)
 	devices := w.server.Area("device-management", gql.TenantPlane)
 	gql.RegisterAlarms(devices, alarm.New(alarm.TenantSettings{}, alarm.Deps{Store: db, Writer: writer}), w.r)
+	gql.RegisterSnippets(devices, w.r, func(tenant, device, accessToken, host string) ([]gql.Snippet, error) {
+		return []gql.Snippet{{Title: "curl", Language: "sh", Text: tenant + " " + device + " " + accessToken + " " + host}}, nil
+	})
 	gql.RegisterRegistry(devices, w.r, provision.New(provision.ProfileSettings{}, provision.Deps{Registry: w.r,
 		Store: countingStore{db, &w.reads}, Writer: writer, Hasher: hasher}))
 	if err := w.server.Build(); err != nil {

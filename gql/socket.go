@@ -16,6 +16,7 @@ import (
 
 	"weir/gql/engine"
 	"weir/internal/connlimit"
+	"weir/internal/jsonscan"
 	"weir/internal/requestid"
 	"weir/model"
 )
@@ -180,7 +181,7 @@ func (s *socket) read() {
 }
 
 func parseMessage(typ websocket.MessageType, data []byte) (m message, ok bool) {
-	if typ != websocket.MessageText {
+	if typ != websocket.MessageText || jsonscan.Text(data) != nil {
 		return m, false
 	}
 	var members map[string]json.RawMessage

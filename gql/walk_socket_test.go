@@ -18,6 +18,7 @@ import (
 	"weir/command"
 	"weir/gql"
 	"weir/gql/delivery"
+	"weir/ingest"
 	"weir/internal/hub"
 	"weir/internal/test/conformance"
 	"weir/internal/test/testweir"
@@ -178,12 +179,13 @@ func heard(t *testing.T, s *testweir.Socket, d *streamDevice, high int) string {
 func TestSubscriptionsAskForTheirAuthority(t *testing.T) {
 	t.Parallel()
 	s := gql.New(gql.Config{})
-	gql.RegisterEvents(s.Area("event-management", gql.TenantPlane), gql.EventDeps{Readings: hub.New[series.Point]("m", nil)})
+	gql.RegisterEvents(s.Area("event-management", gql.TenantPlane), gql.EventDeps{Readings: hub.New[series.Point]("m", nil), Messages: gql.MessageDeps{Tap: ingest.NewTap(nil, nil), MaxSkew: func() time.Duration { return 0 }}})
 	gql.RegisterProcessing(s.Area("event-processing", gql.TenantPlane), gql.ProcessingDeps{Edges: hub.New[model.Edge]("d", nil)})
 	devices := s.Area("device-management", gql.TenantPlane)
 	r, p := provision.Describe()
 	gql.RegisterRegistry(devices, r, p)
 	gql.RegisterAlarms(devices, alarm.New(alarm.TenantSettings{}, alarm.Deps{}), r)
+	gql.RegisterSnippets(devices, r, nil)
 	delivery.Register(s.Area(delivery.Area, gql.TenantPlane), command.New(command.Settings{}, command.Deps{}))
 	if err := s.Build(); err != nil {
 		t.Fatal(err)
@@ -209,7 +211,7 @@ func TestSubscriptionsAskForTheirAuthority(t *testing.T) {
 			}
 		}
 	}
-	if seen != 4 {
+	if seen != 5 {
 		t.Errorf("%d subscriptions; register the area of the new one here", seen)
 	}
 	conformance.Shown(t, "S1-012")

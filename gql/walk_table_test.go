@@ -92,6 +92,7 @@ func walkRegistry() []walkOp {
 		read("geoFenceSetSnapshot", `(version: 1)`, "!NOT_FOUND no version 1"),
 		read("entityAttributes", `(criteria: {pageNumber: 1, pageSize: 10})`, noPage),
 		read("deviceClaim", `(deviceToken: "d")`, "null"),
+		{kind: "query", name: "deviceSnippets", needs: model.DeviceWrite, args: `(deviceToken: "d", credentialToken: "k", host: "gateway.lan")`, stranger: `!NOT_FOUND "d"`},
 		{kind: "query", name: "alarmsById", needs: model.AlarmRead, args: `(ids: ["<Alarm>"])`, stranger: "[]"},
 		{kind: "query", name: "alarmsByToken", needs: model.AlarmRead, args: `(tokens: ["<alarm>"])`, stranger: "[]"},
 		{kind: "query", name: "alarms", needs: model.AlarmRead, args: `(criteria: {pageNumber: 1, pageSize: 10})`, stranger: noPage},
@@ -170,6 +171,7 @@ var walkTable = map[string][]walkOp{
 		{kind: "query", name: "ingestLedger", needs: model.EventRead, args: `(criteria: {})`, stranger: "[]"},
 		{kind: "mutation", name: "_empty", anonymous: true},
 		{kind: "subscription", name: "measurementStream", needs: model.EventRead},
+		{kind: "subscription", name: "messageStream", needs: model.EventRead},
 	},
 	"device-state": {
 		state("deviceStates", `(criteria: {pageNumber: 1, pageSize: 10})`, noPage),

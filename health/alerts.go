@@ -62,7 +62,37 @@ func Alerts() []Alert {
 			Summary: "The certificate that the listeners serve expires within 30 days.", Runbook: "what-the-doctor-looks-at"},
 		{Name: "CertificateExpired", Severity: Critical, When: Condition{Metric: metricExpiry, MinBy: "listener", Below: true}, For: time.Minute,
 			Summary: "The certificate that the listeners serve has expired: clients refuse to connect.", Runbook: "what-the-doctor-looks-at"},
+		{Name: "Lwm2mHandshakesFailing", Severity: Minor, When: Condition{Metric: "weir_lwm2m_handshakes_failing", Above: 0.5}, For: 5 * time.Minute,
+			Summary: "More than half of the DTLS handshakes of LwM2M devices fail: keys differ, or identities are unknown.", Runbook: "an-lwm2m-device-does-not-get-in"},
+		{Name: "Lwm2mRowsBehind", Severity: Minor, When: Condition{Metric: "weir_lwm2m_rows_behind_total", Within: 15 * time.Minute},
+			Summary: "Registrations of LwM2M devices cannot be stored: a restart would take them as they were before.", Runbook: "the-disk-is-full"},
+		{Name: "SparkplugStateDenied", Severity: Critical, When: Condition{Metric: "weir_sparkplug_state_denied"}, For: time.Minute,
+			Summary: "A broker does not deliver the STATE of a Sparkplug source: the source is down.", Runbook: "a-sparkplug-source"},
+		{Name: "SparkplugHostIdInUse", Severity: Minor, When: Condition{Metric: "weir_sparkplug_state_conflicts_total", Within: 15 * time.Minute},
+			Summary: "Another Sparkplug host application has the host id of Weir.", Runbook: "a-sparkplug-source"},
+		{Name: "SparkplugDuplicateNode", Severity: Minor, When: Condition{Metric: "weir_sparkplug_duplicate_nodes"},
+			Summary: "Two Sparkplug nodes use one id.", Runbook: "a-sparkplug-source"},
+		{Name: "RebirthsDeferred", Severity: Minor, When: Condition{Metric: "weir_sparkplug_rebirths_deferred_total", Within: time.Minute}, For: 10 * time.Minute,
+			Summary: "Requests for Sparkplug rebirths wait for the rate of their source.", Runbook: "a-sparkplug-source"},
 		{Name: "OpenFilesNearLimit", Severity: Minor, When: Condition{Metric: "process_open_fds", Over: "process_max_fds", Above: 0.8}, For: 5 * time.Minute,
 			Summary: "The process has four fifths of its maximum of open files: soon no client can connect.", Runbook: "connack-0x89-or-3-busy"},
+	}
+}
+
+// EdgeAlerts are the conditions of an instance with role: edge, besides those of Alerts whose metrics it has. The instance does not
+// evaluate them itself.
+func EdgeAlerts() []Alert {
+	const used, limit = "weir_edge_spool_used_bytes", "weir_edge_spool_limit_bytes"
+	return []Alert{
+		{Name: "EdgeSpoolHalfFull", Severity: Minor, When: Condition{Metric: used, Over: limit, Above: 0.5}, For: 5 * time.Minute,
+			Summary: "Half of the log of an edge is used by messages that wait for the broker above.", Runbook: "an-edge-does-not-forward"},
+		{Name: "EdgeSpoolNearlyFull", Severity: Critical, When: Condition{Metric: used, Over: limit, Above: 0.9}, For: time.Minute,
+			Summary: "The log of an edge is nearly full: soon messages are refused, or the oldest dropped.", Runbook: "an-edge-does-not-forward"},
+		{Name: "EdgeUplinkRefused", Severity: Critical, When: Condition{Metric: "weir_edge_uplink_refused"}, For: time.Minute,
+			Summary: "The broker above refuses the credential or the client id of an edge.", Runbook: "an-edge-does-not-forward"},
+		{Name: "EdgeUplinkDown", Severity: Minor, When: Condition{Metric: "weir_edge_uplink_connected", Above: 1, Below: true}, For: 15 * time.Minute,
+			Summary: "An edge has not reached the broker above for 15 minutes; messages wait in its log.", Runbook: "an-edge-does-not-forward"},
+		{Name: "EdgeDropping", Severity: Critical, When: Condition{Metric: "weir_edge_dropped_total", Within: 15 * time.Minute},
+			Summary: "The log of an edge is full and drops its oldest messages.", Runbook: "an-edge-does-not-forward"},
 	}
 }

@@ -95,7 +95,7 @@ func (h *handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	events, err := ingest.SplitArray(body, h.cfg.MaxEvents)
 	switch {
 	case err == nil && events == nil:
-		return h.one(ctx, h.arrival(senderOf(r), tenant, body))
+		return h.one(ctx, h.event(r, tenant, body))
 	case err != nil:
 		return h.refuse(tenant, len(body), ingest.ReasonUndecodable, response{http.StatusBadRequest, err.Error(), 0})
 	}
@@ -199,6 +199,15 @@ func (h *handler) arrival(from netip.Addr, tenant string, body []byte) *ingest.A
 	return &ingest.Arrival{Transport: ingest.TransportHTTP, Source: h.cfg.Source, Tenant: tenant, From: from, Body: body}
 }
 
+// event is the arrival of an event.
+func (h *handler) event(r *http.Request, tenant string, body []byte) *ingest.Arrival {
+	a := h.arrival(senderOf(r), tenant, body)
+	if h.cfg.Basic {
+		a.Credential, a.Fault = credentialOf(r.Header)
+	}
+	return a
+}
+
 // senderOf is the address of the sender; the zero Addr on a listener that has no such addresses.
 func senderOf(r *http.Request) netip.Addr {
 	from, _ := netip.ParseAddrPort(r.RemoteAddr)
@@ -221,9 +230,8 @@ func (h *handler) one(ctx context.Context, a *ingest.Arrival) response {
 
 func (h *handler) all(ctx context.Context, r *http.Request, tenant string, events [][]byte) response {
 	arrivals := make([]*ingest.Arrival, len(events))
-	from := senderOf(r)
 	for i, e := range events {
-		arrivals[i] = h.arrival(from, tenant, e)
+		arrivals[i] = h.event(r, tenant, e)
 	}
 	type about struct {
 		ingest.Answer

@@ -37,10 +37,11 @@ type Config struct {
 	Source     string // event source id; "http1"
 
 	Settings
-	MaxEvents      int // 1,000 events in an array
-	MaxLargeBodies int // 32 bodies over 64 KiB are read at a time, a quarter of them of one source address; others wait
-	MaxPolls       int // 1,000 requests for commands may wait
-	MaxConnections int // 4,096; beyond it a new connection evicts an idle one
+	Basic          bool // an event may have its credential in the header, too: an arrival holds it
+	MaxEvents      int  // 1,000 events in an array
+	MaxLargeBodies int  // 32 bodies over 64 KiB are read at a time, a quarter of them of one source address; others wait
+	MaxPolls       int  // 1,000 requests for commands may wait
+	MaxConnections int  // 4,096; beyond it a new connection evicts an idle one
 }
 
 // Deps are the collaborators. Intake is required.

@@ -46,6 +46,8 @@ type Arrival struct {
 	From netip.Addr
 	// Fault is what the transport found wrong outside the body, fit to be sent to the device: the message is refused as undecodable.
 	Fault string
+	// FaultReason is the reason of a Fault; "": ReasonUndecodable.
+	FaultReason Reason
 	// Conn is the device that something outside the body vouches for: a connection, a handshake, the topic of a trusted
 	// source. nil: the credential in the body has to.
 	Conn *model.Binding
@@ -108,6 +110,9 @@ const (
 	ReasonRelationship  Reason = "bad-relationship" // what it relates to, or its type, does not exist or cannot be related
 	ReasonReport        Reason = "device-report"    // in the ledger only: of device reports that are stored
 
+	// ReasonNoBirth is that of a message of Sparkplug whose metrics no birth names.
+	ReasonNoBirth Reason = "no-birth"
+
 	// Of dead letters of answers that moved no command: the ledger counts the messages as stored.
 	ReasonUnprocessable Reason = "unprocessable"
 	ReasonExhausted     Reason = "exhausted"
@@ -131,6 +136,10 @@ const (
 	TransportHTTP = "http"
 	// TransportExternalMQTT reads brokers of others.
 	TransportExternalMQTT = "external-mqtt"
+	// TransportSparkplug is a host application of Sparkplug B at brokers of others.
+	TransportSparkplug = "sparkplug"
+	// TransportLwM2M is LwM2M over CoAP and DTLS.
+	TransportLwM2M = "lwm2m"
 	// TransportAPI is that of presence records that no transport brings: an operation of the API, or the backstop of presence, asks for
 	// them. No message comes through it.
 	TransportAPI = "api"

@@ -412,3 +412,13 @@ func (in *Intake) Presence(ctx context.Context, transport, source string, b mode
 		done(Answer{Outcome: Refused, Reason: ReasonUnavailable})
 	}
 }
+
+// NewPacket is a packet that another intake than this package's counts: that of an edge, which received it at a time.
+func NewPacket(transport, source, tenant string, at model.Nanos) Packet {
+	return Packet{&arrival{Arrival: &Arrival{Transport: transport, Source: source, Tenant: tenant}, stamp: model.Stamp{Wall: at}}}
+}
+
+// About returns the transport, the tenant that the packet named, and its receive time.
+func (p Packet) About() (transport, tenant string, at model.Nanos) {
+	return p.m.Transport, p.m.Tenant, p.m.stamp.Wall
+}

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"net/netip"
+	"strings"
 	"time"
 
 	"weir/ingest/report"
@@ -78,7 +79,7 @@ func (m *arrival) event(readings []model.Reading) (ev Decoded, _ *DecodeError) {
 	var err error
 	switch {
 	case m.Fault != "":
-		return ev, &DecodeError{Reason: ReasonUndecodable, Text: m.Fault}
+		return ev, &DecodeError{Reason: cmp.Or(m.FaultReason, ReasonUndecodable), Text: m.Fault}
 	case m.Message != nil:
 		return Decoded{Message: *m.Message, Credential: m.Credential}, checkMessage(m.Message)
 	case m.Report != nil:
@@ -237,7 +238,23 @@ func (in *Intake) unreadable(m *arrival, r Reason, why string) {
 		in.end(m, Refused, ReasonUnavailable, "the event could not be stored")
 		return
 	}
-	m.rec.Kind, m.rec.Why, m.rec.Verdict, m.rec.Raw = model.KindRaw, why, model.VerdictOK, sealed
+	m.rec.Kind, m.rec.Why, m.rec.Verdict, m.rec.Raw = model.KindRaw, rawWhy(m.FaultReason, why), model.VerdictOK, sealed
+}
+
+// rawWhy is what the record of a sealed body says of it: why it is not read, with the reason and NUL before it where the transport names one.
+func rawWhy(r Reason, why string) string {
+	if r == "" {
+		return why
+	}
+	return string(r) + "\x00" + why
+}
+
+// reasonOfRaw reads what rawWhy has written.
+func reasonOfRaw(text string) (Reason, string) {
+	if r, why, ok := strings.Cut(text, "\x00"); ok {
+		return Reason(r), why
+	}
+	return ReasonUndecodable, text
 }
 
 // The bounds of the copies that go to the rejected-payload buffer.

@@ -93,7 +93,7 @@ func (s *resolver) check(e *Event) (Reason, string) {
 	case r.Verdict != model.VerdictOK:
 		return ReasonBadCredential, verdictText(r.Verdict)
 	case r.Kind == model.KindRaw:
-		return ReasonUndecodable, r.Why
+		return reasonOfRaw(r.Why)
 	case what.Device.ID == 0:
 		return ReasonUnknownDevice, "the device does not exist"
 	case r.DeviceID != 0 && r.DeviceID != what.Device.ID:

@@ -16,7 +16,11 @@ import (
 
 // Bounds of the tap.
 const (
-	maxWatchers = 16  // at a time
+	// maxWatchers is how many there are at a time, of one tenant no more than maxTenantWatchers: a tenant's consoles cannot keep
+	// the operator or another tenant from watching.
+	maxWatchers       = 64
+	maxTenantWatchers = 16
+
 	watchQueue  = 256 // messages that a watcher has not fetched; what comes beyond them is counted and left out
 	shownValues = 4   // of a message
 	shownFired  = 4   // rules that a message made fire
@@ -110,10 +114,24 @@ func (t *Tap) Watch(w Watch) (*Watcher, error) {
 		return nil, &model.Error{Code: model.CodeLimitExceeded, Message: fmt.Sprintf("%d others watch already, which is the maximum", len(have)),
 			Hint: "end one of them and try again"}
 	}
+	if n := watchersOf(have, w.Tenant); n >= maxTenantWatchers {
+		return nil, &model.Error{Code: model.CodeLimitExceeded, Message: fmt.Sprintf("%d others watch the tenant already, which is the maximum", n),
+			Hint: "end one of them and try again"}
+	}
 	watcher := &Watcher{tap: t, wants: w, wake: make(chan struct{}, 1)}
 	all := append(slices.Clone(have), watcher)
 	t.watchers.Store(&all)
 	return watcher, nil
+}
+
+// watchersOf counts those that watch one tenant alone; nil, which is every tenant, has no share.
+func watchersOf(all []*Watcher, tenant *string) (n int) {
+	for _, w := range all {
+		if tenant != nil && w.wants.Tenant != nil && *w.wants.Tenant == *tenant {
+			n++
+		}
+	}
+	return n
 }
 
 func (t *Tap) remove(w *Watcher) {

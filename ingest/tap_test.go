@@ -310,3 +310,22 @@ func BenchmarkTapWithAWatcherThatSleeps(b *testing.B) {
 		tap.show(e)
 	}
 }
+
+// The watchers of one tenant do not take the places of others.
+func TestTheTapTakesSoManyWatchersOfOneTenant(t *testing.T) {
+	t.Parallel()
+	tap, acme, globex := NewTap(func() model.Nanos { return 1 }, nil), "acme", "globex"
+	for range maxTenantWatchers {
+		if _, err := tap.Watch(Watch{Tenant: &acme}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := tap.Watch(Watch{Tenant: &acme}); model.CodeOf(err) != model.CodeLimitExceeded || !strings.Contains(err.Error(), "16 others watch the tenant") {
+		t.Errorf("one too many of acme: %v", err)
+	}
+	for _, other := range []Watch{{Tenant: &globex}, {}} {
+		if _, err := tap.Watch(other); err != nil {
+			t.Errorf("%+v: %v", other, err)
+		}
+	}
+}

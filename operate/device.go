@@ -2,6 +2,8 @@ package operate
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/hex"
 	"time"
 
 	"weir/model"
@@ -16,6 +18,7 @@ type NewDevice struct {
 	Type       string `json:"type"`
 	Name       string `json:"name,omitempty"`
 	ExternalID string `json:"externalId,omitempty"`
+	PSK        bool   `json:"psk,omitempty"` // a pre-shared key for LwM2M is made, too
 }
 
 // DeviceAdded is the result. Secret is the access token, which cannot be shown again without the API.
@@ -26,7 +29,16 @@ type DeviceAdded struct {
 	TypeMade bool   `json:"typeMade,omitempty"`      // the device type did not exist and was made
 	Removed  int    `json:"removedTokens,omitempty"` // access tokens that are no longer good
 	Secret   string `json:"accessToken"`
+	PSK      *PSK   `json:"psk,omitempty"`
 	Entrances
+}
+
+// PSK is a new pre-shared key of an LwM2M device, which cannot be shown again.
+type PSK struct {
+	Identity string `json:"identity"`
+	Hex      string `json:"keyHex"`
+	Base64   string `json:"keyBase64"`
+	Server   string `json:"server,omitempty"` // host:port of the LwM2M server; "" while it is closed
 }
 
 // Entrances are where devices send to: "" for a listener that is closed, all of them where nothing runs.
@@ -97,12 +109,21 @@ func (e *Entities) AddDevice(ctx context.Context, by *model.Principal, d NewDevi
 	if d.ExternalID != "" {
 		p["externalId"] = d.ExternalID
 	}
-	dev, made, secret, err := e.Registry.AddDeviceOfType(ctx, by, p, ensure)
-	if err != nil {
+	added := &DeviceAdded{Tenant: d.Tenant, Type: d.Type}
+	var dev *registry.Device
+	if d.PSK {
+		var identity string
+		var key []byte
+		if dev, added.TypeMade, added.Secret, identity, key, err = e.Registry.AddDeviceWithKey(ctx, by, p, ensure); err != nil {
+			return nil, err
+		}
+		added.PSK = &PSK{Identity: identity, Hex: hex.EncodeToString(key), Base64: base64.StdEncoding.EncodeToString(key), Server: e.Listeners().At(LwM2MListener)}
+	} else if dev, added.TypeMade, added.Secret, err = e.Registry.AddDeviceOfType(ctx, by, p, ensure); err != nil {
 		return nil, err
 	}
 	at, err := e.entrances(ctx, None{})
-	return &DeviceAdded{Tenant: d.Tenant, Token: dev.Token, Type: d.Type, TypeMade: made, Secret: secret, Entrances: *at}, err
+	added.Token, added.Entrances = dev.Token, *at
+	return added, err
 }
 
 // within is the operator in a tenant.

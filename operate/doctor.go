@@ -105,6 +105,7 @@ func (o *Operator) checks(m health.Machine, q DoctorQuery) []health.Check {
 		{ID: "device-clocks", Look: func(context.Context) health.Finding {
 			return deviceClocks(o.deps.Applier.DeviceClocks(), o.deps.Applier.HeldTenants())
 		}},
+		{ID: "metadata", Look: o.metadataFits},
 		{ID: "ceilings", Look: func(ctx context.Context) health.Finding { return ceilings(ctx, o.deps.Applier.Ledger(), m.Now()) }},
 	})
 }
@@ -152,6 +153,37 @@ func (o *Operator) clockHolds(ctx context.Context, outside health.Check) health.
 		return health.Fail("set the clock (a time server, date -s): messages are acknowledged and kept meanwhile, event times as sent", "%s", why)
 	}
 	return outside.Look(ctx)
+}
+
+// metadataFits names the tenant that takes most of a memory that becomes scarce.
+func (o *Operator) metadataFits(ctx context.Context) health.Finding {
+	parts := o.deps.Memory.Parts()
+	i := slices.IndexFunc(parts, func(h memory.Held) bool { return h.Part == "metadata" && h.Held != nil })
+	if i < 0 {
+		return health.Skip("its memory is not known")
+	}
+	var used map[int64]int64
+	if err := o.deps.Store.Read(ctx, func(tx store.Tx) (err error) { used, err = store.AllUsedBytes(tx); return err }); err != nil {
+		return health.Skip("what the tenants take cannot be read: %v", err)
+	}
+	return metadataFinding(*parts[i].Held, parts[i].Budget, used, o.deps.Govern.TokenOf)
+}
+
+func metadataFinding(held, limit int64, used map[int64]int64, tokenOf func(int64) string) health.Finding {
+	text := fmt.Sprintf("what messages are judged by takes %s of the %s of memory for it", health.Bytes(held), health.Bytes(limit))
+	if held <= store.FreeMetadata(limit) {
+		return health.Good("%s", text)
+	}
+	var most, all int64
+	for id, n := range used {
+		if all += n; n > used[most] || n == used[most] && id < most {
+			most = id
+		}
+	}
+	if all > 0 {
+		text += fmt.Sprintf(", most of it the tenant %s: %d %% of all rows", tokenOf(most), used[most]*100/all)
+	}
+	return health.Warn("a tenant that has more than its share of it makes no more devices; raise limits.memory, or delete what is not needed", "%s", text)
 }
 
 func (o *Operator) applies() health.Finding {

@@ -322,3 +322,11 @@ func TestTheDoctorNamesWhatStandsStill(t *testing.T) {
 	found(t, standingFinding(all, now), health.Warning, "acme publish plant since 2026-03-01T12:00:00Z (0s), with 1 order waiting: refused;")
 	found(t, standingFinding(all, now), health.Warning, "and 1 more")
 }
+
+func TestTheDoctorNamesTheTenantThatTakesTheMemoryOfAll(t *testing.T) {
+	t.Parallel()
+	tokenOf := func(id int64) string { return []string{"", "acme", "plant"}[id] }
+	found(t, metadataFinding(3<<20, 4<<20, map[int64]int64{1: 10, 2: 90}, tokenOf), health.OK, "takes 3.0 MiB of the 4.0 MiB")
+	found(t, metadataFinding(3<<20+1, 4<<20, map[int64]int64{1: 10, 2: 90}, tokenOf), health.Warning, "most of it the tenant plant: 90 % of all rows")
+	found(t, metadataFinding(4<<20, 4<<20, nil, tokenOf), health.Warning, "takes 4.0 MiB of the 4.0 MiB")
+}

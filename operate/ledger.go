@@ -159,7 +159,7 @@ func (e *Entities) deadLetters(ctx context.Context, q DeadLetterQuery) ([]DeadLe
 // DeadLetterReasons are why Weir's own parts make dead letters. A transport may have further ones.
 func DeadLetterReasons() []string {
 	reasons := []ingest.Reason{ingest.ReasonBadCredential, ingest.ReasonBadTime, ingest.ReasonInvalidValue, ingest.ReasonNoConsumer, ingest.ReasonOverLimit,
-		ingest.ReasonRelationship, ingest.ReasonSeriesLimit, ingest.ReasonTooManyReadings, ingest.ReasonUndecodable, ingest.ReasonUnknownDevice, ingest.ReasonUnknownTenant}
+		ingest.ReasonNoBirth, ingest.ReasonRelationship, ingest.ReasonSeriesLimit, ingest.ReasonTooManyReadings, ingest.ReasonUndecodable, ingest.ReasonUnknownDevice, ingest.ReasonUnknownTenant}
 	out := actions.LetterReasons()
 	for _, r := range reasons {
 		out = append(out, string(r))

@@ -21,6 +21,8 @@ type Listener struct {
 	Access     string // what is served there and what a client must prove, for people
 	// ClientCertificate says that TLS asks the client for a certificate.
 	ClientCertificate bool
+	// Datagrams says that it is a UDP socket: no connection can be tried.
+	Datagrams bool
 }
 
 // Names of the listeners that a command looks for.
@@ -32,6 +34,7 @@ const (
 	MQTTListener      = "mqtt"
 	MQTTSListener     = "mqtts"
 	OpenListener      = "open_topics"
+	LwM2MListener     = "lwm2m"
 	MetricsListener   = "metrics"
 	SocketListener    = "socket"
 )
@@ -86,9 +89,11 @@ func (ls Listeners) opened() []health.Listener {
 	return ls.ports(func(l Listener) string { return l.Address })
 }
 
+// ports are the listeners to which connections can be tried. One of datagrams is none of them: it answers nobody without a key, and what it
+// carries cannot be read.
 func (ls Listeners) ports(address func(Listener) string) (all []health.Listener) {
 	for _, l := range ls {
-		if l.Key != "" {
+		if l.Key != "" && !l.Datagrams {
 			all = append(all, health.Listener{Key: l.Key, Address: address(l), TLS: l.TLS})
 		}
 	}

@@ -62,6 +62,12 @@ func NewBackupDraft(file string) (*BackupDraft, error) { return backup.NewDraft(
 // SiteSchema is the JSON Schema of a site file.
 func SiteSchema() map[string]any { return site.Schema() }
 
+// SiteKinds are the kinds of entities that a site file declares, as its lists are called: those of a tenant, and those of the instance.
+func SiteKinds() (tenant, instance []string) { return site.DefaultFormat().Kinds() }
+
+// KindOfInstance reports whether the entities of a kind belong to the instance and to no tenant.
+func KindOfInstance(kind string) bool { return site.DefaultFormat().OfInstance(kind) }
+
 // ReadSite reads the files of a site.
 func ReadSite(src SiteSource, files ...string) (*SiteDocument, []string, error) {
 	return site.Read(src, files...)

@@ -31,6 +31,7 @@ const (
 // Server serves the verbs on a unix socket: one POST path each, JSON in and out.
 type Server struct {
 	o        *Operator
+	edge     *EdgeOperator // nil: the instance is a platform
 	http     *http.Server
 	commands *commands
 	// streaming ends when the streams must.
@@ -42,6 +43,9 @@ type Server struct {
 func NewServer(o *Operator, maxBytes int64) *Server {
 	return &Server{o: o, commands: newCommands(maxBytes, o.deps.Metrics)}
 }
+
+// errStopping is the answer to a verb that a stop has ended.
+var errStopping = model.Errorf(model.CodeUnavailable, "unavailable: the instance is stopping and has ended the command")
 
 // Listen opens the socket of the data directory, whose lock the caller holds, and returns what serves it until Shutdown.
 func (s *Server) Listen(ctx, life context.Context) (serve func() error, path string, err error) {
@@ -58,7 +62,12 @@ func (s *Server) Listen(ctx, life context.Context) (serve func() error, path str
 		return nil, "", fmt.Errorf("the operator's socket cannot be opened (paths of sockets have about 100 characters at most): %w", err)
 	}
 	mux := http.NewServeMux()
-	for _, v := range verbs {
+	all := verbs
+	if s.edge != nil {
+		all = edgeVerbs
+		mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) { s.failed(w, r, errEdgeRole) })
+	}
+	for _, v := range all {
 		mux.Handle("/v1/"+v.path(), v.handler(s))
 	}
 	s.http = &http.Server{Handler: s.unharmed(mux), ReadHeaderTimeout: 5 * time.Second, MaxHeaderBytes: 16 << 10}
@@ -72,7 +81,7 @@ func (s *Server) Listen(ctx, life context.Context) (serve func() error, path str
 	}, path, nil
 }
 
-// Shutdown ends the streams and waits for the other verbs.
+// Shutdown ends the streams and the verbs that may take long, and waits for the others.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.endStreams()
 	return s.http.Shutdown(ctx)
@@ -90,6 +99,9 @@ func (v *Verb[In, Out]) handler(s *Server) http.Handler {
 		var q In
 		ctx, cancel := context.WithTimeout(r.Context(), timeout)
 		defer cancel()
+		if timeout > verbTimeout { // it may take longer than a stop waits
+			defer context.AfterFunc(s.streaming, cancel)()
+		}
 		limit := min(maxBytes, s.commands.max)
 		leave, ok := s.commands.enter(ctx, r.ContentLength, limit)
 		if !ok {
@@ -100,7 +112,10 @@ func (v *Verb[In, Out]) handler(s *Server) http.Handler {
 		if !readCommand(w, r, limit, &q) {
 			return
 		}
-		out, err := v.answer(s.o, ctx, q)
+		out, err := v.answerOf(s, ctx, q)
+		if err != nil && s.streaming.Err() != nil && errors.Is(err, context.Canceled) {
+			err = errStopping
+		}
 		if err != nil {
 			s.failed(w, r, err)
 			return

@@ -2,6 +2,9 @@ package operate
 
 import (
 	"context"
+	"log/slog"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -44,4 +47,22 @@ func TestLargeCommandsWaitForOneAnotherAndSmallOnesForNobody(t *testing.T) {
 			t.Errorf("%v waits are counted", n)
 		}
 	})
+}
+
+func TestAStopEndsTheVerbsThatMayTakeLong(t *testing.T) {
+	t.Parallel()
+	s := &Server{o: &Operator{deps: Deps{Log: slog.New(slog.DiscardHandler)}}, commands: newCommands(1<<20, prometheus.NewRegistry())}
+	s.streaming, s.endStreams = context.WithCancel(t.Context())
+	var ended error
+	v := Verb[None, None]{Name: "slow", timeout: siteTimeout, running: func(_ *Operator, ctx context.Context, _ None) (None, error) {
+		s.endStreams()
+		<-ctx.Done()
+		ended = ctx.Err()
+		return None{}, ended
+	}}
+	w := httptest.NewRecorder()
+	v.handler(s).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "POST", "/v1/slow", strings.NewReader("{}")))
+	if ended != context.Canceled || !strings.Contains(w.Body.String(), "the instance is stopping") {
+		t.Errorf("ended by %v, answered %s", ended, w.Body)
+	}
 }

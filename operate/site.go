@@ -28,6 +28,49 @@ type SiteExported struct {
 	YAML string `json:"yaml"`
 }
 
+// SiteSelection names entities of one kind.
+type SiteSelection = site.Selection
+
+// Got are the entities of a kind.
+type Got struct {
+	Kind     string       `json:"kind"`
+	Tenant   string       `json:"tenant,omitempty"`
+	Entities []*GotEntity `json:"entities"`
+	YAML     string       `json:"yaml"` // the same as a site file
+}
+
+// GotEntity is one of them, with the fields that a site file gives it.
+type GotEntity struct {
+	Name   string                  `json:"name"` // token, or email
+	Fields map[string]any          `json:"fields,omitempty"`
+	Inside map[string][]*GotEntity `json:"inside,omitempty"` // what is declared inside of it, by list
+}
+
+func (e *Entities) get(ctx context.Context, q site.Selection) (*Got, error) {
+	found, err := e.Site.Get(ctx, Local(), q)
+	if err != nil {
+		return nil, err
+	}
+	return &Got{Kind: found.Kind, Tenant: q.Tenant, Entities: gotEntities(found.Found), YAML: found.Document.YAML()}, nil
+}
+
+func gotEntities(list []*site.Entity) []*GotEntity {
+	out := make([]*GotEntity, len(list))
+	for i, e := range list {
+		out[i] = &GotEntity{Name: e.Name, Fields: e.Fields}
+		for inside, of := range e.Lists {
+			if len(of) == 0 {
+				continue
+			}
+			if out[i].Inside == nil {
+				out[i].Inside = map[string][]*GotEntity{}
+			}
+			out[i].Inside[inside] = gotEntities(of)
+		}
+	}
+	return out
+}
+
 // SiteStatus is the last apply of a site, at the start or by a command.
 type SiteStatus struct {
 	Files   []string  `json:"files"`

@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"context"
 	"crypto/x509"
 	"fmt"
 	"net"
@@ -59,6 +60,15 @@ func FirstReading(d *DeviceAdded, host string) (all []Snippet) {
 		}
 	}
 	return all
+}
+
+// Snippets are those of FirstReading for a device that has a secret already. Where nothing listens there are none.
+func (e *Entities) Snippets(tenant, device, secret, host string) ([]Snippet, error) {
+	at, err := e.entrances(context.Background(), None{})
+	if err != nil {
+		return nil, err
+	}
+	return FirstReading(&DeviceAdded{Tenant: tenant, Token: device, Secret: secret, Entrances: *at}, host), nil
 }
 
 // choose returns the listener that a client at host should use: over TLS when the certificate is for that host or nothing

@@ -73,6 +73,8 @@ type Status struct {
 	Reload *ReloadReport `json:"reload,omitempty"`
 	// Certificate is nil when there is none.
 	Certificate *CertificateStatus `json:"certificate,omitempty"`
+	// Edge is nil unless the instance has the role edge; then what belongs to a platform is empty.
+	Edge *EdgeStatus `json:"edge,omitempty"`
 }
 
 // RulesStatus is what the rules have to do.

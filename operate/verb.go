@@ -24,6 +24,8 @@ type Verb[In, Out any] struct {
 	// running answers on a running instance, atRest where nothing runs, also in place of entities; nil: it cannot be answered there.
 	running func(*Operator, context.Context, In) (Out, error)
 	atRest  func(*Directory, context.Context, In) (Out, error)
+	// edge answers on a running instance with role: edge; nil: it cannot be answered there.
+	edge func(*EdgeOperator, context.Context, In) (Out, error)
 }
 
 // verbTimeout bounds what a verb waits for.
@@ -34,14 +36,14 @@ const graphQLTimeout = 5 * time.Minute
 
 // The verbs with one answer.
 var (
-	GetStatus   = Verb[None, *Status]{Name: "status", running: (*Operator).status}
-	GetHealth   = Verb[None, *Health]{Name: "health", running: (*Operator).health}
-	RunDoctor   = Verb[DoctorQuery, *health.Report]{Name: "doctor", running: (*Operator).doctor, atRest: (*Directory).doctor}
+	GetStatus   = Verb[None, *Status]{Name: "status", running: (*Operator).status, edge: (*EdgeOperator).status}
+	GetHealth   = Verb[None, *Health]{Name: "health", running: (*Operator).health, edge: (*EdgeOperator).health}
+	RunDoctor   = Verb[DoctorQuery, *health.Report]{Name: "doctor", running: (*Operator).doctor, atRest: (*Directory).doctor, edge: (*EdgeOperator).doctor}
 	MakeBundle  = Verb[None, []BundleFile]{Name: "bundle", running: (*Operator).bundle, atRest: (*Directory).bundle}
 	Reload      = Verb[None, *ReloadReport]{Name: "reload", running: (*Operator).reload}
 	PlanReload  = Verb[None, *ReloadReport]{Name: "reload-plan", running: (*Operator).planReload}
 	NoteBackup  = Verb[LastBackup, None]{Name: "backup-kept", running: (*Operator).noteBackup, atRest: (*Directory).noteBackup}
-	ShowLedger  = Verb[LedgerQuery, *LedgerReport]{Name: "ledger", running: (*Operator).ledger}
+	ShowLedger  = Verb[LedgerQuery, *LedgerReport]{Name: "ledger", running: (*Operator).ledger, edge: (*EdgeOperator).ledger}
 	TraceDevice = Verb[trace.Query, *trace.Report]{Name: "ledger-trace", timeout: traceTimeout, running: (*Operator).trace}
 
 	ListSources     = Verb[None, []SourceStatus]{Name: "sources", running: (*Operator).sources}
@@ -68,9 +70,10 @@ var (
 	// RunGraphQL runs a document of an area with the resolvers that serve the API, as the local operator in a tenant.
 	RunGraphQL = Verb[GraphQLRequest, *GraphQLResponse]{Name: "graphql", timeout: graphQLTimeout, entities: (*Entities).graphQL}
 
-	PlanSite   = Verb[SiteCommand, *site.Plan]{Name: "site-plan", maxBytes: MaxSiteBytes, timeout: siteTimeout, entities: (*Entities).planSite}
-	ApplySite  = Verb[SiteCommand, *site.Plan]{Name: "site-apply", maxBytes: MaxSiteBytes, timeout: siteTimeout, entities: (*Entities).applySite}
-	ExportSite = Verb[SiteExport, *SiteExported]{Name: "site-export", entities: (*Entities).exportSite}
+	PlanSite    = Verb[SiteCommand, *site.Plan]{Name: "site-plan", maxBytes: MaxSiteBytes, timeout: siteTimeout, entities: (*Entities).planSite}
+	ApplySite   = Verb[SiteCommand, *site.Plan]{Name: "site-apply", maxBytes: MaxSiteBytes, timeout: siteTimeout, entities: (*Entities).applySite}
+	ExportSite  = Verb[SiteExport, *SiteExported]{Name: "site-export", entities: (*Entities).exportSite}
+	GetEntities = Verb[site.Selection, *Got]{Name: "get", entities: (*Entities).get}
 )
 
 // The verbs whose answer goes on.
@@ -90,7 +93,7 @@ type served interface {
 // verbs are all that the socket serves.
 var verbs = []served{&GetStatus, &GetHealth, &RunDoctor, &MakeBundle, &Reload, &PlanReload, &NoteBackup, &ShowLedger, &TraceDevice, &ListDeadLetters, &ShowOutbox, &ListFirings, &PinFirings,
 	&ListTokens, &ListSources, &CreateAdmin, &SetPassword, &ListAdmins, &ChangeAdmin, &RemoveAdmin, &MakeSetupLink, &CreateTenant, &ChangeTenant, &ListTenants, &DeleteTenant, &ListDeletions, &AddDevice, &ImportDevices, &GetEntrances,
-	&RunGraphQL, &PlanSite, &ApplySite, &ExportSite, &Tail, &FollowFirings, &VerifyLedger, &MakeBackup}
+	&RunGraphQL, &PlanSite, &ApplySite, &ExportSite, &GetEntities, &Tail, &FollowFirings, &VerifyLedger, &MakeBackup, &GetEdge, &ListEdgeDeadLetters}
 
 // Target is where a verb is carried out: a Client over the socket of a running instance, or a Directory in which nothing runs.
 type Target interface {
@@ -103,6 +106,9 @@ func (*Directory) target() {}
 
 // Ask carries the verb out. The error is ErrNotRunning where only a running instance can answer and none is there.
 func (v *Verb[In, Out]) Ask(ctx context.Context, to Target, in In) (out Out, err error) {
+	if err := checkText(in); err != nil {
+		return out, err
+	}
 	switch t := to.(type) {
 	case *Client:
 		return out, t.call(ctx, v.Name, in, &out)
@@ -121,6 +127,14 @@ func (v *Verb[In, Out]) Ask(ctx context.Context, to Target, in In) (out Out, err
 		}
 	}
 	return out, ErrNotRunning
+}
+
+// answerOf carries the verb out on the instance of a server.
+func (v *Verb[In, Out]) answerOf(s *Server, ctx context.Context, in In) (Out, error) {
+	if s.edge != nil {
+		return v.edge(s.edge, ctx, in)
+	}
+	return v.answer(s.o, ctx, in)
 }
 
 // answer carries the verb out on a running instance.

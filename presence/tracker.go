@@ -148,6 +148,11 @@ func (t *Tracker) Timing() Timing {
 // The number is the clock in nanoseconds, but above the stored one and above every one given before, so that a clock set back
 // lowers nothing.
 func (t *Tracker) Arrived(ctx context.Context, b model.Binding) (session uint64) {
+	return t.ArrivedBy(ctx, b, "connected")
+}
+
+// ArrivedBy is Arrived with the reason of the transition.
+func (t *Tracker) ArrivedBy(ctx context.Context, b model.Binding, reason string) (session uint64) {
 	if t.cfg.Silent {
 		return 0
 	}
@@ -160,8 +165,35 @@ func (t *Tracker) Arrived(ctx context.Context, b model.Binding) (session uint64)
 	t.live[b.DeviceID] = connection{binding: b, session: session, open: t.live[b.DeviceID].open + 1}
 	t.countGrace()
 	t.mu.Unlock()
-	t.emit(ctx, b, model.Connected, "connected", session, now)
+	t.emit(ctx, b, model.Connected, reason, session, now)
 	return session
+}
+
+// Resumed takes note that a device is connected in the session that is stored, which goes on, such as after a restart: it is no transition. A
+// device whose stored session cannot be read, or that has none, arrives.
+func (t *Tracker) Resumed(ctx context.Context, b model.Binding, reason string) (session uint64) {
+	if session = t.stored(ctx, b.DeviceID); session == 0 || t.cfg.Silent {
+		return t.ArrivedBy(ctx, b, reason)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.last = max(t.last, session)
+	delete(t.left, b.DeviceID)
+	t.live[b.DeviceID] = connection{binding: b, session: session, open: t.live[b.DeviceID].open + 1}
+	t.countGrace()
+	return session
+}
+
+// Restored notes a connection that outlived a restart of Weir, with the session number that Arrived gave it before: nothing is asserted.
+func (t *Tracker) Restored(b model.Binding, session uint64) {
+	if t.cfg.Silent || session == 0 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.last = max(t.last, session)
+	delete(t.left, b.DeviceID)
+	t.live[b.DeviceID] = connection{binding: b, session: session, open: 1}
 }
 
 // stored is the stored session number of a device. When it cannot be read the clock alone is right unless it was set back; the
@@ -189,10 +221,14 @@ func nanos(at time.Time) uint64 { return uint64(max(at.UnixNano(), 0)) }
 // Left reports, once, the end of the connection that Arrived gave the session number. While another connection of the device is
 // open it is no transition: only the last end is, and it bears the number of the latest connection.
 func (t *Tracker) Left(ctx context.Context, b model.Binding, session uint64, reason string, by By) {
+	t.LeftAt(ctx, b, session, reason, by, t.deps.Now())
+}
+
+// LeftAt is Left of a connection that ended at a time before.
+func (t *Tracker) LeftAt(ctx context.Context, b model.Binding, session uint64, reason string, by By, now time.Time) {
 	if t.cfg.Silent || session == 0 {
 		return
 	}
-	now := t.deps.Now()
 	t.mu.Lock()
 	c := t.live[b.DeviceID]
 	if c.open--; c.open > 0 {

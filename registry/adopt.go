@@ -109,6 +109,18 @@ func (r *Registry) adoptedIn(tx store.Tx, a Adoption, found *adopted) error {
 	return err
 }
 
+// ExternalIDOf returns the external id of a device, "" for none.
+func (r *Registry) ExternalIDOf(ctx context.Context, b model.Binding) (id string, err error) {
+	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) error {
+		d, err := r.Devices.Table.Get(tx, b.TenantID, b.Device)
+		if d != nil && d.ID == b.DeviceID && d.ExternalID != nil {
+			id = *d.ExternalID
+		}
+		return err
+	})
+	return id, err
+}
+
 // makeAdopted makes the device, unless another call has made it meanwhile.
 func (r *Registry) makeAdopted(ctx context.Context, a Adoption) (b model.Binding, made bool, err error) {
 	w := r.adoptions

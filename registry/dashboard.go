@@ -34,7 +34,7 @@ func (r *Registry) dashboards() *entity.Kind[Dashboard] {
 	kind = entity.New(r.base(), entity.Desc[Dashboard]{
 		Kind: "dashboard", Type: "Dashboard", Plural: "dashboards", Area: "dashboard-management", Table: "dashboards",
 		Read: entity.Needs(model.DashboardRead), Write: entity.Needs(model.DashboardWrite),
-		Valid: (*Dashboard).check,
+		Valid: (*Dashboard).check, Check: r.checkReadable,
 		Admit: admitRows(func() *entity.Kind[Dashboard] { return kind }, "limits.dashboards_per_tenant",
 			func() int64 { return r.perTenant.Load().DashboardsPerTenant }),
 		Filters: []entity.Filter{{Name: "name", Of: func(part any) store.Filter { return store.Contains("name", part.(string)) }}},
@@ -66,4 +66,29 @@ func (d *Dashboard) check() error {
 		return model.Invalid("definition", "is no JSON object")
 	}
 	return nil
+}
+
+// checkReadable refuses a definition that the API could not answer with on an instance of little memory: what is accepted can be read.
+func (r *Registry) checkReadable(_ store.Tx, d *Dashboard, changed store.Changed) error {
+	if r.config.AnswerBytes <= 0 || !changed.New && !changed.Has("definition") {
+		return nil
+	}
+	if n := escapedLen(d.Definition); n > r.config.AnswerBytes {
+		return model.OverLimit(store.MemoryKey, "the definition takes %d bytes of an answer, which has at most %d on this instance: make it smaller, or have the operator give the instance more memory", n, r.config.AnswerBytes)
+	}
+	return nil
+}
+
+// escapedLen is how long a text is at most as a string of JSON.
+func escapedLen(text string) int64 {
+	n := int64(len(text)) + 2
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c < ' ':
+			n += 5
+		case c == '"' || c == '\\':
+			n++
+		}
+	}
+	return n
 }

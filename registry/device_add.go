@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -23,6 +24,11 @@ func (r *Registry) AddDevice(ctx context.Context, by *model.Principal, p store.P
 
 // AddDeviceOfType is AddDevice, and makes the device type, too, when there is none of its token: all of it, or nothing.
 func (r *Registry) AddDeviceOfType(ctx context.Context, by *model.Principal, p, deviceType store.Patch) (d *Device, typeMade bool, secret string, err error) {
+	return r.addDevice(ctx, by, p, deviceType)
+}
+
+// addDevice makes a device with an access token, and with further credentials that were prepared.
+func (r *Registry) addDevice(ctx context.Context, by *model.Principal, p, deviceType store.Patch, more ...store.Patch) (d *Device, typeMade bool, secret string, err error) {
 	token, _ := p["token"].(string)
 	secret, credential, err := r.Mint(ctx, by, token, nil)
 	if err != nil {
@@ -38,13 +44,40 @@ func (r *Registry) AddDeviceOfType(ctx context.Context, by *model.Principal, p, 
 		if d, err = r.Devices.Make(c, p); err != nil {
 			return err
 		}
-		_, err = r.Credentials.Make(c, credential)
-		return err
+		for _, one := range append([]store.Patch{credential}, more...) {
+			if _, err = r.Credentials.Make(c, one); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, false, "", err
 	}
 	return d, typeMade, secret, nil
+}
+
+// pskBytes is the size of a minted pre-shared key: what every client takes.
+const pskBytes = 16
+
+// AddDeviceWithKey is AddDeviceOfType with a pre-shared key of random bits besides, under the identity tenant:device.
+func (r *Registry) AddDeviceWithKey(ctx context.Context, by *model.Principal, p, deviceType store.Patch) (d *Device, typeMade bool, secret, identity string, key []byte, err error) {
+	token, _ := p["token"].(string)
+	identity, key = by.Tenant+":"+token, make([]byte, pskBytes)
+	if _, err := io.ReadFull(r.parts.Random, key); err != nil {
+		return nil, false, "", "", nil, fmt.Errorf("minting a pre-shared key: %w", err)
+	}
+	name, err := r.NewUUID()
+	if err != nil {
+		return nil, false, "", "", nil, err
+	}
+	credential, err := r.Credentials.Prepared(ctx, by, store.Patch{"token": name, "deviceToken": token, "credentialType": PSK, "credentialId": identity,
+		"credentialValue": base64.StdEncoding.EncodeToString(key), "enabled": true})
+	if err != nil {
+		return nil, false, "", "", nil, err
+	}
+	d, typeMade, secret, err = r.addDevice(ctx, by, p, deviceType, credential)
+	return d, typeMade, secret, identity, key, err
 }
 
 // TokenRequest asks for a new access token of a device.

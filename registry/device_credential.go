@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -21,6 +22,13 @@ const (
 	AccessToken     = "ACCESS_TOKEN"     // the id is the secret itself
 	MQTTBasic       = "MQTT_BASIC"       // the id is a user name, the value its password
 	X509Certificate = "X509_CERTIFICATE" // the id is the lower-case hex SHA-256 of the certificate
+	PSK             = "PSK"              // the id is an identity of DTLS, the value its key in base64
+)
+
+// Sizes of a pre-shared key in bytes.
+const (
+	minKey = 16
+	maxKey = 64
 )
 
 // maxCredentialBytes bounds the id and the value of a credential: doors read no longer ones.
@@ -30,12 +38,13 @@ const maxCredentialBytes = 1024
 const sealedField = "credentialIdSealed"
 
 // DeviceCredential is what a device proves itself by. The id is looked up by its SHA-256 and kept sealed, since that of
-// an access token is the secret itself; of a password only a hash is kept.
+// an access token is the secret itself; of a password only a hash is kept, and the key of
+// a PSK is sealed.
 type DeviceCredential struct {
 	store.Row
 	Token     string        `store:"token,token" gql:"token"`
 	DeviceID  int64         `store:"device_id,required,ref=devices,parent,filter=device" gql:"deviceToken"`
-	Type      string        `store:"credential_type,required,oneof=ACCESS_TOKEN|MQTT_BASIC|X509_CERTIFICATE,filter" gql:"credentialType"`
+	Type      string        `store:"credential_type,required,oneof=ACCESS_TOKEN|MQTT_BASIC|X509_CERTIFICATE|PSK,filter" gql:"credentialType"`
 	IDHash    string        `store:"id_hash,required,secret,unique" gql:"credentialId"`
 	IDSealed  string        `store:"id_sealed,required,secret,hidden" gql:"credentialIdSealed"`
 	ValueHash *string       `store:"value_hash,clear,secret" gql:"credentialValue"`
@@ -75,7 +84,111 @@ func (r *Registry) prepareCredential(ctx context.Context, by *model.Principal, t
 	if t, ok := p["credentialType"].(string); ok && t != MQTTBasic && !named && !create {
 		p["credentialValue"] = nil
 	}
+	if err := r.sealKey(ctx, by, token, p); err != nil {
+		return err
+	}
 	return r.hashValue(ctx, p)
+}
+
+// PreSharedKey is a credentialValue that is known to be the key of a PSK, in base64.
+type PreSharedKey string
+
+// sealKey puts the sealed key of a PSK in its place.
+func (r *Registry) sealKey(ctx context.Context, by *model.Principal, token string, p store.Patch) error {
+	var text string
+	switch value := p["credentialValue"].(type) {
+	case PreSharedKey:
+		text = string(value)
+	case string:
+		psk, err := r.isPSK(ctx, by, token, p)
+		if err != nil || !psk {
+			return err
+		}
+		text = value
+	default:
+		return nil
+	}
+	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
+	if err != nil || len(key) < minKey || len(key) > maxKey {
+		return model.Invalid("credentialValue", "must be a key of %d to %d bytes in base64", minKey, maxKey)
+	}
+	sealed, err := r.parts.Sealer.Seal(keyName(by.TenantID, token), key)
+	if err != nil {
+		return fmt.Errorf("sealing a pre-shared key: %w", err)
+	}
+	p["credentialValue"] = Hashed(sealedKey + base64.StdEncoding.EncodeToString(sealed))
+	return nil
+}
+
+// sealedKey begins the stored value of a PSK.
+const sealedKey = "psk:"
+
+// keyName binds a sealed key to its row.
+func keyName(tenantID int64, token string) string { return sealName(tenantID, token) + "/key" }
+
+// isPSK reports whether a patch is of a credential of type PSK.
+func (r *Registry) isPSK(ctx context.Context, by *model.Principal, token string, p store.Patch) (bool, error) {
+	if t, ok := p["credentialType"].(string); ok {
+		return t == PSK, nil
+	}
+	if store.InChange(ctx) {
+		return false, nil
+	}
+	psk := false
+	err := store.Read(ctx, r.parts.Store, func(tx store.Tx) error {
+		d, err := r.Credentials.Table.Get(tx, by.TenantID, token)
+		psk = d != nil && d.Type == PSK
+		return err
+	})
+	return psk, err
+}
+
+// Key opens the key of a PSK.
+func (r *Registry) Key(d *DeviceCredential) ([]byte, error) {
+	return r.openKey(d.ID, d.TenantID, d.Token, text(d.ValueHash))
+}
+
+func (r *Registry) openKey(id, tenantID int64, token, stored string) ([]byte, error) {
+	encoded, ok := strings.CutPrefix(stored, sealedKey)
+	sealed, err := base64.StdEncoding.DecodeString(encoded)
+	if !ok || err != nil {
+		return nil, fmt.Errorf("%w: device_credentials %d holds no key", store.ErrDamaged, id)
+	}
+	key, err := r.parts.Sealer.Open(keyName(tenantID, token), sealed)
+	if err != nil {
+		return nil, fmt.Errorf("device_credentials %d: %w", id, err)
+	}
+	return key, nil
+}
+
+// FindKey returns the pre-shared key of an identity with the credential that it belongs to; nil for an unknown one.
+func (r *Registry) FindKey(ctx context.Context, identity string) (row *store.KeyRow, key []byte, err error) {
+	err = store.Read(ctx, cmp.Or(r.parts.Devices, r.parts.Store), func(tx store.Tx) (err error) {
+		row, err = store.FindKey(tx, hashCredentialID(identity))
+		return err
+	})
+	result := "found"
+	switch {
+	case err != nil:
+		result = "failed"
+	case row == nil:
+		result = "none"
+	}
+	r.m.lookups.WithLabelValues(result).Inc()
+	if err != nil || row == nil {
+		return nil, nil, err
+	}
+	key, err = r.openKey(row.ID, row.TenantID, row.Token, row.PasswordHash)
+	return row, key, err
+}
+
+// HasKeys reports whether some device has a pre-shared key.
+func (r *Registry) HasKeys(ctx context.Context) (has bool, err error) {
+	err = store.Read(ctx, cmp.Or(r.parts.Devices, r.parts.Store), func(tx store.Tx) (err error) {
+		has, err = store.HasKeys(tx)
+		return err
+	})
+	return has, err
 }
 
 // Hashed is a credentialValue that was hashed before, a PHC string. No request can hold one. Changes of others take
@@ -111,8 +224,14 @@ func (r *Registry) hashValue(ctx context.Context, p store.Patch) error {
 
 // checkCredential holds the fields against each other, with the values that the record will hold.
 func (r *Registry) checkCredential(tx store.Tx, d *DeviceCredential, changed store.Changed) error {
-	if changed.Has("value_hash") && d.ValueHash != nil && d.Type != MQTTBasic {
+	if changed.Has("value_hash") && d.ValueHash != nil && d.Type != MQTTBasic && d.Type != PSK {
 		return model.Invalid("credentialValue", "a credential of type %s has none", d.Type)
+	}
+	if d.Type == PSK && !strings.HasPrefix(text(d.ValueHash), sealedKey) {
+		return model.Invalid("credentialValue", "is required: the key of %d to %d bytes in base64", minKey, maxKey)
+	}
+	if d.Type != PSK && strings.HasPrefix(text(d.ValueHash), sealedKey) {
+		return model.Invalid("credentialValue", "is required when the credential is no PSK any more")
 	}
 	if changed.Has("credential_type") || changed.Has("id_hash") {
 		if err := r.checkCertificateID(d); err != nil {

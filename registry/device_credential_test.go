@@ -178,7 +178,7 @@ func TestRefusedCredentialsWriteNothing(t *testing.T) {
 		code model.Code
 		text string
 	}{
-		"unknown type":          {base("PSK", "x"), model.CodeInvalidInput, "credentialType"},
+		"unknown type":          {base("RPK", "x"), model.CodeInvalidInput, "credentialType"},
 		"empty id":              {base(AccessToken, ""), model.CodeInvalidInput, "credentialId"},
 		"long id":               {base(AccessToken, strings.Repeat("x", 1025)), model.CodeInvalidInput, "credentialId"},
 		"zero in the id":        {base(MQTTBasic, "a\x00b"), model.CodeInvalidInput, "credentialId"},

@@ -39,15 +39,15 @@ func (r *Registry) geoFences() *entity.Kind[GeoFence] {
 	return entity.New(r.base(), entity.Desc[GeoFence]{
 		Kind: "geofence", Type: "GeoFence", Plural: "geoFences", Area: area, Table: "geofences",
 		Read: mayRead, Write: entity.Needs(model.DeviceWrite, model.LocationRead), Delete: mayWrite,
-		Prepare: prepareFence, Valid: (*GeoFence).check, Changed: r.fenceChanged,
+		Prepare: r.prepareFence, Valid: (*GeoFence).outline, Alone: (*GeoFence).shape, Changed: r.fenceChanged,
 	})
 }
 
 // Kind is that of the geometry's envelope.
 func (*GeoFence) Kind() string { return geometry.Polygon2D }
 
-// prepareFence checks the geometry before the transaction: the one writer must not wait for that.
-func prepareFence(_ context.Context, _ *model.Principal, _ string, p store.Patch, _ bool) error {
+// prepareFence checks the geometry before the transaction, the ceiling of its positions first: the one writer must wait for neither.
+func (r *Registry) prepareFence(ctx context.Context, by *model.Principal, token string, p store.Patch, create bool) error {
 	size := 0
 	for _, v := range p {
 		text, _ := v.(string)
@@ -60,6 +60,13 @@ func prepareFence(_ context.Context, _ *model.Principal, _ string, p store.Patch
 	if !ok {
 		return nil
 	}
+	_, positions, err := geometry.Outline(text)
+	if err != nil {
+		return err
+	}
+	if err := r.admitPositions(ctx, by, token, int64(positions), create); err != nil {
+		return err
+	}
 	polygon, err := geometry.Parse(text)
 	if err != nil {
 		return err
@@ -68,13 +75,43 @@ func prepareFence(_ context.Context, _ *model.Principal, _ string, p store.Patch
 	return nil
 }
 
-func (f *GeoFence) check() error {
-	polygon, err := geometry.Parse(f.Geometry)
+// admitPositions refuses a geometry over the ceiling, but for one that has no more positions than the one that it replaces.
+func (r *Registry) admitPositions(ctx context.Context, by *model.Principal, token string, positions int64, create bool) error {
+	ceiling := r.parts.FenceLimits(by.Tenant).Positions
+	if positions <= ceiling {
+		return nil
+	}
+	if !create {
+		rows, err := r.GeoFences.ByToken(ctx, by, []string{token})
+		if err != nil {
+			return err
+		}
+		for _, f := range rows {
+			if _, before, err := geometry.Outline(f.Geometry); err == nil && positions <= int64(before) {
+				return nil
+			}
+		}
+	}
+	return overPositions(positions, ceiling)
+}
+
+func overPositions(positions, ceiling int64) error {
+	return model.OverLimit("geoFencePositionCeiling", "the geometry has %d positions over all rings, at most %d", positions, ceiling)
+}
+
+// outline is what a transaction does with the geometry: Prepare has looked at its shape.
+func (f *GeoFence) outline() error {
+	normal, positions, err := geometry.Outline(f.Geometry)
 	if err != nil {
 		return err
 	}
-	f.Geometry, f.positions = polygon.String(), int64(polygon.Positions())
+	f.Geometry, f.positions = normal, int64(positions)
 	return nil
+}
+
+func (f *GeoFence) shape() error {
+	_, err := geometry.Parse(f.Geometry)
+	return err
 }
 
 // fenceChanged makes the next version of the tenant's set where a geometry comes, changes or goes. It is the one place where
@@ -114,7 +151,7 @@ func (r *Registry) admitFence(c *store.Change, fresh bool, positions int64) erro
 	case fresh && now.Fences > limits.Fences:
 		return model.OverLimit("geoFenceCeiling", "the tenant has at most %d geofences", limits.Fences)
 	case positions > limits.Positions:
-		return model.OverLimit("geoFencePositionCeiling", "the geometry has %d positions over all rings, at most %d", positions, limits.Positions)
+		return overPositions(positions, limits.Positions)
 	case now.Positions > limits.Budget:
 		return model.OverLimit("geoFencePositionBudget", "the geofences of the tenant would have %d positions, at most %d", now.Positions, limits.Budget)
 	}

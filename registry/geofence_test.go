@@ -188,6 +188,34 @@ func TestTheCeilingsOfGeofences(t *testing.T) {
 	b.compareBytes(t)
 }
 
+// The shape of a geometry takes time with the square of its positions. It is looked at before the transaction, and not at all where
+// the ceiling refuses the geometry anyway.
+func TestTheShapeOfAGeofenceHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Config{})
+	ctx := t.Context()
+	kind := b.Kinds.Of("geofences")
+	crossing := func(n int) string { // an eight, then so many positions more
+		var text strings.Builder
+		text.WriteString(`{"kind":"POLYGON_2D","geometry":{"type":"Polygon","coordinates":[[[0,0],[1,1],[1,0],[0,1]`)
+		for i := range n {
+			fmt.Fprintf(&text, ",[-%d.%03d,0]", i/1000, i%1000+1)
+		}
+		return text.String() + `,[0,0]]]}}`
+	}
+	_, err := kind.Create(ctx, acme, store.Patch{"token": "a", "geometry": crossing(0)})
+	b.refused("an eight", err, model.CodeInvalidInput, "")
+	_, err = kind.Create(ctx, acme, store.Patch{"token": "a", "geometry": crossing(600)})
+	b.refused("an eight that is too long", err, model.CodeLimitExceeded, "geoFencePositionCeiling: the geometry has 605 positions over all rings, at most 512")
+	if refused := b.GeoFences.Check(store.Patch{"token": "a", "geometry": crossing(0)}, true); len(refused) != 1 || model.CodeOf(refused[0]) != model.CodeInvalidInput {
+		t.Errorf("a check without an instance says %v", refused)
+	}
+	row := GeoFence{Geometry: crossing(0)} // a transaction leaves the shape to Prepare
+	if err := row.outline(); err != nil || row.positions != 5 {
+		t.Errorf("%d positions, %v", row.positions, err)
+	}
+}
+
 func TestARequestOfAGeofenceIsBounded(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Config{})

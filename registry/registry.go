@@ -36,6 +36,7 @@ type Config struct {
 	RulesPerTenant       int64 // detection.max_rules_per_tenant: of active versions
 	VersionsPerProfile   int64 // kept, of a dashboard too: a publish beyond it removes the oldest that are not effective
 	ValuesPerChange      int64 // of attributes, that come into the metadata view or leave it because a selector names their key
+	AnswerBytes          int64 // that an answer of the API has room for; 0: as many as any definition takes
 	FenceSetVersions     int64 // kept of a tenant's set of geofences, at least 2: a change beyond it removes the oldest
 }
 
@@ -140,6 +141,7 @@ type Registry struct {
 
 	RelationshipTypes *entity.Kind[RelationshipType]
 	Relationships     *entity.Kind[Relationship]
+	GeoFences         *entity.Kind[GeoFence]
 	// Kinds are these and those that nothing here needs by name, except those of Keyed.
 	Kinds *entity.Catalog
 	// Keyed are the kinds whose rows no token names.
@@ -188,6 +190,7 @@ func New(c Config, p Deps) *Registry {
 	r.Types, r.Devices, r.Credentials = r.deviceTypes(), r.devices(), r.deviceCredentials()
 	r.Commands, r.FacetKeys = r.commandDefinitions(), r.facetKeys()
 	r.Groups, r.RelationshipTypes, r.Relationships = r.groups(), r.relationshipTypes(), r.relationships()
+	r.GeoFences = r.geoFences()
 	r.Kinds, r.Keyed = entity.NewCatalog(r.kinds()...), entity.NewCatalog(r.FacetKeys)
 	return r
 }
@@ -200,7 +203,7 @@ func (r *Registry) kinds() []entity.Entry {
 		r.Profiles, r.Metrics, r.Commands, r.Rules, r.Types, r.Devices, r.Credentials,
 	}, r.things(), []entity.Entry{
 		r.RelationshipTypes, r.Relationships,
-		r.geoFences(),
+		r.GeoFences,
 		r.dashboards(),
 	})
 }

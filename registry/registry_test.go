@@ -28,6 +28,7 @@ type bench struct {
 	forgotten [][2]int64
 	removed   [][2]int64
 
+	through store.Store   // of the changes; nil: db
 	after   func()        // called after each change; nil: nothing is
 	longest time.Duration // that a change held the writer
 }
@@ -35,7 +36,11 @@ type bench struct {
 // Mutate implements store.Writer: the changes are those of a stopped instance, and watched.
 func (b *bench) Mutate(ctx context.Context, by *model.Principal, fn func(*store.Change) error) error {
 	begun := time.Now()
-	err := store.Direct{Store: b.db, Now: func() time.Time { return time.UnixMicro(b.now.Add(1000)) }}.Mutate(ctx, by, fn)
+	through := b.through
+	if through == nil {
+		through = b.db
+	}
+	err := store.Direct{Store: through, Now: func() time.Time { return time.UnixMicro(b.now.Add(1000)) }}.Mutate(ctx, by, fn)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.longest = max(b.longest, time.Since(begun)); b.after != nil {

@@ -244,14 +244,20 @@ func (r *Registry) relationshipChanged(c *store.Change, old, rel *Relationship) 
 	return r.anchor(c, row.TenantID, row.SourceID)
 }
 
+// maxAnchored bounds the devices that one change of a relationship type anchors: the others wait for the writer meanwhile.
+const maxAnchored = 10_000
+
 // relationshipTypeChanged anchors the devices that have relationships of a type which is tracked from now on, or no longer.
 func (r *Registry) relationshipTypeChanged(c *store.Change, old, t *RelationshipType) error {
 	if old == nil || t == nil || old.Tracked == t.Tracked {
 		return nil
 	}
-	devices, err := relations.HavingType(c, t.TenantID, t.ID)
+	devices, err := relations.HavingType(c, t.TenantID, t.ID, maxAnchored+1)
 	if err != nil {
 		return err
+	}
+	if len(devices) > maxAnchored {
+		return model.OverLimit("tracked", "changes what the events of more than %d devices belong to at once: make another relationship type and move the relationships to it", maxAnchored)
 	}
 	return r.anchor(c, t.TenantID, devices...)
 }

@@ -25,6 +25,8 @@ const (
 	RefusedDevice     = "DEVICE_NOT_FOUND"
 	RefusedKey        = "COMMAND_NOT_IN_VOCABULARY"
 	RefusedParameters = "PAYLOAD_SCHEMA_VIOLATION"
+	// RefusedDestructive is of a command that would reset a device to the state of its factory without saying so.
+	RefusedDestructive = "COMMAND_DESTRUCTIVE_REFUSED"
 )
 
 // CommandVocabulary is which commands the active version of a device's profile declares. Without any the device takes every
@@ -136,6 +138,8 @@ func commandCheck(key string, payload *string, active map[int64][]SnapshotComman
 			return RefusedPayload, "the payload is no JSON document"
 		case size > model.MaxCommandPayload:
 			return RefusedSize, fmt.Sprintf("the payload has %d bytes, at most %d are allowed", size, model.MaxCommandPayload)
+		case destructive(key, payload):
+			return RefusedDestructive, "an Execute of /3/0/5 resets the device to the state of its factory: use lwm2m.factoryReset, and confirm it"
 		case typ == 0:
 			return RefusedDevice, fmt.Sprintf("there is no device %q", device)
 		}

@@ -15,6 +15,7 @@ import (
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/ext"
 
+	"weir/internal/zone"
 	"weir/rules/facts"
 	"weir/rules/strict"
 )
@@ -55,6 +56,7 @@ type environment struct {
 	result *cel.Type
 	sizes  sizes
 	vars   []string // declared variables, sorted
+	zones  *zone.Zones
 }
 
 type environments struct {
@@ -62,8 +64,9 @@ type environments struct {
 }
 
 func newEnvironments() (*environments, error) {
+	zones := zone.New()
 	doubles := cel.MapType(cel.StringType, cel.DoubleType)
-	leaf, err := newEnv(
+	leaf, err := newEnv(zones,
 		cel.Variable(varDevice, cel.StringType),
 		cel.Variable(varAnchors, cel.MapType(cel.StringType, cel.StringType)),
 		cel.Variable(varOccurred, cel.TimestampType),
@@ -76,7 +79,7 @@ func newEnvironments() (*environments, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, err := newEnv(cel.Variable(varSeries, cel.StringType))
+	key, err := newEnv(zones, cel.Variable(varSeries, cel.StringType))
 	if err != nil {
 		return nil, err
 	}
@@ -85,10 +88,10 @@ func newEnvironments() (*environments, error) {
 		return nil, fmt.Errorf("rules: expression environment: %w", err)
 	}
 	return &environments{
-		leaf:     environment{leaf, cel.BoolType, leafSizes(), []string{varAnchors, varAttr, varDevice, varGeo, varMetrics, varOccurred}},
-		guard:    environment{firing, cel.BoolType, firingSizes(), firingVars()},
-		template: environment{firing, cel.StringType, firingSizes(), firingVars()},
-		alarmKey: environment{key, cel.StringType, firingSizes(), []string{varSeries}},
+		leaf:     environment{leaf, cel.BoolType, leafSizes(), []string{varAnchors, varAttr, varDevice, varGeo, varMetrics, varOccurred}, zones},
+		guard:    environment{firing, cel.BoolType, firingSizes(), firingVars(), zones},
+		template: environment{firing, cel.StringType, firingSizes(), firingVars(), zones},
+		alarmKey: environment{key, cel.StringType, firingSizes(), []string{varSeries}, zones},
 	}, nil
 }
 
@@ -124,13 +127,13 @@ func (e *environment) variables() (out []Variable) {
 
 func firingVars() []string { return []string{varHasValue, varSeries, varValue} }
 
-func newEnv(vars ...cel.EnvOption) (*cel.Env, error) {
+func newEnv(zones *zone.Zones, vars ...cel.EnvOption) (*cel.Env, error) {
 	opts := append([]cel.EnvOption{
 		ext.Bindings(),
 		cel.DefaultUTCTimeZone(true), // no reading of the machine's zone: a replay elsewhere must agree
 		cel.ParserExpressionSizeLimit(MaxExpression),
 		cel.RegexProgramSizeLimit(maxRegexProgram),
-	}, vars...)
+	}, append(zoned(zones), vars...)...)
 	env, err := cel.NewEnv(opts...)
 	if err != nil {
 		return nil, fmt.Errorf("rules: expression environment: %w", err)

@@ -297,6 +297,9 @@ func (c *Compiler) Inspect(definition string, opt Options) (p *Program, warnings
 		err = p.Evaluable()
 	}
 	if err == nil {
+		if bad := c.checkConstants(def); bad != nil {
+			return nil, nil, []*Error{bad}
+		}
 		return p, warnings, nil
 	}
 	fault, ok := errors.AsType[*Error](err)
@@ -331,6 +334,9 @@ func (c *Compiler) validate(cand Candidate, there Vocabulary) ([]Warning, error)
 	p, warnings, err := c.Compile(def, Options{GroupScoped: cand.GroupScoped})
 	if err != nil {
 		return nil, err
+	}
+	if bad := c.checkConstants(def); bad != nil {
+		return nil, bad
 	}
 	return sortWarnings(append(warnings, there.Missing(p.Names())...)), p.Evaluable()
 }

@@ -45,6 +45,9 @@ func (l *level) exportTenant(token string) error {
 	if len(rows) == 0 || !l.parts.Govern.Known(token) {
 		return model.NotFound(k.name, token)
 	}
+	if l.only != nil { // what is asked for is inside: the tenant is only named
+		return l.exportInside(add(l.lists, k, rows[0].name, nil))
+	}
 	return l.exportInside(add(l.lists, k, rows[0].name, rows[0].values))
 }
 
@@ -60,14 +63,24 @@ func (l *level) exportInside(tenant *Entity) error {
 func (l *level) export() error {
 	made := map[*kind]map[string]*Entity{} // those that others are inside of
 	for _, k := range l.kinds() {
+		if l.only != nil && !l.only.reads(k) {
+			continue
+		}
 		made[k] = map[string]*Entity{}
 		err := l.each(k, func(r row) error {
+			if !l.only.takes(k, r.name) {
+				return nil
+			}
 			if k == l.format.tenant && !l.parts.Govern.Known(r.name) {
 				return nil // it is deleted
 			}
 			into := l.lists
 			if k.parent != nil {
-				into = made[k.outer][r.values[k.parent.Name].(string)].Lists
+				outer := made[k.outer][r.values[k.parent.Name].(string)]
+				if outer == nil { // it was not asked for
+					return nil
+				}
+				into = outer.Lists
 			}
 			e := add(into, k, r.name, r.values)
 			if len(k.lists) > 0 {
@@ -80,6 +93,9 @@ func (l *level) export() error {
 		}
 	}
 	l.kind.sort(l.lists)
+	if l.only != nil {
+		return nil
+	}
 	for _, e := range made[l.format.tenant] {
 		if err := l.exportInside(e); err != nil {
 			return err

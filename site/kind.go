@@ -126,8 +126,9 @@ func NewFormat(catalogs ...*entity.Catalog) *Format {
 	return f
 }
 
-// defaultFormat is that of an instance's own catalogs, which are asked for their descriptions only.
-func defaultFormat() *Format {
+// DefaultFormat is that of an instance's own catalogs, which are asked for their descriptions only: it reads, writes and describes, and
+// applies nothing.
+func DefaultFormat() *Format {
 	tenants, _ := provision.Describe()
 	return NewFormat(govern.Describe(), auth.Describe(), tenants.Kinds, tenants.Keyed, connectors.Describe(), notify.Describe())
 }

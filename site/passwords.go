@@ -9,6 +9,7 @@ import (
 
 	"weir/auth"
 	"weir/model"
+	"weir/registry"
 	"weir/store"
 )
 
@@ -85,7 +86,7 @@ func (p *passwords) gather(d *Document) {
 		}
 		for _, device := range t.Lists["devices"] {
 			for _, c := range device.Lists["credentials"] {
-				if given, ok := c.Secrets["credentialValue"]; ok {
+				if given, ok := c.Secrets["credentialValue"]; ok && c.Fields["credentialType"] != registry.PSK {
 					p.held[credentialHolder(t.Name, c.Name)] = &password{given: given, read: p.ofRow(tableCredentials, "value_hash", t.Name, c.Name)}
 				}
 			}

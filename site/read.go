@@ -26,7 +26,7 @@ const (
 
 // Read reads files of the default format, see Format.Read.
 func Read(src Source, files ...string) (d *Document, warnings []string, err error) {
-	return defaultFormat().Read(src, files...)
+	return DefaultFormat().Read(src, files...)
 }
 
 // Read reads the files of a site into one document, with what their _file and _env name. The error is Problems, every

@@ -10,7 +10,7 @@ import (
 // Schema is the JSON Schema (2020-12) of a site file, for editors and for programs that write one. It is made from the
 // descriptions of the kinds. What two values must be to each other it does not say: weir site validate does.
 func Schema() map[string]any {
-	f := defaultFormat()
+	f := DefaultFormat()
 	s := f.properties(f.root)
 	s["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	s["title"] = "Site file of Weir"

@@ -213,7 +213,7 @@ func TestTheSchemaRefusesMisspeltKeysAndWrongValues(t *testing.T) {
 // The schema has every key that the reader knows, and no other.
 func TestEveryKeyOfTheFormatIsInTheSchema(t *testing.T) {
 	t.Parallel()
-	f := defaultFormat()
+	f := DefaultFormat()
 	var walk func(k *kind, s map[string]any)
 	walk = func(k *kind, s map[string]any) {
 		properties := s["properties"].(map[string]any)

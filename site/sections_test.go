@@ -17,7 +17,7 @@ type sections struct {
 func everySection() *sections {
 	s := &sections{}
 	s.WriteString("version: 1\n")
-	s.inside(defaultFormat().root, "")
+	s.inside(DefaultFormat().root, "")
 	return s
 }
 

@@ -2,6 +2,8 @@ package site
 
 import (
 	"cmp"
+	"crypto/subtle"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -114,7 +116,7 @@ func credentialSecrets(l *level, _ *kind, d *declared, row any, patch store.Patc
 		switch {
 		case !hasID:
 			return nil, model.Invalid("credentialId", "is required")
-		case !hasValue && patch["credentialType"] == registry.MQTTBasic:
+		case !hasValue && (patch["credentialType"] == registry.MQTTBasic || patch["credentialType"] == registry.PSK):
 			return nil, model.Invalid("credentialValue", "is required")
 		}
 		patch["credentialId"] = id
@@ -133,6 +135,16 @@ func credentialSecrets(l *level, _ *kind, d *declared, row any, patch store.Patc
 	if !hasValue {
 		return fields, nil
 	}
+	if keyOf(row, patch) {
+		if have, ok := row.(*registry.DeviceCredential); ok && have.Type == registry.PSK {
+			same, err := l.sameKey(have, value)
+			if err != nil || same {
+				return fields, err
+			}
+		}
+		set("credentialValue", registry.PreSharedKey(value))
+		return fields, nil
+	}
 	if row != nil {
 		same, err := l.pw.same(credentialHolder(l.tenant, d.Name), stored)
 		if err != nil || same {
@@ -142,6 +154,25 @@ func credentialSecrets(l *level, _ *kind, d *declared, row any, patch store.Patc
 	hash, err := l.pw.Hash(l.ctx, value)
 	set("credentialValue", registry.Hashed(hash))
 	return fields, err
+}
+
+// sameKey reports whether a credential has the key that the document gives in base64.
+func (l *level) sameKey(have *registry.DeviceCredential, given string) (bool, error) {
+	key, err := l.parts.Registry.Key(have)
+	if err != nil {
+		return false, err
+	}
+	want, err := base64.StdEncoding.DecodeString(strings.TrimSpace(given))
+	return err == nil && subtle.ConstantTimeCompare(key, want) == 1, nil
+}
+
+// keyOf returns whether a declared credential has a pre-shared key, and not a password.
+func keyOf(row any, patch store.Patch) bool {
+	t, named := patch["credentialType"].(string)
+	if have, ok := row.(*registry.DeviceCredential); ok && !named {
+		t = have.Type
+	}
+	return t == registry.PSK
 }
 
 // vaultSecrets puts the secret that the vault keeps of a row into a patch, where the file gives another one than is stored.

@@ -23,7 +23,8 @@ type work struct {
 	opt    Options
 	plan   *Plan
 	pw     *passwords
-	dry    bool // a plan
+	dry    bool      // a plan
+	only   *selected // what is exported; nil: everything
 
 	refusals []*model.Error  // so far, each with its position
 	lost     map[string]bool // entities that were refused, by name: what refers to them is not refused for it

@@ -24,7 +24,7 @@ func (d *Document) YAML() string {
 	fmt.Fprintf(&w.b, "version: %d\n", Version)
 	format := d.format
 	if format == nil {
-		format = defaultFormat()
+		format = DefaultFormat()
 	}
 	w.lists(format.root, d.Lists, 0)
 	return w.b.String()

@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"time"
 
@@ -37,7 +38,7 @@ func Mutate(ctx context.Context, st Store, by *model.Principal, now func() time.
 	}
 	var c *Change
 	write := func(tx Tx) (err error) {
-		c = &Change{Tx: tx, By: by, At: model.MicrosOf(now())}
+		c = &Change{Tx: asked{tx, ctx}, By: by, At: model.MicrosOf(now())}
 		seq, err = c.run(fn)
 		return err
 	}
@@ -50,6 +51,37 @@ func Mutate(ctx context.Context, st Store, by *model.Principal, now func() time.
 		return 0, unavailable(err)
 	}
 	return seq, nil
+}
+
+// asked is a transaction whose statements are refused once the context of the one who asked for the change has ended. A statement
+// under way is never interrupted: SQLite may undo the whole transaction then, and with it the changes of others.
+type asked struct {
+	Tx
+	by context.Context
+}
+
+// Exec implements Tx.
+func (a asked) Exec(query string, args ...any) (int64, error) {
+	if err := a.by.Err(); err != nil {
+		return 0, err
+	}
+	return a.Tx.Exec(query, args...)
+}
+
+// Insert implements Tx.
+func (a asked) Insert(query string, args ...any) (int64, error) {
+	if err := a.by.Err(); err != nil {
+		return 0, err
+	}
+	return a.Tx.Insert(query, args...)
+}
+
+// Query implements Tx.
+func (a asked) Query(query string, args ...any) (*sql.Rows, error) {
+	if err := a.by.Err(); err != nil {
+		return nil, err
+	}
+	return a.Tx.Query(query, args...)
 }
 
 // spare is a store that keeps some space of the disk for changes that make no rows: on a full disk deletes must work.

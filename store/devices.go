@@ -40,6 +40,32 @@ func FindCredentials(tx Tx, tenantID int64, credentialType, idHash string) ([]Cr
 	return found, rows.Err()
 }
 
+// KeyRow is a credential of type PSK, which no tenant is named for.
+type KeyRow struct {
+	CredentialRow
+	TenantID int64
+	Token    string // of the credential
+}
+
+// FindKey returns the pre-shared key with this SHA-256 of its identity, in hex; nil for none.
+func FindKey(tx Tx, idHash string) (*KeyRow, error) {
+	var k KeyRow
+	err := tx.QueryRow(`SELECT c.id, c.device_id, d.token, c.enabled, coalesce(c.expires_at, 0), coalesce(c.value_hash, ''), c.unused, c.tenant_id, c.token
+		FROM device_credentials c JOIN devices d ON d.id = c.device_id
+		WHERE c.id_hash = ? AND c.credential_type = 'PSK' AND c.credential_type IN ('PSK', 'BOOTSTRAP_PSK')`, idHash).
+		Scan(&k.ID, &k.DeviceID, &k.Device, &k.Enabled, &k.ExpiresAt, &k.PasswordHash, &k.Unused, &k.TenantID, &k.Token)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return &k, err
+}
+
+// HasKeys reports whether there is a pre-shared key.
+func HasKeys(tx Tx) (has bool, err error) {
+	err = tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM device_credentials WHERE credential_type IN ('PSK', 'BOOTSTRAP_PSK'))`).Scan(&has)
+	return has, err
+}
+
 // DeviceNamed returns the row id of the device with a token, 0 when the tenant has none.
 func DeviceNamed(tx Tx, tenantID int64, token string) (id int64, err error) {
 	err = tx.QueryRow(`SELECT coalesce(max(id), 0) FROM devices WHERE tenant_id = ? AND token = ?`, tenantID, token).Scan(&id)

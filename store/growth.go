@@ -151,7 +151,8 @@ func (c *Change) Admit(tenant, n int64) error {
 	return nil
 }
 
-// admitViews refuses changes of the metadata for which there is no memory. A row that is replaced counts as one more.
+// admitViews refuses changes of the metadata for which there is no memory, and those of a tenant that has had its share of a memory
+// that becomes scarce. A row that is replaced counts as one more.
 func (c *Change) admitViews() error {
 	g := c.growth
 	if g == nil || g.Metadata == nil || c.By == nil {
@@ -163,11 +164,50 @@ func (c *Change) admitViews() error {
 			more += v.Memory()
 		}
 	}
-	if held, limit := g.Metadata(); more > 0 && held+more > limit {
-		return c.refuse(GrowthMetadata, model.OverLimit(MemoryKey, "devices, types, published profiles, attributes, groups, fences and what devices belong to take %d KiB of the %d KiB of memory that this instance has for them, %d more were asked for; delete what is not needed, or give it more memory",
-			held>>10, limit>>10, (more+1023)>>10))
+	held, limit := g.Metadata()
+	if more == 0 || held+more <= FreeMetadata(limit) {
+		return nil
+	}
+	if c.By.Kind == model.LocalOperator || c.By.TenantID == 0 {
+		if held+more > limit {
+			return c.refuse(GrowthMetadata, model.OverLimit(MemoryKey, metadataWhat+" take %d KiB of the %d KiB of memory that this instance has for them, %d more were asked for; delete what is not needed, or give it more memory",
+				held>>10, limit>>10, (more+1023)>>10))
+		}
+		return nil
+	}
+	taken, share, err := c.metadataShare(held, limit)
+	if err != nil {
+		return err
+	}
+	if held+more > limit || taken+more > share {
+		return c.refuse(GrowthMetadata, model.OverLimit(MemoryKey, metadataWhat+" of the tenant take about %d KiB of memory, which becomes scarce on this instance; delete what is not needed, or have the operator give it more memory",
+			taken>>10))
 	}
 	return nil
+}
+
+// metadataWhat is what takes the memory of the metadata view.
+const metadataWhat = "devices, types, published profiles, attributes, groups, fences and what devices belong to"
+
+// FreeMetadata is how much of the memory of the metadata view the tenants may take as they come; of the rest none gets more than its
+// share, so that one tenant does not take all that the others and the tenants to come need.
+func FreeMetadata(limit int64) int64 { return limit / 4 * 3 }
+
+// metadataShare returns about how much of the memory of the metadata view the tenant of the change takes, by what its rows take of all
+// rows, and what each tenant may have: as much as each of the others and one that is still to come.
+func (c *Change) metadataShare(held, limit int64) (taken, share int64, err error) {
+	used, err := AllUsedBytes(c)
+	if err != nil {
+		return 0, 0, err
+	}
+	var all, tenants int64
+	for _, n := range used {
+		all += n
+	}
+	if err := c.QueryRow(`SELECT count(*) FROM tenants`).Scan(&tenants); err != nil {
+		return 0, 0, err
+	}
+	return int64(float64(held) * float64(used[c.By.TenantID]) / float64(max(all, 1))), limit / (max(tenants, 1) + 1), nil
 }
 
 // MemoryKey is the configuration key of the memory of the instance.

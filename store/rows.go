@@ -377,6 +377,9 @@ func (t *untyped) refused(err error, row any) error {
 	}
 	for _, column := range slices.Backward(u.Columns) {
 		if f := t.byCol[column]; f != nil {
+			if f.Secret && len(u.Columns) == 1 { // unique in the instance: who has it is not said
+				return model.Invalid(f.Label, "cannot be used, choose another one")
+			}
 			return model.NotUnique(t.kind, f.Label, t.shown(f, row))
 		}
 	}

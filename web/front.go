@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"errors"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -22,8 +23,8 @@ import (
 //go:embed front.css
 var frontStyle []byte
 
-// Front is what the page of / shows, and the pages below it. None of them has a script: they work in every browser, and
-// their policy forbids scripts altogether.
+// Front is what the page of /plain shows, and the pages below it. None of them has a script: they work in every browser, and
+// their policy forbids scripts altogether. / is the console, or without one the same page.
 type Front struct {
 	Instance, Version string
 	// BaseURL returns base_url, which a reload may change.
@@ -39,6 +40,8 @@ type Front struct {
 	// Firings returns what fired last in a tenant, newest first; "" is all tenants.
 	Firings func(ctx context.Context, tenant string, limit int) ([]Firing, error)
 	Log     *slog.Logger
+	// Console is what / shows; nil: the page of /plain.
+	Console *Console
 }
 
 // Firing is an edge of a rule as a page shows it.
@@ -78,12 +81,13 @@ type front struct{ Front }
 // Pages returns the routes of the front.
 func (f Front) Pages() map[string]http.Handler {
 	s := &front{f}
-	return map[string]http.Handler{
-		"GET /{$}":            http.HandlerFunc(s.home),
+	routes := map[string]http.Handler{
+		"GET /{$}":            http.HandlerFunc(s.first),
+		"GET /plain":          http.HandlerFunc(s.home),
 		"POST /sign-in":       http.HandlerFunc(s.signIn),
 		"POST /sign-out":      http.HandlerFunc(s.signOut),
-		"GET /sign-in":        leadsTo("."),
-		"GET /sign-out":       leadsTo("."),
+		"GET /sign-in":        leadsTo(s.plain()),
+		"GET /sign-out":       leadsTo(s.plain()),
 		"GET /api":            http.HandlerFunc(s.api),
 		"GET /api/{$}":        leadsTo("../api"),
 		"/graphql":            http.HandlerFunc(noGraphQL),
@@ -93,6 +97,27 @@ func (f Front) Pages() map[string]http.Handler {
 		"GET /docs/{page...}": http.HandlerFunc(s.docs),
 		"GET /front.css":      setupFile("text/css; charset=utf-8", frontStyle),
 	}
+	if f.Console != nil {
+		maps.Copy(routes, f.Console.routes())
+	}
+	return routes
+}
+
+// first is the page of /: the console, once there is somebody who can sign in.
+func (s *front) first(w http.ResponseWriter, r *http.Request) {
+	if s.Console == nil || s.Setup() != SetupClosed {
+		s.home(w, r)
+		return
+	}
+	s.Console.home(w, r)
+}
+
+// plain is where the page without a script is.
+func (s *front) plain() string {
+	if s.Console == nil {
+		return "."
+	}
+	return "plain"
 }
 
 // leadsTo answers with another address. It is relative, so that it holds below the path prefix of a proxy, too.
@@ -115,7 +140,7 @@ func noGraphQL(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte(`{"errors":[{"message":"there is no GraphQL at /graphql: each area has its own endpoint, /api/<area>/graphql; /schema/index.json lists them"}]}` + "\n"))
 }
 
-// home is the page of /.
+// home is the page without a script.
 func (s *front) home(w http.ResponseWriter, r *http.Request) {
 	switch s.Setup() {
 	case SetupOpen:
@@ -170,7 +195,7 @@ func (s *front) signIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	http.SetCookie(w, token.cookie(s.encrypted(r)))
-	leadsTo(".").ServeHTTP(w, r)
+	leadsTo(s.plain()).ServeHTTP(w, r)
 }
 
 // proven is the session of the person whom the form names.
@@ -208,7 +233,7 @@ func (s *front) signOut(w http.ResponseWriter, r *http.Request) {
 	if (SetupGuard{BaseURL: s.BaseURL()}).own(r) {
 		http.SetCookie(w, (&Session{}).cookie(s.encrypted(r)))
 	}
-	leadsTo(".").ServeHTTP(w, r)
+	leadsTo(s.plain()).ServeHTTP(w, r)
 }
 
 // show writes a page.

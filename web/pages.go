@@ -81,6 +81,7 @@ func homePage(p frontPage) g.Node {
 			who(p),
 			h.H2(g.Text("Where to go on")),
 			h.Ul(
+				g.If(p.Console != nil, h.Li(h.A(h.Href("."), g.Text("Console")), g.Text(": devices, messages, alarms"))),
 				h.Li(h.A(h.Href("docs/"), g.Text("Documentation")), g.Text(", of this version")),
 				h.Li(h.A(h.Href("api"), g.Text("API")), g.Text(": the GraphQL areas and their schemas"+explorer)),
 				h.Li(h.A(h.Href("healthz"), g.Text("/healthz")), g.Text(" and "), h.A(h.Href("readyz"), g.Text("/readyz")), g.Text(", for monitoring")),

@@ -6,7 +6,8 @@
 //	/api/user-management/branding/logo                 the logo of the caller's tenant, handed in as a Handler, as are JWKS and service tokens
 //	/schema/index.json, /schema/<file>.graphql         what there is
 //	/healthz, /readyz                                  for monitoring
-//	/, /api, /docs/                                    pages for people, handed in as Handlers (Front)
+//	/, /assets/, /console.json                         the console, handed in as Handlers (Front)
+//	/plain, /api, /docs/                               pages for people without a script, likewise
 //	/setup                                             the page of the first run, likewise (SetupPages)
 //
 // Metrics are on a handler of their own, for the private listener.

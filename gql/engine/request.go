@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"weir/internal/jsonscan"
 )
 
 // Request is a client's request. Variables are as decoded from JSON with UseNumber.
@@ -19,6 +21,9 @@ type Request struct {
 func ParseRequest(body []byte) (Request, error) {
 	if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '[' {
 		return Request{}, errors.New("batches of requests are not supported")
+	}
+	if err := jsonscan.Text(body); err != nil {
+		return Request{}, fmt.Errorf("the body contains %w: send it as UTF-8", err)
 	}
 	var envelope map[string]json.RawMessage // a map, because encoding/json matches the fields of a struct without case
 	if err := json.Unmarshal(body, &envelope); err != nil || envelope == nil {

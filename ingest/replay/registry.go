@@ -25,7 +25,7 @@ type registry struct {
 	tenantID int64
 	profile  int64
 	types    map[string]bool // that had the profile: keys of their rows
-	unread   string          // a geofence that cannot be read, "" for none
+	unread   []string        // geofences that cannot be read, in the order in which they were met
 }
 
 // change is what changes with one record.
@@ -140,13 +140,17 @@ func (g *registry) scope(v *model.GroupView) error {
 }
 
 // set makes a row effective. A geofence that cannot be read, of a damaged page of the store, ends no preview: nothing is
-// within it, and unread names it. The returned change is nil then.
+// within it, and it is one of unread. The returned change is nil then.
 func (g *registry) set(c *past.Change) (*view.Change, error) {
 	g.moves++
 	made, err := g.view.Set(c.Kind, c.Key, c.Body)
 	if err != nil && (c.Kind == model.ViewFence || c.Kind == model.ViewFenceSet) {
-		if _, g.unread, _ = strings.Cut(c.Key, "/"); g.unread == "" {
-			g.unread = "the set of geofences"
+		_, name, _ := strings.Cut(c.Key, "/")
+		if name == "" {
+			name = "the set of geofences"
+		}
+		if !slices.Contains(g.unread, name) {
+			g.unread = append(g.unread, name)
 		}
 		return nil, nil
 	}

@@ -11,7 +11,10 @@ package replay
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
+	"strconv"
+	"strings"
 	"time"
 
 	"weir/ingest"
@@ -373,8 +376,8 @@ func (r *run) result() *preview.Result {
 			r.degradeBudget(h.RefusedKeys)
 		}
 	}
-	if r.registry.unread != "" {
-		r.degrade("geofence archive unreachable: what is stored of %q cannot be read; no position counts as within it", r.registry.unread)
+	if unread := r.registry.unread; len(unread) > 0 {
+		r.degrade("geofence archive unreachable: what is stored of %s cannot be read; no position counts as within it", named(unread))
 	}
 	if out.EvalErrors > 0 {
 		r.degrade("evaluation errors: %d samples could not be judged", out.EvalErrors)
@@ -383,6 +386,21 @@ func (r *run) result() *preview.Result {
 		r.degrade("late readings set aside: %d", out.Late)
 	}
 	return out
+}
+
+// maxNamed is how many of many names one line has.
+const maxNamed = 5
+
+// named lists names for a line, the first of them where they are many.
+func named(names []string) string {
+	quoted := make([]string, 0, maxNamed)
+	for _, n := range names[:min(len(names), maxNamed)] {
+		quoted = append(quoted, strconv.Quote(n))
+	}
+	if more := len(names) - maxNamed; more > 0 {
+		quoted = append(quoted, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(quoted, ", ")
 }
 
 func (r *run) degradeBudget(n int64) {

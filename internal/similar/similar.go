@@ -4,8 +4,11 @@ package similar
 import "slices"
 
 // Nearest returns the known name that differs least from name, "" when none is near.
-func Nearest(name string, known []string) string {
-	best, least := "", len(name)/3+2
+func Nearest(name string, known []string) string { return Within(name, known, len(name)/3+1) }
+
+// Within returns the known name that differs least from name, and by at most so many letters; "" when there is none.
+func Within(name string, known []string, letters int) string {
+	best, least := "", letters+1
 	for _, n := range slices.Sorted(slices.Values(known)) {
 		if d := distance(name, n); d < least {
 			best, least = n, d

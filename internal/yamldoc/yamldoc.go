@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/lexer"
@@ -123,6 +124,11 @@ func Parse(name string, text []byte) (*Node, Problems) {
 		return &Node{Place: at}, Problems{at.Problem("", false, "save it as UTF-8", "this is UTF-16, not UTF-8")}
 	}
 	text = bytes.TrimPrefix(text, []byte("\ufeff")) // some editors begin with a byte order mark
+	if at := invalid(text); at >= 0 {
+		begun := bytes.LastIndexByte(text[:at], '\n') + 1
+		place := Position{File: NewFile(name), Line: 1 + bytes.Count(text[:at], []byte("\n")), Column: 1 + utf8.RuneCount(text[begun:at])}
+		return &Node{Place: place}, Problems{place.Problem("", false, "save it as UTF-8", "the byte 0x%02x is no text in UTF-8", text[at])}
+	}
 	b := &builder{file: &File{Name: name, lines: strings.Split(string(text), "\n")}, anchors: map[string]*Node{}}
 	root := &Node{Place: Position{File: b.file}}
 	tokens := lexer.Tokenize(string(text))
@@ -317,4 +323,16 @@ func Join(path, key string) string {
 		return key
 	}
 	return path + "." + key
+}
+
+// invalid is the place of the first byte that is no UTF-8, -1 for none.
+func invalid(text []byte) int {
+	for at := 0; at < len(text); {
+		r, size := utf8.DecodeRune(text[at:])
+		if r == utf8.RuneError && size == 1 {
+			return at
+		}
+		at += size
+	}
+	return -1
 }

@@ -60,6 +60,7 @@ func TestUnreadableDocumentsAreReportedWithTheirPosition(t *testing.T) {
 		"a: *none":             "f.yaml:1:4: a: the alias *none names no anchor before it\n    a: *none\n       ^",
 		"a: 1\n---\nb: 2":      "f.yaml:2:1: a second document (put everything into the first one)\n    ---\n    ^",
 		"a:\n\tb: 1":           "f.yaml:2:1: this is not YAML: found character '\t' that cannot start any token (use blanks: YAML is not indented with tabs)\n    \tb: 1\n    ^",
+		"a: x\nb: K\xfchl":     "f.yaml:2:5: the byte 0xfc is no text in UTF-8 (save it as UTF-8)",
 		"\xff\xfea\x00":        "f.yaml:1:1: this is UTF-16, not UTF-8 (save it as UTF-8)",
 		"a: !!binary eA==":     "f.yaml:1:4: a: the tag !!binary is not understood (leave it out)\n    a: !!binary eA==\n       ^",
 		"a: &x 1\nb: {<<: *x}": "f.yaml:1:7: b: only a mapping can be merged with <<\n    a: &x 1\n          ^",

@@ -42,6 +42,24 @@ type Polygon struct {
 
 // Parse reads an envelope. Refusals name the ring and the position, both counted from 1.
 func Parse(text string) (*Polygon, error) {
+	p, err := read(text)
+	if err != nil {
+		return nil, err
+	}
+	return p, p.prepare()
+}
+
+// Outline returns the normal form of an envelope and the number of its positions, without a look at the shape that they make: unlike
+// Parse, whose time grows with the square of the positions, it takes time in proportion to the text.
+func Outline(text string) (normal string, positions int, err error) {
+	p, err := read(text)
+	if err != nil {
+		return "", 0, err
+	}
+	return p.String(), p.Positions(), nil
+}
+
+func read(text string) (*Polygon, error) {
 	r := newReader(text)
 	p := &Polygon{}
 	if err := r.envelope(p); err != nil {
@@ -50,7 +68,7 @@ func Parse(text string) (*Polygon, error) {
 	if n := len(p.String()); n > MaxStored {
 		return nil, model.OverLimit(field, "takes %d bytes as it is stored, at most %d", n, MaxStored)
 	}
-	return p, p.prepare()
+	return p, nil
 }
 
 // Positions is the number of positions over all rings, the closing ones counted.

@@ -64,6 +64,8 @@ type Desc[T any] struct {
 	// Valid refuses a row by rules that concern several of its fields and nothing else, so that it can be asked where no
 	// instance is. It may put values into their normal form.
 	Valid func(row *T) error
+	// Alone is what Prepare finds out about the values of a row: Kind.Check asks it, for which there is no Prepare.
+	Alone func(row *T) error
 	// Check refuses a row as it is about to be written, by rules that concern what is stored besides. Valid comes first.
 	Check func(tx store.Tx, row *T, changed store.Changed) error
 	// Removing runs in the transaction before a row is removed: what goes with it and is no kind.

@@ -63,11 +63,16 @@ func (k *Kind[T]) Check(p store.Patch, complete bool) []error {
 		return []error{err}
 	}
 	row, refused := k.Table.Check(p, complete)
-	if len(refused) > 0 || !complete || k.desc.Valid == nil {
+	if len(refused) > 0 || !complete {
 		return refused
 	}
-	if err := k.desc.Valid(row); err != nil {
-		refused = append(refused, err)
+	for _, check := range []func(*T) error{k.desc.Valid, k.desc.Alone} {
+		if check == nil {
+			continue
+		}
+		if err := check(row); err != nil {
+			return append(refused, err)
+		}
 	}
 	return refused
 }

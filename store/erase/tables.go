@@ -72,6 +72,8 @@ var tables = []table{
 	rows(State, "latest_locations", "device_id"),
 	rows(State, "device_states", "device_id"),
 
+	{name: "sparkplug_nodes", part: State, key: []string{"id"}, where: "tenant = ?", token: true},
+
 	rows(Events, "series_chunks"),
 	rows(Events, "series_blocks"),
 	rows(Events, "series"),
@@ -116,6 +118,7 @@ var tables = []table{
 	rows(Registry, "notification_channels"),
 	rows(Registry, "provisioning_profiles"),
 	rows(Registry, "device_claims"),
+	rows(Registry, "lwm2m_registrations", "device_id"),
 	rows(Registry, "device_credentials"),
 	rows(Registry, "devices"),
 	rows(Registry, "device_types"),

@@ -2,6 +2,7 @@ package relations
 
 import (
 	"math"
+	"slices"
 
 	"weir/model"
 	"weir/store"
@@ -110,9 +111,13 @@ func AttributeValue(valueType string, text *string, number *float64) model.Attri
 
 // Memberships returns the tokens of the static groups that a device is a member of, sorted.
 func Memberships(tx store.Tx, tenant, device int64) ([]string, error) {
-	return columnOf[string](tx, `SELECT DISTINCT r.source_token FROM `+table+` r JOIN entity_relationship_types t ON t.id = r.type_id
-		WHERE r.tenant_id = ? AND r.target_type = 'device' AND r.target_id = ? AND r.source_type = ? AND t.token = ? ORDER BY 1`,
+	// the index is named as in addAnchors
+	tokens, err := columnOf[string](tx, `SELECT r.source_token FROM `+table+` r INDEXED BY entity_relationships_target
+		CROSS JOIN entity_relationship_types t ON t.id = r.type_id
+		WHERE r.tenant_id = ? AND r.target_type = 'device' AND r.target_id = ? AND r.source_type = ? AND t.token = ?`,
 		tenant, device, GroupType, MemberRelation)
+	slices.Sort(tokens)
+	return slices.Compact(tokens), err
 }
 
 // DevicesIn returns the row ids of the devices that are members of a static group.

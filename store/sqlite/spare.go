@@ -15,12 +15,12 @@ import (
 func SparePath(path string) string { return path + "-spare" }
 
 // KeepSpare keeps some space of the disk for changes on a disk that has become full: a file of that size, which FreeSpace
-// removes. One that is there already stays as it is.
+// removes. One that is there already and is not smaller stays as it is.
 func (db *DB) KeepSpare(bytes int64) error {
 	db.spare.Lock()
 	defer db.spare.Unlock()
 	path := SparePath(db.path)
-	if fileBytes(path) > 0 {
+	if fileBytes(path) >= bytes {
 		return nil
 	}
 	b := make([]byte, bytes)

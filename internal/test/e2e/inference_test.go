@@ -216,6 +216,32 @@ func (d *drafts) absent() {
 	}
 }
 
+// tenAreas asks each area of the map, with all optional ones switched on, for what the map says it covers.
+func (d *drafts) tenAreas() {
+	service, header := d.service("acme", "ai:infer")
+	for area, query := range map[string]string{
+		"user-management":         `{functionalAreas}`,
+		"device-management":       `{devices(criteria:{pageNumber:1,pageSize:1}){pagination{totalRecords}}}`,
+		"event-management":        `{events(criteria:{pageNumber:1,pageSize:1}){pagination{totalRecords}}}`,
+		"device-state":            `{deviceStates(criteria:{pageNumber:1,pageSize:1}){pagination{totalRecords}}}`,
+		"command-delivery":        `{commands(criteria:{pageNumber:1,pageSize:1}){pagination{totalRecords}}}`,
+		"event-processing":        `{ruleHealth(profileToken:"boiler"){__typename}}`,
+		"dashboard-management":    `{dashboards(criteria:{pageNumber:1,pageSize:1}){pagination{totalRecords}}}`,
+		"outbound-connectors":     `{connectors(criteria:{pageNumber:1,pageSize:1}){pagination{totalRecords}}}`,
+		"notification-management": `{notificationChannels(criteria:{pageNumber:1,pageSize:1}){pagination{totalRecords}}}`,
+		"ai-inference":            `{aiInferenceInfo{area}}`,
+	} {
+		token, with := d.tokens["acme"], http.Header(nil)
+		if area == "ai-inference" {
+			token, with = service, header
+		}
+		if a := d.send(area, token, query, with); a.status != http.StatusOK || len(a.Errors) > 0 || len(a.Data) == 0 {
+			d.t.Errorf("%s: %d %s", area, a.status, a.raw)
+		}
+	}
+	conformance.Shown(d.t, "S3-001")
+}
+
 // planes: the area has both, each for its callers.
 func (d *drafts) planes() {
 	t := d.t
@@ -231,6 +257,7 @@ func (d *drafts) planes() {
 		t.Errorf("%s", a.raw)
 	}
 	conformance.Shown(t, "S3-007")
+	d.tenAreas()
 	for area, query := range map[string]string{"user-management/admin": `{tenants{token}}`, "user-management/settings": `{settings{key}}`, adminArea: `{aiProviderKinds}`} {
 		if a := d.send(area, d.identity, query, nil); a.status != http.StatusOK || len(a.Errors) > 0 {
 			t.Errorf("%s: %d %s", area, a.status, a.raw)

@@ -166,6 +166,40 @@ func TestAFullDiskRefusesAndTellsAndGoesOnByItself(t *testing.T) {
 	}
 }
 
+// TestOnASmallFullDiskThingsCanBeUndone: the write-ahead log of the database is long when the disk becomes full, and must be written
+// back before it can begin again.
+func TestOnASmallFullDiskThingsCanBeUndone(t *testing.T) {
+	t.Parallel()
+	dir := disk(t, "200m")
+	w := start(t, testweir.Options{Dir: dir, Config: generous})
+	tn := w.tenant(t, "acme")
+	tn.plain("first")
+	bulk := func(template string, n int) {
+		t.Helper()
+		tn.devices(`mutation($r: DeviceBulkCreateRequest!) { createDevices(request: $r) { token } }`,
+			map[string]any{"r": map[string]any{"deviceTypeToken": "plain", "count": n, "tokenTemplate": template}})
+	}
+	bulk("d-{n}", 20)
+	for i := range 20 { // what the log holds belongs behind the end of the database
+		bulk(fmt.Sprintf("more-%d-{n}", i), 100)
+	}
+	poll.Until(t, "the spare", func() error { _, err := os.Stat(filepath.Join(dir, "data", "weir.db-spare")); return err })
+	defer fill(t, dir)()
+	deleted := 0
+	for i := range 6 { // each waits a second for a log that takes nothing
+		var out struct{ DeleteDevice bool }
+		if err := tn.TryQuery("device-management", tn.token, `mutation($t: String!) { deleteDevice(token: $t) }`, map[string]any{"t": fmt.Sprintf("d-%d", i+1)}, &out); err == nil && out.DeleteDevice {
+			deleted++
+		} else if i == 0 {
+			t.Errorf("the first: %v, %v", out, err)
+		}
+	}
+	if deleted != 6 {
+		t.Errorf("%d of 6 devices can be deleted", deleted)
+	}
+	tn.SignIn("acme")
+}
+
 // TestADiskThatTurnsReadOnly: the kernel does that to a disk with errors. What is not stored is not acknowledged, and what
 // was acknowledged is there once the disk can be written again.
 func TestADiskThatTurnsReadOnly(t *testing.T) {

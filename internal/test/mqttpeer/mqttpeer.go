@@ -20,6 +20,7 @@ type Message struct {
 	Payload string
 	QoS     byte
 	Key     string // user property idempotency_key
+	Retain  bool
 }
 
 // Broker is a broker. Its hooks are set before the first connection; nil hooks accept.
@@ -251,7 +252,7 @@ func (b *Broker) answer(conn net.Conn, p *packets.ControlPacket) bool {
 }
 
 func (b *Broker) published(conn net.Conn, p *packets.Publish) bool {
-	m := Message{Topic: p.Topic, Payload: string(p.Payload), QoS: p.QoS}
+	m := Message{Topic: p.Topic, Payload: string(p.Payload), QoS: p.QoS, Retain: p.Retain}
 	for _, u := range p.Properties.User {
 		if u.Key == "idempotency_key" {
 			m.Key = u.Value

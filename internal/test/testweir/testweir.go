@@ -131,6 +131,7 @@ type Proc struct {
 	Ingest  string
 	MQTT    string // host:port
 	Metrics string
+	LwM2M   string // host:port, "" while it is closed
 	exited  chan error
 	ended   chan struct{}
 	stderr  *bytes.Buffer
@@ -167,8 +168,12 @@ func Start(t testing.TB, o Options) *Proc {
 func WriteConfig(t testing.TB, dir, more string) string {
 	t.Helper()
 	path := filepath.Join(dir, "weir.yaml")
-	text := fmt.Sprintf("data_dir: %q\nlisteners: {api: \"127.0.0.1:0\", ingest: \"127.0.0.1:0\", mqtt: \"127.0.0.1:0\", metrics: \"127.0.0.1:0\"}\n%s\n",
-		filepath.Join(dir, "data"), more)
+	mqtt := ` mqtt: "127.0.0.1:0",`
+	if strings.Contains(more, "role: edge") { // its broker is at edge.listen
+		mqtt = ""
+	}
+	text := fmt.Sprintf("data_dir: %q\nlisteners: {api: \"127.0.0.1:0\", ingest: \"127.0.0.1:0\", lwm2m: \"127.0.0.1:0\",%s metrics: \"127.0.0.1:0\"}\n%s\n",
+		filepath.Join(dir, "data"), mqtt, more)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -231,6 +236,8 @@ func TryStart(t testing.TB, o Options) (*Proc, error) {
 			p.MQTT = f[1]
 		case "metrics":
 			p.Metrics = "http://" + f[1]
+		case "lwm2m":
+			p.LwM2M = f[1]
 		case "socket": // the last of the list
 			go func() {
 				for range lines {

@@ -1,0 +1,124 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	"weir/auth"
+	"weir/config"
+	"weir/ingest"
+	"weir/internal/memory"
+	"weir/lwm2m"
+	"weir/model"
+	"weir/operate"
+	"weir/store"
+	lwm2mrows "weir/store/lwm2m"
+)
+
+// sessionLwM2M is what a DTLS session of a device takes: its state, buffers, stacks.
+const sessionLwM2M = 80 << 10
+
+var lwm2mShare = share{Share: memory.Share{Name: "LwM2M sessions", PerMille: 40, Min: 1 << 20, Max: 1 << 40},
+	planned: func(bytes int64, c config.Config) int64 {
+		return int64(sessionsIn(bytes, c.LwM2M.MaxSessions)) * sessionLwM2M
+	}}
+
+// sessionsIn is how many sessions of devices there may be: what the configuration allows, as far as memory lasts.
+func sessionsIn(bytes int64, configured int) int {
+	return int(min(int64(configured), max(bytes/sessionLwM2M, minConnections)))
+}
+
+// lwm2mTransport is the LwM2M server.
+var lwm2mTransport = Transport{Name: ingest.TransportLwM2M, Source: "lwm2m", Listeners: lwm2mListeners, New: newLwM2M, share: &lwm2mShare}
+
+func newLwM2M(d TransportDeps) (Served, error) {
+	listener := lwm2mListeners(d.Config)[0]
+	if listener.Configured == "" {
+		return Served{}, nil
+	}
+	settings := func(c *config.Config) lwm2m.Settings {
+		s := c.LwM2M
+		s.MaxSessions = sessionsIn(d.lock.budget.of(lwm2mShare), s.MaxSessions)
+		return s
+	}
+	deps := lwm2m.Deps{Listen: func() (net.PacketConn, error) { return d.Datagrams(listener) }, Intake: d.Intake, Keys: keys{d.Verifier}, Store: d.Registrations, Presence: d.Presence, Desk: d.Desk,
+		Refused: d.Refused, Logger: d.Logger, Registerer: d.Registerer}
+	wanted := d.Config.LwM2M.Enabled == "true"
+	if !wanted {
+		var err error
+		if wanted, err = d.Registry.HasKeys(context.Background()); err != nil {
+			return Served{}, err
+		}
+	}
+	if wanted { // what is wrong with the address is said at the start
+		socket, err := d.Datagrams(listener)
+		if err != nil {
+			return Served{}, err
+		}
+		deps.Listen = func() (net.PacketConn, error) { return socket, nil }
+	} else {
+		deps.Wanted = d.Registry.HasKeys
+	}
+	s, err := lwm2m.New(lwm2m.Config{Source: d.Source, Settings: settings(&d.Config), Timing: d.Config.Presence.Timing}, deps)
+	if err != nil {
+		return Served{}, err
+	}
+	return Served{Transport: s, Carrier: s.Commands(), Reload: func(c *config.Config) { s.Set(settings(c), c.Presence.Timing) }}, nil
+}
+
+// lwm2mListeners is the socket of the LwM2M server.
+func lwm2mListeners(c config.Config) []operate.Listener {
+	l := operate.Listener{Name: operate.LwM2MListener, Key: "listeners.lwm2m", Configured: c.Listeners.LwM2M, Protocol: "LwM2M", Access: "devices; a pre-shared key per session", Datagrams: true}
+	if c.LwM2M.Enabled == "false" {
+		l.Configured = ""
+	}
+	return []operate.Listener{l}
+}
+
+// keys lets the LwM2M server ask auth for the key of a handshake.
+type keys struct{ v *auth.Verifier }
+
+func (k keys) Key(ctx context.Context, identity string) (lwm2m.Key, error) {
+	p, secret, err := k.v.Key(ctx, identity)
+	if errors.Is(err, auth.ErrCredentialBad) {
+		err = lwm2m.ErrUnknown
+	}
+	return lwm2m.Key{Binding: model.Binding{Tenant: p.Tenant, TenantID: p.TenantID, Device: p.Device, DeviceID: p.DeviceID, Credential: p.CredentialID}, Secret: secret, Expires: p.Expires}, err
+}
+
+// registrations keeps those of LwM2M devices.
+type registrations struct {
+	store    *database
+	entities *entities
+}
+
+// Registrations implements lwm2m.Store.
+func (r registrations) Registrations(ctx context.Context, each func(lwm2m.Registration)) error {
+	return r.store.db.For(store.Devices).Read(ctx, func(tx store.Tx) error {
+		return lwm2mrows.All(tx, func(row lwm2mrows.Registration) {
+			each(lwm2m.Registration{Binding: model.Binding{Tenant: r.entities.Govern.TokenOf(row.TenantID), TenantID: row.TenantID, Device: row.Device, DeviceID: row.DeviceID, Credential: row.CredentialID},
+				Location: row.Location, Endpoint: row.Endpoint, Version: row.Version, Binds: row.Binding, Queue: row.Queue, Lifetime: row.Lifetime, Links: row.Links, Session: row.Session,
+				Registered: row.Registered, Heard: row.Heard, Harvested: row.Harvested})
+		})
+	})
+}
+
+// Save implements lwm2m.Store.
+func (r registrations) Save(ctx context.Context, sync bool, all []lwm2m.Registration) error {
+	durable := store.Results
+	if sync {
+		durable = store.Durable
+	}
+	return r.store.db.Write(ctx, durable, func(tx store.Tx) error {
+		for i := range all {
+			row := &all[i]
+			if err := lwm2mrows.Save(tx, &lwm2mrows.Registration{DeviceID: row.Binding.DeviceID, TenantID: row.Binding.TenantID, CredentialID: row.Binding.Credential, Location: row.Location,
+				Endpoint: row.Endpoint, Version: row.Version, Binding: row.Binds, Queue: row.Queue, Lifetime: row.Lifetime, Links: row.Links, Session: row.Session,
+				Registered: row.Registered, Heard: row.Heard, Harvested: row.Harvested}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

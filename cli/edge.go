@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weir/health"
+	"weir/operate"
+)
+
+// maxEdgeDeadLetters is how many dead letters of an edge are listed at most.
+const maxEdgeDeadLetters = 1000
+
+func newEdgeGroup(c *command) *cobra.Command {
+	return group("edge", "Show an edge: what waits, and the uplink to the broker above", newEdgeStatus(c), newEdgeDeadLetters(c))
+}
+
+func newEdgeStatus(c *command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Show the log and the uplink of a running edge",
+		Long: "Show an instance with role: edge: who the installation is, how many messages\n" +
+			"wait in the log and since when, and whether the broker above is reached.\n" +
+			"weir ledger shows the outcome of each message, weir doctor checks more.",
+		Example: "  weir edge status\n  weir edge status --json",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := ask(cmd.Context(), c.client, &operate.GetEdge, operate.None{})
+			if err != nil {
+				return err
+			}
+			c.show(s, func(w io.Writer) {
+				t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+				printEdge(func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }, s)
+				_ = t.Flush() // the reader has gone
+			})
+			return nil
+		},
+	}
+}
+
+// printEdge writes the rows of an edge.
+func printEdge(row func(name, format string, args ...any), s *operate.EdgeStatus) {
+	row("install", "%s, epoch %d", s.InstallID, s.Epoch)
+	u := &s.Uplink
+	switch {
+	case u.Connected:
+		row("uplink", "connected to %s since %s, MQTT %s, as %s", printable(u.Broker), u.Since.Format(time.RFC3339), u.MQTT, printable(u.ClientID))
+	default:
+		row("uplink", "NOT connected to %s, as %s", printable(u.Broker), printable(u.ClientID))
+	}
+	if !u.Connected && u.LastError != "" {
+		row("", "%s", printable(u.LastError))
+	}
+	row("log", "%s of %s, when full: %s", bytesText(s.Bytes), bytesText(s.MaxBytes), s.WhenFull)
+	if s.Waiting == 0 {
+		row("waiting", "nothing")
+	} else {
+		row("waiting", "%s, the oldest came %s ago; %d in flight", count(int(s.Waiting), "message"), (time.Duration(s.OldestSeconds) * time.Second).String(), s.InFlight)
+	}
+	if s.RatePerSecond > 0 {
+		row("rate", "at most %.0f messages a second: the broker above asks the edge to be slower", s.RatePerSecond)
+	}
+	if u.Refused != "" {
+		row("!", "%s", printable(u.Refused))
+	}
+	if s.LogError != "" {
+		row("!", "the log refuses appends: %s", printable(s.LogError))
+	}
+	if s.ClockUnknown {
+		row("!", "the clock cannot be believed; what comes in is kept and waits until it is set")
+	}
+	if !s.LocalAuth {
+		row("!", "no user name and password are asked for: any client that reaches the edge can send as any device")
+	}
+}
+
+func newEdgeDeadLetters(c *command) *cobra.Command {
+	q := operate.EdgeDeadLetterQuery{}
+	cmd := &cobra.Command{
+		Use:   "dead-letters",
+		Short: "Show the messages that the broker above has refused for good",
+		Long: "Show the messages that the broker above has refused for good, the newest first:\n" +
+			"not-authorized, undecodable or too-large. They are kept until newer ones take\n" +
+			"their room, 16 MiB in all. With --json they have their payload, in base64.",
+		Example: "  weir edge dead-letters\n  weir edge dead-letters --limit 5 --json",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkLimit(q.Limit, maxEdgeDeadLetters); err != nil {
+				return err
+			}
+			all, err := ask(cmd.Context(), c.client, &operate.ListEdgeDeadLetters, q)
+			if err != nil {
+				return err
+			}
+			c.show(map[string]any{"deadLetters": all}, func(w io.Writer) {
+				if len(all) == 0 {
+					fmt.Fprintln(w, "none")
+				}
+				for _, d := range all {
+					fmt.Fprintf(w, "%s  %s  %s  %s\n", d.Time.Format(time.RFC3339), printable(d.Reason), printable(d.Topic), health.Bytes(int64(len(d.Payload))))
+				}
+			})
+			return nil
+		},
+	}
+	cmd.Flags().IntVar(&q.Limit, "limit", 20, fmt.Sprintf("at most this many, up to %d", maxEdgeDeadLetters))
+	return cmd
+}

@@ -1,0 +1,135 @@
+package edge
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"weir/model"
+)
+
+// clockSlack is how far the wall clock may lie before the newest receive time and still be plausible.
+const clockSlack = model.Nanos(time.Minute)
+
+// maxMaps bounds the starts whose time of day is remembered.
+const maxMaps = 64
+
+// clock gives out receive times. Until the wall clock is plausible (neither before the build nor before the newest record) it gives the
+// monotonic time since the start of the process; nothing is forwarded meanwhile, and once the time of day is known it is known for what
+// came before, too. What was received by an earlier start that never knew the time gets the time at which this one does.
+type clock struct {
+	deps Deps
+
+	mu        sync.Mutex
+	newest    model.Nanos
+	plausible bool
+	maps      map[uint64]model.Nanos // by boot: the wall time of its monotonic time 0
+	order     []uint64
+}
+
+func newClock(d Deps, s *saved) *clock {
+	c := &clock{deps: d, maps: map[uint64]model.Nanos{}}
+	for _, m := range s.Maps {
+		c.put(m.Boot, m.Base)
+	}
+	c.newest = s.Newest
+	return c
+}
+
+func (c *clock) put(boot uint64, base model.Nanos) {
+	if _, known := c.maps[boot]; !known {
+		c.order = append(c.order, boot)
+	}
+	c.maps[boot] = base
+	if len(c.order) > maxMaps {
+		delete(c.maps, c.order[0])
+		c.order = c.order[1:]
+	}
+}
+
+// saw takes in the receive time of a record of the log.
+func (c *clock) saw(r *record) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !r.doubtful {
+		c.newest = max(c.newest, r.wall)
+	}
+}
+
+// stamp puts the receive time into a record.
+func (c *clock) stamp(r *record) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	wall, mono := c.deps.Now()
+	now := model.NanosOf(wall) / 1000 * 1000 // times have microseconds
+	if !c.settle(now, mono) {
+		r.doubtful, r.boot, r.mono = true, c.deps.Boot, int64(mono)
+		r.wall = max(c.newest, model.NanosOf(c.deps.Built))
+		return
+	}
+	c.newest = max(c.newest, now)
+	r.wall = c.newest
+}
+
+// settle reports whether the time of day is known, with the lock held. Once it is, it stays so.
+func (c *clock) settle(now model.Nanos, mono time.Duration) bool {
+	if !c.plausible {
+		floor := c.newest - clockSlack
+		if !c.deps.Built.IsZero() {
+			floor = max(floor, model.NanosOf(c.deps.Built))
+		}
+		if c.plausible = now >= floor; c.plausible {
+			c.put(c.deps.Boot, now-model.Nanos(mono))
+		}
+	}
+	return c.plausible
+}
+
+// doubt reports whether the time of day is not known.
+func (c *clock) doubt() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	wall, mono := c.deps.Now()
+	return !c.settle(model.NanosOf(wall), mono)
+}
+
+// resolve returns the receive time of a record. New says that the state has to be written before the time is used: it must be the same
+// whenever the record is sent again. It must not be called while doubt holds.
+func (c *clock) resolve(r *record) (at model.Nanos, isNew bool) {
+	if !r.doubtful {
+		return r.wall, false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	base, ok := c.maps[r.boot]
+	if !ok {
+		wall, _ := c.deps.Now()
+		base, isNew = model.NanosOf(wall)-model.Nanos(r.mono), true
+		c.put(r.boot, base)
+	}
+	return (base + model.Nanos(r.mono)) / 1000 * 1000, isNew
+}
+
+// timeMap is the time of day of a start.
+type timeMap struct {
+	Boot uint64      `json:"boot,string"`
+	Base model.Nanos `json:"base"`
+}
+
+// known returns the time maps.
+func (c *clock) known() (all []timeMap) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	have := maps.Clone(c.maps)
+	for _, boot := range c.order {
+		all = append(all, timeMap{boot, have[boot]})
+	}
+	return all
+}
+
+// last is the newest receive time.
+func (c *clock) last() model.Nanos {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.newest
+}

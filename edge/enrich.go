@@ -1,0 +1,71 @@
+package edge
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/internal/jsonscan"
+	"weir/model"
+)
+
+// number identifies a record above: what is forwarded of an epoch is numbered by the offsets of the log, so that a record has the same
+// number whenever it is sent.
+func (e *Edge) number(epoch uint32, at model.Offset) string {
+	return e.id.InstallID + ":" + strconv.FormatUint(uint64(epoch), 10) + ":" + strconv.FormatUint(uint64(at), 10)
+}
+
+// Names of the user properties of a forwarded message.
+const (
+	propertyNumber   = "weir-edge"
+	propertyReceived = "weir-received"
+)
+
+// enrich gives a JSON object the members altId and occurredTime where it lacks them, in front of what it has. Anything else is returned
+// as it is.
+func enrich(payload []byte, number string, received model.Nanos) []byte {
+	var altID, occurred, any bool
+	s := jsonscan.New(payload)
+	if s.Peek() != '{' {
+		return payload
+	}
+	open := s.Pos()
+	s.Object(func(name []byte) {
+		any = true
+		switch string(name) {
+		case "altId":
+			altID = true
+		case "occurredTime":
+			occurred = true
+		}
+		s.Skip()
+	})
+	if s.End() != nil || altID && occurred {
+		return payload
+	}
+	out := make([]byte, 0, len(payload)+len(number)+96)
+	out = append(out, payload[:open+1]...)
+	if !altID {
+		out = fmt.Appendf(out, `"altId":"edge:%s"`, number)
+	}
+	if !occurred {
+		if !altID {
+			out = append(out, ',')
+		}
+		out = fmt.Appendf(out, `"occurredTime":%q`, timeText(received))
+	}
+	if any {
+		out = append(out, ',')
+	}
+	return append(out, payload[open+1:]...)
+}
+
+// timeText is a time as it stands in a message.
+func timeText(t model.Nanos) string { return t.Time().UTC().Format(time.RFC3339Nano) }
+
+// cutTenant splits a user name of a Weir.
+func cutTenant(user string) (tenant, credential string, ok bool) {
+	tenant, credential, ok = strings.Cut(user, ":")
+	return tenant, credential, ok && model.ValidToken(tenant)
+}

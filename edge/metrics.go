@@ -1,0 +1,90 @@
+package edge
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are those of an edge.
+type metrics struct {
+	received, forwarded, errors, dropped, dead, malformed, mismatched, full, lost prometheus.Counter
+	refused                                                                       *prometheus.CounterVec
+	connected, turnedAway, inFlight                                               prometheus.Gauge
+}
+
+func newMetrics(e *Edge, reg prometheus.Registerer) (*metrics, error) {
+	var all []prometheus.Collector
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_edge_" + name, Help: help})
+		all = append(all, c)
+		return c
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_edge_" + name, Help: help})
+		all = append(all, g)
+		return g
+	}
+	look := func(name, help string, f func() float64) {
+		all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_edge_" + name, Help: help}, f))
+	}
+	m := &metrics{
+		received:   counter("received_total", "Messages that arrived at the edge."),
+		forwarded:  counter("forwarded_total", "Messages that the broker above acknowledged."),
+		errors:     counter("forward_errors_total", "Failed attempts to connect, lost connections and refused messages of the uplink."),
+		dropped:    counter("dropped_total", "Oldest messages that were dropped because the log was full (edge.when_full: drop_oldest)."),
+		dead:       counter("dead_letters_total", "Messages that the broker above refused permanently, kept as dead letters."),
+		malformed:  counter("malformed_total", "Messages that were refused because they could not be decoded, and topics that are none of a device."),
+		mismatched: counter("instance_mismatched_total", "Messages whose topic names another instance id."),
+		full:       counter("full_total", "Messages that arrived while the log was full."),
+		lost:       counter("lost_total", "Messages of the log that could not be read after damage to the disk."),
+		connected:  gauge("uplink_connected", "1 while the uplink is connected."),
+		turnedAway: gauge("uplink_refused", "1 while the broker above refuses the edge's credential or client id."),
+		inFlight:   gauge("uplink_inflight", "Messages sent and not yet acknowledged by the broker above."),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_edge_refused_total",
+			Help: "Messages that the broker above refused, by reason code."}, []string{"code"}),
+	}
+	all = append(all, m.refused)
+	for _, code := range []string{"0x80", "0x83", "0x87", "0x95", "0x97", "0x99"} {
+		m.refused.WithLabelValues(code)
+	}
+	look("spool_used_bytes", "Bytes of the log that wait for the broker above.", func() float64 { return float64(e.spool.Stats().Bytes) })
+	look("spool_limit_bytes", "Maximum bytes that may wait (edge.spool_max_bytes).", func() float64 { return float64(e.cfg.SpoolMaxBytes) })
+	look("spool_used_messages", "Messages that wait for the broker above.", func() float64 { return float64(e.waiting()) })
+	look("spool_oldest_age_seconds", "Age of the oldest message that waits, 0 when none does.", func() float64 { return e.oldestAge().Seconds() })
+	look("local_auth_enabled", "1 when the site's devices need a user name and a password, 0 when access is open.", func() float64 {
+		if e.cfg.Username != "" {
+			return 1
+		}
+		return 0
+	})
+	if reg == nil {
+		return m, nil
+	}
+	var errs []error
+	for _, c := range all {
+		errs = append(errs, reg.Register(c))
+	}
+	return m, errors.Join(errs...)
+}
+
+// waiting is how many messages wait for the broker above.
+func (e *Edge) waiting() int64 {
+	_, last := e.spool.Bounds()
+	return max(0, int64(last)-int64(e.forward.at()))
+}
+
+// oldestAge is how old the oldest message is that waits.
+func (e *Edge) oldestAge() time.Duration {
+	f := e.forward
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, x := range f.ring {
+		if x.at > f.position && !x.doubtful {
+			wall, _ := e.deps.Now()
+			return max(0, wall.Sub(x.wall.Time()))
+		}
+	}
+	return 0
+}

@@ -1,0 +1,176 @@
+// Package lwm2m is the LwM2M transport: a server for devices that speak LwM2M 1.0 to 1.2 over CoAP and DTLS.
+//
+//	socket.go     one UDP socket, routed to sessions by connection id or address
+//	handshake.go  DTLS: who may begin a handshake, by which key, and what becomes of it
+//	session.go    the CoAP exchanges of one session: repeats, retransmissions, blocks
+//	requests.go   what devices ask: register, update, de-register, send
+//	registry.go   registrations: lifetimes, queue mode, what of them is stored
+//	observe.go    observations, and what their notifications become
+//	telemetry.go  from values of resources to messages and attributes
+//	harvest.go    what a device says about itself
+//	carrier.go    commands that wait for devices; perform.go: what each of them does
+//	transport.go  start and stop, the sources, the metrics
+//	coap, content messages and formats, as pure functions
+//
+// A confirmable notification is acknowledged when its readings are on disk, never before; a registration is answered when its row is.
+package lwm2m
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/command"
+	"weir/ingest"
+	"weir/internal/setting"
+	"weir/model"
+	"weir/presence"
+)
+
+// Config configures the server. Zero values mean the defaults.
+type Config struct {
+	Source string // event source id; "lwm2m"
+	Settings
+	presence.Timing
+}
+
+// Deps are the collaborators. Listen, Intake, Keys and Store are required.
+type Deps struct {
+	// Listen opens the socket.
+	Listen func() (net.PacketConn, error)
+	// Wanted reports whether some device has a key, where the socket is opened only then; nil: it is opened at once.
+	Wanted   func(context.Context) (bool, error)
+	Intake   Intake
+	Keys     Keys
+	Store    Store
+	Presence presence.Store
+	Desk     command.Desk // nil: no command is delivered
+	// Refused is called for each handshake of a known identity that was refused; nil: it is not called. It must not block.
+	Refused    func(tenant, device, why, mistake string)
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+	Now        func() time.Time // nil: time.Now
+}
+
+// Intake is the part of ingest.Intake that the server needs.
+type Intake interface {
+	// Accept takes a message and calls done exactly once, before it returns or later. It may block; ctx ends with the session.
+	Accept(ctx context.Context, a *ingest.Arrival, done func(ingest.Answer))
+	// Presence takes a transition of a device, as Accept takes a message.
+	Presence(ctx context.Context, transport, source string, b model.Binding, p model.Presence, done func(ingest.Answer))
+}
+
+// Key is the pre-shared key of an identity, and the device that it proves.
+type Key struct {
+	model.Binding
+	Secret  []byte
+	Expires model.Micros // 0: never
+}
+
+// ErrUnknown says that an identity has no key that is good now.
+var ErrUnknown = errors.New("lwm2m: unknown identity")
+
+// Keys finds the keys of identities. ErrUnknown says that there is none; any other error that it could not be looked up.
+type Keys interface {
+	Key(ctx context.Context, identity string) (Key, error)
+}
+
+// Registration is a registration as it is stored.
+type Registration struct {
+	Binding    model.Binding
+	Location   string // what the device names it by; "" after its end
+	Endpoint   string
+	Version    string // of LwM2M
+	Binds      string // binding mode
+	Queue      bool
+	Lifetime   int64  // seconds
+	Links      string // in link format
+	Session    uint64 // of its presence
+	Registered model.Micros
+	Heard      model.Micros // the last message
+	Harvested  model.Micros // 0: never
+}
+
+// Store keeps registrations over a restart.
+type Store interface {
+	// Registrations calls each for every stored one.
+	Registrations(ctx context.Context, each func(Registration)) error
+	// Save stores registrations: with sync they survive a power cut when it returns.
+	Save(ctx context.Context, sync bool, all []Registration) error
+}
+
+// Server is the LwM2M transport. It is safe for concurrent use.
+type Server struct {
+	cfg      Config
+	settings atomic.Pointer[Settings]
+	deps     Deps
+	log      *slog.Logger
+	now      func() time.Time
+	metrics  *metrics
+	tracker  *presence.Tracker
+	gate     *gate
+	carrier  *carrier
+	secret   [32]byte // keys of unknown identities are made of it
+	state    sourceState
+
+	ctx      context.Context
+	abort    context.CancelFunc
+	work     sync.WaitGroup
+	drops    atomic.Uint64
+	refusals atomic.Int64 // of handshakes
+	closing  atomic.Bool
+
+	mu         sync.Mutex
+	socket     *socket // nil until it is open
+	sessions   map[*session]struct{}
+	byDevice   map[int64]*registration
+	byLocation map[string]*registration
+	dirty      map[*registration]struct{}
+	harvests   harvests
+}
+
+// New returns a server that listens to nothing yet: Run opens its socket.
+func New(cfg Config, deps Deps) (*Server, error) {
+	if cfg.Source == "" {
+		cfg.Source = "lwm2m"
+	}
+	setting.FillDefaults(&cfg.Settings)
+	setting.FillDefaults(&cfg.Timing)
+	if deps.Listen == nil || deps.Intake == nil || deps.Keys == nil || deps.Store == nil {
+		return nil, errors.New("lwm2m: a socket, an intake, keys and a store are required")
+	}
+	if deps.Logger == nil {
+		deps.Logger = slog.New(slog.DiscardHandler)
+	}
+	if deps.Now == nil {
+		deps.Now = time.Now
+	}
+	if deps.Refused == nil {
+		deps.Refused = func(string, string, string, string) {}
+	}
+	s := &Server{cfg: cfg, deps: deps, log: deps.Logger, now: deps.Now, sessions: map[*session]struct{}{}, byDevice: map[int64]*registration{},
+		byLocation: map[string]*registration{}, dirty: map[*registration]struct{}{}, harvests: harvests{}}
+	s.settings.Store(&cfg.Settings)
+	s.metrics = newMetrics(deps.Registerer, s)
+	s.ctx, s.abort = context.WithCancel(context.Background())
+	s.gate = newGate(s)
+	s.tracker = presence.NewTracker(presence.TrackerConfig{Source: cfg.Source, Timing: cfg.Timing, MaxGraces: func() int { return s.settings.Load().MaxSessions }},
+		presence.TrackerDeps{Store: deps.Presence, Now: deps.Now, Logger: deps.Logger,
+			Emit: func(ctx context.Context, b model.Binding, p model.Presence) {
+				deps.Intake.Presence(ctx, ingest.TransportLwM2M, cfg.Source, b, p, func(ingest.Answer) {})
+			}})
+	if deps.Desk != nil {
+		s.carrier = newCarrier(s)
+	}
+	if err := s.newSecret(); err != nil {
+		return nil, err
+	}
+	s.state.enter(ingest.SourceDown, deps.Now(), nil)
+	return s, nil
+}
