@@ -194,10 +194,11 @@ siege: ## every flood at once for DURATION (5m) on a disk of 5 MB/s with 192 MiB
 fuzz: ## let every fuzz target look for FUZZTIME (20s)
 	@./tools/fuzz $(FUZZTIME) $(FUZZJOBS)
 
-interop: build ## real clients against the binary: mosquitto, also as a bridge, mqtt.js, curl, graphql-ws, graphql-http, a typed client, chromium; connectors against Kafka, mosquitto, SNS and SQS; a Sparkplug node of sparkplug-client; LwM2M against Eclipse Leshan; mails against aiosmtpd
+interop: build ## real clients against the binary: mosquitto, also as a bridge and as a broker that is read, mqtt.js, curl, graphql-ws, graphql-http, a typed client, chromium; connectors against Kafka, mosquitto, SNS and SQS; a Sparkplug node of sparkplug-client; LwM2M against Eclipse Leshan; mails against aiosmtpd
 	@WEIR=$(CURDIR)/weir ./interop/run
 	@WEIR=$(CURDIR)/weir ./interop/console
 	@WEIR=$(CURDIR)/weir ./interop/open-topics
+	@WEIR=$(CURDIR)/weir ./interop/sources
 	@WEIR=$(CURDIR)/weir ./interop/edge
 	@WEIR=$(CURDIR)/weir ./interop/notifications
 	@WEIR=$(CURDIR)/weir ./interop/connectors

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/app"
 	"weir/health"
 	"weir/operate"
 )
@@ -44,7 +45,7 @@ func (in *instance) scrape(t *testing.T) map[string][]map[string]string {
 // Counters with labels are there once they have counted: an unauthenticated message makes a dead letter.
 func TestEveryAlertSpeaksOfMetricsThatARunningInstanceShows(t *testing.T) {
 	t.Parallel()
-	in := runInstance(t, nil)
+	in := runInstanceSet(t, app.Options{}, aSource)
 	in.token = "of-nobody"
 	if status, _, err := in.post(); err != nil || status != http.StatusAccepted {
 		t.Fatal(status, err)

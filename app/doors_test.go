@@ -14,8 +14,10 @@ import (
 
 	"weir/app"
 	"weir/config"
+	"weir/internal/setting"
 	"weir/internal/test/conformance"
 	"weir/internal/test/testweir"
+	"weir/mqttsource"
 	"weir/operate"
 )
 
@@ -35,7 +37,22 @@ func runInstance(t *testing.T, sync func(func() error) error) *instance {
 
 func runInstanceWith(t *testing.T, opt app.Options) *instance {
 	t.Helper()
+	return runInstanceSet(t, opt, func(*config.Config) {})
+}
+
+// aSource is a source of external_mqtt whose broker does not answer: its metrics are there.
+func aSource(c *config.Config) {
+	var s mqttsource.Source
+	setting.SetDefaults(&s)
+	s.ID, s.Host, s.Port = "plant", "127.0.0.1", 1
+	c.MQTTSource.Sources = append(c.MQTTSource.Sources, s)
+}
+
+// runInstanceSet runs an instance whose configuration the function has changed.
+func runInstanceSet(t *testing.T, opt app.Options, set func(*config.Config)) *instance {
+	t.Helper()
 	cfg := config.Default()
+	set(&cfg)
 	cfg.DataDir = t.TempDir() + "/d"
 	cfg.Listeners = config.Listeners{API: "127.0.0.1:0", Ingest: "127.0.0.1:0", MQTT: "127.0.0.1:0", LwM2M: "127.0.0.1:0", Metrics: "127.0.0.1:0"}
 	in := &instance{Instance: app.New(cfg, opt), cfg: cfg, device: "d1"}

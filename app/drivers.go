@@ -57,11 +57,14 @@ func logAtRest(dir string) (*bolt.Resting, error) { return bolt.AtRest(dir) }
 
 // AtRest is a data directory in which nothing runs, for the verbs that can be answered there.
 func AtRest(cfg config.Config, getenv func(string) string, log *slog.Logger) *operate.Directory {
-	return &operate.Directory{Config: cfg, Getenv: getenv, Log: log, Wiring: wiring{ownTransports()}}
+	return &operate.Directory{Config: cfg, Getenv: getenv, Log: log, Wiring: wiring{ownTransports(), cfg}}
 }
 
 // wiring implements operate.Wiring.
-type wiring struct{ transports []Transport }
+type wiring struct {
+	transports []Transport
+	cfg        config.Config
+}
 
 func (wiring) InspectStore(ctx context.Context, path string) (backup.Inspector, error) {
 	i, err := sqlite.Inspect(ctx, path)
@@ -118,7 +121,7 @@ func (wiring) OpenEntities(ctx context.Context, cfg config.Config, getenv func(s
 
 func (w wiring) TransportOf(source string) string {
 	for _, k := range w.transports {
-		if k.Owns != nil && k.Owns(source) || k.Owns == nil && k.Source == source {
+		if k.Owns != nil && k.Owns(w.cfg, source) || k.Owns == nil && k.Source == source {
 			return k.Name
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/app"
 	"weir/internal/test/made"
 
 	"weir/operate"
@@ -78,6 +79,12 @@ var chapters = []struct {
 		{"packets that a client does not read", "64 packets or 10 s", nil, nil, metrics(`weir_broker_disconnects_total{cause="slow-reader"}`), "the connection ends", "2 KiB and 64 packets"},
 		{"sessions of disconnected clients", "10,000, 12 h", nil, metrics("weir_broker_kept_sessions"), metrics("weir_broker_kept_sessions_evicted_total"), "the one that was left first is evicted", "about 300 bytes and its will each"},
 		{"connections of HTTP ingest", "4,096; fewer where memory is small", keys("limits.memory"), metrics("weir_httpingest_connections", "weir_httpingest_max_connections"), metrics(`weir_httpingest_connections_closed_total{reason="full"}`, `weir_httpingest_connections_closed_total{reason="idle"}`, "weir_httpingest_connection_waits_total"), evicts, "20 KiB each, of `HTTP connections`"},
+		{"messages of an external source in decode", "105: 5 decoders and 20 messages that wait for each", nil, metrics("weir_source_decode_queue"), nil, "the broker is not read: what it has sent stays unacknowledged", "of what the broker sends, at most 1 MiB each"},
+		{"messages of an external source that wait for the log", "128", keys("external_mqtt.publish_window"), metrics("weir_source_publish_window_used", "weir_source_unacked"), nil, "decoding waits; with those in decode it is the Receive Maximum that MQTT 5 brokers are given", "of what the broker sends"},
+		{"a packet of an external broker", "1 MiB", nil, metrics("weir_source_connected"), metrics("weir_source_reconnects_total"), "the connection ends, and is made again", ""},
+		{"devices of a tenant that messages of external sources have made", "10,000 each source may make, 100 a second", keys("external_mqtt.sources[].max_devices"), metrics("weir_source_devices_made_total"), metrics(`weir_source_dropped_total{reason="unknown-device",source="plant"}`), "the message is dropped and counted; `weir source show` lists the first 100 external ids", "a device"},
+		{"external ids whose device is remembered", "50,000", nil, metrics("weir_registry_adopted_ids"), nil, "the least recently used is looked up again", "about 300 bytes each"},
+		{"values of a payload that a mapping decodes", "4,096, nested 8 deep; 64 texts as attributes", nil, metrics("weir_source_received_total"), metrics("weir_eventsources_total_msg_failed_decode"), "with more values a dead letter `undecodable`; deeper ones and further texts are left out", ""},
 		{"HTTP headers", "16 KiB within 5 s, the request within 60 s", keys("ingest.http_header_timeout", "ingest.http_request_timeout"), nil, metrics("weir_eventsources_total_http_connections_closed_before_request"), "431, or the connection is closed", "of the connection"},
 		{"connections of the API", "2,048; fewer where memory is small; headers 32 KiB within 10 s", keys("limits.memory"), metrics("weir_http_connections", "weir_http_max_connections"), metrics(`weir_http_connections_closed_total{reason="full"}`, `weir_http_connections_closed_total{reason="idle"}`, "weir_http_connection_waits_total"), "likewise; a WebSocket is being handled once it has signed in", "20 KiB each, of `API connections`"},
 		{"requests for commands over HTTP that wait", "1,000, one of a device", nil, metrics("weir_httpingest_polls", "weir_httpingest_max_polls"), metrics(`weir_httpingest_requests_total{code="429"}`), "refused with 429, `Retry-After: 1`; a newer one of a device ends the older", "20 KiB each, of `HTTP connections`"},
@@ -202,7 +209,7 @@ func metrics(names ...string) []string { return names }
 // configuration.
 func TestEveryLimitIsShown(t *testing.T) {
 	t.Parallel()
-	in := runInstance(t, nil)
+	in := runInstanceSet(t, app.Options{}, aSource)
 	resp, err := http.Get("http://" + in.Listeners().At(operate.MetricsListener) + "/metrics")
 	if err != nil {
 		t.Fatal(err)

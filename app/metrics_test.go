@@ -67,6 +67,7 @@ func withEveryListener(t *testing.T) *app.Instance {
 	const free = "127.0.0.1:0"
 	cfg.Listeners = config.Listeners{API: free, Ingest: free, MQTT: free, MQTTS: free, LwM2M: free, Metrics: free}
 	cfg.Broker.OpenTopics, cfg.Broker.OpenTopicsAnonymous = free, true
+	aSource(&cfg)
 	in := &instance{Instance: app.New(cfg, app.Options{}), cfg: cfg}
 	in.run(t, context.Background())
 	return in.Instance

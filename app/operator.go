@@ -31,7 +31,7 @@ type operator struct {
 
 // Start implements component.
 func (o *operator) Start(ctx, life context.Context) error {
-	o.asked = operate.New(operate.Deps{Entities: o.entities.Entities, Wiring: wiring{o.kinds}, Version: o.opt.Version, Getenv: o.opt.Getenv, Started: o.started,
+	o.asked = operate.New(operate.Deps{Entities: o.entities.Entities, Wiring: wiring{o.kinds, o.cfg}, Version: o.opt.Version, Getenv: o.opt.Getenv, Started: o.started,
 		Ready: o.ready.Load, Effective: o.effective, Reloads: o.reloads, SetupLink: o.setupLink, Connections: o.connections, Sources: o.sources, Closed: o.closed,
 		Background: o.running.Go, Log: o.log, Metrics: o.metrics, Memory: o.memory, Store: o.store.db, Spool: o.spool.log, Vault: o.store.vault,
 		Series: o.applier.series, Applier: o.applier.ingest, Clock: o.spool.clock, Tap: o.applier.tap, Edges: o.applier.edges, Gauge: o.intake.gauge, Files: o.lock.files,

@@ -11,7 +11,7 @@ import (
 
 // sparkplugTransport is a host application of Sparkplug B at each broker that the configuration names.
 var sparkplugTransport = Transport{Name: ingest.TransportSparkplug, New: newSparkplug,
-	Owns: func(source string) bool { return strings.HasPrefix(source, "sparkplug:") }}
+	Owns: func(_ config.Config, source string) bool { return strings.HasPrefix(source, "sparkplug:") }}
 
 func newSparkplug(d TransportDeps) (Served, error) {
 	c := d.Config

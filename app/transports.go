@@ -33,7 +33,7 @@ type Transport struct {
 	Name   string // as the ledger names it
 	Source string // id of its event source; "" when the configuration names several
 	// Owns reports whether an event source is one of its; nil: Source is the only one.
-	Owns func(source string) bool
+	Owns func(c config.Config, source string) bool
 	// Listeners returns the listeners that the configuration gives it; nil: it has none.
 	Listeners func(config.Config) []operate.Listener
 	// New builds it. Its sockets belong to it unless New fails.
@@ -44,7 +44,7 @@ type Transport struct {
 
 // ownTransports are those of Weir, in the order of the start.
 func ownTransports() []Transport {
-	return []Transport{mqttTransport, httpTransport, sparkplugTransport, lwm2mTransport}
+	return []Transport{mqttTransport, httpTransport, mqttSourceTransport, sparkplugTransport, lwm2mTransport}
 }
 
 // TransportNames are the names of Weir's own, as the ledger has them.
@@ -123,9 +123,6 @@ type transports struct {
 
 // Start opens the ways in, last of all.
 func (t *transports) Start(ctx, life context.Context) error {
-	if len(t.cfg.MQTTSource.Sources) > 0 { // a section that is accepted and inert would be worse
-		return model.Errorf(model.CodeUnsupported, "unsupported: external_mqtt.sources: brokers of others are not read yet; take the sources out")
-	}
 	t.entities.verifier.OnInvalidate(t.drop)
 	for _, k := range t.kinds {
 		if err := t.start(life, k); err != nil {

@@ -141,6 +141,7 @@ func example(cmd *cobra.Command) string {
 var withoutJSON = map[string]string{
 	"weir config schema": "the schema is JSON",
 	"weir site schema":   "the schema is JSON",
+	"weir source check":  "it shows what the broker says as it comes",
 	"weir run":           "its answer is the instance; the log has logging.format",
 	"weir completion":    "the script is for a shell",
 	"weir man":           "the page is for man",

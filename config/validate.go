@@ -30,6 +30,7 @@ func (l *loader) validate() {
 	l.openTopics()
 	l.sparkplug()
 	l.egress()
+	l.externalMQTT()
 	l.console()
 	l.tls()
 	l.spaceForCheckpoints()

@@ -29,7 +29,7 @@ type Alert struct {
 }
 
 // Condition compares the value of a metric with a limit. Without a modifier it compares the metric itself; at most one of Over, Within,
-// Mean, MinBy and Changes is set. The condition of an absent metric is false.
+// Mean, MinBy, Each, NotOneBy and Changes is set. The condition of an absent metric is false.
 type Condition struct {
 	Metric string
 	Labels [][2]string
@@ -43,6 +43,10 @@ type Condition struct {
 	Mean time.Duration
 	// MinBy is a label: the lowest value of the gauge over the values of that label is compared.
 	MinBy string
+	// Each compares each series by itself: the condition holds when it does for any of them. Below must be set.
+	Each bool
+	// NotOneBy is a label: for each value of it the gauge, added over all nodes, must be 1. The instance itself sees its own series only.
+	NotOneBy string
 	// Changes counts the changes of a gauge within this span. Changes over a restart are visible only to Prometheus.
 	Changes time.Duration
 }
@@ -53,6 +57,9 @@ func (c *Condition) Expr() string {
 	if c.Below {
 		sign = "<"
 	}
+	if c.NotOneBy != "" {
+		return c.value() + " != 1"
+	}
 	return c.value() + " " + sign + " " + strconv.FormatFloat(c.Above, 'f', -1, 64)
 }
 
@@ -61,6 +68,8 @@ func (c *Condition) value() string {
 	switch {
 	case c.MinBy != "":
 		return "min without (" + c.MinBy + ") (" + name + ")"
+	case c.NotOneBy != "":
+		return "sum by (" + c.NotOneBy + ") (" + name + ")"
 	case c.Over != "":
 		return name + " / " + c.Over
 	case c.Within > 0:

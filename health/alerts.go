@@ -5,8 +5,8 @@ import "time"
 // metricExpiry has a series for each listener with TLS, and none without such a listener: then no alert fires.
 const metricExpiry = "weir_tls_certificate_expiry_seconds"
 
-// Alerts are the conditions that an operator needs to know. Names of the first eight are those of the platform's contract;
-// the alerts on external sources come with the transport that reads them.
+// Alerts are the conditions that an operator needs to know. Names of the first eight are those of the platform's contract. Those on sources
+// are never true in an instance without sources that Weir connects to: it does not have their metrics.
 func Alerts() []Alert {
 	return []Alert{
 		{Name: "DurableStalledBehindStream", Severity: Critical, When: Condition{Metric: "weir_ingest_applier_stalled"}, For: time.Minute,
@@ -16,6 +16,8 @@ func Alerts() []Alert {
 		{Name: "CaptureLeaderChanged", Severity: Minor, When: Condition{Metric: "weir_spool_epoch", Changes: time.Hour},
 			Summary: "The log was replaced by a new one: messages of the old log that were not applied can come only from the devices' own records.",
 			Runbook: "what-was-accepted-is-not-applied"},
+		{Name: "ExternalMqttSourceNotReadByOnePod", Severity: Critical, When: Condition{Metric: "weir_eventsources_external_mqtt_owner", NotOneBy: "source"}, For: 2 * time.Minute,
+			Summary: "A source of an external broker is read by no node, or by several.", Runbook: "an-event-source-is-down"},
 		{Name: "IngestBackpressureEngaged", Severity: Critical, When: Condition{Metric: "weir_ingest_backpressure"}, For: time.Minute,
 			Summary: "New messages are refused: the log is nearly full.", Runbook: "http-503"},
 		{Name: "DetectLagHigh", Severity: Minor, When: Condition{Metric: "weir_eventprocessing_detect_lag_seconds", Above: 300}, For: 10 * time.Minute,
@@ -44,6 +46,10 @@ func Alerts() []Alert {
 		{Name: "DeadLettersRising", Severity: Minor, When: Condition{Metric: "weir_ingest_messages_total", Labels: [][2]string{{"outcome", "dead letter"}},
 			Within: 15 * time.Minute, Above: 100},
 			Summary: "More than 100 accepted messages became dead letters within 15 minutes.", Runbook: "acknowledged-but-not-seen"},
+		{Name: "SourceDown", Severity: Critical, When: Condition{Metric: "weir_source_connected", Each: true, Above: 1, Below: true}, For: 5 * time.Minute,
+			Summary: "Weir is not connected to the broker of an event source, or not subscribed there.", Runbook: "an-event-source-is-down"},
+		{Name: "SubscriptionRefused", Severity: Critical, When: Condition{Metric: "weir_source_subscriptions_refused_total", Within: 10 * time.Minute},
+			Summary: "A broker refuses a subscription of an event source: all transports are closed, unless external_mqtt.on_refused is wait.", Runbook: "an-event-source-is-down"},
 		{Name: "CeilingReached", Severity: Minor, When: Condition{Metric: "weir_govern_ceiling_refused_total", Within: 15 * time.Minute}, For: 15 * time.Minute,
 			Summary: "A tenant keeps sending more than its ceiling.", Runbook: "http-429-or-puback-0x97"},
 		{Name: "RulesCannotJudge", Severity: Minor, When: Condition{Metric: "weir_eventprocessing_detect_eval_errors_total", Within: 15 * time.Minute},

@@ -106,7 +106,11 @@ func (a *watched) value(now time.Time, values values) (v float64, known bool) {
 		first, last, ok := a.remember(now, values.sum(c.Metric, nil), c.Mean)
 		return (last.value - first.value) / (last.num - first.num), ok && last.num > first.num
 	}
-	if c.MinBy != "" {
+	if c.NotOneBy != "" {
+		low, there := values.least(c.Metric, c.Labels)
+		return 1 - low, there
+	}
+	if c.MinBy != "" || c.Each {
 		return values.least(c.Metric, c.Labels)
 	}
 	s := values.sum(c.Metric, c.Labels)

@@ -306,7 +306,7 @@ func (in *Intake) Received(transport, source, tenant string, bytes int) Packet {
 // Refuse counts a received packet as refused, with the reason.
 func (in *Intake) Refuse(p Packet, reason Reason) { in.end(p.m, Refused, reason, "") }
 
-// Drop counts a received packet as dropped, with the reason: its sender cannot be told.
+// Drop counts a received packet as dropped, with the reason: its sender is not notified.
 func (in *Intake) Drop(p Packet, reason Reason) { in.end(p.m, Dropped, reason, "") }
 
 // TenantFull reports whether the tenant's ceiling admits no reading at all, so that a transport need not read the body.

@@ -9,10 +9,9 @@ import (
 
 // Settings are the keys of the section external_mqtt.
 type Settings struct {
-	PublishWindow int           `yaml:"publish_window" default:"128" min:"1" max:"60000" doc:"Maximum number of messages of a source that wait for the log. With those in decode (105) it is the Receive Maximum. Alias: externalMqtt.publishWindow."`
-	OnRefused     string        `yaml:"on_refused" default:"stop" enum:"stop wait" doc:"What a subscription that a broker refuses does: stop closes every transport until it is granted; wait leaves the others open."`
-	TakeoverRetry time.Duration `yaml:"takeover_retry" default:"15s" min:"1s" doc:"When a source is tried again that was released because its broker could not be reached."`
-	Sources       []Source      `yaml:"sources" doc:"Brokers that Weir reads, see docs/transports/external-mqtt.md." example:"id: plant; url: mqtts://broker.example.org:8883; username: weir; password_file: /etc/weir/plant.password"`
+	PublishWindow int      `yaml:"publish_window" default:"128" min:"1" max:"60000" doc:"Maximum number of messages of a source that wait for the log. With those in decode (105) it is the Receive Maximum. Alias: externalMqtt.publishWindow."`
+	OnRefused     string   `yaml:"on_refused" default:"stop" enum:"stop wait" doc:"What a subscription that a broker refuses does: stop closes every transport until it is granted; wait leaves the others open."`
+	Sources       []Source `yaml:"sources" doc:"Brokers that Weir reads, see docs/transports/external-mqtt.md." example:"id: plant; url: mqtts://broker.example.org:8883; username: weir; password_file: /etc/weir/plant.password"`
 }
 
 // Source is a broker and what is read there.
@@ -55,13 +54,6 @@ type Mapping struct {
 	TimeFormat string        `yaml:"time_format" default:"rfc3339" enum:"rfc3339 unix unix_ms" doc:"Form of that time."`
 	Words      setting.Texts `yaml:"words" doc:"Words of number and presence and the values that they stand for, such as running: 1; presence: online: CONNECTED."`
 	All        bool          `yaml:"all" doc:"Whether presence is that of every device of the source."`
-	Commands   Commands      `yaml:"commands"`
-}
 
-// Commands say how commands reach the devices of a mapping.
-type Commands struct {
-	Topic    string `yaml:"topic" doc:"Topic to which commands are published, with {device} and {command}; empty: the devices get none."`
-	Payload  string `yaml:"payload" doc:"Path of the payload in the command's parameters, such as $.value; empty: the command as Weir's own broker delivers it."`
-	Response string `yaml:"response" doc:"Topic of the responses, with {device}; empty: there are none."`
-	Complete string `yaml:"complete" default:"response" enum:"response value published" doc:"What completes a command: a response in Weir's form, a value on the topic of responses, or the broker's acknowledgement."`
+	texts bool // of number, in presets: a text is an attribute, not a mistake
 }

@@ -92,7 +92,7 @@ type served interface {
 
 // verbs are all that the socket serves.
 var verbs = []served{&GetStatus, &GetHealth, &RunDoctor, &MakeBundle, &Reload, &PlanReload, &NoteBackup, &ShowLedger, &TraceDevice, &ListDeadLetters, &ShowOutbox, &ListFirings, &PinFirings,
-	&ListTokens, &CreateAdmin, &SetPassword, &ListAdmins, &ChangeAdmin, &RemoveAdmin, &MakeSetupLink, &CreateTenant, &ChangeTenant, &ListTenants, &DeleteTenant, &ListDeletions, &AddDevice, &ImportDevices, &GetEntrances,
+	&ListTokens, &ListSources, &CreateAdmin, &SetPassword, &ListAdmins, &ChangeAdmin, &RemoveAdmin, &MakeSetupLink, &CreateTenant, &ChangeTenant, &ListTenants, &DeleteTenant, &ListDeletions, &AddDevice, &ImportDevices, &GetEntrances,
 	&RunGraphQL, &PlanSite, &ApplySite, &ExportSite, &GetEntities, &Tail, &FollowFirings, &VerifyLedger, &MakeBackup, &GetEdge, &ListEdgeDeadLetters}
 
 // Target is where a verb is carried out: a Client over the socket of a running instance, or a Directory in which nothing runs.

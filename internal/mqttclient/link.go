@@ -17,6 +17,8 @@ type Link struct {
 	Auto bool
 	// Up is called with each session, and prepares it: subscribes, publishes. An error ends the session, and counts as a failure.
 	Up func(ctx context.Context, s *Session) error
+	// Ending is called when ctx has ended, before the last session is closed; nil: nothing is.
+	Ending func(s *Session)
 	// Down is called with why a session ended or could not be opened, and how long the next attempt waits.
 	Down func(err error, wait time.Duration)
 	// MinWait and MaxWait bound the wait; default 1 s and 30 s.
@@ -88,6 +90,9 @@ func (l *Link) one(ctx context.Context) (up bool, err error) {
 	case <-s.Done():
 		err = s.Err()
 	case <-ctx.Done():
+		if l.Ending != nil {
+			l.Ending(s)
+		}
 	}
 	l.version = MQTT5
 	return true, err
@@ -98,14 +103,13 @@ func (l *Link) other(err error) error {
 	if !l.Auto {
 		return err
 	}
-	r, refused := errors.AsType[*Refused](err)
 	closed := errors.Is(err, ErrNoConnack)
 	if closed {
 		l.silent++
 	} else {
 		l.silent = 0
 	}
-	if l.version == MQTT5 && (refused && (r.Code == 0x84 || r.Code == 1 && r.Version == MQTT311) || closed && l.silent >= 2) {
+	if l.version == MQTT5 && (IsOtherVersion(err) && !closed || closed && l.silent >= 2) {
 		l.version, l.silent = MQTT311, 0
 		return errOther
 	}
@@ -113,6 +117,12 @@ func (l *Link) other(err error) error {
 		l.version = MQTT5
 	}
 	return err
+}
+
+// IsOtherVersion reports whether a broker that was greeted with MQTT 5 may speak MQTT 3.1.1 only.
+func IsOtherVersion(err error) bool {
+	r, refused := errors.AsType[*Refused](err)
+	return refused && (r.Code == 0x84 || r.Code == 1 && r.Version == MQTT311) || errors.Is(err, ErrNoConnack)
 }
 
 // isReset reports whether the other side has closed a connection on which something was still on its way.

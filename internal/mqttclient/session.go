@@ -32,6 +32,9 @@ const (
 	defaultKeepAlive = 30 * time.Second
 	defaultMaxPacket = 1 << 20
 	maxWaiting       = 64 // publishes without an acknowledgement
+	// maxPending is how many packet identifiers there are. The Receive Maximum is no reason to end a session: mosquitto 2.0 exceeds it when it
+	// resumes one, and OnMessage bounds what is read.
+	maxPending = 65535
 )
 
 // Session is a connection to a broker over which messages come in. It speaks MQTT 5.0 and 3.1.1 and is safe for concurrent use.
@@ -74,7 +77,7 @@ func Open(ctx context.Context, o SessionOptions) (*Session, error) {
 	if o.MaxPacket <= 0 {
 		o.MaxPacket = defaultMaxPacket
 	}
-	if o.ReceiveMaximum == 0 || o.Version != MQTT5 { // MQTT 3.1.1 has no way to say it
+	if o.ReceiveMaximum == 0 {
 		o.ReceiveMaximum = 0xffff
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
@@ -264,10 +267,10 @@ func (s *Session) handle(first byte, body []byte) error {
 		if err != nil {
 			return fmt.Errorf("%w: PUBLISH: %w", ErrMalformed, err)
 		}
-		d := &Delivery{Incoming: m}
+		d := &Delivery{Incoming: m, Session: s}
 		if m.QoS > 0 {
-			if d.ack = s.acks.expect(m.PacketID, int(s.o.ReceiveMaximum)); d.ack == nil {
-				return fmt.Errorf("%w: more than %d messages are not acknowledged", ErrMalformed, s.o.ReceiveMaximum)
+			if d.ack = s.acks.expect(m.PacketID); d.ack == nil {
+				return fmt.Errorf("%w: more than %d messages are not acknowledged", ErrMalformed, maxPending)
 			}
 		}
 		s.o.OnMessage(d)
@@ -394,7 +397,8 @@ func (r *RefusedFilter) Error() string {
 // Delivery is a message that came over a session.
 type Delivery struct {
 	Incoming
-	ack func()
+	Session *Session
+	ack     func()
 }
 
 // Ack acknowledges the message. Acknowledgements leave in the order in which the messages came. It may be called more than once.
@@ -420,10 +424,10 @@ type pendingAck struct {
 }
 
 // expect returns what acknowledges a message; nil when as many as may be are not acknowledged.
-func (a *acks) expect(id uint16, most int) func() {
+func (a *acks) expect(id uint16) func() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.pending) >= most {
+	if len(a.pending) >= maxPending {
 		return nil
 	}
 	p := &pendingAck{id: id}
