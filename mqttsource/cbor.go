@@ -147,7 +147,7 @@ func (c *cbor) text(kind byte, n uint64) ([]byte, error) {
 
 func (c *cbor) array(n uint64, depth int) (any, error) {
 	list := []any{}
-	for i := uint64(0); i < n; i++ {
+	for range n {
 		v, err := c.value(depth + 1)
 		if errors.Is(err, errBreak) && n == indefinite {
 			return list, nil
@@ -162,7 +162,7 @@ func (c *cbor) array(n uint64, depth int) (any, error) {
 
 func (c *cbor) object(n uint64, depth int) (any, error) {
 	object := map[string]any{}
-	for i := uint64(0); i < n; i++ {
+	for range n {
 		k, err := c.value(depth + 1)
 		if errors.Is(err, errBreak) && n == indefinite {
 			return object, nil

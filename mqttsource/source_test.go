@@ -48,30 +48,31 @@ type world struct {
 }
 
 func (w *world) note(a *ingest.Arrival) {
-	text := a.Tenant + " " + a.Topic
+	var text strings.Builder
+	text.WriteString(a.Tenant + " " + a.Topic)
 	switch {
 	case a.Fault != "":
-		text += " fault " + a.Fault
+		text.WriteString(" fault " + a.Fault)
 	case a.Message != nil:
 		for _, r := range a.Message.Measurements {
-			text += fmt.Sprintf(" %s=%v", r.Metric, r.Value)
+			text.WriteString(fmt.Sprintf(" %s=%v", r.Metric, r.Value))
 		}
 	case a.Report != nil:
 		for _, r := range a.Report.Attributes {
-			text += fmt.Sprintf(" %s:%s", r.Key, r.Value)
+			text.WriteString(fmt.Sprintf(" %s:%s", r.Key, r.Value))
 		}
 	default:
-		text += " " + string(a.Body)
+		text.WriteString(" " + string(a.Body))
 	}
 	if a.Conn != nil {
-		text += fmt.Sprintf(" as %d", a.Conn.DeviceID)
+		text.WriteString(fmt.Sprintf(" as %d", a.Conn.DeviceID))
 	}
 	if a.Dup {
-		text += " dup"
+		text.WriteString(" dup")
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.got = append(w.got, text)
+	w.got = append(w.got, text.String())
 }
 
 func (w *world) Accept(ctx context.Context, a *ingest.Arrival, done func(ingest.Answer)) {

@@ -41,7 +41,7 @@ func parseTemplate(text string) (*template, error) {
 				return nil, fmt.Errorf("the level %s has no valid name", part)
 			}
 			if rest && (name != levelDevice || t.rest >= 0) {
-				return nil, errors.New("may have {device...} once, and no other name with ...")
+				return nil, errors.New("may have {device...} once, and no other name with dots at its end")
 			}
 			if t.captures(name) {
 				return nil, fmt.Errorf("has %s twice", part)

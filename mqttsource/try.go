@@ -166,7 +166,7 @@ func (s *Source) Try(ctx context.Context, instance string, dial mqttclient.Dial,
 		fmt.Fprintf(out, "subscribed to %s at QoS %d\n", filters[i], qos)
 	}
 	limit := time.After(wait)
-	for n := 0; n < messages; n++ {
+	for n := range messages {
 		select {
 		case d := <-arrived:
 			fmt.Fprintln(out, s.Translate(d.Topic, d.Payload, d.Retained))

@@ -49,8 +49,11 @@ func TestSpaceIsKeptAndFreed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := db.KeepSpare(1 << 20); err != nil || fileBytes(SparePath(db.path)) != 1<<16 {
-		t.Error("one that is there does not stay", err)
+	if err := db.KeepSpare(1 << 15); err != nil || fileBytes(SparePath(db.path)) != 1<<16 {
+		t.Error("one that is larger does not stay", err)
+	}
+	if err := db.KeepSpare(1 << 17); err != nil || fileBytes(SparePath(db.path)) != 1<<17 {
+		t.Error("one that is smaller does not grow", err)
 	}
 	write := func() int64 {
 		if err := db.Write(t.Context(), store.Results, func(tx store.Tx) error {
