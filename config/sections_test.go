@@ -15,6 +15,8 @@ const twoSources = `external_mqtt:
   sources:
     - id: plant
       url: mqtts://broker:8883
+      tenant: acme
+      username: weir
       password_env: PLANT_PASSWORD
       tls: {ca_file: /etc/ca.pem}
       map:
@@ -30,7 +32,7 @@ const twoSources = `external_mqtt:
 
 func TestAListOfSections(t *testing.T) {
 	t.Parallel()
-	c, err := load(twoSources, "PLANT_PASSWORD=hush-hush", "WEIR_EXTERNAL_MQTT_SOURCES_1_PASSWORD=other", "WEIR_EXTERNAL_MQTT_SOURCES_2_ID=yard",
+	c, err := load(twoSources, "PLANT_PASSWORD=hush-hush", "WEIR_EXTERNAL_MQTT_SOURCES_1_USERNAME=weir", "WEIR_EXTERNAL_MQTT_SOURCES_1_PASSWORD=other", "WEIR_EXTERNAL_MQTT_SOURCES_2_TENANT=acme", "WEIR_EXTERNAL_MQTT_SOURCES_2_ID=yard",
 		"WEIR_EXTERNAL_MQTT_SOURCES_2_HOST=10.0.0.3", "WEIR_EXTERNAL_MQTT_SOURCES_2_MAP_0_TOPIC=y/{device}")
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +43,7 @@ func TestAListOfSections(t *testing.T) {
 		s[2].Port != 1883 || len(s[2].Map) != 1 || s[2].Map[0].Topic != "y/{device}" {
 		t.Errorf("read as %+v", s)
 	}
-	for key, want := range map[string]string{"external_mqtt.sources[0].map[1].topic": "weir.yaml:12", "external_mqtt.sources[1].host": "weir.yaml:15",
+	for key, want := range map[string]string{"external_mqtt.sources[0].map[1].topic": "weir.yaml:14", "external_mqtt.sources[1].host": "weir.yaml:17",
 		"external_mqtt.sources[2].id": "WEIR_EXTERNAL_MQTT_SOURCES_2_ID", "external_mqtt.sources[1].port": "default"} {
 		if got := c.Origins(key)[0].String(); got != want {
 			t.Errorf("%s comes from %s, not %s", key, got, want)
