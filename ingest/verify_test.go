@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -96,29 +95,17 @@ func TestWhatIsOnDiskBalancesAtAnyInstant(t *testing.T) {
 
 func TestAHeadThatWasCutInsideABatchBalances(t *testing.T) {
 	t.Parallel()
-	var armed atomic.Bool
-	hold := make(chan struct{})
-	w := newWorld(t, func(w *world) {
-		w.cfg.ReplayBytes = 700
-		w.sync = func(sync func() error) error {
-			if armed.Load() {
-				<-hold
-			}
-			return sync()
-		}
-	})
+	w := newWorld(t, func(w *world) { w.cfg.ReplayBytes = 700 })
 	w.furnish(2)
-	armed.Store(true)
-	const n = 21 // one whose sync is held, and those that gather behind it
-	done := make(chan Answer, n)
-	for i := range n {
-		w.intake.Accept(context.Background(), w.arrival(1+i%2, temp(float64(i))), func(an Answer) { done <- an })
+	const n = 21
+	together := make([]*Arrival, n) // which are one batch of the log
+	for i := range together {
+		together[i] = w.arrival(1+i%2, temp(float64(i)))
 	}
-	close(hold)
-	for range n {
-		if an := <-done; an.Outcome != Stored {
-			t.Fatalf("%+v", an)
-		}
+	stored := make(chan Answer, 1)
+	w.intake.AcceptAll(context.Background(), together, func(an Answer, _ int) { stored <- an })
+	if an := <-stored; an.Outcome != Stored {
+		t.Fatalf("%+v", an)
 	}
 	w.apply()
 	w.must(w.applier.checkpoints.await())
