@@ -196,9 +196,10 @@ fuzz: ## let every fuzz target look for FUZZTIME (20s)
 
 interop: build ## real clients against the binary: mosquitto, also as a bridge and as a broker that is read, mqtt.js, curl, graphql-ws, graphql-http, a typed client, chromium; connectors against Kafka, mosquitto, SNS and SQS; a Sparkplug node of sparkplug-client; LwM2M against Eclipse Leshan; mails against aiosmtpd
 	@WEIR=$(CURDIR)/weir ./interop/run
-	@WEIR=$(CURDIR)/weir ./interop/console
+	@mkdir -p bin; WEIR=$(CURDIR)/weir ./interop/sources >bin/sources.log 2>&1 & sources=$$!; code=0; \
+	WEIR=$(CURDIR)/weir ./interop/console || code=1; \
+	wait $$sources || code=1; cat bin/sources.log; exit $$code
 	@WEIR=$(CURDIR)/weir ./interop/open-topics
-	@WEIR=$(CURDIR)/weir ./interop/sources
 	@WEIR=$(CURDIR)/weir ./interop/edge
 	@WEIR=$(CURDIR)/weir ./interop/notifications
 	@WEIR=$(CURDIR)/weir ./interop/connectors

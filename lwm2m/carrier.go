@@ -88,7 +88,7 @@ func (c *carrier) Offer(device int64) bool {
 		return true // the desk offers again when this one has ended
 	}
 	c.busy[device] = true
-	c.s.work.Go(func() { c.claim(device) })
+	c.s.begin(func() { c.claim(device) })
 	return true
 }
 
@@ -99,7 +99,7 @@ func (c *carrier) claim(device int64) {
 			c.free(device)
 			return
 		}
-		c.s.work.Go(func() { c.deliver(d, slept) })
+		c.s.begin(func() { c.deliver(d, slept) })
 	})
 }
 

@@ -86,7 +86,7 @@ func (g *gate) begin(from netip.AddrPort) *peer {
 		_ = evicted.Close()
 	}
 	p.s.add(p)
-	g.s.work.Go(func() { g.s.shake(p) })
+	g.s.begin(func() { g.s.shake(p) })
 	return p
 }
 

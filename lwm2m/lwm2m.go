@@ -122,6 +122,8 @@ type Server struct {
 	ctx      context.Context
 	abort    context.CancelFunc
 	work     sync.WaitGroup
+	starting sync.Mutex // of work
+	ended    bool       // nothing is started any more
 	drops    atomic.Uint64
 	refusals atomic.Int64 // of handshakes
 	closing  atomic.Bool

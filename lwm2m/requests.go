@@ -148,7 +148,7 @@ func (s *Server) checkedIn(sess *session) {
 	if s.carrier != nil {
 		s.carrier.reachable(sess.binding.DeviceID)
 	}
-	s.work.Go(func() {
+	s.begin(func() {
 		s.observe(sess)
 		s.harvest(sess)
 	})

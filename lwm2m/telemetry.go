@@ -112,7 +112,9 @@ func (s *Server) ingest(sess *session, m *coap.Message, records []content.Record
 		}
 		done(worst)
 	}
-	s.work.Go(finish)
+	if !s.begin(finish) {
+		finish()
+	}
 }
 
 // arrive fills in what all arrivals of a message have in common. i numbers them: each is recognised by itself when it comes again.

@@ -85,8 +85,8 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := s.restore(ctx); err != nil {
 		return err
 	}
-	s.work.Go(func() { _ = s.tracker.Run(ctx) }) // it returns nil
-	s.work.Go(func() { s.writeBehind(ctx) })
+	s.begin(func() { _ = s.tracker.Run(ctx) }) // it returns nil
+	s.begin(func() { s.writeBehind(ctx) })
 	conn := s.wait(ctx)
 	if conn == nil {
 		return nil
@@ -192,6 +192,9 @@ func (s *Server) Close(ctx context.Context) error {
 	}
 	s.flush(ctx)
 	s.abort()
+	s.starting.Lock()
+	s.ended = true
+	s.starting.Unlock()
 	done := make(chan struct{})
 	go func() {
 		s.work.Wait()
@@ -203,6 +206,17 @@ func (s *Server) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// begin runs f in a goroutine that Close waits for. Once Close waits it reports false, and f does not run.
+func (s *Server) begin(f func()) bool {
+	s.starting.Lock()
+	defer s.starting.Unlock()
+	if s.ended {
+		return false
+	}
+	s.work.Go(f)
+	return true
 }
 
 // drain waits until what a session has queued before is handled.
