@@ -590,6 +590,9 @@ func TestReportsGiveTheSameHoweverTheLogWasCut(t *testing.T) {
 				if _, last := log.Bounds(); a.Applied() >= last {
 					break
 				}
+				if r.IntN(3) == 0 { // or no life of a slow process would ever get further than the one before
+					w.must(a.checkpoints.await())
+				}
 				a.checkpoints.end() // the process goes
 				_ = a.checkpoints.await()
 				a = w.newApplier(log, other)
