@@ -54,10 +54,15 @@ type world struct {
 func start(t *testing.T, o testweir.Options) *world {
 	t.Helper()
 	w := &world{Proc: testweir.Start(t, o)}
+	w.admin()
+	return w
+}
+
+// admin makes the administrator of a new instance and signs in.
+func (w *world) admin() {
 	w.Run("", "tenant", "create", "first")
 	w.SignIn("first") // makes the administrator
 	w.login()
-	return w
 }
 
 func (w *world) login() {

@@ -172,7 +172,9 @@ func TestABrokerThatRefusesASubscription(t *testing.T) {
 	t.Parallel()
 	b := startForeign(t)
 	b.refuses.Store(true)
-	w := start(t, testweir.Options{Config: b.source("")})
+	w := &world{Proc: testweir.Start(t, testweir.Options{Config: b.source(""), Serving: true})} // /readyz may never say yes
+	poll.True(t, "the instance answers queries", func() bool { return strings.Contains(w.Stderr(), `"msg":"ready"`) })
+	w.admin()
 	tn := w.tenant(t, "site")
 	tn.plain("d")
 	event := func() string { return strings.TrimSuffix(measured("temp", "1"), "}") + "," + tn.as("d") + "}" }
