@@ -194,7 +194,7 @@ siege: ## every flood at once for DURATION (5m) on a disk of 5 MB/s with 192 MiB
 fuzz: ## let every fuzz target look for FUZZTIME (20s)
 	@./tools/fuzz $(FUZZTIME) $(FUZZJOBS)
 
-interop: build ## real clients against the binary: mosquitto, also as a bridge and as a broker that is read, mqtt.js, curl, graphql-ws, graphql-http, a typed client, chromium; connectors against Kafka, mosquitto, SNS and SQS; a Sparkplug node of sparkplug-client; LwM2M against Eclipse Leshan; mails against aiosmtpd
+interop: build ## real clients against the binary: mosquitto, also as a bridge and as a broker that is read, mqtt.js, curl, graphql-ws, graphql-http, a typed client, chromium; connectors against Kafka, mosquitto, SNS and SQS; Sparkplug nodes of sparkplug-client and Eclipse Tahu; LwM2M against Eclipse Leshan; mails against aiosmtpd
 	@WEIR=$(CURDIR)/weir ./interop/run
 	@mkdir -p bin; WEIR=$(CURDIR)/weir ./interop/sources >bin/sources.log 2>&1 & sources=$$!; code=0; \
 	WEIR=$(CURDIR)/weir ./interop/console || code=1; \
@@ -204,6 +204,7 @@ interop: build ## real clients against the binary: mosquitto, also as a bridge a
 	@WEIR=$(CURDIR)/weir ./interop/notifications
 	@WEIR=$(CURDIR)/weir ./interop/connectors
 	@WEIR=$(CURDIR)/weir ./interop/sparkplug
+	@WEIR=$(CURDIR)/weir ./interop/tahu
 	@WEIR=$(CURDIR)/weir ./interop/lwm2m
 
 console: ## web/console/dist from its sources: install, types, unit tests, build, sizes; needs node, npm and the network

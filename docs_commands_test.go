@@ -92,7 +92,7 @@ type commandTree struct {
 }
 
 var (
-	subLine  = regexp.MustCompile(`(?m)^  ([a-z-]+) +\S`)
+	subLine  = regexp.MustCompile(`(?m)^  ([a-z0-9-]+) +\S`)
 	flagLine = regexp.MustCompile(`--[a-z][a-z-]*`)
 )
 

@@ -76,6 +76,13 @@ func TestDocumentsTransports(t *testing.T) {
 	}
 }
 
+// TestDocumentsExternalMQTT reads a mosquitto, where there is one.
+func TestDocumentsExternalMQTT(t *testing.T) {
+	t.Parallel()
+	needs(t, "sh", "mosquitto_pub", "mosquitto_sub")
+	followHere(t, "docs/transports/external-mqtt.md")
+}
+
 // TestDocumentsTLS opens mqtts in two commands.
 func TestDocumentsTLS(t *testing.T) {
 	t.Parallel()
@@ -412,6 +419,8 @@ func clients(t *testing.T, home string) map[string]bool {
 			linked = os.Symlink(modules, filepath.Join(home, "node_modules")) == nil
 		}
 	}
+	_, err := exec.LookPath("mosquitto")
+	have["mosquitto -p"] = err == nil
 	have["npm install mqtt"], have["npm install graphql-ws ws"] = linked, linked
 	for what, there := range have {
 		if !there && os.Getenv("CLIENTS") == "must" {
@@ -536,5 +545,7 @@ func freePorts(t *testing.T) (*strings.Replacer, []string) {
 		pairs = append(pairs, l.port, port)
 		env = append(env, fmt.Sprintf("WEIR_LISTENERS_%s=%s", l.name, address))
 	}
+	_, broker, _ := strings.Cut(loopback.Free(t), ":") // of pages that need a broker of somebody else
+	pairs = append(pairs, "1884", broker)
 	return strings.NewReplacer(pairs...), env
 }

@@ -11,7 +11,7 @@ import (
 // house is a small tree in which every import is allowed.
 var house = map[string]string{
 	"main.go":                          `import ("os"; "weir/cli")`,
-	"cli/cli.go":                       `import ("github.com/spf13/cobra"; "weir/app"; "weir/config"; "weir/model"; "github.com/eclipse/paho.golang/paho")`,
+	"cli/cli.go":                       `import ("github.com/spf13/cobra"; "weir/app"; "weir/config"; "weir/model")`,
 	"app/app.go":                       `import ("weir/broker"; "weir/gql"; "weir/spool/bolt"; "weir/store/sqlite"; "weir/internal/hub")`,
 	"app/app_test.go":                  `import ("weir/internal/test/testweir"; "weir/internal/test/conformance"; "github.com/rogpeppe/go-internal/testscript")`,
 	"gql/gql.go":                       `import ("weir/gql/engine"; "github.com/vektah/gqlparser/v2/ast"; "weir/registry"; "weir/ingest")`,
@@ -79,7 +79,7 @@ func TestEachSortOfBadArrowIsNamed(t *testing.T) {
 		{"bbolt in the store", "store/bad.go", "go.etcd.io/bbolt", "a log engine belongs in spool/bolt only"},
 		{"the broker library in another door", "httpingest/bad.go", "github.com/mochi-mqtt/server/v2/packets", "the MQTT broker library belongs in broker only"},
 		{"the broker library in a test", "app/bad_test.go", "github.com/mochi-mqtt/server/v2", "the MQTT broker library belongs in broker only"},
-		{"an MQTT client in a door", "broker/bad.go", "github.com/eclipse/paho.golang/autopaho", "an MQTT client belongs in cli, internal/mqttclient, internal/test/mqttpeer only"},
+		{"an MQTT client in a door", "broker/bad.go", "github.com/eclipse/paho.golang/autopaho", "an MQTT client belongs in internal/test/mqttpeer only"},
 		{"GraphQL execution outside its engine", "gql/bad.go", "github.com/graphql-go/graphql/language/ast", "a GraphQL library belongs in gql/engine only"},
 		{"a foundation and its parent", "gql/engine/bad.go", "weir/gql", "a foundation imports model and internal only"},
 		{"a foundation and the domain", "gql/engine/bad.go", "weir/registry", "a foundation imports model and internal only"},
@@ -169,7 +169,7 @@ func TestEachRuleReportsItsProbe(t *testing.T) {
 		{"a connection that is not judged", "connectors/bad.go", `import n "net"; var d n.Dialer`, ruleDial, "uses net.Dialer"},
 		{"a client of one's own", "inference/bad.go", `import "net/http"; var c = http.DefaultClient`, ruleDial, "uses net/http.DefaultClient"},
 		{"a name looked up", "notify/bad.go", `import "net"; var a, err = net.LookupHost("x")`, ruleDial, "uses net.LookupHost"},
-		{"a client that dials by itself", "internal/mqttclient/bad.go", `import "github.com/eclipse/paho.golang/autopaho"`, ruleDial, "imports github.com/eclipse/paho.golang/autopaho"},
+		{"a client that dials by itself", "internal/mqttclient/bad.go", `import "github.com/eclipse/paho.mqtt.golang"`, ruleDial, "imports github.com/eclipse/paho.mqtt.golang"},
 		{"a client of Kafka that dials by itself", "connectors/bad.go", `import "github.com/twmb/franz-go/pkg/kgo"; var c, err = kgo.NewClient(kgo.ClientID("c"))`, ruleDial, "without Dialer"},
 		{"a client of Kafka over TLS of its own", "connectors/bad.go", `import "github.com/twmb/franz-go/pkg/kgo"; var o = kgo.DialTLS()`, ruleDial, "uses github.com/twmb/franz-go/pkg/kgo.DialTLS"},
 		{"an error read from its text", "web/bad.go", `import "strings"; func f(err error) bool { return strings.Contains(err.Error(), "unique") }`, ruleText, "strings.Contains"},

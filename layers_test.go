@@ -55,7 +55,7 @@ var libraries = []library{
 	{path: "go.etcd.io/bbolt", what: "a log engine", within: []string{"spool/bolt"}},
 	{path: "github.com/nats-io", what: "a log engine", within: []string{"spool"}},
 	{path: "github.com/mochi-mqtt/server/v2", what: "the MQTT broker library", within: []string{"broker"}},
-	{path: "github.com/eclipse/paho.golang", what: "an MQTT client", within: []string{"cli", "internal/mqttclient", "internal/test/mqttpeer"}, tests: everyTest},
+	{path: "github.com/eclipse/paho.golang", what: "an MQTT client", within: []string{"internal/test/mqttpeer"}, tests: everyTest},
 	{path: "github.com/eclipse/paho.mqtt.golang", what: "an MQTT client", within: []string{"internal/mqttclient"}, tests: everyTest},
 	{path: "github.com/coder/websocket", what: "WebSocket", within: []string{"gql", "cli", "internal/mqttclient", "internal/test/mqttpeer", "internal/test/testweir"}, tests: everyTest},
 	{path: "github.com/graphql-go/graphql", what: "a GraphQL library", within: []string{"gql/engine"}},

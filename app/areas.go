@@ -196,6 +196,7 @@ func registerDevices(p *entityParts, g *gql.Area) {
 	gql.RegisterRegistry(g, p.Registry, p.Provision)
 	gql.RegisterAlarms(g, p.Alarms, p.Registry)
 	gql.RegisterSnippets(g, p.Registry, snippetsOf(*p))
+	gql.RegisterLwm2m(g, p.Registry, p.registered)
 }
 
 func registerProcessing(a *api, g *gql.Area) {

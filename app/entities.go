@@ -205,6 +205,8 @@ type entityParts struct {
 	verifier  *auth.Verifier
 	compiler  *rules.Compiler
 	writer    store.Writer // of what entities are
+
+	registered *registeredDevices // of LwM2M
 }
 
 type entityDeps struct {
@@ -235,6 +237,7 @@ func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entity
 	bounded := bound(&d, func(tenant int64) int64 { return p.Govern.RegistryBytes(tenant) })
 	bounded.Gone = func(tenant int64) bool { return p.Govern.Deleted(tenant) }
 	p.writer = bounded
+	p.registered = &registeredDevices{}
 	p.Entities = &operate.Entities{Config: cfg, Listeners: d.listeners, Served: d.certs, Store: d.store}
 	hasher := auth.NewHasher(auth.Params{}, d.registerer)
 	if p.compiler, err = rules.NewCompiler(d.limits); err != nil {
@@ -421,7 +424,7 @@ func (v validator) Validate(ctx context.Context, by *model.Principal, candidates
 	if err != nil {
 		return nil, nil, err
 	}
-	errs, warnings := v.c.ValidateAgainst(rules.Vocabulary{Metrics: there.Metrics, Commands: there.Commands, Fences: there.Fences, Connectors: known}, in)
+	errs, warnings := v.c.ValidateAgainst(rules.Vocabulary{Metrics: there.Metrics, Commands: there.Commands, Fences: there.Fences, Connectors: known, SourceNames: there.SourceNames}, in)
 	for _, e := range errs {
 		refused = append(refused, registry.Refusal{Token: e.Token, Message: e.Message})
 	}

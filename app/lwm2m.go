@@ -12,8 +12,6 @@ import (
 	"weir/lwm2m"
 	"weir/model"
 	"weir/operate"
-	"weir/store"
-	lwm2mrows "weir/store/lwm2m"
 )
 
 // sessionLwM2M is what a DTLS session of a device takes: its state, buffers, stacks.
@@ -43,6 +41,9 @@ func newLwM2M(d TransportDeps) (Served, error) {
 		return s
 	}
 	deps := lwm2m.Deps{Listen: func() (net.PacketConn, error) { return d.Datagrams(listener) }, Intake: d.Intake, Keys: keys{d.Verifier}, Store: d.Registrations, Presence: d.Presence, Desk: d.Desk,
+		Profile: func(ctx context.Context, b model.Binding) (*model.LwM2MProfile, error) {
+			return d.Registry.LwM2MOf(ctx, b.TenantID, b.DeviceID)
+		},
 		Refused: d.Refused, Logger: d.Logger, Registerer: d.Registerer}
 	wanted := d.Config.LwM2M.Enabled == "true"
 	if !wanted {
@@ -64,6 +65,7 @@ func newLwM2M(d TransportDeps) (Served, error) {
 	if err != nil {
 		return Served{}, err
 	}
+	d.Registrations.entities.registered.server.Store(s)
 	return Served{Transport: s, Carrier: s.Commands(), Reload: func(c *config.Config) { s.Set(settings(c), c.Presence.Timing) }}, nil
 }
 
@@ -85,40 +87,4 @@ func (k keys) Key(ctx context.Context, identity string) (lwm2m.Key, error) {
 		err = lwm2m.ErrUnknown
 	}
 	return lwm2m.Key{Binding: model.Binding{Tenant: p.Tenant, TenantID: p.TenantID, Device: p.Device, DeviceID: p.DeviceID, Credential: p.CredentialID}, Secret: secret, Expires: p.Expires}, err
-}
-
-// registrations keeps those of LwM2M devices.
-type registrations struct {
-	store    *database
-	entities *entities
-}
-
-// Registrations implements lwm2m.Store.
-func (r registrations) Registrations(ctx context.Context, each func(lwm2m.Registration)) error {
-	return r.store.db.For(store.Devices).Read(ctx, func(tx store.Tx) error {
-		return lwm2mrows.All(tx, func(row lwm2mrows.Registration) {
-			each(lwm2m.Registration{Binding: model.Binding{Tenant: r.entities.Govern.TokenOf(row.TenantID), TenantID: row.TenantID, Device: row.Device, DeviceID: row.DeviceID, Credential: row.CredentialID},
-				Location: row.Location, Endpoint: row.Endpoint, Version: row.Version, Binds: row.Binding, Queue: row.Queue, Lifetime: row.Lifetime, Links: row.Links, Session: row.Session,
-				Registered: row.Registered, Heard: row.Heard, Harvested: row.Harvested})
-		})
-	})
-}
-
-// Save implements lwm2m.Store.
-func (r registrations) Save(ctx context.Context, sync bool, all []lwm2m.Registration) error {
-	durable := store.Results
-	if sync {
-		durable = store.Durable
-	}
-	return r.store.db.Write(ctx, durable, func(tx store.Tx) error {
-		for i := range all {
-			row := &all[i]
-			if err := lwm2mrows.Save(tx, &lwm2mrows.Registration{DeviceID: row.Binding.DeviceID, TenantID: row.Binding.TenantID, CredentialID: row.Binding.Credential, Location: row.Location,
-				Endpoint: row.Endpoint, Version: row.Version, Binding: row.Binds, Queue: row.Queue, Lifetime: row.Lifetime, Links: row.Links, Session: row.Session,
-				Registered: row.Registered, Heard: row.Heard, Harvested: row.Harvested}); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
 }

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"weir/auth"
@@ -12,6 +13,7 @@ import (
 	"weir/model"
 	"weir/operate"
 	"weir/presence"
+	"weir/registry"
 	"weir/store"
 )
 
@@ -53,14 +55,14 @@ func newMQTT(d TransportDeps) (Served, error) {
 	b, err := broker.New(broker.Config{InstanceID: c.Instance.ID, Source: d.Source, Settings: settings(&c),
 		MaxHandshakes: lock.maxHandshakes(), MaxLargePackets: lock.budget.largeBodies(),
 		SilentPresence: !c.Presence.Broker, Timing: c.Presence.Timing, Open: openTopics(c.Broker.OpenSettings)},
-		broker.Deps{Intake: d.Intake, Verifier: connectVerifier{d.Verifier, d.Intake.Suspended}, Presence: d.Presence, Provision: d.Provision, Desk: d.Desk, Attributes: d.Registry, Refused: d.Refused, Logger: d.Logger, Registerer: d.Registerer})
+		broker.Deps{Intake: d.Intake, Verifier: connectVerifier{d.Verifier, d.Intake.Suspended}, Presence: d.Presence, Provision: d.Provision, Desk: d.Desk, Attributes: d.Registry, Edges: edgesOf{d.Registry}, Link: d.Link, Refused: d.Refused, Logger: d.Logger, Registerer: d.Registerer})
 	if err != nil {
 		return Served{}, err
 	}
 	for _, s := range d.Sockets {
 		b.Listen(s.Listener, broker.Listener{Name: s.About.Name, TLS: s.TLS, WebSocket: s.About.Protocol == mqttOverWebSocket, Open: s.About.Protocol == mqttOpen})
 	}
-	return Served{Transport: b, Carrier: b.Commands(), SharedChanged: b.SharedChanged,
+	return Served{Transport: b, DialOpen: b.DialOpen, Carrier: b.Commands(), SharedChanged: b.SharedChanged,
 		Reload:      func(c *config.Config) { b.Set(settings(c), c.Presence.Timing) },
 		Connections: func() (open, maximum int) { return b.Connections(), b.Settings().MaxConnections }}, nil
 }
@@ -134,6 +136,18 @@ func (d connectVerifier) Verify(ctx context.Context, c broker.Claim) (broker.Pro
 	}
 	return broker.Proof{Binding: model.Binding{Tenant: p.Tenant, TenantID: p.TenantID, Device: p.Device, DeviceID: p.DeviceID, Credential: p.CredentialID},
 		Expires: p.Expires}, nil
+}
+
+// edgesOf lets the broker ask for whom an edge speaks.
+type edgesOf struct{ *registry.Registry }
+
+// Behind implements broker.Edges.
+func (e edgesOf) Behind(ctx context.Context, edge model.Binding, device string) (model.Binding, error) {
+	b, err := e.Registry.Behind(ctx, edge, device)
+	if errors.Is(err, registry.ErrOutOfScope) || errors.Is(err, registry.ErrNoEdge) {
+		err = fmt.Errorf("%w: %w", broker.ErrNotBehind, err)
+	}
+	return b, err
 }
 
 // presences lets the broker read what is stored of its devices' presence.

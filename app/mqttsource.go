@@ -24,12 +24,12 @@ func newMQTTSource(d TransportDeps) (Served, error) {
 	if len(c.MQTTSource.Sources) == 0 {
 		return Served{}, nil
 	}
-	t, err := mqttsource.New(mqttsource.Config{InstanceID: c.Instance.ID, Node: nodeName(c), Settings: c.MQTTSource, Timing: c.Presence.Timing},
-		mqttsource.Deps{Intake: d.Intake, Adopter: d.Registry, Tenant: d.Tenant, Presence: d.Presence, Link: d.Link, Dial: d.Dial, Suspend: d.Suspend, Logger: d.Logger, Registerer: d.Registerer})
+	t, err := mqttsource.New(mqttsource.Config{InstanceID: c.Instance.ID, Node: nodeName(c), Alone: true, Settings: c.MQTTSource, Timing: c.Presence.Timing},
+		mqttsource.Deps{Intake: d.Intake, Adopter: d.Registry, Tenant: d.Tenant, Presence: d.Presence, Store: d.Store, Link: d.Link, Dial: d.Dial, DialLocal: d.DialOpen, Desk: d.Desk, Suspend: d.Suspend, Logger: d.Logger, Registerer: d.Registerer})
 	if err != nil {
 		return Served{}, err
 	}
-	return Served{Transport: t, Reload: func(c *config.Config) { t.Set(c.Presence.Timing) }}, nil
+	return Served{Transport: t, Carrier: t.Commands(), Reload: func(c *config.Config) { t.Set(c.Presence.Timing) }}, nil
 }
 
 // nodeName is the name of this node in client identifiers: instance.node, or else the name of the host.

@@ -21,5 +21,5 @@ func newSparkplug(d TransportDeps) (Served, error) {
 	if len(c.Sparkplug.Sources) == 0 {
 		return Served{}, nil // its metrics are there
 	}
-	return Served{Transport: t, Reload: func(c *config.Config) { t.SetTiming(c.Presence.Timing) }}, nil
+	return Served{Transport: t, Carrier: t.Commands(), Reload: func(c *config.Config) { t.SetTiming(c.Presence.Timing) }}, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/auth"
+	"weir/broker"
 	"weir/command"
 	"weir/config"
 	"weir/ingest"
@@ -74,6 +75,8 @@ type TransportDeps struct {
 	Link func(source string) links.Link
 	// Dial connects to brokers that the operator names.
 	Dial mqttclient.Dial
+	// DialOpen connects to the open topics of the instance.
+	DialOpen func() (net.Conn, error)
 	// Suspend closes all transports for a reason, which /readyz and the status show, until resume is called.
 	Suspend    func(reason string) (resume func())
 	Logger     *slog.Logger
@@ -84,7 +87,7 @@ type TransportDeps struct {
 	// Datagrams opens the UDP socket of a listener, when the transport wants it.
 	Datagrams func(l operate.Listener) (net.PacketConn, error)
 	// Registrations keeps what LwM2M devices have registered.
-	Registrations registrations
+	Registrations *registrations
 
 	lock *lock // how many connections memory and open files allow
 }
@@ -98,6 +101,8 @@ type Served struct {
 	Carrier command.Carrier
 	// SharedChanged is told of the devices that may read something else of themselves than before, see registry.OnShared; nil: it is not.
 	SharedChanged func(device int64)
+	// DialOpen connects a part of the program to the open topics; nil: the transport has none.
+	DialOpen func() (net.Conn, error)
 	// Connections are how many lasting connections there are and may be; nil: the transport has none.
 	Connections func() (open, maximum int)
 }
@@ -161,8 +166,8 @@ func (t *transports) start(life context.Context, k Transport) error {
 	}
 	s, err := k.New(TransportDeps{Config: t.cfg, Source: k.Source, Sockets: sockets, Intake: t.intake.into, Verifier: t.entities.verifier, Provision: t.entities.Provision,
 		Presence: presences{t.store, t.entities, t.applier}, Desk: t.entities.Commands, Registry: t.entities.Registry, Logger: t.log,
-		Store: t.store.db.For(store.Devices), Pressure: t.intake.gauge, Tenant: t.entities.Govern.Lookup, Link: t.spool.links.Link, Dial: dialOperators, Suspend: t.suspend, Registerer: t.metrics, lock: t.lock,
-		Datagrams: t.datagrams, Registrations: registrations{t.store, t.entities},
+		Store: t.store.db.For(store.Devices), Pressure: t.intake.gauge, Tenant: t.entities.Govern.Lookup, Link: t.spool.links.Link, Dial: dialOperators, DialOpen: t.dialOpen, Suspend: t.suspend, Registerer: t.metrics, lock: t.lock,
+		Datagrams: t.datagrams, Registrations: &registrations{store: t.store, entities: t.entities},
 		Refused: func(tenant, device, why, mistake string) {
 			t.applier.tap.ConnectionRefused(k.Name, k.Source, tenant, device, why, mistake, t.entities.Govern.Known(tenant))
 		}})
@@ -180,6 +185,16 @@ func (t *transports) start(life context.Context, k Transport) error {
 	t.mu.Unlock()
 	t.goes(life, k.Name, s.Run)
 	return nil
+}
+
+// dialOpen connects to the open topics of the transport that has them.
+func (t *transports) dialOpen() (net.Conn, error) {
+	for _, s := range t.all() {
+		if s.DialOpen != nil {
+			return s.DialOpen()
+		}
+	}
+	return nil, broker.ErrNoOpenTopics
 }
 
 // Stop implements component: it lets no device in any more, notifies those that are connected, and waits until they have

@@ -79,6 +79,7 @@ func parts() []part {
 		{"overload", "More than can be applied", (*bench).overload},
 		{"slowdisk", "A slow disk", (*bench).slowDisk},
 		{"http", "HTTP ingest", (*bench).http},
+		{"sources", "Brokers that are read", (*bench).sources},
 		{"queries", "Queries", (*bench).queries},
 		{"registry", "A large registry", (*bench).registry},
 		{"scans", "Long queries at once", (*bench).scans},

@@ -29,7 +29,7 @@ func newCluster(ctx context.Context, came func(device []byte, at time.Time)) (ta
 	c := &cluster{broker: broker}
 	if c.address, err = net.ResolveTCPAddr("tcp", broker.ListenAddrs()[0]); err == nil {
 		c.consumer, err = kgo.NewClient(kgo.SeedBrokers(broker.ListenAddrs()...), kgo.ConsumeTopics(benchTopic),
-			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(5*time.Millisecond), kgo.Dialer((&net.Dialer{}).DialContext))
+			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(10*time.Millisecond), kgo.Dialer((&net.Dialer{}).DialContext))
 	}
 	if err != nil {
 		broker.Close()

@@ -67,7 +67,7 @@ func (a *acks) open(id uint16, qos byte, dup bool) (number uint64, again bool, r
 			return 0, false, causeLost
 		}
 		_, again = a.second[id]
-		if again || a.window < a.c.b.cfg.ReceiveMaximum {
+		if again || a.window < a.c.receiveMaximum() {
 			break
 		}
 		waits := a.window > len(a.second) // else only a PUBREL makes room, and that must be read
@@ -106,7 +106,7 @@ func (a *acks) reply(s slot) *cause {
 	if a.closed {
 		return causeLost
 	}
-	if int(a.tail-a.head) >= 4*a.c.b.cfg.ReceiveMaximum || len(a.out) > largePacket {
+	if int(a.tail-a.head) >= 4*a.c.receiveMaximum() || len(a.out) > largePacket {
 		return causeReceiveMaximum
 	}
 	a.push(s)

@@ -37,6 +37,7 @@ import (
 
 	"weir/command"
 	"weir/ingest"
+	"weir/ingest/links"
 	"weir/internal/setting"
 	"weir/internal/transfers"
 	"weir/model"
@@ -82,6 +83,10 @@ type Deps struct {
 	Desk command.Desk
 	// Attributes reads what devices may read of themselves, see Broker.SharedChanged; nil: no device can.
 	Attributes Attributes
+	// Edges knows which devices are edges; nil: none is.
+	Edges Edges
+	// Link returns the listening time of a link that can be cut; nil: the links of edges have none of their own.
+	Link func(name string) links.Link
 	// Refused is called for each CONNECT that was refused; nil: it is not called. It must not block. tenant and device are
 	// what it claimed, "" where it could not be read; mistake says what is wrong with its user name or client id, "" when
 	// they have the right form.
@@ -133,6 +138,7 @@ var ErrBusy = errors.New("broker: the credential cannot be checked now")
 type Proof struct {
 	model.Binding
 	Expires model.Micros // 0 when it does not
+	edge    bool         // the device is an edge
 }
 
 // Broker is the MQTT transport. It is safe for concurrent use.

@@ -143,6 +143,8 @@ type conn struct {
 	suffixed bool   // its client id has a suffix: it shares the device with others and asserts no presence
 	unkept   bool   // it leaves no session: a device may have any number of suffixes and of client ids of a free form
 	number   uint64 // of the presence session
+	edge     bool   // it may publish for others
+	uplinks  []string
 
 	admitted *provision.Grant // of a provisioning connection
 
@@ -156,7 +158,7 @@ type conn struct {
 }
 
 func (b *Broker) newConn(s service, p *pubsub, nc net.Conn, in *bufio.Reader, hello *connect, id identity, proof Proof) *conn {
-	c := &conn{b: b, service: s, pubsub: p, nc: nc, in: in, binding: proof.Binding, topics: id.topics, clientID: id.client, version: hello.version,
+	c := &conn{b: b, service: s, pubsub: p, nc: nc, in: in, binding: proof.Binding, edge: proof.edge, topics: id.topics, clientID: id.client, version: hello.version,
 		suffixed: id.suffixed, unkept: id.suffixed || id.free, admitted: id.admitted, bridge: hello.bridge, clean: hello.clean, problemInfo: hello.problemInfo,
 		maxPacket: hello.maxPacket, will: hello.will, proofEnds: proof.Expires, from: hello.from, asked: hello.expiry, done: make(chan struct{})}
 	if id.assigned {
@@ -216,7 +218,7 @@ func (c *conn) connack() []byte {
 	pk := packets.Packet{ProtocolVersion: c.version, SessionPresent: c.present}
 	if c.version == mqtt5 {
 		c.service.offers(c, &pk.Properties)
-		pk.Properties.ReceiveMaximum, pk.Properties.MaximumPacketSize = uint16(c.b.cfg.ReceiveMaximum), uint32(c.b.cfg.MaxPacket)
+		pk.Properties.ReceiveMaximum, pk.Properties.MaximumPacketSize = uint16(c.receiveMaximum()), uint32(c.b.cfg.MaxPacket)
 		pk.Properties.ServerKeepAlive, pk.Properties.ServerKeepAliveFlag = uint16(c.keepAlive/time.Second), true
 		if c.expiry != c.asked {
 			pk.Properties.SessionExpiryInterval, pk.Properties.SessionExpiryIntervalFlag = c.expiry, true

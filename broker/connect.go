@@ -28,6 +28,7 @@ type connect struct {
 	bridge                       bool // marked by the highest bit of the version, as mosquitto does
 	problemInfo                  bool // reason strings are welcome
 	shown                        certificate
+	local                        bool       // the program itself, see DialOpen
 	from                         netip.Addr // the zero Addr where the connection has none
 }
 

@@ -67,8 +67,9 @@ func (p purpose) shape(a *ingest.Arrival) {
 type devices struct {
 	b          *Broker
 	pubsub     *pubsub
-	commands   *commands      // nil: there are none
-	attributes *attributes    // nil: there are none
+	commands   *commands   // nil: there are none
+	attributes *attributes // nil: there are none
+	uplinks    *uplinks
 	wills      sync.WaitGroup // wills of kept sessions that are being published
 }
 
@@ -76,7 +77,7 @@ type devices struct {
 const maxCommands = 64
 
 func newDevices(b *Broker) *devices {
-	d := &devices{b: b}
+	d := &devices{b: b, uplinks: newUplinks(b.deps.Link, b.metrics.uplinks)}
 	m := newPubsubMetrics(nil)
 	m.connections, m.kept, m.evicted = b.metrics.connections, b.metrics.kept, b.metrics.keptEvicted
 	d.pubsub = newPubsub(d, limits{
@@ -137,6 +138,11 @@ func (d *devices) verify(ctx context.Context, p *connect, id *identity) (Proof, 
 	if err != nil || proof.Tenant != id.tenant || !id.free && proof.Device != id.device {
 		return Proof{}, refuseIdentity
 	}
+	if d.b.deps.Edges != nil {
+		if proof.edge, err = d.b.deps.Edges.IsEdge(ctx, proof.Binding); err != nil {
+			return Proof{}, refuseBusy
+		}
+	}
 	id.prove(p.clientID, d.b.cfg.InstanceID, proof.Device)
 	if p.will != nil && id.topics.purpose(p.will.topic) == forbidden {
 		return Proof{}, refuseWillTopic
@@ -151,11 +157,16 @@ func (d *devices) verify(ctx context.Context, p *connect, id *identity) (Proof, 
 func (d *devices) offers(c *conn, p *packets.Properties) {
 	p.MaximumQos, p.MaximumQosFlag = 1, !c.allowQoS2
 	p.AssignedClientID = c.assigned
+	c.tellTime(p)
 	p.RetainAvailableFlag, p.WildcardSubAvailableFlag, p.SharedSubAvailableFlag, p.SubIDAvailableFlag = true, true, true, true
 }
 
 func (d *devices) begin(c *conn) {
-	c.expireAfter(c.proofLeft(d.b.cfg.MaxSession))
+	limit := d.b.cfg.MaxSession
+	if c.edge {
+		limit = math.MaxInt64
+	}
+	c.expireAfter(c.proofLeft(limit))
 	if c.suffixed {
 		return
 	}
@@ -165,6 +176,9 @@ func (d *devices) begin(c *conn) {
 }
 
 func (d *devices) ended(c *conn, why *cause) {
+	for _, link := range c.uplinks {
+		d.uplinks.down(link)
+	}
 	if c.number == 0 {
 		return
 	}

@@ -54,7 +54,7 @@ func (b *Broker) greet(raw net.Conn, l *Listener) (in *conn) {
 		return nil
 	}
 	p, r := decodeConnect(body)
-	p.shown, p.from = shown, addressOf(nc)
+	p.shown, p.from, p.local = shown, addressOf(nc), l.local
 	if r == nil {
 		if in, r = b.admit(nc, buffer, &p, l); r == nil {
 			return in

@@ -7,8 +7,10 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
+	"errors"
 	"net"
 
+	"weir/internal/pipe"
 	"weir/model"
 )
 
@@ -21,6 +23,27 @@ type Listener struct {
 	WebSocket bool
 	// Open serves the open topics of Config.Open, and no device.
 	Open bool
+	// local is set for connections of the program itself to the open topics: they need no credential.
+	local bool
+}
+
+// localBuffer is what a direction of a connection within the program holds.
+const localBuffer = 64 << 10
+
+// localListener is what metrics call the connections of the program itself.
+const localListener = "local"
+
+// ErrNoOpenTopics is returned by DialOpen when Config.Open is not set, or the broker is closing.
+var ErrNoOpenTopics = errors.New("broker: there are no open topics")
+
+// DialOpen connects a part of the program to the open topics, without a socket and a credential. What it sends and gets is bounded as for every client.
+func (b *Broker) DialOpen() (net.Conn, error) {
+	if b.general == nil || b.isClosing() {
+		return nil, ErrNoOpenTopics
+	}
+	ours, theirs := pipe.New(localBuffer)
+	b.take(theirs, &Listener{Name: localListener, Open: true, local: true})
+	return ours, nil
 }
 
 // certificate is the client certificate that TLS has verified. The zero value is none.

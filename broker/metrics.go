@@ -18,6 +18,7 @@ type metrics struct {
 	byListener                                                                                *prometheus.GaugeVec
 	packets                                                                                   [16]atomic.Int64 // received, by type
 	largeWaits                                                                                prometheus.Counter
+	uplinks                                                                                   prometheus.Gauge
 }
 
 // packetNames are the control packets, MQTT 5.0 section 2.1.2.
@@ -76,7 +77,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "Control packets received after the CONNECT.", ConstLabels: prometheus.Labels{"type": name}},
 			func() float64 { return float64(m.packets[i].Load()) }))
 	}
-	all = append(all, m.largeWaits)
+	m.uplinks = prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_uplink_connected", Help: "Edges that are connected and have sent a numbered message."})
+	all = append(all, m.largeWaits, m.uplinks)
 	for _, limit := range []string{"too-many", "handshakes", refuseBusy.why} { // what turns away at a bound is shown from the start
 		m.refused.WithLabelValues(limit)
 	}

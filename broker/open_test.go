@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -57,6 +58,47 @@ func (x *bench) open(version byte, id string, options ...func(*hello)) (c *clien
 		x.t.Fatalf("CONNACK is % x", got)
 	}
 	return c, got[2] == 1
+}
+
+// TestAPartOfTheProgramAtTheOpenTopics needs no socket and no credential, and gets what others publish.
+func TestAPartOfTheProgramAtTheOpenTopics(t *testing.T) {
+	inOpen(t, OpenConfig{OpenSettings: OpenSettings{OpenTopicsTenant: "acme"}}, func(t *testing.T, x *bench) {
+		join := func(id string) *client {
+			conn, err := x.broker.DialOpen()
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := attach(t, conn, mqtt5)
+			c.send(connectPacket(mqtt5, func(h *hello) { h.clientID, h.user, h.noUser = id, "", true }))
+			synctest.Wait()
+			if got := c.takeFirst(); len(got) < 4 || got[0] != pktConnack<<4 || got[3] != 0 {
+				t.Fatalf("CONNACK is % x", got)
+			}
+			return c
+		}
+		reader, writer := join("reader"), join("writer")
+		reader.send(subscribePacket(mqtt5, 1, "a/#"))
+		synctest.Wait()
+		reader.take()
+		writer.send(publishPacket(mqtt5, 2, "a/b", 7, "hello"))
+		synctest.Wait()
+		if got := reader.take(); len(got) != 1 || !bytes.Contains(got[0], []byte("a/b")) || !bytes.HasSuffix(got[0], []byte("hello")) {
+			t.Errorf("% x", got)
+		}
+		outside := x.dial(mqtt5) // for others the credential stays
+		outside.send(connectPacket(mqtt5, func(h *hello) { h.clientID, h.user, h.noUser = "outside", "", true }))
+		synctest.Wait()
+		if got := outside.takeFirst(); len(got) < 4 || got[0] != pktConnack<<4 || got[3] == 0 {
+			t.Errorf("CONNACK is % x", got)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		x := newBench(t, Config{}, nil)
+		defer x.stop()
+		if _, err := x.broker.DialOpen(); !errors.Is(err, ErrNoOpenTopics) {
+			t.Errorf("without open topics: %v", err)
+		}
+	})
 }
 
 // takeFirst returns the first packet received since the last call and leaves the others.

@@ -23,6 +23,7 @@ type publish struct {
 	id      uint16 // 0 at QoS 0
 	qos     byte
 	dup     bool
+	props   []byte // the section of properties, checked; of MQTT 5
 	payload []byte // of the buffer that was decoded
 }
 
@@ -36,9 +37,11 @@ func decodePublish(version, header byte, body []byte, own string) (publish, *cau
 		p.id = c.uint16()
 	}
 	if version == mqtt5 && !c.bad {
+		whole := c.b
 		if ends := publishProperties(&c); ends != nil {
 			return p, ends
 		}
+		p.props = whole[:len(whole)-len(c.b)]
 	}
 	p.payload = c.b
 	switch {
@@ -90,6 +93,9 @@ func (d *devices) publish(c *conn, header byte, body []byte) *cause {
 			c.countRefused(len(p.payload), ReasonProtocol)
 			return ends
 		}
+	}
+	if c.edge && d.relay(c, &p, number) {
+		return nil
 	}
 	if purpose := c.topics.purpose(p.topic); purpose != forbidden {
 		c.accept(&p, number, purpose)
@@ -156,6 +162,11 @@ func (c *conn) accept(p *publish, number uint64, purpose purpose) {
 		CannotRefuse: c.version < mqtt5 || p.qos == 0,
 	}
 	purpose.shape(a)
+	c.hand(a, p, number)
+}
+
+// hand hands an arrival to the intake, whose answer acknowledges the publish.
+func (c *conn) hand(a *ingest.Arrival, p *publish, number uint64) {
 	if a.CannotRefuse {
 		// A client that no refusal can reach is slowed down instead, for no longer than its keep-alive allows.
 		a.CeilingWait = c.keepAlive / 2

@@ -9,7 +9,6 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 
 	"weir/ingest"
-	"weir/model"
 )
 
 // Site is what a broker at a site serves in place of devices with credentials of their own: clients that are let in by a user name and a
@@ -74,15 +73,7 @@ func (s *site) verify(_ context.Context, p *connect, _ *identity) (Proof, *refus
 
 // read returns the device that a topic names, and what the topic is for.
 func (s *site) read(topic string) (tenant, device string, _ purpose) {
-	parts := strings.Split(topic, "/")
-	if len(parts) < 4 || parts[0] != s.b.cfg.InstanceID || !model.ValidToken(parts[1]) {
-		return "", "", forbidden
-	}
-	if tenant, device = parts[1], parts[3]; !model.ValidToken(device) {
-		return tenant, "", forbidden
-	}
-	own := topicsOf(s.b.cfg.InstanceID, tenant, device)
-	return tenant, device, own.purpose(topic)
+	return deviceTopic(s.b.cfg.InstanceID, topic)
 }
 
 func (s *site) offers(c *conn, p *packets.Properties) {

@@ -112,7 +112,7 @@ func newRoot(c *command) *cobra.Command {
 	}{
 		{"Start here", []*cobra.Command{newDemo(c), newRun(c), newInit(c)}},
 		{"Tenants, devices, people", []*cobra.Command{newTenant(c), newDevice(c), newCredential(c), newType(c), newProfile(c), newRule(c), newAdmin(c), newSite(c), newGet(c), newDescribe(c)}},
-		{"Messages and readings", []*cobra.Command{newSend(c), newTail(c), newSourceGroup(c), newReadings(c), newFirings(c), newCommandGroup(c), newConnectorGroup(c), newNotifyGroup(c), newOutbox(c), newLedger(c), newAPI(c)}},
+		{"Messages and readings", []*cobra.Command{newSend(c), newTail(c), newSourceGroup(c), newLwM2MGroup(c), newReadings(c), newFirings(c), newCommandGroup(c), newConnectorGroup(c), newNotifyGroup(c), newOutbox(c), newLedger(c), newAPI(c)}},
 		{"The instance", []*cobra.Command{newStatus(c), newDoctor(c), newHealth(c), newReload(c), newConfig(c), newCert(c), newBackup(c), newEdgeGroup(c), newService(c), newAlerts(c), newBundle(c)}},
 		{"This program", []*cobra.Command{newDocs(c), newCompletion(c), newMan(c), newVersion(c)}},
 	} {

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"net"
@@ -10,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/eclipse/paho.golang/paho"
+	"weir/internal/mqttclient"
 )
 
 const (
@@ -62,28 +63,12 @@ func (d *demoDevice) run(ctx context.Context, start time.Time) error {
 
 // session is one connection. It returns when ctx ends or the connection does.
 func (d *demoDevice) session(ctx context.Context, start time.Time) error {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", d.addr)
+	client, err := mqttclient.Connect(ctx, mqttclient.Options{URL: "mqtt://" + d.addr, Dial: (&net.Dialer{}).DialContext, ClientID: d.instance + ":" + demoTenant + ":" + d.token,
+		Username: demoTenant + ":" + d.secret})
 	if err != nil {
 		return err
 	}
-	lost := make(chan error, 1)
-	report := func(err error) {
-		select {
-		case lost <- err:
-		default:
-		}
-	}
-	client := paho.NewClient(paho.ClientConfig{
-		ClientID: d.instance + ":" + demoTenant + ":" + d.token, Conn: conn, OnClientError: report,
-		OnServerDisconnect: func(p *paho.Disconnect) { report(fmt.Errorf("disconnected with reason 0x%02x", p.ReasonCode)) },
-	})
-	// The client ends its own goroutines with its context; ours ends first, so that the goodbye is still sent.
-	if _, err := client.Connect(context.WithoutCancel(ctx), &paho.Connect{ClientID: d.instance + ":" + demoTenant + ":" + d.token,
-		CleanStart: true, KeepAlive: 30, Username: demoTenant + ":" + d.secret, UsernameFlag: true}); err != nil {
-		_ = conn.Close() // the client may have closed it
-		return err
-	}
-	defer func() { _ = client.Disconnect(&paho.Disconnect{}) }() // a connection that is lost needs no goodbye
+	defer func() { _ = client.Close() }() // a connection that is lost needs no goodbye
 	tick := time.NewTicker(demoInterval)
 	defer tick.Stop()
 	for {
@@ -93,15 +78,15 @@ func (d *demoDevice) session(ctx context.Context, start time.Time) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case err := <-lost:
-			return err
+		case <-client.Done():
+			return client.Err()
 		case <-tick.C:
 		}
 	}
 }
 
 // publish sends a reading and waits for its PUBACK. A refused message is counted; the device continues.
-func (d *demoDevice) publish(ctx context.Context, client *paho.Client, start time.Time) error {
+func (d *demoDevice) publish(ctx context.Context, client *mqttclient.Client, start time.Time) error {
 	now := time.Now()
 	temp := d.wave.at(now.Sub(start))
 	payload, err := demoEvent(now, map[string]float64{"temp": temp, "pressure": 1 + temp/100})
@@ -111,13 +96,12 @@ func (d *demoDevice) publish(ctx context.Context, client *paho.Client, start tim
 	// Begun is finished, so that what the ledger has is what the device knows.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	ack, err := client.Publish(ctx, &paho.Publish{QoS: 1, Payload: payload,
-		Topic: d.instance + "/" + demoTenant + "/devices/" + d.token + "/events"})
-	switch {
-	case ack != nil && ack.ReasonCode >= 0x80:
+	err = client.Publish(ctx, mqttclient.Message{QoS: 1, Payload: payload, Topic: d.instance + "/" + demoTenant + "/devices/" + d.token + "/events"})
+	if _, refused := errors.AsType[*mqttclient.Refused](err); refused {
 		d.refused.Add(1)
 		return nil
-	case err != nil:
+	}
+	if err != nil {
 		return err
 	}
 	d.sent.Add(1)

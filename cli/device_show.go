@@ -87,6 +87,7 @@ type latestValue struct {
 	Value    float64   `json:"value"`
 	Unit     string    `json:"unit,omitempty"`
 	Mark     string    `json:"outOfRange,omitempty"` // FLAGGED or CLAMPED
+	Stale    bool      `json:"stale,omitempty"`      // the device is absent by assertion
 	Occurred time.Time `json:"occurredTime"`
 	Received time.Time `json:"receivedTime"`
 }
@@ -152,7 +153,7 @@ func (a tenantAPI) showDevice(ctx context.Context, token string) (*deviceDetails
 // latest adds what was heard of a device last.
 func (a tenantAPI) latest(ctx context.Context, token string, out *deviceDetails) error {
 	const document = `query($token: String!) {
-		latestMeasurements(deviceToken: $token) { name value unit outOfRange occurredTime updatedAt }
+		latestMeasurements(deviceToken: $token) { name value unit outOfRange stale occurredTime updatedAt }
 		latestLocation(deviceToken: $token) { latitude longitude occurredTime }
 	}`
 	var found struct {
@@ -161,6 +162,7 @@ func (a tenantAPI) latest(ctx context.Context, token string, out *deviceDetails)
 			Value        float64
 			Unit         *string
 			OutOfRange   string
+			Stale        bool
 			OccurredTime time.Time
 			UpdatedAt    time.Time
 		}
@@ -174,7 +176,7 @@ func (a tenantAPI) latest(ctx context.Context, token string, out *deviceDetails)
 	}
 	out.Latest = make([]latestValue, len(found.LatestMeasurements))
 	for i, m := range found.LatestMeasurements {
-		out.Latest[i] = latestValue{Metric: m.Name, Value: m.Value, Mark: m.OutOfRange, Occurred: m.OccurredTime, Received: m.UpdatedAt}
+		out.Latest[i] = latestValue{Metric: m.Name, Value: m.Value, Mark: m.OutOfRange, Stale: m.Stale, Occurred: m.OccurredTime, Received: m.UpdatedAt}
 		if m.Unit != nil {
 			out.Latest[i].Unit = *m.Unit
 		}
@@ -212,6 +214,9 @@ func printDetails(w io.Writer, d *deviceDetails) {
 		mark := ""
 		if v.Mark != "" {
 			mark = ", out of range (" + strings.ToLower(v.Mark) + ")"
+		}
+		if v.Stale {
+			mark += ", stale: the device is absent"
 		}
 		row("latest", "%s = %v%s at %s%s", printable(v.Metric), v.Value, printable(unit), v.Occurred.UTC().Format(time.RFC3339Nano), mark)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -19,7 +20,7 @@ func newProfile(c *command) *cobra.Command {
 
 var profileKind = listedKind{command: "profile", name: "device profile", query: "deviceProfiles", criteria: "DeviceProfileSearchCriteria",
 	details: "token name description category activeVersion deviceTypeCount createdAt updatedAt " +
-		"metricDefinitions { token metricKey dataType unit minValue maxValue outOfRange } detectionRules { token name enabled definition }"}
+		"metricDefinitions { token metricKey dataType unit minValue maxValue outOfRange sourceNames } detectionRules { token name enabled definition }"}
 
 // only is the kind with another selection.
 func (k listedKind) only(selection string) listedKind {
@@ -50,6 +51,8 @@ type metricRow struct {
 	Max      *float64 `json:"maxValue,omitempty"`
 	// OutOfRange is what becomes of a value outside the range.
 	OutOfRange string `json:"outOfRange"`
+	// SourceNames are the other names under which devices send the metric.
+	SourceNames []string `json:"sourceNames,omitempty"`
 }
 
 type profileRule struct {
@@ -166,6 +169,9 @@ func (m *metricRow) text() string {
 		text += ", values outside are refused"
 	case m.OutOfRange == model.OutOfRangeClamp:
 		text += ", values outside are clamped"
+	}
+	if len(m.SourceNames) > 0 {
+		text += ", sent as " + printable(strings.Join(m.SourceNames, ", "))
 	}
 	return text
 }

@@ -4,14 +4,14 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
 
-	"github.com/eclipse/paho.golang/paho"
-
+	"weir/internal/mqttclient"
 	"weir/model"
 	"weir/operate"
 )
@@ -75,39 +75,30 @@ func (h httpSender) send(ctx context.Context, event []byte) (transportAnswer, er
 
 // mqttSender publishes events over one connection.
 type mqttSender struct {
-	client *paho.Client
+	client *mqttclient.Client // nil: the connection was refused
 	topic  string
 	reject *transportAnswer // the connection was refused
 }
 
 // connect connects besides the device: a client id with a suffix takes over no connection and asserts no presence.
 func (s *sending) connect(ctx context.Context, addr string) (sender, error) {
-	ctx, cancel := context.WithTimeout(ctx, sendWait)
-	defer cancel()
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	id := fmt.Sprintf("%s:%s:%s:send-%s", s.instance, s.tenant, s.device, rand.Text()[:8])
+	m := &mqttSender{topic: fmt.Sprintf("%s/%s/devices/%s/events", s.instance, s.tenant, s.device)}
+	client, err := mqttclient.Connect(ctx, mqttclient.Options{URL: "mqtt://" + addr, Dial: (&net.Dialer{}).DialContext, ClientID: id, Username: s.tenant + ":" + s.token, Timeout: sendWait})
+	if refused, ok := errors.AsType[*mqttclient.Refused](err); ok {
+		m.reject = mqttAnswer(refused)
+		return m, nil
+	}
 	if err != nil {
 		return nil, err
 	}
-	id := fmt.Sprintf("%s:%s:%s:send-%s", s.instance, s.tenant, s.device, rand.Text()[:8])
-	m := &mqttSender{client: paho.NewClient(paho.ClientConfig{ClientID: id, Conn: conn}),
-		topic: fmt.Sprintf("%s/%s/devices/%s/events", s.instance, s.tenant, s.device)}
-	// The client ends its own goroutines with this context, which must outlive the connecting.
-	ack, err := m.client.Connect(context.WithoutCancel(ctx), &paho.Connect{ClientID: id, CleanStart: true, KeepAlive: 30,
-		Username: s.tenant + ":" + s.token, UsernameFlag: true})
-	if err == nil {
-		return m, nil
-	}
-	_ = conn.Close() // the client may have closed it
-	if ack == nil || ack.ReasonCode < 0x80 {
-		return nil, err
-	}
-	m.client, m.reject = nil, &transportAnswer{Code: int(ack.ReasonCode), Text: fmt.Sprintf("CONNACK 0x%02x", ack.ReasonCode)}
+	m.client = client
 	return m, nil
 }
 
 func (m *mqttSender) close() {
 	if m.client != nil {
-		_ = m.client.Disconnect(&paho.Disconnect{}) // a connection that is lost needs no goodbye
+		_ = m.client.Close() // a connection that is lost needs no goodbye
 	}
 }
 
@@ -115,13 +106,21 @@ func (m *mqttSender) send(ctx context.Context, event []byte) (transportAnswer, e
 	if m.reject != nil {
 		return *m.reject, nil
 	}
-	ack, err := m.client.Publish(ctx, &paho.Publish{QoS: 1, Topic: m.topic, Payload: event})
-	if ack == nil {
+	err := m.client.Publish(ctx, mqttclient.Message{QoS: 1, Topic: m.topic, Payload: event})
+	if refused, ok := errors.AsType[*mqttclient.Refused](err); ok {
+		return *mqttAnswer(refused), nil
+	}
+	if err != nil {
 		return transportAnswer{}, err
 	}
-	a := transportAnswer{OK: ack.ReasonCode < 0x80, Code: int(ack.ReasonCode), Text: fmt.Sprintf("PUBACK 0x%02x", ack.ReasonCode)}
-	if p := ack.Properties; p != nil && p.ReasonString != "" {
-		a.Text += ": " + p.ReasonString
+	return transportAnswer{OK: true, Text: "PUBACK 0x00"}, nil
+}
+
+// mqttAnswer is what a broker has refused, in its words.
+func mqttAnswer(r *mqttclient.Refused) *transportAnswer {
+	a := &transportAnswer{Code: int(r.Code), Text: r.Error()}
+	if r.Packet != "CONNACK" && r.Reason != "" {
+		a.Text += ": " + r.Reason
 	}
-	return a, nil
+	return a
 }

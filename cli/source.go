@@ -94,6 +94,9 @@ func printSource(w io.Writer, s app.ShownSource, at *operate.SourceStatus) {
 	}
 	for _, m := range s.Mappings {
 		fmt.Fprintf(w, "  %s: %s%s%s\n", m.Topic, m.Decode, after(", device ", m.Device), after(", metric ", m.Metric))
+		if m.Commands != "" {
+			fmt.Fprintf(w, "    commands %s\n", m.Commands)
+		}
 	}
 	if at == nil {
 		fmt.Fprintln(w, "The instance does not run, or runs without this source.")

@@ -45,7 +45,7 @@ type Taker interface {
 
 // Traits are what is constant of a carrier.
 type Traits struct {
-	// Name is stored with a dispatch that the carrier owes the end of, and is frozen: mqtt, http, sparkplug, lwm2m.
+	// Name is stored with a dispatch that the carrier owes the end of, and is frozen: mqtt, http, sparkplug, lwm2m, external-mqtt.
 	Name string
 	// Sources are the event sources of the carrier: a device whose state was last moved by one of them, and that no carrier can
 	// reach now, is the carrier's.

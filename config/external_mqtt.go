@@ -22,6 +22,9 @@ func (l *loader) externalMQTT() {
 		for _, f := range s.Check() {
 			l.member(at, f.Key, f.Reason)
 		}
+		if s.IsLocal() && (!l.config.Broker.Enabled || l.config.Broker.OpenTopics == "") {
+			l.member(at, "url", "is the open topics of this instance, which has none: set broker.open_topics")
+		}
 		if other := ids[s.ID]; other != "" {
 			l.member(at, "id", "is that of "+other)
 		}

@@ -115,6 +115,7 @@ func TestMistakesInAListOfSectionsAreReportedWithTheirPlace(t *testing.T) {
 		{"external_mqtt:\n  sources:\n    - {id: a, host: b}\n    - id: b\n      qos: 2\n", "5:7: external_mqtt.sources[1].qos", "must lie in 0..1"},
 		{"external_mqtt:\n  sources:\n    - id: a\n      map:\n        - {topic: a, words: on}\n", "5:22: external_mqtt.sources[0].map[0].words", "must be a mapping of names and texts"},
 		{"external_mqtt:\n  sources:\n    - id: a\n      host: b\n      password_file: none\n", "5:22: external_mqtt.sources[0].password_file", "cannot be read"},
+		{"external_mqtt:\n  sources:\n    - id: a\n      url: local\n", "4:7: external_mqtt.sources[0].url", "is the open topics of this instance, which has none: set broker.open_topics"},
 	} {
 		r := thorough(c.yaml)
 		text := r.Problems.Error()

@@ -17,12 +17,16 @@ const maxMaps = 64
 // clock gives out receive times. Until the wall clock is plausible (neither before the build nor before the newest record) it gives the
 // monotonic time since the start of the process; nothing is forwarded meanwhile, and once the time of day is known it is known for what
 // came before, too. What was received by an earlier start that never knew the time gets the time at which this one does.
+//
+// A Weir above says what time it is, see learn: that counts until the wall clock is plausible by itself. The clock of the system is never set.
 type clock struct {
 	deps Deps
 
 	mu        sync.Mutex
 	newest    model.Nanos
 	plausible bool
+	learned   bool                   // the time of day is base plus the monotonic time, while the wall clock is not plausible
+	base      model.Nanos            // of learned
 	maps      map[uint64]model.Nanos // by boot: the wall time of its monotonic time 0
 	order     []uint64
 }
@@ -60,8 +64,8 @@ func (c *clock) saw(r *record) {
 func (c *clock) stamp(r *record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	wall, mono := c.deps.Now()
-	now := model.NanosOf(wall) / 1000 * 1000 // times have microseconds
+	now, mono := c.now()
+	now = now / 1000 * 1000 // times have microseconds
 	if !c.settle(now, mono) {
 		r.doubtful, r.boot, r.mono = true, c.deps.Boot, int64(mono)
 		r.wall = max(c.newest, model.NanosOf(c.deps.Built))
@@ -71,14 +75,41 @@ func (c *clock) stamp(r *record) {
 	r.wall = c.newest
 }
 
+// floor is the earliest time that is plausible, with the lock held.
+func (c *clock) floor() model.Nanos {
+	floor := c.newest - clockSlack
+	if !c.deps.Built.IsZero() {
+		floor = max(floor, model.NanosOf(c.deps.Built))
+	}
+	return floor
+}
+
+// now returns the time of day, which may not be plausible, and the monotonic time since the start, with the lock held.
+func (c *clock) now() (model.Nanos, time.Duration) {
+	wall, mono := c.deps.Now()
+	now := model.NanosOf(wall)
+	if c.learned && now < c.floor() {
+		now = c.base + model.Nanos(mono)
+	}
+	return now, mono
+}
+
+// learn takes over the time of day from a Weir above. It reports false for one that is not plausible.
+func (c *clock) learn(at time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, mono := c.deps.Now()
+	if at.IsZero() || model.NanosOf(at) < c.floor() {
+		return false
+	}
+	c.learned, c.base = true, model.NanosOf(at)-model.Nanos(mono)
+	return c.settle(model.NanosOf(at), mono)
+}
+
 // settle reports whether the time of day is known, with the lock held. Once it is, it stays so.
 func (c *clock) settle(now model.Nanos, mono time.Duration) bool {
 	if !c.plausible {
-		floor := c.newest - clockSlack
-		if !c.deps.Built.IsZero() {
-			floor = max(floor, model.NanosOf(c.deps.Built))
-		}
-		if c.plausible = now >= floor; c.plausible {
+		if c.plausible = now >= c.floor(); c.plausible {
 			c.put(c.deps.Boot, now-model.Nanos(mono))
 		}
 	}
@@ -89,8 +120,7 @@ func (c *clock) settle(now model.Nanos, mono time.Duration) bool {
 func (c *clock) doubt() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	wall, mono := c.deps.Now()
-	return !c.settle(model.NanosOf(wall), mono)
+	return !c.settle(c.now())
 }
 
 // resolve returns the receive time of a record. New says that the state has to be written before the time is used: it must be the same
@@ -103,8 +133,8 @@ func (c *clock) resolve(r *record) (at model.Nanos, isNew bool) {
 	defer c.mu.Unlock()
 	base, ok := c.maps[r.boot]
 	if !ok {
-		wall, _ := c.deps.Now()
-		base, isNew = model.NanosOf(wall)-model.Nanos(r.mono), true
+		now, _ := c.now()
+		base, isNew = now-model.Nanos(r.mono), true
 		c.put(r.boot, base)
 	}
 	return (base + model.Nanos(r.mono)) / 1000 * 1000, isNew
@@ -132,4 +162,13 @@ func (c *clock) last() model.Nanos {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.newest
+}
+
+// forCertificates is the time at which a certificate has to be valid: no earlier than the program was built, so that a clock that was never set
+// does not refuse them all.
+func (c *clock) forCertificates() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now, _ := c.now()
+	return max(now, c.floor()).Time()
 }

@@ -313,6 +313,41 @@ func TestAClockIn1970(t *testing.T) {
 	}
 }
 
+// TestATimeFromAbove: a clock that is never set does not keep an edge below a Weir from forwarding; a time before what is known is not believed.
+func TestATimeFromAbove(t *testing.T) {
+	t.Parallel()
+	above := &mqttpeer.Broker{Time: "2026-11-27T08:00:00.5Z"}
+	up := mqttpeer.Start(t, above, nil, false)
+	clock := &wall{from: time.Now(), at: time.Unix(100, 0)}
+	s := openSite(t, t.TempDir(), "127.0.0.1:"+up.Port(), clock, nil)
+	if a := s.take(t, event(1)); a.Outcome != ingest.Stored {
+		t.Fatal(a)
+	}
+	poll.True(t, "it is above", func() bool { return len(up.Messages()) == 1 })
+	if a := s.take(t, event(2)); a.Outcome != ingest.Stored {
+		t.Fatal(a)
+	}
+	poll.True(t, "the next one, too", func() bool { return len(up.Messages()) == 2 })
+	for _, m := range up.Messages() {
+		if !strings.Contains(m.Payload, `"occurredTime":"2026-11-27T0`) {
+			t.Error(m.Payload)
+		}
+	}
+	if st := s.Status(); st.ClockUnknown {
+		t.Errorf("%+v", st)
+	}
+	late := mqttpeer.Start(t, &mqttpeer.Broker{Time: "1999-01-01T00:00:00Z"}, nil, false)
+	clock = &wall{from: time.Now(), at: time.Unix(100, 0)}
+	s = openSite(t, t.TempDir(), "127.0.0.1:"+late.Port(), clock, nil)
+	if a := s.take(t, event(1)); a.Outcome != ingest.Stored {
+		t.Fatal(a)
+	}
+	poll.True(t, "the time is asked for", func() bool { return late.Connects() > 0 })
+	if st := s.Status(); !st.ClockUnknown || len(late.Messages()) > 0 {
+		t.Errorf("%+v, %d messages", st, len(late.Messages()))
+	}
+}
+
 // TestAnotherInstanceIDOverTheSameDirectoryIsRefused: the topics of what waits would be others.
 func TestAnotherInstanceIDOverTheSameDirectoryIsRefused(t *testing.T) {
 	t.Parallel()

@@ -16,8 +16,11 @@ import (
 // window311 is how many messages may be unacknowledged at a broker of MQTT 3.1.1, which names no number.
 const window311 = 256
 
-// clockTick is how often the clock is looked at while it is not plausible.
-const clockTick = time.Second
+// While the clock is not plausible it is looked at every clockTick, and a Weir above is asked for the time every askEvery.
+const (
+	clockTick = time.Second
+	askEvery  = 10 * time.Second
+)
 
 // uplink is the connection to the broker above.
 type uplink struct {
@@ -36,10 +39,8 @@ type uplink struct {
 // connect connects, as often as it takes. It returns nil when ctx ends, and the error of fed when reading the log ends.
 func (u *uplink) connect(ctx context.Context, fed <-chan error) (*mqttclient.Sender, error) {
 	for {
-		for u.e.clock.doubt() {
-			if ok, err := sleep(ctx, fed, clockTick); !ok {
-				return nil, err
-			}
+		if err := u.knowTime(ctx, fed); err != nil || ctx.Err() != nil {
+			return nil, err
 		}
 		conn, err := u.try(ctx)
 		if ctx.Err() != nil {
@@ -58,22 +59,65 @@ func (u *uplink) connect(ctx context.Context, fed <-chan error) (*mqttclient.Sen
 	}
 }
 
-// try connects once, with MQTT 3.1.1 where the broker does not speak 5.0.
-func (u *uplink) try(ctx context.Context) (*mqttclient.Sender, error) {
+// knowTime waits until the time of day is known: by the wall clock, or from a Weir above.
+func (u *uplink) knowTime(ctx context.Context, fed <-chan error) error {
+	e := u.e
+	next := e.deps.elapsed()
+	for e.clock.doubt() {
+		if now := e.deps.elapsed(); now >= next {
+			if u.askTime(ctx) {
+				continue
+			}
+			next = now + askEvery
+		}
+		if ok, err := sleep(ctx, fed, clockTick); !ok {
+			return err
+		}
+	}
+	return nil
+}
+
+// askTime connects for the time of day alone.
+func (u *uplink) askTime(ctx context.Context) bool {
+	conn, _, err := u.open(ctx)
+	if err != nil {
+		u.e.log.Warn("the time of day is not known, and the broker above cannot be asked for it", "broker", shown(u.e.cfg.Uplink.BrokerURL), "error", err)
+		return false
+	}
+	_ = conn.Close() // nothing was sent on it
+	at := conn.PeerTime()
+	if !u.e.clock.learn(at) {
+		u.e.log.Warn("the time of day is not known, and the broker above does not tell it; set the clock of this machine", "broker", shown(u.e.cfg.Uplink.BrokerURL))
+		return false
+	}
+	u.e.log.Warn("the clock of this machine is wrong: the time of day is that of the Weir above", "time", at.UTC())
+	return true
+}
+
+// open connects once, with MQTT 3.1.1 where the broker does not speak 5.0.
+func (u *uplink) open(ctx context.Context) (*mqttclient.Sender, mqttclient.SenderOptions, error) {
 	s := &u.e.cfg.Uplink
 	o := mqttclient.SenderOptions{Options: mqttclient.Options{URL: s.BrokerURL, Dial: u.e.deps.Dial, ClientID: u.e.clientID(), Username: s.Username, Password: s.Password.Reveal(), Timeout: s.ConnectTimeout},
 		KeepAlive: s.KeepAlive, Window: int(s.Window)}
 	if u.e.cfg.TLS != nil {
 		var err error
 		if o.TLS, err = u.e.cfg.TLS(); err != nil {
-			return nil, err
+			return nil, o, err
 		}
+		o.TLS.Time = u.e.clock.forCertificates
 	}
 	conn, err := mqttclient.OpenSender(ctx, o)
 	if errors.Is(err, mqttclient.ErrNoMQTT5) {
 		o.V311, o.Window = true, min(o.Window, window311)
 		conn, err = mqttclient.OpenSender(ctx, o)
 	}
+	return conn, o, err
+}
+
+// try connects once, and notes it.
+func (u *uplink) try(ctx context.Context) (*mqttclient.Sender, error) {
+	s := &u.e.cfg.Uplink
+	conn, o, err := u.open(ctx)
 	if err != nil {
 		return nil, err
 	}

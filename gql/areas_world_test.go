@@ -109,6 +109,7 @@ func (w *areasWorld) areas(db *sqlite.DB, writer store.Writer) map[string]walkAr
 			gql.RegisterRegistry(a, r, p)
 			gql.RegisterAlarms(a, alarm.New(alarm.TenantSettings{}, alarm.Deps{Store: db, Writer: writer}), r)
 			gql.RegisterSnippets(a, r, func(string, string, string, string) ([]gql.Snippet, error) { return nil, nil })
+			gql.RegisterLwm2m(a, r, noLwm2m{})
 		}),
 		"event-management": tenant(func(a *gql.Area) {
 			gql.RegisterEvents(a, gql.EventDeps{Events: none, Devices: r.Devices.Rows, Ledger: none, Anchors: none})

@@ -54,7 +54,7 @@ func deleteTable() string {
 				case ref.Parent:
 					goes = append(goes, o.Info().Kind+"s")
 				default:
-					refused = append(refused, "a "+o.Info().Kind)
+					refused = append(refused, article(o.Info().Kind))
 				}
 			}
 		}
@@ -106,6 +106,7 @@ func authorityTable(t *testing.T) string {
 	gql.RegisterRegistry(devices, r, p)
 	gql.RegisterAlarms(devices, alarm.New(alarm.TenantSettings{}, alarm.Deps{}), r)
 	gql.RegisterSnippets(devices, r, nil)
+	gql.RegisterLwm2m(devices, r, nil)
 	gql.RegisterEvents(s.Area("event-management", gql.TenantPlane), gql.EventDeps{})
 	gql.RegisterState(s.Area("device-state", gql.TenantPlane), gql.StateDeps{})
 	gql.RegisterProcessing(s.Area("event-processing", gql.TenantPlane), gql.ProcessingDeps{})
@@ -164,4 +165,12 @@ func demand(o gql.Operation) string {
 		}
 		return strings.Join(names, " and ")
 	}
+}
+
+// article puts the article before a noun.
+func article(noun string) string {
+	if strings.ContainsRune("aeiou", rune(noun[0])) {
+		return "an " + noun
+	}
+	return "a " + noun
 }

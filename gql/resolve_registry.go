@@ -37,6 +37,12 @@ func registerProfiles(a *Area, r *registry.Registry) {
 	a.Field("DeviceProfile", "location", engine.On(func(_ context.Context, p registry.DeviceProfile, _ engine.Args) (any, error) {
 		return p.Declaration()
 	}))
+	a.Field("MetricDefinition", "sourceNames", engine.On(func(_ context.Context, m registry.MetricDefinition, _ engine.Args) (any, error) {
+		if len(m.SourceNames) == 0 {
+			return nil, nil
+		}
+		return m.SourceNames, nil
+	}))
 	counts := engine.NewLoader(func(ctx context.Context, profiles []int64) (map[int64]int64, error) {
 		return r.TypeCounts(ctx, PrincipalFrom(ctx), profiles)
 	})

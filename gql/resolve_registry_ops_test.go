@@ -324,7 +324,7 @@ func TestChangesAreInTheJournal(t *testing.T) {
 	w.ok(`mutation { a: updateDeviceCredential(token: "k", request: {credentialId: "another-secret"}) { id } b: deleteDevice(token: "d") }`, nil)
 	var events []store.AuditEvent
 	err := w.db.Read(t.Context(), func(tx store.Tx) (err error) {
-		events, _, err = store.ListAudit(tx, store.Page{Size: 4}, store.AuditFilter{TenantID: new(int64(1))})
+		events, _, err = store.ListAudit(tx, store.Page{Size: 6}, store.AuditFilter{TenantID: new(int64(1))})
 		return err
 	})
 	if err != nil {
@@ -334,7 +334,7 @@ func TestChangesAreInTheJournal(t *testing.T) {
 	for _, e := range events {
 		got = append(got, fmt.Sprint(e.Category, " ", e.Operation, " ", e.Actor, " ", e.Table, " ", e.Label, " ", e.Rows))
 	}
-	want := []string{"mutation delete ada devices d 1", "mutation delete ada device_credentials k 1", "mutation delete ada device_credentials c 1",
+	want := []string{"mutation delete ada devices d 1", "mutation delete ada edges_of_sites Edge-2 1", "mutation delete ada edges_of_sites Edge-1 1", "mutation delete ada device_credentials k 1", "mutation delete ada device_credentials c 1",
 		"mutation update ada device_credentials k 1"}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("journal %q, want %q", got, want)

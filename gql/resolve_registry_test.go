@@ -101,6 +101,7 @@ func openRegistryWorld(t testing.TB, db *sqlite.DB) *registryWorld {
 	gql.RegisterSnippets(devices, w.r, func(tenant, device, accessToken, host string) ([]gql.Snippet, error) {
 		return []gql.Snippet{{Title: "curl", Language: "sh", Text: tenant + " " + device + " " + accessToken + " " + host}}, nil
 	})
+	gql.RegisterLwm2m(devices, w.r, someLwm2m{})
 	gql.RegisterRegistry(devices, w.r, provision.New(provision.ProfileSettings{}, provision.Deps{Registry: w.r,
 		Store: countingStore{db, &w.reads}, Writer: writer, Hasher: hasher}))
 	if err := w.server.Build(); err != nil {
@@ -303,6 +304,7 @@ type updateField struct {
 // updatesByHand are the fields of update inputs of which the description does not say it all.
 var updatesByHand = map[string]map[string]updateField{
 	"DeviceProfile": {
+		"lwm2m": {first: `{"observe":[{"path":"/3303/0"}]}`, second: `{"location":true}`, nulls: "clears"},
 		"location": {first: map[string]any{"expectedAccuracyMeters": 1.5, "expectedUpdateIntervalSeconds": 30.0},
 			second: map[string]any{"expectedAccuracyMeters": 2.0, "expectedUpdateIntervalSeconds": nil}, nulls: "clears",
 			read: "location {expectedAccuracyMeters expectedUpdateIntervalSeconds}"},
@@ -312,9 +314,10 @@ var updatesByHand = map[string]map[string]updateField{
 	},
 	"MetricDefinition": {
 		"minValue": {first: -1.5, second: 0.0, nulls: "clears"}, "maxValue": {first: 7.0, second: 7.25, nulls: "clears"},
-		"enum":      {first: `["a"]`, second: `["a", "b"]`, nulls: "clears"},
-		"metricKey": {first: "k1", second: "k2", nulls: "refused"},
-		"dataType":  {first: "INT", second: "STRING", nulls: "refused"},
+		"enum":        {first: `["a"]`, second: `["a", "b"]`, nulls: "clears"},
+		"metricKey":   {first: "k1", second: "k2", nulls: "refused"},
+		"sourceNames": {first: []any{"/3303/0/5700", "Node Temperature"}, second: []any{"t"}, nulls: "clears"},
+		"dataType":    {first: "INT", second: "STRING", nulls: "refused"},
 	},
 	"CommandDefinition": {
 		"commandKey":      {first: "k1", second: "k2", nulls: "refused"},
@@ -429,7 +432,7 @@ func TestEveryUpdateFieldHasThreeStates(t *testing.T) {
 				t.Errorf("%s has no field %s", input.Name, field)
 				continue
 			}
-			w.threeStates(typ, kind.token, field, def.Type.Name(), f)
+			w.threeStates(typ, kind.token, field, def.Type.String(), f)
 		}
 	}
 	conformance.Shown(t, "S3-042", "S3-048", "S3-113")

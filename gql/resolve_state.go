@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -85,6 +86,9 @@ func RegisterState(a *Area, d StateDeps) {
 	})
 	a.Query("assertedDeviceStates", state, s.asserted)
 	a.Query("latestMeasurements", state, s.measurements)
+	a.Field("LatestMeasurement", "stale", engine.On(func(_ context.Context, v latestMeasurementView, _ engine.Args) (any, error) {
+		return v.stale()
+	}))
 	a.Query("latestLocation", location, func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		return s.device(ctx, args.String("deviceToken"), func(dev *registry.Device) (any, error) {
 			if dev == nil {
@@ -467,6 +471,17 @@ type latestMeasurementView struct {
 	DataType   *string       `gql:"dataType"`
 	OutOfRange *string       `gql:"outOfRange"`
 	Occurred   model.Micros  `gql:"occurredTime"`
+
+	stale func() (bool, error) // one of all values of a device
+}
+
+// isStale returns a function that reports whether a device is absent by assertion. It asks once, when it is called first.
+func (s *stateResolvers) isStale(ctx context.Context, device int64) func() (bool, error) {
+	return sync.OnceValues(func() (bool, error) {
+		found, err := s.States.DeviceStatesOf(ctx, PrincipalFrom(ctx).TenantID, []int64{device})
+		st := found[device]
+		return st != nil && st.Asserted && st.State == model.Disconnected, err
+	})
 }
 
 func (s *stateResolvers) measurements(ctx context.Context, _ any, args engine.Args) (any, error) {
@@ -476,8 +491,10 @@ func (s *stateResolvers) measurements(ctx context.Context, _ any, args engine.Ar
 		}
 		return s.latest.Then(ctx, dev.ID, func(ms []store.LatestMeasurement, _ bool) (any, error) {
 			out := make([]latestMeasurementView, len(ms))
+			stale := s.isStale(ctx, dev.ID)
 			for i := range ms {
 				out[i] = showLatest(dev.Token, &ms[i])
+				out[i].stale = stale
 			}
 			return out, nil
 		}), nil

@@ -186,6 +186,7 @@ func TestSubscriptionsAskForTheirAuthority(t *testing.T) {
 	gql.RegisterRegistry(devices, r, p)
 	gql.RegisterAlarms(devices, alarm.New(alarm.TenantSettings{}, alarm.Deps{}), r)
 	gql.RegisterSnippets(devices, r, nil)
+	gql.RegisterLwm2m(devices, r, nil)
 	delivery.Register(s.Area(delivery.Area, gql.TenantPlane), command.New(command.Settings{}, command.Deps{}))
 	if err := s.Build(); err != nil {
 		t.Fatal(err)

@@ -92,6 +92,7 @@ func walkRegistry() []walkOp {
 		read("geoFenceSetSnapshot", `(version: 1)`, "!NOT_FOUND no version 1"),
 		read("entityAttributes", `(criteria: {pageNumber: 1, pageSize: 10})`, noPage),
 		read("deviceClaim", `(deviceToken: "d")`, "null"),
+		read("lwm2mRegistrations", `(deviceTokens: ["d"])`, ""), // nothing is registered here: TestLwm2mRegistrations shows that a stranger gets nothing
 		{kind: "query", name: "deviceSnippets", needs: model.DeviceWrite, args: `(deviceToken: "d", credentialToken: "k", host: "gateway.lan")`, stranger: `!NOT_FOUND "d"`},
 		{kind: "query", name: "alarmsById", needs: model.AlarmRead, args: `(ids: ["<Alarm>"])`, stranger: "[]"},
 		{kind: "query", name: "alarmsByToken", needs: model.AlarmRead, args: `(tokens: ["<alarm>"])`, stranger: "[]"},

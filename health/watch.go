@@ -107,8 +107,7 @@ func (a *watched) value(now time.Time, values values) (v float64, known bool) {
 		return (last.value - first.value) / (last.num - first.num), ok && last.num > first.num
 	}
 	if c.NotOneBy != "" {
-		low, there := values.least(c.Metric, c.Labels)
-		return 1 - low, there
+		return values.notOne(c.Metric, c.NotOneBy)
 	}
 	if c.MinBy != "" || c.Each {
 		return values.least(c.Metric, c.Labels)
@@ -150,6 +149,18 @@ func (v values) sum(metric string, labels [][2]string) (t total) {
 		t.value, t.num, t.there = t.value+s.value, t.num+s.num, true
 	}
 	return t
+}
+
+// notOne adds the series of a metric for each value of a label, and returns by how much the sum that is farthest from 1 differs from it.
+func (v values) notOne(metric, label string) (most float64, there bool) {
+	sums := map[string]float64{}
+	for _, s := range v[metric] {
+		sums[s.labels[label]] += s.value
+	}
+	for _, sum := range sums {
+		most = max(most, math.Abs(sum-1))
+	}
+	return most, len(sums) > 0
 }
 
 // least is the lowest of the series of a metric that have the labels.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"weir/internal/test/conformance"
 	"weir/internal/test/need"
 	"weir/spool"
 )
@@ -97,6 +98,47 @@ func TestACounterIsSeenByItsGrowthWithinASpan(t *testing.T) {
 	if got := w.look(12 * time.Minute); !strings.Contains(got, `"alert over" alert=Grown`) {
 		t.Errorf("after the span: %s", got)
 	}
+}
+
+// TestASourceThatNotOneNodeReads is reported after two minutes, whether none reads it or several do.
+func TestASourceThatNotOneNodeReads(t *testing.T) {
+	t.Parallel()
+	owner := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_eventsources_external_mqtt_owner"}, []string{"source", "instance"})
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(owner)
+	var alert Alert
+	for _, a := range Alerts() {
+		if a.Name == "ExternalMqttSourceNotReadByOnePod" {
+			alert = a
+		}
+	}
+	if expr := alert.Expr(); expr != "sum by (source) (weir_eventsources_external_mqtt_owner) != 1" || alert.For != 2*time.Minute || alert.Severity != Critical {
+		t.Fatalf("%s, for %v, %s", expr, alert.For, alert.Severity)
+	}
+	w := watchWorld{now: time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)}
+	w.watch = NewWatch([]Alert{alert}, reg, slog.New(slog.NewTextHandler(&w.log, nil)))
+	readers := func(a, b float64) {
+		owner.WithLabelValues("plant", "a").Set(a)
+		owner.WithLabelValues("plant", "b").Set(b)
+		owner.WithLabelValues("other", "b").Set(1)
+	}
+	for _, several := range []float64{0, 1} {
+		readers(1, 0)
+		w.look(time.Hour)
+		if len(w.watch.Firing()) > 0 {
+			t.Fatal("one reader is an alert")
+		}
+		readers(several, several)
+		w.look(110 * time.Second)
+		if len(w.watch.Firing()) > 0 {
+			t.Errorf("%v and %v: fires before two minutes", several, several)
+		}
+		w.look(20 * time.Second)
+		if len(w.watch.Firing()) != 1 {
+			t.Errorf("%v and %v: does not fire after two minutes", several, several)
+		}
+	}
+	conformance.Shown(t, "S2-057")
 }
 
 func TestAHistogramIsSeenByItsMeanWithinASpan(t *testing.T) {

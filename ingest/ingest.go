@@ -56,6 +56,10 @@ type Arrival struct {
 	ClientID string
 	PacketID uint16
 	Dup      bool
+	// Link is the link over which an edge relayed the message, and Number its number there: a message whose number is known of the link is
+	// a repeat. "": the sender reached this instance itself.
+	Link   string
+	Number uint64
 	// CannotRefuse says that the transport cannot express a refusal (MQTT 3.1.1, QoS 0): what does not decode is acknowledged
 	// through the log as a dead letter, and what is over the ceiling is dropped and counted.
 	CannotRefuse bool
@@ -140,6 +144,8 @@ const (
 	TransportSparkplug = "sparkplug"
 	// TransportLwM2M is LwM2M over CoAP and DTLS.
 	TransportLwM2M = "lwm2m"
+	// TransportUplink is what edges relay.
+	TransportUplink = "uplink"
 	// TransportAPI is that of presence records that no transport brings: an operation of the API, or the backstop of presence, asks for
 	// them. No message comes through it.
 	TransportAPI = "api"
@@ -172,6 +178,8 @@ const (
 	SourceDown SourceState = "down" // not started, or its link is cut
 	SourceUp   SourceState = "up"
 	SourceShut SourceState = "shut" // closed on purpose
+	// SourceStandby is the state of a source that another node reads.
+	SourceStandby SourceState = "standby"
 )
 
 // SourceStatus is what a transport reports about one event source.

@@ -41,6 +41,9 @@ func (in *Intake) judge(ctx context.Context, m *arrival) {
 		sum := sha256.Sum256(m.Body)
 		copy(m.rec.Hash[:], sum[:])
 	}
+	if m.Link != "" {
+		m.rec.Relay = &model.Relay{Link: m.Link, Number: m.Number}
+	}
 	if m.Conn != nil {
 		m.rec.Credential, m.rec.DeviceID = m.Conn.Credential, m.Conn.DeviceID
 	}

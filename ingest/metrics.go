@@ -46,18 +46,22 @@ func newIntakeMetrics(reg prometheus.Registerer) *intakeMetrics {
 func (m *intakeMetrics) turnedAway(r Reason) { m.refused.WithLabelValues(string(r)).Inc() }
 
 type applyMetrics struct {
-	retries   prometheus.Counter
-	heads     prometheus.Counter
-	late      prometheus.Counter
-	lost      prometheus.Counter
-	evicted   prometheus.Counter
-	altIDs    prometheus.Gauge
-	altIDSpan prometheus.Gauge
-	clients   prometheus.Gauge
-	outcomes  *prometheus.CounterVec
-	fired     *firedCounter
-	marked    *markCounter
-	stored    prometheus.Counter // of outcomes
+	retries      prometheus.Counter
+	heads        prometheus.Counter
+	late         prometheus.Counter
+	lost         prometheus.Counter
+	evicted      prometheus.Counter
+	uplinks      prometheus.Gauge
+	ranges       prometheus.Gauge
+	relayed      prometheus.Counter
+	relayedAgain prometheus.Counter
+	altIDs       prometheus.Gauge
+	altIDSpan    prometheus.Gauge
+	clients      prometheus.Gauge
+	outcomes     *prometheus.CounterVec
+	fired        *firedCounter
+	marked       *markCounter
+	stored       prometheus.Counter // of outcomes
 
 	deadLettersTrimmed prometheus.Counter
 	setAside           prometheus.Counter
@@ -69,7 +73,11 @@ func newApplyMetrics(reg prometheus.Registerer) *applyMetrics {
 			Help: "Reads and writes of the applier that the store failed and that were retried."}),
 		evicted: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_ingest_repeat_clients_evicted_total",
 			Help: "MQTT clients whose last messages were evicted because the memory of all clients exceeded its maximum."}),
-		altIDs: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_ingest_dedupe_entries", Help: "altIds kept for deduplication, as of the last checkpoint."}),
+		uplinks:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_uplink_links", Help: "Logs of edges whose numbers are known, as of the last checkpoint."}),
+		ranges:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_uplink_ranges", Help: "Ranges of the numbers of edges that are known, as of the last checkpoint."}),
+		relayed:      prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_uplink_received_total", Help: "Messages with the number of an edge that were applied."}),
+		relayedAgain: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_uplink_duplicates_total", Help: "Of them those whose number was known."}),
+		altIDs:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_ingest_dedupe_entries", Help: "altIds kept for deduplication, as of the last checkpoint."}),
 		altIDSpan: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_ingest_dedupe_span_seconds",
 			Help: "Receive time covered by the altIds kept for deduplication, as of the last checkpoint."}),
 		clients: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_ingest_repeat_clients", Help: "MQTT clients whose last messages are kept for deduplication, as of the last checkpoint."}),
@@ -88,7 +96,7 @@ func newApplyMetrics(reg prometheus.Registerer) *applyMetrics {
 	m.fired, m.marked = newFiredCounter(), newMarkCounter()
 	m.stored = m.outcomes.WithLabelValues(string(store.OutcomeStored), string(ReasonNone))
 	if reg != nil {
-		reg.MustRegister(m.deadLettersTrimmed, m.setAside, m.retries, m.heads, m.late, m.lost, m.evicted, m.altIDs, m.altIDSpan, m.clients, m.outcomes, m.fired, m.marked)
+		reg.MustRegister(m.deadLettersTrimmed, m.setAside, m.retries, m.heads, m.late, m.lost, m.evicted, m.uplinks, m.ranges, m.relayed, m.relayedAgain, m.altIDs, m.altIDSpan, m.clients, m.outcomes, m.fired, m.marked)
 	}
 	return m
 }

@@ -19,6 +19,7 @@ import (
 const (
 	seenAltIDs  = "altid"
 	seenRepeats = "repeat"
+	seenRelays  = "relay"
 )
 
 const (
@@ -62,8 +63,15 @@ func (p *seenProjection) Record(_ context.Context, e *Event, _ *Effects) error {
 		return nil
 	}
 	r := e.Record
+	if r.Relay != nil {
+		p.metrics.relayed.Inc()
+		if e.repeat {
+			p.metrics.relayedAgain.Inc()
+		}
+	}
 	if !e.repeat {
 		p.addRepeat(r)
+		p.addRelayed(r)
 	}
 	if m := e.kept(); m != nil && m.AltID != "" {
 		p.remember(e.altID, p.key, r.Received.Wall)
@@ -100,8 +108,16 @@ func (p *seenProjection) Write(_ context.Context, write WriteFunc) error {
 
 // Publish implements Projection: what the frozen pages replace goes with it.
 func (p *seenProjection) Publish(tx store.Tx) error {
-	if err := store.DropSeenPages(tx, seenAltIDs, p.frozen.dropBefore); err != nil || !p.frozen.renew {
+	if err := store.DropSeenPages(tx, seenAltIDs, p.frozen.dropBefore); err != nil {
 		return err
+	}
+	if p.frozen.relays != nil {
+		if err := store.ReplaceSeenPages(tx, p.gen, seenRelays); err != nil {
+			return err
+		}
+	}
+	if !p.frozen.renew {
+		return nil
 	}
 	return store.ReplaceSeenPages(tx, p.gen, seenRepeats)
 }
@@ -131,6 +147,8 @@ type seen struct {
 	evicted     int   // clients evicted for want of memory since the last checkpoint
 	renew       bool  // the next checkpoint writes all repeats again
 	written     int64 // bytes of the repeat pages that are in the store
+
+	relays relays
 }
 
 // repeats is the ring of one client, in a list by activity.
@@ -145,7 +163,7 @@ type repeats struct {
 }
 
 func newSeen(window time.Duration, maxBytes, maxRepeats int64) *seen {
-	return &seen{window: window, maxBytes: maxBytes, maxRepeats: cmp.Or(maxRepeats, repeatsBytes), altIDs: map[[16]byte]struct{}{}, clients: map[string]*repeats{}}
+	return &seen{window: window, maxBytes: maxBytes, maxRepeats: cmp.Or(maxRepeats, repeatsBytes), altIDs: map[[16]byte]struct{}{}, clients: map[string]*repeats{}, relays: newRelays()}
 }
 
 // repeatHash identifies a message among those of its client: the packet identifier in the upper 16 bits, below it a part of the hash
@@ -204,6 +222,8 @@ func (s *seen) addRepeat(r *model.Record) {
 func (s *seen) report(m *applyMetrics, now model.Nanos) {
 	m.altIDs.Set(float64(len(s.altIDs)))
 	m.clients.Set(float64(len(s.clients)))
+	m.uplinks.Set(float64(len(s.relays.links)))
+	m.ranges.Set(float64(s.relays.count()))
 	m.evicted.Add(float64(s.evicted))
 	s.evicted = 0
 	if len(s.pages) > 0 {
@@ -257,6 +277,7 @@ func (s *seen) evictTenant(tenant string) {
 		}
 	}
 	s.renew = true
+	s.relays.evictTenant(tenant)
 }
 
 func (s *seen) push(c *repeats, h uint64) {
@@ -304,8 +325,9 @@ func (s *seen) openBytes() int64 { return 16*int64(len(s.open.hashes)) + int64(l
 type frozenSeen struct {
 	altIDs     altIDPage
 	repeats    []store.SeenPage
-	dropBefore model.Micros // pages of altIds whose newest is older are removed
-	renew      bool         // the repeat pages replace all earlier ones
+	relays     []store.SeenPage // nil: they are as they were
+	dropBefore model.Micros     // pages of altIds whose newest is older are removed
+	renew      bool             // the repeat pages replace all earlier ones
 }
 
 // freeze seals what came since the last checkpoint. now is the newest receive time; what lies too far before it is
@@ -337,16 +359,17 @@ func (s *seen) freeze(now model.Nanos) frozenSeen {
 	for c := s.oldest; c != nil; c = c.more {
 		c.added = 0
 	}
-	f.repeats = rings
+	f.repeats, f.relays = rings, s.relays.freeze(now)
 	return f
 }
 
 // pages packs what is to be written. It may take a while, and is done by the writing goroutine.
 func (f *frozenSeen) pages() []store.SeenPage {
+	all := slices.Concat(f.repeats, f.relays)
 	if len(f.altIDs.hashes) == 0 {
-		return f.repeats
+		return all
 	}
-	return append([]store.SeenPage{{Kind: seenAltIDs, LastTime: f.altIDs.last.Micros(), Body: f.altIDs.encode()}}, f.repeats...)
+	return append([]store.SeenPage{{Kind: seenAltIDs, LastTime: f.altIDs.last.Micros(), Body: f.altIDs.encode()}}, all...)
 }
 
 func pageBytes(pages []store.SeenPage) (n int64) {
@@ -393,6 +416,8 @@ func (s *seen) load(p store.SeenPage) error {
 		known, load = altIDVersion, s.loadAltIDs
 	case seenRepeats:
 		known = repeatVersion
+	case seenRelays:
+		load = s.relays.load
 	default:
 		return fmt.Errorf("seen page %d is of unknown kind %q", p.ID, p.Kind)
 	}

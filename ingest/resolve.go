@@ -24,7 +24,7 @@ type resolver struct {
 
 // message decides the outcome of a message.
 func (s *resolver) message(ctx context.Context, e *Event) error {
-	if s.results.seen.isRepeat(e.Record) {
+	if s.results.seen.isRepeat(e.Record) || s.results.seen.isRelayed(e.Record) {
 		e.Outcome, e.repeat = store.OutcomeDuplicate, true
 		return nil
 	}
@@ -44,18 +44,21 @@ func (s *resolver) message(ctx context.Context, e *Event) error {
 		e.causing = true
 		return nil
 	}
+	sent := e.Record
+	e.rename()
 	fits, err := s.results.readings.admits(ctx, e.TenantID, e.DeviceID, e.Record.Message)
 	if err == nil && !fits && e.Record.Partial {
-		fits, err = s.part(ctx, e)
+		fits, err = s.part(ctx, e, sent.Message.Measurements)
 	}
 	switch {
 	case err != nil:
 		return err
 	case !fits:
+		e.Record = sent // a dead letter has the names that were sent
 		e.Reason = ReasonSeriesLimit
 		e.Why = "the device or the tenant has as many series as it may have (limits.series_per_device, limits.series_per_tenant)"
 	case e.Record.Message.AltID != "" && s.results.seen.knows(e):
-		e.Outcome = store.OutcomeDuplicate
+		e.Record, e.Outcome = sent, store.OutcomeDuplicate
 	default:
 		e.Outcome, e.stored = store.OutcomeStored, true
 		if e.outside {
@@ -223,6 +226,28 @@ func (e *Event) unfit() string {
 	return ""
 }
 
+// rename gives the readings that bear a source name the key of their metric, in a copy: the record of the log is shared, and what was sent
+// may be judged again by another version.
+func (e *Event) rename() {
+	if e.profile == nil || !e.profile.Renames {
+		return
+	}
+	copied := false
+	for i := range e.Record.Message.Measurements {
+		name := e.Record.Message.Measurements[i].Metric
+		d := e.profile.Metrics[name]
+		if d == nil || d.Key == name {
+			continue
+		}
+		if !copied {
+			rec, m := *e.Record, *e.Record.Message
+			m.Measurements, rec.Message = slices.Clone(m.Measurements), &m
+			e.Record, copied = &rec, true
+		}
+		e.Record.Message.Measurements[i].Metric = d.Key
+	}
+}
+
 // mark marks the readings of a stored message that are outside their range, in a copy: the record of the log is shared, and a
 // dead letter keeps what was sent.
 func (e *Event) mark() {
@@ -257,19 +282,19 @@ func inEnum(enum []string, v float64) bool {
 }
 
 // part reduces a partial message to the readings that the series limits admit, and notes the others in e. It reports false
-// when they admit none. The record of the log is shared and stays as it is.
-func (s *resolver) part(ctx context.Context, e *Event) (bool, error) {
+// when they admit none. The others keep the names that were sent. The record of the log is shared and stays as it is.
+func (s *resolver) part(ctx context.Context, e *Event, sent []model.Reading) (bool, error) {
 	all := e.Record.Message.Measurements
 	fit, err := s.results.readings.admitted(ctx, e.TenantID, e.DeviceID, all)
 	if err != nil || len(fit) == 0 {
 		return false, err
 	}
 	rest := fit
-	for _, r := range all { // fit is in the order of all
+	for i, r := range all { // fit is in the order of all
 		if len(rest) > 0 && rest[0] == r {
 			rest = rest[1:]
 		} else {
-			e.SetAside = append(e.SetAside, r)
+			e.SetAside = append(e.SetAside, sent[i])
 		}
 	}
 	rec, m := *e.Record, *e.Record.Message

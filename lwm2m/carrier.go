@@ -21,6 +21,9 @@ const (
 	answerPause = 250 * time.Millisecond
 )
 
+// wakeTimeout is how long it may take until a parked session is there again.
+const wakeTimeout = 5 * time.Second
+
 // carrier brings commands to registered devices: each is one exchange or several, whose end is the end of the command. What waits is a
 // device, not a packet. It may be called while the desk holds a lock of its own: it calls the desk from goroutines only.
 type carrier struct {
@@ -129,14 +132,20 @@ func (c *carrier) deliver(d command.Dispatch, slept bool) {
 	c.s.mu.Lock()
 	r := c.s.byDevice[d.DeviceID]
 	var sess *session
+	reachable := false
 	if r != nil && !slept && !r.sleeps(c.s.now(), c.s.settings.Load().Awake) {
-		sess = r.session
+		reachable = true
 	}
 	c.s.mu.Unlock()
+	if reachable {
+		ctx, cancel := context.WithTimeout(c.s.ctx, wakeTimeout)
+		sess = c.s.reach(ctx, r)
+		cancel()
+	}
 	switch {
 	case sess == nil:
 		end(command.Slept, "")
-		if c.Reach(d.DeviceID) == command.Present {
+		if !reachable && c.Reach(d.DeviceID) == command.Present {
 			c.reachable(d.DeviceID)
 		}
 		return

@@ -25,6 +25,7 @@ const (
 	perAddress   = 50      // handshakes that begin in a second from one IPv4 address or IPv6 /64
 	maxAddresses = 1 << 14 // addresses whose handshakes are counted; then all are counted anew
 	maxIdentity  = 1024    // bytes
+	maxRecord    = 1200    // bytes of a datagram of a handshake
 )
 
 // gate lets handshakes begin, as many as may.
@@ -178,12 +179,20 @@ func (s *Server) shake(p *peer) {
 		return
 	}
 	s.metrics.handshake("ok")
-	if before := p.s.established(p, p.id == ""); before != nil { // an id is made where the device has asked for one
+	before, asleep := p.s.established(p, p.id == "") // an id is made where the device has asked for one
+	if before != nil {
 		_ = before.Close()
 	}
+	if asleep != nil {
+		s.lose(asleep)
+	}
 	sess := newSession(conn, s.now)
-	sess.peer, sess.binding, sess.expires, sess.identity = p, who.key.Binding, who.key.Expires, who.identity
-	s.runSession(sess, drops)
+	sess.dtls, sess.peer, sess.binding, sess.expires = conn, p, who.key.Binding, who.key.Expires
+	sess.proof = proven{Identity: who.identity, Sum: sha256.Sum256(who.key.Secret)}
+	p.bounds.mu.Lock()
+	p.bounds.reserve, p.bounds.short = uint64(set.Reserve), func() { s.short(sess) }
+	p.bounds.mu.Unlock()
+	s.runSession(sess, drops, nil)
 }
 
 // shaken notes why a handshake has failed.
@@ -235,18 +244,24 @@ func shown(identity string) string {
 	return clean
 }
 
+// suites are the cipher suites, the best first.
+func suites() []dtls.CipherSuiteID {
+	return []dtls.CipherSuiteID{dtls.TLS_PSK_WITH_AES_128_CCM_8, dtls.TLS_PSK_WITH_AES_128_CCM, dtls.TLS_PSK_WITH_AES_128_GCM_SHA256, dtls.TLS_PSK_WITH_AES_128_CBC_SHA256}
+}
+
 // dtlsOptions are those of one handshake.
 func (s *Server) dtlsOptions(ctx context.Context, p *peer, who *proof) []dtls.ServerOption {
 	options := []dtls.ServerOption{
 		dtls.WithPSK(func(identity []byte) ([]byte, error) { return s.key(ctx, who, identity), nil }),
-		dtls.WithCipherSuites(dtls.TLS_PSK_WITH_AES_128_CCM_8, dtls.TLS_PSK_WITH_AES_128_CCM, dtls.TLS_PSK_WITH_AES_128_GCM_SHA256, dtls.TLS_PSK_WITH_AES_128_CBC_SHA256),
+		dtls.WithCipherSuites(suites()...),
 		dtls.WithExtendedMasterSecret(dtls.RequestExtendedMasterSecret),
-		dtls.WithMTU(1200),
+		dtls.WithMTU(maxRecord),
 	}
 	if n := p.s.idLength; n > 0 {
 		options = append(options, dtls.WithConnectionIDGenerator(func() []byte {
 			id := make([]byte, n)
 			_, _ = rand.Read(id)
+			id[0] = 0 // names the node: there is one
 			p.s.name(p, id)
 			return id
 		}))
@@ -254,30 +269,39 @@ func (s *Server) dtlsOptions(ctx context.Context, p *peer, who *proof) []dtls.Se
 	return options
 }
 
-// runSession serves a session until it ends. drops is how many changes of credentials there were before its key was looked up.
-func (s *Server) runSession(sess *session, drops uint64) {
+// runSession serves a session until it ends. drops is how many changes of credentials there were before its key was looked up. k, if not nil, is what
+// it was while it was parked.
+func (s *Server) runSession(sess *session, drops uint64, k *parked) {
 	defer sess.close()
 	set := s.settings.Load()
 	sess.maxBody = int(set.MaxBody)
 	sess.handle, sess.notified, sess.knows, sess.heard = s.request, s.notified, s.observes, s.heard
 	sess.count = s.metrics.count
-	if !s.admit(sess, drops) {
+	if !s.admit(sess, drops, k) {
 		return
 	}
 	defer s.leave(sess)
+	if k != nil {
+		s.begin(func() { s.observe(sess) }) // what the device has not agreed to yet
+	}
 	sess.run()
 }
 
 // admit adds a session to those that a change of credentials ends, and reports whether its key is still good.
-func (s *Server) admit(sess *session, drops uint64) bool {
+func (s *Server) admit(sess *session, drops uint64, k *parked) bool {
 	s.mu.Lock()
 	s.sessions[sess] = struct{}{}
+	if r := s.byDevice[sess.binding.DeviceID]; k != nil && r != nil && r.parked == k {
+		r.parked, r.session = nil, sess
+	}
 	s.mu.Unlock()
+	if k != nil {
+		k.over()
+	}
 	if s.drops.Load() == drops {
 		return true
 	}
-	k, err := s.deps.Keys.Key(s.ctx, sess.identity)
-	if err == nil && k.Binding == sess.binding {
+	if expires, err := s.stillGood(s.ctx, sess.binding, sess.proof); err == nil && expires >= 0 {
 		return true
 	}
 	s.leave(sess)
@@ -288,10 +312,14 @@ func (s *Server) leave(sess *session) {
 	s.mu.Lock()
 	delete(s.sessions, sess)
 	r := s.byDevice[sess.binding.DeviceID]
-	if r != nil && r.session == sess {
+	mine := r != nil && r.session == sess
+	if mine {
 		r.session = nil
 	}
 	s.mu.Unlock()
+	if mine && !s.closing.Load() && s.ctx.Err() == nil { // over for the device as well
+		s.keep(sess.binding.DeviceID, nil)
+	}
 }
 
 func (s *Server) sessionCount() int {
@@ -316,7 +344,17 @@ func (s *Server) Drop(f func(model.Binding) bool) {
 			gone = append(gone, sess)
 		}
 	}
+	var asleep []*parked
+	for k := range s.parked {
+		if f(k.binding) {
+			asleep = append(asleep, k)
+		}
+	}
 	s.mu.Unlock()
+	for _, k := range asleep {
+		s.metrics.dropped("credential")
+		s.lose(k)
+	}
 	for _, sess := range gone {
 		s.metrics.dropped("credential")
 		go sess.close() // it writes an alert

@@ -2,6 +2,7 @@
 //
 //	socket.go     one UDP socket, routed to sessions by connection id or address
 //	handshake.go  DTLS: who may begin a handshake, by which key, and what becomes of it
+//	continuity.go sessions that go on over a restart, and are parked; dtlsstate.go: what of the DTLS library that takes
 //	session.go    the CoAP exchanges of one session: repeats, retransmissions, blocks
 //	requests.go   what devices ask: register, update, de-register, send
 //	registry.go   registrations: lifetimes, queue mode, what of them is stored
@@ -51,6 +52,8 @@ type Deps struct {
 	Store    Store
 	Presence presence.Store
 	Desk     command.Desk // nil: no command is delivered
+	// Profile returns what the profile of a device says about LwM2M, nil for nothing. nil: none says anything.
+	Profile func(ctx context.Context, device model.Binding) (*model.LwM2MProfile, error)
 	// Refused is called for each handshake of a known identity that was refused; nil: it is not called. It must not block.
 	Refused    func(tenant, device, why, mistake string)
 	Logger     *slog.Logger
@@ -97,12 +100,56 @@ type Registration struct {
 	Harvested  model.Micros // 0: never
 }
 
-// Store keeps registrations over a restart.
+// Session is a DTLS session as it is stored.
+type Session struct {
+	Binding  model.Binding
+	Name     string // among the sessions of the device
+	Form     int    // of State
+	State    []byte // secret: the store seals it
+	Bound    uint64 // no record with this number or a higher one was sent
+	Received uint64 // records of the device below it are not taken any more
+	Address  string // newest of the device
+	Heard    model.Micros
+}
+
+// Observation is an observation as it is stored.
+type Observation struct {
+	Binding  model.Binding
+	Token    []byte
+	Paths    string // separated by spaces
+	Settings string // JSON
+	Session  string // name of the session in which the device agreed to it, "" before
+	Number   uint32 // of the newest notification that was stored
+	Heard    model.Micros
+	Value    model.Micros
+}
+
+// Changes are stored together, in this order.
+type Changes struct {
+	Registrations []Registration
+	Forget        []int64 // devices whose observations are forgotten
+	Observations  []Observation
+	Unobserved    []Observation // removed
+	Ended         []int64       // devices whose sessions are removed
+	Sessions      []Session     // each in the place of the one before
+	Reserved      []Session     // Bound of the session with that name
+	Progress      []Session     // Received, Address, Heard of the session with that name
+}
+
+// Restored takes what is stored.
+type Restored struct {
+	Registration func(Registration)
+	Session      func(Session) (good bool) // one that is not is removed
+	Observation  func(Observation)
+}
+
+// Store keeps registrations, sessions and observations over a restart.
 type Store interface {
-	// Registrations calls each for every stored one.
-	Registrations(ctx context.Context, each func(Registration)) error
-	// Save stores registrations: with sync they survive a power cut when it returns.
-	Save(ctx context.Context, sync bool, all []Registration) error
+	// Restore hands out what is stored, registrations first. The stored bounds of sessions are raised by reserve, on disk, before the sessions are handed
+	// out with those of before: who goes on with one may use the numbers between.
+	Restore(ctx context.Context, reserve uint64, to Restored) error
+	// Save stores changes: with sync they survive a power cut when it returns.
+	Save(ctx context.Context, sync bool, c *Changes) error
 }
 
 // Server is the LwM2M transport. It is safe for concurrent use.
@@ -131,10 +178,14 @@ type Server struct {
 	mu         sync.Mutex
 	socket     *socket // nil until it is open
 	sessions   map[*session]struct{}
+	parked     map[*parked]struct{}
 	byDevice   map[int64]*registration
 	byLocation map[string]*registration
 	dirty      map[*registration]struct{}
+	noted      map[*observation]*registration // to be stored
 	harvests   harvests
+
+	keeper keeper
 }
 
 // New returns a server that listens to nothing yet: Run opens its socket.
@@ -153,10 +204,14 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	if deps.Now == nil {
 		deps.Now = time.Now
 	}
+	if deps.Profile == nil {
+		deps.Profile = func(context.Context, model.Binding) (*model.LwM2MProfile, error) { return nil, nil }
+	}
 	if deps.Refused == nil {
 		deps.Refused = func(string, string, string, string) {}
 	}
-	s := &Server{cfg: cfg, deps: deps, log: deps.Logger, now: deps.Now, sessions: map[*session]struct{}{}, byDevice: map[int64]*registration{},
+	s := &Server{cfg: cfg, deps: deps, log: deps.Logger, now: deps.Now, sessions: map[*session]struct{}{}, parked: map[*parked]struct{}{}, noted: map[*observation]*registration{},
+		keeper: keeper{want: map[int64]*keeping{}, ready: make(chan struct{}, 1)}, byDevice: map[int64]*registration{},
 		byLocation: map[string]*registration{}, dirty: map[*registration]struct{}{}, harvests: harvests{}}
 	s.settings.Store(&cfg.Settings)
 	s.metrics = newMetrics(deps.Registerer, s)

@@ -23,6 +23,7 @@ type metrics struct {
 	retransmitted  prometheus.Counter
 	observeRefused prometheus.Counter
 	rowsBehind     prometheus.Counter
+	wakes          prometheus.Counter
 	recent         recent
 }
 
@@ -89,7 +90,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		notifications: vec("notifications_total", "Notifications and Sends of devices, by outcome (stored, dropped, withheld, undecodable, stale, empty, incomplete, ended).", "outcome",
 			"stored", "dropped", "withheld", "undecodable", "stale", "empty", "incomplete", "ended"),
 		decodeErrors: vec("decode_errors_total", "Payloads of devices that could not be decoded, by content format.", "format", content.Names()...),
-		droppedTotal: vec("dropped_total", "What was dropped, by reason.", "reason", "datagram", "ceiling", "backpressure", "observations", "credential", "answer"),
+		droppedTotal: vec("dropped_total", "What was dropped, by reason.", "reason", "datagram", "sessions", "ceiling", "backpressure", "observations", "credential", "answer"),
 		attempted:    vec("commands_attempted_total", "Commands that were performed, by operation.", "op"),
 		failed:       vec("commands_failed_total", "Commands that failed, by operation.", "op"),
 		messages: vec("messages_total", "Messages of sessions that were not handled as they came, by what they were (malformed, repeated, rate, busy, stray, unknown_token, unwritten).", "kind",
@@ -99,6 +100,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		retransmitted:  counter("retransmissions_total", "Requests that were sent again because a device did not answer."),
 		observeRefused: counter("observe_refused_total", "Observations that a device refused or did not answer."),
 		rowsBehind:     counter("rows_behind_total", "Times that registrations could not be stored and were stored again."),
+		wakes:          counter("session_wakes_total", "Parked sessions that were woken."),
 	}
 	for name := range operations {
 		m.attempted.WithLabelValues(opOf(name))
@@ -107,7 +109,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 	if reg == nil {
 		return m
 	}
-	reg.MustRegister(m.handshakes, m.notifications, m.decodeErrors, m.droppedTotal, m.attempted, m.failed, m.messages, m.emitted, m.registrations, m.retransmitted, m.observeRefused, m.rowsBehind)
+	reg.MustRegister(m.handshakes, m.notifications, m.decodeErrors, m.droppedTotal, m.attempted, m.failed, m.messages, m.emitted, m.registrations, m.retransmitted, m.observeRefused, m.rowsBehind, m.wakes)
 	gauge := func(name, help string, value func() int) {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_lwm2m_" + name, Help: help}, func() float64 { return float64(value()) }))
 	}
@@ -119,6 +121,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		}
 	}
 	gauge("active_sessions", "DTLS sessions.", s.sessionCount)
+	gauge("parked_sessions", "DTLS sessions of which next to nothing is left in memory until their devices send something.", locked(func() int { return len(s.parked) }))
 	gauge("max_sessions", "Maximum number of DTLS sessions.", func() int { return s.settings.Load().MaxSessions })
 	gauge("active_registrations", "Registered devices.", locked(func() int { return len(s.byLocation) }))
 	gauge("active_observations", "Observations of registered devices.", locked(func() (n int) {

@@ -39,7 +39,7 @@ type operation struct {
 var operations = map[string]func(*operation) (any, error){
 	"lwm2m.read": (*operation).read, "lwm2m.write": (*operation).write, "lwm2m.execute": (*operation).execute, "lwm2m.create": (*operation).create,
 	"lwm2m.delete": (*operation).remove, "lwm2m.discover": (*operation).discover, "lwm2m.writeAttributes": (*operation).writeAttributes,
-	"lwm2m.observe": (*operation).observe, "lwm2m.cancelObserve": (*operation).cancelObserve, "lwm2m.readComposite": (*operation).readComposite,
+	"lwm2m.observe": (*operation).observe, "lwm2m.cancelObserve": (*operation).cancelObserve, "lwm2m.observeComposite": (*operation).observeComposite, "lwm2m.readComposite": (*operation).readComposite,
 	"lwm2m.writeComposite": (*operation).writeComposite, "lwm2m.reboot": (*operation).reboot, "lwm2m.readDeviceInfo": (*operation).readDeviceInfo,
 	"lwm2m.factoryReset": (*operation).factoryReset,
 }
@@ -614,32 +614,70 @@ func (o *operation) observe() (any, error) {
 	if err = errors.Join(err, o.rest()); err != nil {
 		return nil, first(err)
 	}
-	o.s.mu.Lock()
-	limit, have := o.s.settings.Load().MaxObservations, len(o.r.observed)
-	known := o.r.observes(path)
-	o.s.mu.Unlock()
-	switch {
-	case known != nil:
-		return map[string]any{"path": path.String(), "observed": true}, nil
-	case have >= limit:
-		return nil, fmt.Errorf("the device has %d observations, lwm2m.max_observations is %d", have, limit)
-	}
-	if err := o.s.observeOne(o.sess, o.r, path, o.formats()); err != nil {
+	if err := o.observeTarget(target{paths: []content.Path{path}, Ordered: true}); err != nil {
 		return nil, err
-	}
-	o.s.mu.Lock()
-	made, why := o.r.observes(path), o.r.refusedAt[path.String()]
-	o.s.mu.Unlock()
-	if made == nil {
-		return nil, fmt.Errorf("the device does not observe it: %s", why)
 	}
 	return map[string]any{"path": path.String(), "observed": true}, nil
 }
 
-// observes returns the observation of a path, nil for none. It needs the lock of the server.
-func (r *registration) observes(path content.Path) *observation {
+// observeTarget observes what is not observed yet, where there is room.
+func (o *operation) observeTarget(t target) error {
+	o.s.mu.Lock()
+	limit, have := o.s.settings.Load().MaxObservations, len(o.r.observed)
+	known := o.r.observes(t.name())
+	o.s.mu.Unlock()
+	switch {
+	case known != nil:
+		return nil
+	case have >= limit:
+		return fmt.Errorf("the device has %d observations, lwm2m.max_observations is %d", have, limit)
+	}
+	return o.s.order(o.sess, o.r, t, o.formats())
+}
+
+func (o *operation) observeComposite() (any, error) {
+	paths, err := o.paths()
+	if err = errors.Join(err, o.rest()); err != nil {
+		return nil, first(err)
+	}
+	if _, err := o.composite(); err != nil {
+		return nil, err
+	}
+	t := target{paths: paths, Composite: true, Ordered: true}
+	if err := o.observeTarget(t); err != nil {
+		return nil, err
+	}
+	return map[string]any{"paths": strings.Fields(t.name()), "observed": true}, nil
+}
+
+// order observes what a command asks for, until it is cancelled or the device registers anew.
+func (s *Server) order(sess *session, r *registration, t target, formats []uint16) error {
+	made := &observation{target: t, token: newToken()}
+	s.mu.Lock()
+	r.observed[string(made.token)] = made
+	row := made.row(r.Binding)
+	s.mu.Unlock()
+	if err := s.deps.Store.Save(sess.ctx, true, &Changes{Observations: []Observation{row}}); err != nil {
+		s.mu.Lock()
+		delete(r.observed, string(made.token))
+		s.mu.Unlock()
+		return fmt.Errorf("the observation cannot be stored: %w", err)
+	}
+	if err := s.observeOne(sess, r, made, formats); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.observed[string(made.token)] != made {
+		return fmt.Errorf("the device does not observe it: %s", r.refusedAt[t.name()])
+	}
+	return nil
+}
+
+// observes returns the observation of a name, nil for none. It needs the lock of the server.
+func (r *registration) observes(name string) *observation {
 	for _, o := range r.observed {
-		if slices.Equal(o.path, path) {
+		if o.name() == name {
 			return o
 		}
 	}
@@ -647,18 +685,31 @@ func (r *registration) observes(path content.Path) *observation {
 }
 
 func (o *operation) cancelObserve() (any, error) {
-	path, err := o.path(1, 4)
+	var paths []content.Path
+	var err error
+	_, several := o.args["paths"]
+	if several {
+		paths, err = o.paths()
+	} else {
+		var path content.Path
+		path, err = o.path(1, 4)
+		paths = []content.Path{path}
+	}
 	if err = errors.Join(err, o.rest()); err != nil {
 		return nil, first(err)
 	}
+	name := (&target{paths: paths}).name()
 	o.s.mu.Lock()
-	known := o.r.observes(path)
+	known := o.r.observes(name)
 	o.s.mu.Unlock()
 	if known == nil {
-		return nil, fmt.Errorf("%s is not observed", path)
+		return nil, fmt.Errorf("%s is not observed", name)
 	}
 	o.s.cancel(o.sess, o.r, known)
-	return map[string]any{"path": path.String(), "observed": false}, nil
+	if several {
+		return map[string]any{"paths": strings.Fields(name), "observed": false}, nil
+	}
+	return map[string]any{"path": name, "observed": false}, nil
 }
 
 // composite is the format of a composite request, which needs LwM2M 1.1.
@@ -674,13 +725,11 @@ func (o *operation) composite() (uint16, error) {
 	return content.SenMLCBOR, nil
 }
 
-func (o *operation) readComposite() (any, error) {
+// paths decodes the parameter paths.
+func (o *operation) paths() ([]content.Path, error) {
 	var names []string
 	if given, err := o.argument("paths", &names); err != nil || !given {
 		return nil, first(errors.Join(err, missing(given, "paths")))
-	}
-	if err := o.rest(); err != nil {
-		return nil, err
 	}
 	paths := make([]content.Path, len(names))
 	for i, name := range names {
@@ -691,6 +740,14 @@ func (o *operation) readComposite() (any, error) {
 	}
 	if len(paths) == 0 || len(paths) > 64 {
 		return nil, wrong("paths must hold 1 to 64 paths")
+	}
+	return paths, nil
+}
+
+func (o *operation) readComposite() (any, error) {
+	paths, err := o.paths()
+	if err = errors.Join(err, o.rest()); err != nil {
+		return nil, first(err)
 	}
 	format, err := o.composite()
 	if err != nil {

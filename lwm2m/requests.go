@@ -151,6 +151,7 @@ func (s *Server) checkedIn(sess *session) {
 	s.begin(func() {
 		s.observe(sess)
 		s.harvest(sess)
+		s.readAttributes(sess)
 	})
 }
 

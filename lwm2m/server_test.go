@@ -3,6 +3,7 @@ package lwm2m
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"sync"
@@ -21,10 +22,22 @@ import (
 
 // intakeOf is an intake that a test fills up: messages are dropped while it is full, presence is taken all the same.
 type intakeOf struct {
-	mu       sync.Mutex
-	full     bool
-	readings []float64
-	presence []model.PresenceState
+	mu        sync.Mutex
+	full      bool
+	readings  []float64
+	locations []model.Location
+	reported  map[string]string
+	presence  []model.PresenceState
+}
+
+// until waits until an attribute was reported.
+func (in *intakeOf) until(t *testing.T, key, value string) {
+	t.Helper()
+	poll.True(t, key, func() bool {
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		return in.reported[key] == value
+	})
 }
 
 func (in *intakeOf) Accept(_ context.Context, a *ingest.Arrival, done func(ingest.Answer)) {
@@ -38,6 +51,14 @@ func (in *intakeOf) Accept(_ context.Context, a *ingest.Arrival, done func(inges
 	case a.Message != nil:
 		for _, r := range a.Message.Measurements {
 			in.readings = append(in.readings, r.Value)
+		}
+		in.locations = append(in.locations, a.Message.Locations...)
+	case a.Report != nil:
+		if in.reported == nil {
+			in.reported = map[string]string{}
+		}
+		for _, r := range a.Report.Attributes {
+			in.reported[r.Key] = r.Value
 		}
 	}
 	in.mu.Unlock()
@@ -68,24 +89,71 @@ func (k keysOf) Key(_ context.Context, identity string) (Key, error) {
 }
 
 type rowsOf struct {
-	mu   sync.Mutex
-	rows map[int64]Registration
+	mu           sync.Mutex
+	rows         map[int64]Registration
+	sessions     map[int64]Session
+	observations map[string]Observation
+	failing      bool
 }
 
-func (r *rowsOf) Registrations(_ context.Context, each func(Registration)) error {
+func (r *rowsOf) Restore(_ context.Context, reserve uint64, to Restored) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, row := range r.rows {
-		each(row)
+		to.Registration(row)
+	}
+	for _, row := range r.observations {
+		to.Observation(row)
+	}
+	for id, row := range r.sessions {
+		if !to.Session(row) {
+			delete(r.sessions, id)
+			continue
+		}
+		row.Bound += reserve
+		r.sessions[id] = row
 	}
 	return nil
 }
 
-func (r *rowsOf) Save(_ context.Context, _ bool, all []Registration) error {
+func (r *rowsOf) Save(_ context.Context, _ bool, c *Changes) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, row := range all {
+	if r.sessions == nil {
+		r.sessions, r.observations = map[int64]Session{}, map[string]Observation{}
+	}
+	if r.failing {
+		return errors.New("the disk is full")
+	}
+	for _, row := range c.Registrations {
 		r.rows[row.Binding.DeviceID] = row
+	}
+	for range c.Forget {
+		clear(r.observations)
+	}
+	for _, row := range c.Observations {
+		r.observations[string(row.Token)] = row
+	}
+	for _, row := range c.Unobserved {
+		delete(r.observations, string(row.Token))
+	}
+	for _, id := range c.Ended {
+		delete(r.sessions, id)
+	}
+	for _, row := range c.Sessions {
+		r.sessions[row.Binding.DeviceID] = row
+	}
+	for _, change := range c.Reserved {
+		if row := r.sessions[change.Binding.DeviceID]; row.Name == change.Name {
+			row.Bound = change.Bound
+			r.sessions[change.Binding.DeviceID] = row
+		}
+	}
+	for _, change := range c.Progress {
+		if row := r.sessions[change.Binding.DeviceID]; row.Name == change.Name {
+			row.Received, row.Address = change.Received, change.Address
+			r.sessions[change.Binding.DeviceID] = row
+		}
 	}
 	return nil
 }

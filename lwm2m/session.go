@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pion/dtls/v3"
+
 	"weir/lwm2m/coap"
 	"weir/model"
 )
@@ -49,10 +51,12 @@ type transport interface {
 // other, in the order in which they came; acknowledgements and answers to requests of ours pass them.
 type session struct {
 	conn     transport
-	peer     *peer // nil in tests
+	dtls     *dtls.Conn // conn; nil in tests
+	peer     *peer      // nil in tests
 	binding  model.Binding
 	expires  model.Micros // of the credential, 0: never
-	identity string
+	proof    proven
+	named    string // among the sessions of its device
 	now      func() time.Time
 	handle   func(s *session, m *coap.Message) *coap.Message // answers a request
 	notified func(s *session, m *coap.Message, done func(ack bool))
@@ -74,6 +78,8 @@ type session struct {
 	upload    *upload
 	budget    float64 // of requests of the device
 	budgetAt  time.Time
+	last      time.Time // the device was heard, or the session began
+	working   int
 }
 
 // exchange is a request of ours.
@@ -105,7 +111,7 @@ const (
 
 func newSession(conn transport, now func() time.Time) *session {
 	s := &session{conn: conn, now: now, work: make(chan func(), maxWork), slot: make(chan struct{}, 1), exchanges: map[string]*exchange{}, byID: map[uint16]*exchange{},
-		maxBody: 64 << 10, count: func(string) {}, heard: func(*session) {}, knows: func(*session, string) bool { return false }, budget: requestBurst, budgetAt: now()}
+		maxBody: 64 << 10, count: func(string) {}, heard: func(*session) {}, knows: func(*session, string) bool { return false }, budget: requestBurst, budgetAt: now(), last: now(), named: newLocation()}
 	var id [2]byte
 	_, _ = rand.Read(id[:])
 	s.nextID = binary.BigEndian.Uint16(id[:])
@@ -125,9 +131,13 @@ func (s *session) run() {
 		if err != nil {
 			return
 		}
-		if s.expires > 0 && model.MicrosOf(s.now()) >= s.expires {
+		now := s.now()
+		if s.expires > 0 && model.MicrosOf(now) >= s.expires {
 			return
 		}
+		s.mu.Lock()
+		s.last = now
+		s.mu.Unlock()
 		s.receive(append([]byte(nil), buf[:n]...))
 	}
 }
@@ -137,11 +147,20 @@ func (s *session) perform() {
 	for {
 		select {
 		case f := <-s.work:
+			s.works(1)
 			f()
+			s.works(-1)
 		case <-s.ctx.Done():
 			return
 		}
 	}
+}
+
+// works counts what is handled.
+func (s *session) works(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.working += n
 }
 
 // close ends the session; the device is told.

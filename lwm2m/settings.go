@@ -13,6 +13,8 @@ type Settings struct {
 	HandshakeTimeout   time.Duration `yaml:"handshake_timeout" default:"10s" zero:"no" doc:"Timeout for a DTLS handshake."`
 	MaxHandshakes      int           `yaml:"max_handshakes" default:"256" zero:"default" doc:"Maximum number of handshakes at once; beyond it the one that began first without a valid cookie makes room."`
 	HandshakesPerSec   int           `yaml:"handshakes_per_second" default:"500" zero:"default" doc:"Maximum number of handshakes that begin in a second, 50 of them from one address."`
+	ParkAfter          time.Duration `yaml:"park_after" default:"93s" zero:"no" doc:"A session that is quiet for so long is parked: next to nothing of it is left in memory, the next datagram of its device wakes it. Earlier where there are many."`
+	Reserve            int           `yaml:"reserve" default:"1024" min:"64" max:"1048576" doc:"How many numbers of DTLS records are reserved on disk at a time for a session; after a restart it goes on with the first that was not."`
 	IdleTimeout        time.Duration `yaml:"idle_timeout" doc:"A session that is quiet for so long ends; 0s: never."`
 	MaxSessions        int           `yaml:"max_sessions" default:"100000" zero:"default" doc:"Maximum number of sessions at once; beyond it handshakes are refused."`
 	MaxLifetime        time.Duration `yaml:"max_lifetime" default:"24h" min:"60s" zero:"no" doc:"Longest lifetime of a registration; a device that asks for a longer one has to update it earlier."`

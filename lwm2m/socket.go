@@ -43,10 +43,15 @@ type socket struct {
 	byID    map[string]*peer
 	byAddr  map[netip.AddrPort]*peer // sessions whose peer sends no connection id
 	shaking map[netip.AddrPort]*peer
+	// parked sessions, by what their records are known by. wake is called when one is to go on over a peer, without the lock.
+	parkedID   map[string]*parked
+	parkedAddr map[netip.AddrPort]*parked
+	wake       func(p *peer, k *parked)
 }
 
 func newSocket(conn net.PacketConn, idLength int) *socket {
-	return &socket{conn: conn, idLength: idLength, byID: map[string]*peer{}, byAddr: map[netip.AddrPort]*peer{}, shaking: map[netip.AddrPort]*peer{}, lost: func() {}}
+	return &socket{conn: conn, idLength: idLength, byID: map[string]*peer{}, byAddr: map[netip.AddrPort]*peer{}, shaking: map[netip.AddrPort]*peer{}, lost: func() {},
+		parkedID: map[string]*parked{}, parkedAddr: map[netip.AddrPort]*parked{}, wake: func(*peer, *parked) {}}
 }
 
 // serve reads the socket until it is closed.
@@ -82,7 +87,7 @@ func addrPort(a net.Addr) netip.AddrPort {
 
 // route hands a datagram to the session that it belongs to.
 func (s *socket) route(b []byte, from netip.AddrPort) {
-	p := s.find(b, from)
+	p, k := s.find(b, from)
 	if p == nil && startsHandshake(b) {
 		p = s.begin(from)
 	}
@@ -91,33 +96,112 @@ func (s *socket) route(b []byte, from netip.AddrPort) {
 		return
 	}
 	p.deliver(b, from)
+	if k != nil {
+		s.wake(p, k)
+	}
 }
 
-// find returns the session of a datagram, nil for none.
-func (s *socket) find(b []byte, from netip.AddrPort) *peer {
+// find returns the session of a datagram, nil for none. k is not nil for one that was parked and is to be woken.
+func (s *socket) find(b []byte, from netip.AddrPort) (p *peer, k *parked) {
 	if len(b) < recordHeader {
-		return nil
+		return nil, nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if b[0] == recordWithID {
 		if s.idLength == 0 || len(b) < idOffset+s.idLength {
-			return nil
+			return nil, nil
 		}
-		return s.byID[string(b[idOffset:idOffset+s.idLength])]
+		id := b[idOffset : idOffset+s.idLength]
+		if k := s.parkedID[string(id)]; k != nil {
+			return s.unpark(k), k
+		}
+		return s.byID[string(id)], nil
 	}
-	there, shaking := s.byAddr[from], s.shaking[from]
+	there, parked, shaking := s.byAddr[from], s.parkedAddr[from], s.shaking[from]
 	encrypted := b[3] != 0 || b[4] != 0 // of an epoch above 0
 	switch {
-	case shaking != nil && (there == nil || !encrypted || shaking.secured.Load()):
+	case shaking != nil && (there == nil && parked == nil || !encrypted || shaking.secured.Load()):
 		if b[0] == recordCipherChange {
 			shaking.secured.Store(true)
 		}
-		return shaking
+		return shaking, nil
+	case parked != nil && encrypted:
+		return s.unpark(parked), parked
 	case there != nil && !encrypted && startsHandshake(b):
-		return nil // of a device that has begun anew
+		return nil, nil // of a device that has begun anew
 	}
-	return there
+	return there, nil
+}
+
+// unpark routes to a new peer what was routed to a parked session; nil: nothing was. It needs the lock.
+func (s *socket) unpark(k *parked) *peer {
+	p := newPeer(s, k.from)
+	switch {
+	case k.id != "" && s.parkedID[k.id] == k:
+		delete(s.parkedID, k.id)
+		p.id = k.id
+		s.byID[k.id] = p
+	case k.id == "" && s.parkedAddr[k.from] == k:
+		delete(s.parkedAddr, k.from)
+		s.byAddr[k.from] = p
+	default:
+		return nil
+	}
+	return p
+}
+
+// take is unpark for who holds no lock.
+func (s *socket) take(k *parked) *peer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.unpark(k)
+}
+
+// park routes to a parked session what was routed to p, and reports whether something was.
+func (s *socket) park(p *peer, k *parked) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case p.id != "" && s.byID[p.id] == p:
+		delete(s.byID, p.id)
+		k.id = p.id
+		s.parkedID[k.id] = k
+	case s.byAddr[p.from] == p:
+		delete(s.byAddr, p.from)
+		k.from = p.from
+		s.parkedAddr[k.from] = k
+	default:
+		return false
+	}
+	return true
+}
+
+// restored routes to a session of before the start, and reports whether its records can be recognised.
+func (s *socket) restored(k *parked) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case k.id == "":
+		s.parkedAddr[k.from] = k
+	case len(k.id) == s.idLength:
+		s.parkedID[k.id] = k
+	default:
+		return false
+	}
+	return true
+}
+
+// forget routes nothing to a parked session any more.
+func (s *socket) forget(k *parked) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.parkedID[k.id] == k {
+		delete(s.parkedID, k.id)
+	}
+	if s.parkedAddr[k.from] == k {
+		delete(s.parkedAddr, k.from)
+	}
 }
 
 // startsHandshake reports whether a datagram is the first of a handshake: a ClientHello that answers no cookie.
@@ -145,23 +229,24 @@ func (s *socket) name(p *peer, id []byte) {
 	s.byID[p.id] = p
 }
 
-// established ends the handshake of p. byAddr says that its records bear no connection id. It returns the session that it replaces.
-func (s *socket) established(p *peer, byAddr bool) (before *peer) {
+// established ends the handshake of p. byAddr says that its records bear no connection id. It returns the sessions that it replaces, nil for none.
+func (s *socket) established(p *peer, byAddr bool) (before *peer, asleep *parked) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.shaking[p.from] == p {
 		delete(s.shaking, p.from)
 	}
 	if !byAddr {
-		return nil
+		return nil, nil
 	}
 	if p.id != "" {
 		delete(s.byID, p.id)
 		p.id = ""
 	}
-	before = s.byAddr[p.from]
+	before, asleep = s.byAddr[p.from], s.parkedAddr[p.from]
+	delete(s.parkedAddr, p.from)
 	s.byAddr[p.from] = p
-	return before
+	return before, asleep
 }
 
 // remove routes nothing to p any more.
@@ -191,6 +276,7 @@ type peer struct {
 	closed chan struct{}
 	once   sync.Once
 	mute   atomic.Bool // nothing is written any more
+	bounds bounds
 	read   deadline
 }
 
@@ -239,7 +325,13 @@ func (p *peer) WriteTo(b []byte, to net.Addr) (int, error) {
 		return 0, net.ErrClosed
 	default:
 	}
+	p.bounds.mu.Lock()
+	defer p.bounds.mu.Unlock()
 	if p.mute.Load() {
+		return len(b), nil
+	}
+	if !p.bounds.admit(b) { // the network may lose it as well
+		p.s.lost()
 		return len(b), nil
 	}
 	return p.s.conn.WriteTo(b, to)

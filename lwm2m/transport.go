@@ -87,15 +87,15 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	s.begin(func() { _ = s.tracker.Run(ctx) }) // it returns nil
 	s.begin(func() { s.writeBehind(ctx) })
+	s.begin(func() { s.runKeeper(ctx) })
 	conn := s.wait(ctx)
 	if conn == nil {
 		return nil
 	}
 	sock := newSocket(conn, s.settings.Load().ConnectionIDLength)
 	sock.begin, sock.lost = s.gate.begin, func() { s.metrics.dropped("datagram") }
-	s.mu.Lock()
-	s.socket = sock
-	s.mu.Unlock()
+	sock.wake = s.wake
+	s.open(sock)
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	s.state.enter(ingest.SourceUp, s.now(), nil)
 	err := sock.serve()
@@ -141,28 +141,34 @@ func (s *Server) writeBehind(ctx context.Context) {
 			return
 		case <-t.C:
 			s.flush(ctx)
-			s.endIdle()
+			s.settle()
 		}
 	}
 }
 
-// endIdle ends sessions that were quiet for too long.
-func (s *Server) endIdle() {
-	idle := s.settings.Load().IdleTimeout
-	if idle <= 0 {
-		return
-	}
-	now := s.now()
+// open makes the sessions of before the start known to the socket. Devices that do not sleep can be reached from now on.
+func (s *Server) open(sock *socket) {
+	var lost []*parked
+	var reachable []int64
 	s.mu.Lock()
-	var gone []*session
-	for sess := range s.sessions {
-		if r := s.byDevice[sess.binding.DeviceID]; r != nil && r.session == sess && now.Sub(r.Heard.Time()) > idle {
-			gone = append(gone, sess)
+	s.socket = sock
+	for k := range s.parked {
+		if !sock.restored(k) {
+			lost = append(lost, k)
+		} else if r := s.byDevice[k.binding.DeviceID]; r != nil && r.parked == k && !r.Queue {
+			reachable = append(reachable, k.binding.DeviceID)
 		}
 	}
 	s.mu.Unlock()
-	for _, sess := range gone {
-		sess.close()
+	for _, k := range lost {
+		s.lose(k)
+	}
+	if s.carrier != nil {
+		s.begin(func() {
+			for _, device := range reachable {
+				s.carrier.reachable(device)
+			}
+		})
 	}
 }
 
@@ -185,6 +191,9 @@ func (s *Server) Close(ctx context.Context) error {
 	s.mu.Unlock()
 	for _, sess := range all {
 		sess.drain(ctx)
+	}
+	s.flush(ctx)
+	for _, sess := range all {
 		if sess.peer != nil {
 			sess.peer.mute.Store(true)
 		}

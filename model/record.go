@@ -104,7 +104,7 @@ type Record struct {
 	TimeMap  *TimeMap  // KindTimeMap
 }
 
-// Relay is the link over which a record arrived, and its number there. Nothing writes it yet.
+// Relay is the link over which an edge relayed a record, and its number there.
 type Relay struct {
 	Link   string
 	Number uint64

@@ -183,6 +183,8 @@ type MetricView struct {
 	Enum     []string `json:"enum,omitempty"`
 	// OutOfRange is OutOfRangeFlag, OutOfRangeClamp or, for OutOfRangeRefuse, "".
 	OutOfRange string `json:"outOfRange,omitempty"`
+	// SourceNames are other names under which readings of the metric are sent: they are stored and judged under Key.
+	SourceNames []string `json:"sourceNames,omitempty"`
 }
 
 // Outside reports whether a value is outside the metric's range, and the bound that it exceeds.

@@ -28,8 +28,10 @@ func (s *Source) Check() (faults []*Fault) {
 			secure, known = mqttclient.Schemes()[u.Scheme]
 		}
 		switch {
+		case s.IsLocal():
+			fault(s.Username == "", "username", "has no use with url: local: the open topics are those of this instance")
 		case !known:
-			fault(false, "url", "must begin with mqtt://, tcp://, mqtts://, ssl://, tls://, ws:// or wss://")
+			fault(false, "url", "must begin with mqtt://, tcp://, mqtts://, ssl://, tls://, ws:// or wss://, or be local: the open topics of this instance")
 		case u.User != nil:
 			fault(false, "url", "must not hold a user: set username and password")
 		case u.Port() == "" || u.Hostname() == "":

@@ -1,6 +1,7 @@
 package mqttsource
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -23,6 +24,7 @@ type mapping struct {
 	devicePath path
 	timePath   path
 	values     []valuePath
+	commands   *commands                      // nil: there are none
 	numbers    map[string]float64             // words of numbers, in lower case
 	ownWords   map[string]float64             // those that the mapping names
 	states     map[string]model.PresenceState // words of presence, in lower case
@@ -95,8 +97,12 @@ func expand(m Mapping) ([]Mapping, error) {
 		if m.Device != "" {
 			all[i].Device = m.Device
 		}
+		if m.Commands.Topic != "" && all[i].Commands.Topic != "" {
+			all[i].Commands = m.Commands
+		}
 		all[i].Include = m.Include
 		all[i].Exclude = append(all[i].Exclude, m.Exclude...)
+		all[i].Commands.Complete = cmp.Or(all[i].Commands.Complete, byResponse)
 		if all[i].TimeFormat == "" {
 			all[i].TimeFormat = "rfc3339"
 		}
@@ -141,6 +147,9 @@ func (m *mapping) compile() *Fault {
 		if m.timePath, err = parsePath(s.Time); err != nil {
 			return &Fault{"time", err.Error()}
 		}
+	}
+	if fault := m.compileCommands(); fault != nil {
+		return fault
 	}
 	return m.compileWords()
 }
@@ -261,6 +270,11 @@ func (s *Source) filters(all mappings) []string {
 				out = append(out, f)
 			}
 		}
+		for _, m := range all { // unless the topics cover it
+			if m.commands != nil && m.commands.filter != "" && !slices.ContainsFunc(out, func(f string) bool { return covers(f, m.commands.filter) }) {
+				out = append(out, m.commands.filter)
+			}
+		}
 		return out
 	}
 	if len(all) == 0 {
@@ -270,6 +284,9 @@ func (s *Source) filters(all mappings) []string {
 	for _, m := range all {
 		if m.settings.Decode != decodeIgnore {
 			out = append(out, m.topic.filter())
+		}
+		if m.commands != nil && m.commands.filter != "" {
+			out = append(out, m.commands.filter)
 		}
 	}
 	return withoutCovered(out)

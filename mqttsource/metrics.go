@@ -10,7 +10,8 @@ import (
 type metrics struct {
 	owner, connected, unacked, last, inDecode, publishing                               *prometheus.GaugeVec
 	notOwner, failed, reconnects, received, made, refused, presence, presenceUnreadable *prometheus.CounterVec
-	ignored, dropped                                                                    *prometheus.CounterVec
+	ignored, dropped, commands                                                          *prometheus.CounterVec
+	waiting, places                                                                     prometheus.Gauge
 }
 
 // newMetrics makes the metrics and registers them when reg is not nil.
@@ -45,6 +46,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		presence:           counter("weir_source_presence_total", "Transitions of presence that the source has asserted."),
 		presenceUnreadable: counter("weir_source_presence_read_errors_total", "Failures to read the stored presence of devices of the source."),
 	}
+	m.commands = counter("weir_source_commands_total", "Commands for devices of the source, by how their publish ended: published, refused, lost.", "outcome")
+	m.waiting = prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_source_commands_waiting", Help: "Commands that wait for a value on a topic of a source; at most 10,000."})
+	m.places = prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_source_command_devices", Help: "Devices behind sources that commands can reach since they were heard; at most 100,000."})
+	all = append(all, m.waiting, m.places)
 	if reg != nil {
 		reg.MustRegister(all...)
 	}
@@ -58,6 +63,9 @@ const (
 	ignoredNoValue  = "no-value" // nothing of the payload is kept
 )
 
+// droppedNotOwner is why a message is dropped that came after another node had taken the source over.
+const droppedNotOwner = "not-owner"
+
 // shownFromStart are the reasons whose counters exist from the start.
 func (m *metrics) begin(source string) {
 	for _, v := range []*prometheus.GaugeVec{m.owner, m.connected, m.unacked, m.last, m.inDecode, m.publishing} {
@@ -65,6 +73,9 @@ func (m *metrics) begin(source string) {
 	}
 	for _, v := range []*prometheus.CounterVec{m.notOwner, m.failed, m.reconnects, m.received, m.made, m.refused, m.presence, m.presenceUnreadable} {
 		v.WithLabelValues(source)
+	}
+	for _, outcome := range []string{outcomePublished, outcomeRefused, outcomeLost} {
+		m.commands.WithLabelValues(source, outcome)
 	}
 	for _, reason := range []string{ignoredTopic, ignoredRetained, ignoredNoValue} {
 		m.ignored.WithLabelValues(source, reason)

@@ -4,9 +4,11 @@
 //
 //	mqttsource.go  the transport: its sources
 //	source.go      a source: its connection, its subscription, what a refusal does
+//	lease.go       which node reads a source
 //	receive.go     a message on its way from the broker to the intake
 //	mapping.go     mappings: which device and which form a topic has
 //	template.go    templates of topics, and filters
+//	commands.go    commands for the devices of mappings
 //	decode.go      payloads: JSON, numbers and words, presence
 //	cbor.go        payloads in CBOR
 //	path.go        paths into payloads, RFC 9535
@@ -19,24 +21,28 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"weir/command"
 	"weir/ingest"
 	"weir/ingest/links"
 	"weir/internal/mqttclient"
 	"weir/model"
 	"weir/presence"
 	"weir/registry"
+	"weir/store"
 )
 
 // Config configures the transport. Settings must have passed Check.
 type Config struct {
 	InstanceID string
-	Node       string // in the client identifier
+	Node       string // in the client identifier, and in the lease
+	Alone      bool   // no other process uses the store: a lease that another run holds is of one that has ended
 	Settings
 	presence.Timing
 }
@@ -56,14 +62,18 @@ type Adopter interface {
 	Adopt(ctx context.Context, a registry.Adoption) (b model.Binding, made bool, err error)
 }
 
-// Deps are the collaborators. Every field but Logger and Registerer is required.
+// Deps are the collaborators. Every field but Store, DialLocal, Desk, Logger and Registerer is required.
 type Deps struct {
 	Intake   Intake
 	Adopter  Adopter
 	Tenant   func(token string) (id int64, enabled, known bool)
 	Presence presence.Store
+	Store    store.Store // of the leases; nil: no other node reads the sources
 	Link     func(source string) links.Link
 	Dial     mqttclient.Dial
+	// DialLocal connects to the open topics of this instance, for sources with the URL local; nil: there are none.
+	DialLocal func() (net.Conn, error)
+	Desk      command.Desk // of the commands of devices; nil: none is delivered
 	// Suspend closes all transports for a reason until resume is called.
 	Suspend    func(reason string) (resume func())
 	Logger     *slog.Logger
@@ -77,6 +87,7 @@ type Transport struct {
 	deps    Deps
 	metrics *metrics
 	sources []*source
+	carrier *carrier // nil: no mapping has commands
 	closing chan struct{}
 	close   sync.Once
 }
@@ -99,6 +110,7 @@ func New(cfg Config, deps Deps) (*Transport, error) {
 		}
 		t.sources = append(t.sources, s)
 	}
+	t.carrier = newCarrier(t)
 	return t, nil
 }
 
@@ -121,6 +133,9 @@ func (t *Transport) Run(ctx context.Context) error {
 		all.Go(func() { s.run(ctx) })
 	}
 	all.Wait()
+	if t.carrier != nil {
+		t.carrier.stop()
+	}
 	return nil
 }
 
@@ -151,9 +166,7 @@ func (t *Transport) Sources() (all []ingest.SourceStatus) {
 // Set takes over what a reload has changed.
 func (t *Transport) Set(timing presence.Timing) {
 	for _, s := range t.sources {
-		if s.tracker != nil {
-			s.tracker.Set(timing)
-		}
+		s.presences.set(timing)
 	}
 }
 
@@ -166,6 +179,12 @@ func (s Settings) Owns(source string) bool {
 	}
 	return false
 }
+
+// local is the URL of the open topics of the instance itself.
+const local = "local"
+
+// IsLocal reports whether the source reads the open topics of the instance itself.
+func (s *Source) IsLocal() bool { return s.URL == local }
 
 // Broker is the URL of the source's broker.
 func (s *Source) Broker() string {

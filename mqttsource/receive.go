@@ -29,7 +29,11 @@ var topicSeed = maphash.MakeSeed()
 // Messages of one topic keep their order, and so do all that assert presence.
 func (s *source) receive(d *mqttclient.Delivery) {
 	s.metrics.received.WithLabelValues(s.ID).Inc()
-	if s.ending.Load() { // it stays unacknowledged
+	switch {
+	case s.ending.Load(): // it stays unacknowledged
+		return
+	case !s.lease.held():
+		s.late()
 		return
 	}
 	now := s.deps.Now()
@@ -56,11 +60,21 @@ func (s *source) receive(d *mqttclient.Delivery) {
 func (s *source) work(ctx context.Context, q chan *received) {
 	for r := range q {
 		// What a lost session has delivered and nothing has acknowledged comes again.
-		if s.awaitOpen(r) && (r.QoS == 0 || !r.over()) {
+		switch {
+		case !s.lease.held():
+			s.late()
+		case s.awaitOpen(r) && (r.QoS == 0 || !r.over()):
 			s.take(ctx, r)
 		}
 		s.metrics.inDecode.WithLabelValues(s.ID).Set(float64(s.inDecode.Add(-1)))
 	}
+}
+
+// late counts a message that is dropped because the source is another node's now. It stays unacknowledged: it comes again if nobody else reads the
+// source before this node.
+func (s *source) late() {
+	s.metrics.notOwner.WithLabelValues(s.ID).Inc()
+	s.count(s.dropped, droppedNotOwner)
 }
 
 // over reports whether the session of the message has ended.
@@ -94,6 +108,10 @@ func (s *source) awaitOpen(r *received) bool {
 func (s *source) take(ctx context.Context, r *received) {
 	if len(s.mappings) == 0 {
 		s.takeEvent(ctx, r)
+		return
+	}
+	s.carrier.complete(s, r)
+	if s.answers && s.takeResponse(ctx, r) {
 		return
 	}
 	m := r.mapping
@@ -235,6 +253,7 @@ func (s *source) adopt(ctx context.Context, r *received, tenant string, tenantID
 		s.fail(r, "the device cannot be looked up", err)
 		return b, false
 	}
+	s.carrier.heard(s, r.mapping, r.levels, device, b)
 	if made {
 		s.metrics.made.WithLabelValues(s.ID).Inc()
 		s.mu.Lock()
@@ -276,8 +295,12 @@ func (s *source) answered(r *received, a ingest.Answer) {
 		s.metrics.dropped.WithLabelValues(s.ID, string(a.Reason)).Inc()
 		r.Ack()
 	case ingest.Withheld:
-		if !r.over() && s.deps.Intake.Suspended() != "" {
+		switch {
+		case r.over():
+		case s.deps.Intake.Suspended() != "":
 			go r.Session.Break() // all transports close
+		case a.Reason == ingest.ReasonUnavailable: // acknowledgements have an order: what comes later would wait for this one for ever
+			s.fail(r, "a message could not be handed to the log", errors.New(string(a.Reason)))
 		}
 	default:
 		s.fail(r, "a message could not be handed to the log", errors.New(string(a.Reason)))
@@ -334,9 +357,28 @@ const maxPresences = 100_000
 
 // presences are the devices that a source has asserted to be connected, and those that all were disconnected with.
 type presences struct {
-	mu   sync.Mutex
-	live map[int64]asserted
-	gone map[int64]model.Binding // disconnected together, until they are connected together
+	mu      sync.Mutex
+	timing  presence.Timing
+	tracker *presence.Tracker // nil: no mapping asserts presence
+	live    map[int64]asserted
+	gone    map[int64]model.Binding // disconnected together, until they are connected together
+}
+
+// begin begins with a new tracker, which knows no device.
+func (p *presences) begin(make func(presence.Timing) *presence.Tracker) *presence.Tracker {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tracker, p.live, p.gone = make(p.timing), nil, nil
+	return p.tracker
+}
+
+func (p *presences) set(timing presence.Timing) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.timing = timing
+	if p.tracker != nil {
+		p.tracker.Set(timing)
+	}
 }
 
 type asserted struct {
@@ -350,16 +392,17 @@ func (s *source) assert(ctx context.Context, b model.Binding, state model.Presen
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.gone, b.DeviceID)
+	s.carrier.asserts(b.DeviceID, state == model.Connected)
 	was, live := p.live[b.DeviceID]
 	switch {
 	case state == model.Connected && !live && len(p.live) < maxPresences:
 		if p.live == nil {
 			p.live = map[int64]asserted{}
 		}
-		p.live[b.DeviceID] = asserted{b, s.tracker.Arrived(ctx, b)}
+		p.live[b.DeviceID] = asserted{b, p.tracker.Arrived(ctx, b)}
 	case state == model.Disconnected && live:
 		delete(p.live, b.DeviceID)
-		s.tracker.Left(ctx, b, was.session, "availability", presence.ByDevice)
+		p.tracker.Left(ctx, b, was.session, "availability", presence.ByDevice)
 	}
 }
 

@@ -9,15 +9,16 @@ import (
 
 // Settings are the keys of the section external_mqtt.
 type Settings struct {
-	PublishWindow int      `yaml:"publish_window" default:"128" min:"1" max:"60000" doc:"Maximum number of messages of a source that wait for the log. With those in decode (105) it is the Receive Maximum. Alias: externalMqtt.publishWindow."`
-	OnRefused     string   `yaml:"on_refused" default:"stop" enum:"stop wait" doc:"What a subscription that a broker refuses does: stop closes every transport until it is granted; wait leaves the others open."`
-	Sources       []Source `yaml:"sources" doc:"Brokers that Weir reads, see docs/transports/external-mqtt.md." example:"id: plant; url: mqtts://broker.example.org:8883; username: weir; password_file: /etc/weir/plant.password"`
+	PublishWindow int           `yaml:"publish_window" default:"128" min:"1" max:"60000" doc:"Maximum number of messages of a source that wait for the log. With those in decode (105) it is the Receive Maximum. Alias: externalMqtt.publishWindow."`
+	OnRefused     string        `yaml:"on_refused" default:"stop" enum:"stop wait" doc:"What a subscription that a broker refuses does: stop closes every transport until it is granted; wait leaves the others open."`
+	TakeoverRetry time.Duration `yaml:"takeover_retry" default:"15s" min:"1s" doc:"How long a source whose broker could not be reached is left to other nodes before this one tries again."`
+	Sources       []Source      `yaml:"sources" doc:"Brokers that Weir reads, see docs/transports/external-mqtt.md." example:"id: plant; url: mqtts://broker.example.org:8883; username: weir; password_file: /etc/weir/plant.password"`
 }
 
 // Source is a broker and what is read there.
 type Source struct {
 	ID       string `yaml:"id" doc:"Name of the event source: letters, digits, - _ and :, unique in the instance."`
-	URL      string `yaml:"url" doc:"Broker: mqtt:// or tcp://, over TLS mqtts://, ssl:// or tls://, over WebSocket ws:// and wss://. In place of host and port."`
+	URL      string `yaml:"url" doc:"Broker: mqtt:// or tcp://, over TLS mqtts://, ssl:// or tls://, over WebSocket ws:// and wss://; or local, the open topics of this instance (broker.open_topics). In place of host and port."`
 	Host     string `yaml:"host" doc:"Host of the broker, without TLS."`
 	Port     int    `yaml:"port" default:"1883" min:"1" max:"65535" doc:"Port of host."`
 	Topic    string `yaml:"topic" doc:"Topic filters that are subscribed to, with commas between; empty: +/#, or those of map."`
@@ -39,6 +40,14 @@ type Source struct {
 	Map          []Mapping `yaml:"map" doc:"Mappings of topics; the first that matches decides. Empty: the topics of Weir's own broker."`
 }
 
+// Commands says how commands reach the devices of a mapping.
+type Commands struct {
+	Topic    string `yaml:"topic" doc:"Where commands are published at QoS 1: a topic with {device} and the levels that name it in braces, and paths into the message of the command such as {$.name}; empty: the devices take none. Presets have their own."`
+	Payload  string `yaml:"payload" doc:"Path of what is published, such as $.payload; empty: the message as Weir's own broker delivers it."`
+	Response string `yaml:"response" doc:"Topic of what completes a command."`
+	Complete string `yaml:"complete" default:"response" enum:"response value published" doc:"What completes a command: response, a message on that topic with the response of the device; value, the next message on it; published, the acknowledgement of the broker."`
+}
+
 // Mapping says what the messages of a topic are.
 type Mapping struct {
 	Topic      string        `yaml:"topic" doc:"Template of the topic, with the levels {device}, {device...}, {metric}, {name}, {tenant} and +."`
@@ -54,6 +63,7 @@ type Mapping struct {
 	TimeFormat string        `yaml:"time_format" default:"rfc3339" enum:"rfc3339 unix unix_ms" doc:"Form of that time."`
 	Words      setting.Texts `yaml:"words" doc:"Words of number and presence and the values that they stand for, such as running: 1; presence: online: CONNECTED."`
 	All        bool          `yaml:"all" doc:"Whether presence is that of every device of the source."`
+	Commands   Commands      `yaml:"commands"`
 
 	texts bool // of number, in presets: a text is an attribute, not a mistake
 }

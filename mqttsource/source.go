@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/url"
 	"slices"
 	"sync"
@@ -36,9 +37,13 @@ type source struct {
 	clientID string
 	mappings mappings
 	filters  []string
-	tracker  *presence.Tracker // nil: no mapping asserts presence
-	ended    chan struct{}     // closed when run has returned
+	tracks   bool          // a mapping asserts presence
+	ended    chan struct{} // closed when run has returned
+	lease    *ownership
+	left     bool // the broker may keep a session that another node's reading has made useless; of run alone
 
+	answers  bool          // a mapping has a topic of responses to commands
+	room     chan struct{} // holds one for each command that is published; nil: no mapping has commands
 	queues   [decodeWorkers]chan *received
 	window   chan struct{} // holds one for each message that waits for the log
 	inDecode atomic.Int64
@@ -50,7 +55,8 @@ type source struct {
 	since    time.Time
 	failed   string // why it is down
 	notes    []string
-	sessions int // that were opened
+	owner    string // the node that reads the source, as far as it is known
+	sessions int    // that were opened
 	session  *mqttclient.Session
 	lastAt   time.Time
 	counts   ingest.SourceCounts
@@ -76,9 +82,10 @@ func (t *Transport) newSource(i int) (*source, error) {
 	for j := range s.queues {
 		s.queues[j] = make(chan *received, decodeQueue)
 	}
-	if slices.ContainsFunc(s.mappings, func(m *mapping) bool { return m.settings.Decode == decodePresence }) {
-		s.tracker = s.newTracker()
-	}
+	s.tracks = slices.ContainsFunc(s.mappings, func(m *mapping) bool { return m.settings.Decode == decodePresence })
+	s.answers = slices.ContainsFunc(s.mappings, func(m *mapping) bool { return m.commands != nil && m.commands.response != nil })
+	s.lease = t.newOwnership(cfg.ID)
+	s.presences.timing = t.cfg.Timing
 	t.metrics.begin(cfg.ID)
 	return s, nil
 }
@@ -89,8 +96,8 @@ func ClientID(instance, source, node string) string {
 }
 
 // newTracker returns the tracker of the presence that mappings assert.
-func (s *source) newTracker() *presence.Tracker {
-	return presence.NewTracker(presence.TrackerConfig{Source: s.ID, Timing: s.cfg.Timing, MaxGraces: func() int { return maxPresences }},
+func (s *source) newTracker(timing presence.Timing) *presence.Tracker {
+	return presence.NewTracker(presence.TrackerConfig{Source: s.ID, Timing: timing, MaxGraces: func() int { return maxPresences }},
 		presence.TrackerDeps{Store: s.deps.Presence, Now: s.deps.Now, Logger: s.deps.Logger, ReadFailed: s.metrics.presenceUnreadable.WithLabelValues(s.ID).Inc,
 			Emit: func(ctx context.Context, b model.Binding, p model.Presence) {
 				s.deps.Intake.Presence(ctx, s.Name(), s.ID, b, p, func(a ingest.Answer) {
@@ -101,23 +108,19 @@ func (s *source) newTracker() *presence.Tracker {
 			}})
 }
 
-// run reads the source until ctx ends.
+// run reads the source while it is this node's, and stands by while it is another's, until ctx ends.
 func (s *source) run(ctx context.Context) {
 	defer close(s.ended)
-	s.metrics.owner.WithLabelValues(s.ID).Set(1)
-	defer s.metrics.owner.WithLabelValues(s.ID).Set(0)
 	// What was taken is decoded and stored also after ctx has ended.
 	workers, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	var working, tracking sync.WaitGroup
+	var working sync.WaitGroup
 	for _, q := range s.queues {
 		working.Go(func() { s.work(workers, q) })
 	}
-	if s.tracker != nil {
-		tracking.Go(func() { _ = s.tracker.Run(ctx) }) // it has no error but that of ctx
+	for s.own(ctx) {
+		s.read(ctx)
 	}
-	link := &mqttclient.Link{Auto: s.Protocol == "auto", Options: s.options, Up: s.up, Down: s.down, Ending: s.drain}
-	_ = link.Run(ctx) // it has no error
 	s.set(ingest.SourceShut, "")
 	s.endSuspension()
 	for _, q := range s.queues {
@@ -127,7 +130,177 @@ func (s *source) run(ctx context.Context) {
 	for range cap(s.window) { // what is in the log's hands is answered
 		s.window <- struct{}{}
 	}
-	tracking.Wait()
+	s.disown(ctx)
+}
+
+// own waits until the source is this node's. It returns false when ctx has ended.
+func (s *source) own(ctx context.Context) bool {
+	for ctx.Err() == nil {
+		if why := s.deps.Intake.Suspended(); why != "" && !s.suspends() {
+			s.set(ingest.SourceDown, "all transports are closed: "+why)
+		} else if ok := s.takeOver(ctx); ok {
+			return true
+		}
+		pause(ctx, leaseLook)
+	}
+	return false
+}
+
+// pause waits for a time, or for the end of ctx.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// takeOver takes the source if it is free.
+func (s *source) takeOver(ctx context.Context) bool {
+	other, err := s.lease.taken(ctx)
+	ok := false
+	if err == nil && other == "" {
+		ok, other, err = s.lease.take(ctx)
+	}
+	switch {
+	case ctx.Err() != nil && !ok:
+	case err != nil && !ok:
+		if s.set(ingest.SourceDown, "the lease of the source cannot be taken: "+err.Error()) {
+			s.deps.Logger.Error("the lease of an event source cannot be taken", "source", s.ID, "error", err)
+		}
+	case !ok:
+		s.noteOwner(other)
+		if s.set(ingest.SourceStandby, "") {
+			s.deps.Logger.Info("another node reads an event source: this one stands by", "source", s.ID, "node", other)
+		}
+		if s.left {
+			s.left = false
+			s.discard(ctx)
+		}
+	default:
+		s.noteOwner(s.cfg.Node)
+		if s.stands() {
+			s.set(ingest.SourceDown, "it is not connected yet")
+		}
+	}
+	return ok
+}
+
+// disown frees the source for other nodes.
+func (s *source) disown(ctx context.Context) {
+	s.metrics.owner.WithLabelValues(s.ID).Set(0)
+	s.noteOwner("")
+	if err := s.lease.release(ctx); err != nil {
+		s.deps.Logger.Warn("the lease of an event source cannot be released: it ends by itself", "source", s.ID, "error", err)
+	}
+}
+
+// stands reports whether another node reads the source.
+func (s *source) stands() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state == ingest.SourceStandby
+}
+
+func (s *source) noteOwner(node string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.owner = node
+}
+
+// errSuspended is returned by options while another source has closed all transports.
+var errSuspended = errors.New("all transports are closed")
+
+// errTakeover is why read ends when the first connection fails.
+var errTakeover = errors.New("the broker cannot be reached")
+
+// read reads the source until ctx ends or the lease is lost. It ends also when the first connection fails, or all transports are closed: then
+// another node may read the source.
+func (s *source) read(ctx context.Context) {
+	reading, end := context.WithCancelCause(ctx)
+	var others sync.WaitGroup
+	others.Go(func() { end(s.lease.keep(reading)) })
+	if s.tracks {
+		tracker := s.presences.begin(s.newTracker)
+		others.Go(func() { _ = tracker.Run(reading) }) // it has no error but that of ctx
+	}
+	connected := false
+	link := &mqttclient.Link{Auto: s.Protocol == "auto", Options: s.options}
+	link.Up = func(ctx context.Context, session *mqttclient.Session) error {
+		err := s.up(ctx, session)
+		connected = connected || err == nil
+		return err
+	}
+	link.Down = func(err error, wait time.Duration) {
+		_, refused := errors.AsType[*mqttclient.RefusedFilter](err)
+		switch {
+		case errors.Is(err, errSuspended) || errors.Is(err, errLost):
+			end(err)
+		case connected || refused || s.suspends():
+			s.down(err, wait)
+		default:
+			s.failTakeover(err)
+			end(errTakeover)
+		}
+	}
+	link.Ending = func(session *mqttclient.Session) {
+		if ctx.Err() != nil { // a stop; what a lost lease leaves is another node's
+			s.drain(session)
+		}
+	}
+	_ = link.Run(reading) // it has no error
+	why := context.Cause(reading)
+	end(nil)
+	others.Wait()
+	switch {
+	case ctx.Err() != nil: // run releases the lease once everything is stored
+	case errors.Is(why, errTakeover):
+		s.disown(ctx)
+		pause(ctx, s.cfg.TakeoverRetry)
+	case errors.Is(why, errSuspended):
+		s.disown(ctx)
+	default:
+		s.lost()
+	}
+}
+
+// failTakeover notes why the source was taken and is not read.
+func (s *source) failTakeover(err error) {
+	why := "the broker has closed the connection"
+	if err != nil {
+		why = err.Error()
+	}
+	if s.set(ingest.SourceDown, why) {
+		s.deps.Logger.Warn("an event source cannot be read: it is left to other nodes until the next attempt", "source", s.ID, "broker", s.address(), "error", why, "retry", s.cfg.TakeoverRetry)
+	}
+}
+
+// lost gives the source up: its lease is another node's, or has ended.
+func (s *source) lost() {
+	s.lease.lose()
+	s.metrics.owner.WithLabelValues(s.ID).Set(0)
+	s.noteOwner("")
+	s.left = true
+	if s.set(ingest.SourceDown, "the lease of the source is lost") {
+		s.deps.Logger.Warn("the lease of an event source is lost: another node may read it", "source", s.ID)
+	}
+}
+
+// discard ends the session that the broker keeps for this node: nobody reads what it collects.
+func (s *source) discard(ctx context.Context) {
+	o, err := s.Source.sessionOptions(s.clientID, s.dial())
+	if err == nil {
+		o.Clean, o.Expiry = true, 0
+		o.OnMessage = func(*mqttclient.Delivery) {}
+		var session *mqttclient.Session
+		if session, err = s.openAny(ctx, o); err == nil {
+			err = session.Close()
+		}
+	}
+	if err != nil {
+		s.deps.Logger.Warn("the session of this node cannot be ended at the broker of an event source that another node reads", "source", s.ID, "broker", s.address(), "error", err)
+	}
 }
 
 // drainWait bounds how long a stop waits for what was taken: the log may have no room.
@@ -153,21 +326,39 @@ func (s *source) drain(session *mqttclient.Session) {
 // options returns how the next session is opened.
 func (s *source) options() (mqttclient.SessionOptions, error) {
 	if why := s.deps.Intake.Suspended(); why != "" && !s.suspends() {
-		return mqttclient.SessionOptions{}, fmt.Errorf("all transports are closed: %s", why)
+		return mqttclient.SessionOptions{}, errSuspended
 	}
-	o, err := s.Source.sessionOptions(s.clientID, s.deps.Dial)
+	o, err := s.Source.sessionOptions(s.clientID, s.dial())
 	if err != nil {
 		return o, err
 	}
 	o.ReceiveMaximum = uint16(min(decodeWorkers*(decodeQueue+1)+s.cfg.PublishWindow, 65535))
 	o.OnMessage = s.receive
+	o.Clean = o.Clean || !s.lease.resumes() // what another node has read meanwhile is in this node's session, too
 	return o, nil
+}
+
+// dial is how the broker is connected to.
+func (s *source) dial() mqttclient.Dial {
+	if !s.IsLocal() {
+		return s.deps.Dial
+	}
+	return func(context.Context, string, string) (net.Conn, error) {
+		if s.deps.DialLocal == nil {
+			return nil, errors.New("the instance has no open topics")
+		}
+		return s.deps.DialLocal()
+	}
 }
 
 // sessionOptions are what the settings say of a session.
 func (s *Source) sessionOptions(clientID string, dial mqttclient.Dial) (mqttclient.SessionOptions, error) {
 	o := mqttclient.SessionOptions{Options: mqttclient.Options{URL: s.Broker(), Dial: dial, ClientID: clientID, Username: s.Username, Password: s.Password.Reveal()},
 		Version: mqttclient.MQTT5, Clean: s.SessionExpiry == 0, Expiry: s.SessionExpiry, KeepAlive: s.KeepAlive}
+	if s.IsLocal() {
+		o.URL = "mqtt://local:1883" // of which the dialer takes no notice
+		return o, nil
+	}
 	if s.Protocol == "3.1.1" {
 		o.Version = mqttclient.MQTT311
 	}
@@ -186,6 +377,7 @@ func (s *source) up(ctx context.Context, session *mqttclient.Session) error {
 	s.mu.Lock()
 	s.session = session
 	s.mu.Unlock()
+	s.metrics.owner.WithLabelValues(s.ID).Set(1)
 	subs := make([]mqttclient.Subscription, len(s.filters))
 	for i, f := range s.filters {
 		subs[i] = mqttclient.Subscription{Filter: f, QoS: byte(s.QoS)}
@@ -207,6 +399,11 @@ func (s *source) up(ctx context.Context, session *mqttclient.Session) error {
 			return fmt.Errorf("the broker grants QoS %d for %s, not QoS %d", qos, s.filters[i], s.QoS)
 		}
 	}
+	if err := s.lease.renew(ctx, true); err != nil && !s.lease.held() {
+		return errLost
+	} else if err != nil && !s.lease.alone {
+		return fmt.Errorf("the lease of the source cannot be renewed: %w", err)
+	}
 	s.endSuspension()
 	s.mu.Lock()
 	s.sessions++
@@ -219,6 +416,7 @@ func (s *source) up(ctx context.Context, session *mqttclient.Session) error {
 		s.metrics.reconnects.WithLabelValues(s.ID).Inc()
 	}
 	s.set(ingest.SourceUp, "")
+	s.carrier.up(s)
 	s.deps.Logger.Info("an event source is connected", "source", s.ID, "broker", s.address(), "session", map[bool]string{true: "resumed", false: "new"}[session.Present()], "filters", s.filters)
 	return nil
 }
@@ -279,10 +477,14 @@ func (s *source) set(state ingest.SourceState, why string) bool {
 		s.session = nil
 	}
 	s.mu.Unlock()
-	if state == ingest.SourceUp {
+	switch state {
+	case ingest.SourceUp:
 		s.deps.Link(s.ID).Up()
 		s.metrics.connected.WithLabelValues(s.ID).Set(1)
-	} else {
+	case ingest.SourceStandby: // the figure of another node
+		s.deps.Link(s.ID).Down()
+		s.metrics.connected.DeleteLabelValues(s.ID)
+	default:
 		s.deps.Link(s.ID).Down()
 		s.metrics.connected.WithLabelValues(s.ID).Set(0)
 	}
@@ -303,7 +505,7 @@ func (s *Source) address() string {
 func (s *source) report() ingest.SourceStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := ingest.SourceStatus{ID: s.ID, Kind: s.Name(), State: s.state, Since: s.since, Owner: s.cfg.Node, LastError: s.failed, LastMessage: s.lastAt, Counts: s.counts,
+	r := ingest.SourceStatus{ID: s.ID, Kind: s.Name(), State: s.state, Since: s.since, Owner: s.owner, LastError: s.failed, LastMessage: s.lastAt, Counts: s.counts,
 		Address: s.address(), Ignored: maps.Clone(s.ignored), Dropped: maps.Clone(s.dropped), Unknown: slices.Clone(s.unknown), Notes: slices.Clone(s.notes)}
 	if s.state == ingest.SourceUp {
 		r.Counts.Connected = 1

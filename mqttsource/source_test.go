@@ -45,14 +45,24 @@ type world struct {
 	dropped  []ingest.Reason
 	presence []string
 	made     int
+	answers  []model.Response
+	desk     *desk // nil: there is none
 }
 
 func (w *world) note(a *ingest.Arrival) {
+	if a.Answer != nil {
+		w.mu.Lock()
+		w.answers = append(w.answers, *a.Answer)
+		w.mu.Unlock()
+		return
+	}
 	var text strings.Builder
 	text.WriteString(a.Tenant + " " + a.Topic)
 	switch {
 	case a.Fault != "":
 		text.WriteString(" fault " + a.Fault)
+	case a.Answers:
+		text.WriteString(" answers " + string(a.Body))
 	case a.Message != nil:
 		for _, r := range a.Message.Measurements {
 			text.WriteString(fmt.Sprintf(" %s=%v", r.Metric, r.Value))
@@ -153,7 +163,7 @@ func (w *world) start(change func(*Settings)) *Transport {
 	s.ID, s.URL, s.Tenant = "plant", "mqtt://127.0.0.1:"+w.broker.Port(), "acme"
 	cfg.Sources = []Source{s}
 	change(&cfg)
-	t, err := New(Config{InstanceID: "weir", Node: "n1", Settings: cfg, Timing: presence.Timing{Grace: time.Minute, Check: time.Hour}}, Deps{Intake: w, Adopter: w,
+	deps := Deps{Intake: w, Adopter: w,
 		Tenant: func(token string) (int64, bool, bool) { return 7, token != "off", token != "none" },
 		Link:   links.New(func() time.Duration { return 0 }).Link,
 		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -163,7 +173,11 @@ func (w *world) start(change func(*Settings)) *Transport {
 			w.suspended.Store(&reason)
 			w.suspends.Add(1)
 			return func() { w.suspended.Store(nil) }
-		}, Logger: slog.New(slog.DiscardHandler), Registerer: w.reg})
+		}, Logger: slog.New(slog.DiscardHandler), Registerer: w.reg}
+	if w.desk != nil {
+		deps.Desk = w.desk
+	}
+	t, err := New(Config{InstanceID: "weir", Node: "n1", Settings: cfg, Timing: presence.Timing{Grace: time.Minute, Check: time.Hour}}, deps)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -199,6 +213,9 @@ func mapped(ms ...Mapping) func(*Settings) {
 		for _, m := range ms {
 			if m.TimeFormat == "" {
 				m.TimeFormat = "rfc3339"
+			}
+			if m.Commands.Complete == "" {
+				m.Commands.Complete = byResponse
 			}
 			s.Sources[0].Map = append(s.Sources[0].Map, m)
 		}
@@ -462,6 +479,7 @@ func TestASourceThatCannotBe(t *testing.T) {
 		{func(s *Source) { s.URL = "mqtt://h" }, "url"},
 		{func(s *Source) { s.URL = "mqtt://u:p@h:1" }, "url"},
 		{func(s *Source) { s.TLS.CA = "ca.pem" }, "tls"},
+		{func(s *Source) { s.URL, s.Username = "local", "u" }, "username"},
 		{func(s *Source) { s.Password = setting.NewSecret("x") }, "password"},
 		{func(s *Source) { s.AutoRegister = true }, "auto_register"},
 		{func(s *Source) { s.Topic = "a/#/b" }, "topic"},

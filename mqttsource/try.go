@@ -30,6 +30,8 @@ type Shape struct {
 	Tenant string `json:"tenant,omitempty"`
 	Device string `json:"device,omitempty"`
 	Metric string `json:"metric,omitempty"`
+	// Commands is where commands are published and what completes them, "" for none.
+	Commands string `json:"commands,omitempty"`
 }
 
 // Show returns what the source reads.
@@ -40,6 +42,12 @@ func (s *Source) Show() Shown {
 		shape := Shape{Topic: m.settings.Topic, Decode: m.settings.Decode, Tenant: m.settings.Tenant, Device: m.settings.Device, Metric: m.settings.Metric}
 		if m.settings.All {
 			shape.Decode += ", of all devices"
+		}
+		if c := m.settings.Commands; c.Topic != "" {
+			shape.Commands = fmt.Sprintf("to %s, completed by %s", c.Topic, c.Complete)
+			if c.Response != "" {
+				shape.Commands += " on " + c.Response
+			}
 		}
 		out.Mappings = append(out.Mappings, shape)
 	}
@@ -129,6 +137,9 @@ func (s *Source) Translate(topic string, payload []byte, retained bool) Tried {
 // Try connects under an identifier of its own, with a session that the broker does not keep, and writes what the broker says and what the mappings
 // make of the first messages. The error is why there is no connection or no subscription.
 func (s *Source) Try(ctx context.Context, instance string, dial mqttclient.Dial, wait time.Duration, messages int, out io.Writer) error {
+	if s.IsLocal() {
+		return errors.New("url: local is read by the running instance alone: weir source show says what it does, weir source try what the mappings make of a message")
+	}
 	o, err := s.sessionOptions(ClientID(instance, s.ID, "check-"+strings.ToLower(rand.Text()[:8])), dial)
 	if err != nil {
 		return err

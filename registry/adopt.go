@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"crypto/sha256"
@@ -25,8 +26,10 @@ type Adoption struct {
 	ExternalID string // 1 to 256 characters
 	// ByToken says that a device with the token ExternalID is meant, too, where none has the external id.
 	ByToken bool
-	// Make says that a device that does not exist is made, of the type DeviceType, with the token PREFIX-SLUG-12 hexadecimal digits.
+	// Make says that a device that does not exist is made, of the type DeviceType, with the token PREFIX-SLUG-12 hexadecimal digits; with
+	// Plain its token is the external id, which has to be one.
 	Make       bool
+	Plain      bool
 	Prefix     string // of the token: sp, mq
 	DeviceType string // token
 	Max        int64  // of devices of the tenant with the prefix; 0: as many as limits.devices_per_tenant allows
@@ -91,7 +94,7 @@ func (r *Registry) Adopt(ctx context.Context, a Adoption) (b model.Binding, made
 // findAdopted reads the device.
 func (r *Registry) findAdopted(ctx context.Context, a Adoption) (*adopted, error) {
 	found := &adopted{key: adoptionKey{a.TenantID, a.ExternalID}}
-	err := store.Read(ctx, r.parts.Store, func(tx store.Tx) error { return r.adoptedIn(tx, a, found) })
+	err := store.Read(ctx, cmp.Or(r.parts.Devices, r.parts.Store), func(tx store.Tx) error { return r.adoptedIn(tx, a, found) })
 	return found, err
 }
 
@@ -111,7 +114,7 @@ func (r *Registry) adoptedIn(tx store.Tx, a Adoption, found *adopted) error {
 
 // ExternalIDOf returns the external id of a device, "" for none.
 func (r *Registry) ExternalIDOf(ctx context.Context, b model.Binding) (id string, err error) {
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) error {
+	err = store.Read(ctx, cmp.Or(r.parts.Devices, r.parts.Store), func(tx store.Tx) error {
 		d, err := r.Devices.Table.Get(tx, b.TenantID, b.Device)
 		if d != nil && d.ID == b.DeviceID && d.ExternalID != nil {
 			id = *d.ExternalID
@@ -140,7 +143,11 @@ func (r *Registry) makeAdopted(ctx context.Context, a Adoption) (b model.Binding
 		if err := r.admitAdopted(c, a, counted); err != nil {
 			return err
 		}
-		d, err := r.Devices.Make(c, store.Patch{"token": AdoptedToken(a.Prefix, a.ExternalID), "externalId": a.ExternalID, "deviceTypeToken": a.DeviceType})
+		token := a.ExternalID
+		if !a.Plain {
+			token = AdoptedToken(a.Prefix, a.ExternalID)
+		}
+		d, err := r.Devices.Make(c, store.Patch{"token": token, "externalId": a.ExternalID, "deviceTypeToken": a.DeviceType})
 		if err != nil {
 			return err
 		}

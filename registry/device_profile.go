@@ -18,6 +18,7 @@ type DeviceProfile struct {
 	Category          *string `store:"category,clear,max=128" gql:"category"`
 	Metadata          *string `store:"metadata,clear,json,max=65536" gql:"metadata"`
 	Location          *string `store:"location,clear,json,max=1024" gql:"location"` // LocationDeclaration
+	Lwm2m             *string `store:"lwm2m,clear,json,max=65536" gql:"lwm2m"`      // model.LwM2MProfile
 	InactivityTimeout *int64  `store:"inactivity_timeout_seconds,clear,min=60" gql:"inactivityTimeoutSeconds"`
 	ActiveVersion     *int64  `store:"active_version" gql:"activeVersion"` // moves by publish and rollback only
 }
@@ -35,6 +36,11 @@ func (r *Registry) deviceProfiles() *entity.Kind[DeviceProfile] {
 }
 
 func (p *DeviceProfile) check() error {
+	if p.Lwm2m != nil {
+		if _, err := model.ParseLwM2MProfile([]byte(*p.Lwm2m)); err != nil {
+			return model.Invalid("lwm2m", "%v", err)
+		}
+	}
 	d, err := p.Declaration()
 	switch {
 	case err != nil || d == nil:

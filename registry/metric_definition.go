@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"unicode/utf8"
 
 	"weir/model"
 	"weir/store"
@@ -26,6 +27,9 @@ type MetricDefinition struct {
 	MaxValue    *float64 `store:"max_value,clear" gql:"maxValue"`
 	OutOfRange  string   `store:"out_of_range,required,oneof=REFUSE|FLAG|CLAMP" gql:"outOfRange"`
 	Enum        *string  `store:"enum,clear,json,max=16384" gql:"enum"`
+	// SourceNames are other names under which devices send the metric, sorted: a reading under one of them is stored and judged under MetricKey.
+	// No name stands in two definitions of a profile, as key or as source name.
+	SourceNames []string `store:"source_names,clear,list,max=64" gql:"sourceNames"`
 	Descriptor  *string  `store:"descriptor,clear,max=16384" gql:"descriptor"`
 	Metadata    *string  `store:"metadata,clear,json,max=65536" gql:"metadata"`
 }
@@ -36,10 +40,15 @@ func (r *Registry) metricDefinitions() *entity.Kind[MetricDefinition] {
 		Read: mayRead, Write: mayWrite,
 		Prepare: refuseOutOfRange, Valid: (*MetricDefinition).check,
 		Check: func(tx store.Tx, m *MetricDefinition, changed store.Changed) error {
-			if !changed.Has("profile_id") {
-				return nil
+			if changed.Has("profile_id") {
+				if err := checkCount(tx, r.Metrics, m.TenantID, "profile_id", m.ProfileID, m.ID, r.config.MetricsPerProfile, "metric definitions of a device profile"); err != nil {
+					return err
+				}
 			}
-			return checkCount(tx, r.Metrics, m.TenantID, "profile_id", m.ProfileID, m.ID, r.config.MetricsPerProfile, "metric definitions of a device profile")
+			if changed.Has("profile_id") || changed.Has("metric_key") || changed.Has("source_names") {
+				return r.checkNames(tx, m)
+			}
+			return nil
 		},
 	})
 }
@@ -52,8 +61,51 @@ func refuseOutOfRange(_ context.Context, _ *model.Principal, _ string, p store.P
 	return nil
 }
 
+// checkNames refuses a name by which readings of the profile could be those of two metrics.
+func (r *Registry) checkNames(tx store.Tx, m *MetricDefinition) error {
+	all, err := r.Metrics.Table.By(tx, m.TenantID, "profile_id", m.ProfileID)
+	if err != nil {
+		return err
+	}
+	for _, other := range all {
+		if other.ID == m.ID {
+			continue
+		}
+		if slices.Contains(other.SourceNames, m.MetricKey) {
+			return model.Invalid("metricKey", "%q is a source name of the metric definition %q already: a name belongs to one metric of a profile", m.MetricKey, other.Token)
+		}
+		for _, name := range m.SourceNames {
+			if name == other.MetricKey || slices.Contains(other.SourceNames, name) {
+				return model.Invalid("sourceNames", "%q belongs to the metric definition %q already: a name belongs to one metric of a profile", name, other.Token)
+			}
+		}
+	}
+	return nil
+}
+
+// checkSourceNames refuses what can be no name of a reading, and sorts the names.
+func (m *MetricDefinition) checkSourceNames() error {
+	slices.Sort(m.SourceNames)
+	m.SourceNames = slices.Compact(m.SourceNames)
+	for _, name := range m.SourceNames {
+		switch {
+		case name == "" || utf8.RuneCountInString(name) > maxSourceName:
+			return model.Invalid("sourceNames", "a name must have 1 to %d characters", maxSourceName)
+		case name == m.MetricKey:
+			return model.Invalid("sourceNames", "%q is the metricKey itself: leave it out", name)
+		}
+	}
+	return nil
+}
+
+// maxSourceName is how many characters the name of a reading has at most.
+const maxSourceName = 128
+
 // check holds the fields against each other.
 func (m *MetricDefinition) check() error {
+	if err := m.checkSourceNames(); err != nil {
+		return err
+	}
 	if m.MinValue != nil && m.MaxValue != nil && *m.MinValue > *m.MaxValue {
 		return model.Invalid("minValue", "%v is above maxValue %v", *m.MinValue, *m.MaxValue)
 	}
@@ -96,7 +148,7 @@ func (m *MetricDefinition) frozen() (SnapshotMetric, error) {
 	if err != nil {
 		return SnapshotMetric{}, err
 	}
-	view := model.MetricView{Key: m.MetricKey, DataType: m.DataType, Unit: text(m.Unit), Min: m.MinValue, Max: m.MaxValue, Enum: allowed}
+	view := model.MetricView{Key: m.MetricKey, DataType: m.DataType, Unit: text(m.Unit), Min: m.MinValue, Max: m.MaxValue, Enum: allowed, SourceNames: m.SourceNames}
 	if m.OutOfRange != model.OutOfRangeRefuse { // a version that refuses is as it was before the field existed
 		view.OutOfRange = m.OutOfRange
 	}

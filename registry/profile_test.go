@@ -433,3 +433,58 @@ func TestABoundThatClampWouldStoreIsAValueOfTheMetric(t *testing.T) {
 		}
 	}
 }
+
+// TestANameBelongsToOneMetricOfAProfile: as key or as source name. Source names are sorted, each once, and frozen at a publish.
+func TestANameBelongsToOneMetricOfAProfile(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Config{})
+	ctx := t.Context()
+	p, _, _ := b.seed()
+	b.fillDraft() // declares temp and mode
+	must(b.Profiles.Create(ctx, acme, store.Patch{"token": "elsewhere"}))(t)
+	must(b.Metrics.Create(ctx, acme, store.Patch{"token": "other", "deviceProfileToken": "elsewhere", "metricKey": "free", "dataType": "DOUBLE", "sourceNames": []any{"taken"}}))(t)
+	m := must(b.Metrics.Update(ctx, acme, "m-temp", store.Patch{"sourceNames": []any{"taken", "/3303/0/5700", "taken", "Node Temperature"}}))(t)
+	if want := []string{"/3303/0/5700", "Node Temperature", "taken"}; !slices.Equal(m.SourceNames, want) {
+		t.Errorf("%q, want %q", m.SourceNames, want)
+	}
+	long := strings.Repeat("ü", 128)
+	for what, c := range map[string]struct {
+		field string // refused; "" for none
+		p     store.Patch
+	}{
+		"a source name of another":      {"sourceNames", store.Patch{"metricKey": "x", "sourceNames": []any{"taken"}}},
+		"the key of another":            {"sourceNames", store.Patch{"metricKey": "x", "sourceNames": []any{"y", "mode"}}},
+		"a key that is sent as another": {"metricKey", store.Patch{"metricKey": "taken"}},
+		"its own key":                   {"sourceNames", store.Patch{"metricKey": "x", "sourceNames": []any{"x"}}},
+		"an empty name":                 {"sourceNames", store.Patch{"metricKey": "x", "sourceNames": []any{""}}},
+		"a long name":                   {"sourceNames", store.Patch{"metricKey": "x", "sourceNames": []any{long + "x"}}},
+		"a name as long as may be":      {"", store.Patch{"metricKey": "fresh", "sourceNames": []any{long}}},
+		"more names than may be":        {"sourceNames", store.Patch{"metricKey": "x", "sourceNames": make([]any, 65)}},
+	} {
+		c.p["token"], c.p["deviceProfileToken"], c.p["dataType"] = "m-x", "p", "DOUBLE"
+		names, _ := c.p["sourceNames"].([]any)
+		for i := range names {
+			if names[i] == nil {
+				names[i] = strconv.Itoa(i)
+			}
+		}
+		_, err := b.Metrics.Create(ctx, acme, c.p)
+		refusal, ok := errors.AsType[*model.Error](err)
+		if c.field == "" && err != nil || c.field != "" && (!ok || refusal.Field != c.field) {
+			t.Errorf("%s: %v, want a refusal of %q", what, err, c.field)
+		}
+	}
+	if _, err := b.Metrics.Update(ctx, acme, "other", store.Patch{"deviceProfileToken": "p"}); err == nil {
+		t.Error("a definition was moved to a profile that has its source name")
+	}
+	must(b.Metrics.Delete(ctx, acme, "m-x"))(t)
+	b.view("a draft")
+	must(b.Profiles.Publish(ctx, acme, "p", nil, nil))(t)
+	published := filledView("p", 1)
+	published.Metrics[1].SourceNames = []string{"/3303/0/5700", "Node Temperature", "taken"}
+	b.view("publish", row(t, model.ViewProfile, idKey(p.ID), published))
+	if m := must(b.Metrics.Update(ctx, acme, "m-temp", store.Patch{"sourceNames": nil}))(t); len(m.SourceNames) != 0 {
+		t.Errorf("cleared: %q", m.SourceNames)
+	}
+	must(b.Metrics.Update(ctx, acme, "other", store.Patch{"deviceProfileToken": "p"}))(t)
+}

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -63,6 +64,9 @@ func (r *Registry) freezeProfile(tx store.Tx, p *DeviceProfile) (*Snapshot, erro
 	if t := p.InactivityTimeout; t != nil {
 		s.InactivityTimeout = int(*t)
 	}
+	if p.Lwm2m != nil {
+		s.V, s.LwM2M = snapshotFormatLwM2M, json.RawMessage(*p.Lwm2m)
+	}
 	s.Location, err = p.Declaration()
 	return s, err
 }
@@ -106,6 +110,12 @@ func (r *Registry) vocabulary(ctx context.Context, tenant int64, s *Snapshot) (t
 	there.Commands = []string{}
 	for _, m := range s.Metrics {
 		there.Metrics = append(there.Metrics, m.Key)
+		for _, name := range m.SourceNames {
+			if there.SourceNames == nil {
+				there.SourceNames = map[string]string{}
+			}
+			there.SourceNames[name] = m.Key
+		}
 	}
 	for _, c := range s.Commands {
 		there.Commands = append(there.Commands, c.Key)

@@ -90,8 +90,12 @@ type Refusal struct {
 	Message string
 }
 
-// Vocabulary are the names of what there is: metrics and commands of the profile, geofences of the tenant.
-type Vocabulary struct{ Metrics, Commands, Fences []string }
+// Vocabulary are the names of what there is: metrics and commands of the profile, geofences of the tenant, and the metrics by their source
+// names.
+type Vocabulary struct {
+	Metrics, Commands, Fences []string
+	SourceNames               map[string]string
+}
 
 // Validator decides whether rules may be published. by is a service principal that holds device:read in the tenant. An
 // error says that the validator could not be reached. Remarks are advisory, among them those on names that there does not have.
@@ -142,6 +146,7 @@ type Registry struct {
 	RelationshipTypes *entity.Kind[RelationshipType]
 	Relationships     *entity.Kind[Relationship]
 	GeoFences         *entity.Kind[GeoFence]
+	Edges             *entity.Kind[Edge]
 	// Kinds are these and those that nothing here needs by name, except those of Keyed.
 	Kinds *entity.Catalog
 	// Keyed are the kinds whose rows no token names.
@@ -162,6 +167,7 @@ type Registry struct {
 	selectors     selector.Compiler
 	keys          *keyWork
 	adoptions     *adoptions
+	scopes        *scopes
 }
 
 // What the kinds have in common.
@@ -183,14 +189,14 @@ func New(c Config, p Deps) *Registry {
 	if p.FenceLimits == nil {
 		p.FenceLimits = defaultFenceLimits
 	}
-	r := &Registry{config: c.withDefaults(), parts: p, attributes: newAttributes(), keys: newKeyWork(), adoptions: newAdoptions(), sharing: make(chan struct{}, 1), Journal: entity.Journal{Store: p.Store}}
+	r := &Registry{config: c.withDefaults(), parts: p, attributes: newAttributes(), keys: newKeyWork(), adoptions: newAdoptions(), scopes: newScopes(), sharing: make(chan struct{}, 1), Journal: entity.Journal{Store: p.Store}}
 	r.m = newMetrics(p.Registerer, func() float64 { return float64(r.adoptions.len()) })
 	r.perTenant.Store(&r.config.DeviceSettings)
 	r.Profiles, r.Metrics, r.Rules = r.deviceProfiles(), r.metricDefinitions(), r.detectionRules()
 	r.Types, r.Devices, r.Credentials = r.deviceTypes(), r.devices(), r.deviceCredentials()
 	r.Commands, r.FacetKeys = r.commandDefinitions(), r.facetKeys()
 	r.Groups, r.RelationshipTypes, r.Relationships = r.groups(), r.relationshipTypes(), r.relationships()
-	r.GeoFences = r.geoFences()
+	r.GeoFences, r.Edges = r.geoFences(), r.edges()
 	r.Kinds, r.Keyed = entity.NewCatalog(r.kinds()...), entity.NewCatalog(r.FacetKeys)
 	return r
 }
@@ -204,6 +210,7 @@ func (r *Registry) kinds() []entity.Entry {
 	}, r.things(), []entity.Entry{
 		r.RelationshipTypes, r.Relationships,
 		r.GeoFences,
+		r.Edges,
 		r.dashboards(),
 	})
 }

@@ -8,11 +8,12 @@ import (
 	"weir/model"
 )
 
-// Formats of a snapshot. The second has commands, and is written only where there are some: a draft without any freezes to
-// what it froze to before, so that an upgrade leaves nothing unpublished.
+// Formats of a snapshot. The second has commands, the third says what is observed of LwM2M devices; each is written only where there is such a
+// thing: a draft without any freezes to what it froze to before, so that an upgrade leaves nothing unpublished.
 const (
 	snapshotFormat         = 1
 	snapshotFormatCommands = 2
+	snapshotFormatLwM2M    = 3
 )
 
 // Snapshot is the body of a published version: what the draft held when it was published. It is never changed.
@@ -23,6 +24,7 @@ type Snapshot struct {
 	Commands          []SnapshotCommand    `json:"commands,omitempty"` // by key, since format 2
 	InactivityTimeout int                  `json:"inactivityTimeoutSeconds,omitempty"`
 	Location          *LocationDeclaration `json:"location,omitempty"`
+	LwM2M             json.RawMessage      `json:"lwm2m,omitempty"` // model.LwM2MProfile, since format 3
 }
 
 // SnapshotMetric is a frozen metric definition.
@@ -64,8 +66,8 @@ func decodeSnapshot(body string) (*Snapshot, error) {
 	if err := json.Unmarshal([]byte(body), &s); err != nil {
 		return nil, fmt.Errorf("snapshot of a profile version: %w", err)
 	}
-	if s.V < 1 || s.V > snapshotFormatCommands {
-		return nil, fmt.Errorf("snapshot of a profile version has format %d, this Weir reads up to %d", s.V, snapshotFormatCommands)
+	if s.V < 1 || s.V > snapshotFormatLwM2M {
+		return nil, fmt.Errorf("snapshot of a profile version has format %d, this Weir reads up to %d", s.V, snapshotFormatLwM2M)
 	}
 	return &s, nil
 }

@@ -57,7 +57,7 @@ func (def *Definition) Fields(d *strict.Decoder) map[string]strict.Setter {
 		"name":        d.Text(&def.Name),
 		"description": d.Text(&def.Description),
 		"severity":    strict.OneOf(d, &def.Severity, severities[:]),
-		"metric":      d.Identifier(&def.Metric),
+		"metric":      d.Metric(&def.Metric),
 		"window":      d.Period(&def.Window),
 		"hold":        d.Period(&def.Hold),
 		"timeout":     d.Period(&def.Timeout),
@@ -78,7 +78,7 @@ func (def *Definition) Fields(d *strict.Decoder) map[string]strict.Setter {
 // Fields are the fields of the condition with what reads them.
 func (c *Condition) Fields(d *strict.Decoder) map[string]strict.Setter {
 	return map[string]strict.Setter{
-		"metric":        d.Identifier(&c.Metric),
+		"metric":        d.Metric(&c.Metric),
 		"op":            strict.OneOf(d, &c.Op, ops[:]),
 		"threshold":     d.Float(&c.Threshold),
 		"clear":         d.Float(&c.Clear),

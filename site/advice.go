@@ -67,7 +67,7 @@ func (l *level) adviseProfile(profile *Entity, compiler *rules.Compiler) error {
 	}
 	metrics := make([]metric, len(definitions))
 	for i, m := range definitions {
-		metrics[i] = metric{m.MetricKey, m.MinValue, m.MaxValue, m.OutOfRange}
+		metrics[i] = metric{m.MetricKey, m.MinValue, m.MaxValue, m.OutOfRange, m.SourceNames}
 	}
 	slices.SortFunc(all, func(a, b *registry.DetectionRule) int { return strings.Compare(a.Token, b.Token) })
 	for _, rule := range all {
@@ -102,7 +102,7 @@ func declaredMetrics(profile *Entity) (metrics []metric) {
 		if !ok {
 			outOfRange = model.OutOfRangeFlag // that of a new definition
 		}
-		metrics = append(metrics, metric{key, bound(e.Fields["minValue"]), bound(e.Fields["maxValue"]), outOfRange})
+		metrics = append(metrics, metric{key, bound(e.Fields["minValue"]), bound(e.Fields["maxValue"]), outOfRange, texts(e.Fields["sourceNames"])})
 	}
 	return metrics
 }
@@ -114,11 +114,12 @@ func bound(v any) *float64 {
 	return nil
 }
 
-// metric is a declared metric with the bounds of its values, nil for none, and what becomes of a value outside them.
+// metric is a declared metric with the bounds of its values, nil for none, what becomes of a value outside them, and its other names.
 type metric struct {
 	key        string
 	min, max   *float64
 	outOfRange string
+	sources    []string // other names under which it is sent
 }
 
 // beyond says what a rule sees of a value outside the range.
@@ -139,6 +140,12 @@ type remark struct{ field, message string }
 func adviceOn(p *rules.Program, metrics []metric, there rules.Vocabulary) (out []remark) {
 	for _, m := range metrics {
 		there.Metrics = append(there.Metrics, m.key)
+		for _, name := range m.sources {
+			if there.SourceNames == nil {
+				there.SourceNames = map[string]string{}
+			}
+			there.SourceNames[name] = m.key
+		}
 	}
 	when := p.Definition().When
 	for _, w := range there.Missing(p.Names()) {

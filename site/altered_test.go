@@ -100,7 +100,7 @@ var alterations = []alteration{
 	{"condition as a text", "when: {metric: temp, op: gt, threshold: 80}", "when: temp > 80", "31:15: " + atRule + ".when", "must be an object, not a string"},
 	{"action that is not known", "severity: major", "severity: major\n              actions: [{type: sendMail}]", "31:26: " + atRule + ".actions[0].type", "is not one of raiseAlarm"},
 	{"misspelt key of an action", "severity: major", "severity: major\n              actions: [{type: raiseAlarm, raiseAlrm: {}}]", "31:44: " + atRule + ".actions[0].raiseAlrm", "did you mean raiseAlarm?"},
-	{"metric that is no name", "{metric: temp, op", `{metric: "boiler temp", op`, "31:22: " + atRule + ".when.metric", "must match"},
+	{"metric that is no name", "{metric: temp, op", `{metric: "` + strings.Repeat("t", 129) + `", op`, "31:22: " + atRule + ".when.metric", "must have at most 128 characters"},
 	{"definition is a list", "definition:\n              name: Odd\n              type: threshold\n              when:\n                cel: '\"temp\" in m && m.temp > 90.0'", "definition: [threshold]", "33:13: tenants[0].deviceProfiles[0].detectionRules[1].definition", "must be a JSON object"},
 	// Expressions.
 	{"variable that is not there", "m.temp > 90.0", "temp > 90.0", "37:17: " + atCEL, "undeclared reference to 'temp' (the variables are anchors, attr, device, geo, m, occurred; m.temp reads the metric temp)"},
@@ -122,6 +122,8 @@ var alterations = []alteration{
 	{"no data type", "dataType: DOUBLE, ", "", "23:14: " + atTemp + ".dataType", "is required"},
 	{"no definition", "          - token: odd\n            definition:\n              name: Odd\n              type: threshold\n              when:\n                cel: '\"temp\" in m && m.temp > 90.0'\n", "          - token: odd\n", "32:13: tenants[0].deviceProfiles[0].detectionRules[1].definition", "is required"},
 	{"empty metric key", "metricKey: temp", `metricKey: ""`, "23:34: " + atTemp + ".metricKey", "must not be empty"},
+	{"source name of two metrics", "metricKey: mode", `sourceNames: [Mode, temp], metricKey: mode`, "24:34: tenants[0].deviceProfiles[0].metricDefinitions[1].sourceNames", `"temp" is given to the metric definition "boiler-temp" at site.yaml:23:34 already`},
+	{"source name that is empty", "metricKey: temp", `sourceNames: [""], metricKey: temp`, "23:34: " + atTemp + ".sourceNames", "1 to 128 characters"},
 	{"metric key twice", "metricKey: mode", "metricKey: temp", "24:34: tenants[0].deviceProfiles[0].metricDefinitions[1].metricKey", `"temp" is given to the metric definition "boiler-temp" at site.yaml:23:34 already`},
 	{"enum that is no list of texts", `enum: ["off", eco]`, "enum: {a: 1}", "24:69: tenants[0].deviceProfiles[0].metricDefinitions[1].enum", "must be a JSON array of strings"},
 	{"time-out below the minimum", "inactivityTimeoutSeconds: 600", "inactivityTimeoutSeconds: 6", "20:9: tenants[0].deviceProfiles[0].inactivityTimeoutSeconds", "must be at least 60"},

@@ -253,23 +253,35 @@ func (r *reader) distinct() {
 		field string
 		value string
 	}
-	first := map[owner]*Entity{}
+	type given struct {
+		e     *Entity
+		field string
+	}
+	first := map[owner]*given{}
 	for _, it := range r.items {
 		for _, f := range it.kind.fields {
-			value, ok := it.e.Fields[f.name].(string)
-			if !ok || value == "" || !f.unique && !f.uniqueInside {
+			if !f.unique && !f.uniqueInside {
 				continue
 			}
-			o := owner{it.e.scope, nil, it.kind, f.name, value}
-			if f.uniqueInside {
-				o.outer = it.outer
+			values := texts(it.e.Fields[f.name])
+			if value, ok := it.e.Fields[f.name].(string); ok {
+				values = []string{value}
 			}
-			if have := first[o]; have != nil {
-				at := it.e.field(f.name)
-				r.problem(r.place(at), yamldoc.Join(it.e.At.Path, f.name), "", "%q is given to the %s %q at %s already", shortened(value), it.kind.name, have.Name, have.field(f.name))
-				continue
+			for _, value := range values {
+				if value == "" {
+					continue
+				}
+				o := owner{it.e.scope, nil, it.kind, cmp.Or(f.with, f.name), value}
+				if f.uniqueInside {
+					o.outer = it.outer
+				}
+				if have := first[o]; have != nil && (have.e != it.e || have.field != f.name) {
+					at := it.e.field(f.name)
+					r.problem(r.place(at), yamldoc.Join(it.e.At.Path, f.name), "", "%q is given to the %s %q at %s already", shortened(value), it.kind.name, have.e.Name, have.e.field(have.field))
+					continue
+				}
+				first[o] = &given{it.e, f.name}
 			}
-			first[o] = it.e
 		}
 	}
 }

@@ -74,6 +74,7 @@ type field struct {
 	keys        []string // a document has only these keys; nil: any
 
 	uniqueInside bool                  // no two inside of one entity have the same value
+	with         string                // of one that is uniqueInside: the field whose values it must not have either; "": its own only
 	inner        func() map[string]any // JSON Schema of a document; nil: any
 	placed       bool                  // the places inside of a document are kept: refusals name what is in it
 	// normal is a document in the form in which it is compared, or what is wrong with it; nil: as it is.

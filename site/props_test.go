@@ -269,7 +269,10 @@ func (g *gardener) inside(tenant string) {
 	var profiles []string
 	for range g.few() {
 		profile := g.token("profile")
-		p := g.maybe(store.Patch{"token": profile}, k.of("device_profiles").fields, "location")
+		p := g.maybe(store.Patch{"token": profile}, k.of("device_profiles").fields, "location", "lwm2m")
+		if g.yes() {
+			p["lwm2m"] = rapid.SampledFrom([]string{`{}`, `{"observe":[{"path":"/3303/0/5700","pmin":10,"st":0.5}],"attributes":["/3/0/2"],"location":true}`}).Draw(g.T, "lwm2m")
+		}
 		if g.yes() {
 			p["location"] = rapid.SampledFrom([]string{`{}`, `{"expectedAccuracyMeters":1.5}`, `{"expectedUpdateIntervalSeconds":60}`}).Draw(g.T, "location")
 		}

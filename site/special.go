@@ -67,9 +67,13 @@ func (f *Format) specialize() {
 		tableProfiles: func(k *kind) {
 			k.field("location").keys = []string{"expectedAccuracyMeters", "expectedUpdateIntervalSeconds"}
 		},
-		tableRules:        func(k *kind) { k.field("definition").inner = rules.Schema },
-		tableCommands:     func(k *kind) { k.field("commandKey").uniqueInside = true },
-		tableMetrics:      func(k *kind) { k.field("metricKey").uniqueInside = true },
+		tableRules:    func(k *kind) { k.field("definition").inner = rules.Schema },
+		tableCommands: func(k *kind) { k.field("commandKey").uniqueInside = true },
+		tableMetrics: func(k *kind) {
+			k.field("metricKey").uniqueInside = true
+			names := k.field("sourceNames")
+			names.typ, names.uniqueInside, names.with = setField, true, "metricKey"
+		},
 		tableProvisioning: func(k *kind) { k.secrets = profileSecrets },
 		tableCredentials:  func(k *kind) { k.secrets, k.exported = credentialSecrets, exportedCredential },
 		tableHTTPSecrets:  func(k *kind) { k.field("hosts").normalList = connectors.NormalHosts },

@@ -34,7 +34,8 @@ const (
 	// maxUnknown is how many external ids without a device are remembered, so that each is reported once.
 	maxUnknown = 1000
 	// shownUnknown is how many of them the status shows.
-	shownUnknown = 100
+	shownUnknown    = 100
+	shownDuplicates = 10
 )
 
 // errDenied says that the broker does not deliver what the host publishes on its STATE topic.
@@ -71,6 +72,8 @@ type host struct {
 	ignored   map[string]int64
 	lost      map[string]int64 // messages, by the reason
 	conflict  time.Time
+	// duplicates are some of the nodes that seem to be two.
+	duplicates []string
 
 	received, made atomic.Int64
 	offline        chan *mqttclient.Session // sessions whose STATE was seen offline
@@ -455,6 +458,9 @@ func (h *host) status() ingest.SourceStatus {
 	}
 	if !h.conflict.IsZero() && h.t.deps.Now().Sub(h.conflict) < 5*time.Minute {
 		s.Notes = append(s.Notes, "another host application has the host id "+h.cfg.HostID)
+	}
+	for _, node := range h.duplicates {
+		s.Notes = append(s.Notes, "two nodes use the id "+node+"; give one of them another")
 	}
 	if h.denied {
 		s.Notes = append(s.Notes, "the broker does not deliver what is published on "+stateTopic(h.cfg.HostID))

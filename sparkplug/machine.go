@@ -152,6 +152,16 @@ func (m *Machine) Nodes() (online, offline, owing, duplicates int) {
 	return online, offline, owing, duplicates
 }
 
+// Duplicates returns the nodes that seem to be two, sorted, at most so many of them.
+func (m *Machine) Duplicates(most int) (names []string) {
+	for _, id := range sortedKeys(m.nodes) {
+		if m.nodes[id].duplicate && len(names) < most {
+			names = append(names, id)
+		}
+	}
+	return names
+}
+
 // Rules returns the rules in force.
 func (m *Machine) Rules() Rules { return m.rules }
 

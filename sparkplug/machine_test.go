@@ -478,6 +478,9 @@ func TestTwoNodesWithOneID(t *testing.T) {
 		h.Message(one.topic(NBIRTH, ""), one.birth(1, 1).body, h.now)
 		two.bdSeq++
 	}
+	if names := h.Duplicates(10); !slices.Equal(names, []string{"g/n"}) {
+		t.Errorf("found to be two: %q", names)
+	}
 	if _, _, _, duplicates := h.Nodes(); duplicates != 1 {
 		t.Fatal("not found")
 	}

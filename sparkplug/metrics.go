@@ -1,13 +1,17 @@
 package sparkplug
 
 import (
+	"errors"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
 // metrics are the transport's. None has a tenant, a node or a device.
 type metrics struct {
+	connected, last                                                                         *prometheus.GaugeVec   // by source
+	received, reconnects                                                                    *prometheus.CounterVec // by source
 	messages, reasons, skipped                                                              *prometheus.CounterVec
 	presence, rebirths, unknown, malformed, failures, refused, deferred, conflicts, repeats prometheus.Counter
 	stale, ignored, tooMany, rowFailures, made, noBirth, waits                              prometheus.Counter
@@ -73,7 +77,29 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	if reg != nil {
 		reg.MustRegister(all...)
 	}
+	source := []string{"source"}
+	m.connected = shared(reg, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_source_connected", Help: "1 while the source is connected to its broker and subscribed, else 0."}, source))
+	m.last = shared(reg, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_source_last_message_timestamp_seconds", Help: "When the last message of the source came; 0: none since the start."}, source))
+	m.received = shared(reg, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_source_received_total", Help: "Messages that the broker has delivered."}, source))
+	m.reconnects = shared(reg, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_source_reconnects_total", Help: "Connections of the source after its first."}, source))
 	return m
+}
+
+// shared registers a metric that the other sources have, too, each with labels of its own, or returns the one that is registered.
+func shared[V prometheus.Collector](reg prometheus.Registerer, v V) V {
+	if reg == nil {
+		return v
+	}
+	err := reg.Register(v)
+	if there, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
+		if same, ok := there.ExistingCollector.(V); ok {
+			return same
+		}
+	}
+	if err != nil {
+		panic(err) // a mistake in a description
+	}
+	return v
 }
 
 // take adds what a machine has counted.
@@ -92,7 +118,13 @@ func (m *metrics) take(c Counts) {
 }
 
 // figures are what a source shows in gauges, which are sums over all sources.
-type figures struct{ online, offline, owing, duplicates, held, queued, denied, refused int }
+type figures struct {
+	online, offline, owing, duplicates, held, queued, denied, refused int
+
+	up                   bool
+	received, reconnects int64
+	last                 time.Time // zero: none since the start
+}
 
 // gauges keeps the figures of each source.
 type gauges struct {
@@ -104,7 +136,11 @@ type gauges struct {
 func (g *gauges) set(h *host, f figures) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	was := g.all[h]
 	g.all[h] = f
+	g.m.received.WithLabelValues(h.id).Add(float64(f.received - was.received))
+	g.m.reconnects.WithLabelValues(h.id).Add(float64(f.reconnects - was.reconnects))
+	g.perSource(h.id)
 	var sum figures
 	for _, f := range g.all {
 		sum.online += f.online
@@ -124,4 +160,26 @@ func (g *gauges) set(h *host, f figures) {
 	g.m.queued.Set(float64(sum.queued))
 	g.m.denied.Set(float64(sum.denied))
 	g.m.subscriptions.Set(float64(sum.refused))
+}
+
+// perSource sets what is shown of a source. Several brokers may be one, which is connected when all are.
+func (g *gauges) perSource(id string) {
+	up, last := 1.0, time.Time{}
+	for h, f := range g.all {
+		if h.id != id {
+			continue
+		}
+		if !f.up {
+			up = 0
+		}
+		if f.last.After(last) {
+			last = f.last
+		}
+	}
+	g.m.connected.WithLabelValues(id).Set(up)
+	at := 0.0
+	if !last.IsZero() {
+		at = float64(last.Unix())
+	}
+	g.m.last.WithLabelValues(id).Set(at)
 }

@@ -327,7 +327,16 @@ func (h *host) accept(ctx context.Context, a *ingest.Arrival, node string) {
 func (h *host) measure() {
 	online, offline, owing, duplicates := h.m.Nodes()
 	h.t.metrics.take(h.m.TakeCounts())
-	h.t.gauges.set(h, figures{online: online, offline: offline, owing: owing, duplicates: duplicates, held: h.m.HeldBytes(), queued: h.queue.len(), denied: h.isFlag(&h.denied), refused: h.isFlag(&h.refused)})
+	f := figures{online: online, offline: offline, owing: owing, duplicates: duplicates, held: h.m.HeldBytes(), queued: h.queue.len(), denied: h.isFlag(&h.denied), refused: h.isFlag(&h.refused)}
+	var twice []string
+	if duplicates > 0 {
+		twice = h.m.Duplicates(shownDuplicates)
+	}
+	h.mu.Lock()
+	h.duplicates = twice
+	f.up, f.received, f.reconnects, f.last = h.state == ingest.SourceUp, h.received.Load(), max(h.ups-1, 0), h.lastSeen
+	h.mu.Unlock()
+	h.t.gauges.set(h, f)
 }
 
 func (h *host) isFlag(flag *bool) int {

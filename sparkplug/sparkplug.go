@@ -12,6 +12,7 @@
 //	birth.go      names, aliases and types
 //	values.go     which metrics become readings and attributes
 //	governor.go   who is asked for a rebirth, and when
+//	carrier.go    why no command reaches a device
 //	rows.go       what is stored of nodes
 //	topic.go, hoststate.go, payload.go, structure.go, datatype.go, readings.go   what travels
 //

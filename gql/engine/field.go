@@ -79,7 +79,7 @@ func (e *Engine) run(f *field) graphql.FieldResolveFn {
 		src := p.Source
 		if f.root {
 			if done, ok := sc.ahead[p.Info.Path.Key.(string)]; ok {
-				return done.value, done.err
+				return atOnce(done.value), done.err
 			}
 			src = nil
 		}
@@ -87,8 +87,28 @@ func (e *Engine) run(f *field) graphql.FieldResolveFn {
 		if len(sc.args) > 0 {
 			args = sc.args[sc.op.byField[p.Info.FieldASTs[0]]]
 		}
-		return sc.resolve(f, where, src, args)
+		out, err := sc.resolve(f, where, src, args)
+		return atOnce(out), err
 	}
+}
+
+// atOnce makes one Thunk of a Thunk whose value may be a Thunk again, which graphql-go shows as null.
+func atOnce(v any) any {
+	first, ok := v.(Thunk)
+	if !ok {
+		return v
+	}
+	return Thunk(func() (any, error) {
+		v, err := first()
+		for err == nil {
+			next, later := v.(Thunk)
+			if !later {
+				break
+			}
+			v, err = next()
+		}
+		return v, err
+	})
 }
 
 // resolve calls a registered resolver if the caller may use it.

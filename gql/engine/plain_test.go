@@ -26,6 +26,7 @@ func TestPlainSelectionsAreAnsweredAsTheExecutorDoes(t *testing.T) {
 		{"an error beside a value", `{ ping fails(how: "wrapped") }`, true, false},
 		{"a panic", `{ fails(how: "panic") ` + page + ` { total } }`, true, false},
 		{"a value that comes later", `{ fails(how: "thunk") ping }`, true, false},
+		{"a value that comes later still", `{ fails(how: "twice") ping }`, true, true},
 		{"a value of another type", `{ fails(how: "type") }`, true, false},
 		{"a resolver below", `{ device(token: "d1") { token kind { token } } }`, false, false},
 		{"a resolver that panics", `{ device(token: "d1") { token broken } }`, false, false},

@@ -261,6 +261,8 @@ func (w *world) queries(a *Schema) {
 			return nil, fmt.Errorf("outer secret: %w", model.NotUnique("device", "token", "d1"))
 		case "thunk":
 			return Thunk(func() (any, error) { return nil, errors.New("late secret") }), nil
+		case "twice":
+			return Thunk(func() (any, error) { return Thunk(func() (any, error) { return "at last", nil }), nil }), nil
 		case "latepanic":
 			return Thunk(func() (any, error) { panic("late secret") }), nil
 		case "type":

@@ -1,6 +1,7 @@
 package transporttest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,6 +42,7 @@ type Instance struct {
 	Intake *ingest.Intake
 
 	t        *testing.T
+	source   string
 	dir      string
 	log      *bolt.Log
 	db       *sqlite.DB
@@ -57,9 +59,9 @@ type Instance struct {
 	disabled map[string]bool // devices whose credential does not count any more; "" for the tenant
 }
 
-func newInstance(t *testing.T) *Instance {
+func newInstance(t *testing.T, a Adapter) *Instance {
 	t.Helper()
-	in := &Instance{t: t, dir: t.TempDir(), ceiling: &ceiling{}, pressure: newPressure(), sync: &syncControl{}, disabled: map[string]bool{}}
+	in := &Instance{t: t, source: cmp.Or(a.Source, Source), dir: t.TempDir(), ceiling: &ceiling{}, pressure: newPressure(), sync: &syncControl{}, disabled: map[string]bool{}}
 	in.open()
 	in.furnish()
 	t.Cleanup(in.close)
@@ -183,7 +185,7 @@ func (in *Instance) outcomes() map[store.Outcome]int64 {
 	in.must(err)
 	sum := map[store.Outcome]int64{}
 	for _, l := range lines {
-		if l.Missing() != 0 || l.Source != Source {
+		if l.Missing() != 0 || l.Source != in.source {
 			in.t.Errorf("the ledger has %d missing of %s at %q: %+v", l.Missing(), l.Transport, l.Source, l)
 		}
 		sum[store.OutcomeReceived] += l.Received.Messages

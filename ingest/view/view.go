@@ -65,10 +65,11 @@ type Tenant struct {
 	devices map[string]model.DeviceView
 }
 
-// Profile is the active version of a profile with its metrics by key.
+// Profile is the active version of a profile with its metrics by the names under which readings of them are sent: by key, and by source names.
 type Profile struct {
 	model.ProfileView
 	Metrics map[string]*model.MetricView
+	Renames bool // a metric has source names
 }
 
 // New returns an empty view.
@@ -292,6 +293,9 @@ func newProfile(p model.ProfileView) *Profile {
 	for i := range pv.ProfileView.Metrics {
 		m := &pv.ProfileView.Metrics[i]
 		pv.Metrics[m.Key] = m
+		for _, name := range m.SourceNames {
+			pv.Metrics[name], pv.Renames = m, true
+		}
 	}
 	return pv
 }

@@ -10,8 +10,8 @@
 //	stream.go      what is read from a broker: which packets, and how large
 //	websocket.go   MQTT over WebSocket
 //
-// The other side is not trusted. What it sends is checked before the library reads it, and neither a write nor an acknowledgement is
-// waited for without an end. Connections are made by the function that is handed in, and by nothing else.
+// The other side is not trusted. What it sends is bounded before it is read, and neither a write nor an acknowledgement is waited for
+// without an end. Connections are made by the function that is handed in, and by nothing else.
 package mqttclient
 
 import (
@@ -24,9 +24,6 @@ import (
 	"net/url"
 	"sync"
 	"time"
-
-	"github.com/eclipse/paho.golang/packets"
-	"github.com/eclipse/paho.golang/paho"
 )
 
 // Dial makes a TCP connection.
@@ -107,14 +104,28 @@ var ErrTooLarge = errors.New("mqttclient: the message is larger than the broker 
 
 // Client is a connection to a broker. It is safe for concurrent use.
 type Client struct {
-	paho    *paho.Client
 	stream  *stream
-	close   sync.Once
+	timeout time.Duration
 	maxQoS  byte
-	maximum uint32 // bytes of a packet; 0: none
+	maximum uint32        // bytes of a packet; 0: none
+	window  chan struct{} // holds one for each message that the broker has not acknowledged
+	pinging time.Duration
+	close   sync.Once
+	done    chan struct{}
 
-	life context.Context // ends with the connection
-	lost context.CancelFunc
+	mu     sync.Mutex
+	id     uint16
+	waits  map[uint16]*published
+	pinged bool  // a ping is unanswered
+	err    error // why the connection has ended
+}
+
+// published is a message that waits for its acknowledgement. One that its caller has given up stays: an acknowledgement that comes late must
+// not be taken for that of another message.
+type published struct {
+	qos      byte
+	received bool       // PUBREC has come
+	answer   chan error // of one
 }
 
 // Connect connects, and returns once the broker has accepted the connection. Errors are those of Dial, of TLS and WebSocket, a *Refused,
@@ -129,42 +140,46 @@ func Connect(ctx context.Context, o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	stream := newStream(conn, o.Timeout)
-	c := &Client{stream: stream, maxQoS: 2}
-	c.paho = paho.NewClient(paho.ClientConfig{ClientID: o.ClientID, Conn: stream, PacketTimeout: o.Timeout, AuthHandler: noAuth{},
-		OnPublishReceived: []func(paho.PublishReceived) (bool, error){func(paho.PublishReceived) (bool, error) { return true, nil }}})
-	hello := &paho.Connect{ClientID: o.ClientID, CleanStart: true, KeepAlive: keepAlive, Properties: &paho.ConnectProperties{ReceiveMaximum: new(uint16(receiveMaximum)),
-		MaximumPacketSize: new(uint32(maxPacket))}}
-	if o.Username != "" {
-		hello.Username, hello.UsernameFlag = o.Username, true
-		hello.Password, hello.PasswordFlag = []byte(o.Password), o.Password != ""
-	}
-	ack, err := c.paho.Connect(ctx, hello)
-	switch {
-	case err == nil:
-		if p := ack.Properties; p != nil {
-			if p.MaximumQoS != nil {
-				c.maxQoS = *p.MaximumQoS
-			}
-			if p.MaximumPacketSize != nil {
-				c.maximum = *p.MaximumPacketSize
-			}
-		}
-		c.life, c.lost = context.WithCancel(context.Background())
-		go func() {
-			<-c.paho.Done()
-			c.lost()
-		}()
-		return c, nil
-	case ack != nil && ack.ReasonCode >= 0x80:
-		err = &Refused{Packet: "CONNACK", Code: ack.ReasonCode}
-	case ctx.Err() != nil:
+	c := &Client{stream: newStream(conn, o.Timeout), timeout: o.Timeout, pinging: keepAlive * time.Second, waits: map[uint16]*published{}, done: make(chan struct{})}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // ends the reading below
+	err = c.greet(&o)
+	if !stop() && err == nil {
 		err = ctx.Err()
-	case stream.broken() != nil:
-		err = stream.broken()
 	}
-	_ = conn.Close() // the library may have closed it
-	return nil, err
+	if err != nil {
+		_ = conn.Close() // nothing was sent that needs a goodbye
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return nil, err
+	}
+	go c.read()
+	go c.ping()
+	return c, nil
+}
+
+// greet writes CONNECT and reads CONNACK.
+func (c *Client) greet(o *Options) error {
+	h := hello{version: MQTT5, clientID: o.ClientID, clean: true, keepAlive: keepAlive, receiveMaximum: receiveMaximum, maximumPacket: maxPacket, username: o.Username, password: o.Password}
+	c.stream.put(h.encode())
+	_, body, err := c.stream.packet()
+	if err != nil {
+		return cmp.Or(c.stream.broken(), err)
+	}
+	ack, err := decodeConnack(MQTT5, body)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: CONNACK: %w", ErrMalformed, err)
+	case ack.code >= 0x80:
+		return &Refused{Packet: "CONNACK", Code: ack.code, Reason: ack.reason}
+	case ack.code != 0:
+		return fmt.Errorf("%w: CONNACK with the code 0x%02x", ErrMalformed, ack.code)
+	}
+	c.maxQoS, c.maximum, c.window = ack.maximumQoS, ack.maximumPacket, make(chan struct{}, ack.receiveMaximum)
+	if ack.keepAlive > 0 {
+		c.pinging = min(c.pinging, time.Duration(ack.keepAlive)*time.Second)
+	}
+	return nil
 }
 
 // open makes the connection that the URL names.
@@ -197,12 +212,6 @@ func open(ctx context.Context, o *Options) (net.Conn, error) {
 	return encrypted, nil
 }
 
-// noAuth answers no enhanced authentication: stream refuses its packets, and the library needs one all the same.
-type noAuth struct{}
-
-func (noAuth) Authenticate(*paho.Auth) *paho.Auth { return &paho.Auth{ReasonCode: 0x8c} }
-func (noAuth) Authenticated()                     {}
-
 // Message is what is published.
 type Message struct {
 	Topic   string
@@ -218,45 +227,170 @@ type Message struct {
 const publishOverhead = 32
 
 // Publish sends a message and returns once it is acknowledged; at QoS 0 once it was written. Errors are a *Refused, ErrQoS, ErrTooLarge,
-// ErrLost and those of the context.
+// ErrLost, those of the context, and context.DeadlineExceeded when the broker does not answer within the timeout.
 func (c *Client) Publish(ctx context.Context, m Message) error {
 	size := publishOverhead + len(m.Topic) + len(m.Payload)
-	p := &paho.Publish{QoS: m.QoS, Topic: m.Topic, Payload: m.Payload, Properties: &paho.PublishProperties{}}
 	for _, u := range m.Properties {
-		p.Properties.User.Add(u[0], u[1])
 		size += len(u[0]) + len(u[1]) + 5
 	}
+	m.Retain = false
 	switch {
 	case m.QoS > c.maxQoS:
 		return ErrQoS
 	case c.maximum > 0 && uint64(size) > uint64(c.maximum):
 		return ErrTooLarge
-	}
-	// The library lets a message that it registers while the connection breaks wait for its time-out.
-	publishing, end := context.WithCancel(ctx)
-	defer end()
-	defer context.AfterFunc(c.life, end)()
-	ack, err := c.paho.Publish(publishing, p)
-	switch {
-	case ack != nil && ack.ReasonCode >= 0x80: // the library returns a refused PUBREC without an error
-		return &Refused{Packet: map[byte]string{1: "PUBACK", 2: "PUBREC"}[m.QoS], Code: ack.ReasonCode}
-	case err == nil && (m.QoS > 0 || c.stream.broken() == nil): // acknowledged, or written
+	case m.QoS == 0:
+		if c.stream.put(encodePublish(MQTT5, 0, &m)); c.stream.broken() != nil || c.over() {
+			return ErrLost
+		}
 		return nil
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case c.life.Err() == nil && errors.Is(err, context.DeadlineExceeded):
-		return err
 	}
-	return ErrLost
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	select {
+	case c.window <- struct{}{}:
+	case <-c.done:
+		return ErrLost
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	id, p := c.expect(m.QoS)
+	c.stream.put(encodePublish(MQTT5, id, &m))
+	select {
+	case err := <-p.answer:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.done:
+	}
+	select {
+	case err := <-p.answer: // it came before the end
+		return err
+	default:
+		return ErrLost
+	}
+}
+
+func (c *Client) over() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// expect gives a message a packet identifier that is not in use.
+func (c *Client) expect(qos byte) (uint16, *published) {
+	p := &published{qos: qos, answer: make(chan error, 1)}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for { // window is smaller than the number of identifiers
+		if c.id++; c.id != 0 && c.waits[c.id] == nil {
+			c.waits[c.id] = p
+			return c.id, p
+		}
+	}
+}
+
+// read handles what the broker sends until the connection ends.
+func (c *Client) read() {
+	defer close(c.done)
+	for {
+		first, body, err := c.stream.packet()
+		if err == nil {
+			err = c.handle(first>>4, body)
+		}
+		if err != nil {
+			_ = c.stream.Close() // the connection is over whatever this says
+			c.mu.Lock()
+			c.err = err
+			c.mu.Unlock()
+			return
+		}
+	}
+}
+
+// handle handles a packet. Its error ends the connection.
+func (c *Client) handle(kind byte, body []byte) error {
+	switch kind {
+	case pktPingresp:
+		c.mu.Lock()
+		c.pinged = false
+		c.mu.Unlock()
+		return nil
+	case pktDisconnect:
+		code, reason := decodeDisconnect(body)
+		return &Refused{Packet: "DISCONNECT", Code: code, Reason: reason}
+	}
+	id, code, reason, err := decodeAnswer(body)
+	if err != nil {
+		return fmt.Errorf("%w: a packet of the type %d: %w", ErrMalformed, kind, err)
+	}
+	c.mu.Lock()
+	p := c.waits[id]
+	fits := p != nil && (kind == pktPuback && p.qos == 1 || kind == pktPubrec && p.qos == 2 || kind == pktPubcomp && p.received)
+	ends := fits && (kind != pktPubrec || code >= 0x80)
+	switch {
+	case ends:
+		delete(c.waits, id)
+	case fits:
+		p.received = true
+	}
+	c.mu.Unlock()
+	switch {
+	case !fits:
+		return fmt.Errorf("%w: a packet of the type %d that nothing asked for", ErrMalformed, kind)
+	case !ends:
+		c.stream.put([]byte{pktPubrel<<4 | 2, 2, byte(id >> 8), byte(id)})
+		return nil
+	case code >= 0x80:
+		p.answer <- &Refused{Packet: map[byte]string{pktPuback: "PUBACK", pktPubrec: "PUBREC", pktPubcomp: "PUBCOMP"}[kind], Code: code, Reason: reason}
+	default:
+		p.answer <- nil
+	}
+	<-c.window
+	return nil
+}
+
+// ping asks the broker for an answer twice in each keep-alive. One that gives none is lost.
+func (c *Client) ping() {
+	t := time.NewTicker(max(c.pinging/2, time.Second))
+	defer t.Stop()
+	for {
+		select {
+		case <-c.done:
+			return
+		case <-t.C:
+		}
+		c.mu.Lock()
+		silent := c.pinged
+		c.pinged = true
+		c.mu.Unlock()
+		if silent {
+			_ = c.stream.Close() // the reader learns of it
+			return
+		}
+		c.stream.put([]byte{pktPingreq << 4, 0})
+	}
 }
 
 // Done is closed when the connection has ended.
-func (c *Client) Done() <-chan struct{} { return c.paho.Done() }
+func (c *Client) Done() <-chan struct{} { return c.done }
+
+// Err is why the connection has ended, such as a *Refused with what a DISCONNECT said; nil while it stands.
+func (c *Client) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
 
 // Close disconnects. What is not acknowledged returns ErrLost.
 func (c *Client) Close() error {
 	c.close.Do(func() {
-		_ = c.paho.Disconnect(&paho.Disconnect{ReasonCode: packets.DisconnectNormalDisconnection}) // a connection that is lost needs no goodbye
+		c.stream.put(encodeDisconnect(MQTT5))
+		_ = c.stream.Close() // the broker has closed it, or will
 	})
+	<-c.done
 	return nil
 }

@@ -11,8 +11,6 @@ import (
 	"net"
 	"sync"
 	"time"
-
-	"github.com/eclipse/paho.golang/packets"
 )
 
 // SenderOptions are how a Sender connects.
@@ -38,6 +36,7 @@ type Sender struct {
 	window  int
 	maximum uint32 // bytes of a packet; 0: none
 	pinging time.Duration
+	peer    time.Time // the time of day, as the broker said when it accepted the connection
 
 	mu     sync.Mutex
 	out    []byte // encoded, not yet taken by the writer
@@ -89,6 +88,7 @@ func OpenSender(ctx context.Context, o SenderOptions) (*Sender, error) {
 
 // greet writes the CONNECT and reads the CONNACK.
 func (s *Sender) greet(in *bufio.Reader) error {
+	asked := time.Now()
 	if _, err := s.conn.Write(s.connect()); err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (s *Sender) greet(in *bufio.Reader) error {
 		return fmt.Errorf("%w: it closed the connection", ErrNoMQTT5)
 	case err != nil:
 		return err
-	case kind != packets.CONNACK || flags != 0 || len(body) < 2:
+	case kind != pktConnack || flags != 0 || len(body) < 2:
 		return fmt.Errorf("%w: no CONNACK", ErrMalformed)
 	case !s.o.V311 && (len(body) == 2 && body[1] == 1 || body[1] == 0x84):
 		return ErrNoMQTT5
@@ -107,7 +107,13 @@ func (s *Sender) greet(in *bufio.Reader) error {
 	case s.o.V311:
 		return nil
 	}
-	return s.granted(body)
+	if err := s.granted(body); err != nil {
+		return err
+	}
+	if !s.peer.IsZero() {
+		s.peer = s.peer.Add(time.Since(asked) / 2)
+	}
+	return nil
 }
 
 // granted takes over what the properties of a CONNACK allow.
@@ -120,6 +126,9 @@ func (s *Sender) granted(body []byte) error {
 		return ErrQoS
 	}
 	s.window, s.maximum = min(s.window, int(ack.receiveMaximum)), ack.maximumPacket
+	if at, err := time.Parse(time.RFC3339Nano, ack.time); err == nil {
+		s.peer = at
+	}
 	if ack.keepAlive > 0 {
 		s.pinging = min(s.pinging, time.Duration(ack.keepAlive)*time.Second)
 	}
@@ -153,8 +162,11 @@ func (s *Sender) connect() []byte {
 	if flags&password != 0 {
 		body = appendText(body, s.o.Password)
 	}
-	return append(appendLength([]byte{packets.CONNECT << 4}, len(body)), body...)
+	return append(appendLength([]byte{pktConnect << 4}, len(body)), body...)
 }
+
+// PeerTime is the time of day by the clock of a Weir above, as it accepted the connection; zero where it did not say.
+func (s *Sender) PeerTime() time.Time { return s.peer }
 
 // Window is how many messages may be unacknowledged.
 func (s *Sender) Window() int { return s.window }
@@ -188,7 +200,7 @@ func (s *Sender) Send(m Message, done func(code byte)) error {
 		return fmt.Errorf("mqttclient: %d messages are unacknowledged", len(s.waits))
 	}
 	s.waits[id] = done
-	b := appendLength(append(s.out, packets.PUBLISH<<4|qos1), size)
+	b := appendLength(append(s.out, pktPublish<<4|qos1), size)
 	b = binary.BigEndian.AppendUint16(appendText(b, m.Topic), id)
 	if !s.o.V311 {
 		b = appendLength(b, properties)
@@ -238,7 +250,7 @@ func (s *Sender) Err() error {
 func (s *Sender) Close() error {
 	s.mu.Lock()
 	if s.err == nil {
-		s.out = append(s.out, packets.DISCONNECT<<4, 0)
+		s.out = append(s.out, pktDisconnect<<4, 0)
 	}
 	s.mu.Unlock()
 	s.signal()
@@ -311,7 +323,7 @@ func (s *Sender) ping(now time.Time) bool {
 		return now.Sub(s.pinged) < max(s.pinging/2, s.o.Timeout)
 	}
 	s.pinged = now
-	s.out = append(s.out, packets.PINGREQ<<4, 0)
+	s.out = append(s.out, pktPingreq<<4, 0)
 	return true
 }
 
@@ -342,14 +354,14 @@ func isRefused(err error) bool {
 func (s *Sender) packet(kind, flags byte, body []byte) error {
 	switch {
 	case flags != 0:
-	case kind == packets.PUBACK && len(body) >= 2:
+	case kind == pktPuback && len(body) >= 2:
 		return s.acknowledged(body)
-	case kind == packets.PINGRESP && len(body) == 0:
+	case kind == pktPingresp && len(body) == 0:
 		s.mu.Lock()
 		s.pinged = time.Time{}
 		s.mu.Unlock()
 		return nil
-	case kind == packets.DISCONNECT && !s.o.V311:
+	case kind == pktDisconnect && !s.o.V311:
 		code := byte(0)
 		if len(body) > 0 {
 			code = body[0]

@@ -4,13 +4,12 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/eclipse/paho.golang/packets"
 )
 
 // maxPacket is the largest packet of a broker: acknowledgements with a reason.
@@ -19,8 +18,8 @@ const maxPacket = 16 << 10
 // ErrMalformed says that the broker sent what a publisher is never sent.
 var ErrMalformed = errors.New("mqttclient: the other side does not speak MQTT 5 to a publisher")
 
-// stream is a connection as the library gets it. It passes on packets only that a publisher may be sent, none larger than maxPacket, and lets no
-// write wait without an end. Packets that are written while another one is on its way leave together.
+// stream is a connection of a Client. It passes on packets only that a publisher may be sent, none larger than maxPacket, and lets no write wait
+// without an end. Packets that are written while another one is on its way leave together.
 type stream struct {
 	net.Conn
 	read    *bufio.Reader
@@ -33,10 +32,7 @@ type stream struct {
 	flush sync.Mutex // of those who wait for it, one writes for all
 	spare []byte     // an empty buffer, or nil; guarded by flush
 
-	// What follows is the reader's alone.
-	begun bool   // CONNACK was read
-	head  []byte // of a packet, checked and not yet passed on
-	body  int    // bytes of the packet that follow
+	begun bool // CONNACK was read; the reader's alone
 }
 
 func newStream(conn net.Conn, timeout time.Duration) *stream {
@@ -46,7 +42,7 @@ func newStream(conn net.Conn, timeout time.Duration) *stream {
 // readBuffer holds many acknowledgements.
 const readBuffer = 4 << 10
 
-// Lock lets the library put together one packet at a time. It writes a packet in several pieces.
+// Lock lets one packet at a time be put together, in pieces.
 func (s *stream) Lock() { s.write.Lock() }
 
 // Unlock is the other half of Lock. It returns once the packet was written to the connection, or could not be: broken says so then.
@@ -64,7 +60,7 @@ func (s *stream) Unlock() {
 	}
 	if err := s.send(out); err != nil {
 		s.why.CompareAndSwap(nil, &err)
-		_ = s.Close() // the library learns of it where it reads
+		_ = s.Close() // the reader learns of it
 	}
 	if cap(out) <= maxSpare {
 		s.spare = out[:0]
@@ -100,52 +96,40 @@ func (s *stream) broken() error {
 	return nil
 }
 
-// Read reads what is left of a packet, or the next one once its head is known.
-func (s *stream) Read(b []byte) (int, error) {
-	if len(b) == 0 {
-		return 0, nil
-	}
-	if len(s.head) == 0 && s.body == 0 {
-		if err := s.next(); err != nil {
-			return 0, err
-		}
-	}
-	if len(s.head) > 0 {
-		n := copy(b, s.head)
-		s.head = s.head[n:]
-		return n, nil
-	}
-	n, err := s.read.Read(b[:min(len(b), s.body)])
-	s.body -= n
-	return n, err
+// put writes a packet, together with those that others write at the same time. It returns once the packet was written to the connection, or
+// could not be: broken says so then.
+func (s *stream) put(b []byte) {
+	s.Lock()
+	_, _ = s.Write(b) // broken says it
+	s.Unlock()
 }
 
-// next reads the head of a packet: its type, and the length of the rest in one to four bytes.
-func (s *stream) next() error {
-	head := make([]byte, 0, 5)
+// packet reads a packet: its first byte, and the body, which belongs to the caller.
+func (s *stream) packet() (first byte, body []byte, err error) {
+	if first, err = s.read.ReadByte(); err != nil {
+		return 0, nil, err
+	}
 	length := 0
-	for i := range 5 {
+	for i := 0; ; i++ {
 		one, err := s.read.ReadByte()
 		if err != nil {
-			return err
+			return 0, nil, noEOF(err)
 		}
-		head = append(head, one)
-		if i == 0 {
-			continue
-		}
-		length |= int(one&0x7f) << (7 * (i - 1))
+		length |= int(one&0x7f) << (7 * i)
 		if one < 0x80 {
 			break
 		}
-		if i == 4 {
-			return s.refuse("a length of more than four bytes")
+		if i == 3 {
+			return 0, nil, s.refuse("a length of more than four bytes")
 		}
 	}
-	if why := s.check(head[0], length); why != "" {
-		return s.refuse(why)
+	if why := s.check(first, length); why != "" {
+		return 0, nil, s.refuse(why)
 	}
-	s.head, s.body, s.begun = head, length, true
-	return nil
+	s.begun = true
+	body = make([]byte, length)
+	_, err = io.ReadFull(s.read, body)
+	return first, body, noEOF(err)
 }
 
 // check returns what is wrong with the head of a packet, "" for nothing.
@@ -156,12 +140,12 @@ func (s *stream) check(first byte, length int) string {
 		return fmt.Sprintf("a packet of %d bytes", length)
 	case first&0x0f != 0:
 		return fmt.Sprintf("a packet of the type %d with flags", kind)
-	case !s.begun && kind != packets.CONNACK, s.begun && kind == packets.CONNACK:
+	case !s.begun && kind != pktConnack, s.begun && kind == pktConnack:
 		return fmt.Sprintf("a packet of the type %d in the wrong place", kind)
 	}
-	least := map[byte]int{packets.CONNACK: 3, packets.PUBACK: 2, packets.PUBREC: 2, packets.PUBCOMP: 2, packets.PINGRESP: 0, packets.DISCONNECT: 0}
+	least := map[byte]int{pktConnack: 3, pktPuback: 2, pktPubrec: 2, pktPubcomp: 2, pktPingresp: 0, pktDisconnect: 0}
 	n, expected := least[kind]
-	if !expected || length < n || kind == packets.PINGRESP && length != 0 {
+	if !expected || length < n || kind == pktPingresp && length != 0 {
 		return fmt.Sprintf("a packet of the type %d with %d bytes", kind, length)
 	}
 	return ""

@@ -15,6 +15,9 @@ const (
 	pktConnack    = 2
 	pktPublish    = 3
 	pktPuback     = 4
+	pktPubrec     = 5
+	pktPubrel     = 6
+	pktPubcomp    = 7
 	pktSubscribe  = 8
 	pktSuback     = 9
 	pktPingreq    = 12
@@ -51,6 +54,7 @@ type property struct {
 	id     byte
 	number uint32
 	text   string
+	value  string // of a user property, whose name is text
 }
 
 var errShort = errors.New("it ends too early")
@@ -126,8 +130,7 @@ func (c *cursor) properties(f func(property)) {
 		case 's':
 			p.text = in.text()
 		case 'p':
-			p.text = in.text()
-			in.text()
+			p.text, p.value = in.text(), in.text()
 		default:
 			in.err = fmt.Errorf("the property 0x%02x is unknown", p.id)
 		}
@@ -226,7 +229,12 @@ type connack struct {
 	receiveMaximum uint16 // of what may be published at once
 	maximumPacket  uint32 // 0: none
 	keepAlive      uint16 // 0: that of the client
+	time           string // what a Weir says of the time of day; see TimeProperty
 }
+
+// TimeProperty is the name of the user property of a CONNACK in which a Weir tells an edge the time of day, as RFC 3339 with
+// a fraction.
+const TimeProperty = "weir-time"
 
 func decodeConnack(version byte, body []byte) (a connack, err error) {
 	c := cursor{b: body}
@@ -247,6 +255,10 @@ func decodeConnack(version byte, body []byte) (a connack, err error) {
 				a.reason = p.text
 			case 0x13:
 				a.keepAlive = uint16(p.number)
+			case propUser:
+				if p.text == TimeProperty {
+					a.time = p.value
+				}
 			}
 		})
 	}
@@ -316,6 +328,22 @@ func decodeAck(body []byte) (id uint16, code byte, err error) {
 		code = c.byte()
 	}
 	return id, code, c.err
+}
+
+// decodeAnswer reads a PUBACK, PUBREC or PUBCOMP of MQTT 5 with its reason.
+func decodeAnswer(body []byte) (id uint16, code byte, reason string, err error) {
+	c := cursor{b: body}
+	if id = c.uint16(); len(c.b) > 0 {
+		code = c.byte()
+	}
+	if len(c.b) > 0 {
+		c.properties(func(p property) {
+			if p.id == propReasonString {
+				reason = p.text
+			}
+		})
+	}
+	return id, code, reason, c.err
 }
 
 // Subscription is a topic filter that is subscribed to.

@@ -75,6 +75,16 @@ func Name(format uint16) string {
 	return "other"
 }
 
+// Named returns the format of a name, see Name.
+func Named(name string) (format uint16, ok bool) {
+	for _, f := range []uint16{Text, Opaque, CBOR, SenMLJSON, SenMLCBOR, TLV, JSON, LwM2MCBOR} {
+		if Name(f) == name {
+			return f, true
+		}
+	}
+	return 0, false
+}
+
 // Names are the names of all formats that values come in.
 func Names() []string {
 	return []string{"text", "opaque", "cbor", "senml-json", "senml-cbor", "tlv", "json", "lwm2m-cbor", "other"}

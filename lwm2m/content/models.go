@@ -33,7 +33,7 @@ var reusable = kinds{
 	5750: String, 5800: Float, 5801: Float, 5802: Float, 5803: Float, 5804: Float, 5805: Float, 5806: Float, 5807: Float, 5808: Float, 5809: Float, 5810: Float, 5811: Float,
 	5812: Float, 5813: Float, 5814: Float, 5815: Float, 5816: Float, 5817: Float, 5818: Float, 5819: Float, 5820: Float, 5821: Float, 5822: None, 5823: String, 5824: Time,
 	5825: Integer, 5826: Integer, 5850: Boolean, 5851: Integer, 5852: Integer, 5853: String, 5854: Float, 5900: Float, 5910: Integer, 5911: None, 5912: String,
-	6042: Integer, 6050: Float, 6051: Float, 6052: Float,
+	6042: Integer, 6050: Float, 6051: Float, 6052: Float, 6053: Float,
 }
 
 // KindOf returns the type of the resource at a path, None for one that is not known.
@@ -62,6 +62,9 @@ func Multiple(p Path) bool {
 	}
 	return false
 }
+
+// Locates reports whether the instances of an object say where a device is: Location (6) and the IPSO object of the same name (3336).
+func Locates(object uint16) bool { return object == 6 || object == 3336 }
 
 // Observed reports whether an object is one of those that are observed without being asked for: the IPSO objects.
 func Observed(object uint16) bool { return object >= 3200 && object <= 3441 }

@@ -148,7 +148,7 @@ func sourceFields(n *node, d *strict.Decoder) []field {
 			return d.Object(path, map[string]strict.Setter{"kind": strict.OneOf(d, &n.source.scope, []string{scopeProfile, scopeDerived}),
 				"profileToken": d.Identifier(&n.source.profile)})
 		}},
-		{"metricFilter", d.List(maxHints, "metrics", func(_ int, at string) *strict.Error { return d.Identifier(new(string))(at) })},
+		{"metricFilter", d.List(maxHints, "metrics", func(_ int, at string) *strict.Error { return d.Metric(new(string))(at) })},
 	}
 }
 

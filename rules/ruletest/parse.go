@@ -95,23 +95,25 @@ func (p *parser) read(text string) {
 	}
 }
 
-// split divides a statement into words. A word that begins with # begins a comment.
+// split divides a statement into words. A word that begins with # begins a comment. Blanks inside of quotes with which a word begins belong to it.
 func (p *parser) split(statement string) {
 	p.words = nil
-	column, inWord := 0, false
+	column, inWord, quoted, escaped := 0, false, false, false
 	for _, r := range statement {
 		column++
 		blank := r == ' ' || r == '\t' || r == '\r'
 		switch {
-		case blank:
+		case blank && !quoted:
 			inWord = false
 		case !inWord && r == '#':
 			p.end = column
 			return
 		case !inWord:
-			p.words, inWord = append(p.words, word{string(r), column}), true
+			p.words, inWord, quoted = append(p.words, word{string(r), column}), true, r == '"'
 		default:
 			p.words[len(p.words)-1].text += string(r)
+			quoted = quoted && (escaped || r != '"')
+			escaped = quoted && !escaped && r == '\\'
 		}
 	}
 	p.end = column + 1
@@ -507,6 +509,15 @@ func (p *parser) attribute(s *step) {
 	}
 }
 
+// metricName is the name of a metric as a word has it: in quotes, where it holds blanks.
+func metricName(word string) (name string, ok bool) {
+	if word[0] != '"' {
+		return word, true
+	}
+	name, err := strconv.Unquote(word)
+	return name, err == nil && name != ""
+}
+
 func (p *parser) readings(s *step) {
 	for w := p.peek(); w != "" && w != "taken" && w != "old"; w = p.peek() {
 		i := strings.LastIndexByte(w, '=')
@@ -515,13 +526,15 @@ func (p *parser) readings(s *step) {
 			p.words = nil
 			return
 		}
-		name := w[:i]
+		name, known := metricName(w[:i])
 		v, err := strconv.ParseFloat(w[i+1:], 64)
 		switch {
+		case !known:
+			p.problem(`for example "Node Temperature"=21`, "%s is no name in quotes", w[:i])
 		case err != nil || math.IsInf(v, 0) || math.IsNaN(v):
 			p.problem("", "%q is no number", w[i+1:])
-		case len(name) > model.MaxToken:
-			p.problem("", "the name of the metric is longer than %d bytes", model.MaxToken)
+		case utf8.RuneCountInString(name) > model.MaxToken:
+			p.problem("", "the name of the metric is longer than %d characters", model.MaxToken)
 		case slices.ContainsFunc(s.readings, func(r model.Reading) bool { return r.Metric == name }):
 			p.problem("", "the sample has %s twice", name)
 		case len(s.readings) == maxMetrics:

@@ -164,6 +164,14 @@ func (p *Recorder) word(name string) string {
 	return name
 }
 
+// metricWord writes the name of a metric, in quotes where it holds blanks or begins with what begins something else.
+func metricWord(name string) string {
+	if strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' }) || strings.HasPrefix(name, "#") || strings.HasPrefix(name, `"`) {
+		return strconv.Quote(name)
+	}
+	return name
+}
+
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
 func (p *Recorder) sample(in *rules.Input) {
@@ -171,7 +179,7 @@ func (p *Recorder) sample(in *rules.Input) {
 	switch in.Kind {
 	case rules.Measurement:
 		for _, r := range in.Readings {
-			b.WriteString(" " + p.word(r.Metric) + "=" + number(r.Value))
+			b.WriteString(" " + metricWord(r.Metric) + "=" + number(r.Value))
 		}
 	case rules.Location:
 		b.WriteString(" position " + number(in.Where.Longitude) + "," + number(in.Where.Latitude))

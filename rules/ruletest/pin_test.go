@@ -111,9 +111,29 @@ func TestWhatCannotBePinnedIsRefused(t *testing.T) {
 	if _, err := long.Recording(); err == nil || !strings.Contains(err.Error(), fmt.Sprint(MaxPinned)) || len(long.text.String()) > MaxPinned*100 {
 		t.Errorf("%v, %d bytes", err, long.text.Len())
 	}
-	odd := &Recorder{}
-	odd.Watch(&rules.Input{Device: rules.Device{Token: "a"}, Readings: []model.Reading{{Metric: "my temp"}}})
-	if _, err := odd.Recording(); err == nil || !strings.Contains(err.Error(), `"my temp"`) {
+	odd := &Recorder{Reads: rules.Reads{Attributes: []string{"my limit"}}}
+	odd.Watch(&rules.Input{Device: rules.Device{Token: "a"}, Readings: []model.Reading{{Metric: "my temp"}}, Facts: &then{limit: 1}})
+	if _, err := odd.Recording(); err == nil || !strings.Contains(err.Error(), `"my limit"`) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestAMetricWhoseNameHasBlanksIsPinnedInQuotes, as a test reads it again.
+func TestAMetricWhoseNameHasBlanksIsPinnedInQuotes(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"my temp", `a "b" \\ c`, "#1", `"x"`, "/3303/0/5700", "größe 温度", "a=b c"} {
+		p := &Recorder{}
+		p.Watch(&rules.Input{Device: rules.Device{Token: "a"}, Readings: []model.Reading{{Metric: name, Value: 7}}, Facts: &then{}})
+		if p.err != nil {
+			t.Errorf("%q: %v", name, p.err)
+		}
+		line := strings.TrimSpace(p.text.String())
+		f, problems := Parse("x.ruletest", []byte("rule r {\"name\":\"n\",\"type\":\"absence\",\"timeout\":\"9s\"}\ntest x\n  "+line+"\n  expect nothing\n"))
+		if len(problems) > 0 {
+			t.Fatalf("%s: %v", line, problems)
+		}
+		if got := f.Tests[0].steps[0].readings; len(got) != 1 || got[0].Metric != name || got[0].Value != 7 {
+			t.Errorf("%s reads as %+v, want %q", line, got, name)
+		}
 	}
 }

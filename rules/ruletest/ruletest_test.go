@@ -47,6 +47,7 @@ var mistakes = map[string]struct{ text, want string }{
 	"too many samples":             {"test x\nat 0s..1h every 1ms d t=1", "2:4: a file has at most 50000 samples, repetitions counted"},
 	"another device":               {"test x\nat 1s d/1 t=1", `2:7: "d/1" is no token of a device`},
 	"no reading":                   {"test x\nat 1s d t", `2:9: "t" is no reading (write metric=number)`},
+	"a quote without an end":       {"test x\nat 1s d \"a b=1", `2:9: "a b is no name in quotes (for example "Node Temperature"=21)`},
 	"no number":                    {"test x\nat 1s d t=NaN", `2:9: "NaN" is no number`},
 	"a metric twice":               {"test x\nat 1s d t=1 t=2", "2:13: the sample has t twice"},
 	"no anchor":                    {"test x\nat 1s d joins hall", `2:15: "hall" is no anchor (for example area/hall)`},

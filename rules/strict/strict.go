@@ -21,7 +21,7 @@ import (
 	"weir/model"
 )
 
-// MaxIdentifier is the longest metric, attribute, anchor type, alarm key, command or connector name.
+// MaxIdentifier is the longest attribute, anchor type, alarm key, command or connector name, and the longest name of a metric in characters.
 const MaxIdentifier = model.MaxToken
 
 // Error is the reason for which a document is refused, written for its author: the field first, then the reason.
@@ -257,6 +257,19 @@ func (d *Decoder) Identifier(to *string) Setter {
 		}
 		if *to != "" && !model.ValidToken(*to) {
 			return Refuse(path, "%s must match ^[A-Za-z0-9][A-Za-z0-9_-]*$ and be at most %d characters", Quote(*to), MaxIdentifier)
+		}
+		return nil
+	}
+}
+
+// Metric reads the name of a metric, or an empty string. A device names its metrics as it likes: a path of LwM2M, a name of Sparkplug with spaces.
+func (d *Decoder) Metric(to *string) Setter {
+	return func(path string) *Error {
+		if err := d.Text(to)(path); err != nil {
+			return err
+		}
+		if n := utf8.RuneCountInString(*to); n > MaxIdentifier {
+			return Refuse(path, "must have at most %d characters, not %d", MaxIdentifier, n)
 		}
 		return nil
 	}

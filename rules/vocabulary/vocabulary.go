@@ -16,6 +16,8 @@ type Vocabulary struct {
 	Commands   []string // of the profile
 	Fences     []string // of the tenant
 	Connectors []string // of the tenant
+	// SourceNames are, of what there is, names under which readings are sent and not judged, each with the metric that they are judged under.
+	SourceNames map[string]string
 }
 
 // Warning is an advisory finding on a rule that compiled.
@@ -36,11 +38,26 @@ const (
 // Missing warns of each name that is not there.
 func (there *Vocabulary) Missing(named Vocabulary) (ws []Warning) {
 	if len(there.Metrics) > 0 {
-		ws = missing(ws, UnknownMetric, "the profile declares no metric", named.Metrics, there.Metrics)
+		ws = missing(there.misnamed(&named), UnknownMetric, "the profile declares no metric", named.Metrics, there.Metrics)
 	}
 	ws = missing(ws, UnknownCommand, "the profile declares no command", named.Commands, there.Commands)
 	ws = missing(ws, UnknownFence, "there is no geofence", named.Fences, there.Fences)
 	return missing(ws, UnknownConnector, "there is no connector", named.Connectors, there.Connectors)
+}
+
+// misnamed warns of metrics that are named as devices send them, and takes them from what is named.
+func (there *Vocabulary) misnamed(named *Vocabulary) (ws []Warning) {
+	if len(there.SourceNames) == 0 {
+		return nil
+	}
+	named.Metrics = slices.DeleteFunc(slices.Clone(named.Metrics), func(name string) bool {
+		key, ok := there.SourceNames[name]
+		if ok {
+			ws = append(ws, Warning{UnknownMetric, []string{name, key}, fmt.Sprintf("%q is a source name of the metric %q: its readings are judged as %[2]q", name, key)})
+		}
+		return ok
+	})
+	return ws
 }
 
 func missing(ws []Warning, code, text string, named, there []string) []Warning {

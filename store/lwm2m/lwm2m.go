@@ -1,4 +1,4 @@
-// Package lwm2m keeps the registrations of LwM2M devices.
+// Package lwm2m keeps the registrations of LwM2M devices, their DTLS sessions and observations.
 package lwm2m
 
 import (
@@ -57,8 +57,13 @@ func Save(tx store.Tx, r *Registration) error {
 	return err
 }
 
-// Remove removes the row of a device that is deleted.
+// Remove removes the rows of a device that is deleted.
 func Remove(tx store.Tx, _, deviceID int64) error {
+	for _, remove := range []func(store.Tx, int64) error{RemoveSession, RemoveObservations} {
+		if err := remove(tx, deviceID); err != nil {
+			return err
+		}
+	}
 	_, err := tx.Exec(`DELETE FROM lwm2m_registrations WHERE device_id = ?`, deviceID)
 	return err
 }

@@ -84,7 +84,7 @@ func (c compiling) Validate(_ context.Context, _ *model.Principal, drafts []regi
 	}
 	var refused []registry.Refusal
 	var remarks []entity.Remark
-	errs, warnings := c.ValidateAgainst(rules.Vocabulary{Metrics: there.Metrics, Commands: there.Commands, Fences: there.Fences}, candidates)
+	errs, warnings := c.ValidateAgainst(rules.Vocabulary{Metrics: there.Metrics, Commands: there.Commands, Fences: there.Fences, SourceNames: there.SourceNames}, candidates)
 	for _, e := range errs {
 		refused = append(refused, registry.Refusal{Token: e.Token, Message: e.Message})
 	}

@@ -33,7 +33,7 @@ func TestTheRunningProgram(t *testing.T) {
 		"http statuses": httpStatuses, "body credentials": bodyCredentials, "retries": retries, "mqtt credentials": mqttCredentials,
 		"device recipes": deviceRecipes, "arduino": arduino, "header credentials": headerCredentials, "device credentials elsewhere": deviceCredentialsElsewhere,
 		"own topics": ownTopics, "told or kept": toldOrKept, "one body through both doors": oneBody,
-		"out of range": outOfRange, "event queries": eventQueries, "anchors": anchors, "device reports": deviceReports, "commands over MQTT": commandsOverMQTT, "attributes of a device": attributesOfADevice, "new relationships": newRelationships, "demotions": demotions, "dashboards": dashboards, "commands": commanding, "buckets": buckets, "backfill": backfill, "presence": presence,
+		"out of range": outOfRange, "source names": sourceNames, "event queries": eventQueries, "anchors": anchors, "device reports": deviceReports, "commands over MQTT": commandsOverMQTT, "attributes of a device": attributesOfADevice, "new relationships": newRelationships, "demotions": demotions, "dashboards": dashboards, "commands": commanding, "buckets": buckets, "backfill": backfill, "presence": presence,
 		"tokens": tokens, "external ids": externalIDs, "common properties": commonProperties, "concurrent updates": concurrentUpdates,
 		"unknown references": unknownReferences, "rename": rename, "active version": activeVersion, "names": names,
 		"sign-in": signIn, "introspection off": introspectionOff, "published schemas": publishedSchemas, "tenant ids": tenantIDs, "tenant logo": tenantLogo, "refused whole": refusedWhole,

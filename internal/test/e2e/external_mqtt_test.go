@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -264,4 +265,117 @@ func TestACommandForADeviceThatIsOnlyHeard(t *testing.T) {
 		}
 	}
 	conformance.Shown(t, "S2-095")
+}
+
+// TestACommandForADeviceBehindABroker: it is held until the device is heard, published there, and completed by what the mapping names.
+func TestACommandForADeviceBehindABroker(t *testing.T) {
+	t.Parallel()
+	b := startForeign(t)
+	const form = `%sauth: {service_secret: %q}
+external_mqtt:
+  sources:
+    - id: plant
+      url: "mqtt://127.0.0.1:%s"
+      tenant: site
+      map:
+        - {topic: "asked/{device}/{metric}", decode: number, commands: {topic: "asked/{device}/command", response: "asked/{device}/response"}}
+        - {topic: "plain/{device}/{metric}", decode: number, commands: {topic: "plain/{device}/set", payload: $.payload.value, complete: published}}
+        - {decode: zigbee2mqtt}
+`
+	w := start(t, testweir.Options{Config: fmt.Sprintf(form, generous, serviceSecret, b.Port())})
+	c := w.commander(t, "site", "asked", "plain", "lamp")
+	b.read(t, 1)
+	order := func(token, device, name, payload string) {
+		c.must(fmt.Sprintf(`mutation{createCommand(request:{token:%q,deviceToken:%q,name:%q,payload:%q}){command{token}}}`, token, device, name, payload))
+	}
+	heard := func(topic, payload string) {
+		b.id++
+		b.Deliver(mqttpeer.Delivery{Topic: topic, Payload: payload, QoS: 1, PacketID: b.id})
+		b.acked(t, b.id)
+	}
+	published := func(topic string) (got mqttpeer.Message) {
+		poll.True(t, "a message on "+topic, func() bool {
+			i := slices.IndexFunc(b.Messages(), func(m mqttpeer.Message) bool { return m.Topic == topic })
+			if i >= 0 {
+				got = b.Messages()[i]
+			}
+			return i >= 0
+		})
+		return got
+	}
+
+	order("c1", "asked", "open", `{"n":1}`)
+	c.becomes("c1", "HELD")
+	heard("asked/asked/t", "1")
+	var sent struct{ Token, DispatchNonce string }
+	m := published("asked/asked/command")
+	if err := json.Unmarshal([]byte(m.Payload), &sent); err != nil || sent.Token != "c1" || m.QoS != 1 || m.Retain {
+		t.Fatalf("%+v, %v", m, err)
+	}
+	c.becomes("c1", "SENT")
+	heard("asked/asked/response", fmt.Sprintf(`{"commandToken":"c1","success":false,"error":"stuck","dispatchNonce":%q}`, sent.DispatchNonce))
+	c.becomes("c1", "FAILED")
+
+	heard("plain/plain/t", "1")
+	order("c2", "plain", "set", `{"value":17.5}`)
+	if m := published("plain/plain/set"); m.Payload != "17.5" {
+		t.Errorf("%+v", m)
+	}
+	if row := c.becomes("c2", "SUCCESSFUL"); row.SentTime == nil {
+		t.Errorf("%+v", row)
+	}
+
+	heard("zigbee2mqtt/lamp", `{"state":"OFF"}`)
+	order("c3", "lamp", "set", `{"state":"ON"}`)
+	if m := published("zigbee2mqtt/lamp/set"); m.Payload != `{"state":"ON"}` {
+		t.Errorf("%+v", m)
+	}
+	c.becomes("c3", "SENT")
+	heard("zigbee2mqtt/lamp", `{"state":"ON"}`)
+	c.becomes("c3", "SUCCESSFUL")
+}
+
+// TestTheOpenTopicsOfTheInstanceAreRead without a socket and a credential, whatever their clients need.
+func TestTheOpenTopicsOfTheInstanceAreRead(t *testing.T) {
+	t.Parallel()
+	const form = `%sbroker: {open_topics: "127.0.0.1:0", open_topics_tenant: site}
+external_mqtt:
+  sources:
+    - {id: inside, url: local, tenant: site, map: [{topic: "hall/{device}/{metric}", decode: number}]}
+`
+	dir := t.TempDir()
+	w := start(t, testweir.Options{Dir: dir, Config: fmt.Sprintf(form, generous)})
+	tn := w.tenant(t, "site")
+	tn.plain("d")
+	publish := func(value string) {
+		t.Helper()
+		var at struct{ Listeners struct{ OpenTopics string } }
+		if err := json.Unmarshal([]byte(w.Run("", "status", "--json")), &at); err != nil {
+			t.Fatal(err)
+		}
+		m, code, err := testweir.ConnectMQTT(at.Listeners.OpenTopics, "node", "site:"+tn.secret("d"), "")
+		if err != nil || code != 0 {
+			t.Fatal(code, err)
+		}
+		defer m.Close()
+		if err := m.Publish("hall/d/temp", 1, false, []byte(value)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.Puback(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	up := func() bool {
+		return strings.Contains(w.Run("", "source", "show", "inside"), "inside reads local") && w.metric(t, `weir_source_connected{source="inside"}`) == 1
+	}
+	poll.True(t, "the source is up", up)
+	publish("21.5")
+	tn.arrived(1)
+	w.Kill()
+	w = &world{Proc: testweir.Start(t, testweir.Options{Dir: dir, Config: fmt.Sprintf(form, generous)})}
+	w.login()
+	tn = w.enter(t, "site")
+	poll.True(t, "the source is up again", up)
+	publish("22")
+	tn.arrived(2)
 }

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -197,64 +198,70 @@ func TestLwM2MBounds(t *testing.T) {
 	conformance.Shown(t, "S2-002")
 }
 
-// TestLwM2MDevicesOfAKilledProgram kills the program under notifications: whatever was acknowledged is stored, nothing twice, and the
-// registrations of before count.
+// TestLwM2MDevicesOfAKilledProgram kills the program under notifications, and stops it once. The devices notice nothing: they shake no hands and do
+// not register again, whatever was acknowledged is stored, nothing twice, and no record of ours has a number that was used before.
 func TestLwM2MDevicesOfAKilledProgram(t *testing.T) {
 	t.Parallel()
 	w := start(t, testweir.Options{Config: lwm2mConfig})
 	tn := w.tenant(t, "killed")
+	relay, err := lwm2mpeer.NewRelay(w.LwM2M)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer relay.Close()
 	var all []*things
-	var at []string
 	for i := range 4 {
 		th := tn.thing(fmt.Sprint("m", i))
+		th.without = i == 3
+		th.through = relay.Address()
 		th.dial()
-		at = append(at, th.register([]string{"lt=3600", "lwm2m=1.1"}, `</3303/0>`))
+		th.register([]string{"lt=3600", "lwm2m=1.1"}, `</3303/0>`)
+		poll.True(t, "it is observed", func() bool { return th.client.Observed("/3303/0") })
 		all = append(all, th)
 	}
-	acknowledged := make([][]int, len(all))
-	next := make([]int, len(all))
-	for round := range 3 {
-		var sending sync.WaitGroup
-		begun := make(chan struct{}, 1000)
-		for i, th := range all {
-			poll.True(t, "it is observed", func() bool { return th.client.Observed("/3303/0") })
-			client := th.client
-			sending.Go(func() {
-				for range 100 { // all rounds fit on a page
-					next[i]++
-					v := next[i]
-					ack, err := client.Notify(t.Context(), "/3303/0", asSenMLJSON, fmt.Appendf(nil, `[{"n":"/3303/0/5601","v":%d}]`, v))
-					if err != nil {
-						return
-					}
-					if ack.Type != 2 {
-						t.Errorf("%d is answered %+v", v, ack)
-					}
-					acknowledged[i] = append(acknowledged[i], v)
-					select {
-					case begun <- struct{}{}:
-					default:
-					}
+	const each = 200 // all fit on a page
+	acknowledged := make(chan int, each*len(all))
+	var sending sync.WaitGroup
+	for _, th := range all {
+		sending.Go(func() {
+			for v := range each {
+				ack, err := th.client.Notify(t.Context(), "/3303/0", asSenMLJSON, fmt.Appendf(nil, `[{"n":"/3303/0/5601","v":%d}]`, v))
+				if err != nil || ack.Type != 2 {
+					t.Errorf("%s: %d is answered %+v, %v", th.device, v, ack, err)
+					return
 				}
-			})
+				acknowledged <- v
+			}
+		})
+	}
+	for round := range 4 {
+		for range 30 + 40*round {
+			<-acknowledged
 		}
-		for range 30 + 40*round { // acknowledgements
-			<-begun
+		if round == 2 {
+			if err := tn.Stop(); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			tn.Kill()
 		}
-		tn.Kill()
-		for _, th := range all {
-			_ = th.client.Close()
-		}
-		sending.Wait()
 		all[0].again(lwm2mConfig)
 		tn = all[0].tenant
-		for i, th := range all {
-			th.tenant = tn
-			th.dial()
-			th.update(at[i])
+		if err := relay.Target(tn.LwM2M); err != nil {
+			t.Fatal(err)
 		}
 	}
-	for i, th := range all {
+	sending.Wait()
+	for _, name := range []string{`weir_lwm2m_handshakes_total{outcome="ok"}`, `weir_lwm2m_registrations_total`} {
+		if n := tn.metric(t, name); n != 0 {
+			t.Errorf("%s is %v", name, n)
+		}
+	}
+	if twice := relay.Twice(); len(twice) > 0 || relay.Hellos() != len(all) {
+		t.Errorf("%d handshakes; used twice: %q", relay.Hellos(), twice)
+	}
+	for _, th := range all {
+		th.tenant = tn
 		th.present(true)
 		poll.Until(t, "what was acknowledged is stored once", func() error {
 			stored, _ := tn.measurements(map[string]any{"deviceToken": th.device, "pageNumber": 1, "pageSize": 1000})
@@ -269,12 +276,47 @@ func TestLwM2MDevicesOfAKilledProgram(t *testing.T) {
 					t.Fatalf("%s: %d is stored %d times", th.device, v, n)
 				}
 			}
-			for _, v := range acknowledged[i] {
-				if count[v] != 1 {
-					return fmt.Errorf("%s: %d is not stored", th.device, v)
-				}
+			if len(count) != each {
+				return fmt.Errorf("%s: %d of %d are stored", th.device, len(count), each)
 			}
 			return nil
 		})
+		if status, _, text := th.order("after-"+th.device, "lwm2m.read", `{"path":"/3303/0/5700"}`); status != "SUCCESSFUL" {
+			t.Errorf("%s: %s", status, text)
+		}
+	}
+	checkCopy(t, tn, all[0], relay)
+}
+
+// checkCopy starts the program on a copy of its directory: sessions that go on elsewhere are not taken up.
+func checkCopy(t *testing.T, tn *tenant, th *things, relay *lwm2mpeer.Relay) {
+	t.Helper()
+	if err := tn.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir() + "/copy"
+	if err := os.CopyFS(dir, os.DirFS(tn.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir+"/data/root.key", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, err := testweir.TryStart(t, testweir.Options{Dir: dir, Config: lwm2mConfig})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := (&world{Proc: p}).metric(t, "weir_lwm2m_parked_sessions"); n != 0 {
+		t.Errorf("%v sessions go on in a copy", n)
+	}
+	p.Kill()
+	th.again(lwm2mConfig)
+	if n := th.metric(t, "weir_lwm2m_parked_sessions"); n != 4 {
+		t.Errorf("%v sessions go on in the directory itself", n)
+	}
+	if err := relay.Target(th.LwM2M); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := th.client.Notify(t.Context(), "/3303/0", asSenMLJSON, []byte(`[{"n":"/3303/0/5601","v":1000}]`)); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -43,6 +43,9 @@ type things struct {
 	told  []string          // what the server has asked
 	mute  bool
 	lacks []int // content formats that it cannot write
+
+	through string // address of a relay, "" for none
+	without bool   // a connection id
 }
 
 // thing makes a device with a pre-shared key; its identity is tenant:device.
@@ -62,7 +65,11 @@ func (th *things) identity() string { return th.name + ":" + th.device }
 // dial shakes hands.
 func (th *things) dial() {
 	th.t.Helper()
-	c, err := lwm2mpeer.Dial(th.t.Context(), lwm2mpeer.Options{Server: th.LwM2M, Identity: th.identity(), Key: th.key, Timeout: 30 * time.Second, Handle: th.answer})
+	o := lwm2mpeer.Options{Server: th.LwM2M, Identity: th.identity(), Key: th.key, Timeout: 30 * time.Second, Handle: th.answer, NoConnectionID: th.without}
+	if th.through != "" {
+		o.Server = th.through
+	}
+	c, err := lwm2mpeer.Dial(th.t.Context(), o)
 	if err != nil {
 		th.t.Fatal(err)
 	}
@@ -284,6 +291,25 @@ func lwm2mFirst(t *testing.T, w *world) {
 	th.readings("/3303/0/5700=21.5", "/3303/0/5700=22.5", "/3303/0/5850=1")
 	th.attribute("/3303/0/5701", "Cel")
 	conformance.Shown(t, "S2-082")
+	conformance.Shown(t, "S2-083") // beyond the floor: booleans are readings, texts attributes
+	var seen struct {
+		Lwm2mRegistrations []struct {
+			DeviceToken, Endpoint, Version, Session, Security string
+			Lifetime                                          int
+			ConnectionID, Awake                               bool
+			Objects                                           []struct{ Path string }
+			Observations                                      []struct {
+				Paths         []string
+				Confirmed     bool
+				LastValueTime *string
+			}
+		}
+	}
+	th.devices(`{lwm2mRegistrations(deviceTokens:["meter"]){deviceToken endpoint version session security lifetime connectionId awake objects{path} observations{paths confirmed lastValueTime}}}`, nil).into(t, &seen)
+	if all := seen.Lwm2mRegistrations; len(all) != 1 || all[0].DeviceToken != "meter" || all[0].Endpoint != "meter" || all[0].Version != "1.1" || all[0].Session != "LIVE" || all[0].Security != "PSK" ||
+		all[0].Lifetime != 300 || !all[0].ConnectionID || !all[0].Awake || len(all[0].Objects) != 3 || len(all[0].Observations) != 1 || !all[0].Observations[0].Confirmed || all[0].Observations[0].LastValueTime == nil {
+		t.Errorf("%+v", all)
+	}
 	th.attribute("manufacturer", "Weir")
 	th.attribute("batteryLevel", "80")
 	conformance.Shown(t, "S2-091")

@@ -31,6 +31,7 @@ func tokens(t *testing.T, w *world) {
 		"EntityGroup":       {"memberType": "device"}, "EntityRelationshipType": {"tracked": false},
 		"EntityRelationship":  {"sourceType": "device", "source": "d", "targetType": "device", "target": "d", "relationshipType": "rel"},
 		"ProvisioningProfile": {"provisionSecret": "secret", "strategy": "ALLOW_NEW", "deviceTypeToken": "t", "enabled": true},
+		"Edge":                {"deviceToken": "d", "enabled": true},
 		"GeoFence":            {"geometry": `{"kind":"POLYGON_2D","geometry":{"type":"Polygon","coordinates":[[[0,0],[1,0],[1,1],[0,0]]]}}`},
 	}
 	_, sdl := w.get(t, "/schema/device-management.graphql")

@@ -268,6 +268,18 @@ func TestAHostApplicationOfSparkplug(t *testing.T) {
 	// Deaths: of a device, of another session, of the node.
 	one.send("g/DDEATH/n/d", nodeSays(2))
 	plant.asserted("g/n/d", false)
+	stale := func(external string, want bool) {
+		t.Helper()
+		var out struct{ LatestMeasurements []struct{ Stale bool } }
+		s, _ := plant.presenceOf(external)
+		a := plant.states(`query($d:String!){latestMeasurements(deviceToken:$d){stale}}`, map[string]any{"d": s.DeviceToken})
+		a.into(t, &out)
+		if len(out.LatestMeasurements) == 0 || out.LatestMeasurements[0].Stale != want {
+			t.Errorf("the latest values of %s %q: %s, want stale %v", external, s.DeviceToken, a.raw, want)
+		}
+	}
+	stale("g/n/d", true)
+	stale("g/n", false)
 	one.send("g/DBIRTH/n/d", nodeSays(3).metric("speed", 9, double(8)))
 	plant.asserted("g/n/d", true)
 	one.send("g/NDEATH/n", proto{}.bytes(2, bdSeq(3)))

@@ -259,7 +259,7 @@ func (c *Client) serve(m *Message) {
 	if answer == nil {
 		return
 	}
-	if observe := m.Uint(6); answer.Code>>5 == 2 && m.Code == 1 {
+	if observe := m.Uint(6); answer.Code>>5 == 2 && (m.Code == 1 || m.Code == 5) {
 		c.mu.Lock()
 		switch observe {
 		case 0:

@@ -35,6 +35,8 @@ type Broker struct {
 	OnAck func(packetID uint16)
 	// MaximumQoS is what the CONNACK says; nil: nothing.
 	MaximumQoS *byte
+	// Time is the user property weir-time of the CONNACK; "": there is none.
+	Time string
 	// Present is what the CONNACK says of the session.
 	Present bool
 
@@ -134,6 +136,14 @@ func Start(t testing.TB, b *Broker, security *tls.Config, ws bool) *Broker {
 	return b
 }
 
+// Dial connects a client without a socket, whatever the address: also in a bubble of synctest. A broker that has not been started serves it, too;
+// Cut ends the connection.
+func (b *Broker) Dial(context.Context, string, string) (net.Conn, error) {
+	client, server := net.Pipe()
+	go b.serve(server)
+	return client, nil
+}
+
 // Port is where it listens.
 func (b *Broker) Port() string {
 	_, port, _ := net.SplitHostPort(b.ln.Addr().String())
@@ -209,6 +219,9 @@ func (b *Broker) answer(conn net.Conn, p *packets.ControlPacket) bool {
 		out = packets.NewControlPacket(packets.CONNACK)
 		ack := out.Content.(*packets.Connack)
 		ack.ReasonCode, ack.Properties.MaximumQOS, ack.SessionPresent = code, b.MaximumQoS, b.Present
+		if b.Time != "" {
+			ack.Properties.User = []packets.User{{Key: "weir-time", Value: b.Time}}
+		}
 		if code == 0 {
 			b.mu.Lock()
 			b.connects++

@@ -1,0 +1,205 @@
+package ingest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"weir/internal/wire"
+	"weir/model"
+	"weir/store"
+)
+
+// What edges number is known for ever: a message that an edge sends again, because an acknowledgement was lost or because it was restored
+// from an older copy of itself, is a repeat, whatever its payload. The numbers of a link are kept as ranges without a hole.
+
+// Bounds of what is remembered of the numbers of edges.
+const (
+	// maxRanges is how many ranges a link has. With more the oldest hole is closed: an edge has at most 4,096 messages in flight, so it
+	// does not come back to a hole that lies far below what it has sent since.
+	maxRanges = 64
+	maxRelays = 4096 // links that are remembered; with more the one that was heard least recently is forgotten
+)
+
+// relays remembers the numbers of all links.
+type relays struct {
+	links map[relayKey]*relay
+	dirty bool
+}
+
+type relayKey struct{ tenant, link string }
+
+type relay struct {
+	ranges [][2]uint64 // in order, each from the first number up to the last
+	at     model.Nanos // when the link was heard last
+}
+
+func newRelays() relays { return relays{links: map[relayKey]*relay{}} }
+
+func relayOf(r *model.Record) relayKey { return relayKey{r.Account, r.Relay.Link} }
+
+// isRelayed reports whether an edge has relayed the record before.
+func (s *seen) isRelayed(r *model.Record) bool {
+	if r.Relay == nil {
+		return false
+	}
+	l := s.relays.links[relayOf(r)]
+	return l != nil && l.has(r.Relay.Number)
+}
+
+// addRelayed remembers the number of a record.
+func (s *seen) addRelayed(r *model.Record) {
+	if r.Relay == nil {
+		return
+	}
+	s.evicted += s.relays.add(relayOf(r), r.Relay.Number, r.Received.Wall)
+}
+
+// add remembers a number and returns how many links were forgotten for it.
+func (s *relays) add(key relayKey, number uint64, at model.Nanos) (forgotten int) {
+	l := s.links[key]
+	if l == nil {
+		if len(s.links) >= maxRelays {
+			forgotten = s.forget()
+		}
+		l = &relay{}
+		s.links[key] = l
+	}
+	l.at = max(l.at, at)
+	l.add(number)
+	s.dirty = true
+	return forgotten
+}
+
+// count is how many ranges all links have together.
+func (s *relays) count() (n int) {
+	for _, l := range s.links {
+		n += len(l.ranges)
+	}
+	return n
+}
+
+// forget forgets the link that was heard least recently.
+func (s *relays) forget() int {
+	var oldest relayKey
+	at := model.Nanos(math.MaxInt64)
+	for key, l := range s.links {
+		if l.at < at || l.at == at && compareRelays(key, oldest) < 0 {
+			oldest, at = key, l.at
+		}
+	}
+	delete(s.links, oldest)
+	return 1
+}
+
+func compareRelays(a, b relayKey) int {
+	if c := strings.Compare(a.tenant, b.tenant); c != 0 {
+		return c
+	}
+	return strings.Compare(a.link, b.link)
+}
+
+func (s *relays) evictTenant(tenant string) {
+	for key := range s.links {
+		if key.tenant == tenant {
+			delete(s.links, key)
+			s.dirty = true
+		}
+	}
+}
+
+// find returns the index of the range that holds n, or where one would stand.
+func (l *relay) find(n uint64) (int, bool) {
+	if last := len(l.ranges) - 1; last >= 0 && n > l.ranges[last][1] { // numbers grow
+		return last + 1, false
+	}
+	return slices.BinarySearchFunc(l.ranges, n, func(r [2]uint64, n uint64) int {
+		switch {
+		case r[1] < n:
+			return -1
+		case r[0] > n:
+			return 1
+		}
+		return 0
+	})
+}
+
+func (l *relay) has(n uint64) bool {
+	_, found := l.find(n)
+	return found
+}
+
+func (l *relay) add(n uint64) {
+	i, found := l.find(n)
+	if found {
+		return
+	}
+	joinsBefore := i > 0 && l.ranges[i-1][1]+1 == n
+	joinsAfter := i < len(l.ranges) && n+1 == l.ranges[i][0]
+	switch {
+	case joinsBefore && joinsAfter:
+		l.ranges[i-1][1] = l.ranges[i][1]
+		l.ranges = slices.Delete(l.ranges, i, i+1)
+	case joinsBefore:
+		l.ranges[i-1][1] = n
+	case joinsAfter:
+		l.ranges[i][0] = n
+	default:
+		l.ranges = slices.Insert(l.ranges, i, [2]uint64{n, n})
+	}
+	if len(l.ranges) > maxRanges {
+		l.ranges[0][1] = l.ranges[1][1]
+		l.ranges = slices.Delete(l.ranges, 1, 2)
+	}
+}
+
+// freeze returns the page of all links, nil where nothing has changed since the last one.
+func (s *relays) freeze(now model.Nanos) []store.SeenPage {
+	if !s.dirty {
+		return nil
+	}
+	s.dirty = false
+	keys := make([]relayKey, 0, len(s.links))
+	for key := range s.links {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, compareRelays)
+	b := binary.AppendUvarint([]byte{seenVersion}, uint64(len(keys)))
+	for _, key := range keys {
+		l := s.links[key]
+		b = wire.AppendString(wire.AppendString(b, key.tenant), key.link)
+		b = binary.AppendVarint(b, int64(l.at))
+		b = binary.AppendUvarint(b, uint64(len(l.ranges)))
+		from := uint64(0)
+		for _, r := range l.ranges {
+			b = binary.AppendUvarint(binary.AppendUvarint(b, r[0]-from), r[1]-r[0])
+			from = r[1]
+		}
+	}
+	return []store.SeenPage{{Kind: seenRelays, LastTime: now.Micros(), Body: b}}
+}
+
+// load takes in the page of an earlier checkpoint.
+func (s *relays) load(p store.SeenPage) error {
+	r := wire.NewReader(p.Body[1:])
+	for range r.Count(4) {
+		key := relayKey{r.String(), r.String()}
+		l := &relay{at: model.Nanos(r.Varint())}
+		from := uint64(0)
+		for range r.Count(2) {
+			first := from + r.Uvarint()
+			last := first + r.Uvarint()
+			if first < from || last < first || len(l.ranges) > 0 && first <= from || len(l.ranges) >= maxRanges {
+				return fmt.Errorf("the numbers of link %s are not in order", key.link)
+			}
+			l.ranges = append(l.ranges, [2]uint64{first, last})
+			from = last
+		}
+		if len(s.links) < maxRelays {
+			s.links[key] = l
+		}
+	}
+	return r.End()
+}

@@ -1,0 +1,226 @@
+package e2e_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"weir/internal/test/poll"
+	"weir/internal/test/relay"
+	"weir/internal/test/seed"
+	"weir/internal/test/testweir"
+)
+
+// siteDevice is a device at an edge that sends 1, 2, 3, … and never gives up on a message.
+type siteDevice struct {
+	name  string
+	acked atomic.Int64
+	next  int
+}
+
+// run sends until stop is closed or the connection is lost. A message that was not acknowledged is sent again first, marked as a repeat.
+func (d *siteDevice) run(address, tenant string, stop <-chan struct{}) {
+	c, err := testweir.DialMQTT(address, "weir", tenant, d.name, "any")
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	again := d.next > int(d.acked.Load())
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		if !again {
+			d.next++
+		}
+		body := fmt.Appendf(nil, `{"eventType":"Measurement","payload":{"entries":[{"measurements":{"n":"%d"}}]}}`, d.next)
+		if c.Publish("weir/"+tenant+"/devices/"+d.name+"/events", uint16(d.next%60000+1), again, body) != nil {
+			return
+		}
+		if _, err := c.Puback(); err != nil {
+			return
+		}
+		again = false
+		d.acked.Store(int64(d.next))
+	}
+}
+
+// below is the configuration of an edge that signs in as a device of a tenant.
+func (tn *tenant) below(device, address string) string {
+	return fmt.Sprintf("role: edge\nedge: {agent_id: %s, listen: \"127.0.0.1:0\", uplink: {broker_url: \"tcp://%s\", username: \"%s:%s\", password: \"\", backoff_min: 20ms, backoff_max: 200ms, keep_alive: 1s}}\n",
+		device, address, tn.name, tn.secret(device))
+}
+
+// drained waits until an edge has handed over everything.
+func drained(t *testing.T, p *testweir.Proc) {
+	t.Helper()
+	poll.Until(t, "nothing waits at the edge", func() error {
+		if s := p.Run("", "edge", "status", "--json"); !strings.Contains(s, `"waiting": 0`) && !strings.Contains(s, `"waiting":0`) {
+			return fmt.Errorf("%s", s)
+		}
+		return nil
+	})
+}
+
+// TestAnEdgeBelowAWeir: what devices send at a site is above once, whatever is killed and cut, and both ledgers agree.
+func TestAnEdgeBelowAWeir(t *testing.T) {
+	t.Parallel()
+	rng := seed.Rand(t)
+	aboveDir, edgeDir := t.TempDir(), t.TempDir()
+	w := start(t, testweir.Options{Dir: aboveDir, Config: generous})
+	tn := w.tenant(t, "site")
+	tn.plain("gw", "a", "b", "c")
+	tn.devices(`mutation{createEdge(request:{token:"north",deviceToken:"gw",enabled:true}){token}}`, nil)
+	link := relay.Start(t, w.MQTT)
+	devices := []*siteDevice{{name: "a"}, {name: "b"}, {name: "c"}}
+	startEdge := func() *testweir.Proc {
+		return testweir.Start(t, testweir.Options{Dir: edgeDir, Config: tn.below("gw", link.Address())})
+	}
+	const rounds = 8
+	for round := range rounds {
+		p := startEdge()
+		stop := make(chan struct{})
+		var sending sync.WaitGroup
+		for _, d := range devices {
+			sending.Go(func() { d.run(p.MQTT, tn.name, stop) })
+		}
+		for range 1 + rng.IntN(3) {
+			time.Sleep(time.Duration(rng.IntN(60)) * time.Millisecond)
+			switch rng.IntN(3) {
+			case 0:
+				link.Cut()
+			case 1:
+				link.Down(rng.IntN(2) == 0)
+			case 2:
+				link.Stall(true)
+				time.Sleep(10 * time.Millisecond)
+				link.Stall(false)
+				link.Cut()
+			}
+		}
+		link.Down(false)
+		if round%2 == 1 { // the other side
+			poll.True(t, "messages are acknowledged", func() bool { return devices[0].acked.Load()+devices[1].acked.Load() > int64(round) })
+			w.Kill()
+			w = &world{Proc: testweir.Start(t, testweir.Options{Dir: aboveDir, Config: generous})}
+			w.login()
+			tn = w.enter(t, "site")
+			link.To(w.MQTT)
+		}
+		p.Kill()
+		close(stop)
+		sending.Wait()
+	}
+	p := startEdge()
+	for _, d := range devices { // what is unacknowledged is sent to the end
+		if want := int64(d.next); want > d.acked.Load() {
+			stop, ended := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(ended)
+				d.run(p.MQTT, tn.name, stop)
+			}()
+			poll.True(t, "the last message is acknowledged", func() bool { return d.acked.Load() >= want })
+			close(stop)
+			<-ended
+		}
+	}
+	drained(t, p)
+	total := 0
+	for _, d := range devices {
+		total += int(d.acked.Load())
+	}
+	tn.arrived(total)
+	for _, d := range devices {
+		got := map[float64]int{}
+		page := 1
+		for {
+			ms, n := tn.measurements(map[string]any{"deviceToken": d.name, "pageNumber": page, "pageSize": 1000})
+			for _, m := range ms {
+				got[m.Value]++
+			}
+			if page++; (page-1)*1000 >= n {
+				break
+			}
+		}
+		acked := int(d.acked.Load())
+		if len(got) != acked || acked == 0 {
+			t.Errorf("device %s: %d readings above, %d messages acknowledged", d.name, len(got), acked)
+		}
+		for v, n := range got {
+			if n != 1 {
+				t.Errorf("device %s: reading %v is there %d times", d.name, v, n)
+			}
+		}
+	}
+	if l := tn.ledger("uplink"); l.Stored != total || l.Received != l.Stored+l.Duplicate+l.Refused { // what came while all was stopping was refused and sent again
+		t.Errorf("the ledger says %+v, %d were acknowledged", l, total)
+	}
+	t.Logf("%d messages, %+v", total, tn.ledger("uplink"))
+}
+
+// TestForWhomAnEdgeSpeaks: an edge publishes for the devices in its scope; devices that there are not are made where that is wanted.
+func TestForWhomAnEdgeSpeaks(t *testing.T) {
+	t.Parallel()
+	w := start(t, testweir.Options{Config: generous})
+	tn := w.tenant(t, "site")
+	tn.plain("gw", "in", "out")
+	tn.devices(`mutation{setEntityAttribute(request:{entityType:"device",entity:"in",scope:"SHARED",attrKey:"site",valueType:"STRING",value:"here"}){id}
+		createEntityGroup(request:{token:"ours",memberType:"device",membershipMode:"dynamic",selector:"attr[\"site\"] == \"here\""}){token}
+		createEdge(request:{token:"north",deviceToken:"gw",groupToken:"ours",enabled:true}){token}}`, nil)
+	p := testweir.Start(t, testweir.Options{Config: tn.below("gw", w.MQTT)})
+	send := func(device string) {
+		t.Helper()
+		d := &siteDevice{name: device}
+		stop, ended := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(ended)
+			d.run(p.MQTT, tn.name, stop)
+		}()
+		poll.True(t, "a message is acknowledged", func() bool { return d.acked.Load() > 0 })
+		close(stop)
+		<-ended
+		drained(t, p)
+	}
+	letters := func(want string) {
+		t.Helper()
+		poll.Until(t, "the edge has a dead letter", func() error {
+			if s := p.Run("", "edge", "dead-letters", "--json"); !strings.Contains(s, want) {
+				return fmt.Errorf("%s", s)
+			}
+			return nil
+		})
+	}
+	readings := func(device string) int {
+		_, n := tn.measurements(map[string]any{"deviceToken": device, "pageSize": 1})
+		return n
+	}
+	send("in")
+	poll.True(t, "a member of the group is heard", func() bool { return readings("in") > 0 })
+	send("out")
+	letters("devices/out/events")
+	if n := readings("out"); n != 0 {
+		t.Errorf("%d readings of a device out of scope", n)
+	}
+	send("nobody")
+	letters("devices/nobody/events")
+	tn.devices(`mutation{updateEdge(token:"north",request:{groupToken:null}){token}}`, nil)
+	send("out")
+	poll.True(t, "all devices are in scope", func() bool { return readings("out") > 0 })
+	send("nobody") // becomes a dead letter above
+	poll.True(t, "a device that there is not is a dead letter", func() bool { return tn.ledger("uplink").DeadLetter > 0 })
+	tn.devices(`mutation{createDeviceType(request:{token:"made"}){token} updateEdge(token:"north",request:{autoRegisterTypeToken:"made"}){token}}`, nil)
+	send("newcomer")
+	poll.True(t, "a device is made", func() bool { return readings("newcomer") > 0 })
+	tn.devices(`mutation{updateEdge(token:"north",request:{enabled:false}){token}}`, nil)
+	before := readings("in")
+	send("in")
+	letters("devices/in/events")
+	if n := readings("in"); n != before {
+		t.Errorf("%d readings, there were %d before the edge was disabled", n, before)
+	}
+}
