@@ -25,9 +25,9 @@ func anchors(t *testing.T, w *world) {
 	send("d", 3)
 	send("e", 4)
 	tn.devices(`mutation{removeEntityRelationship(token:"in-hall")}`, nil)
-	send("d", 5)
 	tn.kept(fmt.Sprintf(`{"eventType":"Alert","payload":{"entries":[{"type":"door","level":2}]},%s}`, tn.as("d")))
-	tn.arrived(5)
+	send("d", 5)
+	tn.arrived(5) // and what came before the last one
 	for query, want := range map[string]string{
 		`events(criteria:{pageNumber:1,pageSize:10,deviceToken:"d",eventTypes:[2]}){results{anchors{type token}}}`: `{"events":{"results":[{"anchors":[{"type":"customer","token":"hall"}]},` +
 			`{"anchors":[{"type":"area","token":"hall"},{"type":"customer","token":"hall"}]},{"anchors":[{"type":"area","token":"hall"}]},{"anchors":[]}]}}`,

@@ -22,10 +22,10 @@ func eventQueries(t *testing.T, w *world) {
 	for _, i := range []int{3, 0, 4, 1, 2} { // as they come, not as they happened
 		tn.kept(measured("temp", fmt.Sprint(10+i), tn.as("d"), at(minute(i))))
 	}
-	tn.kept(measured("hum", "55", tn.as("e"), at(minute(2))))
 	tn.kept(fmt.Sprintf(`{"eventType":"Location","payload":{"entries":[{"latitude":"47.5","longitude":"8.25","elevation":"400"}]},%s,%s}`, tn.as("d"), at(minute(5))))
 	tn.kept(fmt.Sprintf(`{"eventType":"Alert","payload":{"entries":[{"type":"smoke","level":3,"message":"look"}]},%s,%s}`, tn.as("d"), at(minute(6))))
-	all := tn.arrived(6)
+	tn.kept(measured("hum", "55", tn.as("e"), at(minute(2))))
+	all := tn.arrived(6) // and what came before the last one
 	var got []float64
 	for _, m := range all {
 		if m.DeviceToken == "d" {
