@@ -15,6 +15,7 @@ import (
 
 	"weir/ingest"
 	"weir/ingest/links"
+	"weir/internal/edgewire"
 	"weir/model"
 )
 
@@ -25,7 +26,7 @@ var ErrNotBehind = errors.New("broker: the edge may not publish for the device")
 type Edges interface {
 	// IsEdge reports whether a device is an edge. Each connection asks.
 	IsEdge(ctx context.Context, device model.Binding) (bool, error)
-	// Behind returns the device that an edge speaks for, with the row id 0 where there is none of that name. The error wraps ErrNotBehind
+	// Behind returns the device that an edge speaks for, whose token may be another than the name in a topic, with the row id 0 where there is none of that name. The error wraps ErrNotBehind
 	// where the edge may not speak for it; any other one says that it could not be found out.
 	Behind(ctx context.Context, edge model.Binding, device string) (model.Binding, error)
 }
@@ -41,21 +42,15 @@ func (c *conn) receiveMaximum() int {
 	return c.b.cfg.ReceiveMaximum
 }
 
-// propertyTime is the name of the user property of a CONNACK with the time of day, as RFC 3339: an edge may have a clock that was never set.
-const propertyTime = "weir-time"
-
 // tellTime tells an edge the time of day, where it takes so large a packet.
 func (c *conn) tellTime(p *packets.Properties) {
 	const enough = 256
 	if c.edge && (c.maxPacket == 0 || c.maxPacket >= enough) {
-		p.User = append(p.User, packets.UserProperty{Key: propertyTime, Val: c.b.deps.Now().UTC().Format(time.RFC3339Nano)})
+		p.User = append(p.User, packets.UserProperty{Key: edgewire.PropertyTime, Val: c.b.deps.Now().UTC().Format(time.RFC3339Nano)})
 	}
 }
 
-// propertyEdge is the name of the user property with the number that an edge gives each message it relays: INSTALL:EPOCH:NUMBER.
-const propertyEdge = "weir-edge"
-
-// relayed is such a number.
+// relayed is the number that an edge gives a message, see edgewire.PropertyNumber.
 type relayed struct {
 	link   string // edge:INSTALL:EPOCH
 	number uint64
@@ -73,7 +68,7 @@ func relayedNumber(props []byte) (r *relayed, named bool) {
 			continue
 		}
 		name, value := section.text(), section.text()
-		if string(name) == propertyEdge {
+		if string(name) == edgewire.PropertyNumber {
 			return parseRelayed(string(value)), true
 		}
 	}
@@ -130,7 +125,7 @@ func (d *devices) relay(c *conn, p *publish, number uint64) bool {
 		return true
 	}
 	a := &ingest.Arrival{
-		Transport: ingest.TransportUplink, Source: d.b.cfg.Source, Tenant: tenant, Topic: device, Body: p.payload, From: c.from,
+		Transport: ingest.TransportUplink, Source: d.b.cfg.Source, Tenant: tenant, Topic: behind.Device, Body: p.payload, From: c.from,
 		Conn: &behind, ClientID: c.clientID, PacketID: p.id, HoldFor: -1, CannotRefuse: c.version < mqtt5 || p.qos == 0,
 	}
 	switch {
@@ -138,7 +133,7 @@ func (d *devices) relay(c *conn, p *publish, number uint64) bool {
 		a.Link, a.Number = r.link, r.number
 		d.uplinks.up(c, r.link)
 	case numbered:
-		a.Fault = "the user property " + propertyEdge + " is not INSTALL:EPOCH:NUMBER"
+		a.Fault = "the user property " + edgewire.PropertyNumber + " is not INSTALL:EPOCH:NUMBER"
 	default:
 		a.Dup = c.mayRepeat(p)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"weir/ingest"
+	"weir/internal/edgewire"
 	"weir/model"
 )
 
@@ -21,6 +22,8 @@ func (edgesOfDev1) IsEdge(_ context.Context, b model.Binding) (bool, error) {
 
 func (edgesOfDev1) Behind(_ context.Context, edge model.Binding, device string) (model.Binding, error) {
 	switch device {
+	case "by-external-id":
+		return model.Binding{Tenant: edge.Tenant, Device: "dev3", DeviceID: 3}, nil
 	case "other":
 		return model.Binding{}, ErrNotBehind
 	case "broken":
@@ -33,7 +36,7 @@ func (edgesOfDev1) Behind(_ context.Context, edge model.Binding, device string) 
 func numberedPacket(topic string, id uint16, number string) []byte {
 	var props []byte
 	if number != "" {
-		props = slices.Concat([]byte{propUser}, str(propertyEdge), str(number))
+		props = slices.Concat([]byte{propUser}, str(edgewire.PropertyNumber), str(number))
 	}
 	return packet(pktPublish<<4|qos1, slices.Concat(str(topic), []byte{byte(id >> 8), byte(id), byte(len(props))}, props, []byte("{}"))...)
 }
@@ -47,21 +50,22 @@ func TestAnEdgePublishesForOthers(t *testing.T) {
 		c.send(connectPacket(mqtt5))
 		synctest.Wait()
 		connack := string(slices.Concat(c.take()...))
-		if !strings.Contains(connack, propertyTime) || !strings.Contains(connack, string([]byte{propReceiveMaximum, 0x10, 0})) {
+		if !strings.Contains(connack, edgewire.PropertyTime) || !strings.Contains(connack, string([]byte{propReceiveMaximum, 0x10, 0})) {
 			t.Errorf("the CONNACK is %q", connack)
 		}
 		topic := func(device string) string { return "weir/acme/devices/" + device + "/events" }
 		c.send(numberedPacket(topic("dev2"), 1, install+":1:7"), numberedPacket(topic("dev2"), 2, ""), numberedPacket(topic("dev1"), 3, install+":1:8"),
-			numberedPacket(topic("dev1"), 4, ""), numberedPacket(topic("dev2"), 5, "x"))
-		c.expect("they are handed over", puback(1), puback(2), puback(3), puback(4), puback(5))
+			numberedPacket(topic("dev1"), 4, ""), numberedPacket(topic("dev2"), 5, "x"),
+			numberedPacket(topic("by-external-id"), 6, install+":1:9"))
+		c.expect("they are handed over", puback(1), puback(2), puback(3), puback(4), puback(5), puback(6))
 		got := x.intake.seenArrivals()
 		for i, want := range []struct {
 			transport, device, link string
 			number                  uint64
 			fault                   bool
 		}{{"uplink", "dev2", "edge:" + install + ":1", 7, false}, {"uplink", "dev2", "", 0, false}, {"uplink", "dev1", "edge:" + install + ":1", 8, false}, {"mqtt", "dev1", "", 0, false},
-			{"uplink", "dev2", "", 0, true}} {
-			if a := got[i]; a.Transport != want.transport || a.Topic != want.device || a.Link != want.link || a.Number != want.number || (a.Fault != "") != want.fault {
+			{"uplink", "dev2", "", 0, true}, {"uplink", "dev3", "edge:" + install + ":1", 9, false}} {
+			if a := got[i]; a.Transport != want.transport || a.Topic != want.device || a.Conn.Device != want.device || a.Link != want.link || a.Number != want.number || (a.Fault != "") != want.fault {
 				t.Errorf("%d: %+v", i, a)
 			}
 		}
@@ -83,7 +87,7 @@ func FuzzRelayedNumber(f *testing.F) {
 		return append([]byte{byte(len(one))}, one...)
 	}
 	const install = "00112233445566778899aabbccddeeff"
-	f.Add(property(propertyEdge, install+":7:42"))
+	f.Add(property(edgewire.PropertyNumber, install+":7:42"))
 	f.Add(property("other", "x"))
 	f.Add([]byte{0})
 	f.Add([]byte{3, propPayloadFormat, 1})

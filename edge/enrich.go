@@ -16,12 +16,6 @@ func (e *Edge) number(epoch uint32, at model.Offset) string {
 	return e.id.InstallID + ":" + strconv.FormatUint(uint64(epoch), 10) + ":" + strconv.FormatUint(uint64(at), 10)
 }
 
-// Names of the user properties of a forwarded message.
-const (
-	propertyNumber   = "weir-edge"
-	propertyReceived = "weir-received"
-)
-
 // enrich gives a JSON object the members altId and occurredTime where it lacks them, in front of what it has. Anything else is returned
 // as it is.
 func enrich(payload []byte, number string, received model.Nanos) []byte {

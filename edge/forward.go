@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/ingest"
+	"weir/internal/edgewire"
 	"weir/internal/mqttclient"
 	"weir/model"
 	"weir/spool"
@@ -376,7 +377,7 @@ func (f *forwarder) message(x *flight, v5 bool) (mqttclient.Message, error) {
 		}
 	}
 	if v5 {
-		m.Properties = [][2]string{{propertyNumber, number}, {propertyReceived, timeText(received)}}
+		m.Properties = [][2]string{{edgewire.PropertyNumber, number}, {edgewire.PropertyReceived, timeText(received)}}
 	}
 	return m, nil
 }

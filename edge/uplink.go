@@ -39,10 +39,13 @@ type uplink struct {
 // connect connects, as often as it takes. It returns nil when ctx ends, and the error of fed when reading the log ends.
 func (u *uplink) connect(ctx context.Context, fed <-chan error) (*mqttclient.Sender, error) {
 	for {
-		if err := u.knowTime(ctx, fed); err != nil || ctx.Err() != nil {
+		conn, err := u.knowTime(ctx, fed)
+		if err != nil || ctx.Err() != nil && conn == nil {
 			return nil, err
 		}
-		conn, err := u.try(ctx)
+		if conn == nil {
+			conn, err = u.try(ctx)
+		}
 		if ctx.Err() != nil {
 			if conn != nil {
 				_ = conn.Close() // nothing was sent on it
@@ -59,39 +62,40 @@ func (u *uplink) connect(ctx context.Context, fed <-chan error) (*mqttclient.Sen
 	}
 }
 
-// knowTime waits until the time of day is known: by the wall clock, or from a Weir above.
-func (u *uplink) knowTime(ctx context.Context, fed <-chan error) error {
+// knowTime waits until the time of day is known: by the wall clock, or from a Weir above, of which it returns the connection.
+func (u *uplink) knowTime(ctx context.Context, fed <-chan error) (*mqttclient.Sender, error) {
 	e := u.e
 	next := e.deps.elapsed()
 	for e.clock.doubt() {
 		if now := e.deps.elapsed(); now >= next {
-			if u.askTime(ctx) {
-				continue
+			if conn := u.askTime(ctx); conn != nil {
+				return conn, nil
 			}
 			next = now + askEvery
 		}
 		if ok, err := sleep(ctx, fed, clockTick); !ok {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return nil, nil
 }
 
-// askTime connects for the time of day alone.
-func (u *uplink) askTime(ctx context.Context) bool {
-	conn, _, err := u.open(ctx)
+// askTime connects to learn the time of day, and keeps the connection to a broker that tells it.
+func (u *uplink) askTime(ctx context.Context) *mqttclient.Sender {
+	conn, o, err := u.open(ctx)
 	if err != nil {
 		u.e.log.Warn("the time of day is not known, and the broker above cannot be asked for it", "broker", shown(u.e.cfg.Uplink.BrokerURL), "error", err)
-		return false
+		return nil
 	}
-	_ = conn.Close() // nothing was sent on it
 	at := conn.PeerTime()
 	if !u.e.clock.learn(at) {
+		_ = conn.Close() // nothing was sent on it
 		u.e.log.Warn("the time of day is not known, and the broker above does not tell it; set the clock of this machine", "broker", shown(u.e.cfg.Uplink.BrokerURL))
-		return false
+		return nil
 	}
 	u.e.log.Warn("the clock of this machine is wrong: the time of day is that of the Weir above", "time", at.UTC())
-	return true
+	u.opened(conn, o)
+	return conn
 }
 
 // open connects once, with MQTT 3.1.1 where the broker does not speak 5.0.
@@ -116,18 +120,23 @@ func (u *uplink) open(ctx context.Context) (*mqttclient.Sender, mqttclient.Sende
 
 // try connects once, and notes it.
 func (u *uplink) try(ctx context.Context) (*mqttclient.Sender, error) {
-	s := &u.e.cfg.Uplink
 	conn, o, err := u.open(ctx)
 	if err != nil {
 		return nil, err
 	}
+	u.opened(conn, o)
+	return conn, nil
+}
+
+// opened notes a connection.
+func (u *uplink) opened(conn *mqttclient.Sender, o mqttclient.SenderOptions) {
+	s := &u.e.cfg.Uplink
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.connected, u.since, u.refused, u.v311, u.window = true, time.Now(), "", o.V311, conn.Window()
 	u.e.metrics.connected.Set(1)
 	u.e.metrics.turnedAway.Set(0)
 	u.e.log.Info("the uplink is connected", "broker", shown(s.BrokerURL), "client", o.ClientID, "window", conn.Window(), "mqtt5", conn.V5())
-	return conn, nil
 }
 
 // failed notes why an attempt failed, and returns how long to wait before the next.

@@ -24,8 +24,10 @@ type Adoption struct {
 	Tenant     string
 	TenantID   int64
 	ExternalID string // 1 to 256 characters
-	// ByToken says that a device with the token ExternalID is meant, too, where none has the external id.
-	ByToken bool
+	// ByToken says that a device with the token ExternalID is meant, too, where none has the external id. TokenFirst says that it is meant
+	// even where another device has the external id.
+	ByToken    bool
+	TokenFirst bool
 	// Make says that a device that does not exist is made, of the type DeviceType, with the token PREFIX-SLUG-12 hexadecimal digits; with
 	// Plain its token is the external id, which has to be one.
 	Make       bool
@@ -51,15 +53,23 @@ type adoptions struct {
 	order   *list.List // most recent first
 	changes uint64     // of devices: a lookup that began before one is not remembered
 
-	making sync.Mutex             // one device is made at a time
-	pace   map[int64]time.Time    // when the next device of a tenant may be made; guarded by making
-	made   map[adoptionKey]*int64 // devices of a tenant by prefix; guarded by making
+	making sync.Mutex           // one device is made at a time
+	pace   map[int64]time.Time  // when the next device of a tenant may be made; guarded by making
+	made   map[prefixKey]*int64 // devices of a tenant by prefix; guarded by making
+}
+
+type prefixKey struct {
+	tenant int64
+	prefix string
 }
 
 type adoptionKey struct {
-	tenant int64
-	id     string
+	tenant     int64
+	id         string
+	tokenFirst bool
 }
+
+func (a *Adoption) key() adoptionKey { return adoptionKey{a.TenantID, a.ExternalID, a.TokenFirst} }
 
 type adopted struct {
 	key     adoptionKey
@@ -68,14 +78,13 @@ type adopted struct {
 }
 
 func newAdoptions() *adoptions {
-	return &adoptions{entries: map[adoptionKey]*list.Element{}, order: list.New(), pace: map[int64]time.Time{}, made: map[adoptionKey]*int64{}}
+	return &adoptions{entries: map[adoptionKey]*list.Element{}, order: list.New(), pace: map[int64]time.Time{}, made: map[prefixKey]*int64{}}
 }
 
 // Adopt returns the device that the external id means. made says that it was made now. The error is ErrNotAdopted, with the *model.Error of
 // a limit where one is the reason, or a fault of the store. A tenant gets at most 100 devices a second; more of them wait.
 func (r *Registry) Adopt(ctx context.Context, a Adoption) (b model.Binding, made bool, err error) {
-	key := adoptionKey{a.TenantID, a.ExternalID}
-	found, known, began := r.adoptions.get(key, a.ByToken)
+	found, known, began := r.adoptions.get(a.key(), a.ByToken || a.TokenFirst)
 	if !known {
 		if found, err = r.findAdopted(ctx, a); err != nil {
 			return model.Binding{}, false, err
@@ -93,23 +102,42 @@ func (r *Registry) Adopt(ctx context.Context, a Adoption) (b model.Binding, made
 
 // findAdopted reads the device.
 func (r *Registry) findAdopted(ctx context.Context, a Adoption) (*adopted, error) {
-	found := &adopted{key: adoptionKey{a.TenantID, a.ExternalID}}
+	found := &adopted{key: a.key()}
 	err := store.Read(ctx, cmp.Or(r.parts.Devices, r.parts.Store), func(tx store.Tx) error { return r.adoptedIn(tx, a, found) })
 	return found, err
 }
 
 func (r *Registry) adoptedIn(tx store.Tx, a Adoption, found *adopted) error {
-	rows, err := r.Devices.Table.By(tx, a.TenantID, "external_id", a.ExternalID)
-	if err == nil && len(rows) == 0 && a.ByToken && model.ValidToken(a.ExternalID) {
-		var d *Device
-		if d, err = r.Devices.Table.Get(tx, a.TenantID, a.ExternalID); d != nil {
-			rows, found.byToken = append(rows, d), true
+	byToken := func() (d *Device, err error) {
+		if (a.ByToken || a.TokenFirst) && model.ValidToken(a.ExternalID) {
+			d, err = r.Devices.Table.Get(tx, a.TenantID, a.ExternalID)
+			found.byToken = d != nil
+		}
+		return d, err
+	}
+	byExternalID := func() (*Device, error) {
+		rows, err := r.Devices.Table.By(tx, a.TenantID, "external_id", a.ExternalID)
+		if err != nil || len(rows) == 0 {
+			return nil, err
+		}
+		return rows[0], nil
+	}
+	lookups := [...]func() (*Device, error){byExternalID, byToken}
+	if a.TokenFirst {
+		lookups = [...]func() (*Device, error){byToken, byExternalID}
+	}
+	for _, lookup := range lookups {
+		d, err := lookup()
+		if err != nil {
+			return err
+		}
+		if d != nil {
+			found.binding = model.Binding{Tenant: a.Tenant, TenantID: a.TenantID, Device: d.Token, DeviceID: d.ID}
+			return nil
 		}
 	}
-	if err == nil && len(rows) > 0 {
-		found.binding = model.Binding{Tenant: a.Tenant, TenantID: a.TenantID, Device: rows[0].Token, DeviceID: rows[0].ID}
-	}
-	return err
+	found.byToken = a.ByToken || a.TokenFirst // neither
+	return nil
 }
 
 // ExternalIDOf returns the external id of a device, "" for none.
@@ -132,8 +160,8 @@ func (r *Registry) makeAdopted(ctx context.Context, a Adoption) (b model.Binding
 	if err := w.await(ctx, a.TenantID); err != nil {
 		return model.Binding{}, false, err
 	}
-	counted := adoptionKey{a.TenantID, a.Prefix}
-	found := &adopted{key: adoptionKey{a.TenantID, a.ExternalID}}
+	counted := prefixKey{a.TenantID, a.Prefix}
+	found := &adopted{key: a.key()}
 	by := model.Service("auto-registration", a.Tenant, a.TenantID, model.DeviceRead, model.DeviceWrite)
 	err = r.mutate(ctx, by, func(c *store.Change) error {
 		made = false
@@ -167,7 +195,7 @@ func (r *Registry) makeAdopted(ctx context.Context, a Adoption) (b model.Binding
 }
 
 // admitAdopted counts the device against the limits of the tenant.
-func (r *Registry) admitAdopted(c *store.Change, a Adoption, counted adoptionKey) error {
+func (r *Registry) admitAdopted(c *store.Change, a Adoption, counted prefixKey) error {
 	if r.adoptions.made[counted] == nil {
 		n, err := r.Devices.Table.Count(c, a.TenantID, store.NotBelow("token", a.Prefix+"-"), store.NotAbove("token", a.Prefix+"."))
 		if err != nil {
@@ -248,9 +276,11 @@ func (w *adoptions) changed(tenant int64, ds ...*Device) {
 		if d == nil {
 			continue
 		}
-		w.drop(adoptionKey{tenant, d.Token})
-		if d.ExternalID != nil {
-			w.drop(adoptionKey{tenant, *d.ExternalID})
+		for _, first := range []bool{false, true} {
+			w.drop(adoptionKey{tenant, d.Token, first})
+			if d.ExternalID != nil {
+				w.drop(adoptionKey{tenant, *d.ExternalID, first})
+			}
 		}
 	}
 }

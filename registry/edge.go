@@ -178,7 +178,7 @@ func (r *Registry) readScope(tx store.Tx, device model.Binding, s *edgeScope) er
 	return nil
 }
 
-// Behind returns the device of a name that an edge speaks for. Where the edge speaks for all devices of its tenant, makes none, and there is none
+// Behind returns the device of a name that an edge speaks for: the one with that token, else the one with that external id. Where the edge speaks for all devices of its tenant, makes none, and there is none
 // of that name, or none could be made because of a limit, the binding has the name and no row id. The error is ErrNoEdge, ErrOutOfScope, or a
 // fault of the store. A device that was made has to be a member of the group, too. A member that has left the group of an edge is out of its scope within five seconds.
 func (r *Registry) Behind(ctx context.Context, edge model.Binding, device string) (model.Binding, error) {
@@ -189,7 +189,7 @@ func (r *Registry) Behind(ctx context.Context, edge model.Binding, device string
 	if !s.edge {
 		return model.Binding{}, ErrNoEdge
 	}
-	b, _, err := r.Adopt(ctx, Adoption{Tenant: edge.Tenant, TenantID: edge.TenantID, ExternalID: device, ByToken: true,
+	b, _, err := r.Adopt(ctx, Adoption{Tenant: edge.Tenant, TenantID: edge.TenantID, ExternalID: device, TokenFirst: true,
 		Make: s.typ != "", Plain: true, DeviceType: s.typ}) // the events of a device may name it
 	switch {
 	case errors.Is(err, ErrNotAdopted) && !s.all:

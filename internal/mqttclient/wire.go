@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"weir/internal/edgewire"
 )
 
 // Control packet types, MQTT 5.0 section 2.1.2.
@@ -229,12 +231,8 @@ type connack struct {
 	receiveMaximum uint16 // of what may be published at once
 	maximumPacket  uint32 // 0: none
 	keepAlive      uint16 // 0: that of the client
-	time           string // what a Weir says of the time of day; see TimeProperty
+	time           string // what a Weir says of the time of day; see edgewire.PropertyTime
 }
-
-// TimeProperty is the name of the user property of a CONNACK in which a Weir tells an edge the time of day, as RFC 3339 with
-// a fraction.
-const TimeProperty = "weir-time"
 
 func decodeConnack(version byte, body []byte) (a connack, err error) {
 	c := cursor{b: body}
@@ -256,7 +254,7 @@ func decodeConnack(version byte, body []byte) (a connack, err error) {
 			case 0x13:
 				a.keepAlive = uint16(p.number)
 			case propUser:
-				if p.text == TimeProperty {
+				if p.text == edgewire.PropertyTime {
 					a.time = p.value
 				}
 			}

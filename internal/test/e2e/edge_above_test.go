@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,42 +12,6 @@ import (
 	"weir/internal/test/seed"
 	"weir/internal/test/testweir"
 )
-
-// siteDevice is a device at an edge that sends 1, 2, 3, … and never gives up on a message.
-type siteDevice struct {
-	name  string
-	acked atomic.Int64
-	next  int
-}
-
-// run sends until stop is closed or the connection is lost. A message that was not acknowledged is sent again first, marked as a repeat.
-func (d *siteDevice) run(address, tenant string, stop <-chan struct{}) {
-	c, err := testweir.DialMQTT(address, "weir", tenant, d.name, "any")
-	if err != nil {
-		return
-	}
-	defer c.Close()
-	again := d.next > int(d.acked.Load())
-	for {
-		select {
-		case <-stop:
-			return
-		default:
-		}
-		if !again {
-			d.next++
-		}
-		body := fmt.Appendf(nil, `{"eventType":"Measurement","payload":{"entries":[{"measurements":{"n":"%d"}}]}}`, d.next)
-		if c.Publish("weir/"+tenant+"/devices/"+d.name+"/events", uint16(d.next%60000+1), again, body) != nil {
-			return
-		}
-		if _, err := c.Puback(); err != nil {
-			return
-		}
-		again = false
-		d.acked.Store(int64(d.next))
-	}
-}
 
 // below is the configuration of an edge that signs in as a device of a tenant.
 func (tn *tenant) below(device, address string) string {
@@ -77,7 +40,7 @@ func TestAnEdgeBelowAWeir(t *testing.T) {
 	tn.plain("gw", "a", "b", "c")
 	tn.devices(`mutation{createEdge(request:{token:"north",deviceToken:"gw",enabled:true}){token}}`, nil)
 	link := relay.Start(t, w.MQTT)
-	devices := []*siteDevice{{name: "a"}, {name: "b"}, {name: "c"}}
+	devices := []*edgeDevice{{name: "a"}, {name: "b"}, {name: "c"}}
 	startEdge := func() *testweir.Proc {
 		return testweir.Start(t, testweir.Options{Dir: edgeDir, Config: tn.below("gw", link.Address())})
 	}
@@ -175,7 +138,7 @@ func TestForWhomAnEdgeSpeaks(t *testing.T) {
 	p := testweir.Start(t, testweir.Options{Config: tn.below("gw", w.MQTT)})
 	send := func(device string) {
 		t.Helper()
-		d := &siteDevice{name: device}
+		d := &edgeDevice{name: device}
 		stop, ended := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(ended)
@@ -209,6 +172,8 @@ func TestForWhomAnEdgeSpeaks(t *testing.T) {
 	send("nobody")
 	letters("devices/nobody/events")
 	tn.devices(`mutation{updateEdge(token:"north",request:{groupToken:null}){token}}`, nil)
+	// The name of a topic is the token before it is an external id.
+	tn.devices(`mutation{updateDevice(token:"in",request:{externalId:"out"}){token}}`, nil)
 	send("out")
 	poll.True(t, "all devices are in scope", func() bool { return readings("out") > 0 })
 	send("nobody") // becomes a dead letter above

@@ -1,4 +1,4 @@
-package e2e
+package e2e_test
 
 import (
 	"encoding/json"
@@ -23,13 +23,13 @@ func edgeConfig(broker string) string {
 	return "role: edge\nedge: {listen: \"127.0.0.1:0\", uplink: {broker_url: \"tcp://" + broker + "\", backoff_min: 20ms, backoff_max: 200ms, keep_alive: 1s}}\n"
 }
 
-// above is what arrived at a broker above an edge.
-type above struct{ *mqttpeer.Broker }
+// brokerAbove is what arrived at a broker above an edge.
+type brokerAbove struct{ *mqttpeer.Broker }
 
-func (a above) address() string { return "127.0.0.1:" + a.Port() }
+func (a brokerAbove) address() string { return "127.0.0.1:" + a.Port() }
 
 // messages returns what was acknowledged above, each altId once: a repeat must be the same message on the same topic.
-func (a above) messages(t *testing.T) map[string]mqttpeer.Message {
+func (a brokerAbove) messages(t *testing.T) map[string]mqttpeer.Message {
 	t.Helper()
 	out := map[string]mqttpeer.Message{}
 	for _, m := range a.Messages() {
@@ -53,7 +53,7 @@ func numbered(n int) []byte {
 // TestAnEdgeForwardsOnTheSameTopics: what devices send over MQTT and HTTP arrives at a plain broker above, on the topics of the devices.
 func TestAnEdgeForwardsOnTheSameTopics(t *testing.T) {
 	t.Parallel()
-	up := above{mqttpeer.Start(t, &mqttpeer.Broker{}, nil, false)}
+	up := brokerAbove{mqttpeer.Start(t, &mqttpeer.Broker{}, nil, false)}
 	p := testweir.Start(t, testweir.Options{Config: edgeConfig(up.address())})
 	c, err := testweir.DialMQTT(p.MQTT, "weir", "acme", "pump", "any")
 	if err != nil {
@@ -153,8 +153,8 @@ type edgeDevice struct {
 }
 
 // run sends until the connection is lost. The message that was not acknowledged is sent again first, marked as a repeat.
-func (d *edgeDevice) run(address string, stop <-chan struct{}) {
-	c, err := testweir.DialMQTT(address, "weir", "acme", d.name, "any")
+func (d *edgeDevice) run(address, tenant string, stop <-chan struct{}) {
+	c, err := testweir.DialMQTT(address, "weir", tenant, d.name, "any")
 	if err != nil {
 		return
 	}
@@ -169,7 +169,7 @@ func (d *edgeDevice) run(address string, stop <-chan struct{}) {
 		if !again {
 			d.next++
 		}
-		if c.Publish("weir/acme/devices/"+d.name+"/events", uint16(d.next%60000+1), again, numbered(d.next)) != nil {
+		if c.Publish("weir/"+tenant+"/devices/"+d.name+"/events", uint16(d.next%60000+1), again, numbered(d.next)) != nil {
 			return
 		}
 		if _, err := c.Puback(); err != nil {
@@ -188,7 +188,7 @@ func TestAnEdgeKeepsWhatItAcknowledgedOverACutLinkAndKills(t *testing.T) {
 	answers := seed.Fork(rng)
 	lossy := atomic.Bool{}
 	var mu sync.Mutex
-	up := above{mqttpeer.Start(t, &mqttpeer.Broker{OnPublish: func(mqttpeer.Message) (byte, bool) {
+	up := brokerAbove{mqttpeer.Start(t, &mqttpeer.Broker{OnPublish: func(mqttpeer.Message) (byte, bool) {
 		mu.Lock()
 		defer mu.Unlock()
 		return 0, !lossy.Load() || answers.IntN(50) > 0 // now and then the broker takes a message and its PUBACK is lost
@@ -206,7 +206,7 @@ func TestAnEdgeKeepsWhatItAcknowledgedOverACutLinkAndKills(t *testing.T) {
 		stop := make(chan struct{})
 		var sending sync.WaitGroup
 		for _, d := range devices {
-			sending.Go(func() { d.run(p.MQTT, stop) })
+			sending.Go(func() { d.run(p.MQTT, "acme", stop) })
 		}
 		for range 1 + rng.IntN(4) {
 			time.Sleep(time.Duration(rng.IntN(60)) * time.Millisecond)
@@ -245,15 +245,10 @@ func TestAnEdgeKeepsWhatItAcknowledgedOverACutLinkAndKills(t *testing.T) {
 				poll.True(t, "the last message is acknowledged", func() bool { return d.acked.Load() >= int64(want) })
 				close(stop)
 			}()
-			d.run(p.MQTT, stop)
+			d.run(p.MQTT, "acme", stop)
 		}
 	}
-	poll.Until(t, "nothing waits", func() error {
-		if s := p.Run("", "edge", "status", "--json"); !strings.Contains(s, `"waiting": 0`) && !strings.Contains(s, `"waiting":0`) {
-			return fmt.Errorf("%s", s)
-		}
-		return nil
-	})
+	drained(t, p)
 	total := int64(0)
 	byTopic := map[string]map[string]int{}
 	for _, m := range up.messages(t) {

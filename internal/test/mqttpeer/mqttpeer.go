@@ -12,6 +12,8 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/eclipse/paho.golang/packets"
+
+	"weir/internal/edgewire"
 )
 
 // Message is a message that was published.
@@ -220,7 +222,7 @@ func (b *Broker) answer(conn net.Conn, p *packets.ControlPacket) bool {
 		ack := out.Content.(*packets.Connack)
 		ack.ReasonCode, ack.Properties.MaximumQOS, ack.SessionPresent = code, b.MaximumQoS, b.Present
 		if b.Time != "" {
-			ack.Properties.User = []packets.User{{Key: "weir-time", Value: b.Time}}
+			ack.Properties.User = []packets.User{{Key: edgewire.PropertyTime, Value: b.Time}}
 		}
 		if code == 0 {
 			b.mu.Lock()
