@@ -22,8 +22,8 @@ func (l *loader) externalMQTT() {
 		for _, f := range s.Check() {
 			l.member(at, f.Key, f.Reason)
 		}
-		if s.IsLocal() && (!l.config.Broker.Enabled || l.config.Broker.OpenTopics == "") {
-			l.member(at, "url", "is the open topics of this instance, which has none: set broker.open_topics")
+		if s.IsLocal() && !l.hasOpenTopics() {
+			l.member(at, "url", noOpenTopics)
 		}
 		if other := ids[s.ID]; other != "" {
 			l.member(at, "id", "is that of "+other)
@@ -34,6 +34,13 @@ func (l *loader) externalMQTT() {
 			l.warnMember(at, "id", "looks like a source of Sparkplug", "choose another one")
 		}
 	}
+}
+
+const noOpenTopics = "is the open topics of this instance, which has none: set broker.open_topics"
+
+// hasOpenTopics reports whether the instance has open topics, which sources with the URL local read.
+func (l *loader) hasOpenTopics() bool {
+	return l.config.Broker.Enabled && l.config.Broker.OpenTopics != ""
 }
 
 // brokerTLS warns of a connection that trusts every broker.

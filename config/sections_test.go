@@ -116,6 +116,8 @@ func TestMistakesInAListOfSectionsAreReportedWithTheirPlace(t *testing.T) {
 		{"external_mqtt:\n  sources:\n    - id: a\n      map:\n        - {topic: a, words: on}\n", "5:22: external_mqtt.sources[0].map[0].words", "must be a mapping of names and texts"},
 		{"external_mqtt:\n  sources:\n    - id: a\n      host: b\n      password_file: none\n", "5:22: external_mqtt.sources[0].password_file", "cannot be read"},
 		{"external_mqtt:\n  sources:\n    - id: a\n      url: local\n", "4:7: external_mqtt.sources[0].url", "is the open topics of this instance, which has none: set broker.open_topics"},
+		{"sparkplug:\n  sources:\n    - tenant: a\n      broker:\n        url: local\n", "5:9: sparkplug.sources[0].broker.url", "which has none: set broker.open_topics"},
+		{"broker: {open_topics: \"127.0.0.1:0\"}\nsparkplug:\n  sources:\n    - tenant: a\n      broker:\n        url: local\n        username: me\n", "7:9: sparkplug.sources[0].broker.username", "has no use with url: local"},
 	} {
 		r := thorough(c.yaml)
 		text := r.Problems.Error()

@@ -30,7 +30,11 @@ func (l *loader) sparkplug() {
 			l.check(at("metrics"), err == nil, "must be patterns such as Line 1/* or **")
 		}
 		secure, known := brokerURL(s.Broker.URL)
-		l.check(at("broker.url"), known, "must be the URL of a broker, such as tcp://broker.example.org:1883")
+		if s.Broker.IsLocal() {
+			known = l.sparkplugLocal(s, at)
+		} else {
+			l.check(at("broker.url"), known, "must be the URL of a broker, such as tcp://broker.example.org:1883, or local: the open topics of this instance")
+		}
 		l.check(at("tls"), secure || !s.TLS.Used(), "counts with a broker over TLS only: ssl://, tls://, mqtts:// or wss://")
 		l.check(at("tls.key_file"), (s.TLS.Cert == "") == (s.TLS.Key == ""), "must be given together with cert_file")
 		l.check(at("broker.username"), s.Broker.Username != "" || !s.Broker.Password.Set(), "must be given with a password")
@@ -43,6 +47,14 @@ func (l *loader) sparkplug() {
 		l.check(at("host_id"), !hosts[endpoint+" "+s.HostID], "is that of another source at the same broker")
 		hosts[endpoint+" "+s.HostID] = true
 	}
+}
+
+// sparkplugLocal checks a source at the open topics of the instance. It reports whether there are any.
+func (l *loader) sparkplugLocal(s *sparkplug.Source, at func(key string) string) bool {
+	l.check(at("broker.username"), s.Broker.Username == "", "has no use with url: local: the open topics are those of this instance")
+	open := l.hasOpenTopics()
+	l.check(at("broker.url"), open, noOpenTopics)
+	return open
 }
 
 func topicPart(s string) bool { return s != "" && len(s) <= 128 && !strings.ContainsAny(s, "/+#\x00") }

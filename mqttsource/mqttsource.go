@@ -180,11 +180,8 @@ func (s Settings) Owns(source string) bool {
 	return false
 }
 
-// local is the URL of the open topics of the instance itself.
-const local = "local"
-
 // IsLocal reports whether the source reads the open topics of the instance itself.
-func (s *Source) IsLocal() bool { return s.URL == local }
+func (s *Source) IsLocal() bool { return s.URL == mqttclient.Local }
 
 // Broker is the URL of the source's broker.
 func (s *Source) Broker() string {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/url"
 	"slices"
 	"sync"
@@ -343,12 +342,7 @@ func (s *source) dial() mqttclient.Dial {
 	if !s.IsLocal() {
 		return s.deps.Dial
 	}
-	return func(context.Context, string, string) (net.Conn, error) {
-		if s.deps.DialLocal == nil {
-			return nil, errors.New("the instance has no open topics")
-		}
-		return s.deps.DialLocal()
-	}
+	return mqttclient.DialLocal(s.deps.DialLocal)
 }
 
 // sessionOptions are what the settings say of a session.
@@ -356,7 +350,7 @@ func (s *Source) sessionOptions(clientID string, dial mqttclient.Dial) (mqttclie
 	o := mqttclient.SessionOptions{Options: mqttclient.Options{URL: s.Broker(), Dial: dial, ClientID: clientID, Username: s.Username, Password: s.Password.Reveal()},
 		Version: mqttclient.MQTT5, Clean: s.SessionExpiry == 0, Expiry: s.SessionExpiry, KeepAlive: s.KeepAlive}
 	if s.IsLocal() {
-		o.URL = "mqtt://local:1883" // of which the dialer takes no notice
+		o.URL = mqttclient.LocalURL
 		return o, nil
 	}
 	if s.Protocol == "3.1.1" {

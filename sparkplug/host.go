@@ -168,7 +168,10 @@ func (h *host) options() (mqttclient.SessionOptions, error) {
 	o := mqttclient.SessionOptions{Options: mqttclient.Options{URL: h.cfg.Broker.URL, Dial: h.t.deps.Dial, TLS: tls, ClientID: h.clientID(), Username: h.cfg.Broker.Username,
 		Password: h.cfg.Broker.Password.Reveal(), Timeout: connectTimeout}, Version: mqttclient.MQTT5, Clean: true, MaxPacket: maxPayload + 1<<10, ReceiveMaximum: 100,
 		Will: &mqttclient.Message{Topic: stateTopic(h.cfg.HostID), Payload: HostState{Online: false, Timestamp: now}.Append(nil), QoS: 1, Retain: true}}
-	if h.cfg.Broker.Protocol == "3.1.1" {
+	switch {
+	case h.cfg.Broker.IsLocal():
+		o.URL, o.Dial = mqttclient.LocalURL, mqttclient.DialLocal(h.t.deps.DialLocal)
+	case h.cfg.Broker.Protocol == "3.1.1":
 		o.Version = mqttclient.MQTT311
 	}
 	o.OnMessage = h.arrived

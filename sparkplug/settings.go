@@ -33,11 +33,14 @@ type Source struct {
 
 // Broker is how a broker is reached.
 type Broker struct {
-	URL      string         `yaml:"url" doc:"Broker: tcp:// or mqtt://, over TLS ssl://, tls:// or mqtts://, over WebSocket ws:// and wss://."`
+	URL      string         `yaml:"url" doc:"Broker: tcp:// or mqtt://, over TLS ssl://, tls:// or mqtts://, over WebSocket ws:// and wss://; or local, the open topics of this instance (broker.open_topics)."`
 	Username string         `yaml:"username" doc:"User name at the broker."`
 	Password setting.Secret `yaml:"password" doc:"Password of username."`
 	Protocol string         `yaml:"protocol" default:"auto" enum:"auto 5 3.1.1" doc:"Version of MQTT; auto begins with 5 and goes on with 3.1.1 where the broker refuses it."`
 }
+
+// IsLocal reports whether the broker is the open topics of the instance itself.
+func (b *Broker) IsLocal() bool { return b.URL == mqttclient.Local }
 
 // Filter says which metrics are wanted.
 type Filter struct {

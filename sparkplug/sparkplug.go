@@ -23,6 +23,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"sync"
 	"time"
 
@@ -67,10 +68,12 @@ type Deps struct {
 	// Accepting reports whether the log takes messages.
 	Accepting func() bool
 	// Link is the link of a source, whose listening time stands still while it is down.
-	Link  func(source string) links.Link
-	Dial  mqttclient.Dial
-	Store store.Store // of rows of nodes
-	Now   func() time.Time
+	Link func(source string) links.Link
+	Dial mqttclient.Dial
+	// DialLocal connects to the open topics of this instance, for sources with the URL local; nil: there are none.
+	DialLocal func() (net.Conn, error)
+	Store     store.Store // of rows of nodes
+	Now       func() time.Time
 
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer

@@ -320,6 +320,52 @@ func TestAHostApplicationOfSparkplug(t *testing.T) {
 	conformance.Shown(t, "S2-068")
 }
 
+// TestSparkplugOverTheOpenTopics: a node speaks to the open topics of the instance, which the host reads without a socket, before and after a kill.
+func TestSparkplugOverTheOpenTopics(t *testing.T) {
+	t.Parallel()
+	const config = generous + `broker: {open_topics: "127.0.0.1:0", open_topics_tenant: plant}
+sparkplug: {sources: [{tenant: plant, broker: {url: local}, device_type_token: node, auto_register: true}]}
+`
+	dir := t.TempDir()
+	w := start(t, testweir.Options{Dir: dir, Config: config})
+	plant := w.tenant(t, "plant")
+	plant.devices(`mutation($r:DeviceTypeCreateRequest){createDeviceType(request:$r){token}}`, map[string]any{"r": map[string]any{"token": "node"}})
+	plant.plain("gateway")
+	secret := plant.secret("gateway")
+	publish := func(messages ...[2]string) {
+		t.Helper()
+		poll.True(t, "the source is up", func() bool { return w.metric(t, `weir_source_connected{source="sparkplug:weir"}`) == 1 })
+		var at struct{ Listeners struct{ OpenTopics string } }
+		if err := json.Unmarshal([]byte(w.Run("", "status", "--json")), &at); err != nil {
+			t.Fatal(err)
+		}
+		m, code, err := testweir.ConnectMQTT(at.Listeners.OpenTopics, "node", "plant:"+secret, "")
+		if err != nil || code != 0 {
+			t.Fatal(code, err)
+		}
+		defer m.Close()
+		for i, p := range messages {
+			if err := m.Publish("spBv1.0/g/"+p[0], uint16(i+1), false, []byte(p[1])); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := m.Puback(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	birth := [2]string{"NBIRTH/n", string(nodeSays(0).bytes(2, bdSeq(1)).metric("temp", 1, double(20)))}
+	publish(birth, [2]string{"NDATA/n", string(nodeSays(1).metric("", 1, proto{}.double(13, 21)))})
+	plant.holds("temp=20", "temp=21")
+	plant.asserted("g/n", true)
+	w.Kill()
+	w = &world{Proc: testweir.Start(t, testweir.Options{Dir: dir, Config: config})}
+	w.login()
+	plant = w.enter(t, "plant")
+	publish(birth, [2]string{"NDEATH/n", string(proto{}.bytes(2, bdSeq(1)))})
+	plant.holds("temp=20", "temp=21", "temp=20")
+	plant.asserted("g/n", false)
+}
+
 // TestABrokerThatDeniesSTATE acknowledges what it does not deliver, as brokers of MQTT 3.1.1 do. The source is down, and says why.
 func TestABrokerThatDeniesSTATE(t *testing.T) {
 	t.Parallel()
