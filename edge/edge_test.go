@@ -48,6 +48,7 @@ type site struct {
 	*Edge
 	dir  string
 	stop func()
+	ran  chan struct{} // closed when Run has returned
 }
 
 // openSite opens an edge below a broker, and runs it.
@@ -75,13 +76,14 @@ func openSite(t *testing.T, dir, broker string, clock *wall, set func(*Settings)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
+	out := &site{Edge: e, dir: dir, ran: make(chan struct{})}
 	running.Go(func() {
+		defer close(out.ran)
 		if err := e.Run(ctx); err != nil {
 			t.Error(err)
 		}
 	})
 	running.Go(func() { _ = e.RunState(ctx) })
-	out := &site{Edge: e, dir: dir}
 	out.stop = sync.OnceFunc(func() {
 		cancel()
 		running.Wait()
@@ -406,4 +408,22 @@ func TestACredentialThatIsRefused(t *testing.T) {
 	if answer := s.take(t, a); answer.Outcome != ingest.Stored {
 		t.Error(answer)
 	}
+}
+
+// TestALogThatIsClosedWhileTheBrokerIsAway: the end of the log is seen by what waits for the broker, and by what waits for the reader's end.
+func TestALogThatIsClosedWhileTheBrokerIsAway(t *testing.T) {
+	t.Parallel()
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := gone.Addr().String()
+	if err := gone.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s := openSite(t, t.TempDir(), address, nil, func(s *Settings) { s.Uplink.BackoffMin, s.Uplink.BackoffMax = time.Hour, time.Hour })
+	if err := s.spool.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-s.ran
 }

@@ -96,7 +96,10 @@ func (f *forwarder) hint() {
 func (f *forwarder) run(ctx context.Context) error {
 	feeding, stop := context.WithCancel(ctx)
 	fed := make(chan error, 1)
-	go func() { fed <- f.feed(feeding) }()
+	go func() {
+		fed <- f.feed(feeding)
+		close(fed) // who waits for the end may have come after another one
+	}()
 	defer func() {
 		stop()
 		<-fed
