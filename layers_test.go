@@ -18,7 +18,7 @@ var floors = map[string]int{
 	"model":    0,
 	"docs":     0, // the documentation as a part of the program
 	"store":    1, "spool": 1, "rules": 1,
-	"registry": 2, "series": 2, "auth": 2, "govern": 2, "presence": 2, "command": 2, "alarm": 2, "notify": 2, "connectors": 2, "inference": 2,
+	"registry": 2, "series": 2, "auth": 2, "govern": 2, "presence": 2, "command": 2, "artifact": 2, "alarm": 2, "notify": 2, "connectors": 2, "inference": 2,
 	"ingest": 3, "provision": 3, "actions": 3, "backup": 3, "health": 3,
 	"site":   4,
 	"broker": 5, "httpingest": 5, "mqttsource": 5, "sparkplug": 5, "lwm2m": 5, "edge": 5, "gql": 5, "web": 5,
@@ -80,7 +80,7 @@ var libraries = []library{
 	{path: "github.com/yuin/goldmark", what: "the Markdown renderer", within: []string{"web", "internal/test/follow"}},
 	{path: "maragu.dev/gomponents", what: "HTML", within: []string{"web"}},
 	{path: "github.com/prometheus/client_golang/prometheus", what: "metrics", tests: everyTest, within: []string{"internal/hub", "internal/memory", "internal/connlimit", "internal/guard",
-		"store/sqlite", "spool/bolt", "rules", "registry", "series", "auth", "govern", "presence", "command", "alarm", "notify", "connectors", "inference", "ingest", "provision",
+		"store/sqlite", "spool/bolt", "rules", "registry", "series", "auth", "govern", "presence", "command", "artifact", "alarm", "notify", "connectors", "inference", "ingest", "provision",
 		"actions", "health", "broker", "httpingest", "mqttsource", "sparkplug", "lwm2m", "edge", "gql", "web", "operate", "app"}},
 	{path: "github.com/prometheus/client_golang/prometheus/promhttp", what: "the page of metrics", within: []string{"web"}},
 	{path: "github.com/prometheus/client_golang/prometheus/collectors", what: "metrics of the runtime", within: []string{"app"}},
@@ -131,7 +131,7 @@ var clocks = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "T
 var replayed = []string{"ingest", "series"}
 
 // domain packages know neither files nor the network: what they need of these is handed in.
-var domain = []string{"registry", "series", "auth", "govern", "presence", "command", "alarm", "ingest", "provision"}
+var domain = []string{"registry", "series", "auth", "govern", "presence", "command", "artifact", "alarm", "ingest", "provision"}
 
 var outside = []string{"os", "io/fs", "path/filepath", "net", "net/http", "syscall"}
 

@@ -146,8 +146,8 @@ func proseOf(t *testing.T) map[string]string {
 	for _, page := range pages(t) {
 		out[page] = read(page)
 	}
-	if newest := strings.SplitAfterN("\n"+read("CHANGELOG.md"), "\n## ", 3); len(newest) > 1 {
-		out["CHANGELOG.md"] = newest[1]
+	if newest := strings.SplitAfterN("\n"+read("docs/changelog.md"), "\n## ", 3); len(newest) > 1 {
+		out["docs/changelog.md"] = newest[1]
 	}
 	out["app/testdata/metrics.txt"] = strings.ReplaceAll(read("app/testdata/metrics.txt"), "_", " ")
 	schemas, err := filepath.Glob("gql/schema/*.graphql")

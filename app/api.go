@@ -37,7 +37,8 @@ type api struct {
 func (a *api) Start(context.Context, context.Context) error {
 	e, f := a.entities, a.front
 	e.states = a.activeDevices
-	server := gql.New(gql.Config{Limits: a.budget.graphQL(gql.LimitsFromEnv(a.opt.Getenv)), DevTools: gql.DevTools(a.opt.Getenv), Log: a.log, Registerer: a.metrics})
+	server := gql.New(gql.Config{Limits: a.budget.graphQL(gql.LimitsFromEnv(a.opt.Getenv)), DevTools: gql.DevTools(a.opt.Getenv),
+		BaseURL: func() string { return a.effective().BaseURL }, Log: a.log, Registerer: a.metrics})
 	served := areasOf(a.cfg)
 	for _, s := range served {
 		area := server.Area(s.Name(), s.Plane())
@@ -56,6 +57,7 @@ func (a *api) Start(context.Context, context.Context) error {
 	f.late[jwksPath].set(e.Auth.JWKS())
 	f.late[serviceTokenPath].set(e.Auth.ServiceToken())
 	f.late[logoPath].set(server.Logo(e.Govern, gql.ByToken(e.Auth)))
+	f.late[artifactPath].set(server.Artifacts(e.Artifacts, gql.ByToken(e.Auth)))
 	var calls http.Handler
 	a.setup, calls = web.NewSetup(web.SetupConfig{BaseURL: a.cfg.BaseURL, DataDir: a.cfg.DataDir, Program: a.opt.Program, Log: a.log, Metrics: a.metrics,
 		Listener: func() (string, string) { return apiListener(a.listeners.list()) }, Accounts: web.Accounts{Auth: f.signIn}}, setupSteps{e, a.applier, a.intake})

@@ -26,6 +26,8 @@ type Options struct {
 	Program string
 	// Out is where the instance says what it has opened and what to do first; nil: nowhere.
 	Out io.Writer
+	// LostWrites are how many writes to Out and of Logger have failed; nil: they are not counted.
+	LostWrites func() uint64
 	// AnyPort opens a listener on a free port where the one it was given is taken.
 	AnyPort bool
 	// Source is where the configuration was read, to be read again at a reload; nil: it stays as it is.

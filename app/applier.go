@@ -9,6 +9,7 @@ import (
 	"weir/health"
 	"weir/ingest"
 	"weir/internal/hub"
+	"weir/internal/ranges"
 	"weir/internal/setting"
 	"weir/internal/throttle"
 	"weir/model"
@@ -110,6 +111,31 @@ func (a *applier) caughtUp(ctx context.Context) error {
 	case <-a.ingest.Replayed():
 	}
 	return nil
+}
+
+// Bounds of the wait for what an edge asks for, and how often it is looked at.
+const (
+	relayedWait = 5 * time.Second
+	relayedTick = 10 * time.Millisecond
+)
+
+// relayed returns the numbers that are known of the link of an edge. complete says that every message that was acknowledged before the call is
+// among them: the applier has reached it within five seconds.
+func (a *applier) relayed(ctx context.Context, tenant, link string) (known ranges.Set, complete bool) {
+	_, last := a.spool.log.Bounds()
+	tick, over := time.NewTicker(relayedTick), time.NewTimer(relayedWait)
+	defer tick.Stop()
+	defer over.Stop()
+	for a.ingest.Applied() < last {
+		select {
+		case <-tick.C:
+			continue
+		case <-over.C:
+		case <-ctx.Done():
+		}
+		return a.ingest.RelayedNumbers(tenant, link), false
+	}
+	return a.ingest.RelayedNumbers(tenant, link), true
 }
 
 // afterReplay runs a part once everything that was acknowledged before the start is applied.

@@ -51,7 +51,11 @@ func everyArea() []area {
   settings { key value overridden updatedBy }
 }
 `},
-			live: func(a *api, g *gql.Area) { admin.RegisterSettings(g, adminDeps(a.entities.entityParts)) },
+			live: func(a *api, g *gql.Area) {
+				d := adminDeps(a.entities.entityParts)
+				d.Instance = a.instance()
+				admin.RegisterSettings(g, d)
+			},
 			rest: func(r *restingAPI, g *gql.Area) { admin.RegisterSettings(g, adminDeps(r.entityParts)) }},
 		{AreaSpec: gql.AreaSpec{Area: "device-management", Example: `{
   devices(criteria: {pageNumber: 1, pageSize: 10}) {
@@ -71,7 +75,7 @@ func everyArea() []area {
 `}, live: func(a *api, g *gql.Area) {
 			ap := a.applier
 			gql.RegisterEvents(g, gql.EventDeps{AsOf: a.asOf, Events: ap.series, Devices: a.entities.Registry.Devices.Rows, Ledger: ap.ingest.Ledger(), Readings: ap.readings, Anchors: ap.ingest,
-				Messages: gql.MessageDeps{Tap: ap.tap, MaxSkew: func() time.Duration { return a.effective().Ingest.MaxFutureSkew }}})
+				Messages: gql.MessageDeps{Tap: ap.tap, MaxSkew: func() time.Duration { return a.effective().Ingest.MaxFutureSkew }}, Trace: a.trace})
 		}},
 		{AreaSpec: gql.AreaSpec{Area: "device-state", FromLog: true, Example: `{
   deviceStates(criteria: {pageNumber: 1, pageSize: 10}) {
@@ -119,7 +123,7 @@ query {
 }
 `}, live: func(a *api, g *gql.Area) {
 			d := letterDeps(a.entities.entityParts)
-			d.Resend, d.Ordered = a.intake.into.Resend, a.applier.drain.Wake
+			d.Resend, d.Ordered, d.Standing = a.intake.into.Resend, a.applier.drain.Wake, a.entities.Standing
 			outbound.Register(g, a.entities.Connectors, d)
 		}, rest: func(r *restingAPI, g *gql.Area) { outbound.Register(g, r.Connectors, letterDeps(r.entityParts)) }},
 		{AreaSpec: gql.AreaSpec{Area: notification.Area, Example: `{
@@ -197,6 +201,7 @@ func registerDevices(p *entityParts, g *gql.Area) {
 	gql.RegisterAlarms(g, p.Alarms, p.Registry)
 	gql.RegisterSnippets(g, p.Registry, snippetsOf(*p))
 	gql.RegisterLwm2m(g, p.Registry, p.registered)
+	gql.RegisterArtifacts(g, p.Artifacts)
 }
 
 func registerProcessing(a *api, g *gql.Area) {

@@ -54,6 +54,9 @@ func newBase(cfg config.Config, opt Options) *base {
 	if opt.Out == nil {
 		opt.Out = io.Discard
 	}
+	if opt.LostWrites == nil {
+		opt.LostWrites = func() uint64 { return 0 }
+	}
 	b := &base{cfg: cfg, opt: opt, log: opt.Logger, metrics: prometheus.NewRegistry(), accounts: map[string]*memory.Account{},
 		budget: NewBudget(MemoryLimit(cfg)), started: time.Now(), failed: make(chan error, 1)}
 	b.kinds = slices.Concat(ownTransports(), opt.Transports)
@@ -61,6 +64,9 @@ func newBase(cfg config.Config, opt Options) *base {
 	b.current.Store(&cfg)
 	b.memory = memory.New(b.budget.Limit, b.metrics)
 	b.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	b.metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "weir_output_lost_writes_total",
+		Help: "Writes to stdout and of log lines that failed since the start: the reader of a pipe has gone, or a disk is full."},
+		func() float64 { return float64(opt.LostWrites()) }))
 	var bits [8]byte
 	_, _ = rand.Read(bits[:]) // never fails
 	b.boot = binary.LittleEndian.Uint64(bits[:])

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/auth"
 	"weir/broker"
 	"weir/config"
 	"weir/edge"
@@ -77,7 +78,9 @@ func (in *Edge) Ledger() []edge.LedgerLine { return in.edge.Ledger() }
 // edgeListeners are all that an edge can have.
 func edgeListeners(c config.Config) operate.Listeners {
 	access := "devices of the site; user name and password that they share"
-	if c.Edge.Username == "" {
+	if c.Edge.Synced() {
+		access = "devices of the site; their credentials at the Weir above"
+	} else if c.Edge.Username == "" {
 		access = "devices of the site; NO credential is asked for"
 	}
 	const health = "health"
@@ -200,7 +203,7 @@ func (in *Edge) startWeb(life context.Context) error {
 	for _, s := range sockets {
 		in.serving.Go(in.part(life, s.About.Name, func(context.Context) error {
 			if s.TLS != nil {
-				return ignoreClosed(in.web.ServeTLS(s, s.TLS))
+				return ignoreClosed(in.web.ServeTLS(s, s.About.Name, s.TLS))
 			}
 			return ignoreClosed(in.web.Serve(s))
 		}))
@@ -221,7 +224,7 @@ func (in *Edge) open() error {
 		cfg.TLS = cfg.Uplink.TLS.Load // for each connection, so that renewed files are taken
 	}
 	var err error
-	in.edge, err = edge.Open(cfg, edge.Deps{Open: in.openLog, Dial: dialOperators, Now: in.look, Boot: in.boot, Built: build.Time(), Logger: in.log, Registerer: in.metrics})
+	in.edge, err = edge.Open(cfg, edge.Deps{Open: in.openLog, Dial: dialOperators, Now: in.look, Boot: in.boot, Built: build.Time(), Machine: machineOf(), Version: in.opt.Version, Logger: in.log, Registerer: in.metrics})
 	return err
 }
 
@@ -287,12 +290,29 @@ func (in *Edge) startTransports(life context.Context) error {
 	settings := in.cfg.Broker.Settings
 	settings.MaxConnections = in.lock.maxConnections(settings.MaxConnections)
 	into := in.edge.Intake()
+	deps := broker.Deps{Intake: into, Logger: in.log, Registerer: in.metrics}
+	if in.cfg.Edge.Commands {
+		deps.Listening = in.edge.Listening
+	}
+	var site *broker.Site
+	verifier := in.edge.Verifier()
+	if verifier == nil {
+		site = &broker.Site{Admit: into.Admit, OtherInstance: edge.ReasonOtherInstance}
+	} else {
+		deps.Verifier = connectVerifier{verifier, func() string { return "" }}
+	}
 	in.mqtt, err = broker.New(broker.Config{InstanceID: in.cfg.Instance.ID, Source: mqttTransport.Source, Settings: settings, MaxHandshakes: in.lock.maxHandshakes(),
-		MaxLargePackets: in.lock.budget.largeBodies(), SilentPresence: true, Site: &broker.Site{Admit: into.Admit, OtherInstance: edge.ReasonOtherInstance}},
-		broker.Deps{Intake: into, Logger: in.log, Registerer: in.metrics})
+		MaxLargePackets: in.lock.budget.largeBodies(), SilentPresence: true, Site: site},
+		deps)
 	if err != nil {
 		return errors.Join(err, closeAll(mqtt))
 	}
+	if verifier != nil {
+		verifier.OnInvalidate(func(f auth.Invalidation) {
+			in.mqtt.Drop(func(b model.Binding) bool { return f.CredentialID != 0 && b.Credential == f.CredentialID })
+		})
+	}
+	in.edge.HandOnBy(in.mqtt.HandOn)
 	for _, s := range mqtt {
 		in.mqtt.Listen(s.Listener, broker.Listener{Name: s.About.Name, TLS: s.TLS, WebSocket: s.About.Protocol == mqttOverWebSocket})
 	}
@@ -303,7 +323,7 @@ func (in *Edge) startTransports(life context.Context) error {
 	}
 	var listeners []httpingest.Listener
 	for _, s := range sockets {
-		listeners = append(listeners, httpingest.Listener{Listener: s.Listener, TLS: s.TLS})
+		listeners = append(listeners, httpingest.Listener{Listener: s.Listener, Name: s.About.Name, TLS: s.TLS})
 	}
 	in.http, err = httpingest.New(httpingest.Config{InstanceID: in.cfg.Instance.ID, Source: httpTransport.Source, Basic: true, Settings: in.cfg.Ingest.Settings,
 		MaxConnections: in.lock.ingestConnections(), MaxLargeBodies: in.lock.budget.largeBodies()},

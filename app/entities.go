@@ -12,6 +12,7 @@ import (
 
 	"weir/actions"
 	"weir/alarm"
+	"weir/artifact"
 	"weir/auth"
 	"weir/config"
 	"weir/connectors"
@@ -28,9 +29,11 @@ import (
 	"weir/provision"
 	"weir/registry"
 	"weir/rules"
+	"weir/rules/vocabulary"
 	"weir/site"
 	"weir/store"
 	"weir/store/entity"
+	"weir/store/installs"
 	lwm2mrows "weir/store/lwm2m"
 )
 
@@ -72,6 +75,7 @@ func (e *entities) Start(ctx, life context.Context) (err error) {
 	e.goes(life, "connectors", e.Connectors.Run)
 	e.goes(life, "notify", e.Notify.Run)
 	e.goes(life, "spare", e.keepSpare)
+	e.goes(life, "artifacts", e.Artifacts.Run)
 	return nil
 }
 
@@ -254,9 +258,11 @@ func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entity
 	}
 	p.Alarms = alarm.New(cfg.Limits.TenantSettings, alarm.Deps{Store: d.store, Writer: bounded, Moved: p.Notify.Moved, Registerer: d.registerer})
 	p.Commands = newCommands(cfg.Commands, &p, d, bounded)
+	p.Artifacts = artifact.New(artifact.Deps{Store: d.store, Writer: bounded, Limits: func() (int64, int64) { return int64(cfg.LwM2M.MaxArtifact), int64(cfg.LwM2M.MaxArtifacts) },
+		Logger: d.logger, Registerer: d.registerer})
 	p.Registry = registry.New(registry.Config{DeviceSettings: cfg.Limits.DeviceSettings, RulesPerTenant: int64(cfg.Detection.MaxRules), AnswerBytes: NewBudget(MemoryLimit(cfg)).answerBytes()}, registry.Deps{Store: d.store, Devices: d.devices, Writer: bounded,
 		Sealer: d.vault, Hasher: hasher, Validator: validator{p.compiler, func(ctx context.Context, tenant int64) ([]string, error) { return p.Connectors.Tokens(ctx, tenant) }}, Registerer: d.registerer,
-		Removals: []registry.Removal{ingest.RemoveDeviceRows, provision.RemoveDeviceRows, p.Alarms.RemoveDevice, p.Commands.RemoveDevice, lwm2mrows.Remove, actions.RemoveDevice(d.gone)}, Active: d.active,
+		Removals: []registry.Removal{ingest.RemoveDeviceRows, provision.RemoveDeviceRows, p.Alarms.RemoveDevice, p.Commands.RemoveDevice, lwm2mrows.Remove, installs.RemoveDevice, actions.RemoveDevice(d.gone)}, Active: d.active,
 		FenceLimits: func(tenant string) registry.FenceLimits {
 			v := p.Govern.Limits(tenant)
 			return registry.FenceLimits{Fences: *v.GeoFenceCeiling, Positions: *v.GeoFencePositionCeiling, Budget: *v.GeoFencePositionBudget}
@@ -266,7 +272,7 @@ func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entity
 		}})
 	p.Provision = provision.New(cfg.Limits.ProfileSettings, provision.Deps{Registry: p.Registry, Store: d.store, Devices: d.devices, Writer: bounded,
 		Hasher: hasher, Secrets: auth.NewSharedSecrets(hasher), Tenants: p.Govern, Registerer: d.registerer})
-	p.verifier = auth.NewVerifier(auth.VerifierConfig{Credentials: finder{p.Registry}, Keys: finder{p.Registry}, Tenants: p.Govern, Hasher: hasher, Used: p.Provision.Used, Registerer: d.registerer})
+	p.verifier = auth.NewVerifier(auth.VerifierConfig{Credentials: finder{p.Registry}, Keys: finder{p.Registry}, Certificates: finder{p.Registry}, Tenants: p.Govern, Hasher: hasher, Used: p.Provision.Used, Registerer: d.registerer})
 	p.Auth, err = auth.New(ctx, authConfig(cfg), auth.Deps{Store: d.store, Writer: bounded, Vault: d.vault, Tenants: p.Govern,
 		Hasher: hasher, Logger: d.logger, Registerer: d.registerer})
 	if err != nil {
@@ -400,11 +406,28 @@ func (f finder) FindCredentials(ctx context.Context, tenantID int64, kind string
 
 // FindKey implements auth.KeyFinder.
 func (f finder) FindKey(ctx context.Context, identity string) (auth.KeyRow, error) {
-	row, key, err := f.r.FindKey(ctx, identity)
+	return keyRow(f.r.FindKey(ctx, identity))
+}
+
+// FindBootstrapKey implements auth.KeyFinder.
+func (f finder) FindBootstrapKey(ctx context.Context, identity string) (auth.KeyRow, error) {
+	return keyRow(f.r.FindBootstrapKey(ctx, identity))
+}
+
+func keyRow(row *store.KeyRow, key []byte, err error) (auth.KeyRow, error) {
 	if err != nil || row == nil {
 		return auth.KeyRow{}, err
 	}
 	return auth.KeyRow{CredentialRow: auth.CredentialRow(row.CredentialRow), TenantID: row.TenantID, Key: key}, nil
+}
+
+// FindCertificate implements auth.CertificateFinder.
+func (f finder) FindCertificate(ctx context.Context, fingerprint string) (auth.KeyRow, error) {
+	row, err := f.r.FindCertificate(ctx, fingerprint)
+	if err != nil || row == nil {
+		return auth.KeyRow{}, err
+	}
+	return auth.KeyRow{CredentialRow: auth.CredentialRow(row.CredentialRow), TenantID: row.TenantID}, nil
 }
 
 // validator lets registry ask the rule compiler at publish.
@@ -424,7 +447,12 @@ func (v validator) Validate(ctx context.Context, by *model.Principal, candidates
 	if err != nil {
 		return nil, nil, err
 	}
-	errs, warnings := v.c.ValidateAgainst(rules.Vocabulary{Metrics: there.Metrics, Commands: there.Commands, Fences: there.Fences, Connectors: known, SourceNames: there.SourceNames}, in)
+	names := rules.Vocabulary{Metrics: there.Metrics, Commands: there.Commands, Fences: there.Fences, Connectors: known, SourceNames: there.SourceNames}
+	names.Ranges = make(map[string]vocabulary.Range, len(there.Ranges))
+	for metric, r := range there.Ranges {
+		names.Ranges[metric] = vocabulary.Range(r)
+	}
+	errs, warnings := v.c.ValidateAgainst(names, in)
 	for _, e := range errs {
 		refused = append(refused, registry.Refusal{Token: e.Token, Message: e.Message})
 	}

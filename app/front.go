@@ -32,6 +32,7 @@ const (
 	jwksPath         = "/api/user-management/auth/jwks"
 	serviceTokenPath = "/api/user-management/auth/service-token"
 	logoPath         = "/api/user-management/branding/logo"
+	artifactPath     = "/api/device-management/artifacts/{token}"
 )
 
 // later is a handler that is known once its parts run; until then it answers 503, and so does /readyz.
@@ -50,7 +51,7 @@ func (l *later) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // Start opens the API port with every route still closed: health is answered from the first moment on.
 func (f *front) Start(_, life context.Context) error {
-	f.late = map[string]*later{jwksPath: {}, serviceTokenPath: {}, logoPath: {}, web.SetupCalls: {}}
+	f.late = map[string]*later{jwksPath: {}, serviceTokenPath: {}, logoPath: {}, artifactPath: {}, web.SetupCalls: {}}
 	cfg := web.Config{MaxConnections: f.lock.apiConnections(), URLs: f.cfg.URLs, DevTools: gql.DevTools(f.opt.Getenv), Ready: f.ready.Load, Closed: f.base.closed, Log: f.log,
 		Registerer: f.metrics, Handlers: map[string]http.Handler{},
 		Absent: []web.Absent{{Area: placeholderArea, Note: "answers with a placeholder schema; devices send to the ingest listener and the broker"},
@@ -143,7 +144,7 @@ func (f *front) listen(life context.Context) error {
 	for _, s := range sockets {
 		f.serving.Go(f.part(life, s.About.Name, func(context.Context) error {
 			if s.TLS != nil {
-				return ignoreClosed(f.web.ServeTLS(s, s.TLS))
+				return ignoreClosed(f.web.ServeTLS(s, s.About.Name, s.TLS))
 			}
 			return ignoreClosed(f.web.Serve(s))
 		}))

@@ -29,10 +29,11 @@ func newHTTP(d TransportDeps) (Served, error) {
 	}
 	var listeners []httpingest.Listener
 	for _, s := range d.Sockets {
-		listeners = append(listeners, httpingest.Listener{Listener: s.Listener, TLS: s.TLS})
+		listeners = append(listeners, httpingest.Listener{Listener: s.Listener, Name: s.About.Name, TLS: s.TLS})
 	}
 	h, err := httpingest.New(httpingest.Config{InstanceID: d.Config.Instance.ID, Source: d.Source, Settings: d.Config.Ingest.Settings, MaxConnections: d.lock.ingestConnections(), MaxLargeBodies: d.lock.budget.largeBodies()},
-		httpingest.Deps{Intake: d.Intake, Provision: d.Provision, Desk: d.Desk, Attributes: d.Registry, Listeners: listeners, Logger: d.Logger, Registerer: d.Registerer})
+		httpingest.Deps{Intake: d.Intake, Provision: d.Provision, Desk: d.Desk, Attributes: d.Registry, Listeners: listeners,
+			Refused: func(why, text string) { d.Refused("", "", why, text) }, Logger: d.Logger, Registerer: d.Registerer})
 	if err != nil {
 		return Served{}, err
 	}
@@ -55,5 +56,5 @@ func protection(mode ingest.DeviceAuthMode) string {
 	case ingest.AuthDisabled:
 		return "NO credential is asked for"
 	}
-	return "a credential in each body"
+	return "a credential in each body, or in its header"
 }

@@ -37,17 +37,35 @@ func newLwM2M(d TransportDeps) (Served, error) {
 	}
 	settings := func(c *config.Config) lwm2m.Settings {
 		s := c.LwM2M
+		s.ModelsDir = operate.LwM2MModelsDir(*c)
 		s.MaxSessions = sessionsIn(d.lock.budget.of(lwm2mShare), s.MaxSessions)
 		return s
 	}
-	deps := lwm2m.Deps{Listen: func() (net.PacketConn, error) { return d.Datagrams(listener) }, Intake: d.Intake, Keys: keys{d.Verifier}, Store: d.Registrations, Presence: d.Presence, Desk: d.Desk,
+	deps := lwm2m.Deps{Listen: func() (net.PacketConn, error) { return d.Datagrams(listener) }, Intake: d.Intake, Keys: keys{d.Verifier}, Store: d.Registrations, Presence: d.Presence, Desk: d.Desk, Artifacts: d.Registrations.entities.Artifacts,
 		Profile: func(ctx context.Context, b model.Binding) (*model.LwM2MProfile, error) {
 			return d.Registry.LwM2MOf(ctx, b.TenantID, b.DeviceID)
 		},
 		Refused: d.Refused, Logger: d.Logger, Registerer: d.Registerer}
-	wanted := d.Config.LwM2M.Enabled == "true"
+	own, err := newCertificates(d)
+	if err != nil {
+		return Served{}, err
+	}
+	deps.Certificates = own
+	named, err := newIdentities(d, keys{d.Verifier})
+	if err != nil {
+		return Served{}, err
+	}
+	deps.Keys, deps.Orphaned = named, named.Orphaned
+	if boot := lwm2mListeners(d.Config)[1]; boot.Configured != "" {
+		socket, err := d.Datagrams(boot) // what is wrong with the address is said at the start
+		if err != nil {
+			return Served{}, err
+		}
+		deps.Bootstrap = &lwm2m.BootstrapDeps{Listen: func() (net.PacketConn, error) { return socket, nil }, Keys: bootstrapKeys{d.Verifier}, Mint: minter{d.Registry}.mint, Discard: minter{d.Registry}.discard}
+		deps.Registered = minter{d.Registry}.registered
+	}
+	wanted := d.Config.LwM2M.Enabled == "true" || len(named.configured) > 0
 	if !wanted {
-		var err error
 		if wanted, err = d.Registry.HasKeys(context.Background()); err != nil {
 			return Served{}, err
 		}
@@ -71,11 +89,15 @@ func newLwM2M(d TransportDeps) (Served, error) {
 
 // lwm2mListeners is the socket of the LwM2M server.
 func lwm2mListeners(c config.Config) []operate.Listener {
-	l := operate.Listener{Name: operate.LwM2MListener, Key: "listeners.lwm2m", Configured: c.Listeners.LwM2M, Protocol: "LwM2M", Access: "devices; a pre-shared key per session", Datagrams: true}
+	l := operate.Listener{Name: operate.LwM2MListener, Key: "listeners.lwm2m", Configured: c.Listeners.LwM2M, Protocol: "LwM2M", Access: "devices; a pre-shared key or a certificate per session", Datagrams: true}
 	if c.LwM2M.Enabled == "false" {
 		l.Configured = ""
 	}
-	return []operate.Listener{l}
+	b := operate.Listener{Name: operate.LwM2MBootListener, Key: "listeners.lwm2m_bootstrap", Configured: c.Listeners.LwM2MBootstrap, Protocol: "LwM2M bootstrap", Access: "devices; a bootstrap key per session", Datagrams: true}
+	if l.Configured == "" {
+		b.Configured = ""
+	}
+	return []operate.Listener{l, b}
 }
 
 // keys lets the LwM2M server ask auth for the key of a handshake.
@@ -83,6 +105,10 @@ type keys struct{ v *auth.Verifier }
 
 func (k keys) Key(ctx context.Context, identity string) (lwm2m.Key, error) {
 	p, secret, err := k.v.Key(ctx, identity)
+	return keyOf(p, secret, err)
+}
+
+func keyOf(p auth.Proof, secret []byte, err error) (lwm2m.Key, error) {
 	if errors.Is(err, auth.ErrCredentialBad) {
 		err = lwm2m.ErrUnknown
 	}

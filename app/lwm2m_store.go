@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -75,13 +74,18 @@ func readPlace(dir string, pair [16]byte) (*place, error) {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		inode = s.Ino
 	}
-	machine, err := smallfile.Read(machineID, maxPlaceFile)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		machine = nil // a machine without a name
-	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s %x %d %s", p.ID, pair, inode, strings.TrimSpace(string(machine))))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %x %d %s", p.ID, pair, inode, machineOf()))
 	p.seal = "lwm2m-session:" + hex.EncodeToString(sum[:])
 	return p, nil
+}
+
+// machineOf is the id of the machine, "" where it has none.
+func machineOf() string {
+	b, err := smallfile.Read(machineID, maxPlaceFile)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
 }
 
 // begin writes the file for a start, before the database has the mark Next.
@@ -128,6 +132,12 @@ func (r *registrations) Restore(ctx context.Context, reserve uint64, to lwm2m.Re
 		if err := lwm2mrows.Observations(tx, func(row lwm2mrows.Observation) {
 			to.Observation(lwm2m.Observation{Binding: model.Binding{TenantID: row.TenantID, DeviceID: row.DeviceID}, Token: row.Token, Paths: row.Paths, Settings: row.Settings,
 				Session: row.Session, Number: row.Number, Heard: row.Heard, Value: row.Value})
+		}); err != nil {
+			return err
+		}
+		if err := lwm2mrows.AllFirmware(tx, func(row lwm2mrows.Firmware) {
+			to.Firmware(lwm2m.Firmware{Binding: r.binding(row.TenantID, row.DeviceID, 0, row.Device), Command: row.Command, Nonce: row.Nonce, Expires: row.Expires, Artifact: row.Artifact,
+				Body: row.Body, Phase: row.Phase, Pull: row.Pull, Secret: row.Secret, Before: row.Before, Began: row.Began, Updated: row.Updated})
 		}); err != nil {
 			return err
 		}
@@ -290,6 +300,18 @@ func saveLwM2M(tx store.Tx, c *lwm2m.Changes, sealed [][]byte) error {
 	}
 	for _, o := range c.Unobserved {
 		if err := lwm2mrows.RemoveObservation(tx, o.Binding.DeviceID, o.Token); err != nil {
+			return err
+		}
+	}
+	for i := range c.Firmware {
+		row := &c.Firmware[i]
+		if err := lwm2mrows.SaveFirmware(tx, &lwm2mrows.Firmware{DeviceID: row.Binding.DeviceID, TenantID: row.Binding.TenantID, Command: row.Command, Nonce: row.Nonce, Expires: row.Expires,
+			Artifact: row.Artifact, Body: row.Body, Phase: row.Phase, Pull: row.Pull, Secret: row.Secret, Before: row.Before, Began: row.Began, Updated: row.Updated}); err != nil {
+			return err
+		}
+	}
+	for i := range c.FirmwareEnded {
+		if err := lwm2mrows.RemoveFirmware(tx, c.FirmwareEnded[i].Binding.DeviceID, c.FirmwareEnded[i].Nonce); err != nil {
 			return err
 		}
 	}

@@ -9,7 +9,9 @@ import (
 	"weir/broker"
 	"weir/config"
 	"weir/ingest"
+	"weir/internal/edgewire"
 	"weir/internal/memory"
+	"weir/internal/ranges"
 	"weir/model"
 	"weir/operate"
 	"weir/presence"
@@ -55,14 +57,15 @@ func newMQTT(d TransportDeps) (Served, error) {
 	b, err := broker.New(broker.Config{InstanceID: c.Instance.ID, Source: d.Source, Settings: settings(&c),
 		MaxHandshakes: lock.maxHandshakes(), MaxLargePackets: lock.budget.largeBodies(),
 		SilentPresence: !c.Presence.Broker, Timing: c.Presence.Timing, Open: openTopics(c.Broker.OpenSettings)},
-		broker.Deps{Intake: d.Intake, Verifier: connectVerifier{d.Verifier, d.Intake.Suspended}, Presence: d.Presence, Provision: d.Provision, Desk: d.Desk, Attributes: d.Registry, Edges: edgesOf{d.Registry}, Link: d.Link, Refused: d.Refused, Logger: d.Logger, Registerer: d.Registerer})
+		broker.Deps{Intake: d.Intake, Verifier: connectVerifier{d.Verifier, d.Intake.Suspended}, Presence: d.Presence, Provision: d.Provision, Desk: d.Desk, Attributes: d.Registry, Edges: edgesOf{d.Registry, d.Relayed}, Link: d.Link, Refused: d.Refused, Logger: d.Logger, Registerer: d.Registerer})
 	if err != nil {
 		return Served{}, err
 	}
+	d.Registry.OnSynced(b.EdgesChanged)
 	for _, s := range d.Sockets {
 		b.Listen(s.Listener, broker.Listener{Name: s.About.Name, TLS: s.TLS, WebSocket: s.About.Protocol == mqttOverWebSocket, Open: s.About.Protocol == mqttOpen})
 	}
-	return Served{Transport: b, DialOpen: b.DialOpen, Carrier: b.Commands(), SharedChanged: b.SharedChanged,
+	return Served{Transport: b, DialOpen: b.DialOpen, Carrier: b.Commands(), EdgeCarrier: b.EdgeCommands(), SharedChanged: b.SharedChanged,
 		Reload:      func(c *config.Config) { b.Set(settings(c), c.Presence.Timing) },
 		Connections: func() (open, maximum int) { return b.Connections(), b.Settings().MaxConnections }}, nil
 }
@@ -139,7 +142,22 @@ func (d connectVerifier) Verify(ctx context.Context, c broker.Claim) (broker.Pro
 }
 
 // edgesOf lets the broker ask for whom an edge speaks.
-type edgesOf struct{ *registry.Registry }
+type edgesOf struct {
+	*registry.Registry
+	// relayed returns the numbers of a link that are known; complete says that what was acknowledged before the call is among them.
+	relayed func(ctx context.Context, tenant, link string) (known ranges.Set, complete bool)
+}
+
+// Devices implements broker.Edges.
+func (e edgesOf) Devices(ctx context.Context, edge model.Binding, after string) ([]edgewire.Device, string, error) {
+	return e.EdgeDevices(ctx, edge, after)
+}
+
+// Said implements broker.Edges.
+func (e edgesOf) Said(ctx context.Context, edge model.Binding, h *edgewire.Hello) (*edgewire.Welcome, error) {
+	above, complete := e.relayed(ctx, edge.Tenant, h.Link())
+	return e.EdgeSaid(ctx, edge, h, above, complete)
+}
 
 // Behind implements broker.Edges.
 func (e edgesOf) Behind(ctx context.Context, edge model.Binding, device string) (model.Binding, error) {

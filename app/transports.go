@@ -20,6 +20,7 @@ import (
 	"weir/ingest"
 	"weir/ingest/links"
 	"weir/internal/mqttclient"
+	"weir/internal/ranges"
 	"weir/model"
 	"weir/operate"
 	"weir/presence"
@@ -86,6 +87,8 @@ type TransportDeps struct {
 
 	// Datagrams opens the UDP socket of a listener, when the transport wants it.
 	Datagrams func(l operate.Listener) (net.PacketConn, error)
+	// Relayed returns the numbers of an edge's link that are known, see applier.relayed.
+	Relayed func(ctx context.Context, tenant, link string) (known ranges.Set, complete bool)
 	// Registrations keeps what LwM2M devices have registered.
 	Registrations *registrations
 
@@ -99,6 +102,8 @@ type Served struct {
 	Reload func(*config.Config)
 	// Carrier takes commands to its devices; nil: it takes none.
 	Carrier command.Carrier
+	// EdgeCarrier takes commands to devices behind edges; nil: it takes none.
+	EdgeCarrier command.Carrier
 	// SharedChanged is told of the devices that may read something else of themselves than before, see registry.OnShared; nil: it is not.
 	SharedChanged func(device int64)
 	// DialOpen connects a part of the program to the open topics; nil: the transport has none.
@@ -167,15 +172,17 @@ func (t *transports) start(life context.Context, k Transport) error {
 	s, err := k.New(TransportDeps{Config: t.cfg, Source: k.Source, Sockets: sockets, Intake: t.intake.into, Verifier: t.entities.verifier, Provision: t.entities.Provision,
 		Presence: presences{t.store, t.entities, t.applier}, Desk: t.entities.Commands, Registry: t.entities.Registry, Logger: t.log,
 		Store: t.store.db.For(store.Devices), Pressure: t.intake.gauge, Tenant: t.entities.Govern.Lookup, Link: t.spool.links.Link, Dial: dialOperators, DialOpen: t.dialOpen, Suspend: t.suspend, Registerer: t.metrics, lock: t.lock,
-		Datagrams: t.datagrams, Registrations: &registrations{store: t.store, entities: t.entities},
+		Datagrams: t.datagrams, Relayed: t.applier.relayed, Registrations: &registrations{store: t.store, entities: t.entities},
 		Refused: func(tenant, device, why, mistake string) {
 			t.applier.tap.ConnectionRefused(k.Name, k.Source, tenant, device, why, mistake, t.entities.Govern.Known(tenant))
 		}})
 	if err != nil || s.Transport == nil {
 		return errors.Join(err, closeAll(sockets))
 	}
-	if s.Carrier != nil {
-		t.entities.Commands.Carry(s.Carrier)
+	for _, carrier := range []command.Carrier{s.Carrier, s.EdgeCarrier} {
+		if carrier != nil {
+			t.entities.Commands.Carry(carrier)
+		}
 	}
 	if s.SharedChanged != nil {
 		t.entities.Registry.OnShared(s.SharedChanged)

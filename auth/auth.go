@@ -19,6 +19,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/prometheus/client_golang/prometheus"
@@ -249,10 +251,47 @@ func (a *Auth) tidy(ctx context.Context) error {
 // CheckIdentity returns what is wrong with an identity whatever an instance holds: its email and its names.
 func CheckIdentity(email string, names store.Patch) []error {
 	_, refused := identities.Check(names, false)
-	if _, err := normEmail("email", email); err != nil {
+	if _, err := newEmail("email", email); err != nil {
 		refused = append(refused, err)
 	}
 	return refused
+}
+
+// newEmail is normEmail for an identity that is made: what looks like another address, or like none, is refused. An identity that is there
+// can sign in whatever it is called.
+func newEmail(field, email string) (string, error) {
+	e, err := normEmail(field, email)
+	if err != nil {
+		return "", err
+	}
+	if at := strings.IndexFunc(e, unseen); at >= 0 {
+		r, _ := utf8.DecodeRuneInString(e[at:])
+		return "", model.Invalid(field, "the character U+%04X is not allowed in an email address", r)
+	}
+	for part := range strings.FieldsFuncSeq(e, func(r rune) bool { return r == '@' || r == '.' }) {
+		if mixed(part) {
+			return "", model.Invalid(field, "%q mixes letters of several alphabets that look alike", part)
+		}
+	}
+	return e, nil
+}
+
+// unseen reports what does not show as a character of its own: of a text outside of ASCII only letters, their marks and digits do.
+func unseen(r rune) bool {
+	return r > 0x7f && !unicode.IsLetter(r) && !unicode.IsMark(r) && !unicode.IsDigit(r)
+}
+
+// mixed reports whether a text has letters of two of the alphabets whose letters look like one another's.
+func mixed(text string) bool {
+	found := map[*unicode.RangeTable]bool{}
+	for _, r := range text {
+		for _, alphabet := range []*unicode.RangeTable{unicode.Latin, unicode.Cyrillic, unicode.Greek, unicode.Armenian, unicode.Cherokee} {
+			if unicode.Is(alphabet, r) {
+				found[alphabet] = true
+			}
+		}
+	}
+	return len(found) > 1
 }
 
 // normEmail trims and lower-cases an email and checks its form as far as a directory needs it.

@@ -94,6 +94,14 @@ type KeyRow struct {
 // KeyFinder reads pre-shared keys by the identity of a handshake, which names no tenant.
 type KeyFinder interface {
 	FindKey(ctx context.Context, identity string) (KeyRow, error)
+	// FindBootstrapKey finds those that are for the LwM2M bootstrap server alone.
+	FindBootstrapKey(ctx context.Context, identity string) (KeyRow, error)
+}
+
+// CertificateFinder reads credentials of type X509_CERTIFICATE by the SHA-256 of a certificate, in lower-case hex, for handshakes that name no
+// tenant. The rows hold no key.
+type CertificateFinder interface {
+	FindCertificate(ctx context.Context, fingerprint string) (KeyRow, error)
 }
 
 // Invalidation names the credentials that changed: one, all of a device, or all of a tenant. The others
@@ -129,8 +137,10 @@ type remembered struct {
 type VerifierConfig struct {
 	Credentials CredentialFinder
 	Keys        KeyFinder // nil: no handshake has a key
-	Tenants     Tenants
-	Hasher      *Hasher
+	// Certificates are those of handshakes that name no tenant; nil: there are none.
+	Certificates CertificateFinder
+	Tenants      Tenants
+	Hasher       *Hasher
 	// Used notes the first use of a credential that provisioning has minted, before the use is accepted.
 	Used       func(ctx context.Context, credentialID int64) error
 	Clock      func() time.Time // time.Now
@@ -235,31 +245,66 @@ func (v *Verifier) Verify(ctx context.Context, c Claim) (Proof, error) {
 // Key returns the pre-shared key of an identity and what it proves once the handshake is complete. ErrCredentialBad says that there is none that
 // is good now; any other error that it could not be looked up. Nothing is remembered: a handshake is rare, and costs more than a read.
 func (v *Verifier) Key(ctx context.Context, identity string) (Proof, []byte, error) {
-	p, key, err := v.key(ctx, identity)
+	return v.keyBy(ctx, identity, func() (KeyRow, error) { return v.cfg.Keys.FindKey(ctx, identity) })
+}
+
+// BootstrapKey does the same for the bootstrap key of an identity.
+func (v *Verifier) BootstrapKey(ctx context.Context, identity string) (Proof, []byte, error) {
+	return v.keyBy(ctx, identity, func() (KeyRow, error) { return v.cfg.Keys.FindBootstrapKey(ctx, identity) })
+}
+
+func (v *Verifier) keyBy(ctx context.Context, identity string, find func() (KeyRow, error)) (Proof, []byte, error) {
+	p, key, err := v.key(ctx, identity, find)
 	v.m.verified.WithLabelValues(outcomeOf(err)).Inc()
 	return p, key, err
 }
 
-func (v *Verifier) key(ctx context.Context, identity string) (Proof, []byte, error) {
+func (v *Verifier) key(ctx context.Context, identity string, find func() (KeyRow, error)) (Proof, []byte, error) {
 	if v.cfg.Keys == nil || identity == "" || len(identity) > maxCredentialBytes {
 		return Proof{}, nil, ErrCredentialBad
 	}
 	epoch := v.epochNow()
-	row, err := v.cfg.Keys.FindKey(ctx, identity)
+	row, err := find()
 	if err != nil {
 		return Proof{}, nil, fmt.Errorf("auth: reading a pre-shared key: %w", err)
 	}
+	p, err := v.shaken(ctx, row, epoch)
+	return p, row.Key, err
+}
+
+// Certificate returns what the certificate with a fingerprint, its SHA-256 in lower-case hex, proves once the handshake is complete. Its errors are
+// those of Key.
+func (v *Verifier) Certificate(ctx context.Context, fingerprint string) (Proof, error) {
+	p, err := v.certificate(ctx, fingerprint)
+	v.m.verified.WithLabelValues(outcomeOf(err)).Inc()
+	return p, err
+}
+
+func (v *Verifier) certificate(ctx context.Context, fingerprint string) (Proof, error) {
+	if v.cfg.Certificates == nil {
+		return Proof{}, ErrCredentialBad
+	}
+	epoch := v.epochNow()
+	row, err := v.cfg.Certificates.FindCertificate(ctx, fingerprint)
+	if err != nil {
+		return Proof{}, fmt.Errorf("auth: reading the credential of a certificate: %w", err)
+	}
+	return v.shaken(ctx, row, epoch)
+}
+
+// shaken is what a credential proves that a handshake has shown.
+func (v *Verifier) shaken(ctx context.Context, row KeyRow, epoch uint64) (Proof, error) {
 	tenant := v.cfg.Tenants.TokenOf(row.TenantID)
 	id, enabled, _ := v.cfg.Tenants.Lookup(tenant)
 	if !v.usable(row.CredentialRow) || !enabled || id != row.TenantID {
-		return Proof{}, nil, ErrCredentialBad
+		return Proof{}, ErrCredentialBad
 	}
 	if row.Unused && v.cfg.Used != nil {
 		if err := v.cfg.Used(ctx, row.ID); err != nil {
-			return Proof{}, nil, fmt.Errorf("auth: noting the first use of a device credential: %w", err)
+			return Proof{}, fmt.Errorf("auth: noting the first use of a device credential: %w", err)
 		}
 	}
-	return Proof{CredentialID: row.ID, DeviceID: row.DeviceID, Device: row.Device, Tenant: tenant, TenantID: row.TenantID, Expires: row.ExpiresAt, epoch: epoch}, row.Key, nil
+	return Proof{CredentialID: row.ID, DeviceID: row.DeviceID, Device: row.Device, Tenant: tenant, TenantID: row.TenantID, Expires: row.ExpiresAt, epoch: epoch}, nil
 }
 
 func (v *Verifier) verify(ctx context.Context, c Claim) (Proof, error) {

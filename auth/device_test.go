@@ -382,3 +382,42 @@ func BenchmarkVerifyRemembered(b *testing.B) {
 		}
 	}
 }
+
+// certificateRows are credentials of certificates by fingerprint.
+type certificateRows map[string]KeyRow
+
+func (r certificateRows) FindCertificate(_ context.Context, fingerprint string) (KeyRow, error) {
+	row, ok := r[fingerprint]
+	if ok && row.ID < 0 {
+		return KeyRow{}, errors.New("the disk does not answer")
+	}
+	return row, nil
+}
+
+// TestACertificateNamesNoTenant: its credential says which one; what is disabled, has expired or is unknown is refused alike.
+func TestACertificateNamesNoTenant(t *testing.T) {
+	t.Parallel()
+	g := newGate(t)
+	good := CredentialRow{ID: 13, DeviceID: 102, Device: "d2", Enabled: true, ExpiresAt: model.MicrosOf(g.clock.Now()) + 1}
+	late := good
+	late.ExpiresAt -= 1
+	disabled := good
+	disabled.Enabled = false
+	v := NewVerifier(VerifierConfig{Credentials: g.rows, Tenants: g.tenants, Hasher: g.hasher, Clock: g.clock.Now, Certificates: certificateRows{
+		"cafe": {CredentialRow: good, TenantID: 1}, "beef": {CredentialRow: late, TenantID: 1}, "dead": {CredentialRow: disabled, TenantID: 1},
+		"f00d": {CredentialRow: good, TenantID: 3}, "0bad": {CredentialRow: CredentialRow{ID: -1}}}})
+	if p, err := v.Certificate(t.Context(), "cafe"); err != nil || p.Tenant != "acme" || p.TenantID != 1 || p.Device != "d2" || p.CredentialID != 13 || p.Expires != good.ExpiresAt {
+		t.Errorf("%+v %v", p, err)
+	}
+	for _, fingerprint := range []string{"beef", "dead", "f00d", "face"} {
+		if p, err := v.Certificate(t.Context(), fingerprint); !errors.Is(err, ErrCredentialBad) || p != (Proof{}) {
+			t.Errorf("%s: %+v %v", fingerprint, p, err)
+		}
+	}
+	if _, err := v.Certificate(t.Context(), "0bad"); err == nil || errors.Is(err, ErrCredentialBad) {
+		t.Errorf("a fault of the store: %v", err)
+	}
+	if _, err := g.Certificate(t.Context(), "cafe"); !errors.Is(err, ErrCredentialBad) {
+		t.Errorf("without certificates: %v", err)
+	}
+}

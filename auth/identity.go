@@ -166,7 +166,7 @@ func (a *Auth) CreateIdentity(ctx context.Context, by *model.Principal, n NewIde
 	if err := entity.Demand(by, entity.Needs(model.UserWrite)); err != nil {
 		return nil, err
 	}
-	email, err := normEmail("email", n.Email)
+	email, err := newEmail("email", n.Email)
 	if err != nil {
 		return nil, err
 	}

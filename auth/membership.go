@@ -189,7 +189,7 @@ func (a *Auth) seed(ctx context.Context) error {
 
 // seedSuperuser makes the configured identity, of which there is none yet.
 func (a *Auth) seedSuperuser(ctx context.Context) error {
-	email, err := normEmail("auth.superuser_email", a.cfg.SuperuserEmail)
+	email, err := newEmail("auth.superuser_email", a.cfg.SuperuserEmail)
 	if err != nil {
 		return err
 	}

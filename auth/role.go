@@ -3,7 +3,9 @@ package auth
 import (
 	"context"
 	"slices"
+	"strings"
 
+	"weir/internal/similar"
 	"weir/model"
 	"weir/store"
 	"weir/store/entity"
@@ -71,7 +73,7 @@ func (r *Role) check() error {
 	for _, a := range r.Authorities {
 		switch t := model.TierOf(model.Authority(a)); {
 		case t == 0:
-			return model.Invalid("authorities", "%q is no authority", a)
+			return model.Invalid("authorities", "%q is no authority%s", a, nearAuthority(a, tier))
 		case t&tier == 0:
 			return model.Invalid("authorities", "%s is no authority of scope %s", a, r.Scope)
 		}
@@ -79,6 +81,19 @@ func (r *Role) check() error {
 	slices.Sort(r.Authorities)
 	r.Authorities = slices.Compact(r.Authorities)
 	return nil
+}
+
+// nearAuthority names the authority of a tier that was probably meant, or all of them.
+func nearAuthority(name string, tier model.Tier) string {
+	var known []string
+	for _, a := range model.Authorities(tier) {
+		known = append(known, string(a))
+	}
+	slices.Sort(known)
+	if near := similar.Nearest(name, known); near != "" {
+		return " (did you mean " + near + "?)"
+	}
+	return "; those of its scope are " + strings.Join(known, ", ") + ", and * for all"
 }
 
 func (r *Role) grant() grant {

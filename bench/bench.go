@@ -80,6 +80,7 @@ func parts() []part {
 		{"slowdisk", "A slow disk", (*bench).slowDisk},
 		{"http", "HTTP ingest", (*bench).http},
 		{"sources", "Brokers that are read", (*bench).sources},
+		{"lwm2m", "LwM2M", (*bench).lwm2m},
 		{"queries", "Queries", (*bench).queries},
 		{"registry", "A large registry", (*bench).registry},
 		{"scans", "Long queries at once", (*bench).scans},

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,6 +52,7 @@ type setup struct {
 	limit   func(rule int) float64 // what each rule compares with; nil: ruleLimit
 	define  func(rule int) string  // the definition of each rule; nil: a threshold
 	bounded bool                   // tenants have the default ceilings
+	lwm2m   string                 // address of listeners.lwm2m; "" for a free one, where it is opened at all
 }
 
 // instance is a data directory and the process that runs on it.
@@ -87,8 +89,8 @@ func (b *bench) fresh(ctx context.Context, s setup) (*instance, error) {
 
 // start runs the program and returns when it answers queries.
 func (in *instance) start(ctx context.Context) error {
-	text := fmt.Sprintf("data_dir: %q\nlisteners: {api: \"127.0.0.1:0\", ingest: \"127.0.0.1:0\", mqtt: \"127.0.0.1:0\", metrics: \"127.0.0.1:0\"}\n%s%s",
-		in.data(), common, in.config)
+	text := fmt.Sprintf("data_dir: %q\nlisteners: {api: \"127.0.0.1:0\", ingest: \"127.0.0.1:0\", mqtt: \"127.0.0.1:0\", metrics: \"127.0.0.1:0\", lwm2m: %q}\n%s%s",
+		in.data(), cmp.Or(in.lwm2m, "127.0.0.1:0"), common, in.config)
 	if !in.bounded {
 		text += raised
 	}

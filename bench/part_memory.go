@@ -30,6 +30,13 @@ func (b *bench) idle(ctx context.Context, conns int, g goal) error {
 		return err
 	}
 	defer in.drop()
+	if conns == 0 { // with the memory that the first start and creating the device needed
+		n, err := b.rests(ctx, in)
+		if err != nil {
+			return err
+		}
+		b.judged(g, "memory, idle, first start", n, "RSS without file pages, %s after a tenant, a device and a rule were made", (b.seconds / 2).Round(time.Second))
+	}
 	if err := in.restart(ctx); err != nil { // without the memory that creating the devices needed
 		return err
 	}
@@ -38,10 +45,7 @@ func (b *bench) idle(ctx context.Context, conns int, g goal) error {
 		return err
 	}
 	defer closeAll(senders)
-	if err := pause(ctx, b.seconds/2); err != nil {
-		return err
-	}
-	n, err := anonymous(in.pid())
+	n, err := b.rests(ctx, in)
 	if err != nil {
 		return err
 	}
@@ -49,6 +53,15 @@ func (b *bench) idle(ctx context.Context, conns int, g goal) error {
 	if conns > 0 {
 		who = count(float64(conns)) + " devices connected and silent"
 	}
-	b.judged(g, "memory, idle, "+who, float64(n)/(1<<20), "RSS without file pages, %s after the start", (b.seconds / 2).Round(time.Second))
+	b.judged(g, "memory, idle, "+who, n, "RSS without file pages, %s after the start", (b.seconds / 2).Round(time.Second))
 	return nil
+}
+
+// rests waits and returns the memory of its own that an instance has then, in MiB.
+func (b *bench) rests(ctx context.Context, in *instance) (float64, error) {
+	if err := pause(ctx, b.seconds/2); err != nil {
+		return 0, err
+	}
+	n, err := anonymous(in.pid())
+	return float64(n) / (1 << 20), err
 }

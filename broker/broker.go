@@ -38,6 +38,7 @@ import (
 	"weir/command"
 	"weir/ingest"
 	"weir/ingest/links"
+	"weir/internal/handshake"
 	"weir/internal/setting"
 	"weir/internal/transfers"
 	"weir/model"
@@ -85,11 +86,14 @@ type Deps struct {
 	Attributes Attributes
 	// Edges knows which devices are edges; nil: none is.
 	Edges Edges
+	// Listening is called when a device begins or ceases to take commands from HandOn: clients are subscribed to its command topic, or none is any more.
+	// It is called one after the other. nil: HandOn reaches no device, and the clients of a site may not subscribe.
+	Listening func(tenant, device string, listens bool)
 	// Link returns the listening time of a link that can be cut; nil: the links of edges have none of their own.
 	Link func(name string) links.Link
-	// Refused is called for each CONNECT that was refused; nil: it is not called. It must not block. tenant and device are
-	// what it claimed, "" where it could not be read; mistake says what is wrong with its user name or client id, "" when
-	// they have the right form.
+	// Refused is called for each CONNECT that was refused, and about once a minute for connections that end before one;
+	// nil: it is not called. It must not block. tenant and device are what it claimed, "" where it could not be read;
+	// mistake says what is wrong with its user name, client id or credential, "" when they have the right form.
 	Refused    func(tenant, device, why, mistake string)
 	Logger     *slog.Logger          // nil: nothing is logged
 	Registerer prometheus.Registerer // nil: metrics are kept and not registered
@@ -143,6 +147,8 @@ type Proof struct {
 
 // Broker is the MQTT transport. It is safe for concurrent use.
 type Broker struct {
+	strangers *handshake.Reporter
+
 	cfg          Config
 	settings     atomic.Pointer[Settings] // what applies in place of cfg
 	deps         Deps
@@ -191,6 +197,7 @@ func New(cfg Config, deps Deps) (*Broker, error) {
 	}
 	b.closing, b.abort = context.WithCancel(context.Background())
 	b.listeners.open = map[net.Listener]struct{}{}
+	b.strangers = b.newUnnamed()
 	b.pending.init(cfg.MaxHandshakes, b.metrics, func() { b.countRefused("handshakes") })
 	b.tracker = b.newTracker()
 	b.devices = newDevices(b)

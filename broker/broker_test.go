@@ -162,7 +162,7 @@ func TestForbiddenPublishIsRefusedInItsTurn(t *testing.T) {
 			c.expect("while the one before is open")
 			x.intake.settle(0, ingest.Answer{})
 			if v == mqtt5 {
-				c.expect("forbidden", puback(1), pubackReason(2, codeNotAuthorized, "not the topic of this connection's device"))
+				c.expect("forbidden", puback(1), pubackReason(2, codeNotAuthorized, "not the topic of this connection's device: it sends events to "+theEvents))
 				c.send(publishPacket(v, 0, topic, 0, "{}"), []byte{0xC0, 0})
 				c.expect("forbidden at QoS 0 is silent", []byte{0xD0, 0})
 				if !slices.Equal(x.intake.reasons(), []ingest.Reason{ingest.ReasonNotAuthorized, ingest.ReasonNotAuthorized}) || x.intake.counted() != 2 {

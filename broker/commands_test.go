@@ -90,6 +90,8 @@ func (d *desk) Claim(device int64, carrier string, done func(command.Dispatch, b
 var endWords = map[command.End]string{command.Acknowledged: "acknowledged", command.Unconfirmed: "unconfirmed", command.Lost: "lost", command.Unwritten: "unwritten",
 	command.Undeliverable: "undeliverable"}
 
+func (d *desk) Progress(command.Progress) {}
+
 func (d *desk) Ended(r command.Receipt) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -114,7 +114,7 @@ type conn struct {
 	published   int      // at QoS 1 and 2, up to resendPhase
 	begun       []uint16 // packet identifiers of the first of them, see mayRepeat
 	problemInfo bool
-	keepAlive   time.Duration
+	keepAlive   time.Duration // 0: none
 	maxPacket   uint32
 	expiry      uint32 // seconds that the session outlives the connection
 	asked       uint32 // what the client asked for
@@ -144,6 +144,8 @@ type conn struct {
 	unkept   bool   // it leaves no session: a device may have any number of suffixes and of client ids of a free form
 	number   uint64 // of the presence session
 	edge     bool   // it may publish for others
+	secure   bool   // over TLS
+	talk     talking
 	uplinks  []string
 
 	admitted *provision.Grant // of a provisioning connection
@@ -165,13 +167,10 @@ func (b *Broker) newConn(s service, p *pubsub, nc net.Conn, in *bufio.Reader, he
 		c.assigned = hello.clientID
 	}
 	c.allowQoS2 = p.qos2() // before anything of the connection is judged
-	c.keepAlive = b.cfg.MaxKeepAlive
-	if hello.keepAlive > 0 {
-		c.keepAlive = min(c.keepAlive, time.Duration(hello.keepAlive)*time.Second)
-	}
+	c.keepAlive = keepAlive(hello.version, time.Duration(hello.keepAlive)*time.Second, b.cfg.MaxKeepAlive)
 	c.expiry = c.grant(hello.expiry)
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.stall.init(c.silence(), func() { c.end(causeStalled) })
+	c.stall.init(c.patience(), func() { c.end(causeStalled) })
 	c.acks.init(c)
 	c.outbox.init(p, hello)
 	return c
@@ -186,8 +185,29 @@ func (c *conn) grant(asked uint32) uint32 {
 	return min(asked, uint32(c.b.cfg.MaxSession/time.Second))
 }
 
-// silence is how long the client may send nothing: one and a half of its keep-alive (MQTT-3.1.2-22).
+// keepAlive is what holds for a client that asked for one, 0 for none. MQTT 5 announces the server's maximum (3.2.2.3.14). In 3.1.1 nothing
+// can: the client's own value holds, and where it has none TCP's keep-alive finds the connection whose other end has gone (3.1.2.10).
+func keepAlive(version byte, asked, most time.Duration) time.Duration {
+	switch {
+	case version < mqtt5:
+		return asked
+	case asked == 0:
+		return most
+	}
+	return min(asked, most)
+}
+
+// silence is how long the client may send nothing: one and a half of its keep-alive (MQTT-3.1.2-22), 0 for ever.
 func (c *conn) silence() time.Duration { return c.keepAlive + c.keepAlive/2 }
+
+// patience is silence with an end: how long a packet that has begun, or the work on one, may take.
+func (c *conn) patience() time.Duration {
+	most := c.b.cfg.MaxKeepAlive + c.b.cfg.MaxKeepAlive/2
+	if c.keepAlive == 0 {
+		return most
+	}
+	return min(c.silence(), most)
+}
 
 // run serves the connection until it ends: it reads packets and handles each of them.
 func (c *conn) run() {

@@ -66,8 +66,11 @@ var (
 	refuseBusy       = &refusal{code: codeServerBusy, v3: connackUnavailable, why: "busy"}
 	refuseStopping   = &refusal{code: codeShuttingDown, v3: connackUnavailable, why: "stopping"}
 	// One answer for every identity error, so that it reveals nothing to an unauthenticated client.
-	refuseIdentity  = &refusal{code: codeNotAuthorized, v3: connackNotAuthorized, why: "not-authorized"}
-	refuseWillTopic = &refusal{code: codeNotAuthorized, v3: connackNotAuthorized, why: "not-authorized"} // a word of its own in reports only
+	refuseIdentity = &refusal{code: codeNotAuthorized, v3: connackNotAuthorized, why: "not-authorized"}
+	// As refuseIdentity to the client, which learns no more; those who watch do.
+	refuseCredential = &refusal{code: codeNotAuthorized, v3: connackNotAuthorized, why: "not-authorized"}
+	refuseDevice     = &refusal{code: codeNotAuthorized, v3: connackNotAuthorized, why: "not-authorized"}
+	refuseWillTopic  = &refusal{code: codeNotAuthorized, v3: connackNotAuthorized, why: "not-authorized"} // a word of its own in reports only
 )
 
 // Flags of a CONNECT, section 3.1.2.3.

@@ -11,6 +11,7 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 
 	"weir/ingest"
+	"weir/internal/edgewire"
 	"weir/presence"
 )
 
@@ -69,9 +70,17 @@ type devices struct {
 	pubsub     *pubsub
 	commands   *commands   // nil: there are none
 	attributes *attributes // nil: there are none
-	uplinks    *uplinks
-	wills      sync.WaitGroup // wills of kept sessions that are being published
+
+	edgeCommands *edgeCommands // nil: there are none
+	hands        *hands        // nil: no commands are handed on
+	asking       asking
+	uplinks      *uplinks
+	wills        sync.WaitGroup // wills of kept sessions that are being published
+	talks        sync.WaitGroup // documents of edges that are being handled
 }
+
+// maxOwnSubscriptions bounds the subscriptions of a connection: to the commands and the attributes of its device, and of an edge to what Weir says to it.
+const maxOwnSubscriptions = 3
 
 // maxCommands bounds the commands that a client may leave unacknowledged on one connection.
 const maxCommands = 64
@@ -81,13 +90,17 @@ func newDevices(b *Broker) *devices {
 	m := newPubsubMetrics(nil)
 	m.connections, m.kept, m.evicted = b.metrics.connections, b.metrics.kept, b.metrics.keptEvicted
 	d.pubsub = newPubsub(d, limits{
-		OpenConfig: OpenConfig{MaxSessions: b.cfg.MaxKeptSessions, MaxSubscriptions: 2, MaxNodes: math.MaxInt, MaxQueued: maxCommands,
+		OpenConfig: OpenConfig{MaxSessions: b.cfg.MaxKeptSessions, MaxSubscriptions: maxOwnSubscriptions, MaxNodes: math.MaxInt, MaxQueued: maxCommands,
 			MaxQueuedBytes: math.MaxInt64 / allQueues, MaxInflight: maxCommands},
 		MaxConnections: func() int { return b.settings.Load().MaxConnections }, MaxPerDevice: b.cfg.MaxPerDevice, MaxQoS: 1,
 		AllowQoS2: func() bool { return b.settings.Load().AllowQoS2 },
 	}, m)
+	d.hands = newHands(b, d.pubsub, b.deps.Listening)
 	if b.deps.Desk != nil {
 		d.commands = &commands{d: d, desk: b.deps.Desk, listeners: map[int64][]*conn{}}
+	}
+	if b.deps.Desk != nil && b.deps.Edges != nil {
+		d.edgeCommands = &edgeCommands{d: d, desk: b.deps.Desk, through: map[int64]*conn{}, sites: map[*conn]*siteOf{}}
 	}
 	if b.deps.Attributes != nil {
 		d.attributes = &attributes{d: d, source: b.deps.Attributes, listeners: map[int64][]*conn{}}
@@ -96,6 +109,7 @@ func newDevices(b *Broker) *devices {
 }
 
 func (d *devices) changed(c *conn) {
+	d.hands.changed(c)
 	if d.commands != nil {
 		d.commands.changed(c)
 	}
@@ -135,8 +149,11 @@ func (d *devices) verify(ctx context.Context, p *connect, id *identity) (Proof, 
 	if errors.Is(err, ErrBusy) {
 		return Proof{}, refuseBusy
 	}
-	if err != nil || proof.Tenant != id.tenant || !id.free && proof.Device != id.device {
-		return Proof{}, refuseIdentity
+	switch {
+	case err != nil || proof.Tenant != id.tenant:
+		return Proof{}, refuseCredential
+	case !id.free && proof.Device != id.device:
+		return Proof{}, refuseDevice
 	}
 	if d.b.deps.Edges != nil {
 		if proof.edge, err = d.b.deps.Edges.IsEdge(ctx, proof.Binding); err != nil {
@@ -165,6 +182,7 @@ func (d *devices) begin(c *conn) {
 	limit := d.b.cfg.MaxSession
 	if c.edge {
 		limit = math.MaxInt64
+		c.talk.up, c.talk.down = edgewire.Topics(d.b.cfg.InstanceID, c.binding.Tenant, c.binding.Device)
 	}
 	c.expireAfter(c.proofLeft(limit))
 	if c.suffixed {
@@ -179,6 +197,10 @@ func (d *devices) ended(c *conn, why *cause) {
 	for _, link := range c.uplinks {
 		d.uplinks.down(link)
 	}
+	if d.edgeCommands != nil {
+		d.edgeCommands.left(c)
+	}
+	d.asking.remove(c)
 	if c.number == 0 {
 		return
 	}
@@ -202,13 +224,13 @@ func (d *devices) countRefused(c *conn, bytes int, why *cause) {
 	case causeTooLarge:
 		reason = ingest.ReasonTooLarge
 	}
-	c.countRefused(bytes, reason)
+	c.countRefused(bytes, reason, "the packet was not read: "+why.word)
 }
 
 // permit grants a device its own commands and attributes. A wildcard or a shared subscription could also end the connection (sections
 // 3.2.2.3.11 and 13); only the filter is refused.
 func (d *devices) permit(c *conn, filter string) byte {
-	if filter == c.topics.commands || filter == c.topics.attributes && d.attributes != nil {
+	if filter == c.topics.commands || filter == c.topics.attributes && d.attributes != nil || c.edge && filter == c.talk.down {
 		return codeSuccess
 	}
 	switch group, filter, _ := splitShare(filter); {

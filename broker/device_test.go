@@ -273,7 +273,7 @@ func TestARefusalDoesNotOvertakePubacksThatAreDue(t *testing.T) {
 		c.send(mine, foreign)
 		c.expect("while the first is open")
 		x.intake.settle(0, ingest.Answer{})
-		c.expect("in order", puback(1), pubackReason(2, codeNotAuthorized, foreignTopic))
+		c.expect("in order", puback(1), pubackReason(2, codeNotAuthorized, foreignTopic+": it sends events to "+theEvents))
 	})
 }
 

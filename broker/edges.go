@@ -29,6 +29,11 @@ type Edges interface {
 	// Behind returns the device that an edge speaks for, whose token may be another than the name in a topic, with the row id 0 where there is none of that name. The error wraps ErrNotBehind
 	// where the edge may not speak for it; any other one says that it could not be found out.
 	Behind(ctx context.Context, edge model.Binding, device string) (model.Binding, error)
+	// Devices returns devices for which an edge speaks, from behind after on, with their credentials as they are stored, and where the next page
+	// begins, "" for the last one.
+	Devices(ctx context.Context, edge model.Binding, after string) (page []edgewire.Device, next string, err error)
+	// Said takes in what an edge says of itself. It returns the answer to a hello, without its time, and nil for all else.
+	Said(ctx context.Context, edge model.Binding, h *edgewire.Hello) (*edgewire.Welcome, error)
 }
 
 // edgeReceiveMaximum is the Receive Maximum of an edge: over a slow link its window decides about the throughput.

@@ -7,7 +7,9 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"weir/command"
 	"weir/ingest"
 	"weir/internal/edgewire"
 	"weir/model"
@@ -30,6 +32,20 @@ func (edgesOfDev1) Behind(_ context.Context, edge model.Binding, device string) 
 		return model.Binding{}, errors.New("the store is away")
 	}
 	return model.Binding{Tenant: edge.Tenant, Device: device, DeviceID: 2}, nil
+}
+
+func (edgesOfDev1) Devices(_ context.Context, _ model.Binding, after string) ([]edgewire.Device, string, error) {
+	if after == "" {
+		return []edgewire.Device{{ID: 2, Token: "dev2"}}, "dev2", nil
+	}
+	return nil, "", nil
+}
+
+func (edgesOfDev1) Said(_ context.Context, _ model.Binding, h *edgewire.Hello) (*edgewire.Welcome, error) {
+	if h.Kind == edgewire.KindState {
+		return nil, nil
+	}
+	return &edgewire.Welcome{Kind: edgewire.KindWelcome, Nonce: h.Nonce, Partitions: 1, Complete: true}, nil
 }
 
 // numberedPacket is a PUBLISH at QoS 1 with the number of an edge; "": without one.
@@ -70,12 +86,140 @@ func TestAnEdgePublishesForOthers(t *testing.T) {
 			}
 		}
 		c.send(numberedPacket(topic("other"), 6, install+":1:9"), numberedPacket("weir/globex/devices/dev2/events", 7, install+":1:9"))
-		c.expect("out of scope", pubackReason(6, codeNotAuthorized, "this edge may not publish for the device"), pubackReason(7, codeNotAuthorized, foreignTopic))
+		c.expect("out of scope", pubackReason(6, codeNotAuthorized, "this edge may not publish for the device"), pubackReason(7, codeNotAuthorized, foreignTopic+": it sends events to "+topic("dev1")))
 		if r := x.intake.reasons(); !slices.Equal(r, []ingest.Reason{ingest.ReasonNotAuthorized, ingest.ReasonNotAuthorized}) {
 			t.Errorf("%q", r)
 		}
 		c.send(numberedPacket(topic("broken"), 8, install+":1:9"))
 		c.expectClosed("what cannot be found out is sent again")
+	})
+}
+
+// TestAnEdgeSpeaksToWeir: it may publish about itself and subscribe to the answers; another device may do neither.
+func TestAnEdgeSpeaksToWeir(t *testing.T) {
+	const install = "00112233445566778899aabbccddeeff"
+	hello := func(id byte, kind string) []byte {
+		body := `{"kind":"` + kind + `","installId":"` + install + `","epoch":1,"boot":"b","nonce":"n1","version":"1","first":1,"newest":2,"position":1,"oldest":1}`
+		return packet(pktPublish<<4|qos1, slices.Concat(str("weir/acme/edges/dev1/up"), []byte{0, id, 0}, []byte(body))...)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		x := newBenchWith(t, Config{}, Deps{Edges: edgesOfDev1{}})
+		defer x.stop()
+		c := x.dial(mqtt5)
+		c.send(connectPacket(mqtt5))
+		synctest.Wait()
+		c.take()
+		c.send(subscribePacket(mqtt5, 1, "weir/acme/edges/dev1/down"), subscribePacket(mqtt5, 2, "weir/acme/edges/dev2/down"))
+		synctest.Wait()
+		if got := slices.Concat(c.take()...); !slices.Equal(got, []byte{pktSuback << 4, 4, 0, 1, 0, 1, pktSuback << 4, 4, 0, 2, 0, codeNotAuthorized}) {
+			t.Errorf("the SUBACKs are %v", got)
+		}
+		c.send(hello(3, "hello"))
+		synctest.Wait()
+		got := string(slices.Concat(c.take()...))
+		if !strings.Contains(got, string(puback(3))) || !strings.Contains(got, `"kind":"welcome","nonce":"n1"`) || !strings.Contains(got, "weir/acme/edges/dev1/down") {
+			t.Errorf("the answer is %q", got)
+		}
+		c.send(hello(4, "state"))
+		c.expect("it is taken and not answered", puback(4))
+		c.send(hello(5, "other"))
+		c.expect("it is refused", pubackReason(5, codePayloadInvalid, unknownTopic))
+		for id := byte(6); id < 12; id++ {
+			c.send(hello(id, "state"))
+			c.expect("it is taken", puback(id))
+		}
+		c.send(hello(12, "state"))
+		c.expect("too many", pubackReason(12, codeQuotaExceeded, talkRefusal))
+		time.Sleep(talkEvery)
+		c.send(hello(13, "state"))
+		c.expect("one a second", puback(13))
+		if n := len(x.intake.seenArrivals()); n != 0 {
+			t.Errorf("%d messages", n)
+		}
+	})
+}
+
+// upPacket is a document that dev1 publishes about itself.
+func upPacket(id byte, body string) []byte {
+	return packet(pktPublish<<4|qos1, slices.Concat(str("weir/acme/edges/dev1/up"), []byte{0, id, 0}, []byte(body))...)
+}
+
+// TestCommandsThroughAnEdge: an edge gets the commands of the devices that it says take some, and says how they ended; with its connection they are lost.
+func TestCommandsThroughAnEdge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &desk{waiting: map[int64][]string{}, out: map[int64]string{}}
+		x := newBenchWith(t, Config{}, Deps{Desk: d, Edges: edgesOfDev1{}})
+		d.carrier = x.broker.EdgeCommands()
+		defer x.stop()
+		c := x.connect(mqtt5)
+		c.send(subscribePacket(mqtt5, 1, "weir/acme/edges/dev1/down"))
+		c.expect("SUBACK", subackPacket(mqtt5, 1, 1))
+		if r := d.carrier.Reach(2); r != command.Unknown || d.carrier.Offer(2) {
+			t.Errorf("before the edge has said that it takes commands it is %v", r)
+		}
+		c.send(upPacket(2, `{"kind":"listening","all":true,"begin":["dev2","other"]}`))
+		c.expect("it is taken", puback(2))
+		d.expect(t, "of the device that the edge speaks for", "reachable 2")
+		d.order(2, "c1", "c2")
+		synctest.Wait()
+		got := string(slices.Concat(c.take()...))
+		if !strings.Contains(got, `{"kind":"command","device":"dev2","nonce":"n1","body":{"token":"c1","deviceToken":"dev2","name":"open","dispatchNonce":"n1","payload":{"a":1}}}`) {
+			t.Fatalf("the command is %q", got)
+		}
+		c.send(upPacket(3, `{"kind":"delivered","nonce":"none","end":"acknowledged"}`), upPacket(4, `{"kind":"delivered","nonce":"n1","end":"acknowledged"}`), upPacket(5, `{"kind":"delivered","nonce":"n1","end":"acknowledged"}`))
+		d.expect(t, "once", "acknowledged 2 c1/n1")
+		if got := string(slices.Concat(c.take()...)); !strings.Contains(got, `"nonce":"n2"`) {
+			t.Fatalf("the next command is %q", got)
+		}
+		c.send(upPacket(6, `{"kind":"listening","end":["dev2"]}`), upPacket(7, `{"kind":"delivered","nonce":"n2","end":"absent"}`))
+		d.expect(t, "it has gone", "lost 2 c2/n2")
+		if r := d.carrier.Reach(2); r != command.Unknown {
+			t.Errorf("a device that takes none is %v", r)
+		}
+		c.take()
+		c.send(upPacket(8, `{"kind":"listening","begin":["dev2"]}`))
+		d.expect(t, "it is back", "reachable 2")
+		_ = c.conn.Close()
+		d.expect(t, "with the connection", "lost 2 c2/n3")
+		if r := d.carrier.Reach(2); r != command.Unknown {
+			t.Errorf("behind an edge that is gone it is %v", r)
+		}
+	})
+}
+
+// TestTheDevicesOfAnEdge: credentials go over TLS only, and an edge that has asked for them is notified of a change once.
+func TestTheDevicesOfAnEdge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newBenchWith(t, Config{}, Deps{Edges: edgesOfDev1{}})
+		defer x.stop()
+		c := x.connect(mqtt5)
+		c.send(subscribePacket(mqtt5, 1, "weir/acme/edges/dev1/down"))
+		c.expect("SUBACK", subackPacket(mqtt5, 1, 1))
+		c.send(upPacket(2, `{"kind":"sync","nonce":"x"}`))
+		synctest.Wait()
+		if got := string(slices.Concat(c.take()...)); !strings.Contains(got, notSecure) || strings.Contains(got, "dev2") {
+			t.Errorf("without TLS: %q", got)
+		}
+		time.Sleep(pageRest)
+		x.broker.EdgesChanged(x.broker.devices.pubsub.live()[0].binding.TenantID)
+		synctest.Wait()
+		if got := c.take(); len(got) != 0 {
+			t.Errorf("one that has not got any is notified: %q", got)
+		}
+		x.broker.devices.pubsub.live()[0].secure = true
+		c.send(upPacket(3, `{"kind":"sync","nonce":"y"}`))
+		synctest.Wait()
+		if got := string(slices.Concat(c.take()...)); !strings.Contains(got, `"nonce":"y","devices":[{"id":2,"token":"dev2"}],"next":"dev2"`) {
+			t.Errorf("over TLS: %q", got)
+		}
+		x.broker.EdgesChanged(77)
+		for range 2 {
+			x.broker.EdgesChanged(x.broker.devices.pubsub.live()[0].binding.TenantID)
+		}
+		synctest.Wait()
+		if got := string(slices.Concat(c.take()...)); strings.Count(got, `{"kind":"changed"}`) != 1 {
+			t.Errorf("after two changes: %q", got)
+		}
 	})
 }
 

@@ -40,14 +40,17 @@ func (b *Broker) greet(raw net.Conn, l *Listener) (in *conn) {
 	_ = raw.SetDeadline(time.Now().Add(b.cfg.ConnectTimeout))
 	place := b.pending.add(raw)
 	defer b.pending.remove(place)
-	nc, buffer, shown, why := l.open(raw)
+	nc, buffer, shown, why, detail := l.open(raw)
 	var body []byte
 	if why == "" {
-		body, why = readConnect(buffer, b.cfg.MaxConnectPacket)
+		if body, why = readConnect(buffer, b.cfg.MaxConnectPacket); why == "not-mqtt" {
+			detail = strangerText(buffer, l.TLS != nil)
+		}
 	}
 	b.pending.remove(place)
 	if why != "" {
 		b.countRefused(why)
+		b.reportStranger(l.Name, addressOf(raw), why, detail)
 		if ws, ok := nc.(*wsConn); ok && ws.status != 0 { // the close frame says why
 			linger(ws)
 		}
@@ -92,6 +95,15 @@ func (b *Broker) reportRefused(p *connect, r *refusal) {
 	}
 	switch r {
 	case refuseIdentity:
+	case refuseCredential:
+		switch mistake = "no credential of the tenant is the access token in the user name, or it is disabled or has expired"; id.claim.Type {
+		case MQTTBasic:
+			mistake = "no credential of the tenant is this user name with this password; an access token stands alone, without a password"
+		case X509Certificate:
+			mistake = "no credential of the tenant is the certificate, or it is disabled or has expired"
+		}
+	case refuseDevice:
+		mistake = "the credential is of another device than the client id names"
 	case refuseWillTopic:
 		mistake = fmt.Sprintf("the will's topic %s is none of the device's topics", shownID(p.will.topic))
 	default:
@@ -173,7 +185,7 @@ func (b *Broker) admit(nc net.Conn, in *bufio.Reader, p *connect, l *Listener) (
 			return nil, r
 		}
 		c := b.newConn(s, sessions, nc, in, p, id, proof)
-		c.listener = l.Name
+		c.listener, c.secure = l.Name, l.TLS != nil
 		if r := sessions.claim(c); r != nil {
 			c.abandon()
 			return nil, r

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"net"
 
+	"weir/internal/handshake"
 	"weir/internal/pipe"
 	"weir/model"
 )
@@ -59,12 +60,12 @@ func certificateOf(c *x509.Certificate) certificate {
 
 // open does the handshakes that come before MQTT: TLS and WebSocket. The deadline of the CONNECT holds for both. It returns
 // why it failed, as the label of the metric.
-func (l *Listener) open(raw net.Conn) (conn net.Conn, in *bufio.Reader, shown certificate, why string) {
+func (l *Listener) open(raw net.Conn) (conn net.Conn, in *bufio.Reader, shown certificate, why, detail string) {
 	conn = raw
 	if l.TLS != nil {
 		secure := tls.Server(raw, l.TLS)
 		if err := secure.HandshakeContext(context.Background()); err != nil {
-			return nil, nil, shown, "tls-handshake"
+			return nil, nil, shown, handshake.Reason, handshake.Text(err)
 		}
 		if s := secure.ConnectionState(); len(s.VerifiedChains) > 0 {
 			shown = certificateOf(s.PeerCertificates[0])
@@ -74,9 +75,9 @@ func (l *Listener) open(raw net.Conn) (conn net.Conn, in *bufio.Reader, shown ce
 	if l.WebSocket {
 		ws, err := upgrade(conn)
 		if err != nil {
-			return nil, nil, shown, "websocket"
+			return nil, nil, shown, "websocket", "no WebSocket could be opened: " + err.Error()
 		}
 		conn = ws
 	}
-	return conn, bufio.NewReaderSize(conn, readBuffer), shown, ""
+	return conn, bufio.NewReaderSize(conn, readBuffer), shown, "", ""
 }

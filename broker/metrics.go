@@ -18,7 +18,8 @@ type metrics struct {
 	byListener                                                                                *prometheus.GaugeVec
 	packets                                                                                   [16]atomic.Int64 // received, by type
 	largeWaits                                                                                prometheus.Counter
-	uplinks                                                                                   prometheus.Gauge
+	uplinks, edgeListeners                                                                    prometheus.Gauge
+	edgeDocuments                                                                             *prometheus.CounterVec
 }
 
 // packetNames are the control packets, MQTT 5.0 section 2.1.2.
@@ -78,11 +79,17 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			func() float64 { return float64(m.packets[i].Load()) }))
 	}
 	m.uplinks = prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_uplink_connected", Help: "Edges that are connected and have sent a numbered message."})
-	all = append(all, m.largeWaits, m.uplinks)
+	m.edgeListeners = prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_uplink_command_listeners", Help: "Devices at sites that take commands through an edge now."})
+	m.edgeDocuments = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_uplink_documents_total",
+		Help: "Documents that edges published about themselves, by outcome (taken, malformed, too-fast)."}, []string{"outcome"})
+	for _, outcome := range []string{"taken", "malformed", "too-fast"} {
+		m.edgeDocuments.WithLabelValues(outcome)
+	}
+	all = append(all, m.largeWaits, m.uplinks, m.edgeListeners, m.edgeDocuments)
 	for _, limit := range []string{"too-many", "handshakes", refuseBusy.why} { // what turns away at a bound is shown from the start
 		m.refused.WithLabelValues(limit)
 	}
-	for _, c := range []*cause{causeReceiveMaximum, causeTooLarge, causeSlowReader, causeStalled, causeStalledPacket, causeForbiddenFilter, causeUnacknowledged} {
+	for _, c := range []*cause{causeKeepAlive, causeReceiveMaximum, causeTooLarge, causeSlowReader, causeStalled, causeStalledPacket, causeForbiddenFilter, causeUnacknowledged} {
 		m.disconnects.WithLabelValues(c.word)
 	}
 	for _, outcome := range []ingest.Outcome{ingest.Stored, ingest.Refused, ingest.Dropped} {

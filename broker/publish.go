@@ -90,30 +90,38 @@ func (d *devices) publish(c *conn, header byte, body []byte) *cause {
 		case again && ends == nil:
 			return nil
 		case ends != nil:
-			c.countRefused(len(p.payload), ReasonProtocol)
+			c.countRefused(len(p.payload), ReasonProtocol, "the packet breaks the protocol")
 			return ends
 		}
 	}
-	if c.edge && d.relay(c, &p, number) {
+	if c.edge && (d.edgeSays(c, &p, number) || d.relay(c, &p, number)) {
 		return nil
 	}
 	if purpose := c.topics.purpose(p.topic); purpose != forbidden {
 		c.accept(&p, number, purpose)
 		return nil
 	}
-	c.countRefused(len(p.payload), ingest.ReasonNotAuthorized)
+	c.countRefused(len(p.payload), ingest.ReasonNotAuthorized, "topic "+shownID(p.topic)+" is "+c.foreign())
 	return c.refuse(&p, number)
 }
 
-// countRefused counts a message that does not become an arrival.
-func (c *conn) countRefused(bytes int, reason ingest.Reason) {
+// countRefused counts a message that does not become an arrival, and shows it with what is wrong with it.
+func (c *conn) countRefused(bytes int, reason ingest.Reason, why string) {
 	c.b.refusals.Add(1)
 	in := c.b.deps.Intake
-	in.Refuse(in.Received(ingest.TransportMQTT, c.b.cfg.Source, c.binding.Tenant, bytes), reason)
+	in.Refuse(in.Received(ingest.TransportMQTT, c.b.cfg.Source, c.binding.Tenant, bytes).Of(c.binding.Device, why), reason)
 }
 
 // foreignTopic is why a publish on the topic of another is refused.
 const foreignTopic = "not the topic of this connection's device"
+
+// foreign is foreignTopic with the topic that the device has.
+func (c *conn) foreign() string {
+	if len(c.topics.events) == 0 {
+		return foreignTopic
+	}
+	return foreignTopic + ": it sends events to " + string(c.topics.events)
+}
 
 // refuse answers a publish on a foreign topic. An MQTT 5 client gets the reason at QoS 1; at QoS 0 there is no way to send it. A 3.1.1
 // connection ends.
@@ -122,7 +130,7 @@ func (c *conn) refuse(p *publish, number uint64) *cause {
 	switch {
 	case hasReasons && p.qos == 0:
 	case hasReasons:
-		c.acks.complete(number, verdict{code: codeNotAuthorized, reason: foreignTopic})
+		c.acks.complete(number, verdict{code: codeNotAuthorized, reason: c.foreign()})
 	case p.qos == 0:
 		return causeForbidden
 	default:
@@ -169,7 +177,7 @@ func (c *conn) accept(p *publish, number uint64, purpose purpose) {
 func (c *conn) hand(a *ingest.Arrival, p *publish, number uint64) {
 	if a.CannotRefuse {
 		// A client that no refusal can reach is slowed down instead, for no longer than its keep-alive allows.
-		a.CeilingWait = c.keepAlive / 2
+		a.CeilingWait = c.patience() / 3
 	}
 	if p.qos == 0 {
 		c.b.deps.Intake.Accept(c.ctx, a, func(ingest.Answer) {})

@@ -241,7 +241,7 @@ const (
 
 // limitLarge sets the deadline of a large packet. Its time begins now, however long the packet has waited for its slot.
 func (c *conn) limitLarge(size int) {
-	_ = c.nc.SetReadDeadline(time.Now().Add(min(c.silence(), largeGrace+time.Duration(size)*time.Second/largeRate)))
+	_ = c.nc.SetReadDeadline(time.Now().Add(min(c.patience(), largeGrace+time.Duration(size)*time.Second/largeRate)))
 	c.deadline = time.Time{} // the next packet has its own
 	if c.cause.Load() != nil {
 		c.interrupt()
@@ -274,23 +274,37 @@ func (c *conn) await() error {
 	}
 	for {
 		_, err := c.in.Peek(1)
-		if err == nil || !isTimeout(err) || c.deadline.Equal(c.heard) || c.cause.Load() != nil {
+		if err == nil || !isTimeout(err) || c.keepAlive > 0 && c.deadline.Equal(c.heard) || c.cause.Load() != nil {
 			return err
 		}
 		c.allowSilence()
 	}
 }
 
-// buffered sets the deadline of a packet that is not all in the buffer: the rest may take no longer than silence.
+// buffered sets the deadline of a packet that is not all in the buffer: the rest may take no longer than silence, or than
+// patience where silence has no end.
 func (c *conn) buffered(size int) {
-	if c.in.Buffered() < size && !c.deadline.Equal(c.heard) {
+	switch {
+	case c.in.Buffered() >= size:
+	case c.keepAlive == 0: // its silence may have been long: the time of the packet begins now
+		c.endReading(time.Now().Add(c.patience()))
+	case !c.deadline.Equal(c.heard):
 		c.allowSilence()
 	}
 }
 
 func (c *conn) allowSilence() {
+	if c.keepAlive == 0 {
+		c.endReading(time.Time{})
+		return
+	}
+	c.endReading(c.heard.Add(c.silence()))
+}
+
+// endReading sets the read deadline of the present packet, or of the silence before it; zero: none.
+func (c *conn) endReading(at time.Time) {
 	c.deadline = c.heard
-	_ = c.nc.SetReadDeadline(c.heard.Add(c.silence()))
+	_ = c.nc.SetReadDeadline(at)
 	if c.cause.Load() != nil {
 		c.interrupt()
 	}

@@ -31,7 +31,7 @@ func TestAReportOfAnotherDeviceIsRefused(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, x *bench) {
 		c := x.connect(mqtt5)
 		c.send(publishPacket(mqtt5, qos1, "weir/acme/device-reports/dev2", 1, `{"attributes":{}}`))
-		c.expect("refused", pubackReason(1, codeNotAuthorized, "not the topic of this connection's device"))
+		c.expect("refused", pubackReason(1, codeNotAuthorized, "not the topic of this connection's device: it sends events to "+theEvents))
 		synctest.Wait()
 		if len(x.intake.arrivals) != 0 || !slices.Equal(x.intake.refused, []ingest.Reason{ingest.ReasonNotAuthorized}) {
 			t.Errorf("%d arrivals, refused %v", len(x.intake.arrivals), x.intake.refused)

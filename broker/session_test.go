@@ -69,17 +69,29 @@ func TestCredentialsThatOpenASession(t *testing.T) {
 func TestKeepAlive(t *testing.T) {
 	for _, tc := range []struct {
 		asked uint16
-		ends  time.Duration
-	}{{20, 30 * time.Second}, {1, 1500 * time.Millisecond}, {600, 900 * time.Second}, {0, 900 * time.Second}, {65535, 900 * time.Second}} {
-		forBoth(t, Config{}, func(t *testing.T, x *bench, v byte) {
+		ends  time.Duration // in MQTT 5, which announces the server's maximum
+		ends3 time.Duration // in 3.1.1, where the client's own value holds; 0: never
+	}{
+		{20, 30 * time.Second, 30 * time.Second}, {1, 1500 * time.Millisecond, 1500 * time.Millisecond}, {600, 900 * time.Second, 900 * time.Second},
+		{1200, 900 * time.Second, 1800 * time.Second}, {65535, 900 * time.Second, 65535 * 1500 * time.Millisecond}, {0, 900 * time.Second, 0},
+	} {
+		forBoth(t, Config{MaxSession: 1000 * time.Hour}, func(t *testing.T, x *bench, v byte) {
 			c := x.connect(v, func(h *hello) { h.keepAlive = tc.asked })
-			time.Sleep(tc.ends - time.Millisecond)
+			ends := tc.ends
+			if v < mqtt5 {
+				ends = tc.ends3
+			}
+			if ends == 0 {
+				c.isSilentForDays()
+				return
+			}
+			time.Sleep(ends - time.Millisecond)
 			c.send([]byte{0xC0, 0})
 			c.expect("in time", []byte{0xD0, 0})
-			time.Sleep(tc.ends - time.Millisecond)
+			time.Sleep(ends - time.Millisecond)
 			c.send(publishPacket(v, 0, theEvents, 0, "{}")) // a publish counts as well as a ping
 			synctest.Wait()
-			time.Sleep(tc.ends - time.Millisecond)
+			time.Sleep(ends - time.Millisecond)
 			synctest.Wait()
 			if c.isClosed() {
 				t.Fatal("closed too early")
@@ -95,6 +107,23 @@ func TestKeepAlive(t *testing.T) {
 			}
 		})
 	}
+}
+
+// isSilentForDays is a client of 3.1.1 without a keep-alive: its silence has no end, but a packet that it has begun has.
+func (c *client) isSilentForDays() {
+	for range 3 {
+		time.Sleep(72 * time.Hour)
+		c.send([]byte{0xC0, 0})
+		c.expect("after three days", []byte{0xD0, 0})
+	}
+	c.send([]byte{0xC0})
+	time.Sleep(899 * time.Second)
+	c.send([]byte{0})
+	c.expect("a packet that took its time", []byte{0xD0, 0})
+	c.send([]byte{0xC0})
+	time.Sleep(901 * time.Second)
+	synctest.Wait()
+	c.expectClosed("a packet that is never whole")
 }
 
 // A client that streams without a pause is never timed out, and one that drips a packet byte by byte is.
@@ -676,7 +705,7 @@ func TestRepliesDoNotEchoUserProperties(t *testing.T) {
 		c.send(packet(0x32, slices.Concat(str(theEvents), []byte{0, 1, byte(len(user))}, user, []byte("{}"))...))
 		c.expect("PUBACK", puback(1))
 		c.send(packet(0x32, slices.Concat(str("x"), []byte{0, 2, byte(len(user))}, user, []byte("{}"))...))
-		c.expect("refusal", pubackReason(2, codeNotAuthorized, "not the topic of this connection's device"))
+		c.expect("refusal", pubackReason(2, codeNotAuthorized, "not the topic of this connection's device: it sends events to "+theEvents))
 		c.send(packet(0x82, slices.Concat([]byte{0, 3, byte(len(user))}, user, str(theCommands), []byte{0})...))
 		c.expect("SUBACK", packet(0x90, 0, 3, 0, 0))
 	})

@@ -23,12 +23,16 @@ type Site struct {
 // maxSiteID bounds the client ids of a site.
 const maxSiteID = 256
 
-// site is the service for the clients of a site. Whoever was let in may publish on the topics of any device toward the platform; nobody
-// may subscribe to anything.
+// maxSiteSubscriptions bounds the subscriptions of a client of a site: a gateway takes the commands of the devices behind it.
+const maxSiteSubscriptions = 256
+
+// site is the service for the clients of a site. A client that was let in may publish on the topics of any device toward the platform, and subscribe
+// to the commands of any.
 type site struct {
 	b      *Broker
 	about  *Site
 	pubsub *pubsub
+	hands  *hands // nil: no commands are handed on
 }
 
 func newSite(b *Broker, about *Site) *site {
@@ -36,10 +40,11 @@ func newSite(b *Broker, about *Site) *site {
 	m := newPubsubMetrics(nil)
 	m.connections = b.metrics.connections
 	s.pubsub = newPubsub(s, limits{
-		OpenConfig:     OpenConfig{MaxNodes: math.MaxInt, MaxQueued: maxCommands, MaxQueuedBytes: math.MaxInt64 / allQueues, MaxInflight: maxCommands},
+		OpenConfig:     OpenConfig{MaxSubscriptions: maxSiteSubscriptions, MaxNodes: math.MaxInt, MaxQueued: maxCommands, MaxQueuedBytes: math.MaxInt64 / allQueues, MaxInflight: maxCommands},
 		MaxConnections: func() int { return b.settings.Load().MaxConnections }, MaxQoS: 1,
 		AllowQoS2: func() bool { return b.settings.Load().AllowQoS2 },
 	}, m)
+	s.hands = newHands(b, s.pubsub, b.deps.Listening)
 	return s
 }
 
@@ -94,14 +99,19 @@ func (s *site) countRefused(c *conn, bytes int, why *cause) {
 	case causeTooLarge:
 		reason = ingest.ReasonTooLarge
 	}
-	c.countRefused(bytes, reason)
+	c.countRefused(bytes, reason, "the packet was not read: "+why.word)
 }
 
-func (s *site) changed(*conn) {}
+func (s *site) changed(c *conn) { s.hands.changed(c) }
 
 func (s *site) idle(*conn) {}
 
 func (s *site) permit(_ *conn, filter string) byte {
+	if s.hands != nil {
+		if _, device := s.hands.device(filter); device != "" {
+			return codeSuccess
+		}
+	}
 	switch group, filter, _ := splitShare(filter); {
 	case group != "":
 		return codeSharedNotSupported
@@ -132,7 +142,7 @@ func (s *site) publish(c *conn, header byte, body []byte) *cause {
 		case again && ends == nil:
 			return nil
 		case ends != nil:
-			c.countRefused(len(p.payload), ReasonProtocol)
+			c.countRefused(len(p.payload), ReasonProtocol, "the packet breaks the protocol")
 			return ends
 		}
 	}

@@ -170,8 +170,15 @@ func (b *Broker) clear() {
 		p.clear()
 	}
 	b.devices.wills.Wait()
+	b.devices.talks.Wait()
 	if m := b.devices.commands; m != nil {
 		m.calls.done.Wait()
+	}
+	if m := b.devices.edgeCommands; m != nil {
+		m.calls.done.Wait()
+	}
+	for _, h := range b.allHands() {
+		h.calls.done.Wait()
 	}
 	if a := b.devices.attributes; a != nil {
 		a.work.Wait()

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"weir/internal/secrettext"
 	"weir/model"
 	"weir/operate"
 )
@@ -293,7 +294,7 @@ func (c *command) ask(in *os.File, prompt string) (string, error) {
 	return string(b), err
 }
 
-// secretLine reads the first line of a file; - is stdin.
+// secretLine reads the secret in the first line of a file; - is stdin. A text that could be another secret than was meant is refused.
 func (c *command) secretLine(file string) (string, error) {
 	in := c.io.Stdin
 	if file != "-" {
@@ -308,5 +309,12 @@ func (c *command) secretLine(file string) (string, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return "", err
 	}
-	return strings.TrimRight(s, "\r\n"), nil
+	secret, err := secrettext.Of([]byte(s))
+	if errors.Is(err, secrettext.ErrEmpty) {
+		return "", nil // the caller says of what
+	}
+	if err != nil {
+		return "", &model.Error{Code: model.CodeInvalidInput, Message: fmt.Sprintf("the first line of %s %v", file, err)}
+	}
+	return secret, nil
 }

@@ -195,7 +195,7 @@ func newBackupVerify(c *command) *cobra.Command {
 		Example: "  weir backup verify /mnt/usb/weir-monday.backup\n  weir backup verify --scratch /mnt/usb weir.backup.gz",
 		Args:    exactly("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			in, err := c.openBackup(args[0])
+			in, err := c.openBackup(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -215,11 +215,18 @@ func newBackupVerify(c *command) *cobra.Command {
 	return cmd
 }
 
-func (c *command) openBackup(file string) (io.ReadCloser, error) {
-	if file == "-" {
-		return io.NopCloser(c.io.Stdin), nil
+// openBackup opens a copy. A read of stdin ends with ctx, although nothing comes.
+func (c *command) openBackup(ctx context.Context, file string) (io.ReadCloser, error) {
+	if file != "-" {
+		return os.Open(file)
 	}
-	return os.Open(file)
+	r, w := io.Pipe()
+	go func() {
+		_, err := io.Copy(w, c.io.Stdin)
+		w.CloseWithError(err) // nil: the end
+	}()
+	context.AfterFunc(ctx, func() { w.CloseWithError(ctx.Err()) })
+	return r, nil
 }
 
 // backupError names the file and adds what to do.
@@ -249,7 +256,7 @@ func printBackup(w io.Writer, file string, r *operate.BackupReport) {
 	}
 	fmt.Fprintf(w, "%s: instance %s, made %s by version %s, %s\n", file, printable(r.Instance), r.Created.Format(time.RFC3339), printable(r.Version), key)
 	if n := r.Counts; n != nil {
-		fmt.Fprintf(w, "  %s, %s, %s stored; log of %s, %s for the start to apply\n", count(int(n.Tenants), "tenant"), count(int(n.Devices), "device"),
+		fmt.Fprintf(w, "  %s, %s, %s in the database; log of %s, with %s more that the start applies\n", count(int(n.Tenants), "tenant"), count(int(n.Devices), "device"),
 			count(int(n.Messages), "message"), strings.Replace(count(n.Batches, "batch"), "batchs", "batches", 1), count(int(n.Records), "record"))
 	}
 }
@@ -276,7 +283,7 @@ func newBackupRestore(c *command) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			in, err := c.openBackup(args[0])
+			in, err := c.openBackup(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

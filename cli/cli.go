@@ -53,14 +53,21 @@ type IO struct {
 
 // Run runs a command line and returns its exit code.
 func Run(ctx context.Context, args []string, stdio IO) int {
-	c := &command{io: stdio}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	out := &output{to: stdio.Stdout, gone: func() { cancel(errEnded) }} // what follows something ends with its reader
+	stdio.Stdout = out
+	c := &command{io: stdio, out: out}
 	root := newRoot(c)
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		c.completeTokens(root) // for the shell alone: it makes sets of flags for every command, a megabyte that an instance would keep
+	}
 	root.SetArgs(joined(root, args))
 	root.SetIn(stdio.Stdin)
 	root.SetOut(stdio.Stdout)
 	root.SetErr(stdio.Stderr)
 	at, err := root.ExecuteContextC(ctx)
-	if err == nil {
+	if err = out.ending(err); err == nil {
 		return ExitOK
 	}
 	code := exitCode(err)
@@ -71,6 +78,7 @@ func Run(ctx context.Context, args []string, stdio IO) int {
 // command is what all commands share.
 type command struct {
 	io         IO
+	out        *output // of io.Stdout
 	configFile string
 	dataDir    string
 	set        []string // key=value
@@ -112,7 +120,7 @@ func newRoot(c *command) *cobra.Command {
 	}{
 		{"Start here", []*cobra.Command{newDemo(c), newRun(c), newInit(c)}},
 		{"Tenants, devices, people", []*cobra.Command{newTenant(c), newDevice(c), newCredential(c), newType(c), newProfile(c), newRule(c), newAdmin(c), newSite(c), newGet(c), newDescribe(c)}},
-		{"Messages and readings", []*cobra.Command{newSend(c), newTail(c), newSourceGroup(c), newLwM2MGroup(c), newReadings(c), newFirings(c), newCommandGroup(c), newConnectorGroup(c), newNotifyGroup(c), newOutbox(c), newLedger(c), newAPI(c)}},
+		{"Messages and readings", []*cobra.Command{newSend(c), newTail(c), newSourceGroup(c), newLwM2MGroup(c), newArtifactGroup(c), newReadings(c), newFirings(c), newCommandGroup(c), newConnectorGroup(c), newNotifyGroup(c), newOutbox(c), newLedger(c), newAPI(c)}},
 		{"The instance", []*cobra.Command{newStatus(c), newDoctor(c), newHealth(c), newReload(c), newConfig(c), newCert(c), newBackup(c), newEdgeGroup(c), newService(c), newAlerts(c), newBundle(c)}},
 		{"This program", []*cobra.Command{newDocs(c), newCompletion(c), newMan(c), newVersion(c)}},
 	} {
@@ -125,7 +133,6 @@ func newRoot(c *command) *cobra.Command {
 	}
 	root.SetHelpCommandGroupID("4")
 	root.CompletionOptions.DisableDefaultCmd = true
-	c.completeTokens(root)
 	_ = root.RegisterFlagCompletionFunc("set", completeKeys) // fails only when it is registered twice
 	return root
 }
@@ -159,7 +166,7 @@ var synonyms = map[string][]string{
 	"show": {"get", "describe", "info", "cat"}, "set": {"edit", "update", "change"}, "passwd": {"password", "reset"}, "send": {"publish", "post"},
 	"tail": {"log", "logs", "watch"}, "run": {"start", "serve", "server"}, "firings": {"alarm", "alarms", "detections"},
 	"api": {"graphql", "query", "gql"}, "readings": {"values", "measurements", "history", "export"}, "admin": {"user", "users", "account"},
-	"site": {"plan", "apply"}, "man": {"docs", "manual"}, "type": {"types"}, "bundle": {"diagnostics", "support"},
+	"site": {"plan", "apply"}, "man": {"manual"}, "docs": {"upgrade", "update", "changelog", "changes"}, "service": {"stop", "restart", "install"}, "type": {"types"}, "bundle": {"diagnostics", "support"},
 }
 
 // similarCommands are those below a command that a misspelt word may mean.
@@ -277,6 +284,9 @@ func hintOf(err error, code int, at string) string {
 	if e, ok := errors.AsType[*model.Error](err); ok && e.Hint != "" {
 		return e.Hint
 	}
+	if e, ok := errors.AsType[*outputError](err); ok {
+		return e.hint()
+	}
 	if e, ok := errors.AsType[checkError](err); ok {
 		return e.hint
 	}
@@ -358,7 +368,7 @@ func writeIndented(w io.Writer, v any, indent string) {
 	e.SetEscapeHTML(false)
 	e.SetIndent("", indent)
 	if e.Encode(v) == nil { // all that is shown can be
-		_, _ = io.WriteString(w, escaped(b.String())) // the reader has gone
+		_, _ = io.WriteString(w, escaped(b.String())) // output keeps the error
 	}
 }
 
@@ -375,7 +385,7 @@ func (c *command) show(v any, text func(w io.Writer)) {
 	}
 	var b bytes.Buffer
 	text(&b)
-	_, _ = io.WriteString(c.io.Stdout, harmless(b.String())) // the reader has gone
+	_, _ = io.WriteString(c.io.Stdout, harmless(b.String())) // output keeps the error
 }
 
 func (c *command) getenv(name string) string {
@@ -422,6 +432,9 @@ func readable(_ []string, a slog.Attr) slog.Attr {
 }
 
 func isTerminal(w io.Writer) bool {
+	if o, ok := w.(*output); ok {
+		w = o.Unwrap()
+	}
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }

@@ -38,6 +38,7 @@ type sentCommand struct {
 	Response  jsonText   `json:"responsePayload,omitempty"`
 	Error     *string    `json:"error,omitempty"`
 	Batch     *string    `json:"batchToken,omitempty"`
+	Progress  *string    `json:"progress,omitempty"`
 }
 
 // jsonText is JSON that the API shows as text.
@@ -56,7 +57,7 @@ func (j *jsonText) UnmarshalJSON(b []byte) error {
 // MarshalJSON writes what the text holds.
 func (j jsonText) MarshalJSON() ([]byte, error) { return json.RawMessage(j).MarshalJSON() }
 
-const commandFields = `token deviceToken name payload status queuedTime sentTime deliveredTime respondedTime expiresAt responsePayload error batchToken`
+const commandFields = `token deviceToken name payload status queuedTime sentTime deliveredTime respondedTime expiresAt responsePayload error batchToken progress`
 
 func (s *sentCommand) final() bool { return model.CommandState(s.Status).Final() }
 
@@ -84,6 +85,7 @@ func (s *sentCommand) print(w io.Writer) {
 	line("name", s.Name)
 	line("payload", string(s.Payload))
 	line("status", s.Status)
+	line("progress", text(s.Progress))
 	line("queued", at(s.Queued))
 	line("sent", at(s.Sent))
 	line("delivered", at(s.Delivered))

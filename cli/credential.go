@@ -74,7 +74,7 @@ func printCredentials(w io.Writer, all []credential) {
 		switch all[i].Type {
 		case mqttBasic:
 			fmt.Fprintf(w, "%s: user name %s\n", all[i].Token, printable(all[i].ID))
-		case preSharedKey:
+		case preSharedKey, bootstrapKey:
 			fmt.Fprintf(w, "%s: identity %s\n", all[i].Token, printable(all[i].ID))
 		case x509Certificate:
 			fmt.Fprintf(w, "%s: SHA-256 of the certificate\n  %s\n", all[i].Token, printable(all[i].ID))
@@ -87,6 +87,7 @@ const (
 	mqttBasic       = "MQTT_BASIC"       // the id is a user name
 	x509Certificate = "X509_CERTIFICATE" // the id is the SHA-256 of the certificate
 	preSharedKey    = "PSK"              // the id is an identity of DTLS
+	bootstrapKey    = "BOOTSTRAP_PSK"    // likewise
 )
 
 // newCredentialFlags are the options of weir credential add.

@@ -65,6 +65,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 	// In weir demo | head the reader leaves: without the signal a write fails instead, and the demo ends as at Ctrl-C.
 	signal.Ignore(syscall.SIGPIPE)
 	defer signal.Reset(syscall.SIGPIPE)
+	d.c.out.outlives()
 	d.printer = newDemoPrinter(d.c, stop)
 	dir, err := os.MkdirTemp("", "weir-demo-")
 	if err != nil {

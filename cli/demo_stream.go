@@ -12,6 +12,8 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/coder/websocket/wsjson"
+
+	"weir/model"
 )
 
 const (
@@ -171,7 +173,7 @@ func (s demoSubscription) moment(payload []byte) (demoMoment, error) {
 	if !ok {
 		return demoMoment{}, fmt.Errorf("%s gave %s", s.field, payload)
 	}
-	at, err := time.Parse(time.RFC3339Nano, e.OccurredTime)
+	at, err := model.ParseTime(e.OccurredTime)
 	return demoMoment{Occurred: at, Device: cmp.Or(e.DeviceToken, e.Series), Metric: e.Name, Value: e.Value, Unit: e.Unit, Rule: e.RuleToken,
 		Edge: e.Edge, Severity: e.Severity}, err
 }

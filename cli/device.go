@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -33,10 +34,17 @@ func newDeviceAdd(c *command) *cobra.Command {
 		Args:    exactly("the tenant's token", "the device's token"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d.Tenant, d.Token = args[0], args[1]
-			return first.run(cmd, args[0], args[1], func(op operate.Target) (*operate.DeviceAdded, error) {
-				made, err := operate.AddDevice.Ask(cmd.Context(), op, d)
-				return made, hinted(err, model.ReasonNotUnique, "nothing was made; choose another token, or another external id")
-			}, printDevice)
+			return first.run(cmd, args[0], args[1], &tokenGift{
+				give: func(op operate.Target) (*operate.DeviceAdded, error) {
+					made, err := operate.AddDevice.Ask(cmd.Context(), op, d)
+					return made, hinted(err, model.ReasonNotUnique, "nothing was made; choose another token, or another external id")
+				},
+				text: printDevice,
+				undo: func(ctx context.Context, op operate.Target, made *operate.DeviceAdded) error {
+					_, err := tenantAPI{op, made.Tenant}.removeDevices(ctx, []string{made.Token})
+					return err
+				},
+			})
 		},
 	}
 	cmd.Flags().StringVar(&d.Type, "type", "", "token of the device type")

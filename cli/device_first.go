@@ -23,11 +23,16 @@ type firstReading struct {
 	wait     time.Duration // 0: do not
 }
 
-// giveToken gives a device its token; tokenText writes what there is to say of it, for a host in the commands.
-type (
-	giveToken func(operate.Target) (*operate.DeviceAdded, error)
-	tokenText func(w io.Writer, d *operate.DeviceAdded, host string)
-)
+// tokenGift is how a device gets its token, which is shown once: a token that could not be shown is taken back.
+type tokenGift struct {
+	give func(operate.Target) (*operate.DeviceAdded, error)
+	// text writes what there is to say of the token, for a host in the commands.
+	text func(w io.Writer, d *operate.DeviceAdded, host string)
+	// finish does what must not happen before the token is shown; nil: nothing.
+	finish func(operate.Target, *operate.DeviceAdded) error
+	// undo undoes what give has done.
+	undo func(context.Context, operate.Target, *operate.DeviceAdded) error
+}
 
 func (f *firstReading) flags(cmd *cobra.Command) {
 	choiceVar(cmd.Flags(), &f.commands, "print-commands", "", snippets, "print only the commands for a first reading: all, mosquitto_pub, curl, python or go")
@@ -49,7 +54,7 @@ func (f *firstReading) check() error {
 
 // run gives a device its token, prints what there is to say of it, and waits when that was asked for. The wait stands
 // before the token exists, so that no reading is missed.
-func (f *firstReading) run(cmd *cobra.Command, tenant, device string, give giveToken, text tokenText) error {
+func (f *firstReading) run(cmd *cobra.Command, tenant, device string, gift *tokenGift) error {
 	if err := f.check(); err != nil {
 		return err
 	}
@@ -59,7 +64,7 @@ func (f *firstReading) run(cmd *cobra.Command, tenant, device string, give giveT
 			return err
 		}
 		defer op.Close()
-		return f.give(op, give, text)
+		return f.give(cmd.Context(), op, gift)
 	}
 	client, err := f.c.dial(cmd.Context())
 	if err != nil {
@@ -67,29 +72,36 @@ func (f *firstReading) run(cmd *cobra.Command, tenant, device string, give giveT
 	}
 	defer client.Close()
 	if f.wait == 0 {
-		return f.give(client, give, text)
+		return f.give(cmd.Context(), client, gift)
 	}
 	seen, err := f.c.watch(cmd.Context(), client, operate.TailQuery{Device: device, Unnamed: true})
 	if err != nil {
 		return err
 	}
 	defer seen.stop()
-	if err := f.give(client, give, text); err != nil {
+	if err := f.give(cmd.Context(), client, gift); err != nil {
 		return err
 	}
 	return f.await(cmd.Context(), seen, tenant, device)
 }
 
-func (f *firstReading) give(op operate.Target, give giveToken, text tokenText) error {
-	made, err := give(op)
+func (f *firstReading) give(ctx context.Context, op operate.Target, gift *tokenGift) error {
+	made, err := gift.give(op)
 	if err != nil {
 		return err
 	}
 	if f.commands != "" {
-		return f.printCommands(made)
+		err = f.printCommands(made)
+	} else {
+		f.c.show(made, func(w io.Writer) { gift.text(w, made, f.host) })
 	}
-	f.c.show(made, func(w io.Writer) { text(w, made, f.host) })
-	return nil
+	if lost := f.c.out.err(); lost != nil {
+		return undone(ctx, lost, func(ctx context.Context) error { return gift.undo(ctx, op, made) })
+	}
+	if err == nil && gift.finish != nil {
+		err = gift.finish(op, made)
+	}
+	return err
 }
 
 func (f *firstReading) printCommands(d *operate.DeviceAdded) error {

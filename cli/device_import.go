@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/internal/sheet"
 	"weir/model"
 	"weir/operate"
 )
@@ -26,7 +27,9 @@ func newDeviceImport(c *command) *cobra.Command {
 			"  " + strings.Join(deviceColumns, ", ") + "\n" +
 			"  " + strings.Join(credentialColumns, ", ") + "\n" +
 			"  " + accessTokenColumn + ", as in the lists of site files: short for an ACCESS_TOKEN\n\n" +
-			"token is required. An empty cell is an absent value. A device without a\n" +
+			"Commas, semicolons or tabs separate the columns; capitals of the names and\n" +
+			"blank rows count for nothing. token is required. An empty cell is an absent\n" +
+			"value. A device without a\n" +
 			"credential gets an access token; the access tokens are written as CSV to --out,\n" +
 			"or to stdout. All mistakes in the file are reported at once, with line and\n" +
 			"column.",
@@ -86,7 +89,8 @@ func (im *deviceImport) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rows, lines, problems := parseDevices(text, im.deviceType)
+	file := parseDevices(text, im.deviceType)
+	rows, problems := file.rows, file.problems
 	if len(rows) > operate.MaxDeviceImport {
 		return model.Errorf(model.CodeLimitExceeded, "%s has %s devices; one import makes at most %s, so split it", im.file,
 			grouped(int64(len(rows))), grouped(operate.MaxDeviceImport))
@@ -108,22 +112,42 @@ func (im *deviceImport) run(ctx context.Context) error {
 	if err == nil {
 		found := len(problems) + made.Found
 		for _, p := range made.Problems {
-			problems = append(problems, importProblem(p, lines))
+			problems = append(problems, file.problem(p))
 		}
 		err = im.refusal(problems, found)
 	}
 	if err != nil {
 		return errors.Join(err, to.discard())
 	}
-	return im.report(made, to)
+	if lost := im.report(made, file.blank, to); lost != nil {
+		return undone(ctx, lost, func(ctx context.Context) error { return im.withdraw(ctx, op, rows) })
+	}
+	return nil
 }
 
-func (im *deviceImport) read() (string, error) {
+// withdraw removes devices whose access tokens nobody has seen.
+func (im *deviceImport) withdraw(ctx context.Context, op operate.Target, rows []operate.DeviceRow) error {
+	if im.dryRun {
+		return nil
+	}
+	for some := range slices.Chunk(rows, operate.MaxDevicePage) {
+		var tokens []string
+		for _, r := range some {
+			tokens = append(tokens, r.Device["token"])
+		}
+		if _, err := (tenantAPI{op, im.tenant}).removeDevices(ctx, tokens); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (im *deviceImport) read() ([]byte, error) {
 	in := im.c.io.Stdin
 	if im.file != "-" {
 		f, err := os.Open(im.file)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		defer f.Close()
 		in = f
@@ -132,68 +156,39 @@ func (im *deviceImport) read() (string, error) {
 	if err == nil && len(b) > maxImportBytes {
 		err = model.Errorf(model.CodeLimitExceeded, "%s is larger than %s; split it", im.file, bytesText(maxImportBytes))
 	}
-	return strings.TrimPrefix(string(b), "\ufeff"), err // spreadsheets begin with a byte order mark
+	return b, err
 }
 
 // parseDevices reads the rows of a file and, for each, its line. An unreadable row is a problem; the other rows are read.
-func parseDevices(text, deviceType string) (rows []operate.DeviceRow, lines []int, problems []csvProblem) {
-	r := csv.NewReader(strings.NewReader(text))
-	r.FieldsPerRecord = -1
-	header, err := r.Read()
-	if err != nil {
-		if errors.Is(err, io.EOF) {
-			return nil, nil, []csvProblem{{1, "", "the header line is missing"}}
-		}
-		return nil, nil, []csvProblem{csvError(err)}
+func parseDevices(text []byte, deviceType string) *importFile {
+	read := sheet.Read(text, importColumns())
+	f := &importFile{columns: read.Columns, blank: read.Blank}
+	for _, p := range read.Problems {
+		f.problems = append(f.problems, csvProblem{p.Line, printable(p.Column), printable(p.Reason) + parenthesis(p.Hint)})
 	}
-	problems = checkHeader(header)
-	for {
-		record, err := r.Read()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			problems = append(problems, csvError(err))
-			continue
-		}
-		line, _ := r.FieldPos(0)
-		if len(record) != len(header) {
-			problems = append(problems, csvProblem{line, "", fmt.Sprintf("has %s, the header names %d", count(len(record), "value"), len(header))})
-			continue
-		}
-		rows, lines = append(rows, rowOf(header, record, deviceType)), append(lines, line)
+	if slices.Contains(f.columns, accessTokenColumn) && (slices.Contains(f.columns, "credentialType") || slices.Contains(f.columns, "credentialId")) {
+		f.problems = append(f.problems, csvProblem{1, accessTokenColumn, "stands for credentialType and credentialId, which the header names as well; leave one out"})
 	}
-	if len(rows) == 0 && len(problems) == 0 {
-		problems = append(problems, csvProblem{1, "", "the file names no device"})
+	for _, r := range read.Rows {
+		f.rows, f.lines = append(f.rows, rowOf(read.Columns, r.Cells, deviceType)), append(f.lines, r.Line)
 	}
-	return rows, lines, problems
+	return f
 }
 
-func csvError(err error) csvProblem {
-	if e, ok := errors.AsType[*csv.ParseError](err); ok {
-		return csvProblem{e.Line, "", e.Err.Error()}
-	}
-	return csvProblem{1, "", err.Error()}
+// importFile is a file as it was read.
+type importFile struct {
+	columns  []string
+	rows     []operate.DeviceRow
+	lines    []int // of the rows
+	blank    int   // rows without a value
+	problems []csvProblem
 }
 
-func checkHeader(header []string) []csvProblem {
-	var problems []csvProblem
-	seen := map[string]bool{}
-	for _, name := range header {
-		switch {
-		case seen[name]:
-			problems = append(problems, csvProblem{1, printable(name), "the column is there twice"})
-		case !slices.Contains(importColumns(), name):
-			problems = append(problems, csvProblem{1, printable(name), "is no column; the columns are " + strings.Join(importColumns(), ", ")})
-		case name == accessTokenColumn && (slices.Contains(header, "credentialType") || slices.Contains(header, "credentialId")):
-			problems = append(problems, csvProblem{1, name, "stands for credentialType and credentialId, which the header names as well; leave one out"})
-		}
-		seen[name] = true
+func parenthesis(hint string) string {
+	if hint == "" {
+		return ""
 	}
-	if !seen["token"] {
-		problems = append(problems, csvProblem{1, "token", "the column is missing"})
-	}
-	return problems
+	return " (" + hint + ")"
 }
 
 func rowOf(header, record []string, deviceType string) operate.DeviceRow {
@@ -215,11 +210,15 @@ func rowOf(header, record []string, deviceType string) operate.DeviceRow {
 	return row
 }
 
-func importProblem(p operate.ImportProblem, lines []int) csvProblem {
+// problem is what the registry says of a row, at its line and by the name of its column.
+func (f *importFile) problem(p operate.ImportProblem) csvProblem {
 	if p.Other >= 0 {
-		p.Reason += fmt.Sprintf(", line %d has the same", lines[p.Other])
+		p.Reason += fmt.Sprintf(", line %d has the same", f.lines[p.Other])
 	}
-	return csvProblem{lines[p.Row], p.Field, p.Reason}
+	if p.Field == "credentialId" && slices.Contains(f.columns, accessTokenColumn) {
+		p.Field = accessTokenColumn
+	}
+	return csvProblem{f.lines[p.Row], p.Field, p.Reason}
 }
 
 // shownProblems is how many problems are shown to people; a program gets more.
@@ -283,15 +282,18 @@ func writeTokens(w io.Writer, minted []operate.MintedToken) error {
 	return to.Error()
 }
 
-func (im *deviceImport) report(made *operate.DevicesImported, to *tokenFile) error {
+func (im *deviceImport) report(made *operate.DevicesImported, blank int, to *tokenFile) error {
 	said := fmt.Sprintf("%s made in tenant %s, %s minted", grouped(int64(made.Made))+" "+plural(made.Made, "device"), made.Tenant,
 		grouped(int64(len(made.Minted)))+" "+plural(len(made.Minted), "access token"))
 	if made.DryRun {
 		said = fmt.Sprintf("%s can be made in tenant %s; nothing was made", grouped(int64(made.Made))+" "+plural(made.Made, "device"), made.Tenant)
 	}
+	if blank > 0 {
+		said += fmt.Sprintf("; %s left out", count(blank, "blank row"))
+	}
 	if to != nil {
 		if err := to.keep(made.Minted); err != nil {
-			return fmt.Errorf("the devices are made, but their access tokens could not be written: %w", err)
+			return errors.Join(err, os.Remove(to.Name()))
 		}
 		made.Minted, said = nil, said+" and written to "+im.out
 	}
@@ -300,11 +302,14 @@ func (im *deviceImport) report(made *operate.DevicesImported, to *tokenFile) err
 		im.c.writeJSON(im.c.io.Stdout, made)
 	case to != nil || made.DryRun || len(made.Minted) == 0:
 		fmt.Fprintln(im.c.io.Stdout, said)
+		return nil // nothing that is shown once
 	default:
+		if err := writeTokens(im.c.io.Stdout, made.Minted); err != nil {
+			return err
+		}
 		im.c.note("%s", said)
-		return writeTokens(im.c.io.Stdout, made.Minted)
 	}
-	return nil
+	return im.c.out.err()
 }
 
 func plural(n int, what string) string {

@@ -54,21 +54,22 @@ func (a tenantAPI) credentials(ctx context.Context, device string) ([]credential
 // issuedToken is a new access token of a device.
 type issuedToken struct {
 	AccessToken string
-	Replaced    int
-	Credential  struct {
-		Token  string
-		Device struct{ DeviceType struct{ Token string } }
-	}
+	Credential  issuedCredential
 }
 
-// issueToken gives a device a new access token: in place of those that it has, or until an end.
-func (a tenantAPI) issueToken(ctx context.Context, device string, replace bool, until *time.Time) (*issuedToken, error) {
-	request := gqlVars{"deviceToken": device, "replace": replace}
+type issuedCredential struct {
+	Token  string
+	Device struct{ DeviceType struct{ Token string } }
+}
+
+// issueToken gives a device a further access token, until an end where there is one.
+func (a tenantAPI) issueToken(ctx context.Context, device string, until *time.Time) (*issuedToken, error) {
+	request := gqlVars{"deviceToken": device, "replace": false}
 	if until != nil {
 		request["expiresAt"] = until.UTC().Format(time.RFC3339Nano)
 	}
 	const document = `mutation($r: AccessTokenRequest!) { issueAccessToken(request: $r) {
-		accessToken replaced credential { token device { deviceType { token } } }
+		accessToken credential { token device { deviceType { token } } }
 	} }`
 	var out struct{ IssueAccessToken issuedToken }
 	err := a.run(ctx, deviceArea, document, gqlVars{"r": request}, &out)
@@ -77,7 +78,7 @@ func (a tenantAPI) issueToken(ctx context.Context, device string, replace bool, 
 
 // lend issues an access token of a few minutes, with which a command sends in the name of a device.
 func (a tenantAPI) lend(ctx context.Context, device string) (*issuedToken, error) {
-	return a.issueToken(ctx, device, false, new(time.Now().Add(lentFor)))
+	return a.issueToken(ctx, device, new(time.Now().Add(lentFor)))
 }
 
 // takeBack removes a lent token. It is no error that it has been removed already.

@@ -98,7 +98,7 @@ func TestTheWaitForAFirstReadingShowsWhyItDoesNotComeUntilItDoes(t *testing.T) {
 	if m, code, err := testweir.ConnectMQTT(p.MQTT, "weir:acme:boiler-1", "acme:not-the-token", ""); m != nil || err != nil || code == 0 {
 		t.Fatalf("connected with a wrong credential: %v, %v", code, err)
 	}
-	w.says(w.stderr, `^connection refused \(not-authorized\)$`)
+	w.says(w.stderr, `^connection refused \(not-authorized\): no credential of the tenant is the access token in the user name, or it is disabled or has expired$`)
 	postEvent(t, p, token, `{"entries":[{"measurements":{"temp":[21.5]}}]}}`)
 	w.says(w.stderr, `^refused \(undecodable\): payload: the value of a metric must be a string.* \(it names no device, and may be another's\)$`)
 	p.Run("", "send", "acme", "other", "temp=99") // is none of its

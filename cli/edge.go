@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 const maxEdgeDeadLetters = 1000
 
 func newEdgeGroup(c *command) *cobra.Command {
-	return group("edge", "Show an edge: what waits, and the uplink to the broker above", newEdgeStatus(c), newEdgeDeadLetters(c))
+	return group("edge", "Show an edge: what waits, and the uplink to the broker above", newEdgeStatus(c), newEdgeDeadLetters(c), newEdgeResync(c))
 }
 
 func newEdgeStatus(c *command) *cobra.Command {
@@ -43,13 +44,37 @@ func newEdgeStatus(c *command) *cobra.Command {
 	}
 }
 
+func newEdgeResync(c *command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "resync",
+		Short: "Have an edge introduce itself to the Weir above again",
+		Long: "End the connection to the broker above and make it again: a Weir above is asked\n" +
+			"which messages it has, and for the devices and credentials of the site. What is\n" +
+			"on its way is sent again under its numbers.",
+		Example: "  weir edge resync",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := ask(cmd.Context(), c.client, &operate.ResyncEdge, operate.None{})
+			if err != nil {
+				return err
+			}
+			c.show(s, func(w io.Writer) { fmt.Fprintln(w, "the connection is made again; weir edge status shows it") })
+			return nil
+		},
+	}
+}
+
 // printEdge writes the rows of an edge.
 func printEdge(row func(name, format string, args ...any), s *operate.EdgeStatus) {
 	row("install", "%s, epoch %d", s.InstallID, s.Epoch)
 	u := &s.Uplink
 	switch {
 	case u.Connected:
-		row("uplink", "connected to %s since %s, MQTT %s, as %s", printable(u.Broker), u.Since.Format(time.RFC3339), u.MQTT, printable(u.ClientID))
+		peer := "a plain broker"
+		if u.Peer == "weir" {
+			peer = "a Weir"
+		}
+		row("uplink", "connected to %s since %s, %s, MQTT %s, as %s", printable(u.Broker), u.Since.Format(time.RFC3339), peer, u.MQTT, printable(u.ClientID))
 	default:
 		row("uplink", "NOT connected to %s, as %s", printable(u.Broker), printable(u.ClientID))
 	}
@@ -64,6 +89,12 @@ func printEdge(row func(name, format string, args ...any), s *operate.EdgeStatus
 	}
 	if s.RatePerSecond > 0 {
 		row("rate", "at most %.0f messages a second: the broker above asks the edge to be slower", s.RatePerSecond)
+	}
+	if s.Devices != nil {
+		row("devices", "%d with their credentials, as of %s", s.Devices.Devices, s.Devices.Time.Format(time.RFC3339))
+	}
+	if len(u.Gaps) > 0 {
+		row("!", "numbers that have left the edge and are not above, and that the log has no more: %s", strings.Join(u.Gaps, ", "))
 	}
 	if u.Refused != "" {
 		row("!", "%s", printable(u.Refused))

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"weir/internal/yamldoc"
+	"weir/model"
 )
 
 // day is the unit that time.ParseDuration lacks. It has 24 hours: the command line knows no zone.
@@ -112,7 +113,7 @@ func parseMoment(text string, now time.Time) (at time.Time, ok bool) {
 	if span, ok := parseSpan(text); ok && span >= 0 {
 		return now.Add(-span), true
 	}
-	at, err := time.Parse(time.RFC3339Nano, text)
+	at, err := model.ParseTime(text)
 	return at, err == nil
 }
 

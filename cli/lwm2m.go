@@ -14,7 +14,7 @@ import (
 )
 
 func newLwM2MGroup(c *command) *cobra.Command {
-	return group("lwm2m", "Look at LwM2M devices: registrations, objects, observations", newLwM2MList(c), newLwM2MShow(c))
+	return group("lwm2m", "Look at LwM2M devices: registrations, objects, observations", newLwM2MList(c), newLwM2MShow(c), newLwM2MModelGroup(c))
 }
 
 // lwm2mRegistration is a device as the LwM2M server knows it.

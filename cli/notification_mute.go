@@ -83,7 +83,7 @@ func (f *muteFlags) end(now time.Time) (time.Time, error) {
 	case (f.span != 0) == (f.until != ""):
 		return now, usageError{errors.New("give --for, such as --for 4h, or --until")}
 	case f.until != "":
-		at, err := time.Parse(time.RFC3339, f.until)
+		at, err := model.ParseTime(f.until)
 		if err != nil {
 			return now, usageError{fmt.Errorf("--until: %q is no time such as 2030-01-01T08:00:00Z", f.until)}
 		}
@@ -178,7 +178,7 @@ func newMuteEnd(c *command) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if until, err := time.Parse(time.RFC3339Nano, x.Until); x.EndedAt == nil && (err != nil || until.After(time.Now())) {
+			if until, err := model.ParseTime(x.Until); x.EndedAt == nil && (err != nil || until.After(time.Now())) {
 				var got struct{ Ended shownMute }
 				document := `mutation($t: String!, $r: NotificationMuteUpdateRequest!) { ended: updateNotificationMute(token: $t, request: $r) { ` + shownMutes.fields + ` } }`
 				request := gqlVars{"until": time.Now().UTC().Format(time.RFC3339Nano)}

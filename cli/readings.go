@@ -10,6 +10,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -189,9 +190,47 @@ func printReadings(w io.Writer, all []reading) {
 	_ = t.Flush() // the reader has gone
 }
 
-// writeReadings writes readings as CSV.
+// writeReadings writes readings as CSV for spreadsheets: with every digit, and no cell is a formula.
 func writeReadings(w io.Writer, all []reading) error {
-	return csv.NewWriter(w).WriteAll(readingRows(all, "time", "metric", "value", "unit", "out_of_range"))
+	to := csv.NewWriter(w)
+	rows := readingRows(all, "time", "metric", "value", "unit", "out_of_range")
+	for i, row := range rows {
+		if i > 0 {
+			r := &all[i-1]
+			row[0], row[1], row[3] = r.Occurred.UTC().Format("2006-01-02T15:04:05.000000Z"), spreadsheetText(r.Metric), spreadsheetText(r.Unit)
+			if r.Value != nil {
+				row[2] = strconv.FormatFloat(*r.Value, 'f', -1, 64)
+			}
+		}
+		if err := to.Write(row); err != nil {
+			return err
+		}
+	}
+	to.Flush()
+	return to.Error()
+}
+
+// spreadsheetText is a text that others have chosen as a cell of a CSV file. Spreadsheets take what begins with one of = + - @ for a formula:
+// an apostrophe makes it a text. What cannot be printed is escaped as \uXXXX, so that two names stay two.
+func spreadsheetText(s string) string {
+	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) || strings.Contains(s, `\u`) || strings.Contains(s, `\\`) {
+		var b strings.Builder
+		for _, r := range s {
+			switch {
+			case r == '\\':
+				b.WriteString(`\\`)
+			case unicode.IsPrint(r):
+				b.WriteRune(r)
+			default:
+				fmt.Fprintf(&b, `\u%04x`, r)
+			}
+		}
+		s = b.String()
+	}
+	if s != "" && strings.ContainsRune("=+-@'", rune(s[0])) {
+		s = "'" + s
+	}
+	return s
 }
 
 // readingRows is a table of readings below its titles. It has the last column only where one of them has a mark.

@@ -45,6 +45,7 @@ func newRun(c *command) *cobra.Command {
 				defer stop()
 				go memory.NewPacer(app.RuntimeLimit(*cfg)).Run(paced)
 			}
+			lost := c.outlive()
 			hangup, deaf := hangups()
 			defer deaf()
 			logger, level := c.levelled(cfg.Logging)
@@ -53,13 +54,23 @@ func newRun(c *command) *cobra.Command {
 			}
 			s := newInitSystem(cmd.Context(), c.notifier(), logger)
 			opt := app.Options{Logger: logger, Level: level, Getenv: c.getenv, Version: Version, Program: programName(), Out: c.io.Stdout,
-				Source: &src, Hangup: hangup, Serving: s.serving, Waits: s.waits}
+				Source: &src, Hangup: hangup, Serving: s.serving, Waits: s.waits, LostWrites: lost}
 			if cfg.Role == config.RoleEdge {
 				return app.NewEdge(*cfg, opt).Run(cmd.Context(), s.ready, c.io.Cancel)
 			}
 			return app.New(*cfg, opt).Run(cmd.Context(), s.ready, c.io.Cancel)
 		},
 	}
+}
+
+// outlive makes an instance outlive those who read what it prints and logs: in weir run 2>&1 | tee log, Ctrl-C ends tee first, and SIGPIPE
+// would be the end of an instance that has not stopped. It returns how many writes were lost since.
+func (c *command) outlive() (lost func() uint64) {
+	signal.Ignore(syscall.SIGPIPE)
+	c.out.outlives()
+	logs := &output{to: c.io.Stderr}
+	c.io.Stderr = logs
+	return func() uint64 { return c.out.failed() + logs.failed() }
 }
 
 // hangups are SIGHUPs, and how to be deaf to them again. Under nohup they stay ignored.

@@ -50,6 +50,10 @@ import (
 //	settled                   wait until the instance has applied what it acknowledged
 //	metric NAME VALUE         hold a metric
 //	await FILE REGEXP         wait until a file that another program writes holds it
+//	lost ARG…                 weir with these arguments fails because its stdout, a full device, takes nothing
+//	lost-otherwise COMMAND…   the lines above have shown that of a command
+//	ai-provider NAME          an AI provider that drafts one rule, at $NAME; $NAME_DESTINATION may be connected to
+//	all-lost                  holds that it was shown of every command
 //	shown ID…                 the statements of the checklist that the lines above have shown
 func TestScripts(t *testing.T) {
 	if signal.Ignored(syscall.SIGHUP) {
@@ -65,7 +69,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("PATH", filepath.Dir(binary)+string(os.PathListSeparator)+env.Getenv("PATH"))
 			env.Setenv("WEIR_CONFIG", "") // one that is installed on the machine does not count
 			env.Setenv("TMPDIR", filepath.Join(env.WorkDir, ".tmp"))
-			env.Values[instance{}] = &instance{}
+			env.Values[instanceKey{}] = &instance{}
 			return nil
 		},
 		Condition: condition,
@@ -73,7 +77,8 @@ func TestScripts(t *testing.T) {
 			"exits": exits, "start-weir": startWeir, "stop-weir": stopWeir, "kill-weir": killWeir, "get": get, "post": post, "take-port": takePort,
 			"from-the-future": fromTheFuture, "settled": settled, "metric": metric, "await": await,
 			"hang-up": hangUp, "eventually": eventually, "certificates": certificates,
-			"sql":   changeStore,
+			"sql":  changeStore,
+			"lost": lost, "lost-otherwise": lostOtherwise, "ai-provider": aiProvider, "all-lost": allLost,
 			"shown": func(ts *testscript.TestScript, _ bool, ids []string) { conformance.Shown(script{t, ts.Name()}, ids...) },
 		},
 	})
@@ -108,9 +113,12 @@ func (s script) Name() string { return s.T.Name() + "/" + s.name }
 type instance struct {
 	cmd    *exec.Cmd
 	exited chan error
+	lost   map[string]bool // commands, by their paths
 }
 
-func theInstance(ts *testscript.TestScript) *instance { return ts.Value(instance{}).(*instance) }
+type instanceKey struct{}
+
+func theInstance(ts *testscript.TestScript) *instance { return ts.Value(instanceKey{}).(*instance) }
 
 func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {

@@ -129,7 +129,7 @@ func parseAt(s string, now time.Time) (time.Time, error) {
 	if span, ok := parseSpan(s); ok {
 		return now.Add(span), nil
 	}
-	t, err := time.Parse(time.RFC3339Nano, s)
+	t, err := model.ParseTime(s)
 	if err != nil {
 		return t, usageError{fmt.Errorf("--at: %q is neither a time such as 2026-03-01T12:00:00Z nor a span such as -10m or -2d", s)}
 	}
@@ -213,9 +213,9 @@ func (s *sending) series(ctx context.Context, to sender, seen *watching) error {
 
 // one sends a reading and waits for its end.
 func (s *sending) one(ctx context.Context, to sender, seen *watching, i int) (*sent, error) {
-	at := time.Now()
+	at := time.Now().Truncate(time.Microsecond) // as precise as times are kept
 	if !s.at.IsZero() {
-		at = s.at.Add(time.Duration(i) * s.interval)
+		at = s.at.Add(time.Duration(i) * s.interval).Truncate(time.Microsecond)
 	}
 	body, err := s.event(at)
 	if err != nil {

@@ -451,10 +451,10 @@ func (s *Service) cancelSome(ctx context.Context, batch int64, after *int64) (mo
 			switch {
 			case c.State.Final():
 				done.Finished++
-			case c.State == sent:
+			case c.State == sent && !stoppable(c):
 				done.Sent++
 			default:
-				if _, err := x.move(c, cancel, nil); err != nil {
+				if _, err := x.cancel(c); err != nil {
 					return err
 				}
 				done.Cancelled++

@@ -43,6 +43,13 @@ type Taker interface {
 	Take(Dispatch)
 }
 
+// Follower is a Carrier with exchanges that take long: it reports their progress, and is notified of their end.
+type Follower interface {
+	Carrier
+	// Over says that a dispatch whose progress was reported is one no more, whatever ended it: an answer, a cancel, the life of the command. It must not block.
+	Over(device int64, token, nonce string)
+}
+
 // Traits are what is constant of a carrier.
 type Traits struct {
 	// Name is stored with a dispatch that the carrier owes the end of, and is frozen: mqtt, http, sparkplug, lwm2m, external-mqtt.
@@ -87,6 +94,20 @@ type Desk interface {
 	Claim(device int64, carrier string, done func(d Dispatch, ok bool))
 	// Ended reports how a dispatch ended.
 	Ended(Receipt)
+	// Progress reports how far a dispatch is whose exchange takes long, and that it does: it does not count as stranded then.
+	Progress(Progress)
+}
+
+// Progress is how far a dispatch is.
+type Progress struct {
+	DeviceID int64
+	Token    string // of the command
+	Nonce    string // of the dispatch
+	Carrier  string
+	Text     string // such as model.ProgressTransferring
+	// Done is called exactly once, unless the service stops before: after the commit, with whether the dispatch is still one that is on its
+	// way. It must not block.
+	Done func(live bool)
 }
 
 // Dispatch is one try to bring a command to its device.

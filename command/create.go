@@ -132,7 +132,7 @@ func texts(payload, metadata *string) *Rejection {
 func (s *Service) life(now model.Micros, o *Order) (model.Micros, *Rejection) {
 	at := o.Expires
 	if at == 0 && o.ExpiresAt != nil {
-		t, err := time.Parse(time.RFC3339, strings.TrimSpace(*o.ExpiresAt))
+		t, err := model.ParseTime(strings.TrimSpace(*o.ExpiresAt))
 		if err != nil {
 			return 0, reject(BadExpiry, "expiresAt %.40q is no time of RFC 3339", *o.ExpiresAt)
 		}
@@ -210,7 +210,7 @@ func audit(c *store.Change, operation, table string, id int64, token string, row
 		Key: strconv.FormatInt(id, 10), Label: token, Rows: rows})
 }
 
-// Cancel cancels a command that is not sent. Any other is returned as it is.
+// Cancel cancels a command that is not sent, or whose device is still being given what it needs. Any other is returned as it is.
 func (s *Service) Cancel(ctx context.Context, by *model.Principal, token string) (c *Command, err error) {
 	var x *changes
 	err = s.deps.Writer.Mutate(ctx, by, func(change *store.Change) error {
@@ -221,7 +221,7 @@ func (s *Service) Cancel(ctx context.Context, by *model.Principal, token string)
 		if c == nil {
 			return model.NotFound("command", token)
 		}
-		moved, err := x.move(c, cancel, nil)
+		moved, err := x.cancel(c)
 		if err != nil || !moved {
 			return err
 		}

@@ -58,6 +58,7 @@ const (
 	opWake              // releases the held commands of a device
 	opClaim
 	opEnd
+	opProgress
 )
 
 // op is something that is done in a transaction of the desk.
@@ -67,6 +68,7 @@ type op struct {
 	carrier string
 	receipt Receipt
 	done    func(Dispatch, bool) // of opClaim
+	told    Progress             // of opProgress
 	swept   bool                 // opJudge comes of a sweep
 	state   *store.DeviceState   // opJudge: what is known of the device, nil for nothing
 	unread  bool                 // opJudge: what is known could not be read
@@ -186,6 +188,13 @@ func (s *Service) Ended(r Receipt) {
 	s.landed(r.DeviceID, r.Nonce, r.End != Acknowledged && r.End != Unconfirmed)
 }
 
+// Progress implements Desk.
+func (s *Service) Progress(p Progress) {
+	s.mu.Lock()
+	s.push(op{kind: opProgress, device: p.DeviceID, told: p})
+	s.mu.Unlock()
+}
+
 // landed makes room for the next command of a device. over says that more than an acknowledgement has come.
 func (s *Service) landed(device int64, nonce string, over bool) {
 	s.mu.Lock()
@@ -300,7 +309,7 @@ func (s *Service) again(ops []op) {
 			s.unclaimed(o, false)
 		case opWake:
 			s.Reachable(o.device)
-		case opEnd:
+		case opEnd, opProgress:
 			s.mu.Lock()
 			s.push(*o)
 			s.mu.Unlock()
@@ -318,7 +327,7 @@ func (s *Service) worthwhile(ctx context.Context, ops []op) ([]op, error) {
 	var asked, ended []int64
 	for i := range ops {
 		switch o := &ops[i]; {
-		case o.kind != opEnd:
+		case o.kind != opEnd && o.kind != opProgress:
 			asked = append(asked, o.device)
 		case o.receipt.blanket():
 			ended = append(ended, o.device)
@@ -400,8 +409,33 @@ func (s *Service) perform(x *changes, o *op) (then func(), err error) {
 		return s.awake(x, o.device)
 	case opClaim:
 		return s.claimNext(x, o)
+	case opProgress:
+		return s.progressOf(x, &o.told)
 	}
 	return s.endOf(x, o)
+}
+
+// progressOf stores how far a dispatch is.
+func (s *Service) progressOf(x *changes, p *Progress) (func(), error) {
+	found, err := commands.Awaited(x.tx, p.DeviceID, p.Carrier)
+	if err != nil {
+		return nil, err
+	}
+	live := false
+	for _, c := range found {
+		if c.Token != p.Token || c.Nonce != p.Nonce {
+			continue
+		}
+		live = true
+		if c.Progress != p.Text {
+			c.Progress, c.UpdatedAt = p.Text, x.now
+			if err := commands.Save(x.tx, c, c.State); err != nil {
+				return nil, err
+			}
+			x.note(c)
+		}
+	}
+	return func() { p.Done(live) }, nil
 }
 
 // claimNext claims the next command of a device.

@@ -26,6 +26,7 @@ type changes struct {
 	tally        commands.Tally // what is counted at the end of the transaction; nil: it is counted at once
 	moved        []Command      // as they are after it
 	acknowledged int            // commands that moved from SENT to SENT, and were not read
+	over         []Command      // those whose exchange took long and is over
 }
 
 func (s *Service) changes(tx store.Tx) *changes {
@@ -40,6 +41,13 @@ func (x *changes) publish() {
 	x.s.m.moves.WithLabelValues(string(sent)).Add(float64(x.acknowledged))
 	for i := range x.moved {
 		x.s.m.moves.WithLabelValues(string(x.moved[i].State)).Inc()
+	}
+	for i := range x.over {
+		for _, c := range x.s.all() {
+			if f, ok := c.(Follower); ok {
+				f.Over(x.over[i].DeviceID, x.over[i].Token, x.over[i].Nonce)
+			}
+		}
 	}
 	if len(x.moved) > 0 && x.s.Events.Busy() {
 		x.s.Events.Publish(x.moved...)
@@ -59,8 +67,14 @@ func (x *changes) move(c *Command, e event, change func(*Command)) (bool, error)
 		return false, nil
 	}
 	c.State, c.UpdatedAt = to, x.now
+	if before == sent && to != sent && c.Progress != "" {
+		x.over = append(x.over, *c)
+	}
 	if e != claim && e != acknowledge {
 		c.Awaits = ""
+	}
+	if to.Undelivered() {
+		c.Progress = ""
 	}
 	if change != nil {
 		change(c)
@@ -136,6 +150,19 @@ func stops(b *model.CommandBatch) bool {
 	return b.StopPercent > 0 && bad > 0 && all >= min(minEnded, b.Accepted-b.FailedBefore-b.SucceededBefore) && float64(bad)*100 >= b.StopPercent*float64(all)
 }
 
+// cancel cancels a command that is not sent, or whose device is still being given what it needs.
+func (x *changes) cancel(c *Command) (bool, error) {
+	if c.State == sent && stoppable(c) {
+		return x.move(c, callOff, nil)
+	}
+	return x.move(c, cancel, nil)
+}
+
+// stoppable reports whether the exchange of a command that is sent can be called off.
+func stoppable(c *Command) bool {
+	return c.Progress != "" && c.Progress != model.ProgressUpdating
+}
+
 // dispatch claims a command for a carrier ("": for nobody, it is sent to where no device listens), which owes its end.
 func (x *changes) dispatch(c *Command, carrier string) (bool, error) {
 	return x.move(c, claim, func(c *Command) { x.leaves(c, carrier) })
@@ -147,7 +174,7 @@ func (x *changes) leaves(c *Command, carrier string) {
 		c.Earlier = append(c.Earlier, c.Nonce)
 		c.Earlier = c.Earlier[max(len(c.Earlier)-maxEarlier, 0):]
 	}
-	c.Nonce, c.Awaits, c.Sent, c.Delivered = x.s.nonce(), carrier, &x.now, nil
+	c.Nonce, c.Awaits, c.Sent, c.Delivered, c.Progress = x.s.nonce(), carrier, &x.now, nil, ""
 }
 
 // end stores how a dispatch ended.

@@ -19,6 +19,7 @@ const (
 	expire                   // its life is over
 	cancel                   // an operator, or the batch
 	remove                   // its device is deleted
+	callOff                  // an operator, or the batch, while its device is given what it needs
 	events                   // how many there are
 )
 
@@ -40,7 +41,7 @@ var moves = map[State][events]State{
 	held:   {claim: sent, release: queued, refuse: failed, succeed: successful, fail: failed, expire: expired, cancel: cancelled, remove: cancelled},
 	parked: {claim: sent, refuse: failed, succeed: successful, fail: failed, expire: expired, cancel: cancelled, remove: cancelled},
 	sent: {acknowledge: sent, lose: held, unwrite: queued, park: parked, refuse: failed, succeed: successful, fail: failed, expire: timedOut,
-		remove: cancelled},
+		remove: cancelled, callOff: cancelled},
 }
 
 // next returns what becomes of a command, and false when the event changes nothing. A command of a batch that was called off is not

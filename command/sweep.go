@@ -268,7 +268,7 @@ func (s *Service) stranded(before time.Time) task {
 		for len(carriers) > 0 {
 			if t := carriers[0].Traits(); t.ByAnswer {
 				more, n, err := s.moveSome(ctx, func(tx store.Tx) ([]*Command, error) {
-					return commands.Unacknowledged(tx, t.Name, model.MicrosOf(before), slice)
+					return commands.Stranded(tx, t.Name, model.MicrosOf(before), slice)
 				}, func(x *changes, c *Command) (bool, error) { return x.move(c, park, nil) })
 				if err == nil {
 					s.m.stranded.WithLabelValues(string(parked)).Add(float64(n))

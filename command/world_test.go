@@ -186,6 +186,7 @@ type carrier struct {
 	full   bool       // no device can take a packet that it has not claimed
 	taking func()     // before a packet is taken that was not claimed; nil: nothing happens
 	all    []Dispatch
+	over   []string // dispatches that took long and are over, by nonce
 }
 
 func (c *carrier) Traits() Traits { return c.traits }
@@ -224,6 +225,8 @@ func (c *carrier) Take(d Dispatch) {
 	}
 	c.flying, c.all = append(c.flying, d), append(c.all, d)
 }
+
+func (c *carrier) Over(_ int64, _, nonce string) { c.over = append(c.over, nonce) }
 
 func (c *carrier) Rhythm(int64) (time.Duration, bool) { return c.asleep, c.asleep > 0 }
 

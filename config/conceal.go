@@ -6,7 +6,7 @@ import (
 
 // secretive is a key, right or mistyped, whose value may be a secret. What looks like one and is not loses its value in a
 // message and no more.
-var secretive = regexp.MustCompile(`(?i)([\w.-]*(?:secr|sect|pass|pasw|pwd|tok|cred)[\w.-]*)["']?\s*:`)
+var secretive = regexp.MustCompile(`(?i)([\w.-]*(?:secr|sect|pass|pasw|pwd|tok|cred|psk)[\w.-]*)["']?\s*:`)
 
 // conceal leaves out of the lines that are shown what may be a secret, whatever is wrong with them: a mistyped key is not
 // known to hold one, and what is wrong at a start or a reload is written to the log.

@@ -90,12 +90,13 @@ type Instance struct {
 
 // Listeners are addresses; an empty one is not opened.
 type Listeners struct {
-	API     string `yaml:"api" format:"address" default:":8080" doc:"GraphQL, schema files, health."`
-	Ingest  string `yaml:"ingest" format:"address" default:":8081" doc:"HTTP ingest, without TLS; a reverse proxy can add it."`
-	MQTT    string `yaml:"mqtt" format:"address" default:":1883" doc:"Broker for devices, without TLS."`
-	MQTTS   string `yaml:"mqtts" format:"address" default:":8883" doc:"Broker for devices over TLS; opened when tls has a certificate."`
-	LwM2M   string `yaml:"lwm2m" format:"address" default:":5684" doc:"LwM2M over CoAP and DTLS, UDP; opened as lwm2m.enabled says."`
-	Metrics string `yaml:"metrics" format:"address" default:"127.0.0.1:9090" doc:"/metrics in the text exposition format."`
+	API            string `yaml:"api" format:"address" default:":8080" doc:"GraphQL, schema files, health."`
+	Ingest         string `yaml:"ingest" format:"address" default:":8081" doc:"HTTP ingest, without TLS; a reverse proxy can add it."`
+	MQTT           string `yaml:"mqtt" format:"address" default:":1883" doc:"Broker for devices, without TLS."`
+	MQTTS          string `yaml:"mqtts" format:"address" default:":8883" doc:"Broker for devices over TLS; opened when tls has a certificate."`
+	LwM2M          string `yaml:"lwm2m" format:"address" default:":5684" doc:"LwM2M over CoAP and DTLS, UDP; opened as lwm2m.enabled says."`
+	LwM2MBootstrap string `yaml:"lwm2m_bootstrap" format:"address" doc:"LwM2M bootstrap over CoAP and DTLS, UDP, for devices with a credential of type BOOTSTRAP_PSK; needs lwm2m.public_uri."`
+	Metrics        string `yaml:"metrics" format:"address" default:"127.0.0.1:9090" doc:"/metrics in the text exposition format."`
 
 	APITLS    string `yaml:"api_tls" format:"address" doc:"The same as listeners.api, over TLS; needs a certificate in tls."`
 	IngestTLS string `yaml:"ingest_tls" format:"address" doc:"HTTP ingest over TLS; needs a certificate in tls."`

@@ -39,7 +39,7 @@ func (l *loader) opens(path string) bool {
 		return false
 	case path == "listeners.metrics":
 		return c.Metrics.Enabled
-	case path == "listeners.lwm2m": // UDP: no other listener has a port of it
+	case path == "listeners.lwm2m", path == "listeners.lwm2m_bootstrap": // UDP: no other listener has a port of it
 		return false
 	case path == "listeners.mqtts" && !c.TLS.Enabled():
 		return false

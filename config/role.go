@@ -72,5 +72,16 @@ func (l *loader) edge() {
 	l.check("edge.uplink.tls.ca_file", up.TLS.CA == "" || edge.Secure(up.BrokerURL), noTLS)
 	l.check("edge.uplink.tls.cert_file", up.TLS.Cert == "" || edge.Secure(up.BrokerURL), noTLS)
 	l.check("edge.uplink.backoff_max", up.BackoffMax >= up.BackoffMin, "must be at least edge.uplink.backoff_min")
+	_, credential, named := strings.Cut(up.Username, ":")
+	switch e.Auth {
+	case edge.AuthSynced:
+		l.check("edge.auth", edge.Secure(up.BrokerURL), "synced needs TLS: credentials go over TLS only, so edge.uplink.broker_url must begin with tls:// or ssl://")
+		l.check("edge.auth", e.AgentID != "" && named && (credential != "" || up.TLS.Cert != ""), "synced needs a Weir above: set edge.agent_id, and edge.uplink.username as TENANT:CREDENTIAL")
+		l.check("edge.username", e.Username == "", "has no effect with edge.auth: synced")
+	case edge.AuthShared:
+		l.check("edge.username", e.Username != "", "is required with edge.auth: shared")
+	case edge.AuthOpen:
+		l.check("edge.username", e.Username == "", "has no effect with edge.auth: open")
+	}
 	l.check("edge.agent_id", e.AgentID == "" || model.ValidToken(e.AgentID), "must be an entity token: letters, digits, - and _, at most 128")
 }

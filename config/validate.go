@@ -31,6 +31,7 @@ func (l *loader) validate() {
 	l.sparkplug()
 	l.egress()
 	l.externalMQTT()
+	l.lwm2m()
 	l.console()
 	l.tls()
 	l.spaceForCheckpoints()

@@ -44,7 +44,7 @@ func (c *Config) Warnings() []Warning {
 			"is off: commands for absent devices are SENT to where no device listens, and end as TIMEOUT")
 	}
 	if c.Role == RoleEdge {
-		if c.Edge.Username == "" && !loopback(c.Edge.Listen) {
+		if c.Edge.Username == "" && !c.Edge.Synced() && !loopback(c.Edge.Listen) {
 			warn("edge.username", "set edge.username and edge.password", "is empty: any client that reaches the edge can send as any device")
 		}
 		if up := c.Edge.Uplink; up.Username != "" && strings.HasPrefix(up.BrokerURL, "tcp://") && !loopback(strings.TrimPrefix(up.BrokerURL, "tcp://")) {

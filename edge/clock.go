@@ -123,6 +123,14 @@ func (c *clock) doubt() bool {
 	return !c.settle(c.now())
 }
 
+// time returns the time of day, false where it is not known.
+func (c *clock) time() (time.Time, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now, mono := c.now()
+	return now.Time().UTC(), c.settle(now, mono)
+}
+
 // resolve returns the receive time of a record. New says that the state has to be written before the time is used: it must be the same
 // whenever the record is sent again. It must not be called while doubt holds.
 func (c *clock) resolve(r *record) (at model.Nanos, isNew bool) {

@@ -7,6 +7,9 @@
 //	forward.go  the reader of the log: sends each record up, in order, and moves the position behind what was acknowledged
 //	enrich.go   what a message is given on its way, so that a repeat is recognised above
 //	uplink.go   the connection: dialled again and again, with back-off and jitter
+//	sync.go     the devices of a Weir above, with which they sign in also while it is away
+//	commands.go commands of a Weir above for the devices at the site
+//	hello.go    what is said to a Weir above, and what its answer asks for
 //	rate.go     how fast records leave while the other side says that it is too fast
 //	book.go     the ledger of the edge: how many messages came in, and how each ended
 //	state.go    what is kept besides the log: identity, position, book; deadletters.go: what the broker above refused for good
@@ -20,6 +23,7 @@
 package edge
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/hex"
@@ -27,10 +31,12 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"weir/auth"
 	"weir/internal/mqttclient"
 	"weir/internal/setting"
 	"weir/model"
@@ -41,10 +47,12 @@ import (
 type Settings struct {
 	AgentID       string         `yaml:"agent_id" doc:"Token of the device as which the edge signs in at the broker above, a part of its client id. Empty: the client id is weir-edge: and the id of the installation."`
 	Listen        string         `yaml:"listen" format:"address" default:"0.0.0.0:1883" doc:"Address of the broker for the site's devices, without TLS."`
+	Auth          string         `yaml:"auth" default:"auto" enum:"auto synced shared open" doc:"How the site's devices sign in. synced: with their own credentials at the Weir above, of which the edge keeps hashes; shared: with edge.username and edge.password; open: with none; auto: shared where edge.username is set, else open."`
 	Username      string         `yaml:"username" doc:"User name that the site's devices present, over MQTT and with HTTP Basic authentication; empty: none is asked for."`
 	Password      setting.Secret `yaml:"password" doc:"Password that goes with edge.username."`
 	SpoolMaxBytes setting.Size   `yaml:"spool_max_bytes" default:"1GiB" min:"16MiB" max:"1TiB" doc:"Maximum bytes that may wait in the durable log for the broker above."`
 	WhenFull      string         `yaml:"when_full" default:"refuse" enum:"refuse drop_oldest" doc:"What happens while the log is full. refuse: new messages are not acknowledged, HTTP answers 503. drop_oldest: the oldest messages that wait are discarded, and counted."`
+	Commands      bool           `yaml:"commands" default:"true" doc:"Whether commands of a Weir above are handed on to the site's devices, which then may subscribe to the commands of any device."`
 	Uplink        UplinkSettings `yaml:"uplink"`
 }
 
@@ -81,7 +89,10 @@ type Deps struct {
 	// Boot is the random number of this start.
 	Boot uint64
 	// Built is the build time of the program: no earlier time is plausible.
-	Built      time.Time
+	Built time.Time
+	// Machine is the id of the machine, "" where it has none; Version that of the program.
+	Machine    string
+	Version    string
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil: metrics are kept and not registered
 }
@@ -105,7 +116,8 @@ type Edge struct {
 	deps    Deps
 	log     *slog.Logger
 	spool   spool.Log
-	id      identity
+	id      identity // changed with durable held
+	sentAs  atomic.Pointer[string]
 	epoch   uint32
 	book    *book
 	clock   *clock
@@ -113,6 +125,10 @@ type Edge struct {
 	letters *letters
 	metrics *metrics
 	began   *Began
+
+	listeners listeners
+	devices   *devices // nil: devices do not sign in with credentials of a Weir above
+	verifier  *auth.Verifier
 
 	forward *forwarder
 	intake  *Intake
@@ -130,7 +146,7 @@ func Open(cfg Config, deps Deps) (*Edge, error) {
 	if deps.Logger == nil {
 		deps.Logger = slog.New(slog.DiscardHandler)
 	}
-	e := &Edge{cfg: cfg, deps: deps, log: deps.Logger, kick: make(chan struct{}, 1), state: stateFile{dir: cfg.Dir}}
+	e := &Edge{listeners: listeners{now: map[string]bool{}, changed: map[string]bool{}}, cfg: cfg, deps: deps, log: deps.Logger, kick: make(chan struct{}, 1), state: stateFile{dir: cfg.Dir}}
 	id, fresh, err := e.state.identity(cfg.InstanceID)
 	if err != nil {
 		return nil, err
@@ -156,12 +172,13 @@ func Open(cfg Config, deps Deps) (*Edge, error) {
 func (e *Edge) begin(id identity, fresh bool, saved *saved) error {
 	pair := e.spool.PairID()
 	if own := hex.EncodeToString(pair[:]); fresh || own != id.InstallID { // the log has just been made, or its identity was lost: its own id goes on
-		id.InstallID = own
+		id.InstallID, id.SentAs = own, ""
 		if err := e.state.writeIdentity(id); err != nil {
 			return err
 		}
 	}
-	e.id, e.epoch = id, e.spool.Epoch()
+	e.setIdentity(id)
+	e.epoch = e.spool.Epoch()
 	first, last := e.spool.Bounds()
 	position := min(max(saved.Position, first-1), last)
 	e.book = newBook(saved)
@@ -171,13 +188,16 @@ func (e *Edge) begin(id identity, fresh bool, saved *saved) error {
 		return err
 	}
 	var err error
+	if err = e.openDevices(); err != nil {
+		return err
+	}
 	if e.letters, err = openLetters(e.cfg.Dir); err != nil {
 		return err
 	}
 	if e.metrics, err = newMetrics(e, e.deps.Registerer); err != nil {
 		return err
 	}
-	e.forward = newForwarder(e, position)
+	e.forward = newForwarder(e, position, max(saved.Counted, position), saved.Numbers.began(e.InstallID(), e.epoch, position))
 	e.intake = newIntake(e)
 	if e.began != nil && e.began.Damage != nil {
 		e.log.Error("the log was damaged: what could not be read is lost; a new epoch begins", "epoch", e.epoch, "error", e.began.Damage)
@@ -309,15 +329,20 @@ func (e *Edge) Close() error {
 // LogStats are the figures of the log.
 func (e *Edge) LogStats() spool.Stats { return e.spool.Stats() }
 
-// InstallID is the random id of the installation.
-func (e *Edge) InstallID() string { return e.id.InstallID }
+// InstallID is the random id of the installation, under which its messages are numbered.
+func (e *Edge) InstallID() string { return *e.sentAs.Load() }
+
+func (e *Edge) setIdentity(id identity) {
+	e.id = id
+	e.sentAs.Store(new(cmp.Or(id.SentAs, id.InstallID)))
+}
 
 // clientID is the client id of the uplink: that of the device at a Weir, which has the tenant in its user name.
 func (e *Edge) clientID() string {
 	tenant, _, ok := cutTenant(e.cfg.Uplink.Username)
 	switch {
 	case e.cfg.AgentID == "":
-		return "weir-edge:" + e.id.InstallID
+		return "weir-edge:" + e.InstallID()
 	case ok:
 		return e.cfg.InstanceID + ":" + tenant + ":" + e.cfg.AgentID
 	}

@@ -43,6 +43,9 @@ func (w *wall) set(at time.Time) {
 	w.at = at
 }
 
+// neverTrims is set as when_full of an edge whose log is not trimmed while it runs.
+const neverTrims = "never trims"
+
 // site is an edge of a test.
 type site struct {
 	*Edge
@@ -59,7 +62,7 @@ func openSite(t *testing.T, dir, broker string, clock *wall, set func(*Settings)
 	}
 	s := Settings{Uplink: UplinkSettings{BrokerURL: "tcp://" + broker, BackoffMin: time.Millisecond, BackoffMax: 10 * time.Millisecond}}
 	setting.FillDefaults(&s)
-	s.WhenFull = "refuse"
+	s.Commands, s.WhenFull = true, "refuse"
 	if set != nil {
 		set(&s)
 	}
@@ -83,7 +86,9 @@ func openSite(t *testing.T, dir, broker string, clock *wall, set func(*Settings)
 			t.Error(err)
 		}
 	})
-	running.Go(func() { _ = e.RunState(ctx) })
+	if s.WhenFull != neverTrims {
+		running.Go(func() { _ = e.RunState(ctx) })
+	}
 	out.stop = sync.OnceFunc(func() {
 		cancel()
 		running.Wait()

@@ -13,7 +13,7 @@ import (
 // number identifies a record above: what is forwarded of an epoch is numbered by the offsets of the log, so that a record has the same
 // number whenever it is sent.
 func (e *Edge) number(epoch uint32, at model.Offset) string {
-	return e.id.InstallID + ":" + strconv.FormatUint(uint64(epoch), 10) + ":" + strconv.FormatUint(uint64(at), 10)
+	return e.InstallID() + ":" + strconv.FormatUint(uint64(epoch), 10) + ":" + strconv.FormatUint(uint64(at), 10)
 }
 
 // enrich gives a JSON object the members altId and occurredTime where it lacks them, in front of what it has. Anything else is returned

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -50,7 +51,7 @@ func (f *flight) size() int64 { return int64(len(f.payload)) + 256 }
 // forwarder reads the log and sends its records up, in order. The position follows the records that have ended, without a gap.
 type forwarder struct {
 	e       *Edge
-	batches chan *spool.Batch
+	batches chan portion
 	notice  chan struct{} // a hint that a record has ended, or that there is something to send
 	pace    pacer
 	uplink  uplink
@@ -63,10 +64,22 @@ type forwarder struct {
 	bytes    int64     // of ring
 	batch    *spool.Batch
 	next     int // record of batch
+
+	counted    model.Offset // how the records up to here ended is in the book
+	numbers    numbering
+	generation int                // of the reader of the log: it begins again after a rewind
+	rewound    bool               // the next one begins behind the position
+	stopFeed   context.CancelFunc // ends the present one
 }
 
-func newForwarder(e *Edge, position model.Offset) *forwarder {
-	return &forwarder{e: e, batches: make(chan *spool.Batch), notice: make(chan struct{}, 1), position: position, uplink: uplink{e: e}}
+// portion is a batch of the log.
+type portion struct {
+	*spool.Batch
+	generation int
+}
+
+func newForwarder(e *Edge, position, counted model.Offset, n numbering) *forwarder {
+	return &forwarder{e: e, batches: make(chan portion), notice: make(chan struct{}, 1), position: position, counted: counted, numbers: n, uplink: uplink{e: e}}
 }
 
 // at is the position.
@@ -80,7 +93,8 @@ func (f *forwarder) at() model.Offset {
 func (f *forwarder) snapshot() *saved {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := &saved{Position: f.position}
+	s := &saved{Position: f.position, Counted: f.counted, Numbers: f.numbers}
+	s.Numbers.Absent = slices.Clone(f.numbers.Absent)
 	s.Lines, s.AcceptedThrough = f.e.book.copy(true)
 	return s
 }
@@ -110,6 +124,17 @@ func (f *forwarder) run(ctx context.Context) error {
 			return err
 		}
 		f.again()
+		if err := f.uplink.greet(ctx, conn); err != nil {
+			f.uplink.lost(conn, true)
+			if ctx.Err() != nil {
+				continue
+			}
+			if ok, err := sleep(ctx, fed, f.uplink.failed(err)); !ok {
+				return err
+			}
+			continue
+		}
+		f.uplink.greeted(conn)
 		f.serve(ctx, conn)
 		f.uplink.lost(conn, ctx.Err() != nil)
 	}
@@ -119,16 +144,26 @@ func (f *forwarder) run(ctx context.Context) error {
 func (f *forwarder) feed(ctx context.Context) error {
 	from := f.at() + 1
 	for {
-		next, err := f.follow(ctx, from)
+		round, stop := context.WithCancel(ctx)
+		var generation int
+		from, generation = f.feeds(stop, from)
+		next, err := f.follow(round, from, generation)
+		rewound := round.Err() != nil
+		stop()
 		damage, damaged := errors.AsType[*spool.DamageError](err)
 		switch {
 		case ctx.Err() != nil || errors.Is(err, spool.ErrClosed):
 			return nil
+		case rewound:
 		case errors.Is(err, spool.ErrTrimmed): // the oldest were dropped
 			from, _ = f.e.spool.Bounds()
 		case damaged && damage.Next > 0:
 			f.e.log.Error("a part of the log cannot be read: its messages are lost", "from", damage.Offset, "to", damage.Next-1, "error", err)
-			f.e.metrics.lost.Add(float64(damage.Next - max(damage.Offset, next)))
+			lost := max(damage.Offset, next)
+			f.e.metrics.lost.Add(float64(damage.Next - lost))
+			f.mu.Lock()
+			f.absent(lost, damage.Next-1)
+			f.mu.Unlock()
 			from = damage.Next
 		default:
 			return fmt.Errorf("reading the log: %w", err)
@@ -137,7 +172,7 @@ func (f *forwarder) feed(ctx context.Context) error {
 }
 
 // follow hands over batches from an offset on, and returns the next offset with the error that ended it.
-func (f *forwarder) follow(ctx context.Context, from model.Offset) (model.Offset, error) {
+func (f *forwarder) follow(ctx context.Context, from model.Offset, generation int) (model.Offset, error) {
 	r, err := f.e.spool.Reader(from)
 	if err != nil {
 		return from, err
@@ -149,7 +184,7 @@ func (f *forwarder) follow(ctx context.Context, from model.Offset) (model.Offset
 			return from, err
 		}
 		select {
-		case f.batches <- b:
+		case f.batches <- portion{b, generation}:
 			from = b.Last() + 1
 		case <-ctx.Done():
 			return from, ctx.Err()
@@ -173,10 +208,16 @@ func (f *forwarder) again() {
 }
 
 // serve sends until the connection or ctx ends. After the end of ctx what is in flight is waited for, for a while.
-func (f *forwarder) serve(ctx context.Context, conn *mqttclient.Sender) {
+func (f *forwarder) serve(ctx context.Context, conn *connection) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	stopping, ending := ctx.Done(), (<-chan time.Time)(nil)
+	f.e.notify(conn, true)
+	f.e.connected(conn)
+	ticks := time.NewTicker(syncTick)
+	defer ticks.Stop()
+	states := time.NewTicker(stateEvery)
+	defer states.Stop()
 	for {
 		f.advance()
 		wait := time.Duration(-1)
@@ -200,7 +241,16 @@ func (f *forwarder) serve(ctx context.Context, conn *mqttclient.Sender) {
 		select {
 		case b := <-batches:
 			f.take(b)
+		case <-ticks.C:
+			f.e.syncs(conn)
+		case m := <-conn.down:
+			f.e.heard(conn, m)
+		case <-states.C:
+			if up, _, ok := f.e.topics(); ok && conn.weir {
+				_ = say(conn, up, f.e.hello(edgewire.KindState), func(byte) {}) // the end of the connection is noticed by itself
+			}
 		case <-f.notice:
+			f.e.notify(conn, false)
 		case <-paced:
 		case <-conn.Done():
 			return
@@ -231,10 +281,13 @@ func (f *forwarder) roomy() bool {
 }
 
 // take begins a batch.
-func (f *forwarder) take(b *spool.Batch) {
+func (f *forwarder) take(b portion) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.batch, f.next = b, 0
+	if b.generation != f.generation { // of before a rewind
+		return
+	}
+	f.batch, f.next = b.Batch, 0
 	f.load()
 }
 
@@ -288,6 +341,9 @@ func (f *forwarder) advance() {
 
 // finish counts a record that has ended. It reports false when a dead letter could not be kept: then the position stays.
 func (f *forwarder) finish(x *flight) bool {
+	if x.at <= f.counted { // it was sent again
+		return true
+	}
 	if x.word != "stored" {
 		e := f.e
 		d := &DeadLetter{Time: time.Now().UTC(), Received: x.wall.Time(), Number: e.number(x.epoch, x.at), Topic: x.topic(e.cfg.InstanceID), Reason: x.word[len("dead-letter:"):], Payload: x.payload}
@@ -298,13 +354,17 @@ func (f *forwarder) finish(x *flight) bool {
 		e.metrics.dead.Inc()
 		e.log.Warn("the broker above refuses a message for good: it is a dead letter", "topic", d.Topic, "reason", d.Reason, "number", d.Number)
 	}
+	if x.word != "stored" || x.epoch != f.e.epoch {
+		f.absent(x.at, x.at)
+	}
+	f.counted = x.at
 	f.e.book.ended(lineOf(&x.record), x.word)
 	return true
 }
 
 // fill sends what the window, the memory and the rate allow. wait is after how long more may be sent, negative when that depends on
 // something else. An error says that the connection is over.
-func (f *forwarder) fill(conn *mqttclient.Sender) (wait time.Duration, err error) {
+func (f *forwarder) fill(conn *connection) (wait time.Duration, err error) {
 	for {
 		x, wait := f.pick(conn.Window(), f.e.deps.elapsed())
 		if x == nil {
@@ -473,8 +533,13 @@ func (f *forwarder) drop(enough int64) error {
 			if err != nil {
 				return err
 			}
-			f.e.book.ended(lineOf(&rec), "dropped:"+reasonFull)
 			f.position = at
+			if at <= f.counted { // it was sent before
+				continue
+			}
+			f.counted = at
+			f.absent(at, at)
+			f.e.book.ended(lineOf(&rec), "dropped:"+reasonFull)
 			dropped++
 		}
 		bytes += b.Weight

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"weir/auth"
 	"weir/ingest"
 	"weir/model"
 	"weir/spool"
@@ -47,7 +48,7 @@ type message struct {
 // Accept takes a message and calls done once: Stored after its sync. A full log is waited for as long as the message may be held.
 func (in *Intake) Accept(ctx context.Context, a *ingest.Arrival, done func(ingest.Answer)) {
 	m := in.receive(a)
-	if why := in.judge(m); why != nil {
+	if why := in.judge(ctx, m); why != nil {
 		in.end(m, why)
 		done(*why)
 		return
@@ -74,7 +75,7 @@ func (in *Intake) AcceptAll(ctx context.Context, as []*ingest.Arrival, done func
 		ms[i] = in.receive(a)
 	}
 	for i, m := range ms {
-		why := in.judge(m)
+		why := in.judge(ctx, m)
 		if why == nil {
 			continue
 		}
@@ -105,7 +106,7 @@ func (in *Intake) receive(a *ingest.Arrival) *message {
 
 // judge returns why a message is refused, nil for one that goes into the log. Over MQTT anything does. HTTP can express what is wrong, and
 // needs to know the device.
-func (in *Intake) judge(m *message) *ingest.Answer {
+func (in *Intake) judge(ctx context.Context, m *message) *ingest.Answer {
 	undecodable := func(text string) *ingest.Answer {
 		in.e.metrics.malformed.Inc()
 		return &ingest.Answer{Outcome: ingest.Refused, Reason: ingest.ReasonUndecodable, Text: text}
@@ -125,6 +126,9 @@ func (in *Intake) judge(m *message) *ingest.Answer {
 	if m.Transport != ingest.TransportHTTP {
 		return nil
 	}
+	if in.e.verifier != nil {
+		return in.proven(ctx, m, undecodable)
+	}
 	if !in.admitted(m.Credential) {
 		return &ingest.Answer{Outcome: ingest.Refused, Reason: ingest.ReasonNotAuthorized, Text: "this edge asks for a user name and a password: send them with HTTP Basic authentication"}
 	}
@@ -142,6 +146,37 @@ func (in *Intake) judge(m *message) *ingest.Answer {
 	}
 	m.rec.device = ev.Device
 	return nil
+}
+
+// proven judges a message over HTTP by the credential of its device at the Weir above.
+func (in *Intake) proven(ctx context.Context, m *message, undecodable func(string) *ingest.Answer) *ingest.Answer {
+	credential, named := m.Credential, m.rec.device
+	if m.rec.kind == kindEvents {
+		ev, err := ingest.Decode(m.Body)
+		if de, ok := errors.AsType[*ingest.DecodeError](err); ok {
+			answer := undecodable(de.Text)
+			answer.Reason = de.Reason
+			return answer
+		}
+		if named = ev.Device; !credential.Presented() {
+			credential = ev.Credential
+		}
+	}
+	proof, err := in.e.verifier.Verify(ctx, auth.Claim{Tenant: m.rec.tenant, Type: credential.Type, ID: credential.ID, Secret: credential.Secret, From: m.From})
+	switch {
+	case err != nil && !judged(err):
+		return &ingest.Answer{Outcome: ingest.Refused, Reason: ingest.ReasonBusy, Text: "the credential cannot be checked now", RetryAfter: 1}
+	case err != nil || named != "" && named != proof.Device:
+		return &ingest.Answer{Outcome: ingest.Refused, Reason: ingest.ReasonNotAuthorized, Text: "the credential is not that of the device"}
+	}
+	m.rec.device = proof.Device
+	return nil
+}
+
+// judged reports whether an error says that a credential is not good.
+func judged(err error) bool {
+	_, ok := auth.VerdictOf(err)
+	return ok
 }
 
 // admitted reports whether a credential is the one that the site's devices share.

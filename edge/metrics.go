@@ -9,9 +9,9 @@ import (
 
 // metrics are those of an edge.
 type metrics struct {
-	received, forwarded, errors, dropped, dead, malformed, mismatched, full, lost prometheus.Counter
-	refused                                                                       *prometheus.CounterVec
-	connected, turnedAway, inFlight                                               prometheus.Gauge
+	received, forwarded, errors, dropped, dead, malformed, mismatched, full, lost, renewed prometheus.Counter
+	refused, commands                                                                      *prometheus.CounterVec
+	connected, turnedAway, inFlight, gap, listeners, synced                                prometheus.Gauge
 }
 
 func newMetrics(e *Edge, reg prometheus.Registerer) (*metrics, error) {
@@ -39,13 +39,22 @@ func newMetrics(e *Edge, reg prometheus.Registerer) (*metrics, error) {
 		mismatched: counter("instance_mismatched_total", "Messages whose topic names another instance id."),
 		full:       counter("full_total", "Messages that arrived while the log was full."),
 		lost:       counter("lost_total", "Messages of the log that could not be read after damage to the disk."),
+		renewed:    counter("renewed_total", "Times that a Weir above had the edge begin as another installation, because another one has a copy of it."),
+		gap:        gauge("gap_messages", "Messages that a Weir above has acknowledged, that are not there, and that the log has no more, as of the last sign-in."),
+		listeners:  gauge("command_listeners", "Devices at the site that take commands now."),
+		synced:     gauge("sync_devices", "Devices of the Weir above whose credentials the edge knows (edge.auth: synced)."),
 		connected:  gauge("uplink_connected", "1 while the uplink is connected."),
 		turnedAway: gauge("uplink_refused", "1 while the broker above refuses the edge's credential or client id."),
 		inFlight:   gauge("uplink_inflight", "Messages sent and not yet acknowledged by the broker above."),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_edge_refused_total",
 			Help: "Messages that the broker above refused, by reason code."}, []string{"code"}),
 	}
-	all = append(all, m.refused)
+	m.commands = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_edge_commands_total",
+		Help: "Commands of a Weir above, by how they ended at the site (acknowledged, unconfirmed, absent, unwritten, undeliverable)."}, []string{"end"})
+	for _, end := range []string{"acknowledged", "unconfirmed", "absent", "unwritten", "undeliverable"} {
+		m.commands.WithLabelValues(end)
+	}
+	all = append(all, m.refused, m.commands)
 	for _, code := range []string{"0x80", "0x83", "0x87", "0x95", "0x97", "0x99"} {
 		m.refused.WithLabelValues(code)
 	}
@@ -53,8 +62,9 @@ func newMetrics(e *Edge, reg prometheus.Registerer) (*metrics, error) {
 	look("spool_limit_bytes", "Maximum bytes that may wait (edge.spool_max_bytes).", func() float64 { return float64(e.cfg.SpoolMaxBytes) })
 	look("spool_used_messages", "Messages that wait for the broker above.", func() float64 { return float64(e.waiting()) })
 	look("spool_oldest_age_seconds", "Age of the oldest message that waits, 0 when none does.", func() float64 { return e.oldestAge().Seconds() })
-	look("local_auth_enabled", "1 when the site's devices need a user name and a password, 0 when access is open.", func() float64 {
-		if e.cfg.Username != "" {
+	look("sync_age_seconds", "Time since the devices of the Weir above were last taken over, 0 while it is away or without edge.auth: synced.", func() float64 { return e.syncAge().Seconds() })
+	look("local_auth_enabled", "1 when the site's devices need credentials, 0 when access is open.", func() float64 {
+		if e.cfg.Username != "" || e.cfg.Synced() {
 			return 1
 		}
 		return 0

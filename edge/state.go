@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"sync/atomic"
 
+	"weir/internal/edgewire"
 	"weir/internal/smallfile"
 	"weir/model"
 )
@@ -35,6 +36,8 @@ type identity struct {
 	Version    int    `json:"version"`
 	InstallID  string `json:"installId"`
 	InstanceID string `json:"instanceId"`
+	// SentAs is the id under which messages are numbered since a Weir above said that InstallID has a copy; "": InstallID.
+	SentAs string `json:"sentAs,omitempty"`
 }
 
 func (i identity) pair() (id [16]byte) {
@@ -53,6 +56,9 @@ type saved struct {
 	Newest          model.Nanos  `json:"newest"` // receive time
 	Maps            []timeMap    `json:"timeMaps,omitempty"`
 	Lines           []line       `json:"lines,omitempty"`
+	// Counted: how the records up to here ended is in Lines. It is above Position where a Weir above has asked for some again.
+	Counted model.Offset `json:"counted,omitempty"`
+	Numbers numbering    `json:"numbers,omitzero"`
 }
 
 // stateFile are the files of a directory.
@@ -76,7 +82,7 @@ func (s *stateFile) identity(instance string) (id identity, fresh bool, err erro
 		bits, err = hex.DecodeString(id.InstallID)
 	}
 	switch {
-	case err != nil || len(bits) != 16:
+	case err != nil || len(bits) != 16 || id.SentAs != "" && !edgewire.ValidID(id.SentAs):
 		return id, false, &model.Error{Message: path + " is damaged: the id of the installation cannot be read", Err: err,
 			Hint: "move the file away: the id goes on from the log"}
 	case id.Version != formatVersion:

@@ -21,6 +21,14 @@ type Status struct {
 	Uplink        UplinkStatus `json:"uplink"`
 	// RatePerSecond is the rate to which the broker above has slowed the uplink; 0: none.
 	RatePerSecond float64 `json:"ratePerSecond,omitempty"`
+	// Devices are those of the Weir above that may sign in; nil without edge.auth: synced.
+	Devices *SyncStatus `json:"devices,omitempty"`
+}
+
+// SyncStatus is how many devices of the Weir above the edge knows, and since when; the zero time says that it has never been said.
+type SyncStatus struct {
+	Devices int       `json:"devices"`
+	Time    time.Time `json:"time,omitzero"`
 }
 
 // UplinkStatus is how the connection to the broker above is.
@@ -33,16 +41,24 @@ type UplinkStatus struct {
 	Window    int       `json:"window,omitempty"`
 	Refused   string    `json:"refused,omitempty"`
 	LastError string    `json:"lastError,omitempty"`
+	Peer      string    `json:"peer,omitempty"` // weir, or broker for one that answers no hello
+	// Gaps are ranges of numbers that have left the edge, are not above, and cannot be sent again.
+	Gaps []string `json:"gaps,omitempty"`
 }
 
 // Status returns how the edge is.
 func (e *Edge) Status() Status {
 	stats := e.spool.Stats()
 	f := e.forward
-	s := Status{InstallID: e.id.InstallID, Epoch: e.epoch, Newest: uint64(stats.Last), Waiting: e.waiting(), OldestSeconds: e.oldestAge().Seconds(),
-		Bytes: stats.Bytes, MaxBytes: int64(e.cfg.SpoolMaxBytes), WhenFull: e.cfg.WhenFull, ClockUnknown: e.clock.doubt(), LocalAuth: e.cfg.Username != ""}
+	s := Status{InstallID: e.InstallID(), Epoch: e.epoch, Newest: uint64(stats.Last), Waiting: e.waiting(), OldestSeconds: e.oldestAge().Seconds(),
+		Bytes: stats.Bytes, MaxBytes: int64(e.cfg.SpoolMaxBytes), WhenFull: e.cfg.WhenFull, ClockUnknown: e.clock.doubt(), LocalAuth: e.cfg.Username != "" || e.cfg.Synced()}
 	if stats.Err != nil {
 		s.LogError = stats.Err.Error()
+	}
+	if d := e.devices; d != nil {
+		d.mu.Lock()
+		s.Devices = &SyncStatus{Devices: d.count, Time: d.at}
+		d.mu.Unlock()
 	}
 	f.mu.Lock()
 	s.Position, s.InFlight, s.RatePerSecond = uint64(f.position), f.inFlight, f.pace.rate
@@ -50,17 +66,29 @@ func (e *Edge) Status() Status {
 	u := &f.uplink
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	s.Uplink = UplinkStatus{Broker: shown(e.cfg.Uplink.BrokerURL), ClientID: e.clientID(), Connected: u.connected, Since: u.since.UTC(), Refused: u.refused, LastError: u.lastError}
+	s.Uplink = UplinkStatus{Broker: shown(e.cfg.Uplink.BrokerURL), ClientID: e.clientID(), Connected: u.connected, Since: u.since.UTC(), Refused: u.refused, LastError: u.lastError, Gaps: shownGap(u.gaps)}
 	if u.since.IsZero() {
 		s.Uplink.Since = time.Time{}
 	}
 	if u.connected {
-		s.Uplink.Window, s.Uplink.MQTT = u.window, "5.0"
+		s.Uplink.Window, s.Uplink.MQTT, s.Uplink.Peer = u.window, "5.0", peerWord(u.weir)
 		if u.v311 {
 			s.Uplink.MQTT = "3.1.1"
 		}
 	}
 	return s
+}
+
+// Resync ends the connection to the broker above, which is made again at once. It reports false where there is none.
+func (e *Edge) Resync() bool {
+	u := &e.forward.uplink
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.current == nil {
+		return false
+	}
+	go u.current.Close() // a waiting write must not hold the caller
+	return true
 }
 
 // DeadLetters returns the newest messages that the broker above has refused for good, the newest first.
@@ -77,6 +105,9 @@ func (e *Edge) Problems() (all []string) {
 	}
 	if s.Uplink.Refused != "" {
 		all = append(all, s.Uplink.Refused)
+	}
+	if why := e.syncProblem(); why != "" {
+		all = append(all, why)
 	}
 	if s.ClockUnknown {
 		all = append(all, "the clock cannot be believed; what comes in is kept and waits until it is set")

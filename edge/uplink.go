@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"weir/internal/mqttclient"
+	"weir/internal/ranges"
 )
 
 // window311 is how many messages may be unacknowledged at a broker of MQTT 3.1.1, which names no number.
@@ -32,12 +33,15 @@ type uplink struct {
 	refused   string    // the broker above refuses the edge: why
 	lastError string
 	v311      bool
+	current   *connection
+	weir      bool       // the peer has answered a hello
+	gaps      ranges.Set // see UplinkStatus
 	window    int
 	failures  int // attempts since a record was taken
 }
 
 // connect connects, as often as it takes. It returns nil when ctx ends, and the error of fed when reading the log ends.
-func (u *uplink) connect(ctx context.Context, fed <-chan error) (*mqttclient.Sender, error) {
+func (u *uplink) connect(ctx context.Context, fed <-chan error) (*connection, error) {
 	for {
 		conn, err := u.knowTime(ctx, fed)
 		if err != nil || ctx.Err() != nil && conn == nil {
@@ -63,7 +67,7 @@ func (u *uplink) connect(ctx context.Context, fed <-chan error) (*mqttclient.Sen
 }
 
 // knowTime waits until the time of day is known: by the wall clock, or from a Weir above, of which it returns the connection.
-func (u *uplink) knowTime(ctx context.Context, fed <-chan error) (*mqttclient.Sender, error) {
+func (u *uplink) knowTime(ctx context.Context, fed <-chan error) (*connection, error) {
 	e := u.e
 	next := e.deps.elapsed()
 	for e.clock.doubt() {
@@ -81,8 +85,8 @@ func (u *uplink) knowTime(ctx context.Context, fed <-chan error) (*mqttclient.Se
 }
 
 // askTime connects to learn the time of day, and keeps the connection to a broker that tells it.
-func (u *uplink) askTime(ctx context.Context) *mqttclient.Sender {
-	conn, o, err := u.open(ctx)
+func (u *uplink) askTime(ctx context.Context) *connection {
+	conn, err := u.open(ctx)
 	if err != nil {
 		u.e.log.Warn("the time of day is not known, and the broker above cannot be asked for it", "broker", shown(u.e.cfg.Uplink.BrokerURL), "error", err)
 		return nil
@@ -94,19 +98,20 @@ func (u *uplink) askTime(ctx context.Context) *mqttclient.Sender {
 		return nil
 	}
 	u.e.log.Warn("the clock of this machine is wrong: the time of day is that of the Weir above", "time", at.UTC())
-	u.opened(conn, o)
+	u.opened(conn)
 	return conn
 }
 
 // open connects once, with MQTT 3.1.1 where the broker does not speak 5.0.
-func (u *uplink) open(ctx context.Context) (*mqttclient.Sender, mqttclient.SenderOptions, error) {
+func (u *uplink) open(ctx context.Context) (*connection, error) {
 	s := &u.e.cfg.Uplink
+	c := &connection{down: make(chan mqttclient.Incoming, maxDown)}
 	o := mqttclient.SenderOptions{Options: mqttclient.Options{URL: s.BrokerURL, Dial: u.e.deps.Dial, ClientID: u.e.clientID(), Username: s.Username, Password: s.Password.Reveal(), Timeout: s.ConnectTimeout},
-		KeepAlive: s.KeepAlive, Window: int(s.Window)}
+		KeepAlive: s.KeepAlive, Window: int(s.Window), Receive: c.received}
 	if u.e.cfg.TLS != nil {
 		var err error
 		if o.TLS, err = u.e.cfg.TLS(); err != nil {
-			return nil, o, err
+			return nil, err
 		}
 		o.TLS.Time = u.e.clock.forCertificates
 	}
@@ -115,24 +120,29 @@ func (u *uplink) open(ctx context.Context) (*mqttclient.Sender, mqttclient.Sende
 		o.V311, o.Window = true, min(o.Window, window311)
 		conn, err = mqttclient.OpenSender(ctx, o)
 	}
-	return conn, o, err
-}
-
-// try connects once, and notes it.
-func (u *uplink) try(ctx context.Context) (*mqttclient.Sender, error) {
-	conn, o, err := u.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	u.opened(conn, o)
+	c.Sender, c.options = conn, o
+	return c, nil
+}
+
+// try connects once, and notes it.
+func (u *uplink) try(ctx context.Context) (*connection, error) {
+	conn, err := u.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	u.opened(conn)
 	return conn, nil
 }
 
 // opened notes a connection.
-func (u *uplink) opened(conn *mqttclient.Sender, o mqttclient.SenderOptions) {
-	s := &u.e.cfg.Uplink
+func (u *uplink) opened(conn *connection) {
+	s, o := &u.e.cfg.Uplink, &conn.options
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	u.current = conn
 	u.connected, u.since, u.refused, u.v311, u.window = true, time.Now(), "", o.V311, conn.Window()
 	u.e.metrics.connected.Set(1)
 	u.e.metrics.turnedAway.Set(0)
@@ -170,6 +180,13 @@ func credentialCode(code byte) bool {
 	return false
 }
 
+// greeted notes whether the peer is a Weir.
+func (u *uplink) greeted(conn *connection) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.weir = conn.weir
+}
+
 // took notes that the broker above has taken a record: the next attempt to connect does not wait for what failed before.
 func (u *uplink) took() {
 	u.mu.Lock()
@@ -178,12 +195,12 @@ func (u *uplink) took() {
 }
 
 // lost ends a connection.
-func (u *uplink) lost(conn *mqttclient.Sender, stopping bool) {
+func (u *uplink) lost(conn *connection, stopping bool) {
 	err := conn.Err()
 	_ = conn.Close() // it is over either way
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.connected, u.since = false, time.Now()
+	u.connected, u.since, u.current = false, time.Now(), nil
 	u.e.metrics.connected.Set(0)
 	if stopping || err == nil {
 		return

@@ -1,6 +1,7 @@
 package govern
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"slices"
@@ -49,6 +50,8 @@ func refusedLogo(logo string) string {
 		return "must be a data URL of image/png, image/jpeg or image/webp in base64"
 	case len(image) == 0 || len(image) > MaxLogoBytes:
 		return "must be base64 of at most 256 KiB"
+	case isMarkup(image):
+		return "the image must be a PNG, a JPEG or a WebP, and it is markup"
 	}
 	return ""
 }
@@ -81,6 +84,11 @@ func typeOf(image string) string {
 		return "image/webp"
 	}
 	return ""
+}
+
+// isMarkup reports whether bytes that shall be an image begin as SVG or HTML does, whatever the data URL calls them.
+func isMarkup(image []byte) bool {
+	return bytes.HasPrefix(bytes.TrimLeft(bytes.TrimPrefix(image, []byte("\ufeff")), " \t\r\n"), []byte("<"))
 }
 
 // LogoImage returns the image of a logo and its type: "" for an https URL, no image for a data URL that is none.

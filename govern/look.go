@@ -357,8 +357,11 @@ func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 // refusedWebURL reports whether a text is no https URL, or one that is too long.
 func refusedWebURL(text string) bool {
 	u, err := url.Parse(text)
-	return err != nil || !utf8.ValidString(text) || len(text) > maxLookURL || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || strings.ContainsFunc(text, isControl)
+	return err != nil || !utf8.ValidString(text) || len(text) > maxLookURL || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || strings.ContainsFunc(text, notInURL)
 }
+
+// notInURL reports what a URL holds only escaped (RFC 3986, section 2): pages put it into attributes.
+func notInURL(r rune) bool { return isControl(r) || strings.ContainsRune(" \"<>\\^`{|}", r) }
 
 // tilePlaceholder is what a tile URL may hold in braces.
 var tilePlaceholder = regexp.MustCompile(`\{(z|x|y|bbox-epsg-3857|quadkey|prefix|ratio)\}`)

@@ -13,6 +13,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"weir/alarm"
+	"weir/artifact"
 	"weir/command"
 	"weir/connectors"
 	"weir/gql"
@@ -110,6 +111,7 @@ func (w *areasWorld) areas(db *sqlite.DB, writer store.Writer) map[string]walkAr
 			gql.RegisterAlarms(a, alarm.New(alarm.TenantSettings{}, alarm.Deps{Store: db, Writer: writer}), r)
 			gql.RegisterSnippets(a, r, func(string, string, string, string) ([]gql.Snippet, error) { return nil, nil })
 			gql.RegisterLwm2m(a, r, noLwm2m{})
+			gql.RegisterArtifacts(a, artifact.New(artifact.Deps{Store: db, Writer: writer, Limits: func() (int64, int64) { return 1 << 10, 1 << 10 }}))
 		}),
 		"event-management": tenant(func(a *gql.Area) {
 			gql.RegisterEvents(a, gql.EventDeps{Events: none, Devices: r.Devices.Rows, Ledger: none, Anchors: none})

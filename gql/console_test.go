@@ -58,6 +58,101 @@ func TestTheDocumentsOfTheConsoleFitTheAPI(t *testing.T) {
 	}
 }
 
+// kindOfTheConsole is what the console knows of a kind: its lists, forms and actions are made of it and of the served schema.
+type kindOfTheConsole struct {
+	ID, Entry, In, Area, Type, List, Get, Create, Update, Delete, Question string
+	Key, Columns, Actions, Bulk                                            []string
+	Links                                                                  [][]string
+	Configs                                                                *struct{ Query, ID, Type string }
+}
+
+// The names that the console has of kinds, operations, columns and keys are those of the API: a renamed operation fails here, without Node.
+func TestTheKindsOfTheConsoleFitTheAPI(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile("../web/console/src/kinds.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kinds []kindOfTheConsole
+	if err := json.Unmarshal(raw, &kinds); err != nil {
+		t.Fatal(err)
+	}
+	byPlace := map[string]kindOfTheConsole{}
+	for _, k := range kinds {
+		byPlace[k.Entry+"/"+k.ID] = k
+	}
+	if len(byPlace) != len(kinds) || len(kinds) < 30 {
+		t.Errorf("%d kinds at %d places", len(kinds), len(byPlace))
+	}
+	schemas := map[string]*ast.Schema{}
+	for _, k := range kinds {
+		s := schemas[k.Area]
+		if s == nil {
+			sdl, err := gql.SDL(k.Area)
+			if err != nil {
+				t.Fatalf("%s: %v", k.ID, err)
+			}
+			if s, err = gqlparser.LoadSchema(&ast.Source{Name: k.Area, Input: sdl}); err != nil {
+				t.Fatal(err)
+			}
+			schemas[k.Area] = s
+		}
+		if _, there := byPlace[k.Entry+"/"+k.In]; k.In != "" && !there {
+			t.Errorf("%s lies below %s, which is none", k.ID, k.In)
+		}
+		typ := s.Types[k.Type]
+		if typ == nil {
+			t.Errorf("%s: no type %s", k.ID, k.Type)
+			continue
+		}
+		if k.Question == "" || len(k.Columns) == 0 {
+			t.Errorf("%s says nothing, or has no columns", k.ID)
+		}
+		keys := k.Key
+		if len(keys) == 0 {
+			keys = []string{"token"}
+		}
+		for _, f := range append(keys, k.Columns...) {
+			if typ.Fields.ForName(f) == nil {
+				t.Errorf("%s: %s has no field %s", k.ID, k.Type, f)
+			}
+		}
+		for _, q := range []string{k.List, k.Get} {
+			if q != "" && s.Query.Fields.ForName(q) == nil {
+				t.Errorf("%s: no query %s", k.ID, q)
+			}
+		}
+		if k.Configs != nil {
+			if f := s.Query.Fields.ForName(k.Configs.Query); f == nil || s.Types[f.Type.Name()].Fields.ForName(k.Configs.ID) == nil || typ.Fields.ForName(k.Configs.Type) == nil {
+				t.Errorf("%s: its configs are described nowhere", k.ID)
+			}
+		}
+		for _, link := range k.Links {
+			to := byPlace[k.Entry+"/"+link[0]]
+			if list := s.Query.Fields.ForName(to.List); list == nil || s.Types[list.Arguments[0].Type.Name()].Fields.ForName(link[1]) == nil {
+				t.Errorf("%s: its link to %s filters by %s, which is none", k.ID, link[0], link[1])
+			}
+		}
+		for _, m := range append(append([]string{k.Create, k.Update, k.Delete}, k.Actions...), k.Bulk...) {
+			if m != "" && s.Mutation.Fields.ForName(m) == nil {
+				t.Errorf("%s: no mutation %s", k.ID, m)
+			}
+		}
+		// What names a record is what its operations take.
+		for _, m := range []string{k.Update, k.Delete} {
+			f := s.Mutation.Fields.ForName(m)
+			if f == nil {
+				continue
+			}
+			for _, a := range f.Arguments {
+				if a.Type.NonNull && a.Name != "request" && typ.Fields.ForName(a.Name) == nil {
+					t.Errorf("%s: %s takes %s, which %s does not have", k.ID, m, a.Name, k.Type)
+				}
+			}
+		}
+	}
+}
+
 // A subscriber of messageStream hears of its tenant alone.
 func TestTheStreamOfMessagesKeepsTenantsApart(t *testing.T) {
 	t.Parallel()

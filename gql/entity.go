@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/vektah/gqlparser/v2/ast"
 
@@ -276,14 +275,20 @@ func (e *entities) writes(kind entity.Any) {
 		if !args.Has("request") || args.IsNull("request") { // the schema declares it optional
 			return nil, model.Invalid("request", "is required")
 		}
-		return kind.Create(ctx, PrincipalFrom(ctx), args.Patch("request"))
+		patch := args.Patch("request")
+		row, err := kind.Create(ctx, PrincipalFrom(ctx), patch)
+		hintAdvice(ctx, kind, row, patch)
+		return row, err
 	})
 	e.mutation("update"+info.Type, access, func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		expect, err := expected(args)
 		if err != nil {
 			return nil, err
 		}
-		return kind.Update(ctx, PrincipalFrom(ctx), args.String("token"), args.Patch("request"), expect)
+		patch := args.Patch("request")
+		row, err := kind.Update(ctx, PrincipalFrom(ctx), args.String("token"), patch, expect)
+		hintAdvice(ctx, kind, row, patch)
+		return row, err
 	})
 	e.mutation("delete"+info.Type, Requires(info.Delete...), func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		return kind.Delete(ctx, PrincipalFrom(ctx), args.String("token"))
@@ -305,7 +310,13 @@ func (e *entities) versions(kind entity.Any) {
 		if err != nil {
 			return nil, err
 		}
-		return versions.Publish(ctx, PrincipalFrom(ctx), args.String("token"), args.Text("label"), args.Text("description"), expect)
+		v, err := versions.Publish(ctx, PrincipalFrom(ctx), args.String("token"), args.Text("label"), args.Text("description"), expect)
+		if err == nil {
+			for _, r := range v.Remarks {
+				engine.Hint(ctx, "%s: %s", r.Token, r.Message)
+			}
+		}
+		return v, err
 	})
 	e.mutation("rollback"+info.Type, write, func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		expect, err := expected(args)
@@ -377,7 +388,7 @@ func expected(args engine.Args) (entity.Expect, error) {
 	if text == nil {
 		return 0, nil
 	}
-	at, err := time.Parse(time.RFC3339Nano, *text)
+	at, err := model.ParseTime(*text)
 	if err != nil {
 		return 0, model.Invalid("expectedUpdatedAt", "%.40q is no RFC 3339 time", *text)
 	}

@@ -36,7 +36,9 @@ var schemaFiles embed.FS
 type Config struct {
 	Limits   Limits // zero fields take their defaults
 	DevTools bool   // introspection is answered
-	Log      *slog.Logger
+	// BaseURL returns the public URL of the instance; nil or "": there is none. A page of its host is no other host's.
+	BaseURL func() string
+	Log     *slog.Logger
 	// Registerer receives the metrics; nil: they are not registered.
 	Registerer prometheus.Registerer
 }

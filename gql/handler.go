@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"weir/gql/engine"
+	"weir/internal/origin"
 	"weir/internal/requestid"
 	"weir/model"
 )
@@ -34,6 +35,12 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		reply(w, r, http.StatusMethodNotAllowed, engine.Refuse(engine.Errorf("", "GraphQL requests are sent by POST")))
 		return
 	}
+	// A page of another host has nothing to ask without a token: it could try passwords from inside of the network of its reader.
+	foreign := origin.Foreign(r, h.server.baseURL())
+	if foreign && !upgrade && r.Header.Get("Authorization") == "" {
+		reply(w, r, http.StatusForbidden, engine.Refuse(engine.Errorf(model.CodeForbidden, "%s", foreignPage)))
+		return
+	}
 	if !h.server.inflight.begin() {
 		h.unavailable(w, r, "the server is stopping")
 		return
@@ -44,10 +51,21 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			h.starting(w, r, refusal)
 			return
 		}
-		h.upgrade(w, r)
+		h.upgrade(w, r, foreign)
 		return
 	}
 	h.post(w, r)
+}
+
+// foreignPage is why what a page of another host sends is refused.
+const foreignPage = "a page of another host needs a token; base_url names the host of a proxy in front"
+
+// baseURL is the public URL of the instance, "" for none.
+func (s *Server) baseURL() string {
+	if s.cfg.BaseURL == nil {
+		return ""
+	}
+	return s.cfg.BaseURL()
 }
 
 func isUpgrade(r *http.Request) bool {

@@ -86,6 +86,9 @@ func TestHTTPStatuses(t *testing.T) {
 		{"scheme in another case", "POST", "Authorization: bEARER  good", `{"query":"{ free }"}`, 200, `ada`},
 		{"a bad token", "POST", "Authorization: Bearer bad", ping, 401, `{"errors":[{"message":"unauthenticated: the token is not valid","extensions":{"code":"UNAUTHENTICATED"}}]}`},
 		{"a token that stands for nobody", "POST", "Authorization: Bearer empty", ping, 401, `UNAUTHENTICATED`},
+		{"a page of another host", "POST", "Origin: http://evil.example", ping, 403, `a page of another host needs a token`},
+		{"a page of another host with a token", "POST", "Origin: http://evil.example\nAuthorization: Bearer good", ping, 200, `pong`},
+		{"a page of its own", "POST", "Origin: http://example.com", ping, 200, `pong`}, // httptest's host
 		{"another scheme", "POST", "Authorization: Basic good", ping, 401, `UNAUTHENTICATED`},
 		{"a scheme without a token", "POST", "Authorization: Bearer", ping, 401, `UNAUTHENTICATED`},
 		{"an identity token", "POST", "Authorization: Bearer identity", ping, 401, `kind of token`},

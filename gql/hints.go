@@ -37,6 +37,16 @@ func hintNone(ctx context.Context, field, kind, token string) {
 	engine.Hint(ctx, "%s: there is no %s %q", field, kind, token)
 }
 
+// hintAdvice says in the response what the caller probably did not mean by a change that was made; a nil row was not changed.
+func hintAdvice(ctx context.Context, kind entity.Any, row any, p store.Patch) {
+	if row == nil {
+		return
+	}
+	for _, text := range kind.Advise(ctx, PrincipalFrom(ctx), row, p) {
+		engine.Hint(ctx, "%s", text)
+	}
+}
+
 // hintUnknown adds a hint for each reference in criteria that names no entity.
 func (e *entities) hintUnknown(ctx context.Context, info *entity.Info, criteria engine.Args) error {
 	for _, ref := range info.Refs() {

@@ -18,6 +18,8 @@ type Limits struct {
 	Connections            int // WebSocket connections of the instance, 1,000
 	ConnectionsPerIdentity int // 16
 	Subscriptions          int // per connection, 32
+	// SubscriptionsPerIdentity is how many an identity has over all of its connections, 128: each event is held against each of them.
+	SubscriptionsPerIdentity int
 }
 
 func (l Limits) withDefaults() Limits {
@@ -27,6 +29,7 @@ func (l Limits) withDefaults() Limits {
 	orDefault(&l.Connections, 1_000)
 	orDefault(&l.ConnectionsPerIdentity, 16)
 	orDefault(&l.Subscriptions, 32)
+	orDefault(&l.SubscriptionsPerIdentity, 128)
 	// A body that is larger than what may be pending at all could never be admitted.
 	l.PendingBytes = max(l.PendingBytes, l.BodyBytes)
 	return l

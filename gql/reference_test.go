@@ -107,6 +107,7 @@ func authorityTable(t *testing.T) string {
 	gql.RegisterAlarms(devices, alarm.New(alarm.TenantSettings{}, alarm.Deps{}), r)
 	gql.RegisterSnippets(devices, r, nil)
 	gql.RegisterLwm2m(devices, r, nil)
+	gql.RegisterArtifacts(devices, nil)
 	gql.RegisterEvents(s.Area("event-management", gql.TenantPlane), gql.EventDeps{})
 	gql.RegisterState(s.Area("device-state", gql.TenantPlane), gql.StateDeps{})
 	gql.RegisterProcessing(s.Area("event-processing", gql.TenantPlane), gql.ProcessingDeps{})

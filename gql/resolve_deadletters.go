@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"weir/actions"
 	"weir/gql/engine"
 	"weir/ingest"
 	"weir/model"
@@ -49,6 +50,8 @@ type LetterDeps struct {
 	Resend func(context.Context, *store.DeadLetter) (ingest.Answer, error)
 	// Ordered is called when an order is put back into the outbox; nil where no instance runs.
 	Ordered func()
+	// Standing are the targets of orders that stand still; nil where no instance runs.
+	Standing func() []actions.Standing
 }
 
 // RegisterDeadLetters registers the operations about dead letters. On the tenant plane they are about those of the caller's tenant, on the

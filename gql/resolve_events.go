@@ -42,6 +42,7 @@ type EventDeps struct {
 	Readings *hub.Hub[series.Point]
 	Anchors  anchorFinder
 	Messages MessageDeps
+	Trace    Tracer
 }
 
 // maxLedgerEntries is the maximum number of entries that ingestLedger returns.
@@ -75,6 +76,7 @@ func RegisterEvents(a *Area, d EventDeps) {
 	a.Mutation("_empty", Anonymous(), always(nil))
 	a.Subscription("measurementStream", event, e.stream)
 	registerMessages(a, d.Messages)
+	registerTrace(a, d.Trace)
 }
 
 type eventResolvers struct{ EventDeps }
@@ -315,7 +317,7 @@ func instant(c engine.Args, name string, end bool) (*model.Micros, error) {
 	if !c.Has(name) || c.IsNull(name) {
 		return nil, nil
 	}
-	t, err := time.Parse(time.RFC3339Nano, c.String(name))
+	t, err := model.ParseTime(c.String(name))
 	if err != nil {
 		return nil, model.Invalid(name, "%q is not an RFC 3339 time", c.String(name))
 	}

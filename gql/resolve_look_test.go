@@ -72,6 +72,8 @@ func TestATenantHasALookOfItsOwn(t *testing.T) {
 		`setTenantLogo(logo: "http://example.org/logo.png")`:                                                                    "https",
 		`setTenantLogo(logo: "javascript:alert(1)")`:                                                                            "https",
 		`setTenantLogo(logo: "data:image/svg+xml;base64,PHN2Zz4=")`:                                                             "image/png",
+		`setTenantLogo(logo: "data:image/png;base64,IDxzdmc+")`:                                                                 "it is markup",
+		`setTenantBasemap(input: {tileUrl: "https://a.example.org/{z}/{x}/{y}\"onload=x", attribution: "us"})`:                  "tileUrl",
 		`setTenantLogo(logo: "data:image/png;base64,!")`:                                                                        "base64",
 		`setTenantBasemap(input: {tileUrl: "https://a.example.org/{z}/{x}/{y}"})`:                                               "attribution",
 		`setTenantBasemap(input: {tileUrl: "http://a.example.org/{z}/{x}/{y}", attribution: "us"})`:                             "https",

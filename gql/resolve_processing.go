@@ -72,6 +72,7 @@ func RegisterProcessing(a *Area, d ProcessingDeps) {
 
 	read := Requires(model.DeviceRead)
 	a.Query("eventProcessingInfo", Anonymous(), always(processingInfo{"event-processing"}))
+	a.Query("ruleVocabulary", Requires(model.DeviceRead), func(context.Context, any, engine.Args) (any, error) { return ruleVocabulary(d.Compiler) })
 	a.Query("validateDetectionRules", read, engine.Do(p.validate))
 	a.Query("compileCanvas", read, engine.Do(p.compileCanvas))
 	a.Query("canvasFromRule", read, engine.Do(p.canvasFromRule))

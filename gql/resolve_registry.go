@@ -25,6 +25,7 @@ func RegisterRegistry(a *Area, r *registry.Registry, p *provision.Provision) {
 	registerGroups(a, r)
 	registerPlaces(a, r)
 	registerClaims(a, r, p)
+	registerEdges(a, r)
 	registerAudit(a, r.Journal)
 }
 
@@ -60,6 +61,19 @@ func registerProfiles(a *Area, r *registry.Registry) {
 		Device string `gql:"deviceToken"`
 	}) (any, error) {
 		return r.LocationOf(ctx, PrincipalFrom(ctx), in.Device)
+	}))
+}
+
+// registerEdges shows what edges say of themselves.
+func registerEdges(a *Area, r *registry.Registry) {
+	a.Type("EdgeState", registry.EdgeState{})
+	a.Type("EdgeNumberRange", registry.EdgeRange{})
+	a.Field("Edge", "state", engine.On(func(ctx context.Context, e registry.Edge, _ engine.Args) (any, error) {
+		s, err := r.EdgeStateOf(ctx, &e)
+		if s == nil {
+			return nil, err
+		}
+		return *s, err
 	}))
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -451,6 +452,49 @@ func TestAPageThatIsReplacedAndAFilterThatNamesNothingAreReported(t *testing.T) 
 		}
 		if want == nil && strings.Contains(string(b), "extensions") {
 			t.Errorf("%s: %s", criteria, b)
+		}
+	}
+}
+
+// TestWhatIsAllowedAndProbablyNotMeantIsSaid: of a range whose outliers no rule sees, of metrics that no reading fits, and of rules that could
+// not be published; a change that is as it should be has no hint.
+func TestWhatIsAllowedAndProbablyNotMeantIsSaid(t *testing.T) {
+	t.Parallel()
+	w := newRegistryWorld(t)
+	w.ok(`mutation { createDeviceProfile(request: {token: "hinted"}) { token } }`, nil, "createDeviceProfile")
+	metric := func(fields string) string {
+		return `mutation { createMetricDefinition(request: {deviceProfileToken: "hinted", ` + fields + `}) { token } }`
+	}
+	rule := func(token, definition, more string) string {
+		return `mutation { createDetectionRule(request: {deviceProfileToken: "hinted", token: "` + token + `", definition: ` + strconv.Quote(definition) + more + `}) { token } }`
+	}
+	const outside = `{"name":"n","type":"threshold","when":{"metric":"temp","op":"gt","threshold":95}}`
+	for _, c := range []struct{ name, query, want string }{
+		{"a range, with the default", metric(`token: "m1", metricKey: "temp", dataType: "DOUBLE", maxValue: 40`), "outOfRange: REFUSE, the default, makes a message"},
+		{"a range that flags", metric(`token: "m2", metricKey: "flow", dataType: "DOUBLE", maxValue: 40, outOfRange: "FLAG"`), ""},
+		{"no range", metric(`token: "m3", metricKey: "rpm", dataType: "INT"`), ""},
+		{"a range that comes later", `mutation { updateMetricDefinition(token: "m3", request: {minValue: 0}) { token } }`, "outOfRange: REFUSE"},
+		{"another field", `mutation { updateMetricDefinition(token: "m3", request: {unit: "1/min"}) { token } }`, ""},
+		{"a metric of texts", metric(`token: "m4", metricKey: "mode", dataType: "STRING"`), "dataType: no message with a reading"},
+		{"an enum of words", metric(`token: "m5", metricKey: "state", dataType: "INT", enum: "[\"on\",\"off\"]"`), "enum: none of the values is a number"},
+		{"an enum of numbers", metric(`token: "m6", metricKey: "level", dataType: "INT", enum: "[\"0\",\"1\"]"`), ""},
+		{"a misspelt rule", rule("r1", `{"name":"n","type":"threshold","when":{"metric":"temp","op":"gt","treshold":1}}`, ", enabled: true"), "definition: the rule cannot be published as it is: "},
+		{"a misspelt rule that is off", rule("r2", `{"name":"n","type":"threshold","when":{"metric":"temp","op":"gt","treshold":1}}`, ", enabled: false"), ""},
+		{"a rule", rule("r3", outside, ", enabled: true"), ""},
+		{"its publish", `mutation { deleteDetectionRule(token: "r1") publishDeviceProfile(token: "hinted") { warnings { code params } } }`, `r3: 95 lies outside of the range of the metric "temp", ..40: no value crosses it`},
+	} {
+		b, err := json.Marshal(w.as(writer, c.query, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var answer struct {
+			Errors     []any
+			Extensions struct{ Hints []string }
+		}
+		err = json.Unmarshal(b, &answer)
+		said := strings.Join(answer.Extensions.Hints, "|")
+		if err != nil || len(answer.Errors) > 0 || (said == "") != (c.want == "") || !strings.HasPrefix(said, c.want) {
+			t.Errorf("%s: %s, want the hint %q", c.name, b, c.want)
 		}
 	}
 }

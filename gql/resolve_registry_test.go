@@ -102,6 +102,7 @@ func openRegistryWorld(t testing.TB, db *sqlite.DB) *registryWorld {
 		return []gql.Snippet{{Title: "curl", Language: "sh", Text: tenant + " " + device + " " + accessToken + " " + host}}, nil
 	})
 	gql.RegisterLwm2m(devices, w.r, someLwm2m{})
+	gql.RegisterArtifacts(devices, nil)
 	gql.RegisterRegistry(devices, w.r, provision.New(provision.ProfileSettings{}, provision.Deps{Registry: w.r,
 		Store: countingStore{db, &w.reads}, Writer: writer, Hasher: hasher}))
 	if err := w.server.Build(); err != nil {

@@ -286,7 +286,7 @@ func (s *stateResolvers) list(ctx context.Context, _ any, args engine.Args) (any
 		return nil, err
 	}
 	page := store.Page{Number: c.Int("pageNumber"), Size: c.Int("pageSize")}.Norm()
-	from := min((page.Number-1)*page.Size, len(all))
+	from := page.First(len(all))
 	rows, err := s.shown(ctx, all[from:min(from+page.Size, len(all))])
 	if err != nil {
 		return nil, err

@@ -47,12 +47,13 @@ const (
 // socket is one WebSocket connection. One goroutine reads, one supervises the timers, each operation has its own; the
 // library serialises writes.
 type socket struct {
-	h      *handler
-	conn   *websocket.Conn
-	ctx    context.Context
-	id     string // request id of the upgrade, for the log
-	remote netip.Addr
-	header string // the token of the upgrade's Authorization header, for a connection_init without one
+	h       *handler
+	conn    *websocket.Conn
+	ctx     context.Context
+	id      string // request id of the upgrade, for the log
+	remote  netip.Addr
+	foreign bool   // a page of another host has opened it: it needs a token
+	header  string // the token of the upgrade's Authorization header, for a connection_init without one
 
 	started  time.Time
 	lastSeen atomic.Int64 // unix nanoseconds of the last frame from the client
@@ -76,7 +77,8 @@ type message struct {
 	Payload json.RawMessage `json:"payload,omitempty"`
 }
 
-func (h *handler) upgrade(w http.ResponseWriter, r *http.Request) {
+// upgrade opens a connection. foreign: a page of another host asks for it.
+func (h *handler) upgrade(w http.ResponseWriter, r *http.Request, foreign bool) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	defer cancel()
 	slot := h.server.sockets.open(cancel)
@@ -86,12 +88,12 @@ func (h *handler) upgrade(w http.ResponseWriter, r *http.Request) {
 	}
 	defer slot.close()
 	s := &socket{h: h, id: requestid.From(r.Context()), remote: remote(r), header: upgradeAuthorization(r), started: time.Now(),
-		slot: slot, ctx: ctx, ops: map[string]*socketOp{}}
+		slot: slot, ctx: ctx, foreign: foreign, ops: map[string]*socketOp{}}
 	s.touch()
 	s.lastPing = s.started
 	alive := func(context.Context, []byte) bool { s.touch(); return true }
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{
-		Subprotocols: []string{subprotocol}, InsecureSkipVerify: true, // the token is the boundary, not the origin
+		Subprotocols: []string{subprotocol}, InsecureSkipVerify: true, // see init: the token is the boundary, not the origin
 		OnPingReceived: alive, OnPongReceived: func(ctx context.Context, b []byte) { alive(ctx, b) },
 	})
 	if err != nil {
@@ -236,8 +238,11 @@ func (s *socket) init(m message) (websocket.StatusCode, string) {
 		return closeMalformed, "the payload is malformed"
 	}
 	session, code, why := s.prove(cmp.Or(authorization, s.header))
-	if code != 0 {
+	switch {
+	case code != 0:
 		return code, why
+	case s.foreign && session.anonymous():
+		return closeUnauthorized, foreignPage
 	}
 	if !s.slot.join(session, s.remote) {
 		return closeTryAgainLater, "this identity has too many connections"
@@ -361,6 +366,13 @@ func (s *socket) run(ctx context.Context, id string, op *socketOp, req engine.Re
 		resp.Done()
 		return
 	}
+	if !s.slot.follow() {
+		leave()
+		s.finish(id, op, errorMessage(id, engine.LimitError("subscriptions", "an identity may have %d subscriptions at a time over all of its connections",
+			s.h.server.cfg.Limits.SubscriptionsPerIdentity)))
+		return
+	}
+	defer s.slot.unfollow()
 	sub, resp := e.Subscribe(ctx, prepared, req.Variables)
 	leave() // an open subscription only waits
 	if resp != nil {

@@ -57,6 +57,15 @@ func TestABadTokenInTheUpgradeHeaderEndsTheConnection(t *testing.T) {
 	})
 }
 
+// TestAPageOfAnotherHostNeedsAToken: it could try passwords from inside of the network of its reader.
+func TestAPageOfAnotherHostNeedsAToken(t *testing.T) {
+	inSocketWorld(t, Config{}, func(t *testing.T, w *socketWorld) {
+		from := http.Header{"Origin": {"http://evil.example"}}
+		w.beginWith(t, from, "").expectClose(closeUnauthorized)
+		w.beginWith(t, from, `{"Authorization":"Bearer good"}`).expect(`{"type":"connection_ack"}`)
+	})
+}
+
 // begin dials with an Authorization header and sends connection_init with a payload; "" leaves either out.
 func (w *socketWorld) begin(t *testing.T, header, payload string) *testSocket {
 	t.Helper()
@@ -64,6 +73,12 @@ func (w *socketWorld) begin(t *testing.T, header, payload string) *testSocket {
 	if header != "" {
 		h.Set("Authorization", header)
 	}
+	return w.beginWith(t, h, payload)
+}
+
+// beginWith is begin with any headers.
+func (w *socketWorld) beginWith(t *testing.T, h http.Header, payload string) *testSocket {
+	t.Helper()
 	conn, _, err := websocket.Dial(t.Context(), "ws://weir/graphql", &websocket.DialOptions{HTTPClient: w.client, Subprotocols: []string{subprotocol}, HTTPHeader: h})
 	if err != nil {
 		t.Fatalf("dial: %v", err)

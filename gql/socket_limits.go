@@ -15,6 +15,7 @@ import (
 type socketLimits struct {
 	maximum, maximumEach          int
 	maximumPending, maximumNoUser int
+	maximumFollows                int
 	metrics                       *metrics
 
 	mu      sync.Mutex
@@ -22,6 +23,7 @@ type socketLimits struct {
 	pending list.List // of *socketSlot, oldest first
 	noUser  int
 	each    map[string]int
+	follows map[string]int // open subscriptions of those
 }
 
 // socketSlot is one connection.
@@ -39,7 +41,8 @@ type socketSlot struct {
 
 func newSocketLimits(l Limits, m *metrics) *socketLimits {
 	return &socketLimits{maximum: l.Connections, maximumEach: l.ConnectionsPerIdentity, maximumPending: max(l.Connections/4, 1),
-		maximumNoUser: max(l.Connections/2, 1), metrics: m, each: map[string]int{}}
+		maximumNoUser: max(l.Connections/2, 1), metrics: m, each: map[string]int{},
+		maximumFollows: l.SubscriptionsPerIdentity, follows: map[string]int{}}
 }
 
 // socketKey is the identity that a connection is counted for. Anonymous connections count for their address, or one
@@ -140,4 +143,27 @@ func (s *socketSlot) join(session Session, remote netip.Addr) bool {
 	}
 	l.show()
 	return true
+}
+
+// follow counts a subscription of the identity; false at the limit. Each that it lets through is ended by unfollow.
+func (s *socketSlot) follow() bool {
+	l := s.limits
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.follows[s.key] >= l.maximumFollows {
+		l.metrics.socketsRefused.WithLabelValues("subscriptions").Inc()
+		return false
+	}
+	l.follows[s.key]++
+	return true
+}
+
+// unfollow ends the count of a subscription.
+func (s *socketSlot) unfollow() {
+	l := s.limits
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.follows[s.key]--; l.follows[s.key] == 0 {
+		delete(l.follows, s.key)
+	}
 }

@@ -466,6 +466,31 @@ func TestConnectionsAndSubscriptionsAreBounded(t *testing.T) {
 	})
 }
 
+func TestSubscriptionsOfAnIdentityAreBoundedOverItsConnections(t *testing.T) {
+	inSocketWorld(t, Config{Limits: Limits{Subscriptions: 3, SubscriptionsPerIdentity: 4}}, func(t *testing.T, w *socketWorld) {
+		first, second, other := w.open(t, "good"), w.open(t, "good"), w.open(t, "other")
+		for id := range 3 {
+			first.subscribe(fmt.Sprint(id), `subscription { counts }`)
+			other.subscribe(fmt.Sprint(id), `subscription { counts }`)
+		}
+		synctest.Wait()
+		second.subscribe("3", `subscription { counts }`)
+		synctest.Wait()
+		second.subscribe("4", `subscription { counts }`)
+		m, err := second.read()
+		if err != nil || !strings.HasPrefix(m, `{"id":"4","type":"error"`) || !strings.Contains(m, "an identity may have 4 subscriptions at a time") {
+			t.Errorf("%s %v", m, err)
+		}
+		// A connection that closes gives back what it had.
+		_ = first.conn.Close(websocket.StatusNormalClosure, "")
+		synctest.Wait()
+		second.subscribe("4", `subscription { counts }`)
+		synctest.Wait()
+		second.subscribe("5", `{ ping }`)
+		second.expect(`{"id":"5","type":"next","payload":{"data":{"ping":"pong"}}}`, `{"id":"5","type":"complete"}`)
+	})
+}
+
 func TestAStopClosesConnectionsAsGoingAway(t *testing.T) {
 	inSocketWorld(t, Config{}, func(t *testing.T, w *socketWorld) {
 		s := w.open(t, "good")

@@ -187,6 +187,7 @@ func TestSubscriptionsAskForTheirAuthority(t *testing.T) {
 	gql.RegisterAlarms(devices, alarm.New(alarm.TenantSettings{}, alarm.Deps{}), r)
 	gql.RegisterSnippets(devices, r, nil)
 	gql.RegisterLwm2m(devices, r, nil)
+	gql.RegisterArtifacts(devices, nil)
 	delivery.Register(s.Area(delivery.Area, gql.TenantPlane), command.New(command.Settings{}, command.Deps{}))
 	if err := s.Build(); err != nil {
 		t.Fatal(err)

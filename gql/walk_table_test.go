@@ -26,6 +26,7 @@ type walkOp struct {
 	// message holds the text, or "" for success with rows of his own.
 	stranger string
 	owner    string // what the message of the refusal holds that even the right caller gets, "" for success
+	moves    bool   // the answer changes by itself
 }
 
 const noPage = `{"results":[],"pagination":{"pageStart":0,"pageEnd":0,"totalRecords":0}}`
@@ -92,6 +93,8 @@ func walkRegistry() []walkOp {
 		read("geoFenceSetSnapshot", `(version: 1)`, "!NOT_FOUND no version 1"),
 		read("entityAttributes", `(criteria: {pageNumber: 1, pageSize: 10})`, noPage),
 		read("deviceClaim", `(deviceToken: "d")`, "null"),
+		read("artifacts", "", "[]"),
+		write("deleteArtifact", `(token: "fw")`, `!NOT_FOUND "fw"`),
 		read("lwm2mRegistrations", `(deviceTokens: ["d"])`, ""), // nothing is registered here: TestLwm2mRegistrations shows that a stranger gets nothing
 		{kind: "query", name: "deviceSnippets", needs: model.DeviceWrite, args: `(deviceToken: "d", credentialToken: "k", host: "gateway.lan")`, stranger: `!NOT_FOUND "d"`},
 		{kind: "query", name: "alarmsById", needs: model.AlarmRead, args: `(ids: ["<Alarm>"])`, stranger: "[]"},
@@ -172,6 +175,7 @@ var walkTable = map[string][]walkOp{
 		{kind: "query", name: "ingestLedger", needs: model.EventRead, args: `(criteria: {})`, stranger: "[]"},
 		{kind: "mutation", name: "_empty", anonymous: true},
 		{kind: "subscription", name: "measurementStream", needs: model.EventRead},
+		{kind: "query", name: "messageTrace", needs: model.EventRead, args: `(criteria: {pageNumber: 1, pageSize: 10, deviceToken: "d"})`, stranger: `!NOT_FOUND "d"`},
 		{kind: "subscription", name: "messageStream", needs: model.EventRead},
 	},
 	"device-state": {
@@ -205,6 +209,7 @@ var walkTable = map[string][]walkOp{
 		dashboards("query", "httpSecrets", model.ConnectorRead, "", "[]"),
 		dashboards("query", "deadLetters", model.ConnectorRead, `(criteria: {pageNumber: 1, pageSize: 10})`, noPage),
 		dashboards("query", "deadLetter", model.ConnectorRead, `(id: "1")`, "null"),
+		dashboards("query", "deliveries", model.ConnectorRead, "", ""), // nothing waits here: TestNoSecretLeaves and the outbox's own tests have rows
 		dashboards("mutation", "createConnector", model.ConnectorWrite, `(request: {token: "other", type: "mqtt", config: "{\"urls\":[\"mqtt://b.example.com:1883\"],\"topic\":\"t\"}"})`, ""),
 		dashboards("mutation", "updateConnector", model.ConnectorWrite, `(token: "main", request: {name: "new"})`, `!NOT_FOUND "main"`),
 		dashboards("mutation", "publishConnector", model.ConnectorWrite, `(token: "main")`, `!NOT_FOUND "main"`),
@@ -265,6 +270,7 @@ var walkTable = map[string][]walkOp{
 	},
 	"event-processing": {
 		{kind: "query", name: "eventProcessingInfo", anonymous: true},
+		{kind: "query", name: "ruleVocabulary", needs: model.DeviceRead},
 		{kind: "query", name: "validateDetectionRules", needs: model.DeviceRead, args: `(rules: [])`},
 		{kind: "query", name: "compileCanvas", needs: model.DeviceRead, args: `(graph: "{}", profileToken: "p")`},
 		{kind: "query", name: "canvasFromRule", needs: model.DeviceRead, args: `(definition: "{}", profileToken: "p")`},
@@ -340,6 +346,7 @@ func (w *walk) furnishAcme(t *testing.T) {
 		b: createCommandBatch(request: {token: "many", name: "reboot", payload: "{\"of\":\"%[1]s\"}", deviceTokens: ["d"], allowPartial: false}) { batch { id } } }`, onlyAcme), nil); len(r.Errors) > 0 || strings.Contains(r.raw, ":null") {
 		t.Fatal(r.raw)
 	}
+	w.putArtifact(t)
 	c, err := testweir.DialMQTT(w.MQTT, "weir", walkTenant, "d", onlyAcme+"-id")
 	if err != nil {
 		t.Fatal(err)
@@ -384,6 +391,24 @@ func (w *walk) furnishAcme(t *testing.T) {
 		t.Fatalf("alarms: %v", out)
 	}
 	w.ids["Alarm"], w.ids["alarm"] = out.Alarms.Results[0].ID, out.Alarms.Results[0].Token
+}
+
+// putArtifact gives acme an artifact.
+func (w *walk) putArtifact(t testing.TB) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, w.API+"/api/device-management/artifacts/fw?name="+onlyAcme, strings.NewReader(onlyAcme))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+w.own)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusCreated {
+		t.Fatalf("PUT of an artifact: %d", resp.StatusCode)
+	}
 }
 
 // settled waits until everything that was acknowledged is applied, and the end of the connection, too.

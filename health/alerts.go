@@ -66,6 +66,8 @@ func Alerts() []Alert {
 			Summary: "More than half of the DTLS handshakes of LwM2M devices fail: keys differ, or identities are unknown.", Runbook: "an-lwm2m-device-does-not-get-in"},
 		{Name: "Lwm2mRowsBehind", Severity: Minor, When: Condition{Metric: "weir_lwm2m_rows_behind_total", Within: 15 * time.Minute},
 			Summary: "Registrations of LwM2M devices cannot be stored: a restart would take them as they were before.", Runbook: "the-disk-is-full"},
+		{Name: "Lwm2mFirmwareFailing", Severity: Minor, When: Condition{Metric: "weir_lwm2m_firmware_ended_total", Labels: [][2]string{{"outcome", "failed"}}, Within: time.Hour},
+			Summary: "A firmware update of an LwM2M device has failed, or was not complete in its time.", Runbook: "a-firmware-update-fails"},
 		{Name: "SparkplugStateDenied", Severity: Critical, When: Condition{Metric: "weir_sparkplug_state_denied"}, For: time.Minute,
 			Summary: "A broker does not deliver the STATE of a Sparkplug source: the source is down.", Runbook: "a-sparkplug-source"},
 		{Name: "SparkplugHostIdInUse", Severity: Minor, When: Condition{Metric: "weir_sparkplug_state_conflicts_total", Within: 15 * time.Minute},
@@ -74,6 +76,10 @@ func Alerts() []Alert {
 			Summary: "Two Sparkplug nodes use one id.", Runbook: "a-sparkplug-source"},
 		{Name: "RebirthsDeferred", Severity: Minor, When: Condition{Metric: "weir_sparkplug_rebirths_deferred_total", Within: time.Minute}, For: 10 * time.Minute,
 			Summary: "Requests for Sparkplug rebirths wait for the rate of their source.", Runbook: "a-sparkplug-source"},
+		{Name: "EdgeCloned", Severity: Critical, When: Condition{Metric: "weir_uplink_findings_total", Labels: [][2]string{{"finding", "EdgeCloned"}}, Within: time.Hour},
+			Summary: "Two edges have one installation, or one goes on from an older copy of itself: the second was asked to begin as another installation.", Runbook: "an-edge-does-not-forward"},
+		{Name: "EdgeGap", Severity: Critical, When: Condition{Metric: "weir_uplink_findings_total", Labels: [][2]string{{"finding", "EdgeGap"}}, Within: time.Hour},
+			Summary: "Messages that an edge has handed over are not here, and the edge has them no more.", Runbook: "an-edge-does-not-forward"},
 		{Name: "OpenFilesNearLimit", Severity: Minor, When: Condition{Metric: "process_open_fds", Over: "process_max_fds", Above: 0.8}, For: 5 * time.Minute,
 			Summary: "The process has four fifths of its maximum of open files: soon no client can connect.", Runbook: "connack-0x89-or-3-busy"},
 	}
@@ -92,6 +98,8 @@ func EdgeAlerts() []Alert {
 			Summary: "The broker above refuses the credential or the client id of an edge.", Runbook: "an-edge-does-not-forward"},
 		{Name: "EdgeUplinkDown", Severity: Minor, When: Condition{Metric: "weir_edge_uplink_connected", Above: 1, Below: true}, For: 15 * time.Minute,
 			Summary: "An edge has not reached the broker above for 15 minutes; messages wait in its log.", Runbook: "an-edge-does-not-forward"},
+		{Name: "EdgeSyncStale", Severity: Minor, When: Condition{Metric: "weir_edge_sync_age_seconds", Above: 3600}, For: time.Minute,
+			Summary: "An edge is connected and has not been able to take over the credentials of its devices for an hour.", Runbook: "an-edge-does-not-forward"},
 		{Name: "EdgeDropping", Severity: Critical, When: Condition{Metric: "weir_edge_dropped_total", Within: 15 * time.Minute},
 			Summary: "The log of an edge is full and drops its oldest messages.", Runbook: "an-edge-does-not-forward"},
 	}

@@ -2,6 +2,7 @@ package health
 
 import (
 	"context"
+	"strings"
 	"time"
 )
 
@@ -10,6 +11,7 @@ type Pair struct {
 	File                string
 	NotBefore, NotAfter time.Time // zero when it could not be read
 	Problem             string    // the reason why the present files cannot be served
+	Doubts              []string  // why clients that check it may refuse it
 }
 
 // expiryWarning is the time before the expiry at which the finding becomes a warning: automatic renewal replaces a
@@ -33,6 +35,8 @@ func Certificate(pair func() Pair, now func() time.Time) Check {
 			return Fail("check the clock; clients refuse to connect until then", "%s is good only from %s", p.File, p.NotBefore.UTC().Format(time.RFC3339))
 		case left < expiryWarning:
 			return Warn("renew it and put the files in place: they are read again automatically", "%s expires in %s, at %s", p.File, days, p.NotAfter.UTC().Format(time.RFC3339))
+		case len(p.Doubts) > 0:
+			return Warn("the file holds the certificate of the server first, then those between it and its CA, and the CA's own where it is private", "clients may refuse %s: %s", p.File, strings.Join(p.Doubts, "; "))
 		}
 		return Good("%s, good for %s", p.File, days)
 	}}

@@ -380,6 +380,8 @@ func TestACertificateByItsAge(t *testing.T) {
 		t.Log(c.name)
 		holds(t, f, c.want, c.text, c.hint)
 	}
+	doubtful := Pair{File: "gw.pem", NotBefore: now.Add(-day), NotAfter: now.Add(90 * day), Doubts: []string{"it names no host", "it is not for servers"}}
+	holds(t, Certificate(func() Pair { return doubtful }, func() time.Time { return now }).Look(t.Context()), Warning, "clients may refuse gw.pem: it names no host; it is not for servers", "first")
 	holds(t, Certificate(func() Pair { return Pair{Problem: "gone"} }, time.Now).Look(t.Context()), Failure, "cannot be served: gone", "both files")
 }
 

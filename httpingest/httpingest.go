@@ -47,10 +47,12 @@ type Config struct {
 // Deps are the collaborators. Intake is required.
 type Deps struct {
 	Intake     Intake
-	Provision  Provisioner           // nil: no device gets its credential here
-	Desk       command.Desk          // of the commands that devices fetch, if Settings.Commands is set; nil: none can be fetched
-	Attributes Attributes            // what devices may read of themselves, if Settings.Commands is set; nil: none can
-	Listeners  []Listener            // open sockets; the transport closes them
+	Provision  Provisioner  // nil: no device gets its credential here
+	Desk       command.Desk // of the commands that devices fetch, if Settings.Commands is set; nil: none can be fetched
+	Attributes Attributes   // what devices may read of themselves, if Settings.Commands is set; nil: none can
+	Listeners  []Listener   // open sockets; the transport closes them
+	// Refused is called about once a minute for TLS handshakes that failed; nil: it is not called. It must not block.
+	Refused    func(why, text string)
 	Logger     *slog.Logger          // nil: nothing is logged
 	Registerer prometheus.Registerer // nil: metrics are kept and not registered
 }

@@ -19,6 +19,7 @@ type metrics struct {
 	largeWaits   prometheus.Counter
 	largeStopped prometheus.Counter
 	closed       *prometheus.CounterVec // by reason
+	handshakes   prometheus.Counter
 }
 
 // newMetrics makes the metrics and registers them when reg is not nil.
@@ -38,11 +39,13 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		Help: "Bodies over 64 KiB that waited because the maximum was being read."})
 	m.largeStopped = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_httpingest_large_bodies_stopped_total",
 		Help: "Bodies over 64 KiB that did not arrive while others waited: their connections were closed."})
+	m.handshakes = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_httpingest_failed_handshakes_total",
+		Help: "TLS handshakes of the ingest listener that failed."})
 	m.closed = connlimit.NewClosed("weir_httpingest_connections_closed_total")
 	m.requests.WithLabelValues(strconv.Itoa(http.StatusTooManyRequests)) // what turns away at a bound is shown from the start
 	m.accepted = m.requests.WithLabelValues(strconv.Itoa(http.StatusAccepted))
 	if reg != nil {
-		reg.MustRegister(m.requests, m.connections, m.closedBefore, m.waits, m.largeWaits, m.largeStopped, m.closed)
+		reg.MustRegister(m.requests, m.connections, m.closedBefore, m.waits, m.largeWaits, m.largeStopped, m.closed, m.handshakes)
 	}
 	return m
 }

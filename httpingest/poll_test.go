@@ -51,6 +51,8 @@ func (d *desk) Claim(device int64, carrier string, done func(command.Dispatch, b
 	}()
 }
 
+func (d *desk) Progress(command.Progress) {}
+
 func (d *desk) Ended(r command.Receipt) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

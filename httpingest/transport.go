@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"weir/command"
 	"weir/ingest"
 	"weir/internal/connlimit"
+	"weir/internal/handshake"
 	"weir/internal/setting"
 	"weir/model"
 )
@@ -21,17 +23,19 @@ import (
 // Listener is an open socket; TLS is nil for plain HTTP.
 type Listener struct {
 	net.Listener
-	TLS *tls.Config
+	Name string // of the configuration
+	TLS  *tls.Config
 }
 
 // Transport serves the listeners with their limits: a timeout for the headers, a timeout for the whole request, and a
 // maximum number of connections.
 type Transport struct {
-	http    http.Server
-	handler *handler
-	opened  []Listener
-	limit   *connlimit.Limit
-	conns   sync.Map // net.Conn → *visit
+	http      http.Server
+	handler   *handler
+	opened    []Listener
+	strangers *handshake.Reporter
+	limit     *connlimit.Limit
+	conns     sync.Map // net.Conn → *visit
 
 	mu     sync.Mutex
 	state  ingest.SourceState
@@ -72,6 +76,7 @@ func newTransport(h *handler, routes http.Handler) *Transport {
 		ConnState:         t.track,
 		ErrorLog:          slog.NewLogLogger(h.deps.Logger.Handler(), slog.LevelDebug),
 	}
+	t.strangers = &handshake.Reporter{Log: h.deps.Logger, Message: "a connection ended before a request", Show: h.deps.Refused}
 	t.limit.Guard(&t.http)
 	return t
 }
@@ -121,7 +126,10 @@ func (t *Transport) Run(ctx context.Context) error {
 func (t *Transport) serve(l Listener) error {
 	ln := t.limit.Listen(l.Listener)
 	if l.TLS != nil {
-		ln = tls.NewListener(ln, l.TLS)
+		ln = handshake.HTTPS(ln, l.TLS, t.handler.cfg.HeaderTimeout, func(from netip.Addr, err error) {
+			t.handler.metrics.handshakes.Inc()
+			t.strangers.Report(l.Name, from, handshake.Reason, handshake.Text(err))
+		})
 	}
 	err := t.http.Serve(ln)
 	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {

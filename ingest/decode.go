@@ -1,10 +1,10 @@
 package ingest
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"strconv"
-	"time"
 
 	"weir/internal/jsonscan"
 	"weir/model"
@@ -17,6 +17,7 @@ type Decoded struct {
 	Report     *model.Report   // a device report
 	Answer     *model.Response // an answer to a command; with neither of them, Message counts
 	Credential Credential
+	Nulls      int // members of a flat body that were null and are left out
 }
 
 // Credential is what a body presents. Secret never leaves the intake.
@@ -41,13 +42,17 @@ func Decode(body []byte) (ev Decoded, err error) { return decodeInto(nil, body) 
 
 // decodeInto is Decode with memory for readings, which is used as far as it goes.
 func decodeInto(room []model.Reading, body []byte) (ev Decoded, err error) {
-	d := decoder{Scanner: jsonscan.New(body), room: room}
+	d := decoder{Scanner: jsonscan.New(withoutPadding(body)), room: room}
 	d.event(&ev)
 	if err := d.End(); err != nil {
 		return Decoded{}, &DecodeError{Reason: d.reason(), Text: err.Error()}
 	}
 	return ev, nil
 }
+
+// withoutPadding cuts the NUL bytes off the end of a body: a C program that sends its whole buffer, or counts the end of a string, appends
+// them. Elsewhere a NUL byte is refused.
+func withoutPadding(body []byte) []byte { return bytes.TrimRight(body, "\x00") }
 
 type decoder struct {
 	jsonscan.Scanner
@@ -328,7 +333,7 @@ func (d *decoder) time(what string) model.Nanos {
 	if d.Err() != nil {
 		return 0
 	}
-	t, err := time.Parse(time.RFC3339Nano, s)
+	t, err := model.ParseTime(s)
 	switch {
 	case err != nil:
 		d.Fail("%s must be an RFC 3339 time", what)
@@ -416,7 +421,7 @@ func indexOf(names []string, b []byte) int {
 // SplitArray returns the events of an array body without looking into them more than to find their ends; nil when the body
 // is no array. At most max events are taken. A refusal names the broken event by its index.
 func SplitArray(body []byte, most int) ([][]byte, error) {
-	s := jsonscan.New(body)
+	s := jsonscan.New(withoutPadding(body))
 	if s.Peek() != '[' {
 		return nil, nil
 	}

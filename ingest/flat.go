@@ -13,13 +13,14 @@ import (
 
 // DecodeFlat reads a flat body: one JSON object whose members are metrics with their values, and optionally ts, the time of
 // all of them. It is the same message as an event with one entry. A body that is well-formed JSON is refused with all that is
-// wrong in it, by name.
+// wrong in it, by name. Members that are null are left out and counted.
 func DecodeFlat(body []byte) (Decoded, error) { return decodeFlatInto(nil, body) }
 
 // decodeFlatInto is DecodeFlat with memory for readings, which is used as far as it goes.
 func decodeFlatInto(room []model.Reading, body []byte) (ev Decoded, err error) {
-	d := flatDecoder{decoder: decoder{Scanner: jsonscan.New(body), room: room}}
+	d := flatDecoder{decoder: decoder{Scanner: jsonscan.New(withoutPadding(body)), room: room}}
 	d.body(&ev.Message)
+	ev.Nulls = d.nulls
 	if err := d.End(); err != nil {
 		return Decoded{}, &DecodeError{Reason: d.reason(), Text: err.Error()}
 	}
@@ -39,6 +40,7 @@ type flatDecoder struct {
 	surplus  int      // faults beyond them
 	badValue bool     // a metric has a value of another kind
 	metrics  int
+	nulls    int // members without a value
 }
 
 // Bounds of the text that reports the faults of a flat body.
@@ -52,6 +54,10 @@ func (d *flatDecoder) body(m *model.Message) {
 	d.Object(func(name []byte) {
 		if string(name) == flatTime {
 			d.timestamp(m)
+			return
+		}
+		if d.Null() { // a sensor that has no value yet: Zigbee2MQTT and Tasmota write that so
+			d.nulls++
 			return
 		}
 		d.metrics++
@@ -91,6 +97,9 @@ func quoted(name []byte) string {
 // wrong is the text of all faults, "" when there are none.
 func (d *flatDecoder) wrong() string {
 	if len(d.faults) == 0 && d.metrics == 0 {
+		if d.nulls > 0 {
+			return "a flat body must hold at least one metric with a value, and all are null"
+		}
 		return "a flat body must hold at least one metric"
 	}
 	text := strings.Join(d.faults, ", ")
@@ -110,8 +119,6 @@ func (d *flatDecoder) flatValue() (v float64, why string) {
 		why = "an object"
 	case '[':
 		why = "an array"
-	case 'n':
-		why = "null"
 	case 't', 'f':
 		return d.boolean(flatWhat), ""
 	case '"':
@@ -148,7 +155,7 @@ func (d *flatDecoder) timestamp(m *model.Message) {
 	var at time.Time
 	switch c := d.Peek(); {
 	case c == '"':
-		t, err := time.Parse(time.RFC3339Nano, d.String(flatTime))
+		t, err := model.ParseTime(d.String(flatTime))
 		if err == nil {
 			at = t
 		}

@@ -64,6 +64,8 @@ func TestTheTimeOfAFlatBody(t *testing.T) {
 		`1772280000123`:                 "2026-02-28T12:00:00.123Z",
 		`1772280000123.456`:             "2026-02-28T12:00:00.123456Z",
 		`1.772280000e9`:                 "2026-02-28T12:00:00Z",
+		`"2026-02-28t12:00:00z"`:        "2026-02-28T12:00:00Z",
+		`"2016-12-31T23:59:60Z"`:        "2017-01-01T00:00:00Z",
 		`1000000000`:                    "2001-09-09T01:46:40Z",
 		`1000000000000`:                 "2001-09-09T01:46:40Z",
 	} {
@@ -73,7 +75,7 @@ func TestTheTimeOfAFlatBody(t *testing.T) {
 		}
 	}
 	for _, ts := range []string{`0`, `12`, `999999999`, `10000000000`, `999999999999`, `10000000000000`, `1772280000123456`, `1772280000123456789`, `-1772280000`,
-		`1e999`, `"1772280000"`, `"yesterday"`, `"0001-01-01T00:00:00Z"`, `""`, `null`, `true`, `{}`, `[1772280000]`} {
+		`1e999`, `"1772280000"`, `"yesterday"`, `"0001-01-01T00:00:00Z"`, `""`, `null`, `true`, `{}`, `[1772280000]`, `"2026-02-28T12:00:00+24:00"`, `"2026-02-28T12:00:00,5Z"`} {
 		_, err := DecodeFlat([]byte(`{"t":1,"ts":` + ts + `}`))
 		if err == nil || err.Error() != wrongTime {
 			t.Errorf("%s: %v", ts, err)
@@ -82,6 +84,26 @@ func TestTheTimeOfAFlatBody(t *testing.T) {
 }
 
 const flatExpected = ": the value of a metric must be a number, a string that holds a number, or true or false"
+
+// What devices append or have no value for costs them nothing.
+func TestPaddingAndNullsAreLeftOut(t *testing.T) {
+	t.Parallel()
+	for body, nulls := range map[string]int{
+		"{\"t\":21.5}\x00": 0, "{\"t\":21.5}\n\x00\x00\x00\x00": 0, `{"temperature":null,"t":21.5,"humidity":null}`: 2,
+	} {
+		ev, err := DecodeFlat([]byte(body))
+		if m := ev.Message.Measurements; err != nil || len(m) != 1 || m[0].Metric != "t" || m[0].Value != 21.5 || ev.Nulls != nulls {
+			t.Errorf("%q: %v, %v", body, ev, err)
+		}
+	}
+	event := `{"eventType":"Measurement","payload":{"entries":[{"measurements":{"t":"21.5"}}]}}`
+	if ev, err := Decode([]byte(event + "\x00\x00")); err != nil || len(ev.Message.Measurements) != 1 {
+		t.Errorf("an event: %v", err)
+	}
+	if all, err := SplitArray([]byte("["+event+"]\x00"), 10); err != nil || len(all) != 1 {
+		t.Errorf("an array of events: %v", err)
+	}
+}
 
 // hostileFlats are bodies that are not flat, each with its exact refusal.
 var hostileFlats = []struct{ name, body, want string }{
@@ -95,13 +117,14 @@ var hostileFlats = []struct{ name, body, want string }{
 	{"trailing text", `{"t":1} x`, `unexpected text after the document at byte 8`},
 	{"NaN", `{"t":NaN}`, `a value must be a number at byte 5`},
 	{"malformed number", `{"t":01}`, `malformed number at byte 5`},
-	{"null", `{"t":null}`, `"t" is null` + flatExpected},
+	{"nulls alone", `{"t":null,"u":null}`, `a flat body must hold at least one metric with a value, and all are null`},
+	{"a NUL byte inside", "{\"t\":1}\x00{}\x00", `unexpected text after the document at byte 7`},
 	{"beyond float64", `{"t":-1e999}`, `"t" is not a finite number` + flatExpected},
 	{"string beyond float64", `{"t":"1e999"}`, `"t" is a string that holds no number` + flatExpected},
 	{"text", `{"t":"warm"}`, `"t" is a string that holds no number` + flatExpected},
 	{"empty text", `{"t":""}`, `"t" is a string that holds no number` + flatExpected},
 	{"all at once", `{"ok":1,"env":{"t":1},"tags":[1],"none":null,"note":"x","ts":7,"more":true}`,
-		`"env" is an object, "tags" is an array, "none" is null, "note" is a string that holds no number, ` + wrongTime + flatExpected},
+		`"env" is an object, "tags" is an array, "note" is a string that holds no number, ` + wrongTime + flatExpected},
 	{"an event", `{"eventType":"Measurement","payload":{"entries":[]}}`, `"eventType" is a string that holds no number, "payload" is an object` + flatExpected},
 	{"metric twice", `{"t":1,"t":2}`, `metric "t" is given twice`},
 	{"time twice", `{"t":1,"ts":1772280000,"ts":1772280000}`, `"ts" is given twice`},
@@ -161,7 +184,7 @@ func TestAFlatBodyIsStoredWholeOrNotAtAll(t *testing.T) {
 	if an := w.send(w.flat(1, `{"temp":21.5,"n":3}`)); an.Outcome != Stored {
 		t.Fatalf("%+v", an)
 	}
-	want := `"wifi" is an object, "note" is null` + flatExpected
+	want := `"wifi" is an object` + flatExpected
 	if an := w.send(w.flat(1, wrong)); an.Outcome != Refused || an.Reason != ReasonUndecodable || an.Text != want {
 		t.Errorf("%+v", an)
 	}

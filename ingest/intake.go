@@ -294,20 +294,32 @@ func again(rec *model.Record, d *store.DeadLetter) *model.Message {
 }
 
 // Packet is a packet that was received and becomes no Arrival.
-type Packet struct{ m *arrival }
+type Packet struct {
+	m   *arrival
+	why string
+}
+
+// Of is the packet with the device that sent it and what is wrong with it, for those who watch.
+func (p Packet) Of(device, why string) Packet {
+	if p.m != nil {
+		p.m.Topic = device
+	}
+	p.why = why
+	return p
+}
 
 // Received counts a packet where it is parsed, and its bytes. The transport calls Refuse with what it returns as soon as
 // it knows why the packet becomes no Arrival: a forbidden topic, a topic that nothing reads.
 func (in *Intake) Received(transport, source, tenant string, bytes int) Packet {
 	in.metrics.strayBytes.Add(float64(bytes))
-	return Packet{in.receive(&Arrival{Transport: transport, Source: source, Tenant: tenant})}
+	return Packet{m: in.receive(&Arrival{Transport: transport, Source: source, Tenant: tenant})}
 }
 
 // Refuse counts a received packet as refused, with the reason.
-func (in *Intake) Refuse(p Packet, reason Reason) { in.end(p.m, Refused, reason, "") }
+func (in *Intake) Refuse(p Packet, reason Reason) { in.end(p.m, Refused, reason, p.why) }
 
 // Drop counts a received packet as dropped, with the reason: its sender is not notified.
-func (in *Intake) Drop(p Packet, reason Reason) { in.end(p.m, Dropped, reason, "") }
+func (in *Intake) Drop(p Packet, reason Reason) { in.end(p.m, Dropped, reason, p.why) }
 
 // TenantFull reports whether the tenant's ceiling admits no reading at all, so that a transport need not read the body.
 func (in *Intake) TenantFull(tenant string) bool {
@@ -415,7 +427,7 @@ func (in *Intake) Presence(ctx context.Context, transport, source string, b mode
 
 // NewPacket is a packet that another intake than this package's counts: that of an edge, which received it at a time.
 func NewPacket(transport, source, tenant string, at model.Nanos) Packet {
-	return Packet{&arrival{Arrival: &Arrival{Transport: transport, Source: source, Tenant: tenant}, stamp: model.Stamp{Wall: at}}}
+	return Packet{m: &arrival{Arrival: &Arrival{Transport: transport, Source: source, Tenant: tenant}, stamp: model.Stamp{Wall: at}}}
 }
 
 // About returns the transport, the tenant that the packet named, and its receive time.

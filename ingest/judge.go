@@ -63,6 +63,7 @@ func (in *Intake) judge(ctx context.Context, m *arrival) {
 	}
 	m.readings = m.rec.Taken()
 	in.metrics.decoded.Inc()
+	in.metrics.nulls.Add(float64(ev.Nulls))
 	if err := in.vouch(ctx, m, &ev); err != nil {
 		in.unjudged(m, err)
 		return

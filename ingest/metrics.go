@@ -14,6 +14,7 @@ import (
 type intakeMetrics struct {
 	inbound, decoded, undecoded, limited, backpressured      prometheus.Counter
 	failedAppends, rejectedLost, presenceRefused, strayBytes prometheus.Counter
+	nulls                                                    prometheus.Counter
 	refused                                                  *prometheus.CounterVec
 }
 
@@ -30,6 +31,7 @@ func newIntakeMetrics(reg prometheus.Registerer) *intakeMetrics {
 		failedAppends:   counter("weir_ingest_failed_appends_total", "Messages that could not be appended to the log."),
 		rejectedLost:    counter("weir_ingest_refused_copies_dropped_total", "Copies of refused bodies that were not kept: more than 20 a second came, or they could not be stored."),
 		presenceRefused: counter("weir_ingest_presence_refused_total", "Presence transitions refused; a later check repairs them."),
+		nulls:           counter("weir_ingest_null_values_total", "Members of flat bodies that were null and are left out."),
 		strayBytes:      counter("weir_ingest_refused_packet_bytes_total", "Bytes of packets refused before they were decoded into messages."),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_ingest_refused_messages_total",
 			Help: "Messages refused or dropped by a transport, by reason."}, []string{"reason"}),
@@ -38,7 +40,7 @@ func newIntakeMetrics(reg prometheus.Registerer) *intakeMetrics {
 		m.refused.WithLabelValues(string(r)) // what turns away at a bound is shown from the start
 	}
 	if reg != nil {
-		reg.MustRegister(m.inbound, m.decoded, m.undecoded, m.limited, m.backpressured, m.failedAppends, m.rejectedLost, m.presenceRefused, m.strayBytes, m.refused)
+		reg.MustRegister(m.inbound, m.decoded, m.undecoded, m.limited, m.backpressured, m.failedAppends, m.rejectedLost, m.presenceRefused, m.strayBytes, m.nulls, m.refused)
 	}
 	return m
 }

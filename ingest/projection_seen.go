@@ -148,7 +148,7 @@ type seen struct {
 	renew       bool  // the next checkpoint writes all repeats again
 	written     int64 // bytes of the repeat pages that are in the store
 
-	relays relays
+	relays *relays
 }
 
 // repeats is the ring of one client, in a list by activity.

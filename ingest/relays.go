@@ -6,7 +6,9 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 
+	"weir/internal/ranges"
 	"weir/internal/wire"
 	"weir/model"
 	"weir/store"
@@ -25,6 +27,7 @@ const (
 
 // relays remembers the numbers of all links.
 type relays struct {
+	mu    sync.Mutex // the applier changes them, and an edge that signs in asks for those of its link
 	links map[relayKey]*relay
 	dirty bool
 }
@@ -32,21 +35,35 @@ type relays struct {
 type relayKey struct{ tenant, link string }
 
 type relay struct {
-	ranges [][2]uint64 // in order, each from the first number up to the last
+	ranges ranges.Set
 	at     model.Nanos // when the link was heard last
 }
 
-func newRelays() relays { return relays{links: map[relayKey]*relay{}} }
+func newRelays() *relays { return &relays{links: map[relayKey]*relay{}} }
 
 func relayOf(r *model.Record) relayKey { return relayKey{r.Account, r.Relay.Link} }
 
 // isRelayed reports whether an edge has relayed the record before.
 func (s *seen) isRelayed(r *model.Record) bool {
-	if r.Relay == nil {
-		return false
+	return r.Relay != nil && s.relays.has(relayOf(r), r.Relay.Number)
+}
+
+// RelayedNumbers returns the numbers of a link of a tenant that are known, as of the newest record that was applied.
+func (a *Applier) RelayedNumbers(tenant, link string) ranges.Set {
+	s := a.results.seen.relays
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.links[relayKey{tenant, link}]; l != nil {
+		return slices.Clone(l.ranges)
 	}
-	l := s.relays.links[relayOf(r)]
-	return l != nil && l.has(r.Relay.Number)
+	return nil
+}
+
+func (s *relays) has(key relayKey, number uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.links[key]
+	return l != nil && l.ranges.Has(number)
 }
 
 // addRelayed remembers the number of a record.
@@ -59,6 +76,8 @@ func (s *seen) addRelayed(r *model.Record) {
 
 // add remembers a number and returns how many links were forgotten for it.
 func (s *relays) add(key relayKey, number uint64, at model.Nanos) (forgotten int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	l := s.links[key]
 	if l == nil {
 		if len(s.links) >= maxRelays {
@@ -68,20 +87,22 @@ func (s *relays) add(key relayKey, number uint64, at model.Nanos) (forgotten int
 		s.links[key] = l
 	}
 	l.at = max(l.at, at)
-	l.add(number)
+	l.ranges.Add(number, maxRanges)
 	s.dirty = true
 	return forgotten
 }
 
 // count is how many ranges all links have together.
 func (s *relays) count() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, l := range s.links {
 		n += len(l.ranges)
 	}
 	return n
 }
 
-// forget forgets the link that was heard least recently.
+// forget forgets the link that was heard least recently, with the lock held.
 func (s *relays) forget() int {
 	var oldest relayKey
 	at := model.Nanos(math.MaxInt64)
@@ -102,6 +123,8 @@ func compareRelays(a, b relayKey) int {
 }
 
 func (s *relays) evictTenant(tenant string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for key := range s.links {
 		if key.tenant == tenant {
 			delete(s.links, key)
@@ -110,53 +133,10 @@ func (s *relays) evictTenant(tenant string) {
 	}
 }
 
-// find returns the index of the range that holds n, or where one would stand.
-func (l *relay) find(n uint64) (int, bool) {
-	if last := len(l.ranges) - 1; last >= 0 && n > l.ranges[last][1] { // numbers grow
-		return last + 1, false
-	}
-	return slices.BinarySearchFunc(l.ranges, n, func(r [2]uint64, n uint64) int {
-		switch {
-		case r[1] < n:
-			return -1
-		case r[0] > n:
-			return 1
-		}
-		return 0
-	})
-}
-
-func (l *relay) has(n uint64) bool {
-	_, found := l.find(n)
-	return found
-}
-
-func (l *relay) add(n uint64) {
-	i, found := l.find(n)
-	if found {
-		return
-	}
-	joinsBefore := i > 0 && l.ranges[i-1][1]+1 == n
-	joinsAfter := i < len(l.ranges) && n+1 == l.ranges[i][0]
-	switch {
-	case joinsBefore && joinsAfter:
-		l.ranges[i-1][1] = l.ranges[i][1]
-		l.ranges = slices.Delete(l.ranges, i, i+1)
-	case joinsBefore:
-		l.ranges[i-1][1] = n
-	case joinsAfter:
-		l.ranges[i][0] = n
-	default:
-		l.ranges = slices.Insert(l.ranges, i, [2]uint64{n, n})
-	}
-	if len(l.ranges) > maxRanges {
-		l.ranges[0][1] = l.ranges[1][1]
-		l.ranges = slices.Delete(l.ranges, 1, 2)
-	}
-}
-
 // freeze returns the page of all links, nil where nothing has changed since the last one.
 func (s *relays) freeze(now model.Nanos) []store.SeenPage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if !s.dirty {
 		return nil
 	}

@@ -20,7 +20,7 @@ func TestNumbersOfEdges(t *testing.T) {
 			next += uint64(rng.IntN(3))
 		case 1: // what was in flight comes again
 			n := next - min(next-1, uint64(rng.IntN(30)))
-			has := s.links[key] != nil && s.links[key].has(n)
+			has := s.links[key] != nil && s.links[key].ranges.Has(n)
 			if has != known[n] {
 				t.Fatalf("%d: %v, want %v; %v", n, has, known[n], s.links[key].ranges)
 			}
@@ -44,11 +44,11 @@ func TestNumbersOfEdges(t *testing.T) {
 		}
 	}
 	for n := range known {
-		if !s.links[key].has(n) {
+		if !s.links[key].ranges.Has(n) {
 			t.Fatalf("%d is forgotten", n)
 		}
 	}
-	if s.links[key].has(next + 5) {
+	if s.links[key].ranges.Has(next + 5) {
 		t.Error("a number that never came is known")
 	}
 	if s.freeze(0) == nil || s.freeze(0) != nil {

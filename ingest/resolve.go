@@ -195,6 +195,9 @@ func (s *resolver) at(r *model.Record, own model.EntryTime) (_ model.Micros, ok 
 	return min(t, stamp.Wall+model.Nanos(s.maxFutureSkew)).Micros(), true
 }
 
+// maxWhole is where whole numbers as 64-bit floats begin to stand for their neighbours, too.
+const maxWhole = 1 << 53
+
 // unfit checks the values of declared metrics against the active profile version; one that is refused refuses the event. It
 // notes whether one is outside its range that is not refused.
 func (e *Event) unfit() string {
@@ -215,6 +218,8 @@ func (e *Event) unfit() string {
 			return fmt.Sprintf("metric %s is declared as text and cannot hold a measurement", v.Metric)
 		case d.DataType == "INT" && v.Value != math.Trunc(v.Value):
 			return fmt.Sprintf("metric %s must be a whole number", v.Metric)
+		case d.DataType == "INT" && math.Abs(v.Value) >= maxWhole:
+			return fmt.Sprintf("metric %s is beyond ±9007199254740991: a reading is a 64-bit float, which cannot tell such a number from its neighbours", v.Metric)
 		case d.DataType == "BOOLEAN" && v.Value != 0 && v.Value != 1:
 			return fmt.Sprintf("metric %s must be 0 or 1", v.Metric)
 		case outside && d.OutOfRange == "":

@@ -108,6 +108,19 @@ func TestRefusalsAreSeenAtTheTransport(t *testing.T) {
 	}
 }
 
+// A packet that becomes no arrival is seen with its device and what is wrong with it.
+func TestARefusedPacketIsSeenWithItsDeviceAndWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.furnish(1)
+	watcher := w.watch(Watch{Device: "dev1"})
+	w.intake.Refuse(w.intake.Received(TransportMQTT, "mqtt1", "acme", 7).Of("dev1", `topic "tele/x" is not its own`), ReasonNotAuthorized)
+	seen, _ := w.seen(watcher)
+	if len(seen) != 1 || seen[0].Device != "dev1" || seen[0].Tenant != "acme" || seen[0].Reason != ReasonNotAuthorized || seen[0].Why != `topic "tele/x" is not its own` {
+		t.Errorf("%+v", seen)
+	}
+}
+
 func TestNothingIsShownOfUnauthenticatedMessages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -21,6 +21,8 @@ async function signIn(page) {
 
 const says = (page, text) => page.getByText(text).first().waitFor()
 const to = async (page, entry, heading) => {
+  const main = page.getByRole('navigation', { name: 'Main' })
+  if (!await main.getByRole('link', { name: entry, exact: true }).isVisible()) await main.getByRole('button', { name: 'More', exact: true }).click()
   await page.getByRole('link', { name: entry, exact: true }).first().click()
   await page.getByRole('heading', { level: 1, name: heading }).waitFor()
 }
@@ -171,6 +173,7 @@ await browse('console', { executablePath, hosts }, async () => {
   await looks(page, 'Rules')
   await page.getByRole('button', { name: 'Edit too-hot' }).click()
   await says(page, 'It compiles')
+  await page.getByRole('group', { name: 'View' }).getByRole('button', { name: 'JSON' }).click()
   const definition = page.getByLabel('Definition, as JSON')
   await definition.fill((await definition.inputValue()).replace('"temp"', '"tmp"').replace('"gt"', '"above"'))
   await page.locator('#verdict .bad').waitFor()

@@ -43,7 +43,7 @@ async function refused(page, id, text) {
 await browse('setup', { executablePath, hosts: [`MAP ${lanName} ${new URL(printed).hostname}`] }, async () => {
   const plain = await open(link.href, { javaScriptEnabled: false })
   holds('without JavaScript the page says what to do instead', (await plain.locator('body').innerText()).includes('weir admin create you@example.org'))
-  await step(await open(link.href.split('#')[0]), 'This link is not whole')
+  await step(await open(link.href.split('#')[0]), 'Weir has no administrator yet')
 
   const early = await open('')
   let answered = 0

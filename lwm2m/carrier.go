@@ -155,6 +155,10 @@ func (c *carrier) deliver(d command.Dispatch, slept bool) {
 	}
 	c.s.metrics.attempted.WithLabelValues(opOf(d.Name)).Inc()
 	payload, err := c.s.perform(sess, r, d)
+	if errors.Is(err, errLong) { // other commands go meanwhile
+		c.free(d.DeviceID)
+		return
+	}
 	if err != nil {
 		c.s.metrics.failed.WithLabelValues(opOf(d.Name)).Inc()
 	}
@@ -173,8 +177,8 @@ func (c *carrier) deliver(d command.Dispatch, slept bool) {
 	end(command.Acknowledged, "")
 }
 
-// answer hands the answer of a device to the log.
-func (c *carrier) answer(sess *session, d command.Dispatch, payload string, err error) {
+// answer hands the answer of a device to the log, and reports whether that has it.
+func (c *carrier) answer(sess *session, d command.Dispatch, payload string, err error) bool {
 	answer := model.Response{Command: d.Token, Nonce: d.Nonce, Success: err == nil, Payload: payload}
 	if err != nil {
 		answer.Error = err.Error()
@@ -187,12 +191,12 @@ func (c *carrier) answer(sess *session, d command.Dispatch, payload string, err 
 		c.s.deps.Intake.Accept(c.s.ctx, a, func(got ingest.Answer) { taken <- got })
 		got := <-taken
 		if got.Outcome == ingest.Stored {
-			return
+			return true
 		}
 		if try == answerTries || c.s.ctx.Err() != nil {
 			c.s.metrics.dropped("answer")
 			c.s.log.Warn("the answer of a device to a command could not be stored", "device", d.Device, "command", d.Token, "reason", got.Reason)
-			return
+			return false
 		}
 		wait, cancel := context.WithTimeout(c.s.ctx, answerPause)
 		<-wait.Done()

@@ -37,12 +37,19 @@ type parked struct {
 
 // proven is by what a session was proven.
 type proven struct {
-	Identity string
-	Sum      [32]byte // of the key
+	Identity    string   // or the fingerprint of a certificate
+	Sum         [32]byte // of the key
+	Certificate bool
+	Ends        model.Micros // of the certificate
 }
 
 // kind is by what a session was proven, as it is shown.
-func (p *proven) kind() string { return "PSK" }
+func (p *proven) kind() string {
+	if p.Certificate {
+		return "X509"
+	}
+	return "PSK"
+}
 
 // kept is what the state of a row holds. It is stored as gob.
 type kept struct {
@@ -457,7 +464,7 @@ func (s *Server) unread(r *registration) bool {
 
 // stillGood looks whether a credential is what it was. expires is negative where it is not.
 func (s *Server) stillGood(ctx context.Context, b model.Binding, by proven) (expires model.Micros, err error) {
-	k, err := s.deps.Keys.Key(ctx, by.Identity)
+	k, err := s.lookUp(ctx, by)
 	switch {
 	case errors.Is(err, ErrUnknown):
 		return -1, nil
@@ -471,7 +478,7 @@ func (s *Server) stillGood(ctx context.Context, b model.Binding, by proven) (exp
 
 // resumeOptions are those of a connection that goes on.
 func (s *Server) resumeOptions() []dtls.Option {
-	return []dtls.Option{dtls.WithPSK(func([]byte) ([]byte, error) { return nil, errNoState }), dtls.WithCipherSuites(suites()...), dtls.WithMTU(maxRecord)}
+	return []dtls.Option{dtls.WithPSK(func([]byte) ([]byte, error) { return nil, errNoState }), dtls.WithCipherSuites(s.suites()...), dtls.WithMTU(maxRecord)}
 }
 
 // lose forgets a session that does not go on.

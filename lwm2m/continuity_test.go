@@ -67,7 +67,7 @@ func live(t *testing.T, in Intake, rows *rowsOf, set Settings, more ...func(*Dep
 func (r *rowsOf) copyOf() *rowsOf {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := &rowsOf{rows: map[int64]Registration{}, sessions: map[int64]Session{}, observations: map[string]Observation{}}
+	c := &rowsOf{rows: map[int64]Registration{}, sessions: map[int64]Session{}, observations: map[string]Observation{}, firmware: maps.Clone(r.firmware)}
 	maps.Copy(c.rows, r.rows)
 	maps.Copy(c.sessions, r.sessions)
 	maps.Copy(c.observations, r.observations)

@@ -134,10 +134,12 @@ func (s *Server) pretended(identity string) []byte {
 
 // proof is what a handshake has found out so far.
 type proof struct {
-	identity string
-	key      Key
-	known    bool
-	failed   error // the key could not be looked up
+	identity    string
+	key         Key
+	known       bool
+	certificate bool         // identity is the fingerprint of a certificate
+	ends        model.Micros // of the certificate
+	failed      error        // the key could not be looked up
 }
 
 // key returns the key of an identity for a handshake.
@@ -171,6 +173,12 @@ func (s *Server) shake(p *peer) {
 		err = conn.HandshakeContext(ctx)
 	}
 	s.gate.ended(p)
+	if err == nil && !who.fits(conn) {
+		err = errNotProven
+	}
+	if err == nil {
+		err = who.makeDevice(ctx)
+	}
 	if err != nil {
 		s.shaken(p, &who, err)
 		if conn != nil {
@@ -188,7 +196,7 @@ func (s *Server) shake(p *peer) {
 	}
 	sess := newSession(conn, s.now)
 	sess.dtls, sess.peer, sess.binding, sess.expires = conn, p, who.key.Binding, who.key.Expires
-	sess.proof = proven{Identity: who.identity, Sum: sha256.Sum256(who.key.Secret)}
+	sess.proof = proven{Identity: who.identity, Sum: sha256.Sum256(who.key.Secret), Certificate: who.certificate, Ends: who.ends}
 	p.bounds.mu.Lock()
 	p.bounds.reserve, p.bounds.short = uint64(set.Reserve), func() { s.short(sess) }
 	p.bounds.mu.Unlock()
@@ -203,10 +211,12 @@ func (s *Server) shaken(p *peer, who *proof, err error) {
 		return
 	case who.failed != nil:
 		outcome = "error"
+	case who.certificate && !who.known:
+		outcome = "unknown_certificate"
 	case who.identity != "" && !who.known:
 		outcome = "unknown_identity"
 	case who.known:
-		outcome = "wrong_key"
+		outcome = "wrong_key" // for a certificate: one that came, and then nothing
 		s.deps.Refused(who.key.Tenant, who.key.Device, "the handshake failed: a wrong key, or the device stopped", "")
 	case p.answers.Load() < 2:
 		outcome = "abandoned"
@@ -244,19 +254,15 @@ func shown(identity string) string {
 	return clean
 }
 
-// suites are the cipher suites, the best first.
-func suites() []dtls.CipherSuiteID {
-	return []dtls.CipherSuiteID{dtls.TLS_PSK_WITH_AES_128_CCM_8, dtls.TLS_PSK_WITH_AES_128_CCM, dtls.TLS_PSK_WITH_AES_128_GCM_SHA256, dtls.TLS_PSK_WITH_AES_128_CBC_SHA256}
-}
-
 // dtlsOptions are those of one handshake.
 func (s *Server) dtlsOptions(ctx context.Context, p *peer, who *proof) []dtls.ServerOption {
 	options := []dtls.ServerOption{
 		dtls.WithPSK(func(identity []byte) ([]byte, error) { return s.key(ctx, who, identity), nil }),
-		dtls.WithCipherSuites(suites()...),
+		dtls.WithCipherSuites(s.suites()...),
 		dtls.WithExtendedMasterSecret(dtls.RequestExtendedMasterSecret),
 		dtls.WithMTU(maxRecord),
 	}
+	options = append(options, s.certificateOptions(ctx, who)...)
 	if n := p.s.idLength; n > 0 {
 		options = append(options, dtls.WithConnectionIDGenerator(func() []byte {
 			id := make([]byte, n)
@@ -276,7 +282,7 @@ func (s *Server) runSession(sess *session, drops uint64, k *parked) {
 	set := s.settings.Load()
 	sess.maxBody = int(set.MaxBody)
 	sess.handle, sess.notified, sess.knows, sess.heard = s.request, s.notified, s.observes, s.heard
-	sess.count = s.metrics.count
+	sess.count, sess.unbound = s.metrics.count, s.fetches
 	if !s.admit(sess, drops, k) {
 		return
 	}

@@ -2,14 +2,17 @@
 //
 //	socket.go     one UDP socket, routed to sessions by connection id or address
 //	handshake.go  DTLS: who may begin a handshake, by which key, and what becomes of it
+//	certificates.go handshakes by X.509; authentic.go: cipher suites, and which datagrams wake a session
 //	continuity.go sessions that go on over a restart, and are parked; dtlsstate.go: what of the DTLS library that takes
 //	session.go    the CoAP exchanges of one session: repeats, retransmissions, blocks
 //	requests.go   what devices ask: register, update, de-register, send
 //	registry.go   registrations: lifetimes, queue mode, what of them is stored
 //	observe.go    observations, and what their notifications become
+//	models.go     objects of definition files
 //	telemetry.go  from values of resources to messages and attributes
 //	harvest.go    what a device says about itself
-//	carrier.go    commands that wait for devices; perform.go: what each of them does
+//	carrier.go    commands that wait for devices; perform.go: what each of them does; firmware.go: the one that takes long
+//	bootstrap.go  the bootstrap server, which gives devices their accounts
 //	transport.go  start and stop, the sources, the metrics
 //	coap, content messages and formats, as pure functions
 //
@@ -30,6 +33,7 @@ import (
 	"weir/command"
 	"weir/ingest"
 	"weir/internal/setting"
+	"weir/lwm2m/content"
 	"weir/model"
 	"weir/presence"
 )
@@ -46,12 +50,22 @@ type Deps struct {
 	// Listen opens the socket.
 	Listen func() (net.PacketConn, error)
 	// Wanted reports whether some device has a key, where the socket is opened only then; nil: it is opened at once.
-	Wanted   func(context.Context) (bool, error)
-	Intake   Intake
-	Keys     Keys
-	Store    Store
+	Wanted func(context.Context) (bool, error)
+	Intake Intake
+	Keys   Keys
+	// Certificates are those of devices that prove themselves by X.509; nil: none does.
+	Certificates Certificates
+	Store        Store
+	// Orphaned reports whether a device that no credential has proven (model.Binding.Credential is 0) has lost its identity; nil: none has.
+	Orphaned func(context.Context, model.Binding) (bool, error)
 	Presence presence.Store
 	Desk     command.Desk // nil: no command is delivered
+	// Artifacts are what devices are given; nil: firmware updates are refused.
+	Artifacts Artifacts
+	// Bootstrap is what the bootstrap server needs; nil: there is none.
+	Bootstrap *BootstrapDeps
+	// Registered is called for each registration, with what has proven it; nil: it is not called.
+	Registered func(ctx context.Context, device model.Binding) error
 	// Profile returns what the profile of a device says about LwM2M, nil for nothing. nil: none says anything.
 	Profile func(ctx context.Context, device model.Binding) (*model.LwM2MProfile, error)
 	// Refused is called for each handshake of a known identity that was refused; nil: it is not called. It must not block.
@@ -74,6 +88,8 @@ type Key struct {
 	model.Binding
 	Secret  []byte
 	Expires model.Micros // 0: never
+	// Make makes the device, which is not there yet, once the handshake has proven the secret; nil: it is there.
+	Make func(ctx context.Context) (model.Binding, error)
 }
 
 // ErrUnknown says that an identity has no key that is good now.
@@ -134,6 +150,8 @@ type Changes struct {
 	Sessions      []Session     // each in the place of the one before
 	Reserved      []Session     // Bound of the session with that name
 	Progress      []Session     // Received, Address, Heard of the session with that name
+	Firmware      []Firmware    // each in the place of the one before
+	FirmwareEnded []Firmware    // removed, unless another command is in its place
 }
 
 // Restored takes what is stored.
@@ -141,6 +159,7 @@ type Restored struct {
 	Registration func(Registration)
 	Session      func(Session) (good bool) // one that is not is removed
 	Observation  func(Observation)
+	Firmware     func(Firmware)
 }
 
 // Store keeps registrations, sessions and observations over a restart.
@@ -165,6 +184,7 @@ type Server struct {
 	carrier  *carrier
 	secret   [32]byte // keys of unknown identities are made of it
 	state    sourceState
+	known    atomic.Pointer[content.Models] // besides what is built in
 
 	ctx      context.Context
 	abort    context.CancelFunc
@@ -185,7 +205,9 @@ type Server struct {
 	noted      map[*observation]*registration // to be stored
 	harvests   harvests
 
-	keeper keeper
+	keeper  keeper
+	updates *updates
+	boot    *bootstrapper
 }
 
 // New returns a server that listens to nothing yet: Run opens its socket.
@@ -216,6 +238,13 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	s.settings.Store(&cfg.Settings)
 	s.metrics = newMetrics(deps.Registerer, s)
 	s.ctx, s.abort = context.WithCancel(context.Background())
+	s.updates = newUpdates(s, deps.Registerer)
+	var err error
+	if cfg.Source != bootstrapSource {
+		if s.boot, err = newBootstrapper(s, deps.Bootstrap, deps.Registerer); err != nil {
+			return nil, err
+		}
+	}
 	s.gate = newGate(s)
 	s.tracker = presence.NewTracker(presence.TrackerConfig{Source: cfg.Source, Timing: cfg.Timing, MaxGraces: func() int { return s.settings.Load().MaxSessions }},
 		presence.TrackerDeps{Store: deps.Presence, Now: deps.Now, Logger: deps.Logger,

@@ -85,12 +85,12 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_lwm2m_" + name, Help: help})
 	}
 	m := &metrics{recent: recent{now: s.now},
-		handshakes: vec("handshakes_total", "DTLS handshakes, by outcome (ok, wrong_key, unknown_identity, abandoned, failed, error, evicted, refused).", "outcome",
-			"ok", "wrong_key", "unknown_identity", "abandoned", "failed", "error", "evicted", "refused"),
+		handshakes: vec("handshakes_total", "DTLS handshakes, by outcome (ok, wrong_key, unknown_identity, unknown_certificate, abandoned, failed, error, evicted, refused).", "outcome",
+			"ok", "wrong_key", "unknown_identity", "unknown_certificate", "abandoned", "failed", "error", "evicted", "refused"),
 		notifications: vec("notifications_total", "Notifications and Sends of devices, by outcome (stored, dropped, withheld, undecodable, stale, empty, incomplete, ended).", "outcome",
 			"stored", "dropped", "withheld", "undecodable", "stale", "empty", "incomplete", "ended"),
 		decodeErrors: vec("decode_errors_total", "Payloads of devices that could not be decoded, by content format.", "format", content.Names()...),
-		droppedTotal: vec("dropped_total", "What was dropped, by reason.", "reason", "datagram", "sessions", "ceiling", "backpressure", "observations", "credential", "answer"),
+		droppedTotal: vec("dropped_total", "What was dropped, by reason.", "reason", "datagram", "forged", "sessions", "ceiling", "backpressure", "observations", "credential", "answer"),
 		attempted:    vec("commands_attempted_total", "Commands that were performed, by operation.", "op"),
 		failed:       vec("commands_failed_total", "Commands that failed, by operation.", "op"),
 		messages: vec("messages_total", "Messages of sessions that were not handled as they came, by what they were (malformed, repeated, rate, busy, stray, unknown_token, unwritten).", "kind",

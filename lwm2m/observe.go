@@ -136,6 +136,16 @@ func (r *registration) formats() []uint16 {
 	return best
 }
 
+// formats are those in which values of a registration are asked for: what the configuration names comes first.
+func (s *Server) formats(r *registration) []uint16 {
+	all := r.formats()
+	first, named := content.Named(s.settings.Load().NotificationFormat)
+	if !named {
+		return all
+	}
+	return append([]uint16{first}, slices.DeleteFunc(all, func(f uint16) bool { return f == first })...)
+}
+
 func boolInt(b bool) int {
 	if b {
 		return 1
@@ -175,7 +185,7 @@ func (s *Server) observe(sess *session) {
 		return
 	}
 	targets, absent := r.targets()
-	formats := r.formats()
+	formats := s.formats(r)
 	for _, path := range absent {
 		r.refusedAt[path] = "the device does not list it"
 	}
@@ -463,7 +473,7 @@ func (s *Server) taken(sess *session, o *observation, m *coap.Message, done func
 		done(true)
 		return
 	}
-	records, err := content.Decode(uint16(format), o.base(), m.Payload, s.seconds())
+	records, err := s.models().Decode(uint16(format), o.base(), m.Payload, s.seconds())
 	if err != nil {
 		s.metrics.decodeErrors.WithLabelValues(content.Name(uint16(format))).Inc()
 		s.metrics.notification("undecodable")

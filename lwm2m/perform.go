@@ -41,7 +41,7 @@ var operations = map[string]func(*operation) (any, error){
 	"lwm2m.delete": (*operation).remove, "lwm2m.discover": (*operation).discover, "lwm2m.writeAttributes": (*operation).writeAttributes,
 	"lwm2m.observe": (*operation).observe, "lwm2m.cancelObserve": (*operation).cancelObserve, "lwm2m.observeComposite": (*operation).observeComposite, "lwm2m.readComposite": (*operation).readComposite,
 	"lwm2m.writeComposite": (*operation).writeComposite, "lwm2m.reboot": (*operation).reboot, "lwm2m.readDeviceInfo": (*operation).readDeviceInfo,
-	"lwm2m.factoryReset": (*operation).factoryReset,
+	"lwm2m.factoryReset": (*operation).factoryReset, firmwareCommand: (*operation).firmwareUpdate, "lwm2m.bootstrap": (*operation).bootstrap,
 }
 
 // opOf is the label of a command in metrics.
@@ -69,6 +69,10 @@ func (s *Server) perform(sess *session, r *registration, d command.Dispatch) (st
 	if err != nil {
 		return "", err
 	}
+	return marshalResult(result)
+}
+
+func marshalResult(result any) (string, error) {
 	b, err := json.Marshal(result)
 	if err != nil {
 		return "", fmt.Errorf("the answer cannot be written as JSON: %w", err)
@@ -181,6 +185,13 @@ func (o *operation) formats() []uint16 {
 	return o.r.formats()
 }
 
+// observeFormats are those in which an observation is asked for.
+func (o *operation) observeFormats() []uint16 {
+	o.s.mu.Lock()
+	defer o.s.mu.Unlock()
+	return o.s.formats(o.r)
+}
+
 // jsonOf is a value as results have it: bytes as base64.
 func jsonOf(v content.Value) any {
 	switch v.Kind {
@@ -217,7 +228,7 @@ func (o *operation) valuesOf(path content.Path, answer *coap.Message, format uin
 	if len(path) == 0 {
 		out.Path = ""
 	}
-	records, err := content.Decode(format, path, answer.Payload, o.s.seconds())
+	records, err := o.s.models().Decode(format, path, answer.Payload, o.s.seconds())
 	switch {
 	case err != nil && utf8.Valid(answer.Payload):
 		out.Value = string(answer.Payload)
@@ -273,8 +284,8 @@ func (o *operation) get(path content.Path) (any, error) {
 }
 
 // value reads a value of a parameter as the type of a resource.
-func value(path content.Path, raw json.RawMessage) (v content.Value, err error) {
-	kind := content.KindOf(path)
+func (o *operation) value(path content.Path, raw json.RawMessage) (v content.Value, err error) {
+	kind := o.s.models().KindOf(path)
 	var any any
 	d := json.NewDecoder(strings.NewReader(string(raw)))
 	d.UseNumber()
@@ -309,7 +320,7 @@ func value(path content.Path, raw json.RawMessage) (v content.Value, err error) 
 }
 
 // records reads a parameter of values: names are resources below path, or whole paths.
-func records(path content.Path, values map[string]json.RawMessage) (out []content.Record, err error) {
+func (o *operation) records(path content.Path, values map[string]json.RawMessage) (out []content.Record, err error) {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		full := name
 		if !strings.HasPrefix(name, "/") {
@@ -319,7 +330,7 @@ func records(path content.Path, values map[string]json.RawMessage) (out []conten
 		if !ok || len(p) < 3 || !p.Within(path) {
 			return nil, wrong("values: %.40q is no resource below %s", name, path)
 		}
-		v, err := value(p, values[name])
+		v, err := o.value(p, values[name])
 		if err != nil {
 			return nil, err
 		}
@@ -393,7 +404,7 @@ func (o *operation) write() (any, error) {
 	case hasValue == hasValues:
 		return nil, wrong("give either value or values")
 	case hasValues:
-		all, err := records(path, values)
+		all, err := o.records(path, values)
 		if err != nil {
 			return nil, err
 		}
@@ -401,7 +412,7 @@ func (o *operation) write() (any, error) {
 	case len(path) < 3:
 		return nil, wrong("value is written to a resource; an instance takes values")
 	}
-	v, err := value(path, raw)
+	v, err := o.value(path, raw)
 	if err != nil {
 		return nil, err
 	}
@@ -512,13 +523,13 @@ func (o *operation) create() (any, error) {
 	}
 	if instance != nil {
 		below := content.Path{path[0], *instance}
-		all, err := records(below, values)
+		all, err := o.records(below, values)
 		if err != nil {
 			return nil, err
 		}
 		return o.put(coap.POST, path, path, all, o.formats())
 	}
-	all, err := records(content.Path{path[0], 0}, values) // the number of the instance is not written
+	all, err := o.records(content.Path{path[0], 0}, values) // the number of the instance is not written
 	if err != nil {
 		return nil, err
 	}
@@ -632,7 +643,7 @@ func (o *operation) observeTarget(t target) error {
 	case have >= limit:
 		return fmt.Errorf("the device has %d observations, lwm2m.max_observations is %d", have, limit)
 	}
-	return o.s.order(o.sess, o.r, t, o.formats())
+	return o.s.order(o.sess, o.r, t, o.observeFormats())
 }
 
 func (o *operation) observeComposite() (any, error) {
@@ -763,7 +774,7 @@ func (o *operation) readComposite() (any, error) {
 	if given, ok := answer.Uint(coap.ContentFormat); ok {
 		format = uint16(given)
 	}
-	found, err := content.Decode(format, nil, answer.Payload, o.s.seconds())
+	found, err := o.s.models().Decode(format, nil, answer.Payload, o.s.seconds())
 	if err != nil {
 		return nil, fmt.Errorf("the answer cannot be read: %w", err)
 	}
@@ -787,7 +798,7 @@ func (o *operation) writeComposite() (any, error) {
 	if err := o.rest(); err != nil {
 		return nil, err
 	}
-	all, err := records(nil, values)
+	all, err := o.records(nil, values)
 	if err != nil {
 		return nil, err
 	}

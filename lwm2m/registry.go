@@ -371,6 +371,7 @@ func (s *Server) restore(ctx context.Context) error {
 				}
 			}
 		},
+		Firmware: s.restoreUpdate,
 	})
 }
 

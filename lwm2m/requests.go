@@ -14,6 +14,9 @@ func (s *Server) request(sess *session, m *coap.Message) *coap.Message {
 	if m.Unknown(coap.URIHost, coap.URIPort, coap.URIPath, coap.URIQuery, coap.ContentFormat, coap.Accept, coap.Block1, coap.Block2) != 0 {
 		return &coap.Message{Code: coap.BadOption}
 	}
+	if s.bootstraps() {
+		return s.boot.request(sess, m)
+	}
 	path := m.Texts(coap.URIPath)
 	switch {
 	case len(path) == 1 && path[0] == "rd":
@@ -34,6 +37,11 @@ func (s *Server) request(sess *session, m *coap.Message) *coap.Message {
 			return &coap.Message{Code: coap.MethodNotAllowed}
 		}
 		return s.onSend(sess, m)
+	case len(path) == 2 && path[0] == firmwarePath:
+		if m.Code != coap.GET {
+			return &coap.Message{Code: coap.MethodNotAllowed}
+		}
+		return s.onFirmware(sess, path[1], m)
 	}
 	return &coap.Message{Code: coap.NotFound}
 }
@@ -108,6 +116,13 @@ func (s *Server) onRegister(sess *session, m *coap.Message) *coap.Message {
 		return &coap.Message{Code: coap.Unavailable, Options: []coap.Option{{Number: coap.MaxAge, Value: []byte{10}}}}
 	}
 	s.metrics.registrations.Inc()
+	if s.deps.Registered != nil {
+		s.begin(func() {
+			if err := s.deps.Registered(s.ctx, sess.binding); err != nil && s.ctx.Err() == nil {
+				s.log.Warn("the keys that a bootstrap has replaced could not be removed; they are with the next registration", "device", sess.binding.Device, "tenant", sess.binding.Tenant, "error", err)
+			}
+		})
+	}
 	answer := &coap.Message{Code: coap.Created}
 	answer.AddPath(coap.LocationPath, "rd", location)
 	s.checkedIn(sess)
@@ -164,14 +179,19 @@ func (s *Server) onSend(sess *session, m *coap.Message) *coap.Message {
 	if f := content.Canonical(uint16(format)); !ok || f != content.SenMLJSON && f != content.SenMLCBOR && f != content.LwM2MCBOR {
 		return &coap.Message{Code: coap.BadFormat}
 	}
-	records, err := content.Decode(uint16(format), nil, m.Payload, s.seconds())
+	records, err := s.models().Decode(uint16(format), nil, m.Payload, s.seconds())
 	if err != nil {
 		s.metrics.decodeErrors.WithLabelValues(content.Name(uint16(format))).Inc()
 		s.metrics.notification("undecodable")
-		return &coap.Message{Code: coap.BadRequest}
 	}
 	answer := make(chan ingest.Answer, 1)
-	s.ingest(sess, m, records, true, func(a ingest.Answer) { answer <- a })
+	if err != nil { // refused, and counted as such
+		a := &ingest.Arrival{Fault: "a Send in " + content.Name(uint16(format)) + " cannot be decoded: " + err.Error()}
+		s.arrive(sess, m, a, m.Payload, 0, true)
+		s.deps.Intake.Accept(sess.ctx, a, func(a ingest.Answer) { answer <- a })
+	} else {
+		s.ingest(sess, m, records, true, func(a ingest.Answer) { answer <- a })
+	}
 	select {
 	case a := <-answer:
 		return sendAnswer(a)

@@ -1,11 +1,9 @@
 package lwm2m
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"net"
-	"net/netip"
 	"sync"
 	"testing"
 	"time"
@@ -24,10 +22,14 @@ import (
 type intakeOf struct {
 	mu        sync.Mutex
 	full      bool
+	messages  int // with readings
+	faults    []string
+	ceiling   bool // no message is under it
 	readings  []float64
 	locations []model.Location
 	reported  map[string]string
 	presence  []model.PresenceState
+	answers   []model.Response
 }
 
 // until waits until an attribute was reported.
@@ -48,11 +50,21 @@ func (in *intakeOf) Accept(_ context.Context, a *ingest.Arrival, done func(inges
 		answer = ingest.Answer{Outcome: ingest.Dropped, Reason: ingest.ReasonBackpressure}
 	case in.full:
 		answer = ingest.Answer{Outcome: ingest.Refused, Reason: ingest.ReasonBackpressure, RetryAfter: 10}
+	case in.ceiling:
+		answer = ingest.Answer{Outcome: ingest.Refused, Reason: ingest.ReasonCeiling, RetryAfter: 3}
+	case a.Fault != "":
+		in.faults = append(in.faults, a.Fault)
+		if !a.CannotRefuse {
+			answer = ingest.Answer{Outcome: ingest.Refused, Reason: ingest.ReasonUndecodable}
+		}
 	case a.Message != nil:
+		in.messages++
 		for _, r := range a.Message.Measurements {
 			in.readings = append(in.readings, r.Value)
 		}
 		in.locations = append(in.locations, a.Message.Locations...)
+	case a.Answer != nil:
+		in.answers = append(in.answers, *a.Answer)
 	case a.Report != nil:
 		if in.reported == nil {
 			in.reported = map[string]string{}
@@ -93,6 +105,7 @@ type rowsOf struct {
 	rows         map[int64]Registration
 	sessions     map[int64]Session
 	observations map[string]Observation
+	firmware     map[int64]Firmware
 	failing      bool
 }
 
@@ -104,6 +117,9 @@ func (r *rowsOf) Restore(_ context.Context, reserve uint64, to Restored) error {
 	}
 	for _, row := range r.observations {
 		to.Observation(row)
+	}
+	for _, row := range r.firmware {
+		to.Firmware(row)
 	}
 	for id, row := range r.sessions {
 		if !to.Session(row) {
@@ -136,6 +152,17 @@ func (r *rowsOf) Save(_ context.Context, _ bool, c *Changes) error {
 	}
 	for _, row := range c.Unobserved {
 		delete(r.observations, string(row.Token))
+	}
+	for _, row := range c.Firmware {
+		if r.firmware == nil {
+			r.firmware = map[int64]Firmware{}
+		}
+		r.firmware[row.Binding.DeviceID] = row
+	}
+	for _, row := range c.FirmwareEnded {
+		if r.firmware[row.Binding.DeviceID].Nonce == row.Nonce {
+			delete(r.firmware, row.Binding.DeviceID)
+		}
 	}
 	for _, id := range c.Ended {
 		delete(r.sessions, id)
@@ -257,26 +284,4 @@ func TestACredentialThatChangesEndsItsSession(t *testing.T) {
 	s.Drop(func(b model.Binding) bool { return b.Credential == 3 })
 	<-c.Ended()
 	poll.True(t, "the session is gone", func() bool { return s.sessionCount() == 0 })
-}
-
-// FuzzRoute: no datagram makes the router fail, and none but the first of a handshake begins anything.
-func FuzzRoute(f *testing.F) {
-	hello := append([]byte{22, 0xfe, 0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 20, 1, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 8}, bytes.Repeat([]byte{0}, 8)...)
-	f.Add(hello)
-	f.Add([]byte{25, 0xfe, 0xfd, 0, 1, 0, 0, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0})
-	f.Add([]byte{23, 0xfe, 0xfd, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0})
-	f.Add([]byte{20, 0xfe, 0xfd, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 1})
-	f.Fuzz(func(t *testing.T, b []byte) {
-		from := netip.MustParseAddrPort("127.0.0.1:5000")
-		s := newSocket(nil, 8)
-		begun := 0
-		s.begin = func(netip.AddrPort) *peer { begun++; return nil }
-		s.name(newPeer(s, from), []byte{1, 2, 3, 4, 5, 6, 7, 8})
-		s.add(newPeer(s, netip.MustParseAddrPort("127.0.0.1:5001")))
-		s.route(b, from)
-		s.route(b, netip.MustParseAddrPort("127.0.0.1:5001"))
-		if begun > 0 && (len(b) < recordHeader || b[0] != recordHandshake) {
-			t.Fatalf("%x has begun a handshake", b)
-		}
-	})
 }

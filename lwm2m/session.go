@@ -62,7 +62,8 @@ type session struct {
 	notified func(s *session, m *coap.Message, done func(ack bool))
 	knows    func(s *session, token string) bool // reports whether a token is that of an observation
 	heard    func(s *session)
-	count    func(what string) // retransmissions, dropped messages
+	count    func(what string)                      // retransmissions, dropped messages
+	unbound  func(s *session, m *coap.Message) bool // reports whether a request does not count against what a device may ask in a second
 	maxBody  int
 
 	ctx  context.Context
@@ -111,7 +112,7 @@ const (
 
 func newSession(conn transport, now func() time.Time) *session {
 	s := &session{conn: conn, now: now, work: make(chan func(), maxWork), slot: make(chan struct{}, 1), exchanges: map[string]*exchange{}, byID: map[uint16]*exchange{},
-		maxBody: 64 << 10, count: func(string) {}, heard: func(*session) {}, knows: func(*session, string) bool { return false }, budget: requestBurst, budgetAt: now(), last: now(), named: newLocation()}
+		maxBody: 64 << 10, count: func(string) {}, heard: func(*session) {}, unbound: func(*session, *coap.Message) bool { return false }, knows: func(*session, string) bool { return false }, budget: requestBurst, budgetAt: now(), last: now(), named: newLocation()}
 	var id [2]byte
 	_, _ = rand.Read(id[:])
 	s.nextID = binary.BigEndian.Uint16(id[:])
@@ -279,7 +280,7 @@ func (s *session) request(m *coap.Message) {
 	if s.repeated(m) {
 		return
 	}
-	if !s.mayAsk() {
+	if !s.unbound(s, m) && !s.mayAsk(costOf(m)) {
 		s.count("rate")
 		s.reply(m, &coap.Message{Code: coap.TooManyRequests, Options: []coap.Option{{Number: coap.MaxAge, Value: []byte{1}}}})
 		return
@@ -291,16 +292,27 @@ func (s *session) request(m *coap.Message) {
 	})
 }
 
+// laterBlock is what a block behind the first costs of a request: a body is one request, whatever the size of its blocks.
+const laterBlock = 1.0 / 16
+
+// costOf is what a request costs.
+func costOf(m *coap.Message) float64 {
+	if block, has := m.Block(coap.Block1); has && block.Number > 0 {
+		return laterBlock
+	}
+	return 1
+}
+
 // mayAsk draws on what a device may ask for.
-func (s *session) mayAsk() bool {
+func (s *session) mayAsk(cost float64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
 	s.budget = math.Min(requestBurst, s.budget+now.Sub(s.budgetAt).Seconds()*requestsPerSecond)
-	if s.budgetAt = now; s.budget < 1 {
+	if s.budgetAt = now; s.budget < cost {
 		return false
 	}
-	s.budget--
+	s.budget -= cost
 	return true
 }
 

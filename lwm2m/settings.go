@@ -8,7 +8,7 @@ import (
 
 // Settings are the keys of the section lwm2m.
 type Settings struct {
-	Enabled            string        `yaml:"enabled" default:"auto" enum:"auto true false" doc:"Whether listeners.lwm2m is opened; auto: as soon as a device has a credential of type PSK."`
+	Enabled            string        `yaml:"enabled" default:"auto" enum:"auto true false" doc:"Whether listeners.lwm2m is opened; auto: as soon as there is an identity, or a device has a credential of type PSK. Credentials of type X509_CERTIFICATE alone do not open it."`
 	ConnectionIDLength int           `yaml:"connection_id_length" default:"8" min:"0" max:"20" doc:"Bytes of the DTLS connection ids that devices are asked to use, by which a session survives a change of their address; 0: none."`
 	HandshakeTimeout   time.Duration `yaml:"handshake_timeout" default:"10s" zero:"no" doc:"Timeout for a DTLS handshake."`
 	MaxHandshakes      int           `yaml:"max_handshakes" default:"256" zero:"default" doc:"Maximum number of handshakes at once; beyond it the one that began first without a valid cookie makes room."`
@@ -24,5 +24,29 @@ type Settings struct {
 	MaxRead            setting.Size  `yaml:"max_read" default:"64KiB" min:"1KiB" max:"1MiB" doc:"Maximum size of an answer to a request; a command whose answer is larger fails."`
 	MaxWrite           setting.Size  `yaml:"max_write" default:"8KiB" min:"1KiB" max:"64KiB" doc:"Maximum size of what a command writes."`
 	MaxBody            setting.Size  `yaml:"max_body" default:"64KiB" min:"1KiB" max:"1MiB" doc:"Maximum size of what a device sends in blocks."`
+	CertFile           string        `yaml:"cert_file" doc:"Certificate of the LwM2M server in PEM, for devices with a certificate (X509_CERTIFICATE); read again when the file changes. Empty: one of its own, see data_dir/lwm2m-certificate.pem."`
+	KeyFile            string        `yaml:"key_file" doc:"Private key of cert_file in PEM, unencrypted."`
+	CipherSuites       []string      `yaml:"cipher_suites" doc:"Cipher suites of DTLS that are offered, by their names of IANA; empty: all, CCM and GCM before CBC."`
+	NotificationFormat string        `yaml:"notification_format" default:"auto" enum:"auto tlv senml-cbor senml-json json lwm2m-cbor" doc:"Content format in which values are asked for first, where a device profile names none; auto: TLV with LwM2M 1.0, SenML-CBOR from 1.1 on."`
+	Identities         []Identity    `yaml:"identities" doc:"Pre-shared keys of devices that are known by their external ids, beside the credentials of type PSK."`
+	ModelsDir          string        `yaml:"models_dir" doc:"Directory of definition files (*.xml) of LwM2M objects beside those that are built in; empty: lwm2m-models in data_dir. See weir lwm2m model."`
 	MaxObservations    int           `yaml:"max_observations" default:"32" min:"1" max:"256" doc:"Maximum number of observations of one registration."`
+
+	Bootstrap BootstrapSettings `yaml:"bootstrap"`
+
+	PublicURI           string        `yaml:"public_uri" doc:"Where devices reach this server, such as coaps://weir.example.org:5684, for those that fetch their firmware or are given it by bootstrap; empty: they are refused."`
+	FirmwareConcurrency int           `yaml:"firmware_concurrency" default:"8" zero:"default" doc:"How many firmware updates are under way at once; the others wait."`
+	FirmwareTimeout     time.Duration `yaml:"firmware_timeout" default:"1h" min:"60s" zero:"no" doc:"Timeout for a firmware update from the beginning of its transfer to what the device says of it after its return."`
+	MaxArtifact         setting.Size  `yaml:"max_artifact" default:"64MiB" min:"64KiB" max:"1GiB" doc:"Maximum size of an artifact."`
+	MaxArtifacts        setting.Size  `yaml:"max_artifacts" default:"1GiB" min:"64KiB" doc:"Maximum size of all artifacts of the instance together; they lie in the database and are in its backups."`
+}
+
+// Identity is a pre-shared key of the configuration, and the device that it proves. Several may name one device, so that its key can be changed.
+type Identity struct {
+	Identity     string         `yaml:"identity" doc:"Identity of the DTLS handshake; unique."`
+	PSK          setting.Secret `yaml:"psk" doc:"Key of 16 to 64 bytes in base64."`
+	Tenant       string         `yaml:"tenant" doc:"Tenant of the device."`
+	ExternalID   string         `yaml:"external_id" doc:"External id of the device."`
+	DeviceType   string         `yaml:"device_type_token" doc:"Device type of a device that auto_register makes."`
+	AutoRegister bool           `yaml:"auto_register" doc:"Whether a device that does not exist is made once it has proven the key."`
 }

@@ -36,8 +36,8 @@ type socket struct {
 	idLength int
 	// begin is called for the first record of a handshake of an address. It does not block. nil: it is turned away.
 	begin func(from netip.AddrPort) *peer
-	// lost is called for a datagram that belongs to no session.
-	lost func()
+	// lost is called for a datagram that belongs to no session, forged for one that only seems to.
+	lost, forged func()
 
 	mu      sync.Mutex
 	byID    map[string]*peer
@@ -50,7 +50,7 @@ type socket struct {
 }
 
 func newSocket(conn net.PacketConn, idLength int) *socket {
-	return &socket{conn: conn, idLength: idLength, byID: map[string]*peer{}, byAddr: map[netip.AddrPort]*peer{}, shaking: map[netip.AddrPort]*peer{}, lost: func() {},
+	return &socket{conn: conn, idLength: idLength, byID: map[string]*peer{}, byAddr: map[netip.AddrPort]*peer{}, shaking: map[netip.AddrPort]*peer{}, lost: func() {}, forged: func() {},
 		parkedID: map[string]*parked{}, parkedAddr: map[netip.AddrPort]*parked{}, wake: func(*peer, *parked) {}}
 }
 
@@ -88,6 +88,16 @@ func addrPort(a net.Addr) netip.AddrPort {
 // route hands a datagram to the session that it belongs to.
 func (s *socket) route(b []byte, from netip.AddrPort) {
 	p, k := s.find(b, from)
+	if k != nil {
+		if !k.authentic(b) {
+			s.forged()
+			return
+		}
+		if p = s.take(k); p == nil { // woken by somebody else meanwhile, or gone
+			k = nil
+			p, _ = s.find(b, from)
+		}
+	}
 	if p == nil && startsHandshake(b) {
 		p = s.begin(from)
 	}
@@ -101,7 +111,7 @@ func (s *socket) route(b []byte, from netip.AddrPort) {
 	}
 }
 
-// find returns the session of a datagram, nil for none. k is not nil for one that was parked and is to be woken.
+// find returns the session of a datagram, nil for none; k where it is parked.
 func (s *socket) find(b []byte, from netip.AddrPort) (p *peer, k *parked) {
 	if len(b) < recordHeader {
 		return nil, nil
@@ -114,7 +124,7 @@ func (s *socket) find(b []byte, from netip.AddrPort) (p *peer, k *parked) {
 		}
 		id := b[idOffset : idOffset+s.idLength]
 		if k := s.parkedID[string(id)]; k != nil {
-			return s.unpark(k), k
+			return nil, k
 		}
 		return s.byID[string(id)], nil
 	}
@@ -127,7 +137,7 @@ func (s *socket) find(b []byte, from netip.AddrPort) (p *peer, k *parked) {
 		}
 		return shaking, nil
 	case parked != nil && encrypted:
-		return s.unpark(parked), parked
+		return nil, parked
 	case there != nil && !encrypted && startsHandshake(b):
 		return nil, nil // of a device that has begun anew
 	}
@@ -165,7 +175,9 @@ func (s *socket) park(p *peer, k *parked) bool {
 	switch {
 	case p.id != "" && s.byID[p.id] == p:
 		delete(s.byID, p.id)
-		k.id = p.id
+		if k.id != p.id { // else it is read without the lock
+			k.id = p.id
+		}
 		s.parkedID[k.id] = k
 	case s.byAddr[p.from] == p:
 		delete(s.byAddr, p.from)

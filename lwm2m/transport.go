@@ -88,14 +88,23 @@ func (s *Server) Run(ctx context.Context) error {
 	s.begin(func() { _ = s.tracker.Run(ctx) }) // it returns nil
 	s.begin(func() { s.writeBehind(ctx) })
 	s.begin(func() { s.runKeeper(ctx) })
+	s.begin(func() { s.endOrphans(ctx) })
+	s.begin(func() { s.watchModels(ctx) })
+	s.begin(func() { s.boot.run(ctx) })
 	conn := s.wait(ctx)
 	if conn == nil {
 		return nil
 	}
 	sock := newSocket(conn, s.settings.Load().ConnectionIDLength)
 	sock.begin, sock.lost = s.gate.begin, func() { s.metrics.dropped("datagram") }
-	sock.wake = s.wake
+	sock.wake, sock.forged = s.wake, func() { s.metrics.dropped("forged") }
 	s.open(sock)
+	if c := s.deps.Certificates; c != nil { // it is there before the first device asks for it
+		if _, err := c.Own(ctx); err != nil && ctx.Err() == nil {
+			s.log.Error("the LwM2M server has no certificate: devices with one are not let in until it has", "error", err)
+		}
+	}
+	s.nextUpdates()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	s.state.enter(ingest.SourceUp, s.now(), nil)
 	err := sock.serve()

@@ -65,7 +65,17 @@ type Command struct {
 	// Awaits is the name of the carrier that owes the end of the newest dispatch, "" when nobody does.
 	Awaits   string
 	Attempts int // dispatches in a row that could not be written
+	// Progress says how far the newest dispatch is where its exchange with the device takes long, "" where nothing is reported.
+	Progress string
 }
+
+// What is reported of the progress of an exchange that takes long. The list is open.
+const (
+	ProgressWaiting      = "waiting"      // for its turn among those of other devices
+	ProgressTransferring = "transferring" // the device is given what it needs
+	ProgressDownloaded   = "downloaded"   // it has it
+	ProgressUpdating     = "updating"     // it applies it, and cannot be stopped
+)
 
 // Targets of batches.
 const (

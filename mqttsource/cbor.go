@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 	"unicode/utf8"
+
+	"weir/model"
 )
 
 var errCBOR = errors.New("the payload is not CBOR (RFC 8949)")
@@ -205,7 +207,7 @@ func (c *cbor) tagged(tag uint64, depth int) (any, error) {
 	switch tag {
 	case 0:
 		text, _ := v.(string)
-		at, err := time.Parse(time.RFC3339Nano, text)
+		at, err := model.ParseTime(text)
 		if err != nil {
 			return nil, errors.New("the payload has a time that is not of RFC 3339")
 		}

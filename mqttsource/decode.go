@@ -286,7 +286,7 @@ func (m *mapping) parseTime(v any) (time.Time, error) {
 		if !ok {
 			return time.Time{}, wrong
 		}
-		at, err := time.Parse(time.RFC3339Nano, text)
+		at, err := model.ParseTime(text)
 		if err != nil {
 			return time.Time{}, wrong
 		}

@@ -16,8 +16,10 @@ type CertificateStatus struct {
 	NotAfter  time.Time `json:"notAfter"` // of what expires first of the file
 	Listeners []string  `json:"listeners"`
 	// Problem is why the files as they are now are not served, "" when they are; Since is when that was found.
-	Problem string    `json:"problem,omitempty"`
-	Since   time.Time `json:"since,omitzero"`
+	Problem string `json:"problem,omitempty"`
+	// Doubts are why clients that check the certificate may refuse it.
+	Doubts []string  `json:"doubts,omitempty"`
+	Since  time.Time `json:"since,omitzero"`
 }
 
 // CertificateError names the key of the file that an error of the certificate is about.
@@ -30,7 +32,7 @@ func (o *Operator) certificateStatus() *CertificateStatus {
 	}
 	s := o.deps.Served.State()
 	out := &CertificateStatus{File: o.deps.Config.TLS.Cert, Names: s.Pair.Names(), NotBefore: s.Pair.Begins().UTC(), NotAfter: s.Pair.Expires().UTC(),
-		Listeners: o.deps.Listeners().Secure()}
+		Listeners: o.deps.Listeners().Secure(), Doubts: s.Pair.Doubts()}
 	if s.Failed != nil {
 		out.Problem, out.Since = CertificateError(s.Failed), s.Since.UTC()
 	}
@@ -44,7 +46,7 @@ func (o *Operator) certificateChecks(now func() time.Time) []health.Check {
 	}
 	return []health.Check{health.Certificate(func() health.Pair {
 		s := o.certificateStatus()
-		return health.Pair{File: s.File, NotBefore: s.NotBefore, NotAfter: s.NotAfter, Problem: s.Problem}
+		return health.Pair{File: s.File, NotBefore: s.NotBefore, NotAfter: s.NotAfter, Problem: s.Problem, Doubts: s.Doubts}
 	}, now)}
 }
 
@@ -59,6 +61,6 @@ func restingCertificate(cfg config.Config, now func() time.Time) []health.Check 
 			return health.Pair{File: cfg.TLS.Cert, Problem: CertificateError(err)}
 		}
 		p := k.State().Pair
-		return health.Pair{File: cfg.TLS.Cert, NotBefore: p.Begins(), NotAfter: p.Expires()}
+		return health.Pair{File: cfg.TLS.Cert, NotBefore: p.Begins(), NotAfter: p.Expires(), Doubts: p.Doubts()}
 	}, now)}
 }

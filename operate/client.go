@@ -60,6 +60,11 @@ func (c *Client) post(ctx context.Context, verb string, in any) (*http.Response,
 	if err != nil {
 		return nil, err
 	}
+	return c.do(ctx, req)
+}
+
+// do sends a request. The caller closes the body of the answer, which is a good one: anything else is an error.
+func (c *Client) do(ctx context.Context, req *http.Request) (*http.Response, error) {
 	resp, err := c.http.Do(req)
 	if ctx.Err() != nil {
 		return nil, &model.Error{Message: "the answer of the instance was not waited for: " + ctx.Err().Error(), Err: ctx.Err(),

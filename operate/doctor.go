@@ -38,6 +38,11 @@ type DoctorQuery struct {
 	CheckTimeout time.Duration `json:"-"`
 }
 
+// Findings are those of the instance, for the API.
+func (o *Operator) Findings(ctx context.Context) (*health.Report, error) {
+	return o.doctor(ctx, DoctorQuery{})
+}
+
 // doctor looks at a running instance from inside: its limits and its view of the disk are what count.
 func (o *Operator) doctor(ctx context.Context, q DoctorQuery) (*health.Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, allChecks*CheckTimeout)
@@ -106,6 +111,7 @@ func (o *Operator) checks(m health.Machine, q DoctorQuery) []health.Check {
 			return deviceClocks(o.deps.Applier.DeviceClocks(), o.deps.Applier.HeldTenants())
 		}},
 		{ID: "metadata", Look: o.metadataFits},
+		{ID: "device-certificates", Look: o.deviceCertificates},
 		{ID: "ceilings", Look: func(ctx context.Context) health.Finding { return ceilings(ctx, o.deps.Applier.Ledger(), m.Now()) }},
 	})
 }

@@ -50,12 +50,13 @@ type EdgeDeadLetterQuery struct {
 // The verbs of an edge alone.
 var (
 	GetEdge             = Verb[None, *EdgeStatus]{Name: "edge", edge: (*EdgeOperator).edge, running: notAnEdge[None, *EdgeStatus]}
+	ResyncEdge          = Verb[None, *EdgeStatus]{Name: "edge-resync", edge: (*EdgeOperator).resync, running: notAnEdge[None, *EdgeStatus]}
 	ListEdgeDeadLetters = Verb[EdgeDeadLetterQuery, []EdgeDeadLetter]{Name: "edge-dead-letters", edge: (*EdgeOperator).deadLetters,
 		running: notAnEdge[EdgeDeadLetterQuery, []EdgeDeadLetter]}
 )
 
 // edgeVerbs are all that the socket of an edge serves.
-var edgeVerbs = []served{&GetStatus, &GetHealth, &RunDoctor, &ShowLedger, &GetEdge, &ListEdgeDeadLetters}
+var edgeVerbs = []served{&GetStatus, &GetHealth, &RunDoctor, &ShowLedger, &GetEdge, &ResyncEdge, &ListEdgeDeadLetters}
 
 func notAnEdge[In, Out any](_ *Operator, _ context.Context, _ In) (out Out, err error) {
 	return out, &model.Error{Code: model.CodeUnsupported, Message: "this instance has the role platform, not edge", Hint: "weir status shows it"}
@@ -74,6 +75,13 @@ func NewEdgeServer(d EdgeDeps) *Server {
 }
 
 func (o *EdgeOperator) edge(context.Context, None) (*EdgeStatus, error) {
+	return new(o.deps.Edge.Status()), nil
+}
+
+func (o *EdgeOperator) resync(context.Context, None) (*EdgeStatus, error) {
+	if !o.deps.Edge.Resync() {
+		return nil, &model.Error{Code: model.CodeConflict, Message: "the uplink is not connected", Hint: "once it is, the edge introduces itself by itself; weir edge status says why it is not"}
+	}
 	return new(o.deps.Edge.Status()), nil
 }
 

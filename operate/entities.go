@@ -12,6 +12,7 @@ import (
 
 	"weir/actions"
 	"weir/alarm"
+	"weir/artifact"
 	"weir/auth"
 	"weir/command"
 	"weir/config"
@@ -45,6 +46,7 @@ type Entities struct {
 	Connectors *connectors.Connectors
 	Notify     *notify.Notify
 	Site       *site.Site
+	Artifacts  *artifact.Service
 	// Areas are the GraphQL areas that the API serves; where nothing runs those of entities and their state.
 	Areas *gql.Server
 

@@ -176,6 +176,11 @@ func deadLetter(d *store.DeadLetter) DeadLetter {
 // traceTimeout is how long a trace may take: it may read all that a device has sent.
 const traceTimeout = 5 * time.Minute
 
+// Trace finds out what became of the messages of a device, for the API.
+func (o *Operator) Trace(ctx context.Context, q trace.Query) (*trace.Report, error) {
+	return o.trace(ctx, q)
+}
+
 // trace finds out what became of the messages of a device.
 func (o *Operator) trace(ctx context.Context, q trace.Query) (*trace.Report, error) {
 	by, err := o.deps.within(q.Tenant)

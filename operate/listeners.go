@@ -35,6 +35,7 @@ const (
 	MQTTSListener     = "mqtts"
 	OpenListener      = "open_topics"
 	LwM2MListener     = "lwm2m"
+	LwM2MBootListener = "lwm2m_bootstrap"
 	MetricsListener   = "metrics"
 	SocketListener    = "socket"
 )

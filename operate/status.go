@@ -153,6 +153,9 @@ type LogStatus struct {
 	Error  string `json:"error,omitempty"`
 }
 
+// Status is how the instance is, for the API.
+func (o *Operator) Status(ctx context.Context) (*Status, error) { return o.status(ctx, None{}) }
+
 func (o *Operator) status(ctx context.Context, _ None) (*Status, error) {
 	log, db := o.deps.Spool.Stats(), o.deps.Store.Stats()
 	s := &Status{Version: o.deps.Version, Instance: o.deps.Config.Instance.ID, DataDir: o.deps.Config.DataDir, StartedAt: o.deps.Started.UTC(), Ready: o.deps.Ready(), Closed: o.deps.Closed(), Sources: sourcesOf(o.deps.Sources()), Replay: o.deps.Applier.Replay(),

@@ -76,12 +76,13 @@ var (
 	GetEntities = Verb[site.Selection, *Got]{Name: "get", entities: (*Entities).get}
 )
 
-// The verbs whose answer goes on.
+// The verbs whose answer, or input, goes on.
 var (
 	Tail          = StreamVerb[TailQuery, *Sightings]{Name: "tail", open: (*Operator).tail}
 	FollowFirings = StreamVerb[FiringQuery, *Firing]{Name: "firings-follow", open: (*Operator).followFirings}
 	VerifyLedger  = RecountVerb{StreamVerb[None, VerifyStep]{Name: "ledger-verify", open: (*Operator).openRecount}}
 	MakeBackup    = BackupVerb{Name: "backup"}
+	AddArtifact   = ArtifactVerb{Name: "artifact-add"}
 )
 
 // served is a verb as the socket serves it, under its name.
@@ -92,8 +93,8 @@ type served interface {
 
 // verbs are all that the socket serves.
 var verbs = []served{&GetStatus, &GetHealth, &RunDoctor, &MakeBundle, &Reload, &PlanReload, &NoteBackup, &ShowLedger, &TraceDevice, &ListDeadLetters, &ShowOutbox, &ListFirings, &PinFirings,
-	&ListTokens, &ListSources, &CreateAdmin, &SetPassword, &ListAdmins, &ChangeAdmin, &RemoveAdmin, &MakeSetupLink, &CreateTenant, &ChangeTenant, &ListTenants, &DeleteTenant, &ListDeletions, &AddDevice, &ImportDevices, &GetEntrances,
-	&RunGraphQL, &PlanSite, &ApplySite, &ExportSite, &GetEntities, &Tail, &FollowFirings, &VerifyLedger, &MakeBackup, &GetEdge, &ListEdgeDeadLetters}
+	&ListTokens, &ListSources, &CreateAdmin, &SetPassword, &ListAdmins, &ChangeAdmin, &RemoveAdmin, &MakeSetupLink, &CreateTenant, &ChangeTenant, &ListTenants, &DeleteTenant, &ListDeletions, &AddDevice, &ImportDevices, &GetEntrances, &ListLwM2MModels, &AddLwM2MModel,
+	&RunGraphQL, &PlanSite, &ApplySite, &ExportSite, &GetEntities, &Tail, &FollowFirings, &VerifyLedger, &MakeBackup, &AddArtifact, &GetEdge, &ListEdgeDeadLetters}
 
 // Target is where a verb is carried out: a Client over the socket of a running instance, or a Directory in which nothing runs.
 type Target interface {

@@ -1,6 +1,8 @@
 package registry
 
 import (
+	"context"
+
 	"weir/model"
 	"weir/store"
 	"weir/store/entity"
@@ -25,7 +27,7 @@ func (r *Registry) detectionRules() *entity.Kind[DetectionRule] {
 	return entity.New(r.base(), entity.Desc[DetectionRule]{
 		Kind: "detection rule", Type: "DetectionRule", Plural: "detectionRules", Area: area, Table: "detection_rules",
 		Read: mayRead, Write: mayWrite,
-		Valid: (*DetectionRule).check,
+		Valid: (*DetectionRule).check, Advise: r.adviseRule,
 		Check: func(tx store.Tx, d *DetectionRule, changed store.Changed) error {
 			if changed.Has("entity_group_token") || changed.Has("entity_group_version") {
 				if err := r.checkGroupScope(tx, d); err != nil {
@@ -55,6 +57,24 @@ func (d *DetectionRule) check() error {
 		}
 	}
 	return d.checkGroup()
+}
+
+// adviseRule says why an enabled draft could not be published as it is. A draft may be anything; who finds it out at the publish has lost what
+// the rule was for.
+func (r *Registry) adviseRule(ctx context.Context, by *model.Principal, d *DetectionRule, p store.Patch) []string {
+	if _, given := p["definition"]; !given || !d.Enabled {
+		return nil
+	}
+	service := model.Service("device-management", by.Tenant, by.TenantID, model.DeviceRead)
+	refused, _, err := r.parts.Validator.Validate(ctx, service, []Candidate{{Token: d.Token, Definition: d.Definition, GroupScoped: d.GroupToken != nil}}, Vocabulary{})
+	if err != nil {
+		return []string{"definition: was not checked, the publish does it"}
+	}
+	texts := make([]string, len(refused))
+	for i, f := range refused {
+		texts[i] = "definition: the rule cannot be published as it is: " + f.Message
+	}
+	return texts
 }
 
 // checkGroup refuses half a group scope.

@@ -89,6 +89,7 @@ func (r *Registry) deviceChanged(c *store.Change, old, d *Device) error {
 	}
 	tenant := c.By.TenantID
 	c.OnCommit(func() { r.adoptions.changed(tenant, old, d) })
+	r.synced.after(c)
 	return nil
 }
 

@@ -23,7 +23,13 @@ const (
 	MQTTBasic       = "MQTT_BASIC"       // the id is a user name, the value its password
 	X509Certificate = "X509_CERTIFICATE" // the id is the lower-case hex SHA-256 of the certificate
 	PSK             = "PSK"              // the id is an identity of DTLS, the value its key in base64
+	BootstrapPSK    = "BOOTSTRAP_PSK"    // likewise, for the LwM2M bootstrap server alone
 )
+
+// IsKey reports whether credentials of a type are pre-shared keys of DTLS.
+func IsKey(credentialType string) bool {
+	return credentialType == PSK || credentialType == BootstrapPSK
+}
 
 // Sizes of a pre-shared key in bytes.
 const (
@@ -44,7 +50,7 @@ type DeviceCredential struct {
 	store.Row
 	Token     string        `store:"token,token" gql:"token"`
 	DeviceID  int64         `store:"device_id,required,ref=devices,parent,filter=device" gql:"deviceToken"`
-	Type      string        `store:"credential_type,required,oneof=ACCESS_TOKEN|MQTT_BASIC|X509_CERTIFICATE|PSK,filter" gql:"credentialType"`
+	Type      string        `store:"credential_type,required,oneof=ACCESS_TOKEN|MQTT_BASIC|X509_CERTIFICATE|PSK|BOOTSTRAP_PSK,filter" gql:"credentialType"`
 	IDHash    string        `store:"id_hash,required,secret,unique" gql:"credentialId"`
 	IDSealed  string        `store:"id_sealed,required,secret,hidden" gql:"credentialIdSealed"`
 	ValueHash *string       `store:"value_hash,clear,secret" gql:"credentialValue"`
@@ -129,7 +135,7 @@ func keyName(tenantID int64, token string) string { return sealName(tenantID, to
 // isPSK reports whether a patch is of a credential of type PSK.
 func (r *Registry) isPSK(ctx context.Context, by *model.Principal, token string, p store.Patch) (bool, error) {
 	if t, ok := p["credentialType"].(string); ok {
-		return t == PSK, nil
+		return IsKey(t), nil
 	}
 	if store.InChange(ctx) {
 		return false, nil
@@ -137,7 +143,7 @@ func (r *Registry) isPSK(ctx context.Context, by *model.Principal, token string,
 	psk := false
 	err := store.Read(ctx, r.parts.Store, func(tx store.Tx) error {
 		d, err := r.Credentials.Table.Get(tx, by.TenantID, token)
-		psk = d != nil && d.Type == PSK
+		psk = d != nil && IsKey(d.Type)
 		return err
 	})
 	return psk, err
@@ -163,8 +169,17 @@ func (r *Registry) openKey(id, tenantID int64, token, stored string) ([]byte, er
 
 // FindKey returns the pre-shared key of an identity with the credential that it belongs to; nil for an unknown one.
 func (r *Registry) FindKey(ctx context.Context, identity string) (row *store.KeyRow, key []byte, err error) {
+	return r.findKey(ctx, identity, PSK)
+}
+
+// FindBootstrapKey does the same for a bootstrap key.
+func (r *Registry) FindBootstrapKey(ctx context.Context, identity string) (row *store.KeyRow, key []byte, err error) {
+	return r.findKey(ctx, identity, BootstrapPSK)
+}
+
+func (r *Registry) findKey(ctx context.Context, identity, credentialType string) (row *store.KeyRow, key []byte, err error) {
 	err = store.Read(ctx, cmp.Or(r.parts.Devices, r.parts.Store), func(tx store.Tx) (err error) {
-		row, err = store.FindKey(tx, hashCredentialID(identity))
+		row, err = store.FindKey(tx, hashCredentialID(identity), credentialType)
 		return err
 	})
 	result := "found"
@@ -180,6 +195,23 @@ func (r *Registry) FindKey(ctx context.Context, identity string) (row *store.Key
 	}
 	key, err = r.openKey(row.ID, row.TenantID, row.Token, row.PasswordHash)
 	return row, key, err
+}
+
+// FindCertificate returns the credential of a certificate, by its SHA-256 in lower-case hex, whichever tenant it belongs to; nil for an unknown one.
+func (r *Registry) FindCertificate(ctx context.Context, fingerprint string) (row *store.KeyRow, err error) {
+	err = store.Read(ctx, cmp.Or(r.parts.Devices, r.parts.Store), func(tx store.Tx) (err error) {
+		row, err = store.FindCertificate(tx, hashCredentialID(fingerprint))
+		return err
+	})
+	result := "found"
+	switch {
+	case err != nil:
+		result = "failed"
+	case row == nil:
+		result = "none"
+	}
+	r.m.lookups.WithLabelValues(result).Inc()
+	return row, err
 }
 
 // HasKeys reports whether some device has a pre-shared key.
@@ -224,13 +256,13 @@ func (r *Registry) hashValue(ctx context.Context, p store.Patch) error {
 
 // checkCredential holds the fields against each other, with the values that the record will hold.
 func (r *Registry) checkCredential(tx store.Tx, d *DeviceCredential, changed store.Changed) error {
-	if changed.Has("value_hash") && d.ValueHash != nil && d.Type != MQTTBasic && d.Type != PSK {
+	if changed.Has("value_hash") && d.ValueHash != nil && d.Type != MQTTBasic && !IsKey(d.Type) {
 		return model.Invalid("credentialValue", "a credential of type %s has none", d.Type)
 	}
-	if d.Type == PSK && !strings.HasPrefix(text(d.ValueHash), sealedKey) {
+	if IsKey(d.Type) && !strings.HasPrefix(text(d.ValueHash), sealedKey) {
 		return model.Invalid("credentialValue", "is required: the key of %d to %d bytes in base64", minKey, maxKey)
 	}
-	if d.Type != PSK && strings.HasPrefix(text(d.ValueHash), sealedKey) {
+	if !IsKey(d.Type) && strings.HasPrefix(text(d.ValueHash), sealedKey) {
 		return model.Invalid("credentialValue", "is required when the credential is no PSK any more")
 	}
 	if changed.Has("credential_type") || changed.Has("id_hash") {
@@ -268,6 +300,7 @@ func (r *Registry) credentialChanged(c *store.Change, old, _ *DeviceCredential) 
 	if old != nil {
 		r.forgetCredential(c, old.ID)
 	}
+	r.synced.after(c)
 	return nil
 }
 

@@ -49,6 +49,7 @@ func (r *Registry) checkEdge(tx store.Tx, e *Edge, _ store.Changed) error {
 
 func (r *Registry) edgeChanged(c *store.Change, _, _ *Edge) error {
 	c.OnCommit(r.scopes.forget)
+	r.synced.after(c)
 	return nil
 }
 

@@ -39,6 +39,9 @@ func (r *Registry) metricDefinitions() *entity.Kind[MetricDefinition] {
 		Kind: "metric definition", Type: "MetricDefinition", Plural: "metricDefinitions", Area: area, Table: "metric_definitions",
 		Read: mayRead, Write: mayWrite,
 		Prepare: refuseOutOfRange, Valid: (*MetricDefinition).check,
+		Advise: func(_ context.Context, _ *model.Principal, m *MetricDefinition, p store.Patch) []string {
+			return m.advise(p)
+		},
 		Check: func(tx store.Tx, m *MetricDefinition, changed store.Changed) error {
 			if changed.Has("profile_id") {
 				if err := checkCount(tx, r.Metrics, m.TenantID, "profile_id", m.ProfileID, m.ID, r.config.MetricsPerProfile, "metric definitions of a device profile"); err != nil {
@@ -140,6 +143,33 @@ func (m *MetricDefinition) allowed() ([]string, error) {
 		return nil, nil
 	}
 	return checkStrings("enum", *m.Enum)
+}
+
+// advise is Advice, and that a range which the caller gives refuses. Whether they asked for that is not known: the schema has it as its default.
+func (m *MetricDefinition) advise(p store.Patch) (texts []string) {
+	_, low := p["minValue"]
+	_, high := p["maxValue"]
+	if (low && m.MinValue != nil || high && m.MaxValue != nil) && m.OutOfRange == model.OutOfRangeRefuse {
+		texts = append(texts, "outOfRange: REFUSE, the default, makes a message with a value outside the range a dead letter, which no rule sees; FLAG keeps and marks the value")
+	}
+	return append(texts, m.Advice()...)
+}
+
+// Advice says of a definition that no reading fits it, nil where one can.
+func (m *MetricDefinition) Advice() []string {
+	if m.DataType == "STRING" {
+		return []string{"dataType: no message with a reading of a metric of the type STRING is stored, since readings are numbers: send a text as an attribute, or the number of a state"}
+	}
+	allowed, err := m.allowed()
+	if err != nil || allowed == nil || slices.ContainsFunc(allowed, isNumber) {
+		return nil
+	}
+	return []string{"enum: none of the values is a number, so that no reading fits: readings are numbers, as 0, 1 and 2 of an enum [\"0\", \"1\", \"2\"]"}
+}
+
+func isNumber(s string) bool {
+	_, err := strconv.ParseFloat(s, 64)
+	return err == nil
 }
 
 // frozen is the definition as a snapshot keeps it.

@@ -9,6 +9,7 @@ type metrics struct {
 	forgotten prometheus.Counter
 	pruned    prometheus.Counter
 	fences    prometheus.Counter
+	edges     *prometheus.CounterVec // by finding
 }
 
 // newMetrics makes the counters and registers them; with a nil reg they count unseen.
@@ -24,6 +25,8 @@ func newMetrics(reg prometheus.Registerer, adopted func() float64) *metrics {
 			Help: "Versions of device profiles that a publish removed because there were more than are kept."}),
 		fences: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_registry_geofence_rows_removed_total",
 			Help: "Former geometries that a change of a geofence removed because they were in no version of the set that is kept."}),
+		edges: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_uplink_findings_total",
+			Help: "What was found as edges signed in: a copy of an installation, another installation, numbers that are nowhere."}, []string{"finding"}),
 	}
 	for _, outcome := range []string{"published", "refused", "failed"} { // exported from the start
 		m.publishes.WithLabelValues(outcome)
@@ -31,8 +34,11 @@ func newMetrics(reg prometheus.Registerer, adopted func() float64) *metrics {
 	for _, outcome := range []string{"found", "none", "failed"} {
 		m.lookups.WithLabelValues(outcome)
 	}
+	for _, finding := range []string{EdgeCloned, EdgeReplaced, EdgeGap} {
+		m.edges.WithLabelValues(finding)
+	}
 	if reg != nil {
-		reg.MustRegister(m.publishes, m.lookups, m.forgotten, m.pruned, m.fences, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_registry_adopted_ids",
+		reg.MustRegister(m.publishes, m.lookups, m.forgotten, m.pruned, m.fences, m.edges, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_registry_adopted_ids",
 			Help: "External ids whose device, or whose absence, is remembered for messages of event sources."}, adopted))
 	}
 	return m

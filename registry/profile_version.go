@@ -116,6 +116,13 @@ func (r *Registry) vocabulary(ctx context.Context, tenant int64, s *Snapshot) (t
 			}
 			there.SourceNames[name] = m.Key
 		}
+		if m.Min == nil && m.Max == nil {
+			continue
+		}
+		if there.Ranges == nil {
+			there.Ranges = map[string]Range{}
+		}
+		there.Ranges[m.Key] = Range{m.Min, m.Max, m.OutOfRange}
 	}
 	for _, c := range s.Commands {
 		there.Commands = append(there.Commands, c.Key)

@@ -91,10 +91,17 @@ type Refusal struct {
 }
 
 // Vocabulary are the names of what there is: metrics and commands of the profile, geofences of the tenant, and the metrics by their source
-// names.
+// names; and the ranges of those metrics that have one. A nil list is unknown.
 type Vocabulary struct {
 	Metrics, Commands, Fences []string
 	SourceNames               map[string]string
+	Ranges                    map[string]Range
+}
+
+// Range is the declared range of a metric: its bounds, nil for none, and what becomes of a value outside them (model.OutOfRange…, "": REFUSE).
+type Range struct {
+	Min, Max   *float64
+	OutOfRange string
 }
 
 // Validator decides whether rules may be published. by is a service principal that holds device:read in the tenant. An
@@ -158,6 +165,7 @@ type Registry struct {
 	sharing    chan struct{}                  // held while SharedSets reads
 	parts      Deps
 	m          *metrics
+	synced     edgeChanges
 	versions   *entity.Versions[DeviceProfile, Snapshot]
 	attributes *store.Table[Attribute]
 

@@ -338,7 +338,16 @@ func (c *Compiler) validate(cand Candidate, there Vocabulary) ([]Warning, error)
 	if bad := c.checkConstants(def); bad != nil {
 		return nil, bad
 	}
-	return sortWarnings(append(warnings, there.Missing(p.Names())...)), p.Evaluable()
+	return sortWarnings(append(warnings, p.Against(there)...)), p.Evaluable()
+}
+
+// Against warns of what the rule means by what there is: names that are not there, and a threshold that its metric cannot cross.
+func (p *Program) Against(there Vocabulary) []Warning {
+	ws := there.Missing(p.Names())
+	if when := p.Definition().When; when.Threshold != nil {
+		ws = append(ws, there.Outside(when.Metric, *when.Threshold)...)
+	}
+	return ws
 }
 
 // Vocabulary are the names of what there is, or of what a rule speaks.

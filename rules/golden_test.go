@@ -279,7 +279,7 @@ func TestTheGalleryHasEveryRefusal(t *testing.T) {
 		t.Errorf("only %d refusals found; does this test still see them?", found)
 	}
 	for _, code := range []string{WarnNegatedAttributeGuard, WarnNegatedAttributeGuardDisjunct, WarnValueNeverSet, WarnLongLateness, WarnIdleLateness,
-		vocabulary.UnknownMetric, vocabulary.UnknownCommand, vocabulary.UnknownFence, vocabulary.UnknownConnector} {
+		vocabulary.UnknownMetric, vocabulary.UnknownCommand, vocabulary.UnknownFence, vocabulary.UnknownConnector, vocabulary.ThresholdOutside} {
 		if !strings.Contains(said.String(), "warning "+code+" ") {
 			t.Errorf("no definition of testdata is warned of with %s", code)
 		}

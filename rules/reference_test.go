@@ -242,9 +242,10 @@ func warningTable() string {
 		"| `%s` | the metric, the nearest one | at publish: the profile declares metrics, and none of this name |\n"+
 		"| `%s` | the command, the nearest one | at publish: the profile declares no command of this name |\n"+
 		"| `%s` | the geofence, the nearest one | at publish: the tenant has no geofence of this name |\n"+
-		"| `%s` | the connector, the nearest one | at publish: the tenant has no connector of this name |\n\n",
+		"| `%s` | the connector, the nearest one | at publish: the tenant has no connector of this name |\n"+
+		"| `%s` | the metric, the threshold, the range | at publish: the threshold lies outside the metric's declared range, so that no value, or only one outside it, crosses it |\n\n",
 		WarnNegatedAttributeGuard, WarnNegatedAttributeGuardDisjunct, WarnValueNeverSet, WarnLongLateness, WarnIdleLateness, vocabulary.UnknownMetric, vocabulary.UnknownCommand,
-		vocabulary.UnknownFence, vocabulary.UnknownConnector)
+		vocabulary.UnknownFence, vocabulary.UnknownConnector, vocabulary.ThresholdOutside)
 }
 
 func codes(names []string) string {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"weir/model"
@@ -65,9 +64,8 @@ func (l *level) adviseProfile(profile *Entity, compiler *rules.Compiler) error {
 			return err
 		}
 	}
-	metrics := make([]metric, len(definitions))
-	for i, m := range definitions {
-		metrics[i] = metric{m.MetricKey, m.MinValue, m.MaxValue, m.OutOfRange, m.SourceNames}
+	for _, m := range definitions {
+		addMetric(&there, m.MetricKey, m.MinValue, m.MaxValue, m.OutOfRange, m.SourceNames)
 	}
 	slices.SortFunc(all, func(a, b *registry.DetectionRule) int { return strings.Compare(a.Token, b.Token) })
 	for _, rule := range all {
@@ -75,7 +73,7 @@ func (l *level) adviseProfile(profile *Entity, compiler *rules.Compiler) error {
 		if program == nil || !rule.Enabled { // it does not run
 			continue
 		}
-		for _, a := range adviceOn(program, metrics, there) {
+		for _, a := range adviceOn(program, there) {
 			l.plan.Warnings = append(l.plan.Warnings, warningAt(profile, rule.Token, a))
 		}
 	}
@@ -91,8 +89,8 @@ func warningAt(profile *Entity, rule string, a remark) string {
 	return fmt.Sprintf("%s: detection rule %s/%s: %s: %s", at, profile.Name, rule, a.field, a.message)
 }
 
-// declaredMetrics are the metrics that a profile declares in the files.
-func declaredMetrics(profile *Entity) (metrics []metric) {
+// declaredVocabulary is what a profile declares in the files that rules may speak of: its metrics.
+func declaredVocabulary(profile *Entity) (there rules.Vocabulary) {
 	for _, e := range profile.Lists["metricDefinitions"] {
 		key, ok := e.Fields["metricKey"].(string)
 		if !ok {
@@ -102,9 +100,27 @@ func declaredMetrics(profile *Entity) (metrics []metric) {
 		if !ok {
 			outOfRange = model.OutOfRangeFlag // that of a new definition
 		}
-		metrics = append(metrics, metric{key, bound(e.Fields["minValue"]), bound(e.Fields["maxValue"]), outOfRange, texts(e.Fields["sourceNames"])})
+		addMetric(&there, key, bound(e.Fields["minValue"]), bound(e.Fields["maxValue"]), outOfRange, texts(e.Fields["sourceNames"]))
 	}
-	return metrics
+	return there
+}
+
+// addMetric adds a declared metric to what there is.
+func addMetric(there *rules.Vocabulary, key string, low, high *float64, outOfRange string, sourceNames []string) {
+	there.Metrics = append(there.Metrics, key)
+	for _, name := range sourceNames {
+		if there.SourceNames == nil {
+			there.SourceNames = map[string]string{}
+		}
+		there.SourceNames[name] = key
+	}
+	if low == nil && high == nil {
+		return
+	}
+	if there.Ranges == nil {
+		there.Ranges = map[string]vocabulary.Range{}
+	}
+	there.Ranges[key] = vocabulary.Range{Min: low, Max: high, OutOfRange: outOfRange}
 }
 
 func bound(v any) *float64 {
@@ -114,64 +130,23 @@ func bound(v any) *float64 {
 	return nil
 }
 
-// metric is a declared metric with the bounds of its values, nil for none, what becomes of a value outside them, and its other names.
-type metric struct {
-	key        string
-	min, max   *float64
-	outOfRange string
-	sources    []string // other names under which it is sent
-}
-
-// beyond says what a rule sees of a value outside the range.
-func (m *metric) beyond() string {
-	switch m.outOfRange {
-	case model.OutOfRangeFlag:
-		return "only a value outside the range crosses it; outOfRange: FLAG keeps such a value and lets rules judge it"
-	case model.OutOfRangeClamp:
-		return "no value crosses it, because outOfRange: CLAMP replaces a value outside the range by the bound"
-	}
-	return "no value crosses it, because outOfRange: REFUSE makes a value outside the range a dead letter; FLAG would keep it"
-}
-
 // remark is what is probably not meant in a rule that can run.
 type remark struct{ field, message string }
 
-// adviceOn holds a rule against the metrics of its profile, and against what else there is. A profile that declares no metric takes any.
-func adviceOn(p *rules.Program, metrics []metric, there rules.Vocabulary) (out []remark) {
-	for _, m := range metrics {
-		there.Metrics = append(there.Metrics, m.key)
-		for _, name := range m.sources {
-			if there.SourceNames == nil {
-				there.SourceNames = map[string]string{}
-			}
-			there.SourceNames[name] = m.key
-		}
-	}
+// adviceOn holds a rule against what there is. A profile that declares no metric takes any.
+func adviceOn(p *rules.Program, there rules.Vocabulary) (out []remark) {
 	when := p.Definition().When
-	for _, w := range there.Missing(p.Names()) {
+	for _, w := range p.Against(there) {
 		field := "when"
 		switch {
 		case w.Code == vocabulary.UnknownCommand || w.Code == vocabulary.UnknownConnector:
 			field = "actions"
 		case w.Code == vocabulary.UnknownMetric && when.Metric == w.Params[0]:
 			field = "when.metric"
+		case w.Code == vocabulary.ThresholdOutside:
+			field = "when.threshold"
 		}
 		out = append(out, remark{field, w.Message})
 	}
-	i := slices.Index(there.Metrics, when.Metric)
-	if i < 0 || when.Threshold == nil {
-		return out
-	}
-	if m := metrics[i]; m.min != nil && *when.Threshold < *m.min || m.max != nil && *when.Threshold > *m.max {
-		out = append(out, remark{"when.threshold", fmt.Sprintf("%v lies outside of the range of the metric %q, %s..%s: %s", *when.Threshold, m.key, limit(m.min), limit(m.max),
-			m.beyond())})
-	}
 	return out
-}
-
-func limit(x *float64) string {
-	if x == nil {
-		return ""
-	}
-	return strconv.FormatFloat(*x, 'g', -1, 64)
 }

@@ -36,7 +36,7 @@ tenants:
         location: {expectedAccuracyMeters: 2.5}
         metricDefinitions:
           - {token: boiler-temp, metricKey: temp, dataType: DOUBLE, unit: Cel, minValue: -40, maxValue: 150}
-          - {token: boiler-mode, metricKey: mode, dataType: STRING, enum: ["off", eco]}
+          - {token: boiler-mode, metricKey: mode, dataType: INT, enum: ["0", "1"]}
         detectionRules:
           - token: too-hot
             definition:
@@ -125,7 +125,7 @@ var alterations = []alteration{
 	{"source name of two metrics", "metricKey: mode", `sourceNames: [Mode, temp], metricKey: mode`, "24:34: tenants[0].deviceProfiles[0].metricDefinitions[1].sourceNames", `"temp" is given to the metric definition "boiler-temp" at site.yaml:23:34 already`},
 	{"source name that is empty", "metricKey: temp", `sourceNames: [""], metricKey: temp`, "23:34: " + atTemp + ".sourceNames", "1 to 128 characters"},
 	{"metric key twice", "metricKey: mode", "metricKey: temp", "24:34: tenants[0].deviceProfiles[0].metricDefinitions[1].metricKey", `"temp" is given to the metric definition "boiler-temp" at site.yaml:23:34 already`},
-	{"enum that is no list of texts", `enum: ["off", eco]`, "enum: {a: 1}", "24:69: tenants[0].deviceProfiles[0].metricDefinitions[1].enum", "must be a JSON array of strings"},
+	{"enum that is no list of texts", `enum: ["0", "1"]`, "enum: {a: 1}", "24:66: tenants[0].deviceProfiles[0].metricDefinitions[1].enum", "must be a JSON array of strings"},
 	{"time-out below the minimum", "inactivityTimeoutSeconds: 600", "inactivityTimeoutSeconds: 6", "20:9: tenants[0].deviceProfiles[0].inactivityTimeoutSeconds", "must be at least 60"},
 	{"accuracy below zero", "expectedAccuracyMeters: 2.5", "expectedAccuracyMeters: -1", "21:9: tenants[0].deviceProfiles[0].location", "must not be below 0"},
 	{"unit that is too long", "unit: Cel", "unit: " + strings.Repeat("x", 129), "23:69: " + atTemp + ".unit", "is longer than 128 characters"},
@@ -264,12 +264,39 @@ func TestWhatIsProbablyNotMeantIsWarnedOf(t *testing.T) {
 		{"a misspelt metric", "{metric: temp, op", "{metric: Temp, op", "", `site.yaml:31:22: ` + atRule + `.when.metric: the profile declares no metric "Temp" (did you mean temp?)`},
 		{"an unknown metric in an expression", "m.temp > 90.0", "m.tmp > 90.0", "", `the profile declares no metric "tmp" (did you mean temp?)`},
 		{"a threshold above the range", "threshold: 80", "threshold: 180", "", `site.yaml:31:44: ` + atRule + `.when.threshold: 180 lies outside of the range of the metric "temp", -40..150`},
+		{"a metric of texts", "metricKey: mode, dataType: INT", "metricKey: mode, dataType: STRING", "", `metricDefinitions[1].dataType: no message with a reading of a metric of the type STRING is stored`},
+		{"an enum of words", `enum: ["0", "1"]`, "enum: [off, eco]", "", `metricDefinitions[1].enum: none of the values is a number`},
 		{"a draft that does not compile", "- token: odd\n            definition:\n              name: Odd", "- token: odd\n            enabled: false\n            definition:\n              nam: Odd", "", `definition.nam: unknown field (did you mean name?`},
 	} {
 		ps, warnings := problemsOf(t, checked(alter(t, sound, a), true))
 		if len(ps) > 0 || !strings.Contains(strings.Join(warnings, "\n"), a.says) {
 			t.Errorf("%s: %v, %q", a.name, ps, warnings)
 		}
+	}
+}
+
+func TestAListWithoutAValueIsWarnedOfAndAShortAccessTokenToo(t *testing.T) {
+	t.Parallel()
+	text := "version: 1\ntenants:\n  - token: acme\n    deviceProfiles:\n      - token: p\n        detectionRules:\n    devices: [{token: d, credentials: [{token: c, credentialType: ACCESS_TOKEN, credentialId_env: SHORT}]}]\n"
+	src := Source{Checked: true, ReadFile: func(string) ([]byte, error) { return []byte(text), nil }, Stat: func(string) (fs.FileInfo, error) { return nil, os.ErrNotExist },
+		LookupEnv: func(string) (string, bool) { return "0123456789abcde", true }}
+	ps, warnings := problemsOf(t, src)
+	all := strings.Join(warnings, "\n")
+	for _, want := range []string{
+		"deviceProfiles[0].detectionRules: is empty, so it declares nothing and leaves what is there (write [] where there shall be none)",
+		"credentials[0].credentialId_env: has fewer than 16 characters: an access token of this length can be guessed",
+	} {
+		if !strings.Contains(all, want) {
+			t.Errorf("%v\n%s\nlacks %s", ps, all, want)
+		}
+	}
+	if len(ps) > 0 || len(warnings) != 2 || strings.Contains(all, "0123456789abcde") {
+		t.Errorf("%v\n%s", ps, all)
+	}
+	text = strings.Replace(text, "detectionRules:", "detectionRules: []", 1)
+	src.LookupEnv = func(string) (string, bool) { return "0123456789abcdef", true }
+	if ps, warnings := problemsOf(t, src); len(ps)+len(warnings) > 0 {
+		t.Errorf("%v %v", ps, warnings)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"weir/auth"
 	"weir/govern"
@@ -33,8 +34,13 @@ func (r *reader) check() {
 	}
 	for _, it := range r.items {
 		refused := r.values(it)
-		if it.kind.is(tableRules) && !refused["definition"] {
+		switch {
+		case it.kind.is(tableRules) && !refused["definition"]:
 			r.rule(it, compiler)
+		case it.kind.is(tableMetrics):
+			r.metric(it)
+		case it.kind.is(tableCredentials):
+			r.shortToken(it)
 		}
 	}
 	r.distinct()
@@ -158,6 +164,39 @@ func (it item) permitted(name string) string {
 	return cmp.Or(yamldoc.Suggest(strings.ToUpper(value), f.oneOf), yamldoc.Suggest(value, f.oneOf))
 }
 
+// shortAccessToken is how many characters an access token has at least that cannot be guessed: 64 bits in hexadecimal.
+const shortAccessToken = 16
+
+// shortToken warns, once, of an access token that can be guessed.
+func (r *reader) shortToken(it item) {
+	token, ok := it.e.Secrets["credentialId"]
+	if !ok || it.e.Fields["credentialType"] != registry.AccessToken || token == "" || utf8.RuneCountInString(token) >= shortAccessToken || r.warned["short token"] {
+		return
+	}
+	r.warned["short token"] = true
+	at := it.e.field("credentialId")
+	p := r.place(at).Problem(at.Path, true, "give it 64 random hexadecimal digits, as weir device add does", "has fewer than %d characters: an access token of this length can be guessed",
+		shortAccessToken)
+	p.Source = ""
+	r.warnings = append(r.warnings, p.String())
+}
+
+// metric warns of a definition that no reading fits.
+func (r *reader) metric(it item) {
+	m := registry.MetricDefinition{}
+	m.DataType, _ = it.e.Fields["dataType"].(string)
+	if enum, ok := it.e.Fields["enum"].(string); ok {
+		m.Enum = &enum
+	}
+	for _, text := range m.Advice() {
+		name, _, _ := strings.Cut(text, ":")
+		at := it.e.field(name)
+		p := r.place(at).Problem(yamldoc.Join(it.e.At.Path, name), false, "", "%s", strings.TrimPrefix(text, name+": "))
+		p.Source = ""
+		r.warnings = append(r.warnings, p.String())
+	}
+}
+
 // rule compiles the definition of a rule. What is wrong with one that is not published is a warning.
 func (r *reader) rule(it item, compiler *rules.Compiler) {
 	definition, ok := it.e.Fields["definition"].(string)
@@ -181,7 +220,7 @@ func (r *reader) rule(it item, compiler *rules.Compiler) {
 	if program == nil || !r.src.Complete || it.outer == nil {
 		return
 	}
-	for _, a := range adviceOn(program, declaredMetrics(it.outer), rules.Vocabulary{}) {
+	for _, a := range adviceOn(program, declaredVocabulary(it.outer)) {
 		r.warn(it.e, a.field, a.message)
 	}
 }

@@ -155,7 +155,7 @@ func micros(v any) model.Micros {
 	case model.Micros:
 		return t
 	case string:
-		if at, err := time.Parse(time.RFC3339Nano, t); err == nil {
+		if at, err := model.ParseTime(t); err == nil {
 			return model.MicrosOf(at)
 		}
 	}

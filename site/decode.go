@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"weir/internal/yamldoc"
 	"weir/model"
@@ -20,6 +19,9 @@ func (r *reader) list(k *kind, n *yamldoc.Node, path, scope string, lists map[st
 	switch n.Kind {
 	case yamldoc.List:
 	case yamldoc.Null: // all of it commented out: not declared
+		p := n.Place.Problem(path, false, "write [] where there shall be none", "is empty, so it declares nothing and leaves what is there")
+		p.Source = ""
+		r.warnings = append(r.warnings, p.String())
 		return
 	default:
 		r.problem(start(n), path, "begin each with a dash", "must be a list")
@@ -51,6 +53,22 @@ func suggest(key string, known []string) string {
 		return ""
 	}
 	return "did you mean " + begins[0] + "?"
+}
+
+// suggestOr is suggest, or all that is known where nothing is near.
+func suggestOr(key string, known []string) string {
+	if hint := suggest(key, known); hint != "" {
+		return hint
+	}
+	return "there are " + strings.Join(known, ", ")
+}
+
+// article puts the article before the name of a kind.
+func article(name string) string {
+	if name != "" && strings.ContainsRune("aeiou", rune(name[0])) {
+		return "an " + name
+	}
+	return "a " + name
 }
 
 // entity reads one item of a list.
@@ -140,7 +158,7 @@ func (r *reader) key(k *kind, e *Entity, entry yamldoc.Entry, path, scope string
 	case k == r.format.tenant && entry.Key == keyFrom:
 		r.fleets(e, entry.Value, path, scope)
 	case f == nil:
-		r.problem(entry.Place, path, suggest(entry.Key, k.keys()), "is not a field of a %s", k.name)
+		r.problem(entry.Place, path, suggestOr(entry.Key, k.keys()), "is not a field of %s", article(k.name))
 	case r.given(e, f.name, entry, path):
 	case f.secret:
 		r.literal(e, f, entry, path)
@@ -291,7 +309,7 @@ func scalar(t fieldType, text string, quoted bool) (v any, why string) {
 		if text == "" { // the API clears with it
 			return nil, ""
 		}
-		if _, err := time.Parse(time.RFC3339Nano, text); err != nil {
+		if _, err := model.ParseTime(text); err != nil {
 			return nil, "must be a time such as 2027-01-31T12:00:00Z"
 		}
 	}

@@ -46,7 +46,7 @@ func (r *reader) fleet(tenant *Entity, n *yamldoc.Node, path, scope string) {
 		switch full := yamldoc.Join(path, e.Key); {
 		case e.Key == keyFile:
 		case f == nil:
-			r.problem(e.Place, full, suggest(e.Key, r.columns()), "is not a field of a device")
+			r.problem(e.Place, full, suggestOr(e.Key, r.columns()), "is not a field of a device")
 		default:
 			if v, ok := r.fieldValue(f, e.Value, full); ok {
 				shared[f.name] = v

@@ -9,7 +9,6 @@ import (
 
 	"weir/auth"
 	"weir/model"
-	"weir/registry"
 	"weir/store"
 )
 
@@ -86,7 +85,7 @@ func (p *passwords) gather(d *Document) {
 		}
 		for _, device := range t.Lists["devices"] {
 			for _, c := range device.Lists["credentials"] {
-				if given, ok := c.Secrets["credentialValue"]; ok && c.Fields["credentialType"] != registry.PSK {
+				if given, ok := c.Secrets["credentialValue"]; ok && !isKey(c.Fields["credentialType"]) {
 					p.held[credentialHolder(t.Name, c.Name)] = &password{given: given, read: p.ofRow(tableCredentials, "value_hash", t.Name, c.Name)}
 				}
 			}

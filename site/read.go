@@ -126,7 +126,7 @@ func (r *reader) file(name string) {
 				r.problem(e.Value.Place, keyVersion, "", "must be %d: this Weir reads no other", Version)
 			}
 		case k == nil:
-			r.problem(e.Place, e.Key, suggest(e.Key, known), "is not a key of a site file")
+			r.problem(e.Place, e.Key, suggestOr(e.Key, known), "is not a key of a site file")
 		default:
 			r.list(k, e.Value, e.Key, "", r.doc.Lists)
 		}

@@ -120,7 +120,7 @@ func credentialSecrets(l *level, _ *kind, d *declared, row any, patch store.Patc
 		switch {
 		case !hasID:
 			return nil, model.Invalid("credentialId", "is required")
-		case !hasValue && (patch["credentialType"] == registry.MQTTBasic || patch["credentialType"] == registry.PSK):
+		case !hasValue && (patch["credentialType"] == registry.MQTTBasic || isKey(patch["credentialType"])):
 			return nil, model.Invalid("credentialValue", "is required")
 		}
 		patch["credentialId"] = id
@@ -140,7 +140,7 @@ func credentialSecrets(l *level, _ *kind, d *declared, row any, patch store.Patc
 		return fields, nil
 	}
 	if keyOf(row, patch) {
-		if have, ok := row.(*registry.DeviceCredential); ok && have.Type == registry.PSK {
+		if have, ok := row.(*registry.DeviceCredential); ok && registry.IsKey(have.Type) {
 			same, err := l.sameKey(have, value)
 			if err != nil || same {
 				return fields, err
@@ -170,13 +170,19 @@ func (l *level) sameKey(have *registry.DeviceCredential, given string) (bool, er
 	return err == nil && subtle.ConstantTimeCompare(key, want) == 1, nil
 }
 
+// isKey reports whether a declared type of credentials is one with a pre-shared key.
+func isKey(declared any) bool {
+	t, _ := declared.(string)
+	return registry.IsKey(t)
+}
+
 // keyOf returns whether a declared credential has a pre-shared key, and not a password.
 func keyOf(row any, patch store.Patch) bool {
 	t, named := patch["credentialType"].(string)
 	if have, ok := row.(*registry.DeviceCredential); ok && !named {
 		t = have.Type
 	}
-	return t == registry.PSK
+	return registry.IsKey(t)
 }
 
 // vaultSecrets puts the secret that the vault keeps of a row into a patch, where the file gives another one than is stored.

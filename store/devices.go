@@ -48,16 +48,36 @@ type KeyRow struct {
 }
 
 // FindKey returns the pre-shared key with this SHA-256 of its identity, in hex; nil for none.
-func FindKey(tx Tx, idHash string) (*KeyRow, error) {
+func FindKey(tx Tx, idHash, credentialType string) (*KeyRow, error) {
 	var k KeyRow
 	err := tx.QueryRow(`SELECT c.id, c.device_id, d.token, c.enabled, coalesce(c.expires_at, 0), coalesce(c.value_hash, ''), c.unused, c.tenant_id, c.token
 		FROM device_credentials c JOIN devices d ON d.id = c.device_id
-		WHERE c.id_hash = ? AND c.credential_type = 'PSK' AND c.credential_type IN ('PSK', 'BOOTSTRAP_PSK')`, idHash).
+		WHERE c.id_hash = ? AND c.credential_type = ? AND c.credential_type IN ('PSK', 'BOOTSTRAP_PSK')`, idHash, credentialType).
 		Scan(&k.ID, &k.DeviceID, &k.Device, &k.Enabled, &k.ExpiresAt, &k.PasswordHash, &k.Unused, &k.TenantID, &k.Token)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
 	return &k, err
+}
+
+// FindCertificate returns the credential of type X509_CERTIFICATE with this SHA-256 of its id, in hex; nil for none. Of those of several tenants
+// the oldest counts.
+func FindCertificate(tx Tx, idHash string) (*KeyRow, error) {
+	var k KeyRow
+	err := tx.QueryRow(`SELECT c.id, c.device_id, d.token, c.enabled, coalesce(c.expires_at, 0), c.unused, c.tenant_id, c.token
+		FROM device_credentials c JOIN devices d ON d.id = c.device_id
+		WHERE c.id_hash = ? AND c.credential_type = 'X509_CERTIFICATE' ORDER BY c.id LIMIT 1`, idHash).
+		Scan(&k.ID, &k.DeviceID, &k.Device, &k.Enabled, &k.ExpiresAt, &k.Unused, &k.TenantID, &k.Token)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return &k, err
+}
+
+// SharedCertificates counts the certificates that are credentials in several tenants.
+func SharedCertificates(tx Tx) (n int64, err error) {
+	err = tx.QueryRow(`SELECT count(*) FROM (SELECT 1 FROM device_credentials WHERE credential_type = 'X509_CERTIFICATE' GROUP BY id_hash HAVING count(*) > 1)`).Scan(&n)
+	return n, err
 }
 
 // HasKeys reports whether there is a pre-shared key.

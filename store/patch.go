@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"weir/model"
@@ -192,7 +191,7 @@ func (f *Field) instant(v any) (reflect.Value, error) {
 	case model.Micros:
 		return reflect.ValueOf(x), nil
 	case string:
-		t, err := time.Parse(time.RFC3339Nano, x)
+		t, err := model.ParseTime(x)
 		if err != nil {
 			return reflect.Value{}, model.Invalid(f.Label, "%s is no RFC 3339 time", quoted(x))
 		}

@@ -44,11 +44,17 @@ func (p Page) Span(n int) (start, end int) {
 	return start, start + n - 1
 }
 
-// bounds returns the values of LIMIT and OFFSET.
-func (p Page) bounds() (limit, offset int64) {
+// Offset is how many rows come before the page.
+func (p Page) Offset() int64 {
 	p = p.Norm()
-	return int64(p.Size), (int64(p.Number) - 1) * int64(p.Size)
+	return (int64(p.Number) - 1) * int64(p.Size) // in 64 bits on every machine
 }
+
+// First is the index of the page's first row in a list of n, n where the list ends before the page.
+func (p Page) First(n int) int { return int(min(p.Offset(), int64(n))) }
+
+// bounds returns the values of LIMIT and OFFSET.
+func (p Page) bounds() (limit, offset int64) { return int64(p.Norm().Size), p.Offset() }
 
 // where collects the conditions of a statement.
 type where struct {

@@ -83,11 +83,11 @@ func (f Front) Pages() map[string]http.Handler {
 	s := &front{f}
 	routes := map[string]http.Handler{
 		"GET /{$}":            http.HandlerFunc(s.first),
-		"GET /plain":          http.HandlerFunc(s.home),
+		"GET /plain":          http.HandlerFunc(s.start),
 		"POST /sign-in":       http.HandlerFunc(s.signIn),
 		"POST /sign-out":      http.HandlerFunc(s.signOut),
-		"GET /sign-in":        leadsTo(s.plain()),
-		"GET /sign-out":       leadsTo(s.plain()),
+		"GET /sign-in":        http.HandlerFunc(s.toPlain),
+		"GET /sign-out":       http.HandlerFunc(s.toPlain),
 		"GET /api":            http.HandlerFunc(s.api),
 		"GET /api/{$}":        leadsTo("../api"),
 		"/graphql":            http.HandlerFunc(noGraphQL),
@@ -112,13 +112,15 @@ func (s *front) first(w http.ResponseWriter, r *http.Request) {
 	s.Console.home(w, r)
 }
 
-// plain is where the page without a script is.
+// plain is where the page without a script is. Before there is an administrator it is beside the setup, for those who have an account.
 func (s *front) plain() string {
-	if s.Console == nil {
+	if s.Console == nil && s.Setup() != SetupOpen {
 		return "."
 	}
 	return "plain"
 }
+
+func (s *front) toPlain(w http.ResponseWriter, r *http.Request) { leadsTo(s.plain()).ServeHTTP(w, r) }
 
 // leadsTo answers with another address. It is relative, so that it holds below the path prefix of a proxy, too.
 func leadsTo(address string) http.Handler {
@@ -140,13 +142,18 @@ func noGraphQL(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte(`{"errors":[{"message":"there is no GraphQL at /graphql: each area has its own endpoint, /api/<area>/graphql; /schema/index.json lists them"}]}` + "\n"))
 }
 
-// home is the page without a script.
+// home is the page without a script, or that of the setup before there is an administrator.
 func (s *front) home(w http.ResponseWriter, r *http.Request) {
-	switch s.Setup() {
-	case SetupOpen:
+	if s.Setup() == SetupOpen {
 		leadsTo("setup").ServeHTTP(w, r)
 		return
-	case SetupStarting:
+	}
+	s.start(w, r)
+}
+
+// start is the page without a script. A tenant's people may have accounts, of a site file, before there is an administrator.
+func (s *front) start(w http.ResponseWriter, r *http.Request) {
+	if s.Setup() == SetupStarting {
 		setupHTML(s.Setup, s.Version).ServeHTTP(w, r)
 		return
 	}
@@ -195,7 +202,7 @@ func (s *front) signIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	http.SetCookie(w, token.cookie(s.encrypted(r)))
-	leadsTo(s.plain()).ServeHTTP(w, r)
+	s.toPlain(w, r)
 }
 
 // proven is the session of the person whom the form names.
@@ -233,7 +240,7 @@ func (s *front) signOut(w http.ResponseWriter, r *http.Request) {
 	if (SetupGuard{BaseURL: s.BaseURL()}).own(r) {
 		http.SetCookie(w, (&Session{}).cookie(s.encrypted(r)))
 	}
-	leadsTo(s.plain()).ServeHTTP(w, r)
+	s.toPlain(w, r)
 }
 
 // show writes a page.

@@ -70,6 +70,7 @@ func TestTheFirstAddressLeadsSomewhere(t *testing.T) {
 		body         string
 	}{
 		{SetupOpen, "GET", "/", 303, "setup", ""},
+		{SetupOpen, "GET", "/plain", 200, "", `<form method="post" action="sign-in">`}, // a site file may have made accounts
 		{SetupStarting, "GET", "/", 503, "", "Weir is starting"},
 		{SetupClosed, "GET", "/", 200, "", "Weir 1.2.3"},
 		{SetupClosed, "GET", "/", 200, "", "<td>10.0.0.7:8080</td><td>GraphQL; signed tokens; no TLS</td>"},
@@ -127,6 +128,18 @@ func signIn(h http.Handler, email, password string, change func(*http.Request)) 
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	return w
+}
+
+// TestWhoHasAnAccountSignsInBeforeThereIsAnAdministrator: a site file may have made the people of a tenant.
+func TestWhoHasAnAccountSignsInBeforeThereIsAnAdministrator(t *testing.T) {
+	h := testFront(t, SetupOpen, nil)
+	w := signIn(h, "ada@example.org", "correct horse", nil)
+	if w.Code != 303 || w.Header().Get("Location") != "plain" || len(w.Result().Cookies()) != 1 {
+		t.Fatalf("%d %v\n%s", w.Code, w.Header(), w.Body)
+	}
+	if page := string(setupPage); !strings.Contains(page, `<a href="plain">Sign in</a>`) {
+		t.Error("the setup page does not lead there")
+	}
 }
 
 func TestAPersonSignsInWithoutAScript(t *testing.T) {

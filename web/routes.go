@@ -73,12 +73,16 @@ func Metrics(g prometheus.Gatherer) http.Handler {
 
 func stack() string { return string(debug.Stack()) }
 
-type metrics struct{ panics prometheus.Counter }
+type metrics struct {
+	panics     prometheus.Counter
+	handshakes prometheus.Counter
+}
 
 func newMetrics(reg prometheus.Registerer) *metrics {
-	m := &metrics{panics: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_http_panics_total", Help: "HTTP requests that ended in a panic."})}
+	m := &metrics{panics: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_http_panics_total", Help: "HTTP requests that ended in a panic."}),
+		handshakes: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_http_failed_handshakes_total", Help: "TLS handshakes of the listener that failed."})}
 	if reg != nil {
-		reg.MustRegister(m.panics)
+		reg.MustRegister(m.panics, m.handshakes)
 	}
 	return m
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 
 	"weir/docs"
 )
@@ -100,11 +101,18 @@ func baseOf(r *http.Request) string {
 // devicePath is where the JSON Schemas of what devices send and receive are.
 const devicePath = "/schema/device/"
 
-// schemaFile serves a schema: SDL as plain text, a JSON Schema with its own type.
+// schemaFile serves a schema: SDL as plain text, a JSON Schema with its own type. The console reads it to make its lists and forms.
 func schemaFile(contentType, text string) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	packed := sync.OnceValue(func() []byte { return gzipped([]byte(text)) })
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		public(w, contentType)
-		_, _ = strings.NewReader(text).WriteTo(w) // the caller has left
+		w.Header().Set("Vary", "Accept-Encoding")
+		if acceptsGzip(r.Header.Values("Accept-Encoding")) {
+			w.Header().Set("Content-Encoding", "gzip")
+			_, _ = w.Write(packed()) // the caller has left
+			return
+		}
+		_, _ = strings.NewReader(text).WriteTo(w)
 	})
 }
 

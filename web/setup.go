@@ -11,11 +11,10 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
-	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
+	"weir/internal/origin"
 	"weir/model"
 )
 
@@ -173,26 +172,8 @@ func (g SetupGuard) answer(w http.ResponseWriter, r *http.Request, call SetupCal
 	return call(r, func(into any) error { return setupRead(http.MaxBytesReader(w, r.Body, maxSetupBody), into) })
 }
 
-// own reports whether no page of another host has sent the request. A browser says so with one header or the other; on
-// plain http with Origin alone.
-func (g SetupGuard) own(r *http.Request) bool {
-	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" {
-		return false
-	}
-	origins := r.Header.Values("Origin")
-	if len(origins) == 0 {
-		return true
-	}
-	from, err := url.Parse(origins[0])
-	if err != nil || len(origins) > 1 || from.Host == "" {
-		return false
-	}
-	if strings.EqualFold(from.Host, r.Host) {
-		return true
-	}
-	base, err := url.Parse(g.BaseURL)
-	return err == nil && strings.EqualFold(from.Host, base.Host)
-}
+// own reports whether no page of another host has sent the request.
+func (g SetupGuard) own(r *http.Request) bool { return !origin.Foreign(r, g.BaseURL) }
 
 // setupRead reads one JSON object with known members and nothing after it.
 func setupRead(body io.Reader, into any) error {

@@ -21,6 +21,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/connlimit"
+	"weir/internal/handshake"
 	"weir/internal/requestid"
 )
 
@@ -93,14 +95,15 @@ func (a Area) ExplorerPath() string { return strings.TrimPrefix(a.prefix(), "/")
 
 // Server is the front.
 type Server struct {
-	cfg     Config
-	urls    atomic.Pointer[URLs] // effective in place of cfg.URLs
-	log     *slog.Logger
-	handler http.Handler
-	http    *http.Server
-	metrics *metrics
-	limit   *connlimit.Limit // of all listeners together
-	listen  connlimit.Metrics
+	cfg       Config
+	urls      atomic.Pointer[URLs] // effective in place of cfg.URLs
+	log       *slog.Logger
+	handler   http.Handler
+	http      *http.Server
+	metrics   *metrics
+	limit     *connlimit.Limit // of all listeners together
+	strangers *handshake.Reporter
+	listen    connlimit.Metrics
 }
 
 // New makes the front. It fails when two routes are the same.
@@ -118,6 +121,7 @@ func New(cfg Config) (*Server, error) {
 		cfg.MaxConnections = 2048
 	}
 	s := &Server{cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer), listen: newListenerMetrics("http", cfg.MaxConnections, cfg.Registerer)}
+	s.strangers = &handshake.Reporter{Log: s.log, Message: "a connection ended before a request"}
 	s.limit = connlimit.New(cfg.MaxConnections, s.listen)
 	s.SetURLs(cfg.URLs)
 	mux, err := s.routes()
@@ -154,10 +158,13 @@ const maxHeader = 32 << 10
 // Serve answers on l until Shutdown. Beyond MaxConnections a new connection evicts an idle one.
 func (s *Server) Serve(l net.Listener) error { return s.serve(s.limit.Listen(l)) }
 
-// ServeTLS is Serve over TLS. A handshake takes at most as long as the headers of a request may. HTTP/2 is not offered:
-// one connection could carry more requests at once than its slot stands for.
-func (s *Server) ServeTLS(l net.Listener, c *tls.Config) error {
-	return s.serve(tls.NewListener(s.limit.Listen(l), c))
+// ServeTLS is Serve over TLS, of the listener of a name. A handshake takes at most as long as the headers of a request may; one that fails is
+// counted and reported. HTTP/2 is not offered: one connection could carry more requests at once than its slot stands for.
+func (s *Server) ServeTLS(l net.Listener, name string, c *tls.Config) error {
+	return s.serve(handshake.HTTPS(s.limit.Listen(l), c, s.http.ReadHeaderTimeout, func(from netip.Addr, err error) {
+		s.metrics.handshakes.Inc()
+		s.strangers.Report(name, from, handshake.Reason, handshake.Text(err))
+	}))
 }
 
 func (s *Server) serve(l net.Listener) error {

@@ -34,6 +34,8 @@ type Deps struct {
 	Resend func(context.Context, *store.DeadLetter) (ingest.Answer, error)
 	// Ordered is called when an order is put back into the outbox; nil where no instance runs.
 	Ordered func()
+	// Instance tells how the program that runs is.
+	Instance Instance
 }
 
 // Register registers the admin plane of the user-management area.

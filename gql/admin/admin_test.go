@@ -1,6 +1,7 @@
 package admin_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"weir/auth"
 	"weir/gql"
 	"weir/gql/admin"
+	"weir/health"
 	"weir/internal/test/domain"
 	"weir/internal/test/fixture"
 	"weir/model"
@@ -30,6 +32,7 @@ type world struct {
 	db     *sqlite.DB
 	server *gql.Server
 	super  string // identity token of root@example.org, a superuser
+	looks  int    // how often the instance was examined
 }
 
 func newWorld(t testing.TB) *world {
@@ -39,6 +42,19 @@ func newWorld(t testing.TB) *world {
 	d := admin.Deps{Auth: w.Auth, Govern: w.Govern, Journal: entity.Journal{Store: w.db}, Areas: []string{"user-management"}, Store: w.db}
 	w.server = gql.New(gql.Config{})
 	admin.Register(w.server.Area(admin.Area, gql.IdentityPlane), d)
+	d.Instance = admin.Instance{Now: w.Now, Configuration: func() []admin.ConfigurationValue {
+		return []admin.ConfigurationValue{{Key: "data_dir", Value: `"d"`, Origin: "weir.yaml:1"}}
+	},
+		Status: func(context.Context) (any, error) { return map[string]bool{"ready": true}, nil },
+		Findings: func(context.Context) (*health.Report, error) {
+			w.looks++
+			r := &health.Report{}
+			for _, f := range []health.Finding{{ID: "store", Result: health.OK, Text: "fine"}, {ID: "clock", Result: health.Skipped, Text: "not asked"},
+				{ID: "space", Result: health.Failure, Text: "full", Hint: "delete something"}, {ID: "backup", Result: health.Warning, Text: "none"}} {
+				r.Add(f)
+			}
+			return r, nil
+		}}
 	admin.RegisterSettings(w.server.Area(admin.SettingsArea, gql.IdentityPlane), d)
 	if err := w.server.Build(); err != nil {
 		t.Fatal(err)

@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"math"
-	"time"
 
 	"weir/govern"
 	"weir/gql"
@@ -59,7 +58,7 @@ func (r *resolvers) deletions() {
 	r.query("tenantDeletion", model.TenantRead, func(ctx context.Context, by *model.Principal, args engine.Args) (any, error) {
 		f := erase.Filter{Token: args.String("token")}
 		if epoch := args.Text("epoch"); epoch != nil {
-			at, err := time.Parse(time.RFC3339Nano, *epoch)
+			at, err := model.ParseTime(*epoch)
 			if err != nil {
 				return nil, model.Invalid("epoch", "%q is not an RFC 3339 time", *epoch)
 			}

@@ -122,12 +122,13 @@ type commandView struct {
 	Batch     *string       `gql:"batchToken"`
 	Delivered *model.Micros `gql:"deliveredTime"`
 	Nonce     *string       `gql:"dispatchNonce"`
+	Progress  *string       `gql:"progress"`
 }
 
 func view(c *model.Command) commandView {
 	return commandView{ID: strconv.FormatInt(c.ID, 10), CreatedAt: c.CreatedAt, UpdatedAt: c.UpdatedAt, Token: c.Token, Metadata: c.Metadata, Device: c.Device,
 		Name: c.Name, Payload: c.Payload, Status: string(c.State), Queued: &c.Queued, Sent: c.Sent, Responded: c.Responded, Expires: &c.Expires, Response: c.Response,
-		Error: c.Error, Batch: textOrNil(c.Batch), Delivered: c.Delivered}
+		Error: c.Error, Batch: textOrNil(c.Batch), Delivered: c.Delivered, Progress: textOrNil(c.Progress)}
 }
 
 // show shows commands to a caller, the nonce to those alone who claim.

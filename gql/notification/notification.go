@@ -22,7 +22,7 @@ const Area = notify.Area
 // Register registers the area.
 func Register(a *gql.Area, n *notify.Notify) {
 	read, write := gql.Requires(model.NotifyRead), gql.Requires(model.NotifyWrite)
-	a.Types(map[string]any{"NotificationChannelType": typeView{}, "NotificationRule": ruleView{}, "NotificationState": stateView{}, "DeliveryTest": notify.DeliveryTest{}})
+	a.Types(map[string]any{"NotificationChannelType": typeView{}, "NotificationChannelTypeField": fieldView{}, "NotificationRule": ruleView{}, "NotificationState": stateView{}, "DeliveryTest": notify.DeliveryTest{}})
 	a.Paged("NotificationStateSearchResults")
 	a.Query("notificationChannelTypes", gql.Anonymous(), func(context.Context, any, engine.Args) (any, error) { return types(), nil })
 	a.Query("notificationStatesByAlarmToken", read, func(ctx context.Context, _ any, args engine.Args) (any, error) {
@@ -78,13 +78,39 @@ type typeView struct {
 	Label       string `gql:"label"`
 	Description string `gql:"description"`
 	Available   bool   `gql:"available"`
+
+	Fields     []fieldView `gql:"fields"`
+	Secret     *string     `gql:"secret"`
+	Recipients bool        `gql:"recipients"`
+	Example    string      `gql:"example"`
+}
+
+type fieldView struct {
+	Name     string   `gql:"name"`
+	Kind     string   `gql:"kind"`
+	Doc      string   `gql:"description"`
+	Required bool     `gql:"required"`
+	Default  *string  `gql:"default"`
+	Values   []string `gql:"values"`
 }
 
 func types() (all []typeView) {
 	for _, k := range channel.Kinds() {
-		all = append(all, typeView{k.ID, k.Label, k.Description, true})
+		v := typeView{ID: k.ID, Label: k.Label, Description: k.Description, Available: true, Fields: []fieldView{}, Secret: textOrNil(k.Secret), Recipients: k.Recipients, Example: k.Example}
+		for i := range k.Fields {
+			f := &k.Fields[i]
+			v.Fields = append(v.Fields, fieldView{f.Name, string(f.Kind), f.Doc, f.Required, textOrNil(f.Default), append([]string{}, f.OneOf...)})
+		}
+		all = append(all, v)
 	}
 	return all
+}
+
+func textOrNil(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
 }
 
 type ruleView struct {

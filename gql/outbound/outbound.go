@@ -48,6 +48,7 @@ func Register(a *gql.Area, c *connectors.Connectors, letters gql.LetterDeps) {
 	})
 	a.Entities(c.Kinds)
 	gql.RegisterDeadLetters(a, letters, read, write)
+	registerDeliveries(a, letters)
 }
 
 type serviceInfo struct {

@@ -155,7 +155,7 @@ func (r *Reader) own(text []byte) (at model.Micros, given bool, _ error) {
 				return
 			}
 			given = true
-			t, err := time.Parse(time.RFC3339Nano, s.String(received))
+			t, err := model.ParseTime(s.String(received))
 			if s.Err() == nil && (err != nil || t.Year() < 1970 || t.Year() > 2200) {
 				s.Fail("%s must be an RFC 3339 time from 1970 to 2200", received)
 			}

@@ -24,7 +24,7 @@ const (
 // Decode reads {"attributes": {"<key>": <value>, …}}. Unknown members are ignored. The text of an error is one line, fit to be
 // sent to the device.
 func Decode(body []byte) (*model.Report, error) {
-	d := decoder{Scanner: jsonscan.New(body)}
+	d := decoder{Scanner: jsonscan.New(bytes.TrimRight(body, "\x00"))}
 	seen := false
 	d.Object(func(name []byte) {
 		switch {

@@ -73,7 +73,7 @@ func once(d *jsonscan.Scanner, given *bool, name []byte) {
 // Decode reads {"commandToken", "success", "dispatchNonce"?, "payload"?, "error"?}, with the members of the sender in it. Unknown
 // members are ignored; a known one may be given once. The text of an error is one line, fit to be sent to the device.
 func Decode(body []byte) (*model.Response, Sender, error) {
-	d := decoder{Scanner: jsonscan.New(body)}
+	d := decoder{Scanner: jsonscan.New(bytes.TrimRight(body, "\x00"))}
 	d.Object(d.member)
 	switch {
 	case !d.command:

@@ -1,6 +1,7 @@
 package certs
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/rsa"
@@ -60,12 +61,13 @@ func Load(f Files, read func(string) ([]byte, error)) (*Pair, error) {
 	if err != nil {
 		return nil, unreadable(KeyFile, err)
 	}
+	certPEM, keyPEM = withoutMark(certPEM), withoutMark(keyPEM)
 	p := &Pair{}
 	if p.chain = parseAll(certPEM); len(p.chain) == 0 {
 		return nil, &Error{CertFile, "holds no certificate", "PEM is wanted: the certificate first, then those between it and its CA"}
 	}
 	if p.cert, err = tls.X509KeyPair(certPEM, keyPEM); err != nil {
-		return nil, notAPair(p.chain[0], keyPEM)
+		return nil, notAPair(p.chain, keyPEM)
 	}
 	p.cert.Leaf = p.chain[0]
 	if f.ClientCA == "" {
@@ -76,11 +78,14 @@ func Load(f Files, read func(string) ([]byte, error)) (*Pair, error) {
 		return nil, unreadable(ClientCAFile, err)
 	}
 	p.clients = x509.NewCertPool()
-	if !p.clients.AppendCertsFromPEM(caPEM) {
+	if !p.clients.AppendCertsFromPEM(withoutMark(caPEM)) {
 		return nil, &Error{ClientCAFile, "holds no certificate", "PEM is wanted: the certificates of the CAs that sign those of devices"}
 	}
 	return p, nil
 }
+
+// withoutMark takes off the byte order mark that editors put before a text: the first block of a file would be overlooked.
+func withoutMark(text []byte) []byte { return bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")) }
 
 func unreadable(which File, err error) *Error {
 	hint := ""
@@ -94,11 +99,21 @@ func unreadable(which File, err error) *Error {
 }
 
 // notAPair returns why a certificate that parses and what its key file holds are no pair. It never quotes the file.
-func notAPair(leaf *x509.Certificate, keyPEM []byte) *Error {
+func notAPair(chain []*x509.Certificate, keyPEM []byte) *Error {
+	leaf := chain[0]
+	for at := range chain[1:] {
+		if pair, err := tls.X509KeyPair(pemOf(chain[at+1]), keyPEM); err == nil && pair.PrivateKey != nil {
+			return &Error{CertFile, fmt.Sprintf("has the certificate of the key in place %d", at+2), "put it first, then those between it and its CA"}
+		}
+	}
 	if leaf.PublicKeyAlgorithm != x509.UnknownPublicKeyAlgorithm && holdsKey(keyPEM) {
 		return &Error{KeyFile, "is not the key of the certificate", "one of the two was replaced without the other"}
 	}
 	return &Error{KeyFile, "holds no private key that can be used", "an unencrypted key in PEM is wanted: PKCS #8, PKCS #1 or SEC 1"}
+}
+
+func pemOf(c *x509.Certificate) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})
 }
 
 // holdsKey reports whether the first private key of a file is one that TLS can use.
@@ -144,6 +159,9 @@ func parseAll(text []byte) (all []*x509.Certificate) {
 	}
 }
 
+// Certificate is the certificate with its key, as TLS and DTLS servers take it. It is not to be changed.
+func (p *Pair) Certificate() *tls.Certificate { return &p.cert }
+
 // Expires is when the first certificate of the chain does: those between it and the CA count, too.
 func (p *Pair) Expires() time.Time {
 	return slices.MinFunc(p.chain, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }).NotAfter
@@ -171,12 +189,35 @@ func (p *Pair) Rooted() bool {
 	return last.CheckSignature(last.SignatureAlgorithm, last.RawTBSCertificate, last.Signature) == nil
 }
 
+// Doubts are the reasons why clients that check a certificate may refuse this one, apart from its dates.
+func (p *Pair) Doubts() (all []string) {
+	leaf := p.chain[0]
+	if len(leaf.DNSNames)+len(leaf.IPAddresses)+len(leaf.URIs)+len(leaf.EmailAddresses) == 0 {
+		all = append(all, "it names no host (subjectAltName), and clients look at no other name")
+	}
+	if len(leaf.ExtKeyUsage)+len(leaf.UnknownExtKeyUsage) > 0 && !slices.Contains(leaf.ExtKeyUsage, x509.ExtKeyUsageServerAuth) && !slices.Contains(leaf.ExtKeyUsage, x509.ExtKeyUsageAny) {
+		all = append(all, "its extended key usage does not say that it is for servers")
+	}
+	for i, c := range p.chain[:len(p.chain)-1] {
+		if c.CheckSignatureFrom(p.chain[i+1]) != nil {
+			return append(all, fmt.Sprintf("certificate %d of the file is not signed by the one after it", i+1))
+		}
+	}
+	if last := p.chain[len(p.chain)-1]; !p.Rooted() && !p.Public() && !p.verifies(p.clients) {
+		all = append(all, fmt.Sprintf("the file does not hold the certificate of %q, which has signed the last one and which neither this machine nor client_ca_file knows", last.Issuer.CommonName))
+	}
+	return all
+}
+
 // Public reports whether this machine's root certificates vouch for the certificate: other machines probably trust it, too.
-func (p *Pair) Public() bool {
+func (p *Pair) Public() bool { return p.verifies(nil) }
+
+// verifies reports whether these roots, nil for the machine's, vouch for the certificate.
+func (p *Pair) verifies(roots *x509.CertPool) bool {
 	between := x509.NewCertPool()
 	for _, c := range p.chain[1:] {
 		between.AddCert(c)
 	}
-	_, err := p.chain[0].Verify(x509.VerifyOptions{Intermediates: between})
+	_, err := p.chain[0].Verify(x509.VerifyOptions{Intermediates: between, Roots: roots})
 	return err == nil
 }

@@ -9,8 +9,10 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"math/big"
 	"strings"
 	"testing"
 	"time"
@@ -98,4 +100,93 @@ func TestASelfSignedCertificateIsForItsNamesAndNoCA(t *testing.T) {
 	if p.Begins().After(now) || !p.Expires().Equal(made.NotAfter) || made.Fingerprint != Fingerprint(p.chain[0].Raw) || len(made.Fingerprint) != 95 {
 		t.Errorf("%s to %s, %s", p.Begins(), p.Expires(), made.Fingerprint)
 	}
+}
+
+// TestDoubtsAreWhatClientsMayRefuse: the dates of all these certificates are good.
+func TestDoubtsAreWhatClientsMayRefuse(t *testing.T) {
+	t.Parallel()
+	root, between := authority(t, "Root", nil), (*signer)(nil)
+	between = authority(t, "Between", root)
+	server := func(c *x509.Certificate) *signer {
+		c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+		c.KeyUsage = x509.KeyUsageDigitalSignature
+		return between.sign(t, c)
+	}
+	good := server(&x509.Certificate{DNSNames: []string{"gw.lan"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	nameless := server(&x509.Certificate{})
+	client := server(&x509.Certificate{DNSNames: []string{"gw.lan"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	for _, c := range []struct {
+		name  string
+		chain []*signer
+		bom   string
+		want  string // doubts, or the refusal
+	}{
+		{"whole", []*signer{good, between, root}, "", ""},
+		{"with a byte order mark", []*signer{good, between, root}, "\ufeff", ""},
+		{"without the root", []*signer{good, between}, "", `the file does not hold the certificate of "Root", which has signed the last one and which neither this machine nor client_ca_file knows`},
+		{"without the intermediate", []*signer{good}, "", `the file does not hold the certificate of "Between", which has signed the last one and which neither this machine nor client_ca_file knows`},
+		{"with a gap", []*signer{good, root}, "", `certificate 1 of the file is not signed by the one after it`},
+		{"no name", []*signer{nameless, between, root}, "", `it names no host (subjectAltName), and clients look at no other name`},
+		{"of a client", []*signer{client, between, root}, "", `its extended key usage does not say that it is for servers`},
+		{"reversed", []*signer{root, between, good}, "", "has the certificate of the key in place 3"},
+	} {
+		leaf := c.chain[0]
+		if c.name == "reversed" {
+			leaf = c.chain[2]
+		}
+		der, err := x509.MarshalPKCS8PrivateKey(leaf.key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files := map[string]string{"cert": c.bom, "key": c.bom + string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))}
+		for _, s := range c.chain {
+			files["cert"] += string(pemOf(s.cert))
+		}
+		p, err := Load(Files{Cert: "cert", Key: "key"}, func(name string) ([]byte, error) { return []byte(files[name]), nil })
+		got := ""
+		if err != nil {
+			got = err.Error()
+		} else {
+			got = strings.Join(p.Doubts(), "; ")
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, not %q", c.name, got, c.want)
+		}
+	}
+}
+
+// signer is a certificate with its key.
+type signer struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func authority(t *testing.T, name string, by *signer) *signer {
+	t.Helper()
+	c := &x509.Certificate{Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true,
+		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	return by.sign(t, c)
+}
+
+// sign signs a certificate, a nil signer with the certificate's own key.
+func (s *signer) sign(t *testing.T, c *x509.Certificate) *signer {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.SerialNumber = big.NewInt(time.Now().UnixNano())
+	parent, signs := c, key
+	if s != nil {
+		parent, signs = s.cert, s.key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &signer{cert, key}
 }

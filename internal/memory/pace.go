@@ -26,26 +26,34 @@ type Pacer struct {
 	percent int
 	cycles  uint64
 	set     func(percent int)
+	release func()
 	look    func() (cycles uint64, live int64)
 }
 
 // NewPacer returns a pacer for a process that may take limit bytes.
 func NewPacer(limit int64) *Pacer {
-	p := &Pacer{spare: min(limit/8, maxSpare), percent: usualPercent, set: pace, look: lookAtHeap}
+	p := &Pacer{spare: min(limit/8, maxSpare), percent: usualPercent, set: pace, look: lookAtHeap, release: debug.FreeOSMemory}
 	p.cycles, _ = p.look()
 	return p
 }
+
+// settled is how many seconds after its begin a process has started: what the start needed is given back then. An idle process might not
+// collect for minutes, and migrations and keys of a first start are as much again as what it holds.
+const settled = 5
 
 // Run paces until ctx ends.
 func (p *Pacer) Run(ctx context.Context) {
 	t := time.NewTicker(time.Second)
 	defer t.Stop()
-	for {
+	for seconds := 1; ; seconds++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.C:
 			p.step()
+			if seconds == settled {
+				p.release()
+			}
 		}
 	}
 }

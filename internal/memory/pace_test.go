@@ -1,8 +1,11 @@
 package memory
 
 import (
+	"context"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 func TestMoreGarbageMayGatherWhileMuchIsMade(t *testing.T) {
@@ -34,6 +37,26 @@ func TestMoreGarbageMayGatherWhileMuchIsMade(t *testing.T) {
 			t.Errorf("%s: told %v, want %v", s.what, told, s.want)
 		}
 	}
+}
+
+func TestWhatAStartNeededIsGivenBackOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		released := 0
+		p := &Pacer{percent: usualPercent, set: func(int) {}, look: func() (uint64, int64) { return 0, 0 }, release: func() { released++ }}
+		go p.Run(ctx)
+		time.Sleep(settled*time.Second - time.Millisecond)
+		if released != 0 {
+			t.Error("it is given back while the process starts")
+		}
+		time.Sleep(time.Hour)
+		cancel()
+		synctest.Wait()
+		if released != 1 {
+			t.Errorf("given back %d times", released)
+		}
+	})
 }
 
 func TestTheRuntimeReportsWhatThePacerAsks(t *testing.T) {

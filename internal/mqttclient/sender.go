@@ -23,6 +23,9 @@ type SenderOptions struct {
 	Window int
 	// V311 speaks MQTT 3.1.1, to a broker that refused MQTT 5.0 with ErrNoMQTT5.
 	V311 bool
+	// Receive is called for each message that the broker delivers, one after the other, by the goroutine that reads the connection: it must not
+	// block. The message is acknowledged once it has returned. nil: a message ends the connection.
+	Receive func(Incoming)
 }
 
 // ErrNoMQTT5 is returned by OpenSender when the broker does not speak MQTT 5.0.
@@ -214,6 +217,27 @@ func (s *Sender) Send(m Message, done func(code byte)) error {
 	return nil
 }
 
+// Subscribe asks for the messages of a filter at QoS 1. done is called as that of Send, with the reason code of the SUBACK.
+func (s *Sender) Subscribe(filter string, done func(code byte)) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return s.err
+	}
+	id, ok := s.free()
+	if !ok {
+		return fmt.Errorf("mqttclient: %d messages are unacknowledged", len(s.waits))
+	}
+	s.waits[id] = done
+	version := byte(MQTT5)
+	if s.o.V311 {
+		version = MQTT311
+	}
+	s.out = append(s.out, encodeSubscribe(version, id, []Subscription{{Filter: filter, QoS: 1}})...)
+	s.signal()
+	return nil
+}
+
 // free returns a packet identifier that is not in use.
 func (s *Sender) free() (id uint16, ok bool) {
 	if len(s.waits) >= math.MaxUint16 {
@@ -353,9 +377,13 @@ func isRefused(err error) bool {
 // packet handles a packet of the broker. Its error ends the connection.
 func (s *Sender) packet(kind, flags byte, body []byte) error {
 	switch {
+	case kind == pktPublish && s.o.Receive != nil:
+		return s.receive(flags, body)
 	case flags != 0:
 	case kind == pktPuback && len(body) >= 2:
 		return s.acknowledged(body)
+	case kind == pktSuback && len(body) > 2:
+		return s.settle(binary.BigEndian.Uint16(body), body[len(body)-1])
 	case kind == pktPingresp && len(body) == 0:
 		s.mu.Lock()
 		s.pinged = time.Time{}
@@ -377,14 +405,40 @@ func (s *Sender) acknowledged(body []byte) error {
 	if len(body) > 2 && !s.o.V311 {
 		code = body[2]
 	}
+	return s.settle(id, code)
+}
+
+// settle ends what waits for the answer with a packet identifier.
+func (s *Sender) settle(id uint16, code byte) error {
 	s.mu.Lock()
 	done, ok := s.waits[id]
 	delete(s.waits, id)
 	s.mu.Unlock()
 	if !ok {
-		return fmt.Errorf("%w: a PUBACK that none asked for", ErrMalformed)
+		return fmt.Errorf("%w: an acknowledgement that none asked for", ErrMalformed)
 	}
 	done(code)
+	return nil
+}
+
+// receive hands over a message and acknowledges it.
+func (s *Sender) receive(flags byte, body []byte) error {
+	version := byte(MQTT5)
+	if s.o.V311 {
+		version = MQTT311
+	}
+	m, err := decodePublish(version, flags, body)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	s.o.Receive(m)
+	if m.QoS == 0 {
+		return nil
+	}
+	s.mu.Lock()
+	s.out = append(s.out, encodePuback(m.PacketID)...)
+	s.mu.Unlock()
+	s.signal()
 	return nil
 }
 

@@ -25,7 +25,9 @@ import org.eclipse.leshan.core.util.Hex;
 import org.eclipse.leshan.transport.californium.client.endpoint.CaliforniumClientEndpointsProvider;
 import org.eclipse.leshan.transport.californium.client.endpoint.coaps.CoapsClientProtocolProvider;
 
-/** A sensor on Eclipse Leshan's client: Peer HOST:PORT IDENTITY KEY. Each line of stdin is a temperature that it measures, "send" sends it, "end" ends it. */
+/**
+ * A sensor on Eclipse Leshan's client: Peer HOST:PORT IDENTITY KEY MODEL, or Peer HOST:PORT CERTIFICATE KEY MODEL SERVER with the names of files in DER. Each line of stdin is a temperature that it measures, "send" sends it, "end" ends it.
+ */
 public class Peer {
     public static class Sensor extends BaseInstanceEnabler {
         double value = 20.5;
@@ -70,11 +72,19 @@ public class Peer {
         }
     }
 
+    static byte[] bytes(String file) throws java.io.IOException {
+        return java.nio.file.Files.readAllBytes(java.nio.file.Path.of(file));
+    }
+
     public static void main(String[] args) throws Exception {
         List<ObjectModel> models = new ArrayList<>(ObjectLoader.loadDefault());
         models.addAll(ObjectLoader.loadDdfFile(new java.io.FileInputStream(args[3]), "3303.xml"));
         ObjectsInitializer objects = new ObjectsInitializer(new StaticModel(models));
-        objects.setInstancesForObject(0, Security.psk("coaps://" + args[0], 123, args[1].getBytes(), Hex.decodeHex(args[2].toCharArray())));
+        if (args.length > 4) {
+            objects.setInstancesForObject(0, Security.x509("coaps://" + args[0], 123, bytes(args[1]), bytes(args[2]), bytes(args[4])));
+        } else {
+            objects.setInstancesForObject(0, Security.psk("coaps://" + args[0], 123, args[1].getBytes(), Hex.decodeHex(args[2].toCharArray())));
+        }
         objects.setInstancesForObject(1, new Server(123, 60));
         objects.setInstancesForObject(3, new Box());
         Sensor sensor = new Sensor();

@@ -244,7 +244,7 @@ func (r *reader) skip() {
 	}
 }
 
-func decodeCBORValue(base Path, b []byte) (Value, error) {
+func (m *Models) decodeCBORValue(base Path, b []byte) (Value, error) {
 	r := reader{b: b}
 	v := r.item()
 	if r.err == nil && len(r.b) > 0 {
@@ -253,7 +253,7 @@ func decodeCBORValue(base Path, b []byte) (Value, error) {
 	if r.err != nil {
 		return Value{}, r.err
 	}
-	return fitting(KindOf(base), v), nil
+	return fitting(m.KindOf(base), v), nil
 }
 
 // fitting returns a value as one of the declared type where it can be one.
@@ -266,7 +266,7 @@ func fitting(kind Kind, v Value) Value {
 
 // decodeLwM2MCBOR reads LwM2M CBOR (OMA-TS-LightweightM2M_Core 1.2, 7.4.6): maps of maps by the numbers of the path, whose keys are a number
 // or an array of several.
-func decodeLwM2MCBOR(base Path, b []byte) (out []Record, err error) {
+func (m *Models) decodeLwM2MCBOR(base Path, b []byte) (out []Record, err error) {
 	r := reader{b: b}
 	var walk func(at Path)
 	walk = func(at Path) {
@@ -283,7 +283,7 @@ func decodeLwM2MCBOR(base Path, b []byte) (out []Record, err error) {
 			case len(out) == MaxRecords:
 				r.fail("more than %d values", MaxRecords)
 			default:
-				out = append(out, Record{Path: at, Value: fitting(KindOf(at), v)})
+				out = append(out, Record{Path: at, Value: fitting(m.KindOf(at), v)})
 			}
 			return
 		}

@@ -2,7 +2,7 @@
 // function is pure: bytes to records and back.
 //
 //	path.go    paths of objects, instances, resources and resource instances
-//	models.go  the types of the resources that are known
+//	models.go  the types of the resources that are known; definition.go: files that describe others
 //	tlv.go     TLV (LwM2M 1.0)
 //	senml.go   SenML-JSON and SenML-CBOR (RFC 8428), and LwM2M JSON (LwM2M 1.0)
 //	cbor.go    CBOR (RFC 8949), as far as values need it; LwM2M CBOR (LwM2M 1.2)
@@ -156,31 +156,36 @@ func bad(format string, args ...any) error {
 }
 
 // Decode reads a payload. base is the path that was asked for: formats that carry none need it. now is what relative times are
-// added to, in seconds since 1970. The result refers to payload.
-func Decode(format uint16, base Path, payload []byte, now float64) ([]Record, error) {
+// added to, in seconds since 1970. The result refers to payload. Types that no model and no table knows are those that the format says.
+func (m *Models) Decode(format uint16, base Path, payload []byte, now float64) ([]Record, error) {
 	switch Canonical(format) {
 	case Text:
-		return single(base, decodeText(base, payload))
+		return single(base, m.decodeText(base, payload))
 	case Opaque:
 		return single(base, Value{Kind: Bytes, Bytes: payload})
 	case CBOR:
-		v, err := decodeCBORValue(base, payload)
+		v, err := m.decodeCBORValue(base, payload)
 		if err != nil {
 			return nil, err
 		}
 		return single(base, v)
 	case TLV:
-		return decodeTLV(base, payload)
+		return m.decodeTLV(base, payload)
 	case SenMLJSON:
-		return decodeSenMLJSON(payload, now)
+		return m.decodeSenMLJSON(payload, now)
 	case SenMLCBOR:
-		return decodeSenMLCBOR(payload, now)
+		return m.decodeSenMLCBOR(payload, now)
 	case JSON:
-		return decodeJSON(base, payload, now)
+		return m.decodeJSON(base, payload, now)
 	case LwM2MCBOR:
-		return decodeLwM2MCBOR(base, payload)
+		return m.decodeLwM2MCBOR(base, payload)
 	}
 	return nil, fmt.Errorf("%w %d", ErrUnknownFormat, format)
+}
+
+// Decode is that of Models for what is built in.
+func Decode(format uint16, base Path, payload []byte, now float64) ([]Record, error) {
+	return (*Models)(nil).Decode(format, base, payload, now)
 }
 
 // single is the record of a format that holds one value: it needs the path of a resource.

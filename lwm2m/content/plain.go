@@ -10,10 +10,10 @@ import (
 )
 
 // decodeText reads a value in text. One of unknown type is a number if it reads as one.
-func decodeText(base Path, b []byte) Value {
+func (m *Models) decodeText(base Path, b []byte) Value {
 	s := string(b)
 	trimmed := strings.TrimSpace(s)
-	kind := KindOf(base)
+	kind := m.KindOf(base)
 	switch kind {
 	case Integer, Time:
 		if n, err := strconv.ParseInt(trimmed, 10, 64); err == nil {

@@ -32,6 +32,7 @@ type senml struct {
 
 // pack resolves the records of a SenML pack, whose base members hold for those behind them.
 type pack struct {
+	models    *Models
 	now       float64
 	name      string
 	time      float64
@@ -56,7 +57,7 @@ func (p *pack) resolved(name string, t float64, timed bool, v Value) error {
 	if n, ok := v.Number(); ok && p.hasBase && v.Kind != Boolean {
 		v = Value{Kind: Float, Float: n + p.base}
 	}
-	r := Record{Path: path, Value: fitting(KindOf(path), v)}
+	r := Record{Path: path, Value: fitting(p.models.KindOf(path), v)}
 	switch at := p.time + t; {
 	case !timed:
 	case at >= maxRelative && at < maxAbsolute:
@@ -68,12 +69,12 @@ func (p *pack) resolved(name string, t float64, timed bool, v Value) error {
 	return nil
 }
 
-func decodeSenMLJSON(b []byte, now float64) ([]Record, error) {
+func (m *Models) decodeSenMLJSON(b []byte, now float64) ([]Record, error) {
 	var records []senml
 	if err := unmarshal(b, &records); err != nil {
 		return nil, err
 	}
-	p := pack{now: now}
+	p := pack{models: m, now: now}
 	for i := range records {
 		s := &records[i]
 		if s.BaseVersion != nil && s.BaseVersion.String() != "10" {
@@ -204,9 +205,9 @@ const (
 	labelLink        = "vlo"
 )
 
-func decodeSenMLCBOR(b []byte, now float64) ([]Record, error) {
+func (m *Models) decodeSenMLCBOR(b []byte, now float64) ([]Record, error) {
 	r := reader{b: b}
-	p := pack{now: now}
+	p := pack{models: m, now: now}
 	major, info, n := r.head()
 	if r.err == nil && major != cborArray {
 		r.fail("SenML is an array")
@@ -334,7 +335,7 @@ func EncodePaths(format uint16, paths []Path) []byte {
 }
 
 // decodeJSON reads LwM2M JSON (OMA-TS-LightweightM2M 1.0, 6.4.4).
-func decodeJSON(base Path, b []byte, now float64) ([]Record, error) {
+func (m *Models) decodeJSON(base Path, b []byte, now float64) ([]Record, error) {
 	var doc struct {
 		Base    *string      `json:"bn"`
 		Time    *json.Number `json:"bt"`
@@ -350,7 +351,7 @@ func decodeJSON(base Path, b []byte, now float64) ([]Record, error) {
 	if err := unmarshal(b, &doc); err != nil {
 		return nil, err
 	}
-	p := pack{now: now, name: base.String() + "/", time: float(doc.Time)}
+	p := pack{models: m, now: now, name: base.String() + "/", time: float(doc.Time)}
 	if doc.Base != nil {
 		p.name = *doc.Base + "/"
 	}

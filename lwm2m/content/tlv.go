@@ -54,7 +54,7 @@ func nextTLV(b []byte) (e tlv, rest []byte, err error) {
 
 // decodeTLV reads what a Read or a notification of base returns: instances, resources or instances of a resource. A client may wrap what
 // was asked for: an instance in its own entry, an instance of a resource in that of the resource.
-func decodeTLV(base Path, b []byte) (out []Record, err error) {
+func (m *Models) decodeTLV(base Path, b []byte) (out []Record, err error) {
 	if len(base) == 0 {
 		return nil, bad("TLV for the root")
 	}
@@ -68,13 +68,13 @@ func decodeTLV(base Path, b []byte) (out []Record, err error) {
 			if len(base) == 2 && e.id != base[1] {
 				return nil, bad("TLV: instance %d in an answer for %s", e.id, base)
 			}
-			out, err = tlvResources(out, base[:1].child(e.id), e.value)
+			out, err = m.tlvResources(out, base[:1].child(e.id), e.value)
 		case e.kind == tlvMultiple || e.kind == tlvResource:
-			if out, err = tlvOfResource(out, base, e); err != nil {
+			if out, err = m.tlvOfResource(out, base, e); err != nil {
 				return nil, err
 			}
 		case e.kind == tlvResourceInstance && len(base) >= 3:
-			out, err = tlvValue(out, base[:3].child(e.id), e.value)
+			out, err = m.tlvValue(out, base[:3].child(e.id), e.value)
 		default:
 			err = bad("TLV: an entry of kind %d in an answer for %s", e.kind, base)
 		}
@@ -87,7 +87,7 @@ func decodeTLV(base Path, b []byte) (out []Record, err error) {
 
 // tlvOfResource reads the entry of a resource. Where only the object was asked for, it is of the instance 0: some clients leave it out of
 // single-instance objects.
-func tlvOfResource(out []Record, base Path, e tlv) ([]Record, error) {
+func (m *Models) tlvOfResource(out []Record, base Path, e tlv) ([]Record, error) {
 	var at Path
 	switch len(base) {
 	case 1:
@@ -101,12 +101,12 @@ func tlvOfResource(out []Record, base Path, e tlv) ([]Record, error) {
 		at = base[:3]
 	}
 	if e.kind == tlvMultiple {
-		return tlvInstances(out, at, e.value)
+		return m.tlvInstances(out, at, e.value)
 	}
-	return tlvValue(out, at, e.value)
+	return m.tlvValue(out, at, e.value)
 }
 
-func tlvResources(out []Record, instance Path, b []byte) ([]Record, error) {
+func (m *Models) tlvResources(out []Record, instance Path, b []byte) ([]Record, error) {
 	for len(b) > 0 {
 		e, rest, err := nextTLV(b)
 		if err != nil {
@@ -115,9 +115,9 @@ func tlvResources(out []Record, instance Path, b []byte) ([]Record, error) {
 		b = rest
 		switch e.kind {
 		case tlvResource:
-			out, err = tlvValue(out, instance.child(e.id), e.value)
+			out, err = m.tlvValue(out, instance.child(e.id), e.value)
 		case tlvMultiple:
-			out, err = tlvInstances(out, instance.child(e.id), e.value)
+			out, err = m.tlvInstances(out, instance.child(e.id), e.value)
 		default:
 			err = bad("TLV: an entry of kind %d in an instance", e.kind)
 		}
@@ -128,7 +128,7 @@ func tlvResources(out []Record, instance Path, b []byte) ([]Record, error) {
 	return out, nil
 }
 
-func tlvInstances(out []Record, resource Path, b []byte) ([]Record, error) {
+func (m *Models) tlvInstances(out []Record, resource Path, b []byte) ([]Record, error) {
 	for len(b) > 0 {
 		e, rest, err := nextTLV(b)
 		if err != nil {
@@ -137,18 +137,18 @@ func tlvInstances(out []Record, resource Path, b []byte) ([]Record, error) {
 		if b = rest; e.kind != tlvResourceInstance {
 			return nil, bad("TLV: an entry of kind %d in a resource with instances", e.kind)
 		}
-		if out, err = tlvValue(out, resource.child(e.id), e.value); err != nil {
+		if out, err = m.tlvValue(out, resource.child(e.id), e.value); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
 }
 
-func tlvValue(out []Record, at Path, b []byte) ([]Record, error) {
+func (m *Models) tlvValue(out []Record, at Path, b []byte) ([]Record, error) {
 	if len(out) == MaxRecords {
 		return nil, bad("more than %d values", MaxRecords)
 	}
-	v, err := fromTLV(KindOf(at), b)
+	v, err := fromTLV(m.KindOf(at), b)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", at, err)
 	}

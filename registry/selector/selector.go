@@ -17,6 +17,7 @@ package selector
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 
@@ -235,10 +236,18 @@ func (l *lowering) compare(e ast.Expr, cmp model.Comparison, args []ast.Expr) mo
 	switch {
 	case !ok:
 		return l.refuse(right, "expected a number, a string, true or false")
+	case number && inexact(value):
+		return l.refuse(right, "expected a number below 2^53: those above are stored and compared as 64-bit floats, and neighbours would be equal. Give the attribute the type STRING")
 	case !number && cmp != model.Equal && cmp != model.NotEqual:
 		return l.refuse(right, "expected a number: only numbers have an order")
 	}
 	return model.Condition{Op: model.Compare, Key: key, Cmp: cmp, Value: value}
+}
+
+// inexact reports whether a whole number of 64 bits near a literal may have another value as a float.
+func inexact(literal any) bool {
+	v, ok := literal.(float64)
+	return ok && math.Abs(v) >= 1<<53 && math.Abs(v) <= 1<<63
 }
 
 // compareType decides a comparison with the type of the members.

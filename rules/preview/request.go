@@ -2,7 +2,6 @@ package preview
 
 import (
 	"strings"
-	"time"
 
 	"weir/model"
 	"weir/rules"
@@ -112,11 +111,11 @@ func (r *Request) Draft(c *rules.Compiler, canvas Canvas) (*Draft, []Diagnostic)
 
 // Window returns the window of a request, and whether it was shortened. It returns diagnostics when it is none.
 func (r *Request) Window() (w Window, shortened bool, _ []Diagnostic) {
-	start, err := time.Parse(time.RFC3339Nano, strings.TrimSpace(r.Start))
+	start, err := model.ParseTime(strings.TrimSpace(r.Start))
 	if err != nil {
 		return w, false, refused("start: %.64q is not an RFC 3339 time", r.Start)
 	}
-	end, err := time.Parse(time.RFC3339Nano, strings.TrimSpace(r.End))
+	end, err := model.ParseTime(strings.TrimSpace(r.End))
 	if err != nil {
 		return w, false, refused("end: %.64q is not an RFC 3339 time", r.End)
 	}

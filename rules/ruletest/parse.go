@@ -227,7 +227,7 @@ func (p *parser) from() {
 
 func (p *parser) begin() {
 	p.next()
-	t, err := time.Parse(time.RFC3339, p.peek())
+	t, err := model.ParseTime(p.peek())
 	if err != nil || t.Year() < 1970 || t.Year() > 2200 {
 		p.problem("for example 2026-01-01T00:00:00Z", "%q is no time", p.peek())
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"weir/internal/similar"
+	"weir/model"
 )
 
 // Vocabulary are the names of what rules speak of: what a rule names, or what there is. Of what there is, a nil list is unknown.
@@ -18,6 +19,45 @@ type Vocabulary struct {
 	Connectors []string // of the tenant
 	// SourceNames are, of what there is, names under which readings are sent and not judged, each with the metric that they are judged under.
 	SourceNames map[string]string
+	// Ranges are, of what there is, the declared ranges of metrics that have one.
+	Ranges map[string]Range
+}
+
+// Range is the declared range of a metric: its bounds, nil for none, and what becomes of a value outside them.
+type Range struct {
+	Min, Max   *float64
+	OutOfRange string // model.OutOfRange…; "" is as REFUSE
+}
+
+// String is the range as a person reads it, "0..40".
+func (r Range) String() string { return bound(r.Min) + ".." + bound(r.Max) }
+
+func bound(x *float64) string {
+	if x == nil {
+		return ""
+	}
+	return fmt.Sprint(*x)
+}
+
+// beyond says what a rule sees of a value outside the range.
+func (r Range) beyond() string {
+	switch r.OutOfRange {
+	case model.OutOfRangeFlag:
+		return "only a value outside the range crosses it; outOfRange: FLAG keeps such a value and lets rules judge it"
+	case model.OutOfRangeClamp:
+		return "no value crosses it, because outOfRange: CLAMP replaces a value outside the range by the bound"
+	}
+	return "no value crosses it, because outOfRange: REFUSE makes a value outside the range a dead letter; FLAG would keep it"
+}
+
+// Outside warns of the threshold of a metric that lies outside its declared range.
+func (there *Vocabulary) Outside(metric string, threshold float64) []Warning {
+	r, ok := there.Ranges[metric]
+	if !ok || (r.Min == nil || threshold >= *r.Min) && (r.Max == nil || threshold <= *r.Max) {
+		return nil
+	}
+	at := fmt.Sprint(threshold)
+	return []Warning{{ThresholdOutside, []string{metric, at, r.String()}, fmt.Sprintf("%s lies outside of the range of the metric %q, %s: %s", at, metric, r, r.beyond())}}
 }
 
 // Warning is an advisory finding on a rule that compiled.
@@ -34,6 +74,9 @@ const (
 	UnknownFence     = "unknownFence"
 	UnknownConnector = "unknownConnector"
 )
+
+// ThresholdOutside is the code of a threshold outside the declared range of its metric. Its params are the metric, the threshold and the range.
+const ThresholdOutside = "thresholdOutsideRange"
 
 // Missing warns of each name that is not there.
 func (there *Vocabulary) Missing(named Vocabulary) (ws []Warning) {

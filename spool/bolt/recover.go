@@ -166,11 +166,34 @@ func (l *Log) readSpans() error {
 			return fmt.Errorf("spool: %w", err)
 		}
 		s := &span{dir: l.dir, begin: begin, disk: diskBytes(info)}
+		if begin > farthest && !s.identifiable() {
+			l.stray(f.Name())
+			continue
+		}
 		l.spans = append(l.spans, s)
 		l.disk += s.disk
 	}
 	slices.SortFunc(l.spans, func(a, b *span) int { return cmp.Compare(a.begin, b.begin) })
 	return nil
+}
+
+// farthest is an offset that no log reaches: a million records a second would take 140,000 years. A file of that name was not written by a
+// log, and going on behind it would leave no offsets.
+const farthest = model.Offset(1) << 62
+
+// identifiable reports whether the file has the record that every span has.
+func (s *span) identifiable() bool {
+	return with(s, func() error {
+		_, err := s.identity()
+		return err
+	}) == nil
+}
+
+// stray reports a file that is not one of the log although its name is.
+func (l *Log) stray(name string) {
+	if l.log != nil { // a copy is looked at without one
+		l.log.Error("spool: the file is not part of the log, and is ignored; remove it", "file", name)
+	}
 }
 
 // create starts a log in an empty folder, above the offsets that the results know.

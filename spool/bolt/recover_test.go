@@ -251,6 +251,37 @@ func rewrite(t *testing.T, file, bucket, key string, change func([]byte)) {
 	}
 }
 
+// TestAFileThatOnlyHasTheNameOfASpanIsIgnored: a name of the end of the offsets, made by a hand.
+func TestAFileThatOnlyHasTheNameOfASpanIsIgnored(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"ffffffffffffffff.span", "7fffffffffffffff.span", "8000000000000000.span"} {
+		for what, content := range map[string][]byte{"empty": nil, "of another program": bytes.Repeat([]byte("x"), 5000)} {
+			dir := t.TempDir()
+			l, err := Open(dir, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			first := mustStore(t, l, "kept")
+			shut(t, l)
+			if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for _, mend := range []bool{false, true} {
+				l, err := Open(dir, Options{Mend: mend})
+				if err != nil {
+					t.Errorf("%s, %s, mend %v: %v", name, what, mend, err)
+					continue
+				}
+				first++
+				if o := mustStore(t, l, "more"); o != first {
+					t.Errorf("%s, %s: the log goes on at %d, want %d", name, what, o, first)
+				}
+				shut(t, l)
+			}
+		}
+	}
+}
+
 func TestNewerFormatIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ bucket, key string }{

@@ -195,6 +195,6 @@ func List(tx store.Tx, tenant int64, f *Filter, page store.Page) (found []*model
 	if err := tx.QueryRow(`SELECT COUNT(*) FROM alarms`+where, args...).Scan(&total); err != nil {
 		return nil, 0, err
 	}
-	found, err = read(tx, where+f.order()+` LIMIT ? OFFSET ?`, append(args, page.Size, (page.Number-1)*page.Size)...)
+	found, err = read(tx, where+f.order()+` LIMIT ? OFFSET ?`, append(args, page.Size, page.Offset())...)
 	return found, total, err
 }

@@ -27,7 +27,7 @@ func Events(tx store.Tx, tenant int64, token string, page store.Page) (found []m
 	}
 	rows, err := tx.Query(`SELECT number, at, occurred, move, severity, severity_before, state, acknowledged, acknowledged_by, last_value, raised_at, device_id,
 		device, alarm_key, metric_key FROM alarm_events WHERE tenant_id = ? AND token = ? ORDER BY number DESC LIMIT ? OFFSET ?`,
-		tenant, token, page.Size, (page.Number-1)*page.Size)
+		tenant, token, page.Size, page.Offset())
 	if err != nil {
 		return nil, 0, err
 	}

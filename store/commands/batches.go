@@ -153,6 +153,6 @@ func ListBatches(tx store.Tx, tenant int64, f *BatchFilter, page store.Page) (fo
 	if err := tx.QueryRow(`SELECT COUNT(*) FROM command_batches`+where, args...).Scan(&total); err != nil {
 		return nil, 0, err
 	}
-	found, err = readBatches(tx, where+` ORDER BY created_at DESC, token LIMIT ? OFFSET ?`, append(args, page.Size, (page.Number-1)*page.Size)...)
+	found, err = readBatches(tx, where+` ORDER BY created_at DESC, token LIMIT ? OFFSET ?`, append(args, page.Size, page.Offset())...)
 	return found, total, err
 }

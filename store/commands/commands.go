@@ -11,7 +11,7 @@ import (
 )
 
 const columns = `id, tenant_id, created_at, updated_at, token, device_id, device, name, payload, metadata, state, queued_at, sent_at, delivered_at,
-	responded_at, expires_at, response, error, batch_id, batch, nonce, earlier, awaits, attempts`
+	responded_at, expires_at, response, error, batch_id, batch, nonce, earlier, awaits, attempts, progress`
 
 func read(tx store.Tx, clauses string, args ...any) (found []*model.Command, err error) {
 	rows, err := tx.Query(`SELECT `+columns+` FROM commands`+clauses, args...)
@@ -34,7 +34,7 @@ func scan(rows *sql.Rows) (*model.Command, error) {
 	var earlier string
 	err := rows.Scan(&c.ID, &c.TenantID, (*int64)(&c.CreatedAt), (*int64)(&c.UpdatedAt), &c.Token, &c.DeviceID, &c.Device, &c.Name, &c.Payload, &c.Metadata,
 		(*string)(&c.State), (*int64)(&c.Queued), &c.Sent, &c.Delivered, &c.Responded, (*int64)(&c.Expires), &c.Response, &c.Error, &c.BatchID, &c.Batch,
-		&c.Nonce, &earlier, &c.Awaits, &c.Attempts)
+		&c.Nonce, &earlier, &c.Awaits, &c.Attempts, &c.Progress)
 	c.Earlier = strings.Fields(earlier)
 	return &c, err
 }
@@ -67,13 +67,13 @@ func Insert(tx store.Tx, c *model.Command, counted bool) (err error) {
 // Save stores what a command has become since it was in a state. The caller counts it.
 func Save(tx store.Tx, c *model.Command, before model.CommandState) (err error) {
 	if c.State == before { // no index of states is written
-		_, err = tx.Exec(`UPDATE commands SET updated_at = ?, delivered_at = ?, earlier = ?, awaits = ?, attempts = ? WHERE id = ?`, int64(c.UpdatedAt), c.Delivered,
-			strings.Join(c.Earlier, " "), c.Awaits, c.Attempts, c.ID)
+		_, err = tx.Exec(`UPDATE commands SET updated_at = ?, delivered_at = ?, earlier = ?, awaits = ?, attempts = ?, progress = ? WHERE id = ?`, int64(c.UpdatedAt), c.Delivered,
+			strings.Join(c.Earlier, " "), c.Awaits, c.Attempts, c.Progress, c.ID)
 		return err
 	}
 	_, err = tx.Exec(`UPDATE commands SET updated_at = ?, state = ?, sent_at = ?, delivered_at = ?, responded_at = ?, response = ?, error = ?,
-		nonce = ?, earlier = ?, awaits = ?, attempts = ? WHERE id = ?`, int64(c.UpdatedAt), string(c.State), c.Sent, c.Delivered, c.Responded, c.Response, c.Error,
-		c.Nonce, strings.Join(c.Earlier, " "), c.Awaits, c.Attempts, c.ID)
+		nonce = ?, earlier = ?, awaits = ?, attempts = ?, progress = ? WHERE id = ?`, int64(c.UpdatedAt), string(c.State), c.Sent, c.Delivered, c.Responded, c.Response, c.Error,
+		c.Nonce, strings.Join(c.Earlier, " "), c.Awaits, c.Attempts, c.Progress, c.ID)
 	return err
 }
 
@@ -196,6 +196,11 @@ func Awaited(tx store.Tx, device int64, carrier string) ([]*model.Command, error
 // Unacknowledged returns commands that a carrier has sent before a time and owes the end of, the oldest first.
 func Unacknowledged(tx store.Tx, carrier string, before model.Micros, limit int) ([]*model.Command, error) {
 	return read(tx, ` WHERE state = 'SENT' AND awaits <> '' AND awaits = ? AND sent_at < ? ORDER BY sent_at LIMIT ?`, carrier, int64(before), limit)
+}
+
+// Stranded returns commands that a carrier has sent before a time, owes the end of and has reported no progress of, the oldest first.
+func Stranded(tx store.Tx, carrier string, before model.Micros, limit int) ([]*model.Command, error) {
+	return read(tx, ` WHERE state = 'SENT' AND awaits <> '' AND awaits = ? AND sent_at < ? AND progress = '' ORDER BY sent_at LIMIT ?`, carrier, int64(before), limit)
 }
 
 // Due returns open commands whose life ended by a time.
@@ -339,7 +344,7 @@ func List(tx store.Tx, tenant int64, f *Filter, page store.Page) (found []*model
 	if err := tx.QueryRow(`SELECT COUNT(*) FROM commands`+where, args...).Scan(&total); err != nil {
 		return nil, 0, err
 	}
-	found, err = read(tx, where+` ORDER BY created_at DESC, token LIMIT ? OFFSET ?`, append(args, page.Size, (page.Number-1)*page.Size)...)
+	found, err = read(tx, where+` ORDER BY created_at DESC, token LIMIT ? OFFSET ?`, append(args, page.Size, page.Offset())...)
 	return found, total, err
 }
 

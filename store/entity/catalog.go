@@ -28,6 +28,8 @@ type Any interface {
 	Follow(ctx context.Context, by *model.Principal, column string, values ...any) ([]any, error)
 	// Check returns what is wrong with the patch of a create whatever an instance holds, see Kind.Check.
 	Check(p store.Patch, complete bool) []error
+	// Advise returns what a caller that made or changed a row by a patch probably did not mean, see Desc.Advise.
+	Advise(ctx context.Context, by *model.Principal, row any, p store.Patch) []string
 	// Values returns rows as the patches of their creates would give them, references as tokens and secrets left out.
 	Values(ctx context.Context, by *model.Principal, rows ...any) ([]store.Patch, error)
 	// Secret returns the secret of a row of a kind that has one, see Kind.Reveal.
@@ -191,6 +193,14 @@ func (e *erased[T]) Values(ctx context.Context, by *model.Principal, rows ...any
 	}
 	err := store.Read(ctx, e.kind().Rows.store, func(tx store.Tx) error { return e.kind().nameRefs(tx, patches) })
 	return patches, err
+}
+
+func (e *erased[T]) Advise(ctx context.Context, by *model.Principal, row any, p store.Patch) []string {
+	changed, ok := row.(*T)
+	if !ok || e.kind().desc.Advise == nil {
+		return nil
+	}
+	return e.kind().desc.Advise(ctx, by, changed, p)
 }
 
 func (e *erased[T]) Secret(ctx context.Context, row any) (secret string, ok bool, err error) {

@@ -68,6 +68,9 @@ type Desc[T any] struct {
 	Alone func(row *T) error
 	// Check refuses a row as it is about to be written, by rules that concern what is stored besides. Valid comes first.
 	Check func(tx store.Tx, row *T, changed store.Changed) error
+	// Advise says what a caller that made or changed a row by a patch probably did not mean, though it is no error: each a text that names the
+	// field. It is asked after the change. nil: nothing is said.
+	Advise func(ctx context.Context, by *model.Principal, row *T, p store.Patch) []string
 	// Removing runs in the transaction before a row is removed: what goes with it and is no kind.
 	Removing func(c *store.Change, row *T) error
 	// Changed runs in the transaction after a row was made (old is nil), changed, or removed (row is nil). It is not called

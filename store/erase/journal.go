@@ -114,7 +114,7 @@ func List(tx store.Tx, page store.Page, f Filter) (found []Deletion, total int64
 		return nil, 0, err
 	}
 	page = page.Norm()
-	if found, err = list(tx, where+` ORDER BY epoch DESC, id DESC LIMIT ? OFFSET ?`, append(args, page.Size, (page.Number-1)*page.Size)...); err != nil {
+	if found, err = list(tx, where+` ORDER BY epoch DESC, id DESC LIMIT ? OFFSET ?`, append(args, page.Size, page.Offset())...); err != nil {
 		return nil, 0, err
 	}
 	for i := range found {

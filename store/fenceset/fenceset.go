@@ -42,7 +42,7 @@ func Page(tx store.Tx, tenant, version int64, page store.Page) (fences []Fence, 
 	}
 	page = page.Norm()
 	rows, err := tx.Query(`SELECT token, geometry`+within+` ORDER BY token LIMIT ? OFFSET ?`,
-		tenant, version, version, page.Size, (int64(page.Number)-1)*int64(page.Size))
+		tenant, version, version, page.Size, page.Offset())
 	if err != nil {
 		return nil, 0, err
 	}

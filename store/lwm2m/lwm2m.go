@@ -64,6 +64,10 @@ func Remove(tx store.Tx, _, deviceID int64) error {
 			return err
 		}
 	}
-	_, err := tx.Exec(`DELETE FROM lwm2m_registrations WHERE device_id = ?`, deviceID)
-	return err
+	for _, table := range []string{"lwm2m_firmware", "lwm2m_minted", "lwm2m_registrations"} {
+		if _, err := tx.Exec(`DELETE FROM `+table+` WHERE device_id = ?`, deviceID); err != nil {
+			return err
+		}
+	}
+	return nil
 }

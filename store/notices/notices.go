@@ -144,7 +144,7 @@ func List(tx store.Tx, tenant int64, f *Filter, page store.Page) (found []*State
 	if err := tx.QueryRow(`SELECT count(*) FROM notification_states `+where, args...).Scan(&total); err != nil {
 		return nil, 0, err
 	}
-	found, err = read(tx, where+` ORDER BY id DESC LIMIT ? OFFSET ?`, append(args, page.Size, (page.Number-1)*page.Size)...)
+	found, err = read(tx, where+` ORDER BY id DESC LIMIT ? OFFSET ?`, append(args, page.Size, page.Offset())...)
 	return found, total, err
 }
 

@@ -15,6 +15,7 @@ import (
 	"weir/model"
 	"weir/registry"
 	"weir/rules"
+	"weir/rules/vocabulary"
 	"weir/store"
 	"weir/store/entity"
 )
@@ -84,7 +85,11 @@ func (c compiling) Validate(_ context.Context, _ *model.Principal, drafts []regi
 	}
 	var refused []registry.Refusal
 	var remarks []entity.Remark
-	errs, warnings := c.ValidateAgainst(rules.Vocabulary{Metrics: there.Metrics, Commands: there.Commands, Fences: there.Fences, SourceNames: there.SourceNames}, candidates)
+	names := rules.Vocabulary{Metrics: there.Metrics, Commands: there.Commands, Fences: there.Fences, SourceNames: there.SourceNames, Ranges: map[string]vocabulary.Range{}}
+	for metric, r := range there.Ranges {
+		names.Ranges[metric] = vocabulary.Range(r)
+	}
+	errs, warnings := c.ValidateAgainst(names, candidates)
 	for _, e := range errs {
 		refused = append(refused, registry.Refusal{Token: e.Token, Message: e.Message})
 	}

@@ -20,8 +20,14 @@ type downlink struct{ Token, DeviceToken, Name, DispatchNonce string }
 // listening connects a device over MQTT 5 and subscribes to its commands. stop ends the connection.
 func (tn *tenant) listening(device string) (c *paho.Client, came chan downlink, stop func()) {
 	tn.t.Helper()
+	return tn.listeningAt(tn.MQTT, device)
+}
+
+// listeningAt does so at another address.
+func (tn *tenant) listeningAt(address, device string) (c *paho.Client, came chan downlink, stop func()) {
+	tn.t.Helper()
 	came = make(chan downlink, 10)
-	conn, err := net.Dial("tcp", tn.MQTT)
+	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		tn.t.Fatal(err)
 	}

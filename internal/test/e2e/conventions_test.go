@@ -109,7 +109,8 @@ var otherVerbs = map[string][]string{
 	"device-management": {"createDevices", "deleteDevices", "issueAccessToken", // additions: many at once, and a token
 		"setFacetKey", "deleteFacetKey", "createEntityRelationship", "createEntityRelationships", "removeEntityRelationship", "removeEntityRelationships",
 		"setEntityAttribute", "deleteEntityAttribute", "initiateDeviceClaim", "claimDevice", "cancelDeviceClaim",
-		"acknowledgeAlarm", "acknowledgeAlarms", "clearAlarm", "clearAlarms"},
+		"acknowledgeAlarm", "acknowledgeAlarms", "clearAlarm", "clearAlarms",
+		"deleteArtifact"}, // an artifact is made over HTTP
 	"device-state":            {"demoteAssertedPresence"},
 	"command-delivery":        {"createCommand", "createCommandBatch", "cancelCommand", "cancelCommandBatch", "resumeCommandBatch", "markCommandSent", "parkCommand", "releaseHeldCommands"},
 	"event-processing":        {"draftDetectionRuleFromText"},

@@ -310,9 +310,12 @@ func checkCopy(t *testing.T, tn *tenant, th *things, relay *lwm2mpeer.Relay) {
 	}
 	p.Kill()
 	th.again(lwm2mConfig)
-	if n := th.metric(t, "weir_lwm2m_parked_sessions"); n != 4 {
-		t.Errorf("%v sessions go on in the directory itself", n)
-	}
+	poll.Until(t, "the sessions go on in the directory itself", func() error {
+		if n := th.metric(t, "weir_lwm2m_parked_sessions"); n != 4 {
+			return fmt.Errorf("%v do", n)
+		}
+		return nil
+	})
 	if err := relay.Target(th.LwM2M); err != nil {
 		t.Fatal(err)
 	}

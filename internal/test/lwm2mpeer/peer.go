@@ -4,6 +4,8 @@ package lwm2mpeer
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -146,6 +148,37 @@ type Options struct {
 	Handle func(m *Message) *Message
 	// NoConnectionID leaves the extension out.
 	NoConnectionID bool
+	// Certificate proves the client instead of a key; an empty one is not shown.
+	Certificate *tls.Certificate
+	// Trusts is called with the certificate of the server; nil: any is good.
+	Trusts func(der []byte) error
+	// Suites are the cipher suites; nil: one with CCM_8.
+	Suites []dtls.CipherSuiteID
+}
+
+// security are the options of how the client proves itself.
+func (o *Options) security() []dtls.ClientOption {
+	suites := o.Suites
+	if o.Certificate == nil {
+		if suites == nil {
+			suites = []dtls.CipherSuiteID{dtls.TLS_PSK_WITH_AES_128_CCM_8}
+		}
+		return []dtls.ClientOption{dtls.WithPSK(func([]byte) ([]byte, error) { return o.Key, nil }), dtls.WithPSKIdentityHint([]byte(o.Identity)), dtls.WithCipherSuites(suites...)}
+	}
+	if suites == nil {
+		suites = []dtls.CipherSuiteID{dtls.TLS_ECDHE_ECDSA_WITH_AES_128_CCM_8}
+	}
+	options := []dtls.ClientOption{dtls.WithCipherSuites(suites...), dtls.WithInsecureSkipVerify(true)}
+	if len(o.Certificate.Certificate) > 0 {
+		options = append(options, dtls.WithCertificates(*o.Certificate))
+	}
+	return append(options,
+		dtls.WithVerifyPeerCertificate(func(chain [][]byte, _ [][]*x509.Certificate) error {
+			if o.Trusts == nil {
+				return nil
+			}
+			return o.Trusts(chain[0])
+		}))
 }
 
 // Client is a connected client.
@@ -182,9 +215,7 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := []dtls.ClientOption{
-		dtls.WithPSK(func([]byte) ([]byte, error) { return o.Key, nil }), dtls.WithPSKIdentityHint([]byte(o.Identity)),
-		dtls.WithCipherSuites(dtls.TLS_PSK_WITH_AES_128_CCM_8), dtls.WithFlightInterval(200 * time.Millisecond)}
+	options := append(o.security(), dtls.WithFlightInterval(200*time.Millisecond))
 	if !o.NoConnectionID {
 		options = append(options, dtls.WithConnectionIDGenerator(dtls.OnlySendCIDGenerator()))
 	}

@@ -19,6 +19,7 @@ type Relay struct {
 	hellos int
 	high   uint64
 	closed bool
+	last   []byte // datagram of a device
 }
 
 // back is the side of a device towards the server.
@@ -98,6 +99,13 @@ func (r *Relay) Highest() uint64 {
 	return r.high
 }
 
+// Last is the last datagram of a device.
+func (r *Relay) Last() []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]byte(nil), r.last...)
+}
+
 func (r *Relay) forward() {
 	buf := make([]byte, 16<<10)
 	for {
@@ -106,6 +114,9 @@ func (r *Relay) forward() {
 			return
 		}
 		b, to := r.backOf(from)
+		r.mu.Lock()
+		r.last = append(r.last[:0], buf[:n]...)
+		r.mu.Unlock()
 		if b != nil {
 			_, _ = b.conn.WriteToUDP(buf[:n], to)
 		}

@@ -22,6 +22,7 @@ type Message struct {
 	Payload string
 	QoS     byte
 	Key     string // user property idempotency_key
+	Number  string // user property weir-edge
 	Retain  bool
 }
 
@@ -269,8 +270,11 @@ func (b *Broker) answer(conn net.Conn, p *packets.ControlPacket) bool {
 func (b *Broker) published(conn net.Conn, p *packets.Publish) bool {
 	m := Message{Topic: p.Topic, Payload: string(p.Payload), QoS: p.QoS, Retain: p.Retain}
 	for _, u := range p.Properties.User {
-		if u.Key == "idempotency_key" {
+		switch u.Key {
+		case "idempotency_key":
 			m.Key = u.Value
+		case edgewire.PropertyNumber:
+			m.Number = u.Value
 		}
 	}
 	code, answer := byte(0), true

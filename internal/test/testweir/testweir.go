@@ -132,6 +132,7 @@ type Proc struct {
 	MQTT    string // host:port
 	Metrics string
 	LwM2M   string // host:port, "" while it is closed
+	Boot    string // host:port of the LwM2M bootstrap server, "" while it is closed
 	exited  chan error
 	ended   chan struct{}
 	stderr  *bytes.Buffer
@@ -238,6 +239,8 @@ func TryStart(t testing.TB, o Options) (*Proc, error) {
 			p.Metrics = "http://" + f[1]
 		case "lwm2m":
 			p.LwM2M = f[1]
+		case "lwm2m_bootstrap":
+			p.Boot = f[1]
 		case "socket": // the last of the list
 			go func() {
 				for range lines {

@@ -11,20 +11,46 @@ export const endpoint = (area: Area) => `api/${area.replace(/-(admin|settings)$/
 
 export const timeout = 30_000 // ms
 
-export interface Sent { area: Area; name: string; variables: Record<string, unknown>; at: number }
+export interface Sent { area: Area; name: string; document: string; variables: Record<string, unknown>; at: number; ms: number; outcome: string }
 
 // sent are the last requests, for Show as, of each operation the last one. Those that carry a password or a token are left out.
 export const sent: Sent[] = []
-const secret = new Set(['login', 'selectTenant', 'refresh', 'tenants'])
+const secret = new Set(['login', 'selectTenant', 'refresh'])
 
-// post sends an operation. It throws an AskError.
-export async function post<T>(area: Area, name: string, variables: Record<string, unknown>, token = '', signal?: AbortSignal): Promise<T> {
-  if (!secret.has(name)) {
-    const before = sent.findIndex((s) => s.area === area && s.name === name)
-    if (before >= 0) sent.splice(before, 1)
-    sent.unshift({ area, name, variables, at: Date.now() })
-    sent.length = Math.min(sent.length, 20)
+// masked are variables without what nobody is shown again.
+export function masked(v: unknown, secrets: string[] = []): unknown {
+  if (Array.isArray(v)) return v.map((x) => masked(x, secrets))
+  if (typeof v !== 'object' || v === null) return v
+  return Object.fromEntries(Object.entries(v).map(([k, x]) => [k, x && (/^(secret|password|newPassword|clientSecret|credentialValue)$/.test(k) || secrets.includes(k)) ? '…' : masked(x, secrets)]))
+}
+
+// recorded is how an operation stands among those that were sent.
+function recorded(area: Area, name: string, document: string, variables: Record<string, unknown>): Sent {
+  const s: Sent = { area, name, document, variables: masked(variables, name === 'setHttpSecret' ? ['value'] : []) as Record<string, unknown>, at: Date.now(), ms: 0, outcome: 'not answered' }
+  if (secret.has(name)) return s
+  const before = sent.findIndex((x) => x.area === area && x.name === name)
+  if (before >= 0) sent.splice(before, 1)
+  sent.unshift(s)
+  sent.length = Math.min(sent.length, 100)
+  return s
+}
+
+// post sends an operation, one of operations.json unless its document is given. It throws an AskError.
+export async function post<T>(area: Area, name: string, variables: Record<string, unknown>, token = '', signal?: AbortSignal, document = documentOf(area, name)): Promise<T> {
+  const s = recorded(area, name, document, variables)
+  try {
+    const answer = await send<T>(area, document, variables, token, signal)
+    s.outcome = 'answered'
+    return answer
+  } catch (err) {
+    s.outcome = err instanceof AskError ? err.code || err.kind : 'left'
+    throw err
+  } finally {
+    s.ms = Date.now() - s.at
   }
+}
+
+async function send<T>(area: Area, document: string, variables: Record<string, unknown>, token: string, signal?: AbortSignal): Promise<T> {
   const limit = AbortSignal.timeout(timeout)
   let answer: Response
   let text: string
@@ -32,7 +58,7 @@ export async function post<T>(area: Area, name: string, variables: Record<string
     answer = await fetch(endpoint(area), {
       method: 'POST',
       headers: { 'Content-Type': 'application/json', ...(token && { Authorization: `Bearer ${token}` }) },
-      body: JSON.stringify({ query: documentOf(area, name), variables }),
+      body: JSON.stringify({ query: document, variables }),
       credentials: 'omit',
       cache: 'no-store',
       signal: signal ? AbortSignal.any([signal, limit]) : limit,

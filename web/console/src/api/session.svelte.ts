@@ -26,7 +26,8 @@ class Session {
   onRenewed: (token: string) => void = () => undefined
   onEnded: () => void = () => undefined
 
-  private identity = ''
+  private identity = $state('')
+  private identityUntil = $state(0)
   private pair: Pair | null = null
   private stay = false
   private renewing: Promise<string> | null = null
@@ -65,11 +66,11 @@ class Session {
   }
 
   async login(email: string, password: string, stay: boolean) {
-    type In = { login: { identityToken: string; superuser: boolean; memberships: { tenant: string; roles: string[] }[] } }
+    type In = { login: { identityToken: string; expiresAt: string; superuser: boolean; memberships: { tenant: string; roles: string[] }[] } }
     const { login } = await post<In>('user-management', 'login', { email, password })
     this.email = email
     this.stay = stay
-    this.identity = login.identityToken
+    this.administer(login)
     this.superuser = login.superuser
     this.tenants = login.memberships.map((m) => ({ token: m.tenant, name: '', roles: m.roles }))
     if (login.superuser) await this.allTenants()
@@ -78,6 +79,23 @@ class Session {
     if (this.tenants.length === 1 && only) await this.enter(only.token)
     else this.phase = 'choose'
   }
+
+  private administer(login: { identityToken: string; expiresAt: string }) {
+    this.identity = login.identityToken
+    this.identityUntil = Date.parse(login.expiresAt)
+  }
+
+  // The administration lasts as long as an identity token, which cannot be renewed: then the password is asked for again.
+  get administrationUntil() { return this.identity ? this.identityUntil : 0 }
+  async confirm(password: string) {
+    const { login } = await post<{ login: { identityToken: string; expiresAt: string } }>('user-management', 'login', { email: this.email, password })
+    this.administer(login)
+  }
+  administration(): string {
+    if (this.administrationUntil - Date.now() < 5000) throw new AskError('api', 'The administration has ended.', 'ADMINISTRATION')
+    return this.identity
+  }
+  endAdministration() { this.identity = '' }
 
   // allTenants are those that an administrator may enter, besides memberships.
   private async allTenants() {
@@ -213,12 +231,23 @@ export function claimsOf(token: string): Claims {
 
 export const session = new Session()
 
+// identityPlane are the areas of the instance, which take an identity token.
+export const identityPlane = (area: string) => /-(admin|settings)$/.test(area)
+
 // ask sends an operation as the person who is signed in, once more with a new token when the old one has ended.
-export async function ask<T>(area: Parameters<typeof post>[0], name: string, variables: Record<string, unknown> = {}, signal?: AbortSignal): Promise<T> {
+export async function ask<T>(area: Parameters<typeof post>[0], name: string, variables: Record<string, unknown> = {}, signal?: AbortSignal, document?: string): Promise<T> {
+  if (identityPlane(area)) {
+    try {
+      return await post<T>(area, name, variables, session.administration(), signal, document)
+    } catch (err) {
+      if (unauthenticated(err)) session.endAdministration()
+      throw err
+    }
+  }
   try {
-    return await post<T>(area, name, variables, await session.token(), signal)
+    return await post<T>(area, name, variables, await session.token(), signal, document)
   } catch (err) {
     if (!unauthenticated(err) || session.phase !== 'in') throw err
-    return post<T>(area, name, variables, await session.renew(), signal)
+    return post<T>(area, name, variables, await session.renew(), signal, document)
   }
 }

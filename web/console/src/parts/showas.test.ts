@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest'
+import { documentOf } from '../api/ask'
 import { curl, graphql } from './showas'
 
-const sent = { area: 'device-management' as const, name: 'acknowledgeAlarm', variables: { token: "it's" }, at: 0 }
+const sent = { area: 'device-management' as const, document: documentOf('device-management', 'acknowledgeAlarm'), variables: { token: "it's" } }
 
 test('a request is shown as curl, quoted for a shell, without a token', () => {
   const line = curl(sent, 'http://gateway.lan:8080/iot/')

@@ -50,3 +50,11 @@ export async function copy(text: string, from?: HTMLElement): Promise<boolean> {
   selection.selectAllChildren(from)
   return document.execCommand('copy')
 }
+
+// bytes is a size in binary units.
+export function bytes(n: number): string {
+  const names = ['B', 'KiB', 'MiB', 'GiB', 'TiB']
+  let i = 0
+  for (; n >= 1024 && i < names.length - 1; i++) n /= 1024
+  return `${digits.format(Math.round(n * 10) / 10)} ${names[i]}`
+}

@@ -1,0 +1,100 @@
+package registry
+
+import (
+	"cmp"
+	"context"
+	"sync/atomic"
+
+	"weir/internal/edgewire"
+	"weir/model"
+	"weir/store"
+	"weir/store/installs"
+)
+
+// Bounds of a page of devices for an edge.
+const (
+	devicesPerPage   = 500
+	syncedBytes      = edgewire.MaxDocument / 2 // about, of a page
+	syncedCredential = 256                      // bytes of one, about
+	syncedEach       = 64                       // credentials of a device
+)
+
+// edgeChanges is called after a change of devices or credentials of a tenant.
+type edgeChanges struct {
+	f atomic.Pointer[func(tenantID int64)]
+}
+
+// OnSynced has f called after each change of what edges of a tenant know of its devices. f must not block.
+func (r *Registry) OnSynced(f func(tenantID int64)) { r.synced.f.Store(&f) }
+
+// synced notes such a change.
+func (e *edgeChanges) after(c *store.Change) {
+	tenant := c.By.TenantID
+	c.OnCommit(func() {
+		if f := e.f.Load(); f != nil {
+			(*f)(tenant)
+		}
+	})
+}
+
+// EdgeDevices returns devices for which an edge speaks, in the order of their tokens from behind after on, with their enabled credentials as they are
+// stored. next is where the next page begins, "" for the last one. The error is ErrNoEdge or a fault of the store.
+func (r *Registry) EdgeDevices(ctx context.Context, edge model.Binding, after string) (out []edgewire.Device, next string, err error) {
+	s, err := r.scopeOf(ctx, edge)
+	if err != nil {
+		return nil, "", err
+	}
+	if !s.edge {
+		return nil, "", ErrNoEdge
+	}
+	err = store.Read(ctx, cmp.Or(r.parts.Devices, r.parts.Store), func(tx store.Tx) error {
+		out, next = nil, ""
+		all, err := installs.Devices(tx, edge.TenantID, after, devicesPerPage)
+		if err != nil {
+			return err
+		}
+		bytes := 0
+		for i, d := range all {
+			if bytes > syncedBytes {
+				next = all[i-1].Token
+				return nil
+			}
+			in, err := r.isMember(tx, edge.TenantID, &s, d.ID)
+			if err != nil {
+				return err
+			}
+			if !in {
+				continue
+			}
+			one := edgewire.Device{ID: d.ID, Token: d.Token}
+			credentials, err := installs.Credentials(tx, d.ID, syncedEach)
+			if err != nil {
+				return err
+			}
+			for _, c := range credentials {
+				one.Credentials = append(one.Credentials, edgewire.Credential{ID: c.ID, Type: c.Type, IDHash: c.IDHash, Password: c.Password, Expires: c.Expires})
+			}
+			bytes += syncedCredential * (1 + len(credentials))
+			out = append(out, one)
+		}
+		if len(all) == devicesPerPage {
+			next = all[len(all)-1].Token
+		}
+		return nil
+	})
+	return out, next, err
+}
+
+// isMember reports whether a device is in the scope of an edge.
+func (r *Registry) isMember(tx store.Tx, tenantID int64, s *edgeScope, device int64) (bool, error) {
+	if s.all {
+		return true, nil
+	}
+	for _, group := range s.groups {
+		rows, err := r.Devices.Table.Select(tx, tenantID, "id", store.Eq("id", device), r.inGroup(group))
+		if err != nil || len(rows) > 0 {
+			return len(rows) > 0, err
+		}
+	}
+	return false, nil
+}
