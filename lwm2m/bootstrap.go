@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -295,9 +296,7 @@ func (r *run) all() error {
 		server[7] = text("U") // queue mode is what the device registers with
 		server[23] = truth(false)
 	}
-	for resource, v := range account {
-		server[resource] = v
-	}
+	maps.Copy(server, account)
 	if err := r.write(content.Path{1, 0}, server); err != nil {
 		return err
 	}
