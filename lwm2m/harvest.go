@@ -108,7 +108,7 @@ func (s *Server) read(sess *session, path content.Path, formats []uint16) (recor
 	if len(answer.Payload) == 0 {
 		return nil, answer.Code, nil
 	}
-	records, err = s.models().Decode(format, path, answer.Payload, s.seconds())
+	records, err = s.models(sess.binding.DeviceID).Decode(format, path, answer.Payload, s.seconds())
 	return records, answer.Code, err
 }
 

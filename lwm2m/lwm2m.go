@@ -66,8 +66,8 @@ type Deps struct {
 	Bootstrap *BootstrapDeps
 	// Registered is called for each registration, with what has proven it; nil: it is not called.
 	Registered func(ctx context.Context, device model.Binding) error
-	// Profile returns what the profile of a device says about LwM2M, nil for nothing. nil: none says anything.
-	Profile func(ctx context.Context, device model.Binding) (*model.LwM2MProfile, error)
+	// Profile returns what the profile of a device says about LwM2M, nil for nothing, and the metrics that it declares. nil: none says anything.
+	Profile func(ctx context.Context, device model.Binding) (*model.LwM2MProfile, []model.MetricView, error)
 	// Refused is called for each handshake of a known identity that was refused; nil: it is not called. It must not block.
 	Refused    func(tenant, device, why, mistake string)
 	Logger     *slog.Logger
@@ -227,7 +227,9 @@ func New(cfg Config, deps Deps) (*Server, error) {
 		deps.Now = time.Now
 	}
 	if deps.Profile == nil {
-		deps.Profile = func(context.Context, model.Binding) (*model.LwM2MProfile, error) { return nil, nil }
+		deps.Profile = func(context.Context, model.Binding) (*model.LwM2MProfile, []model.MetricView, error) {
+			return nil, nil, nil
+		}
 	}
 	if deps.Refused == nil {
 		deps.Refused = func(string, string, string, string) {}

@@ -58,9 +58,6 @@ func ReadModels(dir string) ([]ModelFile, error) {
 	return all, nil
 }
 
-// models are the objects that are known besides those that are built in.
-func (s *Server) models() *content.Models { return s.known.Load() }
-
 // watchModels reads the definition files, and again when they change, until ctx ends.
 func (s *Server) watchModels(ctx context.Context) {
 	dir := s.settings.Load().ModelsDir

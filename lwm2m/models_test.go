@@ -30,8 +30,8 @@ func TestDefinitionFilesAreRead(t *testing.T) {
 		t.Errorf("a directory that is not there: %v %v", none, err)
 	}
 	s := live(t, &intakeOf{}, &rowsOf{rows: map[int64]Registration{}}, Settings{ModelsDir: dir, MaxObservations: 1, ParkAfter: time.Hour})
-	poll.True(t, "it is known", func() bool { return s.models().Len() == 1 })
-	o := &operation{s: s.Server}
+	poll.True(t, "it is known", func() bool { return s.known.Load().Len() == 1 })
+	o := &operation{s: s.Server, sess: &session{}}
 	path := content.Path{32769, 0, 1}
 	if v, err := o.value(path, json.RawMessage(`2`)); err != nil || v.Kind != content.Float || v.Float != 2 {
 		t.Errorf("a value is written as %+v, %v", v, err)

@@ -473,7 +473,7 @@ func (s *Server) taken(sess *session, o *observation, m *coap.Message, done func
 		done(true)
 		return
 	}
-	records, err := s.models().Decode(uint16(format), o.base(), m.Payload, s.seconds())
+	records, err := s.models(sess.binding.DeviceID).Decode(uint16(format), o.base(), m.Payload, s.seconds())
 	if err != nil {
 		s.metrics.decodeErrors.WithLabelValues(content.Name(uint16(format))).Inc()
 		s.metrics.notification("undecodable")

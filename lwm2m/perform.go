@@ -228,7 +228,7 @@ func (o *operation) valuesOf(path content.Path, answer *coap.Message, format uin
 	if len(path) == 0 {
 		out.Path = ""
 	}
-	records, err := o.s.models().Decode(format, path, answer.Payload, o.s.seconds())
+	records, err := o.s.models(o.sess.binding.DeviceID).Decode(format, path, answer.Payload, o.s.seconds())
 	switch {
 	case err != nil && utf8.Valid(answer.Payload):
 		out.Value = string(answer.Payload)
@@ -285,7 +285,7 @@ func (o *operation) get(path content.Path) (any, error) {
 
 // value reads a value of a parameter as the type of a resource.
 func (o *operation) value(path content.Path, raw json.RawMessage) (v content.Value, err error) {
-	kind := o.s.models().KindOf(path)
+	kind := o.s.models(o.sess.binding.DeviceID).KindOf(path)
 	var any any
 	d := json.NewDecoder(strings.NewReader(string(raw)))
 	d.UseNumber()
@@ -774,7 +774,7 @@ func (o *operation) readComposite() (any, error) {
 	if given, ok := answer.Uint(coap.ContentFormat); ok {
 		format = uint16(given)
 	}
-	found, err := o.s.models().Decode(format, nil, answer.Payload, o.s.seconds())
+	found, err := o.s.models(o.sess.binding.DeviceID).Decode(format, nil, answer.Payload, o.s.seconds())
 	if err != nil {
 		return nil, fmt.Errorf("the answer cannot be read: %w", err)
 	}

@@ -13,18 +13,55 @@ type profile struct {
 	list       []model.LwM2MObserve
 	attributes []content.Path
 	location   bool
+	kinds      map[string]content.Kind // of the resources that are metrics of the profile, by path
+}
+
+// kindsOf are the types that metrics say for resources: their key, or one of their other names, is the path.
+func kindsOf(metrics []model.MetricView) map[string]content.Kind {
+	kinds := map[string]content.Kind{}
+	for i := range metrics {
+		m := &metrics[i]
+		for _, name := range append([]string{m.Key}, m.SourceNames...) {
+			path, ok := content.ParsePath(name)
+			if !ok || len(path) != 3 {
+				continue
+			}
+			switch m.DataType {
+			case "DOUBLE":
+				kinds[path.String()] = content.Float
+			case "INT":
+				kinds[path.String()] = content.Integer
+			case "BOOLEAN":
+				kinds[path.String()] = content.Boolean
+			case "STRING":
+				kinds[path.String()] = content.String
+			}
+		}
+	}
+	return kinds
+}
+
+// models are the objects that are known for a device: besides those that are built in, those of definition files, and the metrics of its profile.
+func (s *Server) models(device int64) *content.Models {
+	known := s.known.Load()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.byDevice[device]; r != nil && r.profile != nil {
+		return known.With(r.profile.kinds)
+	}
+	return known
 }
 
 // readProfile reads the profile of a session's device. Where it cannot be read, that of before counts.
 func (s *Server) readProfile(sess *session) {
-	said, err := s.deps.Profile(sess.ctx, sess.binding)
+	said, metrics, err := s.deps.Profile(sess.ctx, sess.binding)
 	if err != nil {
 		if sess.ctx.Err() == nil {
 			s.log.Warn("the profile of an LwM2M device cannot be read; it is read again with its next registration", "device", sess.binding.Device, "tenant", sess.binding.Tenant, "error", err)
 		}
 		return
 	}
-	p := &profile{}
+	p := &profile{kinds: kindsOf(metrics)}
 	if said != nil {
 		p.observes, p.list, p.location = true, said.Observe, said.Location
 		for _, text := range said.Attributes {

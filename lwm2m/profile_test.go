@@ -24,10 +24,11 @@ func TestWhatAProfileObserves(t *testing.T) {
 		"attributes":["/3303/0/5601","/3/0/9"],"location":true}`
 	in, rows := &intakeOf{}, &rowsOf{rows: map[int64]Registration{}}
 	s := live(t, in, rows, Settings{}, func(d *Deps) {
-		d.Profile = func(context.Context, model.Binding) (*model.LwM2MProfile, error) {
+		d.Profile = func(context.Context, model.Binding) (*model.LwM2MProfile, []model.MetricView, error) {
 			mu.Lock()
 			defer mu.Unlock()
-			return model.ParseLwM2MProfile([]byte(said))
+			p, err := model.ParseLwM2MProfile([]byte(said))
+			return p, nil, err
 		}
 	})
 	var asked []string
@@ -116,6 +117,46 @@ func TestWhatAProfileObserves(t *testing.T) {
 		return slices.Equal(asked, []string{"3 /3303/0/5700 pmin=6", "1 /3303/0/5700 observe 0"})
 	})
 	poll.True(t, "nothing else is observed", func() bool { return slices.Equal(observed(), []string{"/3303/0/5700 text"}) })
+}
+
+// TestMetricsGiveTypes: a resource that no definition knows has the type of the profile's metric of its path; a value that is none is left out, and the others count.
+func TestMetricsGiveTypes(t *testing.T) {
+	t.Parallel()
+	in, rows := &intakeOf{}, &rowsOf{rows: map[int64]Registration{}}
+	s := live(t, in, rows, Settings{}, func(d *Deps) {
+		d.Profile = func(context.Context, model.Binding) (*model.LwM2MProfile, []model.MetricView, error) {
+			p, err := model.ParseLwM2MProfile([]byte(`{"observe":[{"path":"/32770/0","format":"tlv"}]}`))
+			return p, []model.MetricView{{Key: "/32770/0/1", DataType: "DOUBLE"}, {Key: "count", SourceNames: []string{"/32770/0/2"}, DataType: "INT"}, {Key: "/32770/0/3", DataType: "BOOLEAN"},
+				{Key: "/32770/0/4", DataType: "STRING"}, {Key: "/32770/0/6", DataType: "DOUBLE"}, {Key: "/32770/0/7", DataType: "BOOLEAN"}, {Key: "/32770/0", DataType: "DOUBLE"}}, err
+		}
+	})
+	tlv := "\xc8\x01\x08\x40\x35\x80\x00\x00\x00\x00\x00" + // 21.5
+		"\xc2\x02\x01\x00" + // 256
+		"\xc1\x03\x01" + // true
+		"\xc3\x04abc" +
+		"\xc1\x05\x05" + // nothing is declared
+		"\xc1\x06\x07" + // a whole number where a metric may have fractions
+		"\xc2\x07\x01\x00" // no boolean
+	c, err := lwm2mpeer.Dial(t.Context(), lwm2mpeer.Options{Server: s.address, Identity: "meter", Key: []byte("0123456789abcdef"), Timeout: time.Minute,
+		Handle: func(m *lwm2mpeer.Message) *lwm2mpeer.Message {
+			if m.Code == 1 && m.Path(11) == "/32770/0" {
+				return &lwm2mpeer.Message{Code: lwm2mpeer.Code2(2, 5), Options: []lwm2mpeer.Option{{Number: 12, Value: []byte{0x2d, 0x16}}}, Payload: []byte(tlv)}
+			}
+			return &lwm2mpeer.Message{Code: lwm2mpeer.Code2(4, 4)}
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Register(t.Context(), []string{"lt=300", "lwm2m=1.0"}, "</1/0>,</3/0>,</32770/0>"); err != nil {
+		t.Fatal(err)
+	}
+	in.until(t, "/32770/0/4", "abc")
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if want := []float64{21.5, 256, 1, 7}; !slices.Equal(in.readings, want) {
+		t.Errorf("the readings are %v, want %v", in.readings, want)
+	}
 }
 
 func TestPositions(t *testing.T) {

@@ -179,7 +179,7 @@ func (s *Server) onSend(sess *session, m *coap.Message) *coap.Message {
 	if f := content.Canonical(uint16(format)); !ok || f != content.SenMLJSON && f != content.SenMLCBOR && f != content.LwM2MCBOR {
 		return &coap.Message{Code: coap.BadFormat}
 	}
-	records, err := s.models().Decode(uint16(format), nil, m.Payload, s.seconds())
+	records, err := s.models(sess.binding.DeviceID).Decode(uint16(format), nil, m.Payload, s.seconds())
 	if err != nil {
 		s.metrics.decodeErrors.WithLabelValues(content.Name(uint16(format))).Inc()
 		s.metrics.notification("undecodable")

@@ -9,6 +9,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pion/dtls/v3"
@@ -81,6 +82,8 @@ type session struct {
 	budgetAt  time.Time
 	last      time.Time // the device was heard, or the session began
 	working   int
+	closing   atomic.Bool
+	closed    chan struct{} // conn is
 }
 
 // exchange is a request of ours.
@@ -111,7 +114,7 @@ const (
 )
 
 func newSession(conn transport, now func() time.Time) *session {
-	s := &session{conn: conn, now: now, work: make(chan func(), maxWork), slot: make(chan struct{}, 1), exchanges: map[string]*exchange{}, byID: map[uint16]*exchange{},
+	s := &session{conn: conn, now: now, work: make(chan func(), maxWork), slot: make(chan struct{}, 1), closed: make(chan struct{}), exchanges: map[string]*exchange{}, byID: map[uint16]*exchange{},
 		maxBody: 64 << 10, count: func(string) {}, heard: func(*session) {}, unbound: func(*session, *coap.Message) bool { return false }, knows: func(*session, string) bool { return false }, budget: requestBurst, budgetAt: now(), last: now(), named: newLocation()}
 	var id [2]byte
 	_, _ = rand.Read(id[:])
@@ -164,10 +167,15 @@ func (s *session) works(n int) {
 	s.working += n
 }
 
-// close ends the session; the device is told.
+// close ends the session; the device is told. It returns once the alert is written, whoever writes it: the library ends the reading of a session before, and
+// what the reader closes then must not come between.
 func (s *session) close() {
 	s.end()
-	_ = s.conn.Close()
+	if s.closing.CompareAndSwap(false, true) {
+		_ = s.conn.Close()
+		close(s.closed)
+	}
+	<-s.closed
 }
 
 // receive takes one message of the device.

@@ -37,21 +37,26 @@ func (r *Registry) LocationOf(ctx context.Context, by *model.Principal, device s
 	return found, err
 }
 
-// LwM2MOf returns what the active profile version of a device says about LwM2M, nil for nothing.
-func (r *Registry) LwM2MOf(ctx context.Context, tenantID, deviceID int64) (found *model.LwM2MProfile, err error) {
+// LwM2MOf returns what the active profile version of a device says about LwM2M, nil for nothing, and the metrics that it declares.
+func (r *Registry) LwM2MOf(ctx context.Context, tenantID, deviceID int64) (said *model.LwM2MProfile, metrics []model.MetricView, err error) {
 	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) error {
 		d, err := r.Devices.Table.GetByID(tx, tenantID, deviceID)
 		if err != nil || d == nil {
 			return err
 		}
 		s, err := r.activeOf(tx, d)
-		if err != nil || s == nil || s.LwM2M == nil {
+		if err != nil || s == nil {
 			return err
 		}
-		found, err = model.ParseLwM2MProfile(s.LwM2M)
+		for i := range s.Metrics {
+			metrics = append(metrics, s.Metrics[i].MetricView)
+		}
+		if s.LwM2M != nil {
+			said, err = model.ParseLwM2MProfile(s.LwM2M)
+		}
 		return err
 	})
-	return found, err
+	return said, metrics, err
 }
 
 // activeOf returns the active version that judges a device, nil when there is none.

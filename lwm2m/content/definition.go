@@ -176,7 +176,10 @@ func definedName(s string) (string, bool) {
 }
 
 // Models are objects besides those that are built in. Of two definitions of an object the later counts. nil knows what is built in alone.
-type Models struct{ objects map[uint16]Definition }
+type Models struct {
+	objects  map[uint16]Definition
+	declared map[string]Kind // by path of the resource
+}
 
 // NewModels returns the models of some definitions.
 func NewModels(all []Definition) *Models {
@@ -185,6 +188,19 @@ func NewModels(all []Definition) *Models {
 		m.objects[d.ID] = d
 	}
 	return m
+}
+
+// With returns the models together with types of resources that somebody declares, by path (/32769/0/1). They count where no definition says otherwise; a value
+// that is none of its declared type is decoded as one of unknown type.
+func (m *Models) With(declared map[string]Kind) *Models {
+	if len(declared) == 0 {
+		return m
+	}
+	all := &Models{declared: declared}
+	if m != nil {
+		all.objects = m.objects
+	}
+	return all
 }
 
 // Len is how many objects are defined.
@@ -197,12 +213,23 @@ func (m *Models) Len() int {
 
 // KindOf returns the type of the resource at a path, None for one that is not known.
 func (m *Models) KindOf(p Path) Kind {
-	if m != nil && len(p) >= 3 {
-		if r, ok := m.objects[p[0]].Resources[p[2]]; ok {
-			return r.Kind
-		}
+	kind, _ := m.kindOf(p)
+	return kind
+}
+
+// kindOf is KindOf; declared says that no definition has the resource.
+func (m *Models) kindOf(p Path) (kind Kind, declared bool) {
+	if m == nil || len(p) < 3 {
+		return KindOf(p), false
 	}
-	return KindOf(p)
+	if r, ok := m.objects[p[0]].Resources[p[2]]; ok {
+		return r.Kind, false
+	}
+	if kind = KindOf(p); kind != None || m.declared == nil {
+		return kind, false
+	}
+	kind, declared = m.declared[p[:3].String()]
+	return kind, declared
 }
 
 // Multiple reports whether a resource has instances.

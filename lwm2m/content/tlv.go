@@ -148,8 +148,15 @@ func (m *Models) tlvValue(out []Record, at Path, b []byte) ([]Record, error) {
 	if len(out) == MaxRecords {
 		return nil, bad("more than %d values", MaxRecords)
 	}
-	v, err := fromTLV(m.KindOf(at), b)
-	if err != nil {
+	kind, declared := m.kindOf(at)
+	if declared && kind == Float && (len(b) == 1 || len(b) == 2) { // a number that the device has as an integer
+		kind = Integer
+	}
+	v, err := fromTLV(kind, b)
+	switch {
+	case err != nil && declared:
+		v = Value{Kind: Bytes, Bytes: b}
+	case err != nil:
 		return nil, fmt.Errorf("%s: %w", at, err)
 	}
 	return append(out, Record{Path: at, Value: v}), nil
