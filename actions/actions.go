@@ -37,18 +37,57 @@ import (
 
 // Settings are the keys of what goes out, in the section connectors.
 type Settings struct {
+	//limit:what orders of rules that wait, of a tenant
+	//limit:chapter What is kept
+	//limit:bound {}, {connectors.outbox_max_bytes}
+	//limit:keys connectors.outbox_max_bytes
+	//limit:level weir_actions_outbox_rows weir_actions_outbox_bytes
+	//limit:met weir_actions_orders_total{end="shed",kind="sendCommand"}
+	//limit:then the newest of the target with the most become dead letters `shed`
+	//limit:cost disk
 	OutboxRows  int64        `yaml:"outbox_max_rows" default:"100000" zero:"default" doc:"Maximum number of orders of a tenant that wait to be performed. Beyond it the newest of the target with the most become dead letters (shed)."`
 	OutboxBytes setting.Size `yaml:"outbox_max_bytes" default:"256MiB" zero:"default" doc:"Maximum bytes of the orders of a tenant that wait to be performed."`
-	Attempts    int          `yaml:"attempts" default:"8" zero:"default" max:"100" doc:"How often an order is tried before it becomes a dead letter (exhausted). Only attempts that its target has answered count."`
 
-	MaxAge         time.Duration `yaml:"max_age" default:"24h" zero:"default" doc:"How long an order waits for a target that fails before it becomes a dead letter (exhausted)."`
-	Timeout        time.Duration `yaml:"send_timeout" default:"10s" min:"1s" max:"20s" zero:"default" doc:"How long an attempt at another system may take where the rule does not say it (timeoutMs)."`
-	Workers        int           `yaml:"max_concurrent_sends" default:"32" max:"128" zero:"default" doc:"Maximum number of attempts at other systems at a time. A tenant takes at most half of the places that the others leave."`
-	PerDestination int           `yaml:"per_destination" default:"4" max:"128" zero:"default" doc:"Maximum number of attempts at one target of a tenant at a time: one that hangs takes no more places."`
+	//limit:what attempts at an order
+	//limit:chapter What is kept
+	//limit:bound {}, only those that its target has answered
+	//limit:level weir_actions_standing_targets
+	//limit:met weir_actions_failed_attempts_total weir_actions_orders_total{end="exhausted",kind="sendCommand"}
+	//limit:then a dead letter `exhausted`
+	Attempts int `yaml:"attempts" default:"8" zero:"default" max:"100" doc:"How often an order is tried before it becomes a dead letter (exhausted). Only attempts that its target has answered count."`
+
+	//limit:what waiting for a target that fails
+	//limit:chapter What is kept
+	//limit:bound {}
+	//limit:level weir_actions_standing_targets
+	//limit:met weir_actions_orders_total{end="exhausted",kind="httpCall"}
+	//limit:then a dead letter `exhausted`
+	MaxAge  time.Duration `yaml:"max_age" default:"24h" zero:"default" doc:"How long an order waits for a target that fails before it becomes a dead letter (exhausted)."`
+	Timeout time.Duration `yaml:"send_timeout" default:"10s" min:"1s" max:"20s" zero:"default" doc:"How long an attempt at another system may take where the rule does not say it (timeoutMs)."`
+
+	//limit:what attempts at other systems at a time
+	//limit:chapter What is kept
+	//limit:bound {}, {connectors.per_destination} of one target, {connectors.send_timeout} each, at most 20 s; a tenant has at most half
+	//limit:bound of the places that the others leave
+	//limit:keys connectors.per_destination connectors.send_timeout
+	//limit:level weir_actions_standing_targets
+	//limit:met weir_connectors_dispatch_total{action="httpCall",outcome="unreachable"}
+	//limit:then orders wait for their turn
+	//limit:cost a goroutine each; of a reply 8 KiB are read, of its headers 64 KiB
+	Workers        int `yaml:"max_concurrent_sends" default:"32" max:"128" zero:"default" doc:"Maximum number of attempts at other systems at a time. A tenant takes at most half of the places that the others leave."`
+	PerDestination int `yaml:"per_destination" default:"4" max:"128" zero:"default" doc:"Maximum number of attempts at one target of a tenant at a time: one that hangs takes no more places."`
 }
 
 // LetterSettings are the keys of dead letters of what goes out, in the section limits.
 type LetterSettings struct {
+	//limit:what dead letters of orders, of a tenant
+	//limit:chapter What is kept
+	//limit:bound {}, {limits.outgoing_dead_letter_bytes_per_tenant}, {history.dead_letter_retention}
+	//limit:keys limits.outgoing_dead_letter_bytes_per_tenant history.dead_letter_retention
+	//limit:level weir_dead_letters
+	//limit:met weir_actions_dead_letters_trimmed_total
+	//limit:then the oldest are removed; those of what devices sent stay
+	//limit:cost disk
 	Letters     int64        `yaml:"outgoing_dead_letters_per_tenant" default:"100000" zero:"default" doc:"Maximum number of stored dead letters of a tenant of what was to go out, such as commands of rules; the oldest are removed first. What devices sent has a bound of its own."`
 	LetterBytes setting.Size `yaml:"outgoing_dead_letter_bytes_per_tenant" default:"64MiB" zero:"default" doc:"Maximum bytes of the stored dead letters of a tenant of what was to go out."`
 }

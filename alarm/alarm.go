@@ -27,6 +27,13 @@ import (
 
 // TenantSettings are the keys of alarms, in the section limits.
 type TenantSettings struct {
+	//limit:what alarms of a tenant
+	//limit:chapter What is kept
+	//limit:bound {}
+	//limit:level weir_alarm_moves_total{move="RAISED"}
+	//limit:met weir_alarm_evicted_total weir_alarm_refused_total
+	//limit:then the one that has been cleared for the longest time makes room; where all are active, the new one is not raised
+	//limit:cost about 400 bytes of disk each
 	AlarmsPerTenant int64 `yaml:"alarms_per_tenant" default:"100000" zero:"default" doc:"Maximum number of alarms of a tenant. The one that has been cleared for the longest time makes room for a new one; where all are active, the new one is not raised, and counted." reload:"yes"`
 }
 

@@ -58,6 +58,7 @@ func (a *api) Start(context.Context, context.Context) error {
 	f.late[serviceTokenPath].set(e.Auth.ServiceToken())
 	f.late[logoPath].set(server.Logo(e.Govern, gql.ByToken(e.Auth)))
 	f.late[artifactPath].set(server.Artifacts(e.Artifacts, gql.ByToken(e.Auth)))
+	f.late[downloadPath].set(http.HandlerFunc(a.operator.asked.ServeDownload))
 	var calls http.Handler
 	a.setup, calls = web.NewSetup(web.SetupConfig{BaseURL: a.cfg.BaseURL, DataDir: a.cfg.DataDir, Program: a.opt.Program, Log: a.log, Metrics: a.metrics,
 		Listener: func() (string, string) { return apiListener(a.listeners.list()) }, Accounts: web.Accounts{Auth: f.signIn}}, setupSteps{e, a.applier, a.intake})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weir/config"
+	"weir/edge"
 	"weir/ingest"
 	"weir/operate"
 	"weir/rules"
@@ -67,6 +68,7 @@ type Instance struct {
 	entities    *entities
 	applier     *applier
 	site        *siteFiles
+	uplink      *uplink
 	intake      *intake
 	operator    *operator
 	api         *api
@@ -89,12 +91,14 @@ func New(cfg config.Config, opt Options) *Instance {
 	in.applier = &applier{base: b, store: in.store, spool: in.spool, entities: in.entities}
 	in.site = &siteFiles{base: b, entities: in.entities}
 	in.intake = &intake{base: b, store: in.store, spool: in.spool, entities: in.entities, applier: in.applier}
-	in.operator = &operator{base: b, lock: in.lock, store: in.store, spool: in.spool, entities: in.entities, applier: in.applier, intake: in.intake}
+	in.uplink = &uplink{base: b, store: in.store, spool: in.spool, repeats: edge.NewRepeats()}
+	in.applier.uplink = in.uplink
+	in.operator = &operator{base: b, uplink: in.uplink, lock: in.lock, store: in.store, spool: in.spool, entities: in.entities, applier: in.applier, intake: in.intake}
 	in.api = &api{base: b, front: in.front, entities: in.entities, applier: in.applier, spool: in.spool, intake: in.intake, operator: in.operator}
 	in.scrape = &scrape{base: b}
 	in.socket = &socket{base: b, operator: in.operator}
 	in.transports = &transports{base: b, lock: in.lock, certificate: in.certificate, store: in.store, spool: in.spool, entities: in.entities, applier: in.applier,
-		intake: in.intake, api: in.api}
+		intake: in.intake, api: in.api, uplink: in.uplink}
 	in.reload = newReload(b, in)
 	in.operator.connections, in.operator.reloads, in.operator.setupLink = in.transports.connections, in.reload, in.api.setupLink
 	b.closed = in.transports.shut

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"weir/actions"
@@ -24,11 +25,13 @@ type applier struct {
 	store    *database
 	spool    *logStore
 	entities *entities
+	uplink   *uplink
 	ingest   *ingest.Applier
 	series   *series.Series
 	edges    *hub.Hub[model.Edge]
 	readings *hub.Hub[series.Point]
 	tap      *ingest.Tap
+	rates    *ingest.Rates
 	drain    *actions.Drain
 	throttle *throttle.Throttle
 }
@@ -53,13 +56,15 @@ func (a *applier) Start(ctx, life context.Context) error {
 	a.entities.Standing = func() []actions.Standing { return a.drain.Standing() }
 	a.edges, a.readings = hub.New[model.Edge]("detections", a.metrics), hub.New[series.Point]("measurements", a.metrics)
 	a.tap = ingest.NewTap(func() model.Nanos { return a.spool.clock.Stamp().Wall }, a.metrics)
+	a.tap.Unproven = ingest.NewUnprovenSenders(a.metrics)
+	a.rates = ingest.NewRates(a.metrics)
 	a.throttle = throttle.New()
 	a.drain = actions.New(actions.Config{Settings: a.cfg.Connectors, LetterSettings: a.cfg.Limits.LetterSettings}, actions.Deps{Store: a.store.db.For(store.Applier),
 		Tenants: a.entities.Govern, Kinds: append(a.entities.orderKinds(), actions.Answers(a.entities.Commands, a.unanswered)), Logger: a.log, Registerer: a.metrics})
 	a.entities.drain.Store(a.drain)
 	a.ingest, err = ingest.NewApplier(ctx, a.config(a.accounts[headShare.Name].Budget()), ingest.ApplyDeps{Log: a.spool.log, Store: a.store.db.For(store.Applier), Queries: a.store.db, Counts: a.spool.counts,
 		Series: a.series, Rules: rules.NewEngine(a.entities.compiler, a.metrics), Alarms: a.entities.Alarms, Answers: a.entities.Commands, Controller: a.entities.control, Registrar: a.entities.Registry, Clock: a.spool.clock, Gap: a.spool.gap, Changes: &a.spool.changes, Logger: a.log, Registry: a.metrics,
-		Projections: a.opt.Projections, Ordered: a.drain.Wake, Edges: a.edges.Publish, Readings: a.readings.Publish, Watched: a.readings.Busy, Tap: a.tap, Throttle: a.throttle})
+		Projections: slices.Concat(a.opt.Projections, a.uplink.projections()), Ordered: a.drain.Wake, Edges: a.edges.Publish, Readings: a.readings.Publish, Watched: a.readings.Busy, Tap: a.tap, Rates: a.rates, Throttle: a.throttle})
 	if err != nil {
 		return err
 	}

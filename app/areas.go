@@ -10,6 +10,7 @@ import (
 	"weir/gql/delivery"
 	"weir/gql/notification"
 	"weir/gql/outbound"
+	"weir/model"
 	"weir/rules/canvas"
 	"weir/rules/draft"
 )
@@ -64,8 +65,14 @@ func everyArea() []area {
   }
 }
 `},
-			live: func(a *api, g *gql.Area) { registerDevices(&a.entities.entityParts, g) },
-			rest: func(r *restingAPI, g *gql.Area) { registerDevices(&r.entityParts, g) }},
+			live: func(a *api, g *gql.Area) {
+				registerDevices(&a.entities.entityParts, g)
+				gql.RegisterTestEvents(g, gql.MessageDeps{MaxSkew: func() time.Duration { return a.effective().Ingest.MaxFutureSkew }}, a.sendTest)
+			},
+			rest: func(r *restingAPI, g *gql.Area) {
+				registerDevices(&r.entityParts, g)
+				gql.RegisterTestEvents(g, gql.MessageDeps{}, nil)
+			}},
 		{AreaSpec: gql.AreaSpec{Area: "event-management", FromLog: true, Example: `{
   measurementEvents(criteria: {pageNumber: 1, pageSize: 10}) {
     results { deviceToken occurredTime name value unit }
@@ -75,7 +82,8 @@ func everyArea() []area {
 `}, live: func(a *api, g *gql.Area) {
 			ap := a.applier
 			gql.RegisterEvents(g, gql.EventDeps{AsOf: a.asOf, Events: ap.series, Devices: a.entities.Registry.Devices.Rows, Ledger: ap.ingest.Ledger(), Readings: ap.readings, Anchors: ap.ingest,
-				Messages: gql.MessageDeps{Tap: ap.tap, MaxSkew: func() time.Duration { return a.effective().Ingest.MaxFutureSkew }}, Trace: a.trace})
+				Messages: gql.MessageDeps{Tap: ap.tap, MaxSkew: func() time.Duration { return a.effective().Ingest.MaxFutureSkew }}, Trace: a.trace, Message: a.message,
+				Rates: ap.rates, Clock: func() model.Nanos { return a.spool.clock.Stamp().Wall }})
 		}},
 		{AreaSpec: gql.AreaSpec{Area: "device-state", FromLog: true, Example: `{
   deviceStates(criteria: {pageNumber: 1, pageSize: 10}) {

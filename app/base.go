@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"weir/config"
+	"weir/internal/logring"
 	"weir/internal/memory"
 )
 
@@ -26,6 +27,7 @@ type base struct {
 	cfg       config.Config
 	opt       Options
 	log       *slog.Logger
+	lines     *logring.Ring // the newest lines of log
 	metrics   *prometheus.Registry
 	memory    *memory.Accountant
 	accounts  map[string]*memory.Account // of the parts that count what they hold
@@ -57,7 +59,9 @@ func newBase(cfg config.Config, opt Options) *base {
 	if opt.LostWrites == nil {
 		opt.LostWrites = func() uint64 { return 0 }
 	}
-	b := &base{cfg: cfg, opt: opt, log: opt.Logger, metrics: prometheus.NewRegistry(), accounts: map[string]*memory.Account{},
+	lines := logring.New(time.Now)
+	opt.Logger = slog.New(lines.Handler(opt.Logger.Handler()))
+	b := &base{cfg: cfg, opt: opt, log: opt.Logger, lines: lines, metrics: prometheus.NewRegistry(), accounts: map[string]*memory.Account{},
 		budget: NewBudget(MemoryLimit(cfg)), started: time.Now(), failed: make(chan error, 1)}
 	b.kinds = slices.Concat(ownTransports(), opt.Transports)
 	b.listeners.all = listenersOf(cfg, b.kinds)
@@ -67,6 +71,11 @@ func newBase(cfg config.Config, opt Options) *base {
 	b.metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "weir_output_lost_writes_total",
 		Help: "Writes to stdout and of log lines that failed since the start: the reader of a pipe has gone, or a disk is full."},
 		func() float64 { return float64(opt.LostWrites()) }))
+	held := func(name, help string, value func(lines, bytes int) int) {
+		b.metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value(lines.Held())) }))
+	}
+	held("weir_log_kept_lines", "Lines of the log that are kept in memory.", func(n, _ int) int { return n })
+	held("weir_log_kept_bytes", "Size of the lines of the log that are kept in memory.", func(_, n int) int { return n })
 	var bits [8]byte
 	_, _ = rand.Read(bits[:]) // never fails
 	b.boot = binary.LittleEndian.Uint64(bits[:])

@@ -42,6 +42,8 @@ var components = []entry{
 	{"background", func(in *Instance) component { return in.background }, 0},
 	// Tenants, identities, devices: read into memory before the first question.
 	{"registry", func(in *Instance) component { return in.entities }, 0},
+	// It forwards what the applier has applied, beside it: it is opened before, and at a stop it hands over what was applied last.
+	{"uplink", func(in *Instance) component { return in.uplink }, 10 * time.Second},
 	// What was acknowledged before is applied in the background from here on; at a stop, before the log closes. What answers from
 	// it waits for it by itself (ingest.Applier.Replayed).
 	{"applier", func(in *Instance) component { return in.applier }, 60 * time.Second},

@@ -50,6 +50,7 @@ func (a *api) instance() admin.Instance {
 			}
 			return all
 		},
+		CheckConfiguration: a.checkConfiguration, Unauthenticated: a.unauthenticated, Backups: keptBackups{a}, Recounts: recounts{a}, Log: a.lines,
 		Now: time.Now,
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"weir/backup"
 	"weir/config"
+	"weir/edge"
 	"weir/model"
 	"weir/operate"
 	"weir/spool"
@@ -117,6 +118,15 @@ func (wiring) OpenEntities(ctx context.Context, cfg config.Config, getenv func(s
 		return nil, nil, errors.Join(err, st.Close())
 	}
 	return e, st, nil
+}
+
+// OpenEdge implements operate.Wiring.
+func (wiring) OpenEdge(cfg config.Config, getenv func(string) string, log *slog.Logger) (*edge.Edge, error) {
+	in := NewEdge(cfg, Options{Logger: log, Getenv: getenv})
+	if err := in.open(); err != nil {
+		return nil, err
+	}
+	return in.edge, nil
 }
 
 func (w wiring) TransportOf(source string) string {

@@ -294,6 +294,7 @@ func (in *Edge) startTransports(life context.Context) error {
 	if in.cfg.Edge.Commands {
 		deps.Listening = in.edge.Listening
 	}
+	deps.Presence = in.edge.Presence()
 	var site *broker.Site
 	verifier := in.edge.Verifier()
 	if verifier == nil {
@@ -302,7 +303,7 @@ func (in *Edge) startTransports(life context.Context) error {
 		deps.Verifier = connectVerifier{verifier, func() string { return "" }}
 	}
 	in.mqtt, err = broker.New(broker.Config{InstanceID: in.cfg.Instance.ID, Source: mqttTransport.Source, Settings: settings, MaxHandshakes: in.lock.maxHandshakes(),
-		MaxLargePackets: in.lock.budget.largeBodies(), SilentPresence: true, Site: site},
+		MaxLargePackets: in.lock.budget.largeBodies(), SilentPresence: deps.Presence == nil, Site: site},
 		deps)
 	if err != nil {
 		return errors.Join(err, closeAll(mqtt))

@@ -261,7 +261,7 @@ func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entity
 	p.Artifacts = artifact.New(artifact.Deps{Store: d.store, Writer: bounded, Limits: func() (int64, int64) { return int64(cfg.LwM2M.MaxArtifact), int64(cfg.LwM2M.MaxArtifacts) },
 		Logger: d.logger, Registerer: d.registerer})
 	p.Registry = registry.New(registry.Config{DeviceSettings: cfg.Limits.DeviceSettings, RulesPerTenant: int64(cfg.Detection.MaxRules), AnswerBytes: NewBudget(MemoryLimit(cfg)).answerBytes()}, registry.Deps{Store: d.store, Devices: d.devices, Writer: bounded,
-		Sealer: d.vault, Hasher: hasher, Validator: validator{p.compiler, func(ctx context.Context, tenant int64) ([]string, error) { return p.Connectors.Tokens(ctx, tenant) }}, Registerer: d.registerer,
+		Sealer: d.vault, Vault: d.vault, Hasher: hasher, Validator: validator{p.compiler, func(ctx context.Context, tenant int64) ([]string, error) { return p.Connectors.Tokens(ctx, tenant) }}, Registerer: d.registerer,
 		Removals: []registry.Removal{ingest.RemoveDeviceRows, provision.RemoveDeviceRows, p.Alarms.RemoveDevice, p.Commands.RemoveDevice, lwm2mrows.Remove, installs.RemoveDevice, actions.RemoveDevice(d.gone)}, Active: d.active,
 		FenceLimits: func(tenant string) registry.FenceLimits {
 			v := p.Govern.Limits(tenant)

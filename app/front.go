@@ -33,6 +33,7 @@ const (
 	serviceTokenPath = "/api/user-management/auth/service-token"
 	logoPath         = "/api/user-management/branding/logo"
 	artifactPath     = "/api/device-management/artifacts/{token}"
+	downloadPath     = operate.DownloadPath
 )
 
 // later is a handler that is known once its parts run; until then it answers 503, and so does /readyz.
@@ -51,7 +52,7 @@ func (l *later) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // Start opens the API port with every route still closed: health is answered from the first moment on.
 func (f *front) Start(_, life context.Context) error {
-	f.late = map[string]*later{jwksPath: {}, serviceTokenPath: {}, logoPath: {}, artifactPath: {}, web.SetupCalls: {}}
+	f.late = map[string]*later{jwksPath: {}, serviceTokenPath: {}, logoPath: {}, artifactPath: {}, downloadPath: {}, web.SetupCalls: {}}
 	cfg := web.Config{MaxConnections: f.lock.apiConnections(), URLs: f.cfg.URLs, DevTools: gql.DevTools(f.opt.Getenv), Ready: f.ready.Load, Closed: f.base.closed, Log: f.log,
 		Registerer: f.metrics, Handlers: map[string]http.Handler{},
 		Absent: []web.Absent{{Area: placeholderArea, Note: "answers with a placeholder schema; devices send to the ingest listener and the broker"},

@@ -30,10 +30,10 @@ const countsInterval = 10 * time.Second
 // Start implements component.
 func (i *intake) Start(_, life context.Context) error {
 	i.gauge = ingest.NewGauge(ingest.GaugeConfig{Log: i.spool.log, Applied: i.applier.ingest.Applied, Disk: i.disk, DiskSettings: i.cfg.Spool.DiskSettings,
-		Throttle: i.applier.throttle, Logger: i.log, Registry: i.metrics})
+		Done: i.spool.appliedOnly(), Throttle: i.applier.throttle, Logger: i.log, Registry: i.metrics})
 	i.into = ingest.NewIntake(intakeConfig(i.cfg),
 		ingest.IntakeDeps{Log: i.spool.log, Counts: i.spool.counts, Stamp: i.spool.clock.Stamp, Verify: i.verify, Ceiling: i.entities.Govern, Pressure: i.gauge, Throttle: i.applier.throttle,
-			Seal: i.store.vault.Seal, KeepRejected: i.keepRejected, Tap: i.applier.tap, Logger: i.log, Registry: i.metrics})
+			Seal: i.store.vault.Seal, KeepRejected: i.keepRejected, Tap: i.applier.tap, Rates: i.applier.rates, Logger: i.log, Registry: i.metrics})
 	i.goes(life, "pressure", i.gauge.Run)
 	i.goes(life, "intake", i.into.Run)
 	i.goes(life, "transport counts", func(ctx context.Context) error { return i.into.RunCounts(ctx, countsInterval) })

@@ -5,12 +5,14 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"weir/app"
+	"weir/config"
+	"weir/internal/test/keylimit"
 	"weir/internal/test/made"
-
 	"weir/operate"
 )
 
@@ -18,27 +20,27 @@ import (
 type bounded struct {
 	what, bound string
 	keys        []string // of the configuration
-	level, away []string // metrics: how much there is, and how often the bound was met
+	level, met  []string // metrics: how much there is, and how often the bound was met
 	then        string   // what happens at the bound
 	cost        string
+}
+
+// chapter is a part of the page.
+type chapter struct {
+	title string
+	rows  []bounded
 }
 
 // evicts is what a full HTTP listener does.
 const evicts = "a new one evicts another: of the source address (IPv4 address, IPv6 /64) with the most connections, the one whose last finished request is longest ago. One whose request is being handled stays; while all are, further ones wait in the system's queue. Half full: idle ones are closed after 10 s"
 
-// chapters are all of them.
-var chapters = []struct {
-	title string
-	rows  []bounded
-}{
+// fixed are the chapters with the limits that have no key of their own, and those that are shares of limits.memory. What has a key is
+// declared beside it, see package keylimit.
+var fixed = []chapter{
 	{"What devices send", []bounded{
-		{"readings of a tenant", "1,000 a second, 2,000 at once, never fewer than 256 at once; its tier and itself may say otherwise", keys("governance.ingest_messages_per_second", "governance.ingest_burst", "governance.shed_priority", "governance.manual_floor"),
-			metrics("weir_eventsources_total_inbound_messages"), metrics("weir_govern_ceiling_refused_total", `weir_ingest_refused_messages_total{reason="ceiling"}`),
-			"HTTP 429, `Retry-After: 1`; MQTT 5 PUBACK 0x97; MQTT 3.1.1 and QoS 0: not read for up to half of the keep-alive, at most 5 min, then acknowledged, dropped and counted", "a bucket for each tenant"},
 		{"readings of a message", "256", nil, nil, metrics(`weir_ingest_refused_messages_total{reason="too-many-readings"}`),
 			"the whole message is refused: HTTP 400; MQTT 5 0x99; MQTT 3.1.1 acknowledged, a dead letter", ""},
 		{"an MQTT packet", "1 MiB; a CONNECT 64 KiB", nil, nil, metrics(`weir_broker_disconnects_total{cause="packet-too-large"}`), "the connection ends, MQTT 5 gets 0x95", "grows with what has arrived"},
-		{"an HTTP body", "1 MiB, 1,000 events", keys("ingest.max_body"), nil, metrics(`weir_ingest_refused_messages_total{reason="too-large"}`), "400", "grows with what has arrived"},
 		{"packets, and bodies, over 64 KiB being read", "32 of each; fewer where memory is small", keys("limits.memory"), metrics("weir_broker_large_packets", "weir_broker_max_large_packets", "weir_httpingest_large_bodies", "weir_httpingest_max_large_bodies"),
 			metrics("weir_broker_large_packet_waits_total", "weir_httpingest_large_body_waits_total", `weir_broker_disconnects_total{cause="stalled-packet"}`, "weir_httpingest_large_bodies_stopped_total"), "others wait to be read; while they do, one of which nothing arrives for a second, or less than 8 KiB a second, is stopped and its connection closed", "1 MiB each, of `large bodies`"},
 		{"of one tenant (MQTT), of all clients of open topics, of one source address (HTTP)", "a quarter of them", nil, metrics("weir_broker_large_packets", "weir_httpingest_large_bodies"), metrics("weir_broker_large_packet_waits_total", "weir_httpingest_large_body_waits_total"), "its further ones wait, those of others do not", ""},
@@ -52,27 +54,18 @@ var chapters = []struct {
 		{"messages that wait for a birth", "256 and 1 MiB of a node, 16 MiB of a source", nil, metrics("weir_sparkplug_held_bytes"), metrics("weir_sparkplug_no_birth_total"), "a dead letter `no-birth`", "16 MiB"},
 		{"nodes of a source; devices of a node", "10,000; 1,000", nil, metrics(`weir_sparkplug_nodes{state="online"}`, `weir_sparkplug_nodes{state="offline"}`, `weir_sparkplug_nodes{state="owing"}`), metrics("weir_sparkplug_too_many_total"), "the node that has been offline for longest is forgotten; while none is, further ones are not followed", "about 100 bytes for each metric of a birth"},
 		{"texts of a node or device that are attributes", "500, 4 KiB each, once in 10 s", nil, nil, metrics(`weir_sparkplug_metrics_skipped_total{why="too-many"}`, `weir_sparkplug_metrics_skipped_total{why="too-large"}`), "not stored", "what waits to be reported"},
-		{"requests for a rebirth", "10 a second of a source, 20 at once; one to a node in 5 s, doubled to 5 min while the cause stays", keys("sparkplug.sources[].rebirths_per_second"), nil, metrics("weir_sparkplug_rebirths_deferred_total"), "it waits", ""},
 	}},
 	{"The durable log", []bounded{
-		{"bytes not yet applied", "1 GiB, pages included", keys("ingest.spool_max_bytes"), metrics("weir_spool_bytes", "weir_spool_max_bytes", `weir_ingest_backpressure_cause{cause="bytes"}`), metrics("weir_eventsources_total_msg_backpressured", `weir_ingest_refused_messages_total{reason="backpressure"}`, `weir_spool_refused_appends_total{reason="full"}`),
-			"from 90 % to 80 %: HTTP 503, `Retry-After: 10`; with `broker.fail_closed` QoS 1 publishes wait unacknowledged. At 100 % all messages wait or are refused; nothing acknowledged is discarded", "disk"},
-		{"messages not yet applied", "10,000,000", keys("ingest.spool_max_messages"), metrics("weir_spool_kept_records", "weir_spool_max_records", `weir_ingest_backpressure_cause{cause="records"}`), metrics(`weir_spool_refused_appends_total{reason="full"}`), "as bytes, whichever is tighter", "disk"},
 		{"runway", "30 s until the log is full, as the last ten seconds went", nil, metrics("weir_ingest_runway_seconds", `weir_ingest_backpressure_cause{cause="runway"}`), metrics("weir_eventsources_total_msg_backpressured"), "as bytes at 90 %, until it is 60 s or the applier has caught up", ""},
 		{"lag of the applier: what a new message would wait for it", "2 s; 250 ms while some tenant costs the applier less than half of an equal share", nil, metrics("weir_eventprocessing_detect_lag_seconds", `weir_ingest_slowed_delay_seconds{reason="lag"}`), metrics(`weir_ingest_slowed_messages_total{reason="lag"}`),
 			"tenants that cost at least half of an equal share are slowed: each acknowledgement waits until its turn at 1.25 times (at the bound) to half of the rate at which the tenant's readings are applied, at most 250 ms for each of its readings and 2 s; nothing is refused. The lag settles at twice the bound. While nothing is applied for 5 s, none is slowed", ""},
-		{"the log being filled", "50 %", keys("ingest.spool_max_bytes", "ingest.spool_max_messages"), metrics("weir_spool_bytes", `weir_ingest_slowed_delay_seconds{reason="fill"}`), metrics(`weir_ingest_slowed_messages_total{reason="fill"}`), "likewise, by how full it is: as much as is applied at 65 %, half of it from 95 % on", ""},
-		{"free disk", "64 MiB stay free, on a small disk a twentieth", keys("spool.disk_reserve"), metrics("weir_disk_free_bytes", "weir_ingest_disk_reserve_bytes", `weir_ingest_backpressure_cause{cause="disk"}`, "weir_ingest_backpressure_full"), metrics("weir_eventsources_total_msg_backpressured"),
-			"below: as bytes at 90 %, until five quarters are free; below half of it: as 100 %, until three quarters are", "disk"},
 		{"bytes not yet synced", "8 MiB; less where memory is small", keys("limits.memory"), metrics("weir_spool_unsynced_bytes", "weir_spool_max_unsynced_bytes"), metrics("weir_spool_blocked_appends_total"), "the transport stops reading its connection, which slows the sender", "of `unsynced appends`"},
 		{"batches for the applier in memory", "8 MiB; less where memory is small", keys("limits.memory"), metrics("weir_spool_tail_bytes"), metrics(`weir_spool_batches_read_total{from="disk"}`), "older batches are read from the disk", "of `log tail`"},
 		{"one record; one append", "1 MiB + 64 KiB; twice that and 1,000 records", nil, nil, metrics(`weir_spool_refused_appends_total{reason="too_large"}`), "refused; transports refuse earlier", ""},
 		{"metadata changes", "16 MiB of the log are reserved for them; a record is at most 1 MiB, a change 16 of them", nil, nil, nil, "the change is refused with LIMIT_EXCEEDED", "disk"},
-		{"log since the last checkpoint", "64 MiB of records, an eighth of the log's bytes or messages, an hour, or the head's memory, whichever comes first", keys("spool.replay_bytes", "spool.head_age"), metrics("weir_series_head_bytes", "weir_series_head_readings"), metrics("weir_ingest_checkpoints_total"), "a checkpoint is written; at most two are in memory, and the applier waits for the older one", "of `head`"},
 	}},
 	{"Connections", []bounded{
-		{"MQTT connections", "100,000; fewer where memory is small", keys("broker.max_connections", "limits.memory"), metrics("weir_broker_connections", "weir_broker_max_connections"), metrics(`weir_broker_refused_connects_total{reason="busy"}`, `weir_broker_refused_connects_total{reason="too-many"}`), "CONNACK 0x89, for 3.1.1 return code 3", "40 KiB each, of `MQTT connections`"},
-		{"of one device, by client ids", "1,000", nil, nil, metrics(`weir_broker_refused_connects_total{reason="busy"}`), "likewise", ""},
+		{"MQTT connections of one device, by client ids", "1,000", nil, nil, metrics(`weir_broker_refused_connects_total{reason="busy"}`), "CONNACK 0x89, for 3.1.1 return code 3", ""},
 		{"connections without a CONNECT", "1,024, 10 s each", nil, metrics("weir_broker_handshakes"), metrics(`weir_broker_refused_connects_total{reason="handshakes"}`), "the oldest is closed", "64 KiB each at worst"},
 		{"silence of an MQTT connection", "one and a half times its keep-alive: in MQTT 5 of at most 600 s, which the CONNACK announces; in 3.1.1 the client's own, 0 for none; a packet that has begun 15 min", nil, nil, metrics(`weir_broker_disconnects_total{cause="keep-alive-timeout"}`), "the connection ends, its will is published, MQTT 5 gets 0x8D; without a keep-alive TCP finds that the other end is gone, within minutes", ""},
 		{"connections of devices that get their credential", "100, 60 s each", nil, metrics("weir_broker_provisioning_connections"), metrics(`weir_broker_refused_connects_total{reason="busy"}`), "CONNACK 0x89, for 3.1.1 return code 3", "as other MQTT connections"},
@@ -81,36 +74,24 @@ var chapters = []struct {
 		{"sessions of disconnected clients", "10,000, 12 h", nil, metrics("weir_broker_kept_sessions"), metrics("weir_broker_kept_sessions_evicted_total"), "the one that was left first is evicted", "about 300 bytes and its will each"},
 		{"connections of HTTP ingest", "4,096; fewer where memory is small", keys("limits.memory"), metrics("weir_httpingest_connections", "weir_httpingest_max_connections"), metrics(`weir_httpingest_connections_closed_total{reason="full"}`, `weir_httpingest_connections_closed_total{reason="idle"}`, "weir_httpingest_connection_waits_total"), evicts, "20 KiB each, of `HTTP connections`"},
 		{"messages of an external source in decode", "105: 5 decoders and 20 messages that wait for each", nil, metrics("weir_source_decode_queue"), nil, "the broker is not read: what it has sent stays unacknowledged", "of what the broker sends, at most 1 MiB each"},
-		{"messages of an external source that wait for the log", "128", keys("external_mqtt.publish_window"), metrics("weir_source_publish_window_used", "weir_source_unacked"), nil, "decoding waits; with those in decode it is the Receive Maximum that MQTT 5 brokers are given", "of what the broker sends"},
 		{"a packet of an external broker", "1 MiB", nil, metrics("weir_source_connected"), metrics("weir_source_reconnects_total"), "the connection ends, and is made again", ""},
-		{"devices of a tenant that messages of external sources have made", "10,000 each source may make, 100 a second", keys("external_mqtt.sources[].max_devices"), metrics("weir_source_devices_made_total"), metrics(`weir_source_dropped_total{reason="unknown-device",source="plant"}`), "the message is dropped and counted; `weir source show` lists the first 100 external ids", "a device"},
 		{"commands of an external source that wait for the acknowledgement of its broker", "32, 30 s each", nil, nil, metrics(`weir_source_commands_total{outcome="lost",source="plant"}`), "the others wait; one without an acknowledgement is sent again", "a packet"},
 		{"commands that wait for a value of an external source", "10,000", nil, metrics("weir_source_commands_waiting"), metrics(`weir_source_commands_total{outcome="refused",source="plant"}`), "those whose life is over make room; else the command is FAILED", "about 500 bytes each"},
 		{"devices behind external sources that commands can reach", "100,000", nil, metrics("weir_source_command_devices"), nil, "those that were not heard for longest are forgotten: their commands are HELD until they are heard again", "about 300 bytes each"},
 		{"external ids whose device is remembered", "50,000", nil, metrics("weir_registry_adopted_ids"), nil, "the least recently used is looked up again", "about 300 bytes each"},
 		{"values of a payload that a mapping decodes", "4,096, nested 8 deep; 64 texts as attributes", nil, metrics("weir_source_received_total"), metrics("weir_eventsources_total_msg_failed_decode"), "with more values a dead letter `undecodable`; deeper ones and further texts are left out", ""},
-		{"HTTP headers", "16 KiB within 5 s, the request within 60 s", keys("ingest.http_header_timeout", "ingest.http_request_timeout"), nil, metrics("weir_eventsources_total_http_connections_closed_before_request"), "431, or the connection is closed", "of the connection"},
-		{"connections of the API", "2,048; fewer where memory is small; headers 32 KiB within 10 s", keys("limits.memory"), metrics("weir_http_connections", "weir_http_max_connections"), metrics(`weir_http_connections_closed_total{reason="full"}`, `weir_http_connections_closed_total{reason="idle"}`, "weir_http_connection_waits_total"), "likewise; a WebSocket is being handled once it has signed in", "20 KiB each, of `API connections`"},
+		{"connections of the API", "2,048; fewer where memory is small; headers 32 KiB within 10 s", keys("limits.memory"), metrics("weir_http_connections", "weir_http_max_connections"), metrics(`weir_http_connections_closed_total{reason="full"}`, `weir_http_connections_closed_total{reason="idle"}`, "weir_http_connection_waits_total"), "as those of HTTP ingest; a WebSocket is being handled once it has signed in", "20 KiB each, of `API connections`"},
 		{"requests for commands over HTTP that wait", "1,000, one of a device", nil, metrics("weir_httpingest_polls", "weir_httpingest_max_polls"), metrics(`weir_httpingest_requests_total{code="429"}`), "refused with 429, `Retry-After: 1`; a newer one of a device ends the older", "20 KiB each, of `HTTP connections`"},
 		{"devices remembered that fetch their commands", "100,000", nil, metrics("weir_httpingest_polling_devices"), nil, "those that have not asked for longest are forgotten until they ask again", "50 bytes each"},
-		{"LwM2M sessions", "100,000; fewer where memory is small", keys("lwm2m.max_sessions", "limits.memory"), metrics("weir_lwm2m_active_sessions", "weir_lwm2m_max_sessions"), metrics(`weir_lwm2m_handshakes_total{outcome="refused"}`), "no handshake begins", "80 KiB each, of `LwM2M sessions`"},
-		{"parked LwM2M sessions", "20 for each session that may be live", keys("lwm2m.park_after", "lwm2m.max_sessions"), metrics("weir_lwm2m_parked_sessions"), metrics(`weir_lwm2m_dropped_total{reason="sessions"}`), "a further one ends; a datagram that would wake one while too many are live is dropped, and the device sends it again", "some 2 KiB each"},
-		{"numbers of DTLS records of an LwM2M session", "1,024 above what may have been sent", keys("lwm2m.reserve"), nil, metrics(`weir_lwm2m_dropped_total{reason="datagram"}`), "what has no number yet is dropped, as the network may drop it; more are reserved meanwhile", ""},
-		{"DTLS handshakes of LwM2M devices", "256 at once, 10 s each; 500 begin in a second, 50 of them from one IPv4 address or IPv6 /64", keys("lwm2m.max_handshakes", "lwm2m.handshakes_per_second", "lwm2m.handshake_timeout"), metrics("weir_lwm2m_open_handshakes"), metrics(`weir_lwm2m_handshakes_total{outcome="refused"}`, `weir_lwm2m_handshakes_total{outcome="evicted"}`), "the oldest that has not returned a cookie makes room, or none begins; sessions are not touched", "some 30 KiB each"},
 		{"requests of an LwM2M device", "20 a second, 100 at once; 16 wait, with its notifications", nil, nil, metrics(`weir_lwm2m_messages_total{kind="rate"}`, `weir_lwm2m_messages_total{kind="busy"}`), "4.29; what has no room is not answered, and the device sends it again", ""},
-		{"what an LwM2M device sends in blocks; its answer to a request; what a command writes", "64 KiB; 64 KiB; 8 KiB", keys("lwm2m.max_body", "lwm2m.max_read", "lwm2m.max_write"), nil, metrics("weir_lwm2m_commands_failed_total"), "4.13; the command is FAILED with the size; FAILED, the device sees nothing", ""},
-		{"firmware updates of LwM2M devices", "8 at once, one of a device, 1 h each", keys("lwm2m.firmware_concurrency", "lwm2m.firmware_timeout"), metrics("weir_lwm2m_firmware_jobs"), metrics(`weir_lwm2m_firmware_ended_total{outcome="failed"}`), "the others wait, and so do their commands; one that takes longer is FAILED", "64 KiB each while the device is given its package"},
 		{"LwM2M bootstrap", "1,000 sessions, silent for 1 min; 3 min for a bootstrap; 4 keys of a device", nil, metrics("weir_lwm2m_bootstrap_sessions"), metrics(`weir_lwm2m_bootstrap_total{outcome="failed"}`), "no handshake begins; the session ends; the oldest key that was never used is removed", "some 80 KiB each"},
-		{"artifacts", "64 MiB each, 1 GiB and 10,000 of the instance together, 4 received at once; 30 s without a byte, 30 min each", keys("lwm2m.max_artifact", "lwm2m.max_artifacts"), metrics("weir_artifacts", "weir_artifacts_bytes", "weir_artifacts_uploads"), metrics("weir_artifacts_refused_total"), "413; 503 where too many are received; nothing of it is kept", "256 KiB for each that is received"},
-		{"observations of an LwM2M registration", "32", keys("lwm2m.max_observations"), metrics("weir_lwm2m_active_observations"), metrics(`weir_lwm2m_dropped_total{reason="observations"}`), "the others are not observed, which the log says", ""},
-		{"commands to LwM2M devices at once", "16, one of a device", keys("lwm2m.command_concurrency", "lwm2m.command_timeout"), nil, nil, "the others wait", ""},
 		{"commands without PUBACK on a connection", "64, or the client's receive maximum", nil, metrics("weir_broker_command_listeners"), nil, "none is claimed before there is room; one that is not acknowledged within 30 s is HELD", ""},
 		{"what a device may read of itself: its `SHARED` attributes", "64 KiB; one set of a connection on its way", nil, metrics("weir_broker_attribute_listeners"), metrics("weir_broker_attribute_sets_too_large_total"),
 			"a larger set is named by its revision and not sent; changes that come before the PUBACK are one. Sets are read 16 at a time, one read after the other", "64 KiB until it is written"},
 		{"an answer to a command", "64 KiB of payload, 4 KiB of error", nil, nil, metrics("weir_eventsources_total_msg_failed_decode"), "refused as undecodable", ""},
 		{"the rate of an HTTP body, of ingest and API", "5,000 bytes or all of it within 20 s, then 5,000 in each 10 s", nil, nil, metrics(`weir_httpingest_connections_closed_total{reason="slow-body"}`, `weir_http_connections_closed_total{reason="slow-body"}`), "the connection is closed", ""},
-		{"connections of the metrics listener", "64, of which 4 are answered at a time", nil, metrics("weir_metrics_connections", "weir_metrics_max_connections"), metrics(`weir_metrics_connections_closed_total{reason="full"}`, "weir_metrics_connection_waits_total"), "likewise; 503 beyond the 4", ""},
-		{"connections of the operator's socket", "64", nil, metrics("weir_socket_connections", "weir_socket_max_connections"), metrics(`weir_socket_connections_closed_total{reason="full"}`, "weir_socket_connection_waits_total"), "likewise", ""},
+		{"connections of the metrics listener", "64, of which 4 are answered at a time", nil, metrics("weir_metrics_connections", "weir_metrics_max_connections"), metrics(`weir_metrics_connections_closed_total{reason="full"}`, "weir_metrics_connection_waits_total"), "as those of HTTP ingest; 503 beyond the 4", ""},
+		{"connections of the operator's socket", "64", nil, metrics("weir_socket_connections", "weir_socket_max_connections"), metrics(`weir_socket_connections_closed_total{reason="full"}`, "weir_socket_connection_waits_total"), "as those of HTTP ingest", ""},
 		{"open files", "that of the system", nil, metrics("process_open_fds", "process_max_fds"), metrics("weir_broker_accept_errors_total"), "accepting pauses", ""},
 	}},
 	{"The API and the operator", []bounded{
@@ -127,6 +108,10 @@ var chapters = []struct {
 		{"bodies of commands over 64 KiB", "64 MiB (a site file), else 16 MiB; less where memory is small", keys("limits.memory"), metrics("weir_socket_command_bytes", "weir_socket_max_command_bytes"), metrics("weir_socket_command_waits_total"), "others wait; larger ones are refused with LIMIT_EXCEEDED", "of `commands`"},
 		{"traces of a device's messages through the API", "2 at a time, over 7 days and 100,000 messages at most", nil, nil, nil, "refused: THROTTLED, a longer span and more messages LIMIT_EXCEEDED", "of the reads of the database"},
 		{"rounds of checks through the API", "one at a time, shown for 10 s", nil, nil, nil, "others wait for what it finds; none is refused", ""},
+		{"lines of the log in memory", "5,000, 1 MiB; 2 KiB of a message and of its attributes; 32 components with a level of their own", nil, metrics("weir_log_kept_lines", "weir_log_kept_bytes"), nil, "the oldest are dropped; `instanceLog` says how many were missed", "1 MiB"},
+		{"rates of the last hour", "20,000 counts of a tenant at a transport in 10 s, all tenants together", nil, metrics("weir_ingest_rates_counts"), metrics("weir_ingest_rates_left_out_total"), "the oldest 10 s are forgotten; where one span alone has so many, further tenants are not counted in it", "about 100 bytes each"},
+		{"unauthenticated senders that are shown", "200", nil, metrics("weir_ingest_unproven_senders"), metrics("weir_ingest_unproven_senders_evicted_total"), "the one that was seen least recently is forgotten", "at most 1 KiB each"},
+		{"download links of backups", "16, one minute each; 2 downloads at once", nil, metrics("weir_backup_links"), nil, "the oldest link ends; a further download: 503, `Retry-After: 30`", "some hundred bytes each"},
 		{"watchers of message outcomes", "64, of one tenant 16, 256 messages each", nil, metrics("weir_tail_watchers"), metrics("weir_tail_dropped_messages_total"), "LIMIT_EXCEEDED; messages are dropped and their number is shown", "some KiB each"},
 		{"password hashes", "2 at a time; 32 and 256 wait; 5 a second for credentials in messages that prove nothing; after a wrong password of a device its slot rests three times as long as the hash took", nil, metrics(`weir_auth_password_hash_waiting{lane="api"}`, `weir_auth_password_hash_waiting{lane="transport"}`), metrics(`weir_auth_password_hash_refused_total{lane="api"}`, `weir_auth_password_hash_refused_total{lane="transport"}`), "refused as busy", "19 MiB each"},
 		{"requests of devices that get their credential", "10 a minute of a source address, 10 a minute with a key and its secret; 5 password hashes a second for secrets that were not right before; 32,768 addresses, 16,384 keys and 4,096 secrets are remembered; a body 64 KiB", nil, nil, metrics(`weir_provisioning_requests_total{outcome="address"}`, `weir_provisioning_requests_total{outcome="key-rate"}`, `weir_provisioning_requests_total{outcome="hashes"}`), "HTTP 429 with `Retry-After`, MQTT busy", "about 200 bytes an address"},
@@ -134,86 +119,42 @@ var chapters = []struct {
 		{"names with failed passwords", "32,768, 10 min", nil, metrics("weir_auth_backoff_entries"), nil, "the least recent is evicted", "about 100 bytes each"},
 		{"verified credentials in the cache", "32,768, 10 min", nil, metrics("weir_auth_device_credentials_cached"), nil, "the least recent is evicted", "about 200 bytes each"},
 		{"sessions of an identity in a tenant", "64", nil, nil, metrics("weir_auth_sessions_evicted_total"), "the oldest ends", "disk"},
-		{"OAuth clients of the instance", "1,000; 32 redirect URIs of 2,048 characters each", keys("limits.oauth_clients"), nil, metrics(`weir_registry_refused_changes_total{cause="rows"}`), "LIMIT_EXCEEDED, with the key; a longer list with INVALID_INPUT", "disk"},
+		{"sessions ended by a sign-out whose tokens have not expired", "16,384", nil, metrics("weir_auth_max_ended_sessions"), metrics("weir_auth_ended_sessions_forgotten_total"), "the first to have ended is forgotten: its tokens count until they expire", "about 100 bytes each"},
+		{"a YAML document (configuration, site file)", "64 levels, 4,096 keys in one mapping, 2,000,000 values", nil, nil, nil, "refused with the line", "of the request"},
 		{"a canvas of a rule", "256 KiB, 100 nodes, 200 edges, nested 64 deep; an expression with its computes 8,192 characters, all of them 64 KiB", nil, nil, nil, "refused with a diagnostic; after 100 of them the rest are left out", "of the request"},
-		{"how a tenant is shown", "a logo of 256 KiB, a title of 64 and an attribution of 512 characters, addresses of 2,048", nil, nil, nil, "refused with INVALID_INPUT, an image that is sent over HTTP with 413", "of the bytes below"},
+		{"how a tenant is shown", "a logo of 256 KiB, a title of 64 and an attribution of 512 characters, addresses of 2,048", nil, nil, nil, "refused with INVALID_INPUT, an image that is sent over HTTP with 413", "of the bytes of the tenant's rows"},
 		{"a setting of the instance", "64 KiB", nil, nil, nil, "refused with LIMIT_EXCEEDED", "disk"},
-		{"requests to AI providers of a tenant", "30 a minute, 15 at once; its tier and itself may say otherwise", keys("governance.ai_inference_requests_per_minute", "governance.ai_inference_burst"), nil, metrics(`weir_ai_inference_calls_total{outcome="throttled"}`), "THROTTLED with `retryAfterSeconds`; a draft is `unavailable`, or ends with its last candidate", "a bucket for each tenant"},
-		{"requests to AI providers that are under way", "16, 4 of one tenant; a prompt 128 KiB, a reply 1 MiB and 2,048 tokens, 60 s each", keys("ai.max_prompt_bytes", "ai.max_output_tokens", "ai.timeout"), metrics("weir_ai_inference_calls_in_flight"), metrics(`weir_ai_inference_calls_total{outcome="busy"}`, `weir_ai_inference_calls_total{outcome="too_large"}`, `weir_ai_inference_calls_total{outcome="timeout"}`), "THROTTLED, or UNAVAILABLE", "1 MiB each"},
 		{"AI providers of the instance", "1,000; params of 16 KiB, a secret 4 KiB", nil, nil, metrics(`weir_registry_refused_changes_total{cause="rows"}`), "LIMIT_EXCEEDED; longer values INVALID_INPUT", "disk"},
-		{"destinations that the operator allows", "1,000", keys("egress.allowed_destinations"), nil, metrics(`weir_egress_refused_total{reason="private"}`), "the configuration is refused", ""},
 		{"writes that wait for the database", "1,024", nil, metrics("weir_store_queued_writes"), nil, "the next caller waits", ""},
 		{"reads of the database for queries", "4 at a time; long ones, from 1,000 rows or pieces of rows on, 2 of these; of one tenant 2, long ones included", nil, metrics("weir_store_readers_in_use", `weir_store_waiting_reads{class="queries"}`, `weir_store_waiting_reads{class="scans"}`, "weir_store_tenant_waiting_reads", "weir_series_long_queries_total"), metrics(`weir_store_reads_refused_total{class="queries"}`, `weir_store_reads_refused_total{class="scans"}`), "others wait until their request times out (`WEIR_GRAPHQL_MAX_TIME`); the applier and devices do not", "of `store cache`"},
 		{"reads of the database for credentials and presence", "2 at a time", nil, metrics(`weir_store_waiting_reads{class="devices"}`), metrics(`weir_store_reads_refused_total{class="devices"}`), "others wait until their connection times out; no query delays them", "of `store cache`"},
 		{"reads of the whole database: backup, recount of the ledger, check", "2 at a time", nil, metrics(`weir_store_waiting_reads{class="bulk"}`), metrics(`weir_store_reads_refused_total{class="bulk"}`), "others wait until the command ends", "of `store cache`"},
 	}},
 	{"What is kept", []bounded{
-		{"series", "256 of a device, 100,000 of a tenant", keys("limits.series_per_device", "limits.series_per_tenant"), metrics("weir_series_head_series"), metrics("weir_series_refused_messages_total"), "a dead letter `series_limit`", "at most 512 bytes each while it is active"},
-		{"devices of a tenant", "100,000", keys("limits.devices_per_tenant"), nil, metrics(`weir_registry_refused_changes_total{cause="rows"}`), "LIMIT_EXCEEDED, with the key", "some hundred bytes each"},
-		{"assets, customers and areas of a tenant", "100,000 of each", keys("limits.assets_per_tenant", "limits.customers_per_tenant", "limits.areas_per_tenant"), nil, metrics(`weir_registry_refused_changes_total{cause="rows"}`), "LIMIT_EXCEEDED, with the key", "of the bytes below"},
-		{"asset types, customer types, and area types, of a tenant", "1,000 of each", keys("limits.entity_types_per_tenant"), nil, metrics(`weir_registry_refused_changes_total{cause="rows"}`), "LIMIT_EXCEEDED, with the key", "of the bytes below"},
-		{"facet keys of a tenant", "1,000, 1,000 values each", keys("limits.facet_keys_per_tenant"), nil, metrics(`weir_registry_refused_changes_total{cause="rows"}`), "LIMIT_EXCEEDED, with the key", "of the bytes below"},
-		{"definitions of a device profile", "1,000 metrics, 500 commands, 500 rules", nil, nil, metrics(`weir_registry_refused_changes_total{cause="rows"}`), "refused with LIMIT_EXCEEDED", "of the bytes below"},
-		{"dashboards of a tenant", "1,000, a definition 1 MiB; less where memory is small, so that an answer has room for it", keys("limits.dashboards_per_tenant", "limits.memory"), nil, metrics(`weir_registry_refused_changes_total{cause="rows"}`), "LIMIT_EXCEEDED, with the key", "of the bytes below"},
-		{"connectors of a tenant", "1,000, a config 64 KiB, 100 versions, a secret 4 KiB", keys("limits.connectors_per_tenant"), nil, metrics(`weir_registry_refused_changes_total{cause="rows"}`), "LIMIT_EXCEEDED, with the key; a longer config or secret INVALID_INPUT", "of the bytes below"},
-		{"HTTP secrets of a tenant", "1,000, 32 hosts, 4 KiB", keys("limits.http_secrets_per_tenant"), nil, metrics(`weir_registry_refused_changes_total{cause="rows"}`), "LIMIT_EXCEEDED, with the key; longer ones INVALID_INPUT", "of the bytes below"},
-		{"provisioning profiles of a tenant", "1,000", keys("limits.provisioning_profiles_per_tenant"), nil, metrics(`weir_registry_refused_changes_total{cause="rows"}`), "LIMIT_EXCEEDED, with the key", "of the bytes below"},
-		{"entity groups of a tenant", "1,000, a selector 32 comparisons and cost 100", keys("limits.groups_per_tenant"), nil, metrics(`weir_registry_refused_changes_total{cause="rows"}`), "LIMIT_EXCEEDED, with the key; a selector INVALID_INPUT", "of the bytes below"},
-		{"selectors of a tenant in use", "64", keys("limits.selectors_per_tenant"), nil, metrics(`weir_registry_refused_changes_total{cause="rows"}`), "publish and rollback are refused with LIMIT_EXCEEDED, with the key", ""},
-		{"relationships of a device", "256, of these 32 tracked; a type with those of more than 10,000 devices does not become tracked, or untracked, at once", keys("limits.relationships_per_device", "limits.tracked_relationships_per_device"), nil, metrics(`weir_registry_refused_changes_total{cause="rows"}`), "LIMIT_EXCEEDED, with the key", "of the bytes below"},
-		{"attributes of an entity", "256 over all scopes, a value 16 KiB", keys("limits.attributes_per_entity"), nil, metrics(`weir_registry_refused_changes_total{cause="rows"}`), "LIMIT_EXCEEDED, with the key", "of the bytes below"},
-		{"geofences of a tenant", "100, with 512 positions each and 51,200 in all; its tier and itself may say otherwise; 32 KiB of one as stored, 256 KiB a request", keys("governance.geofence_ceiling", "governance.geofence_position_ceiling", "governance.geofence_position_budget"), nil, metrics(`weir_registry_refused_changes_total{cause="rows"}`), "a create, and an update that adds positions, is refused with LIMIT_EXCEEDED", "of the bytes below"},
-		{"versions of a tenant's set of geofences", "1,000", nil, nil, metrics("weir_registry_geofence_rows_removed_total"), "a change removes the geometries that are in none of the newest versions", "of the bytes below"},
-		{"device types, and device profiles, of a tenant", "1,000 of each", keys("limits.device_types_per_tenant", "limits.device_profiles_per_tenant"), nil, metrics(`weir_registry_refused_changes_total{cause="rows"}`), "LIMIT_EXCEEDED, with the key", "of the bytes below"},
-		{"versions of a device profile, of an entity group, and of a dashboard", "100", nil, nil, metrics("weir_registry_versions_removed_total"), "a publish removes the oldest version that is not the effective one, and that no rule is scoped to", "of the bytes below"},
-		{"bytes of all rows that a tenant makes: devices, credentials, types, profiles and their versions, assets, customers, areas, relationships, groups, attributes, geofences and the versions of their set", "64 MiB of values and 64 bytes a row; its tier and itself may say otherwise (`registryBytes`)", keys("governance.registry_bytes"), nil, metrics(`weir_registry_refused_changes_total{cause="bytes"}`), "what makes or grows a row is refused with LIMIT_EXCEEDED, with the key; what shrinks or removes is not", "disk, about twice as many bytes with indexes"},
+		{"definitions of a device profile", "1,000 metrics, 500 commands, 500 rules", nil, nil, metrics(`weir_registry_refused_changes_total{cause="rows"}`), "refused with LIMIT_EXCEEDED", "of the bytes of the tenant's rows"},
+		{"versions of a tenant's set of geofences", "1,000", nil, nil, metrics("weir_registry_geofence_rows_removed_total"), "a change removes the geometries that are in none of the newest versions", "of the bytes of the tenant's rows"},
+		{"versions of a device profile, of an entity group, and of a dashboard", "100", nil, nil, metrics("weir_registry_versions_removed_total"), "a publish removes the oldest version that is not the effective one, and that no rule is scoped to", "of the bytes of the tenant's rows"},
 		{"bytes of rows that a change through the API writes", "512 KiB besides the largest row", nil, nil, metrics(`weir_registry_refused_changes_total{cause="size"}`), "refused with LIMIT_EXCEEDED", "a sync of the disk takes as long as it takes to write them, and acknowledgements wait behind it"},
 		{"bytes of rows that the changes of a tenant through the API write", "512 KiB a second, 1 MiB at once", nil, nil, metrics(`weir_registry_refused_changes_total{cause="rate"}`), "a change waits up to 5 s, beyond it is refused with THROTTLED", "as above"},
-		{"rows made while the disk is nearly full", "none below the disk reserve; 6 MiB of the disk, at most half of that reserve, are kept for deletes and sign-in on a full one", keys("spool.disk_reserve"), metrics("weir_disk_free_bytes"), metrics(`weir_registry_refused_changes_total{cause="disk"}`), "what makes or grows a row is refused with UNAVAILABLE; what shrinks or removes is not", "disk"},
 		{"metadata that messages are judged by, of all tenants: devices, types, published profiles, what devices belong to", "6 % of the memory, at least 2 MiB: about 10,000 devices", keys("limits.memory"), metrics(`weir_memory_budget_bytes{part="metadata"}`, `weir_memory_held_bytes{part="metadata"}`), metrics(`weir_registry_refused_changes_total{cause="metadata"}`), "what adds to it is refused with LIMIT_EXCEEDED, with the key; once three quarters are taken, a tenant that has more than its share (as much as each other one, and one to come) is refused; what replaces counts as an addition; deletes work", "about 170 bytes a device, of `metadata`"},
-		{"what the registry said before", "7 days, no longer than the readings; 256 MiB with the next two", keys("detection.preview_days", "detection.preview_bytes", "history.event_retention_days"), metrics("weir_eventprocessing_previews_kept_bytes"), metrics(`weir_history_removed_total{kind="metadata"}`), "the oldest is removed; previews reach back as far as it is there", "disk"},
-		{"snapshots of the state of rules, the last before each midnight (UTC)", "likewise", keys("detection.preview_days", "detection.preview_bytes", "history.event_retention_days"), metrics("weir_eventprocessing_previews_kept_bytes", "weir_eventprocessing_previews_kept_snapshots"), metrics(`weir_history_removed_total{kind="snapshots"}`), "the oldest are removed within the hour; previews of live rules start cold where there is none", "disk: what of the state has changed since"},
-		{"listening spans: how the time went in which devices could be heard", "likewise; 16,384 of a tenant, 262,144 of all", keys("detection.preview_days", "detection.preview_bytes", "history.event_retention_days"), metrics("weir_eventprocessing_previews_kept_bytes"), metrics(`weir_history_removed_total{kind="listening"}`), "the oldest are removed; previews reach back as far as they are there", "about 100 bytes of disk each"},
-		{"previews of a tenant at a time", "2; over all tenants one for each processor, the others wait, in turn by tenant", keys("detection.preview_concurrency"), metrics("weir_eventprocessing_previews_running", "weir_eventprocessing_previews_waiting"), metrics("weir_eventprocessing_previews_refused_total"), "nothing is judged, and `degraded` says so", "up to 40 MiB each"},
-		{"what a preview reads, judges, fires and takes", "5,000,000 stored events; 500,000 in the scope of the draft; 10,000 edges; a minute, and what the request has left", keys("detection.preview_max_scanned", "detection.preview_max_events"), nil, nil, "it ends there, and `degraded` names the time that was reached", ""},
-		{"rules of a tenant that run", "500", keys("detection.max_rules_per_tenant"), metrics("weir_eventprocessing_detect_rules_active"), nil, "publish is refused with LIMIT_EXCEEDED, with the key", ""},
-		{"keys of rules", "1,000,000 of a tenant; all together as memory allows", keys("detection.max_keys_per_tenant", "limits.memory"), metrics("weir_eventprocessing_detect_live_keys"), metrics("weir_eventprocessing_detect_keys_refused_total"), "the rule does not judge that device; its health says so", "256 bytes each, of `rule state`"},
-		{"samples that rules retain", "5,000,000 of a tenant", keys("detection.max_samples_per_tenant"), nil, metrics("weir_eventprocessing_detect_keys_refused_total"), "the rule sets the sample aside; its health says so", "24 bytes each"},
-		{"samples of rules in the database", "about twice those that are retained, and 1,024 for each 64th of the devices of a profile; 256 segments there", keys("detection.max_samples_per_tenant"), nil, metrics("weir_eventprocessing_detect_windows_rewritten_total"), "the next checkpoint writes the windows of these devices again", "about 14 bytes of disk each"},
-		{"detections of a tenant", "5,000 a second over two minutes; besides, each rule has a thousandth of it for itself", keys("detection.max_edges_per_second"), metrics("weir_eventprocessing_detections_total"), metrics("weir_eventprocessing_detect_edges_over_ceiling_total"), "not kept, counted with the rule; the health of the rule, the doctor and the log name it as flapping. The last one of a key is kept once there is room: of 65,536 keys of a tenant, the others are right again with their next one", "10 bytes of disk each"},
-		{"alarms of a tenant", "100,000", keys("limits.alarms_per_tenant"), metrics(`weir_alarm_moves_total{move="RAISED"}`), metrics("weir_alarm_evicted_total", "weir_alarm_refused_total"), "the one that has been cleared for the longest time makes room; where all are active, the new one is not raised", "about 400 bytes of disk each"},
-		{"history of alarms", "90 days, the newest 1,000 events of an alarm", keys("history.alarm_event_retention"), metrics(`weir_alarm_moves_total{move="RAISED"}`), metrics(`weir_history_removed_total{kind="alarm_events"}`), "the oldest are removed", "about 250 bytes of disk each"},
-		{"undelivered commands (QUEUED, HELD, PARKED) of a tenant", "10,000, a fifth of them for services and rules alone", keys("governance.held_command_ceiling", "commands.service_reserve"), metrics("weir_commanddelivery_open"), metrics("weir_commanddelivery_rejected_total"), "`HELD_CEILING_EXCEEDED`; a batch is judged as a whole", "about 500 bytes of disk each, and the payload"},
-		{"commands that have ended", "90 days", keys("history.command_retention"), metrics("weir_commanddelivery_moves_total"), metrics(`weir_history_removed_total{kind="commands"}`), "the oldest are removed, and batches without commands", "about 500 bytes of disk each, and the payload"},
-		{"life of a command", "168 h unless it says otherwise, at least 60 s", keys("commands.default_ttl"), metrics("weir_commanddelivery_open"), metrics(`weir_commanddelivery_moves_total{state="EXPIRED"}`, `weir_commanddelivery_moves_total{state="TIMEOUT"}`), "EXPIRED where it was not sent, TIMEOUT where it was", "–"},
 		{"devices of a batch of commands", "10,000; 100 samples of each refusal are kept", keys(), metrics("weir_commanddelivery_queue"), metrics("weir_commanddelivery_rejected_total"), "`BATCH_TOO_LARGE`", "–"},
 		{"payload and metadata of a command", "64 KiB each", keys(), metrics("weir_commanddelivery_open"), metrics("weir_commanddelivery_rejected_total"), "`COMMAND_REJECTED`", "disk"},
 		{"dispatches of a device without an acknowledgement", "1; after 5 s the next command leaves", keys(), metrics("weir_commanddelivery_queue"), metrics("weir_commanddelivery_stranded_recovered_total"), "the others wait", "about 100 bytes for each device with one"},
-		{"numbers of edges kept for deduplication", "64 ranges of each log of an edge, of 4,096 logs", nil, metrics("weir_uplink_links", "weir_uplink_ranges"), metrics("weir_ingest_repeat_clients_evicted_total"), "of a log the oldest hole is closed; the log that was heard least recently is forgotten", "16 bytes a range"},
+		{"numbers of edges kept for deduplication", "2,112 ranges of each log of an edge, of 4,096 logs; 65,536 beyond the first 64 of each together", nil, metrics("weir_uplink_links", "weir_uplink_ranges"), metrics("weir_ingest_repeat_clients_evicted_total"), "of a log the oldest hole is closed; the log that was heard least recently is forgotten", "16 bytes a range"},
 		{"messages in flight of an edge", "4,096, the Receive Maximum of its connection", nil, metrics("weir_broker_pending_acks"), metrics(`weir_broker_disconnects_total{cause="receive-maximum-exceeded"}`), "an edge keeps to it; another client's connection ends", "in the buffers of the connection and the log"},
 		{"hellos and states of an edge", "8 at once, then one a second; documents 256 KiB, 64 waiting", nil, metrics("weir_uplink_documents_total"), metrics(`weir_uplink_documents_total{outcome="too-fast"}`), "PUBACK 0x97; while 64 documents wait the edge is not read", "of the connection"},
 		{"installations of an edge", "16 of a device", nil, nil, metrics(`weir_uplink_findings_total{finding="EdgeReplaced"}`), "the one that was heard least recently is forgotten", "a row, of at most 10 KiB"},
+		{"a file that was carried from an edge", "one at a time; frames of at most 1.4 MiB, 16,384 messages each, 64 epochs", nil, metrics(`weir_uplink_imports_total{outcome="taken"}`), metrics(`weir_uplink_imports_total{outcome="refused"}`),
+			"another one is refused with CONFLICT; a file beyond a bound is refused whole", "one frame, at most 4 MiB"},
+		{"numbers of an installation that were carried by hand", "64 ranges of each of 16 epochs", nil, nil, metrics("weir_uplink_imports_total"), "the lowest ranges are left out: the edge sends these again, as duplicates", "of its row"},
 		{"devices of an edge that take commands", "10,000; 64 commands that the edge has, 60 s each", nil, metrics("weir_uplink_command_listeners"), nil, "further devices take none through it; further commands wait; one without an answer is HELD", "about 200 bytes a device"},
-		{"altIds kept for deduplication", "14 days, 64 MiB; less where memory is small", keys("ingest.dedupe_window", "ingest.dedupe_max_bytes", "limits.memory"), metrics("weir_ingest_dedupe_entries", "weir_ingest_dedupe_span_seconds"), nil, "the oldest are evicted; a metric shows the span covered", "40 bytes each, of `altIds`"},
 		{"repeats of MQTT clients", "the last 1,024 of each, 16 MiB; less where memory is small", keys("limits.memory"), metrics("weir_ingest_repeat_clients"), metrics("weir_ingest_repeat_clients_evicted_total"), "the least recently active client is evicted", "8 bytes each, of `repeats`"},
-		{"dead letters of a tenant", "100,000, 64 MiB, 30 days", keys("limits.dead_letters_per_tenant", "limits.dead_letter_bytes_per_tenant", "history.dead_letter_retention"), metrics("weir_dead_letters"), metrics("weir_dead_letters_trimmed_total", `weir_history_removed_total{kind="dead_letters"}`), "the oldest are removed; the ledger still counts them", "disk"},
-		{"notification channels, policies and mutes of a tenant", "1,000 of each; a config 64 KiB, a secret 4 KiB; 100 rules of a policy, 50 recipients of a rule", keys("limits.notification_channels_per_tenant", "limits.notification_policies_per_tenant", "limits.notification_mutes_per_tenant"), nil, metrics(`weir_registry_refused_changes_total{cause="rows"}`), "LIMIT_EXCEEDED, with the key", "of the bytes below"},
-		{"notifications to a channel", "30 a minute, 10 s each, one at a time", keys("notifications.per_channel_per_minute", "notifications.attempt_timeout"), metrics("weir_actions_outbox_rows"), metrics("weir_notifications_digested_total"), "they are gathered: one digest a minute with counts, and the first 50 alarms of at most 10,000", "disk"},
-		{"notifications of an alarm that no user acknowledges", "5 more", keys("notifications.default_max_escalations", "notifications.escalation_sweep"), nil, metrics(`weir_notifications_deliveries_total{channel_type="smtp",outcome="sent"}`), "nothing more is notified until it is raised again", ""},
-		{"notifications of alarms that were cleared while they waited", "1 h", keys("notifications.max_age"), nil, metrics(`weir_notifications_deliveries_total{channel_type="smtp",outcome="late"}`), "not sent", ""},
-		{"what was notified of an alarm", "7 days after it was cleared", keys("notifications.state_retention", "notifications.retention_sweep"), nil, nil, "removed", "about 1 KiB on disk for each alarm"},
-		{"orders of rules that wait, of a tenant", "100,000, 256 MiB", keys("connectors.outbox_max_rows", "connectors.outbox_max_bytes"), metrics("weir_actions_outbox_rows", "weir_actions_outbox_bytes"), metrics(`weir_actions_orders_total{end="shed",kind="sendCommand"}`), "the newest of the target with the most become dead letters `shed`", "disk"},
-		{"attempts at other systems at a time", "32, 4 of one target, 10 s each, at most 20 s; a tenant has at most half of the places that the others leave", keys("connectors.max_concurrent_sends", "connectors.per_destination", "connectors.send_timeout"), metrics("weir_actions_standing_targets"), metrics(`weir_connectors_dispatch_total{action="httpCall",outcome="unreachable"}`), "orders wait for their turn", "a goroutine each; of a reply 8 KiB are read, of its headers 64 KiB"},
 		{"attempts at other systems that were made, and whose end is not stored", "1,024, and those under way", nil, metrics("weir_actions_ends_to_be_stored"), metrics("weir_actions_unrecorded_total"), "no attempt begins; ends that cannot be stored are tried again every second", "an order each"},
-		{"waiting for a target that fails", "24 h", keys("connectors.max_age"), metrics("weir_actions_standing_targets"), metrics(`weir_actions_orders_total{end="exhausted",kind="httpCall"}`), "a dead letter `exhausted`", ""},
 		{"connections to other systems that are kept, of all tenants", "256, 2 min without a use", nil, metrics("weir_connectors_connections"), nil, "the one that is idle for the longest time is closed", "about 40 KiB each"},
 		{"packets of an MQTT broker that a connector publishes to", "16 KiB", nil, nil, metrics(`weir_connectors_dispatch_total{action="publish",outcome="retry"}`), "the connection is closed", ""},
 		{"tests of connectors of a tenant", "6 a minute, 10 s each", nil, metrics(`weir_connectors_dispatch_total{action="test",outcome="sent"}`), nil, "THROTTLED", "6 times of the minute for each tenant that tests"},
-		{"attempts at an order", "8, only those that its target has answered", keys("connectors.attempts"), metrics("weir_actions_standing_targets"), metrics("weir_actions_failed_attempts_total", `weir_actions_orders_total{end="exhausted",kind="sendCommand"}`), "a dead letter `exhausted`", ""},
 		{"messages out of Weir for a tenant", "100 a second, 200 at once; its tier and itself may say otherwise", nil, nil, metrics("weir_govern_outbound_waits_total"), "they wait for their turn in the outbox; commands do not take of it", "a bucket for each tenant"},
-		{"dead letters of orders, of a tenant", "100,000, 64 MiB, 30 days", keys("limits.outgoing_dead_letters_per_tenant", "limits.outgoing_dead_letter_bytes_per_tenant", "history.dead_letter_retention"), metrics("weir_dead_letters"), metrics("weir_actions_dead_letters_trimmed_total"), "the oldest are removed; those of what devices sent stay", "disk"},
 		{"dead letters of unauthenticated senders", "16 MiB", nil, metrics("weir_dead_letters"), metrics("weir_dead_letters_trimmed_total"), "the oldest are removed", "disk"},
-		{"history", "forever by default", keys("history.event_retention_days", "history.location_retention_days", "history.audit_retention"), metrics("weir_store_bytes"), metrics(`weir_history_removed_total{kind="readings"}`, `weir_history_removed_total{kind="audit"}`), "older rows are removed by whole UTC days; the disk reserve refuses messages before the disk is full, and free pages of the database go back to a disk of which less than one and a half times the reserve is free", "disk"},
 		{"memory of the instance", "nine tenths of the container's or half of the machine's, at most 4 GiB, at least 64 MiB", keys("limits.memory"), metrics("weir_memory_limit_bytes", `weir_memory_budget_bytes{part="head"}`, `weir_memory_held_bytes{part="head"}`), nil, "divided among caches and queues; the Go runtime collects more often; with less than 64 MiB the start is refused (exit 3)", ""},
 	}},
 }
@@ -221,8 +162,30 @@ var chapters = []struct {
 func keys(names ...string) []string    { return names }
 func metrics(names ...string) []string { return names }
 
-// TestEveryLimitIsShown holds docs/limits.md against the table above, and the table against a running instance and the
-// configuration.
+// chaptersOfLimits returns the page: in each chapter the limits of keys, in the order of the keys, then the others.
+func chaptersOfLimits(t *testing.T) []chapter {
+	t.Helper()
+	page := slices.Clone(fixed)
+	declared := keylimit.Declared(t, "..", config.Default())
+	if len(declared) < 50 {
+		t.Errorf("only %d limits are declared beside keys", len(declared))
+	}
+	ofKeys := map[string][]bounded{} // by chapter
+	for _, l := range declared {
+		ofKeys[l.Chapter] = append(ofKeys[l.Chapter], bounded{l.What, l.Bound, l.Keys, l.Level, l.Met, l.Then, l.Cost})
+	}
+	for i, c := range page {
+		page[i].rows = append(ofKeys[c.title], c.rows...)
+		delete(ofKeys, c.title)
+	}
+	for title, rows := range ofKeys {
+		t.Errorf("%s: the page has no chapter %q", rows[0].what, title)
+	}
+	return page
+}
+
+// TestEveryLimitIsShown holds docs/limits.md against the limits that are declared beside keys and the table above, and these against a
+// running instance and the configuration.
 func TestEveryLimitIsShown(t *testing.T) {
 	t.Parallel()
 	in := runInstanceSet(t, app.Options{}, aSource)
@@ -248,9 +211,10 @@ func TestEveryLimitIsShown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range chapters {
+	page := chaptersOfLimits(t)
+	for _, c := range page {
 		for _, r := range c.rows {
-			for _, m := range append(append([]string{}, r.level...), r.away...) {
+			for _, m := range append(append([]string{}, r.level...), r.met...) {
 				if !shown[m] {
 					t.Errorf("%s: no metric %s is scraped", r.what, m)
 				}
@@ -260,15 +224,15 @@ func TestEveryLimitIsShown(t *testing.T) {
 					t.Errorf("%s: the configuration has no key %s", r.what, k)
 				}
 			}
-			if r.then == "" || r.bound == "" || len(r.level)+len(r.away)+len(r.keys) == 0 && !strings.Contains(r.then, "refused") {
+			if r.then == "" || r.bound == "" || len(r.level)+len(r.met)+len(r.keys) == 0 && !strings.Contains(r.then, "refused") {
 				t.Errorf("%s is incomplete", r.what)
 			}
 		}
 	}
-	made.Part(t, "../docs/limits.md", "", limitsTables(), "make generate")
+	made.Part(t, "../docs/limits.md", "", limitsTables(page), "make generate")
 }
 
-func limitsTables() string {
+func limitsTables(page []chapter) string {
 	var b strings.Builder
 	code := func(names []string) string {
 		if len(names) == 0 {
@@ -276,14 +240,14 @@ func limitsTables() string {
 		}
 		return "`" + strings.Join(names, "`, `") + "`"
 	}
-	for _, c := range chapters {
+	for _, c := range page {
 		fmt.Fprintf(&b, "\n## %s\n\n| what | bound | key | how much there is | how often it was met | at the bound | it costs |\n|---|---|---|---|---|---|---|\n", c.title)
 		for _, r := range c.rows {
 			cost := r.cost
 			if cost == "" {
 				cost = "–"
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", r.what, r.bound, code(r.keys), code(r.level), code(r.away), r.then, cost)
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", r.what, r.bound, code(r.keys), code(r.level), code(r.met), r.then, cost)
 		}
 	}
 	return b.String() + "\n"

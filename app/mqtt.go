@@ -54,14 +54,21 @@ func newMQTT(d TransportDeps) (Served, error) {
 		s.MaxConnections = lock.maxConnections(s.MaxConnections)
 		return s
 	}
+	var listening func(tenant, device string, listens bool)
+	if d.Uplink != nil && c.Edge.Commands {
+		listening = d.Uplink.Listening
+	}
 	b, err := broker.New(broker.Config{InstanceID: c.Instance.ID, Source: d.Source, Settings: settings(&c),
 		MaxHandshakes: lock.maxHandshakes(), MaxLargePackets: lock.budget.largeBodies(),
 		SilentPresence: !c.Presence.Broker, Timing: c.Presence.Timing, Open: openTopics(c.Broker.OpenSettings)},
-		broker.Deps{Intake: d.Intake, Verifier: connectVerifier{d.Verifier, d.Intake.Suspended}, Presence: d.Presence, Provision: d.Provision, Desk: d.Desk, Attributes: d.Registry, Edges: edgesOf{d.Registry, d.Relayed}, Link: d.Link, Refused: d.Refused, Logger: d.Logger, Registerer: d.Registerer})
+		broker.Deps{Listening: listening, Intake: d.Intake, Verifier: connectVerifier{d.Verifier, d.Intake.Suspended}, Presence: d.Presence, Provision: d.Provision, Desk: d.Desk, Attributes: d.Registry, Edges: edgesOf{d.Registry, d.Relayed}, Link: d.Link, Refused: d.Refused, Logger: d.Logger, Registerer: d.Registerer})
 	if err != nil {
 		return Served{}, err
 	}
 	d.Registry.OnSynced(b.EdgesChanged)
+	if listening != nil {
+		d.Uplink.HandOnBy(b.HandOn)
+	}
 	for _, s := range d.Sockets {
 		b.Listen(s.Listener, broker.Listener{Name: s.About.Name, TLS: s.TLS, WebSocket: s.About.Protocol == mqttOverWebSocket, Open: s.About.Protocol == mqttOpen})
 	}
@@ -156,7 +163,15 @@ func (e edgesOf) Devices(ctx context.Context, edge model.Binding, after string) 
 // Said implements broker.Edges.
 func (e edgesOf) Said(ctx context.Context, edge model.Binding, h *edgewire.Hello) (*edgewire.Welcome, error) {
 	above, complete := e.relayed(ctx, edge.Tenant, h.Link())
-	return e.EdgeSaid(ctx, edge, h, above, complete)
+	w, err := e.EdgeSaid(ctx, edge, h, above, complete)
+	if err != nil || w == nil {
+		return w, err
+	}
+	key, err := e.CarryKey(ctx)
+	if err == nil && key != nil {
+		w.CarryKey = string(key.Public())
+	}
+	return w, err
 }
 
 // Behind implements broker.Edges.

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 
+	"weir/broker"
 	"weir/ingest"
 	"weir/operate"
 	"weir/operate/upkeep"
@@ -19,6 +20,7 @@ type operator struct {
 	entities *entities
 	applier  *applier
 	intake   *intake
+	uplink   *uplink
 
 	connections func() (open, maximum int)
 	sources     func() []ingest.SourceStatus
@@ -33,18 +35,23 @@ type operator struct {
 func (o *operator) Start(ctx, life context.Context) error {
 	o.asked = operate.New(operate.Deps{Entities: o.entities.Entities, Wiring: wiring{o.kinds, o.cfg}, Version: o.opt.Version, Getenv: o.opt.Getenv, Started: o.started,
 		Ready: o.ready.Load, Effective: o.effective, Reloads: o.reloads, SetupLink: o.setupLink, Connections: o.connections, Sources: o.sources, Closed: o.closed,
-		Background: o.running.Go, Log: o.log, Metrics: o.metrics, Memory: o.memory, Store: o.store.db, Spool: o.spool.log, Vault: o.store.vault,
+		Carried: &broker.Carried{InstanceID: o.cfg.Instance.ID, Source: mqttTransport.Source, Intake: o.intake.into, Edges: edgesOf{o.entities.Registry, o.applier.relayed}}, Relayed: o.applier.relayed,
+		Background: o.running.Go, Aside: func(run func(context.Context)) { o.running.Go(func() { run(life) }) }, Log: o.log, Metrics: o.metrics, Memory: o.memory, Store: o.store.db, Spool: o.spool.log, Vault: o.store.vault,
 		Series: o.applier.series, Applier: o.applier.ingest, Clock: o.spool.clock, Tap: o.applier.tap, Edges: o.applier.edges, Gauge: o.intake.gauge, Files: o.lock.files,
-		LastStop: o.spool.lastStop, Writes: o.spool.writes})
+		LastStop: o.spool.lastStop, Writes: o.spool.writes, Uplink: o.uplink.edge})
 	keep := upkeep.Maintained{Store: o.store.db, Series: o.applier.series, Applier: o.applier.ingest, Clock: o.spool.clock, Effective: o.effective,
 		Disk: o.entities.disk, Look: o.look, Log: o.log, Metrics: o.metrics}
 	o.retention = upkeep.NewRetention(keep)
 	eraser := upkeep.NewEraser(keep, o.entities.writer, o.spool.log, o.entities.deleted)
+	if o.uplink.edge != nil {
+		eraser.Elsewhere = o.uplink.edge.EraseTenant
+	}
 	look := o.asked.StartVitals(ctx)
 	if !o.spool.lastStop.Clean {
 		o.goes(life, "store check", o.applier.afterReplay(func(ctx context.Context) error { return keep.CheckStore(ctx, operate.StoreHint(o.cfg.DataDir)) }))
 	}
 	o.goes(life, "vitals", look)
+	o.goes(life, "backups", o.applier.afterReplay(o.asked.RunBackups))
 	o.goes(life, "retention", o.applier.afterReplay(o.retention.Run))
 	o.goes(life, "erase", o.applier.afterReplay(eraser.Run))
 	o.goes(life, "attribute keys", o.applier.afterReplay(o.entities.emptyKeys))

@@ -10,11 +10,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -26,6 +26,7 @@ import (
 	"weir/config"
 	"weir/ingest"
 	"weir/internal/guard"
+	"weir/internal/setting"
 	"weir/internal/test/testweir"
 	"weir/model"
 	"weir/operate"
@@ -189,16 +190,63 @@ func (r *reloaded) letters() int {
 
 const anonymousReading = `{"device":"d1","eventType":"Measurement","payload":{"entries":[{"measurements":{"t":"1"}}]}}`
 
-// effects is for every key that can be reloaded a value, and how one sees from outside that it applies.
-var effects = map[string]struct {
+// effect is a value of a key, and how one sees from outside that it applies.
+type effect struct {
 	value   string
 	applies func(*reloaded) bool
-}{
-	"config.watch":  {"true", func(r *reloaded) bool { return r.effective().Files.Watch }}, // seen in the test of the watch
+}
+
+// reported are the sections of which a component reports the settings that it applies: their keys need no row in effects. What follows
+// from a value is seen elsewhere, on a clock of its own: of commands in command, of presence in presence and broker, of backups in the
+// test of those that the instance makes by itself, and of config in the test of the watch.
+var reported = map[string]func(*reloaded) any{
+	"backup":   func(r *reloaded) any { return r.effective().Backup },
+	"commands": func(r *reloaded) any { return r.entities.Commands.Settings() },
+	"config":   func(r *reloaded) any { return r.effective().Files },
+	"presence": func(r *reloaded) any { return r.presenceTiming() },
+}
+
+// effectOf returns the effect of a key that can be reloaded: its row, or that the component of its section reports another value.
+func (r *reloaded) effectOf(key string) effect {
+	r.t.Helper()
+	if e, ok := effects[key]; ok {
+		return e
+	}
+	section, name, _ := strings.Cut(key, ".")
+	if reported[section] == nil {
+		r.t.Fatalf("%s can be reloaded: add how one sees that it applies to effects", key)
+	}
+	field := func() (reflect.StructField, reflect.Value) {
+		for sf, v := range setting.Keys(reflect.ValueOf(reported[section](r))) {
+			if sf.Tag.Get("yaml") == name {
+				return sf, v
+			}
+		}
+		r.t.Fatalf("%s can be reloaded, and what reports the section %s does not have it: add it to effects", key, section)
+		return reflect.StructField{}, reflect.Value{}
+	}
+	sf, now := field()
+	value := cmp.Or(sf.Tag.Get("max"), sf.Tag.Get("min"), "2h") // what is bounded neither way is a duration
+	if now.Kind() == reflect.Bool {
+		value = fmt.Sprint(!now.Bool())
+	}
+	want := reflect.New(sf.Type).Elem()
+	if err := setting.Parse(want, value); err != nil {
+		r.t.Fatalf("%s: %v: add it to effects", key, err)
+	}
+	return effect{value, func(*reloaded) bool {
+		_, got := field()
+		return got.Interface() == want.Interface()
+	}}
+}
+
+// effects are those that one sees otherwise than by what a component reports.
+var effects = map[string]effect{
 	"logging.level": {"debug", func(r *reloaded) bool { return r.level.Level() == slog.LevelDebug }},
 	"base_url": {"https://weir.example.org", func(r *reloaded) bool {
 		return strings.Contains(r.get("/schema/index.json"), "https://weir.example.org/api")
 	}},
+	"backup.directory": {"kept", func(r *reloaded) bool { return filepath.Base(operate.BackupDirectory(*r.effective())) == "kept" }},
 	"docs_url": {"https://docs.example.org", func(r *reloaded) bool {
 		return strings.Contains(r.get("/schema/index.json"), "https://docs.example.org/schema")
 	}},
@@ -251,10 +299,7 @@ var effects = map[string]struct {
 		_, code, err = testweir.ConnectMQTT(r.Listeners().At(operate.MQTTListener), "weir:acme:d1:b", "acme:"+r.token, "")
 		return err == nil && code == 3
 	}},
-	// What follows from these takes its time, which is seen in broker and presence, on a clock of its own.
-	"presence.restart_grace":      {"7s", func(r *reloaded) bool { return r.presenceTiming().Grace == 7*time.Second }},
-	"presence.reconcile_interval": {"9s", func(r *reloaded) bool { return r.presenceTiming().Check == 9*time.Second }},
-	"presence.source_backstop":    {"11s", func(r *reloaded) bool { return r.transports.backstop.After() == 11*time.Second }},
+	"presence.source_backstop": {"11s", func(r *reloaded) bool { return r.transports.backstop.After() == 11*time.Second }},
 	"presence.inactivity_timeout": {"77s", func(r *reloaded) bool {
 		_, _, token := r.lives()
 		b, _ := r.ask(http.MethodPost, "http://"+r.Listeners().At(operate.APIListener)+"/api/device-state/graphql", map[string]string{"Authorization": "Bearer " + token, "Content-Type": "application/json"},
@@ -365,15 +410,7 @@ var effects = map[string]struct {
 		_, err := r.entities.guard.Dial("acme")(r.t.Context(), "tcp", "127.0.0.1:1")
 		return guard.Outcome(err) == guard.OutcomeRefused // by the machine: nothing listens
 	}},
-	"governance.held_command_ceiling":  {"100", func(r *reloaded) bool { return *r.entities.Govern.Limits("nobody").HeldCommandCeiling == 100 }},
-	"commands.default_ttl":             {"2m", func(r *reloaded) bool { return r.entities.Commands.Settings().DefaultTTL == 2*time.Minute }},
-	"commands.sweep_interval":          {"7s", func(r *reloaded) bool { return r.entities.Commands.Settings().SweepInterval == 7*time.Second }},
-	"commands.hold_check_interval":     {"7s", func(r *reloaded) bool { return r.entities.Commands.Settings().HoldCheck == 7*time.Second }},
-	"commands.stranded_check_interval": {"7s", func(r *reloaded) bool { return r.entities.Commands.Settings().StrandedCheck == 7*time.Second }},
-	"commands.stranded_after":          {"70s", func(r *reloaded) bool { return r.entities.Commands.Settings().StrandedAfter == 70*time.Second }},
-	"commands.service_reserve":         {"0.5", func(r *reloaded) bool { return r.entities.Commands.Settings().Reserve == 0.5 }},
-	"commands.presence_gate":           {"false", func(r *reloaded) bool { return !r.entities.Commands.Settings().PresenceGated }},
-	"commands.require_dispatch_nonce":  {"true", func(r *reloaded) bool { return r.entities.Commands.Settings().RequireNonce }},
+	"governance.held_command_ceiling": {"100", func(r *reloaded) bool { return *r.entities.Govern.Limits("nobody").HeldCommandCeiling == 100 }},
 	"history.dead_letter_retention": {"1ns", func(r *reloaded) bool {
 		for late := time.Now().Add(20 * time.Second); time.Now().Before(late); time.Sleep(5 * time.Millisecond) {
 			if r.letters() == 0 {
@@ -420,23 +457,30 @@ func (r *reloaded) acme() *model.Principal {
 
 func TestEachReloadableKeyIsObeyedAfterAReload(t *testing.T) {
 	t.Parallel()
-	if got, want := slices.Sorted(maps.Keys(effects)), slices.Sorted(slices.Values(config.Reloadable())); !slices.Equal(got, want) {
-		t.Fatalf("shown are\n%v\nreloadable are\n%v", got, want)
+	reloadable := slices.Sorted(slices.Values(config.Reloadable()))
+	for key := range effects {
+		if !slices.Contains(reloadable, key) {
+			t.Errorf("%s has a row and cannot be reloaded", key)
+		}
 	}
 	r := runReloaded(t)
+	shown := map[string]effect{}
+	for _, key := range reloadable {
+		shown[key] = r.effectOf(key)
+	}
 	// The state that two of the keys are seen by: a device that has spoken, and a dead letter.
 	if r.post(strings.Replace(anonymousReading, `{`, `{"credentialType":"ACCESS_TOKEN","credentialId":"`+r.token+`",`, 1)) != http.StatusAccepted ||
 		r.post(anonymousReading) != http.StatusAccepted || r.letters() != 1 {
 		t.Fatal("the device or its dead letter is not there")
 	}
-	for _, key := range slices.Sorted(maps.Keys(effects)) {
-		o := effects[key]
+	for _, key := range reloadable {
+		o := shown[key]
 		if key != "history.dead_letter_retention" && key != "broker.allow_qos2" && o.applies(r) {
 			t.Errorf("%s: it seems to apply before", key)
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(effects)) {
-		o := effects[key]
+	for _, key := range reloadable {
+		o := shown[key]
 		r.set(key, o.value)
 		got := r.Instance.reload.Reload("test")
 		if got.Outcome != operate.ReloadTaken || !slices.ContainsFunc(got.Taken, func(c config.Change) bool { return c.Path == key }) || len(got.Waiting) != 0 {

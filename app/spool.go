@@ -25,7 +25,8 @@ type logStore struct {
 	*base
 	store    *database
 	log      logDriver
-	began    *beginning // nil: the log goes on
+	trims    *spool.Trims // nil: the applier alone trims the log
+	began    *beginning   // nil: the log goes on
 	counts   *ingest.TransportCounts
 	links    *links.Links
 	clock    *ingest.Clock
@@ -72,6 +73,7 @@ func (s *logStore) Start(ctx, _ context.Context) error {
 	if err = s.openLog(&p, log); err != nil {
 		return err
 	}
+	s.share()
 	s.clock = ingest.NewClock(ingest.ClockConfig{Boot: s.boot, Now: s.look, Built: build.Time(), Synchronized: synchronized, Log: s.log,
 		Logger: s.base.log, Registry: s.metrics})
 	if err := s.pair(ctx, &p); err != nil {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"weir/broker"
 	"weir/command"
 	"weir/config"
+	"weir/edge"
 	"weir/ingest"
 	"weir/ingest/links"
 	"weir/internal/mqttclient"
@@ -92,6 +94,9 @@ type TransportDeps struct {
 	// Registrations keeps what LwM2M devices have registered.
 	Registrations *registrations
 
+	// Uplink is that of the platform, nil for none: devices take commands of a Weir above where they are connected.
+	Uplink *edge.Edge
+
 	lock *lock // how many connections memory and open files allow
 }
 
@@ -123,6 +128,7 @@ type transports struct {
 	applier     *applier
 	intake      *intake
 	api         *api
+	uplink      *uplink
 
 	backstop *presence.Backstop
 
@@ -152,7 +158,8 @@ func (t *transports) newBackstop() *presence.Backstop {
 	return presence.NewBackstop(t.effective().Presence.SourceBackstop, presence.BackstopDeps{
 		Store: presences{t.store, t.entities, t.applier}, Listening: t.spool.links.Now, Now: func() time.Time { return t.spool.clock.Stamp().Wall.Time() },
 		Up: func(source string) bool {
-			return slices.ContainsFunc(t.sources(), func(s ingest.SourceStatus) bool { return s.ID == source && s.State == ingest.SourceUp })
+			// A link to a site that is cut is no device's silence: an edge says what happened meanwhile once it is back.
+			return strings.HasPrefix(source, broker.EdgeSource("")) || slices.ContainsFunc(t.sources(), func(s ingest.SourceStatus) bool { return s.ID == source && s.State == ingest.SourceUp })
 		},
 		Emit: func(ctx context.Context, source string, b model.Binding, p model.Presence) {
 			t.intake.into.Presence(ctx, ingest.TransportAPI, source, b, p, func(ingest.Answer) {})
@@ -172,7 +179,7 @@ func (t *transports) start(life context.Context, k Transport) error {
 	s, err := k.New(TransportDeps{Config: t.cfg, Source: k.Source, Sockets: sockets, Intake: t.intake.into, Verifier: t.entities.verifier, Provision: t.entities.Provision,
 		Presence: presences{t.store, t.entities, t.applier}, Desk: t.entities.Commands, Registry: t.entities.Registry, Logger: t.log,
 		Store: t.store.db.For(store.Devices), Pressure: t.intake.gauge, Tenant: t.entities.Govern.Lookup, Link: t.spool.links.Link, Dial: dialOperators, DialOpen: t.dialOpen, Suspend: t.suspend, Registerer: t.metrics, lock: t.lock,
-		Datagrams: t.datagrams, Relayed: t.applier.relayed, Registrations: &registrations{store: t.store, entities: t.entities},
+		Uplink: t.uplink.edge, Datagrams: t.datagrams, Relayed: t.applier.relayed, Registrations: &registrations{store: t.store, entities: t.entities},
 		Refused: func(tenant, device, why, mistake string) {
 			t.applier.tap.ConnectionRefused(k.Name, k.Source, tenant, device, why, mistake, t.entities.Govern.Known(tenant))
 		}})

@@ -136,6 +136,7 @@ type Auth struct {
 	parser      *jwt.Parser
 	dir         *directory
 	lastStamp   atomic.Int64
+	ended       *endedSessions
 
 	attempts *attempts // to sign in
 	failures failureJournal
@@ -168,6 +169,7 @@ func New(ctx context.Context, cfg Config, d Deps) (*Auth, error) {
 	a.live.Store(&cfg)
 	a.parser = a.newParser()
 	a.m = newAuthMetrics(d.Registerer, a)
+	a.ended = newEndedSessions(a.m.endedForgotten.Inc)
 	if err := a.load(ctx); err != nil {
 		return nil, err
 	}

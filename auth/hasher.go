@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// ErrBusy: so many callers wait for a password hash that another one would wait too long.
+// ErrBusy is returned when so many callers wait for a password hash that another one would wait too long.
 var ErrBusy = errors.New("auth: too many password checks are waiting")
 
 // Lane is the kind of caller that needs a hash.

@@ -48,6 +48,7 @@ type authMetrics struct {
 	service            *prometheus.CounterVec
 	refusedTokens      prometheus.Counter
 	sessionsCrowdedOut prometheus.Counter
+	endedForgotten     prometheus.Counter
 	housekeepingFailed prometheus.Counter
 }
 
@@ -63,6 +64,8 @@ func newAuthMetrics(reg prometheus.Registerer, a *Auth) authMetrics {
 			Help: "Bearer tokens refused: invalid, of the wrong kind, expired or revoked."}),
 		sessionsCrowdedOut: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_auth_sessions_evicted_total",
 			Help: "Oldest sessions ended because the identity exceeded its maximum of sessions in a tenant."}),
+		endedForgotten: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_auth_ended_sessions_forgotten_total",
+			Help: "Sessions ended by a sign-out that were forgotten before their tokens expired, because too many ended at once."}),
 		housekeepingFailed: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_auth_housekeeping_failures_total",
 			Help: "Failures of rotating keys or removing ended sessions."}),
 	}
@@ -76,7 +79,11 @@ func newAuthMetrics(reg prometheus.Registerer, a *Auth) authMetrics {
 	}
 	people := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_auth_identities",
 		Help: "Identities in memory."}, func() float64 { return float64(a.dir.count()) })
-	register(reg, m.signIns, m.refreshes, m.service, m.refusedTokens, m.sessionsCrowdedOut, m.housekeepingFailed, people,
+	ended := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_auth_ended_sessions",
+		Help: "Sessions ended before their tokens expire that are remembered."}, func() float64 { return float64(a.ended.count.Load()) })
+	endedMax := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_auth_max_ended_sessions",
+		Help: "Maximum of the sessions ended before their tokens expire that are remembered."}, func() float64 { return maxEnded })
+	register(reg, ended, endedMax, m.endedForgotten, m.signIns, m.refreshes, m.service, m.refusedTokens, m.sessionsCrowdedOut, m.housekeepingFailed, people,
 		entries("sign_in_source", a.attempts.bySource), entries("sign_in_email", a.attempts.byName))
 	return m
 }

@@ -82,7 +82,7 @@ func (a *Auth) SelectTenant(ctx context.Context, identityToken, tenant string) (
 
 // Refresh advances a session by one turn: the token is consumed, identity, membership and tenant are checked again, and
 // a new pair carries the current authorities. The token of the previous turn, presented again within 10 seconds while
-// its successor is unused, returns the same pair; any other consumed token ends the session, because it was copied.
+// its successor is unused, returns the same pair; any other consumed token ends the session with its access tokens, because it was copied.
 func (a *Auth) Refresh(ctx context.Context, refreshToken string) (*AuthToken, error) {
 	outcome, t, err := a.refresh(ctx, refreshToken)
 	a.m.refreshes.WithLabelValues(outcome).Inc()
@@ -109,6 +109,7 @@ func (a *Auth) refresh(ctx context.Context, refreshToken string) (outcome string
 	case err != nil:
 		return "error", nil, err
 	case outcome == "reused":
+		a.end(family, a.live.Load().AccessTokenTTL)
 		a.log.Warn("a consumed refresh token was presented again; its session is ended", "subject", c.Subject, "tenant", c.Tenant)
 		return outcome, nil, errBadToken()
 	}
@@ -158,6 +159,7 @@ func (a *Auth) nextTurn(ch *store.Change, c *claims, family string, turn int64) 
 // turn makes the claims of a turn and puts them on the session.
 func (a *Auth) turn(p *person, grants map[int64]grant, tenant string, s *store.RefreshSession) (*pair, error) {
 	access := a.base(KindAccess, p.email, a.live.Load().AccessTokenTTL, a.tenants.NotBefore(tenant))
+	access.ID = sessionToken(s.Family, s.Turn)
 	access.Username, access.Email, access.Tenant = p.email, p.email, tenant
 	m := p.memberships[s.Tenant]
 	switch {

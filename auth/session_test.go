@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -96,6 +97,66 @@ func TestAConsumedTokenEndsItsSessionAndNoOther(t *testing.T) {
 			h.notRefreshed(second.Refresh, badToken)
 			h.refreshed(other.Refresh)
 		})
+	}
+}
+
+// TestASignOutEndsTheTokensOfItsSession: of all turns, and of no other session; what has ended is remembered for as long as its tokens live, and no longer.
+func TestASignOutEndsTheTokensOfItsSession(t *testing.T) {
+	h := newHouse(t)
+	h.member("ada@example.org")
+	first, other := h.enter("ada@example.org", "acme"), h.enter("ada@example.org", "acme")
+	h.clock.Step(time.Minute)
+	second := h.refreshed(first.Refresh)
+	in, err := h.Login(t.Context(), "ada@example.org", password, home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ refresh, identity string }{{"nonsense", ""}, {first.Access, ""}, {second.Refresh, second.Refresh}} {
+		if _, err := h.SignOut(t.Context(), c.refresh, c.identity); err == nil || err.Error() != badToken {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	if !h.accepts(PlaneTenant, second.Access) {
+		t.Fatal("a sign-out that was refused has ended the session")
+	}
+	if ended, err := h.SignOut(t.Context(), second.Refresh, in.Token); !ended || err != nil {
+		t.Fatal(ended, err)
+	}
+	if ended, err := h.SignOut(t.Context(), second.Refresh, ""); ended || err != nil {
+		t.Errorf("once more: %v %v", ended, err)
+	}
+	if h.accepts(PlaneTenant, first.Access) || h.accepts(PlaneTenant, second.Access) || h.accepts(PlaneIdentity, in.Token) {
+		t.Error("a token is good after the sign-out")
+	}
+	if _, err := h.SelectTenant(t.Context(), in.Token, "acme"); err == nil {
+		t.Error("the identity token still chooses a tenant")
+	}
+	h.notRefreshed(second.Refresh, badToken)
+	if !h.accepts(PlaneTenant, other.Access) {
+		t.Error("another session has ended as well")
+	}
+	h.clock.Step(time.Hour)
+	third := h.refreshed(other.Refresh)
+	if _, err := h.SignOut(t.Context(), third.Refresh, ""); err != nil {
+		t.Fatal(err)
+	}
+	if n := h.ended.count.Load(); n != 1 {
+		t.Errorf("%d ended sessions are remembered", n)
+	}
+}
+
+func TestEndedSessionsAreBounded(t *testing.T) {
+	forgotten := 0
+	e := newEndedSessions(func() { forgotten++ })
+	for i := range maxEnded + 3 {
+		e.add(strconv.Itoa(i), 1, 10)
+	}
+	if forgotten != 3 || e.has("2") || !e.has("3") || !e.has(strconv.Itoa(maxEnded+2)) {
+		t.Errorf("%d were forgotten", forgotten)
+	}
+	e.add("later", 11, 20)
+	if forgotten != 3 || e.count.Load() != 1 || !e.has("later") || e.has("3") {
+		t.Errorf("%d are remembered, %d were forgotten", e.count.Load(), forgotten)
 	}
 }
 

@@ -8,6 +8,12 @@ import (
 
 // ClientSettings are the keys of OAuth clients, in the section limits.
 type ClientSettings struct {
+	//limit:what OAuth clients of the instance
+	//limit:chapter The API and the operator
+	//limit:bound {}; 32 redirect URIs of 2,048 characters each
+	//limit:met weir_registry_refused_changes_total{cause="rows"}
+	//limit:then LIMIT_EXCEEDED, with the key; a longer list with INVALID_INPUT
+	//limit:cost disk
 	OAuthClients int64 `yaml:"oauth_clients" default:"1000" zero:"default" doc:"Maximum number of OAuth clients of the instance." reload:"yes"`
 }
 

@@ -22,7 +22,7 @@ const (
 	serviceLife   = 15 * time.Minute
 )
 
-// ErrToken: a token does not verify, is of the wrong kind, has expired or was revoked. The text says which.
+// ErrToken is returned when a token does not verify, is of the wrong kind, has expired or was revoked. The text says which.
 var ErrToken = errors.New("auth: token refused")
 
 func refuse(why string) error { return fmt.Errorf("%w: %s", ErrToken, why) }
@@ -187,7 +187,7 @@ func (a *Auth) principal(c *claims, tenantHeader string) (*model.Principal, erro
 		return nil, refuse("unknown identity")
 	}
 	p := &model.Principal{Kind: model.IdentityCaller, Subject: c.Subject, Identity: id.id, Sudo: c.Sudo,
-		Issued: model.Micros(c.IssuedAt), Expires: model.Micros(c.Expires)}
+		Session: sessionOf(c.ID), Issued: model.Micros(c.IssuedAt), Expires: model.Micros(c.Expires)}
 	held := make(map[model.Authority]bool, len(c.Authorities))
 	for _, au := range c.Authorities {
 		held[au] = true
@@ -246,6 +246,8 @@ func (a *Auth) revoked(p *model.Principal) string {
 		return "identity disabled"
 	case p.Issued < a.dir.since(id.notBefore, id.roles):
 		return "identity changed"
+	case a.ended.has(p.Session):
+		return "session ended"
 	case p.Kind == model.IdentityCaller:
 		return ""
 	}

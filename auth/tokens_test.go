@@ -484,6 +484,7 @@ func FuzzAuthenticate(f *testing.F) {
 	a := &Auth{cfg: Config{InstanceID: "test"}.withDefaults(), now: newClock().Now, tenants: &tenantsFake{}, attempts: &attempts{bySource: &backoff{}, byName: &backoff{}},
 		dir: &directory{}}
 	a.m = newAuthMetrics(nil, a)
+	a.ended = newEndedSessions(a.m.endedForgotten.Inc)
 	a.parser = a.newParser()
 	signing := &signingKey{kid: thumbprint(&key.PublicKey), private: key}
 	a.keys.set([]*signingKey{signing})
@@ -515,6 +516,7 @@ func BenchmarkAuthenticate(b *testing.B) {
 	a := &Auth{cfg: Config{InstanceID: "test"}.withDefaults(), now: time.Now, tenants: &tenantsFake{}, attempts: &attempts{bySource: &backoff{}, byName: &backoff{}},
 		dir: &directory{}}
 	a.m = newAuthMetrics(nil, a)
+	a.ended = newEndedSessions(a.m.endedForgotten.Inc)
 	a.parser = a.newParser()
 	signing := &signingKey{kid: thumbprint(&key.PublicKey), private: key}
 	a.keys.set([]*signingKey{signing})

@@ -38,11 +38,11 @@ const (
 
 // Errors of an archive.
 var (
-	// ErrVersion: a newer Weir has written it.
+	// ErrVersion is returned when a newer Weir has written the archive.
 	ErrVersion = errors.New("backup: newer format")
-	// ErrForeign: it is no backup.
+	// ErrForeign is returned when the file is not a backup.
 	ErrForeign = errors.New("backup: not a backup of Weir")
-	// ErrDamaged: it is not what was written.
+	// ErrDamaged is returned when an archive is not what was written.
 	ErrDamaged = errors.New("backup: damaged")
 )
 
@@ -67,7 +67,7 @@ func (e *DamageError) Is(target error) bool { return e.Head && target == ErrFore
 // Unwrap makes errors.Is(err, ErrDamaged) hold.
 func (e *DamageError) Unwrap() error { return ErrDamaged }
 
-// Head is the first file of an archive.
+// Header is the first file of an archive.
 type Header struct {
 	Format   int       `json:"format"`
 	Instance string    `json:"instance"`

@@ -34,9 +34,9 @@ type Restored struct {
 
 // Problems of a directory.
 var (
-	// ErrNotEmpty: something is in the directory.
+	// ErrNotEmpty is returned when the directory of a restore is not empty.
 	ErrNotEmpty = errors.New("backup: the directory is not empty")
-	// ErrUnfinished: a restore into the directory did not end.
+	// ErrUnfinished is returned when a restore into the directory did not end.
 	ErrUnfinished = errors.New("backup: a restore into this directory was cut short")
 )
 
@@ -173,7 +173,7 @@ func clean(dir string) error {
 	return errors.Join(syncDir(dir), os.RemoveAll(filepath.Join(dir, unfinished)))
 }
 
-// LookRestored returns the note of a restore that no start has taken up yet, nil when there is none.
+// ReadRestored returns the note of a restore that no start has taken up yet, nil when there is none.
 func ReadRestored(dir string) (*Restored, error) {
 	b, err := os.ReadFile(filepath.Join(dir, restoredName))
 	if errors.Is(err, fs.ErrNotExist) {

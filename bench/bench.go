@@ -81,6 +81,7 @@ func parts() []part {
 		{"http", "HTTP ingest", (*bench).http},
 		{"sources", "Brokers that are read", (*bench).sources},
 		{"lwm2m", "LwM2M", (*bench).lwm2m},
+		{"edge", "An edge below a Weir", (*bench).edge},
 		{"queries", "Queries", (*bench).queries},
 		{"registry", "A large registry", (*bench).registry},
 		{"scans", "Long queries at once", (*bench).scans},

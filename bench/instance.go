@@ -53,6 +53,7 @@ type setup struct {
 	define  func(rule int) string  // the definition of each rule; nil: a threshold
 	bounded bool                   // tenants have the default ceilings
 	lwm2m   string                 // address of listeners.lwm2m; "" for a free one, where it is opened at all
+	edge    string                 // the section of an instance with role: edge, which has nothing else; "": a platform
 }
 
 // instance is a data directory and the process that runs on it.
@@ -93,6 +94,9 @@ func (in *instance) start(ctx context.Context) error {
 		in.data(), cmp.Or(in.lwm2m, "127.0.0.1:0"), common, in.config)
 	if !in.bounded {
 		text += raised
+	}
+	if in.edge != "" {
+		text = fmt.Sprintf("role: edge\ndata_dir: %q\nlisteners: {api: \"127.0.0.1:0\", ingest: \"127.0.0.1:0\", metrics: \"127.0.0.1:0\"}\nlogging: {level: warn}\n%s", in.data(), in.edge)
 	}
 	if err := os.WriteFile(in.configFile(), []byte(text), 0o600); err != nil {
 		return err

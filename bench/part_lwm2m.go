@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -46,7 +48,7 @@ func (b *bench) lwm2m(ctx context.Context) error {
 		return err
 	}
 	defer in.drop()
-	if err := in.makeMeters(ctx, n); err != nil {
+	if err := in.makeMeters(ctx, n+updatedMeters); err != nil {
 		return err
 	}
 	idle, err := anonymous(in.pid())
@@ -59,6 +61,9 @@ func (b *bench) lwm2m(ctx context.Context) error {
 		return err
 	}
 	defer m.close()
+	if live, err := in.metric(ctx, "weir_lwm2m_active_sessions"); err != nil || live != float64(n) {
+		return errors.Join(err, fmt.Errorf("%.0f of %d sessions are live", live, n))
+	}
 	b.judged(atLeast(500, 1500, perSecond), "LwM2M: handshakes with a pre-shared key, and registrations", float64(n)/time.Since(began).Seconds(), "%d devices, 64 at once", n)
 	live, err := anonymous(in.pid())
 	if err != nil {
@@ -68,17 +73,17 @@ func (b *bench) lwm2m(ctx context.Context) error {
 	if err := b.notifications(ctx, in, m); err != nil {
 		return err
 	}
-	return b.lwm2mRestart(ctx, in, m, idle)
+	if err := b.lwm2mRestart(ctx, in, m, idle); err != nil {
+		return err
+	}
+	m.close()
+	m.all = nil
+	return b.lwm2mFirmware(ctx, in, n)
 }
 
-// lwm2mConfig has a key for each of n meters.
+// lwm2mConfig leaves room for n meters, all of them live: how many that may be depends on the memory.
 func lwm2mConfig(n int) string {
-	var s strings.Builder
-	fmt.Fprintf(&s, "lwm2m:\n  enabled: true\n  max_sessions: %d\n  max_handshakes: 4096\n  handshakes_per_second: 100000\n  park_after: 1h\n  identities:\n", 2*n+1000)
-	for i := range n {
-		fmt.Fprintf(&s, "    - {identity: %[1]q, psk: %[2]q, tenant: %[3]s, external_id: %[1]q}\n", meterName(i), base64.StdEncoding.EncodeToString(meterKey(i)), tenant)
-	}
-	return s.String()
+	return fmt.Sprintf("limits: {memory: 64GiB}\nlwm2m:\n  enabled: true\n  max_sessions: %d\n  max_handshakes: 4096\n  handshakes_per_second: 100000\n  park_after: 1h\n", 2*n+1000)
 }
 
 func meterName(i int) string { return fmt.Sprintf("meter-%05d", i) }
@@ -99,17 +104,24 @@ func freeUDPPort() (int, error) {
 
 // makeMeters makes the devices, which are found by their external ids.
 func (in *instance) makeMeters(ctx context.Context, n int) error {
-	var rows strings.Builder
-	rows.WriteString("token,externalId\n")
-	for i := range n {
-		fmt.Fprintf(&rows, "%s,%[1]s\n", meterName(i))
-	}
-	site := filepath.Join(in.dir, "meters.yaml")
-	if err := errors.Join(os.WriteFile(filepath.Join(in.dir, "meters.csv"), []byte(rows.String()), 0o600),
-		os.WriteFile(site, []byte("version: 1\ntenants: [{token: "+tenant+", devicesFrom: [{file: meters.csv, deviceTypeToken: t}]}]\n"), 0o600)); err != nil {
+	keys := filepath.Join(in.dir, "keys")
+	if err := os.Mkdir(keys, 0o700); err != nil {
 		return err
 	}
-	return in.run(ctx, "", "site", "apply", site)
+	var site strings.Builder
+	fmt.Fprintf(&site, "version: 1\ntenants:\n  - token: %s\n    devices:\n", tenant)
+	for i := range n {
+		name := meterName(i)
+		fmt.Fprintf(&site, "      - token: %[1]s\n        externalId: %[1]s\n        deviceTypeToken: t\n        credentials: [{token: %[1]s-key, credentialType: PSK, credentialId: %[1]s, credentialValue_file: keys/%[1]s}]\n", name)
+		if err := os.WriteFile(filepath.Join(keys, name), []byte(base64.StdEncoding.EncodeToString(meterKey(i))), 0o600); err != nil {
+			return err
+		}
+	}
+	file := filepath.Join(in.dir, "meters.yaml")
+	if err := os.WriteFile(file, []byte(site.String()), 0o600); err != nil {
+		return err
+	}
+	return in.run(ctx, "", "site", "apply", file)
 }
 
 // connectMeters shakes hands and registers, each device from an address of its own: one address may begin 50 handshakes a second.
@@ -186,8 +198,8 @@ func (b *bench) notifications(ctx context.Context, in *instance, m *meters) erro
 	if err != nil {
 		return err
 	}
-	b.judged(atLeast(5000, 10_000, perSecond), "LwM2M: confirmable notifications to stored", float64(sent)/took.Seconds(), "%d devices with connection ids, each waits for its acknowledgement; p50 %s, p99 %s",
-		len(m.all), short(h.quantile(0.5)), short(h.quantile(0.99)))
+	b.judged(atLeast(5000, 10_000, perSecond), "LwM2M: confirmable notifications to stored", float64(sent)/took.Seconds(), "%d devices with connection ids in turn, %d wait for an acknowledgement at a time; p50 %s, p99 %s",
+		len(m.all), notifyAtOnce, short(h.quantile(0.5)), short(h.quantile(0.99)))
 	if err := in.applied(ctx); err != nil {
 		return err
 	}
@@ -206,35 +218,35 @@ func (b *bench) notifications(ctx context.Context, in *instance, m *meters) erro
 	return nil
 }
 
-// notify has the devices notify for a time, so many a second together; 0: as many as they can.
+// notifyAtOnce is how many devices wait for an acknowledgement at a time: more than that fill the receive buffer of a UDP socket, and what is measured then
+// is how long a device waits until it sends again.
+const notifyAtOnce = 128
+
+// notify has the devices notify in turn for a time, so many a second together; 0: as many as they can.
 func (m *meters) notify(ctx context.Context, d time.Duration, rate float64) (sent int64, took time.Duration, h *hist, err error) {
 	h = &hist{}
 	var mu sync.Mutex
-	var count atomic.Int64
+	var turn atomic.Int64
 	began := time.Now()
 	g, gctx := errgroup.WithContext(ctx)
-	for i, c := range m.all {
+	for range min(notifyAtOnce, len(m.all)) {
 		g.Go(func() error {
-			own := &hist{}
+			own, n := &hist{}, int64(0)
 			defer func() {
 				mu.Lock()
 				defer mu.Unlock()
 				h.merge(own)
+				sent += n
 			}()
-			every := time.Duration(0)
-			if rate > 0 {
-				every = time.Duration(float64(len(m.all)) / rate * float64(time.Second))
-			}
-			next := began.Add(every * time.Duration(i) / time.Duration(len(m.all)))
-			for v := int64(0); time.Since(began) < d; v++ {
-				if every > 0 {
-					if err := pause(gctx, time.Until(next)); err != nil {
+			for time.Since(began) < d {
+				i := turn.Add(1) - 1
+				if rate > 0 {
+					if err := pause(gctx, time.Until(began.Add(time.Duration(float64(i)/rate*float64(time.Second))))); err != nil {
 						return err
 					}
-					next = next.Add(every)
 				}
 				at := time.Now()
-				ack, err := c.Notify(gctx, lwm2mObject, senMLJSON, temperature(v))
+				ack, err := m.all[i%int64(len(m.all))].Notify(gctx, lwm2mObject, senMLJSON, temperature(i))
 				if err != nil {
 					return err
 				}
@@ -242,13 +254,13 @@ func (m *meters) notify(ctx context.Context, d time.Duration, rate float64) (sen
 					return fmt.Errorf("a notification is answered by type %d", ack.Type)
 				}
 				own.add(time.Since(at), 1)
-				count.Add(1)
+				n++
 			}
 			return nil
 		})
 	}
 	err = g.Wait()
-	return count.Load(), time.Since(began), h, err
+	return sent, time.Since(began), h, err
 }
 
 // lwm2mRestart kills the program. No device shakes hands or registers again.
@@ -287,4 +299,128 @@ func (b *bench) lwm2mRestart(ctx context.Context, in *instance, m *meters, idle 
 		return fmt.Errorf("%.0f devices have registered again after the kill", shaken)
 	}
 	return nil
+}
+
+// updatedMeters is how many devices get firmware.
+const updatedMeters = 50
+
+// lwm2mFirmware gives a package of 1 MiB to devices that are the meters from first on: by push, in blocks of 1 KiB, as many at once as the configuration
+// allows. Each device applies it, and says afterwards that it runs the new version.
+func (b *bench) lwm2mFirmware(ctx context.Context, in *instance, first int) error {
+	if err := in.signIn(ctx); err != nil {
+		return err
+	}
+	const size = 1 << 20
+	if err := in.putArtifact(ctx, "fw", "2.0", bytes.Repeat([]byte("firmware"), size/8)); err != nil {
+		return err
+	}
+	machines := make([]*lwm2mpeer.Machine, updatedMeters)
+	for i := range machines {
+		d, c, err := in.connectMachine(ctx, first+i)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		machines[i] = d
+	}
+	began := time.Now()
+	for i := range machines {
+		var made struct {
+			CreateCommand struct{ Rejection *struct{ Code string } }
+		}
+		if err := in.query(ctx, "command-delivery", `mutation($r:CommandCreateRequest!){createCommand(request:$r){rejection{code}}}`, map[string]any{"r": map[string]any{
+			"token": fmt.Sprintf("fw-%d", i), "deviceToken": meterName(first + i), "name": "lwm2m.firmwareUpdate", "payload": `{"artifact":"fw"}`}}, &made); err != nil {
+			return err
+		}
+		if r := made.CreateCommand.Rejection; r != nil {
+			return fmt.Errorf("the update of %s is rejected: %s", meterName(first+i), r.Code)
+		}
+	}
+	for end := began.Add(10 * time.Minute); ; {
+		done, err := in.updated(ctx)
+		if err != nil {
+			return err
+		}
+		if done == updatedMeters {
+			break
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%d of %d devices are updated after ten minutes", done, updatedMeters)
+		}
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	took := time.Since(began)
+	for i, d := range machines {
+		if d.Lock(); len(d.Got) != size || d.Applied != 1 {
+			return fmt.Errorf("device %d has %d bytes, and was told %d times to apply them", i, len(d.Got), d.Applied)
+		}
+		d.Unlock()
+	}
+	b.judged(atMost(120_000, 30_000, millis), "LwM2M: firmware of 1 MiB to 50 devices by push", inMillis(took), "blocks of 1 KiB, 8 devices at once")
+	return nil
+}
+
+// connectMachine connects a device with a firmware object.
+func (in *instance) connectMachine(ctx context.Context, i int) (*lwm2mpeer.Machine, *lwm2mpeer.Client, error) {
+	d := &lwm2mpeer.Machine{Version: "1.0", Next: "2.0", Becomes: 1, Delivery: 1}
+	c, err := lwm2mpeer.Dial(ctx, lwm2mpeer.Options{Server: in.setup.lwm2m, Identity: meterName(i), Key: meterKey(i), Timeout: 30 * time.Second, Handle: d.Handle})
+	if err != nil {
+		return nil, nil, fmt.Errorf("meter %d: %w", i, err)
+	}
+	register := func() error {
+		_, err := c.Register(ctx, []string{"ep=" + meterName(i), "lt=86400", "lwm2m=1.1"}, "</3/0>,</5/0>")
+		return err
+	}
+	d.Lock()
+	d.Restart = func() {
+		d.Lock()
+		d.State, d.Result, d.Version = 0, d.Becomes, d.Next
+		d.Unlock()
+		_ = register() // an update that is not heard of does not end
+	}
+	d.Unlock()
+	return d, c, register()
+}
+
+// putArtifact uploads a file.
+func (in *instance) putArtifact(ctx context.Context, token, version string, body []byte) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, in.api+"/api/device-management/artifacts/"+token+"?version="+version, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+in.token)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusCreated {
+		return fmt.Errorf("an artifact is answered %s", resp.Status)
+	}
+	return nil
+}
+
+// updated is how many updates have ended well. One that has failed is an error.
+func (in *instance) updated(ctx context.Context) (n int, err error) {
+	tokens := make([]string, updatedMeters)
+	for i := range tokens {
+		tokens[i] = fmt.Sprintf("fw-%d", i)
+	}
+	var got struct {
+		CommandsByToken []struct{ Token, Status string }
+	}
+	if err := in.query(ctx, "command-delivery", `query($t:[String!]!){commandsByToken(tokens:$t){token status}}`, map[string]any{"t": tokens}, &got); err != nil {
+		return 0, err
+	}
+	for _, c := range got.CommandsByToken {
+		switch c.Status {
+		case "SUCCESSFUL":
+			n++
+		case "FAILED", "CANCELLED", "EXPIRED":
+			return n, fmt.Errorf("the update %s is %s", c.Token, c.Status)
+		}
+	}
+	return n, nil
 }

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -33,5 +35,31 @@ func (b *bench) sizes(ctx context.Context) error {
 		}
 		b.judged(atMost(p.must, 40, megabytes), "stripped binary, "+p.name, float64(fi.Size())/1e6, "static, no C")
 	}
+	return b.sizeOfLwM2M(ctx)
+}
+
+// sizeOfLwM2M adds up what the binary has of the LwM2M server and of DTLS, which nothing else uses: code and data that belong to a package by their symbols.
+func (b *bench) sizeOfLwM2M(ctx context.Context) error {
+	out := filepath.Join(b.work, "weir-symbols")
+	if err := b.goBuild(ctx, out, "-w", "GOOS=linux", "GOARCH=amd64"); err != nil {
+		return err
+	}
+	symbols, err := exec.CommandContext(ctx, "go", "tool", "nm", "-size", out).Output()
+	if err != nil {
+		return err
+	}
+	sum := 0
+	for line := range strings.Lines(string(symbols)) {
+		f := strings.Fields(line) // address, size, type, name
+		if len(f) < 4 || !strings.Contains(f[3], "weir/lwm2m") && !strings.Contains(f[3], "github.com/pion/") {
+			continue
+		}
+		n, err := strconv.Atoi(f[1])
+		if err != nil {
+			return err
+		}
+		sum += n
+	}
+	b.judged(atMost(2.5, 1.6, megabytes), "of it LwM2M and DTLS, amd64", float64(sum)/1e6, "the symbols of their packages; what they use of the standard library, and line tables, are not in it")
 	return nil
 }

@@ -221,9 +221,8 @@ func (b *bench) throughStore(ctx context.Context, g goal, what string, in *insta
 	return nil
 }
 
-// readMosquitto: events on the topics of Weir's own broker, published to mosquitto.
-func readMosquitto(b *bench, ctx context.Context) error {
-	const what = "mosquitto to stored, one reading a message, 64 publishers"
+// besideBroker measures with an instance that reads mosquitto; where mosquitto cannot be had, the row says so.
+func (b *bench) besideBroker(ctx context.Context, what string, as func(address) setup, measure func(*instance, address) error) error {
 	broker, addr, err := b.foreignBroker(ctx)
 	if err != nil {
 		return err
@@ -233,67 +232,69 @@ func readMosquitto(b *bench, ctx context.Context) error {
 		return nil
 	}
 	defer broker.stop()
-	in, err := b.ready(ctx, setup{devices: sourcePublishers, config: fmt.Sprintf("external_mqtt:\n  sources:\n    - {id: plant, url: \"mqtt://%s\", tenant: %s, map: [{topic: \"weir/%s/devices/{device}/events\", decode: event}]}\n", addr, tenant, tenant)})
+	in, err := b.ready(ctx, as(addr))
 	if err != nil {
 		return err
 	}
 	defer in.drop()
-	if err := in.isRead(ctx); err != nil {
-		return err
+	return measure(in, addr)
+}
+
+// readMosquitto: events on the topics of Weir's own broker, published to mosquitto.
+func readMosquitto(b *bench, ctx context.Context) error {
+	const what = "mosquitto to stored, one reading a message, 64 publishers"
+	as := func(addr address) setup {
+		return setup{devices: sourcePublishers, config: fmt.Sprintf("external_mqtt:\n  sources:\n    - {id: plant, url: \"mqtt://%s\", tenant: %s, map: [{topic: \"weir/%s/devices/{device}/events\", decode: event}]}\n", addr, tenant, tenant)}
 	}
-	senders, err := connectPlain(ctx, addr.String(), sourcePublishers)
-	if err != nil {
-		return err
-	}
-	defer closeAll(senders)
-	return b.throughStore(ctx, atLeast(10_000, 25_000, perSecond), what, in, senders, 1, 20, func(s *sender, out []byte) []byte { return s.body.append(out) }, nil)
+	return b.besideBroker(ctx, what, as, func(in *instance, addr address) error {
+		if err := in.isRead(ctx); err != nil {
+			return err
+		}
+		senders, err := connectPlain(ctx, addr.String(), sourcePublishers)
+		if err != nil {
+			return err
+		}
+		defer closeAll(senders)
+		return b.throughStore(ctx, atLeast(10_000, 25_000, perSecond), what, in, senders, 1, 20, func(s *sender, out []byte) []byte { return s.body.append(out) }, nil)
+	})
 }
 
 // readSparkplug: nodes that are born once and then send all their metrics by alias.
 func readSparkplug(b *bench, ctx context.Context) error {
 	const what = "Sparkplug: readings of 500 nodes, NDATA of 100 aliased metrics, through mosquitto to stored"
-	broker, addr, err := b.foreignBroker(ctx)
-	if err != nil {
-		return err
+	as := func(addr address) setup {
+		return setup{devices: 1, config: fmt.Sprintf("sparkplug:\n  sources:\n    - {tenant: %s, broker: {url: \"tcp://%s\"}}\n", tenant, addr)}
 	}
-	if broker == nil {
-		b.row(what, "not measured", "mosquitto cannot be had")
-		return nil
-	}
-	defer broker.stop()
-	in, err := b.ready(ctx, setup{devices: 1, config: fmt.Sprintf("sparkplug:\n  sources:\n    - {tenant: %s, broker: {url: \"tcp://%s\"}}\n", tenant, addr)})
-	if err != nil {
-		return err
-	}
-	defer in.drop()
-	if err := in.makeNodes(ctx, sparkplugNodes); err != nil {
-		return err
-	}
-	if err := in.isRead(ctx); err != nil {
-		return err
-	}
-	var senders []*sender
-	defer func() { closeAll(senders) }()
-	for i := range sparkplugNodes {
-		c, err := dialMQTT(ctx, addr.String(), "node:"+deviceToken(i), "", "spBv1.0/g/NDATA/"+deviceToken(i))
-		if err != nil {
+	return b.besideBroker(ctx, what, as, func(in *instance, addr address) error {
+		if err := in.makeNodes(ctx, sparkplugNodes); err != nil {
 			return err
 		}
-		senders = append(senders, &sender{client: c, body: newBody(live, uint64(i)), index: i, of: sparkplugNodes})
-	}
-	born := func(t *throttled) error {
-		now := time.Now()
-		for i, s := range senders {
-			s.out = appendPublish(s.out[:0], "spBv1.0/g/NBIRTH/"+deviceToken(i), s.sent, nodeBirth(1, now))
-			s.sent++
-			t.sent.Add(metricsEach)
-			if err := s.exchange(); err != nil {
+		if err := in.isRead(ctx); err != nil {
+			return err
+		}
+		var senders []*sender
+		defer func() { closeAll(senders) }()
+		for i := range sparkplugNodes {
+			c, err := dialMQTT(ctx, addr.String(), "node:"+deviceToken(i), "", "spBv1.0/g/NDATA/"+deviceToken(i))
+			if err != nil {
 				return err
 			}
+			senders = append(senders, &sender{client: c, body: newBody(live, uint64(i)), index: i, of: sparkplugNodes})
 		}
-		return t.everything(ctx)
-	}
-	return b.throughStore(ctx, atLeast(50_000, 150_000, perSecond), what, in, senders, metricsEach, 2, func(s *sender, out []byte) []byte { return nodeData(out, s.sent, time.Now()) }, born)
+		born := func(t *throttled) error {
+			now := time.Now()
+			for i, s := range senders {
+				s.out = appendPublish(s.out[:0], "spBv1.0/g/NBIRTH/"+deviceToken(i), s.sent, nodeBirth(1, now))
+				s.sent++
+				t.sent.Add(metricsEach)
+				if err := s.exchange(); err != nil {
+					return err
+				}
+			}
+			return t.everything(ctx)
+		}
+		return b.throughStore(ctx, atLeast(50_000, 150_000, perSecond), what, in, senders, metricsEach, 2, func(s *sender, out []byte) []byte { return nodeData(out, s.sent, time.Now()) }, born)
+	})
 }
 
 const bornNodes = 1000
@@ -301,73 +302,64 @@ const bornNodes = 1000
 // bornAtOnce: nodes that are all born within a second, as after a power cut of a plant.
 func bornAtOnce(b *bench, ctx context.Context) error {
 	const what = "Sparkplug: 1,000 nodes × 100 metrics born within a second"
-	broker, addr, err := b.foreignBroker(ctx)
-	if err != nil {
-		return err
+	as := func(addr address) setup {
+		return setup{devices: 1, config: fmt.Sprintf("limits: {series_per_tenant: 1000000}\nsparkplug:\n  sources:\n    - {tenant: %s, broker: {url: \"tcp://%s\"}}\n", tenant, addr)}
 	}
-	if broker == nil {
-		b.row(what, "not measured", "mosquitto cannot be had")
-		return nil
-	}
-	defer broker.stop()
-	in, err := b.ready(ctx, setup{devices: 1, config: fmt.Sprintf("limits: {series_per_tenant: 1000000}\nsparkplug:\n  sources:\n    - {tenant: %s, broker: {url: \"tcp://%s\"}}\n", tenant, addr)})
-	if err != nil {
-		return err
-	}
-	defer in.drop()
-	if err := in.makeNodes(ctx, bornNodes); err != nil {
-		return err
-	}
-	if err := in.restart(ctx); err != nil { // without the memory that creating the devices needed
-		return err
-	}
-	if err := in.isRead(ctx); err != nil {
-		return err
-	}
-	c, err := dialMQTT(ctx, addr.String(), "births", "", "")
-	if err != nil {
-		return err
-	}
-	s := &sender{client: c, body: newBody(live, 0), of: 1}
-	defer closeAll([]*sender{s})
-	idle, err := anonymous(in.pid())
-	if err != nil {
-		return err
-	}
-	began, most := time.Now(), idle
-	for i := range bornNodes {
-		s.out = appendPublish(s.out, "spBv1.0/g/NBIRTH/"+deviceToken(i), s.sent, nodeBirth(1, began))
-		s.sent++
-	}
-	if err := s.exchange(); err != nil {
-		return err
-	}
-	for end := began.Add(2 * time.Minute); ; {
-		stored, err := in.metric(ctx, "weir_ingest_readings_stored_total")
+	return b.besideBroker(ctx, what, as, func(in *instance, addr address) error {
+		if err := in.makeNodes(ctx, bornNodes); err != nil {
+			return err
+		}
+		if err := in.restart(ctx); err != nil { // without the memory that creating the devices needed
+			return err
+		}
+		if err := in.isRead(ctx); err != nil {
+			return err
+		}
+		c, err := dialMQTT(ctx, addr.String(), "births", "", "")
 		if err != nil {
 			return err
 		}
-		present, err := in.metric(ctx, "weir_sparkplug_presence_emitted_total")
+		s := &sender{client: c, body: newBody(live, 0), of: 1}
+		defer closeAll([]*sender{s})
+		idle, err := anonymous(in.pid())
 		if err != nil {
 			return err
 		}
-		now, err := anonymous(in.pid())
-		if err != nil {
+		began, most := time.Now(), idle
+		for i := range bornNodes {
+			s.out = appendPublish(s.out, "spBv1.0/g/NBIRTH/"+deviceToken(i), s.sent, nodeBirth(1, began))
+			s.sent++
+		}
+		if err := s.exchange(); err != nil {
 			return err
 		}
-		if most = max(most, now); stored >= bornNodes*metricsEach && present >= bornNodes {
-			break
+		for end := began.Add(2 * time.Minute); ; {
+			stored, err := in.metric(ctx, "weir_ingest_readings_stored_total")
+			if err != nil {
+				return err
+			}
+			present, err := in.metric(ctx, "weir_sparkplug_presence_emitted_total")
+			if err != nil {
+				return err
+			}
+			now, err := anonymous(in.pid())
+			if err != nil {
+				return err
+			}
+			if most = max(most, now); stored >= bornNodes*metricsEach && present >= bornNodes {
+				break
+			}
+			if time.Now().After(end) {
+				return fmt.Errorf("after two minutes %.0f readings of %d are stored and %.0f nodes present", stored, bornNodes*metricsEach, present)
+			}
+			if err := pause(ctx, 20*time.Millisecond); err != nil {
+				return err
+			}
 		}
-		if time.Now().After(end) {
-			return fmt.Errorf("after two minutes %.0f readings of %d are stored and %.0f nodes present", stored, bornNodes*metricsEach, present)
-		}
-		if err := pause(ctx, 20*time.Millisecond); err != nil {
-			return err
-		}
-	}
-	b.judged(atMost(20_000, 5_000, millis), what+": all present and stored", float64(time.Since(began).Milliseconds()), "")
-	b.judged(atMost(96, 48, mebibytes), what+": memory above idle", float64(most-idle)/(1<<20), "RSS without file pages")
-	return in.verifyLedger(ctx, false)
+		b.judged(atMost(20_000, 5_000, millis), what+": all present and stored", float64(time.Since(began).Milliseconds()), "")
+		b.judged(atMost(96, 48, mebibytes), what+": memory above idle", float64(most-idle)/(1<<20), "RSS without file pages")
+		return in.verifyLedger(ctx, false)
+	})
 }
 
 // makeNodes makes the devices of nodes, which are found by their external ids.

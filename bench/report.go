@@ -83,7 +83,7 @@ const (
 	ends   = "<!-- bench ends -->\n"
 )
 
-var partLine = regexp.MustCompile(`(?m)^<!-- part ([a-z]+) -->\n`)
+var partLine = regexp.MustCompile(`(?m)^<!-- part ([a-z0-9]+) -->\n`)
 
 // into puts the blocks in the place of those of the same parts in the document; the others stay as they are.
 func (r *report) into(file string) error {

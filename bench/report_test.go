@@ -245,3 +245,13 @@ func TestTheSameBatchOfCoresIsSharedOut(t *testing.T) {
 		t.Errorf("got %+v, %q", o, o.others())
 	}
 }
+
+// TestTheBlockOfEachPartIsFound: one that is not found is written a second time.
+func TestTheBlockOfEachPartIsFound(t *testing.T) {
+	t.Parallel()
+	for _, p := range parts() {
+		if got := blocksOf("<!-- part " + p.name + " -->\ntext\n"); got[p.name] != "text\n" {
+			t.Errorf("%s: %q", p.name, got)
+		}
+	}
+}

@@ -183,6 +183,7 @@ func (d *devices) begin(c *conn) {
 	if c.edge {
 		limit = math.MaxInt64
 		c.talk.up, c.talk.down = edgewire.Topics(d.b.cfg.InstanceID, c.binding.Tenant, c.binding.Device)
+		c.talk.frames = edgewire.FrameTopic(d.b.cfg.InstanceID, c.binding.Tenant, c.binding.Device)
 	}
 	c.expireAfter(c.proofLeft(limit))
 	if c.suffixed {

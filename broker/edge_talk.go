@@ -23,11 +23,18 @@ const (
 // talking is what a connection of an edge is at with its documents. The goroutine that reads the connection has it, but for what the queue holds.
 type talking struct {
 	up, down string // topics
+	frames   string // likewise
 	spent    int
 	since    time.Time
-	queue    chan any // documents, handled one after the other; nil: none has come yet
+	queue    chan said // documents, handled one after the other; nil: none has come yet
 
 	stale atomic.Bool // it has asked for devices, and was notified that they have changed since
+}
+
+// said is a document of an edge. done is set where its acknowledgement waits for what becomes of it.
+type said struct {
+	document any
+	done     func(verdict)
 }
 
 // admit reports whether a further hello or state may come now.
@@ -63,24 +70,30 @@ func (d *devices) edgeSays(c *conn, p *publish, number uint64) bool {
 		return answer("too-fast", verdict{code: codeQuotaExceeded, reason: talkRefusal})
 	}
 	if c.talk.queue == nil {
-		c.talk.queue = make(chan any, talksWaiting)
+		c.talk.queue = make(chan said, talksWaiting)
 		d.talks.Go(func() { d.listens(c, c.talk.queue) })
 	}
+	one := said{document: document}
+	if _, ok := document.(*edgewire.Presence); ok {
+		one.done = func(v verdict) { answer("taken", v) }
+	}
 	select {
-	case c.talk.queue <- document:
-		return answer("taken", verdict{})
+	case c.talk.queue <- one:
+		return one.done != nil || answer("taken", verdict{})
 	case <-c.ctx.Done():
 		return true
 	}
 }
 
 // listens handles the documents of an edge until its connection ends.
-func (d *devices) listens(c *conn, queue <-chan any) {
+func (d *devices) listens(c *conn, queue <-chan said) {
 	defer c.recovered("handling a document of an edge panicked")
 	for {
 		select {
-		case document := <-queue:
-			switch document := document.(type) {
+		case one := <-queue:
+			switch document := one.document.(type) {
+			case *edgewire.Presence:
+				d.presence(c, document, one.done)
 			case *edgewire.Hello:
 				d.greets(c, document)
 			case *edgewire.Sync:
@@ -112,7 +125,7 @@ func (d *devices) greets(c *conn, h *edgewire.Hello) {
 	case w == nil:
 		return
 	}
-	w.Time = d.b.deps.Now().UTC()
+	w.Time, w.Frames = d.b.deps.Now().UTC(), true
 	if !d.tellEdge(c, w, nil) {
 		d.b.log.Warn("the hello of an edge cannot be answered", "client", c.clientID)
 	}

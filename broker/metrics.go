@@ -19,7 +19,7 @@ type metrics struct {
 	packets                                                                                   [16]atomic.Int64 // received, by type
 	largeWaits                                                                                prometheus.Counter
 	uplinks, edgeListeners                                                                    prometheus.Gauge
-	edgeDocuments                                                                             *prometheus.CounterVec
+	edgeDocuments, edgePresence, edgeFrames                                                   *prometheus.CounterVec
 }
 
 // packetNames are the control packets, MQTT 5.0 section 2.1.2.
@@ -85,7 +85,17 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	for _, outcome := range []string{"taken", "malformed", "too-fast"} {
 		m.edgeDocuments.WithLabelValues(outcome)
 	}
-	all = append(all, m.largeWaits, m.uplinks, m.edgeListeners, m.edgeDocuments)
+	m.edgePresence = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_uplink_presence_total",
+		Help: "Transitions of devices at sites that edges reported, by outcome (taken, not-authorized, delayed: each attempt that the ceiling or the log did not let in)."}, []string{"outcome"})
+	for _, outcome := range []string{"taken", "not-authorized", "delayed"} {
+		m.edgePresence.WithLabelValues(outcome)
+	}
+	m.edgeFrames = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_uplink_frames_total",
+		Help: "Frames that edges published, by outcome (taken, malformed)."}, []string{"outcome"})
+	for _, outcome := range []string{"taken", "malformed"} {
+		m.edgeFrames.WithLabelValues(outcome)
+	}
+	all = append(all, m.largeWaits, m.uplinks, m.edgeListeners, m.edgeDocuments, m.edgePresence, m.edgeFrames)
 	for _, limit := range []string{"too-many", "handshakes", refuseBusy.why} { // what turns away at a bound is shown from the start
 		m.refused.WithLabelValues(limit)
 	}

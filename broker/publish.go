@@ -94,7 +94,7 @@ func (d *devices) publish(c *conn, header byte, body []byte) *cause {
 			return ends
 		}
 	}
-	if c.edge && (d.edgeSays(c, &p, number) || d.relay(c, &p, number)) {
+	if c.edge && (d.edgeSays(c, &p, number) || d.edgeFrames(c, &p, number) || d.relay(c, &p, number)) {
 		return nil
 	}
 	if purpose := c.topics.purpose(p.topic); purpose != forbidden {

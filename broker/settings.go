@@ -10,6 +10,14 @@ type Settings struct {
 	// AllowQoS2 applies to new connections: open ones keep what their CONNACK said.
 	AllowQoS2 bool `yaml:"allow_qos2" doc:"Complete the QoS 2 handshake and store the message as for QoS 1; false: QoS 2 is refused." reload:"yes"`
 	// MaxConnections leaves open connections alone; new ones are refused until there are fewer.
+	//limit:what MQTT connections
+	//limit:chapter Connections
+	//limit:bound {}; fewer where memory is small
+	//limit:keys limits.memory
+	//limit:level weir_broker_connections weir_broker_max_connections
+	//limit:met weir_broker_refused_connects_total{reason="busy"} weir_broker_refused_connects_total{reason="too-many"}
+	//limit:then CONNACK 0x89, for 3.1.1 return code 3
+	//limit:cost 40 KiB each, of `MQTT connections`
 	MaxConnections int `yaml:"max_connections" default:"100000" zero:"default" doc:"Maximum number of connections at once." reload:"yes"`
 }
 

@@ -15,16 +15,31 @@ import (
 	"weir/internal/test/testcerts"
 )
 
+// refusals are those that were shown and not yet taken, as TENANT|DEVICE|REASON|MISTAKE.
+type refusals struct {
+	mu    sync.Mutex
+	shown []string
+}
+
+func (r *refusals) add(tenant, device, why, mistake string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.shown = append(r.shown, tenant+"|"+device+"|"+why+"|"+mistake)
+}
+
+func (r *refusals) take() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	shown := r.shown
+	r.shown = nil
+	return shown
+}
+
 // Nobody is named before a CONNECT: such ends are shown once a minute for each reason, with what the client speaks instead.
 func TestAConnectionThatEndsBeforeItsConnectIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		var shown []string
-		x := newBenchWith(t, Config{}, Deps{Refused: func(tenant, device, why, mistake string) {
-			mu.Lock()
-			defer mu.Unlock()
-			shown = append(shown, tenant+"|"+device+"|"+why+"|"+mistake)
-		}})
+		var seen refusals
+		x := newBenchWith(t, Config{}, Deps{Refused: seen.add})
 		defer x.stop()
 		sends := func(text string) {
 			c := x.dial(mqtt311)
@@ -35,8 +50,7 @@ func TestAConnectionThatEndsBeforeItsConnectIsShown(t *testing.T) {
 		}
 		holds := func(what, reason string, parts ...string) {
 			t.Helper()
-			mu.Lock()
-			defer mu.Unlock()
+			shown := seen.take()
 			if len(shown) != 1 || !strings.HasPrefix(shown[0], "||"+reason+"|from ") {
 				t.Errorf("%s: %q", what, shown)
 			}
@@ -45,7 +59,6 @@ func TestAConnectionThatEndsBeforeItsConnectIsShown(t *testing.T) {
 					t.Errorf("%s: %q lacks %q", what, shown[0], p)
 				}
 			}
-			shown = nil
 		}
 		sends("") // a monitor
 		sends("GET / HTTP/1.1\r\n\r\n")
@@ -132,13 +145,8 @@ func connected(t *testing.T) (near, far net.Conn) {
 // What a refused CONNECT lacks is said to those who watch; the client learns no more than that it is refused.
 func TestARefusedConnectSaysWhatIsWrongWithItsCredential(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		var shown []string
-		x := newBenchWith(t, Config{}, Deps{Refused: func(tenant, device, why, mistake string) {
-			mu.Lock()
-			defer mu.Unlock()
-			shown = append(shown, tenant+"|"+device+"|"+why+"|"+mistake)
-		}})
+		var seen refusals
+		x := newBenchWith(t, Config{}, Deps{Refused: seen.add})
 		defer x.stop()
 		for what, c := range map[string]struct {
 			options func(*hello)
@@ -150,12 +158,9 @@ func TestARefusedConnectSaysWhatIsWrongWithItsCredential(t *testing.T) {
 		} {
 			for _, v := range bothVersions {
 				x.expectRefused(v, connectPacket(v, c.options), map[byte][]byte{mqtt311: {0x20, 2, 0, connackNotAuthorized}, mqtt5: refusedConnack(codeNotAuthorized)}[v]...)
-				mu.Lock()
-				if len(shown) != 1 || !strings.HasPrefix(shown[0], c.want) {
+				if shown := seen.take(); len(shown) != 1 || !strings.HasPrefix(shown[0], c.want) {
 					t.Errorf("%s: %q, not %q", what, shown, c.want)
 				}
-				shown = nil
-				mu.Unlock()
 			}
 		}
 	})

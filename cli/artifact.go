@@ -89,13 +89,8 @@ func newArtifactList(c *command) *cobra.Command {
 		Example: "  weir artifact list acme\n  weir artifact list acme --json",
 		Args:    exactly("the tenant's token"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			to, err := c.operator(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer to.Close()
 			var found struct{ Artifacts []shownArtifact }
-			if err := (tenantAPI{to, args[0]}).run(cmd.Context(), deviceArea, `{ artifacts { token name version sha256 bytes createdAt } }`, nil, &found); err != nil {
+			if err := c.askTenant(cmd.Context(), args[0], deviceArea, `{ artifacts { token name version sha256 bytes createdAt } }`, nil, &found); err != nil {
 				return err
 			}
 			c.show(found.Artifacts, func(w io.Writer) { printArtifacts(w, found.Artifacts) })
@@ -130,12 +125,7 @@ func newArtifactRm(c *command) *cobra.Command {
 			if err := c.confirm(cmd.Context(), yes, fmt.Sprintf("Remove the artifact %s of tenant %s?", args[1], args[0])); err != nil {
 				return err
 			}
-			to, err := c.operator(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer to.Close()
-			if err := (tenantAPI{to, args[0]}).run(cmd.Context(), deviceArea, `mutation($t: String!) { deleteArtifact(token: $t) }`, gqlVars{"t": args[1]}, nil); err != nil {
+			if err := c.askTenant(cmd.Context(), args[0], deviceArea, `mutation($t: String!) { deleteArtifact(token: $t) }`, gqlVars{"t": args[1]}, nil); err != nil {
 				return err
 			}
 			c.show(map[string]any{"tenant": args[0], "removed": args[1]}, func(w io.Writer) { fmt.Fprintf(w, "artifact %s removed from tenant %s\n", args[1], args[0]) })

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,7 +23,7 @@ import (
 )
 
 func newBackup(c *command) *cobra.Command {
-	return group("backup", "Copy an instance while it runs, verify a copy, restore one", newBackupCreate(c), newBackupVerify(c), newBackupRestore(c))
+	return group("backup", "Copy an instance while it runs, verify a copy, restore one", newBackupCreate(c), newBackupList(c), newBackupVerify(c), newBackupRestore(c))
 }
 
 // copying is one backup create.
@@ -179,6 +180,61 @@ func (k *copying) show(made *operate.BackupMade) {
 	})
 	if made.RootKey.ID != "" && !made.RootKey.Included && !k.c.json {
 		k.c.note("The root key %s is not in it: keep a copy of it in another place, nothing sealed can be read without it.", made.RootKey.ID)
+	}
+}
+
+func newBackupList(c *command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "Show the backups that the instance has made in backup.directory",
+		Long: "Show the files of backup.directory, the newest first: those that the instance makes\n" +
+			"by itself when backup.every says so, and those that the API was asked for. Copies that\n" +
+			"weir backup create has written elsewhere are not among them.",
+		Example: "  weir backup list\n  weir backup list --json",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := c.load()
+			if err != nil {
+				return err
+			}
+			to, err := c.reach(cmd.Context(), *cfg)
+			if err != nil {
+				return err
+			}
+			defer to.Close()
+			b, err := operate.ListBackups.Ask(cmd.Context(), to, operate.None{})
+			if err != nil {
+				return err
+			}
+			c.show(b, func(w io.Writer) { printBackups(w, b) })
+			return nil
+		},
+	}
+}
+
+func printBackups(w io.Writer, b *operate.Backups) {
+	if r := b.Running; r != nil {
+		fmt.Fprintf(w, "being %s: %s, %s of about %s\n", map[string]string{"make": "made", "verify": "verified"}[r.What], printable(r.Name), bytesText(r.Done), bytesText(r.Bytes))
+	}
+	if f := b.Failure; f != nil {
+		fmt.Fprintf(w, "the last attempt to %s one failed at %s: %s\n", f.What, f.At.Format(time.RFC3339), printable(f.Text))
+	}
+	if len(b.Files) == 0 {
+		fmt.Fprintf(w, "no backup in %s\n", printable(b.Directory))
+		return
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "MADE\tSIZE\tVERIFIED\tFILE")
+	for _, f := range b.Files {
+		verified := "no"
+		if v := f.Verified; v != nil {
+			verified = map[bool]string{true: "can be restored", false: "CANNOT be restored"}[v.Restorable]
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", f.Modified.Format(time.RFC3339), bytesText(f.Bytes), verified, printable(filepath.Join(b.Directory, f.Name)))
+	}
+	_ = t.Flush() // c.out keeps what failed
+	if b.Unlisted > 0 {
+		fmt.Fprintf(w, "and %d more\n", b.Unlisted)
 	}
 }
 

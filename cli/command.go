@@ -244,12 +244,9 @@ func newCommandCancel(c *command) *cobra.Command {
 
 // withCommand shows what an operation returns of a command.
 func (c *command) withCommand(ctx context.Context, args []string, do func(tenantAPI, context.Context, string) (*sentCommand, error)) error {
-	op, err := c.operator(ctx)
-	if err != nil {
-		return err
-	}
-	defer op.Close()
-	found, err := do(tenantAPI{op, args[0]}, ctx, args[1])
+	found, err := inTenant(ctx, c, args[0], func(a tenantAPI) (*sentCommand, error) {
+		return do(a, ctx, args[1])
+	})
 	if err != nil {
 		return err
 	}
@@ -281,11 +278,6 @@ func newCommandList(c *command) *cobra.Command {
 			if err := checkLimit(limit, operate.MaxDevicePage); err != nil {
 				return err
 			}
-			op, err := c.operator(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer op.Close()
 			criteria := gqlVars{"pageNumber": 1, "pageSize": limit}
 			for name, value := range map[string]string{"deviceToken": device, "batchToken": batch, "status": status} {
 				if value != "" {
@@ -294,7 +286,7 @@ func newCommandList(c *command) *cobra.Command {
 			}
 			var got entityPage[*sentCommand]
 			const document = `query($c: CommandSearchCriteria!) { found: commands(criteria: $c) { results { ` + commandFields + ` } pagination { totalRecords } } }`
-			if err := (tenantAPI{op, args[0]}).run(cmd.Context(), deliveryArea, document, gqlVars{"c": criteria}, &got); err != nil {
+			if err := c.askTenant(cmd.Context(), args[0], deliveryArea, document, gqlVars{"c": criteria}, &got); err != nil {
 				return err
 			}
 			page := &commandPage{args[0], got.Found.Pagination.TotalRecords, append([]*sentCommand{}, got.Found.Results...)}

@@ -59,14 +59,9 @@ func newConnectorList(c *command) *cobra.Command {
 			if err := checkLimit(limit, operate.MaxDevicePage); err != nil {
 				return err
 			}
-			op, err := c.operator(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer op.Close()
 			var got entityPage[*shownConnector]
 			const document = `query($n: Int!) { found: connectors(criteria: {pageNumber: 1, pageSize: $n}) { results { ` + connectorFields + ` } pagination { totalRecords } } }`
-			if err := (tenantAPI{op, args[0]}).run(cmd.Context(), outboundArea, document, gqlVars{"n": limit}, &got); err != nil {
+			if err := c.askTenant(cmd.Context(), args[0], outboundArea, document, gqlVars{"n": limit}, &got); err != nil {
 				return err
 			}
 			page := &connectorPage{args[0], got.Found.Pagination.TotalRecords, append([]*shownConnector{}, got.Found.Results...)}
@@ -99,18 +94,13 @@ func newConnectorShow(c *command) *cobra.Command {
 		Example: "  weir connector show acme plant",
 		Args:    exactly("the tenant's token", "the connector's token"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			op, err := c.operator(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer op.Close()
 			var got struct {
 				Found    *shownConnector
 				Versions []shownPublished
 			}
 			const document = `query($t: String!) { found: connector(token: $t) { ` + connectorFields + ` }
 				versions: connectorVersions(token: $t) { version type label publishedAt publishedBy } }`
-			if err := (tenantAPI{op, args[0]}).run(cmd.Context(), outboundArea, document, gqlVars{"t": args[1]}, &got); err != nil {
+			if err := c.askTenant(cmd.Context(), args[0], outboundArea, document, gqlVars{"t": args[1]}, &got); err != nil {
 				return err
 			}
 			if got.Found == nil {
@@ -159,14 +149,9 @@ func newConnectorTest(c *command) *cobra.Command {
 		Example: "  weir connector test acme plant",
 		Args:    exactly("the tenant's token", "the connector's token"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			op, err := c.operator(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer op.Close()
 			var got struct{ Done connectorTest }
 			const document = `mutation($t: String!) { done: testConnector(token: $t) { ok outcome detail elapsedMs } }`
-			if err := (tenantAPI{op, args[0]}).run(cmd.Context(), outboundArea, document, gqlVars{"t": args[1]}, &got); err != nil {
+			if err := c.askTenant(cmd.Context(), args[0], outboundArea, document, gqlVars{"t": args[1]}, &got); err != nil {
 				return err
 			}
 			return c.showTest(&got.Done)

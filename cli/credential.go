@@ -207,13 +207,8 @@ func (c *command) switchCredential(ctx context.Context, tenant, token string, en
 
 // changeCredential runs a mutation that returns a credential as made.
 func (c *command) changeCredential(ctx context.Context, tenant, document string, v gqlVars, done string) error {
-	op, err := c.operator(ctx)
-	if err != nil {
-		return err
-	}
-	defer op.Close()
 	var got struct{ Made credential }
-	if err := (tenantAPI{op, tenant}).run(ctx, deviceArea, document, v, &got); err != nil {
+	if err := c.askTenant(ctx, tenant, deviceArea, document, v, &got); err != nil {
 		return err
 	}
 	if got.Made.Type == accessToken {
@@ -235,13 +230,8 @@ func newCredentialRm(c *command) *cobra.Command {
 			if err := c.confirm(cmd.Context(), yes, "Remove the credential "+args[1]+"?"); err != nil {
 				return err
 			}
-			op, err := c.operator(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer op.Close()
 			var got struct{ DeleteDeviceCredential bool }
-			if err := (tenantAPI{op, args[0]}).run(cmd.Context(), deviceArea, `mutation($t: String!) { deleteDeviceCredential(token: $t) }`, gqlVars{"t": args[1]}, &got); err != nil {
+			if err := c.askTenant(cmd.Context(), args[0], deviceArea, `mutation($t: String!) { deleteDeviceCredential(token: $t) }`, gqlVars{"t": args[1]}, &got); err != nil {
 				return err
 			}
 			if !got.DeleteDeviceCredential {

@@ -29,12 +29,9 @@ func newDeviceList(c *command) *cobra.Command {
 			if q.limit < 1 || q.limit > operate.MaxDevicePage || q.page < 1 {
 				return usageError{fmt.Errorf("--limit must lie in 1..%d, --page counts from 1", operate.MaxDevicePage)}
 			}
-			op, err := c.operator(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer op.Close()
-			l, err := tenantAPI{op, args[0]}.listDevices(cmd.Context(), q, all)
+			l, err := inTenant(cmd.Context(), c, args[0], func(a tenantAPI) (*deviceList, error) {
+				return a.listDevices(cmd.Context(), q, all)
+			})
 			if err != nil {
 				return err
 			}

@@ -29,12 +29,9 @@ func newDeviceRm(c *command) *cobra.Command {
 			if err := c.confirm(cmd.Context(), yes, fmt.Sprintf("Remove %s of tenant %s?", what, args[0])); err != nil {
 				return err
 			}
-			op, err := c.operator(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer op.Close()
-			gone, err := tenantAPI{op, args[0]}.removeDevices(cmd.Context(), args[1:])
+			gone, err := inTenant(cmd.Context(), c, args[0], func(a tenantAPI) (*devicesRemoved, error) {
+				return a.removeDevices(cmd.Context(), args[1:])
+			})
 			if err != nil {
 				return err
 			}

@@ -53,12 +53,9 @@ func newTypeList(c *command) *cobra.Command {
 		Example: "  weir type list acme",
 		Args:    exactly("the tenant's token"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			op, err := c.operator(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer op.Close()
-			all, err := listAll[typeRow](cmd.Context(), tenantAPI{op, args[0]}, typeKind.query, typeKind.criteria, typeKind.details, nil)
+			all, err := inTenant(cmd.Context(), c, args[0], func(a tenantAPI) ([]typeRow, error) {
+				return listAll[typeRow](cmd.Context(), a, typeKind.query, typeKind.criteria, typeKind.details, nil)
+			})
 			if err != nil {
 				return err
 			}
@@ -89,12 +86,9 @@ func newTypeShow(c *command) *cobra.Command {
 		Example: "  weir type show acme boiler",
 		Args:    exactly("the tenant's token", "the type's token"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			op, err := c.operator(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer op.Close()
-			d, err := byToken[typeRow](cmd.Context(), tenantAPI{op, args[0]}, typeKind, args[1])
+			d, err := inTenant(cmd.Context(), c, args[0], func(a tenantAPI) (*typeRow, error) {
+				return byToken[typeRow](cmd.Context(), a, typeKind, args[1])
+			})
 			if err != nil {
 				return err
 			}

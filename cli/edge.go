@@ -17,16 +17,17 @@ import (
 const maxEdgeDeadLetters = 1000
 
 func newEdgeGroup(c *command) *cobra.Command {
-	return group("edge", "Show an edge: what waits, and the uplink to the broker above", newEdgeStatus(c), newEdgeDeadLetters(c), newEdgeResync(c))
+	return group("edge", "Show an edge: what waits, and the uplink to the broker above", newEdgeStatus(c), newEdgeDeadLetters(c), newEdgeResync(c), newEdgeExport(c), newEdgeImport(c))
 }
 
 func newEdgeStatus(c *command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "Show the log and the uplink of a running edge",
-		Long: "Show an instance with role: edge: who the installation is, how many messages\n" +
-			"wait in the log and since when, and whether the broker above is reached.\n" +
-			"weir ledger shows the outcome of each message, weir doctor checks more.",
+		Long: "Show an instance with role: edge, or the uplink of a platform: who the\n" +
+			"installation is, how many messages wait in the log and since when, and whether\n" +
+			"the broker above is reached. weir ledger shows the outcome of each message (of a\n" +
+			"platform with --uplink), weir doctor checks more.",
 		Example: "  weir edge status\n  weir edge status --json",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -67,25 +68,23 @@ func newEdgeResync(c *command) *cobra.Command {
 // printEdge writes the rows of an edge.
 func printEdge(row func(name, format string, args ...any), s *operate.EdgeStatus) {
 	row("install", "%s, epoch %d", s.InstallID, s.Epoch)
-	u := &s.Uplink
-	switch {
-	case u.Connected:
-		peer := "a plain broker"
-		if u.Peer == "weir" {
-			peer = "a Weir"
-		}
-		row("uplink", "connected to %s since %s, %s, MQTT %s, as %s", printable(u.Broker), u.Since.Format(time.RFC3339), peer, u.MQTT, printable(u.ClientID))
-	default:
-		row("uplink", "NOT connected to %s, as %s", printable(u.Broker), printable(u.ClientID))
-	}
-	if !u.Connected && u.LastError != "" {
-		row("", "%s", printable(u.LastError))
-	}
+	printConnection(row, s)
 	row("log", "%s of %s, when full: %s", bytesText(s.Bytes), bytesText(s.MaxBytes), s.WhenFull)
 	if s.Waiting == 0 {
 		row("waiting", "nothing")
 	} else {
 		row("waiting", "%s, the oldest came %s ago; %d in flight", count(int(s.Waiting), "message"), (time.Duration(s.OldestSeconds) * time.Second).String(), s.InFlight)
+	}
+	if len(s.Outcomes) > 0 {
+		var text []string
+		for _, outcome := range []string{"stored", "dead-letter", "dropped"} {
+			if n := s.Outcomes[outcome]; n > 0 {
+				text = append(text, fmt.Sprintf("%d %s", n, outcomeWords(outcome)))
+			}
+		}
+		if len(text) > 0 {
+			row("handed over", "%s", strings.Join(text, ", "))
+		}
 	}
 	if s.RatePerSecond > 0 {
 		row("rate", "at most %.0f messages a second: the broker above asks the edge to be slower", s.RatePerSecond)
@@ -93,11 +92,11 @@ func printEdge(row func(name, format string, args ...any), s *operate.EdgeStatus
 	if s.Devices != nil {
 		row("devices", "%d with their credentials, as of %s", s.Devices.Devices, s.Devices.Time.Format(time.RFC3339))
 	}
-	if len(u.Gaps) > 0 {
+	if u := &s.Uplink; len(u.Gaps) > 0 {
 		row("!", "numbers that have left the edge and are not above, and that the log has no more: %s", strings.Join(u.Gaps, ", "))
 	}
-	if u.Refused != "" {
-		row("!", "%s", printable(u.Refused))
+	if s.Uplink.Refused != "" {
+		row("!", "%s", printable(s.Uplink.Refused))
 	}
 	if s.LogError != "" {
 		row("!", "the log refuses appends: %s", printable(s.LogError))
@@ -107,6 +106,34 @@ func printEdge(row func(name, format string, args ...any), s *operate.EdgeStatus
 	}
 	if !s.LocalAuth {
 		row("!", "no user name and password are asked for: any client that reaches the edge can send as any device")
+	}
+}
+
+// printConnection writes how the uplink is connected.
+func printConnection(row func(name, format string, args ...any), s *operate.EdgeStatus) {
+	u := &s.Uplink
+	if !u.Connected {
+		row("uplink", "NOT connected to %s, as %s", printable(u.Broker), printable(u.ClientID))
+		if u.LastError != "" {
+			row("", "%s", printable(u.LastError))
+		}
+		return
+	}
+	peer := "a plain broker"
+	if u.Peer == "weir" {
+		peer = "a Weir"
+	}
+	row("uplink", "connected to %s since %s, %s, MQTT %s, as %s", printable(u.Broker), u.Since.Format(time.RFC3339), peer, u.MQTT, printable(u.ClientID))
+}
+
+// printUplink writes the rows of the uplink of a platform; weir edge status has the others.
+func printUplink(row func(name, format string, args ...any), s *operate.EdgeStatus) {
+	printConnection(row, s)
+	if s.Waiting > 0 {
+		row("", "%s, the oldest came %s ago", count(int(s.Waiting), "message")+" wait for it", (time.Duration(s.OldestSeconds) * time.Second).String())
+	}
+	if s.Uplink.Refused != "" {
+		row("!", "%s", printable(s.Uplink.Refused))
 	}
 }
 

@@ -43,6 +43,22 @@ func (a tenantAPI) run(ctx context.Context, area, document string, v gqlVars, in
 	return json.Unmarshal(resp.Data, into)
 }
 
+// askTenant runs a document of an area in a tenant, as tenantAPI.run does, over a way to the instance of its own.
+func (c *command) askTenant(ctx context.Context, tenant, area, document string, v gqlVars, into any) error {
+	_, err := inTenant(ctx, c, tenant, func(a tenantAPI) (struct{}, error) { return struct{}{}, a.run(ctx, area, document, v, into) })
+	return err
+}
+
+// inTenant opens a way to the instance, returns what do finds in a tenant, and closes the way again.
+func inTenant[T any](ctx context.Context, c *command, tenant string, do func(tenantAPI) (T, error)) (found T, err error) {
+	to, err := c.operator(ctx)
+	if err != nil {
+		return found, err
+	}
+	defer to.Close()
+	return do(tenantAPI{to, tenant})
+}
+
 // located adds to the refusal of a device that does not exist where the devices are listed, after a text.
 func (a tenantAPI) located(err error, before string) error {
 	e, ok := errors.AsType[*model.Error](err)

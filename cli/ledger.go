@@ -43,6 +43,7 @@ func newLedger(c *command) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&tenant, "tenant", "", "only this tenant; \"\" stands for unauthenticated senders and unknown tenants")
 	choiceVar(cmd.Flags(), &q.Transport, "transport", "", app.TransportNames(), "only this transport: "+strings.Join(app.TransportNames(), ", "))
+	cmd.Flags().BoolVar(&q.Uplink, "uplink", false, "what became of the messages that the uplink of this platform forwards, instead")
 	cmd.Flags().BoolVar(&all, "all", false, "every gap, not only the newest")
 	momentVar(cmd.Flags(), &q.Since, "since", "", "from then on: a time such as 2026-03-01T08:00:00Z, or how long ago, such as 24h or 3d")
 	cmd.AddCommand(newDeadLetters(c), newLedgerVerify(c), newLedgerTrace(c))

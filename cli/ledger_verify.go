@@ -3,8 +3,10 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,7 +15,8 @@ import (
 )
 
 func newLedgerVerify(c *command) *cobra.Command {
-	return &cobra.Command{
+	edges := false
+	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Recount the stored messages, and show every difference",
 		Long: "Recount from the disk: every reading in every packed row, locations and alerts,\n" +
@@ -26,10 +29,16 @@ func newLedgerVerify(c *command) *cobra.Command {
 			"command reads the whole store, a few rows per transaction. Dead letters that\n" +
 			"were removed because of their age, or from the rejected-payload buffer, are\n" +
 			"counted separately, because they cannot be recounted.\n\n" +
+			"With --edge the messages of edges are compared instead: what each installation of\n" +
+			"an edge says that it has handed over, by its numbers, with what is here. On an\n" +
+			"edge it is compared with what the Weir above said last.\n\n" +
 			"The exit code is 0 if everything balances, otherwise 5.",
-		Example: "  weir ledger verify\n  weir ledger verify --json --data /var/lib/weir",
+		Example: "  weir ledger verify\n  weir ledger verify --edge\n  weir ledger verify --json --data /var/lib/weir",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if edges {
+				return c.verifyEdges(cmd.Context())
+			}
 			v, err := c.recount(cmd.Context())
 			if err != nil {
 				return err
@@ -41,6 +50,53 @@ func newLedgerVerify(c *command) *cobra.Command {
 			return checkError{fmt.Errorf("the ledger does not balance: %s", count(len(v.Wrongs)+v.Unlisted, "finding")),
 				"keep the data directory as it is, and report this with weir bundle"}
 		},
+	}
+	cmd.Flags().BoolVar(&edges, "edge", false, "compare what edges have handed over with what is here")
+	return cmd
+}
+
+// verifyEdges compares both sides of edges.
+func (c *command) verifyEdges(ctx context.Context) error {
+	v, err := ask(ctx, c.client, &operate.VerifyEdges, operate.None{})
+	if err != nil {
+		return err
+	}
+	c.show(v, func(w io.Writer) { printEdges(w, v) })
+	if v.Agree {
+		return nil
+	}
+	return checkError{errors.New("messages that edges have handed over are not here"),
+		"weir edge resync at the edge has it send again what its log still has; a gap that both sides have named is gone"}
+}
+
+func printEdges(w io.Writer, v *operate.EdgesVerified) {
+	if len(v.Edges) == 0 {
+		fmt.Fprintln(w, "no edge has said anything yet")
+	}
+	for _, e := range v.Edges {
+		if e.Edge != "" {
+			fmt.Fprintf(w, "%s %s: ", printable(e.Tenant), printable(e.Edge))
+		}
+		fmt.Fprintf(w, "installation %s, epoch %d: %s handed over up to number %d, %s above", e.InstallID, e.Epoch, countText(int64(e.HandedOver), "message"), e.Through, grouped(int64(e.Above)))
+		if e.Ahead > 0 {
+			fmt.Fprintf(w, ", %s after it", grouped(int64(e.Ahead)))
+		}
+		if e.Carried > 0 {
+			fmt.Fprintf(w, "; %s carried by hand", grouped(int64(e.Carried)))
+		}
+		if e.AsOf != nil {
+			fmt.Fprintf(w, "; as of %s", e.AsOf.Format(time.RFC3339))
+		}
+		fmt.Fprintln(w)
+		if len(e.Missing) > 0 {
+			fmt.Fprintf(w, "  MISSING: %s\n", strings.Join(e.Missing, ", "))
+		}
+		if len(e.Named) > 0 {
+			fmt.Fprintf(w, "  of these named as a gap on both sides: %s\n", strings.Join(e.Named, ", "))
+		}
+	}
+	if !v.Complete {
+		fmt.Fprintln(w, "the instance is behind with its log: what it has acknowledged in the last seconds is not looked at")
 	}
 }
 

@@ -36,15 +36,10 @@ func (k *noticeKind[T]) show(ctx context.Context, c *command, tenant string, lim
 	if err := checkLimit(limit, operate.MaxDevicePage); err != nil {
 		return err
 	}
-	op, err := c.operator(ctx)
-	if err != nil {
-		return err
-	}
-	defer op.Close()
 	criteria["pageNumber"], criteria["pageSize"] = 1, limit
 	var got entityPage[T]
 	document := fmt.Sprintf(`query($c: %sSearchCriteria!) { found: %s(criteria: $c) { results { %s } pagination { totalRecords } } }`, k.typ, k.query, k.fields)
-	if err := (tenantAPI{op, tenant}).run(ctx, notificationArea, document, gqlVars{"c": criteria}, &got); err != nil {
+	if err := c.askTenant(ctx, tenant, notificationArea, document, gqlVars{"c": criteria}, &got); err != nil {
 		return err
 	}
 	rows, total := append([]T{}, got.Found.Results...), got.Found.Pagination.TotalRecords

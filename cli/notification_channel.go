@@ -54,12 +54,9 @@ func newChannelShow(c *command) *cobra.Command {
 		Example: "  weir notify channel show acme duty",
 		Args:    exactly("the tenant's token", "the channel's token"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			op, err := c.operator(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer op.Close()
-			x, err := notice(cmd.Context(), tenantAPI{op, args[0]}, &shownChannels, "channel", args[1])
+			x, err := inTenant(cmd.Context(), c, args[0], func(a tenantAPI) (*shownChannel, error) {
+				return notice(cmd.Context(), a, &shownChannels, "channel", args[1])
+			})
 			if err != nil {
 				return err
 			}
@@ -91,11 +88,6 @@ func newChannelTest(c *command) *cobra.Command {
 		Example: "  weir notify channel test acme duty --to ann@example.com",
 		Args:    exactly("the tenant's token", "the channel's token"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			op, err := c.operator(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer op.Close()
 			v := gqlVars{"t": args[1]}
 			if len(to) > 0 {
 				recipients, err := json.Marshal(to)
@@ -106,7 +98,7 @@ func newChannelTest(c *command) *cobra.Command {
 			}
 			var got struct{ Done connectorTest }
 			const document = `mutation($t: String!, $r: String) { done: testNotificationChannel(token: $t, recipients: $r) { ok outcome detail elapsedMs } }`
-			if err := (tenantAPI{op, args[0]}).run(cmd.Context(), notificationArea, document, v, &got); err != nil {
+			if err := c.askTenant(cmd.Context(), args[0], notificationArea, document, v, &got); err != nil {
 				return err
 			}
 			return c.showTest(&got.Done)

@@ -131,14 +131,9 @@ func newMuteAdd(c *command) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			op, err := c.operator(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer op.Close()
 			var got struct{ Made shownMute }
 			document := `mutation($r: NotificationMuteCreateRequest!) { made: createNotificationMute(request: $r) { ` + shownMutes.fields + ` } }`
-			if err := (tenantAPI{op, args[0]}).run(cmd.Context(), notificationArea, document, gqlVars{"r": request}, &got); err != nil {
+			if err := c.askTenant(cmd.Context(), args[0], notificationArea, document, gqlVars{"r": request}, &got); err != nil {
 				return err
 			}
 			c.show(&got.Made, func(w io.Writer) {

@@ -65,12 +65,9 @@ func newPolicyShow(c *command) *cobra.Command {
 		Example: "  weir notify policy show acme plant",
 		Args:    exactly("the tenant's token", "the policy's token"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			op, err := c.operator(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer op.Close()
-			x, err := notice(cmd.Context(), tenantAPI{op, args[0]}, &shownPolicies, "policy", args[1])
+			x, err := inTenant(cmd.Context(), c, args[0], func(a tenantAPI) (*shownPolicy, error) {
+				return notice(cmd.Context(), a, &shownPolicies, "policy", args[1])
+			})
 			if err != nil {
 				return err
 			}

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -88,6 +89,119 @@ func commandOf(args []string) (string, error) {
 	return cmd.CommandPath(), nil
 }
 
+// lostOutputScript is the script that shows of every command that it fails when its output cannot be written.
+const lostOutputScript = "testdata/script/lost-output.txtar"
+
+// lostByLines returns the paths of the commands for which the script has a line of their own.
+func lostByLines(script string) (map[string]bool, error) {
+	lines, _, _ := strings.Cut(script, "\n-- ")
+	named := map[string]bool{}
+	for line := range strings.Lines(lines) {
+		line, _, _ = strings.Cut(strings.TrimSpace(line), " #")
+		words := shellWord.FindAllString(line, -1)
+		for i := range words {
+			words[i] = strings.Trim(words[i], "'")
+		}
+		var calls [][]string
+		switch {
+		case len(words) > 1 && words[0] == "lost":
+			calls = [][]string{words[1:]}
+		case len(words) > 1 && words[0] == "lost-otherwise":
+			for _, c := range words[1:] {
+				calls = append(calls, strings.Fields(c))
+			}
+		}
+		for _, args := range calls {
+			path, err := commandOf(args)
+			if err != nil {
+				return nil, err
+			}
+			named[path] = true
+		}
+	}
+	return named, nil
+}
+
+// argumentsFromUsage returns the command line of a command without a line of its own, made from its usage: the tenant and the device are
+// those of the script's site. A command that needs other words, or that asks before it acts, cannot be called so.
+func argumentsFromUsage(cmd *cobra.Command) ([]string, error) {
+	if cmd.Flags().Lookup("yes") != nil {
+		return nil, errors.New("it asks before it acts")
+	}
+	of := map[string]string{"TENANT": "acme", "DEVICE": "boiler-1"}
+	args := strings.Fields(cmd.CommandPath())[1:]
+	for _, word := range strings.Fields(cmd.Use)[1:] {
+		if strings.HasPrefix(word, "[") {
+			continue // it may be left out
+		}
+		value, known := of[word]
+		if !known {
+			return nil, fmt.Errorf("its usage has the word %s", word)
+		}
+		args = append(args, value)
+	}
+	return append(args, "--data", "data"), nil
+}
+
+// callsFromUsage returns the command lines of all commands without a line in the script, and what is wrong with those that need one.
+func callsFromUsage(script string) (calls [][]string, wrong []string, err error) {
+	named, err := lostByLines(script)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, cmd := range answering(tree()) {
+		if named[cmd.CommandPath()] {
+			continue
+		}
+		args, err := argumentsFromUsage(cmd)
+		if err != nil {
+			wrong = append(wrong, fmt.Sprintf("%s needs a line in %s: %v", cmd.CommandPath(), lostOutputScript, err))
+			continue
+		}
+		calls = append(calls, args)
+	}
+	return calls, wrong, nil
+}
+
+// TestEveryCommandIsCalledForItsLostOutput names, without running anything, the commands that the script cannot call.
+func TestEveryCommandIsCalledForItsLostOutput(t *testing.T) {
+	t.Parallel()
+	script, err := os.ReadFile(lostOutputScript)
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls, wrong, err := callsFromUsage(string(script))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range wrong {
+		t.Error(w)
+	}
+	if len(calls) < 30 {
+		t.Errorf("%d commands are called as their usage says", len(calls))
+	}
+	if _, wrong, err = callsFromUsage("lost tenant list\n"); err != nil || !slices.ContainsFunc(wrong, func(w string) bool { return strings.HasPrefix(w, "weir tenant create needs a line") }) {
+		t.Errorf("a script without lines: %v, %q", err, wrong)
+	}
+}
+
+// lostByUsage runs the commands that have no line of their own, each as lost does.
+func lostByUsage(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 0 {
+		ts.Fatalf("usage: lost-by-usage")
+	}
+	script, err := os.ReadFile(lostOutputScript)
+	ts.Check(err)
+	calls, wrong, err := callsFromUsage(string(script))
+	ts.Check(err)
+	if len(wrong) > 0 {
+		ts.Fatalf("%s", strings.Join(wrong, "\n"))
+	}
+	for _, c := range calls {
+		lost(ts, false, c)
+	}
+}
+
 // lost runs weir with a stdout that takes nothing.
 func lost(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
@@ -132,11 +246,11 @@ func lostOtherwise(ts *testscript.TestScript, _ bool, commands []string) {
 
 func allLost(ts *testscript.TestScript, _ bool, _ []string) {
 	var left []string
-	everyCommand(newRoot(&command{}), func(cmd *cobra.Command) {
-		if !cmd.HasSubCommands() && !theInstance(ts).lost[cmd.CommandPath()] {
+	for _, cmd := range answering(tree()) {
+		if !theInstance(ts).lost[cmd.CommandPath()] {
 			left = append(left, cmd.CommandPath())
 		}
-	})
+	}
 	if len(left) > 0 {
 		ts.Fatalf("not shown of %s", strings.Join(left, ", "))
 	}

@@ -72,12 +72,9 @@ func newProfileList(c *command) *cobra.Command {
 		Example: "  weir profile list acme",
 		Args:    exactly("the tenant's token"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			op, err := c.operator(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer op.Close()
-			all, err := listAll[profileRow](cmd.Context(), tenantAPI{op, args[0]}, profileKind.query, profileKind.criteria, profileKind.details, nil)
+			all, err := inTenant(cmd.Context(), c, args[0], func(a tenantAPI) ([]profileRow, error) {
+				return listAll[profileRow](cmd.Context(), a, profileKind.query, profileKind.criteria, profileKind.details, nil)
+			})
 			if err != nil {
 				return err
 			}
@@ -116,12 +113,9 @@ func newProfileShow(c *command) *cobra.Command {
 		Example: "  weir profile show acme boiler",
 		Args:    exactly("the tenant's token", "the profile's token"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			op, err := c.operator(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer op.Close()
-			p, err := byToken[profileRow](cmd.Context(), tenantAPI{op, args[0]}, profileKind, args[1])
+			p, err := inTenant(cmd.Context(), c, args[0], func(a tenantAPI) (*profileRow, error) {
+				return byToken[profileRow](cmd.Context(), a, profileKind, args[1])
+			})
 			if err != nil {
 				return err
 			}

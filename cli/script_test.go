@@ -51,6 +51,7 @@ import (
 //	metric NAME VALUE         hold a metric
 //	await FILE REGEXP         wait until a file that another program writes holds it
 //	lost ARG…                 weir with these arguments fails because its stdout, a full device, takes nothing
+//	lost-by-usage             the same of all commands that have no line with lost or lost-otherwise, called as their usage says
 //	lost-otherwise COMMAND…   the lines above have shown that of a command
 //	ai-provider NAME          an AI provider that drafts one rule, at $NAME; $NAME_DESTINATION may be connected to
 //	all-lost                  holds that it was shown of every command
@@ -69,6 +70,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("PATH", filepath.Dir(binary)+string(os.PathListSeparator)+env.Getenv("PATH"))
 			env.Setenv("WEIR_CONFIG", "") // one that is installed on the machine does not count
 			env.Setenv("TMPDIR", filepath.Join(env.WorkDir, ".tmp"))
+			env.Setenv("KEYS_LESS_3", strconv.Itoa(config.Keys()-3)) // as many as a reload leaves alone that finds three others
 			env.Values[instanceKey{}] = &instance{}
 			return nil
 		},
@@ -78,7 +80,7 @@ func TestScripts(t *testing.T) {
 			"from-the-future": fromTheFuture, "settled": settled, "metric": metric, "await": await,
 			"hang-up": hangUp, "eventually": eventually, "certificates": certificates,
 			"sql":  changeStore,
-			"lost": lost, "lost-otherwise": lostOtherwise, "ai-provider": aiProvider, "all-lost": allLost,
+			"lost": lost, "lost-by-usage": lostByUsage, "lost-otherwise": lostOtherwise, "ai-provider": aiProvider, "all-lost": allLost,
 			"shown": func(ts *testscript.TestScript, _ bool, ids []string) { conformance.Shown(script{t, ts.Name()}, ids...) },
 		},
 	})

@@ -59,6 +59,9 @@ func printStatus(w io.Writer, s *operate.Status) {
 	row("connections", "%d over MQTT, at most %d", s.Connections, s.MaxConnections)
 	row("memory", "%s of %s in use by the runtime; its parts: weir status --json", bytesText(s.Memory.Heap), bytesText(s.Memory.Limit))
 	row("log", "%s of %s; %s", bytesText(s.Log.Bytes), bytesText(s.Log.MaxBytes), records(&s.Log))
+	if s.Uplink != nil {
+		printUplink(row, s.Uplink)
+	}
 	row("store", "%s on disk, head %s in memory", bytesText(s.StoreBytes), bytesText(s.HeadBytes))
 	if s.Written != nil {
 		row("written", "%s", s.Written.String())

@@ -30,12 +30,7 @@ func newTenantCreate(c *command) *cobra.Command {
 		Args:    exactly("the tenant's token"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t.Token = args[0]
-			op, err := c.operator(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer op.Close()
-			made, err := operate.CreateTenant.Ask(cmd.Context(), op, t)
+			made, err := ask(cmd.Context(), c.operator, &operate.CreateTenant, t)
 			if err != nil {
 				return hinted(err, model.ReasonNotUnique, "the tenant exists already; add a device to it with: weir device add "+t.Token+" DEVICE")
 			}

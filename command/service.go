@@ -22,6 +22,13 @@ import (
 
 // Settings are the keys of the section commands.
 type Settings struct {
+	//limit:what life of a command
+	//limit:chapter What is kept
+	//limit:bound {} unless it says otherwise, at least 60 s
+	//limit:level weir_commanddelivery_open
+	//limit:met weir_commanddelivery_moves_total{state="EXPIRED"} weir_commanddelivery_moves_total{state="TIMEOUT"}
+	//limit:then EXPIRED where it was not sent, TIMEOUT where it was
+	//limit:cost –
 	DefaultTTL    time.Duration `yaml:"default_ttl" default:"168h" min:"60s" zero:"default" doc:"How long a command may take that says nothing else: it ends EXPIRED when it was not sent by then, TIMEOUT when it was and is not answered." reload:"yes"`
 	SweepInterval time.Duration `yaml:"sweep_interval" default:"30s" min:"5s" max:"300s" zero:"default" doc:"How often commands are looked at that wait for their turn." reload:"yes"`
 	HoldCheck     time.Duration `yaml:"hold_check_interval" default:"120s" min:"5s" zero:"default" doc:"How often HELD commands are compared with the presence of their devices." reload:"yes"`

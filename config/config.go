@@ -63,6 +63,7 @@ type Config struct {
 	Notify     notify.Settings     `yaml:"notifications"`
 	Egress     guard.Settings      `yaml:"egress"`
 	Secrets    Secrets             `yaml:"secrets"`
+	Backup     Backup              `yaml:"backup"`
 	AI         inference.Settings  `yaml:"ai"`
 	Console    Console             `yaml:"console"`
 	Metrics    Metrics             `yaml:"metrics"`
@@ -166,17 +167,59 @@ type Presence struct {
 
 // History says how long things are kept.
 type History struct {
+	//limit:what history
+	//limit:chapter What is kept
+	//limit:bound forever by default
+	//limit:keys history.location_retention_days history.audit_retention
+	//limit:level weir_store_bytes
+	//limit:met weir_history_removed_total{kind="readings"} weir_history_removed_total{kind="audit"}
+	//limit:then older rows are removed by whole UTC days; the disk reserve refuses messages before the disk is full, and free pages of
+	//limit:then the database go back to a disk of which less than one and a half times the reserve is free
+	//limit:cost disk
 	EventRetentionDays    int           `yaml:"event_retention_days" min:"0" max:"36500" doc:"How many days readings, alerts, state changes and detections are kept; 0: for ever."`
 	LocationRetentionDays int           `yaml:"location_retention_days" min:"0" max:"36500" doc:"How many days locations are kept; 0: as long as events."`
 	AuditRetention        time.Duration `yaml:"audit_retention" doc:"How long the audit journal is kept; 0s: for ever."`
 	DeadLetterRetention   time.Duration `yaml:"dead_letter_retention" default:"720h" doc:"How long a dead letter is kept; 0s: for ever." reload:"yes"`
-	AlarmEventRetention   time.Duration `yaml:"alarm_event_retention" default:"2160h" doc:"How long the history of alarms is kept; 0s: for ever. An alarm keeps its newest 1000 events."`
-	CommandRetention      time.Duration `yaml:"command_retention" default:"2160h" doc:"How long commands are kept after they ended, and their batches; 0s: for ever."`
+
+	//limit:what history of alarms
+	//limit:chapter What is kept
+	//limit:bound {}, the newest 1,000 events of an alarm
+	//limit:level weir_alarm_moves_total{move="RAISED"}
+	//limit:met weir_history_removed_total{kind="alarm_events"}
+	//limit:then the oldest are removed
+	//limit:cost about 250 bytes of disk each
+	AlarmEventRetention time.Duration `yaml:"alarm_event_retention" default:"2160h" doc:"How long the history of alarms is kept; 0s: for ever. An alarm keeps its newest 1000 events."`
+
+	//limit:what commands that have ended
+	//limit:chapter What is kept
+	//limit:bound {}
+	//limit:level weir_commanddelivery_moves_total
+	//limit:met weir_history_removed_total{kind="commands"}
+	//limit:then the oldest are removed, and batches without commands
+	//limit:cost about 500 bytes of disk each, and the payload
+	CommandRetention time.Duration `yaml:"command_retention" default:"2160h" doc:"How long commands are kept after they ended, and their batches; 0s: for ever."`
 }
 
 // Secrets is about the root key.
 type Secrets struct {
 	RootKeyFile string `yaml:"root_key_file" doc:"File of the root key; empty: root.key in data_dir."`
+}
+
+// Backup is about the copies that the instance makes of itself.
+type Backup struct {
+	Directory string        `yaml:"directory" doc:"Directory of the backups that the instance makes; empty: backups in data_dir. A directory on another disk or machine survives the loss of this one." reload:"yes"`
+	Every     time.Duration `yaml:"every" doc:"How often the instance makes a backup by itself; 0s: never." reload:"yes"`
+
+	//limit:what backups that the instance makes by itself
+	//limit:chapter The API and the operator
+	//limit:bound {}; one is made or verified at a time
+	//limit:keys backup.every backup.directory
+	//limit:level weir_backup_running
+	//limit:met weir_backups_total{outcome="failed"}
+	//limit:then older ones are deleted after a newer one is there; none is begun that would not leave 128 MiB, or a tenth of a smaller
+	//limit:then disk, free
+	//limit:cost disk
+	Keep int `yaml:"keep" default:"7" min:"1" max:"1000" doc:"How many of the backups that the instance made by itself are kept: older ones are deleted after a newer one is there. Others stay." reload:"yes"`
 }
 
 // Metrics is about /metrics.

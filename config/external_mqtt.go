@@ -8,7 +8,7 @@ import (
 )
 
 // ownSources are the ids of the event sources of Weir's own listeners, and others that no source may have.
-var ownSources = []string{"mqtt1", "http1", ingest.TransportResend}
+var ownSources = []string{"mqtt1", "http1", ingest.TransportResend, ingest.TransportConsole}
 
 // externalMQTT checks the sources of external_mqtt: each by itself, and their names.
 func (l *loader) externalMQTT() {

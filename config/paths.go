@@ -17,7 +17,7 @@ func (l *loader) paths() {
 			for i := range k.value.Len() {
 				l.path(k.path, k.value.Index(i).String())
 			}
-		case strings.HasSuffix(k.path, "_dir") || strings.HasSuffix(k.path, "_file"):
+		case k.path == "backup.directory" || strings.HasSuffix(k.path, "_dir") || strings.HasSuffix(k.path, "_file"):
 			l.path(k.path, k.value.String())
 		}
 	}

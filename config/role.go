@@ -17,6 +17,9 @@ var edgeKeys = map[string]bool{
 	"spool.commit_interval": true, "broker.allow_qos2": true, "broker.max_connections": true, "metrics.enabled": true,
 }
 
+// uplinkKeys are those of the section edge that apply with role: platform, besides the section edge.uplink, once there is an uplink.
+var uplinkKeys = map[string]bool{"edge.agent_id": true, "edge.commands": true, "edge.when_full": true}
+
 // edgeSections are sections of which every key applies with role: edge.
 var edgeSections = map[string]bool{"edge": true, "instance": true, "tls": true, "logging": true}
 
@@ -26,6 +29,7 @@ func (l *loader) role() {
 	if l.bad["role"] {
 		return
 	}
+	uplink := l.config.Edge.Uplink.BrokerURL != ""
 	d := Default()
 	defaults := map[string]key{}
 	for _, k := range d.keys() {
@@ -37,15 +41,17 @@ func (l *loader) role() {
 		}
 		section, _, _ := strings.Cut(k.path, ".")
 		switch {
-		case !atEdge && section == "edge":
-			l.complain(k.path, "set role: edge, or leave the section edge out: a platform has no uplink yet", "has an effect with role: edge only")
+		case !atEdge && section == "edge" && !uplinkKeys[k.path] && !strings.HasPrefix(k.path, "edge.uplink."):
+			l.complain(k.path, "set role: edge, or leave the key out: of the section edge a platform has edge.uplink, edge.agent_id, edge.commands and edge.when_full", "has an effect with role: edge only")
+		case !atEdge && section == "edge" && !uplink:
+			l.complain(k.path, "name the broker above, such as tls://weir.example.org:8883, in edge.uplink.broker_url, or leave the section edge out", "has no effect without edge.uplink.broker_url")
 		case atEdge && k.path == "listeners.mqtt":
 			l.complain(k.path, "set edge.listen", "has no effect with role: edge: edge.listen is the address of its broker")
 		case atEdge && !edgeSections[section] && !edgeKeys[k.path]:
 			l.complain(k.path, "leave it out", "has no effect with role: edge")
 		}
 	}
-	if atEdge {
+	if atEdge || uplink {
 		l.edge()
 	}
 }

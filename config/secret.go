@@ -32,6 +32,11 @@ func (l *loader) secrets() {
 			continue
 		}
 		r := l.waiting[key]
+		if l.src.pasted {
+			l.bad[key] = true // nothing is said of what is not looked at
+			l.override(map[string]any{key: setting.NewSecret(shownSecret)})
+			continue
+		}
 		value, why := l.fetch(r)
 		if why != "" {
 			l.bad[key] = true

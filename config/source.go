@@ -25,6 +25,9 @@ type Source struct {
 	// Thorough looks for the site files, too, which a start reads.
 	Thorough bool
 
+	// pasted says that the content of File comes from elsewhere: see Pasted.
+	pasted bool
+
 	// What reads; plain files of at most maxFileBytes and those of package os when ReadFile is nil.
 	ReadFile func(string) ([]byte, error)
 	ReadDir  func(string) ([]fs.DirEntry, error)
@@ -42,6 +45,40 @@ func (s Source) withDefaults() Source {
 		s.Stat = func(string) (fs.FileInfo, error) { return nil, fs.ErrNotExist }
 	}
 	return s
+}
+
+// Pasted returns the source with a text in place of its file. Of the other files only those of conf.d are read: what the text names
+// (certificates, site files, files, variables and credentials with secrets) is not looked at, so that it says nothing about the machine to
+// the one who has written it.
+func (s Source) Pasted(text string) Source {
+	s = s.withDefaults()
+	if s.File == "" {
+		s.File = mainFile
+	}
+	file, dir := s.File, filepath.Dir(s.File)
+	if fi, err := s.Stat(file); err == nil && fi.IsDir() {
+		dir, file = file, filepath.Join(file, mainFile)
+	}
+	read, overlay := s.ReadFile, filepath.Join(dir, overlays)
+	s.ReadFile = func(name string) ([]byte, error) {
+		switch {
+		case name == file:
+			return []byte(text), nil
+		case filepath.Dir(name) == overlay:
+			return read(name)
+		}
+		return nil, fs.ErrPermission
+	}
+	s.Asking, s.Thorough, s.pasted = true, false, true
+	return s
+}
+
+// PastedFile is how the problems of Pasted name the text, where the file of the source is a directory or none.
+func PastedFile(file string) string {
+	if file == "" {
+		return mainFile
+	}
+	return filepath.Join(file, mainFile)
 }
 
 // getenv returns a variable, and whether it is set. Of two the later counts, as for os.Getenv.

@@ -47,7 +47,9 @@ func (c *Config) Warnings() []Warning {
 		if c.Edge.Username == "" && !c.Edge.Synced() && !loopback(c.Edge.Listen) {
 			warn("edge.username", "set edge.username and edge.password", "is empty: any client that reaches the edge can send as any device")
 		}
-		if up := c.Edge.Uplink; up.Username != "" && strings.HasPrefix(up.BrokerURL, "tcp://") && !loopback(strings.TrimPrefix(up.BrokerURL, "tcp://")) {
+	}
+	if up := c.Edge.Uplink; up.BrokerURL != "" {
+		if up.Username != "" && strings.HasPrefix(up.BrokerURL, "tcp://") && !loopback(strings.TrimPrefix(up.BrokerURL, "tcp://")) {
 			warn("edge.uplink.broker_url", "use tls://", "sends user name and password of the uplink without TLS")
 		}
 	}

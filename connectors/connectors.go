@@ -40,7 +40,20 @@ import (
 
 // ConnectorSettings are the keys of connectors, in the section limits.
 type ConnectorSettings struct {
-	ConnectorsPerTenant  int64 `yaml:"connectors_per_tenant" default:"1000" zero:"default" doc:"Maximum number of connectors of a tenant."`
+	//limit:what connectors of a tenant
+	//limit:chapter What is kept
+	//limit:bound {}, a config 64 KiB, 100 versions, a secret 4 KiB
+	//limit:met weir_registry_refused_changes_total{cause="rows"}
+	//limit:then LIMIT_EXCEEDED, with the key; a longer config or secret INVALID_INPUT
+	//limit:cost of the bytes of the tenant's rows
+	ConnectorsPerTenant int64 `yaml:"connectors_per_tenant" default:"1000" zero:"default" doc:"Maximum number of connectors of a tenant."`
+
+	//limit:what HTTP secrets of a tenant
+	//limit:chapter What is kept
+	//limit:bound {}, 32 hosts, 4 KiB
+	//limit:met weir_registry_refused_changes_total{cause="rows"}
+	//limit:then LIMIT_EXCEEDED, with the key; longer ones INVALID_INPUT
+	//limit:cost of the bytes of the tenant's rows
 	HTTPSecretsPerTenant int64 `yaml:"http_secrets_per_tenant" default:"1000" zero:"default" doc:"Maximum number of HTTP secrets of a tenant."`
 }
 

@@ -53,11 +53,12 @@ type book struct {
 	mu      sync.Mutex
 	lines   map[lineKey]*line
 	through model.Offset // accepted is complete up to here
+	tally   uint64       // number of the newest message that was counted, of a platform
 	dirty   bool
 }
 
 func newBook(s *saved) *book {
-	b := &book{lines: map[lineKey]*line{}, through: s.AcceptedThrough}
+	b := &book{lines: map[lineKey]*line{}, through: s.AcceptedThrough, tally: s.Tally}
 	for _, l := range s.Lines {
 		b.lines[l.lineKey] = &line{l.lineKey, l.Received, l.Accepted, maps.Clone(l.Turned), maps.Clone(l.Ended)}
 	}
@@ -166,6 +167,18 @@ func (b *book) recovered(last model.Offset) {
 	}
 }
 
+// erase forgets a tenant.
+func (b *book) erase(tenant string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for key := range b.lines {
+		if key.Tenant == tenant {
+			delete(b.lines, key)
+			b.dirty = true
+		}
+	}
+}
+
 func (b *book) changed() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -173,7 +186,7 @@ func (b *book) changed() bool {
 }
 
 // copy returns the lines in their order, and up to where they count what was accepted.
-func (b *book) copy(saves bool) (all []line, through model.Offset) {
+func (b *book) copy(saves bool) (all []line, through place) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, l := range b.lines {
@@ -185,7 +198,7 @@ func (b *book) copy(saves bool) (all []line, through model.Offset) {
 	slices.SortFunc(all, func(a, c line) int {
 		return cmp.Or(cmp.Compare(a.Hour, c.Hour), cmp.Compare(a.Tenant, c.Tenant), cmp.Compare(a.Transport, c.Transport))
 	})
-	return all, b.through
+	return all, place{b.through, b.tally}
 }
 
 // LedgerLine is what became of the messages of an hour, a tenant and a transport.

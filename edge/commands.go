@@ -96,6 +96,8 @@ func (e *Edge) heard(c *connection, m mqttclient.Incoming) {
 		e.command(c, document)
 	case *edgewire.Devices:
 		e.gathers(c, document)
+	case *edgewire.Framed:
+		e.forward.heardFrame(c, document)
 	case *edgewire.Changed:
 		e.changedAbove()
 	}

@@ -2,13 +2,17 @@ package edge
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
+
+	"weir/internal/smallfile"
 )
 
 // Names and bounds of the dead letters: two files, of which the older one goes when the newer one is full.
@@ -105,6 +109,45 @@ func (l *letters) newest(limit int) (out []DeadLetter, err error) {
 		out[i], out[j] = out[j], out[i]
 	}
 	return out, nil
+}
+
+// erase removes the dead letters of a tenant. Each file is replaced whole; one without such a letter stays as it is.
+func (l *letters) erase(instance, tenant string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	mine := instance + "/" + tenant + "/"
+	for _, path := range []string{l.path + olderSuffix, l.path} {
+		b, err := smallfile.Read(path, 2*maxLettersBytes) // a letter that is larger than the bound stands alone
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		kept := make([]byte, 0, len(b))
+		for line := range bytes.Lines(b) {
+			var d DeadLetter
+			if err := json.Unmarshal(line, &d); err == nil && !strings.HasPrefix(d.Topic, mine) {
+				kept = append(kept, line...)
+			}
+		}
+		if len(kept) == len(b) {
+			continue
+		}
+		if err := replaceFile(path, kept); err != nil {
+			return err
+		}
+	}
+	return errors.Join(l.file.Close(), l.open())
+}
+
+// EraseTenant removes what is kept of a tenant of a platform beside its log, of which nothing of the tenant is left: dead letters, and the lines of the ledger.
+func (e *Edge) EraseTenant(token string) error {
+	if err := e.letters.erase(e.cfg.InstanceID, token); err != nil {
+		return err
+	}
+	e.book.erase(token)
+	return e.keep()
 }
 
 func (l *letters) close() error {

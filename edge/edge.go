@@ -10,11 +10,16 @@
 //	sync.go     the devices of a Weir above, with which they sign in also while it is away
 //	commands.go commands of a Weir above for the devices at the site
 //	hello.go    what is said to a Weir above, and what its answer asks for
+//	carry.go    what is carried to a Weir above by hand
 //	rate.go     how fast records leave while the other side says that it is too fast
 //	book.go     the ledger of the edge: how many messages came in, and how each ended
 //	state.go    what is kept besides the log: identity, position, book; deadletters.go: what the broker above refused for good
 //	clock.go    receive times, also before the time of day is known
 //	status.go   what is shown of all that; metrics.go likewise
+//	lanes.go    what comes now before a backlog, and the rate of bytes; frames.go: many messages in one packet
+//	presence.go who comes and goes at the site
+//	beside.go   the same forwarder beside the applier of a platform, on the platform's log; body.go: how what is read there goes up, repeats.go:
+//	            what of it does not
 //
 // Invariants. A record is acknowledged to its device after its sync, and leaves the log only behind the position, which moves over a
 // record once the broker above has acknowledged it, has refused it for good (it is a dead letter then), or it was dropped because the
@@ -43,7 +48,7 @@ import (
 	"weir/spool"
 )
 
-// Settings are the keys of the section edge. They apply with role: edge.
+// Settings are the keys of the section edge. They apply with role: edge; a platform with an uplink has AgentID, WhenFull, Commands and Uplink.
 type Settings struct {
 	AgentID       string         `yaml:"agent_id" doc:"Token of the device as which the edge signs in at the broker above, a part of its client id. Empty: the client id is weir-edge: and the id of the installation."`
 	Listen        string         `yaml:"listen" format:"address" default:"0.0.0.0:1883" doc:"Address of the broker for the site's devices, without TLS."`
@@ -66,7 +71,11 @@ type UplinkSettings struct {
 	BackoffMin     time.Duration       `yaml:"backoff_min" default:"1s" zero:"no" doc:"Wait before the first attempt to connect again; it doubles with each further one. A random part of up to half is left out."`
 	BackoffMax     time.Duration       `yaml:"backoff_max" default:"60s" zero:"no" doc:"Longest wait between two attempts."`
 	KeepAlive      time.Duration       `yaml:"keep_alive" default:"30s" min:"1s" max:"18h" doc:"Longest time without a packet on the uplink; half of it without an answer to a ping ends the connection."`
-	Window         int                 `yaml:"window" default:"4096" min:"1" max:"4096" doc:"Maximum number of messages sent and not yet acknowledged; the Receive Maximum of the broker above bounds it, too."`
+	Rate           setting.Size        `yaml:"rate" doc:"Maximum bytes a second that go up. 0: as many as the link carries."`
+	Order          string              `yaml:"order" default:"oldest_first" enum:"oldest_first live_first" doc:"What goes up first once much waits. oldest_first: everything in the order of its receipt; live_first: what comes now, the rest in what that leaves of the rate."`
+	Frames         bool                `yaml:"frames" doc:"Whether messages go to a Weir above in frames: many in one packet of up to 256 KiB, compressed, no later than a second after the first."`
+	Presence       bool                `yaml:"presence" default:"true" doc:"Whether a Weir above is notified when devices at the site, which sign in with credentials of their own, come and go."`
+	Window         int                 `yaml:"window" default:"4096" min:"1" max:"4096" doc:"Maximum number of messages sent and not yet acknowledged; the Receive Maximum of the broker above bounds it, too. In frames 16 times as many."`
 }
 
 // Config configures an edge.
@@ -91,8 +100,10 @@ type Deps struct {
 	// Built is the build time of the program: no earlier time is plausible.
 	Built time.Time
 	// Machine is the id of the machine, "" where it has none; Version that of the program.
-	Machine    string
-	Version    string
+	Machine string
+	Version string
+	// Beside is nil for the role edge. With it the edge is the uplink of a platform: the log is that of the platform, which writes it.
+	Beside     *Beside
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil: metrics are kept and not registered
 }
@@ -112,19 +123,21 @@ type Began struct {
 
 // Edge is a running edge. Intake is what the transports hand their messages to.
 type Edge struct {
-	cfg     Config
-	deps    Deps
-	log     *slog.Logger
-	spool   spool.Log
-	id      identity // changed with durable held
-	sentAs  atomic.Pointer[string]
-	epoch   uint32
-	book    *book
-	clock   *clock
-	seen    *seen
-	letters *letters
-	metrics *metrics
-	began   *Began
+	cfg      Config
+	deps     Deps
+	log      *slog.Logger
+	spool    spool.Log
+	id       identity // changed with durable held
+	sentAs   atomic.Pointer[string]
+	epoch    uint32
+	book     *book
+	clock    *clock
+	seen     *seen
+	letters  *letters
+	metrics  *metrics
+	presence *sitePresence
+	carry    carryKey
+	began    *Began
 
 	listeners listeners
 	devices   *devices // nil: devices do not sign in with credentials of a Weir above
@@ -136,6 +149,10 @@ type Edge struct {
 	state   stateFile
 	durable sync.Mutex // one write of the state at a time
 	kick    chan struct{}
+
+	forwards string        // see saved.Forwards
+	counted  chan struct{} // closed once what a platform's log held at the start is counted
+	tallied  sync.Once     // closes it
 }
 
 // Open opens the edge of a directory and makes it where there is none. Errors: *model.Error where the directory belongs to another
@@ -146,7 +163,7 @@ func Open(cfg Config, deps Deps) (*Edge, error) {
 	if deps.Logger == nil {
 		deps.Logger = slog.New(slog.DiscardHandler)
 	}
-	e := &Edge{listeners: listeners{now: map[string]bool{}, changed: map[string]bool{}}, cfg: cfg, deps: deps, log: deps.Logger, kick: make(chan struct{}, 1), state: stateFile{dir: cfg.Dir}}
+	e := &Edge{listeners: listeners{now: map[string]bool{}, changed: map[string]bool{}}, cfg: cfg, deps: deps, log: deps.Logger, kick: make(chan struct{}, 1), state: stateFile{dir: cfg.Dir}, counted: make(chan struct{})}
 	id, fresh, err := e.state.identity(cfg.InstanceID)
 	if err != nil {
 		return nil, err
@@ -177,18 +194,39 @@ func (e *Edge) begin(id identity, fresh bool, saved *saved) error {
 			return err
 		}
 	}
+	if e.deps.Beside != nil && e.resume(saved, fresh) {
+		id.SentAs = newInstall()
+		if err := e.state.writeIdentity(id); err != nil {
+			return err
+		}
+	}
+	if b := e.deps.Beside; b != nil {
+		b.Repeats.restore(saved.Repeats)
+		b.Repeats.Through(saved.Position)
+	}
+	e.forwards = saved.Forwards
 	e.setIdentity(id)
 	e.epoch = e.spool.Epoch()
 	first, last := e.spool.Bounds()
 	position := min(max(saved.Position, first-1), last)
+	at := place{position, uint64(position)}
+	if e.deps.Beside != nil {
+		at.Number = saved.Number
+	}
 	e.book = newBook(saved)
 	e.clock = newClock(e.deps, saved)
 	e.seen = newSeen()
-	if err := e.recount(first, last, saved.AcceptedThrough); err != nil {
+	var err error
+	if e.deps.Beside == nil {
+		err = e.recount(first, last, saved.AcceptedThrough)
+	}
+	if err != nil {
 		return err
 	}
-	var err error
 	if err = e.openDevices(); err != nil {
+		return err
+	}
+	if err = e.openCarryKey(); err != nil {
 		return err
 	}
 	if e.letters, err = openLetters(e.cfg.Dir); err != nil {
@@ -197,8 +235,20 @@ func (e *Edge) begin(id identity, fresh bool, saved *saved) error {
 	if e.metrics, err = newMetrics(e, e.deps.Registerer); err != nil {
 		return err
 	}
-	e.forward = newForwarder(e, position, max(saved.Counted, position), saved.Numbers.began(e.InstallID(), e.epoch, position))
-	e.intake = newIntake(e)
+	tenant := ""
+	if e.cfg.Uplink.Presence && e.cfg.AgentID != "" {
+		tenant, _, _ = cutTenant(e.cfg.Uplink.Username)
+	}
+	e.presence = newSitePresence(tenant, saved.Presence, e.metrics.presenceLost.Inc)
+	e.forward = newForwarder(e, at, max(saved.Counted, position), saved.Numbers.began(e.InstallID(), e.epoch, at.Number))
+	if saved.Beyond.Check(endlessRanges) == nil && saved.Beyond.Last() <= uint64(last) {
+		_, e.forward.beyond = saved.Beyond.Split(uint64(position) + 1)
+	}
+	e.forward.marks.all = saved.Marks
+	e.forward.marks.trimmed(first)
+	if e.intake = newIntake(e); e.deps.Beside != nil {
+		e.intake.Shut() // a platform has its own
+	}
 	if e.began != nil && e.began.Damage != nil {
 		e.log.Error("the log was damaged: what could not be read is lost; a new epoch begins", "epoch", e.epoch, "error", e.began.Damage)
 	}
@@ -283,9 +333,12 @@ func (e *Edge) RunState(ctx context.Context) error {
 			soon = true
 		case <-tick.C:
 		}
+		if err := e.makesRoom(); err != nil {
+			continue
+		}
 		moved := e.forward.at() - e.state.kept()
 		now := e.deps.elapsed()
-		if moved == 0 && !e.book.changed() || !soon && moved < keepAfter && now-last < keepEvery {
+		if moved == 0 && !e.book.changed() && !e.presence.changed() || !soon && moved < keepAfter && now-last < keepEvery {
 			continue
 		}
 		last = now
@@ -308,13 +361,18 @@ func (e *Edge) keep() error {
 	e.durable.Lock()
 	defer e.durable.Unlock()
 	s := e.forward.snapshot() // position and book as of one moment
-	s.Epoch = e.epoch
+	s.Epoch, s.Forwards = e.epoch, e.forwards
 	s.Maps, s.Newest = e.clock.known(), e.clock.last()
 	if err := e.state.write(s); err != nil {
 		return err
 	}
 	if err := e.spool.Trim(s.Position); err != nil && !errors.Is(err, spool.ErrClosed) {
 		return err
+	}
+	first, _ := e.spool.Bounds()
+	e.forward.trimmed(first)
+	if b := e.deps.Beside; b != nil {
+		b.Repeats.forget(min(first, s.Position+1))
 	}
 	e.intake.roomAgain()
 	return nil

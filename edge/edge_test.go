@@ -112,6 +112,17 @@ func event(n int) *ingest.Arrival {
 	return &ingest.Arrival{Transport: ingest.TransportMQTT, Source: "mqtt1", Tenant: "acme", Topic: "pump", Body: fmt.Appendf(nil, `{"n":%d}`, n), ClientID: "c", PacketID: uint16(n + 1), HoldFor: -1}
 }
 
+// drained waits until nothing waits for the broker above.
+func (s *site) drained(t *testing.T) {
+	t.Helper()
+	poll.Until(t, "nothing waits", func() error {
+		if st := s.Status(); st.Waiting != 0 {
+			return fmt.Errorf("%+v", st)
+		}
+		return nil
+	})
+}
+
 // outcomes are those of the ledger, and whether it balances.
 func (s *site) outcomes(t *testing.T) map[string]int64 {
 	t.Helper()
@@ -162,7 +173,7 @@ func TestTheAnswersOfTheBrokerAbove(t *testing.T) {
 			t.Fatal(a)
 		}
 	}
-	poll.True(t, "nothing waits", func() bool { return s.Status().Waiting == 0 })
+	s.drained(t)
 	got := s.outcomes(t)
 	if got["stored"] != 5 || got["dead-letter"] != 3 || got["waiting"] != 0 {
 		t.Errorf("%v", got)

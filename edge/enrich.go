@@ -10,10 +10,10 @@ import (
 	"weir/model"
 )
 
-// number identifies a record above: what is forwarded of an epoch is numbered by the offsets of the log, so that a record has the same
-// number whenever it is sent.
-func (e *Edge) number(epoch uint32, at model.Offset) string {
-	return e.InstallID() + ":" + strconv.FormatUint(uint64(epoch), 10) + ":" + strconv.FormatUint(uint64(at), 10)
+// number identifies a record above: what is forwarded of an epoch is numbered by the offsets of the log, or by its place among the messages of a
+// platform's log, so that a record has the same number whenever it is sent.
+func (e *Edge) number(epoch uint32, number uint64) string {
+	return e.InstallID() + ":" + strconv.FormatUint(uint64(epoch), 10) + ":" + strconv.FormatUint(number, 10)
 }
 
 // enrich gives a JSON object the members altId and occurredTime where it lacks them, in front of what it has. Anything else is returned
@@ -50,6 +50,29 @@ func enrich(payload []byte, number string, received model.Nanos) []byte {
 		out = fmt.Appendf(out, `"occurredTime":%q`, timeText(received))
 	}
 	if any {
+		out = append(out, ',')
+	}
+	return append(out, payload[open+1:]...)
+}
+
+// enrichTime gives a JSON object the member occurredTime where it lacks it. Anything else is returned as it is.
+func enrichTime(payload []byte, received model.Nanos) []byte {
+	var occurred, any bool
+	s := jsonscan.New(payload)
+	if s.Peek() != '{' {
+		return payload
+	}
+	open := s.Pos()
+	s.Object(func(name []byte) {
+		any = true
+		occurred = occurred || string(name) == "occurredTime"
+		s.Skip()
+	})
+	if s.End() != nil || occurred {
+		return payload
+	}
+	out := append(make([]byte, 0, len(payload)+64), payload[:open+1]...)
+	if out = fmt.Appendf(out, `"occurredTime":%q`, timeText(received)); any {
 		out = append(out, ',')
 	}
 	return append(out, payload[open+1:]...)

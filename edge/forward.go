@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"weir/ingest"
 	"weir/internal/edgewire"
 	"weir/internal/mqttclient"
+	"weir/internal/ranges"
 	"weir/model"
 	"weir/spool"
 )
@@ -39,10 +41,12 @@ const (
 // flight is a record between the log and its end.
 type flight struct {
 	record
-	at    model.Offset
-	epoch uint32
-	stage stage
-	word  string // how it ended, as the book says it
+	at     model.Offset
+	number uint64
+	epoch  uint32
+	stage  stage
+	live   *liveLane // nil: it is of the backlog
+	word   string    // how it ended, as the book says it; "" for a record that does not go up
 }
 
 // size is what it takes in memory.
@@ -58,6 +62,17 @@ type forwarder struct {
 
 	mu       sync.Mutex
 	position model.Offset
+	number   uint64 // of the newest message up to position
+	last     uint64 // of the newest message of ring; number where it is empty
+	marks    marks
+
+	live     *liveLane  // nil: there is one lane
+	beyond   ranges.Set // offsets after position that have ended, and are counted
+	holes    int        // in the numbers that a Weir above has of them
+	framer   *framer    // of the connection
+	resends  bool       // it may lack some: they are sent again
+	bytesPer throttle
+
 	ring     []*flight // in order, from position+1 on
 	queue    []*flight // of them, those that wait to be sent
 	inFlight int       // unacknowledged on the connection
@@ -65,6 +80,8 @@ type forwarder struct {
 	batch    *spool.Batch
 	next     int // record of batch
 
+	carried    carried      // by hand, see wereCarried
+	handed     HandedOver   // as of the newest hello
 	counted    model.Offset // how the records up to here ended is in the book
 	numbers    numbering
 	generation int                // of the reader of the log: it begins again after a rewind
@@ -78,8 +95,8 @@ type portion struct {
 	generation int
 }
 
-func newForwarder(e *Edge, position, counted model.Offset, n numbering) *forwarder {
-	return &forwarder{e: e, batches: make(chan portion), notice: make(chan struct{}, 1), position: position, counted: counted, numbers: n, uplink: uplink{e: e}}
+func newForwarder(e *Edge, at place, counted model.Offset, n numbering) *forwarder {
+	return &forwarder{bytesPer: throttle{rate: float64(e.cfg.Uplink.Rate)}, e: e, batches: make(chan portion), notice: make(chan struct{}, 1), position: at.At, number: at.Number, last: at.Number, counted: counted, numbers: n, uplink: uplink{e: e}}
 }
 
 // at is the position.
@@ -95,7 +112,13 @@ func (f *forwarder) snapshot() *saved {
 	defer f.mu.Unlock()
 	s := &saved{Position: f.position, Counted: f.counted, Numbers: f.numbers}
 	s.Numbers.Absent = slices.Clone(f.numbers.Absent)
-	s.Lines, s.AcceptedThrough = f.e.book.copy(true)
+	var through place
+	s.Lines, through = f.e.book.copy(true)
+	s.Presence, s.Beyond = f.e.presence.save(), slices.Clone(f.beyond)
+	if s.AcceptedThrough = through.At; f.e.deps.Beside != nil {
+		s.Repeats = f.e.deps.Beside.Repeats.save()
+		s.Number, s.Tally, s.Marks = f.number, through.Number, slices.Clone(f.marks.all)
+	}
 	return s
 }
 
@@ -118,6 +141,9 @@ func (f *forwarder) run(ctx context.Context) error {
 		stop()
 		<-fed
 	}()
+	if ok, err := f.e.counting(ctx, fed); !ok {
+		return err
+	}
 	for {
 		conn, err := f.uplink.connect(ctx, fed)
 		if err != nil || conn == nil {
@@ -161,9 +187,11 @@ func (f *forwarder) feed(ctx context.Context) error {
 			f.e.log.Error("a part of the log cannot be read: its messages are lost", "from", damage.Offset, "to", damage.Next-1, "error", err)
 			lost := max(damage.Offset, next)
 			f.e.metrics.lost.Add(float64(damage.Next - lost))
-			f.mu.Lock()
-			f.absent(lost, damage.Next-1)
-			f.mu.Unlock()
+			if f.e.deps.Beside == nil { // of a platform they have no numbers
+				f.mu.Lock()
+				f.absent(uint64(lost), uint64(damage.Next-1))
+				f.mu.Unlock()
+			}
 			from = damage.Next
 		default:
 			return fmt.Errorf("reading the log: %w", err)
@@ -180,6 +208,9 @@ func (f *forwarder) follow(ctx context.Context, from model.Offset, generation in
 	defer r.Close()
 	for {
 		b, err := r.Next(ctx)
+		if err == nil {
+			err = f.e.applied(ctx, b)
+		}
 		if err != nil {
 			return from, err
 		}
@@ -196,7 +227,7 @@ func (f *forwarder) follow(ctx context.Context, from model.Offset, generation in
 func (f *forwarder) again() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.queue, f.inFlight = f.queue[:0], 0
+	f.queue, f.inFlight, f.framer = f.queue[:0], 0, nil
 	for _, x := range f.ring {
 		if x.stage == sent {
 			x.stage = queued
@@ -214,10 +245,17 @@ func (f *forwarder) serve(ctx context.Context, conn *connection) {
 	stopping, ending := ctx.Done(), (<-chan time.Time)(nil)
 	f.e.notify(conn, true)
 	f.e.connected(conn)
+	f.e.tellPresence(conn)
 	ticks := time.NewTicker(syncTick)
 	defer ticks.Stop()
 	states := time.NewTicker(stateEvery)
 	defer states.Stop()
+	defer func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.endLive()
+	}()
+	f.steer(ctx)
 	for {
 		f.advance()
 		wait := time.Duration(-1)
@@ -233,6 +271,10 @@ func (f *forwarder) serve(ctx context.Context, conn *connection) {
 		if !f.hungry() || ending != nil {
 			batches = nil
 		}
+		live := f.liveBatches()
+		if ending != nil {
+			live = nil
+		}
 		var paced <-chan time.Time
 		if wait >= 0 {
 			timer.Reset(wait)
@@ -241,8 +283,13 @@ func (f *forwarder) serve(ctx context.Context, conn *connection) {
 		select {
 		case b := <-batches:
 			f.take(b)
+		case b := <-live:
+			f.takeLive(b)
 		case <-ticks.C:
+			f.steer(ctx)
+			f.overdue()
 			f.e.syncs(conn)
+			f.e.tellPresence(conn)
 		case m := <-conn.down:
 			f.e.heard(conn, m)
 		case <-states.C:
@@ -251,11 +298,15 @@ func (f *forwarder) serve(ctx context.Context, conn *connection) {
 			}
 		case <-f.notice:
 			f.e.notify(conn, false)
+			f.e.tellPresence(conn)
 		case <-paced:
 		case <-conn.Done():
 			return
 		case <-stopping:
 			stopping, ending = nil, time.After(stopDrain)
+			if f.leaveOpen(conn) != nil {
+				return
+			}
 		case <-ending:
 			return
 		}
@@ -277,7 +328,11 @@ func (f *forwarder) hungry() bool {
 
 // roomy reports whether the ring may grow, with the lock held.
 func (f *forwarder) roomy() bool {
-	return len(f.ring) < int(f.e.cfg.Uplink.Window) && (f.bytes < maxInFlightBytes || len(f.ring) == 0)
+	most := int(f.e.cfg.Uplink.Window)
+	if f.framer != nil && !f.framer.off {
+		most *= maxFrames // a frame may hold a whole window
+	}
+	return len(f.ring) < most && (f.bytes < maxInFlightBytes || len(f.ring) == 0)
 }
 
 // take begins a batch.
@@ -304,11 +359,18 @@ func (f *forwarder) load() {
 		if at <= f.position || len(f.ring) > 0 && at <= f.ring[len(f.ring)-1].at {
 			continue
 		}
-		x := &flight{at: at, epoch: f.batch.Epoch}
-		var err error
-		if x.record, err = decodeRecord(data); err != nil {
-			x.stage, x.word, x.payload = ended, "dead-letter:damaged", data
-		} else {
+		if f.live != nil && at >= f.live.from { // what it has ended is known once nothing of it is in flight
+			f.live.ending = true
+			f.next--
+			return
+		}
+		last := place{Number: f.last}
+		x := f.flightOf(at, f.batch.Epoch, data, &last)
+		f.last = last.Number
+		if x.stage == queued && f.beyond.Has(uint64(at)) && !f.resends {
+			x.stage, x.word = ended, ""
+		}
+		if x.stage == queued && !f.endCarried(x) {
 			f.queue = append(f.queue, x)
 		}
 		f.ring = append(f.ring, x)
@@ -320,6 +382,10 @@ func (f *forwarder) load() {
 func (f *forwarder) advance() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.advanceLive()
+	if l := f.live; l != nil && l.ending && l.inFlight == 0 {
+		f.endLive()
+	}
 	n := 0
 	for n < len(f.ring) {
 		x := f.ring[n]
@@ -327,7 +393,10 @@ func (f *forwarder) advance() {
 			if x.stage != ended || !f.finish(x) {
 				break
 			}
-			f.position = x.at
+			f.position, f.number = x.at, x.number
+			if f.e.deps.Beside != nil {
+				f.marks.add(place{x.at, x.number})
+			}
 		}
 		f.bytes -= x.size()
 		f.ring[n] = nil
@@ -336,17 +405,28 @@ func (f *forwarder) advance() {
 	if f.ring = f.ring[n:]; len(f.ring) == 0 {
 		f.ring = nil
 	}
+	f.passed()
 	f.load()
 }
 
 // finish counts a record that has ended. It reports false when a dead letter could not be kept: then the position stays.
 func (f *forwarder) finish(x *flight) bool {
-	if x.at <= f.counted { // it was sent again
+	if x.at <= f.counted || x.word == "" || f.beyond.Has(uint64(x.at)) { // it was sent again, does not go up, or has gone up before
+		f.counted = max(f.counted, x.at)
 		return true
 	}
+	if !f.count(x) {
+		return false
+	}
+	f.counted = x.at
+	return true
+}
+
+// count counts a record that has ended. It reports false when a dead letter could not be kept.
+func (f *forwarder) count(x *flight) bool {
 	if x.word != "stored" {
 		e := f.e
-		d := &DeadLetter{Time: time.Now().UTC(), Received: x.wall.Time(), Number: e.number(x.epoch, x.at), Topic: x.topic(e.cfg.InstanceID), Reason: x.word[len("dead-letter:"):], Payload: x.payload}
+		d := &DeadLetter{Time: time.Now().UTC(), Received: x.wall.Time(), Number: e.number(x.epoch, x.number), Topic: x.topic(e.cfg.InstanceID), Reason: x.word[len("dead-letter:"):], Payload: x.payload}
 		if err := e.letters.add(d); err != nil {
 			e.log.Error("a dead letter cannot be kept; forwarding waits", "error", err)
 			return false
@@ -355,9 +435,8 @@ func (f *forwarder) finish(x *flight) bool {
 		e.log.Warn("the broker above refuses a message for good: it is a dead letter", "topic", d.Topic, "reason", d.Reason, "number", d.Number)
 	}
 	if x.word != "stored" || x.epoch != f.e.epoch {
-		f.absent(x.at, x.at)
+		f.absent(x.number, x.number)
 	}
-	f.counted = x.at
 	f.e.book.ended(lineOf(&x.record), x.word)
 	return true
 }
@@ -365,6 +444,9 @@ func (f *forwarder) finish(x *flight) bool {
 // fill sends what the window, the memory and the rate allow. wait is after how long more may be sent, negative when that depends on
 // something else. An error says that the connection is over.
 func (f *forwarder) fill(conn *connection) (wait time.Duration, err error) {
+	if g := f.framesOn(conn); g != nil {
+		return f.fillFrames(conn, g)
+	}
 	for {
 		x, wait := f.pick(conn.Window(), f.e.deps.elapsed())
 		if x == nil {
@@ -373,35 +455,70 @@ func (f *forwarder) fill(conn *connection) (wait time.Duration, err error) {
 		m, err := f.message(x, conn.V5())
 		if err == nil {
 			err = conn.Send(m, func(code byte) { f.acknowledged(x, code) })
+			f.spent(&m)
 		}
-		switch {
-		case err == nil:
-		case errors.Is(err, mqttclient.ErrTooLarge):
-			f.unsent(x, "dead-letter:"+string(ingest.ReasonTooLarge))
-		default:
-			f.unsent(x, "")
+		if err := f.sendFailed(x, err); err != nil {
 			return 0, err
 		}
 	}
 }
 
-// pick takes the next record of the queue.
+// sendFailed takes back a record that could not be sent. The error is that of a connection that is over.
+func (f *forwarder) sendFailed(x *flight, err error) error {
+	switch {
+	case err == nil:
+	case errors.Is(err, mqttclient.ErrTooLarge):
+		f.unsent(x, "dead-letter:"+string(ingest.ReasonTooLarge))
+	default:
+		f.unsent(x, "")
+		return err
+	}
+	return nil
+}
+
+// spent counts the bytes of a message that was sent.
+func (f *forwarder) spent(m *mqttclient.Message) {
+	const packet = 12 // header, packet identifier, lengths
+	bytes := packet + len(m.Topic) + len(m.Payload)
+	for _, p := range m.Properties {
+		bytes += 5 + len(p[0]) + len(p[1])
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.bytesPer.spend(bytes, f.e.deps.elapsed())
+}
+
+// pick takes the next record of the queues.
 func (f *forwarder) pick(window int, now time.Duration) (*flight, time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for len(f.queue) > 0 && f.queue[0].at <= f.position { // dropped meanwhile
 		f.queue = f.queue[1:]
 	}
-	if len(f.queue) == 0 || f.inFlight >= window {
+	from := &f.queue
+	if l := f.live; l != nil {
+		if len(l.queue) > 0 && !l.ending {
+			from = &l.queue
+		} else if f.inFlight-l.inFlight >= max(window/backlogShare, 1) {
+			return nil, -1
+		}
+	}
+	if len(*from) == 0 || f.inFlight >= window {
 		return nil, -1
+	}
+	if wait := f.bytesPer.wait(now); wait > 0 {
+		return nil, wait
 	}
 	if wait := f.pace.take(now); wait > 0 {
 		return nil, wait
 	}
-	x := f.queue[0]
-	f.queue[0] = nil
-	f.queue = f.queue[1:]
+	x := (*from)[0]
+	(*from)[0] = nil
+	*from = (*from)[1:]
 	x.stage = sent
+	if x.live != nil {
+		x.live.inFlight++
+	}
 	f.inFlight++
 	f.e.metrics.inFlight.Set(float64(f.inFlight))
 	return x, -1
@@ -412,6 +529,9 @@ func (f *forwarder) unsent(x *flight, word string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.inFlight--
+	if x.live != nil {
+		x.live.inFlight--
+	}
 	if x.stage, x.word = ended, word; word == "" {
 		x.stage = queued
 	}
@@ -427,7 +547,7 @@ func (f *forwarder) message(x *flight, v5 bool) (mqttclient.Message, error) {
 			return mqttclient.Message{}, err
 		}
 	}
-	number := e.number(x.epoch, x.at)
+	number := e.number(x.epoch, x.number)
 	m := mqttclient.Message{Topic: x.topic(e.cfg.InstanceID), Payload: x.payload, QoS: 1}
 	switch x.kind {
 	case kindEvents:
@@ -451,6 +571,9 @@ func (f *forwarder) acknowledged(x *flight, code byte) {
 	defer f.mu.Unlock()
 	m := f.e.metrics
 	f.inFlight--
+	if x.live != nil {
+		x.live.inFlight--
+	}
 	m.inFlight.Set(float64(f.inFlight))
 	x.stage = ended
 	switch code {
@@ -473,6 +596,9 @@ func (f *forwarder) acknowledged(x *flight, code byte) {
 	if code >= 0x80 {
 		m.refused.WithLabelValues("0x" + strconv.FormatUint(uint64(code), 16)).Inc()
 		m.errors.Inc()
+		if x.live != nil {
+			f.holes++
+		}
 	}
 	if x.stage == queued && x.at > f.position {
 		f.pace.slow(f.e.deps.elapsed())
@@ -483,31 +609,41 @@ func (f *forwarder) acknowledged(x *flight, code byte) {
 
 // requeue puts a record back into the queue, in its order, with the lock held.
 func (f *forwarder) requeue(x *flight) {
+	into := &f.queue
+	if x.live != nil {
+		into = &x.live.queue
+	}
 	i := 0
-	for i < len(f.queue) && f.queue[i].at < x.at {
+	for i < len(*into) && (*into)[i].at < x.at {
 		i++
 	}
-	f.queue = append(f.queue, nil)
-	copy(f.queue[i+1:], f.queue[i:])
-	f.queue[i] = x
+	*into = slices.Insert(*into, i, x)
 }
 
 // dropOldest discards the oldest records of a full log, counts them, and trims the log. What is in flight may have been taken above all the
 // same: its number is skipped, never used for another message.
 func (e *Edge) dropOldest() error {
 	f := e.forward
-	if err := f.drop(max(int64(e.cfg.SpoolMaxBytes)/dropAtOnce, minDrop)); err != nil {
+	if err := f.drop(max(int64(e.cfg.SpoolMaxBytes)/dropAtOnce, minDrop), e.spool.Stats().MaxBytes); err != nil {
 		e.log.Error("the oldest messages cannot be dropped", "error", err)
 		return err
 	}
 	return e.keep()
 }
 
-func (f *forwarder) drop(enough int64) error {
+// drop discards the oldest records, enough bytes of them, where the log holds about as much as the limit.
+func (f *forwarder) drop(enough, limit int64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	upTo := model.Offset(math.MaxUint64)
+	if f.e.deps.Beside != nil {
+		upTo = f.e.deps.Beside.Done() // what the applier needs makes no room
+	}
+	if f.live != nil {
+		upTo = min(upTo, f.live.from-1)
+	}
 	stats := f.e.spool.Stats()
-	if stats.Bytes+enough/2 < stats.MaxBytes && (stats.MaxRecords == 0 || int64(stats.Last+1-stats.First) < stats.MaxRecords) {
+	if f.e.deps.Beside == nil && stats.Bytes+enough/2 < limit && (stats.MaxRecords == 0 || int64(stats.Last+1-stats.First) < stats.MaxRecords) {
 		return nil // another one has made room meanwhile
 	}
 	r, err := f.e.spool.Reader(max(f.position+1, stats.First))
@@ -529,16 +665,25 @@ func (f *forwarder) drop(enough int64) error {
 			if at <= f.position {
 				continue
 			}
-			rec, err := decodeRecord(raw.Data)
-			if err != nil {
+			if at > upTo {
+				bytes = enough
+				break
+			}
+			rec, forwards, err := f.e.reads(at, raw.Data)
+			if err != nil && f.e.deps.Beside == nil {
 				return err
 			}
-			f.position = at
-			if at <= f.counted { // it was sent before
+			if f.position = at; f.e.deps.Beside == nil {
+				f.number = uint64(at)
+			} else if forwards || err != nil {
+				f.number++
+			}
+			f.last = max(f.last, f.number)
+			if at <= f.counted || !forwards && err == nil || f.beyond.Has(uint64(at)) { // it was sent before, or does not go up
 				continue
 			}
 			f.counted = at
-			f.absent(at, at)
+			f.absent(f.number, f.number)
 			f.e.book.ended(lineOf(&rec), "dropped:"+reasonFull)
 			dropped++
 		}
@@ -552,3 +697,10 @@ func (f *forwarder) drop(enough int64) error {
 
 // reasonFull is why messages are dropped.
 const reasonFull = "edge-full"
+
+// trimmed notes where the log begins.
+func (f *forwarder) trimmed(first model.Offset) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.marks.trimmed(first)
+}

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"weir/internal/carry"
 	"weir/internal/edgewire"
 	"weir/internal/mqttclient"
 	"weir/internal/ranges"
@@ -43,6 +44,7 @@ type connection struct {
 	options mqttclient.SenderOptions
 	down    chan mqttclient.Incoming // from above
 	weir    bool                     // the peer has answered a hello
+	frames  bool                     // and takes frames
 }
 
 // received keeps what the broker above has delivered until it is looked at.
@@ -95,7 +97,7 @@ func (u *uplink) greet(ctx context.Context, c *connection) error {
 			return err
 		}
 		if w.Renew == "" {
-			c.weir = true
+			c.weir, c.frames = true, w.Frames
 			u.e.settle(h, w)
 			return nil
 		}
@@ -146,14 +148,15 @@ func say(c *connection, topic string, document any, done func(code byte)) error 
 
 // hello is what the edge says of itself.
 func (e *Edge) hello(kind string) *edgewire.Hello {
-	first, last := e.spool.Bounds()
+	oldest, newest := e.numbers()
 	h := &edgewire.Hello{Kind: kind, Install: e.InstallID(), Epoch: e.epoch, Boot: strconv.FormatUint(e.deps.Boot, 16), Machine: e.machine(), Version: e.deps.Version,
-		Newest: uint64(last), Oldest: max(uint64(first), 1), Waiting: uint64(e.waiting()), OldestSeconds: e.oldestAge().Seconds(), Bytes: e.spool.Stats().Bytes, MaxBytes: int64(e.cfg.SpoolMaxBytes)}
+		Newest: newest, Oldest: oldest, Waiting: uint64(e.waiting()), OldestSeconds: e.oldestAge().Seconds(), Bytes: e.spool.Stats().Bytes, MaxBytes: int64(e.cfg.SpoolMaxBytes)}
 	f := e.forward
 	f.mu.Lock()
-	h.First, h.Position, h.Absent = f.numbers.First, uint64(f.position), slices.Clone(f.numbers.Absent)
+	h.First, h.Position, h.Absent = f.numbers.First, f.number, slices.Clone(f.numbers.Absent)
 	f.mu.Unlock()
 	h.Newest = max(h.Newest, h.Position, h.First-1)
+	h.Oldest = min(h.Oldest, h.Newest+1)
 	h.Absent, _ = h.Absent.Split(h.Newest + 1)
 	if at, ok := e.clock.time(); ok {
 		h.Time = &at
@@ -172,17 +175,15 @@ func (e *Edge) machine() string {
 
 // renew begins as another installation: everything that waits is sent under numbers of its own.
 func (e *Edge) renew(why string) error {
-	var id [16]byte
-	_, _ = rand.Read(id[:])
 	e.durable.Lock()
 	before, own := e.InstallID(), e.id
-	own.SentAs = hex.EncodeToString(id[:])
+	own.SentAs = newInstall()
 	err := e.state.writeIdentity(own)
 	if err == nil {
 		e.setIdentity(own)
 		f := e.forward
 		f.mu.Lock()
-		f.numbers = numbering{Install: own.SentAs, Epoch: e.epoch, First: uint64(f.position) + 1}
+		f.numbers = numbering{Install: own.SentAs, Epoch: e.epoch, First: f.number + 1}
 		f.mu.Unlock()
 	}
 	e.durable.Unlock()
@@ -196,9 +197,12 @@ func (e *Edge) renew(why string) error {
 
 // settle sends again what has left the edge and is not above, as far as the log still has it. The rest is a gap that both sides name.
 func (e *Edge) settle(h *edgewire.Hello, w *edgewire.Welcome) {
+	e.keepCarryKey(carry.PublicKey(w.CarryKey))
+	defer e.forward.wereCarried(w)
 	if !w.Complete {
 		return
 	}
+	e.forward.mayLack(w.Ranges, w.Complete)
 	gone, wanted := edgewire.Lacking(h, w)
 	e.metrics.gap.Set(float64(gone.Count()))
 	u := &e.forward.uplink
@@ -210,21 +214,54 @@ func (e *Edge) settle(h *edgewire.Hello, w *edgewire.Welcome) {
 	}
 	if len(wanted) > 0 {
 		e.log.Warn("messages that the Weir above has acknowledged are not there: they are sent again", "messages", wanted.Count(), "first", wanted[0][0])
-		e.forward.rewind(model.Offset(wanted[0][0] - 1))
+		e.forward.rewind(wanted[0][0] - 1)
 	}
 }
 
-// rewind moves the position back: what follows is sent again under the same numbers. Nothing is in flight.
-func (f *forwarder) rewind(to model.Offset) {
+// numbers are the lowest number that could be sent again, and the newest one.
+func (e *Edge) numbers() (oldest, newest uint64) {
+	first, last := e.spool.Bounds()
+	if e.deps.Beside == nil {
+		return max(uint64(first), 1), uint64(last)
+	}
+	f := e.forward
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if to >= f.position {
+	oldest = f.number + 1
+	for _, p := range f.marks.all {
+		if p.At+1 >= first {
+			oldest = min(oldest, p.Number+1)
+			break
+		}
+	}
+	return oldest, e.book.numbered()
+}
+
+// rewind moves the position back to a number, or before it where only that is known: what follows is sent again under the same numbers. Nothing is
+// in flight.
+func (f *forwarder) rewind(number uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	to := place{model.Offset(number), number}
+	if f.e.deps.Beside != nil {
+		to = place{}
+		for _, p := range f.marks.all {
+			if p.Number <= number {
+				to = p
+			}
+		}
+		if to.At == 0 {
+			return
+		}
+		f.marks.rewound(to)
+	}
+	if to.At >= f.position {
 		return
 	}
-	f.position = to
+	f.position, f.number, f.last = to.At, to.Number, to.Number
 	f.ring, f.queue, f.bytes, f.batch, f.inFlight = nil, nil, 0, nil, 0
 	f.generation++
-	f.rewound = true
+	f.rewound, f.resends = true, len(f.beyond) > 0
 	if f.stopFeed != nil {
 		f.stopFeed()
 	}
@@ -242,18 +279,18 @@ func (f *forwarder) feeds(stop context.CancelFunc, from model.Offset) (model.Off
 }
 
 // absent notes numbers that were never taken above, with the lock held.
-func (f *forwarder) absent(first, last model.Offset) {
-	for n := max(uint64(first), f.numbers.First); n <= uint64(last); n++ {
+func (f *forwarder) absent(first, last uint64) {
+	for n := max(first, f.numbers.First); n <= last; n++ {
 		f.numbers.Absent.Add(n, edgewire.MaxRanges)
 	}
 }
 
 // began takes over which numbers are those of the installation and the epoch.
-func (n numbering) began(install string, epoch uint32, position model.Offset) numbering {
-	if n.Install == install && n.Epoch == epoch && n.First > 0 && n.First <= uint64(position)+1 && n.Absent.Check(edgewire.MaxRanges) == nil {
+func (n numbering) began(install string, epoch uint32, newest uint64) numbering {
+	if n.Install == install && n.Epoch == epoch && n.First > 0 && n.First <= newest+1 && n.Absent.Check(edgewire.MaxRanges) == nil {
 		return n
 	}
-	return numbering{Install: install, Epoch: epoch, First: uint64(position) + 1}
+	return numbering{Install: install, Epoch: epoch, First: newest + 1}
 }
 
 // shownGap is a gap as it is shown.

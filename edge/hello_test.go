@@ -27,6 +27,9 @@ type weirAbove struct {
 	have   map[string]ranges.Set // by INSTALL:EPOCH
 	renew  string                // of the next hello
 	plain  bool                  // it refuses to speak of edges
+	frames bool                  // it says that it takes them
+
+	carried ranges.Set // by hand
 
 	devices []edgewire.Device
 }
@@ -75,7 +78,7 @@ func startWeirAbove(t *testing.T) *weirAbove {
 			return 0, true
 		}
 		w.hellos = append(w.hellos, h)
-		answer := edgewire.Welcome{Kind: edgewire.KindWelcome, Nonce: h.Nonce, Time: time.Now(), Partitions: 1, Complete: true, Ranges: w.have[h.Link()[len("edge:"):]], Renew: w.renew}
+		answer := edgewire.Welcome{Kind: edgewire.KindWelcome, Nonce: h.Nonce, Time: time.Now(), Partitions: 1, Complete: true, Frames: w.frames, Ranges: w.have[h.Link()[len("edge:"):]], Carried: w.carried, Renew: w.renew}
 		w.renew = ""
 		w.say(answer)
 		return 0, true

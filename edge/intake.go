@@ -297,8 +297,12 @@ func (in *Intake) end(m *message, why *ingest.Answer) {
 	in.e.book.turnedAway(m.line, "refused:"+string(why.Reason))
 }
 
-// Presence implements the transports' interface: who is connected at a site is not forwarded.
-func (in *Intake) Presence(_ context.Context, _, _ string, _ model.Binding, _ model.Presence, done func(ingest.Answer)) {
+// Presence implements the transports' interface: a Weir above is notified of who is connected at the site.
+func (in *Intake) Presence(_ context.Context, _, _ string, b model.Binding, p model.Presence, done func(ingest.Answer)) {
+	r := record{}
+	in.e.clock.stamp(&r)
+	in.e.presence.asserted(b, &p)
+	in.e.comesOrGoes(b, &p, &r)
 	done(ingest.Answer{Outcome: ingest.Stored})
 }
 

@@ -53,6 +53,14 @@ func (p *pacer) acknowledged(now time.Duration) {
 	}
 }
 
+// perSecond is how many records a second were taken lately.
+func (p *pacer) perSecond(now time.Duration) float64 {
+	if span := now - p.since; span >= 2*time.Second {
+		return p.count / span.Seconds()
+	}
+	return p.recent
+}
+
 // slow halves the rate, from what got through lately.
 func (p *pacer) slow(now time.Duration) {
 	if p.rate > 0 && now-p.slowed < time.Second {

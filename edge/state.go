@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"weir/internal/edgewire"
+	"weir/internal/ranges"
 	"weir/internal/smallfile"
 	"weir/model"
 )
@@ -59,6 +60,17 @@ type saved struct {
 	// Counted: how the records up to here ended is in Lines. It is above Position where a Weir above has asked for some again.
 	Counted model.Offset `json:"counted,omitempty"`
 	Numbers numbering    `json:"numbers,omitzero"`
+	// Beyond are offsets after Position that have ended in the live lane, and are counted.
+	Beyond ranges.Set `json:"beyond,omitempty"`
+	// Of the uplink of a platform: the number of the newest message up to Position, that up to AcceptedThrough, places at which the log can be read
+	// again, and of which records the numbers are.
+	Number   uint64        `json:"number,omitempty"`
+	Tally    uint64        `json:"tally,omitempty"`
+	Marks    []place       `json:"marks,omitempty"`
+	Forwards string        `json:"forwards,omitempty"`
+	Presence savedPresence `json:"presence,omitzero"`
+	// Repeats are records after Position that do not go up.
+	Repeats savedRepeats `json:"repeats,omitempty"`
 }
 
 // stateFile are the files of a directory.
@@ -130,7 +142,7 @@ func (s *stateFile) write(v *saved) error {
 func (s *stateFile) kept() model.Offset { return model.Offset(s.position.Load()) }
 
 // replace writes a file whole or not at all.
-func (s *stateFile) replace(name string, v any) (err error) {
+func (s *stateFile) replace(name string, v any) error {
 	if err := os.MkdirAll(s.dir, dirMode); err != nil {
 		return err
 	}
@@ -138,7 +150,11 @@ func (s *stateFile) replace(name string, v any) (err error) {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(s.dir, name)
+	return replaceFile(filepath.Join(s.dir, name), b)
+}
+
+// replaceFile writes a file whole or not at all.
+func replaceFile(path string, b []byte) error {
 	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode)
 	if err != nil {
 		return err
@@ -150,7 +166,7 @@ func (s *stateFile) replace(name string, v any) (err error) {
 	if err := os.Rename(path+".new", path); err != nil {
 		return err
 	}
-	return syncDir(s.dir)
+	return syncDir(filepath.Dir(path))
 }
 
 // syncDir makes a rename durable.

@@ -21,6 +21,10 @@ type Status struct {
 	Uplink        UplinkStatus `json:"uplink"`
 	// RatePerSecond is the rate to which the broker above has slowed the uplink; 0: none.
 	RatePerSecond float64 `json:"ratePerSecond,omitempty"`
+	// Live is how many messages of the live lane wait, with edge.uplink.order: live_first.
+	Live int64 `json:"live,omitempty"`
+	// Outcomes are what became of all messages that the uplink of a platform has met; nil for the role edge, whose ledger says it.
+	Outcomes map[string]int64 `json:"outcomes,omitempty"`
 	// Devices are those of the Weir above that may sign in; nil without edge.auth: synced.
 	Devices *SyncStatus `json:"devices,omitempty"`
 }
@@ -51,7 +55,10 @@ func (e *Edge) Status() Status {
 	stats := e.spool.Stats()
 	f := e.forward
 	s := Status{InstallID: e.InstallID(), Epoch: e.epoch, Newest: uint64(stats.Last), Waiting: e.waiting(), OldestSeconds: e.oldestAge().Seconds(),
-		Bytes: stats.Bytes, MaxBytes: int64(e.cfg.SpoolMaxBytes), WhenFull: e.cfg.WhenFull, ClockUnknown: e.clock.doubt(), LocalAuth: e.cfg.Username != "" || e.cfg.Synced()}
+		Bytes: stats.Bytes, MaxBytes: int64(e.cfg.SpoolMaxBytes), WhenFull: e.cfg.WhenFull, ClockUnknown: e.clock.doubt(), LocalAuth: e.deps.Beside != nil || e.cfg.Username != "" || e.cfg.Synced()}
+	if e.deps.Beside != nil {
+		s.Newest, s.Outcomes = e.book.numbered(), e.Totals()
+	}
 	if stats.Err != nil {
 		s.LogError = stats.Err.Error()
 	}
@@ -61,7 +68,10 @@ func (e *Edge) Status() Status {
 		d.mu.Unlock()
 	}
 	f.mu.Lock()
-	s.Position, s.InFlight, s.RatePerSecond = uint64(f.position), f.inFlight, f.pace.rate
+	if f.live != nil {
+		s.Live = int64(len(f.live.ring))
+	}
+	s.Position, s.InFlight, s.RatePerSecond = f.number, f.inFlight, f.pace.rate
 	f.mu.Unlock()
 	u := &f.uplink
 	u.mu.Lock()
@@ -97,10 +107,10 @@ func (e *Edge) DeadLetters(limit int) ([]DeadLetter, error) { return e.letters.n
 // Problems says in a line each what is wrong, for health checks; none when all is well. A cut uplink is none: the edge is made for it.
 func (e *Edge) Problems() (all []string) {
 	s := e.Status()
-	if s.LogError != "" {
+	if s.LogError != "" && !e.IsBeside() { // a platform says so itself
 		all = append(all, "the log refuses appends: "+s.LogError)
 	}
-	if s.Bytes >= s.MaxBytes/10*9 {
+	if s.Bytes >= s.MaxBytes/10*9 && !e.IsBeside() {
 		all = append(all, "the log is nearly full")
 	}
 	if s.Uplink.Refused != "" {

@@ -110,6 +110,7 @@ func (w *areasWorld) areas(db *sqlite.DB, writer store.Writer) map[string]walkAr
 			gql.RegisterRegistry(a, r, p)
 			gql.RegisterAlarms(a, alarm.New(alarm.TenantSettings{}, alarm.Deps{Store: db, Writer: writer}), r)
 			gql.RegisterSnippets(a, r, func(string, string, string, string) ([]gql.Snippet, error) { return nil, nil })
+			gql.RegisterTestEvents(a, gql.MessageDeps{}, nil)
 			gql.RegisterLwm2m(a, r, noLwm2m{})
 			gql.RegisterArtifacts(a, artifact.New(artifact.Deps{Store: db, Writer: writer, Limits: func() (int64, int64) { return 1 << 10, 1 << 10 }}))
 		}),

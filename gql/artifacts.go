@@ -71,17 +71,16 @@ func RegisterArtifacts(a *Area, all Artifacts) {
 	})
 }
 
-// artifactHandler serves what artifacts hold. Callers are authenticated and refusals are answered as in an area of the tenant plane; a body is no
-// part of what requests may hold in memory, since it is written as it comes.
+// artifactHandler serves what artifacts hold. A body is no part of what requests may hold in memory, since it is written as it comes.
 type artifactHandler struct {
-	*logoHandler
+	*resource
 	all Artifacts
 }
 
 // Artifacts serves the artifacts of the caller's tenant under a path that ends with {token}: PUT the bytes of one, with name, version and sha256 in
 // the query, GET them, DELETE it. A HEAD or GET with If-None-Match costs no bytes: the ETag is the SHA-256.
 func (s *Server) Artifacts(all Artifacts, auth Authenticate) http.Handler {
-	return &artifactHandler{&logoHandler{&handler{server: s, area: &Area{name: "device-management", plane: TenantPlane}, auth: auth}, nil}, all}
+	return &artifactHandler{s.resource("device-management", "artifact", auth), all}
 }
 
 // Times of an upload: how long its line may be silent, and how long it may take.
@@ -102,19 +101,11 @@ func (h *artifactHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		reply(w, r, http.StatusMethodNotAllowed, engine.Refuse(engine.Errorf("", "an artifact is written by PUT, read by GET and removed by DELETE")))
 		return
 	}
-	if !h.server.inflight.begin() {
-		h.unavailable(w, r, "the server is stopping")
-		return
-	}
-	defer h.server.inflight.end()
-	session, ok := h.session(w, r)
+	session, end, ok := h.begin(w, r, access)
 	if !ok {
 		return
 	}
-	if err := access.check(h.area.plane, HTTP, session.Principal); err != nil {
-		h.refuse(w, r, err)
-		return
-	}
+	defer end()
 	ctx := h.call(r, session)
 	switch r.Method {
 	case http.MethodPut:

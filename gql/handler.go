@@ -58,7 +58,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // foreignPage is why what a page of another host sends is refused.
-const foreignPage = "a page of another host needs a token; base_url names the host of a proxy in front"
+const foreignPage = "a page of another host needs a token; base_url says under which public name this instance is opened"
 
 // baseURL is the public URL of the instance, "" for none.
 func (s *Server) baseURL() string {

@@ -88,7 +88,7 @@ func TestHTTPStatuses(t *testing.T) {
 		{"a token that stands for nobody", "POST", "Authorization: Bearer empty", ping, 401, `UNAUTHENTICATED`},
 		{"a page of another host", "POST", "Origin: http://evil.example", ping, 403, `a page of another host needs a token`},
 		{"a page of another host with a token", "POST", "Origin: http://evil.example\nAuthorization: Bearer good", ping, 200, `pong`},
-		{"a page of its own", "POST", "Origin: http://example.com", ping, 200, `pong`}, // httptest's host
+		{"a page of its own", "POST", "Origin: https://example.com", ping, 200, `pong`}, // httptest's host
 		{"another scheme", "POST", "Authorization: Basic good", ping, 401, `UNAUTHENTICATED`},
 		{"a scheme without a token", "POST", "Authorization: Bearer", ping, 401, `UNAUTHENTICATED`},
 		{"an identity token", "POST", "Authorization: Bearer identity", ping, 401, `kind of token`},

@@ -2,7 +2,6 @@ package gql
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -23,16 +22,15 @@ type Logos interface {
 	SetLogo(ctx context.Context, by *model.Principal, logo *string) error
 }
 
-// logoHandler serves the logo of the caller's tenant as an image. Callers are authenticated, bodies are admitted and refusals are
-// answered as in an area of the tenant plane.
+// logoHandler serves the logo of the caller's tenant as an image; bodies are admitted as in an area.
 type logoHandler struct {
-	*handler
+	*resource
 	logos Logos
 }
 
 // Logo serves the logo of the caller's tenant: GET the one that applies, POST sets the tenant's own.
 func (s *Server) Logo(logos Logos, auth Authenticate) http.Handler {
-	return &logoHandler{&handler{server: s, area: &Area{name: "user-management", plane: TenantPlane}, auth: auth}, logos}
+	return &logoHandler{s.resource("user-management", "logo", auth), logos}
 }
 
 // logoAccess is what the methods demand, as Access of operations does.
@@ -54,19 +52,11 @@ func (h *logoHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		reply(w, r, http.StatusMethodNotAllowed, engine.Refuse(engine.Errorf("", "a logo is read by GET and set by POST")))
 		return
 	}
-	if !h.server.inflight.begin() {
-		h.unavailable(w, r, "the server is stopping")
-		return
-	}
-	defer h.server.inflight.end()
-	session, ok := h.session(w, r)
+	session, end, ok := h.begin(w, r, access)
 	if !ok {
 		return
 	}
-	if err := access.check(h.area.plane, HTTP, session.Principal); err != nil {
-		h.refuse(w, r, err)
-		return
-	}
+	defer end()
 	body, done, err := h.body(w, r, session, govern.MaxLogoBytes)
 	defer done()
 	_, tooLarge := errors.AsType[*http.MaxBytesError](err)
@@ -129,35 +119,6 @@ func (h *logoHandler) show(w http.ResponseWriter, r *http.Request, s Session) {
 	head.Set("X-Content-Type-Options", "nosniff")
 	head.Set("Content-Security-Policy", "default-src 'none'; sandbox")
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(image))
-}
-
-// statusOf is the status with which a refusal is answered, by its code.
-var statusOf = map[model.Code]int{
-	model.CodeUnauthenticated: http.StatusUnauthorized,
-	model.CodeForbidden:       http.StatusForbidden,
-	model.CodeNotFound:        http.StatusNotFound,
-	model.CodeConflict:        http.StatusConflict,
-	model.CodeThrottled:       http.StatusTooManyRequests,
-	model.CodeUnavailable:     http.StatusServiceUnavailable,
-	model.CodeLimitExceeded:   http.StatusInsufficientStorage,
-}
-
-// refuse answers a request that was not served.
-func (h *logoHandler) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	h.answer(w, r, cmp.Or(statusOf[model.CodeOf(err)], http.StatusBadRequest), err)
-}
-
-// answer shows a refusal to the caller. What is none is logged and stays hidden.
-func (h *logoHandler) answer(w http.ResponseWriter, r *http.Request, status int, err error) {
-	e, refused := errors.AsType[*model.Error](err)
-	if !refused || e.Err != nil {
-		h.server.log.Error("api: the logo was not served", "request", requestid.From(r.Context()), "method", r.Method, "error", err)
-	}
-	if !refused {
-		reply(w, r, http.StatusInternalServerError, engine.Refuse(engine.InternalError(requestid.From(r.Context()))))
-		return
-	}
-	reply(w, r, status, engine.Refuse(engine.FromModel(e)))
 }
 
 // logoTag names a logo by its content.

@@ -106,6 +106,7 @@ func authorityTable(t *testing.T) string {
 	gql.RegisterRegistry(devices, r, p)
 	gql.RegisterAlarms(devices, alarm.New(alarm.TenantSettings{}, alarm.Deps{}), r)
 	gql.RegisterSnippets(devices, r, nil)
+	gql.RegisterTestEvents(devices, gql.MessageDeps{}, nil)
 	gql.RegisterLwm2m(devices, r, nil)
 	gql.RegisterArtifacts(devices, nil)
 	gql.RegisterEvents(s.Area("event-management", gql.TenantPlane), gql.EventDeps{})

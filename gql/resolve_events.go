@@ -43,6 +43,10 @@ type EventDeps struct {
 	Anchors  anchorFinder
 	Messages MessageDeps
 	Trace    Tracer
+	Message  MessageFinder
+	// Rates are those of the last hour, by Clock; nil: there are none.
+	Rates RateReader
+	Clock func() model.Nanos
 }
 
 // maxLedgerEntries is the maximum number of entries that ingestLedger returns.
@@ -64,6 +68,7 @@ func RegisterEvents(a *Area, d EventDeps) {
 	a.Type("MeasurementBucket", bucketView{})
 	a.Type("IngestLedgerEntry", ledgerView{})
 	a.Type("IngestLedgerReason", ledgerReasonView{})
+	a.Type("IngestRatePoint", ratePoint{})
 
 	event, location := Requires(model.EventRead), Requires(model.LocationRead)
 	a.Field("Event", "anchors", e.anchors())
@@ -73,10 +78,13 @@ func RegisterEvents(a *Area, d EventDeps) {
 	a.Query("alertEvents", event, eventsOf(e, []model.EventType{model.AlertEvent}, showAlert))
 	a.Query("bucketedMeasurements", event, e.buckets)
 	a.Query("ingestLedger", event, e.ledger)
+	a.Query("ingestRates", event, e.rates)
 	a.Mutation("_empty", Anonymous(), always(nil))
 	a.Subscription("measurementStream", event, e.stream)
 	registerMessages(a, d.Messages)
-	registerTrace(a, d.Trace)
+	reading := make(chan struct{}, traces)
+	registerTrace(a, d.Trace, reading)
+	registerMessage(a, d.Message, reading)
 }
 
 type eventResolvers struct{ EventDeps }

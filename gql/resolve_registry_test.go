@@ -101,6 +101,7 @@ func openRegistryWorld(t testing.TB, db *sqlite.DB) *registryWorld {
 	gql.RegisterSnippets(devices, w.r, func(tenant, device, accessToken, host string) ([]gql.Snippet, error) {
 		return []gql.Snippet{{Title: "curl", Language: "sh", Text: tenant + " " + device + " " + accessToken + " " + host}}, nil
 	})
+	gql.RegisterTestEvents(devices, gql.MessageDeps{}, nil)
 	gql.RegisterLwm2m(devices, w.r, someLwm2m{})
 	gql.RegisterArtifacts(devices, nil)
 	gql.RegisterRegistry(devices, w.r, provision.New(provision.ProfileSettings{}, provision.Deps{Registry: w.r,
@@ -329,6 +330,7 @@ var updatesByHand = map[string]map[string]updateField{
 		"definition":     {first: brokenRule, second: hotRule, nulls: "refused"},
 		// One of the two alone is refused; TestARulesGroupScopeIsAPair shows the rest.
 		"entityGroupToken": {nulls: "clears"}, "entityGroupVersion": {nulls: "clears"},
+		"placement": {first: "EDGE", second: "CLOUD", nulls: "clears"},
 	},
 	"EntityGroup": {
 		"selector": {first: `memberType == "device"`, second: `memberType != "asset"`, nulls: "refused"},

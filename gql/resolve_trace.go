@@ -48,10 +48,9 @@ type tracePage struct {
 	TurnedAway []turnedAwayView `gql:"turnedAway"`
 }
 
-// registerTrace registers messageTrace. find is nil where no instance runs.
-func registerTrace(a *Area, find Tracer) {
+// registerTrace registers messageTrace, which waits for no place of running. find is nil where no instance runs.
+func registerTrace(a *Area, find Tracer, running chan struct{}) {
 	a.Types(map[string]any{"TracedMessage": tracedView{}, "TurnedAway": turnedAwayView{}, "MessageTraceResults": tracePage{}})
-	running := make(chan struct{}, traces)
 	a.Query("messageTrace", Requires(model.EventRead), func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		c := args.Object("criteria")
 		start, err := instant(c, "startTime", false)
@@ -66,13 +65,11 @@ func registerTrace(a *Area, find Tracer) {
 		if err != nil {
 			return nil, err
 		}
-		select {
-		case running <- struct{}{}:
-			defer func() { <-running }()
-		default:
-			return nil, &model.Error{Code: model.CodeThrottled, Message: "throttled: as many traces run as may at a time; try again",
-				Ext: map[string]any{"retryAfterSeconds": traceRetrySec}}
+		leave, err := enterTrace(running)
+		if err != nil {
+			return nil, err
 		}
+		defer leave()
 		if find == nil {
 			return nil, model.Errorf(model.CodeUnavailable, "unavailable: no instance runs")
 		}
@@ -82,6 +79,17 @@ func registerTrace(a *Area, find Tracer) {
 		}
 		return showTrace(report, store.Page{Number: c.Int("pageNumber"), Size: c.Int("pageSize")}.Norm()), nil
 	})
+}
+
+// enterTrace takes one of the places of traces, and refuses where all are taken.
+func enterTrace(running chan struct{}) (leave func(), err error) {
+	select {
+	case running <- struct{}{}:
+		return func() { <-running }, nil
+	default:
+		return nil, &model.Error{Code: model.CodeThrottled, Message: "throttled: as many traces run as may at a time; try again",
+			Ext: map[string]any{"retryAfterSeconds": traceRetrySec}}
+	}
 }
 
 func traceQuery(tenant, device string, start, end *model.Micros, now time.Time) (trace.Query, error) {

@@ -17,6 +17,7 @@ type SignIn interface {
 	Login(ctx context.Context, email, password string, source netip.Addr) (*auth.SignIn, error)
 	SelectTenant(ctx context.Context, identityToken, tenant string) (*auth.AuthToken, error)
 	Refresh(ctx context.Context, refreshToken string) (*auth.AuthToken, error)
+	SignOut(ctx context.Context, refreshToken, identityToken string) (bool, error)
 	IdentityMemberships(identityToken string) ([]auth.Membership, error)
 }
 
@@ -84,6 +85,9 @@ func RegisterUser(a *Area, d UserDeps) {
 	})
 	a.Mutation("refresh", Anonymous(), func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		return d.SignIn.Refresh(ctx, args.String("refreshToken"))
+	})
+	a.Mutation("signOut", Anonymous(), func(ctx context.Context, _ any, args engine.Args) (any, error) {
+		return d.SignIn.SignOut(ctx, args.String("refreshToken"), args.String("identityToken"))
 	})
 	a.Mutation("updateProfile", AnyCaller(), func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		return d.Profiles.UpdateProfile(ctx, PrincipalFrom(ctx), args.Patch("request"))

@@ -175,6 +175,7 @@ var userOperations = map[string]string{
 	"login":               `mutation { login(email: "nobody@example.org", password: "x") { identityToken } }`,
 	"selectTenant":        `mutation { selectTenant(identityToken: "x", tenant: "acme") { accessToken } }`,
 	"refresh":             `mutation { refresh(refreshToken: "x") { accessToken } }`,
+	"signOut":             `mutation { signOut(refreshToken: "x") }`,
 	"updateProfile":       `mutation { updateProfile(request: {}) { email } }`,
 	"setTenantBranding":   `mutation { setTenantBranding(input: {}) { token } }`,
 	"setTenantLogo":       `mutation { setTenantLogo(logo: null) { token } }`,
@@ -196,7 +197,7 @@ func TestUserManagementWalkOfCallers(t *testing.T) {
 	access, refresh := w.enter("ada@example.org", "acme")
 	viewer, _ := w.enter("view@example.org", "acme")
 	identity := w.login("ada@example.org")
-	anonymous := []string{"ping", "identityMemberships", "login", "selectTenant", "refresh"}
+	anonymous := []string{"ping", "identityMemberships", "login", "selectTenant", "refresh", "signOut"}
 	people := []string{"tenant", "tenantGovernance", "me", "functionalAreas", "tokenMasks", "updateProfile"}
 
 	look := []string{"setTenantBranding", "setTenantLogo", "setTenantBasemap"}

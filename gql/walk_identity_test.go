@@ -175,6 +175,17 @@ func walkSettings() []walkOp {
 		moving(adminQuery("findings", "", model.SettingsRead)),
 		moving(adminQuery("instance", "", model.SettingsRead)),
 		adminQuery("configurationValues", "", model.SettingsRead),
+		adminQuery("checkConfiguration", `(text: "logging: {level: loud}")`, model.SettingsRead),
+		moving(adminQuery("strangers", "", model.SettingsRead)),
+		moving(adminQuery("instanceLog", "", model.SettingsRead)),
+		adminChange("setLogLevel", `(component: "ingest", level: "warn")`, model.SettingsWrite),
+		moving(adminQuery("backups", "", model.SettingsRead)),
+		{kind: "mutation", name: "backupLink", needs: model.SettingsWrite, args: `(name: "none.backup")`, owner: "forbidden: a superuser is required: a backup holds the data of every tenant"},
+		{kind: "mutation", name: "verifyBackup", needs: model.SettingsWrite, args: `(name: "none.backup")`, owner: `backup "none.backup" does not exist`},
+		{kind: "mutation", name: "deleteBackup", needs: model.SettingsWrite, args: `(name: "none.backup")`, owner: `backup "none.backup" does not exist`},
+		adminChange("createBackup", "", model.SettingsWrite),
+		adminChange("verifyLedger", "", model.SettingsWrite),
+		moving(adminQuery("ledgerVerification", "", model.SettingsRead)),
 		adminChange("setSetting", `(key: "entity.token_masks", value: "{\"default\":\"{uuid}\"}")`, model.SettingsWrite),
 		adminChange("clearSetting", `(key: "entity.token_masks")`, model.SettingsWrite),
 	}
@@ -265,6 +276,12 @@ func (w *walk) operator(t *testing.T, area string, op walkOp) {
 		by = w.only[op.needs]
 	}
 	r := w.ask(t, area, caller{token: by}, query, nil)
+	if op.owner != "" {
+		if r.message() != op.owner {
+			t.Errorf("%s %s: %s, want %s", area, op.name, r.raw, op.owner)
+		}
+		return
+	}
 	if r.status != http.StatusOK || len(r.Errors) > 0 || r.empty() || string(r.Data[op.name]) == "false" || op.name == "discardDeadLetters" && string(r.Data[op.name]) != "1" {
 		t.Errorf("%s %s: %d %s", area, op.name, r.status, r.raw)
 	}

@@ -186,6 +186,7 @@ func TestSubscriptionsAskForTheirAuthority(t *testing.T) {
 	gql.RegisterRegistry(devices, r, p)
 	gql.RegisterAlarms(devices, alarm.New(alarm.TenantSettings{}, alarm.Deps{}), r)
 	gql.RegisterSnippets(devices, r, nil)
+	gql.RegisterTestEvents(devices, gql.MessageDeps{}, nil)
 	gql.RegisterLwm2m(devices, r, nil)
 	gql.RegisterArtifacts(devices, nil)
 	delivery.Register(s.Area(delivery.Area, gql.TenantPlane), command.New(command.Settings{}, command.Deps{}))

@@ -50,7 +50,8 @@ type looked struct {
 	bytes int64
 }
 
-// Look records a sample: bytes written and readings stored since the start.
+// Sample records how many bytes were written and how many readings stored since the start, as of now. It is safe for
+// concurrent use.
 func (m *Meter) Sample(now time.Time, bytes, readings int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

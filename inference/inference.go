@@ -29,10 +29,20 @@ import (
 
 // Settings are the keys of the section ai.
 type Settings struct {
-	Enabled         bool          `yaml:"enabled" doc:"Whether AI providers can be registered and asked; without it no function uses one and nothing is sent."`
-	Timeout         time.Duration `yaml:"timeout" default:"60s" min:"1s" max:"120s" zero:"default" doc:"How long a provider may take for its reply."`
-	MaxPromptBytes  setting.Size  `yaml:"max_prompt_bytes" default:"128KiB" min:"1KiB" max:"128KiB" zero:"default" doc:"Maximum size of a prompt, with the instructions of the function."`
-	MaxOutputTokens int           `yaml:"max_output_tokens" default:"2048" min:"1" max:"32768" zero:"default" doc:"Maximum length of a reply in tokens, as the provider counts them."`
+	Enabled bool          `yaml:"enabled" doc:"Whether AI providers can be registered and asked; without it no function uses one and nothing is sent."`
+	Timeout time.Duration `yaml:"timeout" default:"60s" min:"1s" max:"120s" zero:"default" doc:"How long a provider may take for its reply."`
+
+	//limit:what requests to AI providers that are under way
+	//limit:chapter The API and the operator
+	//limit:bound 16, 4 of one tenant; a prompt {}, a reply 1 MiB and {ai.max_output_tokens} tokens, 60 s each
+	//limit:keys ai.max_output_tokens ai.timeout
+	//limit:level weir_ai_inference_calls_in_flight
+	//limit:met weir_ai_inference_calls_total{outcome="busy"} weir_ai_inference_calls_total{outcome="too_large"}
+	//limit:met weir_ai_inference_calls_total{outcome="timeout"}
+	//limit:then THROTTLED, or UNAVAILABLE
+	//limit:cost 1 MiB each
+	MaxPromptBytes  setting.Size `yaml:"max_prompt_bytes" default:"128KiB" min:"1KiB" max:"128KiB" zero:"default" doc:"Maximum size of a prompt, with the instructions of the function."`
+	MaxOutputTokens int          `yaml:"max_output_tokens" default:"2048" min:"1" max:"32768" zero:"default" doc:"Maximum length of a reply in tokens, as the provider counts them."`
 }
 
 // Tenants says what a tenant may use.
@@ -87,17 +97,17 @@ func New(s Settings, d Deps) *Inference {
 // Describe returns the kinds without an instance, for those that ask for their descriptions only.
 func Describe() *entity.Catalog { return (&Inference{}).describe(entity.Base{}) }
 
-// Functions of Weir that ask a provider.
+// RuleDrafting is the token of the function that drafts detection rules.
 const RuleDrafting = "rule-drafting"
 
-// Function describes one of them.
+// Function describes something that Weir asks a provider for.
 type Function struct {
 	Token       string `gql:"token"`
 	Name        string `gql:"name"`
 	Description string `gql:"description"`
 }
 
-// Functions are all of them.
+// Functions returns all functions, in the order in which they are listed.
 func Functions() []Function {
 	return []Function{{RuleDrafting, "Rule drafting", "Drafts a detection rule from a description in words."}}
 }

@@ -73,6 +73,8 @@ type ApplyDeps struct {
 	Watched func() bool
 	// Tap shows messages as they end; nil: none are shown.
 	Tap *Tap
+	// Rates counts the outcomes for the last hour; nil: nothing does.
+	Rates *Rates
 	// Throttle is given what each tenant costs; nil: it is not counted.
 	Throttle *throttle.Throttle
 }
@@ -481,6 +483,10 @@ func (a *Applier) resolve(ctx context.Context, e *Event) error {
 			if err := a.cause(ctx, e); err != nil {
 				return err
 			}
+		}
+		if e.At.Offset > a.lastStart { // the others were counted before the start
+			a.deps.Rates.Ended(r.Account, r.Transport, r.Received.Wall, e.Outcome)
+			a.deps.Tap.ended(r, e.Outcome, e.Reason, e.Why)
 		}
 		if !a.deps.Tap.Busy() || e.At.Offset <= a.lastStart { // watchers have seen it before the start
 			return a.results.record(ctx, e, a.out)

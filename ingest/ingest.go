@@ -149,6 +149,8 @@ const (
 	// TransportAPI is that of presence records that no transport brings: an operation of the API, or the backstop of presence, asks for
 	// them. No message comes through it.
 	TransportAPI = "api"
+	// TransportConsole is that of test messages that a user sends through the API, and their event source.
+	TransportConsole = "console"
 	// TransportResend is the transport of dead letters that are sent again, and their event source: the ledger balances by source.
 	TransportResend = "resend"
 )
@@ -232,23 +234,62 @@ type TimeSettings struct {
 
 // DedupeSettings are the keys of de-duplication, in the section ingest.
 type DedupeSettings struct {
+	//limit:what altIds kept for deduplication
+	//limit:chapter What is kept
+	//limit:bound {}, {ingest.dedupe_max_bytes}; less where memory is small
+	//limit:keys ingest.dedupe_max_bytes limits.memory
+	//limit:level weir_ingest_dedupe_entries weir_ingest_dedupe_span_seconds
+	//limit:then the oldest are evicted; a metric shows the span covered
+	//limit:cost 40 bytes each, of `altIds`
 	DedupeWindow   time.Duration `yaml:"dedupe_window" default:"336h" zero:"no" doc:"How long an altId is remembered, by receive time."`
 	DedupeMaxBytes setting.Size  `yaml:"dedupe_max_bytes" default:"64MiB" min:"1MiB" doc:"Maximum memory for remembered altIds."`
 }
 
 // CheckpointSettings are the keys of checkpoints, in the section spool.
 type CheckpointSettings struct {
+	//limit:what log since the last checkpoint
+	//limit:chapter The durable log
+	//limit:bound {} of records, an eighth of the log's bytes or messages, an hour, or the head's memory, whichever comes first
+	//limit:keys spool.head_age
+	//limit:level weir_series_head_bytes weir_series_head_readings
+	//limit:met weir_ingest_checkpoints_total
+	//limit:then a checkpoint is written; at most two are in memory, and the applier waits for the older one
+	//limit:cost of `head`
 	ReplayBytes setting.Size  `yaml:"replay_bytes" default:"64MiB" min:"64KiB" doc:"A checkpoint is written when the log after the last checkpoint is larger than this."`
 	HeadAge     time.Duration `yaml:"head_age" default:"1h" zero:"no" doc:"A checkpoint is written when the oldest reading outside a checkpoint is older than this."`
 }
 
 // DiskSettings are the key of the gauge, in the section spool.
 type DiskSettings struct {
+	//limit:what free disk
+	//limit:chapter The durable log
+	//limit:bound {} stay free, on a small disk a twentieth
+	//limit:level weir_disk_free_bytes weir_ingest_disk_reserve_bytes weir_ingest_backpressure_cause{cause="disk"}
+	//limit:level weir_ingest_backpressure_full
+	//limit:met weir_eventsources_total_msg_backpressured
+	//limit:then below: as bytes at 90 %, until five quarters are free; below half of it: as 100 %, until three quarters are
+	//limit:cost disk
+	//limit:what rows made while the disk is nearly full
+	//limit:chapter What is kept
+	//limit:bound none below the disk reserve; 6 MiB of the disk, at most half of that reserve, are kept for deletes and sign-in on a full
+	//limit:bound one
+	//limit:level weir_disk_free_bytes
+	//limit:met weir_registry_refused_changes_total{cause="disk"}
+	//limit:then what makes or grows a row is refused with UNAVAILABLE; what shrinks or removes is not
+	//limit:cost disk
 	DiskReserve setting.Size `yaml:"disk_reserve" default:"64MiB" zero:"default" doc:"Free disk below which new messages are refused; on a disk smaller than 20 times this, a twentieth of it."`
 }
 
 // DeadLetterSettings are the keys of dead letters, in the section limits.
 type DeadLetterSettings struct {
+	//limit:what dead letters of a tenant
+	//limit:chapter What is kept
+	//limit:bound {}, {limits.dead_letter_bytes_per_tenant}, {history.dead_letter_retention}
+	//limit:keys limits.dead_letter_bytes_per_tenant history.dead_letter_retention
+	//limit:level weir_dead_letters
+	//limit:met weir_dead_letters_trimmed_total weir_history_removed_total{kind="dead_letters"}
+	//limit:then the oldest are removed; the ledger still counts them
+	//limit:cost disk
 	DeadLetters     int64        `yaml:"dead_letters_per_tenant" default:"100000" zero:"default" doc:"Maximum number of stored dead letters of a tenant; the oldest are removed first."`
 	DeadLetterBytes setting.Size `yaml:"dead_letter_bytes_per_tenant" default:"64MiB" zero:"default" doc:"Maximum bytes of the stored dead letters of a tenant."`
 }

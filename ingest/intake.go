@@ -102,7 +102,9 @@ type IntakeDeps struct {
 	// KeepRejected stores copies of bodies that were refused as unreadable, in one transaction.
 	KeepRejected func(ctx context.Context, ds []*store.DeadLetter) error
 	// Tap shows messages as they end; nil shows them nowhere.
-	Tap      *Tap
+	Tap *Tap
+	// Rates counts them for the last hour; nil: nothing does.
+	Rates    *Rates
 	Logger   *slog.Logger
 	Registry prometheus.Registerer
 }
@@ -334,6 +336,7 @@ func (in *Intake) receive(a *Arrival) *arrival {
 		m.line.tenant = a.Tenant
 	}
 	in.deps.Counts.received(m.line)
+	in.deps.Rates.Received(m.line.tenant, m.line.transport, m.stamp.Wall)
 	in.metrics.inbound.Inc()
 	return m
 }
@@ -349,6 +352,7 @@ func (in *Intake) end(m *arrival, o Outcome, r Reason, text string) {
 		readings = m.rec.Message.Readings()
 	}
 	in.deps.Counts.turnedAway(m.line, counted, r, readings)
+	in.deps.Rates.Ended(m.line.tenant, m.line.transport, m.stamp.Wall, counted)
 	in.metrics.turnedAway(r)
 	m.answer, m.ended = Answer{Outcome: o, Reason: r, Text: text}, true
 	in.show(m, counted, text)
@@ -365,6 +369,11 @@ func (in *Intake) end(m *arrival, o Outcome, r Reason, text string) {
 
 // show lets watchers see a message that ended at the intake.
 func (in *Intake) show(m *arrival, o store.Outcome, why string) {
+	device := m.Topic
+	if m.rec != nil {
+		device = m.rec.Device
+	}
+	in.deps.Tap.noteUnproven(m.line.tenant, m.stamp.Wall, m.Transport, m.Tenant, device, m.answer.Reason, why)
 	if !in.deps.Tap.Busy() {
 		return
 	}

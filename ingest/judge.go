@@ -236,7 +236,7 @@ func (in *Intake) unreadable(m *arrival, r Reason, why string) {
 		in.keepCopy(m, r, why)
 		return
 	}
-	sealed, err := in.deps.Seal(rawAD(m.Tenant), m.Body)
+	sealed, err := in.deps.Seal(SealedAs(m.Tenant), m.Body)
 	if err != nil {
 		in.deps.Logger.Error("a body cannot be sealed", "error", err)
 		in.end(m, Refused, ReasonUnavailable, "the event could not be stored")
@@ -275,7 +275,7 @@ func (in *Intake) keepCopy(m *arrival, r Reason, why string) {
 		in.lostCopies(1, nil)
 		return
 	}
-	sealed, err := in.deps.Seal(rawAD(m.Tenant), m.Body[:min(len(m.Body), maxCopy)])
+	sealed, err := in.deps.Seal(SealedAs(m.Tenant), m.Body[:min(len(m.Body), maxCopy)])
 	if err != nil {
 		in.lostCopies(1, err)
 		return
@@ -284,4 +284,5 @@ func (in *Intake) keepCopy(m *arrival, r Reason, why string) {
 		Source: m.Source, Summary: why, Subject: m.Topic, Unauthenticated: true, Bytes: int64(len(sealed)) + 256, Record: sealed})
 }
 
-func rawAD(tenant string) string { return tenant + "/ingest/raw" }
+// SealedAs is the name under which bodies of a tenant are sealed that did not decode.
+func SealedAs(tenant string) string { return tenant + "/ingest/raw" }

@@ -49,6 +49,8 @@ type GaugeConfig struct {
 	Log spool.Log
 	// Applied is the newest record that is applied: whether the log fills follows from it; nil: the runway is not watched.
 	Applied func() model.Offset
+	// Done is the newest record that only another reader of the log than the applier still needs: it slows no sender. nil: there is no other reader.
+	Done func() model.Offset
 	// Disk is what is free on the disk of the log, and how large it is; nil: the disk is not watched.
 	Disk func() (free, size int64, err error)
 	DiskSettings
@@ -235,7 +237,12 @@ func (g *Gauge) Sample() {
 	before, full := g.causes(), g.full.Load()
 	records := int64(s.Last + 1 - s.First)
 	if g.Throttle != nil {
-		g.Throttle.Sample(time.Now(), uint64(s.Last), uint64(applied), max(part(s.Bytes, s.MaxBytes), part(records, s.MaxRecords)))
+		own := records // of the applier
+		if g.Done != nil {
+			own = min(own, int64(s.Last)-int64(g.Done()))
+		}
+		bytes := int64(float64(s.Bytes) * part(own, records)) // as if all were of one size
+		g.Throttle.Sample(time.Now(), uint64(s.Last), uint64(applied), max(part(bytes, s.MaxBytes), part(own, s.MaxRecords)))
 	}
 	g.on[CauseBytes] = between(g.on[CauseBytes], s.Bytes >= nineTenths(s.MaxBytes), s.Bytes <= eightTenths(s.MaxBytes))
 	g.on[CauseRecords] = between(g.on[CauseRecords], records >= nineTenths(s.MaxRecords), records <= eightTenths(s.MaxRecords))

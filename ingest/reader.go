@@ -17,7 +17,7 @@ type LogGap struct {
 	Fresh       bool
 }
 
-// ErrStoreOlder: the log holds changes that the store has never numbered.
+// ErrStoreOlder is returned when the log holds changes that the store has never numbered.
 var ErrStoreOlder = errors.New("ingest: the database is older than the log")
 
 // logReader reads the log in order, and reports what cannot be read as a gap.

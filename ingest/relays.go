@@ -19,16 +19,19 @@ import (
 
 // Bounds of what is remembered of the numbers of edges.
 const (
-	// maxRanges is how many ranges a link has. With more the oldest hole is closed: an edge has at most 4,096 messages in flight, so it
-	// does not come back to a hole that lies far below what it has sent since.
-	maxRanges = 64
-	maxRelays = 4096 // links that are remembered; with more the one that was heard least recently is forgotten
+	// maxRanges is how many ranges a link has. With more the oldest hole is closed. An edge has at most 4,096 messages in flight, of which a
+	// ceiling may refuse every other one: those it sends again, so that holes among them must stay. It does not come back to what lies below.
+	maxRanges = 4096/2 + fewRanges
+	fewRanges = 64
+	maxSpare  = 65536 // ranges beyond fewRanges that all links have together; at the bound a link with fewRanges or more gets none
+	maxRelays = 4096  // links that are remembered; with more the one that was heard least recently is forgotten
 )
 
 // relays remembers the numbers of all links.
 type relays struct {
 	mu    sync.Mutex // the applier changes them, and an edge that signs in asks for those of its link
 	links map[relayKey]*relay
+	spare int // ranges beyond fewRanges, of all links
 	dirty bool
 }
 
@@ -38,6 +41,9 @@ type relay struct {
 	ranges ranges.Set
 	at     model.Nanos // when the link was heard last
 }
+
+// spare are the ranges of a link beyond fewRanges.
+func (l *relay) spare() int { return max(0, len(l.ranges)-fewRanges) }
 
 func newRelays() *relays { return &relays{links: map[relayKey]*relay{}} }
 
@@ -87,7 +93,12 @@ func (s *relays) add(key relayKey, number uint64, at model.Nanos) (forgotten int
 		s.links[key] = l
 	}
 	l.at = max(l.at, at)
-	l.ranges.Add(number, maxRanges)
+	limit, before := maxRanges, l.spare()
+	if s.spare >= maxSpare && len(l.ranges) >= fewRanges {
+		limit = len(l.ranges)
+	}
+	l.ranges.Add(number, limit)
+	s.spare += l.spare() - before
 	s.dirty = true
 	return forgotten
 }
@@ -111,6 +122,7 @@ func (s *relays) forget() int {
 			oldest, at = key, l.at
 		}
 	}
+	s.spare -= s.links[oldest].spare()
 	delete(s.links, oldest)
 	return 1
 }
@@ -125,8 +137,9 @@ func compareRelays(a, b relayKey) int {
 func (s *relays) evictTenant(tenant string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key := range s.links {
+	for key, l := range s.links {
 		if key.tenant == tenant {
+			s.spare -= l.spare()
 			delete(s.links, key)
 			s.dirty = true
 		}
@@ -179,6 +192,7 @@ func (s *relays) load(p store.SeenPage) error {
 		}
 		if len(s.links) < maxRelays {
 			s.links[key] = l
+			s.spare += l.spare()
 		}
 	}
 	return r.End()

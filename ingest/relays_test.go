@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -63,5 +64,47 @@ func TestNumbersOfEdges(t *testing.T) {
 	}
 	if len(s.links) != maxRelays || s.links[relayKey{"acme", "\x01"}] != nil {
 		t.Errorf("%d links are remembered", len(s.links))
+	}
+}
+
+// TestABurstThatACeilingRefuses: of 4,096 messages in flight every other one is refused; each of these is sent again, and none is taken for a repeat, also
+// where other links have used up the ranges that are to spare.
+func TestABurstThatACeilingRefuses(t *testing.T) {
+	s := newRelays()
+	key := relayKey{"acme", "edge:x:1"}
+	for n := uint64(1); n <= 500; n += 2 { // numbers that never come
+		s.add(key, n, 1)
+	}
+	const from, window = 1000, 4096
+	for n := uint64(from); n < from+window; n += 2 {
+		s.add(key, n, 1)
+	}
+	for n := uint64(from + 1); n < from+window; n += 2 {
+		if s.has(key, n) {
+			t.Fatalf("%d was refused, and is taken for a repeat", n)
+		}
+	}
+	page := s.freeze(0)
+	loaded := newRelays()
+	if err := loaded.load(page[0]); err != nil || loaded.spare != s.spare || loaded.spare != maxRanges-fewRanges {
+		t.Errorf("%d and %d ranges are to spare, %v", loaded.spare, s.spare, err)
+	}
+	for n := uint64(from + 1); n < from+window; n += 2 {
+		s.add(key, n, 1)
+	}
+	if n := s.links[key].spare(); n > 500/2 {
+		t.Errorf("the holes are closed, and %d ranges are left", n)
+	}
+	for i := range maxSpare/(maxRanges-fewRanges) + 2 {
+		for n := uint64(1); n < 2*maxRanges; n += 2 {
+			s.add(relayKey{"acme", fmt.Sprint("edge:", i)}, n, 1)
+		}
+	}
+	if s.spare > maxSpare {
+		t.Errorf("%d ranges beyond the first of each link, at most %d", s.spare, maxSpare)
+	}
+	s.evictTenant("acme")
+	if s.spare != 0 {
+		t.Errorf("%d ranges are counted of links that are gone", s.spare)
 	}
 }

@@ -26,7 +26,7 @@ const (
 	shownFired  = 4   // rules that a message made fire
 )
 
-// ErrWatchEnded: the watcher was closed.
+// ErrWatchEnded is returned when the watcher was closed.
 var ErrWatchEnded = errors.New("ingest: the watch has ended")
 
 // Sighting is what a watcher sees of a message: which one it was and its outcome. It holds no credential, and of a message
@@ -83,6 +83,9 @@ type Watch struct {
 // Tap lets the operator watch messages as they end. The flow never waits for it: a watcher that is too slow gets the number
 // of those that it missed. Without a watcher it costs one atomic load per message.
 type Tap struct {
+	// Unproven keeps the senders that are not known, watched or not; nil: none are kept. It is set before the first message.
+	Unproven *UnprovenSenders
+
 	now     func() model.Nanos
 	leftOut prometheus.Counter
 
@@ -166,6 +169,12 @@ func (t *Tap) show(e ending) {
 // ConnectionRefused shows a connection that a transport refused before it could bring a message. tenant and device are
 // what it claimed; known says that the tenant exists.
 func (t *Tap) ConnectionRefused(transport, source, tenant, device, why, mistake string, known bool) {
+	if t == nil {
+		return
+	}
+	if t.Unproven != nil {
+		t.Unproven.note(t.now(), transport, tenant, device, why, mistake)
+	}
 	if !t.Busy() {
 		return
 	}
@@ -174,6 +183,20 @@ func (t *Tap) ConnectionRefused(transport, source, tenant, device, why, mistake 
 		r.Account = tenant
 	}
 	t.show(ending{rec: r, outcome: store.OutcomeRefused, reason: Reason(why), why: mistake, connection: true})
+}
+
+// ended notes a message that ended, where its sender is not known.
+func (t *Tap) ended(r *model.Record, o store.Outcome, reason Reason, why string) {
+	if o != store.OutcomeStored && o != store.OutcomeDuplicate {
+		t.noteUnproven(r.Account, r.Received.Wall, r.Transport, r.Tenant, r.Device, reason, why)
+	}
+}
+
+// noteUnproven notes a message that was not stored, where no tenant accounts for it or its sender is not known.
+func (t *Tap) noteUnproven(account string, at model.Nanos, transport, tenant, device string, reason Reason, why string) {
+	if t != nil && t.Unproven != nil && (account == "" || unproven(reason)) {
+		t.Unproven.note(at, transport, tenant, device, string(reason), why)
+	}
 }
 
 func (w *Watch) takes(e *ending) bool {

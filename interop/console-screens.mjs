@@ -1,13 +1,15 @@
-// One pass through every part of the console: node console-screens.mjs CHROMIUM API PASSWORD SEND. SEND sends temp=30 of boiler-1. Each screen is
-// held on a desk and on a phone, in light and in dark, with CONSOLE_WHOLE=yes; what is made is made through forms that the descriptions of the API make.
+// One pass through every part of the console: node console-screens.mjs CHROMIUM API PASSWORD SEND WEIR CONFIG. SEND sends temp=30 of boiler-1, WEIR is the program, CONFIG its configuration. Each
+// screen is held on a desk and on a phone, in light and in dark, with CONSOLE_WHOLE=yes; what is made is made through forms that the descriptions of the API make.
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import { axeRuns, browse, complaints, desk, headed, holds, looks as look, open, ownHost, quiet } from './browser.mjs'
 
-const [executablePath, api, password, send] = process.argv.slice(2)
+const [executablePath, api, password, send, binary, config] = process.argv.slice(2)
 const whole = process.env.CONSOLE_WHOLE === 'yes' // the looks of every screen, and the map, the instance and the search
 const looks = (page, name) => (whole ? look(page, name) : Promise.resolve())
 const run = (line) => promisify(execFile)('bash', ['-c', line]).catch((err) => err)
+// asShown runs a line of Show as, which begins with weir.
+const asShown = (line) => run(`export WEIR_CONFIG='${config}'; weir() { '${binary}' "$@"; }; ${line}`)
 const email = 'you@example.org'
 
 await browse('console-screens', { executablePath, hosts: [`EXCLUDE ${new URL(api).hostname}`] }, async () => {
@@ -56,6 +58,28 @@ await browse('console-screens', { executablePath, hosts: [`EXCLUDE ${new URL(api
   await headed(page, 'hall')
   await says('Group hall is made.')
   await looks(page, 'A group')
+  await page.keyboard.press('.')
+  const showAs = page.getByRole('complementary', { name: 'Show as' })
+  // sentAs is the line for an operation that the page has sent. The drawer has what was answered when it was opened: a stream may have told what came of it before.
+  const sentAs = async (operation) => {
+    const sent = showAs.getByLabel('What this page has sent')
+    let label
+    for (let tries = 0; !label && tries < 200; tries++) {
+      label = (await sent.locator('option').allInnerTexts()).find((t) => t.startsWith(`${operation},`))
+      if (label) break
+      await page.keyboard.press('Escape')
+      await page.waitForTimeout(100)
+      await page.keyboard.press('.')
+    }
+    await sent.selectOption({ label })
+    await showAs.getByRole('button', { name: 'weir', exact: true }).click()
+    return showAs.getByRole('region', { name: 'weir', exact: true }).innerText()
+  }
+  const groups = await sentAs('entityGroupsByToken')
+  const listed = await asShown(groups)
+  holds('what has no command is run by weir api as shown', groups.startsWith('weir api device-management ') && listed.stdout?.includes('"hall"'), { groups, listed })
+  await look(page, 'Show as, a line')
+  await page.keyboard.press('Escape')
   await button('Edit').click()
   await field('Name (may be empty)').fill('The hall')
   await button('Save').click()
@@ -73,7 +97,7 @@ await browse('console-screens', { executablePath, hosts: [`EXCLUDE ${new URL(api
   const kinds = ['devices/-/profiles', 'devices/-/metrics', 'devices/-/command-definitions', 'devices/-/types', 'devices/-/relationships', 'devices/-/relationship-types', 'devices/-/facets', 'devices/-/areas', 'devices/-/area-types',
     'devices/-/assets', 'devices/-/asset-types', 'devices/-/customers', 'devices/-/customer-types', 'devices/-/fences', 'devices/-/edges', 'devices/-/provisioning', 'devices/-/credentials', 'devices/-/attributes', 'devices/-/devices',
     'actions/batches', 'actions/connectors', 'actions/waiting', 'actions/secrets', 'actions/channels', 'actions/policies', 'actions/mutes', 'actions/notified', 'messages/dead-letters', 'instance/activity',
-    'instance/people', 'instance/roles', 'instance/clients', 'instance/tenants', 'instance/tiers', 'instance/deletions', 'instance/settings', 'instance/configuration', 'instance/strangers', 'instance/activity-all']
+    'instance/people', 'instance/roles', 'instance/clients', 'instance/tenants', 'instance/tiers', 'instance/deletions', 'instance/settings', 'instance/configuration', 'instance/strangers', 'instance/letters', 'instance/activity-all']
   for (const place of kinds) {
     await at(place)
     await page.waitForFunction((p) => [...document.querySelectorAll('ul.tabs a[aria-current]')].some((a) => a.hash === `#/acme/${p}`) &&
@@ -130,8 +154,14 @@ await browse('console-screens', { executablePath, hosts: [`EXCLUDE ${new URL(api
   // --- commands, to a device that was never there ---
   await at('devices/-/devices/-new')
   await headed(page, 'A new device')
-  await field('Token').fill('valve-9')
+  await field('Token').fill('valve-8')
   await field('Device type token').fill('boiler')
+  await page.locator('form').getByRole('button', { name: 'Show as', exact: true }).click()
+  await page.locator('form').getByRole('button', { name: 'weir', exact: true }).click()
+  const adding = await page.locator('form').getByRole('region', { name: 'weir', exact: true }).innerText()
+  const added = await asShown(adding)
+  holds('the line of a form makes what the form would make', adding === 'weir device add acme valve-8 --type boiler' && (await asShown('weir device show acme valve-8')).stdout?.includes('valve-8'), { adding, added })
+  await field('Token').fill('valve-9')
   await button('Make the device').click()
   await headed(page, 'valve-9')
   await at('actions')
@@ -146,10 +176,52 @@ await browse('console-screens', { executablePath, hosts: [`EXCLUDE ${new URL(api
   await headed(page, '1 command is on the way')
   await page.locator('.stages li', { hasText: 'held until it connects' }).waitFor()
   await looks(page, 'Commands')
+  await page.keyboard.press('.')
+  const sending = await sentAs('createCommand')
+  const again = await asShown(sending)
+  holds('the line of a command is the command, and running it makes no second one', sending.startsWith('weir command send acme valve-9 setValve ') && again.code === undefined &&
+    (await asShown('weir command list acme --device valve-9 --json')).stdout?.match(/"name"/g).length === 1, { sending, again })
+  await page.keyboard.press('Escape')
   await button('Cancel it').click()
   await button('Cancel the command').click()
   await page.locator('.stages li', { hasText: 'cancelled' }).waitFor()
   holds('a command is ordered, shown in its state, and cancelled', true)
+
+  // --- one command for many devices ---
+  await page.getByRole('link', { name: 'To many devices', exact: true }).click()
+  await headed(page, 'A command to many devices')
+  await field('Devices, one on each line').fill('valve-8\nvalve-9\nno-such')
+  await field('Command').fill('setValve')
+  await field('Payload, a JSON object (may be empty)').fill('{"open": false}')
+  await says('It goes to 3 devices.')
+  await says('One device does not take it. The others get it.')
+  await says('2 devices are away.')
+  holds('which device refuses a command is told before it is sent', (await page.locator('form').innerText()).includes('no-such:'), await page.locator('form').innerText())
+  await page.getByText('How fast, when to stop, until when').click()
+  await field('Max per minute (may be empty)').fill('60')
+  await look(page, 'A batch, with a refusal')
+  await field('Devices, one on each line').fill('valve-8\nvalve-9')
+  await says('Each of them takes it.')
+  await page.locator('form').getByRole('button', { name: 'Show as', exact: true }).click()
+  holds('a batch can be seen before it is sent', /"deviceTokens":\["valve-8","valve-9"\].*"maxPerMinute":60/.test(await page.getByRole('region', { name: 'curl', exact: true }).innerText()), await page.locator('form').innerText())
+  await button('Send…').click()
+  const sure = page.getByRole('dialog')
+  holds('a command to more than one device waits for their number', await sure.getByRole('button', { name: 'Send it', exact: true }).isDisabled())
+  await sure.getByLabel('Type 2, the number of devices, to send it').fill('2')
+  await sure.getByRole('button', { name: 'Send it', exact: true }).click()
+  await page.locator('dd', { hasText: 'RUNNING' }).waitFor()
+  await page.locator('dt', { hasText: /^Accepted$/ }).waitFor()
+  const batch = JSON.parse((await asShown('weir command list acme --batch "$(weir api command-delivery \'{commandBatches(criteria: {pageNumber: 1, pageSize: 1}){results{token}}}\' | jq -r .commandBatches.results[0].token)" --json')).stdout)
+  holds('a batch makes one command for each device', batch.commands.map((c) => c.deviceToken).sort().join() === 'valve-8,valve-9', batch)
+  await looks(page, 'A batch, sent')
+  await asShown('weir api device-management \'mutation {createEntityGroup(request: {token: "all", memberType: "device", membershipMode: "dynamic", selector: "memberType == \\"device\\""}) {token} publishEntityGroup(token: "all") {version}}\'')
+  await at('actions/batches/-new')
+  await headed(page, 'A command to many devices')
+  await button('A group').click()
+  await field('Group').fill('all')
+  await page.getByText(/^It goes to \d+ devices\.$/).waitFor()
+  holds('a group is counted before a command goes to it', Number((await page.getByText(/^It goes to \d+ devices\.$/).innerText()).match(/\d+/)[0]) >= 3)
+  await look(page, 'A batch, to a group')
 
   // --- one device, all of it ---
   await run(send)
@@ -170,6 +242,85 @@ await browse('console-screens', { executablePath, hosts: [`EXCLUDE ${new URL(api
   await at('messages/ledger')
   await headed(page, 'Everything that came in is accounted for')
   await looks(page, 'Ledger')
+  await button('Recount the ledger').click()
+  await says('It balances:')
+  holds('the ledger is recounted from what is stored', true)
+  await looks(page, 'Ledger, recounted')
+
+  // --- a message is sent again as a test ---
+  await at('messages')
+  await page.getByText('live', { exact: true }).waitFor()
+  await run(send)
+  await page.locator('tbody tr', { hasText: 'temp=30' }).first().getByRole('button').click()
+  const drawer = page.getByRole('complementary', { name: 'Message' })
+  await drawer.getByText('temp = 30').waitFor()
+  await drawer.getByRole('button', { name: 'Send again as a test', exact: true }).click()
+  await drawer.getByText(/^What became of it: stored: temp=30/).waitFor()
+  await page.locator('tbody tr', { hasText: 'console' }).first().waitFor()
+  holds('a message is sent again as a test, through the transport console, and is stored', true)
+  await looks(page, 'A message, sent again')
+  await page.keyboard.press('Escape')
+
+  // --- devices in number ---
+  await at('devices/-/number')
+  await headed(page, 'Many at once')
+  await field('Devices, as CSV').fill('token,type,name\nv-1,boiler,Valve 1\nv 2,boiler,\nv-3,no-such,\nboiler-1,boiler,\nv-1,boiler,')
+  await button('Check it').click()
+  await says('4 mistakes: nothing is made before all are mended.')
+  holds('each mistake of a file has its line', (await page.getByRole('list', { name: 'Mistakes' }).getByRole('listitem').allInnerTexts()).map((t) => t.slice(0, 6)).join() === 'line 3,line 4,line 5,line 6', await page.locator('main').innerText())
+  await looks(page, 'Many at once, mistakes')
+  await field('Devices, as CSV').fill('token,type,name\nv-1,boiler,Valve 1\nv-2,boiler,"Valve, 2"')
+  await button('Check it').click()
+  await says('2 devices can be made')
+  await button('Add them').click()
+  await says('2 devices added.')
+  await field('Type').selectOption('boiler')
+  await field('How many').fill('3')
+  await field('Token, with {n} for the number').fill('w-{n:02d}')
+  await says('w-01 … w-03')
+  await button('Add 3 devices').click()
+  await says('3 devices added.')
+  holds('devices are made from a file that was checked whole, and from a template', true)
+
+  // --- backups, the log, a configuration that is pasted ---
+  await at('instance/backup')
+  await headed(page, 'There is no backup here yet')
+  await looks(page, 'Backup, none')
+  await button('Make one now').click()
+  await headed(page, '1 backup')
+  await page.getByRole('button', { name: /^Verify / }).click()
+  await page.getByText('can be restored').first().waitFor()
+  const download = page.waitForEvent('download')
+  await page.getByRole('button', { name: /^Download / }).click()
+  const file = await (await download).path()
+  const proof = await run(`'${binary}' backup verify '${file}'`)
+  holds('a backup is made, verified, and downloaded as it is', proof.stdout?.includes('1 tenant'), proof)
+  await looks(page, 'Backup')
+  await page.getByRole('button', { name: /^Delete / }).click()
+  await page.getByRole('dialog').getByRole('button', { name: 'Delete', exact: true }).click()
+  await headed(page, 'There is no backup here yet')
+  await at('instance/log')
+  await page.getByRole('region', { name: 'Log' }).locator('tbody tr').first().waitFor()
+  await field('Contains').fill('backup')
+  await page.locator('tbody tr', { hasText: 'a backup was made' }).first().waitFor()
+  holds('the log has what was done', true)
+  await looks(page, 'Log')
+  await field('Contains').fill('')
+  await page.locator('#own-component').selectOption('operate')
+  await button('Set it for 15 min').click()
+  await says('operate writes at debug')
+  await button('End it: operate').click()
+  await page.getByText('operate writes at debug').waitFor({ state: 'detached' })
+  await at('instance/configuration')
+  await field('Configuration, as YAML').fill('logging:\n  level: loud\n')
+  await button('Check it').click()
+  await says('1 mistake.')
+  await page.getByRole('button', { name: 'Line 2', exact: true }).click()
+  holds('a mistake of a configuration is shown with its line', await page.evaluate(() => { const t = document.activeElement; return t.value.slice(t.selectionStart, t.selectionEnd) }) === '  level: loud')
+  await looks(page, 'Configuration, checked')
+  await field('Configuration, as YAML').fill('logging:\n  level: debug\n')
+  await button('Check it').click()
+  await says('It is valid.')
   await at('messages/dead-letters')
   await page.locator('tbody tr').first().waitFor()
   const letters = await page.locator('tbody tr').count()
@@ -192,8 +343,29 @@ await browse('console-screens', { executablePath, hosts: [`EXCLUDE ${new URL(api
     return page.getByLabel('Definition, as JSON').inputValue()
   }
   const before = await json()
-  for (const view of ['Form', 'Words', 'Form', 'JSON']) await group.getByRole('button', { name: view }).click()
+  const picture = page.getByRole('group', { name: 'The rule as a picture' })
+  for (const view of ['Form', 'Canvas', 'Words', 'Canvas', 'Form', 'JSON']) {
+    await group.getByRole('button', { name: view }).click()
+    if (view === 'Canvas') await picture.getByRole('button').first().waitFor()
+  }
   holds('a switch of views changes no byte of the definition', await json() === before)
+  await group.getByRole('button', { name: 'Canvas' }).click()
+  await picture.getByRole('button').first().waitFor()
+  const drawn = await picture.getByRole('button').evaluateAll((all) => all.map((n) => n.getAttribute('aria-label')))
+  holds('a rule is drawn from its devices over its condition to its actions', drawn.length === 3 && drawn[0].startsWith('Devices of the profile boiler. Leads to threshold') &&
+    drawn[1].includes('when temp is above') && drawn[2].startsWith('Action 1 raise the alarm'), drawn)
+  await page.getByText('As a list', { exact: true }).click()
+  holds('…and told as a list', (await page.getByRole('listitem').filter({ hasText: 'Devices: of the profile boiler' }).locator('li').count()) === 2)
+  await look(page, 'A rule as a canvas')
+  await picture.getByRole('button').first().focus()
+  await page.keyboard.press('ArrowRight')
+  holds('an arrow goes along an edge', await page.evaluate(() => document.activeElement.getAttribute('aria-label')) === drawn[1])
+  await page.keyboard.press('Enter')
+  await page.waitForFunction(() => document.activeElement?.id === 'rule-f-when-op')
+  await group.getByRole('button', { name: 'Canvas' }).click()
+  await picture.getByRole('button').last().click()
+  await page.waitForFunction(() => document.activeElement?.id === 'rule-f-actions-0-type')
+  holds('a node leads to its field, by the keyboard and by a click', await json() === before)
   await group.getByRole('button', { name: 'Form' }).click()
   await page.getByRole('group', { name: 'When' }).getByLabel('Threshold (may be empty)', { exact: true }).fill('20')
   await says('It compiles')
@@ -243,20 +415,25 @@ await browse('console-screens', { executablePath, hosts: [`EXCLUDE ${new URL(api
   await says('Version 1 is published.')
   await looks(page, 'A dashboard')
 
+  // --- map ---
+  await at('devices/-/map')
+  await headed(page, '0 devices with a position')
+  const outline = page.locator('path.land')
+  await outline.waitFor({ state: 'attached' })
+  holds('the land is drawn behind the positions', (await outline.getAttribute('d')).length > 1000)
+  await looks(page, 'Map')
+  for (let i = 0; i < 5; i++) await button('Closer').click()
+  await says('too coarse to be drawn this near')
+  holds('…and not where its outline would be wrong', await outline.count() === 0)
+
   if (whole) {
-    // --- map, instance ---
-    await at('devices/-/map')
-    await headed(page, '0 devices with a position')
-    await looks(page, 'Map')
+    // --- instance ---
     await at('instance')
     await page.getByRole('heading', { level: 1, name: /need you|needs you|The box is well/ }).waitFor()
     await looks(page, 'Findings')
     await at('instance/status')
     await page.getByRole('region', { name: 'Doors' }).waitFor()
     await looks(page, 'Status')
-    await at('instance/backup')
-    await headed(page, 'Make one', 2)
-    await looks(page, 'Backup')
     await at('instance/api')
     await page.getByRole('region', { name: 'Areas' }).getByText('device-management').first().waitFor()
     await looks(page, 'API')

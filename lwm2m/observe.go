@@ -257,7 +257,8 @@ func (s *Server) observe(sess *session) {
 	}
 }
 
-// observeOne asks the device for an observation. The first answer is a notification.
+// observeOne asks the device for an observation. The values of its answer are taken as those of a notification, but for its number: a device that is
+// asked again, after a restart of ours, may hold a notification which is older than the answer and was not acknowledged.
 func (s *Server) observeOne(sess *session, r *registration, o *observation, formats []uint16) error {
 	ctx, cancel := context.WithTimeout(sess.ctx, observeTimeout)
 	defer cancel()
@@ -302,7 +303,7 @@ func (s *Server) observeOne(sess *session, r *registration, o *observation, form
 			}
 			s.mu.Unlock()
 		}
-		if answer.Code.Success() {
+		if answer.Code.Success() && answer.Type == coap.Acknowledgement { // else it is taken as a notification
 			s.taken(sess, o, answer, func(bool) {})
 		}
 		return nil
@@ -430,7 +431,16 @@ func (s *Server) notified(sess *session, m *coap.Message, done func(ack bool)) {
 		done(true)
 		return
 	}
-	s.taken(sess, o, m, done)
+	s.taken(sess, o, m, func(ack bool) {
+		if ack {
+			s.storedUpTo(sess, o, m)
+		} else { // its repeat is not older than itself
+			s.mu.Lock()
+			o.at = time.Time{}
+			s.mu.Unlock()
+		}
+		done(ack)
+	})
 }
 
 // newer reports whether a notification is newer than those before it.
@@ -461,13 +471,6 @@ func (s *Server) taken(sess *session, o *observation, m *coap.Message, done func
 		}
 		m = whole
 	}
-	now := s.now()
-	s.mu.Lock()
-	o.at = now
-	if number, ok := m.Uint(coap.Observe); ok {
-		o.number = number
-	}
-	s.mu.Unlock()
 	if len(m.Payload) == 0 {
 		s.metrics.notification("empty")
 		done(true)
@@ -484,12 +487,9 @@ func (s *Server) taken(sess *session, o *observation, m *coap.Message, done func
 		return
 	}
 	s.mu.Lock()
-	o.values = model.MicrosOf(now)
+	o.values = model.MicrosOf(s.now())
 	s.mu.Unlock()
 	s.ingest(sess, m, records, false, func(answer ingest.Answer) {
-		if acknowledged(answer) {
-			s.storedUpTo(sess, o, m)
-		}
 		switch answer.Outcome {
 		case ingest.Stored:
 			s.metrics.notification("stored")
@@ -498,9 +498,6 @@ func (s *Server) taken(sess *session, o *observation, m *coap.Message, done func
 			s.metrics.dropped(string(answer.Reason))
 		default:
 			s.metrics.notification("withheld")
-			s.mu.Lock()
-			o.at = time.Time{} // its repeat is not older than itself
-			s.mu.Unlock()
 		}
 		done(acknowledged(answer))
 	})

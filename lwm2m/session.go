@@ -89,6 +89,7 @@ type session struct {
 // exchange is a request of ours.
 type exchange struct {
 	id     uint16
+	begins bool          // asks to observe
 	acked  chan struct{} // closed with the acknowledgement
 	once   sync.Once
 	answer chan *coap.Message // nil: reset
@@ -396,6 +397,12 @@ func (s *session) response(m *coap.Message, raw []byte) {
 		delete(s.exchanges, string(m.Token))
 	}
 	s.mu.Unlock()
+	if _, notifies := m.Uint(coap.Observe); x != nil && x.begins && notifies && m.Type != coap.Acknowledgement {
+		// The answer comes by itself, or a notification has overtaken it. Either is a notification, which is acknowledged once it is stored.
+		x.once.Do(func() { close(x.acked) })
+		x.deliver(m)
+		x = nil
+	}
 	switch {
 	case x != nil:
 		x.once.Do(func() { close(x.acked) })
@@ -465,7 +472,8 @@ func (s *session) exchange(ctx context.Context, m *coap.Message) (*coap.Message,
 	case <-s.ctx.Done():
 		return nil, errEnded
 	}
-	x := &exchange{id: s.id(), acked: make(chan struct{}), answer: make(chan *coap.Message, 1)}
+	observe, asks := m.Uint(coap.Observe)
+	x := &exchange{id: s.id(), begins: asks && observe == 0, acked: make(chan struct{}), answer: make(chan *coap.Message, 1)}
 	m.Type, m.ID = coap.Confirmable, x.id
 	s.mu.Lock()
 	s.exchanges[string(m.Token)], s.byID[x.id] = x, x

@@ -14,7 +14,7 @@ import (
 // edgeBlockVersion is what a block of edges begins with.
 const edgeBlockVersion = 1
 
-// ErrEdgeBlock: a block of edges does not have the form that Weir writes.
+// ErrEdgeBlock is returned when a block of edges does not have the form that Weir writes.
 var ErrEdgeBlock = errors.New("block of edges is damaged")
 
 // The flags of an edge in a block; the lowest two bits are its signal.

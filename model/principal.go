@@ -104,6 +104,7 @@ type Principal struct {
 	Tenant   string // resolved tenant, "" when none is
 	TenantID int64  // row id of Tenant
 	Sudo     bool   // bearer is a superuser
+	Session  string // that the token belongs to, "" for a principal without one
 	Issued   Micros // when the token was issued, 0 for a principal without a token
 	Expires  Micros // when the token ends, likewise
 	System   map[Authority]bool

@@ -16,10 +16,10 @@ const (
 	recordVersion  = 2
 )
 
-// ErrRecord: a record does not have the form that Weir writes.
+// ErrRecord is returned when a record does not have the form that Weir writes.
 var ErrRecord = errors.New("record is damaged")
 
-// ErrRecordVersion: a newer Weir wrote the record.
+// ErrRecordVersion is returned when a newer Weir wrote the record.
 var ErrRecordVersion = errors.New("record has a newer format")
 
 const (

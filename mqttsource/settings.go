@@ -9,6 +9,12 @@ import (
 
 // Settings are the keys of the section external_mqtt.
 type Settings struct {
+	//limit:what messages of an external source that wait for the log
+	//limit:chapter Connections
+	//limit:bound {}
+	//limit:level weir_source_publish_window_used weir_source_unacked
+	//limit:then decoding waits; with those in decode it is the Receive Maximum that MQTT 5 brokers are given
+	//limit:cost of what the broker sends
 	PublishWindow int           `yaml:"publish_window" default:"128" min:"1" max:"60000" doc:"Maximum number of messages of a source that wait for the log. With those in decode (105) it is the Receive Maximum. Alias: externalMqtt.publishWindow."`
 	OnRefused     string        `yaml:"on_refused" default:"stop" enum:"stop wait" doc:"What a subscription that a broker refuses does: stop closes every transport until it is granted; wait leaves the others open."`
 	TakeoverRetry time.Duration `yaml:"takeover_retry" default:"15s" min:"1s" doc:"How long a source whose broker could not be reached is left to other nodes before this one tries again."`
@@ -32,12 +38,20 @@ type Source struct {
 	Retained      string              `yaml:"retained" default:"ignore" enum:"ignore keep" doc:"Whether retained messages are kept, which were published before the subscription, or ignored."`
 	TLS           mqttclient.TLSFiles `yaml:"tls"`
 
-	Tenant       string    `yaml:"tenant" doc:"Tenant of the messages that a mapping takes."`
-	DeviceType   string    `yaml:"device_type_token" doc:"Device type of the devices that auto_register makes."`
-	AutoRegister bool      `yaml:"auto_register" doc:"Whether devices that do not exist are made from the messages that a mapping takes."`
-	MaxDevices   int       `yaml:"max_devices" default:"10000" min:"1" doc:"Maximum number of devices of the tenant that sources have made."`
-	Attributes   bool      `yaml:"attributes" doc:"Whether texts become client attributes of the device."`
-	Map          []Mapping `yaml:"map" doc:"Mappings of topics; the first that matches decides. Empty: the topics of Weir's own broker."`
+	Tenant       string `yaml:"tenant" doc:"Tenant of the messages that a mapping takes."`
+	DeviceType   string `yaml:"device_type_token" doc:"Device type of the devices that auto_register makes."`
+	AutoRegister bool   `yaml:"auto_register" doc:"Whether devices that do not exist are made from the messages that a mapping takes."`
+
+	//limit:what devices of a tenant that messages of external sources have made
+	//limit:chapter Connections
+	//limit:bound {} each source may make, 100 a second
+	//limit:level weir_source_devices_made_total
+	//limit:met weir_source_dropped_total{reason="unknown-device",source="plant"}
+	//limit:then the message is dropped and counted; `weir source show` lists the first 100 external ids
+	//limit:cost a device
+	MaxDevices int       `yaml:"max_devices" default:"10000" min:"1" doc:"Maximum number of devices of the tenant that sources have made."`
+	Attributes bool      `yaml:"attributes" doc:"Whether texts become client attributes of the device."`
+	Map        []Mapping `yaml:"map" doc:"Mappings of topics; the first that matches decides. Empty: the topics of Weir's own broker."`
 }
 
 // Commands says how commands reach the devices of a mapping.

@@ -37,17 +37,53 @@ import (
 
 // Settings are the keys of notifications, in the section of that name.
 type Settings struct {
-	Timeout        time.Duration `yaml:"attempt_timeout" default:"10s" min:"1s" max:"20s" zero:"default" doc:"How long an attempt to deliver a notification may take."`
-	PerMinute      int           `yaml:"per_channel_per_minute" default:"30" max:"10000" zero:"default" doc:"Maximum number of messages to a notification channel within a minute. What exceeds it is gathered into a digest, one a minute; nothing is dropped."`
-	MaxAge         time.Duration `yaml:"max_age" default:"1h" zero:"default" doc:"The notification of a raised alarm that waited longer is not sent when the alarm has been cleared meanwhile."`
-	Sweep          time.Duration `yaml:"escalation_sweep" default:"60s" min:"1s" zero:"default" doc:"How often is looked for alarms that are to be notified again."`
-	MaxEscalations int           `yaml:"default_max_escalations" default:"5" max:"1000" zero:"default" doc:"How often an alarm that no user acknowledges is notified again where the policy does not say it."`
+	Timeout time.Duration `yaml:"attempt_timeout" default:"10s" min:"1s" max:"20s" zero:"default" doc:"How long an attempt to deliver a notification may take."`
+
+	//limit:what notifications to a channel
+	//limit:chapter What is kept
+	//limit:bound {} a minute, {notifications.attempt_timeout} each, one at a time
+	//limit:keys notifications.attempt_timeout
+	//limit:level weir_actions_outbox_rows
+	//limit:met weir_notifications_digested_total
+	//limit:then they are gathered: one digest a minute with counts, and the first 50 alarms of at most 10,000
+	//limit:cost disk
+	PerMinute int `yaml:"per_channel_per_minute" default:"30" max:"10000" zero:"default" doc:"Maximum number of messages to a notification channel within a minute. What exceeds it is gathered into a digest, one a minute; nothing is dropped."`
+
+	//limit:what notifications of alarms that were cleared while they waited
+	//limit:chapter What is kept
+	//limit:bound {}
+	//limit:met weir_notifications_deliveries_total{channel_type="smtp",outcome="late"}
+	//limit:then not sent
+	MaxAge time.Duration `yaml:"max_age" default:"1h" zero:"default" doc:"The notification of a raised alarm that waited longer is not sent when the alarm has been cleared meanwhile."`
+	Sweep  time.Duration `yaml:"escalation_sweep" default:"60s" min:"1s" zero:"default" doc:"How often is looked for alarms that are to be notified again."`
+
+	//limit:what notifications of an alarm that no user acknowledges
+	//limit:chapter What is kept
+	//limit:bound {} more
+	//limit:keys notifications.escalation_sweep
+	//limit:met weir_notifications_deliveries_total{channel_type="smtp",outcome="sent"}
+	//limit:then nothing more is notified until it is raised again
+	MaxEscalations int `yaml:"default_max_escalations" default:"5" max:"1000" zero:"default" doc:"How often an alarm that no user acknowledges is notified again where the policy does not say it."`
+
+	//limit:what what was notified of an alarm
+	//limit:chapter What is kept
+	//limit:bound {} after it was cleared
+	//limit:keys notifications.retention_sweep
+	//limit:then removed
+	//limit:cost about 1 KiB on disk for each alarm
 	Retention      time.Duration `yaml:"state_retention" default:"168h" zero:"default" doc:"How long what was notified of an alarm is kept after the alarm was cleared."`
 	RetentionSweep time.Duration `yaml:"retention_sweep" default:"1h" min:"1s" zero:"default" doc:"How often states that are no longer kept are removed."`
 }
 
 // LimitSettings are the keys of notifications in the section limits.
 type LimitSettings struct {
+	//limit:what notification channels, policies and mutes of a tenant
+	//limit:chapter What is kept
+	//limit:bound {} of each; a config 64 KiB, a secret 4 KiB; 100 rules of a policy, 50 recipients of a rule
+	//limit:keys limits.notification_policies_per_tenant limits.notification_mutes_per_tenant
+	//limit:met weir_registry_refused_changes_total{cause="rows"}
+	//limit:then LIMIT_EXCEEDED, with the key
+	//limit:cost of the bytes of the tenant's rows
 	ChannelsPerTenant int64 `yaml:"notification_channels_per_tenant" default:"1000" zero:"default" doc:"Maximum number of notification channels of a tenant."`
 	PoliciesPerTenant int64 `yaml:"notification_policies_per_tenant" default:"1000" zero:"default" doc:"Maximum number of notification policies of a tenant."`
 	MutesPerTenant    int64 `yaml:"notification_mutes_per_tenant" default:"1000" zero:"default" doc:"Maximum number of notification mutes of a tenant, those included that have ended and were not deleted."`

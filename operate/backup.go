@@ -70,7 +70,7 @@ func (v *BackupVerb) handler(s *Server) http.Handler {
 			return
 		}
 		if !o.backups.running.TryLock() {
-			s.failed(w, r, &model.Error{Code: model.CodeConflict, Message: "a backup is being made already", Hint: "wait for it, or stop it"})
+			s.failed(w, r, errBackupBusy())
 			return
 		}
 		defer o.backups.running.Unlock()
@@ -83,7 +83,7 @@ func (v *BackupVerb) handler(s *Server) http.Handler {
 		}
 		ctx, _, done := s.untilStop(w, r)
 		defer done()
-		w.Header().Set("Content-Type", "application/x-tar")
+		w.Header().Set("Content-Type", tarType)
 		w.Header().Set("Trailer", endTrailer)
 		w.Header().Set(aboutHeader, strconv.FormatInt(o.deps.Store.Stats().Bytes+o.deps.Spool.Stats().DiskBytes, 10))
 		w.WriteHeader(http.StatusOK)
@@ -332,10 +332,17 @@ const (
 
 // backups is what an instance knows of its copies.
 type backups struct {
-	running sync.Mutex
-	last    atomic.Pointer[LastBackup] // nil: none
+	running sync.Mutex                    // one is made, verified or deleted at a time
+	last    atomic.Pointer[LastBackup]    // nil: none
+	now     atomic.Pointer[backupTask]    // what is done in the backup directory, nil for nothing
+	failure atomic.Pointer[BackupFailure] // of the last attempt in the backup directory; nil: it did not fail
+	links   downloads
 	metrics *prometheus.CounterVec
 	busy    prometheus.Gauge
+}
+
+func errBackupBusy() error {
+	return &model.Error{Code: model.CodeConflict, Message: "a backup is being made or verified already", Hint: "wait for it, or stop it"}
 }
 
 func (b *backups) init(reg prometheus.Registerer) {
@@ -344,6 +351,8 @@ func (b *backups) init(reg prometheus.Registerer) {
 	b.metrics.WithLabelValues(backupFailed)
 	b.busy = prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_backup_running", Help: "1 while a backup is being made."})
 	reg.MustRegister(b.metrics, b.busy,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_backup_links", Help: "Download links of backups that were made and not used yet."},
+			func() float64 { return float64(b.links.open(time.Now())) }),
 		b.gauge("weir_backup_last_timestamp_seconds", "Time of the last backup, 0 for never.", func(l *LastBackup) float64 { return float64(l.At.Unix()) }),
 		b.gauge("weir_backup_last_size_bytes", "Size of the last backup file.", func(l *LastBackup) float64 { return float64(l.Bytes) }),
 		b.gauge("weir_backup_last_duration_seconds", "Duration of the last backup.", func(l *LastBackup) float64 { return l.Seconds }))
@@ -361,8 +370,13 @@ func (b *backups) gauge(name, help string, of func(*LastBackup) float64) prometh
 // backupAge is from when on a backup is worth a word.
 const backupAge = 31 * 24 * time.Hour
 
-func backupCheck(dir string, now func() time.Time) health.Check {
-	return health.Check{ID: "backup", Look: func(context.Context) health.Finding { return backupFinding(dir, now()) }}
+func backupCheck(cfg config.Config, failure *BackupFailure, now func() time.Time) health.Check {
+	return health.Check{ID: "backup", Look: func(context.Context) health.Finding {
+		if f, wrong := scheduleFinding(cfg, failure, now()); wrong {
+			return f
+		}
+		return backupFinding(cfg.DataDir, now())
+	}}
 }
 
 func backupFinding(dir string, now time.Time) health.Finding {

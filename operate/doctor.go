@@ -74,7 +74,7 @@ func (o *Operator) checks(m health.Machine, q DoctorQuery) []health.Check {
 		{ID: "log-losses", Look: func(ctx context.Context) health.Finding { return lossFindingOf(ctx, o.deps.Store, dir, m.Now()) }},
 		{ID: "reload", Look: func(context.Context) health.Finding { return reloadFinding(o.deps.Reloads.Last()) }},
 		{ID: "last-stop", Look: func(context.Context) health.Finding { return o.deps.LastStop.finding() }},
-		backupCheck(dir, m.Now),
+		backupCheck(cfg, o.backups.failure.Load(), m.Now),
 		{ID: "clock", Look: func(ctx context.Context) health.Finding {
 			return o.clockHolds(ctx, m.Clock(build.Time(), dir, SpoolPath(dir)))
 		}},
@@ -83,7 +83,7 @@ func (o *Operator) checks(m health.Machine, q DoctorQuery) []health.Check {
 		health.PortsAnswer(listeners.opened()),
 		names(cfg, listeners),
 		health.Exposure(listeners.configured()),
-	}, openTopicsChecks(listeners), o.openTopicsTenantChecks(), devToolsChecks(o.deps.Getenv), o.certificateChecks(m.Now), []health.Check{
+	}, o.uplinkChecks(m.Now), openTopicsChecks(listeners), o.openTopicsTenantChecks(), devToolsChecks(o.deps.Getenv), o.certificateChecks(m.Now), []health.Check{
 		health.DeviceAuth(string(cfg.Auth.DeviceAuth)),
 		{ID: "sign-in", Look: func(context.Context) health.Finding {
 			return signIn(o.deps.Auth.HasSuperuser(), o.deps.Auth.HasIdentity(), dir)

@@ -139,7 +139,7 @@ func (s *atRest) checks(m health.Machine) []health.Check {
 		{ID: "log", Look: s.logReads},
 		stored("log-losses", func(ctx context.Context) health.Finding { return lossFindingOf(ctx, s.store, dir, m.Now()) }),
 		{ID: "last-stop", Look: func(context.Context) health.Finding { return s.lastStop(m) }},
-		backupCheck(dir, m.Now),
+		backupCheck(s.cfg, nil, m.Now),
 		m.Clock(build.Time(), dir, SpoolPath(dir)),
 		m.OpenFileLimit(plan.MQTTConnections),
 		health.MemoryLimit(memoryOf(s.cfg, plan, s.runtimeLimit(plan))),

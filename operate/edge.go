@@ -20,6 +20,9 @@ import (
 // EdgePath is the directory of what an edge keeps besides its log.
 func EdgePath(dir string) string { return filepath.Join(dir, "edge") }
 
+// UplinkPath is the directory of what the uplink of a platform keeps.
+func UplinkPath(dir string) string { return filepath.Join(dir, "uplink") }
+
 // EdgeDeps are the parts of a running edge that its operator asks.
 type EdgeDeps struct {
 	Config      config.Config
@@ -49,17 +52,73 @@ type EdgeDeadLetterQuery struct {
 
 // The verbs of an edge alone.
 var (
-	GetEdge             = Verb[None, *EdgeStatus]{Name: "edge", edge: (*EdgeOperator).edge, running: notAnEdge[None, *EdgeStatus]}
-	ResyncEdge          = Verb[None, *EdgeStatus]{Name: "edge-resync", edge: (*EdgeOperator).resync, running: notAnEdge[None, *EdgeStatus]}
+	GetEdge             = Verb[None, *EdgeStatus]{Name: "edge", edge: (*EdgeOperator).edge, running: (*Operator).edge}
+	ResyncEdge          = Verb[None, *EdgeStatus]{Name: "edge-resync", edge: (*EdgeOperator).resync, running: (*Operator).resyncEdge}
 	ListEdgeDeadLetters = Verb[EdgeDeadLetterQuery, []EdgeDeadLetter]{Name: "edge-dead-letters", edge: (*EdgeOperator).deadLetters,
-		running: notAnEdge[EdgeDeadLetterQuery, []EdgeDeadLetter]}
+		running: (*Operator).edgeDeadLetters}
 )
 
 // edgeVerbs are all that the socket of an edge serves.
-var edgeVerbs = []served{&GetStatus, &GetHealth, &RunDoctor, &ShowLedger, &GetEdge, &ResyncEdge, &ListEdgeDeadLetters}
+var edgeVerbs = []served{&GetStatus, &GetHealth, &RunDoctor, &ShowLedger, &GetEdge, &ResyncEdge, &ListEdgeDeadLetters, &ExportEdge, &VerifyEdges}
 
-func notAnEdge[In, Out any](_ *Operator, _ context.Context, _ In) (out Out, err error) {
-	return out, &model.Error{Code: model.CodeUnsupported, Message: "this instance has the role platform, not edge", Hint: "weir status shows it"}
+// errNoUplink refuses what only an uplink can answer.
+var errNoUplink = &model.Error{Code: model.CodeUnsupported, Message: "this instance has the role platform, and no uplink", Hint: "edge.uplink.broker_url gives it one; weir status shows what runs"}
+
+// uplink is what answers about the uplink of a platform.
+func (o *Operator) uplink() (*EdgeOperator, error) {
+	if o.deps.Uplink == nil {
+		return nil, errNoUplink
+	}
+	return &EdgeOperator{EdgeDeps{Edge: o.deps.Uplink}}, nil
+}
+
+func (o *Operator) edge(ctx context.Context, n None) (*EdgeStatus, error) {
+	e, err := o.uplink()
+	if err != nil {
+		return nil, err
+	}
+	return e.edge(ctx, n)
+}
+
+func (o *Operator) resyncEdge(ctx context.Context, n None) (*EdgeStatus, error) {
+	e, err := o.uplink()
+	if err != nil {
+		return nil, err
+	}
+	return e.resync(ctx, n)
+}
+
+func (o *Operator) edgeDeadLetters(ctx context.Context, q EdgeDeadLetterQuery) ([]EdgeDeadLetter, error) {
+	e, err := o.uplink()
+	if err != nil {
+		return nil, err
+	}
+	return e.deadLetters(ctx, q)
+}
+
+// uplinkChecks look at the uplink of a platform.
+func (o *Operator) uplinkChecks(now func() time.Time) []health.Check {
+	if o.deps.Uplink == nil {
+		return nil
+	}
+	s := o.deps.Uplink.Status()
+	return []health.Check{
+		{ID: "uplink", Look: func(context.Context) health.Finding { return uplinkFinding(&s, now()) }},
+		{ID: "uplink-backlog", Look: func(context.Context) health.Finding { return edgeLogFinding(&s) }},
+		{ID: "edge-dead-letters", Look: func(context.Context) health.Finding { return edgeLettersFinding(o.deps.Uplink) }},
+	}
+}
+
+func edgeLettersFinding(e *edge.Edge) health.Finding {
+	letters, err := e.DeadLetters(1)
+	switch {
+	case err != nil:
+		return health.Warn("look at the disk", "dead letters cannot be read: %v", err)
+	case len(letters) > 0:
+		return health.Warn("weir edge dead-letters shows them: the scope of the edge's credential above, or the devices, are wrong", "the broker above refused messages for good, the last one at %s (%s)",
+			letters[0].Time.Format(time.RFC3339), letters[0].Reason)
+	}
+	return health.Good("the broker above refused no message for good")
 }
 
 // errEdgeRole refuses a verb that only a platform has.
@@ -120,8 +179,13 @@ func (o *EdgeOperator) health(context.Context, None) (*Health, error) {
 }
 
 func (o *EdgeOperator) ledger(_ context.Context, q LedgerQuery) (*LedgerReport, error) {
+	return edgeLedger(o.deps.Edge, q), nil
+}
+
+// edgeLedger is the ledger of an edge, or of the uplink of a platform.
+func edgeLedger(from *edge.Edge, q LedgerQuery) *LedgerReport {
 	r := &LedgerReport{Lines: []LedgerEntry{}}
-	for _, l := range o.deps.Edge.Ledger() {
+	for _, l := range from.Ledger() {
 		if q.Tenant != nil && *q.Tenant != l.Tenant || q.Transport != "" && q.Transport != l.Transport || q.Since != nil && l.Hour.Before(q.Since.Truncate(time.Hour)) {
 			continue
 		}
@@ -133,7 +197,7 @@ func (o *EdgeOperator) ledger(_ context.Context, q LedgerQuery) (*LedgerReport, 
 		}
 		r.Lines = append(r.Lines, e)
 	}
-	return r, nil
+	return r
 }
 
 func (o *EdgeOperator) doctor(ctx context.Context, q DoctorQuery) (*health.Report, error) {
@@ -153,17 +217,7 @@ func (o *EdgeOperator) doctor(ctx context.Context, q DoctorQuery) (*health.Repor
 		m.Clock(build.Time(), dir, SpoolPath(dir)),
 		{ID: "log", Look: func(context.Context) health.Finding { return edgeLogFinding(&s) }},
 		{ID: "uplink", Look: func(context.Context) health.Finding { return uplinkFinding(&s, m.Now()) }},
-		{ID: "edge-dead-letters", Look: func(context.Context) health.Finding {
-			letters, err := d.Edge.DeadLetters(1)
-			switch {
-			case err != nil:
-				return health.Warn("look at the disk", "dead letters cannot be read: %v", err)
-			case len(letters) > 0:
-				return health.Warn("weir edge dead-letters shows them: the scope of the edge's credential above, or the devices, are wrong", "the broker above refused messages for good, the last one at %s (%s)",
-					letters[0].Time.Format(time.RFC3339), letters[0].Reason)
-			}
-			return health.Good("the broker above refused no message for good")
-		}},
+		{ID: "edge-dead-letters", Look: func(context.Context) health.Finding { return edgeLettersFinding(d.Edge) }},
 		{ID: "local-access", Look: func(context.Context) health.Finding {
 			if !s.LocalAuth {
 				return health.Warn("set edge.username and edge.password", "no user name and password are asked for: any client that reaches the edge can send as any device")

@@ -65,6 +65,9 @@ func (o *Operator) health(context.Context, None) (*Health, error) {
 	if why := o.deps.Applier.Stalled(); why != "" {
 		h.Problems = append(h.Problems, "what was accepted is not applied: "+why)
 	}
+	if o.deps.Uplink != nil {
+		h.Problems = append(h.Problems, o.deps.Uplink.Problems()...)
+	}
 	if len(h.Problems) > 0 {
 		h.State = HealthDegraded
 	}

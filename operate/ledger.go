@@ -18,6 +18,8 @@ type LedgerQuery struct {
 	Tenant    *string    `json:"tenant,omitempty"`
 	Transport string     `json:"transport,omitempty"`
 	Since     *time.Time `json:"since,omitempty"`
+	// Uplink asks for the ledger of the uplink of a platform: what became of each message on its way up. Its own ledger does not count that.
+	Uplink bool `json:"uplink,omitempty"`
 }
 
 // LedgerReport is the ledger as the command line shows it.
@@ -56,6 +58,13 @@ const shownGaps = 100
 func (o *Operator) ledger(ctx context.Context, q LedgerQuery) (*LedgerReport, error) {
 	if r := o.deps.Applier.Replay(); r != nil { // the batch that is being applied is counted in part
 		return nil, model.Errorf(model.CodeUnavailable, "the ledger waits: %s", r)
+	}
+	if q.Uplink {
+		e, err := o.uplink()
+		if err != nil {
+			return nil, err
+		}
+		return e.ledger(ctx, q)
 	}
 	f := store.LedgerFilter{Tenant: q.Tenant, Transport: q.Transport}
 	if q.Since != nil {
@@ -181,6 +190,36 @@ func (o *Operator) Trace(ctx context.Context, q trace.Query) (*trace.Report, err
 	return o.trace(ctx, q)
 }
 
+// tracer finds out what became of messages.
+func (o *Operator) tracer() trace.Tracer {
+	limits := o.deps.Effective().Ingest
+	return trace.Tracer{Store: o.deps.Store, Log: o.deps.Spool, Readings: o.deps.Series, Ledger: o.deps.Applier.Ledger(), Applied: o.deps.Applier.Applied,
+		MaxAge: limits.MaxAge, MaxFutureSkew: limits.MaxFutureSkew, TransportOf: o.deps.Wiring.TransportOf}
+}
+
+// Message returns what the log holds of a tenant at an offset, and what became of it; nil where it holds nothing, or no longer.
+func (o *Operator) Message(ctx context.Context, tenant string, at model.Offset) (*Traced, *model.Record, error) {
+	by, err := o.deps.within(tenant)
+	if err != nil {
+		return nil, nil, err
+	}
+	t := o.tracer()
+	rec, err := t.Message(ctx, tenant, at)
+	if err != nil || rec == nil {
+		return nil, nil, err
+	}
+	device := int64(0) // a device that does not exist has no readings
+	switch d, err := o.deps.deviceNamed(ctx, by, rec.Device); {
+	case err == nil:
+		device = d.ID
+	case model.CodeOf(err) != model.CodeNotFound:
+		return nil, nil, err
+	}
+	traced, err := t.Outcome(ctx, rec, at, by.TenantID, device)
+	traced.Outcome = outcomeName(store.Outcome(traced.Outcome))
+	return &traced, rec, err
+}
+
 // trace finds out what became of the messages of a device.
 func (o *Operator) trace(ctx context.Context, q trace.Query) (*trace.Report, error) {
 	by, err := o.deps.within(q.Tenant)
@@ -191,10 +230,7 @@ func (o *Operator) trace(ctx context.Context, q trace.Query) (*trace.Report, err
 	if err != nil {
 		return nil, err
 	}
-	limits := o.deps.Effective().Ingest
-	t := trace.Tracer{Store: o.deps.Store, Log: o.deps.Spool, Readings: o.deps.Series, Ledger: o.deps.Applier.Ledger(), Applied: o.deps.Applier.Applied,
-		MaxAge: limits.MaxAge, MaxFutureSkew: limits.MaxFutureSkew, TransportOf: o.deps.Wiring.TransportOf}
-	r, err := t.Trace(ctx, q, d.TenantID, d.ID)
+	r, err := o.tracer().Trace(ctx, q, d.TenantID, d.ID)
 	if err != nil {
 		return nil, err
 	}

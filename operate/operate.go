@@ -16,10 +16,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/backup"
+	"weir/broker"
 	"weir/config"
+	"weir/edge"
 	"weir/ingest"
 	"weir/internal/hub"
 	"weir/internal/memory"
+	"weir/internal/ranges"
 	"weir/model"
 	"weir/series"
 	"weir/spool"
@@ -56,6 +59,8 @@ type Wiring interface {
 	TransportOf(source string) string
 	// Listeners are those that an instance with this configuration has, all of them closed.
 	Listeners(config.Config) Listeners
+	// OpenEdge opens the log of an edge and what it keeps besides, in a directory whose lock the caller holds.
+	OpenEdge(cfg config.Config, getenv func(string) string, log *slog.Logger) (*edge.Edge, error)
 	// Plan is what the configuration means on this machine.
 	Plan(config.Config) Plan
 }
@@ -83,38 +88,48 @@ type Deps struct {
 	// Sources returns how the event sources of the transports are; Closed why all transports are closed, "" while they are open.
 	Sources func() []ingest.SourceStatus
 	Closed  func() string
+	// Carried takes in what was carried from edges by hand; Relayed returns the numbers of an edge's link that are known, and whether what was acknowledged
+	// before the call is among them.
+	Carried *broker.Carried
+	Relayed func(ctx context.Context, tenant, link string) (known ranges.Set, complete bool)
 	// Background runs a function that the stop of the instance waits for before the log closes.
 	Background func(func())
-	Log        *slog.Logger
-	Metrics    *prometheus.Registry
-	Memory     *memory.Accountant
-	Store      Store
-	Spool      Log
-	Vault      *store.Vault
-	Series     *series.Series
-	Applier    *ingest.Applier
-	Clock      *ingest.Clock
-	Tap        *ingest.Tap
-	Edges      *hub.Hub[model.Edge]
-	Gauge      *ingest.Gauge
-	Writes     *spool.Budget
-	Files      int // that may be open, 0 for any number
-	LastStop   LastStop
+	// Aside is Background for what may take long: it ends with the context, which ends with the instance.
+	Aside    func(func(context.Context))
+	Log      *slog.Logger
+	Metrics  *prometheus.Registry
+	Memory   *memory.Accountant
+	Store    Store
+	Spool    Log
+	Vault    *store.Vault
+	Series   *series.Series
+	Applier  *ingest.Applier
+	Clock    *ingest.Clock
+	Tap      *ingest.Tap
+	Edges    *hub.Hub[model.Edge]
+	Gauge    *ingest.Gauge
+	Writes   *spool.Budget
+	Files    int // that may be open, 0 for any number
+	LastStop LastStop
+	Uplink   *edge.Edge // nil: the instance has none
 }
 
 // Operator answers the verbs on a running instance.
 type Operator struct {
-	deps       Deps
-	vitals     *vitals // nil until StartVitals
-	backups    backups
-	recounting sync.Mutex // one recount of the ledger at a time
-	pinning    sync.Mutex // history is pinned once at a time
+	deps      Deps
+	vitals    *vitals // nil until StartVitals
+	backups   backups
+	recounts  recounts
+	pinning   sync.Mutex // history is pinned once at a time
+	importing sync.Mutex // one file of an edge at a time
+	imports   *prometheus.CounterVec
 }
 
 // New returns an operator and registers its metrics.
 func New(d Deps) *Operator {
 	o := &Operator{deps: d}
 	o.backups.init(d.Metrics)
+	o.imports = newImportMetrics(d.Metrics)
 	o.backups.last.Store(readLastBackup(d.Config.DataDir))
 	return o
 }

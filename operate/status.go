@@ -75,6 +75,8 @@ type Status struct {
 	Certificate *CertificateStatus `json:"certificate,omitempty"`
 	// Edge is nil unless the instance has the role edge; then what belongs to a platform is empty.
 	Edge *EdgeStatus `json:"edge,omitempty"`
+	// Uplink is nil unless a platform has one.
+	Uplink *EdgeStatus `json:"uplink,omitempty"`
 }
 
 // RulesStatus is what the rules have to do.
@@ -163,6 +165,14 @@ func (o *Operator) status(ctx context.Context, _ None) (*Status, error) {
 		Log: LogStatus{First: log.First, Last: log.Last, Applied: o.deps.Applier.Applied(), AsOf: o.deps.Applier.AsOf(model.NanosOf(time.Now())).Time().UTC(), Bytes: log.Bytes, MaxBytes: log.MaxBytes,
 			DiskBytes: log.DiskBytes, Refusing: o.deps.Gauge.Refusing()}}
 	s.MaxOpenFiles = o.deps.Files
+	if o.deps.Uplink != nil {
+		s.Uplink = new(o.deps.Uplink.Status())
+		for _, l := range o.deps.Uplink.Ledger() {
+			if l.Missing() != 0 {
+				s.Unbalanced++
+			}
+		}
+	}
 	s.Standing = o.deps.Standing()
 	s.DevTools = gql.DevTools(o.deps.Getenv)
 	s.LastStop = o.deps.LastStop

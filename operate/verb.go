@@ -43,6 +43,7 @@ var (
 	Reload      = Verb[None, *ReloadReport]{Name: "reload", running: (*Operator).reload}
 	PlanReload  = Verb[None, *ReloadReport]{Name: "reload-plan", running: (*Operator).planReload}
 	NoteBackup  = Verb[LastBackup, None]{Name: "backup-kept", running: (*Operator).noteBackup, atRest: (*Directory).noteBackup}
+	ListBackups = Verb[None, *Backups]{Name: "backup-list", running: (*Operator).listBackups, atRest: (*Directory).listBackups}
 	ShowLedger  = Verb[LedgerQuery, *LedgerReport]{Name: "ledger", running: (*Operator).ledger, edge: (*EdgeOperator).ledger}
 	TraceDevice = Verb[trace.Query, *trace.Report]{Name: "ledger-trace", timeout: traceTimeout, running: (*Operator).trace}
 
@@ -92,9 +93,9 @@ type served interface {
 }
 
 // verbs are all that the socket serves.
-var verbs = []served{&GetStatus, &GetHealth, &RunDoctor, &MakeBundle, &Reload, &PlanReload, &NoteBackup, &ShowLedger, &TraceDevice, &ListDeadLetters, &ShowOutbox, &ListFirings, &PinFirings,
+var verbs = []served{&GetStatus, &GetHealth, &RunDoctor, &MakeBundle, &Reload, &PlanReload, &NoteBackup, &ListBackups, &ShowLedger, &TraceDevice, &ListDeadLetters, &ShowOutbox, &ListFirings, &PinFirings,
 	&ListTokens, &ListSources, &CreateAdmin, &SetPassword, &ListAdmins, &ChangeAdmin, &RemoveAdmin, &MakeSetupLink, &CreateTenant, &ChangeTenant, &ListTenants, &DeleteTenant, &ListDeletions, &AddDevice, &ImportDevices, &GetEntrances, &ListLwM2MModels, &AddLwM2MModel,
-	&RunGraphQL, &PlanSite, &ApplySite, &ExportSite, &GetEntities, &Tail, &FollowFirings, &VerifyLedger, &MakeBackup, &AddArtifact, &GetEdge, &ListEdgeDeadLetters}
+	&RunGraphQL, &PlanSite, &ApplySite, &ExportSite, &GetEntities, &Tail, &FollowFirings, &VerifyLedger, &MakeBackup, &AddArtifact, &GetEdge, &ResyncEdge, &ListEdgeDeadLetters, &ExportEdge, &ImportEdge, &VerifyEdges}
 
 // Target is where a verb is carried out: a Client over the socket of a running instance, or a Directory in which nothing runs.
 type Target interface {

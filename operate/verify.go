@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"slices"
+	"sync"
 	"time"
 
 	"weir/backup"
@@ -138,16 +139,88 @@ type recount struct {
 	end   context.CancelFunc
 }
 
-// openRecount begins a recount. At most one runs at a time: each keeps the store from shortening its write-ahead log.
+// Recount is the recount of the ledger that runs, or the last one since the start.
+type Recount struct {
+	Started time.Time
+	Ended   *time.Time // nil while it runs
+	Done    int64      // rows
+	All     int64
+	Found   *Verification // nil while it runs, and where it failed
+	Error   string        // why it failed
+}
+
+// recounts has at most one recount at a time: each keeps the store from shortening its write-ahead log.
+type recounts struct {
+	running sync.Mutex
+	mu      sync.Mutex
+	last    *Recount
+}
+
+var errRecounting = &model.Error{Code: model.CodeUnavailable, Message: "a recount is under way already", Hint: "wait for it to end"}
+
+func (r *recounts) note(fn func(*Recount)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	fn(r.last)
+}
+
+// verify recounts, and keeps how far it is and what it has found. The caller holds running.
+func (r *recounts) verify(ctx context.Context, recount func(context.Context, func(done, all int64)) (*Verification, error), progress func(done, all int64)) (*Verification, error) {
+	r.mu.Lock()
+	r.last = &Recount{Started: time.Now().UTC()}
+	r.mu.Unlock()
+	found, err := recount(ctx, func(done, all int64) {
+		r.note(func(now *Recount) { now.Done, now.All = done, all })
+		progress(done, all)
+	})
+	r.note(func(now *Recount) {
+		now.Ended, now.Found = new(time.Now().UTC()), found
+		if err != nil {
+			now.Found, now.Error = nil, err.Error()
+		}
+	})
+	return found, err
+}
+
+// StartRecount begins a recount of the ledger and returns: LastRecount says how far it is.
+func (o *Operator) StartRecount() error {
+	if !o.recounts.running.TryLock() {
+		return errRecounting
+	}
+	begun := make(chan struct{})
+	o.deps.Aside(func(life context.Context) {
+		defer o.recounts.running.Unlock()
+		_, _ = o.recounts.verify(life, func(ctx context.Context, progress func(done, all int64)) (*Verification, error) { // it is kept
+			close(begun)
+			return o.verifyLedger(ctx, progress)
+		}, func(int64, int64) {})
+	})
+	<-begun
+	return nil
+}
+
+// LastRecount is the recount that runs, or the last one since the start; nil for none.
+func (o *Operator) LastRecount() *Recount {
+	o.recounts.mu.Lock()
+	defer o.recounts.mu.Unlock()
+	if o.recounts.last == nil {
+		return nil
+	}
+	return new(*o.recounts.last)
+}
+
+// openRecount begins a recount.
 func (o *Operator) openRecount(ctx context.Context, _ None) (source[VerifyStep], error) {
-	if !o.recounting.TryLock() {
-		return nil, &model.Error{Code: model.CodeUnavailable, Message: "a recount is under way already", Hint: "wait for it to end"}
+	if !o.recounts.running.TryLock() {
+		return nil, errRecounting
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	r := &recount{steps: make(chan VerifyStep, 1), end: cancel}
 	o.deps.Background(func() {
-		defer o.recounting.Unlock()
-		r.run(ctx, o.verifyLedger)
+		defer o.recounts.running.Unlock()
+		r.run(ctx, func(ctx context.Context, progress func(done, all int64)) (*Verification, error) {
+			return o.recounts.verify(ctx, o.verifyLedger, progress)
+		})
 	})
 	return r, nil
 }

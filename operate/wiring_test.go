@@ -7,6 +7,7 @@ import (
 
 	"weir/backup"
 	"weir/config"
+	"weir/edge"
 	"weir/model"
 	"weir/spool"
 	"weir/spool/bolt"
@@ -41,6 +42,10 @@ func (testWiring) OpenEntities(context.Context, config.Config, func(string) stri
 }
 
 func (testWiring) LogAtRest(dir string) (backup.LogSource, error) { return bolt.AtRest(dir) }
+
+func (testWiring) OpenEdge(config.Config, func(string) string, *slog.Logger) (*edge.Edge, error) {
+	return nil, ErrNotRunning
+}
 
 func (testWiring) WalkLog(ctx context.Context, dir string, from model.Offset, f func(*spool.Batch) error) error {
 	return bolt.Walk(ctx, dir, from, f)

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"errors"
 	"maps"
 	"strings"
 	"testing"
@@ -46,6 +47,7 @@ func TestDraftsAreCheckedForForm(t *testing.T) {
 			"group without version":      {rule("entityGroupToken", "g"), "entityGroupVersion"},
 			"version without group":      {rule("entityGroupVersion", 1), "entityGroupToken"},
 			"unknown profile":            {rule("deviceProfileToken", "nope"), "deviceProfileToken"},
+			"unknown placement":          {rule("placement", "edge"), "placement"},
 			"metadata null document":     {rule("metadata", "null"), "metadata"},
 			"min above max":              {metric(store.Patch{"minValue": 2.0, "maxValue": 1.0}), "minValue"},
 			"unknown data type":          {metric(store.Patch{"dataType": "double"}), "dataType"},
@@ -75,4 +77,47 @@ func TestDraftsAreCheckedForForm(t *testing.T) {
 		_, err := b.Metrics.Update(ctx, acme, "m", store.Patch{"name": "x", "minValue": 2.0})
 		b.refused("min alone", err, model.CodeInvalidInput, "minValue")
 	})
+}
+
+// TestARuleOfTheEdgeIsNotPublishedYet: nothing would judge it. Disabled it is frozen with its placement, and CLOUD is what a rule without one has.
+func TestARuleOfTheEdgeIsNotPublishedYet(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Config{})
+	ctx := t.Context()
+	b.seed()
+	if _, err := b.Rules.Create(ctx, acme, store.Patch{"token": "at-site", "deviceProfileToken": "p", "definition": ruleText, "enabled": true, "placement": PlacementEdge}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := b.Profiles.Publish(ctx, acme, "p", nil, nil)
+	refusal, ok := errors.AsType[*model.Error](err)
+	if !ok || refusal.Code != model.CodeInvalidInput || !strings.Contains(refusal.Message, "placement EDGE cannot be published yet") || len(refusal.All) != 1 || refusal.All[0].Field != "placement" {
+		t.Fatalf("%v", err)
+	}
+	frozen := func() (s *Snapshot) {
+		t.Helper()
+		must(b.Profiles.Publish(ctx, acme, "p", nil, nil))(t)
+		if err := store.Read(ctx, b.parts.Store, func(tx store.Tx) error {
+			p, err := b.Profiles.Table.Get(tx, acme.TenantID, "p")
+			if err == nil {
+				s, err = b.freezeProfile(tx, p)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	must(b.Rules.Update(ctx, acme, "at-site", store.Patch{"enabled": false}))(t)
+	s := frozen()
+	text, err := s.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if back, err := decodeSnapshot(text); err != nil || back.V != snapshotFormatPlaced || back.Rules[0].Placement != PlacementEdge {
+		t.Errorf("%+v, %v", back, err)
+	}
+	must(b.Rules.Update(ctx, acme, "at-site", store.Patch{"enabled": true, "placement": PlacementCloud}))(t)
+	if s := frozen(); s.V != snapshotFormat || s.Rules[0].Placement != "" {
+		t.Errorf("%+v", s)
+	}
 }

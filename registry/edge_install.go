@@ -65,11 +65,11 @@ type EdgeRange struct {
 // EdgeSaid takes in what an edge says of itself, and returns the answer to a hello. above are the numbers of its epoch that are here, and complete
 // says that they are all. Errors are those of the store.
 func (r *Registry) EdgeSaid(ctx context.Context, edge model.Binding, h *edgewire.Hello, above ranges.Set, complete bool) (*edgewire.Welcome, error) {
-	w := &edgewire.Welcome{Kind: edgewire.KindWelcome, Nonce: h.Nonce, Partitions: 1, Complete: complete, Ranges: above}
+	w := &edgewire.Welcome{Kind: edgewire.KindWelcome, Nonce: h.Nonce, Partitions: 1, Complete: complete, Ranges: above.Fold(edgewire.MaxRanges)}
 	by := model.Service("edge", edge.Tenant, edge.TenantID, model.DeviceRead, model.DeviceWrite)
 	var noted []string
 	err := r.mutate(ctx, by, func(c *store.Change) error {
-		noted, w.Renew = nil, ""
+		noted, w.Renew, w.Carried = nil, "", nil
 		c.Unjournaled()
 		now := c.At
 		all, err := installs.Of(c, edge.DeviceID)
@@ -116,8 +116,13 @@ func (r *Registry) EdgeSaid(ctx context.Context, edge model.Binding, h *edgewire
 			}
 			mine.Gaps = gaps
 		}
-		said := saidOf{*h, above}
-		said.Nonce, said.Absent = "", nil
+		if h.Kind == edgewire.KindHello {
+			if w.Carried, err = carriedOf(mine, h.Epoch); err != nil {
+				return err
+			}
+		}
+		said := saidOf{*h, above.Fold(edgewire.MaxRanges)}
+		said.Nonce = ""
 		mine.Hello = encode(said)
 		return installs.Put(c, mine)
 	})
@@ -155,7 +160,7 @@ func copied(all []*installs.Install, now model.Micros) bool {
 }
 
 func installOf(edge model.Binding, h *edgewire.Hello, now model.Micros) *installs.Install {
-	return &installs.Install{DeviceID: edge.DeviceID, TenantID: edge.TenantID, ID: h.Install, Machine: h.Machine, Hello: "{}", Gaps: "null", First: now, Heard: now}
+	return &installs.Install{DeviceID: edge.DeviceID, TenantID: edge.TenantID, ID: h.Install, Machine: h.Machine, Hello: "{}", Gaps: "null", Carried: "{}", First: now, Heard: now}
 }
 
 func encode(v any) string {

@@ -114,22 +114,23 @@ type Validator interface {
 // its latest values.
 type Removal func(tx store.Tx, tenantID, deviceID int64) error
 
-// Forget tells whoever remembers verified credentials that those of a device (credential 0) or one credential (device 0)
-// are no longer what they were. It is called after the commit, with one of the two.
+// Invalidate drops cached credentials: all of a device (credential 0) or one credential (device 0). It is called after the
+// commit, with one of the two.
 type Invalidate func(deviceID, credentialID int64)
 
-// Parts are the registry's collaborators. Removals, Forget, Registerer and Random may be left out.
+// Deps are the registry's collaborators.
 type Deps struct {
 	Store     store.Store
 	Devices   store.Store // reads what a device waits for; nil: Store
 	Writer    store.Writer
 	Sealer    Sealer
+	Vault     *store.Vault // keeps the carry key; nil: there is none
 	Hasher    Hasher
 	Validator Validator
 	Removals  []Removal
 	// Active returns the row ids of the tenant's devices that are active now; nil: none is.
 	Active     func(ctx context.Context, by *model.Principal) ([]int64, error)
-	Invalidate Invalidate
+	Invalidate Invalidate // nil: no credential is cached
 	// FenceLimits are the ceilings of a tenant's geofences; nil: the defaults.
 	FenceLimits func(tenant string) FenceLimits
 	Registerer  prometheus.Registerer // nil: metrics are not registered
@@ -176,6 +177,7 @@ type Registry struct {
 	keys          *keyWork
 	adoptions     *adoptions
 	scopes        *scopes
+	carry         carryKeys
 }
 
 // What the kinds have in common.

@@ -8,12 +8,13 @@ import (
 	"weir/model"
 )
 
-// Formats of a snapshot. The second has commands, the third says what is observed of LwM2M devices; each is written only where there is such a
-// thing: a draft without any freezes to what it froze to before, so that an upgrade leaves nothing unpublished.
+// Formats of a snapshot. The second has commands, the third says what is observed of LwM2M devices, the fourth where rules are judged; each is written
+// only where there is such a thing: a draft without any freezes to what it froze to before, so that an upgrade leaves nothing unpublished.
 const (
 	snapshotFormat         = 1
 	snapshotFormatCommands = 2
 	snapshotFormatLwM2M    = 3
+	snapshotFormatPlaced   = 4
 )
 
 // Snapshot is the body of a published version: what the draft held when it was published. It is never changed.
@@ -42,6 +43,7 @@ type SnapshotRule struct {
 	Name        string `json:"name,omitempty"`
 	Description string `json:"description,omitempty"`
 	Enabled     bool   `json:"enabled"`
+	Placement   string `json:"placement,omitempty"` // "": PlacementCloud; since format 4
 }
 
 // SnapshotCommand is a frozen command definition.
@@ -66,8 +68,8 @@ func decodeSnapshot(body string) (*Snapshot, error) {
 	if err := json.Unmarshal([]byte(body), &s); err != nil {
 		return nil, fmt.Errorf("snapshot of a profile version: %w", err)
 	}
-	if s.V < 1 || s.V > snapshotFormatLwM2M {
-		return nil, fmt.Errorf("snapshot of a profile version has format %d, this Weir reads up to %d", s.V, snapshotFormatLwM2M)
+	if s.V < 1 || s.V > snapshotFormatPlaced {
+		return nil, fmt.Errorf("snapshot of a profile version has format %d, this Weir reads up to %d", s.V, snapshotFormatPlaced)
 	}
 	return &s, nil
 }

@@ -102,7 +102,7 @@ func TestAVersionOfTheFirstFormatIsReadForEver(t *testing.T) {
 	if v, err := b.Vocabulary(ctx, other, "d"); v != nil || err != nil {
 		t.Errorf("of another tenant's device: %v %v", v, err)
 	}
-	if _, err := decodeSnapshot(`{"v":4}`); err == nil {
+	if _, err := decodeSnapshot(`{"v":5}`); err == nil {
 		t.Error("a newer format is read")
 	}
 }

@@ -48,12 +48,73 @@ func (c *Compiler) Limits() Limits { return c.limits }
 // Settings are the keys of the rules, in the section detection.
 type Settings struct {
 	MaxDuration time.Duration `yaml:"max_rule_duration" default:"24h" zero:"no" doc:"Longest window, hold or time-out of a rule."`
-	MaxRules    int           `yaml:"max_rules_per_tenant" default:"500" zero:"default" doc:"Maximum number of rules that run for a tenant."`
-	MaxKeys     int           `yaml:"max_keys_per_tenant" default:"1000000" zero:"default" doc:"Maximum number of pairs of rule and device with state."`
-	MaxSamples  int           `yaml:"max_samples_per_tenant" default:"5000000" zero:"default" doc:"Maximum number of samples that the rules of a tenant retain: those in their windows, and those that wait for the lateness."`
-	Lateness    time.Duration `yaml:"lateness" default:"5s" zero:"no" doc:"How late a reading may come and still be judged where it belongs. A rule can say it for itself."`
-	MaxEdges    int           `yaml:"max_edges_per_second" default:"5000" zero:"default" doc:"Maximum number of detections a second that are kept of a tenant, as an average over two minutes. A rule that goes beyond it flaps: its health says so."`
 
+	//limit:what rules of a tenant that run
+	//limit:chapter What is kept
+	//limit:bound {}
+	//limit:level weir_eventprocessing_detect_rules_active
+	//limit:then publish is refused with LIMIT_EXCEEDED, with the key
+	MaxRules int `yaml:"max_rules_per_tenant" default:"500" zero:"default" doc:"Maximum number of rules that run for a tenant."`
+
+	//limit:what keys of rules
+	//limit:chapter What is kept
+	//limit:bound {} of a tenant; all together as memory allows
+	//limit:keys limits.memory
+	//limit:level weir_eventprocessing_detect_live_keys
+	//limit:met weir_eventprocessing_detect_keys_refused_total
+	//limit:then the rule does not judge that device; its health says so
+	//limit:cost 256 bytes each, of `rule state`
+	MaxKeys int `yaml:"max_keys_per_tenant" default:"1000000" zero:"default" doc:"Maximum number of pairs of rule and device with state."`
+
+	//limit:what samples that rules retain
+	//limit:chapter What is kept
+	//limit:bound {} of a tenant
+	//limit:met weir_eventprocessing_detect_keys_refused_total
+	//limit:then the rule sets the sample aside; its health says so
+	//limit:cost 24 bytes each
+	//limit:what samples of rules in the database
+	//limit:chapter What is kept
+	//limit:bound about twice those that are retained, and 1,024 for each 64th of the devices of a profile; 256 segments there
+	//limit:met weir_eventprocessing_detect_windows_rewritten_total
+	//limit:then the next checkpoint writes the windows of these devices again
+	//limit:cost about 14 bytes of disk each
+	MaxSamples int           `yaml:"max_samples_per_tenant" default:"5000000" zero:"default" doc:"Maximum number of samples that the rules of a tenant retain: those in their windows, and those that wait for the lateness."`
+	Lateness   time.Duration `yaml:"lateness" default:"5s" zero:"no" doc:"How late a reading may come and still be judged where it belongs. A rule can say it for itself."`
+
+	//limit:what detections of a tenant
+	//limit:chapter What is kept
+	//limit:bound {} a second over two minutes; besides, each rule has a thousandth of it for itself
+	//limit:level weir_eventprocessing_detections_total
+	//limit:met weir_eventprocessing_detect_edges_over_ceiling_total
+	//limit:then not kept, counted with the rule; the health of the rule, the doctor and the log name it as flapping. The last one of a
+	//limit:then key is kept once there is room: of 65,536 keys of a tenant, the others are right again with their next one
+	//limit:cost 10 bytes of disk each
+	MaxEdges int `yaml:"max_edges_per_second" default:"5000" zero:"default" doc:"Maximum number of detections a second that are kept of a tenant, as an average over two minutes. A rule that goes beyond it flaps: its health says so."`
+
+	//limit:what what the registry said before
+	//limit:chapter What is kept
+	//limit:bound {} days, no longer than the readings; {detection.preview_bytes} with the next two
+	//limit:keys detection.preview_bytes history.event_retention_days
+	//limit:level weir_eventprocessing_previews_kept_bytes
+	//limit:met weir_history_removed_total{kind="metadata"}
+	//limit:then the oldest is removed; previews reach back as far as it is there
+	//limit:cost disk
+	//limit:what snapshots of the state of rules, the last before each midnight (UTC)
+	//limit:chapter What is kept
+	//limit:bound likewise
+	//limit:keys detection.preview_bytes history.event_retention_days
+	//limit:level weir_eventprocessing_previews_kept_bytes weir_eventprocessing_previews_kept_snapshots
+	//limit:met weir_history_removed_total{kind="snapshots"}
+	//limit:then the oldest are removed within the hour; previews of live rules start cold where there is none
+	//limit:cost disk: what of the state has changed since
+	//limit:what listening spans: how the time went in which devices could be heard
+	//limit:chapter What is kept
+	//limit:bound likewise; 16,384 of a tenant, 262,144 of all
+	//limit:keys detection.preview_bytes history.event_retention_days
+	//limit:level weir_eventprocessing_previews_kept_bytes
+	//limit:met weir_history_removed_total{kind="listening"}
+	//limit:then the oldest are removed; previews reach back as far as they are there
+	//limit:cost about 100 bytes of disk each
 	PreviewDays  int          `yaml:"preview_days" default:"7" zero:"no" max:"3650" doc:"Days for which it is kept what previews of rules need besides readings: what the registry said before (relationships, attributes, published versions that no longer apply), how the time went in which devices could be heard, and the state of rules before each midnight (UTC). No longer than readings."`
 	PreviewBytes setting.Size `yaml:"preview_bytes" default:"256MiB" zero:"no" doc:"Maximum size of all that together; the oldest goes first."`
 
@@ -62,9 +123,23 @@ type Settings struct {
 
 // PreviewSettings bound previews of rules.
 type PreviewSettings struct {
+	//limit:what previews of a tenant at a time
+	//limit:chapter What is kept
+	//limit:bound {}; over all tenants one for each processor, the others wait, in turn by tenant
+	//limit:level weir_eventprocessing_previews_running weir_eventprocessing_previews_waiting
+	//limit:met weir_eventprocessing_previews_refused_total
+	//limit:then nothing is judged, and `degraded` says so
+	//limit:cost up to 40 MiB each
 	PreviewConcurrency int   `yaml:"preview_concurrency" default:"2" zero:"default" doc:"Maximum number of previews of a tenant at a time. Over all tenants as many run as there are processors; the others wait, in turn by tenant."`
 	PreviewMaxEvents   int64 `yaml:"preview_max_events" default:"500000" zero:"default" doc:"Maximum number of events in the scope of the draft that one preview judges."`
-	PreviewMaxScanned  int64 `yaml:"preview_max_scanned" default:"5000000" zero:"default" doc:"Maximum number of stored events that one preview looks at."`
+
+	//limit:what what a preview reads, judges, fires and takes
+	//limit:chapter What is kept
+	//limit:bound {} stored events; {detection.preview_max_events} in the scope of the draft; 10,000 edges; a minute, and what the request
+	//limit:bound has left
+	//limit:keys detection.preview_max_events
+	//limit:then it ends there, and `degraded` names the time that was reached
+	PreviewMaxScanned int64 `yaml:"preview_max_scanned" default:"5000000" zero:"default" doc:"Maximum number of stored events that one preview looks at."`
 }
 
 // Limits are what the instance allows and performs. A zero number stands for its default.

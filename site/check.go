@@ -205,6 +205,11 @@ func (r *reader) rule(it item, compiler *rules.Compiler) {
 	}
 	program, advice, faults := compiler.Inspect(definition, rules.Options{GroupScoped: it.e.Fields["entityGroupToken"] != nil})
 	draft := it.e.Fields["enabled"] == false || it.outer != nil && it.outer.Fields[keyPublish] == false
+	if placement, _ := it.e.Fields["placement"].(string); !draft {
+		if why := registry.PlacementRefusal(placement, it.e.Fields["entityGroupToken"] != nil); why != "" {
+			r.problems = append(r.problems, r.place(it.e.field("placement")).Problem(yamldoc.Join(it.e.At.Path, "placement"), false, "", "%s", why))
+		}
+	}
 	for _, fault := range faults {
 		p := r.fault(it.e, fault)
 		if draft {

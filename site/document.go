@@ -41,7 +41,7 @@ type Entity struct {
 	scope string // where its name is unique, while it is read
 }
 
-// Place is where something is declared.
+// Position is where something is declared.
 type Position struct {
 	File   string `json:"file,omitempty"`
 	Line   int    `json:"line,omitempty"`

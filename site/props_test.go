@@ -412,7 +412,7 @@ func (g *gardener) parts(by *model.Principal, profile string) {
 	for range g.few() {
 		p := g.maybe(store.Patch{"token": g.token("rule"), "deviceProfileToken": profile, "enabled": g.yes(),
 			"definition": rapid.SampledFrom([]string{`{"name":"n","type":"threshold","when":{"metric":"t","op":"gt","threshold":80.0}}`,
-				`{ "type":"threshold", "name":"n", "when":{"cel":"\"a\" in m && m[\"a\"] > 5.0"} }`}).Draw(g.T, "definition")}, k.of("detection_rules").fields, "entityGroup", "authoringGraph")
+				`{ "type":"threshold", "name":"n", "when":{"cel":"\"a\" in m && m[\"a\"] > 5.0"} }`}).Draw(g.T, "definition")}, k.of("detection_rules").fields, "entityGroup", "authoringGraph", "placement")
 		if g.yes() {
 			p["authoringGraph"] = `{"nodes":[],"x":{"y":[1,2,{}]}}`
 		}

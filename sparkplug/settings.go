@@ -23,9 +23,15 @@ type Source struct {
 	DeviceType   string `yaml:"device_type_token" doc:"Device type of the nodes and devices that auto_register makes."`
 	AutoRegister bool   `yaml:"auto_register" doc:"Whether nodes and devices that do not exist are made when they are born."`
 
-	ReorderTimeout    time.Duration `yaml:"reorder_timeout" doc:"How long a message is waited for that others have overtaken; 0s: a gap asks for a rebirth at once." max:"1m" min:"0s"`
-	ResumeWithin      time.Duration `yaml:"resume_within" default:"30s" doc:"How long an interruption may last after which a node goes on without a rebirth; 0s: never." max:"5m" min:"0s"`
-	RebirthsPerSecond int           `yaml:"rebirths_per_second" default:"10" min:"1" max:"1000" doc:"Maximum rate of requests for a rebirth; twice as many at once."`
+	ReorderTimeout time.Duration `yaml:"reorder_timeout" doc:"How long a message is waited for that others have overtaken; 0s: a gap asks for a rebirth at once." max:"1m" min:"0s"`
+	ResumeWithin   time.Duration `yaml:"resume_within" default:"30s" doc:"How long an interruption may last after which a node goes on without a rebirth; 0s: never." max:"5m" min:"0s"`
+
+	//limit:what requests for a rebirth
+	//limit:chapter Sparkplug
+	//limit:bound {} a second of a source, 20 at once; one to a node in 5 s, doubled to 5 min while the cause stays
+	//limit:met weir_sparkplug_rebirths_deferred_total
+	//limit:then it waits
+	RebirthsPerSecond int `yaml:"rebirths_per_second" default:"10" min:"1" max:"1000" doc:"Maximum rate of requests for a rebirth; twice as many at once."`
 
 	Metrics Filter              `yaml:"metrics"`
 	TLS     mqttclient.TLSFiles `yaml:"tls"`

@@ -14,21 +14,21 @@ import (
 
 // Errors of a log. One owner each; drivers wrap them.
 var (
-	// ErrClosed: the log is closed or closing; nothing was stored.
+	// ErrClosed is returned when the log is closed or closing; nothing was stored.
 	ErrClosed = errors.New("spool: closed")
-	// ErrFull: the record does not fit into the log's budget of bytes or of records; nothing was stored.
+	// ErrFull is returned when the record does not fit into the log's budget of bytes or of records; nothing was stored.
 	ErrFull = errors.New("spool: full")
-	// ErrTooLarge: the record is larger than MaxRecord; nothing was stored.
+	// ErrTooLarge is returned when the record is larger than MaxRecord; nothing was stored.
 	ErrTooLarge = errors.New("spool: record too large")
-	// ErrTrimmed: the offset is before the oldest record of the log.
+	// ErrTrimmed is returned when the offset is before the oldest record of the log.
 	ErrTrimmed = errors.New("spool: offset is trimmed")
-	// ErrDamaged: a batch fails its checksum or its form. The error text names file and offset.
+	// ErrDamaged is returned when a batch fails its checksum or its form. The error text names file and offset.
 	ErrDamaged = errors.New("spool: damaged")
-	// ErrVersion: the log was written by a newer Weir.
+	// ErrVersion is returned when the log was written by a newer Weir.
 	ErrVersion = errors.New("spool: newer format")
-	// ErrForeign: the log has another pair id than the expected one: it belongs to another store.
+	// ErrForeign is returned when the log has another pair id than the expected one: it belongs to another store.
 	ErrForeign = errors.New("spool: belongs to another store")
-	// ErrUnavailable: the batch could not be written; its entries are not stored. The log recovers when the disk does.
+	// ErrUnavailable is returned when the batch could not be written; its entries are not stored. The log recovers when the disk does.
 	ErrUnavailable = errors.New("spool: unavailable")
 )
 

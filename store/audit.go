@@ -20,6 +20,7 @@ const (
 	AuditLogin       = "login"
 	AuditLoginFailed = "login_failed"
 	AuditRefresh     = "refresh"
+	AuditSignOut     = "sign_out"
 )
 
 // AuditEvent is a row of the journal: an actor, an operation and the changed row. It never holds a value of that row.

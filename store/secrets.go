@@ -26,8 +26,8 @@ const (
 	sealedHead   = 1 + rootkey.IDSize + wrappedBytes + nonceBytes
 )
 
-// ErrSealed: a sealed value cannot be opened: it was altered, belongs to another name, or was sealed under another root
-// key. The text names the required root key where it is known.
+// ErrSealed is returned when a sealed value cannot be opened: it was altered, belongs to another name, or was sealed under
+// another root key. The text names the required root key where it is known.
 var ErrSealed = errors.New("store: sealed value does not open")
 
 // Scopes of a secret.

@@ -13,22 +13,22 @@ import (
 
 // Errors of a store.
 var (
-	// ErrClosed: the store is closed.
+	// ErrClosed is returned when the store is closed.
 	ErrClosed = errors.New("store: closed")
-	// ErrVersion: the database was written by a newer Weir. The text names both versions.
+	// ErrVersion is returned when the database was written by a newer Weir. The text names both versions.
 	ErrVersion = errors.New("store: newer format")
-	// ErrFull: the disk is full; nothing of the write is kept.
+	// ErrFull is returned when the disk is full; nothing of the write is kept.
 	ErrFull = errors.New("store: the disk is full")
-	// ErrUnwritable: the disk refuses to be written: it is read-only, or it fails. Nothing of the write is kept.
+	// ErrUnwritable is returned when the disk refuses to be written: it is read-only, or it fails. Nothing of the write is kept.
 	ErrUnwritable = errors.New("store: the disk refuses to be written")
-	// ErrDamaged: a row or body does not have the form that Weir writes. The text names table and key.
+	// ErrDamaged is returned when a row or body does not have the form that Weir writes. The text names table and key.
 	ErrDamaged = errors.New("store: damaged")
-	// ErrUnsynced: a sync failed. Writes since the previous sync may be lost without another error, so this open file takes
+	// ErrUnsynced is returned when a sync failed. Writes since the previous sync may be lost without another error, so this open file takes
 	// no further writes. After the database is opened again it is consistent, and the log replays what it lacks.
 	ErrUnsynced = errors.New("store: a sync failed; what was written since the one before may be lost")
-	// ErrBusy: the context ended while all readers of the class were in use. It is returned with the context's error.
+	// ErrBusy is returned when the context ended while all readers of the class were in use. It is returned with the context's error.
 	ErrBusy = errors.New("store: no reader became free in time")
-	// ErrOpenRows: a statement was begun while the rows of another one of its transaction were open. It did nothing.
+	// ErrOpenRows is returned when a statement was begun while the rows of another one of its transaction were open. It did nothing.
 	ErrOpenRows = errors.New("store: read and close the rows of a query before the next statement")
 )
 

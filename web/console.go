@@ -7,11 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"path"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -46,11 +46,10 @@ type ConsoleAbout struct {
 	DevTools   bool   `json:"devTools"`
 }
 
-// consolePiece is a file that the page loads; it is compressed when it is asked for first.
+// consolePiece is a file that the page loads, compressed by gzip.
 type consolePiece struct {
 	contentType string
-	raw         []byte
-	packed      func() []byte
+	packed      []byte
 }
 
 // consoleTypes are the types of the files by their endings: one that is not here is not part of the console.
@@ -79,14 +78,15 @@ func newConsole(files fs.FS, s ConsoleSettings, about func() ConsoleAbout) (*Con
 		if err != nil || d.IsDir() {
 			return err
 		}
-		raw, err := fs.ReadFile(files, name)
+		b, err := fs.ReadFile(files, name)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(sum, "%s %d\n", name, len(raw))
-		sum.Write(raw)
-		if contentType := consoleTypes[path.Ext(name)]; contentType != "" {
-			c.pieces[name] = &consolePiece{contentType, raw, sync.OnceValue(func() []byte { return gzipped(raw) })}
+		fmt.Fprintf(sum, "%s %d\n", name, len(b))
+		sum.Write(b)
+		piece, packed := strings.CutSuffix(name, ".gz")
+		if contentType := consoleTypes[path.Ext(piece)]; packed && contentType != "" {
+			c.pieces[piece] = &consolePiece{contentType, b}
 		}
 		return nil
 	})
@@ -141,12 +141,26 @@ func (c *Console) piece(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c.header(w, r, p.contentType, "public, max-age=31536000, immutable")
-	body := p.raw
+	body := p.packed
 	if acceptsGzip(r.Header.Values("Accept-Encoding")) {
 		w.Header().Set("Content-Encoding", "gzip")
-		body = p.packed()
+	} else {
+		var err error
+		if body, err = unpacked(body); err != nil { // never: it was built with the program
+			http.Error(w, "the piece cannot be unpacked", http.StatusInternalServerError)
+			return
+		}
 	}
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
+}
+
+// unpacked is what gzip has compressed.
+func unpacked(packed []byte) ([]byte, error) {
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(z)
 }
 
 func (c *Console) describe(w http.ResponseWriter, r *http.Request) {

@@ -208,7 +208,7 @@ func (s *front) signIn(w http.ResponseWriter, r *http.Request) {
 // proven is the session of the person whom the form names.
 func (s *front) proven(w http.ResponseWriter, r *http.Request, p *frontPage) (*Session, error) {
 	if !(SetupGuard{BaseURL: s.BaseURL()}).own(r) {
-		return nil, setupRefusal{http.StatusForbidden, "pages of another host may not sign in here"}
+		return nil, setupRefusal{http.StatusForbidden, "pages of another host may not sign in here: open it by its address or a name of the local network, or set base_url to its public name"}
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxSetupBody)
 	if err := r.ParseForm(); err != nil {
@@ -238,6 +238,7 @@ func (s *front) refuse(w http.ResponseWriter, p frontPage, err error) {
 
 func (s *front) signOut(w http.ResponseWriter, r *http.Request) {
 	if (SetupGuard{BaseURL: s.BaseURL()}).own(r) {
+		s.Accounts.signOut(r)
 		http.SetCookie(w, (&Session{}).cookie(s.encrypted(r)))
 	}
 	s.toPlain(w, r)

@@ -38,6 +38,8 @@ func (testAccounts) Authenticate(p auth.Plane, token, _ string) (*model.Principa
 	return &model.Principal{Kind: model.IdentityCaller, Subject: "ada@example.org", Expires: model.MicrosOf(time.Date(2026, 3, 1, 12, 15, 0, 0, time.UTC))}, nil
 }
 
+func (testAccounts) SignOutIdentity(string) error { return nil }
+
 func (testAccounts) IdentityMemberships(string) ([]auth.Membership, error) {
 	return []auth.Membership{{Tenant: "acme", Roles: []string{"operator", "viewer"}}}, nil
 }
@@ -121,7 +123,7 @@ func TestThePagesOfTheFrontAreStrictAboutWhatTheyLoad(t *testing.T) {
 func signIn(h http.Handler, email, password string, change func(*http.Request)) *httptest.ResponseRecorder {
 	r := httptest.NewRequest("POST", "/sign-in", strings.NewReader(url.Values{"email": {email}, "password": {password}}.Encode()))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	r.Header.Set("Origin", "http://example.com") // httptest's host
+	r.Header.Set("Origin", "https://example.com") // httptest's host
 	if change != nil {
 		change(r)
 	}

@@ -16,7 +16,7 @@ import (
 // that got into a page could not read it (HttpOnly). It is no gate into the API: the API reads the Authorization header
 // alone, never a cookie, so a page of another host that makes a browser send it gains nothing; SameSite=Strict keeps it out
 // of such requests in addition. It lasts as long as the token, 15 minutes, and ends with it when the password changes or the
-// identity is disabled. The server keeps nothing. Over TLS it is Secure.
+// identity is disabled. A sign-out ends the token, too. Over TLS it is Secure.
 const sessionCookie = "weir_session"
 
 // Accounts is the part of auth that the pages sign people in with. It answers an error while the instance starts.
@@ -30,6 +30,7 @@ type SignIn interface {
 	Login(ctx context.Context, email, password string, source netip.Addr) (*auth.SignIn, error)
 	Authenticate(p auth.Plane, token, tenantHeader string) (*model.Principal, error)
 	IdentityMemberships(identityToken string) ([]auth.Membership, error)
+	SignOutIdentity(identityToken string) error
 }
 
 // Session is the identity token of a browser. The zero value ends one.
@@ -68,6 +69,15 @@ func (a Accounts) signIn(r *http.Request, email, password string) (*Session, err
 		return nil, err
 	}
 	return &Session{in.Token, in.Expires.Time()}, nil
+}
+
+// signOut ends the session of a request, which may have none.
+func (a Accounts) signOut(r *http.Request) {
+	if c, err := r.Cookie(sessionCookie); err == nil && c.Value != "" {
+		if at := a.Auth(); at != nil {
+			_ = at.SignOutIdentity(c.Value) // a token that is not valid ends nothing
+		}
+	}
 }
 
 // of returns the person of a request's session, nil for none.

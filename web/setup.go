@@ -164,7 +164,7 @@ func (g SetupGuard) guarded(call SetupCall) http.Handler {
 
 func (g SetupGuard) answer(w http.ResponseWriter, r *http.Request, call SetupCall) (any, error) {
 	if !g.own(r) {
-		return nil, setupRefusal{http.StatusForbidden, "pages of another host may not do this"}
+		return nil, setupRefusal{http.StatusForbidden, "pages of another host may not do this: open it by its address or a name of the local network, or set base_url to its public name"}
 	}
 	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != "application/json" {
 		return nil, setupRefusal{http.StatusUnsupportedMediaType, "the body must be application/json"}

@@ -14,6 +14,7 @@ import (
 	"weir/gql"
 	"weir/gql/admin"
 	"weir/health"
+	"weir/internal/logring"
 	"weir/internal/test/domain"
 	"weir/internal/test/fixture"
 	"weir/model"
@@ -33,16 +34,20 @@ type world struct {
 	server *gql.Server
 	super  string // identity token of root@example.org, a superuser
 	looks  int    // how often the instance was examined
+
+	backups *fakeBackups
+	lines   *logring.Ring
 }
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
 	w := &world{TB: t, Clock: fixture.NewClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)), db: fixture.Store(t)}
 	w.Domain = domain.New(t, domain.Config{Store: w.db, Writer: store.Direct{Store: w.db, Now: w.Now}, Clock: w.Now})
-	d := admin.Deps{Auth: w.Auth, Govern: w.Govern, Journal: entity.Journal{Store: w.db}, Areas: []string{"user-management"}, Store: w.db}
+	d := admin.Deps{Auth: w.Auth, Govern: w.Govern, Journal: entity.Journal{Store: w.db}, Areas: []string{"user-management"}, Store: w.db, Writer: store.Direct{Store: w.db, Now: w.Now}}
+	w.backups, w.lines = &fakeBackups{now: w.Now}, logring.New(w.Now)
 	w.server = gql.New(gql.Config{})
 	admin.Register(w.server.Area(admin.Area, gql.IdentityPlane), d)
-	d.Instance = admin.Instance{Now: w.Now, Configuration: func() []admin.ConfigurationValue {
+	d.Instance = admin.Instance{Now: w.Now, Backups: w.backups, Recounts: &fakeRecounts{}, Log: w.lines, Configuration: func() []admin.ConfigurationValue {
 		return []admin.ConfigurationValue{{Key: "data_dir", Value: `"d"`, Origin: "weir.yaml:1"}}
 	},
 		Status: func(context.Context) (any, error) { return map[string]bool{"ready": true}, nil },

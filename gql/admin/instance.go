@@ -8,6 +8,7 @@ import (
 
 	"weir/gql/engine"
 	"weir/health"
+	"weir/internal/logring"
 	"weir/model"
 )
 
@@ -17,7 +18,14 @@ type Instance struct {
 	Status   func(context.Context) (any, error) // as JSON
 	// Configuration is what applies, without secrets.
 	Configuration func() []ConfigurationValue
-	Now           func() time.Time
+	// CheckConfiguration looks at a text in place of the file of the configuration.
+	CheckConfiguration func(text string) *ConfigurationCheck
+	// Unauthenticated are the last senders that are not known, the newest first.
+	Unauthenticated func() []UnauthenticatedSender
+	Backups         Backups
+	Recounts        Recounts
+	Log             *logring.Ring
+	Now             func() time.Time
 }
 
 // findingsAge is how long a round of checks is shown: they write to the disk and ask the ports, so that many who look cost no more

@@ -14,6 +14,10 @@ func RegisterSettings(a *gql.Area, d Deps) {
 	r := &resolvers{d, a}
 	a.Type("Setting", govern.Setting{})
 	r.registerInstance()
+	r.registerLooks()
+	r.registerBackups()
+	r.registerLog()
+	r.registerRecounts()
 	r.query("settings", model.SettingsRead, func(ctx context.Context, by *model.Principal, _ engine.Args) (any, error) {
 		return d.Govern.Settings(ctx, by)
 	})

@@ -93,6 +93,9 @@ func ParseUp(b []byte) (any, error) {
 		}
 		return d, nil
 	}
+	if kind == KindPresence {
+		return parsePresence(b)
+	}
 	if kind == KindSync {
 		s := &Sync{}
 		if err := json.Unmarshal(b, s); err != nil {

@@ -38,6 +38,7 @@ func FuzzUp(f *testing.F) {
 	f.Add(encoded(f, &Listening{Kind: KindListening, All: true, Begin: []string{"a", "b"}, End: []string{"c"}}))
 	f.Add(encoded(f, &Delivered{Kind: KindDelivered, Nonce: "n", End: EndAbsent}))
 	f.Add(encoded(f, hello()))
+	f.Add(encoded(f, transitions()))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d, err := ParseUp(b)
 		if err != nil {

@@ -82,6 +82,13 @@ type Welcome struct {
 	// Complete says that Ranges are all numbers of the epoch that are above; else it is not known now.
 	Complete bool       `json:"complete"`
 	Ranges   ranges.Set `json:"ranges"`
+	// Frames says that frames are taken (FrameTopic).
+	Frames bool `json:"frames,omitempty"`
+	// Carried are numbers of the epoch that were carried by hand: messages that are above without having been sent. They are exact, where Ranges may
+	// hold more than there is.
+	Carried ranges.Set `json:"carried,omitempty"`
+	// CarryKey is the key to which a file is sealed that is carried by hand, "" for none.
+	CarryKey string `json:"carryKey,omitempty"`
 	// Renew says why the edge is to begin as another installation before it sends, "" when it may go on: its numbers may already be those of
 	// other messages.
 	Renew string `json:"renew,omitempty"`
@@ -162,11 +169,11 @@ func ParseWelcome(b []byte) (*Welcome, error) {
 		return nil, fmt.Errorf("%w: %w", ErrDocument, err)
 	case kind != KindWelcome:
 		return nil, fmt.Errorf("%w: kind is not %s", ErrDocument, KindWelcome)
-	case !validText(w.Nonce) || !validText(w.Renew):
+	case !validText(w.Nonce) || !validText(w.Renew) || !validText(w.CarryKey):
 		return nil, fmt.Errorf("%w: a text has control characters or more than 256 bytes", ErrDocument)
 	case w.Partitions != 1:
 		return nil, fmt.Errorf("%w: %d partitions, this edge knows one", ErrDocument, w.Partitions)
-	case w.Ranges.Check(MaxRanges) != nil:
+	case w.Ranges.Check(MaxRanges) != nil, w.Carried.Check(MaxRanges) != nil:
 		return nil, fmt.Errorf("%w: ranges are not in order", ErrDocument)
 	}
 	return w, nil

@@ -35,7 +35,7 @@ func TestAHelloIsReadAsItWasWritten(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, h) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	w := &Welcome{Kind: KindWelcome, Nonce: "n", Time: *h.Time, Partitions: 1, Complete: true, Ranges: ranges.Set{{11, 11}, {13, 20}}}
+	w := &Welcome{Kind: KindWelcome, Nonce: "n", Time: *h.Time, Partitions: 1, Complete: true, Ranges: ranges.Set{{11, 11}, {13, 20}}, Carried: ranges.Set{{15, 20}}, CarryKey: "k"}
 	back, err := ParseWelcome(encoded(t, w))
 	if err != nil || !reflect.DeepEqual(back, w) {
 		t.Errorf("%+v, %v", back, err)
@@ -112,7 +112,7 @@ func FuzzHello(f *testing.F) {
 }
 
 func FuzzWelcome(f *testing.F) {
-	f.Add(encoded(f, &Welcome{Kind: KindWelcome, Nonce: "n", Partitions: 1, Complete: true, Ranges: ranges.Set{{11, 11}, {13, 20}}}))
+	f.Add(encoded(f, &Welcome{Kind: KindWelcome, Nonce: "n", Partitions: 1, Complete: true, Ranges: ranges.Set{{11, 11}, {13, 20}}, Carried: ranges.Set{{15, 20}}, CarryKey: "k"}))
 	f.Add([]byte(`{"kind":"welcome","partitions":2}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		w, err := ParseWelcome(b)

@@ -87,7 +87,7 @@ func (d *Devices) check() string {
 	return ""
 }
 
-// ParseDown reads a document from above: *Welcome, *Command, *Devices or *Changed. The error is ErrDocument.
+// ParseDown reads a document from above: *Welcome, *Command, *Framed, *Devices or *Changed. The error is ErrDocument.
 func ParseDown(b []byte) (any, error) {
 	kind, err := kindOf(b)
 	if err != nil {
@@ -98,6 +98,8 @@ func ParseDown(b []byte) (any, error) {
 		return ParseWelcome(b)
 	case KindCommand:
 		return ParseCommand(b)
+	case KindFramed:
+		return parseFramed(b)
 	case KindChanged:
 		return &Changed{Kind: KindChanged}, nil
 	case KindDevices:

@@ -35,6 +35,7 @@ func TestDocumentsAboutDevices(t *testing.T) {
 }
 
 func FuzzDown(f *testing.F) {
+	f.Add(encoded(f, &Framed{Kind: KindFramed, Frame: 7, Codes: []byte{0, 0x87}}))
 	f.Add(encoded(f, &Devices{Kind: KindDevices, Nonce: "n", Next: "b", Devices: []Device{{ID: 1, Token: "b", Credentials: []Credential{{ID: 3, Type: "ACCESS_TOKEN", IDHash: hash}}}}}))
 	f.Add([]byte(`{"kind":"changed"}`))
 	f.Add([]byte(`{"kind":"welcome","partitions":1}`))

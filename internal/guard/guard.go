@@ -32,6 +32,11 @@ import (
 
 // Settings are the keys of the section egress.
 type Settings struct {
+	//limit:what destinations that the operator allows
+	//limit:chapter The API and the operator
+	//limit:bound 1,000
+	//limit:met weir_egress_refused_total{reason="private"}
+	//limit:then the configuration is refused
 	Allowed []string `yaml:"allowed_destinations" doc:"Destinations that are not globally reachable and that connectors, webhooks, mail and AI endpoints may connect to all the same: 10.1.2.3/32, 10.1.2.3/32:9092 for one port, 10.1.2.3/32:9092@acme for one tenant; fd00::1/128 likewise. Addresses of this machine need a port." reload:"yes"`
 	CAFile  string   `yaml:"ca_file" doc:"PEM file of certificate authorities that are trusted besides those of the system."`
 }

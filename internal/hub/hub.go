@@ -15,9 +15,9 @@ import (
 
 // The reasons, besides its context, why a subscription ends.
 var (
-	// ErrSlow: the subscriber's buffer was full when more values were published.
+	// ErrSlow is returned when the subscriber's buffer was full when more values were published.
 	ErrSlow = errors.New("hub: subscriber is too slow")
-	// ErrClosed: the hub or the subscription was closed.
+	// ErrClosed is returned when the hub or the subscription was closed.
 	ErrClosed = errors.New("hub: closed")
 )
 

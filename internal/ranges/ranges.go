@@ -67,6 +67,17 @@ func (s *Set) Add(n uint64, limit int) {
 	*s = l
 }
 
+// Fold returns the set with at most limit ranges: the holes between the lowest ones are closed.
+func (s Set) Fold(limit int) Set {
+	over := len(s) - limit
+	if over <= 0 {
+		return s
+	}
+	out := slices.Clone(s[over:])
+	out[0][0] = s[0][0]
+	return out
+}
+
 // Lacking returns the numbers from first up to last that are in none of the sets.
 func Lacking(first, last uint64, sets ...Set) Set {
 	out := Set{}
@@ -138,4 +149,23 @@ func (s Set) Check(limit int) error {
 		before = r[1]
 	}
 	return nil
+}
+
+// Union returns the numbers of both sets.
+func Union(a, b Set) Set {
+	var out Set
+	for len(a) > 0 || len(b) > 0 {
+		from := &a
+		if len(a) == 0 || len(b) > 0 && b[0][0] < a[0][0] {
+			from = &b
+		}
+		r := (*from)[0]
+		*from = (*from)[1:]
+		if last := len(out) - 1; last >= 0 && r[0] <= out[last][1]+1 {
+			out[last][1] = max(out[last][1], r[1])
+			continue
+		}
+		out = append(out, r)
+	}
+	return out
 }

@@ -31,7 +31,14 @@ func TestSetsOfNumbers(t *testing.T) {
 		at := 1 + rng.Uint64N(most)
 		below, rest := lacking.Split(at)
 		count := uint64(0)
+		both := Union(sets[0], sets[1])
+		if err := both.Check(most); err != nil {
+			t.Fatal(err, both)
+		}
 		for n := uint64(1); n <= most; n++ {
+			if both.Has(n) != (plain[0][n] || plain[1][n]) {
+				t.Fatalf("%d of the union of %v: %v", n, sets, both)
+			}
 			if sets[0].Has(n) != plain[0][n] {
 				t.Fatalf("%d of %v", n, sets[0])
 			}

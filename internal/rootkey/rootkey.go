@@ -61,7 +61,8 @@ type Result struct {
 	Warnings []string // for the operator
 }
 
-// MissingError: the store has ciphertexts, and the key that they need is missing or another one. The start stops.
+// MissingError is returned when the store has ciphertexts and the key that they need is missing or another one. The start
+// stops.
 type MissingError struct {
 	ID    string // of the needed key
 	Found string // id of the key found, "" for none
@@ -77,9 +78,9 @@ func (e *MissingError) Error() string {
 
 // Errors of a key that cannot be used.
 var (
-	// ErrMalformed: neither 32 bytes nor the base64 of 32 bytes.
+	// ErrMalformed is returned when a root key is neither 32 bytes nor the base64 of 32 bytes.
 	ErrMalformed = errors.New("rootkey: not a key of 32 bytes")
-	// ErrExposed: every user of the machine can read or write the key file.
+	// ErrExposed is returned when every user of the machine can read or write the key file.
 	ErrExposed = errors.New("rootkey: the key file is readable by other users")
 )
 

@@ -63,12 +63,12 @@ func Detect(root string) Init {
 	return ""
 }
 
-// BinaryError: the program is not at the path from which the service starts it.
+// BinaryError is returned when the program is not at the path from which the service starts it.
 type BinaryError struct{ Path string }
 
 func (e *BinaryError) Error() string { return "there is no program at " + e.Path }
 
-// OwnerError: the data directory belongs to another user than the service's.
+// OwnerError is returned when the data directory belongs to another user than the service's.
 type OwnerError struct{ Dir, User string }
 
 func (e *OwnerError) Error() string {

@@ -12,6 +12,9 @@
 //	example  of a list of sections: the keys of a member, separated by "; "
 //	reload   "yes": a running instance applies a new value at a reload; otherwise it applies at a restart
 //
+// Comments above the field that begin with //limit: declare the limit that the key sets, for docs/limits.md: see
+// internal/test/keylimit.
+//
 // A field is a string, a bool, an integer, a float, a duration, a list of strings, a Secret, Texts, another type with UnmarshalText,
 // a struct, which is a section, or a list of structs, which is a list of sections. An embedded struct adds its keys to the section that embeds it; a field without a yaml tag
 // is not a key. config composes the structs of all packages.

@@ -114,6 +114,7 @@ func (n *Node) Get(key string) *Node {
 const (
 	maxNodes = 2_000_000
 	maxDepth = 64
+	maxKeys  = 4096 // of one mapping: the time that the parser takes for one grows with their square
 )
 
 // Parse reads the one document of a file. An empty one is a Null. Keys that are given twice and second documents are problems;
@@ -134,6 +135,10 @@ func Parse(name string, text []byte) (*Node, Problems) {
 	tokens := lexer.Tokenize(string(text))
 	if at := tooDeep(tokens); at != nil {
 		b.problem("", b.place(at), "", "the document is too deep: at most %d", maxDepth)
+		return root, b.problems
+	}
+	if at := tooWide(tokens); at != nil {
+		b.problem("", b.place(at), "what there are many of is a list", "a mapping has too many keys: at most %d", maxKeys)
 		return root, b.problems
 	}
 	f, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
@@ -181,6 +186,53 @@ func tooDeep(tokens token.Tokens) *token.Token {
 		}
 		if flow > maxDepth || run > maxDepth {
 			return t
+		}
+	}
+	return nil
+}
+
+// tooWide returns the first key of a mapping that has more than maxKeys before it, nil for none.
+func tooWide(tokens token.Tokens) *token.Token {
+	type mapping struct{ column, keys int } // column 0: in braces
+	var open []mapping
+	leave := func(column int) { // mappings that begin behind a column have ended
+		for len(open) > 0 && open[len(open)-1].column > column {
+			open = open[:len(open)-1]
+		}
+	}
+	flow := 0
+	for _, t := range tokens {
+		switch t.Type {
+		case token.MappingStartType:
+			open, flow = append(open, mapping{}), flow+1
+		case token.SequenceStartType: // its mappings without braces have one key
+			open, flow = append(open, mapping{keys: -len(tokens)}), flow+1
+		case token.MappingEndType, token.SequenceEndType:
+			if flow > 0 {
+				open, flow = open[:len(open)-1], flow-1
+			}
+		case token.DocumentHeaderType, token.DocumentEndType:
+			open, flow = open[:0], 0
+		case token.SequenceEntryType:
+			if flow == 0 {
+				leave(t.Position.Column)
+			}
+		case token.MappingValueType:
+			key := t.Prev
+			if key == nil {
+				continue
+			}
+			if flow == 0 {
+				column := key.Position.Column
+				if leave(column); len(open) == 0 || open[len(open)-1].column < column {
+					open = append(open, mapping{column: column})
+				}
+			}
+			if in := &open[len(open)-1]; in.keys < maxKeys {
+				in.keys++
+			} else {
+				return key
+			}
 		}
 	}
 	return nil

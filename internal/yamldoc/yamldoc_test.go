@@ -132,3 +132,41 @@ func TestADocumentThatIsAllOpeningsIsRefusedBeforeItIsParsed(t *testing.T) {
 		t.Errorf("what closes again is not deep: %.200v", problems)
 	}
 }
+
+// TestAMappingIsBounded: a document whose parsing would take the square of its keys is refused before; lists, and mappings in them, are as long as they like.
+func TestAMappingIsBounded(t *testing.T) {
+	t.Parallel()
+	repeated := func(n int, format string) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, format, i)
+		}
+		return b.String()
+	}
+	for name, test := range map[string]struct {
+		text string
+		line int // 0: it is read
+	}{
+		"as many as may be":         {repeated(maxKeys, "k%d: 1\n"), 0},
+		"one more":                  {repeated(maxKeys+1, "k%d: 1\n"), maxKeys + 1},
+		"one more, indented":        {"a:\n" + repeated(maxKeys+1, "  k%d:\n    - 1\n"), 2 * (maxKeys + 1)},
+		"one more, in a list":       {"- a: 1\n" + repeated(maxKeys, "  k%d: {b: 1}\n"), maxKeys + 1},
+		"one more, in braces":       {"a: [{" + repeated(maxKeys+1, "k%d: 1,\n") + "}]", maxKeys + 1},
+		"a list of mappings":        {repeated(2*maxKeys, "- a: %d\n  b: 1\n"), 0},
+		"a list in a mapping":       {"a:\n" + repeated(2*maxKeys, "- a: %d\n"), 0},
+		"a list in brackets":        {"a: [" + repeated(2*maxKeys, "{a: %d},\n") + "]", 0},
+		"mappings of one key there": {"a: [" + repeated(2*maxKeys, "a: %d,\n") + "]", 0},
+		"mappings in mappings":      {repeated(maxKeys, "k%d:\n  a: 1\n  b: 2\n"), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, ps := Parse("f", []byte(test.text))
+			switch {
+			case test.line == 0 && len(ps) > 0:
+				t.Error(ps[0])
+			case test.line > 0 && (len(ps) != 1 || ps[0].Line != test.line || ps[0].Reason != "a mapping has too many keys: at most 4096"):
+				t.Errorf("%v, want it in line %d", ps, test.line)
+			}
+		})
+	}
+}

@@ -40,6 +40,8 @@ type Eraser struct {
 	Maintained
 	Writer  store.Writer
 	Records Records
+	// Elsewhere removes what is kept of a tenant beside the database and the log, once nothing of it is in the log; nil: nothing is.
+	Elsewhere func(token string) error
 	// Asked is signalled when a tenant was deleted.
 	Asked <-chan struct{}
 	// Every is the time between two passes, Settle how long nothing may turn up until the erase is over, Hold how long the token is
@@ -158,7 +160,11 @@ func (e *Eraser) empty(ctx context.Context, d *erase.Deletion) error {
 		}
 	}
 	faults.Point("erase.rows")
-	if err := e.note(ctx, d, erase.Log, e.purge(ctx, head)); err != nil {
+	purged := e.purge(ctx, head)
+	if purged == nil && e.Elsewhere != nil {
+		purged = e.Elsewhere(d.Token)
+	}
+	if err := e.note(ctx, d, erase.Log, purged); err != nil {
 		return err
 	}
 	faults.Point("erase.purged")

@@ -32,6 +32,7 @@ type erasing struct {
 	stalled bool // the applier
 	held    bool // the log
 	scrub   func() (left int64, err error)
+	beside  error // of what is kept beside the log
 }
 
 // inBubble runs a test with a tenant that was deleted just now, and an eraser that runs and holds tokens for so long.
@@ -55,6 +56,14 @@ func inBubble(t *testing.T, hold time.Duration, test func(e *erasing)) {
 			return erase.Begin(c, erase.Tenant{ID: id, Token: "victim"}, c.At+1)
 		})
 		eraser.Hold = hold
+		eraser.Elsewhere = func(token string) error {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			if token != "victim" {
+				t.Errorf("what is kept of %q is erased", token)
+			}
+			return e.beside
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -221,7 +230,9 @@ func TestWhatKeepsAnEraseIsReported(t *testing.T) {
 		blocked(2*time.Minute, "registry: the applier has not come to the end of the log")
 		e.set(func() { e.stalled, e.held = false, true })
 		blocked(4*time.Minute, "log: records of the tenant share a file with newer ones that are not applied, or a backup holds the log")
-		e.set(func() { e.held, e.scrub = false, func() (int64, error) { return 1, nil } })
+		e.set(func() { e.held, e.beside = false, errors.New("a file is gone") })
+		blocked(2*time.Minute, "log: a file is gone")
+		e.set(func() { e.beside, e.scrub = nil, func() (int64, error) { return 1, nil } })
 		blocked(2*time.Minute, "blobs: a reader holds an older state of the database")
 		e.set(func() { e.scrub = func() (int64, error) { return 0, errors.New("the disk is gone") } })
 		blocked(2*time.Minute, "blobs: the disk is gone")

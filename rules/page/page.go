@@ -18,9 +18,9 @@ const (
 
 // Errors of Open and End.
 var (
-	// ErrDamaged: a page fails its checksum or its form, or does not agree with its siblings.
+	// ErrDamaged is returned when a page fails its checksum or its form, or does not agree with its siblings.
 	ErrDamaged = errors.New("rules: damaged page")
-	// ErrVersion: a page was written by a newer Weir.
+	// ErrVersion is returned when a page was written by a newer Weir.
 	ErrVersion = errors.New("rules: newer page format")
 )
 

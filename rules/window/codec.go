@@ -12,7 +12,7 @@ import (
 // version is the first byte of an encoded line. A change of the form adds one; the old ones stay readable.
 const version = 1
 
-// ErrDamaged: the bytes are no encoded line.
+// ErrDamaged is returned when bytes are not an encoded line.
 var ErrDamaged = errors.New("window: damaged line")
 
 // What an encoded line has besides its clock.

@@ -178,10 +178,10 @@ var Kept = map[string]string{
 	"seen_pages":            "pages that tenants share: altIds are taken out one by one (ingest.EraseAltIDs), MQTT clients leave with the checkpoint of the erase; hashes of altIds say nothing and end with ingest.dedupe_window",
 }
 
-// Tables are the names of the tables that are looked through.
-func Tables() (names []string) {
+// Tables returns the names of the tables that are looked through: those of some parts, or of all where none is named.
+func Tables(of ...Part) (names []string) {
 	for _, t := range tables {
-		if !slices.Contains(names, t.name) {
+		if (len(of) == 0 || slices.Contains(of, t.part)) && !slices.Contains(names, t.name) {
 			names = append(names, t.name)
 		}
 	}

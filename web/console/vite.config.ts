@@ -1,8 +1,9 @@
 // Builds the console into dist/, which is committed: the program is built without Node. Names are stable, since the program serves the
 // files below a digest of all of them; NOTICE.txt has the licences of the packages that are in them.
 import { svelte } from '@sveltejs/vite-plugin-svelte'
-import { readdirSync, readFileSync } from 'node:fs'
+import { readdirSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { gzipSync } from 'node:zlib'
 import { defineConfig, type Plugin } from 'vite'
 
 // notice writes the licences of the packages that have gone into the pieces.
@@ -30,9 +31,24 @@ function notice(): Plugin {
   }
 }
 
+// packed leaves each piece compressed, as the program has and serves it.
+function packed(): Plugin {
+  return {
+    name: 'packed',
+    writeBundle({ dir }, bundle) {
+      for (const name of Object.keys(bundle)) {
+        if (!/\.(js|css|svg)$/.test(name)) continue
+        const file = join(dir ?? '', name)
+        writeFileSync(file + '.gz', gzipSync(readFileSync(file), { level: 9 }))
+        unlinkSync(file)
+      }
+    },
+  }
+}
+
 export default defineConfig({
   base: './',
-  plugins: [svelte({ configFile: false }), notice()],
+  plugins: [svelte({ configFile: false }), notice(), packed()],
   build: {
     target: 'es2022',
     outDir: 'dist',

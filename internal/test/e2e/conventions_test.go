@@ -101,16 +101,18 @@ func publishedSchemas(t *testing.T, w *world) {
 
 // otherVerbs are the mutations of an area that are not named after what they do to an entity.
 var otherVerbs = map[string][]string{
-	"user-management": {"login", "selectTenant", "refresh", "updateProfile", "setTenantBranding", "setTenantLogo", "setTenantBasemap", "setIdentityEnabled", "setSystemRoles", "setPassword", "addMembership",
+	"user-management": {"login", "selectTenant", "refresh", "signOut", "updateProfile", "setTenantBranding", "setTenantLogo", "setTenantBasemap", "setIdentityEnabled", "setSystemRoles", "setPassword", "addMembership",
 		"setMembershipRoles", "setMembershipEnabled", "removeMembership", "setTenantEnabled", "reorderTenantTiers", "setOauthClientEnabled",
 		"rotateOauthClientSecret", "setSetting", "clearSetting", "resendDeadLetters", "discardDeadLetters",
 		"createIdentity", "deleteIdentity", // what an update would change has verbs of its own
-		"createTenant", "updateTenant"}, // a tenant is disabled
+		"createTenant", "updateTenant", // a tenant is disabled
+		"createBackup", "verifyBackup", "deleteBackup", "backupLink", "setLogLevel", "verifyLedger"},
 	"device-management": {"createDevices", "deleteDevices", "issueAccessToken", // additions: many at once, and a token
 		"setFacetKey", "deleteFacetKey", "createEntityRelationship", "createEntityRelationships", "removeEntityRelationship", "removeEntityRelationships",
 		"setEntityAttribute", "deleteEntityAttribute", "initiateDeviceClaim", "claimDevice", "cancelDeviceClaim",
 		"acknowledgeAlarm", "acknowledgeAlarms", "clearAlarm", "clearAlarms",
-		"deleteArtifact"}, // an artifact is made over HTTP
+		"deleteArtifact", // an artifact is made over HTTP
+		"sendTestEvent"},
 	"device-state":            {"demoteAssertedPresence"},
 	"command-delivery":        {"createCommand", "createCommandBatch", "cancelCommand", "cancelCommandBatch", "resumeCommandBatch", "markCommandSent", "parkCommand", "releaseHeldCommands"},
 	"event-processing":        {"draftDetectionRuleFromText"},

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -147,14 +148,15 @@ func edgeLedger(t *testing.T, p *testweir.Proc) ledgerSum {
 
 // edgeDevice is a device at an edge that sends 1, 2, 3, … and never gives up on a message.
 type edgeDevice struct {
-	name  string
-	acked atomic.Int64
-	next  int
+	name   string
+	acked  atomic.Int64
+	next   int
+	secret string // "": any will do
 }
 
 // run sends until the connection is lost. The message that was not acknowledged is sent again first, marked as a repeat.
 func (d *edgeDevice) run(address, tenant string, stop <-chan struct{}) {
-	c, err := testweir.DialMQTT(address, "weir", tenant, d.name, "any")
+	c, err := testweir.DialMQTT(address, "weir", tenant, d.name, cmp.Or(d.secret, "any"))
 	if err != nil {
 		return
 	}

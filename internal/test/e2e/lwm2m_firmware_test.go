@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -164,6 +165,67 @@ func TestFirmwareOverAKill(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestFirmwareOfAFleet: one batch updates several devices, as many at once as lwm2m.firmware_concurrency allows; each is a command of its own, and one that does
+// not apply the package ends as failed without stopping the others.
+func TestFirmwareOfAFleet(t *testing.T) {
+	t.Parallel()
+	w := start(t, testweir.Options{Config: strings.Replace(lwm2mConfig, "{enabled: true", "{enabled: true, firmware_concurrency: 2", 1)})
+	tn := w.tenant(t, "fleet")
+	file := bytes.Repeat([]byte("firmware of version 2 "), 500)
+	if status, answer := tn.artifact("PUT", "fw", "?version=2.0", file); status != 201 {
+		t.Fatalf("%d %s", status, answer)
+	}
+	var devices []string
+	for i := range 4 {
+		th := tn.thing(fmt.Sprintf("meter-%d", i))
+		devices = append(devices, th.device)
+		d := &lwm2mpeer.Machine{Version: "1.0", Next: "2.0", Becomes: 1, Delivery: 1}
+		becomes := 1
+		if i == 2 {
+			becomes = 8
+		}
+		c, err := lwm2mpeer.Dial(t.Context(), lwm2mpeer.Options{Server: w.LwM2M, Identity: th.identity(), Key: th.key, Timeout: time.Minute, Handle: d.Handle})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		register := func() error {
+			_, err := c.Register(t.Context(), []string{"ep=" + th.device, "lt=3600", "lwm2m=1.1"}, "</3/0>,</5/0>")
+			return err
+		}
+		if err := register(); err != nil {
+			t.Fatal(err)
+		}
+		d.Lock()
+		d.Restart = func() {
+			d.Lock()
+			d.State, d.Result = 0, becomes
+			if becomes == 1 {
+				d.Version = d.Next
+			}
+			d.Unlock()
+			_ = register()
+		}
+		d.Unlock()
+	}
+	list, err := json.Marshal(devices)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tn.must(t, "command-delivery", tn.token, fmt.Sprintf(`mutation{createCommandBatch(request:{token:"all",name:"lwm2m.firmwareUpdate",payload:%q,allowPartial:false,deviceTokens:%s}){batch{accepted} rejection{code}}}`,
+		`{"artifact":"fw"}`, list), nil)
+	v := &valves{tenant: tn, t: t}
+	poll.Until(t, "the batch ends", func() error {
+		if b := v.batch("all"); b.Accepted != 4 || b.Succeeded != 3 || b.Failed != 1 {
+			return fmt.Errorf("it is %+v", b)
+		}
+		return nil
+	})
+	if n := w.metric(t, `weir_lwm2m_firmware_ended_total{outcome="updated"}`); n != 3 {
+		t.Errorf("%v updates are counted", n)
+	}
 }
 
 // TestBootstrap: a device that proves itself with a bootstrap key is given a key of its own, which opens a session; that of before is good until the new

@@ -277,7 +277,13 @@ func TestLwM2MDevicesOfAKilledProgram(t *testing.T) {
 				}
 			}
 			if len(count) != each {
-				return fmt.Errorf("%s: %d of %d are stored", th.device, len(count), each)
+				var missing []int
+				for v := range each {
+					if count[v] == 0 {
+						missing = append(missing, v)
+					}
+				}
+				return fmt.Errorf("%s: %d of %d are stored, without %v; the ledger says %+v", th.device, len(count), each, missing, th.ledger("lwm2m"))
 			}
 			return nil
 		})

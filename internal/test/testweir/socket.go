@@ -138,7 +138,7 @@ func (s *Socket) Subscribe(id, query string, vars map[string]any) error {
 	return s.Send(Message{ID: id, Type: "subscribe", Payload: payload})
 }
 
-// ErrQuiet: no message came within the time.
+// ErrQuiet is returned when no message came within the time.
 var ErrQuiet = errors.New("nothing came")
 
 // Next returns the next message within the time.

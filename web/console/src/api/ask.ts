@@ -4,7 +4,7 @@ import { AskError, errorOf } from './error'
 import { link } from './link.svelte'
 
 export type Area = keyof typeof operations
-export const documentOf = (area: Area, name: string): string => (operations[area] as Record<string, string>)[name] ?? ''
+export const documentOf = (area: Area, name: string): string => (operations[area] as Record<string, string> | undefined)?.[name] ?? ''
 
 // endpoint is the address of an area, relative to the page: it holds below the path prefix of a proxy.
 export const endpoint = (area: Area) => `api/${area.replace(/-(admin|settings)$/, '/$1')}/graphql`
@@ -15,13 +15,14 @@ export interface Sent { area: Area; name: string; document: string; variables: R
 
 // sent are the last requests, for Show as, of each operation the last one. Those that carry a password or a token are left out.
 export const sent: Sent[] = []
-const secret = new Set(['login', 'selectTenant', 'refresh'])
+const secret = new Set(['login', 'selectTenant', 'refresh', 'signOut'])
 
 // masked are variables without what nobody is shown again.
 export function masked(v: unknown, secrets: string[] = []): unknown {
   if (Array.isArray(v)) return v.map((x) => masked(x, secrets))
   if (typeof v !== 'object' || v === null) return v
-  return Object.fromEntries(Object.entries(v).map(([k, x]) => [k, x && (/^(secret|password|newPassword|clientSecret|credentialValue)$/.test(k) || secrets.includes(k)) ? '…' : masked(x, secrets)]))
+  const own = (v as { credentialType?: unknown }).credentialType === 'ACCESS_TOKEN' ? 'credentialId' : '' // which is the token itself
+  return Object.fromEntries(Object.entries(v).map(([k, x]) => [k, x && (/^(secret|password|newPassword|clientSecret|credentialValue)$/.test(k) || k === own || secrets.includes(k)) ? '…' : masked(x, secrets)]))
 }
 
 // recorded is how an operation stands among those that were sent.

@@ -1,6 +1,6 @@
 // Who is signed in, and in which tenant. The access token is in memory; the refresh token survives a reload in sessionStorage, in
 // localStorage only where the user wants to stay signed in.
-import { post } from './ask'
+import { post, sent } from './ask'
 import { dropDrafts } from '../parts/drafts'
 import { AskError, unauthenticated } from './error'
 
@@ -88,8 +88,9 @@ class Session {
   // The administration lasts as long as an identity token, which cannot be renewed: then the password is asked for again.
   get administrationUntil() { return this.identity ? this.identityUntil : 0 }
   async confirm(password: string) {
-    const { login } = await post<{ login: { identityToken: string; expiresAt: string } }>('user-management', 'login', { email: this.email, password })
+    const { login } = await post<{ login: { identityToken: string; expiresAt: string; superuser: boolean } }>('user-management', 'login', { email: this.email, password })
     this.administer(login)
+    this.superuser = login.superuser // a reload has forgotten it
   }
   administration(): string {
     if (this.administrationUntil - Date.now() < 5000) throw new AskError('api', 'The administration has ended.', 'ADMINISTRATION')
@@ -140,6 +141,8 @@ class Session {
   has(authority: string) { return this.authorities.includes('*') || this.authorities.includes(authority) }
 
   signOut() {
+    const refreshToken = this.pair?.refreshToken
+    if (refreshToken) void post('user-management', 'signOut', { refreshToken, ...(this.identity ? { identityToken: this.identity } : {}) }).catch(() => undefined) // it expires by itself
     this.tabs?.postMessage({ out: true })
     this.end('', true)
   }
@@ -162,8 +165,10 @@ class Session {
     const other = this.pair === null || this.tenant !== tenant
     this.pair = pair
     this.tenant = tenant
-    if (other) this.onEnded()
-    else this.onRenewed(pair.accessToken)
+    if (other) {
+      this.onEnded()
+      sent.length = 0 // what was sent in another tenant is not shown as of this one
+    } else this.onRenewed(pair.accessToken)
     this.authorities = claims.authorities ?? []
     this.email = claims.email || claims.username || this.email
     this.keep({ refreshToken: pair.refreshToken, tenant })

@@ -23,3 +23,6 @@ export function stages(c: Command): Stage[] {
   if (end) out.push({ name: end[0], at: c.respondedTime, now: true, tone: end[1] })
   return out
 }
+
+// freshToken is a token that nobody has: it makes a request that is sent twice one request.
+export const freshToken = (of: string) => `${of}-${Date.now().toString(36)}-${[...crypto.getRandomValues(new Uint8Array(4))].map((b) => b.toString(16).padStart(2, '0')).join('')}`

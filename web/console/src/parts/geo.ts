@@ -68,3 +68,26 @@ export function scale(b: Box, width: number): { metres: number; pixels: number }
   const metres = [5, 2, 1].map((m) => m * power).find((m) => m <= raw) ?? power
   return { metres, pixels: (metres / across) * width }
 }
+
+// Topology is a map whose lines are shared: arcs of whole numbers, each point as its distance from the one before.
+export interface Topology { transform: { scale: number[]; translate: number[] }; arcs: number[][][]; objects: { land: { geometries: { arcs: number[][][] }[] } } }
+
+// ringsOfLand are the outlines of the land, as [longitude, latitude]. An arc that a ring takes the other way has the complement of its number.
+export function ringsOfLand(t: Topology): [number, number][][] {
+  const [kx, ky] = t.transform.scale as [number, number]
+  const [x0, y0] = t.transform.translate as [number, number]
+  const arcs = t.arcs.map((arc) => {
+    let [x, y] = [0, 0]
+    return arc.map(([dx, dy]) => [(x += dx!) * kx + x0, (y += dy!) * ky + y0] as [number, number])
+  })
+  return t.objects.land.geometries.flatMap((g) => g.arcs.flat().map((ring) => ring.flatMap((i, n) => {
+    const arc = i < 0 ? arcs[~i]!.toReversed() : arcs[i]!
+    return n === 0 ? arc : arc.slice(1) // it begins where the one before ends
+  })))
+}
+
+// touching are the rings whose boxes meet a box.
+export const touching = (rings: [number, number][][], b: Box) => rings.filter((r) => {
+  const [lon, lat] = [r.map((p) => p[0]), r.map((p) => p[1])]
+  return Math.min(...lon) <= b.east && Math.max(...lon) >= b.west && Math.min(...lat) <= b.north && Math.max(...lat) >= b.south
+})

@@ -2,8 +2,8 @@
 import { number } from './words'
 
 interface Condition { metric?: string; op?: string; threshold?: number; thresholdAttr?: string; clear?: number; cel?: string }
-interface Action { type?: string; raiseAlarm?: { alarmKey?: string }; sendCommand?: { command?: string }; httpCall?: { url?: string }; publish?: { connectorRef?: string } }
-interface Definition extends Condition { name?: string; type?: string; severity?: string; when?: Condition; actions?: Action[]; window?: string; hold?: string; timeout?: string; gap?: string; count?: number; rate?: boolean; windowMode?: string; agg?: string; anchorType?: string }
+export interface Action { type?: string; raiseAlarm?: { alarmKey?: string }; sendCommand?: { command?: string }; httpCall?: { url?: string }; publish?: { connectorRef?: string } }
+export interface Definition extends Condition { name?: string; type?: string; severity?: string; when?: Condition; actions?: Action[]; window?: string; hold?: string; timeout?: string; gap?: string; count?: number; rate?: boolean; windowMode?: string; agg?: string; anchorType?: string }
 
 const ops: Record<string, string> = { gt: 'above', ge: 'at least', lt: 'below', le: 'at most', eq: 'equal to', ne: 'not equal to' }
 
@@ -14,7 +14,8 @@ function condition(c: Condition | undefined): string {
   return c.metric ? `${c.metric} is ${ops[c.op ?? ''] ?? c.op ?? '…'} ${than}` : ''
 }
 
-function what(d: Definition): string {
+// what is when a definition fires.
+export function what(d: Definition): string {
   const when = condition(d.when)
   const given = when && ` while ${when}`
   const limit = `${ops[d.op ?? ''] ?? '…'} ${d.threshold === undefined ? '…' : number(d.threshold)}`
@@ -34,7 +35,8 @@ function what(d: Definition): string {
   return `rule of the kind ${d.type ?? '…'}`
 }
 
-function act(a: Action): string {
+// act is what an action does.
+export function act(a: Action): string {
   switch (a.type) {
     case 'raiseAlarm': return `raise the alarm${a.raiseAlarm?.alarmKey ? ` ${a.raiseAlarm.alarmKey}` : ''}`
     case 'sendCommand': return `send the command ${a.sendCommand?.command ?? '…'}`

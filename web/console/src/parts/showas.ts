@@ -1,9 +1,8 @@
 // What was sent, as others can send it: never with a token, of which the shell's variable stands in its place.
 import { endpoint, type Sent } from '../api/ask'
+import { quoted } from './lines'
 
 export type Shown = Pick<Sent, 'area' | 'document' | 'variables'>
-
-const quoted = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`
 
 export const graphql = (s: Shown) => `# ${endpoint(s.area)}\n${s.document}\n\n# variables\n${JSON.stringify(s.variables, null, 2)}`
 

@@ -19,7 +19,7 @@ export const instant = (t: string | number) => `${dayFormat.format(new Date(t))}
 // ago is a time as people say it: relative for a day, then the date.
 export function ago(t: string | number, now = Date.now()): string {
   const s = Math.round((now - new Date(t).getTime()) / 1000)
-  if (s < -5) return dayFormat.format(new Date(t))
+  if (s < -5) return s > -86_400 ? `in ${s > -3600 ? `${Math.ceil(-s / 60)} min` : `${Math.round(-s / 3600)} h`}` : dayFormat.format(new Date(t))
   if (s < 10) return 'just now'
   if (s < 60) return `${s} s ago`
   if (s < 3600) return `${Math.floor(s / 60)} min ago`
@@ -57,4 +57,11 @@ export function bytes(n: number): string {
   let i = 0
   for (; n >= 1024 && i < names.length - 1; i++) n /= 1024
   return `${digits.format(Math.round(n * 10) / 10)} ${names[i]}`
+}
+
+// span is a time in the unit that fits.
+export function span(seconds: number): string {
+  const units: [number, string][] = [[86_400, 'day'], [3600, 'h'], [60, 'min']]
+  const [size, name] = units.find(([u]) => seconds >= u && seconds % u === 0) ?? [1, 's']
+  return name === 'day' ? many(seconds / size, name) : `${count(seconds / size)} ${name}`
 }

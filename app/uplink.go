@@ -1,0 +1,137 @@
+package app
+
+import (
+	"context"
+	"sync"
+
+	"weir/edge"
+	"weir/ingest"
+	"weir/internal/build"
+	"weir/internal/setting"
+	"weir/model"
+	"weir/operate"
+	"weir/rules"
+	"weir/spool"
+	"weir/store"
+)
+
+// Readers of a platform's log that trim it.
+const (
+	applierTrims = iota
+	uplinkTrims
+	allTrims
+)
+
+// sharedLog is the log of a platform that has an uplink: what the applier is done with stays until the uplink is, too.
+type sharedLog struct {
+	logDriver
+	trims *spool.Trims
+}
+
+// Trim implements spool.Log, for the applier.
+func (l *sharedLog) Trim(to model.Offset) error { return l.trims.Trim(applierTrims, to) }
+
+// uplink hands the messages of a platform to a broker above, beside the applier. Without edge.uplink.broker_url it is idle.
+type uplink struct {
+	*base
+	store   *database
+	spool   *logStore
+	repeats *edge.Repeats
+	edge    *edge.Edge // nil: there is no uplink
+	end     context.CancelFunc
+	running sync.WaitGroup
+}
+
+// share divides the trims of the log where there is an uplink.
+func (s *logStore) share() {
+	if s.cfg.Edge.Uplink.BrokerURL == "" {
+		return
+	}
+	s.trims = spool.NewTrims(s.log, allTrims)
+	s.log = &sharedLog{s.log, s.trims}
+}
+
+// appliedOnly is the newest record that only the uplink still needs; nil without one.
+func (s *logStore) appliedOnly() func() model.Offset {
+	if s.trims == nil {
+		return nil
+	}
+	return func() model.Offset { return s.trims.Done(applierTrims) }
+}
+
+// Start opens the uplink and lets it forward.
+func (u *uplink) Start(_, _ context.Context) error {
+	if u.spool.trims == nil {
+		return nil
+	}
+	cfg := edge.Config{Settings: u.cfg.Edge, InstanceID: u.cfg.Instance.ID, Dir: operate.UplinkPath(u.cfg.DataDir)}
+	cfg.SpoolMaxBytes = setting.Size(u.cfg.Ingest.Capacity.MaxBytes)
+	if edge.Secure(cfg.Uplink.BrokerURL) {
+		cfg.TLS = cfg.Uplink.TLS.Load // for each connection, so that renewed files are taken
+	}
+	var err error
+	u.edge, err = edge.Open(cfg, edge.Deps{
+		Open: func(edge.OpenLog) (spool.Log, *edge.Began, error) { return u.spool.trims.Share(uplinkTrims), nil, nil },
+		Dial: dialOperators, Now: u.look, Boot: u.boot, Built: build.Time(), Machine: machineOf(), Version: u.opt.Version, Logger: u.log, Registerer: u.metrics,
+		Beside: &edge.Beside{Done: u.spool.appliedOnly(), Repeats: u.repeats, Unseal: func(tenant string, sealed []byte) ([]byte, error) {
+			return u.store.vault.Open(ingest.SealedAs(tenant), sealed)
+		}}})
+	if err != nil {
+		return err
+	}
+	var life context.Context
+	life, u.end = context.WithCancel(context.Background())
+	for name, run := range map[string]func(context.Context) error{"uplink": u.edge.Run, "uplink's count": u.edge.RunTally, "uplink's position": u.edge.RunState} {
+		u.running.Go(u.part(life, name, run))
+	}
+	return nil
+}
+
+// projections are what tells the uplink of applied records.
+func (u *uplink) projections() []ingest.Projection {
+	if u.edge == nil {
+		return nil
+	}
+	return []ingest.Projection{&repeatProjection{uplink: u}}
+}
+
+// repeatProjection notes which messages are repeats: they do not go up. What it noted is on disk before the checkpoint that ends their replay.
+type repeatProjection struct {
+	ingest.ProjectionBase
+	*uplink
+}
+
+// Load implements ingest.Projection.
+func (p *repeatProjection) Load(_ store.Tx, at ingest.Checkpoint) error {
+	p.repeats.Through(at.Offset)
+	return nil
+}
+
+// Record implements ingest.Projection.
+func (p *repeatProjection) Record(_ context.Context, e *ingest.Event, _ *ingest.Effects) error {
+	if e.Outcome != "" {
+		p.repeats.Note(e.At.Offset, e.Outcome == store.OutcomeDuplicate)
+	}
+	return nil
+}
+
+// Advance implements ingest.Timed: what comes before a record is applied.
+func (p *repeatProjection) Advance(at rules.Position, _ *ingest.Effects) {
+	p.repeats.Through(at.Offset - 1)
+}
+
+// Due implements ingest.Timed.
+func (p *repeatProjection) Due() rules.Listening { return 0 }
+
+// Write implements ingest.Projection.
+func (p *repeatProjection) Write(context.Context, ingest.WriteFunc) error { return p.edge.Keep() }
+
+// Stop waits for the acknowledgements of what is on its way, and writes the position.
+func (u *uplink) Stop(context.Context) error {
+	if u.edge == nil {
+		return nil
+	}
+	u.end()
+	u.running.Wait()
+	return u.edge.Close()
+}
