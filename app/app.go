@@ -91,7 +91,7 @@ func New(cfg config.Config, opt Options) *Instance {
 	in.applier = &applier{base: b, store: in.store, spool: in.spool, entities: in.entities}
 	in.site = &siteFiles{base: b, entities: in.entities}
 	in.intake = &intake{base: b, store: in.store, spool: in.spool, entities: in.entities, applier: in.applier}
-	in.uplink = &uplink{base: b, store: in.store, spool: in.spool, repeats: edge.NewRepeats()}
+	in.uplink = &uplink{base: b, store: in.store, spool: in.spool, entities: in.entities, repeats: edge.NewRepeats()}
 	in.applier.uplink = in.uplink
 	in.operator = &operator{base: b, uplink: in.uplink, lock: in.lock, store: in.store, spool: in.spool, entities: in.entities, applier: in.applier, intake: in.intake}
 	in.api = &api{base: b, front: in.front, entities: in.entities, applier: in.applier, spool: in.spool, intake: in.intake, operator: in.operator}

@@ -267,6 +267,7 @@ func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entity
 			v := p.Govern.Limits(tenant)
 			return registry.FenceLimits{Fences: *v.GeoFenceCeiling, Positions: *v.GeoFencePositionCeiling, Budget: *v.GeoFencePositionBudget}
 		},
+		Managed: func() bool { return cfg.Edge.Uplink.BrokerURL != "" && cfg.Edge.Uplink.Sync },
 		Invalidate: func(device, credential int64) {
 			p.verifier.Invalidate(auth.Invalidation{DeviceID: device, CredentialID: credential})
 		}})

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -16,6 +17,7 @@ import (
 	"weir/operate"
 	"weir/presence"
 	"weir/registry"
+	"weir/site"
 	"weir/store"
 )
 
@@ -61,7 +63,7 @@ func newMQTT(d TransportDeps) (Served, error) {
 	b, err := broker.New(broker.Config{InstanceID: c.Instance.ID, Source: d.Source, Settings: settings(&c),
 		MaxHandshakes: lock.maxHandshakes(), MaxLargePackets: lock.budget.largeBodies(),
 		SilentPresence: !c.Presence.Broker, Timing: c.Presence.Timing, Open: openTopics(c.Broker.OpenSettings)},
-		broker.Deps{Listening: listening, Intake: d.Intake, Verifier: connectVerifier{d.Verifier, d.Intake.Suspended}, Presence: d.Presence, Provision: d.Provision, Desk: d.Desk, Attributes: d.Registry, Edges: edgesOf{d.Registry, d.Relayed}, Link: d.Link, Refused: d.Refused, Logger: d.Logger, Registerer: d.Registerer})
+		broker.Deps{Listening: listening, Intake: d.Intake, Verifier: connectVerifier{d.Verifier, d.Intake.Suspended}, Presence: d.Presence, Provision: d.Provision, Desk: d.Desk, Attributes: d.Registry, Edges: edgesOf{d.Registry, d.Site, d.Relayed}, Link: d.Link, Refused: d.Refused, Logger: d.Logger, Registerer: d.Registerer})
 	if err != nil {
 		return Served{}, err
 	}
@@ -151,6 +153,7 @@ func (d connectVerifier) Verify(ctx context.Context, c broker.Claim) (broker.Pro
 // edgesOf lets the broker ask for whom an edge speaks.
 type edgesOf struct {
 	*registry.Registry
+	site *site.Site
 	// relayed returns the numbers of a link that are known; complete says that what was acknowledged before the call is among them.
 	relayed func(ctx context.Context, tenant, link string) (known ranges.Set, complete bool)
 }
@@ -158,6 +161,19 @@ type edgesOf struct {
 // Devices implements broker.Edges.
 func (e edgesOf) Devices(ctx context.Context, edge model.Binding, after string) ([]edgewire.Device, string, error) {
 	return e.EdgeDevices(ctx, edge, after)
+}
+
+// Site implements broker.Edges.
+func (e edgesOf) Site(ctx context.Context, edge model.Binding) (*edgewire.SiteDocument, error) {
+	d, err := e.site.ForEdge(ctx, edge)
+	if err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(d)
+	if err != nil {
+		return nil, err
+	}
+	return edgewire.DivideSite(body)
 }
 
 // Said implements broker.Edges.

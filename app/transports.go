@@ -28,6 +28,7 @@ import (
 	"weir/presence"
 	"weir/provision"
 	"weir/registry"
+	"weir/site"
 	"weir/store"
 )
 
@@ -70,6 +71,7 @@ type TransportDeps struct {
 	Presence  presence.Store // what is stored of its devices' presence
 	Desk      command.Desk   // of the commands of its devices
 	Registry  *registry.Registry
+	Site      *site.Site
 	Store     store.Store     // of what a transport keeps of its own
 	Pressure  ingest.Pressure // how full the log is
 	// Tenant finds a tenant by its token.
@@ -177,7 +179,7 @@ func (t *transports) start(life context.Context, k Transport) error {
 		}
 	}
 	s, err := k.New(TransportDeps{Config: t.cfg, Source: k.Source, Sockets: sockets, Intake: t.intake.into, Verifier: t.entities.verifier, Provision: t.entities.Provision,
-		Presence: presences{t.store, t.entities, t.applier}, Desk: t.entities.Commands, Registry: t.entities.Registry, Logger: t.log,
+		Presence: presences{t.store, t.entities, t.applier}, Desk: t.entities.Commands, Registry: t.entities.Registry, Site: t.entities.Site, Logger: t.log,
 		Store: t.store.db.For(store.Devices), Pressure: t.intake.gauge, Tenant: t.entities.Govern.Lookup, Link: t.spool.links.Link, Dial: dialOperators, DialOpen: t.dialOpen, Suspend: t.suspend, Registerer: t.metrics, lock: t.lock,
 		Uplink: t.uplink.edge, Datagrams: t.datagrams, Relayed: t.applier.relayed, Registrations: &registrations{store: t.store, entities: t.entities},
 		Refused: func(tenant, device, why, mistake string) {

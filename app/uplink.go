@@ -2,17 +2,25 @@ package app
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 
 	"weir/edge"
 	"weir/ingest"
 	"weir/internal/build"
+	"weir/internal/edgewire"
 	"weir/internal/setting"
 	"weir/model"
 	"weir/operate"
 	"weir/rules"
+	"weir/site"
 	"weir/spool"
 	"weir/store"
+	"weir/store/firings"
 )
 
 // Readers of a platform's log that trim it.
@@ -34,12 +42,13 @@ func (l *sharedLog) Trim(to model.Offset) error { return l.trims.Trim(applierTri
 // uplink hands the messages of a platform to a broker above, beside the applier. Without edge.uplink.broker_url it is idle.
 type uplink struct {
 	*base
-	store   *database
-	spool   *logStore
-	repeats *edge.Repeats
-	edge    *edge.Edge // nil: there is no uplink
-	end     context.CancelFunc
-	running sync.WaitGroup
+	store    *database
+	spool    *logStore
+	entities *entities
+	repeats  *edge.Repeats
+	edge     *edge.Edge // nil: there is no uplink
+	end      context.CancelFunc
+	running  sync.WaitGroup
 }
 
 // share divides the trims of the log where there is an uplink.
@@ -73,7 +82,7 @@ func (u *uplink) Start(_, _ context.Context) error {
 	u.edge, err = edge.Open(cfg, edge.Deps{
 		Open: func(edge.OpenLog) (spool.Log, *edge.Began, error) { return u.spool.trims.Share(uplinkTrims), nil, nil },
 		Dial: dialOperators, Now: u.look, Boot: u.boot, Built: build.Time(), Machine: machineOf(), Version: u.opt.Version, Logger: u.log, Registerer: u.metrics,
-		Beside: &edge.Beside{Done: u.spool.appliedOnly(), Repeats: u.repeats, Unseal: func(tenant string, sealed []byte) ([]byte, error) {
+		Beside: &edge.Beside{Platform: platform{u.entities}, Done: u.spool.appliedOnly(), Repeats: u.repeats, Unseal: func(tenant string, sealed []byte) ([]byte, error) {
 			return u.store.vault.Open(ingest.SealedAs(tenant), sealed)
 		}}})
 	if err != nil {
@@ -134,4 +143,105 @@ func (u *uplink) Stop(context.Context) error {
 	u.end()
 	u.running.Wait()
 	return u.edge.Close()
+}
+
+// fired returns what keeps edges of rules for a Weir above, in the transaction of the edges; nil where there is none that they are for.
+func (u *uplink) fired() func(store.Tx, []model.Edge) error {
+	up := u.cfg.Edge.Uplink
+	tenant, _, named := strings.Cut(up.Username, ":")
+	if up.BrokerURL == "" || !up.Firings || u.cfg.Edge.AgentID == "" || !named {
+		return nil
+	}
+	return func(tx store.Tx, edges []model.Edge) error { return firings.Add(tx, tenant, edges) }
+}
+
+// platform is what the uplink of a platform has of it.
+type platform struct{ *entities }
+
+// Follow implements edge.Platform.
+func (p platform) Follow(ctx context.Context, tenant, device string, body []byte) error {
+	d := &site.Document{}
+	if err := json.Unmarshal(body, d); err != nil {
+		return err
+	}
+	done, err := p.Site.Follow(ctx, tenant, device, d)
+	if err != nil {
+		return err
+	}
+	if changes := len(done.Plan.Changes); changes+done.Released > 0 {
+		p.base.log.Info("what the Weir above says of the devices of this site is followed", "tenant", tenant, "changes", changes, "released", done.Released)
+	}
+	return nil
+}
+
+// Credentials implements edge.Platform.
+func (p platform) Credentials(ctx context.Context, tenant, device string, all []edgewire.Device) error {
+	id, _, known := p.Govern.Lookup(tenant)
+	if !known {
+		return fmt.Errorf("there is no tenant %s", tenant)
+	}
+	return p.Registry.FollowCredentials(ctx, tenant, id, device, all)
+}
+
+// Placed implements edge.Platform.
+func (p platform) Placed(ctx context.Context, tenant string) (all []edge.PlacedProfile, err error) {
+	id, _, known := p.Govern.Lookup(tenant)
+	if !known {
+		return nil, nil
+	}
+	tokens, versions, err := p.Registry.PlacedProfiles(ctx, id)
+	for _, row := range slices.Sorted(maps.Keys(tokens)) {
+		all = append(all, edge.PlacedProfile{Row: row, Profile: tokens[row], Version: int(versions[row])})
+	}
+	return all, err
+}
+
+// maxFirings bounds the edges of rules that wait for a Weir above: the oldest go beyond it.
+const maxFirings = 100_000
+
+// Firings implements edge.Platform.
+func (p platform) Firings(ctx context.Context, tenant string, limit int) (oldest []edgewire.Firing, waiting int, err error) {
+	id, _, known := p.Govern.Lookup(tenant)
+	if !known {
+		return nil, 0, nil
+	}
+	var n int64
+	var all []firings.Firing
+	err = p.store.db.Read(ctx, func(tx store.Tx) (err error) {
+		if n, err = firings.Count(tx); err == nil && n > 0 {
+			all, err = firings.Next(tx, id, limit)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	if n > maxFirings {
+		var dropped int64
+		if err := p.store.db.Write(ctx, store.Durable, func(tx store.Tx) (err error) {
+			dropped, err = firings.Trim(tx, maxFirings)
+			return err
+		}); err != nil {
+			return nil, 0, err
+		}
+		p.base.log.Error("edges of rules that wait for the Weir above are dropped: there are too many", "dropped", dropped, "maximum", maxFirings)
+	}
+	signals := map[model.EdgeSignal]string{model.Raised: edgewire.SignalRaised, model.Resolved: edgewire.SignalResolved}
+	for _, f := range all {
+		one := edgewire.Firing{ID: f.Number, Device: f.Device, Profile: f.Profile, Rule: f.Rule, Signal: signals[f.Signal], Occurred: f.Occurred.Time().UTC()}
+		if f.HasValue {
+			one.Value = &f.Value
+		}
+		oldest = append(oldest, one)
+	}
+	return oldest, int(n), nil
+}
+
+// Fired implements edge.Platform.
+func (p platform) Fired(ctx context.Context, tenant string, number uint64) error {
+	id, _, known := p.Govern.Lookup(tenant)
+	if !known {
+		return nil
+	}
+	return p.store.db.Write(ctx, store.Results, func(tx store.Tx) error { return firings.Drop(tx, id, number) })
 }

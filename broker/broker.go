@@ -107,6 +107,8 @@ type Intake interface {
 	Accept(ctx context.Context, a *ingest.Arrival, done func(ingest.Answer))
 	// Presence takes a transition of the bound device, as Accept takes a message.
 	Presence(ctx context.Context, transport, source string, b model.Binding, p model.Presence, done func(ingest.Answer))
+	// Firing takes an edge of a rule that the site of an edge has judged, once under its number.
+	Firing(ctx context.Context, transport, source string, b model.Binding, f model.Firing, link string, number uint64, done func(ingest.Answer))
 	// Received counts a parsed packet that never becomes an Arrival, Refuse why it was refused.
 	Received(transport, source, tenant string, bytes int) ingest.Packet
 	Refuse(p ingest.Packet, reason ingest.Reason)

@@ -2,11 +2,13 @@ package broker
 
 import (
 	"encoding/json"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"weir/internal/edgewire"
+	"weir/model"
 )
 
 // Bounds of what an edge and Weir say to one another beside the messages.
@@ -27,6 +29,8 @@ type talking struct {
 	spent    int
 	since    time.Time
 	queue    chan said // documents, handled one after the other; nil: none has come yet
+
+	site *edgewire.SiteDocument // of which it asks for the next part; the goroutine that handles the queue has it
 
 	stale atomic.Bool // it has asked for devices, and was notified that they have changed since
 }
@@ -74,7 +78,8 @@ func (d *devices) edgeSays(c *conn, p *publish, number uint64) bool {
 		d.talks.Go(func() { d.listens(c, c.talk.queue) })
 	}
 	one := said{document: document}
-	if _, ok := document.(*edgewire.Presence); ok {
+	switch document.(type) {
+	case *edgewire.Presence, *edgewire.Firings:
 		one.done = func(v verdict) { answer("taken", v) }
 	}
 	select {
@@ -94,6 +99,10 @@ func (d *devices) listens(c *conn, queue <-chan said) {
 			switch document := one.document.(type) {
 			case *edgewire.Presence:
 				d.presence(c, document, one.done)
+			case *edgewire.Firings:
+				d.firings(c, document, one.done)
+			case *edgewire.AskSite:
+				d.site(c, document)
 			case *edgewire.Hello:
 				d.greets(c, document)
 			case *edgewire.Sync:
@@ -178,12 +187,45 @@ func (d *devices) sync(c *conn, asked *edgewire.Sync) {
 		page.Refused = notSecure
 	}
 	d.tellEdge(c, page, nil)
+	c.rest()
+}
+
+// rest waits for a moment after a page.
+func (c *conn) rest() {
 	rest := time.NewTimer(pageRest)
 	defer rest.Stop()
 	select {
 	case <-rest.C:
 	case <-c.ctx.Done():
 	}
+}
+
+// site answers a platform at the site of an edge that asks for what it is to follow.
+func (d *devices) site(c *conn, asked *edgewire.AskSite) {
+	if asked.Part == 0 || c.talk.site == nil {
+		c.talk.stale.Store(false)
+		d.asking.add(c)
+		var err error
+		if c.talk.site, err = d.b.deps.Edges.Site(c.ctx, c.binding); err != nil {
+			c.talk.site = nil
+			if c.ctx.Err() != nil {
+				return
+			}
+			why := "what the site is to follow cannot be read now"
+			if refusal, ok := errors.AsType[*model.Error](err); ok {
+				why = refusal.Text()
+			}
+			d.b.log.Warn("what the site of an edge is to follow cannot be read", "client", c.clientID, "error", err)
+			d.tellEdge(c, &edgewire.Site{Kind: edgewire.KindSite, Nonce: asked.Nonce, Refused: why}, nil)
+			return
+		}
+	}
+	page := c.talk.site.Answer(asked)
+	if page.Part+1 >= page.Parts {
+		c.talk.site = nil
+	}
+	d.tellEdge(c, page, nil)
+	c.rest()
 }
 
 // asking are the connections of edges that have asked for their devices.

@@ -32,6 +32,8 @@ type Edges interface {
 	// Devices returns devices for which an edge speaks, from behind after on, with their credentials as they are stored, and where the next page
 	// begins, "" for the last one.
 	Devices(ctx context.Context, edge model.Binding, after string) (page []edgewire.Device, next string, err error)
+	// Site returns what the platform at the site of an edge is to follow.
+	Site(ctx context.Context, edge model.Binding) (*edgewire.SiteDocument, error)
 	// Said takes in what an edge says of itself. It returns the answer to a hello, without its time, and nil for all else.
 	Said(ctx context.Context, edge model.Binding, h *edgewire.Hello) (*edgewire.Welcome, error)
 }

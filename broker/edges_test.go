@@ -41,6 +41,10 @@ func (edgesOfDev1) Devices(_ context.Context, _ model.Binding, after string) ([]
 	return nil, "", nil
 }
 
+func (edgesOfDev1) Site(context.Context, model.Binding) (*edgewire.SiteDocument, error) {
+	return edgewire.DivideSite([]byte(`{"lists":{}}`))
+}
+
 func (edgesOfDev1) Said(_ context.Context, _ model.Binding, h *edgewire.Hello) (*edgewire.Welcome, error) {
 	if h.Kind == edgewire.KindState {
 		return nil, nil

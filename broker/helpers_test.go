@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -42,6 +43,7 @@ type fakeIntake struct {
 	mu       sync.Mutex
 	arrivals []ingest.Arrival
 	presence []model.Presence
+	firings  []string
 	dones    []func(ingest.Answer)
 	received int
 	refused  []ingest.Reason
@@ -80,6 +82,13 @@ func (g *fakeIntake) Accept(ctx context.Context, a *ingest.Arrival, done func(in
 func (g *fakeIntake) Presence(_ context.Context, _, _ string, _ model.Binding, p model.Presence, done func(ingest.Answer)) {
 	g.mu.Lock()
 	g.presence = append(g.presence, p)
+	g.mu.Unlock()
+	done(ingest.Answer{})
+}
+
+func (g *fakeIntake) Firing(_ context.Context, _, _ string, b model.Binding, f model.Firing, link string, number uint64, done func(ingest.Answer)) {
+	g.mu.Lock()
+	g.firings = append(g.firings, fmt.Sprintf("%s %s/%s %s %s %d", b.Device, f.Profile, f.Rule, f.Signal, link, number))
 	g.mu.Unlock()
 	done(ingest.Answer{})
 }

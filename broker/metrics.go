@@ -19,7 +19,7 @@ type metrics struct {
 	packets                                                                                   [16]atomic.Int64 // received, by type
 	largeWaits                                                                                prometheus.Counter
 	uplinks, edgeListeners                                                                    prometheus.Gauge
-	edgeDocuments, edgePresence, edgeFrames                                                   *prometheus.CounterVec
+	edgeDocuments, edgePresence, edgeFirings, edgeFrames                                      *prometheus.CounterVec
 }
 
 // packetNames are the control packets, MQTT 5.0 section 2.1.2.
@@ -90,12 +90,17 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	for _, outcome := range []string{"taken", "not-authorized", "delayed"} {
 		m.edgePresence.WithLabelValues(outcome)
 	}
+	m.edgeFirings = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_uplink_firings_received_total",
+		Help: "Edges of rules that sites have judged as edges reported them, by outcome (taken, not-authorized, delayed: each attempt that the ceiling or the log did not let in)."}, []string{"outcome"})
+	for _, outcome := range []string{"taken", "not-authorized", "delayed"} {
+		m.edgeFirings.WithLabelValues(outcome)
+	}
 	m.edgeFrames = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_uplink_frames_total",
 		Help: "Frames that edges published, by outcome (taken, malformed)."}, []string{"outcome"})
 	for _, outcome := range []string{"taken", "malformed"} {
 		m.edgeFrames.WithLabelValues(outcome)
 	}
-	all = append(all, m.largeWaits, m.uplinks, m.edgeListeners, m.edgeDocuments, m.edgePresence, m.edgeFrames)
+	all = append(all, m.largeWaits, m.uplinks, m.edgeListeners, m.edgeDocuments, m.edgePresence, m.edgeFirings, m.edgeFrames)
 	for _, limit := range []string{"too-many", "handshakes", refuseBusy.why} { // what turns away at a bound is shown from the start
 		m.refused.WithLabelValues(limit)
 	}

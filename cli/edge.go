@@ -89,6 +89,24 @@ func printEdge(row func(name, format string, args ...any), s *operate.EdgeStatus
 	if s.RatePerSecond > 0 {
 		row("rate", "at most %.0f messages a second: the broker above asks the edge to be slower", s.RatePerSecond)
 	}
+	if f := s.Follows; f != nil {
+		switch {
+		case f.Problem != "":
+			row("follows", "NOT: %s", f.Problem)
+		case f.Time.IsZero():
+			row("follows", "not yet since the start")
+		default:
+			row("follows", "the Weir above, as of %s", f.Time.Format(time.RFC3339))
+		}
+		for _, j := range f.Judges {
+			if j.Until == 0 {
+				row("judges", "rules with placement EDGE of profile %s, version %d, from message %d on", j.Profile, j.Version, j.From)
+			}
+		}
+		if f.Firings > 0 {
+			row("firings", "%d edges of rules wait for the Weir above", f.Firings)
+		}
+	}
 	if s.Devices != nil {
 		row("devices", "%d with their credentials, as of %s", s.Devices.Devices, s.Devices.Time.Format(time.RFC3339))
 	}

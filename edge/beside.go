@@ -21,6 +21,8 @@ type Beside struct {
 	Unseal func(tenant string, sealed []byte) ([]byte, error)
 	// Done is up to where the applier needs the log no more.
 	Done func() model.Offset
+	// Platform is followed and fires; nil: it is neither.
+	Platform Platform
 	// Repeats learn of each record that is applied: nothing goes up before.
 	Repeats *Repeats
 }
@@ -85,6 +87,9 @@ func (e *Edge) reads(at model.Offset, data []byte) (r record, forwards bool, err
 	rec, err := model.DecodeRecord(data)
 	if err != nil {
 		return record{}, false, err
+	}
+	if rec.Kind == model.KindControl {
+		return record{control: rec.Control}, false, nil
 	}
 	if !e.goesUp(rec) || e.deps.Beside.Repeats.has(at) {
 		return record{}, false, nil

@@ -96,6 +96,9 @@ func (e *Edge) heard(c *connection, m mqttclient.Incoming) {
 		e.command(c, document)
 	case *edgewire.Devices:
 		e.gathers(c, document)
+		e.heardDevices(c, document)
+	case *edgewire.Site:
+		e.heardSite(c, document)
 	case *edgewire.Framed:
 		e.forward.heardFrame(c, document)
 	case *edgewire.Changed:

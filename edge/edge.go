@@ -8,6 +8,7 @@
 //	enrich.go   what a message is given on its way, so that a repeat is recognised above
 //	uplink.go   the connection: dialled again and again, with back-off and jitter
 //	sync.go     the devices of a Weir above, with which they sign in also while it is away
+//	follow.go   a platform follows what a Weir above says of its devices, and its rules fire for it
 //	commands.go commands of a Weir above for the devices at the site
 //	hello.go    what is said to a Weir above, and what its answer asks for
 //	carry.go    what is carried to a Weir above by hand
@@ -75,6 +76,8 @@ type UplinkSettings struct {
 	Order          string              `yaml:"order" default:"oldest_first" enum:"oldest_first live_first" doc:"What goes up first once much waits. oldest_first: everything in the order of its receipt; live_first: what comes now, the rest in what that leaves of the rate."`
 	Frames         bool                `yaml:"frames" doc:"Whether messages go to a Weir above in frames: many in one packet of up to 256 KiB, compressed, no later than a second after the first."`
 	Presence       bool                `yaml:"presence" default:"true" doc:"Whether a Weir above is notified when devices at the site, which sign in with credentials of their own, come and go."`
+	Sync           bool                `yaml:"sync" default:"true" doc:"Whether a platform follows what a Weir above says of its devices: types, published profiles, devices with their attributes and credentials, geofences. They are read-only here then."`
+	Firings        bool                `yaml:"firings" default:"true" doc:"Whether the rules with placement EDGE of a platform fire for a Weir above, which then does not judge what they judge."`
 	Window         int                 `yaml:"window" default:"4096" min:"1" max:"4096" doc:"Maximum number of messages sent and not yet acknowledged; the Receive Maximum of the broker above bounds it, too. In frames 16 times as many."`
 }
 
@@ -142,6 +145,8 @@ type Edge struct {
 	listeners listeners
 	devices   *devices // nil: devices do not sign in with credentials of a Weir above
 	verifier  *auth.Verifier
+	follow    *follower    // nil: nothing of a platform follows a Weir above
+	fired     chan firedUp // acknowledgements of firings
 
 	forward *forwarder
 	intake  *Intake
@@ -243,6 +248,9 @@ func (e *Edge) begin(id identity, fresh bool, saved *saved) error {
 	e.forward = newForwarder(e, at, max(saved.Counted, position), saved.Numbers.began(e.InstallID(), e.epoch, at.Number))
 	if saved.Beyond.Check(endlessRanges) == nil && saved.Beyond.Last() <= uint64(last) {
 		_, e.forward.beyond = saved.Beyond.Split(uint64(position) + 1)
+	}
+	if err := e.openFollower(saved); err != nil {
+		return err
 	}
 	e.forward.marks.all = saved.Marks
 	e.forward.marks.trimmed(first)
@@ -380,6 +388,9 @@ func (e *Edge) keep() error {
 
 // Close writes the state and closes the log. What runs has ended.
 func (e *Edge) Close() error {
+	if e.follow != nil {
+		e.follow.change.Wait()
+	}
 	err := e.spool.Sync(context.Background())
 	return errors.Join(err, e.keep(), e.spool.Close(), e.letters.close())
 }

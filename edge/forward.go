@@ -80,6 +80,10 @@ type forwarder struct {
 	batch    *spool.Batch
 	next     int // record of batch
 
+	runs     []judging           // what the site judges
+	controls ingest.ControlParts // of the backlog
+	tell     bool                // the Weir above has to be told of runs before anything further is sent
+
 	carried    carried      // by hand, see wereCarried
 	handed     HandedOver   // as of the newest hello
 	counted    model.Offset // how the records up to here ended is in the book
@@ -117,6 +121,7 @@ func (f *forwarder) snapshot() *saved {
 	s.Presence, s.Beyond = f.e.presence.save(), slices.Clone(f.beyond)
 	if s.AcceptedThrough = through.At; f.e.deps.Beside != nil {
 		s.Repeats = f.e.deps.Beside.Repeats.save()
+		s.Runs = slices.Clone(f.runs)
 		s.Number, s.Tally, s.Marks = f.number, through.Number, slices.Clone(f.marks.all)
 	}
 	return s
@@ -161,6 +166,7 @@ func (f *forwarder) run(ctx context.Context) error {
 			continue
 		}
 		f.uplink.greeted(conn)
+		f.told()
 		f.serve(ctx, conn)
 		f.uplink.lost(conn, ctx.Err() != nil)
 	}
@@ -245,6 +251,10 @@ func (f *forwarder) serve(ctx context.Context, conn *connection) {
 	stopping, ending := ctx.Done(), (<-chan time.Time)(nil)
 	f.e.notify(conn, true)
 	f.e.connected(conn)
+	if f.e.follow != nil {
+		f.e.follow.begins(f.e.deps.elapsed())
+		f.e.follows(conn)
+	}
 	f.e.tellPresence(conn)
 	ticks := time.NewTicker(syncTick)
 	defer ticks.Stop()
@@ -258,6 +268,9 @@ func (f *forwarder) serve(ctx context.Context, conn *connection) {
 	f.steer(ctx)
 	for {
 		f.advance()
+		if f.mustTell() {
+			return // the next hello says it
+		}
 		wait := time.Duration(-1)
 		if ending == nil {
 			var err error
@@ -289,6 +302,7 @@ func (f *forwarder) serve(ctx context.Context, conn *connection) {
 			f.steer(ctx)
 			f.overdue()
 			f.e.syncs(conn)
+			f.e.follows(conn)
 			f.e.tellPresence(conn)
 		case m := <-conn.down:
 			f.e.heard(conn, m)
@@ -299,6 +313,8 @@ func (f *forwarder) serve(ctx context.Context, conn *connection) {
 		case <-f.notice:
 			f.e.notify(conn, false)
 			f.e.tellPresence(conn)
+			f.e.answeredFirings(conn)
+			f.e.follows(conn)
 		case <-paced:
 		case <-conn.Done():
 			return
@@ -348,7 +364,7 @@ func (f *forwarder) take(b portion) {
 
 // load moves records of the batch into the ring as long as there is room, with the lock held.
 func (f *forwarder) load() {
-	for f.batch != nil && f.roomy() {
+	for f.batch != nil && f.roomy() && !f.tell {
 		if f.next >= len(f.batch.Records) {
 			f.batch = nil
 			return
@@ -365,7 +381,7 @@ func (f *forwarder) load() {
 			return
 		}
 		last := place{Number: f.last}
-		x := f.flightOf(at, f.batch.Epoch, data, &last)
+		x := f.flightOf(at, f.batch.Epoch, data, &last, &f.controls)
 		f.last = last.Number
 		if x.stage == queued && f.beyond.Has(uint64(at)) && !f.resends {
 			x.stage, x.word = ended, ""
@@ -503,7 +519,7 @@ func (f *forwarder) pick(window int, now time.Duration) (*flight, time.Duration)
 			return nil, -1
 		}
 	}
-	if len(*from) == 0 || f.inFlight >= window {
+	if len(*from) == 0 || f.inFlight >= window || f.tell {
 		return nil, -1
 	}
 	if wait := f.bytesPer.wait(now); wait > 0 {
@@ -672,6 +688,9 @@ func (f *forwarder) drop(enough, limit int64) error {
 			rec, forwards, err := f.e.reads(at, raw.Data)
 			if err != nil && f.e.deps.Beside == nil {
 				return err
+			}
+			if f.e.follow != nil && rec.control != nil {
+				f.judges(f.controls.Add(rec.control), f.number) // the next hello says it
 			}
 			if f.position = at; f.e.deps.Beside == nil {
 				f.number = uint64(at)

@@ -23,7 +23,9 @@ import (
 const (
 	helloWait  = 10 * time.Second // a peer that has not answered a hello by then is a plain broker
 	stateEvery = time.Minute
-	maxDown    = 64 // documents and commands from above that wait to be looked at
+	// maxFromAbove bounds a packet from above: the largest document, its topic and its properties.
+	maxFromAbove = edgewire.MaxDocument + 4<<10
+	maxDown      = 64 // documents and commands from above that wait to be looked at
 )
 
 // errRenewed says that a Weir above has an edge begin as another installation again and again.
@@ -153,6 +155,7 @@ func (e *Edge) hello(kind string) *edgewire.Hello {
 		Newest: newest, Oldest: oldest, Waiting: uint64(e.waiting()), OldestSeconds: e.oldestAge().Seconds(), Bytes: e.spool.Stats().Bytes, MaxBytes: int64(e.cfg.SpoolMaxBytes)}
 	f := e.forward
 	f.mu.Lock()
+	h.Runs = f.judged()
 	h.First, h.Position, h.Absent = f.numbers.First, f.number, slices.Clone(f.numbers.Absent)
 	f.mu.Unlock()
 	h.Newest = max(h.Newest, h.Position, h.First-1)

@@ -306,6 +306,11 @@ func (in *Intake) Presence(_ context.Context, _, _ string, b model.Binding, p mo
 	done(ingest.Answer{Outcome: ingest.Stored})
 }
 
+// Firing implements the transports' interface: there is no edge behind an edge.
+func (in *Intake) Firing(_ context.Context, _, _ string, _ model.Binding, _ model.Firing, _ string, _ uint64, done func(ingest.Answer)) {
+	done(ingest.Answer{Outcome: ingest.Refused, Reason: ingest.ReasonNotAuthorized})
+}
+
 // Received counts a packet that becomes no message.
 func (in *Intake) Received(transport, source, tenant string, _ int) ingest.Packet {
 	m := &message{Arrival: &ingest.Arrival{}, rec: record{transport: transport, tenant: tenant}}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"weir/ingest"
 	"weir/internal/ranges"
 	"weir/model"
 	"weir/spool"
@@ -35,6 +36,7 @@ type liveLane struct {
 	queue    []*flight    // of them, those that wait to be sent
 	bytes    int64        // of ring
 	inFlight int
+	controls ingest.ControlParts
 	batch    *spool.Batch
 	next     int // record of batch
 	ending   bool
@@ -147,7 +149,7 @@ func (f *forwarder) takeLive(b *spool.Batch) {
 // loadLive moves records of the batch into the live lane as long as there is room, with the lock held.
 func (f *forwarder) loadLive() {
 	l := f.live
-	for l.batch != nil && l.roomy() && !l.ending {
+	for l.batch != nil && l.roomy() && !l.ending && !f.tell {
 		if l.next >= len(l.batch.Records) {
 			l.batch = nil
 			return
@@ -158,7 +160,7 @@ func (f *forwarder) loadLive() {
 		if at <= l.last.At {
 			continue
 		}
-		x := f.flightOf(at, l.batch.Epoch, data, &l.last)
+		x := f.flightOf(at, l.batch.Epoch, data, &l.last, &l.controls)
 		x.live = l
 		if x.stage == ended && x.word == "" {
 			continue
@@ -171,7 +173,7 @@ func (f *forwarder) loadLive() {
 }
 
 // flightOf decodes a record and gives it its number, the next one after that of a place, which moves there.
-func (f *forwarder) flightOf(at model.Offset, epoch uint32, data []byte, last *place) *flight {
+func (f *forwarder) flightOf(at model.Offset, epoch uint32, data []byte, last *place, controls *ingest.ControlParts) *flight {
 	x := &flight{at: at, epoch: epoch}
 	var err error
 	var forwards bool
@@ -190,6 +192,12 @@ func (f *forwarder) flightOf(at model.Offset, epoch uint32, data []byte, last *p
 		x.stage, x.word, x.payload = ended, "dead-letter:damaged", data
 	case !forwards:
 		x.stage = ended
+	}
+	if f.e.follow != nil && x.control != nil {
+		if f.judges(controls.Add(x.control), last.Number) && f.tells() {
+			f.tell = true
+		}
+		x.control = nil
 	}
 	return x
 }

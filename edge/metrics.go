@@ -12,7 +12,7 @@ import (
 type metrics struct {
 	frames, presenceLost, received, forwarded, errors, dropped, dead, malformed, mismatched, full, lost, renewed, carried prometheus.Counter
 	refused, commands                                                                                                     *prometheus.CounterVec
-	connected, turnedAway, inFlight, gap, listeners, synced                                                               prometheus.Gauge
+	connected, turnedAway, inFlight, gap, listeners, synced, firings                                                      prometheus.Gauge
 }
 
 func newMetrics(e *Edge, reg prometheus.Registerer) (*metrics, error) {
@@ -46,6 +46,7 @@ func newMetrics(e *Edge, reg prometheus.Registerer) (*metrics, error) {
 		carried:      counter("carried_total", "Messages that left the log because they had been carried to the Weir above by hand."),
 		gap:          gauge("gap_messages", "Messages that a Weir above has acknowledged, that are not there, and that the log has no more, as of the last sign-in."),
 		listeners:    gauge("command_listeners", "Devices at the site that take commands now."),
+		firings:      gauge("firings_waiting", "Edges of rules with placement EDGE that wait for the Weir above."),
 		synced:       gauge("sync_devices", "Devices of the Weir above whose credentials the edge knows (edge.auth: synced)."),
 		connected:    gauge("uplink_connected", "1 while the uplink is connected."),
 		turnedAway:   gauge("uplink_refused", "1 while the broker above refuses the edge's credential or client id."),

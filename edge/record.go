@@ -22,6 +22,8 @@ const (
 
 // record is a message in the log of an edge: as it came, with where it goes and when it came.
 type record struct {
+	control *model.Control // of a change of a platform's registry, until it is looked at
+
 	kind      kind
 	transport string
 	tenant    string

@@ -69,6 +69,8 @@ type saved struct {
 	Marks    []place       `json:"marks,omitempty"`
 	Forwards string        `json:"forwards,omitempty"`
 	Presence savedPresence `json:"presence,omitzero"`
+	// Runs is what the site judges for the Weir above; nil: it was never looked up.
+	Runs []judging `json:"runs"`
 	// Repeats are records after Position that do not go up.
 	Repeats savedRepeats `json:"repeats,omitempty"`
 }

@@ -1,6 +1,10 @@
 package edge
 
-import "time"
+import (
+	"time"
+
+	"weir/internal/edgewire"
+)
 
 // Status is what is shown of an edge.
 type Status struct {
@@ -27,6 +31,17 @@ type Status struct {
 	Outcomes map[string]int64 `json:"outcomes,omitempty"`
 	// Devices are those of the Weir above that may sign in; nil without edge.auth: synced.
 	Devices *SyncStatus `json:"devices,omitempty"`
+	// Follows is how a platform follows the Weir above; nil where it does not.
+	Follows *FollowStatus `json:"follows,omitempty"`
+}
+
+// FollowStatus is how a platform follows the Weir above.
+type FollowStatus struct {
+	Time    time.Time `json:"time,omitzero"` // when everything was followed last; zero: not since the start
+	Problem string    `json:"problem,omitempty"`
+	// Judges are the profiles whose rules with placement EDGE are judged here for the Weir above; Firings is how many edges of them wait.
+	Judges  []edgewire.Runs `json:"judges,omitempty"`
+	Firings int64           `json:"firings,omitempty"`
 }
 
 // SyncStatus is how many devices of the Weir above the edge knows, and since when; the zero time says that it has never been said.
@@ -70,6 +85,15 @@ func (e *Edge) Status() Status {
 	f.mu.Lock()
 	if f.live != nil {
 		s.Live = int64(len(f.live.ring))
+	}
+	if w := e.follow; w != nil {
+		at, problem := e.Following()
+		s.Follows = &FollowStatus{Time: at, Problem: problem, Firings: w.waiting.Load()}
+		for _, j := range f.runs {
+			if f.tells() {
+				s.Follows.Judges = append(s.Follows.Judges, j.Runs)
+			}
+		}
 	}
 	s.Position, s.InFlight, s.RatePerSecond = f.number, f.inFlight, f.pace.rate
 	f.mu.Unlock()

@@ -199,6 +199,9 @@ func (e *Edge) changedAbove() {
 	if e.devices != nil {
 		e.devices.wanted = true
 	}
+	if e.follow != nil {
+		e.follow.wanted = true
+	}
 }
 
 // gathers takes in a page of devices.

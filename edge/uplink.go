@@ -107,7 +107,7 @@ func (u *uplink) open(ctx context.Context) (*connection, error) {
 	s := &u.e.cfg.Uplink
 	c := &connection{down: make(chan mqttclient.Incoming, maxDown)}
 	o := mqttclient.SenderOptions{Options: mqttclient.Options{URL: s.BrokerURL, Dial: u.e.deps.Dial, ClientID: u.e.clientID(), Username: s.Username, Password: s.Password.Reveal(), Timeout: s.ConnectTimeout},
-		KeepAlive: s.KeepAlive, Window: int(s.Window), Receive: c.received}
+		KeepAlive: s.KeepAlive, Window: int(s.Window), MaxPacket: maxFromAbove, Receive: c.received}
 	if u.e.cfg.TLS != nil {
 		var err error
 		if o.TLS, err = u.e.cfg.TLS(); err != nil {

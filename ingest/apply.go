@@ -66,6 +66,8 @@ type ApplyDeps struct {
 	Registry prometheus.Registerer
 	// Ordered is called after orders of rules were committed; nil: nothing is. It must not block.
 	Ordered func()
+	// Fired takes edges that were not there yet, in their transaction; nil: nothing does.
+	Fired func(tx store.Tx, edges []model.Edge) error
 	// Edges and Readings get what was kept, after it is committed; nil: nothing does. They must not block.
 	Edges    func(...model.Edge)
 	Readings func(...series.Point)
@@ -409,7 +411,7 @@ func (a *Applier) begin() {
 	if a.out != nil {
 		edges = len(a.out.edges)
 	}
-	a.out = &Effects{watched: a.watched(), edges: make([]model.Edge, 0, edges)}
+	a.out = &Effects{watched: a.watched(), fired: a.deps.Fired, edges: make([]model.Edge, 0, edges)}
 }
 
 // watched returns a function that reports whether a client waits for readings, nil when no client can.
@@ -503,6 +505,11 @@ func (a *Applier) resolve(ctx context.Context, e *Event) error {
 	case model.KindPresence:
 		if err := a.resolver.presence(ctx, e); err != nil || e.Transition == nil {
 			return err
+		}
+		return a.results.record(ctx, e, a.out)
+	case model.KindFiring:
+		if e.firing = a.resolver.firing(e); !e.firing {
+			return nil
 		}
 		return a.results.record(ctx, e, a.out)
 	case model.KindControl:

@@ -225,6 +225,22 @@ func (c *Controller) reached(seq uint64) <-chan struct{} {
 // open reports whether parts of a sequence are still missing.
 func (p *parts) open() bool { return p.next > 0 }
 
+// ControlParts gathers the changes of the registry that a log holds, for another reader than the applier. The zero value begins anywhere.
+type ControlParts struct{ parts }
+
+// Add takes the next part, and returns the changes with the last one of a sequence. A sequence of which a part was not seen is left out.
+func (p *ControlParts) Add(c *model.Control) []model.ViewChange {
+	if p.next == 0 && c.Part != 0 {
+		return nil
+	}
+	changes, _, err := p.add(c)
+	if err != nil {
+		p.parts = parts{}
+		return nil
+	}
+	return changes
+}
+
 // parts gathers the parts of a control sequence until the last one is there.
 type parts struct {
 	seq  uint64

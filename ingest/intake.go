@@ -434,6 +434,28 @@ func (in *Intake) Presence(ctx context.Context, transport, source string, b mode
 	}
 }
 
+// Firing hands an edge of a rule that a site has judged to the log. It takes one reading from the tenant's ceiling. link and number make it known: it is
+// taken once.
+func (in *Intake) Firing(ctx context.Context, transport, source string, b model.Binding, f model.Firing, link string, number uint64, done func(Answer)) {
+	if !in.deps.Ceiling.Take(b.Tenant, 1) {
+		in.deps.Counts.links.Refused(b.Tenant)
+		done(Answer{Outcome: Refused, Reason: ReasonCeiling, RetryAfter: 1})
+		return
+	}
+	r := &model.Record{Kind: model.KindFiring, Transport: transport, Source: source, Tenant: b.Tenant, Account: b.Tenant, Device: b.Device,
+		DeviceID: b.DeviceID, Received: in.deps.Stamp(), Firing: &f, Relay: &model.Relay{Link: link, Number: number}}
+	err := in.deps.Log.Append(ctx, spool.Entry{Data: model.AppendRecord(nil, r), Value: r, Done: func(off model.Offset, err error) {
+		if err != nil {
+			done(Answer{Outcome: Refused, Reason: ReasonUnavailable})
+			return
+		}
+		done(Answer{Outcome: Stored, Offset: off})
+	}})
+	if err != nil {
+		done(Answer{Outcome: Refused, Reason: ReasonUnavailable})
+	}
+}
+
 // NewPacket is a packet that another intake than this package's counts: that of an edge, which received it at a time.
 func NewPacket(transport, source, tenant string, at model.Nanos) Packet {
 	return Packet{m: &arrival{Arrival: &Arrival{Transport: transport, Source: source, Tenant: tenant}, stamp: model.Stamp{Wall: at}}}

@@ -57,6 +57,7 @@ type applyMetrics struct {
 	ranges       prometheus.Gauge
 	relayed      prometheus.Counter
 	relayedAgain prometheus.Counter
+	firings      *prometheus.CounterVec
 	altIDs       prometheus.Gauge
 	altIDSpan    prometheus.Gauge
 	clients      prometheus.Gauge
@@ -78,6 +79,7 @@ func newApplyMetrics(reg prometheus.Registerer) *applyMetrics {
 		uplinks:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_uplink_links", Help: "Logs of edges whose numbers are known, as of the last checkpoint."}),
 		ranges:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_uplink_ranges", Help: "Ranges of the numbers of edges that are known, as of the last checkpoint."}),
 		relayed:      prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_uplink_received_total", Help: "Messages with the number of an edge that were applied."}),
+		firings:      prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_uplink_firings_total", Help: "Edges of rules that sites have judged, by outcome (taken, duplicate, unknown-device, unknown-rule: taken, and the published profile has no such rule)."}, []string{"outcome"}),
 		relayedAgain: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_uplink_duplicates_total", Help: "Of them those whose number was known."}),
 		altIDs:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_ingest_dedupe_entries", Help: "altIds kept for deduplication, as of the last checkpoint."}),
 		altIDSpan: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_ingest_dedupe_span_seconds",
@@ -98,7 +100,7 @@ func newApplyMetrics(reg prometheus.Registerer) *applyMetrics {
 	m.fired, m.marked = newFiredCounter(), newMarkCounter()
 	m.stored = m.outcomes.WithLabelValues(string(store.OutcomeStored), string(ReasonNone))
 	if reg != nil {
-		reg.MustRegister(m.deadLettersTrimmed, m.setAside, m.retries, m.heads, m.late, m.lost, m.evicted, m.uplinks, m.ranges, m.relayed, m.relayedAgain, m.altIDs, m.altIDSpan, m.clients, m.outcomes, m.fired, m.marked)
+		reg.MustRegister(m.deadLettersTrimmed, m.setAside, m.retries, m.heads, m.late, m.lost, m.evicted, m.uplinks, m.ranges, m.relayed, m.relayedAgain, m.firings, m.altIDs, m.altIDSpan, m.clients, m.outcomes, m.fired, m.marked)
 	}
 	return m
 }

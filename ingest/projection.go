@@ -99,7 +99,7 @@ func newResults(cfg *ApplyConfig, deps *ApplyDeps, m *applyMetrics, retry *retri
 	r := &results{metadata: newMetadataProjection(deps, retry), activity: newActivityProjection(), ledger: newLedgerProjection(m),
 		seen: newSeenProjection(cfg, m), readings: &seriesProjection{series: deps.Series, retry: retry},
 		presence: newPresenceProjection(deps.Store, retry)}
-	r.rules = newRuleProjection(deps, r.metadata, cfg.RestartGrace)
+	r.rules = newRuleProjection(deps, r.metadata, cfg.RestartGrace, m)
 	r.spans = newSpanProjection(deps.Rules)
 	r.dead = newDeadLetterProjection(cfg, m)
 	r.all = append([]Projection{
@@ -204,6 +204,7 @@ type Event struct {
 	outside    bool     // a value is outside its range, which does not refuse it
 	stored     bool     // the outcome is store.OutcomeStored
 	repeat     bool     // a repeat of the transport, which is not remembered again
+	firing     bool     // an edge of a rule that a site has judged, which was not known
 	causing    bool     // a message whose outcome is that of the change of the registry which it causes
 	altID      [16]byte // hash of the key, of a message with an altId that may be stored
 
@@ -230,9 +231,10 @@ type Effects struct {
 	sequence uint64 // newest metadata change that the batch made effective
 	steps    []func(store.Tx) error
 	edges    []model.Edge
-	fresh    []model.Edge // edges that were not there yet
-	acts     acts         // what the actions of edges come to
-	watched  func() bool  // whether a client waits for points; nil: none does
+	fresh    []model.Edge                                // edges that were not there yet
+	acts     acts                                        // what the actions of edges come to
+	fired    func(tx store.Tx, edges []model.Edge) error // takes the fresh ones; nil: nothing does
+	watched  func() bool                                 // whether a client waits for points; nil: none does
 	points   []series.Point
 	endings  []ending // while a client watches
 }
@@ -285,7 +287,10 @@ func (e *Effects) write(tx store.Tx) (err error) {
 		}
 	}
 	if len(e.edges) > 0 {
-		if e.fresh, err = store.AddEdges(tx, e.edges); err != nil {
+		if e.fresh, err = store.AddEdges(tx, e.edges); err == nil && e.fired != nil && len(e.fresh) > 0 {
+			err = e.fired(tx, e.fresh)
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"weir/ingest/links"
 	"weir/ingest/view"
 	"weir/internal/faults"
@@ -37,6 +39,8 @@ type ruleProjection struct {
 	alarms Alarms      // nil: no action is performed
 	acted  int64       // what actions have cost so far
 	grace  rules.Listening
+
+	unknownFirings prometheus.Counter // of sites, by rules that the active version does not have
 
 	following Following
 
@@ -115,10 +119,13 @@ func (p *ruleProjection) usedUp() (all []UsedUp) {
 	return all
 }
 
-func newRuleProjection(deps *ApplyDeps, metadata *metadataProjection, grace time.Duration) *ruleProjection {
-	p := &ruleProjection{engine: deps.Rules, metadata: metadata, alarms: deps.Alarms, grace: rules.Listening(grace), begun: true, stale: true}
+func newRuleProjection(deps *ApplyDeps, metadata *metadataProjection, grace time.Duration, m *applyMetrics) *ruleProjection {
+	p := &ruleProjection{unknownFirings: m.firings.WithLabelValues("unknown-rule"), engine: deps.Rules, metadata: metadata, alarms: deps.Alarms, grace: rules.Listening(grace), begun: true, stale: true}
 	p.emit = func(e model.Edge) { p.out.Edge(e) }
 	p.following = Following{Engine: p.engine, Grace: p.grace, Emit: p.emit}
+	p.engine.FollowSites(func(tenant int64, link, profile string) bool {
+		return p.metadata.view.JudgedAtSite(tenant, link, 0, profile)
+	})
 	return p
 }
 
@@ -220,6 +227,8 @@ func (p *ruleProjection) Record(_ context.Context, e *Event, out *Effects) error
 	switch {
 	case e.kept() != nil:
 		p.message(e, out)
+	case e.firing:
+		p.firing(e, out)
 	case e.Transition != nil:
 		p.begin(e, out, rules.Transition)
 		p.input.Presence, p.input.Reason = e.Record.Presence.State, e.Record.Presence.Reason
@@ -239,9 +248,27 @@ func (p *ruleProjection) begin(e *Event, out *Effects, kind rules.InputKind) {
 	p.mu.Lock()
 	p.begins(out)
 	p.input = rules.Input{Position: e.At, Kind: kind, Device: rules.Device{ID: e.DeviceID, Type: e.DeviceType, Token: e.Record.Device},
-		Link: linkOf(e.Record), Profile: rules.ProfileKey{Tenant: e.TenantID, Profile: e.ProfileID}, Facts: p.metadata.view}
+		Link: linkOf(e.Record), AtSite: p.judgedAtSite(e), Profile: rules.ProfileKey{Tenant: e.TenantID, Profile: e.ProfileID}, Facts: p.metadata.view}
 	if e.anchors != nil {
 		p.input.Anchors = e.anchors.Anchors
+	}
+}
+
+// judgedAtSite reports whether the site of an edge has judged a record by the rules with placement EDGE.
+func (p *ruleProjection) judgedAtSite(e *Event) bool {
+	r := e.Record.Relay
+	return r != nil && e.profile != nil && p.metadata.view.JudgedAtSite(e.TenantID, r.Link, r.Number, e.profile.Token)
+}
+
+// firing takes in an edge of a rule that a site has judged.
+func (p *ruleProjection) firing(e *Event, out *Effects) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.begins(out)
+	taken := e.profile != nil && e.profile.Token == e.Record.Firing.Profile &&
+		p.engine.Foreign(e.At, rules.ProfileKey{Tenant: e.TenantID, Profile: e.ProfileID}, rules.Device{ID: e.DeviceID, Type: e.DeviceType, Token: e.Record.Device}, e.Record.Firing, p.emit)
+	if !taken {
+		p.unknownFirings.Inc()
 	}
 }
 
@@ -340,6 +367,8 @@ func (f *Following) Change(at rules.Position, c *view.Change) {
 		for _, a := range c.Left {
 			f.Engine.Leave(at, c.ID, a, f.Emit)
 		}
+	case model.ViewSite:
+		f.Engine.LeaveToSites(at, c.TenantID, f.Emit)
 	}
 }
 

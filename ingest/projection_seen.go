@@ -59,10 +59,13 @@ func (p *seenProjection) Record(_ context.Context, e *Event, _ *Effects) error {
 	if e.Change.EndsTenant() {
 		p.evictTenant(e.Change.Key)
 	}
+	r := e.Record
+	if e.firing {
+		p.addRelayed(r)
+	}
 	if e.Outcome == "" {
 		return nil
 	}
-	r := e.Record
 	if r.Relay != nil {
 		p.metrics.relayed.Inc()
 		if e.repeat {

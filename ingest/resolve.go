@@ -80,6 +80,22 @@ func (s *resolver) presence(ctx context.Context, e *Event) (err error) {
 	return err
 }
 
+// firing resolves an edge of a rule that a site has judged. It reports false where it is known, or the device does not exist any more.
+func (s *resolver) firing(e *Event) bool {
+	if s.results.seen.isRelayed(e.Record) {
+		s.metrics.firings.WithLabelValues("duplicate").Inc()
+		return false
+	}
+	what := s.results.metadata.view.Resolve(e.Record.Tenant, e.Record.Device)
+	if what.Device.ID == 0 || e.Record.DeviceID != what.Device.ID {
+		s.metrics.firings.WithLabelValues("unknown-device").Inc()
+		return false
+	}
+	s.refer(e, what)
+	s.metrics.firings.WithLabelValues("taken").Inc()
+	return true
+}
+
 // refer notes what the record's names mean.
 func (s *resolver) refer(e *Event, what view.Resolved) {
 	e.TenantID, e.DeviceID, e.DeviceType = what.Tenant.ID, what.Device.ID, what.Device.Type

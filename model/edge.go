@@ -50,6 +50,7 @@ type Edge struct {
 	Value    float64
 	HasValue bool
 	Timer    bool // a timer caused it, no sample; it is not stored
+	AtSite   bool // of a rule with placement EDGE that is judged here; it is not stored
 }
 
 // RuntimeID is {tenant}/{profileToken}@{version}/{ruleToken}.

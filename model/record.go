@@ -1,19 +1,22 @@
 package model
 
+import "strconv"
+
 // RecordKind is the kind of a record of the log. The numbers are frozen.
 type RecordKind uint8
 
 // The kinds of records.
 const (
-	KindMessage         RecordKind = 1 // a decoded message
-	KindRaw             RecordKind = 2 // a message that did not decode; its bytes sealed with the root key
-	KindPresence        RecordKind = 3 // a device connected or disconnected
-	KindControl         RecordKind = 4 // a metadata change
-	KindClock           RecordKind = 5 // only advances the time
-	KindTimeMap         RecordKind = 6 // maps a boot's monotonic time to wall time
-	KindEpochJump       RecordKind = 7 // the log was lost; offsets continue above the results
-	KindCommandResponse RecordKind = 8 // what a device answers to a command
-	KindDeviceReport    RecordKind = 9 // attributes that a device reports of itself
+	KindMessage         RecordKind = 1  // a decoded message
+	KindRaw             RecordKind = 2  // a message that did not decode; its bytes sealed with the root key
+	KindPresence        RecordKind = 3  // a device connected or disconnected
+	KindControl         RecordKind = 4  // a metadata change
+	KindClock           RecordKind = 5  // only advances the time
+	KindTimeMap         RecordKind = 6  // maps a boot's monotonic time to wall time
+	KindEpochJump       RecordKind = 7  // the log was lost; offsets continue above the results
+	KindCommandResponse RecordKind = 8  // what a device answers to a command
+	KindDeviceReport    RecordKind = 9  // attributes that a device reports of itself
+	KindFiring          RecordKind = 10 // an edge of a rule that a site has judged
 )
 
 // ClockState is the reliability of a stamp's wall time.
@@ -101,6 +104,7 @@ type Record struct {
 	Response *Response // KindCommandResponse
 	Presence *Presence // KindPresence
 	Control  *Control  // KindControl
+	Firing   *Firing   // KindFiring
 	TimeMap  *TimeMap  // KindTimeMap
 }
 
@@ -108,6 +112,20 @@ type Record struct {
 type Relay struct {
 	Link   string
 	Number uint64
+}
+
+// Firing is an edge of a rule of the record's device that a site has judged.
+type Firing struct {
+	Profile, Rule string // tokens
+	Signal        EdgeSignal
+	Occurred      Micros
+	Value         float64
+	HasValue      bool
+}
+
+// FiringLink is the link under which the ids of the firings of an epoch of an installation are known, as the numbers of messages are under theirs.
+func FiringLink(install string, epoch uint32) string {
+	return "firings:" + install + ":" + strconv.FormatUint(uint64(epoch), 10)
 }
 
 // PresenceState is the state of a device that a transport reports.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"weir/internal/wire"
@@ -119,6 +120,15 @@ func AppendRecord(b []byte, r *Record) []byte {
 		b = binary.AppendVarint(b, int64(p.Occurred))
 	case KindDeviceReport:
 		b = appendReport(b, r.Report)
+	case KindFiring:
+		f := r.Firing
+		b = wire.AppendString(b, f.Profile)
+		b = wire.AppendString(b, f.Rule)
+		b = append(b, byte(f.Signal))
+		b = binary.AppendVarint(b, int64(f.Occurred))
+		if f.HasValue {
+			b = binary.LittleEndian.AppendUint64(b, math.Float64bits(f.Value))
+		}
 	case KindCommandResponse:
 		b = appendResponse(b, r.Response)
 	case KindControl:
@@ -357,6 +367,15 @@ func (d *RecordDecoder) Decode(b []byte) (*Record, error) {
 			Expected: r.Uvarint(), Occurred: Nanos(r.Varint())}
 	case KindDeviceReport:
 		rec.Report = readReport(r)
+	case KindFiring:
+		f := &Firing{Profile: r.Name(), Rule: r.Name(), Signal: EdgeSignal(r.Byte()), Occurred: Micros(r.Varint())}
+		if f.Signal != Raised && f.Signal != Resolved {
+			r.Fail(wire.ErrForm)
+		}
+		if f.HasValue = r.Len() > 0; f.HasValue {
+			f.Value = math.Float64frombits(r.Uint64())
+		}
+		rec.Firing = f
 	case KindCommandResponse:
 		rec.Response = readResponse(r)
 	case KindControl:

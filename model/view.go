@@ -22,6 +22,7 @@ const (
 	ViewGroup       ViewKind = "group"       // key: row id of a group + "/" + version; body GroupView
 	ViewFence       ViewKind = "fence"       // key: row id of a tenant + "/" + token of a fence; body FenceView
 	ViewFenceSet    ViewKind = "fence-set"   // key: row id of a tenant; body FenceSetView
+	ViewSite        ViewKind = "site"        // key: row id of a tenant + "/" + id of an edge's installation; body SiteView
 	// ViewCheckpoint is no row: a checkpoint is due after the change that names it.
 	ViewCheckpoint ViewKind = "checkpoint"
 )
@@ -158,6 +159,19 @@ type FenceSetView struct {
 	Version int64 `json:"version"`
 }
 
+// SiteView is the body of a ViewSite row: which profiles' rules with placement EDGE an installation of an edge judges itself.
+type SiteView struct {
+	V    int       `json:"v"`
+	Runs []SiteRun `json:"runs"`
+}
+
+// SiteRun are the messages that a site judges by the rules of a profile: those whose number is From or higher, and lower than Until where that is not 0.
+type SiteRun struct {
+	Profile string `json:"profile"` // token
+	From    uint64 `json:"from"`
+	Until   uint64 `json:"until,omitempty"`
+}
+
 // ProfileView is the body of a ViewProfile row: the active published version of a profile. A profile that was never
 // published has no row.
 type ProfileView struct {
@@ -204,4 +218,11 @@ type RuleView struct {
 	Definition   string `json:"definition"`
 	Group        string `json:"group,omitempty"`
 	GroupVersion int    `json:"groupVersion,omitempty"`
+	Placement    string `json:"placement,omitempty"` // "": PlacementCloud
 }
+
+// Where a rule is judged.
+const (
+	PlacementCloud = "CLOUD" // here
+	PlacementEdge  = "EDGE"  // at the site, for devices behind an edge that runs it
+)

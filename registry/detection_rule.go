@@ -21,26 +21,8 @@ type DetectionRule struct {
 	Metadata       *string `store:"metadata,clear,json,max=65536" gql:"metadata"`
 	GroupToken     *string `store:"entity_group_token,clear,max=128" gql:"entityGroupToken"`
 	GroupVersion   *int64  `store:"entity_group_version,clear,min=1" gql:"entityGroupVersion"`
-	// Placement is where the rule is judged, nil: PlacementCloud.
+	// Placement is where the rule is judged, nil: model.PlacementCloud.
 	Placement *string `store:"placement,clear,oneof=CLOUD|EDGE" gql:"placement"`
-}
-
-// Where a rule is judged.
-const (
-	PlacementCloud = "CLOUD" // here
-	PlacementEdge  = "EDGE"  // at the site, for devices behind an edge
-)
-
-// PlacementRefusal says why an enabled rule with a placement cannot be published, "" where it can. A rule that would be judged nowhere, or twice, is
-// worse than one that is refused.
-func PlacementRefusal(placement string, grouped bool) string {
-	switch {
-	case placement != PlacementEdge:
-		return ""
-	case grouped:
-		return "placement EDGE does not go with a group: an edge does not know which devices elsewhere are members of it; leave out placement, or the group"
-	}
-	return "placement EDGE cannot be published yet: no edge judges rules in this version, and the rule would be judged nowhere; leave it out, or set CLOUD"
 }
 
 func (r *Registry) detectionRules() *entity.Kind[DetectionRule] {
@@ -87,11 +69,8 @@ func (r *Registry) adviseRule(ctx context.Context, by *model.Principal, d *Detec
 	if !definition && !placed || !d.Enabled {
 		return nil
 	}
-	if why := PlacementRefusal(text(d.Placement), d.GroupToken != nil); why != "" {
-		return []string{"placement: the rule cannot be published as it is: " + why}
-	}
 	service := model.Service("device-management", by.Tenant, by.TenantID, model.DeviceRead)
-	refused, _, err := r.parts.Validator.Validate(ctx, service, []Candidate{{Token: d.Token, Definition: d.Definition, GroupScoped: d.GroupToken != nil}}, Vocabulary{})
+	refused, _, err := r.parts.Validator.Validate(ctx, service, []Candidate{{Token: d.Token, Definition: d.Definition, GroupScoped: d.GroupToken != nil, AtSite: text(d.Placement) == model.PlacementEdge}}, Vocabulary{})
 	if err != nil {
 		return []string{"definition: was not checked, the publish does it"}
 	}
@@ -130,9 +109,8 @@ func (d *DetectionRule) frozen() SnapshotRule {
 	if d.GroupVersion != nil {
 		view.GroupVersion = int(*d.GroupVersion)
 	}
-	out := SnapshotRule{RuleView: view, Name: text(d.Name), Description: text(d.Description), Enabled: d.Enabled}
-	if text(d.Placement) == PlacementEdge {
-		out.Placement = PlacementEdge
+	if text(d.Placement) == model.PlacementEdge {
+		view.Placement = model.PlacementEdge // since format 4
 	}
-	return out
+	return SnapshotRule{RuleView: view, Name: text(d.Name), Description: text(d.Description), Enabled: d.Enabled}
 }

@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"errors"
 	"maps"
 	"strings"
 	"testing"
@@ -79,19 +78,14 @@ func TestDraftsAreCheckedForForm(t *testing.T) {
 	})
 }
 
-// TestARuleOfTheEdgeIsNotPublishedYet: nothing would judge it. Disabled it is frozen with its placement, and CLOUD is what a rule without one has.
-func TestARuleOfTheEdgeIsNotPublishedYet(t *testing.T) {
+// TestARuleOfTheEdge is frozen with its placement and submitted as one; CLOUD is what a rule without one has.
+func TestARuleOfTheEdge(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Config{})
 	ctx := t.Context()
 	b.seed()
-	if _, err := b.Rules.Create(ctx, acme, store.Patch{"token": "at-site", "deviceProfileToken": "p", "definition": ruleText, "enabled": true, "placement": PlacementEdge}); err != nil {
+	if _, err := b.Rules.Create(ctx, acme, store.Patch{"token": "at-site", "deviceProfileToken": "p", "definition": ruleText, "enabled": true, "placement": model.PlacementEdge}); err != nil {
 		t.Fatal(err)
-	}
-	_, err := b.Profiles.Publish(ctx, acme, "p", nil, nil)
-	refusal, ok := errors.AsType[*model.Error](err)
-	if !ok || refusal.Code != model.CodeInvalidInput || !strings.Contains(refusal.Message, "placement EDGE cannot be published yet") || len(refusal.All) != 1 || refusal.All[0].Field != "placement" {
-		t.Fatalf("%v", err)
 	}
 	frozen := func() (s *Snapshot) {
 		t.Helper()
@@ -107,16 +101,18 @@ func TestARuleOfTheEdgeIsNotPublishedYet(t *testing.T) {
 		}
 		return s
 	}
-	must(b.Rules.Update(ctx, acme, "at-site", store.Patch{"enabled": false}))(t)
 	s := frozen()
 	text, err := s.encode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if back, err := decodeSnapshot(text); err != nil || back.V != snapshotFormatPlaced || back.Rules[0].Placement != PlacementEdge {
+	if back, err := decodeSnapshot(text); err != nil || back.V != snapshotFormatPlaced || back.Rules[0].Placement != model.PlacementEdge {
 		t.Errorf("%+v, %v", back, err)
 	}
-	must(b.Rules.Update(ctx, acme, "at-site", store.Patch{"enabled": true, "placement": PlacementCloud}))(t)
+	if v := s.view("acme", "p", 1); len(v.Rules) != 1 || v.Rules[0].Placement != model.PlacementEdge {
+		t.Errorf("%+v", v)
+	}
+	must(b.Rules.Update(ctx, acme, "at-site", store.Patch{"placement": model.PlacementCloud}))(t)
 	if s := frozen(); s.V != snapshotFormat || s.Rules[0].Placement != "" {
 		t.Errorf("%+v", s)
 	}

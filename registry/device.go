@@ -18,6 +18,8 @@ type Device struct {
 	Description *string `store:"description,clear,max=1024" gql:"description"`
 	TypeID      int64   `store:"type_id,required,ref=device_types,filter=deviceType" gql:"deviceTypeToken"`
 	Metadata    *string `store:"metadata,clear,json,max=65536" gql:"metadata"`
+	// ManagedBy is the device as which this instance signs in at the Weir above that manages the row, nil for none.
+	ManagedBy *string `store:"managed_by" gql:"managedBy"`
 }
 
 func (r *Registry) devices() *entity.Kind[Device] {
@@ -67,6 +69,9 @@ func (r *Registry) admitDevices(c *store.Change, n int64) error {
 
 // removingDevice removes what is alive of the device, and its relationships. History stays with its row id.
 func (r *Registry) removingDevice(c *store.Change, d *Device) error {
+	if err := endJudging(c, d.ID); err != nil {
+		return err
+	}
 	for _, remove := range r.parts.Removals {
 		if err := remove(c, d.TenantID, d.ID); err != nil {
 			return err

@@ -21,6 +21,8 @@ type DeviceProfile struct {
 	Lwm2m             *string `store:"lwm2m,clear,json,max=65536" gql:"lwm2m"`      // model.LwM2MProfile
 	InactivityTimeout *int64  `store:"inactivity_timeout_seconds,clear,min=60" gql:"inactivityTimeoutSeconds"`
 	ActiveVersion     *int64  `store:"active_version" gql:"activeVersion"` // moves by publish and rollback only
+	// ManagedBy is the device as which this instance signs in at the Weir above that manages the row, nil for none.
+	ManagedBy *string `store:"managed_by" gql:"managedBy"`
 }
 
 func (r *Registry) deviceProfiles() *entity.Kind[DeviceProfile] {

@@ -26,6 +26,8 @@ type DeviceType struct {
 	Manufacturer *string `store:"manufacturer,clear,max=128" gql:"manufacturer"`
 	Model        *string `store:"model,clear,max=128" gql:"model"`
 	Metadata     *string `store:"metadata,clear,json,max=65536" gql:"metadata"`
+	// ManagedBy is the device as which this instance signs in at the Weir above that manages the row, nil for none.
+	ManagedBy *string `store:"managed_by" gql:"managedBy"`
 }
 
 func (r *Registry) deviceTypes() *entity.Kind[DeviceType] {

@@ -12,6 +12,7 @@ import (
 	"weir/internal/ranges"
 	"weir/model"
 	"weir/store"
+	"weir/store/entity"
 	"weir/store/installs"
 )
 
@@ -101,6 +102,9 @@ func (r *Registry) EdgeSaid(ctx context.Context, edge model.Binding, h *edgewire
 			for len(all) >= maxInstalls {
 				last := all[len(all)-1]
 				all = all[:len(all)-1]
+				if err := judges(c, last, nil); err != nil {
+					return err
+				}
 				if err := installs.Remove(c, last.DeviceID, last.ID); err != nil {
 					return err
 				}
@@ -123,6 +127,14 @@ func (r *Registry) EdgeSaid(ctx context.Context, edge model.Binding, h *edgewire
 		}
 		said := saidOf{*h, above.Fold(edgewire.MaxRanges)}
 		said.Nonce = ""
+		if h.Kind == edgewire.KindHello {
+			err = judges(c, mine, h.Runs)
+		} else {
+			said.Runs, err = runsOf(mine) // only a hello waits until it is in force
+		}
+		if err != nil {
+			return err
+		}
 		mine.Hello = encode(said)
 		return installs.Put(c, mine)
 	})
@@ -136,6 +148,45 @@ func (r *Registry) EdgeSaid(ctx context.Context, edge model.Binding, h *edgewire
 		return nil, nil
 	}
 	return w, nil
+}
+
+// judges makes known which rules an installation judges itself, from the offset of the change on, where that is not what it said before.
+func judges(c *store.Change, i *installs.Install, runs []edgewire.Runs) error {
+	before, err := runsOf(i)
+	if err != nil {
+		return err
+	}
+	same := func(a, b edgewire.Runs) bool { return a.Profile == b.Profile && a.From == b.From && a.Until == b.Until }
+	if slices.EqualFunc(before, runs, same) {
+		return nil
+	}
+	v := entity.View{Kind: model.ViewSite, Key: idKey(i.TenantID) + "/" + i.ID}
+	if len(runs) > 0 {
+		body := model.SiteView{V: 1}
+		for _, r := range runs {
+			body.Runs = append(body.Runs, model.SiteRun{Profile: r.Profile, From: r.From, Until: r.Until})
+		}
+		v.Body = body
+	}
+	return entity.SetViews(c, v)
+}
+
+// runsOf is what an installation judges itself.
+func runsOf(i *installs.Install) ([]edgewire.Runs, error) {
+	var said saidOf
+	err := json.Unmarshal([]byte(i.Hello), &said)
+	return said.Runs, err
+}
+
+// endJudging ends what the installations of a device judge themselves.
+func endJudging(c *store.Change, device int64) error {
+	all, err := installs.Of(c, device)
+	for _, i := range all {
+		if err == nil {
+			err = judges(c, i, nil)
+		}
+	}
+	return err
 }
 
 // renews returns why an edge is to begin as another installation, "" where it may go on.

@@ -98,3 +98,26 @@ func (r *Registry) isMember(tx store.Tx, tenantID int64, s *edgeScope, device in
 	}
 	return false, nil
 }
+
+// EdgeScope is for which devices an edge speaks, as one transaction sees it.
+type EdgeScope struct {
+	All    bool                             // all of the tenant
+	Speaks func(device int64) (bool, error) // by row id
+	Active map[int64]*Snapshot              // the effective versions of the tenant's profiles, by row id
+}
+
+// ScopeOfEdge returns the scope of an edge. The error is ErrNoEdge or a fault of the store.
+func (r *Registry) ScopeOfEdge(tx store.Tx, edge model.Binding) (*EdgeScope, error) {
+	s := edgeScope{}
+	if err := r.readScope(tx, edge, &s); err != nil {
+		return nil, err
+	}
+	if !s.edge {
+		return nil, ErrNoEdge
+	}
+	active, err := r.versions.Effective(tx, edge.TenantID)
+	if err != nil {
+		return nil, err
+	}
+	return &EdgeScope{All: s.all, Active: active, Speaks: func(device int64) (bool, error) { return r.isMember(tx, edge.TenantID, &s, device) }}, nil
+}

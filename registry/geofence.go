@@ -18,6 +18,8 @@ type GeoFence struct {
 	Description *string `store:"description,clear,max=1024" gql:"description"`
 	Geometry    string  `store:"geometry,required,json,max=262144" gql:"geometry"` // in its normal form
 	Metadata    *string `store:"metadata,clear,json,max=65536" gql:"metadata"`
+	// ManagedBy is the device as which this instance signs in at the Weir above that manages the row, nil for none.
+	ManagedBy *string `store:"managed_by" gql:"managedBy"`
 
 	positions int64 // of the geometry, once it is checked
 }

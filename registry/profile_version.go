@@ -77,13 +77,9 @@ func (r *Registry) freezeProfile(tx store.Tx, p *DeviceProfile) (*Snapshot, erro
 // validateRules submits the enabled rules as a service of the tenant, and makes one refusal of what the validator says.
 func (r *Registry) validateRules(ctx context.Context, by *model.Principal, p *DeviceProfile, s *Snapshot) ([]entity.Remark, error) {
 	var candidates []Candidate
-	var misplaced []Refusal
 	for _, rule := range s.Rules {
 		if rule.Enabled {
-			if why := PlacementRefusal(rule.Placement, rule.Group != ""); why != "" {
-				misplaced = append(misplaced, Refusal{Token: rule.Token, Message: why})
-			}
-			candidates = append(candidates, Candidate{Token: rule.Token, Definition: rule.Definition, GroupScoped: rule.Group != ""})
+			candidates = append(candidates, Candidate{Token: rule.Token, Definition: rule.Definition, GroupScoped: rule.Group != "", AtSite: rule.Placement == model.PlacementEdge})
 		}
 	}
 	if len(candidates) == 0 {
@@ -99,19 +95,13 @@ func (r *Registry) validateRules(ctx context.Context, by *model.Principal, p *De
 	case err != nil:
 		return nil, &model.Error{Code: model.CodeUnavailable, Err: err,
 			Message: fmt.Sprintf("unavailable: the rules of device profile %q could not be validated, nothing was published", p.Token)}
-	case len(refused)+len(misplaced) == 0:
+	case len(refused) == 0:
 		return remarks, nil
 	}
-	compiled := len(refused)
-	refused = append(refused, misplaced...)
 	reasons, all := make([]string, len(refused)), make([]*model.Error, len(refused))
 	for i, f := range refused {
 		reasons[i] = strconv.Quote(f.Token) + ": " + f.Message
-		field := "definition"
-		if i >= compiled {
-			field = "placement"
-		}
-		all[i] = &model.Error{Code: model.CodeInvalidInput, Kind: r.Rules.Name(), Token: f.Token, Field: field, Message: f.Message}
+		all[i] = &model.Error{Code: model.CodeInvalidInput, Kind: r.Rules.Name(), Token: f.Token, Field: "definition", Message: f.Message}
 	}
 	e := model.Invalid("detectionRules", "%s", strings.Join(reasons, "; "))
 	e.All = all

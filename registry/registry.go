@@ -82,6 +82,7 @@ type Candidate struct {
 	Token       string
 	Definition  string
 	GroupScoped bool
+	AtSite      bool // placement EDGE
 }
 
 // Refusal is what the validator has against a candidate.
@@ -131,6 +132,8 @@ type Deps struct {
 	// Active returns the row ids of the tenant's devices that are active now; nil: none is.
 	Active     func(ctx context.Context, by *model.Principal) ([]int64, error)
 	Invalidate Invalidate // nil: no credential is cached
+	// Managed reports whether a Weir above is followed: rows that it manages are read-only then; nil: none is.
+	Managed func() bool
 	// FenceLimits are the ceilings of a tenant's geofences; nil: the defaults.
 	FenceLimits func(tenant string) FenceLimits
 	Registerer  prometheus.Registerer // nil: metrics are not registered
@@ -226,7 +229,7 @@ func (r *Registry) kinds() []entity.Entry {
 }
 
 func (r *Registry) base() entity.Base {
-	return entity.Base{Store: r.parts.Store, Writer: r.parts.Writer}
+	return entity.Base{Store: r.parts.Store, Writer: r.parts.Writer, Managed: r.parts.Managed}
 }
 
 // CountBytes implements store.Counter for all that the registry keeps.

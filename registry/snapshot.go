@@ -43,7 +43,6 @@ type SnapshotRule struct {
 	Name        string `json:"name,omitempty"`
 	Description string `json:"description,omitempty"`
 	Enabled     bool   `json:"enabled"`
-	Placement   string `json:"placement,omitempty"` // "": PlacementCloud; since format 4
 }
 
 // SnapshotCommand is a frozen command definition.

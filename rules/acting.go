@@ -228,6 +228,9 @@ func (e *Engine) performOne(r *rule, a *compiledAction, edge *model.Edge, vars m
 		}
 		return ok
 	}
+	if e.foreign && a.Type.AtSite() {
+		return true // it was performed there
+	}
 	if a.stale(edge) {
 		e.acts.Stale(edge.TenantID, edge.ID)
 		return true

@@ -25,6 +25,9 @@ const (
 
 var actionTypes = [...]ActionType{ActionRaiseAlarm, ActionSendCommand, ActionHTTPCall, ActionPublish}
 
+// AtSite reports whether an action of a rule that is judged at a site is performed there. The others are performed once, by the Weir above.
+func (t ActionType) AtSite() bool { return t == ActionRaiseAlarm || t == ActionSendCommand }
+
 // ActionTypes are the types of actions that a definition may have.
 func ActionTypes() []ActionType { return actionTypes[:] }
 

@@ -172,6 +172,7 @@ func (l Limits) withDefaults() Limits {
 // Options is what a rule's definition does not say about it.
 type Options struct {
 	GroupScoped bool // the rule watches only the members of a device group
+	AtSite      bool // it is judged at the site of a device that is behind an edge
 }
 
 // scope is the set of samples that a rule looks at.
@@ -229,6 +230,11 @@ func (c *Compiler) Compile(def *Definition, opt Options) (*Program, []Warning, e
 	if opt.GroupScoped && (p.uses.NoGroup || p.uses.Keys&ByDevice == 0) {
 		return nil, nil, refuse("", "a rule of %s cannot be scoped to a device group", p.uses.As)
 	}
+	if opt.AtSite {
+		if bad := p.refusedAtSite(opt.GroupScoped); bad != nil {
+			return nil, nil, bad
+		}
+	}
 	full := *def
 	full.Lateness = cmp.Or(def.Lateness, &c.limits.Lateness)
 	if p.judge, bad = kind.Compile(&full, &p.when); bad != nil {
@@ -237,6 +243,20 @@ func (c *Compiler) Compile(def *Definition, opt Options) (*Program, []Warning, e
 	warnings = append(warnings, latenessWarning(def, p.uses)...)
 	p.notToday = c.notAvailable(p)
 	return p, sortWarnings(append(warnings, more...)), nil
+}
+
+// refusedAtSite says why a rule cannot be judged at a site: what only the Weir above knows.
+func (p *Program) refusedAtSite(grouped bool) *Error {
+	const out = "; leave out placement, or set CLOUD"
+	switch {
+	case grouped:
+		return refuse("placement", "EDGE does not go with a group: an edge does not know which devices elsewhere are members of it"+out)
+	case p.uses.Keys&ByAnchor != 0:
+		return refuse("placement", "EDGE does not go with %s: an edge does not know which other devices are at an anchor"+out, p.uses.As)
+	case len(p.anchors) > 0 || slices.Contains(p.entire, "anchors"):
+		return refuse("placement", "EDGE does not go with anchors: an edge does not know the relationships of its devices"+out)
+	}
+	return nil
 }
 
 // Definition returns what the program was compiled from. It must not be changed.
@@ -304,7 +324,7 @@ func (c *Compiler) compileView(v model.RuleView) (*Definition, *Program, error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	p, _, err := c.Compile(def, Options{GroupScoped: v.Group != ""})
+	p, _, err := c.Compile(def, Options{GroupScoped: v.Group != "", AtSite: v.Placement == model.PlacementEdge})
 	if err == nil {
 		err = p.Evaluable()
 	}
@@ -319,6 +339,7 @@ type Candidate struct {
 	Token       string
 	Definition  string
 	GroupScoped bool
+	AtSite      bool
 }
 
 // ValidationError is the first reason for which a candidate is refused.
@@ -406,7 +427,7 @@ func (c *Compiler) validate(cand Candidate, there Vocabulary) ([]Warning, error)
 	if err != nil {
 		return nil, err
 	}
-	p, warnings, err := c.Compile(def, Options{GroupScoped: cand.GroupScoped})
+	p, warnings, err := c.Compile(def, Options{GroupScoped: cand.GroupScoped, AtSite: cand.AtSite})
 	if err != nil {
 		return nil, err
 	}

@@ -47,6 +47,10 @@ type Engine struct {
 
 	boots
 
+	// judgedAtSite reports whether the site of a link judges the rules of a profile with placement EDGE; nil: none does.
+	judgedAtSite func(tenant int64, link, profile string) bool
+	foreign      bool // the edge that is acted on is that of a site
+
 	flapping       flappingRule // a rule of the newest edge over a ceiling
 	flapped        int64        // edges over a ceiling since they were asked for
 	owing          int          // edges that are owed, of all tenants
@@ -166,6 +170,9 @@ func (e *Engine) Apply(in *Input, emit Emit) {
 		return
 	}
 	e.metrics.applied.Inc()
+	if in.AtSite {
+		e.leaveToSite(p, d, in.Position, emit)
+	}
 	e.begin(in, d.clock(d.own(in.Listening)))
 	if in.Kind == Transition {
 		e.judgeAll(p, d, p.presence)
@@ -361,7 +368,7 @@ func (e *Engine) Enroll(at Position, k ProfileKey, dev Device, emit Emit) {
 		return
 	}
 	if known == d {
-		e.timer.Occurred = max(e.timer.Occurred, d.newest)
+		e.timer.Occurred, e.timer.AtSite = max(e.timer.Occurred, d.newest), e.isAtSite(p, d)
 	}
 	e.begin(&e.timer, d.clock(d.own(at.Listening)))
 	e.judgeAll(p, d, p.enrolls)

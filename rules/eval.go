@@ -57,6 +57,7 @@ type Input struct {
 	Profile  ProfileKey
 	Device   Device
 	Link     string // through which it came; one that never was up counts as the transports together
+	AtSite   bool   // the site of an edge has judged it by the rules with placement EDGE: they are not judged here
 	Kind     InputKind
 	Occurred model.Micros
 	// Readings of a Measurement, each metric once. Values that are not finite count as absent.

@@ -249,7 +249,7 @@ func (p *profile) edge(d *device, k *key, at Position, f Firing) model.Edge {
 		Rule: r.token, Kind: string(r.kind), Signal: f.Signal,
 		Series: series, Device: d.id,
 		Occurred: f.At, Received: at.Received,
-		Severity: r.severity, Value: f.Value, HasValue: f.HasValue,
+		Severity: r.severity, Value: f.Value, HasValue: f.HasValue, AtSite: r.atSite(),
 	}
 }
 
@@ -263,7 +263,7 @@ func (e *Engine) judge(p *profile, d *device, i int32, r *model.Reading) {
 	rule.seen = e.seq
 	e.worked.Judged++
 	e.sample.at = r
-	if rule.view.Group != "" && !e.inScope(p, d, rule) {
+	if rule.view.Group != "" && !e.inScope(p, d, rule) || e.sample.AtSite && rule.atSite() {
 		return
 	}
 	switch rule.program.uses.Keys {

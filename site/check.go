@@ -203,13 +203,8 @@ func (r *reader) rule(it item, compiler *rules.Compiler) {
 	if !ok {
 		return
 	}
-	program, advice, faults := compiler.Inspect(definition, rules.Options{GroupScoped: it.e.Fields["entityGroupToken"] != nil})
+	program, advice, faults := compiler.Inspect(definition, rules.Options{GroupScoped: it.e.Fields["entityGroupToken"] != nil, AtSite: it.e.Fields["placement"] == model.PlacementEdge})
 	draft := it.e.Fields["enabled"] == false || it.outer != nil && it.outer.Fields[keyPublish] == false
-	if placement, _ := it.e.Fields["placement"].(string); !draft {
-		if why := registry.PlacementRefusal(placement, it.e.Fields["entityGroupToken"] != nil); why != "" {
-			r.problems = append(r.problems, r.place(it.e.field("placement")).Problem(yamldoc.Join(it.e.At.Path, "placement"), false, "", "%s", why))
-		}
-	}
 	for _, fault := range faults {
 		p := r.fault(it.e, fault)
 		if draft {

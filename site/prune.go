@@ -35,7 +35,7 @@ func (l *level) pruneKind(k *kind, early bool) error {
 	switch {
 	case k.parent != nil:
 		return l.pruneParts(k)
-	case !ok:
+	case !ok || l.opt.Parts:
 		return nil
 	}
 	keep := names(list)
@@ -53,7 +53,7 @@ func (l *level) pruneKind(k *kind, early bool) error {
 
 func (l *level) remove(k *kind, gone []string) error {
 	slices.Sort(gone)
-	if !l.opt.Prune {
+	if !l.opt.Prune && !l.opt.Parts {
 		l.plan.leave(k.name, l.tenant, gone)
 		return nil
 	}

@@ -73,6 +73,8 @@ type Options struct {
 	// Prune deletes what is not declared, of the kinds whose lists the document has: inside the tenants that it declares,
 	// and of the instance. Tenants themselves are never deleted.
 	Prune bool
+	// Parts deletes what is not declared, of the kinds whose lists the document has, inside of the entities that it declares, and nothing else.
+	Parts bool
 	// Expect is the digest of a plan: other changes than its are refused. "" takes any.
 	Expect string
 }

@@ -31,6 +31,8 @@ const (
 	tableRules       = "detection_rules"
 	tableDevices     = "devices"
 	tableCredentials = "device_credentials"
+	tableTypes       = "device_types"
+	tableFences      = "geofences"
 
 	tableSettings     = "settings"
 	tableClients      = "oauth_clients"

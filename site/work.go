@@ -106,6 +106,9 @@ func (w *work) all() error {
 			return err
 		}
 	}
+	if w.opt.Parts {
+		return nil
+	}
 	if err := w.pruneIdentities(); err != nil {
 		return err
 	}
@@ -113,7 +116,7 @@ func (w *work) all() error {
 }
 
 // looksForMore reports whether what is not declared is looked for: to be deleted, or in a plan to be shown.
-func (w *work) looksForMore() bool { return w.opt.Prune || w.dry }
+func (w *work) looksForMore() bool { return w.opt.Prune || w.opt.Parts || w.dry }
 
 // all is what comes first in a tenant.
 func (l *level) all() error {

@@ -6,6 +6,7 @@
 //	attributes.go  attributes of devices
 //	groups.go      published versions of groups, memberships; what events bear
 //	fences.go      sets of geofences
+//	sites.go       which rules edges judge
 package view
 
 import (
@@ -45,6 +46,8 @@ type View struct {
 
 	fences map[int64]*fences // by tenant
 
+	sites map[int64]map[string][]model.SiteRun // by tenant and installation
+
 	rows map[rowKey]int64 // memory of those for which the body decides
 	held int64            // memory of all
 }
@@ -76,7 +79,7 @@ type Profile struct {
 func New() *View {
 	return &View{Tenants: map[string]*Tenant{}, Types: map[int64]model.DeviceTypeView{}, Profiles: map[int64]*Profile{},
 		anchors: map[int64]*AnchorSet{}, sets: map[string]*AnchorSet{}, devices: map[int64]*device{}, keys: newTexts(), texts: newTexts(),
-		groups: map[int64]*groups{}, groupRows: map[string]*group{}, states: ownState, fences: map[int64]*fences{}, rows: map[rowKey]int64{}}
+		groups: map[int64]*groups{}, groupRows: map[string]*group{}, states: ownState, fences: map[int64]*fences{}, sites: map[int64]map[string][]model.SiteRun{}, rows: map[rowKey]int64{}}
 }
 
 // Change is a change of one row of the view. The rows of the same metadata change that come after it in the record are not
@@ -134,6 +137,8 @@ func (v *View) setter(k model.ViewKind) func(*Change) error {
 		return v.setFence
 	case model.ViewFenceSet:
 		return v.setFenceSet
+	case model.ViewSite:
+		return v.setSite
 	}
 	return func(*Change) error { return errors.New("unknown kind") }
 }

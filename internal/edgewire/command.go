@@ -54,7 +54,7 @@ type Delivered struct {
 	Text  string `json:"text,omitempty"` // of EndUndeliverable: why
 }
 
-// ParseUp reads a document that an edge publishes: *Hello, *Listening, *Delivered or *Sync. Members that it does not know are left out, so that an edge may
+// ParseUp reads a document that an edge publishes: *Hello, *Listening, *Delivered, *Presence, *AskSite, *Firings or *Sync. Members that it does not know are left out, so that an edge may
 // be newer. The error is ErrDocument.
 func ParseUp(b []byte) (any, error) {
 	kind, err := kindOf(b)
@@ -93,8 +93,13 @@ func ParseUp(b []byte) (any, error) {
 		}
 		return d, nil
 	}
-	if kind == KindPresence {
+	switch kind {
+	case KindPresence:
 		return parsePresence(b)
+	case KindAskSite:
+		return parseAskSite(b)
+	case KindFirings:
+		return parseFirings(b)
 	}
 	if kind == KindSync {
 		s := &Sync{}

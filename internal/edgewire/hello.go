@@ -63,6 +63,9 @@ type Hello struct {
 	OldestSeconds float64 `json:"oldestSeconds"`
 	Bytes         int64   `json:"bytes"`
 	MaxBytes      int64   `json:"maxBytes"`
+	// Runs are the profiles whose rules with placement EDGE the site runs. What it says is in force above before the answer: messages that follow it are
+	// not judged there by these rules.
+	Runs []Runs `json:"runs,omitempty"`
 	// Time is the time of day by the edge, nil where it does not know it.
 	Time *time.Time `json:"time,omitempty"`
 }
@@ -154,7 +157,7 @@ func (h *Hello) check() string {
 	case h.Absent.Check(MaxRanges) != nil || h.Absent.Last() > h.Newest:
 		return "absent are not ranges in order"
 	}
-	return ""
+	return checkRuns(h.Runs)
 }
 
 // ParseWelcome reads a welcome.

@@ -87,7 +87,7 @@ func (d *Devices) check() string {
 	return ""
 }
 
-// ParseDown reads a document from above: *Welcome, *Command, *Framed, *Devices or *Changed. The error is ErrDocument.
+// ParseDown reads a document from above: *Welcome, *Command, *Framed, *Devices, *Site or *Changed. The error is ErrDocument.
 func ParseDown(b []byte) (any, error) {
 	kind, err := kindOf(b)
 	if err != nil {
@@ -100,6 +100,8 @@ func ParseDown(b []byte) (any, error) {
 		return ParseCommand(b)
 	case KindFramed:
 		return parseFramed(b)
+	case KindSite:
+		return parseSite(b)
 	case KindChanged:
 		return &Changed{Kind: KindChanged}, nil
 	case KindDevices:

@@ -21,6 +21,8 @@ type SenderOptions struct {
 	KeepAlive time.Duration
 	// Window is how many messages may be unacknowledged, at most; the broker's Receive Maximum bounds it, too. Default 1,024.
 	Window int
+	// MaxPacket is how many bytes a packet from the broker may have. Default 16 KiB.
+	MaxPacket int
 	// V311 speaks MQTT 3.1.1, to a broker that refused MQTT 5.0 with ErrNoMQTT5.
 	V311 bool
 	// Receive is called for each message that the broker delivers, one after the other, by the goroutine that reads the connection: it must not
@@ -64,6 +66,9 @@ func OpenSender(ctx context.Context, o SenderOptions) (*Sender, error) {
 	if o.Window <= 0 {
 		o.Window = 1024
 	}
+	if o.MaxPacket <= 0 {
+		o.MaxPacket = maxPacket
+	}
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	conn, err := open(ctx, &o.Options)
@@ -95,7 +100,7 @@ func (s *Sender) greet(in *bufio.Reader) error {
 	if _, err := s.conn.Write(s.connect()); err != nil {
 		return err
 	}
-	kind, flags, body, err := readPacket(in)
+	kind, flags, body, err := readPacket(in, s.o.MaxPacket)
 	switch {
 	case errors.Is(err, io.EOF) && !s.o.V311: // some brokers of 3.1.1 only close the connection
 		return fmt.Errorf("%w: it closed the connection", ErrNoMQTT5)
@@ -156,7 +161,7 @@ func (s *Sender) connect() []byte {
 	if !s.o.V311 {
 		const maximumPacketSize = 0x27
 		body = append(body, 5, maximumPacketSize)
-		body = binary.BigEndian.AppendUint32(body, maxPacket)
+		body = binary.BigEndian.AppendUint32(body, uint32(s.o.MaxPacket))
 	}
 	body = appendText(body, s.o.ClientID)
 	if flags&user != 0 {
@@ -355,7 +360,7 @@ func (s *Sender) ping(now time.Time) bool {
 func (s *Sender) read(in *bufio.Reader) {
 	defer close(s.done)
 	for {
-		kind, flags, body, err := readPacket(in)
+		kind, flags, body, err := readPacket(in, s.o.MaxPacket)
 		if err == nil {
 			err = s.packet(kind, flags, body)
 		}
@@ -445,8 +450,8 @@ func (s *Sender) receive(flags byte, body []byte) error {
 // maxLength is the largest remaining length, section 2.1.4.
 const maxLength = 1<<28 - 1
 
-// readPacket reads one packet of at most maxPacket bytes.
-func readPacket(in *bufio.Reader) (kind, flags byte, body []byte, err error) {
+// readPacket reads one packet of at most limit bytes.
+func readPacket(in *bufio.Reader, limit int) (kind, flags byte, body []byte, err error) {
 	first, err := in.ReadByte()
 	if err != nil {
 		return 0, 0, nil, err
@@ -465,7 +470,7 @@ func readPacket(in *bufio.Reader) (kind, flags byte, body []byte, err error) {
 			break
 		}
 	}
-	if length > maxPacket {
+	if length > limit {
 		return 0, 0, nil, fmt.Errorf("%w: a packet of %d bytes", ErrMalformed, length)
 	}
 	body = make([]byte, length)

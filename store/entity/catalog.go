@@ -48,6 +48,7 @@ type Any interface {
 	store.Counter
 
 	link(o *Info, kind Any)
+	guarded(whole *Info)
 	removeBelow(c *store.Change, tenant int64, column string, whole int64) error
 	stampsBelow(tx store.Tx, tenant int64, column string, whole int64) (string, error)
 }
@@ -79,6 +80,7 @@ func (c *Catalog) Join(kinds ...Entry) {
 		c.kinds = append(c.kinds, kind)
 		for _, o := range c.kinds {
 			o.link(info, kind)
+			kind.guarded(o.Info())
 		}
 	}
 	c.checkOrder()
@@ -275,6 +277,14 @@ func (e *erasedVersions[T]) History(ctx context.Context, by *model.Principal, to
 
 func (e *erasedVersions[T]) Unpublished(ctx context.Context, by *model.Principal, token string) (differs bool, next int64, err error) {
 	return e.kind().Unpublished(ctx, by, token)
+}
+
+// guarded notes that rows are parts of rows that may be managed.
+func (e *erased[T]) guarded(whole *Info) {
+	k := e.kind()
+	if parent := k.info.Parent; parent != nil && parent.Ref == whole.Table && slices.ContainsFunc(whole.Fields, isManagedBy) {
+		k.links.managed = whole
+	}
 }
 
 func (e *erased[T]) link(o *Info, kind Any) { e.kind().links.link(e.kind().info, o, kind) }

@@ -11,6 +11,7 @@ import (
 type links struct {
 	referrers []store.Referrer // of other kinds' fields
 	parts     []part           // kinds whose rows are parts of rows of this one
+	managed   *Info            // the kind of the whole that a row is a part of, where that may be managed
 }
 
 // part is a kind whose rows go with the rows that they are parts of.
@@ -36,6 +37,9 @@ func (k *Kind[T]) Delete(ctx context.Context, by *model.Principal, token string)
 func (k *Kind[T]) Remove(c *store.Change, token string) (bool, error) {
 	row, err := k.Table.Get(c, k.tenantIn(c), token)
 	if err != nil || row == nil {
+		return false, err
+	}
+	if err := k.guard(c, row); err != nil {
 		return false, err
 	}
 	if err := k.remove(c, row); err != nil {

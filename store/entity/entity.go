@@ -14,6 +14,8 @@ type Base struct {
 	Store  store.Store
 	Writer store.Writer
 	Vault  *store.Vault // of kinds with a secret
+	// Managed reports whether rows with a managed_by are kept from changes by others than the one who manages them, see Managing; nil: they are not.
+	Managed func() bool
 }
 
 // Needs names the authorities that a principal must hold, all of them.

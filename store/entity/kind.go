@@ -25,13 +25,17 @@ type Kind[T any] struct {
 	writer store.Writer
 	vault  *store.Vault
 	links  links
+
+	managed bool        // the table has a column managed_by
+	guards  func() bool // Base.Managed
 }
 
 // New makes a kind of its description. A mistake in it is one of the program: it panics.
 func New[T any](b Base, d Desc[T]) *Kind[T] {
 	table := store.NewTable(store.Desc[T]{Kind: d.Kind, Name: d.Table, Instance: d.Instance, Order: d.Order, Stored: d.Stored, Check: d.check(), Label: d.Label})
 	k := &Kind[T]{Rows: &Rows[T]{store: b.Store, table: table, instance: d.Instance}, Table: table, desc: d,
-		info: d.info(table.Fields()), writer: b.Writer, vault: b.Vault}
+		info: d.info(table.Fields()), writer: b.Writer, vault: b.Vault, guards: b.Managed}
+	k.managed = slices.ContainsFunc(k.info.Fields, isManagedBy)
 	if d.Type == "" || d.Plural == "" || len(d.Read) == 0 || len(d.Write) == 0 {
 		panic(fmt.Sprintf("entity: %s needs a type, a plural and authorities", d.Kind))
 	}
@@ -223,6 +227,9 @@ func (k *Kind[T]) Make(c *store.Change, p store.Patch) (*T, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := k.guard(c, row); err != nil {
+		return nil, err
+	}
 	if err := k.keep(c, row, secret); err != nil {
 		return nil, err
 	}
@@ -256,6 +263,9 @@ func (k *Kind[T]) Update(ctx context.Context, by *model.Principal, token string,
 		if err := k.expected(old, expect); err != nil {
 			return nil, err
 		}
+		if err := k.guard(c, old); err != nil {
+			return nil, err
+		}
 		p, secret, err := k.apart(p)
 		if err != nil {
 			return nil, err
@@ -286,6 +296,9 @@ func (k *Kind[T]) Rename(ctx context.Context, by *model.Principal, token, newTok
 		}
 		if k.desc.Rename == nil {
 			return nil, model.Invalid("token", "a %s cannot be renamed", k.info.Kind)
+		}
+		if err := k.guard(c, old); err != nil {
+			return nil, err
 		}
 		if err := k.desc.Rename(c, old); err != nil {
 			return nil, err

@@ -331,6 +331,9 @@ func (v *Versions[T, S]) freeze(ctx context.Context, by *model.Principal, d *dra
 			return errDraftMoved
 		}
 		row := *d.row
+		if err := v.k.guard(c, &row); err != nil {
+			return err
+		}
 		if err := v.prune(c, &row); err != nil {
 			return err
 		}
@@ -365,6 +368,9 @@ func (v *Versions[T, S]) activate(c *store.Change, row *T, body *S, version int6
 }
 
 func (v *Versions[T, S]) rollback(c *store.Change, row *T, version int64) (*T, error) {
+	if err := v.k.guard(c, row); err != nil {
+		return nil, err
+	}
 	body, err := v.Body(c, v.k.Table.Head(row).ID, version)
 	switch {
 	case err != nil:

@@ -107,6 +107,7 @@ var tables = []table{
 	rows(Registry, "entity_relationship_types"),
 	rows(Registry, "edges_of_sites"),
 	rows(Registry, "edge_installs", "device_id", "install"),
+	rows(Detection, "site_firings", "log_offset", "n"),
 	rows(Registry, "entity_groups"),
 	rows(Registry, "facet_keys"),
 	rows(Registry, "dashboard_versions"),

@@ -127,7 +127,7 @@ func (w *viewWalk) has(k ViewKey, body []byte) bool {
 		return w.types[k.Key]
 	case model.ViewAttribute, model.ViewCheckpoint:
 		return false
-	case model.ViewFence, model.ViewFenceSet:
+	case model.ViewFence, model.ViewFenceSet, model.ViewSite:
 		id, _, _ := strings.Cut(k.Key, "/")
 		return id == strconv.FormatInt(w.ID, 10)
 	}

@@ -1,0 +1,215 @@
+package registry
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"weir/internal/edgewire"
+	"weir/model"
+	"weir/store"
+	"weir/store/entity"
+)
+
+// What a Weir above says of the devices of a site is kept as rows that it manages: read-only here, while edge.uplink.sync is on.
+
+// ManagedTokens are the tokens of the rows of a tenant that a Weir above manages, by kind.
+type ManagedTokens struct {
+	Types, Profiles, Devices, Fences []string
+}
+
+// Manage marks the rows with these tokens as managed by a Weir above, and no others of those that it managed before: these stay, and may be changed
+// and deleted again. by is the device as which this instance signs in there. It returns how many rows are managed no more.
+func (r *Registry) Manage(c *store.Change, by string, tokens ManagedTokens) (released int, err error) {
+	for _, mark := range []func() (int, error){
+		func() (int, error) {
+			return manage(c, r.Types, by, tokens.Types, func(t *DeviceType) **string { return &t.ManagedBy })
+		},
+		func() (int, error) {
+			return manage(c, r.Profiles, by, tokens.Profiles, func(p *DeviceProfile) **string { return &p.ManagedBy })
+		},
+		func() (int, error) {
+			return manage(c, r.Devices, by, tokens.Devices, func(d *Device) **string { return &d.ManagedBy })
+		},
+		func() (int, error) {
+			return manage(c, r.GeoFences, by, tokens.Fences, func(f *GeoFence) **string { return &f.ManagedBy })
+		},
+	} {
+		n, err := mark()
+		if err != nil {
+			return 0, err
+		}
+		released += n
+	}
+	return released, nil
+}
+
+// manageAtOnce is how many rows are looked up by one query.
+const manageAtOnce = 256
+
+func manage[T any](c *store.Change, k *entity.Kind[T], by string, tokens []string, field func(*T) **string) (released int, err error) {
+	tenant := c.By.TenantID
+	managed, err := k.Table.By(c, tenant, "managed_by", by)
+	if err != nil {
+		return 0, err
+	}
+	wanted := make(map[string]bool, len(tokens))
+	for _, token := range tokens {
+		wanted[token] = true
+	}
+	set := func(row *T, to *string) error {
+		*field(row) = to
+		return k.Table.Save(c, row, "managed_by")
+	}
+	for _, row := range managed {
+		if token := k.Table.Token(row); !wanted[token] {
+			if err := set(row, nil); err != nil {
+				return 0, err
+			}
+			released++
+		} else {
+			delete(wanted, token)
+		}
+	}
+	var fresh []string
+	for token := range wanted {
+		fresh = append(fresh, token)
+	}
+	slices.Sort(fresh)
+	for some := range slices.Chunk(fresh, manageAtOnce) {
+		rows, err := k.Table.ByToken(c, tenant, some)
+		if err != nil {
+			return 0, err
+		}
+		for _, row := range rows {
+			if err := set(row, new(by)); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return released, nil
+}
+
+// managedCredential begins the tokens of credentials that a Weir above manages; its id there follows.
+const managedCredential = "above-"
+
+// FollowCredentials makes the credentials of the devices that a Weir above manages what it says: hashes, with which devices sign in here as they do there.
+// One whose id another credential of the tenant has is left out: that one stays. by is the device as which this instance signs in there.
+func (r *Registry) FollowCredentials(ctx context.Context, tenant string, tenantID int64, by string, all []edgewire.Device) error {
+	principal := model.Service("edge", tenant, tenantID, model.DeviceRead, model.DeviceWrite)
+	return r.mutate(entity.Managing(ctx), principal, func(c *store.Change) error {
+		devices, err := r.Devices.Table.By(c, tenantID, "managed_by", by)
+		if err != nil {
+			return err
+		}
+		wanted := make(map[string][]edgewire.Credential, len(all))
+		for _, d := range all {
+			wanted[d.Token] = d.Credentials
+		}
+		for some := range slices.Chunk(devices, manageAtOnce) {
+			ids := make([]any, len(some))
+			for i, d := range some {
+				ids[i] = d.ID
+			}
+			rows, err := r.Credentials.Table.By(c, tenantID, "device_id", ids...)
+			if err != nil {
+				return err
+			}
+			have := map[int64]map[string]*DeviceCredential{}
+			for _, row := range rows {
+				if !strings.HasPrefix(row.Token, managedCredential) {
+					continue
+				}
+				if have[row.DeviceID] == nil {
+					have[row.DeviceID] = map[string]*DeviceCredential{}
+				}
+				have[row.DeviceID][row.Token] = row
+			}
+			for _, d := range some {
+				if err := r.followDevice(c, d, have[d.ID], wanted[d.Token]); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// followDevice makes the managed credentials of a device those that are wanted.
+func (r *Registry) followDevice(c *store.Change, d *Device, have map[string]*DeviceCredential, wanted []edgewire.Credential) error {
+	named := make(map[string]bool, len(wanted))
+	for _, w := range wanted {
+		token := managedCredential + strconv.FormatInt(w.ID, 10)
+		named[token] = true
+		row := &DeviceCredential{Token: token, DeviceID: d.ID, Type: w.Type, IDHash: w.IDHash, Enabled: true}
+		row.TenantID = d.TenantID
+		if w.Password != "" {
+			row.ValueHash = &w.Password
+		}
+		if w.Expires > 0 {
+			row.ExpiresAt = new(model.Micros(w.Expires))
+		}
+		old := have[token]
+		if old != nil && old.Type == row.Type && old.IDHash == row.IDHash && text(old.ValueHash) == text(row.ValueHash) && sameMicros(old.ExpiresAt, row.ExpiresAt) {
+			continue
+		}
+		if old != nil { // it is made again: what it verified is forgotten
+			if _, err := r.Credentials.Remove(c, token); err != nil {
+				return err
+			}
+		}
+		taken, err := r.Credentials.Table.By(c, d.TenantID, "id_hash", w.IDHash)
+		if err != nil {
+			return err
+		}
+		if len(taken) > 0 {
+			continue
+		}
+		if err := r.Credentials.Table.Insert(c, row); err != nil {
+			return err
+		}
+		if err := r.credentialChanged(c, nil, row); err != nil {
+			return err
+		}
+	}
+	for _, token := range slices.Sorted(maps.Keys(have)) {
+		if named[token] {
+			continue
+		}
+		if _, err := r.Credentials.Remove(c, token); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func sameMicros(a, b *model.Micros) bool {
+	return (a == nil) == (b == nil) && (a == nil || *a == *b)
+}
+
+// PlacedProfiles returns the tokens and active versions of the published profiles of a tenant with rules with placement EDGE, by row id.
+func (r *Registry) PlacedProfiles(ctx context.Context, tenantID int64) (tokens map[int64]string, versions map[int64]int64, err error) {
+	tokens, versions = map[int64]string{}, map[int64]int64{}
+	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) error {
+		active, err := r.versions.Effective(tx, tenantID)
+		if err != nil {
+			return err
+		}
+		for id, s := range active {
+			if !slices.ContainsFunc(s.Rules, func(rule SnapshotRule) bool { return rule.Enabled && rule.Placement == model.PlacementEdge }) {
+				continue
+			}
+			p, err := r.Profiles.Table.GetByID(tx, tenantID, id)
+			if err != nil {
+				return err
+			}
+			if p != nil && p.ActiveVersion != nil {
+				tokens[id], versions[id] = p.Token, *p.ActiveVersion
+			}
+		}
+		return nil
+	})
+	return tokens, versions, err
+}
