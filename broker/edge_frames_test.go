@@ -109,3 +109,30 @@ func TestAnEdgeTellsWhoComesAndGoes(t *testing.T) {
 		c.expect("it is refused", pubackReason(3, codePayloadInvalid, unknownTopic))
 	})
 }
+
+// TestASiteSpeaksToWeir: the edges of rules that it has judged go to the intake, those of devices for which it may not speak are left out; it gets what it is to follow.
+func TestASiteSpeaksToWeir(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newBenchWith(t, Config{}, Deps{Edges: edgesOfDev1{}})
+		defer x.stop()
+		c := x.connect(mqtt5)
+		c.send(subscribePacket(mqtt5, 1, "weir/acme/edges/dev1/down"))
+		c.expect("SUBACK", subackPacket(mqtt5, 1, 1))
+		const install = "00112233445566778899aabbccddeeff"
+		firing := func(id, device string) string {
+			return `{"id":"` + id + `","device":"` + device + `","profile":"p","rule":"r","signal":"RAISED","occurredTime":"2026-11-27T08:00:00Z","value":1}`
+		}
+		c.send(upPacket(2, `{"kind":"firings","installId":"`+install+`","epoch":3,"firings":[`+firing("5", "dev2")+`,`+firing("6", "other")+`,`+firing("7", "dev2")+`]}`))
+		c.expect("all are synced", puback(2))
+		if want := []string{"dev2 p/r raised firings:" + install + ":3 5", "dev2 p/r raised firings:" + install + ":3 7"}; !slices.Equal(x.intake.firings, want) {
+			t.Errorf("%q, want %q", x.intake.firings, want)
+		}
+		c.send(upPacket(3, `{"kind":"firings","installId":"`+install+`","epoch":3,"firings":[`+firing("5", "dev2")+`,`+firing("5", "dev2")+`]}`))
+		c.expect("it is refused", pubackReason(3, codePayloadInvalid, unknownTopic))
+		c.send(upPacket(4, `{"kind":"site","nonce":"n1"}`))
+		synctest.Wait()
+		if got := string(slices.Concat(c.take()...)); !strings.Contains(got, string(puback(4))) || !strings.Contains(got, `{"kind":"sitePart","nonce":"n1","digest":"`) || !strings.Contains(got, `"parts":1,"body":"`) {
+			t.Errorf("the answer is %q", got)
+		}
+	})
+}

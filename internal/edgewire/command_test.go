@@ -39,6 +39,8 @@ func FuzzUp(f *testing.F) {
 	f.Add(encoded(f, &Delivered{Kind: KindDelivered, Nonce: "n", End: EndAbsent}))
 	f.Add(encoded(f, hello()))
 	f.Add(encoded(f, transitions()))
+	f.Add(encoded(f, firings()))
+	f.Add(encoded(f, &AskSite{Kind: KindAskSite, Nonce: "n", Have: "d", Part: 1}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d, err := ParseUp(b)
 		if err != nil {

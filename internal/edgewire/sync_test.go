@@ -38,6 +38,7 @@ func FuzzDown(f *testing.F) {
 	f.Add(encoded(f, &Framed{Kind: KindFramed, Frame: 7, Codes: []byte{0, 0x87}}))
 	f.Add(encoded(f, &Devices{Kind: KindDevices, Nonce: "n", Next: "b", Devices: []Device{{ID: 1, Token: "b", Credentials: []Credential{{ID: 3, Type: "ACCESS_TOKEN", IDHash: hash}}}}}))
 	f.Add([]byte(`{"kind":"changed"}`))
+	f.Add(encoded(f, &Site{Kind: KindSite, Nonce: "n", Digest: "d", Part: 1, Parts: 2, Body: []byte{1}}))
 	f.Add([]byte(`{"kind":"welcome","partitions":1}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d, err := ParseDown(b)

@@ -323,6 +323,9 @@ func TestDevicesSignInAtAnEdgeWithTheirOwnCredentials(t *testing.T) {
 	w := start(t, testweir.Options{Dir: aboveDir, Config: generous + fmt.Sprintf("tls: {cert_file: %q, key_file: %q}\n", filepath.Join(certs, "gw.pem"), filepath.Join(certs, "gw.key")), Env: []string{"WEIR_LISTENERS_MQTTS=127.0.0.1:0"}})
 	tn := w.tenant(t, "site")
 	tn.plain("gw", "a", "b")
+	for i := range 120 { // more than a packet of 16 KiB says
+		tn.device(fmt.Sprintf("more-%03d", i), "plain")
+	}
 	tn.devices(`mutation{createEdge(request:{token:"north",deviceToken:"gw",enabled:true}){token}}`, nil)
 	secure := ""
 	for line := range strings.Lines(w.Stdout()) {

@@ -60,7 +60,7 @@ func TestASiteFollowsAWeirAbove(t *testing.T) {
 	up.devices(`mutation{createEdge(request:{token:"north",deviceToken:"gw",enabled:true}){token}}`, nil)
 	up.devices(`mutation{createDeviceProfile(request:{token:"p"}){id} a:createMetricDefinition(request:{token:"m",deviceProfileToken:"p",metricKey:"temp",dataType:"DOUBLE",minValue:-50.0,maxValue:500.0,outOfRange:"FLAG"}){id}
 		createDeviceType(request:{token:"p",profileToken:"p"}){id}
-		createGeoFence(request:{token:"yard",geometry:"{\"type\":\"Polygon\",\"coordinates\":[[[0,0],[0,1],[1,1],[0,0]]]}"}){id}}`, nil)
+		createGeoFence(request:{token:"yard",geometry:"{\"kind\":\"POLYGON_2D\",\"geometry\":{\"type\":\"Polygon\",\"coordinates\":[[[0,0],[1,1],[0,1],[0,0]]]}}"}){id}}`, nil)
 	placed := func(token, definition, placement string) {
 		up.devices(`mutation($r:DetectionRuleCreateRequest!){createDetectionRule(request:$r){id}}`, map[string]any{"r": map[string]any{
 			"token": token, "deviceProfileToken": "p", "definition": definition, "enabled": true, "placement": placement}})
@@ -104,7 +104,7 @@ func TestASiteFollowsAWeirAbove(t *testing.T) {
 		return nil
 	})
 	c.send(measured("temp", "35"))
-	up.becomes("pump", "p/hot", "active", "CRITICAL")
+	up.becomes("pump", "p/hot", "ACTIVE", "CRITICAL")
 	both := func(where string, tn *tenant, rule string, want ...string) {
 		t.Helper()
 		poll.Until(t, where+" has the edges of "+rule, func() error {
@@ -127,7 +127,7 @@ func TestASiteFollowsAWeirAbove(t *testing.T) {
 	link.Cut()
 	c.send(measured("temp", "10"))
 	c.send(measured("temp", "50"))
-	both("below", local, "hot", "pump raised=35", "pump resolved=10", "pump raised=50")
+	both("below", local, "hot", "pump raised=35", "pump resolved=0", "pump raised=50")
 	below.Kill()
 	top.Kill()
 	below = &world{Proc: testweir.Start(t, belowOptions)}
@@ -138,8 +138,8 @@ func TestASiteFollowsAWeirAbove(t *testing.T) {
 	up = top.enter(t, "site")
 	link.To(secure())
 	link.Down(false)
-	both("above", up, "hot", "pump raised=35", "far raised=40", "pump resolved=10", "pump raised=50")
-	both("above", up, "warm", "pump raised=35", "far raised=40", "pump resolved=10", "pump raised=50")
+	both("above", up, "hot", "pump raised=35", "far raised=40", "pump resolved=0", "pump raised=50")
+	both("above", up, "warm", "pump raised=35", "far raised=40", "pump resolved=0", "pump raised=50")
 
 	// What changes above changes here: a device that is deleted, a rule that is taken back. The rule is judged above from then on.
 	up.devices(`mutation{updateDetectionRule(token:"hot",request:{placement:"CLOUD"}){id}}`, nil)
@@ -151,7 +151,7 @@ func TestASiteFollowsAWeirAbove(t *testing.T) {
 		}
 		return nil
 	})
-	both("below", local, "hot", "pump raised=35", "pump resolved=10", "pump raised=50", "pump resolved=0")
+	both("below", local, "hot", "pump raised=35", "pump resolved=0", "pump raised=50", "pump resolved=0")
 	m, err := testweir.DialMQTT(below.MQTT, "weir", "site", "pump", up.secret("pump"))
 	if err != nil {
 		t.Fatal(err)
@@ -159,5 +159,5 @@ func TestASiteFollowsAWeirAbove(t *testing.T) {
 	defer m.Close()
 	c = &client{MQTT: m, tn: local, device: "pump"}
 	c.send(measured("temp", "60"))
-	both("above", up, "hot", "pump raised=35", "pump resolved=10", "pump raised=50", "pump resolved=0", "pump raised=60")
+	both("above", up, "hot", "pump raised=35", "far raised=40", "far resolved=0", "pump resolved=0", "pump raised=50", "pump resolved=0", "pump raised=60")
 }
