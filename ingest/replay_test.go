@@ -165,6 +165,7 @@ var notResults = func() map[string]string {
 		"schema_migrations": "says when each migration ran, by the wall clock",
 		"ledger_gaps":       "says what was lost, by the wall clock at which it was found",
 		"sparkplug_nodes":   "written by the transport",
+		"site_firings":      "of a platform with an uplink: edges that wait for the Weir above, which knows their numbers",
 
 		"notification_states":   "written by the notifier, which follows the alarms",
 		"tenant_erasures":       "the journal of the deletions of tenants",

@@ -19,7 +19,7 @@ func (tn *tenant) detectionsOf(rule string) (out []string) {
 		Detections struct {
 			Results []struct {
 				Edge, DeviceToken string
-				Value        *float64
+				Value             *float64
 			}
 		}
 	}
