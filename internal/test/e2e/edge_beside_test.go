@@ -13,9 +13,9 @@ import (
 	"weir/internal/test/testweir"
 )
 
-// beside is the configuration of a platform that hands its messages to a Weir above, as a device of a tenant there.
+// beside is the configuration of a platform that hands its messages to a Weir above, as a device of a tenant there, and has devices of its own.
 func (tn *tenant) beside(device, address string) string {
-	return generous + fmt.Sprintf("edge: {agent_id: %s, uplink: {broker_url: \"tcp://%s\", username: \"%s:%s\", backoff_min: 20ms, backoff_max: 200ms, keep_alive: 1s}}\n",
+	return generous + fmt.Sprintf("edge: {agent_id: %s, uplink: {broker_url: \"tcp://%s\", username: \"%s:%s\", sync: false, backoff_min: 20ms, backoff_max: 200ms, keep_alive: 1s}}\n",
 		device, address, tn.name, tn.secret(device))
 }
 
