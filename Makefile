@@ -217,7 +217,7 @@ check-explorer: ## web/explorer/built and web/console/dist are what their source
 	@./web/explorer/build --check
 	@./web/console/build --check
 
-generate: ## write what is made from the sources: docs/configuration.md, cli.md, mqtt-conformance.md, limits.md, rules.md, api.md, site-files.md, the explorer
+generate: ## write what is made from the sources: docs/configuration.md, cli.md, mqtt-conformance.md, limits.md, rules.md, api.md, site-files.md, the explorer, docs.zip
 	$(GO) test -run '^TestTheReference' -count=1 ./config -update
 	$(GO) test -run '^TestTheCLIReference' -count=1 ./cli -update
 	$(GO) test -run '^TestTheConformancePage' -count=1 ./broker -update
@@ -228,10 +228,12 @@ generate: ## write what is made from the sources: docs/configuration.md, cli.md,
 	$(GO) test -run '^TestTheAPIReference' -count=1 ./auth -update
 	$(GO) test -run '^TestTheSiteFileReference' -count=1 ./site -update
 	./web/explorer/build --changed
+	$(GO) test -run '^TestTheArchive' -count=1 ./docs -update
 
 conformance: ## write docs/conformance.md from a whole test run
 	@$(MAKE) --no-print-directory check-test
 	@$(GO) run ./internal/test/conformance/check -log $(SHOWN) -write
+	@$(GO) test -run '^TestTheArchive' -count=1 ./docs -update
 
 clean: ## remove what was built
 	rm -rf weir bin dist

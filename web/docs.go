@@ -123,7 +123,7 @@ func unlink(tree ast.Node, at string) {
 		if to == "" || strings.Contains(to, "://") || strings.HasPrefix(to, "mailto:") {
 			continue
 		}
-		if _, ok := docs.Read(path.Join(path.Dir(at), to)); ok {
+		if docs.Has(path.Join(path.Dir(at), to)) {
 			continue
 		}
 		for c := l.FirstChild(); c != nil; c = l.FirstChild() {
