@@ -191,6 +191,15 @@ export const en = {
     show: 'On the canvas',
     gone: 'What the nodes did in this firing is not known: the rule has no canvas, or the readings are gone.',
   },
+  plot: {
+    label: (name: string, zooms: boolean) => `Plot of ${name}: arrow keys move the cursor${zooms ? ', + and - change the span' : ''}`,
+    failed: 'The plot could not be loaded; the table has its numbers.',
+    closer: 'Closer',
+    farther: 'Farther',
+    whole: 'The whole span',
+    drag: 'Dragging over a part shows it closer.',
+    part: (from: string, to: string) => `From ${from} to ${to}.`,
+  },
   map: {
     land: 'The land is that of Natural Earth, to some 20 km.',
     near: 'The outline of the land is too coarse to be drawn this near.',
