@@ -263,6 +263,15 @@ await browse('console-screens', { executablePath, hosts: [`EXCLUDE ${new URL(api
   await looks(page, 'A message, sent again')
   await page.keyboard.press('Escape')
 
+  await run(send.replace('temp=30', 'temp=99'))
+  await page.locator('tbody tr', { hasText: 'temp=99' }).first().getByRole('button').click()
+  await drawer.locator('dd', { hasText: /^raised too-hot, critical, value 99$/ }).waitFor()
+  holds('a message says what it caused, and by which version it was judged', /version \d+ of boiler/.test(await drawer.innerText()), await drawer.innerText())
+  await looks(page, 'A message that fired')
+  await page.keyboard.press('Escape')
+  await run(send)
+  await page.locator('tbody tr', { hasText: 'temp=30' }).first().waitFor()
+
   // --- devices in number ---
   await at('devices/-/number')
   await headed(page, 'Many at once')

@@ -191,6 +191,12 @@ export const en = {
     show: 'On the canvas',
     gone: 'What the nodes did in this firing is not known: the rule has no canvas, or the readings are gone.',
   },
+  message: {
+    caused: 'It caused',
+    value: (v: number) => `value ${v}`,
+    judged: 'Judged by',
+    version: (profile: string, n: number) => `version ${n} of ${profile}`,
+  },
   plot: {
     label: (name: string, zooms: boolean) => `Plot of ${name}: arrow keys move the cursor${zooms ? ', + and - change the span' : ''}`,
     failed: 'The plot could not be loaded; the table has its numbers.',
