@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -124,5 +125,43 @@ func TestPagesAreFoundByPathAndSchemasByFile(t *testing.T) {
 	}
 	if Pages()[0].Path != First || len(Schemas()) == 0 || Has("no-such.md") {
 		t.Error("the first page, the schemas or a page that is missing")
+	}
+}
+
+// The pictures that the pages and README show are there, and no other, since each clone carries them.
+func TestThePicturesOfThePagesAreThere(t *testing.T) {
+	shown := map[string]bool{}
+	texts := sources(t)
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts["../README.md"] = string(readme)
+	for _, text := range texts {
+		for _, m := range regexp.MustCompile(`!\[[^\]]+\]\((?:docs/)?pictures/([a-zA-Z0-9-]+\.png)\)`).FindAllStringSubmatch(text, -1) {
+			shown[m[1]] = true
+		}
+	}
+	files, err := os.ReadDir("pictures")
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := int64(0)
+	for _, f := range files {
+		if !shown[f.Name()] {
+			t.Errorf("pictures/%s is shown by no page", f.Name())
+		}
+		delete(shown, f.Name())
+		info, err := f.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += info.Size()
+	}
+	for name := range shown {
+		t.Errorf("pictures/%s is missing: make console-shots makes it", name)
+	}
+	if total > 3<<20 || total == 0 {
+		t.Errorf("the pictures have %d bytes", total)
 	}
 }

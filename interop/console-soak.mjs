@@ -1,8 +1,8 @@
-// The inspector under load: node console-soak.mjs CHROMIUM API PASSWORD HOST PORT LINE SECONDS RATE. LINE is the mosquitto_pub line of the device.
+// The inspector under load: node console-soak.mjs CHROMIUM API PASSWORD HOST PORT LINE SECONDS RATE DEVICES. LINE is the mosquitto_pub line of the device.
 import mqtt from 'mqtt'
 import { browse, desk, headed, holds, open, passed, quiet } from './browser.mjs'
 
-const [executablePath, api, password, host, port, line, seconds, rate] = process.argv.slice(2)
+const [executablePath, api, password, host, port, line, seconds, rate, devices] = process.argv.slice(2)
 const option = (name) => line.match(new RegExp(` -${name} '?([^' ]+)'?`))?.[1]
 const wait = (ms) => new Promise((resolve) => setTimeout(resolve, ms)) // a load takes its time
 
@@ -20,6 +20,27 @@ await browse('console-soak', { executablePath, hosts: [`EXCLUDE ${new URL(api).h
   await page.getByLabel('Password', { exact: true }).fill(password)
   await page.getByRole('button', { name: 'Sign in', exact: true }).click()
   await page.getByRole('navigation', { name: 'Main' }).waitFor()
+  // --- what is asked ---
+  let asked = 0
+  page.on('request', (r) => { if (r.url().endsWith('/graphql') && r.method() === 'POST') asked++ })
+  const counted = async (what, go) => {
+    asked = 0
+    await go()
+    passed(`${what}: ${asked} API requests, ${await page.locator('tbody tr').count()} rows, ${await page.evaluate(() => document.querySelectorAll('*').length)} nodes`)
+  }
+  const rows = (text) => page.locator('tbody tr', { hasText: text }).first().waitFor()
+  await counted(`${devices} devices, the first rows`, async () => { await page.evaluate(() => { location.hash = '#/acme/devices' }); await rows(/\S/) })
+  holds('a list has 4 API requests at most to its first rows, and 3,000 nodes', asked <= 4 && await page.evaluate(() => document.querySelectorAll('*').length) <= 3000, asked)
+  await counted('…its last page, by its address', async () => {
+    await page.evaluate(() => { location.hash = '#/acme/rules' })
+    await page.getByRole('heading', { level: 1, name: /rule/ }).waitFor()
+    asked = 0
+    await page.evaluate((n) => { location.hash = `#/acme/devices?page=${n}` }, Math.ceil((Number(devices) + 1) / 100))
+    await page.getByText(new RegExp(`of ${(Number(devices) + 1).toLocaleString('en-US')}`)).first().waitFor()
+  })
+  await counted('a minute of Overview', async () => { await page.evaluate(() => { location.hash = '#/acme/overview' }); await wait(60_000) })
+  holds('Overview has 40 API requests a minute at most', asked <= 40, asked)
+
   await page.evaluate(() => { location.hash = '#/acme/messages' })
   await page.getByText('live', { exact: true }).waitFor()
 
