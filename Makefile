@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := build
 .PHONY: help run demo test check build bench bench-compare crash soak siege fuzz interop generate conformance cover clean \
-	dist image image-root packages check-packages check-reproducible check-paths check-explorer console console-test night night-report steady slow $(GATE:%=check-%)
+	dist image image-root packages check-packages check-reproducible check-paths check-explorer console console-test console-shots console-soak night night-report steady slow $(GATE:%=check-%)
 
 # What each change must pass, beside kills and real clients (.ci/run has them all), in this order; cross runs beside the others.
 GATE = format tidy vet fix staticcheck cross test conformance race 32bit gateway docs
@@ -213,11 +213,18 @@ console: ## web/console/dist from its sources: install, types, unit tests, build
 console-test: build ## the console in a real browser, against real devices: interop/console
 	@WEIR=$(CURDIR)/weir ./interop/console
 
+console-shots: build ## pictures of every screen of the console, 1280 and 390 px, light and dark, in bin/shots; those that the pages show go to docs/pictures
+	@rm -rf bin/shots; WEIR=$(CURDIR)/weir SHOTS=$(CURDIR)/bin/shots CONSOLE_WHOLE=yes ./interop/console
+	@for f in $$(grep -oh 'pictures/[a-zA-Z0-9-]*\.png' README.md docs/*.md | sort -u); do cp "bin/shots/$${f#pictures/}" "docs/$$f"; done
+
+console-soak: build ## the inspector of the console under 2,000 messages/s for an hour (DURATION in seconds, RATE)
+	@WEIR=$(CURDIR)/weir DURATION=$(if $(filter 1h,$(DURATION)),3600,$(DURATION)) ./interop/console-soak
+
 check-explorer: ## web/explorer/built and web/console/dist are what their sources and npm packages make; needs node, npm and the network
 	@./web/explorer/build --check
 	@./web/console/build --check
 
-generate: ## write what is made from the sources: docs/configuration.md, cli.md, mqtt-conformance.md, limits.md, rules.md, api.md, site-files.md, the explorer
+generate: ## write what is made from the sources: docs/configuration.md, cli.md, mqtt-conformance.md, limits.md, rules.md, api.md, site-files.md, the explorer, docs.zip
 	$(GO) test -run '^TestTheReference' -count=1 ./config -update
 	$(GO) test -run '^TestTheCLIReference' -count=1 ./cli -update
 	$(GO) test -run '^TestTheConformancePage' -count=1 ./broker -update
@@ -228,10 +235,12 @@ generate: ## write what is made from the sources: docs/configuration.md, cli.md,
 	$(GO) test -run '^TestTheAPIReference' -count=1 ./auth -update
 	$(GO) test -run '^TestTheSiteFileReference' -count=1 ./site -update
 	./web/explorer/build --changed
+	$(GO) test -run '^TestTheArchive' -count=1 ./docs -update
 
 conformance: ## write docs/conformance.md from a whole test run
 	@$(MAKE) --no-print-directory check-test
 	@$(GO) run ./internal/test/conformance/check -log $(SHOWN) -write
+	@$(GO) test -run '^TestTheArchive' -count=1 ./docs -update
 
 clean: ## remove what was built
 	rm -rf weir bin dist

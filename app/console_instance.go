@@ -183,11 +183,11 @@ func (a *api) message(ctx context.Context, tenant string, at model.Offset) (*gql
 	if err != nil {
 		return nil, err
 	}
-	traced, rec, err := o.Message(ctx, tenant, at)
-	if rec == nil {
+	found, err := o.Message(ctx, tenant, at)
+	if err != nil || found == nil {
 		return nil, err
 	}
-	return &gql.FoundMessage{Traced: *traced, Record: rec}, err
+	return &gql.FoundMessage{Traced: found.Traced, Record: found.Record, Edges: found.Edges}, nil
 }
 
 // testWait is how long a test message may take to be applied.

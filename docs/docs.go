@@ -3,15 +3,20 @@
 package docs
 
 import (
-	"embed"
-	"io/fs"
+	"archive/zip"
+	"bytes"
+	_ "embed" // the archive
+	"io"
 	"path"
 	"slices"
 	"strings"
 )
 
-//go:embed *.md */*.md
-var files embed.FS
+// packed has every page and every schema of this directory, compressed, a third of their size. It is made from them by
+// go test ./docs -run Archive -update, and a test holds it against them. The comment of a page is its title.
+//
+//go:embed docs.zip
+var packed []byte
 
 // First is the page that lists the others.
 const First = "README.md"
@@ -25,19 +30,28 @@ type Page struct {
 // Name is the path without its ending.
 func (p Page) Name() string { return strings.TrimSuffix(p.Path, ".md") }
 
+// archived are the files of the archive.
+func archived() []*zip.File {
+	z, err := zip.NewReader(bytes.NewReader(packed), int64(len(packed)))
+	if err != nil { // never: it was built with the program
+		panic(err)
+	}
+	return z.File
+}
+
 // Pages lists all pages, the first one first, those of a directory after those above it.
 func Pages() []Page {
 	pages := []Page{}
-	_ = fs.WalkDir(files, ".", func(at string, d fs.DirEntry, err error) error { // an embedded tree can be read
-		if err == nil && !d.IsDir() {
-			text, _ := Read(at)
-			pages = append(pages, Page{at, title(text)})
+	for _, f := range archived() {
+		if isPage(f.Name) {
+			pages = append(pages, Page{f.Name, f.Comment})
 		}
-		return err
-	})
+	}
 	slices.SortStableFunc(pages, func(a, b Page) int { return strings.Compare(order(a.Path), order(b.Path)) })
 	return pages
 }
+
+func isPage(name string) bool { return path.Ext(name) == ".md" }
 
 // order sorts pages by directory, the first page of each before the others.
 func order(at string) string {
@@ -48,10 +62,46 @@ func order(at string) string {
 	return dir + "\x00" + name
 }
 
+// Has tells whether there is a page of that path.
+func Has(at string) bool {
+	return isPage(at) && slices.ContainsFunc(archived(), func(f *zip.File) bool { return f.Name == at })
+}
+
 // Read returns the text of a page in Markdown.
 func Read(at string) (text string, ok bool) {
-	b, err := files.ReadFile(at)
-	return string(b), err == nil
+	if !isPage(at) {
+		return "", false
+	}
+	for _, f := range archived() {
+		if f.Name == at {
+			return unpacked(f), true
+		}
+	}
+	return "", false
+}
+
+// unpacked is the text of a file of the archive.
+func unpacked(f *zip.File) string {
+	r, err := f.Open()
+	if err == nil {
+		var b []byte
+		if b, err = io.ReadAll(r); err == nil {
+			return string(b)
+		}
+	}
+	panic(err) // never: it was built with the program
+}
+
+// Schemas returns the JSON Schemas (2020-12) of what devices send and receive, by the name of their file. A reference from one to
+// another is relative to where they are published.
+func Schemas() map[string]string {
+	all := map[string]string{}
+	for _, f := range archived() {
+		if dir, name := path.Split(f.Name); dir == "schema/" {
+			all[name] = unpacked(f)
+		}
+	}
+	return all
 }
 
 // Find returns the page that a person means: by its path, by its name, or by the last part of it where only one page has
@@ -75,14 +125,4 @@ func Find(word string) (page Page, ok bool, near []string) {
 		return ending[0], true, nil
 	}
 	return Page{}, false, near
-}
-
-// title is the text of the first heading.
-func title(text string) string {
-	for line := range strings.Lines(text) {
-		if heading, ok := strings.CutPrefix(line, "# "); ok {
-			return strings.TrimSpace(strings.ReplaceAll(heading, "`", ""))
-		}
-	}
-	return ""
 }

@@ -16,6 +16,7 @@ import (
 type FoundMessage struct {
 	trace.Traced
 	Record *model.Record
+	Edges  []model.Edge // of its device, that it caused
 }
 
 // MessageFinder finds the message of a tenant at an offset of the log, nil where the log does not hold one.
@@ -41,6 +42,27 @@ type messageDetail struct {
 	Withheld   bool             `gql:"withheld"`
 	Event      *string          `gql:"event"`
 	Unverified bool             `gql:"unauthenticated"`
+	Stations   []messageStation `gql:"stations"`
+	Version    *int             `gql:"profileVersion"`
+	Edges      []messageEdge    `gql:"edges"`
+	InLog      bool             `gql:"inLog"`
+}
+
+// messageStation is where a message was, and when.
+type messageStation struct {
+	Name string       `gql:"name"`
+	At   model.Micros `gql:"time"`
+}
+
+// messageEdge is an edge that a message caused.
+type messageEdge struct {
+	Rule     string       `gql:"ruleToken"`
+	Profile  string       `gql:"profileToken"`
+	Version  int          `gql:"profileVersion"`
+	Edge     string       `gql:"edge"`
+	Occurred model.Micros `gql:"occurredTime"`
+	Severity *string      `gql:"severity"`
+	Value    *float64     `gql:"value"`
 }
 
 type messageReading struct {
@@ -51,7 +73,7 @@ type messageReading struct {
 
 // registerMessage registers message. It shares the places of traces, since it reads the log as they do.
 func registerMessage(a *Area, find MessageFinder, running chan struct{}) {
-	a.Types(map[string]any{"MessageDetail": messageDetail{}, "MessageReading": messageReading{}})
+	a.Types(map[string]any{"MessageDetail": messageDetail{}, "MessageReading": messageReading{}, "MessageStation": messageStation{}, "MessageEdge": messageEdge{}})
 	a.Query("message", Requires(model.EventRead), func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		at, err := strconv.ParseUint(args.String("offset"), 10, 64)
 		if err != nil || at == 0 {
@@ -78,7 +100,7 @@ func registerMessage(a *Area, find MessageFinder, running chan struct{}) {
 func showMessage(f *FoundMessage, locations bool) messageDetail {
 	r := f.Record
 	v := messageDetail{Offset: strconv.FormatUint(uint64(f.Offset), 10), Received: r.Received.Wall.Micros(), Transport: r.Transport, Source: r.Source, Device: textOrNil(r.Device),
-		Outcome: f.Outcome, Reason: textOrNil(f.Reason), Detail: textOrNil(f.Text), Bytes: int64(r.Bytes), Kept: f.Readings, Values: []messageReading{}, Unverified: r.Verdict != model.VerdictOK}
+		Outcome: f.Outcome, Reason: textOrNil(f.Reason), Detail: textOrNil(f.Text), Bytes: int64(r.Bytes), Kept: f.Readings, Values: []messageReading{}, Unverified: r.Verdict != model.VerdictOK, Stations: []messageStation{{"received", r.Received.Wall.Micros()}}, Edges: []messageEdge{}, InLog: f.InLog}
 	if f.Outcome == string(store.OutcomeStored) {
 		v.Reason, v.Detail = nil, nil
 	}
@@ -86,6 +108,7 @@ func showMessage(f *FoundMessage, locations bool) messageDetail {
 	if v.Unverified {
 		return v
 	}
+	v.judged(f.Edges)
 	v.Client = textOrNil(r.ClientID)
 	if r.Relay != nil {
 		v.Relayed = &r.Relay.Link
@@ -96,6 +119,7 @@ func showMessage(f *FoundMessage, locations bool) messageDetail {
 	v.EventType, v.AltID = textOrNil(m.Type.String()), textOrNil(m.AltID)
 	if m.HasOccurred {
 		v.Occurred = new(m.Occurred.Micros())
+		v.Stations = append([]messageStation{{"taken", *v.Occurred}}, v.Stations...)
 	}
 	if m.Type == model.LocationEvent && !locations {
 		v.Withheld = true
@@ -103,6 +127,18 @@ func showMessage(f *FoundMessage, locations bool) messageDetail {
 	}
 	v.Event, v.Values = textOrNil(trace.Event(m)), valuesOf(m)
 	return v
+}
+
+// judged enters the edges that a message caused, and the version of the profile by whose rules it was judged: that of the edges.
+func (v *messageDetail) judged(edges []model.Edge) {
+	for i := range edges {
+		e := &edges[i]
+		shown := messageEdge{Rule: e.Rule, Profile: e.Profile, Version: e.Version, Edge: e.Signal.String(), Occurred: e.Occurred, Severity: textOrNil(e.Severity)}
+		if e.HasValue && e.Signal == model.Raised {
+			shown.Value = &e.Value
+		}
+		v.Edges, v.Version = append(v.Edges, shown), &e.Version
+	}
 }
 
 // valuesOf are the readings of a message as text.

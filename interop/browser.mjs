@@ -68,6 +68,7 @@ export async function looks(page, name) {
       if (violations.length > 0 || passes.length <= 5) {
         holds(`${name}: axe finds nothing, ${size.width} px, ${colorScheme}`, false, ...violations.map((v) => `${v.id}: ${v.help}: ${v.nodes.map((n) => n.html).join(' ')}`))
       }
+      if (shots) await page.evaluate(() => scrollTo(0, 0)) // what sticks to the top stands there in a picture of the whole page
       if (shots) await page.screenshot({ path: `${shots}/${series}-${name.replace(/\W+/g, '-')}-${size.width}-${colorScheme}.png`, fullPage: true })
     }
   }

@@ -1,8 +1,10 @@
 // One pass through every part of the console: node console-screens.mjs CHROMIUM API PASSWORD SEND WEIR CONFIG. SEND sends temp=30 of boiler-1, WEIR is the program, CONFIG its configuration. Each
 // screen is held on a desk and on a phone, in light and in dark, with CONSOLE_WHOLE=yes; what is made is made through forms that the descriptions of the API make.
 import { execFile } from 'node:child_process'
+import { readFileSync } from 'node:fs'
 import { promisify } from 'node:util'
-import { axeRuns, browse, complaints, desk, headed, holds, looks as look, open, ownHost, quiet } from './browser.mjs'
+import { axeRuns, browse, complaints, desk, headed, holds, looks as look, open, ownHost, phone, quiet } from './browser.mjs'
+import { canvas, definitionsOf, gallery } from './console-canvas.mjs'
 
 const [executablePath, api, password, send, binary, config] = process.argv.slice(2)
 const whole = process.env.CONSOLE_WHOLE === 'yes' // the looks of every screen, and the map, the instance and the search
@@ -261,6 +263,15 @@ await browse('console-screens', { executablePath, hosts: [`EXCLUDE ${new URL(api
   await looks(page, 'A message, sent again')
   await page.keyboard.press('Escape')
 
+  await run(send.replace('temp=30', 'temp=99'))
+  await page.locator('tbody tr', { hasText: 'temp=99' }).first().getByRole('button').click()
+  await drawer.locator('dd', { hasText: /^raised too-hot, critical, value 99$/ }).waitFor()
+  holds('a message says what it caused, and by which version it was judged', /version \d+ of boiler/.test(await drawer.innerText()), await drawer.innerText())
+  await looks(page, 'A message that fired')
+  await page.keyboard.press('Escape')
+  await run(send)
+  await page.locator('tbody tr', { hasText: 'temp=30' }).first().waitFor()
+
   // --- devices in number ---
   await at('devices/-/number')
   await headed(page, 'Many at once')
@@ -342,30 +353,14 @@ await browse('console-screens', { executablePath, hosts: [`EXCLUDE ${new URL(api
     await group.getByRole('button', { name: 'JSON' }).click()
     return page.getByLabel('Definition, as JSON').inputValue()
   }
-  const before = await json()
-  const picture = page.getByRole('group', { name: 'The rule as a picture' })
-  for (const view of ['Form', 'Canvas', 'Words', 'Canvas', 'Form', 'JSON']) {
-    await group.getByRole('button', { name: view }).click()
-    if (view === 'Canvas') await picture.getByRole('button').first().waitFor()
-  }
-  holds('a switch of views changes no byte of the definition', await json() === before)
-  await group.getByRole('button', { name: 'Canvas' }).click()
-  await picture.getByRole('button').first().waitFor()
-  const drawn = await picture.getByRole('button').evaluateAll((all) => all.map((n) => n.getAttribute('aria-label')))
-  holds('a rule is drawn from its devices over its condition to its actions', drawn.length === 3 && drawn[0].startsWith('Devices of the profile boiler. Leads to threshold') &&
-    drawn[1].includes('when temp is above') && drawn[2].startsWith('Action 1 raise the alarm'), drawn)
-  await page.getByText('As a list', { exact: true }).click()
-  holds('…and told as a list', (await page.getByRole('listitem').filter({ hasText: 'Devices: of the profile boiler' }).locator('li').count()) === 2)
-  await look(page, 'A rule as a canvas')
-  await picture.getByRole('button').first().focus()
-  await page.keyboard.press('ArrowRight')
-  holds('an arrow goes along an edge', await page.evaluate(() => document.activeElement.getAttribute('aria-label')) === drawn[1])
-  await page.keyboard.press('Enter')
-  await page.waitForFunction(() => document.activeElement?.id === 'rule-f-when-op')
-  await group.getByRole('button', { name: 'Canvas' }).click()
-  await picture.getByRole('button').last().click()
-  await page.waitForFunction(() => document.activeElement?.id === 'rule-f-actions-0-type')
-  holds('a node leads to its field, by the keyboard and by a click', await json() === before)
+  await canvas(page, { desk, phone, text: json })
+  await button('Drop the changes').click()
+  await button('Edit too-hot').click()
+  await says('It compiles')
+  await gallery(page, definitionsOf(readFileSync(new URL('../docs/rules.md', import.meta.url), 'utf8')), { text: json })
+  await button('Drop the changes').click()
+  await button('Edit too-hot').click()
+  await says('It compiles')
   await group.getByRole('button', { name: 'Form' }).click()
   await page.getByRole('group', { name: 'When' }).getByLabel('Threshold (may be empty)', { exact: true }).fill('20')
   await says('It compiles')
@@ -376,6 +371,12 @@ await browse('console-screens', { executablePath, hosts: [`EXCLUDE ${new URL(api
   await says('judged')
   holds('a preview says what it would have done', /\d+ raise/.test(await page.getByRole('group', { name: 'Would it have fired?' }).innerText()), await page.getByRole('group', { name: 'Would it have fired?' }).innerText())
   await looks(page, 'A rule, previewed')
+  await page.getByRole('button', { name: /^On the canvas.* raised/ }).first().click()
+  const picture = page.getByRole('group', { name: 'The rule as a picture' })
+  await picture.getByRole('button', { name: /^Devices .* delivered/ }).waitFor()
+  holds('a firing paints what each node did', await picture.getByRole('button', { name: /^threshold.* raised: value / }).count() === 1 && await picture.getByRole('button', { name: /^Action 1 .* raised/ }).count() === 1,
+    await picture.innerText())
+  await looks(page, 'A rule, traced')
   await group.getByRole('button', { name: 'Words' }).click()
   await says('When temp is above 20 on a device of profile boiler')
   await button('Drop the changes').click()

@@ -197,27 +197,41 @@ func (o *Operator) tracer() trace.Tracer {
 		MaxAge: limits.MaxAge, MaxFutureSkew: limits.MaxFutureSkew, TransportOf: o.deps.Wiring.TransportOf}
 }
 
-// Message returns what the log holds of a tenant at an offset, and what became of it; nil where it holds nothing, or no longer.
-func (o *Operator) Message(ctx context.Context, tenant string, at model.Offset) (*Traced, *model.Record, error) {
+// FoundMessage is a message that the log still holds, what became of it, and the edges of its device that it caused.
+type FoundMessage struct {
+	Traced
+	Record *model.Record
+	Edges  []model.Edge
+}
+
+// Message returns what the log holds of a tenant at an offset; nil where it holds nothing, or no longer.
+func (o *Operator) Message(ctx context.Context, tenant string, at model.Offset) (*FoundMessage, error) {
 	by, err := o.deps.within(tenant)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	t := o.tracer()
 	rec, err := t.Message(ctx, tenant, at)
 	if err != nil || rec == nil {
-		return nil, nil, err
+		return nil, err
 	}
 	device := int64(0) // a device that does not exist has no readings
 	switch d, err := o.deps.deviceNamed(ctx, by, rec.Device); {
 	case err == nil:
 		device = d.ID
 	case model.CodeOf(err) != model.CodeNotFound:
-		return nil, nil, err
+		return nil, err
 	}
 	traced, err := t.Outcome(ctx, rec, at, by.TenantID, device)
+	if err != nil {
+		return nil, err
+	}
 	traced.Outcome = outcomeName(store.Outcome(traced.Outcome))
-	return &traced, rec, err
+	edges, err := t.Edges(ctx, rec, at, by.TenantID, device)
+	if err != nil {
+		return nil, err
+	}
+	return &FoundMessage{traced, rec, edges}, nil
 }
 
 // trace finds out what became of the messages of a device.

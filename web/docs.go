@@ -116,21 +116,29 @@ func plainText(n ast.Node, source []byte) string {
 	return b.String()
 }
 
-// unlink turns links to files that are not pages of the documentation, such as ../README.md, into their text.
+// unlink turns links to files that are not pages of the documentation, such as ../README.md, into their text, and pictures into what they show.
 func unlink(tree ast.Node, at string) {
 	for _, l := range nodesOf[*ast.Link](tree) {
 		to, _, _ := strings.Cut(string(l.Destination), "#")
 		if to == "" || strings.Contains(to, "://") || strings.HasPrefix(to, "mailto:") {
 			continue
 		}
-		if _, ok := docs.Read(path.Join(path.Dir(at), to)); ok {
+		if docs.Has(path.Join(path.Dir(at), to)) {
 			continue
 		}
-		for c := l.FirstChild(); c != nil; c = l.FirstChild() {
-			l.Parent().InsertBefore(l.Parent(), l, c)
-		}
-		l.Parent().RemoveChild(l.Parent(), l)
+		leaveText(l)
 	}
+	for _, i := range nodesOf[*ast.Image](tree) { // the program has no pictures
+		leaveText(i)
+	}
+}
+
+// leaveText puts what a node holds into its place.
+func leaveText(n ast.Node) {
+	for c := n.FirstChild(); c != nil; c = n.FirstChild() {
+		n.Parent().InsertBefore(n.Parent(), n, c)
+	}
+	n.Parent().RemoveChild(n.Parent(), n)
 }
 
 // docsRenderer writes what may be wider than the page otherwise than the standard renderer: it scrolls by itself, with the

@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
 	"weir/ingest"
 	"weir/model"
 	"weir/spool"
+	"weir/store"
 )
 
 // errFound ends a walk through the log.
@@ -54,6 +56,45 @@ func (tr Tracer) Outcome(ctx context.Context, r *model.Record, at model.Offset, 
 		}
 	}
 	return Traced{Received: when, Offset: at, Transport: r.Transport, Outcome: OutcomeUnknown, InLog: true}, nil
+}
+
+// The bounds of what Edges looks at and answers.
+const (
+	maxEdgesLooked = 10_000
+	maxEdges       = 100
+)
+
+// Edges are those of a device that a record caused, oldest first: at most 100, of the newest 10,000 that its times allow. A time that
+// passed is no record's, nor is an edge of an anchor found here.
+func (tr Tracer) Edges(ctx context.Context, r *model.Record, at model.Offset, tenantID, device int64) (found []model.Edge, err error) {
+	if device == 0 {
+		return nil, nil
+	}
+	received := r.Received.Wall.Micros()
+	page := store.Page{Number: 1, Size: store.MaxPageSize}
+	f := store.DetectionFilter{TenantID: tenantID, Device: device, From: received - micros(tr.MaxAge), To: received + micros(tr.MaxFutureSkew)}
+	err = tr.Store.Read(ctx, func(tx store.Tx) error {
+		for looked := 0; looked < maxEdgesLooked; looked += page.Size {
+			edges, err := store.Detections(tx, f, page)
+			if err != nil {
+				return err
+			}
+			for i := range edges {
+				e := &edges[i].Edge
+				if e.ID.Offset == at && e.Received == r.Received.Wall && len(found) < maxEdges {
+					found = append(found, *e)
+				}
+			}
+			if len(edges) < page.Size {
+				return nil
+			}
+			last := &edges[len(edges)-1]
+			f.Before = &store.DetectionPosition{Occurred: last.Occurred, Row: last.Row}
+		}
+		return nil
+	})
+	slices.Reverse(found)
+	return found, err
 }
 
 // Event is a message as an ingest event in JSON, without its identifier and its times: sent again, it is one of now. It is empty for

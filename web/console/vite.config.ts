@@ -46,9 +46,22 @@ function packed(): Plugin {
   }
 }
 
+// hostless takes the addresses of the canvas library's own site out of it, with the mark that would lead there: no piece names another host.
+function hostless(): Plugin {
+  return {
+    name: 'hostless',
+    enforce: 'pre',
+    transform(code, id) {
+      if (!/node_modules\/@xyflow\//.test(id)) return null
+      if (/\/Attribution\.svelte$/.test(id)) return '<script lang="ts">let _: Record<string, unknown> = $props()</script>'
+      return code.replace(/https?:\/\/(svelteflow\.dev|reactflow\.dev|github\.com|stackoverflow\.com)[^\s'"`)]*/g, '')
+    },
+  }
+}
+
 export default defineConfig({
   base: './',
-  plugins: [svelte({ configFile: false }), notice(), packed()],
+  plugins: [hostless(), svelte({ configFile: false }), notice(), packed()],
   build: {
     target: 'es2022',
     outDir: 'dist',

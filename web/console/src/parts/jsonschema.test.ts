@@ -18,6 +18,12 @@ test('a form that nobody touches changes no byte', () => {
   }
 })
 
+test('a member that is called like a type is no object of that type', () => {
+  const kinds = asksOf({ type: 'object', properties: { type: { enum: ['threshold', 'deltaRate'] }, threshold: { type: 'number' }, metric: { type: 'string' } } })
+  const def = { type: 'deltaRate', metric: 't', threshold: 10 }
+  expect(applied(kinds, def, startOf(kinds, def), {})).toEqual(def)
+})
+
 test('what is changed is changed, and the type of an action chooses its members', () => {
   const def = { name: 'n', threshold: 1, actions: [{ type: 'raiseAlarm', raiseAlarm: { alarmKey: 'k' } }] }
   const values = startOf(asks, def)

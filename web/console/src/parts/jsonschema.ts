@@ -37,7 +37,7 @@ export function applied(asks: Ask[], old: Values, values: Values, wrong: Record<
   for (const a of asks) {
     const v = values[a.name]
     const had = old[a.name]
-    const tagged = type?.choices.includes(a.name) ?? false // one of several objects, which the type chooses
+    const tagged = a.kind === 'object' && (type?.choices.includes(a.name) ?? false) // one of several objects, which the type chooses
     if (tagged && values.type !== a.name) delete out[a.name]
     else if (a.kind === 'object') {
       const inner = applied(a.fields, (had ?? {}) as Values, (v ?? {}) as Values, wrong, `${path}${a.name}.`)

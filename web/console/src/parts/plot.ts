@@ -34,6 +34,23 @@ export function runs(points: Point[], interval: number): Point[][] {
   return out
 }
 
+// columns are points as the plot takes them: times, means, least, greatest; a hole is a time without a value.
+export function columns(points: Point[], interval: number): [number[], (number | null)[], (number | null)[], (number | null)[]] {
+  const out: [number[], (number | null)[], (number | null)[], (number | null)[]] = [[], [], [], []]
+  for (const [i, run] of runs(points, interval).entries()) {
+    if (i > 0) [run[0]!.t - 1, null, null, null].forEach((v, c) => (out[c] as (number | null)[]).push(v))
+    for (const p of run) [p.t, p.avg, p.min, p.max].forEach((v, c) => out[c]!.push(v))
+  }
+  return out
+}
+
+// zoomed is a span that is so many times as long around a time within it, no shorter than 10 s and no longer than ten years.
+export function zoomed(from: number, to: number, factor: number, around = (from + to) / 2): [number, number] {
+  const length = Math.min(Math.max((to - from) * factor, 10_000), 10 * 365 * 86_400_000)
+  const at = (around - from) / (to - from || 1)
+  return [Math.round(around - at * length), Math.round(around + (1 - at) * length)]
+}
+
 // ticks are round values within a range, at most about so many.
 export function ticks(min: number, max: number, about = 4): number[] {
   const span = max - min || Math.abs(max) || 1
