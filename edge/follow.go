@@ -84,8 +84,17 @@ func newFollower(e *Edge) *follower {
 	return &follower{platform: b.Platform, tenant: tenant, ended: make(chan func(), 1), looked: -firingsEvery}
 }
 
-// begins asks on a new connection.
-func (f *follower) begins(now time.Duration) {
+// begins asks on a new connection. What the one before has not answered is asked for again.
+func (e *Edge) beginsToFollow() {
+	f := e.follow
+	if f == nil {
+		return
+	}
+	now := e.deps.elapsed()
+	select {
+	case <-e.fired: // of the connection before
+	default:
+	}
 	f.wanted, f.nonce, f.parts, f.all, f.on, f.firing, f.next = true, "", nil, nil, false, false, now
 }
 

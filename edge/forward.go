@@ -251,10 +251,8 @@ func (f *forwarder) serve(ctx context.Context, conn *connection) {
 	stopping, ending := ctx.Done(), (<-chan time.Time)(nil)
 	f.e.notify(conn, true)
 	f.e.connected(conn)
-	if f.e.follow != nil {
-		f.e.follow.begins(f.e.deps.elapsed())
-		f.e.follows(conn)
-	}
+	f.e.beginsToFollow()
+	f.e.follows(conn)
 	f.e.tellPresence(conn)
 	ticks := time.NewTicker(syncTick)
 	defer ticks.Stop()

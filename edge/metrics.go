@@ -79,7 +79,7 @@ func newMetrics(e *Edge, reg prometheus.Registerer) (*metrics, error) {
 	look("backlog_seconds", "Time until what waits is handed over, at the rate of the last seconds; the age of the oldest message while none goes up, 0 when none waits.", func() float64 { return e.backlog().Seconds() })
 	look("spool_oldest_age_seconds", "Age of the oldest message that waits, 0 when none does.", func() float64 { return e.oldestAge().Seconds() })
 	look("presence_waiting", "Transitions of devices at the site that wait for the Weir above.", func() float64 { return float64(e.presence.count()) })
-	look("sync_age_seconds", "Time since the devices of the Weir above were last taken over, 0 while it is away or without edge.auth: synced.", func() float64 { return e.syncAge().Seconds() })
+	look("sync_age_seconds", "Time since the devices of the Weir above were last taken over (edge.auth: synced), or a platform has last followed it (edge.uplink.sync); 0 while it is away or neither is wanted.", func() float64 { return e.syncAge().Seconds() })
 	if e.deps.Beside != nil { // the transports of a platform have their own
 		all = slices.DeleteFunc(all, func(c prometheus.Collector) bool { return c == m.malformed || c == m.mismatched || c == m.full })
 	} else {

@@ -244,21 +244,27 @@ func (e *Edge) gathers(c *connection, page *edgewire.Devices) {
 	e.log.Debug("the devices of the Weir above", "devices", len(all), "credentials_gone", len(gone))
 }
 
-// syncAge is how long ago the devices were taken over, 0 while the Weir above is away or no credentials are synced.
+// syncAge is how long ago the devices were taken over, or the Weir above was followed, 0 while it is away or neither is wanted.
 func (e *Edge) syncAge() time.Duration {
 	d := e.devices
-	if d == nil {
+	follows := e.follow != nil && e.cfg.Uplink.Sync
+	if d == nil && !follows {
 		return 0
 	}
 	u := &e.forward.uplink
 	u.mu.Lock()
-	connected, since := u.connected, u.since
+	connected, since := u.connected && (d != nil || u.weir), u.since
 	u.mu.Unlock()
-	d.mu.Lock()
-	at := d.at
-	d.mu.Unlock()
 	if !connected {
 		return 0
+	}
+	var at time.Time
+	if d != nil {
+		d.mu.Lock()
+		at = d.at
+		d.mu.Unlock()
+	} else {
+		at, _ = e.Following()
 	}
 	if at.Before(since) {
 		at = since

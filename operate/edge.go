@@ -106,7 +106,21 @@ func (o *Operator) uplinkChecks(now func() time.Time) []health.Check {
 		{ID: "uplink", Look: func(context.Context) health.Finding { return uplinkFinding(&s, now()) }},
 		{ID: "uplink-backlog", Look: func(context.Context) health.Finding { return edgeLogFinding(&s) }},
 		{ID: "edge-dead-letters", Look: func(context.Context) health.Finding { return edgeLettersFinding(o.deps.Uplink) }},
+		{ID: "uplink-follows", Look: func(context.Context) health.Finding { return followFinding(s.Follows) }},
 	}
+}
+
+// followFinding looks at how a platform follows the Weir above.
+func followFinding(f *edge.FollowStatus) health.Finding {
+	switch {
+	case f == nil:
+		return health.Good("nothing here follows a Weir above")
+	case f.Problem != "":
+		return health.Warn("correct what it says, here or above; edge.uplink.sync: false ends following", "what the Weir above says of the devices of this site cannot be followed: %s", f.Problem)
+	case f.Time.IsZero():
+		return health.Good("the Weir above was not followed since the start")
+	}
+	return health.Good("the Weir above was followed at %s", f.Time.Format(time.RFC3339))
 }
 
 func edgeLettersFinding(e *edge.Edge) health.Finding {
