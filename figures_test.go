@@ -21,6 +21,8 @@ func itself(rows []float64) float64 { return rows[0] }
 var statedFigures = []statedFigure{
 	{"README.md", `(\d+) to \d+ bytes of disk per reading`, []string{"disk per stored reading, two-decimal sensor, a third with an altId"}, itself},
 	{"README.md", `\d+ to (\d+) bytes of disk per reading`, []string{"disk per stored reading, random float64"}, itself},
+	{"README.md", `some (\d+) MiB of memory of its own`, []string{"memory, idle, no connections"}, itself},
+	{"docs/gateway.md", `\| memory, no connections \| some (\d+) MiB`, []string{"memory, idle, no connections"}, itself},
 	{"docs/gateway.md", `\| memory, 1,000 devices connected and silent \| (\d+) MiB`, []string{"memory, idle, 1,000 devices connected and silent"}, itself},
 	{"docs/gateway.md", `about (\d+) KiB for each further one`,
 		[]string{"memory, idle, 1,000 devices connected and silent", "memory, idle, 5,000 devices connected and silent"},
