@@ -300,7 +300,7 @@ func TestATestEventIsAMessageAsAnyOther(t *testing.T) {
 			Readings                               int
 		}
 	}
-	const message = `query($o: String!) { message(offset: $o) { outcome transport deviceToken event readings values { name value } unauthenticated inLog stations { name time } profileVersion edges { ruleToken profileVersion edge severity value } } }`
+	const message = `query($o: String!) { message(offset: $o) { outcome transport deviceToken event readings values { name value } unauthenticated inLog steps { name time } profileVersion edges { ruleToken profileVersion edge severity value } } }`
 	if err := ask("event-management", "acme", message, map[string]any{"o": sent.SendTestEvent.Offset}, &found); err != nil {
 		t.Fatal(err)
 	}

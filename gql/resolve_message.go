@@ -42,14 +42,14 @@ type messageDetail struct {
 	Withheld   bool             `gql:"withheld"`
 	Event      *string          `gql:"event"`
 	Unverified bool             `gql:"unauthenticated"`
-	Stations   []messageStation `gql:"stations"`
+	Steps   []messageStep `gql:"steps"`
 	Version    *int             `gql:"profileVersion"`
 	Edges      []messageEdge    `gql:"edges"`
 	InLog      bool             `gql:"inLog"`
 }
 
-// messageStation is where a message was, and when.
-type messageStation struct {
+// messageStep is where a message was, and when.
+type messageStep struct {
 	Name string       `gql:"name"`
 	At   model.Micros `gql:"time"`
 }
@@ -73,7 +73,7 @@ type messageReading struct {
 
 // registerMessage registers message. It shares the places of traces, since it reads the log as they do.
 func registerMessage(a *Area, find MessageFinder, running chan struct{}) {
-	a.Types(map[string]any{"MessageDetail": messageDetail{}, "MessageReading": messageReading{}, "MessageStation": messageStation{}, "MessageEdge": messageEdge{}})
+	a.Types(map[string]any{"MessageDetail": messageDetail{}, "MessageReading": messageReading{}, "MessageStep": messageStep{}, "MessageEdge": messageEdge{}})
 	a.Query("message", Requires(model.EventRead), func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		at, err := strconv.ParseUint(args.String("offset"), 10, 64)
 		if err != nil || at == 0 {
@@ -100,7 +100,7 @@ func registerMessage(a *Area, find MessageFinder, running chan struct{}) {
 func showMessage(f *FoundMessage, locations bool) messageDetail {
 	r := f.Record
 	v := messageDetail{Offset: strconv.FormatUint(uint64(f.Offset), 10), Received: r.Received.Wall.Micros(), Transport: r.Transport, Source: r.Source, Device: textOrNil(r.Device),
-		Outcome: f.Outcome, Reason: textOrNil(f.Reason), Detail: textOrNil(f.Text), Bytes: int64(r.Bytes), Kept: f.Readings, Values: []messageReading{}, Unverified: r.Verdict != model.VerdictOK, Stations: []messageStation{{"received", r.Received.Wall.Micros()}}, Edges: []messageEdge{}, InLog: f.InLog}
+		Outcome: f.Outcome, Reason: textOrNil(f.Reason), Detail: textOrNil(f.Text), Bytes: int64(r.Bytes), Kept: f.Readings, Values: []messageReading{}, Unverified: r.Verdict != model.VerdictOK, Steps: []messageStep{{"received", r.Received.Wall.Micros()}}, Edges: []messageEdge{}, InLog: f.InLog}
 	if f.Outcome == string(store.OutcomeStored) {
 		v.Reason, v.Detail = nil, nil
 	}
@@ -119,7 +119,7 @@ func showMessage(f *FoundMessage, locations bool) messageDetail {
 	v.EventType, v.AltID = textOrNil(m.Type.String()), textOrNil(m.AltID)
 	if m.HasOccurred {
 		v.Occurred = new(m.Occurred.Micros())
-		v.Stations = append([]messageStation{{"taken", *v.Occurred}}, v.Stations...)
+		v.Steps = append([]messageStep{{"taken", *v.Occurred}}, v.Steps...)
 	}
 	if m.Type == model.LocationEvent && !locations {
 		v.Withheld = true
