@@ -42,7 +42,7 @@ type messageDetail struct {
 	Withheld   bool             `gql:"withheld"`
 	Event      *string          `gql:"event"`
 	Unverified bool             `gql:"unauthenticated"`
-	Steps   []messageStep `gql:"steps"`
+	Steps      []messageStep    `gql:"steps"`
 	Version    *int             `gql:"profileVersion"`
 	Edges      []messageEdge    `gql:"edges"`
 	InLog      bool             `gql:"inLog"`
