@@ -81,7 +81,7 @@ func (tr Tracer) Edges(ctx context.Context, r *model.Record, at model.Offset, te
 			}
 			for i := range edges {
 				e := &edges[i].Edge
-				if e.ID.Offset == at && e.Received == r.Received.Wall && len(found) < maxEdges {
+				if e.ID.Offset == at && e.Received.Micros() == received && len(found) < maxEdges {
 					found = append(found, *e)
 				}
 			}
