@@ -180,7 +180,11 @@ func (p platform) Credentials(ctx context.Context, tenant, device string, all []
 	if !known {
 		return fmt.Errorf("there is no tenant %s", tenant)
 	}
-	return p.Registry.FollowCredentials(ctx, tenant, id, device, all)
+	left, err := p.Registry.FollowCredentials(ctx, tenant, id, device, all)
+	if left > 0 {
+		p.base.log.Warn("credentials of the Weir above are left out: the tenant here has others with the same id; delete those for the devices to sign in with the ones of above", "tenant", tenant, "credentials", left)
+	}
+	return err
 }
 
 // Placed implements edge.Platform.
@@ -200,10 +204,10 @@ func (p platform) Placed(ctx context.Context, tenant string) (all []edge.PlacedP
 const maxFirings = 100_000
 
 // Firings implements edge.Platform.
-func (p platform) Firings(ctx context.Context, tenant string, limit int) (oldest []edgewire.Firing, waiting int, err error) {
+func (p platform) Firings(ctx context.Context, tenant string, limit int) (oldest []edgewire.Firing, waiting, dropped int, err error) {
 	id, _, known := p.Govern.Lookup(tenant)
 	if !known {
-		return nil, 0, nil
+		return nil, 0, 0, nil
 	}
 	var n int64
 	var all []firings.Firing
@@ -214,15 +218,15 @@ func (p platform) Firings(ctx context.Context, tenant string, limit int) (oldest
 		return err
 	})
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, 0, err
 	}
 	if n > maxFirings {
-		var dropped int64
-		if err := p.store.db.Write(ctx, store.Durable, func(tx store.Tx) (err error) {
-			dropped, err = firings.Trim(tx, maxFirings)
+		if err := p.store.db.Write(ctx, store.Durable, func(tx store.Tx) error {
+			gone, err := firings.Trim(tx, maxFirings)
+			dropped = int(gone)
 			return err
 		}); err != nil {
-			return nil, 0, err
+			return nil, 0, 0, err
 		}
 		p.base.log.Error("edges of rules that wait for the Weir above are dropped: there are too many", "dropped", dropped, "maximum", maxFirings)
 	}
@@ -234,7 +238,7 @@ func (p platform) Firings(ctx context.Context, tenant string, limit int) (oldest
 		}
 		oldest = append(oldest, one)
 	}
-	return oldest, int(n), nil
+	return oldest, int(n), dropped, nil
 }
 
 // Fired implements edge.Platform.

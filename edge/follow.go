@@ -21,8 +21,9 @@ type Platform interface {
 	Follow(ctx context.Context, tenant, device string, body []byte) error
 	// Credentials makes those that the Weir above manages of the tenant's devices what it says.
 	Credentials(ctx context.Context, tenant, device string, all []edgewire.Device) error
-	// Firings returns the oldest edges that wait for the Weir above, at most limit, and counts those that wait.
-	Firings(ctx context.Context, tenant string, limit int) (oldest []edgewire.Firing, waiting int, err error)
+	// Firings returns the oldest edges that wait for the Weir above, at most limit, counts those that wait, and says how many were dropped because too
+	// many did.
+	Firings(ctx context.Context, tenant string, limit int) (oldest []edgewire.Firing, waiting, dropped int, err error)
 	// Fired removes the edges up to a number, which are above.
 	Fired(ctx context.Context, tenant string, number uint64) error
 	// Placed returns the published profiles of a tenant that have rules with placement EDGE.
@@ -170,7 +171,7 @@ func (e *Edge) heardSite(c *connection, s *edgewire.Site) {
 		e.notFollowed(s.Refused, syncAgain)
 		return
 	case s.Parts == 0 && s.Digest == f.have && len(f.parts) == 0: // nothing has changed
-		e.nextDevices(c)
+		e.nextDevices()
 		return
 	case s.Part != len(f.parts) || s.Parts <= s.Part || s.Part > 0 && s.Digest != f.digest: // it has changed meanwhile
 		f.wanted, f.parts = true, nil
@@ -189,7 +190,7 @@ func (e *Edge) heardSite(c *connection, s *edgewire.Site) {
 	digest := f.digest
 	e.changes(func(ctx context.Context) error { return f.platform.Follow(ctx, f.tenant, e.cfg.AgentID, body) }, func() {
 		f.have = digest
-		e.nextDevices(c)
+		e.nextDevices()
 	})
 }
 
@@ -213,7 +214,7 @@ func (e *Edge) changes(change func(context.Context) error, then func()) {
 }
 
 // nextDevices asks for the credentials of the devices, where they may be had; else everything is followed.
-func (e *Edge) nextDevices(*connection) {
+func (e *Edge) nextDevices() {
 	f := e.follow
 	if !Secure(e.cfg.Uplink.BrokerURL) {
 		e.followed()
@@ -283,12 +284,13 @@ func (e *Edge) tellFirings(c *connection) {
 	f.looked = now
 	ctx, cancel := context.WithTimeout(context.Background(), syncTimeout)
 	defer cancel()
-	oldest, waiting, err := f.platform.Firings(ctx, f.tenant, edgewire.MaxFirings)
+	oldest, waiting, dropped, err := f.platform.Firings(ctx, f.tenant, edgewire.MaxFirings)
 	if err != nil {
 		e.log.Error("what rules have fired for the Weir above cannot be read", "error", err)
 		return
 	}
 	f.waiting.Store(int64(waiting))
+	e.metrics.firingsDropped.Add(float64(dropped))
 	e.metrics.firings.Set(float64(waiting))
 	if len(oldest) == 0 {
 		return

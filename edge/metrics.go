@@ -10,9 +10,9 @@ import (
 
 // metrics are those of an edge.
 type metrics struct {
-	frames, presenceLost, received, forwarded, errors, dropped, dead, malformed, mismatched, full, lost, renewed, carried prometheus.Counter
-	refused, commands                                                                                                     *prometheus.CounterVec
-	connected, turnedAway, inFlight, gap, listeners, synced, firings                                                      prometheus.Gauge
+	frames, presenceLost, firingsDropped, received, forwarded, errors, dropped, dead, malformed, mismatched, full, lost, renewed, carried prometheus.Counter
+	refused, commands                                                                                                                     *prometheus.CounterVec
+	connected, turnedAway, inFlight, gap, listeners, synced, firings                                                                      prometheus.Gauge
 }
 
 func newMetrics(e *Edge, reg prometheus.Registerer) (*metrics, error) {
@@ -31,26 +31,27 @@ func newMetrics(e *Edge, reg prometheus.Registerer) (*metrics, error) {
 		all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_edge_" + name, Help: help}, f))
 	}
 	m := &metrics{
-		frames:       counter("frames_total", "Frames that were sent to a Weir above (edge.uplink.frames)."),
-		presenceLost: counter("presence_dropped_total", "Transitions of devices at the site that a later one of the same device replaced while 10,000 waited."),
-		received:     counter("received_total", "Messages that arrived at the edge."),
-		forwarded:    counter("forwarded_total", "Messages that the broker above acknowledged."),
-		errors:       counter("forward_errors_total", "Failed attempts to connect, lost connections, refused messages, and frames of which it was not said what was refused."),
-		dropped:      counter("dropped_total", "Oldest messages that were dropped because the log was full (edge.when_full: drop_oldest)."),
-		dead:         counter("dead_letters_total", "Messages that the broker above refused permanently, kept as dead letters."),
-		malformed:    counter("malformed_total", "Messages that were refused because they could not be decoded, and topics that are none of a device."),
-		mismatched:   counter("instance_mismatched_total", "Messages whose topic names another instance id."),
-		full:         counter("full_total", "Messages that arrived while the log was full."),
-		lost:         counter("lost_total", "Messages of the log that could not be read after damage to the disk."),
-		renewed:      counter("renewed_total", "Times that a Weir above had the edge begin as another installation, because another one has a copy of it."),
-		carried:      counter("carried_total", "Messages that left the log because they had been carried to the Weir above by hand."),
-		gap:          gauge("gap_messages", "Messages that a Weir above has acknowledged, that are not there, and that the log has no more, as of the last sign-in."),
-		listeners:    gauge("command_listeners", "Devices at the site that take commands now."),
-		firings:      gauge("firings_waiting", "Edges of rules with placement EDGE that wait for the Weir above."),
-		synced:       gauge("sync_devices", "Devices of the Weir above whose credentials the edge knows (edge.auth: synced)."),
-		connected:    gauge("uplink_connected", "1 while the uplink is connected."),
-		turnedAway:   gauge("uplink_refused", "1 while the broker above refuses the edge's credential or client id."),
-		inFlight:     gauge("uplink_inflight", "Messages sent and not yet acknowledged by the broker above."),
+		frames:         counter("frames_total", "Frames that were sent to a Weir above (edge.uplink.frames)."),
+		firingsDropped: counter("firings_dropped_total", "Edges of rules with placement EDGE that were dropped, the oldest, because 100,000 waited for the Weir above."),
+		presenceLost:   counter("presence_dropped_total", "Transitions of devices at the site that a later one of the same device replaced while 10,000 waited."),
+		received:       counter("received_total", "Messages that arrived at the edge."),
+		forwarded:      counter("forwarded_total", "Messages that the broker above acknowledged."),
+		errors:         counter("forward_errors_total", "Failed attempts to connect, lost connections, refused messages, and frames of which it was not said what was refused."),
+		dropped:        counter("dropped_total", "Oldest messages that were dropped because the log was full (edge.when_full: drop_oldest)."),
+		dead:           counter("dead_letters_total", "Messages that the broker above refused permanently, kept as dead letters."),
+		malformed:      counter("malformed_total", "Messages that were refused because they could not be decoded, and topics that are none of a device."),
+		mismatched:     counter("instance_mismatched_total", "Messages whose topic names another instance id."),
+		full:           counter("full_total", "Messages that arrived while the log was full."),
+		lost:           counter("lost_total", "Messages of the log that could not be read after damage to the disk."),
+		renewed:        counter("renewed_total", "Times that a Weir above had the edge begin as another installation, because another one has a copy of it."),
+		carried:        counter("carried_total", "Messages that left the log because they had been carried to the Weir above by hand."),
+		gap:            gauge("gap_messages", "Messages that a Weir above has acknowledged, that are not there, and that the log has no more, as of the last sign-in."),
+		listeners:      gauge("command_listeners", "Devices at the site that take commands now."),
+		firings:        gauge("firings_waiting", "Edges of rules with placement EDGE that wait for the Weir above."),
+		synced:         gauge("sync_devices", "Devices of the Weir above whose credentials the edge knows (edge.auth: synced)."),
+		connected:      gauge("uplink_connected", "1 while the uplink is connected."),
+		turnedAway:     gauge("uplink_refused", "1 while the broker above refuses the edge's credential or client id."),
+		inFlight:       gauge("uplink_inflight", "Messages sent and not yet acknowledged by the broker above."),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_edge_refused_total",
 			Help: "Messages that the broker above refused, by reason code."}, []string{"code"}),
 	}

@@ -96,10 +96,11 @@ func manage[T any](c *store.Change, k *entity.Kind[T], by string, tokens []strin
 const managedCredential = "above-"
 
 // FollowCredentials makes the credentials of the devices that a Weir above manages what it says: hashes, with which devices sign in here as they do there.
-// One whose id another credential of the tenant has is left out: that one stays. by is the device as which this instance signs in there.
-func (r *Registry) FollowCredentials(ctx context.Context, tenant string, tenantID int64, by string, all []edgewire.Device) error {
+// One whose id another credential of the tenant has is left out, that one stays: left is how many. by is the device as which this instance signs in there.
+func (r *Registry) FollowCredentials(ctx context.Context, tenant string, tenantID int64, by string, all []edgewire.Device) (left int, err error) {
 	principal := model.Service("edge", tenant, tenantID, model.DeviceRead, model.DeviceWrite)
-	return r.mutate(entity.Managing(ctx), principal, func(c *store.Change) error {
+	err = r.mutate(entity.Managing(ctx), principal, func(c *store.Change) error {
+		left = 0
 		devices, err := r.Devices.Table.By(c, tenantID, "managed_by", by)
 		if err != nil {
 			return err
@@ -128,17 +129,20 @@ func (r *Registry) FollowCredentials(ctx context.Context, tenant string, tenantI
 				have[row.DeviceID][row.Token] = row
 			}
 			for _, d := range some {
-				if err := r.followDevice(c, d, have[d.ID], wanted[d.Token]); err != nil {
+				n, err := r.followDevice(c, d, have[d.ID], wanted[d.Token])
+				if err != nil {
 					return err
 				}
+				left += n
 			}
 		}
 		return nil
 	})
+	return left, err
 }
 
-// followDevice makes the managed credentials of a device those that are wanted.
-func (r *Registry) followDevice(c *store.Change, d *Device, have map[string]*DeviceCredential, wanted []edgewire.Credential) error {
+// followDevice makes the managed credentials of a device those that are wanted, and returns how many it left out.
+func (r *Registry) followDevice(c *store.Change, d *Device, have map[string]*DeviceCredential, wanted []edgewire.Credential) (left int, err error) {
 	named := make(map[string]bool, len(wanted))
 	for _, w := range wanted {
 		token := managedCredential + strconv.FormatInt(w.ID, 10)
@@ -157,21 +161,22 @@ func (r *Registry) followDevice(c *store.Change, d *Device, have map[string]*Dev
 		}
 		if old != nil { // it is made again: what it verified is forgotten
 			if _, err := r.Credentials.Remove(c, token); err != nil {
-				return err
+				return left, err
 			}
 		}
 		taken, err := r.Credentials.Table.By(c, d.TenantID, "id_hash", w.IDHash)
 		if err != nil {
-			return err
+			return left, err
 		}
 		if len(taken) > 0 {
+			left++
 			continue
 		}
 		if err := r.Credentials.Table.Insert(c, row); err != nil {
-			return err
+			return left, err
 		}
 		if err := r.credentialChanged(c, nil, row); err != nil {
-			return err
+			return left, err
 		}
 	}
 	for _, token := range slices.Sorted(maps.Keys(have)) {
@@ -179,10 +184,10 @@ func (r *Registry) followDevice(c *store.Change, d *Device, have map[string]*Dev
 			continue
 		}
 		if _, err := r.Credentials.Remove(c, token); err != nil {
-			return err
+			return left, err
 		}
 	}
-	return nil
+	return left, nil
 }
 
 func sameMicros(a, b *model.Micros) bool {

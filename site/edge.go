@@ -233,7 +233,7 @@ func (l *level) tokens(table string) (tokens []string) {
 }
 
 // errNotFollowed refuses a document that no ForEdge has made.
-var errNotFollowed = errors.New("site: the document of the Weir above declares what is not to be followed")
+var errNotFollowed = errors.New("the document of the Weir above declares what this version does not follow: update the older of the two, or set edge.uplink.sync: false")
 
 // mayFollow refuses a document that declares anything but what ForEdge declares.
 func (s *Site) mayFollow(tenant string, d *Document) error {
