@@ -96,17 +96,16 @@ check-32bit: ## everything compiles for 386 and armv7 and is vetted, and the pac
 	@GOARCH=386 PROCESSES=none $(GO) test -count=1 -vet=off $(BYTES)
 
 check-cross: BUILDFLAGS = -trimpath
-check-cross: ## the program and the one for gateways build for arm64 and armv7, and are not larger than MAX_SIZE_FULL and MAX_SIZE_GATEWAY
+check-cross: ## the program and the one for gateways build for arm64 and armv7, and are not larger than MAX_SIZE_FULL and MAX_SIZE_GATEWAY; that of gateways for armv7 first
 	@mkdir -p bin
-	GOOS=linux GOARCH=arm64 $(GOBUILD) -o bin/weir-linux-arm64 .
-	GOOS=linux GOARCH=arm GOARM=7 $(GOBUILD) -o bin/weir-linux-armv7 .
-	GOOS=linux GOARCH=arm64 $(GOBUILD) -tags gateway -o bin/weir-gateway-linux-arm64 .
-	GOOS=linux GOARCH=arm GOARM=7 $(GOBUILD) -tags gateway -o bin/weir-gateway-linux-armv7 .
-	@for f in arm64 armv7; do \
-		for p in weir:$(MAX_SIZE_FULL) weir-gateway:$(MAX_SIZE_GATEWAY); do \
-			n=$$(stat -c %s bin/$${p%:*}-linux-$$f); [ $$n -le $${p#*:} ] || { echo "$${p%:*} for $$f has $$n bytes, more than $${p#*:}"; exit 1; }; \
-		done; \
-	done
+	$(call build-within,gateway,arm GOARM=7,armv7,$(MAX_SIZE_GATEWAY))
+	$(call build-within,gateway,arm64,arm64,$(MAX_SIZE_GATEWAY))
+	$(call build-within,,arm GOARM=7,armv7,$(MAX_SIZE_FULL))
+	$(call build-within,,arm64,arm64,$(MAX_SIZE_FULL))
+
+# build-within TAG,GOARCH,NAME,BYTES builds for a machine and fails when the program is larger.
+build-within = GOOS=linux GOARCH=$2 $(GOBUILD) $(if $1,-tags $1) -o bin/weir-$(if $1,$1-)linux-$3 . && \
+	n=$$(stat -c %s bin/weir-$(if $1,$1-)linux-$3) && { [ $$n -le $4 ] || { echo "weir$(if $1,-$1) for $3 has $$n bytes, more than $4"; exit 1; }; }
 
 check-gateway: ## the program for gateways says what it is built without, and refuses it
 	@$(GO) vet -tags gateway . ./connectors ./internal/build
@@ -225,6 +224,7 @@ check-explorer: ## web/explorer/built and web/console/dist are what their source
 	@./web/console/build --check
 
 generate: ## write what is made from the sources: docs/configuration.md, cli.md, mqtt-conformance.md, limits.md, rules.md, api.md, site-files.md, the explorer, docs.zip
+	$(GO) test -run '^TestTheWholeSchema' -count=1 ./store/sqlite -update
 	$(GO) test -run '^TestTheReference' -count=1 ./config -update
 	$(GO) test -run '^TestTheCLIReference' -count=1 ./cli -update
 	$(GO) test -run '^TestTheConformancePage' -count=1 ./broker -update

@@ -121,7 +121,7 @@ func furnishWalk(t *testing.T, data string) (expired, expiredIdentity string) {
 	tenants, err := govern.New(ctx, govern.DefaultConfig(), govern.Deps{Store: db, Writer: direct, Clock: anHourAgo})
 	must(err)
 	a, err := auth.New(ctx, auth.Config{InstanceID: "weir"}, auth.Deps{Store: db, Writer: direct, Vault: vault, Tenants: tenants,
-		Hasher: auth.NewHasher(auth.Params{}, nil), Clock: anHourAgo})
+		Hasher: auth.NewHasher(auth.Params{MemoryKiB: 8, Passes: 1, Lanes: 1}, nil), Clock: anHourAgo})
 	must(err)
 	operator := &model.Principal{Kind: model.LocalOperator, Subject: "local"}
 	for _, tenant := range append([]string{walkTenant, walkOther}, updateTenants()...) {

@@ -77,7 +77,7 @@ func readMigration(dir fs.FS, file string) (migration, error) {
 	return migration{number: number, name: match[2], sql: string(text), checksum: hex.EncodeToString(sum[:])}, nil
 }
 
-// migrate updates the schema, each migration in one transaction that also records it.
+// migrate updates the schema, each migration in one transaction that also records it. An empty database gets the whole schema in one.
 func migrate(ctx context.Context, c *sql.Conn, dir fs.FS, now time.Time, log *slog.Logger) error {
 	ms, err := loadMigrations(dir)
 	if err != nil {
@@ -90,14 +90,22 @@ func migrate(ctx context.Context, c *sql.Conn, dir fs.FS, now time.Time, log *sl
 	if err := compare(ms, done); err != nil {
 		return err
 	}
-	for _, m := range ms[len(done):] {
-		if err := apply(ctx, c, m, now); err != nil {
+	missing := ms[len(done):]
+	if len(missing) == 0 {
+		return nil
+	}
+	if script, ok := wholeSchema(ms); ok && len(done) == 0 {
+		if err := apply(ctx, c, script, ms, now); err != nil {
+			return fmt.Errorf("making the tables: %w", err)
+		}
+		log.Info("store made", "migrations", len(ms))
+		missing = nil
+	}
+	for _, m := range missing {
+		if err := apply(ctx, c, m.sql, []migration{m}, now); err != nil {
 			return fmt.Errorf("migration %04d_%s: %w", m.number, m.name, err)
 		}
 		log.Info("store migrated", "number", m.number, "name", m.name)
-	}
-	if len(ms) == len(done) {
-		return nil
 	}
 	// What the migrations wrote is copied back at once: should the disk become full later, copying back what is in the write-ahead
 	// log, which makes deletes possible, must not have to enlarge the database by all of its tables.
@@ -157,8 +165,9 @@ func compare(ms, done []migration) error {
 	return nil
 }
 
-// apply runs one migration. synchronous=FULL, so that a power cut cannot leave rows of a schema that is lost.
-func apply(ctx context.Context, c *sql.Conn, m migration, now time.Time) (err error) {
+// apply runs a script and records the migrations that it stands for, in one transaction. synchronous=FULL, so that a power cut cannot
+// leave rows of a schema that is lost.
+func apply(ctx context.Context, c *sql.Conn, script string, ms []migration, now time.Time) (err error) {
 	for _, s := range []string{"PRAGMA synchronous=FULL", "BEGIN IMMEDIATE"} {
 		if _, err := c.ExecContext(ctx, s); err != nil {
 			return err
@@ -171,12 +180,14 @@ func apply(ctx context.Context, c *sql.Conn, m migration, now time.Time) (err er
 		_, e := c.ExecContext(context.WithoutCancel(ctx), "PRAGMA synchronous=NORMAL")
 		err = errors.Join(err, e)
 	}()
-	if _, err := c.ExecContext(ctx, m.sql); err != nil {
+	if _, err := c.ExecContext(ctx, script); err != nil {
 		return err
 	}
-	if _, err := c.ExecContext(ctx, `INSERT INTO schema_migrations (number, name, checksum, applied_at) VALUES (?, ?, ?, ?)`,
-		m.number, m.name, m.checksum, now.UnixMicro()); err != nil {
-		return err
+	for _, m := range ms {
+		if _, err := c.ExecContext(ctx, `INSERT INTO schema_migrations (number, name, checksum, applied_at) VALUES (?, ?, ?, ?)`,
+			m.number, m.name, m.checksum, now.UnixMicro()); err != nil {
+			return err
+		}
 	}
 	_, err = c.ExecContext(ctx, "COMMIT")
 	return err

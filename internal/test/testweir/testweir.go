@@ -78,8 +78,9 @@ func Tagged(t testing.TB, tag string) string {
 	return program(t, tag, func() (string, error) { return compile("weir-"+tag, "-tags", tag) })
 }
 
-// compile builds the program. One file per user, architecture and checkout serves all test processes: it is put in place
-// with a rename, so that what runs goes on running.
+// compile builds the program. One file per user, architecture and checkout serves all test processes, one of which builds at a time:
+// the go command leaves a file alone that is up to date, and linking takes seconds. What runs is another name of the file, which is
+// moved in place, so that it goes on running when the sources have changed.
 func compile(name string, flags ...string) (path string, err error) {
 	checkout := sha256.Sum256([]byte(root()))
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("weir-test-%d-%s-%x", os.Getuid(), runtime.GOARCH, checkout[:4]))
@@ -87,14 +88,50 @@ func compile(name string, flags ...string) (path string, err error) {
 		return "", err
 	}
 	path = filepath.Join(dir, name)
-	fresh := fmt.Sprintf("%s.%d", path, os.Getpid())
-	cmd := exec.Command("go", append(append([]string{"build", "-o", fresh}, flags...), ".")...)
+	unlock, err := lockFile(path + ".lock")
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	built := path + ".built"
+	cmd := exec.Command("go", append(append([]string{"build", "-o", built}, flags...), ".")...)
 	cmd.Dir = root()
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+runtime.GOARCH, "GOFLAGS="+os.Getenv("GOFLAGS")+" -buildvcs=false")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}
-	return path, os.Rename(fresh, path)
+	return path, present(built, path)
+}
+
+// lockFile waits until no other process has the file locked, and locks it.
+func lockFile(path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() { _ = f.Close() }, nil // which unlocks it
+}
+
+// present makes path another name of the file built, unless it is.
+func present(built, path string) error {
+	of, err := os.Stat(built)
+	if err != nil {
+		return err
+	}
+	if is, err := os.Stat(path); err == nil && os.SameFile(of, is) {
+		return nil
+	}
+	fresh := path + ".fresh"
+	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Link(built, fresh); err != nil {
+		return err
+	}
+	return os.Rename(fresh, path)
 }
 
 // root is the top of the module. A test runs in the directory of its package; the path of this file would be none where the
