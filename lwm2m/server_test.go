@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -22,7 +23,7 @@ import (
 type intakeOf struct {
 	mu        sync.Mutex
 	full      bool
-	messages  int // with readings
+	sizes     []int // readings of each message
 	faults    []string
 	ceiling   bool // no message is under it
 	readings  []float64
@@ -58,7 +59,7 @@ func (in *intakeOf) Accept(_ context.Context, a *ingest.Arrival, done func(inges
 			answer = ingest.Answer{Outcome: ingest.Refused, Reason: ingest.ReasonUndecodable}
 		}
 	case a.Message != nil:
-		in.messages++
+		in.sizes = append(in.sizes, len(a.Message.Measurements))
 		for _, r := range a.Message.Measurements {
 			in.readings = append(in.readings, r.Value)
 		}
@@ -248,7 +249,8 @@ func TestADeviceUnderBackpressure(t *testing.T) {
 	in.set(false)
 	notify(`[{"n":"/3303/0/5700","v":4}]`)
 	in.mu.Lock()
-	if len(in.readings) != 1 || in.readings[0] != 4 {
+	// The 1 that answers the observation comes whenever it comes.
+	if got := slices.DeleteFunc(slices.Clone(in.readings), func(v float64) bool { return v == 1 }); len(got) != 1 || got[0] != 4 {
 		t.Errorf("stored is %v", in.readings)
 	}
 	in.mu.Unlock()
