@@ -47,9 +47,7 @@ func (a *api) Start(context.Context, context.Context) error {
 		}
 		s.live(a, area)
 	}
-	if err := server.Build(); err != nil {
-		return err
-	}
+	server.Open()
 	e.Areas = server
 	for _, s := range served {
 		f.late[s.Name()].set(server.Handler(s.Name(), gql.ByToken(e.Auth)))

@@ -127,6 +127,7 @@ func (in *Instance) Run(ctx context.Context, ready func(), early <-chan struct{}
 	if err == nil {
 		if err = in.serve(ctx, ready); err != nil {
 			in.log.Error("a part failed; stopping", "error", err)
+			err = operate.Unreadable(in.cfg.DataDir, err)
 		} else {
 			in.log.Info("stopping")
 		}

@@ -336,7 +336,8 @@ func restingEntities(ctx context.Context, cfg config.Config, st store.Store, get
 			s.rest(r, r.Areas.Area(s.Name(), s.Plane()))
 		}
 	}
-	return r.Entities, r.Areas.Build()
+	r.Areas.Open()
+	return r.Entities, nil
 }
 
 // restingAPI is what the areas are made of on a directory in which nothing runs.

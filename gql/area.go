@@ -3,21 +3,35 @@ package gql
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"weir/gql/engine"
 	"weir/model"
 	"weir/store"
 )
 
-// Area is one endpoint under construction: register everything, then Build the server. Root fields are registered with the
+// Area is one endpoint under construction: register everything, then Build or Open the server. Root fields are registered with the
 // access that they demand, the fields of types as in its schema.
 type Area struct {
 	schema     *engine.Schema
 	name       string
 	plane      Plane
 	operations []Operation
+	once       sync.Once // of engine and err
 	engine     *engine.Engine
+	err        error
 	starting   func() *Starting // nil: the area answers from the first moment on
+}
+
+// built returns the engine of the area, which the first call prepares.
+func (a *Area) built() (*engine.Engine, error) {
+	a.once.Do(func() {
+		var err error
+		if a.engine, err = a.schema.Build(); err != nil {
+			a.engine, a.err = nil, fmt.Errorf("gql: area %s: %w", a.name, err)
+		}
+	})
+	return a.engine, a.err
 }
 
 // Starting is why an area does not answer yet: it shows what is applied of the log, and a start is at it.
@@ -26,7 +40,7 @@ type Starting struct {
 	RetryAfter       int // whole seconds
 }
 
-// WaitFor makes an area answer UNAVAILABLE as long as starting does not return nil. It is called before Build.
+// WaitFor makes an area answer UNAVAILABLE as long as starting does not return nil. It is called before Build or Open.
 func (a *Area) WaitFor(starting func() *Starting) { a.starting = starting }
 
 // refusal is the answer of an area that does not answer yet, nil for one that does. How much there is to apply is shown to

@@ -1,6 +1,6 @@
 // Package gql serves the GraphQL areas over HTTP and WebSocket. The schema files under schema are the source of truth: each
-// is parsed into types, every field must find a resolver or a Go field with its name, every resolver a field, or the start
-// fails. Package engine executes the requests; this one knows the callers, what each operation demands of them, and the
+// is parsed into types, every field must find a resolver or a Go field with its name, every resolver a field, or the area is not
+// built. Package engine executes the requests; this one knows the callers, what each operation demands of them, and the
 // resolvers of the areas.
 //
 // An area is made of
@@ -12,7 +12,7 @@
 //	area.Mutation("createDevice", gql.Requires(model.DeviceWrite), engine.Do(...))
 //	area.Subscription("deviceStream", gql.Requires(model.DeviceRead), ...)
 //
-// and after Build, Handler serves it over HTTP and, for subscriptions, over graphql-transport-ws.
+// and after Build or Open, Handler serves it over HTTP and, for subscriptions, over graphql-transport-ws.
 package gql
 
 import (
@@ -53,7 +53,7 @@ type Server struct {
 	sockets   *socketLimits
 	inflight  *inflight
 	areas     []*Area
-	built     bool
+	open      bool // Build or Open has been called
 }
 
 // New returns a server without areas.
@@ -101,16 +101,19 @@ func SDL(name string) (string, error) {
 func (s *Server) Build() error {
 	var errs []error
 	for _, a := range s.areas {
-		var err error
-		if a.engine, err = a.schema.Build(); err != nil {
-			errs = append(errs, fmt.Errorf("gql: area %s: %w", a.name, err))
+		if _, err := a.built(); err != nil {
+			errs = append(errs, err)
 		}
 	}
-	s.built = len(errs) == 0
+	s.open = len(errs) == 0
 	return errors.Join(errs...)
 }
 
-// Operations lists every root field of every area with the access that it demands, sorted by area, kind and name.
+// Open is Build for a server each of whose areas is prepared by the first request to it: together they take as much memory as the rest of
+// an idle instance. What does not fit is known from the tests, which build them all, and answered as an internal error.
+func (s *Server) Open() { s.open = true }
+
+// Operations lists every root field of every area that is built, with the access that it demands, sorted by area, kind and name.
 func (s *Server) Operations() []Operation {
 	var ops []Operation
 	for _, a := range s.areas {
@@ -120,14 +123,24 @@ func (s *Server) Operations() []Operation {
 	return ops
 }
 
-// Engine returns the built area of that name for calls within the process, nil when there is none.
+// Engine returns the area of that name for calls within the process, nil when there is none or it cannot be built.
 func (s *Server) Engine(area string) *engine.Engine {
 	for _, a := range s.areas {
 		if a.name == area {
-			return a.engine
+			e, _ := a.built() // Build says what is wrong
+			return e
 		}
 	}
 	return nil
+}
+
+// Areas are the names of the areas, in the order in which they were added.
+func (s *Server) Areas() []string {
+	names := make([]string, len(s.areas))
+	for i, a := range s.areas {
+		names[i] = a.name
+	}
+	return names
 }
 
 // Plane returns the plane of the area of that name.
@@ -141,13 +154,13 @@ func (s *Server) Plane(area string) Plane {
 }
 
 // Handler serves the area over HTTP and WebSocket; auth authenticates the caller. An area may be served several times
-// with different authentication, as on the unix socket. It panics when the server is not built or the area unknown.
+// with different authentication, as on the unix socket. It panics before Build or Open, and when the area is unknown.
 func (s *Server) Handler(area string, auth Authenticate) http.Handler {
 	i := slices.IndexFunc(s.areas, func(a *Area) bool { return a.name == area })
-	if i < 0 || !s.built {
-		panic("gql: Handler before Build, or of an unknown area: " + area)
+	if i < 0 || !s.open {
+		panic("gql: Handler before Build or Open, or of an unknown area: " + area)
 	}
-	return &handler{server: s, area: s.areas[i], engine: s.areas[i].engine, auth: auth}
+	return &handler{server: s, area: s.areas[i], auth: auth}
 }
 
 // Drain refuses new requests with 503, closes the WebSocket connections with 1001 and waits until running requests

@@ -23,7 +23,6 @@ const TenantHeader = "X-Weir-Tenant"
 type handler struct {
 	server *Server
 	area   *Area
-	engine *engine.Engine
 	auth   Authenticate
 }
 
@@ -109,7 +108,13 @@ func (h *handler) post(w http.ResponseWriter, r *http.Request) {
 		reply(w, r, http.StatusBadRequest, engine.Refuse(engine.Errorf("", "%s", err)))
 		return
 	}
-	resp := h.engine.Respond(h.call(r, session), req)
+	e, err := h.area.built()
+	if err != nil {
+		h.server.log.Error("an area of the API cannot be built", "error", err)
+		reply(w, r, http.StatusInternalServerError, engine.Refuse(engine.Errorf("", "internal error")))
+		return
+	}
+	resp := e.Respond(h.call(r, session), req)
 	defer resp.Done()
 	reply(w, r, http.StatusOK, resp)
 }

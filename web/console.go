@@ -34,6 +34,7 @@ type Console struct {
 	etag   string
 	digest string
 	policy string
+	files  fs.FS
 	pieces map[string]*consolePiece // by name
 	about  func() ConsoleAbout
 }
@@ -46,10 +47,11 @@ type ConsoleAbout struct {
 	DevTools   bool   `json:"devTools"`
 }
 
-// consolePiece is a file that the page loads, compressed by gzip.
+// consolePiece is a file that the page loads, compressed by gzip. It is read for each answer: it is part of the program, and a copy of
+// all of them in memory would be of no use to an instance that nobody looks at.
 type consolePiece struct {
 	contentType string
-	packed      []byte
+	file        string
 }
 
 // consoleTypes are the types of the files by their endings: one that is not here is not part of the console.
@@ -72,7 +74,7 @@ func newConsole(files fs.FS, s ConsoleSettings, about func() ConsoleAbout) (*Con
 	if len(s.FrameAncestors) > 0 {
 		ancestors = strings.Join(s.FrameAncestors, " ")
 	}
-	c := &Console{policy: fmt.Sprintf(consolePolicy, ancestors), pieces: map[string]*consolePiece{}, about: about}
+	c := &Console{policy: fmt.Sprintf(consolePolicy, ancestors), files: files, pieces: map[string]*consolePiece{}, about: about}
 	sum := sha256.New()
 	err := fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -86,7 +88,7 @@ func newConsole(files fs.FS, s ConsoleSettings, about func() ConsoleAbout) (*Con
 		sum.Write(b)
 		piece, packed := strings.CutSuffix(name, ".gz")
 		if contentType := consoleTypes[path.Ext(piece)]; packed && contentType != "" {
-			c.pieces[piece] = &consolePiece{contentType, b}
+			c.pieces[piece] = &consolePiece{contentType, name}
 		}
 		return nil
 	})
@@ -141,15 +143,16 @@ func (c *Console) piece(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c.header(w, r, p.contentType, "public, max-age=31536000, immutable")
-	body := p.packed
+	body, err := fs.ReadFile(c.files, p.file)
+	if err != nil { // never, as below
+		http.Error(w, "the piece cannot be read", http.StatusInternalServerError)
+		return
+	}
 	if acceptsGzip(r.Header.Values("Accept-Encoding")) {
 		w.Header().Set("Content-Encoding", "gzip")
-	} else {
-		var err error
-		if body, err = unpacked(body); err != nil { // never: it was built with the program
-			http.Error(w, "the piece cannot be unpacked", http.StatusInternalServerError)
-			return
-		}
+	} else if body, err = unpacked(body); err != nil { // never: it was built with the program
+		http.Error(w, "the piece cannot be unpacked", http.StatusInternalServerError)
+		return
 	}
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 }
