@@ -6,6 +6,7 @@ import (
 	"encoding/gob"
 	"maps"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -114,7 +115,12 @@ func TestASessionGoesOnAfterARestart(t *testing.T) {
 			if _, err := c.Register(t.Context(), []string{"ep=meter", "lt=300", "lwm2m=1.1"}, "</3303/0>"); err != nil {
 				t.Fatal(err)
 			}
-			poll.True(t, "it is observed", func() bool { return c.Observed("/3303/0") })
+			// One that is not known to have agreed is asked again, under another token, in the life after.
+			poll.True(t, "that it has agreed to be observed is stored", func() bool {
+				rows.mu.Lock()
+				defer rows.mu.Unlock()
+				return slices.ContainsFunc(slices.Collect(maps.Values(rows.observations)), func(o Observation) bool { return o.Session != "" })
+			})
 			crashed := rows.copyOf() // while the first is stopped it may write more
 			for v := range 5 {
 				notifies(t, c, v)

@@ -363,6 +363,7 @@ func (s *Server) Drop(f func(model.Binding) bool) {
 	}
 	for _, sess := range gone {
 		s.metrics.dropped("credential")
+		sess.end()      // from here on nothing that it sends is taken
 		go sess.close() // it writes an alert
 	}
 }

@@ -137,7 +137,7 @@ func (s *session) run() {
 			return
 		}
 		now := s.now()
-		if s.expires > 0 && model.MicrosOf(now) >= s.expires {
+		if s.expires > 0 && model.MicrosOf(now) >= s.expires || s.ctx.Err() != nil {
 			return
 		}
 		s.mu.Lock()
@@ -152,6 +152,9 @@ func (s *session) perform() {
 	for {
 		select {
 		case f := <-s.work:
+			if s.ctx.Err() != nil { // both were ready
+				return
+			}
 			s.works(1)
 			f()
 			s.works(-1)
