@@ -143,7 +143,7 @@ func registerFences(a *Area, r *registry.Registry) {
 		pagination := args.Object("pagination")
 		hintPage(ctx, pagination)
 		page := store.Page{Number: pagination.Int("pageNumber"), Size: pagination.Int("pageSize")}
-		fences, total, err := r.Fences(ctx, PrincipalFrom(ctx), s.Version, page)
+		fences, total, err := r.GeoFences.OfSet(ctx, PrincipalFrom(ctx), s.Version, page)
 		if err != nil {
 			return nil, err
 		}
@@ -155,14 +155,14 @@ func registerFences(a *Area, r *registry.Registry) {
 	}))
 	read := Requires(model.DeviceRead)
 	a.Query("currentFenceSetVersion", read, func(ctx context.Context, _ any, _ engine.Args) (any, error) {
-		return r.FenceSetVersion(ctx, PrincipalFrom(ctx))
+		return r.GeoFences.NewestVersion(ctx, PrincipalFrom(ctx))
 	})
 	a.Query("currentGeoFenceSet", read, func(ctx context.Context, _ any, _ engine.Args) (any, error) {
-		version, err := r.FenceSetVersion(ctx, PrincipalFrom(ctx))
+		version, err := r.GeoFences.NewestVersion(ctx, PrincipalFrom(ctx))
 		return fenceSet{version}, err
 	})
 	a.Query("geoFenceSetSnapshot", read, func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		version := int64(args.Int("version"))
-		return fenceSet{version}, r.HasFenceSet(ctx, PrincipalFrom(ctx), version)
+		return fenceSet{version}, r.GeoFences.HasSet(ctx, PrincipalFrom(ctx), version)
 	})
 }

@@ -280,9 +280,9 @@ func (p *registered) compareDevice(v *view.View, token string, id int64, anchore
 
 func (p *registered) compareFences(v *view.View) {
 	p.t.Helper()
-	version, err := p.FenceSetVersion(p.ctx, p.by)
+	version, err := p.GeoFences.NewestVersion(p.ctx, p.by)
 	p.must(err)
-	fences, _, err := p.Fences(p.ctx, p.by, version, store.Page{Number: 1, Size: 1000})
+	fences, _, err := p.GeoFences.OfSet(p.ctx, p.by, version, store.Page{Number: 1, Size: 1000})
 	p.must(err)
 	set, err := v.Fences(1)
 	p.must(err)

@@ -34,7 +34,7 @@ func (r *Registry) Manage(c *store.Change, by string, tokens ManagedTokens) (rel
 			return manage(c, r.Devices, by, tokens.Devices, func(d *Device) **string { return &d.ManagedBy })
 		},
 		func() (int, error) {
-			return manage(c, r.GeoFences, by, tokens.Fences, func(f *GeoFence) **string { return &f.ManagedBy })
+			return manage(c, r.GeoFences.Kind, by, tokens.Fences, func(f *GeoFence) **string { return &f.ManagedBy })
 		},
 	} {
 		n, err := mark()

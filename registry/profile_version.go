@@ -130,7 +130,7 @@ func (r *Registry) vocabulary(ctx context.Context, tenant int64, s *Snapshot) (t
 	for _, c := range s.Commands {
 		there.Commands = append(there.Commands, c.Key)
 	}
-	there.Fences, err = r.fenceTokens(ctx, tenant)
+	there.Fences, err = r.GeoFences.tokensOf(ctx, tenant)
 	return there, err
 }
 

@@ -156,7 +156,7 @@ type Registry struct {
 
 	RelationshipTypes *entity.Kind[RelationshipType]
 	Relationships     *entity.Kind[Relationship]
-	GeoFences         *entity.Kind[GeoFence]
+	GeoFences         *Fences
 	Edges             *entity.Kind[Edge]
 	// Kinds are these and those that nothing here needs by name, except those of Keyed.
 	Kinds *entity.Catalog
@@ -209,7 +209,14 @@ func New(c Config, p Deps) *Registry {
 	r.Types, r.Devices, r.Credentials = r.deviceTypes(), r.devices(), r.deviceCredentials()
 	r.Commands, r.FacetKeys = r.commandDefinitions(), r.facetKeys()
 	r.Groups, r.RelationshipTypes, r.Relationships = r.groups(), r.relationshipTypes(), r.relationships()
-	r.GeoFences, r.Edges = r.geoFences(), r.edges()
+	r.GeoFences = &Fences{
+		store:    p.Store,
+		limits:   p.FenceLimits,
+		versions: r.config.FenceSetVersions,
+		removed:  r.m.fences,
+	}
+	r.GeoFences.describe(r.base())
+	r.Edges = r.edges()
 	r.Kinds, r.Keyed = entity.NewCatalog(r.kinds()...), entity.NewCatalog(r.FacetKeys)
 	return r
 }
