@@ -57,7 +57,7 @@ func registerAttributes(a *Area, r *registry.Registry) {
 			return nil, err
 		}
 		page := store.Page{Number: criteria.Int("pageNumber"), Size: criteria.Int("pageSize")}
-		rows, total, err := r.Attributes(ctx, PrincipalFrom(ctx), page, f)
+		rows, total, err := r.Attributes.List(ctx, PrincipalFrom(ctx), page, f)
 		if err == nil && total == 0 {
 			err = hintNoEntity(ctx, r, f)
 		}
@@ -73,14 +73,14 @@ func registerAttributes(a *Area, r *registry.Registry) {
 	a.Mutation("setEntityAttribute", Requires(model.DeviceWrite), engine.Do(func(ctx context.Context, in struct {
 		Request registry.AttributeSet `gql:"request"`
 	}) (any, error) {
-		row, err := r.SetAttribute(ctx, PrincipalFrom(ctx), in.Request)
+		row, err := r.Attributes.Set(ctx, PrincipalFrom(ctx), in.Request)
 		if err != nil {
 			return nil, err
 		}
 		return showAttribute(row), nil
 	}))
 	a.Mutation("deleteEntityAttribute", Requires(model.DeviceWrite), engine.Do(func(ctx context.Context, in registry.AttributeRef) (any, error) {
-		return r.DeleteAttribute(ctx, PrincipalFrom(ctx), in)
+		return r.Attributes.Delete(ctx, PrincipalFrom(ctx), in)
 	}))
 }
 

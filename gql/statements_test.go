@@ -99,7 +99,7 @@ func (f *fleet) fill(c *store.Change) error {
 			return err
 		},
 		func(token string, _ int) error {
-			_, err := r.SetAttribute(ctx, writer, registry.AttributeSet{AttributeRef: registry.AttributeRef{EntityType: "device", Entity: token, Scope: registry.ScopeServer, Key: "zone"}, Type: registry.ValueString, Value: new("hot")})
+			_, err := r.Attributes.Set(ctx, writer, registry.AttributeSet{AttributeRef: registry.AttributeRef{EntityType: "device", Entity: token, Scope: registry.ScopeServer, Key: "zone"}, Type: registry.ValueString, Value: new("hot")})
 			return err
 		},
 	}

@@ -46,7 +46,7 @@ func BenchmarkAttributeWrites(b *testing.B) {
 		writers.Go(func() {
 			for n := next.Add(1); n <= int64(b.N); n = next.Add(1) {
 				began := time.Now()
-				_, err := r.SetAttribute(ctx, by, registry.AttributeSet{AttributeRef: registry.AttributeRef{EntityType: "device", Entity: fmt.Sprint("x", 1+n%devices), Scope: "SHARED", Key: "limit"},
+				_, err := r.Attributes.Set(ctx, by, registry.AttributeSet{AttributeRef: registry.AttributeRef{EntityType: "device", Entity: fmt.Sprint("x", 1+n%devices), Scope: "SHARED", Key: "limit"},
 					Type: "LONG", Value: new(fmt.Sprint(n))})
 				w.must(err)
 				mu.Lock()

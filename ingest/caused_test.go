@@ -138,7 +138,7 @@ func TestAReportLeavesOtherScopesAlone(t *testing.T) {
 	t.Parallel()
 	w := declared(t, 1)
 	for _, scope := range []string{registry.ScopeServer, registry.ScopeShared, registry.ScopeClient} {
-		_, err := keptRegistry(w.db).SetAttribute(t.Context(), operator, registry.AttributeSet{AttributeRef: registry.AttributeRef{EntityType: "device", Entity: "d1", Scope: scope, Key: "k"},
+		_, err := keptRegistry(w.db).Attributes.Set(t.Context(), operator, registry.AttributeSet{AttributeRef: registry.AttributeRef{EntityType: "device", Entity: "d1", Scope: scope, Key: "k"},
 			Type: registry.ValueString, Value: new("by the API")})
 		w.must(err)
 	}
@@ -277,7 +277,7 @@ func TestAReplayRepeatsNoChange(t *testing.T) {
 	w.stored(w.arrival(1, temp(1)))
 	w.apply()
 	r := keptRegistry(w.db)
-	_, err := r.DeleteAttribute(t.Context(), operator, registry.AttributeRef{EntityType: "device", Entity: "d1", Scope: "CLIENT", Key: "fw"})
+	_, err := r.Attributes.Delete(t.Context(), operator, registry.AttributeRef{EntityType: "device", Entity: "d1", Scope: "CLIENT", Key: "fw"})
 	w.must(err)
 	_, err = r.RemoveRelationships(t.Context(), operator, []string{w.relationships()[0]})
 	w.must(err)

@@ -77,9 +77,9 @@ func (p *registered) step(r *rand.Rand) {
 		if r.IntN(6) == 0 {
 			value = nil
 		}
-		p.try(p.SetAttribute(p.ctx, p.by, registry.AttributeSet{AttributeRef: ref, Type: typ, Value: value}))
+		p.try(p.Attributes.Set(p.ctx, p.by, registry.AttributeSet{AttributeRef: ref, Type: typ, Value: value}))
 	case 3:
-		p.try(p.DeleteAttribute(p.ctx, p.by, ref))
+		p.try(p.Attributes.Delete(p.ctx, p.by, ref))
 	case 4, 5:
 		selector := one(`attr["a"] > 1`, `attr["a"] == "x" || attr["b"] == true`, `!("b" in attr)`, `attr["c"] != "y"`, `memberType == "device"`)
 		p.try(p.Groups.Create(p.ctx, p.by, store.Patch{"token": group, "memberType": one("device", "device", "area"), "membershipMode": "dynamic", "selector": selector}))

@@ -19,7 +19,7 @@ func (r *Registry) LocationOf(ctx context.Context, by *model.Principal, device s
 	if err := r.Devices.MayRead(by); err != nil {
 		return nil, err
 	}
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) error {
+	err = store.Read(ctx, r.store, func(tx store.Tx) error {
 		d, err := r.Devices.Table.Get(tx, by.TenantID, device)
 		if err != nil || d == nil {
 			return err
@@ -39,7 +39,7 @@ func (r *Registry) LocationOf(ctx context.Context, by *model.Principal, device s
 
 // LwM2MOf returns what the active profile version of a device says about LwM2M, nil for nothing, and the metrics that it declares.
 func (r *Registry) LwM2MOf(ctx context.Context, tenantID, deviceID int64) (said *model.LwM2MProfile, metrics []model.MetricView, err error) {
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) error {
+	err = store.Read(ctx, r.store, func(tx store.Tx) error {
 		d, err := r.Devices.Table.GetByID(tx, tenantID, deviceID)
 		if err != nil || d == nil {
 			return err
@@ -72,7 +72,7 @@ func (r *Registry) Active(ctx context.Context, by *model.Principal, profile stri
 	if err := r.Profiles.MayRead(by); err != nil {
 		return nil, err
 	}
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) error {
+	err = store.Read(ctx, r.store, func(tx store.Tx) error {
 		p, err := r.Profiles.Table.Get(tx, by.TenantID, profile)
 		if err != nil || p == nil || p.ActiveVersion == nil {
 			return err

@@ -179,7 +179,7 @@ func (r *Registry) prepareKeys(ctx context.Context, by *model.Principal, names m
 	for {
 		ready, err := r.ready(ctx, by.TenantID, sorted)
 		if err == nil && !ready {
-			err = r.parts.Writer.Mutate(ctx, by, func(c *store.Change) error { return r.fillKeys(c, by.TenantID, sorted) })
+			err = r.writer.Mutate(ctx, by, func(c *store.Change) error { return r.fillKeys(c, by.TenantID, sorted) })
 		}
 		if err == nil {
 			err = ctx.Err()
@@ -197,7 +197,7 @@ func (r *Registry) prepareKeys(ctx context.Context, by *model.Principal, names m
 // ready reports whether one change can make the rest of the values of keys effective.
 func (r *Registry) ready(ctx context.Context, tenant int64, names []string) (ready bool, err error) {
 	room := r.config.ValuesPerChange
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) error {
+	err = store.Read(ctx, r.store, func(tx store.Tx) error {
 		keys, err := relations.KeysInUse(tx, tenant)
 		for _, key := range names {
 			if err != nil || keys[key] == relations.AllDevices {
@@ -233,7 +233,7 @@ func (r *Registry) KeysLeft() <-chan struct{} { return r.keys.nudge }
 // FindKeys has EmptyKeys look at all tenants.
 func (r *Registry) FindKeys(ctx context.Context) error {
 	var tenants []int64
-	err := store.Read(ctx, r.parts.Store, func(tx store.Tx) (err error) {
+	err := store.Read(ctx, r.store, func(tx store.Tx) (err error) {
 		tenants, err = relations.TenantsWithKeys(tx)
 		return err
 	})
@@ -251,12 +251,12 @@ func (r *Registry) EmptyKeys(ctx context.Context) error {
 			return nil
 		}
 		for left := true; left; {
-			err := store.Read(ctx, r.parts.Store, func(tx store.Tx) (err error) {
+			err := store.Read(ctx, r.store, func(tx store.Tx) (err error) {
 				left, err = r.anyUnused(tx, tenant)
 				return err
 			})
 			if err == nil && left {
-				err = r.parts.Writer.Mutate(ctx, nil, func(c *store.Change) (err error) {
+				err = r.writer.Mutate(ctx, nil, func(c *store.Change) (err error) {
 					left, err = r.emptyUnused(c, tenant)
 					return err
 				})

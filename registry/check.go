@@ -81,7 +81,7 @@ func removeCounted[T any](table string) func(*store.Change, *T) error {
 
 // removingThing removes what goes with an asset, a customer or an area.
 func (r *Registry) removingThing(c *store.Change, entityType, table string, row store.Row, token string) error {
-	if err := r.takeAttributes(c, entityType, row, token); err != nil {
+	if err := r.Attributes.takeAll(c, entityType, row, token); err != nil {
 		return err
 	}
 	if err := r.removeRelationships(c, row.TenantID, entityType, row.ID, token); err != nil {

@@ -77,7 +77,7 @@ func (r *Registry) removingDevice(c *store.Change, d *Device) error {
 			return err
 		}
 	}
-	if err := r.takeAttributes(c, EntityDevice, d.Row, d.Token); err != nil {
+	if err := r.Attributes.takeAll(c, EntityDevice, d.Row, d.Token); err != nil {
 		return err
 	}
 	if err := r.removeRelationships(c, d.TenantID, EntityDevice, d.ID, d.Token); err != nil {

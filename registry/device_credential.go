@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -141,7 +140,7 @@ func (r *Registry) isPSK(ctx context.Context, by *model.Principal, token string,
 		return false, nil
 	}
 	psk := false
-	err := store.Read(ctx, r.parts.Store, func(tx store.Tx) error {
+	err := store.Read(ctx, r.store, func(tx store.Tx) error {
 		d, err := r.Credentials.Table.Get(tx, by.TenantID, token)
 		psk = d != nil && IsKey(d.Type)
 		return err
@@ -178,7 +177,7 @@ func (r *Registry) FindBootstrapKey(ctx context.Context, identity string) (row *
 }
 
 func (r *Registry) findKey(ctx context.Context, identity, credentialType string) (row *store.KeyRow, key []byte, err error) {
-	err = store.Read(ctx, cmp.Or(r.parts.Devices, r.parts.Store), func(tx store.Tx) (err error) {
+	err = store.Read(ctx, r.access.devices, func(tx store.Tx) (err error) {
 		row, err = store.FindKey(tx, hashCredentialID(identity), credentialType)
 		return err
 	})
@@ -199,7 +198,7 @@ func (r *Registry) findKey(ctx context.Context, identity, credentialType string)
 
 // FindCertificate returns the credential of a certificate, by its SHA-256 in lower-case hex, whichever tenant it belongs to; nil for an unknown one.
 func (r *Registry) FindCertificate(ctx context.Context, fingerprint string) (row *store.KeyRow, err error) {
-	err = store.Read(ctx, cmp.Or(r.parts.Devices, r.parts.Store), func(tx store.Tx) (err error) {
+	err = store.Read(ctx, r.access.devices, func(tx store.Tx) (err error) {
 		row, err = store.FindCertificate(tx, hashCredentialID(fingerprint))
 		return err
 	})
@@ -216,7 +215,7 @@ func (r *Registry) FindCertificate(ctx context.Context, fingerprint string) (row
 
 // HasKeys reports whether some device has a pre-shared key.
 func (r *Registry) HasKeys(ctx context.Context) (has bool, err error) {
-	err = store.Read(ctx, cmp.Or(r.parts.Devices, r.parts.Store), func(tx store.Tx) (err error) {
+	err = store.Read(ctx, r.access.devices, func(tx store.Tx) (err error) {
 		has, err = store.HasKeys(tx)
 		return err
 	})

@@ -94,7 +94,7 @@ func (r *Registry) TypeCounts(ctx context.Context, by *model.Principal, profiles
 	if err != nil {
 		return nil, err
 	}
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) (err error) {
+	err = store.Read(ctx, r.store, func(tx store.Tx) (err error) {
 		counts, err = r.Types.Table.CountBy(tx, tenant, "profile_id", profiles...)
 		return err
 	})

@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -106,7 +105,7 @@ func (r *Registry) IsEdge(ctx context.Context, device model.Binding) (bool, erro
 	if all != nil {
 		return all[device.DeviceID], nil
 	}
-	if err := store.Read(ctx, cmp.Or(r.parts.Devices, r.parts.Store), func(tx store.Tx) (err error) {
+	if err := store.Read(ctx, r.access.devices, func(tx store.Tx) (err error) {
 		all, err = store.EdgeDevices(tx)
 		return err
 	}); err != nil {
@@ -131,7 +130,7 @@ func (r *Registry) scopeOf(ctx context.Context, device model.Binding) (edgeScope
 		return known, nil
 	}
 	known = edgeScope{until: now.Add(scopeFor)}
-	if err := store.Read(ctx, cmp.Or(r.parts.Devices, r.parts.Store), func(tx store.Tx) error { return r.readScope(tx, device, &known) }); err != nil {
+	if err := store.Read(ctx, r.access.devices, func(tx store.Tx) error { return r.readScope(tx, device, &known) }); err != nil {
 		return edgeScope{}, err
 	}
 	s.mu.Lock()
@@ -215,7 +214,7 @@ func (r *Registry) inScope(ctx context.Context, edge model.Binding, groups []str
 		return nil
 	}
 	found := false
-	err := store.Read(ctx, cmp.Or(r.parts.Devices, r.parts.Store), func(tx store.Tx) error {
+	err := store.Read(ctx, r.access.devices, func(tx store.Tx) error {
 		for _, group := range groups {
 			rows, err := r.Devices.Table.Select(tx, b.TenantID, "id", store.Eq("id", b.DeviceID), r.inGroup(group))
 			if err != nil {

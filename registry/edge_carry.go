@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -41,7 +40,7 @@ func (r *Registry) CarryKey(ctx context.Context) (*carry.PrivateKey, error) {
 		secret, _, err = r.parts.Vault.Get(tx, carryKeyName)
 		return err
 	}
-	err := store.Read(ctx, r.parts.Store, read)
+	err := store.Read(ctx, r.store, read)
 	if err == nil && secret == nil {
 		fresh, err := carry.NewPrivateKey()
 		if err != nil {
@@ -51,7 +50,7 @@ func (r *Registry) CarryKey(ctx context.Context) (*carry.PrivateKey, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := r.parts.Writer.Mutate(ctx, model.Service("edge", "", 0), func(c *store.Change) error {
+		if err := r.writer.Mutate(ctx, model.Service("edge", "", 0), func(c *store.Change) error {
 			if err := read(c); err != nil || secret != nil { // another node was quicker
 				return err
 			}
@@ -74,7 +73,7 @@ func (r *Registry) CarryKey(ctx context.Context) (*carry.PrivateKey, error) {
 
 // EdgeOf returns the device of a token where it is an edge that may speak for devices. The error is ErrNoEdge or a fault of the store.
 func (r *Registry) EdgeOf(ctx context.Context, tenant string, tenantID int64, device string) (b model.Binding, err error) {
-	err = store.Read(ctx, cmp.Or(r.parts.Devices, r.parts.Store), func(tx store.Tx) error {
+	err = store.Read(ctx, r.access.devices, func(tx store.Tx) error {
 		d, err := r.Devices.Table.Get(tx, tenantID, device)
 		if err == nil && d == nil {
 			err = ErrNoEdge
@@ -98,7 +97,7 @@ func (r *Registry) EdgeOf(ctx context.Context, tenant string, tenantID int64, de
 // MayCarry refuses what was carried from an installation that was on another machine before: of two copies of an installation nobody can say which
 // messages have a number.
 func (r *Registry) MayCarry(ctx context.Context, edge model.Binding, install, machine string) error {
-	return store.Read(ctx, cmp.Or(r.parts.Devices, r.parts.Store), func(tx store.Tx) error {
+	return store.Read(ctx, r.access.devices, func(tx store.Tx) error {
 		all, err := installs.Of(tx, edge.DeviceID)
 		if err != nil {
 			return err

@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"cmp"
 	"context"
 	"sync/atomic"
 
@@ -47,7 +46,7 @@ func (r *Registry) EdgeDevices(ctx context.Context, edge model.Binding, after st
 	if !s.edge {
 		return nil, "", ErrNoEdge
 	}
-	err = store.Read(ctx, cmp.Or(r.parts.Devices, r.parts.Store), func(tx store.Tx) error {
+	err = store.Read(ctx, r.access.devices, func(tx store.Tx) error {
 		out, next = nil, ""
 		all, err := installs.Devices(tx, edge.TenantID, after, devicesPerPage)
 		if err != nil {

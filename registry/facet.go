@@ -105,7 +105,7 @@ func (r *Registry) FacetValues(ctx context.Context, by *model.Principal, facet D
 	if err := r.Types.MayRead(by); err != nil {
 		return nil, err
 	}
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) (err error) {
+	err = store.Read(ctx, r.store, func(tx store.Tx) (err error) {
 		switch facet {
 		case FacetManufacturer:
 			values, err = r.Types.Table.Distinct(tx, by.TenantID, "manufacturer")

@@ -132,7 +132,7 @@ func (r *Registry) removingGroup(c *store.Change, g *EntityGroup) error {
 			return err
 		}
 	}
-	if err := r.takeAttributes(c, EntityGroups, g.Row, g.Token); err != nil {
+	if err := r.Attributes.takeAll(c, EntityGroups, g.Row, g.Token); err != nil {
 		return err
 	}
 	return r.removeRelationships(c, g.TenantID, EntityGroups, g.ID, g.Token)
@@ -192,7 +192,7 @@ func (r *Registry) publishedGroup(tx store.Tx, tenant int64, field, token string
 
 // GroupScope returns a published version of a dynamic group of devices as the metadata view has those that rules are scoped to.
 func (r *Registry) GroupScope(ctx context.Context, by *model.Principal, token string, version int) (scope *model.GroupView, err error) {
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) error {
+	err = store.Read(ctx, r.store, func(tx store.Tx) error {
 		body, err := r.publishedGroup(tx, by.TenantID, "entityGroupToken", token, int64(version))
 		if err == nil {
 			scope = &model.GroupView{V: 1, Tenant: by.TenantID, Token: token, Version: version, Selector: body.Selector}
@@ -326,13 +326,13 @@ func (r *Registry) PreviewSelector(ctx context.Context, by *model.Principal, mem
 func (r *Registry) memberPage(ctx context.Context, members *relations.Members, page store.Page) (*MemberPage, error) {
 	page = page.Norm()
 	p := &MemberPage{Page: page, Total: func(ctx context.Context) (n int64, err error) {
-		err = store.Read(ctx, r.parts.Store, func(tx store.Tx) (err error) {
+		err = store.Read(ctx, r.store, func(tx store.Tx) (err error) {
 			n, err = members.Count(tx)
 			return err
 		})
 		return n, err
 	}}
-	err := store.Read(ctx, r.parts.Store, func(tx store.Tx) (err error) {
+	err := store.Read(ctx, r.store, func(tx store.Tx) (err error) {
 		p.Members, err = members.Page(tx, 0, int64(page.Number-1)*int64(page.Size), int64(page.Size))
 		return err
 	})
@@ -345,7 +345,7 @@ func (r *Registry) GroupVersions(ctx context.Context, by *model.Principal, group
 	if err != nil {
 		return nil, err
 	}
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) (err error) {
+	err = store.Read(ctx, r.store, func(tx store.Tx) (err error) {
 		of, err = r.groupVersions.Of(tx, tenant, groups)
 		return err
 	})
@@ -358,7 +358,7 @@ func (r *Registry) GroupSnapshots(ctx context.Context, by *model.Principal, vers
 	if err != nil {
 		return nil, err
 	}
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) (err error) {
+	err = store.Read(ctx, r.store, func(tx store.Tx) (err error) {
 		bodies, err = r.groupVersions.Bodies(tx, tenant, versions)
 		return err
 	})
@@ -387,7 +387,7 @@ func (r *Registry) GroupTargets(ctx context.Context, by *model.Principal, token 
 	if limit < 1 || limit > MaxTargets {
 		return nil, model.Invalid("limit", "must be between 1 and %d", MaxTargets)
 	}
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) error {
+	err = store.Read(ctx, r.store, func(tx store.Tx) error {
 		g, err := r.Groups.Table.Get(tx, by.TenantID, token)
 		if err != nil {
 			return err

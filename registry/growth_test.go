@@ -339,7 +339,7 @@ func TestARefusalOfAnyCeilingIsCounted(t *testing.T) {
 	limits.DevicesPerTenant, limits.AttributesPerEntity, limits.RelationshipsPerDevice = 1, 1, 1
 	b.perTenant.Store(&limits)
 	set := func(key string) error {
-		_, err := b.SetAttribute(t.Context(), acme, AttributeSet{Type: ValueLong, AttributeRef: AttributeRef{EntityType: "device", Entity: "d", Scope: ScopeServer, Key: key}})
+		_, err := b.Attributes.Set(t.Context(), acme, AttributeSet{Type: ValueLong, AttributeRef: AttributeRef{EntityType: "device", Entity: "d", Scope: ScopeServer, Key: key}})
 		return err
 	}
 	relate := func(token string) error {

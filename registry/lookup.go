@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -53,7 +52,7 @@ func (r *Registry) ExistingRefs(ctx context.Context, by *model.Principal, refs [
 		tokens[tables[i]] = append(tokens[tables[i]], ref.Token)
 	}
 	found := map[string]map[string]int64{}
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) (err error) {
+	err = store.Read(ctx, r.store, func(tx store.Tx) (err error) {
 		for table, some := range tokens {
 			if found[table], err = store.IDs(tx, table, by.TenantID, unique(some)); err != nil {
 				return err
@@ -72,7 +71,7 @@ func (r *Registry) ExistingRefs(ctx context.Context, by *model.Principal, refs [
 
 // FindCredentials returns the credentials of a tenant with this type and SHA-256 of their id: none or one.
 func (r *Registry) FindCredentials(ctx context.Context, tenantID int64, credentialType string, idHash [sha256.Size]byte) (found []store.CredentialRow, err error) {
-	err = store.Read(ctx, cmp.Or(r.parts.Devices, r.parts.Store), func(tx store.Tx) (err error) {
+	err = store.Read(ctx, r.access.devices, func(tx store.Tx) (err error) {
 		found, err = store.FindCredentials(tx, tenantID, credentialType, hex.EncodeToString(idHash[:]))
 		return err
 	})
@@ -89,7 +88,7 @@ func (r *Registry) FindCredentials(ctx context.Context, tenantID int64, credenti
 
 // DeviceTokens returns the tokens of all devices of the principal's tenant by their row ids.
 func (r *Registry) DeviceTokens(ctx context.Context, by *model.Principal) (tokens map[int64]string, err error) {
-	return tokens, store.Read(ctx, r.parts.Store, func(tx store.Tx) (err error) {
+	return tokens, store.Read(ctx, r.store, func(tx store.Tx) (err error) {
 		tokens, err = store.AllTokens(tx, "devices", by.TenantID)
 		return err
 	})

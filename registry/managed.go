@@ -197,7 +197,7 @@ func sameMicros(a, b *model.Micros) bool {
 // PlacedProfiles returns the tokens and active versions of the published profiles of a tenant with rules with placement EDGE, by row id.
 func (r *Registry) PlacedProfiles(ctx context.Context, tenantID int64) (tokens map[int64]string, versions map[int64]int64, err error) {
 	tokens, versions = map[int64]string{}, map[int64]int64{}
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) error {
+	err = store.Read(ctx, r.store, func(tx store.Tx) error {
 		active, err := r.versions.Effective(tx, tenantID)
 		if err != nil {
 			return err

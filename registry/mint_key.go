@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/hex"
@@ -70,7 +69,7 @@ func (r *Registry) MintKey(ctx context.Context, by *model.Principal, device stri
 // KeyUsed notes that a device has registered with a credential: the first time, the keys that bootstrap has made for it before are removed.
 func (r *Registry) KeyUsed(ctx context.Context, by *model.Principal, device, credential int64) error {
 	unused := false
-	if err := store.Read(ctx, cmp.Or(r.parts.Devices, r.parts.Store), func(tx store.Tx) (err error) {
+	if err := store.Read(ctx, r.access.devices, func(tx store.Tx) (err error) {
 		unused, err = lwm2mrows.Unused(tx, credential)
 		return err
 	}); err != nil || !unused {

@@ -137,7 +137,7 @@ func (r *Registry) vocabulary(ctx context.Context, tenant int64, s *Snapshot) (t
 // prepareScopes brings in the attributes that the groups which rules are scoped to select by.
 func (r *Registry) prepareScopes(ctx context.Context, by *model.Principal, p *DeviceProfile, s *Snapshot) (done func(), err error) {
 	keys := map[string]bool{}
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) error {
+	err = store.Read(ctx, r.store, func(tx store.Tx) error {
 		for _, rule := range s.Rules {
 			if !rule.Enabled || rule.Group == "" {
 				continue

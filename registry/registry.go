@@ -157,21 +157,20 @@ type Registry struct {
 	RelationshipTypes *entity.Kind[RelationshipType]
 	Relationships     *entity.Kind[Relationship]
 	GeoFences         *Fences
+	Attributes        *Attributes
 	Edges             *entity.Kind[Edge]
 	// Kinds are these and those that nothing here needs by name, except those of Keyed.
 	Kinds *entity.Catalog
 	// Keyed are the kinds whose rows no token names.
 	Keyed *entity.Catalog
 
-	config     Config
-	perTenant  atomic.Pointer[DeviceSettings] // applies in place of those of config
-	watchers   watchers                       // of attributes
-	sharing    chan struct{}                  // held while SharedSets reads
-	parts      Deps
-	m          *metrics
-	synced     edgeChanges
-	versions   *entity.Versions[DeviceProfile, Snapshot]
-	attributes *store.Table[Attribute]
+	access
+	config    Config
+	perTenant atomic.Pointer[DeviceSettings] // applies in place of those of config
+	parts     Deps
+	m         *metrics
+	synced    edgeChanges
+	versions  *entity.Versions[DeviceProfile, Snapshot]
 
 	vocabularies vocabularies
 
@@ -202,9 +201,11 @@ func New(c Config, p Deps) *Registry {
 	if p.FenceLimits == nil {
 		p.FenceLimits = defaultFenceLimits
 	}
-	r := &Registry{config: c.withDefaults(), parts: p, attributes: newAttributes(), keys: newKeyWork(), adoptions: newAdoptions(), scopes: newScopes(), sharing: make(chan struct{}, 1), Journal: entity.Journal{Store: p.Store}}
+	r := &Registry{config: c.withDefaults(), parts: p, keys: newKeyWork(), adoptions: newAdoptions(), scopes: newScopes(), Journal: entity.Journal{Store: p.Store}}
 	r.m = newMetrics(p.Registerer, func() float64 { return float64(r.adoptions.len()) })
 	r.perTenant.Store(&r.config.DeviceSettings)
+	r.access = access{store: p.Store, devices: cmp.Or(p.Devices, p.Store), writer: p.Writer}
+	r.Attributes = newAttributes(r.access, r.perTenant.Load)
 	r.Profiles, r.Metrics, r.Rules = r.deviceProfiles(), r.metricDefinitions(), r.detectionRules()
 	r.Types, r.Devices, r.Credentials = r.deviceTypes(), r.devices(), r.deviceCredentials()
 	r.Commands, r.FacetKeys = r.commandDefinitions(), r.facetKeys()
@@ -236,24 +237,16 @@ func (r *Registry) kinds() []entity.Entry {
 }
 
 func (r *Registry) base() entity.Base {
-	return entity.Base{Store: r.parts.Store, Writer: r.parts.Writer, Managed: r.parts.Managed}
+	return entity.Base{Store: r.store, Writer: r.writer, Managed: r.parts.Managed}
 }
 
 // CountBytes implements store.Counter for all that the registry keeps.
 func (r *Registry) CountBytes(tx store.Tx, sums map[int64]int64) error {
-	return cmp.Or(r.Kinds.CountBytes(tx, sums), r.Keyed.CountBytes(tx, sums), r.attributes.CountBytes(tx, sums), fenceset.CountBytes(tx, sums))
+	return cmp.Or(r.Kinds.CountBytes(tx, sums), r.Keyed.CountBytes(tx, sums), r.Attributes.rows.CountBytes(tx, sums), fenceset.CountBytes(tx, sums))
 }
 
 // SetLimits changes how many rows of the kinds a tenant may have. Those that are there stay.
 func (r *Registry) SetLimits(s DeviceSettings) { r.perTenant.Store(&s) }
-
-// mutate runs fn as one change, for who may write devices.
-func (r *Registry) mutate(ctx context.Context, by *model.Principal, fn func(*store.Change) error) error {
-	if err := r.Devices.MayWrite(by); err != nil {
-		return err
-	}
-	return r.parts.Writer.Mutate(ctx, by, fn)
-}
 
 // forgetDevice has the verified credentials of a device forgotten once the change is committed.
 func (r *Registry) forgetDevice(c *store.Change, id int64) { r.forget(c, id, 0) }

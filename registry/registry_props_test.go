@@ -50,7 +50,7 @@ func TestViewRowsFollowAnyChanges(t *testing.T) {
 			case 9:
 				_, err = b.Profiles.Delete(ctx, by, token)
 			case 10, 11:
-				_, err = b.SetAttribute(ctx, by, AttributeSet{AttributeRef{"device", token, ScopeShared, of}, ValueString, &of})
+				_, err = b.Attributes.Set(ctx, by, AttributeSet{AttributeRef{"device", token, ScopeShared, of}, ValueString, &of})
 			}
 			if err != nil && model.CodeOf(err) == "" {
 				rt.Fatal(err)

@@ -25,10 +25,10 @@ func (a *Attribute) view() model.AttributeView {
 	return relations.AttributeValue(a.Type, a.Text, a.Number)
 }
 
-// attributeChanged makes the value of an attribute effective where resolution reads it: the numbers of the scopes SERVER and SHARED of
+// changed makes the value of an attribute effective where resolution reads it: the numbers of the scopes SERVER and SHARED of
 // devices, and any value of the scope SHARED whose key a selector in use names. Others need no place in the log. old or a is nil where
 // there is none.
-func (r *Registry) attributeChanged(c *store.Change, old, a *Attribute) error {
+func (as *Attributes) changed(c *store.Change, old, a *Attribute) error {
 	row := a
 	if a == nil {
 		row = old
@@ -37,7 +37,7 @@ func (r *Registry) attributeChanged(c *store.Change, old, a *Attribute) error {
 		return nil
 	}
 	if row.Scope == ScopeShared && (old == nil || a == nil || !reflect.DeepEqual(old.shared(), a.shared())) {
-		r.sharedChanged(c, row.EntityID)
+		as.sharedChanged(c, row.EntityID)
 	}
 	named := false
 	if row.Scope == ScopeShared && (old != nil && !old.numeric() || a != nil && !a.numeric()) {

@@ -35,7 +35,7 @@ func TestWhichAttributesTakeAPlaceInTheLog(t *testing.T) {
 		return func() { b.set(attribute(scope, key, typ, value)) }
 	}
 	remove := func(scope, key string) func() {
-		return func() { must(b.DeleteAttribute(t.Context(), acme, AttributeRef{"device", "d", scope, key}))(t) }
+		return func() { must(b.Attributes.Delete(t.Context(), acme, AttributeRef{"device", "d", scope, key}))(t) }
 	}
 	for _, c := range []struct {
 		name string

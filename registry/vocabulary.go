@@ -48,7 +48,7 @@ func (r *Registry) Vocabulary(ctx context.Context, by *model.Principal, device s
 	if err := r.Devices.MayRead(by); err != nil {
 		return nil, err
 	}
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) error {
+	err = store.Read(ctx, r.store, func(tx store.Tx) error {
 		d, err := r.Devices.Table.Get(tx, by.TenantID, device)
 		if err != nil || d == nil {
 			return err
@@ -74,7 +74,7 @@ func (r *Registry) RefusedCommands(ctx context.Context, by *model.Principal, dev
 		return nil, model.OverLimit("deviceTokens", "%d devices, at most %d may be checked at a time", len(devices), MaxCommandBatch)
 	}
 	var judged []JudgedDevice
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) (err error) {
+	err = store.Read(ctx, r.store, func(tx store.Tx) (err error) {
 		judged, err = r.JudgeCommand(tx, by.TenantID, devices, key, payload)
 		return err
 	})

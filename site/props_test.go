@@ -432,7 +432,7 @@ func (g *gardener) attribute(by *model.Principal, device string) {
 	if !g.seldom() {
 		q.Value = new(rapid.SampledFrom(values[q.Type]).Draw(g.T, "value"))
 	}
-	must[*registry.Attribute](g)(g.w.registry.SetAttribute(g.w.Context(), by, q))
+	must[*registry.Attribute](g)(g.w.registry.Attributes.Set(g.w.Context(), by, q))
 }
 
 func (g *gardener) credential(by *model.Principal, device string) {
