@@ -36,13 +36,13 @@ func registerRelationships(a *Area, r *registry.Registry) {
 		for i, request := range in.Requests {
 			patches[i] = request
 		}
-		return r.CreateRelationships(ctx, PrincipalFrom(ctx), patches)
+		return r.Relationships.CreateAll(ctx, PrincipalFrom(ctx), patches)
 	}))
 	a.Mutation("removeEntityRelationship", Requires(model.DeviceWrite), func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		return r.Relationships.Delete(ctx, PrincipalFrom(ctx), args.String("token"))
 	})
 	a.Mutation("removeEntityRelationships", Requires(model.DeviceWrite), func(ctx context.Context, _ any, args engine.Args) (any, error) {
-		return r.RemoveRelationships(ctx, PrincipalFrom(ctx), args.Strings("tokens"))
+		return r.Relationships.RemoveAll(ctx, PrincipalFrom(ctx), args.Strings("tokens"))
 	})
 }
 

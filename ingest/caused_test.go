@@ -279,7 +279,7 @@ func TestAReplayRepeatsNoChange(t *testing.T) {
 	r := keptRegistry(w.db)
 	_, err := r.Attributes.Delete(t.Context(), operator, registry.AttributeRef{EntityType: "device", Entity: "d1", Scope: "CLIENT", Key: "fw"})
 	w.must(err)
-	_, err = r.RemoveRelationships(t.Context(), operator, []string{w.relationships()[0]})
+	_, err = r.Relationships.RemoveAll(t.Context(), operator, []string{w.relationships()[0]})
 	w.must(err)
 	for _, key := range []string{"a", "b"} { // what was refused would now fit
 		w.stored(w.reportOf(1, `"`+key+`":null`))
@@ -370,7 +370,7 @@ func TestAChangeOnItsWayDoesNotUndoOneThatAMessageCauses(t *testing.T) {
 	w.stored(w.arrival(1, relation("stands-in", "area", "hall", "")))
 	w.apply()
 	w.stored(w.arrival(1, relation("stands-in", "area", "roof", "")))
-	_, err := keptRegistry(w.db).RemoveRelationships(t.Context(), operator, w.relationships())
+	_, err := keptRegistry(w.db).Relationships.RemoveAll(t.Context(), operator, w.relationships())
 	w.must(err)
 	w.must(w.control.Drain(t.Context())) // behind the message
 	w.apply()
@@ -455,7 +455,7 @@ func TestTheLogHoldsNoChangeThatAPowerCutTakesBackFromTheStore(t *testing.T) {
 	caused := func() {
 		t.Helper()
 		w.stored(w.arrival(1, relation("stands-in", "area", "roof", "")))
-		_, err := keptRegistry(st).RemoveRelationships(t.Context(), operator, w.relationships())
+		_, err := keptRegistry(st).Relationships.RemoveAll(t.Context(), operator, w.relationships())
 		w.must(err)
 		drain(false) // behind the message
 		w.apply()

@@ -496,7 +496,7 @@ func (m *machine) disown(w *modelTenant) {
 	name := m.deviceName()
 	for token, r := range m.relationships(w) {
 		if r.Source == name {
-			_, err := m.r.RemoveRelationships(m.Context(), w.by, []string{token})
+			_, err := m.r.Relationships.RemoveAll(m.Context(), w.by, []string{token})
 			m.must(err)
 			delete(w.owners, name)
 		}

@@ -84,7 +84,7 @@ func (r *Registry) removingThing(c *store.Change, entityType, table string, row 
 	if err := r.Attributes.takeAll(c, entityType, row, token); err != nil {
 		return err
 	}
-	if err := r.removeRelationships(c, row.TenantID, entityType, row.ID, token); err != nil {
+	if err := r.Relationships.removeAll(c, row.TenantID, entityType, row.ID, token); err != nil {
 		return err
 	}
 	_, err := store.AddRows(c, row.TenantID, table, -1)

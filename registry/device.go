@@ -80,7 +80,7 @@ func (r *Registry) removingDevice(c *store.Change, d *Device) error {
 	if err := r.Attributes.takeAll(c, EntityDevice, d.Row, d.Token); err != nil {
 		return err
 	}
-	if err := r.removeRelationships(c, d.TenantID, EntityDevice, d.ID, d.Token); err != nil {
+	if err := r.Relationships.removeAll(c, d.TenantID, EntityDevice, d.ID, d.Token); err != nil {
 		return err
 	}
 	_, err := store.CountDevices(c, d.TenantID, -1)

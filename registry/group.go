@@ -135,7 +135,7 @@ func (r *Registry) removingGroup(c *store.Change, g *EntityGroup) error {
 	if err := r.Attributes.takeAll(c, EntityGroups, g.Row, g.Token); err != nil {
 		return err
 	}
-	return r.removeRelationships(c, g.TenantID, EntityGroups, g.ID, g.Token)
+	return r.Relationships.removeAll(c, g.TenantID, EntityGroups, g.ID, g.Token)
 }
 
 // scopedVersions are the versions of a group that the draft of a rule, or a rule of an active profile version, is scoped to.

@@ -343,7 +343,7 @@ func TestARefusalOfAnyCeilingIsCounted(t *testing.T) {
 		return err
 	}
 	relate := func(token string) error {
-		_, err := b.CreateRelationships(t.Context(), acme, []store.Patch{relation(token, "device/d", "assigned", "device/d")})
+		_, err := b.Relationships.CreateAll(t.Context(), acme, []store.Patch{relation(token, "device/d", "assigned", "device/d")})
 		return err
 	}
 	if err := errors.Join(set("a"), relate("a")); err != nil || refused[0] != 0 {

@@ -155,7 +155,7 @@ type Registry struct {
 	Journal entity.Journal
 
 	RelationshipTypes *entity.Kind[RelationshipType]
-	Relationships     *entity.Kind[Relationship]
+	Relationships     *Relations
 	GeoFences         *Fences
 	Attributes        *Attributes
 	Edges             *entity.Kind[Edge]
@@ -209,7 +209,14 @@ func New(c Config, p Deps) *Registry {
 	r.Profiles, r.Metrics, r.Rules = r.deviceProfiles(), r.metricDefinitions(), r.detectionRules()
 	r.Types, r.Devices, r.Credentials = r.deviceTypes(), r.devices(), r.deviceCredentials()
 	r.Commands, r.FacetKeys = r.commandDefinitions(), r.facetKeys()
-	r.Groups, r.RelationshipTypes, r.Relationships = r.groups(), r.relationshipTypes(), r.relationships()
+	r.Groups = r.groups()
+	r.Relationships = &Relations{
+		access: r.access,
+		limits: r.perTenant.Load,
+		groups: r.Groups,
+	}
+	r.Relationships.describe(r.base())
+	r.RelationshipTypes = r.Relationships.Types
 	r.GeoFences = &Fences{
 		store:    p.Store,
 		limits:   p.FenceLimits,

@@ -176,7 +176,7 @@ func (g *EntityGroup) viewKey(version int64) string {
 }
 
 // enlist makes the memberships in static groups that devices have now effective for their messages.
-func (r *Registry) enlist(c *store.Change, tenant int64, devices ...int64) error {
+func enlist(c *store.Change, tenant int64, devices ...int64) error {
 	for _, id := range devices {
 		groups, err := relations.Memberships(c, tenant, id)
 		if err != nil {
