@@ -124,11 +124,11 @@ const keysRetry = time.Minute
 
 // emptyKeys takes attributes that no selector in use names any more out of the metadata.
 func (e *entities) emptyKeys(ctx context.Context) error {
-	err := e.Registry.FindKeys(ctx)
+	err := e.Registry.AttributeKeys.Find(ctx)
 	for {
 		retry := make(<-chan time.Time)
 		if err == nil {
-			err = e.Registry.EmptyKeys(ctx)
+			err = e.Registry.AttributeKeys.Empty(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
 			e.base.log.Warn("attributes that no selector names any more are still in the metadata; it is tried again", "error", err, "retry", keysRetry.String())
@@ -138,7 +138,7 @@ func (e *entities) emptyKeys(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-retry:
-		case <-e.Registry.KeysLeft():
+		case <-e.Registry.AttributeKeys.Left():
 		}
 		err = nil
 	}

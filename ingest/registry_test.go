@@ -143,7 +143,7 @@ func (p *registered) follows(r *rand.Rand) {
 		for range 1 + r.IntN(4) {
 			p.step(r)
 		}
-		p.must(p.EmptyKeys(p.ctx))
+		p.must(p.AttributeKeys.Empty(p.ctx))
 		p.must(p.control.Drain(p.ctx))
 		p.apply()
 		p.compare()
@@ -156,7 +156,7 @@ func (p *registered) follows(r *rand.Rand) {
 		case 1:
 			p.world.restart()
 			p.open()
-			p.must(p.FindKeys(p.ctx))
+			p.must(p.AttributeKeys.Find(p.ctx))
 			p.apply()
 		}
 	}

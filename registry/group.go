@@ -68,7 +68,7 @@ func (r *Registry) groups() *entity.Kind[EntityGroup] {
 			if err != nil {
 				return nil, err
 			}
-			return r.prepareKeys(ctx, by, keys)
+			return r.AttributeKeys.prepare(ctx, by, keys)
 		},
 		Active: func(g *EntityGroup) **int64 { return &g.ActiveVersion }, ActiveColumn: "active_version",
 		Activate: func(c *store.Change, g *EntityGroup, _ *GroupSnapshot, version int64) error {

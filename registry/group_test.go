@@ -649,7 +649,7 @@ func TestAPublishThatWasBrokenOffIsCompletedOrTakenBack(t *testing.T) {
 	b.after = nil
 	b.changes()
 	after := New(b.config, b.parts)
-	if err := errors.Join(after.FindKeys(t.Context()), after.EmptyKeys(t.Context())); err != nil {
+	if err := errors.Join(after.AttributeKeys.Find(t.Context()), after.AttributeKeys.Empty(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	b.slices("what is taken back", b.changes(), 40, 10, "")
@@ -699,7 +699,7 @@ func (b *bench) changes() (all [][]string) {
 // emptied takes values out that no key needs any more and returns the changes of that.
 func (b *bench) emptied() [][]string {
 	b.Helper()
-	if err := b.EmptyKeys(b.Context()); err != nil {
+	if err := b.AttributeKeys.Empty(b.Context()); err != nil {
 		b.Fatal(err)
 	}
 	return b.changes()

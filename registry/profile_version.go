@@ -155,7 +155,7 @@ func (r *Registry) prepareScopes(ctx context.Context, by *model.Principal, p *De
 	if err != nil {
 		return nil, err
 	}
-	return r.prepareKeys(ctx, by, keys)
+	return r.AttributeKeys.prepare(ctx, by, keys)
 }
 
 // checkTenantRules refuses a version with which the tenant would have more rules run than it may. A version with fewer

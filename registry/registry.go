@@ -158,6 +158,7 @@ type Registry struct {
 	Relationships     *Relations
 	GeoFences         *Fences
 	Attributes        *Attributes
+	AttributeKeys     *AttributeKeys
 	Edges             *entity.Kind[Edge]
 	// Kinds are these and those that nothing here needs by name, except those of Keyed.
 	Kinds *entity.Catalog
@@ -176,7 +177,6 @@ type Registry struct {
 
 	groupVersions *entity.Versions[EntityGroup, GroupSnapshot]
 	selectors     selector.Compiler
-	keys          *keyWork
 	adoptions     *adoptions
 	scopes        *scopes
 	carry         carryKeys
@@ -201,7 +201,7 @@ func New(c Config, p Deps) *Registry {
 	if p.FenceLimits == nil {
 		p.FenceLimits = defaultFenceLimits
 	}
-	r := &Registry{config: c.withDefaults(), parts: p, keys: newKeyWork(), adoptions: newAdoptions(), scopes: newScopes(), Journal: entity.Journal{Store: p.Store}}
+	r := &Registry{config: c.withDefaults(), parts: p, adoptions: newAdoptions(), scopes: newScopes(), Journal: entity.Journal{Store: p.Store}}
 	r.m = newMetrics(p.Registerer, func() float64 { return float64(r.adoptions.len()) })
 	r.perTenant.Store(&r.config.DeviceSettings)
 	r.access = access{store: p.Store, devices: cmp.Or(p.Devices, p.Store), writer: p.Writer}
@@ -209,6 +209,13 @@ func New(c Config, p Deps) *Registry {
 	r.Profiles, r.Metrics, r.Rules = r.deviceProfiles(), r.metricDefinitions(), r.detectionRules()
 	r.Types, r.Devices, r.Credentials = r.deviceTypes(), r.devices(), r.deviceCredentials()
 	r.Commands, r.FacetKeys = r.commandDefinitions(), r.facetKeys()
+	r.AttributeKeys = &AttributeKeys{
+		store:     p.Store,
+		writer:    p.Writer,
+		perChange: r.config.ValuesPerChange,
+		work:      newKeyWork(),
+		used:      r.usedKeys,
+	}
 	r.Groups = r.groups()
 	r.Relationships = &Relations{
 		access: r.access,

@@ -168,7 +168,7 @@ func (r *Registry) viewGroups(c *store.Change, tenant int64, groups map[string]*
 			return err
 		}
 	}
-	return r.useKeys(c, tenant, keys)
+	return r.AttributeKeys.use(c, tenant, keys)
 }
 
 func (g *EntityGroup) viewKey(version int64) string {
