@@ -33,7 +33,7 @@ const emptyPages = 5
 func (p *entityParts) commandTargets(ctx context.Context, by *model.Principal, group string, version *int64, limit int) (out command.Target, err error) {
 	after, empty := int64(0), 0
 	for {
-		page, err := p.Registry.GroupTargets(ctx, by, group, version, after, int64(min(limit+1, 1000)))
+		page, err := p.Registry.Groups.Targets(ctx, by, group, version, after, int64(min(limit+1, 1000)))
 		if err != nil {
 			return out, err
 		}

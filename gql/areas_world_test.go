@@ -124,7 +124,7 @@ func (w *areasWorld) areas(db *sqlite.DB, writer store.Writer) map[string]walkAr
 		"event-processing": tenant(func(a *gql.Area) {
 			gql.RegisterProcessing(a, gql.ProcessingDeps{Rules: compiler, Health: none, Past: none, Devices: r.Devices.Rows, Profiles: r.Profiles.Rows, RuleRows: r.Rules.Rows,
 				Canvas: canvas.NewCompiler(compiler), Drafter: draft.New(compiler), Infer: none,
-				Compiler: compiler, Previews: none, Scopes: r, Now: func() time.Time { return time.Time{} }})
+				Compiler: compiler, Previews: none, Scopes: r.Groups, Now: func() time.Time { return time.Time{} }})
 		}),
 		delivery.Area:  tenant(func(a *gql.Area) { delivery.Register(a, w.commands(db, writer)) }),
 		"ai-inference": tenant(func(a *gql.Area) { gql.RegisterInference(a, none) }),
@@ -156,7 +156,7 @@ func (w *areasWorld) commands(db *sqlite.DB, writer store.Writer) *command.Servi
 			return all, err
 		},
 		Targets: func(ctx context.Context, by *model.Principal, group string, version *int64, limit int) (t command.Target, err error) {
-			page, err := w.Registry.GroupTargets(ctx, by, group, version, 0, 1000)
+			page, err := w.Registry.Groups.Targets(ctx, by, group, version, 0, 1000)
 			if err == nil && page.Rejected {
 				t.Refused = &command.Rejection{Code: *page.Code, Reason: *page.Reason}
 			} else if err == nil {

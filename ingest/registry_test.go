@@ -195,7 +195,7 @@ func (p *registered) compare() {
 		var version int64
 		_, err := fmt.Sscan(name, &token, &version)
 		p.must(err)
-		targets, err := p.GroupTargets(p.ctx, p.by, token, &version, 0, 1000)
+		targets, err := p.Groups.Targets(p.ctx, p.by, token, &version, 0, 1000)
 		p.must(err)
 		members[name] = targets.Devices
 		if isActive == "true" {

@@ -94,8 +94,8 @@ func (w *keyWork) take() (tenant int64, ok bool) {
 }
 
 // addKeys adds the keys that a selector over devices names.
-func (r *Registry) addKeys(to map[string]bool, body *GroupSnapshot) error {
-	condition, err := r.selectors.Compile(body.Selector, body.MemberType)
+func (gs *Groups) addKeys(to map[string]bool, body *GroupSnapshot) error {
+	condition, err := gs.selectors.Compile(body.Selector, body.MemberType)
 	if err == nil {
 		for _, key := range selector.Keys(condition) {
 			to[key] = true
@@ -310,17 +310,17 @@ func (ks *AttributeKeys) anyUnused(tx store.Tx, tenant int64) (bool, error) {
 }
 
 // usedKeys are the keys that selectors in use name.
-func (r *Registry) usedKeys(tx store.Tx, tenant int64) (map[string]bool, error) {
-	u, err := r.inUse(tx, tenant)
+func (gs *Groups) usedKeys(tx store.Tx, tenant int64) (map[string]bool, error) {
+	u, err := gs.inUse(tx, tenant)
 	if err != nil {
 		return nil, err
 	}
 	versions, keys := u.versions(), map[string]bool{}
 	maps.DeleteFunc(versions, notOfDevices(u.groups))
 	for version := range versions {
-		body, err := r.groupVersions.Body(tx, u.groups[version.group].ID, version.version)
+		body, err := gs.versions.Body(tx, u.groups[version.group].ID, version.version)
 		if err == nil {
-			err = r.addKeys(keys, body)
+			err = gs.addKeys(keys, body)
 		}
 		if err != nil {
 			return nil, err

@@ -99,7 +99,7 @@ func (r *Registry) checkGroupScope(tx store.Tx, d *DetectionRule) error {
 	if d.GroupToken == nil {
 		return nil
 	}
-	_, err := r.publishedGroup(tx, d.TenantID, "entityGroupToken", *d.GroupToken, *d.GroupVersion)
+	_, err := r.Groups.published(tx, d.TenantID, "entityGroupToken", *d.GroupToken, *d.GroupVersion)
 	return err
 }
 

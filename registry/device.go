@@ -28,7 +28,7 @@ func (r *Registry) devices() *entity.Kind[Device] {
 		Filters: []entity.Filter{
 			{Name: "search", Of: func(part any) store.Filter { return store.ContainsAny(part.(string), "token", "name", "external_id") }},
 			{Name: "active", Find: r.activeDevices},
-			{Name: "group", Of: r.inGroup},
+			{Name: "group", Of: r.Groups.inGroup},
 		},
 		Admit: r.admitDevices, Stored: store.StoredDevices, Removing: r.removingDevice, Changed: r.deviceChanged, Views: deviceViews,
 	})

@@ -216,7 +216,7 @@ func (r *Registry) inScope(ctx context.Context, edge model.Binding, groups []str
 	found := false
 	err := store.Read(ctx, r.access.devices, func(tx store.Tx) error {
 		for _, group := range groups {
-			rows, err := r.Devices.Table.Select(tx, b.TenantID, "id", store.Eq("id", b.DeviceID), r.inGroup(group))
+			rows, err := r.Devices.Table.Select(tx, b.TenantID, "id", store.Eq("id", b.DeviceID), r.Groups.inGroup(group))
 			if err != nil {
 				return err
 			}

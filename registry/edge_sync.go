@@ -90,7 +90,7 @@ func (r *Registry) isMember(tx store.Tx, tenantID int64, s *edgeScope, device in
 		return true, nil
 	}
 	for _, group := range s.groups {
-		rows, err := r.Devices.Table.Select(tx, tenantID, "id", store.Eq("id", device), r.inGroup(group))
+		rows, err := r.Devices.Table.Select(tx, tenantID, "id", store.Eq("id", device), r.Groups.inGroup(group))
 		if err != nil || len(rows) > 0 {
 			return len(rows) > 0, err
 		}

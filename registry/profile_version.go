@@ -142,9 +142,9 @@ func (r *Registry) prepareScopes(ctx context.Context, by *model.Principal, p *De
 			if !rule.Enabled || rule.Group == "" {
 				continue
 			}
-			body, err := r.publishedGroup(tx, p.TenantID, "entityGroupToken", rule.Group, int64(rule.GroupVersion))
+			body, err := r.Groups.published(tx, p.TenantID, "entityGroupToken", rule.Group, int64(rule.GroupVersion))
 			if err == nil {
-				err = r.addKeys(keys, body)
+				err = r.Groups.addKeys(keys, body)
 			}
 			if err != nil {
 				return err

@@ -20,7 +20,6 @@ import (
 
 	"weir/internal/setting"
 	"weir/model"
-	"weir/registry/selector"
 	"weir/store"
 	"weir/store/entity"
 	"weir/store/fenceset"
@@ -150,7 +149,7 @@ type Registry struct {
 	Devices     *entity.Kind[Device]
 	Credentials *entity.Kind[DeviceCredential]
 	FacetKeys   *entity.Kind[FacetKey]
-	Groups      *entity.Kind[EntityGroup]
+	Groups      *Groups
 	// Journal is what was changed in the instance and its tenants.
 	Journal entity.Journal
 
@@ -175,11 +174,9 @@ type Registry struct {
 
 	vocabularies vocabularies
 
-	groupVersions *entity.Versions[EntityGroup, GroupSnapshot]
-	selectors     selector.Compiler
-	adoptions     *adoptions
-	scopes        *scopes
-	carry         carryKeys
+	adoptions *adoptions
+	scopes    *scopes
+	carry     carryKeys
 }
 
 // What the kinds have in common.
@@ -207,23 +204,34 @@ func New(c Config, p Deps) *Registry {
 	r.access = access{store: p.Store, devices: cmp.Or(p.Devices, p.Store), writer: p.Writer}
 	r.Attributes = newAttributes(r.access, r.perTenant.Load)
 	r.Profiles, r.Metrics, r.Rules = r.deviceProfiles(), r.metricDefinitions(), r.detectionRules()
-	r.Types, r.Devices, r.Credentials = r.deviceTypes(), r.devices(), r.deviceCredentials()
-	r.Commands, r.FacetKeys = r.commandDefinitions(), r.facetKeys()
 	r.AttributeKeys = &AttributeKeys{
 		store:     p.Store,
 		writer:    p.Writer,
 		perChange: r.config.ValuesPerChange,
 		work:      newKeyWork(),
-		used:      r.usedKeys,
 	}
-	r.Groups = r.groups()
 	r.Relationships = &Relations{
 		access: r.access,
 		limits: r.perTenant.Load,
-		groups: r.Groups,
 	}
+	r.Groups = &Groups{
+		kept:       r.config.VersionsPerProfile,
+		pruned:     r.m.pruned,
+		store:      p.Store,
+		limits:     r.perTenant.Load,
+		keys:       r.AttributeKeys,
+		attributes: r.Attributes,
+		relations:  r.Relationships,
+		rules:      r.Rules,
+		profiles:   r.versions,
+	}
+	r.AttributeKeys.used = r.Groups.usedKeys
+	r.Groups.describe(r.base())
+	r.Relationships.groups = r.Groups.Kind
 	r.Relationships.describe(r.base())
 	r.RelationshipTypes = r.Relationships.Types
+	r.Types, r.Devices, r.Credentials = r.deviceTypes(), r.devices(), r.deviceCredentials()
+	r.Commands, r.FacetKeys = r.commandDefinitions(), r.facetKeys()
 	r.GeoFences = &Fences{
 		store:    p.Store,
 		limits:   p.FenceLimits,
