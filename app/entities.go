@@ -397,7 +397,7 @@ func governConfig(cfg config.Config) govern.Config {
 type finder struct{ r *registry.Registry }
 
 func (f finder) FindCredentials(ctx context.Context, tenantID int64, kind string, idHash [32]byte) ([]auth.CredentialRow, error) {
-	rows, err := f.r.FindCredentials(ctx, tenantID, kind, idHash)
+	rows, err := f.r.Credentials.Find(ctx, tenantID, kind, idHash)
 	out := make([]auth.CredentialRow, len(rows))
 	for i, r := range rows {
 		out[i] = auth.CredentialRow(r)
@@ -407,12 +407,12 @@ func (f finder) FindCredentials(ctx context.Context, tenantID int64, kind string
 
 // FindKey implements auth.KeyFinder.
 func (f finder) FindKey(ctx context.Context, identity string) (auth.KeyRow, error) {
-	return keyRow(f.r.FindKey(ctx, identity))
+	return keyRow(f.r.Credentials.FindKey(ctx, identity))
 }
 
 // FindBootstrapKey implements auth.KeyFinder.
 func (f finder) FindBootstrapKey(ctx context.Context, identity string) (auth.KeyRow, error) {
-	return keyRow(f.r.FindBootstrapKey(ctx, identity))
+	return keyRow(f.r.Credentials.FindBootstrapKey(ctx, identity))
 }
 
 func keyRow(row *store.KeyRow, key []byte, err error) (auth.KeyRow, error) {
@@ -424,7 +424,7 @@ func keyRow(row *store.KeyRow, key []byte, err error) (auth.KeyRow, error) {
 
 // FindCertificate implements auth.CertificateFinder.
 func (f finder) FindCertificate(ctx context.Context, fingerprint string) (auth.KeyRow, error) {
-	row, err := f.r.FindCertificate(ctx, fingerprint)
+	row, err := f.r.Credentials.FindCertificate(ctx, fingerprint)
 	if err != nil || row == nil {
 		return auth.KeyRow{}, err
 	}

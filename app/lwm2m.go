@@ -66,7 +66,7 @@ func newLwM2M(d TransportDeps) (Served, error) {
 	}
 	wanted := d.Config.LwM2M.Enabled == "true" || len(named.configured) > 0
 	if !wanted {
-		if wanted, err = d.Registry.HasKeys(context.Background()); err != nil {
+		if wanted, err = d.Registry.Credentials.HasKeys(context.Background()); err != nil {
 			return Served{}, err
 		}
 	}
@@ -77,7 +77,7 @@ func newLwM2M(d TransportDeps) (Served, error) {
 		}
 		deps.Listen = func() (net.PacketConn, error) { return socket, nil }
 	} else {
-		deps.Wanted = d.Registry.HasKeys
+		deps.Wanted = d.Registry.Credentials.HasKeys
 	}
 	s, err := lwm2m.New(lwm2m.Config{Source: d.Source, Settings: settings(&d.Config), Timing: d.Config.Presence.Timing}, deps)
 	if err != nil {

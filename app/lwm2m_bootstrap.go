@@ -26,7 +26,7 @@ func within(tenant string, id int64) *model.Principal {
 }
 
 func (m minter) mint(ctx context.Context, b model.Binding) (lwm2m.Minted, error) {
-	token, identity, key, err := m.r.MintKey(ctx, within(b.Tenant, b.TenantID), b.Device)
+	token, identity, key, err := m.r.Credentials.MintKey(ctx, within(b.Tenant, b.TenantID), b.Device)
 	return lwm2m.Minted{TenantID: b.TenantID, Token: token, Identity: identity, Secret: key}, err
 }
 
@@ -36,5 +36,5 @@ func (m minter) discard(ctx context.Context, k lwm2m.Minted) error {
 }
 
 func (m minter) registered(ctx context.Context, b model.Binding) error {
-	return m.r.KeyUsed(ctx, within(b.Tenant, b.TenantID), b.DeviceID, b.Credential)
+	return m.r.Credentials.KeyUsed(ctx, within(b.Tenant, b.TenantID), b.DeviceID, b.Credential)
 }

@@ -141,9 +141,9 @@ func registerAccessTokens(a *Area, r *registry.Registry) {
 		if err != nil {
 			return nil, err
 		}
-		return r.IssueToken(ctx, PrincipalFrom(ctx), registry.TokenRequest{Device: q.String("deviceToken"), Replace: q.Bool("replace"), Until: until})
+		return r.Credentials.IssueToken(ctx, PrincipalFrom(ctx), registry.TokenRequest{Device: q.String("deviceToken"), Replace: q.Bool("replace"), Until: until})
 	})
 	a.Field("DeviceCredential", "credentialId", engine.On(func(_ context.Context, c registry.DeviceCredential, _ engine.Args) (any, error) {
-		return r.CredentialID(&c)
+		return r.Credentials.ID(&c)
 	}))
 }

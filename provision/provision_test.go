@@ -244,14 +244,14 @@ func TestEveryRefusalOfADeviceReadsAlike(t *testing.T) {
 // use signs in with an access token of acme.
 func (b *bench) use(token string) {
 	b.Helper()
-	rows, err := b.r.FindCredentials(b.Context(), 1, registry.AccessToken, auth.HashSecret(token))
+	rows, err := b.r.Credentials.Find(b.Context(), 1, registry.AccessToken, auth.HashSecret(token))
 	if err != nil || len(rows) != 1 || !rows[0].Unused {
 		b.Fatalf("%+v %v", rows, err)
 	}
 	if err := b.Used(b.Context(), rows[0].ID); err != nil {
 		b.Fatal(err)
 	}
-	if rows, err = b.r.FindCredentials(b.Context(), 1, registry.AccessToken, auth.HashSecret(token)); err != nil || rows[0].Unused {
+	if rows, err = b.r.Credentials.Find(b.Context(), 1, registry.AccessToken, auth.HashSecret(token)); err != nil || rows[0].Unused {
 		b.Errorf("after its use: %+v %v", rows, err)
 	}
 }

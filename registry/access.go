@@ -11,7 +11,7 @@ import (
 // access is how a part of the registry reads rows and changes them.
 type access struct {
 	store   store.Store
-	devices store.Store // reads what a device waits for
+	waiting store.Store // reads what a device waits for
 	writer  store.Writer
 }
 

@@ -102,7 +102,7 @@ func (r *Registry) Adopt(ctx context.Context, a Adoption) (b model.Binding, made
 // findAdopted reads the device.
 func (r *Registry) findAdopted(ctx context.Context, a Adoption) (*adopted, error) {
 	found := &adopted{key: a.key()}
-	err := store.Read(ctx, r.access.devices, func(tx store.Tx) error { return r.adoptedIn(tx, a, found) })
+	err := store.Read(ctx, r.waiting, func(tx store.Tx) error { return r.adoptedIn(tx, a, found) })
 	return found, err
 }
 
@@ -141,7 +141,7 @@ func (r *Registry) adoptedIn(tx store.Tx, a Adoption, found *adopted) error {
 
 // ExternalIDOf returns the external id of a device, "" for none.
 func (r *Registry) ExternalIDOf(ctx context.Context, b model.Binding) (id string, err error) {
-	err = store.Read(ctx, r.access.devices, func(tx store.Tx) error {
+	err = store.Read(ctx, r.waiting, func(tx store.Tx) error {
 		d, err := r.Devices.Table.Get(tx, b.TenantID, b.Device)
 		if d != nil && d.ID == b.DeviceID && d.ExternalID != nil {
 			id = *d.ExternalID

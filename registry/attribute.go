@@ -387,7 +387,7 @@ func (as *Attributes) SharedSets(ctx context.Context, devices ...model.Binding) 
 		return nil, ctx.Err()
 	}
 	sets := make([]shared.Set, len(devices))
-	err := as.devices.Read(ctx, func(tx store.Tx) error {
+	err := as.waiting.Read(ctx, func(tx store.Tx) error {
 		for i, d := range devices {
 			rows, err := as.rows.Select(tx, d.TenantID, "key", store.Eq("entity_type", EntityDevice), store.Eq("entity_id", d.DeviceID), store.Eq("scope", ScopeShared))
 			if err != nil {

@@ -51,10 +51,10 @@ func BenchmarkImportOf10000(b *testing.B) {
 func BenchmarkFindCredential(b *testing.B) {
 	w := newBench(b, Config{DeviceSettings: DeviceSettings{DevicesPerTenant: 1 << 40}})
 	w.fleet(10_000)
-	issued := must(w.IssueToken(b.Context(), acme, TokenRequest{Device: "f5000"}))(b)
+	issued := must(w.Credentials.IssueToken(b.Context(), acme, TokenRequest{Device: "f5000"}))(b)
 	hash := sha256.Sum256([]byte(issued.Secret))
 	for b.Loop() {
-		if len(must(w.FindCredentials(b.Context(), 1, AccessToken, hash))(b)) != 1 {
+		if len(must(w.Credentials.Find(b.Context(), 1, AccessToken, hash))(b)) != 1 {
 			b.Fatal("not found")
 		}
 	}

@@ -90,7 +90,7 @@ func (r *Registry) removingDevice(c *store.Change, d *Device) error {
 // deviceChanged has the verified credentials of a device forgotten that gets another type, or goes.
 func (r *Registry) deviceChanged(c *store.Change, old, d *Device) error {
 	if old != nil && (d == nil || d.TypeID != old.TypeID) {
-		r.forgetDevice(c, old.ID)
+		r.verified.forget(c, old.ID, 0)
 	}
 	tenant := c.By.TenantID
 	c.OnCommit(func() { r.adoptions.changed(tenant, old, d) })

@@ -30,7 +30,7 @@ func (r *Registry) AddDeviceOfType(ctx context.Context, by *model.Principal, p, 
 // addDevice makes a device with an access token, and with further credentials that were prepared.
 func (r *Registry) addDevice(ctx context.Context, by *model.Principal, p, deviceType store.Patch, more ...store.Patch) (d *Device, typeMade bool, secret string, err error) {
 	token, _ := p["token"].(string)
-	secret, credential, err := r.Mint(ctx, by, token, nil)
+	secret, credential, err := r.Credentials.Mint(ctx, by, token, nil)
 	if err != nil {
 		return nil, false, "", err
 	}
@@ -67,7 +67,7 @@ func (r *Registry) AddDeviceWithKey(ctx context.Context, by *model.Principal, p,
 	if _, err := io.ReadFull(r.parts.Random, key); err != nil {
 		return nil, false, "", "", nil, fmt.Errorf("minting a pre-shared key: %w", err)
 	}
-	name, err := r.NewUUID()
+	name, err := r.Credentials.NewUUID()
 	if err != nil {
 		return nil, false, "", "", nil, err
 	}
@@ -99,25 +99,25 @@ const temporary = `{"temporary":true}`
 
 // IssueToken mints an access token and removes those that it replaces, in one change. The secret is returned here and
 // shown nowhere else.
-func (r *Registry) IssueToken(ctx context.Context, by *model.Principal, q TokenRequest) (*IssuedToken, error) {
+func (cs *Credentials) IssueToken(ctx context.Context, by *model.Principal, q TokenRequest) (*IssuedToken, error) {
 	var more store.Patch
 	if q.Until != nil {
 		more = store.Patch{"expiresAt": *q.Until, "metadata": temporary}
 	}
-	secret, p, err := r.Mint(ctx, by, q.Device, more)
+	secret, p, err := cs.Mint(ctx, by, q.Device, more)
 	if err != nil {
 		return nil, err
 	}
 	out := &IssuedToken{Secret: secret}
-	err = r.mutate(ctx, by, func(c *store.Change) error {
-		d, err := r.Devices.Must(c, c.By.TenantID, q.Device)
+	err = cs.mutate(ctx, by, func(c *store.Change) error {
+		d, err := cs.devices.Must(c, c.By.TenantID, q.Device)
 		if err != nil {
 			return err
 		}
-		if out.Replaced, err = r.dropTokens(c, d, q); err != nil {
+		if out.Replaced, err = cs.dropTokens(c, d, q); err != nil {
 			return err
 		}
-		out.Credential, err = r.Credentials.Make(c, p)
+		out.Credential, err = cs.Make(c, p)
 		return err
 	})
 	if err != nil {
@@ -128,11 +128,11 @@ func (r *Registry) IssueToken(ctx context.Context, by *model.Principal, q TokenR
 
 // dropTokens removes the access tokens of a device that a new one replaces, and returns their number, and the temporary
 // ones that have expired.
-func (r *Registry) dropTokens(c *store.Change, d *Device, q TokenRequest) (replaced int, err error) {
+func (cs *Credentials) dropTokens(c *store.Change, d *Device, q TokenRequest) (replaced int, err error) {
 	if !q.Replace && q.Until == nil {
 		return 0, nil
 	}
-	have, err := r.Credentials.Table.By(c, c.By.TenantID, "device_id", d.ID)
+	have, err := cs.Table.By(c, c.By.TenantID, "device_id", d.ID)
 	if err != nil {
 		return 0, err
 	}
@@ -141,7 +141,7 @@ func (r *Registry) dropTokens(c *store.Change, d *Device, q TokenRequest) (repla
 		if credential.Type != AccessToken || !q.Replace && !expired {
 			continue
 		}
-		if _, err := r.Credentials.Remove(c, credential.Token); err != nil {
+		if _, err := cs.Remove(c, credential.Token); err != nil {
 			return 0, err
 		}
 		if q.Replace {
@@ -153,26 +153,26 @@ func (r *Registry) dropTokens(c *store.Change, d *Device, q TokenRequest) (repla
 
 // Mint makes a secret of 256 random bits and the prepared fields of its credential, an access token of the device, whose own token
 // is a random UUID. more are further fields of it.
-func (r *Registry) Mint(ctx context.Context, by *model.Principal, device string, more store.Patch) (secret string, p store.Patch, err error) {
+func (cs *Credentials) Mint(ctx context.Context, by *model.Principal, device string, more store.Patch) (secret string, p store.Patch, err error) {
 	var bits [secretBytes]byte
-	if _, err := io.ReadFull(r.parts.Random, bits[:]); err != nil {
+	if _, err := io.ReadFull(cs.random, bits[:]); err != nil {
 		return "", nil, fmt.Errorf("minting an access token: %w", err)
 	}
 	secret = hex.EncodeToString(bits[:]) // nothing that a shell, a URL or a broker's client would read otherwise
-	token, err := r.NewUUID()
+	token, err := cs.NewUUID()
 	if err != nil {
 		return "", nil, err
 	}
 	p = store.Patch{"token": token, "deviceToken": device, "credentialType": AccessToken, "credentialId": secret, "enabled": true}
 	maps.Copy(p, more)
-	p, err = r.Credentials.Prepared(ctx, by, p)
+	p, err = cs.Prepared(ctx, by, p)
 	return secret, p, err
 }
 
 // NewUUID returns a random UUID of version 4.
-func (r *Registry) NewUUID() (string, error) {
+func (cs *Credentials) NewUUID() (string, error) {
 	var bits [16]byte
-	if _, err := io.ReadFull(r.parts.Random, bits[:]); err != nil {
+	if _, err := io.ReadFull(cs.random, bits[:]); err != nil {
 		return "", fmt.Errorf("minting a token: %w", err)
 	}
 	return uuid4(bits), nil

@@ -90,9 +90,9 @@ func (im *importing) prepare(ctx context.Context, by *model.Principal) error {
 		device, _ := e.Device["token"].(string)
 		var err error
 		if e.Credential == nil {
-			im.secrets[i], im.credentials[i], err = im.r.Mint(ctx, by, device, nil)
+			im.secrets[i], im.credentials[i], err = im.r.Credentials.Mint(ctx, by, device, nil)
 		} else {
-			im.credentials[i], err = im.r.prepareGiven(ctx, by, device, e.Credential)
+			im.credentials[i], err = im.r.Credentials.prepareGiven(ctx, by, device, e.Credential)
 		}
 		if err != nil && !im.noted(&im.early, i, err) {
 			return err
@@ -102,14 +102,14 @@ func (im *importing) prepare(ctx context.Context, by *model.Principal) error {
 }
 
 // prepareGiven prepares a credential that an entry brings along; its token is a random UUID.
-func (r *Registry) prepareGiven(ctx context.Context, by *model.Principal, device string, given store.Patch) (store.Patch, error) {
-	token, err := r.NewUUID()
+func (cs *Credentials) prepareGiven(ctx context.Context, by *model.Principal, device string, given store.Patch) (store.Patch, error) {
+	token, err := cs.NewUUID()
 	if err != nil {
 		return nil, err
 	}
 	p := store.Patch{"token": token, "deviceToken": device, "enabled": true}
 	maps.Copy(p, given)
-	return r.Credentials.Prepared(ctx, by, p)
+	return cs.Prepared(ctx, by, p)
 }
 
 // make makes the entries, as far as nothing stands against them.
@@ -196,7 +196,7 @@ func (im *importing) device(c *store.Change, i int, p store.Patch) (*Device, err
 	for range len(im.Entries[i].Device) + 1 {
 		if p["token"] == nil {
 			var err error
-			if p["token"], err = im.r.NewUUID(); err != nil { // a stand-in: this import comes to nothing
+			if p["token"], err = im.r.Credentials.NewUUID(); err != nil { // a stand-in: this import comes to nothing
 				return nil, err
 			}
 		}

@@ -141,7 +141,7 @@ func TestAccessTokensAreReplacedAndLentOnesGoWhenTheirTimeIsOver(t *testing.T) {
 	issue := func(q TokenRequest) *IssuedToken {
 		t.Helper()
 		q.Device = "d"
-		return must(b.IssueToken(ctx, acme, q))(t)
+		return must(b.Credentials.IssueToken(ctx, acme, q))(t)
 	}
 	first := issue(TokenRequest{}).Secret
 	now := model.Micros(b.now.Load())

@@ -105,7 +105,7 @@ func (r *Registry) IsEdge(ctx context.Context, device model.Binding) (bool, erro
 	if all != nil {
 		return all[device.DeviceID], nil
 	}
-	if err := store.Read(ctx, r.access.devices, func(tx store.Tx) (err error) {
+	if err := store.Read(ctx, r.waiting, func(tx store.Tx) (err error) {
 		all, err = store.EdgeDevices(tx)
 		return err
 	}); err != nil {
@@ -130,7 +130,7 @@ func (r *Registry) scopeOf(ctx context.Context, device model.Binding) (edgeScope
 		return known, nil
 	}
 	known = edgeScope{until: now.Add(scopeFor)}
-	if err := store.Read(ctx, r.access.devices, func(tx store.Tx) error { return r.readScope(tx, device, &known) }); err != nil {
+	if err := store.Read(ctx, r.waiting, func(tx store.Tx) error { return r.readScope(tx, device, &known) }); err != nil {
 		return edgeScope{}, err
 	}
 	s.mu.Lock()
@@ -214,7 +214,7 @@ func (r *Registry) inScope(ctx context.Context, edge model.Binding, groups []str
 		return nil
 	}
 	found := false
-	err := store.Read(ctx, r.access.devices, func(tx store.Tx) error {
+	err := store.Read(ctx, r.waiting, func(tx store.Tx) error {
 		for _, group := range groups {
 			rows, err := r.Devices.Table.Select(tx, b.TenantID, "id", store.Eq("id", b.DeviceID), r.Groups.inGroup(group))
 			if err != nil {

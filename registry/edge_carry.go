@@ -73,7 +73,7 @@ func (r *Registry) CarryKey(ctx context.Context) (*carry.PrivateKey, error) {
 
 // EdgeOf returns the device of a token where it is an edge that may speak for devices. The error is ErrNoEdge or a fault of the store.
 func (r *Registry) EdgeOf(ctx context.Context, tenant string, tenantID int64, device string) (b model.Binding, err error) {
-	err = store.Read(ctx, r.access.devices, func(tx store.Tx) error {
+	err = store.Read(ctx, r.waiting, func(tx store.Tx) error {
 		d, err := r.Devices.Table.Get(tx, tenantID, device)
 		if err == nil && d == nil {
 			err = ErrNoEdge
@@ -97,7 +97,7 @@ func (r *Registry) EdgeOf(ctx context.Context, tenant string, tenantID int64, de
 // MayCarry refuses what was carried from an installation that was on another machine before: of two copies of an installation nobody can say which
 // messages have a number.
 func (r *Registry) MayCarry(ctx context.Context, edge model.Binding, install, machine string) error {
-	return store.Read(ctx, r.access.devices, func(tx store.Tx) error {
+	return store.Read(ctx, r.waiting, func(tx store.Tx) error {
 		all, err := installs.Of(tx, edge.DeviceID)
 		if err != nil {
 			return err

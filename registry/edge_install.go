@@ -225,7 +225,7 @@ func encode(v any) string {
 // EdgeStateOf returns what is known of an edge's installation, nil where none has said anything yet.
 func (r *Registry) EdgeStateOf(ctx context.Context, e *Edge) (*EdgeState, error) {
 	var all []*installs.Install
-	if err := store.Read(ctx, r.access.devices, func(tx store.Tx) (err error) {
+	if err := store.Read(ctx, r.waiting, func(tx store.Tx) (err error) {
 		all, err = installs.Of(tx, e.DeviceID)
 		return err
 	}); err != nil || len(all) == 0 {

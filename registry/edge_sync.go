@@ -46,7 +46,7 @@ func (r *Registry) EdgeDevices(ctx context.Context, edge model.Binding, after st
 	if !s.edge {
 		return nil, "", ErrNoEdge
 	}
-	err = store.Read(ctx, r.access.devices, func(tx store.Tx) error {
+	err = store.Read(ctx, r.waiting, func(tx store.Tx) error {
 		out, next = nil, ""
 		all, err := installs.Devices(tx, edge.TenantID, after, devicesPerPage)
 		if err != nil {

@@ -69,9 +69,9 @@ func (r *Registry) ExistingRefs(ctx context.Context, by *model.Principal, refs [
 	return existing, err
 }
 
-// FindCredentials returns the credentials of a tenant with this type and SHA-256 of their id: none or one.
-func (r *Registry) FindCredentials(ctx context.Context, tenantID int64, credentialType string, idHash [sha256.Size]byte) (found []store.CredentialRow, err error) {
-	err = store.Read(ctx, r.access.devices, func(tx store.Tx) (err error) {
+// Find returns the credentials of a tenant with this type and SHA-256 of their id: none or one.
+func (cs *Credentials) Find(ctx context.Context, tenantID int64, credentialType string, idHash [sha256.Size]byte) (found []store.CredentialRow, err error) {
+	err = store.Read(ctx, cs.waiting, func(tx store.Tx) (err error) {
 		found, err = store.FindCredentials(tx, tenantID, credentialType, hex.EncodeToString(idHash[:]))
 		return err
 	})
@@ -82,7 +82,7 @@ func (r *Registry) FindCredentials(ctx context.Context, tenantID int64, credenti
 	case len(found) == 0:
 		result = "none"
 	}
-	r.m.lookups.WithLabelValues(result).Inc()
+	cs.lookups.WithLabelValues(result).Inc()
 	return found, err
 }
 

@@ -175,7 +175,7 @@ func (r *Registry) followDevice(c *store.Change, d *Device, have map[string]*Dev
 		if err := r.Credentials.Table.Insert(c, row); err != nil {
 			return left, err
 		}
-		if err := r.credentialChanged(c, nil, row); err != nil {
+		if err := r.Credentials.changed(c, nil, row); err != nil {
 			return left, err
 		}
 	}

@@ -147,7 +147,7 @@ type Registry struct {
 	Commands    *entity.Kind[CommandDefinition]
 	Rules       *entity.Kind[DetectionRule]
 	Devices     *entity.Kind[Device]
-	Credentials *entity.Kind[DeviceCredential]
+	Credentials *Credentials
 	FacetKeys   *entity.Kind[FacetKey]
 	Groups      *Groups
 	// Journal is what was changed in the instance and its tenants.
@@ -170,6 +170,7 @@ type Registry struct {
 	parts     Deps
 	m         *metrics
 	synced    edgeChanges
+	verified  *verified
 	versions  *entity.Versions[DeviceProfile, Snapshot]
 
 	vocabularies vocabularies
@@ -201,7 +202,7 @@ func New(c Config, p Deps) *Registry {
 	r := &Registry{config: c.withDefaults(), parts: p, adoptions: newAdoptions(), scopes: newScopes(), Journal: entity.Journal{Store: p.Store}}
 	r.m = newMetrics(p.Registerer, func() float64 { return float64(r.adoptions.len()) })
 	r.perTenant.Store(&r.config.DeviceSettings)
-	r.access = access{store: p.Store, devices: cmp.Or(p.Devices, p.Store), writer: p.Writer}
+	r.access = access{store: p.Store, waiting: cmp.Or(p.Devices, p.Store), writer: p.Writer}
 	r.Attributes = newAttributes(r.access, r.perTenant.Load)
 	r.Profiles, r.Metrics, r.Rules = r.deviceProfiles(), r.metricDefinitions(), r.detectionRules()
 	r.AttributeKeys = &AttributeKeys{
@@ -230,7 +231,20 @@ func New(c Config, p Deps) *Registry {
 	r.Relationships.groups = r.Groups.Kind
 	r.Relationships.describe(r.base())
 	r.RelationshipTypes = r.Relationships.Types
-	r.Types, r.Devices, r.Credentials = r.deviceTypes(), r.devices(), r.deviceCredentials()
+	r.verified = &verified{forgotten: r.m.forgotten, invalidate: p.Invalidate}
+	r.Types, r.Devices = r.deviceTypes(), r.devices()
+	r.Credentials = &Credentials{
+		access:    r.access,
+		sealer:    p.Sealer,
+		hasher:    p.Hasher,
+		random:    p.Random,
+		perDevice: r.config.CredentialsPerDevice,
+		lookups:   r.m.lookups,
+		verified:  r.verified,
+		synced:    &r.synced,
+		devices:   r.Devices,
+	}
+	r.Credentials.describe(r.base())
 	r.Commands, r.FacetKeys = r.commandDefinitions(), r.facetKeys()
 	r.GeoFences = &Fences{
 		store:    p.Store,
@@ -269,16 +283,3 @@ func (r *Registry) CountBytes(tx store.Tx, sums map[int64]int64) error {
 
 // SetLimits changes how many rows of the kinds a tenant may have. Those that are there stay.
 func (r *Registry) SetLimits(s DeviceSettings) { r.perTenant.Store(&s) }
-
-// forgetDevice has the verified credentials of a device forgotten once the change is committed.
-func (r *Registry) forgetDevice(c *store.Change, id int64) { r.forget(c, id, 0) }
-
-// forgetCredential does the same for one credential.
-func (r *Registry) forgetCredential(c *store.Change, id int64) { r.forget(c, 0, id) }
-
-func (r *Registry) forget(c *store.Change, device, credential int64) {
-	c.OnCommit(func() {
-		r.m.forgotten.Inc()
-		r.parts.Invalidate(device, credential)
-	})
-}

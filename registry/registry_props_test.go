@@ -189,7 +189,7 @@ func TestRecordsOfAnotherTenantAreNotThere(t *testing.T) {
 		foreign(b, b.Metrics, "m-temp", 1, store.Patch{"name": "x"}, store.Patch{"token": "n", "deviceProfileToken": "p", "metricKey": "k", "dataType": "INT"})
 		foreign(b, b.Rules, "r1", 1, store.Patch{"name": "x"}, store.Patch{"token": "n", "deviceProfileToken": "p", "definition": ruleText, "enabled": true})
 		foreign(b, b.Devices, "d", d.ID, store.Patch{"name": "x"}, store.Patch{"token": "n", "deviceTypeToken": "t"})
-		foreign(b, b.Credentials, "c", c.ID, store.Patch{"enabled": false}, store.Patch{"token": "n", "deviceToken": "d", "credentialType": AccessToken, "credentialId": "y", "enabled": true})
+		foreign(b, b.Credentials.Kind, "c", c.ID, store.Patch{"enabled": false}, store.Patch{"token": "n", "deviceToken": "d", "credentialType": AccessToken, "credentialId": "y", "enabled": true})
 	})
 	nobody := fixture.Member("eve", "", 0, model.DeviceRead, model.DeviceWrite)
 	if _, err := b.Devices.ByToken(ctx, nobody, []string{"d"}); model.CodeOf(err) != model.CodeUnauthenticated {
