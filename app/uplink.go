@@ -193,7 +193,7 @@ func (p platform) Placed(ctx context.Context, tenant string) (all []edge.PlacedP
 	if !known {
 		return nil, nil
 	}
-	tokens, versions, err := p.Registry.PlacedProfiles(ctx, id)
+	tokens, versions, err := p.Registry.Profiles.Placed(ctx, id)
 	for _, row := range slices.Sorted(maps.Keys(tokens)) {
 		all = append(all, edge.PlacedProfile{Row: row, Profile: tokens[row], Version: int(versions[row])})
 	}

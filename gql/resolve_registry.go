@@ -45,7 +45,7 @@ func registerProfiles(a *Area, r *registry.Registry) {
 		return m.SourceNames, nil
 	}))
 	counts := engine.NewLoader(func(ctx context.Context, profiles []int64) (map[int64]int64, error) {
-		return r.TypeCounts(ctx, PrincipalFrom(ctx), profiles)
+		return r.Profiles.TypeCounts(ctx, PrincipalFrom(ctx), profiles)
 	})
 	a.Type("DetectionRuleWarning", entity.Remark{})
 	a.Field("DeviceProfileVersion", "warnings", engine.On(func(_ context.Context, v entity.Version, _ engine.Args) (any, error) {

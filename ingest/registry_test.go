@@ -180,7 +180,7 @@ func (p *registered) compare() {
 		at := strings.LastIndex(line, " ")
 		inUse[line[:at]] = line[at+1:]
 	}
-	active, err := p.Active(p.ctx, p.by, "p")
+	active, err := p.Profiles.Active(p.ctx, p.by, "p")
 	p.must(err)
 	if active != nil {
 		for _, rule := range active.Rules {

@@ -24,7 +24,7 @@ func (r *Registry) LocationOf(ctx context.Context, by *model.Principal, device s
 		if err != nil || d == nil {
 			return err
 		}
-		s, err := r.activeOf(tx, d)
+		s, err := r.Profiles.activeOf(tx, d)
 		if err != nil {
 			return err
 		}
@@ -44,7 +44,7 @@ func (r *Registry) LwM2MOf(ctx context.Context, tenantID, deviceID int64) (said 
 		if err != nil || d == nil {
 			return err
 		}
-		s, err := r.activeOf(tx, d)
+		s, err := r.Profiles.activeOf(tx, d)
 		if err != nil || s == nil {
 			return err
 		}
@@ -60,24 +60,24 @@ func (r *Registry) LwM2MOf(ctx context.Context, tenantID, deviceID int64) (said 
 }
 
 // activeOf returns the active version that judges a device, nil when there is none.
-func (r *Registry) activeOf(tx store.Tx, d *Device) (*Snapshot, error) {
+func (ps *Profiles) activeOf(tx store.Tx, d *Device) (*Snapshot, error) {
 	active := map[int64]*Snapshot{d.TypeID: nil}
-	err := r.activeOfTypes(tx, d.TenantID, active)
+	err := ps.activeOfTypes(tx, d.TenantID, active)
 	return active[d.TypeID], err
 }
 
 // Active returns the active version of a profile as resolution reads it, nil when the profile does not exist or was
 // never published.
-func (r *Registry) Active(ctx context.Context, by *model.Principal, profile string) (view *model.ProfileView, err error) {
-	if err := r.Profiles.MayRead(by); err != nil {
+func (ps *Profiles) Active(ctx context.Context, by *model.Principal, profile string) (view *model.ProfileView, err error) {
+	if err := ps.MayRead(by); err != nil {
 		return nil, err
 	}
-	err = store.Read(ctx, r.store, func(tx store.Tx) error {
-		p, err := r.Profiles.Table.Get(tx, by.TenantID, profile)
+	err = store.Read(ctx, ps.store, func(tx store.Tx) error {
+		p, err := ps.Table.Get(tx, by.TenantID, profile)
 		if err != nil || p == nil || p.ActiveVersion == nil {
 			return err
 		}
-		s, err := r.versions.Body(tx, p.ID, *p.ActiveVersion)
+		s, err := ps.versions.Body(tx, p.ID, *p.ActiveVersion)
 		if err == nil && s != nil {
 			view = new(s.view(by.Tenant, p.Token, int(*p.ActiveVersion)))
 		}

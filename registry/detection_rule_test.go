@@ -93,7 +93,7 @@ func TestARuleOfTheEdge(t *testing.T) {
 		if err := store.Read(ctx, b.parts.Store, func(tx store.Tx) error {
 			p, err := b.Profiles.Table.Get(tx, acme.TenantID, "p")
 			if err == nil {
-				s, err = b.freezeProfile(tx, p)
+				s, err = b.Profiles.freeze(tx, p)
 			}
 			return err
 		}); err != nil {

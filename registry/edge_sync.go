@@ -114,7 +114,7 @@ func (r *Registry) ScopeOfEdge(tx store.Tx, edge model.Binding) (*EdgeScope, err
 	if !s.edge {
 		return nil, ErrNoEdge
 	}
-	active, err := r.versions.Effective(tx, edge.TenantID)
+	active, err := r.Profiles.versions.Effective(tx, edge.TenantID)
 	if err != nil {
 		return nil, err
 	}

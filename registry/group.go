@@ -246,27 +246,27 @@ func (gs *Groups) hint(tx store.Tx, tenant int64, token string, g *EntityGroup) 
 
 // checkScopes refuses a version of a profile whose rules are scoped to what is no longer there, and one with which the tenant
 // would have too many selectors in use. before is the version that it replaces, nil for none.
-func (r *Registry) checkScopes(c *store.Change, p *DeviceProfile, before, s *Snapshot) error {
+func (ps *Profiles) checkScopes(c *store.Change, p *DeviceProfile, before, s *Snapshot) error {
 	for _, rule := range s.Rules {
 		if !rule.Enabled || rule.Group == "" {
 			continue
 		}
-		if _, err := r.Groups.published(c, p.TenantID, "entityGroupToken", rule.Group, int64(rule.GroupVersion)); err != nil {
+		if _, err := ps.groups.published(c, p.TenantID, "entityGroupToken", rule.Group, int64(rule.GroupVersion)); err != nil {
 			return err
 		}
 	}
 	if !before.scoped() && !s.scoped() {
 		return nil
 	}
-	return r.Groups.useSelectors(c, p.TenantID, func(u *inUse) { u.profiles[p.ID] = s })
+	return ps.groups.useSelectors(c, p.TenantID, func(u *inUse) { u.profiles[p.ID] = s })
 }
 
-// removingProfile ends the use of the groups that the rules of a profile's active version are scoped to.
-func (r *Registry) removingProfile(c *store.Change, p *DeviceProfile) error {
+// removing ends the use of the groups that the rules of a profile's active version are scoped to.
+func (ps *Profiles) removing(c *store.Change, p *DeviceProfile) error {
 	if p.ActiveVersion == nil {
 		return nil
 	}
-	return r.Groups.useSelectors(c, p.TenantID, func(u *inUse) { delete(u.profiles, p.ID) })
+	return ps.groups.useSelectors(c, p.TenantID, func(u *inUse) { delete(u.profiles, p.ID) })
 }
 
 // members says which entities belong to a group, by its draft's selector if it is dynamic.

@@ -28,7 +28,7 @@ func (r *Registry) Manage(c *store.Change, by string, tokens ManagedTokens) (rel
 			return manage(c, r.Types, by, tokens.Types, func(t *DeviceType) **string { return &t.ManagedBy })
 		},
 		func() (int, error) {
-			return manage(c, r.Profiles, by, tokens.Profiles, func(p *DeviceProfile) **string { return &p.ManagedBy })
+			return manage(c, r.Profiles.Kind, by, tokens.Profiles, func(p *DeviceProfile) **string { return &p.ManagedBy })
 		},
 		func() (int, error) {
 			return manage(c, r.Devices, by, tokens.Devices, func(d *Device) **string { return &d.ManagedBy })
@@ -194,11 +194,11 @@ func sameMicros(a, b *model.Micros) bool {
 	return (a == nil) == (b == nil) && (a == nil || *a == *b)
 }
 
-// PlacedProfiles returns the tokens and active versions of the published profiles of a tenant with rules with placement EDGE, by row id.
-func (r *Registry) PlacedProfiles(ctx context.Context, tenantID int64) (tokens map[int64]string, versions map[int64]int64, err error) {
+// Placed returns the tokens and active versions of the published profiles of a tenant with rules with placement EDGE, by row id.
+func (ps *Profiles) Placed(ctx context.Context, tenantID int64) (tokens map[int64]string, versions map[int64]int64, err error) {
 	tokens, versions = map[int64]string{}, map[int64]int64{}
-	err = store.Read(ctx, r.store, func(tx store.Tx) error {
-		active, err := r.versions.Effective(tx, tenantID)
+	err = store.Read(ctx, ps.store, func(tx store.Tx) error {
+		active, err := ps.versions.Effective(tx, tenantID)
 		if err != nil {
 			return err
 		}
@@ -206,7 +206,7 @@ func (r *Registry) PlacedProfiles(ctx context.Context, tenantID int64) (tokens m
 			if !slices.ContainsFunc(s.Rules, func(rule SnapshotRule) bool { return rule.Enabled && rule.Placement == model.PlacementEdge }) {
 				continue
 			}
-			p, err := r.Profiles.Table.GetByID(tx, tenantID, id)
+			p, err := ps.Table.GetByID(tx, tenantID, id)
 			if err != nil {
 				return err
 			}

@@ -142,7 +142,7 @@ type Deps struct {
 // Registry is the registry of one instance. It is safe for concurrent use.
 type Registry struct {
 	Types       *entity.Kind[DeviceType]
-	Profiles    *entity.Kind[DeviceProfile]
+	Profiles    *Profiles
 	Metrics     *entity.Kind[MetricDefinition]
 	Commands    *entity.Kind[CommandDefinition]
 	Rules       *entity.Kind[DetectionRule]
@@ -171,7 +171,6 @@ type Registry struct {
 	m         *metrics
 	synced    edgeChanges
 	verified  *verified
-	versions  *entity.Versions[DeviceProfile, Snapshot]
 
 	vocabularies vocabularies
 
@@ -204,7 +203,6 @@ func New(c Config, p Deps) *Registry {
 	r.perTenant.Store(&r.config.DeviceSettings)
 	r.access = access{store: p.Store, waiting: cmp.Or(p.Devices, p.Store), writer: p.Writer}
 	r.Attributes = newAttributes(r.access, r.perTenant.Load)
-	r.Profiles, r.Metrics, r.Rules = r.deviceProfiles(), r.metricDefinitions(), r.detectionRules()
 	r.AttributeKeys = &AttributeKeys{
 		store:     p.Store,
 		writer:    p.Writer,
@@ -223,9 +221,36 @@ func New(c Config, p Deps) *Registry {
 		keys:       r.AttributeKeys,
 		attributes: r.Attributes,
 		relations:  r.Relationships,
-		rules:      r.Rules,
-		profiles:   r.versions,
 	}
+	r.GeoFences = &Fences{
+		store:    p.Store,
+		limits:   p.FenceLimits,
+		versions: r.config.FenceSetVersions,
+		removed:  r.m.fences,
+	}
+	r.Profiles = &Profiles{
+		store: p.Store,
+		bounds: profileBounds{
+			metrics:       r.config.MetricsPerProfile,
+			commands:      r.config.CommandsPerProfile,
+			rules:         r.config.RulesPerProfile,
+			versions:      r.config.VersionsPerProfile,
+			rulesOfTenant: r.config.RulesPerTenant,
+		},
+		limits:    r.perTenant.Load,
+		validator: p.Validator,
+		publishes: r.m.publishes,
+		pruned:    r.m.pruned,
+		groups:    r.Groups,
+		fences:    r.GeoFences,
+		keys:      r.AttributeKeys,
+	}
+	r.Profiles.describe(r.base())
+	r.Metrics = r.Profiles.metrics
+	r.Commands = r.Profiles.commands
+	r.Rules = r.Profiles.rules
+	r.Groups.rules = r.Profiles.rules
+	r.Groups.profiles = r.Profiles.versions
 	r.AttributeKeys.used = r.Groups.usedKeys
 	r.Groups.describe(r.base())
 	r.Relationships.groups = r.Groups.Kind
@@ -245,13 +270,8 @@ func New(c Config, p Deps) *Registry {
 		devices:   r.Devices,
 	}
 	r.Credentials.describe(r.base())
-	r.Commands, r.FacetKeys = r.commandDefinitions(), r.facetKeys()
-	r.GeoFences = &Fences{
-		store:    p.Store,
-		limits:   p.FenceLimits,
-		versions: r.config.FenceSetVersions,
-		removed:  r.m.fences,
-	}
+	r.Profiles.types = r.Types
+	r.FacetKeys = r.facetKeys()
 	r.GeoFences.describe(r.base())
 	r.Edges = r.edges()
 	r.Kinds, r.Keyed = entity.NewCatalog(r.kinds()...), entity.NewCatalog(r.FacetKeys)

@@ -185,7 +185,7 @@ func TestRecordsOfAnotherTenantAreNotThere(t *testing.T) {
 	b.views()
 	b.unchanged("another tenant's calls", func() {
 		foreign(b, b.Types, "t", typ.ID, store.Patch{"name": "x"}, store.Patch{"token": "n", "profileToken": "p"})
-		foreign(b, b.Profiles, "p", p.ID, store.Patch{"name": "x"}, nil)
+		foreign(b, b.Profiles.Kind, "p", p.ID, store.Patch{"name": "x"}, nil)
 		foreign(b, b.Metrics, "m-temp", 1, store.Patch{"name": "x"}, store.Patch{"token": "n", "deviceProfileToken": "p", "metricKey": "k", "dataType": "INT"})
 		foreign(b, b.Rules, "r1", 1, store.Patch{"name": "x"}, store.Patch{"token": "n", "deviceProfileToken": "p", "definition": ruleText, "enabled": true})
 		foreign(b, b.Devices, "d", d.ID, store.Patch{"name": "x"}, store.Patch{"token": "n", "deviceTypeToken": "t"})

@@ -53,7 +53,7 @@ func (r *Registry) Vocabulary(ctx context.Context, by *model.Principal, device s
 		if err != nil || d == nil {
 			return err
 		}
-		s, err := r.activeOf(tx, d)
+		s, err := r.Profiles.activeOf(tx, d)
 		found = &CommandVocabulary{Commands: []SnapshotCommand{}}
 		if s != nil && len(s.Commands) > 0 {
 			found = &CommandVocabulary{Constrained: true, Commands: s.Commands}
@@ -200,7 +200,7 @@ func (r *Registry) declared(tx store.Tx, profile, version int64) ([]SnapshotComm
 	if all, ok := r.vocabularies.get(of); ok {
 		return all, nil
 	}
-	body, err := r.versions.Body(tx, profile, version)
+	body, err := r.Profiles.versions.Body(tx, profile, version)
 	if err != nil || body == nil {
 		return nil, err
 	}
@@ -242,8 +242,8 @@ func refuseCommand(declared []SnapshotCommand, key string, payload *string) (cod
 }
 
 // activeOfTypes fills in, for device types by row id, the active version that judges their devices; nil for none.
-func (r *Registry) activeOfTypes(tx store.Tx, tenant int64, active map[int64]*Snapshot) error {
-	types, err := r.Types.Table.ByID(tx, tenant, slices.Sorted(maps.Keys(active)))
+func (ps *Profiles) activeOfTypes(tx store.Tx, tenant int64, active map[int64]*Snapshot) error {
+	types, err := ps.types.Table.ByID(tx, tenant, slices.Sorted(maps.Keys(active)))
 	if err != nil {
 		return err
 	}
@@ -253,7 +253,7 @@ func (r *Registry) activeOfTypes(tx store.Tx, tenant int64, active map[int64]*Sn
 			profiles[*t.ProfileID] = nil
 		}
 	}
-	adopted, err := r.Profiles.Table.ByID(tx, tenant, slices.Sorted(maps.Keys(profiles)))
+	adopted, err := ps.Table.ByID(tx, tenant, slices.Sorted(maps.Keys(profiles)))
 	if err != nil {
 		return err
 	}
@@ -261,7 +261,7 @@ func (r *Registry) activeOfTypes(tx store.Tx, tenant int64, active map[int64]*Sn
 		if p.ActiveVersion == nil {
 			continue
 		}
-		if profiles[p.ID], err = r.versions.Body(tx, p.ID, *p.ActiveVersion); err != nil {
+		if profiles[p.ID], err = ps.versions.Body(tx, p.ID, *p.ActiveVersion); err != nil {
 			return err
 		}
 	}
