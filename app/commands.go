@@ -18,7 +18,7 @@ func newCommands(set command.Settings, p *entityParts, d entityDeps, writer stor
 
 // judgeCommand is the command.Judge: what the registry says of devices and a command.
 func (p *entityParts) judgeCommand(tx store.Tx, tenant int64, devices []string, name string, payload *string) ([]command.Verdict, error) {
-	judged, err := p.Registry.JudgeCommand(tx, tenant, devices, name, payload)
+	judged, err := p.Registry.Vocabularies.Judge(tx, tenant, devices, name, payload)
 	out := make([]command.Verdict, len(judged))
 	for i := range judged {
 		out[i] = command.Verdict{Device: judged[i].Device, DeviceID: judged[i].ID, Rejection: command.Rejection{Code: judged[i].Code, Reason: judged[i].Reason}}

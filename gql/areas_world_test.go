@@ -149,7 +149,7 @@ func (w *areasWorld) areas(db *sqlite.DB, writer store.Writer) map[string]walkAr
 func (w *areasWorld) commands(db *sqlite.DB, writer store.Writer) *command.Service {
 	return command.New(command.Settings{}, command.Deps{Store: db, Writer: writer, Ceiling: func(int64) int64 { return 10_000 },
 		Judge: func(tx store.Tx, tenant int64, devices []string, name string, payload *string) (all []command.Verdict, err error) {
-			judged, err := w.Registry.JudgeCommand(tx, tenant, devices, name, payload)
+			judged, err := w.Registry.Vocabularies.Judge(tx, tenant, devices, name, payload)
 			for _, j := range judged {
 				all = append(all, command.Verdict{Device: j.Device, DeviceID: j.ID, Rejection: command.Rejection{Code: j.Code, Reason: j.Reason}})
 			}

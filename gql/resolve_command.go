@@ -15,17 +15,17 @@ func registerCommands(a *Area, r *registry.Registry) {
 	a.Type("CommandEnqueueVerdict", verdict{})
 	a.Type("BatchEnqueueRefusal", registry.CommandRefusal{})
 	a.Query("deviceCommandVocabulary", Requires(model.DeviceRead), func(ctx context.Context, _ any, args engine.Args) (any, error) {
-		return r.Vocabulary(ctx, PrincipalFrom(ctx), args.String("deviceToken"))
+		return r.Vocabularies.Of(ctx, PrincipalFrom(ctx), args.String("deviceToken"))
 	})
 	a.Query("validateCommandEnqueue", Requires(model.DeviceRead), func(ctx context.Context, _ any, args engine.Args) (any, error) {
-		refused, err := r.RefusedCommands(ctx, PrincipalFrom(ctx), []string{args.String("deviceToken")}, args.String("commandKey"), args.Text("payload"))
+		refused, err := r.Vocabularies.Refused(ctx, PrincipalFrom(ctx), []string{args.String("deviceToken")}, args.String("commandKey"), args.Text("payload"))
 		if err != nil || len(refused) == 0 {
 			return verdict{Allowed: true}, err
 		}
 		return verdict{Code: &refused[0].Code, Reason: &refused[0].Reason}, nil
 	})
 	a.Query("validateCommandEnqueueBatch", Requires(model.DeviceRead), func(ctx context.Context, _ any, args engine.Args) (any, error) {
-		return r.RefusedCommands(ctx, PrincipalFrom(ctx), args.Strings("deviceTokens"), args.String("commandKey"), args.Text("payload"))
+		return r.Vocabularies.Refused(ctx, PrincipalFrom(ctx), args.Strings("deviceTokens"), args.String("commandKey"), args.Text("payload"))
 	}, engine.ListLimit("deviceTokens", registry.MaxCommandBatch))
 }
 

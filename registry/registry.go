@@ -159,6 +159,7 @@ type Registry struct {
 	Attributes        *Attributes
 	AttributeKeys     *AttributeKeys
 	Edges             *entity.Kind[Edge]
+	Vocabularies      *Vocabularies
 	// Kinds are these and those that nothing here needs by name, except those of Keyed.
 	Kinds *entity.Catalog
 	// Keyed are the kinds whose rows no token names.
@@ -171,8 +172,6 @@ type Registry struct {
 	m         *metrics
 	synced    edgeChanges
 	verified  *verified
-
-	vocabularies vocabularies
 
 	adoptions *adoptions
 	scopes    *scopes
@@ -272,6 +271,11 @@ func New(c Config, p Deps) *Registry {
 	r.Credentials.describe(r.base())
 	r.Profiles.types = r.Types
 	r.FacetKeys = r.facetKeys()
+	r.Vocabularies = &Vocabularies{
+		store:    p.Store,
+		devices:  r.Devices,
+		profiles: r.Profiles,
+	}
 	r.GeoFences.describe(r.base())
 	r.Edges = r.edges()
 	r.Kinds, r.Keyed = entity.NewCatalog(r.kinds()...), entity.NewCatalog(r.FacetKeys)

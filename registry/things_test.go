@@ -208,7 +208,7 @@ func BenchmarkCommandFor10000(b *testing.B) {
 		tokens[i] = fmt.Sprint("f", i+1)
 	}
 	for b.Loop() {
-		if n := len(must(w.RefusedCommands(b.Context(), acme, tokens, "valve", new(`{"level": 7}`)))(b)); n != 0 {
+		if n := len(must(w.Vocabularies.Refused(b.Context(), acme, tokens, "valve", new(`{"level": 7}`)))(b)); n != 0 {
 			b.Fatal(n)
 		}
 	}
