@@ -189,7 +189,7 @@ func (r *Registry) Behind(ctx context.Context, edge model.Binding, device string
 	if !s.edge {
 		return model.Binding{}, ErrNoEdge
 	}
-	b, _, err := r.Adopt(ctx, Adoption{Tenant: edge.Tenant, TenantID: edge.TenantID, ExternalID: device, TokenFirst: true,
+	b, _, err := r.Adoptions.Adopt(ctx, Adoption{Tenant: edge.Tenant, TenantID: edge.TenantID, ExternalID: device, TokenFirst: true,
 		Make: s.typ != "", Plain: true, DeviceType: s.typ}) // the events of a device may name it
 	switch {
 	case errors.Is(err, ErrNotAdopted) && !s.all:

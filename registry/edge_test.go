@@ -44,7 +44,7 @@ func TestAnEdgeNamesDevicesByTokenFirst(t *testing.T) {
 	want("by its external id", "pump", other)
 	pump := create(store.Patch{"token": "pump"})
 	want("by its token", "pump", pump)
-	if d, _, err := b.Adopt(ctx, adoption("pump")); err != nil || d.Device != "other" {
+	if d, _, err := b.Adoptions.Adopt(ctx, adoption("pump")); err != nil || d.Device != "other" {
 		t.Errorf("a source names devices by their external id: %v, %v", d, err)
 	}
 	want("beside a source that means another one", "pump", pump)

@@ -160,6 +160,7 @@ type Registry struct {
 	AttributeKeys     *AttributeKeys
 	Edges             *entity.Kind[Edge]
 	Vocabularies      *Vocabularies
+	Adoptions         *Adoptions
 	// Kinds are these and those that nothing here needs by name, except those of Keyed.
 	Kinds *entity.Catalog
 	// Keyed are the kinds whose rows no token names.
@@ -271,6 +272,11 @@ func New(c Config, p Deps) *Registry {
 	r.Credentials.describe(r.base())
 	r.Profiles.types = r.Types
 	r.FacetKeys = r.facetKeys()
+	r.Adoptions = &Adoptions{
+		access:  r.access,
+		devices: r.Devices,
+		known:   r.adoptions,
+	}
 	r.Vocabularies = &Vocabularies{
 		store:    p.Store,
 		devices:  r.Devices,
