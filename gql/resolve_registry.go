@@ -69,7 +69,7 @@ func registerEdges(a *Area, r *registry.Registry) {
 	a.Type("EdgeState", registry.EdgeState{})
 	a.Type("EdgeNumberRange", registry.EdgeRange{})
 	a.Field("Edge", "state", engine.On(func(ctx context.Context, e registry.Edge, _ engine.Args) (any, error) {
-		s, err := r.EdgeStateOf(ctx, &e)
+		s, err := r.Edges.StateOf(ctx, &e)
 		if s == nil {
 			return nil, err
 		}

@@ -158,7 +158,7 @@ type Registry struct {
 	GeoFences         *Fences
 	Attributes        *Attributes
 	AttributeKeys     *AttributeKeys
-	Edges             *entity.Kind[Edge]
+	Edges             *Edges
 	Vocabularies      *Vocabularies
 	Adoptions         *Adoptions
 	// Kinds are these and those that nothing here needs by name, except those of Keyed.
@@ -175,8 +175,6 @@ type Registry struct {
 	verified  *verified
 
 	adoptions *adoptions
-	scopes    *scopes
-	carry     carryKeys
 }
 
 // What the kinds have in common.
@@ -198,7 +196,7 @@ func New(c Config, p Deps) *Registry {
 	if p.FenceLimits == nil {
 		p.FenceLimits = defaultFenceLimits
 	}
-	r := &Registry{config: c.withDefaults(), parts: p, adoptions: newAdoptions(), scopes: newScopes(), Journal: entity.Journal{Store: p.Store}}
+	r := &Registry{config: c.withDefaults(), parts: p, adoptions: newAdoptions(), Journal: entity.Journal{Store: p.Store}}
 	r.m = newMetrics(p.Registerer, func() float64 { return float64(r.adoptions.len()) })
 	r.perTenant.Store(&r.config.DeviceSettings)
 	r.access = access{store: p.Store, waiting: cmp.Or(p.Devices, p.Store), writer: p.Writer}
@@ -283,7 +281,19 @@ func New(c Config, p Deps) *Registry {
 		profiles: r.Profiles,
 	}
 	r.GeoFences.describe(r.base())
-	r.Edges = r.edges()
+	r.Edges = &Edges{
+		access:    r.access,
+		vault:     p.Vault,
+		found:     r.m.edges,
+		scopes:    newScopes(),
+		synced:    &r.synced,
+		devices:   r.Devices,
+		adoptions: r.Adoptions,
+		types:     r.Types,
+		groups:    r.Groups,
+		profiles:  r.Profiles,
+	}
+	r.Edges.describe(r.base())
 	r.Kinds, r.Keyed = entity.NewCatalog(r.kinds()...), entity.NewCatalog(r.FacetKeys)
 	return r
 }
