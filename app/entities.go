@@ -327,7 +327,7 @@ func restingEntities(ctx context.Context, cfg config.Config, st store.Store, get
 		return nil, err
 	}
 	states := storedStates{st}
-	r.state = gql.StateDeps{States: states, Latest: states, Devices: r.Registry.Devices.Rows, Tokens: r.Registry.DeviceTokens, External: r.Registry,
+	r.state = gql.StateDeps{States: states, Latest: states, Devices: r.Registry.Devices.Rows, Tokens: r.Registry.Devices.Tokens, External: r.Registry.Devices,
 		Listening: func() int64 { return math.MaxInt64 }, // a device is not active where nothing listens
 		Silence:   func() time.Duration { return cfg.Presence.InactivityTimeout }}
 	r.Areas = gql.New(gql.Config{Log: log})

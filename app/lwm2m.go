@@ -43,7 +43,7 @@ func newLwM2M(d TransportDeps) (Served, error) {
 	}
 	deps := lwm2m.Deps{Listen: func() (net.PacketConn, error) { return d.Datagrams(listener) }, Intake: d.Intake, Keys: keys{d.Verifier}, Store: d.Registrations, Presence: d.Presence, Desk: d.Desk, Artifacts: d.Registrations.entities.Artifacts,
 		Profile: func(ctx context.Context, b model.Binding) (*model.LwM2MProfile, []model.MetricView, error) {
-			return d.Registry.LwM2MOf(ctx, b.TenantID, b.DeviceID)
+			return d.Registry.Devices.LwM2MOf(ctx, b.TenantID, b.DeviceID)
 		},
 		Refused: d.Refused, Logger: d.Logger, Registerer: d.Registerer}
 	own, err := newCertificates(d)

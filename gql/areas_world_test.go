@@ -118,7 +118,7 @@ func (w *areasWorld) areas(db *sqlite.DB, writer store.Writer) map[string]walkAr
 			gql.RegisterEvents(a, gql.EventDeps{Events: none, Devices: r.Devices.Rows, Ledger: none, Anchors: none})
 		}),
 		"device-state": tenant(func(a *gql.Area) {
-			gql.RegisterState(a, gql.StateDeps{States: tableStates{db}, Latest: tableStates{db}, Devices: r.Devices.Rows, Tokens: r.DeviceTokens, External: r,
+			gql.RegisterState(a, gql.StateDeps{States: tableStates{db}, Latest: tableStates{db}, Devices: r.Devices.Rows, Tokens: r.Devices.Tokens, External: r.Devices,
 				Listening: func() int64 { return int64(time.Hour) }, Silence: func() time.Duration { return time.Minute }, Demoter: none})
 		}),
 		"event-processing": tenant(func(a *gql.Area) {

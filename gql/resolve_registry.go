@@ -60,7 +60,7 @@ func registerProfiles(a *Area, r *registry.Registry) {
 	a.Query("deviceLocationDeclaration", Requires(model.DeviceRead), engine.Do(func(ctx context.Context, in struct {
 		Device string `gql:"deviceToken"`
 	}) (any, error) {
-		return r.LocationOf(ctx, PrincipalFrom(ctx), in.Device)
+		return r.Devices.LocationOf(ctx, PrincipalFrom(ctx), in.Device)
 	}))
 }
 
@@ -111,7 +111,7 @@ func registerReferences(a *Area, r *registry.Registry) {
 
 func registerDevices(a *Area, r *registry.Registry) {
 	a.Query("devicesByExternalId", Requires(model.DeviceRead), func(ctx context.Context, _ any, args engine.Args) (any, error) {
-		return r.DevicesByExternalID(ctx, PrincipalFrom(ctx), args.Strings("externalIds"))
+		return r.Devices.ByExternalID(ctx, PrincipalFrom(ctx), args.Strings("externalIds"))
 	})
 	a.Mutation("createDevices", Requires(model.DeviceWrite), engine.Do(func(ctx context.Context, in struct {
 		Request struct {
@@ -125,11 +125,11 @@ func registerDevices(a *Area, r *registry.Registry) {
 		} `gql:"request"`
 	}) (any, error) {
 		q := in.Request
-		return r.CreateDevices(ctx, PrincipalFrom(ctx), registry.Bulk{Type: q.Type, Count: q.Count, StartIndex: q.StartIndex,
+		return r.Devices.CreateBulk(ctx, PrincipalFrom(ctx), registry.Bulk{Type: q.Type, Count: q.Count, StartIndex: q.StartIndex,
 			TokenTemplate: q.TokenTemplate, NameTemplate: q.NameTemplate, ExternalIDTemplate: q.ExternalIDTemplate, Metadata: q.Metadata})
 	}))
 	a.Mutation("deleteDevices", Requires(model.DeviceWrite), func(ctx context.Context, _ any, args engine.Args) (any, error) {
-		return r.DeleteDevices(ctx, PrincipalFrom(ctx), args.Strings("tokens"))
+		return r.Devices.DeleteAll(ctx, PrincipalFrom(ctx), args.Strings("tokens"))
 	}, engine.ListLimit("tokens", registry.MaxImport))
 }
 

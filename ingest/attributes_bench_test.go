@@ -26,7 +26,7 @@ func BenchmarkAttributeWrites(b *testing.B) {
 	furnish := func(r *registry.Registry) {
 		_, err := r.Types.Create(b.Context(), by, store.Patch{"token": "t"})
 		w.must(err)
-		_, err = r.CreateDevices(b.Context(), by, registry.Bulk{Type: "t", Count: devices, TokenTemplate: "x{n}"})
+		_, err = r.Devices.CreateBulk(b.Context(), by, registry.Bulk{Type: "t", Count: devices, TokenTemplate: "x{n}"})
 		w.must(err)
 	}
 	furnish(reg(store.Direct{Store: w.db}))

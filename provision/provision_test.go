@@ -262,7 +262,7 @@ func TestADeviceInUseGetsNoCredential(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, registry.DeviceSettings{})
 	b.profile(acme, "line", "k", AllowNew)
-	if _, _, err := b.r.AddDevice(t.Context(), acme, store.Patch{"token": "d", "deviceTypeToken": "pump"}); err != nil {
+	if _, _, err := b.r.Devices.Add(t.Context(), acme, store.Patch{"token": "d", "deviceTypeToken": "pump"}); err != nil {
 		t.Fatal(err)
 	}
 	b.provisions("an operator's credential", asks("k", "secret", "d"), 403, outcomeUsed)

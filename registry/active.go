@@ -15,16 +15,16 @@ type LocationCapability struct {
 
 // LocationOf returns what a device's active profile version declares, nil for an unknown device. A device whose type has
 // no profile, or one that was never published, declares nothing.
-func (r *Registry) LocationOf(ctx context.Context, by *model.Principal, device string) (found *LocationCapability, err error) {
-	if err := r.Devices.MayRead(by); err != nil {
+func (ds *Devices) LocationOf(ctx context.Context, by *model.Principal, device string) (found *LocationCapability, err error) {
+	if err := ds.MayRead(by); err != nil {
 		return nil, err
 	}
-	err = store.Read(ctx, r.store, func(tx store.Tx) error {
-		d, err := r.Devices.Table.Get(tx, by.TenantID, device)
+	err = store.Read(ctx, ds.store, func(tx store.Tx) error {
+		d, err := ds.Table.Get(tx, by.TenantID, device)
 		if err != nil || d == nil {
 			return err
 		}
-		s, err := r.Profiles.activeOf(tx, d)
+		s, err := ds.profiles.activeOf(tx, d)
 		if err != nil {
 			return err
 		}
@@ -38,13 +38,13 @@ func (r *Registry) LocationOf(ctx context.Context, by *model.Principal, device s
 }
 
 // LwM2MOf returns what the active profile version of a device says about LwM2M, nil for nothing, and the metrics that it declares.
-func (r *Registry) LwM2MOf(ctx context.Context, tenantID, deviceID int64) (said *model.LwM2MProfile, metrics []model.MetricView, err error) {
-	err = store.Read(ctx, r.store, func(tx store.Tx) error {
-		d, err := r.Devices.Table.GetByID(tx, tenantID, deviceID)
+func (ds *Devices) LwM2MOf(ctx context.Context, tenantID, deviceID int64) (said *model.LwM2MProfile, metrics []model.MetricView, err error) {
+	err = store.Read(ctx, ds.store, func(tx store.Tx) error {
+		d, err := ds.Table.GetByID(tx, tenantID, deviceID)
 		if err != nil || d == nil {
 			return err
 		}
-		s, err := r.Profiles.activeOf(tx, d)
+		s, err := ds.profiles.activeOf(tx, d)
 		if err != nil || s == nil {
 			return err
 		}

@@ -257,7 +257,7 @@ func TestAttributesGoWithTheirEntity(t *testing.T) {
 		left   []string
 	}{
 		{"a device", func() error { _, err := b.Devices.Delete(ctx, acme, "d"); return err }, []string{"asset SERVER", "device SERVER"}},
-		{"devices", func() error { _, err := b.DeleteDevices(ctx, acme, []string{"e"}); return err }, []string{"asset SERVER"}},
+		{"devices", func() error { _, err := b.Devices.DeleteAll(ctx, acme, []string{"e"}); return err }, []string{"asset SERVER"}},
 		{"an asset", func() error { _, err := b.Kinds.Of("assets").Delete(ctx, acme, "d"); return err }, []string{}},
 	} {
 		if len(c.left) == 2 {

@@ -15,37 +15,37 @@ import (
 // secretBytes is the size of a minted access token.
 const secretBytes = 32
 
-// AddDevice makes a device of the given fields (API names, as in Create) and an access token for it, in one change. The
+// Add makes a device of the given fields (API names, as in Create) and an access token for it, in one change. The
 // secret is returned here and shown nowhere else.
-func (r *Registry) AddDevice(ctx context.Context, by *model.Principal, p store.Patch) (d *Device, secret string, err error) {
-	d, _, secret, err = r.AddDeviceOfType(ctx, by, p, nil)
+func (ds *Devices) Add(ctx context.Context, by *model.Principal, p store.Patch) (d *Device, secret string, err error) {
+	d, _, secret, err = ds.AddOfType(ctx, by, p, nil)
 	return d, secret, err
 }
 
-// AddDeviceOfType is AddDevice, and makes the device type, too, when there is none of its token: all of it, or nothing.
-func (r *Registry) AddDeviceOfType(ctx context.Context, by *model.Principal, p, deviceType store.Patch) (d *Device, typeMade bool, secret string, err error) {
-	return r.addDevice(ctx, by, p, deviceType)
+// AddOfType is AddDevice, and makes the device type, too, when there is none of its token: all of it, or nothing.
+func (ds *Devices) AddOfType(ctx context.Context, by *model.Principal, p, deviceType store.Patch) (d *Device, typeMade bool, secret string, err error) {
+	return ds.add(ctx, by, p, deviceType)
 }
 
-// addDevice makes a device with an access token, and with further credentials that were prepared.
-func (r *Registry) addDevice(ctx context.Context, by *model.Principal, p, deviceType store.Patch, more ...store.Patch) (d *Device, typeMade bool, secret string, err error) {
+// add makes a device with an access token, and with further credentials that were prepared.
+func (ds *Devices) add(ctx context.Context, by *model.Principal, p, deviceType store.Patch, more ...store.Patch) (d *Device, typeMade bool, secret string, err error) {
 	token, _ := p["token"].(string)
-	secret, credential, err := r.Credentials.Mint(ctx, by, token, nil)
+	secret, credential, err := ds.credentials.Mint(ctx, by, token, nil)
 	if err != nil {
 		return nil, false, "", err
 	}
-	err = r.mutate(ctx, by, func(c *store.Change) (err error) {
-		if typeMade, err = r.ensureType(c, deviceType); err != nil {
+	err = ds.mutate(ctx, by, func(c *store.Change) (err error) {
+		if typeMade, err = ds.ensureType(c, deviceType); err != nil {
 			return err
 		}
-		if err := r.admitDevices(c, 1); err != nil {
+		if err := ds.admit(c, 1); err != nil {
 			return err
 		}
-		if d, err = r.Devices.Make(c, p); err != nil {
+		if d, err = ds.Make(c, p); err != nil {
 			return err
 		}
 		for _, one := range append([]store.Patch{credential}, more...) {
-			if _, err = r.Credentials.Make(c, one); err != nil {
+			if _, err = ds.credentials.Make(c, one); err != nil {
 				return err
 			}
 		}
@@ -60,23 +60,23 @@ func (r *Registry) addDevice(ctx context.Context, by *model.Principal, p, device
 // pskBytes is the size of a minted pre-shared key: what every client takes.
 const pskBytes = 16
 
-// AddDeviceWithKey is AddDeviceOfType with a pre-shared key of random bits besides, under the identity tenant:device.
-func (r *Registry) AddDeviceWithKey(ctx context.Context, by *model.Principal, p, deviceType store.Patch) (d *Device, typeMade bool, secret, identity string, key []byte, err error) {
+// AddWithKey is AddDeviceOfType with a pre-shared key of random bits besides, under the identity tenant:device.
+func (ds *Devices) AddWithKey(ctx context.Context, by *model.Principal, p, deviceType store.Patch) (d *Device, typeMade bool, secret, identity string, key []byte, err error) {
 	token, _ := p["token"].(string)
 	identity, key = by.Tenant+":"+token, make([]byte, pskBytes)
-	if _, err := io.ReadFull(r.parts.Random, key); err != nil {
+	if _, err := io.ReadFull(ds.random, key); err != nil {
 		return nil, false, "", "", nil, fmt.Errorf("minting a pre-shared key: %w", err)
 	}
-	name, err := r.Credentials.NewUUID()
+	name, err := ds.credentials.NewUUID()
 	if err != nil {
 		return nil, false, "", "", nil, err
 	}
-	credential, err := r.Credentials.Prepared(ctx, by, store.Patch{"token": name, "deviceToken": token, "credentialType": PSK, "credentialId": identity,
+	credential, err := ds.credentials.Prepared(ctx, by, store.Patch{"token": name, "deviceToken": token, "credentialType": PSK, "credentialId": identity,
 		"credentialValue": base64.StdEncoding.EncodeToString(key), "enabled": true})
 	if err != nil {
 		return nil, false, "", "", nil, err
 	}
-	d, typeMade, secret, err = r.addDevice(ctx, by, p, deviceType, credential)
+	d, typeMade, secret, err = ds.add(ctx, by, p, deviceType, credential)
 	return d, typeMade, secret, identity, key, err
 }
 

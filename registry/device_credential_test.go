@@ -263,7 +263,7 @@ func TestADeviceIsAddedWithItsAccessToken(t *testing.T) {
 	ctx := t.Context()
 	b.seed()
 	operator := &model.Principal{Kind: model.LocalOperator, Subject: "local", Tenant: "acme", TenantID: 1}
-	d, secret, err := b.AddDevice(ctx, operator, store.Patch{"token": "new", "deviceTypeToken": "t", "name": "New"})
+	d, secret, err := b.Devices.Add(ctx, operator, store.Patch{"token": "new", "deviceTypeToken": "t", "name": "New"})
 	if err != nil || len(secret) != 64 {
 		t.Fatalf("%v, secret %q", err, secret)
 	}
@@ -275,11 +275,11 @@ func TestADeviceIsAddedWithItsAccessToken(t *testing.T) {
 		t.Errorf("second token: %+v, %v", second, err)
 	}
 	b.unchanged("refused", func() {
-		_, _, err := b.AddDevice(ctx, operator, store.Patch{"token": "new", "deviceTypeToken": "t"})
+		_, _, err := b.Devices.Add(ctx, operator, store.Patch{"token": "new", "deviceTypeToken": "t"})
 		b.refused("token in use", err, model.CodeConflict, "unique")
 		_, err = b.Credentials.IssueToken(ctx, operator, TokenRequest{Device: "nope"})
 		b.refused("no device", err, model.CodeNotFound, `device "nope"`)
-		_, _, err = b.AddDevice(ctx, &model.Principal{Kind: model.LocalOperator}, store.Patch{"token": "x", "deviceTypeToken": "t"})
+		_, _, err = b.Devices.Add(ctx, &model.Principal{Kind: model.LocalOperator}, store.Patch{"token": "x", "deviceTypeToken": "t"})
 		b.refused("no tenant", err, model.CodeUnauthenticated, "unauthenticated")
 	})
 }

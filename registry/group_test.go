@@ -461,7 +461,7 @@ func TestTheEvaluatorAgreesWithTheDatabase(t *testing.T) {
 	b.makeAttributes()
 	b.seed()
 	const devices = 12
-	must(b.CreateDevices(t.Context(), acme, Bulk{Type: "t", Count: devices, TokenTemplate: "x{n:02d}"}))(t)
+	must(b.Devices.CreateBulk(t.Context(), acme, Bulk{Type: "t", Count: devices, TokenTemplate: "x{n:02d}"}))(t)
 	must(b.Devices.Delete(t.Context(), acme, "d"))(t)
 	ids := b.rows(`SELECT id FROM devices ORDER BY id`)
 	values := []any{"x", "", `é'\%`, true, false, 0, 1, -1, 1.5, 1e300, nil, jsonValue(`"x"`), jsonValue("1")}

@@ -53,7 +53,7 @@ func TestTheBytesOfATenantFollowItsRows(t *testing.T) {
 			return errors.Join(err1, err2)
 		}},
 		{"devices in bulk", func() error {
-			_, err := b.CreateDevices(ctx, acme, Bulk{Type: "t", Count: 7, TokenTemplate: "n{n}", Metadata: &long})
+			_, err := b.Devices.CreateBulk(ctx, acme, Bulk{Type: "t", Count: 7, TokenTemplate: "n{n}", Metadata: &long})
 			return err
 		}},
 		{"versions up to the bound and past it", func() error {
@@ -147,7 +147,7 @@ func TestATenantKeepsToItsBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.unchanged("what is over the bound", func() {
-		_, err := b.CreateDevices(ctx, acme, Bulk{Type: "t", Count: 1000, TokenTemplate: "n{n}", Metadata: new(metadata(64_000))})
+		_, err := b.Devices.CreateBulk(ctx, acme, Bulk{Type: "t", Count: 1000, TokenTemplate: "n{n}", Metadata: new(metadata(64_000))})
 		b.refused("in bulk", err, model.CodeLimitExceeded, "governance.registry_bytes")
 		if text := err.Error(); !strings.Contains(text, "of 20000 bytes, 640") { // 64 MB and some: charged for all of them at once
 			t.Error(text)
@@ -219,7 +219,7 @@ func TestATenantHasAtMostItsTypesAndProfiles(t *testing.T) {
 	}
 	_, err := b.Types.Create(ctx, acme, store.Patch{"token": "c"})
 	b.refused("a type", err, model.CodeLimitExceeded, "limits.device_types_per_tenant: a tenant has at most 2")
-	_, _, _, err = b.AddDeviceOfType(ctx, acme, store.Patch{"token": "d", "deviceTypeToken": "c"}, store.Patch{"token": "c"})
+	_, _, _, err = b.Devices.AddOfType(ctx, acme, store.Patch{"token": "d", "deviceTypeToken": "c"}, store.Patch{"token": "c"})
 	b.refused("a type with a device", err, model.CodeLimitExceeded, "limits.device_types_per_tenant")
 	_, err = b.Profiles.Create(ctx, acme, store.Patch{"token": "c"})
 	b.refused("a profile", err, model.CodeLimitExceeded, "limits.device_profiles_per_tenant: a tenant has at most 2")

@@ -86,9 +86,9 @@ func (cs *Credentials) Find(ctx context.Context, tenantID int64, credentialType 
 	return found, err
 }
 
-// DeviceTokens returns the tokens of all devices of the principal's tenant by their row ids.
-func (r *Registry) DeviceTokens(ctx context.Context, by *model.Principal) (tokens map[int64]string, err error) {
-	return tokens, store.Read(ctx, r.store, func(tx store.Tx) (err error) {
+// Tokens returns the tokens of all devices of the principal's tenant by their row ids.
+func (ds *Devices) Tokens(ctx context.Context, by *model.Principal) (tokens map[int64]string, err error) {
+	return tokens, store.Read(ctx, ds.store, func(tx store.Tx) (err error) {
 		tokens, err = store.AllTokens(tx, "devices", by.TenantID)
 		return err
 	})

@@ -31,7 +31,7 @@ func (r *Registry) Manage(c *store.Change, by string, tokens ManagedTokens) (rel
 			return manage(c, r.Profiles.Kind, by, tokens.Profiles, func(p *DeviceProfile) **string { return &p.ManagedBy })
 		},
 		func() (int, error) {
-			return manage(c, r.Devices, by, tokens.Devices, func(d *Device) **string { return &d.ManagedBy })
+			return manage(c, r.Devices.Kind, by, tokens.Devices, func(d *Device) **string { return &d.ManagedBy })
 		},
 		func() (int, error) {
 			return manage(c, r.GeoFences.Kind, by, tokens.Fences, func(f *GeoFence) **string { return &f.ManagedBy })

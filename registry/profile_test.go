@@ -68,7 +68,7 @@ func TestPublishFreezesTheDraftAndRollbackReturnsToIt(t *testing.T) {
 	second := filledView("p", 2)
 	second.Rules, second.Metrics, second.InactivityTimeout = second.Rules[:1], second.Metrics[1:], 0
 	b.view("second publish", row(t, model.ViewProfile, key, second))
-	if got := must(b.LocationOf(ctx, acme, "d"))(t); got == nil || got.Declared {
+	if got := must(b.Devices.LocationOf(ctx, acme, "d"))(t); got == nil || got.Declared {
 		t.Errorf("location of the second version: %+v", got)
 	}
 
@@ -77,7 +77,7 @@ func TestPublishFreezesTheDraftAndRollbackReturnsToIt(t *testing.T) {
 		t.Errorf("active version %d", *back.ActiveVersion)
 	}
 	b.view("rollback", row(t, model.ViewProfile, key, filledView("p", 1)))
-	if got := must(b.LocationOf(ctx, acme, "d"))(t); got == nil || !got.Declared || *got.Declaration.ExpectedAccuracyMeters != 2.5 {
+	if got := must(b.Devices.LocationOf(ctx, acme, "d"))(t); got == nil || !got.Declared || *got.Declaration.ExpectedAccuracyMeters != 2.5 {
 		t.Errorf("location of the first version: %+v", got)
 	}
 	if got := must(b.Profiles.Active(ctx, acme, "p"))(t); got == nil || got.VersionToken() != "p@1" || len(got.Rules) != 2 {

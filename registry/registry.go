@@ -146,7 +146,7 @@ type Registry struct {
 	Metrics     *entity.Kind[MetricDefinition]
 	Commands    *entity.Kind[CommandDefinition]
 	Rules       *entity.Kind[DetectionRule]
-	Devices     *entity.Kind[Device]
+	Devices     *Devices
 	Credentials *Credentials
 	FacetKeys   *entity.Kind[FacetKey]
 	Groups      *Groups
@@ -255,7 +255,8 @@ func New(c Config, p Deps) *Registry {
 	r.Relationships.describe(r.base())
 	r.RelationshipTypes = r.Relationships.Types
 	r.verified = &verified{forgotten: r.m.forgotten, invalidate: p.Invalidate}
-	r.Types, r.Devices = r.deviceTypes(), r.devices()
+	r.Types = r.deviceTypes()
+	r.Profiles.types = r.Types
 	r.Credentials = &Credentials{
 		access:    r.access,
 		sealer:    p.Sealer,
@@ -265,19 +266,35 @@ func New(c Config, p Deps) *Registry {
 		lookups:   r.m.lookups,
 		verified:  r.verified,
 		synced:    &r.synced,
-		devices:   r.Devices,
 	}
+	r.Devices = &Devices{
+		access:      r.access,
+		limits:      r.perTenant.Load,
+		random:      p.Random,
+		activeNow:   p.Active,
+		types:       r.Types,
+		profiles:    r.Profiles,
+		credentials: r.Credentials,
+		groups:      r.Groups,
+		attributes:  r.Attributes,
+		relations:   r.Relationships,
+		removals:    p.Removals,
+		adopted:     r.adoptions,
+		verified:    r.verified,
+		synced:      &r.synced,
+	}
+	r.Devices.describe(r.base())
+	r.Credentials.devices = r.Devices.Kind
 	r.Credentials.describe(r.base())
-	r.Profiles.types = r.Types
 	r.FacetKeys = r.facetKeys()
 	r.Adoptions = &Adoptions{
 		access:  r.access,
-		devices: r.Devices,
+		devices: r.Devices.Kind,
 		known:   r.adoptions,
 	}
 	r.Vocabularies = &Vocabularies{
 		store:    p.Store,
-		devices:  r.Devices,
+		devices:  r.Devices.Kind,
 		profiles: r.Profiles,
 	}
 	r.GeoFences.describe(r.base())
@@ -287,7 +304,7 @@ func New(c Config, p Deps) *Registry {
 		found:     r.m.edges,
 		scopes:    newScopes(),
 		synced:    &r.synced,
-		devices:   r.Devices,
+		devices:   r.Devices.Kind,
 		adoptions: r.Adoptions,
 		types:     r.Types,
 		groups:    r.Groups,

@@ -44,7 +44,7 @@ func TestViewRowsFollowAnyChanges(t *testing.T) {
 			case 6:
 				_, err = b.Devices.Delete(ctx, by, token)
 			case 7:
-				_, err = b.CreateDevices(ctx, by, Bulk{Type: of, Count: 2, TokenTemplate: token + "{n}"})
+				_, err = b.Devices.CreateBulk(ctx, by, Bulk{Type: of, Count: 2, TokenTemplate: token + "{n}"})
 			case 8:
 				_, err = b.Profiles.Create(ctx, by, store.Patch{"token": token})
 			case 9:
@@ -188,7 +188,7 @@ func TestRecordsOfAnotherTenantAreNotThere(t *testing.T) {
 		foreign(b, b.Profiles.Kind, "p", p.ID, store.Patch{"name": "x"}, nil)
 		foreign(b, b.Metrics, "m-temp", 1, store.Patch{"name": "x"}, store.Patch{"token": "n", "deviceProfileToken": "p", "metricKey": "k", "dataType": "INT"})
 		foreign(b, b.Rules, "r1", 1, store.Patch{"name": "x"}, store.Patch{"token": "n", "deviceProfileToken": "p", "definition": ruleText, "enabled": true})
-		foreign(b, b.Devices, "d", d.ID, store.Patch{"name": "x"}, store.Patch{"token": "n", "deviceTypeToken": "t"})
+		foreign(b, b.Devices.Kind, "d", d.ID, store.Patch{"name": "x"}, store.Patch{"token": "n", "deviceTypeToken": "t"})
 		foreign(b, b.Credentials.Kind, "c", c.ID, store.Patch{"enabled": false}, store.Patch{"token": "n", "deviceToken": "d", "credentialType": AccessToken, "credentialId": "y", "enabled": true})
 	})
 	nobody := fixture.Member("eve", "", 0, model.DeviceRead, model.DeviceWrite)
