@@ -329,7 +329,7 @@ var effects = map[string]effect{
 		return model.CodeOf(err) == model.CodeLimitExceeded
 	}},
 	"limits.facet_keys_per_tenant": {"1", func(r *reloaded) bool {
-		_, err := r.entities.Registry.SetFacetKey(r.t.Context(), r.acme(), store.Patch{"memberType": "device", "key": time.Now().String(), "valueType": "LONG"})
+		_, err := r.entities.Registry.FacetKeys.Set(r.t.Context(), r.acme(), store.Patch{"memberType": "device", "key": time.Now().String(), "valueType": "LONG"})
 		return model.CodeOf(err) == model.CodeLimitExceeded
 	}},
 	"limits.groups_per_tenant": {"1", func(r *reloaded) bool {

@@ -81,7 +81,7 @@ func registerFacets(a *Area, r *registry.Registry) {
 	a.Query("facetValues", Requires(model.DeviceRead), engine.Do(func(ctx context.Context, in struct {
 		Facet registry.DeviceFacet `gql:"facet"`
 	}) (any, error) {
-		return r.FacetValues(ctx, PrincipalFrom(ctx), in.Facet)
+		return r.FacetKeys.ValuesInUse(ctx, PrincipalFrom(ctx), in.Facet)
 	}))
 	a.Field("FacetKey", "values", engine.On(func(_ context.Context, k registry.FacetKey, _ engine.Args) (any, error) {
 		if len(k.Values) == 0 {
@@ -93,10 +93,10 @@ func registerFacets(a *Area, r *registry.Registry) {
 		if !args.Has("request") || args.IsNull("request") { // the schema declares it optional
 			return nil, model.Invalid("request", "is required")
 		}
-		return r.SetFacetKey(ctx, PrincipalFrom(ctx), args.Patch("request"))
+		return r.FacetKeys.Set(ctx, PrincipalFrom(ctx), args.Patch("request"))
 	})
 	a.Mutation("deleteFacetKey", Requires(model.DeviceWrite), func(ctx context.Context, _ any, args engine.Args) (any, error) {
-		return r.DeleteFacetKey(ctx, PrincipalFrom(ctx), args.String("memberType"), args.String("key"))
+		return r.FacetKeys.Unset(ctx, PrincipalFrom(ctx), args.String("memberType"), args.String("key"))
 	})
 }
 

@@ -41,7 +41,7 @@ func TestTheBytesOfATenantFollowItsRows(t *testing.T) {
 		do   func() error
 	}{
 		{"a profile with a version, a type, a device, a credential", func() error {
-			return b.parts.Writer.Mutate(ctx, acme, func(c *store.Change) error { return furnish(t, b.Registry, c) })
+			return b.access.writer.Mutate(ctx, acme, func(c *store.Change) error { return furnish(t, b.Registry, c) })
 		}},
 		{"a text in two-byte characters", func() error { return b.update("d", store.Patch{"metadata": long, "name": "é"}) }},
 		{"a longer one", func() error { return b.update("d", store.Patch{"metadata": longer}) }},
@@ -117,7 +117,7 @@ func (b *bench) used(tenant int64) (n int64) {
 func bounded(t *testing.T) (*bench, *store.Growth, *[2]int) {
 	b := newBench(t, Config{})
 	var refused [2]int
-	w := &store.Bounded{Writer: b.parts.Writer, Growth: store.Growth{Refused: func(cause store.GrowthCause) {
+	w := &store.Bounded{Writer: b.access.writer, Growth: store.Growth{Refused: func(cause store.GrowthCause) {
 		if cause == store.GrowthDisk {
 			refused[1]++
 		} else {
@@ -201,7 +201,7 @@ func TestNothingGrowsWhileTheDiskIsNearlyFull(t *testing.T) {
 	if gone, err := b.Devices.Delete(ctx, acme, "a"); err != nil || !gone {
 		t.Errorf("a delete: %v, %v", gone, err)
 	}
-	if err := b.parts.Writer.Mutate(ctx, nil, func(c *store.Change) error {
+	if err := b.access.writer.Mutate(ctx, nil, func(c *store.Change) error {
 		_, err := b.Types.Table.Create(c, acme.TenantID, store.Patch{"token": "internal"})
 		return err
 	}); err != nil {
@@ -276,7 +276,7 @@ func TestTheBytesAreCountedOnceForADatabaseWithoutSums(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Config{})
 	ctx := t.Context()
-	if err := b.parts.Writer.Mutate(ctx, acme, func(c *store.Change) error { return furnish(t, b.Registry, c) }); err != nil {
+	if err := b.access.writer.Mutate(ctx, acme, func(c *store.Change) error { return furnish(t, b.Registry, c) }); err != nil {
 		t.Fatal(err)
 	}
 	was := b.used(acme.TenantID)

@@ -148,7 +148,7 @@ type Registry struct {
 	Rules       *entity.Kind[DetectionRule]
 	Devices     *Devices
 	Credentials *Credentials
-	FacetKeys   *entity.Kind[FacetKey]
+	FacetKeys   *FacetKeys
 	Groups      *Groups
 	// Journal is what was changed in the instance and its tenants.
 	Journal entity.Journal
@@ -286,7 +286,13 @@ func New(c Config, p Deps) *Registry {
 	r.Devices.describe(r.base())
 	r.Credentials.devices = r.Devices.Kind
 	r.Credentials.describe(r.base())
-	r.FacetKeys = r.facetKeys()
+	r.FacetKeys = &FacetKeys{
+		access:   r.access,
+		limits:   r.perTenant.Load,
+		types:    r.Types,
+		profiles: r.Profiles.Kind,
+	}
+	r.FacetKeys.describe(r.base())
 	r.Adoptions = &Adoptions{
 		access:  r.access,
 		devices: r.Devices.Kind,

@@ -235,7 +235,7 @@ func TestFacetKeys(t *testing.T) {
 		for i := 0; i < len(more); i += 2 {
 			p[more[i].(string)] = more[i+1]
 		}
-		return b.SetFacetKey(ctx, acme, p)
+		return b.FacetKeys.Set(ctx, acme, p)
 	}
 	made := must(set("device", "floor", "LONG", "values", []any{"1", "2"}, "label", "Floor"))(t)
 	if made.Source != FacetAttribute || *made.Label != "Floor" || !slices.Equal(made.Values, []string{"1", "2"}) {
@@ -258,7 +258,7 @@ func TestFacetKeys(t *testing.T) {
 			b.refused(what, err, model.CodeInvalidInput, "")
 		}
 		b.refused("a third", second(set("area", "floor", "LONG")), model.CodeLimitExceeded, "limits.facet_keys_per_tenant")
-		if must(b.DeleteFacetKey(ctx, other, "device", "floor"))(t) || must(b.DeleteFacetKey(ctx, acme, "device", "none"))(t) {
+		if must(b.FacetKeys.Unset(ctx, other, "device", "floor"))(t) || must(b.FacetKeys.Unset(ctx, acme, "device", "none"))(t) {
 			t.Error("what is not there is deleted")
 		}
 	})
@@ -281,18 +281,18 @@ func TestFacetKeys(t *testing.T) {
 	of(FacetSystem)
 	b.unchanged("a key of the system", func() {
 		b.refused("written", second(set("asset", "floor", "LONG")), model.CodeInvalidInput, "reserved")
-		b.refused("deleted", second(b.DeleteFacetKey(ctx, acme, "asset", "floor")), model.CodeInvalidInput, "reserved")
+		b.refused("deleted", second(b.FacetKeys.Unset(ctx, acme, "asset", "floor")), model.CodeInvalidInput, "reserved")
 	})
 	of(FacetAttribute)
 	b.compareBytes(t)
-	if !must(b.DeleteFacetKey(ctx, acme, "device", "floor"))(t) {
+	if !must(b.FacetKeys.Unset(ctx, acme, "device", "floor"))(t) {
 		t.Error("not deleted")
 	}
 	b.compareBytes(t)
 	reader := model.Service("test", acme.Tenant, acme.TenantID, model.DeviceRead)
-	_, err = b.SetFacetKey(ctx, reader, store.Patch{})
+	_, err = b.FacetKeys.Set(ctx, reader, store.Patch{})
 	b.refused("by one who reads", err, model.CodeForbidden, "device:write")
-	_, err = b.DeleteFacetKey(ctx, reader, "device", "floor")
+	_, err = b.FacetKeys.Unset(ctx, reader, "device", "floor")
 	b.refused("by one who reads", err, model.CodeForbidden, "device:write")
 }
 

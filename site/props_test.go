@@ -258,7 +258,7 @@ func (g *gardener) facetKeys(tenant string) {
 		if g.yes() {
 			p["values"], p["label"] = []any{"b", "a", g.text()}, g.text()
 		}
-		must[*registry.FacetKey](g)(g.w.registry.SetFacetKey(g.w.Context(), g.w.by(tenant), p))
+		must[*registry.FacetKey](g)(g.w.registry.FacetKeys.Set(g.w.Context(), g.w.by(tenant), p))
 	}
 }
 
