@@ -129,7 +129,7 @@ func TestCredentialsAreForgottenWhenTheChangeCanBeRead(t *testing.T) {
 	must(b.Credentials.Create(ctx, acme, store.Patch{"token": "c", "deviceToken": "d", "credentialType": AccessToken,
 		"credentialId": "one", "enabled": true}))(t)
 	told := 0
-	b.verified.invalidate = func(int64, int64) {
+	b.Devices.verified.invalidate = func(int64, int64) {
 		told++
 		if got := b.find(acme, AccessToken, "one"); got[0].Enabled {
 			t.Error("told of a change that a verifier could not see yet")

@@ -2,7 +2,7 @@
 // and command definitions and detection rules, devices, what devices prove themselves by, assets, customers and areas, what all of these are known by
 // (attributes), how they are related and grouped, geofences, and the dashboards that show them. It keeps their rules; the life that all kinds share
 // (create, three-state update, delete, reads, versions, audit) is written once in store/entity, and each kind is described in a file of its own and
-// named in Registry.kinds.
+// named in Registry.describe.
 //
 // What decides how a reading is judged changes at an offset of the log: descriptions name the view rows of such a change,
 // which hold from the record on that carries them.
@@ -167,14 +167,7 @@ type Registry struct {
 	Keyed *entity.Catalog
 
 	access
-	config    Config
-	perTenant atomic.Pointer[DeviceSettings] // applies in place of those of config
-	parts     Deps
-	m         *metrics
-	synced    edgeChanges
-	verified  *verified
-
-	adoptions *adoptions
+	perTenant atomic.Pointer[DeviceSettings] // applies in place of those of Config
 }
 
 // What the kinds have in common.
@@ -196,15 +189,28 @@ func New(c Config, p Deps) *Registry {
 	if p.FenceLimits == nil {
 		p.FenceLimits = defaultFenceLimits
 	}
-	r := &Registry{config: c.withDefaults(), parts: p, adoptions: newAdoptions(), Journal: entity.Journal{Store: p.Store}}
-	r.m = newMetrics(p.Registerer, func() float64 { return float64(r.adoptions.len()) })
-	r.perTenant.Store(&r.config.DeviceSettings)
-	r.access = access{store: p.Store, waiting: cmp.Or(p.Devices, p.Store), writer: p.Writer}
+	c = c.withDefaults()
+	r := &Registry{
+		Journal: entity.Journal{Store: p.Store},
+		access:  access{store: p.Store, waiting: cmp.Or(p.Devices, p.Store), writer: p.Writer},
+	}
+	r.perTenant.Store(&c.DeviceSettings)
+	adopted := newAdoptions()
+	m := newMetrics(p.Registerer, func() float64 { return float64(adopted.len()) })
+	r.makeParts(c, p, m)
+	r.makeDevices(c, p, m, adopted)
+	r.Kinds = entity.NewCatalog(r.describe(c, p, m)...)
+	r.Keyed = entity.NewCatalog(r.FacetKeys)
+	return r
+}
+
+// makeParts makes what devices are tied to.
+func (r *Registry) makeParts(c Config, p Deps, m *metrics) {
 	r.Attributes = newAttributes(r.access, r.perTenant.Load)
 	r.AttributeKeys = &AttributeKeys{
 		store:     p.Store,
 		writer:    p.Writer,
-		perChange: r.config.ValuesPerChange,
+		perChange: c.ValuesPerChange,
 		work:      newKeyWork(),
 	}
 	r.Relationships = &Relations{
@@ -212,131 +218,140 @@ func New(c Config, p Deps) *Registry {
 		limits: r.perTenant.Load,
 	}
 	r.Groups = &Groups{
-		kept:       r.config.VersionsPerProfile,
-		pruned:     r.m.pruned,
+		kept:       c.VersionsPerProfile,
+		pruned:     m.pruned,
 		store:      p.Store,
 		limits:     r.perTenant.Load,
 		keys:       r.AttributeKeys,
 		attributes: r.Attributes,
 		relations:  r.Relationships,
 	}
+	r.AttributeKeys.used = r.Groups.usedKeys
 	r.GeoFences = &Fences{
 		store:    p.Store,
 		limits:   p.FenceLimits,
-		versions: r.config.FenceSetVersions,
-		removed:  r.m.fences,
+		versions: c.FenceSetVersions,
+		removed:  m.fences,
 	}
 	r.Profiles = &Profiles{
 		store: p.Store,
 		bounds: profileBounds{
-			metrics:       r.config.MetricsPerProfile,
-			commands:      r.config.CommandsPerProfile,
-			rules:         r.config.RulesPerProfile,
-			versions:      r.config.VersionsPerProfile,
-			rulesOfTenant: r.config.RulesPerTenant,
+			metrics:       c.MetricsPerProfile,
+			commands:      c.CommandsPerProfile,
+			rules:         c.RulesPerProfile,
+			versions:      c.VersionsPerProfile,
+			rulesOfTenant: c.RulesPerTenant,
 		},
 		limits:    r.perTenant.Load,
 		validator: p.Validator,
-		publishes: r.m.publishes,
-		pruned:    r.m.pruned,
+		publishes: m.publishes,
+		pruned:    m.pruned,
 		groups:    r.Groups,
 		fences:    r.GeoFences,
 		keys:      r.AttributeKeys,
 	}
-	r.Profiles.describe(r.base())
-	r.Metrics = r.Profiles.metrics
-	r.Commands = r.Profiles.commands
-	r.Rules = r.Profiles.rules
-	r.Groups.rules = r.Profiles.rules
-	r.Groups.profiles = r.Profiles.versions
-	r.AttributeKeys.used = r.Groups.usedKeys
-	r.Groups.describe(r.base())
-	r.Relationships.groups = r.Groups.Kind
-	r.Relationships.describe(r.base())
-	r.RelationshipTypes = r.Relationships.Types
-	r.verified = &verified{forgotten: r.m.forgotten, invalidate: p.Invalidate}
-	r.Types = r.deviceTypes()
-	r.Profiles.types = r.Types
+}
+
+// makeDevices makes the devices, and what is about devices alone.
+func (r *Registry) makeDevices(c Config, p Deps, m *metrics, adopted *adoptions) {
+	synced := &edgeChanges{}
+	verified := &verified{forgotten: m.forgotten, invalidate: p.Invalidate}
 	r.Credentials = &Credentials{
 		access:    r.access,
 		sealer:    p.Sealer,
 		hasher:    p.Hasher,
 		random:    p.Random,
-		perDevice: r.config.CredentialsPerDevice,
-		lookups:   r.m.lookups,
-		verified:  r.verified,
-		synced:    &r.synced,
+		perDevice: c.CredentialsPerDevice,
+		lookups:   m.lookups,
+		verified:  verified,
+		synced:    synced,
 	}
 	r.Devices = &Devices{
 		access:      r.access,
 		limits:      r.perTenant.Load,
 		random:      p.Random,
 		activeNow:   p.Active,
-		types:       r.Types,
 		profiles:    r.Profiles,
 		credentials: r.Credentials,
 		groups:      r.Groups,
 		attributes:  r.Attributes,
 		relations:   r.Relationships,
 		removals:    p.Removals,
-		adopted:     r.adoptions,
-		verified:    r.verified,
-		synced:      &r.synced,
+		adopted:     adopted,
+		verified:    verified,
+		synced:      synced,
 	}
-	r.Devices.describe(r.base())
-	r.Credentials.devices = r.Devices.Kind
-	r.Credentials.describe(r.base())
-	r.FacetKeys = &FacetKeys{
-		access:   r.access,
-		limits:   r.perTenant.Load,
-		types:    r.Types,
-		profiles: r.Profiles.Kind,
-	}
-	r.FacetKeys.describe(r.base())
 	r.Adoptions = &Adoptions{
-		access:  r.access,
-		devices: r.Devices.Kind,
-		known:   r.adoptions,
+		access: r.access,
+		known:  adopted,
 	}
 	r.Vocabularies = &Vocabularies{
 		store:    p.Store,
-		devices:  r.Devices.Kind,
 		profiles: r.Profiles,
 	}
-	r.GeoFences.describe(r.base())
 	r.Edges = &Edges{
 		access:    r.access,
 		vault:     p.Vault,
-		found:     r.m.edges,
+		found:     m.edges,
 		scopes:    newScopes(),
-		synced:    &r.synced,
-		devices:   r.Devices.Kind,
+		synced:    synced,
 		adoptions: r.Adoptions,
-		types:     r.Types,
 		groups:    r.Groups,
 		profiles:  r.Profiles,
 	}
-	r.Edges.describe(r.base())
-	r.Kinds, r.Keyed = entity.NewCatalog(r.kinds()...), entity.NewCatalog(r.FacetKeys)
-	return r
+	r.FacetKeys = &FacetKeys{
+		access: r.access,
+		limits: r.perTenant.Load,
+	}
 }
 
-// kinds lists the kinds; what is referred to comes first. Rules are scoped to groups, and relationships are between what comes
-// before them.
-func (r *Registry) kinds() []entity.Entry {
+// describe makes the kinds, hands them to those who use those of others, and lists them; what is referred to comes first. Rules are
+// scoped to groups, and relationships are between what comes before them.
+func (r *Registry) describe(c Config, p Deps, m *metrics) []entity.Entry {
+	b := entity.Base{Store: p.Store, Writer: p.Writer, Managed: p.Managed}
+	r.Groups.describe(b)
+	r.Profiles.describe(b)
+	r.Types = deviceTypes(b, r.perTenant.Load)
+	r.Devices.describe(b)
+	r.Credentials.describe(b)
+	r.Relationships.describe(b)
+	r.GeoFences.describe(b)
+	r.Edges.describe(b)
+	r.FacetKeys.describe(b)
+	things := &things{limits: r.perTenant.Load, attributes: r.Attributes, relations: r.Relationships}
+	dashboards := &dashboards{
+		limits:      r.perTenant.Load,
+		kept:        c.VersionsPerProfile,
+		pruned:      m.pruned,
+		answerBytes: c.AnswerBytes,
+	}
+
+	r.Metrics = r.Profiles.metrics
+	r.Commands = r.Profiles.commands
+	r.Rules = r.Profiles.rules
+	r.RelationshipTypes = r.Relationships.Types
+	r.Groups.rules = r.Rules
+	r.Groups.profiles = r.Profiles.versions
+	r.Relationships.groups = r.Groups.Kind
+	r.Profiles.types = r.Types
+	r.Devices.types = r.Types
+	r.Edges.types = r.Types
+	r.FacetKeys.types = r.Types
+	r.FacetKeys.profiles = r.Profiles.Kind
+	r.Credentials.devices = r.Devices.Kind
+	r.Adoptions.devices = r.Devices.Kind
+	r.Vocabularies.devices = r.Devices.Kind
+	r.Edges.devices = r.Devices.Kind
+
 	return slices.Concat([]entity.Entry{
 		r.Groups,
 		r.Profiles, r.Metrics, r.Commands, r.Rules, r.Types, r.Devices, r.Credentials,
-	}, r.things(), []entity.Entry{
+	}, things.describe(b), []entity.Entry{
 		r.RelationshipTypes, r.Relationships,
 		r.GeoFences,
 		r.Edges,
-		r.dashboards(),
+		dashboards.describe(b),
 	})
-}
-
-func (r *Registry) base() entity.Base {
-	return entity.Base{Store: r.store, Writer: r.writer, Managed: r.parts.Managed}
 }
 
 // CountBytes implements store.Counter for all that the registry keeps.
