@@ -61,8 +61,8 @@ func newLwM2M(d TransportDeps) (Served, error) {
 		if err != nil {
 			return Served{}, err
 		}
-		deps.Bootstrap = &lwm2m.BootstrapDeps{Listen: func() (net.PacketConn, error) { return socket, nil }, Keys: bootstrapKeys{d.Verifier}, Mint: minter{d.Registry}.mint, Discard: minter{d.Registry}.discard}
-		deps.Registered = minter{d.Registry}.registered
+		deps.Bootstrap = &lwm2m.BootstrapDeps{Listen: func() (net.PacketConn, error) { return socket, nil }, Keys: bootstrapKeys{d.Verifier}, Mint: minter{d.Registry.Credentials}.mint, Discard: minter{d.Registry.Credentials}.discard}
+		deps.Registered = minter{d.Registry.Credentials}.registered
 	}
 	wanted := d.Config.LwM2M.Enabled == "true" || len(named.configured) > 0
 	if !wanted {
